@@ -1,0 +1,34 @@
+#ifndef RONDA_KERNELS_CPU_REDUCE_H_
+#define RONDA_KERNELS_CPU_REDUCE_H_
+
+#include <cstddef>
+
+#include "absl/types/span.h"
+#include "kernels/cpu/scale.h"
+#include "kernels/dtype.h"
+
+namespace ronda::kernels {
+
+struct ReduceArgs {
+  absl::Span<const void* const> sources;  // at least one; each holds `count` elements of `dtype`, any alignment
+  DType dtype;                            // of the sources: the type that crossed the wire
+  ReduceOp op;
+  Scale scale;      // applied to the reduced value, before it is rounded
+  void* dst;        // `count` elements of `dst_dtype`; may equal a source if the element sizes do, else no overlap
+  DType dst_dtype;  // `dtype`, or a floating-point type if `dtype` is one
+  size_t count;
+};
+
+// dst = to<dst_dtype>(to<dtype>(scale * (sources[0] op sources[1] op ...))).
+//
+// The order of the operations is the order of `sources`, for every element, whatever `count` is: the result does not
+// depend on how a caller cuts a buffer into chunks. 16-bit types accumulate in fp32, others in their own type (integer
+// sums wrap). The result is rounded once, to `dtype`; widening that to `dst_dtype` is exact. min and max propagate NaN.
+// For bool, sum and max are logical or, product and min logical and.
+//
+// REQUIRES: IsConvertible(dtype, dst_dtype).
+void Reduce(const ReduceArgs& args);
+
+}  // namespace ronda::kernels
+
+#endif  // RONDA_KERNELS_CPU_REDUCE_H_

@@ -1,0 +1,29 @@
+// One-line messages on standard error, "ronda[3] W text", written with a single write() each.
+#ifndef RONDA_RUNTIME_BASE_LOGGING_H_
+#define RONDA_RUNTIME_BASE_LOGGING_H_
+
+#include "absl/strings/string_view.h"
+
+namespace ronda {
+
+enum class LogLevel { kDebug = 0, kInfo = 1, kWarning = 2, kError = 3, kOff = 4 };
+
+// Messages below `level` are dropped; the default is kWarning. Thread-safe.
+void SetLogLevel(LogLevel level);
+
+// Writes `text` for `rank` (-1 where no rank is known yet). Thread-safe.
+void Log(LogLevel level, int rank, absl::string_view text);
+
+}  // namespace ronda
+
+// A broken invariant of our own (never bad input, never a peer's doing): says where, and aborts.
+#define RONDA_CHECK(condition)                                                             \
+  do {                                                                                     \
+    if (!(condition)) ::ronda::internal::CheckFailed(#condition, __FILE__, __LINE__);      \
+  } while (false)
+
+namespace ronda::internal {
+[[noreturn]] void CheckFailed(const char* condition, const char* file, int line);
+}  // namespace ronda::internal
+
+#endif  // RONDA_RUNTIME_BASE_LOGGING_H_

@@ -1,0 +1,27 @@
+#ifndef RONDA_RUNTIME_BASE_STATUS_MACROS_H_
+#define RONDA_RUNTIME_BASE_STATUS_MACROS_H_
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+// Returns the status of `expr` from the calling function unless it is OK.
+#define RONDA_RETURN_IF_ERROR(expr)                     \
+  do {                                                  \
+    if (absl::Status status_ = (expr); !status_.ok()) { \
+      return status_;                                   \
+    }                                                   \
+  } while (false)
+
+// Declares or assigns `lhs` from the value of a StatusOr, or returns its status.
+#define RONDA_ASSIGN_OR_RETURN(lhs, expr) RONDA_ASSIGN_OR_RETURN_(RONDA_CONCAT_(statusor_, __LINE__), lhs, expr)
+
+#define RONDA_CONCAT_(a, b) RONDA_CONCAT_INNER_(a, b)
+#define RONDA_CONCAT_INNER_(a, b) a##b
+#define RONDA_ASSIGN_OR_RETURN_(tmp, lhs, expr) \
+  auto tmp = (expr);                            \
+  if (!tmp.ok()) return tmp.status();           \
+  lhs = *std::move(tmp)
+
+#endif  // RONDA_RUNTIME_BASE_STATUS_MACROS_H_

@@ -1,0 +1,20 @@
+#ifndef RONDA_RUNTIME_COLLECTIVES_TRANSPORT_H_
+#define RONDA_RUNTIME_COLLECTIVES_TRANSPORT_H_
+
+#include <memory>
+
+#include "runtime/collectives/communicator.h"
+#include "runtime/control/control_plane.h"
+
+namespace ronda {
+
+// One rank's connection to the rest of the job. The two halves share their failure: what ControlPlane::Fail records,
+// or a peer's death, makes the communicator's calls return it too.
+struct Transport {
+  std::unique_ptr<ControlPlane> control;
+  std::unique_ptr<Communicator> communicator;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_COLLECTIVES_TRANSPORT_H_

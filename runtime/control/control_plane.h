@@ -1,0 +1,73 @@
+#ifndef RONDA_RUNTIME_CONTROL_CONTROL_PLANE_H_
+#define RONDA_RUNTIME_CONTROL_CONTROL_PLANE_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "runtime/base/types.h"
+
+namespace ronda {
+
+// One control message and who sent it. The payload is opaque here; the engine encodes and decodes it.
+struct ControlMessage {
+  RankId from = 0;
+  std::string payload;
+};
+
+// Carries control messages between a rank and the coordinator rank (rank 0), in order and reliably, and spreads the
+// job's first failure to everybody.
+//
+// Why it cannot deadlock: SendToCoordinator never blocks (what does not fit is kept here and sent as the coordinator
+// drains), so a rank always comes back to Receive. Only the coordinator's Broadcast may wait, and only for ranks
+// that are executing collectives the coordinator has itself finished.
+//
+// Thread-safety: Wake, Fail and failure may be called from any thread; all else from the coordinator thread only.
+class ControlPlane {
+ public:
+  virtual ~ControlPlane() = default;
+
+  // Queues `payload` for rank 0 and returns. Rank 0 may send to itself.
+  // Errors: the job's first failure, if there is one.
+  virtual absl::Status SendToCoordinator(absl::string_view payload) = 0;
+
+  // Sends `payload` to every rank, the caller included, each of which receives broadcasts in the order they were sent.
+  // When it returns, every rank can receive it without further help from the caller.
+  // REQUIRES: called on rank 0.
+  // Errors: the job's first failure; DEADLINE_EXCEEDED naming a rank that does not drain its messages.
+  virtual absl::Status Broadcast(absl::string_view payload) = 0;
+
+  // All messages that have arrived, oldest first for each sender; empty if there are none. Never blocks.
+  // On rank 0 this yields both reports (from any rank) and its own broadcasts; `to_coordinator` and `broadcasts` keep
+  // them apart.
+  // Errors: the job's first failure; INTERNAL if a peer's framing is damaged.
+  struct Inbox {
+    std::vector<ControlMessage> to_coordinator;  // on rank 0 only
+    std::vector<std::string> broadcasts;
+  };
+  virtual absl::StatusOr<Inbox> Receive() = 0;
+
+  // Blocks until a message may have arrived, Wake was called since the last Wait returned, the job failed, or
+  // `deadline` has passed. Uses no CPU while it blocks. May return early without cause.
+  virtual void Wait(absl::Time deadline) = 0;
+
+  // Makes the current or the next Wait return.
+  virtual void Wake() = 0;
+
+  // Records `failure` as the job's failure unless there is one already, and wakes every rank, in Wait or in the middle of a
+  // collective. `failure` is attributed to this rank in the text that the others read.
+  virtual void Fail(const absl::Status& failure) = 0;
+
+  // The first failure of the job, the same text on every rank; OK while there is none.
+  virtual absl::Status failure() const = 0;
+
+  // Says that this rank leaves on purpose: from now on its end is no failure.
+  virtual void Depart() = 0;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_CONTROL_CONTROL_PLANE_H_
