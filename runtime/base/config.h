@@ -1,0 +1,58 @@
+#ifndef RONDA_RUNTIME_BASE_CONFIG_H_
+#define RONDA_RUNTIME_BASE_CONFIG_H_
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+
+namespace ronda {
+
+// How the runtime behaves; the job-wide values are rank 0's.
+struct Tunables {
+  absl::Duration cycle_time = absl::ZeroDuration();     // longest time a tensor may wait for others to be fused with
+  size_t fusion_threshold = size_t{64} << 20;           // bytes of a bucket; 0: no fusion
+  size_t cache_capacity = 1024;                         // entries of the response cache; 0: no cache
+  absl::Duration stall_warning = absl::Seconds(60);     // a tensor that some rank has not submitted for so long is reported
+  absl::Duration stall_deadline = absl::Minutes(10);    // and fails after so long; infinite: never
+  absl::Duration start_timeout = absl::Seconds(30);     // longest wait for the other ranks at init
+};
+
+// How the ranks of this job find each other, as the environment says it.
+struct JobEnvironment {
+  int rank = 0;
+  int size = 1;
+  std::optional<int> local_rank;
+  std::optional<int> local_size;
+  std::optional<int> cross_rank;
+  std::optional<int> cross_size;
+  std::string job_id;                  // set by rondarun; names the shared memory
+  std::string job_secret;              // set by rondarun or the user; proves membership on control connections
+  std::string master_address;          // torchrun-style rendezvous; empty if a launcher gave job_id
+  int master_port = 0;
+  std::string source;                  // "rondarun", "torchrun-style variables", "single process", for messages
+};
+
+struct Config {
+  JobEnvironment job;
+  Tunables tunables;
+};
+
+// Reads an environment variable; nullopt if it is unset.
+using EnvironmentReader = std::function<std::optional<std::string>(const char* name)>;
+
+// The environment of this process.
+EnvironmentReader ProcessEnvironment();
+
+// Reads RONDA_* (see docs/configuration.md), then torchrun-style RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE,
+// MASTER_ADDR and MASTER_PORT; without any of them the job has one rank.
+// Errors: INVALID_ARGUMENT that names the variable, its value, and what it should look like.
+absl::StatusOr<Config> ReadConfig(const EnvironmentReader& environment);
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_BASE_CONFIG_H_
