@@ -1,0 +1,62 @@
+#ifndef RONDA_RUNTIME_ENGINE_RUNTIME_H_
+#define RONDA_RUNTIME_ENGINE_RUNTIME_H_
+
+#include <memory>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/config.h"
+#include "runtime/collectives/transport.h"
+#include "runtime/control/topology.h"
+#include "runtime/engine/handle.h"
+#include "runtime/engine/submission.h"
+
+namespace ronda {
+
+class Coordinator;
+
+// One rank's membership in a job: accepts named tensors from any thread and carries them out on a background
+// coordinator thread, in an order that all ranks agree on. Nothing here is global: several ranks can live in one process.
+//
+//   RONDA_ASSIGN_OR_RETURN(auto runtime, Runtime::Create({...}, topology, std::move(transport)));
+//   RONDA_ASSIGN_OR_RETURN(auto handle, runtime->Submit({.name = "loss", ...}));
+//   RONDA_RETURN_IF_ERROR(handle->Wait());
+//
+// Thread-safe. Destroying a runtime that was not shut down counts as a failure of this rank for the others.
+class Runtime {
+ public:
+  struct Options {
+    Tunables tunables;
+    Clock* clock = Clock::Real();  // not owned
+  };
+
+  // Starts the coordinator thread.
+  static absl::StatusOr<std::unique_ptr<Runtime>> Create(Options options, Topology topology, Transport transport);
+
+  ~Runtime();
+
+  const Topology& topology() const { return topology_; }
+
+  // Hands a tensor over; never waits for other ranks. The buffers stay the caller's and must remain valid until the
+  // handle is complete.
+  // Errors: INVALID_ARGUMENT, ALREADY_EXISTS (name in flight), FAILED_PRECONDITION (after Shutdown), or the job's failure.
+  absl::StatusOr<std::shared_ptr<Handle>> Submit(Submission submission);
+
+  // Completes what is in flight on this rank, tells the others, and waits until all of them have shut down too.
+  // Idempotent.
+  // Errors: the job's failure, if it failed; DEADLINE_EXCEEDED naming the ranks that did not shut down.
+  absl::Status Shutdown();
+
+ private:
+  Runtime(Options options, Topology topology, Transport transport);
+
+  const Topology topology_;
+  std::unique_ptr<Coordinator> coordinator_;
+  std::thread thread_;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_ENGINE_RUNTIME_H_
