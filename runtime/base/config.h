@@ -9,17 +9,19 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "runtime/base/logging.h"
 
 namespace ronda {
 
 // How the runtime behaves; the job-wide values are rank 0's.
 struct Tunables {
-  absl::Duration cycle_time = absl::ZeroDuration();     // longest time a tensor may wait for others to be fused with
-  size_t fusion_threshold = size_t{64} << 20;           // bytes of a bucket; 0: no fusion
-  size_t cache_capacity = 1024;                         // entries of the response cache; 0: no cache
-  absl::Duration stall_warning = absl::Seconds(60);     // a tensor that some rank has not submitted for so long is reported
-  absl::Duration stall_deadline = absl::Minutes(10);    // and fails after so long; infinite: never
-  absl::Duration start_timeout = absl::Seconds(30);     // longest wait for the other ranks at init
+  absl::Duration cycle_time = absl::ZeroDuration();  // longest time a tensor may wait for others to be fused with
+  size_t fusion_threshold = size_t{64} << 20;        // bytes of a bucket; 0: no fusion
+  size_t cache_capacity = 1024;                      // entries of the response cache; 0: no cache
+  absl::Duration stall_warning =
+      absl::Seconds(60);  // a tensor that some rank has not submitted for so long is reported
+  absl::Duration stall_deadline = absl::Minutes(10);  // and fails after so long; infinite: never
+  absl::Duration start_timeout = absl::Seconds(30);   // longest wait for the other ranks at init
 };
 
 // How the ranks of this job find each other, as the environment says it.
@@ -30,16 +32,18 @@ struct JobEnvironment {
   std::optional<int> local_size;
   std::optional<int> cross_rank;
   std::optional<int> cross_size;
-  std::string job_id;                  // set by rondarun; names the shared memory
-  std::string job_secret;              // set by rondarun or the user; proves membership on control connections
-  std::string master_address;          // torchrun-style rendezvous; empty if a launcher gave job_id
+  std::string job_id;          // set by rondarun; names the shared memory
+  std::string job_secret;      // set by rondarun or the user; proves membership on control connections
+  std::string master_address;  // torchrun-style rendezvous; empty if a launcher gave job_id
   int master_port = 0;
-  std::string source;                  // "rondarun", "torchrun-style variables", "single process", for messages
+  std::string source;  // "rondarun", "torchrun-style variables", "single process", for messages
 };
 
 struct Config {
   JobEnvironment job;
   Tunables tunables;
+  std::string backend;  // carries the data between ranks ("shm"); empty: the best one that can
+  LogLevel log_level = LogLevel::kWarning;
 };
 
 // Reads an environment variable; nullopt if it is unset.

@@ -1,0 +1,11 @@
+#ifndef RONDA_RUNTIME_BASE_VERSION_H_
+#define RONDA_RUNTIME_BASE_VERSION_H_
+
+namespace ronda {
+
+// All ranks of a job run the same version: the protocol between them promises nothing across versions.
+inline constexpr char kVersion[] = "0.1.0";
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_BASE_VERSION_H_

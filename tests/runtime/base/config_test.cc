@@ -1,0 +1,284 @@
+#include "runtime/base/config.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ronda {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+using Variables = std::map<std::string, std::string>;
+
+absl::StatusOr<Config> Read(const Variables& variables) {
+  return ReadConfig([&variables](const char* name) -> std::optional<std::string> {
+    const auto it = variables.find(name);
+    if (it == variables.end()) return std::nullopt;
+    return it->second;
+  });
+}
+
+// `base` with `changes` on top; a change to "-" unsets.
+Variables With(Variables base, const Variables& changes) {
+  for (const auto& [name, value] : changes) {
+    if (value == "-") {
+      base.erase(name);
+    } else {
+      base[name] = value;
+    }
+  }
+  return base;
+}
+
+Variables Rondarun() {
+  return {{"RONDA_RANK", "5"},       {"RONDA_SIZE", "8"},           {"RONDA_LOCAL_RANK", "1"},
+          {"RONDA_LOCAL_SIZE", "4"}, {"RONDA_CROSS_RANK", "1"},     {"RONDA_CROSS_SIZE", "2"},
+          {"RONDA_JOB_ID", "job-7"}, {"RONDA_JOB_SECRET", "s3cret"}};
+}
+
+Variables Torchrun() {
+  return {{"RANK", "1"},
+          {"WORLD_SIZE", "2"},
+          {"LOCAL_RANK", "1"},
+          {"LOCAL_WORLD_SIZE", "2"},
+          {"MASTER_ADDR", "localhost"},
+          {"MASTER_PORT", "29500"}};
+}
+
+TEST(ConfigTest, EmptyEnvironmentIsAJobOfOneRankWithDefaults) {
+  const absl::StatusOr<Config> config = Read({});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->job.rank, 0);
+  EXPECT_EQ(config->job.size, 1);
+  EXPECT_EQ(config->job.source, "single process");
+  EXPECT_EQ(config->job.local_rank, std::nullopt);
+  EXPECT_EQ(config->tunables.cycle_time, absl::ZeroDuration());
+  EXPECT_EQ(config->tunables.fusion_threshold, size_t{64} << 20);
+  EXPECT_EQ(config->tunables.cache_capacity, 1024u);
+  EXPECT_EQ(config->tunables.stall_warning, absl::Seconds(60));
+  EXPECT_EQ(config->tunables.stall_deadline, absl::Minutes(10));
+  EXPECT_EQ(config->tunables.start_timeout, absl::Seconds(30));
+  EXPECT_EQ(config->backend, "");
+  EXPECT_EQ(config->log_level, LogLevel::kWarning);
+}
+
+TEST(ConfigTest, RondarunVariablesAreRead) {
+  const absl::StatusOr<Config> config = Read(Rondarun());
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->job.rank, 5);
+  EXPECT_EQ(config->job.size, 8);
+  EXPECT_EQ(config->job.local_rank, 1);
+  EXPECT_EQ(config->job.local_size, 4);
+  EXPECT_EQ(config->job.cross_rank, 1);
+  EXPECT_EQ(config->job.cross_size, 2);
+  EXPECT_EQ(config->job.job_id, "job-7");
+  EXPECT_EQ(config->job.job_secret, "s3cret");
+  EXPECT_EQ(config->job.master_address, "");
+  EXPECT_EQ(config->job.source, "rondarun");
+}
+
+TEST(ConfigTest, TorchrunVariablesAreRead) {
+  const absl::StatusOr<Config> config = Read(Torchrun());
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->job.rank, 1);
+  EXPECT_EQ(config->job.size, 2);
+  EXPECT_EQ(config->job.local_rank, 1);
+  EXPECT_EQ(config->job.local_size, 2);
+  EXPECT_EQ(config->job.cross_rank, std::nullopt);
+  EXPECT_EQ(config->job.job_id, "");
+  EXPECT_EQ(config->job.master_address, "localhost");
+  EXPECT_EQ(config->job.master_port, 29500);
+  EXPECT_EQ(config->job.source, "torchrun-style variables");
+}
+
+TEST(ConfigTest, RondarunVariablesWinOverTorchrunVariables) {
+  const absl::StatusOr<Config> config = Read(With(Torchrun(), Rondarun()));
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->job.rank, 5);
+  EXPECT_EQ(config->job.source, "rondarun");
+  EXPECT_EQ(config->job.master_address, "") << "with a job id nobody needs a meeting point";
+}
+
+TEST(ConfigTest, RondaMasterVariablesWinSoThatTorchrunKeepsItsPort) {
+  const absl::StatusOr<Config> config =
+      Read(With(Torchrun(), {{"RONDA_MASTER_ADDR", "::1"}, {"RONDA_MASTER_PORT", "4000"}}));
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->job.master_address, "::1");
+  EXPECT_EQ(config->job.master_port, 4000);
+}
+
+TEST(ConfigTest, MasterAddressIsLoopbackByDefault) {
+  const absl::StatusOr<Config> config = Read(With(Torchrun(), {{"MASTER_ADDR", "-"}}));
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->job.master_address, "127.0.0.1");
+}
+
+TEST(ConfigTest, OneRankNeedsNoMeetingPoint) {
+  const absl::StatusOr<Config> config = Read({{"RANK", "0"}, {"WORLD_SIZE", "1"}});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->job.size, 1);
+}
+
+TEST(ConfigTest, TunablesAreRead) {
+  const absl::StatusOr<Config> config = Read({{"RONDA_CYCLE_TIME", "1.5ms"},
+                                              {"RONDA_FUSION_THRESHOLD", "512KiB"},
+                                              {"RONDA_CACHE_CAPACITY", "0"},
+                                              {"RONDA_STALL_WARNING", "5s"},
+                                              {"RONDA_STALL_DEADLINE", "inf"},
+                                              {"RONDA_START_TIMEOUT", "2m"},
+                                              {"RONDA_LOG_LEVEL", "debug"},
+                                              {"RONDA_BACKEND", "shm"}});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->tunables.cycle_time, absl::Microseconds(1500));
+  EXPECT_EQ(config->tunables.fusion_threshold, size_t{512} << 10);
+  EXPECT_EQ(config->tunables.cache_capacity, 0u);
+  EXPECT_EQ(config->tunables.stall_warning, absl::Seconds(5));
+  EXPECT_EQ(config->tunables.stall_deadline, absl::InfiniteDuration());
+  EXPECT_EQ(config->tunables.start_timeout, absl::Minutes(2));
+  EXPECT_EQ(config->log_level, LogLevel::kDebug);
+  EXPECT_EQ(config->backend, "shm");
+}
+
+TEST(ConfigTest, BytesComeWithAndWithoutUnits) {
+  const std::vector<std::pair<std::string, size_t>> cases = {{"0", 0},
+                                                             {"1", 1},
+                                                             {"67108864", 67108864},
+                                                             {"3KiB", 3072},
+                                                             {"64MiB", size_t{64} << 20},
+                                                             {"2GiB", size_t{2} << 30}};
+  for (const auto& [text, bytes] : cases) {
+    const absl::StatusOr<Config> config = Read({{"RONDA_FUSION_THRESHOLD", text}});
+    ASSERT_TRUE(config.ok()) << config.status();
+    EXPECT_EQ(config->tunables.fusion_threshold, bytes) << text;
+  }
+}
+
+TEST(ConfigTest, ShortDeadlineShortensTheDefaultWarning) {
+  const absl::StatusOr<Config> config = Read({{"RONDA_STALL_DEADLINE", "10s"}});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->tunables.stall_warning, absl::Seconds(10));
+}
+
+struct BadCase {
+  const char* what;
+  Variables variables;
+  std::vector<std::string> mentions;  // all of them are in the error's text
+};
+
+void ExpectRefused(const std::vector<BadCase>& cases) {
+  for (const BadCase& bad : cases) {
+    const absl::StatusOr<Config> config = Read(bad.variables);
+    ASSERT_FALSE(config.ok()) << bad.what;
+    EXPECT_EQ(config.status().code(), absl::StatusCode::kInvalidArgument) << bad.what;
+    for (const std::string& mention : bad.mentions) {
+      EXPECT_THAT(std::string(config.status().message()), HasSubstr(mention)) << bad.what;
+    }
+  }
+}
+
+TEST(ConfigTest, NonsenseIsRefusedWithVariableAndValue) {
+  std::vector<BadCase> cases;
+  const std::vector<std::pair<std::string, std::vector<std::string>>> nonsense = {
+      {"RONDA_CYCLE_TIME", {"", "1", "fast", "-1ms", "inf", "2h", "1ms "}},
+      {"RONDA_FUSION_THRESHOLD",
+       {"", "-1", "64MB", "64 MiB x", "MiB", "1.5MiB", "9223372036854775808", "9999999999GiB"}},
+      {"RONDA_CACHE_CAPACITY", {"", "-1", "many", "1e3", "99999999999"}},
+      {"RONDA_STALL_WARNING", {"", "60", "0", "-1s", "soon", "nan"}},
+      {"RONDA_STALL_DEADLINE", {"", "600", "0s", "-inf"}},
+      {"RONDA_START_TIMEOUT", {"", "30", "0", "inf", "25h"}},
+      {"RONDA_LOG_LEVEL", {"", "verbose", "WARNING", "2"}},
+      {"RONDA_BACKEND", {"", "nccl", "SHM"}},
+  };
+  for (const auto& [name, values] : nonsense) {
+    for (const std::string& value : values) {
+      cases.push_back({"nonsense", {{name, value}}, {name + "=\"" + value + "\"", "should be"}});
+    }
+  }
+  ExpectRefused(cases);
+}
+
+TEST(ConfigTest, NonsenseInAJobIsRefusedWithVariableAndValue) {
+  std::vector<BadCase> cases;
+  const std::vector<std::pair<std::string, std::vector<std::string>>> ronda = {
+      {"RONDA_RANK", {"", "-1", "8", "one", "0x1", "4294967296"}},
+      {"RONDA_SIZE", {"", "0", "-8", "eight", "1048577"}},
+      {"RONDA_LOCAL_RANK", {"4", "-1", "x"}},
+      {"RONDA_LOCAL_SIZE", {"0", "9", "x"}},
+      {"RONDA_CROSS_RANK", {"2", "-1"}},
+      {"RONDA_CROSS_SIZE", {"0", "9"}},
+      {"RONDA_JOB_ID", {"", "../etc", ".hidden", "a b", std::string(65, 'x')}},
+  };
+  for (const auto& [name, values] : ronda) {
+    for (const std::string& value : values) {
+      cases.push_back({"rondarun", With(Rondarun(), {{name, value}}), {name + "=\"" + value + "\"", "should be"}});
+    }
+  }
+  const std::vector<std::pair<std::string, std::vector<std::string>>> torchrun = {
+      {"RANK", {"", "2", "x"}},
+      {"WORLD_SIZE", {"", "0", "x"}},
+      {"LOCAL_RANK", {"2"}},
+      {"LOCAL_WORLD_SIZE", {"3"}},
+      {"MASTER_PORT", {"", "0", "65536", "http"}},
+      {"MASTER_ADDR", {"", "a b", "http://a", "[::1]"}},
+      {"RONDA_MASTER_PORT", {"0"}},
+      {"RONDA_MASTER_ADDR", {"*"}},
+  };
+  for (const auto& [name, values] : torchrun) {
+    for (const std::string& value : values) {
+      cases.push_back({"torchrun", With(Torchrun(), {{name, value}}), {name + "=\"" + value + "\"", "should be"}});
+    }
+  }
+  ExpectRefused(cases);
+}
+
+TEST(ConfigTest, PartialAndContradictorySettingsAreRefused) {
+  ExpectRefused({
+      {"RANK alone", {{"RANK", "3"}}, {"WORLD_SIZE is not set", "RANK=\"3\""}},
+      {"WORLD_SIZE alone", {{"WORLD_SIZE", "3"}}, {"RANK is not set", "WORLD_SIZE=\"3\""}},
+      {"MASTER_ADDR alone", {{"MASTER_ADDR", "host"}}, {"RANK is not set", "MASTER_ADDR=\"host\""}},
+      {"RONDA_RANK alone", {{"RONDA_RANK", "3"}}, {"RONDA_SIZE is not set", "RONDA_RANK=\"3\""}},
+      {"RONDA_JOB_ID alone", {{"RONDA_JOB_ID", "a"}}, {"RONDA_RANK is not set", "RONDA_JOB_ID=\"a\""}},
+      {"half rondarun, full torchrun", With(Torchrun(), {{"RONDA_RANK", "1"}}), {"RONDA_SIZE is not set"}},
+      {"no meeting point", {{"RANK", "0"}, {"WORLD_SIZE", "2"}}, {"WORLD_SIZE=\"2\"", "MASTER_ADDR", "rondarun"}},
+      {"no job id", With(Rondarun(), {{"RONDA_JOB_ID", "-"}}), {"RONDA_SIZE=\"8\"", "RONDA_JOB_ID"}},
+      {"no port", With(Torchrun(), {{"MASTER_PORT", "-"}}), {"MASTER_PORT is not set", "MASTER_ADDR=\"localhost\""}},
+      {"warning after deadline",
+       {{"RONDA_STALL_WARNING", "20s"}, {"RONDA_STALL_DEADLINE", "10s"}},
+       {"RONDA_STALL_WARNING=\"20s\"", "RONDA_STALL_DEADLINE", "10s"}},
+      {"warning after default deadline", {{"RONDA_STALL_WARNING", "20m"}}, {"RONDA_STALL_WARNING=\"20m\"", "10m"}},
+      {"empty secret", With(Rondarun(), {{"RONDA_JOB_SECRET", ""}}), {"RONDA_JOB_SECRET is set but empty"}},
+  });
+}
+
+TEST(ConfigTest, SecretIsNeverShown) {
+  for (const Variables& bad :
+       {Variables{{"RONDA_RANK", "9"}}, Variables{{"RONDA_JOB_ID", "/"}}, Variables{{"RONDA_SIZE", "x"}}}) {
+    const absl::StatusOr<Config> config = Read(With(Rondarun(), bad));
+    ASSERT_FALSE(config.ok());
+    EXPECT_THAT(std::string(config.status().message()), Not(HasSubstr("s3cret")));
+  }
+}
+
+TEST(ConfigTest, LongAndUnprintableValuesAreShownCutAndEscaped) {
+  const absl::StatusOr<Config> config = Read({{"RONDA_CACHE_CAPACITY", "\n\x1b" + std::string(5000, 'x')}});
+  ASSERT_FALSE(config.ok());
+  EXPECT_THAT(std::string(config.status().message()), AllOf(HasSubstr("\\n\\x1b"), HasSubstr("...")));
+  EXPECT_LT(config.status().message().size(), 300u);
+}
+
+TEST(ConfigTest, ProcessEnvironmentTellsUnsetFromEmpty) {
+  ASSERT_EQ(setenv("RONDA_TEST_EMPTY", "", 1), 0);
+  ASSERT_EQ(unsetenv("RONDA_TEST_UNSET"), 0);
+  const EnvironmentReader environment = ProcessEnvironment();
+  EXPECT_EQ(environment("RONDA_TEST_EMPTY"), "");
+  EXPECT_EQ(environment("RONDA_TEST_UNSET"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace ronda
