@@ -1,0 +1,34 @@
+#ifndef RONDA_RUNTIME_COLLECTIVES_INPROCESS_IN_PROCESS_COMMUNICATOR_H_
+#define RONDA_RUNTIME_COLLECTIVES_INPROCESS_IN_PROCESS_COMMUNICATOR_H_
+
+#include <memory>
+#include <utility>
+
+#include "runtime/collectives/communicator.h"
+#include "runtime/control/inprocess/in_process_job.h"
+
+namespace ronda {
+
+// The collectives of ranks that are threads of one process. They read each other's inputs and write each other's
+// outputs where they lie: nothing is staged but one block that stays in the first-level cache.
+class InProcessCommunicator : public Communicator {
+ public:
+  InProcessCommunicator(std::shared_ptr<InProcessJob> job, RankId rank) : job_(std::move(job)), rank_(rank) {}
+
+  Capabilities capabilities() const override;
+  RankId rank() const override { return rank_; }
+  int size() const override { return job_->size(); }
+
+  absl::Status Allreduce(const AllreduceCall& call) override;
+  absl::Status Broadcast(const BroadcastCall& call) override;
+  absl::Status Allgather(const AllgatherCall& call) override;
+  absl::Status Barrier(absl::string_view label) override;
+
+ private:
+  const std::shared_ptr<InProcessJob> job_;
+  const RankId rank_;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_COLLECTIVES_INPROCESS_IN_PROCESS_COMMUNICATOR_H_

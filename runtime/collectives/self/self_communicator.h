@@ -1,0 +1,32 @@
+#ifndef RONDA_RUNTIME_COLLECTIVES_SELF_SELF_COMMUNICATOR_H_
+#define RONDA_RUNTIME_COLLECTIVES_SELF_SELF_COMMUNICATOR_H_
+
+#include <memory>
+
+#include "runtime/collectives/communicator.h"
+#include "runtime/control/self/self_control_plane.h"
+
+namespace ronda {
+
+// The collectives of a job of one rank. An allreduce still scales and rounds to the wire's dtype: a job gives the same
+// results whatever carries it. The smallest complete example of the interface.
+class SelfCommunicator : public Communicator {
+ public:
+  explicit SelfCommunicator(std::shared_ptr<const SelfJob> job) : job_(std::move(job)) {}
+
+  Capabilities capabilities() const override { return {.name = "self"}; }
+  RankId rank() const override { return 0; }
+  int size() const override { return 1; }
+
+  absl::Status Allreduce(const AllreduceCall& call) override;
+  absl::Status Broadcast(const BroadcastCall& call) override;
+  absl::Status Allgather(const AllgatherCall& call) override;
+  absl::Status Barrier(absl::string_view label) override;
+
+ private:
+  const std::shared_ptr<const SelfJob> job_;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_COLLECTIVES_SELF_SELF_COMMUNICATOR_H_

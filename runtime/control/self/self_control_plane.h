@@ -1,0 +1,53 @@
+#ifndef RONDA_RUNTIME_CONTROL_SELF_SELF_CONTROL_PLANE_H_
+#define RONDA_RUNTIME_CONTROL_SELF_SELF_CONTROL_PLANE_H_
+
+#include <memory>
+#include <string>
+
+#include "runtime/base/mutex.h"
+#include "runtime/control/control_plane.h"
+#include "runtime/control/peer.h"
+
+namespace ronda {
+
+// The first failure of a one-rank job, shared by its two halves. Thread-safe.
+class SelfJob {
+ public:
+  explicit SelfJob(Peer self) : self_(std::move(self)) {}
+
+  // The first failure wins.
+  void Fail(const absl::Status& failure);
+  absl::Status failure() const;
+
+ private:
+  const Peer self_;
+  mutable Mutex mu_;
+  absl::Status failure_ ABSL_GUARDED_BY(mu_);
+};
+
+// The control plane of a job of one rank: what it sends, it receives. The smallest complete example of the interface.
+class SelfControlPlane : public ControlPlane {
+ public:
+  explicit SelfControlPlane(std::shared_ptr<SelfJob> job) : job_(std::move(job)) {}
+
+  absl::Status SendToCoordinator(absl::string_view payload) override;
+  absl::Status Broadcast(absl::string_view payload) override;
+  absl::StatusOr<Inbox> Receive() override;
+  void Wait(absl::Time deadline) override;
+  void Wake() override;
+  void Fail(const absl::Status& failure) override;
+  absl::Status failure() const override { return job_->failure(); }
+  void Depart() override {}
+
+ private:
+  const std::shared_ptr<SelfJob> job_;
+  Inbox inbox_;  // used by the coordinator thread only
+
+  Mutex mu_;
+  CondVar changed_;
+  bool woken_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_CONTROL_SELF_SELF_CONTROL_PLANE_H_

@@ -1,0 +1,27 @@
+// Jobs of N ranks inside one test: every rank is a thread.
+#ifndef RONDA_TESTS_TESTING_RUN_RANKS_H_
+#define RONDA_TESTS_TESTING_RUN_RANKS_H_
+
+#include <functional>
+#include <vector>
+
+#include "runtime/base/types.h"
+#include "runtime/collectives/inprocess/in_process_world.h"
+#include "runtime/collectives/transport.h"
+
+namespace ronda::testing {
+
+using RankBody = std::function<void(RankId rank, Transport transport)>;
+
+// One transport a rank, over InProcessWorld.
+std::vector<Transport> ConnectInProcess(InProcessWorld::Options options);
+
+// Runs `body` for each of `transports` on a thread of its own and waits for all of them.
+void RunRanks(std::vector<Transport> transports, const RankBody& body);
+
+// The same for `size` ranks over InProcessWorld.
+void RunRanks(int size, const RankBody& body);
+
+}  // namespace ronda::testing
+
+#endif  // RONDA_TESTS_TESTING_RUN_RANKS_H_
