@@ -4,10 +4,12 @@
 #include <memory>
 #include <thread>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/config.h"
+#include "runtime/base/mutex.h"
 #include "runtime/collectives/transport.h"
 #include "runtime/control/topology.h"
 #include "runtime/engine/handle.h"
@@ -15,13 +17,13 @@
 
 namespace ronda {
 
-class Coordinator;
+class CoordinatorLoop;
 
 // One rank's membership in a job: accepts named tensors from any thread and carries them out on a background
 // coordinator thread, in an order that all ranks agree on. Nothing here is global: several ranks can live in one process.
 //
-//   RONDA_ASSIGN_OR_RETURN(auto runtime, Runtime::Create({...}, topology, std::move(transport)));
-//   RONDA_ASSIGN_OR_RETURN(auto handle, runtime->Submit({.name = "loss", ...}));
+//   std::unique_ptr<Runtime> runtime = Runtime::Create({}, topology, std::move(transport));
+//   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, runtime->Submit({.name = "loss", ...}));
 //   RONDA_RETURN_IF_ERROR(handle->Wait());
 //
 // Thread-safe. Destroying a runtime that was not shut down counts as a failure of this rank for the others.
@@ -33,7 +35,7 @@ class Runtime {
   };
 
   // Starts the coordinator thread.
-  static absl::StatusOr<std::unique_ptr<Runtime>> Create(Options options, Topology topology, Transport transport);
+  static std::unique_ptr<Runtime> Create(Options options, Topology topology, Transport transport);
 
   ~Runtime();
 
@@ -41,7 +43,9 @@ class Runtime {
 
   // Hands a tensor over; never waits for other ranks. The buffers stay the caller's and must remain valid until the
   // handle is complete.
-  // Errors: INVALID_ARGUMENT, ALREADY_EXISTS (name in flight), FAILED_PRECONDITION (after Shutdown), or the job's failure.
+  // Errors: INVALID_ARGUMENT, ALREADY_EXISTS (name in flight), CANCELLED (after Shutdown), or the job's failure.
+  // The handle's errors: FAILED_PRECONDITION (ranks disagree about the tensor), DEADLINE_EXCEEDED (some rank did not submit it),
+  // UNAVAILABLE (a rank has shut down); the job goes on. Or the job's failure.
   absl::StatusOr<std::shared_ptr<Handle>> Submit(Submission submission);
 
   // Completes what is in flight on this rank, tells the others, and waits until all of them have shut down too.
@@ -53,8 +57,13 @@ class Runtime {
   Runtime(Options options, Topology topology, Transport transport);
 
   const Topology topology_;
-  std::unique_ptr<Coordinator> coordinator_;
+  const std::unique_ptr<CoordinatorLoop> loop_;
   std::thread thread_;
+
+  Mutex mu_;
+  CondVar job_ended_;
+  bool ended_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Status result_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace ronda

@@ -1,0 +1,47 @@
+#ifndef RONDA_RUNTIME_ENGINE_COORDINATOR_ROLE_H_
+#define RONDA_RUNTIME_ENGINE_COORDINATOR_ROLE_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "runtime/base/config.h"
+#include "runtime/control/control_plane.h"
+#include "runtime/negotiation/negotiator.h"
+#include "runtime/negotiation/stall_inspector.h"
+
+namespace ronda {
+
+// What rank 0 does on top of what every rank does: turns the ranks' reports into response lists, and watches for tensors
+// that some rank does not submit. Joins the negotiator, the stall inspector and the codec; does no I/O but the log.
+//
+// Thread-compatible: the coordinator thread's.
+class CoordinatorRole {
+ public:
+  CoordinatorRole(const Tunables& tunables, int world_size);
+
+  // Takes the reports that have arrived.
+  // Errors: INVALID_ARGUMENT naming the rank if one is damaged.
+  absl::Status Take(const std::vector<ControlMessage>& reports, absl::Time now);
+
+  // Reports stalls that have come of age: warnings go to the log, expired tensors fail.
+  // Errors: DEADLINE_EXCEEDED if ranks wait in shutdown for others that do not come.
+  absl::Status Inspect(absl::Time now);
+
+  // The encoded list of what has been decided since the last call; empty if nothing has.
+  std::string TakeBroadcast();
+
+  // When to call Inspect again at the latest.
+  absl::Time next_inspection() const { return next_inspection_; }
+
+ private:
+  Negotiator negotiator_;
+  StallInspector inspector_;
+  absl::Time next_inspection_ = absl::InfiniteFuture();
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_ENGINE_COORDINATOR_ROLE_H_

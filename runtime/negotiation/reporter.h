@@ -1,0 +1,66 @@
+#ifndef RONDA_RUNTIME_NEGOTIATION_REPORTER_H_
+#define RONDA_RUNTIME_NEGOTIATION_REPORTER_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/statusor.h"
+#include "runtime/negotiation/messages.h"
+#include "runtime/negotiation/response_cache.h"
+
+namespace ronda {
+
+// A rank's own side of the negotiation: turns its submissions into reports, by id where the response cache knows them, and
+// response lists into work.
+//
+// A pure state machine; the Negotiator is its counterpart on the coordinator rank. Thread-compatible.
+class Reporter {
+ public:
+  struct Options {
+    RankId rank = 0;
+    int world_size = 1;
+    size_t cache_capacity = 1024;  // must be the same on every rank
+    std::string identity;          // "host h, pid 42": how errors on other ranks call this one
+  };
+
+  explicit Reporter(Options options)
+      : options_(options), cache_(options.cache_capacity), report_{.identity = options.identity} {}
+
+  // The next report says that `request` is ready here.
+  void Submit(TensorRequest request);
+
+  // The next report is the last one.
+  void Leave() { report_.membership = RankReport::Membership::kLeaving; }
+
+  bool has_news() const {
+    return !report_.cached.empty() || !report_.requests.empty() ||
+           report_.membership == RankReport::Membership::kLeaving;
+  }
+
+  // What to send to the coordinator rank now.
+  RankReport TakeReport();
+
+  // What a response list means for this rank, in the order in which it must be done.
+  struct Work {
+    std::vector<TensorError> errors;  // those that answer this rank's submissions
+    std::vector<std::vector<std::shared_ptr<const Response>>> buckets;
+    ResponseList::Job job = ResponseList::Job::kGoesOn;
+  };
+
+  // Errors: INVALID_ARGUMENT if the coordinator rank cannot have sent this list.
+  absl::StatusOr<Work> Apply(const ResponseList& list);
+
+ private:
+  absl::StatusOr<std::shared_ptr<const Response>> Resolve(const Execution& execution);
+
+  const Options options_;
+  ResponseCache cache_;
+  RankReport report_;                              // the next one
+  absl::flat_hash_set<CacheId> reported_;          // by id, not answered yet
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_NEGOTIATION_REPORTER_H_

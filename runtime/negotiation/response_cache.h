@@ -1,0 +1,68 @@
+#ifndef RONDA_RUNTIME_NEGOTIATION_RESPONSE_CACHE_H_
+#define RONDA_RUNTIME_NEGOTIATION_RESPONSE_CACHE_H_
+
+#include <cstddef>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "runtime/negotiation/messages.h"
+
+namespace ronda {
+
+// Remembers what was agreed about tensors, so that next time an id says it all.
+//
+// Every rank applies the same response lists in the same order, so the caches are equal without ever being compared:
+// ids, contents and evictions are functions of that sequence alone. The least recently executed entry is evicted first.
+//
+// What makes eviction safe: a rank that has reported an id, and sees it evicted in a list that does not answer the
+// report, reports the tensor again in full; and the coordinator forgets a report by id when it evicts that id.
+//
+// A pure state machine. Thread-compatible.
+class ResponseCache {
+ public:
+  explicit ResponseCache(size_t capacity) : capacity_(capacity) {}
+
+  // The id under which `rank` may report `request`: the cached response answers exactly this request.
+  std::optional<CacheId> Find(const TensorRequest& request, RankId rank) const;
+
+  // nullptr if there is no such entry.
+  std::shared_ptr<const Response> Get(CacheId id) const;
+
+  // Takes note of a list that every rank applies: marks its cached executions as used, remembers the new ones, and
+  // returns the entries that had to go for them.
+  // Errors: INVALID_ARGUMENT if the list names an id that is not here; the cache is then unchanged.
+  struct Evicted {
+    CacheId id;
+    std::shared_ptr<const Response> response;
+  };
+  absl::StatusOr<std::vector<Evicted>> Apply(const ResponseList& list);
+
+  size_t size() const { return entries_.size(); }
+
+ private:
+  struct Entry {
+    std::shared_ptr<const Response> response;
+    std::list<CacheId>::iterator age;  // its place in by_age_
+  };
+
+  void Insert(const Response& response, std::vector<Evicted>* evicted);
+  void Evict(CacheId id, std::vector<Evicted>* evicted);
+
+  const size_t capacity_;
+  CacheId next_id_ = 1;
+  absl::flat_hash_map<CacheId, Entry> entries_;
+  absl::flat_hash_map<std::string, CacheId> by_name_;
+  std::list<CacheId> by_age_;  // least recently executed first
+};
+
+// The request that `rank` must have made for `response` to answer it.
+TensorRequest RequestOf(const Response& response, RankId rank);
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_NEGOTIATION_RESPONSE_CACHE_H_
