@@ -1,0 +1,113 @@
+#include "runtime/negotiation/codec.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "proto/ronda/v1/negotiation.pb.h"
+
+namespace ronda {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+RankReport SomeReport() {
+  RankReport report;
+  report.cached = {3, 1, uint64_t{1} << 60};
+  report.requests = {{.name = "a/b", .dtype = DType::kBfloat16, .shape = {2, 0, 5}, .reduce_op = ReduceOp::kMax},
+                     {.name = "c",
+                      .op = OpType::kBroadcast,
+                      .averaging = TensorRequest::Averaging::kOverRanks,
+                      .wire = WireFormat::kBfloat16,
+                      .prescale = 0.5,
+                      .postscale = -2,
+                      .root = 7}};
+  report.membership = RankReport::Membership::kLeaving;
+  report.identity = "host h, pid 1";
+  return report;
+}
+
+ResponseList SomeList() {
+  ResponseList list;
+  list.errors = {{"x", absl::DeadlineExceededError("late"), {0, 4}}};
+  list.buckets = {{CacheId{7}, CacheId{9}},
+                  {Response{{.name = "g", .op = OpType::kAllgather, .shape = {1, 2}}, {1, 0, 3}}}};
+  list.job = ResponseList::Job::kEnds;
+  return list;
+}
+
+TEST(Codec, ReportSurvivesTheRoundTrip) {
+  const RankReport sent = SomeReport();
+  const auto got = DecodeRankReport(Encode(sent));
+  ASSERT_TRUE(got.ok()) << got.status();
+  EXPECT_EQ(got->cached, sent.cached);
+  EXPECT_EQ(got->requests, sent.requests);
+  EXPECT_EQ(got->membership, sent.membership);
+  EXPECT_EQ(got->identity, sent.identity);
+}
+
+TEST(Codec, ResponseListSurvivesTheRoundTrip) {
+  const ResponseList sent = SomeList();
+  const auto got = DecodeResponseList(Encode(sent));
+  ASSERT_TRUE(got.ok()) << got.status();
+  ASSERT_EQ(got->errors.size(), 1u);
+  EXPECT_EQ(got->errors[0].name, "x");
+  EXPECT_EQ(got->errors[0].status, sent.errors[0].status);
+  EXPECT_THAT(got->errors[0].ranks, ElementsAre(0, 4));
+  EXPECT_EQ(got->buckets, sent.buckets);
+  EXPECT_EQ(got->job, sent.job);
+}
+
+TEST(Codec, FieldOutOfRangeIsRefusedWithItsName) {
+  struct Case {
+    std::string field;
+    void (*damage)(v1::TensorRequest*);
+  };
+  const Case kCases[] = {
+      {"operation", [](v1::TensorRequest* r) { r->set_op(200); }},
+      {"dtype", [](v1::TensorRequest* r) { r->set_dtype(99); }},
+      {"reduce op", [](v1::TensorRequest* r) { r->set_reduce_op(17); }},
+      {"wire format", [](v1::TensorRequest* r) { r->set_wire(3); }},
+      {"shape", [](v1::TensorRequest* r) { r->add_shape(-1); }},
+      {"shape", [](v1::TensorRequest* r) { r->add_shape(int64_t{1} << 62); }},
+      {"shape", [](v1::TensorRequest* r) { r->set_op(static_cast<uint32_t>(OpType::kAllgather)); }},
+      {"root", [](v1::TensorRequest* r) { r->set_root(-1); }},
+  };
+  for (const Case& c : kCases) {
+    v1::RankReport proto;
+    proto.add_requests()->set_name("x");
+    c.damage(proto.mutable_requests(0));
+    const auto got = DecodeRankReport(proto.SerializeAsString());
+    ASSERT_FALSE(got.ok()) << c.field;
+    EXPECT_THAT(std::string(got.status().message()), HasSubstr("the " + c.field + " of tensor 'x'"));
+  }
+}
+
+TEST(Codec, NamelessTensorAndEmptyExecutionAreRefused) {
+  v1::RankReport report;
+  report.add_requests();
+  EXPECT_FALSE(DecodeRankReport(report.SerializeAsString()).ok());
+  v1::ResponseList list;
+  list.add_buckets()->add_executions();
+  EXPECT_FALSE(DecodeResponseList(list.SerializeAsString()).ok());
+}
+
+TEST(Codec, RandomDamageNeverCrashesTheDecoder) {
+  const uint32_t seed = 20240601;
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  const std::string good[] = {Encode(SomeReport()), Encode(SomeList())};
+  int refused = 0;
+  for (int i = 0; i < 20000; ++i) {
+    std::string bytes = good[i % 2];
+    for (int flips = 1 + random() % 4; flips > 0; --flips) bytes[random() % bytes.size()] = static_cast<char>(random());
+    if (random() % 4 == 0) bytes.resize(random() % bytes.size());
+    if (!(i % 2 == 0 ? DecodeRankReport(bytes).status() : DecodeResponseList(bytes).status()).ok()) ++refused;
+  }
+  EXPECT_GT(refused, 1000);
+}
+
+}  // namespace
+}  // namespace ronda
