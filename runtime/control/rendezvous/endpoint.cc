@@ -1,0 +1,137 @@
+#include "runtime/control/rendezvous/endpoint.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <memory>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+
+namespace ronda {
+namespace {
+
+using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+
+absl::StatusOr<AddressList> Lookup(const std::string& host, const std::string& service, int flags) {
+  const addrinfo hints = {.ai_flags = flags, .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+  addrinfo* found = nullptr;
+  if (const int error = getaddrinfo(host.c_str(), service.c_str(), &hints, &found); error != 0) {
+    return absl::NotFoundError(absl::StrCat("there is no host \"", host, "\": ", gai_strerror(error)));
+  }
+  return AddressList(found, &freeaddrinfo);
+}
+
+// The first IPv4 address, or else the first IPv6 address: a fixed choice, so that all ranks take the same one of a name
+// that has several, in whatever order the system's resolver lists them.
+const addrinfo* Choose(const addrinfo* list) {
+  const addrinfo* ipv6 = nullptr;
+  for (const addrinfo* item = list; item != nullptr; item = item->ai_next) {
+    if (item->ai_family == AF_INET) return item;
+    if (item->ai_family == AF_INET6 && ipv6 == nullptr) ipv6 = item;
+  }
+  return ipv6;
+}
+
+struct NumericAddress {
+  std::string text;
+  bool loopback = false;
+  bool unspecified = false;
+};
+
+NumericAddress ReadIPv4(const sockaddr_in& address) {
+  char text[INET_ADDRSTRLEN] = {};
+  inet_ntop(AF_INET, &address.sin_addr, text, sizeof(text));
+  const uint32_t value = ntohl(address.sin_addr.s_addr);
+  return {.text = text, .loopback = value >> 24 == 127, .unspecified = value == INADDR_ANY};
+}
+
+NumericAddress ReadIPv6(const sockaddr_in6& address) {
+  char text[INET6_ADDRSTRLEN] = {};
+  inet_ntop(AF_INET6, &address.sin6_addr, text, sizeof(text));
+  return {.text = text,
+          .loopback = IN6_IS_ADDR_LOOPBACK(&address.sin6_addr) != 0,
+          .unspecified = IN6_IS_ADDR_UNSPECIFIED(&address.sin6_addr) != 0};
+}
+
+NumericAddress Read(const addrinfo& info) {
+  // memcpy, because sockaddr's bytes may not be aliased as another type.
+  if (info.ai_family == AF_INET) {
+    sockaddr_in address;
+    memcpy(&address, info.ai_addr, sizeof(address));
+    return ReadIPv4(address);
+  }
+  sockaddr_in6 address;
+  memcpy(&address, info.ai_addr, sizeof(address));
+  return ReadIPv6(address);
+}
+
+absl::Status CannotListen(const Endpoint& endpoint, int error) {
+  const std::string text = absl::StrCat("cannot listen on ", ToString(endpoint), ": ", strerror(error));
+  if (error != EADDRINUSE) return absl::FailedPreconditionError(text);
+  return absl::AlreadyExistsError(absl::StrCat(
+      text,
+      "; choose another port, the same on every rank (torchrun keeps a store of its own on MASTER_PORT: set "
+      "RONDA_MASTER_PORT beside it)"));
+}
+
+}  // namespace
+
+std::string NumericText(const Endpoint& endpoint) {
+  if (endpoint.family == AddressFamily::kIPv6) return absl::StrCat("[", endpoint.address, "]:", endpoint.port);
+  return absl::StrCat(endpoint.address, ":", endpoint.port);
+}
+
+std::string ToString(const Endpoint& endpoint) {
+  if (endpoint.host == endpoint.address) return NumericText(endpoint);
+  return absl::StrCat(endpoint.host, ":", endpoint.port);
+}
+
+absl::StatusOr<Endpoint> ResolveEndpoint(absl::string_view host, int port) {
+  const absl::StatusOr<AddressList> list = Lookup(std::string(host), absl::StrCat(port), 0);
+  if (!list.ok()) return list.status();
+  const addrinfo* const chosen = Choose(list->get());
+  if (chosen == nullptr) return absl::NotFoundError(absl::StrCat("host \"", host, "\" has no IP address"));
+  NumericAddress address = Read(*chosen);
+  if (address.unspecified) {
+    return absl::InvalidArgumentError(absl::StrCat("MASTER_ADDR \"", host,
+                                                   "\" stands for all interfaces, and Ronda listens on one only: "
+                                                   "give the address of rank 0 that the other ranks reach"));
+  }
+  return Endpoint{.host = std::string(host),
+                  .family = chosen->ai_family == AF_INET ? AddressFamily::kIPv4 : AddressFamily::kIPv6,
+                  .address = std::move(address.text),
+                  .port = port,
+                  .loopback = address.loopback};
+}
+
+absl::Status CheckSecret(const Endpoint& endpoint, absl::string_view secret) {
+  if (endpoint.loopback || !secret.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(ToString(endpoint),
+                   " can be reached from other hosts, so the ranks must prove that they belong to the "
+                   "job: set RONDA_JOB_SECRET to the same value on every rank"));
+}
+
+absl::Status CheckCanListen(const Endpoint& endpoint) {
+  const absl::StatusOr<AddressList> list =
+      Lookup(endpoint.address, absl::StrCat(endpoint.port), AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE);
+  if (!list.ok()) return list.status();
+  const addrinfo& info = **list;
+  const int fd = socket(info.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return CannotListen(endpoint, errno);
+  const absl::Cleanup close_fd = [fd] { close(fd); };
+  // As servers do: connections of an earlier job that linger in TIME_WAIT do not count.
+  const int on = 1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  if (bind(fd, info.ai_addr, info.ai_addrlen) != 0) return CannotListen(endpoint, errno);
+  if (listen(fd, 1) != 0) return CannotListen(endpoint, errno);
+  return absl::OkStatus();
+}
+
+}  // namespace ronda

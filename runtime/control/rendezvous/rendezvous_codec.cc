@@ -1,0 +1,103 @@
+#include "runtime/control/rendezvous/rendezvous_codec.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/base/job_id.h"
+#include "runtime/base/status_macros.h"
+
+namespace ronda {
+namespace {
+
+constexpr size_t kMaxTextBytes = 255;
+
+// These texts end up in other ranks' messages and terminals, so nothing but printable characters is let through.
+absl::Status CheckText(absl::string_view field, absl::string_view text) {
+  if (text.empty() || text.size() > kMaxTextBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rendezvous: ", field, " has ", text.size(), " bytes; should be 1 to ", kMaxTextBytes));
+  }
+  if (!std::all_of(text.begin(), text.end(), [](unsigned char c) { return absl::ascii_isprint(c); })) {
+    return absl::InvalidArgumentError(absl::StrCat("rendezvous: ", field, " has unprintable characters"));
+  }
+  return absl::OkStatus();
+}
+
+v1::Member EncodeMember(const Member& member) {
+  v1::Member message;
+  message.set_rank(member.peer.rank);
+  message.set_hostname(member.peer.host);
+  message.set_pid(member.peer.pid);
+  message.set_host_id(member.host_id);
+  message.set_version(member.version);
+  return message;
+}
+
+absl::StatusOr<Member> DecodeMember(const v1::Member& message) {
+  RONDA_RETURN_IF_ERROR(CheckText("hostname", message.hostname()));
+  RONDA_RETURN_IF_ERROR(CheckText("host_id", message.host_id()));
+  RONDA_RETURN_IF_ERROR(CheckText("version", message.version()));
+  if (message.pid() <= 0 || message.pid() > std::numeric_limits<pid_t>::max()) {
+    return absl::InvalidArgumentError(absl::StrCat("rendezvous: there is no pid ", message.pid()));
+  }
+  return Member{.peer = {.rank = message.rank(), .host = message.hostname(), .pid = static_cast<pid_t>(message.pid())},
+                .host_id = message.host_id(),
+                .version = message.version()};
+}
+
+bool SameProcess(const Member& a, const Member& b) {
+  return a.peer.host == b.peer.host && a.peer.pid == b.peer.pid && a.host_id == b.host_id;
+}
+
+}  // namespace
+
+v1::JoinRequest EncodeClaim(const JoinClaim& claim) {
+  v1::JoinRequest request;
+  *request.mutable_member() = EncodeMember(claim.member);
+  request.set_size(claim.size);
+  return request;
+}
+
+v1::JoinResponse EncodeMembership(const Membership& membership) {
+  v1::JoinResponse response;
+  response.set_job_id(membership.job_id);
+  for (const Member& member : membership.members) *response.add_members() = EncodeMember(member);
+  return response;
+}
+
+absl::StatusOr<JoinClaim> DecodeClaim(const v1::JoinRequest& request) {
+  JoinClaim claim;
+  RONDA_ASSIGN_OR_RETURN(claim.member, DecodeMember(request.member()));
+  claim.size = request.size();
+  if (claim.member.peer.rank < 0 || claim.member.peer.rank >= claim.size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rendezvous: there is no rank ", claim.member.peer.rank, " in a job of ", claim.size));
+  }
+  return claim;
+}
+
+absl::StatusOr<Membership> DecodeMembership(const v1::JoinResponse& response, const JoinClaim& claim) {
+  if (!IsValidJobId(response.job_id())) return absl::InvalidArgumentError("rendezvous: rank 0 sent no valid job id");
+  if (response.members_size() != claim.size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rendezvous: rank 0 sent ", response.members_size(), " members, should be ", claim.size));
+  }
+  Membership membership{.job_id = response.job_id()};
+  for (RankId rank = 0; rank < claim.size; ++rank) {
+    RONDA_ASSIGN_OR_RETURN(Member member, DecodeMember(response.members(rank)));
+    if (member.peer.rank != rank) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("rendezvous: rank 0 sent rank ", member.peer.rank, " in the place of rank ", rank));
+    }
+    membership.members.push_back(std::move(member));
+  }
+  const RankId own = claim.member.peer.rank;
+  if (!SameProcess(membership.members[own], claim.member)) {
+    return absl::InvalidArgumentError(absl::StrCat("rendezvous: rank 0 takes another process for rank ", own));
+  }
+  return membership;
+}
+
+}  // namespace ronda

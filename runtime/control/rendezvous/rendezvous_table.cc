@@ -1,0 +1,100 @@
+#include "runtime/control/rendezvous/rendezvous_table.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "runtime/base/logging.h"
+
+namespace ronda {
+namespace {
+
+// Enough to see the pattern; the text travels in one message to every rank.
+constexpr size_t kMaxNamedRanks = 16;
+constexpr size_t kMaxNotes = 4;
+
+// "rank 3", "ranks 1, 3", "ranks 1, 2, ... and 40 more"
+std::string NameRanks(const std::vector<RankId>& ranks) {
+  const size_t named = std::min(ranks.size(), kMaxNamedRanks);
+  std::string text =
+      absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ",
+                   absl::StrJoin(ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(named), ", "));
+  if (named < ranks.size()) absl::StrAppend(&text, " and ", ranks.size() - named, " more");
+  return text;
+}
+
+}  // namespace
+
+RendezvousTable::RendezvousTable(Options options) : options_(std::move(options)), members_(options_.size) {
+  RONDA_CHECK(options_.size >= 1 && options_.coordinator.peer.rank == kCoordinatorRank);
+  members_[kCoordinatorRank] = options_.coordinator;
+  joined_ = 1;
+}
+
+absl::Status RendezvousTable::Check(const JoinClaim& claim) const {
+  const Member& member = claim.member;
+  const std::string newcomer = ToString(member.peer);
+  const std::string coordinator = ToString(options_.coordinator.peer);
+  if (member.version != options_.coordinator.version) {
+    return absl::FailedPreconditionError(absl::StrCat(newcomer, " runs Ronda ", member.version, ", but ", coordinator,
+                                                      " runs ", options_.coordinator.version,
+                                                      ": install one version on all hosts"));
+  }
+  if (claim.size != options_.size) {
+    return absl::InvalidArgumentError(absl::StrCat(newcomer, " says that the job has ", claim.size, " ranks, but ",
+                                                   coordinator, " says ", options_.size,
+                                                   ": give every rank the same size"));
+  }
+  if (member.peer.rank < 0 || member.peer.rank >= options_.size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(newcomer, " is not in the job of ", coordinator, ", which has ranks 0 to ", options_.size - 1));
+  }
+  if (const std::optional<Member>& holder = members_[member.peer.rank]; holder) {
+    return absl::AlreadyExistsError(absl::StrCat(newcomer, " cannot join: ", ToString(holder->peer),
+                                                 " has joined already; give every process a rank of its own"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RendezvousTable::Add(const JoinClaim& claim) {
+  if (absl::Status refusal = Check(claim); !refusal.ok()) {
+    NoteRefusal(refusal);
+    return refusal;
+  }
+  members_[claim.member.peer.rank] = claim.member;
+  ++joined_;
+  return absl::OkStatus();
+}
+
+void RendezvousTable::Remove(RankId rank) {
+  RONDA_CHECK(rank != kCoordinatorRank && !complete() && members_[rank].has_value());
+  if (notes_.size() < kMaxNotes)
+    notes_.push_back(absl::StrCat(ToString(members_[rank]->peer), " had joined but went away"));
+  members_[rank].reset();
+  --joined_;
+}
+
+void RendezvousTable::NoteRefusal(const absl::Status& refusal) {
+  if (notes_.size() < kMaxNotes) notes_.push_back(std::string(refusal.message()));
+}
+
+Membership RendezvousTable::membership() const {
+  RONDA_CHECK(complete());
+  Membership membership{.job_id = options_.job_id};
+  for (const std::optional<Member>& member : members_) membership.members.push_back(*member);
+  return membership;
+}
+
+absl::Status RendezvousTable::DeadlineError(absl::Duration waited) const {
+  std::vector<RankId> missing;
+  for (RankId rank = 0; rank < options_.size; ++rank) {
+    if (!members_[rank]) missing.push_back(rank);
+  }
+  std::string text = absl::StrCat(NameRanks(missing), " of ", options_.size, " did not join ",
+                                  ToString(options_.coordinator.peer), " within ", absl::FormatDuration(waited));
+  for (const std::string& note : notes_) absl::StrAppend(&text, "; ", note);
+  return absl::DeadlineExceededError(text);
+}
+
+}  // namespace ronda
