@@ -12,7 +12,7 @@ namespace ronda {
 void Reporter::Submit(TensorRequest request) {
   if (const std::optional<CacheId> id = cache_.Find(request, options_.rank)) {
     report_.cached.push_back(*id);
-    reported_.insert(*id);
+    by_id_.emplace(std::move(request.name), *id);
   } else {
     report_.requests.push_back(std::move(request));
   }
@@ -35,7 +35,7 @@ absl::StatusOr<std::shared_ptr<const Response>> Reporter::Resolve(const Executio
   if (cached == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat("response list names id ", id, ", which is not cached"));
   }
-  reported_.erase(id);
+  by_id_.erase(cached->request.name);
   return cached;
 }
 
@@ -43,7 +43,9 @@ absl::StatusOr<Reporter::Work> Reporter::Apply(const ResponseList& list) {
   Work work;
   work.job = list.job;
   for (const TensorError& error : list.errors) {
-    if (std::binary_search(error.ranks.begin(), error.ranks.end(), options_.rank)) work.errors.push_back(error);
+    if (!std::binary_search(error.ranks.begin(), error.ranks.end(), options_.rank)) continue;
+    by_id_.erase(error.name);
+    work.errors.push_back(error);
   }
   for (const Bucket& bucket : list.buckets) {
     auto& resolved = work.buckets.emplace_back();
@@ -55,7 +57,7 @@ absl::StatusOr<Reporter::Work> Reporter::Apply(const ResponseList& list) {
   RONDA_ASSIGN_OR_RETURN(const auto evicted, cache_.Apply(list));
   for (const ResponseCache::Evicted& entry : evicted) {
     // The coordinator has forgotten, or will ignore, a report by this id: say it again in full.
-    if (reported_.erase(entry.id) == 0) continue;
+    if (by_id_.erase(entry.response->request.name) == 0) continue;
     std::erase(report_.cached, entry.id);
     report_.requests.push_back(RequestOf(*entry.response, options_.rank));
   }

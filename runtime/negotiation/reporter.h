@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "runtime/negotiation/messages.h"
 #include "runtime/negotiation/response_cache.h"
@@ -57,8 +57,8 @@ class Reporter {
 
   const Options options_;
   ResponseCache cache_;
-  RankReport report_;                              // the next one
-  absl::flat_hash_set<CacheId> reported_;          // by id, not answered yet
+  RankReport report_;                                      // the next one
+  absl::flat_hash_map<std::string, CacheId> by_id_;        // submitted by id and not answered yet, by name
 };
 
 }  // namespace ronda
