@@ -59,9 +59,14 @@ std::unique_ptr<Runtime> Runtime::Create(Options options, Topology topology, Tra
 }
 
 Runtime::~Runtime() {
-  loop_->Abandon(absl::AbortedError(absl::StrCat("rank ", topology_.rank, " (", Identity(topology_),
-                                                 ") has ended without shutdown()")));
+  // Once this rank's job has ended, the others may still be reading that theirs has: nothing may be recorded any more.
+  if (!ended()) loop_->Abandon(absl::AbortedError("ended without shutdown()"));
   thread_.join();
+}
+
+bool Runtime::ended() const {
+  MutexLock lock(&mu_);
+  return ended_;
 }
 
 absl::StatusOr<std::shared_ptr<Handle>> Runtime::Submit(Submission submission) {

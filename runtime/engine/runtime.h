@@ -56,11 +56,13 @@ class Runtime {
  private:
   Runtime(Options options, Topology topology, Transport transport);
 
+  bool ended() const;
+
   const Topology topology_;
   const std::unique_ptr<CoordinatorLoop> loop_;
   std::thread thread_;
 
-  Mutex mu_;
+  mutable Mutex mu_;
   CondVar job_ended_;
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status result_ ABSL_GUARDED_BY(mu_);

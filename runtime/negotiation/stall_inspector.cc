@@ -32,7 +32,7 @@ std::string DescribeStall(const Negotiator& negotiator, const Negotiator::Waitin
   }
   const size_t ranks = waiting.present.size() + waiting.missing.size();
   return absl::StrCat(waiting.description, " has waited for ",
-                      absl::FormatDuration(absl::Trunc(now - waiting.since, absl::Milliseconds(100))), ": ",
+                      absl::FormatDuration(absl::Trunc(now - waiting.since, absl::Milliseconds(1))), ": ",
                       waiting.present.size(), " of ", ranks, " ranks are ready; missing: ", absl::StrJoin(late, "; "));
 }
 
