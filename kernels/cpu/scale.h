@@ -15,6 +15,9 @@ struct Scale {
   int64_t divisor = 1;  // the number of ranks for an average; > 0
 
   constexpr bool IsIdentity() const { return multiplier == 1.0 && divisor == 1; }
+
+  // What floating-point elements are multiplied by.
+  constexpr double Factor() const { return multiplier / static_cast<double>(divisor); }
 };
 
 }  // namespace ronda::kernels

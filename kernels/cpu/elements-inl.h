@@ -1,0 +1,192 @@
+// How elements of each type in memory become vectors, and back.
+//
+// Included once per SIMD target by Highway's foreach_target.h, hence no ordinary include guard. Everything here gives
+// the same bits on every target: where Highway's own conversions differ between targets (its fp16 and bf16 ones
+// truncate, or mistreat infinities, where the CPU has no instruction for them), integer arithmetic replaces them.
+#if defined(RONDA_KERNELS_CPU_ELEMENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef RONDA_KERNELS_CPU_ELEMENTS_INL_H_
+#undef RONDA_KERNELS_CPU_ELEMENTS_INL_H_
+#else
+#define RONDA_KERNELS_CPU_ELEMENTS_INL_H_
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ronda::kernels::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// AVX2 and up convert between fp16 and fp32 in hardware, exactly as the functions below do.
+inline constexpr bool kHasF16c = HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL;
+// Targets made of scalar code, whose Highway conversion from fp64 to fp32 saturates instead of giving infinity.
+inline constexpr bool kIsEmulated = HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128;
+
+// fp16, one in the low half of each 32-bit lane, to fp32.
+template <class D>  // of float
+HWY_INLINE hn::Vec<D> Fp32FromFp16(D d, hn::Vec<hn::RebindToUnsigned<D>> half) {
+  const hn::RebindToUnsigned<D> du;
+  const auto exponent_and_mantissa = hn::ShiftLeft<13>(hn::And(half, hn::Set(du, 0x7FFFu)));
+  const auto exponent = hn::And(exponent_and_mantissa, hn::Set(du, 0x0F800000u));
+  const auto rebiased = hn::Add(exponent_and_mantissa, hn::Set(du, (127u - 15u) << 23));
+  // Infinity and NaN need the exponent's bias adjusted once more; NaN becomes quiet.
+  const auto is_nan = hn::Gt(exponent_and_mantissa, hn::Set(du, 0x0F800000u));
+  const auto quiet_bit = hn::IfThenElseZero(is_nan, hn::Set(du, 0x00400000u));
+  const auto special = hn::Or(hn::Add(rebiased, hn::Set(du, (128u - 16u) << 23)), quiet_bit);
+  // Subtracting the implicit bit of the smallest normal number in floating point normalises a subnormal, exactly.
+  const auto smallest_normal = hn::Set(du, 113u << 23);
+  const auto with_implicit_bit = hn::BitCast(d, hn::Add(rebiased, hn::Set(du, 1u << 23)));
+  const auto subnormal = hn::BitCast(du, hn::Sub(with_implicit_bit, hn::BitCast(d, smallest_normal)));
+
+  auto bits = hn::IfThenElse(hn::Eq(exponent, hn::Zero(du)), subnormal, rebiased);
+  bits = hn::IfThenElse(hn::Eq(exponent, hn::Set(du, 0x0F800000u)), special, bits);
+  return hn::BitCast(d, hn::Or(bits, hn::ShiftLeft<16>(hn::And(half, hn::Set(du, 0x8000u)))));
+}
+
+// The inverse: rounds to nearest even. The result is in the low half of each 32-bit lane.
+template <class D>  // of float
+HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> Fp16FromFp32(D d, hn::Vec<D> value) {
+  const hn::RebindToUnsigned<D> du;
+  const auto bits = hn::BitCast(du, value);
+  const auto magnitude = hn::And(bits, hn::Set(du, 0x7FFFFFFFu));
+  // Half the lowest kept bit, less one, plus the lowest kept bit itself: ties carry into even.
+  const auto odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(du, 1u));
+  const auto rebiased = hn::Sub(magnitude, hn::Set(du, (127u - 15u) << 23));
+  const auto normal = hn::ShiftRight<13>(hn::Add(rebiased, hn::Add(odd, hn::Set(du, 0xFFFu))));
+  // 0.5 has its last bit where fp16's last subnormal bit is, so that adding it rounds there.
+  const auto half = hn::Set(du, 126u << 23);
+  const auto aligned = hn::Add(hn::BitCast(d, magnitude), hn::BitCast(d, half));
+  const auto subnormal = hn::Sub(hn::BitCast(du, aligned), half);
+  const auto infinity = hn::Set(du, 0x7C00u);
+  const auto payload = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(du, 0x3FFu));
+  const auto nan = hn::Or(payload, hn::Set(du, 0x7E00u));
+
+  auto result = hn::IfThenElse(hn::Lt(magnitude, hn::Set(du, 113u << 23)), subnormal, normal);
+  result = hn::IfThenElse(hn::Gt(magnitude, hn::Set(du, (143u << 23) - 1)), infinity, result);  // 65536 and up
+  result = hn::IfThenElse(hn::Gt(magnitude, hn::Set(du, 0x7F800000u)), nan, result);
+  return hn::Or(result, hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 0x8000u)));
+}
+
+// The upper half of each lane, rounded to nearest even, in the low half. The CPUs' own bf16 instructions are of no use
+// here: they flush subnormals to zero.
+template <class D>  // of float
+HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> Bf16FromFp32(D, hn::Vec<D> value) {
+  const hn::RebindToUnsigned<D> du;
+  const auto bits = hn::BitCast(du, value);
+  const auto upper = hn::ShiftRight<16>(bits);
+  const auto odd = hn::And(upper, hn::Set(du, 1u));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7FFFu))));
+  return hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(value)), hn::Or(upper, hn::Set(du, 0x40u)), rounded);
+}
+
+template <class D>  // of float
+HWY_INLINE hn::Vec<D> Fp32FromFp64(D d, hn::Vec<hn::Rebind<double, D>> value) {
+  if constexpr (kIsEmulated) {
+    const hn::Rebind<double, D> wide;
+    double in[HWY_MAX_BYTES / sizeof(double)];
+    float out[HWY_MAX_BYTES / sizeof(double)];
+    hn::StoreU(value, wide, in);
+    for (size_t i = 0; i < hn::Lanes(wide); ++i) out[i] = static_cast<float>(in[i]);
+    return hn::LoadU(d, out);
+  } else {
+    return hn::DemoteTo(d, value);
+  }
+}
+
+// Integer 1 in the 32-bit lanes for which `flags` holds 1.0, 0 in those for which it holds 0.0: a mask of 64-bit lanes
+// cannot be narrowed, a value can.
+template <class D>  // of float
+HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> OneWhereOne(D d, hn::Vec<hn::Rebind<double, D>> flags) {
+  const hn::RebindToUnsigned<D> du;
+  return hn::And(hn::ShiftRight<23>(hn::BitCast(du, Fp32FromFp64(d, flags))), hn::Set(du, 1u));
+}
+
+// fp64 to fp32 with "round to odd": an inexact result is truncated and its last bit set, so that rounding it again, to
+// at most 22 bits, gives what rounding `value` once would have given.
+template <class D>  // of float
+HWY_INLINE hn::Vec<D> Fp32FromFp64RoundToOdd(D d, hn::Vec<hn::Rebind<double, D>> value) {
+  const hn::Rebind<double, D> wide;
+  const hn::RebindToUnsigned<D> du;
+  const auto nearest = Fp32FromFp64(d, value);
+  // Positive where `nearest` is too small in magnitude, negative where too large, NaN for infinity and NaN.
+  const auto error = hn::Sub(hn::Abs(value), hn::Abs(hn::PromoteTo(wide, nearest)));
+  const auto zero = hn::Zero(wide);
+  const auto too_large = hn::IfThenElseZero(hn::Lt(error, zero), hn::Set(wide, 1.0));
+  const auto inexact = hn::Or(too_large, hn::IfThenElseZero(hn::Gt(error, zero), hn::Set(wide, 1.0)));
+  const auto truncated = hn::Sub(hn::BitCast(du, nearest), OneWhereOne(d, too_large));
+  return hn::BitCast(d, hn::Or(truncated, OneWhereOne(d, inexact)));
+}
+
+// Loads one vector of elements of type E from `from`, any alignment, as lanes of D's type, which is E or wider.
+template <class E, class D>
+HWY_INLINE hn::Vec<D> LoadElements(D d, const uint8_t* from) {
+  using Lane = hn::TFromD<D>;
+  if constexpr (std::is_same_v<E, Lane>) {
+    return hn::LoadU(d, reinterpret_cast<const E*>(from));
+  } else if constexpr (std::is_same_v<Lane, double>) {
+    const hn::Rebind<float, D> narrow;
+    return hn::PromoteTo(d, LoadElements<E>(narrow, from));
+  } else if constexpr (std::is_same_v<E, hwy::float16_t> || std::is_same_v<E, hwy::bfloat16_t>) {
+    const hn::Rebind<uint16_t, D> d16;
+    const hn::RebindToUnsigned<D> du;
+    const auto raw = hn::LoadU(d16, reinterpret_cast<const uint16_t*>(from));
+    if constexpr (std::is_same_v<E, hwy::bfloat16_t>) {
+      return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, raw)));
+    } else if constexpr (kHasF16c) {
+      return hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::float16_t, D>(), raw));
+    } else {
+      return Fp32FromFp16(d, hn::PromoteTo(du, raw));
+    }
+  } else {
+    const hn::Rebind<E, D> narrow;
+    return hn::PromoteTo(d, hn::LoadU(narrow, reinterpret_cast<const E*>(from)));
+  }
+}
+
+// Stores the low 16 bits of each 32-bit lane.
+template <class D>  // of uint32_t
+HWY_INLINE void StoreLowHalves(D, hn::Vec<D> value, uint8_t* to) {
+  const hn::RebindToSigned<D> di32;
+  const hn::Rebind<uint16_t, D> du16;
+  hn::StoreU(hn::DemoteTo(du16, hn::BitCast(di32, value)), du16, reinterpret_cast<uint16_t*>(to));
+}
+
+// The inverse of LoadElements; rounds floating-point values to nearest even, once.
+template <class E, class D>
+HWY_INLINE void StoreElements(D d, hn::Vec<D> value, uint8_t* to) {
+  using Lane = hn::TFromD<D>;
+  if constexpr (std::is_same_v<E, Lane>) {
+    hn::StoreU(value, d, reinterpret_cast<E*>(to));
+  } else if constexpr (std::is_same_v<Lane, double>) {
+    const hn::Rebind<float, D> narrow;
+    if constexpr (std::is_same_v<E, float>) {
+      StoreElements<E>(narrow, Fp32FromFp64(narrow, value), to);
+    } else {
+      StoreElements<E>(narrow, Fp32FromFp64RoundToOdd(narrow, value), to);
+    }
+  } else if constexpr (std::is_same_v<E, hwy::bfloat16_t>) {
+    StoreLowHalves(hn::RebindToUnsigned<D>(), Bf16FromFp32(d, value), to);
+  } else if constexpr (std::is_same_v<E, hwy::float16_t> && !kHasF16c) {
+    StoreLowHalves(hn::RebindToUnsigned<D>(), Fp16FromFp32(d, value), to);
+  } else if constexpr (std::is_same_v<E, hwy::float16_t>) {
+    const hn::Rebind<hwy::float16_t, D> d16;
+    const hn::Rebind<uint16_t, D> du16;
+    hn::StoreU(hn::BitCast(du16, hn::DemoteTo(d16, value)), du16, reinterpret_cast<uint16_t*>(to));
+  } else {
+    static_assert(std::is_same_v<E, uint8_t> && std::is_same_v<Lane, uint16_t>);
+    const hn::Rebind<uint8_t, D> narrow;
+    const hn::RebindToSigned<D> di16;
+    const auto low_byte = hn::BitCast(di16, hn::And(value, hn::Set(d, uint16_t{0xFF})));
+    hn::StoreU(hn::DemoteTo(narrow, low_byte), narrow, to);
+  }
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace ronda::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // RONDA_KERNELS_CPU_ELEMENTS_INL_H_

@@ -1,0 +1,46 @@
+#ifndef RONDA_KERNELS_CPU_INTEGER_SCALE_H_
+#define RONDA_KERNELS_CPU_INTEGER_SCALE_H_
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "kernels/cpu/scale.h"
+
+namespace ronda::kernels {
+
+// The integer nearest to `value` towards zero, or the limit of T that it exceeds; 0 for NaN.
+template <class T>
+T SaturatingTruncate(double value) {
+  // 2^bits is a double, T's maximum need not be: the comparison would round it up.
+  const double limit = std::ldexp(1.0, std::numeric_limits<T>::digits);
+  if (value >= limit) return std::numeric_limits<T>::max();
+  if (value <= static_cast<double>(std::numeric_limits<T>::min())) return std::numeric_limits<T>::min();
+  return std::isnan(value) ? T{0} : static_cast<T>(value);
+}
+
+// Scales one element as scale.h says.
+template <class T>
+T ScaleInteger(T value, const Scale& scale) {
+  if (scale.multiplier == 1.0) return static_cast<T>(static_cast<int64_t>(value) / scale.divisor);
+  return SaturatingTruncate<T>(static_cast<double>(value) * scale.multiplier / static_cast<double>(scale.divisor));
+}
+
+// Scales `count` elements of type T, not necessarily aligned; `src` may equal `dst`.
+template <class T>
+void ScaleIntegers(const void* src, void* dst, size_t count, const Scale& scale) {
+  const char* from = static_cast<const char*>(src);
+  char* to = static_cast<char*>(dst);
+  for (size_t i = 0; i < count; ++i) {
+    T value;
+    std::memcpy(&value, from + i * sizeof(T), sizeof(T));
+    value = ScaleInteger(value, scale);
+    std::memcpy(to + i * sizeof(T), &value, sizeof(T));
+  }
+}
+
+}  // namespace ronda::kernels
+
+#endif  // RONDA_KERNELS_CPU_INTEGER_SCALE_H_

@@ -1,0 +1,229 @@
+#include "kernels/cpu/reduce_vectors.h"
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/reduce_vectors.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h, which decides what these mean.
+#include "hwy/highway.h"
+#include "kernels/cpu/elements-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ronda::kernels::HWY_NAMESPACE {
+
+struct Sum {
+  template <class D>
+  static HWY_INLINE hn::Vec<D> Apply(D, hn::Vec<D> a, hn::Vec<D> b) {
+    return hn::Add(a, b);
+  }
+};
+
+struct Product {
+  template <class D>
+  static HWY_INLINE hn::Vec<D> Apply(D, hn::Vec<D> a, hn::Vec<D> b) {
+    return hn::Mul(a, b);
+  }
+};
+
+// Targets differ in what their min and max instructions return for NaN and for zeros of either sign, comparisons do
+// not: `keep_a` is false if either is NaN, so that b is taken unless a is the NaN.
+template <class D, class M>
+HWY_INLINE hn::Vec<D> SelectOrNan(D, M keep_a, hn::Vec<D> a, hn::Vec<D> b) {
+  return hn::IfThenElse(hn::IsNaN(a), a, hn::IfThenElse(keep_a, a, b));
+}
+
+struct Min {
+  template <class D>
+  static HWY_INLINE hn::Vec<D> Apply(D d, hn::Vec<D> a, hn::Vec<D> b) {
+    if constexpr (hwy::IsFloat<hn::TFromD<D>>()) return SelectOrNan(d, hn::Le(a, b), a, b);
+    return hn::Min(a, b);
+  }
+};
+
+struct Max {
+  template <class D>
+  static HWY_INLINE hn::Vec<D> Apply(D d, hn::Vec<D> a, hn::Vec<D> b) {
+    if constexpr (hwy::IsFloat<hn::TFromD<D>>()) return SelectOrNan(d, hn::Ge(a, b), a, b);
+    return hn::Max(a, b);
+  }
+};
+
+// What is done to a reduced value before it is stored.
+struct Multiply {
+  template <class D>
+  HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> value) const {
+    return hn::Mul(value, hn::Set(d, static_cast<hn::TFromD<D>>(factor)));
+  }
+
+  double factor;
+};
+
+struct Keep {
+  template <class D>
+  HWY_INLINE hn::Vec<D> operator()(D, hn::Vec<D> value) const {
+    return value;
+  }
+};
+
+struct Normalize {  // to 0 or 1
+  template <class D>
+  HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> value) const {
+    return hn::Min(value, hn::Set(d, hn::TFromD<D>{1}));
+  }
+};
+
+// Reduces elements of type E in lanes of type Lane. (A loop of its own for two sources was no faster.)
+template <class E, class Lane, class Op, class Finish>
+class Loop {
+ public:
+  Loop(const ReduceVectorsArgs& args, Finish finish)
+      : sources_(args.sources.data()),
+        size_(args.sources.size()),
+        count_(args.end - args.begin),
+        offset_(args.begin * sizeof(E)),
+        dst_(static_cast<uint8_t*>(args.dst)),
+        finish_(finish) {}
+
+  void Run() const {
+    const size_t lanes = hn::Lanes(D());
+    size_t i = 0;
+    for (; i + 4 * lanes <= count_; i += 4 * lanes) Vectors<4>(i * sizeof(E));
+    for (; i + lanes <= count_; i += lanes) Vectors<1>(i * sizeof(E));
+    if (i < count_) LessThanOneVector(i * sizeof(E), (count_ - i) * sizeof(E));
+  }
+
+ private:
+  using D = hn::ScalableTag<Lane>;
+  using V = hn::Vec<D>;
+
+  HWY_INLINE const uint8_t* Source(size_t index, size_t at) const {
+    return static_cast<const uint8_t*>(sources_[index]) + offset_ + at;
+  }
+
+  // All sources are read before anything is written, as `dst` may be one of them. Several accumulators in registers
+  // keep the loop over the sources, whose length is small, from dominating.
+  template <size_t kVectors>
+  HWY_INLINE void Vectors(size_t at) const {
+    const D d;
+    const size_t step = hn::Lanes(d) * sizeof(E);
+    V value[kVectors];
+    HWY_UNROLL(4) for (size_t v = 0; v < kVectors; ++v) value[v] = LoadElements<E>(d, Source(0, at + v * step));
+    for (size_t s = 1; s < size_; ++s) {
+      const uint8_t* from = Source(s, at);
+      HWY_UNROLL(4) for (size_t v = 0; v < kVectors; ++v) {
+        value[v] = Op::Apply(d, value[v], LoadElements<E>(d, from + v * step));
+      }
+    }
+    HWY_UNROLL(4) for (size_t v = 0; v < kVectors; ++v) StoreElements<E>(d, finish_(d, value[v]), dst_ + at + v * step);
+  }
+
+  void LessThanOneVector(size_t at, size_t bytes) const {
+    const D d;
+    uint8_t buffer[HWY_MAX_BYTES] = {};
+    std::memcpy(buffer, Source(0, at), bytes);
+    V a = LoadElements<E>(d, buffer);
+    for (size_t s = 1; s < size_; ++s) {
+      std::memcpy(buffer, Source(s, at), bytes);
+      a = Op::Apply(d, a, LoadElements<E>(d, buffer));
+    }
+    StoreElements<E>(d, finish_(d, a), buffer);
+    std::memcpy(dst_ + at, buffer, bytes);
+  }
+
+  const void* const* const sources_;
+  const size_t size_;
+  const size_t count_;
+  const size_t offset_;
+  uint8_t* const dst_;
+  const Finish finish_;
+};
+
+template <class E, class Lane, class Op, class Finish>
+void ReduceLanes(const ReduceVectorsArgs& args, Finish finish) {
+  Loop<E, Lane, Op, Finish>(args, finish).Run();
+}
+
+template <class E>
+void ReduceFloats(const ReduceVectorsArgs& args) {
+  using Lane = std::conditional_t<std::is_same_v<E, double>, double, float>;
+  const Multiply finish{args.factor};
+  switch (args.op) {
+    case ReduceOp::kSum:
+      return ReduceLanes<E, Lane, Sum>(args, finish);
+    case ReduceOp::kMin:
+      return ReduceLanes<E, Lane, Min>(args, finish);
+    case ReduceOp::kMax:
+      return ReduceLanes<E, Lane, Max>(args, finish);
+    case ReduceOp::kProduct:
+      return ReduceLanes<E, Lane, Product>(args, finish);
+  }
+}
+
+template <class E>
+void ReduceIntegers(const ReduceVectorsArgs& args) {
+  // Sums and products wrap, for which signedness does not matter; no target multiplies bytes.
+  using Wrapping = std::make_unsigned_t<E>;
+  using Factor = std::conditional_t<sizeof(E) == 1, uint16_t, Wrapping>;
+  switch (args.op) {
+    case ReduceOp::kSum:
+      return ReduceLanes<Wrapping, Wrapping, Sum>(args, Keep());
+    case ReduceOp::kMin:
+      return ReduceLanes<E, E, Min>(args, Keep());
+    case ReduceOp::kMax:
+      return ReduceLanes<E, E, Max>(args, Keep());
+    case ReduceOp::kProduct:
+      return ReduceLanes<Wrapping, Factor, Product>(args, Keep());
+  }
+}
+
+// The largest byte is not zero where any source is true, the smallest where all are.
+void ReduceBools(const ReduceVectorsArgs& args) {
+  switch (args.op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kMax:
+      return ReduceLanes<uint8_t, uint8_t, Max>(args, Normalize());
+    case ReduceOp::kMin:
+    case ReduceOp::kProduct:
+      return ReduceLanes<uint8_t, uint8_t, Min>(args, Normalize());
+  }
+}
+
+void ReduceOnTarget(const ReduceVectorsArgs& args) {
+  switch (args.dtype) {
+    case DType::kUint8:
+      return ReduceIntegers<uint8_t>(args);
+    case DType::kInt8:
+      return ReduceIntegers<int8_t>(args);
+    case DType::kInt32:
+      return ReduceIntegers<int32_t>(args);
+    case DType::kInt64:
+      return ReduceIntegers<int64_t>(args);
+    case DType::kFloat16:
+      return ReduceFloats<hwy::float16_t>(args);
+    case DType::kBfloat16:
+      return ReduceFloats<hwy::bfloat16_t>(args);
+    case DType::kFloat32:
+      return ReduceFloats<float>(args);
+    case DType::kFloat64:
+      return ReduceFloats<double>(args);
+    case DType::kBool:
+      return ReduceBools(args);
+  }
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace ronda::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ronda::kernels {
+
+HWY_EXPORT(ReduceOnTarget);
+
+void ReduceVectors(const ReduceVectorsArgs& args) { HWY_DYNAMIC_DISPATCH(ReduceOnTarget)(args); }
+
+}  // namespace ronda::kernels
+#endif  // HWY_ONCE

@@ -1,0 +1,38 @@
+#ifndef RONDA_TESTS_TESTING_SCALAR_REFERENCE_H_
+#define RONDA_TESTS_TESTING_SCALAR_REFERENCE_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/dtype.h"
+
+namespace ronda::testing {
+
+// One element at a time, as slow and as plain as possible: what tests compare the kernels and collectives with. It
+// computes with numbers (ldexp, nearbyint) where the kernels shuffle bits, so that they do not share their errors.
+
+// The value of an fp16 or bf16 bit pattern; exact.
+double DoubleFromFp16(uint16_t bits);
+double DoubleFromBf16(uint16_t bits);
+
+// Rounds once, to nearest even; out of range becomes infinity, NaN a quiet NaN.
+uint16_t Fp16FromDouble(double value);
+uint16_t Bf16FromDouble(double value);
+
+// The value of element `index` of `buffer`, which needs no alignment. int64 is rounded beyond 2^53; a bool is 0 or 1.
+double ReadElement(const void* buffer, DType dtype, size_t index);
+
+// Stores `value`, rounded once, as element `index`.
+//
+// REQUIRES: for integers, that truncating `value` gives a number of the type.
+void WriteElement(void* buffer, DType dtype, size_t index, double value);
+
+// `value` rounded to `dtype` and back.
+double RoundedTo(DType dtype, double value);
+
+// True if element `index` of `buffer`, of floating-point type, is a quiet NaN.
+bool IsQuietNan(const void* buffer, DType dtype, size_t index);
+
+}  // namespace ronda::testing
+
+#endif  // RONDA_TESTS_TESTING_SCALAR_REFERENCE_H_
