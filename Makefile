@@ -1,0 +1,58 @@
+# The commands people type. Bazel does the work; see README.md.
+SHELL := /bin/bash
+PREFIX ?= /usr/local
+RANKS ?= 2
+BAZEL ?= bazel
+
+.PHONY: help setup demo build test bench install lint format asan ubsan tsan clean
+.DEFAULT_GOAL := help
+
+help: ## list these commands
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+
+setup: ## install the Debian packages that are missing (once)
+	@third_party/install.sh build test
+
+demo: ## train LeNet-5 on MNIST digits on 2 ranks (RANKS=n for others)
+	@third_party/install.sh build
+	$(BAZEL) build //runtime/launch:rondarun //examples/lenet_mnist
+	.bazel/bin/runtime/launch/rondarun -np $(RANKS) .bazel/bin/examples/lenet_mnist/lenet_mnist --data examples/lenet_mnist/data
+
+build: ## build everything
+	@third_party/install.sh build test bench
+	$(BAZEL) build //...
+
+test: ## run every test; ends with "N passed, N failed"
+	@third_party/install.sh build test bench
+	@tests/run_tests.sh //...
+
+bench: ## compare with Open MPI on this machine (some minutes)
+	@third_party/install.sh build bench
+	@BAZEL=$(BAZEL) bench/run.sh
+
+install: ## install library, headers and rondarun under PREFIX (default /usr/local)
+	@third_party/install.sh build
+	$(BAZEL) build //client:libronda.so //runtime/launch:rondarun
+	client/packaging/install.sh "$(PREFIX)"
+
+lint: ## formatting, clang-tidy, and clang's thread-safety analysis
+	@third_party/install.sh build test bench lint
+	@tools/lint.sh
+
+format: ## reformat the C++ sources
+	@git ls-files '*.cc' '*.h' '*.hpp' | xargs clang-format-14 -i
+
+asan: ## every test under the address and undefined-behaviour sanitizers
+	@third_party/install.sh build test bench
+	@tests/run_tests.sh --config=asan //...
+
+ubsan: ## every test under the undefined-behaviour sanitizer alone
+	@third_party/install.sh build test bench
+	@tests/run_tests.sh --config=ubsan //...
+
+tsan: ## every test under the thread sanitizer
+	@third_party/install.sh build test bench
+	@tests/run_tests.sh --config=tsan //...
+
+clean: ## forget what was built (the disk cache stays)
+	$(BAZEL) clean

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Installs Debian packages that Ronda is built from: install.sh GROUP...
+#   build   compiler, Bazel and libraries        test    what the tests need besides
+#   bench   the peers that benchmarks run against    lint    clang, clang-format, clang-tidy
+# Packages that are there already are left alone; with nothing to do it says so and returns at once.
+set -euo pipefail
+
+build=(g++ make git pkg-config zlib1g-dev libssl-dev
+  bazel-bootstrap bazel-platforms bazel-rules-java bazel-rules-proto bazel-skylib
+  libabsl-dev libgrpc++-dev libhwy-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libeigen3-dev)
+test=(cmake libgmock-dev libgtest-dev procps util-linux)
+bench=(libbenchmark-dev libopenmpi-dev openmpi-bin)
+lint=(clang-14 clang-format-14 clang-tidy-14)
+
+wanted=()
+for group in "$@"; do
+  case "$group" in
+    build) wanted+=("${build[@]}") ;;
+    test) wanted+=("${test[@]}") ;;
+    bench) wanted+=("${bench[@]}") ;;
+    lint) wanted+=("${lint[@]}") ;;
+    *)
+      echo "install.sh: no group '$group'; there are build, test, bench and lint" >&2
+      exit 2
+      ;;
+  esac
+done
+
+missing=()
+for package in "${wanted[@]}"; do
+  status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) || status=absent
+  [ "$status" = installed ] || missing+=("$package")
+done
+if [ ${#missing[@]} -eq 0 ]; then
+  echo "set-up: everything is installed ($*)"
+  exit 0
+fi
+
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  if ! command -v sudo >/dev/null; then
+    echo "set-up: these packages are missing and only root can install them: ${missing[*]}" >&2
+    exit 1
+  fi
+  as_root=(sudo)
+fi
+echo "set-up: installing ${#missing[@]} Debian packages: ${missing[*]}"
+"${as_root[@]}" apt-get update -qq
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+echo "set-up: done"
