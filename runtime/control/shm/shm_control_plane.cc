@@ -1,0 +1,143 @@
+#include "runtime/control/shm/shm_control_plane.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "runtime/base/logging.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/shm/futex.h"
+
+namespace ronda {
+namespace {
+
+// About what going to sleep and being woken cost: spinning longer than that cannot win much.
+constexpr absl::Duration kMaxSpin = absl::Microseconds(40);
+constexpr absl::Duration kMinSpin = absl::Microseconds(2);
+constexpr int kSpinsPerLookAtClock = 16;
+
+}  // namespace
+
+ShmControlPlane::ShmControlPlane(std::shared_ptr<ShmWorld> world)
+    : world_(std::move(world)), bell_(&world_->self().control) {
+  const ShmView& view = world_->view();
+  if (world_->rank() != kCoordinatorRank) {
+    links_.push_back({.peer = kCoordinatorRank,
+                      .writer = FrameWriter(&view.RingUp(world_->rank())),
+                      .reader = FrameReader(&view.RingDown(world_->rank()))});
+    return;
+  }
+  for (RankId peer = 1; peer < world_->size(); ++peer) {
+    links_.push_back(
+        {.peer = peer, .writer = FrameWriter(&view.RingDown(peer)), .reader = FrameReader(&view.RingUp(peer))});
+  }
+}
+
+absl::Status ShmControlPlane::SendToCoordinator(absl::string_view payload) {
+  RONDA_RETURN_IF_ERROR(failure());
+  if (world_->rank() == kCoordinatorRank) {
+    own_.to_coordinator.push_back({.from = kCoordinatorRank, .payload = std::string(payload)});
+    Wake();
+    return absl::OkStatus();
+  }
+  RONDA_RETURN_IF_ERROR(links_[0].writer.Queue(payload));
+  return Flush(links_[0]);
+}
+
+absl::Status ShmControlPlane::Broadcast(absl::string_view payload) {
+  RONDA_CHECK(world_->rank() == kCoordinatorRank);
+  RONDA_RETURN_IF_ERROR(failure());
+  own_.broadcasts.emplace_back(payload);
+  Wake();
+  for (Link& link : links_) {
+    if (!world_->HasDeparted(link.peer)) RONDA_RETURN_IF_ERROR(link.writer.Queue(payload));
+  }
+  const absl::Time deadline = absl::Now() + world_->options().collective_timeout;
+  for (;;) {
+    const uint32_t heard = bell_->Rings();
+    RONDA_ASSIGN_OR_RETURN(const Link* const blocked, FlushAll());
+    RONDA_RETURN_IF_ERROR(failure());
+    if (blocked == nullptr) return absl::OkStatus();
+    if (absl::Now() >= deadline) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("waited ", absl::FormatDuration(world_->options().collective_timeout), " for ",
+                       ToString(world_->PeerOf(blocked->peer)), " to take its control messages out of shared memory"));
+    }
+    bell_->Sleep(heard, deadline - absl::Now());
+  }
+}
+
+absl::StatusOr<ControlPlane::Inbox> ShmControlPlane::Receive() {
+  RONDA_RETURN_IF_ERROR(failure());
+  RONDA_RETURN_IF_ERROR(FlushAll().status());
+  Inbox inbox = std::exchange(own_, Inbox{});
+  for (Link& link : links_) RONDA_RETURN_IF_ERROR(ReceiveFrom(link, inbox));
+  return inbox;
+}
+
+absl::Status ShmControlPlane::ReceiveFrom(Link& link, Inbox& inbox) {
+  RONDA_ASSIGN_OR_RETURN(FrameReader::Result read, link.reader.Read());
+  if (read.writer_waits) world_->view().rank(link.peer).control.Ring();
+  for (std::string& message : read.messages) {
+    if (world_->rank() == kCoordinatorRank) {
+      inbox.to_coordinator.push_back({.from = link.peer, .payload = std::move(message)});
+    } else {
+      inbox.broadcasts.push_back(std::move(message));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShmControlPlane::Flush(Link& link) {
+  RONDA_ASSIGN_OR_RETURN(const size_t moved, link.writer.Flush());
+  if (moved > 0) world_->view().rank(link.peer).control.Ring();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ShmControlPlane::Link*> ShmControlPlane::FlushAll() {
+  Link* blocked = nullptr;
+  for (Link& link : links_) {
+    RONDA_RETURN_IF_ERROR(Flush(link));
+    if (!link.writer.IsFlushed() && !world_->HasDeparted(link.peer)) blocked = &link;
+  }
+  return blocked;
+}
+
+void ShmControlPlane::Wait(absl::Time deadline) {
+  // An error shows again in the next Receive, which can report it.
+  const bool is_intact = FlushAll().ok();
+  if (is_intact && !Spin(heard_)) {
+    const absl::Time start = absl::Now();
+    for (absl::Time now = start; bell_->Rings() == heard_ && now < deadline; now = absl::Now()) {
+      bell_->Sleep(heard_, deadline - now);
+    }
+    LearnFromSleep(absl::Now() - start);
+  }
+  heard_ = bell_->Rings();
+}
+
+bool ShmControlPlane::Spin(uint32_t heard) {
+  if (bell_->Rings() != heard) return true;
+  if (spin_ == absl::ZeroDuration() || !world_->MaySpin()) return false;
+  const absl::Time end = absl::Now() + spin_;
+  do {
+    for (int i = 0; i < kSpinsPerLookAtClock; ++i) {
+      if (bell_->Rings() != heard) return true;
+      CpuRelax();
+    }
+  } while (absl::Now() < end);
+  return false;
+}
+
+// A sleep that was short would have been avoided by more spinning; one that was long would not.
+void ShmControlPlane::LearnFromSleep(absl::Duration slept) {
+  if (slept < 2 * kMaxSpin) {
+    spin_ = std::min(kMaxSpin, std::max(kMinSpin, 2 * spin_));
+  } else {
+    spin_ = spin_ / 2 < kMinSpin ? absl::ZeroDuration() : spin_ / 2;
+  }
+}
+
+}  // namespace ronda

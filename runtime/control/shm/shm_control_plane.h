@@ -1,0 +1,59 @@
+#ifndef RONDA_RUNTIME_CONTROL_SHM_SHM_CONTROL_PLANE_H_
+#define RONDA_RUNTIME_CONTROL_SHM_SHM_CONTROL_PLANE_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "runtime/control/control_plane.h"
+#include "runtime/shm/frame_ring.h"
+#include "runtime/shm/shm_world.h"
+
+namespace ronda {
+
+// Control messages through rings in shared memory: one up to the coordinator rank and one back down for each other
+// rank. A message, a Wake and a failure all ring the receiver's doorbell, on which Wait sleeps.
+//
+// Who finds a ring full keeps the rest, and the reader rings the bell for it once there is room. A worker sends its
+// rest from Wait and Receive; the coordinator waits within Broadcast until all of it is in the rings.
+class ShmControlPlane : public ControlPlane {
+ public:
+  explicit ShmControlPlane(std::shared_ptr<ShmWorld> world);
+
+  absl::Status SendToCoordinator(absl::string_view payload) override;
+  absl::Status Broadcast(absl::string_view payload) override;
+  absl::StatusOr<Inbox> Receive() override;
+  void Wait(absl::Time deadline) override;
+  void Wake() override { bell_->Ring(); }
+  void Fail(const absl::Status& failure) override { world_->Fail(failure); }
+  absl::Status failure() const override { return world_->failure(); }
+  void Depart() override { world_->Depart(); }
+
+ private:
+  // The two rings between this rank and `peer`.
+  struct Link {
+    RankId peer;
+    FrameWriter writer;
+    FrameReader reader;
+  };
+
+  absl::Status Flush(Link& link);
+  absl::Status ReceiveFrom(Link& link, Inbox& inbox);
+  // A link whose writer still holds something back, nullptr if there is none.
+  absl::StatusOr<Link*> FlushAll();
+
+  // Waits for a ring after `heard` without sleeping, if that has been worth it lately; whether there was one.
+  bool Spin(uint32_t heard);
+  void LearnFromSleep(absl::Duration slept);
+
+  const std::shared_ptr<ShmWorld> world_;
+  Doorbell* const bell_;
+  std::vector<Link> links_;  // of the coordinator: one a worker; of a worker: one
+  Inbox own_;                // what the coordinator has sent to itself
+  uint32_t heard_ = 0;       // rings of the bell up to the last return of Wait
+  absl::Duration spin_;      // how long Wait spins before it sleeps
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_CONTROL_SHM_SHM_CONTROL_PLANE_H_

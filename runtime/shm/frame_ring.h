@@ -1,0 +1,75 @@
+// Messages of any length through a ring of kShmRingBytes in shared memory, from one writer to one reader.
+//
+// A message travels as four bytes of length and its payload. One longer than the ring streams through it in pieces.
+//
+// Memory ordering: the writer stores bytes, then `written` (release); the reader loads `written` (acquire), then the
+// bytes; and the same for the room that the reader gives back in `read`. A writer that finds too little room stores
+// `writer_is_blocked`, then looks at `read` once more; the reader stores `read`, then looks at `writer_is_blocked`.
+// These are sequentially consistent: either the writer sees the new room, or the reader sees that it has to ring for
+// it.
+#ifndef RONDA_RUNTIME_SHM_FRAME_RING_H_
+#define RONDA_RUNTIME_SHM_FRAME_RING_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "runtime/shm/layout.h"
+
+namespace ronda {
+
+// Longer lengths are taken for damage.
+inline constexpr size_t kMaxFrameBytes = size_t{1} << 30;
+
+// The writing end. What does not fit waits here. Thread-compatible.
+class FrameWriter {
+ public:
+  explicit FrameWriter(ShmRingHeader* ring) : ring_(ring) {}
+
+  // Errors: INVALID_ARGUMENT if `payload` is longer than kMaxFrameBytes.
+  absl::Status Queue(absl::string_view payload);
+
+  // Moves as much as there is room for into the ring; returns how many bytes. If something is left, the reader's next
+  // Read will say that the writer waits. Errors: INTERNAL if the ring's words are damaged.
+  absl::StatusOr<size_t> Flush();
+
+  // Whether everything has been moved into the ring.
+  bool IsFlushed() const { return sent_ == pending_.size(); }
+
+ private:
+  absl::StatusOr<size_t> Room() const;
+
+  ShmRingHeader* const ring_;
+  uint64_t written_ = 0;
+  std::string pending_;  // frames; the first sent_ bytes are in the ring
+  size_t sent_ = 0;
+};
+
+// The reading end. Thread-compatible.
+class FrameReader {
+ public:
+  explicit FrameReader(ShmRingHeader* ring) : ring_(ring) {}
+
+  struct Result {
+    std::vector<std::string> messages;
+    bool writer_waits = false;  // for the room that this read has made: ring its bell
+  };
+
+  // Takes everything out of the ring, and returns the messages that are complete.
+  // Errors: INTERNAL if the ring's words or a length are damaged.
+  absl::StatusOr<Result> Read();
+
+ private:
+  absl::Status TakeMessages(std::vector<std::string>& messages);
+
+  ShmRingHeader* const ring_;
+  uint64_t read_ = 0;
+  std::string partial_;  // the beginning of a message
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_SHM_FRAME_RING_H_

@@ -1,0 +1,52 @@
+#include "runtime/shm/layout.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace ronda {
+namespace {
+
+constexpr size_t kMaxSlotBytes = size_t{64} << 20;
+constexpr int kMinSlotCount = 3;
+constexpr int kMaxSlotCount = 64;
+constexpr size_t kRingStride = sizeof(ShmRingHeader) + kShmRingBytes;
+
+constexpr size_t RoundUpToPage(size_t bytes) { return (bytes + kShmPageBytes - 1) / kShmPageBytes * kShmPageBytes; }
+
+constexpr size_t RanksOffset() { return kShmPageBytes; }
+constexpr size_t RingsOffset(int size) { return RanksOffset() + RoundUpToPage(size * sizeof(ShmRankBlock)); }
+constexpr size_t SlotsOffset(int size) { return RingsOffset(size) + RoundUpToPage(2 * size * kRingStride); }
+
+}  // namespace
+
+absl::Status Validate(const ShmGeometry& geometry) {
+  if (geometry.size < 1 || geometry.size > kShmMaxRanks) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("shared memory is for 1 to ", kShmMaxRanks, " ranks, not ", geometry.size));
+  }
+  if (geometry.slot_bytes == 0 || geometry.slot_bytes % kShmPageBytes != 0 || geometry.slot_bytes > kMaxSlotBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("a slot of shared memory has a multiple of ", kShmPageBytes,
+                                                   " bytes, at most ", kMaxSlotBytes, ", not ", geometry.slot_bytes));
+  }
+  if (geometry.slot_count < kMinSlotCount || geometry.slot_count > kMaxSlotCount) {
+    return absl::InvalidArgumentError(absl::StrCat("a rank has ", kMinSlotCount, " to ", kMaxSlotCount,
+                                                   " slots of shared memory, not ", geometry.slot_count));
+  }
+  return absl::OkStatus();
+}
+
+size_t ShmView::TotalBytes(const ShmGeometry& geometry) {
+  return SlotsOffset(geometry.size) + geometry.size * geometry.slot_count * geometry.slot_bytes;
+}
+
+ShmRankBlock& ShmView::rank(RankId rank) const { return reinterpret_cast<ShmRankBlock*>(base_ + RanksOffset())[rank]; }
+
+ShmRingHeader& ShmView::Ring(int index) const {
+  return *reinterpret_cast<ShmRingHeader*>(base_ + RingsOffset(geometry_.size) + index * kRingStride);
+}
+
+char* ShmView::Slot(RankId rank, uint64_t chunk) const {
+  const uint64_t index = rank * static_cast<uint64_t>(geometry_.slot_count) + chunk % geometry_.slot_count;
+  return base_ + SlotsOffset(geometry_.size) + index * geometry_.slot_bytes;
+}
+
+}  // namespace ronda

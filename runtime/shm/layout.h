@@ -1,0 +1,118 @@
+// What lies where in the shared memory of a job:
+//
+//   header | one block a rank | one pair of control rings a rank | data slots, slot_count a rank
+//
+// Everything starts out as zero bytes. Words that one rank writes and others read have a cache line of their own.
+#ifndef RONDA_RUNTIME_SHM_LAYOUT_H_
+#define RONDA_RUNTIME_SHM_LAYOUT_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "runtime/base/types.h"
+#include "runtime/shm/doorbell.h"
+#include "runtime/shm/failure_record.h"
+
+namespace ronda {
+
+inline constexpr size_t kCacheLineBytes = 64;
+inline constexpr size_t kShmPageBytes = 4096;
+inline constexpr uint64_t kShmMagic = 0x314d4853444e4f52;  // "RONDSHM1"
+inline constexpr uint32_t kShmLayoutVersion = 1;
+inline constexpr int kShmMaxRanks = 1024;
+inline constexpr size_t kShmRingBytes = size_t{64} << 10;
+inline constexpr int kShmCpuMaskWords = 16;
+
+// The sizes that all ranks must agree on.
+struct ShmGeometry {
+  int size = 1;           // ranks
+  size_t slot_bytes = 0;  // of a chunk of data; a multiple of kShmPageBytes
+  int slot_count = 0;     // chunks a rank can have in flight; at least 3: one each being packed, reduced and unpacked
+
+  bool operator==(const ShmGeometry&) const = default;
+};
+
+// Errors: INVALID_ARGUMENT that names the bad value.
+absl::Status Validate(const ShmGeometry& geometry);
+
+enum class ShmPhase : uint32_t { kAttaching = 0, kRunning = 1 };
+
+struct ShmHeader {
+  std::atomic<uint64_t> magic;  // stored last by the creator: once it is there, so is the rest of this group
+  uint32_t layout_version;
+  int32_t creator_pid;
+  uint64_t creator_start_time;
+  uint64_t total_bytes;
+  uint64_t slot_bytes;
+  uint32_t size;
+  uint32_t slot_count;
+
+  alignas(kCacheLineBytes) std::atomic<uint32_t> phase;  // a ShmPhase; a futex
+  std::atomic<uint32_t> attached;                        // ranks that have attached; a futex
+  std::atomic<uint64_t> cpus[kShmCpuMaskWords];          // that any of the ranks may run on, a bit each
+
+  alignas(kCacheLineBytes) std::atomic<uint32_t> sleepers;  // ranks asleep in a collective
+
+  alignas(kCacheLineBytes) FailureRecord failure;
+};
+static_assert(sizeof(ShmHeader) <= kShmPageBytes);
+
+// How far a rank is in the sequence of chunks that all ranks go through, in chunks since the beginning of the job: they
+// are never reset, and each is written by its rank only.
+enum class ShmStage { kPacked = 0, kReduced = 1, kDone = 2 };
+inline constexpr int kShmStageCount = 3;
+
+struct alignas(kCacheLineBytes) ShmProgress {
+  std::atomic<uint64_t> chunks;
+};
+
+struct ShmRankBlock {
+  alignas(kCacheLineBytes) std::atomic<uint32_t> claimed;  // 1 once a process has taken this rank
+  std::atomic<uint32_t> attached;                          // 1 once pid and start_time are valid
+  std::atomic<int32_t> pid;
+  std::atomic<uint64_t> start_time;  // of the process, which tells it from a later one with the same pid
+  std::atomic<uint32_t> departed;
+
+  alignas(kCacheLineBytes) Doorbell control;  // rung for control messages, Wake and failures
+  alignas(kCacheLineBytes) Doorbell data;     // rung for progress that this rank waits for in a collective
+  std::atomic<uint32_t> waits_for;            // 1 + the rank whose progress this rank sleeps for; 0: none
+
+  ShmProgress progress[kShmStageCount];
+};
+
+struct ShmRingHeader {
+  alignas(kCacheLineBytes) std::atomic<uint64_t> written;  // bytes since the beginning
+  alignas(kCacheLineBytes) std::atomic<uint64_t> read;
+  std::atomic<uint32_t> writer_is_blocked;  // the writer waits for room
+};
+
+// Finds the parts. Copies of one view are equal; the memory is not owned.
+class ShmView {
+ public:
+  ShmView(void* base, const ShmGeometry& geometry) : base_(static_cast<char*>(base)), geometry_(geometry) {}
+
+  static size_t TotalBytes(const ShmGeometry& geometry);
+
+  const ShmGeometry& geometry() const { return geometry_; }
+  ShmHeader& header() const { return *reinterpret_cast<ShmHeader*>(base_); }
+  ShmRankBlock& rank(RankId rank) const;
+
+  // The ring from `rank` to the coordinator rank, and the one back: a header, then kShmRingBytes.
+  ShmRingHeader& RingUp(RankId rank) const { return Ring(2 * rank); }
+  ShmRingHeader& RingDown(RankId rank) const { return Ring(2 * rank + 1); }
+
+  // Where `rank` puts its chunk number `chunk`.
+  char* Slot(RankId rank, uint64_t chunk) const;
+
+ private:
+  ShmRingHeader& Ring(int index) const;
+
+  char* base_;
+  ShmGeometry geometry_;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_SHM_LAYOUT_H_

@@ -1,0 +1,268 @@
+#include "runtime/shm/shm_attach.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/monitor/process.h"
+
+namespace ronda {
+namespace {
+
+constexpr absl::Duration kOpenInterval = absl::Milliseconds(1);
+constexpr absl::Duration kAliveCheckInterval = absl::Milliseconds(50);
+
+void InitializeHeader(const ShmView& view) {
+  const ProcessId self = ThisProcess();
+  const ShmGeometry& geometry = view.geometry();
+  ShmHeader& header = view.header();
+  header.layout_version = kShmLayoutVersion;
+  header.creator_pid = self.pid;
+  header.creator_start_time = self.start_time;
+  header.total_bytes = ShmView::TotalBytes(geometry);
+  header.slot_bytes = geometry.slot_bytes;
+  header.size = static_cast<uint32_t>(geometry.size);
+  header.slot_count = static_cast<uint32_t>(geometry.slot_count);
+  header.magic.store(kShmMagic, std::memory_order_release);
+}
+
+ProcessId CreatorOf(const ShmHeader& header) {
+  return {.pid = header.creator_pid, .start_time = header.creator_start_time};
+}
+
+void AddOwnCpus(ShmHeader& header) {
+  uint64_t words[kShmCpuMaskWords] = {};
+  static_assert(sizeof(words) == sizeof(cpu_set_t));
+  cpu_set_t mask;
+  if (sched_getaffinity(0, sizeof(mask), &mask) != 0) return;
+  std::memcpy(words, &mask, sizeof(words));
+  for (int i = 0; i < kShmCpuMaskWords; ++i) header.cpus[i].fetch_or(words[i], std::memory_order_relaxed);
+}
+
+// Enters `rank` as this process. Errors: ALREADY_EXISTS.
+absl::Status Claim(const ShmView& view, RankId rank) {
+  ShmRankBlock& block = view.rank(rank);
+  if (block.claimed.exchange(1, std::memory_order_acq_rel) != 0) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("rank ", rank, " has already been taken by the process with pid ", block.pid.load()));
+  }
+  const ProcessId self = ThisProcess();
+  block.pid.store(self.pid, std::memory_order_relaxed);
+  block.start_time.store(self.start_time, std::memory_order_relaxed);
+  AddOwnCpus(view.header());
+  block.attached.store(1, std::memory_order_release);
+  view.header().attached.fetch_add(1, std::memory_order_acq_rel);
+  FutexWake(view.header().attached);
+  return absl::OkStatus();
+}
+
+std::string MissingRanks(const ShmView& view) {
+  std::vector<RankId> missing;
+  for (RankId rank = 0; rank < view.geometry().size; ++rank) {
+    if (view.rank(rank).attached.load(std::memory_order_acquire) == 0) missing.push_back(rank);
+  }
+  return absl::StrCat(missing.size() == 1 ? "rank " : "ranks ", absl::StrJoin(missing, ", "), " of ",
+                      view.geometry().size);
+}
+
+class Attachment {
+ public:
+  explicit Attachment(const ShmAttachOptions& options) : options_(options), deadline_(absl::Now() + options.timeout) {}
+
+  absl::StatusOr<std::shared_ptr<ShmMapping>> AsCreator();
+  absl::StatusOr<std::shared_ptr<ShmMapping>> AsJoiner();
+
+ private:
+  absl::StatusOr<ShmFile> CreateFile();
+  absl::Status WaitForAllToAttach(const ShmView& view);
+
+  // The job's memory once its creator has prepared it; nullptr while it has not.
+  absl::StatusOr<std::shared_ptr<ShmMapping>> TryToJoin();
+  absl::Status CheckOrigin(const ShmHeader& header) const;
+  absl::Status CheckSizes(const ShmFile& file, ShmHeader& header);
+  absl::Status WaitUntilRunning(const ShmView& view);
+
+  // Makes `failure` the reason for which all others give up as well.
+  absl::Status FailAll(ShmHeader& header, const absl::Status& failure);
+
+  bool IsLate() const { return absl::Now() >= deadline_; }
+
+  const ShmAttachOptions& options_;
+  const absl::Time deadline_;
+};
+
+absl::StatusOr<std::shared_ptr<ShmMapping>> Attachment::AsCreator() {
+  RONDA_ASSIGN_OR_RETURN(ShmFile file, CreateFile());
+  const size_t bytes = ShmView::TotalBytes(options_.geometry);
+  if (absl::Status status = file.Allocate(bytes); !status.ok()) {
+    absl::SleepFor(std::min(options_.refusal_time, options_.timeout));
+    file.Unlink();
+    return status;
+  }
+  absl::StatusOr<std::shared_ptr<ShmMapping>> mapping = file.Map(bytes);
+  absl::Status status = mapping.status();
+  if (status.ok()) {
+    const ShmView view((*mapping)->base(), options_.geometry);
+    InitializeHeader(view);
+    status = Claim(view, options_.self.rank);
+    if (status.ok()) status = WaitForAllToAttach(view);
+  }
+  file.Unlink();
+  RONDA_RETURN_IF_ERROR(status);
+  ShmHeader& header = ShmView((*mapping)->base(), options_.geometry).header();
+  header.phase.store(static_cast<uint32_t>(ShmPhase::kRunning), std::memory_order_release);
+  FutexWake(header.phase);
+  return mapping;
+}
+
+absl::StatusOr<ShmFile> Attachment::CreateFile() {
+  absl::StatusOr<ShmFile> file = ShmFile::Create(options_.name);
+  if (!absl::IsAlreadyExists(file.status())) return file;
+  // Left behind by a job that was killed while its ranks came together? Then its creator is dead.
+  absl::StatusOr<ShmFile> old = ShmFile::Open(options_.name);
+  if (old.ok() && old->Size() >= kShmPageBytes) {
+    RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<ShmMapping> page, old->Map(kShmPageBytes));
+    const ShmHeader& header = *static_cast<const ShmHeader*>(page->base());
+    if (header.magic.load(std::memory_order_acquire) == kShmMagic && !IsAlive(CreatorOf(header))) {
+      old->Unlink();
+      return ShmFile::Create(options_.name);
+    }
+  }
+  return absl::AlreadyExistsError(absl::StrCat("/dev/shm", options_.name, " exists: another job has the same id, or a ",
+                                               "killed one left it behind, and then it can be removed"));
+}
+
+absl::Status Attachment::WaitForAllToAttach(const ShmView& view) {
+  ShmHeader& header = view.header();
+  for (;;) {
+    const uint32_t attached = header.attached.load(std::memory_order_acquire);
+    if (header.failure.IsSet()) return header.failure.Get();
+    if (attached == header.size) return absl::OkStatus();
+    if (IsLate()) {
+      return FailAll(header, absl::DeadlineExceededError(absl::StrCat(MissingRanks(view), " did not start within ",
+                                                                      absl::FormatDuration(options_.timeout))));
+    }
+    FutexWait(header.attached, attached, std::min(kAliveCheckInterval, deadline_ - absl::Now()));
+  }
+}
+
+absl::StatusOr<std::shared_ptr<ShmMapping>> Attachment::AsJoiner() {
+  std::shared_ptr<ShmMapping> mapping;
+  for (;;) {
+    RONDA_ASSIGN_OR_RETURN(mapping, TryToJoin());
+    if (mapping != nullptr) break;
+    if (IsLate()) {
+      return absl::DeadlineExceededError(absl::StrCat("rank 0 did not create /dev/shm", options_.name, " within ",
+                                                      absl::FormatDuration(options_.timeout), " (rank ",
+                                                      options_.self.rank, " waited for it; ", DescribeFreeShm(),
+                                                      ", the job needs ", ShmView::TotalBytes(options_.geometry), ")"));
+    }
+    absl::SleepFor(kOpenInterval);
+  }
+  const ShmView view(mapping->base(), options_.geometry);
+  if (absl::Status status = Claim(view, options_.self.rank); !status.ok()) return FailAll(view.header(), status);
+  RONDA_RETURN_IF_ERROR(WaitUntilRunning(view));
+  return mapping;
+}
+
+absl::StatusOr<std::shared_ptr<ShmMapping>> Attachment::TryToJoin() {
+  const std::shared_ptr<ShmMapping> not_yet;
+  absl::StatusOr<ShmFile> file = ShmFile::Open(options_.name);
+  if (absl::IsNotFound(file.status())) return not_yet;
+  RONDA_RETURN_IF_ERROR(file.status());
+  if (const int error_number = file->RefusedWith(); error_number != 0) {
+    return absl::ResourceExhaustedError(absl::StrCat("rank 0 could not allocate the job's shared memory (",
+                                                     std::strerror(error_number), "): ", DescribeFreeShm(),
+                                                     ", the job needs ", ShmView::TotalBytes(options_.geometry)));
+  }
+  if (file->Size() < kShmPageBytes) return not_yet;
+  RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<ShmMapping> page, file->Map(kShmPageBytes));
+  ShmHeader& header = *static_cast<ShmHeader*>(page->base());
+  if (header.magic.load(std::memory_order_acquire) == 0) return not_yet;
+  RONDA_RETURN_IF_ERROR(CheckOrigin(header));
+  // A killed job's leftover: its creator's successor is about to replace it.
+  if (!IsAlive(CreatorOf(header))) return not_yet;
+  RONDA_RETURN_IF_ERROR(CheckSizes(*file, header));
+  return file->Map(ShmView::TotalBytes(options_.geometry));
+}
+
+absl::Status Attachment::CheckOrigin(const ShmHeader& header) const {
+  if (header.magic.load(std::memory_order_acquire) == kShmMagic && header.layout_version == kShmLayoutVersion) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat("/dev/shm", options_.name, " is damaged, or was not made by this ",
+                                                    "version of Ronda; if no job is using it, remove it"));
+}
+
+absl::Status Attachment::CheckSizes(const ShmFile& file, ShmHeader& header) {
+  const ShmGeometry& mine = options_.geometry;
+  const size_t total_bytes = ShmView::TotalBytes(mine);
+  if (header.size == static_cast<uint32_t>(mine.size) && header.slot_bytes == mine.slot_bytes &&
+      header.slot_count == static_cast<uint32_t>(mine.slot_count) && header.total_bytes == total_bytes &&
+      file.Size() >= total_bytes) {
+    return absl::OkStatus();
+  }
+  return FailAll(header, absl::FailedPreconditionError(absl::StrCat(
+                             "shared memory of ", header.total_bytes, " bytes for ", header.size, " ranks with ",
+                             header.slot_count, " slots of ", header.slot_bytes, " bytes was made by rank 0, but ",
+                             total_bytes, " bytes for ", mine.size, " ranks with ", mine.slot_count, " slots of ",
+                             mine.slot_bytes, " bytes are expected here")));
+}
+
+absl::Status Attachment::WaitUntilRunning(const ShmView& view) {
+  ShmHeader& header = view.header();
+  constexpr auto kAttaching = static_cast<uint32_t>(ShmPhase::kAttaching);
+  while (header.phase.load(std::memory_order_acquire) == kAttaching) {
+    if (header.failure.IsSet()) return header.failure.Get();
+    if (!IsAlive(CreatorOf(header))) {
+      return absl::UnavailableError(
+          absl::StrCat(ToString({0, options_.self.host, header.creator_pid}), " died while the ranks came together"));
+    }
+    if (IsLate()) {
+      return absl::DeadlineExceededError(
+          absl::StrCat(MissingRanks(view), " did not start within ", absl::FormatDuration(options_.timeout)));
+    }
+    FutexWait(header.phase, kAttaching, std::min(kAliveCheckInterval, deadline_ - absl::Now()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Attachment::FailAll(ShmHeader& header, const absl::Status& failure) {
+  header.failure.Set(options_.self.rank, Attribute(failure, options_.self));
+  FutexWake(header.phase);
+  FutexWake(header.attached);
+  return header.failure.Get();
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<ShmMapping>> AttachAllRanks(const ShmAttachOptions& options) {
+  Attachment attachment(options);
+  return options.self.rank == 0 ? attachment.AsCreator() : attachment.AsJoiner();
+}
+
+absl::StatusOr<std::shared_ptr<ShmMapping>> AttachAllRanksInProcess(const ShmGeometry& geometry) {
+  RONDA_ASSIGN_OR_RETURN(std::shared_ptr<ShmMapping> mapping, ShmMapping::Anonymous(ShmView::TotalBytes(geometry)));
+  const ShmView view(mapping->base(), geometry);
+  InitializeHeader(view);
+  for (RankId rank = 0; rank < geometry.size; ++rank) RONDA_RETURN_IF_ERROR(Claim(view, rank));
+  return mapping;
+}
+
+bool HasCoreForEachRank(const ShmView& view) {
+  int cores = 0;
+  for (const std::atomic<uint64_t>& word : view.header().cpus)
+    cores += std::popcount(word.load(std::memory_order_relaxed));
+  return cores >= view.geometry().size;
+}
+
+}  // namespace ronda

@@ -1,0 +1,85 @@
+#ifndef RONDA_RUNTIME_SHM_SHM_WORLD_H_
+#define RONDA_RUNTIME_SHM_SHM_WORLD_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "runtime/base/types.h"
+#include "runtime/control/peer.h"
+#include "runtime/monitor/peer_monitor.h"
+#include "runtime/shm/layout.h"
+#include "runtime/shm/shm_file.h"
+
+namespace ronda {
+
+// One rank's membership in a job that lives in the shared memory of one host: who the others are, the job's first
+// failure, and a monitor that makes the death of a peer that failure. Control plane and communicator are built on it.
+//
+// Thread-safe.
+class ShmWorld {
+ public:
+  struct Options {
+    std::string job_id;  // see IsValidJobId; part of the name under /dev/shm while the ranks come together
+    RankId rank = 0;
+    int size = 1;
+    std::string hostname = "localhost";  // for messages
+    size_t slot_bytes = size_t{256} << 10;
+    int slot_count = 4;
+    absl::Duration connect_timeout = absl::Seconds(30);
+    absl::Duration collective_timeout = absl::Minutes(10);  // of a wait for one rank's progress in a collective
+    absl::Duration refusal_time = absl::Seconds(1);         // for which rank 0 lets the others read why it gave up
+  };
+
+  // Waits until all ranks have connected.
+  // Errors: INVALID_ARGUMENT, and those of AttachAllRanks.
+  static absl::StatusOr<std::shared_ptr<ShmWorld>> Connect(Options options);
+
+  // All ranks of a job whose ranks are threads of this process, on one mapping. `options.job_id` and `rank` are not
+  // used.
+  static absl::StatusOr<std::vector<std::shared_ptr<ShmWorld>>> ConnectInProcess(Options options);
+
+  ~ShmWorld();
+  ShmWorld(const ShmWorld&) = delete;
+  ShmWorld& operator=(const ShmWorld&) = delete;
+
+  RankId rank() const { return options_.rank; }
+  int size() const { return options_.size; }
+  const Options& options() const { return options_; }
+  const ShmView& view() const { return view_; }
+  ShmRankBlock& self() const { return view_.rank(options_.rank); }
+  Peer PeerOf(RankId rank) const;
+
+  // Whether it pays to spin for a moment before going to sleep: not if that takes the core from who is waited for.
+  bool MaySpin() const { return may_spin_; }
+
+  // The job's first failure; OK while there is none.
+  absl::Status failure() const { return view_.header().failure.Get(); }
+  bool HasFailed() const { return view_.header().failure.IsSet(); }
+
+  // Makes `failure` of this rank the job's failure, unless there is one already, and wakes all ranks.
+  void Fail(const absl::Status& failure);
+
+  // From now on the end of this rank is no failure.
+  void Depart();
+  bool HasDeparted(RankId rank) const { return view_.rank(rank).departed.load(std::memory_order_seq_cst) != 0; }
+
+ private:
+  ShmWorld(Options options, std::shared_ptr<ShmMapping> mapping);
+  absl::Status StartMonitor();
+  void OnPeerEnd(RankId peer);
+  void WakeAll();
+
+  const Options options_;
+  const std::shared_ptr<ShmMapping> mapping_;
+  const ShmView view_;
+  const bool may_spin_;
+  std::unique_ptr<PeerMonitor> monitor_;  // constant after Connect; nullptr if all ranks are in this process
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_SHM_SHM_WORLD_H_
