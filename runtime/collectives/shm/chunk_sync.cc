@@ -1,0 +1,105 @@
+#include "runtime/collectives/shm/chunk_sync.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/shm/futex.h"
+
+namespace ronda {
+namespace {
+
+// Ranks in step wait less than this for each other; who is later has other work to do, and its core is better left to
+// it.
+constexpr absl::Duration kSpin = absl::Microseconds(50);
+constexpr int kSpinsPerLookAtClock = 64;
+
+std::string DescribeWait(const Peer& late, const RunningCollective& running) {
+  return absl::StrCat(ToString(late), " in ", Name(running.op), " '", running.label, "', ", running.bytes_done, " of ",
+                      running.bytes_total, " bytes done");
+}
+
+}  // namespace
+
+void ChunkSync::Publish(ShmStage stage, uint64_t chunks) {
+  const ShmView& view = world_->view();
+  Counter(world_->rank(), stage).store(chunks, std::memory_order_seq_cst);
+  if (view.header().sleepers.load(std::memory_order_seq_cst) == 0) return;
+  const auto self = static_cast<uint32_t>(world_->rank() + 1);
+  for (RankId rank = 0; rank < world_->size(); ++rank) {
+    ShmRankBlock& block = view.rank(rank);
+    if (block.waits_for.load(std::memory_order_seq_cst) == self) block.data.Ring();
+  }
+}
+
+absl::Status ChunkSync::WaitForAll(ShmStage stage, uint64_t chunks, const RunningCollective& running) {
+  for (RankId rank = 0; rank < world_->size(); ++rank) {
+    if (rank != world_->rank()) RONDA_RETURN_IF_ERROR(WaitFor(rank, stage, chunks, running));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ChunkSync::WaitForSlot(uint64_t chunk, const RunningCollective& running) {
+  const auto slot_count = static_cast<uint64_t>(world_->view().geometry().slot_count);
+  if (chunk < done_by_all_ + slot_count) return absl::OkStatus();
+  RONDA_RETURN_IF_ERROR(WaitForAll(ShmStage::kDone, chunk + 1 - slot_count, running));
+  done_by_all_ = chunk;
+  for (RankId rank = 0; rank < world_->size(); ++rank) {
+    done_by_all_ = std::min(done_by_all_, Counter(rank, ShmStage::kDone).load(std::memory_order_acquire));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ChunkSync::WaitLonger(RankId rank, ShmStage stage, uint64_t chunks, const RunningCollective& running) {
+  const std::atomic<uint64_t>& counter = Counter(rank, stage);
+  if (world_->MaySpin() && Spin(counter, chunks)) return absl::OkStatus();
+  ShmRankBlock& self = world_->self();
+  std::atomic<uint32_t>& sleepers = world_->view().header().sleepers;
+  self.waits_for.store(static_cast<uint32_t>(rank + 1), std::memory_order_seq_cst);
+  sleepers.fetch_add(1, std::memory_order_seq_cst);
+  const absl::Status status = Sleep(rank, counter, chunks, running);
+  sleepers.fetch_sub(1, std::memory_order_relaxed);
+  self.waits_for.store(0, std::memory_order_relaxed);
+  return status;
+}
+
+bool ChunkSync::Spin(const std::atomic<uint64_t>& counter, uint64_t chunks) const {
+  const absl::Time end = absl::Now() + kSpin;
+  do {
+    for (int i = 0; i < kSpinsPerLookAtClock; ++i) {
+      if (counter.load(std::memory_order_acquire) >= chunks) return true;
+      CpuRelax();
+    }
+  } while (absl::Now() < end && !world_->HasFailed());
+  return false;
+}
+
+absl::Status ChunkSync::Sleep(RankId rank, const std::atomic<uint64_t>& counter, uint64_t chunks,
+                              const RunningCollective& running) {
+  Doorbell& bell = world_->self().data;
+  const absl::Time deadline = absl::Now() + world_->options().collective_timeout;
+  for (;;) {
+    const uint32_t heard = bell.Rings();
+    // Departure is looked at first: a rank departs after its last progress.
+    const bool has_departed = world_->HasDeparted(rank);
+    if (counter.load(std::memory_order_seq_cst) >= chunks) return absl::OkStatus();
+    RONDA_RETURN_IF_ERROR(world_->failure());
+    if (has_departed) return DepartedError(rank, running);
+    const absl::Duration left = deadline - absl::Now();
+    if (left <= absl::ZeroDuration()) return DeadlineError(rank, running);
+    bell.Sleep(heard, left);
+  }
+}
+
+absl::Status ChunkSync::DepartedError(RankId rank, const RunningCollective& running) const {
+  return absl::AbortedError(absl::StrCat("the job was left by ", DescribeWait(world_->PeerOf(rank), running)));
+}
+
+absl::Status ChunkSync::DeadlineError(RankId rank, const RunningCollective& running) const {
+  return absl::DeadlineExceededError(absl::StrCat("waited ", absl::FormatDuration(world_->options().collective_timeout),
+                                                  " for ", DescribeWait(world_->PeerOf(rank), running)));
+}
+
+}  // namespace ronda

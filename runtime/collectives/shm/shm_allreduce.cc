@@ -1,0 +1,140 @@
+#include "runtime/collectives/shm/shm_allreduce.h"
+
+#include <algorithm>
+
+#include "kernels/cpu/reduce.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/collectives/contribution.h"
+
+namespace ronda {
+namespace {
+
+// Up to this size, reducing everything everywhere costs less than waiting for the shards.
+constexpr size_t kFullExchangeBytes = 8 << 10;
+// Shards begin at cache lines.
+constexpr size_t kShardAlignment = kCacheLineBytes;
+
+constexpr size_t DivideRoundingUp(size_t a, size_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+ShmAllreduce::ShmAllreduce(const AllreduceCall& call, uint64_t first_chunk, ChunkSync& sync)
+    : call_(call),
+      buffer_(call.segments, call.dtype),
+      wire_(WireDType(call)),
+      wire_bytes_(SizeOf(wire_)),
+      chunk_elements_(sync.world().options().slot_bytes / wire_bytes_),
+      first_chunk_(first_chunk),
+      chunk_count_(DivideRoundingUp(buffer_.count(), chunk_elements_)),
+      sync_(sync),
+      running_{.op = OpType::kAllreduce, .label = call.label, .bytes_total = buffer_.count() * SizeOf(call.dtype)},
+      sources_(sync.world().size()) {}
+
+absl::Status ShmAllreduce::Run() {
+  const bool is_small = buffer_.count() * wire_bytes_ <= kFullExchangeBytes;
+  return sync_.world().size() <= 2 || is_small ? RunFullExchange() : RunByShards();
+}
+
+absl::Status ShmAllreduce::RunFullExchange() {
+  for (uint64_t step = 0; step < chunk_count_ + 1; ++step) {
+    if (step < chunk_count_) RONDA_RETURN_IF_ERROR(PackChunk(step));
+    if (step >= 1) RONDA_RETURN_IF_ERROR(ReduceChunk(step - 1));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShmAllreduce::RunByShards() {
+  for (uint64_t step = 0; step < chunk_count_ + 2; ++step) {
+    if (step < chunk_count_) RONDA_RETURN_IF_ERROR(PackChunk(step));
+    if (step >= 1 && step <= chunk_count_) RONDA_RETURN_IF_ERROR(ReduceOwnShard(step - 1));
+    if (step >= 2) RONDA_RETURN_IF_ERROR(UnpackShards(step - 2));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShmAllreduce::PackChunk(uint64_t k) {
+  const uint64_t chunk = first_chunk_ + k;
+  RONDA_RETURN_IF_ERROR(sync_.WaitForSlot(chunk, running_));
+  const Range range = ChunkOf(k);
+  Pack(call_, buffer_, range.begin, range.count, sync_.Slot(sync_.world().rank(), chunk));
+  sync_.Publish(ShmStage::kPacked, chunk + 1);
+  return absl::OkStatus();
+}
+
+absl::Status ShmAllreduce::ReduceChunk(uint64_t k) {
+  const uint64_t chunk = first_chunk_ + k;
+  RONDA_RETURN_IF_ERROR(sync_.WaitForAll(ShmStage::kPacked, chunk + 1, running_));
+  const RankId self = sync_.world().rank();
+  const bool own_input_will_do = ContributesInputItself(call_);
+  const Range range = ChunkOf(k);
+  buffer_.ForEachRun(range.begin, range.count, [&](const LogicalBuffer::Run& run) {
+    for (RankId rank = 0; rank < sync_.world().size(); ++rank) {
+      sources_[rank] = sync_.Slot(rank, chunk) + run.offset * wire_bytes_;
+    }
+    // Its lines are in the cache, where the output is needed anyway if it is in place.
+    if (own_input_will_do) sources_[self] = run.input;
+    kernels::Reduce({.sources = sources_,
+                     .dtype = wire_,
+                     .op = call_.op,
+                     .scale = call_.postscale,
+                     .dst = run.output,
+                     .dst_dtype = call_.dtype,
+                     .count = run.count});
+  });
+  FinishChunk(k);
+  return absl::OkStatus();
+}
+
+absl::Status ShmAllreduce::ReduceOwnShard(uint64_t k) {
+  const uint64_t chunk = first_chunk_ + k;
+  RONDA_RETURN_IF_ERROR(sync_.WaitForAll(ShmStage::kPacked, chunk + 1, running_));
+  const RankId self = sync_.world().rank();
+  const Range shard = ShardOf(self, ChunkOf(k).count);
+  const size_t offset = shard.begin * wire_bytes_;
+  for (RankId rank = 0; rank < sync_.world().size(); ++rank) sources_[rank] = sync_.Slot(rank, chunk) + offset;
+  kernels::Reduce({.sources = sources_,
+                   .dtype = wire_,
+                   .op = call_.op,
+                   .scale = call_.postscale,
+                   .dst = sync_.Slot(self, chunk) + offset,
+                   .dst_dtype = wire_,
+                   .count = shard.count});
+  sync_.Publish(ShmStage::kReduced, chunk + 1);
+  return absl::OkStatus();
+}
+
+absl::Status ShmAllreduce::UnpackShards(uint64_t k) {
+  const uint64_t chunk = first_chunk_ + k;
+  const Range range = ChunkOf(k);
+  const int size = sync_.world().size();
+  // Each rank begins with its own shard and goes round, so that not all read the same slot at once.
+  for (int i = 0; i < size; ++i) {
+    const RankId owner = (sync_.world().rank() + i) % size;
+    const Range shard = ShardOf(owner, range.count);
+    if (shard.count == 0) continue;
+    RONDA_RETURN_IF_ERROR(sync_.WaitFor(owner, ShmStage::kReduced, chunk + 1, running_));
+    Unpack(call_, buffer_, range.begin + shard.begin, shard.count,
+           sync_.Slot(owner, chunk) + shard.begin * wire_bytes_);
+  }
+  FinishChunk(k);
+  return absl::OkStatus();
+}
+
+ShmAllreduce::Range ShmAllreduce::ChunkOf(uint64_t k) const {
+  const size_t begin = k * chunk_elements_;
+  return {.begin = begin, .count = std::min(chunk_elements_, buffer_.count() - begin)};
+}
+
+ShmAllreduce::Range ShmAllreduce::ShardOf(RankId rank, size_t chunk_elements) const {
+  const size_t granule = kShardAlignment / wire_bytes_;
+  const size_t granules = DivideRoundingUp(DivideRoundingUp(chunk_elements, granule), sync_.world().size());
+  const size_t begin = std::min(chunk_elements, rank * granules * granule);
+  return {.begin = begin, .count = std::min(chunk_elements - begin, granules * granule)};
+}
+
+void ShmAllreduce::FinishChunk(uint64_t k) {
+  sync_.Publish(ShmStage::kDone, first_chunk_ + k + 1);
+  running_.bytes_done += ChunkOf(k).count * SizeOf(call_.dtype);
+}
+
+}  // namespace ronda

@@ -1,0 +1,70 @@
+#ifndef RONDA_RUNTIME_COLLECTIVES_SHM_SHM_ALLREDUCE_H_
+#define RONDA_RUNTIME_COLLECTIVES_SHM_SHM_ALLREDUCE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "runtime/collectives/communicator.h"
+#include "runtime/collectives/logical_buffer.h"
+#include "runtime/collectives/shm/chunk_sync.h"
+
+namespace ronda {
+
+// One allreduce through shared memory, streamed chunk by chunk: nothing is ever copied into one buffer, and what is in
+// flight stays in the cache. Two ways, which give the same bits:
+//
+// - full exchange: pack(k) | reduce all ranks' chunk k-1 into the output. Everybody reduces everything: one step less
+// to
+//   wait for. For two ranks, and for little data.
+// - by shards: pack(k) | reduce this rank's shard of chunk k-1, in its own slot | unpack all shards of chunk k-2 into
+// the
+//   output. Each element is reduced once.
+//
+// In place is safe: a chunk's outputs are written after its own rank has packed it, and by that rank only.
+//
+// Lives as long as the call. Thread-compatible.
+class ShmAllreduce {
+ public:
+  // `first_chunk`: the number of chunks that the job has been through.
+  ShmAllreduce(const AllreduceCall& call, uint64_t first_chunk, ChunkSync& sync);
+
+  // The chunks it takes, the same on every rank.
+  uint64_t chunk_count() const { return chunk_count_; }
+
+  absl::Status Run();
+
+ private:
+  // Elements of the call, or of one of its chunks.
+  struct Range {
+    size_t begin;
+    size_t count;
+  };
+
+  absl::Status RunFullExchange();
+  absl::Status RunByShards();
+
+  absl::Status PackChunk(uint64_t k);
+  absl::Status ReduceChunk(uint64_t k);
+  absl::Status ReduceOwnShard(uint64_t k);
+  absl::Status UnpackShards(uint64_t k);
+
+  Range ChunkOf(uint64_t k) const;                          // in the call
+  Range ShardOf(RankId rank, size_t chunk_elements) const;  // in a chunk
+  void FinishChunk(uint64_t k);
+
+  const AllreduceCall& call_;
+  const LogicalBuffer buffer_;
+  const DType wire_;
+  const size_t wire_bytes_;      // of an element
+  const size_t chunk_elements_;  // of every chunk but the last
+  const uint64_t first_chunk_;
+  const uint64_t chunk_count_;
+  ChunkSync& sync_;
+  RunningCollective running_;
+  std::vector<const void*> sources_;  // one a rank
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_COLLECTIVES_SHM_SHM_ALLREDUCE_H_
