@@ -31,7 +31,7 @@ typedef enum ronda_status {
   RONDA_ERROR_DUPLICATE_NAME = 4,      /* a tensor of this name is in flight */
   RONDA_ERROR_MISMATCH = 5,            /* ranks disagree about this tensor; the job goes on */
   RONDA_ERROR_DEADLINE = 6,            /* a rank did not show up in time */
-  RONDA_ERROR_PEER_FAILED = 7,         /* a rank died or left; the job cannot go on */
+  RONDA_ERROR_PEER_FAILED = 7,         /* a rank died, or has left and will not take part */
   RONDA_ERROR_OUT_OF_MEMORY = 8,       /* memory or shared memory is exhausted */
   RONDA_ERROR_INTERNAL = 9             /* a bug in Ronda, or a system call that should not fail */
 } ronda_status;
@@ -63,21 +63,24 @@ typedef enum ronda_compression {
   RONDA_COMPRESSION_BF16 = 2
 } ronda_compression;
 
-/* Overrides of the environment (RONDA_*); zero or NULL leaves the environment's value, or the default. */
+/* Overrides of the environment (RONDA_*); zero leaves the environment's value, or the default. */
 typedef struct ronda_options {
   size_t struct_size;
   double cycle_time_ms;        /* longest time a tensor may wait for others to be fused with; negative: none */
   int64_t fusion_threshold;    /* bytes of a bucket; negative: no fusion */
   int64_t cache_capacity;      /* entries of the response cache; negative: no cache */
-  double stall_warning_s;      /* a tensor missing on some rank for so long is reported */
-  double stall_deadline_s;     /* and fails after so long */
-  double start_timeout_s;      /* the longest time to wait for the other ranks in ronda_init() */
+  double stall_warning_s;      /* a tensor missing on some rank for so long is reported; negative: never */
+  double stall_deadline_s;     /* and fails after so long; negative: never */
+  double start_timeout_s;      /* the longest time to wait for the other ranks in ronda_init(); not negative */
 } ronda_options;
 #define RONDA_OPTIONS_INIT {sizeof(ronda_options), 0, 0, 0, 0, 0, 0}
 
-/* A dense tensor in row-major order. */
+#define RONDA_MAX_NAME_LENGTH 1024 /* bytes, without the terminating zero */
+#define RONDA_MAX_NDIM 64
+
+/* A dense tensor in row-major order. A tensor with a zero among its dimensions needs no buffer. */
 typedef struct ronda_tensor {
-  const char* name;     /* unique among the tensors in flight; the same on every rank */
+  const char* name;     /* UTF-8; unique among the tensors in flight; the same on every rank */
   ronda_dtype dtype;
   int ndim;             /* 0: a scalar */
   const int64_t* shape; /* ndim dimensions, outermost first */
@@ -92,8 +95,8 @@ typedef struct ronda_allreduce_args {
   void* output; /* may equal input; must not overlap it otherwise */
   ronda_reduce_op op;
   ronda_compression compression;
-  double prescale;  /* factor applied to the input; 1 for none */
-  double postscale; /* factor applied to the result; 1 for none */
+  double prescale;  /* finite factor applied to the input; 0 or 1 for none */
+  double postscale; /* finite factor applied to the result; 0 or 1 for none */
 } ronda_allreduce_args;
 #define RONDA_ALLREDUCE_ARGS_INIT \
   {sizeof(ronda_allreduce_args), {NULL, RONDA_FLOAT32, 0, NULL}, NULL, NULL, RONDA_SUM, RONDA_COMPRESSION_NONE, 1.0, 1.0}
@@ -125,7 +128,9 @@ const char* ronda_last_error(void);
  * every rank has. `options` may be NULL. */
 ronda_status ronda_init(const ronda_options* options);
 
-/* Completes what is in flight, waits until every rank has called it, and leaves the job. */
+/* Completes what is in flight, waits until every rank has called it, and leaves the job, also if it returns an error:
+ * then the job had failed, and what was in flight has that error. Handles stay valid, complete, until they are released.
+ * ronda_init() may be called again afterwards. A process that ends without it counts as failed. */
 ronda_status ronda_shutdown(void);
 
 int ronda_is_initialized(void); /* 1 or 0 */

@@ -1,0 +1,36 @@
+// Ronda's C++ API: data-parallel training over the processes of a job. C++17, header-only over the C ABI (ronda.h), and
+// nothing but the standard library. Names follow Horovod's.
+//
+//   #include <ronda.hpp>
+//
+//   int main() {
+//     ronda::init();
+//     Model model;                                       // its own arithmetic, with std::vector<float> buffers
+//     Sgd sgd(model, 0.01f * ronda::size());             // has a member step()
+//     ronda::broadcast_parameters({ronda::tensor("w", model.w)}, /*root=*/0);
+//     ronda::DistributedOptimizer optimizer(sgd, {ronda::tensor("w.grad", model.w_grad)});
+//     for (const Batch& batch : shard(ronda::rank(), ronda::size())) {
+//       model.backward(batch);                           // fills w_grad
+//       optimizer.gradient_ready("w.grad");              // its average over the ranks is under way
+//       optimizer.step();                                // waits for it, and applies it
+//     }
+//     ronda::shutdown();
+//   }
+//
+// Build it with `pkg-config --cflags --libs ronda`, or CMake's find_package(ronda) and the target ronda::ronda; run it
+// alone or as `rondarun -np 4 ./trainer`.
+//
+// Errors are thrown as ronda::Error. Who prefers values calls the functions that begin with try_: they return a
+// ronda::Status or a ronda::Result, and throw nothing of Ronda's.
+//
+// Thread-safety: functions may be called from any thread; classes say theirs.
+#ifndef RONDA_CLIENT_RONDA_HPP_
+#define RONDA_CLIENT_RONDA_HPP_
+
+#include "ronda/collectives.hpp"
+#include "ronda/job.hpp"
+#include "ronda/optimizer.hpp"
+#include "ronda/status.hpp"
+#include "ronda/tensor.hpp"
+
+#endif  // RONDA_CLIENT_RONDA_HPP_

@@ -1,0 +1,83 @@
+// How calls of the C++ API fail: with an Error thrown, or, in the functions named try_*, with a Status or Result
+// returned.
+#ifndef RONDA_CLIENT_RONDA_STATUS_HPP_
+#define RONDA_CLIENT_RONDA_STATUS_HPP_
+
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "../ronda.h"
+
+namespace ronda {
+// Inline, so that users write ronda::Error, while no symbol of theirs can meet one inside the library.
+inline namespace v1 {
+
+// What the throwing functions throw. what() names the tensor, the ranks concerned and what to do.
+class Error : public std::runtime_error {
+ public:
+  Error(ronda_status code, const std::string& message) : std::runtime_error(message), code_(code) {}
+
+  ronda_status code() const noexcept { return code_; }
+
+ private:
+  ronda_status code_;
+};
+
+// The same as a value: RONDA_OK, or a code and a message.
+class [[nodiscard]] Status {
+ public:
+  Status() = default;
+  Status(ronda_status code, std::string message) : code_(code), message_(std::move(message)) {}
+
+  bool ok() const noexcept { return code_ == RONDA_OK; }
+  ronda_status code() const noexcept { return code_; }
+  const std::string& message() const noexcept { return message_; }
+
+  void throw_if_error() const {
+    if (!ok()) throw Error(code_, message_);
+  }
+
+ private:
+  ronda_status code_ = RONDA_OK;
+  std::string message_;
+};
+
+// A T, or the Status that says why there is none.
+template <class T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : value_(std::move(value)) {}        // NOLINT(google-explicit-constructor)
+  Result(Status error) : status_(std::move(error)) {}  // NOLINT(google-explicit-constructor)
+
+  bool ok() const noexcept { return value_.has_value(); }
+  const Status& status() const noexcept { return status_; }
+
+  // Throws the Error if there is no value.
+  T& value() & {
+    status_.throw_if_error();
+    return *value_;
+  }
+  T value() && {
+    status_.throw_if_error();
+    return *std::move(value_);
+  }
+
+ private:
+  Status status_;
+  std::optional<T> value_;
+};
+
+namespace detail {
+
+// The Status of a C function that has just returned `code` in this thread.
+inline Status to_status(ronda_status code) { return code == RONDA_OK ? Status() : Status(code, ronda_last_error()); }
+
+inline Status invalid_argument(std::string message) { return Status(RONDA_ERROR_INVALID_ARGUMENT, std::move(message)); }
+
+}  // namespace detail
+}  // namespace v1
+}  // namespace ronda
+
+#endif  // RONDA_CLIENT_RONDA_STATUS_HPP_

@@ -1,0 +1,132 @@
+// Named views of the trainer's buffers.
+#ifndef RONDA_CLIENT_RONDA_TENSOR_HPP_
+#define RONDA_CLIENT_RONDA_TENSOR_HPP_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "../ronda.h"
+
+namespace ronda {
+inline namespace v1 {
+
+// The bits of 16-bit floating-point numbers, for trainers that have no type of their own for them.
+struct float16 {
+  std::uint16_t bits = 0;  // IEEE 754 binary16
+};
+struct bfloat16 {
+  std::uint16_t bits = 0;  // the upper half of an IEEE 754 binary32
+};
+
+// The dtype of elements of type T. Specialise it for element types of your own that have the same bits:
+//
+//   template <> struct ronda::element_dtype<Eigen::half> { static constexpr ronda_dtype value = RONDA_FLOAT16; };
+template <class T, class = void>
+struct element_dtype {
+  static_assert(!sizeof(T*), "not an element type that Ronda knows: specialise ronda::element_dtype for it");
+};
+template <>
+struct element_dtype<bool> {
+  static constexpr ronda_dtype value = RONDA_BOOL;
+};
+template <>
+struct element_dtype<float16> {
+  static constexpr ronda_dtype value = RONDA_FLOAT16;
+};
+template <>
+struct element_dtype<bfloat16> {
+  static constexpr ronda_dtype value = RONDA_BFLOAT16;
+};
+template <>
+struct element_dtype<float> {
+  static constexpr ronda_dtype value = RONDA_FLOAT32;
+};
+template <>
+struct element_dtype<double> {
+  static constexpr ronda_dtype value = RONDA_FLOAT64;
+};
+template <>
+struct element_dtype<std::uint8_t> {
+  static constexpr ronda_dtype value = RONDA_UINT8;
+};
+template <>
+struct element_dtype<std::int8_t> {
+  static constexpr ronda_dtype value = RONDA_INT8;
+};
+// By size, as both long and long long may have 64 bits.
+template <class T>
+struct element_dtype<
+    T, std::enable_if_t<std::is_integral_v<T> && std::is_signed_v<T> && (sizeof(T) == 4 || sizeof(T) == 8)>> {
+  static constexpr ronda_dtype value = sizeof(T) == 4 ? RONDA_INT32 : RONDA_INT64;
+};
+
+template <class T>
+inline constexpr ronda_dtype dtype_of = element_dtype<std::remove_cv_t<T>>::value;
+
+// Bytes of one element; 0 if `dtype` is none.
+constexpr std::size_t size_of(ronda_dtype dtype) noexcept {
+  switch (dtype) {
+    case RONDA_UINT8:
+    case RONDA_INT8:
+    case RONDA_BOOL:
+      return 1;
+    case RONDA_FLOAT16:
+    case RONDA_BFLOAT16:
+      return 2;
+    case RONDA_INT32:
+    case RONDA_FLOAT32:
+      return 4;
+    case RONDA_INT64:
+    case RONDA_FLOAT64:
+      return 8;
+  }
+  return 0;
+}
+
+// A dense tensor in row-major order that the caller owns: Ronda reads and writes `data` until the operation is
+// complete.
+struct Tensor {
+  std::string name;  // unique among the tensors in flight; the same on every rank
+  void* data = nullptr;
+  ronda_dtype dtype = RONDA_FLOAT32;
+  std::vector<std::int64_t> shape;  // outermost dimension first; {} is a scalar
+
+  // Elements. REQUIRES: the shape has no negative dimensions (operations check that, and report it).
+  std::size_t count() const noexcept {
+    std::size_t count = 1;
+    for (std::int64_t dim : shape) count *= static_cast<std::size_t>(dim);
+    return count;
+  }
+  std::size_t bytes() const noexcept { return count() * size_of(dtype); }
+};
+
+// Views `data` as a tensor of `shape`; without one, as a scalar.
+template <class T>
+Tensor tensor(std::string name, T* data, std::vector<std::int64_t> shape = {}) {
+  static_assert(!std::is_const_v<T>, "operations write to a tensor: its elements cannot be const");
+  return {std::move(name), data, dtype_of<T>, std::move(shape)};
+}
+
+// Views the elements of `values`, which must not be resized meanwhile, as a tensor of one dimension.
+template <class T>
+Tensor tensor(std::string name, std::vector<T>& values) {
+  static_assert(!std::is_same_v<T, bool>, "std::vector<bool> has no array of bool to view: use another container");
+  return tensor(std::move(name), values.data(), {static_cast<std::int64_t>(values.size())});
+}
+
+namespace detail {
+
+// Valid as long as `tensor` is.
+inline ronda_tensor to_c(const Tensor& tensor) {
+  return {tensor.name.c_str(), tensor.dtype, static_cast<int>(tensor.shape.size()), tensor.shape.data()};
+}
+
+}  // namespace detail
+}  // namespace v1
+}  // namespace ronda
+
+#endif  // RONDA_CLIENT_RONDA_TENSOR_HPP_

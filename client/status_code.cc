@@ -1,0 +1,51 @@
+#include "client/status_code.h"
+
+namespace ronda {
+namespace {
+
+// Codes that mean the same wherever they come from.
+ronda_status CommonStatus(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kOk:
+      return RONDA_OK;
+    case absl::StatusCode::kDeadlineExceeded:
+      return RONDA_ERROR_DEADLINE;
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kAborted:
+    case absl::StatusCode::kCancelled:
+      return RONDA_ERROR_PEER_FAILED;
+    case absl::StatusCode::kResourceExhausted:
+      return RONDA_ERROR_OUT_OF_MEMORY;
+    default:
+      return RONDA_ERROR_INTERNAL;
+  }
+}
+
+ronda_status SubmissionStatus(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kInvalidArgument:
+      return RONDA_ERROR_INVALID_ARGUMENT;
+    case absl::StatusCode::kAlreadyExists:
+      return RONDA_ERROR_DUPLICATE_NAME;
+    case absl::StatusCode::kCancelled:  // after Shutdown
+      return RONDA_ERROR_NOT_INITIALIZED;
+    default:
+      return CommonStatus(code);
+  }
+}
+
+}  // namespace
+
+ronda_status ToRondaStatus(absl::StatusCode code, Answer from) {
+  switch (from) {
+    case Answer::kStartup:
+      return code == absl::StatusCode::kInvalidArgument ? RONDA_ERROR_INVALID_ARGUMENT : CommonStatus(code);
+    case Answer::kSubmission:
+      return SubmissionStatus(code);
+    case Answer::kCompletion:
+      return code == absl::StatusCode::kFailedPrecondition ? RONDA_ERROR_MISMATCH : CommonStatus(code);
+  }
+  return RONDA_ERROR_INTERNAL;
+}
+
+}  // namespace ronda
