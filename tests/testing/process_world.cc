@@ -1,0 +1,159 @@
+#include "tests/testing/process_world.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "gtest/gtest.h"
+
+namespace ronda::testing {
+namespace {
+
+constexpr char kProgramFlag[] = "--rank_program=";
+
+struct Child {
+  pid_t pid = -1;
+  std::string output_path;
+};
+
+std::string NewJobId() {
+  static std::atomic<int> jobs{0};
+  return absl::StrCat("test-", getpid(), "-", jobs++);
+}
+
+std::vector<std::string> Environment(const ProcessJob& job, const std::string& job_id, int rank) {
+  std::vector<std::string> environment;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    // A variable of the outer job, or of whoever runs the tests, would contradict those below.
+    if (!absl::StartsWith(*variable, "RONDA_")) environment.push_back(*variable);
+  }
+  for (const auto& [name, value] : job.env) environment.push_back(absl::StrCat(name, "=", value));
+  environment.push_back(absl::StrCat("RONDA_JOB_ID=", job_id));
+  environment.push_back(absl::StrCat("RONDA_RANK=", rank));
+  environment.push_back(absl::StrCat("RONDA_SIZE=", job.size));
+  return environment;
+}
+
+std::vector<char*> Pointers(std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  for (std::string& string : strings) pointers.push_back(string.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+Child Start(const ProcessJob& job, const std::string& job_id, int rank) {
+  Child child;
+  child.output_path = absl::StrCat(::testing::TempDir(), "/", job_id, ".", rank);
+  std::vector<std::string> argv = job.argv;
+  std::vector<std::string> environment = Environment(job, job_id, rank);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  // Appending keeps the two streams from overwriting each other.
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, child.output_path.c_str(),
+                                   O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0600);
+  posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
+  const int error =
+      posix_spawn(&child.pid, argv[0].c_str(), &actions, nullptr, Pointers(argv).data(), Pointers(environment).data());
+  posix_spawn_file_actions_destroy(&actions);
+  EXPECT_EQ(error, 0) << argv[0] << " cannot be started";
+  return child;
+}
+
+// Whether `pid` has ended by `deadline`.
+bool AwaitEnd(pid_t pid, absl::Time deadline) {
+  const int fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+  pollfd event = {fd, POLLIN, 0};
+  const int64_t left = absl::ToInt64Milliseconds(deadline - absl::Now());
+  const int ready = poll(&event, 1, static_cast<int>(std::max<int64_t>(left, 0)));
+  close(fd);
+  return ready == 1;
+}
+
+std::string ReadAndRemove(const std::string& path) {
+  std::ostringstream contents;
+  contents << std::ifstream(path).rdbuf();
+  std::filesystem::remove(path);
+  return contents.str();
+}
+
+ProcessResult Collect(const Child& child, absl::Time deadline) {
+  ProcessResult result;
+  const bool ended = AwaitEnd(child.pid, deadline);
+  if (!ended) kill(child.pid, SIGKILL);
+  int status = 0;
+  EXPECT_EQ(waitpid(child.pid, &status, 0), child.pid);
+  if (WIFEXITED(status)) result.exit_code = WEXITSTATUS(status);
+  if (WIFSIGNALED(status)) result.signal = WTERMSIG(status);
+  result.output = ReadAndRemove(child.output_path);
+  if (!ended) absl::StrAppend(&result.output, "\n[killed by the test: it ran longer than allowed]\n");
+  return result;
+}
+
+std::vector<std::string> SharedMemoryOf(const std::string& job_id) {
+  std::vector<std::string> names;
+  for (const auto& file : std::filesystem::directory_iterator("/dev/shm")) {
+    std::string name = file.path().filename();
+    if (absl::StrContains(name, job_id)) names.push_back(std::move(name));
+  }
+  return names;
+}
+
+}  // namespace
+
+JobResult RunProcesses(const ProcessJob& job) {
+  JobResult result;
+  result.job_id = NewJobId();
+  const absl::Time deadline = absl::Now() + job.timeout;
+  std::vector<Child> children;
+  for (int rank = 0; rank < job.size; ++rank) children.push_back(Start(job, result.job_id, rank));
+  for (const Child& child : children) result.ranks.push_back(Collect(child, deadline));
+  result.left_in_shared_memory = SharedMemoryOf(result.job_id);
+  return result;
+}
+
+int RankProgramMain(int argc, char** argv, const std::vector<RankProgram>& programs) {
+  ::testing::InitGoogleTest(&argc, argv);
+  if (argc < 2 || !absl::StartsWith(argv[1], kProgramFlag)) return RUN_ALL_TESTS();
+  const std::string name = argv[1] + sizeof(kProgramFlag) - 1;
+  for (const RankProgram& program : programs) {
+    if (program.name != name) continue;
+    program.body();
+    // Expectations outside of a test are kept here.
+    return ::testing::UnitTest::GetInstance()->ad_hoc_test_result().Failed() ? 1 : 0;
+  }
+  fprintf(stderr, "no rank program is named '%s'\n", name.c_str());
+  return 2;
+}
+
+JobResult RunRankProgram(const std::string& name, int size, ProcessJob job) {
+  job.size = size;
+  job.argv = {std::filesystem::read_symlink("/proc/self/exe"), kProgramFlag + name};
+  return RunProcesses(job);
+}
+
+void ExpectRankProgramSucceeds(const std::string& name, int size, ProcessJob job) {
+  const JobResult result = RunRankProgram(name, size, std::move(job));
+  for (int rank = 0; rank < size; ++rank) {
+    const ProcessResult& process = result.ranks[rank];
+    EXPECT_EQ(process.exit_code, 0) << name << ", rank " << rank << " of " << size << ", signal " << process.signal
+                                    << ", said:\n"
+                                    << process.output;
+  }
+  EXPECT_TRUE(result.left_in_shared_memory.empty()) << result.left_in_shared_memory.front();
+}
+
+}  // namespace ronda::testing
