@@ -1,0 +1,92 @@
+#include "runtime/launch/guard.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <set>
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/status/status.h"
+#include "runtime/launch/shared_memory_leftovers.h"
+
+namespace ronda {
+namespace {
+
+// What travels through the pipe: a group to watch, or, negated, one to release. So short a write is atomic.
+using Message = pid_t;
+
+// Keeps nothing of the launcher but `pipe`: whoever waits for the launcher's output to end must not wait for the guard.
+void LetGoOfEverythingBut(int pipe) {
+  setsid();
+  prctl(PR_SET_NAME, "rondarun-guard");
+  sigset_t all;
+  sigfillset(&all);
+  sigprocmask(SIG_SETMASK, &all, nullptr);
+  // Not to keep a file system busy. The working directory is of no use here.
+  [[maybe_unused]] const int changed = chdir("/");
+  const int null = open("/dev/null", O_RDWR);
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) dup2(null, fd);
+  if (pipe > 3) close_range(3, static_cast<unsigned>(pipe) - 1, 0);
+  close_range(static_cast<unsigned>(pipe) + 1, UINT_MAX, 0);
+}
+
+// The groups that are left when the launcher is gone.
+std::set<pid_t> WatchUntilEnd(int pipe) {
+  std::set<pid_t> groups;
+  Message message = 0;
+  while (true) {
+    const ssize_t count = read(pipe, &message, sizeof(message));
+    if (count < 0 && errno == EINTR) continue;
+    if (count != sizeof(message)) return groups;
+    if (message > 0) {
+      groups.insert(message);
+    } else {
+      groups.erase(-message);
+    }
+  }
+}
+
+[[noreturn]] void RunGuard(int pipe, const std::string& job_id) {
+  LetGoOfEverythingBut(pipe);
+  for (const pid_t group : WatchUntilEnd(pipe)) kill(-group, SIGKILL);
+  RemoveSharedMemoryLeftovers(job_id);
+  _exit(0);
+}
+
+void Send(int pipe, Message message) {
+  // Without a guard there is nobody to tell; the job goes on.
+  [[maybe_unused]] const ssize_t count = write(pipe, &message, sizeof(message));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Guard>> Guard::Start(const std::string& job_id) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "cannot create a pipe");
+  UniqueFd read_end(ends[0]);
+  UniqueFd write_end(ends[1]);
+  const pid_t pid = fork();
+  if (pid < 0) return absl::ErrnoToStatus(errno, "cannot start the process that watches over the job");
+  if (pid == 0) RunGuard(read_end.get(), job_id);
+  return absl::WrapUnique(new Guard(pid, std::move(write_end)));
+}
+
+Guard::Guard(pid_t pid, UniqueFd pipe) : pid_(pid), pipe_(std::move(pipe)) {}
+
+Guard::~Guard() {
+  pipe_.Reset();
+  while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+void Guard::Watch(pid_t group) const { Send(pipe_.get(), group); }
+
+void Guard::Release(pid_t group) const { Send(pipe_.get(), -group); }
+
+}  // namespace ronda

@@ -1,0 +1,46 @@
+#ifndef RONDA_RUNTIME_LAUNCH_GUARD_H_
+#define RONDA_RUNTIME_LAUNCH_GUARD_H_
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "runtime/launch/unique_fd.h"
+
+namespace ronda {
+
+// A small process that outlives the launcher if that is killed, and then kills what the job has left behind: every
+// process group that it was told of, and the job's shared memory.
+//
+// The kernel kills the ranks themselves when their launcher dies (PR_SET_PDEATHSIG), but not what the ranks have
+// started. The guard notices by the end of a pipe that only the launcher holds open; it has a session of its own, so
+// that neither the terminal nor a signal to the launcher's group reaches it.
+//
+// Thread-compatible; to be started by a single-threaded process.
+class Guard {
+ public:
+  // Errors: the system's.
+  static absl::StatusOr<std::unique_ptr<Guard>> Start(const std::string& job_id);
+
+  // Ends the guard, and waits for it. Groups not released are killed.
+  ~Guard();
+
+  // From now on `group` dies with the launcher. Async-signal-safe: a rank calls it between fork and exec, so that
+  // no moment is left in which it has started something the guard does not know of.
+  void Watch(pid_t group) const;
+
+  // `group` is over; its number may soon belong to a stranger.
+  void Release(pid_t group) const;
+
+ private:
+  Guard(pid_t pid, UniqueFd pipe);
+
+  const pid_t pid_;
+  UniqueFd pipe_;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_LAUNCH_GUARD_H_

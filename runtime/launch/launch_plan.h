@@ -1,0 +1,48 @@
+#ifndef RONDA_RUNTIME_LAUNCH_LAUNCH_PLAN_H_
+#define RONDA_RUNTIME_LAUNCH_LAUNCH_PLAN_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "runtime/control/topology.h"
+#include "runtime/launch/hosts.h"
+
+namespace ronda {
+
+// What a plan is made from.
+struct PlanRequest {
+  int rank_count = 0;
+  std::vector<HostSlots> hosts;                 // filled in this order
+  std::string job_id;                           // names the job's shared memory, /dev/shm/ronda-<job id>*
+  std::string job_secret;                       // proves membership of the job
+  std::optional<absl::Duration> start_timeout;  // unset: left to the environment
+  bool output_is_terminal = false;
+  std::vector<std::string> environment;  // the launcher's own, "NAME=value"
+};
+
+// One rank: where it stands, and the environment it starts with.
+struct RankPlan {
+  Topology topology;
+  std::vector<std::string> environment;  // "NAME=value"
+};
+
+struct LaunchPlan {
+  std::vector<RankPlan> ranks;    // by rank
+  bool sets_omp_threads = false;  // OMP_NUM_THREADS was unset and is 1 in this plan
+};
+
+// Decides which rank runs where, and with which environment. Pure: what it knows is in `request`.
+//
+// Ranks fill the hosts in order. The variables that tell a rank its place replace whatever the launcher inherited, so
+// that a job started by a rank of another job is a job of its own; all others are passed on. Several ranks on a host
+// share its cores, so OMP_NUM_THREADS is 1 unless the user has set it.
+//
+// Errors: INVALID_ARGUMENT if the hosts have too few slots.
+absl::StatusOr<LaunchPlan> MakeLaunchPlan(const PlanRequest& request);
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_LAUNCH_LAUNCH_PLAN_H_

@@ -1,0 +1,64 @@
+#include "runtime/launch/output_files.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status_macros.h"
+
+namespace ronda {
+namespace {
+
+std::string RankDirectory(const std::string& directory, RankId rank) { return absl::StrCat(directory, "/rank.", rank); }
+
+absl::StatusOr<UniqueFd> CreateFile(const std::string& path) {
+  UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!file.valid()) return absl::ErrnoToStatus(errno, absl::StrCat("cannot create ", path));
+  return file;
+}
+
+absl::Status WriteAll(int fd, absl::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = write(fd, bytes.data(), bytes.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return absl::ErrnoToStatus(errno, "");
+    bytes.remove_prefix(static_cast<size_t>(count));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<OutputFiles> OutputFiles::Create(const std::string& directory, int rank_count) {
+  OutputFiles files;
+  files.directory_ = directory;
+  for (RankId rank = 0; rank < rank_count; ++rank) {
+    const std::string rank_directory = RankDirectory(directory, rank);
+    std::error_code error;
+    std::filesystem::create_directories(rank_directory, error);
+    if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot create ", rank_directory));
+    std::array<UniqueFd, kStreamCount>& of_rank = files.files_.emplace_back();
+    for (const Stream stream : {Stream::kStdout, Stream::kStderr}) {
+      RONDA_ASSIGN_OR_RETURN(of_rank[static_cast<size_t>(stream)],
+                             CreateFile(absl::StrCat(rank_directory, "/", Name(stream))));
+    }
+  }
+  return files;
+}
+
+absl::Status OutputFiles::Write(RankId rank, Stream stream, absl::string_view bytes) {
+  if (files_.empty()) return absl::OkStatus();
+  UniqueFd& file = files_[static_cast<size_t>(rank)][static_cast<size_t>(stream)];
+  if (!file.valid()) return absl::OkStatus();
+  const absl::Status written = WriteAll(file.get(), bytes);
+  if (written.ok()) return absl::OkStatus();
+  file.Reset();
+  return absl::Status(written.code(), absl::StrCat("cannot write to ", RankDirectory(directory_, rank), "/",
+                                                   Name(stream), written.message()));
+}
+
+}  // namespace ronda

@@ -1,0 +1,53 @@
+#ifndef RONDA_RUNTIME_LAUNCH_SHUTDOWN_SCHEDULE_H_
+#define RONDA_RUNTIME_LAUNCH_SHUTDOWN_SCHEDULE_H_
+
+#include <optional>
+
+#include "absl/time/time.h"
+
+namespace ronda {
+
+// Decides which signal the ranks get when, once the job must end.
+//
+// A job that fails is first left alone: ranks learn of a dead peer on their own, and what they say about it is
+// worth more than their death. Those that remain are told to end (SIGTERM), and after a grace period killed. A signal
+// from the user is passed on at once, and starts the same grace period; SIGINT while the job is ending kills at once.
+//
+// A pure state machine: it sends nothing and reads no clock. Thread-compatible.
+class ShutdownSchedule {
+ public:
+  enum class Phase { kRunning, kSettling, kTerminating, kKilled };
+
+  struct Options {
+    absl::Duration settle = absl::Seconds(1);  // from the first failure to SIGTERM
+    absl::Duration grace = absl::Seconds(5);   // from SIGTERM, or the user's signal, to SIGKILL
+  };
+
+  explicit ShutdownSchedule(Options options) : options_(options) {}
+
+  // A rank has failed.
+  void OnFailure(absl::Time now);
+
+  // The user sent `signo` to the launcher. Returns the signal to send to the ranks now.
+  std::optional<int> OnUserSignal(int signo, absl::Time now);
+
+  // The job cannot go on, and there is nothing to wait for. Returns the signal to send to the ranks now.
+  int OnAbandon();
+
+  // The signal to send to the ranks now because of the time.
+  std::optional<int> Due(absl::Time now);
+
+  // When to call Due again; infinite future if time changes nothing.
+  absl::Time deadline() const { return deadline_; }
+
+  Phase phase() const { return phase_; }
+
+ private:
+  const Options options_;
+  Phase phase_ = Phase::kRunning;
+  absl::Time deadline_ = absl::InfiniteFuture();
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_LAUNCH_SHUTDOWN_SCHEDULE_H_

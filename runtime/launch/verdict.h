@@ -1,0 +1,52 @@
+#ifndef RONDA_RUNTIME_LAUNCH_VERDICT_H_
+#define RONDA_RUNTIME_LAUNCH_VERDICT_H_
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "runtime/base/types.h"
+
+namespace ronda {
+
+// How a rank ended.
+struct RankEnd {
+  // What made it end.
+  enum class Cause { kItself, kLauncher };  // kLauncher: the launcher had sent it a signal before
+
+  RankId rank = 0;
+  pid_t pid = 0;
+  int exit_code = 0;  // 0 if it was killed by a signal
+  int signal = 0;     // 0 if it exited
+  int round = 0;      // ranks whose ends were noticed together have the same; earlier ones have less
+  Cause cause = Cause::kItself;
+  std::string last_error;  // its last line on stderr that is not blank
+
+  bool failed() const { return exit_code != 0 || signal != 0; }
+};
+
+// "exited with code 3" or "was killed by signal 9 (SIGKILL)".
+std::string DescribeEnd(const RankEnd& end);
+
+// "SIGTERM"; "signal 64" for those without a name.
+std::string SignalName(int signo);
+
+// The rank whose failure made the job fail, or null if none failed by itself.
+//
+// It is the first to fail. Among those noticed together, death by a signal goes before an exit code, and then the lower
+// rank. A rank whose last error is Ronda's report that another rank failed ("... rank 2 (host a, pid 71) ...") is a
+// consequence: if that other rank failed too, it is the one.
+const RankEnd* FirstFailure(const std::vector<RankEnd>& ends);
+
+// The launcher's last line for that failure, without newline.
+std::string DescribeFailure(const RankEnd& failure, absl::string_view hostname);
+
+// The launcher's exit code for that failure: the rank's, or 128 + signal.
+int ExitCodeOf(const RankEnd& failure);
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_LAUNCH_VERDICT_H_
