@@ -1,0 +1,67 @@
+// What the tests of the kernels share.
+#ifndef RONDA_TESTS_KERNELS_KERNEL_TESTING_H_
+#define RONDA_TESTS_KERNELS_KERNEL_TESTING_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernels/dtype.h"
+
+namespace ronda::kernels {
+
+using Random = std::mt19937_64;
+
+inline constexpr DType kAllDTypes[] = {DType::kUint8,   DType::kInt8,    DType::kInt32,
+                                       DType::kInt64,   DType::kFloat16, DType::kBfloat16,
+                                       DType::kFloat32, DType::kFloat64, DType::kBool};
+inline constexpr DType kFloatDTypes[] = {DType::kFloat16, DType::kBfloat16, DType::kFloat32, DType::kFloat64};
+inline constexpr ReduceOp kAllOps[] = {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct};
+
+// The SIMD targets that this CPU can run and the kernels were compiled for, as Highway's bits.
+std::vector<int64_t> SimdTargets();
+
+// While one lives, kernels run on `target`.
+class ForcedTarget {
+ public:
+  explicit ForcedTarget(int64_t target);
+  ~ForcedTarget();
+  ForcedTarget(const ForcedTarget&) = delete;
+  ForcedTarget& operator=(const ForcedTarget&) = delete;
+};
+
+// Elements that start `misalignment` bytes after an aligned address, between bytes that nobody may change.
+class Buffer {
+ public:
+  Buffer(DType dtype, size_t count, size_t misalignment = 0);
+
+  uint8_t* data() { return bytes_.data() + offset_; }
+  const uint8_t* data() const { return bytes_.data() + offset_; }
+  size_t size() const { return size_; }
+
+  // True if only the elements were written.
+  bool GuardsIntact() const;
+
+ private:
+  size_t size_;  // in bytes
+  size_t offset_;
+  std::vector<uint8_t> bytes_;
+};
+
+enum class Numbers {
+  kOrdinary,  // small enough that sums of ten and products of ten stay in range, for floating point
+  kAnyBits,   // every pattern: subnormals, infinities, NaN
+  kNoNan,     // every pattern but NaN
+};
+
+void FillRandom(Random& random, Numbers numbers, DType dtype, size_t count, void* buffer);
+
+// Empty if `actual` equals `expected` bit for bit, else where not and how. All NaNs are equal: which of two an
+// operation returns is the compiler's choice.
+std::string Difference(DType dtype, size_t count, const void* expected, const void* actual);
+
+}  // namespace ronda::kernels
+
+#endif  // RONDA_TESTS_KERNELS_KERNEL_TESTING_H_

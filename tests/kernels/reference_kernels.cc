@@ -1,0 +1,152 @@
+#include "tests/kernels/reference_kernels.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "tests/testing/scalar_reference.h"
+
+namespace ronda::kernels {
+namespace {
+
+using ::ronda::testing::ReadElement;
+using ::ronda::testing::RoundedTo;
+using ::ronda::testing::WriteElement;
+
+template <class T>
+T LoadInteger(const void* buffer, size_t index) {
+  T value;
+  std::memcpy(&value, static_cast<const char*>(buffer) + index * sizeof(T), sizeof(T));
+  return value;
+}
+
+template <class T>
+void StoreInteger(void* buffer, size_t index, T value) {
+  std::memcpy(static_cast<char*>(buffer) + index * sizeof(T), &value, sizeof(T));
+}
+
+template <class T>
+T ScaledInteger(T value, const Scale& scale) {
+  // long double holds every 64-bit integer, so that its limits compare exactly.
+  long double scaled = std::trunc(static_cast<double>(value) * scale.multiplier / static_cast<double>(scale.divisor));
+  if (scale.multiplier == 1.0) scaled = static_cast<long double>(static_cast<int64_t>(value) / scale.divisor);
+  if (std::isnan(scaled)) return 0;
+  scaled = std::max(scaled, static_cast<long double>(std::numeric_limits<T>::min()));
+  scaled = std::min(scaled, static_cast<long double>(std::numeric_limits<T>::max()));
+  return static_cast<T>(scaled);
+}
+
+// The function of two integers or booleans.
+template <class T>
+T Combine(ReduceOp op, T a, T b) {
+  using Wrapping = uint64_t;
+  switch (op) {
+    case ReduceOp::kSum:
+      return static_cast<T>(static_cast<Wrapping>(a) + static_cast<Wrapping>(b));
+    case ReduceOp::kProduct:
+      return static_cast<T>(static_cast<Wrapping>(a) * static_cast<Wrapping>(b));
+    case ReduceOp::kMin:
+      return std::min(a, b);
+    case ReduceOp::kMax:
+      return std::max(a, b);
+  }
+  return a;
+}
+
+template <class T>
+T CombineFloats(ReduceOp op, T a, T b) {
+  if (std::isnan(a)) return a;
+  if (std::isnan(b)) return b;
+  switch (op) {
+    case ReduceOp::kSum:
+      return a + b;
+    case ReduceOp::kProduct:
+      return a * b;
+    case ReduceOp::kMin:
+      return b < a ? b : a;
+    case ReduceOp::kMax:
+      return b > a ? b : a;
+  }
+  return a;
+}
+
+template <class T>
+void ReduceIntegers(const ReduceArgs& args) {
+  for (size_t i = 0; i < args.count; ++i) {
+    T value = LoadInteger<T>(args.sources[0], i);
+    for (size_t s = 1; s < args.sources.size(); ++s) {
+      value = Combine(args.op, value, LoadInteger<T>(args.sources[s], i));
+    }
+    StoreInteger(args.dst, i, ScaledInteger(value, args.scale));
+  }
+}
+
+// `T` is the type of the arithmetic.
+template <class T>
+void ReduceFloats(const ReduceArgs& args) {
+  const T factor = static_cast<T>(args.scale.multiplier / static_cast<double>(args.scale.divisor));
+  for (size_t i = 0; i < args.count; ++i) {
+    T value = static_cast<T>(ReadElement(args.sources[0], args.dtype, i));
+    for (size_t s = 1; s < args.sources.size(); ++s) {
+      value = CombineFloats(args.op, value, static_cast<T>(ReadElement(args.sources[s], args.dtype, i)));
+    }
+    WriteElement(args.dst, args.dst_dtype, i, RoundedTo(args.dtype, value * factor));
+  }
+}
+
+void ReduceBools(const ReduceArgs& args) {
+  const bool is_or = args.op == ReduceOp::kSum || args.op == ReduceOp::kMax;
+  for (size_t i = 0; i < args.count; ++i) {
+    const auto is_true = [&](const void* source) { return ReadElement(source, DType::kBool, i) != 0; };
+    const bool result = is_or ? std::any_of(args.sources.begin(), args.sources.end(), is_true)
+                              : std::all_of(args.sources.begin(), args.sources.end(), is_true);
+    WriteElement(args.dst, DType::kBool, i, result ? 1 : 0);
+  }
+}
+
+}  // namespace
+
+void ReferenceConvert(const void* src, DType src_dtype, void* dst, DType dst_dtype, size_t count, const Scale& scale) {
+  if (!IsFloatingPoint(src_dtype)) {
+    return ReferenceReduce({.sources = {&src, 1},
+                            .dtype = src_dtype,
+                            .op = ReduceOp::kSum,
+                            .scale = scale,
+                            .dst = dst,
+                            .dst_dtype = dst_dtype,
+                            .count = count});
+  }
+  const bool wide = src_dtype == DType::kFloat64 || dst_dtype == DType::kFloat64;
+  const double factor = scale.multiplier / static_cast<double>(scale.divisor);
+  for (size_t i = 0; i < count; ++i) {
+    const double value = ReadElement(src, src_dtype, i);
+    const double narrow = static_cast<float>(value) * static_cast<float>(factor);
+    WriteElement(dst, dst_dtype, i, wide ? value * factor : narrow);
+  }
+}
+
+void ReferenceReduce(const ReduceArgs& args) {
+  switch (args.dtype) {
+    case DType::kUint8:
+      return ReduceIntegers<uint8_t>(args);
+    case DType::kInt8:
+      return ReduceIntegers<int8_t>(args);
+    case DType::kInt32:
+      return ReduceIntegers<int32_t>(args);
+    case DType::kInt64:
+      return ReduceIntegers<int64_t>(args);
+    case DType::kFloat16:
+    case DType::kBfloat16:
+    case DType::kFloat32:
+      return ReduceFloats<float>(args);
+    case DType::kFloat64:
+      return ReduceFloats<double>(args);
+    case DType::kBool:
+      return ReduceBools(args);
+  }
+}
+
+}  // namespace ronda::kernels

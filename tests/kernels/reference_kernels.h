@@ -1,0 +1,18 @@
+#ifndef RONDA_TESTS_KERNELS_REFERENCE_KERNELS_H_
+#define RONDA_TESTS_KERNELS_REFERENCE_KERNELS_H_
+
+#include <cstddef>
+
+#include "kernels/cpu/reduce.h"
+#include "kernels/cpu/scale.h"
+#include "kernels/dtype.h"
+
+namespace ronda::kernels {
+
+// Convert (kernels/cpu/convert.h) and Reduce (kernels/cpu/reduce.h) element by element, from their specification.
+void ReferenceConvert(const void* src, DType src_dtype, void* dst, DType dst_dtype, size_t count, const Scale& scale);
+void ReferenceReduce(const ReduceArgs& args);
+
+}  // namespace ronda::kernels
+
+#endif  // RONDA_TESTS_KERNELS_REFERENCE_KERNELS_H_
