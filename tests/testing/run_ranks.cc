@@ -1,5 +1,6 @@
 #include "tests/testing/run_ranks.h"
 
+#include <functional>
 #include <thread>
 #include <utility>
 
@@ -16,6 +17,14 @@ void RunRanks(std::vector<Transport> transports, const RankBody& body) {
   std::vector<std::thread> threads;
   for (size_t rank = 0; rank < transports.size(); ++rank) {
     threads.emplace_back(body, static_cast<RankId>(rank), std::move(transports[rank]));
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+void RunRanksOn(std::vector<Transport>& transports, const std::function<void(RankId, Transport&)>& body) {
+  std::vector<std::thread> threads;
+  for (size_t rank = 0; rank < transports.size(); ++rank) {
+    threads.emplace_back(body, static_cast<RankId>(rank), std::ref(transports[rank]));
   }
   for (std::thread& thread : threads) thread.join();
 }

@@ -19,7 +19,10 @@ std::vector<Transport> ConnectInProcess(InProcessWorld::Options options);
 // Runs `body` for each of `transports` on a thread of its own and waits for all of them.
 void RunRanks(std::vector<Transport> transports, const RankBody& body);
 
-// The same for `size` ranks over InProcessWorld.
+// Runs `body` for each of `transports`, which the caller keeps, on a thread of its own and waits for all of them.
+void RunRanksOn(std::vector<Transport>& transports, const std::function<void(RankId rank, Transport& transport)>& body);
+
+// RunRanks for `size` ranks over InProcessWorld.
 void RunRanks(int size, const RankBody& body);
 
 }  // namespace ronda::testing

@@ -1,0 +1,106 @@
+#include "tests/testing/backends.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/collectives/inprocess/in_process_world.h"
+#include "runtime/collectives/self/self_transport.h"
+#include "runtime/collectives/shm/shm_transport.h"
+
+namespace ronda::testing {
+namespace {
+
+#if defined(__SANITIZE_THREAD__)
+constexpr bool kThreadSanitizer = true;
+#else
+constexpr bool kThreadSanitizer = false;
+#endif
+
+std::string UniqueJobId() {
+  static std::atomic<int> jobs{0};
+  return absl::StrCat("test-", getpid(), "-", jobs.fetch_add(1));
+}
+
+std::vector<Transport> ConnectSelf() {
+  std::vector<Transport> transports;
+  transports.push_back(CreateSelfTransport("localhost"));
+  return transports;
+}
+
+std::vector<Transport> ConnectInProcess(const BackendOptions& options) {
+  const auto world = InProcessWorld::Create({.size = options.size, .collective_timeout = options.collective_timeout});
+  std::vector<Transport> transports;
+  for (RankId rank = 0; rank < options.size; ++rank) transports.push_back(world->Connect(rank));
+  return transports;
+}
+
+std::vector<Transport> ConnectShm(const BackendOptions& options) {
+  absl::StatusOr<std::vector<Transport>> transports = ConnectShmTransportsInProcess(
+      {.size = options.size, .slot_bytes = 4096, .slot_count = 3, .collective_timeout = options.collective_timeout});
+  if (transports.ok()) return *std::move(transports);
+  ADD_FAILURE() << transports.status();
+  return {};
+}
+
+std::vector<Transport> ConnectShmSeparately(const BackendOptions& options) {
+  ShmWorld::Options shm = {
+      .job_id = UniqueJobId(), .size = options.size, .collective_timeout = options.collective_timeout};
+  std::vector<absl::StatusOr<Transport>> connected(options.size);
+  std::vector<std::thread> threads;
+  for (shm.rank = 0; shm.rank < shm.size; ++shm.rank) {
+    threads.emplace_back([shm, &connected] { connected[shm.rank] = ConnectShmTransport(shm); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::vector<Transport> transports;
+  for (absl::StatusOr<Transport>& transport : connected) {
+    if (transport.ok()) {
+      transports.push_back(*std::move(transport));
+    } else {
+      ADD_FAILURE() << transport.status();
+    }
+  }
+  return transports;
+}
+
+}  // namespace
+
+std::string Name(Backend backend) {
+  switch (backend) {
+    case Backend::kSelf:
+      return "Self";
+    case Backend::kInProcess:
+      return "InProcess";
+    case Backend::kShm:
+      return "Shm";
+    case Backend::kShmSeparately:
+      return "ShmSeparately";
+  }
+  return "";
+}
+
+bool IsTestable(Backend backend, int size) {
+  if (backend == Backend::kSelf) return size == 1;
+  // ThreadSanitizer knows memory by its address: it would see no synchronisation between two mappings of one word.
+  return backend != Backend::kShmSeparately || !kThreadSanitizer;
+}
+
+std::vector<Transport> ConnectRanks(Backend backend, const BackendOptions& options) {
+  switch (backend) {
+    case Backend::kSelf:
+      return ConnectSelf();
+    case Backend::kInProcess:
+      return ConnectInProcess(options);
+    case Backend::kShm:
+      return ConnectShm(options);
+    case Backend::kShmSeparately:
+      return ConnectShmSeparately(options);
+  }
+  return {};
+}
+
+}  // namespace ronda::testing

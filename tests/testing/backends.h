@@ -1,0 +1,36 @@
+#ifndef RONDA_TESTS_TESTING_BACKENDS_H_
+#define RONDA_TESTS_TESTING_BACKENDS_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "runtime/collectives/transport.h"
+
+namespace ronda::testing {
+
+// What can carry a job whose ranks are threads of one test.
+enum class Backend {
+  kSelf,  // one rank only
+  kInProcess,
+  kShm,            // one mapping for all ranks, and slots so small that little data takes many chunks
+  kShmSeparately,  // each rank maps the memory for itself, as processes do
+};
+
+std::string Name(Backend backend);
+
+// Whether `backend` can be tested with `size` ranks in this build.
+bool IsTestable(Backend backend, int size);
+
+struct BackendOptions {
+  int size = 1;
+  absl::Duration collective_timeout = absl::Minutes(2);  // a hang ends the test with a message, not with a kill
+};
+
+// One transport a rank. Fails the test, and returns nothing, if they do not connect.
+// REQUIRES: IsTestable(backend, options.size).
+std::vector<Transport> ConnectRanks(Backend backend, const BackendOptions& options);
+
+}  // namespace ronda::testing
+
+#endif  // RONDA_TESTS_TESTING_BACKENDS_H_
