@@ -1,4 +1,6 @@
 // Rank 0's server and its clients as threads of one process, over real sockets on loopback.
+#include <grpcpp/grpcpp.h>
+
 #include <algorithm>
 #include <memory>
 #include <numeric>
@@ -12,7 +14,10 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/ronda/v1/rendezvous.grpc.pb.h"
+#include "runtime/control/rendezvous/join_proof.h"
 #include "runtime/control/rendezvous/rendezvous_client.h"
+#include "runtime/control/rendezvous/rendezvous_codec.h"
 #include "runtime/control/rendezvous/rendezvous_server.h"
 #include "tests/runtime/control/rendezvous/claims.h"
 
@@ -155,6 +160,31 @@ TEST(RendezvousGrpcTest, TwinIsRefusedAndTheRankThatWaitsIsToldWhenRankZeroGives
   const bool first_waited = absl::IsCancelled(statuses[0]);
   EXPECT_THAT(Text(statuses[first_waited ? 0 : 1]), HasSubstr("rank 0 (host a, pid 1000) does not wait any more"));
   EXPECT_EQ(statuses[first_waited ? 1 : 0].code(), absl::StatusCode::kAlreadyExists);
+}
+
+TEST(RendezvousGrpcTest, PlaceOfARankThatHangsUpIsFreeAgain) {
+  const std::unique_ptr<RendezvousServer> server = StartServer(ServerOptions(3));
+  const auto stub = v1::Rendezvous::NewStub(
+      grpc::CreateChannel(absl::StrCat("127.0.0.1:", server->port()), grpc::InsecureChannelCredentials()));
+  v1::ChallengeResponse challenge;
+  grpc::ClientContext challenge_context;
+  ASSERT_TRUE(stub->Challenge(&challenge_context, v1::ChallengeRequest(), &challenge).ok());
+  v1::JoinRequest request = EncodeClaim(ClaimOf(1, 3));
+  request.set_nonce(challenge.nonce());
+  request.set_proof(JoinProof(kSecret, challenge.nonce(), ClaimOf(1, 3)));
+  grpc::ClientContext join_context;
+  join_context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Milliseconds(100)));
+  v1::JoinResponse response;
+  EXPECT_EQ(stub->Join(&join_context, request, &response).error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+
+  std::thread two([&] { EXPECT_TRUE(JoinRendezvous(ClientOptions(*server, 2, 3)).ok()); });
+  absl::StatusOr<Membership> one;
+  do {  // the server may notice a moment later
+    one = JoinRendezvous(ClientOptions(*server, 1, 3));
+  } while (absl::IsAlreadyExists(one.status()));
+  EXPECT_TRUE(one.ok()) << one.status();
+  EXPECT_TRUE(server->Await().ok());
+  two.join();
 }
 
 TEST(RendezvousGrpcTest, TwoJobsCannotShareAPort) {
