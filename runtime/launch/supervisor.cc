@@ -199,8 +199,9 @@ void Supervisor::CollectRank(RankId id) {
                    .cause = rank(id).cause,
                    .last_error = std::string(console_.last_error(id))});
   const absl::Time now = clock_->Now();
+  const absl::Duration lived = absl::Trunc(now - rank(id).started, absl::Milliseconds(1));
   Explain(absl::StrCat("rank ", id, " (pid ", rank(id).process.pid(), ") ", DescribeEnd(ends_.back()), " after ",
-                       absl::FormatDuration(absl::Trunc(now - rank(id).started, absl::Milliseconds(1)))));
+                       absl::ToDoubleSeconds(lived), " s"));
   if (ends_.back().failed()) schedule_.OnFailure(now);
 }
 

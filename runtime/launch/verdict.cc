@@ -29,8 +29,10 @@ std::optional<RankId> ParseRankName(absl::string_view text) {
   if (!absl::SimpleAtoi(text.substr(0, digits), &rank)) return std::nullopt;
   text.remove_prefix(digits);
   if (text.substr(0, 7) != " (host ") return std::nullopt;
-  const absl::string_view in_parentheses = text.substr(0, text.find(')'));
-  if (in_parentheses.find(", pid ") == absl::string_view::npos) return std::nullopt;
+  const size_t end = text.find(')');
+  if (end == absl::string_view::npos || text.substr(0, end).find(", pid ") == absl::string_view::npos) {
+    return std::nullopt;
+  }
   return rank;
 }
 

@@ -1,0 +1,118 @@
+#include "runtime/launch/launch_plan.h"
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ronda {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+PlanRequest Request(int rank_count) {
+  return {.rank_count = rank_count,
+          .hosts = {{"localhost", rank_count}},
+          .job_id = "cafe",
+          .job_secret = "f00d",
+          .environment = {"PATH=/bin", "HOME=/root"}};
+}
+
+LaunchPlan Planned(const PlanRequest& request) {
+  const auto plan = MakeLaunchPlan(request);
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return plan.value_or(LaunchPlan{});
+}
+
+TEST(LaunchPlanTest, EveryRankLearnsItsPlaceAndTheJob) {
+  const LaunchPlan plan = Planned(Request(2));
+  ASSERT_EQ(plan.ranks.size(), 2u);
+  EXPECT_THAT(plan.ranks[1].environment,
+              IsSupersetOf({"PATH=/bin", "HOME=/root", "RONDA_RANK=1", "RONDA_SIZE=2", "RONDA_LOCAL_RANK=1",
+                            "RONDA_LOCAL_SIZE=2", "RONDA_CROSS_RANK=0", "RONDA_CROSS_SIZE=1", "RONDA_JOB_ID=cafe",
+                            "RONDA_JOB_SECRET=f00d"}));
+  EXPECT_THAT(plan.ranks[0].environment, Contains("RONDA_RANK=0"));
+}
+
+TEST(LaunchPlanTest, InheritedPlaceOfAnotherJobIsReplaced) {
+  PlanRequest request = Request(1);
+  request.environment = {"RONDA_RANK=7",       "RONDA_SIZE=8",          "RONDA_JOB_ID=old",
+                         "RONDA_JOB_SECRET=s", "RONDA_LOG_LEVEL=debug", "RONDA_OUTPUT_IS_TERMINAL=1"};
+  const std::vector<std::string> environment = Planned(request).ranks[0].environment;
+  EXPECT_THAT(environment,
+              IsSupersetOf({"RONDA_RANK=0", "RONDA_SIZE=1", "RONDA_JOB_ID=cafe", "RONDA_JOB_SECRET=f00d"}));
+  for (const char* old : {"RONDA_RANK=7", "RONDA_SIZE=8", "RONDA_JOB_ID=old", "RONDA_JOB_SECRET=s"}) {
+    EXPECT_THAT(environment, Not(Contains(old)));
+  }
+  EXPECT_THAT(environment, Each(Not(StartsWith("RONDA_OUTPUT_IS_TERMINAL"))));
+  EXPECT_THAT(environment, Contains("RONDA_LOG_LEVEL=debug"));
+}
+
+TEST(LaunchPlanTest, TerminalIsAnnounced) {
+  PlanRequest request = Request(1);
+  request.output_is_terminal = true;
+  EXPECT_THAT(Planned(request).ranks[0].environment, Contains("RONDA_OUTPUT_IS_TERMINAL=1"));
+}
+
+TEST(LaunchPlanTest, StartTimeoutReplacesTheInheritedOneOnlyIfGiven) {
+  PlanRequest request = Request(1);
+  request.environment = {"RONDA_START_TIMEOUT=9s"};
+  EXPECT_THAT(Planned(request).ranks[0].environment, Contains("RONDA_START_TIMEOUT=9s"));
+  request.start_timeout = absl::Milliseconds(90500);
+  const std::vector<std::string> environment = Planned(request).ranks[0].environment;
+  EXPECT_THAT(environment, Contains("RONDA_START_TIMEOUT=90.5s"));
+  EXPECT_THAT(environment, Not(Contains("RONDA_START_TIMEOUT=9s")));
+}
+
+TEST(LaunchPlanTest, RanksThatShareAHostGetOneThreadUnlessTheUserSaysOtherwise) {
+  EXPECT_TRUE(Planned(Request(2)).sets_omp_threads);
+  EXPECT_THAT(Planned(Request(2)).ranks[1].environment, Contains("OMP_NUM_THREADS=1"));
+  EXPECT_FALSE(Planned(Request(1)).sets_omp_threads);
+  EXPECT_THAT(Planned(Request(1)).ranks[0].environment, Each(Not(StartsWith("OMP_NUM_THREADS"))));
+
+  PlanRequest set = Request(2);
+  set.environment = {"OMP_NUM_THREADS=6"};
+  EXPECT_FALSE(Planned(set).sets_omp_threads);
+  EXPECT_THAT(Planned(set).ranks[1].environment, Contains("OMP_NUM_THREADS=6"));
+  EXPECT_THAT(Planned(set).ranks[1].environment, Not(Contains("OMP_NUM_THREADS=1")));
+}
+
+TEST(LaunchPlanTest, RanksFillHostsInOrder) {
+  PlanRequest request = Request(6);
+  request.hosts = {{"a", 3}, {"b", 1}, {"c", 4}};
+  const LaunchPlan plan = Planned(request);
+  struct Place {
+    std::string host;
+    int local_rank, local_size, cross_rank, cross_size;
+  };
+  const std::vector<Place> expected = {{"a", 0, 3, 0, 3}, {"a", 1, 3, 0, 2}, {"a", 2, 3, 0, 1},
+                                       {"b", 0, 1, 1, 3}, {"c", 0, 2, 2, 3}, {"c", 1, 2, 1, 2}};
+  ASSERT_EQ(plan.ranks.size(), expected.size());
+  for (size_t rank = 0; rank < expected.size(); ++rank) {
+    SCOPED_TRACE(rank);
+    const Topology& topology = plan.ranks[rank].topology;
+    EXPECT_EQ(topology.rank, static_cast<int>(rank));
+    EXPECT_EQ(topology.hostname, expected[rank].host);
+    EXPECT_EQ(topology.local_rank, expected[rank].local_rank);
+    EXPECT_EQ(topology.local_size, expected[rank].local_size);
+    EXPECT_EQ(topology.cross_rank, expected[rank].cross_rank);
+    EXPECT_EQ(topology.cross_size, expected[rank].cross_size);
+  }
+}
+
+TEST(LaunchPlanTest, TooFewSlotsAreAnError) {
+  PlanRequest request = Request(4);
+  request.hosts = {{"localhost", 2}};
+  const auto plan = MakeLaunchPlan(request);
+  EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(plan.status().message()), HasSubstr("-np 4 needs 4 slots, and -H offers 2"));
+}
+
+}  // namespace
+}  // namespace ronda

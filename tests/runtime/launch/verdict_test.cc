@@ -1,0 +1,116 @@
+#include "runtime/launch/verdict.h"
+
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ronda {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using Cause = RankEnd::Cause;
+
+RankId FirstOf(const std::vector<RankEnd>& ends) {
+  const RankEnd* const first = FirstFailure(ends);
+  return first == nullptr ? -1 : first->rank;
+}
+
+TEST(VerdictTest, NoRankFailedWhereAllExitedWithZero) { EXPECT_EQ(FirstOf({{.rank = 0}, {.rank = 1}}), -1); }
+
+TEST(VerdictTest, FirstToFailDecides) {
+  EXPECT_EQ(FirstOf({{.rank = 2, .exit_code = 1, .round = 3},
+                     {.rank = 0, .exit_code = 0, .round = 1},
+                     {.rank = 1, .signal = SIGSEGV, .round = 4}}),
+            2);
+}
+
+TEST(VerdictTest, DeathByASignalGoesFirstInARound) {
+  EXPECT_EQ(FirstOf({{.rank = 0, .exit_code = 1}, {.rank = 1, .signal = SIGKILL}, {.rank = 2, .signal = SIGKILL}}), 1);
+}
+
+TEST(VerdictTest, LowestRankGoesFirstAmongEquals) {
+  EXPECT_EQ(FirstOf({{.rank = 2, .exit_code = 1}, {.rank = 1, .exit_code = 7}}), 1);
+}
+
+TEST(VerdictTest, RankThatTheLauncherEndedDidNotFail) {
+  EXPECT_EQ(FirstOf({{.rank = 0, .signal = SIGTERM, .round = 1, .cause = Cause::kLauncher},
+                     {.rank = 1, .exit_code = 1, .round = 1}}),
+            1);
+  EXPECT_EQ(FirstOf({{.rank = 0, .signal = SIGINT, .cause = Cause::kLauncher}}), -1);
+}
+
+TEST(VerdictTest, ReportOfAnotherRanksFailureIsAConsequence) {
+  const std::string report = "ronda::Error: allreduce 'w': rank 2 (host vm, pid 71) was killed by signal 9";
+  EXPECT_EQ(FirstOf({{.rank = 0, .exit_code = 1, .round = 1, .last_error = report},
+                     {.rank = 1, .exit_code = 1, .round = 2, .last_error = report},
+                     {.rank = 2, .signal = SIGKILL, .round = 3}}),
+            2);
+}
+
+TEST(VerdictTest, ReportAboutARankThatDidNotFailStands) {
+  const std::string report = "rank 1 (host vm, pid 71) has not submitted 'w'";
+  EXPECT_EQ(FirstOf({{.rank = 0, .exit_code = 1, .last_error = report}, {.rank = 1}}), 0);
+  EXPECT_EQ(FirstOf({{.rank = 0, .exit_code = 1, .round = 1, .last_error = report},
+                     {.rank = 1, .signal = SIGTERM, .round = 2, .cause = Cause::kLauncher}}),
+            0);
+}
+
+TEST(VerdictTest, ReportThatNamesItsOwnRankBlamesNobody) {
+  const std::string report = "'w': rank 0 (host vm, pid 70) says shape [2], rank 1 (host vm, pid 71) says [3]";
+  EXPECT_EQ(FirstOf({{.rank = 0, .exit_code = 1, .round = 1, .last_error = report},
+                     {.rank = 1, .exit_code = 1, .round = 2, .last_error = report}}),
+            0);
+}
+
+TEST(VerdictTest, ReportsAreFollowedToTheRankThatBlamesNobody) {
+  EXPECT_EQ(FirstOf({{.rank = 0, .exit_code = 1, .round = 1, .last_error = "rank 1 (host a, pid 1) is gone"},
+                     {.rank = 1, .exit_code = 1, .round = 2, .last_error = "rank 2 (host a, pid 2) is gone"},
+                     {.rank = 2, .exit_code = 9, .round = 3, .last_error = "out of data"}}),
+            2);
+}
+
+TEST(VerdictTest, RanksThatBlameEachOtherDoNotConfuseIt) {
+  EXPECT_EQ(FirstOf({{.rank = 1, .exit_code = 1, .round = 1, .last_error = "rank 0 (host a, pid 1) is late"},
+                     {.rank = 0, .exit_code = 1, .round = 2, .last_error = "rank 1 (host a, pid 2) is gone"}}),
+            1);
+}
+
+TEST(VerdictTest, OtherTextsAboutRanksBlameNobody) {
+  for (const char* text : {"rank 1 failed", "rank 1 (host vm) failed", "rank x (host vm, pid 3)",
+                           "rank 99999999999 (host vm, pid 3)", "rank 5 (host vm, pid 3)", "rank 1 (host vm, pid 3"}) {
+    EXPECT_EQ(
+        FirstOf({{.rank = 0, .exit_code = 1, .round = 1, .last_error = text}, {.rank = 1, .exit_code = 1, .round = 2}}),
+        0)
+        << text;
+  }
+}
+
+TEST(VerdictTest, FailureIsDescribedInOneLine) {
+  EXPECT_EQ(DescribeFailure({.rank = 2, .pid = 4711, .signal = SIGKILL, .last_error = "  boom \r"}, "h"),
+            "rank 2 (pid 4711, host h) was killed by signal 9 (SIGKILL); last error: \"boom\"");
+  EXPECT_EQ(DescribeFailure({.rank = 0, .pid = 1, .exit_code = 3}, "h"), "rank 0 (pid 1, host h) exited with code 3");
+}
+
+TEST(VerdictTest, LongErrorsAreCut) {
+  const std::string text =
+      DescribeFailure({.rank = 0, .pid = 1, .exit_code = 3, .last_error = std::string(5000, 'x')}, "h");
+  EXPECT_LT(text.size(), 1200u);
+  EXPECT_THAT(text, EndsWith("xxx...\""));
+}
+
+TEST(VerdictTest, SignalsWithoutANameAreNumbers) {
+  EXPECT_EQ(SignalName(SIGTERM), "SIGTERM");
+  EXPECT_EQ(SignalName(63), "signal 63");
+}
+
+TEST(VerdictTest, ExitCodeIsTheRanksOrThatOfItsSignal) {
+  EXPECT_EQ(ExitCodeOf({.exit_code = 3}), 3);
+  EXPECT_EQ(ExitCodeOf({.signal = SIGKILL}), 137);
+}
+
+}  // namespace
+}  // namespace ronda
