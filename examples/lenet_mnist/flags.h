@@ -1,0 +1,37 @@
+#ifndef RONDA_EXAMPLES_LENET_MNIST_FLAGS_H_
+#define RONDA_EXAMPLES_LENET_MNIST_FLAGS_H_
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "examples/lenet_mnist/trainer.h"
+
+namespace lenet {
+
+// A command line that cannot be obeyed; what() says why.
+class UsageError : public std::invalid_argument {
+ public:
+  using std::invalid_argument::invalid_argument;
+};
+
+struct Flags {
+  enum class Action { kTrain, kShowHelp };
+
+  Action action = Action::kTrain;
+  std::string data;             // directory of the digits; empty: those that come with the example
+  std::string dump_parameters;  // file for the trained parameters; empty: none
+  TrainingOptions training;
+};
+
+// Understands "--name value" and "--name=value"; `arguments` do not include the program's name.
+//
+// Throws UsageError that names the flag and what it takes.
+Flags ParseFlags(const std::vector<std::string>& arguments);
+
+// What --help prints.
+std::string Usage();
+
+}  // namespace lenet
+
+#endif  // RONDA_EXAMPLES_LENET_MNIST_FLAGS_H_

@@ -1,0 +1,32 @@
+#ifndef RONDA_EXAMPLES_LENET_MNIST_IDX_READER_H_
+#define RONDA_EXAMPLES_LENET_MNIST_IDX_READER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace lenet {
+
+// A data file that is missing or damaged; what() begins with its path.
+class DataError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// What an IDX file of unsigned bytes holds, in row-major order: data.size() is the product of `shape`.
+struct IdxArray {
+  std::vector<std::size_t> shape;
+  std::vector<std::uint8_t> data;
+};
+
+// Reads the IDX file `path`, gzipped or not. The format: two zero bytes, the type of the elements (0x08: unsigned
+// bytes, the only one read here), the number of dimensions, each dimension as 32 bits big-endian, the elements.
+//
+// Throws DataError if the file cannot be read, is damaged, or is not such a file.
+IdxArray ReadIdx(const std::string& path);
+
+}  // namespace lenet
+
+#endif  // RONDA_EXAMPLES_LENET_MNIST_IDX_READER_H_

@@ -1,0 +1,45 @@
+#ifndef RONDA_EXAMPLES_LENET_MNIST_LENET_H_
+#define RONDA_EXAMPLES_LENET_MNIST_LENET_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "examples/lenet_mnist/layers.h"
+
+namespace lenet {
+
+// LeNet-5 (LeCun et al. 1998, section II.B) for 28x28 images, in the variant that is common today: ReLU for tanh, max
+// pooling for trainable subsampling, all maps of one layer connected to all of the next, and logits for RBF units:
+//
+//   convolution 5x5, 6 maps, padding 2 | pool 2x2 | convolution 5x5, 16 maps | pool 2x2 | fully connected 120, 84, 10
+//
+// It has 61,706 parameters in 10 tensors.
+//
+// Thread-compatible.
+class LeNet {
+ public:
+  using GradientReady = std::function<void(const Parameter&)>;
+
+  // The same seed gives the same weights on every machine.
+  explicit LeNet(std::uint64_t seed);
+
+  // The logits of `images`: a row of 10 for each. `images` must stay untouched until Backward() is done; the result
+  // is valid until the next call.
+  const Matrix& Forward(const Matrix& images);
+
+  // Computes the gradients of all parameters from that of the logits, last layer first, and calls `ready` for each as
+  // soon as it is complete.
+  void Backward(const Matrix& logits_gradient, const GradientReady& ready);
+
+  // Owned by the model; first layer first.
+  std::vector<Parameter*> parameters();
+
+ private:
+  std::vector<std::unique_ptr<Layer>> layers_;
+};
+
+}  // namespace lenet
+
+#endif  // RONDA_EXAMPLES_LENET_MNIST_LENET_H_

@@ -1,0 +1,22 @@
+#ifndef RONDA_EXAMPLES_LENET_MNIST_LOSS_H_
+#define RONDA_EXAMPLES_LENET_MNIST_LOSS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "examples/lenet_mnist/layers.h"
+
+namespace lenet {
+
+// The mean over the batch of -log(softmax(logits)[label]). `gradient` receives its gradient with respect to `logits`.
+//
+// REQUIRES: a label for each row of `logits`, each below the number of its columns.
+double SoftmaxCrossEntropy(const Matrix& logits, const std::vector<std::uint8_t>& labels, Matrix* gradient);
+
+// How many rows have their largest element (the first, if several are equal) at their label.
+std::size_t CountCorrect(const Matrix& logits, const std::vector<std::uint8_t>& labels);
+
+}  // namespace lenet
+
+#endif  // RONDA_EXAMPLES_LENET_MNIST_LOSS_H_

@@ -1,0 +1,37 @@
+#ifndef RONDA_EXAMPLES_LENET_MNIST_MNIST_H_
+#define RONDA_EXAMPLES_LENET_MNIST_MNIST_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "examples/lenet_mnist/idx_reader.h"
+
+namespace lenet {
+
+constexpr std::size_t kImageSide = 28;
+constexpr std::size_t kImagePixels = kImageSide * kImageSide;
+constexpr std::size_t kDigits = 10;
+
+// Digits and what they are: `pixels` holds kImagePixels bytes an image, row by row, 0 for background.
+struct MnistImages {
+  std::vector<std::uint8_t> pixels;
+  std::vector<std::uint8_t> labels;
+
+  std::size_t size() const { return labels.size(); }
+};
+
+// Reads one half of the database from `directory`: `prefix` is "train" or "t10k", and the files are
+// PREFIX-images-idx3-ubyte and PREFIX-labels-idx1-ubyte, each with or without ".gz".
+//
+// Throws DataError if a file is missing or damaged, or if the two do not belong together.
+MnistImages LoadMnist(const std::string& directory, const std::string& prefix);
+
+// Where the digits that come with this example are: examples/lenet_mnist/data in the working directory (the repository,
+// or the folder in which `bazel run` starts programs), else beside the program as Bazel built it.
+std::string DefaultDataDirectory();
+
+}  // namespace lenet
+
+#endif  // RONDA_EXAMPLES_LENET_MNIST_MNIST_H_

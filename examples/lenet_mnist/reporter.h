@@ -1,0 +1,51 @@
+#ifndef RONDA_EXAMPLES_LENET_MNIST_REPORTER_H_
+#define RONDA_EXAMPLES_LENET_MNIST_REPORTER_H_
+
+#include <cstddef>
+#include <ostream>
+#include <string>
+
+namespace lenet {
+
+// Tells the user how training goes. All ranks call it; only rank 0's is not silent.
+//
+// Thread-compatible.
+class Reporter {
+ public:
+  enum class Mode {
+    kSilent,
+    kLines,    // a line an epoch
+    kTerminal  // and a progress bar
+  };
+
+  // How far training is.
+  struct Progress {
+    std::size_t epoch = 0;  // counted from 1
+    std::size_t epochs = 0;
+    std::size_t step = 0;  // of the epoch; counted from 1
+    std::size_t steps = 0;
+    double loss = 0;  // mean since the epoch began
+    double images_per_second = 0;
+  };
+
+  // `out` must outlive the reporter.
+  Reporter(std::ostream* out, Mode mode) : out_(out), mode_(mode) {}
+
+  // A line of text.
+  void Say(const std::string& line);
+
+  // A step has been made: redraws the progress bar, at most a hundred times an epoch.
+  void StepDone(const Progress& progress);
+
+  // Replaces the progress bar by the epoch's line.
+  void EpochDone(const Progress& progress);
+
+ private:
+  std::ostream* const out_;
+  const Mode mode_;
+  std::size_t drawn_percent_ = 0;
+};
+
+}  // namespace lenet
+
+#endif  // RONDA_EXAMPLES_LENET_MNIST_REPORTER_H_

@@ -1,0 +1,40 @@
+#ifndef RONDA_EXAMPLES_LENET_MNIST_SGD_H_
+#define RONDA_EXAMPLES_LENET_MNIST_SGD_H_
+
+#include <vector>
+
+#include "client/ronda.hpp"
+#include "examples/lenet_mnist/layers.h"
+
+namespace lenet {
+
+// Stochastic gradient descent with momentum: velocity = momentum * velocity + gradient;
+// value -= learning_rate * velocity.
+//
+// It knows nothing of ranks. step() is what ronda::DistributedOptimizer asks of an optimizer, and state() what
+// ronda::broadcast_optimizer_state() does.
+//
+// Thread-compatible.
+class Sgd {
+ public:
+  // `parameters` must outlive the optimizer.
+  Sgd(std::vector<Parameter*> parameters, double momentum);
+
+  void set_learning_rate(double learning_rate) { learning_rate_ = learning_rate; }
+
+  // Updates the parameters' values from their gradients.
+  void step();
+
+  // What this optimizer remembers between steps.
+  std::vector<ronda::Tensor> state();
+
+ private:
+  const std::vector<Parameter*> parameters_;
+  const double momentum_;
+  double learning_rate_ = 0;
+  std::vector<Matrix> velocities_;  // one a parameter
+};
+
+}  // namespace lenet
+
+#endif  // RONDA_EXAMPLES_LENET_MNIST_SGD_H_

@@ -1,0 +1,77 @@
+#ifndef RONDA_EXAMPLES_LENET_MNIST_TRAINER_H_
+#define RONDA_EXAMPLES_LENET_MNIST_TRAINER_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "client/ronda.hpp"
+#include "examples/lenet_mnist/batch.h"
+#include "examples/lenet_mnist/learning_rate.h"
+#include "examples/lenet_mnist/lenet.h"
+#include "examples/lenet_mnist/loss.h"
+#include "examples/lenet_mnist/mnist.h"
+#include "examples/lenet_mnist/reporter.h"
+#include "examples/lenet_mnist/sampler.h"
+#include "examples/lenet_mnist/sgd.h"
+
+namespace lenet {
+
+constexpr std::size_t kImagesPerRank = 16;  // a step's, unless the user says otherwise
+
+struct TrainingOptions {
+  std::size_t epochs = 10;
+  std::size_t max_steps = std::numeric_limits<std::size_t>::max();  // training ends after so many
+  std::size_t batch_size = 0;    // images a step, over all ranks; 0: kImagesPerRank a rank
+  double learning_rate = 0.015;  // for a batch of kImagesPerRank; scaled to the batch in use
+  double momentum = 0.9;
+  std::uint64_t seed = 1;
+  ronda::Compression compression = ronda::Compression::none;
+};
+
+// Trains a LeNet on the digits, together with the other ranks of the job: each takes its share of every batch, the
+// gradients are averaged over the ranks, and all make the same step.
+//
+// Every rank makes the same calls. Thread-compatible.
+class Trainer {
+ public:
+  // Makes rank 0's random weights everybody's. `images` and `reporter` must outlive the trainer.
+  //
+  // REQUIRES: ronda::init() has been called.
+  // Throws std::invalid_argument if the ranks cannot share such batches; ronda::Error, here and below.
+  Trainer(const TrainingOptions& options, const MnistImages* images, Reporter* reporter);
+
+  // Goes through the images options.epochs times, or makes options.max_steps steps if that comes first.
+  void Train();
+
+  // The fraction of `images` that the network recognises.
+  double Accuracy(const MnistImages& images);
+
+  LeNet& model() { return model_; }
+  std::size_t batch_size() const { return batch_size_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void TrainEpoch(std::size_t epoch);
+  double TrainStep(const Batch& batch);
+  Reporter::Progress ProgressOf(std::size_t epoch, std::size_t steps_done, double loss_sum,
+                                Clock::time_point start) const;
+
+  const TrainingOptions options_;
+  const std::size_t batch_size_;
+  const MnistImages* const images_;
+  Reporter* const reporter_;
+  ShardedSampler sampler_;
+  LearningRate learning_rate_;
+  LeNet model_;
+  Sgd sgd_;
+  ronda::DistributedOptimizer<Sgd> optimizer_;
+  Matrix logits_gradient_;
+  std::size_t steps_done_ = 0;
+};
+
+}  // namespace lenet
+
+#endif  // RONDA_EXAMPLES_LENET_MNIST_TRAINER_H_

@@ -1,0 +1,37 @@
+#ifndef RONDA_TESTS_EXAMPLES_LENET_MNIST_IDX_FILES_H_
+#define RONDA_TESTS_EXAMPLES_LENET_MNIST_IDX_FILES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lenet {
+
+// The bytes of an IDX file: a header that announces `shape`, then `data`, whether or not they agree.
+std::string IdxBytes(const std::vector<std::uint32_t>& shape, const std::string& data);
+
+std::string Gzip(const std::string& bytes);
+
+// A directory of its own for a test, removed with it.
+//
+// Thread-compatible.
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory();
+  ~TemporaryDirectory();
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+
+  const std::string& path() const { return path_; }
+
+  // Writes `bytes` to the file `name` there and returns its path.
+  std::string Write(const std::string& name, const std::string& bytes) const;
+
+ private:
+  std::string path_;
+};
+
+}  // namespace lenet
+
+#endif  // RONDA_TESTS_EXAMPLES_LENET_MNIST_IDX_FILES_H_
