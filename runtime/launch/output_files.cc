@@ -21,14 +21,15 @@ absl::StatusOr<UniqueFd> CreateFile(const std::string& path) {
   return file;
 }
 
-absl::Status WriteAll(int fd, absl::string_view bytes) {
+// Returns 0, or the errno of what failed.
+int WriteAll(int fd, absl::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t count = write(fd, bytes.data(), bytes.size());
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return absl::ErrnoToStatus(errno, "");
+    if (count < 0) return errno;
     bytes.remove_prefix(static_cast<size_t>(count));
   }
-  return absl::OkStatus();
+  return 0;
 }
 
 }  // namespace
@@ -54,11 +55,11 @@ absl::Status OutputFiles::Write(RankId rank, Stream stream, absl::string_view by
   if (files_.empty()) return absl::OkStatus();
   UniqueFd& file = files_[static_cast<size_t>(rank)][static_cast<size_t>(stream)];
   if (!file.valid()) return absl::OkStatus();
-  const absl::Status written = WriteAll(file.get(), bytes);
-  if (written.ok()) return absl::OkStatus();
+  const int error = WriteAll(file.get(), bytes);
+  if (error == 0) return absl::OkStatus();
   file.Reset();
-  return absl::Status(written.code(), absl::StrCat("cannot write to ", RankDirectory(directory_, rank), "/",
-                                                   Name(stream), written.message()));
+  return absl::ErrnoToStatus(error,
+                             absl::StrCat("cannot write to ", RankDirectory(directory_, rank), "/", Name(stream)));
 }
 
 }  // namespace ronda

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 namespace ronda {
 namespace {
@@ -36,8 +37,8 @@ absl::Status OutputQueue::Write() {
       broken_ = true;
       bytes_.clear();
       written_ = 0;
-      if (error == EPIPE) return absl::UnavailableError("nobody reads any more");
-      return absl::ErrnoToStatus(error, "cannot write");
+      return absl::Status(error == EPIPE ? absl::StatusCode::kUnavailable : absl::ErrnoToStatusCode(error),
+                          strerror(error));
     }
   }
   bytes_.erase(0, written_);

@@ -1,0 +1,100 @@
+#ifndef RONDA_TESTS_MULTIPROCESS_LAUNCHER_HARNESS_H_
+#define RONDA_TESTS_MULTIPROCESS_LAUNCHER_HARNESS_H_
+
+#include <sys/types.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "runtime/launch/unique_fd.h"
+
+namespace ronda {
+
+// Runs the real rondarun with the given arguments, and collects what it prints.
+//
+//   LauncherRun run({"-np", "2", "sh", "-c", "echo hello"});
+//   EXPECT_EQ(run.Finish(), 0);
+//   EXPECT_EQ(run.out(), ...);
+//
+// All waiting ends with a test failure after kPatience, with what was printed until then. Thread-compatible. Kills the
+// launcher when destroyed.
+class LauncherRun {
+ public:
+  enum class Output { kPipes, kTerminal };
+
+  struct Options {
+    std::vector<std::string> environment;  // "NAME=value", in addition to the test's own
+    std::vector<std::string> unset;        // names of variables to drop
+    Output output = Output::kPipes;        // a terminal is both stdout and stderr, and is read by out()
+    std::string input;                     // for the launcher's stdin
+    std::function<void()> in_child;        // runs in the launcher's process before it becomes rondarun
+  };
+
+  explicit LauncherRun(const std::vector<std::string>& arguments) : LauncherRun(arguments, Options()) {}
+  LauncherRun(const std::vector<std::string>& arguments, const Options& options);
+  ~LauncherRun();
+  LauncherRun(const LauncherRun&) = delete;
+  LauncherRun& operator=(const LauncherRun&) = delete;
+
+  // Waits until the launcher has ended and its output too. Returns its exit code, or minus the signal that killed it.
+  int Finish();
+
+  // Waits until the launcher has printed `text` `times` times to stdout, or to stderr.
+  void WaitForOut(const std::string& text, int times = 1);
+  void WaitForErr(const std::string& text, int times = 1);
+
+  // Lets go of the pipe that the launcher's stdout is.
+  void CloseOut() { out_.descriptor.Reset(); }
+
+  // Reads no more of the launcher's stdout until StartReadingOut or its end, and returns when the pipe is full.
+  void StopReadingOut();
+  void StartReadingOut() { reading_out_ = true; }
+
+  void Signal(int signo) const;
+  pid_t pid() const { return pid_; }
+
+  const std::string& out() const { return out_.text; }
+  const std::string& err() const { return err_.text; }
+
+  // Lines of out(), or of err(), sorted: the order between ranks is open.
+  std::vector<std::string> SortedOut() const;
+
+  // The last line of err(), without newline.
+  std::string LastLine() const;
+
+ private:
+  struct Collected {
+    UniqueFd descriptor;
+    std::string text;
+  };
+
+  void Read(Collected* from);
+
+  // Reads what comes until `condition` holds. Returns whether it does; else it is a test failure that says `awaited`.
+  bool PumpUntil(const std::function<bool()>& condition, const std::string& awaited);
+
+  pid_t pid_ = -1;
+  bool reading_out_ = true;
+  Collected out_;
+  Collected err_;
+};
+
+// The lines of `text`.
+std::vector<std::string> Lines(const std::string& text);
+
+// The number that follows `label` in `text`; 0 and a test failure if there is none.
+pid_t NumberAfter(const std::string& text, const std::string& label);
+
+// Whether a process runs; one that has ended and waits to be collected does not.
+bool IsRunning(pid_t pid);
+
+// Waits until `condition` holds; a test failure that says `awaited` if it does not in time.
+void WaitUntil(const std::function<bool()>& condition, const std::string& awaited);
+
+// {"-np", "<rank_count>", "sh", "-c", script}
+std::vector<std::string> Shell(int rank_count, const std::string& script);
+
+}  // namespace ronda
+
+#endif  // RONDA_TESTS_MULTIPROCESS_LAUNCHER_HARNESS_H_

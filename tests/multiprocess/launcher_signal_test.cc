@@ -1,0 +1,150 @@
+// What rondarun does with signals, and what is left when it is killed itself.
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/multiprocess/launcher_harness.h"
+
+namespace ronda {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+struct Forwarded {
+  int signo;
+  std::string name;  // as `trap` has it
+};
+
+class ForwardedSignalTest : public ::testing::TestWithParam<Forwarded> {};
+
+TEST_P(ForwardedSignalTest, ReachesEveryRankAndEndsTheJob) {
+  const auto& [signo, name] = GetParam();
+  LauncherRun run(Shell(
+      3, absl::StrCat("trap 'echo got ", name, "; exit 0' ", name, "; echo ready; while :; do sleep 0.02; done")));
+  run.WaitForOut("ready", 3);
+  run.Signal(signo);
+  run.WaitForOut("got " + name, 3);
+  EXPECT_EQ(run.Finish(), 128 + signo);
+  EXPECT_THAT(run.err(), HasSubstr("received SIG" + name + "; telling ranks 0, 1 and 2 to end (killed in 5s"));
+  EXPECT_EQ(run.LastLine(), "rondarun: the job was ended: received SIG" + name);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ForwardedSignalTest,
+                         ::testing::Values(Forwarded{SIGINT, "INT"}, Forwarded{SIGTERM, "TERM"},
+                                           Forwarded{SIGHUP, "HUP"}));
+
+TEST(LauncherSignalTest, RanksThatDoNotListenAreKilledAfterTheGracePeriod) {
+  LauncherRun run(
+      {"--grace-period", "0.2", "-np", "2", "sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.02; done"});
+  run.WaitForOut("ready", 2);
+  run.Signal(SIGTERM);
+  EXPECT_EQ(run.Finish(), 128 + SIGTERM);
+  EXPECT_THAT(run.err(), HasSubstr("rondarun: ranks 0 and 1 did not end within 200ms; killing (SIGKILL)"));
+}
+
+TEST(LauncherSignalTest, SecondInterruptKillsAtOnce) {
+  // Without it, the ranks would live for an hour.
+  LauncherRun run({"--grace-period", "3600", "-np", "2", "sh", "-c",
+                   "trap 'echo ignored' INT; echo ready; while :; do sleep 0.02; done"});
+  run.WaitForOut("ready", 2);
+  run.Signal(SIGINT);
+  run.WaitForOut("ignored", 2);
+  run.Signal(SIGINT);
+  EXPECT_EQ(run.Finish(), 128 + SIGINT);
+  EXPECT_THAT(run.err(), HasSubstr("rondarun: killing ranks 0 and 1"));
+}
+
+TEST(LauncherSignalTest, FailureBeforeTheSignalDecides) {
+  LauncherRun run(Shell(2,
+                        "if [ $RONDA_RANK = 1 ]; then exit 4; fi; trap 'echo told' TERM; "
+                        "while :; do sleep 0.02; done"));
+  run.WaitForOut("told");
+  run.Signal(SIGINT);
+  EXPECT_EQ(run.Finish(), 4);
+  EXPECT_THAT(run.LastLine(), HasSubstr("exited with code 4"));
+}
+
+TEST(LauncherSignalTest, SignalsIgnoredFromTheStartStayIgnored) {
+  // As under nohup.
+  const std::string flag = absl::StrCat(::testing::TempDir(), "/go.", getpid());
+  LauncherRun run(Shell(1, absl::StrCat("echo ready; while [ ! -e ", flag, " ]; do sleep 0.01; done; echo finished")),
+                  {.in_child = [] { signal(SIGHUP, SIG_IGN); }});
+  run.WaitForOut("ready");
+  run.Signal(SIGHUP);
+  std::ofstream(flag) << "";
+  EXPECT_EQ(run.Finish(), 0);
+  EXPECT_EQ(run.out(), "[0]<stdout>: ready\n[0]<stdout>: finished\n");
+}
+
+// What a process' status says of its signals.
+std::string SignalsOf(const std::string& pid) {
+  std::ifstream status("/proc/" + pid + "/status");
+  std::string signals;
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind("SigBlk", 0) == 0 || line.rfind("SigIgn", 0) == 0) signals += "[0]<stdout>: " + line + "\n";
+  }
+  return signals;
+}
+
+TEST(LauncherSignalTest, RanksHaveTheSignalHandlingOfTheLaunchersParent) {
+  LauncherRun run(Shell(1, "exec grep -E 'SigBlk|SigIgn' /proc/self/status"));
+  EXPECT_EQ(run.Finish(), 0);
+  EXPECT_EQ(run.out(), SignalsOf("self"));
+}
+
+TEST(LauncherSignalTest, NothingSurvivesTheLaunchersViolentDeath) {
+  // Every rank, a child of it, and a grandchild that ignores polite signals.
+  LauncherRun run(Shell(4,
+                        "sh -c 'trap \"\" TERM HUP INT; sleep 1000 & echo pid=$!; echo pid=$$; wait' & "
+                        "echo pid=$$; touch /dev/shm/ronda-$RONDA_JOB_ID.$RONDA_RANK; echo job=$RONDA_JOB_ID.; wait"));
+  run.WaitForOut("pid=", 12);
+  run.WaitForOut("job=", 4);
+  run.WaitForOut("\n", 16);
+  run.Signal(SIGKILL);
+  EXPECT_EQ(run.Finish(), -SIGKILL);
+  std::string job;
+  for (const std::string& line : Lines(run.out())) {
+    if (const size_t at = line.find("job="); at != std::string::npos) job = line.substr(at + 4);
+    if (line.find("pid=") == std::string::npos) continue;
+    const pid_t pid = NumberAfter(line, "pid=");
+    WaitUntil([&] { return !IsRunning(pid); }, "the end of " + line);
+  }
+  for (int rank = 0; rank < 4; ++rank) {
+    const std::string leftover = absl::StrCat("/dev/shm/ronda-", job, rank);
+    WaitUntil([&] { return !std::filesystem::exists(leftover); }, "the removal of " + leftover);
+  }
+}
+
+TEST(LauncherSignalTest, GuardEndsWithTheLauncher) {
+  LauncherRun run(Shell(1, "for p in $(cat /proc/$PPID/task/$PPID/children); do echo $(cat /proc/$p/comm)=$p; done"));
+  EXPECT_EQ(run.Finish(), 0);
+  EXPECT_FALSE(IsRunning(NumberAfter(run.out(), "rondarun-guard=")));
+}
+
+TEST(LauncherSignalTest, SharedMemoryOfADeadJobIsRemoved) {
+  LauncherRun run(Shell(1, "f=/dev/shm/ronda-$RONDA_JOB_ID-leftover; echo x > $f; echo made=$f; kill -9 $$"));
+  EXPECT_EQ(run.Finish(), 128 + SIGKILL);
+  const std::string line = Lines(run.out()).front();
+  const std::string leftover = line.substr(line.find("made=") + 5);
+  EXPECT_THAT(leftover, HasSubstr("/dev/shm/ronda-"));
+  EXPECT_FALSE(std::filesystem::exists(leftover));
+}
+
+TEST(LauncherSignalTest, SharedMemoryOfOtherJobsIsLeftAlone) {
+  const std::string other = absl::StrCat("/dev/shm/ronda-0123456789abcdef-test-", getpid());
+  std::ofstream(other) << "x";
+  LauncherRun run(Shell(1, "true"));
+  EXPECT_EQ(run.Finish(), 0);
+  EXPECT_TRUE(std::filesystem::remove(other));
+}
+
+}  // namespace
+}  // namespace ronda

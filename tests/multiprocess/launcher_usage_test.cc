@@ -1,0 +1,207 @@
+// How rondarun answers to its command line, and what its ranks find when they start.
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/multiprocess/launcher_harness.h"
+
+namespace ronda {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using ::testing::Not;
+using ::testing::StartsWith;
+using Words = std::vector<std::string>;
+
+struct BadCall {
+  Words arguments;
+  std::string message;  // how its first line on stderr begins
+};
+
+class BadCallTest : public ::testing::TestWithParam<BadCall> {};
+
+TEST_P(BadCallTest, ExitsWithTwoAndSaysWhatIsRight) {
+  LauncherRun run(GetParam().arguments);
+  EXPECT_EQ(run.Finish(), 2);
+  EXPECT_EQ(run.out(), "");
+  EXPECT_THAT(run.err(), StartsWith("rondarun: " + GetParam().message));
+  EXPECT_THAT(run.err(), HasSubstr("usage: rondarun -np N"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, BadCallTest,
+    ::testing::Values(BadCall{{}, "-np is missing"}, BadCall{{"true"}, "-np is missing"},
+                      BadCall{{"-np", "2"}, "the command is missing"},
+                      BadCall{{"-np", "0", "true"}, "-np takes a number of ranks from 1 to 1024, for example -np 4;"},
+                      BadCall{{"-np", "x", "true"}, "-np takes a number of ranks from 1 to 1024, for example -np 4;"},
+                      BadCall{{"--frobnicate", "true"}, "unknown option \"--frobnicate\""},
+                      BadCall{{"-np", "2", "-H", "localhost", "true"}, "-H takes HOST:SLOTS"},
+                      BadCall{{"-np", "4", "-H", "localhost:2", "true"}, "-np 4 needs 4 slots, and -H offers 2"},
+                      BadCall{{"-np", "2", "-H", "elsewhere.invalid:2", "true"}, "-H names \"elsewhere.invalid\""}));
+
+TEST(LauncherUsageTest, SeveralHostsAreRefusedClearly) {
+  LauncherRun run({"-np", "2", "-H", "localhost:1,elsewhere.invalid:1", "true"});
+  EXPECT_EQ(run.Finish(), 2);
+  EXPECT_THAT(run.err(), HasSubstr("several hosts are not supported by this version"));
+}
+
+TEST(LauncherUsageTest, QuestionsAreAnsweredOnStdout) {
+  LauncherRun help({"--help"});
+  EXPECT_EQ(help.Finish(), 0);
+  EXPECT_THAT(help.out(), StartsWith("usage: rondarun -np N"));
+  LauncherRun version({"--version"});
+  EXPECT_EQ(version.Finish(), 0);
+  EXPECT_THAT(version.out(), MatchesRegex("rondarun [0-9]+\\.[0-9]+\\.[0-9]+\n"));
+  LauncherRun build({"--check-build"});
+  EXPECT_EQ(build.Finish(), 0);
+  EXPECT_THAT(build.out(), AllOf(HasSubstr("[X] self"), HasSubstr("[X] inprocess"), HasSubstr("[X] shm"),
+                                 HasSubstr("[X] rondarun"), HasSubstr("[ ] MPI        not part of this version"),
+                                 HasSubstr("[ ] NCCL       not part of this version")));
+}
+
+TEST(LauncherUsageTest, MissingCommandIsReportedOnce) {
+  LauncherRun run({"-np", "4", "./no-such-command"});
+  EXPECT_EQ(run.Finish(), 127);
+  EXPECT_EQ(run.err(), "rondarun: command not found: ./no-such-command\n");
+  LauncherRun in_path({"-np", "4", "no-such-command"});
+  EXPECT_EQ(in_path.Finish(), 127);
+  EXPECT_EQ(in_path.err(), "rondarun: command not found: no-such-command (in no directory of PATH)\n");
+}
+
+class CommandFileTest : public ::testing::Test {
+ protected:
+  std::string Make(const std::string& content, int mode) {
+    const std::string path = absl::StrCat(::testing::TempDir(), "/command.", getpid());
+    std::ofstream(path) << content;
+    std::filesystem::permissions(path, static_cast<std::filesystem::perms>(mode));
+    return path;
+  }
+};
+
+TEST_F(CommandFileTest, FileThatIsNotExecutableIsReportedOnce) {
+  const std::string path = Make("hello", 0644);
+  LauncherRun run({"-np", "4", path});
+  EXPECT_EQ(run.Finish(), 126);
+  EXPECT_EQ(run.err(), "rondarun: command is not executable: " + path + "\n");
+}
+
+TEST_F(CommandFileTest, MissingInterpreterIsToldFromMissingFile) {
+  const std::string path = Make("#!/no/such/interpreter\n", 0755);
+  LauncherRun run({"-np", "1", path});
+  EXPECT_EQ(run.Finish(), 127);
+  EXPECT_THAT(run.err(), HasSubstr("the file exists, but not the interpreter it asks for"));
+}
+
+TEST_F(CommandFileTest, DirectoryIsNoCommand) {
+  LauncherRun run({"-np", "1", "/tmp"});
+  EXPECT_EQ(run.Finish(), 126);
+  EXPECT_EQ(run.err(), "rondarun: command is not executable: /tmp (it is a directory)\n");
+}
+
+TEST(LauncherUsageTest, OutputDirectoryThatCannotBeMadeIsNamed) {
+  LauncherRun run({"-np", "1", "--output-filename", "/dev/null/logs", "true"});
+  EXPECT_EQ(run.Finish(), 1);
+  EXPECT_THAT(run.err(), HasSubstr("cannot create /dev/null/logs/rank.0"));
+}
+
+TEST(LauncherUsageTest, EightRanksLearnTheirPlaces) {
+  LauncherRun run(Shell(8,
+                        "echo $RONDA_RANK/$RONDA_SIZE $RONDA_LOCAL_RANK/$RONDA_LOCAL_SIZE "
+                        "$RONDA_CROSS_RANK/$RONDA_CROSS_SIZE"));
+  EXPECT_EQ(run.Finish(), 0);
+  Words expected;
+  for (int rank = 0; rank < 8; ++rank) {
+    expected.push_back(absl::StrCat("[", rank, "]<stdout>: ", rank, "/8 ", rank, "/8 0/1"));
+  }
+  EXPECT_EQ(run.SortedOut(), expected);
+}
+
+TEST(LauncherUsageTest, JobIdAndSecretAreSharedByAJobAndNewForTheNext) {
+  std::set<std::string> seen;
+  for (int job = 0; job < 2; ++job) {
+    LauncherRun run(Shell(2, "echo $RONDA_JOB_ID $RONDA_JOB_SECRET"));
+    EXPECT_EQ(run.Finish(), 0);
+    for (const std::string& line : Lines(run.out())) {
+      EXPECT_THAT(line, MatchesRegex("\\[[01]\\]<stdout>: [0-9a-f]{32} [0-9a-f]{64}"));
+      seen.insert(line.substr(line.find(' ')));
+    }
+  }
+  EXPECT_EQ(seen.size(), 2u);
+}
+
+TEST(LauncherUsageTest, VerboseTellsTheStoryButNotTheSecret) {
+  Words arguments = Shell(2, "echo secret=$RONDA_JOB_SECRET; exit 0");
+  arguments.insert(arguments.begin(), "--verbose");
+  LauncherRun run(arguments, {.unset = {"OMP_NUM_THREADS"}});
+  EXPECT_EQ(run.Finish(), 0);
+  const std::string label = "secret=";
+  const std::string secret = run.out().substr(run.out().find(label) + label.size(), 64);
+  EXPECT_THAT(run.err(), AllOf(HasSubstr("rondarun: rank 0 is pid "), HasSubstr("rondarun: rank 1 is pid "),
+                               HasSubstr("OMP_NUM_THREADS=1"), HasSubstr(") exited with code 0 after ")));
+  EXPECT_THAT(run.err(), Not(HasSubstr(secret)));
+}
+
+TEST(LauncherUsageTest, OmpThreadsDefaultToOneOnlyIfRanksShareTheHost) {
+  LauncherRun several(Shell(2, "echo threads=$OMP_NUM_THREADS"), {.unset = {"OMP_NUM_THREADS"}});
+  several.WaitForOut("threads=1\n", 2);
+  EXPECT_EQ(several.Finish(), 0);
+  LauncherRun one(Shell(1, "echo threads=$OMP_NUM_THREADS"), {.unset = {"OMP_NUM_THREADS"}});
+  one.WaitForOut("threads=\n");
+  EXPECT_EQ(one.Finish(), 0);
+  LauncherRun chosen(Shell(2, "echo threads=$OMP_NUM_THREADS"), {.environment = {"OMP_NUM_THREADS=3"}});
+  chosen.WaitForOut("threads=3\n", 2);
+  EXPECT_EQ(chosen.Finish(), 0);
+}
+
+TEST(LauncherUsageTest, StartTimeoutReachesTheRanks) {
+  LauncherRun run({"--start-timeout", "7", "-np", "1", "sh", "-c", "echo $RONDA_START_TIMEOUT"});
+  EXPECT_EQ(run.Finish(), 0);
+  EXPECT_EQ(run.out(), "[0]<stdout>: 7s\n");
+}
+
+TEST(LauncherUsageTest, LauncherStartedByARankIsAJobOfItsOwn) {
+  LauncherRun run({"-np", "2", "sh", "-c",
+                   "if [ $RONDA_RANK = 1 ]; then outer=$RONDA_JOB_ID runtime/launch/rondarun -np 3 sh -c "
+                   "'echo inner $RONDA_RANK/$RONDA_SIZE; [ $RONDA_JOB_ID != $outer ]'; fi"});
+  EXPECT_EQ(run.Finish(), 0) << run.err();
+  EXPECT_THAT(run.SortedOut(), ElementsAre("[1]<stdout>: [0]<stdout>: inner 0/3", "[1]<stdout>: [1]<stdout>: inner 1/3",
+                                           "[1]<stdout>: [2]<stdout>: inner 2/3"));
+}
+
+TEST(LauncherUsageTest, RanksGetNoDescriptorsButTheStandardOnes) {
+  const auto leak = [] { dup2(STDERR_FILENO, 77); };
+  LauncherRun run(Shell(2,
+                        "fd=3; while [ $fd -lt 100 ]; do [ ! -e /proc/$$/fd/$fd ] || echo has $fd; fd=$((fd + 1)); "
+                        "done; echo looked"),
+                  {.in_child = leak});
+  EXPECT_EQ(run.Finish(), 0);
+  EXPECT_THAT(run.SortedOut(), ElementsAre("[0]<stdout>: looked", "[1]<stdout>: looked"));
+}
+
+TEST(LauncherUsageTest, LauncherWithoutStandardStreamsStillWorks) {
+  const std::string path = absl::StrCat(::testing::TempDir(), "/ran.", getpid());
+  LauncherRun run(Shell(1, "echo to nobody; echo done > " + path), {.in_child = [] {
+                    for (int fd = 0; fd < 3; ++fd) close(fd);
+                  }});
+  EXPECT_EQ(run.Finish(), 0);
+  EXPECT_TRUE(std::filesystem::exists(path));
+}
+
+TEST(LauncherUsageTest, OnlyRankZeroReadsTheInput) {
+  LauncherRun run(Shell(2, "cat"), {.input = "one\ntwo\n"});
+  EXPECT_EQ(run.Finish(), 0);
+  EXPECT_EQ(run.out(), "[0]<stdout>: one\n[0]<stdout>: two\n");
+}
+
+}  // namespace
+}  // namespace ronda
