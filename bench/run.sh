@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# What `make bench` runs: Ronda beside Open MPI in the same processes, the latency and idle cost of the client path, and the
+# kernels beside memcpy. RANKS sets the number of ranks (2).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+bazel=${BAZEL:-bazel}
+ranks=${RANKS:-2}
+
+"$bazel" build --noshow_progress //bench/... //runtime/launch:rondarun
+bin=.bazel/bin
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+echo
+echo "== allreduce, fp32, in place, $ranks ranks: Ronda and Open MPI in turns; ratio > 1: Ronda is faster"
+mpirun -np "$ranks" --oversubscribe "$bin/bench/allreduce_bench"
+echo
+echo "== latency and idle cost through the client, $ranks ranks"
+"$bin/runtime/launch/rondarun" -np "$ranks" "$bin/bench/latency_bench"
+echo
+echo "== kernels, one core"
+"$bin/bench/kernels_bench" --benchmark_min_time=0.2
