@@ -1,0 +1,234 @@
+// The C ABI in a job of one rank: a process that no launcher started.
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "client/ronda.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class CApiTest : public ::testing::Test {
+ protected:
+  CApiTest() {
+    allreduce_.tensor = {"x", RONDA_FLOAT32, 1, shape_};
+    allreduce_.input = values_;
+    allreduce_.output = values_;
+    broadcast_.tensor = allreduce_.tensor;
+    broadcast_.data = values_;
+    allgather_.tensor = allreduce_.tensor;
+    allgather_.input = values_;
+  }
+  ~CApiTest() override { ronda_shutdown(); }
+
+  int64_t shape_[1] = {3};
+  float values_[3] = {1, 2, 3};
+  ronda_allreduce_args allreduce_ = RONDA_ALLREDUCE_ARGS_INIT;
+  ronda_broadcast_args broadcast_ = RONDA_BROADCAST_ARGS_INIT;
+  ronda_allgather_args allgather_ = RONDA_ALLGATHER_ARGS_INIT;
+  ronda_handle handle_ = 0;
+};
+
+TEST_F(CApiTest, CallsBeforeInitSayWhatToDo) {
+  const std::vector<ronda_status> statuses = {ronda_allreduce_async(&allreduce_, &handle_),
+                                              ronda_broadcast_async(&broadcast_, &handle_),
+                                              ronda_allgather_async(&allgather_, &handle_),
+                                              ronda_barrier(),
+                                              ronda_synchronize(1000000),
+                                              ronda_shutdown()};
+  EXPECT_THAT(statuses, ::testing::Each(RONDA_ERROR_NOT_INITIALIZED));
+  EXPECT_STREQ(ronda_last_error(), "Ronda is not initialized: call ronda_init() first");
+  EXPECT_EQ(handle_, 0);
+}
+
+TEST_F(CApiTest, ThereAreNoRanksBeforeInit) {
+  EXPECT_EQ(ronda_is_initialized(), 0);
+  EXPECT_EQ(ronda_rank(), -1);
+  EXPECT_EQ(ronda_size(), -1);
+  EXPECT_EQ(ronda_local_rank(), -1);
+  EXPECT_EQ(ronda_local_size(), -1);
+  EXPECT_EQ(ronda_cross_rank(), -1);
+  EXPECT_EQ(ronda_cross_size(), -1);
+}
+
+TEST_F(CApiTest, AProcessWithoutLauncherIsAJobOfOneRank) {
+  ASSERT_EQ(ronda_init(nullptr), RONDA_OK) << ronda_last_error();
+  EXPECT_EQ(ronda_is_initialized(), 1);
+  EXPECT_EQ(ronda_rank(), 0);
+  EXPECT_EQ(ronda_size(), 1);
+  EXPECT_EQ(ronda_local_rank(), 0);
+  EXPECT_EQ(ronda_local_size(), 1);
+  EXPECT_EQ(ronda_cross_rank(), 0);
+  EXPECT_EQ(ronda_cross_size(), 1);
+}
+
+TEST_F(CApiTest, TheSecondInitIsRefusedAndHarmless) {
+  ASSERT_EQ(ronda_init(nullptr), RONDA_OK);
+  EXPECT_EQ(ronda_init(nullptr), RONDA_ERROR_ALREADY_INITIALIZED);
+  EXPECT_THAT(ronda_last_error(), HasSubstr("already initialized"));
+  EXPECT_EQ(ronda_barrier(), RONDA_OK) << ronda_last_error();
+}
+
+TEST_F(CApiTest, InitWorksAgainAfterShutdown) {
+  for (int round = 0; round < 3; ++round) {
+    ASSERT_EQ(ronda_init(nullptr), RONDA_OK) << ronda_last_error();
+    EXPECT_EQ(ronda_barrier(), RONDA_OK) << ronda_last_error();
+    ASSERT_EQ(ronda_shutdown(), RONDA_OK) << ronda_last_error();
+    EXPECT_EQ(ronda_is_initialized(), 0);
+  }
+}
+
+TEST_F(CApiTest, BadOptionsAreRefusedAndLeaveNothingBehind) {
+  ronda_options options = RONDA_OPTIONS_INIT;
+  options.struct_size = 1;
+  EXPECT_EQ(ronda_init(&options), RONDA_ERROR_INVALID_ARGUMENT);
+  EXPECT_THAT(ronda_last_error(), HasSubstr("RONDA_OPTIONS_INIT"));
+  EXPECT_EQ(ronda_is_initialized(), 0);
+  EXPECT_EQ(ronda_init(nullptr), RONDA_OK) << ronda_last_error();
+}
+
+TEST_F(CApiTest, HandlesOutliveTheShutdownThatCompletesThem) {
+  ASSERT_EQ(ronda_init(nullptr), RONDA_OK);
+  ASSERT_EQ(ronda_allgather_async(&allgather_, &handle_), RONDA_OK) << ronda_last_error();
+  ASSERT_EQ(ronda_shutdown(), RONDA_OK);
+  int done = 0;
+  EXPECT_EQ(ronda_poll(handle_, &done), RONDA_OK);
+  EXPECT_EQ(done, 1);
+  EXPECT_EQ(ronda_synchronize(handle_), RONDA_OK);
+  const void* data = nullptr;
+  int64_t first_dim = 0;
+  EXPECT_EQ(ronda_allgather_output(handle_, &data, &first_dim, nullptr), RONDA_OK) << ronda_last_error();
+  EXPECT_EQ(first_dim, 3);
+  EXPECT_EQ(ronda_release(handle_), RONDA_OK);
+  EXPECT_EQ(ronda_release(handle_), RONDA_ERROR_NOT_INITIALIZED);
+}
+
+TEST_F(CApiTest, AHandleOfAnEarlierJobReachesNothingInTheNext) {
+  ASSERT_EQ(ronda_init(nullptr), RONDA_OK);
+  ASSERT_EQ(ronda_allreduce_async(&allreduce_, &handle_), RONDA_OK);
+  ASSERT_EQ(ronda_release(handle_), RONDA_OK);
+  ASSERT_EQ(ronda_shutdown(), RONDA_OK);
+  ASSERT_EQ(ronda_init(nullptr), RONDA_OK);
+  ronda_handle next = 0;
+  ASSERT_EQ(ronda_allreduce_async(&allreduce_, &next), RONDA_OK);
+  EXPECT_NE(next, handle_);
+  EXPECT_EQ(ronda_synchronize(handle_), RONDA_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(ronda_release(next), RONDA_OK);
+}
+
+TEST_F(CApiTest, NullOutputsAreNamed) {
+  ASSERT_EQ(ronda_init(nullptr), RONDA_OK);
+  EXPECT_EQ(ronda_allreduce_async(&allreduce_, nullptr), RONDA_ERROR_INVALID_ARGUMENT);
+  EXPECT_THAT(ronda_last_error(), HasSubstr("ronda_allreduce_async: handle is NULL"));
+  EXPECT_EQ(ronda_broadcast_async(&broadcast_, nullptr), RONDA_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(ronda_allgather_async(&allgather_, nullptr), RONDA_ERROR_INVALID_ARGUMENT);
+  ASSERT_EQ(ronda_allgather_async(&allgather_, &handle_), RONDA_OK);
+  EXPECT_EQ(ronda_poll(handle_, nullptr), RONDA_ERROR_INVALID_ARGUMENT);
+  EXPECT_THAT(ronda_last_error(), HasSubstr("ronda_poll: done is NULL"));
+  int64_t first_dim = 0;
+  EXPECT_EQ(ronda_allgather_output(handle_, nullptr, &first_dim, nullptr), RONDA_ERROR_INVALID_ARGUMENT);
+  EXPECT_THAT(ronda_last_error(), HasSubstr("data is NULL"));
+  const void* data = nullptr;
+  EXPECT_EQ(ronda_allgather_output(handle_, &data, nullptr, nullptr), RONDA_ERROR_INVALID_ARGUMENT);
+  EXPECT_THAT(ronda_last_error(), HasSubstr("first_dim is NULL"));
+  EXPECT_EQ(ronda_release(handle_), RONDA_OK);
+}
+
+TEST_F(CApiTest, NullArgumentsAreNamed) {
+  ASSERT_EQ(ronda_init(nullptr), RONDA_OK);
+  EXPECT_EQ(ronda_allreduce_async(nullptr, &handle_), RONDA_ERROR_INVALID_ARGUMENT);
+  EXPECT_THAT(ronda_last_error(), HasSubstr("ronda_allreduce_args is NULL"));
+  EXPECT_EQ(ronda_broadcast_async(nullptr, &handle_), RONDA_ERROR_INVALID_ARGUMENT);
+  EXPECT_THAT(ronda_last_error(), HasSubstr("ronda_broadcast_args is NULL"));
+  EXPECT_EQ(ronda_allgather_async(nullptr, &handle_), RONDA_ERROR_INVALID_ARGUMENT);
+  EXPECT_THAT(ronda_last_error(), HasSubstr("ronda_allgather_args is NULL"));
+  allreduce_.input = nullptr;
+  EXPECT_EQ(ronda_allreduce_async(&allreduce_, &handle_), RONDA_ERROR_INVALID_ARGUMENT);
+  EXPECT_THAT(ronda_last_error(), AllOf(HasSubstr("'x'"), HasSubstr("input is NULL")));
+  EXPECT_EQ(handle_, 0);
+}
+
+TEST_F(CApiTest, HandlesThatDoNotExistAreRefused) {
+  ASSERT_EQ(ronda_init(nullptr), RONDA_OK);
+  int done = 0;
+  const void* data = nullptr;
+  int64_t first_dim = 0;
+  for (ronda_handle handle : {ronda_handle{0}, ronda_handle{-5}, INT64_MAX}) {
+    EXPECT_EQ(ronda_poll(handle, &done), RONDA_ERROR_INVALID_ARGUMENT);
+    EXPECT_EQ(ronda_synchronize(handle), RONDA_ERROR_INVALID_ARGUMENT);
+    EXPECT_EQ(ronda_allgather_output(handle, &data, &first_dim, nullptr), RONDA_ERROR_INVALID_ARGUMENT);
+    EXPECT_EQ(ronda_release(handle), RONDA_ERROR_INVALID_ARGUMENT);
+    EXPECT_THAT(ronda_last_error(), HasSubstr("there is no handle " + std::to_string(handle)));
+  }
+}
+
+TEST_F(CApiTest, OnlyAllgathersHaveAnOutputOfTheirOwn) {
+  ASSERT_EQ(ronda_init(nullptr), RONDA_OK);
+  ASSERT_EQ(ronda_allreduce_async(&allreduce_, &handle_), RONDA_OK);
+  ASSERT_EQ(ronda_synchronize(handle_), RONDA_OK);
+  const void* data = nullptr;
+  int64_t first_dim = 0;
+  EXPECT_EQ(ronda_allgather_output(handle_, &data, &first_dim, nullptr), RONDA_ERROR_INVALID_ARGUMENT);
+  EXPECT_THAT(ronda_last_error(), HasSubstr("not of an allgather"));
+  EXPECT_EQ(ronda_release(handle_), RONDA_OK);
+}
+
+TEST_F(CApiTest, AllgatherReturnsElementsAndFirstDimensions) {
+  ASSERT_EQ(ronda_init(nullptr), RONDA_OK);
+  ASSERT_EQ(ronda_allgather_async(&allgather_, &handle_), RONDA_OK);
+  ASSERT_EQ(ronda_synchronize(handle_), RONDA_OK);
+  const void* data = nullptr;
+  int64_t first_dim = 0;
+  int64_t first_dims[1] = {0};
+  ASSERT_EQ(ronda_allgather_output(handle_, &data, &first_dim, first_dims), RONDA_OK) << ronda_last_error();
+  EXPECT_EQ(first_dim, 3);
+  EXPECT_EQ(first_dims[0], 3);
+  EXPECT_TRUE(std::equal(values_, values_ + 3, static_cast<const float*>(data)));
+  EXPECT_EQ(ronda_release(handle_), RONDA_OK);
+}
+
+TEST_F(CApiTest, ReleaseWaitsForTheOperation) {
+  ASSERT_EQ(ronda_init(nullptr), RONDA_OK);
+  allreduce_.prescale = 2;
+  ASSERT_EQ(ronda_allreduce_async(&allreduce_, &handle_), RONDA_OK);
+  ASSERT_EQ(ronda_release(handle_), RONDA_OK);
+  EXPECT_THAT(values_, ::testing::ElementsAre(2, 4, 6));
+}
+
+TEST_F(CApiTest, EveryThreadHasItsOwnLastError) {
+  EXPECT_EQ(ronda_barrier(), RONDA_ERROR_NOT_INITIALIZED);
+  std::string elsewhere = "not read";
+  std::thread([&elsewhere] { elsewhere = ronda_last_error(); }).join();
+  EXPECT_EQ(elsewhere, "");
+  EXPECT_THAT(ronda_last_error(), HasSubstr("not initialized"));
+}
+
+TEST_F(CApiTest, ThreadsMayCallAtOnce) {
+  ASSERT_EQ(ronda_init(nullptr), RONDA_OK);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([t] {
+      const std::string name = "thread" + std::to_string(t);
+      int64_t value = t;
+      ronda_allreduce_args args = RONDA_ALLREDUCE_ARGS_INIT;
+      args.tensor = {name.c_str(), RONDA_INT64, 0, nullptr};
+      args.input = args.output = &value;
+      for (int i = 0; i < 100; ++i) {
+        ronda_handle handle = 0;
+        ASSERT_EQ(ronda_allreduce_async(&args, &handle), RONDA_OK) << ronda_last_error();
+        ASSERT_EQ(ronda_release(handle), RONDA_OK);
+        ASSERT_EQ(ronda_barrier(), RONDA_OK) << ronda_last_error();
+      }
+      EXPECT_EQ(value, t);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace

@@ -1,0 +1,29 @@
+#!/bin/bash
+# libronda.so exports what ronda.h declares, and nothing else.
+set -euo pipefail
+
+readonly library=client/libronda.so
+readonly header=client/ronda.h
+failures=0
+
+exported=$(nm --dynamic --defined-only --format=posix "$library" | awk '{ sub(/@.*/, "", $1); print $1 }' | sort)
+# Declarations begin in the first column; comments that mention functions do not.
+declared=$(sed -nE 's/^(ronda_status|int|const char\*) (ronda_[a-z_]+)\(.*/\2/p' "$header" | sort)
+
+while read -r symbol; do
+  case $symbol in
+    ronda_* | RONDA_1) ;;
+    *) echo "FAILED: $library exports $symbol" && failures=$((failures + 1)) ;;
+  esac
+done <<< "$exported"
+
+while read -r function; do
+  grep -qx "$function" <<< "$exported" || { echo "FAILED: $library lacks $function" && failures=$((failures + 1)); }
+done <<< "$declared"
+
+soname=$(readelf --dynamic "$library" | sed -n 's/.*soname: \[\(.*\)\].*/\1/p')
+[[ $soname == libronda.so.0 ]] || { echo "FAILED: the soname is '$soname'" && failures=$((failures + 1)); }
+
+count=$(wc -l <<< "$declared")
+((count >= 19)) || { echo "FAILED: found $count functions in $header only" && failures=$((failures + 1)); }
+exit $((failures > 0))
