@@ -32,8 +32,7 @@ bench: ## compare with Open MPI on this machine (some minutes)
 
 install: ## install library, headers and rondarun under PREFIX (default /usr/local)
 	@third_party/install.sh build
-	$(BAZEL) build //client:libronda.so //runtime/launch:rondarun
-	client/packaging/install.sh "$(PREFIX)"
+	$(BAZEL) run //client/packaging:install -- "$(PREFIX)"
 
 lint: ## formatting, clang-tidy, and clang's thread-safety analysis
 	@third_party/install.sh build test bench lint

@@ -1,0 +1,54 @@
+#!/bin/bash
+# What a user does after `make install`: builds a trainer outside of the tree, with pkg-config and with CMake, and runs it alone and
+# under rondarun. The installed tree is moved first: nothing in it may know where it was installed.
+set -euo pipefail
+
+readonly trainer=$PWD/tests/install/trainer
+readonly work=$(mktemp -d "${TEST_TMPDIR:-/tmp}/install.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+
+fail() {
+  echo "FAILED: $*" >&2
+  exit 1
+}
+
+# Runs a built trainer; rondarun may put the rank before each line.
+expect_runs() {  # expect_runs HOW TRAINER
+  local output
+  output=$("$2") || fail "$1: the trainer fails alone"
+  [[ $output == "rank 0 of 1: the mean of all ranks is 0" ]] || fail "$1, alone: $output"
+  output=$("$prefix/bin/rondarun" -np 2 "$2") || fail "$1: the trainer fails under rondarun"
+  for rank in 0 1; do
+    [[ $output == *"rank $rank of 2: the mean of all ranks is 0.5"* ]] || fail "$1, under rondarun: $output"
+  done
+}
+
+client/packaging/install "$work/first"
+mv "$work/first" "$work/moved"
+readonly prefix=$work/moved
+
+for file in bin/rondarun include/ronda.h include/ronda.hpp lib/libronda.so lib/libronda.so.0 \
+  lib/pkgconfig/ronda.pc lib/cmake/ronda/ronda-config.cmake lib/cmake/ronda/ronda-config-version.cmake; do
+  [[ -s $prefix/$file ]] || fail "$file is not installed"
+done
+# The message would otherwise be that of a missing library on somebody else's machine.
+if grep -rqF "$work/first" "$prefix/lib/pkgconfig" "$prefix/lib/cmake"; then fail "a package file knows the old prefix"; fi
+
+# Without optimisation or Bazel's flags, but with every warning.
+export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
+pkg-config --exact-version="$(sed -n 's/^Version: //p' "$prefix/lib/pkgconfig/ronda.pc")" ronda || fail "pkg-config's version"
+g++ -std=c++17 -Wall -Wextra -pedantic -Werror "$trainer/trainer.cc" $(pkg-config --cflags --libs ronda) \
+  -Wl,-rpath,"$prefix/lib" -o "$work/trainer" || fail "pkg-config: the trainer does not build"
+expect_runs "pkg-config" "$work/trainer"
+
+cmake -S "$trainer" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix" > "$work/cmake.log" 2>&1 &&
+  cmake --build "$work/build" >> "$work/cmake.log" 2>&1 || fail "CMake: $(cat "$work/cmake.log")"
+expect_runs "CMake" "$work/build/trainer"
+
+# A version that is not this one is refused.
+sed "s/ronda 0.1 REQUIRED/ronda 99.0 REQUIRED/" "$trainer/CMakeLists.txt" > "$work/CMakeLists.txt"
+cp "$trainer/trainer.cc" "$work"
+if cmake -S "$work" -B "$work/build99" -DCMAKE_PREFIX_PATH="$prefix" > "$work/cmake.log" 2>&1; then
+  fail "CMake takes this version for 99.0"
+fi
+grep -q "99.0" "$work/cmake.log" || fail "CMake: $(cat "$work/cmake.log")"
