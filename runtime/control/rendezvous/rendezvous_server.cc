@@ -49,8 +49,8 @@ class GrpcRendezvous final : public v1::Rendezvous::CallbackService {
 
   grpc::ServerUnaryReactor* Challenge(grpc::CallbackServerContext* context, const v1::ChallengeRequest*,
                                       v1::ChallengeResponse* response) override {
-    absl::StatusOr<v1::ChallengeResponse> answer = service_.Challenge(absl::Now());
-    if (answer.ok()) *response = *std::move(answer);
+    const absl::StatusOr<v1::ChallengeResponse> answer = service_.Challenge(absl::Now());
+    if (answer.ok()) *response = *answer;
     grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
     reactor->Finish(ToGrpcStatus(answer.status()));
     return reactor;

@@ -81,7 +81,7 @@ RendezvousService::Waiters RendezvousService::TakeWaitersLocked() {
   return std::exchange(waiters_, {});
 }
 
-RendezvousService::Ticket RendezvousService::Join(const v1::JoinRequest& request, JoinDone done) {
+RendezvousService::Ticket RendezvousService::Join(const v1::JoinRequest& request, const JoinDone& done) {
   Ticket ticket = 0;
   absl::Status admitted;
   Waiters served;  // no callback is called under the lock

@@ -43,7 +43,7 @@ class RendezvousService {
   // Answers through `done`, at once if the rank is refused, else when the rendezvous ends. Errors: those of
   // RendezvousTable::Add; INVALID_ARGUMENT for a damaged message; UNAUTHENTICATED for an unknown nonce;
   // PERMISSION_DENIED for a wrong proof; or why the rendezvous failed.
-  Ticket Join(const v1::JoinRequest& request, JoinDone done);
+  Ticket Join(const v1::JoinRequest& request, const JoinDone& done);
 
   // The sender of a Join does not wait for its answer any more. If it had none yet, its rank's place becomes free, and
   // its `done` is called with CANCELLED.
