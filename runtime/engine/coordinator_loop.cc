@@ -26,8 +26,8 @@ TensorRequest ToRequest(const Submission& submission) {
 }
 
 // The coordinator rank fails a stalled tensor itself; this much later the other ranks conclude that it does not run.
-absl::Duration AnswerDeadline(const Tunables& tunables) {
-  return tunables.stall_deadline + std::max(absl::Seconds(1), tunables.stall_deadline / 4);
+absl::Duration AnswerDeadline(absl::Duration stall_deadline) {
+  return stall_deadline + std::max(absl::Seconds(1), stall_deadline / 4);
 }
 
 }  // namespace
@@ -36,11 +36,9 @@ CoordinatorLoop::CoordinatorLoop(Options options, const Topology& topology, Tran
     : options_(std::move(options)),
       topology_(topology),
       transport_(std::move(transport)),
-      reporter_({.rank = topology.rank,
-                 .world_size = topology.size,
-                 .cache_capacity = options_.tunables.cache_capacity,
-                 .identity = options_.identity}),
-      executor_(transport_.communicator.get(), &queue_) {
+      reporter_({.rank = topology.rank, .world_size = topology.size, .identity = options_.identity}),
+      executor_(transport_.communicator.get(), &queue_),
+      answer_deadline_(AnswerDeadline(options_.tunables.stall_deadline)) {
   if (topology_.rank == kCoordinatorRank) role_.emplace(options_.tunables, topology_.size);
 }
 
@@ -102,10 +100,11 @@ absl::Status CoordinatorLoop::ReportFresh(absl::Time now) {
 absl::StatusOr<CoordinatorLoop::Progress> CoordinatorLoop::Apply(const std::string& broadcast) {
   RONDA_ASSIGN_OR_RETURN(const ResponseList list, DecodeResponseList(broadcast));
   RONDA_ASSIGN_OR_RETURN(const Reporter::Work work, reporter_.Apply(list));
+  if (work.settings) answer_deadline_ = AnswerDeadline(work.settings->stall_deadline);
   for (const TensorError& error : work.errors) {
     if (queue_.Find(error.name) == nullptr) {
-      return absl::InternalError(absl::StrCat("the coordinator rank answers tensor '", error.name,
-                                              "', which was not submitted on this rank"));
+      return absl::InternalError(
+          absl::StrCat("the coordinator rank answers tensor '", error.name, "', which was not submitted on this rank"));
     }
     queue_.Complete(error.name, error.status);
   }
@@ -118,17 +117,17 @@ absl::StatusOr<CoordinatorLoop::Progress> CoordinatorLoop::Apply(const std::stri
 
 absl::Status CoordinatorLoop::CheckCoordinatorAnswers(absl::Time now) {
   if (role_ || now < next_answer_check_) return absl::OkStatus();
-  const absl::Duration deadline = AnswerDeadline(options_.tunables);
   const TensorEntry* oldest = queue_.Oldest();
-  const bool tensor_overdue = oldest != nullptr && now - oldest->since >= deadline;
-  const bool leave_overdue = leaving_ == Leaving::kReported && now - leaving_since_ >= deadline;
+  const bool tensor_overdue = oldest != nullptr && now - oldest->since >= answer_deadline_;
+  const bool leave_overdue = leaving_ == Leaving::kReported && now - leaving_since_ >= answer_deadline_;
   if (tensor_overdue || leave_overdue) {
-    return absl::DeadlineExceededError(absl::StrCat(
-        "rank 0, which coordinates the job, has not answered for ", absl::FormatDuration(deadline), " (waiting for ",
-        tensor_overdue ? absl::StrCat("tensor '", oldest->submission.name, "'") : "the end of the job",
-        "): it is stopped, or its machine is overloaded"));
+    return absl::DeadlineExceededError(
+        absl::StrCat("rank 0, which coordinates the job, has not answered for ", absl::FormatDuration(answer_deadline_),
+                     " (waiting for ",
+                     tensor_overdue ? absl::StrCat("tensor '", oldest->submission.name, "'") : "the end of the job",
+                     "): it is stopped, or its machine is overloaded"));
   }
-  next_answer_check_ = now + deadline / 8;
+  next_answer_check_ = now + answer_deadline_ / 8;
   return absl::OkStatus();
 }
 

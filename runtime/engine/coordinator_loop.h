@@ -68,6 +68,7 @@ class CoordinatorLoop {
   std::atomic<bool> shutdown_requested_{false};
   enum class Leaving { kNo, kReported } leaving_ = Leaving::kNo;
   absl::Time leaving_since_;
+  absl::Duration answer_deadline_;  // the longest time that rank 0 may take to answer
   absl::Time next_answer_check_ = absl::InfinitePast();
 };
 

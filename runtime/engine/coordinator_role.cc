@@ -14,7 +14,8 @@ CoordinatorRole::CoordinatorRole(const Tunables& tunables, int world_size)
     : negotiator_({.world_size = world_size,
                    .cache_capacity = tunables.cache_capacity,
                    .fusion = {.threshold = tunables.fusion_threshold}}),
-      inspector_({.warning = tunables.stall_warning, .deadline = tunables.stall_deadline}) {}
+      inspector_({.warning = tunables.stall_warning, .deadline = tunables.stall_deadline}),
+      settings_({.cache_capacity = tunables.cache_capacity, .stall_deadline = tunables.stall_deadline}) {}
 
 absl::Status CoordinatorRole::Take(const std::vector<ControlMessage>& reports, absl::Time now) {
   for (const ControlMessage& message : reports) {
@@ -44,7 +45,8 @@ absl::Status CoordinatorRole::Inspect(absl::Time now) {
 }
 
 std::string CoordinatorRole::TakeBroadcast() {
-  const ResponseList list = negotiator_.TakeResponses();
+  ResponseList list = negotiator_.TakeResponses();
+  list.settings = std::exchange(settings_, std::nullopt);
   return list.empty() ? "" : Encode(list);
 }
 

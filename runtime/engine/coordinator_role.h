@@ -1,6 +1,7 @@
 #ifndef RONDA_RUNTIME_ENGINE_COORDINATOR_ROLE_H_
 #define RONDA_RUNTIME_ENGINE_COORDINATOR_ROLE_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,8 +15,9 @@
 
 namespace ronda {
 
-// What rank 0 does on top of what every rank does: turns the ranks' reports into response lists, and watches for tensors
-// that some rank does not submit. Joins the negotiator, the stall inspector and the codec; does no I/O but the log.
+// What rank 0 does on top of what every rank does: turns the ranks' reports into response lists, and watches for
+// tensors that some rank does not submit. Joins the negotiator, the stall inspector and the codec; does no I/O but the
+// log.
 //
 // Thread-compatible: the coordinator thread's.
 class CoordinatorRole {
@@ -30,7 +32,8 @@ class CoordinatorRole {
   // Errors: DEADLINE_EXCEEDED if ranks wait in shutdown for others that do not come.
   absl::Status Inspect(absl::Time now);
 
-  // The encoded list of what has been decided since the last call; empty if nothing has.
+  // The encoded list of what has been decided since the last call; empty if nothing has. The first one is never empty:
+  // it carries the job's settings.
   std::string TakeBroadcast();
 
   // When to call Inspect again at the latest.
@@ -39,6 +42,7 @@ class CoordinatorRole {
  private:
   Negotiator negotiator_;
   StallInspector inspector_;
+  std::optional<JobSettings> settings_;  // not yet sent
   absl::Time next_inspection_ = absl::InfiniteFuture();
 };
 

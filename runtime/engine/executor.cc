@@ -60,14 +60,14 @@ absl::Status Executor::Allreduce(const AgreedBucket& bucket) {
   const TensorRequest& kind = bucket.front()->request;
   const bool averages = kind.averaging == TensorRequest::Averaging::kOverRanks;
   const std::string label = Label(bucket);
-  RONDA_RETURN_IF_ERROR(communicator_->Allreduce({.label = label,
-                                                  .segments = segments_,
-                                                  .dtype = kind.dtype,
-                                                  .wire = kind.wire,
-                                                  .op = kind.reduce_op,
-                                                  .prescale = {.multiplier = kind.prescale},
-                                                  .postscale = {.multiplier = kind.postscale,
-                                                                .divisor = averages ? communicator_->size() : 1}}));
+  RONDA_RETURN_IF_ERROR(communicator_->Allreduce(
+      {.label = label,
+       .segments = segments_,
+       .dtype = kind.dtype,
+       .wire = kind.wire,
+       .op = kind.reduce_op,
+       .prescale = {.multiplier = kind.prescale},
+       .postscale = {.multiplier = kind.postscale, .divisor = averages ? communicator_->size() : 1}}));
   for (const auto& response : bucket) queue_->Complete(response->request.name, absl::OkStatus());
   return absl::OkStatus();
 }
@@ -75,11 +75,11 @@ absl::Status Executor::Allreduce(const AgreedBucket& bucket) {
 absl::Status Executor::Broadcast(const Response& response) {
   RONDA_ASSIGN_OR_RETURN(const Submission* submission, Find(response));
   const TensorRequest& request = response.request;
-  RONDA_RETURN_IF_ERROR(communicator_->Broadcast(
-      {.label = request.name,
-       .data = submission->output,
-       .bytes = static_cast<size_t>(ElementCount(request.shape)) * SizeOf(request.dtype),
-       .root = request.root}));
+  RONDA_RETURN_IF_ERROR(
+      communicator_->Broadcast({.label = request.name,
+                                .data = submission->output,
+                                .bytes = static_cast<size_t>(ElementCount(request.shape)) * SizeOf(request.dtype),
+                                .root = request.root}));
   queue_->Complete(request.name, absl::OkStatus());
   return absl::OkStatus();
 }

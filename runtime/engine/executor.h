@@ -22,8 +22,8 @@ class Executor {
 
   Executor(Communicator* communicator, TensorQueue* queue) : communicator_(communicator), queue_(queue) {}
 
-  // Errors: the communicator's; INTERNAL if a tensor was not submitted here; RESOURCE_EXHAUSTED if there is no memory for a
-  // gathered tensor. The handles of the bucket are then still in the queue, and the job cannot go on.
+  // Errors: the communicator's; INTERNAL if a tensor was not submitted here; RESOURCE_EXHAUSTED if there is no memory
+  // for a gathered tensor. The handles of the bucket are then still in the queue, and the job cannot go on.
   absl::Status Execute(const AgreedBucket& bucket);
 
  private:

@@ -20,7 +20,8 @@ namespace ronda {
 class CoordinatorLoop;
 
 // One rank's membership in a job: accepts named tensors from any thread and carries them out on a background
-// coordinator thread, in an order that all ranks agree on. Nothing here is global: several ranks can live in one process.
+// coordinator thread, in an order that all ranks agree on. Nothing here is global: several ranks can live in one
+// process.
 //
 //   std::unique_ptr<Runtime> runtime = Runtime::Create({}, topology, std::move(transport));
 //   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, runtime->Submit({.name = "loss", ...}));
@@ -44,8 +45,8 @@ class Runtime {
   // Hands a tensor over; never waits for other ranks. The buffers stay the caller's and must remain valid until the
   // handle is complete.
   // Errors: INVALID_ARGUMENT, ALREADY_EXISTS (name in flight), CANCELLED (after Shutdown), or the job's failure.
-  // The handle's errors: FAILED_PRECONDITION (ranks disagree about the tensor), DEADLINE_EXCEEDED (some rank did not submit it),
-  // UNAVAILABLE (a rank has shut down); the job goes on. Or the job's failure.
+  // The handle's errors: FAILED_PRECONDITION (ranks disagree about the tensor), DEADLINE_EXCEEDED (some rank did not
+  // submit it), UNAVAILABLE (a rank has shut down); the job goes on. Or the job's failure.
   absl::StatusOr<std::shared_ptr<Handle>> Submit(Submission submission);
 
   // Completes what is in flight on this rank, tells the others, and waits until all of them have shut down too.

@@ -15,9 +15,9 @@ struct Submission {
   std::string name;  // the same on every rank; unique among the tensors in flight; not empty
   OpType op = OpType::kAllreduce;
   DType dtype = DType::kFloat32;
-  Shape shape;                    // kAllgather: at least one dimension
-  const void* input = nullptr;    // kAllreduce, kAllgather; kBroadcast uses `output` alone
-  void* output = nullptr;         // kAllreduce (may equal input), kBroadcast; an allgather's result belongs to the handle
+  Shape shape;                  // kAllgather: at least one dimension
+  const void* input = nullptr;  // kAllreduce, kAllgather; kBroadcast uses `output` alone
+  void* output = nullptr;       // kAllreduce (may equal input), kBroadcast; an allgather's result belongs to the handle
   ReduceOp reduce_op = ReduceOp::kSum;
   Averaging averaging = Averaging::kNo;  // with kSum: divides by the number of ranks
   WireFormat wire = WireFormat::kNone;

@@ -16,9 +16,9 @@ struct Agreed {
 
 // Groups tensors into buckets, each carried out as one collective.
 //
-// Only allreduces with equal dtype, reduce op, wire format and scales fuse. A bucket holds at most `threshold` bytes, or a
-// single tensor of any size. Tensors join the open bucket of their kind even when others stand between them; buckets run in
-// the order of their first tensors.
+// Only allreduces with equal dtype, reduce op, wire format and scales fuse. A bucket holds at most `threshold` bytes,
+// or a single tensor of any size. Tensors join the open bucket of their kind even when others stand between them;
+// buckets run in the order of their first tensors.
 //
 // A pure function of its input, kept on the coordinator rank alone: the others are told the buckets.
 class FusionPlanner {

@@ -108,6 +108,13 @@ absl::StatusOr<TensorError> FromProto(const v1::TensorError& proto) {
   return error;
 }
 
+JobSettings FromProto(const v1::JobSettings& proto) {
+  const int64_t deadline = proto.stall_deadline_ns();
+  return {.cache_capacity = proto.cache_capacity(),
+          .stall_deadline =
+              deadline == std::numeric_limits<int64_t>::max() ? absl::InfiniteDuration() : absl::Nanoseconds(deadline)};
+}
+
 absl::Status Undecodable(absl::string_view what, size_t bytes) {
   return absl::InvalidArgumentError(absl::StrCat("damaged control message: ", bytes, " bytes are no ", what));
 }
@@ -130,6 +137,11 @@ std::string Encode(const RankReport& report) {
 
 std::string Encode(const ResponseList& list) {
   v1::ResponseList proto;
+  if (list.settings) {
+    proto.mutable_settings()->set_cache_capacity(list.settings->cache_capacity);
+    // Saturates: an infinite deadline becomes the largest number.
+    proto.mutable_settings()->set_stall_deadline_ns(absl::ToInt64Nanoseconds(list.settings->stall_deadline));
+  }
   for (const TensorError& error : list.errors) ToProto(error, proto.add_errors());
   for (const Bucket& bucket : list.buckets) {
     v1::Bucket* out = proto.add_buckets();
@@ -158,6 +170,7 @@ absl::StatusOr<ResponseList> DecodeResponseList(absl::string_view bytes) {
   v1::ResponseList proto;
   if (!Parse(bytes, &proto)) return Undecodable("response list", bytes.size());
   ResponseList list;
+  if (proto.has_settings()) list.settings = FromProto(proto.settings());
   for (const v1::TensorError& error : proto.errors()) {
     RONDA_ASSIGN_OR_RETURN(TensorError decoded, FromProto(error));
     list.errors.push_back(std::move(decoded));

@@ -4,11 +4,13 @@
 #define RONDA_RUNTIME_NEGOTIATION_MESSAGES_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "runtime/base/types.h"
 
 namespace ronda {
@@ -62,13 +64,22 @@ struct TensorError {
   std::vector<RankId> ranks;  // ascending
 };
 
+// What must be the same on every rank, or should be: rank 0's configuration.
+struct JobSettings {
+  uint64_t cache_capacity = 0;
+  absl::Duration stall_deadline = absl::InfiniteDuration();
+
+  friend bool operator==(const JobSettings&, const JobSettings&) = default;
+};
+
 // What all ranks do next, in this order: errors, then buckets.
 struct ResponseList {
+  std::optional<JobSettings> settings;  // in the first list, and before everything else
   std::vector<TensorError> errors;
   std::vector<Bucket> buckets;
   enum class Job : uint8_t { kGoesOn, kEnds } job = Job::kGoesOn;  // kEnds: every rank has left
 
-  bool empty() const { return errors.empty() && buckets.empty() && job == Job::kGoesOn; }
+  bool empty() const { return !settings && errors.empty() && buckets.empty() && job == Job::kGoesOn; }
 };
 
 }  // namespace ronda

@@ -45,8 +45,8 @@ absl::Status Negotiator::Add(RankId rank, RankReport report, absl::Time now) {
 
 absl::Status Negotiator::Submit(RankId rank, const TensorRequest& request, CacheId id, absl::Time now) {
   if (request.op == OpType::kBroadcast && request.root >= options_.world_size) {
-    return absl::InvalidArgumentError(absl::StrCat(Describe(rank), " broadcasts from root ", request.root, " of ",
-                                                   options_.world_size, " ranks"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(Describe(rank), " broadcasts from root ", request.root, " of ", options_.world_size, " ranks"));
   }
   const auto [it, is_new] = pending_.try_emplace(request.name);
   Pending& pending = it->second;
@@ -80,9 +80,8 @@ void Negotiator::Merge(RankId rank, const TensorRequest& request, CacheId id, Pe
   pending->cached_as = 0;
   if (request == pending->request || !pending->mismatch.empty()) return;
   const RankId first = pending->first_rank;
-  const auto mismatch = first < rank
-                            ? DescribeMismatch(pending->request, Describe(first), request, Describe(rank))
-                            : DescribeMismatch(request, Describe(rank), pending->request, Describe(first));
+  const auto mismatch = first < rank ? DescribeMismatch(pending->request, Describe(first), request, Describe(rank))
+                                     : DescribeMismatch(request, Describe(rank), pending->request, Describe(first));
   pending->mismatch = mismatch.value_or("");
 }
 
@@ -181,9 +180,8 @@ std::vector<Negotiator::Waiting> Negotiator::WaitingSince(absl::Time limit) cons
       (left_[rank] ? entry.present : entry.missing).push_back(rank);
     }
   }
-  std::sort(waiting.begin(), waiting.end(), [](const Waiting& a, const Waiting& b) {
-    return std::tie(a.since, a.name) < std::tie(b.since, b.name);
-  });
+  std::sort(waiting.begin(), waiting.end(),
+            [](const Waiting& a, const Waiting& b) { return std::tie(a.since, a.name) < std::tie(b.since, b.name); });
   return waiting;
 }
 

@@ -48,10 +48,10 @@ class Negotiator {
   // A tensor that some ranks wait for, or, with an empty name, the end of the job.
   struct Waiting {
     std::string name;
-    std::string description;       // "tensor 'x' (allreduce of float32 [3])"
-    absl::Time since;              // when its first submission arrived
-    std::vector<RankId> present;   // ascending
-    std::vector<RankId> missing;   // ascending
+    std::string description;      // "tensor 'x' (allreduce of float32 [3])"
+    absl::Time since;             // when its first submission arrived
+    std::vector<RankId> present;  // ascending
+    std::vector<RankId> missing;  // ascending
   };
 
   // Everything that waits since `limit` or longer, oldest first.
@@ -69,14 +69,14 @@ class Negotiator {
   enum class Submitted : uint8_t { kNo, kInFull, kById };
 
   struct Pending {
-    TensorRequest request;             // the first one to arrive
+    TensorRequest request;  // the first one to arrive
     RankId first_rank = 0;
     absl::Time since;
-    std::vector<Submitted> ranks;      // by rank
-    int submitted = 0;                 // entries of `ranks` that are not kNo
-    CacheId cached_as = 0;             // the entry that every submission so far named; 0: there is none
-    std::vector<int64_t> first_dims;   // allgather: by rank
-    std::string mismatch;              // empty while the submissions agree
+    std::vector<Submitted> ranks;     // by rank
+    int submitted = 0;                // entries of `ranks` that are not kNo
+    CacheId cached_as = 0;            // the entry that every submission so far named; 0: there is none
+    std::vector<int64_t> first_dims;  // allgather: by rank
+    std::string mismatch;             // empty while the submissions agree
   };
 
   absl::Status Submit(RankId rank, const TensorRequest& request, CacheId id, absl::Time now);
@@ -94,8 +94,8 @@ class Negotiator {
   std::vector<bool> left_;               // by rank
   int leavers_ = 0;
   absl::Time first_leave_;
-  std::vector<TensorError> errors_;      // decided, not yet taken
-  std::vector<Agreed> agreed_;           // decided, not yet taken
+  std::vector<TensorError> errors_;  // decided, not yet taken
+  std::vector<Agreed> agreed_;       // decided, not yet taken
 };
 
 }  // namespace ronda

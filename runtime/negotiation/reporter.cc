@@ -10,7 +10,8 @@
 namespace ronda {
 
 void Reporter::Submit(TensorRequest request) {
-  if (const std::optional<CacheId> id = cache_.Find(request, options_.rank)) {
+  const std::optional<CacheId> id = cache_ ? cache_->Find(request, options_.rank) : std::nullopt;
+  if (id) {
     report_.cached.push_back(*id);
     by_id_.emplace(std::move(request.name), *id);
   } else {
@@ -31,7 +32,7 @@ absl::StatusOr<std::shared_ptr<const Response>> Reporter::Resolve(const Executio
     return std::make_shared<const Response>(*response);
   }
   const CacheId id = std::get<CacheId>(execution);
-  std::shared_ptr<const Response> cached = cache_.Get(id);
+  std::shared_ptr<const Response> cached = cache_->Get(id);
   if (cached == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat("response list names id ", id, ", which is not cached"));
   }
@@ -42,6 +43,9 @@ absl::StatusOr<std::shared_ptr<const Response>> Reporter::Resolve(const Executio
 absl::StatusOr<Reporter::Work> Reporter::Apply(const ResponseList& list) {
   Work work;
   work.job = list.job;
+  work.settings = list.settings;
+  if (list.settings) cache_.emplace(list.settings->cache_capacity);
+  if (!cache_) return absl::InvalidArgumentError("the first response list does not begin with the job's settings");
   for (const TensorError& error : list.errors) {
     if (!std::binary_search(error.ranks.begin(), error.ranks.end(), options_.rank)) continue;
     by_id_.erase(error.name);
@@ -54,7 +58,7 @@ absl::StatusOr<Reporter::Work> Reporter::Apply(const ResponseList& list) {
       resolved.push_back(std::move(response));
     }
   }
-  RONDA_ASSIGN_OR_RETURN(const auto evicted, cache_.Apply(list));
+  RONDA_ASSIGN_OR_RETURN(const auto evicted, cache_->Apply(list));
   for (const ResponseCache::Evicted& entry : evicted) {
     // The coordinator has forgotten, or will ignore, a report by this id: say it again in full.
     if (by_id_.erase(entry.response->request.name) == 0) continue;

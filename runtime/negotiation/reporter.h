@@ -2,6 +2,7 @@
 #define RONDA_RUNTIME_NEGOTIATION_REPORTER_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,8 +13,8 @@
 
 namespace ronda {
 
-// A rank's own side of the negotiation: turns its submissions into reports, by id where the response cache knows them, and
-// response lists into work.
+// A rank's own side of the negotiation: turns its submissions into reports, by id where the response cache knows them,
+// and response lists into work.
 //
 // A pure state machine; the Negotiator is its counterpart on the coordinator rank. Thread-compatible.
 class Reporter {
@@ -21,12 +22,10 @@ class Reporter {
   struct Options {
     RankId rank = 0;
     int world_size = 1;
-    size_t cache_capacity = 1024;  // must be the same on every rank
-    std::string identity;          // "host h, pid 42": how errors on other ranks call this one
+    std::string identity;  // "host h, pid 42": how errors on other ranks call this one
   };
 
-  explicit Reporter(Options options)
-      : options_(options), cache_(options.cache_capacity), report_{.identity = options.identity} {}
+  explicit Reporter(Options options) : options_(options), report_{.identity = options.identity} {}
 
   // The next report says that `request` is ready here.
   void Submit(TensorRequest request);
@@ -44,7 +43,8 @@ class Reporter {
 
   // What a response list means for this rank, in the order in which it must be done.
   struct Work {
-    std::vector<TensorError> errors;  // those that answer this rank's submissions
+    std::optional<JobSettings> settings;  // in the first work
+    std::vector<TensorError> errors;      // those that answer this rank's submissions
     std::vector<std::vector<std::shared_ptr<const Response>>> buckets;
     ResponseList::Job job = ResponseList::Job::kGoesOn;
   };
@@ -56,9 +56,9 @@ class Reporter {
   absl::StatusOr<std::shared_ptr<const Response>> Resolve(const Execution& execution);
 
   const Options options_;
-  ResponseCache cache_;
-  RankReport report_;                                      // the next one
-  absl::flat_hash_map<std::string, CacheId> by_id_;        // submitted by id and not answered yet, by name
+  std::optional<ResponseCache> cache_;               // of rank 0's capacity, once that is known
+  RankReport report_;                                // the next one
+  absl::flat_hash_map<std::string, CacheId> by_id_;  // submitted by id and not answered yet, by name
 };
 
 }  // namespace ronda

@@ -15,9 +15,9 @@ constexpr size_t kTensorsNamed = 3;
 // "rank 1 (host h, pid 42), which has submitted 'b' instead"
 std::string DescribeLateRank(const Negotiator& negotiator, RankId rank) {
   const std::vector<std::string> others = negotiator.SubmittedBy(rank, kTensorsNamed);
-  const std::string instead =
-      others.empty() ? ", which has nothing else in flight"
-                     : absl::StrCat(", which has submitted '", absl::StrJoin(others, "', '"), "' instead");
+  const std::string instead = others.empty()
+                                  ? ", which has nothing else in flight"
+                                  : absl::StrCat(", which has submitted '", absl::StrJoin(others, "', '"), "' instead");
   return negotiator.Describe(rank) + instead;
 }
 
@@ -41,7 +41,8 @@ std::string DescribeStall(const Negotiator& negotiator, const Negotiator::Waitin
 std::vector<StallInspector::Finding> StallInspector::Inspect(const Negotiator& negotiator, absl::Time now) {
   std::vector<Finding> findings;
   absl::flat_hash_map<std::string, absl::Time> still_waiting;
-  for (const Negotiator::Waiting& waiting : negotiator.WaitingSince(now - std::min(options_.warning, options_.deadline))) {
+  for (const Negotiator::Waiting& waiting :
+       negotiator.WaitingSince(now - std::min(options_.warning, options_.deadline))) {
     if (now - waiting.since >= options_.deadline) {
       findings.push_back({waiting.name, DescribeStall(negotiator, waiting, now), Finding::Verdict::kFail});
       continue;

@@ -24,8 +24,7 @@ using RuntimeBody = std::function<void(Runtime& runtime)>;
 // A job of `size` ranks, each of which runs `body` and shuts down.
 void RunRuntimes(int size, const Tunables& tunables, const RuntimeBody& body) {
   testing::RunRanks(size, [&](RankId rank, Transport transport) {
-    const auto runtime =
-        Runtime::Create({.tunables = tunables}, {.rank = rank, .size = size}, std::move(transport));
+    const auto runtime = Runtime::Create({.tunables = tunables}, {.rank = rank, .size = size}, std::move(transport));
     body(*runtime);
     const absl::Status shutdown = runtime->Shutdown();
     EXPECT_TRUE(shutdown.ok()) << shutdown;
@@ -35,10 +34,7 @@ void RunRuntimes(int size, const Tunables& tunables, const RuntimeBody& body) {
 void RunRuntimes(int size, const RuntimeBody& body) { RunRuntimes(size, {}, body); }
 
 Submission Sum(const std::string& name, std::vector<float>* data) {
-  return {.name = name,
-          .shape = {static_cast<int64_t>(data->size())},
-          .input = data->data(),
-          .output = data->data()};
+  return {.name = name, .shape = {static_cast<int64_t>(data->size())}, .input = data->data(), .output = data->data()};
 }
 
 absl::Status CarryOut(Runtime& runtime, Submission submission) {
@@ -111,11 +107,11 @@ TEST_P(RuntimeWithRanks, BroadcastsFromEveryRoot) {
     for (int root = 0; root < runtime.topology().size; ++root) {
       std::vector<double> data(3, runtime.topology().rank);
       EXPECT_TRUE(CarryOut(runtime, {.name = "b",
-                                .op = OpType::kBroadcast,
-                                .dtype = DType::kFloat64,
-                                .shape = {3},
-                                .output = data.data(),
-                                .root = root})
+                                     .op = OpType::kBroadcast,
+                                     .dtype = DType::kFloat64,
+                                     .shape = {3},
+                                     .output = data.data(),
+                                     .root = root})
                       .ok());
       EXPECT_THAT(data, ::testing::Each(static_cast<double>(root)));
     }
@@ -179,18 +175,14 @@ TEST(Runtime, BadArgumentsAreNamed) {
     EXPECT_THAT(text({.name = "x", .shape = {-1}}), HasSubstr("negative dimension"));
     EXPECT_THAT(text({.name = "x", .op = OpType::kAllgather, .input = &value}), HasSubstr("scalar"));
     EXPECT_THAT(text({.name = "x", .op = OpType::kBroadcast, .output = &value, .root = 1}), HasSubstr("root 1"));
-    EXPECT_THAT(text({.name = "x",
-                      .dtype = DType::kBool,
-                      .shape = {0},
-                      .averaging = Submission::Averaging::kOverRanks}),
-                HasSubstr("averaged"));
+    EXPECT_THAT(
+        text({.name = "x", .dtype = DType::kBool, .shape = {0}, .averaging = Submission::Averaging::kOverRanks}),
+        HasSubstr("averaged"));
   });
 }
 
 TEST(Runtime, ZeroElementsAreCarriedOut) {
-  RunRuntimes(2, [](Runtime& runtime) {
-    EXPECT_TRUE(CarryOut(runtime, {.name = "none", .shape = {0, 4}}).ok());
-  });
+  RunRuntimes(2, [](Runtime& runtime) { EXPECT_TRUE(CarryOut(runtime, {.name = "none", .shape = {0, 4}}).ok()); });
 }
 
 TEST(Runtime, TensorThatOneRankNeverSubmitsFailsAfterTheDeadlineAndTheJobGoesOn) {
@@ -242,6 +234,20 @@ TEST(Runtime, ShutdownRefusesNewTensorsAndIsIdempotent) {
     EXPECT_TRUE(runtime->Shutdown().ok());
     std::vector<float> data(3, 1.0f);
     EXPECT_EQ(runtime->Submit(Sum("x", &data)).status().code(), absl::StatusCode::kCancelled);
+  });
+}
+
+TEST(Runtime, SettingsOfRankZeroHoldForTheJob) {
+  testing::RunRanks(3, [](RankId rank, Transport transport) {
+    const Tunables own = {.cache_capacity = static_cast<size_t>(2 * rank),
+                          .stall_deadline = rank == 0 ? absl::InfiniteDuration() : absl::Milliseconds(1)};
+    auto runtime = Runtime::Create({.tunables = own}, {.rank = rank, .size = 3}, std::move(transport));
+    for (int step = 0; step < 20; ++step) {
+      std::vector<float> data(3, 1.0f);
+      ASSERT_TRUE(CarryOut(*runtime, Sum(absl::StrCat("x", step % 5), &data)).ok());
+      EXPECT_THAT(data, ::testing::Each(3.0f));
+    }
+    EXPECT_TRUE(runtime->Shutdown().ok());
   });
 }
 

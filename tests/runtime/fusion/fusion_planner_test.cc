@@ -32,7 +32,8 @@ TEST(FusionPlanner, ThresholdZeroFusesNothingThatHasBytes) {
 }
 
 TEST(FusionPlanner, TensorAboveTheThresholdRunsAlone) {
-  EXPECT_THAT(Plan(40, {Floats(1), Floats(100), Floats(1)}), ElementsAre(ElementsAre(1), ElementsAre(2), ElementsAre(3)));
+  EXPECT_THAT(Plan(40, {Floats(1), Floats(100), Floats(1)}),
+              ElementsAre(ElementsAre(1), ElementsAre(2), ElementsAre(3)));
 }
 
 TEST(FusionPlanner, DifferentKindsDoNotMix) {
@@ -46,9 +47,9 @@ TEST(FusionPlanner, DifferentKindsDoNotMix) {
   average.averaging = TensorRequest::Averaging::kOverRanks;
   TensorRequest scaled = Floats(1);
   scaled.prescale = 2;
-  EXPECT_THAT(Plan(1 << 20, {Floats(1), half, max, doubles, average, scaled}),
-              ElementsAre(ElementsAre(1), ElementsAre(2), ElementsAre(3), ElementsAre(4), ElementsAre(5),
-                          ElementsAre(6)));
+  EXPECT_THAT(
+      Plan(1 << 20, {Floats(1), half, max, doubles, average, scaled}),
+      ElementsAre(ElementsAre(1), ElementsAre(2), ElementsAre(3), ElementsAre(4), ElementsAre(5), ElementsAre(6)));
 }
 
 TEST(FusionPlanner, TensorsJoinTheirKindAcrossOthers) {

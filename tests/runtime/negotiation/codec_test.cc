@@ -35,6 +35,7 @@ ResponseList SomeList() {
   list.buckets = {{CacheId{7}, CacheId{9}},
                   {Response{{.name = "g", .op = OpType::kAllgather, .shape = {1, 2}}, {1, 0, 3}}}};
   list.job = ResponseList::Job::kEnds;
+  list.settings = {.cache_capacity = 5, .stall_deadline = absl::Seconds(3)};
   return list;
 }
 
@@ -58,6 +59,13 @@ TEST(Codec, ResponseListSurvivesTheRoundTrip) {
   EXPECT_THAT(got->errors[0].ranks, ElementsAre(0, 4));
   EXPECT_EQ(got->buckets, sent.buckets);
   EXPECT_EQ(got->job, sent.job);
+  EXPECT_EQ(got->settings, sent.settings);
+}
+
+TEST(Codec, InfiniteDeadlineSurvivesTheRoundTrip) {
+  ResponseList sent;
+  sent.settings = {.cache_capacity = 0};
+  EXPECT_EQ(DecodeResponseList(Encode(sent))->settings, sent.settings);
 }
 
 TEST(Codec, FieldOutOfRangeIsRefusedWithItsName) {

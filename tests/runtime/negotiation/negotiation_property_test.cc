@@ -1,10 +1,12 @@
 // Drives N reporters and a negotiator through random orders, delays and subsets, with every message delivered late by a
-// random amount, and compares with a trivial model: the k-th submission of a name on one rank meets the k-th on all others.
+// random amount, and compares with a trivial model: the k-th submission of a name on one rank meets the k-th on all
+// others.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -40,10 +42,10 @@ class Simulation {
       : world_(world),
         random_(world.seed),
         negotiator_({.world_size = world.ranks, .cache_capacity = world.cache_capacity, .fusion = {.threshold = 64}}),
+        settings_(JobSettings{.cache_capacity = world.cache_capacity}),
         up_(world.ranks) {
     for (RankId rank = 0; rank < world.ranks; ++rank) {
-      ranks_.emplace_back(
-          Reporter({.rank = rank, .world_size = world.ranks, .cache_capacity = world.cache_capacity}));
+      ranks_.emplace_back(Reporter({.rank = rank, .world_size = world.ranks}));
     }
   }
 
@@ -146,8 +148,9 @@ class Simulation {
   }
 
   void Broadcast() {
-    const ResponseList list = negotiator_.TakeResponses();
+    ResponseList list = negotiator_.TakeResponses();
     if (list.empty()) return;
+    list.settings = std::exchange(settings_, std::nullopt);
     for (Rank& rank : ranks_) rank.inbox.push_back(Encode(list));
   }
 
@@ -163,7 +166,8 @@ class Simulation {
     for (const auto& bucket : work->buckets) {
       for (const auto& response : bucket) {
         Complete(&rank, response->request.name, Outcome::kDone);
-        EXPECT_EQ(RequestOf(*response, id), Request(response->request.name, rank.Submitted(response->request.name) - 1, id));
+        EXPECT_EQ(RequestOf(*response, id),
+                  Request(response->request.name, rank.Submitted(response->request.name) - 1, id));
       }
     }
   }
@@ -194,6 +198,7 @@ class Simulation {
   const World world_;
   std::mt19937 random_;
   Negotiator negotiator_;
+  std::optional<JobSettings> settings_;  // not yet sent
   std::vector<Rank> ranks_;
   std::vector<std::deque<std::string>> up_;  // reports under way, by rank
 };

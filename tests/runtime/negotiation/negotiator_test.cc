@@ -15,7 +15,9 @@ using ::testing::SizeIs;
 
 constexpr absl::Time kStart = absl::UnixEpoch();
 
-TensorRequest Allreduce(const std::string& name, Shape shape = {3}) { return {.name = name, .shape = std::move(shape)}; }
+TensorRequest Allreduce(const std::string& name, Shape shape = {3}) {
+  return {.name = name, .shape = std::move(shape)};
+}
 
 RankReport Report(std::vector<TensorRequest> requests) { return {.requests = std::move(requests)}; }
 
@@ -127,8 +129,10 @@ INSTANTIATE_TEST_SUITE_P(
         MismatchCase{kX,
                      {.name = "x", .shape = {4, 3}},
                      "tensor 'x': rank 0 says shape [4, 2], rank 1 (host h, pid 7) says shape [4, 3]"},
-        MismatchCase{kX, {.name = "x", .dtype = DType::kInt32, .shape = {4, 2}}, "rank 0 says dtype float32, rank 1 "
-                                                                                 "(host h, pid 7) says dtype int32"},
+        MismatchCase{kX,
+                     {.name = "x", .dtype = DType::kInt32, .shape = {4, 2}},
+                     "rank 0 says dtype float32, rank 1 "
+                     "(host h, pid 7) says dtype int32"},
         MismatchCase{kX, {.name = "x", .op = OpType::kAllgather, .shape = {4, 2}}, "says operation allgather"},
         MismatchCase{kX, {.name = "x", .shape = {4, 2}, .reduce_op = ReduceOp::kMax}, "says reduce op max"},
         MismatchCase{kX,

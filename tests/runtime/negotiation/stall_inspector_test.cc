@@ -16,7 +16,8 @@ using Verdict = StallInspector::Finding::Verdict;
 class StallInspectorTest : public ::testing::Test {
  protected:
   void Submit(RankId rank, const std::string& name, absl::Time now) {
-    ASSERT_TRUE(negotiator_.Add(rank, {.requests = {{.name = name, .shape = {3}}}, .identity = Identity(rank)}, now).ok());
+    ASSERT_TRUE(
+        negotiator_.Add(rank, {.requests = {{.name = name, .shape = {3}}}, .identity = Identity(rank)}, now).ok());
   }
 
   static std::string Identity(RankId rank) { return "host h, pid " + std::to_string(100 + rank); }
