@@ -17,9 +17,9 @@ void Log(LogLevel level, int rank, absl::string_view text);
 }  // namespace ronda
 
 // A broken invariant of our own (never bad input, never a peer's doing): says where, and aborts.
-#define RONDA_CHECK(condition)                                                             \
-  do {                                                                                     \
-    if (!(condition)) ::ronda::internal::CheckFailed(#condition, __FILE__, __LINE__);      \
+#define RONDA_CHECK(condition)                                                        \
+  do {                                                                                \
+    if (!(condition)) ::ronda::internal::CheckFailed(#condition, __FILE__, __LINE__); \
   } while (false)
 
 namespace ronda::internal {

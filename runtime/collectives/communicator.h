@@ -40,9 +40,9 @@ struct BroadcastCall {
 // Concatenates the ranks' inputs, in rank order, into everybody's output.
 struct AllgatherCall {
   absl::string_view label;
-  const void* input = nullptr;               // bytes_per_rank[own rank] bytes
-  void* output = nullptr;                    // sum of bytes_per_rank bytes; does not overlap `input`
-  absl::Span<const size_t> bytes_per_rank;   // one entry a rank, the same on every rank
+  const void* input = nullptr;              // bytes_per_rank[own rank] bytes
+  void* output = nullptr;                   // sum of bytes_per_rank bytes; does not overlap `input`
+  absl::Span<const size_t> bytes_per_rank;  // one entry a rank, the same on every rank
 };
 
 // What a backend can do, and how much it wants the job (DESIGN: backends compete by score).
@@ -60,8 +60,8 @@ struct Capabilities {
 // Thread-compatible: one thread at a time, the coordinator thread.
 //
 // Every call blocks until this rank's output is complete and its input may be changed. Errors: the job's first failure
-// (a dead peer is noticed while blocked); DEADLINE_EXCEEDED that names the rank waited for and the label. After an error the
-// outputs are undefined and the communicator is not used again.
+// (a dead peer is noticed while blocked); DEADLINE_EXCEEDED that names the rank waited for and the label. After an
+// error the outputs are undefined and the communicator is not used again.
 class Communicator {
  public:
   virtual ~Communicator() = default;

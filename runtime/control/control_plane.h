@@ -57,8 +57,8 @@ class ControlPlane {
   // Makes the current or the next Wait return.
   virtual void Wake() = 0;
 
-  // Records `failure` as the job's failure unless there is one already, and wakes every rank, in Wait or in the middle of a
-  // collective. `failure` is attributed to this rank in the text that the others read.
+  // Records `failure` as the job's failure unless there is one already, and wakes every rank, in Wait or in the middle
+  // of a collective. `failure` is attributed to this rank in the text that the others read.
   virtual void Fail(const absl::Status& failure) = 0;
 
   // The first failure of the job, the same text on every rank; OK while there is none.
