@@ -11,6 +11,7 @@ echo "lint: formatting is right"
 echo "lint: clang compiles everything with -Wthread-safety -Werror"
 
 generated=$("$bazel" info bazel-bin 2>/dev/null)
-git ls-files 'kernels/*.cc' 'runtime/*.cc' 'client/*.cc' 'examples/*.cc' |
-  xargs -P "$(nproc)" -n 4 clang-tidy-14 --quiet -- -xc++ -std=c++20 -I. -I"$generated" -isystem /usr/include/eigen3 2>/dev/null
+# Files that include gRPC's headers are left out: each takes clang-tidy minutes.
+git ls-files 'kernels/*.cc' 'runtime/*.cc' 'client/*.cc' 'examples/*.cc' | grep -v rendezvous |
+  xargs -P "$(nproc)" -I{} clang-tidy-14 --quiet {} -- -xc++ -std=c++20 -I. -I"$generated" -isystem /usr/include/eigen3
 echo "lint: clang-tidy has no complaints"
