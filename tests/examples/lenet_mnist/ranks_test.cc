@@ -4,14 +4,13 @@
 
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <fstream>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "examples/lenet_mnist/mnist.h"
+#include "tests/examples/lenet_mnist/few_digits.h"
 #include "tests/examples/lenet_mnist/idx_files.h"
 #include "tests/multiprocess/launcher_harness.h"
 
@@ -23,31 +22,9 @@ using Parameters = std::vector<float>;
 constexpr std::size_t kParameterCount = 61706;
 constexpr int kSteps = 20;
 
-// The first of the digits that come with the example, not gzipped: enough for these tests, and quicker to read.
-class FewDigits {
- public:
-  FewDigits() {
-    Write("train", 4000);
-    Write("t10k", 10);
-  }
-
-  const std::string& path() const { return directory_.path(); }
-
- private:
-  void Write(const std::string& prefix, std::uint32_t count) const {
-    const MnistImages all = LoadMnist(DefaultDataDirectory(), prefix);
-    const std::string pixels(all.pixels.begin(), all.pixels.begin() + count * kImagePixels);
-    directory_.Write(prefix + "-images-idx3-ubyte", IdxBytes({count, kImageSide, kImageSide}, pixels));
-    const std::string labels(all.labels.begin(), all.labels.begin() + count);
-    directory_.Write(prefix + "-labels-idx1-ubyte", IdxBytes({count}, labels));
-  }
-
-  TemporaryDirectory directory_;
-};
-
 // Trains on batches of 64, over all ranks, for `steps` steps. `compression` is as the flag spells it.
 Parameters Train(int ranks, int steps, const std::string& compression) {
-  static const FewDigits digits;
+  static const FewDigits digits(4000, 10);
   const TemporaryDirectory directory;
   const std::string file = directory.path() + "/parameters";
   ronda::LauncherRun run({"-np", std::to_string(ranks), "examples/lenet_mnist/lenet_mnist", "--data=" + digits.path(),
