@@ -2,7 +2,6 @@
 //
 // The rate counts every byte read and every byte written once, for memcpy as well, so that all lines compare. The
 // size in a benchmark's name is that of one buffer of fp32, or of as many elements of another type.
-#include <array>
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -25,7 +24,7 @@ void BM_Memcpy(benchmark::State& state) {
   const auto bytes = static_cast<size_t>(state.range(0));
   std::vector<uint8_t> src(bytes, 1);
   std::vector<uint8_t> dst(bytes);
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     std::memcpy(dst.data(), src.data(), bytes);
     benchmark::ClobberMemory();
   }
@@ -36,7 +35,7 @@ void BM_Convert(benchmark::State& state, DType from, DType to, Scale scale) {
   const size_t count = static_cast<size_t>(state.range(0)) / sizeof(float);
   std::vector<uint8_t> src(count * SizeOf(from), 0x3C);  // an ordinary number in each of the types
   std::vector<uint8_t> dst(count * SizeOf(to));
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     Convert(src.data(), from, dst.data(), to, count, scale);
     benchmark::ClobberMemory();
   }
@@ -47,9 +46,10 @@ void BM_Reduce(benchmark::State& state, DType dtype, DType dst_dtype, size_t sou
   const size_t count = static_cast<size_t>(state.range(0)) / sizeof(float);
   std::vector<std::vector<uint8_t>> buffers(source_count, std::vector<uint8_t>(count * SizeOf(dtype), 0x3C));
   std::vector<const void*> sources;
+  sources.reserve(source_count);
   for (const auto& buffer : buffers) sources.push_back(buffer.data());
   std::vector<uint8_t> dst(count * SizeOf(dst_dtype));
-  for (auto _ : state) {
+  while (state.KeepRunning()) {
     Reduce({.sources = sources,
             .dtype = dtype,
             .op = ReduceOp::kSum,

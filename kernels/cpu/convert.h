@@ -16,7 +16,8 @@ constexpr bool IsConvertible(DType from, DType to) {
 // dst[i] = to<dst_dtype>(src[i] * scale), for i in [0, count), in one pass over memory: this is pack and unpack.
 //
 // Narrowing rounds once, to nearest even; out of range becomes infinity; NaN stays NaN (quiet). The scale is applied
-// before rounding. `src` and `dst` may be equal when the element sizes are; otherwise they must not overlap. Neither
+// before rounding, in fp64 if either type is that, else in fp32. Results have the same bits on every CPU, except for
+// which NaN a NaN is. `src` and `dst` may be equal when the element sizes are; otherwise they must not overlap. Neither
 // needs any alignment.
 //
 // REQUIRES: IsConvertible(src_dtype, dst_dtype).

@@ -1,9 +1,11 @@
 #include "kernels/cpu/convert.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -210,6 +212,8 @@ TEST_P(ConvertTest, ScaledIntegersSaturateAndTruncate) {
   constexpr auto kMax64 = std::numeric_limits<int64_t>::max();
   EXPECT_EQ(Converted<int64_t>(DType::kInt64, DType::kInt64, {kMax64, -kMax64, 10}, {.multiplier = 1.5}),
             (std::vector<int64_t>{kMax64, std::numeric_limits<int64_t>::min(), 15}));
+  // 2^63 is a double although it is not an int64.
+  EXPECT_EQ(Converted<int64_t>(DType::kInt64, DType::kInt64, {int64_t{1} << 62}, {.multiplier = 2})[0], kMax64);
   EXPECT_EQ(Converted<int32_t>(DType::kInt32, DType::kInt32, {5}, {.multiplier = std::nan("")}),
             (std::vector<int32_t>{0}));
 }

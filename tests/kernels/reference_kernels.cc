@@ -30,9 +30,10 @@ void StoreInteger(void* buffer, size_t index, T value) {
 
 template <class T>
 T ScaledInteger(T value, const Scale& scale) {
+  const int64_t quotient = static_cast<int64_t>(value) / scale.divisor;
+  if (scale.multiplier == 1.0) return static_cast<T>(quotient);
   // long double holds every 64-bit integer, so that its limits compare exactly.
   long double scaled = std::trunc(static_cast<double>(value) * scale.multiplier / static_cast<double>(scale.divisor));
-  if (scale.multiplier == 1.0) scaled = static_cast<long double>(static_cast<int64_t>(value) / scale.divisor);
   if (std::isnan(scaled)) return 0;
   scaled = std::max(scaled, static_cast<long double>(std::numeric_limits<T>::min()));
   scaled = std::min(scaled, static_cast<long double>(std::numeric_limits<T>::max()));
