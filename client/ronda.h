@@ -4,8 +4,8 @@
  * order; each is carried out once every rank has submitted the tensor of that name. A submission returns a handle:
  * wait for it with ronda_synchronize(), look at it with ronda_poll(), and give it back with ronda_release().
  *
- * Functions return RONDA_OK or one of the codes below; ronda_last_error() then says what happened, with names, ranks and
- * what to do. Argument structs begin with their size, so that later versions can add fields: set struct_size to
+ * Functions return RONDA_OK or one of the codes below; ronda_last_error() then says what happened, with names, ranks
+ * and what to do. Argument structs begin with their size, so that later versions can add fields: set struct_size to
  * sizeof(the struct) and zero the rest, or use the RONDA_*_INIT macros.
  *
  * Thread-safety: all functions may be called from any thread. Buffers belong to the caller and must stay valid and
@@ -66,21 +66,22 @@ typedef enum ronda_compression {
 /* Overrides of the environment (RONDA_*); zero leaves the environment's value, or the default. */
 typedef struct ronda_options {
   size_t struct_size;
-  double cycle_time_ms;        /* longest time a tensor may wait for others to be fused with; negative: none */
-  int64_t fusion_threshold;    /* bytes of a bucket; negative: no fusion */
-  int64_t cache_capacity;      /* entries of the response cache; negative: no cache */
-  double stall_warning_s;      /* a tensor missing on some rank for so long is reported; negative: never */
-  double stall_deadline_s;     /* and fails after so long; negative: never */
-  double start_timeout_s;      /* the longest time to wait for the other ranks in ronda_init(); not negative */
+  double cycle_time_ms;     /* longest time a tensor may wait for others to be fused with; negative: none */
+  int64_t fusion_threshold; /* bytes of a bucket; negative: no fusion */
+  int64_t cache_capacity;   /* entries of the response cache; negative: no cache */
+  double stall_warning_s;   /* a tensor missing on some rank for so long is reported; negative: never */
+  double stall_deadline_s;  /* and fails after so long; negative: never */
+  double start_timeout_s;   /* the longest time to wait for the other ranks in ronda_init(); not negative */
 } ronda_options;
-#define RONDA_OPTIONS_INIT {sizeof(ronda_options), 0, 0, 0, 0, 0, 0}
+#define RONDA_OPTIONS_INIT \
+  { sizeof(ronda_options), 0, 0, 0, 0, 0, 0 }
 
 #define RONDA_MAX_NAME_LENGTH 1024 /* bytes, without the terminating zero */
 #define RONDA_MAX_NDIM 64
 
 /* A dense tensor in row-major order. A tensor with a zero among its dimensions needs no buffer. */
 typedef struct ronda_tensor {
-  const char* name;     /* UTF-8; unique among the tensors in flight; the same on every rank */
+  const char* name; /* UTF-8; unique among the tensors in flight; the same on every rank */
   ronda_dtype dtype;
   int ndim;             /* 0: a scalar */
   const int64_t* shape; /* ndim dimensions, outermost first */
@@ -98,8 +99,11 @@ typedef struct ronda_allreduce_args {
   double prescale;  /* finite factor applied to the input; 0 or 1 for none */
   double postscale; /* finite factor applied to the result; 0 or 1 for none */
 } ronda_allreduce_args;
-#define RONDA_ALLREDUCE_ARGS_INIT \
-  {sizeof(ronda_allreduce_args), {NULL, RONDA_FLOAT32, 0, NULL}, NULL, NULL, RONDA_SUM, RONDA_COMPRESSION_NONE, 1.0, 1.0}
+#define RONDA_ALLREDUCE_ARGS_INIT                                                                                     \
+  {                                                                                                                   \
+    sizeof(ronda_allreduce_args), {NULL, RONDA_FLOAT32, 0, NULL}, NULL, NULL, RONDA_SUM, RONDA_COMPRESSION_NONE, 1.0, \
+        1.0                                                                                                           \
+  }
 
 typedef struct ronda_broadcast_args {
   size_t struct_size;
@@ -107,7 +111,8 @@ typedef struct ronda_broadcast_args {
   void* data; /* read on root, written on the other ranks */
   int root;
 } ronda_broadcast_args;
-#define RONDA_BROADCAST_ARGS_INIT {sizeof(ronda_broadcast_args), {NULL, RONDA_FLOAT32, 0, NULL}, NULL, 0}
+#define RONDA_BROADCAST_ARGS_INIT \
+  { sizeof(ronda_broadcast_args), {NULL, RONDA_FLOAT32, 0, NULL}, NULL, 0 }
 
 /* Concatenates along the first dimension, which may differ between ranks; ndim >= 1. Ronda owns the output: see
  * ronda_allgather_output(). */
@@ -116,12 +121,14 @@ typedef struct ronda_allgather_args {
   ronda_tensor tensor;
   const void* input;
 } ronda_allgather_args;
-#define RONDA_ALLGATHER_ARGS_INIT {sizeof(ronda_allgather_args), {NULL, RONDA_FLOAT32, 0, NULL}, NULL}
+#define RONDA_ALLGATHER_ARGS_INIT \
+  { sizeof(ronda_allgather_args), {NULL, RONDA_FLOAT32, 0, NULL}, NULL }
 
 /* The version of the library, "0.1.0". */
 const char* ronda_version(void);
 
-/* What went wrong in this thread's last call that did not return RONDA_OK; "" if none did. Valid until its next call. */
+/* What went wrong in this thread's last call that did not return RONDA_OK; "" if none did. Valid until its next call.
+ */
 const char* ronda_last_error(void);
 
 /* Joins the job that the environment describes (rondarun, torchrun-style variables, or a single rank); blocks until
@@ -129,8 +136,8 @@ const char* ronda_last_error(void);
 ronda_status ronda_init(const ronda_options* options);
 
 /* Completes what is in flight, waits until every rank has called it, and leaves the job, also if it returns an error:
- * then the job had failed, and what was in flight has that error. Handles stay valid, complete, until they are released.
- * ronda_init() may be called again afterwards. A process that ends without it counts as failed. */
+ * then the job had failed, and what was in flight has that error. Handles stay valid, complete, until they are
+ * released. ronda_init() may be called again afterwards. A process that ends without it counts as failed. */
 ronda_status ronda_shutdown(void);
 
 int ronda_is_initialized(void); /* 1 or 0 */
@@ -156,8 +163,8 @@ ronda_status ronda_poll(ronda_handle handle, int* done);
 /* Blocks until the operation has completed and returns its status. The handle stays valid. */
 ronda_status ronda_synchronize(ronda_handle handle);
 
-/* The result of a completed allgather: `*data` is valid until ronda_release(), `first_dim` is the sum of the ranks' first
- * dimensions, and `first_dims` (if not NULL) receives each rank's, ronda_size() entries. */
+/* The result of a completed allgather: `*data` is valid until ronda_release(), `first_dim` is the sum of the ranks'
+ * first dimensions, and `first_dims` (if not NULL) receives each rank's, ronda_size() entries. */
 ronda_status ronda_allgather_output(ronda_handle handle, const void** data, int64_t* first_dim, int64_t* first_dims);
 
 /* Gives the handle back; waits for the operation first if it is still in flight. */
