@@ -204,13 +204,15 @@ Options (they end at the first word that is none, or at --):
     absl::StrAppend(&text, "        ", absl::StrReplaceAll(flag.help, {{"\n", "\n        "}}), "\n");
   }
   absl::StrAppend(&text, R"(
-Exit code: 0 if every rank exits with 0; else that of the first rank to fail, or
-128 + signal if a signal ended it. 2: wrong options. 126: the command is not executable.
-127: the command was not found. 128 + signal: rondarun itself was told to end; Ctrl+C a
-second time ends the ranks at once.
+Exit code: 0 if every rank exits with 0; else the exit code of the first rank to fail, or
+128 + N if signal N ended it or told rondarun to end. 2: wrong options. 126: the command
+is not executable. 127: the command was not found.
+
+Ctrl+C tells the ranks to end; a second one ends them at once.
 
 Every rank finds its place in RONDA_RANK, RONDA_SIZE, RONDA_LOCAL_RANK, RONDA_LOCAL_SIZE,
-RONDA_CROSS_RANK and RONDA_CROSS_SIZE. Rank 0 reads the launcher's standard input.
+RONDA_CROSS_RANK and RONDA_CROSS_SIZE. Rank 0 reads the launcher's standard input, if that is
+a file or a pipe; the others have none. When a rank ends, what it started ends with it.
 )");
   return text;
 }

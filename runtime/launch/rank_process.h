@@ -20,7 +20,8 @@ namespace ronda {
 // The process of one rank, and the pipes it prints to.
 //
 // It leads a process group of its own, which holds whatever it starts: signals go to the whole group, and what is left
-// of the group when the rank ends is killed. It has no descriptors but 0, 1 and 2.
+// of the group when the rank ends is killed. It has no descriptors but 0, 1 and 2. A group of its own also means that
+// it cannot read from a terminal: it gets an error (EIO) there.
 //
 // Thread-compatible. The destructor does not end the process: its owner sends signals and collects it.
 class RankProcess {

@@ -87,6 +87,17 @@ TEST(LauncherOutputTest, OutputIsCopiedToFilesIfWanted) {
               ElementsAre("[0]<stdout>: 20%", "[0]<stdout>: out 0", "[1]<stdout>: 20%", "[1]<stdout>: out 1"));
 }
 
+TEST(LauncherOutputTest, FileThatCannotBeWrittenIsReportedOnceAndTheJobGoesOn) {
+  const std::string directory = absl::StrCat(::testing::TempDir(), "/full.", getpid());
+  std::filesystem::create_directories(directory + "/rank.0");
+  std::filesystem::create_symlink("/dev/full", directory + "/rank.0/stdout");
+  LauncherRun run({"-np", "1", "--output-filename", directory, "sh", "-c", "echo one; sleep 0.1; echo two"});
+  EXPECT_EQ(run.Finish(), 0);
+  EXPECT_EQ(run.out(), "[0]<stdout>: one\n[0]<stdout>: two\n");
+  EXPECT_EQ(run.err(),
+            absl::StrCat("rondarun: cannot write to ", directory, "/rank.0/stdout: No space left on device\n"));
+}
+
 TEST(LauncherOutputTest, ProgressCollapsesToItsLastStateInAPipe) {
   LauncherRun run(Shell(1, "for i in 1 2 3; do printf '\\rstep %s' $i; done; echo; printf '10%%\\r20%%\\r'"));
   EXPECT_EQ(run.Finish(), 0);

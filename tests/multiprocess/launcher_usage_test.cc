@@ -1,4 +1,5 @@
 // How rondarun answers to its command line, and what its ranks find when they start.
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -126,6 +127,12 @@ TEST(LauncherUsageTest, EightRanksLearnTheirPlaces) {
   EXPECT_EQ(run.SortedOut(), expected);
 }
 
+TEST(LauncherUsageTest, ThisHostMayBeNamed) {
+  LauncherRun run({"--num-proc=2", "-H", "localhost:4", "--", "echo", "hello"});
+  EXPECT_EQ(run.Finish(), 0);
+  EXPECT_THAT(run.SortedOut(), ElementsAre("[0]<stdout>: hello", "[1]<stdout>: hello"));
+}
+
 TEST(LauncherUsageTest, JobIdAndSecretAreSharedByAJobAndNewForTheNext) {
   std::set<std::string> seen;
   for (int job = 0; job < 2; ++job) {
@@ -201,6 +208,17 @@ TEST(LauncherUsageTest, OnlyRankZeroReadsTheInput) {
   LauncherRun run(Shell(2, "cat"), {.input = "one\ntwo\n"});
   EXPECT_EQ(run.Finish(), 0);
   EXPECT_EQ(run.out(), "[0]<stdout>: one\n[0]<stdout>: two\n");
+}
+
+TEST(LauncherUsageTest, TerminalInputIsAnErrorInsteadOfAStoppedRank) {
+  const auto take_terminal = [] {
+    setsid();
+    ioctl(STDOUT_FILENO, TIOCSCTTY, 0);
+    dup2(STDOUT_FILENO, STDIN_FILENO);
+  };
+  LauncherRun run(Shell(1, "cat"), {.output = LauncherRun::Output::kTerminal, .in_child = take_terminal});
+  EXPECT_EQ(run.Finish(), 1);
+  EXPECT_THAT(run.out(), HasSubstr("Input/output error"));
 }
 
 }  // namespace
