@@ -7,7 +7,7 @@ namespace ronda {
 ronda_handle HandleTable::Add(HeldOperation operation) {
   MutexLock lock(&mu_);
   const ronda_handle id = next_id_++;
-  operations_.emplace(id, std::move(operation));
+  operations_[id] = std::move(operation);
   return id;
 }
 

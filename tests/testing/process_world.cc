@@ -50,6 +50,7 @@ std::vector<std::string> Environment(const ProcessJob& job, const std::string& j
 
 std::vector<char*> Pointers(std::vector<std::string>& strings) {
   std::vector<char*> pointers;
+  pointers.reserve(strings.size() + 1);
   for (std::string& string : strings) pointers.push_back(string.data());
   pointers.push_back(nullptr);
   return pointers;
@@ -119,6 +120,7 @@ JobResult RunProcesses(const ProcessJob& job) {
   result.job_id = NewJobId();
   const absl::Time deadline = absl::Now() + job.timeout;
   std::vector<Child> children;
+  children.reserve(job.size);
   for (int rank = 0; rank < job.size; ++rank) children.push_back(Start(job, result.job_id, rank));
   for (const Child& child : children) result.ranks.push_back(Collect(child, deadline));
   result.left_in_shared_memory = SharedMemoryOf(result.job_id);
