@@ -10,26 +10,27 @@ trap 'rm -f "$log"' EXIT
 "$bazel" test --keep_going --noshow_progress "$@" 2>&1 | tee "$log"
 status=${PIPESTATUS[0]}
 
-# Attribute $1 of the first element of the report $2; 0 if it has none.
-attribute() {
-  grep -oE "<testsuites?[^>]* $1=\"[0-9]+\"" "$2" | head -n 1 | grep -oE '[0-9]+"$' | tr -d '"' || echo 0
+# The sum of attribute $1 over the reports of target directory $2: one report, or one a shard.
+total() {
+  find "$2" -name test.xml -exec grep -hoE -m 1 "<testsuites?[^>]* $1=\"[0-9]+\"" {} + |
+    sed -E 's/.*="([0-9]+)"$/\1/' | awk '{ sum += $1 } END { print sum + 0 }'
 }
 
 passed=0 failed=0 skipped=0
 while read -r target outcome; do
-  report=".bazel/testlogs/$(echo "${target#//}" | tr : /)/test.xml"
-  if [ "$outcome" = PASSED ]; then
-    skips=$(grep -c 'result="skipped"' "$report" || true)
-    cases=$(attribute tests "$report")
-    skipped=$((skipped + skips))
-    passed=$((passed + cases - skips))
-  else
-    failures=0
-    [ "$outcome" = FAILED ] && [ -s "$report" ] && failures=$(attribute failures "$report")
-    failed=$((failed + (failures > 0 ? failures : 1)))
-    [ "$failures" -gt 0 ] && passed=$((passed + $(attribute tests "$report") - failures))
+  reports=".bazel/testlogs/$(echo "${target#//}" | tr : /)"
+  cases=0 failures=0
+  if [ "$outcome" = PASSED ] || [ "$outcome" = FAILED ]; then
+    cases=$(total tests "$reports")
+    failures=$(total failures "$reports")
   fi
-done < <(sed -nE 's#^(//[^ ]+) +(\(cached\) )?(PASSED|FAILED TO BUILD|FAILED|TIMEOUT|NO STATUS|FLAKY).*#\1 \3#p' "$log" | awk '{print $1, $2}' | sort -u)
+  [ "$outcome" != PASSED ] && [ "$failures" -eq 0 ] && cases=1 failures=1
+  skips=$(find "$reports" -name test.xml -exec grep -h 'result="skipped"' {} + 2>/dev/null | wc -l)
+  passed=$((passed + cases - failures - skips))
+  failed=$((failed + failures))
+  skipped=$((skipped + skips))
+done < <(sed -nE 's#^(//[^ ]+) +(\(cached\) )?(PASSED|FAILED TO BUILD|FAILED|TIMEOUT|NO STATUS|FLAKY).*#\1 \3#p' "$log" |
+  awk '{print $1, $2}' | sort -u)
 
 [ "$status" -ne 0 ] && [ "$failed" -eq 0 ] && failed=1
 summary="$passed passed, $failed failed"
