@@ -7,14 +7,14 @@ namespace {
 
 constexpr size_t kMaxSlotBytes = size_t{64} << 20;
 constexpr int kMinSlotCount = 3;
-constexpr int kMaxSlotCount = 64;
+constexpr int kMaxSlotCount = 256;
 constexpr size_t kRingStride = sizeof(ShmRingHeader) + kShmRingBytes;
 
 constexpr size_t RoundUpToPage(size_t bytes) { return (bytes + kShmPageBytes - 1) / kShmPageBytes * kShmPageBytes; }
 
 constexpr size_t RanksOffset() { return kShmPageBytes; }
 constexpr size_t RingsOffset(int size) { return RanksOffset() + RoundUpToPage(size * sizeof(ShmRankBlock)); }
-constexpr size_t SlotsOffset(int size) { return RingsOffset(size) + RoundUpToPage(2 * size * kRingStride); }
+constexpr size_t DataOffset(int size) { return RingsOffset(size) + RoundUpToPage(2 * size * kRingStride); }
 
 }  // namespace
 
@@ -35,7 +35,7 @@ absl::Status Validate(const ShmGeometry& geometry) {
 }
 
 size_t ShmView::TotalBytes(const ShmGeometry& geometry) {
-  return SlotsOffset(geometry.size) + geometry.size * geometry.slot_count * geometry.slot_bytes;
+  return DataOffset(geometry.size) + static_cast<size_t>(geometry.size) * geometry.RingBytes();
 }
 
 ShmRankBlock& ShmView::rank(RankId rank) const { return reinterpret_cast<ShmRankBlock*>(base_ + RanksOffset())[rank]; }
@@ -44,9 +44,9 @@ ShmRingHeader& ShmView::Ring(int index) const {
   return *reinterpret_cast<ShmRingHeader*>(base_ + RingsOffset(geometry_.size) + index * kRingStride);
 }
 
-char* ShmView::Slot(RankId rank, uint64_t chunk) const {
-  const uint64_t index = rank * static_cast<uint64_t>(geometry_.slot_count) + chunk % geometry_.slot_count;
-  return base_ + SlotsOffset(geometry_.size) + index * geometry_.slot_bytes;
+char* ShmView::Data(RankId rank, uint64_t position) const {
+  const size_t ring_bytes = geometry_.RingBytes();
+  return base_ + DataOffset(geometry_.size) + static_cast<size_t>(rank) * ring_bytes + position % ring_bytes;
 }
 
 }  // namespace ronda

@@ -1,6 +1,6 @@
 // What lies where in the shared memory of a job:
 //
-//   header | one block a rank | one pair of control rings a rank | data slots, slot_count a rank
+//   header | one block a rank | one pair of control rings a rank | one ring of data a rank
 //
 // Everything starts out as zero bytes. Words that one rank writes and others read have a cache line of their own.
 #ifndef RONDA_RUNTIME_SHM_LAYOUT_H_
@@ -29,7 +29,9 @@ inline constexpr int kShmCpuMaskWords = 16;
 struct ShmGeometry {
   int size = 1;           // ranks
   size_t slot_bytes = 0;  // of a chunk of data; a multiple of kShmPageBytes
-  int slot_count = 0;     // chunks a rank can have in flight; at least 3: one each being packed, reduced and unpacked
+  int slot_count = 0;     // chunks a rank has room for; at least 3: one each being packed, reduced and unpacked
+
+  size_t RingBytes() const { return slot_bytes * static_cast<size_t>(slot_count); }
 
   bool operator==(const ShmGeometry&) const = default;
 };
@@ -54,18 +56,19 @@ struct ShmHeader {
   std::atomic<uint64_t> cpus[kShmCpuMaskWords];          // that any of the ranks may run on, a bit each
 
   alignas(kCacheLineBytes) std::atomic<uint32_t> sleepers;  // ranks asleep in a collective
+  std::atomic<uint32_t> stores_past_cache;                  // 1 if rings are better written so (see SlotWriter)
 
   alignas(kCacheLineBytes) FailureRecord failure;
 };
 static_assert(sizeof(ShmHeader) <= kShmPageBytes);
 
-// How far a rank is in the sequence of chunks that all ranks go through, in chunks since the beginning of the job: they
-// are never reset, and each is written by its rank only.
+// How far a rank is in the stream of data that all ranks go through together: positions in bytes since the beginning of
+// the job, which only grow. Each is written by its rank only.
 enum class ShmStage { kPacked = 0, kReduced = 1, kDone = 2 };
 inline constexpr int kShmStageCount = 3;
 
 struct alignas(kCacheLineBytes) ShmProgress {
-  std::atomic<uint64_t> chunks;
+  std::atomic<uint64_t> position;
 };
 
 struct ShmRankBlock {
@@ -103,8 +106,8 @@ class ShmView {
   ShmRingHeader& RingUp(RankId rank) const { return Ring(2 * rank); }
   ShmRingHeader& RingDown(RankId rank) const { return Ring(2 * rank + 1); }
 
-  // Where `rank` puts its chunk number `chunk`.
-  char* Slot(RankId rank, uint64_t chunk) const;
+  // Where `rank` keeps what is at `position` of its stream, until the ring comes round.
+  char* Data(RankId rank, uint64_t position) const;
 
  private:
   ShmRingHeader& Ring(int index) const;

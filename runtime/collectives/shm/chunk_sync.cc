@@ -23,9 +23,9 @@ std::string DescribeWait(const Peer& late, const RunningCollective& running) {
 
 }  // namespace
 
-void ChunkSync::Publish(ShmStage stage, uint64_t chunks) {
+void ChunkSync::Publish(ShmStage stage, uint64_t position) {
   const ShmView& view = world_->view();
-  Counter(world_->rank(), stage).store(chunks, std::memory_order_seq_cst);
+  Counter(world_->rank(), stage).store(position, std::memory_order_seq_cst);
   if (view.header().sleepers.load(std::memory_order_seq_cst) == 0) return;
   const auto self = static_cast<uint32_t>(world_->rank() + 1);
   for (RankId rank = 0; rank < world_->size(); ++rank) {
@@ -34,49 +34,50 @@ void ChunkSync::Publish(ShmStage stage, uint64_t chunks) {
   }
 }
 
-absl::Status ChunkSync::WaitForAll(ShmStage stage, uint64_t chunks, const RunningCollective& running) {
+absl::Status ChunkSync::WaitForAll(ShmStage stage, uint64_t position, const RunningCollective& running) {
   for (RankId rank = 0; rank < world_->size(); ++rank) {
-    if (rank != world_->rank()) RONDA_RETURN_IF_ERROR(WaitFor(rank, stage, chunks, running));
+    if (rank != world_->rank()) RONDA_RETURN_IF_ERROR(WaitFor(rank, stage, position, running));
   }
   return absl::OkStatus();
 }
 
-absl::Status ChunkSync::WaitForSlot(uint64_t chunk, const RunningCollective& running) {
-  const auto slot_count = static_cast<uint64_t>(world_->view().geometry().slot_count);
-  if (chunk < done_by_all_ + slot_count) return absl::OkStatus();
-  RONDA_RETURN_IF_ERROR(WaitForAll(ShmStage::kDone, chunk + 1 - slot_count, running));
-  done_by_all_ = chunk;
-  for (RankId rank = 0; rank < world_->size(); ++rank) {
-    done_by_all_ = std::min(done_by_all_, Counter(rank, ShmStage::kDone).load(std::memory_order_acquire));
-  }
+absl::Status ChunkSync::WaitForRoom(const ChunkSequence& chunks, uint64_t k, const RunningCollective& running) {
+  const uint64_t ring_bytes = world_->view().geometry().RingBytes();
+  if (chunks.End(k) <= done_by_all_ + ring_bytes) return absl::OkStatus();
+  uint64_t needed = chunks.End(k) - ring_bytes;
+  // What lies between two collectives is nobody's: waiting for that would be waiting for this collective's own
+  // beginning.
+  if (needed <= chunks.begin) needed = std::min(needed, chunks.previous_end);
+  RONDA_RETURN_IF_ERROR(WaitForAll(ShmStage::kDone, needed, running));
+  done_by_all_ = needed;
   return absl::OkStatus();
 }
 
-absl::Status ChunkSync::WaitLonger(RankId rank, ShmStage stage, uint64_t chunks, const RunningCollective& running) {
+absl::Status ChunkSync::WaitLonger(RankId rank, ShmStage stage, uint64_t position, const RunningCollective& running) {
   const std::atomic<uint64_t>& counter = Counter(rank, stage);
-  if (world_->MaySpin() && Spin(counter, chunks)) return absl::OkStatus();
+  if (world_->MaySpin() && Spin(counter, position)) return absl::OkStatus();
   ShmRankBlock& self = world_->self();
   std::atomic<uint32_t>& sleepers = world_->view().header().sleepers;
   self.waits_for.store(static_cast<uint32_t>(rank + 1), std::memory_order_seq_cst);
   sleepers.fetch_add(1, std::memory_order_seq_cst);
-  const absl::Status status = Sleep(rank, counter, chunks, running);
+  const absl::Status status = Sleep(rank, counter, position, running);
   sleepers.fetch_sub(1, std::memory_order_relaxed);
   self.waits_for.store(0, std::memory_order_relaxed);
   return status;
 }
 
-bool ChunkSync::Spin(const std::atomic<uint64_t>& counter, uint64_t chunks) const {
+bool ChunkSync::Spin(const std::atomic<uint64_t>& counter, uint64_t position) const {
   const absl::Time end = absl::Now() + kSpin;
   do {
     for (int i = 0; i < kSpinsPerLookAtClock; ++i) {
-      if (counter.load(std::memory_order_acquire) >= chunks) return true;
+      if (counter.load(std::memory_order_acquire) >= position) return true;
       CpuRelax();
     }
   } while (absl::Now() < end && !world_->HasFailed());
   return false;
 }
 
-absl::Status ChunkSync::Sleep(RankId rank, const std::atomic<uint64_t>& counter, uint64_t chunks,
+absl::Status ChunkSync::Sleep(RankId rank, const std::atomic<uint64_t>& counter, uint64_t position,
                               const RunningCollective& running) {
   Doorbell& bell = world_->self().data;
   const absl::Time deadline = absl::Now() + world_->options().collective_timeout;
@@ -84,7 +85,7 @@ absl::Status ChunkSync::Sleep(RankId rank, const std::atomic<uint64_t>& counter,
     const uint32_t heard = bell.Rings();
     // Departure is looked at first: a rank departs after its last progress.
     const bool has_departed = world_->HasDeparted(rank);
-    if (counter.load(std::memory_order_seq_cst) >= chunks) return absl::OkStatus();
+    if (counter.load(std::memory_order_seq_cst) >= position) return absl::OkStatus();
     RONDA_RETURN_IF_ERROR(world_->failure());
     if (has_departed) return DepartedError(rank, running);
     const absl::Duration left = deadline - absl::Now();

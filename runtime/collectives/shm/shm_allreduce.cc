@@ -18,15 +18,14 @@ constexpr size_t DivideRoundingUp(size_t a, size_t b) { return (a + b - 1) / b; 
 
 }  // namespace
 
-ShmAllreduce::ShmAllreduce(const AllreduceCall& call, uint64_t first_chunk, ChunkSync& sync)
+ShmAllreduce::ShmAllreduce(const AllreduceCall& call, DataStream& stream, ChunkSync& sync, StreamWriter& writer)
     : call_(call),
       buffer_(call.segments, call.dtype),
       wire_(WireDType(call)),
       wire_bytes_(SizeOf(wire_)),
-      chunk_elements_(sync.world().options().slot_bytes / wire_bytes_),
-      first_chunk_(first_chunk),
-      chunk_count_(DivideRoundingUp(buffer_.count(), chunk_elements_)),
+      chunks_(stream.Take(buffer_.count() * wire_bytes_)),
       sync_(sync),
+      writer_(writer),
       running_{.op = OpType::kAllreduce, .label = call.label, .bytes_total = buffer_.count() * SizeOf(call.dtype)},
       sources_(sync.world().size()) {}
 
@@ -36,41 +35,37 @@ absl::Status ShmAllreduce::Run() {
 }
 
 absl::Status ShmAllreduce::RunFullExchange() {
-  for (uint64_t step = 0; step < chunk_count_ + 1; ++step) {
-    if (step < chunk_count_) RONDA_RETURN_IF_ERROR(PackChunk(step));
+  for (uint64_t step = 0; step < chunks_.count + 1; ++step) {
+    if (step < chunks_.count) RONDA_RETURN_IF_ERROR(PackChunk(step));
     if (step >= 1) RONDA_RETURN_IF_ERROR(ReduceChunk(step - 1));
   }
   return absl::OkStatus();
 }
 
 absl::Status ShmAllreduce::RunByShards() {
-  for (uint64_t step = 0; step < chunk_count_ + 2; ++step) {
-    if (step < chunk_count_) RONDA_RETURN_IF_ERROR(PackChunk(step));
-    if (step >= 1 && step <= chunk_count_) RONDA_RETURN_IF_ERROR(ReduceOwnShard(step - 1));
+  for (uint64_t step = 0; step < chunks_.count + 2; ++step) {
+    if (step < chunks_.count) RONDA_RETURN_IF_ERROR(PackChunk(step));
+    if (step >= 1 && step <= chunks_.count) RONDA_RETURN_IF_ERROR(ReduceOwnShard(step - 1));
     if (step >= 2) RONDA_RETURN_IF_ERROR(UnpackShards(step - 2));
   }
   return absl::OkStatus();
 }
 
 absl::Status ShmAllreduce::PackChunk(uint64_t k) {
-  const uint64_t chunk = first_chunk_ + k;
-  RONDA_RETURN_IF_ERROR(sync_.WaitForSlot(chunk, running_));
+  RONDA_RETURN_IF_ERROR(sync_.WaitForRoom(chunks_, k, running_));
   const Range range = ChunkOf(k);
-  Pack(call_, buffer_, range.begin, range.count, sync_.Slot(sync_.world().rank(), chunk));
-  sync_.Publish(ShmStage::kPacked, chunk + 1);
+  writer_.Pack(call_, buffer_, range.begin, range.count, chunks_.Begin(k));
+  sync_.Publish(ShmStage::kPacked, chunks_.End(k));
   return absl::OkStatus();
 }
 
 absl::Status ShmAllreduce::ReduceChunk(uint64_t k) {
-  const uint64_t chunk = first_chunk_ + k;
-  RONDA_RETURN_IF_ERROR(sync_.WaitForAll(ShmStage::kPacked, chunk + 1, running_));
+  RONDA_RETURN_IF_ERROR(sync_.WaitForAll(ShmStage::kPacked, chunks_.End(k), running_));
   const RankId self = sync_.world().rank();
   const bool own_input_will_do = ContributesInputItself(call_);
   const Range range = ChunkOf(k);
   buffer_.ForEachRun(range.begin, range.count, [&](const LogicalBuffer::Run& run) {
-    for (RankId rank = 0; rank < sync_.world().size(); ++rank) {
-      sources_[rank] = sync_.Slot(rank, chunk) + run.offset * wire_bytes_;
-    }
+    SetSources(chunks_.Begin(k) + run.offset * wire_bytes_);
     // Its lines are in the cache, where the output is needed anyway if it is in place.
     if (own_input_will_do) sources_[self] = run.input;
     kernels::Reduce({.sources = sources_,
@@ -86,43 +81,46 @@ absl::Status ShmAllreduce::ReduceChunk(uint64_t k) {
 }
 
 absl::Status ShmAllreduce::ReduceOwnShard(uint64_t k) {
-  const uint64_t chunk = first_chunk_ + k;
-  RONDA_RETURN_IF_ERROR(sync_.WaitForAll(ShmStage::kPacked, chunk + 1, running_));
+  RONDA_RETURN_IF_ERROR(sync_.WaitForAll(ShmStage::kPacked, chunks_.End(k), running_));
   const RankId self = sync_.world().rank();
   const Range shard = ShardOf(self, ChunkOf(k).count);
-  const size_t offset = shard.begin * wire_bytes_;
-  for (RankId rank = 0; rank < sync_.world().size(); ++rank) sources_[rank] = sync_.Slot(rank, chunk) + offset;
+  const uint64_t position = chunks_.Begin(k) + shard.begin * wire_bytes_;
+  SetSources(position);
   kernels::Reduce({.sources = sources_,
                    .dtype = wire_,
                    .op = call_.op,
                    .scale = call_.postscale,
-                   .dst = sync_.Slot(self, chunk) + offset,
+                   .dst = sync_.Data(self, position),
                    .dst_dtype = wire_,
                    .count = shard.count});
-  sync_.Publish(ShmStage::kReduced, chunk + 1);
+  sync_.Publish(ShmStage::kReduced, chunks_.End(k));
   return absl::OkStatus();
 }
 
 absl::Status ShmAllreduce::UnpackShards(uint64_t k) {
-  const uint64_t chunk = first_chunk_ + k;
   const Range range = ChunkOf(k);
   const int size = sync_.world().size();
-  // Each rank begins with its own shard and goes round, so that not all read the same slot at once.
+  // Each rank begins with its own shard and goes round, so that not all read the same ring at once.
   for (int i = 0; i < size; ++i) {
     const RankId owner = (sync_.world().rank() + i) % size;
     const Range shard = ShardOf(owner, range.count);
     if (shard.count == 0) continue;
-    RONDA_RETURN_IF_ERROR(sync_.WaitFor(owner, ShmStage::kReduced, chunk + 1, running_));
-    Unpack(call_, buffer_, range.begin + shard.begin, shard.count,
-           sync_.Slot(owner, chunk) + shard.begin * wire_bytes_);
+    RONDA_RETURN_IF_ERROR(sync_.WaitFor(owner, ShmStage::kReduced, chunks_.End(k), running_));
+    const char* const from = sync_.Data(owner, chunks_.Begin(k) + shard.begin * wire_bytes_);
+    Unpack(call_, buffer_, range.begin + shard.begin, shard.count, from);
   }
   FinishChunk(k);
   return absl::OkStatus();
 }
 
+void ShmAllreduce::SetSources(uint64_t position) {
+  for (RankId rank = 0; rank < sync_.world().size(); ++rank) sources_[rank] = sync_.Data(rank, position);
+}
+
 ShmAllreduce::Range ShmAllreduce::ChunkOf(uint64_t k) const {
-  const size_t begin = k * chunk_elements_;
-  return {.begin = begin, .count = std::min(chunk_elements_, buffer_.count() - begin)};
+  const size_t chunk_elements = chunks_.chunk_bytes / wire_bytes_;
+  const size_t begin = k * chunk_elements;
+  return {.begin = begin, .count = std::min(chunk_elements, buffer_.count() - begin)};
 }
 
 ShmAllreduce::Range ShmAllreduce::ShardOf(RankId rank, size_t chunk_elements) const {
@@ -133,7 +131,7 @@ ShmAllreduce::Range ShmAllreduce::ShardOf(RankId rank, size_t chunk_elements) co
 }
 
 void ShmAllreduce::FinishChunk(uint64_t k) {
-  sync_.Publish(ShmStage::kDone, first_chunk_ + k + 1);
+  sync_.Publish(ShmStage::kDone, chunks_.End(k));
   running_.bytes_done += ChunkOf(k).count * SizeOf(call_.dtype);
 }
 

@@ -8,6 +8,8 @@
 #include "runtime/collectives/communicator.h"
 #include "runtime/collectives/logical_buffer.h"
 #include "runtime/collectives/shm/chunk_sync.h"
+#include "runtime/collectives/shm/data_stream.h"
+#include "runtime/collectives/shm/stream_writer.h"
 
 namespace ronda {
 
@@ -17,7 +19,7 @@ namespace ronda {
 // - full exchange: pack(k) | reduce all ranks' chunk k-1 into the output. Everybody reduces everything: one step less
 // to
 //   wait for. For two ranks, and for little data.
-// - by shards: pack(k) | reduce this rank's shard of chunk k-1, in its own slot | unpack all shards of chunk k-2 into
+// - by shards: pack(k) | reduce this rank's shard of chunk k-1, in its own ring | unpack all shards of chunk k-2 into
 // the
 //   output. Each element is reduced once.
 //
@@ -26,11 +28,8 @@ namespace ronda {
 // Lives as long as the call. Thread-compatible.
 class ShmAllreduce {
  public:
-  // `first_chunk`: the number of chunks that the job has been through.
-  ShmAllreduce(const AllreduceCall& call, uint64_t first_chunk, ChunkSync& sync);
-
-  // The chunks it takes, the same on every rank.
-  uint64_t chunk_count() const { return chunk_count_; }
+  // Takes its place in `stream`.
+  ShmAllreduce(const AllreduceCall& call, DataStream& stream, ChunkSync& sync, StreamWriter& writer);
 
   absl::Status Run();
 
@@ -51,16 +50,17 @@ class ShmAllreduce {
 
   Range ChunkOf(uint64_t k) const;                          // in the call
   Range ShardOf(RankId rank, size_t chunk_elements) const;  // in a chunk
+  // Makes all ranks' data at `position` the sources.
+  void SetSources(uint64_t position);
   void FinishChunk(uint64_t k);
 
   const AllreduceCall& call_;
   const LogicalBuffer buffer_;
   const DType wire_;
-  const size_t wire_bytes_;      // of an element
-  const size_t chunk_elements_;  // of every chunk but the last
-  const uint64_t first_chunk_;
-  const uint64_t chunk_count_;
+  const size_t wire_bytes_;  // of an element
+  const ChunkSequence chunks_;
   ChunkSync& sync_;
+  StreamWriter& writer_;
   RunningCollective running_;
   std::vector<const void*> sources_;  // one a rank
 };

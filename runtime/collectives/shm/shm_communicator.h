@@ -3,10 +3,11 @@
 
 #include <cstdint>
 #include <memory>
-#include <utility>
 
 #include "runtime/collectives/communicator.h"
 #include "runtime/collectives/shm/chunk_sync.h"
+#include "runtime/collectives/shm/data_stream.h"
+#include "runtime/collectives/shm/stream_writer.h"
 #include "runtime/shm/shm_world.h"
 
 namespace ronda {
@@ -15,7 +16,8 @@ namespace ronda {
 // passed on, and shm_allreduce.h for the allreduce.
 class ShmCommunicator : public Communicator {
  public:
-  explicit ShmCommunicator(std::shared_ptr<ShmWorld> world) : sync_(std::move(world)) {}
+  explicit ShmCommunicator(const std::shared_ptr<ShmWorld>& world)
+      : sync_(world), writer_(world), stream_(world->options().slot_bytes) {}
 
   Capabilities capabilities() const override;
   RankId rank() const override { return sync_.world().rank(); }
@@ -27,13 +29,17 @@ class ShmCommunicator : public Communicator {
   absl::Status Barrier(absl::string_view label) override;
 
  private:
-  // The steps of Broadcast and Allgather for the collective's chunk k.
-  absl::Status BroadcastChunk(const BroadcastCall& call, uint64_t k, RunningCollective& running);
-  absl::Status SendGatheredChunk(const AllgatherCall& call, uint64_t k, const RunningCollective& running);
-  absl::Status TakeGatheredChunk(const AllgatherCall& call, uint64_t k, RunningCollective& running);
+  // Chunk k of a broadcast or allgather: of `bytes` bytes at `data`, those that are in it.
+  absl::Status SendChunk(const ChunkSequence& chunks, uint64_t k, const void* data, size_t bytes,
+                         const RunningCollective& running);
+  absl::Status TakeChunk(const ChunkSequence& chunks, uint64_t k, RankId from, void* data, size_t bytes,
+                         RunningCollective& running);
+  absl::Status TakeChunkFromAll(const ChunkSequence& chunks, uint64_t k, const AllgatherCall& call,
+                                RunningCollective& running);
 
   ChunkSync sync_;
-  uint64_t next_chunk_ = 0;  // the number of chunks that the job has been through
+  StreamWriter writer_;
+  DataStream stream_;
 };
 
 }  // namespace ronda
