@@ -1,10 +1,12 @@
-// In-place fp32 allreduce between the ranks of one host: Ronda over shared memory against Open MPI, in the same run.
+// In-place fp32 allreduce between the ranks of one host, in the same run: Ronda's shared-memory communicator alone,
+// Ronda through the whole client path (submit, negotiate by the cache, reduce, wake the caller), and Open MPI.
 //
 //   mpirun -np 2 --oversubscribe bench/allreduce_bench [--min-bytes N] [--max-bytes N] [--rounds N] [--slot-kib N]
 //   [--slots N]
 //
-// The two alternate in blocks of equally many iterations; a block's time is that of its slowest rank, and the table
-// shows the median block. algbw is the buffer's bytes over the time. Results are checked once a size, after the timing.
+// The three take turns in blocks of equally many iterations; a block's time is that of its slowest rank, and the table
+// shows the median block. GB/s (algbw) is the buffer's bytes over the time; a ratio is Open MPI's time over Ronda's.
+// Results are checked once a size, after the timing.
 #include <mpi/mpi.h>  // Debian keeps the headers of its default MPI in this folder
 #include <unistd.h>
 
@@ -18,6 +20,8 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "bench/core_distance.h"
+#include "client/ronda.hpp"
 #include "runtime/collectives/shm/shm_transport.h"
 
 namespace ronda {
@@ -65,13 +69,36 @@ void ExitIfError(const absl::Status& status) {
   MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
-Transport ConnectThroughMpi(const BenchOptions& bench) {
-  ShmWorld::Options options;
-  MPI_Comm_rank(MPI_COMM_WORLD, &options.rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &options.size);
+// Of MPI's ranks, which become Ronda's.
+struct Place {
+  int rank = 0;
+  int size = 1;
+  std::string job_id;
+};
+
+Place FindPlace() {
+  Place place;
+  MPI_Comm_rank(MPI_COMM_WORLD, &place.rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &place.size);
   int creator = getpid();
   MPI_Bcast(&creator, 1, MPI_INT, 0, MPI_COMM_WORLD);
-  options.job_id = absl::StrCat("bench-", creator);
+  place.job_id = absl::StrCat("bench-", creator);
+  return place;
+}
+
+// As rondarun would have set it.
+void InitClient(const Place& place) {
+  setenv("RONDA_JOB_ID", absl::StrCat(place.job_id, "-client").c_str(), 1);
+  setenv("RONDA_RANK", absl::StrCat(place.rank).c_str(), 1);
+  setenv("RONDA_SIZE", absl::StrCat(place.size).c_str(), 1);
+  ronda::init();
+}
+
+Transport ConnectCommunicator(const BenchOptions& bench, const Place& place) {
+  ShmWorld::Options options;
+  options.rank = place.rank;
+  options.size = place.size;
+  options.job_id = place.job_id;
   if (bench.slot_kib > 0) options.slot_bytes = bench.slot_kib << 10;
   if (bench.slots > 0) options.slot_count = bench.slots;
   absl::StatusOr<Transport> transport = ConnectShmTransport(options);
@@ -90,9 +117,12 @@ class AllreduceBench {
       : options_(options), communicator_(communicator), data_(options.max_bytes / sizeof(float)) {}
 
   void Run() {
-    Print("#%13s %12s %6s %5s  %11s %9s  %11s %9s  %6s %7s\n", "size", "count", "type", "redop", "ronda us", "GB/s",
-          "mpi us", "GB/s", "ratio", "#wrong");
+    PrintCoreDistance("before");
+    Print("#%11s %10s %6s %5s %27s %27s %20s\n", "", "", "", "", "ronda communicator", "ronda client", "Open MPI");
+    Print("#%11s %10s %6s %5s %11s %8s %6s %11s %8s %6s %11s %8s %7s\n", "size", "count", "type", "redop", "us", "GB/s",
+          "ratio", "us", "GB/s", "ratio", "us", "GB/s", "#wrong");
     for (size_t bytes = options_.min_bytes; bytes <= options_.max_bytes; bytes *= 4) Measure(bytes / sizeof(float));
+    PrintCoreDistance("after");
   }
 
  private:
@@ -102,9 +132,20 @@ class AllreduceBench {
     std::fflush(stdout);
   }
 
-  void RunRonda(size_t count) {
+  void PrintCoreDistance(const char* when) const {
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (communicator_.rank() == 0)
+      Print("# cache line between two cores, %s: %.0f ns\n", when, bench::CoreDistanceNanoseconds());
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+
+  void RunCommunicator(size_t count) {
     const Segment segment = {.input = data_.data(), .output = data_.data(), .count = count};
     ExitIfError(communicator_.Allreduce({.label = "bench", .segments = {&segment, 1}}));
+  }
+
+  void RunClient(size_t count) {
+    ronda::allreduce(ronda::tensor("bench", data_.data(), {static_cast<int64_t>(count)}), {ronda::Op::Sum});
   }
 
   void RunMpi(size_t count) {
@@ -124,10 +165,11 @@ class AllreduceBench {
     return slowest / iterations;
   }
 
-  long CountWrong(size_t count) {
+  template <typename Collective>
+  long CountWrong(size_t count, const Collective& collective) {
     const int size = communicator_.size();
     for (size_t i = 0; i < count; ++i) data_[i] = static_cast<float>((communicator_.rank() + 1) * (i % 17));
-    RunRonda(count);
+    collective();
     long wrong = 0;
     for (size_t i = 0; i < count; ++i) wrong += data_[i] != static_cast<float>(size * (size + 1) / 2 * (i % 17));
     MPI_Allreduce(MPI_IN_PLACE, &wrong, 1, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
@@ -136,21 +178,24 @@ class AllreduceBench {
 
   void Measure(size_t count) {
     const size_t bytes = count * sizeof(float);
-    const int iterations = static_cast<int>(std::clamp<size_t>((size_t{128} << 20) / bytes, 2, 4000));
-    std::vector<double> ronda;
-    std::vector<double> mpi;
+    const int iterations = static_cast<int>(std::clamp<size_t>((size_t{128} << 20) / bytes, 2, 2000));
+    const auto communicator = [&] { RunCommunicator(count); };
+    const auto client = [&] { RunClient(count); };
+    std::vector<double> communicator_us, client_us, mpi_us;
     for (int round = -1; round < options_.rounds; ++round) {
-      const double ronda_us = TimeBlock(count, iterations, [&] { RunRonda(count); });
-      const double mpi_us = TimeBlock(count, iterations, [&] { RunMpi(count); });
+      const double times[] = {TimeBlock(count, iterations, communicator), TimeBlock(count, iterations, client),
+                              TimeBlock(count, iterations, [&] { RunMpi(count); })};
       if (round < 0) continue;  // warm-up
-      ronda.push_back(ronda_us);
-      mpi.push_back(mpi_us);
+      communicator_us.push_back(times[0]);
+      client_us.push_back(times[1]);
+      mpi_us.push_back(times[2]);
     }
-    const double ronda_us = Median(ronda);
-    const double mpi_us = Median(mpi);
+    const double medians[] = {Median(communicator_us), Median(client_us), Median(mpi_us)};
     const double gigabytes_us = static_cast<double>(bytes) * 1e-3;
-    Print("%14zu %12zu %6s %5s  %11.2f %9.2f  %11.2f %9.2f  %6.2f %7ld\n", bytes, count, "float", "sum", ronda_us,
-          gigabytes_us / ronda_us, mpi_us, gigabytes_us / mpi_us, mpi_us / ronda_us, CountWrong(count));
+    Print("%12zu %10zu %6s %5s %11.2f %8.2f %6.2f %11.2f %8.2f %6.2f %11.2f %8.2f %7ld\n", bytes, count, "float", "sum",
+          medians[0], gigabytes_us / medians[0], medians[2] / medians[0], medians[1], gigabytes_us / medians[1],
+          medians[2] / medians[1], medians[2], gigabytes_us / medians[2],
+          CountWrong(count, communicator) + CountWrong(count, client));
   }
 
   const BenchOptions options_;
@@ -165,9 +210,12 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   const ronda::BenchOptions options = ronda::ParseFlags(argc, argv);
   {
-    const ronda::Transport transport = ronda::ConnectThroughMpi(options);
+    const ronda::Place place = ronda::FindPlace();
+    ronda::InitClient(place);
+    const ronda::Transport transport = ronda::ConnectCommunicator(options, place);
     ronda::AllreduceBench(options, *transport.communicator).Run();
     transport.control->Depart();
+    ronda::shutdown();
   }
   MPI_Finalize();
   return 0;
