@@ -39,25 +39,31 @@ class ShmAllreduce {
     size_t begin;
     size_t count;
   };
+  static constexpr Range kNothing = {.begin = 0, .count = 0};
 
   absl::Status RunFullExchange();
   absl::Status RunByShards();
 
-  absl::Status PackChunk(uint64_t k);
+  // Packs chunk k but for the elements of `left_out`, which no other rank will read.
+  absl::Status PackChunk(uint64_t k, Range left_out);
+  void PackRange(uint64_t k, Range range);
   absl::Status ReduceChunk(uint64_t k);
   absl::Status ReduceOwnShard(uint64_t k);
+  // Reduces all ranks' contributions to `range` of chunk k into `ring`, or into the outputs if that is nullptr.
+  void Reduce(uint64_t k, Range range, char* ring);
   absl::Status UnpackShards(uint64_t k);
-
-  Range ChunkOf(uint64_t k) const;                          // in the call
-  Range ShardOf(RankId rank, size_t chunk_elements) const;  // in a chunk
-  // Makes all ranks' data at `position` the sources.
-  void SetSources(uint64_t position);
   void FinishChunk(uint64_t k);
+
+  Range ChunkOf(uint64_t k) const;                     // in the call
+  Range ShardOf(RankId rank, uint64_t k) const;        // in chunk k
+  uint64_t PositionOf(uint64_t k, Range range) const;  // of the first element of `range` of chunk k
 
   const AllreduceCall& call_;
   const LogicalBuffer buffer_;
   const DType wire_;
   const size_t wire_bytes_;  // of an element
+  // The own contribution is then read where it is: its lines are in the cache, where the output is needed if in place.
+  const bool contributes_input_itself_;
   const ChunkSequence chunks_;
   ChunkSync& sync_;
   StreamWriter& writer_;

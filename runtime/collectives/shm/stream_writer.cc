@@ -17,9 +17,9 @@ constexpr size_t kMinTimedBytes = 4 << 10;
 constexpr uint64_t kTrialLaps = 2;
 // Trials begin at laps 4, 8, 16, ... and then always after this many.
 constexpr uint64_t kFirstTrialLap = 4;
-constexpr uint64_t kLapsBetweenTrials = 256;
+constexpr uint64_t kLapsBetweenTrials = 128;
 // What bypassing the caches costs the reader is not seen here: it must win by more than that.
-constexpr double kRequiredAdvantage = 3.0;
+constexpr double kRequiredAdvantage = 2.0;
 // Contributions that are not the input itself are made here, then copied out; it stays in the first-level cache.
 constexpr size_t kBlockBytes = 4 << 10;
 
