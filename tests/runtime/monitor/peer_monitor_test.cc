@@ -1,0 +1,119 @@
+#include "runtime/monitor/peer_monitor.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/base/mutex.h"
+#include "runtime/monitor/process.h"
+#include "tests/testing/forked_child.h"
+
+namespace ronda {
+namespace {
+
+using testing::ForkedChild;
+
+// A child that does nothing until it is killed, and what its peers know of it.
+class Peer {
+ public:
+  Peer()
+      : child_([](const ForkedChild::SayReady&) {
+          pause();
+          return std::string();
+        }) {
+    // The child's own view of itself is what peers would have got.
+    process_ = {.pid = child_.pid(), .start_time = StartTimeOf(child_.pid())};
+  }
+
+  const ProcessId& process() const { return process_; }
+  void Kill() const { child_.Kill(SIGKILL); }
+
+ private:
+  static uint64_t StartTimeOf(pid_t pid) {
+    for (uint64_t time = ThisProcess().start_time;; ++time) {
+      if (IsAlive({.pid = pid, .start_time = time})) return time;
+    }
+  }
+
+  ForkedChild child_;
+  ProcessId process_;
+};
+
+// Collects which ranks' ends were reported.
+class Ends {
+ public:
+  void Add(RankId rank) {
+    MutexLock lock(&mu_);
+    ranks_.push_back(rank);
+    changed_.NotifyAll();
+  }
+
+  std::vector<RankId> WaitFor(size_t count) {
+    MutexLock lock(&mu_);
+    while (ranks_.size() < count) changed_.Wait(&mu_);
+    return ranks_;
+  }
+
+ private:
+  Mutex mu_;
+  CondVar changed_;
+  std::vector<RankId> ranks_ ABSL_GUARDED_BY(mu_);
+};
+
+class PeerMonitorTest : public ::testing::TestWithParam<PeerMonitor::Method> {
+ protected:
+  std::unique_ptr<PeerMonitor> Watch(const std::vector<PeerMonitor::Watched>& peers) {
+    auto monitor = PeerMonitor::Start(peers, [this](RankId rank) { ends_.Add(rank); }, {.method = GetParam()});
+    EXPECT_TRUE(monitor.ok()) << monitor.status();
+    return *std::move(monitor);
+  }
+
+  Ends ends_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Methods, PeerMonitorTest,
+                         ::testing::Values(PeerMonitor::Method::kPidFd, PeerMonitor::Method::kPolling),
+                         [](const auto& info) {
+                           return info.param == PeerMonitor::Method::kPidFd ? "PidFd" : "Polling";
+                         });
+
+TEST_P(PeerMonitorTest, KilledProcessesAreReportedOnceEach) {
+  Peer first;
+  Peer second;
+  const auto monitor = Watch({{.rank = 1, .process = first.process()}, {.rank = 2, .process = second.process()}});
+  second.Kill();
+  EXPECT_EQ(ends_.WaitFor(1), std::vector<RankId>({2}));
+  first.Kill();
+  EXPECT_EQ(ends_.WaitFor(2), std::vector<RankId>({2, 1}));
+}
+
+TEST_P(PeerMonitorTest, ProcessThatEndedBeforeTheStartIsReported) {
+  ProcessId gone;
+  {
+    const Peer peer;
+    gone = peer.process();
+  }
+  const auto monitor = Watch({{.rank = 3, .process = gone}});
+  EXPECT_EQ(ends_.WaitFor(1), std::vector<RankId>({3}));
+}
+
+TEST_P(PeerMonitorTest, AnotherProcessWithTheSamePidIsNotTakenForThePeer) {
+  Peer peer;
+  ProcessId earlier = peer.process();
+  earlier.start_time -= 1;
+  const auto monitor = Watch({{.rank = 4, .process = earlier}});
+  EXPECT_EQ(ends_.WaitFor(1), std::vector<RankId>({4}));
+}
+
+TEST_P(PeerMonitorTest, StopsWhileItsPeersLive) {
+  Peer peer;
+  Watch({{.rank = 5, .process = peer.process()}}).reset();
+  EXPECT_TRUE(IsAlive(peer.process()));
+}
+
+}  // namespace
+}  // namespace ronda

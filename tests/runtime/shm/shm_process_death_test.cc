@@ -1,0 +1,104 @@
+// What the others get when the process of a rank ends, with real processes.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "runtime/collectives/shm/shm_transport.h"
+#include "tests/testing/forked_child.h"
+
+namespace ronda {
+namespace {
+
+using testing::ForkedChild;
+
+// Far above the second that is promised: the machine may be busy with other things.
+constexpr absl::Duration kGenerousBound = absl::Seconds(10);
+
+ShmWorld::Options OptionsOf(absl::string_view job, RankId rank, int size) {
+  return {.job_id = absl::StrCat(job, "-", getppid()), .rank = rank, .size = size};
+}
+
+absl::Status AllreduceOnce(const Transport& transport, std::vector<float>& data) {
+  const Segment segment = {.input = data.data(), .output = data.data(), .count = data.size()};
+  return transport.communicator->Allreduce({.label = "weights", .segments = {&segment, 1}});
+}
+
+// Reduces again and again until that fails; returns the time of the failure and its text.
+std::string ReduceUntilFailure(const ShmWorld::Options& options, const ForkedChild::SayReady& say_ready) {
+  absl::StatusOr<Transport> transport = ConnectShmTransport(options);
+  if (!transport.ok()) return transport.status().ToString();
+  std::vector<float> data(1 << 20);
+  absl::Status status = AllreduceOnce(*transport, data);
+  say_ready();
+  while (status.ok()) status = AllreduceOnce(*transport, data);
+  return absl::StrCat(absl::ToUnixMicros(absl::Now()), " ", status.ToString());
+}
+
+struct Outcome {
+  absl::Time time;
+  std::string status;
+};
+
+Outcome OutcomeOf(ForkedChild& child) {
+  const std::vector<std::string> parts = absl::StrSplit(child.Result(), absl::MaxSplits(' ', 1));
+  int64_t micros = 0;
+  EXPECT_TRUE(parts.size() == 2 && absl::SimpleAtoi(parts[0], &micros)) << parts[0];
+  return {.time = absl::FromUnixMicros(micros), .status = parts.back()};
+}
+
+TEST(ShmProcessDeathTest, RankKilledInTheMiddleOfAnAllreduceIsNamedToAllOthers) {
+  constexpr int kSize = 3;
+  constexpr RankId kVictim = 1;
+  std::vector<std::unique_ptr<ForkedChild>> ranks;
+  for (RankId rank = 0; rank < kSize; ++rank) {
+    ranks.push_back(std::make_unique<ForkedChild>([rank](const ForkedChild::SayReady& say_ready) {
+      return ReduceUntilFailure(OptionsOf("killed", rank, kSize), say_ready);
+    }));
+  }
+  ranks[kVictim]->WaitUntilReady();
+  const absl::Time killed = absl::Now();
+  ranks[kVictim]->Kill(SIGKILL);
+  for (RankId rank : {0, 2}) {
+    const Outcome outcome = OutcomeOf(*ranks[rank]);
+    EXPECT_EQ(outcome.status,
+              absl::StrCat("UNAVAILABLE: rank 1 (host localhost, pid ", ranks[kVictim]->pid(), ") died"));
+    EXPECT_LT(outcome.time - killed, kGenerousBound);
+    std::cout << "rank " << rank << " knew after " << outcome.time - killed << "\n";
+  }
+  EXPECT_NE(access(absl::StrCat("/dev/shm/ronda-killed-", getpid()).c_str(), F_OK), 0);
+}
+
+// Rank 1 leaves and ends; then rank 2 ends without having left. The first failure is rank 2's.
+TEST(ShmProcessDeathTest, EndAfterDepartureIsNoFailureAndEndWithoutItIs) {
+  constexpr int kSize = 3;
+  ForkedChild observer([](const ForkedChild::SayReady&) {
+    absl::StatusOr<Transport> transport = ConnectShmTransport(OptionsOf("departed", 0, kSize));
+    while (transport->control->failure().ok()) transport->control->Wait(absl::InfiniteFuture());
+    return transport->control->failure().ToString();
+  });
+  ForkedChild leaving([](const ForkedChild::SayReady&) {
+    ConnectShmTransport(OptionsOf("departed", 1, kSize))->control->Depart();
+    return std::string("left");
+  });
+  ForkedChild ending([](const ForkedChild::SayReady& say_ready) {
+    absl::StatusOr<Transport> transport = ConnectShmTransport(OptionsOf("departed", 2, kSize));
+    say_ready();
+    pause();
+    return std::string();
+  });
+  EXPECT_EQ(leaving.Result(), "left");
+  ending.WaitUntilReady();
+  ending.Kill(SIGKILL);
+  EXPECT_EQ(observer.Result(), absl::StrCat("UNAVAILABLE: rank 2 (host localhost, pid ", ending.pid(), ") died"));
+}
+
+}  // namespace
+}  // namespace ronda

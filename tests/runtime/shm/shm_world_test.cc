@@ -1,0 +1,226 @@
+#include "runtime/shm/shm_world.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "runtime/shm/layout.h"
+#include "runtime/shm/shm_file.h"
+#include "tests/testing/forked_child.h"
+
+namespace ronda {
+namespace {
+
+using testing::ForkedChild;
+
+constexpr absl::Duration kShort = absl::Milliseconds(300);
+
+class ShmWorldTest : public ::testing::Test {
+ protected:
+  ~ShmWorldTest() override { shm_unlink(Name().c_str()); }
+
+  // Each test has a job, and so a name under /dev/shm, of its own.
+  std::string JobId() const {
+    std::string test = ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    return absl::StrCat(absl::StrReplaceAll(test, {{"/", "-"}}), "-", test_pid_);
+  }
+  std::string Name() const { return absl::StrCat("/ronda-", JobId()); }
+  bool NameExists() const { return access(absl::StrCat("/dev/shm", Name()).c_str(), F_OK) == 0; }
+
+  // How many ranks have come together so far, as the file says that still has its name.
+  uint32_t AttachedRanks() const {
+    auto file = ShmFile::Open(Name());
+    if (!file.ok() || file->Size() < kShmPageBytes) return 0;
+    auto page = file->Map(kShmPageBytes);
+    return page.ok() ? static_cast<const ShmHeader*>((*page)->base())->attached.load() : 0;
+  }
+
+  ShmWorld::Options OptionsOf(RankId rank, int size) const {
+    return {.job_id = JobId(), .rank = rank, .size = size, .hostname = "testhost", .slot_bytes = 4096, .slot_count = 3};
+  }
+
+  // Connects one rank for each of `options`, each on a thread of its own.
+  static std::vector<absl::StatusOr<std::shared_ptr<ShmWorld>>> ConnectAll(
+      const std::vector<ShmWorld::Options>& options) {
+    std::vector<absl::StatusOr<std::shared_ptr<ShmWorld>>> worlds(options.size());
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < options.size(); ++i) {
+      threads.emplace_back([&, i] { worlds[i] = ShmWorld::Connect(options[i]); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return worlds;
+  }
+
+  const pid_t test_pid_ = getpid();  // also in children
+
+  static void ExpectError(const absl::Status& status, absl::StatusCode code, absl::string_view text) {
+    EXPECT_EQ(status.code(), code) << status;
+    EXPECT_TRUE(absl::StrContains(status.message(), text)) << status;
+  }
+
+  // A file in the place of the job's shared memory.
+  void PutFile(const std::string& content) const {
+    const int fd = shm_open(Name().c_str(), O_CREAT | O_EXCL | O_RDWR, 0600);
+    ASSERT_GE(fd, 0);
+    ASSERT_EQ(write(fd, content.data(), content.size()), static_cast<ssize_t>(content.size()));
+    close(fd);
+  }
+};
+
+TEST_F(ShmWorldTest, AllRanksMeetAndLeaveNoNameBehind) {
+  const auto worlds = ConnectAll({OptionsOf(0, 3), OptionsOf(1, 3), OptionsOf(2, 3)});
+  for (RankId rank = 0; rank < 3; ++rank) {
+    ASSERT_TRUE(worlds[rank].ok()) << worlds[rank].status();
+    EXPECT_EQ((*worlds[rank])->rank(), rank);
+    EXPECT_EQ(ToString((*worlds[rank])->PeerOf(1)), absl::StrCat("rank 1 (host testhost, pid ", getpid(), ")"));
+  }
+  EXPECT_FALSE(NameExists());
+}
+
+TEST_F(ShmWorldTest, MissingRanksAreNamedToAll) {
+  std::vector<ShmWorld::Options> options = {OptionsOf(0, 4), OptionsOf(2, 4)};
+  for (ShmWorld::Options& rank : options) rank.connect_timeout = kShort;
+  for (const auto& world : ConnectAll(options)) {
+    ExpectError(world.status(), absl::StatusCode::kDeadlineExceeded, "ranks 1, 3 of 4 did not start within 300ms");
+  }
+  EXPECT_FALSE(NameExists());
+}
+
+TEST_F(ShmWorldTest, MissingCreatorIsNamed) {
+  ShmWorld::Options options = OptionsOf(1, 2);
+  options.connect_timeout = kShort;
+  const absl::Status status = ShmWorld::Connect(options).status();
+  ExpectError(status, absl::StatusCode::kDeadlineExceeded, "rank 0 did not create /dev/shm/ronda-");
+  ExpectError(status, absl::StatusCode::kDeadlineExceeded, "bytes available");
+}
+
+TEST_F(ShmWorldTest, RanksThatDisagreeAreToldBothSizes) {
+  ShmWorld::Options other = OptionsOf(1, 2);
+  other.slot_bytes = 8192;
+  for (const auto& world : ConnectAll({OptionsOf(0, 2), other})) {
+    ExpectError(world.status(), absl::StatusCode::kFailedPrecondition, "slots of 4096 bytes was made by rank 0");
+    ExpectError(world.status(), absl::StatusCode::kFailedPrecondition, "slots of 8192 bytes are expected here");
+  }
+  EXPECT_FALSE(NameExists());
+}
+
+TEST_F(ShmWorldTest, TwoProcessesCannotBeOneRank) {
+  for (const auto& world : ConnectAll({OptionsOf(0, 3), OptionsOf(1, 3), OptionsOf(1, 3)})) {
+    ExpectError(world.status(), absl::StatusCode::kAlreadyExists,
+                "rank 1 has already been taken by the process with pid");
+  }
+}
+
+TEST_F(ShmWorldTest, BadOptionsAreRefused) {
+  ShmWorld::Options options = OptionsOf(0, 2);
+  options.slot_bytes = 100;
+  ExpectError(ShmWorld::Connect(options).status(), absl::StatusCode::kInvalidArgument, "not 100");
+  options = OptionsOf(0, 2);
+  options.slot_count = 2;
+  ExpectError(ShmWorld::Connect(options).status(), absl::StatusCode::kInvalidArgument, "not 2");
+  options = OptionsOf(2, 2);
+  ExpectError(ShmWorld::Connect(options).status(), absl::StatusCode::kInvalidArgument, "rank 2");
+  options = OptionsOf(0, 0);
+  ExpectError(ShmWorld::Connect(options).status(), absl::StatusCode::kInvalidArgument, "not 0");
+  options = OptionsOf(0, 2);
+  options.job_id = "../x";
+  ExpectError(ShmWorld::Connect(options).status(), absl::StatusCode::kInvalidArgument, "'../x'");
+}
+
+TEST_F(ShmWorldTest, DamagedMemoryIsRefused) {
+  PutFile(std::string(1 << 20, '\x5a'));
+  ExpectError(ShmWorld::Connect(OptionsOf(1, 2)).status(), absl::StatusCode::kFailedPrecondition, "is damaged");
+  ExpectError(ShmWorld::Connect(OptionsOf(0, 2)).status(), absl::StatusCode::kAlreadyExists, "exists");
+  EXPECT_TRUE(NameExists()) << "removed what was not its own";
+}
+
+TEST_F(ShmWorldTest, MemoryThatNeverGetsReadyEndsInADeadline) {
+  PutFile(std::string(1 << 20, '\0'));
+  ShmWorld::Options options = OptionsOf(1, 2);
+  options.connect_timeout = kShort;
+  ExpectError(ShmWorld::Connect(options).status(), absl::StatusCode::kDeadlineExceeded, "rank 0 did not create");
+}
+
+TEST_F(ShmWorldTest, LeftoverOfAKilledJobIsReplaced) {
+  {
+    ForkedChild creator([this](const ForkedChild::SayReady&) {
+      return std::string(ShmWorld::Connect(OptionsOf(0, 2)).status().message());
+    });
+    while (AttachedRanks() < 1) std::this_thread::yield();
+    creator.Kill(SIGKILL);
+  }
+  ASSERT_TRUE(NameExists());
+  for (const auto& world : ConnectAll({OptionsOf(0, 2), OptionsOf(1, 2)})) EXPECT_TRUE(world.ok()) << world.status();
+  EXPECT_FALSE(NameExists());
+}
+
+TEST_F(ShmWorldTest, DeathOfTheCreatorWhileRanksComeTogetherIsNamed) {
+  ForkedChild creator([this](const ForkedChild::SayReady&) {
+    return std::string(ShmWorld::Connect(OptionsOf(0, 3)).status().message());
+  });
+  ForkedChild joiner([this](const ForkedChild::SayReady&) {
+    return std::string(ShmWorld::Connect(OptionsOf(1, 3)).status().message());
+  });
+  while (AttachedRanks() < 2) std::this_thread::yield();
+  creator.Kill(SIGKILL);
+  EXPECT_EQ(joiner.Result(),
+            absl::StrCat("rank 0 (host testhost, pid ", creator.pid(), ") died while the ranks came together"));
+}
+
+// Runs in a child that has a /dev/shm of its own with `free_bytes` free; nullopt if that takes rights that it does not
+// have.
+std::optional<std::string> EnterTinyDevShm(size_t free_bytes) {
+  if (unshare(CLONE_NEWNS) != 0) return std::nullopt;
+  if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return std::nullopt;
+  const std::string options = "size=64k";
+  if (mount("tmpfs", "/dev/shm", "tmpfs", 0, options.c_str()) != 0) return std::nullopt;
+  if (free_bytes == 0) {
+    const int fd = shm_open("/filler", O_CREAT | O_RDWR, 0600);
+    if (posix_fallocate(fd, 0, 64 << 10) != 0) return "cannot fill /dev/shm";
+    close(fd);
+  }
+  return "";
+}
+
+class FullDevShmTest : public ShmWorldTest, public ::testing::WithParamInterface<size_t> {};
+
+INSTANTIATE_TEST_SUITE_P(FreeBytes, FullDevShmTest, ::testing::Values(0, 64 << 10));
+
+TEST_P(FullDevShmTest, AllRanksLearnHowMuchIsMissing) {
+  ForkedChild child([this](const ForkedChild::SayReady&) -> std::string {
+    const std::optional<std::string> entered = EnterTinyDevShm(GetParam());
+    if (!entered.has_value()) return "SKIP";
+    std::string report = *entered;
+    for (const auto& world : ConnectAll({OptionsOf(0, 8), OptionsOf(1, 8)})) {
+      absl::StrAppend(&report, world.status().ToString(), "\n");
+    }
+    return absl::StrCat(report, NameExists() ? "the name is left" : "");
+  });
+  const std::string report = child.Result();
+  if (report == "SKIP") GTEST_SKIP() << "needs the right to mount a file system";
+  const std::string available = absl::StrCat("/dev/shm has ", GetParam(), " bytes available");
+  const std::vector<std::string> lines = {report.substr(0, report.find('\n')), report.substr(report.find('\n') + 1)};
+  for (const std::string& line : lines) {
+    EXPECT_TRUE(absl::StartsWith(line, "RESOURCE_EXHAUSTED")) << report;
+    EXPECT_TRUE(absl::StrContains(line, available)) << report;
+    EXPECT_TRUE(absl::StrContains(line, "the job needs")) << report;
+  }
+  EXPECT_TRUE(absl::StrContains(lines[0], "--shm-size")) << report;
+  EXPECT_FALSE(absl::StrContains(report, "the name is left"));
+}
+
+}  // namespace
+}  // namespace ronda
