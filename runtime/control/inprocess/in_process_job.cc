@@ -91,6 +91,7 @@ absl::Status InProcessJob::Meet(const Post& post, Work work) {
 
 absl::StatusOr<std::vector<const void*>> InProcessJob::GatherLocked(const Post& post) {
   RONDA_RETURN_IF_ERROR(failure_);
+  RONDA_RETURN_IF_ERROR(meeting_error_);
   members_[post.rank].post = &post;
   if (LateRankLocked() < 0) {
     arguments_.clear();
@@ -104,6 +105,9 @@ absl::StatusOr<std::vector<const void*>> InProcessJob::GatherLocked(const Post& 
   while (members_[post.rank].post != nullptr) {
     if (absl::Status status = CheckWaitLocked(post, deadline); !status.ok()) {
       members_[post.rank].post = nullptr;
+      // Who comes or wakes later shall not take this rank, which is about to go, for the late one.
+      if (failure_.ok()) meeting_error_ = status;
+      changed_.NotifyAll();
       return status;
     }
     changed_.WaitFor(&mu_, deadline - absl::Now());
@@ -113,6 +117,7 @@ absl::StatusOr<std::vector<const void*>> InProcessJob::GatherLocked(const Post& 
 
 absl::Status InProcessJob::CheckWaitLocked(const Post& post, absl::Time deadline) const {
   RONDA_RETURN_IF_ERROR(failure_);
+  RONDA_RETURN_IF_ERROR(meeting_error_);
   const RankId late = LateRankLocked();
   if (members_[late].departed) {
     return absl::AbortedError(absl::StrCat(ToString(PeerOf(late)), " left the job before ", Name(post.op), " '",

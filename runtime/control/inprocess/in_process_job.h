@@ -81,6 +81,7 @@ class InProcessJob {
   CondVar changed_;
   std::vector<Member> members_ ABSL_GUARDED_BY(mu_);
   absl::Status failure_ ABSL_GUARDED_BY(mu_);
+  absl::Status meeting_error_ ABSL_GUARDED_BY(mu_);  // of the first meeting that did not come about; no other will
   std::vector<const void*> arguments_ ABSL_GUARDED_BY(mu_);  // of the meeting that is on
   uint64_t opened_ ABSL_GUARDED_BY(mu_) = 0;                 // meetings for which all ranks have arrived
   uint64_t closed_ ABSL_GUARDED_BY(mu_) = 0;                 // meetings in which all ranks have done their work

@@ -1,0 +1,129 @@
+// What a rank gets whose collective cannot end, on each backend and with several numbers of ranks.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "runtime/collectives/communicator.h"
+#include "tests/testing/backends.h"
+#include "tests/testing/run_ranks.h"
+
+namespace ronda::testing {
+namespace {
+
+// Enough for many chunks, so that ranks are stopped in the middle.
+constexpr size_t kCount = 100'000;
+
+class CommunicatorFailureTest : public ::testing::TestWithParam<std::tuple<Backend, int>> {
+ protected:
+  // Connects the ranks; false if the test is to be skipped.
+  bool Connect(absl::Duration collective_timeout) {
+    const auto [backend, size] = GetParam();
+    if (!IsTestable(backend, size)) return false;
+    transports_ = ConnectRanks(backend, {.size = size, .collective_timeout = collective_timeout});
+    return transports_.size() == static_cast<size_t>(size);
+  }
+
+  int size() const { return static_cast<int>(transports_.size()); }
+  // The one that does not take part.
+  RankId late() const { return size() - 1; }
+  std::string LateName() const { return absl::StrCat("rank ", late(), " (host localhost, pid ", getpid(), ")"); }
+
+  template <typename Body>
+  void OnEveryRank(const Body& body) {
+    RunRanksOn(transports_, body);
+  }
+
+  static absl::Status Allreduce(Transport& transport) {
+    std::vector<float> data(kCount);
+    const Segment segment = {.input = data.data(), .output = data.data(), .count = data.size()};
+    return transport.communicator->Allreduce({.label = "conv1/weight and 9 more", .segments = {&segment, 1}});
+  }
+
+ private:
+  std::vector<Transport> transports_;
+};
+
+INSTANTIATE_TEST_SUITE_P(
+    Ranks, CommunicatorFailureTest,
+    ::testing::Combine(::testing::Values(Backend::kInProcess, Backend::kShm, Backend::kShmSeparately),
+                       ::testing::Values(2, 3, 5)),
+    [](const auto& info) { return absl::StrCat(Name(std::get<0>(info.param)), std::get<1>(info.param)); });
+
+TEST_P(CommunicatorFailureTest, LateRankIsNamedAfterTheDeadline) {
+  if (!Connect(absl::Milliseconds(50))) GTEST_SKIP() << "cannot be tested here";
+  OnEveryRank([&](RankId rank, Transport& transport) {
+    if (rank == late()) return;
+    const absl::Status status = Allreduce(transport);
+    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+    for (const std::string& part :
+         {std::string("waited 50ms for "), LateName(), std::string("allreduce 'conv1/weight and 9 more', 0 ")}) {
+      EXPECT_TRUE(absl::StrContains(status.message(), part)) << status << " lacks " << part;
+    }
+  });
+}
+
+TEST_P(CommunicatorFailureTest, EveryOperationHasTheDeadline) {
+  if (!Connect(absl::Milliseconds(50))) GTEST_SKIP() << "cannot be tested here";
+  // One rank each: after an error a communicator is not used again.
+  OnEveryRank([&](RankId rank, Transport& transport) {
+    if (rank == late()) return;
+    char byte = 0;
+    std::vector<char> all(size());
+    const std::vector<size_t> bytes_per_rank(size(), 1);
+    absl::Status status;
+    if (rank % 3 == 0) {
+      status = transport.communicator->Barrier("b");
+    } else if (rank % 3 == 1) {
+      status = transport.communicator->Broadcast({.label = "b", .data = &byte, .bytes = 1, .root = late()});
+    } else {
+      status = transport.communicator->Allgather(
+          {.label = "b", .input = &byte, .output = all.data(), .bytes_per_rank = bytes_per_rank});
+    }
+    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  });
+}
+
+TEST_P(CommunicatorFailureTest, FailureOfOneRankEndsTheCollectiveOfAllOthers) {
+  if (!Connect(absl::Minutes(2))) GTEST_SKIP() << "cannot be tested here";
+  const absl::Status expected = absl::DataLossError(absl::StrCat(LateName(), ": disk on fire"));
+  std::atomic<int> entering{0};
+  OnEveryRank([&](RankId rank, Transport& transport) {
+    if (rank == late()) {
+      while (entering.load() < size() - 1) std::this_thread::yield();
+      transport.control->Fail(absl::DataLossError("disk on fire"));
+    } else {
+      entering.fetch_add(1);
+      EXPECT_EQ(Allreduce(transport), expected);
+    }
+    EXPECT_EQ(transport.communicator->Barrier("after"), expected);
+  });
+}
+
+TEST_P(CommunicatorFailureTest, RankThatHasLeftIsNamedAtOnce) {
+  if (!Connect(absl::Minutes(2))) GTEST_SKIP() << "cannot be tested here";
+  OnEveryRank([&](RankId rank, Transport& transport) {
+    if (rank == late()) return transport.control->Depart();
+    const absl::Status status = Allreduce(transport);
+    EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
+    EXPECT_TRUE(absl::StrContains(status.message(), LateName())) << status;
+    EXPECT_TRUE(absl::StrContains(status.message(), "left")) << status;
+  });
+}
+
+TEST_P(CommunicatorFailureTest, RankThatLeavesAfterItsPartDisturbsNobody) {
+  if (!Connect(absl::Minutes(2))) GTEST_SKIP() << "cannot be tested here";
+  OnEveryRank([&](RankId, Transport& transport) {
+    EXPECT_EQ(Allreduce(transport), absl::OkStatus());
+    transport.control->Depart();
+  });
+}
+
+}  // namespace
+}  // namespace ronda::testing
