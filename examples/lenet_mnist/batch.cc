@@ -10,7 +10,8 @@ Batch GatherBatch(const MnistImages& data, const std::vector<std::size_t>& indic
   float* row = batch.images.data();
   for (const std::size_t index : indices) {
     const std::uint8_t* image = data.pixels.data() + index * kImagePixels;
-    row = std::transform(image, image + kImagePixels, row, [](std::uint8_t pixel) { return pixel / 255.0f; });
+    row = std::transform(image, image + kImagePixels, row,
+                         [](std::uint8_t pixel) { return static_cast<float>(pixel) / 255; });
     batch.labels.push_back(data.labels[index]);
   }
   return batch;

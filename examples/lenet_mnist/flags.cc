@@ -2,7 +2,9 @@
 
 #include <charconv>
 #include <cstdint>
+#include <iomanip>
 #include <limits>
+#include <sstream>
 #include <system_error>
 
 namespace lenet {
@@ -38,6 +40,7 @@ bool ParseCompression(const std::string& text, ronda::Compression* compression) 
   return text == "none" || text == "fp16" || text == "bf16";
 }
 
+constexpr int kNameWidth = 19;  // of the column of names in the help
 constexpr std::size_t kMillion = 1'000'000;
 
 constexpr FlagSpec kFlags[] = {
@@ -101,11 +104,14 @@ Flags ParseFlags(const std::vector<std::string>& arguments) {
 }
 
 std::string Usage() {
-  std::string usage =
-      "Trains LeNet-5 on MNIST digits, on all ranks of the job it is started in:\n"
-      "  rondarun -np 2 lenet_mnist [flags]\n\n";
-  for (const FlagSpec& flag : kFlags) usage += std::string("  ") + flag.name + "  " + flag.help + "\n";
-  return usage + "  --help  print this\n";
+  std::ostringstream usage;
+  usage << "Trains LeNet-5 on MNIST digits, on all ranks of the job it is started in:\n"
+        << "  rondarun -np 2 lenet_mnist [flags]\n\n"
+        << std::left;
+  for (const FlagSpec& flag : kFlags) usage << "  " << std::setw(kNameWidth) << flag.name << flag.help << "\n";
+  usage << "  " << std::setw(kNameWidth) << "--help"
+        << "print this\n";
+  return usage.str();
 }
 
 }  // namespace lenet

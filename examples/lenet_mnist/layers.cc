@@ -10,18 +10,18 @@ using ImageMap = Eigen::Map<Matrix>;
 using ConstImageMap = Eigen::Map<const Matrix>;
 
 // Uniform in +-sqrt(6 / fan_in), which keeps the variance of activations behind ReLUs (He et al. 2015, eq. 10).
-Parameter RandomWeight(const std::string& name, int rows, int fan_in, RandomNumbers& random) {
+Parameter RandomWeight(const std::string& name, Index rows, Index fan_in, RandomNumbers& random) {
   Parameter weight{name, Matrix(rows, fan_in), Matrix::Zero(rows, fan_in)};
   const float limit = std::sqrt(6.0f / static_cast<float>(fan_in));
-  for (Eigen::Index i = 0; i < weight.value.size(); ++i) weight.value.data()[i] = random.Uniform(limit);
+  for (Index i = 0; i < weight.value.size(); ++i) weight.value.data()[i] = random.Uniform(limit);
   return weight;
 }
 
-Parameter ZeroBias(const std::string& name, int size) { return {name, Matrix::Zero(1, size), Matrix::Zero(1, size)}; }
+Parameter ZeroBias(const std::string& name, Index size) { return {name, Matrix::Zero(1, size), Matrix::Zero(1, size)}; }
 
 }  // namespace
 
-Linear::Linear(const std::string& name, int inputs, int outputs, RandomNumbers& random)
+Linear::Linear(const std::string& name, Index inputs, Index outputs, RandomNumbers& random)
     : weight_(RandomWeight(name + ".weight", outputs, inputs, random)), bias_(ZeroBias(name + ".bias", outputs)) {}
 
 const Matrix& Linear::Forward(const Matrix& input) {
@@ -51,14 +51,14 @@ Conv2d::Conv2d(const std::string& name, const Options& options, RandomNumbers& r
 // out_side x out_side; where it reaches beyond the image there is no run.
 template <class Run>
 void Conv2d::ForEachRun(const Run& run) const {
-  const int side = options_.side;
-  int patch_row = 0;
-  for (int channel = 0; channel < options_.in_channels; ++channel) {
-    for (int dy = -options_.padding; dy < options_.kernel - options_.padding; ++dy) {
-      for (int dx = -options_.padding; dx < options_.kernel - options_.padding; ++dx, ++patch_row) {
-        const int x_begin = std::max(0, -dx);
-        const int x_end = std::min(out_side(), side - dx);
-        for (int y = std::max(0, -dy); y < std::min(out_side(), side - dy); ++y) {
+  const Index side = options_.side;
+  Index patch_row = 0;
+  for (Index channel = 0; channel < options_.in_channels; ++channel) {
+    for (Index dy = -options_.padding; dy < options_.kernel - options_.padding; ++dy) {
+      for (Index dx = -options_.padding; dx < options_.kernel - options_.padding; ++dx, ++patch_row) {
+        const Index x_begin = std::max<Index>(0, -dx);
+        const Index x_end = std::min(out_side(), side - dx);
+        for (Index y = std::max<Index>(0, -dy); y < std::min(out_side(), side - dy); ++y) {
           run((channel * side + y + dy) * side + x_begin + dx, patch_row * out_pixels() + y * out_side() + x_begin,
               x_end - x_begin);
         }
@@ -70,11 +70,11 @@ void Conv2d::ForEachRun(const Run& run) const {
 const Matrix& Conv2d::Forward(const Matrix& input) {
   patches_.resize(static_cast<std::size_t>(input.rows()));
   output_.resize(input.rows(), options_.out_channels * out_pixels());
-  for (Eigen::Index i = 0; i < input.rows(); ++i) {
+  for (Index i = 0; i < input.rows(); ++i) {
     Matrix& patches = patches_[static_cast<std::size_t>(i)];
     patches.setZero(weight_.value.cols(), out_pixels());
     const float* image = input.row(i).data();
-    ForEachRun([&](int in_image, int in_patches, int count) {
+    ForEachRun([&](Index in_image, Index in_patches, Index count) {
       std::copy_n(image + in_image, count, patches.data() + in_patches);
     });
     ImageMap output(output_.row(i).data(), options_.out_channels, out_pixels());
@@ -87,7 +87,7 @@ const Matrix& Conv2d::Forward(const Matrix& input) {
 void Conv2d::ComputeParameterGradients(const Matrix& output_gradient) {
   weight_.gradient.setZero();
   bias_.gradient.setZero();
-  for (Eigen::Index i = 0; i < output_gradient.rows(); ++i) {
+  for (Index i = 0; i < output_gradient.rows(); ++i) {
     const ConstImageMap gradient(output_gradient.row(i).data(), options_.out_channels, out_pixels());
     weight_.gradient.noalias() += gradient * patches_[static_cast<std::size_t>(i)].transpose();
     bias_.gradient += gradient.rowwise().sum().transpose();
@@ -96,30 +96,30 @@ void Conv2d::ComputeParameterGradients(const Matrix& output_gradient) {
 
 const Matrix& Conv2d::InputGradient(const Matrix& output_gradient) {
   input_gradient_.setZero(output_gradient.rows(), options_.in_channels * options_.side * options_.side);
-  for (Eigen::Index i = 0; i < output_gradient.rows(); ++i) {
+  for (Index i = 0; i < output_gradient.rows(); ++i) {
     const ConstImageMap gradient(output_gradient.row(i).data(), options_.out_channels, out_pixels());
     patch_gradient_.noalias() = weight_.value.transpose() * gradient;
     float* image = input_gradient_.row(i).data();
-    ForEachRun([&](int in_image, int in_patches, int count) {
+    ForEachRun([&](Index in_image, Index in_patches, Index count) {
       const float* from = patch_gradient_.data() + in_patches;
-      for (int k = 0; k < count; ++k) image[in_image + k] += from[k];
+      for (Index k = 0; k < count; ++k) image[in_image + k] += from[k];
     });
   }
   return input_gradient_;
 }
 
 const Matrix& MaxPool2d::Forward(const Matrix& input) {
-  const int out_side = side_ / 2;
+  const Index out_side = side_ / 2;
   output_.resize(input.rows(), channels_ * out_side * out_side);
   chosen_.resize(output_.rows(), output_.cols());
   input_gradient_.setZero(input.rows(), input.cols());
-  for (Eigen::Index i = 0; i < output_.rows(); ++i) {
+  for (Index i = 0; i < output_.rows(); ++i) {
     const float* image = input.row(i).data();
-    for (int out = 0; out < output_.cols(); ++out) {
+    for (Index out = 0; out < output_.cols(); ++out) {
       // Rows of all channels lie one below the other, so a channel needs no loop of its own.
-      const int corner = out / out_side * 2 * side_ + out % out_side * 2;
-      int best = corner;
-      for (const int pixel : {corner + 1, corner + side_, corner + side_ + 1}) {
+      const Index corner = out / out_side * 2 * side_ + out % out_side * 2;
+      Index best = corner;
+      for (const Index pixel : {corner + 1, corner + side_, corner + side_ + 1}) {
         if (image[pixel] > image[best]) best = pixel;
       }
       output_(i, out) = image[best];
@@ -131,8 +131,8 @@ const Matrix& MaxPool2d::Forward(const Matrix& input) {
 
 const Matrix& MaxPool2d::InputGradient(const Matrix& output_gradient) {
   input_gradient_.setZero();
-  for (Eigen::Index i = 0; i < output_gradient.rows(); ++i) {
-    for (Eigen::Index out = 0; out < output_gradient.cols(); ++out) {
+  for (Index i = 0; i < output_gradient.rows(); ++i) {
+    for (Index out = 0; out < output_gradient.cols(); ++out) {
       input_gradient_(i, chosen_(i, out)) = output_gradient(i, out);
     }
   }

@@ -12,6 +12,7 @@ namespace lenet {
 
 // Activations have one row a sample. An image is stored in its row as channels, each row by row.
 using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+using Index = Eigen::Index;
 
 // What training changes: a value, and the gradient of the loss with respect to it, which has the same shape.
 struct Parameter {
@@ -47,7 +48,7 @@ class Layer {
 class Linear : public Layer {
  public:
   // The parameters will be called NAME.weight and NAME.bias.
-  Linear(const std::string& name, int inputs, int outputs, RandomNumbers& random);
+  Linear(const std::string& name, Index inputs, Index outputs, RandomNumbers& random);
 
   const Matrix& Forward(const Matrix& input) override;
   void ComputeParameterGradients(const Matrix& output_gradient) override;
@@ -67,11 +68,11 @@ class Linear : public Layer {
 class Conv2d : public Layer {
  public:
   struct Options {
-    int in_channels = 1;
-    int out_channels = 1;
-    int side = 1;     // images are side x side
-    int kernel = 1;   // the kernel is kernel x kernel
-    int padding = 0;  // zeros around the image
+    Index in_channels = 1;
+    Index out_channels = 1;
+    Index side = 1;     // images are side x side
+    Index kernel = 1;   // the kernel is kernel x kernel
+    Index padding = 0;  // zeros around the image
   };
 
   // The parameters will be called NAME.weight and NAME.bias.
@@ -83,8 +84,8 @@ class Conv2d : public Layer {
   std::vector<Parameter*> parameters() override { return {&weight_, &bias_}; }
 
  private:
-  int out_side() const { return options_.side + 2 * options_.padding - options_.kernel + 1; }
-  int out_pixels() const { return out_side() * out_side(); }
+  Index out_side() const { return options_.side + 2 * options_.padding - options_.kernel + 1; }
+  Index out_pixels() const { return out_side() * out_side(); }
 
   // Calls run(image_row, column_row, count) for each contiguous run of pixels that a patch matrix and an image share.
   template <class Run>
@@ -103,15 +104,16 @@ class Conv2d : public Layer {
 class MaxPool2d : public Layer {
  public:
   // Images are side x side; `side` is even.
-  MaxPool2d(int channels, int side) : channels_(channels), side_(side) {}
+  MaxPool2d(Index channels, Index side) : channels_(channels), side_(side) {}
 
   const Matrix& Forward(const Matrix& input) override;
   const Matrix& InputGradient(const Matrix& output_gradient) override;
 
  private:
-  const int channels_;
-  const int side_;
-  Eigen::Matrix<int, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor> chosen_;  // column of the input, for each output
+  const Index channels_;
+  const Index side_;
+  // For each output, the column of the input that it comes from.
+  Eigen::Matrix<Index, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor> chosen_;
   Matrix output_;
   Matrix input_gradient_;
 };

@@ -9,8 +9,8 @@ double SoftmaxCrossEntropy(const Matrix& logits, const std::vector<std::uint8_t>
   *gradient = (logits.colwise() - logits.rowwise().maxCoeff()).array().exp();
   const float samples = static_cast<float>(logits.rows());
   double loss = 0;
-  for (Eigen::Index i = 0; i < logits.rows(); ++i) {
-    const Eigen::Index label = labels[static_cast<std::size_t>(i)];
+  for (Index i = 0; i < logits.rows(); ++i) {
+    const Index label = labels[static_cast<std::size_t>(i)];
     const float sum = gradient->row(i).sum();
     loss -= logits(i, label) - logits.row(i).maxCoeff() - std::log(sum);
     gradient->row(i) /= sum * samples;
@@ -21,8 +21,8 @@ double SoftmaxCrossEntropy(const Matrix& logits, const std::vector<std::uint8_t>
 
 std::size_t CountCorrect(const Matrix& logits, const std::vector<std::uint8_t>& labels) {
   std::size_t correct = 0;
-  for (Eigen::Index i = 0; i < logits.rows(); ++i) {
-    Eigen::Index best = 0;
+  for (Index i = 0; i < logits.rows(); ++i) {
+    Index best = 0;
     logits.row(i).maxCoeff(&best);
     if (best == labels[static_cast<std::size_t>(i)]) ++correct;
   }

@@ -11,9 +11,9 @@ FewDigits::FewDigits(std::uint32_t train_count, std::uint32_t test_count) {
 
 void FewDigits::Write(const std::string& prefix, std::uint32_t count) const {
   const MnistImages all = LoadMnist(DefaultDataDirectory(), prefix);
-  const std::string pixels(all.pixels.begin(), all.pixels.begin() + count * kImagePixels);
+  const std::string pixels(reinterpret_cast<const char*>(all.pixels.data()), count * kImagePixels);
   directory_.Write(prefix + "-images-idx3-ubyte", IdxBytes({count, kImageSide, kImageSide}, pixels));
-  const std::string labels(all.labels.begin(), all.labels.begin() + count);
+  const std::string labels(reinterpret_cast<const char*>(all.labels.data()), count);
   directory_.Write(prefix + "-labels-idx1-ubyte", IdxBytes({count}, labels));
 }
 

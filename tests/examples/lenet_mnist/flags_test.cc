@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,18 @@ TEST(Flags, HelpDescribesEveryFlag) {
                            "--steps", "--dump-parameters", "--help"}) {
     EXPECT_THAT(Usage(), HasSubstr(std::string("  ") + flag + " "));
   }
+}
+
+TEST(Flags, HelpTellsTheDefaultsThatHold) {
+  const auto default_of = [](const std::string& flag) {
+    const std::size_t line = Usage().find("  " + flag + " ");
+    return std::atof(Usage().c_str() + Usage().find("(default: ", line) + std::string("(default: ").size());
+  };
+  EXPECT_EQ(default_of("--epochs"), static_cast<double>(TrainingOptions().epochs));
+  EXPECT_EQ(default_of("--batch-size"), static_cast<double>(kImagesPerRank));
+  EXPECT_EQ(default_of("--lr"), TrainingOptions().learning_rate);
+  EXPECT_EQ(default_of("--momentum"), TrainingOptions().momentum);
+  EXPECT_EQ(default_of("--seed"), static_cast<double>(TrainingOptions().seed));
 }
 
 TEST(Flags, UnknownOnesAreNamed) {

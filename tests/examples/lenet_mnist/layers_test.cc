@@ -57,14 +57,14 @@ void CheckGradients(Layer& layer, Matrix input, RandomNumbers& random) {
 }
 
 // The definition of a convolution, summed in double.
-double NaiveConvolution(const Conv2d::Options& options, const Matrix& weight, const float* image, int map, int y,
-                        int x) {
+double NaiveConvolution(const Conv2d::Options& options, const Matrix& weight, const float* image, Index map, Index y,
+                        Index x) {
   double sum = 0;
-  for (int channel = 0; channel < options.in_channels; ++channel) {
-    for (int ky = 0; ky < options.kernel; ++ky) {
-      for (int kx = 0; kx < options.kernel; ++kx) {
-        const int in_y = y + ky - options.padding;
-        const int in_x = x + kx - options.padding;
+  for (Index channel = 0; channel < options.in_channels; ++channel) {
+    for (Index ky = 0; ky < options.kernel; ++ky) {
+      for (Index kx = 0; kx < options.kernel; ++kx) {
+        const Index in_y = y + ky - options.padding;
+        const Index in_x = x + kx - options.padding;
         if (in_y < 0 || in_y >= options.side || in_x < 0 || in_x >= options.side) continue;
         sum += double{image[(channel * options.side + in_y) * options.side + in_x]} *
                weight(map, (channel * options.kernel + ky) * options.kernel + kx);
@@ -83,10 +83,10 @@ TEST_P(Conv2dTest, AgreesWithTheDefinition) {
   layer.parameters()[1]->value.setConstant(0.5f);
   const Matrix input = RandomMatrix(2, options.in_channels * options.side * options.side, random);
   const Matrix& output = layer.Forward(input);
-  const int out_side = options.side + 2 * options.padding - options.kernel + 1;
+  const Index out_side = options.side + 2 * options.padding - options.kernel + 1;
   ASSERT_EQ(output.cols(), options.out_channels * out_side * out_side);
-  for (int i = 0; i < output.size(); ++i) {
-    const int pixel = i % static_cast<int>(output.cols());
+  for (Index i = 0; i < output.size(); ++i) {
+    const Index pixel = i % output.cols();
     const double expected =
         0.5 + NaiveConvolution(options, layer.parameters()[0]->value, input.row(i / output.cols()).data(),
                                pixel / (out_side * out_side), pixel / out_side % out_side, pixel % out_side);
@@ -106,6 +106,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Conv2d::Options{.in_channels = 1, .out_channels = 1, .side = 1, .kernel = 1, .padding = 0},
                       Conv2d::Options{.in_channels = 1, .out_channels = 2, .side = 5, .kernel = 5, .padding = 2},
                       Conv2d::Options{.in_channels = 3, .out_channels = 2, .side = 6, .kernel = 3, .padding = 0},
+                      // A kernel that reaches beyond the image wherever it is.
+                      Conv2d::Options{.in_channels = 1, .out_channels = 2, .side = 1, .kernel = 5, .padding = 2},
                       // Padding that reaches beyond the image on both sides.
                       Conv2d::Options{.in_channels = 2, .out_channels = 3, .side = 2, .kernel = 5, .padding = 4}));
 

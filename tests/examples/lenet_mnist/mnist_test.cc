@@ -16,7 +16,7 @@ constexpr char kLabels[] = "/train-labels-idx1-ubyte";
 class MnistTest : public ::testing::Test {
  protected:
   MnistTest() {
-    WriteImages(IdxBytes({2, 28, 28}, std::string(2 * 28 * 28, 'p')));
+    WriteImages(IdxBytes({2, 28, 28}, std::string(2 * kImagePixels, 'p')));
     WriteLabels(IdxBytes({2}, "\x03\x09"));
   }
 
@@ -49,7 +49,7 @@ TEST_F(MnistTest, ReadsImagesWithTheirLabels) {
 
 TEST_F(MnistTest, ReadsGzippedFilesByTheirUsualName) {
   const TemporaryDirectory other;
-  other.Write("t10k-images-idx3-ubyte.gz", Gzip(IdxBytes({1, 28, 28}, std::string(28 * 28, 'p'))));
+  other.Write("t10k-images-idx3-ubyte.gz", Gzip(IdxBytes({1, 28, 28}, std::string(kImagePixels, 'p'))));
   other.Write("t10k-labels-idx1-ubyte.gz", Gzip(IdxBytes({1}, "\x07")));
   EXPECT_EQ(LoadMnist(other.path(), "t10k").labels, std::vector<std::uint8_t>{7});
 }
@@ -64,7 +64,7 @@ TEST_F(MnistTest, MissingFileIsNamed) {
 }
 
 TEST_F(MnistTest, RefusesImagesOfAnotherSize) {
-  WriteImages(IdxBytes({2, 28, 27}, std::string(2 * 28 * 27, 'p')));
+  WriteImages(IdxBytes({2, 28, 27}, std::string(std::size_t{2} * 28 * 27, 'p')));
   EXPECT_EQ(Error(), About(kImages, "does not hold images of 28x28 pixels"));
 }
 
