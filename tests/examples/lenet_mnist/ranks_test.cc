@@ -77,7 +77,7 @@ TEST_P(LenetRanksTest, CompressionRoundsAStepTwice) {
   for (const auto& [compression, roundoff] : {std::pair("fp16", 0x1p-11), std::pair("bf16", 0x1p-8)}) {
     const double error = Distance(Train(GetParam(), 1, compression), OneRank(1));
     EXPECT_LE(error, 0.8 * roundoff * step) << compression;
-    EXPECT_GT(error, 0) << compression << " is not in use";
+    EXPECT_GE(error, 0.2 * roundoff * step) << compression << " is not in use";
   }
 }
 
