@@ -18,7 +18,9 @@ namespace {
 
 using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
-absl::StatusOr<AddressList> Lookup(const std::string& host, const std::string& service, int flags) {
+absl::StatusOr<AddressList> Lookup(std::string host, const std::string& service, int flags) {
+  // Of this name RFC 6761 says what it means; bare containers often have no /etc/hosts that does.
+  if (host == "localhost") host = "127.0.0.1";
   const addrinfo hints = {.ai_flags = flags, .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
   addrinfo* found = nullptr;
   if (const int error = getaddrinfo(host.c_str(), service.c_str(), &hints, &found); error != 0) {
