@@ -1,7 +1,8 @@
 #include "runtime/collectives/shm/chunk_sync.h"
 
+#include <sched.h>
+
 #include <algorithm>
-#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -15,6 +16,7 @@ namespace {
 // it.
 constexpr absl::Duration kSpin = absl::Microseconds(50);
 constexpr int kSpinsPerLookAtClock = 64;
+constexpr int kYields = 16;
 
 std::string DescribeWait(const Peer& late, const RunningCollective& running) {
   return absl::StrCat(ToString(late), " in ", Name(running.op), " '", running.label, "', ", running.bytes_done, " of ",
@@ -55,7 +57,7 @@ absl::Status ChunkSync::WaitForRoom(const ChunkSequence& chunks, uint64_t k, con
 
 absl::Status ChunkSync::WaitLonger(RankId rank, ShmStage stage, uint64_t position, const RunningCollective& running) {
   const std::atomic<uint64_t>& counter = Counter(rank, stage);
-  if (world_->MaySpin() && Spin(counter, position)) return absl::OkStatus();
+  if (world_->MaySpin() ? Spin(counter, position) : Yield(counter, position)) return absl::OkStatus();
   ShmRankBlock& self = world_->self();
   std::atomic<uint32_t>& sleepers = world_->view().header().sleepers;
   self.waits_for.store(static_cast<uint32_t>(rank + 1), std::memory_order_seq_cst);
@@ -74,6 +76,16 @@ bool ChunkSync::Spin(const std::atomic<uint64_t>& counter, uint64_t position) co
       CpuRelax();
     }
   } while (absl::Now() < end && !world_->HasFailed());
+  return false;
+}
+
+// Where ranks outnumber cores, who is waited for may need this very core. Handing it over costs less than going to
+// sleep and being woken, as long as somebody takes it.
+bool ChunkSync::Yield(const std::atomic<uint64_t>& counter, uint64_t position) const {
+  for (int i = 0; i < kYields; ++i) {
+    if (counter.load(std::memory_order_acquire) >= position) return true;
+    sched_yield();
+  }
   return false;
 }
 

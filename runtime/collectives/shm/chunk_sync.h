@@ -66,7 +66,9 @@ class ChunkSync {
     return world_->view().rank(rank).progress[static_cast<int>(stage)].position;
   }
   absl::Status WaitLonger(RankId rank, ShmStage stage, uint64_t position, const RunningCollective& running);
+  // Wait a moment without going to sleep; whether that was enough.
   bool Spin(const std::atomic<uint64_t>& counter, uint64_t position) const;
+  bool Yield(const std::atomic<uint64_t>& counter, uint64_t position) const;
   absl::Status Sleep(RankId rank, const std::atomic<uint64_t>& counter, uint64_t position,
                      const RunningCollective& running);
   absl::Status DepartedError(RankId rank, const RunningCollective& running) const;

@@ -76,7 +76,7 @@ TEST_F(FrameRingTest, DamagedLengthIsNoticed) {
 TEST_F(FrameRingTest, RandomMessagesBetweenTwoThreads) {
   const uint64_t seed = std::random_device()();
   std::cout << "seed " << seed << "\n";
-  constexpr int kMessages = 300;
+  constexpr int kMessages = 100;
   const auto length_of = [](std::mt19937_64& random) { return random() % (uint64_t{1} << (random() % 18)); };
   std::thread writing([&] {
     std::mt19937_64 random(seed);
