@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -111,10 +112,22 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
+struct Free {
+  void operator()(float* memory) const { std::free(memory); }
+};
+using AlignedFloats = std::unique_ptr<float[], Free>;
+
+// Tensors begin at cache lines in the frameworks that allocate them.
+AlignedFloats AllocateAligned(size_t bytes) {
+  constexpr size_t kLineBytes = 64;
+  return AlignedFloats(
+      static_cast<float*>(std::aligned_alloc(kLineBytes, (bytes + kLineBytes - 1) / kLineBytes * kLineBytes)));
+}
+
 class AllreduceBench {
  public:
   AllreduceBench(const BenchOptions& options, Communicator& communicator)
-      : options_(options), communicator_(communicator), data_(options.max_bytes / sizeof(float)) {}
+      : options_(options), communicator_(communicator), data_(AllocateAligned(options.max_bytes)) {}
 
   void Run() {
     PrintCoreDistance("before");
@@ -140,22 +153,22 @@ class AllreduceBench {
   }
 
   void RunCommunicator(size_t count) {
-    const Segment segment = {.input = data_.data(), .output = data_.data(), .count = count};
+    const Segment segment = {.input = data_.get(), .output = data_.get(), .count = count};
     ExitIfError(communicator_.Allreduce({.label = "bench", .segments = {&segment, 1}}));
   }
 
   void RunClient(size_t count) {
-    ronda::allreduce(ronda::tensor("bench", data_.data(), {static_cast<int64_t>(count)}), {ronda::Op::Sum});
+    ronda::allreduce(ronda::tensor("bench", data_.get(), {static_cast<int64_t>(count)}), {ronda::Op::Sum});
   }
 
   void RunMpi(size_t count) {
-    MPI_Allreduce(MPI_IN_PLACE, data_.data(), static_cast<int>(count), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Allreduce(MPI_IN_PLACE, data_.get(), static_cast<int>(count), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
   }
 
   // Microseconds an iteration, on the slowest rank.
   template <typename Collective>
   double TimeBlock(size_t count, int iterations, const Collective& collective) {
-    std::fill_n(data_.begin(), count, 1.0f);
+    std::fill_n(data_.get(), count, 1.0f);
     MPI_Barrier(MPI_COMM_WORLD);
     const auto start = std::chrono::steady_clock::now();
     for (int i = 0; i < iterations; ++i) collective();
@@ -200,7 +213,7 @@ class AllreduceBench {
 
   const BenchOptions options_;
   Communicator& communicator_;
-  std::vector<float> data_;
+  const AlignedFloats data_;
 };
 
 }  // namespace
