@@ -32,7 +32,9 @@ ShmAllreduce::ShmAllreduce(const AllreduceCall& call, DataStream& stream, ChunkS
 
 absl::Status ShmAllreduce::Run() {
   const bool is_small = buffer_.count() * wire_bytes_ <= kFullExchangeBytes;
-  return sync_.world().size() <= 2 || is_small ? RunFullExchange() : RunByShards();
+  const absl::Status status = sync_.world().size() <= 2 || is_small ? RunFullExchange() : RunByShards();
+  writer_.Stop();
+  return status;
 }
 
 absl::Status ShmAllreduce::RunFullExchange() {
@@ -55,6 +57,7 @@ absl::Status ShmAllreduce::RunByShards() {
 }
 
 absl::Status ShmAllreduce::PackChunk(uint64_t k, Range left_out) {
+  writer_.Start(chunks_.Begin(k), ChunkOf(k).count * wire_bytes_);
   RONDA_RETURN_IF_ERROR(sync_.WaitForRoom(chunks_, k, running_));
   const size_t end = ChunkOf(k).count;
   const size_t resume = left_out.begin + left_out.count;

@@ -48,6 +48,7 @@ absl::Status ShmCommunicator::Broadcast(const BroadcastCall& call) {
     }
     sync_.Publish(ShmStage::kDone, chunks.End(k));
   }
+  writer_.Stop();
   return absl::OkStatus();
 }
 
@@ -63,6 +64,7 @@ absl::Status ShmCommunicator::Allgather(const AllgatherCall& call) {
     if (step < chunks.count) RONDA_RETURN_IF_ERROR(SendChunk(chunks, step, call.input, bytes[rank()], running));
     if (step >= 1) RONDA_RETURN_IF_ERROR(TakeChunkFromAll(chunks, step - 1, call, running));
   }
+  writer_.Stop();
   return absl::OkStatus();
 }
 
@@ -80,6 +82,7 @@ absl::Status ShmCommunicator::Barrier(absl::string_view label) {
 absl::Status ShmCommunicator::SendChunk(const ChunkSequence& chunks, uint64_t k, const void* data, size_t bytes,
                                         const RunningCollective& running) {
   const Piece piece = PieceOf(chunks, k, bytes);
+  writer_.Start(chunks.Begin(k), piece.bytes);
   RONDA_RETURN_IF_ERROR(sync_.WaitForRoom(chunks, k, running));
   writer_.Copy(At(data, piece.begin), piece.bytes, chunks.Begin(k));
   sync_.Publish(ShmStage::kPacked, chunks.End(k));

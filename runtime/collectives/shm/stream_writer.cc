@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <cstring>
 
 #include "kernels/cpu/stream_copy.h"
@@ -18,8 +17,10 @@ constexpr uint64_t kTrialLaps = 2;
 // Trials begin at laps 4, 8, 16, ... and then always after this many.
 constexpr uint64_t kFirstTrialLap = 4;
 constexpr uint64_t kLapsBetweenTrials = 128;
-// What bypassing the caches costs the reader is not seen here: it must win by more than that.
-constexpr double kRequiredAdvantage = 2.0;
+// The other way must take less than this part of the time to be settled for: two equal ways shall not alternate.
+constexpr double kRequiredGain = 0.8;
+// How fast the cost of a lap that went well is forgotten, each lap.
+constexpr double kForgetting = 1.25;
 // Contributions that are not the input itself are made here, then copied out; it stays in the first-level cache.
 constexpr size_t kBlockBytes = 4 << 10;
 
@@ -48,41 +49,45 @@ void PackPastCache(const AllreduceCall& call, const LogicalBuffer& buffer, size_
 
 }  // namespace
 
+void StreamWriter::Start(uint64_t position, size_t bytes) {
+  if (world_->rank() != 0 || bytes < kMinTimedBytes) return;
+  Stop();
+  chunk_lap_ = LapOf(position);
+  chunk_bytes_ = bytes;
+  chunk_start_ = std::chrono::steady_clock::now();
+}
+
+void StreamWriter::Stop() {
+  if (chunk_bytes_ == 0) return;
+  const std::chrono::duration<double, std::nano> spent = std::chrono::steady_clock::now() - chunk_start_;
+  Learn(chunk_lap_, spent.count() / static_cast<double>(std::exchange(chunk_bytes_, 0)));
+}
+
 void StreamWriter::Pack(const AllreduceCall& call, const LogicalBuffer& buffer, size_t begin, size_t n,
                         uint64_t position) {
-  Place(position, n * SizeOf(WireDType(call)), [&](Way way, char* to) {
-    if (way == kPastCache) {
-      PackPastCache(call, buffer, begin, n, to);
-    } else {
-      ronda::Pack(call, buffer, begin, n, to);
-    }
-  });
+  char* const to = world_->view().Data(world_->rank(), position);
+  if (WayAt(position, n * SizeOf(WireDType(call))) == kPastCache) {
+    PackPastCache(call, buffer, begin, n, to);
+  } else {
+    ronda::Pack(call, buffer, begin, n, to);
+  }
 }
 
 void StreamWriter::Copy(const void* from, size_t bytes, uint64_t position) {
   // An empty buffer may be a null pointer, which memcpy does not take.
   if (bytes == 0) return;
-  Place(position, bytes, [&](Way way, char* to) {
-    if (way == kPastCache) {
-      kernels::StreamCopy(from, to, bytes);
-    } else {
-      std::memcpy(to, from, bytes);
-    }
-  });
+  char* const to = world_->view().Data(world_->rank(), position);
+  if (WayAt(position, bytes) == kPastCache) {
+    kernels::StreamCopy(from, to, bytes);
+  } else {
+    std::memcpy(to, from, bytes);
+  }
 }
 
-template <typename Write>
-void StreamWriter::Place(uint64_t position, size_t bytes, const Write& write) {
-  char* const to = world_->view().Data(world_->rank(), position);
-  if (bytes < kMinTimedBytes) return write(kThroughCache, to);
-  const uint64_t lap = position / world_->view().geometry().RingBytes();
-  const bool is_trial = LapOfTrial(lap) < kTrialLaps;
-  const Way way = is_trial == (SettledWay() == kThroughCache) ? kPastCache : kThroughCache;
-  if (world_->rank() != 0) return write(way, to);
-  const auto start = std::chrono::steady_clock::now();
-  write(way, to);
-  const std::chrono::duration<double, std::nano> spent = std::chrono::steady_clock::now() - start;
-  Learn(lap, spent.count() / static_cast<double>(bytes));
+StreamWriter::Way StreamWriter::WayAt(uint64_t position, size_t bytes) const {
+  if (bytes < kMinTimedBytes) return kThroughCache;
+  const bool is_trial = LapOfTrial(LapOf(position)) < kTrialLaps;
+  return is_trial == (SettledWay() == kThroughCache) ? kPastCache : kThroughCache;
 }
 
 StreamWriter::Way StreamWriter::SettledWay() const {
@@ -98,13 +103,10 @@ void StreamWriter::Learn(uint64_t lap, double cost) {
 void StreamWriter::FinishLap() {
   const double cost = std::exchange(lap_cost_, kUnknown);
   const uint64_t lap_of_trial = LapOfTrial(lap_);
-  if (lap_of_trial >= kTrialLaps) settled_cost_ = cost;
-  if (lap_of_trial != kTrialLaps - 1) return;
-  const bool was_past_cache = SettledWay() == kPastCache;
-  const double through_cache = was_past_cache ? cost : settled_cost_;
-  const double past_cache = was_past_cache ? settled_cost_ : cost;
-  const bool is_better_past_cache = through_cache > kRequiredAdvantage * past_cache;
-  world_->view().header().stores_past_cache.store(is_better_past_cache ? 1 : 0, std::memory_order_relaxed);
+  if (lap_of_trial >= kTrialLaps) settled_cost_ = std::min(cost, kForgetting * settled_cost_);
+  if (lap_of_trial != kTrialLaps - 1 || cost >= kRequiredGain * settled_cost_) return;
+  world_->view().header().stores_past_cache.store(SettledWay() == kThroughCache ? 1 : 0, std::memory_order_relaxed);
+  settled_cost_ = cost;
 }
 
 }  // namespace ronda

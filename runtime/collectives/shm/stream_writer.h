@@ -1,6 +1,7 @@
 #ifndef RONDA_RUNTIME_COLLECTIVES_SHM_STREAM_WRITER_H_
 #define RONDA_RUNTIME_COLLECTIVES_SHM_STREAM_WRITER_H_
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -21,13 +22,18 @@ namespace ronda {
 // instead). Which case it is can change while a job runs, as threads and virtual machines are moved. And the ranks must
 // do the same: one that bypasses the caches gains nothing while the other clogs the way between them.
 //
-// So, for two laps of the ring now and then, all ranks try the way not in use; rank 0 compares the times of the two and
-// leaves the result in shared memory. The schedule follows from the position alone. The bytes are the same either way.
+// So, for two laps of the ring now and then, all ranks try the way not in use; rank 0 compares the times that chunks
+// take from being written to the next one (by then the chunk before has been read, too) and leaves the result in shared
+// memory. The schedule follows from the position alone. The bytes are the same either way.
 //
 // Thread-compatible.
 class StreamWriter {
  public:
   explicit StreamWriter(std::shared_ptr<ShmWorld> world) : world_(std::move(world)) {}
+
+  // Says that the collective comes to a chunk of `bytes` bytes at `position`; Stop, that it has come to its end.
+  void Start(uint64_t position, size_t bytes);
+  void Stop();
 
   // Packs elements [begin, begin + n) of the call's contribution to `position` of the stream.
   void Pack(const AllreduceCall& call, const LogicalBuffer& buffer, size_t begin, size_t n, uint64_t position);
@@ -39,19 +45,20 @@ class StreamWriter {
   enum Way { kThroughCache = 0, kPastCache = 1 };
   static constexpr double kUnknown = std::numeric_limits<double>::infinity();
 
-  // Calls write(way, destination), which writes `bytes` bytes, and learns from how long it takes.
-  template <typename Write>
-  void Place(uint64_t position, size_t bytes, const Write& write);
-
   Way SettledWay() const;
+  Way WayAt(uint64_t position, size_t bytes) const;
+  uint64_t LapOf(uint64_t position) const { return position / world_->view().geometry().RingBytes(); }
   void Learn(uint64_t lap, double cost);
   void FinishLap();
 
   const std::shared_ptr<ShmWorld> world_;
-  // Of rank 0 only. A cost is in nanoseconds a byte, and the least of a lap: the thread may have been interrupted.
+  // The rest is for rank 0 only. A cost is in nanoseconds a byte, and the least of a lap: threads may be interrupted.
+  uint64_t chunk_lap_ = 0;
+  size_t chunk_bytes_ = 0;  // of the chunk being timed; 0: none
+  std::chrono::steady_clock::time_point chunk_start_;
   uint64_t lap_ = 0;
   double lap_cost_ = kUnknown;
-  double settled_cost_ = kUnknown;
+  double settled_cost_ = kUnknown;  // of the last laps that were no trial
 };
 
 }  // namespace ronda
