@@ -14,7 +14,7 @@ constexpr size_t RoundUpToPage(size_t bytes) { return (bytes + kShmPageBytes - 1
 
 constexpr size_t RanksOffset() { return kShmPageBytes; }
 constexpr size_t RingsOffset(int size) { return RanksOffset() + RoundUpToPage(size * sizeof(ShmRankBlock)); }
-constexpr size_t DataOffset(int size) { return RingsOffset(size) + RoundUpToPage(2 * size * kRingStride); }
+constexpr size_t DataOffset(int size) { return RingsOffset(size) + RoundUpToPage(size * 2 * kRingStride); }
 
 }  // namespace
 

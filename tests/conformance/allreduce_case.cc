@@ -93,7 +93,7 @@ OracleValue IntegerOracle(const AllreduceCase& c, const std::vector<std::string>
     if (c.op == ReduceOp::kMax) value = std::max(value, next);
   }
   if (c.dtype == DType::kUint8) value = static_cast<uint8_t>(value);
-  if (c.dtype == DType::kInt8) value = static_cast<int8_t>(value);
+  if (c.dtype == DType::kInt8) value = static_cast<int64_t>(static_cast<int8_t>(value));
   if (c.dtype == DType::kInt32) value = static_cast<int32_t>(value);
   return {.value = std::trunc(Apply(c.postscale, static_cast<double>(value))), .tolerance = 0};
 }
@@ -153,6 +153,7 @@ std::string ExpectedBits(const AllreduceCase& c, const std::vector<std::string>&
     kernels::Convert(input.data(), c.dtype, contributions.back().data(), wire, c.count, c.prescale);
   }
   std::vector<const void*> sources;
+  sources.reserve(contributions.size());
   for (const std::string& contribution : contributions) sources.push_back(contribution.data());
   std::string result(c.count * SizeOf(c.dtype), '\0');
   kernels::Reduce({.sources = sources,

@@ -59,7 +59,7 @@ bool ScatteredTensor::IsUntouchedElsewhere() const {
   std::string expected = output_.empty() ? untouched_input_ : std::string(output_.size(), kGuard);
   for (const Segment& segment : segments_) {
     if (segment.count == 0) continue;
-    const size_t at = static_cast<size_t>(static_cast<const char*>(segment.output) - written.data());
+    const ptrdiff_t at = static_cast<const char*>(segment.output) - written.data();
     std::fill_n(rest.begin() + at, segment.count * element_bytes_, kGuard);
     std::fill_n(expected.begin() + at, segment.count * element_bytes_, kGuard);
   }

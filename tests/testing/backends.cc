@@ -35,6 +35,7 @@ std::vector<Transport> ConnectSelf() {
 std::vector<Transport> ConnectInProcess(const BackendOptions& options) {
   const auto world = InProcessWorld::Create({.size = options.size, .collective_timeout = options.collective_timeout});
   std::vector<Transport> transports;
+  transports.reserve(options.size);
   for (RankId rank = 0; rank < options.size; ++rank) transports.push_back(world->Connect(rank));
   return transports;
 }

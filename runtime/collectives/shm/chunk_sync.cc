@@ -62,7 +62,7 @@ absl::Status ChunkSync::WaitLonger(RankId rank, ShmStage stage, uint64_t positio
   std::atomic<uint32_t>& sleepers = world_->view().header().sleepers;
   self.waits_for.store(static_cast<uint32_t>(rank + 1), std::memory_order_seq_cst);
   sleepers.fetch_add(1, std::memory_order_seq_cst);
-  const absl::Status status = Sleep(rank, counter, position, running);
+  absl::Status status = Sleep(rank, counter, position, running);
   sleepers.fetch_sub(1, std::memory_order_relaxed);
   self.waits_for.store(0, std::memory_order_relaxed);
   return status;

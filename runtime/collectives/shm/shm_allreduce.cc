@@ -32,7 +32,7 @@ ShmAllreduce::ShmAllreduce(const AllreduceCall& call, DataStream& stream, ChunkS
 
 absl::Status ShmAllreduce::Run() {
   const bool is_small = buffer_.count() * wire_bytes_ <= kFullExchangeBytes;
-  const absl::Status status = sync_.world().size() <= 2 || is_small ? RunFullExchange() : RunByShards();
+  absl::Status status = sync_.world().size() <= 2 || is_small ? RunFullExchange() : RunByShards();
   writer_.Stop();
   return status;
 }

@@ -26,6 +26,7 @@ absl::StatusOr<std::vector<Transport>> ConnectShmTransportsInProcess(ShmWorld::O
   RONDA_ASSIGN_OR_RETURN(const std::vector<std::shared_ptr<ShmWorld>> worlds,
                          ShmWorld::ConnectInProcess(std::move(options)));
   std::vector<Transport> transports;
+  transports.reserve(worlds.size());
   for (const std::shared_ptr<ShmWorld>& world : worlds) transports.push_back(MakeTransport(world));
   return transports;
 }

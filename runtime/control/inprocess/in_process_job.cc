@@ -76,7 +76,7 @@ absl::Status InProcessJob::Meet(const Post& post, Work work) {
     MutexLock lock(&mu_);
     RONDA_ASSIGN_OR_RETURN(arguments, GatherLocked(post));
   }
-  const absl::Status status = work(arguments);
+  absl::Status status = work(arguments);
   // From here on neither a failure nor a deadline ends the wait: the others may be using what this rank's post points
   // to, and all they do is compute.
   MutexLock lock(&mu_);
