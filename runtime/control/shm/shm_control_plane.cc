@@ -1,5 +1,7 @@
 #include "runtime/control/shm/shm_control_plane.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -127,6 +129,8 @@ bool ShmControlPlane::Spin(uint32_t heard) {
       if (bell_->Rings() != heard) return true;
       CpuRelax();
     }
+    // There is a core for each rank, but a rank has a trainer thread too, which may just have been told to go on.
+    sched_yield();
   } while (absl::Now() < end);
   return false;
 }
