@@ -13,7 +13,7 @@ namespace ronda {
 inline namespace v1 {
 
 // Overrides of the environment (RONDA_*). What is not set keeps the environment's value, or the default; zero switches
-// a feature off. The values of rank 0 hold for the job.
+// a feature off. Rank 0's fusion threshold, cache capacity and stall times hold for the job.
 struct Options {
   using Seconds = std::chrono::duration<double>;
 

@@ -13,7 +13,7 @@
 
 namespace ronda {
 
-// How the runtime behaves; the job-wide values are rank 0's.
+// How the runtime behaves. Rank 0's fusion threshold, cache capacity and stall times hold for the job.
 struct Tunables {
   absl::Duration cycle_time = absl::ZeroDuration();  // longest time a tensor may wait for others to be fused with
   size_t fusion_threshold = size_t{64} << 20;        // bytes of a bucket; 0: no fusion
