@@ -33,8 +33,9 @@ class Reporter {
   // The next report is the last one.
   void Leave() { report_.membership = RankReport::Membership::kLeaving; }
 
+  // True at first if there is an identity to tell: errors about a rank that never submits anything name it too.
   bool has_news() const {
-    return !report_.cached.empty() || !report_.requests.empty() ||
+    return !report_.identity.empty() || !report_.cached.empty() || !report_.requests.empty() ||
            report_.membership == RankReport::Membership::kLeaving;
   }
 
