@@ -27,8 +27,8 @@ class ShmWorld {
     RankId rank = 0;
     int size = 1;
     std::string hostname = "localhost";     // for messages
-    size_t slot_bytes = size_t{256} << 10;  // of a chunk
-    int slot_count = 8;                     // chunks in the ring of a rank
+    size_t slot_bytes = size_t{512} << 10;  // of a chunk
+    int slot_count = 4;                     // chunks in the ring of a rank
     absl::Duration connect_timeout = absl::Seconds(30);
     absl::Duration collective_timeout = absl::Minutes(10);  // of a wait for one rank's progress in a collective
     absl::Duration refusal_time = absl::Seconds(1);         // for which rank 0 lets the others read why it gave up
