@@ -12,7 +12,7 @@
 
 namespace ronda {
 
-// The collectives of ranks on one host, streamed through slots of shared memory; see chunk_sync.h for how a chunk is
+// The collectives of ranks on one host, streamed through rings in shared memory; see chunk_sync.h for how a chunk is
 // passed on, and shm_allreduce.h for the allreduce.
 class ShmCommunicator : public Communicator {
  public:
