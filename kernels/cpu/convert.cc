@@ -28,8 +28,16 @@ void Convert(const void* src, DType src_dtype, void* dst, DType dst_dtype, size_
       return ScaleIntegers<uint8_t>(src, dst, count, scale);
     case DType::kInt8:
       return ScaleIntegers<int8_t>(src, dst, count, scale);
+    case DType::kUint16:
+      return ScaleIntegers<uint16_t>(src, dst, count, scale);
+    case DType::kInt16:
+      return ScaleIntegers<int16_t>(src, dst, count, scale);
+    case DType::kUint32:
+      return ScaleIntegers<uint32_t>(src, dst, count, scale);
     case DType::kInt32:
       return ScaleIntegers<int32_t>(src, dst, count, scale);
+    case DType::kUint64:
+      return ScaleIntegers<uint64_t>(src, dst, count, scale);
     case DType::kInt64:
       return ScaleIntegers<int64_t>(src, dst, count, scale);
     case DType::kBool:

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "kernels/cpu/scale.h"
 
@@ -24,7 +25,8 @@ T SaturatingTruncate(double value) {
 // Scales one element as scale.h says.
 template <class T>
 T ScaleInteger(T value, const Scale& scale) {
-  if (scale.multiplier == 1.0) return static_cast<T>(static_cast<int64_t>(value) / scale.divisor);
+  using Widest = std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>;
+  if (scale.multiplier == 1.0) return static_cast<T>(Widest{value} / static_cast<Widest>(scale.divisor));
   return SaturatingTruncate<T>(static_cast<double>(value) * scale.multiplier / static_cast<double>(scale.divisor));
 }
 

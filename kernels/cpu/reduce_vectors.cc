@@ -21,6 +21,36 @@ struct Sum {
   }
 };
 
+struct BitAnd {
+  template <class D>
+  static HWY_INLINE hn::Vec<D> Apply(D, hn::Vec<D> a, hn::Vec<D> b) {
+    return hn::And(a, b);
+  }
+};
+
+struct BitOr {
+  template <class D>
+  static HWY_INLINE hn::Vec<D> Apply(D, hn::Vec<D> a, hn::Vec<D> b) {
+    return hn::Or(a, b);
+  }
+};
+
+struct BitXor {
+  template <class D>
+  static HWY_INLINE hn::Vec<D> Apply(D, hn::Vec<D> a, hn::Vec<D> b) {
+    return hn::Xor(a, b);
+  }
+};
+
+// Of truth values: bytes, of which any but zero is true.
+struct BoolXor {
+  template <class D>
+  static HWY_INLINE hn::Vec<D> Apply(D d, hn::Vec<D> a, hn::Vec<D> b) {
+    const auto one = hn::Set(d, hn::TFromD<D>{1});
+    return hn::Xor(hn::Min(a, one), hn::Min(b, one));
+  }
+};
+
 struct Product {
   template <class D>
   static HWY_INLINE hn::Vec<D> Apply(D, hn::Vec<D> a, hn::Vec<D> b) {
@@ -159,6 +189,8 @@ void ReduceFloats(const ReduceVectorsArgs& args) {
       return ReduceLanes<E, Lane, Max>(args, finish);
     case ReduceOp::kProduct:
       return ReduceLanes<E, Lane, Product>(args, finish);
+    default:
+      HWY_ABORT("%s is not defined on %s", Name(args.op), Name(args.dtype));
   }
 }
 
@@ -176,6 +208,12 @@ void ReduceIntegers(const ReduceVectorsArgs& args) {
       return ReduceLanes<E, E, Max>(args, Keep());
     case ReduceOp::kProduct:
       return ReduceLanes<Wrapping, Factor, Product>(args, Keep());
+    case ReduceOp::kBitAnd:
+      return ReduceLanes<Wrapping, Wrapping, BitAnd>(args, Keep());
+    case ReduceOp::kBitOr:
+      return ReduceLanes<Wrapping, Wrapping, BitOr>(args, Keep());
+    case ReduceOp::kBitXor:
+      return ReduceLanes<Wrapping, Wrapping, BitXor>(args, Keep());
   }
 }
 
@@ -184,10 +222,14 @@ void ReduceBools(const ReduceVectorsArgs& args) {
   switch (args.op) {
     case ReduceOp::kSum:
     case ReduceOp::kMax:
+    case ReduceOp::kBitOr:
       return ReduceLanes<uint8_t, uint8_t, Max>(args, Normalize());
     case ReduceOp::kMin:
     case ReduceOp::kProduct:
+    case ReduceOp::kBitAnd:
       return ReduceLanes<uint8_t, uint8_t, Min>(args, Normalize());
+    case ReduceOp::kBitXor:
+      return ReduceLanes<uint8_t, uint8_t, BoolXor>(args, Normalize());
   }
 }
 
@@ -197,8 +239,16 @@ void ReduceOnTarget(const ReduceVectorsArgs& args) {
       return ReduceIntegers<uint8_t>(args);
     case DType::kInt8:
       return ReduceIntegers<int8_t>(args);
+    case DType::kUint16:
+      return ReduceIntegers<uint16_t>(args);
+    case DType::kInt16:
+      return ReduceIntegers<int16_t>(args);
+    case DType::kUint32:
+      return ReduceIntegers<uint32_t>(args);
     case DType::kInt32:
       return ReduceIntegers<int32_t>(args);
+    case DType::kUint64:
+      return ReduceIntegers<uint64_t>(args);
     case DType::kInt64:
       return ReduceIntegers<int64_t>(args);
     case DType::kFloat16:

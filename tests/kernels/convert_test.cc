@@ -197,6 +197,8 @@ TEST_P(ConvertTest, IntegerDivisionIsExact) {
   const std::vector<int64_t> src = {49, -49, std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()};
   EXPECT_EQ(Converted(DType::kInt64, DType::kInt64, src, {.divisor = 49}),
             (std::vector<int64_t>{1, -1, 188232082384791343, -188232082384791343}));
+  EXPECT_EQ(Converted<uint64_t>(DType::kUint64, DType::kUint64, {~uint64_t{0}, uint64_t{1} << 63}, {.divisor = 3}),
+            (std::vector<uint64_t>{0x5555555555555555u, 0x2AAAAAAAAAAAAAAAu}));
 }
 
 TEST_P(ConvertTest, ScaledIntegersSaturateAndTruncate) {
@@ -214,6 +216,13 @@ TEST_P(ConvertTest, ScaledIntegersSaturateAndTruncate) {
             (std::vector<int64_t>{kMax64, std::numeric_limits<int64_t>::min(), 15}));
   // 2^63 is a double although it is not an int64.
   EXPECT_EQ(Converted<int64_t>(DType::kInt64, DType::kInt64, {int64_t{1} << 62}, {.multiplier = 2})[0], kMax64);
+  constexpr auto kMaxUnsigned = std::numeric_limits<uint64_t>::max();
+  EXPECT_EQ(Converted<uint64_t>(DType::kUint64, DType::kUint64, {uint64_t{1} << 63, 4, 4}, {.multiplier = 2}),
+            (std::vector<uint64_t>{kMaxUnsigned, 8, 8}));
+  EXPECT_EQ(Converted<uint16_t>(DType::kUint16, DType::kUint16, {65535, 3}, {.multiplier = 1.5}),
+            (std::vector<uint16_t>{65535, 4}));
+  EXPECT_EQ(Converted<int16_t>(DType::kInt16, DType::kInt16, {-30000, 3}, {.multiplier = 1.5}),
+            (std::vector<int16_t>{-32768, 4}));
   EXPECT_EQ(Converted<int32_t>(DType::kInt32, DType::kInt32, {5}, {.multiplier = std::nan("")}),
             (std::vector<int32_t>{0}));
 }

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <random>
 #include <string>
 #include <vector>
@@ -14,11 +15,14 @@ namespace ronda::kernels {
 
 using Random = std::mt19937_64;
 
-inline constexpr DType kAllDTypes[] = {DType::kUint8,   DType::kInt8,    DType::kInt32,
-                                       DType::kInt64,   DType::kFloat16, DType::kBfloat16,
-                                       DType::kFloat32, DType::kFloat64, DType::kBool};
+inline constexpr DType kAllDTypes[] = {
+    DType::kUint8, DType::kInt8,    DType::kUint16,   DType::kInt16,   DType::kUint32,  DType::kInt32, DType::kUint64,
+    DType::kInt64, DType::kFloat16, DType::kBfloat16, DType::kFloat32, DType::kFloat64, DType::kBool};
+static_assert(std::size(kAllDTypes) == kDTypeCount);
 inline constexpr DType kFloatDTypes[] = {DType::kFloat16, DType::kBfloat16, DType::kFloat32, DType::kFloat64};
-inline constexpr ReduceOp kAllOps[] = {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct};
+inline constexpr ReduceOp kAllOps[] = {ReduceOp::kSum,    ReduceOp::kMin,   ReduceOp::kMax,   ReduceOp::kProduct,
+                                       ReduceOp::kBitAnd, ReduceOp::kBitOr, ReduceOp::kBitXor};
+static_assert(std::size(kAllOps) == kReduceOpCount);
 
 // The SIMD targets that this CPU can run and the kernels were compiled for, as Highway's bits.
 std::vector<int64_t> SimdTargets();

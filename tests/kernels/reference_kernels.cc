@@ -30,8 +30,7 @@ void StoreInteger(void* buffer, size_t index, T value) {
 
 template <class T>
 T ScaledInteger(T value, const Scale& scale) {
-  const int64_t quotient = static_cast<int64_t>(value) / scale.divisor;
-  if (scale.multiplier == 1.0) return static_cast<T>(quotient);
+  if (scale.multiplier == 1.0) return static_cast<T>(static_cast<__int128>(value) / scale.divisor);
   // long double holds every 64-bit integer, so that its limits compare exactly.
   long double scaled = std::trunc(static_cast<double>(value) * scale.multiplier / static_cast<double>(scale.divisor));
   if (std::isnan(scaled)) return 0;
@@ -53,6 +52,12 @@ T Combine(ReduceOp op, T a, T b) {
       return std::min(a, b);
     case ReduceOp::kMax:
       return std::max(a, b);
+    case ReduceOp::kBitAnd:
+      return static_cast<T>(a & b);
+    case ReduceOp::kBitOr:
+      return static_cast<T>(a | b);
+    case ReduceOp::kBitXor:
+      return static_cast<T>(a ^ b);
   }
   return a;
 }
@@ -70,6 +75,8 @@ T CombineFloats(ReduceOp op, T a, T b) {
       return b < a ? b : a;
     case ReduceOp::kMax:
       return b > a ? b : a;
+    default:
+      break;  // not defined on floating-point types
   }
   return a;
 }
@@ -98,12 +105,27 @@ void ReduceFloats(const ReduceArgs& args) {
   }
 }
 
+bool ReducedBool(ReduceOp op, size_t true_count, size_t source_count) {
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kMax:
+    case ReduceOp::kBitOr:
+      return true_count > 0;
+    case ReduceOp::kProduct:
+    case ReduceOp::kMin:
+    case ReduceOp::kBitAnd:
+      return true_count == source_count;
+    case ReduceOp::kBitXor:
+      return true_count % 2 == 1;
+  }
+  return false;
+}
+
 void ReduceBools(const ReduceArgs& args) {
-  const bool is_or = args.op == ReduceOp::kSum || args.op == ReduceOp::kMax;
   for (size_t i = 0; i < args.count; ++i) {
     const auto is_true = [&](const void* source) { return ReadElement(source, DType::kBool, i) != 0; };
-    const bool result = is_or ? std::any_of(args.sources.begin(), args.sources.end(), is_true)
-                              : std::all_of(args.sources.begin(), args.sources.end(), is_true);
+    const auto true_count = std::count_if(args.sources.begin(), args.sources.end(), is_true);
+    const bool result = ReducedBool(args.op, static_cast<size_t>(true_count), args.sources.size());
     WriteElement(args.dst, DType::kBool, i, result ? 1 : 0);
   }
 }
@@ -137,6 +159,14 @@ void ReferenceReduce(const ReduceArgs& args) {
       return ReduceIntegers<int8_t>(args);
     case DType::kInt32:
       return ReduceIntegers<int32_t>(args);
+    case DType::kUint16:
+      return ReduceIntegers<uint16_t>(args);
+    case DType::kInt16:
+      return ReduceIntegers<int16_t>(args);
+    case DType::kUint32:
+      return ReduceIntegers<uint32_t>(args);
+    case DType::kUint64:
+      return ReduceIntegers<uint64_t>(args);
     case DType::kInt64:
       return ReduceIntegers<int64_t>(args);
     case DType::kFloat16:

@@ -74,8 +74,16 @@ double ReadElement(const void* buffer, DType dtype, size_t index) {
       return Load<uint8_t>(buffer, index);
     case DType::kInt8:
       return Load<int8_t>(buffer, index);
+    case DType::kUint16:
+      return Load<uint16_t>(buffer, index);
+    case DType::kInt16:
+      return Load<int16_t>(buffer, index);
+    case DType::kUint32:
+      return Load<uint32_t>(buffer, index);
     case DType::kInt32:
       return Load<int32_t>(buffer, index);
+    case DType::kUint64:
+      return static_cast<double>(Load<uint64_t>(buffer, index));
     case DType::kInt64:
       return static_cast<double>(Load<int64_t>(buffer, index));
     case DType::kFloat16:
@@ -98,6 +106,14 @@ void WriteElement(void* buffer, DType dtype, size_t index, double value) {
       return Store(buffer, index, static_cast<uint8_t>(value));
     case DType::kInt8:
       return Store(buffer, index, static_cast<int8_t>(value));
+    case DType::kUint16:
+      return Store(buffer, index, static_cast<uint16_t>(value));
+    case DType::kInt16:
+      return Store(buffer, index, static_cast<int16_t>(value));
+    case DType::kUint32:
+      return Store(buffer, index, static_cast<uint32_t>(value));
+    case DType::kUint64:
+      return Store(buffer, index, static_cast<uint64_t>(value));
     case DType::kInt32:
       return Store(buffer, index, static_cast<int32_t>(value));
     case DType::kInt64:

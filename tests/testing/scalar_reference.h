@@ -19,7 +19,8 @@ double DoubleFromBf16(uint16_t bits);
 uint16_t Fp16FromDouble(double value);
 uint16_t Bf16FromDouble(double value);
 
-// The value of element `index` of `buffer`, which needs no alignment. int64 is rounded beyond 2^53; a bool is 0 or 1.
+// The value of element `index` of `buffer`, which needs no alignment. int64 and uint64 are rounded beyond 2^53; a bool
+// is 0 or 1.
 double ReadElement(const void* buffer, DType dtype, size_t index);
 
 // Stores `value`, rounded once, as element `index`.
