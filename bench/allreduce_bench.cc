@@ -154,7 +154,7 @@ class AllreduceBench {
 
   void RunCommunicator(size_t count) {
     const Segment segment = {.input = data_.get(), .output = data_.get(), .count = count};
-    ExitIfError(communicator_.Allreduce({.label = "bench", .segments = {&segment, 1}}));
+    ExitIfError(communicator_.Reduce({.info = {.label = "bench"}, .segments = {&segment, 1}}));
   }
 
   void RunClient(size_t count) {

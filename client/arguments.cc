@@ -97,13 +97,13 @@ absl::Status CheckExtent(absl::string_view what, const Shape& shape, DType dtype
 
 // "allreduce 'conv1/weight'", with which all further messages begin.
 std::string Describe(const Submission& submission) {
-  return absl::StrCat(Name(submission.op), " '", submission.name, "'");
+  return absl::StrCat(Name(submission.request.op), " '", submission.request.name, "'");
 }
 
 // The part that all operations share.
 absl::StatusOr<Submission> FromTensor(OpType op, const ronda_tensor& tensor) {
   RONDA_RETURN_IF_ERROR(CheckName(Name(op), tensor.name));
-  Submission submission{.name = tensor.name, .op = op};
+  Submission submission{.request = {.name = tensor.name, .op = op}};
   const std::string what = Describe(submission);
   const int raw_dtype = RawValue(tensor.dtype);
   const std::optional<DType> dtype = DTypeFromInt(raw_dtype);
@@ -111,26 +111,27 @@ absl::StatusOr<Submission> FromTensor(OpType op, const ronda_tensor& tensor) {
     return absl::InvalidArgumentError(
         absl::StrCat(what, ": tensor.dtype ", raw_dtype, " is not one of ronda_dtype, 0 to ", kDTypeCount - 1));
   }
-  submission.dtype = *dtype;
+  submission.request.dtype = *dtype;
   RONDA_RETURN_IF_ERROR(CheckShape(what, tensor));
-  submission.shape.assign(tensor.shape, tensor.shape + tensor.ndim);
-  RONDA_RETURN_IF_ERROR(CheckExtent(what, submission.shape, *dtype));
+  submission.request.shape.assign(tensor.shape, tensor.shape + tensor.ndim);
+  RONDA_RETURN_IF_ERROR(CheckExtent(what, submission.request.shape, *dtype));
   return submission;
 }
 
 // A tensor without elements needs no buffer.
 absl::Status CheckBuffer(const Submission& submission, const void* buffer, absl::string_view argument) {
-  const int64_t count = ElementCount(submission.shape);
+  const int64_t count = ElementCount(submission.request.shape);
   if (buffer != nullptr || count == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(Describe(submission), ": ", argument, " is NULL, but shape ",
-                                                 ToString(submission.shape), " has ", count,
+                                                 ToString(submission.request.shape), " has ", count,
                                                  count == 1 ? " element" : " elements"));
 }
 
 absl::Status CheckOverlap(const Submission& submission) {
   const auto input = reinterpret_cast<uintptr_t>(submission.input);
   const auto output = reinterpret_cast<uintptr_t>(submission.output);
-  const uintptr_t bytes = static_cast<uintptr_t>(ElementCount(submission.shape)) * SizeOf(submission.dtype);
+  const uintptr_t bytes =
+      static_cast<uintptr_t>(ElementCount(submission.request.shape)) * SizeOf(submission.request.dtype);
   const uintptr_t distance = input > output ? input - output : output - input;
   if (distance == 0 || distance >= bytes) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(Describe(submission), ": input and output overlap by ",
@@ -140,22 +141,18 @@ absl::Status CheckOverlap(const Submission& submission) {
 
 absl::Status SetReduction(const ronda_allreduce_args& args, Submission* submission) {
   const int op = RawValue(args.op);
-  if (op == RONDA_AVERAGE) {
-    if (submission->dtype == DType::kBool) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(Describe(*submission),
-                       ": op is RONDA_AVERAGE, which RONDA_BOOL does not have: use RONDA_SUM "
-                       "(any), RONDA_PRODUCT (all), or another dtype"));
-    }
-    submission->averaging = Submission::Averaging::kOverRanks;
-    return absl::OkStatus();
-  }
-  const std::optional<ReduceOp> reduce_op = ReduceOpFromInt(op);
-  if (!reduce_op) {
+  const std::optional<Reduction> reduction = ReductionFromInt(op);
+  if (!reduction) {
     return absl::InvalidArgumentError(
-        absl::StrCat(Describe(*submission), ": op ", op, " is not one of ronda_reduce_op, 0 to ", RONDA_AVERAGE + 0));
+        absl::StrCat(Describe(*submission), ": op ", op, " is not one of ronda_reduce_op, 0 to ", kReductionCount - 1));
   }
-  submission->reduce_op = *reduce_op;
+  if (*reduction == Reduction::kAverage && submission->request.dtype == DType::kBool) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(Describe(*submission),
+                     ": op is RONDA_AVERAGE, which RONDA_BOOL does not have: use RONDA_SUM "
+                     "(any), RONDA_PRODUCT (all), or another dtype"));
+  }
+  submission->request.reduction = *reduction;
   return absl::OkStatus();
 }
 
@@ -175,7 +172,7 @@ absl::Status SetWire(const ronda_allreduce_args& args, Submission* submission) {
     return absl::InvalidArgumentError(absl::StrCat(Describe(*submission), ": compression ", compression,
                                                    " is not one of ronda_compression, 0 to ", kWireFormatCount - 1));
   }
-  submission->wire = *wire;
+  submission->request.wire = *wire;
   return absl::OkStatus();
 }
 
@@ -204,8 +201,8 @@ absl::StatusOr<Submission> ToSubmission(const ronda_allreduce_args* args) {
   RONDA_RETURN_IF_ERROR(CheckOverlap(submission));
   RONDA_RETURN_IF_ERROR(SetReduction(known, &submission));
   RONDA_RETURN_IF_ERROR(SetWire(known, &submission));
-  RONDA_RETURN_IF_ERROR(SetScale(submission, "prescale", known.prescale, &submission.prescale));
-  RONDA_RETURN_IF_ERROR(SetScale(submission, "postscale", known.postscale, &submission.postscale));
+  RONDA_RETURN_IF_ERROR(SetScale(submission, "prescale", known.prescale, &submission.request.prescale));
+  RONDA_RETURN_IF_ERROR(SetScale(submission, "postscale", known.postscale, &submission.request.postscale));
   return submission;
 }
 
@@ -219,7 +216,7 @@ absl::StatusOr<Submission> ToSubmission(const ronda_broadcast_args* args, int wo
                                                    ", but the ranks of this job are 0 to ", world_size - 1));
   }
   submission.output = known.data;
-  submission.root = known.root;
+  submission.request.root = known.root;
   return submission;
 }
 
@@ -228,7 +225,7 @@ absl::StatusOr<Submission> ToSubmission(const ronda_allgather_args* args) {
                          CopySized(args, "ronda_allgather_args", "RONDA_ALLGATHER_ARGS_INIT"));
   RONDA_ASSIGN_OR_RETURN(Submission submission, FromTensor(OpType::kAllgather, known.tensor));
   RONDA_RETURN_IF_ERROR(CheckBuffer(submission, known.input, "input"));
-  if (submission.shape.empty()) {
+  if (submission.request.shape.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         Describe(submission), ": a scalar has no first dimension to concatenate along: pass it with shape [1]"));
   }

@@ -103,7 +103,7 @@ Outcome Submit(absl::string_view function, const ToSubmissionFn& to_submission, 
   if (session == nullptr) return NotInitialized();
   absl::StatusOr<Submission> submission = to_submission(session->topology());
   if (!submission.ok()) return Failure(submission.status(), Answer::kSubmission);
-  const OpType op = submission->op;
+  const OpType op = submission->request.op;
   absl::StatusOr<std::shared_ptr<Handle>> submitted = session->runtime().Submit(*std::move(submission));
   if (!submitted.ok()) return Failure(submitted.status(), Answer::kSubmission);
   *handle = globals().handles.Add({*std::move(submitted), op});
@@ -141,7 +141,7 @@ Outcome AllgatherOutput(ronda_handle id, const void** data, int64_t* first_dim, 
             absl::StrCat("ronda_allgather_output: handle ", id, " is still in flight: call ronda_synchronize() first")};
   }
   if (const absl::Status status = operation->handle->Wait(); !status.ok()) return Failure(status, Answer::kCompletion);
-  const GatheredTensor& gathered = operation->handle->gathered();
+  const OperationResult& gathered = operation->handle->result();
   *data = gathered.data.get();
   *first_dim = std::accumulate(gathered.first_dims.begin(), gathered.first_dims.end(), int64_t{0});
   if (first_dims != nullptr) std::copy(gathered.first_dims.begin(), gathered.first_dims.end(), first_dims);

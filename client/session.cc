@@ -8,7 +8,7 @@ absl::StatusOr<std::shared_ptr<Handle>> Session::SubmitBarrier() {
   MutexLock lock(&mu_);
   // A few names, used in turn, stay in the response cache; a new name a barrier would empty it.
   auto handle = runtime_->Submit(
-      {.name = absl::StrCat("ronda/barrier/", barriers_ % kConcurrentBarriers), .op = OpType::kBarrier});
+      {.request = {.name = absl::StrCat("ronda/barrier/", barriers_ % kConcurrentBarriers), .op = OpType::kBarrier}});
   if (handle.ok()) ++barriers_;
   return handle;
 }

@@ -2,47 +2,82 @@
 #define RONDA_RUNTIME_COLLECTIVES_COMMUNICATOR_H_
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "kernels/cpu/scale.h"
+#include "runtime/base/group.h"
 #include "runtime/base/types.h"
 
 namespace ronda {
+
+// What all calls have in common.
+//
+// Every rank of the job makes every call, also those outside its group: they pass the same sizes, have no buffers, and
+// return at once. (Backends that stream all collectives of a job through one place skip theirs so; others have nothing
+// to do.) Arrays with an entry a rank are in the order of the group.
+struct CallInfo {
+  absl::string_view label;         // names the call in messages: "conv1/weight and 9 more"
+  const Group* group = nullptr;    // who takes part; nullptr: every rank of the job
+  OpType op = OpType::kAllreduce;  // what the client called it, for messages
+  WaitLimits limits;               // of every wait for one rank's progress
+};
 
 // One tensor of a bucket. `input` and `output` are equal (in place) or do not overlap; no alignment is needed.
 struct Segment {
   const void* input = nullptr;
   void* output = nullptr;
-  size_t count = 0;  // elements; 0 is allowed, and then the pointers are not looked at
+  size_t count = 0;  // elements of the input; 0 is allowed, and then the pointers are not looked at
+  // ReduceCall::Delivery::kParts: `output` receives elements [part_begin, part_begin + part_count) of the result, on
+  // each rank another part, and possibly none. It then does not overlap `input`.
+  size_t part_begin = 0;
+  size_t part_count = 0;
+  // Error feedback: what earlier roundings of this tensor's contributions have lost, `count` elements; nullptr: none.
+  float* residual = nullptr;
 };
 
-// An allreduce over the logical concatenation of the segments: a bucket is never copied into one buffer.
-struct AllreduceCall {
-  absl::string_view label;  // names the bucket in errors: "conv1/weight and 9 more"
+// A reduction over the logical concatenation of the segments: a bucket is never copied into one buffer.
+struct ReduceCall {
+  CallInfo info;
   absl::Span<const Segment> segments;
   DType dtype = DType::kFloat32;
   WireFormat wire = WireFormat::kNone;
   ReduceOp op = ReduceOp::kSum;
-  kernels::Scale prescale;   // of the input, before it is rounded to the wire's dtype
-  kernels::Scale postscale;  // of the reduced value, before it is rounded to the wire's dtype
+  kernels::Scale prescale;   // of the input, before it is rounded to the wire's format
+  kernels::Scale postscale;  // of the reduced value, before it is rounded to the wire's format
+  enum class Delivery : uint8_t {
+    kAll,   // everybody receives all of the result: an allreduce
+    kParts  // each rank receives what its segments say: reduce, reducescatter
+  } delivery = Delivery::kAll;
 };
 
 struct BroadcastCall {
-  absl::string_view label;
-  void* data = nullptr;  // read on `root`, written elsewhere
+  CallInfo info;
+  void* data = nullptr;  // read on the root, written elsewhere
   size_t bytes = 0;
-  RankId root = 0;
+  int root = 0;  // a position in the group
 };
 
-// Concatenates the ranks' inputs, in rank order, into everybody's output.
+// Concatenates the members' inputs, in the order of the group, into everybody's output, or one member's.
 struct AllgatherCall {
-  absl::string_view label;
-  const void* input = nullptr;              // bytes_per_rank[own rank] bytes
+  CallInfo info;
+  const void* input = nullptr;              // bytes_per_rank[own position] bytes
   void* output = nullptr;                   // sum of bytes_per_rank bytes; does not overlap `input`
-  absl::Span<const size_t> bytes_per_rank;  // one entry a rank, the same on every rank
+  absl::Span<const size_t> bytes_per_rank;  // one entry a member, the same on every rank of the job
+  std::optional<int> receiver;              // the position of the only member that receives; nullopt: all do
+};
+
+// Every member sends a piece of its input to every member. Pieces lie one after the other, in the order of the group,
+// in the input (by receiver) as in the output (by sender).
+struct AlltoallCall {
+  CallInfo info;
+  const void* input = nullptr;
+  void* output = nullptr;          // does not overlap `input`
+  absl::Span<const size_t> bytes;  // [sender * members + receiver], the same on every rank of the job
 };
 
 // What a backend can do, and how much it wants the job (DESIGN: backends compete by score).
@@ -53,27 +88,29 @@ struct Capabilities {
 
 // Moves and reduces tensors between the ranks of a job.
 //
-// Every rank calls the same sequence of collectives with matching arguments: the negotiation guarantees that. For the
-// same inputs the results are bit-identical on all ranks, whatever the backend: contributions are rounded to the wire's
-// dtype, reduced in rank order (16-bit types in fp32), scaled, rounded once to the wire's dtype, and widened.
+// Every rank makes the same sequence of calls with matching arguments: the negotiation guarantees that. For the same
+// inputs the results are bit-identical on all ranks, whatever the backend: contributions are rounded to the wire's
+// format, reduced in the order of the group (16-bit and 8-bit formats in fp32), scaled, rounded once to the wire's
+// format, and widened.
 //
 // Thread-compatible: one thread at a time, the coordinator thread.
 //
 // Every call blocks until this rank's output is complete and its input may be changed. Errors: the job's first failure
-// (a dead peer is noticed while blocked); DEADLINE_EXCEEDED that names the rank waited for and the label. After an
-// error the outputs are undefined and the communicator is not used again.
+// (a dead peer is noticed while blocked); DEADLINE_EXCEEDED that names the rank waited for, the label, how far the
+// transfer got and what the late rank did last. A wait longer than `limits.warning` is logged, once. After an error the
+// outputs are undefined and the communicator is not used again.
 class Communicator {
  public:
   virtual ~Communicator() = default;
 
   virtual Capabilities capabilities() const = 0;
   virtual RankId rank() const = 0;
-  virtual int size() const = 0;
+  virtual int size() const = 0;  // ranks of the job
 
-  virtual absl::Status Allreduce(const AllreduceCall& call) = 0;
+  virtual absl::Status Reduce(const ReduceCall& call) = 0;
   virtual absl::Status Broadcast(const BroadcastCall& call) = 0;
   virtual absl::Status Allgather(const AllgatherCall& call) = 0;
-  virtual absl::Status Barrier(absl::string_view label) = 0;
+  virtual absl::Status Barrier(const CallInfo& info) = 0;
 };
 
 }  // namespace ronda

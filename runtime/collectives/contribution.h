@@ -12,15 +12,15 @@
 
 namespace ronda {
 
-inline DType WireDType(const AllreduceCall& call) { return WireDType(call.dtype, call.wire); }
+inline DType WireDType(const ReduceCall& call) { return WireDType(call.dtype, call.wire); }
 
 // True if the contribution is the input itself, so that it can be reduced where it lies.
-inline bool ContributesInputItself(const AllreduceCall& call) {
+inline bool ContributesInputItself(const ReduceCall& call) {
   return WireDType(call) == call.dtype && call.prescale.IsIdentity();
 }
 
 // Writes the contribution of elements [begin, begin + n) to `wire`, which has room for n elements of the wire's dtype.
-inline void Pack(const AllreduceCall& call, const LogicalBuffer& buffer, size_t begin, size_t n, void* wire) {
+inline void Pack(const ReduceCall& call, const LogicalBuffer& buffer, size_t begin, size_t n, void* wire) {
   const DType dtype = WireDType(call);
   buffer.ForEachRun(begin, n, [&](const LogicalBuffer::Run& run) {
     char* const to = static_cast<char*>(wire) + run.offset * SizeOf(dtype);
@@ -29,7 +29,7 @@ inline void Pack(const AllreduceCall& call, const LogicalBuffer& buffer, size_t 
 }
 
 // Widens the reduced elements in `wire` into the outputs of elements [begin, begin + n). Exact.
-inline void Unpack(const AllreduceCall& call, const LogicalBuffer& buffer, size_t begin, size_t n, const void* wire) {
+inline void Unpack(const ReduceCall& call, const LogicalBuffer& buffer, size_t begin, size_t n, const void* wire) {
   const DType dtype = WireDType(call);
   buffer.ForEachRun(begin, n, [&](const LogicalBuffer::Run& run) {
     const char* const from = static_cast<const char*>(wire) + run.offset * SizeOf(dtype);

@@ -12,19 +12,6 @@
 namespace ronda {
 namespace {
 
-TensorRequest ToRequest(const Submission& submission) {
-  return {.name = submission.name,
-          .op = submission.op,
-          .dtype = submission.dtype,
-          .shape = submission.shape,
-          .reduce_op = submission.reduce_op,
-          .averaging = submission.averaging,
-          .wire = submission.wire,
-          .prescale = submission.prescale,
-          .postscale = submission.postscale,
-          .root = submission.root};
-}
-
 // The coordinator rank fails a stalled tensor itself; this much later the other ranks conclude that it does not run.
 absl::Duration AnswerDeadline(absl::Duration stall_deadline) {
   return stall_deadline + std::max(absl::Seconds(1), stall_deadline / 4);
@@ -86,7 +73,7 @@ absl::Status CoordinatorLoop::ReportFresh(absl::Time now) {
   // Read before the queue is looked at: every submission that was accepted before the request is then found.
   const bool shutting_down = shutdown_requested_.load();
   if (now - queue_.OldestFresh() >= options_.tunables.cycle_time || shutting_down) {
-    for (const TensorEntry* entry : queue_.TakeFresh()) reporter_.Submit(ToRequest(entry->submission));
+    for (const TensorEntry* entry : queue_.TakeFresh()) reporter_.Submit(entry->submission.request);
   }
   if (shutting_down && leaving_ == Leaving::kNo && queue_.empty()) {
     reporter_.Leave();
@@ -100,7 +87,7 @@ absl::Status CoordinatorLoop::ReportFresh(absl::Time now) {
 absl::StatusOr<CoordinatorLoop::Progress> CoordinatorLoop::Apply(const std::string& broadcast) {
   RONDA_ASSIGN_OR_RETURN(const ResponseList list, DecodeResponseList(broadcast));
   RONDA_ASSIGN_OR_RETURN(const Reporter::Work work, reporter_.Apply(list));
-  if (work.settings) answer_deadline_ = AnswerDeadline(work.settings->stall_deadline);
+  if (work.settings) answer_deadline_ = AnswerDeadline(work.settings->limits.deadline);
   for (const TensorError& error : work.errors) {
     if (queue_.Find(error.name) == nullptr) {
       return absl::InternalError(
@@ -108,7 +95,7 @@ absl::StatusOr<CoordinatorLoop::Progress> CoordinatorLoop::Apply(const std::stri
     }
     queue_.Complete(error.name, error.status);
   }
-  for (const Executor::AgreedBucket& bucket : work.buckets) RONDA_RETURN_IF_ERROR(executor_.Execute(bucket));
+  for (const AgreedBucket& bucket : work.buckets) RONDA_RETURN_IF_ERROR(executor_.Execute(bucket));
   if (work.job == ResponseList::Job::kGoesOn) return Progress::kSome;
   transport_.control->Depart();
   queue_.Close(absl::CancelledError("the job has been shut down"));
@@ -121,11 +108,11 @@ absl::Status CoordinatorLoop::CheckCoordinatorAnswers(absl::Time now) {
   const bool tensor_overdue = oldest != nullptr && now - oldest->since >= answer_deadline_;
   const bool leave_overdue = leaving_ == Leaving::kReported && now - leaving_since_ >= answer_deadline_;
   if (tensor_overdue || leave_overdue) {
-    return absl::DeadlineExceededError(
-        absl::StrCat("rank 0, which coordinates the job, has not answered for ", absl::FormatDuration(answer_deadline_),
-                     " (waiting for ",
-                     tensor_overdue ? absl::StrCat("tensor '", oldest->submission.name, "'") : "the end of the job",
-                     "): it is stopped, or its machine is overloaded"));
+    return absl::DeadlineExceededError(absl::StrCat(
+        "rank 0, which coordinates the job, has not answered for ", absl::FormatDuration(answer_deadline_),
+        " (waiting for ",
+        tensor_overdue ? absl::StrCat("tensor '", oldest->submission.request.name, "'") : "the end of the job",
+        "): it is stopped, or its machine is overloaded"));
   }
   next_answer_check_ = now + answer_deadline_ / 8;
   return absl::OkStatus();

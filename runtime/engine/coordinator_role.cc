@@ -15,7 +15,8 @@ CoordinatorRole::CoordinatorRole(const Tunables& tunables, int world_size)
                    .cache_capacity = tunables.cache_capacity,
                    .fusion = {.threshold = tunables.fusion_threshold}}),
       inspector_({.warning = tunables.stall_warning, .deadline = tunables.stall_deadline}),
-      settings_({.cache_capacity = tunables.cache_capacity, .stall_deadline = tunables.stall_deadline}) {}
+      settings_({.cache_capacity = tunables.cache_capacity,
+                 .limits = {.warning = tunables.stall_warning, .deadline = tunables.stall_deadline}}) {}
 
 absl::Status CoordinatorRole::Take(const std::vector<ControlMessage>& reports, absl::Time now) {
   for (const ControlMessage& message : reports) {

@@ -10,10 +10,10 @@ namespace ronda {
 namespace {
 
 // "conv1/weight and 9 more"
-std::string Label(const Executor::AgreedBucket& bucket) {
-  const std::string& first = bucket.front()->request.name;
-  if (bucket.size() == 1) return first;
-  return absl::StrCat(first, " and ", bucket.size() - 1, " more");
+std::string Label(const AgreedBucket& bucket) {
+  const std::string& first = bucket.responses.front()->request.name;
+  if (bucket.responses.size() == 1) return first;
+  return absl::StrCat(first, " and ", bucket.responses.size() - 1, " more");
 }
 
 // Bytes of the part of an allgather that one unit of the first dimension stands for.
@@ -26,7 +26,7 @@ size_t RowBytes(const TensorRequest& request) {
 }  // namespace
 
 absl::Status Executor::Execute(const AgreedBucket& bucket) {
-  const Response& first = *bucket.front();
+  const Response& first = *bucket.responses.front();
   switch (first.request.op) {
     case OpType::kAllreduce:
       return Allreduce(bucket);
@@ -36,6 +36,8 @@ absl::Status Executor::Execute(const AgreedBucket& bucket) {
       return Allgather(first);
     case OpType::kBarrier:
       return Barrier(first);
+    default:
+      break;
   }
   return absl::InternalError(absl::StrCat("no such operation: ", static_cast<int>(first.request.op)));
 }
@@ -52,23 +54,23 @@ absl::StatusOr<const Submission*> Executor::Find(const Response& response) const
 
 absl::Status Executor::Allreduce(const AgreedBucket& bucket) {
   segments_.clear();
-  for (const auto& response : bucket) {
+  for (const auto& response : bucket.responses) {
     RONDA_ASSIGN_OR_RETURN(const Submission* submission, Find(*response));
     segments_.push_back(
         {submission->input, submission->output, static_cast<size_t>(ElementCount(response->request.shape))});
   }
-  const TensorRequest& kind = bucket.front()->request;
-  const bool averages = kind.averaging == TensorRequest::Averaging::kOverRanks;
+  const TensorRequest& kind = bucket.responses.front()->request;
+  const bool averages = kind.reduction == Reduction::kAverage;
   const std::string label = Label(bucket);
-  RONDA_RETURN_IF_ERROR(communicator_->Allreduce(
-      {.label = label,
+  RONDA_RETURN_IF_ERROR(communicator_->Reduce(
+      {.info = {.label = label, .op = OpType::kAllreduce},
        .segments = segments_,
        .dtype = kind.dtype,
        .wire = kind.wire,
-       .op = kind.reduce_op,
+       .op = KernelOp(kind.reduction),
        .prescale = {.multiplier = kind.prescale},
        .postscale = {.multiplier = kind.postscale, .divisor = averages ? communicator_->size() : 1}}));
-  for (const auto& response : bucket) queue_->Complete(response->request.name, absl::OkStatus());
+  for (const auto& response : bucket.responses) queue_->Complete(response->request.name, absl::OkStatus());
   return absl::OkStatus();
 }
 
@@ -76,7 +78,7 @@ absl::Status Executor::Broadcast(const Response& response) {
   RONDA_ASSIGN_OR_RETURN(const Submission* submission, Find(response));
   const TensorRequest& request = response.request;
   RONDA_RETURN_IF_ERROR(
-      communicator_->Broadcast({.label = request.name,
+      communicator_->Broadcast({.info = {.label = request.name, .op = request.op},
                                 .data = submission->output,
                                 .bytes = static_cast<size_t>(ElementCount(request.shape)) * SizeOf(request.dtype),
                                 .root = request.root}));
@@ -97,22 +99,22 @@ absl::Status Executor::Allgather(const Response& response) {
     }
     bytes_per_rank.push_back(bytes);
   }
-  GatheredTensor gathered{std::unique_ptr<std::byte[]>(new (std::nothrow) std::byte[total]), response.first_dims};
+  OperationResult gathered{std::unique_ptr<std::byte[]>(new (std::nothrow) std::byte[total]), response.first_dims};
   if (gathered.data == nullptr) {
     return absl::ResourceExhaustedError(
         absl::StrCat("no memory for the ", total, " bytes that allgather '", request.name, "' returns"));
   }
-  RONDA_RETURN_IF_ERROR(communicator_->Allgather({.label = request.name,
+  RONDA_RETURN_IF_ERROR(communicator_->Allgather({.info = {.label = request.name, .op = request.op},
                                                   .input = submission->input,
                                                   .output = gathered.data.get(),
                                                   .bytes_per_rank = bytes_per_rank}));
-  queue_->CompleteGather(request.name, std::move(gathered));
+  queue_->Complete(request.name, std::move(gathered));
   return absl::OkStatus();
 }
 
 absl::Status Executor::Barrier(const Response& response) {
   RONDA_RETURN_IF_ERROR(Find(response).status());
-  RONDA_RETURN_IF_ERROR(communicator_->Barrier(response.request.name));
+  RONDA_RETURN_IF_ERROR(communicator_->Barrier({.label = response.request.name, .op = OpType::kBarrier}));
   queue_->Complete(response.request.name, absl::OkStatus());
   return absl::OkStatus();
 }

@@ -18,8 +18,6 @@ namespace ronda {
 // Thread-compatible: the coordinator thread's. Neither the communicator nor the queue is owned; both must outlive it.
 class Executor {
  public:
-  using AgreedBucket = std::vector<std::shared_ptr<const Response>>;
-
   Executor(Communicator* communicator, TensorQueue* queue) : communicator_(communicator), queue_(queue) {}
 
   // Errors: the communicator's; INTERNAL if a tensor was not submitted here; RESOURCE_EXHAUSTED if there is no memory

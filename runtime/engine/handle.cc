@@ -17,9 +17,9 @@ absl::Status Handle::Wait() const {
   return status_;
 }
 
-const GatheredTensor& Handle::gathered() const {
+const OperationResult& Handle::result() const {
   RONDA_CHECK(done());
-  return gathered_;
+  return result_;
 }
 
 void Handle::Complete(absl::Status status) {
@@ -30,8 +30,8 @@ void Handle::Complete(absl::Status status) {
   completed_.NotifyAll();
 }
 
-void Handle::CompleteGather(GatheredTensor gathered) {
-  gathered_ = std::move(gathered);
+void Handle::Complete(OperationResult result) {
+  result_ = std::move(result);
   Complete(absl::OkStatus());
 }
 

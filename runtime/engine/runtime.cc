@@ -14,24 +14,25 @@ namespace {
 std::string Identity(const Topology& topology) { return absl::StrCat("host ", topology.hostname, ", pid ", getpid()); }
 
 absl::Status Check(const Submission& submission, int size) {
+  const TensorRequest& request = submission.request;
   const auto invalid = [&](absl::string_view what) {
-    return absl::InvalidArgumentError(absl::StrCat("tensor '", submission.name, "': ", what));
+    return absl::InvalidArgumentError(absl::StrCat("tensor '", request.name, "': ", what));
   };
-  if (submission.name.empty()) return absl::InvalidArgumentError("a tensor needs a name, the same on every rank");
-  if (submission.op == OpType::kBarrier) return absl::OkStatus();
-  for (int64_t dim : submission.shape) {
-    if (dim < 0) return invalid(absl::StrCat("shape ", ToString(submission.shape), " has a negative dimension"));
+  if (request.name.empty()) return absl::InvalidArgumentError("a tensor needs a name, the same on every rank");
+  if (request.op == OpType::kBarrier) return absl::OkStatus();
+  for (int64_t dim : request.shape) {
+    if (dim < 0) return invalid(absl::StrCat("shape ", ToString(request.shape), " has a negative dimension"));
   }
-  const bool has_data = ElementCount(submission.shape) > 0;
-  if (has_data && submission.op != OpType::kBroadcast && submission.input == nullptr) return invalid("input is null");
-  if (has_data && submission.op != OpType::kAllgather && submission.output == nullptr) return invalid("output is null");
-  if (submission.op == OpType::kAllgather && submission.shape.empty()) {
+  const bool has_data = ElementCount(request.shape) > 0;
+  if (has_data && request.op != OpType::kBroadcast && submission.input == nullptr) return invalid("input is null");
+  if (has_data && request.op != OpType::kAllgather && submission.output == nullptr) return invalid("output is null");
+  if (request.op == OpType::kAllgather && request.shape.empty()) {
     return invalid("a scalar cannot be gathered; give it the shape [1]");
   }
-  if (submission.op == OpType::kBroadcast && (submission.root < 0 || submission.root >= size)) {
-    return invalid(absl::StrCat("root ", submission.root, " is not a rank of this job, which has ", size));
+  if (request.op == OpType::kBroadcast && (request.root < 0 || request.root >= size)) {
+    return invalid(absl::StrCat("root ", request.root, " is not a rank of this job, which has ", size));
   }
-  if (submission.averaging == Submission::Averaging::kOverRanks && submission.dtype == DType::kBool) {
+  if (request.reduction == Reduction::kAverage && request.dtype == DType::kBool) {
     return invalid("bool cannot be averaged; use sum (logical or) or product (logical and)");
   }
   return absl::OkStatus();

@@ -1,7 +1,8 @@
 #ifndef RONDA_RUNTIME_ENGINE_SUBMISSION_H_
 #define RONDA_RUNTIME_ENGINE_SUBMISSION_H_
 
-#include <string>
+#include <cstdint>
+#include <vector>
 
 #include "runtime/base/types.h"
 #include "runtime/negotiation/messages.h"
@@ -10,20 +11,18 @@ namespace ronda {
 
 // What a client asks for: one collective operation on one named tensor.
 struct Submission {
-  using Averaging = TensorRequest::Averaging;
+  TensorRequest request;        // the name is not empty, and unique in its process set among the tensors in flight
+  const void* input = nullptr;  // not for broadcast, which uses `output` alone, nor for who only receives
+  // allreduce (may equal input), reduce (on the root), broadcast, receive. Of other operations the result belongs to
+  // the handle.
+  void* output = nullptr;
 
-  std::string name;  // the same on every rank; unique among the tensors in flight; not empty
-  OpType op = OpType::kAllreduce;
-  DType dtype = DType::kFloat32;
-  Shape shape;                  // kAllgather: at least one dimension
-  const void* input = nullptr;  // kAllreduce, kAllgather; kBroadcast uses `output` alone
-  void* output = nullptr;       // kAllreduce (may equal input), kBroadcast; an allgather's result belongs to the handle
-  ReduceOp reduce_op = ReduceOp::kSum;
-  Averaging averaging = Averaging::kNo;  // with kSum: divides by the number of ranks
-  WireFormat wire = WireFormat::kNone;
-  double prescale = 1.0;
-  double postscale = 1.0;
-  RankId root = 0;  // kBroadcast
+  // alltoall: rows of the first dimension for each member of the process set, in its order; scatter: the same, on the
+  // root. Empty: equal parts (scatter: as equal as possible).
+  std::vector<int64_t> splits;
+
+  // Whether what rounding to the wire's format loses is added to the next contribution of the same name.
+  enum class ErrorFeedback : uint8_t { kOff, kOn } error_feedback = ErrorFeedback::kOff;
 };
 
 }  // namespace ronda

@@ -16,7 +16,7 @@ absl::StatusOr<std::shared_ptr<Handle>> TensorQueue::Add(Submission submission, 
 
   MutexLock lock(&mu_);
   if (!refusal_.ok()) return refusal_;
-  const std::string& name = entry->submission.name;
+  const std::string& name = entry->submission.request.name;
   const auto [it, is_new] = in_flight_.try_emplace(name);
   if (!is_new) {
     return absl::AlreadyExistsError(absl::StrCat("tensor '", name,
@@ -66,8 +66,8 @@ void TensorQueue::Complete(absl::string_view name, absl::Status status) {
   Extract(name)->handle->Complete(std::move(status));
 }
 
-void TensorQueue::CompleteGather(absl::string_view name, GatheredTensor gathered) {
-  Extract(name)->handle->CompleteGather(std::move(gathered));
+void TensorQueue::Complete(absl::string_view name, OperationResult result) {
+  Extract(name)->handle->Complete(std::move(result));
 }
 
 void TensorQueue::Refuse(absl::Status status) {

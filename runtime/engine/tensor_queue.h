@@ -47,7 +47,7 @@ class TensorQueue {
   // Frees the name, then completes the handle.
   // REQUIRES: the name is in flight.
   void Complete(absl::string_view name, absl::Status status);
-  void CompleteGather(absl::string_view name, GatheredTensor gathered);
+  void Complete(absl::string_view name, OperationResult result);
 
   // From now on Add returns `status`. The first call wins.
   void Refuse(absl::Status status);

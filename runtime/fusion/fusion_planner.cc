@@ -14,8 +14,8 @@ struct OpenBucket {
 };
 
 bool SameKind(const TensorRequest& a, const TensorRequest& b) {
-  return a.dtype == b.dtype && a.reduce_op == b.reduce_op && a.averaging == b.averaging && a.wire == b.wire &&
-         a.prescale == b.prescale && a.postscale == b.postscale;
+  return a.dtype == b.dtype && a.reduction == b.reduction && a.wire == b.wire && a.prescale == b.prescale &&
+         a.postscale == b.postscale;
 }
 
 }  // namespace
@@ -26,7 +26,7 @@ std::vector<Bucket> FusionPlanner::Plan(std::vector<Agreed> agreed) const {
   for (Agreed& tensor : agreed) {
     const TensorRequest& request = tensor.response.request;
     if (request.op != OpType::kAllreduce) {
-      plan.push_back({std::move(tensor.execution)});
+      plan.push_back({.executions = {std::move(tensor.execution)}});
       continue;
     }
     const size_t bytes = static_cast<size_t>(ElementCount(request.shape)) * SizeOf(request.dtype);
@@ -35,12 +35,12 @@ std::vector<Bucket> FusionPlanner::Plan(std::vector<Agreed> agreed) const {
     });
     if (fits != open.end()) {
       fits->bytes += bytes;
-      plan[fits->index].push_back(std::move(tensor.execution));
+      plan[fits->index].executions.push_back(std::move(tensor.execution));
       continue;
     }
     std::erase_if(open, [&](const OpenBucket& bucket) { return SameKind(bucket.kind, request); });
     open.push_back({request, plan.size(), bytes});
-    plan.push_back({std::move(tensor.execution)});
+    plan.push_back({.executions = {std::move(tensor.execution)}});
   }
   return plan;
 }

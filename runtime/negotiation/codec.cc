@@ -15,17 +15,39 @@ absl::Status Damaged(absl::string_view field, absl::string_view name) {
       absl::StrCat("damaged control message: the ", field, " of tensor '", name, "' is out of range"));
 }
 
+// Saturates: an infinite duration becomes the largest number.
+void ToProto(const WaitLimits& limits, v1::WaitLimits* proto) {
+  proto->set_warning_ns(absl::ToInt64Nanoseconds(limits.warning));
+  proto->set_deadline_ns(absl::ToInt64Nanoseconds(limits.deadline));
+}
+
+absl::Duration FromNanoseconds(int64_t ns) {
+  return ns == std::numeric_limits<int64_t>::max() ? absl::InfiniteDuration() : absl::Nanoseconds(ns);
+}
+
+WaitLimits FromProto(const v1::WaitLimits& proto) {
+  return {.warning = FromNanoseconds(proto.warning_ns()), .deadline = FromNanoseconds(proto.deadline_ns())};
+}
+
 void ToProto(const TensorRequest& request, v1::TensorRequest* proto) {
   proto->set_name(request.name);
   proto->set_op(static_cast<uint32_t>(request.op));
   proto->set_dtype(static_cast<uint32_t>(request.dtype));
   proto->mutable_shape()->Assign(request.shape.begin(), request.shape.end());
-  proto->set_reduce_op(static_cast<uint32_t>(request.reduce_op));
-  proto->set_average(request.averaging == TensorRequest::Averaging::kOverRanks);
+  proto->set_reduction(static_cast<uint32_t>(request.reduction));
   proto->set_wire(static_cast<uint32_t>(request.wire));
   proto->set_prescale(request.prescale);
   proto->set_postscale(request.postscale);
   proto->set_root(request.root);
+  proto->set_process_set(request.process_set);
+  proto->set_detect_overflow(request.overflow == TensorRequest::Overflow::kDetected);
+  proto->set_receiver(request.receiver);
+  proto->set_group(request.group);
+  proto->set_group_size(request.group_size);
+  proto->set_absent_as_zeros(request.absent == TensorRequest::Absent::kCountedAsZeros);
+  proto->mutable_members()->Assign(request.members.begin(), request.members.end());
+  proto->set_subject(request.subject);
+  if (request.limits) ToProto(*request.limits, proto->mutable_limits());
 }
 
 // The dimensions are not negative and their product, in bytes of the widest dtype, does not overflow.
@@ -47,20 +69,30 @@ absl::StatusOr<TensorRequest> FromProto(const v1::TensorRequest& proto) {
   if (!op) return Damaged("operation", request.name);
   const auto dtype = DTypeFromInt(proto.dtype());
   if (!dtype) return Damaged("dtype", request.name);
-  const auto reduce_op = ReduceOpFromInt(proto.reduce_op());
-  if (!reduce_op) return Damaged("reduce op", request.name);
+  const auto reduction = ReductionFromInt(proto.reduction());
+  if (!reduction) return Damaged("reduce op", request.name);
   const auto wire = WireFormatFromInt(proto.wire());
   if (!wire) return Damaged("wire format", request.name);
   request.op = *op;
   request.dtype = *dtype;
-  request.reduce_op = *reduce_op;
+  request.reduction = *reduction;
   request.wire = *wire;
   request.shape.assign(proto.shape().begin(), proto.shape().end());
   if (!IsSane(request.shape) || (*op == OpType::kAllgather && request.shape.empty())) {
     return Damaged("shape", request.name);
   }
   if (proto.root() < 0) return Damaged("root", request.name);
-  request.averaging = proto.average() ? TensorRequest::Averaging::kOverRanks : TensorRequest::Averaging::kNo;
+  using Overflow = TensorRequest::Overflow;
+  using Absent = TensorRequest::Absent;
+  request.process_set = proto.process_set();
+  request.overflow = proto.detect_overflow() ? Overflow::kDetected : Overflow::kIgnored;
+  request.receiver = proto.receiver();
+  request.group = proto.group();
+  request.group_size = proto.group_size();
+  request.absent = proto.absent_as_zeros() ? Absent::kCountedAsZeros : Absent::kNotCounted;
+  request.members.assign(proto.members().begin(), proto.members().end());
+  request.subject = proto.subject();
+  if (proto.has_limits()) request.limits = FromProto(proto.limits());
   request.prescale = proto.prescale();
   request.postscale = proto.postscale();
   request.root = proto.root();
@@ -93,6 +125,7 @@ absl::StatusOr<Execution> FromProto(const v1::Execution& proto) {
 
 void ToProto(const TensorError& error, v1::TensorError* proto) {
   proto->set_name(error.name);
+  proto->set_process_set(error.process_set);
   proto->set_code(static_cast<int32_t>(error.status.code()));
   proto->set_text(std::string(error.status.message()));
   proto->mutable_ranks()->Assign(error.ranks.begin(), error.ranks.end());
@@ -103,16 +136,14 @@ absl::StatusOr<TensorError> FromProto(const v1::TensorError& proto) {
   if (proto.code() <= 0 || proto.code() > kLastCode) return Damaged("error code", proto.name());
   TensorError error;
   error.name = proto.name();
+  error.process_set = proto.process_set();
   error.status = absl::Status(static_cast<absl::StatusCode>(proto.code()), proto.text());
   error.ranks.assign(proto.ranks().begin(), proto.ranks().end());
   return error;
 }
 
 JobSettings FromProto(const v1::JobSettings& proto) {
-  const int64_t deadline = proto.stall_deadline_ns();
-  return {.cache_capacity = proto.cache_capacity(),
-          .stall_deadline =
-              deadline == std::numeric_limits<int64_t>::max() ? absl::InfiniteDuration() : absl::Nanoseconds(deadline)};
+  return {.cache_capacity = proto.cache_capacity(), .limits = FromProto(proto.limits())};
 }
 
 absl::Status Undecodable(absl::string_view what, size_t bytes) {
@@ -139,13 +170,14 @@ std::string Encode(const ResponseList& list) {
   v1::ResponseList proto;
   if (list.settings) {
     proto.mutable_settings()->set_cache_capacity(list.settings->cache_capacity);
-    // Saturates: an infinite deadline becomes the largest number.
-    proto.mutable_settings()->set_stall_deadline_ns(absl::ToInt64Nanoseconds(list.settings->stall_deadline));
+    ToProto(list.settings->limits, proto.mutable_settings()->mutable_limits());
   }
   for (const TensorError& error : list.errors) ToProto(error, proto.add_errors());
   for (const Bucket& bucket : list.buckets) {
     v1::Bucket* out = proto.add_buckets();
-    for (const Execution& execution : bucket) ToProto(execution, out->add_executions());
+    for (const Execution& execution : bucket.executions) ToProto(execution, out->add_executions());
+    out->mutable_joined()->Assign(bucket.joined.begin(), bucket.joined.end());
+    out->set_absent_as_zeros(bucket.absent == TensorRequest::Absent::kCountedAsZeros);
   }
   proto.set_all_left(list.job == ResponseList::Job::kEnds);
   return proto.SerializeAsString();
@@ -179,8 +211,10 @@ absl::StatusOr<ResponseList> DecodeResponseList(absl::string_view bytes) {
     Bucket& out = list.buckets.emplace_back();
     for (const v1::Execution& execution : bucket.executions()) {
       RONDA_ASSIGN_OR_RETURN(Execution decoded, FromProto(execution));
-      out.push_back(std::move(decoded));
+      out.executions.push_back(std::move(decoded));
     }
+    out.joined.assign(bucket.joined().begin(), bucket.joined().end());
+    if (bucket.absent_as_zeros()) out.absent = TensorRequest::Absent::kCountedAsZeros;
   }
   list.job = proto.all_left() ? ResponseList::Job::kEnds : ResponseList::Job::kGoesOn;
   return list;

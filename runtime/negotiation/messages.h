@@ -4,6 +4,7 @@
 #define RONDA_RUNTIME_NEGOTIATION_MESSAGES_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -18,18 +19,33 @@ namespace ronda {
 // Names an entry of the response cache; the same on every rank, never used twice.
 using CacheId = uint64_t;
 
-// One tensor that a rank is ready to operate on.
+// One tensor that a rank is ready to operate on. Ranks are numbered as in the job, not as in the process set.
 struct TensorRequest {
-  std::string name;
+  std::string name;  // with the process set, what brings the ranks' requests together
+  ProcessSetId process_set = kGlobalProcessSet;
   OpType op = OpType::kAllreduce;
   DType dtype = DType::kFloat32;
   Shape shape;
-  ReduceOp reduce_op = ReduceOp::kSum;
-  enum class Averaging : uint8_t { kNo, kOverRanks } averaging = Averaging::kNo;
+  Reduction reduction = Reduction::kSum;
   WireFormat wire = WireFormat::kNone;
   double prescale = 1.0;
   double postscale = 1.0;
-  RankId root = 0;
+  enum class Overflow : uint8_t { kIgnored, kDetected } overflow = Overflow::kIgnored;
+  RankId root = 0;  // broadcast, reduce, gather, scatter: the root; send/recv: the sender. In a join's response: the
+                    // last rank to join
+  RankId receiver = 0;  // send/recv
+
+  // A group of tensors runs as a whole or not at all. Empty: this tensor is in none.
+  std::string group;
+  int group_size = 0;
+
+  // A join: how averages count the ranks that have joined.
+  enum class Absent : uint8_t { kNotCounted, kCountedAsZeros } absent = Absent::kNotCounted;
+
+  std::vector<RankId> members;  // kAddProcessSet; ascending
+  ProcessSetId subject = 0;     // kRemoveProcessSet
+
+  std::optional<WaitLimits> limits;  // nullopt: the job's. Ranks may differ in it; the shortest holds
 
   friend bool operator==(const TensorRequest&, const TensorRequest&) = default;
 };
@@ -42,8 +58,9 @@ struct RankReport {
   std::string identity;  // in the first report: "host h, pid 42"
 };
 
-// One tensor that every rank is ready to operate on. For an allgather, `request.shape` is that of the first rank to
-// report, and `first_dims` holds every rank's first dimension, in rank order; otherwise it is empty.
+// One tensor that every rank of its process set is ready to operate on, but for those that have joined. For an
+// allgather or gather, `request.shape` is that of the first rank to report, and `first_dims` holds every member's first
+// dimension, in the order of the process set; otherwise it is empty.
 struct Response {
   TensorRequest request;
   std::vector<int64_t> first_dims;
@@ -54,12 +71,26 @@ struct Response {
 // A tensor to carry out: spelled out, or by its place in the response cache.
 using Execution = std::variant<CacheId, Response>;
 
-// Tensors that are carried out together, as one collective.
-using Bucket = std::vector<Execution>;
+// Tensors of one process set that are carried out together, as one collective.
+struct Bucket {
+  std::vector<Execution> executions;
+  std::vector<RankId> joined;  // members of the process set that take no part; ascending
+  TensorRequest::Absent absent = TensorRequest::Absent::kNotCounted;
+
+  friend bool operator==(const Bucket&, const Bucket&) = default;
+};
+
+// A Bucket in which ids have been looked up.
+struct AgreedBucket {
+  std::vector<std::shared_ptr<const Response>> responses;
+  std::vector<RankId> joined;
+  TensorRequest::Absent absent = TensorRequest::Absent::kNotCounted;
+};
 
 // A tensor that will not be carried out. It answers the submissions of `ranks` and of no others.
 struct TensorError {
   std::string name;
+  ProcessSetId process_set = kGlobalProcessSet;
   absl::Status status;
   std::vector<RankId> ranks;  // ascending
 };
@@ -67,7 +98,7 @@ struct TensorError {
 // What must be the same on every rank, or should be: rank 0's configuration.
 struct JobSettings {
   uint64_t cache_capacity = 0;
-  absl::Duration stall_deadline = absl::InfiniteDuration();
+  WaitLimits limits;
 
   friend bool operator==(const JobSettings&, const JobSettings&) = default;
 };

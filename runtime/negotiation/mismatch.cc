@@ -12,17 +12,13 @@ bool ShapesAgree(const TensorRequest& a, const TensorRequest& b) {
   return a.shape.size() == b.shape.size() && std::equal(a.shape.begin() + 1, a.shape.end(), b.shape.begin() + 1);
 }
 
-std::string ReduceOpName(const TensorRequest& request) {
-  return request.averaging == TensorRequest::Averaging::kOverRanks ? "average" : Name(request.reduce_op);
-}
-
 // What one side says of the first property in which the two differ; the other side is asked with a and b exchanged.
 std::optional<std::string> FirstDifference(const TensorRequest& a, const TensorRequest& b) {
   if (a.op != b.op) return absl::StrCat("operation ", Name(a.op));
   if (a.dtype != b.dtype) return absl::StrCat("dtype ", Name(a.dtype));
   if (!ShapesAgree(a, b)) return absl::StrCat("shape ", ToString(a.shape));
   if (a.root != b.root) return absl::StrCat("root ", a.root);
-  if (a.reduce_op != b.reduce_op || a.averaging != b.averaging) return absl::StrCat("reduce op ", ReduceOpName(a));
+  if (a.reduction != b.reduction) return absl::StrCat("reduce op ", Name(a.reduction));
   if (a.wire != b.wire) return absl::StrCat("compression ", Name(a.wire));
   if (a.prescale != b.prescale) return absl::StrCat("prescale ", a.prescale);
   if (a.postscale != b.postscale) return absl::StrCat("postscale ", a.postscale);

@@ -52,10 +52,12 @@ absl::StatusOr<Reporter::Work> Reporter::Apply(const ResponseList& list) {
     work.errors.push_back(error);
   }
   for (const Bucket& bucket : list.buckets) {
-    auto& resolved = work.buckets.emplace_back();
-    for (const Execution& execution : bucket) {
+    AgreedBucket& resolved = work.buckets.emplace_back();
+    resolved.joined = bucket.joined;
+    resolved.absent = bucket.absent;
+    for (const Execution& execution : bucket.executions) {
       RONDA_ASSIGN_OR_RETURN(std::shared_ptr<const Response> response, Resolve(execution));
-      resolved.push_back(std::move(response));
+      resolved.responses.push_back(std::move(response));
     }
   }
   RONDA_ASSIGN_OR_RETURN(const auto evicted, cache_->Apply(list));

@@ -46,7 +46,7 @@ class Reporter {
   struct Work {
     std::optional<JobSettings> settings;  // in the first work
     std::vector<TensorError> errors;      // those that answer this rank's submissions
-    std::vector<std::vector<std::shared_ptr<const Response>>> buckets;
+    std::vector<AgreedBucket> buckets;
     ResponseList::Job job = ResponseList::Job::kGoesOn;
   };
 

@@ -41,7 +41,7 @@ std::shared_ptr<const Response> ResponseCache::Get(CacheId id) const {
 
 absl::StatusOr<std::vector<ResponseCache::Evicted>> ResponseCache::Apply(const ResponseList& list) {
   for (const Bucket& bucket : list.buckets) {
-    for (const Execution& execution : bucket) {
+    for (const Execution& execution : bucket.executions) {
       const CacheId* id = std::get_if<CacheId>(&execution);
       if (id != nullptr && !entries_.contains(*id)) {
         return absl::InvalidArgumentError(absl::StrCat("response list names id ", *id, ", which is not cached"));
@@ -51,7 +51,7 @@ absl::StatusOr<std::vector<ResponseCache::Evicted>> ResponseCache::Apply(const R
   std::vector<Evicted> evicted;
   if (capacity_ == 0) return evicted;
   for (const Bucket& bucket : list.buckets) {
-    for (const Execution& execution : bucket) {
+    for (const Execution& execution : bucket.executions) {
       if (const CacheId* id = std::get_if<CacheId>(&execution)) {
         // It may have been evicted by an insertion for an earlier execution of this very list.
         if (const auto it = entries_.find(*id); it != entries_.end()) {

@@ -59,25 +59,25 @@ TEST_F(ArgumentsTest, AllreduceCarriesEverythingOver) {
   allreduce_.postscale = 2;
   const auto submission = ToSubmission(&allreduce_);
   ASSERT_TRUE(submission.ok()) << submission.status();
-  EXPECT_EQ(submission->name, "conv1/weight");
-  EXPECT_EQ(submission->op, OpType::kAllreduce);
-  EXPECT_EQ(submission->dtype, DType::kFloat32);
-  EXPECT_EQ(submission->shape, (Shape{3, 4}));
+  EXPECT_EQ(submission->request.name, "conv1/weight");
+  EXPECT_EQ(submission->request.op, OpType::kAllreduce);
+  EXPECT_EQ(submission->request.dtype, DType::kFloat32);
+  EXPECT_EQ(submission->request.shape, (Shape{3, 4}));
   EXPECT_EQ(submission->input, buffer_);
   EXPECT_EQ(submission->output, buffer_ + 12);
-  EXPECT_EQ(submission->reduce_op, ReduceOp::kMax);
-  EXPECT_EQ(submission->averaging, Submission::Averaging::kNo);
-  EXPECT_EQ(submission->wire, WireFormat::kBfloat16);
-  EXPECT_EQ(submission->prescale, 0.5);
-  EXPECT_EQ(submission->postscale, 2);
+  EXPECT_EQ(submission->request.reduction, Reduction::kMax);
+  EXPECT_EQ(submission->request.reduction, Reduction::kSum);
+  EXPECT_EQ(submission->request.wire, WireFormat::kBfloat16);
+  EXPECT_EQ(submission->request.prescale, 0.5);
+  EXPECT_EQ(submission->request.postscale, 2);
 }
 
 TEST_F(ArgumentsTest, AverageIsASumThatIsDivided) {
   allreduce_.op = RONDA_AVERAGE;
   const auto submission = ToSubmission(&allreduce_);
   ASSERT_TRUE(submission.ok()) << submission.status();
-  EXPECT_EQ(submission->reduce_op, ReduceOp::kSum);
-  EXPECT_EQ(submission->averaging, Submission::Averaging::kOverRanks);
+  EXPECT_EQ(submission->request.reduction, Reduction::kSum);
+  EXPECT_EQ(submission->request.reduction, Reduction::kAverage);
 }
 
 TEST_F(ArgumentsTest, AScaleOfZeroMeansNone) {
@@ -85,8 +85,8 @@ TEST_F(ArgumentsTest, AScaleOfZeroMeansNone) {
   allreduce_.postscale = 0;
   const auto submission = ToSubmission(&allreduce_);
   ASSERT_TRUE(submission.ok()) << submission.status();
-  EXPECT_EQ(submission->prescale, 1);
-  EXPECT_EQ(submission->postscale, 1);
+  EXPECT_EQ(submission->request.prescale, 1);
+  EXPECT_EQ(submission->request.postscale, 1);
 }
 
 TEST_F(ArgumentsTest, AScalarHasNoShape) {
@@ -94,7 +94,7 @@ TEST_F(ArgumentsTest, AScalarHasNoShape) {
   allreduce_.tensor.shape = nullptr;
   const auto submission = ToSubmission(&allreduce_);
   ASSERT_TRUE(submission.ok()) << submission.status();
-  EXPECT_EQ(submission->shape, Shape{});
+  EXPECT_EQ(submission->request.shape, Shape{});
 }
 
 TEST_F(ArgumentsTest, ATensorWithoutElementsNeedsNoBuffer) {
@@ -241,7 +241,7 @@ TEST_F(ArgumentsTest, RootsAreRanksOfTheJob) {
   broadcast_.root = 3;
   const auto submission = ToSubmission(&broadcast_, 4);
   ASSERT_TRUE(submission.ok()) << submission.status();
-  EXPECT_EQ(submission->root, 3);
+  EXPECT_EQ(submission->request.root, 3);
   EXPECT_EQ(submission->output, buffer_);
 }
 

@@ -55,13 +55,13 @@ class ConformanceTest : public ::testing::TestWithParam<std::tuple<Backend, int>
     EXPECT_EQ(CompareWithOracle(c, inputs, expected), "");
     OnEveryRank([&](RankId rank, Communicator& communicator) {
       const ScatteredTensor tensor(inputs[rank], SizeOf(c.dtype), layout);
-      ASSERT_EQ(communicator.Allreduce({.label = "tensor",
-                                        .segments = tensor.segments(),
-                                        .dtype = c.dtype,
-                                        .wire = c.wire,
-                                        .op = c.op,
-                                        .prescale = c.prescale,
-                                        .postscale = c.postscale}),
+      ASSERT_EQ(communicator.Reduce({.info = {.label = "tensor"},
+                                     .segments = tensor.segments(),
+                                     .dtype = c.dtype,
+                                     .wire = c.wire,
+                                     .op = c.op,
+                                     .prescale = c.prescale,
+                                     .postscale = c.postscale}),
                 absl::OkStatus());
       EXPECT_TRUE(tensor.Output() == expected) << "the result has other bits: " << ToString(c);
       EXPECT_TRUE(tensor.IsUntouchedElsewhere()) << ToString(c);
@@ -154,7 +154,7 @@ TEST_P(ConformanceTest, BroadcastFromEachRoot) {
       for (size_t i = 0; i < bytes; ++i) sent[i] = static_cast<char>(i * 31 + i / 256 + static_cast<size_t>(root));
       OnEveryRank([&](RankId rank, Communicator& communicator) {
         std::string data = rank == root ? sent : std::string(bytes, '?');
-        ASSERT_EQ(communicator.Broadcast({.label = "w", .data = data.data(), .bytes = bytes, .root = root}),
+        ASSERT_EQ(communicator.Broadcast({.info = {.label = "w"}, .data = data.data(), .bytes = bytes, .root = root}),
                   absl::OkStatus());
         EXPECT_TRUE(data == sent) << bytes << " bytes from rank " << root;
       });
@@ -181,7 +181,7 @@ TEST_P(ConformanceTest, AllgatherOfDifferentLengths) {
       const std::string input(bytes[rank], static_cast<char>('a' + rank));
       std::string output(all.size(), '?');
       ASSERT_EQ(communicator.Allgather(
-                    {.label = "g", .input = input.data(), .output = output.data(), .bytes_per_rank = bytes}),
+                    {.info = {.label = "g"}, .input = input.data(), .output = output.data(), .bytes_per_rank = bytes}),
                 absl::OkStatus());
       EXPECT_TRUE(output == all);
     });
@@ -194,7 +194,7 @@ TEST_P(ConformanceTest, NobodyPassesABarrierBeforeAllHaveArrived) {
   OnEveryRank([&](RankId, Communicator& communicator) {
     for (int round = 1; round <= kRounds; ++round) {
       arrivals.fetch_add(1);
-      ASSERT_EQ(communicator.Barrier("b"), absl::OkStatus());
+      ASSERT_EQ(communicator.Barrier({.label = "b"}), absl::OkStatus());
       EXPECT_GE(arrivals.load(), round * size());
     }
   });
@@ -215,14 +215,15 @@ TEST_P(ConformanceTest, RandomSequenceOfOperations) {
       if (op == OpType::kAllreduce) {
         std::vector<int32_t> data(count, value + rank);
         const Segment segment = {.input = data.data(), .output = data.data(), .count = count};
-        ASSERT_EQ(communicator.Allreduce({.label = "r", .segments = {&segment, 1}, .dtype = DType::kInt32}),
+        ASSERT_EQ(communicator.Reduce({.info = {.label = "r"}, .segments = {&segment, 1}, .dtype = DType::kInt32}),
                   absl::OkStatus());
         EXPECT_EQ(data, std::vector<int32_t>(count, size() * value + size() * (size() - 1) / 2));
       } else if (op == OpType::kBroadcast) {
         const RankId root = value % size();
         std::vector<int32_t> data(count, value + rank);
-        ASSERT_EQ(communicator.Broadcast({.label = "b", .data = data.data(), .bytes = 4 * count, .root = root}),
-                  absl::OkStatus());
+        ASSERT_EQ(
+            communicator.Broadcast({.info = {.label = "b"}, .data = data.data(), .bytes = 4 * count, .root = root}),
+            absl::OkStatus());
         EXPECT_EQ(data, std::vector<int32_t>(count, value + root));
       } else if (op == OpType::kAllgather) {
         std::vector<size_t> bytes;
@@ -233,12 +234,13 @@ TEST_P(ConformanceTest, RandomSequenceOfOperations) {
         }
         const std::string input(bytes[rank], static_cast<char>(value + rank));
         std::string output(all.size(), '?');
-        ASSERT_EQ(communicator.Allgather(
-                      {.label = "g", .input = input.data(), .output = output.data(), .bytes_per_rank = bytes}),
-                  absl::OkStatus());
+        ASSERT_EQ(
+            communicator.Allgather(
+                {.info = {.label = "g"}, .input = input.data(), .output = output.data(), .bytes_per_rank = bytes}),
+            absl::OkStatus());
         EXPECT_TRUE(output == all);
       } else {
-        ASSERT_EQ(communicator.Barrier("s"), absl::OkStatus());
+        ASSERT_EQ(communicator.Barrier({.label = "s"}), absl::OkStatus());
       }
     }
   });

@@ -18,8 +18,8 @@ constexpr size_t kBlockElements = 2048;
 constexpr size_t kMaxElementBytes = 8;
 constexpr size_t kBlockBytes = kBlockElements * kMaxElementBytes;
 
-struct PostedAllreduce {
-  const AllreduceCall& call;
+struct PostedReduce {
+  const ReduceCall& call;
   LogicalBuffer buffer;
 };
 
@@ -31,13 +31,13 @@ class BlockReducer {
  public:
   explicit BlockReducer(absl::Span<const void* const> posts)
       : scratch_(posts.size() * kBlockBytes), sources_(posts.size()) {
-    for (const void* post : posts) ranks_.push_back(static_cast<const PostedAllreduce*>(post));
+    for (const void* post : posts) ranks_.push_back(static_cast<const PostedReduce*>(post));
   }
 
   // Elements [begin, begin + n), n <= kBlockElements.
   void Reduce(size_t begin, size_t n) {
     for (size_t rank = 0; rank < ranks_.size(); ++rank) sources_[rank] = Contribution(rank, begin, n);
-    const AllreduceCall& call = ranks_[0]->call;
+    const ReduceCall& call = ranks_[0]->call;
     kernels::Reduce({.sources = sources_,
                      .dtype = WireDType(call),
                      .op = call.op,
@@ -46,7 +46,7 @@ class BlockReducer {
                      .dst_dtype = call.dtype,
                      .count = n});
     const size_t element_bytes = SizeOf(call.dtype);
-    for (const PostedAllreduce* rank : ranks_) {
+    for (const PostedReduce* rank : ranks_) {
       rank->buffer.ForEachRun(begin, n, [&](const LogicalBuffer::Run& run) {
         std::memcpy(run.output, accumulator_ + run.offset * element_bytes, run.count * element_bytes);
       });
@@ -56,7 +56,7 @@ class BlockReducer {
  private:
   // Where the contribution of `rank` can be read: in its input, if that is in one piece and travels as it is.
   const void* Contribution(size_t rank, size_t begin, size_t n) {
-    const PostedAllreduce& post = *ranks_[rank];
+    const PostedReduce& post = *ranks_[rank];
     if (ContributesInputItself(post.call)) {
       const void* direct = nullptr;
       post.buffer.ForEachRun(begin, n, [&](const LogicalBuffer::Run& run) {
@@ -69,7 +69,7 @@ class BlockReducer {
     return packed;
   }
 
-  std::vector<const PostedAllreduce*> ranks_;
+  std::vector<const PostedReduce*> ranks_;
   std::vector<char> scratch_;
   std::vector<const void*> sources_;
   alignas(64) char accumulator_[kBlockBytes];
@@ -77,9 +77,9 @@ class BlockReducer {
 
 // Negotiated calls agree; ones that do not would read beyond a buffer's end.
 absl::Status CheckEqualCounts(absl::Span<const void* const> posts) {
-  const size_t count = static_cast<const PostedAllreduce*>(posts[0])->buffer.count();
+  const size_t count = static_cast<const PostedReduce*>(posts[0])->buffer.count();
   for (size_t rank = 1; rank < posts.size(); ++rank) {
-    const size_t other = static_cast<const PostedAllreduce*>(posts[rank])->buffer.count();
+    const size_t other = static_cast<const PostedReduce*>(posts[rank])->buffer.count();
     if (other == count) continue;
     return absl::InternalError(
         absl::StrCat("allreduce of ", count, " elements on rank 0 and ", other, " on rank ", rank));
@@ -93,10 +93,10 @@ Capabilities InProcessCommunicator::capabilities() const {
   return {.name = "inprocess", .max_ranks_per_process = std::numeric_limits<int>::max()};
 }
 
-absl::Status InProcessCommunicator::Allreduce(const AllreduceCall& call) {
-  const PostedAllreduce post{.call = call, .buffer = LogicalBuffer(call.segments, call.dtype)};
+absl::Status InProcessCommunicator::Reduce(const ReduceCall& call) {
+  const PostedReduce post{.call = call, .buffer = LogicalBuffer(call.segments, call.dtype)};
   const size_t blocks = (post.buffer.count() + kBlockElements - 1) / kBlockElements;
-  return job_->Meet({.rank = rank_, .op = OpType::kAllreduce, .label = call.label, .arguments = &post},
+  return job_->Meet({.rank = rank_, .op = OpType::kAllreduce, .label = call.info.label, .arguments = &post},
                     [&](absl::Span<const void* const> posts) -> absl::Status {
                       if (absl::Status status = CheckEqualCounts(posts); !status.ok()) return status;
                       BlockReducer reducer(posts);
@@ -110,7 +110,7 @@ absl::Status InProcessCommunicator::Allreduce(const AllreduceCall& call) {
 }
 
 absl::Status InProcessCommunicator::Broadcast(const BroadcastCall& call) {
-  return job_->Meet({.rank = rank_, .op = OpType::kBroadcast, .label = call.label, .arguments = call.data},
+  return job_->Meet({.rank = rank_, .op = OpType::kBroadcast, .label = call.info.label, .arguments = call.data},
                     [&](absl::Span<const void* const> data) {
                       if (rank_ != call.root && call.bytes > 0) std::memcpy(call.data, data[call.root], call.bytes);
                       return absl::OkStatus();
@@ -118,7 +118,7 @@ absl::Status InProcessCommunicator::Broadcast(const BroadcastCall& call) {
 }
 
 absl::Status InProcessCommunicator::Allgather(const AllgatherCall& call) {
-  return job_->Meet({.rank = rank_, .op = OpType::kAllgather, .label = call.label, .arguments = call.input},
+  return job_->Meet({.rank = rank_, .op = OpType::kAllgather, .label = call.info.label, .arguments = call.input},
                     [&](absl::Span<const void* const> inputs) {
                       char* to = static_cast<char*>(call.output);
                       for (int rank = 0; rank < size(); ++rank) {
@@ -130,8 +130,8 @@ absl::Status InProcessCommunicator::Allgather(const AllgatherCall& call) {
                     });
 }
 
-absl::Status InProcessCommunicator::Barrier(absl::string_view label) {
-  return job_->Meet({.rank = rank_, .op = OpType::kBarrier, .label = label, .arguments = nullptr},
+absl::Status InProcessCommunicator::Barrier(const CallInfo& info) {
+  return job_->Meet({.rank = rank_, .op = OpType::kBarrier, .label = info.label, .arguments = nullptr},
                     [](absl::Span<const void* const>) { return absl::OkStatus(); });
 }
 

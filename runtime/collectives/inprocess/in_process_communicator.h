@@ -19,10 +19,10 @@ class InProcessCommunicator : public Communicator {
   RankId rank() const override { return rank_; }
   int size() const override { return job_->size(); }
 
-  absl::Status Allreduce(const AllreduceCall& call) override;
+  absl::Status Reduce(const ReduceCall& call) override;
   absl::Status Broadcast(const BroadcastCall& call) override;
   absl::Status Allgather(const AllgatherCall& call) override;
-  absl::Status Barrier(absl::string_view label) override;
+  absl::Status Barrier(const CallInfo& info) override;
 
  private:
   const std::shared_ptr<InProcessJob> job_;

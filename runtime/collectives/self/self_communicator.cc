@@ -17,7 +17,7 @@ constexpr size_t kMaxElementBytes = 8;
 
 }  // namespace
 
-absl::Status SelfCommunicator::Allreduce(const AllreduceCall& call) {
+absl::Status SelfCommunicator::Reduce(const ReduceCall& call) {
   RONDA_RETURN_IF_ERROR(job_->failure());
   const LogicalBuffer buffer(call.segments, call.dtype);
   const DType wire = WireDType(call);
@@ -48,6 +48,6 @@ absl::Status SelfCommunicator::Allgather(const AllgatherCall& call) {
   return absl::OkStatus();
 }
 
-absl::Status SelfCommunicator::Barrier(absl::string_view) { return job_->failure(); }
+absl::Status SelfCommunicator::Barrier(const CallInfo&) { return job_->failure(); }
 
 }  // namespace ronda

@@ -18,10 +18,10 @@ class SelfCommunicator : public Communicator {
   RankId rank() const override { return 0; }
   int size() const override { return 1; }
 
-  absl::Status Allreduce(const AllreduceCall& call) override;
+  absl::Status Reduce(const ReduceCall& call) override;
   absl::Status Broadcast(const BroadcastCall& call) override;
   absl::Status Allgather(const AllgatherCall& call) override;
-  absl::Status Barrier(absl::string_view label) override;
+  absl::Status Barrier(const CallInfo& info) override;
 
  private:
   const std::shared_ptr<const SelfJob> job_;

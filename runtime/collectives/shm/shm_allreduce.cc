@@ -18,7 +18,7 @@ constexpr size_t DivideRoundingUp(size_t a, size_t b) { return (a + b - 1) / b; 
 
 }  // namespace
 
-ShmAllreduce::ShmAllreduce(const AllreduceCall& call, DataStream& stream, ChunkSync& sync, StreamWriter& writer)
+ShmAllreduce::ShmAllreduce(const ReduceCall& call, DataStream& stream, ChunkSync& sync, StreamWriter& writer)
     : call_(call),
       buffer_(call.segments, call.dtype),
       wire_(WireDType(call)),
@@ -27,7 +27,7 @@ ShmAllreduce::ShmAllreduce(const AllreduceCall& call, DataStream& stream, ChunkS
       chunks_(stream.Take(buffer_.count() * wire_bytes_)),
       sync_(sync),
       writer_(writer),
-      running_{.op = OpType::kAllreduce, .label = call.label, .bytes_total = buffer_.count() * SizeOf(call.dtype)},
+      running_{.op = OpType::kAllreduce, .label = call.info.label, .bytes_total = buffer_.count() * SizeOf(call.dtype)},
       sources_(sync.world().size()) {}
 
 absl::Status ShmAllreduce::Run() {

@@ -29,7 +29,7 @@ namespace ronda {
 class ShmAllreduce {
  public:
   // Takes its place in `stream`.
-  ShmAllreduce(const AllreduceCall& call, DataStream& stream, ChunkSync& sync, StreamWriter& writer);
+  ShmAllreduce(const ReduceCall& call, DataStream& stream, ChunkSync& sync, StreamWriter& writer);
 
   absl::Status Run();
 
@@ -58,7 +58,7 @@ class ShmAllreduce {
   Range ShardOf(RankId rank, uint64_t k) const;        // in chunk k
   uint64_t PositionOf(uint64_t k, Range range) const;  // of the first element of `range` of chunk k
 
-  const AllreduceCall& call_;
+  const ReduceCall& call_;
   const LogicalBuffer buffer_;
   const DType wire_;
   const size_t wire_bytes_;  // of an element

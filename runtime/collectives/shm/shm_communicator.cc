@@ -31,14 +31,14 @@ Capabilities ShmCommunicator::capabilities() const {
   return {.name = "shm", .max_ranks_per_process = std::numeric_limits<int>::max()};
 }
 
-absl::Status ShmCommunicator::Allreduce(const AllreduceCall& call) {
+absl::Status ShmCommunicator::Reduce(const ReduceCall& call) {
   RONDA_RETURN_IF_ERROR(sync_.world().failure());
   return ShmAllreduce(call, stream_, sync_, writer_).Run();
 }
 
 absl::Status ShmCommunicator::Broadcast(const BroadcastCall& call) {
   RONDA_RETURN_IF_ERROR(sync_.world().failure());
-  RunningCollective running = {.op = OpType::kBroadcast, .label = call.label, .bytes_total = call.bytes};
+  RunningCollective running = {.op = OpType::kBroadcast, .label = call.info.label, .bytes_total = call.bytes};
   const ChunkSequence chunks = stream_.Take(call.bytes);
   for (uint64_t k = 0; k < chunks.count; ++k) {
     if (rank() == call.root) {
@@ -56,7 +56,7 @@ absl::Status ShmCommunicator::Allgather(const AllgatherCall& call) {
   RONDA_RETURN_IF_ERROR(sync_.world().failure());
   const absl::Span<const size_t> bytes = call.bytes_per_rank;
   RunningCollective running = {.op = OpType::kAllgather,
-                               .label = call.label,
+                               .label = call.info.label,
                                .bytes_total = std::accumulate(bytes.begin(), bytes.end(), size_t{0})};
   const ChunkSequence chunks = stream_.Take(*std::max_element(bytes.begin(), bytes.end()));
   if (chunks.count == 0) return absl::OkStatus();
@@ -68,9 +68,9 @@ absl::Status ShmCommunicator::Allgather(const AllgatherCall& call) {
   return absl::OkStatus();
 }
 
-absl::Status ShmCommunicator::Barrier(absl::string_view label) {
+absl::Status ShmCommunicator::Barrier(const CallInfo& info) {
   RONDA_RETURN_IF_ERROR(sync_.world().failure());
-  const RunningCollective running = {.op = OpType::kBarrier, .label = label};
+  const RunningCollective running = {.op = OpType::kBarrier, .label = info.label};
   // A chunk that nobody writes or reads.
   const ChunkSequence chunks = stream_.Take(1);
   sync_.Publish(ShmStage::kPacked, chunks.end);

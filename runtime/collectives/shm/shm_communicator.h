@@ -23,10 +23,10 @@ class ShmCommunicator : public Communicator {
   RankId rank() const override { return sync_.world().rank(); }
   int size() const override { return sync_.world().size(); }
 
-  absl::Status Allreduce(const AllreduceCall& call) override;
+  absl::Status Reduce(const ReduceCall& call) override;
   absl::Status Broadcast(const BroadcastCall& call) override;
   absl::Status Allgather(const AllgatherCall& call) override;
-  absl::Status Barrier(absl::string_view label) override;
+  absl::Status Barrier(const CallInfo& info) override;
 
  private:
   // Chunk k of a broadcast or allgather: of `bytes` bytes at `data`, those that are in it.

@@ -30,7 +30,7 @@ uint64_t LapOfTrial(uint64_t lap) {
   return lap - (lap < kLapsBetweenTrials ? std::bit_floor(lap) : lap / kLapsBetweenTrials * kLapsBetweenTrials);
 }
 
-void PackPastCache(const AllreduceCall& call, const LogicalBuffer& buffer, size_t begin, size_t n, char* to) {
+void PackPastCache(const ReduceCall& call, const LogicalBuffer& buffer, size_t begin, size_t n, char* to) {
   const size_t wire_bytes = SizeOf(WireDType(call));
   if (ContributesInputItself(call)) {
     buffer.ForEachRun(begin, n, [&](const LogicalBuffer::Run& run) {
@@ -63,7 +63,7 @@ void StreamWriter::Stop() {
   Learn(chunk_lap_, spent.count() / static_cast<double>(std::exchange(chunk_bytes_, 0)));
 }
 
-void StreamWriter::Pack(const AllreduceCall& call, const LogicalBuffer& buffer, size_t begin, size_t n,
+void StreamWriter::Pack(const ReduceCall& call, const LogicalBuffer& buffer, size_t begin, size_t n,
                         uint64_t position) {
   char* const to = world_->view().Data(world_->rank(), position);
   if (WayAt(position, n * SizeOf(WireDType(call))) == kPastCache) {

@@ -36,7 +36,7 @@ class StreamWriter {
   void Stop();
 
   // Packs elements [begin, begin + n) of the call's contribution to `position` of the stream.
-  void Pack(const AllreduceCall& call, const LogicalBuffer& buffer, size_t begin, size_t n, uint64_t position);
+  void Pack(const ReduceCall& call, const LogicalBuffer& buffer, size_t begin, size_t n, uint64_t position);
 
   // Copies `bytes` bytes to `position` of the stream.
   void Copy(const void* from, size_t bytes, uint64_t position);

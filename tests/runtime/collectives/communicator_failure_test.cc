@@ -44,7 +44,7 @@ class CommunicatorFailureTest : public ::testing::TestWithParam<std::tuple<Backe
   static absl::Status Allreduce(Transport& transport) {
     std::vector<float> data(kCount);
     const Segment segment = {.input = data.data(), .output = data.data(), .count = data.size()};
-    return transport.communicator->Allreduce({.label = "conv1/weight and 9 more", .segments = {&segment, 1}});
+    return transport.communicator->Reduce({.info = {.label = "conv1/weight and 9 more"}, .segments = {&segment, 1}});
   }
 
  private:
@@ -84,12 +84,12 @@ TEST_P(CommunicatorFailureTest, EveryOperationHasTheDeadline) {
     const std::vector<size_t> bytes_per_rank(size(), 1);
     absl::Status status;
     if (rank % 3 == 0) {
-      status = transport.communicator->Barrier("b");
+      status = transport.communicator->Barrier({.label = "b"});
     } else if (rank % 3 == 1) {
-      status = transport.communicator->Broadcast({.label = "b", .data = &byte, .bytes = 1, .root = late()});
+      status = transport.communicator->Broadcast({.info = {.label = "b"}, .data = &byte, .bytes = 1, .root = late()});
     } else {
       status = transport.communicator->Allgather(
-          {.label = "b", .input = &byte, .output = all.data(), .bytes_per_rank = bytes_per_rank});
+          {.info = {.label = "b"}, .input = &byte, .output = all.data(), .bytes_per_rank = bytes_per_rank});
     }
     EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
   });
@@ -107,7 +107,7 @@ TEST_P(CommunicatorFailureTest, FailureOfOneRankEndsTheCollectiveOfAllOthers) {
       entering.fetch_add(1);
       EXPECT_EQ(Allreduce(transport), expected);
     }
-    EXPECT_EQ(transport.communicator->Barrier("after"), expected);
+    EXPECT_EQ(transport.communicator->Barrier({.label = "after"}), expected);
   });
 }
 

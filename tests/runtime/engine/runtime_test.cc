@@ -34,7 +34,9 @@ void RunRuntimes(int size, const Tunables& tunables, const RuntimeBody& body) {
 void RunRuntimes(int size, const RuntimeBody& body) { RunRuntimes(size, {}, body); }
 
 Submission Sum(const std::string& name, std::vector<float>* data) {
-  return {.name = name, .shape = {static_cast<int64_t>(data->size())}, .input = data->data(), .output = data->data()};
+  return {.request = {.name = name, .shape = {static_cast<int64_t>(data->size())}},
+          .input = data->data(),
+          .output = data->data()};
 }
 
 absl::Status CarryOut(Runtime& runtime, Submission submission) {
@@ -52,7 +54,7 @@ TEST_P(RuntimeWithRanks, SumsAndAveragesOverRanks) {
     EXPECT_TRUE(CarryOut(runtime, Sum("sum", &data)).ok());
     EXPECT_THAT(data, ElementsAre(size * (size - 1) / 2.0f, size));
     Submission average = Sum("average", &data);
-    average.averaging = Submission::Averaging::kOverRanks;
+    average.request.reduction = Reduction::kAverage;
     EXPECT_TRUE(CarryOut(runtime, average).ok());
     EXPECT_THAT(data, ElementsAre(size * (size - 1) / 2.0f, size));
   });
@@ -123,7 +125,7 @@ TEST_P(RuntimeWithRanks, BarrierHoldsUntilEveryRankHasArrived) {
   std::atomic<int> arrived{0};
   RunRuntimes(size, [&](Runtime& runtime) {
     ++arrived;
-    EXPECT_TRUE(CarryOut(runtime, {.name = "barrier", .op = OpType::kBarrier}).ok());
+    EXPECT_TRUE(CarryOut(runtime, {.request = {.name = "barrier", .op = OpType::kBarrier}}).ok());
     EXPECT_EQ(arrived.load(), size);
   });
 }
@@ -155,10 +157,10 @@ TEST(Runtime, NameInFlightIsRefused) {
       const auto second = runtime.Submit(Sum("x", &other));
       EXPECT_EQ(second.status().code(), absl::StatusCode::kAlreadyExists);
       EXPECT_THAT(std::string(second.status().message()), HasSubstr("'x' is in flight"));
-      EXPECT_TRUE(CarryOut(runtime, {.name = "go", .op = OpType::kBarrier}).ok());
+      EXPECT_TRUE(CarryOut(runtime, {.request = {.name = "go", .op = OpType::kBarrier}}).ok());
       EXPECT_TRUE((*first)->Wait().ok());
     } else {
-      EXPECT_TRUE(CarryOut(runtime, {.name = "go", .op = OpType::kBarrier}).ok());
+      EXPECT_TRUE(CarryOut(runtime, {.request = {.name = "go", .op = OpType::kBarrier}}).ok());
       EXPECT_TRUE(CarryOut(runtime, Sum("x", &data)).ok());
     }
     EXPECT_THAT(data, ::testing::Each(2.0f));
@@ -169,20 +171,22 @@ TEST(Runtime, BadArgumentsAreNamed) {
   RunRuntimes(1, [](Runtime& runtime) {
     float value = 1;
     const auto text = [&](Submission submission) { return std::string(runtime.Submit(submission).status().message()); };
-    EXPECT_THAT(text({.name = ""}), HasSubstr("needs a name"));
-    EXPECT_THAT(text({.name = "x", .shape = {1}, .output = &value}), HasSubstr("'x': input is null"));
-    EXPECT_THAT(text({.name = "x", .shape = {1}, .input = &value}), HasSubstr("'x': output is null"));
-    EXPECT_THAT(text({.name = "x", .shape = {-1}}), HasSubstr("negative dimension"));
-    EXPECT_THAT(text({.name = "x", .op = OpType::kAllgather, .input = &value}), HasSubstr("scalar"));
-    EXPECT_THAT(text({.name = "x", .op = OpType::kBroadcast, .output = &value, .root = 1}), HasSubstr("root 1"));
-    EXPECT_THAT(
-        text({.name = "x", .dtype = DType::kBool, .shape = {0}, .averaging = Submission::Averaging::kOverRanks}),
-        HasSubstr("averaged"));
+    EXPECT_THAT(text({.request = {.name = ""}}), HasSubstr("needs a name"));
+    EXPECT_THAT(text({.request = {.name = "x", .shape = {1}}, .output = &value}), HasSubstr("'x': input is null"));
+    EXPECT_THAT(text({.request = {.name = "x", .shape = {1}}, .input = &value}), HasSubstr("'x': output is null"));
+    EXPECT_THAT(text({.request = {.name = "x", .shape = {-1}}}), HasSubstr("negative dimension"));
+    EXPECT_THAT(text({.request = {.name = "x", .op = OpType::kAllgather}, .input = &value}), HasSubstr("scalar"));
+    EXPECT_THAT(text({.request = {.name = "x", .op = OpType::kBroadcast, .root = 1}, .output = &value}),
+                HasSubstr("root 1"));
+    EXPECT_THAT(text({.request = {.name = "x", .dtype = DType::kBool, .shape = {0}, .reduction = Reduction::kAverage}}),
+                HasSubstr("averaged"));
   });
 }
 
 TEST(Runtime, ZeroElementsAreCarriedOut) {
-  RunRuntimes(2, [](Runtime& runtime) { EXPECT_TRUE(CarryOut(runtime, {.name = "none", .shape = {0, 4}}).ok()); });
+  RunRuntimes(2, [](Runtime& runtime) {
+    EXPECT_TRUE(CarryOut(runtime, {.request = {.name = "none", .shape = {0, 4}}}).ok());
+  });
 }
 
 TEST(Runtime, TensorThatOneRankNeverSubmitsFailsAfterTheDeadlineAndTheJobGoesOn) {

@@ -16,7 +16,7 @@ std::vector<std::vector<CacheId>> Plan(size_t threshold, std::vector<TensorReque
   std::vector<std::vector<CacheId>> ids;
   for (const Bucket& bucket : FusionPlanner({.threshold = threshold}).Plan(std::move(agreed))) {
     auto& out = ids.emplace_back();
-    for (const Execution& execution : bucket) out.push_back(std::get<CacheId>(execution));
+    for (const Execution& execution : bucket.executions) out.push_back(std::get<CacheId>(execution));
   }
   return ids;
 }
@@ -40,11 +40,11 @@ TEST(FusionPlanner, DifferentKindsDoNotMix) {
   TensorRequest half = Floats(1);
   half.wire = WireFormat::kFloat16;
   TensorRequest max = Floats(1);
-  max.reduce_op = ReduceOp::kMax;
+  max.reduction = Reduction::kMax;
   TensorRequest doubles = Floats(1);
   doubles.dtype = DType::kFloat64;
   TensorRequest average = Floats(1);
-  average.averaging = TensorRequest::Averaging::kOverRanks;
+  average.reduction = Reduction::kAverage;
   TensorRequest scaled = Floats(1);
   scaled.prescale = 2;
   EXPECT_THAT(

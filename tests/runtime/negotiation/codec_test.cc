@@ -16,10 +16,10 @@ using ::testing::HasSubstr;
 RankReport SomeReport() {
   RankReport report;
   report.cached = {3, 1, uint64_t{1} << 60};
-  report.requests = {{.name = "a/b", .dtype = DType::kBfloat16, .shape = {2, 0, 5}, .reduce_op = ReduceOp::kMax},
+  report.requests = {{.name = "a/b", .dtype = DType::kBfloat16, .shape = {2, 0, 5}, .reduction = Reduction::kMax},
                      {.name = "c",
                       .op = OpType::kBroadcast,
-                      .averaging = TensorRequest::Averaging::kOverRanks,
+                      .reduction = Reduction::kAverage,
                       .wire = WireFormat::kBfloat16,
                       .prescale = 0.5,
                       .postscale = -2,
@@ -35,7 +35,7 @@ ResponseList SomeList() {
   list.buckets = {{CacheId{7}, CacheId{9}},
                   {Response{{.name = "g", .op = OpType::kAllgather, .shape = {1, 2}}, {1, 0, 3}}}};
   list.job = ResponseList::Job::kEnds;
-  list.settings = {.cache_capacity = 5, .stall_deadline = absl::Seconds(3)};
+  list.settings = {.cache_capacity = 5, .limits = {.deadline = absl::Seconds(3)}};
   return list;
 }
 
@@ -76,7 +76,7 @@ TEST(Codec, FieldOutOfRangeIsRefusedWithItsName) {
   const Case kCases[] = {
       {"operation", [](v1::TensorRequest* r) { r->set_op(200); }},
       {"dtype", [](v1::TensorRequest* r) { r->set_dtype(99); }},
-      {"reduce op", [](v1::TensorRequest* r) { r->set_reduce_op(17); }},
+      {"reduce op", [](v1::TensorRequest* r) { r->set_reduction(17); }},
       {"wire format", [](v1::TensorRequest* r) { r->set_wire(3); }},
       {"shape", [](v1::TensorRequest* r) { r->add_shape(-1); }},
       {"shape", [](v1::TensorRequest* r) { r->add_shape(int64_t{1} << 62); }},

@@ -134,9 +134,9 @@ INSTANTIATE_TEST_SUITE_P(
                      "rank 0 says dtype float32, rank 1 "
                      "(host h, pid 7) says dtype int32"},
         MismatchCase{kX, {.name = "x", .op = OpType::kAllgather, .shape = {4, 2}}, "says operation allgather"},
-        MismatchCase{kX, {.name = "x", .shape = {4, 2}, .reduce_op = ReduceOp::kMax}, "says reduce op max"},
+        MismatchCase{kX, {.name = "x", .shape = {4, 2}, .reduction = Reduction::kMax}, "says reduce op max"},
         MismatchCase{kX,
-                     {.name = "x", .shape = {4, 2}, .averaging = TensorRequest::Averaging::kOverRanks},
+                     {.name = "x", .shape = {4, 2}, .reduction = Reduction::kAverage},
                      "says reduce op average"},
         MismatchCase{kX, {.name = "x", .shape = {4, 2}, .wire = WireFormat::kFloat16}, "says compression fp16"},
         MismatchCase{kX, {.name = "x", .shape = {4, 2}, .prescale = 0.5}, "says prescale 0.5"},

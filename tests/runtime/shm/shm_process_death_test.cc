@@ -28,7 +28,7 @@ ShmWorld::Options OptionsOf(absl::string_view job, RankId rank, int size) {
 
 absl::Status AllreduceOnce(const Transport& transport, std::vector<float>& data) {
   const Segment segment = {.input = data.data(), .output = data.data(), .count = data.size()};
-  return transport.communicator->Allreduce({.label = "weights", .segments = {&segment, 1}});
+  return transport.communicator->Reduce({.info = {.label = "weights"}, .segments = {&segment, 1}});
 }
 
 // Reduces again and again until that fails; returns the time of the failure and its text.
