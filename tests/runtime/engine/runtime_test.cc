@@ -91,15 +91,16 @@ TEST_P(RuntimeWithRanks, GathersDifferingFirstDimensions) {
     for (int step = 0; step < 3; ++step) {  // the second and third go by the cache
       const std::vector<int32_t> mine(2 * rank, rank);
       const auto handle = runtime.Submit(
-          {.name = "g", .op = OpType::kAllgather, .dtype = DType::kInt32, .shape = {rank, 2}, .input = mine.data()});
+          {.request = {.name = "g", .op = OpType::kAllgather, .dtype = DType::kInt32, .shape = {rank, 2}},
+           .input = mine.data()});
       ASSERT_TRUE(handle.ok()) << handle.status();
       ASSERT_TRUE((*handle)->Wait().ok());
       std::vector<int32_t> expected;
       for (int r = 0; r < size; ++r) expected.insert(expected.end(), 2 * r, r);
-      const auto* first = reinterpret_cast<const int32_t*>((*handle)->gathered().data.get());
+      const auto* first = reinterpret_cast<const int32_t*>((*handle)->result().data.get());
       const std::vector<int32_t> got(first, first + expected.size());
       EXPECT_EQ(got, expected);
-      EXPECT_EQ((*handle)->gathered().first_dims.size(), static_cast<size_t>(size));
+      EXPECT_EQ((*handle)->result().first_dims.size(), static_cast<size_t>(size));
     }
   });
 }
@@ -108,13 +109,12 @@ TEST_P(RuntimeWithRanks, BroadcastsFromEveryRoot) {
   RunRuntimes(GetParam(), [](Runtime& runtime) {
     for (int root = 0; root < runtime.topology().size; ++root) {
       std::vector<double> data(3, runtime.topology().rank);
-      EXPECT_TRUE(CarryOut(runtime, {.name = "b",
-                                     .op = OpType::kBroadcast,
-                                     .dtype = DType::kFloat64,
-                                     .shape = {3},
-                                     .output = data.data(),
-                                     .root = root})
-                      .ok());
+      EXPECT_TRUE(
+          CarryOut(
+              runtime,
+              {.request = {.name = "b", .op = OpType::kBroadcast, .dtype = DType::kFloat64, .shape = {3}, .root = root},
+               .output = data.data()})
+              .ok());
       EXPECT_THAT(data, ::testing::Each(static_cast<double>(root)));
     }
   });
