@@ -110,6 +110,7 @@ class Communicator {
   virtual absl::Status Reduce(const ReduceCall& call) = 0;
   virtual absl::Status Broadcast(const BroadcastCall& call) = 0;
   virtual absl::Status Allgather(const AllgatherCall& call) = 0;
+  virtual absl::Status Alltoall(const AlltoallCall& call) = 0;
   virtual absl::Status Barrier(const CallInfo& info) = 0;
 };
 

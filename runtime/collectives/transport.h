@@ -5,6 +5,7 @@
 
 #include "runtime/collectives/communicator.h"
 #include "runtime/control/control_plane.h"
+#include "runtime/monitor/flight_board.h"
 
 namespace ronda {
 
@@ -13,6 +14,7 @@ namespace ronda {
 struct Transport {
   std::unique_ptr<ControlPlane> control;
   std::unique_ptr<Communicator> communicator;
+  std::shared_ptr<FlightBoard> flights;  // of all ranks; never nullptr
 };
 
 }  // namespace ronda

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -125,6 +126,21 @@ absl::Status InProcessCommunicator::Allgather(const AllgatherCall& call) {
                         const size_t bytes = call.bytes_per_rank[rank];
                         if (bytes > 0) std::memcpy(to, inputs[rank], bytes);
                         to += bytes;
+                      }
+                      return absl::OkStatus();
+                    });
+}
+
+absl::Status InProcessCommunicator::Alltoall(const AlltoallCall& call) {
+  return job_->Meet({.rank = rank_, .op = OpType::kAlltoall, .label = call.info.label, .arguments = call.input},
+                    [&](absl::Span<const void* const> inputs) {
+                      char* to = static_cast<char*>(call.output);
+                      for (size_t sender = 0; sender < inputs.size(); ++sender) {
+                        const absl::Span<const size_t> row = call.bytes.subspan(sender * inputs.size(), inputs.size());
+                        const size_t skipped = std::accumulate(row.begin(), row.begin() + rank_, size_t{0});
+                        if (row[rank_] > 0)
+                          std::memcpy(to, static_cast<const char*>(inputs[sender]) + skipped, row[rank_]);
+                        to += row[rank_];
                       }
                       return absl::OkStatus();
                     });

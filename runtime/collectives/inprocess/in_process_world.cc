@@ -18,7 +18,8 @@ InProcessWorld::InProcessWorld(Options options) : job_(std::make_shared<InProces
 Transport InProcessWorld::Connect(RankId rank) {
   RONDA_CHECK(0 <= rank && rank < size());
   return {.control = std::make_unique<InProcessControlPlane>(job_, rank),
-          .communicator = std::make_unique<InProcessCommunicator>(job_, rank)};
+          .communicator = std::make_unique<InProcessCommunicator>(job_, rank),
+          .flights = job_->flights()};
 }
 
 }  // namespace ronda

@@ -21,6 +21,7 @@ class SelfCommunicator : public Communicator {
   absl::Status Reduce(const ReduceCall& call) override;
   absl::Status Broadcast(const BroadcastCall& call) override;
   absl::Status Allgather(const AllgatherCall& call) override;
+  absl::Status Alltoall(const AlltoallCall& call) override;
   absl::Status Barrier(const CallInfo& info) override;
 
  private:

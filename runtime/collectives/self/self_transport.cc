@@ -13,7 +13,9 @@ namespace ronda {
 
 Transport CreateSelfTransport(absl::string_view hostname) {
   const auto job = std::make_shared<SelfJob>(Peer{.rank = 0, .host = std::string(hostname), .pid = getpid()});
-  return {.control = std::make_unique<SelfControlPlane>(job), .communicator = std::make_unique<SelfCommunicator>(job)};
+  return {.control = std::make_unique<SelfControlPlane>(job),
+          .communicator = std::make_unique<SelfCommunicator>(job),
+          .flights = std::make_shared<FlightBoard>(1)};
 }
 
 }  // namespace ronda

@@ -27,6 +27,8 @@ class DataStream {
  public:
   explicit DataStream(size_t chunk_bytes) : chunk_bytes_(chunk_bytes) {}
 
+  size_t chunk_bytes() const { return chunk_bytes_; }
+
   // Room for `bytes` bytes from each rank. Little data lies close together, so that it goes round the whole ring too
   // before it comes to a line that another core has read lately.
   ChunkSequence Take(size_t bytes) {

@@ -6,7 +6,9 @@
 #include <numeric>
 
 #include "runtime/base/status_macros.h"
+#include "runtime/collectives/members.h"
 #include "runtime/collectives/shm/shm_allreduce.h"
+#include "runtime/collectives/shm/shm_alltoall.h"
 
 namespace ronda {
 namespace {
@@ -66,6 +68,12 @@ absl::Status ShmCommunicator::Allgather(const AllgatherCall& call) {
   }
   writer_.Stop();
   return absl::OkStatus();
+}
+
+absl::Status ShmCommunicator::Alltoall(const AlltoallCall& call) {
+  RONDA_RETURN_IF_ERROR(sync_.world().failure());
+  ShmAlltoall alltoall(call, Members(call.info, rank(), size()), stream_, sync_, writer_);
+  return alltoall.Run();
 }
 
 absl::Status ShmCommunicator::Barrier(const CallInfo& info) {

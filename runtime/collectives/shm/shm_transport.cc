@@ -12,7 +12,8 @@ namespace {
 
 Transport MakeTransport(const std::shared_ptr<ShmWorld>& world) {
   return {.control = std::make_unique<ShmControlPlane>(world),
-          .communicator = std::make_unique<ShmCommunicator>(world)};
+          .communicator = std::make_unique<ShmCommunicator>(world),
+          .flights = world->flights()};
 }
 
 }  // namespace
