@@ -14,7 +14,8 @@ constexpr size_t RoundUpToPage(size_t bytes) { return (bytes + kShmPageBytes - 1
 
 constexpr size_t RanksOffset() { return kShmPageBytes; }
 constexpr size_t RingsOffset(int size) { return RanksOffset() + RoundUpToPage(size * sizeof(ShmRankBlock)); }
-constexpr size_t DataOffset(int size) { return RingsOffset(size) + RoundUpToPage(size * 2 * kRingStride); }
+constexpr size_t FlightsOffset(int size) { return RingsOffset(size) + RoundUpToPage(size * 2 * kRingStride); }
+constexpr size_t DataOffset(int size) { return FlightsOffset(size) + RoundUpToPage(size * sizeof(FlightRecorder)); }
 
 }  // namespace
 
@@ -42,6 +43,11 @@ ShmRankBlock& ShmView::rank(RankId rank) const { return reinterpret_cast<ShmRank
 
 ShmRingHeader& ShmView::Ring(int index) const {
   return *reinterpret_cast<ShmRingHeader*>(base_ + RingsOffset(geometry_.size) + index * kRingStride);
+}
+
+absl::Span<FlightRecorder> ShmView::FlightRecorders() const {
+  return absl::MakeSpan(reinterpret_cast<FlightRecorder*>(base_ + FlightsOffset(geometry_.size)),
+                        static_cast<size_t>(geometry_.size));
 }
 
 char* ShmView::Data(RankId rank, uint64_t position) const {

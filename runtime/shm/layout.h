@@ -1,6 +1,6 @@
 // What lies where in the shared memory of a job:
 //
-//   header | one block a rank | one pair of control rings a rank | one ring of data a rank
+//   header | one block a rank | one pair of control rings a rank | one flight recorder a rank | one ring of data a rank
 //
 // Everything starts out as zero bytes. Words that one rank writes and others read have a cache line of their own.
 #ifndef RONDA_RUNTIME_SHM_LAYOUT_H_
@@ -11,7 +11,9 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "runtime/base/types.h"
+#include "runtime/monitor/flight_recorder.h"
 #include "runtime/shm/doorbell.h"
 #include "runtime/shm/failure_record.h"
 
@@ -20,7 +22,7 @@ namespace ronda {
 inline constexpr size_t kCacheLineBytes = 64;
 inline constexpr size_t kShmPageBytes = 4096;
 inline constexpr uint64_t kShmMagic = 0x314d4853444e4f52;  // "RONDSHM1"
-inline constexpr uint32_t kShmLayoutVersion = 1;
+inline constexpr uint32_t kShmLayoutVersion = 2;
 inline constexpr int kShmMaxRanks = 1024;
 inline constexpr size_t kShmRingBytes = size_t{64} << 10;
 inline constexpr int kShmCpuMaskWords = 16;
@@ -105,6 +107,9 @@ class ShmView {
   // The ring from `rank` to the coordinator rank, and the one back: a header, then kShmRingBytes.
   ShmRingHeader& RingUp(RankId rank) const { return Ring(2 * rank); }
   ShmRingHeader& RingDown(RankId rank) const { return Ring(2 * rank + 1); }
+
+  // Of all ranks, in their order.
+  absl::Span<FlightRecorder> FlightRecorders() const;
 
   // Where `rank` keeps what is at `position` of its stream, until the ring comes round.
   char* Data(RankId rank, uint64_t position) const;

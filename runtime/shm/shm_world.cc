@@ -53,6 +53,7 @@ ShmWorld::ShmWorld(Options options, std::shared_ptr<ShmMapping> mapping)
     : options_(std::move(options)),
       mapping_(std::move(mapping)),
       view_(mapping_->base(), GeometryOf(options_)),
+      flights_(std::make_shared<FlightBoard>(view_.FlightRecorders(), mapping_)),
       may_spin_(HasCoreForEachRank(view_)) {}
 
 ShmWorld::~ShmWorld() = default;

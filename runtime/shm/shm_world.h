@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "runtime/base/types.h"
 #include "runtime/control/peer.h"
+#include "runtime/monitor/flight_board.h"
 #include "runtime/monitor/peer_monitor.h"
 #include "runtime/shm/layout.h"
 #include "runtime/shm/shm_file.h"
@@ -53,6 +54,8 @@ class ShmWorld {
   ShmRankBlock& self() const { return view_.rank(options_.rank); }
   Peer PeerOf(RankId rank) const;
 
+  const std::shared_ptr<FlightBoard>& flights() const { return flights_; }
+
   // Whether it pays to spin for a moment before going to sleep: not if that takes the core from who is waited for.
   bool MaySpin() const { return may_spin_; }
 
@@ -76,6 +79,7 @@ class ShmWorld {
   const Options options_;
   const std::shared_ptr<ShmMapping> mapping_;
   const ShmView view_;
+  const std::shared_ptr<FlightBoard> flights_;
   const bool may_spin_;
   std::unique_ptr<PeerMonitor> monitor_;  // constant after Connect; nullptr if all ranks are in this process
 };

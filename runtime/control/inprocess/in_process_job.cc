@@ -10,7 +10,8 @@
 
 namespace ronda {
 
-InProcessJob::InProcessJob(Options options) : options_(std::move(options)), members_(options_.size) {}
+InProcessJob::InProcessJob(Options options)
+    : options_(std::move(options)), flights_(std::make_shared<FlightBoard>(options_.size)), members_(options_.size) {}
 
 absl::Status InProcessJob::SendToCoordinator(RankId rank, absl::string_view payload) {
   MutexLock lock(&mu_);

@@ -2,6 +2,7 @@
 #define RONDA_RUNTIME_CONTROL_INPROCESS_IN_PROCESS_JOB_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "runtime/base/types.h"
 #include "runtime/control/control_plane.h"
 #include "runtime/control/peer.h"
+#include "runtime/monitor/flight_board.h"
 
 namespace ronda {
 
@@ -31,6 +33,7 @@ class InProcessJob {
   explicit InProcessJob(Options options);
 
   int size() const { return options_.size; }
+  const std::shared_ptr<FlightBoard>& flights() const { return flights_; }
 
   // The control plane's operations, on behalf of `rank`.
   absl::Status SendToCoordinator(RankId rank, absl::string_view payload);
@@ -76,6 +79,7 @@ class InProcessJob {
   absl::StatusOr<std::vector<const void*>> GatherLocked(const Post& post) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Options options_;
+  const std::shared_ptr<FlightBoard> flights_;
 
   mutable Mutex mu_;
   CondVar changed_;

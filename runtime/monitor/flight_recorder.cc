@@ -1,0 +1,128 @@
+#include "runtime/monitor/flight_recorder.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+
+namespace ronda {
+namespace {
+
+// Readers map the memory too: it holds no pointer and no lock of this process.
+static_assert(std::atomic<uint64_t>::is_always_lock_free);
+
+constexpr uint64_t kByte = 0xff;
+
+struct What {
+  FlightKind kind;
+  OpType op;
+  size_t name_bytes;
+};
+
+uint64_t Pack(const What& what) {
+  return static_cast<uint64_t>(what.kind) | static_cast<uint64_t>(what.op) << 8 |
+         static_cast<uint64_t>(what.name_bytes) << 16;
+}
+
+// nullopt if no writer of ours can have left these bits.
+std::optional<What> Unpack(uint64_t bits) {
+  const uint64_t kind = bits & kByte;
+  const std::optional<OpType> op = OpTypeFromInt(static_cast<int64_t>(bits >> 8 & kByte));
+  const uint64_t name_bytes = bits >> 16;
+  if (kind < 1 || kind > kLastFlightKind || !op.has_value() || name_bytes > FlightRecorder::kNameBytes) {
+    return std::nullopt;
+  }
+  return What{static_cast<FlightKind>(kind), *op, name_bytes};
+}
+
+// The beginning of `name` that fits, without half a UTF-8 character at its end.
+absl::string_view Shortened(absl::string_view name) {
+  if (name.size() <= FlightRecorder::kNameBytes) return name;
+  size_t end = FlightRecorder::kNameBytes;
+  while (end > 0 && (static_cast<unsigned char>(name[end]) & 0xc0) == 0x80) --end;
+  return name.substr(0, end);
+}
+
+constexpr const char* Verb(FlightKind kind) {
+  constexpr const char* kVerbs[kLastFlightKind + 1] = {"",          "submitted", "reported", "was ordered", "started",
+                                                       "waited in", "finished",  "failed",   "joined:"};
+  return kVerbs[static_cast<int>(kind)];
+}
+
+}  // namespace
+
+FlightTime FlightNow() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return absl::DurationFromTimespec(now);
+}
+
+void FlightRecorder::Record(FlightKind kind, OpType op, absl::string_view name, uint64_t bytes, FlightTime time) {
+  const uint64_t ticket = next_ticket_.fetch_add(1, std::memory_order_relaxed);
+  Slot& slot = slots_[ticket % kEvents];
+  uint64_t found = slot.sequence.load(std::memory_order_relaxed);
+  // Another writer is in the slot, or a later one has been.
+  if (found % 2 != 0 || found > 2 * ticket) return;
+  if (!slot.sequence.compare_exchange_strong(found, 2 * ticket + 1, std::memory_order_acq_rel)) return;
+  name = Shortened(name);
+  slot.time.store(static_cast<uint64_t>(absl::ToInt64Nanoseconds(time)), std::memory_order_release);
+  slot.bytes.store(bytes, std::memory_order_release);
+  slot.what.store(Pack({kind, op, name.size()}), std::memory_order_release);
+  for (size_t at = 0; at < name.size(); at += sizeof(uint64_t)) {
+    uint64_t word = 0;
+    std::memcpy(&word, name.data() + at, std::min(sizeof(word), name.size() - at));
+    slot.name[at / sizeof(word)].store(word, std::memory_order_release);
+  }
+  slot.sequence.store(2 * ticket + 2, std::memory_order_release);
+}
+
+std::optional<FlightEvent> FlightRecorder::Read(uint64_t ticket) const {
+  const Slot& slot = slots_[ticket % kEvents];
+  const uint64_t complete = 2 * ticket + 2;
+  if (slot.sequence.load(std::memory_order_acquire) != complete) return std::nullopt;
+  const uint64_t time = slot.time.load(std::memory_order_acquire);
+  const uint64_t bytes = slot.bytes.load(std::memory_order_acquire);
+  const uint64_t bits = slot.what.load(std::memory_order_acquire);
+  uint64_t name[kNameWords];
+  for (size_t i = 0; i < kNameWords; ++i) name[i] = slot.name[i].load(std::memory_order_acquire);
+  if (slot.sequence.load(std::memory_order_relaxed) != complete) return std::nullopt;
+  const std::optional<What> what = Unpack(bits);
+  if (!what.has_value()) return std::nullopt;
+  return FlightEvent{.kind = what->kind,
+                     .op = what->op,
+                     .name = std::string(reinterpret_cast<const char*>(name), what->name_bytes),
+                     .bytes = bytes,
+                     .time = absl::Nanoseconds(static_cast<int64_t>(time))};
+}
+
+std::vector<FlightEvent> FlightRecorder::Events() const {
+  const uint64_t end = next_ticket_.load(std::memory_order_acquire);
+  std::vector<FlightEvent> events;
+  for (uint64_t ticket = end - std::min<uint64_t>(end, kEvents); ticket < end; ++ticket) {
+    if (std::optional<FlightEvent> event = Read(ticket); event.has_value()) events.push_back(*std::move(event));
+  }
+  return events;
+}
+
+std::optional<FlightEvent> FlightRecorder::Last() const {
+  const uint64_t end = next_ticket_.load(std::memory_order_acquire);
+  const uint64_t begin = end - std::min<uint64_t>(end, kEvents);
+  for (uint64_t ticket = end; ticket > begin; --ticket) {
+    if (std::optional<FlightEvent> event = Read(ticket - 1); event.has_value()) return event;
+  }
+  return std::nullopt;
+}
+
+std::string DescribeLastAct(const FlightRecorder& recorder, FlightTime now) {
+  const std::optional<FlightEvent> last = recorder.Last();
+  if (!last.has_value()) return "has done nothing yet";
+  std::string text =
+      absl::StrCat("did last, ", absl::FormatDuration(absl::Trunc(now - last->time, absl::Milliseconds(1))),
+                   " ago: ", Verb(last->kind), " ", Name(last->op), " '", last->name, "'");
+  if (last->bytes > 0) absl::StrAppend(&text, " (", last->bytes, " bytes)");
+  return text;
+}
+
+}  // namespace ronda

@@ -1,0 +1,90 @@
+#ifndef RONDA_RUNTIME_MONITOR_FLIGHT_RECORDER_H_
+#define RONDA_RUNTIME_MONITOR_FLIGHT_RECORDER_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "runtime/base/types.h"
+
+namespace ronda {
+
+// What has happened to a tensor on a rank. Numeric values lie in shared memory.
+enum class FlightKind : uint8_t {
+  kSubmitted = 1,  // the trainer handed it over
+  kReported = 2,   // the coordinator rank was told
+  kAgreed = 3,     // the coordinator rank ordered it to be carried out
+  kStarted = 4,    // the collective began
+  kWaiting = 5,    // the collective began to wait for another rank
+  kFinished = 6,
+  kFailed = 7,
+  kJoined = 8,  // this rank submits no more, until all have joined
+};
+inline constexpr int kLastFlightKind = 8;
+
+// Time on the clock of flight recorders: since the host was started, and the same for all its processes.
+using FlightTime = absl::Duration;
+FlightTime FlightNow();
+
+struct FlightEvent {
+  FlightKind kind = FlightKind::kSubmitted;
+  OpType op = OpType::kAllreduce;
+  std::string name;  // of the tensor or bucket; only the beginning of a long one
+  uint64_t bytes = 0;
+  FlightTime time;
+};
+
+// The last events on one rank, in memory that its peers can read, also while the rank is stopped or after it has died.
+// Zero bytes are an empty recorder.
+//
+// Thread-safe, and safe between processes; nobody ever waits. An event is lost if its slot is still being written
+// kEvents later. What a reader finds being written it leaves out.
+//
+// Memory ordering: each slot is a sequence lock. A writer draws a ticket, which says its slot; it moves the slot's
+// sequence from that of an earlier ticket to its own odd one by compare-and-swap, which lets one writer in; it stores
+// the words, each with release; then the even sequence, with release. A reader loads the sequence (acquire), the words,
+// each with acquire, then the sequence again. If both are the even one of the ticket, the words are that ticket's: the
+// first load makes all of its words visible; and a word of a later writer would have brought that writer's odd
+// sequence with it, which the second load would then have seen. (Fences would allow relaxed words, but ThreadSanitizer
+// does not know them; on x86 there is no difference.)
+class FlightRecorder {
+ public:
+  static constexpr int kEvents = 512;
+  static constexpr size_t kNameBytes = 96;
+
+  void Record(FlightKind kind, OpType op, absl::string_view name, uint64_t bytes, FlightTime time = FlightNow());
+
+  // The events that are there to read, oldest first.
+  std::vector<FlightEvent> Events() const;
+
+  // The last of them; nullopt if there is none.
+  std::optional<FlightEvent> Last() const;
+
+ private:
+  static constexpr size_t kNameWords = kNameBytes / sizeof(uint64_t);
+
+  struct alignas(64) Slot {
+    std::atomic<uint64_t> sequence;  // 2 * ticket + 1 while being written, one more afterwards; 0: never written
+    std::atomic<uint64_t> time;      // nanoseconds
+    std::atomic<uint64_t> bytes;
+    std::atomic<uint64_t> what;  // kind, op and length of the name, a byte each
+    std::atomic<uint64_t> name[kNameWords];
+  };
+
+  std::optional<FlightEvent> Read(uint64_t ticket) const;
+
+  alignas(64) std::atomic<uint64_t> next_ticket_;
+  Slot slots_[kEvents];
+};
+
+// "did last, 12.1s ago: started allreduce 'x' (4096 bytes)"; "has done nothing yet".
+std::string DescribeLastAct(const FlightRecorder& recorder, FlightTime now = FlightNow());
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_MONITOR_FLIGHT_RECORDER_H_
