@@ -32,5 +32,6 @@
 #include "ronda/optimizer.hpp"
 #include "ronda/status.hpp"
 #include "ronda/tensor.hpp"
+#include "ronda/threads.hpp"
 
 #endif  // RONDA_CLIENT_RONDA_HPP_

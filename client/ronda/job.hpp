@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "../ronda.h"
 #include "status.hpp"
@@ -23,6 +24,10 @@ struct Options {
   std::optional<Seconds> stall_warning;          // a tensor missing on some rank for so long is reported
   std::optional<Seconds> stall_deadline;         // and fails after so long
   std::optional<Seconds> start_timeout;          // longest wait for the other ranks in init(); more than zero
+
+  // Process sets that exist from the start: the ranks of each, ascending, the same on every rank. Their ids are 1, 2,
+  // ... in this order.
+  std::vector<std::vector<int>> process_sets;
 };
 
 namespace detail {
@@ -39,15 +44,28 @@ inline std::optional<double> in_seconds(const std::optional<Options::Seconds>& d
   return duration->count();
 }
 
-inline ronda_options to_c(const Options& options) {
+// The C ABI's options, and what they point at. Valid as long as the Options are.
+struct OptionsView {
   ronda_options c = RONDA_OPTIONS_INIT;
+  std::vector<ronda_rank_list> process_sets;
+};
+
+inline OptionsView to_c(const Options& options) {
+  OptionsView view;
+  ronda_options& c = view.c;
   c.cycle_time_ms = 1000 * override_of(in_seconds(options.cycle_time));
   c.fusion_threshold = override_of(options.fusion_threshold);
   c.cache_capacity = override_of(options.cache_capacity);
   c.stall_warning_s = override_of(in_seconds(options.stall_warning));
   c.stall_deadline_s = override_of(in_seconds(options.stall_deadline));
   c.start_timeout_s = override_of(in_seconds(options.start_timeout));
-  return c;
+  for (const std::vector<int>& ranks : options.process_sets) {
+    view.process_sets.push_back({ranks.data(), static_cast<int>(ranks.size())});
+  }
+  // The elements stay where they are when the view is moved.
+  c.process_sets = view.process_sets.data();
+  c.process_set_count = static_cast<int>(view.process_sets.size());
+  return view;
 }
 
 // A number that the C ABI answers with, unless it is the -1 of a process without a job.
@@ -63,8 +81,8 @@ inline int require_initialized(int number) {
 // RONDA_ERROR_INVALID_ARGUMENT (an option or an environment variable); RONDA_ERROR_DEADLINE (start_timeout has passed);
 // RONDA_ERROR_PEER_FAILED; RONDA_ERROR_OUT_OF_MEMORY.
 inline Status try_init(const Options& options = {}) {
-  const ronda_options c = detail::to_c(options);
-  return detail::to_status(ronda_init(&c));
+  const detail::OptionsView view = detail::to_c(options);
+  return detail::to_status(ronda_init(&view.c));
 }
 inline void init(const Options& options = {}) { try_init(options).throw_if_error(); }
 
@@ -75,7 +93,7 @@ inline void shutdown() { try_shutdown().throw_if_error(); }
 
 inline bool is_initialized() noexcept { return ronda_is_initialized() != 0; }
 
-// This process' number, 0 <= rank() < size(), and the job's number of processes.
+// This rank's number, 0 <= rank() < size(), and the job's number of ranks.
 // Errors, here and below: RONDA_ERROR_NOT_INITIALIZED.
 inline int rank() { return detail::require_initialized(ronda_rank()); }
 inline int size() { return detail::require_initialized(ronda_size()); }

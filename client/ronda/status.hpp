@@ -59,6 +59,10 @@ class [[nodiscard]] Result {
     status_.throw_if_error();
     return *value_;
   }
+  const T& value() const& {
+    status_.throw_if_error();
+    return *value_;
+  }
   T value() && {
     status_.throw_if_error();
     return *std::move(value_);

@@ -57,11 +57,19 @@ template <>
 struct element_dtype<std::int8_t> {
   static constexpr ronda_dtype value = RONDA_INT8;
 };
+template <>
+struct element_dtype<std::uint16_t> {
+  static constexpr ronda_dtype value = RONDA_UINT16;
+};
+template <>
+struct element_dtype<std::int16_t> {
+  static constexpr ronda_dtype value = RONDA_INT16;
+};
 // By size, as both long and long long may have 64 bits.
 template <class T>
-struct element_dtype<
-    T, std::enable_if_t<std::is_integral_v<T> && std::is_signed_v<T> && (sizeof(T) == 4 || sizeof(T) == 8)>> {
-  static constexpr ronda_dtype value = sizeof(T) == 4 ? RONDA_INT32 : RONDA_INT64;
+struct element_dtype<T, std::enable_if_t<std::is_integral_v<T> && (sizeof(T) == 4 || sizeof(T) == 8)>> {
+  static constexpr ronda_dtype value = std::is_signed_v<T> ? (sizeof(T) == 4 ? RONDA_INT32 : RONDA_INT64)
+                                                           : (sizeof(T) == 4 ? RONDA_UINT32 : RONDA_UINT64);
 };
 
 template <class T>
@@ -76,11 +84,15 @@ constexpr std::size_t size_of(ronda_dtype dtype) noexcept {
       return 1;
     case RONDA_FLOAT16:
     case RONDA_BFLOAT16:
+    case RONDA_UINT16:
+    case RONDA_INT16:
       return 2;
     case RONDA_INT32:
+    case RONDA_UINT32:
     case RONDA_FLOAT32:
       return 4;
     case RONDA_INT64:
+    case RONDA_UINT64:
     case RONDA_FLOAT64:
       return 8;
   }

@@ -1,0 +1,271 @@
+// Operations that move tensors between ranks as they are.
+#ifndef RONDA_CLIENT_RONDA_EXCHANGES_HPP_
+#define RONDA_CLIENT_RONDA_EXCHANGES_HPP_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../ronda.h"
+#include "handle.hpp"
+#include "options.hpp"
+#include "status.hpp"
+#include "tensor.hpp"
+
+namespace ronda {
+inline namespace v1 {
+
+using Dims = std::vector<std::int64_t>;
+
+namespace detail {
+
+template <class T>
+ronda_tensor tensor_of(const std::string& name, const Dims& shape) {
+  return {name.c_str(), dtype_of<T>, static_cast<int>(shape.size()), shape.data()};
+}
+
+// Calls the C function `submit` of an operation whose result the library allocates.
+template <class T, class Args>
+Result<OutputHandle<T>> submit_output(ronda_status (*submit)(const Args*, ronda_handle*), const Args& args,
+                                      const Dims& shape) {
+  ronda_handle handle = 0;
+  Status status = to_status(submit(&args, &handle));
+  if (!status.ok()) return status;
+  return OutputHandle<T>(handle, row_of(shape));
+}
+
+}  // namespace detail
+
+// Copies the elements of `tensor` on rank `root` to all other ranks, which pass the same shape and dtype.
+inline Result<Handle> try_broadcast_async(const Tensor& tensor, int root, const CallOptions& call = {}) {
+  ronda_broadcast_args args = RONDA_BROADCAST_ARGS_INIT;
+  args.tensor = detail::to_c(tensor);
+  args.data = tensor.data;
+  args.root = root;
+  args.call = detail::to_c(call);
+  ronda_handle handle = 0;
+  const ronda_status code = ronda_broadcast_async(&args, &handle);
+  return detail::to_handle(code, handle);
+}
+inline Handle broadcast_async(const Tensor& tensor, int root, const CallOptions& call = {}) {
+  return try_broadcast_async(tensor, root, call).value();
+}
+inline Status try_broadcast(const Tensor& tensor, int root, const CallOptions& call = {}) {
+  return detail::wait_for(try_broadcast_async(tensor, root, call));
+}
+inline void broadcast(const Tensor& tensor, int root, const CallOptions& call = {}) {
+  try_broadcast(tensor, root, call).throw_if_error();
+}
+
+// Concatenates the ranks' tensors along their first dimension, which may differ between them; the dtype and all other
+// dimensions are the same on every rank. `data` has the elements of `shape`, of at least one dimension.
+template <class T>
+Result<OutputHandle<T>> try_allgather_async(const std::string& name, const T* data, const Dims& shape,
+                                            const CallOptions& call = {}) {
+  ronda_allgather_args args = RONDA_ALLGATHER_ARGS_INIT;
+  args.tensor = detail::tensor_of<T>(name, shape);
+  args.input = data;
+  args.call = detail::to_c(call);
+  return detail::submit_output<T>(ronda_allgather_async, args, shape);
+}
+template <class T>
+OutputHandle<T> allgather_async(const std::string& name, const T* data, const Dims& shape,
+                                const CallOptions& call = {}) {
+  return try_allgather_async(name, data, shape, call).value();
+}
+// The concatenation itself; allgather_async tells also which rank gave how much.
+template <class T>
+Result<std::vector<T>> try_allgather(const std::string& name, const T* data, const Dims& shape,
+                                     const CallOptions& call = {}) {
+  return detail::result_of(try_allgather_async(name, data, shape, call));
+}
+template <class T>
+std::vector<T> allgather(const std::string& name, const T* data, const Dims& shape, const CallOptions& call = {}) {
+  return try_allgather(name, data, shape, call).value();
+}
+
+// One of the tensors of grouped_allgather_async().
+template <class T>
+struct GatherInput {
+  std::string name;
+  const T* data = nullptr;
+  Dims shape;
+};
+
+// Several allgathers: all of them or, if one cannot be carried out, none. Then each handle has the error of the one
+// that failed. `group` names them, the same on every rank.
+template <class T>
+Result<std::vector<OutputHandle<T>>> try_grouped_allgather_async(const std::string& group,
+                                                                 const std::vector<GatherInput<T>>& inputs,
+                                                                 const CallOptions& call = {}) {
+  std::vector<ronda_allgather_args> args(inputs.size(), RONDA_ALLGATHER_ARGS_INIT);
+  std::vector<std::size_t> rows(inputs.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    args[i].tensor = detail::tensor_of<T>(inputs[i].name, inputs[i].shape);
+    args[i].input = inputs[i].data;
+    args[i].call = detail::to_c(call);
+    rows[i] = detail::row_of(inputs[i].shape);
+  }
+  std::vector<ronda_handle> handles(args.size());
+  Status status =
+      detail::to_status(ronda_grouped_allgather_async(args.data(), args.size(), group.c_str(), handles.data()));
+  if (!status.ok()) return status;
+  return detail::take_over<T>(handles, rows);
+}
+template <class T>
+std::vector<OutputHandle<T>> grouped_allgather_async(const std::string& group,
+                                                     const std::vector<GatherInput<T>>& inputs,
+                                                     const CallOptions& call = {}) {
+  return try_grouped_allgather_async(group, inputs, call).value();
+}
+
+// The same as allgather, but only rank `root` gets the result; the others get nothing.
+template <class T>
+Result<OutputHandle<T>> try_gather_async(const std::string& name, const T* data, const Dims& shape, int root,
+                                         const CallOptions& call = {}) {
+  ronda_gather_args args = RONDA_GATHER_ARGS_INIT;
+  args.tensor = detail::tensor_of<T>(name, shape);
+  args.input = data;
+  args.root = root;
+  args.call = detail::to_c(call);
+  return detail::submit_output<T>(ronda_gather_async, args, shape);
+}
+template <class T>
+OutputHandle<T> gather_async(const std::string& name, const T* data, const Dims& shape, int root,
+                             const CallOptions& call = {}) {
+  return try_gather_async(name, data, shape, root, call).value();
+}
+template <class T>
+Result<std::vector<T>> try_gather(const std::string& name, const T* data, const Dims& shape, int root,
+                                  const CallOptions& call = {}) {
+  return detail::result_of(try_gather_async(name, data, shape, root, call));
+}
+template <class T>
+std::vector<T> gather(const std::string& name, const T* data, const Dims& shape, int root,
+                      const CallOptions& call = {}) {
+  return try_gather(name, data, shape, root, call).value();
+}
+
+// Deals the rows of rank `root`'s tensor out: `splits` of them to each rank of the process set or, if it is empty, as
+// equal numbers as possible, the first ranks getting one more. The other ranks pass the same dtype and dimensions; of
+// theirs, `data`, `splits` and the first dimension are not looked at.
+template <class T>
+Result<OutputHandle<T>> try_scatter_async(const std::string& name, const T* data, const Dims& shape, int root,
+                                          const Dims& splits = {}, const CallOptions& call = {}) {
+  ronda_scatter_args args = RONDA_SCATTER_ARGS_INIT;
+  args.tensor = detail::tensor_of<T>(name, shape);
+  args.input = data;
+  args.splits = splits.data();
+  args.split_count = static_cast<int>(splits.size());
+  args.root = root;
+  args.call = detail::to_c(call);
+  return detail::submit_output<T>(ronda_scatter_async, args, shape);
+}
+template <class T>
+OutputHandle<T> scatter_async(const std::string& name, const T* data, const Dims& shape, int root,
+                              const Dims& splits = {}, const CallOptions& call = {}) {
+  return try_scatter_async(name, data, shape, root, splits, call).value();
+}
+template <class T>
+Result<std::vector<T>> try_scatter(const std::string& name, const T* data, const Dims& shape, int root,
+                                   const Dims& splits = {}, const CallOptions& call = {}) {
+  return detail::result_of(try_scatter_async(name, data, shape, root, splits, call));
+}
+template <class T>
+std::vector<T> scatter(const std::string& name, const T* data, const Dims& shape, int root, const Dims& splits = {},
+                       const CallOptions& call = {}) {
+  return try_scatter(name, data, shape, root, splits, call).value();
+}
+
+// Sends `splits` rows of this rank's tensor to each rank of the process set (or, if it is empty, the same number, which
+// must divide the first dimension) and receives theirs, in the order of ranks. The first dimension may differ between
+// ranks.
+template <class T>
+Result<OutputHandle<T>> try_alltoall_async(const std::string& name, const T* data, const Dims& shape,
+                                           const Dims& splits = {}, const CallOptions& call = {}) {
+  ronda_alltoall_args args = RONDA_ALLTOALL_ARGS_INIT;
+  args.tensor = detail::tensor_of<T>(name, shape);
+  args.input = data;
+  args.splits = splits.data();
+  args.split_count = static_cast<int>(splits.size());
+  args.call = detail::to_c(call);
+  return detail::submit_output<T>(ronda_alltoall_async, args, shape);
+}
+template <class T>
+OutputHandle<T> alltoall_async(const std::string& name, const T* data, const Dims& shape, const Dims& splits = {},
+                               const CallOptions& call = {}) {
+  return try_alltoall_async(name, data, shape, splits, call).value();
+}
+
+// The rows that this rank received, and how many of them came from each rank.
+template <class T>
+struct AlltoallResult {
+  std::vector<T> values;
+  Dims received_splits;
+};
+
+template <class T>
+Result<AlltoallResult<T>> try_alltoall(const std::string& name, const T* data, const Dims& shape,
+                                       const Dims& splits = {}, const CallOptions& call = {}) {
+  Result<OutputHandle<T>> handle = try_alltoall_async(name, data, shape, splits, call);
+  Status status = detail::wait_for(handle);
+  if (!status.ok()) return status;
+  return AlltoallResult<T>{handle.value().result(), handle.value().rows_per_rank()};
+}
+template <class T>
+AlltoallResult<T> alltoall(const std::string& name, const T* data, const Dims& shape, const Dims& splits = {},
+                           const CallOptions& call = {}) {
+  return try_alltoall(name, data, shape, splits, call).value();
+}
+
+// Sends `tensor` to rank `to`. The n-th send from a rank to another with a tag meets the n-th receive there; dtype and
+// shape are the same on both. The tensor's name is not looked at.
+inline Result<Handle> try_send_async(const Tensor& tensor, int to, int tag = 0, const CallOptions& call = {}) {
+  ronda_send_args args = RONDA_SEND_ARGS_INIT;
+  args.tensor = detail::to_c(tensor);
+  args.input = tensor.data;
+  args.to = to;
+  args.tag = tag;
+  args.call = detail::to_c(call);
+  ronda_handle handle = 0;
+  const ronda_status code = ronda_send_async(&args, &handle);
+  return detail::to_handle(code, handle);
+}
+inline Handle send_async(const Tensor& tensor, int to, int tag = 0, const CallOptions& call = {}) {
+  return try_send_async(tensor, to, tag, call).value();
+}
+inline Status try_send(const Tensor& tensor, int to, int tag = 0, const CallOptions& call = {}) {
+  return detail::wait_for(try_send_async(tensor, to, tag, call));
+}
+inline void send(const Tensor& tensor, int to, int tag = 0, const CallOptions& call = {}) {
+  try_send(tensor, to, tag, call).throw_if_error();
+}
+
+// Receives `tensor` from rank `from`.
+inline Result<Handle> try_recv_async(const Tensor& tensor, int from, int tag = 0, const CallOptions& call = {}) {
+  ronda_recv_args args = RONDA_RECV_ARGS_INIT;
+  args.tensor = detail::to_c(tensor);
+  args.output = tensor.data;
+  args.from = from;
+  args.tag = tag;
+  args.call = detail::to_c(call);
+  ronda_handle handle = 0;
+  const ronda_status code = ronda_recv_async(&args, &handle);
+  return detail::to_handle(code, handle);
+}
+inline Handle recv_async(const Tensor& tensor, int from, int tag = 0, const CallOptions& call = {}) {
+  return try_recv_async(tensor, from, tag, call).value();
+}
+inline Status try_recv(const Tensor& tensor, int from, int tag = 0, const CallOptions& call = {}) {
+  return detail::wait_for(try_recv_async(tensor, from, tag, call));
+}
+inline void recv(const Tensor& tensor, int from, int tag = 0, const CallOptions& call = {}) {
+  try_recv(tensor, from, tag, call).throw_if_error();
+}
+
+}  // namespace v1
+}  // namespace ronda
+
+#endif  // RONDA_CLIENT_RONDA_EXCHANGES_HPP_

@@ -1,0 +1,177 @@
+// Bytes of any number, and tensors of few rows.
+#ifndef RONDA_CLIENT_RONDA_OBJECTS_HPP_
+#define RONDA_CLIENT_RONDA_OBJECTS_HPP_
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "../ronda.h"
+#include "exchanges.hpp"
+#include "handle.hpp"
+#include "options.hpp"
+#include "status.hpp"
+#include "tensor.hpp"
+
+namespace ronda {
+inline namespace v1 {
+namespace detail {
+
+using SubmitObject = ronda_status (*)(const ronda_object_args*, ronda_handle*);
+
+inline Result<OutputHandle<char>> submit_object(SubmitObject submit, const std::string& name, std::string_view bytes,
+                                                int root, const CallOptions& call) {
+  ronda_object_args args = RONDA_OBJECT_ARGS_INIT;
+  args.name = name.c_str();
+  args.data = bytes.data();
+  args.size = bytes.size();
+  args.root = root;
+  args.call = to_c(call);
+  ronda_handle handle = 0;
+  Status status = to_status(submit(&args, &handle));
+  if (!status.ok()) return status;
+  return OutputHandle<char>(handle, 1);
+}
+
+// The object whose bytes travelled.
+template <class T>
+T object_of(std::string_view bytes) {
+  if constexpr (std::is_same_v<T, std::string>) {
+    return std::string(bytes);
+  } else {
+    T object;
+    std::memcpy(&object, bytes.data(), sizeof(T));
+    return object;
+  }
+}
+
+template <class T>
+std::string_view bytes_of(const T& object) {
+  if constexpr (std::is_same_v<T, std::string>) {
+    return object;
+  } else {
+    static_assert(std::is_trivially_copyable_v<T>, "an object is a std::string, or of a type that memcpy may copy");
+    return {reinterpret_cast<const char*>(&object), sizeof(T)};
+  }
+}
+
+// Ranks that pass objects of another type are told so.
+template <class T>
+Status check_size(const std::string& name, std::int64_t size, int rank) {
+  if (std::is_same_v<T, std::string> || size == static_cast<std::int64_t>(sizeof(T))) return {};
+  return Status(RONDA_ERROR_MISMATCH, "object '" + name + "': rank " + std::to_string(rank) + " sent " +
+                                          std::to_string(size) + " bytes where this one expects " +
+                                          std::to_string(sizeof(T)) + ": pass the same type on every rank");
+}
+
+}  // namespace detail
+
+// The bytes of rank `root`, as many as it has, on every rank. What the other ranks pass is not looked at.
+inline Result<OutputHandle<char>> try_broadcast_object_async(const std::string& name, std::string_view bytes, int root,
+                                                             const CallOptions& call = {}) {
+  return detail::submit_object(ronda_broadcast_object_async, name, bytes, root, call);
+}
+inline OutputHandle<char> broadcast_object_async(const std::string& name, std::string_view bytes, int root,
+                                                 const CallOptions& call = {}) {
+  return try_broadcast_object_async(name, bytes, root, call).value();
+}
+
+// The object of rank `root`: a std::string of any length, or a T that memcpy may copy.
+template <class T>
+Result<T> try_broadcast_object(const std::string& name, const T& object, int root, const CallOptions& call = {}) {
+  Result<OutputHandle<char>> handle = try_broadcast_object_async(name, detail::bytes_of(object), root, call);
+  Status status = detail::wait_for(handle);
+  if (!status.ok()) return status;
+  OutputHandle<char>& sent = handle.value();
+  status = detail::check_size<T>(name, sent.rows(), root);
+  if (!status.ok()) return status;
+  return detail::object_of<T>({sent.data(), sent.count()});
+}
+template <class T>
+T broadcast_object(const std::string& name, const T& object, int root, const CallOptions& call = {}) {
+  return try_broadcast_object(name, object, root, call).value();
+}
+
+// The bytes of all ranks, one after the other; the handle's rows_per_rank() tells how many are whose.
+inline Result<OutputHandle<char>> try_allgather_object_async(const std::string& name, std::string_view bytes,
+                                                             const CallOptions& call = {}) {
+  return detail::submit_object(ronda_allgather_object_async, name, bytes, 0, call);
+}
+inline OutputHandle<char> allgather_object_async(const std::string& name, std::string_view bytes,
+                                                 const CallOptions& call = {}) {
+  return try_allgather_object_async(name, bytes, call).value();
+}
+
+// The objects of all ranks of the process set, in their order; of ranks that have joined, none.
+template <class T>
+Result<std::vector<T>> try_allgather_object(const std::string& name, const T& object, const CallOptions& call = {}) {
+  Result<OutputHandle<char>> handle = try_allgather_object_async(name, detail::bytes_of(object), call);
+  Status status = detail::wait_for(handle);
+  if (!status.ok()) return status;
+  const std::vector<int> members = call.process_set.ranks();
+  std::vector<T> objects;
+  const char* next = handle.value().data();
+  const std::vector<std::int64_t>& sizes = handle.value().rows_per_rank();
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] == 0 && !std::is_same_v<T, std::string>) continue;
+    status = detail::check_size<T>(name, sizes[i], members[i]);
+    if (!status.ok()) return status;
+    objects.push_back(detail::object_of<T>({next, static_cast<std::size_t>(sizes[i])}));
+    next += sizes[i];
+  }
+  return objects;
+}
+template <class T>
+std::vector<T> allgather_object(const std::string& name, const T& object, const CallOptions& call = {}) {
+  return try_allgather_object(name, object, call).value();
+}
+
+// Rows of a tensor of which the others are zero. The same index may occur more than once: the rows add up.
+template <class T>
+struct SparseRows {
+  std::vector<std::int64_t> indices;  // of the rows in the dense tensor
+  std::vector<T> values;              // indices.size() rows
+};
+
+// The sum or average over all ranks of tensors of which each rank passes the rows that are not zero: everybody's rows,
+// in the order of ranks. `row_shape` is the shape of one row; {} if rows are single elements.
+template <class T>
+Result<SparseRows<T>> try_sparse_allreduce(const std::string& name, const SparseRows<T>& rows, const Dims& row_shape,
+                                           Op op = Op::Average, const CallOptions& call = {}) {
+  Dims shape = {static_cast<std::int64_t>(rows.indices.size())};
+  shape.insert(shape.end(), row_shape.begin(), row_shape.end());
+  if (rows.values.size() != rows.indices.size() * detail::row_of(shape)) {
+    return detail::invalid_argument("sparse_allreduce '" + name + "': there are " + std::to_string(rows.values.size()) +
+                                    " values for " + std::to_string(rows.indices.size()) + " rows of " +
+                                    std::to_string(detail::row_of(shape)));
+  }
+  ronda_sparse_allreduce_args args = RONDA_SPARSE_ALLREDUCE_ARGS_INIT;
+  args.tensor = detail::tensor_of<T>(name, shape);
+  args.values = rows.values.data();
+  args.indices = rows.indices.data();
+  args.op = static_cast<ronda_reduce_op>(op);
+  args.call = detail::to_c(call);
+  ronda_handle indices_id = 0, values_id = 0;
+  Status status = detail::to_status(ronda_sparse_allreduce_async(&args, &indices_id, &values_id));
+  if (!status.ok()) return status;
+  OutputHandle<std::int64_t> indices(indices_id, 1);
+  OutputHandle<T> values(values_id, detail::row_of(shape));
+  status = values.wait();
+  if (!status.ok()) return status;
+  return SparseRows<T>{indices.result(), values.result()};
+}
+template <class T>
+SparseRows<T> sparse_allreduce(const std::string& name, const SparseRows<T>& rows, const Dims& row_shape,
+                               Op op = Op::Average, const CallOptions& call = {}) {
+  return try_sparse_allreduce(name, rows, row_shape, op, call).value();
+}
+
+}  // namespace v1
+}  // namespace ronda
+
+#endif  // RONDA_CLIENT_RONDA_OBJECTS_HPP_

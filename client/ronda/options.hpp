@@ -1,0 +1,77 @@
+// What operations can be told.
+#ifndef RONDA_CLIENT_RONDA_OPTIONS_HPP_
+#define RONDA_CLIENT_RONDA_OPTIONS_HPP_
+
+#include <chrono>
+#include <optional>
+
+#include "../ronda.h"
+#include "process_set.hpp"
+
+namespace ronda {
+inline namespace v1 {
+
+// Among whom an operation runs, and how long it may wait for a rank.
+//
+//   ronda::broadcast(view, 0, {set});
+struct CallOptions {
+  using Seconds = std::chrono::duration<double>;
+
+  ProcessSet process_set = {};           // all ranks by default
+  std::optional<Seconds> warning = {};   // an operation that waits for a rank for so long is reported; 0: never
+  std::optional<Seconds> deadline = {};  // and fails after so long; 0: never. Unset: as for the job, both
+};
+
+enum class Op {
+  Sum = RONDA_SUM,
+  Min = RONDA_MIN,
+  Max = RONDA_MAX,
+  Product = RONDA_PRODUCT,
+  Average = RONDA_AVERAGE,  // the sum divided by the number of ranks; integers round towards zero; not for bool
+  Band = RONDA_BAND,        // bit by bit; integers and bool
+  Bor = RONDA_BOR,
+  Bxor = RONDA_BXOR,
+  Adasum = RONDA_ADASUM,  // a sum that scales with how far the ranks agree; allreduce of floating-point numbers
+};
+
+// The format in which floating-point elements travel between ranks. Sums are made in fp32 and rounded once. The 8-bit
+// formats carry a scale for each block of elements, and apply to the 16-bit types too.
+enum class Compression {
+  none = RONDA_COMPRESSION_NONE,
+  fp16 = RONDA_COMPRESSION_FP16,          // 3 to 4 digits, up to 65504
+  bf16 = RONDA_COMPRESSION_BF16,          // 2 to 3 digits, float's range
+  fp8_e4m3 = RONDA_COMPRESSION_FP8_E4M3,  // 1 to 2 digits
+  fp8_e5m2 = RONDA_COMPRESSION_FP8_E5M2,  // 1 digit, a wider range within a block
+};
+
+struct ReduceOptions {
+  Op op = Op::Average;
+  Compression compression = Compression::none;
+  double prescale = 1;   // factor applied to each rank's input; finite, not 0
+  double postscale = 1;  // factor applied to the result; finite, not 0
+
+  // What compression rounds off this rank's input is added to its next input of the same name.
+  bool error_feedback = false;
+
+  // The handle's found_inf() tells whether the result has an element that is infinite or not a number.
+  bool detect_overflow = false;
+};
+using AllreduceOptions = ReduceOptions;
+
+namespace detail {
+
+// The C ABI says "unset" with zero, and "never" with a negative number.
+inline double limit_of(const std::optional<CallOptions::Seconds>& limit) {
+  if (!limit) return 0;
+  return limit->count() == 0 ? -1 : limit->count();
+}
+
+inline ronda_call_options to_c(const CallOptions& call) {
+  return {call.process_set.id(), limit_of(call.warning), limit_of(call.deadline)};
+}
+
+}  // namespace detail
+}  // namespace v1
+}  // namespace ronda
+
+#endif  // RONDA_CLIENT_RONDA_OPTIONS_HPP_

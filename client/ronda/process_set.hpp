@@ -1,0 +1,93 @@
+// Process sets: ranks that operate among themselves, also at the same time as other sets they are in.
+//
+//   ronda::ProcessSet even = ronda::add_process_set({0, 2});   // on every rank, also on those that are not in it
+//   if (even.included()) ronda::allreduce(view, {ronda::Op::Sum}, {even});
+//   ronda::remove_process_set(even);
+#ifndef RONDA_CLIENT_RONDA_PROCESS_SET_HPP_
+#define RONDA_CLIENT_RONDA_PROCESS_SET_HPP_
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "../ronda.h"
+#include "status.hpp"
+
+namespace ronda {
+inline namespace v1 {
+
+// A process set by its id: a number, freely copied, that does not keep the set alive. By default all ranks of the job.
+//
+// Immutable, thus thread-safe.
+class ProcessSet {
+ public:
+  ProcessSet() = default;
+  explicit ProcessSet(ronda_process_set id) noexcept : id_(id) {}  // of Options::process_sets, for instance
+
+  ronda_process_set id() const noexcept { return id_; }
+
+  // Whether this rank is in it.
+  bool included() const noexcept { return ronda_process_set_rank(id_) >= 0; }
+
+  // The number of ranks in it, and this rank's place among them, 0 <= rank() < size().
+  // Errors: RONDA_ERROR_INVALID_ARGUMENT if there is no such set (any more), or this rank is not in it;
+  // RONDA_ERROR_NOT_INITIALIZED.
+  int size() const { return known(ronda_process_set_size(id_), "there is no process set "); }
+  int rank() const { return known(ronda_process_set_rank(id_), "this rank is not in process set "); }
+
+  // Its ranks, ascending. Errors: as of size().
+  std::vector<int> ranks() const {
+    std::vector<int> ranks(static_cast<std::size_t>(size()));
+    detail::to_status(ronda_process_set_ranks(id_, ranks.data())).throw_if_error();
+    return ranks;
+  }
+
+  friend bool operator==(const ProcessSet& a, const ProcessSet& b) noexcept { return a.id_ == b.id_; }
+  friend bool operator!=(const ProcessSet& a, const ProcessSet& b) noexcept { return a.id_ != b.id_; }
+
+ private:
+  int known(int number, const char* otherwise) const {
+    if (number >= 0) return number;
+    if (ronda_is_initialized() == 0) {
+      throw Error(RONDA_ERROR_NOT_INITIALIZED, "Ronda is not initialized: call ronda::init() first");
+    }
+    throw Error(RONDA_ERROR_INVALID_ARGUMENT, otherwise + std::to_string(id_));
+  }
+
+  ronda_process_set id_ = 0;
+};
+
+// Makes a set of these ranks, ascending. Blocks until every rank of the job, also those that are not in the set, has
+// called it with the same ranks. Errors: RONDA_ERROR_INVALID_ARGUMENT; those of an operation.
+inline Result<ProcessSet> try_add_process_set(const std::vector<int>& ranks) {
+  ronda_process_set id = 0;
+  Status status = detail::to_status(ronda_add_process_set(ranks.data(), static_cast<int>(ranks.size()), &id));
+  if (!status.ok()) return status;
+  return ProcessSet(id);
+}
+inline ProcessSet add_process_set(const std::vector<int>& ranks) { return try_add_process_set(ranks).value(); }
+
+// Ends a set. Blocks until every rank of the job has called it; what is in flight in the set fails.
+// Errors: RONDA_ERROR_INVALID_ARGUMENT if there is no such set, or it is that of all ranks; those of an operation.
+inline Status try_remove_process_set(const ProcessSet& set) {
+  return detail::to_status(ronda_remove_process_set(set.id()));
+}
+inline void remove_process_set(const ProcessSet& set) { try_remove_process_set(set).throw_if_error(); }
+
+// All sets that there are, in the order of their creation: first that of all ranks.
+inline std::vector<ProcessSet> process_sets() {
+  std::vector<ronda_process_set> ids;
+  int count = 0;
+  do {
+    ids.resize(static_cast<std::size_t>(count));
+    detail::to_status(ronda_process_set_ids(ids.data(), static_cast<int>(ids.size()), &count)).throw_if_error();
+    // Another thread may have added one since.
+  } while (count > static_cast<int>(ids.size()));
+  ids.resize(static_cast<std::size_t>(count));
+  return std::vector<ProcessSet>(ids.begin(), ids.end());
+}
+
+}  // namespace v1
+}  // namespace ronda
+
+#endif  // RONDA_CLIENT_RONDA_PROCESS_SET_HPP_

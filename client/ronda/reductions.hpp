@@ -1,0 +1,219 @@
+// Operations that reduce: one tensor, or a group of them that runs as a whole or not at all.
+#ifndef RONDA_CLIENT_RONDA_REDUCTIONS_HPP_
+#define RONDA_CLIENT_RONDA_REDUCTIONS_HPP_
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../ronda.h"
+#include "handle.hpp"
+#include "options.hpp"
+#include "status.hpp"
+#include "tensor.hpp"
+
+namespace ronda {
+inline namespace v1 {
+namespace detail {
+
+// A factor of zero is what the C ABI takes for "not set".
+inline Status check_scales(const std::string& name, const ReduceOptions& options) {
+  if (options.prescale != 0 && options.postscale != 0) return {};
+  return invalid_argument("tensor '" + name + "': a scale is 0, which would erase the tensor");
+}
+
+// The fields that the arguments of all reductions have. Valid as long as `input` is.
+template <class Args>
+void set_reduction(const Tensor& input, const ReduceOptions& options, const CallOptions& call, Args* args) {
+  args->tensor = to_c(input);
+  args->input = input.data;
+  args->op = static_cast<ronda_reduce_op>(options.op);
+  args->compression = static_cast<ronda_compression>(options.compression);
+  args->prescale = options.prescale;
+  args->postscale = options.postscale;
+  args->error_feedback = options.error_feedback ? 1 : 0;
+  args->detect_overflow = options.detect_overflow ? 1 : 0;
+  args->call = to_c(call);
+}
+
+inline ronda_allreduce_args allreduce_args(const Tensor& input, void* output, const ReduceOptions& options,
+                                           const CallOptions& call) {
+  ronda_allreduce_args args = RONDA_ALLREDUCE_ARGS_INIT;
+  set_reduction(input, options, call, &args);
+  args.output = output;
+  return args;
+}
+
+inline ronda_reducescatter_args reducescatter_args(const Tensor& input, const ReduceOptions& options,
+                                                   const CallOptions& call) {
+  ronda_reducescatter_args args = RONDA_REDUCESCATTER_ARGS_INIT;
+  set_reduction(input, options, call, &args);
+  return args;
+}
+
+// What an OutputHandle<T> of the tensor's reduction needs.
+template <class T>
+Status check_output(const Tensor& tensor, const ReduceOptions& options) {
+  if (tensor.dtype == dtype_of<T>) return check_scales(tensor.name, options);
+  return invalid_argument("tensor '" + tensor.name + "' has another dtype than the result that is asked for");
+}
+
+}  // namespace detail
+
+// Reduces `input` over all ranks into `output`, which has the same shape and dtype on every rank and is `input.data` or
+// does not overlap it.
+inline Result<Handle> try_allreduce_async(const Tensor& input, void* output, const ReduceOptions& options = {},
+                                          const CallOptions& call = {}) {
+  Status status = detail::check_scales(input.name, options);
+  if (!status.ok()) return status;
+  const ronda_allreduce_args args = detail::allreduce_args(input, output, options, call);
+  ronda_handle handle = 0;
+  const ronda_status code = ronda_allreduce_async(&args, &handle);
+  return detail::to_handle(code, handle);
+}
+inline Result<Handle> try_allreduce_async(const Tensor& in_place, const ReduceOptions& options = {},
+                                          const CallOptions& call = {}) {
+  return try_allreduce_async(in_place, in_place.data, options, call);
+}
+inline Handle allreduce_async(const Tensor& input, void* output, const ReduceOptions& options = {},
+                              const CallOptions& call = {}) {
+  return try_allreduce_async(input, output, options, call).value();
+}
+inline Handle allreduce_async(const Tensor& in_place, const ReduceOptions& options = {}, const CallOptions& call = {}) {
+  return try_allreduce_async(in_place, options, call).value();
+}
+
+inline Status try_allreduce(const Tensor& input, void* output, const ReduceOptions& options = {},
+                            const CallOptions& call = {}) {
+  return detail::wait_for(try_allreduce_async(input, output, options, call));
+}
+inline Status try_allreduce(const Tensor& in_place, const ReduceOptions& options = {}, const CallOptions& call = {}) {
+  return try_allreduce(in_place, in_place.data, options, call);
+}
+inline void allreduce(const Tensor& input, void* output, const ReduceOptions& options = {},
+                      const CallOptions& call = {}) {
+  try_allreduce(input, output, options, call).throw_if_error();
+}
+inline void allreduce(const Tensor& in_place, const ReduceOptions& options = {}, const CallOptions& call = {}) {
+  try_allreduce(in_place, options, call).throw_if_error();
+}
+
+// Reduces the tensors in place, all of them or, if one cannot be, none: then each handle has the error of the one that
+// failed. `group` names them, the same on every rank.
+inline Result<std::vector<Handle>> try_grouped_allreduce_async(const std::string& group,
+                                                               const std::vector<Tensor>& in_place,
+                                                               const ReduceOptions& options = {},
+                                                               const CallOptions& call = {}) {
+  std::vector<ronda_allreduce_args> args;
+  for (const Tensor& tensor : in_place) {
+    Status status = detail::check_scales(tensor.name, options);
+    if (!status.ok()) return status;
+    args.push_back(detail::allreduce_args(tensor, tensor.data, options, call));
+  }
+  std::vector<ronda_handle> handles(args.size());
+  Status status =
+      detail::to_status(ronda_grouped_allreduce_async(args.data(), args.size(), group.c_str(), handles.data()));
+  if (!status.ok()) return status;
+  return detail::take_over(handles);
+}
+inline std::vector<Handle> grouped_allreduce_async(const std::string& group, const std::vector<Tensor>& in_place,
+                                                   const ReduceOptions& options = {}, const CallOptions& call = {}) {
+  return try_grouped_allreduce_async(group, in_place, options, call).value();
+}
+inline Status try_grouped_allreduce(const std::string& group, const std::vector<Tensor>& in_place,
+                                    const ReduceOptions& options = {}, const CallOptions& call = {}) {
+  const Result<std::vector<Handle>> handles = try_grouped_allreduce_async(group, in_place, options, call);
+  return handles.ok() ? detail::wait_for_all(handles.value()) : handles.status();
+}
+inline void grouped_allreduce(const std::string& group, const std::vector<Tensor>& in_place,
+                              const ReduceOptions& options = {}, const CallOptions& call = {}) {
+  try_grouped_allreduce(group, in_place, options, call).throw_if_error();
+}
+
+// Reduces `input` over all ranks into `output` on rank `root`, where it does not overlap the input. On other ranks
+// `output` is not looked at.
+inline Result<Handle> try_reduce_async(const Tensor& input, void* output, int root, const ReduceOptions& options = {},
+                                       const CallOptions& call = {}) {
+  Status status = detail::check_scales(input.name, options);
+  if (!status.ok()) return status;
+  ronda_reduce_args args = RONDA_REDUCE_ARGS_INIT;
+  detail::set_reduction(input, options, call, &args);
+  args.output = output;
+  args.root = root;
+  ronda_handle handle = 0;
+  const ronda_status code = ronda_reduce_async(&args, &handle);
+  return detail::to_handle(code, handle);
+}
+inline Handle reduce_async(const Tensor& input, void* output, int root, const ReduceOptions& options = {},
+                           const CallOptions& call = {}) {
+  return try_reduce_async(input, output, root, options, call).value();
+}
+inline Status try_reduce(const Tensor& input, void* output, int root, const ReduceOptions& options = {},
+                         const CallOptions& call = {}) {
+  return detail::wait_for(try_reduce_async(input, output, root, options, call));
+}
+inline void reduce(const Tensor& input, void* output, int root, const ReduceOptions& options = {},
+                   const CallOptions& call = {}) {
+  try_reduce(input, output, root, options, call).throw_if_error();
+}
+
+// Reduces `input` over all ranks and deals the rows of the result out: with n rows and m ranks each gets n / m of them,
+// and the first n % m ranks one more. T is the type of the tensor's elements.
+template <class T>
+Result<OutputHandle<T>> try_reducescatter_async(const Tensor& input, const ReduceOptions& options = {},
+                                                const CallOptions& call = {}) {
+  Status status = detail::check_output<T>(input, options);
+  if (!status.ok()) return status;
+  const ronda_reducescatter_args args = detail::reducescatter_args(input, options, call);
+  ronda_handle handle = 0;
+  status = detail::to_status(ronda_reducescatter_async(&args, &handle));
+  if (!status.ok()) return status;
+  return OutputHandle<T>(handle, detail::row_of(input.shape));
+}
+template <class T>
+OutputHandle<T> reducescatter_async(const Tensor& input, const ReduceOptions& options = {},
+                                    const CallOptions& call = {}) {
+  return try_reducescatter_async<T>(input, options, call).value();
+}
+template <class T>
+Result<std::vector<T>> try_reducescatter(const Tensor& input, const ReduceOptions& options = {},
+                                         const CallOptions& call = {}) {
+  return detail::result_of(try_reducescatter_async<T>(input, options, call));
+}
+template <class T>
+std::vector<T> reducescatter(const Tensor& input, const ReduceOptions& options = {}, const CallOptions& call = {}) {
+  return try_reducescatter<T>(input, options, call).value();
+}
+
+// The same for several tensors, all or none, as grouped_allreduce().
+template <class T>
+Result<std::vector<OutputHandle<T>>> try_grouped_reducescatter_async(const std::string& group,
+                                                                     const std::vector<Tensor>& inputs,
+                                                                     const ReduceOptions& options = {},
+                                                                     const CallOptions& call = {}) {
+  std::vector<ronda_reducescatter_args> args;
+  std::vector<std::size_t> rows;
+  for (const Tensor& input : inputs) {
+    Status status = detail::check_output<T>(input, options);
+    if (!status.ok()) return status;
+    args.push_back(detail::reducescatter_args(input, options, call));
+    rows.push_back(detail::row_of(input.shape));
+  }
+  std::vector<ronda_handle> handles(args.size());
+  Status status =
+      detail::to_status(ronda_grouped_reducescatter_async(args.data(), args.size(), group.c_str(), handles.data()));
+  if (!status.ok()) return status;
+  return detail::take_over<T>(handles, rows);
+}
+template <class T>
+std::vector<OutputHandle<T>> grouped_reducescatter_async(const std::string& group, const std::vector<Tensor>& inputs,
+                                                         const ReduceOptions& options = {},
+                                                         const CallOptions& call = {}) {
+  return try_grouped_reducescatter_async<T>(group, inputs, options, call).value();
+}
+
+}  // namespace v1
+}  // namespace ronda
+
+#endif  // RONDA_CLIENT_RONDA_REDUCTIONS_HPP_

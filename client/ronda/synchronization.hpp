@@ -1,0 +1,73 @@
+// Waiting for each other, and running out of data.
+#ifndef RONDA_CLIENT_RONDA_SYNCHRONIZATION_HPP_
+#define RONDA_CLIENT_RONDA_SYNCHRONIZATION_HPP_
+
+#include <chrono>
+
+#include "../ronda.h"
+#include "handle.hpp"
+#include "options.hpp"
+#include "process_set.hpp"
+#include "status.hpp"
+
+namespace ronda {
+inline namespace v1 {
+
+// Waits until every rank of the set has called it as often as this one.
+inline Status try_barrier(const ProcessSet& set = {}) { return detail::to_status(ronda_barrier(set.id())); }
+inline void barrier(const ProcessSet& set = {}) { try_barrier(set).throw_if_error(); }
+
+// The same, for at most `timeout`, which is more than zero. RONDA_ERROR_DEADLINE then names every rank that is missing.
+inline Status try_monitored_barrier(CallOptions::Seconds timeout, const ProcessSet& set = {}) {
+  if (!(timeout.count() > 0)) return detail::invalid_argument("monitored_barrier: the timeout must be more than zero");
+  return detail::to_status(ronda_monitored_barrier(set.id(), timeout.count()));
+}
+inline void monitored_barrier(CallOptions::Seconds timeout, const ProcessSet& set = {}) {
+  try_monitored_barrier(timeout, set).throw_if_error();
+}
+
+// How averages count ranks that have joined.
+enum class Absent {
+  not_counted = RONDA_ABSENT_NOT_COUNTED,           // divide by the number of ranks that take part
+  counted_as_zeros = RONDA_ABSENT_COUNTED_AS_ZEROS  // divide by the number of all ranks of the process set
+};
+
+// This rank has no more data: until every rank of the set has joined, the operations of the others go on without it, as
+// far as they can; what needs this rank (as its root, for instance) fails on them with RONDA_ERROR_MISMATCH. Waits
+// until every rank has joined; then all take part again. Returns the last rank to join.
+//
+//   while (reader.next(&batch)) train(batch);   // more often on some ranks than on others
+//   const int longest = ronda::join();
+//   ronda::broadcast_parameters(parameters, longest);
+inline Result<int> try_join(const ProcessSet& set = {}, Absent absent = Absent::not_counted) {
+  int last_rank = 0;
+  Status status = detail::to_status(ronda_join(set.id(), static_cast<ronda_absent>(absent), &last_rank));
+  if (!status.ok()) return status;
+  return last_rank;
+}
+inline int join(const ProcessSet& set = {}, Absent absent = Absent::not_counted) {
+  return try_join(set, absent).value();
+}
+
+// The same without waiting; see last_rank().
+inline Result<Handle> try_join_async(const ProcessSet& set = {}, Absent absent = Absent::not_counted) {
+  ronda_handle handle = 0;
+  const ronda_status code = ronda_join_async(set.id(), static_cast<ronda_absent>(absent), &handle);
+  return detail::to_handle(code, handle);
+}
+inline Handle join_async(const ProcessSet& set = {}, Absent absent = Absent::not_counted) {
+  return try_join_async(set, absent).value();
+}
+
+// Waits for a join_async(), throws its error, and otherwise returns the last rank to join.
+inline int last_rank(const Handle& join) {
+  join.synchronize();
+  int rank = 0;
+  detail::to_status(ronda_last_rank(join.id(), &rank)).throw_if_error();
+  return rank;
+}
+
+}  // namespace v1
+}  // namespace ronda
+
+#endif  // RONDA_CLIENT_RONDA_SYNCHRONIZATION_HPP_
