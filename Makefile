@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 RANKS ?= 2
 BAZEL ?= bazel
 
-.PHONY: help setup demo build test bench install lint format asan ubsan tsan clean
+.PHONY: help setup demo build test bench fuzz install lint format asan ubsan tsan clean
 .DEFAULT_GOAL := help
 
 help: ## list these commands
@@ -25,6 +25,10 @@ build: ## build everything
 test: ## run every test; ends with "N passed, N failed"
 	@third_party/install.sh build test bench
 	@tests/run_tests.sh //...
+
+fuzz: ## every fuzz target for a minute (FUZZ_SECONDS=n for others)
+	@third_party/install.sh build fuzz
+	@BAZEL=$(BAZEL) tests/fuzz/run.sh
 
 bench: ## compare with Open MPI on this machine (some minutes)
 	@third_party/install.sh build bench

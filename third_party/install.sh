@@ -2,6 +2,7 @@
 # Installs Debian packages that Ronda is built from: install.sh GROUP...
 #   build   compiler, Bazel and libraries        test    what the tests need besides
 #   bench   the peers that benchmarks run against    lint    clang, clang-format, clang-tidy
+#   fuzz    clang with the runtime of its fuzzer and sanitizers
 # Packages that are there already are left alone; with nothing to do it says so and returns at once.
 set -euo pipefail
 
@@ -11,6 +12,7 @@ build=(g++ make git pkg-config zlib1g-dev libssl-dev
 test=(cmake libgmock-dev libgtest-dev procps util-linux)
 bench=(libbenchmark-dev libopenmpi-dev openmpi-bin)
 lint=(clang-14 clang-format-14 clang-tidy-14)
+fuzz=(clang-14 libclang-rt-14-dev)
 
 wanted=()
 for group in "$@"; do
@@ -19,8 +21,9 @@ for group in "$@"; do
     test) wanted+=("${test[@]}") ;;
     bench) wanted+=("${bench[@]}") ;;
     lint) wanted+=("${lint[@]}") ;;
+    fuzz) wanted+=("${fuzz[@]}") ;;
     *)
-      echo "install.sh: no group '$group'; there are build, test, bench and lint" >&2
+      echo "install.sh: no group '$group'; there are build, test, bench, lint and fuzz" >&2
       exit 2
       ;;
   esac

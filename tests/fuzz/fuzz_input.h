@@ -1,0 +1,66 @@
+// What fuzz targets have in common: how they read their bytes as decisions, and how they object.
+#ifndef RONDA_TESTS_FUZZ_FUZZ_INPUT_H_
+#define RONDA_TESTS_FUZZ_FUZZ_INPUT_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace ronda::fuzz {
+
+// Ends the process, which is how a fuzz target fails, unless `holds`.
+inline void Require(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "does not hold: %s\n", what);
+  std::abort();
+}
+
+// What comes from outside is accepted, or refused as INVALID_ARGUMENT with a text.
+inline void RequireOkOrRefused(const absl::Status& status) {
+  if (status.ok()) return;
+  const bool refused = status.code() == absl::StatusCode::kInvalidArgument && !status.message().empty();
+  Require(refused, status.ToString().c_str());
+}
+
+// Reads decisions off the front of an input; of an exhausted one, zeros. Thread-compatible.
+class FuzzInput {
+ public:
+  FuzzInput(const uint8_t* data, size_t size) : rest_(reinterpret_cast<const char*>(data), size) {}
+
+  bool empty() const { return rest_.empty(); }
+
+  // The next `size` bytes, or as many as there are.
+  absl::string_view Take(size_t size) {
+    const absl::string_view taken = rest_.substr(0, size);
+    rest_.remove_prefix(taken.size());
+    return taken;
+  }
+  absl::string_view TakeRest() { return Take(rest_.size()); }
+
+  template <typename T>
+  T Number() {
+    T value{};
+    const absl::string_view bytes = Take(sizeof(T));
+    std::memcpy(&value, bytes.data(), bytes.size());
+    return value;
+  }
+
+  // 0 <= the result < limit <= 256
+  int Below(int limit) { return Number<uint8_t>() % limit; }
+
+  // A text of up to 255 bytes.
+  absl::string_view Text() { return Take(Number<uint8_t>()); }
+
+ private:
+  absl::string_view rest_;
+};
+
+}  // namespace ronda::fuzz
+
+#endif  // RONDA_TESTS_FUZZ_FUZZ_INPUT_H_

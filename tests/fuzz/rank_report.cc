@@ -1,0 +1,15 @@
+// A rank's report, as the coordinator rank decodes it.
+#include "runtime/negotiation/codec.h"
+#include "tests/fuzz/fuzz_input.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using ronda::fuzz::Require;
+  const auto report = ronda::DecodeRankReport({reinterpret_cast<const char*>(data), size});
+  ronda::fuzz::RequireOkOrRefused(report.status());
+  if (!report.ok()) return 0;
+  const std::string encoded = Encode(*report);
+  const auto again = ronda::DecodeRankReport(encoded);
+  Require(again.ok(), "what was decoded can be encoded and decoded again");
+  Require(Encode(*again) == encoded, "decoding loses nothing");
+  return 0;
+}

@@ -1,0 +1,51 @@
+// What rank 0 and the joining ranks believe of each other's messages when they come together over the network.
+#include "runtime/control/rendezvous/rendezvous_codec.h"
+#include "runtime/control/rendezvous/rendezvous_table.h"
+#include "tests/fuzz/fuzz_input.h"
+
+namespace ronda::fuzz {
+namespace {
+
+constexpr int kSize = 3;
+
+Member MemberOf(RankId rank) {
+  return {.peer = {.rank = rank, .host = "node", .pid = 42}, .host_id = "boot", .version = "1"};
+}
+
+// Several requests in turn, as the service passes them to the table.
+void Claims(FuzzInput& input) {
+  RendezvousTable table({.job_id = "job", .size = kSize, .coordinator = MemberOf(0)});
+  while (!input.empty()) {
+    v1::JoinRequest request;
+    const absl::string_view bytes = input.Text();
+    if (!request.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) continue;
+    const auto claim = DecodeClaim(request);
+    RequireOkOrRefused(claim.status());
+    if (!claim.ok()) continue;
+    Require(DecodeClaim(EncodeClaim(*claim)).ok(), "a claim survives encoding");
+    if (!table.Add(*claim).ok()) Require(!table.DeadlineError(absl::Seconds(1)).ok(), "a refusal is described");
+  }
+  if (table.complete()) Require(table.membership().members.size() == kSize, "a complete table has all members");
+}
+
+void Answer(FuzzInput& input) {
+  v1::JoinResponse response;
+  const absl::string_view bytes = input.TakeRest();
+  if (!response.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return;
+  const auto membership = DecodeMembership(response, {.member = MemberOf(1), .size = kSize});
+  RequireOkOrRefused(membership.status());
+  if (membership.ok()) Require(TopologyOf(*membership, 1).size == kSize, "an accepted answer is for this job");
+}
+
+}  // namespace
+}  // namespace ronda::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  ronda::fuzz::FuzzInput input(data, size);
+  if (input.Below(2) == 0) {
+    ronda::fuzz::Claims(input);
+  } else {
+    ronda::fuzz::Answer(input);
+  }
+  return 0;
+}

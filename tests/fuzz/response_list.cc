@@ -1,0 +1,19 @@
+// The coordinator rank's answer, as every rank decodes and applies it.
+#include "runtime/negotiation/codec.h"
+#include "runtime/negotiation/reporter.h"
+#include "tests/fuzz/fuzz_input.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using ronda::fuzz::Require;
+  const auto list = ronda::DecodeResponseList({reinterpret_cast<const char*>(data), size});
+  ronda::fuzz::RequireOkOrRefused(list.status());
+  if (!list.ok()) return 0;
+  const std::string encoded = Encode(*list);
+  const auto again = ronda::DecodeResponseList(encoded);
+  Require(again.ok(), "what was decoded can be encoded and decoded again");
+  Require(Encode(*again) == encoded, "decoding loses nothing");
+
+  ronda::Reporter reporter({.rank = 1, .world_size = 3});
+  ronda::fuzz::RequireOkOrRefused(reporter.Apply(*list).status());
+  return 0;
+}
