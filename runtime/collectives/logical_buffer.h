@@ -2,59 +2,65 @@
 #define RONDA_RUNTIME_COLLECTIVES_LOGICAL_BUFFER_H_
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 
 #include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
-#include "kernels/dtype.h"
 #include "runtime/collectives/communicator.h"
 
 namespace ronda {
 
-// A list of segments seen as one array of elements, without copying them together.
+// A list of segments seen as one array of granules (wire_layout.h), without copying them together.
 //
 // Finding a place in it is a binary search over the segments' ends. Immutable, thus thread-safe; the segments and what
 // they point to must outlive it.
 class LogicalBuffer {
  public:
-  LogicalBuffer(absl::Span<const Segment> segments, DType dtype) : segments_(segments), element_bytes_(SizeOf(dtype)) {
+  // REQUIRES: granule_elements is a power of two.
+  LogicalBuffer(absl::Span<const Segment> segments, size_t granule_elements)
+      : segments_(segments), shift_(std::countr_zero(granule_elements)) {
     ends_.reserve(segments.size());
-    for (const Segment& segment : segments) ends_.push_back(count() + segment.count);
+    for (const Segment& segment : segments) ends_.push_back(granules() + GranulesOf(segment));
   }
 
-  // Elements in all segments.
-  size_t count() const { return ends_.empty() ? 0 : ends_.back(); }
+  // Granules in all segments.
+  size_t granules() const { return ends_.empty() ? 0 : ends_.back(); }
 
-  // Elements that lie in one segment, one after the other.
+  absl::Span<const Segment> segments() const { return segments_; }
+
+  // Elements that lie in one segment, one after the other; their first begins a granule.
   struct Run {
-    const void* input;
-    void* output;
-    size_t count;
-    size_t offset;  // of its first element from the beginning of the visited range
+    size_t segment;  // its index
+    size_t begin;    // of the first element in the segment
+    size_t count;    // elements
+    size_t offset;   // granules between the beginning of the visited range and this
   };
 
-  // Calls visit(Run) for the non-empty pieces of [begin, begin + n), in order.
-  // REQUIRES: begin + n <= count().
+  // Calls visit(Run) for the non-empty pieces of granules [begin, begin + n), in order.
+  // REQUIRES: begin + n <= granules().
   template <typename Visit>
   void ForEachRun(size_t begin, size_t n, const Visit& visit) const {
     size_t i = static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), begin) - ends_.begin());
     for (size_t done = 0; done < n; ++i) {
       const Segment& segment = segments_[i];
-      const size_t skip = begin + done - (ends_[i] - segment.count);
-      const size_t take = std::min(n - done, segment.count - skip);
+      const size_t granules = GranulesOf(segment);
+      const size_t skip = begin + done - (ends_[i] - granules);
+      const size_t take = std::min(n - done, granules - skip);
       if (take == 0) continue;
-      visit(Run{.input = static_cast<const char*>(segment.input) + skip * element_bytes_,
-                .output = static_cast<char*>(segment.output) + skip * element_bytes_,
-                .count = take,
-                .offset = done});
+      const size_t first = skip << shift_;
+      visit(
+          Run{.segment = i, .begin = first, .count = std::min(take << shift_, segment.count - first), .offset = done});
       done += take;
     }
   }
 
  private:
+  size_t GranulesOf(const Segment& segment) const { return (segment.count + (size_t{1} << shift_) - 1) >> shift_; }
+
   const absl::Span<const Segment> segments_;
-  const size_t element_bytes_;
-  absl::InlinedVector<size_t, 16> ends_;  // ends_[i]: elements in segments 0 to i
+  const int shift_;                       // log2 of a granule's elements
+  absl::InlinedVector<size_t, 16> ends_;  // ends_[i]: granules in segments 0 to i
 };
 
 }  // namespace ronda

@@ -51,6 +51,8 @@ double Apply(ReduceOp op, double a, double b) {
       return std::max(a, b);
     case ReduceOp::kProduct:
       return a * b;
+    default:
+      break;
   }
   return 0;
 }

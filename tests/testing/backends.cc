@@ -33,7 +33,7 @@ std::vector<Transport> ConnectSelf() {
 }
 
 std::vector<Transport> ConnectInProcess(const BackendOptions& options) {
-  const auto world = InProcessWorld::Create({.size = options.size, .collective_timeout = options.collective_timeout});
+  const auto world = InProcessWorld::Create({.size = options.size});
   std::vector<Transport> transports;
   transports.reserve(options.size);
   for (RankId rank = 0; rank < options.size; ++rank) transports.push_back(world->Connect(rank));
@@ -41,16 +41,15 @@ std::vector<Transport> ConnectInProcess(const BackendOptions& options) {
 }
 
 std::vector<Transport> ConnectShm(const BackendOptions& options) {
-  absl::StatusOr<std::vector<Transport>> transports = ConnectShmTransportsInProcess(
-      {.size = options.size, .slot_bytes = 4096, .slot_count = 3, .collective_timeout = options.collective_timeout});
+  absl::StatusOr<std::vector<Transport>> transports =
+      ConnectShmTransportsInProcess({.size = options.size, .slot_bytes = 4096, .slot_count = 3});
   if (transports.ok()) return *std::move(transports);
   ADD_FAILURE() << transports.status();
   return {};
 }
 
 std::vector<Transport> ConnectShmSeparately(const BackendOptions& options) {
-  ShmWorld::Options shm = {
-      .job_id = UniqueJobId(), .size = options.size, .collective_timeout = options.collective_timeout};
+  ShmWorld::Options shm = {.job_id = UniqueJobId(), .size = options.size};
   std::vector<absl::StatusOr<Transport>> connected(options.size);
   std::vector<std::thread> threads;
   for (shm.rank = 0; shm.rank < shm.size; ++shm.rank) {

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/time/time.h"
 #include "runtime/collectives/transport.h"
 
 namespace ronda::testing {
@@ -24,7 +23,6 @@ bool IsTestable(Backend backend, int size);
 
 struct BackendOptions {
   int size = 1;
-  absl::Duration collective_timeout = absl::Minutes(2);  // a hang ends the test with a message, not with a kill
 };
 
 // One transport a rank. Fails the test, and returns nothing, if they do not connect.

@@ -7,70 +7,57 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/cpu/reduce.h"
-#include "runtime/collectives/contribution.h"
-#include "runtime/collectives/logical_buffer.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/collectives/members.h"
+#include "runtime/collectives/reduce_arithmetic.h"
 
 namespace ronda {
 namespace {
 
 // Elements reduced at a time. All ranks' contributions of a block stay in the second-level cache.
 constexpr size_t kBlockElements = 2048;
-constexpr size_t kMaxElementBytes = 8;
-constexpr size_t kBlockBytes = kBlockElements * kMaxElementBytes;
+constexpr size_t kBlockBytes = kBlockElements * 8;
 
-struct PostedReduce {
-  const ReduceCall& call;
-  LogicalBuffer buffer;
-};
-
-// Reduces blocks of elements from all ranks' inputs into all ranks' outputs.
+// Reduces blocks of all members' inputs into all members' outputs.
 //
 // A block is reduced into an accumulator before any output is written, and no other rank touches its elements: so
 // inputs may be the outputs.
 class BlockReducer {
  public:
+  // `posts` point to the members' ReduceArithmetic.
   explicit BlockReducer(absl::Span<const void* const> posts)
       : scratch_(posts.size() * kBlockBytes), sources_(posts.size()) {
-    for (const void* post : posts) ranks_.push_back(static_cast<const PostedReduce*>(post));
+    for (const void* post : posts) members_.push_back(static_cast<const ReduceArithmetic*>(post));
   }
 
-  // Elements [begin, begin + n), n <= kBlockElements.
+  // Granules [begin, begin + n), of kBlockElements elements at most.
   void Reduce(size_t begin, size_t n) {
-    for (size_t rank = 0; rank < ranks_.size(); ++rank) sources_[rank] = Contribution(rank, begin, n);
-    const ReduceCall& call = ranks_[0]->call;
-    kernels::Reduce({.sources = sources_,
-                     .dtype = WireDType(call),
-                     .op = call.op,
-                     .scale = call.postscale,
-                     .dst = accumulator_,
-                     .dst_dtype = call.dtype,
-                     .count = n});
-    const size_t element_bytes = SizeOf(call.dtype);
-    for (const PostedReduce* rank : ranks_) {
-      rank->buffer.ForEachRun(begin, n, [&](const LogicalBuffer::Run& run) {
-        std::memcpy(run.output, accumulator_ + run.offset * element_bytes, run.count * element_bytes);
-      });
+    const ReduceArithmetic& first = *members_[0];
+    if (!first.ContributesInputItself()) {
+      for (size_t i = 0; i < members_.size(); ++i) members_[i]->Pack(begin, n, Scratch(i));
     }
+    size_t reduced_bytes = 0;
+    first.buffer().ForEachRun(begin, n, [&](const ReduceArithmetic::Run& run) {
+      FindSources(run);
+      char* const reduced = accumulator_ + reduced_bytes;
+      first.ReduceToElements(sources_, run.count, reduced);
+      for (const ReduceArithmetic* member : members_) member->DeliverFrom(run, reduced);
+      reduced_bytes += run.count * SizeOf(first.call().dtype);
+    });
   }
 
  private:
-  // Where the contribution of `rank` can be read: in its input, if that is in one piece and travels as it is.
-  const void* Contribution(size_t rank, size_t begin, size_t n) {
-    const PostedReduce& post = *ranks_[rank];
-    if (ContributesInputItself(post.call)) {
-      const void* direct = nullptr;
-      post.buffer.ForEachRun(begin, n, [&](const LogicalBuffer::Run& run) {
-        if (run.count == n) direct = run.input;
-      });
-      if (direct != nullptr) return direct;
+  char* Scratch(size_t member) { return scratch_.data() + member * kBlockBytes; }
+
+  void FindSources(const ReduceArithmetic::Run& run) {
+    for (size_t i = 0; i < members_.size(); ++i) {
+      const ReduceArithmetic& member = *members_[i];
+      sources_[i] = member.ContributesInputItself() ? member.InputOf(run)
+                                                    : Scratch(i) + run.offset * member.layout().granule_bytes;
     }
-    char* const packed = scratch_.data() + rank * kBlockBytes;
-    Pack(post.call, post.buffer, begin, n, packed);
-    return packed;
   }
 
-  std::vector<const PostedReduce*> ranks_;
+  std::vector<const ReduceArithmetic*> members_;
   std::vector<char> scratch_;
   std::vector<const void*> sources_;
   alignas(64) char accumulator_[kBlockBytes];
@@ -78,15 +65,28 @@ class BlockReducer {
 
 // Negotiated calls agree; ones that do not would read beyond a buffer's end.
 absl::Status CheckEqualCounts(absl::Span<const void* const> posts) {
-  const size_t count = static_cast<const PostedReduce*>(posts[0])->buffer.count();
-  for (size_t rank = 1; rank < posts.size(); ++rank) {
-    const size_t other = static_cast<const PostedReduce*>(posts[rank])->buffer.count();
-    if (other == count) continue;
-    return absl::InternalError(
-        absl::StrCat("allreduce of ", count, " elements on rank 0 and ", other, " on rank ", rank));
+  const absl::Span<const Segment> first = static_cast<const ReduceArithmetic*>(posts[0])->buffer().segments();
+  for (size_t i = 1; i < posts.size(); ++i) {
+    const absl::Span<const Segment> other = static_cast<const ReduceArithmetic*>(posts[i])->buffer().segments();
+    const auto same_count = [](const Segment& a, const Segment& b) { return a.count == b.count; };
+    if (std::equal(first.begin(), first.end(), other.begin(), other.end(), same_count)) continue;
+    return absl::InternalError(absl::StrCat("members 0 and ", i, " reduce tensors of different sizes"));
   }
   return absl::OkStatus();
 }
+
+// Copies the piece for member `self` out of the input of each member.
+void TakePieces(const AlltoallCall& call, absl::Span<const void* const> inputs, int self) {
+  char* to = static_cast<char*>(call.output);
+  for (size_t sender = 0; sender < inputs.size(); ++sender) {
+    const absl::Span<const size_t> row = call.bytes.subspan(sender * inputs.size(), inputs.size());
+    const size_t skipped = std::accumulate(row.begin(), row.begin() + self, size_t{0});
+    if (row[self] > 0) std::memcpy(to, static_cast<const char*>(inputs[sender]) + skipped, row[self]);
+    to += row[self];
+  }
+}
+
+size_t Sum(absl::Span<const size_t> bytes) { return std::accumulate(bytes.begin(), bytes.end(), size_t{0}); }
 
 }  // namespace
 
@@ -94,61 +94,66 @@ Capabilities InProcessCommunicator::capabilities() const {
   return {.name = "inprocess", .max_ranks_per_process = std::numeric_limits<int>::max()};
 }
 
+absl::Status InProcessCommunicator::Meet(const CallInfo& info, size_t bytes, const void* arguments,
+                                         InProcessJob::Work work) {
+  const uint64_t meeting = calls_++;
+  if (!Members(info, rank_, size()).IncludeSelf()) return job_->failure();
+  return job_->Meet(
+      {.meeting = meeting,
+       .group = info.group,
+       .running = {.self = rank_, .op = info.op, .label = info.label, .limits = info.limits, .bytes_total = bytes},
+       .arguments = arguments},
+      work);
+}
+
 absl::Status InProcessCommunicator::Reduce(const ReduceCall& call) {
-  const PostedReduce post{.call = call, .buffer = LogicalBuffer(call.segments, call.dtype)};
-  const size_t blocks = (post.buffer.count() + kBlockElements - 1) / kBlockElements;
-  return job_->Meet({.rank = rank_, .op = OpType::kAllreduce, .label = call.info.label, .arguments = &post},
-                    [&](absl::Span<const void* const> posts) -> absl::Status {
-                      if (absl::Status status = CheckEqualCounts(posts); !status.ok()) return status;
-                      BlockReducer reducer(posts);
-                      const size_t end = blocks * (rank_ + 1) / size();
-                      for (size_t block = blocks * rank_ / size(); block < end; ++block) {
-                        const size_t begin = block * kBlockElements;
-                        reducer.Reduce(begin, std::min(kBlockElements, post.buffer.count() - begin));
-                      }
-                      return absl::OkStatus();
-                    });
+  const ReduceArithmetic reduction(call);
+  const Members members(call.info, rank_, size());
+  const size_t granules = reduction.granules();
+  const size_t block = kBlockElements / reduction.layout().granule_elements;
+  const size_t blocks = (granules + block - 1) / block;
+  return Meet(call.info, reduction.wire_bytes(), &reduction, [&](absl::Span<const void* const> posts) -> absl::Status {
+    RONDA_RETURN_IF_ERROR(CheckEqualCounts(posts));
+    BlockReducer reducer(posts);
+    const size_t end = blocks * (members.self() + 1) / members.size();
+    for (size_t i = blocks * members.self() / members.size(); i < end; ++i) {
+      reducer.Reduce(i * block, std::min(block, granules - i * block));
+    }
+    return absl::OkStatus();
+  });
 }
 
 absl::Status InProcessCommunicator::Broadcast(const BroadcastCall& call) {
-  return job_->Meet({.rank = rank_, .op = OpType::kBroadcast, .label = call.info.label, .arguments = call.data},
-                    [&](absl::Span<const void* const> data) {
-                      if (rank_ != call.root && call.bytes > 0) std::memcpy(call.data, data[call.root], call.bytes);
-                      return absl::OkStatus();
-                    });
+  return Meet(call.info, call.bytes, call.data, [&](absl::Span<const void* const> data) {
+    if (call.data != data[call.root] && call.bytes > 0) std::memcpy(call.data, data[call.root], call.bytes);
+    return absl::OkStatus();
+  });
 }
 
 absl::Status InProcessCommunicator::Allgather(const AllgatherCall& call) {
-  return job_->Meet({.rank = rank_, .op = OpType::kAllgather, .label = call.info.label, .arguments = call.input},
-                    [&](absl::Span<const void* const> inputs) {
-                      char* to = static_cast<char*>(call.output);
-                      for (int rank = 0; rank < size(); ++rank) {
-                        const size_t bytes = call.bytes_per_rank[rank];
-                        if (bytes > 0) std::memcpy(to, inputs[rank], bytes);
-                        to += bytes;
-                      }
-                      return absl::OkStatus();
-                    });
+  const int self = Members(call.info, rank_, size()).self();
+  return Meet(call.info, Sum(call.bytes_per_rank), call.input, [&](absl::Span<const void* const> inputs) {
+    if (call.receiver.value_or(self) != self) return absl::OkStatus();
+    char* to = static_cast<char*>(call.output);
+    for (size_t member = 0; member < inputs.size(); ++member) {
+      const size_t bytes = call.bytes_per_rank[member];
+      if (bytes > 0) std::memcpy(to, inputs[member], bytes);
+      to += bytes;
+    }
+    return absl::OkStatus();
+  });
 }
 
 absl::Status InProcessCommunicator::Alltoall(const AlltoallCall& call) {
-  return job_->Meet({.rank = rank_, .op = OpType::kAlltoall, .label = call.info.label, .arguments = call.input},
-                    [&](absl::Span<const void* const> inputs) {
-                      char* to = static_cast<char*>(call.output);
-                      for (size_t sender = 0; sender < inputs.size(); ++sender) {
-                        const absl::Span<const size_t> row = call.bytes.subspan(sender * inputs.size(), inputs.size());
-                        const size_t skipped = std::accumulate(row.begin(), row.begin() + rank_, size_t{0});
-                        if (row[rank_] > 0)
-                          std::memcpy(to, static_cast<const char*>(inputs[sender]) + skipped, row[rank_]);
-                        to += row[rank_];
-                      }
-                      return absl::OkStatus();
-                    });
+  const int self = Members(call.info, rank_, size()).self();
+  return Meet(call.info, Sum(call.bytes), call.input, [&](absl::Span<const void* const> inputs) {
+    TakePieces(call, inputs, self);
+    return absl::OkStatus();
+  });
 }
 
 absl::Status InProcessCommunicator::Barrier(const CallInfo& info) {
-  return job_->Meet({.rank = rank_, .op = OpType::kBarrier, .label = info.label, .arguments = nullptr},
-                    [](absl::Span<const void* const>) { return absl::OkStatus(); });
+  return Meet(info, 0, nullptr, [](absl::Span<const void* const>) { return absl::OkStatus(); });
 }
 
 }  // namespace ronda

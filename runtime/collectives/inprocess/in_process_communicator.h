@@ -1,6 +1,8 @@
 #ifndef RONDA_RUNTIME_COLLECTIVES_INPROCESS_IN_PROCESS_COMMUNICATOR_H_
 #define RONDA_RUNTIME_COLLECTIVES_INPROCESS_IN_PROCESS_COMMUNICATOR_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <utility>
 
@@ -26,8 +28,12 @@ class InProcessCommunicator : public Communicator {
   absl::Status Barrier(const CallInfo& info) override;
 
  private:
+  // Meets the other members of the call, if this rank is one: see InProcessJob::Meet.
+  absl::Status Meet(const CallInfo& info, size_t bytes, const void* arguments, InProcessJob::Work work);
+
   const std::shared_ptr<InProcessJob> job_;
   const RankId rank_;
+  uint64_t calls_ = 0;  // so far, also those of other groups: the same on all ranks
 };
 
 }  // namespace ronda

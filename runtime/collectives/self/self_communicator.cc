@@ -3,38 +3,30 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/cpu/reduce.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/collectives/contribution.h"
-#include "runtime/collectives/logical_buffer.h"
+#include "runtime/collectives/reduce_arithmetic.h"
 
 namespace ronda {
 namespace {
 
-// Elements handled at a time: the contribution of a block stays in the first-level cache.
-constexpr size_t kBlockElements = 2048;
-constexpr size_t kMaxElementBytes = 8;
+// Of the wire, handled at a time: the contribution of a block stays in the first-level cache.
+constexpr size_t kBlockBytes = 16 << 10;
 
 }  // namespace
 
 absl::Status SelfCommunicator::Reduce(const ReduceCall& call) {
   RONDA_RETURN_IF_ERROR(job_->failure());
-  const LogicalBuffer buffer(call.segments, call.dtype);
-  const DType wire = WireDType(call);
-  const bool reduce_in_place = ContributesInputItself(call);
-  alignas(64) char contribution[kBlockElements * kMaxElementBytes];
-  for (size_t begin = 0; begin < buffer.count(); begin += kBlockElements) {
-    const size_t n = std::min(kBlockElements, buffer.count() - begin);
-    if (!reduce_in_place) Pack(call, buffer, begin, n, contribution);
-    buffer.ForEachRun(begin, n, [&](const LogicalBuffer::Run& run) {
-      const void* const source = reduce_in_place ? run.input : contribution + run.offset * SizeOf(wire);
-      kernels::Reduce({.sources = {&source, 1},
-                       .dtype = wire,
-                       .op = call.op,
-                       .scale = call.postscale,
-                       .dst = run.output,
-                       .dst_dtype = call.dtype,
-                       .count = run.count});
+  const ReduceArithmetic reduction(call);
+  const size_t block = kBlockBytes / reduction.layout().granule_bytes;
+  alignas(64) char contribution[kBlockBytes];
+  for (size_t begin = 0; begin < reduction.granules(); begin += block) {
+    const size_t n = std::min(block, reduction.granules() - begin);
+    if (!reduction.ContributesInputItself()) reduction.Pack(begin, n, contribution);
+    reduction.buffer().ForEachRun(begin, n, [&](const ReduceArithmetic::Run& run) {
+      const void* const source = reduction.ContributesInputItself()
+                                     ? reduction.InputOf(run)
+                                     : contribution + run.offset * reduction.layout().granule_bytes;
+      reduction.Deliver(run, {&source, 1});
     });
   }
   return absl::OkStatus();

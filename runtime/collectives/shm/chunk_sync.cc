@@ -18,11 +18,6 @@ constexpr absl::Duration kSpin = absl::Microseconds(50);
 constexpr int kSpinsPerLookAtClock = 64;
 constexpr int kYields = 16;
 
-std::string DescribeWait(const Peer& late, const RunningCollective& running) {
-  return absl::StrCat(ToString(late), " in ", Name(running.op), " '", running.label, "', ", running.bytes_done, " of ",
-                      running.bytes_total, " bytes done");
-}
-
 }  // namespace
 
 void ChunkSync::Publish(ShmStage stage, uint64_t position) {
@@ -36,9 +31,10 @@ void ChunkSync::Publish(ShmStage stage, uint64_t position) {
   }
 }
 
-absl::Status ChunkSync::WaitForAll(ShmStage stage, uint64_t position, const RunningCollective& running) {
-  for (RankId rank = 0; rank < world_->size(); ++rank) {
-    if (rank != world_->rank()) RONDA_RETURN_IF_ERROR(WaitFor(rank, stage, position, running));
+absl::Status ChunkSync::WaitForMembers(const Members& members, ShmStage stage, uint64_t position,
+                                       const RunningCollective& running) {
+  for (int member = 0; member < members.size(); ++member) {
+    if (member != members.self()) RONDA_RETURN_IF_ERROR(WaitFor(members[member], stage, position, running));
   }
   return absl::OkStatus();
 }
@@ -50,7 +46,9 @@ absl::Status ChunkSync::WaitForRoom(const ChunkSequence& chunks, uint64_t k, con
   // What lies between two collectives is nobody's: waiting for that would be waiting for this collective's own
   // beginning.
   if (needed <= chunks.begin) needed = std::min(needed, chunks.previous_end);
-  RONDA_RETURN_IF_ERROR(WaitForAll(ShmStage::kDone, needed, running));
+  for (RankId rank = 0; rank < world_->size(); ++rank) {
+    if (rank != world_->rank()) RONDA_RETURN_IF_ERROR(WaitFor(rank, ShmStage::kDone, needed, running));
+  }
   done_by_all_ = needed;
   return absl::OkStatus();
 }
@@ -92,27 +90,18 @@ bool ChunkSync::Yield(const std::atomic<uint64_t>& counter, uint64_t position) c
 absl::Status ChunkSync::Sleep(RankId rank, const std::atomic<uint64_t>& counter, uint64_t position,
                               const RunningCollective& running) {
   Doorbell& bell = world_->self().data;
-  const absl::Time deadline = absl::Now() + world_->options().collective_timeout;
+  WaitWatch watch(running, *world_->flights());
   for (;;) {
     const uint32_t heard = bell.Rings();
     // Departure is looked at first: a rank departs after its last progress.
     const bool has_departed = world_->HasDeparted(rank);
     if (counter.load(std::memory_order_seq_cst) >= position) return absl::OkStatus();
     RONDA_RETURN_IF_ERROR(world_->failure());
-    if (has_departed) return DepartedError(rank, running);
-    const absl::Duration left = deadline - absl::Now();
-    if (left <= absl::ZeroDuration()) return DeadlineError(rank, running);
-    bell.Sleep(heard, left);
+    const Peer late = world_->PeerOf(rank);
+    if (has_departed) return absl::AbortedError(absl::StrCat("the job was left by ", DescribeWait(late, running)));
+    RONDA_RETURN_IF_ERROR(watch.Check(late));
+    bell.Sleep(heard, watch.UntilNextCheck());
   }
-}
-
-absl::Status ChunkSync::DepartedError(RankId rank, const RunningCollective& running) const {
-  return absl::AbortedError(absl::StrCat("the job was left by ", DescribeWait(world_->PeerOf(rank), running)));
-}
-
-absl::Status ChunkSync::DeadlineError(RankId rank, const RunningCollective& running) const {
-  return absl::DeadlineExceededError(absl::StrCat("waited ", absl::FormatDuration(world_->options().collective_timeout),
-                                                  " for ", DescribeWait(world_->PeerOf(rank), running)));
 }
 
 }  // namespace ronda

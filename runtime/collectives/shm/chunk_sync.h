@@ -19,20 +19,14 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
 #include "runtime/base/types.h"
+#include "runtime/collectives/communicator.h"
+#include "runtime/collectives/members.h"
 #include "runtime/collectives/shm/data_stream.h"
+#include "runtime/collectives/wait_watch.h"
 #include "runtime/shm/shm_world.h"
 
 namespace ronda {
-
-// The collective that a rank is in, for errors.
-struct RunningCollective {
-  OpType op;
-  absl::string_view label;
-  size_t bytes_total = 0;
-  size_t bytes_done = 0;  // of this rank's output
-};
 
 // One rank's view of everybody's counters. Thread-compatible.
 class ChunkSync {
@@ -40,6 +34,12 @@ class ChunkSync {
   explicit ChunkSync(std::shared_ptr<ShmWorld> world) : world_(std::move(world)) {}
 
   const ShmWorld& world() const { return *world_; }
+
+  // What waits need to know about the collective that this rank is in.
+  RunningCollective Running(const CallInfo& info, size_t bytes_total) const {
+    return {
+        .self = world_->rank(), .op = info.op, .label = info.label, .limits = info.limits, .bytes_total = bytes_total};
+  }
 
   // Says that this rank has passed `stage` of everything before `position`.
   void Publish(ShmStage stage, uint64_t position);
@@ -52,10 +52,11 @@ class ChunkSync {
                : WaitLonger(rank, stage, position, running);
   }
 
-  // WaitFor every other rank.
-  absl::Status WaitForAll(ShmStage stage, uint64_t position, const RunningCollective& running);
+  // WaitFor every other member. REQUIRES: this rank is one.
+  absl::Status WaitForMembers(const Members& members, ShmStage stage, uint64_t position,
+                              const RunningCollective& running);
 
-  // Waits until nobody needs what chunk k of `chunks` will overwrite.
+  // Waits until nobody needs what chunk k of `chunks` will overwrite; ranks outside of the group may still.
   absl::Status WaitForRoom(const ChunkSequence& chunks, uint64_t k, const RunningCollective& running);
 
   // Where `rank` keeps what is at `position`.
@@ -71,8 +72,6 @@ class ChunkSync {
   bool Yield(const std::atomic<uint64_t>& counter, uint64_t position) const;
   absl::Status Sleep(RankId rank, const std::atomic<uint64_t>& counter, uint64_t position,
                      const RunningCollective& running);
-  absl::Status DepartedError(RankId rank, const RunningCollective& running) const;
-  absl::Status DeadlineError(RankId rank, const RunningCollective& running) const;
 
   const std::shared_ptr<ShmWorld> world_;
   uint64_t done_by_all_ = 0;  // a position before which every rank is known to be done

@@ -25,7 +25,7 @@ ShmAlltoall::ShmAlltoall(const AlltoallCall& call, const Members& members, DataS
       chunks_(TakeRoom(stream, LongestRow(), members.size())),
       sync_(sync),
       writer_(writer),
-      running_{.op = call.info.op, .label = call.info.label} {
+      running_(sync.Running(call.info, 0)) {
   if (!members_.IncludeSelf()) return;
   for (int sender = 0; sender < members_.size(); ++sender) running_.bytes_total += PieceBytes(sender, members_.self());
 }

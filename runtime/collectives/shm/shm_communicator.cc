@@ -7,8 +7,8 @@
 
 #include "runtime/base/status_macros.h"
 #include "runtime/collectives/members.h"
-#include "runtime/collectives/shm/shm_allreduce.h"
 #include "runtime/collectives/shm/shm_alltoall.h"
+#include "runtime/collectives/shm/shm_reduce.h"
 
 namespace ronda {
 namespace {
@@ -27,26 +27,43 @@ Piece PieceOf(const ChunkSequence& chunks, uint64_t k, size_t bytes) {
 const char* At(const void* base, size_t offset) { return static_cast<const char*>(base) + offset; }
 char* At(void* base, size_t offset) { return static_cast<char*>(base) + offset; }
 
+// What a member of an allgather has, it need not take from its ring.
+void CopyOwnPiece(const AllgatherCall& call, int self) {
+  const absl::Span<const size_t> bytes = call.bytes_per_rank;
+  if (bytes[self] == 0) return;
+  std::memcpy(At(call.output, std::accumulate(bytes.begin(), bytes.begin() + self, size_t{0})), call.input,
+              bytes[self]);
+}
+
 }  // namespace
 
 Capabilities ShmCommunicator::capabilities() const {
   return {.name = "shm", .max_ranks_per_process = std::numeric_limits<int>::max()};
 }
 
+absl::Status ShmCommunicator::FinishAt(uint64_t end) {
+  sync_.Publish(ShmStage::kDone, end);
+  return absl::OkStatus();
+}
+
 absl::Status ShmCommunicator::Reduce(const ReduceCall& call) {
   RONDA_RETURN_IF_ERROR(sync_.world().failure());
-  return ShmAllreduce(call, stream_, sync_, writer_).Run();
+  const Members members(call.info, rank(), size());
+  ShmReduce reduce(call, members, stream_, sync_, writer_);
+  return members.IncludeSelf() ? reduce.Run() : FinishAt(reduce.end());
 }
 
 absl::Status ShmCommunicator::Broadcast(const BroadcastCall& call) {
   RONDA_RETURN_IF_ERROR(sync_.world().failure());
-  RunningCollective running = {.op = OpType::kBroadcast, .label = call.info.label, .bytes_total = call.bytes};
+  const Members members(call.info, rank(), size());
+  RunningCollective running = sync_.Running(call.info, call.bytes);
   const ChunkSequence chunks = stream_.Take(call.bytes);
+  if (!members.IncludeSelf()) return FinishAt(chunks.end);
   for (uint64_t k = 0; k < chunks.count; ++k) {
-    if (rank() == call.root) {
+    if (members.self() == call.root) {
       RONDA_RETURN_IF_ERROR(SendChunk(chunks, k, call.data, call.bytes, running));
     } else {
-      RONDA_RETURN_IF_ERROR(TakeChunk(chunks, k, call.root, call.data, call.bytes, running));
+      RONDA_RETURN_IF_ERROR(TakeChunk(chunks, k, members[call.root], call.data, call.bytes, running));
     }
     sync_.Publish(ShmStage::kDone, chunks.End(k));
   }
@@ -56,15 +73,20 @@ absl::Status ShmCommunicator::Broadcast(const BroadcastCall& call) {
 
 absl::Status ShmCommunicator::Allgather(const AllgatherCall& call) {
   RONDA_RETURN_IF_ERROR(sync_.world().failure());
+  const Members members(call.info, rank(), size());
   const absl::Span<const size_t> bytes = call.bytes_per_rank;
-  RunningCollective running = {.op = OpType::kAllgather,
-                               .label = call.info.label,
-                               .bytes_total = std::accumulate(bytes.begin(), bytes.end(), size_t{0})};
   const ChunkSequence chunks = stream_.Take(*std::max_element(bytes.begin(), bytes.end()));
-  if (chunks.count == 0) return absl::OkStatus();
+  if (!members.IncludeSelf()) return FinishAt(chunks.end);
+  const int self = members.self();
+  const bool receives = call.receiver.value_or(self) == self;
+  RunningCollective running = sync_.Running(call.info, std::accumulate(bytes.begin(), bytes.end(), size_t{0}));
+  if (receives) CopyOwnPiece(call, self);
   for (uint64_t step = 0; step < chunks.count + 1; ++step) {
-    if (step < chunks.count) RONDA_RETURN_IF_ERROR(SendChunk(chunks, step, call.input, bytes[rank()], running));
-    if (step >= 1) RONDA_RETURN_IF_ERROR(TakeChunkFromAll(chunks, step - 1, call, running));
+    if (step < chunks.count && call.receiver != self)
+      RONDA_RETURN_IF_ERROR(SendChunk(chunks, step, call.input, bytes[self], running));
+    if (step == 0) continue;
+    if (receives) RONDA_RETURN_IF_ERROR(TakeChunkFromOthers(chunks, step - 1, call, members, running));
+    sync_.Publish(ShmStage::kDone, chunks.End(step - 1));
   }
   writer_.Stop();
   return absl::OkStatus();
@@ -72,24 +94,28 @@ absl::Status ShmCommunicator::Allgather(const AllgatherCall& call) {
 
 absl::Status ShmCommunicator::Alltoall(const AlltoallCall& call) {
   RONDA_RETURN_IF_ERROR(sync_.world().failure());
-  ShmAlltoall alltoall(call, Members(call.info, rank(), size()), stream_, sync_, writer_);
-  return alltoall.Run();
+  const Members members(call.info, rank(), size());
+  ShmAlltoall alltoall(call, members, stream_, sync_, writer_);
+  return members.IncludeSelf() ? alltoall.Run() : FinishAt(alltoall.end());
 }
 
 absl::Status ShmCommunicator::Barrier(const CallInfo& info) {
   RONDA_RETURN_IF_ERROR(sync_.world().failure());
-  const RunningCollective running = {.op = OpType::kBarrier, .label = info.label};
+  const Members members(info, rank(), size());
   // A chunk that nobody writes or reads.
   const ChunkSequence chunks = stream_.Take(1);
-  sync_.Publish(ShmStage::kPacked, chunks.end);
-  RONDA_RETURN_IF_ERROR(sync_.WaitForAll(ShmStage::kPacked, chunks.end, running));
-  sync_.Publish(ShmStage::kDone, chunks.end);
-  return absl::OkStatus();
+  if (members.IncludeSelf()) {
+    sync_.Publish(ShmStage::kPacked, chunks.end);
+    RONDA_RETURN_IF_ERROR(
+        sync_.WaitForMembers(members, ShmStage::kPacked, chunks.end, sync_.Running(info, /*bytes_total=*/0)));
+  }
+  return FinishAt(chunks.end);
 }
 
 absl::Status ShmCommunicator::SendChunk(const ChunkSequence& chunks, uint64_t k, const void* data, size_t bytes,
                                         const RunningCollective& running) {
   const Piece piece = PieceOf(chunks, k, bytes);
+  if (piece.bytes == 0) return absl::OkStatus();
   writer_.Start(chunks.Begin(k), piece.bytes);
   RONDA_RETURN_IF_ERROR(sync_.WaitForRoom(chunks, k, running));
   writer_.Copy(At(data, piece.begin), piece.bytes, chunks.Begin(k));
@@ -107,15 +133,14 @@ absl::Status ShmCommunicator::TakeChunk(const ChunkSequence& chunks, uint64_t k,
   return absl::OkStatus();
 }
 
-absl::Status ShmCommunicator::TakeChunkFromAll(const ChunkSequence& chunks, uint64_t k, const AllgatherCall& call,
-                                               RunningCollective& running) {
+absl::Status ShmCommunicator::TakeChunkFromOthers(const ChunkSequence& chunks, uint64_t k, const AllgatherCall& call,
+                                                  const Members& members, RunningCollective& running) {
   char* to = static_cast<char*>(call.output);
-  for (RankId peer = 0; peer < size(); ++peer) {
-    const size_t bytes = call.bytes_per_rank[peer];
-    RONDA_RETURN_IF_ERROR(TakeChunk(chunks, k, peer, to, bytes, running));
+  for (int member = 0; member < members.size(); ++member) {
+    const size_t bytes = call.bytes_per_rank[member];
+    if (member != members.self()) RONDA_RETURN_IF_ERROR(TakeChunk(chunks, k, members[member], to, bytes, running));
     to += bytes;
   }
-  sync_.Publish(ShmStage::kDone, chunks.End(k));
   return absl::OkStatus();
 }
 

@@ -13,7 +13,7 @@
 namespace ronda {
 
 // The collectives of ranks on one host, streamed through rings in shared memory; see chunk_sync.h for how a chunk is
-// passed on, and shm_allreduce.h for the allreduce.
+// passed on, and shm_reduce.h for reductions.
 class ShmCommunicator : public Communicator {
  public:
   explicit ShmCommunicator(const std::shared_ptr<ShmWorld>& world)
@@ -30,13 +30,16 @@ class ShmCommunicator : public Communicator {
   absl::Status Barrier(const CallInfo& info) override;
 
  private:
+  // Says that this rank needs nothing of the stream before `end`; if it is outside of a collective's group, that is all
+  // it does.
+  absl::Status FinishAt(uint64_t end);
   // Chunk k of a broadcast or allgather: of `bytes` bytes at `data`, those that are in it.
   absl::Status SendChunk(const ChunkSequence& chunks, uint64_t k, const void* data, size_t bytes,
                          const RunningCollective& running);
   absl::Status TakeChunk(const ChunkSequence& chunks, uint64_t k, RankId from, void* data, size_t bytes,
                          RunningCollective& running);
-  absl::Status TakeChunkFromAll(const ChunkSequence& chunks, uint64_t k, const AllgatherCall& call,
-                                RunningCollective& running);
+  absl::Status TakeChunkFromOthers(const ChunkSequence& chunks, uint64_t k, const AllgatherCall& call,
+                                   const Members& members, RunningCollective& running);
 
   ChunkSync sync_;
   StreamWriter writer_;

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "kernels/cpu/stream_copy.h"
-#include "runtime/collectives/contribution.h"
 
 namespace ronda {
 namespace {
@@ -30,20 +29,20 @@ uint64_t LapOfTrial(uint64_t lap) {
   return lap - (lap < kLapsBetweenTrials ? std::bit_floor(lap) : lap / kLapsBetweenTrials * kLapsBetweenTrials);
 }
 
-void PackPastCache(const ReduceCall& call, const LogicalBuffer& buffer, size_t begin, size_t n, char* to) {
-  const size_t wire_bytes = SizeOf(WireDType(call));
-  if (ContributesInputItself(call)) {
-    buffer.ForEachRun(begin, n, [&](const LogicalBuffer::Run& run) {
-      kernels::StreamCopy(run.input, to + run.offset * wire_bytes, run.count * wire_bytes);
+void PackPastCache(const ReduceArithmetic& reduction, size_t begin, size_t n, char* to) {
+  const size_t granule_bytes = reduction.layout().granule_bytes;
+  if (reduction.ContributesInputItself()) {
+    reduction.buffer().ForEachRun(begin, n, [&](const ReduceArithmetic::Run& run) {
+      kernels::StreamCopy(reduction.InputOf(run), to + run.offset * granule_bytes, run.count * granule_bytes);
     });
     return;
   }
   alignas(64) char block[kBlockBytes];
-  const size_t block_elements = kBlockBytes / wire_bytes;
-  for (size_t done = 0; done < n; done += block_elements) {
-    const size_t count = std::min(block_elements, n - done);
-    Pack(call, buffer, begin + done, count, block);
-    kernels::StreamCopy(block, to + done * wire_bytes, count * wire_bytes);
+  const size_t block_granules = kBlockBytes / granule_bytes;
+  for (size_t done = 0; done < n; done += block_granules) {
+    const size_t count = std::min(block_granules, n - done);
+    reduction.Pack(begin + done, count, block);
+    kernels::StreamCopy(block, to + done * granule_bytes, count * granule_bytes);
   }
 }
 
@@ -63,13 +62,12 @@ void StreamWriter::Stop() {
   Learn(chunk_lap_, spent.count() / static_cast<double>(std::exchange(chunk_bytes_, 0)));
 }
 
-void StreamWriter::Pack(const ReduceCall& call, const LogicalBuffer& buffer, size_t begin, size_t n,
-                        uint64_t position) {
+void StreamWriter::Pack(const ReduceArithmetic& reduction, size_t begin, size_t n, uint64_t position) {
   char* const to = world_->view().Data(world_->rank(), position);
-  if (WayAt(position, n * SizeOf(WireDType(call))) == kPastCache) {
-    PackPastCache(call, buffer, begin, n, to);
+  if (WayAt(position, n * reduction.layout().granule_bytes) == kPastCache) {
+    PackPastCache(reduction, begin, n, to);
   } else {
-    ronda::Pack(call, buffer, begin, n, to);
+    reduction.Pack(begin, n, to);
   }
 }
 

@@ -8,8 +8,7 @@
 #include <memory>
 #include <utility>
 
-#include "runtime/collectives/communicator.h"
-#include "runtime/collectives/logical_buffer.h"
+#include "runtime/collectives/reduce_arithmetic.h"
 #include "runtime/shm/shm_world.h"
 
 namespace ronda {
@@ -35,8 +34,8 @@ class StreamWriter {
   void Start(uint64_t position, size_t bytes);
   void Stop();
 
-  // Packs elements [begin, begin + n) of the call's contribution to `position` of the stream.
-  void Pack(const ReduceCall& call, const LogicalBuffer& buffer, size_t begin, size_t n, uint64_t position);
+  // Packs granules [begin, begin + n) of this rank's contribution to `position` of the stream.
+  void Pack(const ReduceArithmetic& reduction, size_t begin, size_t n, uint64_t position);
 
   // Copies `bytes` bytes to `position` of the stream.
   void Copy(const void* from, size_t bytes, uint64_t position);

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -72,69 +73,68 @@ void InProcessJob::Depart(RankId rank) {
 }
 
 absl::Status InProcessJob::Meet(const Post& post, Work work) {
-  std::vector<const void*> arguments;
+  Meeting* meeting;
   {
     MutexLock lock(&mu_);
-    RONDA_ASSIGN_OR_RETURN(arguments, GatherLocked(post));
+    RONDA_ASSIGN_OR_RETURN(meeting, GatherLocked(post));
   }
-  absl::Status status = work(arguments);
+  absl::Status status = work(meeting->arguments);
   // From here on neither a failure nor a deadline ends the wait: the others may be using what this rank's post points
   // to, and all they do is compute.
   MutexLock lock(&mu_);
-  const uint64_t meeting = opened_;
-  if (--working_ == 0) {
-    ++closed_;
-    changed_.NotifyAll();
-  }
-  while (closed_ < meeting) changed_.Wait(&mu_);
+  if (--meeting->working == 0) changed_.NotifyAll();
+  while (meeting->working > 0) changed_.Wait(&mu_);
+  if (--meeting->present == 0) meetings_.erase(post.meeting);
   return status;
 }
 
-absl::StatusOr<std::vector<const void*>> InProcessJob::GatherLocked(const Post& post) {
+InProcessJob::Meeting& InProcessJob::MeetingOfLocked(const Post& post) {
+  const auto [it, is_new] = meetings_.try_emplace(post.meeting);
+  Meeting& meeting = it->second;
+  if (!is_new) return meeting;
+  meeting.ranks = post.group == nullptr ? Group::All(size()).ranks() : post.group->ranks();
+  meeting.posts.resize(meeting.ranks.size());
+  meeting.missing = meeting.working = meeting.present = static_cast<int>(meeting.ranks.size());
+  return meeting;
+}
+
+absl::StatusOr<InProcessJob::Meeting*> InProcessJob::GatherLocked(const Post& post) {
   RONDA_RETURN_IF_ERROR(failure_);
   RONDA_RETURN_IF_ERROR(meeting_error_);
-  members_[post.rank].post = &post;
-  if (LateRankLocked() < 0) {
-    arguments_.clear();
-    for (Member& member : members_) arguments_.push_back(std::exchange(member.post, nullptr)->arguments);
-    working_ = size();
-    ++opened_;
+  Meeting& meeting = MeetingOfLocked(post);
+  const auto self = std::lower_bound(meeting.ranks.begin(), meeting.ranks.end(), post.running.self);
+  const Post*& own = meeting.posts[self - meeting.ranks.begin()];
+  own = &post;
+  if (--meeting.missing == 0) {
+    for (const Post* member : meeting.posts) meeting.arguments.push_back(member->arguments);
     changed_.NotifyAll();
-    return arguments_;
+    return &meeting;
   }
-  const absl::Time deadline = absl::Now() + options_.collective_timeout;
-  while (members_[post.rank].post != nullptr) {
-    if (absl::Status status = CheckWaitLocked(post, deadline); !status.ok()) {
-      members_[post.rank].post = nullptr;
-      // Who comes or wakes later shall not take this rank, which is about to go, for the late one.
-      if (failure_.ok()) meeting_error_ = status;
-      changed_.NotifyAll();
-      return status;
+  if (absl::Status status = WaitForOthersLocked(meeting, post); !status.ok()) {
+    own = nullptr;
+    ++meeting.missing;
+    // Who comes or wakes later shall not take this rank, which is about to go, for the late one.
+    if (failure_.ok() && meeting_error_.ok()) meeting_error_ = status;
+    changed_.NotifyAll();
+    return status;
+  }
+  return &meeting;
+}
+
+absl::Status InProcessJob::WaitForOthersLocked(const Meeting& meeting, const Post& post) {
+  WaitWatch watch(post.running, *flights_);
+  while (meeting.missing > 0) {
+    RONDA_RETURN_IF_ERROR(failure_);
+    RONDA_RETURN_IF_ERROR(meeting_error_);
+    const auto missing = std::find(meeting.posts.begin(), meeting.posts.end(), nullptr);
+    const RankId late = meeting.ranks[missing - meeting.posts.begin()];
+    if (members_[late].departed) {
+      return absl::AbortedError(absl::StrCat("the job was left by ", DescribeWait(PeerOf(late), post.running)));
     }
-    changed_.WaitFor(&mu_, deadline - absl::Now());
+    RONDA_RETURN_IF_ERROR(watch.Check(PeerOf(late)));
+    changed_.WaitFor(&mu_, watch.UntilNextCheck());
   }
-  return arguments_;
-}
-
-absl::Status InProcessJob::CheckWaitLocked(const Post& post, absl::Time deadline) const {
-  RONDA_RETURN_IF_ERROR(failure_);
-  RONDA_RETURN_IF_ERROR(meeting_error_);
-  const RankId late = LateRankLocked();
-  if (members_[late].departed) {
-    return absl::AbortedError(absl::StrCat(ToString(PeerOf(late)), " left the job before ", Name(post.op), " '",
-                                           post.label, "', which rank ", post.rank, " is in"));
-  }
-  if (absl::Now() < deadline) return absl::OkStatus();
-  return absl::DeadlineExceededError(absl::StrCat("waited ", absl::FormatDuration(options_.collective_timeout), " for ",
-                                                  ToString(PeerOf(late)), " in ", Name(post.op), " '", post.label,
-                                                  "', 0 bytes done"));
-}
-
-RankId InProcessJob::LateRankLocked() const {
-  for (RankId rank = 0; rank < size(); ++rank) {
-    if (members_[rank].post == nullptr) return rank;
-  }
-  return -1;
+  return absl::OkStatus();
 }
 
 void InProcessJob::WakeAllLocked() {

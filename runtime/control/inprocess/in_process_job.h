@@ -2,17 +2,21 @@
 #define RONDA_RUNTIME_CONTROL_INPROCESS_IN_PROCESS_JOB_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "runtime/base/group.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/types.h"
+#include "runtime/collectives/wait_watch.h"
 #include "runtime/control/control_plane.h"
 #include "runtime/control/peer.h"
 #include "runtime/monitor/flight_board.h"
@@ -27,7 +31,6 @@ class InProcessJob {
   struct Options {
     int size = 1;
     std::string hostname = "localhost";
-    absl::Duration collective_timeout = absl::InfiniteDuration();  // of the wait for a late rank
   };
 
   explicit InProcessJob(Options options);
@@ -45,17 +48,17 @@ class InProcessJob {
   absl::Status failure() const;
   void Depart(RankId rank);
 
-  // What one rank shows to the others while they meet: for errors, who and what; and the call's arguments, of a type
-  // that the caller knows.
+  // What one member of a meeting brings along.
   struct Post {
-    RankId rank;
-    OpType op;
-    absl::string_view label;
-    const void* arguments;
+    uint64_t meeting;              // the same number on every member, and never used twice
+    const Group* group = nullptr;  // the members; nullptr: all ranks
+    RunningCollective running;     // for errors; `self` is who posts
+    const void* arguments;         // of the call, of a type that the caller knows
   };
 
-  // Waits until every rank has posted, runs `work` with all ranks' arguments, in rank order, and returns when every
-  // rank's `work` has returned: what a post points to is used only while its Meet is running.
+  // Waits until every member of the meeting has posted, runs `work` with all members' arguments, in the order of the
+  // group, and returns when every member's `work` has returned: what a post points to is used only while its Meet is
+  // running. Meetings of disjoint groups do not wait for each other.
   //
   // Errors: the job's failure; ABORTED if a rank that is waited for has departed; DEADLINE_EXCEEDED naming it and the
   // label. `work` has not run then. Otherwise, what `work` returned.
@@ -67,16 +70,23 @@ class InProcessJob {
     ControlPlane::Inbox inbox;
     bool woken = false;
     bool departed = false;
-    const Post* post = nullptr;  // while the rank waits for the others
+  };
+  struct Meeting {
+    std::vector<RankId> ranks;
+    std::vector<const Post*> posts;      // of those who have arrived; nullptr: not yet
+    std::vector<const void*> arguments;  // of all; constant once all have arrived
+    int missing = 0;                     // who have not arrived
+    int working = 0;                     // who have not done their work
+    int present = 0;                     // who have not left again
   };
 
   Peer PeerOf(RankId rank) const;
   void WakeAllLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The rank that a meeting waits for, -1 if there is none.
-  RankId LateRankLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Why `post` must not wait any longer; OK if it may.
-  absl::Status CheckWaitLocked(const Post& post, absl::Time deadline) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::StatusOr<std::vector<const void*>> GatherLocked(const Post& post) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Meeting& MeetingOfLocked(const Post& post) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Enters `post` and waits for the others.
+  absl::StatusOr<Meeting*> GatherLocked(const Post& post) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Waits until all others have arrived. Errors: why `post` must not wait any longer.
+  absl::Status WaitForOthersLocked(const Meeting& meeting, const Post& post) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Options options_;
   const std::shared_ptr<FlightBoard> flights_;
@@ -86,10 +96,7 @@ class InProcessJob {
   std::vector<Member> members_ ABSL_GUARDED_BY(mu_);
   absl::Status failure_ ABSL_GUARDED_BY(mu_);
   absl::Status meeting_error_ ABSL_GUARDED_BY(mu_);  // of the first meeting that did not come about; no other will
-  std::vector<const void*> arguments_ ABSL_GUARDED_BY(mu_);  // of the meeting that is on
-  uint64_t opened_ ABSL_GUARDED_BY(mu_) = 0;                 // meetings for which all ranks have arrived
-  uint64_t closed_ ABSL_GUARDED_BY(mu_) = 0;                 // meetings in which all ranks have done their work
-  int working_ ABSL_GUARDED_BY(mu_) = 0;                     // ranks that have not yet, if opened_ > closed_
+  std::map<uint64_t, Meeting> meetings_ ABSL_GUARDED_BY(mu_);  // that have not ended, by number
 };
 
 }  // namespace ronda

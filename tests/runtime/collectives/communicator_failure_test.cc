@@ -23,12 +23,11 @@ constexpr size_t kCount = 100'000;
 
 class CommunicatorFailureTest : public ::testing::TestWithParam<std::tuple<Backend, int>> {
  protected:
-  // Connects the ranks; false if the test is to be skipped.
-  bool Connect(absl::Duration collective_timeout) {
+  void SetUp() override {
     const auto [backend, size] = GetParam();
-    if (!IsTestable(backend, size)) return false;
-    transports_ = ConnectRanks(backend, {.size = size, .collective_timeout = collective_timeout});
-    return transports_.size() == static_cast<size_t>(size);
+    if (!IsTestable(backend, size)) GTEST_SKIP() << Name(backend) << " with " << size << " ranks cannot be tested here";
+    transports_ = ConnectRanks(backend, {.size = size});
+    ASSERT_EQ(transports_.size(), static_cast<size_t>(size));
   }
 
   int size() const { return static_cast<int>(transports_.size()); }
@@ -41,10 +40,10 @@ class CommunicatorFailureTest : public ::testing::TestWithParam<std::tuple<Backe
     RunRanksOn(transports_, body);
   }
 
-  static absl::Status Allreduce(Transport& transport) {
+  static absl::Status Allreduce(Transport& transport, const WaitLimits& limits = {}) {
     std::vector<float> data(kCount);
     const Segment segment = {.input = data.data(), .output = data.data(), .count = data.size()};
-    return transport.communicator->Reduce({.info = {.label = "conv1/weight and 9 more"}, .segments = {&segment, 1}});
+    return transport.communicator->Reduce({.info = {.label = "conv1/weight and 9 more", .limits = limits}, .segments = {&segment, 1}});
   }
 
  private:
@@ -58,45 +57,48 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return absl::StrCat(Name(std::get<0>(info.param)), std::get<1>(info.param)); });
 
 TEST_P(CommunicatorFailureTest, LateRankIsNamedAfterTheDeadline) {
-  if (!Connect(absl::Milliseconds(300))) GTEST_SKIP() << "cannot be tested here";
   // A thread that starts late on a busy machine would be the late rank itself.
   std::atomic<int> started{0};
   OnEveryRank([&](RankId rank, Transport& transport) {
     started.fetch_add(1);
     while (started.load() < size()) std::this_thread::yield();
     if (rank == late()) return;
-    const absl::Status status = Allreduce(transport);
+    const absl::Status status = Allreduce(transport, {.deadline = absl::Milliseconds(300)});
     EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
-    for (const std::string& part :
-         {std::string("waited 300ms for "), LateName(), std::string("allreduce 'conv1/weight and 9 more', 0 ")}) {
+    for (const std::string& part : {std::string("waited 300ms for "), LateName(),
+                                    std::string("allreduce 'conv1/weight and 9 more', 0 of 400000 bytes done")}) {
       EXPECT_TRUE(absl::StrContains(status.message(), part)) << status << " lacks " << part;
     }
   });
 }
 
 TEST_P(CommunicatorFailureTest, EveryOperationHasTheDeadline) {
-  if (!Connect(absl::Milliseconds(50))) GTEST_SKIP() << "cannot be tested here";
   // One rank each: after an error a communicator is not used again.
   OnEveryRank([&](RankId rank, Transport& transport) {
     if (rank == late()) return;
     char byte = 0;
     std::vector<char> all(size());
     const std::vector<size_t> bytes_per_rank(size(), 1);
+    const std::vector<size_t> bytes(static_cast<size_t>(size()) * size(), 1);
+    const CallInfo info = {.label = "b", .limits = {.deadline = absl::Milliseconds(50)}};
     absl::Status status;
-    if (rank % 3 == 0) {
-      status = transport.communicator->Barrier({.label = "b"});
-    } else if (rank % 3 == 1) {
-      status = transport.communicator->Broadcast({.info = {.label = "b"}, .data = &byte, .bytes = 1, .root = late()});
-    } else {
+    if (rank % 4 == 0) {
+      status = transport.communicator->Barrier(info);
+    } else if (rank % 4 == 1) {
+      status = transport.communicator->Broadcast({.info = info, .data = &byte, .bytes = 1, .root = late()});
+    } else if (rank % 4 == 2) {
       status = transport.communicator->Allgather(
-          {.info = {.label = "b"}, .input = &byte, .output = all.data(), .bytes_per_rank = bytes_per_rank});
+          {.info = info, .input = &byte, .output = all.data(), .bytes_per_rank = bytes_per_rank});
+    } else {
+      const std::string input(size(), 'x');
+      status =
+          transport.communicator->Alltoall({.info = info, .input = input.data(), .output = all.data(), .bytes = bytes});
     }
     EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
   });
 }
 
 TEST_P(CommunicatorFailureTest, FailureOfOneRankEndsTheCollectiveOfAllOthers) {
-  if (!Connect(absl::Minutes(2))) GTEST_SKIP() << "cannot be tested here";
   const absl::Status expected = absl::DataLossError(absl::StrCat(LateName(), ": disk on fire"));
   std::atomic<int> entering{0};
   OnEveryRank([&](RankId rank, Transport& transport) {
@@ -112,7 +114,6 @@ TEST_P(CommunicatorFailureTest, FailureOfOneRankEndsTheCollectiveOfAllOthers) {
 }
 
 TEST_P(CommunicatorFailureTest, RankThatHasLeftIsNamedAtOnce) {
-  if (!Connect(absl::Minutes(2))) GTEST_SKIP() << "cannot be tested here";
   OnEveryRank([&](RankId rank, Transport& transport) {
     if (rank == late()) return transport.control->Depart();
     const absl::Status status = Allreduce(transport);
@@ -123,7 +124,6 @@ TEST_P(CommunicatorFailureTest, RankThatHasLeftIsNamedAtOnce) {
 }
 
 TEST_P(CommunicatorFailureTest, RankThatLeavesAfterItsPartDisturbsNobody) {
-  if (!Connect(absl::Minutes(2))) GTEST_SKIP() << "cannot be tested here";
   OnEveryRank([&](RankId, Transport& transport) {
     EXPECT_EQ(Allreduce(transport), absl::OkStatus());
     transport.control->Depart();

@@ -4,70 +4,75 @@
 
 #include <cstdint>
 #include <iostream>
-#include <numeric>
 #include <random>
+#include <utility>
 #include <vector>
 
 namespace ronda {
 namespace {
 
-TEST(LogicalBufferTest, NoSegmentsAreNoElements) {
-  const LogicalBuffer buffer({}, DType::kFloat32);
-  EXPECT_EQ(buffer.count(), 0u);
+TEST(LogicalBufferTest, NoSegmentsAreNoGranules) {
+  const LogicalBuffer buffer({}, 1);
+  EXPECT_EQ(buffer.granules(), 0u);
   buffer.ForEachRun(0, 0, [](const LogicalBuffer::Run&) { FAIL(); });
 }
 
-TEST(LogicalBufferTest, EmptySegmentsAreNotVisitedAndTheirPointersNotUsed) {
-  int32_t value = 7;
-  const std::vector<Segment> segments = {{}, {.input = &value, .output = &value, .count = 1}, {}};
-  const LogicalBuffer buffer(segments, DType::kInt32);
-  EXPECT_EQ(buffer.count(), 1u);
+TEST(LogicalBufferTest, EmptySegmentsAreNotVisited) {
+  const std::vector<Segment> segments = {{}, {.count = 1}, {}};
+  const LogicalBuffer buffer(segments, 1);
+  EXPECT_EQ(buffer.granules(), 1u);
   int visits = 0;
   buffer.ForEachRun(0, 1, [&](const LogicalBuffer::Run& run) {
     ++visits;
-    EXPECT_EQ(run.input, &value);
+    EXPECT_EQ(run.segment, 1u);
+    EXPECT_EQ(run.begin, 0u);
     EXPECT_EQ(run.count, 1u);
     EXPECT_EQ(run.offset, 0u);
   });
   EXPECT_EQ(visits, 1);
 }
 
-// Any range of randomly cut segments reads and writes what the same range of one array would.
-TEST(LogicalBufferTest, RangesAreThoseOfOneArray) {
+TEST(LogicalBufferTest, EachSegmentBeginsAGranuleAndMayEndWithinOne) {
+  const std::vector<Segment> segments = {{.count = 5}, {.count = 8}, {.count = 1}};
+  const LogicalBuffer buffer(segments, 4);
+  EXPECT_EQ(buffer.granules(), 5u);
+  std::vector<size_t> counts;
+  buffer.ForEachRun(1, 4, [&](const LogicalBuffer::Run& run) { counts.push_back(run.count); });
+  EXPECT_EQ(counts, (std::vector<size_t>{1, 8, 1}));
+}
+
+// Where an element is, as a run says: its segment and its place there.
+using Place = std::pair<size_t, size_t>;
+
+// The runs of any range of randomly cut segments are the elements of those granules, in order.
+TEST(LogicalBufferTest, RangesAreThoseOfOneArrayOfGranules) {
   const uint64_t seed = std::random_device()();
   std::cout << "seed " << seed << "\n";
   std::mt19937_64 random(seed);
-  for (int round = 0; round < 200; ++round) {
-    std::vector<std::vector<int64_t>> inputs;
-    std::vector<std::vector<int64_t>> outputs;
-    std::vector<int64_t> whole;
-    for (uint64_t i = random() % 30; i > 0; --i) {
-      inputs.emplace_back(random() % 4);
-      for (int64_t& element : inputs.back()) whole.push_back(element = static_cast<int64_t>(random()));
-      outputs.emplace_back(inputs.back().size());
+  for (int round = 0; round < 400; ++round) {
+    const size_t granule = size_t{1} << random() % 4;
+    std::vector<Segment> segments(random() % 30);
+    std::vector<std::vector<Place>> granules;
+    for (size_t i = 0; i < segments.size(); ++i) {
+      segments[i].count = random() % (3 * granule);
+      for (size_t element = 0; element < segments[i].count; ++element) {
+        if (element % granule == 0) granules.emplace_back();
+        granules.back().emplace_back(i, element);
+      }
     }
-    std::vector<Segment> segments;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      segments.push_back({.input = inputs[i].data(), .output = outputs[i].data(), .count = inputs[i].size()});
-    }
-    const LogicalBuffer buffer(segments, DType::kInt64);
-    ASSERT_EQ(buffer.count(), whole.size());
-    const size_t begin = random() % (whole.size() + 1);
-    const size_t n = random() % (whole.size() - begin + 1);
-    std::vector<int64_t> seen;
+    const LogicalBuffer buffer(segments, granule);
+    ASSERT_EQ(buffer.granules(), granules.size());
+    const size_t begin = random() % (granules.size() + 1);
+    const size_t n = random() % (granules.size() - begin + 1);
+    std::vector<Place> expected;
+    for (size_t i = begin; i < begin + n; ++i) expected.insert(expected.end(), granules[i].begin(), granules[i].end());
+    std::vector<Place> seen;
     buffer.ForEachRun(begin, n, [&](const LogicalBuffer::Run& run) {
       EXPECT_GT(run.count, 0u);
-      EXPECT_EQ(run.offset, seen.size());
-      const auto* input = static_cast<const int64_t*>(run.input);
-      seen.insert(seen.end(), input, input + run.count);
-      std::copy_n(input, run.count, static_cast<int64_t*>(run.output));
+      EXPECT_EQ(granules[begin + run.offset].front(), Place(run.segment, run.begin));
+      for (size_t i = 0; i < run.count; ++i) seen.emplace_back(run.segment, run.begin + i);
     });
-    EXPECT_EQ(seen, std::vector<int64_t>(whole.begin() + begin, whole.begin() + begin + n));
-    std::vector<int64_t> written;
-    for (const auto& output : outputs) written.insert(written.end(), output.begin(), output.end());
-    std::fill(whole.begin(), whole.begin() + begin, 0);
-    std::fill(whole.begin() + begin + n, whole.end(), 0);
-    EXPECT_EQ(written, whole);
+    EXPECT_EQ(seen, expected);
   }
 }
 

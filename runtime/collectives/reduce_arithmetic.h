@@ -1,0 +1,80 @@
+#ifndef RONDA_RUNTIME_COLLECTIVES_REDUCE_ARITHMETIC_H_
+#define RONDA_RUNTIME_COLLECTIVES_REDUCE_ARITHMETIC_H_
+
+#include <cstddef>
+
+#include "absl/types/span.h"
+#include "runtime/collectives/communicator.h"
+#include "runtime/collectives/logical_buffer.h"
+#include "runtime/collectives/wire_layout.h"
+
+namespace ronda {
+
+// The arithmetic of one ReduceCall on one rank, shared by all backends so that their results agree bit for bit: what
+// the rank contributes, how contributions become the result, and which of it the rank receives. Positions and numbers
+// are in granules of the call's wire (wire_layout.h) unless they are said to be elements.
+//
+// Packing updates the segments' residuals: each granule is to be packed once. Otherwise immutable. The call must
+// outlive it.
+class ReduceArithmetic {
+ public:
+  using Run = LogicalBuffer::Run;
+  // Where the members' contributions lie, in the order of the group.
+  using Sources = absl::Span<const void* const>;
+
+  explicit ReduceArithmetic(const ReduceCall& call);
+
+  const ReduceCall& call() const { return call_; }
+  const WireLayout& layout() const { return layout_; }
+  const LogicalBuffer& buffer() const { return buffer_; }
+  size_t granules() const { return buffer_.granules(); }
+  size_t wire_bytes() const { return buffer_.granules() * layout_.granule_bytes; }
+
+  // True if the contribution is the input itself, so that it can be reduced where it lies.
+  bool ContributesInputItself() const { return contributes_input_itself_; }
+  const void* InputOf(const Run& run) const {
+    return static_cast<const char*>(buffer_.segments()[run.segment].input) + run.begin * element_bytes_;
+  }
+
+  // Writes the contribution of granules [begin, begin + n) to `wire`.
+  void Pack(size_t begin, size_t n, void* wire) const;
+
+  // Reduces `count` elements that begin a granule, into granules again.
+  void ReduceToWire(Sources sources, size_t count, void* wire) const;
+
+  // The same into elements, the values that the granules hold. If a granule is more than an element, `count` must not
+  // end within one, unless its segment ends there.
+  void ReduceToElements(Sources sources, size_t count, void* elements) const;
+
+  // Widens granules [begin, begin + n) of the result, which lie at `wire`, into the outputs. Exact.
+  // REQUIRES: the call delivers all to all.
+  void Unpack(size_t begin, size_t n, const void* wire) const;
+
+  // Elements [begin, end) of a segment.
+  struct Part {
+    size_t begin;
+    size_t end;
+    bool empty() const { return begin >= end; }
+  };
+  // What of a run's result this rank receives.
+  Part WantedOf(const Run& run) const;
+
+  // Reduces what this rank wants of `run` into the output. `sources` lie where the run begins.
+  void Deliver(const Run& run, Sources sources) const;
+
+  // Copies what this rank wants of `run` from the elements of the run's result.
+  void DeliverFrom(const Run& run, const void* elements) const;
+
+ private:
+  void* OutputAt(const Run& run, size_t element) const;
+
+  const ReduceCall& call_;
+  const WireLayout layout_;
+  const size_t element_bytes_;
+  const bool contributes_input_itself_;
+  const LogicalBuffer buffer_;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_COLLECTIVES_REDUCE_ARITHMETIC_H_

@@ -1,0 +1,177 @@
+#include "runtime/collectives/shm/shm_reduce.h"
+
+#include <algorithm>
+
+#include "runtime/base/status_macros.h"
+
+namespace ronda {
+namespace {
+
+// Up to this size, reducing everything everywhere costs less than waiting for the shards.
+constexpr size_t kFullExchangeBytes = 8 << 10;
+// Shards begin at cache lines, where the granules allow it.
+constexpr size_t kShardAlignment = kCacheLineBytes;
+
+constexpr size_t DivideRoundingUp(size_t a, size_t b) { return (a + b - 1) / b; }
+
+size_t ElementBytes(const ReduceCall& call) {
+  size_t elements = 0;
+  for (const Segment& segment : call.segments) elements += segment.count;
+  return elements * SizeOf(call.dtype);
+}
+
+}  // namespace
+
+ShmReduce::ShmReduce(const ReduceCall& call, const Members& members, DataStream& stream, ChunkSync& sync,
+                     StreamWriter& writer)
+    : members_(members),
+      reduction_(call),
+      granule_bytes_(reduction_.layout().granule_bytes),
+      chunks_(stream.Take(reduction_.wire_bytes(), granule_bytes_)),
+      sync_(sync),
+      writer_(writer),
+      running_(sync.Running(call.info, ElementBytes(call))),
+      sources_(members.size()) {}
+
+absl::Status ShmReduce::Run() {
+  const bool is_small = reduction_.wire_bytes() <= kFullExchangeBytes;
+  const bool has_parts = reduction_.call().delivery == ReduceCall::Delivery::kParts;
+  absl::Status status = members_.size() <= 2 || is_small || has_parts ? RunFullExchange() : RunByShards();
+  writer_.Stop();
+  return status;
+}
+
+absl::Status ShmReduce::RunFullExchange() {
+  const bool has_parts = reduction_.call().delivery == ReduceCall::Delivery::kParts;
+  const bool leaves_out_own = has_parts && reduction_.ContributesInputItself();
+  for (uint64_t step = 0; step < chunks_.count + 1; ++step) {
+    if (step < chunks_.count) RONDA_RETURN_IF_ERROR(leaves_out_own ? PackForOthers(step) : PackChunk(step, kNothing));
+    if (step >= 1) RONDA_RETURN_IF_ERROR(DeliverChunk(step - 1));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShmReduce::RunByShards() {
+  const bool leaves_out_own = reduction_.ContributesInputItself();
+  for (uint64_t step = 0; step < chunks_.count + 2; ++step) {
+    if (step < chunks_.count)
+      RONDA_RETURN_IF_ERROR(PackChunk(step, leaves_out_own ? ShardOf(members_.self(), step) : kNothing));
+    if (step >= 1 && step <= chunks_.count) RONDA_RETURN_IF_ERROR(ReduceOwnShard(step - 1));
+    if (step >= 2) RONDA_RETURN_IF_ERROR(UnpackShards(step - 2));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShmReduce::PackChunk(uint64_t k, Range left_out) {
+  const size_t end = ChunkOf(k).count;
+  writer_.Start(chunks_.Begin(k), end * granule_bytes_);
+  RONDA_RETURN_IF_ERROR(sync_.WaitForRoom(chunks_, k, running_));
+  const size_t resume = left_out.begin + left_out.count;
+  PackRange(k, {.begin = 0, .count = left_out.begin});
+  PackRange(k, {.begin = resume, .count = end - resume});
+  sync_.Publish(ShmStage::kPacked, chunks_.End(k));
+  return absl::OkStatus();
+}
+
+absl::Status ShmReduce::PackForOthers(uint64_t k) {
+  const Range chunk = ChunkOf(k);
+  writer_.Start(chunks_.Begin(k), chunk.count * granule_bytes_);
+  RONDA_RETURN_IF_ERROR(sync_.WaitForRoom(chunks_, k, running_));
+  // Here a granule is an element.
+  reduction_.buffer().ForEachRun(chunk.begin, chunk.count, [&](const ReduceArithmetic::Run& run) {
+    const ReduceArithmetic::Part own = reduction_.WantedOf(run);
+    if (own.empty()) return PackRange(k, {.begin = run.offset, .count = run.count});
+    const size_t resume = own.end - run.begin;
+    PackRange(k, {.begin = run.offset, .count = own.begin - run.begin});
+    PackRange(k, {.begin = run.offset + resume, .count = run.count - resume});
+  });
+  sync_.Publish(ShmStage::kPacked, chunks_.End(k));
+  return absl::OkStatus();
+}
+
+void ShmReduce::PackRange(uint64_t k, Range range) {
+  if (range.count == 0) return;
+  writer_.Pack(reduction_, ChunkOf(k).begin + range.begin, range.count, PositionOf(k, range.begin));
+}
+
+absl::Status ShmReduce::DeliverChunk(uint64_t k) {
+  if (WantsAnyOf(k)) {
+    RONDA_RETURN_IF_ERROR(sync_.WaitForMembers(members_, ShmStage::kPacked, chunks_.End(k), running_));
+    const Range chunk = ChunkOf(k);
+    reduction_.buffer().ForEachRun(chunk.begin, chunk.count, [&](const ReduceArithmetic::Run& run) {
+      FindSources(run, PositionOf(k, run.offset));
+      reduction_.Deliver(run, sources_);
+    });
+  }
+  FinishChunk(k);
+  return absl::OkStatus();
+}
+
+absl::Status ShmReduce::ReduceOwnShard(uint64_t k) {
+  RONDA_RETURN_IF_ERROR(sync_.WaitForMembers(members_, ShmStage::kPacked, chunks_.End(k), running_));
+  const Range shard = ShardOf(members_.self(), k);
+  reduction_.buffer().ForEachRun(ChunkOf(k).begin + shard.begin, shard.count, [&](const ReduceArithmetic::Run& run) {
+    const uint64_t position = PositionOf(k, shard.begin + run.offset);
+    FindSources(run, position);
+    reduction_.ReduceToWire(sources_, run.count, sync_.Data(sync_.world().rank(), position));
+  });
+  sync_.Publish(ShmStage::kReduced, chunks_.End(k));
+  return absl::OkStatus();
+}
+
+void ShmReduce::FindSources(const ReduceArithmetic::Run& run, uint64_t position) {
+  for (int member = 0; member < members_.size(); ++member) sources_[member] = sync_.Data(members_[member], position);
+  // The own contribution is read where it is, if it can: its lines are in the cache, where the output is needed if in
+  // place.
+  if (reduction_.ContributesInputItself()) sources_[members_.self()] = reduction_.InputOf(run);
+}
+
+bool ShmReduce::WantsAnyOf(uint64_t k) const {
+  if (reduction_.call().delivery == ReduceCall::Delivery::kAll) return true;
+  const Range chunk = ChunkOf(k);
+  bool wants_any = false;
+  reduction_.buffer().ForEachRun(chunk.begin, chunk.count, [&](const ReduceArithmetic::Run& run) {
+    wants_any = wants_any || !reduction_.WantedOf(run).empty();
+  });
+  return wants_any;
+}
+
+absl::Status ShmReduce::UnpackShards(uint64_t k) {
+  const Range range = ChunkOf(k);
+  // Each rank begins with its own shard and goes round, so that not all read the same ring at once.
+  for (int i = 0; i < members_.size(); ++i) {
+    const int owner = (members_.self() + i) % members_.size();
+    const Range shard = ShardOf(owner, k);
+    if (shard.count == 0) continue;
+    RONDA_RETURN_IF_ERROR(sync_.WaitFor(members_[owner], ShmStage::kReduced, chunks_.End(k), running_));
+    reduction_.Unpack(range.begin + shard.begin, shard.count, sync_.Data(members_[owner], PositionOf(k, shard.begin)));
+  }
+  FinishChunk(k);
+  return absl::OkStatus();
+}
+
+ShmReduce::Range ShmReduce::ChunkOf(uint64_t k) const {
+  const size_t chunk_granules = chunks_.chunk_bytes / granule_bytes_;
+  const size_t begin = k * chunk_granules;
+  return {.begin = begin, .count = std::min(chunk_granules, reduction_.granules() - begin)};
+}
+
+ShmReduce::Range ShmReduce::ShardOf(int member, uint64_t k) const {
+  const size_t granules = ChunkOf(k).count;
+  const size_t unit = std::max<size_t>(1, kShardAlignment / granule_bytes_);
+  const size_t units = DivideRoundingUp(DivideRoundingUp(granules, unit), members_.size());
+  const size_t begin = std::min(granules, static_cast<size_t>(member) * units * unit);
+  return {.begin = begin, .count = std::min(granules - begin, units * unit)};
+}
+
+uint64_t ShmReduce::PositionOf(uint64_t k, size_t granule) const { return chunks_.Begin(k) + granule * granule_bytes_; }
+
+void ShmReduce::FinishChunk(uint64_t k) {
+  sync_.Publish(ShmStage::kDone, chunks_.End(k));
+  const size_t elements = ChunkOf(k).count * reduction_.layout().granule_elements;
+  // The last granule of a segment may be longer than what is left of it.
+  running_.bytes_done =
+      std::min(running_.bytes_total, running_.bytes_done + elements * SizeOf(reduction_.call().dtype));
+}
+
+}  // namespace ronda

@@ -1,0 +1,63 @@
+#ifndef RONDA_RUNTIME_COLLECTIVES_WAIT_WATCH_H_
+#define RONDA_RUNTIME_COLLECTIVES_WAIT_WATCH_H_
+
+#include <cstddef>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "runtime/base/types.h"
+#include "runtime/control/peer.h"
+#include "runtime/monitor/flight_board.h"
+
+namespace ronda {
+
+// The collective that a rank is in, for messages.
+struct RunningCollective {
+  RankId self = 0;
+  OpType op = OpType::kAllreduce;
+  absl::string_view label;
+  WaitLimits limits;
+  size_t bytes_total = 0;
+  size_t bytes_done = 0;  // with which this rank has nothing more to do
+};
+
+// "rank 3 (host h, pid 42) in allreduce 'conv1/weight', 0 of 400 bytes done"
+std::string DescribeWait(const Peer& late, const RunningCollective& running);
+
+// One wait for one rank in a collective: says when to look again, logs a warning, once, and finds the words for giving
+// up.
+//
+//   WaitWatch watch(running, flights);
+//   while (!condition) {
+//     RONDA_RETURN_IF_ERROR(watch.Check(late));
+//     ... sleep for watch.UntilNextCheck() at most ...
+//   }
+//
+// Thread-compatible.
+class WaitWatch {
+ public:
+  // The wait begins now. Neither the collective nor the job's flight recorders are owned.
+  WaitWatch(const RunningCollective& running, const FlightBoard& flights);
+
+  // To be called in the course of the wait for `late`.
+  // Errors: DEADLINE_EXCEEDED that names it and says what it did last.
+  absl::Status Check(const Peer& late);
+
+  // Until there may be something new to say.
+  absl::Duration UntilNextCheck() const;
+
+ private:
+  // Whom and what `late` delays, and what it did last.
+  std::string Report(const Peer& late) const;
+
+  const RunningCollective& running_;
+  const FlightBoard& flights_;
+  const absl::Time start_;
+  bool has_warned_ = false;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_COLLECTIVES_WAIT_WATCH_H_
