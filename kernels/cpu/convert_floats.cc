@@ -47,36 +47,11 @@ void ConvertLoop(const uint8_t* src, uint8_t* dst, size_t count, Scaling scaling
   std::memcpy(dst + i * sizeof(To), out, (count - i) * sizeof(To));
 }
 
-template <class From, class Scaling>
-void ConvertFrom(const uint8_t* src, uint8_t* dst, DType dst_dtype, size_t count, Scaling scaling) {
-  switch (dst_dtype) {
-    case DType::kFloat16:
-      return ConvertLoop<From, hwy::float16_t>(src, dst, count, scaling);
-    case DType::kBfloat16:
-      return ConvertLoop<From, hwy::bfloat16_t>(src, dst, count, scaling);
-    case DType::kFloat32:
-      return ConvertLoop<From, float>(src, dst, count, scaling);
-    case DType::kFloat64:
-      return ConvertLoop<From, double>(src, dst, count, scaling);
-    default:
-      HWY_ABORT("%s is not a floating-point type", Name(dst_dtype));
-  }
-}
-
 template <class Scaling>
 void ConvertScaled(const uint8_t* src, DType src_dtype, uint8_t* dst, DType dst_dtype, size_t count, Scaling scaling) {
-  switch (src_dtype) {
-    case DType::kFloat16:
-      return ConvertFrom<hwy::float16_t>(src, dst, dst_dtype, count, scaling);
-    case DType::kBfloat16:
-      return ConvertFrom<hwy::bfloat16_t>(src, dst, dst_dtype, count, scaling);
-    case DType::kFloat32:
-      return ConvertFrom<float>(src, dst, dst_dtype, count, scaling);
-    case DType::kFloat64:
-      return ConvertFrom<double>(src, dst, dst_dtype, count, scaling);
-    default:
-      HWY_ABORT("%s is not a floating-point type", Name(src_dtype));
-  }
+  VisitFloatType(src_dtype, [&]<class From>(ElementType<From>) {
+    VisitFloatType(dst_dtype, [&]<class To>(ElementType<To>) { ConvertLoop<From, To>(src, dst, count, scaling); });
+  });
 }
 
 void ConvertOnTarget(const void* src, DType src_dtype, void* dst, DType dst_dtype, size_t count, double factor) {

@@ -15,6 +15,7 @@
 #include <type_traits>
 
 #include "hwy/highway.h"
+#include "kernels/dtype.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ronda::kernels::HWY_NAMESPACE {
@@ -83,6 +84,31 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> Bf16FromFp32(D, hn::Vec<D> value) {
   return hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(value)), hn::Or(upper, hn::Set(du, 0x40u)), rounded);
 }
 
+// The low 16 bits of each 32-bit lane.
+template <class D>  // of uint32_t
+HWY_INLINE hn::Vec<hn::Rebind<uint16_t, D>> LowHalves(D, hn::Vec<D> value) {
+  return hn::DemoteTo(hn::Rebind<uint16_t, D>(), hn::BitCast(hn::RebindToSigned<D>(), value));
+}
+
+// fp16 patterns to fp32, and back, in hardware where there is any.
+template <class D>  // of float
+HWY_INLINE hn::Vec<D> Fp32FromFp16Bits(D d, hn::Vec<hn::Rebind<uint16_t, D>> bits) {
+  if constexpr (kHasF16c) {
+    return hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::float16_t, D>(), bits));
+  } else {
+    return Fp32FromFp16(d, hn::PromoteTo(hn::RebindToUnsigned<D>(), bits));
+  }
+}
+
+template <class D>  // of float
+HWY_INLINE hn::Vec<hn::Rebind<uint16_t, D>> Fp16BitsFromFp32(D d, hn::Vec<D> value) {
+  if constexpr (kHasF16c) {
+    return hn::BitCast(hn::Rebind<uint16_t, D>(), hn::DemoteTo(hn::Rebind<hwy::float16_t, D>(), value));
+  } else {
+    return LowHalves(hn::RebindToUnsigned<D>(), Fp16FromFp32(d, value));
+  }
+}
+
 template <class D>  // of float
 HWY_INLINE hn::Vec<D> Fp32FromFp64(D d, hn::Vec<hn::Rebind<double, D>> value) {
   if constexpr (kIsEmulated) {
@@ -136,23 +162,13 @@ HWY_INLINE hn::Vec<D> LoadElements(D d, const uint8_t* from) {
     const auto raw = hn::LoadU(d16, reinterpret_cast<const uint16_t*>(from));
     if constexpr (std::is_same_v<E, hwy::bfloat16_t>) {
       return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, raw)));
-    } else if constexpr (kHasF16c) {
-      return hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::float16_t, D>(), raw));
     } else {
-      return Fp32FromFp16(d, hn::PromoteTo(du, raw));
+      return Fp32FromFp16Bits(d, raw);
     }
   } else {
     const hn::Rebind<E, D> narrow;
     return hn::PromoteTo(d, hn::LoadU(narrow, reinterpret_cast<const E*>(from)));
   }
-}
-
-// Stores the low 16 bits of each 32-bit lane.
-template <class D>  // of uint32_t
-HWY_INLINE void StoreLowHalves(D, hn::Vec<D> value, uint8_t* to) {
-  const hn::RebindToSigned<D> di32;
-  const hn::Rebind<uint16_t, D> du16;
-  hn::StoreU(hn::DemoteTo(du16, hn::BitCast(di32, value)), du16, reinterpret_cast<uint16_t*>(to));
 }
 
 // The inverse of LoadElements; rounds floating-point values to nearest even, once.
@@ -168,20 +184,69 @@ HWY_INLINE void StoreElements(D d, hn::Vec<D> value, uint8_t* to) {
     } else {
       StoreElements<E>(narrow, Fp32FromFp64RoundToOdd(narrow, value), to);
     }
-  } else if constexpr (std::is_same_v<E, hwy::bfloat16_t>) {
-    StoreLowHalves(hn::RebindToUnsigned<D>(), Bf16FromFp32(d, value), to);
-  } else if constexpr (std::is_same_v<E, hwy::float16_t> && !kHasF16c) {
-    StoreLowHalves(hn::RebindToUnsigned<D>(), Fp16FromFp32(d, value), to);
-  } else if constexpr (std::is_same_v<E, hwy::float16_t>) {
-    const hn::Rebind<hwy::float16_t, D> d16;
-    const hn::Rebind<uint16_t, D> du16;
-    hn::StoreU(hn::BitCast(du16, hn::DemoteTo(d16, value)), du16, reinterpret_cast<uint16_t*>(to));
+  } else if constexpr (std::is_same_v<E, hwy::bfloat16_t> || std::is_same_v<E, hwy::float16_t>) {
+    const hn::Rebind<uint16_t, D> d16;
+    auto* to16 = reinterpret_cast<uint16_t*>(to);
+    if constexpr (std::is_same_v<E, hwy::bfloat16_t>) {
+      hn::StoreU(LowHalves(hn::RebindToUnsigned<D>(), Bf16FromFp32(d, value)), d16, to16);
+    } else {
+      hn::StoreU(Fp16BitsFromFp32(d, value), d16, to16);
+    }
   } else {
     static_assert(std::is_same_v<E, uint8_t> && std::is_same_v<Lane, uint16_t>);
     const hn::Rebind<uint8_t, D> narrow;
     const hn::RebindToSigned<D> di16;
     const auto low_byte = hn::BitCast(di16, hn::And(value, hn::Set(d, uint16_t{0xFF})));
     hn::StoreU(hn::DemoteTo(narrow, low_byte), narrow, to);
+  }
+}
+
+// The largest vectors of float of whose lanes one vector of E can be made.
+template <class E>
+using FloatsFor =
+    std::conditional_t<std::is_same_v<E, double>, hn::Rebind<float, hn::ScalableTag<double>>, hn::ScalableTag<float>>;
+
+// Floating-point elements times `factor`, in fp32: what is fp64 is multiplied as that, then rounded.
+template <class E, class D>  // of float
+HWY_INLINE hn::Vec<D> LoadScaledFloats(D d, const uint8_t* from, double factor) {
+  if constexpr (std::is_same_v<E, double>) {
+    const hn::Rebind<double, D> wide;
+    return Fp32FromFp64(d, hn::Mul(LoadElements<E>(wide, from), hn::Set(wide, factor)));
+  } else {
+    return hn::Mul(LoadElements<E>(d, from), hn::Set(d, static_cast<float>(factor)));
+  }
+}
+
+template <class E, class D>  // of float
+HWY_INLINE void StoreFloats(D d, hn::Vec<D> value, uint8_t* to) {
+  if constexpr (std::is_same_v<E, double>) {
+    const hn::Rebind<double, D> wide;
+    StoreElements<E>(wide, hn::PromoteTo(wide, value), to);
+  } else {
+    StoreElements<E>(d, value, to);
+  }
+}
+
+// Names an element type to a visitor.
+template <class E>
+struct ElementType {};
+
+// Calls `visit` with the ElementType of `dtype`.
+//
+// REQUIRES: `dtype` is floating point.
+template <class Visitor>
+void VisitFloatType(DType dtype, Visitor visit) {
+  switch (dtype) {
+    case DType::kFloat16:
+      return visit(ElementType<hwy::float16_t>());
+    case DType::kBfloat16:
+      return visit(ElementType<hwy::bfloat16_t>());
+    case DType::kFloat32:
+      return visit(ElementType<float>());
+    case DType::kFloat64:
+      return visit(ElementType<double>());
+    default:
+      HWY_ABORT("%s is not a floating-point type", Name(dtype));
   }
 }
 

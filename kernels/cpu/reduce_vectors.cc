@@ -10,76 +10,10 @@
 // After foreach_target.h, which decides what these mean.
 #include "hwy/highway.h"
 #include "kernels/cpu/elements-inl.h"
+#include "kernels/cpu/operators-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ronda::kernels::HWY_NAMESPACE {
-
-struct Sum {
-  template <class D>
-  static HWY_INLINE hn::Vec<D> Apply(D, hn::Vec<D> a, hn::Vec<D> b) {
-    return hn::Add(a, b);
-  }
-};
-
-struct BitAnd {
-  template <class D>
-  static HWY_INLINE hn::Vec<D> Apply(D, hn::Vec<D> a, hn::Vec<D> b) {
-    return hn::And(a, b);
-  }
-};
-
-struct BitOr {
-  template <class D>
-  static HWY_INLINE hn::Vec<D> Apply(D, hn::Vec<D> a, hn::Vec<D> b) {
-    return hn::Or(a, b);
-  }
-};
-
-struct BitXor {
-  template <class D>
-  static HWY_INLINE hn::Vec<D> Apply(D, hn::Vec<D> a, hn::Vec<D> b) {
-    return hn::Xor(a, b);
-  }
-};
-
-// Of truth values: bytes, of which any but zero is true.
-struct BoolXor {
-  template <class D>
-  static HWY_INLINE hn::Vec<D> Apply(D d, hn::Vec<D> a, hn::Vec<D> b) {
-    const auto one = hn::Set(d, hn::TFromD<D>{1});
-    return hn::Xor(hn::Min(a, one), hn::Min(b, one));
-  }
-};
-
-struct Product {
-  template <class D>
-  static HWY_INLINE hn::Vec<D> Apply(D, hn::Vec<D> a, hn::Vec<D> b) {
-    return hn::Mul(a, b);
-  }
-};
-
-// Targets differ in what their min and max instructions return for NaN and for zeros of either sign, comparisons do
-// not: `keep_a` is false if either is NaN, so that b is taken unless a is the NaN.
-template <class D, class M>
-HWY_INLINE hn::Vec<D> SelectOrNan(D, M keep_a, hn::Vec<D> a, hn::Vec<D> b) {
-  return hn::IfThenElse(hn::IsNaN(a), a, hn::IfThenElse(keep_a, a, b));
-}
-
-struct Min {
-  template <class D>
-  static HWY_INLINE hn::Vec<D> Apply(D d, hn::Vec<D> a, hn::Vec<D> b) {
-    if constexpr (hwy::IsFloat<hn::TFromD<D>>()) return SelectOrNan(d, hn::Le(a, b), a, b);
-    return hn::Min(a, b);
-  }
-};
-
-struct Max {
-  template <class D>
-  static HWY_INLINE hn::Vec<D> Apply(D d, hn::Vec<D> a, hn::Vec<D> b) {
-    if constexpr (hwy::IsFloat<hn::TFromD<D>>()) return SelectOrNan(d, hn::Ge(a, b), a, b);
-    return hn::Max(a, b);
-  }
-};
 
 // What is done to a reduced value before it is stored.
 struct Multiply {

@@ -132,6 +132,8 @@ void ReduceBools(const ReduceArgs& args) {
 
 }  // namespace
 
+float CombinedFloats(ReduceOp op, float a, float b) { return CombineFloats(op, a, b); }
+
 void ReferenceConvert(const void* src, DType src_dtype, void* dst, DType dst_dtype, size_t count, const Scale& scale) {
   if (!IsFloatingPoint(src_dtype)) {
     return ReferenceReduce({.sources = {&src, 1},

@@ -13,6 +13,9 @@ namespace ronda::kernels {
 void ReferenceConvert(const void* src, DType src_dtype, void* dst, DType dst_dtype, size_t count, const Scale& scale);
 void ReferenceReduce(const ReduceArgs& args);
 
+// a op b; NaN if either is.
+float CombinedFloats(ReduceOp op, float a, float b);
+
 }  // namespace ronda::kernels
 
 #endif  // RONDA_TESTS_KERNELS_REFERENCE_KERNELS_H_

@@ -8,45 +8,58 @@
 namespace ronda::testing {
 namespace {
 
-// A 16-bit binary format: sign, `exponent_bits`, then `mantissa_bits`.
+// A binary format: sign, `exponent_bits`, then `mantissa_bits`.
 struct Format {
   int exponent_bits;
   int mantissa_bits;
+  int first_special;  // the first pattern that is no finite number: infinity, where there is one
 
   int Bias() const { return (1 << (exponent_bits - 1)) - 1; }
-  int ExponentOfInfinity() const { return (1 << exponent_bits) - 1; }
+  int SignBit() const { return 1 << (exponent_bits + mantissa_bits); }
+  int MantissaMask() const { return (1 << mantissa_bits) - 1; }
+  bool HasInfinity() const { return (first_special & MantissaMask()) == 0; }
 };
 
-constexpr Format kFp16 = {.exponent_bits = 5, .mantissa_bits = 10};
-constexpr Format kBf16 = {.exponent_bits = 8, .mantissa_bits = 7};
+constexpr Format kFp16 = {.exponent_bits = 5, .mantissa_bits = 10, .first_special = 0x7C00};
+constexpr Format kBf16 = {.exponent_bits = 8, .mantissa_bits = 7, .first_special = 0x7F80};
+constexpr Format kE4M3 = {.exponent_bits = 4, .mantissa_bits = 3, .first_special = 0x7F};
+constexpr Format kE5M2 = {.exponent_bits = 5, .mantissa_bits = 2, .first_special = 0x7C};
 
-double Decode(Format format, uint16_t bits) {
-  const double sign = (bits & 0x8000) != 0 ? -1.0 : 1.0;
-  const int exponent = (bits & 0x7FFF) >> format.mantissa_bits;
-  const int mantissa = bits & ((1 << format.mantissa_bits) - 1);
-  if (exponent == format.ExponentOfInfinity()) {
+double Decode(Format format, int bits) {
+  const double sign = (bits & format.SignBit()) != 0 ? -1.0 : 1.0;
+  const int magnitude = bits & (format.SignBit() - 1);
+  if (magnitude >= format.first_special) {
+    const bool is_infinity = format.HasInfinity() && magnitude == format.first_special;
     const double special =
-        mantissa == 0 ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
+        is_infinity ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
     return std::copysign(special, sign);
   }
+  const int exponent = magnitude >> format.mantissa_bits;
+  const int mantissa = magnitude & format.MantissaMask();
   if (exponent == 0) return sign * std::ldexp(mantissa, 1 - format.Bias() - format.mantissa_bits);
   const int implicit_bit = 1 << format.mantissa_bits;
   return sign * std::ldexp(implicit_bit + mantissa, exponent - format.Bias() - format.mantissa_bits);
 }
 
-uint16_t Encode(Format format, double value) {
-  const int sign = std::signbit(value) ? 0x8000 : 0;
-  const int infinity = format.ExponentOfInfinity() << format.mantissa_bits;
-  if (std::isnan(value)) return static_cast<uint16_t>(sign | infinity | 1 << (format.mantissa_bits - 1));
-  if (std::isinf(value)) return static_cast<uint16_t>(sign | infinity);
-  if (value == 0) return static_cast<uint16_t>(sign);
+int Encode(Format format, double value) {
+  const int sign = std::signbit(value) ? format.SignBit() : 0;
+  if (std::isnan(value)) return sign | format.first_special | 1 << (format.mantissa_bits - 1);
+  if (std::isinf(value)) return sign | format.first_special;
+  if (value == 0) return sign;
   // Count the value in units of its last place; subnormals share the place of the smallest normal number.
   const int exponent = std::max(std::ilogb(value), 1 - format.Bias());
   const double units = std::nearbyint(std::ldexp(std::fabs(value), format.mantissa_bits - exponent));
   // Patterns of successive magnitudes are successive integers, across exponents and up to infinity.
   const int first = (exponent + format.Bias() - 1) << format.mantissa_bits;
-  const double magnitude = std::min<double>(first + units, infinity);
-  return static_cast<uint16_t>(sign | static_cast<int>(magnitude));
+  const double magnitude = std::min<double>(first + units, format.first_special);
+  return sign | static_cast<int>(magnitude);
+}
+
+// With the one code that stands for NaN.
+uint8_t EncodeFp8(Format format, double value) {
+  const int code = Encode(format, value);
+  const bool is_nan = std::isnan(Decode(format, code));
+  return static_cast<uint8_t>(is_nan ? code & ~format.SignBit() : code);
 }
 
 template <class T>
@@ -65,8 +78,12 @@ void Store(void* buffer, size_t index, T value) {
 
 double DoubleFromFp16(uint16_t bits) { return Decode(kFp16, bits); }
 double DoubleFromBf16(uint16_t bits) { return Decode(kBf16, bits); }
-uint16_t Fp16FromDouble(double value) { return Encode(kFp16, value); }
-uint16_t Bf16FromDouble(double value) { return Encode(kBf16, value); }
+double DoubleFromE4M3(uint8_t code) { return Decode(kE4M3, code); }
+double DoubleFromE5M2(uint8_t code) { return Decode(kE5M2, code); }
+uint16_t Fp16FromDouble(double value) { return static_cast<uint16_t>(Encode(kFp16, value)); }
+uint16_t Bf16FromDouble(double value) { return static_cast<uint16_t>(Encode(kBf16, value)); }
+uint8_t E4M3FromDouble(double value) { return EncodeFp8(kE4M3, value); }
+uint8_t E5M2FromDouble(double value) { return EncodeFp8(kE5M2, value); }
 
 double ReadElement(const void* buffer, DType dtype, size_t index) {
   switch (dtype) {

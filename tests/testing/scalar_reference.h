@@ -11,13 +11,18 @@ namespace ronda::testing {
 // One element at a time, as slow and as plain as possible: what tests compare the kernels and collectives with. It
 // computes with numbers (ldexp, nearbyint) where the kernels shuffle bits, so that they do not share their errors.
 
-// The value of an fp16 or bf16 bit pattern; exact.
+// The value of a bit pattern; exact.
 double DoubleFromFp16(uint16_t bits);
 double DoubleFromBf16(uint16_t bits);
+double DoubleFromE4M3(uint8_t code);
+double DoubleFromE5M2(uint8_t code);
 
-// Rounds once, to nearest even; out of range becomes infinity, NaN a quiet NaN.
+// Rounds once, to nearest even; out of range becomes infinity, NaN a quiet NaN. In E4M3, which has no infinity, both
+// become NaN, and in both 8-bit formats NaN is positive.
 uint16_t Fp16FromDouble(double value);
 uint16_t Bf16FromDouble(double value);
+uint8_t E4M3FromDouble(double value);
+uint8_t E5M2FromDouble(double value);
 
 // The value of element `index` of `buffer`, which needs no alignment. int64 and uint64 are rounded beyond 2^53; a bool
 // is 0 or 1.

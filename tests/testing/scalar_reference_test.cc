@@ -41,6 +41,48 @@ TEST(ScalarReferenceTest, KnownBf16Values) {
   EXPECT_EQ(Bf16FromDouble(-kInfinity), 0xFF80);
 }
 
+TEST(ScalarReferenceTest, KnownE4M3Values) {
+  EXPECT_EQ(DoubleFromE4M3(0x38), 1.0);
+  EXPECT_EQ(DoubleFromE4M3(0x7E), 448.0);
+  EXPECT_EQ(DoubleFromE4M3(0xFE), -448.0);
+  EXPECT_EQ(DoubleFromE4M3(0x08), std::ldexp(1.0, -6));
+  EXPECT_EQ(DoubleFromE4M3(0x01), std::ldexp(1.0, -9));
+  EXPECT_TRUE(std::isnan(DoubleFromE4M3(0x7F)));
+  EXPECT_TRUE(std::isnan(DoubleFromE4M3(0xFF)));
+  EXPECT_EQ(E4M3FromDouble(1.0 + 1.0 / 16), 0x38);
+  EXPECT_EQ(E4M3FromDouble(1.0 + 3.0 / 16), 0x3A);
+  EXPECT_EQ(E4M3FromDouble(464.0), 0x7E);  // a tie between 448 and the first number out of range
+  EXPECT_EQ(E4M3FromDouble(465.0), 0x7F);
+  EXPECT_EQ(E4M3FromDouble(-kInfinity), 0x7F);
+  EXPECT_EQ(E4M3FromDouble(-std::nan("")), 0x7F);
+}
+
+TEST(ScalarReferenceTest, KnownE5M2Values) {
+  EXPECT_EQ(DoubleFromE5M2(0x3C), 1.0);
+  EXPECT_EQ(DoubleFromE5M2(0x7B), 57344.0);
+  EXPECT_EQ(DoubleFromE5M2(0x04), std::ldexp(1.0, -14));
+  EXPECT_EQ(DoubleFromE5M2(0x81), -std::ldexp(1.0, -16));
+  EXPECT_EQ(DoubleFromE5M2(0xFC), -kInfinity);
+  EXPECT_TRUE(std::isnan(DoubleFromE5M2(0x7D)));
+  EXPECT_EQ(E5M2FromDouble(1.0 + 1.0 / 8), 0x3C);
+  EXPECT_EQ(E5M2FromDouble(1.0 + 3.0 / 8), 0x3E);
+  EXPECT_EQ(E5M2FromDouble(61439.0), 0x7B);
+  EXPECT_EQ(E5M2FromDouble(-61440.0), 0xFC);
+  EXPECT_EQ(E5M2FromDouble(-std::nan("")), 0x7E);
+}
+
+TEST(ScalarReferenceTest, EveryFp8CodeSurvivesTheRoundTrip) {
+  for (int code = 0; code <= 0xFF; ++code) {
+    const auto bits = static_cast<uint8_t>(code);
+    if (!std::isnan(DoubleFromE4M3(bits))) {
+      ASSERT_EQ(E4M3FromDouble(DoubleFromE4M3(bits)), bits);
+    }
+    if (!std::isnan(DoubleFromE5M2(bits))) {
+      ASSERT_EQ(E5M2FromDouble(DoubleFromE5M2(bits)), bits);
+    }
+  }
+}
+
 TEST(ScalarReferenceTest, EveryPatternSurvivesTheRoundTrip) {
   for (uint32_t pattern = 0; pattern <= 0xFFFF; ++pattern) {
     const auto bits = static_cast<uint16_t>(pattern);

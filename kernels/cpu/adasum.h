@@ -1,0 +1,53 @@
+// Adasum of two gradients a and b: their sum where they are orthogonal, their average where they are equal.
+//
+//   Adasum(a, b) = (1 - a.b / (2 |a|^2)) a  +  (1 - a.b / (2 |b|^2)) b
+//
+// (S. Maleki et al., "Scaling Distributed Training with Adaptive Summation", MLSys 2021.) The dot products are of whole
+// tensors, which may lie in pieces on several ranks; hence the three steps.
+#ifndef RONDA_KERNELS_CPU_ADASUM_H_
+#define RONDA_KERNELS_CPU_ADASUM_H_
+
+#include <cstddef>
+
+#include "kernels/dtype.h"
+
+namespace ronda::kernels {
+
+struct AdasumDots {
+  double ab = 0;
+  double aa = 0;
+  double bb = 0;
+};
+
+// The dot products of `count` elements; `dtype` is float32 or float64, any alignment. Those of pieces add up to those
+// of the whole.
+//
+// Products and sums are in fp64. Element i goes to sum i mod 16, in order, and these are added pairwise: the same bits
+// on every CPU, but not for every way of cutting a buffer.
+AdasumDots Dots(const void* a, const void* b, DType dtype, size_t count);
+
+struct AdasumWeights {
+  double a = 1;
+  double b = 1;
+};
+
+// What a and b are multiplied with; 1 for one that is zero.
+constexpr AdasumWeights WeightsOf(const AdasumDots& dots) {
+  return {.a = dots.aa == 0 ? 1 : 1 - dots.ab / (2 * dots.aa), .b = dots.bb == 0 ? 1 : 1 - dots.ab / (2 * dots.bb)};
+}
+
+struct AdasumCombineArgs {
+  const void* a;  // `count` elements of `dtype`, any alignment
+  const void* b;
+  AdasumWeights weights;
+  void* dst;    // may equal `a` or `b`, else no overlap
+  DType dtype;  // float32 or float64
+  size_t count;
+};
+
+// dst = weights.a * a + weights.b * b, in fp64, rounded to `dtype` at the end.
+void Combine(const AdasumCombineArgs& args);
+
+}  // namespace ronda::kernels
+
+#endif  // RONDA_KERNELS_CPU_ADASUM_H_

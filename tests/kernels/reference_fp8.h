@@ -1,0 +1,26 @@
+#ifndef RONDA_TESTS_KERNELS_REFERENCE_FP8_H_
+#define RONDA_TESTS_KERNELS_REFERENCE_FP8_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cpu/fp8.h"
+#include "kernels/dtype.h"
+
+namespace ronda::kernels {
+
+// The functions of kernels/cpu/fp8.h element by element, from their specification.
+void ReferenceEncodeFp8(const EncodeFp8Args& args);
+void ReferenceDecodeFp8(const void* blocks, Fp8Format format, void* dst, DType dst_dtype, size_t count);
+void ReferenceReduceFp8(const ReduceFp8Args& args);
+
+// One code.
+double DoubleFromCode(Fp8Format format, uint8_t code);
+uint8_t CodeFromDouble(Fp8Format format, double value);
+
+// The largest finite number that a code stands for.
+double LargestCode(Fp8Format format);
+
+}  // namespace ronda::kernels
+
+#endif  // RONDA_TESTS_KERNELS_REFERENCE_FP8_H_
