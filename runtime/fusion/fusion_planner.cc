@@ -1,6 +1,7 @@
 #include "runtime/fusion/fusion_planner.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 namespace ronda {
@@ -8,14 +9,23 @@ namespace {
 
 // A bucket that can still grow.
 struct OpenBucket {
-  TensorRequest kind;  // of its tensors; name and shape do not matter
-  size_t index;        // in the plan
+  std::shared_ptr<const Response> first;  // of its tensors; it stands for their kind
+  size_t index;                           // in the plan
   size_t bytes;
 };
 
+bool Fuses(OpType op) { return op == OpType::kAllreduce || op == OpType::kReduceScatter; }
+
 bool SameKind(const TensorRequest& a, const TensorRequest& b) {
-  return a.dtype == b.dtype && a.reduction == b.reduction && a.wire == b.wire && a.prescale == b.prescale &&
-         a.postscale == b.postscale;
+  const auto fields = [](const TensorRequest& r) {
+    return std::tie(r.process_set, r.op, r.dtype, r.reduction, r.wire, r.prescale, r.postscale, r.overflow);
+  };
+  return fields(a) == fields(b);
+}
+
+Execution ExecutionOf(const Agreed& tensor) {
+  if (tensor.cached_as != 0) return tensor.cached_as;
+  return *tensor.response;
 }
 
 }  // namespace
@@ -24,23 +34,24 @@ std::vector<Bucket> FusionPlanner::Plan(std::vector<Agreed> agreed) const {
   std::vector<Bucket> plan;
   std::vector<OpenBucket> open;
   for (Agreed& tensor : agreed) {
-    const TensorRequest& request = tensor.response.request;
-    if (request.op != OpType::kAllreduce) {
-      plan.push_back({.executions = {std::move(tensor.execution)}});
-      continue;
+    const TensorRequest& request = tensor.response->request;
+    size_t bytes = 0;
+    if (Fuses(request.op)) {
+      const auto same_kind = [&](const OpenBucket& bucket) {
+        return SameKind(bucket.first->request, request) && plan[bucket.index].joined == tensor.joined &&
+               plan[bucket.index].absent == tensor.absent;
+      };
+      bytes = static_cast<size_t>(ElementCount(request.shape)) * SizeOf(request.dtype);
+      const auto found = std::find_if(open.begin(), open.end(), same_kind);
+      if (found != open.end() && found->bytes + bytes <= options_.threshold) {
+        found->bytes += bytes;
+        plan[found->index].executions.push_back(ExecutionOf(tensor));
+        continue;
+      }
+      if (found != open.end()) open.erase(found);
+      open.push_back({tensor.response, plan.size(), bytes});
     }
-    const size_t bytes = static_cast<size_t>(ElementCount(request.shape)) * SizeOf(request.dtype);
-    const auto fits = std::find_if(open.begin(), open.end(), [&](const OpenBucket& bucket) {
-      return SameKind(bucket.kind, request) && bucket.bytes + bytes <= options_.threshold;
-    });
-    if (fits != open.end()) {
-      fits->bytes += bytes;
-      plan[fits->index].executions.push_back(std::move(tensor.execution));
-      continue;
-    }
-    std::erase_if(open, [&](const OpenBucket& bucket) { return SameKind(bucket.kind, request); });
-    open.push_back({request, plan.size(), bytes});
-    plan.push_back({.executions = {std::move(tensor.execution)}});
+    plan.push_back({{ExecutionOf(tensor)}, std::move(tensor.joined), tensor.absent});
   }
   return plan;
 }

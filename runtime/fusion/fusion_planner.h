@@ -2,6 +2,7 @@
 #define RONDA_RUNTIME_FUSION_FUSION_PLANNER_H_
 
 #include <cstddef>
+#include <memory>
 #include <vector>
 
 #include "runtime/negotiation/messages.h"
@@ -10,13 +11,17 @@ namespace ronda {
 
 // A tensor that every rank is ready for, and how the response list will say so.
 struct Agreed {
-  Response response;
-  Execution execution;
+  std::shared_ptr<const Response> response;
+  CacheId cached_as = 0;  // said by this id; 0: spelled out
+  std::vector<RankId> joined;
+  TensorRequest::Absent absent = TensorRequest::Absent::kNotCounted;
 };
 
 // Groups tensors into buckets, each carried out as one collective.
 //
-// Only allreduces with equal dtype, reduce op, wire format and scales fuse. A bucket holds at most `threshold` bytes,
+// Only allreduces fuse, and reducescatters among themselves: those of one process set with equal dtype, reduce op, wire
+// format, scales and overflow detection and the same joined ranks. Adasum weighs each tensor for itself but travels
+// with its kind. Wait limits and groups keep nothing apart. A bucket holds at most `threshold` bytes,
 // or a single tensor of any size. Tensors join the open bucket of their kind even when others stand between them;
 // buckets run in the order of their first tensors.
 //

@@ -11,13 +11,19 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "runtime/base/group.h"
 #include "runtime/base/types.h"
+#include "runtime/negotiation/tensor_key.h"
 
 namespace ronda {
 
 // Names an entry of the response cache; the same on every rank, never used twice.
 using CacheId = uint64_t;
+
+// The name of every join.
+inline constexpr absl::string_view kJoinName = "ronda/join";
 
 // One tensor that a rank is ready to operate on. Ranks are numbered as in the job, not as in the process set.
 struct TensorRequest {
@@ -47,20 +53,35 @@ struct TensorRequest {
 
   std::optional<WaitLimits> limits;  // nullopt: the job's. Ranks may differ in it; the shortest holds
 
+  TensorKeyView key() const { return {process_set, name}; }
+
   friend bool operator==(const TensorRequest&, const TensorRequest&) = default;
 };
 
-// What has become ready on a rank since its last report.
+// A request that the rank has reported by an id which was evicted while nothing had answered it.
+struct RepeatedRequest {
+  CacheId id = 0;
+  TensorRequest request;
+
+  friend bool operator==(const RepeatedRequest&, const RepeatedRequest&) = default;
+};
+
+// What has become ready on a rank since its last report. It is taken in the order of the fields.
 struct RankReport {
-  std::vector<CacheId> cached;          // requests equal to the cached one of this id
-  std::vector<TensorRequest> requests;  // all others
+  std::vector<CacheId> cached;            // requests equal to the cached one of this id
+  std::vector<RepeatedRequest> repeated;  // count if the coordinator rank did not know the id any more
+  std::vector<TensorRequest> requests;    // all others, in the order of their submission
   enum class Membership : uint8_t { kStaying, kLeaving } membership = Membership::kStaying;
   std::string identity;  // in the first report: "host h, pid 42"
 };
 
-// One tensor that every rank of its process set is ready to operate on, but for those that have joined. For an
-// allgather or gather, `request.shape` is that of the first rank to report, and `first_dims` holds every member's first
-// dimension, in the order of the process set; otherwise it is empty.
+// One tensor that every rank of its process set is ready to operate on, but for those that have joined.
+//
+// `request.shape` is what every rank has submitted, with these exceptions. Allgather, gather: the first dimension is 0,
+// and `first_dims` holds every member's, in the order of the process set (otherwise it is empty). Alltoall: the first
+// dimension is 0; each rank knows its own alone. Scatter: the first dimension is the root's.
+//
+// The response to kAddProcessSet has the new set's id in `request.subject`.
 struct Response {
   TensorRequest request;
   std::vector<int64_t> first_dims;
@@ -80,11 +101,14 @@ struct Bucket {
   friend bool operator==(const Bucket&, const Bucket&) = default;
 };
 
-// A Bucket in which ids have been looked up.
+// A Bucket in which everything has been looked up.
 struct AgreedBucket {
-  std::vector<std::shared_ptr<const Response>> responses;
+  std::vector<std::shared_ptr<const Response>> responses;  // at least one
   std::vector<RankId> joined;
   TensorRequest::Absent absent = TensorRequest::Absent::kNotCounted;
+  ProcessSetId process_set = kGlobalProcessSet;
+  std::shared_ptr<const Group> members;       // of the process set, those that have joined included
+  std::shared_ptr<const Group> participants;  // without those that have joined; send/recv: the two
 };
 
 // A tensor that will not be carried out. It answers the submissions of `ranks` and of no others.
@@ -93,6 +117,8 @@ struct TensorError {
   ProcessSetId process_set = kGlobalProcessSet;
   absl::Status status;
   std::vector<RankId> ranks;  // ascending
+
+  TensorKeyView key() const { return {process_set, name}; }
 };
 
 // What must be the same on every rank, or should be: rank 0's configuration.

@@ -1,21 +1,64 @@
 #include "runtime/negotiation/negotiator.h"
 
 #include <algorithm>
+#include <optional>
 #include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/negotiation/describe.h"
 #include "runtime/negotiation/mismatch.h"
+#include "runtime/negotiation/operation_rules.h"
+#include "runtime/negotiation/request_check.h"
 
 namespace ronda {
 namespace {
 
-std::string DescribeTensor(const TensorRequest& request) {
-  if (request.op == OpType::kBarrier) return "the barrier";
-  return absl::StrCat("tensor '", request.name, "' (", Name(request.op), " of ", Name(request.dtype), " ",
-                      ToString(request.shape), ")");
+std::shared_ptr<const Group> ParticipantsOf(const TensorRequest& request, std::shared_ptr<const Group> members) {
+  if (request.op != OpType::kSendRecv) return members;
+  const auto [low, high] = std::minmax(request.root, request.receiver);
+  return std::make_shared<const Group>(std::vector<RankId>{low, high});
+}
+
+// Whether its cached response says what has been agreed on: rows that a rank would have had do not come from it once it
+// has joined.
+bool CachedResponseHolds(const PendingTensor& tensor, const std::vector<RankId>& joined) {
+  if (!tensor.cached) return false;
+  const std::vector<int64_t>& rows = tensor.cached->first_dims;
+  return rows.empty() || std::all_of(joined.begin(), joined.end(),
+                                     [&](RankId rank) { return rows[*tensor.participants->PositionOf(rank)] == 0; });
+}
+
+// Takes what the tensor knows into a response. The ranks `joined` contribute no rows.
+std::shared_ptr<Response> SpelledResponse(const std::vector<RankId>& joined, PendingTensor* tensor) {
+  tensor->SpellOut();
+  auto response = std::make_shared<Response>();
+  response->request = std::move(tensor->spelled);
+  TensorRequest& request = response->request;
+  const FirstDimension meaning = FirstDimensionOf(request.op);
+  if (meaning == FirstDimension::kGathered || meaning == FirstDimension::kLocal) request.shape.front() = 0;
+  if (meaning == FirstDimension::kGathered) {
+    response->first_dims = std::move(tensor->first_dims);
+    for (RankId rank : joined) response->first_dims[*tensor->participants->PositionOf(rank)] = 0;
+  }
+  return response;
+}
+
+absl::Status SetIsGone(ProcessSetId set) {
+  return absl::FailedPreconditionError(absl::StrCat("process set ", set, " was removed"));
+}
+
+bool IsOverdue(absl::Time since, const WaitLimits& limits, absl::Time now) {
+  return now - since >= std::min(limits.warning, limits.deadline);
+}
+
+// Why the other tensors of the culprit's group do not run either.
+absl::Status BecauseOf(const TensorRequest& culprit, const absl::Status& status) {
+  return absl::Status(status.code(),
+                      absl::StrCat("no tensor of group '", culprit.group, "' is carried out, because of tensor '",
+                                   culprit.name, "': ", status.message()));
 }
 
 }  // namespace
@@ -24,117 +67,393 @@ Negotiator::Negotiator(Options options)
     : options_(options),
       planner_(options.fusion),
       cache_(options.cache_capacity),
-      identities_(options.world_size),
-      left_(options.world_size, false) {}
+      process_sets_(options.world_size),
+      roster_(options.world_size),
+      inboxes_(options.world_size) {}
 
-absl::Status Negotiator::Add(RankId rank, RankReport report, absl::Time now) {
-  if (left_[rank]) return absl::InvalidArgumentError(absl::StrCat(Describe(rank), " reports after it has left"));
-  if (!report.identity.empty()) identities_[rank] = std::move(report.identity);
-  for (CacheId id : report.cached) {
-    // An unknown id has been evicted while the report was on its way: the rank will report in full.
-    const std::shared_ptr<const Response> response = cache_.Get(id);
-    if (response == nullptr) continue;
-    RONDA_RETURN_IF_ERROR(Submit(rank, RequestOf(*response, rank), id, now));
+absl::Status Negotiator::Add(RankId rank, const RankReport& report, absl::Time now) {
+  if (!roster_.Has(rank)) return absl::InvalidArgumentError(absl::StrCat("a report of rank ", rank));
+  if (roster_.HasLeft(rank)) {
+    return absl::InvalidArgumentError(absl::StrCat(Describe(rank), " reports after it has left"));
   }
+  now_ = now;
+  if (!anything_waits()) own_limits_ = false;
+  if (!report.identity.empty()) roster_.Introduce(rank, report.identity);
+  for (CacheId id : report.cached) RONDA_RETURN_IF_ERROR(SubmitById(rank, id));
+  for (const RepeatedRequest& repeated : report.repeated) RONDA_RETURN_IF_ERROR(Repeat(rank, repeated));
   for (const TensorRequest& request : report.requests) {
-    RONDA_RETURN_IF_ERROR(Submit(rank, request, 0, now));
+    const bool joins = request.op == OpType::kJoin;
+    RONDA_RETURN_IF_ERROR(joins ? SubmitJoin(rank, request) : Submit(rank, request, Time::kNow));
   }
-  if (report.membership == RankReport::Membership::kLeaving) Leave(rank, now);
+  ReleaseGroups();
+  if (report.membership == RankReport::Membership::kLeaving) Leave(rank);
   return absl::OkStatus();
 }
 
-absl::Status Negotiator::Submit(RankId rank, const TensorRequest& request, CacheId id, absl::Time now) {
-  if (request.op == OpType::kBroadcast && request.root >= options_.world_size) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(Describe(rank), " broadcasts from root ", request.root, " of ", options_.world_size, " ranks"));
+// Nearly all of what a large job's coordinator rank does in its steady state: one lookup by number, one bit.
+absl::Status Negotiator::SubmitById(RankId rank, CacheId id) {
+  PendingTensor* tensor = pending_.FindById(id);
+  if (tensor == nullptr) return StartById(rank, id);
+  if (!joins_.empty() && HasJoined(rank, tensor->request().process_set)) {
+    Refuse(rank, tensor->request().key(), HasJoinedError(rank, tensor->request()));
+    return absl::OkStatus();
   }
-  const auto [it, is_new] = pending_.try_emplace(request.name);
-  Pending& pending = it->second;
-  if (is_new) {
-    pending.request = request;
-    pending.first_rank = rank;
-    pending.since = now;
-    pending.ranks.resize(options_.world_size, Submitted::kNo);
-    pending.cached_as = id;
+  return Arrive(rank, tensor);
+}
+
+absl::Status Negotiator::StartById(RankId rank, CacheId id) {
+  std::shared_ptr<const Response> response = cache_.Get(id);
+  if (response == nullptr) {
+    // Evicted while the report was on its way.
+    inboxes_[rank].ignored.insert(id);
+    return absl::OkStatus();
   }
-  if (pending.ranks[rank] != Submitted::kNo) {
-    return absl::InvalidArgumentError(absl::StrCat(Describe(rank), " reports tensor '", request.name, "' twice"));
-  }
-  Merge(rank, request, id, &pending);
-  if (pending.submitted == options_.world_size) {
-    Conclude(request.name);
-  } else if (leavers_ > 0) {
-    FailForDeparture(request.name);
+  const TensorRequest& request = response->request;
+  const std::shared_ptr<const Group> members = process_sets_.Find(request.process_set);
+  const bool startable = members != nullptr && members->Contains(rank) && !HasJoined(rank, request.process_set) &&
+                         pending_.Find(request.key()) == nullptr;
+  if (startable) return Arrive(rank, Start(rank, pending_.Start(id, std::move(response))));
+  if (members == nullptr || !members->Contains(rank)) return Submit(rank, request, Time::kNow);
+  return Submit(rank, RequestOf(*response, rank, *members), Time::kNow);
+}
+
+absl::Status Negotiator::Repeat(RankId rank, const RepeatedRequest& repeated) {
+  Inbox& inbox = inboxes_[rank];
+  if (inbox.ignored.erase(repeated.id) == 0) return absl::OkStatus();  // it was in time
+  RONDA_RETURN_IF_ERROR(Submit(rank, repeated.request, Time::kBeforeJoining));
+  if (!inbox.ignored.empty()) return absl::OkStatus();
+  for (const TensorRequest& join : std::exchange(inbox.delayed_joins, {})) {
+    if (process_sets_.Find(join.process_set) == nullptr) {
+      Refuse(rank, join.key(), SetIsGone(join.process_set));
+    } else {
+      Join(rank, join);
+    }
   }
   return absl::OkStatus();
 }
 
-void Negotiator::Merge(RankId rank, const TensorRequest& request, CacheId id, Pending* pending) {
-  pending->ranks[rank] = id != 0 ? Submitted::kById : Submitted::kInFull;
-  ++pending->submitted;
-  if (request.op == OpType::kAllgather) {
-    pending->first_dims.resize(options_.world_size);
-    pending->first_dims[rank] = request.shape.front();
-  }
-  if (id != 0 && id == pending->cached_as) return;
-  pending->cached_as = 0;
-  if (request == pending->request || !pending->mismatch.empty()) return;
-  const RankId first = pending->first_rank;
-  const auto mismatch = first < rank ? DescribeMismatch(pending->request, Describe(first), request, Describe(rank))
-                                     : DescribeMismatch(request, Describe(rank), pending->request, Describe(first));
-  pending->mismatch = mismatch.value_or("");
+absl::Status Negotiator::HasJoinedError(RankId rank, const TensorRequest& request) const {
+  return absl::FailedPreconditionError(absl::StrCat(Describe(rank), " has joined process set ", request.process_set,
+                                                    " and cannot submit ", NameForErrors(request),
+                                                    " before all have joined"));
 }
 
-void Negotiator::Conclude(const std::string& name) {
-  auto node = pending_.extract(name);
-  Pending& pending = node.mapped();
-  if (!pending.mismatch.empty()) {
-    TensorError& error = errors_.emplace_back();
-    error.name = name;
-    error.status = absl::FailedPreconditionError(
-        absl::StrCat("ranks disagree: ", pending.mismatch, "; submit the same on every rank"));
-    for (RankId rank = 0; rank < options_.world_size; ++rank) error.ranks.push_back(rank);
-    return;
+bool Negotiator::HasJoined(RankId rank, ProcessSetId set) const {
+  if (joins_.Contains(set, rank)) return true;
+  const std::vector<TensorRequest>& delayed = inboxes_[rank].delayed_joins;
+  return std::any_of(delayed.begin(), delayed.end(),
+                     [&](const TensorRequest& join) { return join.process_set == set; });
+}
+
+void Negotiator::Refuse(RankId rank, TensorKeyView tensor, absl::Status status) {
+  errors_.push_back({std::string(tensor.name), tensor.process_set, std::move(status), {rank}});
+}
+
+absl::Status Negotiator::Submit(RankId rank, const TensorRequest& request, Time time) {
+  const std::shared_ptr<const Group> members = process_sets_.Find(request.process_set);
+  if (members == nullptr) {
+    if (!process_sets_.Known(request.process_set)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(Describe(rank), " submits ", NameForErrors(request), ", and there is no such process set"));
+    }
+    Refuse(rank, request.key(), SetIsGone(request.process_set));
+    return absl::OkStatus();
   }
-  Agreed& agreed = agreed_.emplace_back();
-  agreed.response = {std::move(pending.request), std::move(pending.first_dims)};
-  if (pending.cached_as != 0) {
-    agreed.execution = pending.cached_as;
+  RONDA_RETURN_IF_ERROR(CheckRequest(rank, request, *members, roster_));
+  if (time == Time::kNow && HasJoined(rank, request.process_set)) {
+    Refuse(rank, request.key(), HasJoinedError(rank, request));
+    return absl::OkStatus();
+  }
+  PendingTensor* tensor = pending_.Find(request.key());
+  if (tensor == nullptr) {
+    tensor = Start(rank, pending_.Start(request));
   } else {
-    agreed.execution = agreed.response;
+    pending_.SpellOut(tensor);
+  }
+  Merge(rank, request, tensor);
+  return Arrive(rank, tensor);
+}
+
+PendingTensor* Negotiator::Start(RankId rank, PendingTensor* tensor) {
+  const TensorRequest& request = tensor->request();
+  tensor->participants = ParticipantsOf(request, process_sets_.Find(request.process_set));
+  tensor->submitted.Reset(tensor->participants->size());
+  tensor->missing = tensor->participants->size();
+  tensor->first_rank = rank;
+  tensor->since = now_;
+  if (request.limits) own_limits_ = true;
+  if (FirstDimensionOf(request.op) == FirstDimension::kGathered && !tensor->cached) {
+    tensor->first_dims.assign(tensor->participants->size(), 0);
+  }
+  const SetJoins* joins = joins_.Find(request.process_set);
+  if (joins == nullptr) return tensor;
+  for (RankId joined : joins->ranks()) tensor->missing -= tensor->participants->Contains(joined) ? 1 : 0;
+  return tensor;
+}
+
+// A submission in full: remembers in what it differs from those before it.
+void Negotiator::Merge(RankId rank, const TensorRequest& request, PendingTensor* tensor) {
+  TensorRequest& first = tensor->spelled;
+  if (request.limits != first.limits) {
+    const WaitLimits a = LimitsOf(request), b = LimitsOf(first);
+    first.limits = {.warning = std::min(a.warning, b.warning), .deadline = std::min(a.deadline, b.deadline)};
+    own_limits_ = true;
+  }
+  if (rank == tensor->first_rank && tensor->submitted.count() == 0) {
+    // This is the submission that the tensor began with.
+  } else if (tensor->mismatch.empty()) {
+    const RankId other = tensor->first_rank;
+    const auto mismatch = other < rank ? DescribeMismatch(first, Describe(other), request, Describe(rank))
+                                       : DescribeMismatch(request, Describe(rank), first, Describe(other));
+    tensor->mismatch = mismatch.value_or("");
+  }
+  if (request.op != first.op || request.shape.empty()) return;
+  const FirstDimension meaning = FirstDimensionOf(request.op);
+  const std::optional<int> position = tensor->participants->PositionOf(rank);
+  if (meaning == FirstDimension::kGathered && position) tensor->first_dims[*position] = request.shape.front();
+  if (meaning == FirstDimension::kOfRoot && rank == request.root && !first.shape.empty()) {
+    first.shape.front() = request.shape.front();
   }
 }
 
-void Negotiator::Leave(RankId rank, absl::Time now) {
-  left_[rank] = true;
-  if (leavers_++ == 0) first_leave_ = now;
-  std::vector<std::string> lacking;
-  for (const auto& [name, pending] : pending_) {
-    if (pending.ranks[rank] == Submitted::kNo) lacking.push_back(name);
+absl::Status Negotiator::Arrive(RankId rank, PendingTensor* tensor) {
+  const std::optional<int> position = tensor->participants->PositionOf(rank);
+  if (!position) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(Describe(rank), " submits ", DescribeTensor(tensor->request()), ", which is not for it"));
   }
-  std::sort(lacking.begin(), lacking.end());
-  for (const std::string& name : lacking) FailForDeparture(name);
+  if (!tensor->submitted.Insert(*position)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(Describe(rank), " reports ", NameForErrors(tensor->request()), " twice"));
+  }
+  if (--tensor->missing == 0) {
+    Conclude(tensor);
+  } else if (!roster_.leavers().empty()) {
+    FailForDeparture(tensor);
+  }
+  return absl::OkStatus();
 }
 
-void Negotiator::FailForDeparture(const std::string& name) {
-  const Pending& pending = pending_.at(name);
-  for (RankId rank = 0; rank < options_.world_size; ++rank) {
-    if (!left_[rank] || pending.ranks[rank] != Submitted::kNo) continue;
-    Fail(name, absl::UnavailableError(absl::StrCat(Describe(rank), " has shut down and will not submit ",
-                                                   DescribeTensor(pending.request))));
+absl::Status Negotiator::SubmitJoin(RankId rank, const TensorRequest& request) {
+  const std::shared_ptr<const Group> members = process_sets_.Find(request.process_set);
+  if (members == nullptr) return Submit(rank, request, Time::kNow);  // which says so
+  RONDA_RETURN_IF_ERROR(CheckRequest(rank, request, *members, roster_));
+  if (HasJoined(rank, request.process_set)) {
+    return absl::InvalidArgumentError(absl::StrCat(Describe(rank), " reports ", NameForErrors(request), " twice"));
+  }
+  if (inboxes_[rank].ignored.empty()) {
+    Join(rank, request);
+  } else {
+    // What it had submitted before is still to come again.
+    inboxes_[rank].delayed_joins.push_back(request);
+  }
+  return absl::OkStatus();
+}
+
+void Negotiator::Join(RankId rank, const TensorRequest& request) {
+  const ProcessSetId set = request.process_set;
+  SetJoins* joins = joins_.Add(rank, request, process_sets_.Find(set), now_);
+  if (request.limits) own_limits_ = true;
+  if (joins->mismatch.empty() && rank != joins->first) {
+    joins->mismatch = DescribeMismatch(joins->request, Describe(joins->first), request, Describe(rank)).value_or("");
+  }
+  const auto lacks_it = [&](const PendingTensor& tensor) {
+    if (tensor.request().process_set != set) return false;
+    const std::optional<int> position = tensor.participants->PositionOf(rank);
+    return position && !tensor.submitted.Contains(*position);
+  };
+  for (PendingTensor* tensor : pending_.Select(lacks_it)) {
+    // Concludes this tensor and touches no other: what changes process sets cannot do without a rank.
+    if (--tensor->missing == 0) Conclude(tensor);
+  }
+  if (joins->complete()) {
+    ConcludeJoins(set);
+  } else {
+    FailJoinsForDeparture(set);
+  }
+}
+
+void Negotiator::ConcludeJoins(ProcessSetId set) {
+  const SetJoins& joins = *joins_.Find(set);
+  if (!joins.mismatch.empty()) {
+    FailJoins(set, absl::FailedPreconditionError(absl::StrCat("ranks disagree: ", joins.mismatch)));
+    return;
+  }
+  auto response = std::make_shared<Response>();
+  response->request = joins.request;
+  response->request.root = joins.last;
+  agreed_.push_back({.response = std::move(response)});
+  joins_.Erase(set);
+}
+
+void Negotiator::FailJoins(ProcessSetId set, const absl::Status& status) {
+  const SetJoins* joins = joins_.Find(set);
+  const std::vector<RankId> ranks = joins->ranks();
+  errors_.push_back({std::string(kJoinName), set, status, ranks});
+  joins_.Erase(set);
+  const auto in_set = [&](const PendingTensor& tensor) { return tensor.request().process_set == set; };
+  for (PendingTensor* tensor : pending_.Select(in_set)) {
+    tensor->missing = tensor->participants->size() - tensor->submitted.count();
+  }
+}
+
+void Negotiator::FailJoinsForDeparture(ProcessSetId set) {
+  const SetJoins* joins = joins_.Find(set);
+  for (RankId leaver : roster_.leavers()) {
+    if (!joins->members->Contains(leaver)) continue;
+    FailJoins(set, DepartureError(leaver, joins->request));
     return;
   }
 }
 
-void Negotiator::Fail(absl::string_view name, absl::Status status) {
-  auto node = pending_.extract(name);
-  if (node.empty()) return;
-  TensorError& error = errors_.emplace_back();
-  error.name = std::string(name);
-  error.status = std::move(status);
-  for (RankId rank = 0; rank < options_.world_size; ++rank) {
-    if (node.mapped().ranks[rank] != Submitted::kNo) error.ranks.push_back(rank);
+absl::Status Negotiator::DepartureError(RankId rank, const TensorRequest& request) const {
+  return absl::UnavailableError(
+      absl::StrCat(Describe(rank), " has shut down and will not submit ", DescribeTensor(request)));
+}
+
+void Negotiator::Leave(RankId rank) {
+  roster_.Leave(rank, now_);
+  const auto lacks_it = [&](const PendingTensor& tensor) {
+    const std::optional<int> position = tensor.participants->PositionOf(rank);
+    return position && !tensor.submitted.Contains(*position);
+  };
+  std::vector<TensorKey> lacking;
+  for (const PendingTensor* tensor : pending_.Select(lacks_it)) lacking.emplace_back(tensor->request().key());
+  for (const TensorKey& key : lacking) {
+    // It may have failed along with another one of its group.
+    if (PendingTensor* tensor = pending_.Find(key)) FailForDeparture(tensor);
   }
+  for (ProcessSetId set : joins_.sets()) FailJoinsForDeparture(set);
+}
+
+void Negotiator::FailForDeparture(PendingTensor* tensor) {
+  for (RankId leaver : roster_.leavers()) {
+    const std::optional<int> position = tensor->participants->PositionOf(leaver);
+    if (!position || tensor->submitted.Contains(*position)) continue;
+    const TensorKey key(tensor->request().key());
+    Fail(key, DepartureError(leaver, tensor->request()));
+    return;
+  }
+}
+
+void Negotiator::Fail(TensorKeyView tensor, const absl::Status& status) {
+  PendingTensor* pending = pending_.Find(tensor);
+  const HeldGroup* held = pending == nullptr && !groups_.empty() ? groups_.FindByTensor(tensor) : nullptr;
+  if (pending != nullptr && pending->request().group.empty()) {
+    Answer(pending_.Extract(pending), status);
+  } else if (pending != nullptr || held != nullptr) {
+    const PendingTensor& culprit = pending != nullptr ? *pending : *held->tensors.front().tensor;
+    const TensorKey group(GroupOf(culprit.request()));
+    FailGroup(group, BecauseOf(culprit.request(), status));
+  } else if (tensor.name == kJoinName && joins_.Find(tensor.process_set) != nullptr) {
+    FailJoins(tensor.process_set, status);
+  }
+}
+
+void Negotiator::Conclude(PendingTensor* tensor) {
+  if (SetJoins* joins = joins_.Find(tensor->request().process_set)) joins->since = now_;
+  ConcludedTensor concluded;
+  concluded.joined = JoinedWithout(*tensor);
+  if (!concluded.joined.empty()) concluded.absent = joins_.Find(tensor->request().process_set)->request.absent;
+  concluded.verdict = Verdict(*tensor, concluded.joined);
+  concluded.tensor = pending_.Extract(tensor);
+  if (!concluded.tensor->request().group.empty()) {
+    groups_.Hold(std::move(concluded), now_);
+  } else if (concluded.verdict.ok()) {
+    Release(std::move(concluded));
+  } else {
+    Answer(std::move(concluded.tensor), concluded.verdict);
+  }
+}
+
+std::vector<RankId> Negotiator::JoinedWithout(const PendingTensor& tensor) const {
+  const SetJoins* joins = joins_.Find(tensor.request().process_set);
+  std::vector<RankId> joined;
+  if (joins == nullptr) return joined;
+  for (RankId rank : joins->ranks()) {
+    const std::optional<int> position = tensor.participants->PositionOf(rank);
+    if (position && !tensor.submitted.Contains(*position)) joined.push_back(rank);
+  }
+  return joined;
+}
+
+absl::Status Negotiator::Verdict(const PendingTensor& tensor, const std::vector<RankId>& joined) const {
+  if (!tensor.mismatch.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("ranks disagree: ", tensor.mismatch, "; submit the same on every rank"));
+  }
+  return CheckFeasible(tensor.request(), joined, process_sets_, roster_);
+}
+
+void Negotiator::Release(ConcludedTensor concluded) {
+  PendingTensor& tensor = *concluded.tensor;
+  Agreed agreed = {.joined = std::move(concluded.joined), .absent = concluded.absent};
+  if (CachedResponseHolds(tensor, agreed.joined)) {
+    agreed.cached_as = tensor.cached_as;
+    agreed.response = tensor.cached;
+  } else {
+    const std::shared_ptr<Response> response = SpelledResponse(agreed.joined, &tensor);
+    ChangeProcessSets(&response->request);
+    agreed.response = response;
+  }
+  agreed_.push_back(std::move(agreed));
+  pending_.Recycle(std::move(concluded.tensor));
+}
+
+void Negotiator::ChangeProcessSets(TensorRequest* request) {
+  if (!ChangesProcessSets(request->op)) return;
+  const ProcessSetId removed = request->subject;
+  if (request->op == OpType::kAddProcessSet) request->subject = process_sets_.next_id();
+  const absl::Status changed = process_sets_.Apply({*request, {}});
+  RONDA_CHECK(changed.ok());
+  if (request->op == OpType::kRemoveProcessSet) FailAllOf(removed);
+}
+
+void Negotiator::FailAllOf(ProcessSetId set) {
+  const absl::Status status = SetIsGone(set);
+  for (HeldGroup& group : groups_.TakeAllOf(set)) AnswerAll(std::move(group), status);
+  const auto in_set = [&](const PendingTensor& tensor) { return tensor.request().process_set == set; };
+  for (PendingTensor* tensor : pending_.Select(in_set)) Answer(pending_.Extract(tensor), status);
+  if (joins_.Find(set) != nullptr) FailJoins(set, status);
+}
+
+void Negotiator::ReleaseGroups() {
+  if (groups_.empty()) return;
+  for (HeldGroup& group : groups_.TakeComplete()) {
+    const absl::Status verdict = group.Verdict();
+    if (!verdict.ok()) {
+      const TensorKey key(GroupOf(group.tensors.front().tensor->request()));
+      AnswerAll(std::move(group), verdict);
+      FailGroup(key, verdict);
+      continue;
+    }
+    for (ConcludedTensor& concluded : group.tensors) Release(std::move(concluded));
+  }
+}
+
+// What is held of the group, and what still waits for ranks.
+void Negotiator::FailGroup(TensorKeyView group, const absl::Status& status) {
+  for (HeldGroup& held : groups_.Take(group)) AnswerAll(std::move(held), status);
+  const auto in_group = [&](const PendingTensor& tensor) {
+    return !tensor.request().group.empty() && GroupOf(tensor.request()) == group;
+  };
+  for (PendingTensor* tensor : pending_.Select(in_group)) Answer(pending_.Extract(tensor), status);
+}
+
+void Negotiator::AnswerAll(HeldGroup group, const absl::Status& status) {
+  for (ConcludedTensor& concluded : group.tensors) Answer(std::move(concluded.tensor), status);
+}
+
+void Negotiator::Answer(std::unique_ptr<PendingTensor> tensor, const absl::Status& status) {
+  TensorError& error = errors_.emplace_back();
+  error.name = tensor->request().name;
+  error.process_set = tensor->request().process_set;
+  error.status = status;
+  const Group& participants = *tensor->participants;
+  for (int position = 0; position < participants.size(); ++position) {
+    if (tensor->submitted.Contains(position)) error.ranks.push_back(participants[position]);
+  }
+  pending_.Recycle(std::move(tensor));
 }
 
 ResponseList Negotiator::TakeResponses() {
@@ -143,61 +462,101 @@ ResponseList Negotiator::TakeResponses() {
   list.buckets = planner_.Plan(std::exchange(agreed_, {}));
   const auto evicted = cache_.Apply(list);
   RONDA_CHECK(evicted.ok());
-  for (const ResponseCache::Evicted& entry : *evicted) ForgetReportsById(entry.response->request.name);
-  if (leavers_ == options_.world_size) list.job = ResponseList::Job::kEnds;
+  for (const ResponseCache::Evicted& entry : *evicted) {
+    if (PendingTensor* tensor = pending_.FindById(entry.id)) pending_.SpellOut(tensor);
+    groups_.SpellOut(entry.id);
+  }
+  if (roster_.all_left()) list.job = ResponseList::Job::kEnds;
   return list;
 }
 
-void Negotiator::ForgetReportsById(const std::string& name) {
-  const auto it = pending_.find(name);
-  if (it == pending_.end()) return;
-  for (Submitted& submitted : it->second.ranks) {
-    if (submitted != Submitted::kById) continue;
-    submitted = Submitted::kNo;
-    --it->second.submitted;
-  }
-  it->second.cached_as = 0;
-  if (it->second.submitted == 0) pending_.erase(it);
-}
-
-std::vector<Negotiator::Waiting> Negotiator::WaitingSince(absl::Time limit) const {
-  std::vector<Waiting> waiting;
-  for (const auto& [name, pending] : pending_) {
-    if (pending.since > limit) continue;
-    Waiting& entry = waiting.emplace_back();
-    entry.name = name;
-    entry.description = DescribeTensor(pending.request);
-    entry.since = pending.since;
-    for (RankId rank = 0; rank < options_.world_size; ++rank) {
-      (pending.ranks[rank] != Submitted::kNo ? entry.present : entry.missing).push_back(rank);
-    }
-  }
-  if (leavers_ > 0 && leavers_ < options_.world_size && first_leave_ <= limit) {
-    Waiting& entry = waiting.emplace_back();
-    entry.description = "shutdown";
-    entry.since = first_leave_;
-    for (RankId rank = 0; rank < options_.world_size; ++rank) {
-      (left_[rank] ? entry.present : entry.missing).push_back(rank);
-    }
-  }
-  std::sort(waiting.begin(), waiting.end(),
-            [](const Waiting& a, const Waiting& b) { return std::tie(a.since, a.name) < std::tie(b.since, b.name); });
-  return waiting;
-}
-
 std::vector<std::string> Negotiator::SubmittedBy(RankId rank, size_t limit) const {
+  const auto submitted = [&](const PendingTensor& tensor) {
+    const std::optional<int> position = tensor.participants->PositionOf(rank);
+    return position && tensor.submitted.Contains(*position);
+  };
   std::vector<std::string> names;
-  for (const auto& [name, pending] : pending_) {
-    if (pending.ranks[rank] != Submitted::kNo) names.push_back(name);
-  }
+  for (const PendingTensor* tensor : pending_.Select(submitted)) names.push_back(tensor->request().name);
   std::sort(names.begin(), names.end());
   if (names.size() > limit) names.resize(limit);
   return names;
 }
 
-std::string Negotiator::Describe(RankId rank) const {
-  if (identities_[rank].empty()) return absl::StrCat("rank ", rank);
-  return absl::StrCat("rank ", rank, " (", identities_[rank], ")");
+absl::Duration Negotiator::ShortestLimit() const {
+  if (!anything_waits()) return absl::InfiniteDuration();
+  absl::Duration shortest = std::min(options_.limits.warning, options_.limits.deadline);
+  if (!own_limits_) return shortest;
+  const auto take = [&](const TensorRequest& request) {
+    const WaitLimits limits = LimitsOf(request);
+    shortest = std::min({shortest, limits.warning, limits.deadline});
+  };
+  pending_.ForEach([&](const PendingTensor& tensor) { take(tensor.request()); });
+  for (ProcessSetId set : joins_.sets()) take(joins_.Find(set)->request);
+  for (const auto& [key, group] : groups_.held()) take(group.tensors.front().tensor->request());
+  return shortest;
+}
+
+std::vector<Waiting> Negotiator::Overdue(absl::Time now) const {
+  std::vector<Waiting> waiting;
+  pending_.ForEach([&](const PendingTensor& tensor) {
+    if (IsOverdue(tensor.since, LimitsOf(tensor.request()), now)) waiting.push_back(WaitingOf(tensor));
+  });
+  for (ProcessSetId set : joins_.sets()) {
+    const SetJoins& joins = *joins_.Find(set);
+    if (IsOverdue(joins.since, LimitsOf(joins.request), now)) waiting.push_back(WaitingOf(joins));
+  }
+  for (const auto& [key, group] : groups_.held()) {
+    const WaitLimits limits = LimitsOf(group.tensors.front().tensor->request());
+    if (IsOverdue(group.since, limits, now)) waiting.push_back(WaitingOf(group));
+  }
+  if (roster_.departing() && IsOverdue(roster_.first_leave(), options_.limits, now)) {
+    waiting.push_back(WaitingForDepartures());
+  }
+  std::sort(waiting.begin(), waiting.end(), [](const Waiting& a, const Waiting& b) {
+    return std::tie(a.since, a.tensor) < std::tie(b.since, b.tensor);
+  });
+  return waiting;
+}
+
+Waiting Negotiator::WaitingOf(const PendingTensor& tensor) const {
+  const TensorRequest& request = tensor.request();
+  Waiting waiting = {TensorKey(request.key()), DescribeTensor(request), tensor.since, LimitsOf(request)};
+  const Group& participants = *tensor.participants;
+  const SetJoins* joins = joins_.Find(request.process_set);
+  for (int position = 0; position < participants.size(); ++position) {
+    const RankId rank = participants[position];
+    if (tensor.submitted.Contains(position)) {
+      waiting.present.push_back(rank);
+    } else if (joins == nullptr || !joins->Contains(rank)) {
+      waiting.missing.push_back(rank);
+    }
+  }
+  return waiting;
+}
+
+Waiting Negotiator::WaitingOf(const SetJoins& joins) const {
+  Waiting waiting = {TensorKey(joins.request.key()), DescribeTensor(joins.request), joins.since,
+                     LimitsOf(joins.request), joins.ranks()};
+  waiting.missing = joins.members->Without(waiting.present).ranks();
+  return waiting;
+}
+
+// All ranks have submitted what is held; it waits for tensors that no rank has submitted as part of the group.
+Waiting Negotiator::WaitingOf(const HeldGroup& group) const {
+  const PendingTensor& first = *group.tensors.front().tensor;
+  const TensorRequest& request = first.request();
+  return {TensorKey(request.key()),
+          absl::StrCat("group '", request.group, "', of which ", group.tensors.size(), " of ", group.size,
+                       " tensors are ready,"),
+          group.since, LimitsOf(request), first.participants->ranks()};
+}
+
+Waiting Negotiator::WaitingForDepartures() const {
+  Waiting waiting = {TensorKey(), "shutdown", roster_.first_leave(), options_.limits};
+  for (RankId rank = 0; rank < roster_.size(); ++rank) {
+    (roster_.HasLeft(rank) ? waiting.present : waiting.missing).push_back(rank);
+  }
+  return waiting;
 }
 
 }  // namespace ronda

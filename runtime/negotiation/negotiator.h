@@ -2,27 +2,45 @@
 #define RONDA_RUNTIME_NEGOTIATION_NEGOTIATOR_H_
 
 #include <cstddef>
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "runtime/fusion/fusion_planner.h"
+#include "runtime/negotiation/group_table.h"
+#include "runtime/negotiation/join_table.h"
 #include "runtime/negotiation/messages.h"
+#include "runtime/negotiation/pending_table.h"
+#include "runtime/negotiation/process_set_table.h"
 #include "runtime/negotiation/response_cache.h"
+#include "runtime/negotiation/roster.h"
 
 namespace ronda {
 
+// A tensor that some ranks wait for, or, with an empty name, the end of the job.
+struct Waiting {
+  TensorKey tensor;
+  std::string description;  // "tensor 'x' (allreduce of float32 [3])"
+  absl::Time since;         // when its first submission arrived
+  WaitLimits limits;
+  std::vector<RankId> present;  // ascending
+  std::vector<RankId> missing;  // ascending; not those that have joined
+};
+
 // Decides which tensors every rank has submitted, and in which order to run them. Lives on the coordinator rank.
 //
-// Ranks report whenever they have something new; there are no rounds. A tensor is agreed on when the last rank has
-// reported it, and tensors are run in the order in which they were agreed on. Submissions that contradict each other
-// still wait for the last rank, and then fail on all of them, with a text that names two ranks and what each said.
-// A rank that leaves fails every tensor that lacks its submission, now and later.
+// Ranks report whenever they have something new; there are no rounds. A tensor is agreed on when the last rank of its
+// process set has reported it or joined, and tensors are run in the order in which they were agreed on. Submissions
+// that contradict each other still wait for the last rank, and then fail on all of them, with a text that names two
+// ranks and what each said. A rank that leaves fails every tensor that lacks its submission, now and later.
+// docs/protocol.md has the states and the rules.
 //
-// A pure state machine: it owns no thread, reads no clock and does no I/O.
+// A pure state machine: it owns no thread, reads no clock and does no I/O. What it decides depends on nothing but the
+// calls it gets, so that a recorded negotiation can be replayed (recording.h).
 //
 // Thread-compatible: callers serialise access.
 class Negotiator {
@@ -30,70 +48,101 @@ class Negotiator {
   struct Options {
     int world_size = 1;            // ranks whose agreement is needed
     size_t cache_capacity = 1024;  // entries of the response cache; must be the same on every rank
+    WaitLimits limits;             // of tensors that come without their own
     FusionPlanner::Options fusion;
   };
 
   explicit Negotiator(Options options);
 
   // Takes `report` from `rank`, at time `now`.
-  // Errors: INVALID_ARGUMENT if no correct rank can have sent this: a tensor reported twice, a report after leaving.
-  absl::Status Add(RankId rank, RankReport report, absl::Time now);
+  // Errors: INVALID_ARGUMENT if no correct rank can have sent this: a tensor reported twice, a process set that never
+  // was or that the rank is not in, a root outside of it, a report after leaving.
+  absl::Status Add(RankId rank, const RankReport& report, absl::Time now);
 
-  // Fails `name` with `status`, for the ranks that have submitted it. Nothing happens if no rank has.
-  void Fail(absl::string_view name, absl::Status status);
+  // Fails a tensor with `status`, and with it its whole group, for the ranks that have submitted them. Nothing happens
+  // if no rank has.
+  void Fail(TensorKeyView tensor, const absl::Status& status);
 
   // What has been decided since the last call, fused into buckets. Every rank must apply it.
   ResponseList TakeResponses();
 
-  // A tensor that some ranks wait for, or, with an empty name, the end of the job.
-  struct Waiting {
-    std::string name;
-    std::string description;      // "tensor 'x' (allreduce of float32 [3])"
-    absl::Time since;             // when its first submission arrived
-    std::vector<RankId> present;  // ascending
-    std::vector<RankId> missing;  // ascending
-  };
+  // Everything that waits for so long that a warning or the deadline is due, oldest first.
+  std::vector<Waiting> Overdue(absl::Time now) const;
 
-  // Everything that waits since `limit` or longer, oldest first.
-  std::vector<Waiting> WaitingSince(absl::Time limit) const;
+  bool anything_waits() const {
+    return !pending_.empty() || !joins_.empty() || !groups_.empty() || roster_.departing();
+  }
 
-  bool anything_waits() const { return !pending_.empty() || (leavers_ > 0 && leavers_ < options_.world_size); }
+  // The shortest limit of anything that waits; infinite if nothing does.
+  absl::Duration ShortestLimit() const;
 
   // The tensors that `rank` has submitted and that wait for others, at most `limit` names.
   std::vector<std::string> SubmittedBy(RankId rank, size_t limit) const;
 
   // "rank 1 (host h, pid 42)", as far as it has introduced itself.
-  std::string Describe(RankId rank) const;
+  std::string Describe(RankId rank) const { return roster_.Describe(rank); }
 
  private:
-  enum class Submitted : uint8_t { kNo, kInFull, kById };
-
-  struct Pending {
-    TensorRequest request;  // the first one to arrive
-    RankId first_rank = 0;
-    absl::Time since;
-    std::vector<Submitted> ranks;     // by rank
-    int submitted = 0;                // entries of `ranks` that are not kNo
-    CacheId cached_as = 0;            // the entry that every submission so far named; 0: there is none
-    std::vector<int64_t> first_dims;  // allgather: by rank
-    std::string mismatch;             // empty while the submissions agree
+  // What is known of a rank's reports.
+  struct Inbox {
+    absl::flat_hash_set<CacheId> ignored;      // ids that came after their eviction: the rank will repeat the requests
+    std::vector<TensorRequest> delayed_joins;  // that count when it has
   };
+  // A repeated request counts as made when it was made first.
+  enum class Time { kNow, kBeforeJoining };
 
-  absl::Status Submit(RankId rank, const TensorRequest& request, CacheId id, absl::Time now);
-  void Merge(RankId rank, const TensorRequest& request, CacheId id, Pending* pending);
-  void Leave(RankId rank, absl::Time now);
-  void Conclude(const std::string& name);
-  void FailForDeparture(const std::string& name);
-  void ForgetReportsById(const std::string& name);
+  // Reports.
+  absl::Status SubmitById(RankId rank, CacheId id);
+  absl::Status StartById(RankId rank, CacheId id);
+  absl::Status Repeat(RankId rank, const RepeatedRequest& repeated);
+  absl::Status Submit(RankId rank, const TensorRequest& request, Time time);
+  absl::Status SubmitJoin(RankId rank, const TensorRequest& request);
+  PendingTensor* Start(RankId rank, PendingTensor* tensor);
+  void Merge(RankId rank, const TensorRequest& request, PendingTensor* tensor);
+  absl::Status Arrive(RankId rank, PendingTensor* tensor);
+  bool HasJoined(RankId rank, ProcessSetId set) const;
+  void Refuse(RankId rank, TensorKeyView tensor, absl::Status status);
+  absl::Status HasJoinedError(RankId rank, const TensorRequest& request) const;
+
+  // Joins and departures.
+  void Join(RankId rank, const TensorRequest& request);
+  void ConcludeJoins(ProcessSetId set);
+  void FailJoins(ProcessSetId set, const absl::Status& status);
+  void FailJoinsForDeparture(ProcessSetId set);
+  void Leave(RankId rank);
+  void FailForDeparture(PendingTensor* tensor);
+  absl::Status DepartureError(RankId rank, const TensorRequest& request) const;
+
+  // Conclusions.
+  void Conclude(PendingTensor* tensor);
+  std::vector<RankId> JoinedWithout(const PendingTensor& tensor) const;
+  absl::Status Verdict(const PendingTensor& tensor, const std::vector<RankId>& joined) const;
+  void Release(ConcludedTensor concluded);
+  void ReleaseGroups();
+  void ChangeProcessSets(TensorRequest* request);
+  void FailAllOf(ProcessSetId set);
+  void FailGroup(TensorKeyView group, const absl::Status& status);
+  void AnswerAll(HeldGroup group, const absl::Status& status);
+  void Answer(std::unique_ptr<PendingTensor> tensor, const absl::Status& status);
+
+  // Waiting.
+  Waiting WaitingOf(const PendingTensor& tensor) const;
+  Waiting WaitingOf(const SetJoins& joins) const;
+  Waiting WaitingOf(const HeldGroup& group) const;
+  Waiting WaitingForDepartures() const;
+  WaitLimits LimitsOf(const TensorRequest& request) const { return request.limits.value_or(options_.limits); }
 
   const Options options_;
   const FusionPlanner planner_;
   ResponseCache cache_;
-  absl::flat_hash_map<std::string, Pending> pending_;
-  std::vector<std::string> identities_;  // by rank; empty until it reports
-  std::vector<bool> left_;               // by rank
-  int leavers_ = 0;
-  absl::Time first_leave_;
+  ProcessSetTable process_sets_;
+  Roster roster_;
+  PendingTable pending_;
+  JoinTable joins_;
+  GroupTable groups_;
+  std::vector<Inbox> inboxes_;       // by rank
+  absl::Time now_;                   // of the last report
+  bool own_limits_ = false;          // something that waits may have limits of its own
   std::vector<TensorError> errors_;  // decided, not yet taken
   std::vector<Agreed> agreed_;       // decided, not yet taken
 };

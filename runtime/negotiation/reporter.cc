@@ -1,44 +1,33 @@
 #include "runtime/negotiation/reporter.h"
 
 #include <algorithm>
-#include <optional>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/negotiation/operation_rules.h"
 
 namespace ronda {
 
+Reporter::Reporter(Options options)
+    : options_(options), process_sets_(options.world_size), report_{.identity = options.identity} {}
+
 void Reporter::Submit(TensorRequest request) {
-  const std::optional<CacheId> id = cache_ ? cache_->Find(request, options_.rank) : std::nullopt;
+  if (request.op == OpType::kJoin) joined_.insert(request.process_set);
+  // After a join requests keep their order, so that the coordinator sees what came too late.
+  const std::shared_ptr<const Group> members = process_sets_.Find(request.process_set);
+  const bool by_id = cache_ && members != nullptr && !joined_.contains(request.process_set);
+  const std::optional<CacheId> id = by_id ? cache_->Find(request, options_.rank, *members) : std::nullopt;
   if (id) {
     report_.cached.push_back(*id);
-    by_id_.emplace(std::move(request.name), *id);
+    by_id_.emplace(request.key(), *id);
   } else {
     report_.requests.push_back(std::move(request));
   }
 }
 
 RankReport Reporter::TakeReport() { return std::exchange(report_, {}); }
-
-absl::StatusOr<std::shared_ptr<const Response>> Reporter::Resolve(const Execution& execution) {
-  if (const Response* response = std::get_if<Response>(&execution)) {
-    const bool gathers = response->request.op == OpType::kAllgather;
-    if (response->first_dims.size() != (gathers ? static_cast<size_t>(options_.world_size) : 0)) {
-      return absl::InvalidArgumentError(absl::StrCat("response for tensor '", response->request.name, "' has ",
-                                                     response->first_dims.size(), " first dimensions for ",
-                                                     options_.world_size, " ranks"));
-    }
-    return std::make_shared<const Response>(*response);
-  }
-  const CacheId id = std::get<CacheId>(execution);
-  std::shared_ptr<const Response> cached = cache_->Get(id);
-  if (cached == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat("response list names id ", id, ", which is not cached"));
-  }
-  by_id_.erase(cached->request.name);
-  return cached;
-}
 
 absl::StatusOr<Reporter::Work> Reporter::Apply(const ResponseList& list) {
   Work work;
@@ -48,26 +37,117 @@ absl::StatusOr<Reporter::Work> Reporter::Apply(const ResponseList& list) {
   if (!cache_) return absl::InvalidArgumentError("the first response list does not begin with the job's settings");
   for (const TensorError& error : list.errors) {
     if (!std::binary_search(error.ranks.begin(), error.ranks.end(), options_.rank)) continue;
-    by_id_.erase(error.name);
+    Answered(error.key());
     work.errors.push_back(error);
   }
   for (const Bucket& bucket : list.buckets) {
-    AgreedBucket& resolved = work.buckets.emplace_back();
-    resolved.joined = bucket.joined;
-    resolved.absent = bucket.absent;
-    for (const Execution& execution : bucket.executions) {
-      RONDA_ASSIGN_OR_RETURN(std::shared_ptr<const Response> response, Resolve(execution));
-      resolved.responses.push_back(std::move(response));
-    }
+    RONDA_ASSIGN_OR_RETURN(AgreedBucket resolved, Resolve(bucket));
+    work.buckets.push_back(std::move(resolved));
   }
   RONDA_ASSIGN_OR_RETURN(const auto evicted, cache_->Apply(list));
-  for (const ResponseCache::Evicted& entry : evicted) {
-    // The coordinator has forgotten, or will ignore, a report by this id: say it again in full.
-    if (by_id_.erase(entry.response->request.name) == 0) continue;
-    std::erase(report_.cached, entry.id);
-    report_.requests.push_back(RequestOf(*entry.response, options_.rank));
-  }
+  RepeatEvicted(evicted);
   return work;
+}
+
+void Reporter::Answered(TensorKeyView key) {
+  by_id_.erase(key);
+  if (key.name == kJoinName) joined_.erase(key.process_set);
+}
+
+absl::StatusOr<AgreedBucket> Reporter::Resolve(const Bucket& bucket) {
+  AgreedBucket resolved;
+  resolved.joined = bucket.joined;
+  resolved.absent = bucket.absent;
+  for (const Execution& execution : bucket.executions) {
+    RONDA_ASSIGN_OR_RETURN(std::shared_ptr<const Response> response, Resolve(execution));
+    resolved.responses.push_back(std::move(response));
+  }
+  if (resolved.responses.empty()) return absl::InvalidArgumentError("a response list with an empty bucket");
+  RONDA_RETURN_IF_ERROR(FindParticipants(&resolved));
+  for (const std::shared_ptr<const Response>& response : resolved.responses) {
+    RONDA_RETURN_IF_ERROR(CheckBelongs(resolved, *response));
+    RONDA_RETURN_IF_ERROR(process_sets_.Apply(*response));
+    // A rank that takes no part in a tensor has not submitted it, unless it is of one that it takes part in.
+    if (resolved.participants->Contains(options_.rank)) Answered(response->request.key());
+  }
+  return resolved;
+}
+
+absl::StatusOr<std::shared_ptr<const Response>> Reporter::Resolve(const Execution& execution) const {
+  if (const Response* response = std::get_if<Response>(&execution)) return std::make_shared<const Response>(*response);
+  const CacheId id = std::get<CacheId>(execution);
+  std::shared_ptr<const Response> cached = cache_->Get(id);
+  if (cached == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("response list names id ", id, ", which is not cached"));
+  }
+  return cached;
+}
+
+absl::Status Reporter::FindParticipants(AgreedBucket* bucket) const {
+  const TensorRequest& first = bucket->responses.front()->request;
+  bucket->process_set = first.process_set;
+  bucket->members = process_sets_.Find(first.process_set);
+  if (bucket->members == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("response for tensor '", first.name, "' of process set ",
+                                                   first.process_set, ", which does not exist"));
+  }
+  if (!std::includes(bucket->members->ranks().begin(), bucket->members->ranks().end(), bucket->joined.begin(),
+                     bucket->joined.end())) {
+    return absl::InvalidArgumentError(absl::StrCat("response for tensor '", first.name, "' without ranks that are not ",
+                                                   "in process set ", first.process_set));
+  }
+  if (first.op == OpType::kSendRecv) {
+    const auto [low, high] = std::minmax(first.root, first.receiver);
+    bucket->participants = std::make_shared<const Group>(std::vector<RankId>{low, high});
+  } else if (bucket->joined.empty()) {
+    bucket->participants = bucket->members;
+  } else {
+    bucket->participants = std::make_shared<const Group>(bucket->members->Without(bucket->joined));
+  }
+  return absl::OkStatus();
+}
+
+// What the executor relies on.
+absl::Status Reporter::CheckBelongs(const AgreedBucket& bucket, const Response& response) const {
+  const TensorRequest& request = response.request;
+  const Group& members = *bucket.members;
+  const bool gathers = FirstDimensionOf(request.op) == FirstDimension::kGathered;
+  if (response.first_dims.size() != (gathers ? static_cast<size_t>(members.size()) : 0)) {
+    return absl::InvalidArgumentError(absl::StrCat("response for tensor '", request.name, "' has ",
+                                                   response.first_dims.size(), " first dimensions for ", members.size(),
+                                                   " ranks"));
+  }
+  const TensorRequest& first = bucket.responses.front()->request;
+  const bool sends = request.op == OpType::kSendRecv;
+  if (request.process_set != first.process_set || request.op != first.op || (sends && bucket.responses.size() > 1) ||
+      (HasRoot(request.op) && !members.Contains(request.root)) ||
+      (sends && (!members.Contains(request.receiver) || request.receiver == request.root))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("response for tensor '", request.name, "' does not fit its process set or its bucket"));
+  }
+  return absl::OkStatus();
+}
+
+void Reporter::RepeatEvicted(const std::vector<ResponseCache::Evicted>& evicted) {
+  std::vector<TensorRequest> unsent;
+  for (const ResponseCache::Evicted& entry : evicted) {
+    const TensorRequest& agreed = entry.response->request;
+    const auto it = by_id_.find(agreed.key());
+    if (it == by_id_.end() || it->second != entry.id) continue;
+    by_id_.erase(it);
+    // The group of a removed process set is gone, and the request will be answered with an error: any rows do.
+    const std::shared_ptr<const Group> members = process_sets_.Find(agreed.process_set);
+    TensorRequest request = members ? RequestOf(*entry.response, options_.rank, *members) : agreed;
+    if (std::erase(report_.cached, entry.id) > 0) {
+      unsent.push_back(std::move(request));
+    } else {
+      // The coordinator has taken the report by this id, or will ignore it: only it knows which.
+      report_.repeated.push_back({entry.id, std::move(request)});
+    }
+  }
+  // Before any join: they were submitted before it.
+  report_.requests.insert(report_.requests.begin(), std::make_move_iterator(unsent.begin()),
+                          std::make_move_iterator(unsent.end()));
 }
 
 }  // namespace ronda

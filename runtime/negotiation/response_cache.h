@@ -10,6 +10,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
+#include "runtime/base/group.h"
 #include "runtime/negotiation/messages.h"
 
 namespace ronda {
@@ -20,15 +21,19 @@ namespace ronda {
 // ids, contents and evictions are functions of that sequence alone. The least recently executed entry is evicted first.
 //
 // What makes eviction safe: a rank that has reported an id, and sees it evicted in a list that does not answer the
-// report, reports the tensor again in full; and the coordinator forgets a report by id when it evicts that id.
+// report, repeats the request in full; the coordinator remembers from whom it has had to ignore an id that it had
+// evicted, and counts the repetition then and only then.
+//
+// Joins and changes of process sets are not kept. When a process set is removed its entries are evicted.
 //
 // A pure state machine. Thread-compatible.
 class ResponseCache {
  public:
   explicit ResponseCache(size_t capacity) : capacity_(capacity) {}
 
-  // The id under which `rank` may report `request`: the cached response answers exactly this request.
-  std::optional<CacheId> Find(const TensorRequest& request, RankId rank) const;
+  // The id under which `rank` may report `request`: the cached response answers exactly this request. `members` are
+  // those of the request's process set; the rank is one of them.
+  std::optional<CacheId> Find(const TensorRequest& request, RankId rank, const Group& members) const;
 
   // nullptr if there is no such entry.
   std::shared_ptr<const Response> Get(CacheId id) const;
@@ -50,18 +55,22 @@ class ResponseCache {
     std::list<CacheId>::iterator age;  // its place in by_age_
   };
 
+  absl::Status CheckIds(const ResponseList& list) const;
+  void Take(const Execution& execution, std::vector<Evicted>* evicted);
   void Insert(const Response& response, std::vector<Evicted>* evicted);
+  void EvictAllOf(ProcessSetId set, std::vector<Evicted>* evicted);
   void Evict(CacheId id, std::vector<Evicted>* evicted);
 
   const size_t capacity_;
   CacheId next_id_ = 1;
   absl::flat_hash_map<CacheId, Entry> entries_;
-  absl::flat_hash_map<std::string, CacheId> by_name_;
+  TensorKeyMap<CacheId> by_name_;
   std::list<CacheId> by_age_;  // least recently executed first
 };
 
-// The request that `rank` must have made for `response` to answer it.
-TensorRequest RequestOf(const Response& response, RankId rank);
+// The request that `rank` must have made for `response` to answer it. Dimensions that do not count (see Response) are
+// those of the response.
+TensorRequest RequestOf(const Response& response, RankId rank, const Group& members);
 
 }  // namespace ronda
 

@@ -12,16 +12,28 @@ namespace {
 constexpr size_t kRanksNamed = 8;
 constexpr size_t kTensorsNamed = 3;
 
-// "rank 1 (host h, pid 42), which has submitted 'b' instead"
-std::string DescribeLateRank(const Negotiator& negotiator, RankId rank) {
+}  // namespace
+
+// "rank 1 (host h, pid 42), which has submitted 'b' instead and did last, 12 s ago: started allreduce 'x'"
+std::string StallInspector::DescribeLateRank(const Negotiator& negotiator, RankId rank) const {
   const std::vector<std::string> others = negotiator.SubmittedBy(rank, kTensorsNamed);
-  const std::string instead = others.empty()
-                                  ? ", which has nothing else in flight"
-                                  : absl::StrCat(", which has submitted '", absl::StrJoin(others, "', '"), "' instead");
-  return negotiator.Describe(rank) + instead;
+  std::string text = negotiator.Describe(rank);
+  if (others.empty()) {
+    absl::StrAppend(&text, ", which has nothing else in flight");
+  } else {
+    absl::StrAppend(&text, ", which has submitted '", absl::StrJoin(others, "', '"), "' instead");
+  }
+  const std::string last_act = options_.last_act ? options_.last_act(rank) : "";
+  if (!last_act.empty()) absl::StrAppend(&text, " and ", last_act);
+  return text;
 }
 
-std::string DescribeStall(const Negotiator& negotiator, const Negotiator::Waiting& waiting, absl::Time now) {
+std::string StallInspector::DescribeStall(const Negotiator& negotiator, const Waiting& waiting, absl::Time now) const {
+  const size_t ranks = waiting.present.size() + waiting.missing.size();
+  std::string text = absl::StrCat(waiting.description, " has waited for ",
+                                  absl::FormatDuration(absl::Trunc(now - waiting.since, absl::Milliseconds(1))), ": ",
+                                  waiting.present.size(), " of ", ranks, " ranks are ready");
+  if (waiting.missing.empty()) return text;
   std::vector<std::string> late;
   for (RankId rank : waiting.missing) {
     if (late.size() == kRanksNamed) {
@@ -30,35 +42,29 @@ std::string DescribeStall(const Negotiator& negotiator, const Negotiator::Waitin
     }
     late.push_back(DescribeLateRank(negotiator, rank));
   }
-  const size_t ranks = waiting.present.size() + waiting.missing.size();
-  return absl::StrCat(waiting.description, " has waited for ",
-                      absl::FormatDuration(absl::Trunc(now - waiting.since, absl::Milliseconds(1))), ": ",
-                      waiting.present.size(), " of ", ranks, " ranks are ready; missing: ", absl::StrJoin(late, "; "));
+  absl::StrAppend(&text, "; missing: ", absl::StrJoin(late, "; "));
+  return text;
 }
-
-}  // namespace
 
 std::vector<StallInspector::Finding> StallInspector::Inspect(const Negotiator& negotiator, absl::Time now) {
   std::vector<Finding> findings;
-  absl::flat_hash_map<std::string, absl::Time> still_waiting;
-  for (const Negotiator::Waiting& waiting :
-       negotiator.WaitingSince(now - std::min(options_.warning, options_.deadline))) {
-    if (now - waiting.since >= options_.deadline) {
-      findings.push_back({waiting.name, DescribeStall(negotiator, waiting, now), Finding::Verdict::kFail});
+  absl::flat_hash_map<TensorKey, absl::Time> still_waiting;
+  for (const Waiting& waiting : negotiator.Overdue(now)) {
+    if (now - waiting.since >= waiting.limits.deadline) {
+      findings.push_back({waiting.tensor, DescribeStall(negotiator, waiting, now), Finding::Verdict::kFail});
       continue;
     }
-    still_waiting.emplace(waiting.name, waiting.since);
-    const auto warned = warned_.find(waiting.name);
+    still_waiting.emplace(waiting.tensor, waiting.since);
+    const auto warned = warned_.find(waiting.tensor);
     if (warned != warned_.end() && warned->second == waiting.since) continue;
-    findings.push_back({waiting.name, DescribeStall(negotiator, waiting, now), Finding::Verdict::kWarn});
+    findings.push_back({waiting.tensor, DescribeStall(negotiator, waiting, now), Finding::Verdict::kWarn});
   }
   warned_ = std::move(still_waiting);
   return findings;
 }
 
 absl::Time StallInspector::NextInspection(const Negotiator& negotiator, absl::Time now) const {
-  if (!negotiator.anything_waits()) return absl::InfiniteFuture();
-  return now + std::min(options_.warning, options_.deadline) / 8;
+  return now + negotiator.ShortestLimit() / 8;
 }
 
 }  // namespace ronda
