@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "absl/container/inlined_vector.h"
 #include "kernels/cpu/convert.h"
+#include "kernels/cpu/feedback.h"
+#include "kernels/cpu/fp8.h"
 #include "kernels/cpu/reduce.h"
 
 namespace ronda {
@@ -18,41 +21,73 @@ ReduceArithmetic::ReduceArithmetic(const ReduceCall& call)
     : call_(call),
       layout_(LayoutOf(call.dtype, call.wire)),
       element_bytes_(SizeOf(call.dtype)),
-      contributes_input_itself_(layout_.dtype == call.dtype && layout_.granule_elements == 1 &&
-                                call.prescale.IsIdentity()),
+      contributes_input_itself_(layout_.dtype == call.dtype && !layout_.fp8.has_value() && call.prescale.IsIdentity()),
       buffer_(call.segments, layout_.granule_elements) {}
 
 void ReduceArithmetic::Pack(size_t begin, size_t n, void* wire) const {
-  buffer_.ForEachRun(begin, n, [&](const Run& run) {
-    kernels::Convert(InputOf(run), call_.dtype, At(wire, run.offset * layout_.granule_bytes), layout_.dtype, run.count,
-                     call_.prescale);
-  });
+  buffer_.ForEachRun(begin, n, [&](const Run& run) { PackRun(run, At(wire, run.offset * layout_.granule_bytes)); });
+}
+
+void ReduceArithmetic::PackRun(const Run& run, void* wire) const {
+  float* const residuals = buffer_.segments()[run.segment].residual;
+  float* const residual = residuals == nullptr ? nullptr : residuals + run.begin;
+  if (layout_.fp8.has_value()) {
+    kernels::EncodeFp8({.src = InputOf(run),
+                        .src_dtype = call_.dtype,
+                        .count = run.count,
+                        .scale = call_.prescale,
+                        .format = *layout_.fp8,
+                        .blocks = wire,
+                        .residual = residual});
+  } else if (residual != nullptr && layout_.dtype != call_.dtype) {
+    kernels::ConvertWithFeedback({.src = InputOf(run),
+                                  .src_dtype = call_.dtype,
+                                  .dst = wire,
+                                  .dst_dtype = layout_.dtype,
+                                  .count = run.count,
+                                  .scale = call_.prescale,
+                                  .residual = residual});
+  } else {
+    kernels::Convert(InputOf(run), call_.dtype, wire, layout_.dtype, run.count, call_.prescale);
+  }
 }
 
 void ReduceArithmetic::ReduceToWire(Sources sources, size_t count, void* wire) const {
-  kernels::Reduce({.sources = sources,
-                   .dtype = layout_.dtype,
-                   .op = call_.op,
-                   .scale = call_.postscale,
-                   .dst = wire,
-                   .dst_dtype = layout_.dtype,
-                   .count = count});
+  if (layout_.fp8.has_value()) return ReduceBlocks(sources, count, wire, std::nullopt);
+  ReduceElements(sources, count, wire, layout_.dtype);
 }
 
 void ReduceArithmetic::ReduceToElements(Sources sources, size_t count, void* elements) const {
+  if (layout_.fp8.has_value()) return ReduceBlocks(sources, count, elements, call_.dtype);
+  ReduceElements(sources, count, elements, call_.dtype);
+}
+
+void ReduceArithmetic::ReduceBlocks(Sources sources, size_t count, void* dst, std::optional<DType> dst_dtype) const {
+  kernels::ReduceFp8({.sources = sources,
+                      .format = *layout_.fp8,
+                      .op = call_.op,
+                      .scale = call_.postscale,
+                      .count = count,
+                      .dst = dst,
+                      .dst_dtype = dst_dtype});
+}
+
+void ReduceArithmetic::ReduceElements(Sources sources, size_t count, void* dst, DType dst_dtype) const {
   kernels::Reduce({.sources = sources,
                    .dtype = layout_.dtype,
                    .op = call_.op,
                    .scale = call_.postscale,
-                   .dst = elements,
-                   .dst_dtype = call_.dtype,
+                   .dst = dst,
+                   .dst_dtype = dst_dtype,
                    .count = count});
 }
 
 void ReduceArithmetic::Unpack(size_t begin, size_t n, const void* wire) const {
   buffer_.ForEachRun(begin, n, [&](const Run& run) {
-    kernels::Convert(At(wire, run.offset * layout_.granule_bytes), layout_.dtype, OutputAt(run, run.begin), call_.dtype,
-                     run.count);
+    const void* const from = At(wire, run.offset * layout_.granule_bytes);
+    void* const to = OutputAt(run.segment, run.begin);
+    if (layout_.fp8.has_value()) return kernels::DecodeFp8(from, *layout_.fp8, to, call_.dtype, run.count);
+    kernels::Convert(from, layout_.dtype, to, call_.dtype, run.count);
   });
 }
 
@@ -68,24 +103,51 @@ void ReduceArithmetic::Deliver(const Run& run, Sources sources) const {
   const Part wanted = WantedOf(run);
   if (wanted.empty()) return;
   if (wanted.begin == run.begin && wanted.end == run.begin + run.count) {
-    return ReduceToElements(sources, run.count, OutputAt(run, run.begin));
+    return ReduceToElements(sources, run.count, OutputAt(run.segment, run.begin));
   }
-  absl::InlinedVector<const void*, 16> shifted(sources.begin(), sources.end());
-  for (const void*& source : shifted) source = At(source, (wanted.begin - run.begin) * layout_.granule_bytes);
-  ReduceToElements(shifted, wanted.end - wanted.begin, OutputAt(run, wanted.begin));
+  for (size_t at = wanted.begin; at < wanted.end;) {
+    const Part granules = NextGranules(run, {.begin = at, .end = wanted.end});
+    absl::InlinedVector<const void*, 16> shifted(sources.begin(), sources.end());
+    const size_t skipped = (granules.begin - run.begin) / layout_.granule_elements * layout_.granule_bytes;
+    for (const void*& source : shifted) source = At(source, skipped);
+    const Part piece = {.begin = at, .end = std::min(granules.end, wanted.end)};
+    DeliverGranules(run, granules, piece, shifted);
+    at = piece.end;
+  }
+}
+
+ReduceArithmetic::Part ReduceArithmetic::NextGranules(const Run& run, Part wanted) const {
+  const size_t granule = layout_.granule_elements;
+  const size_t run_end = run.begin + run.count;
+  const size_t begin = wanted.begin / granule * granule;
+  // Several granules at once if the part holds all of them; else the one that it cuts.
+  const size_t whole_end = wanted.end == run_end ? run_end : wanted.end / granule * granule;
+  if (begin == wanted.begin && whole_end > begin) return {.begin = begin, .end = whole_end};
+  return {.begin = begin, .end = std::min(run_end, begin + granule)};
+}
+
+void ReduceArithmetic::DeliverGranules(const Run& run, Part granules, Part piece, Sources sources) const {
+  void* const output = OutputAt(run.segment, piece.begin);
+  if (piece.begin == granules.begin && piece.end == granules.end) {
+    return ReduceToElements(sources, granules.end - granules.begin, output);
+  }
+  alignas(64) char elements[kernels::kFp8BlockElements * sizeof(double)];
+  ReduceToElements(sources, granules.end - granules.begin, elements);
+  std::memcpy(output, At(elements, (piece.begin - granules.begin) * element_bytes_),
+              (piece.end - piece.begin) * element_bytes_);
 }
 
 void ReduceArithmetic::DeliverFrom(const Run& run, const void* elements) const {
   const Part wanted = WantedOf(run);
   if (wanted.empty()) return;
-  std::memcpy(OutputAt(run, wanted.begin), At(elements, (wanted.begin - run.begin) * element_bytes_),
+  std::memcpy(OutputAt(run.segment, wanted.begin), At(elements, (wanted.begin - run.begin) * element_bytes_),
               (wanted.end - wanted.begin) * element_bytes_);
 }
 
-void* ReduceArithmetic::OutputAt(const Run& run, size_t element) const {
-  const Segment& segment = buffer_.segments()[run.segment];
-  const size_t first = call_.delivery == ReduceCall::Delivery::kAll ? 0 : segment.part_begin;
-  return At(segment.output, (element - first) * element_bytes_);
+void* ReduceArithmetic::OutputAt(size_t segment, size_t element) const {
+  const Segment& to = buffer_.segments()[segment];
+  const size_t first = call_.delivery == ReduceCall::Delivery::kAll ? 0 : to.part_begin;
+  return At(to.output, (element - first) * element_bytes_);
 }
 
 }  // namespace ronda

@@ -2,6 +2,7 @@
 #define RONDA_RUNTIME_COLLECTIVES_REDUCE_ARITHMETIC_H_
 
 #include <cstddef>
+#include <optional>
 
 #include "absl/types/span.h"
 #include "runtime/collectives/communicator.h"
@@ -66,7 +67,14 @@ class ReduceArithmetic {
   void DeliverFrom(const Run& run, const void* elements) const;
 
  private:
-  void* OutputAt(const Run& run, size_t element) const;
+  void PackRun(const Run& run, void* wire) const;
+  void ReduceBlocks(Sources sources, size_t count, void* dst, std::optional<DType> dst_dtype) const;
+  void ReduceElements(Sources sources, size_t count, void* dst, DType dst_dtype) const;
+  // The granules to reduce next, in elements of the segment, for what is wanted of the run.
+  Part NextGranules(const Run& run, Part wanted) const;
+  // Reduces `granules`, at which `sources` lie, and delivers `piece` of them.
+  void DeliverGranules(const Run& run, Part granules, Part piece, Sources sources) const;
+  void* OutputAt(size_t segment, size_t element) const;
 
   const ReduceCall& call_;
   const WireLayout layout_;
