@@ -186,6 +186,14 @@ absl::Status ReadStallTimes(const EnvironmentVariables& variables, Tunables* tun
       absl::StrCat("no longer than RONDA_STALL_DEADLINE, which is ", absl::FormatDuration(tunables->stall_deadline)));
 }
 
+absl::Status ReadNegotiationLog(const EnvironmentVariables& variables, Tunables* tunables) {
+  const std::optional<std::string> path = variables.Get("RONDA_NEGOTIATION_LOG");
+  if (!path) return absl::OkStatus();
+  if (path->empty()) return InvalidVariable("RONDA_NEGOTIATION_LOG", *path, "the name of a file to write");
+  tunables->negotiation_log = *path;
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Tunables> ReadTunables(const EnvironmentVariables& variables) {
   Tunables tunables;
   RONDA_RETURN_IF_ERROR(variables.ReadDuration(
@@ -201,6 +209,7 @@ absl::StatusOr<Tunables> ReadTunables(const EnvironmentVariables& variables) {
       "RONDA_START_TIMEOUT",
       {.min = absl::Milliseconds(1), .max = absl::Hours(24), .expectation = "a duration from 1ms to 24h, such as 30s"},
       &tunables.start_timeout));
+  RONDA_RETURN_IF_ERROR(ReadNegotiationLog(variables, &tunables));
   return tunables;
 }
 

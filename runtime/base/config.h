@@ -15,13 +15,13 @@ namespace ronda {
 
 // How the runtime behaves. Rank 0's fusion threshold, cache capacity and stall times hold for the job.
 struct Tunables {
-  absl::Duration cycle_time = absl::ZeroDuration();  // longest time a tensor may wait for others to be fused with
-  size_t fusion_threshold = size_t{64} << 20;        // bytes of a bucket; 0: no fusion
-  size_t cache_capacity = 1024;                      // entries of the response cache; 0: no cache
-  absl::Duration stall_warning =
-      absl::Seconds(60);  // a tensor that some rank has not submitted for so long is reported
+  absl::Duration cycle_time = absl::ZeroDuration();   // longest time a tensor may wait for others to be fused with
+  size_t fusion_threshold = size_t{64} << 20;         // bytes of a bucket; 0: no fusion
+  size_t cache_capacity = 1024;                       // entries of the response cache; 0: no cache
+  absl::Duration stall_warning = absl::Seconds(60);   // a wait for another rank that lasts so long is reported
   absl::Duration stall_deadline = absl::Minutes(10);  // and fails after so long; infinite: never
   absl::Duration start_timeout = absl::Seconds(30);   // longest wait for the other ranks at init
+  std::string negotiation_log;  // the file in which rank 0 records what the ranks report; empty: none
 };
 
 // How the ranks of this job find each other, as the environment says it.

@@ -10,11 +10,13 @@
 
 namespace ronda {
 
-CoordinatorRole::CoordinatorRole(const Tunables& tunables, int world_size)
+CoordinatorRole::CoordinatorRole(const Tunables& tunables, int world_size, std::shared_ptr<FlightBoard> flights)
     : negotiator_({.world_size = world_size,
                    .cache_capacity = tunables.cache_capacity,
+                   .limits = {.warning = tunables.stall_warning, .deadline = tunables.stall_deadline},
                    .fusion = {.threshold = tunables.fusion_threshold}}),
-      inspector_({.warning = tunables.stall_warning, .deadline = tunables.stall_deadline}),
+      inspector_(
+          {.last_act = [flights = std::move(flights)](RankId rank) { return DescribeLastAct(flights->Of(rank)); }}),
       settings_({.cache_capacity = tunables.cache_capacity,
                  .limits = {.warning = tunables.stall_warning, .deadline = tunables.stall_deadline}}) {}
 
@@ -37,9 +39,9 @@ absl::Status CoordinatorRole::Inspect(absl::Time now) {
   for (StallInspector::Finding& finding : inspector_.Inspect(negotiator_, now)) {
     Log(LogLevel::kWarning, kCoordinatorRank, finding.text);
     if (finding.verdict == StallInspector::Finding::Verdict::kWarn) continue;
-    absl::Status expired = absl::DeadlineExceededError(finding.text);
-    if (finding.name.empty()) return expired;
-    negotiator_.Fail(finding.name, std::move(expired));
+    const absl::Status expired = absl::DeadlineExceededError(finding.text);
+    if (finding.tensor.name.empty()) return expired;
+    negotiator_.Fail(finding.tensor, expired);
   }
   next_inspection_ = inspector_.NextInspection(negotiator_, now);
   return absl::OkStatus();

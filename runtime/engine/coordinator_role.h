@@ -1,6 +1,7 @@
 #ifndef RONDA_RUNTIME_ENGINE_COORDINATOR_ROLE_H_
 #define RONDA_RUNTIME_ENGINE_COORDINATOR_ROLE_H_
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "absl/time/time.h"
 #include "runtime/base/config.h"
 #include "runtime/control/control_plane.h"
+#include "runtime/monitor/flight_board.h"
 #include "runtime/negotiation/negotiator.h"
 #include "runtime/negotiation/stall_inspector.h"
 
@@ -22,7 +24,8 @@ namespace ronda {
 // Thread-compatible: the coordinator thread's.
 class CoordinatorRole {
  public:
-  CoordinatorRole(const Tunables& tunables, int world_size);
+  // `flights` tell what late ranks did last.
+  CoordinatorRole(const Tunables& tunables, int world_size, std::shared_ptr<FlightBoard> flights);
 
   // Takes the reports that have arrived.
   // Errors: INVALID_ARGUMENT naming the rank if one is damaged.

@@ -1,6 +1,7 @@
 #include "runtime/engine/executor.h"
 
-#include <new>
+#include <algorithm>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,107 +17,95 @@ std::string Label(const AgreedBucket& bucket) {
   return absl::StrCat(first, " and ", bucket.responses.size() - 1, " more");
 }
 
-// Bytes of the part of an allgather that one unit of the first dimension stands for.
-size_t RowBytes(const TensorRequest& request) {
-  size_t bytes = SizeOf(request.dtype);
-  for (size_t i = 1; i < request.shape.size(); ++i) bytes *= static_cast<size_t>(request.shape[i]);
+// Whether the operation changes who takes part in others, and moves no data.
+bool IsMembership(OpType op) {
+  return op == OpType::kJoin || op == OpType::kAddProcessSet || op == OpType::kRemoveProcessSet;
+}
+
+bool IsReduction(OpType op) {
+  return op == OpType::kAllreduce || op == OpType::kReduce || op == OpType::kReduceScatter;
+}
+
+uint64_t BytesOf(const AgreedBucket& bucket) {
+  uint64_t bytes = 0;
+  for (const auto& response : bucket.responses) bytes += TensorBytes(response->request);
   return bytes;
 }
 
 }  // namespace
 
+Executor::Executor(const Parts& parts, WaitLimits limits)
+    : parts_(parts), limits_(limits), reductions_(parts.communicator), exchanges_(parts.communicator) {}
+
 absl::Status Executor::Execute(const AgreedBucket& bucket) {
-  const Response& first = *bucket.responses.front();
-  switch (first.request.op) {
-    case OpType::kAllreduce:
-      return Allreduce(bucket);
-    case OpType::kBroadcast:
-      return Broadcast(first);
-    case OpType::kAllgather:
-      return Allgather(first);
-    case OpType::kBarrier:
-      return Barrier(first);
-    default:
-      break;
-  }
-  return absl::InternalError(absl::StrCat("no such operation: ", static_cast<int>(first.request.op)));
-}
-
-absl::StatusOr<const Submission*> Executor::Find(const Response& response) const {
-  const TensorEntry* entry = queue_->Find(response.request.name);
-  if (entry == nullptr) {
-    return absl::InternalError(absl::StrCat("the coordinator rank orders the ", Name(response.request.op),
-                                            " of tensor '", response.request.name,
-                                            "', which was not submitted on this rank"));
-  }
-  return &entry->submission;
-}
-
-absl::Status Executor::Allreduce(const AgreedBucket& bucket) {
-  segments_.clear();
-  for (const auto& response : bucket.responses) {
-    RONDA_ASSIGN_OR_RETURN(const Submission* submission, Find(*response));
-    segments_.push_back(
-        {submission->input, submission->output, static_cast<size_t>(ElementCount(response->request.shape))});
-  }
-  const TensorRequest& kind = bucket.responses.front()->request;
-  const bool averages = kind.reduction == Reduction::kAverage;
+  const OpType op = bucket.responses.front()->request.op;
+  // Joins and changes of process sets are everybody's, those that have joined included.
+  const Group& group = IsMembership(op) ? *bucket.members : *bucket.participants;
+  RONDA_RETURN_IF_ERROR(FindEntries(bucket, group));
   const std::string label = Label(bucket);
-  RONDA_RETURN_IF_ERROR(communicator_->Reduce(
-      {.info = {.label = label, .op = OpType::kAllreduce},
-       .segments = segments_,
-       .dtype = kind.dtype,
-       .wire = kind.wire,
-       .op = KernelOp(kind.reduction),
-       .prescale = {.multiplier = kind.prescale},
-       .postscale = {.multiplier = kind.postscale, .divisor = averages ? communicator_->size() : 1}}));
-  for (const auto& response : bucket.responses) queue_->Complete(response->request.name, absl::OkStatus());
+  const BucketRun run = {.bucket = bucket,
+                         .info = {.label = label,
+                                  .group = group.size() == parts_.communicator->size() ? nullptr : &group,
+                                  .op = op,
+                                  .limits = LimitsOf(bucket)},
+                         .position = group.PositionOf(parts_.communicator->rank()),
+                         .entries = entries_,
+                         .results = absl::MakeSpan(results_)};
+  if (!run.takes_part()) return Carry(run);
+  const uint64_t bytes = BytesOf(bucket);
+  parts_.flight->Record(FlightKind::kStarted, op, label, bytes);
+  const absl::Status status = Carry(run);
+  parts_.flight->Record(status.ok() ? FlightKind::kFinished : FlightKind::kFailed, op, label, bytes);
+  RONDA_RETURN_IF_ERROR(status);
+  CompleteAll();
   return absl::OkStatus();
 }
 
-absl::Status Executor::Broadcast(const Response& response) {
-  RONDA_ASSIGN_OR_RETURN(const Submission* submission, Find(response));
-  const TensorRequest& request = response.request;
-  RONDA_RETURN_IF_ERROR(
-      communicator_->Broadcast({.info = {.label = request.name, .op = request.op},
-                                .data = submission->output,
-                                .bytes = static_cast<size_t>(ElementCount(request.shape)) * SizeOf(request.dtype),
-                                .root = request.root}));
-  queue_->Complete(request.name, absl::OkStatus());
-  return absl::OkStatus();
-}
-
-absl::Status Executor::Allgather(const Response& response) {
-  RONDA_ASSIGN_OR_RETURN(const Submission* submission, Find(response));
-  const TensorRequest& request = response.request;
-  std::vector<size_t> bytes_per_rank;
-  size_t total = 0;
-  for (int64_t dim : response.first_dims) {
-    size_t bytes = 0;
-    if (__builtin_mul_overflow(static_cast<size_t>(dim), RowBytes(request), &bytes) ||
-        __builtin_add_overflow(total, bytes, &total)) {
-      return absl::ResourceExhaustedError(absl::StrCat("the result of allgather '", request.name, "' is too large"));
+absl::Status Executor::FindEntries(const AgreedBucket& bucket, const Group& group) {
+  entries_.clear();
+  results_.clear();
+  if (!group.Contains(parts_.communicator->rank())) return absl::OkStatus();
+  for (const auto& response : bucket.responses) {
+    const TensorEntry* entry = parts_.queue->Find(response->request.key());
+    if (entry == nullptr) {
+      return absl::InternalError(absl::StrCat("the coordinator rank orders the ", Name(response->request.op),
+                                              " of tensor '", response->request.name,
+                                              "', which was not submitted on this rank"));
     }
-    bytes_per_rank.push_back(bytes);
+    entries_.push_back(entry);
   }
-  OperationResult gathered{std::unique_ptr<std::byte[]>(new (std::nothrow) std::byte[total]), response.first_dims};
-  if (gathered.data == nullptr) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("no memory for the ", total, " bytes that allgather '", request.name, "' returns"));
-  }
-  RONDA_RETURN_IF_ERROR(communicator_->Allgather({.info = {.label = request.name, .op = request.op},
-                                                  .input = submission->input,
-                                                  .output = gathered.data.get(),
-                                                  .bytes_per_rank = bytes_per_rank}));
-  queue_->Complete(request.name, std::move(gathered));
+  results_.resize(entries_.size());
   return absl::OkStatus();
 }
 
-absl::Status Executor::Barrier(const Response& response) {
-  RONDA_RETURN_IF_ERROR(Find(response).status());
-  RONDA_RETURN_IF_ERROR(communicator_->Barrier({.label = response.request.name, .op = OpType::kBarrier}));
-  queue_->Complete(response.request.name, absl::OkStatus());
+WaitLimits Executor::LimitsOf(const AgreedBucket& bucket) const {
+  WaitLimits shortest = bucket.responses.front()->request.limits.value_or(limits_);
+  for (const auto& response : bucket.responses) {
+    const WaitLimits& own = response->request.limits ? *response->request.limits : limits_;
+    shortest.warning = std::min(shortest.warning, own.warning);
+    shortest.deadline = std::min(shortest.deadline, own.deadline);
+  }
+  return shortest;
+}
+
+absl::Status Executor::Carry(const BucketRun& run) {
+  if (IsMembership(run.info.op)) return SettleMembership(run);
+  return IsReduction(run.info.op) ? reductions_.Run(run) : exchanges_.Run(run);
+}
+
+absl::Status Executor::SettleMembership(const BucketRun& run) {
+  for (size_t i = 0; i < run.size(); ++i) {
+    const TensorRequest& request = run.request(i);
+    RONDA_RETURN_IF_ERROR(parts_.process_sets->Apply(*run.bucket.responses[i]));
+    if (request.op == OpType::kRemoveProcessSet) reductions_.Drop(request.subject);
+    if (!run.takes_part()) continue;
+    run.results[i].number = request.op == OpType::kJoin ? request.root : request.subject;
+  }
   return absl::OkStatus();
+}
+
+void Executor::CompleteAll() {
+  for (size_t i = 0; i < entries_.size(); ++i) parts_.queue->Complete(entries_[i], std::move(results_[i]));
 }
 
 }  // namespace ronda

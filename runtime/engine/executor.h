@@ -1,39 +1,62 @@
 #ifndef RONDA_RUNTIME_ENGINE_EXECUTOR_H_
 #define RONDA_RUNTIME_ENGINE_EXECUTOR_H_
 
-#include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "absl/types/span.h"
+#include "runtime/base/types.h"
 #include "runtime/collectives/communicator.h"
+#include "runtime/engine/bucket_run.h"
+#include "runtime/engine/exchanges.h"
+#include "runtime/engine/handle.h"
+#include "runtime/engine/process_sets.h"
+#include "runtime/engine/reductions.h"
 #include "runtime/engine/tensor_queue.h"
+#include "runtime/monitor/flight_recorder.h"
 #include "runtime/negotiation/messages.h"
 
 namespace ronda {
 
-// Carries out buckets: looks up the tensors, calls the communicator, completes the handles.
+// Carries out buckets: looks up the tensors, has the collective run, completes the handles. What each operation calls
+// is in Reductions and Exchanges; joins and process sets, which move no data, are settled here.
 //
-// Thread-compatible: the coordinator thread's. Neither the communicator nor the queue is owned; both must outlive it.
+// Thread-compatible: the coordinator thread's.
 class Executor {
  public:
-  Executor(Communicator* communicator, TensorQueue* queue) : communicator_(communicator), queue_(queue) {}
+  // Not owned; all must outlive the executor.
+  struct Parts {
+    Communicator* communicator;
+    TensorQueue* queue;
+    ProcessSets* process_sets;
+    FlightRecorder* flight;  // this rank's
+  };
 
+  // `limits` hold for operations that bring none of their own.
+  Executor(const Parts& parts, WaitLimits limits);
+
+  // The job's limits, once they are known.
+  void set_limits(WaitLimits limits) { limits_ = limits; }
+
+  // Every rank executes every bucket, also those of process sets that it is not in.
+  //
   // Errors: the communicator's; INTERNAL if a tensor was not submitted here; RESOURCE_EXHAUSTED if there is no memory
-  // for a gathered tensor. The handles of the bucket are then still in the queue, and the job cannot go on.
+  // for a result. The handles of the bucket are then still in the queue, and the job cannot go on.
   absl::Status Execute(const AgreedBucket& bucket);
 
  private:
-  absl::StatusOr<const Submission*> Find(const Response& response) const;
-  absl::Status Allreduce(const AgreedBucket& bucket);
-  absl::Status Broadcast(const Response& response);
-  absl::Status Allgather(const Response& response);
-  absl::Status Barrier(const Response& response);
+  // Looks up this rank's submissions, one a response; none if it is not in `group`.
+  absl::Status FindEntries(const AgreedBucket& bucket, const Group& group);
+  absl::Status Carry(const BucketRun& run);
+  absl::Status SettleMembership(const BucketRun& run);
+  WaitLimits LimitsOf(const AgreedBucket& bucket) const;
+  void CompleteAll();
 
-  Communicator* const communicator_;
-  TensorQueue* const queue_;
-  std::vector<Segment> segments_;  // kept for its memory
+  const Parts parts_;
+  WaitLimits limits_;
+  Reductions reductions_;
+  Exchanges exchanges_;
+  std::vector<const TensorEntry*> entries_;  // of the bucket that is carried out; kept for its memory, as the next
+  std::vector<OperationResult> results_;
 };
 
 }  // namespace ronda

@@ -3,12 +3,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <list>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/types/span.h"
 #include "runtime/base/mutex.h"
+#include "runtime/engine/callback_thread.h"
 
 namespace ronda {
 
@@ -16,8 +20,8 @@ namespace ronda {
 struct OperationResult {
   // allgather, gather (on the root), scatter, reducescatter, alltoall: the rows that this rank receives.
   std::unique_ptr<std::byte[]> data;
-  // allgather, gather, alltoall: how many rows each member of the process set has sent; scatter, reducescatter: one
-  // entry, the number of rows received.
+  // allgather, gather (on the root), alltoall: how many rows each member of the process set has sent; scatter,
+  // reducescatter: one entry, the number of rows received.
   std::vector<int64_t> first_dims;
   int64_t number = 0;  // join: the last rank to join; add_process_set: the set's id
   // Whether the result, on any rank, has an element that is infinite or NaN. If detection was asked for.
@@ -29,6 +33,9 @@ struct OperationResult {
 // Thread-safe.
 class Handle {
  public:
+  // `callbacks` runs what OnCompletion gets.
+  explicit Handle(std::shared_ptr<CallbackThread> callbacks) : callback_thread_(std::move(callbacks)) {}
+
   bool done() const;
 
   // Blocks until the operation has completed; its status. An error status names the tensor.
@@ -37,15 +44,25 @@ class Handle {
   // REQUIRES: Wait() has returned OK.
   const OperationResult& result() const;
 
-  // Coordinator thread only: the operation has ended. The second call is a bug.
-  void Complete(absl::Status status);
-  void Complete(OperationResult result);
+  // `callback` is called once, with the operation's status, after the operation has completed; soon, if it has already.
+  // It runs on the runtime's callback thread, after the callbacks of what has completed before. It may submit tensors
+  // and wait for other handles. If it throws, the job fails: "callback of tensor 'x' threw: ...". Once the runtime is
+  // gone it is called in the calling thread.
+  // Errors: RESOURCE_EXHAUSTED if the system has no thread to give; `callback` will not be called.
+  absl::Status OnCompletion(std::function<void(const absl::Status&)> callback);
+
+  // Coordinator thread only: the operation on `tensor` has ended. The second call is a bug.
+  void Complete(std::string tensor, absl::Status status);
+  void Complete(std::string tensor, OperationResult result);
 
  private:
+  const std::shared_ptr<CallbackThread> callback_thread_;
   mutable Mutex mu_;
   mutable CondVar completed_;
   bool done_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status status_ ABSL_GUARDED_BY(mu_);
+  std::string tensor_ ABSL_GUARDED_BY(mu_);  // known once it is done
+  std::list<CallbackThread::Callback> callbacks_ ABSL_GUARDED_BY(mu_);
   OperationResult result_;  // written before done_ is set, read after
 };
 

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,29 +14,19 @@ namespace {
 
 std::string Identity(const Topology& topology) { return absl::StrCat("host ", topology.hostname, ", pid ", getpid()); }
 
-absl::Status Check(const Submission& submission, int size) {
-  const TensorRequest& request = submission.request;
-  const auto invalid = [&](absl::string_view what) {
-    return absl::InvalidArgumentError(absl::StrCat("tensor '", request.name, "': ", what));
-  };
-  if (request.name.empty()) return absl::InvalidArgumentError("a tensor needs a name, the same on every rank");
-  if (request.op == OpType::kBarrier) return absl::OkStatus();
-  for (int64_t dim : request.shape) {
-    if (dim < 0) return invalid(absl::StrCat("shape ", ToString(request.shape), " has a negative dimension"));
+// Runs `submit`: that there is no memory is an error like others.
+template <typename Result, typename Function>
+Result CatchOutOfMemory(const Function& submit) {
+  try {
+    return submit();
+  } catch (const std::bad_alloc&) {
+    // Even this text may be too much; a status without one needs no memory.
+    try {
+      return absl::ResourceExhaustedError("out of memory: nothing was submitted; free some memory and try again");
+    } catch (const std::bad_alloc&) {
+      return absl::Status(absl::StatusCode::kResourceExhausted, "");
+    }
   }
-  const bool has_data = ElementCount(request.shape) > 0;
-  if (has_data && request.op != OpType::kBroadcast && submission.input == nullptr) return invalid("input is null");
-  if (has_data && request.op != OpType::kAllgather && submission.output == nullptr) return invalid("output is null");
-  if (request.op == OpType::kAllgather && request.shape.empty()) {
-    return invalid("a scalar cannot be gathered; give it the shape [1]");
-  }
-  if (request.op == OpType::kBroadcast && (request.root < 0 || request.root >= size)) {
-    return invalid(absl::StrCat("root ", request.root, " is not a rank of this job, which has ", size));
-  }
-  if (request.reduction == Reduction::kAverage && request.dtype == DType::kBool) {
-    return invalid("bool cannot be averaged; use sum (logical or) or product (logical and)");
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -60,22 +51,43 @@ std::unique_ptr<Runtime> Runtime::Create(Options options, Topology topology, Tra
 }
 
 Runtime::~Runtime() {
-  // Once this rank's job has ended, the others may still be reading that theirs has: nothing may be recorded any more.
-  if (!ended()) loop_->Abandon(absl::AbortedError("ended without shutdown()"));
-  thread_.join();
+  Abandon(absl::AbortedError("ended without shutdown()"));
+  if (thread_.joinable()) thread_.join();  // unless Create has failed to start it
+  loop_->StopCallbacks();
 }
 
-bool Runtime::ended() const {
-  MutexLock lock(&mu_);
-  return ended_;
+void Runtime::Abandon(const absl::Status& cause) { loop_->Abandon(cause); }
+
+Submitter Runtime::submitter() const {
+  return {.rank = topology_.rank, .world_size = topology_.size, .process_sets = &loop_->process_sets()};
 }
+
+absl::StatusOr<std::shared_ptr<const Group>> Runtime::ProcessSet(ProcessSetId id) const {
+  return loop_->process_sets().Find(id);
+}
+
+std::vector<ProcessSetId> Runtime::ProcessSetIds() const { return loop_->process_sets().Ids(); }
 
 absl::StatusOr<std::shared_ptr<Handle>> Runtime::Submit(Submission submission) {
-  RONDA_RETURN_IF_ERROR(Check(submission, topology_.size));
-  return loop_->Submit(std::move(submission));
+  using Result = absl::StatusOr<std::shared_ptr<Handle>>;
+  return CatchOutOfMemory<Result>([&]() -> Result {
+    RONDA_RETURN_IF_ERROR(CheckSubmission(submission, submitter()));
+    return loop_->Submit(std::move(submission));
+  });
+}
+
+absl::StatusOr<std::vector<std::shared_ptr<Handle>>> Runtime::SubmitAll(std::vector<Submission> submissions) {
+  using Result = absl::StatusOr<std::vector<std::shared_ptr<Handle>>>;
+  return CatchOutOfMemory<Result>([&]() -> Result {
+    RONDA_RETURN_IF_ERROR(CheckSubmissions(submissions, submitter()));
+    return loop_->SubmitAll(std::move(submissions));
+  });
 }
 
 absl::Status Runtime::Shutdown() {
+  if (loop_->IsCallbackThread()) {
+    return absl::FailedPreconditionError("shutdown from a callback, which it would wait for: call it elsewhere");
+  }
   loop_->RequestShutdown();
   MutexLock lock(&mu_);
   while (!ended_) job_ended_.Wait(&mu_);

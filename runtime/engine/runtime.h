@@ -3,17 +3,21 @@
 
 #include <memory>
 #include <thread>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/config.h"
+#include "runtime/base/group.h"
 #include "runtime/base/mutex.h"
+#include "runtime/base/types.h"
 #include "runtime/collectives/transport.h"
 #include "runtime/control/topology.h"
 #include "runtime/engine/handle.h"
 #include "runtime/engine/submission.h"
+#include "runtime/engine/submission_check.h"
 
 namespace ronda {
 
@@ -42,22 +46,43 @@ class Runtime {
 
   const Topology& topology() const { return topology_; }
 
+  // The ranks of a process set, ascending, as ranks of the job; of set 0, all.
+  // Errors: INVALID_ARGUMENT if there is no such set (any more).
+  absl::StatusOr<std::shared_ptr<const Group>> ProcessSet(ProcessSetId id) const;
+
+  // The process sets that there are, ascending.
+  std::vector<ProcessSetId> ProcessSetIds() const;
+
   // Hands a tensor over; never waits for other ranks. The buffers stay the caller's and must remain valid until the
   // handle is complete.
-  // Errors: INVALID_ARGUMENT, ALREADY_EXISTS (name in flight), CANCELLED (after Shutdown), or the job's failure.
-  // The handle's errors: FAILED_PRECONDITION (ranks disagree about the tensor), DEADLINE_EXCEEDED (some rank did not
-  // submit it), UNAVAILABLE (a rank has shut down); the job goes on. Or the job's failure.
+  //
+  // Process sets are added and removed by submissions too, of every rank of the job.
+  //
+  // Errors: INVALID_ARGUMENT, ALREADY_EXISTS (name in flight in the process set), CANCELLED (after Shutdown),
+  // RESOURCE_EXHAUSTED (no memory to submit it), or the job's failure.
+  // The handle's errors: FAILED_PRECONDITION (ranks disagree about the tensor, or it needs a rank that has joined, or
+  // its process set was removed), DEADLINE_EXCEEDED (some rank did not submit it), UNAVAILABLE (a rank has shut down);
+  // the job goes on. Or the job's failure.
   absl::StatusOr<std::shared_ptr<Handle>> Submit(Submission submission);
 
-  // Completes what is in flight on this rank, tells the others, and waits until all of them have shut down too.
-  // Idempotent.
-  // Errors: the job's failure, if it failed; DEADLINE_EXCEEDED naming the ranks that did not shut down.
+  // Hands over all of `submissions` or, after an error, none; the handles are in their order. Tensors of a group (see
+  // TensorRequest::group) are handed over in one call, and run as a whole or fail as a whole.
+  // Errors: as Submit.
+  absl::StatusOr<std::vector<std::shared_ptr<Handle>>> SubmitAll(std::vector<Submission> submissions);
+
+  // Completes what is in flight on this rank, waits for its callbacks, tells the others, and waits until all of them
+  // have shut down too. Idempotent.
+  // Errors: the job's failure, if it failed; DEADLINE_EXCEEDED naming the ranks that did not shut down;
+  // FAILED_PRECONDITION if called from a callback, which it would have to wait for.
   absl::Status Shutdown();
+
+  // This rank gives up: the job fails with `cause`, for all ranks, unless it has ended.
+  void Abandon(const absl::Status& cause);
 
  private:
   Runtime(Options options, Topology topology, Transport transport);
 
-  bool ended() const;
+  Submitter submitter() const;
 
   const Topology topology_;
   const std::unique_ptr<CoordinatorLoop> loop_;

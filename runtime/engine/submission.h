@@ -1,6 +1,7 @@
 #ifndef RONDA_RUNTIME_ENGINE_SUBMISSION_H_
 #define RONDA_RUNTIME_ENGINE_SUBMISSION_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -24,6 +25,11 @@ struct Submission {
   // Whether what rounding to the wire's format loses is added to the next contribution of the same name.
   enum class ErrorFeedback : uint8_t { kOff, kOn } error_feedback = ErrorFeedback::kOff;
 };
+
+// Bytes of the whole tensor.
+inline size_t TensorBytes(const TensorRequest& request) {
+  return static_cast<size_t>(ElementCount(request.shape)) * SizeOf(request.dtype);
+}
 
 }  // namespace ronda
 

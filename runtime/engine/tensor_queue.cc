@@ -1,36 +1,99 @@
 #include "runtime/engine/tensor_queue.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/logging.h"
+#include "runtime/base/status_macros.h"
 
 namespace ronda {
+namespace {
 
-absl::StatusOr<std::shared_ptr<Handle>> TensorQueue::Add(Submission submission, absl::Time now) {
+absl::Status InFlightAlready(const TensorRequest& request) {
+  const std::string where =
+      request.process_set == kGlobalProcessSet ? "" : absl::StrCat(" of process set ", request.process_set);
+  return absl::AlreadyExistsError(absl::StrCat("tensor '", request.name, "'", where,
+                                               " is in flight already: wait for its handle before submitting it "
+                                               "again, or give the tensors different names"));
+}
+
+}  // namespace
+
+std::unique_ptr<TensorEntry> TensorQueue::NewEntry(Submission submission, absl::Time now) const {
   auto entry = std::make_unique<TensorEntry>();
   entry->submission = std::move(submission);
-  entry->handle = std::make_shared<Handle>();
+  entry->handle = std::make_shared<Handle>(callbacks_);
   entry->since = now;
-  std::shared_ptr<Handle> handle = entry->handle;
+  return entry;
+}
 
+absl::StatusOr<std::shared_ptr<Handle>> TensorQueue::Add(Submission submission, absl::Time now) {
+  std::unique_ptr<TensorEntry> entry = NewEntry(std::move(submission), now);
+  std::shared_ptr<Handle> handle = entry->handle;
   MutexLock lock(&mu_);
-  if (!refusal_.ok()) return refusal_;
-  const std::string& name = entry->submission.request.name;
-  const auto [it, is_new] = in_flight_.try_emplace(name);
-  if (!is_new) {
-    return absl::AlreadyExistsError(absl::StrCat("tensor '", name,
-                                                 "' is in flight already: wait for its handle before submitting it "
-                                                 "again, or give the tensors different names"));
-  }
-  fresh_.push_back(entry.get());
-  it->second = std::move(entry);
+  RONDA_RETURN_IF_ERROR(refusal_);
+  ReserveLocked(1);
+  if (const auto refused = InsertLocked(std::move(entry))) return InFlightAlready(refused->submission.request);
+  RecordLocked(fresh_.size() - 1);
   return handle;
 }
 
-std::vector<const TensorEntry*> TensorQueue::TakeFresh() {
+absl::StatusOr<std::vector<std::shared_ptr<Handle>>> TensorQueue::AddAll(std::vector<Submission> submissions,
+                                                                         absl::Time now) {
+  std::vector<std::unique_ptr<TensorEntry>> entries;
+  std::vector<std::shared_ptr<Handle>> handles;
+  for (Submission& submission : submissions) {
+    entries.push_back(NewEntry(std::move(submission), now));
+    handles.push_back(entries.back()->handle);
+  }
   MutexLock lock(&mu_);
-  return std::exchange(fresh_, {});
+  RONDA_RETURN_IF_ERROR(refusal_);
+  ReserveLocked(entries.size());
+  const size_t fresh_before = fresh_.size();
+  for (std::unique_ptr<TensorEntry>& entry : entries) {
+    const auto refused = InsertLocked(std::move(entry));
+    if (refused == nullptr) continue;
+    RemoveLocked(fresh_before);
+    return InFlightAlready(refused->submission.request);
+  }
+  RecordLocked(fresh_before);
+  return handles;
+}
+
+void TensorQueue::ReserveLocked(size_t more) {
+  in_flight_.reserve(in_flight_.size() + more);
+  const size_t needed = fresh_.size() + more;
+  if (needed > fresh_.capacity()) fresh_.reserve(std::max(needed, 2 * fresh_.capacity()));
+}
+
+std::unique_ptr<TensorEntry> TensorQueue::InsertLocked(std::unique_ptr<TensorEntry> entry) {
+  const auto [it, is_new] = in_flight_.try_emplace(entry->submission.request.key());
+  if (!is_new) return entry;
+  fresh_.push_back(entry.get());
+  it->second = std::move(entry);
+  return nullptr;
+}
+
+void TensorQueue::RecordLocked(size_t first) {
+  for (size_t i = first; i < fresh_.size(); ++i) {
+    const TensorRequest& request = fresh_[i]->submission.request;
+    const FlightKind kind = request.op == OpType::kJoin ? FlightKind::kJoined : FlightKind::kSubmitted;
+    flight_->Record(kind, request.op, request.name, TensorBytes(request));
+  }
+}
+
+void TensorQueue::RemoveLocked(size_t first) {
+  for (size_t i = first; i < fresh_.size(); ++i) in_flight_.erase(fresh_[i]->submission.request.key());
+  fresh_.resize(first);
+}
+
+std::vector<const TensorEntry*> TensorQueue::TakeFresh(absl::Time now) {
+  MutexLock lock(&mu_);
+  for (TensorEntry* entry : fresh_) entry->taken = now;
+  std::vector<const TensorEntry*> taken(fresh_.begin(), fresh_.end());
+  fresh_.clear();
+  return taken;
 }
 
 absl::Time TensorQueue::OldestFresh() const {
@@ -38,36 +101,42 @@ absl::Time TensorQueue::OldestFresh() const {
   return fresh_.empty() ? absl::InfiniteFuture() : fresh_.front()->since;
 }
 
-const TensorEntry* TensorQueue::Oldest() const {
+const TensorEntry* TensorQueue::Earliest(absl::FunctionRef<absl::Time(const TensorEntry&)> time) const {
   MutexLock lock(&mu_);
-  const TensorEntry* oldest = nullptr;
-  for (const auto& [name, entry] : in_flight_) {
-    if (oldest == nullptr || entry->since < oldest->since) oldest = entry.get();
+  const TensorEntry* earliest = nullptr;
+  absl::Time earliest_time = absl::InfiniteFuture();
+  for (const auto& [key, entry] : in_flight_) {
+    const absl::Time of_entry = time(*entry);
+    if (earliest != nullptr && of_entry >= earliest_time) continue;
+    earliest = entry.get();
+    earliest_time = of_entry;
   }
-  return oldest;
+  return earliest;
 }
 
-const TensorEntry* TensorQueue::Find(absl::string_view name) const {
+const TensorEntry* TensorQueue::Find(TensorKeyView key) const {
   MutexLock lock(&mu_);
-  const auto it = in_flight_.find(name);
+  const auto it = in_flight_.find(key);
   return it == in_flight_.end() ? nullptr : it->second.get();
 }
 
-std::unique_ptr<TensorEntry> TensorQueue::Extract(absl::string_view name) {
+std::unique_ptr<TensorEntry> TensorQueue::Extract(const TensorEntry* entry) {
   MutexLock lock(&mu_);
-  const auto it = in_flight_.find(name);
+  const auto it = in_flight_.find(entry->submission.request.key());
   RONDA_CHECK(it != in_flight_.end());
-  std::unique_ptr<TensorEntry> entry = std::move(it->second);
+  std::unique_ptr<TensorEntry> owned = std::move(it->second);
   in_flight_.erase(it);
-  return entry;
+  return owned;
 }
 
-void TensorQueue::Complete(absl::string_view name, absl::Status status) {
-  Extract(name)->handle->Complete(std::move(status));
+void TensorQueue::Complete(const TensorEntry* entry, absl::Status status) {
+  const std::unique_ptr<TensorEntry> owned = Extract(entry);
+  owned->handle->Complete(std::move(owned->submission.request.name), std::move(status));
 }
 
-void TensorQueue::Complete(absl::string_view name, OperationResult result) {
-  Extract(name)->handle->Complete(std::move(result));
+void TensorQueue::Complete(const TensorEntry* entry, OperationResult result) {
+  const std::unique_ptr<TensorEntry> owned = Extract(entry);
+  owned->handle->Complete(std::move(owned->submission.request.name), std::move(result));
 }
 
 void TensorQueue::Refuse(absl::Status status) {
@@ -84,8 +153,10 @@ void TensorQueue::Close(const absl::Status& status) {
     fresh_.clear();
     abandoned = std::exchange(in_flight_, {});
   }
-  for (const auto& [name, entry] : abandoned) {
-    entry->handle->Complete(absl::Status(status.code(), absl::StrCat("tensor '", name, "': ", status.message())));
+  for (auto& [key, entry] : abandoned) {
+    std::string& name = entry->submission.request.name;
+    absl::Status with_name(status.code(), absl::StrCat("tensor '", name, "': ", status.message()));
+    entry->handle->Complete(std::move(name), std::move(with_name));
   }
 }
 

@@ -3,16 +3,20 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "runtime/base/mutex.h"
+#include "runtime/engine/callback_thread.h"
 #include "runtime/engine/handle.h"
 #include "runtime/engine/submission.h"
+#include "runtime/monitor/flight_recorder.h"
+#include "runtime/negotiation/tensor_key.h"
 
 namespace ronda {
 
@@ -20,34 +24,45 @@ namespace ronda {
 struct TensorEntry {
   Submission submission;
   std::shared_ptr<Handle> handle;
-  absl::Time since;
+  absl::Time since;                           // when it was added
+  absl::Time taken = absl::InfiniteFuture();  // when the coordinator thread took it
 };
 
-// The tensors in flight on this rank, by name: trainer threads add them, the coordinator thread takes them out.
+// The tensors in flight on this rank, by process set and name: trainer threads add them, the coordinator thread takes
+// them out.
 //
 // Thread-safe. Entries are removed by the coordinator thread only, so the pointers that it gets stay valid until it
 // completes or closes.
 class TensorQueue {
  public:
-  // Errors: ALREADY_EXISTS if the name is in flight; the status the queue was closed with.
+  // `callbacks` runs what the handles' OnCompletion gets. `flight`, which is not owned, takes note of submissions.
+  TensorQueue(std::shared_ptr<CallbackThread> callbacks, FlightRecorder* flight)
+      : callbacks_(std::move(callbacks)), flight_(flight) {}
+
+  // Adds all of `submissions` or, after an error or an exception (std::bad_alloc), none; the handles are in their
+  // order. Errors: ALREADY_EXISTS if a name is in flight in its process set, or there twice; the status the queue was
+  // closed with.
+  absl::StatusOr<std::vector<std::shared_ptr<Handle>>> AddAll(std::vector<Submission> submissions, absl::Time now);
+
+  // AddAll of one.
   absl::StatusOr<std::shared_ptr<Handle>> Add(Submission submission, absl::Time now);
 
   // The entries added since the last call, in the order in which they were added.
-  std::vector<const TensorEntry*> TakeFresh();
+  std::vector<const TensorEntry*> TakeFresh(absl::Time now);
 
   // When the oldest entry that TakeFresh would return was added; infinite future if there is none.
   absl::Time OldestFresh() const;
 
-  // The oldest entry; nullptr if the queue is empty.
-  const TensorEntry* Oldest() const;
+  // The entry whose `time` is the earliest; nullptr if the queue is empty. `time` must not call the queue.
+  const TensorEntry* Earliest(absl::FunctionRef<absl::Time(const TensorEntry&)> time) const;
 
-  // nullptr if no tensor of this name is in flight.
-  const TensorEntry* Find(absl::string_view name) const;
+  // nullptr if no tensor of this name is in flight in this process set.
+  const TensorEntry* Find(TensorKeyView key) const;
 
   // Frees the name, then completes the handle.
-  // REQUIRES: the name is in flight.
-  void Complete(absl::string_view name, absl::Status status);
-  void Complete(absl::string_view name, OperationResult result);
+  // REQUIRES: `entry` is in the queue.
+  void Complete(const TensorEntry* entry, absl::Status status);
+  void Complete(const TensorEntry* entry, OperationResult result);
 
   // From now on Add returns `status`. The first call wins.
   void Refuse(absl::Status status);
@@ -58,13 +73,24 @@ class TensorQueue {
   bool empty() const;
 
  private:
-  using Table = absl::flat_hash_map<std::string, std::unique_ptr<TensorEntry>>;
+  // The names are the entries' own.
+  using Table = absl::flat_hash_map<TensorKeyView, std::unique_ptr<TensorEntry>>;
 
-  std::unique_ptr<TensorEntry> Extract(absl::string_view name);
+  std::unique_ptr<TensorEntry> NewEntry(Submission submission, absl::Time now) const;
+  // Makes room, so that nothing is allocated when entries are inserted.
+  void ReserveLocked(size_t more) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // nullptr, or, if its name is in flight, `entry` itself.
+  std::unique_ptr<TensorEntry> InsertLocked(std::unique_ptr<TensorEntry> entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Those among the fresh entries from place `first` on.
+  void RecordLocked(size_t first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void RemoveLocked(size_t first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::unique_ptr<TensorEntry> Extract(const TensorEntry* entry);
 
+  const std::shared_ptr<CallbackThread> callbacks_;
+  FlightRecorder* const flight_;
   mutable Mutex mu_;
   Table in_flight_ ABSL_GUARDED_BY(mu_);
-  std::vector<const TensorEntry*> fresh_ ABSL_GUARDED_BY(mu_);
+  std::vector<TensorEntry*> fresh_ ABSL_GUARDED_BY(mu_);
   absl::Status refusal_ ABSL_GUARDED_BY(mu_);
 };
 

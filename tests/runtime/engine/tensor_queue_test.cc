@@ -8,59 +8,130 @@
 namespace ronda {
 namespace {
 
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 constexpr absl::Time kStart = absl::UnixEpoch();
 
-TEST(TensorQueue, EntriesAreFreshOnce) {
-  TensorQueue queue;
-  ASSERT_TRUE(queue.Add({.request = {.name = "a"}}, kStart).ok());
-  ASSERT_TRUE(queue.Add({.request = {.name = "b"}}, kStart + absl::Seconds(1)).ok());
-  EXPECT_EQ(queue.OldestFresh(), kStart);
-  const auto fresh = queue.TakeFresh();
+Submission Named(const std::string& name, ProcessSetId process_set = kGlobalProcessSet) {
+  return {.request = {.name = name, .process_set = process_set}};
+}
+
+class TensorQueueTest : public ::testing::Test {
+ protected:
+  ~TensorQueueTest() override { callbacks_->Stop(); }
+
+  std::vector<std::string> Fresh() {
+    std::vector<std::string> names;
+    for (const TensorEntry* entry : queue_.TakeFresh(kStart)) names.push_back(entry->submission.request.name);
+    return names;
+  }
+
+  const TensorEntry* Find(const std::string& name, ProcessSetId process_set = kGlobalProcessSet) {
+    return queue_.Find({process_set, name});
+  }
+
+  const std::shared_ptr<CallbackThread> callbacks_ = CallbackThread::Create({});
+  const std::unique_ptr<FlightRecorder> flight_{new FlightRecorder()};
+  TensorQueue queue_{callbacks_, flight_.get()};
+};
+
+TEST_F(TensorQueueTest, EntriesAreFreshOnceAndSayWhenTheyWereTaken) {
+  ASSERT_TRUE(queue_.Add(Named("a"), kStart).ok());
+  ASSERT_TRUE(queue_.Add(Named("b"), kStart + absl::Seconds(1)).ok());
+  EXPECT_EQ(queue_.OldestFresh(), kStart);
+  const auto fresh = queue_.TakeFresh(kStart + absl::Seconds(2));
   ASSERT_THAT(fresh, SizeIs(2));
   EXPECT_EQ(fresh[0]->submission.request.name, "a");
+  EXPECT_EQ(fresh[0]->taken, kStart + absl::Seconds(2));
   EXPECT_EQ(fresh[1]->submission.request.name, "b");
-  EXPECT_THAT(queue.TakeFresh(), IsEmpty());
-  EXPECT_EQ(queue.OldestFresh(), absl::InfiniteFuture());
-  EXPECT_EQ(queue.Oldest()->submission.request.name, "a");
+  EXPECT_THAT(Fresh(), IsEmpty());
+  EXPECT_EQ(queue_.OldestFresh(), absl::InfiniteFuture());
 }
 
-TEST(TensorQueue, NameIsFreeAgainOnceTheHandleIsComplete) {
-  TensorQueue queue;
-  const auto handle = queue.Add({.request = {.name = "a"}}, kStart);
+TEST_F(TensorQueueTest, EarliestIsByTheGivenTime) {
+  const auto by_name = [](const TensorEntry& entry) {
+    return entry.submission.request.name == "b" ? kStart : absl::InfiniteFuture();
+  };
+  EXPECT_EQ(queue_.Earliest(by_name), nullptr);
+  ASSERT_TRUE(queue_.AddAll({Named("a"), Named("b"), Named("c")}, kStart).ok());
+  EXPECT_EQ(queue_.Earliest(by_name), Find("b"));
+  EXPECT_NE(queue_.Earliest([](const TensorEntry&) { return absl::InfiniteFuture(); }), nullptr);
+}
+
+TEST_F(TensorQueueTest, NameIsFreeAgainOnceTheHandleIsComplete) {
+  const auto handle = queue_.Add(Named("a"), kStart);
   ASSERT_TRUE(handle.ok());
-  EXPECT_EQ(queue.Add({.request = {.name = "a"}}, kStart).status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(queue_.Add(Named("a"), kStart).status().code(), absl::StatusCode::kAlreadyExists);
   std::thread trainer([&] {
     EXPECT_TRUE((*handle)->Wait().ok());
-    EXPECT_TRUE(queue.Add({.request = {.name = "a"}}, kStart).ok());
+    EXPECT_TRUE(queue_.Add(Named("a"), kStart).ok());
   });
-  queue.Complete("a", absl::OkStatus());
+  queue_.Complete(Find("a"), absl::OkStatus());
   trainer.join();
-  EXPECT_FALSE(queue.empty());
+  EXPECT_FALSE(queue_.empty());
 }
 
-TEST(TensorQueue, RefusalKeepsWhatIsInFlight) {
-  TensorQueue queue;
-  const auto handle = queue.Add({.request = {.name = "a"}}, kStart);
-  queue.Refuse(absl::CancelledError("closing"));
-  EXPECT_EQ(queue.Add({.request = {.name = "b"}}, kStart).status(), absl::CancelledError("closing"));
+TEST_F(TensorQueueTest, NameMayBeInFlightInTwoProcessSets) {
+  const auto global = queue_.Add(Named("a"), kStart);
+  const auto in_set = queue_.Add(Named("a", 3), kStart);
+  ASSERT_TRUE(global.ok() && in_set.ok());
+  const absl::Status twice = queue_.Add(Named("a", 3), kStart).status();
+  EXPECT_EQ(twice.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(std::string(twice.message()), HasSubstr("tensor 'a' of process set 3 is in flight"));
+  queue_.Complete(Find("a", 3), absl::OkStatus());
+  EXPECT_TRUE((*in_set)->done());
+  EXPECT_FALSE((*global)->done());
+  EXPECT_NE(Find("a"), nullptr);
+}
+
+TEST_F(TensorQueueTest, AllAreAddedOrNone) {
+  ASSERT_TRUE(queue_.Add(Named("b"), kStart).ok());
+  EXPECT_EQ(queue_.AddAll({Named("a"), Named("b"), Named("c")}, kStart).status().code(),
+            absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(queue_.AddAll({Named("d"), Named("d")}, kStart).status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(Fresh(), ElementsAre("b"));
+  EXPECT_EQ(Find("a"), nullptr);
+  EXPECT_EQ(Find("d"), nullptr);
+  const auto handles = queue_.AddAll({Named("a"), Named("c")}, kStart);
+  ASSERT_TRUE(handles.ok());
+  EXPECT_THAT(*handles, SizeIs(2));
+  EXPECT_THAT(Fresh(), ElementsAre("a", "c"));
+}
+
+TEST_F(TensorQueueTest, FlightRecorderTakesNoteOfWhatWasAdded) {
+  ASSERT_TRUE(queue_.Add({.request = {.name = "a", .shape = {3}}}, kStart).ok());
+  EXPECT_FALSE(queue_.AddAll({Named("b"), Named("a")}, kStart).ok());
+  ASSERT_TRUE(queue_.Add({.request = {.name = "j", .op = OpType::kJoin}}, kStart).ok());
+  const std::vector<FlightEvent> events = flight_->Events();
+  ASSERT_THAT(events, SizeIs(2));
+  EXPECT_EQ(events[0].kind, FlightKind::kSubmitted);
+  EXPECT_EQ(events[0].name, "a");
+  EXPECT_EQ(events[0].bytes, 12U);
+  EXPECT_EQ(events[1].kind, FlightKind::kJoined);
+}
+
+TEST_F(TensorQueueTest, RefusalKeepsWhatIsInFlight) {
+  const auto handle = queue_.Add(Named("a"), kStart);
+  queue_.Refuse(absl::CancelledError("closing"));
+  EXPECT_EQ(queue_.Add(Named("b"), kStart).status(), absl::CancelledError("closing"));
+  EXPECT_EQ(queue_.AddAll({Named("b")}, kStart).status(), absl::CancelledError("closing"));
   EXPECT_FALSE((*handle)->done());
-  queue.Complete("a", absl::OkStatus());
+  queue_.Complete(Find("a"), absl::OkStatus());
   EXPECT_TRUE((*handle)->Wait().ok());
 }
 
-TEST(TensorQueue, CloseFailsEverythingAndNamesEachTensor) {
-  TensorQueue queue;
-  const auto a = queue.Add({.request = {.name = "a"}}, kStart);
-  const auto b = queue.Add({.request = {.name = "b"}}, kStart);
-  queue.Refuse(absl::CancelledError("closing"));
-  queue.Close(absl::UnavailableError("rank 1 died"));
+TEST_F(TensorQueueTest, CloseFailsEverythingAndNamesEachTensor) {
+  const auto a = queue_.Add(Named("a"), kStart);
+  const auto b = queue_.Add(Named("b"), kStart);
+  queue_.Refuse(absl::CancelledError("closing"));
+  queue_.Close(absl::UnavailableError("rank 1 died"));
   EXPECT_EQ((*a)->Wait(), absl::UnavailableError("tensor 'a': rank 1 died"));
   EXPECT_EQ((*b)->Wait(), absl::UnavailableError("tensor 'b': rank 1 died"));
-  EXPECT_EQ(queue.Add({.request = {.name = "c"}}, kStart).status(), absl::UnavailableError("rank 1 died"));
-  EXPECT_THAT(queue.TakeFresh(), IsEmpty());
+  EXPECT_EQ(queue_.Add(Named("c"), kStart).status(), absl::UnavailableError("rank 1 died"));
+  EXPECT_TRUE(queue_.empty());
 }
 
 }  // namespace

@@ -1,0 +1,34 @@
+#include "runtime/engine/bucket_run.h"
+
+#include <algorithm>
+#include <new>
+
+#include "absl/strings/str_cat.h"
+
+namespace ronda {
+
+size_t RowElements(const TensorRequest& request) {
+  size_t elements = 1;
+  for (size_t i = 1; i < request.shape.size(); ++i) elements *= static_cast<size_t>(request.shape[i]);
+  return elements;
+}
+
+size_t RowBytes(const TensorRequest& request) { return RowElements(request) * SizeOf(request.dtype); }
+
+RowRange EvenSplit(int64_t rows, int members, int position) {
+  const int64_t share = rows / members;
+  const int64_t longer = rows % members;
+  return {.begin = position * share + std::min<int64_t>(position, longer),
+          .count = share + (position < longer ? 1 : 0)};
+}
+
+absl::StatusOr<std::unique_ptr<std::byte[]>> AllocateResult(const TensorRequest& request, size_t bytes) {
+  std::unique_ptr<std::byte[]> data(new (std::nothrow) std::byte[bytes]);
+  if (data == nullptr) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no memory for the ", bytes, " bytes that ", Name(request.op), " '", request.name, "' returns"));
+  }
+  return data;
+}
+
+}  // namespace ronda

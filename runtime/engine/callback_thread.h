@@ -1,0 +1,81 @@
+#ifndef RONDA_RUNTIME_ENGINE_CALLBACK_THREAD_H_
+#define RONDA_RUNTIME_ENGINE_CALLBACK_THREAD_H_
+
+#include <functional>
+#include <list>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "runtime/base/mutex.h"
+
+namespace ronda {
+
+// Runs the callbacks of completed handles, one after the other in the order of completion, on a thread of their own:
+// a callback may take its time, submit tensors and wait for them, and the coordinator thread goes on. The thread starts
+// with the first callback that is asked for.
+//
+// Thread-safe. Shared by a runtime, which stops it, and its handles, which may outlive the runtime.
+class CallbackThread : public std::enable_shared_from_this<CallbackThread> {
+ public:
+  struct Callback {
+    std::function<void(const absl::Status&)> function;
+    absl::Status status;  // of the operation
+    std::string tensor;   // for messages
+  };
+
+  // Called on the callback thread, without a lock.
+  struct Hooks {
+    std::function<void(const absl::Status&)> thrown;  // a callback threw; the status names the tensor
+    std::function<void()> idle;                       // no callback is left for now
+  };
+
+  static std::shared_ptr<CallbackThread> Create(Hooks hooks);
+
+  // Stop() has been called, or no callback was ever asked for.
+  ~CallbackThread();
+
+  // To be called before Post. Nothing happens if the thread runs.
+  // Errors: RESOURCE_EXHAUSTED if the system has no thread to give.
+  absl::Status Start();
+
+  // Runs `callbacks` soon; after Stop, here and now. Allocates nothing.
+  // REQUIRES: Start() has returned OK, or `callbacks` is empty.
+  void Post(std::list<Callback> callbacks);
+
+  // No callback is waiting or running.
+  bool idle() const;
+
+  bool IsThisThread() const;
+
+  // Waits for what has been posted, and ends the thread. On the callback thread itself it does not wait. The hooks are
+  // not called after it has returned.
+  void Stop();
+
+ private:
+  explicit CallbackThread(Hooks hooks) : hooks_(std::move(hooks)) {}
+
+  void Run();
+  // Waits for a callback and moves it to `next`; false if there will be none any more.
+  bool TakeNext(std::list<Callback>* next);
+  // The callback that was taken has run.
+  enum class Left { kNone, kSome };
+  Left Finish();
+
+  // Called by the callback thread, and cleared once that has ended: needs no lock.
+  Hooks hooks_;
+
+  mutable Mutex mu_;
+  CondVar changed_;
+  std::list<Callback> queue_ ABSL_GUARDED_BY(mu_);  // not begun
+  bool running_ ABSL_GUARDED_BY(mu_) = false;       // a callback is
+  enum class State { kNew, kStarted, kStopped } state_ ABSL_GUARDED_BY(mu_) = State::kNew;
+  std::thread thread_ ABSL_GUARDED_BY(mu_);
+  std::thread::id id_ ABSL_GUARDED_BY(mu_);  // also while Stop waits for it
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_ENGINE_CALLBACK_THREAD_H_

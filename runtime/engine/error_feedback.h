@@ -1,0 +1,42 @@
+#ifndef RONDA_RUNTIME_ENGINE_ERROR_FEEDBACK_H_
+#define RONDA_RUNTIME_ENGINE_ERROR_FEEDBACK_H_
+
+#include <cstddef>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "runtime/base/types.h"
+#include "runtime/negotiation/tensor_key.h"
+
+namespace ronda {
+
+// Keeps, for each tensor that asks for it, what rounding this rank's contributions to the wire's format has lost so
+// far: the next contribution makes up for it. (What is lost when the reduced value is rounded is not made up for: it is
+// the same on all ranks, and none of them owns it.)
+//
+// Thread-compatible: the coordinator thread's.
+class ErrorFeedback {
+ public:
+  // The residual of a tensor of `count` elements, zeros at first, and again whenever the count has changed. Valid until
+  // the next call.
+  // Errors: RESOURCE_EXHAUSTED.
+  absl::StatusOr<float*> Residual(TensorKeyView key, size_t count);
+
+  // Forgets all tensors of a process set.
+  void Drop(ProcessSetId process_set);
+
+ private:
+  struct Entry {
+    std::unique_ptr<float[]> values;
+    size_t count = 0;
+  };
+
+  TensorKeyMap<Entry> entries_;
+};
+
+// Whether rounding to `wire` changes values of `dtype`.
+bool IsLossy(WireFormat wire, DType dtype);
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_ENGINE_ERROR_FEEDBACK_H_

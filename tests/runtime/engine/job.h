@@ -1,0 +1,54 @@
+// Jobs of runtimes that are threads of one test, and submissions to them.
+#ifndef RONDA_TESTS_RUNTIME_ENGINE_JOB_H_
+#define RONDA_TESTS_RUNTIME_ENGINE_JOB_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/base/config.h"
+#include "runtime/engine/handle.h"
+#include "runtime/engine/runtime.h"
+#include "runtime/engine/submission.h"
+
+namespace ronda::testing {
+
+// A job of `size` ranks, each of which runs `body` and shuts down, which must succeed.
+void RunRuntimes(int size, const Tunables& tunables, const std::function<void(Runtime& runtime)>& body);
+void RunRuntimes(int size, const std::function<void(Runtime& runtime)>& body);
+
+// An allreduce in place.
+Submission Sum(const std::string& name, std::vector<float>* data);
+
+// Submits and waits.
+absl::Status CarryOut(Runtime& runtime, Submission submission);
+
+// Submits and waits; the handle of what has succeeded, or nullptr, which is a failure of the test.
+std::shared_ptr<Handle> Succeed(Runtime& runtime, Submission submission);
+
+// A barrier of all ranks, or of a process set.
+Submission Barrier(const std::string& name, ProcessSetId process_set = kGlobalProcessSet);
+
+Submission Join(ProcessSetId process_set = kGlobalProcessSet,
+                TensorRequest::Absent absent = TensorRequest::Absent::kNotCounted);
+
+// Adds a process set, on all ranks.
+ProcessSetId AddSet(Runtime& runtime, std::vector<RankId> members);
+
+// The elements that an operation has left with its handle.
+template <typename T>
+std::vector<T> Received(const Handle& handle, size_t row_elements = 1) {
+  const OperationResult& result = handle.result();
+  size_t rows = 0;
+  for (int64_t dim : result.first_dims) rows += static_cast<size_t>(dim);
+  const auto* const first = reinterpret_cast<const T*>(result.data.get());
+  return std::vector<T>(first, first + rows * row_elements);
+}
+
+}  // namespace ronda::testing
+
+#endif  // RONDA_TESTS_RUNTIME_ENGINE_JOB_H_
