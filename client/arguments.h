@@ -1,25 +1,64 @@
-// What C callers pass, checked and turned into the runtime's types. Pure: no function here looks at tensor data or at
-// the default runtime.
+// What C callers pass, turned into submissions. Pure: no function here looks at tensor data or at a runtime.
 //
-// Every error is INVALID_ARGUMENT, names the operation, the tensor and the argument, and says what to do.
+// Every error is INVALID_ARGUMENT, names the operation, the tensor and the argument, and says what to do. What a
+// submission means (shapes, buffers, ranks, process sets, splits) is left for Runtime::Submit to check.
 #ifndef RONDA_CLIENT_ARGUMENTS_H_
 #define RONDA_CLIENT_ARGUMENTS_H_
 
+#include <cstddef>
+#include <optional>
+#include <vector>
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/argument_checks.h"
 #include "client/ronda.h"
-#include "runtime/base/config.h"
 #include "runtime/engine/submission.h"
 
 namespace ronda {
 
-// `args` may be null, which is an error. `world_size` is the job's number of ranks.
-absl::StatusOr<Submission> ToSubmission(const ronda_allreduce_args* args);
-absl::StatusOr<Submission> ToSubmission(const ronda_broadcast_args* args, int world_size);
-absl::StatusOr<Submission> ToSubmission(const ronda_allgather_args* args);
+// `args` may be null, which is an error.
+absl::StatusOr<Submission> ToSubmission(const ronda_allreduce_args* args, const Caller& caller);
+absl::StatusOr<Submission> ToSubmission(const ronda_reduce_args* args, const Caller& caller);
+absl::StatusOr<Submission> ToSubmission(const ronda_reducescatter_args* args, const Caller& caller);
+absl::StatusOr<Submission> ToSubmission(const ronda_broadcast_args* args, const Caller& caller);
+absl::StatusOr<Submission> ToSubmission(const ronda_allgather_args* args, const Caller& caller);
+absl::StatusOr<Submission> ToSubmission(const ronda_gather_args* args, const Caller& caller);
+absl::StatusOr<Submission> ToSubmission(const ronda_scatter_args* args, const Caller& caller);
+absl::StatusOr<Submission> ToSubmission(const ronda_alltoall_args* args, const Caller& caller);
 
-// Overrides in `tunables` what `options` sets; a null `options` sets nothing.
-absl::Status ApplyOptions(const ronda_options* options, Tunables* tunables);
+// The name is that of the channel between the two ranks; the session numbers what goes through it.
+absl::StatusOr<Submission> ToSubmission(const ronda_send_args* args, const Caller& caller);
+absl::StatusOr<Submission> ToSubmission(const ronda_recv_args* args, const Caller& caller);
+
+// An allgather of bytes, `function` being the C function. `root` keeps the caller's.
+absl::StatusOr<Submission> ToSubmission(const ronda_object_args* args, const Caller& caller);
+
+// Allgathers of one group: of the indices and of the values and, for an average, of one byte from each rank that takes
+// part, by which they are counted.
+struct SparseSubmissions {
+  Submission indices;
+  Submission values;
+  std::optional<Submission> present;
+};
+absl::StatusOr<SparseSubmissions> ToSubmissions(const ronda_sparse_allreduce_args* args, const Caller& caller);
+
+// `count` structs of the size that the first of them tells, as a group.
+absl::StatusOr<std::vector<Submission>> ToGroup(const ronda_allreduce_args* args, size_t count, const char* group,
+                                                const Caller& caller);
+absl::StatusOr<std::vector<Submission>> ToGroup(const ronda_allgather_args* args, size_t count, const char* group,
+                                                const Caller& caller);
+absl::StatusOr<std::vector<Submission>> ToGroup(const ronda_reducescatter_args* args, size_t count, const char* group,
+                                                const Caller& caller);
+
+// A barrier or a join: their name is given, like that of send and receive. `timeout_s` as ronda_monitored_barrier().
+absl::StatusOr<Submission> BarrierSubmission(ronda_process_set set, double timeout_s, const Caller& caller);
+absl::StatusOr<Submission> JoinSubmission(ronda_process_set set, ronda_absent absent);
+
+// The ends of a set, and its begin.
+absl::StatusOr<Submission> AddProcessSetSubmission(const int* ranks, int count);
+Submission AddProcessSetSubmission(std::vector<RankId> ranks);
+Submission RemoveProcessSetSubmission(ronda_process_set id);
 
 }  // namespace ronda
 

@@ -1,4 +1,4 @@
-// The C ABI on top of the runtime: the only mutable global state, and the only place where exceptions are caught.
+// The C ABI on top of the runtime: the job and its process sets.
 
 // Everything is compiled with hidden visibility; these declarations are what the library is for.
 #pragma GCC visibility push(default)
@@ -6,152 +6,136 @@
 #pragma GCC visibility pop
 
 #include <algorithm>
-#include <exception>
 #include <memory>
-#include <new>
-#include <numeric>
-#include <optional>
-#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "client/arguments.h"
-#include "client/default_runtime.h"
-#include "client/handle_table.h"
-#include "client/status_code.h"
+#include "client/c_api_support.h"
+#include "client/options.h"
 #include "runtime/base/config.h"
+#include "runtime/base/group.h"
 #include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/version.h"
 #include "runtime/bootstrap/bootstrap.h"
+#include "runtime/engine/run_threads.h"
 #include "runtime/engine/runtime.h"
 
 namespace ronda {
 namespace {
 
-// Never destroyed: threads of the trainer may still be in here when the process exits.
-struct Globals {
-  DefaultRuntime runtime;
-  HandleTable handles;
-};
+struct JobOptions {
+  Config config;
+  ClientOptions client;
 
-Globals& globals() {
-  static Globals* const instance = new Globals;
-  return *instance;
-}
-
-// This thread's last error. `text` points into `storage`, or at a literal where there was no memory for a string.
-struct LastError {
-  std::string storage;
-  const char* text = "";
-};
-
-thread_local LastError last_error;
-
-ronda_status FailWithLiteral(ronda_status code, const char* text) {
-  last_error.text = text;
-  return code;
-}
-
-// Runs the body of a C function: nothing it throws goes further.
-template <typename Body>
-ronda_status Call(const Body& body) noexcept {
-  try {
-    Outcome outcome = body();
-    if (outcome.ok()) return RONDA_OK;
-    last_error.storage = std::move(outcome.text);
-    last_error.text = last_error.storage.c_str();
-    return outcome.code;
-  } catch (const std::bad_alloc&) {
-    return FailWithLiteral(RONDA_ERROR_OUT_OF_MEMORY, "out of memory");
-  } catch (const std::exception& error) {
-    // Its text lives in the exception; copying it may throw in turn, which noexcept would turn into the end of the
-    // process.
-    try {
-      last_error.storage = error.what();
-      last_error.text = last_error.storage.c_str();
-    } catch (...) {
-      last_error.text = "an exception was thrown, and there is no memory for its text";
-    }
-    return RONDA_ERROR_INTERNAL;
-  } catch (...) {
-    return FailWithLiteral(RONDA_ERROR_INTERNAL, "an exception of an unknown type was thrown");
+  WaitLimits limits() const {
+    return {.warning = client.tunables.stall_warning, .deadline = client.tunables.stall_deadline};
   }
-}
+};
 
-Outcome Failure(const absl::Status& status, Answer from) {
-  return {ToRondaStatus(status.code(), from), std::string(status.message())};
-}
-
-Outcome NullArgument(absl::string_view function, absl::string_view argument) {
-  return {RONDA_ERROR_INVALID_ARGUMENT, absl::StrCat(function, ": ", argument, " is NULL: pass where to write it")};
-}
-
-Outcome UnknownHandle(absl::string_view function, ronda_handle handle) {
-  if (handle > 0 && globals().runtime.Get() == nullptr) return NotInitialized();
-  return {RONDA_ERROR_INVALID_ARGUMENT,
-          absl::StrCat(function, ": there is no handle ", handle, ": it was never given out, or it was released")};
-}
-
-// Submits what `to_submission` makes of the caller's arguments, and hands out a handle.
-template <typename ToSubmissionFn>
-Outcome Submit(absl::string_view function, const ToSubmissionFn& to_submission, ronda_handle* handle) {
-  if (handle == nullptr) return NullArgument(function, "handle");
-  const std::shared_ptr<Session> session = globals().runtime.Get();
-  if (session == nullptr) return NotInitialized();
-  absl::StatusOr<Submission> submission = to_submission(session->topology());
-  if (!submission.ok()) return Failure(submission.status(), Answer::kSubmission);
-  const OpType op = submission->request.op;
-  absl::StatusOr<std::shared_ptr<Handle>> submitted = session->runtime().Submit(*std::move(submission));
-  if (!submitted.ok()) return Failure(submitted.status(), Answer::kSubmission);
-  *handle = globals().handles.Add({*std::move(submitted), op});
-  return {};
-}
-
-absl::StatusOr<std::unique_ptr<Runtime>> JoinJob(const ronda_options* options) {
+absl::StatusOr<JobOptions> ReadOptions(const ronda_options* options) {
   RONDA_ASSIGN_OR_RETURN(Config config, ReadConfig(ProcessEnvironment()));
-  RONDA_RETURN_IF_ERROR(ApplyOptions(options, &config.tunables));
+  ClientOptions client{.tunables = config.tunables};
+  RONDA_RETURN_IF_ERROR(ApplyOptions(options, &client));
   SetLogLevel(config.log_level);
-  RONDA_ASSIGN_OR_RETURN(Job job, Bootstrap(config));
-  return Runtime::Create({.tunables = config.tunables}, std::move(job.topology), std::move(job.transport));
+  config.tunables = client.tunables;
+  return JobOptions{.config = std::move(config), .client = std::move(client)};
 }
 
-Outcome Barrier() {
-  const std::shared_ptr<Session> session = globals().runtime.Get();
-  if (session == nullptr) return NotInitialized();
-  const absl::StatusOr<std::shared_ptr<Handle>> barrier = session->SubmitBarrier();
-  if (!barrier.ok()) return Failure(barrier.status(), Answer::kSubmission);
-  return Failure((*barrier)->Wait(), Answer::kCompletion);
+// Adds the process sets that exist from the start.
+absl::Status AddProcessSets(const std::vector<std::vector<RankId>>& sets, Session* session) {
+  for (const std::vector<RankId>& ranks : sets) {
+    RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<Handle> handle,
+                           session->SubmitNumbered(AddProcessSetSubmission(ranks)));
+    RONDA_RETURN_IF_ERROR(handle->Wait());
+  }
+  return absl::OkStatus();
 }
 
-Outcome AllgatherOutput(ronda_handle id, const void** data, int64_t* first_dim, int64_t* first_dims) {
-  if (data == nullptr) return NullArgument("ronda_allgather_output", "data");
-  if (first_dim == nullptr) return NullArgument("ronda_allgather_output", "first_dim");
-  const std::optional<HeldOperation> operation = globals().handles.Find(id);
-  if (!operation) return UnknownHandle("ronda_allgather_output", id);
-  if (operation->op != OpType::kAllgather) {
-    return {RONDA_ERROR_INVALID_ARGUMENT,
-            absl::StrCat("ronda_allgather_output: handle ", id, " is of an operation without an output of its own (",
-                         Name(operation->op), "), not of an allgather")};
+absl::StatusOr<std::unique_ptr<Session>> JoinJob(const ronda_options* options) {
+  RONDA_ASSIGN_OR_RETURN(const JobOptions job_options, ReadOptions(options));
+  RONDA_ASSIGN_OR_RETURN(Job job, Bootstrap(job_options.config));
+  auto session = std::make_unique<Session>(
+      Runtime::Create({.tunables = job_options.client.tunables}, std::move(job.topology), std::move(job.transport)),
+      job_options.limits());
+  if (absl::Status status = AddProcessSets(job_options.client.process_sets, session.get()); !status.ok()) {
+    // Leaves in an orderly way, as the others do who hear of it: the job's error should not be that a rank vanished.
+    session->runtime().Shutdown().IgnoreError();
+    return status;
   }
-  if (!operation->handle->done()) {
-    return {RONDA_ERROR_INVALID_ARGUMENT,
-            absl::StrCat("ronda_allgather_output: handle ", id, " is still in flight: call ronda_synchronize() first")};
-  }
-  if (const absl::Status status = operation->handle->Wait(); !status.ok()) return Failure(status, Answer::kCompletion);
-  const OperationResult& gathered = operation->handle->result();
-  *data = gathered.data.get();
-  *first_dim = std::accumulate(gathered.first_dims.begin(), gathered.first_dims.end(), int64_t{0});
-  if (first_dims != nullptr) std::copy(gathered.first_dims.begin(), gathered.first_dims.end(), first_dims);
-  return {};
+  return session;
+}
+
+// The body of a rank that is a thread.
+absl::Status RunRank(const JobOptions& options, void (*body)(void* context), void* context, Runtime& runtime) {
+  const RankContexts::Scope scope(&globals().ranks, runtime, options.limits());
+  RONDA_RETURN_IF_ERROR(AddProcessSets(options.client.process_sets, CurrentSession().get()));
+  body(context);
+  return absl::OkStatus();
+}
+
+Outcome RunThreadsOf(const ronda_options* options, int size, void (*body)(void* context), void* context) {
+  if (body == nullptr) return {RONDA_ERROR_INVALID_ARGUMENT, "ronda_run_threads: body is NULL: pass a function"};
+  const absl::StatusOr<JobOptions> job_options = ReadOptions(options);
+  if (!job_options.ok()) return Failure(job_options.status(), Answer::kStartup);
+  const RunThreadsOutcome outcome =
+      RunThreads({.size = size, .tunables = job_options->client.tunables},
+                 [&](Runtime& runtime) { return RunRank(*job_options, body, context, runtime); });
+  // What the body threw is in the text. Its thread is gone, and the caller may not know what an exception is.
+  return Failure(outcome.status, Answer::kStartup);
+}
+
+// What a rank that is a thread hears when it calls what only processes may.
+Outcome NotInThreads(ronda_status code, absl::string_view function) {
+  return {code, absl::StrCat(function,
+                             ": this thread acts for a rank of ronda_run_threads(), where the job begins and "
+                             "ends with the body: leave the call out")};
+}
+
+// Submits, and waits without keeping the session from ending.
+template <typename SubmitFn>
+ronda_status SubmitAndWait(const SubmitFn& submit, std::shared_ptr<Handle>* handle) {
+  const ronda_status submitted = CallWithSession([&](Session& session) {
+    absl::StatusOr<std::shared_ptr<Handle>> result = submit(session);
+    if (!result.ok()) return Failure(result.status(), Answer::kSubmission);
+    *handle = *std::move(result);
+    return Outcome();
+  });
+  if (submitted != RONDA_OK) return submitted;
+  return Call([&] { return Failure((*handle)->Wait(), Answer::kCompletion); });
+}
+
+absl::StatusOr<std::shared_ptr<Handle>> SubmitJoin(Session& session, ronda_process_set set, ronda_absent absent) {
+  RONDA_ASSIGN_OR_RETURN(Submission submission, JoinSubmission(set, absent));
+  return session.runtime().Submit(std::move(submission));
+}
+
+ronda_status Barrier(ronda_process_set set, double timeout_s) {
+  std::shared_ptr<Handle> handle;
+  return SubmitAndWait(
+      [&](Session& session) -> absl::StatusOr<std::shared_ptr<Handle>> {
+        RONDA_ASSIGN_OR_RETURN(Submission submission, BarrierSubmission(set, timeout_s, session.caller()));
+        return session.SubmitNumbered(std::move(submission));
+      },
+      &handle);
 }
 
 // A number of the topology, -1 while there is none.
 int FromTopology(int Topology::*member) {
-  const std::shared_ptr<Session> session = globals().runtime.Get();
+  const std::shared_ptr<Session> session = CurrentSession();
   return session == nullptr ? -1 : session->topology().*member;
+}
+
+// The members of a set; null if there is none.
+std::shared_ptr<const Group> FindProcessSet(ronda_process_set id) {
+  const std::shared_ptr<Session> session = CurrentSession();
+  if (session == nullptr) return nullptr;
+  auto members = session->runtime().ProcessSet(id);
+  return members.ok() ? *std::move(members) : nullptr;
 }
 
 }  // namespace
@@ -161,17 +145,23 @@ using ronda::Topology;
 
 const char* ronda_version(void) { return ronda::kVersion; }
 
-const char* ronda_last_error(void) { return ronda::last_error.text; }
+const char* ronda_last_error(void) { return ronda::LastErrorText(); }
 
 ronda_status ronda_init(const ronda_options* options) {
-  return ronda::Call([&] { return ronda::globals().runtime.Start([&] { return ronda::JoinJob(options); }); });
+  return ronda::Call([&] {
+    if (ronda_current() != 0) return ronda::NotInThreads(RONDA_ERROR_ALREADY_INITIALIZED, "ronda_init");
+    return ronda::globals().runtime.Start([&] { return ronda::JoinJob(options); });
+  });
 }
 
 ronda_status ronda_shutdown(void) {
-  return ronda::Call([] { return ronda::globals().runtime.Stop(); });
+  return ronda::Call([] {
+    if (ronda_current() != 0) return ronda::NotInThreads(RONDA_ERROR_INVALID_ARGUMENT, "ronda_shutdown");
+    return ronda::globals().runtime.Stop();
+  });
 }
 
-int ronda_is_initialized(void) { return ronda::globals().runtime.Get() != nullptr ? 1 : 0; }
+int ronda_is_initialized(void) { return ronda::CurrentSession() != nullptr ? 1 : 0; }
 int ronda_rank(void) { return ronda::FromTopology(&Topology::rank); }
 int ronda_size(void) { return ronda::FromTopology(&Topology::size); }
 int ronda_local_rank(void) { return ronda::FromTopology(&Topology::local_rank); }
@@ -179,57 +169,80 @@ int ronda_local_size(void) { return ronda::FromTopology(&Topology::local_size); 
 int ronda_cross_rank(void) { return ronda::FromTopology(&Topology::cross_rank); }
 int ronda_cross_size(void) { return ronda::FromTopology(&Topology::cross_size); }
 
-ronda_status ronda_allreduce_async(const ronda_allreduce_args* args, ronda_handle* handle) {
-  return ronda::Call([&] {
-    return ronda::Submit(
-        "ronda_allreduce_async", [&](const Topology&) { return ronda::ToSubmission(args); }, handle);
-  });
+ronda_status ronda_run_threads(const ronda_options* options, int size, void (*body)(void* context), void* context) {
+  return ronda::Call([&] { return ronda::RunThreadsOf(options, size, body, context); });
 }
 
-ronda_status ronda_broadcast_async(const ronda_broadcast_args* args, ronda_handle* handle) {
-  return ronda::Call([&] {
-    return ronda::Submit(
-        "ronda_broadcast_async", [&](const Topology& topology) { return ronda::ToSubmission(args, topology.size); },
-        handle);
-  });
-}
+ronda_context ronda_current(void) { return ronda::RankContexts::Current(); }
 
-ronda_status ronda_allgather_async(const ronda_allgather_args* args, ronda_handle* handle) {
-  return ronda::Call([&] {
-    return ronda::Submit(
-        "ronda_allgather_async", [&](const Topology&) { return ronda::ToSubmission(args); }, handle);
-  });
-}
-
-ronda_status ronda_barrier(void) { return ronda::Call(ronda::Barrier); }
-
-ronda_status ronda_poll(ronda_handle handle, int* done) {
+ronda_status ronda_make_current(ronda_context context) {
   return ronda::Call([&]() -> ronda::Outcome {
-    if (done == nullptr) return ronda::NullArgument("ronda_poll", "done");
-    const auto operation = ronda::globals().handles.Find(handle);
-    if (!operation) return ronda::UnknownHandle("ronda_poll", handle);
-    *done = operation->handle->done() ? 1 : 0;
+    if (ronda::globals().ranks.MakeCurrent(context)) return {};
+    return {RONDA_ERROR_INVALID_ARGUMENT, absl::StrCat("ronda_make_current: there is no context ", context,
+                                                       ": the body of its rank has returned, or it never was one")};
+  });
+}
+
+ronda_status ronda_add_process_set(const int* ranks, int count, ronda_process_set* id) {
+  if (id == nullptr) return ronda::Call([] { return ronda::NullArgument("ronda_add_process_set", "id"); });
+  std::shared_ptr<ronda::Handle> handle;
+  const ronda_status status = ronda::SubmitAndWait(
+      [&](ronda::Session& session) -> absl::StatusOr<std::shared_ptr<ronda::Handle>> {
+        RONDA_ASSIGN_OR_RETURN(ronda::Submission submission, ronda::AddProcessSetSubmission(ranks, count));
+        return session.SubmitNumbered(std::move(submission));
+      },
+      &handle);
+  if (status == RONDA_OK) *id = static_cast<ronda_process_set>(handle->result().number);
+  return status;
+}
+
+ronda_status ronda_remove_process_set(ronda_process_set id) {
+  std::shared_ptr<ronda::Handle> handle;
+  return ronda::SubmitAndWait(
+      [&](ronda::Session& session) { return session.SubmitNumbered(ronda::RemoveProcessSetSubmission(id)); }, &handle);
+}
+
+int ronda_process_set_size(ronda_process_set id) {
+  const auto members = ronda::FindProcessSet(id);
+  return members == nullptr ? -1 : members->size();
+}
+
+int ronda_process_set_rank(ronda_process_set id) {
+  const auto members = ronda::FindProcessSet(id);
+  return members == nullptr ? -1 : members->PositionOf(ronda_rank()).value_or(-1);
+}
+
+ronda_status ronda_process_set_ranks(ronda_process_set id, int* ranks) {
+  return ronda::CallWithSession([&](ronda::Session& session) -> ronda::Outcome {
+    if (ranks == nullptr) return ronda::NullArgument("ronda_process_set_ranks", "ranks");
+    const auto members = session.runtime().ProcessSet(id);
+    if (!members.ok()) return ronda::Failure(members.status(), ronda::Answer::kSubmission);
+    std::copy((*members)->ranks().begin(), (*members)->ranks().end(), ranks);
     return {};
   });
 }
 
-ronda_status ronda_synchronize(ronda_handle handle) {
-  return ronda::Call([&] {
-    const auto operation = ronda::globals().handles.Find(handle);
-    if (!operation) return ronda::UnknownHandle("ronda_synchronize", handle);
-    return ronda::Failure(operation->handle->Wait(), ronda::Answer::kCompletion);
-  });
-}
-
-ronda_status ronda_allgather_output(ronda_handle handle, const void** data, int64_t* first_dim, int64_t* first_dims) {
-  return ronda::Call([&] { return ronda::AllgatherOutput(handle, data, first_dim, first_dims); });
-}
-
-ronda_status ronda_release(ronda_handle handle) {
-  return ronda::Call([&]() -> ronda::Outcome {
-    const auto operation = ronda::globals().handles.Remove(handle);
-    if (!operation) return ronda::UnknownHandle("ronda_release", handle);
-    static_cast<void>(operation->handle->Wait());  // its error is for ronda_synchronize() to tell
+ronda_status ronda_process_set_ids(ronda_process_set* ids, int capacity, int* count) {
+  return ronda::CallWithSession([&](ronda::Session& session) -> ronda::Outcome {
+    if (count == nullptr) return ronda::NullArgument("ronda_process_set_ids", "count");
+    if (ids == nullptr && capacity > 0) return ronda::NullArgument("ronda_process_set_ids", "ids");
+    const std::vector<ronda::ProcessSetId> all = session.runtime().ProcessSetIds();
+    *count = static_cast<int>(all.size());
+    std::copy_n(all.begin(), std::clamp(capacity, 0, *count), ids);
     return {};
   });
+}
+
+ronda_status ronda_barrier(ronda_process_set process_set) { return ronda::Barrier(process_set, 0); }
+
+ronda_status ronda_monitored_barrier(ronda_process_set process_set, double timeout_s) {
+  return ronda::Barrier(process_set, timeout_s);
+}
+
+ronda_status ronda_join(ronda_process_set process_set, ronda_absent absent, int* last_rank) {
+  std::shared_ptr<ronda::Handle> handle;
+  const ronda_status status = ronda::SubmitAndWait(
+      [&](ronda::Session& session) { return ronda::SubmitJoin(session, process_set, absent); }, &handle);
+  if (status == RONDA_OK && last_rank != nullptr) *last_rank = static_cast<int>(handle->result().number);
+  return status;
 }

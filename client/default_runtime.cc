@@ -26,20 +26,20 @@ Outcome DefaultRuntime::Start(const Factory& factory) {
     if (state_ != State::kNone) return {RONDA_ERROR_ALREADY_INITIALIZED, DescribeConflict(state_)};
     state_ = State::kStarting;
   }
-  absl::StatusOr<std::unique_ptr<Runtime>> runtime = absl::UnknownError("not started");
+  absl::StatusOr<std::unique_ptr<Session>> session = absl::UnknownError("not started");
   try {
-    runtime = factory();
+    session = factory();
   } catch (...) {
     MutexLock lock(&mu_);
     state_ = State::kNone;
     throw;
   }
   MutexLock lock(&mu_);
-  state_ = runtime.ok() ? State::kRunning : State::kNone;
-  if (!runtime.ok()) {
-    return {ToRondaStatus(runtime.status().code(), Answer::kStartup), std::string(runtime.status().message())};
+  state_ = session.ok() ? State::kRunning : State::kNone;
+  if (!session.ok()) {
+    return {ToRondaStatus(session.status().code(), Answer::kStartup), std::string(session.status().message())};
   }
-  session_ = std::make_shared<Session>(*std::move(runtime));
+  session_ = *std::move(session);
   return {};
 }
 

@@ -10,7 +10,6 @@
 #include "client/ronda.h"
 #include "client/session.h"
 #include "runtime/base/mutex.h"
-#include "runtime/engine/runtime.h"
 
 namespace ronda {
 
@@ -28,9 +27,9 @@ struct Outcome {
 // starts or stops there is none.
 class DefaultRuntime {
  public:
-  using Factory = std::function<absl::StatusOr<std::unique_ptr<Runtime>>()>;
+  using Factory = std::function<absl::StatusOr<std::unique_ptr<Session>>()>;
 
-  // Makes what `factory` returns the runtime.
+  // Makes what `factory` returns the process' session.
   // Errors: ALREADY_INITIALIZED; the factory's.
   Outcome Start(const Factory& factory);
 

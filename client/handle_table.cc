@@ -4,25 +4,23 @@
 
 namespace ronda {
 
-ronda_handle HandleTable::Add(HeldOperation operation) {
+ronda_handle HandleTable::Add(std::shared_ptr<const Operation> operation) {
   MutexLock lock(&mu_);
-  const ronda_handle id = next_id_++;
-  operations_[id] = std::move(operation);
-  return id;
+  operations_[next_id_] = std::move(operation);
+  return next_id_++;
 }
 
-std::optional<HeldOperation> HandleTable::Find(ronda_handle id) const {
+std::shared_ptr<const Operation> HandleTable::Find(ronda_handle id) const {
   MutexLock lock(&mu_);
   const auto found = operations_.find(id);
-  if (found == operations_.end()) return std::nullopt;
-  return found->second;
+  return found == operations_.end() ? nullptr : found->second;
 }
 
-std::optional<HeldOperation> HandleTable::Remove(ronda_handle id) {
+std::shared_ptr<const Operation> HandleTable::Remove(ronda_handle id) {
   MutexLock lock(&mu_);
   const auto found = operations_.find(id);
-  if (found == operations_.end()) return std::nullopt;
-  HeldOperation operation = std::move(found->second);
+  if (found == operations_.end()) return nullptr;
+  std::shared_ptr<const Operation> operation = std::move(found->second);
   operations_.erase(found);
   return operation;
 }

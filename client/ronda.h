@@ -414,8 +414,8 @@ ronda_status ronda_synchronize(ronda_handle handle);
 
 /* The result of a completed operation whose output Ronda owns. `*data` holds `*rows` rows: units of the first
  * dimension. If `rows_per_member` is not NULL, `*rows_per_member` and `*members` become an array and its length: for
- * allgather, gather (on root), alltoall and objects how many of the rows came from each member of the process set; for
- * other operations it is empty. All is valid until ronda_release(). */
+ * allgather (of tensors or objects), gather (on root) and alltoall how many of the rows came from each member of the
+ * process set; for other operations it is empty. All is valid until ronda_release(). */
 ronda_status ronda_output(ronda_handle handle, const void** data, int64_t* rows, const int64_t** rows_per_member,
                           int* members);
 

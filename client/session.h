@@ -3,37 +3,51 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/argument_checks.h"
+#include "client/number_sequence.h"
 #include "runtime/base/mutex.h"
 #include "runtime/engine/handle.h"
 #include "runtime/engine/runtime.h"
 
 namespace ronda {
 
-// What lives from ronda_init() to ronda_shutdown(): the runtime, and the numbering of the barriers.
+// One rank's part in a job, from ronda_init() to ronda_shutdown() or while the body of ronda_run_threads() runs: the
+// runtime, and the numbering of the operations that callers do not name.
 //
 // Thread-safe.
 class Session {
  public:
-  // Barriers that may be in flight at once, each in a thread of its own.
-  static constexpr uint64_t kConcurrentBarriers = 16;
+  // Operations of one kind (barriers of a process set, tensors from a to b with a tag) that may be in flight at once.
+  static constexpr uint64_t kConcurrentOfAKind = 64;
 
-  explicit Session(std::unique_ptr<Runtime> runtime) : runtime_(std::move(runtime)) {}
+  // `limits` are those that this rank would give the job.
+  Session(std::unique_ptr<Runtime> runtime, WaitLimits limits)
+      : owned_(std::move(runtime)), runtime_(*owned_), limits_(limits) {}
+  // `runtime` is the caller's, and outlives the session.
+  Session(Runtime& runtime, WaitLimits limits) : runtime_(runtime), limits_(limits) {}
 
-  Runtime& runtime() const { return *runtime_; }
-  const Topology& topology() const { return runtime_->topology(); }
+  Runtime& runtime() const { return runtime_; }
+  const Topology& topology() const { return runtime_.topology(); }
+  Caller caller() const { return {.rank = topology().rank, .limits = limits_}; }
 
-  // Submits this rank's next barrier: the n-th on one rank meets the n-th on every other.
-  // Errors: ALREADY_EXISTS if kConcurrentBarriers are in flight; the job's failure.
-  absl::StatusOr<std::shared_ptr<Handle>> SubmitBarrier();
+  // Submits this rank's next operation of a kind; request.name says which. It gets a number behind that.
+  // Errors: Runtime::Submit's; ALREADY_EXISTS if kConcurrentOfAKind are in flight.
+  absl::StatusOr<std::shared_ptr<Handle>> SubmitNumbered(Submission submission);
 
  private:
-  const std::unique_ptr<Runtime> runtime_;
+  const std::unique_ptr<Runtime> owned_;  // null if the runtime is somebody else's
+  Runtime& runtime_;
+  const WaitLimits limits_;
   Mutex mu_;
-  uint64_t barriers_ ABSL_GUARDED_BY(mu_) = 0;
+  // By process set and name.
+  absl::flat_hash_map<std::pair<ProcessSetId, std::string>, NumberSequence> sequences_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace ronda

@@ -1,0 +1,77 @@
+// What the arguments of all operations have in common, turned into the runtime's types, and checked as far as C's types
+// do not do that and the runtime cannot: sizes of structs, enums, pointers that are followed here. Pure.
+//
+// Every error is INVALID_ARGUMENT, names the operation, the tensor and the argument, and says what to do.
+#ifndef RONDA_CLIENT_ARGUMENT_CHECKS_H_
+#define RONDA_CLIENT_ARGUMENT_CHECKS_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "client/ronda.h"
+#include "runtime/base/types.h"
+#include "runtime/engine/submission.h"
+
+namespace ronda {
+
+// Far above the size of any struct of ours: a larger struct_size was never written by a caller who set it.
+inline constexpr size_t kMaxStructSize = 4096;
+
+// The number that the caller stored in `value`. Reading an enum that holds none of its enumerators would be undefined.
+template <typename Enum>
+int RawValue(const Enum& value) {
+  static_assert(sizeof(Enum) == sizeof(int));
+  int raw = 0;
+  std::memcpy(&raw, &value, sizeof(raw));
+  return raw;
+}
+
+// Copies the caller's struct, which may come from another version of ronda.h. A newer one is longer: what we do not
+// know must be zero, that is, not asked for.
+template <typename T>
+absl::StatusOr<T> CopySized(const T* from, absl::string_view type, absl::string_view init_macro) {
+  if (from == nullptr) return absl::InvalidArgumentError(absl::StrCat(type, " is NULL: pass a pointer to one"));
+  const size_t size = from->struct_size;
+  if (size < sizeof(T) || size > kMaxStructSize) {
+    return absl::InvalidArgumentError(absl::StrCat(type, ".struct_size is ", size, ", expected ", sizeof(T),
+                                                   ": begin with ", init_macro, " or set it to sizeof(", type, ")"));
+  }
+  const char* bytes = reinterpret_cast<const char*>(from);
+  if (std::any_of(bytes + sizeof(T), bytes + size, [](char byte) { return byte != 0; })) {
+    return absl::InvalidArgumentError(absl::StrCat(type, " has ", size, " bytes, this library knows ", sizeof(T),
+                                                   " of them, and the rest is not zero: the program was built with a "
+                                                   "newer ronda.h and needs the libronda.so that came with it"));
+  }
+  T copy;
+  std::memcpy(&copy, from, sizeof(T));
+  return copy;
+}
+
+// Who submits.
+struct Caller {
+  RankId rank = 0;
+  WaitLimits limits;  // the job's, as this rank knows them: where a call sets one of its two only
+};
+
+// "allreduce 'conv1/weight'", with which the messages about a tensor begin.
+std::string Describe(const Submission& submission);
+
+// `name` is that of `what`: "tensor.name".
+absl::Status CheckName(absl::string_view operation, absl::string_view what, const char* name);
+
+// A submission of `tensor`; a send or receive gets no name, as the caller gives none.
+absl::StatusOr<Submission> FromTensor(OpType op, const ronda_tensor& tensor);
+
+// Sets the process set, and limits if `call` has any.
+absl::Status SetCall(const ronda_call_options& call, const Caller& caller, Submission* submission);
+
+}  // namespace ronda
+
+#endif  // RONDA_CLIENT_ARGUMENT_CHECKS_H_

@@ -1,0 +1,53 @@
+#ifndef RONDA_CLIENT_OBJECT_BROADCAST_H_
+#define RONDA_CLIENT_OBJECT_BROADCAST_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "client/operation.h"
+#include "runtime/base/group.h"
+#include "runtime/engine/submission.h"
+
+namespace ronda {
+
+// Bytes of the root's, when the other ranks do not know how many there are: an allgather to which only the root
+// contributes. The root adds one byte, so that all ranks see who takes itself for the root even if the object is empty.
+//
+// Thread-safe.
+class ObjectBroadcast : public Operation {
+ public:
+  // What one rank knows. It owns the bytes that travel, and so has to outlive the operation.
+  struct Plan {
+    std::string name;
+    RankId root = 0;
+    std::shared_ptr<const Group> members;
+    std::string contribution;
+  };
+
+  // Makes `object`, the caller's bytes and root, what has to be submitted on `rank`.
+  // Errors: INVALID_ARGUMENT if the root is not one of `members`, or the bytes of the root are null.
+  static absl::StatusOr<std::unique_ptr<Plan>> Prepare(std::shared_ptr<const Group> members, RankId rank,
+                                                       Submission* object);
+
+  // `handle` is that of the submission that `plan` was made with.
+  ObjectBroadcast(std::shared_ptr<Handle> handle, std::unique_ptr<const Plan> plan)
+      : Operation(std::move(handle), OpType::kAllgather), plan_(std::move(plan)) {}
+
+  // Waits: the contribution must not go before.
+  ~ObjectBroadcast() override { handle().Wait().IgnoreError(); }
+
+  Output output() const override;
+
+ protected:
+  // Errors: FAILED_PRECONDITION if another rank takes itself for the root, or the root does not.
+  absl::Status Check() const override;
+
+ private:
+  const std::unique_ptr<const Plan> plan_;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_CLIENT_OBJECT_BROADCAST_H_

@@ -1,0 +1,39 @@
+#include "client/operation.h"
+
+#include <numeric>
+#include <vector>
+
+#include "runtime/base/status_macros.h"
+
+namespace ronda {
+
+absl::Status Operation::Wait() const {
+  RONDA_RETURN_IF_ERROR(handle_->Wait());
+  return Check();
+}
+
+bool Operation::HasOutput() const {
+  switch (op_) {
+    case OpType::kAllgather:
+    case OpType::kGather:
+    case OpType::kScatter:
+    case OpType::kReduceScatter:
+    case OpType::kAlltoall:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool Operation::Reduces() const {
+  return op_ == OpType::kAllreduce || op_ == OpType::kReduce || op_ == OpType::kReduceScatter;
+}
+
+Output Operation::output() const {
+  const std::vector<int64_t>& rows = result().first_dims;
+  Output output{.data = result().data.get(), .rows = std::accumulate(rows.begin(), rows.end(), int64_t{0})};
+  if (op_ != OpType::kScatter && op_ != OpType::kReduceScatter) output.rows_per_member = rows;
+  return output;
+}
+
+}  // namespace ronda
