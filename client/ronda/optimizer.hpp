@@ -2,8 +2,9 @@
 #ifndef RONDA_CLIENT_RONDA_OPTIMIZER_HPP_
 #define RONDA_CLIENT_RONDA_OPTIMIZER_HPP_
 
-#include <algorithm>
+#include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -11,7 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "collectives.hpp"
+#include "exchanges.hpp"
+#include "handle.hpp"
+#include "options.hpp"
+#include "reductions.hpp"
 #include "status.hpp"
 #include "tensor.hpp"
 
@@ -21,38 +25,35 @@ inline namespace v1 {
 // Copies `parameters` from rank `root` to all ranks: all at once, then waits. Every rank passes tensors of the same
 // names, shapes and dtypes, in any order. Errors: the first tensor's that failed, as of broadcast(). Nothing is in
 // flight any more when it returns.
-inline Status try_broadcast_parameters(const std::vector<Tensor>& parameters, int root) {
+inline Status try_broadcast_parameters(const std::vector<Tensor>& parameters, int root, const CallOptions& call = {}) {
   Status first_error;
   std::vector<Handle> handles;
   handles.reserve(parameters.size());
   for (const Tensor& parameter : parameters) {
-    Result<Handle> handle = try_broadcast_async(parameter, root);
+    Result<Handle> handle = try_broadcast_async(parameter, root, call);
     if (!handle.ok()) {
       first_error = handle.status();
       break;
     }
     handles.push_back(std::move(handle).value());
   }
-  for (const Handle& handle : handles) {
-    Status status = handle.wait();
-    if (first_error.ok()) first_error = std::move(status);
-  }
-  return first_error;
+  Status status = detail::wait_for_all(handles);
+  return first_error.ok() ? status : first_error;
 }
-inline void broadcast_parameters(const std::vector<Tensor>& parameters, int root) {
-  try_broadcast_parameters(parameters, root).throw_if_error();
+inline void broadcast_parameters(const std::vector<Tensor>& parameters, int root, const CallOptions& call = {}) {
+  try_broadcast_parameters(parameters, root, call).throw_if_error();
 }
 
 // Copies an optimizer's state from rank `root` to all ranks. `Optimizer` has a member state() that returns a
 // std::vector<ronda::Tensor> of what step() depends on: momentum buffers, step counters, the learning rate, ...
 // Errors: as of broadcast_parameters().
 template <class Optimizer>
-Status try_broadcast_optimizer_state(Optimizer& optimizer, int root) {
-  return try_broadcast_parameters(optimizer.state(), root);
+Status try_broadcast_optimizer_state(Optimizer& optimizer, int root, const CallOptions& call = {}) {
+  return try_broadcast_parameters(optimizer.state(), root, call);
 }
 template <class Optimizer>
-void broadcast_optimizer_state(Optimizer& optimizer, int root) {
-  try_broadcast_optimizer_state(optimizer, root).throw_if_error();
+void broadcast_optimizer_state(Optimizer& optimizer, int root, const CallOptions& call = {}) {
+  try_broadcast_optimizer_state(optimizer, root, call).throw_if_error();
 }
 
 struct DistributedOptimizerOptions {
@@ -60,6 +61,25 @@ struct DistributedOptimizerOptions {
   Compression compression = Compression::none;
   double prescale = 1;   // factor applied to each rank's gradients; finite, not 0
   double postscale = 1;  // factor applied to the results; finite, not 0
+
+  // What compression rounds off this rank's gradients is added to those of its next step.
+  bool error_feedback = false;
+
+  // With Op::Average: gradients are divided by this factor before they are summed, and by size() / factor after. Above
+  // 1, sums in 16 bits overflow later; below 1, small gradients vanish later. Finite, not 0.
+  double gradient_predivide_factor = 1;
+
+  // A step in which a reduced gradient, on any rank, has an element that is infinite or not a number is left out, on
+  // all ranks alike: the optimizer is not called. See overflowed().
+  bool skip_on_overflow = false;
+
+  // Gradients of a group are reduced together, when all are ready. Either so many groups, of gradients that are
+  // neighbours in the constructor's list; or groups by name, where a gradient that is in none is reduced by itself.
+  int group_count = 0;
+  std::vector<std::vector<std::string>> groups = {};
+
+  // Among whom the gradients are reduced, and how long that may wait for a rank.
+  CallOptions call = {};
 
   // How often backward runs, adding to the gradients, before step(): gradients travel once, after the last pass. What
   // travels is the sum over the passes; for their mean, set prescale to 1.0 / backward_passes_per_step.
@@ -84,8 +104,8 @@ struct DistributedOptimizerOptions {
 // After an error from synchronize() or step() nothing is in flight, the gradients are undefined, and a new step begins:
 // compute them again, or give up.
 //
-// Steps allocate nothing here. Thread-compatible. The optimizer and the gradients must outlive it; its destructor waits
-// for what is in flight.
+// Without groups, steps allocate nothing here. Thread-compatible. The optimizer and the gradients must outlive it; its
+// destructor waits for what is in flight.
 template <class Optimizer>
 class DistributedOptimizer {
  public:
@@ -93,15 +113,14 @@ class DistributedOptimizer {
   DistributedOptimizer(Optimizer& optimizer, std::vector<Tensor> gradients,
                        const DistributedOptimizerOptions& options = {})
       : optimizer_(optimizer), gradients_(std::move(gradients)), options_(options), states_(gradients_.size()) {
-    if (options_.backward_passes_per_step < 1) {
-      throw invalid("backward_passes_per_step is " + std::to_string(options_.backward_passes_per_step) +
-                    ": it must be at least 1");
-    }
     for (std::size_t i = 0; i < gradients_.size(); ++i) {
       const std::string& name = gradients_[i].name;
       if (name.empty()) throw invalid("gradient " + std::to_string(i) + " has no name");
       if (!index_.emplace(name, i).second) throw invalid("two gradients are named '" + name + "'");
     }
+    check_options();
+    reduction_ = reduce_options();
+    make_groups();
   }
 
   // index_ refers to the names in gradients_.
@@ -130,8 +149,12 @@ class DistributedOptimizer {
     State& state = states_[index];
     if (synchronized_ || state.passes == options_.backward_passes_per_step) return announced_too_often(index);
     if (state.passes + 1 == options_.backward_passes_per_step) {
-      Status status = submit(index);
-      if (!status.ok()) return status;
+      Group& group = groups_[state.group];
+      if (group.ready + 1 == group.members.size()) {
+        Status status = submit(group);
+        if (!status.ok()) return status;
+      }
+      ++group.ready;
     }
     ++state.passes;
     return {};
@@ -145,35 +168,58 @@ class DistributedOptimizer {
   Status try_synchronize() {
     if (synchronized_) return {};
     Status first_error;
-    for (std::size_t i = 0; i < gradients_.size() && first_error.ok(); ++i) first_error = submit_unannounced(i);
+    for (std::size_t g = 0; g < groups_.size() && first_error.ok(); ++g) first_error = submit_unannounced(groups_[g]);
+    overflowed_ = false;
     for (State& state : states_) {
-      Status status = std::exchange(state.handle, Handle()).wait();
+      const Handle handle = std::exchange(state.handle, Handle());
+      Status status = handle.wait();
+      if (status.ok() && options_.skip_on_overflow && handle.id() != 0) overflowed_ |= handle.found_inf();
       if (first_error.ok()) first_error = std::move(status);
       state.passes = 0;
     }
+    for (Group& group : groups_) group.ready = 0;
     synchronized_ = first_error.ok();
     return first_error;
   }
   void synchronize() { try_synchronize().throw_if_error(); }
 
-  // Synchronizes, unless that has been done in this step, and calls the optimizer's step(), unless that failed.
+  // Synchronizes, unless that has been done in this step, and calls the optimizer's step(), unless that failed or the
+  // step is left out.
   // Errors: as of synchronize(). Exceptions of the optimizer pass through.
   Status try_step() {
     Status status = try_synchronize();
     if (!status.ok()) return status;
     synchronized_ = false;
-    optimizer_.step();
+    if (overflowed_) {
+      ++skipped_steps_;
+    } else {
+      optimizer_.step();
+    }
     return status;
   }
   void step() { try_step().throw_if_error(); }
+
+  // With skip_on_overflow: whether the gradients of the last synchronize() or step() had an element that is infinite or
+  // not a number, on any rank (the same answer on every rank: lower the loss scale); and how many steps were left out
+  // for that.
+  bool overflowed() const noexcept { return overflowed_; }
+  std::int64_t skipped_steps() const noexcept { return skipped_steps_; }
 
   Optimizer& optimizer() noexcept { return optimizer_; }
   const std::vector<Tensor>& gradients() const noexcept { return gradients_; }
 
  private:
   struct State {
-    int passes = 0;  // of this step in which the gradient was announced
-    Handle handle;   // of its allreduce, once submitted
+    int passes = 0;         // of this step in which the gradient was announced
+    Handle handle;          // of its allreduce, once submitted
+    std::size_t group = 0;  // in groups_
+  };
+
+  // Gradients that are submitted together; most often one.
+  struct Group {
+    std::vector<std::size_t> members;
+    std::vector<Tensor> tensors;  // the same, if there are several
+    std::size_t ready = 0;        // members that were announced in every pass of this step
   };
 
   static std::string prefix() { return "DistributedOptimizer: "; }
@@ -189,25 +235,94 @@ class DistributedOptimizer {
         " in one step: call step() first, or set backward_passes_per_step to the number of passes");
   }
 
-  Status submit(std::size_t index) {
-    AllreduceOptions allreduce;
-    allreduce.op = options_.op;
-    allreduce.compression = options_.compression;
-    allreduce.prescale = options_.prescale;
-    allreduce.postscale = options_.postscale;
-    Result<Handle> handle = try_allreduce_async(gradients_[index], allreduce);
-    if (!handle.ok()) return handle.status();
-    states_[index].handle = std::move(handle).value();
+  void check_options() const {
+    if (options_.backward_passes_per_step < 1) {
+      throw invalid("backward_passes_per_step is " + std::to_string(options_.backward_passes_per_step) +
+                    ": it must be at least 1");
+    }
+    const double factor = options_.gradient_predivide_factor;
+    if (factor == 0 || !std::isfinite(factor)) throw invalid("gradient_predivide_factor must be finite, and not 0");
+    if (factor != 1 && options_.op != Op::Average) {
+      throw invalid("gradient_predivide_factor is for Op::Average: set prescale and postscale with other operations");
+    }
+    if (options_.group_count < 0 || options_.group_count > static_cast<int>(gradients_.size())) {
+      throw invalid("group_count is " + std::to_string(options_.group_count) + ", for " +
+                    std::to_string(gradients_.size()) + " gradients");
+    }
+    if (options_.group_count > 0 && !options_.groups.empty()) throw invalid("set either group_count or groups");
+  }
+
+  ReduceOptions reduce_options() const {
+    ReduceOptions reduction;
+    reduction.op = options_.op;
+    reduction.compression = options_.compression;
+    reduction.prescale = options_.prescale / options_.gradient_predivide_factor;
+    reduction.postscale = options_.postscale * options_.gradient_predivide_factor;
+    reduction.error_feedback = options_.error_feedback;
+    reduction.detect_overflow = options_.skip_on_overflow;
+    return reduction;
+  }
+
+  void make_groups() {
+    std::vector<bool> grouped(gradients_.size());
+    for (const std::vector<std::string>& names : options_.groups) {
+      std::vector<std::size_t> members;
+      for (const std::string& name : names) {
+        const auto found = index_.find(name);
+        if (found == index_.end()) throw invalid("a group has gradient '" + name + "', which there is not");
+        if (grouped[found->second]) throw invalid("gradient '" + name + "' is in a group twice");
+        grouped[found->second] = true;
+        members.push_back(found->second);
+      }
+      add_group(std::move(members));
+    }
+    const std::size_t rest = gradients_.size();
+    const std::size_t count = options_.group_count > 0 ? static_cast<std::size_t>(options_.group_count) : rest;
+    for (std::size_t g = 0; g < count; ++g) {
+      std::vector<std::size_t> members;
+      for (std::size_t i = g * rest / count; i < (g + 1) * rest / count; ++i) {
+        if (!grouped[i]) members.push_back(i);
+      }
+      add_group(std::move(members));
+    }
+  }
+
+  void add_group(std::vector<std::size_t> members) {
+    if (members.empty()) return;
+    Group group;
+    for (const std::size_t index : members) {
+      states_[index].group = groups_.size();
+      if (members.size() > 1) group.tensors.push_back(gradients_[index]);
+    }
+    group.members = std::move(members);
+    groups_.push_back(std::move(group));
+  }
+
+  Status submit(const Group& group) {
+    const std::size_t first = group.members.front();
+    if (group.members.size() == 1) {
+      Result<Handle> handle = try_allreduce_async(gradients_[first], reduction_, options_.call);
+      if (!handle.ok()) return handle.status();
+      states_[first].handle = std::move(handle).value();
+      return {};
+    }
+    Result<std::vector<Handle>> handles =
+        try_grouped_allreduce_async(gradients_[first].name, group.tensors, reduction_, options_.call);
+    if (!handles.ok()) return handles.status();
+    for (std::size_t i = 0; i < group.members.size(); ++i) {
+      states_[group.members[i]].handle = std::move(handles.value()[i]);
+    }
     return {};
   }
 
-  Status submit_unannounced(std::size_t index) {
-    const int passes = states_[index].passes;
-    if (passes == options_.backward_passes_per_step) return {};
-    const Tensor& gradient = gradients_[index];
-    // In all dtypes zero is all bits zero.
-    if (passes == 0 && gradient.data != nullptr) std::memset(gradient.data, 0, gradient.bytes());
-    return submit(index);
+  Status submit_unannounced(const Group& group) {
+    if (group.ready == group.members.size()) return {};
+    for (const std::size_t index : group.members) {
+      const Tensor& gradient = gradients_[index];
+      // In all dtypes zero is all bits zero.
+      if (states_[index].passes == 0 && gradient.data != nullptr) std::memset(gradient.data, 0, gradient.bytes());
+    }
+    return submit(group);
   }
 
   Optimizer& optimizer_;
@@ -215,7 +330,11 @@ class DistributedOptimizer {
   const DistributedOptimizerOptions options_;
   std::unordered_map<std::string_view, std::size_t> index_;  // of each gradient, by name
   std::vector<State> states_;                                // of each gradient
+  std::vector<Group> groups_;                                // each gradient is in one
+  ReduceOptions reduction_;                                  // of every gradient
   bool synchronized_ = false;                                // in this step
+  bool overflowed_ = false;
+  std::int64_t skipped_steps_ = 0;
 };
 
 }  // namespace v1
