@@ -12,7 +12,10 @@ using ::testing::ElementsAre;
 std::vector<std::vector<CacheId>> Plan(size_t threshold, std::vector<TensorRequest> requests) {
   std::vector<Agreed> agreed;
   CacheId id = 0;
-  for (TensorRequest& request : requests) agreed.push_back({{std::move(request), {}}, ++id});
+  for (TensorRequest& request : requests) {
+    agreed.push_back(
+        {.response = std::make_shared<const Response>(Response{std::move(request), {}}), .cached_as = ++id});
+  }
   std::vector<std::vector<CacheId>> ids;
   for (const Bucket& bucket : FusionPlanner({.threshold = threshold}).Plan(std::move(agreed))) {
     auto& out = ids.emplace_back();
@@ -58,13 +61,58 @@ TEST(FusionPlanner, TensorsJoinTheirKindAcrossOthers) {
   EXPECT_THAT(Plan(1 << 20, {Floats(1), half, Floats(1), half}), ElementsAre(ElementsAre(1, 3), ElementsAre(2, 4)));
 }
 
-TEST(FusionPlanner, OnlyAllreducesFuse) {
-  TensorRequest gather = Floats(1);
-  gather.op = OpType::kAllgather;
-  TensorRequest broadcast = Floats(1);
-  broadcast.op = OpType::kBroadcast;
-  EXPECT_THAT(Plan(1 << 20, {gather, gather, broadcast, broadcast}),
-              ElementsAre(ElementsAre(1), ElementsAre(2), ElementsAre(3), ElementsAre(4)));
+TEST(FusionPlanner, ReducescattersFuseAmongThemselves) {
+  TensorRequest scatter = Floats(1);
+  scatter.op = OpType::kReduceScatter;
+  EXPECT_THAT(Plan(1 << 20, {Floats(1), scatter, Floats(1), scatter}),
+              ElementsAre(ElementsAre(1, 3), ElementsAre(2, 4)));
+}
+
+TEST(FusionPlanner, NothingElseFuses) {
+  for (int op = 0; op < kOpTypeCount; ++op) {
+    TensorRequest request = Floats(1);
+    request.op = static_cast<OpType>(op);
+    if (request.op == OpType::kAllreduce || request.op == OpType::kReduceScatter) continue;
+    EXPECT_THAT(Plan(1 << 20, {request, request}), ElementsAre(ElementsAre(1), ElementsAre(2))) << Name(request.op);
+  }
+}
+
+TEST(FusionPlanner, ProcessSetsAndOverflowDetectionKeepTensorsApart) {
+  TensorRequest other_set = Floats(1);
+  other_set.process_set = 1;
+  TensorRequest detected = Floats(1);
+  detected.overflow = TensorRequest::Overflow::kDetected;
+  EXPECT_THAT(Plan(1 << 20, {Floats(1), other_set, detected, other_set}),
+              ElementsAre(ElementsAre(1), ElementsAre(2, 4), ElementsAre(3)));
+}
+
+TEST(FusionPlanner, LimitsAndGroupsDoNotKeepTensorsApart) {
+  TensorRequest limited = Floats(1);
+  limited.limits = WaitLimits{};
+  TensorRequest grouped = Floats(1);
+  grouped.group = "g";
+  grouped.group_size = 1;
+  EXPECT_THAT(Plan(1 << 20, {Floats(1), limited, grouped}), ElementsAre(ElementsAre(1, 2, 3)));
+}
+
+TEST(FusionPlanner, TensorsWithoutTheSameRanksDoNotMix) {
+  const auto response = std::make_shared<const Response>(Response{Floats(1), {}});
+  using Absent = TensorRequest::Absent;
+  std::vector<Agreed> agreed = {{response, 1, {}, Absent::kNotCounted},
+                                {response, 2, {4}, Absent::kNotCounted},
+                                {response, 3, {4}, Absent::kCountedAsZeros},
+                                {response, 4, {4}, Absent::kNotCounted}};
+  const std::vector<Bucket> plan = FusionPlanner({}).Plan(std::move(agreed));
+  ASSERT_EQ(plan.size(), 3u);
+  EXPECT_THAT(plan[1].executions, ElementsAre(Execution(CacheId{2}), Execution(CacheId{4})));
+  EXPECT_THAT(plan[1].joined, ElementsAre(4));
+  EXPECT_EQ(plan[2].absent, Absent::kCountedAsZeros);
+}
+
+TEST(FusionPlanner, WhatIsNotCachedIsSpelledOut) {
+  const auto response = std::make_shared<const Response>(Response{Floats(1), {}});
+  const std::vector<Bucket> plan = FusionPlanner({}).Plan({{.response = response}});
+  EXPECT_THAT(plan.at(0).executions, ElementsAre(Execution(*response)));
 }
 
 }  // namespace

@@ -24,16 +24,42 @@ RankReport SomeReport() {
                       .prescale = 0.5,
                       .postscale = -2,
                       .root = 7}};
+  report.requests.push_back({.name = "add", .op = OpType::kAddProcessSet, .members = {0, 1, 2, 9}});
+  report.requests.push_back({.name = std::string(kJoinName), .op = OpType::kJoin});
+  report.repeated = {{77, {.name = "again"}}};
   report.membership = RankReport::Membership::kLeaving;
   report.identity = "host h, pid 1";
   return report;
 }
 
+// Every field of a request that some operation uses.
+TensorRequest Everything() {
+  return {.name = "all",
+          .process_set = 3,
+          .op = OpType::kReduceScatter,
+          .dtype = DType::kFloat64,
+          .shape = {4, 2},
+          .reduction = Reduction::kAdasum,
+          .wire = WireFormat::kFp8E5M2,
+          .prescale = 3,
+          .postscale = 0.1,
+          .overflow = TensorRequest::Overflow::kDetected,
+          .root = 5,
+          .receiver = 6,
+          .group = "g",
+          .group_size = 2,
+          .absent = TensorRequest::Absent::kCountedAsZeros,
+          .subject = 9,
+          .limits = WaitLimits{.warning = absl::Milliseconds(5), .deadline = absl::InfiniteDuration()}};
+}
+
 ResponseList SomeList() {
   ResponseList list;
-  list.errors = {{"x", absl::DeadlineExceededError("late"), {0, 4}}};
-  list.buckets = {{CacheId{7}, CacheId{9}},
-                  {Response{{.name = "g", .op = OpType::kAllgather, .shape = {1, 2}}, {1, 0, 3}}}};
+  list.errors = {{"x", 4, absl::DeadlineExceededError("late"), {0, 4}}};
+  list.buckets = {{{CacheId{7}, CacheId{8}, CacheId{9}, CacheId{3}, Response{Everything(), {}}, CacheId{4}}},
+                  {{Response{{.name = "g", .op = OpType::kAllgather, .shape = {0, 2}}, {1, 0, 3}}},
+                   {1, 2, 3, 7},
+                   TensorRequest::Absent::kCountedAsZeros}};
   list.job = ResponseList::Job::kEnds;
   list.settings = {.cache_capacity = 5, .limits = {.deadline = absl::Seconds(3)}};
   return list;
@@ -45,6 +71,7 @@ TEST(Codec, ReportSurvivesTheRoundTrip) {
   ASSERT_TRUE(got.ok()) << got.status();
   EXPECT_EQ(got->cached, sent.cached);
   EXPECT_EQ(got->requests, sent.requests);
+  EXPECT_EQ(got->repeated, sent.repeated);
   EXPECT_EQ(got->membership, sent.membership);
   EXPECT_EQ(got->identity, sent.identity);
 }
@@ -55,6 +82,7 @@ TEST(Codec, ResponseListSurvivesTheRoundTrip) {
   ASSERT_TRUE(got.ok()) << got.status();
   ASSERT_EQ(got->errors.size(), 1u);
   EXPECT_EQ(got->errors[0].name, "x");
+  EXPECT_EQ(got->errors[0].process_set, 4u);
   EXPECT_EQ(got->errors[0].status, sent.errors[0].status);
   EXPECT_THAT(got->errors[0].ranks, ElementsAre(0, 4));
   EXPECT_EQ(got->buckets, sent.buckets);
@@ -77,11 +105,20 @@ TEST(Codec, FieldOutOfRangeIsRefusedWithItsName) {
       {"operation", [](v1::TensorRequest* r) { r->set_op(200); }},
       {"dtype", [](v1::TensorRequest* r) { r->set_dtype(99); }},
       {"reduce op", [](v1::TensorRequest* r) { r->set_reduction(17); }},
-      {"wire format", [](v1::TensorRequest* r) { r->set_wire(3); }},
+      {"wire format", [](v1::TensorRequest* r) { r->set_wire(5); }},
       {"shape", [](v1::TensorRequest* r) { r->add_shape(-1); }},
       {"shape", [](v1::TensorRequest* r) { r->add_shape(int64_t{1} << 62); }},
       {"shape", [](v1::TensorRequest* r) { r->set_op(static_cast<uint32_t>(OpType::kAllgather)); }},
+      {"shape", [](v1::TensorRequest* r) { r->set_op(static_cast<uint32_t>(OpType::kAlltoall)); }},
       {"root", [](v1::TensorRequest* r) { r->set_root(-1); }},
+      {"receiver", [](v1::TensorRequest* r) { r->set_receiver(-1); }},
+      {"name", [](v1::TensorRequest* r) { r->set_op(static_cast<uint32_t>(OpType::kJoin)); }},
+      {"group", [](v1::TensorRequest* r) { r->set_group("without a size"); }},
+      {"group", [](v1::TensorRequest* r) { r->set_group_size(2); }},
+      {"group", [](v1::TensorRequest* r) { r->set_group_size(-1); }},
+      {"list of members", [](v1::TensorRequest* r) { r->add_members(1); }},
+      {"list of members", [](v1::TensorRequest* r) { r->mutable_members()->Add(1), r->mutable_members()->Add(1); }},
+      {"list of members", [](v1::TensorRequest* r) { r->set_op(static_cast<uint32_t>(OpType::kAddProcessSet)); }},
   };
   for (const Case& c : kCases) {
     v1::RankReport proto;
@@ -100,6 +137,48 @@ TEST(Codec, NamelessTensorAndEmptyExecutionAreRefused) {
   v1::ResponseList list;
   list.add_buckets()->add_executions();
   EXPECT_FALSE(DecodeResponseList(list.SerializeAsString()).ok());
+}
+
+TEST(Codec, NegativeLimitsAreRefused) {
+  v1::RankReport report;
+  report.add_requests()->set_name("x");
+  report.mutable_requests(0)->mutable_limits()->set_warning_ns(-1);
+  EXPECT_THAT(std::string(DecodeRankReport(report.SerializeAsString()).status().message()), HasSubstr("tensor 'x'"));
+  v1::ResponseList list;
+  list.mutable_settings()->mutable_limits()->set_deadline_ns(-1);
+  EXPECT_FALSE(DecodeResponseList(list.SerializeAsString()).ok());
+}
+
+TEST(Codec, RanksThatAreNotAscendingAreRefused) {
+  v1::ResponseList list;
+  list.add_errors()->set_code(1);
+  for (int number : {3, 1, 2, 1}) list.mutable_errors(0)->add_ranks(number);
+  EXPECT_FALSE(DecodeResponseList(list.SerializeAsString()).ok());
+}
+
+TEST(Codec, FewBytesCannotAskForAllMemory) {
+  v1::RankReport report;
+  for (uint64_t number : {uint64_t{1}, uint64_t{1} << 40}) report.add_cached(number);
+  EXPECT_FALSE(DecodeRankReport(report.SerializeAsString()).ok());
+  v1::ResponseList list;
+  for (int bucket = 0; bucket < 2000; ++bucket) {
+    v1::Execution* execution = list.add_buckets()->add_executions();
+    for (uint64_t number : {1, 1000}) execution->add_cached(number);
+  }
+  EXPECT_FALSE(DecodeResponseList(list.SerializeAsString()).ok()) << "the limit is the whole list's";
+}
+
+TEST(Codec, StepOfCachedTensorsIsAFewBytesHoweverManyTheyAre) {
+  RankReport report;
+  Bucket bucket;
+  for (CacheId id = 1000; id < 1161; ++id) {
+    report.cached.push_back(id);
+    bucket.executions.push_back(id);
+  }
+  EXPECT_LE(Encode(report).size(), 8u);
+  ResponseList list;
+  list.buckets = {bucket};
+  EXPECT_LE(Encode(list).size(), 16u);
 }
 
 TEST(Codec, RandomDamageNeverCrashesTheDecoder) {
