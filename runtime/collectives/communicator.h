@@ -33,7 +33,7 @@ struct Segment {
   void* output = nullptr;
   size_t count = 0;  // elements of the input; 0 is allowed, and then the pointers are not looked at
   // ReduceCall::Delivery::kParts: `output` receives elements [part_begin, part_begin + part_count) of the result, on
-  // each rank another part, and possibly none. It then does not overlap `input`.
+  // each rank another part, which overlaps no other's, and possibly none. It then does not overlap `input`.
   size_t part_begin = 0;
   size_t part_count = 0;
   // Error feedback: what earlier roundings of this tensor's contributions have lost, `count` elements; nullptr: none.

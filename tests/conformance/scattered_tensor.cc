@@ -1,18 +1,17 @@
 #include "tests/conformance/scattered_tensor.h"
 
-#include <algorithm>
 #include <random>
 
 namespace ronda::testing {
 namespace {
 
-constexpr char kGuard = '\xa5';
-constexpr size_t kGuardBytes = 65;  // odd: no segment but the first is aligned
 constexpr int kMaxPieces = 9;
 
-std::vector<size_t> CutCounts(size_t count, const ScatteredTensor::Options& options) {
-  if (options.cut == Cut::kWhole) return {count};
-  std::mt19937_64 random(options.seed);
+}  // namespace
+
+std::vector<size_t> CutIntoSegments(size_t count, Cut cut, uint64_t seed) {
+  if (cut == Cut::kWhole) return {count};
+  std::mt19937_64 random(seed);
   std::vector<size_t> counts;
   size_t left = count;
   for (int i = 0; i < kMaxPieces; ++i) {
@@ -24,46 +23,55 @@ std::vector<size_t> CutCounts(size_t count, const ScatteredTensor::Options& opti
   return counts;
 }
 
-}  // namespace
-
-ScatteredTensor::ScatteredTensor(const std::string& content, size_t element_bytes, const Options& options)
-    : element_bytes_(element_bytes) {
-  const std::vector<size_t> counts = CutCounts(content.size() / element_bytes, options);
-  input_.assign(content.size() + (counts.size() + 1) * kGuardBytes, kGuard);
-  if (options.placement == Placement::kOutOfPlace) output_ = std::string(input_.size(), kGuard);
-  size_t taken = 0;
-  size_t at = options.cut == Cut::kWhole ? kGuardBytes - 1 : kGuardBytes;
-  for (size_t count : counts) {
-    const size_t bytes = count * element_bytes;
-    std::copy_n(content.data() + taken, bytes, input_.data() + at);
-    char* const output = output_.empty() ? input_.data() + at : output_.data() + at;
-    segments_.push_back({.input = input_.data() + at, .output = output, .count = count});
-    if (count == 0) segments_.back() = {};
-    taken += bytes;
-    at += bytes + kGuardBytes;
+ScatteredTensor::ScatteredTensor(const std::string& content, size_t element_bytes, const std::vector<size_t>& counts,
+                                 Placement placement)
+    : element_bytes_(element_bytes), content_(content) {
+  AddInputs(counts);
+  for (size_t i = 0; i < counts.size(); ++i) {
+    if (placement == Placement::kOutOfPlace) outputs_.emplace_back(counts[i] * element_bytes, AlignmentOf(counts));
+    if (counts[i] > 0) segments_[i].output = outputs_.empty() ? inputs_[i].data() : outputs_[i].data();
   }
-  untouched_input_ = input_;
+}
+
+ScatteredTensor::ScatteredTensor(const std::string& content, size_t element_bytes, const std::vector<size_t>& counts,
+                                 const std::vector<Part>& parts)
+    : element_bytes_(element_bytes), content_(content) {
+  AddInputs(counts);
+  for (size_t i = 0; i < counts.size(); ++i) {
+    outputs_.emplace_back(parts[i].count * element_bytes, AlignmentOf(counts));
+    segments_[i].part_begin = parts[i].begin;
+    segments_[i].part_count = parts[i].count;
+    if (parts[i].count > 0) segments_[i].output = outputs_[i].data();
+  }
+}
+
+void ScatteredTensor::AddInputs(const std::vector<size_t>& counts) {
+  size_t begin = 0;
+  for (size_t count : counts) {
+    const size_t bytes = count * element_bytes_;
+    inputs_.emplace_back(absl::string_view(content_).substr(begin, bytes), AlignmentOf(counts));
+    segments_.push_back({.count = count});
+    if (count > 0) segments_.back().input = inputs_.back().data();
+    begin += bytes;
+  }
 }
 
 std::string ScatteredTensor::Output() const {
   std::string content;
-  for (const Segment& segment : segments_) {
-    if (segment.count > 0) content.append(static_cast<const char*>(segment.output), segment.count * element_bytes_);
-  }
+  for (const GuardedBytes& output : outputs_.empty() ? inputs_ : outputs_) content.append(output.content());
   return content;
 }
 
 bool ScatteredTensor::IsUntouchedElsewhere() const {
-  const std::string& written = output_.empty() ? input_ : output_;
-  std::string rest = written;
-  std::string expected = output_.empty() ? untouched_input_ : std::string(output_.size(), kGuard);
-  for (const Segment& segment : segments_) {
-    if (segment.count == 0) continue;
-    const ptrdiff_t at = static_cast<const char*>(segment.output) - written.data();
-    std::fill_n(rest.begin() + at, segment.count * element_bytes_, kGuard);
-    std::fill_n(expected.begin() + at, segment.count * element_bytes_, kGuard);
+  std::string inputs;
+  for (const GuardedBytes& input : inputs_) {
+    if (!input.IsUntouchedElsewhere()) return false;
+    inputs.append(input.content());
   }
-  return rest == expected && (output_.empty() || input_ == untouched_input_);
+  for (const GuardedBytes& output : outputs_) {
+    if (!output.IsUntouchedElsewhere()) return false;
+  }
+  return outputs_.empty() || inputs == content_;
 }
 
 }  // namespace ronda::testing

@@ -7,28 +7,39 @@
 #include <vector>
 
 #include "runtime/collectives/communicator.h"
+#include "tests/conformance/guarded_bytes.h"
 
 namespace ronda::testing {
 
 // How a tensor is cut into the segments of a bucket.
 enum class Cut {
-  kWhole,   // one aligned segment
-  kPieces,  // several, some empty, none aligned, none next to another
+  kWhole,   // one segment
+  kPieces,  // several, some empty
 };
 
 enum class Placement { kInPlace, kOutOfPlace };
 
-// A tensor in memory as a trainer might have it: in segments with guard bytes around them, which nobody may touch.
+// The elements of each segment.
+std::vector<size_t> CutIntoSegments(size_t count, Cut cut, uint64_t seed);
+
+// What of a segment's result a rank receives.
+struct Part {
+  size_t begin = 0;
+  size_t count = 0;
+};
+
+// A tensor in memory as a trainer might have it: in segments with guard bytes around them, which nobody may touch. None
+// lies next to another, and if there are several, none is aligned.
 class ScatteredTensor {
  public:
-  struct Options {
-    Cut cut = Cut::kWhole;
-    Placement placement = Placement::kInPlace;
-    uint64_t seed = 0;
-  };
+  // Copies `content`, elements of `element_bytes` each, into the segments' inputs. Outputs are the inputs, or have room
+  // for as much.
+  ScatteredTensor(const std::string& content, size_t element_bytes, const std::vector<size_t>& counts,
+                  Placement placement);
 
-  // Copies `content`, elements of `element_bytes` each, into the segments' inputs.
-  ScatteredTensor(const std::string& content, size_t element_bytes, const Options& options);
+  // Outputs have room for `parts`, one a segment.
+  ScatteredTensor(const std::string& content, size_t element_bytes, const std::vector<size_t>& counts,
+                  const std::vector<Part>& parts);
 
   const std::vector<Segment>& segments() const { return segments_; }
 
@@ -39,10 +50,15 @@ class ScatteredTensor {
   bool IsUntouchedElsewhere() const;
 
  private:
+  void AddInputs(const std::vector<size_t>& counts);
+  Alignment AlignmentOf(const std::vector<size_t>& counts) const {
+    return counts.size() == 1 ? Alignment::kAligned : Alignment::kOdd;
+  }
+
   const size_t element_bytes_;
-  std::string input_;   // with guards
-  std::string output_;  // with guards; empty if in place
-  std::string untouched_input_;
+  const std::string content_;
+  std::vector<GuardedBytes> inputs_;   // one a segment
+  std::vector<GuardedBytes> outputs_;  // the same; none if in place
   std::vector<Segment> segments_;
 };
 

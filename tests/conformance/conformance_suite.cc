@@ -1,0 +1,82 @@
+#include "tests/conformance/conformance_suite.h"
+
+#include <set>
+
+#include "runtime/collectives/members.h"
+
+namespace ronda::testing {
+
+ReduceCall CallOf(const ReduceCase& c, const CallInfo& info) {
+  return {.info = info,
+          .dtype = c.dtype,
+          .wire = c.wire,
+          .op = c.op,
+          .prescale = c.prescale,
+          .postscale = c.postscale,
+          .delivery = c.receives == Receives::kAll ? ReduceCall::Delivery::kAll : ReduceCall::Delivery::kParts};
+}
+
+std::vector<Group> ConformanceTest::Groups() const {
+  std::vector<RankId> even;
+  std::vector<RankId> odd;
+  for (RankId rank = 0; rank < size(); ++rank) (rank % 2 == 0 ? even : odd).push_back(rank);
+  std::set<std::vector<RankId>> distinct = {
+      Group::All(size()).ranks(), {0}, {size() - 1}, even, odd, Group::All(size()).Without({0}).ranks()};
+  distinct.erase(std::vector<RankId>{});
+  std::vector<Group> groups;
+  for (const std::vector<RankId>& ranks : distinct) groups.emplace_back(ranks);
+  return groups;
+}
+
+ConformanceTest::Prepared ConformanceTest::Prepare(const ReduceCase& c, int members) {
+  Prepared prepared;
+  for (int member = 0; member < members; ++member) prepared.inputs.push_back(MakeInput(c, member));
+  prepared.whole = ExpectedBits(c, prepared.inputs);
+  return prepared;
+}
+
+void ConformanceTest::CheckReduces(const std::vector<ReduceCase>& cases, const Group* group) {
+  const int members = group == nullptr ? size() : group->size();
+  std::vector<Prepared> prepared;
+  for (const ReduceCase& c : cases) {
+    prepared.push_back(Prepare(c, members));
+    EXPECT_EQ(CompareWithOracle(c, prepared.back().inputs, prepared.back().whole), "") << ToString(c);
+  }
+  OnEveryRank([&](RankId rank, Transport& transport) {
+    const Members self(Info("", group), rank, size());
+    for (size_t i = 0; i < cases.size() && !HasFatalFailure(); ++i) {
+      if (self.IncludeSelf()) {
+        RunAsMember(cases[i], prepared[i], self.self(), members, group, *transport.communicator);
+      } else {
+        RunAsOutsider(cases[i], group, *transport.communicator);
+      }
+    }
+  });
+}
+
+void ConformanceTest::RunAsMember(const ReduceCase& c, const Prepared& prepared, int position, int members,
+                                  const Group* group, Communicator& communicator) {
+  const std::string& input = prepared.inputs[position];
+  const std::vector<size_t> counts = SegmentCounts(c);
+  const bool receives_all = c.receives == Receives::kAll;
+  const ScatteredTensor tensor = receives_all
+                                     ? ScatteredTensor(input, SizeOf(c.dtype), counts, c.placement)
+                                     : ScatteredTensor(input, SizeOf(c.dtype), counts, PartsOf(c, position, members));
+  ReduceCall call = CallOf(c, Info("tensor", group));
+  call.segments = tensor.segments();
+  ASSERT_EQ(communicator.Reduce(call), absl::OkStatus()) << ToString(c);
+  const std::string expected = receives_all ? prepared.whole : ReceivedBy(c, prepared.whole, position, members);
+  EXPECT_TRUE(tensor.Output() == expected) << "the result has other bits: " << ToString(c);
+  EXPECT_TRUE(tensor.IsUntouchedElsewhere()) << ToString(c);
+}
+
+// Ranks outside say how long the tensors are, and nothing else.
+void ConformanceTest::RunAsOutsider(const ReduceCase& c, const Group* group, Communicator& communicator) {
+  std::vector<Segment> segments;
+  for (size_t count : SegmentCounts(c)) segments.push_back({.count = count});
+  ReduceCall call = CallOf(c, Info("tensor", group));
+  call.segments = segments;
+  ASSERT_EQ(communicator.Reduce(call), absl::OkStatus()) << ToString(c);
+}
+
+}  // namespace ronda::testing

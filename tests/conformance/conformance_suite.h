@@ -1,0 +1,53 @@
+// What the conformance tests share: one suite for every communicator, with several numbers of ranks.
+#ifndef RONDA_TESTS_CONFORMANCE_CONFORMANCE_SUITE_H_
+#define RONDA_TESTS_CONFORMANCE_CONFORMANCE_SUITE_H_
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "runtime/base/group.h"
+#include "runtime/collectives/communicator.h"
+#include "tests/conformance/reduce_case.h"
+#include "tests/testing/backend_suite.h"
+
+namespace ronda::testing {
+
+// Every test that is instantiated on all backends with all numbers of ranks.
+#define RONDA_CONFORMANCE_SUITE(suite)                                                                               \
+  INSTANTIATE_TEST_SUITE_P(Backends, suite, ::testing::ValuesIn(::ronda::testing::EveryBackend({1, 2, 3, 4, 5, 8})), \
+                           ::ronda::testing::NameOfBackendRanks)
+
+class ConformanceTest : public BackendTest {
+ protected:
+  // A hang ends the test with a message, not with a kill.
+  static CallInfo Info(absl::string_view label, const Group* group = nullptr) {
+    return {.label = label, .group = group, .limits = {.deadline = absl::Seconds(50)}};
+  }
+
+  // Groups of all shapes: all ranks, each end alone, every second one, all but the first.
+  std::vector<Group> Groups() const;
+
+  // Runs the cases one after the other, in the group (nullptr: all ranks), and checks the outputs of all members: bit
+  // for bit against the kernels, and against the oracle in fp64.
+  void CheckReduces(const std::vector<ReduceCase>& cases, const Group* group = nullptr);
+
+ private:
+  struct Prepared {
+    std::vector<std::string> inputs;  // of the members
+    std::string whole;                // the result
+  };
+  static Prepared Prepare(const ReduceCase& c, int members);
+  static void RunAsMember(const ReduceCase& c, const Prepared& prepared, int position, int members, const Group* group,
+                          Communicator& communicator);
+  static void RunAsOutsider(const ReduceCase& c, const Group* group, Communicator& communicator);
+};
+
+// The call, but for its segments.
+ReduceCall CallOf(const ReduceCase& c, const CallInfo& info);
+
+}  // namespace ronda::testing
+
+#endif  // RONDA_TESTS_CONFORMANCE_CONFORMANCE_SUITE_H_

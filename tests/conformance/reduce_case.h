@@ -1,0 +1,63 @@
+#ifndef RONDA_TESTS_CONFORMANCE_REDUCE_CASE_H_
+#define RONDA_TESTS_CONFORMANCE_REDUCE_CASE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernels/cpu/scale.h"
+#include "runtime/base/types.h"
+#include "tests/conformance/scattered_tensor.h"
+
+namespace ronda::testing {
+
+// Who receives what.
+enum class Receives {
+  kAll,      // everybody all
+  kRootAll,  // one member all, the others nothing: a reduce
+  kRows,     // each member as equal a part of each segment as possible: a reducescatter
+  kAnyPart,  // each member some part of each segment or none, and some elements nobody
+};
+
+// One reduction: the inputs, and what must come out.
+struct ReduceCase {
+  size_t count = 0;
+  DType dtype = DType::kFloat32;
+  ReduceOp op = ReduceOp::kSum;
+  WireFormat wire = WireFormat::kNone;
+  kernels::Scale prescale;
+  kernels::Scale postscale;
+  Receives receives = Receives::kAll;
+  Cut cut = Cut::kWhole;
+  Placement placement = Placement::kInPlace;  // of kAll
+  uint64_t seed = 0;
+};
+
+// "sum of 13 float32 over fp16, ..."
+std::string ToString(const ReduceCase& c);
+
+// The elements of the case's segments.
+std::vector<size_t> SegmentCounts(const ReduceCase& c);
+
+// What each segment's `member` of `members` receives of it.
+std::vector<Part> PartsOf(const ReduceCase& c, int member, int members);
+
+// The input of a member: pseudo-random from the seed.
+std::string MakeInput(const ReduceCase& c, int member);
+
+// The bits of the whole result that every backend must deliver: the kernels applied to whole segments at once.
+std::string ExpectedBits(const ReduceCase& c, const std::vector<std::string>& inputs);
+
+// What of `whole` the member receives: its parts, one after the other.
+std::string ReceivedBy(const ReduceCase& c, const std::string& whole, int member, int members);
+
+// "" if every element of `output` is near the result in fp64 (integers: exactly the result); else the first that is
+// not.
+std::string CompareWithOracle(const ReduceCase& c, const std::vector<std::string>& inputs, const std::string& output);
+
+// The wire formats that make a difference to `dtype`.
+std::vector<WireFormat> WireFormatsFor(DType dtype);
+
+}  // namespace ronda::testing
+
+#endif  // RONDA_TESTS_CONFORMANCE_REDUCE_CASE_H_

@@ -1,0 +1,179 @@
+// Reductions on every communicator.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tests/conformance/conformance_suite.h"
+
+namespace ronda::testing {
+namespace {
+
+constexpr size_t kCounts[] = {0, 1, 3, 7, 13, 127, 4096};
+constexpr size_t kLargeCount = (size_t{1} << 20) + 1;
+constexpr WireFormat kWires[] = {WireFormat::kNone, WireFormat::kFloat16, WireFormat::kBfloat16, WireFormat::kFp8E4M3,
+                                 WireFormat::kFp8E5M2};
+constexpr Receives kParts[] = {Receives::kRootAll, Receives::kRows, Receives::kAnyPart};
+
+class ReduceConformanceTest : public ConformanceTest {
+ protected:
+  // Lays the case out in memory in a way that changes from seed to seed, so that all cases meet all of these.
+  static ReduceCase LaidOut(ReduceCase c) {
+    c.cut = c.seed % 2 == 0 ? Cut::kWhole : Cut::kPieces;
+    c.placement = c.seed / 2 % 2 == 0 ? Placement::kInPlace : Placement::kOutOfPlace;
+    return c;
+  }
+
+  // Every dtype, operator and wire format; `repeats` counts each, round and round: over the suite every dtype meets
+  // every count.
+  static std::vector<ReduceCase> EveryKind(int repeats, uint64_t seed) {
+    std::vector<ReduceCase> cases;
+    for (int type = 0; type < kDTypeCount; ++type) {
+      const auto dtype = static_cast<DType>(type);
+      for (int number = 0; number < kReduceOpCount; ++number) {
+        const auto op = static_cast<ReduceOp>(number);
+        if (!Supports(op, dtype)) continue;
+        for (WireFormat wire : WireFormatsFor(dtype)) {
+          for (int repeat = 0; repeat < repeats; ++repeat, ++seed) {
+            const size_t count = kCounts[seed % std::size(kCounts)];
+            cases.push_back({.count = count, .dtype = dtype, .op = op, .wire = wire, .seed = seed});
+          }
+        }
+      }
+    }
+    return cases;
+  }
+};
+
+RONDA_CONFORMANCE_SUITE(ReduceConformanceTest);
+
+TEST_P(ReduceConformanceTest, AllOfEveryDtypeOperatorAndWireFormat) {
+  std::vector<ReduceCase> cases;
+  for (const ReduceCase& c : EveryKind(/*repeats=*/2, static_cast<uint64_t>(size()))) cases.push_back(LaidOut(c));
+  CheckReduces(cases);
+}
+
+TEST_P(ReduceConformanceTest, PartsOfEveryDtypeOperatorAndWireFormat) {
+  std::vector<ReduceCase> cases;
+  for (ReduceCase c : EveryKind(/*repeats=*/1, 1000 + static_cast<uint64_t>(size()))) {
+    c.receives = kParts[c.seed / 2 % std::size(kParts)];
+    cases.push_back(LaidOut(c));
+  }
+  CheckReduces(cases);
+}
+
+TEST_P(ReduceConformanceTest, EveryCountInEveryLayout) {
+  std::vector<ReduceCase> cases;
+  uint64_t seed = 2000;
+  for (size_t count : kCounts) {
+    for (WireFormat wire : kWires) {
+      for (int layout = 0; layout < 4; ++layout, ++seed) {
+        cases.push_back(LaidOut({.count = count, .wire = wire, .seed = seed}));
+        cases.push_back(LaidOut({.count = count, .wire = wire, .receives = kParts[seed % 3], .seed = seed}));
+      }
+    }
+  }
+  CheckReduces(cases);
+}
+
+TEST_P(ReduceConformanceTest, ScalesBeforeAndAfter) {
+  constexpr DType kDTypes[] = {DType::kFloat16, DType::kBfloat16, DType::kFloat32, DType::kFloat64,
+                               DType::kInt8,    DType::kInt16,    DType::kInt32,   DType::kInt64};
+  std::vector<ReduceCase> cases;
+  uint64_t seed = 3000;
+  for (DType dtype : kDTypes) {
+    for (WireFormat wire : WireFormatsFor(dtype)) {
+      for (size_t count : {size_t{13}, size_t{4096}}) {
+        ReduceCase c = {.count = count, .dtype = dtype, .wire = wire};
+        c.postscale = {.divisor = size()};
+        c.seed = seed++;
+        cases.push_back(LaidOut(c));
+        c.prescale = {.multiplier = 0.5};
+        c.seed = seed++;
+        cases.push_back(LaidOut(c));
+        c.postscale = {.multiplier = 0.25};
+        c.receives = kParts[seed % 3];
+        c.seed = seed++;
+        cases.push_back(LaidOut(c));
+      }
+    }
+  }
+  CheckReduces(cases);
+}
+
+TEST_P(ReduceConformanceTest, GroupsAreLikeSmallerJobs) {
+  uint64_t seed = 4000;
+  for (const Group& group : Groups()) {
+    std::vector<ReduceCase> cases;
+    for (size_t count : kCounts) {
+      for (WireFormat wire : kWires) {
+        cases.push_back(LaidOut({.count = count, .wire = wire, .seed = ++seed}));
+        cases.push_back(LaidOut({.count = count, .wire = wire, .receives = kParts[seed % 3], .seed = ++seed}));
+      }
+    }
+    CheckReduces(cases, &group);
+  }
+}
+
+TEST_P(ReduceConformanceTest, LargeOnesTakeManyChunks) {
+  if (size() > 3) GTEST_SKIP() << "covered with fewer ranks";
+  CheckReduces({{.count = kLargeCount, .cut = Cut::kPieces, .seed = 1},
+                {.count = kLargeCount, .wire = WireFormat::kFloat16, .placement = Placement::kOutOfPlace, .seed = 2},
+                {.count = kLargeCount, .wire = WireFormat::kFp8E4M3, .cut = Cut::kPieces, .seed = 3},
+                {.count = kLargeCount, .receives = Receives::kRows, .seed = 4},
+                {.count = kLargeCount, .receives = Receives::kRootAll, .cut = Cut::kPieces, .seed = 5}});
+}
+
+// A tensor's bits are the same in a bucket of its own and in one with others, whatever the wire's granules.
+TEST_P(ReduceConformanceTest, FusionDoesNotChangeBits) {
+  for (WireFormat wire : kWires) {
+    const ReduceCase fused = {.count = 3000, .wire = wire, .cut = Cut::kPieces, .seed = 17};
+    CheckReduces({fused});
+    const std::vector<size_t> counts = SegmentCounts(fused);
+    std::vector<std::string> alone(size());
+    OnEveryRank([&](RankId rank, Transport& transport) {
+      std::string input = MakeInput(fused, rank);
+      size_t begin = 0;
+      for (size_t count : counts) {
+        float* const tensor = reinterpret_cast<float*>(input.data()) + begin;
+        const Segment segment = {.input = tensor, .output = tensor, .count = count};
+        ReduceCall call = CallOf(fused, Info("alone"));
+        call.segments = {&segment, 1};
+        ASSERT_EQ(transport.communicator->Reduce(call), absl::OkStatus());
+        begin += count;
+      }
+      alone[rank] = input;
+    });
+    std::vector<std::string> inputs;
+    for (RankId rank = 0; rank < size(); ++rank) inputs.push_back(MakeInput(fused, rank));
+    for (RankId rank = 0; rank < size(); ++rank) {
+      EXPECT_TRUE(alone[rank] == ExpectedBits(fused, inputs)) << Name(wire) << " on rank " << rank;
+    }
+  }
+}
+
+// What a rank's contributions lose by rounding is in its residual, whichever thread packed them.
+TEST_P(ReduceConformanceTest, ResidualsHoldWhatContributionsLost) {
+  constexpr size_t kCount = 5000;
+  for (WireFormat wire : {WireFormat::kFloat16, WireFormat::kBfloat16, WireFormat::kFp8E4M3, WireFormat::kFp8E5M2}) {
+    OnEveryRank([&](RankId rank, Transport& transport) {
+      const ReduceCase c = {.count = kCount, .wire = wire, .seed = 18};
+      const std::string input = MakeInput(c, rank);
+      std::vector<float> output(kCount);
+      std::vector<float> residual(kCount, 0.0f);
+      const Segment segment = {
+          .input = input.data(), .output = output.data(), .count = kCount, .residual = residual.data()};
+      ReduceCall call = CallOf(c, Info("feedback"));
+      call.segments = {&segment, 1};
+      ASSERT_EQ(transport.communicator->Reduce(call), absl::OkStatus());
+      const std::string sent = ExpectedBits(c, {input});
+      const auto* const values = reinterpret_cast<const float*>(input.data());
+      const auto* const rounded = reinterpret_cast<const float*>(sent.data());
+      for (size_t i = 0; i < kCount; ++i) {
+        ASSERT_EQ(residual[i], values[i] - rounded[i]) << Name(wire) << ", element " << i;
+      }
+    });
+  }
+}
+
+}  // namespace
+}  // namespace ronda::testing

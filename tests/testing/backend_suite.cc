@@ -1,0 +1,30 @@
+#include "tests/testing/backend_suite.h"
+
+namespace ronda::testing {
+
+std::ostream& operator<<(std::ostream& out, const BackendRanks& parameter) {
+  return out << Name(parameter.backend) << " with " << parameter.size << " ranks";
+}
+
+std::vector<BackendRanks> EveryBackend(const std::vector<int>& sizes) {
+  std::vector<BackendRanks> all;
+  for (Backend backend : {Backend::kSelf, Backend::kInProcess, Backend::kShm, Backend::kShmSeparately}) {
+    for (int size : sizes) {
+      if (backend != Backend::kSelf || size == 1) all.push_back({backend, size});
+    }
+  }
+  return all;
+}
+
+std::string NameOfBackendRanks(const ::testing::TestParamInfo<BackendRanks>& info) {
+  return absl::StrCat(Name(info.param.backend), info.param.size);
+}
+
+void BackendTest::SetUp() {
+  const auto [backend, size] = GetParam();
+  if (!IsTestable(backend, size)) GTEST_SKIP() << GetParam() << " cannot be tested here";
+  transports_ = ConnectRanks(backend, {.size = size});
+  ASSERT_EQ(transports_.size(), static_cast<size_t>(size));
+}
+
+}  // namespace ronda::testing

@@ -1,0 +1,58 @@
+// Tests of what every backend promises, with several numbers of ranks.
+#ifndef RONDA_TESTS_TESTING_BACKEND_SUITE_H_
+#define RONDA_TESTS_TESTING_BACKEND_SUITE_H_
+
+#include <gtest/gtest.h>
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/types.h"
+#include "runtime/collectives/transport.h"
+#include "tests/testing/backends.h"
+#include "tests/testing/run_ranks.h"
+
+namespace ronda::testing {
+
+struct BackendRanks {
+  Backend backend;
+  int size;
+};
+
+std::ostream& operator<<(std::ostream& out, const BackendRanks& parameter);
+
+// Each backend with each of these numbers of ranks, of which it must be able to do one at least.
+std::vector<BackendRanks> EveryBackend(const std::vector<int>& sizes);
+
+// "Shm3"
+std::string NameOfBackendRanks(const ::testing::TestParamInfo<BackendRanks>& info);
+
+// Has a job of connected ranks, which are threads of the test.
+//
+//   class MyTest : public BackendTest {};
+//   INSTANTIATE_TEST_SUITE_P(Backends, MyTest, ::testing::ValuesIn(EveryBackend({1, 2, 5})), NameOfBackendRanks);
+class BackendTest : public ::testing::TestWithParam<BackendRanks> {
+ protected:
+  void SetUp() override;
+
+  int size() const { return static_cast<int>(transports_.size()); }
+  Transport& transport(RankId rank) { return transports_[rank]; }
+
+  // Runs body(rank, transport) on a thread a rank; a failed expectation within names the rank.
+  template <typename Body>
+  void OnEveryRank(const Body& body) {
+    RunRanksOn(transports_, [&](RankId rank, Transport& transport) {
+      SCOPED_TRACE(absl::StrCat("rank ", rank));
+      body(rank, transport);
+    });
+  }
+
+ private:
+  std::vector<Transport> transports_;
+};
+
+}  // namespace ronda::testing
+
+#endif  // RONDA_TESTS_TESTING_BACKEND_SUITE_H_
