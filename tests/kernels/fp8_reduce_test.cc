@@ -106,7 +106,7 @@ INSTANTIATE_TEST_SUITE_P(FormatsAndOps, Fp8ReduceTest,
                          });
 
 TEST_P(Fp8ReduceTest, AnyNumberOfSourcesAnyLengthAnyAlignment) {
-  for (size_t source_count = 1; source_count <= 9; ++source_count) {
+  for (size_t source_count : {1, 2, 3, 4, 7, 9}) {
     for (size_t count : {0, 1, 7, 255, 256, 257, 1000, 2048, 4097}) {
       for (Codes codes : {Codes::kOrdinary, Codes::kAny}) {
         const Sources sources(random_, codes, format_, source_count, count);

@@ -88,8 +88,8 @@ INSTANTIATE_TEST_SUITE_P(TypesAndOps, ReduceTest, ::testing::ValuesIn(TypesAndOp
 });
 
 TEST_P(ReduceTest, AnyNumberOfSourcesAnyLengthAnyAlignment) {
-  for (size_t source_count = 1; source_count <= 9; ++source_count) {
-    for (size_t count : {0, 1, 3, 7, 13, 127, 4096, 10007}) {
+  for (size_t source_count : {1, 2, 3, 4, 7, 9}) {
+    for (size_t count : {0, 1, 3, 7, 13, 127, 1024, 2053}) {
       const Numbers numbers = (source_count + count) % 2 == 0 ? Numbers::kOrdinary : Numbers::kAnyBits;
       const Sources sources(random_, numbers, dtype_, source_count, count);
       ASSERT_EQ(Check(sources.Args(op_, nullptr), random_() % 16), "");
