@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <utility>
+
+#include "tests/runtime/negotiation/negotiator_driver.h"
 
 namespace ronda {
 namespace {
@@ -12,20 +15,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-constexpr absl::Time kStart = absl::UnixEpoch();
-
-TensorRequest Allreduce(const std::string& name, Shape shape = {3}) {
-  return {.name = name, .shape = std::move(shape)};
-}
-
-RankReport Report(std::vector<TensorRequest> requests) { return {.requests = std::move(requests)}; }
-
-RankReport ReportById(CacheId id) { return {.cached = {id}}; }
-
-const Response& Spelled(const ResponseList& list, size_t bucket, size_t position = 0) {
-  return std::get<Response>(list.buckets.at(bucket).at(position));
-}
 
 Negotiator TwoRanks() { return Negotiator({.world_size = 2, .fusion = {.threshold = 0}}); }
 
@@ -61,7 +50,7 @@ TEST(Negotiator, SecondTimeIsAnsweredById) {
   for (RankId rank : {0, 1}) ASSERT_TRUE(negotiator.Add(rank, ReportById(1), kStart).ok());
   const ResponseList list = negotiator.TakeResponses();
   ASSERT_THAT(list.buckets, SizeIs(1));
-  EXPECT_EQ(std::get<CacheId>(list.buckets[0][0]), 1u);
+  EXPECT_EQ(IdOf(list, 0), 1u);
 }
 
 TEST(Negotiator, ChangedShapeIsSpelledOutAndReplacesTheCachedOne) {
@@ -73,7 +62,7 @@ TEST(Negotiator, ChangedShapeIsSpelledOutAndReplacesTheCachedOne) {
   ASSERT_TRUE(negotiator.Add(0, ReportById(1), kStart).ok()) << "an evicted id is ignored: the rank reports in full";
   EXPECT_FALSE(negotiator.anything_waits());
   for (RankId rank : {0, 1}) ASSERT_TRUE(negotiator.Add(rank, ReportById(2), kStart).ok());
-  EXPECT_EQ(std::get<CacheId>(negotiator.TakeResponses().buckets.at(0).at(0)), 2u);
+  EXPECT_EQ(IdOf(negotiator.TakeResponses(), 0), 2u);
 }
 
 TEST(Negotiator, ReportByIdThatMeetsAChangedShapeIsAMismatch) {
@@ -87,16 +76,79 @@ TEST(Negotiator, ReportByIdThatMeetsAChangedShapeIsAMismatch) {
   EXPECT_THAT(std::string(list.errors[0].status.message()), HasSubstr("rank 0 says shape [3], rank 1 says shape [5]"));
 }
 
-TEST(Negotiator, EvictionForgetsReportsById) {
-  Negotiator negotiator({.world_size = 2, .cache_capacity = 1, .fusion = {.threshold = 0}});
-  for (RankId rank : {0, 1}) ASSERT_TRUE(negotiator.Add(rank, Report({Allreduce("a")}), kStart).ok());
-  negotiator.TakeResponses();
-  ASSERT_TRUE(negotiator.Add(0, ReportById(1), kStart).ok());
-  for (RankId rank : {0, 1}) ASSERT_TRUE(negotiator.Add(rank, Report({Allreduce("b")}), kStart).ok());
-  negotiator.TakeResponses();
-  EXPECT_FALSE(negotiator.anything_waits()) << "rank 0 sees the eviction of 'a' and reports it in full";
-  for (RankId rank : {0, 1}) ASSERT_TRUE(negotiator.Add(rank, Report({Allreduce("a")}), kStart).ok());
-  EXPECT_EQ(Spelled(negotiator.TakeResponses(), 0).request.name, "a");
+TEST(Negotiator, ReportByIdCountsThoughItsEntryIsEvictedLater) {
+  NegotiatorDriver negotiator(2, 1);
+  negotiator.SubmitAll({0, 1}, Allreduce("a"));
+  negotiator.Responses();
+  negotiator.Take(0, ReportById(1));
+  negotiator.SubmitAll({0, 1}, Allreduce("b"));
+  negotiator.Responses();
+  // Rank 0 sees the eviction of 'a' and repeats what counts already.
+  negotiator.Take(0, {.repeated = {{1, Allreduce("a")}}});
+  negotiator.Submit(1, {Allreduce("a")});
+  EXPECT_EQ(Spelled(negotiator.Responses(), 0).request.name, "a");
+  EXPECT_FALSE(negotiator->anything_waits());
+}
+
+TEST(Negotiator, ReportByIdAfterTheEvictionCountsWhenItIsRepeated) {
+  NegotiatorDriver negotiator(2, 1);
+  negotiator.SubmitAll({0, 1}, Allreduce("a"));
+  negotiator.Responses();
+  negotiator.SubmitAll({0, 1}, Allreduce("b"));
+  negotiator.Responses();
+  negotiator.Take(0, ReportById(1));
+  EXPECT_FALSE(negotiator->anything_waits());
+  negotiator.Take(0, {.repeated = {{1, Allreduce("a")}}});
+  EXPECT_TRUE(negotiator->anything_waits());
+  negotiator.Submit(1, {Allreduce("a")});
+  EXPECT_THAT(negotiator.Responses().buckets, SizeIs(1));
+}
+
+TEST(Negotiator, NewTensorDoesNotSlowTheCachedOnes) {
+  NegotiatorDriver negotiator(2);
+  for (RankId rank : {0, 1}) negotiator.Submit(rank, {Allreduce("a"), Allreduce("b")});
+  negotiator.Responses();
+  for (RankId rank : {0, 1}) negotiator.Take(rank, {.cached = {1, 2}, .requests = {Allreduce("new")}});
+  const ResponseList list = negotiator.Responses();
+  ASSERT_THAT(list.buckets, SizeIs(3));
+  EXPECT_EQ(IdOf(list, 0), 1u);
+  EXPECT_EQ(IdOf(list, 1), 2u);
+  EXPECT_EQ(Spelled(list, 2).request.name, "new");
+}
+
+TEST(Negotiator, ChangedShapeInvalidatesItsEntryAlone) {
+  NegotiatorDriver negotiator(2);
+  for (RankId rank : {0, 1}) negotiator.Submit(rank, {Allreduce("a"), Allreduce("b")});
+  negotiator.Responses();
+  for (RankId rank : {0, 1}) negotiator.Take(rank, {.cached = {2}, .requests = {Allreduce("a", {7})}});
+  ResponseList list = negotiator.Responses();
+  EXPECT_EQ(IdOf(list, 0), 2u);
+  EXPECT_EQ(Spelled(list, 1).request.shape, Shape({7}));
+  for (RankId rank : {0, 1}) negotiator.Take(rank, {.cached = {2, 3}});
+  list = negotiator.Responses();
+  EXPECT_EQ(IdOf(list, 0), 2u);
+  EXPECT_EQ(IdOf(list, 1), 3u);
+}
+
+TEST(Negotiator, EveryOperationOnDataIsAnsweredByIdTheSecondTime) {
+  for (int op = 0; op <= static_cast<int>(OpType::kSendRecv); ++op) {
+    NegotiatorDriver negotiator(2);
+    const TensorRequest request = {.name = "x", .op = static_cast<OpType>(op), .shape = {4}, .receiver = 1};
+    negotiator.SubmitAll({0, 1}, request);
+    ASSERT_THAT(negotiator.Responses().buckets, SizeIs(1)) << Name(request.op);
+    for (RankId rank : {0, 1}) negotiator.Take(rank, ReportById(1));
+    EXPECT_EQ(IdOf(negotiator.Responses(), 0), 1u) << Name(request.op);
+  }
+}
+
+TEST(Negotiator, ShortestLimitsAreAgreedOn) {
+  NegotiatorDriver negotiator(2);
+  TensorRequest mine = Allreduce("a"), yours = Allreduce("a");
+  mine.limits = {.warning = absl::Seconds(5), .deadline = absl::InfiniteDuration()};
+  negotiator.Submit(0, {mine});
+  negotiator.Submit(1, {yours});
+  const WaitLimits shortest = {.warning = absl::Seconds(5), .deadline = WaitLimits().deadline};
+  EXPECT_EQ(Spelled(negotiator.Responses(), 0).request.limits, shortest);
 }
 
 struct MismatchCase {
@@ -135,9 +187,7 @@ INSTANTIATE_TEST_SUITE_P(
                      "(host h, pid 7) says dtype int32"},
         MismatchCase{kX, {.name = "x", .op = OpType::kAllgather, .shape = {4, 2}}, "says operation allgather"},
         MismatchCase{kX, {.name = "x", .shape = {4, 2}, .reduction = Reduction::kMax}, "says reduce op max"},
-        MismatchCase{kX,
-                     {.name = "x", .shape = {4, 2}, .reduction = Reduction::kAverage},
-                     "says reduce op average"},
+        MismatchCase{kX, {.name = "x", .shape = {4, 2}, .reduction = Reduction::kAverage}, "says reduce op average"},
         MismatchCase{kX, {.name = "x", .shape = {4, 2}, .wire = WireFormat::kFloat16}, "says compression fp16"},
         MismatchCase{kX, {.name = "x", .shape = {4, 2}, .prescale = 0.5}, "says prescale 0.5"},
         MismatchCase{kX, {.name = "x", .shape = {4, 2}, .postscale = 2}, "says postscale 2"},
@@ -146,7 +196,51 @@ INSTANTIATE_TEST_SUITE_P(
                      "rank 0 says root 0, rank 1 (host h, pid 7) says root 1"},
         MismatchCase{{.name = "x", .op = OpType::kAllgather, .shape = {4, 2}},
                      {.name = "x", .op = OpType::kAllgather, .shape = {5, 3}},
-                     "all dimensions but the first must be equal"}));
+                     "all dimensions but the first must be equal"},
+        MismatchCase{{.name = "x", .op = OpType::kAlltoall, .shape = {4, 2}},
+                     {.name = "x", .op = OpType::kAlltoall, .shape = {4, 2, 1}},
+                     "all dimensions but the first must be equal"},
+        MismatchCase{{.name = "x", .op = OpType::kScatter, .shape = {4, 2}},
+                     {.name = "x", .op = OpType::kScatter, .shape = {4, 3}},
+                     "all dimensions but the first must be equal"},
+        MismatchCase{{.name = "x", .op = OpType::kReduceScatter, .shape = {4, 2}},
+                     {.name = "x", .op = OpType::kReduceScatter, .shape = {5, 2}},
+                     "rank 0 says shape [4, 2], rank 1 (host h, pid 7) says shape [5, 2]"},
+        MismatchCase{{.name = "x", .op = OpType::kReduce, .shape = {4}, .root = 0},
+                     {.name = "x", .op = OpType::kReduce, .shape = {4}, .root = 1},
+                     "rank 0 says root 0, rank 1 (host h, pid 7) says root 1"},
+        MismatchCase{{.name = "x", .op = OpType::kSendRecv, .root = 0, .receiver = 1},
+                     {.name = "x", .op = OpType::kSendRecv, .root = 1, .receiver = 0},
+                     "rank 0 says sender 0, rank 1 (host h, pid 7) says sender 1"},
+        MismatchCase{kX,
+                     {.name = "x", .shape = {4, 2}, .overflow = TensorRequest::Overflow::kDetected},
+                     "rank 0 says overflow detection off, rank 1 (host h, pid 7) says overflow detection on"},
+        MismatchCase{kX,
+                     {.name = "x", .shape = {4, 2}, .wire = WireFormat::kFp8E4M3},
+                     "rank 0 says compression none, rank 1 (host h, pid 7) says compression fp8_e4m3"},
+        MismatchCase{AddSet({0, 1}, "x"), AddSet({1}, "x"),
+                     "rank 0 says members 0, 1, rank 1 (host h, pid 7) says members 1"},
+        MismatchCase{{.name = "x", .op = OpType::kRemoveProcessSet, .subject = 1},
+                     {.name = "x", .op = OpType::kRemoveProcessSet, .subject = 2},
+                     "rank 0 says process set 1, rank 1 (host h, pid 7) says process set 2"}));
+
+TEST(Negotiator, MismatchInTheGroupFailsTheWholeGroup) {
+  NegotiatorDriver negotiator(2);
+  negotiator.Submit(0, {InGroup("g", 2, Allreduce("a")), InGroup("g", 2, Allreduce("b"))});
+  negotiator.Submit(1, {InGroup("h", 2, Allreduce("a")), InGroup("g", 2, Allreduce("b"))});
+  const ResponseList list = negotiator.Responses();
+  ASSERT_THAT(list.errors, SizeIs(2));
+  EXPECT_THAT(std::string(list.errors[0].status.message()),
+              HasSubstr("rank 0 says group 'g' of 2 tensors, rank 1 says group 'h' of 2 tensors"));
+}
+
+TEST(Negotiator, PrescaleThatIsNoNumberIsTheSameAsItself) {
+  NegotiatorDriver negotiator(2);
+  TensorRequest request = Allreduce("a");
+  request.prescale = std::numeric_limits<double>::quiet_NaN();
+  negotiator.SubmitAll({0, 1}, request);
+  EXPECT_THAT(negotiator.Responses().buckets, SizeIs(1));
+}
 
 TEST(Negotiator, MismatchLeavesTheNameFreeForTheNextAttempt) {
   Negotiator negotiator = TwoRanks();
@@ -165,7 +259,52 @@ TEST(Negotiator, AllgatherCollectsTheFirstDimensions) {
   }
   const ResponseList list = negotiator.TakeResponses();
   EXPECT_THAT(Spelled(list, 0).first_dims, ElementsAre(0, 10, 20));
-  EXPECT_EQ(RequestOf(Spelled(list, 0), 1).shape, Shape({10, 2}));
+  EXPECT_EQ(RequestOf(Spelled(list, 0), 1, Group::All(3)).shape, Shape({10, 2}));
+}
+
+TEST(Negotiator, FirstDimensionsAreGatheredByIdAndInFullAlike) {
+  NegotiatorDriver negotiator(3);
+  const auto gather = [](int64_t rows) {
+    return TensorRequest{.name = "g", .op = OpType::kGather, .shape = {rows, 2}, .root = 2};
+  };
+  for (RankId rank : {0, 1, 2}) negotiator.Submit(rank, {gather(rank)});
+  EXPECT_THAT(Spelled(negotiator.Responses(), 0).first_dims, ElementsAre(0, 1, 2));
+  negotiator.Take(0, ReportById(1));
+  negotiator.Submit(1, {gather(7)});
+  negotiator.Take(2, ReportById(1));
+  const ResponseList list = negotiator.Responses();
+  EXPECT_THAT(Spelled(list, 0).first_dims, ElementsAre(0, 7, 2));
+  EXPECT_EQ(Spelled(list, 0).request.shape, Shape({0, 2})) << "whoever came first";
+}
+
+TEST(Negotiator, RowsOfTheScattersRootCount) {
+  NegotiatorDriver negotiator(3);
+  const auto scatter = [](int64_t rows) {
+    return TensorRequest{.name = "s", .op = OpType::kScatter, .shape = {rows, 2}, .root = 1};
+  };
+  negotiator.Submit(0, {scatter(0)});
+  negotiator.Submit(1, {scatter(9)});
+  negotiator.Submit(2, {scatter(4)});
+  EXPECT_EQ(Spelled(negotiator.Responses(), 0).request.shape, Shape({9, 2}));
+}
+
+TEST(Negotiator, SendAndReceiveNeedTheTwoAlone) {
+  NegotiatorDriver negotiator(4);
+  const TensorRequest send = {.name = "p2p", .op = OpType::kSendRecv, .shape = {2}, .root = 3, .receiver = 1};
+  negotiator.Submit(3, {send});
+  EXPECT_TRUE(negotiator.Responses().empty());
+  negotiator.Submit(1, {send});
+  EXPECT_EQ(Spelled(negotiator.Responses(), 0).request, send);
+  EXPECT_EQ((*negotiator).Add(2, Report({send}), kStart).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Negotiator, DepartureOfAThirdRankDoesNotTouchSendAndReceive) {
+  NegotiatorDriver negotiator(3);
+  const TensorRequest send = {.name = "p2p", .op = OpType::kSendRecv, .shape = {2}, .root = 0, .receiver = 1};
+  negotiator.Submit(0, {send});
+  negotiator.Take(2, Leaving());
+  negotiator.Submit(1, {send});
+  EXPECT_THAT(negotiator.Responses().buckets, SizeIs(1));
 }
 
 TEST(Negotiator, RankThatLeavesFailsWhatLacksItNowAndLater) {
@@ -196,8 +335,8 @@ TEST(Negotiator, JobEndsWhenEveryRankHasLeft) {
 TEST(Negotiator, FailureAnswersOnlyTheRanksThatHadSubmitted) {
   Negotiator negotiator = TwoRanks();
   ASSERT_TRUE(negotiator.Add(0, Report({Allreduce("a")}), kStart).ok());
-  negotiator.Fail("a", absl::DeadlineExceededError("too late"));
-  negotiator.Fail("unknown", absl::DeadlineExceededError("nobody waits for it"));
+  negotiator.Fail({0, "a"}, absl::DeadlineExceededError("too late"));
+  negotiator.Fail({0, "unknown"}, absl::DeadlineExceededError("nobody waits for it"));
   const ResponseList list = negotiator.TakeResponses();
   ASSERT_THAT(list.errors, SizeIs(1));
   EXPECT_THAT(list.errors[0].ranks, ElementsAre(0));
@@ -209,11 +348,28 @@ TEST(Negotiator, FailureAnswersOnlyTheRanksThatHadSubmitted) {
 }
 
 TEST(Negotiator, ReportNoCorrectRankCanSendIsRefused) {
-  Negotiator negotiator = TwoRanks();
-  EXPECT_EQ(negotiator.Add(0, Report({Allreduce("a"), Allreduce("a")}), kStart).code(),
-            absl::StatusCode::kInvalidArgument);
-  const TensorRequest rootless = {.name = "r", .op = OpType::kBroadcast, .root = 2};
-  EXPECT_EQ(negotiator.Add(1, Report({rootless}), kStart).code(), absl::StatusCode::kInvalidArgument);
+  const std::vector<RankReport> reports = {
+      Report({Allreduce("a"), Allreduce("a")}),
+      Report({{.name = "r", .op = OpType::kBroadcast, .root = 2}}),
+      Report({{.name = "r", .op = OpType::kSendRecv, .root = 1, .receiver = 1}}),
+      Report({{.name = "r", .op = OpType::kSendRecv, .root = 0, .receiver = 2}}),
+      Report({OnSet(7, Allreduce("a"))}),
+      Report({OnSet(1, Allreduce("a"))}),
+      Report({OnSet(1, AddSet({0}))}),
+      Report({AddSet({0, 2})}),
+      Report({JoinOf(), JoinOf()}),
+      Report({JoinOf(1)}),
+      Report({JoinOf(9)}),
+  };
+  for (size_t i = 0; i < reports.size(); ++i) {
+    NegotiatorDriver negotiator(2);
+    negotiator.SubmitAll({0, 1}, AddSet({1}));
+    EXPECT_EQ(negotiator->Add(0, reports[i], kStart).code(), absl::StatusCode::kInvalidArgument) << "report " << i;
+  }
+  NegotiatorDriver negotiator(2);
+  for (RankId nobody : {-1, 2}) {
+    EXPECT_EQ(negotiator->Add(nobody, {}, kStart).code(), absl::StatusCode::kInvalidArgument);
+  }
 }
 
 }  // namespace
