@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 RANKS ?= 2
 BAZEL ?= bazel
 
-.PHONY: help setup demo build test bench fuzz install lint format asan ubsan tsan clean
+.PHONY: help setup demo build test bench chaos fuzz install lint format asan ubsan tsan clean
 .DEFAULT_GOAL := help
 
 help: ## list these commands
@@ -25,6 +25,11 @@ build: ## build everything
 test: ## run every test; ends with "N passed, N failed"
 	@third_party/install.sh build test bench
 	@tests/run_tests.sh //...
+
+chaos: ## 300 rounds of random operations and injuries (CHAOS_ROUNDS=n, CHAOS_SEED=n for others)
+	@third_party/install.sh build test
+	@tests/run_tests.sh --test_env=CHAOS_ROUNDS=$(or $(CHAOS_ROUNDS),300) --test_env=CHAOS_SEED --nocache_test_results \
+	  --test_timeout=600 //tests/chaos/...
 
 fuzz: ## every fuzz target for a minute (FUZZ_SECONDS=n for others)
 	@third_party/install.sh build fuzz

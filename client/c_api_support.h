@@ -44,6 +44,8 @@ Outcome UnknownHandle(absl::string_view function, ronda_handle handle);
 // Runs the body of a C function, which returns an Outcome: nothing it throws goes further.
 template <typename Body>
 ronda_status Call(const Body& body) noexcept {
+  // A thread's first look at its last error takes memory: later, to report that there is none, would be too late.
+  LastErrorText();
   try {
     Outcome outcome = body();
     return outcome.ok() ? RONDA_OK : FailWith(std::move(outcome));

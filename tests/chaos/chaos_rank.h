@@ -1,0 +1,22 @@
+// A rank of a chaos test.
+#ifndef RONDA_TESTS_CHAOS_CHAOS_RANK_H_
+#define RONDA_TESTS_CHAOS_CHAOS_RANK_H_
+
+namespace ronda::chaos {
+
+inline constexpr int kRanks = 4;
+
+// The round's seed, in the environment of its ranks.
+inline constexpr char kSeedVariable[] = "CHAOS_ROUND_SEED";
+// The line with which a rank tells the first failure it saw begins so.
+inline constexpr char kFailureLine[] = "FIRST FAILURE: ";
+// How the victim of Injury::Kind::kExit ends.
+inline constexpr int kExitCode = 7;
+
+// Carries out this process' part of the round, and checks results, the failure if there is one, and that nothing is
+// left over; what is not as it should be is a gtest failure.
+void RunRound();
+
+}  // namespace ronda::chaos
+
+#endif  // RONDA_TESTS_CHAOS_CHAOS_RANK_H_

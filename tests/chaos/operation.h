@@ -1,0 +1,30 @@
+#ifndef RONDA_TESTS_CHAOS_OPERATION_H_
+#define RONDA_TESTS_CHAOS_OPERATION_H_
+
+#include <memory>
+
+#include "client/ronda.hpp"
+#include "tests/chaos/round_plan.h"
+
+namespace ronda::chaos {
+
+// One operation as one rank carries it out, and what its result must be: every rank can compute every rank's
+// contribution. Not to be moved while in flight: it owns the buffers.
+class Operation {
+ public:
+  virtual ~Operation() = default;
+
+  // Errors: those of the submission.
+  virtual Status Submit(const CallOptions& call) = 0;
+
+  // Waits; a result that is not as expected is a gtest failure. REQUIRES: Submit returned OK.
+  // Errors: those of the operation.
+  virtual Status Finish() = 0;
+};
+
+// REQUIRES: `rank` is one of plan.members.
+std::unique_ptr<Operation> MakeOperation(const OperationPlan& plan, int rank);
+
+}  // namespace ronda::chaos
+
+#endif  // RONDA_TESTS_CHAOS_OPERATION_H_

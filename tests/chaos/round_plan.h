@@ -1,0 +1,85 @@
+// What the ranks of a chaos test do, and what is done to them: a function of a seed, so that each of them, and who
+// checks them, knows it all without asking.
+#ifndef RONDA_TESTS_CHAOS_ROUND_PLAN_H_
+#define RONDA_TESTS_CHAOS_ROUND_PLAN_H_
+
+#include <chrono>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace ronda::chaos {
+
+// Random numbers that are the same with every standard library. Thread-compatible.
+class Random {
+ public:
+  explicit Random(uint64_t seed) : engine_(seed) {}
+
+  int Below(int limit) { return static_cast<int>(engine_() % static_cast<uint64_t>(limit)); }
+  bool OneIn(int n) { return Below(n) == 0; }
+  std::chrono::microseconds UpTo(std::chrono::microseconds limit) {
+    return std::chrono::microseconds(Below(static_cast<int>(limit.count()) + 1));
+  }
+  uint64_t Seed() { return engine_(); }
+
+  template <class T>
+  void Shuffle(std::vector<T>& values) {
+    for (size_t i = values.size(); i > 1; --i) std::swap(values[i - 1], values[static_cast<size_t>(Below(i))]);
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+enum class OperationKind {
+  kAllreduce,
+  kGroupedAllreduce,
+  kReduce,
+  kReduceScatter,
+  kBroadcast,
+  kAllgather,
+  kGather,
+  kScatter,
+  kAlltoall,
+  kSendRecv,
+  kBroadcastObject,
+  kAllgatherObject,
+};
+inline constexpr int kOperationKindCount = 12;
+
+// One operation. Its tensors' contents, sizes and options follow from `seed`.
+struct OperationPlan {
+  OperationKind kind = OperationKind::kAllreduce;
+  std::string name;
+  int set = 0;               // of those in RoundPlan::sets
+  std::vector<int> members;  // of that set; ascending
+  int root = 0;              // one of them
+  int receiver = 0;          // another one, if there is one
+  uint64_t seed = 0;
+};
+
+struct Injury {
+  enum class Kind { kNone, kKill, kExit, kStop };
+  Kind kind = Kind::kNone;
+  int attacker = 0;          // the rank that sends the signals; not a victim
+  std::vector<int> victims;  // kKill: at the same moment; kStop: one after the other; kExit: one, by itself
+  std::chrono::microseconds after{0};
+};
+
+struct RoundPlan {
+  int size = 1;
+  std::vector<std::vector<int>> sets;               // process sets; the first one has all ranks
+  std::vector<std::vector<OperationPlan>> batches;  // each is in flight as a whole, submitted in any order
+  std::vector<int> last_steps;                      // by rank: the allreduces it takes part in before it joins
+  Injury injury;
+};
+
+RoundPlan PlanRound(uint64_t seed, int size);
+
+// "4 ranks, 5 batches, rank 2 kills ranks 0 and 1 after 12300us"
+std::string Describe(const RoundPlan& plan);
+
+}  // namespace ronda::chaos
+
+#endif  // RONDA_TESTS_CHAOS_ROUND_PLAN_H_

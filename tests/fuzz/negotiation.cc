@@ -1,0 +1,142 @@
+// The negotiation, driven by reports that no correct rank would send among some that one would.
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/negotiation/codec.h"
+#include "runtime/negotiation/negotiator.h"
+#include "runtime/negotiation/reporter.h"
+#include "tests/fuzz/fuzz_input.h"
+
+namespace ronda::fuzz {
+namespace {
+
+constexpr int kWorldSize = 3;
+constexpr int kNames = 3;
+constexpr size_t kCacheCapacity = 2;  // small, so that entries are evicted
+
+// Reads a request from few alternatives, so that requests often meet, and often contradict each other a little.
+TensorRequest ReadRequest(FuzzInput& input) {
+  TensorRequest request{.name = std::string(1, static_cast<char>('a' + input.Below(kNames))),
+                        .process_set = static_cast<ProcessSetId>(input.Below(3)),
+                        .op = *OpTypeFromInt(input.Below(kOpTypeCount)),
+                        .reduction = *ReductionFromInt(input.Below(kReductionCount)),
+                        .root = input.Below(kWorldSize + 1),
+                        .receiver = input.Below(kWorldSize + 1)};
+  for (int i = input.Below(3); i > 0; --i) request.shape.push_back(input.Below(3));
+  if (request.op == OpType::kJoin) request.name = std::string(kJoinName);
+  if (input.Below(4) == 0) {
+    request.group = std::string(1, static_cast<char>('g' + input.Below(2)));
+    request.group_size = 1 + input.Below(3);
+  }
+  if (input.Below(8) == 0) request.limits = WaitLimits{absl::Seconds(input.Below(9)), absl::Seconds(input.Below(9))};
+  for (RankId rank = 0; rank < kWorldSize; ++rank) {
+    if (input.Below(2) == 1) request.members.push_back(rank);
+  }
+  request.subject = static_cast<ProcessSetId>(input.Below(3));
+  request.absent = input.Below(2) == 0 ? TensorRequest::Absent::kNotCounted : TensorRequest::Absent::kCountedAsZeros;
+  return request;
+}
+
+class Job {
+ public:
+  Job() {
+    for (RankId rank = 0; rank < kWorldSize; ++rank) {
+      reporters_.emplace_back(Reporter::Options{.rank = rank, .world_size = kWorldSize, .identity = "host h, pid 1"});
+    }
+  }
+
+  // False once somebody has refused a message: the job has failed.
+  bool Step(FuzzInput& input) {
+    const RankId rank = input.Below(kWorldSize);
+    switch (input.Below(6)) {
+      case 0:
+        SubmitIfAllowed(rank, ReadRequest(input));
+        return true;
+      case 1:
+        return Send(rank, reporters_[rank].TakeReport());
+      case 2:
+        return Send(rank, ReadReport(input));
+      case 3:
+        return ApplyResponses();
+      case 4:
+        now_ += absl::Seconds(input.Below(20));
+        FailOverdue();
+        return true;
+      default:
+        reporters_[rank].Leave();
+        return true;
+    }
+  }
+
+ private:
+  RankReport ReadReport(FuzzInput& input) {
+    RankReport report;
+    for (int i = input.Below(3); i > 0; --i) report.cached.push_back(input.Number<uint8_t>());
+    for (int i = input.Below(2); i > 0; --i) {
+      const CacheId id = input.Number<uint8_t>();
+      report.repeated.push_back({id, ReadRequest(input)});
+    }
+    for (int i = input.Below(4); i > 0; --i) report.requests.push_back(ReadRequest(input));
+    if (input.Below(8) == 0) report.membership = RankReport::Membership::kLeaving;
+    return report;
+  }
+
+  // What the engine sees to before it submits.
+  void SubmitIfAllowed(RankId rank, TensorRequest request) {
+    const auto members = reporters_[rank].process_sets().Find(request.process_set);
+    if (members != nullptr && members->Contains(rank)) reporters_[rank].Submit(std::move(request));
+  }
+
+  bool Send(RankId rank, const RankReport& report) {
+    const auto received = DecodeRankReport(Encode(report));
+    RequireOkOrRefused(received.status());
+    if (!received.ok()) return false;
+    const absl::Status taken = negotiator_.Add(rank, *received, now_);
+    RequireOkOrRefused(taken);
+    return taken.ok();
+  }
+
+  bool ApplyResponses() {
+    ResponseList list = negotiator_.TakeResponses();
+    list.settings = std::exchange(settings_, std::nullopt);
+    const auto received = DecodeResponseList(Encode(list));
+    Require(received.ok(), "every rank can decode what the coordinator rank sends");
+    for (Reporter& reporter : reporters_) {
+      const auto work = reporter.Apply(*received);
+      RequireOkOrRefused(work.status());
+      if (!work.ok()) return false;
+    }
+    return received->job == ResponseList::Job::kGoesOn;
+  }
+
+  void FailOverdue() {
+    for (const Waiting& waiting : negotiator_.Overdue(now_)) {
+      Require(!waiting.present.empty(), "somebody waits for what is overdue");
+      for (RankId rank : waiting.missing) {
+        Require(!negotiator_.Describe(rank).empty(), "late ranks are described");
+        negotiator_.SubmittedBy(rank, 2);
+      }
+      if (now_ - waiting.since < waiting.limits.deadline) continue;
+      negotiator_.Fail(waiting.tensor, absl::DeadlineExceededError("late"));
+    }
+  }
+
+  const WaitLimits limits_ = {absl::Seconds(5), absl::Seconds(10)};
+  std::optional<JobSettings> settings_ = JobSettings{.cache_capacity = kCacheCapacity, .limits = limits_};
+  Negotiator negotiator_{{.world_size = kWorldSize, .cache_capacity = kCacheCapacity, .limits = limits_}};
+  std::vector<Reporter> reporters_;
+  absl::Time now_ = absl::UnixEpoch();
+};
+
+}  // namespace
+}  // namespace ronda::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  ronda::fuzz::FuzzInput input(data, size);
+  ronda::fuzz::Job job;
+  while (!input.empty() && job.Step(input)) {
+  }
+  return 0;
+}

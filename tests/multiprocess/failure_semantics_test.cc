@@ -1,0 +1,331 @@
+// What a job makes of ranks that are stopped, run out of memory or throw in a callback, with real processes. (Ranks
+// that are killed or end: tests/client/failure_world_test.cc.)
+#include <sched.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
+#include "client/ronda.hpp"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/forked_child.h"
+#include "tests/testing/process_world.h"
+
+namespace ronda {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::JobResult;
+using testing::ProcessResult;
+using testing::RunRankProgram;
+
+constexpr char kFailureLine[] = "FIRST FAILURE: ";
+constexpr milliseconds kNever{1000 * 1000};
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitizer = true;  // they reserve more address space than any limit
+#else
+constexpr bool kSanitizer = false;
+#endif
+
+// -- What ranks do --
+
+void InitWithLimits(milliseconds warning, milliseconds deadline) {
+  Options options;
+  options.stall_warning = warning;
+  options.stall_deadline = deadline;
+  options.fusion_threshold = 0;
+  init(options);
+}
+
+std::vector<int32_t> PidsOfAllRanks() {
+  const int32_t pid = getpid();
+  return allgather("pids", &pid, {1});
+}
+
+// What this rank has written to its output, which is a file.
+std::string OwnOutput() {
+  std::ostringstream text;
+  text << std::ifstream(std::filesystem::read_symlink("/proc/self/fd/2")).rdbuf();
+  return text.str();
+}
+
+void AwaitOwnOutput(const std::string& text) {
+  while (!absl::StrContains(OwnOutput(), text)) std::this_thread::sleep_for(milliseconds(5));
+}
+
+// So many bytes are in flight that a rank that is stopped after the first tensor is stopped in the middle.
+class ManyAllreduces {
+ public:
+  ManyAllreduces() {
+    barrier();
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      handles_.push_back(allreduce_async(tensor("gradient " + std::to_string(i), tensors_[i]), {Op::Sum}));
+    }
+  }
+
+  void AwaitFirst() const { handles_.front().synchronize(); }
+
+  // The first error.
+  Status Finish() const {
+    Status status = detail::wait_for_all(handles_);
+    if (!status.ok()) return status;
+    for (const std::vector<float>& values : tensors_) EXPECT_EQ(values.back(), static_cast<float>(size()));
+    return {};
+  }
+
+ private:
+  std::vector<std::vector<float>> tensors_{40, std::vector<float>(size_t{1} << 20, 1)};
+  std::vector<Handle> handles_;
+};
+
+// What was in flight fails as "tensor 'x': <the job's failure>"; from then on everything returns the job's failure.
+void ReportAndShutDown(const Status& of_operation) {
+  EXPECT_FALSE(of_operation.ok());
+  const Status failure = try_barrier();
+  EXPECT_EQ(failure.code(), of_operation.code());
+  EXPECT_THAT(of_operation.message(), EndsWith(failure.message()));
+  EXPECT_EQ(try_shutdown().message(), failure.message());
+  std::printf("%s%s\n", kFailureLine, failure.message().c_str());
+}
+
+// Rank 1 is stopped before it submits, until rank 0 has warned of it.
+void IsStoppedBeforeSubmitting() {
+  InitWithLimits(milliseconds(200), kNever);
+  const std::vector<int32_t> pids = PidsOfAllRanks();
+  if (rank() == 1) raise(SIGSTOP);
+  std::thread continuing;
+  if (rank() == 0) {
+    continuing = std::thread([&] {
+      AwaitOwnOutput("missing: rank 1");
+      kill(pids[1], SIGCONT);
+    });
+  }
+  float value = 1;
+  EXPECT_EQ(try_allreduce(tensor("loss", &value), {Op::Sum}).message(), "");
+  EXPECT_EQ(value, 3);
+  if (continuing.joinable()) continuing.join();
+  shutdown();
+}
+
+// Rank 1 is stopped while tensors move, until rank 0 has warned of it.
+void IsStoppedInAllreduce() {
+  InitWithLimits(milliseconds(200), kNever);
+  const std::vector<int32_t> pids = PidsOfAllRanks();
+  const ManyAllreduces allreduces;
+  if (rank() == 0) {
+    allreduces.AwaitFirst();
+    kill(pids[1], SIGSTOP);
+    AwaitOwnOutput("did last");
+    kill(pids[1], SIGCONT);
+  }
+  EXPECT_EQ(allreduces.Finish().message(), "");
+  shutdown();
+}
+
+// `victim` is stopped while tensors move, until another rank has given up.
+void IsStoppedForTooLong(int victim) {
+  InitWithLimits(milliseconds(200), milliseconds(700));
+  const std::vector<int32_t> pids = PidsOfAllRanks();
+  const ManyAllreduces allreduces;
+  if (rank() == 1 - victim) {
+    allreduces.AwaitFirst();
+    kill(pids[static_cast<size_t>(victim)], SIGSTOP);
+  }
+  const Status failure = allreduces.Finish();
+  if (rank() == 1 - victim) kill(pids[static_cast<size_t>(victim)], SIGCONT);
+  EXPECT_EQ(failure.code(), RONDA_ERROR_DEADLINE) << failure.message();
+  ReportAndShutDown(failure);
+}
+void WorkerIsStoppedForTooLong() { IsStoppedForTooLong(1); }
+void CoordinatorIsStoppedForTooLong() { IsStoppedForTooLong(0); }
+
+void CallbackThrows() {
+  init();
+  float value = 1;
+  const Handle handle = allreduce_async(tensor("x", &value), {Op::Sum});
+  if (rank() == 1) {
+    handle.on_completion([](const Status&) { throw std::runtime_error("the log is full"); });
+  }
+  Status status = handle.wait();
+  while (status.ok()) status = try_barrier();
+  ReportAndShutDown(status);
+}
+
+void EndsWithoutShutdown() {
+  init();
+  barrier();
+  if (rank() == 1) return;
+  Status status;
+  while (status.ok()) status = try_barrier();
+  EXPECT_EQ(status.code(), RONDA_ERROR_PEER_FAILED);
+  ReportAndShutDown(status);
+}
+
+void CannotAllocateSharedMemory() {
+  const Status status = try_init();
+  EXPECT_EQ(status.code(), RONDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_FALSE(is_initialized());
+  std::printf("%s%s\n", kFailureLine, status.message().c_str());
+}
+
+// Allows this process no more memory than it has.
+void SetMemoryLimit(rlim_t bytes) {
+  rlimit limit;
+  getrlimit(RLIMIT_AS, &limit);
+  limit.rlim_cur = bytes;
+  EXPECT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+}
+
+rlim_t MemoryInUse() {
+  size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * static_cast<rlim_t>(getpagesize());
+}
+
+// Rank 1 submits until it has no memory to submit with.
+void RunsOutOfMemory() {
+  init();
+  ronda_status code = RONDA_OK;
+  if (rank() == 1) {
+    SetMemoryLimit(MemoryInUse());
+    float value = 1;
+    // The C API: the C++ API's own copies of the names could be what fails.
+    for (int i = 0; code == RONDA_OK && i < 2000000; ++i) {
+      char name[64];
+      std::snprintf(name, sizeof(name), "one of very many tensors, number %d", i);
+      ronda_allreduce_args args = RONDA_ALLREDUCE_ARGS_INIT;
+      args.tensor.name = name;
+      args.input = &value;
+      args.output = &value;
+      ronda_handle handle = 0;
+      code = ronda_allreduce_async(&args, &handle);
+    }
+    const std::string text = ronda_last_error();
+    SetMemoryLimit(RLIM_INFINITY);
+    EXPECT_EQ(code, RONDA_ERROR_OUT_OF_MEMORY) << text;
+    EXPECT_THAT(text, HasSubstr("memory"));
+  }
+  // If it was the coordinator thread that got no memory, the job has failed, and says so to all.
+  const Status end = try_shutdown();
+  EXPECT_TRUE(end.ok() || end.code() == RONDA_ERROR_OUT_OF_MEMORY) << end.message();
+}
+
+const std::vector<testing::RankProgram> kPrograms = {
+    {"IsStoppedBeforeSubmitting", IsStoppedBeforeSubmitting},
+    {"IsStoppedInAllreduce", IsStoppedInAllreduce},
+    {"WorkerIsStoppedForTooLong", WorkerIsStoppedForTooLong},
+    {"CoordinatorIsStoppedForTooLong", CoordinatorIsStoppedForTooLong},
+    {"CallbackThrows", CallbackThrows},
+    {"EndsWithoutShutdown", EndsWithoutShutdown},
+    {"CannotAllocateSharedMemory", CannotAllocateSharedMemory},
+    {"RunsOutOfMemory", RunsOutOfMemory},
+};
+
+// -- What comes of it --
+
+void ExpectAllEndWell(const JobResult& result) {
+  for (size_t rank = 0; rank < result.ranks.size(); ++rank) {
+    EXPECT_EQ(result.ranks[rank].exit_code, 0)
+        << "rank " << rank << ", signal " << result.ranks[rank].signal << ", said:\n"
+        << result.ranks[rank].output;
+  }
+  EXPECT_THAT(result.left_in_shared_memory, IsEmpty());
+}
+
+// The failure that all ranks report; a test failure if they differ.
+std::string FirstFailure(const JobResult& result) {
+  std::set<std::string> failures;
+  for (const ProcessResult& process : result.ranks) {
+    for (const std::string& line : std::vector<std::string>(absl::StrSplit(process.output, '\n'))) {
+      if (absl::StartsWith(line, kFailureLine)) failures.insert(line.substr(sizeof(kFailureLine) - 1));
+    }
+  }
+  EXPECT_EQ(failures.size(), 1) << ::testing::PrintToString(failures);
+  return failures.empty() ? "" : *failures.begin();
+}
+
+TEST(FailureSemanticsTest, ARankStoppedBeforeItSubmitsIsWarnedOfAndTheJobGoesOn) {
+  const JobResult result = RunRankProgram("IsStoppedBeforeSubmitting", 3);
+  ExpectAllEndWell(result);
+  EXPECT_THAT(result.ranks[0].output,
+              AllOf(HasSubstr("tensor 'loss'"), HasSubstr("missing: rank 1 (host "), HasSubstr("did last")));
+}
+
+TEST(FailureSemanticsTest, ARankStoppedInAnAllreduceIsWarnedOfAndTheJobGoesOn) {
+  const JobResult result = RunRankProgram("IsStoppedInAllreduce", 2);
+  ExpectAllEndWell(result);
+  EXPECT_THAT(result.ranks[0].output, AllOf(HasSubstr("rank 1 (host "), HasSubstr("did last"), HasSubstr("'gradient")));
+}
+
+TEST(FailureSemanticsTest, AWorkerStoppedForTooLongFailsTheJobWithAReport) {
+  const JobResult result = RunRankProgram("WorkerIsStoppedForTooLong", 2);
+  ExpectAllEndWell(result);
+  EXPECT_THAT(FirstFailure(result), AllOf(HasSubstr("rank 1 (host "), HasSubstr("'gradient"), HasSubstr("did last")));
+}
+
+TEST(FailureSemanticsTest, ACoordinatorStoppedForTooLongFailsTheJobWithAReport) {
+  const JobResult result = RunRankProgram("CoordinatorIsStoppedForTooLong", 2);
+  ExpectAllEndWell(result);
+  EXPECT_THAT(FirstFailure(result), AllOf(HasSubstr("rank 0"), HasSubstr("'gradient")));
+}
+
+TEST(FailureSemanticsTest, AnExceptionInACallbackFailsTheJobWithItsText) {
+  const JobResult result = RunRankProgram("CallbackThrows", 3);
+  ExpectAllEndWell(result);
+  EXPECT_THAT(FirstFailure(result),
+              AllOf(HasSubstr("rank 1 (host "), HasSubstr("callback of tensor 'x' threw: the log is full")));
+}
+
+TEST(FailureSemanticsTest, ARankThatEndsWithoutShutdownIsNamedToAllOthers) {
+  const JobResult result = RunRankProgram("EndsWithoutShutdown", 3);
+  ExpectAllEndWell(result);
+  EXPECT_THAT(FirstFailure(result), HasSubstr("rank 1 (host "));
+}
+
+TEST(FailureSemanticsTest, AFullDevShmIsReportedByInitOnAllRanks) {
+  testing::ForkedChild child([](const testing::ForkedChild::SayReady&) -> std::string {
+    const bool has_own_mounts = unshare(CLONE_NEWNS) == 0 &&
+                                mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                                mount("tmpfs", "/dev/shm", "tmpfs", 0, "size=64k") == 0;
+    if (!has_own_mounts) return "SKIP";
+    const JobResult result = RunRankProgram("CannotAllocateSharedMemory", 2);
+    ExpectAllEndWell(result);
+    return result.ranks[0].output + result.ranks[1].output +
+           (::testing::Test::HasFailure() ? "a rank did not end well" : "");
+  });
+  const std::string report = child.Result();
+  if (report == "SKIP") GTEST_SKIP() << "needs the right to mount a file system";
+  const std::vector<std::string> lines = absl::StrSplit(report, '\n', absl::SkipEmpty());
+  ASSERT_EQ(lines.size(), 2) << report;
+  for (const std::string& line : lines) EXPECT_THAT(line, HasSubstr("/dev/shm has 65536 bytes available")) << report;
+}
+
+TEST(FailureSemanticsTest, ARankWithoutMemoryToSubmitWithIsToldSo) {
+  if (kSanitizer) GTEST_SKIP() << "sanitizers cannot live with a limit of the address space";
+  ExpectAllEndWell(RunRankProgram("RunsOutOfMemory", 2));
+}
+
+}  // namespace
+}  // namespace ronda
+
+int main(int argc, char** argv) { return ronda::testing::RankProgramMain(argc, argv, ronda::kPrograms); }
