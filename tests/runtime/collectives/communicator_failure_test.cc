@@ -3,17 +3,17 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <optional>
 #include <string>
 #include <thread>
-#include <tuple>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "runtime/collectives/communicator.h"
-#include "tests/testing/backends.h"
-#include "tests/testing/run_ranks.h"
+#include "runtime/monitor/flight_recorder.h"
+#include "tests/testing/backend_suite.h"
 
 namespace ronda::testing {
 namespace {
@@ -21,55 +21,63 @@ namespace {
 // Enough for many chunks, so that ranks are stopped in the middle.
 constexpr size_t kCount = 100'000;
 
-class CommunicatorFailureTest : public ::testing::TestWithParam<std::tuple<Backend, int>> {
+class CommunicatorFailureTest : public BackendTest {
  protected:
-  void SetUp() override {
-    const auto [backend, size] = GetParam();
-    if (!IsTestable(backend, size)) GTEST_SKIP() << Name(backend) << " with " << size << " ranks cannot be tested here";
-    transports_ = ConnectRanks(backend, {.size = size});
-    ASSERT_EQ(transports_.size(), static_cast<size_t>(size));
-  }
-
-  int size() const { return static_cast<int>(transports_.size()); }
   // The one that does not take part.
   RankId late() const { return size() - 1; }
   std::string LateName() const { return absl::StrCat("rank ", late(), " (host localhost, pid ", getpid(), ")"); }
 
-  template <typename Body>
-  void OnEveryRank(const Body& body) {
-    RunRanksOn(transports_, body);
-  }
-
   static absl::Status Allreduce(Transport& transport, const WaitLimits& limits = {}) {
     std::vector<float> data(kCount);
     const Segment segment = {.input = data.data(), .output = data.data(), .count = data.size()};
-    return transport.communicator->Reduce({.info = {.label = "conv1/weight and 9 more", .limits = limits}, .segments = {&segment, 1}});
+    return transport.communicator->Reduce(
+        {.info = {.label = "conv1/weight and 9 more", .limits = limits}, .segments = {&segment, 1}});
   }
-
- private:
-  std::vector<Transport> transports_;
 };
 
-INSTANTIATE_TEST_SUITE_P(
-    Ranks, CommunicatorFailureTest,
-    ::testing::Combine(::testing::Values(Backend::kInProcess, Backend::kShm, Backend::kShmSeparately),
-                       ::testing::Values(2, 3, 5)),
-    [](const auto& info) { return absl::StrCat(Name(std::get<0>(info.param)), std::get<1>(info.param)); });
+INSTANTIATE_TEST_SUITE_P(Backends, CommunicatorFailureTest, ::testing::ValuesIn(EveryBackend({2, 3, 5})),
+                         NameOfBackendRanks);
 
 TEST_P(CommunicatorFailureTest, LateRankIsNamedAfterTheDeadline) {
   // A thread that starts late on a busy machine would be the late rank itself.
   std::atomic<int> started{0};
   OnEveryRank([&](RankId rank, Transport& transport) {
+    if (rank == late()) transport.flights->Of(rank).Record(FlightKind::kSubmitted, OpType::kBroadcast, "conv9", 12);
     started.fetch_add(1);
     while (started.load() < size()) std::this_thread::yield();
     if (rank == late()) return;
     const absl::Status status = Allreduce(transport, {.deadline = absl::Milliseconds(300)});
     EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
-    for (const std::string& part : {std::string("waited 300ms for "), LateName(),
-                                    std::string("allreduce 'conv1/weight and 9 more', 0 of 400000 bytes done")}) {
+    for (const std::string& part :
+         {std::string("waited 300ms for "), LateName(),
+          std::string("allreduce 'conv1/weight and 9 more', 0 of 400000 bytes done"),
+          absl::StrCat("rank ", late(), " did last, "), std::string("submitted broadcast 'conv9'")}) {
       EXPECT_TRUE(absl::StrContains(status.message(), part)) << status << " lacks " << part;
     }
   });
+}
+
+TEST_P(CommunicatorFailureTest, LateRankIsWarnedOfAndThenWaitedForAgain) {
+  ::testing::internal::CaptureStderr();
+  OnEveryRank([&](RankId rank, Transport& transport) {
+    // The others have warned when their last act is to wait.
+    for (RankId other = 0; rank == late() && other < late(); ++other) {
+      const auto is_waiting = [&] {
+        const std::optional<FlightEvent> last = transport.flights->Of(other).Last();
+        return last.has_value() && last->kind == FlightKind::kWaiting;
+      };
+      while (!is_waiting()) std::this_thread::yield();
+    }
+    EXPECT_EQ(Allreduce(transport, {.warning = absl::Milliseconds(20), .deadline = absl::Seconds(50)}),
+              absl::OkStatus());
+  });
+  const std::string warnings = ::testing::internal::GetCapturedStderr();
+  for (RankId rank = 0; rank < late(); ++rank) {
+    const std::string warning = absl::StrCat("ronda[", rank, "] W has waited 20ms for ", LateName(),
+                                             " in allreduce 'conv1/weight and 9 more', 0 of 400000 bytes done; rank ",
+                                             late(), " has done nothing yet\n");
+    EXPECT_TRUE(absl::StrContains(warnings, warning)) << warnings;
+  }
 }
 
 TEST_P(CommunicatorFailureTest, EveryOperationHasTheDeadline) {

@@ -34,6 +34,17 @@ TEST(DataStreamTest, WhatDoesNotFitInTheRestOfAChunkBeginsTheNext) {
   EXPECT_EQ(chunks.end, 2 * kChunk);
 }
 
+TEST(DataStreamTest, GranulesAreNotCutByTheEndsOfChunks) {
+  constexpr size_t kGranule = 260;
+  constexpr size_t kInAChunk = kChunk / kGranule;
+  DataStream stream(kChunk);
+  EXPECT_EQ(stream.Take(kInAChunk * kGranule, kGranule).count, 1u);
+  const ChunkSequence chunks = stream.Take((kInAChunk + 1) * kGranule, kGranule);
+  EXPECT_EQ(chunks.count, 2u);
+  EXPECT_EQ(chunks.Begin(1), chunks.begin + kChunk);
+  EXPECT_EQ(chunks.end, chunks.Begin(1) + 5 * 64);
+}
+
 // Whatever is asked for: chunks follow each other, hold all the data, and none lies across a multiple of the chunk's
 // size.
 TEST(DataStreamTest, NoChunkIsCutByTheEndOfTheRing) {
@@ -43,8 +54,9 @@ TEST(DataStreamTest, NoChunkIsCutByTheEndOfTheRing) {
   DataStream stream(kChunk);
   uint64_t previous_end = 0;
   for (int i = 0; i < 2000; ++i) {
-    const size_t bytes = random() % (size_t{1} << (random() % 16));
-    const ChunkSequence chunks = stream.Take(bytes);
+    const size_t granule = random() % 2 == 0 ? 1 : 1 + random() % kChunk;
+    const size_t granules = random() % (size_t{1} << (random() % 16)) / granule;
+    const ChunkSequence chunks = stream.Take(granules * granule, granule);
     ASSERT_EQ(chunks.previous_end, previous_end);
     uint64_t position = chunks.begin;
     ASSERT_GE(position, previous_end);
@@ -52,11 +64,11 @@ TEST(DataStreamTest, NoChunkIsCutByTheEndOfTheRing) {
     for (uint64_t k = 0; k < chunks.count; ++k) {
       ASSERT_EQ(chunks.Begin(k), position);
       position = chunks.End(k);
-      ASSERT_EQ(chunks.Begin(k) / kChunk, (position - 1) / kChunk) << bytes << " bytes, chunk " << k;
-      room += position - chunks.Begin(k);
+      ASSERT_EQ(chunks.Begin(k) / kChunk, (position - 1) / kChunk) << granules << " granules, chunk " << k;
+      room += (position - chunks.Begin(k)) / granule;
     }
     ASSERT_EQ(chunks.end, position);
-    ASSERT_GE(room, bytes);
+    ASSERT_GE(room, granules);
     previous_end = chunks.end;
   }
 }

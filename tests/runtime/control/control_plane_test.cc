@@ -6,35 +6,24 @@
 
 #include <string>
 #include <thread>
-#include <tuple>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "tests/testing/backends.h"
-#include "tests/testing/run_ranks.h"
+#include "tests/testing/backend_suite.h"
 
 namespace ronda::testing {
 namespace {
 
-class ControlPlaneTest : public ::testing::TestWithParam<std::tuple<Backend, int>> {
+class ControlPlaneTest : public BackendTest {
  protected:
-  void SetUp() override {
-    const auto [backend, size] = GetParam();
-    if (!IsTestable(backend, size)) GTEST_SKIP() << Name(backend) << " with " << size << " ranks cannot be tested here";
-    size_ = size;
-    transports_ = ConnectRanks(backend, {.size = size});
-    ASSERT_EQ(transports_.size(), static_cast<size_t>(size));
-  }
-
-  int size() const { return size_; }
-  ControlPlane& control(RankId rank) { return *transports_[rank].control; }
+  ControlPlane& control(RankId rank) { return *transport(rank).control; }
 
   template <typename Body>
   void OnEveryRank(const Body& body) {
-    RunRanksOn(transports_, [&](RankId rank, Transport& transport) { body(rank, *transport.control); });
+    BackendTest::OnEveryRank([&](RankId rank, Transport& transport) { body(rank, *transport.control); });
   }
 
   // Receives until `done` says so of everything that has come so far.
@@ -51,23 +40,9 @@ class ControlPlaneTest : public ::testing::TestWithParam<std::tuple<Backend, int
       control.Wait(absl::InfiniteFuture());
     }
   }
-
- private:
-  int size_ = 0;
-  std::vector<Transport> transports_;
 };
 
-std::string ParameterName(const ::testing::TestParamInfo<ControlPlaneTest::ParamType>& info) {
-  return absl::StrCat(Name(std::get<0>(info.param)), std::get<1>(info.param));
-}
-
-INSTANTIATE_TEST_SUITE_P(Self, ControlPlaneTest,
-                         ::testing::Combine(::testing::Values(Backend::kSelf), ::testing::Values(1)), ParameterName);
-INSTANTIATE_TEST_SUITE_P(Ranks, ControlPlaneTest,
-                         ::testing::Combine(::testing::Values(Backend::kInProcess, Backend::kShm,
-                                                              Backend::kShmSeparately),
-                                            ::testing::Values(1, 2, 5)),
-                         ParameterName);
+INSTANTIATE_TEST_SUITE_P(Backends, ControlPlaneTest, ::testing::ValuesIn(EveryBackend({1, 2, 5})), NameOfBackendRanks);
 
 TEST_P(ControlPlaneTest, MessagesReachTheCoordinatorInTheOrderOfEachSender) {
   constexpr int kMessages = 200;
