@@ -1,0 +1,148 @@
+#include "runtime/negotiation/recording.h"
+
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/negotiation/codec.h"
+
+namespace ronda {
+namespace {
+
+constexpr absl::string_view kMagic = "RONDANEG";
+constexpr uint64_t kVersion = 1;
+constexpr size_t kEventHeader = 1 + 8 + 4;  // kind, time, rank
+
+template <typename T>
+void AppendNumber(T value, std::string* bytes) {
+  for (size_t i = 0; i < sizeof(T); ++i) bytes->push_back(static_cast<char>(static_cast<uint64_t>(value) >> (8 * i)));
+}
+
+// Takes a number from the front; nullopt if there are too few bytes.
+template <typename T>
+std::optional<T> TakeNumber(absl::string_view* bytes) {
+  if (bytes->size() < sizeof(T)) return std::nullopt;
+  uint64_t value = 0;
+  for (size_t i = 0; i < sizeof(T); ++i) value |= uint64_t{static_cast<uint8_t>((*bytes)[i])} << (8 * i);
+  bytes->remove_prefix(sizeof(T));
+  return static_cast<T>(value);
+}
+
+// Takes one event from the front; nullopt if it is not all there.
+std::optional<NegotiationEvent> TakeEvent(absl::string_view* bytes) {
+  const std::optional<uint32_t> length = TakeNumber<uint32_t>(bytes);
+  if (!length || *length < kEventHeader || bytes->size() < *length) return std::nullopt;
+  absl::string_view body = bytes->substr(0, *length);
+  bytes->remove_prefix(*length);
+  NegotiationEvent event;
+  event.kind = static_cast<NegotiationEvent::Kind>(*TakeNumber<uint8_t>(&body));
+  event.time = absl::FromUnixNanos(*TakeNumber<int64_t>(&body));
+  event.rank = *TakeNumber<int32_t>(&body);
+  event.bytes = std::string(body);
+  return event;
+}
+
+std::string Summary(const ResponseList& list) {
+  std::string text = absl::StrCat(list.errors.size(), " errors");
+  for (const TensorError& error : list.errors) absl::StrAppend(&text, ", '", error.name, "': ", error.status.message());
+  absl::StrAppend(&text, "; ", list.buckets.size(), " buckets");
+  for (const Bucket& bucket : list.buckets) {
+    absl::StrAppend(&text, " [");
+    for (const Execution& execution : bucket.executions) {
+      const CacheId* id = std::get_if<CacheId>(&execution);
+      absl::StrAppend(&text, id != nullptr ? absl::StrCat("#", *id) : std::get<Response>(execution).request.name, " ");
+    }
+    absl::StrAppend(&text, "without ", bucket.joined.size(), " ranks]");
+  }
+  return absl::StrCat(text, list.job == ResponseList::Job::kEnds ? "; the job ends" : "");
+}
+
+absl::Status Compare(size_t number, ResponseList recorded, const ResponseList& replayed) {
+  recorded.settings.reset();  // not the negotiator's
+  if (Encode(recorded) == Encode(replayed)) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("event ", number, ": the recorded list has ", Summary(recorded),
+                                          "; the replayed one has ", Summary(replayed)));
+}
+
+absl::Status ReplayEvent(size_t number, const NegotiationEvent& event, Negotiator* negotiator) {
+  switch (event.kind) {
+    case NegotiationEvent::Kind::kReport: {
+      RONDA_ASSIGN_OR_RETURN(const RankReport report, DecodeRankReport(event.bytes));
+      return negotiator->Add(event.rank, report, event.time);
+    }
+    case NegotiationEvent::Kind::kFailure: {
+      RONDA_ASSIGN_OR_RETURN(const ResponseList list, DecodeResponseList(event.bytes));
+      for (const TensorError& error : list.errors) negotiator->Fail(error.key(), error.status);
+      return absl::OkStatus();
+    }
+    case NegotiationEvent::Kind::kList: {
+      RONDA_ASSIGN_OR_RETURN(ResponseList list, DecodeResponseList(event.bytes));
+      return Compare(number, std::move(list), negotiator->TakeResponses());
+    }
+  }
+  return absl::InvalidArgumentError(absl::StrCat("event ", number, " is of no known kind"));
+}
+
+}  // namespace
+
+NegotiationEvent NegotiationEvent::Failure(TensorKeyView tensor, const absl::Status& status, absl::Time now) {
+  ResponseList list;
+  list.errors.push_back({std::string(tensor.name), tensor.process_set, status, {}});
+  return {Kind::kFailure, now, 0, Encode(list)};
+}
+
+std::string EncodeHeader(const Negotiator::Options& options) {
+  std::string bytes(kMagic);
+  AppendNumber(kVersion, &bytes);
+  AppendNumber(static_cast<int64_t>(options.world_size), &bytes);
+  AppendNumber(static_cast<uint64_t>(options.cache_capacity), &bytes);
+  AppendNumber(static_cast<uint64_t>(options.fusion.threshold), &bytes);
+  AppendNumber(absl::ToInt64Nanoseconds(options.limits.warning), &bytes);
+  AppendNumber(absl::ToInt64Nanoseconds(options.limits.deadline), &bytes);
+  return bytes;
+}
+
+std::string Encode(const NegotiationEvent& event) {
+  std::string bytes;
+  AppendNumber(static_cast<uint32_t>(kEventHeader + event.bytes.size()), &bytes);
+  AppendNumber(static_cast<uint8_t>(event.kind), &bytes);
+  AppendNumber(absl::ToUnixNanos(event.time), &bytes);
+  AppendNumber(static_cast<int32_t>(event.rank), &bytes);
+  return absl::StrCat(bytes, event.bytes);
+}
+
+absl::StatusOr<Recording> DecodeRecording(absl::string_view bytes) {
+  constexpr int kNumbers = 6;
+  if (bytes.substr(0, kMagic.size()) != kMagic || bytes.size() < kMagic.size() + kNumbers * sizeof(uint64_t)) {
+    return absl::InvalidArgumentError("this is no recording of a negotiation");
+  }
+  bytes.remove_prefix(kMagic.size());
+  const uint64_t version = *TakeNumber<uint64_t>(&bytes);
+  if (version != kVersion) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a recording of version ", version, "; this program reads version ", kVersion));
+  }
+  Recording recording;
+  const int64_t world_size = *TakeNumber<int64_t>(&bytes);
+  if (world_size <= 0 || world_size > int64_t{1} << 20) {
+    return absl::InvalidArgumentError(absl::StrCat("a recording of a job of ", world_size, " ranks"));
+  }
+  recording.options.world_size = static_cast<int>(world_size);
+  recording.options.cache_capacity = *TakeNumber<uint64_t>(&bytes);
+  recording.options.fusion.threshold = *TakeNumber<uint64_t>(&bytes);
+  recording.options.limits.warning = absl::Nanoseconds(*TakeNumber<int64_t>(&bytes));
+  recording.options.limits.deadline = absl::Nanoseconds(*TakeNumber<int64_t>(&bytes));
+  while (std::optional<NegotiationEvent> event = TakeEvent(&bytes)) recording.events.push_back(*std::move(event));
+  return recording;
+}
+
+absl::Status Replay(const Recording& recording) {
+  Negotiator negotiator(recording.options);
+  for (size_t number = 0; number < recording.events.size(); ++number) {
+    RONDA_RETURN_IF_ERROR(ReplayEvent(number, recording.events[number], &negotiator));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ronda
