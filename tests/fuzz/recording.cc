@@ -1,0 +1,15 @@
+// A recorded negotiation, as a file holds it.
+#include "runtime/negotiation/recording.h"
+
+#include "tests/fuzz/fuzz_input.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const auto recording = ronda::DecodeRecording({reinterpret_cast<const char*>(data), size});
+  ronda::fuzz::RequireOkOrRefused(recording.status());
+  // A job of very many ranks takes memory before its first report.
+  constexpr int kMostRanks = 64;
+  if (!recording.ok() || recording->options.world_size > kMostRanks) return 0;
+  const absl::Status replayed = ronda::Replay(*recording);
+  if (replayed.code() != absl::StatusCode::kInternal) ronda::fuzz::RequireOkOrRefused(replayed);
+  return 0;
+}
