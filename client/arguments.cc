@@ -94,7 +94,6 @@ template <typename Args>
 absl::StatusOr<std::vector<Submission>> GroupOf(const Args* args, size_t count, const char* group,
                                                 const Caller& caller) {
   std::vector<Submission> submissions;
-  if (count == 0) return submissions;
   RONDA_RETURN_IF_ERROR(CheckName("group", "the group's name", group));
   if (args == nullptr || count > static_cast<size_t>(INT32_MAX)) {
     return absl::InvalidArgumentError(absl::StrCat("group '", group, "': count is ", count,

@@ -44,6 +44,7 @@ struct SparseSubmissions {
 absl::StatusOr<SparseSubmissions> ToSubmissions(const ronda_sparse_allreduce_args* args, const Caller& caller);
 
 // `count` structs of the size that the first of them tells, as a group.
+// REQUIRES: count > 0.
 absl::StatusOr<std::vector<Submission>> ToGroup(const ronda_allreduce_args* args, size_t count, const char* group,
                                                 const Caller& caller);
 absl::StatusOr<std::vector<Submission>> ToGroup(const ronda_allgather_args* args, size_t count, const char* group,

@@ -58,9 +58,10 @@ ronda_status SubmitOne(const char* function, const Args* args, ronda_handle* han
 template <typename Args>
 ronda_status SubmitGroup(const char* function, const Args* args, size_t count, const char* group,
                          ronda_handle* handles) {
+  // No handles, and nowhere to write them.
+  if (count == 0) return CallWithSession([](Session&) { return Outcome(); });
   return Submit(function, handles, [&](Session& session) -> absl::StatusOr<Operations> {
     RONDA_ASSIGN_OR_RETURN(std::vector<Submission> submissions, ToGroup(args, count, group, session.caller()));
-    if (submissions.empty()) return Operations();
     const OpType op = submissions.front().request.op;
     RONDA_ASSIGN_OR_RETURN(auto submitted, session.runtime().SubmitAll(std::move(submissions)));
     Operations operations;

@@ -1,0 +1,41 @@
+// Every operation of the C++ API where ranks are processes.
+#include <string>
+#include <vector>
+
+#include "client/ronda.hpp"
+#include "gtest/gtest.h"
+#include "tests/client/rank_bodies.h"
+#include "tests/testing/process_world.h"
+
+namespace ronda::testing {
+namespace {
+
+// A job runs all bodies of a kind in turn: what one leaves behind would trouble the next.
+void RunAll(const std::vector<RankBody>& bodies) {
+  ronda::init();
+  for (const RankBody& body : bodies) {
+    SCOPED_TRACE(body.name);
+    body.run();
+    ronda::barrier();
+  }
+  ronda::shutdown();
+}
+
+const std::vector<RankProgram> kPrograms = {
+    {"Reductions", [] { RunAll(ReductionBodies()); }},
+    {"Exchanges", [] { RunAll(ExchangeBodies()); }},
+    {"Coordination", [] { RunAll(CoordinationBodies()); }},
+};
+
+class OperationsWorldTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(OperationsWorldTest, Reductions) { ExpectRankProgramSucceeds("Reductions", GetParam()); }
+TEST_P(OperationsWorldTest, Exchanges) { ExpectRankProgramSucceeds("Exchanges", GetParam()); }
+TEST_P(OperationsWorldTest, Coordination) { ExpectRankProgramSucceeds("Coordination", GetParam()); }
+
+INSTANTIATE_TEST_SUITE_P(Ranks, OperationsWorldTest, ::testing::Values(2, 3, 4));
+
+}  // namespace
+}  // namespace ronda::testing
+
+int main(int argc, char** argv) { return ronda::testing::RankProgramMain(argc, argv, ronda::testing::kPrograms); }

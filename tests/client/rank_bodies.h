@@ -1,0 +1,31 @@
+// What every rank of a job does, to be run where ranks are processes and where they are threads: each body uses the C++
+// API for every operation of a kind and checks the results, between init() and shutdown().
+#ifndef RONDA_TESTS_CLIENT_RANK_BODIES_H_
+#define RONDA_TESTS_CLIENT_RANK_BODIES_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace ronda::testing {
+
+struct RankBody {
+  std::string name;
+  std::function<void()> run;
+};
+
+// Reductions: reduce, reducescatter, Adasum, bitwise operators, 8-bit wires, overflow, error feedback.
+std::vector<RankBody> ReductionBodies();
+
+// Gather, scatter, alltoall, send and receive, objects, sparse tensors.
+std::vector<RankBody> ExchangeBodies();
+
+// Process sets, groups of tensors, joins, barriers, callbacks.
+std::vector<RankBody> CoordinationBodies();
+
+// All of them.
+std::vector<RankBody> AllRankBodies();
+
+}  // namespace ronda::testing
+
+#endif  // RONDA_TESTS_CLIENT_RANK_BODIES_H_
