@@ -35,15 +35,17 @@ CoordinatorLoop::CoordinatorLoop(Options options, const Topology& topology, Tran
       callbacks_(CallbackThread::Create(MakeHooks())),
       process_sets_(topology.size),
       queue_(callbacks_, flight_),
-      reporter_({.rank = topology.rank, .world_size = topology.size, .identity = options_.identity}),
       limits_(LimitsOf(options_.tunables)),
-      executor_({.communicator = transport_.communicator.get(),
-                 .queue = &queue_,
-                 .process_sets = &process_sets_,
-                 .flight = flight_},
-                limits_),
+      reporter_(std::make_unique<Reporter>(
+          Reporter::Options{.rank = topology.rank, .world_size = topology.size, .identity = options_.identity})),
+      executor_(std::make_unique<Executor>(Executor::Parts{.communicator = transport_.communicator.get(),
+                                                           .queue = &queue_,
+                                                           .process_sets = &process_sets_,
+                                                           .flight = flight_},
+                                           limits_)),
       emergency_memory_(new std::byte[kEmergencyBytes]) {
-  if (topology_.rank == kCoordinatorRank) role_.emplace(options_.tunables, topology_.size, transport_.flights);
+  if (topology_.rank != kCoordinatorRank) return;
+  role_ = std::make_unique<CoordinatorRole>(options_.tunables, topology_.size, transport_.flights);
 }
 
 CallbackThread::Hooks CoordinatorLoop::MakeHooks() {
@@ -93,10 +95,19 @@ absl::StatusOr<CoordinatorLoop::Progress> CoordinatorLoop::StepOrCatch() {
     return Step();
   } catch (const std::bad_alloc&) {
     emergency_memory_.reset();
+    AbandonState();
     return absl::ResourceExhaustedError("out of memory in the coordinator thread");
   } catch (const std::exception& error) {
     return absl::InternalError(absl::StrCat("exception in the coordinator thread: ", error.what()));
   }
+}
+
+// One of Abseil's hash tables that found no memory to grow cannot be destroyed. The state that has such tables is left
+// where it is; the job is over, and needs it no more.
+void CoordinatorLoop::AbandonState() {
+  static_cast<void>(reporter_.release());
+  static_cast<void>(executor_.release());
+  static_cast<void>(role_.release());
 }
 
 absl::StatusOr<CoordinatorLoop::Progress> CoordinatorLoop::Step() {
@@ -127,39 +138,39 @@ absl::Status CoordinatorLoop::ReportFresh(absl::Time now) {
     for (const TensorEntry* entry : queue_.TakeFresh(now)) Report(*entry);
   }
   if (shutting_down && leaving_ == Leaving::kNo && queue_.empty() && callbacks_->idle()) {
-    reporter_.Leave();
+    reporter_->Leave();
     leaving_ = Leaving::kReported;
     leaving_since_ = now;
     next_answer_check_ = std::min(next_answer_check_, now + AnswerDeadline(limits_));
   }
-  if (!reporter_.has_news()) return absl::OkStatus();
-  return transport_.control->SendToCoordinator(Encode(reporter_.TakeReport()));
+  if (!reporter_->has_news()) return absl::OkStatus();
+  return transport_.control->SendToCoordinator(Encode(reporter_->TakeReport()));
 }
 
 void CoordinatorLoop::Report(const TensorEntry& entry) {
   const TensorRequest& request = entry.submission.request;
-  if (reporter_.process_sets().Find(request.process_set) == nullptr) {
+  if (reporter_->process_sets().Find(request.process_set) == nullptr) {
     queue_.Complete(&entry, absl::FailedPreconditionError(absl::StrCat("tensor '", request.name, "': process set ",
                                                                        request.process_set, " was removed")));
     return;
   }
-  reporter_.Submit(request);
+  reporter_->Submit(request);
   flight_->Record(FlightKind::kReported, request.op, request.name, TensorBytes(request));
   next_answer_check_ = std::min(next_answer_check_, AnswerDue(entry));
 }
 
 absl::StatusOr<CoordinatorLoop::Progress> CoordinatorLoop::Apply(const std::string& broadcast, absl::Time now) {
   RONDA_ASSIGN_OR_RETURN(const ResponseList list, DecodeResponseList(broadcast));
-  RONDA_ASSIGN_OR_RETURN(const Reporter::Work work, reporter_.Apply(list));
+  RONDA_ASSIGN_OR_RETURN(const Reporter::Work work, reporter_->Apply(list));
   last_activity_ = now;
   if (work.settings) {
     limits_ = work.settings->limits;
-    executor_.set_limits(limits_);
+    executor_->set_limits(limits_);
     next_answer_check_ = now;
   }
   for (const TensorError& error : work.errors) RONDA_RETURN_IF_ERROR(Answer(error));
   RecordOrders(work.buckets);
-  for (const AgreedBucket& bucket : work.buckets) RONDA_RETURN_IF_ERROR(executor_.Execute(bucket));
+  for (const AgreedBucket& bucket : work.buckets) RONDA_RETURN_IF_ERROR(executor_->Execute(bucket));
   if (work.job == ResponseList::Job::kGoesOn) return Progress::kSome;
   ended_.store(true);
   transport_.control->Depart();

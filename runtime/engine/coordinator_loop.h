@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -67,6 +66,7 @@ class CoordinatorLoop {
 
   CallbackThread::Hooks MakeHooks();
   absl::StatusOr<Progress> StepOrCatch();
+  void AbandonState();
   absl::StatusOr<Progress> Step();
   absl::Status ReportFresh(absl::Time now);
   void Report(const TensorEntry& entry);
@@ -87,10 +87,10 @@ class CoordinatorLoop {
   const std::shared_ptr<CallbackThread> callbacks_;
   ProcessSets process_sets_;
   TensorQueue queue_;
-  Reporter reporter_;
   WaitLimits limits_;  // rank 0's, once they are known
-  Executor executor_;
-  std::optional<CoordinatorRole> role_;  // on rank 0
+  std::unique_ptr<Reporter> reporter_;
+  std::unique_ptr<Executor> executor_;
+  std::unique_ptr<CoordinatorRole> role_;  // on rank 0
   enum class Leaving { kNo, kReported } leaving_ = Leaving::kNo;
   absl::Time leaving_since_;
   absl::Time last_activity_ = absl::InfinitePast();        // when rank 0 has last answered anything

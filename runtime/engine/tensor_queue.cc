@@ -1,6 +1,7 @@
 #include "runtime/engine/tensor_queue.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,44 +19,55 @@ absl::Status InFlightAlready(const TensorRequest& request) {
                                                "again, or give the tensors different names"));
 }
 
+// `status` with the tensor's name in front; without it where there is no memory for that.
+absl::Status About(const std::string& name, const absl::Status& status) {
+  try {
+    return absl::Status(status.code(), absl::StrCat("tensor '", name, "': ", status.message()));
+  } catch (const std::bad_alloc&) {
+    return status;
+  }
+}
+
 }  // namespace
 
-std::unique_ptr<TensorEntry> TensorQueue::NewEntry(Submission submission, absl::Time now) const {
+TensorQueue::Node TensorQueue::NewNode(Submission submission, absl::Time now) const {
   auto entry = std::make_unique<TensorEntry>();
   entry->submission = std::move(submission);
   entry->handle = std::make_shared<Handle>(callbacks_);
   entry->since = now;
-  return entry;
+  Table one;
+  const auto [it, is_new] = one.try_emplace(entry->submission.request.key(), std::move(entry));
+  return one.extract(it);
 }
 
 absl::StatusOr<std::shared_ptr<Handle>> TensorQueue::Add(Submission submission, absl::Time now) {
-  std::unique_ptr<TensorEntry> entry = NewEntry(std::move(submission), now);
-  std::shared_ptr<Handle> handle = entry->handle;
+  Node node = NewNode(std::move(submission), now);
+  std::shared_ptr<Handle> handle = node.mapped()->handle;
   MutexLock lock(&mu_);
   RONDA_RETURN_IF_ERROR(refusal_);
   ReserveLocked(1);
-  if (const auto refused = InsertLocked(std::move(entry))) return InFlightAlready(refused->submission.request);
+  if (const Node refused = InsertLocked(std::move(node))) return InFlightAlready(refused.mapped()->submission.request);
   RecordLocked(fresh_.size() - 1);
   return handle;
 }
 
 absl::StatusOr<std::vector<std::shared_ptr<Handle>>> TensorQueue::AddAll(std::vector<Submission> submissions,
                                                                          absl::Time now) {
-  std::vector<std::unique_ptr<TensorEntry>> entries;
+  std::vector<Node> nodes;
   std::vector<std::shared_ptr<Handle>> handles;
   for (Submission& submission : submissions) {
-    entries.push_back(NewEntry(std::move(submission), now));
-    handles.push_back(entries.back()->handle);
+    nodes.push_back(NewNode(std::move(submission), now));
+    handles.push_back(nodes.back().mapped()->handle);
   }
   MutexLock lock(&mu_);
   RONDA_RETURN_IF_ERROR(refusal_);
-  ReserveLocked(entries.size());
+  ReserveLocked(nodes.size());
   const size_t fresh_before = fresh_.size();
-  for (std::unique_ptr<TensorEntry>& entry : entries) {
-    const auto refused = InsertLocked(std::move(entry));
-    if (refused == nullptr) continue;
+  for (Node& node : nodes) {
+    const Node refused = InsertLocked(std::move(node));
+    if (!refused) continue;
     RemoveLocked(fresh_before);
-    return InFlightAlready(refused->submission.request);
+    return InFlightAlready(refused.mapped()->submission.request);
   }
   RecordLocked(fresh_before);
   return handles;
@@ -67,12 +79,10 @@ void TensorQueue::ReserveLocked(size_t more) {
   if (needed > fresh_.capacity()) fresh_.reserve(std::max(needed, 2 * fresh_.capacity()));
 }
 
-std::unique_ptr<TensorEntry> TensorQueue::InsertLocked(std::unique_ptr<TensorEntry> entry) {
-  const auto [it, is_new] = in_flight_.try_emplace(entry->submission.request.key());
-  if (!is_new) return entry;
-  fresh_.push_back(entry.get());
-  it->second = std::move(entry);
-  return nullptr;
+TensorQueue::Node TensorQueue::InsertLocked(Node node) {
+  auto inserted = in_flight_.insert(std::move(node));
+  if (inserted.inserted) fresh_.push_back(inserted.position->second.get());
+  return std::move(inserted.node);
 }
 
 void TensorQueue::RecordLocked(size_t first) {
@@ -155,7 +165,7 @@ void TensorQueue::Close(const absl::Status& status) {
   }
   for (auto& [key, entry] : abandoned) {
     std::string& name = entry->submission.request.name;
-    absl::Status with_name(status.code(), absl::StrCat("tensor '", name, "': ", status.message()));
+    absl::Status with_name = About(name, status);
     entry->handle->Complete(std::move(name), std::move(with_name));
   }
 }

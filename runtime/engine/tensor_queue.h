@@ -3,11 +3,12 @@
 
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
+#include "absl/hash/hash.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -73,14 +74,16 @@ class TensorQueue {
   bool empty() const;
 
  private:
-  // The names are the entries' own.
-  using Table = absl::flat_hash_map<TensorKeyView, std::unique_ptr<TensorEntry>>;
+  // The names are the entries' own. Not Abseil's table: one that finds no memory to grow is corrupt, and this one must
+  // outlive that.
+  using Table = std::unordered_map<TensorKeyView, std::unique_ptr<TensorEntry>, absl::Hash<TensorKeyView>>;
+  using Node = Table::node_type;
 
-  std::unique_ptr<TensorEntry> NewEntry(Submission submission, absl::Time now) const;
+  Node NewNode(Submission submission, absl::Time now) const;
   // Makes room, so that nothing is allocated when entries are inserted.
   void ReserveLocked(size_t more) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // nullptr, or, if its name is in flight, `entry` itself.
-  std::unique_ptr<TensorEntry> InsertLocked(std::unique_ptr<TensorEntry> entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // An empty node, or, if the name is in flight, `node` itself.
+  Node InsertLocked(Node node) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Those among the fresh entries from place `first` on.
   void RecordLocked(size_t first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RemoveLocked(size_t first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -1,0 +1,156 @@
+// What the executor asks of the communicator, whoever takes part.
+#include "runtime/engine/executor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace ronda {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+// Rank 1 of four, which moves nothing and notes the calls: operation, size of the group (0: the job), and whether it
+// got a buffer.
+class RecordingCommunicator : public Communicator {
+ public:
+  Capabilities capabilities() const override { return {.name = "recording"}; }
+  RankId rank() const override { return 1; }
+  int size() const override { return 4; }
+
+  absl::Status Reduce(const ReduceCall& call) override {
+    divisor_ = call.postscale.divisor;
+    return Note("reduce", call.info, call.segments.front().input);
+  }
+  absl::Status Broadcast(const BroadcastCall& call) override { return Note("broadcast", call.info, call.data); }
+  absl::Status Allgather(const AllgatherCall& call) override { return Note("allgather", call.info, call.output); }
+  absl::Status Alltoall(const AlltoallCall& call) override { return Note("alltoall", call.info, call.output); }
+  absl::Status Barrier(const CallInfo& info) override { return Note("barrier", info, nullptr); }
+
+  std::vector<std::string> calls_;
+  WaitLimits limits_;  // of the last call
+  int64_t divisor_ = 0;
+
+ private:
+  absl::Status Note(const std::string& what, const CallInfo& info, const void* buffer) {
+    calls_.push_back(absl::StrCat(what, " ", info.group == nullptr ? 0 : info.group->size(),
+                                  buffer == nullptr ? "" : " with buffer"));
+    limits_ = info.limits;
+    return absl::OkStatus();
+  }
+};
+
+class ExecutorTest : public ::testing::Test {
+ protected:
+  ~ExecutorTest() override { callbacks_->Stop(); }
+
+  static AgreedBucket BucketOf(std::vector<TensorRequest> requests, std::vector<RankId> members,
+                               std::vector<RankId> joined = {}) {
+    AgreedBucket bucket;
+    for (TensorRequest& request : requests) {
+      auto response = std::make_shared<Response>();
+      if (request.op == OpType::kAllgather || request.op == OpType::kGather) {
+        response->first_dims.assign(members.size(), request.shape.front());
+      }
+      response->request = std::move(request);
+      bucket.responses.push_back(std::move(response));
+    }
+    bucket.members = std::make_shared<Group>(members);
+    bucket.participants = std::make_shared<Group>(bucket.members->Without(joined));
+    bucket.joined = std::move(joined);
+    return bucket;
+  }
+
+  std::shared_ptr<Handle> Submit(const TensorRequest& request) {
+    return *queue_.Add({.request = request, .input = data_, .output = data_}, absl::UnixEpoch());
+  }
+
+  float data_[8] = {};
+  RecordingCommunicator communicator_;
+  const std::shared_ptr<CallbackThread> callbacks_ = CallbackThread::Create({});
+  const std::unique_ptr<FlightRecorder> flight_{new FlightRecorder()};
+  TensorQueue queue_{callbacks_, flight_.get()};
+  ProcessSets process_sets_{4};
+  Executor executor_{{&communicator_, &queue_, &process_sets_, flight_.get()}, WaitLimits{}};
+};
+
+TEST_F(ExecutorTest, RanksOutsideMakeTheSameCallsWithoutBuffers) {
+  struct Case {
+    OpType op;
+    std::vector<std::string> calls;
+  };
+  for (const Case& c :
+       {Case{OpType::kAllreduce, {"reduce 2"}}, Case{OpType::kReduce, {"reduce 2"}},
+        Case{OpType::kReduceScatter, {"reduce 2"}}, Case{OpType::kBroadcast, {"broadcast 2"}},
+        Case{OpType::kAllgather, {"allgather 2"}}, Case{OpType::kGather, {"allgather 2"}},
+        Case{OpType::kScatter, {"broadcast 0 with buffer", "alltoall 2"}},
+        Case{OpType::kAlltoall, {"allgather 0 with buffer", "alltoall 2"}}, Case{OpType::kSendRecv, {"alltoall 2"}},
+        Case{OpType::kBarrier, {"barrier 2"}}, Case{OpType::kJoin, {}}}) {
+    communicator_.calls_.clear();
+    const TensorRequest request = {.name = "x", .op = c.op, .shape = {4}, .root = 0, .receiver = 2};
+    ASSERT_TRUE(executor_.Execute(BucketOf({request}, {0, 2})).ok());
+    EXPECT_EQ(communicator_.calls_, c.calls) << Name(c.op);
+    // So does a rank that has joined.
+    communicator_.calls_.clear();
+    if (c.op == OpType::kJoin) continue;
+    ASSERT_TRUE(executor_.Execute(BucketOf({request}, {0, 1, 2}, {1})).ok());
+    EXPECT_EQ(communicator_.calls_, c.calls) << Name(c.op);
+  }
+  EXPECT_THAT(flight_->Events(), IsEmpty()) << "none of this was this rank's";
+}
+
+TEST_F(ExecutorTest, OverflowIsVotedOnByRanksOutsideToo) {
+  const TensorRequest request = {
+      .name = "x", .op = OpType::kReduceScatter, .shape = {4}, .overflow = TensorRequest::Overflow::kDetected};
+  ASSERT_TRUE(executor_.Execute(BucketOf({request}, {0, 2})).ok());
+  EXPECT_THAT(communicator_.calls_, ElementsAre("reduce 2", "reduce 2"));
+}
+
+TEST_F(ExecutorTest, AveragesAreOverThosePresentUnlessJoinedOnesCountAsZeros) {
+  const TensorRequest request = {.name = "x", .shape = {4}, .reduction = Reduction::kAverage};
+  AgreedBucket bucket = BucketOf({request}, {0, 1, 2, 3}, {0});
+  Submit(request);
+  ASSERT_TRUE(executor_.Execute(bucket).ok());
+  EXPECT_EQ(communicator_.divisor_, 3);
+  EXPECT_THAT(communicator_.calls_, ElementsAre("reduce 3 with buffer"));
+  bucket.absent = TensorRequest::Absent::kCountedAsZeros;
+  Submit(request);
+  ASSERT_TRUE(executor_.Execute(bucket).ok());
+  EXPECT_EQ(communicator_.divisor_, 4);
+}
+
+TEST_F(ExecutorTest, ShortestLimitsOfABucketHold) {
+  const WaitLimits job = {.warning = absl::Seconds(7), .deadline = absl::Seconds(9)};
+  executor_.set_limits(job);
+  TensorRequest a = {.name = "a", .shape = {4}};
+  TensorRequest b = {.name = "b", .shape = {4}};
+  ASSERT_TRUE(executor_.Execute(BucketOf({a, b}, {0, 2})).ok());
+  EXPECT_EQ(communicator_.limits_, job);
+  b.limits = WaitLimits{.warning = absl::Seconds(1), .deadline = absl::Seconds(20)};
+  ASSERT_TRUE(executor_.Execute(BucketOf({a, b}, {0, 2})).ok());
+  EXPECT_EQ(communicator_.limits_, (WaitLimits{.warning = absl::Seconds(1), .deadline = absl::Seconds(9)}));
+  ASSERT_TRUE(executor_.Execute(BucketOf({b}, {0, 2})).ok());
+  EXPECT_EQ(communicator_.limits_, *b.limits) << "a call may wait longer than the job's others";
+}
+
+TEST_F(ExecutorTest, JoinedRanksAreToldWhenTheJoinIsComplete) {
+  const TensorRequest request = {.name = "ronda/join", .op = OpType::kJoin, .root = 3};
+  const auto handle = Submit(request);
+  ASSERT_TRUE(executor_.Execute(BucketOf({request}, {0, 1, 3}, {0, 1, 3})).ok());
+  ASSERT_TRUE(handle->done());
+  EXPECT_EQ(handle->result().number, 3);
+}
+
+TEST_F(ExecutorTest, OrderForATensorThatIsNotHereIsAnError) {
+  const absl::Status status = executor_.Execute(BucketOf({{.name = "x", .shape = {4}}}, {0, 1}));
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(communicator_.calls_, IsEmpty());
+}
+
+}  // namespace
+}  // namespace ronda

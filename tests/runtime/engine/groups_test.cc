@@ -1,0 +1,161 @@
+// Groups of tensors, callbacks, and several submissions at once.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/runtime/engine/job.h"
+#include "tests/testing/run_ranks.h"
+
+namespace ronda {
+namespace {
+
+using ::ronda::testing::Barrier;
+using ::ronda::testing::CarryOut;
+using ::ronda::testing::Received;
+using ::ronda::testing::RunRuntimes;
+using ::ronda::testing::Succeed;
+using ::ronda::testing::Sum;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+// `data` as a group of as many tensors.
+std::vector<Submission> Group(const std::string& name, OpType op, std::vector<std::vector<float>>* data) {
+  std::vector<Submission> submissions;
+  for (size_t i = 0; i < data->size(); ++i) {
+    Submission submission = Sum(absl::StrCat(name, "/", i), &(*data)[i]);
+    submission.request.op = op;
+    submission.request.group = name;
+    submission.request.group_size = static_cast<int>(data->size());
+    submissions.push_back(std::move(submission));
+  }
+  return submissions;
+}
+
+TEST(Groups, RunAsAWhole) {
+  RunRuntimes(3, [](Runtime& runtime) {
+    for (OpType op : {OpType::kAllreduce, OpType::kAllgather, OpType::kReduceScatter}) {
+      for (int step = 0; step < 3; ++step) {
+        std::vector<std::vector<float>> data(4, std::vector<float>(6, 1.0f));
+        const auto handles = runtime.SubmitAll(Group(Name(op), op, &data));
+        ASSERT_TRUE(handles.ok()) << handles.status();
+        ASSERT_THAT(*handles, SizeIs(4));
+        for (size_t i = 0; i < data.size(); ++i) {
+          ASSERT_TRUE((*handles)[i]->Wait().ok());
+          const auto& result = op == OpType::kAllreduce ? data[i] : Received<float>(*(*handles)[i]);
+          EXPECT_THAT(result, Each(op == OpType::kAllgather ? 1.0f : 3.0f));
+        }
+      }
+    }
+  });
+}
+
+TEST(Groups, OneMembersMismatchFailsAll) {
+  RunRuntimes(2, [](Runtime& runtime) {
+    std::vector<std::vector<float>> data(3, std::vector<float>(2, 1.0f));
+    if (runtime.topology().rank == 1) data[1].resize(5);
+    const auto handles = runtime.SubmitAll(Group("g", OpType::kAllreduce, &data));
+    ASSERT_TRUE(handles.ok());
+    for (const auto& handle : *handles) {
+      EXPECT_EQ(handle->Wait().code(), absl::StatusCode::kFailedPrecondition);
+      EXPECT_THAT(std::string(handle->Wait().message()), HasSubstr("g/1")) << "the culprit";
+    }
+    EXPECT_THAT(data[0], Each(1.0f)) << "nothing is written";
+  });
+}
+
+TEST(Groups, AreSubmittedWholeOrNotAtAll) {
+  RunRuntimes(1, [](Runtime& runtime) {
+    std::vector<std::vector<float>> data(3, std::vector<float>(2, 1.0f));
+    std::vector<Submission> group = Group("g", OpType::kAllreduce, &data);
+    group.pop_back();
+    EXPECT_EQ(runtime.SubmitAll(group).status().code(), absl::StatusCode::kInvalidArgument);
+    group = Group("g", OpType::kAllreduce, &data);
+    group[2].request.name = "g/0";
+    EXPECT_EQ(runtime.SubmitAll(group).status().code(), absl::StatusCode::kAlreadyExists);
+    EXPECT_TRUE(runtime.SubmitAll(Group("g", OpType::kAllreduce, &data)).ok()) << "nothing is left of the others";
+  });
+}
+
+TEST(Callbacks, MaySubmitAndWait) {
+  RunRuntimes(2, [](Runtime& runtime) {
+    std::vector<float> first(3, 1.0f);
+    std::vector<float> second(3, 1.0f);
+    std::promise<absl::Status> status;
+    const auto handle = runtime.Submit(Sum("first", &first));
+    ASSERT_TRUE((*handle)
+                    ->OnCompletion([&](const absl::Status& completed) {
+                      EXPECT_TRUE(completed.ok());
+                      status.set_value(CarryOut(runtime, Sum("second", &second)));
+                    })
+                    .ok());
+    EXPECT_TRUE(status.get_future().get().ok());
+    EXPECT_THAT(second, Each(2.0f));
+  });
+}
+
+TEST(Callbacks, HaveRunWhenShutdownReturns) {
+  for (int round = 0; round < 20; ++round) {
+    std::atomic<int> ran{0};
+    testing::RunRanks(2, [&](RankId rank, Transport transport) {
+      const auto runtime = Runtime::Create({}, {.rank = rank, .size = 2}, std::move(transport));
+      std::vector<float> data(3, 1.0f);
+      const auto handle = runtime->Submit(Sum("x", &data));
+      ASSERT_TRUE((*handle)->OnCompletion([&](const absl::Status&) { ++ran; }).ok());
+      EXPECT_TRUE(runtime->Shutdown().ok());
+      EXPECT_GE(ran.load(), 1);
+    });
+    EXPECT_EQ(ran.load(), 2);
+  }
+}
+
+TEST(Callbacks, ExceptionFailsTheJobOnEveryRankAndNamesTheTensor) {
+  testing::RunRanks(3, [](RankId rank, Transport transport) {
+    const auto runtime = Runtime::Create({}, {.rank = rank, .size = 3}, std::move(transport));
+    std::vector<float> data(3, 1.0f);
+    const auto handle = runtime->Submit(Sum("x", &data));
+    if (rank == 1) {
+      ASSERT_TRUE((*handle)->OnCompletion([](const absl::Status&) { throw std::runtime_error("disk full"); }).ok());
+    }
+    absl::Status status;
+    for (int step = 0; status.ok(); ++step) status = CarryOut(*runtime, Barrier(absl::StrCat("b", step % 4)));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1 (host localhost, pid "));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("callback of tensor 'x' threw: disk full"));
+    EXPECT_FALSE(runtime->Shutdown().ok());
+  });
+}
+
+TEST(Callbacks, MayNotShutDown) {
+  RunRuntimes(1, [](Runtime& runtime) {
+    std::promise<absl::Status> status;
+    const auto handle = runtime.Submit(Barrier("b"));
+    ASSERT_TRUE((*handle)->OnCompletion([&](const absl::Status&) { status.set_value(runtime.Shutdown()); }).ok());
+    EXPECT_EQ(status.get_future().get().code(), absl::StatusCode::kFailedPrecondition);
+  });
+}
+
+TEST(Callbacks, AreToldOfTheJobsFailure) {
+  testing::RunRanks(2, [](RankId rank, Transport transport) {
+    auto runtime = Runtime::Create({}, {.rank = rank, .size = 2}, std::move(transport));
+    std::promise<absl::Status> status;
+    std::vector<float> data(3, 1.0f);
+    if (rank == 0) {
+      const auto handle = runtime->Submit(Sum("x", &data));
+      // The other rank may have failed already.
+      if (!handle.ok()) return;
+      ASSERT_TRUE((*handle)->OnCompletion([&](const absl::Status& failed) { status.set_value(failed); }).ok());
+      EXPECT_THAT(std::string(status.get_future().get().message()), HasSubstr("tensor 'x': rank 1"));
+    } else {
+      runtime->Abandon(absl::DataLossError("wrong input file"));
+    }
+  });
+}
+
+}  // namespace
+}  // namespace ronda

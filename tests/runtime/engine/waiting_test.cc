@@ -1,0 +1,128 @@
+// Limits of waiting, and what the flight recorder keeps.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "runtime/monitor/flight_board.h"
+#include "tests/runtime/engine/job.h"
+#include "tests/testing/fake_clock.h"
+#include "tests/testing/run_ranks.h"
+
+namespace ronda {
+namespace {
+
+using ::ronda::testing::Barrier;
+using ::ronda::testing::CarryOut;
+using ::ronda::testing::FakeClock;
+using ::ronda::testing::Join;
+using ::ronda::testing::RunRuntimes;
+using ::ronda::testing::Succeed;
+using ::ronda::testing::Sum;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr Tunables kImpatient = {.stall_warning = absl::Milliseconds(100), .stall_deadline = absl::Milliseconds(100)};
+
+TEST(Limits, OfACallHoldForItAlone) {
+  RunRuntimes(2, [](Runtime& runtime) {
+    std::vector<float> data(3, 1.0f);
+    if (runtime.topology().rank == 0) {
+      Submission hasty = Sum("hasty", &data);
+      hasty.request.limits = WaitLimits{.warning = absl::Milliseconds(10), .deadline = absl::Milliseconds(50)};
+      const absl::Status status = CarryOut(runtime, hasty);
+      EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+      EXPECT_THAT(std::string(status.message()), HasSubstr("tensor 'hasty'"));
+      EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1"));
+    }
+    Succeed(runtime, Sum("patient", &data));
+    EXPECT_THAT(data, Each(2.0f));
+  });
+}
+
+TEST(Limits, OfACallMayOutlastTheJobs) {
+  RunRuntimes(2, kImpatient, [](Runtime& runtime) {
+    std::vector<float> data(3, 1.0f);
+    if (runtime.topology().rank == 1) {
+      // Each of these takes the job's deadline.
+      for (int i = 0; i < 3; ++i) {
+        EXPECT_EQ(CarryOut(runtime, Sum("lonely", &data)).code(), absl::StatusCode::kDeadlineExceeded);
+      }
+    }
+    Submission patient = Sum("patient", &data);
+    patient.request.limits = WaitLimits{.deadline = absl::Minutes(1)};
+    Succeed(runtime, patient);
+    EXPECT_THAT(data, Each(2.0f));
+  });
+}
+
+TEST(Limits, JoinMayLastAsLongAsOthersAreActive) {
+  RunRuntimes(2, kImpatient, [](Runtime& runtime) {
+    std::shared_ptr<Handle> joined;
+    if (runtime.topology().rank == 1) {
+      const absl::Time end = absl::Now() + 6 * kImpatient.stall_deadline;
+      while (absl::Now() < end) {
+        std::vector<float> data(3, 1.0f);
+        Succeed(runtime, Sum("x", &data));
+      }
+    }
+    EXPECT_NE(Succeed(runtime, Join()), nullptr);
+  });
+}
+
+TEST(Limits, RankZeroThatNeverAnswersIsNamedWithWhatItDidLast) {
+  std::vector<Transport> transports = testing::ConnectInProcess({.size = 2});
+  transports[0].flights->Of(0).Record(FlightKind::kStarted, OpType::kBroadcast, "weights", 400);
+  FakeClock clock;
+  const auto runtime = Runtime::Create({.clock = &clock}, {.rank = 1, .size = 2}, std::move(transports[1]));
+  std::vector<float> data(3, 1.0f);
+  const auto handle = runtime->Submit(Sum("x", &data));
+  ASSERT_TRUE(handle.ok());
+  // Not all at once: time counts from when the coordinator thread takes the tensor.
+  while (!(*handle)->done()) {
+    clock.Advance(absl::Minutes(10));
+    std::this_thread::yield();
+  }
+  EXPECT_EQ((*handle)->Wait().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string((*handle)->Wait().message()),
+              HasSubstr("rank 0, which coordinates the job, has not answered"));
+  EXPECT_THAT(std::string((*handle)->Wait().message()), HasSubstr("started broadcast 'weights' (400 bytes)"));
+}
+
+std::vector<FlightKind> KindsOf(const FlightRecorder& recorder, const std::string& name) {
+  std::vector<FlightKind> kinds;
+  for (const FlightEvent& event : recorder.Events()) {
+    if (event.name == name) kinds.push_back(event.kind);
+  }
+  return kinds;
+}
+
+TEST(FlightRecorder, KeepsTheWayOfEachTensor) {
+  std::vector<Transport> transports = testing::ConnectInProcess({.size = 2});
+  const std::shared_ptr<FlightBoard> flights = transports[0].flights;
+  testing::RunRanks(std::move(transports), [](RankId rank, Transport transport) {
+    const auto runtime = Runtime::Create({}, {.rank = rank, .size = 2}, std::move(transport));
+    std::vector<float> data(rank == 0 ? 3 : 4, 1.0f);
+    EXPECT_FALSE(CarryOut(*runtime, Sum("mismatch", &data)).ok());
+    data.resize(3);
+    Succeed(*runtime, Sum("good", &data));
+    Succeed(*runtime, Join());
+    EXPECT_TRUE(runtime->Shutdown().ok());
+  });
+  for (RankId rank : {0, 1}) {
+    EXPECT_THAT(KindsOf(flights->Of(rank), "good"),
+                ElementsAre(FlightKind::kSubmitted, FlightKind::kReported, FlightKind::kAgreed, FlightKind::kStarted,
+                            FlightKind::kFinished));
+    EXPECT_THAT(KindsOf(flights->Of(rank), "mismatch"),
+                ElementsAre(FlightKind::kSubmitted, FlightKind::kReported, FlightKind::kFailed));
+    EXPECT_EQ(KindsOf(flights->Of(rank), "ronda/join").front(), FlightKind::kJoined);
+  }
+}
+
+}  // namespace
+}  // namespace ronda
