@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
@@ -22,6 +23,8 @@ void SetRaw(Enum* value, int raw) {
   std::memcpy(value, &raw, sizeof(raw));
 }
 
+constexpr Caller kCaller = {.rank = 2, .limits = {.warning = absl::Seconds(7), .deadline = absl::Seconds(70)}};
+
 class ArgumentsTest : public ::testing::Test {
  protected:
   ArgumentsTest() {
@@ -29,15 +32,11 @@ class ArgumentsTest : public ::testing::Test {
     allreduce_.tensor = tensor;
     allreduce_.input = buffer_;
     allreduce_.output = buffer_;
-    broadcast_.tensor = tensor;
-    broadcast_.data = buffer_;
-    allgather_.tensor = tensor;
-    allgather_.input = buffer_;
   }
 
   // That the arguments are refused, with a text that has all of `parts`.
   void ExpectAllreduceRefused(const std::vector<std::string>& parts) {
-    const auto submission = ToSubmission(&allreduce_);
+    const auto submission = ToSubmission(&allreduce_, kCaller);
     EXPECT_EQ(submission.status().code(), absl::StatusCode::kInvalidArgument);
     for (const std::string& part : parts) {
       EXPECT_THAT(std::string(submission.status().message()), HasSubstr(part));
@@ -47,8 +46,6 @@ class ArgumentsTest : public ::testing::Test {
   int64_t shape_[2] = {3, 4};
   float buffer_[24] = {};
   ronda_allreduce_args allreduce_ = RONDA_ALLREDUCE_ARGS_INIT;
-  ronda_broadcast_args broadcast_ = RONDA_BROADCAST_ARGS_INIT;
-  ronda_allgather_args allgather_ = RONDA_ALLGATHER_ARGS_INIT;
 };
 
 TEST_F(ArgumentsTest, AllreduceCarriesEverythingOver) {
@@ -57,7 +54,7 @@ TEST_F(ArgumentsTest, AllreduceCarriesEverythingOver) {
   allreduce_.compression = RONDA_COMPRESSION_BF16;
   allreduce_.prescale = 0.5;
   allreduce_.postscale = 2;
-  const auto submission = ToSubmission(&allreduce_);
+  const auto submission = ToSubmission(&allreduce_, kCaller);
   ASSERT_TRUE(submission.ok()) << submission.status();
   EXPECT_EQ(submission->request.name, "conv1/weight");
   EXPECT_EQ(submission->request.op, OpType::kAllreduce);
@@ -66,24 +63,41 @@ TEST_F(ArgumentsTest, AllreduceCarriesEverythingOver) {
   EXPECT_EQ(submission->input, buffer_);
   EXPECT_EQ(submission->output, buffer_ + 12);
   EXPECT_EQ(submission->request.reduction, Reduction::kMax);
-  EXPECT_EQ(submission->request.reduction, Reduction::kSum);
   EXPECT_EQ(submission->request.wire, WireFormat::kBfloat16);
   EXPECT_EQ(submission->request.prescale, 0.5);
   EXPECT_EQ(submission->request.postscale, 2);
+  EXPECT_EQ(submission->request.process_set, kGlobalProcessSet);
+  EXPECT_FALSE(submission->request.limits.has_value());
+  EXPECT_EQ(submission->request.overflow, TensorRequest::Overflow::kIgnored);
+  EXPECT_EQ(submission->error_feedback, Submission::ErrorFeedback::kOff);
 }
 
-TEST_F(ArgumentsTest, AverageIsASumThatIsDivided) {
-  allreduce_.op = RONDA_AVERAGE;
-  const auto submission = ToSubmission(&allreduce_);
+TEST_F(ArgumentsTest, ReductionsCarryWhatIsAskedBeyondTheNumbers) {
+  allreduce_.error_feedback = 1;
+  allreduce_.detect_overflow = 2;
+  allreduce_.call.process_set = 5;
+  const auto submission = ToSubmission(&allreduce_, kCaller);
   ASSERT_TRUE(submission.ok()) << submission.status();
-  EXPECT_EQ(submission->request.reduction, Reduction::kSum);
-  EXPECT_EQ(submission->request.reduction, Reduction::kAverage);
+  EXPECT_EQ(submission->error_feedback, Submission::ErrorFeedback::kOn);
+  EXPECT_EQ(submission->request.overflow, TensorRequest::Overflow::kDetected);
+  EXPECT_EQ(submission->request.process_set, 5u);
+}
+
+TEST_F(ArgumentsTest, ALimitThatIsNotSetIsTheJobs) {
+  allreduce_.call.deadline_s = 0.5;
+  EXPECT_EQ(ToSubmission(&allreduce_, kCaller)->request.limits,
+            (WaitLimits{.warning = absl::Seconds(7), .deadline = absl::Milliseconds(500)}));
+  allreduce_.call = {0, -1, 0};
+  EXPECT_EQ(ToSubmission(&allreduce_, kCaller)->request.limits,
+            (WaitLimits{.warning = absl::InfiniteDuration(), .deadline = absl::Seconds(70)}));
+  allreduce_.call = {0, std::nan(""), 0};
+  ExpectAllreduceRefused({"'conv1/weight'", "call.warning_s is not a number"});
 }
 
 TEST_F(ArgumentsTest, AScaleOfZeroMeansNone) {
   allreduce_.prescale = 0;
   allreduce_.postscale = 0;
-  const auto submission = ToSubmission(&allreduce_);
+  const auto submission = ToSubmission(&allreduce_, kCaller);
   ASSERT_TRUE(submission.ok()) << submission.status();
   EXPECT_EQ(submission->request.prescale, 1);
   EXPECT_EQ(submission->request.postscale, 1);
@@ -92,23 +106,13 @@ TEST_F(ArgumentsTest, AScaleOfZeroMeansNone) {
 TEST_F(ArgumentsTest, AScalarHasNoShape) {
   allreduce_.tensor.ndim = 0;
   allreduce_.tensor.shape = nullptr;
-  const auto submission = ToSubmission(&allreduce_);
+  const auto submission = ToSubmission(&allreduce_, kCaller);
   ASSERT_TRUE(submission.ok()) << submission.status();
   EXPECT_EQ(submission->request.shape, Shape{});
 }
 
-TEST_F(ArgumentsTest, ATensorWithoutElementsNeedsNoBuffer) {
-  shape_[1] = 0;
-  allreduce_.input = allreduce_.output = nullptr;
-  EXPECT_TRUE(ToSubmission(&allreduce_).ok());
-  broadcast_.data = nullptr;
-  EXPECT_TRUE(ToSubmission(&broadcast_, 1).ok());
-  allgather_.input = nullptr;
-  EXPECT_TRUE(ToSubmission(&allgather_).ok());
-}
-
 TEST_F(ArgumentsTest, NullStructsAreNamed) {
-  const std::string message(ToSubmission(static_cast<ronda_allreduce_args*>(nullptr)).status().message());
+  const std::string message(ToSubmission(static_cast<ronda_allreduce_args*>(nullptr), kCaller).status().message());
   EXPECT_THAT(message, HasSubstr("ronda_allreduce_args is NULL"));
 }
 
@@ -130,9 +134,9 @@ struct LongerArgs {
 TEST_F(ArgumentsTest, ALongerStructIsAcceptedUnlessItsNewFieldsAreUsed) {
   LongerArgs longer = {allreduce_, 0};
   longer.known.struct_size = sizeof(longer);
-  EXPECT_TRUE(ToSubmission(&longer.known).ok());
+  EXPECT_TRUE(ToSubmission(&longer.known, kCaller).ok());
   longer.added = 1;
-  const auto submission = ToSubmission(&longer.known);
+  const auto submission = ToSubmission(&longer.known, kCaller);
   EXPECT_EQ(submission.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(submission.status().message()), HasSubstr("newer ronda.h"));
 }
@@ -144,26 +148,28 @@ TEST_F(ArgumentsTest, NamesAreChecked) {
   ExpectAllreduceRefused({"allreduce", "tensor.name is empty"});
   const std::string longest(RONDA_MAX_NAME_LENGTH, 'x');
   allreduce_.tensor.name = longest.c_str();
-  EXPECT_TRUE(ToSubmission(&allreduce_).ok());
+  EXPECT_TRUE(ToSubmission(&allreduce_, kCaller).ok());
   const std::string too_long = longest + "x";
   allreduce_.tensor.name = too_long.c_str();
   ExpectAllreduceRefused({"xxx...' is longer than 1024 bytes"});
   allreduce_.tensor.name = "caf\xe9";
   ExpectAllreduceRefused({"not UTF-8"});
+  allreduce_.tensor.name = "ronda/barrier/1";
+  ExpectAllreduceRefused({"'ronda/barrier/1'", "Ronda itself"});
 }
 
 TEST_F(ArgumentsTest, UnknownEnumeratorsAreNamed) {
-  SetRaw(&allreduce_.tensor.dtype, 9);
-  ExpectAllreduceRefused({"allreduce 'conv1/weight'", "tensor.dtype 9", "0 to 8"});
+  SetRaw(&allreduce_.tensor.dtype, 13);
+  ExpectAllreduceRefused({"allreduce 'conv1/weight'", "tensor.dtype 13", "0 to 12"});
   SetRaw(&allreduce_.tensor.dtype, -1);
   ExpectAllreduceRefused({"tensor.dtype -1"});
   allreduce_.tensor.dtype = RONDA_INT64;
   shape_[1] = 1;
-  SetRaw(&allreduce_.op, 5);
-  ExpectAllreduceRefused({"allreduce 'conv1/weight'", "op 5", "0 to 4"});
+  SetRaw(&allreduce_.op, 9);
+  ExpectAllreduceRefused({"allreduce 'conv1/weight'", "op 9", "0 to 8"});
   allreduce_.op = RONDA_SUM;
   SetRaw(&allreduce_.compression, 1 << 30);
-  ExpectAllreduceRefused({"allreduce 'conv1/weight'", "compression 1073741824", "0 to 2"});
+  ExpectAllreduceRefused({"allreduce 'conv1/weight'", "compression 1073741824", "0 to 4"});
 }
 
 TEST_F(ArgumentsTest, ShapesAreChecked) {
@@ -172,132 +178,183 @@ TEST_F(ArgumentsTest, ShapesAreChecked) {
   allreduce_.tensor.ndim = RONDA_MAX_NDIM + 1;
   ExpectAllreduceRefused({"tensor.ndim is 65", "0 to 64"});
   allreduce_.tensor.ndim = 2;
-  shape_[1] = -4;
-  ExpectAllreduceRefused({"'conv1/weight'", "dimension 1 is negative", "[3, -4]"});
   allreduce_.tensor.shape = nullptr;
   ExpectAllreduceRefused({"'conv1/weight'", "tensor.shape is NULL", "ndim is 2"});
 }
 
-TEST_F(ArgumentsTest, ShapesThatOverflowAreRefused) {
-  shape_[0] = int64_t{1} << 40;
-  shape_[1] = int64_t{1} << 40;
-  ExpectAllreduceRefused({"'conv1/weight'", "[1099511627776, 1099511627776] of float32"});
-  // The elements can be counted, the bytes cannot.
-  shape_[0] = int64_t{1} << 61;
-  shape_[1] = 1;
-  ExpectAllreduceRefused({"more bytes"});
-  // Also beside a zero.
-  int64_t with_zero[3] = {int64_t{1} << 40, int64_t{1} << 40, 0};
-  allreduce_.tensor.ndim = 3;
-  allreduce_.tensor.shape = with_zero;
-  ExpectAllreduceRefused({"more bytes"});
+// Arguments of the other operations on rank 2, with a tensor of shape [3, 4].
+template <typename Args>
+absl::StatusOr<Submission> Submit(
+    Args args, const std::function<void(Args*)>& change = [](Args*) {}) {
+  static constexpr int64_t kShape[2] = {3, 4};
+  args.tensor = {"t", RONDA_INT32, 2, kShape};
+  change(&args);
+  return ToSubmission(&args, kCaller);
 }
 
-TEST_F(ArgumentsTest, NullBuffersAreNamed) {
-  allreduce_.input = nullptr;
-  ExpectAllreduceRefused({"allreduce 'conv1/weight'", "input is NULL", "[3, 4]", "12 elements"});
-  allreduce_.input = buffer_;
-  allreduce_.output = nullptr;
-  ExpectAllreduceRefused({"output is NULL"});
-  broadcast_.data = nullptr;
-  EXPECT_THAT(std::string(ToSubmission(&broadcast_, 1).status().message()),
-              AllOf(HasSubstr("broadcast 'conv1/weight'"), HasSubstr("data is NULL")));
-  allgather_.input = nullptr;
-  EXPECT_THAT(std::string(ToSubmission(&allgather_).status().message()),
-              AllOf(HasSubstr("allgather 'conv1/weight'"), HasSubstr("input is NULL")));
+std::string MessageOf(const absl::Status& status) {
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  return std::string(status.message());
 }
 
-TEST_F(ArgumentsTest, BuffersMayBeEqualOrDisjointButNotOverlap) {
-  allreduce_.output = buffer_ + 12;
-  EXPECT_TRUE(ToSubmission(&allreduce_).ok());
-  allreduce_.output = buffer_ + 11;
-  ExpectAllreduceRefused({"'conv1/weight'", "overlap by 4 bytes"});
-  allreduce_.input = buffer_ + 12;
-  ExpectAllreduceRefused({"overlap by 44 bytes"});
-}
-
-TEST_F(ArgumentsTest, BoolHasNoAverage) {
-  allreduce_.tensor.dtype = RONDA_BOOL;
-  allreduce_.op = RONDA_AVERAGE;
-  ExpectAllreduceRefused({"'conv1/weight'", "RONDA_AVERAGE", "RONDA_BOOL", "use RONDA_SUM"});
-}
-
-TEST_F(ArgumentsTest, ScalesMustBeFinite) {
-  allreduce_.prescale = std::nan("");
-  ExpectAllreduceRefused({"'conv1/weight'", "prescale is nan"});
-  allreduce_.prescale = 1;
-  allreduce_.postscale = std::numeric_limits<double>::infinity();
-  ExpectAllreduceRefused({"'conv1/weight'", "postscale is inf"});
-}
-
-TEST_F(ArgumentsTest, RootsAreRanksOfTheJob) {
-  for (int root : {-1, 4}) {
-    broadcast_.root = root;
-    const auto submission = ToSubmission(&broadcast_, 4);
-    EXPECT_EQ(submission.status().code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(submission.status().message()),
-                AllOf(HasSubstr("broadcast 'conv1/weight': root is " + std::to_string(root)), HasSubstr("0 to 3")));
+TEST(OtherArgumentsTest, OnlyTheRootOfAReduceHasAnOutput) {
+  int32_t input = 0, output = 0;
+  for (const int root : {1, 2}) {
+    const auto reduce = Submit<ronda_reduce_args>(RONDA_REDUCE_ARGS_INIT, [&](ronda_reduce_args* args) {
+      args->input = &input;
+      args->output = &output;
+      args->root = root;
+      args->op = RONDA_MIN;
+    });
+    ASSERT_TRUE(reduce.ok()) << reduce.status();
+    EXPECT_EQ(reduce->request.op, OpType::kReduce);
+    EXPECT_EQ(reduce->request.reduction, Reduction::kMin);
+    EXPECT_EQ(reduce->request.root, root);
+    EXPECT_EQ(reduce->input, &input);
+    EXPECT_EQ(reduce->output, root == kCaller.rank ? &output : nullptr);
   }
-  broadcast_.root = 3;
-  const auto submission = ToSubmission(&broadcast_, 4);
-  ASSERT_TRUE(submission.ok()) << submission.status();
-  EXPECT_EQ(submission->request.root, 3);
-  EXPECT_EQ(submission->output, buffer_);
 }
 
-TEST_F(ArgumentsTest, AScalarCannotBeGathered) {
-  allgather_.tensor.ndim = 0;
-  EXPECT_THAT(std::string(ToSubmission(&allgather_).status().message()), HasSubstr("pass it with shape [1]"));
+TEST(OtherArgumentsTest, OperationsAreWhatTheyAreCalled) {
+  EXPECT_EQ(Submit<ronda_reducescatter_args>(RONDA_REDUCESCATTER_ARGS_INIT)->request.op, OpType::kReduceScatter);
+  EXPECT_EQ(Submit<ronda_broadcast_args>(RONDA_BROADCAST_ARGS_INIT)->request.op, OpType::kBroadcast);
+  EXPECT_EQ(Submit<ronda_allgather_args>(RONDA_ALLGATHER_ARGS_INIT)->request.op, OpType::kAllgather);
+  EXPECT_EQ(Submit<ronda_gather_args>(RONDA_GATHER_ARGS_INIT)->request.op, OpType::kGather);
+  EXPECT_EQ(Submit<ronda_scatter_args>(RONDA_SCATTER_ARGS_INIT)->request.op, OpType::kScatter);
+  EXPECT_EQ(Submit<ronda_alltoall_args>(RONDA_ALLTOALL_ARGS_INIT)->request.op, OpType::kAlltoall);
 }
 
-TEST(OptionsTest, ZeroesLeaveEverythingAsItIs) {
-  const Tunables before = {.cycle_time = absl::Milliseconds(7), .fusion_threshold = 8, .cache_capacity = 9};
-  Tunables tunables = before;
-  const ronda_options options = RONDA_OPTIONS_INIT;
-  ASSERT_TRUE(ApplyOptions(&options, &tunables).ok());
-  ASSERT_TRUE(ApplyOptions(nullptr, &tunables).ok());
-  EXPECT_EQ(tunables.cycle_time, before.cycle_time);
-  EXPECT_EQ(tunables.fusion_threshold, before.fusion_threshold);
-  EXPECT_EQ(tunables.cache_capacity, before.cache_capacity);
-  EXPECT_EQ(tunables.stall_warning, before.stall_warning);
-  EXPECT_EQ(tunables.stall_deadline, before.stall_deadline);
-  EXPECT_EQ(tunables.start_timeout, before.start_timeout);
+TEST(OtherArgumentsTest, SplitsAreCopiedWhereTheyCount) {
+  std::vector<int64_t> splits = {1, 2};
+  const auto set_splits = [&](auto* args) {
+    args->splits = splits.data();
+    args->split_count = 2;
+  };
+  EXPECT_EQ(Submit<ronda_alltoall_args>(RONDA_ALLTOALL_ARGS_INIT, set_splits)->splits, splits);
+  EXPECT_TRUE(Submit<ronda_scatter_args>(RONDA_SCATTER_ARGS_INIT, set_splits)->splits.empty()) << "not the root";
+  const auto as_root = Submit<ronda_scatter_args>(RONDA_SCATTER_ARGS_INIT, [&](ronda_scatter_args* args) {
+    set_splits(args);
+    args->root = kCaller.rank;
+  });
+  EXPECT_EQ(as_root->splits, splits);
+  EXPECT_THAT(MessageOf(Submit<ronda_alltoall_args>(RONDA_ALLTOALL_ARGS_INIT,
+                                                    [](ronda_alltoall_args* args) { args->split_count = 3; })
+                            .status()),
+              AllOf(HasSubstr("alltoall 't'"), HasSubstr("split_count is 3")));
+  EXPECT_THAT(MessageOf(Submit<ronda_alltoall_args>(RONDA_ALLTOALL_ARGS_INIT,
+                                                    [](ronda_alltoall_args* args) { args->split_count = -1; })
+                            .status()),
+              HasSubstr("split_count is -1"));
 }
 
-TEST(OptionsTest, ValuesAreSetInTheirUnits) {
-  Tunables tunables;
-  const ronda_options options = {sizeof(ronda_options), 2.5, 4096, 10, 0.5, 90, 3};
-  ASSERT_TRUE(ApplyOptions(&options, &tunables).ok());
-  EXPECT_EQ(tunables.cycle_time, absl::Microseconds(2500));
-  EXPECT_EQ(tunables.fusion_threshold, 4096u);
-  EXPECT_EQ(tunables.cache_capacity, 10u);
-  EXPECT_EQ(tunables.stall_warning, absl::Milliseconds(500));
-  EXPECT_EQ(tunables.stall_deadline, absl::Seconds(90));
-  EXPECT_EQ(tunables.start_timeout, absl::Seconds(3));
+TEST(OtherArgumentsTest, BothEndsOfAChannelGiveItOneName) {
+  const auto sent = Submit<ronda_send_args>(RONDA_SEND_ARGS_INIT, [](ronda_send_args* args) {
+    args->to = 4;
+    args->tag = 9;
+  });
+  EXPECT_EQ(sent->request.name, "ronda/sendrecv/2-4/9");
+  EXPECT_EQ(sent->request.root, 2);
+  EXPECT_EQ(sent->request.receiver, 4);
+  const auto received = Submit<ronda_recv_args>(RONDA_RECV_ARGS_INIT, [](ronda_recv_args* args) {
+    args->from = 4;
+    args->tag = 9;
+    args->tensor.name = nullptr;
+  });
+  EXPECT_EQ(received->request.name, "ronda/sendrecv/4-2/9");
+  EXPECT_EQ(received->request.root, 4);
+  EXPECT_EQ(received->request.receiver, 2);
+  EXPECT_THAT(
+      MessageOf(Submit<ronda_send_args>(RONDA_SEND_ARGS_INIT, [](ronda_send_args* args) { args->tag = -1; }).status()),
+      HasSubstr("tag is -1"));
 }
 
-TEST(OptionsTest, NegativeNumbersSwitchOff) {
-  Tunables tunables = {.cycle_time = absl::Seconds(1)};
-  const ronda_options options = {sizeof(ronda_options), -1, -1, -1, -1, -1, 0};
-  ASSERT_TRUE(ApplyOptions(&options, &tunables).ok());
-  EXPECT_EQ(tunables.cycle_time, absl::ZeroDuration());
-  EXPECT_EQ(tunables.fusion_threshold, 0u);
-  EXPECT_EQ(tunables.cache_capacity, 0u);
-  EXPECT_EQ(tunables.stall_warning, absl::InfiniteDuration());
-  EXPECT_EQ(tunables.stall_deadline, absl::InfiniteDuration());
+TEST(OtherArgumentsTest, AnObjectIsAnAllgatherOfBytes) {
+  ronda_object_args args = RONDA_OBJECT_ARGS_INIT;
+  args.name = "o";
+  args.data = "abc";
+  args.size = 3;
+  args.root = 1;
+  const auto object = ToSubmission(&args, kCaller);
+  ASSERT_TRUE(object.ok()) << object.status();
+  EXPECT_EQ(object->request.op, OpType::kAllgather);
+  EXPECT_EQ(object->request.dtype, DType::kUint8);
+  EXPECT_EQ(object->request.shape, Shape{3});
+  EXPECT_EQ(object->request.root, 1);
+  args.size = std::numeric_limits<size_t>::max();
+  EXPECT_THAT(MessageOf(ToSubmission(&args, kCaller).status()), HasSubstr("object 'o': size is"));
+  args.name = "";
+  EXPECT_THAT(MessageOf(ToSubmission(&args, kCaller).status()), HasSubstr("name is empty"));
 }
 
-TEST(OptionsTest, SenselessValuesAreNamed) {
-  Tunables tunables;
-  ronda_options options = RONDA_OPTIONS_INIT;
-  options.start_timeout_s = -1;
-  EXPECT_THAT(std::string(ApplyOptions(&options, &tunables).message()), HasSubstr("start_timeout_s is -1"));
-  options.start_timeout_s = 0;
-  options.stall_warning_s = std::nan("");
-  EXPECT_THAT(std::string(ApplyOptions(&options, &tunables).message()), HasSubstr("stall_warning_s"));
-  options.stall_warning_s = 0;
-  options.struct_size = 3;
-  EXPECT_THAT(std::string(ApplyOptions(&options, &tunables).message()), HasSubstr("RONDA_OPTIONS_INIT"));
+TEST(OtherArgumentsTest, ASparseAllreduceIsAGroupOfAllgathers) {
+  const int64_t shape[2] = {3, 4}, indices[3] = {};
+  const float values[12] = {};
+  ronda_sparse_allreduce_args args = RONDA_SPARSE_ALLREDUCE_ARGS_INIT;
+  args.tensor = {"s", RONDA_FLOAT32, 2, shape};
+  args.values = values;
+  args.indices = indices;
+  const auto sum = ToSubmissions(&args, kCaller);
+  ASSERT_TRUE(sum.ok()) << sum.status();
+  EXPECT_EQ(sum->indices.request.name, "s/indices");
+  EXPECT_EQ(sum->indices.request.shape, Shape{3});
+  EXPECT_EQ(sum->indices.request.dtype, DType::kInt64);
+  EXPECT_EQ(sum->indices.input, indices);
+  EXPECT_EQ(sum->values.request.shape, (Shape{3, 4}));
+  EXPECT_EQ(sum->values.request.group, "s");
+  EXPECT_EQ(sum->values.request.group_size, 2);
+  EXPECT_FALSE(sum->present.has_value());
+  args.op = RONDA_AVERAGE;
+  const auto average = ToSubmissions(&args, kCaller);
+  ASSERT_TRUE(average.ok()) << average.status();
+  EXPECT_EQ(average->values.request.group_size, 3);
+  EXPECT_EQ(average->present->request.shape, Shape{1});
+  EXPECT_NE(average->present->input, nullptr);
+  args.op = RONDA_MAX;
+  EXPECT_THAT(MessageOf(ToSubmissions(&args, kCaller).status()), AllOf(HasSubstr("'s'"), HasSubstr("op is 2")));
+}
+
+TEST(GroupArgumentsTest, MembersAreFoundByTheSizeThatTheFirstTells) {
+  const int64_t shape[1] = {1};
+  float value = 0;
+  LongerArgs args[2] = {{RONDA_ALLREDUCE_ARGS_INIT}, {RONDA_ALLREDUCE_ARGS_INIT}};
+  for (int i = 0; i < 2; ++i) {
+    args[i].known.struct_size = sizeof(LongerArgs);
+    args[i].known.tensor = {i == 0 ? "a" : "b", RONDA_FLOAT32, 1, shape};
+    args[i].known.input = args[i].known.output = &value;
+  }
+  const auto group = ToGroup(&args[0].known, 2, "g", kCaller);
+  ASSERT_TRUE(group.ok()) << group.status();
+  ASSERT_EQ(group->size(), 2u);
+  EXPECT_EQ((*group)[1].request.name, "b");
+  EXPECT_EQ((*group)[1].request.group, "g");
+  EXPECT_EQ((*group)[1].request.group_size, 2);
+  args[1].known.struct_size = sizeof(ronda_allreduce_args);
+  EXPECT_THAT(MessageOf(ToGroup(&args[0].known, 2, "g", kCaller).status()),
+              AllOf(HasSubstr("group 'g'"), HasSubstr("in member 1")));
+  args[0].known.struct_size += 1;
+  EXPECT_THAT(MessageOf(ToGroup(&args[0].known, 2, "g", kCaller).status()), HasSubstr("in member 0"));
+  EXPECT_THAT(MessageOf(ToGroup(&args[0].known, 2, nullptr, kCaller).status()), HasSubstr("name is NULL"));
+  EXPECT_THAT(MessageOf(ToGroup(static_cast<ronda_allgather_args*>(nullptr), 2, "g", kCaller).status()),
+              HasSubstr("pass an array"));
+}
+
+TEST(MembershipArgumentsTest, BarriersJoinsAndSetsAreGivenNames) {
+  const auto barrier = BarrierSubmission(3, 0, kCaller);
+  EXPECT_EQ(barrier->request.process_set, 3u);
+  EXPECT_EQ(barrier->request.op, OpType::kBarrier);
+  EXPECT_FALSE(barrier->request.limits.has_value());
+  EXPECT_EQ(BarrierSubmission(0, 2, kCaller)->request.limits->deadline, absl::Seconds(2));
+  const auto join = JoinSubmission(3, RONDA_ABSENT_COUNTED_AS_ZEROS);
+  EXPECT_EQ(join->request.op, OpType::kJoin);
+  EXPECT_EQ(join->request.absent, TensorRequest::Absent::kCountedAsZeros);
+  ronda_absent odd = RONDA_ABSENT_NOT_COUNTED;
+  SetRaw(&odd, 2);
+  EXPECT_THAT(MessageOf(JoinSubmission(0, odd).status()), HasSubstr("absent 2"));
+  const int ranks[2] = {0, 2};
+  EXPECT_EQ(AddProcessSetSubmission(ranks, 2)->request.members, (std::vector<RankId>{0, 2}));
+  EXPECT_THAT(MessageOf(AddProcessSetSubmission(nullptr, 2).status()), HasSubstr("no ranks"));
+  EXPECT_THAT(MessageOf(AddProcessSetSubmission(ranks, 0).status()), HasSubstr("no ranks"));
+  EXPECT_EQ(RemoveProcessSetSubmission(4).request.subject, 4u);
 }
 
 }  // namespace

@@ -13,7 +13,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-absl::StatusOr<std::unique_ptr<Runtime>> OneRank() { return Runtime::Create({}, {}, CreateSelfTransport("here")); }
+absl::StatusOr<std::unique_ptr<Session>> OneRank() {
+  return std::make_unique<Session>(Runtime::Create({}, {}, CreateSelfTransport("here")), WaitLimits());
+}
 
 TEST(DefaultRuntimeTest, ThereIsNoneBeforeStartAndAfterStop) {
   DefaultRuntime runtime;
@@ -37,7 +39,7 @@ TEST(DefaultRuntimeTest, AFactoryThatFailsLeavesNone) {
 
 TEST(DefaultRuntimeTest, AFactoryThatThrowsLeavesNone) {
   DefaultRuntime runtime;
-  const auto throws = []() -> absl::StatusOr<std::unique_ptr<Runtime>> { throw std::runtime_error("no threads"); };
+  const auto throws = []() -> absl::StatusOr<std::unique_ptr<Session>> { throw std::runtime_error("no threads"); };
   EXPECT_THROW(runtime.Start(throws), std::runtime_error);
   EXPECT_TRUE(runtime.Start(OneRank).ok());
   EXPECT_TRUE(runtime.Stop().ok());
@@ -64,7 +66,8 @@ TEST(DefaultRuntimeTest, WhoStillHoldsAStoppedSessionCanSubmitNothing) {
   ASSERT_TRUE(runtime.Start(OneRank).ok());
   const std::shared_ptr<Session> held = runtime.Get();
   ASSERT_TRUE(runtime.Stop().ok());
-  EXPECT_EQ(held->SubmitBarrier().status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(held->SubmitNumbered({.request = {.name = "ronda/barrier", .op = OpType::kBarrier}}).status().code(),
+            absl::StatusCode::kCancelled);
 }
 
 }  // namespace

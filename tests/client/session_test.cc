@@ -10,6 +10,8 @@
 namespace ronda {
 namespace {
 
+Submission Barrier() { return {.request = {.name = "ronda/barrier", .op = OpType::kBarrier}}; }
+
 std::unique_ptr<Runtime> Join(RankId rank, int size, Transport transport) {
   return Runtime::Create({}, {.rank = rank, .size = size, .local_rank = rank, .local_size = size},
                          std::move(transport));
@@ -18,10 +20,10 @@ std::unique_ptr<Runtime> Join(RankId rank, int size, Transport transport) {
 TEST(SessionTest, BarriersOfSeveralThreadsMeetThoseThatOneThreadMakesInTurn) {
   static constexpr int kRounds = 10;
   testing::RunRanks(2, [](RankId rank, Transport transport) {
-    Session session(Join(rank, 2, std::move(transport)));
+    Session session(Join(rank, 2, std::move(transport)), {});
     const auto wait = [&session](int times) {
       for (int i = 0; i < times; ++i) {
-        const auto barrier = session.SubmitBarrier();
+        const auto barrier = session.SubmitNumbered(Barrier());
         ASSERT_TRUE(barrier.ok()) << barrier.status();
         EXPECT_TRUE((*barrier)->Wait().ok());
       }
@@ -39,20 +41,46 @@ TEST(SessionTest, BarriersOfSeveralThreadsMeetThoseThatOneThreadMakesInTurn) {
 
 TEST(SessionTest, TooManyBarriersAtOnceAreRefusedWithoutLosingCount) {
   testing::RunRanks(2, [](RankId rank, Transport transport) {
-    Session session(Join(rank, 2, std::move(transport)));
+    Session session(Join(rank, 2, std::move(transport)), {});
     std::vector<std::shared_ptr<Handle>> barriers;
     if (rank == 0) {
       // Rank 1 does not take part in barriers before it has seen this tensor: until then none completes.
-      for (uint64_t i = 0; i < Session::kConcurrentBarriers; ++i) barriers.push_back(*session.SubmitBarrier());
-      EXPECT_EQ(session.SubmitBarrier().status().code(), absl::StatusCode::kAlreadyExists);
+      for (uint64_t i = 0; i < Session::kConcurrentOfAKind; ++i) barriers.push_back(*session.SubmitNumbered(Barrier()));
+      EXPECT_EQ(session.SubmitNumbered(Barrier()).status().code(), absl::StatusCode::kAlreadyExists);
     }
     float go = 0;
-    const auto started =
-        session.runtime().Submit({.name = "go", .op = OpType::kBroadcast, .shape = {}, .output = &go, .root = 0});
+    const auto started = session.runtime().Submit({.request = {.name = "go", .op = OpType::kBroadcast}, .output = &go});
     ASSERT_TRUE((*started)->Wait().ok());
-    while (barriers.size() < Session::kConcurrentBarriers) barriers.push_back(*session.SubmitBarrier());
+    while (barriers.size() < Session::kConcurrentOfAKind) barriers.push_back(*session.SubmitNumbered(Barrier()));
     for (const auto& barrier : barriers) EXPECT_TRUE(barrier->Wait().ok());
-    EXPECT_TRUE((*session.SubmitBarrier())->Wait().ok());
+    EXPECT_TRUE((*session.SubmitNumbered(Barrier()))->Wait().ok());
+    EXPECT_TRUE(session.runtime().Shutdown().ok());
+  });
+}
+
+TEST(SessionTest, KindsAreNumberedApart) {
+  testing::RunRanks(1, [](RankId rank, Transport transport) {
+    Session session(Join(rank, 1, std::move(transport)), {});
+    ASSERT_TRUE((*session.SubmitNumbered(Barrier()))->Wait().ok());
+    const auto added = session.SubmitNumbered(
+        {.request = {.name = "ronda/add_process_set", .op = OpType::kAddProcessSet, .members = {0}}});
+    ASSERT_TRUE(added.ok()) << added.status();
+    ASSERT_TRUE((*added)->Wait().ok());
+    EXPECT_EQ((*added)->result().number, 1);
+    Submission of_the_set = Barrier();
+    of_the_set.request.process_set = 1;
+    EXPECT_TRUE((*session.SubmitNumbered(of_the_set))->Wait().ok());
+    EXPECT_TRUE(session.runtime().Shutdown().ok());
+  });
+}
+
+TEST(SessionTest, ASubmissionThatIsRefusedUsesNoNumberUp) {
+  testing::RunRanks(1, [](RankId rank, Transport transport) {
+    Session session(Join(rank, 1, std::move(transport)), {});
+    Submission wrong = Barrier();
+    wrong.request.process_set = 9;
+    EXPECT_EQ(session.SubmitNumbered(wrong).status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_TRUE((*session.SubmitNumbered(Barrier()))->Wait().ok());
     EXPECT_TRUE(session.runtime().Shutdown().ok());
   });
 }

@@ -1,0 +1,139 @@
+#include "client/operation.h"
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/object_broadcast.h"
+#include "client/sparse_average.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ronda {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// A handle whose operation has completed with these bytes.
+std::shared_ptr<Handle> Completed(const void* data, size_t bytes, std::vector<int64_t> first_dims) {
+  OperationResult result{.data = std::make_unique<std::byte[]>(bytes), .first_dims = std::move(first_dims)};
+  std::memcpy(result.data.get(), data, bytes);
+  auto handle = std::make_shared<Handle>(nullptr);
+  handle->Complete("t", std::move(result));
+  return handle;
+}
+
+std::shared_ptr<Handle> Gathered(const std::string& bytes, std::vector<int64_t> sizes) {
+  return Completed(bytes.data(), bytes.size(), std::move(sizes));
+}
+
+std::shared_ptr<const Group> ThreeRanks() { return std::make_shared<Group>(Group::All(3)); }
+
+TEST(OperationTest, RowsComeFromMembersWhereTheyAreGathered) {
+  const Operation allgather(Gathered("abc", {1, 2}), OpType::kAllgather);
+  ASSERT_TRUE(allgather.HasOutput());
+  EXPECT_EQ(allgather.output().rows, 3);
+  EXPECT_THAT(allgather.output().rows_per_member, ElementsAre(1, 2));
+  EXPECT_EQ(std::memcmp(allgather.output().data, "abc", 3), 0);
+  const Operation scatter(Gathered("abc", {3}), OpType::kScatter);
+  EXPECT_EQ(scatter.output().rows, 3);
+  EXPECT_THAT(scatter.output().rows_per_member, IsEmpty());
+}
+
+TEST(OperationTest, OnlySomeHaveAnOutputAndOnlySomeReduce) {
+  const auto handle = Gathered("", {});
+  for (OpType op : {OpType::kAllgather, OpType::kGather, OpType::kScatter, OpType::kReduceScatter, OpType::kAlltoall}) {
+    EXPECT_TRUE(Operation(handle, op).HasOutput()) << Name(op);
+  }
+  for (OpType op : {OpType::kAllreduce, OpType::kReduce, OpType::kBroadcast, OpType::kSendRecv, OpType::kJoin}) {
+    EXPECT_FALSE(Operation(handle, op).HasOutput()) << Name(op);
+  }
+  for (OpType op : {OpType::kAllreduce, OpType::kReduce, OpType::kReduceScatter}) {
+    EXPECT_TRUE(Operation(handle, op).Reduces()) << Name(op);
+  }
+  EXPECT_FALSE(Operation(handle, OpType::kAllgather).Reduces());
+}
+
+// The submission of `bytes` on a rank that takes `root` for the root.
+Submission Object(const std::string& bytes, RankId root) {
+  return {.request = {.name = "o",
+                      .op = OpType::kAllgather,
+                      .dtype = DType::kUint8,
+                      .shape = {static_cast<int64_t>(bytes.size())},
+                      .root = root},
+          .input = bytes.data()};
+}
+
+TEST(ObjectBroadcastTest, TheRootSendsACopyAndOneByteAndTheOthersNothing) {
+  const std::string bytes = "abc";
+  Submission root = Object(bytes, 1), other = Object(bytes, 1);
+  const auto root_plan = ObjectBroadcast::Prepare(ThreeRanks(), 1, &root);
+  ASSERT_TRUE(root_plan.ok()) << root_plan.status();
+  EXPECT_EQ(root.request.shape, Shape{4});
+  EXPECT_NE(root.input, bytes.data());
+  EXPECT_EQ(std::memcmp(root.input, "abc", 4), 0);
+  ASSERT_TRUE(ObjectBroadcast::Prepare(ThreeRanks(), 0, &other).ok());
+  EXPECT_EQ(other.request.shape, Shape{0});
+}
+
+TEST(ObjectBroadcastTest, ARootOutsideTheSetAndMissingBytesAreRefused) {
+  Submission outside = Object("abc", 3);
+  EXPECT_THAT(std::string(ObjectBroadcast::Prepare(ThreeRanks(), 0, &outside).status().message()),
+              AllOf(HasSubstr("'o'"), HasSubstr("root 3")));
+  Submission null = Object("abc", 0);
+  null.input = nullptr;
+  EXPECT_THAT(std::string(ObjectBroadcast::Prepare(ThreeRanks(), 0, &null).status().message()),
+              HasSubstr("data is NULL, but there are 3 bytes"));
+}
+
+// What rank 0, which takes 1 for the root, makes of bytes that came from the ranks.
+ObjectBroadcast Received(const std::string& bytes, std::vector<int64_t> sizes) {
+  Submission submission = Object("", 1);
+  auto plan = ObjectBroadcast::Prepare(ThreeRanks(), 0, &submission);
+  return {Gathered(bytes, std::move(sizes)), *std::move(plan)};
+}
+
+TEST(ObjectBroadcastTest, TheAdditionalByteIsNotSeen) {
+  const ObjectBroadcast object = Received(std::string("abc\0", 4), {0, 4, 0});
+  ASSERT_TRUE(object.Wait().ok()) << object.Wait();
+  EXPECT_EQ(object.output().rows, 3);
+  EXPECT_THAT(object.output().rows_per_member, IsEmpty());
+  EXPECT_EQ(Received(std::string(1, '\0'), {0, 1, 0}).output().rows, 0);
+}
+
+TEST(ObjectBroadcastTest, RanksThatDisagreeAboutTheRootAreNamed) {
+  const absl::Status two = Received("ab", {0, 1, 1}).Wait();
+  EXPECT_EQ(two.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(two.message()), AllOf(HasSubstr("'o'"), HasSubstr("rank 2 takes itself for the root")));
+  const absl::Status none = Received("", {0, 0, 0}).Wait();
+  EXPECT_EQ(none.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(none.message()), HasSubstr("rank 1 sent nothing"));
+}
+
+TEST(SparseAverageTest, DividesByTheRanksThatTookPart) {
+  const float values[3] = {2, 4, 8};
+  const SparseAverage average(Completed(values, sizeof(values), {1, 0, 2}), Gathered("11", {1, 0, 1}), DType::kFloat32,
+                              1);
+  ASSERT_TRUE(average.Wait().ok());
+  for (int times = 0; times < 2; ++times) {
+    const Output output = average.output();
+    EXPECT_EQ(output.rows, 3);
+    const float* const elements = static_cast<const float*>(output.data);
+    EXPECT_THAT(std::vector<float>(elements, elements + 3), ElementsAre(1, 2, 4));
+  }
+}
+
+TEST(SparseAverageTest, FailsIfTheRanksCouldNotBeCounted) {
+  auto failed = std::make_shared<Handle>(nullptr);
+  failed->Complete("t/present", absl::UnavailableError("rank 1 died"));
+  const SparseAverage average(Gathered("", {0, 0}), failed, DType::kFloat32, 1);
+  EXPECT_EQ(average.Wait().code(), absl::StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace ronda

@@ -1,0 +1,94 @@
+#include "client/options.h"
+
+#include <cmath>
+#include <string>
+
+#include "absl/time/time.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ronda {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(OptionsTest, ZeroesLeaveEverythingAsItIs) {
+  const Tunables before = {.cycle_time = absl::Milliseconds(7), .fusion_threshold = 8, .cache_capacity = 9};
+  ClientOptions client{.tunables = before, .process_sets = {}};
+  const Tunables& tunables = client.tunables;
+  const ronda_options options = RONDA_OPTIONS_INIT;
+  ASSERT_TRUE(ApplyOptions(&options, &client).ok());
+  ASSERT_TRUE(ApplyOptions(nullptr, &client).ok());
+  EXPECT_EQ(tunables.cycle_time, before.cycle_time);
+  EXPECT_EQ(tunables.fusion_threshold, before.fusion_threshold);
+  EXPECT_EQ(tunables.cache_capacity, before.cache_capacity);
+  EXPECT_EQ(tunables.stall_warning, before.stall_warning);
+  EXPECT_EQ(tunables.stall_deadline, before.stall_deadline);
+  EXPECT_EQ(tunables.start_timeout, before.start_timeout);
+}
+
+TEST(OptionsTest, ValuesAreSetInTheirUnits) {
+  ClientOptions client;
+  const Tunables& tunables = client.tunables;
+  const ronda_options options = {sizeof(ronda_options), 2.5, 4096, 10, 0.5, 90, 3, nullptr, 0};
+  ASSERT_TRUE(ApplyOptions(&options, &client).ok());
+  EXPECT_EQ(tunables.cycle_time, absl::Microseconds(2500));
+  EXPECT_EQ(tunables.fusion_threshold, 4096u);
+  EXPECT_EQ(tunables.cache_capacity, 10u);
+  EXPECT_EQ(tunables.stall_warning, absl::Milliseconds(500));
+  EXPECT_EQ(tunables.stall_deadline, absl::Seconds(90));
+  EXPECT_EQ(tunables.start_timeout, absl::Seconds(3));
+}
+
+TEST(OptionsTest, NegativeNumbersSwitchOff) {
+  ClientOptions client{.tunables = {.cycle_time = absl::Seconds(1)}, .process_sets = {}};
+  const Tunables& tunables = client.tunables;
+  const ronda_options options = {sizeof(ronda_options), -1, -1, -1, -1, -1, 0, nullptr, 0};
+  ASSERT_TRUE(ApplyOptions(&options, &client).ok());
+  EXPECT_EQ(tunables.cycle_time, absl::ZeroDuration());
+  EXPECT_EQ(tunables.fusion_threshold, 0u);
+  EXPECT_EQ(tunables.cache_capacity, 0u);
+  EXPECT_EQ(tunables.stall_warning, absl::InfiniteDuration());
+  EXPECT_EQ(tunables.stall_deadline, absl::InfiniteDuration());
+}
+
+TEST(OptionsTest, SenselessValuesAreNamed) {
+  ClientOptions client;
+  ronda_options options = RONDA_OPTIONS_INIT;
+  options.start_timeout_s = -1;
+  EXPECT_THAT(std::string(ApplyOptions(&options, &client).message()), HasSubstr("start_timeout_s is -1"));
+  options.start_timeout_s = 0;
+  options.stall_warning_s = std::nan("");
+  EXPECT_THAT(std::string(ApplyOptions(&options, &client).message()), HasSubstr("stall_warning_s"));
+  options.stall_warning_s = 0;
+  options.struct_size = 3;
+  EXPECT_THAT(std::string(ApplyOptions(&options, &client).message()), HasSubstr("RONDA_OPTIONS_INIT"));
+}
+
+TEST(OptionsTest, ProcessSetsAreCopied) {
+  const int evens[2] = {0, 2}, odds[1] = {1};
+  const ronda_rank_list lists[2] = {{evens, 2}, {odds, 1}};
+  ronda_options options = RONDA_OPTIONS_INIT;
+  options.process_sets = lists;
+  options.process_set_count = 2;
+  ClientOptions client;
+  ASSERT_TRUE(ApplyOptions(&options, &client).ok());
+  EXPECT_THAT(client.process_sets, ElementsAre(ElementsAre(0, 2), ElementsAre(1)));
+}
+
+TEST(OptionsTest, ProcessSetsThatAreNotThereAreNamed) {
+  const ronda_rank_list empty = {nullptr, 0};
+  ronda_options options = RONDA_OPTIONS_INIT;
+  options.process_sets = &empty;
+  options.process_set_count = 1;
+  ClientOptions client;
+  EXPECT_THAT(std::string(ApplyOptions(&options, &client).message()), HasSubstr("process_sets[0] has no ranks"));
+  options.process_sets = nullptr;
+  EXPECT_THAT(std::string(ApplyOptions(&options, &client).message()), HasSubstr("process_set_count is 1"));
+  options.process_set_count = -1;
+  EXPECT_THAT(std::string(ApplyOptions(&options, &client).message()), HasSubstr("process_set_count is -1"));
+}
+
+}  // namespace
+}  // namespace ronda
