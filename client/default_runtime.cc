@@ -48,6 +48,10 @@ Outcome DefaultRuntime::Stop() {
   {
     MutexLock lock(&mu_);
     if (state_ != State::kRunning) return NotInitialized();
+    if (session_->runtime().InCallback()) {
+      return {RONDA_ERROR_INVALID_ARGUMENT,
+              "ronda_shutdown() in a callback, which it would have to wait for: call it elsewhere"};
+    }
     state_ = State::kStopping;
     session = std::move(session_);
   }

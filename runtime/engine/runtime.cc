@@ -84,8 +84,10 @@ absl::StatusOr<std::vector<std::shared_ptr<Handle>>> Runtime::SubmitAll(std::vec
   });
 }
 
+bool Runtime::InCallback() const { return loop_->IsCallbackThread(); }
+
 absl::Status Runtime::Shutdown() {
-  if (loop_->IsCallbackThread()) {
+  if (InCallback()) {
     return absl::FailedPreconditionError("shutdown from a callback, which it would wait for: call it elsewhere");
   }
   loop_->RequestShutdown();

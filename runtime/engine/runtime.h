@@ -76,6 +76,9 @@ class Runtime {
   // FAILED_PRECONDITION if called from a callback, which it would have to wait for.
   absl::Status Shutdown();
 
+  // Whether the calling thread runs a callback, where Shutdown would refuse.
+  bool InCallback() const;
+
   // This rank gives up: the job fails with `cause`, for all ranks, unless it has ended.
   void Abandon(const absl::Status& cause);
 

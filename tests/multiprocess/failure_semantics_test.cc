@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <set>
 #include <sstream>
 #include <stdexcept>
@@ -171,6 +172,18 @@ void CallbackThrows() {
   ReportAndShutDown(status);
 }
 
+// Which would wait for itself.
+void ShutsDownInACallback() {
+  init();
+  float value = 1;
+  const Handle handle = allreduce_async(tensor("x", &value), {Op::Sum});
+  std::promise<Status> refused;
+  handle.on_completion([&](const Status&) { refused.set_value(try_shutdown()); });
+  EXPECT_THAT(refused.get_future().get().message(), HasSubstr("ronda_shutdown() in a callback"));
+  EXPECT_EQ(try_barrier().message(), "") << "the job goes on";
+  shutdown();
+}
+
 void EndsWithoutShutdown() {
   init();
   barrier();
@@ -236,6 +249,7 @@ const std::vector<testing::RankProgram> kPrograms = {
     {"WorkerIsStoppedForTooLong", WorkerIsStoppedForTooLong},
     {"CoordinatorIsStoppedForTooLong", CoordinatorIsStoppedForTooLong},
     {"CallbackThrows", CallbackThrows},
+    {"ShutsDownInACallback", ShutsDownInACallback},
     {"EndsWithoutShutdown", EndsWithoutShutdown},
     {"CannotAllocateSharedMemory", CannotAllocateSharedMemory},
     {"RunsOutOfMemory", RunsOutOfMemory},
@@ -294,6 +308,10 @@ TEST(FailureSemanticsTest, AnExceptionInACallbackFailsTheJobWithItsText) {
   ExpectAllEndWell(result);
   EXPECT_THAT(FirstFailure(result),
               AllOf(HasSubstr("rank 1 (host "), HasSubstr("callback of tensor 'x' threw: the log is full")));
+}
+
+TEST(FailureSemanticsTest, AShutdownInACallbackIsRefusedAndTheJobGoesOn) {
+  ExpectAllEndWell(RunRankProgram("ShutsDownInACallback", 2));
 }
 
 TEST(FailureSemanticsTest, ARankThatEndsWithoutShutdownIsNamedToAllOthers) {
