@@ -267,6 +267,7 @@ void Negotiator::Join(RankId rank, const TensorRequest& request) {
     if (--tensor->missing == 0) Conclude(tensor);
   }
   if (joins->complete()) {
+    ReleaseGroups();  // while those that joined are still away
     ConcludeJoins(set);
   } else {
     FailJoinsForDeparture(set);

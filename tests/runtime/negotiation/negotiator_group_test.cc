@@ -122,9 +122,9 @@ TEST(Group, JoinBetweenItsTensorsKeepsEachOnesRanks) {
   negotiator.Submit(0, {Member("b"), JoinOf()});
   const ResponseList list = negotiator.Responses();
   ASSERT_THAT(list.buckets, SizeIs(3));
-  EXPECT_EQ(Spelled(list, 0).request.op, OpType::kJoin);
-  EXPECT_THAT(list.buckets[1].joined, IsEmpty());
-  EXPECT_THAT(list.buckets[2].joined, ElementsAre(1));
+  EXPECT_THAT(list.buckets[0].joined, IsEmpty());
+  EXPECT_THAT(list.buckets[1].joined, ElementsAre(1));
+  EXPECT_EQ(Spelled(list, 2).request.op, OpType::kJoin);
 }
 
 }  // namespace

@@ -1,0 +1,148 @@
+#ifndef RONDA_TESTS_RUNTIME_NEGOTIATION_SIMULATION_H_
+#define RONDA_TESTS_RUNTIME_NEGOTIATION_SIMULATION_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <ostream>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "runtime/negotiation/negotiator.h"
+#include "runtime/negotiation/recording.h"
+#include "runtime/negotiation/reporter.h"
+#include "runtime/negotiation/stall_inspector.h"
+
+namespace ronda {
+
+// What a simulation is like. Equal worlds run equally.
+struct World {
+  int ranks = 2;
+  int names = 4;  // tensors that are submitted again and again
+  size_t cache_capacity = 64;
+  uint32_t seed = 1;
+  int mismatch_percent = 3;  // of the submissions: something in them is changed
+  int late_percent = 1;      // of the submissions by a rank that has joined
+};
+
+inline void PrintTo(const World& world, std::ostream* out) {
+  *out << world.ranks << " ranks, " << world.names << " names, cache of " << world.cache_capacity << ", seed "
+       << world.seed;
+}
+
+// Drives reporters and a negotiator through random orders, delays and subsets, in virtual time, with every message
+// encoded and delivered late. Ranks add, remove and join process sets, submit single tensors and groups, send and
+// receive; some submissions contradict others, and some tensors run into their deadlines.
+//
+// What is checked as it happens: a rank gets an answer to what it has in flight and to nothing else; an execution fits
+// the submission of every rank that takes part, and who does not take part has joined; all ranks carry out the same
+// buckets in the same order. What is checked at the end, against a model that looks at nothing but what ranks have in
+// flight: an error has its cause, and nothing is left that should have been answered.
+class Simulation {
+ public:
+  explicit Simulation(const World& world);
+
+  // Random steps; then everything that is on its way is delivered.
+  void Run(int steps);
+
+  // Some ranks leave; then what still waits runs into its deadline; then all leave and the job ends.
+  void Finish();
+
+  // What went wrong. The first one stops the simulation.
+  const std::vector<std::string>& violations() const { return violations_; }
+
+  const Recording& recording() const { return recording_; }
+
+  // How often each thing happened: a simulation in which nothing happens proves nothing.
+  struct Counts {
+    int executed = 0, mismatches = 0, joins = 0, without_joined = 0, sets = 0, removals = 0, deadlines = 0, groups = 0;
+    int repeated = 0, by_id = 0, sent = 0, refused = 0;
+  };
+  const Counts& counts() const { return counts_; }
+
+ private:
+  struct Rank {
+    explicit Rank(Reporter own) : reporter(std::move(own)) {}
+
+    Reporter reporter;
+    std::deque<std::string> inbox;
+    std::map<TensorKey, TensorRequest> in_flight;
+    std::vector<std::string> history;  // the buckets it has carried out
+    size_t lists = 0;                  // that it has applied
+    std::set<ProcessSetId> joined;     // when it began to apply the latest one
+    int next_plan = 0;
+    enum class State { kPresent, kLeaving, kDone } state = State::kPresent;
+  };
+  // A change of the process sets; all ranks walk through the same sequence.
+  struct Plan {
+    TensorRequest request;
+    int adds = -1;  // the plan that added what this one removes
+  };
+  // What the ranks that an error answered had in flight.
+  struct Answer {
+    TensorError error;
+    std::vector<TensorRequest> requests;
+  };
+
+  int Random(int below) { return static_cast<int>(random_() % static_cast<uint32_t>(below)); }
+  bool Percent(int percent) { return Random(100) < percent; }
+  void Violate(std::string what) { violations_.push_back(std::move(what)); }
+
+  void Step();
+  void SubmitSomething(RankId id);
+  void Submit(RankId id, TensorRequest request);
+  void SubmitGroup(RankId id, ProcessSetId set, int number);
+  void SubmitPlan(RankId id);
+  void SendReport(RankId id);
+  void TakeReport(RankId id);
+  void Broadcast();
+  void Inspect();
+  void ApplyList(RankId id);
+  void Drain();
+  void Leave(RankId id);
+
+  TensorRequest Tensor(int number, ProcessSetId set, RankId rank);
+  void SetOperation(int number, const Group& members, TensorRequest* request) const;
+  void Disturb(TensorRequest* request);
+  const Plan& PlanAt(int number);
+  ProcessSetId RandomSetOf(RankId id);
+
+  void TakeError(RankId id, size_t list, size_t number, const TensorError& error);
+  void TakeBucket(RankId id, const AgreedBucket& bucket);
+  void TakeExecution(RankId id, const AgreedBucket& bucket, const Response& response);
+  void CheckCause(const Answer& answer);
+  void CheckCauses();
+  bool AllAreReady(const TensorKey& key, const Group& participants) const;
+  bool GroupIsReady(const TensorRequest& member, const Group& members) const;
+  void CheckNothingIsLeftBehind();
+  void CheckRightlyWaits(RankId id, const TensorKey& key, const TensorRequest& request);
+  bool HasJoin(const Rank& rank, ProcessSetId set) const {
+    return rank.in_flight.contains(TensorKey(set, std::string(kJoinName)));
+  }
+
+  const World world_;
+  std::mt19937 random_;
+  Negotiator negotiator_;
+  StallInspector inspector_;
+  std::optional<JobSettings> settings_;  // not yet sent
+  bool ended_ = false;                   // the last list has been sent
+  absl::Time now_ = absl::UnixEpoch();
+  std::vector<Rank> ranks_;
+  std::vector<std::deque<std::string>> up_;  // reports under way, by rank
+  std::vector<Plan> plans_;
+  std::map<int, ProcessSetId> set_of_plan_;
+  std::map<std::pair<size_t, size_t>, Answer> answers_;  // by list and place in it
+  Recording recording_;
+  std::vector<std::string> violations_;
+  Counts counts_;
+};
+
+// Whether two ranks' requests may meet: a model of the rules, written without the code under test.
+bool MayMeet(const TensorRequest& a, const TensorRequest& b);
+
+}  // namespace ronda
+
+#endif  // RONDA_TESTS_RUNTIME_NEGOTIATION_SIMULATION_H_
