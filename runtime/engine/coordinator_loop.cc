@@ -80,6 +80,7 @@ void CoordinatorLoop::Abandon(const absl::Status& status) {
 }
 
 absl::Status CoordinatorLoop::Run() {
+  if (const absl::Status started = role_ ? role_->Start() : absl::OkStatus(); !started.ok()) return Fail(started);
   while (true) {
     const absl::StatusOr<Progress> progress = StepOrCatch();
     if (!progress.ok()) return Fail(progress.status());
@@ -117,7 +118,7 @@ absl::StatusOr<CoordinatorLoop::Progress> CoordinatorLoop::Step() {
   if (role_) {
     RONDA_RETURN_IF_ERROR(role_->Take(inbox.to_coordinator, now));
     RONDA_RETURN_IF_ERROR(role_->Inspect(now));
-    if (const std::string list = role_->TakeBroadcast(); !list.empty()) {
+    if (const std::string list = role_->TakeBroadcast(now); !list.empty()) {
       RONDA_RETURN_IF_ERROR(transport_.control->Broadcast(list));
     }
   }

@@ -10,28 +10,53 @@
 
 namespace ronda {
 
+namespace {
+
+WaitLimits LimitsOf(const Tunables& tunables) {
+  return {.warning = tunables.stall_warning, .deadline = tunables.stall_deadline};
+}
+
+}  // namespace
+
 CoordinatorRole::CoordinatorRole(const Tunables& tunables, int world_size, std::shared_ptr<FlightBoard> flights)
-    : negotiator_({.world_size = world_size,
-                   .cache_capacity = tunables.cache_capacity,
-                   .limits = {.warning = tunables.stall_warning, .deadline = tunables.stall_deadline},
-                   .fusion = {.threshold = tunables.fusion_threshold}}),
+    : options_({.world_size = world_size,
+                .cache_capacity = tunables.cache_capacity,
+                .limits = LimitsOf(tunables),
+                .fusion = {.threshold = tunables.fusion_threshold}}),
+      recording_path_(tunables.negotiation_log),
+      negotiator_(options_),
       inspector_(
           {.last_act = [flights = std::move(flights)](RankId rank) { return DescribeLastAct(flights->Of(rank)); }}),
-      settings_({.cache_capacity = tunables.cache_capacity,
-                 .limits = {.warning = tunables.stall_warning, .deadline = tunables.stall_deadline}}) {}
+      settings_({.cache_capacity = tunables.cache_capacity, .limits = LimitsOf(tunables)}) {}
+
+absl::Status CoordinatorRole::Start() {
+  if (recording_path_.empty()) return absl::OkStatus();
+  RONDA_ASSIGN_OR_RETURN(recording_, RecordingFile::Create(recording_path_, options_));
+  return absl::OkStatus();
+}
+
+void CoordinatorRole::Record(const NegotiationEvent& event) {
+  const absl::Status status = recording_->Append(event);
+  if (status.ok()) return;
+  Log(LogLevel::kWarning, kCoordinatorRank, absl::StrCat(status.message(), ": it ends here"));
+  recording_.reset();
+}
 
 absl::Status CoordinatorRole::Take(const std::vector<ControlMessage>& reports, absl::Time now) {
   for (const ControlMessage& message : reports) {
-    absl::StatusOr<RankReport> report = DecodeRankReport(message.payload);
-    absl::Status status = report.status();
-    if (report.ok()) status = negotiator_.Add(message.from, *std::move(report), now);
-    if (!status.ok()) {
-      return absl::Status(status.code(),
-                          absl::StrCat("report of ", negotiator_.Describe(message.from), ": ", status.message()));
-    }
+    const absl::Status status = TakeOne(message, now);
+    if (status.ok()) continue;
+    return absl::Status(status.code(),
+                        absl::StrCat("report of ", negotiator_.Describe(message.from), ": ", status.message()));
   }
   next_inspection_ = std::min(next_inspection_, inspector_.NextInspection(negotiator_, now));
   return absl::OkStatus();
+}
+
+absl::Status CoordinatorRole::TakeOne(const ControlMessage& message, absl::Time now) {
+  if (recording_ != nullptr) Record(NegotiationEvent::Report(message.from, message.payload, now));
+  RONDA_ASSIGN_OR_RETURN(const RankReport report, DecodeRankReport(message.payload));
+  return negotiator_.Add(message.from, report, now);
 }
 
 absl::Status CoordinatorRole::Inspect(absl::Time now) {
@@ -41,16 +66,20 @@ absl::Status CoordinatorRole::Inspect(absl::Time now) {
     if (finding.verdict == StallInspector::Finding::Verdict::kWarn) continue;
     const absl::Status expired = absl::DeadlineExceededError(finding.text);
     if (finding.tensor.name.empty()) return expired;
+    if (recording_ != nullptr) Record(NegotiationEvent::Failure(finding.tensor, expired, now));
     negotiator_.Fail(finding.tensor, expired);
   }
   next_inspection_ = inspector_.NextInspection(negotiator_, now);
   return absl::OkStatus();
 }
 
-std::string CoordinatorRole::TakeBroadcast() {
+std::string CoordinatorRole::TakeBroadcast(absl::Time now) {
   ResponseList list = negotiator_.TakeResponses();
   list.settings = std::exchange(settings_, std::nullopt);
-  return list.empty() ? "" : Encode(list);
+  if (list.empty()) return "";
+  std::string bytes = Encode(list);
+  if (recording_ != nullptr) Record(NegotiationEvent::List(bytes, now));
+  return bytes;
 }
 
 }  // namespace ronda

@@ -13,19 +13,25 @@
 #include "runtime/control/control_plane.h"
 #include "runtime/monitor/flight_board.h"
 #include "runtime/negotiation/negotiator.h"
+#include "runtime/negotiation/recording.h"
+#include "runtime/negotiation/recording_file.h"
 #include "runtime/negotiation/stall_inspector.h"
 
 namespace ronda {
 
 // What rank 0 does on top of what every rank does: turns the ranks' reports into response lists, and watches for
 // tensors that some rank does not submit. Joins the negotiator, the stall inspector and the codec; does no I/O but the
-// log.
+// log and, if asked to, a recording of the negotiation.
 //
 // Thread-compatible: the coordinator thread's.
 class CoordinatorRole {
  public:
   // `flights` tell what late ranks did last.
   CoordinatorRole(const Tunables& tunables, int world_size, std::shared_ptr<FlightBoard> flights);
+
+  // To be called first: begins the recording of the negotiation, if the tunables ask for one.
+  // Errors: the operating system's, with the path.
+  absl::Status Start();
 
   // Takes the reports that have arrived.
   // Errors: INVALID_ARGUMENT naming the rank if one is damaged.
@@ -37,12 +43,19 @@ class CoordinatorRole {
 
   // The encoded list of what has been decided since the last call; empty if nothing has. The first one is never empty:
   // it carries the job's settings.
-  std::string TakeBroadcast();
+  std::string TakeBroadcast(absl::Time now);
 
   // When to call Inspect again at the latest.
   absl::Time next_inspection() const { return next_inspection_; }
 
  private:
+  // Adds to the recording, if there is one. An error ends the recording, not the job.
+  void Record(const NegotiationEvent& event);
+  absl::Status TakeOne(const ControlMessage& message, absl::Time now);
+
+  const Negotiator::Options options_;
+  const std::string recording_path_;  // empty: there is none
+  std::unique_ptr<RecordingFile> recording_;
   Negotiator negotiator_;
   StallInspector inspector_;
   std::optional<JobSettings> settings_;  // not yet sent

@@ -132,6 +132,7 @@ TEST(ConfigTest, TunablesAreRead) {
                                               {"RONDA_STALL_WARNING", "5s"},
                                               {"RONDA_STALL_DEADLINE", "inf"},
                                               {"RONDA_START_TIMEOUT", "2m"},
+                                              {"RONDA_NEGOTIATION_LOG", "/tmp/log"},
                                               {"RONDA_LOG_LEVEL", "debug"},
                                               {"RONDA_BACKEND", "shm"}});
   ASSERT_TRUE(config.ok()) << config.status();
@@ -141,6 +142,7 @@ TEST(ConfigTest, TunablesAreRead) {
   EXPECT_EQ(config->tunables.stall_warning, absl::Seconds(5));
   EXPECT_EQ(config->tunables.stall_deadline, absl::InfiniteDuration());
   EXPECT_EQ(config->tunables.start_timeout, absl::Minutes(2));
+  EXPECT_EQ(config->tunables.negotiation_log, "/tmp/log");
   EXPECT_EQ(config->log_level, LogLevel::kDebug);
   EXPECT_EQ(config->backend, "shm");
 }
@@ -192,6 +194,7 @@ TEST(ConfigTest, NonsenseIsRefusedWithVariableAndValue) {
       {"RONDA_STALL_WARNING", {"", "60", "0", "-1s", "soon", "nan"}},
       {"RONDA_STALL_DEADLINE", {"", "600", "0s", "-inf"}},
       {"RONDA_START_TIMEOUT", {"", "30", "0", "inf", "25h"}},
+      {"RONDA_NEGOTIATION_LOG", {""}},
       {"RONDA_LOG_LEVEL", {"", "verbose", "WARNING", "2"}},
       {"RONDA_BACKEND", {"", "nccl", "SHM"}},
   };

@@ -1,0 +1,63 @@
+// What rank 0 records of a job can be replayed.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/negotiation/recording.h"
+#include "runtime/negotiation/recording_file.h"
+#include "tests/runtime/engine/job.h"
+#include "tests/testing/run_ranks.h"
+
+namespace ronda {
+namespace {
+
+using ::ronda::testing::AddSet;
+using ::ronda::testing::CarryOut;
+using ::ronda::testing::Join;
+using ::ronda::testing::RunRuntimes;
+using ::ronda::testing::Succeed;
+using ::ronda::testing::Sum;
+using ::testing::HasSubstr;
+
+TEST(NegotiationLog, OfAJobWithErrorsDeadlinesSetsAndJoinsReplays) {
+  const std::string path = absl::StrCat(::testing::TempDir(), "/negotiation.log");
+  RunRuntimes(3, {.stall_deadline = absl::Milliseconds(200), .negotiation_log = path}, [](Runtime& runtime) {
+    const size_t rank = static_cast<size_t>(runtime.topology().rank);
+    const ProcessSetId set = AddSet(runtime, {0, 2});
+    for (int step = 0; step < 3; ++step) {
+      std::vector<float> data(3, 1.0f);
+      Succeed(runtime, Sum("x", &data));
+      std::vector<float> uneven(3 + rank, 1.0f);
+      EXPECT_FALSE(CarryOut(runtime, Sum("mismatch", &uneven)).ok());
+    }
+    std::vector<float> data(3, 1.0f);
+    if (rank == 0) {
+      Submission lonely = Sum("lonely", &data);
+      lonely.request.process_set = set;
+      EXPECT_EQ(CarryOut(runtime, lonely).code(), absl::StatusCode::kDeadlineExceeded);
+    }
+    while (!CarryOut(runtime, Sum("all wait for rank 0", &data)).ok()) {
+    }
+    Succeed(runtime, Join());
+  });
+  const auto recording = ReadRecording(path);
+  ASSERT_TRUE(recording.ok()) << recording.status();
+  EXPECT_GT(recording->events.size(), 20U);
+  EXPECT_TRUE(Replay(*recording).ok()) << Replay(*recording);
+}
+
+TEST(NegotiationLog, ThatCannotBeWrittenFailsTheJobAtItsBeginning) {
+  testing::RunRanks(2, [](RankId rank, Transport transport) {
+    const auto runtime = Runtime::Create({.tunables = {.negotiation_log = "/nonexistent/negotiation.log"}},
+                                         {.rank = rank, .size = 2}, std::move(transport));
+    const absl::Status status = CarryOut(*runtime, testing::Barrier("b"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("rank 0 (host localhost, pid "));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("cannot create /nonexistent/negotiation.log"));
+  });
+}
+
+}  // namespace
+}  // namespace ronda
