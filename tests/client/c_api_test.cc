@@ -39,7 +39,7 @@ TEST_F(CApiTest, CallsBeforeInitSayWhatToDo) {
   const std::vector<ronda_status> statuses = {ronda_allreduce_async(&allreduce_, &handle_),
                                               ronda_broadcast_async(&broadcast_, &handle_),
                                               ronda_allgather_async(&allgather_, &handle_),
-                                              ronda_barrier(),
+                                              ronda_barrier(0),
                                               ronda_synchronize(1000000),
                                               ronda_shutdown()};
   EXPECT_THAT(statuses, ::testing::Each(RONDA_ERROR_NOT_INITIALIZED));
@@ -72,13 +72,13 @@ TEST_F(CApiTest, TheSecondInitIsRefusedAndHarmless) {
   ASSERT_EQ(ronda_init(nullptr), RONDA_OK);
   EXPECT_EQ(ronda_init(nullptr), RONDA_ERROR_ALREADY_INITIALIZED);
   EXPECT_THAT(ronda_last_error(), HasSubstr("already initialized"));
-  EXPECT_EQ(ronda_barrier(), RONDA_OK) << ronda_last_error();
+  EXPECT_EQ(ronda_barrier(0), RONDA_OK) << ronda_last_error();
 }
 
 TEST_F(CApiTest, InitWorksAgainAfterShutdown) {
   for (int round = 0; round < 3; ++round) {
     ASSERT_EQ(ronda_init(nullptr), RONDA_OK) << ronda_last_error();
-    EXPECT_EQ(ronda_barrier(), RONDA_OK) << ronda_last_error();
+    EXPECT_EQ(ronda_barrier(0), RONDA_OK) << ronda_last_error();
     ASSERT_EQ(ronda_shutdown(), RONDA_OK) << ronda_last_error();
     EXPECT_EQ(ronda_is_initialized(), 0);
   }
@@ -102,9 +102,9 @@ TEST_F(CApiTest, HandlesOutliveTheShutdownThatCompletesThem) {
   EXPECT_EQ(done, 1);
   EXPECT_EQ(ronda_synchronize(handle_), RONDA_OK);
   const void* data = nullptr;
-  int64_t first_dim = 0;
-  EXPECT_EQ(ronda_allgather_output(handle_, &data, &first_dim, nullptr), RONDA_OK) << ronda_last_error();
-  EXPECT_EQ(first_dim, 3);
+  int64_t rows = 0;
+  EXPECT_EQ(ronda_output(handle_, &data, &rows, nullptr, nullptr), RONDA_OK) << ronda_last_error();
+  EXPECT_EQ(rows, 3);
   EXPECT_EQ(ronda_release(handle_), RONDA_OK);
   EXPECT_EQ(ronda_release(handle_), RONDA_ERROR_NOT_INITIALIZED);
 }
@@ -131,12 +131,15 @@ TEST_F(CApiTest, NullOutputsAreNamed) {
   ASSERT_EQ(ronda_allgather_async(&allgather_, &handle_), RONDA_OK);
   EXPECT_EQ(ronda_poll(handle_, nullptr), RONDA_ERROR_INVALID_ARGUMENT);
   EXPECT_THAT(ronda_last_error(), HasSubstr("ronda_poll: done is NULL"));
-  int64_t first_dim = 0;
-  EXPECT_EQ(ronda_allgather_output(handle_, nullptr, &first_dim, nullptr), RONDA_ERROR_INVALID_ARGUMENT);
+  int64_t rows = 0;
+  EXPECT_EQ(ronda_output(handle_, nullptr, &rows, nullptr, nullptr), RONDA_ERROR_INVALID_ARGUMENT);
   EXPECT_THAT(ronda_last_error(), HasSubstr("data is NULL"));
   const void* data = nullptr;
-  EXPECT_EQ(ronda_allgather_output(handle_, &data, nullptr, nullptr), RONDA_ERROR_INVALID_ARGUMENT);
-  EXPECT_THAT(ronda_last_error(), HasSubstr("first_dim is NULL"));
+  EXPECT_EQ(ronda_output(handle_, &data, nullptr, nullptr, nullptr), RONDA_ERROR_INVALID_ARGUMENT);
+  EXPECT_THAT(ronda_last_error(), HasSubstr("rows is NULL"));
+  const int64_t* rows_per_member = nullptr;
+  EXPECT_EQ(ronda_output(handle_, &data, &rows, &rows_per_member, nullptr), RONDA_ERROR_INVALID_ARGUMENT);
+  EXPECT_THAT(ronda_last_error(), HasSubstr("members is NULL"));
   EXPECT_EQ(ronda_release(handle_), RONDA_OK);
 }
 
@@ -150,7 +153,7 @@ TEST_F(CApiTest, NullArgumentsAreNamed) {
   EXPECT_THAT(ronda_last_error(), HasSubstr("ronda_allgather_args is NULL"));
   allreduce_.input = nullptr;
   EXPECT_EQ(ronda_allreduce_async(&allreduce_, &handle_), RONDA_ERROR_INVALID_ARGUMENT);
-  EXPECT_THAT(ronda_last_error(), AllOf(HasSubstr("'x'"), HasSubstr("input is NULL")));
+  EXPECT_THAT(ronda_last_error(), AllOf(HasSubstr("'x'"), HasSubstr("input is null")));
   EXPECT_EQ(handle_, 0);
 }
 
@@ -158,37 +161,43 @@ TEST_F(CApiTest, HandlesThatDoNotExistAreRefused) {
   ASSERT_EQ(ronda_init(nullptr), RONDA_OK);
   int done = 0;
   const void* data = nullptr;
-  int64_t first_dim = 0;
+  int64_t rows = 0;
   for (ronda_handle handle : {ronda_handle{0}, ronda_handle{-5}, INT64_MAX}) {
     EXPECT_EQ(ronda_poll(handle, &done), RONDA_ERROR_INVALID_ARGUMENT);
     EXPECT_EQ(ronda_synchronize(handle), RONDA_ERROR_INVALID_ARGUMENT);
-    EXPECT_EQ(ronda_allgather_output(handle, &data, &first_dim, nullptr), RONDA_ERROR_INVALID_ARGUMENT);
+    EXPECT_EQ(ronda_output(handle, &data, &rows, nullptr, nullptr), RONDA_ERROR_INVALID_ARGUMENT);
     EXPECT_EQ(ronda_release(handle), RONDA_ERROR_INVALID_ARGUMENT);
     EXPECT_THAT(ronda_last_error(), HasSubstr("there is no handle " + std::to_string(handle)));
   }
 }
 
-TEST_F(CApiTest, OnlyAllgathersHaveAnOutputOfTheirOwn) {
+TEST_F(CApiTest, WhatAnOperationDoesNotHaveIsRefused) {
   ASSERT_EQ(ronda_init(nullptr), RONDA_OK);
   ASSERT_EQ(ronda_allreduce_async(&allreduce_, &handle_), RONDA_OK);
   ASSERT_EQ(ronda_synchronize(handle_), RONDA_OK);
   const void* data = nullptr;
-  int64_t first_dim = 0;
-  EXPECT_EQ(ronda_allgather_output(handle_, &data, &first_dim, nullptr), RONDA_ERROR_INVALID_ARGUMENT);
-  EXPECT_THAT(ronda_last_error(), HasSubstr("not of an allgather"));
+  int64_t rows = 0;
+  EXPECT_EQ(ronda_output(handle_, &data, &rows, nullptr, nullptr), RONDA_ERROR_INVALID_ARGUMENT);
+  EXPECT_THAT(ronda_last_error(), HasSubstr("without such a result (allreduce)"));
+  int number = 0;
+  EXPECT_EQ(ronda_last_rank(handle_, &number), RONDA_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(ronda_found_inf(handle_, &number), RONDA_OK) << "it was not asked for, and is not found";
+  EXPECT_EQ(number, 0);
   EXPECT_EQ(ronda_release(handle_), RONDA_OK);
 }
 
-TEST_F(CApiTest, AllgatherReturnsElementsAndFirstDimensions) {
+TEST_F(CApiTest, AllgatherReturnsElementsAndRowsPerMember) {
   ASSERT_EQ(ronda_init(nullptr), RONDA_OK);
   ASSERT_EQ(ronda_allgather_async(&allgather_, &handle_), RONDA_OK);
   ASSERT_EQ(ronda_synchronize(handle_), RONDA_OK);
   const void* data = nullptr;
-  int64_t first_dim = 0;
-  int64_t first_dims[1] = {0};
-  ASSERT_EQ(ronda_allgather_output(handle_, &data, &first_dim, first_dims), RONDA_OK) << ronda_last_error();
-  EXPECT_EQ(first_dim, 3);
-  EXPECT_EQ(first_dims[0], 3);
+  int64_t rows = 0;
+  const int64_t* rows_per_member = nullptr;
+  int members = 0;
+  ASSERT_EQ(ronda_output(handle_, &data, &rows, &rows_per_member, &members), RONDA_OK) << ronda_last_error();
+  EXPECT_EQ(rows, 3);
+  ASSERT_EQ(members, 1);
+  EXPECT_EQ(rows_per_member[0], 3);
   EXPECT_TRUE(std::equal(values_, values_ + 3, static_cast<const float*>(data)));
   EXPECT_EQ(ronda_release(handle_), RONDA_OK);
 }
@@ -202,7 +211,7 @@ TEST_F(CApiTest, ReleaseWaitsForTheOperation) {
 }
 
 TEST_F(CApiTest, EveryThreadHasItsOwnLastError) {
-  EXPECT_EQ(ronda_barrier(), RONDA_ERROR_NOT_INITIALIZED);
+  EXPECT_EQ(ronda_barrier(0), RONDA_ERROR_NOT_INITIALIZED);
   std::string elsewhere = "not read";
   std::thread([&elsewhere] { elsewhere = ronda_last_error(); }).join();
   EXPECT_EQ(elsewhere, "");
@@ -223,7 +232,7 @@ TEST_F(CApiTest, ThreadsMayCallAtOnce) {
         ronda_handle handle = 0;
         ASSERT_EQ(ronda_allreduce_async(&args, &handle), RONDA_OK) << ronda_last_error();
         ASSERT_EQ(ronda_release(handle), RONDA_OK);
-        ASSERT_EQ(ronda_barrier(), RONDA_OK) << ronda_last_error();
+        ASSERT_EQ(ronda_barrier(0), RONDA_OK) << ronda_last_error();
       }
       EXPECT_EQ(value, t);
     });

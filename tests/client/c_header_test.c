@@ -29,15 +29,52 @@ static void test_allreduce(void) {
   expect(values[0] == 3 && values[1] == 6, "the result of the allreduce");
 }
 
+/* The first field is set, and the last is zero. */
+#define EXPECT_INITIALIZED(type, initializer)                                             \
+  do {                                                                                    \
+    const type args = initializer;                                                        \
+    expect(args.struct_size == sizeof(args) && args.call.process_set == 0, #initializer); \
+  } while (0)
+
+static void test_initializers(void) {
+  EXPECT_INITIALIZED(ronda_reduce_args, RONDA_REDUCE_ARGS_INIT);
+  EXPECT_INITIALIZED(ronda_reducescatter_args, RONDA_REDUCESCATTER_ARGS_INIT);
+  EXPECT_INITIALIZED(ronda_broadcast_args, RONDA_BROADCAST_ARGS_INIT);
+  EXPECT_INITIALIZED(ronda_allgather_args, RONDA_ALLGATHER_ARGS_INIT);
+  EXPECT_INITIALIZED(ronda_gather_args, RONDA_GATHER_ARGS_INIT);
+  EXPECT_INITIALIZED(ronda_scatter_args, RONDA_SCATTER_ARGS_INIT);
+  EXPECT_INITIALIZED(ronda_alltoall_args, RONDA_ALLTOALL_ARGS_INIT);
+  EXPECT_INITIALIZED(ronda_send_args, RONDA_SEND_ARGS_INIT);
+  EXPECT_INITIALIZED(ronda_recv_args, RONDA_RECV_ARGS_INIT);
+  EXPECT_INITIALIZED(ronda_object_args, RONDA_OBJECT_ARGS_INIT);
+  EXPECT_INITIALIZED(ronda_sparse_allreduce_args, RONDA_SPARSE_ALLREDUCE_ARGS_INIT);
+}
+
+static void test_join(void) {
+  int last_rank = -1;
+  ronda_process_set set = 0;
+  const int ranks[1] = {0};
+  expect(ronda_add_process_set(ranks, 1, &set) == RONDA_OK && set == 1, "ronda_add_process_set");
+  expect(ronda_join(set, RONDA_ABSENT_NOT_COUNTED, &last_rank) == RONDA_OK && last_rank == 0, "ronda_join");
+  expect(ronda_barrier(set) == RONDA_OK, "ronda_barrier");
+  expect(ronda_remove_process_set(set) == RONDA_OK, "ronda_remove_process_set");
+}
+
+static void set_to_size(void* context) { *(int*)context = ronda_size(); }
+
+static void test_run_threads(void) {
+  int size = 0;
+  expect(ronda_run_threads(NULL, 1, set_to_size, &size) == RONDA_OK && size == 1, "ronda_run_threads");
+}
+
 int main(void) {
   ronda_options options = RONDA_OPTIONS_INIT;
-  const ronda_broadcast_args broadcast = RONDA_BROADCAST_ARGS_INIT;
-  const ronda_allgather_args allgather = RONDA_ALLGATHER_ARGS_INIT;
-  expect(broadcast.struct_size == sizeof(broadcast), "RONDA_BROADCAST_ARGS_INIT");
-  expect(allgather.struct_size == sizeof(allgather), "RONDA_ALLGATHER_ARGS_INIT");
+  test_initializers();
   expect(strcmp(ronda_last_error(), "") == 0, "no error before the first call");
   expect(ronda_init(&options) == RONDA_OK, "ronda_init");
   test_allreduce();
+  test_join();
+  test_run_threads();
   expect(ronda_shutdown() == RONDA_OK, "ronda_shutdown");
   return failures == 0 ? 0 : 1;
 }

@@ -36,12 +36,13 @@ TEST(JobTest, CallsBeforeInitThrowNotInitialized) {
   EXPECT_EQ(CodeThrownBy([&] { ronda::allreduce(view); }), RONDA_ERROR_NOT_INITIALIZED);
   EXPECT_EQ(CodeThrownBy([&] { ronda::broadcast(view, 0); }), RONDA_ERROR_NOT_INITIALIZED);
   EXPECT_EQ(CodeThrownBy([&] { ronda::allgather("x", values.data(), {2}); }), RONDA_ERROR_NOT_INITIALIZED);
-  EXPECT_EQ(CodeThrownBy(ronda::barrier), RONDA_ERROR_NOT_INITIALIZED);
+  EXPECT_EQ(CodeThrownBy([] { ronda::barrier(); }), RONDA_ERROR_NOT_INITIALIZED);
   EXPECT_EQ(ronda::try_shutdown().code(), RONDA_ERROR_NOT_INITIALIZED);
 }
 
 TEST(JobTest, OptionsThatAreNotSetLeaveTheEnvironmentsValues) {
-  const ronda_options c = ronda::detail::to_c(ronda::Options());
+  const ronda::detail::OptionsView view = ronda::detail::to_c(ronda::Options());
+  const ronda_options& c = view.c;
   EXPECT_EQ(c.struct_size, sizeof(ronda_options));
   EXPECT_EQ(c.cycle_time_ms, 0);
   EXPECT_EQ(c.fusion_threshold, 0);
@@ -49,6 +50,7 @@ TEST(JobTest, OptionsThatAreNotSetLeaveTheEnvironmentsValues) {
   EXPECT_EQ(c.stall_warning_s, 0);
   EXPECT_EQ(c.stall_deadline_s, 0);
   EXPECT_EQ(c.start_timeout_s, 0);
+  EXPECT_EQ(c.process_set_count, 0);
 }
 
 TEST(JobTest, OptionsReachTheLibraryInItsUnits) {
@@ -59,13 +61,18 @@ TEST(JobTest, OptionsReachTheLibraryInItsUnits) {
   options.stall_warning = std::chrono::milliseconds(500);
   options.stall_deadline = std::chrono::seconds(0);
   options.start_timeout = std::chrono::minutes(2);
-  const ronda_options c = ronda::detail::to_c(options);
+  options.process_sets = {{0}, {1, 2}};
+  const ronda::detail::OptionsView view = ronda::detail::to_c(options);
+  const ronda_options& c = view.c;
   EXPECT_EQ(c.cycle_time_ms, 2.5);
   EXPECT_LT(c.fusion_threshold, 0);
   EXPECT_EQ(c.cache_capacity, 5);
   EXPECT_EQ(c.stall_warning_s, 0.5);
   EXPECT_LT(c.stall_deadline_s, 0);
   EXPECT_EQ(c.start_timeout_s, 120);
+  ASSERT_EQ(c.process_set_count, 2);
+  EXPECT_EQ(c.process_sets[1].count, 2);
+  EXPECT_EQ(c.process_sets[1].ranks[1], 2);
 }
 
 // Every test in a job of its own.
@@ -148,7 +155,7 @@ TEST_F(CollectivesTest, AllgatherReturnsElementsAndFirstDimensions) {
   EXPECT_THAT(ronda::allgather("flags", flags, {2}), ElementsAre(true, false));
   const std::int32_t matrix[6] = {1, 2, 3, 4, 5, 6};
   auto handle = ronda::allgather_async("m", matrix, {2, 3});
-  EXPECT_THAT(handle.first_dims(), ElementsAre(2));
+  EXPECT_THAT(handle.rows_per_rank(), ElementsAre(2));
   EXPECT_EQ(handle.count(), 6u);
   EXPECT_EQ(handle.data()[5], 6);
   EXPECT_THAT(handle.result(), ElementsAre(1, 2, 3, 4, 5, 6));

@@ -67,8 +67,9 @@ int expected(Op op, int i, int ranks) {
       return product;
     case Op::Average:
       return sum / ranks;
+    default:
+      return -1;
   }
-  return -1;
 }
 
 // In and out of place. Bools and averages have tests of their own.
@@ -195,7 +196,7 @@ void AllgatherWithDifferingFirstDimensions() {
     expected_dims.push_back(r);
   }
   EXPECT_EQ(handle.result(), expected_rows);
-  EXPECT_EQ(handle.first_dims(), expected_dims);
+  EXPECT_EQ(handle.rows_per_rank(), expected_dims);
   ronda::shutdown();
 }
 

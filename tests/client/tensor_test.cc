@@ -19,6 +19,10 @@ namespace {
 TEST(TensorTest, EveryElementTypeHasItsDtype) {
   static_assert(ronda::dtype_of<std::uint8_t> == RONDA_UINT8);
   static_assert(ronda::dtype_of<std::int8_t> == RONDA_INT8);
+  static_assert(ronda::dtype_of<std::uint16_t> == RONDA_UINT16);
+  static_assert(ronda::dtype_of<std::int16_t> == RONDA_INT16);
+  static_assert(ronda::dtype_of<std::uint32_t> == RONDA_UINT32);
+  static_assert(ronda::dtype_of<unsigned long> == RONDA_UINT64);
   static_assert(ronda::dtype_of<std::int32_t> == RONDA_INT32);
   static_assert(ronda::dtype_of<long> == RONDA_INT64);
   static_assert(ronda::dtype_of<long long> == RONDA_INT64);
@@ -33,6 +37,9 @@ TEST(TensorTest, EveryElementTypeHasItsDtype) {
 TEST(TensorTest, ElementsHaveTheSizeOfTheirDtype) {
   static_assert(ronda::size_of(ronda::dtype_of<bool>) == sizeof(bool));
   static_assert(ronda::size_of(ronda::dtype_of<ronda::float16>) == sizeof(ronda::float16));
+  static_assert(ronda::size_of(ronda::dtype_of<std::uint16_t>) == sizeof(std::uint16_t));
+  static_assert(ronda::size_of(ronda::dtype_of<std::uint32_t>) == sizeof(std::uint32_t));
+  static_assert(ronda::size_of(ronda::dtype_of<std::uint64_t>) == sizeof(std::uint64_t));
   static_assert(ronda::size_of(ronda::dtype_of<float>) == sizeof(float));
   static_assert(ronda::size_of(ronda::dtype_of<std::int64_t>) == sizeof(std::int64_t));
 }
