@@ -66,8 +66,9 @@ class Rank {
     if (!all_pids.ok()) return all_pids.status();
     injuring_ = std::thread([this, all = all_pids.value()] { Injure(all); });
     Status status = AddSets();
-    for (const std::vector<OperationPlan>& batch : plan_.batches) {
-      if (status.ok()) status = RunBatch(batch);
+    for (size_t i = 0; i < plan_.batches.size(); ++i) {
+      if (status.ok()) status = RunBatch(plan_.batches[i]);
+      if (status.ok()) status = RunBatch({plan_.in_turn[i]});
     }
     if (status.ok()) status = RunLastSteps();
     if (status.ok()) status = RemoveSets();

@@ -30,9 +30,9 @@ std::vector<std::vector<int>> PlanSets(int size, Random& random) {
   return sets;
 }
 
-OperationPlan PlanOperation(const std::vector<std::vector<int>>& sets, Random& random) {
+OperationPlan PlanOperation(OperationKind kind, const std::vector<std::vector<int>>& sets, Random& random) {
   OperationPlan plan;
-  plan.kind = static_cast<OperationKind>(random.Below(kOperationKindCount));
+  plan.kind = kind;
   plan.set = random.Below(static_cast<int>(sets.size()));
   plan.members = sets[static_cast<size_t>(plan.set)];
   const int root = random.Below(static_cast<int>(plan.members.size()));
@@ -78,10 +78,15 @@ RoundPlan PlanRound(uint64_t seed, int size) {
   for (std::vector<OperationPlan>& batch : plan.batches) {
     batch.resize(static_cast<size_t>(1 + random.Below(kMostOperationsInABatch)));
     for (size_t i = 0; i < batch.size(); ++i) {
-      batch[i] = PlanOperation(plan.sets, random);
+      const auto kind = static_cast<OperationKind>(random.Below(kAsynchronousKindCount));
+      batch[i] = PlanOperation(kind, plan.sets, random);
       // Names come again in later batches, with other shapes and as other operations.
       batch[i].name = absl::StrCat("operation ", i);
     }
+    const int waiting_kinds = kOperationKindCount - kAsynchronousKindCount;
+    const auto kind = static_cast<OperationKind>(kAsynchronousKindCount + random.Below(waiting_kinds));
+    plan.in_turn.push_back(PlanOperation(kind, plan.sets, random));
+    plan.in_turn.back().name = "in turn";
   }
   for (int rank = 0; rank < size; ++rank) plan.last_steps.push_back(random.Below(kMostLastSteps + 1));
   return plan;

@@ -45,8 +45,12 @@ enum class OperationKind {
   kSendRecv,
   kBroadcastObject,
   kAllgatherObject,
+  // Of these the submission waits for the result.
+  kSparseAllreduce,
+  kBarrier,
 };
-inline constexpr int kOperationKindCount = 12;
+inline constexpr int kOperationKindCount = 14;
+inline constexpr int kAsynchronousKindCount = 12;  // the first ones
 
 // One operation. Its tensors' contents, sizes and options follow from `seed`.
 struct OperationPlan {
@@ -70,7 +74,8 @@ struct Injury {
 struct RoundPlan {
   int size = 1;
   std::vector<std::vector<int>> sets;               // process sets; the first one has all ranks
-  std::vector<std::vector<OperationPlan>> batches;  // each is in flight as a whole, submitted in any order
+  std::vector<std::vector<OperationPlan>> batches;  // each is in flight as a whole, submitted in any order;
+  std::vector<OperationPlan> in_turn;               // and is followed by one of these, which wait
   std::vector<int> last_steps;                      // by rank: the allreduces it takes part in before it joins
   Injury injury;
 };

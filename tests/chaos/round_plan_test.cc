@@ -40,6 +40,7 @@ TEST(RoundPlanTest, EveryKindOfOperationAndInjuryComesAlong) {
     for (const auto& batch : plan.batches) {
       for (const OperationPlan& operation : batch) operations.insert(operation.kind);
     }
+    for (const OperationPlan& operation : plan.in_turn) operations.insert(operation.kind);
   }
   EXPECT_EQ(operations.size(), kOperationKindCount);
   EXPECT_EQ(injuries.size(), 4);
