@@ -29,7 +29,7 @@ absl::StatusOr<Job> ConnectOnThisHost(const Tunables& tunables, const std::strin
                                                                    .size = topology.size,
                                                                    .hostname = topology.hostname,
                                                                    .connect_timeout = tunables.start_timeout,
-                                                                   .collective_timeout = tunables.stall_deadline}));
+                                                                   .control_timeout = tunables.stall_deadline}));
   return Job{.topology = std::move(topology), .transport = std::move(transport)};
 }
 

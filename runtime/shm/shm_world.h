@@ -31,8 +31,8 @@ class ShmWorld {
     size_t slot_bytes = size_t{512} << 10;  // of a chunk
     int slot_count = 4;                     // chunks in the ring of a rank
     absl::Duration connect_timeout = absl::Seconds(30);
-    absl::Duration collective_timeout = absl::Minutes(10);  // of a wait for one rank's progress in a collective
-    absl::Duration refusal_time = absl::Seconds(1);         // for which rank 0 lets the others read why it gave up
+    absl::Duration control_timeout = absl::Minutes(10);  // of a wait for a rank to take its control messages
+    absl::Duration refusal_time = absl::Seconds(1);      // for which rank 0 lets the others read why it gave up
   };
 
   // Waits until all ranks have connected.

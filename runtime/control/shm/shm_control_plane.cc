@@ -56,7 +56,7 @@ absl::Status ShmControlPlane::Broadcast(absl::string_view payload) {
   for (Link& link : links_) {
     if (!world_->HasDeparted(link.peer)) RONDA_RETURN_IF_ERROR(link.writer.Queue(payload));
   }
-  const absl::Time deadline = absl::Now() + world_->options().collective_timeout;
+  const absl::Time deadline = absl::Now() + world_->options().control_timeout;
   for (;;) {
     const uint32_t heard = bell_->Rings();
     RONDA_ASSIGN_OR_RETURN(const Link* const blocked, FlushAll());
@@ -64,7 +64,7 @@ absl::Status ShmControlPlane::Broadcast(absl::string_view payload) {
     if (blocked == nullptr) return absl::OkStatus();
     if (absl::Now() >= deadline) {
       return absl::DeadlineExceededError(
-          absl::StrCat("waited ", absl::FormatDuration(world_->options().collective_timeout), " for ",
+          absl::StrCat("waited ", absl::FormatDuration(world_->options().control_timeout), " for ",
                        ToString(world_->PeerOf(blocked->peer)), " to take its control messages out of shared memory"));
     }
     bell_->Sleep(heard, deadline - absl::Now());
