@@ -1,4 +1,5 @@
 // DistributedOptimizer in a job of one rank: its bookkeeping. optimizer_world_test has several ranks.
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -55,6 +56,37 @@ TEST_F(OptimizerTest, ConstructionRefusesNamesThatCannotWork) {
   EXPECT_THAT(construct({ronda::tensor("a", a_), ronda::tensor("", b_)}, 1), HasSubstr("gradient 1 has no name"));
   EXPECT_THAT(construct(gradients(), 0), HasSubstr("backward_passes_per_step is 0"));
   EXPECT_EQ(construct(gradients(), 1), "");
+}
+
+TEST_F(OptimizerTest, OptionsThatContradictEachOtherAreExplained) {
+  using Options = ronda::DistributedOptimizerOptions;
+  const auto refusal = [this](const std::function<void(Options*)>& change) {
+    Options options;
+    change(&options);
+    try {
+      ronda::DistributedOptimizer optimizer(inner_, gradients(), options);
+    } catch (const ronda::Error& error) {
+      EXPECT_EQ(error.code(), RONDA_ERROR_INVALID_ARGUMENT);
+      return std::string(error.what());
+    }
+    return std::string("none");
+  };
+  EXPECT_THAT(refusal([](Options* o) { o->gradient_predivide_factor = 0; }), HasSubstr("gradient_predivide_factor"));
+  EXPECT_THAT(refusal([](Options* o) {
+                o->gradient_predivide_factor = 2;
+                o->op = ronda::Op::Sum;
+              }),
+              HasSubstr("Op::Average"));
+  EXPECT_THAT(refusal([](Options* o) { o->group_count = 3; }), HasSubstr("group_count is 3, for 2 gradients"));
+  EXPECT_THAT(refusal([](Options* o) { o->group_count = -1; }), HasSubstr("group_count is -1"));
+  EXPECT_THAT(refusal([](Options* o) { o->groups = {{"a", "c"}}; }), HasSubstr("'c'"));
+  EXPECT_THAT(refusal([](Options* o) { o->groups = {{"a"}, {"b", "a"}}; }), HasSubstr("'a' is in a group twice"));
+  EXPECT_THAT(refusal([](Options* o) {
+                o->groups = {{"a"}};
+                o->group_count = 1;
+              }),
+              HasSubstr("either"));
+  EXPECT_EQ(refusal([](Options* o) { o->groups = {{"b"}}; }), "none");
 }
 
 TEST_F(OptimizerTest, AStepAppliesTheReducedGradients) {

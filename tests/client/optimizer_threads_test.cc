@@ -1,0 +1,146 @@
+// DistributedOptimizer's options where ranks are threads.
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "client/ronda.hpp"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr int kRanks = 3;
+
+// Counts what it is given.
+struct Recorder {
+  void step() { ++steps; }
+  int steps = 0;
+};
+
+using Options = ronda::DistributedOptimizerOptions;
+
+TEST(OptimizerThreadsTest, PredividingChangesWhatOverflowsAndNotTheAverage) {
+  ronda::run_threads(kRanks, [] {
+    // The sum of three is beyond fp16, the average is not.
+    std::vector<float> gradients = {30000, 30000};
+    Recorder recorder;
+    Options options;
+    options.compression = ronda::Compression::fp16;
+    options.gradient_predivide_factor = kRanks;
+    ronda::DistributedOptimizer optimizer(recorder, {ronda::tensor("w", gradients)}, options);
+    optimizer.gradient_ready("w");
+    optimizer.step();
+    EXPECT_THAT(gradients, Each(::testing::FloatNear(30000, 32)));
+  });
+}
+
+TEST(OptimizerThreadsTest, AllRanksLeaveAStepOutThatOverflowedOnOne) {
+  ronda::run_threads(kRanks, [] {
+    std::vector<float> fine(2), risky(2);
+    Recorder recorder;
+    Options options;
+    options.skip_on_overflow = true;
+    ronda::DistributedOptimizer optimizer(recorder, {ronda::tensor("fine", fine), ronda::tensor("risky", risky)},
+                                          options);
+    for (int step = 0; step < 4; ++step) {
+      fine.assign(2, 1);
+      risky.assign(2, 1);
+      if (step == 1 && ronda::rank() == 2) risky[1] = std::numeric_limits<float>::infinity();
+      if (step == 2 && ronda::rank() == 0) risky[0] = std::nanf("");
+      optimizer.gradient_ready("fine");
+      optimizer.gradient_ready("risky");
+      optimizer.step();
+      EXPECT_EQ(optimizer.overflowed(), step == 1 || step == 2) << step;
+    }
+    EXPECT_EQ(recorder.steps, 2);
+    EXPECT_EQ(optimizer.skipped_steps(), 2);
+  });
+}
+
+TEST(OptimizerThreadsTest, ErrorFeedbackKeepsSmallGradientsAlive) {
+  ronda::run_threads(2, [] {
+    // Beside 1000, fp8 has nothing for 0.1: it arrives once what was lost has grown.
+    double arrived = 0;
+    std::vector<float> gradients(2);
+    Recorder recorder;
+    Options options;
+    options.compression = ronda::Compression::fp8_e4m3;
+    options.error_feedback = true;
+    ronda::DistributedOptimizer optimizer(recorder, {ronda::tensor("w", gradients)}, options);
+    for (int step = 0; step < 100; ++step) {
+      gradients = {1000, 0.1f};
+      optimizer.gradient_ready("w");
+      optimizer.step();
+      arrived += gradients[1];
+    }
+    EXPECT_NEAR(arrived, 10, 5);
+  });
+}
+
+TEST(OptimizerThreadsTest, GradientsOfAGroupTravelTogether) {
+  for (const bool by_name : {false, true}) {
+    ronda::run_threads(kRanks, [by_name] {
+      std::vector<float> a(2), b(2), c(2);
+      Recorder recorder;
+      Options options;
+      options.op = ronda::Op::Sum;
+      if (by_name) {
+        options.groups = {{"a", "c"}};
+      } else {
+        options.group_count = 2;
+      }
+      ronda::DistributedOptimizer optimizer(
+          recorder, {ronda::tensor("a", a), ronda::tensor("b", b), ronda::tensor("c", c)}, options);
+      for (int step = 0; step < 3; ++step) {
+        for (auto* gradients : {&a, &b, &c}) gradients->assign(2, 1);
+        optimizer.gradient_ready("c");
+        EXPECT_THAT(optimizer.try_gradient_ready("c").message(), HasSubstr("more than 1 time"));
+        optimizer.gradient_ready("a");
+        if (step > 0) optimizer.gradient_ready("b");
+        optimizer.step();
+        EXPECT_THAT(a, Each(kRanks));
+        EXPECT_THAT(b, Each(step > 0 ? kRanks : 0)) << "what was not announced is zero";
+        EXPECT_THAT(c, Each(kRanks));
+      }
+      EXPECT_EQ(recorder.steps, 3);
+    });
+  }
+}
+
+TEST(OptimizerThreadsTest, AGroupFailsAsAWhole) {
+  ronda::run_threads(2, [] {
+    std::vector<float> good(4, 1), odd(ronda::rank() == 1 ? 5 : 4, 1);
+    Recorder recorder;
+    Options options;
+    options.group_count = 1;
+    ronda::DistributedOptimizer optimizer(recorder, {ronda::tensor("good", good), ronda::tensor("odd", odd)}, options);
+    const ronda::Status status = optimizer.try_step();
+    EXPECT_EQ(status.code(), RONDA_ERROR_MISMATCH);
+    EXPECT_THAT(status.message(), HasSubstr("'odd'"));
+    EXPECT_EQ(recorder.steps, 0);
+  });
+}
+
+TEST(OptimizerThreadsTest, ProcessSetsTrainApart) {
+  ronda::run_threads(4, [] {
+    const ronda::ProcessSet lower = ronda::add_process_set({0, 1}), upper = ronda::add_process_set({2, 3});
+    std::vector<float> gradients = {static_cast<float>(ronda::rank())};
+    Recorder recorder;
+    Options options;
+    options.call = {lower.included() ? lower : upper};
+    ronda::DistributedOptimizer optimizer(recorder, {ronda::tensor("w", gradients)}, options);
+    optimizer.gradient_ready("w");
+    optimizer.step();
+    EXPECT_THAT(gradients, ElementsAre(lower.included() ? 0.5f : 2.5f));
+    std::vector<float> weights = {static_cast<float>(ronda::rank())};
+    ronda::broadcast_parameters({ronda::tensor("v", weights)}, lower.included() ? 1 : 3, options.call);
+    EXPECT_THAT(weights, ElementsAre(lower.included() ? 1 : 3));
+  });
+}
+
+}  // namespace
