@@ -115,12 +115,11 @@ TEST_P(ReduceConformanceTest, GroupsAreLikeSmallerJobs) {
 }
 
 TEST_P(ReduceConformanceTest, LargeOnesTakeManyChunks) {
-  if (size() > 3) GTEST_SKIP() << "covered with fewer ranks";
+  if (size() != 2 && size() != 3) GTEST_SKIP() << "two ranks go one way, three the other";
   CheckReduces({{.count = kLargeCount, .cut = Cut::kPieces, .seed = 1},
-                {.count = kLargeCount, .wire = WireFormat::kFloat16, .placement = Placement::kOutOfPlace, .seed = 2},
-                {.count = kLargeCount, .wire = WireFormat::kFp8E4M3, .cut = Cut::kPieces, .seed = 3},
-                {.count = kLargeCount, .receives = Receives::kRows, .seed = 4},
-                {.count = kLargeCount, .receives = Receives::kRootAll, .cut = Cut::kPieces, .seed = 5}});
+                {.count = kLargeCount, .wire = WireFormat::kFp8E4M3, .cut = Cut::kPieces, .seed = 2},
+                {.count = kLargeCount / 4, .wire = WireFormat::kFloat16, .receives = Receives::kRows, .seed = 3},
+                {.count = kLargeCount / 4, .receives = Receives::kRootAll, .cut = Cut::kPieces, .seed = 4}});
 }
 
 // A tensor's bits are the same in a bucket of its own and in one with others, whatever the wire's granules.
