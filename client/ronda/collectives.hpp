@@ -1,4 +1,11 @@
-// Collective operations on named tensors.
+// Collective operations on named tensors:
+//   reductions.hpp       allreduce, reduce, reducescatter
+//   exchanges.hpp        broadcast, allgather, gather, scatter, alltoall, send and receive
+//   objects.hpp          bytes of any number, sparse tensors
+//   synchronization.hpp  barriers, joins
+//   process_set.hpp      who takes part
+//   options.hpp          what operations can be told
+//   handle.hpp           operations in flight
 //
 // Every rank of the process set (of the job, by default) submits the same tensors with the same arguments, in any
 // order; the name brings them together. Functions named *_async return at once, and the buffers belong to the operation
