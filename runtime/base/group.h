@@ -33,11 +33,13 @@ class Group {
 
   // nullopt if `rank` is not in it.
   std::optional<int> PositionOf(RankId rank) const {
+    // In a group of all ranks it is there; a large job's negotiation asks once a tensor and rank.
+    if (rank >= 0 && rank < size() && ranks_[rank] == rank) return rank;
     const auto it = std::lower_bound(ranks_.begin(), ranks_.end(), rank);
     if (it == ranks_.end() || *it != rank) return std::nullopt;
     return static_cast<int>(it - ranks_.begin());
   }
-  bool Contains(RankId rank) const { return std::binary_search(ranks_.begin(), ranks_.end(), rank); }
+  bool Contains(RankId rank) const { return PositionOf(rank).has_value(); }
 
   // This group without the ranks of `others`, which are ascending.
   Group Without(const std::vector<RankId>& others) const {
