@@ -27,7 +27,12 @@ void Reporter::Submit(TensorRequest request) {
   }
 }
 
-RankReport Reporter::TakeReport() { return std::exchange(report_, {}); }
+RankReport Reporter::TakeReport() {
+  // In the order in which they were first agreed on: then they are few runs, in whatever order this rank has them
+  // ready.
+  std::sort(report_.cached.begin(), report_.cached.end());
+  return std::exchange(report_, {});
+}
 
 absl::StatusOr<Reporter::Work> Reporter::Apply(const ResponseList& list) {
   Work work;

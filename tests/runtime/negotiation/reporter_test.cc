@@ -50,6 +50,13 @@ TEST_F(ReporterTest, KnownRequestIsReportedById) {
   EXPECT_FALSE(reporter_.has_news());
 }
 
+TEST_F(ReporterTest, IdsAreReportedInTheOrderInWhichTheyWereFirstAgreedOn) {
+  Apply({{{Of(Allreduce("a"))}}, {{Of(Allreduce("b"))}}});
+  reporter_.Submit(Allreduce("b"));
+  reporter_.Submit(Allreduce("a"));
+  EXPECT_THAT(reporter_.TakeReport().cached, ElementsAre(1, 2));
+}
+
 TEST_F(ReporterTest, EvictedIdThatWasReportedIsRepeatedInFull) {
   Apply({{{Of(Allreduce("a"))}}});
   reporter_.Submit(Allreduce("a"));
