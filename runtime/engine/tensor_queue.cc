@@ -30,59 +30,69 @@ absl::Status About(const std::string& name, const absl::Status& status) {
 
 }  // namespace
 
-TensorQueue::Node TensorQueue::NewNode(Submission submission, absl::Time now) const {
+std::unique_ptr<TensorEntry> TensorQueue::NewEntry(Submission submission, absl::Time now) const {
   auto entry = std::make_unique<TensorEntry>();
   entry->submission = std::move(submission);
   entry->handle = std::make_shared<Handle>(callbacks_);
   entry->since = now;
-  Table one;
-  const auto [it, is_new] = one.try_emplace(entry->submission.request.key(), std::move(entry));
-  return one.extract(it);
+  return entry;
 }
 
 absl::StatusOr<std::shared_ptr<Handle>> TensorQueue::Add(Submission submission, absl::Time now) {
-  Node node = NewNode(std::move(submission), now);
-  std::shared_ptr<Handle> handle = node.mapped()->handle;
+  std::unique_ptr<TensorEntry> entry = NewEntry(std::move(submission), now);
+  std::shared_ptr<Handle> handle = entry->handle;
   MutexLock lock(&mu_);
   RONDA_RETURN_IF_ERROR(refusal_);
   ReserveLocked(1);
-  if (const Node refused = InsertLocked(std::move(node))) return InFlightAlready(refused.mapped()->submission.request);
+  if (const auto refused = InsertLocked(std::move(entry))) return InFlightAlready(refused->submission.request);
   RecordLocked(fresh_.size() - 1);
   return handle;
 }
 
 absl::StatusOr<std::vector<std::shared_ptr<Handle>>> TensorQueue::AddAll(std::vector<Submission> submissions,
                                                                          absl::Time now) {
-  std::vector<Node> nodes;
+  std::vector<std::unique_ptr<TensorEntry>> entries;
   std::vector<std::shared_ptr<Handle>> handles;
   for (Submission& submission : submissions) {
-    nodes.push_back(NewNode(std::move(submission), now));
-    handles.push_back(nodes.back().mapped()->handle);
+    entries.push_back(NewEntry(std::move(submission), now));
+    handles.push_back(entries.back()->handle);
   }
   MutexLock lock(&mu_);
   RONDA_RETURN_IF_ERROR(refusal_);
-  ReserveLocked(nodes.size());
+  ReserveLocked(entries.size());
   const size_t fresh_before = fresh_.size();
-  for (Node& node : nodes) {
-    const Node refused = InsertLocked(std::move(node));
-    if (!refused) continue;
+  try {
+    const auto refused = InsertAllLocked(std::move(entries));
+    if (refused != nullptr) {
+      RemoveLocked(fresh_before);
+      return InFlightAlready(refused->submission.request);
+    }
+  } catch (const std::bad_alloc&) {
     RemoveLocked(fresh_before);
-    return InFlightAlready(refused.mapped()->submission.request);
+    throw;
   }
   RecordLocked(fresh_before);
   return handles;
 }
 
 void TensorQueue::ReserveLocked(size_t more) {
-  in_flight_.reserve(in_flight_.size() + more);
   const size_t needed = fresh_.size() + more;
   if (needed > fresh_.capacity()) fresh_.reserve(std::max(needed, 2 * fresh_.capacity()));
 }
 
-TensorQueue::Node TensorQueue::InsertLocked(Node node) {
-  auto inserted = in_flight_.insert(std::move(node));
-  if (inserted.inserted) fresh_.push_back(inserted.position->second.get());
-  return std::move(inserted.node);
+std::unique_ptr<TensorEntry> TensorQueue::InsertLocked(std::unique_ptr<TensorEntry> entry) {
+  const auto [it, is_new] = in_flight_.try_emplace(entry->submission.request.key());
+  if (!is_new) return entry;
+  fresh_.push_back(entry.get());
+  it->second = std::move(entry);
+  return nullptr;
+}
+
+std::unique_ptr<TensorEntry> TensorQueue::InsertAllLocked(std::vector<std::unique_ptr<TensorEntry>> entries) {
+  for (std::unique_ptr<TensorEntry>& entry : entries) {
+    if (auto refused = InsertLocked(std::move(entry))) return refused;
+  }
+  return nullptr;
 }
 
 void TensorQueue::RecordLocked(size_t first) {

@@ -77,13 +77,16 @@ class TensorQueue {
   // The names are the entries' own. Not Abseil's table: one that finds no memory to grow is corrupt, and this one must
   // outlive that.
   using Table = std::unordered_map<TensorKeyView, std::unique_ptr<TensorEntry>, absl::Hash<TensorKeyView>>;
-  using Node = Table::node_type;
 
-  Node NewNode(Submission submission, absl::Time now) const;
-  // Makes room, so that nothing is allocated when entries are inserted.
+  std::unique_ptr<TensorEntry> NewEntry(Submission submission, absl::Time now) const;
+  // Makes room among the fresh entries, so that nothing but the table allocates when entries are inserted.
   void ReserveLocked(size_t more) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // An empty node, or, if the name is in flight, `node` itself.
-  Node InsertLocked(Node node) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // nullptr, or, if the name is in flight, `entry` itself. An exception leaves nothing of it behind.
+  // REQUIRES: ReserveLocked.
+  std::unique_ptr<TensorEntry> InsertLocked(std::unique_ptr<TensorEntry> entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The first of `entries` whose name is in flight, or nullptr.
+  std::unique_ptr<TensorEntry> InsertAllLocked(std::vector<std::unique_ptr<TensorEntry>> entries)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Those among the fresh entries from place `first` on.
   void RecordLocked(size_t first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RemoveLocked(size_t first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
