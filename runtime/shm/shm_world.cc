@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/job_id.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/monitor/flight_recorder.h"
 #include "runtime/shm/shm_attach.h"
 
 namespace ronda {
@@ -72,7 +73,8 @@ absl::Status ShmWorld::StartMonitor() {
 
 void ShmWorld::OnPeerEnd(RankId peer) {
   if (HasDeparted(peer)) return;
-  const absl::Status death = absl::UnavailableError(absl::StrCat(ToString(PeerOf(peer)), " died"));
+  const absl::Status death =
+      absl::UnavailableError(absl::StrCat(ToString(PeerOf(peer)), " died; it ", DescribeLastAct(flights_->Of(peer))));
   view_.header().failure.SetAfterDeathOf(peer, rank(), death);
   WakeAll();
 }

@@ -68,8 +68,8 @@ TEST(ShmProcessDeathTest, RankKilledInTheMiddleOfAnAllreduceIsNamedToAllOthers) 
   ranks[kVictim]->Kill(SIGKILL);
   for (RankId rank : {0, 2}) {
     const Outcome outcome = OutcomeOf(*ranks[rank]);
-    EXPECT_EQ(outcome.status,
-              absl::StrCat("UNAVAILABLE: rank 1 (host localhost, pid ", ranks[kVictim]->pid(), ") died"));
+    EXPECT_EQ(outcome.status, absl::StrCat("UNAVAILABLE: rank 1 (host localhost, pid ", ranks[kVictim]->pid(),
+                                           ") died; it has done nothing yet"));
     EXPECT_LT(outcome.time - killed, kGenerousBound);
     std::cout << "rank " << rank << " knew after " << outcome.time - killed << "\n";
   }
@@ -90,6 +90,7 @@ TEST(ShmProcessDeathTest, EndAfterDepartureIsNoFailureAndEndWithoutItIs) {
   });
   ForkedChild ending([](const ForkedChild::SayReady& say_ready) {
     absl::StatusOr<Transport> transport = ConnectShmTransport(OptionsOf("departed", 2, kSize));
+    transport->flights->Of(2).Record(FlightKind::kFinished, OpType::kAllreduce, "weights", 8);
     say_ready();
     pause();
     return std::string();
@@ -97,7 +98,11 @@ TEST(ShmProcessDeathTest, EndAfterDepartureIsNoFailureAndEndWithoutItIs) {
   EXPECT_EQ(leaving.Result(), "left");
   ending.WaitUntilReady();
   ending.Kill(SIGKILL);
-  EXPECT_EQ(observer.Result(), absl::StrCat("UNAVAILABLE: rank 2 (host localhost, pid ", ending.pid(), ") died"));
+  const std::string result = observer.Result();
+  const std::string death =
+      absl::StrCat("UNAVAILABLE: rank 2 (host localhost, pid ", ending.pid(), ") died; it did last, ");
+  EXPECT_TRUE(absl::StartsWith(result, death)) << result;
+  EXPECT_TRUE(absl::EndsWith(result, " ago: finished allreduce 'weights' (8 bytes)")) << result;
 }
 
 }  // namespace
