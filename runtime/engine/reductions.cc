@@ -29,7 +29,10 @@ absl::Status Reductions::Run(const BucketRun& run) {
   RONDA_RETURN_IF_ERROR(Reduce(run));
   // All tensors of a bucket have asked for it, or none.
   if (run.request(0).overflow == TensorRequest::Overflow::kDetected) RONDA_RETURN_IF_ERROR(DetectOverflow(run));
-  for (const Staged& staged : staged_) std::memcpy(staged.output, staged.data.get(), staged.bytes);
+  for (const Staged& staged : staged_) {
+    // A tensor without elements may have no buffer.
+    if (staged.bytes > 0) std::memcpy(staged.output, staged.data.get(), staged.bytes);
+  }
   staged_.clear();
   return absl::OkStatus();
 }
