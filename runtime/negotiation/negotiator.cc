@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +10,7 @@
 #include "runtime/negotiation/describe.h"
 #include "runtime/negotiation/mismatch.h"
 #include "runtime/negotiation/operation_rules.h"
+#include "runtime/negotiation/pending_response.h"
 #include "runtime/negotiation/request_check.h"
 
 namespace ronda {
@@ -22,36 +22,8 @@ std::shared_ptr<const Group> ParticipantsOf(const TensorRequest& request, std::s
   return std::make_shared<const Group>(std::vector<RankId>{low, high});
 }
 
-// Whether its cached response says what has been agreed on: rows that a rank would have had do not come from it once it
-// has joined.
-bool CachedResponseHolds(const PendingTensor& tensor, const std::vector<RankId>& joined) {
-  if (!tensor.cached) return false;
-  const std::vector<int64_t>& rows = tensor.cached->first_dims;
-  return rows.empty() || std::all_of(joined.begin(), joined.end(),
-                                     [&](RankId rank) { return rows[*tensor.participants->PositionOf(rank)] == 0; });
-}
-
-// Takes what the tensor knows into a response. The ranks `joined` contribute no rows.
-std::shared_ptr<Response> SpelledResponse(const std::vector<RankId>& joined, PendingTensor* tensor) {
-  tensor->SpellOut();
-  auto response = std::make_shared<Response>();
-  response->request = std::move(tensor->spelled);
-  TensorRequest& request = response->request;
-  const FirstDimension meaning = FirstDimensionOf(request.op);
-  if (meaning == FirstDimension::kGathered || meaning == FirstDimension::kLocal) request.shape.front() = 0;
-  if (meaning == FirstDimension::kGathered) {
-    response->first_dims = std::move(tensor->first_dims);
-    for (RankId rank : joined) response->first_dims[*tensor->participants->PositionOf(rank)] = 0;
-  }
-  return response;
-}
-
 absl::Status SetIsGone(ProcessSetId set) {
   return absl::FailedPreconditionError(absl::StrCat("process set ", set, " was removed"));
-}
-
-bool IsOverdue(absl::Time since, const WaitLimits& limits, absl::Time now) {
-  return now - since >= std::min(limits.warning, limits.deadline);
 }
 
 // Why the other tensors of the culprit's group do not run either.
@@ -483,81 +455,13 @@ std::vector<std::string> Negotiator::SubmittedBy(RankId rank, size_t limit) cons
   return names;
 }
 
+WaitingView Negotiator::waiting() const { return WaitingView(pending_, joins_, groups_, roster_, options_.limits); }
+
 absl::Duration Negotiator::ShortestLimit() const {
   if (!anything_waits()) return absl::InfiniteDuration();
-  absl::Duration shortest = std::min(options_.limits.warning, options_.limits.deadline);
-  if (!own_limits_) return shortest;
-  const auto take = [&](const TensorRequest& request) {
-    const WaitLimits limits = LimitsOf(request);
-    shortest = std::min({shortest, limits.warning, limits.deadline});
-  };
-  pending_.ForEach([&](const PendingTensor& tensor) { take(tensor.request()); });
-  for (ProcessSetId set : joins_.sets()) take(joins_.Find(set)->request);
-  for (const auto& [key, group] : groups_.held()) take(group.tensors.front().tensor->request());
-  return shortest;
+  return own_limits_ ? waiting().ShortestLimit() : std::min(options_.limits.warning, options_.limits.deadline);
 }
 
-std::vector<Waiting> Negotiator::Overdue(absl::Time now) const {
-  std::vector<Waiting> waiting;
-  pending_.ForEach([&](const PendingTensor& tensor) {
-    if (IsOverdue(tensor.since, LimitsOf(tensor.request()), now)) waiting.push_back(WaitingOf(tensor));
-  });
-  for (ProcessSetId set : joins_.sets()) {
-    const SetJoins& joins = *joins_.Find(set);
-    if (IsOverdue(joins.since, LimitsOf(joins.request), now)) waiting.push_back(WaitingOf(joins));
-  }
-  for (const auto& [key, group] : groups_.held()) {
-    const WaitLimits limits = LimitsOf(group.tensors.front().tensor->request());
-    if (IsOverdue(group.since, limits, now)) waiting.push_back(WaitingOf(group));
-  }
-  if (roster_.departing() && IsOverdue(roster_.first_leave(), options_.limits, now)) {
-    waiting.push_back(WaitingForDepartures());
-  }
-  std::sort(waiting.begin(), waiting.end(), [](const Waiting& a, const Waiting& b) {
-    return std::tie(a.since, a.tensor) < std::tie(b.since, b.tensor);
-  });
-  return waiting;
-}
-
-Waiting Negotiator::WaitingOf(const PendingTensor& tensor) const {
-  const TensorRequest& request = tensor.request();
-  Waiting waiting = {TensorKey(request.key()), DescribeTensor(request), tensor.since, LimitsOf(request)};
-  const Group& participants = *tensor.participants;
-  const SetJoins* joins = joins_.Find(request.process_set);
-  for (int position = 0; position < participants.size(); ++position) {
-    const RankId rank = participants[position];
-    if (tensor.submitted.Contains(position)) {
-      waiting.present.push_back(rank);
-    } else if (joins == nullptr || !joins->Contains(rank)) {
-      waiting.missing.push_back(rank);
-    }
-  }
-  return waiting;
-}
-
-Waiting Negotiator::WaitingOf(const SetJoins& joins) const {
-  Waiting waiting = {TensorKey(joins.request.key()), DescribeTensor(joins.request), joins.since,
-                     LimitsOf(joins.request), joins.ranks()};
-  waiting.missing = joins.members->Without(waiting.present).ranks();
-  return waiting;
-}
-
-// All ranks have submitted what is held; it waits for tensors that no rank has submitted as part of the group.
-Waiting Negotiator::WaitingOf(const HeldGroup& group) const {
-  const PendingTensor& first = *group.tensors.front().tensor;
-  const TensorRequest& request = first.request();
-  return {TensorKey(request.key()),
-          absl::StrCat("group '", request.group, "', of which ", group.tensors.size(), " of ", group.size,
-                       " tensors are ready,"),
-          group.since, LimitsOf(request), first.participants->ranks()};
-}
-
-Waiting Negotiator::WaitingForDepartures() const {
-  Waiting waiting = {TensorKey(), "shutdown", roster_.first_leave(), options_.limits};
-  for (RankId rank = 0; rank < roster_.size(); ++rank) {
-    (roster_.HasLeft(rank) ? waiting.present : waiting.missing).push_back(rank);
-  }
-  return waiting;
-}
+std::vector<Waiting> Negotiator::Overdue(absl::Time now) const { return waiting().Overdue(now); }
 
 }  // namespace ronda

@@ -2,7 +2,6 @@
 #define RONDA_RUNTIME_NEGOTIATION_NEGOTIATOR_H_
 
 #include <cstddef>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,18 +17,9 @@
 #include "runtime/negotiation/process_set_table.h"
 #include "runtime/negotiation/response_cache.h"
 #include "runtime/negotiation/roster.h"
+#include "runtime/negotiation/waiting.h"
 
 namespace ronda {
-
-// A tensor that some ranks wait for, or, with an empty name, the end of the job.
-struct Waiting {
-  TensorKey tensor;
-  std::string description;  // "tensor 'x' (allreduce of float32 [3])"
-  absl::Time since;         // when its first submission arrived
-  WaitLimits limits;
-  std::vector<RankId> present;  // ascending
-  std::vector<RankId> missing;  // ascending; not those that have joined
-};
 
 // Decides which tensors every rank has submitted, and in which order to run them. Lives on the coordinator rank.
 //
@@ -125,11 +115,7 @@ class Negotiator {
   void AnswerAll(HeldGroup group, const absl::Status& status);
   void Answer(std::unique_ptr<PendingTensor> tensor, const absl::Status& status);
 
-  // Waiting.
-  Waiting WaitingOf(const PendingTensor& tensor) const;
-  Waiting WaitingOf(const SetJoins& joins) const;
-  Waiting WaitingOf(const HeldGroup& group) const;
-  Waiting WaitingForDepartures() const;
+  WaitingView waiting() const;
   WaitLimits LimitsOf(const TensorRequest& request) const { return request.limits.value_or(options_.limits); }
 
   const Options options_;
