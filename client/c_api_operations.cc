@@ -26,32 +26,64 @@ namespace ronda {
 namespace {
 
 using Operations = std::vector<std::shared_ptr<const Operation>>;
+using Handles = std::vector<std::shared_ptr<Handle>>;
 
-// Hands out what `submit` makes of the caller's arguments: as many handles as it returns operations, or none.
+// What has been submitted and not handed out yet. Should there be no memory to hand it out, the caller is told that
+// nothing was submitted, and may free the buffers: then it has to be complete.
+struct Submitted {
+  Submitted() = default;
+  Submitted(const Submitted&) = delete;
+  Submitted& operator=(const Submitted&) = delete;
+  ~Submitted() {
+    for (const std::shared_ptr<Handle>& handle : handles) handle->Wait().IgnoreError();
+  }
+
+  Handles handles;
+  std::shared_ptr<const void> contribution;  // if what travels is not the caller's
+};
+
+// Hands out what `submit` makes of the caller's arguments: as many handles as it returns operations, or none. What it
+// has submitted it leaves in its second argument before it allocates anything.
 template <typename SubmitFn>
 ronda_status Submit(const char* function, ronda_handle* handles, const SubmitFn& submit) {
   return CallWithSession([&](Session& session) -> Outcome {
     if (handles == nullptr) return NullArgument(function, "handle");
-    absl::StatusOr<Operations> operations = submit(session);
+    Submitted submitted;
+    submitted.handles.reserve(1);
+    absl::StatusOr<Operations> operations = submit(session, &submitted);
     if (!operations.ok()) return Failure(operations.status(), Answer::kSubmission);
     for (std::shared_ptr<const Operation>& operation : *operations) {
       *handles++ = globals().handles.Add(std::move(operation));
     }
+    submitted.handles.clear();
     return {};
   });
 }
 
-Operations One(std::shared_ptr<const Operation> operation) { return {std::move(operation)}; }
+// Submits one tensor into `handles`.
+absl::Status SubmitTo(Session& session, Submission submission, Handles* handles) {
+  // Send and receive are numbered, as they have no name that the caller gave.
+  RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, submission.request.op == OpType::kSendRecv
+                                                             ? session.SubmitNumbered(std::move(submission))
+                                                             : session.runtime().Submit(std::move(submission)));
+  handles->push_back(std::move(handle));
+  return absl::OkStatus();
+}
 
-// Operations that are what the runtime makes of one submission.
+// Operations that are what the runtime makes of submissions.
+Operations AsTheyAre(const Handles& handles, OpType op) {
+  Operations operations;
+  for (const std::shared_ptr<Handle>& handle : handles) operations.push_back(std::make_shared<Operation>(handle, op));
+  return operations;
+}
+
 template <typename Args>
 ronda_status SubmitOne(const char* function, const Args* args, ronda_handle* handle) {
-  return Submit(function, handle, [&](Session& session) -> absl::StatusOr<Operations> {
+  return Submit(function, handle, [&](Session& session, Submitted* submitted) -> absl::StatusOr<Operations> {
     RONDA_ASSIGN_OR_RETURN(Submission submission, ToSubmission(args, session.caller()));
     const OpType op = submission.request.op;
-    RONDA_ASSIGN_OR_RETURN(auto handle, op == OpType::kSendRecv ? session.SubmitNumbered(std::move(submission))
-                                                                : session.runtime().Submit(std::move(submission)));
-    return One(std::make_shared<Operation>(std::move(handle), op));
+    RONDA_RETURN_IF_ERROR(SubmitTo(session, std::move(submission), &submitted->handles));
+    return AsTheyAre(submitted->handles, op);
   });
 }
 
@@ -60,33 +92,34 @@ ronda_status SubmitGroup(const char* function, const Args* args, size_t count, c
                          ronda_handle* handles) {
   // No handles, and nowhere to write them.
   if (count == 0) return CallWithSession([](Session&) { return Outcome(); });
-  return Submit(function, handles, [&](Session& session) -> absl::StatusOr<Operations> {
+  return Submit(function, handles, [&](Session& session, Submitted* submitted) -> absl::StatusOr<Operations> {
     RONDA_ASSIGN_OR_RETURN(std::vector<Submission> submissions, ToGroup(args, count, group, session.caller()));
     const OpType op = submissions.front().request.op;
-    RONDA_ASSIGN_OR_RETURN(auto submitted, session.runtime().SubmitAll(std::move(submissions)));
-    Operations operations;
-    for (auto& handle : submitted) operations.push_back(std::make_shared<Operation>(std::move(handle), op));
-    return operations;
+    RONDA_ASSIGN_OR_RETURN(submitted->handles, session.runtime().SubmitAll(std::move(submissions)));
+    return AsTheyAre(submitted->handles, op);
   });
 }
 
-absl::StatusOr<Operations> BroadcastObject(const ronda_object_args* args, Session& session) {
+absl::StatusOr<Operations> BroadcastObject(const ronda_object_args* args, Session& session, Submitted* submitted) {
   RONDA_ASSIGN_OR_RETURN(Submission object, ToSubmission(args, session.caller()));
   RONDA_ASSIGN_OR_RETURN(auto members, session.runtime().ProcessSet(object.request.process_set));
-  RONDA_ASSIGN_OR_RETURN(auto plan, ObjectBroadcast::Prepare(std::move(members), session.caller().rank, &object));
-  RONDA_ASSIGN_OR_RETURN(auto handle, session.runtime().Submit(std::move(object)));
-  return One(std::make_shared<ObjectBroadcast>(std::move(handle), std::move(plan)));
+  RONDA_ASSIGN_OR_RETURN(std::shared_ptr<const ObjectBroadcast::Plan> plan,
+                         ObjectBroadcast::Prepare(std::move(members), session.caller().rank, &object));
+  submitted->contribution = plan;
+  RONDA_RETURN_IF_ERROR(SubmitTo(session, std::move(object), &submitted->handles));
+  return Operations{std::make_shared<ObjectBroadcast>(submitted->handles.front(), std::move(plan))};
 }
 
-absl::StatusOr<Operations> AllgatherObject(const ronda_object_args* args, Session& session) {
+absl::StatusOr<Operations> AllgatherObject(const ronda_object_args* args, Session& session, Submitted* submitted) {
   RONDA_ASSIGN_OR_RETURN(Submission object, ToSubmission(args, session.caller()));
   object.request.root = 0;  // an allgather has none
-  RONDA_ASSIGN_OR_RETURN(auto handle, session.runtime().Submit(std::move(object)));
-  return One(std::make_shared<Operation>(std::move(handle), OpType::kAllgather));
+  RONDA_RETURN_IF_ERROR(SubmitTo(session, std::move(object), &submitted->handles));
+  return AsTheyAre(submitted->handles, OpType::kAllgather);
 }
 
 // The indices, and the values.
-absl::StatusOr<Operations> SparseAllreduce(const ronda_sparse_allreduce_args* args, Session& session) {
+absl::StatusOr<Operations> SparseAllreduce(const ronda_sparse_allreduce_args* args, Session& session,
+                                           Submitted* submitted) {
   RONDA_ASSIGN_OR_RETURN(SparseSubmissions sparse, ToSubmissions(args, session.caller()));
   const DType dtype = sparse.values.request.dtype;
   const bool averages = sparse.present.has_value();
@@ -94,20 +127,19 @@ absl::StatusOr<Operations> SparseAllreduce(const ronda_sparse_allreduce_args* ar
   if (!row.empty()) row.front() = 1;
   std::vector<Submission> submissions = {std::move(sparse.indices), std::move(sparse.values)};
   if (averages) submissions.push_back(*std::move(sparse.present));
-  RONDA_ASSIGN_OR_RETURN(const auto handles, session.runtime().SubmitAll(std::move(submissions)));
-  Operations operations = One(std::make_shared<Operation>(handles[0], OpType::kAllgather));
-  if (averages) {
-    operations.push_back(std::make_shared<SparseAverage>(handles[1], handles[2], dtype, ElementCount(row)));
-  } else {
-    operations.push_back(std::make_shared<Operation>(handles[1], OpType::kAllgather));
-  }
-  return operations;
+  Handles& handles = submitted->handles;
+  RONDA_ASSIGN_OR_RETURN(handles, session.runtime().SubmitAll(std::move(submissions)));
+  if (!averages) return AsTheyAre(handles, OpType::kAllgather);
+  return Operations{
+      std::make_shared<Operation>(handles[0], OpType::kAllgather),
+      std::make_shared<SparseAverage>(handles[1], handles[2], dtype, ElementCount(row)),
+  };
 }
 
-absl::StatusOr<Operations> Join(Session& session, ronda_process_set set, ronda_absent absent) {
+absl::StatusOr<Operations> Join(ronda_process_set set, ronda_absent absent, Session& session, Submitted* submitted) {
   RONDA_ASSIGN_OR_RETURN(Submission submission, JoinSubmission(set, absent));
-  RONDA_ASSIGN_OR_RETURN(auto handle, session.runtime().Submit(std::move(submission)));
-  return One(std::make_shared<Operation>(std::move(handle), OpType::kJoin));
+  RONDA_RETURN_IF_ERROR(SubmitTo(session, std::move(submission), &submitted->handles));
+  return AsTheyAre(submitted->handles, OpType::kJoin);
 }
 
 // Runs `read` on an operation that has completed well, and is one that `what` is asked of.
@@ -179,13 +211,15 @@ ronda_status ronda_recv_async(const ronda_recv_args* args, ronda_handle* handle)
 }
 
 ronda_status ronda_broadcast_object_async(const ronda_object_args* args, ronda_handle* handle) {
-  return ronda::Submit("ronda_broadcast_object_async", handle,
-                       [&](ronda::Session& session) { return ronda::BroadcastObject(args, session); });
+  return ronda::Submit("ronda_broadcast_object_async", handle, [&](auto& session, auto* submitted) {
+    return ronda::BroadcastObject(args, session, submitted);
+  });
 }
 
 ronda_status ronda_allgather_object_async(const ronda_object_args* args, ronda_handle* handle) {
-  return ronda::Submit("ronda_allgather_object_async", handle,
-                       [&](ronda::Session& session) { return ronda::AllgatherObject(args, session); });
+  return ronda::Submit("ronda_allgather_object_async", handle, [&](auto& session, auto* submitted) {
+    return ronda::AllgatherObject(args, session, submitted);
+  });
 }
 
 ronda_status ronda_sparse_allreduce_async(const ronda_sparse_allreduce_args* args, ronda_handle* indices,
@@ -195,8 +229,9 @@ ronda_status ronda_sparse_allreduce_async(const ronda_sparse_allreduce_args* arg
     return ronda::Call([&] { return ronda::NullArgument(kFunction, indices == nullptr ? "indices" : "values"); });
   }
   ronda_handle handles[2];
-  const ronda_status status =
-      ronda::Submit(kFunction, handles, [&](ronda::Session& session) { return ronda::SparseAllreduce(args, session); });
+  const ronda_status status = ronda::Submit(kFunction, handles, [&](auto& session, auto* submitted) {
+    return ronda::SparseAllreduce(args, session, submitted);
+  });
   if (status != RONDA_OK) return status;
   *indices = handles[0];
   *values = handles[1];
@@ -219,8 +254,9 @@ ronda_status ronda_grouped_reducescatter_async(const ronda_reducescatter_args* a
 }
 
 ronda_status ronda_join_async(ronda_process_set process_set, ronda_absent absent, ronda_handle* handle) {
-  return ronda::Submit("ronda_join_async", handle,
-                       [&](ronda::Session& session) { return ronda::Join(session, process_set, absent); });
+  return ronda::Submit("ronda_join_async", handle, [&](auto& session, auto* submitted) {
+    return ronda::Join(process_set, absent, session, submitted);
+  });
 }
 
 ronda_status ronda_poll(ronda_handle handle, int* done) {

@@ -8,18 +8,20 @@ namespace ronda {
 
 uint64_t NumberSequence::Next() {
   Settle();
-  return again_.empty() ? next_ : *again_.begin();
+  const uint64_t number = again_.empty() ? next_ : *again_.begin();
+  in_flight_.try_emplace(number);
+  return number;
 }
 
 void NumberSequence::Take(std::shared_ptr<const Handle> operation) {
   const uint64_t number = again_.empty() ? next_ : *again_.begin();
   if (again_.erase(number) == 0) ++next_;
-  in_flight_[number] = std::move(operation);
+  in_flight_.at(number) = std::move(operation);
 }
 
 void NumberSequence::Settle() {
   for (auto it = in_flight_.begin(); it != in_flight_.end();) {
-    if (!it->second->done()) {
+    if (it->second == nullptr || !it->second->done()) {
       ++it;
       continue;
     }

@@ -23,15 +23,17 @@ class NumberSequence {
   uint64_t Next();
 
   // The operation with the number that Next() has returned is under way. Until then Next() keeps returning it.
+  // Allocates nothing: an operation that is under way cannot be taken back.
+  // REQUIRES: Next() has been called since the last Take().
   void Take(std::shared_ptr<const Handle> operation);
 
  private:
   // Notes how operations have ended since.
   void Settle();
 
-  uint64_t next_ = 0;         // never given out
-  std::set<uint64_t> again_;  // to be given out before
-  std::map<uint64_t, std::shared_ptr<const Handle>> in_flight_;
+  uint64_t next_ = 0;                                            // never given out
+  std::set<uint64_t> again_;                                     // to be given out before
+  std::map<uint64_t, std::shared_ptr<const Handle>> in_flight_;  // null: returned by Next(), and not taken
 };
 
 }  // namespace ronda

@@ -32,7 +32,7 @@ class ObjectBroadcast : public Operation {
                                                        Submission* object);
 
   // `handle` is that of the submission that `plan` was made with.
-  ObjectBroadcast(std::shared_ptr<Handle> handle, std::unique_ptr<const Plan> plan)
+  ObjectBroadcast(std::shared_ptr<Handle> handle, std::shared_ptr<const Plan> plan)
       : Operation(std::move(handle), OpType::kAllgather), plan_(std::move(plan)) {}
 
   // Waits: the contribution must not go before.
@@ -45,7 +45,7 @@ class ObjectBroadcast : public Operation {
   absl::Status Check() const override;
 
  private:
-  const std::unique_ptr<const Plan> plan_;
+  const std::shared_ptr<const Plan> plan_;
 };
 
 }  // namespace ronda

@@ -123,6 +123,50 @@ void Gradients() {
   ronda::shutdown();
 }
 
+void RootsOfAReduceAndAGather() {
+  ronda::init();
+  float value = 0, result = 0;
+  ExpectMismatch(ronda::try_reduce(ronda::tensor("conv1/weight", &value), &result, ronda::rank() == 1 ? 1 : 0),
+                 "root 0", "root 1");
+  ExpectMismatch(ronda::try_gather("conv1/weight", &value, {1}, ronda::rank() == 1 ? 2 : 0).status(), "root 0",
+                 "root 2");
+  ExpectTheNextCollectiveWorks();
+  ronda::shutdown();
+}
+
+void OverflowDetection() {
+  ronda::init();
+  float value = 0;
+  ronda::ReduceOptions options;
+  options.detect_overflow = ronda::rank() == 1;
+  ExpectMismatch(ronda::try_allreduce(ronda::tensor("conv1/weight", &value), options), "overflow", "overflow");
+  ExpectTheNextCollectiveWorks();
+  ronda::shutdown();
+}
+
+void RowsOfAnAlltoall() {
+  ronda::init();
+  const std::vector<float> rows(static_cast<std::size_t>(6 * ronda::size()));
+  const std::int64_t width = ronda::rank() == 1 ? 3 : 2;
+  ExpectMismatch(ronda::try_alltoall("conv1/weight", rows.data(), {ronda::size(), width}).status(), ", 2]", ", 3]");
+  ExpectTheNextCollectiveWorks();
+  ronda::shutdown();
+}
+
+void DtypesOfASendAndItsReceive() {
+  ronda::init();
+  float sent = 0;
+  double received = 0;
+  if (ronda::rank() < 2) {
+    const ronda::Status status = ronda::rank() == 0 ? ronda::try_send(ronda::tensor("", &sent), 1)
+                                                    : ronda::try_recv(ronda::tensor("", &received), 0);
+    EXPECT_EQ(status.code(), RONDA_ERROR_MISMATCH) << status.message();
+    EXPECT_THAT(status.message(), AllOf(HasSubstr("rank 0"), HasSubstr("float32"), HasSubstr("float64")));
+  }
+  ExpectTheNextCollectiveWorks();
+  ronda::shutdown();
+}
+
 void DuplicateName() {
   ronda::init();
   float first = 1, second = 1, go = 0;
@@ -153,6 +197,10 @@ const std::vector<ronda::testing::RankProgram> kPrograms = {
     {"Compressions", Compressions},
     {"TrailingDimensions", TrailingDimensions},
     {"Gradients", Gradients},
+    {"RootsOfAReduceAndAGather", RootsOfAReduceAndAGather},
+    {"OverflowDetection", OverflowDetection},
+    {"RowsOfAnAlltoall", RowsOfAnAlltoall},
+    {"DtypesOfASendAndItsReceive", DtypesOfASendAndItsReceive},
     {"DuplicateName", DuplicateName},
 };
 

@@ -94,11 +94,24 @@ void NothingIsLeftOfAnEarlierJob() {
   }
 }
 
+void StartsAgainAfterProcessSetsThatCannotBe() {
+  ronda::Options options;
+  options.process_sets = {{0}, {7}};
+  const ronda::Status status = ronda::try_init(options);
+  EXPECT_EQ(status.code(), RONDA_ERROR_INVALID_ARGUMENT) << status.message();
+  EXPECT_THAT(status.message(), HasSubstr("members [7] should be ascending ranks of this job"));
+  EXPECT_FALSE(ronda::is_initialized());
+  ronda::init();
+  EXPECT_EQ(Sum(1), ronda::size());
+  ronda::shutdown();
+}
+
 const std::vector<ronda::testing::RankProgram> kPrograms = {
     {"StartsAgainWithoutTheRankThatDied", StartsAgainWithoutTheRankThatDied},
     {"StartsAgainAfterADeadline", StartsAgainAfterADeadline},
     {"StartsAgainAfterAFailureThatAllSurvive", StartsAgainAfterAFailureThatAllSurvive},
     {"NothingIsLeftOfAnEarlierJob", NothingIsLeftOfAnEarlierJob},
+    {"StartsAgainAfterProcessSetsThatCannotBe", StartsAgainAfterProcessSetsThatCannotBe},
 };
 
 TEST(RestartWorldTest, SurvivorsOfARankThatDiedStartAgainAsASmallerJob) {
@@ -118,6 +131,10 @@ TEST(RestartWorldTest, AJobFollowsOneThatFailedWithAllRanksAlive) {
 
 TEST(RestartWorldTest, NothingIsLeftOfAnEarlierJob) {
   ronda::testing::ExpectRankProgramSucceeds("NothingIsLeftOfAnEarlierJob", 2);
+}
+
+TEST(RestartWorldTest, AJobFollowsOneWhoseProcessSetsWereRefused) {
+  ronda::testing::ExpectRankProgramSucceeds("StartsAgainAfterProcessSetsThatCannotBe", 3);
 }
 
 }  // namespace
