@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,9 +11,9 @@
 
 namespace ronda::testing {
 
-void RunRuntimes(int size, const Tunables& tunables, const std::function<void(Runtime& runtime)>& body) {
+void RunRuntimes(int size, const Runtime::Options& options, const std::function<void(Runtime& runtime)>& body) {
   RunRanks(size, [&](RankId rank, Transport transport) {
-    const auto runtime = Runtime::Create({.tunables = tunables}, {.rank = rank, .size = size}, std::move(transport));
+    const auto runtime = Runtime::Create(options, {.rank = rank, .size = size}, std::move(transport));
     body(*runtime);
     const absl::Status shutdown = runtime->Shutdown();
     EXPECT_TRUE(shutdown.ok()) << shutdown;
@@ -30,6 +31,14 @@ Submission Sum(const std::string& name, std::vector<float>* data) {
 absl::Status CarryOut(Runtime& runtime, Submission submission) {
   const auto handle = runtime.Submit(std::move(submission));
   return handle.ok() ? (*handle)->Wait() : handle.status();
+}
+
+absl::Status WaitAndAdvance(const Handle& handle, FakeClock* clock) {
+  while (!handle.done()) {
+    clock->Advance(absl::Milliseconds(20));
+    std::this_thread::yield();
+  }
+  return handle.Wait();
 }
 
 std::shared_ptr<Handle> Succeed(Runtime& runtime, Submission submission) {

@@ -10,15 +10,15 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "runtime/base/config.h"
 #include "runtime/engine/handle.h"
 #include "runtime/engine/runtime.h"
 #include "runtime/engine/submission.h"
+#include "tests/testing/fake_clock.h"
 
 namespace ronda::testing {
 
 // A job of `size` ranks, each of which runs `body` and shuts down, which must succeed.
-void RunRuntimes(int size, const Tunables& tunables, const std::function<void(Runtime& runtime)>& body);
+void RunRuntimes(int size, const Runtime::Options& options, const std::function<void(Runtime& runtime)>& body);
 void RunRuntimes(int size, const std::function<void(Runtime& runtime)>& body);
 
 // An allreduce in place.
@@ -26,6 +26,9 @@ Submission Sum(const std::string& name, std::vector<float>* data);
 
 // Submits and waits.
 absl::Status CarryOut(Runtime& runtime, Submission submission);
+
+// Waits for the operation while time passes, which it does not otherwise.
+absl::Status WaitAndAdvance(const Handle& handle, FakeClock* clock);
 
 // Submits and waits; the handle of what has succeeded, or nullptr, which is a failure of the test.
 std::shared_ptr<Handle> Succeed(Runtime& runtime, Submission submission);

@@ -24,7 +24,10 @@ using ::testing::HasSubstr;
 
 TEST(NegotiationLog, OfAJobWithErrorsDeadlinesSetsAndJoinsReplays) {
   const std::string path = absl::StrCat(::testing::TempDir(), "/negotiation.log");
-  RunRuntimes(3, {.stall_deadline = absl::Milliseconds(200), .negotiation_log = path}, [](Runtime& runtime) {
+  testing::FakeClock clock;
+  const Runtime::Options options = {.tunables = {.stall_deadline = absl::Milliseconds(200), .negotiation_log = path},
+                                    .clock = &clock};
+  RunRuntimes(3, options, [&](Runtime& runtime) {
     const size_t rank = static_cast<size_t>(runtime.topology().rank);
     const ProcessSetId set = AddSet(runtime, {0, 2});
     for (int step = 0; step < 3; ++step) {
@@ -37,7 +40,9 @@ TEST(NegotiationLog, OfAJobWithErrorsDeadlinesSetsAndJoinsReplays) {
     if (rank == 0) {
       Submission lonely = Sum("lonely", &data);
       lonely.request.process_set = set;
-      EXPECT_EQ(CarryOut(runtime, lonely).code(), absl::StatusCode::kDeadlineExceeded);
+      const auto handle = runtime.Submit(lonely);
+      ASSERT_TRUE(handle.ok());
+      EXPECT_EQ(testing::WaitAndAdvance(**handle, &clock).code(), absl::StatusCode::kDeadlineExceeded);
     }
     while (!CarryOut(runtime, Sum("all wait for rank 0", &data)).ok()) {
     }

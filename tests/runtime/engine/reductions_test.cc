@@ -144,7 +144,7 @@ TEST_P(ReductionsWithRanks, AdasumOfEqualGradientsIsTheirAverageAndOfOrthogonalO
 INSTANTIATE_TEST_SUITE_P(Ranks, ReductionsWithRanks, ::testing::Values(1, 2, 3, 4));
 
 TEST(Reductions, FusedReduceScattersAndReducesKeepTheirResultsApart) {
-  RunRuntimes(3, {.cycle_time = absl::Milliseconds(5)}, [](Runtime& runtime) {
+  RunRuntimes(3, {.tunables = {.cycle_time = absl::Milliseconds(5)}}, [](Runtime& runtime) {
     const int rank = runtime.topology().rank;
     std::vector<std::vector<float>> data;
     for (int i = 0; i < 6; ++i) data.emplace_back(static_cast<size_t>(4 + i), static_cast<float>(i));

@@ -162,11 +162,16 @@ TEST(Runtime, ZeroElementsAreCarriedOut) {
 }
 
 TEST(Runtime, TensorThatOneRankNeverSubmitsFailsAfterTheDeadlineAndTheJobGoesOn) {
-  const Tunables impatient = {.stall_warning = absl::Milliseconds(50), .stall_deadline = absl::Milliseconds(200)};
-  RunRuntimes(2, impatient, [](Runtime& runtime) {
+  testing::FakeClock clock;
+  const Runtime::Options options = {
+      .tunables = {.stall_warning = absl::Milliseconds(50), .stall_deadline = absl::Milliseconds(200)},
+      .clock = &clock};
+  RunRuntimes(2, options, [&](Runtime& runtime) {
     std::vector<float> data(3, 1.0f);
     if (runtime.topology().rank == 0) {
-      const absl::Status status = CarryOut(runtime, Sum("lonely", &data));
+      const auto lonely = runtime.Submit(Sum("lonely", &data));
+      ASSERT_TRUE(lonely.ok());
+      const absl::Status status = testing::WaitAndAdvance(**lonely, &clock);
       EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
       EXPECT_THAT(std::string(status.message()), HasSubstr("tensor 'lonely'"));
       EXPECT_THAT(std::string(status.message()), HasSubstr("missing: rank 1 (host localhost, pid "));
@@ -228,7 +233,7 @@ TEST(Runtime, SettingsOfRankZeroHoldForTheJob) {
 }
 
 TEST(Runtime, CycleTimeHoldsTensorsBackForCompanyButNotForever) {
-  RunRuntimes(2, {.cycle_time = absl::Milliseconds(5)}, [](Runtime& runtime) {
+  RunRuntimes(2, {.tunables = {.cycle_time = absl::Milliseconds(5)}}, [](Runtime& runtime) {
     std::vector<float> data(3, 1.0f);
     EXPECT_TRUE(CarryOut(runtime, Sum("x", &data)).ok());
     EXPECT_THAT(data, ::testing::Each(2.0f));

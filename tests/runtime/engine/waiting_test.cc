@@ -7,22 +7,20 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "runtime/monitor/flight_board.h"
 #include "tests/runtime/engine/job.h"
-#include "tests/testing/fake_clock.h"
 #include "tests/testing/run_ranks.h"
 
 namespace ronda {
 namespace {
 
-using ::ronda::testing::Barrier;
 using ::ronda::testing::CarryOut;
 using ::ronda::testing::FakeClock;
 using ::ronda::testing::Join;
 using ::ronda::testing::RunRuntimes;
 using ::ronda::testing::Succeed;
 using ::ronda::testing::Sum;
+using ::ronda::testing::WaitAndAdvance;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -46,30 +44,31 @@ TEST(Limits, OfACallHoldForItAlone) {
 }
 
 TEST(Limits, OfACallMayOutlastTheJobs) {
-  RunRuntimes(2, kImpatient, [](Runtime& runtime) {
+  FakeClock clock;
+  RunRuntimes(2, {.tunables = kImpatient, .clock = &clock}, [&](Runtime& runtime) {
     std::vector<float> data(3, 1.0f);
     if (runtime.topology().rank == 1) {
-      // Each of these takes the job's deadline.
-      for (int i = 0; i < 3; ++i) {
-        EXPECT_EQ(CarryOut(runtime, Sum("lonely", &data)).code(), absl::StatusCode::kDeadlineExceeded);
-      }
+      // This takes the job's deadline.
+      const auto lonely = runtime.Submit(Sum("lonely", &data));
+      EXPECT_EQ(WaitAndAdvance(**lonely, &clock).code(), absl::StatusCode::kDeadlineExceeded);
     }
     Submission patient = Sum("patient", &data);
-    patient.request.limits = WaitLimits{.deadline = absl::Minutes(1)};
+    patient.request.limits = WaitLimits{.deadline = absl::InfiniteDuration()};
     Succeed(runtime, patient);
     EXPECT_THAT(data, Each(2.0f));
   });
 }
 
 TEST(Limits, JoinMayLastAsLongAsOthersAreActive) {
-  RunRuntimes(2, kImpatient, [](Runtime& runtime) {
-    std::shared_ptr<Handle> joined;
-    if (runtime.topology().rank == 1) {
-      const absl::Time end = absl::Now() + 6 * kImpatient.stall_deadline;
-      while (absl::Now() < end) {
-        std::vector<float> data(3, 1.0f);
-        Succeed(runtime, Sum("x", &data));
-      }
+  FakeClock clock;
+  RunRuntimes(2, {.tunables = kImpatient, .clock = &clock}, [&](Runtime& runtime) {
+    for (int step = 0; step < 10 && runtime.topology().rank == 1; ++step) {
+      std::vector<float> data(3, 1.0f);
+      Submission submission = Sum("x", &data);
+      // Until rank 0 has joined, it may be waited for.
+      submission.request.limits = WaitLimits{.deadline = absl::InfiniteDuration()};
+      Succeed(runtime, submission);
+      clock.Advance(kImpatient.stall_deadline * 3 / 4);
     }
     EXPECT_NE(Succeed(runtime, Join()), nullptr);
   });
