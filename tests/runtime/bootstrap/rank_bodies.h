@@ -19,7 +19,8 @@ inline void ExpectOneHostThatAddsUp(Job job, RankId rank, int size) {
 
   float value = static_cast<float>(rank + 1);
   const Segment segment = {.input = &value, .output = &value, .count = 1};
-  const absl::Status reduced = job.transport.communicator->Reduce({.info = {.label = "value"}, .segments = {&segment, 1}});
+  const absl::Status reduced =
+      job.transport.communicator->Reduce({.info = {.label = "value"}, .segments = {&segment, 1}});
   EXPECT_TRUE(reduced.ok()) << reduced;
   EXPECT_EQ(value, static_cast<float>(size * (size + 1) / 2));
   const absl::Status met = job.transport.communicator->Barrier({.label = "leave together"});
