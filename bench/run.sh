@@ -19,3 +19,6 @@ echo "== latency and idle cost through the client, $ranks ranks"
 echo
 echo "== kernels, one core"
 "$bin/bench/kernels_bench" --benchmark_min_time=0.2
+echo
+echo "== agreeing on a step, simulated jobs of up to 1,024 ranks"
+"$bin/bench/negotiation_bench" 2 64 1024

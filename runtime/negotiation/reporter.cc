@@ -9,6 +9,21 @@
 #include "runtime/negotiation/operation_rules.h"
 
 namespace ronda {
+namespace {
+
+// Whether those who are needed take part.
+bool HasItsRanks(const AgreedBucket& bucket, const TensorRequest& request) {
+  const Group& participants = *bucket.participants;
+  if (participants.size() == 0) return false;
+  if (!bucket.joined.empty() && !RunsWithoutJoined(request.op)) return false;
+  if (request.op == OpType::kSendRecv) {
+    return request.root != request.receiver && bucket.members->Contains(request.root) &&
+           bucket.members->Contains(request.receiver);
+  }
+  return !HasRoot(request.op) || participants.Contains(request.root);
+}
+
+}  // namespace
 
 Reporter::Reporter(Options options)
     : options_(options), process_sets_(options.world_size), report_{.identity = options.identity} {}
@@ -123,10 +138,9 @@ absl::Status Reporter::CheckBelongs(const AgreedBucket& bucket, const Response& 
                                                    " ranks"));
   }
   const TensorRequest& first = bucket.responses.front()->request;
-  const bool sends = request.op == OpType::kSendRecv;
-  if (request.process_set != first.process_set || request.op != first.op || (sends && bucket.responses.size() > 1) ||
-      (HasRoot(request.op) && !members.Contains(request.root)) ||
-      (sends && (!members.Contains(request.receiver) || request.receiver == request.root))) {
+  const bool fits = request.process_set == first.process_set && request.op == first.op &&
+                    (request.op != OpType::kSendRecv || bucket.responses.size() == 1);
+  if (!fits || !HasItsRanks(bucket, request)) {
     return absl::InvalidArgumentError(
         absl::StrCat("response for tensor '", request.name, "' does not fit its process set or its bucket"));
   }
