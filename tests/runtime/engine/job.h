@@ -27,7 +27,8 @@ Submission Sum(const std::string& name, std::vector<float>* data);
 // Submits and waits.
 absl::Status CarryOut(Runtime& runtime, Submission submission);
 
-// Waits for the operation while time passes, which it does not otherwise.
+// Waits for the operation while time passes, quickly, which it does not otherwise. Meanwhile nothing else with a
+// deadline should be in flight but on rank 0, which is not the one to look whether rank 0 answers.
 absl::Status WaitAndAdvance(const Handle& handle, FakeClock* clock);
 
 // Submits and waits; the handle of what has succeeded, or nullptr, which is a failure of the test.

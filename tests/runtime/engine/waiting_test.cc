@@ -47,7 +47,7 @@ TEST(Limits, OfACallMayOutlastTheJobs) {
   FakeClock clock;
   RunRuntimes(2, {.tunables = kImpatient, .clock = &clock}, [&](Runtime& runtime) {
     std::vector<float> data(3, 1.0f);
-    if (runtime.topology().rank == 1) {
+    if (runtime.topology().rank == 0) {
       // This takes the job's deadline.
       const auto lonely = runtime.Submit(Sum("lonely", &data));
       EXPECT_EQ(WaitAndAdvance(**lonely, &clock).code(), absl::StatusCode::kDeadlineExceeded);
