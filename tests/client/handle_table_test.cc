@@ -5,12 +5,13 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "runtime/engine/callback_thread.h"
 
 namespace ronda {
 namespace {
 
 std::shared_ptr<Operation> NewOperation() {
-  return std::make_shared<Operation>(std::make_shared<Handle>(nullptr), OpType::kAllreduce);
+  return std::make_shared<Operation>(std::make_shared<Handle>(CallbackThread::Create({})), OpType::kAllreduce);
 }
 
 TEST(HandleTableTest, FindsWhatWasAddedUntilItIsRemoved) {

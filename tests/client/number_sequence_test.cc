@@ -3,48 +3,55 @@
 #include <memory>
 
 #include "gtest/gtest.h"
+#include "runtime/engine/callback_thread.h"
 
 namespace ronda {
 namespace {
 
-std::shared_ptr<Handle> Operation() { return std::make_shared<Handle>(nullptr); }
+// Gives the next number to `operation`.
+void Begin(NumberSequence& sequence, const std::shared_ptr<Handle>& operation) {
+  sequence.Next();
+  sequence.Take(operation);
+}
+
+std::shared_ptr<Handle> Operation() { return std::make_shared<Handle>(CallbackThread::Create({})); }
 
 TEST(NumberSequenceTest, CountsWhatIsTaken) {
   NumberSequence sequence;
   EXPECT_EQ(sequence.Next(), 0u);
   EXPECT_EQ(sequence.Next(), 0u) << "not taken: its submission failed";
-  sequence.Take(Operation());
+  Begin(sequence, Operation());
   EXPECT_EQ(sequence.Next(), 1u);
 }
 
 TEST(NumberSequenceTest, WhatNobodyCameToIsHeldAgain) {
   NumberSequence sequence;
   const auto first = Operation(), second = Operation();
-  sequence.Take(first);
-  sequence.Take(second);
+  Begin(sequence, first);
+  Begin(sequence, second);
   first->Complete("first", absl::DeadlineExceededError("rank 1 is missing"));
   EXPECT_EQ(sequence.Next(), 0u);
-  sequence.Take(Operation());
+  Begin(sequence, Operation());
   EXPECT_EQ(sequence.Next(), 2u);
 }
 
 TEST(NumberSequenceTest, TheSmallestNumberComesFirst) {
   NumberSequence sequence;
   const auto first = Operation(), second = Operation();
-  sequence.Take(first);
-  sequence.Take(second);
+  Begin(sequence, first);
+  Begin(sequence, second);
   second->Complete("second", absl::DeadlineExceededError("rank 1 is missing"));
   first->Complete("first", absl::DeadlineExceededError("rank 1 is missing"));
   EXPECT_EQ(sequence.Next(), 0u);
-  sequence.Take(Operation());
+  Begin(sequence, Operation());
   EXPECT_EQ(sequence.Next(), 1u);
 }
 
 TEST(NumberSequenceTest, OtherEndsUseANumberUp) {
   NumberSequence sequence;
   const auto good = Operation(), mismatch = Operation();
-  sequence.Take(good);
-  sequence.Take(mismatch);
+  Begin(sequence, good);
+  Begin(sequence, mismatch);
   good->Complete("good", absl::OkStatus());
   // All ranks came, and all have this error.
   mismatch->Complete("mismatch", absl::FailedPreconditionError("ranks disagree"));

@@ -10,6 +10,7 @@
 #include "client/sparse_average.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/engine/callback_thread.h"
 
 namespace ronda {
 namespace {
@@ -23,7 +24,7 @@ using ::testing::IsEmpty;
 std::shared_ptr<Handle> Completed(const void* data, size_t bytes, std::vector<int64_t> first_dims) {
   OperationResult result{.data = std::make_unique<std::byte[]>(bytes), .first_dims = std::move(first_dims)};
   std::memcpy(result.data.get(), data, bytes);
-  auto handle = std::make_shared<Handle>(nullptr);
+  auto handle = std::make_shared<Handle>(CallbackThread::Create({}));
   handle->Complete("t", std::move(result));
   return handle;
 }
@@ -129,7 +130,7 @@ TEST(SparseAverageTest, DividesByTheRanksThatTookPart) {
 }
 
 TEST(SparseAverageTest, FailsIfTheRanksCouldNotBeCounted) {
-  auto failed = std::make_shared<Handle>(nullptr);
+  auto failed = std::make_shared<Handle>(CallbackThread::Create({}));
   failed->Complete("t/present", absl::UnavailableError("rank 1 died"));
   const SparseAverage average(Gathered("", {0, 0}), failed, DType::kFloat32, 1);
   EXPECT_EQ(average.Wait().code(), absl::StatusCode::kUnavailable);
