@@ -32,15 +32,19 @@ class DataStream {
   // Room for `bytes` bytes from each rank, in granules that no chunk cuts: chunks then end with less than a granule of
   // waste. Little data lies close together, so that it goes round the whole ring too before it comes to a line that
   // another core has read lately.
-  // REQUIRES: granule_bytes <= chunk_bytes().
+  // REQUIRES: bytes is a multiple of granule_bytes, which is at most chunk_bytes().
   ChunkSequence Take(size_t bytes, size_t granule_bytes = 1) {
     const uint64_t previous_end = next_;
     const uint64_t begin = FitsInCurrentChunk(bytes) ? next_ : RoundUp(next_, chunk_bytes_);
-    const size_t used_bytes = chunk_bytes_ - chunk_bytes_ % granule_bytes;
-    const uint64_t count = (bytes + used_bytes - 1) / used_bytes;
-    const uint64_t full_chunks = count == 0 ? 0 : count - 1;
+    // What fits in one chunk, as most calls do, takes no division.
+    const size_t used_bytes = bytes <= chunk_bytes_ ? chunk_bytes_ : chunk_bytes_ - chunk_bytes_ % granule_bytes;
+    const uint64_t full_chunks = bytes <= used_bytes ? 0 : (bytes - 1) / used_bytes;
     next_ = begin + full_chunks * chunk_bytes_ + RoundUp(bytes - full_chunks * used_bytes, kLineBytes);
-    return {.previous_end = previous_end, .begin = begin, .chunk_bytes = chunk_bytes_, .count = count, .end = next_};
+    return {.previous_end = previous_end,
+            .begin = begin,
+            .chunk_bytes = chunk_bytes_,
+            .count = bytes == 0 ? 0 : full_chunks + 1,
+            .end = next_};
   }
 
  private:
