@@ -79,7 +79,9 @@ TEST(Groups, AreSubmittedWholeOrNotAtAll) {
     group = Group("g", OpType::kAllreduce, &data);
     group[2].request.name = "g/0";
     EXPECT_EQ(runtime.SubmitAll(group).status().code(), absl::StatusCode::kAlreadyExists);
-    EXPECT_TRUE(runtime.SubmitAll(Group("g", OpType::kAllreduce, &data)).ok()) << "nothing is left of the others";
+    const auto handles = runtime.SubmitAll(Group("g", OpType::kAllreduce, &data));
+    ASSERT_TRUE(handles.ok()) << "nothing is left of the others: " << handles.status();
+    for (const auto& handle : *handles) EXPECT_TRUE(handle->Wait().ok());
   });
 }
 
