@@ -33,7 +33,9 @@ struct Possessions {
   }
   static Possessions Now() { return {Count("/proc/self/fd"), Count("/proc/self/task")}; }
 
-  bool operator==(const Possessions&) const = default;
+  bool Exceed(const Possessions& other) const {
+    return file_descriptors > other.file_descriptors || threads > other.threads;
+  }
 
   long file_descriptors;
   long threads;
@@ -42,12 +44,12 @@ struct Possessions {
 // A thread is listed for a moment after it has been joined.
 void ExpectGivenBack(const Possessions& before) {
   Possessions now = Possessions::Now();
-  for (int i = 0; i < 200 && now != before; ++i) {
+  for (int i = 0; i < 200 && now.Exceed(before); ++i) {
     std::this_thread::sleep_for(milliseconds(10));
     now = Possessions::Now();
   }
-  EXPECT_EQ(now.file_descriptors, before.file_descriptors);
-  EXPECT_EQ(now.threads, before.threads);
+  EXPECT_LE(now.file_descriptors, before.file_descriptors);
+  EXPECT_LE(now.threads, before.threads);
 }
 
 class Rank {
@@ -177,6 +179,7 @@ bool EndsJob(const Injury& injury) { return injury.kind == Injury::Kind::kKill |
 void RunRound() {
   const uint64_t seed = std::strtoull(std::getenv(kSeedVariable), nullptr, 10);
   const RoundPlan plan = PlanRound(seed, kRanks);
+  std::thread([] {}).join();  // with the first one, ThreadSanitizer starts a thread that stays
   const Possessions before = Possessions::Now();
   init();
   Status of_operation;
