@@ -269,7 +269,7 @@ absl::StatusOr<Submission> BarrierSubmission(ronda_process_set set, double timeo
   return submission;
 }
 
-absl::StatusOr<Submission> JoinSubmission(ronda_process_set set, ronda_absent absent) {
+absl::StatusOr<Submission> JoinSubmission(ronda_process_set set, const ronda_absent& absent) {
   const int raw = RawValue(absent);
   if (raw != RONDA_ABSENT_NOT_COUNTED && raw != RONDA_ABSENT_COUNTED_AS_ZEROS) {
     return absl::InvalidArgumentError(absl::StrCat("join: absent ", raw, " is not one of ronda_absent, 0 or 1"));

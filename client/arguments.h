@@ -54,7 +54,8 @@ absl::StatusOr<std::vector<Submission>> ToGroup(const ronda_reducescatter_args* 
 
 // A barrier or a join: their name is given, like that of send and receive. `timeout_s` as ronda_monitored_barrier().
 absl::StatusOr<Submission> BarrierSubmission(ronda_process_set set, double timeout_s, const Caller& caller);
-absl::StatusOr<Submission> JoinSubmission(ronda_process_set set, ronda_absent absent);
+// `absent` may hold no enumerator, and is not loaded as one.
+absl::StatusOr<Submission> JoinSubmission(ronda_process_set set, const ronda_absent& absent);
 
 // The ends of a set, and its begin.
 absl::StatusOr<Submission> AddProcessSetSubmission(const int* ranks, int count);

@@ -109,7 +109,8 @@ ronda_status SubmitAndWait(const SubmitFn& submit, std::shared_ptr<Handle>* hand
   return Call([&] { return Failure((*handle)->Wait(), Answer::kCompletion); });
 }
 
-absl::StatusOr<std::shared_ptr<Handle>> SubmitJoin(Session& session, ronda_process_set set, ronda_absent absent) {
+absl::StatusOr<std::shared_ptr<Handle>> SubmitJoin(Session& session, ronda_process_set set,
+                                                   const ronda_absent& absent) {
   RONDA_ASSIGN_OR_RETURN(Submission submission, JoinSubmission(set, absent));
   return session.runtime().Submit(std::move(submission));
 }

@@ -136,7 +136,8 @@ absl::StatusOr<Operations> SparseAllreduce(const ronda_sparse_allreduce_args* ar
   };
 }
 
-absl::StatusOr<Operations> Join(ronda_process_set set, ronda_absent absent, Session& session, Submitted* submitted) {
+absl::StatusOr<Operations> Join(ronda_process_set set, const ronda_absent& absent, Session& session,
+                                Submitted* submitted) {
   RONDA_ASSIGN_OR_RETURN(Submission submission, JoinSubmission(set, absent));
   RONDA_RETURN_IF_ERROR(SubmitTo(session, std::move(submission), &submitted->handles));
   return AsTheyAre(submitted->handles, OpType::kJoin);
