@@ -150,6 +150,39 @@ TEST_P(ReduceConformanceTest, FusionDoesNotChangeBits) {
   }
 }
 
+// Inputs are only read: segments may have the same one, or overlapping ones, and different outputs.
+TEST_P(ReduceConformanceTest, SegmentsMayShareInputs) {
+  constexpr size_t kCount = 3000;
+  constexpr size_t kShift = 7;
+  for (WireFormat wire : kWires) {
+    const ReduceCase whole = {.count = kCount, .wire = wire, .seed = 19};
+    std::vector<std::string> inputs;
+    std::vector<std::string> shifted;
+    for (RankId rank = 0; rank < size(); ++rank) {
+      inputs.push_back(MakeInput(whole, rank));
+      shifted.push_back(inputs.back().substr(kShift * sizeof(float)));
+    }
+    ReduceCase rest = whole;
+    rest.count = kCount - kShift;
+    const std::string all = ExpectedBits(whole, inputs);
+    const std::string tail = ExpectedBits(rest, shifted);
+    OnEveryRank([&](RankId rank, Transport& transport) {
+      std::string first(all.size(), '\0');
+      std::string second(all.size(), '\0');
+      std::string third(tail.size(), '\0');
+      const Segment segments[] = {
+          {.input = inputs[rank].data(), .output = first.data(), .count = kCount},
+          {.input = inputs[rank].data(), .output = second.data(), .count = kCount},
+          {.input = inputs[rank].data() + kShift * sizeof(float), .output = third.data(), .count = kCount - kShift}};
+      ReduceCall call = CallOf(whole, Info("shared"));
+      call.segments = segments;
+      ASSERT_EQ(transport.communicator->Reduce(call), absl::OkStatus());
+      EXPECT_TRUE(first == all && second == all) << Name(wire);
+      EXPECT_TRUE(third == tail) << Name(wire);
+    });
+  }
+}
+
 // What a rank's contributions lose by rounding is in its residual, whichever thread packed them.
 TEST_P(ReduceConformanceTest, ResidualsHoldWhatContributionsLost) {
   constexpr size_t kCount = 5000;
