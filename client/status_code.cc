@@ -21,6 +21,21 @@ ronda_status CommonStatus(absl::StatusCode code) {
   }
 }
 
+// Whatever keeps ranks from coming together though none has failed is a matter of how the job was set up.
+ronda_status StartupStatus(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kFailedPrecondition:  // other versions or sizes
+    case absl::StatusCode::kAlreadyExists:       // a job id, a rank or a port that is taken
+    case absl::StatusCode::kPermissionDenied:    // another secret
+    case absl::StatusCode::kUnauthenticated:
+    case absl::StatusCode::kUnimplemented:  // several hosts
+      return RONDA_ERROR_INVALID_ARGUMENT;
+    default:
+      return CommonStatus(code);
+  }
+}
+
 ronda_status SubmissionStatus(absl::StatusCode code) {
   switch (code) {
     case absl::StatusCode::kInvalidArgument:
@@ -39,7 +54,7 @@ ronda_status SubmissionStatus(absl::StatusCode code) {
 ronda_status ToRondaStatus(absl::StatusCode code, Answer from) {
   switch (from) {
     case Answer::kStartup:
-      return code == absl::StatusCode::kInvalidArgument ? RONDA_ERROR_INVALID_ARGUMENT : CommonStatus(code);
+      return StartupStatus(code);
     case Answer::kSubmission:
       return SubmissionStatus(code);
     case Answer::kCompletion:
