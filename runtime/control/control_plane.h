@@ -22,8 +22,9 @@ struct ControlMessage {
 // job's first failure to everybody.
 //
 // Why it cannot deadlock: SendToCoordinator never blocks (what does not fit is kept here and sent as the coordinator
-// drains), so a rank always comes back to Receive. Only the coordinator's Broadcast may wait, and only for ranks
-// that are executing collectives the coordinator has itself finished.
+// drains), so a rank always comes back to Receive. Nor does Broadcast. Only the coordinator's Receive may wait, before
+// it hands out a broadcast that others cannot receive yet; and only for ranks that are executing collectives of earlier
+// broadcasts, which the coordinator has itself finished by then.
 //
 // Thread-safety: Wake, Fail and failure may be called from any thread; all else from the coordinator thread only.
 class ControlPlane {
@@ -34,16 +35,18 @@ class ControlPlane {
   // Errors: the job's first failure, if there is one.
   virtual absl::Status SendToCoordinator(absl::string_view payload) = 0;
 
-  // Sends `payload` to every rank, the caller included, each of which receives broadcasts in the order they were sent.
-  // When it returns, every rank can receive it without further help from the caller.
+  // Sends `payload` to every rank, the caller included, each of which receives broadcasts in the order they were sent,
+  // and returns. When the caller has received it, all others can without further help from the caller.
   // REQUIRES: called on rank 0.
-  // Errors: the job's first failure; DEADLINE_EXCEEDED naming a rank that does not drain its messages.
+  // Errors: the job's first failure, if there is one.
   virtual absl::Status Broadcast(absl::string_view payload) = 0;
 
-  // All messages that have arrived, oldest first for each sender; empty if there are none. Never blocks.
+  // All messages that have arrived, oldest first for each sender; empty if there are none. Does not wait for messages.
   // On rank 0 this yields both reports (from any rank) and its own broadcasts; `to_coordinator` and `broadcasts` keep
-  // them apart.
-  // Errors: the job's first failure; INTERNAL if a peer's framing is damaged.
+  // them apart. It waits until the others have drained what keeps the broadcasts that it returns from them.
+  // REQUIRES: on rank 0: the caller is done with what earlier broadcasts have asked of it.
+  // Errors: the job's first failure; INTERNAL if a peer's framing is damaged; on rank 0, DEADLINE_EXCEEDED naming a
+  // rank that does not drain its messages.
   struct Inbox {
     std::vector<ControlMessage> to_coordinator;  // on rank 0 only
     std::vector<std::string> broadcasts;

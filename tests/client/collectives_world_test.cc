@@ -230,6 +230,23 @@ void SubmitInDifferentOrders() {
   ronda::shutdown();
 }
 
+// The first step of a large model: what the ranks tell each other about it is longer than what their rings hold, and it
+// comes while they are busy.
+void SubmitMoreThanAControlRingHolds() {
+  ronda::init();
+  constexpr int kTensors = 2000;
+  std::vector<float> large(4 << 20, 1), small(kTensors, 1);
+  std::vector<ronda::Handle> handles;
+  handles.push_back(ronda::allreduce_async(ronda::tensor("large", large), {Op::Sum}));
+  for (int i = 0; i < kTensors; ++i) {
+    const std::string name = std::string(100, 'x') + std::to_string(i);
+    handles.push_back(ronda::allreduce_async(ronda::tensor(name, &small[i]), {Op::Sum}));
+  }
+  for (ronda::Handle& handle : handles) handle.synchronize();
+  EXPECT_THAT(small, ::testing::Each(ronda::size()));
+  ronda::shutdown();
+}
+
 void JoinTwice() {
   for (int round = 0; round < 2; ++round) {
     ronda::init();
@@ -250,6 +267,7 @@ const std::vector<ronda::testing::RankProgram> kPrograms = {
     {"AllgatherWithDifferingFirstDimensions", AllgatherWithDifferingFirstDimensions},
     {"ZeroElements", ZeroElements},
     {"SubmitInDifferentOrders", SubmitInDifferentOrders},
+    {"SubmitMoreThanAControlRingHolds", SubmitMoreThanAControlRingHolds},
     {"JoinTwice", JoinTwice},
 };
 

@@ -56,6 +56,10 @@ absl::Status ShmControlPlane::Broadcast(absl::string_view payload) {
   for (Link& link : links_) {
     if (!world_->HasDeparted(link.peer)) RONDA_RETURN_IF_ERROR(link.writer.Queue(payload));
   }
+  return FlushAll().status();
+}
+
+absl::Status ShmControlPlane::FlushAllAndWait() {
   const absl::Time deadline = absl::Now() + world_->options().control_timeout;
   for (;;) {
     const uint32_t heard = bell_->Rings();
@@ -73,7 +77,8 @@ absl::Status ShmControlPlane::Broadcast(absl::string_view payload) {
 
 absl::StatusOr<ControlPlane::Inbox> ShmControlPlane::Receive() {
   RONDA_RETURN_IF_ERROR(failure());
-  RONDA_RETURN_IF_ERROR(FlushAll().status());
+  // What this rank does next it does with the others: they must know of it, and this rank may not come back before.
+  RONDA_RETURN_IF_ERROR(own_.broadcasts.empty() ? FlushAll().status() : FlushAllAndWait());
   Inbox inbox = std::exchange(own_, Inbox{});
   for (Link& link : links_) RONDA_RETURN_IF_ERROR(ReceiveFrom(link, inbox));
   return inbox;

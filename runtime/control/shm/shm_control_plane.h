@@ -41,6 +41,9 @@ class ShmControlPlane : public ControlPlane {
   absl::Status ReceiveFrom(Link& link, Inbox& inbox);
   // A link whose writer still holds something back, nullptr if there is none.
   absl::StatusOr<Link*> FlushAll();
+  // Waits until there is none.
+  // Errors: the job's failure; DEADLINE_EXCEEDED naming a rank that does not drain its messages.
+  absl::Status FlushAllAndWait();
 
   // Waits for a ring after `heard` without sleeping, if that has been worth it lately; whether there was one.
   bool Spin(uint32_t heard);
