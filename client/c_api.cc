@@ -112,7 +112,7 @@ ronda_status SubmitAndWait(const SubmitFn& submit, std::shared_ptr<Handle>* hand
 absl::StatusOr<std::shared_ptr<Handle>> SubmitJoin(Session& session, ronda_process_set set,
                                                    const ronda_absent& absent) {
   RONDA_ASSIGN_OR_RETURN(Submission submission, JoinSubmission(set, absent));
-  return session.runtime().Submit(std::move(submission));
+  return session.SubmitJoin(std::move(submission));
 }
 
 ronda_status Barrier(ronda_process_set set, double timeout_s) {

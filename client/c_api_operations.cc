@@ -139,7 +139,8 @@ absl::StatusOr<Operations> SparseAllreduce(const ronda_sparse_allreduce_args* ar
 absl::StatusOr<Operations> Join(ronda_process_set set, const ronda_absent& absent, Session& session,
                                 Submitted* submitted) {
   RONDA_ASSIGN_OR_RETURN(Submission submission, JoinSubmission(set, absent));
-  RONDA_RETURN_IF_ERROR(SubmitTo(session, std::move(submission), &submitted->handles));
+  RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, session.SubmitJoin(std::move(submission)));
+  submitted->handles.push_back(std::move(handle));
   return AsTheyAre(submitted->handles, OpType::kJoin);
 }
 

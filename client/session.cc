@@ -1,5 +1,6 @@
 #include "client/session.h"
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
 
@@ -8,12 +9,35 @@ namespace ronda {
 absl::StatusOr<std::shared_ptr<Handle>> Session::SubmitNumbered(Submission submission) {
   std::string& name = submission.request.name;
   MutexLock lock(&mu_);
+  SettleJoinLocked(submission.request.process_set);
   NumberSequence& sequence = sequences_[{submission.request.process_set, name}];
   // A few names, used in turn, stay in the response cache; a new name an operation would empty it.
   absl::StrAppend(&name, "/", sequence.Next() % kConcurrentOfAKind);
   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, runtime_.Submit(std::move(submission)));
   sequence.Take(handle);
   return handle;
+}
+
+absl::StatusOr<std::shared_ptr<Handle>> Session::SubmitJoin(Submission submission) {
+  const ProcessSetId set = submission.request.process_set;
+  MutexLock lock(&mu_);
+  SettleJoinLocked(set);
+  // Made first: a join that is under way cannot be taken back for lack of memory.
+  std::shared_ptr<const Handle>& join = joins_[set];
+  RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, runtime_.Submit(std::move(submission)));
+  join = handle;
+  return handle;
+}
+
+void Session::SettleJoinLocked(ProcessSetId set) {
+  const auto join = joins_.find(set);
+  if (join == joins_.end() || join->second == nullptr || !join->second->done()) return;
+  const absl::Status status = join->second->Wait();
+  // What ranks disagree about they are told when all have joined. Other errors come earlier, and not to all ranks.
+  if (status.ok() || absl::IsFailedPrecondition(status)) {
+    absl::erase_if(sequences_, [set](const auto& sequence) { return sequence.first.first == set; });
+  }
+  joins_.erase(join);
 }
 
 }  // namespace ronda

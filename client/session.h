@@ -41,13 +41,23 @@ class Session {
   // Errors: Runtime::Submit's; ALREADY_EXISTS if kConcurrentOfAKind are in flight.
   absl::StatusOr<std::shared_ptr<Handle>> SubmitNumbered(Submission submission);
 
+  // Submits a join. Ranks that have joined do not count the operations that the others go on with: once all have joined
+  // the numbers of the process set begin anew, on every rank.
+  // Errors: Runtime::Submit's.
+  absl::StatusOr<std::shared_ptr<Handle>> SubmitJoin(Submission submission);
+
  private:
+  // Begins the numbers of a process set anew if its join has ended since.
+  void SettleJoinLocked(ProcessSetId set) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   const std::unique_ptr<Runtime> owned_;  // null if the runtime is somebody else's
   Runtime& runtime_;
   const WaitLimits limits_;
   Mutex mu_;
   // By process set and name.
   absl::flat_hash_map<std::pair<ProcessSetId, std::string>, NumberSequence> sequences_ ABSL_GUARDED_BY(mu_);
+  // This rank's last join of each process set, until it is settled; null: not submitted.
+  absl::flat_hash_map<ProcessSetId, std::shared_ptr<const Handle>> joins_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace ronda

@@ -165,6 +165,29 @@ void WhatNeedsARankThatHasJoinedFails() {
   ronda::join();
 }
 
+// Operations without a name meet their like, whatever a rank has missed after it had joined.
+void BarriersAndMessagesGoOnAfterAJoin() {
+  if (ronda::size() == 1) return;
+  constexpr CallOptions kSoon = {.deadline = std::chrono::seconds(20)};
+  float value = static_cast<float>(ronda::rank());
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    if (ronda::rank() != 0) {
+      ronda::monitored_barrier(std::chrono::seconds(20));
+      // Rank 0 has joined: the barrier was not waiting for it.
+      EXPECT_EQ(ronda::try_add_process_set({0}).status().code(), RONDA_ERROR_MISMATCH);
+    }
+    if (ronda::rank() == 1) {
+      EXPECT_EQ(ronda::try_send(ronda::tensor("", &value), 0, 0, kSoon).code(), RONDA_ERROR_MISMATCH);
+    }
+    ronda::join();
+    EXPECT_TRUE(ronda::try_monitored_barrier(std::chrono::seconds(20)).ok());
+    if (ronda::rank() == 0) ronda::recv(ronda::tensor("", &value), 1, 0, kSoon);
+    if (ronda::rank() == 1) ronda::send(ronda::tensor("", &value), 0, 0, kSoon);
+    EXPECT_EQ(value, ronda::rank() == 0 ? 1 : ronda::rank());
+    ronda::remove_process_set(ronda::add_process_set({0}));
+  }
+}
+
 void BarriersMayBeMonitored() {
   ronda::barrier();
   ronda::monitored_barrier(std::chrono::seconds(30));
@@ -232,6 +255,7 @@ std::vector<RankBody> CoordinationBodies() {
           {"RanksJoinWhenTheyRunOut", RanksJoinWhenTheyRunOut},
           {"JoinedRanksMayCountAsZeros", JoinedRanksMayCountAsZeros},
           {"WhatNeedsARankThatHasJoinedFails", WhatNeedsARankThatHasJoinedFails},
+          {"BarriersAndMessagesGoOnAfterAJoin", BarriersAndMessagesGoOnAfterAJoin},
           {"BarriersMayBeMonitored", BarriersMayBeMonitored},
           {"AMonitoredBarrierNamesWhoIsMissing", AMonitoredBarrierNamesWhoIsMissing},
           {"ACallMayHaveADeadlineOfItsOwn", ACallMayHaveADeadlineOfItsOwn},
