@@ -163,7 +163,6 @@ void CoordinatorLoop::Report(const TensorEntry& entry) {
 absl::StatusOr<CoordinatorLoop::Progress> CoordinatorLoop::Apply(const std::string& broadcast, absl::Time now) {
   RONDA_ASSIGN_OR_RETURN(const ResponseList list, DecodeResponseList(broadcast));
   RONDA_ASSIGN_OR_RETURN(const Reporter::Work work, reporter_->Apply(list));
-  last_activity_ = now;
   if (work.settings) {
     limits_ = work.settings->limits;
     executor_->set_limits(limits_);
@@ -172,6 +171,8 @@ absl::StatusOr<CoordinatorLoop::Progress> CoordinatorLoop::Apply(const std::stri
   for (const TensorError& error : work.errors) RONDA_RETURN_IF_ERROR(Answer(error));
   RecordOrders(work.buckets);
   for (const AgreedBucket& bucket : work.buckets) RONDA_RETURN_IF_ERROR(executor_->Execute(bucket));
+  // While this rank was in collectives it did not listen, nor did rank 0 speak.
+  last_activity_ = options_.clock->Now();
   if (work.job == ResponseList::Job::kGoesOn) return Progress::kSome;
   ended_.store(true);
   transport_.control->Depart();
@@ -199,11 +200,13 @@ absl::Status CoordinatorLoop::Answer(const TensorError& error) {
   return absl::OkStatus();
 }
 
+// As long as rank 0 answers anything it is there: what then waits for too long it fails itself.
+absl::Time CoordinatorLoop::UnansweredSince(const TensorEntry& entry) const {
+  return std::max(entry.taken, last_activity_);
+}
+
 absl::Time CoordinatorLoop::AnswerDue(const TensorEntry& entry) const {
-  const TensorRequest& request = entry.submission.request;
-  // A join rightly waits for as long as the others are active.
-  const absl::Time since = request.op == OpType::kJoin ? std::max(entry.taken, last_activity_) : entry.taken;
-  return since + AnswerDeadline(request.limits.value_or(limits_));
+  return UnansweredSince(entry) + AnswerDeadline(entry.submission.request.limits.value_or(limits_));
 }
 
 absl::Status CoordinatorLoop::CheckCoordinatorAnswers(absl::Time now) {
@@ -214,7 +217,7 @@ absl::Status CoordinatorLoop::CheckCoordinatorAnswers(absl::Time now) {
       leaving_ == Leaving::kReported ? leaving_since_ + AnswerDeadline(limits_) : absl::InfiniteFuture();
   next_answer_check_ = std::min(tensor_due, leave_due);
   if (now < next_answer_check_) return absl::OkStatus();
-  const absl::Time since = tensor_due <= now ? first->taken : leaving_since_;
+  const absl::Time since = tensor_due <= now ? UnansweredSince(*first) : leaving_since_;
   return absl::DeadlineExceededError(absl::StrCat(
       "rank 0, which coordinates the job, has not answered for ", absl::FormatDuration(now - since), " (waiting for ",
       tensor_due <= now ? absl::StrCat("tensor '", first->submission.request.name, "'") : "the end of the job",

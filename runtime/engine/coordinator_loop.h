@@ -73,6 +73,7 @@ class CoordinatorLoop {
   absl::StatusOr<Progress> Apply(const std::string& broadcast, absl::Time now);
   void RecordOrders(const std::vector<AgreedBucket>& buckets);
   absl::Status Answer(const TensorError& error);
+  absl::Time UnansweredSince(const TensorEntry& entry) const;
   absl::Time AnswerDue(const TensorEntry& entry) const;
   absl::Status CheckCoordinatorAnswers(absl::Time now);
   absl::Time NextDeadline(absl::Time now) const;
@@ -93,7 +94,7 @@ class CoordinatorLoop {
   std::unique_ptr<CoordinatorRole> role_;  // on rank 0
   enum class Leaving { kNo, kReported } leaving_ = Leaving::kNo;
   absl::Time leaving_since_;
-  absl::Time last_activity_ = absl::InfinitePast();        // when rank 0 has last answered anything
+  absl::Time last_activity_ = absl::InfinitePast();        // when what rank 0 has last said was carried out
   absl::Time next_answer_check_ = absl::InfiniteFuture();  // nothing that waits is due before
   std::unique_ptr<std::byte[]> emergency_memory_;          // given back when there is none left, to be able to say so
 };

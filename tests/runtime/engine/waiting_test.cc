@@ -2,8 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <future>
+#include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -99,6 +102,80 @@ std::vector<FlightKind> KindsOf(const FlightRecorder& recorder, const std::strin
     if (event.name == name) kinds.push_back(event.kind);
   }
   return kinds;
+}
+
+// A communicator whose reductions return late.
+class Dawdler : public Communicator {
+ public:
+  Dawdler(std::unique_ptr<Communicator> communicator, std::shared_future<void> go_on)
+      : communicator_(std::move(communicator)), go_on_(std::move(go_on)) {}
+
+  Capabilities capabilities() const override { return communicator_->capabilities(); }
+  RankId rank() const override { return communicator_->rank(); }
+  int size() const override { return communicator_->size(); }
+  absl::Status Reduce(const ReduceCall& call) override {
+    const absl::Status status = communicator_->Reduce(call);
+    go_on_.wait();
+    return status;
+  }
+  absl::Status Broadcast(const BroadcastCall& call) override { return communicator_->Broadcast(call); }
+  absl::Status Allgather(const AllgatherCall& call) override { return communicator_->Allgather(call); }
+  absl::Status Alltoall(const AlltoallCall& call) override { return communicator_->Alltoall(call); }
+  absl::Status Barrier(const CallInfo& info) override { return communicator_->Barrier(info); }
+
+ private:
+  const std::unique_ptr<Communicator> communicator_;
+  const std::shared_future<void> go_on_;
+};
+
+// Until the coordinator thread of the runtime has come by once more, without news for it.
+void WaitForAnotherStep(Runtime& runtime, const FlightRecorder& flight) {
+  for (const std::string name : {"probe/1", "probe/2"}) {
+    const auto probe = runtime.Submit(testing::Barrier(name));
+    ASSERT_TRUE(probe.ok()) << probe.status();
+    while (KindsOf(flight, name).size() < 2 && !(*probe)->done()) std::this_thread::yield();
+  }
+}
+
+TEST(Limits, OfACallDoNotCountTheTimeInACollectiveAgainstRankZero) {
+  FakeClock clock;
+  std::vector<Transport> transports = testing::ConnectInProcess({.size = 2});
+  const std::shared_ptr<FlightBoard> flights = transports[0].flights;
+  std::promise<void> go_on[2];
+  for (const RankId rank : {0, 1}) {
+    std::unique_ptr<Communicator>& communicator = transports[rank].communicator;
+    communicator = std::make_unique<Dawdler>(std::move(communicator), go_on[rank].get_future().share());
+  }
+  testing::RunRanks(std::move(transports), [&](RankId rank, Transport transport) {
+    const auto runtime = Runtime::Create({.clock = &clock}, {.rank = rank, .size = 2}, std::move(transport));
+    std::vector<float> data(3, 1.0f);
+    std::shared_ptr<Handle> hasty;
+    if (rank == 1) {
+      Submission submission = testing::Barrier("hasty");
+      submission.request.limits = WaitLimits{.deadline = absl::Seconds(1)};
+      hasty = *runtime->Submit(submission);
+      while (KindsOf(flights->Of(1), "hasty").size() < 2) std::this_thread::yield();
+    }
+    const auto long_one = runtime->Submit(Sum("long", &data));
+    if (rank == 1) {
+      for (const RankId both : {0, 1}) {
+        while (flights->Of(both).Last()->kind != FlightKind::kStarted) std::this_thread::yield();
+      }
+      clock.Advance(absl::Seconds(30));
+      go_on[1].set_value();
+      EXPECT_EQ((*long_one)->Wait(), absl::OkStatus());
+      WaitForAnotherStep(*runtime, flights->Of(1));
+      EXPECT_FALSE(hasty->done()) << hasty->Wait();
+      go_on[0].set_value();
+      EXPECT_EQ(hasty->Wait().code(), absl::StatusCode::kDeadlineExceeded);
+      EXPECT_THAT(std::string(hasty->Wait().message()), HasSubstr("missing: rank 0"));
+    }
+    EXPECT_EQ((*long_one)->Wait(), absl::OkStatus());
+    for (const std::string name : {"probe/1", "probe/2"}) {
+      if (rank == 0) Succeed(*runtime, testing::Barrier(name));
+    }
+    EXPECT_EQ(runtime->Shutdown(), absl::OkStatus()) << "the job goes on";
+  });
 }
 
 TEST(FlightRecorder, KeepsTheWayOfEachTensor) {
