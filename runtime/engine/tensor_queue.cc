@@ -11,12 +11,24 @@
 namespace ronda {
 namespace {
 
+std::string WhereOf(const TensorRequest& request) {
+  return request.process_set == kGlobalProcessSet ? "" : absl::StrCat(" of process set ", request.process_set);
+}
+
 absl::Status InFlightAlready(const TensorRequest& request) {
-  const std::string where =
-      request.process_set == kGlobalProcessSet ? "" : absl::StrCat(" of process set ", request.process_set);
-  return absl::AlreadyExistsError(absl::StrCat("tensor '", request.name, "'", where,
+  return absl::AlreadyExistsError(absl::StrCat("tensor '", request.name, "'", WhereOf(request),
                                                " is in flight already: wait for its handle before submitting it "
                                                "again, or give the tensors different names"));
+}
+
+absl::Status GroupInFlightAlready(const TensorRequest& request) {
+  return absl::AlreadyExistsError(absl::StrCat("group '", request.group, "'", WhereOf(request),
+                                               " is in flight already: wait for all of its handles before submitting "
+                                               "it again, or give the groups different names"));
+}
+
+bool InSameGroup(const TensorRequest& a, const TensorRequest& b) {
+  return a.group == b.group && a.process_set == b.process_set;
 }
 
 // `status` with the tensor's name in front; without it where there is no memory for that.
@@ -59,6 +71,7 @@ absl::StatusOr<std::vector<std::shared_ptr<Handle>>> TensorQueue::AddAll(std::ve
   }
   MutexLock lock(&mu_);
   RONDA_RETURN_IF_ERROR(refusal_);
+  if (const auto* grouped = GroupInFlightLocked(entries)) return GroupInFlightAlready(grouped->submission.request);
   ReserveLocked(entries.size());
   const size_t fresh_before = fresh_.size();
   try {
@@ -73,6 +86,19 @@ absl::StatusOr<std::vector<std::shared_ptr<Handle>>> TensorQueue::AddAll(std::ve
   }
   RecordLocked(fresh_before);
   return handles;
+}
+
+const TensorEntry* TensorQueue::GroupInFlightLocked(absl::Span<const std::unique_ptr<TensorEntry>> entries) const {
+  const TensorRequest* checked = nullptr;  // most often all are of one group
+  for (const std::unique_ptr<TensorEntry>& entry : entries) {
+    const TensorRequest& request = entry->submission.request;
+    if (request.group.empty() || (checked != nullptr && InSameGroup(*checked, request))) continue;
+    checked = &request;
+    for (const auto& [key, other] : in_flight_) {
+      if (InSameGroup(other->submission.request, request)) return entry.get();
+    }
+  }
+  return nullptr;
 }
 
 void TensorQueue::ReserveLocked(size_t more) {

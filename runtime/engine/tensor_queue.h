@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "runtime/base/mutex.h"
 #include "runtime/engine/callback_thread.h"
 #include "runtime/engine/handle.h"
@@ -41,8 +42,8 @@ class TensorQueue {
       : callbacks_(std::move(callbacks)), flight_(flight) {}
 
   // Adds all of `submissions` or, after an error or an exception (std::bad_alloc), none; the handles are in their
-  // order. Errors: ALREADY_EXISTS if a name is in flight in its process set, or there twice; the status the queue was
-  // closed with.
+  // order. Errors: ALREADY_EXISTS if a name is in flight in its process set, or there twice, or if tensors of the same
+  // group are in flight; the status the queue was closed with.
   absl::StatusOr<std::vector<std::shared_ptr<Handle>>> AddAll(std::vector<Submission> submissions, absl::Time now);
 
   // AddAll of one.
@@ -79,6 +80,9 @@ class TensorQueue {
   using Table = std::unordered_map<TensorKeyView, std::unique_ptr<TensorEntry>, absl::Hash<TensorKeyView>>;
 
   std::unique_ptr<TensorEntry> NewEntry(Submission submission, absl::Time now) const;
+  // The first of `entries` whose group has tensors in flight, or nullptr.
+  const TensorEntry* GroupInFlightLocked(absl::Span<const std::unique_ptr<TensorEntry>> entries) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Makes room among the fresh entries, so that nothing but the table allocates when entries are inserted.
   void ReserveLocked(size_t more) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // nullptr, or, if the name is in flight, `entry` itself. An exception leaves nothing of it behind.

@@ -85,6 +85,27 @@ TEST(Groups, AreSubmittedWholeOrNotAtAll) {
   });
 }
 
+// Otherwise it would depend on the time whether the tensors of both are taken for one group.
+TEST(Groups, OfOneNameAreNotInFlightTogether) {
+  RunRuntimes(2, [](Runtime& runtime) {
+    std::vector<std::vector<float>> data(2, std::vector<float>(2, 1.0f));
+    std::vector<std::shared_ptr<Handle>> handles;
+    if (runtime.topology().rank == 0) {
+      // Rank 1 submits nothing before it has met rank 0 in a barrier.
+      handles = *runtime.SubmitAll(Group("g", OpType::kAllreduce, &data));
+      std::vector<Submission> others = Group("g", OpType::kAllreduce, &data);
+      for (Submission& other : others) absl::StrAppend(&other.request.name, "/other");
+      const absl::Status refused = runtime.SubmitAll(others).status();
+      EXPECT_EQ(refused.code(), absl::StatusCode::kAlreadyExists);
+      EXPECT_THAT(std::string(refused.message()), HasSubstr("group 'g' is in flight already"));
+    }
+    Succeed(runtime, Barrier("refused"));
+    if (runtime.topology().rank == 1) handles = *runtime.SubmitAll(Group("g", OpType::kAllreduce, &data));
+    for (const auto& handle : handles) EXPECT_EQ(handle->Wait(), absl::OkStatus());
+    EXPECT_THAT(data, Each(Each(2.0f)));
+  });
+}
+
 TEST(Callbacks, MaySubmitAndWait) {
   RunRuntimes(2, [](Runtime& runtime) {
     std::vector<float> first(3, 1.0f);
