@@ -327,8 +327,12 @@ ronda_status ronda_on_completion(ronda_handle handle, ronda_callback callback, v
     const std::shared_ptr<const ronda::Operation> operation = ronda::globals().handles.Find(handle);
     if (operation == nullptr) return ronda::UnknownHandle("ronda_on_completion", handle);
     // The operation's own verdict may differ from the runtime's.
-    const absl::Status registered = operation->handle().OnCompletion(
-        [=](const absl::Status&) { ronda::CallBack(callback, context, operation->Wait()); });
+    // What the callback submits is of the same rank, on whichever thread it runs.
+    const absl::Status registered =
+        operation->handle().OnCompletion([=, role = ronda::RankContexts::CurrentRole()](const absl::Status&) {
+          const ronda::RankContexts::Visit visit(role);
+          ronda::CallBack(callback, context, operation->Wait());
+        });
     return ronda::Failure(registered, ronda::Answer::kSubmission);
   });
 }

@@ -5,13 +5,7 @@
 namespace ronda {
 namespace {
 
-// What a thread acts for. Weak: a thread that outlives its rank finds that it is gone.
-struct ThreadContext {
-  ronda_context id = 0;
-  std::weak_ptr<Session> session;
-};
-
-thread_local ThreadContext thread_context;
+thread_local RankContexts::Role current_role;
 
 }  // namespace
 
@@ -25,7 +19,7 @@ RankContexts::Scope::Scope(RankContexts* contexts, Runtime& runtime, WaitLimits 
   MutexLock lock(&contexts_->mu_);
   id_ = contexts_->next_id_++;
   contexts_->sessions_[id_] = session_;
-  thread_context = {.id = id_, .session = session_};
+  current_role = {.id = id_, .session = session_};
 }
 
 RankContexts::Scope::~Scope() {
@@ -33,26 +27,32 @@ RankContexts::Scope::~Scope() {
     MutexLock lock(&contexts_->mu_);
     contexts_->sessions_.erase(id_);
   }
-  thread_context = {};
+  current_role = {};
   session_.reset();
   MutexLock lock(&mu_);
   while (!is_left_) left_.Wait(&mu_);
 }
 
+RankContexts::Visit::Visit(Role role) : before_(std::exchange(current_role, std::move(role))) {}
+
+RankContexts::Visit::~Visit() { current_role = std::move(before_); }
+
+RankContexts::Role RankContexts::CurrentRole() { return current_role; }
+
 bool RankContexts::MakeCurrent(ronda_context id) {
   if (id == 0) {
-    thread_context = {};
+    current_role = {};
     return true;
   }
   MutexLock lock(&mu_);
   const auto found = sessions_.find(id);
   if (found == sessions_.end()) return false;
-  thread_context = {.id = id, .session = found->second};
+  current_role = {.id = id, .session = found->second};
   return true;
 }
 
-ronda_context RankContexts::Current() { return thread_context.id; }
+ronda_context RankContexts::Current() { return current_role.id; }
 
-std::shared_ptr<Session> RankContexts::CurrentSession() { return thread_context.session.lock(); }
+std::shared_ptr<Session> RankContexts::CurrentSession() { return current_role.session.lock(); }
 
 }  // namespace ronda

@@ -15,6 +15,12 @@ namespace ronda {
 // Thread-safe.
 class RankContexts {
  public:
+  // What a thread acts for. Weak: a thread that outlives its rank finds that it is gone.
+  struct Role {
+    ronda_context id = 0;  // 0: the process' own
+    std::weak_ptr<Session> session;
+  };
+
   // Makes the calling thread act for `session`, and lets other threads do so too, until it is destroyed. That waits for
   // the others to leave the session, which must not be destroyed before. One a thread.
   class Scope {
@@ -32,6 +38,20 @@ class RankContexts {
     bool is_left_ ABSL_GUARDED_BY(mu_) = false;  // by everybody
     ronda_context id_;
   };
+
+  // Makes the calling thread act for `role`, which may be another thread's, until it is destroyed.
+  class Visit {
+   public:
+    explicit Visit(Role role);
+    ~Visit();
+    Visit(const Visit&) = delete;
+    Visit& operator=(const Visit&) = delete;
+
+   private:
+    Role before_;
+  };
+
+  static Role CurrentRole();
 
   // Makes the calling thread act for the rank of this number; 0: for the process' own.
   // False if there is none (any more).

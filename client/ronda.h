@@ -427,8 +427,8 @@ ronda_status ronda_found_inf(ronda_handle handle, int* found);
 ronda_status ronda_last_rank(ronda_handle handle, int* last_rank);
 
 /* Has `callback` called once, with the operation's status and, if that is an error, its text, when it has completed; at
- * once if it has. It runs on a thread of Ronda's that serves nothing else; it may submit, but what it waits for delays
- * the callbacks after it. */
+ * once if it has. It runs on a thread of Ronda's that serves nothing else, and acts for the same rank as the calling
+ * thread; it may submit, but what it waits for delays the callbacks after it. */
 typedef void (*ronda_callback)(void* context, ronda_status status, const char* message);
 ronda_status ronda_on_completion(ronda_handle handle, ronda_callback callback, void* context);
 

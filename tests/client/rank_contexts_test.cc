@@ -40,6 +40,24 @@ TEST_F(RankContextsTest, OtherThreadsMayJoinInAndGoBack) {
   }).join();
 }
 
+TEST_F(RankContextsTest, AVisitEndsWithWhatWasBefore) {
+  const RankContexts::Role own = RankContexts::CurrentRole();
+  const RankContexts::Scope scope(&contexts_, *runtime_, {});
+  const ronda_context context = RankContexts::Current();
+  {
+    const RankContexts::Visit back(own);
+    EXPECT_EQ(RankContexts::Current(), 0);
+  }
+  EXPECT_EQ(RankContexts::Current(), context);
+  std::thread([&, role = RankContexts::CurrentRole()] {
+    {
+      const RankContexts::Visit visit(role);
+      EXPECT_EQ(&RankContexts::CurrentSession()->runtime(), runtime_.get());
+    }
+    EXPECT_EQ(RankContexts::Current(), 0);
+  }).join();
+}
+
 TEST_F(RankContextsTest, AThreadThatOutlivesItsRankFindsItGone) {
   ronda_context context = 0;
   std::atomic<bool> ended{false};

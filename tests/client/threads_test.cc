@@ -1,5 +1,6 @@
 // run_threads(): ranks that are threads, beside each other and beside the process' own rank.
 #include <atomic>
+#include <future>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -152,6 +153,27 @@ TEST(RunThreadsTest, AThreadOfTheBodyMayActForItsRank) {
     helper.join();
   });
   EXPECT_THROW(ronda::make_current(1 << 30), ronda::Error);
+}
+
+TEST(RunThreadsTest, CallbacksActForTheRankThatAsksForThem) {
+  ronda::init();
+  ronda::run_threads(2, [] {
+    float first = 1, second = 2;
+    std::promise<ronda::Handle> next;
+    ronda::Handle handle = ronda::allreduce_async(ronda::tensor("first", &first), {ronda::Op::Sum});
+    handle.on_completion([&, rank = ronda::rank()](const ronda::Status&) {
+      EXPECT_EQ(ronda::size(), 2);
+      EXPECT_EQ(ronda::rank(), rank);
+      next.set_value(ronda::allreduce_async(ronda::tensor("second", &second), {ronda::Op::Sum}));
+    });
+    next.get_future().get().synchronize();
+    EXPECT_EQ(second, 4);
+    // Of an operation that is complete.
+    std::promise<int> size;
+    handle.on_completion([&](const ronda::Status&) { size.set_value(ronda::size()); });
+    EXPECT_EQ(size.get_future().get(), 2);
+  });
+  ronda::shutdown();
 }
 
 // A handle may leave the body: its operation is complete then.
