@@ -18,7 +18,7 @@ namespace ronda {
 class ErrorFeedback {
  public:
   // The residual of a tensor of `count` elements, zeros at first, and again whenever the count has changed. Valid until
-  // the next call.
+  // the next call for this tensor, or Drop.
   // Errors: RESOURCE_EXHAUSTED.
   absl::StatusOr<float*> Residual(TensorKeyView key, size_t count);
 
