@@ -1,6 +1,5 @@
 #include "runtime/engine/executor.h"
 
-#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -47,7 +46,7 @@ absl::Status Executor::Execute(const AgreedBucket& bucket) {
                          .info = {.label = label,
                                   .group = group.size() == parts_.communicator->size() ? nullptr : &group,
                                   .op = op,
-                                  .limits = LimitsOf(bucket)},
+                                  .limits = bucket.responses.front()->request.limits.value_or(limits_)},
                          .position = group.PositionOf(parts_.communicator->rank()),
                          .entries = entries_,
                          .results = absl::MakeSpan(results_)};
@@ -76,16 +75,6 @@ absl::Status Executor::FindEntries(const AgreedBucket& bucket, const Group& grou
   }
   results_.resize(entries_.size());
   return absl::OkStatus();
-}
-
-WaitLimits Executor::LimitsOf(const AgreedBucket& bucket) const {
-  WaitLimits shortest = bucket.responses.front()->request.limits.value_or(limits_);
-  for (const auto& response : bucket.responses) {
-    const WaitLimits& own = response->request.limits ? *response->request.limits : limits_;
-    shortest.warning = std::min(shortest.warning, own.warning);
-    shortest.deadline = std::min(shortest.deadline, own.deadline);
-  }
-  return shortest;
 }
 
 absl::Status Executor::Carry(const BucketRun& run) {

@@ -48,7 +48,6 @@ class Executor {
   absl::Status FindEntries(const AgreedBucket& bucket, const Group& group);
   absl::Status Carry(const BucketRun& run);
   absl::Status SettleMembership(const BucketRun& run);
-  WaitLimits LimitsOf(const AgreedBucket& bucket) const;
   void CompleteAll();
 
   const Parts parts_;

@@ -1,7 +1,7 @@
 #include "runtime/engine/run_threads.h"
 
+#include <exception>
 #include <memory>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -83,7 +83,7 @@ std::vector<std::thread> StartRanks(const RunThreadsOptions& options, const Body
     for (const std::unique_ptr<Runtime>& runtime : *runtimes) {
       threads.emplace_back([&body, failure, runtime = runtime.get()] { RunRank(body, *runtime, failure); });
     }
-  } catch (const std::system_error& error) {
+  } catch (const std::exception& error) {  // std::system_error, std::bad_alloc
     failure->Add(absl::ResourceExhaustedError(
         absl::StrCat("no thread for each of ", options.size, " ranks: ", error.what(), ": run fewer ranks")));
     // Those whose threads did not start; the others see their end as a failure, and end too.

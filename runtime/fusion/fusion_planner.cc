@@ -18,7 +18,7 @@ bool Fuses(OpType op) { return op == OpType::kAllreduce || op == OpType::kReduce
 
 bool SameKind(const TensorRequest& a, const TensorRequest& b) {
   const auto fields = [](const TensorRequest& r) {
-    return std::tie(r.process_set, r.op, r.dtype, r.reduction, r.wire, r.prescale, r.postscale, r.overflow);
+    return std::tie(r.process_set, r.op, r.dtype, r.reduction, r.wire, r.prescale, r.postscale, r.overflow, r.limits);
   };
   return fields(a) == fields(b);
 }

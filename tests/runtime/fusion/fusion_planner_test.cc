@@ -86,13 +86,18 @@ TEST(FusionPlanner, ProcessSetsAndOverflowDetectionKeepTensorsApart) {
               ElementsAre(ElementsAre(1), ElementsAre(2, 4), ElementsAre(3)));
 }
 
-TEST(FusionPlanner, LimitsAndGroupsDoNotKeepTensorsApart) {
-  TensorRequest limited = Floats(1);
-  limited.limits = WaitLimits{};
+TEST(FusionPlanner, GroupsDoNotKeepTensorsApart) {
   TensorRequest grouped = Floats(1);
   grouped.group = "g";
   grouped.group_size = 1;
-  EXPECT_THAT(Plan(1 << 20, {Floats(1), limited, grouped}), ElementsAre(ElementsAre(1, 2, 3)));
+  EXPECT_THAT(Plan(1 << 20, {Floats(1), grouped}), ElementsAre(ElementsAre(1, 2)));
+}
+
+TEST(FusionPlanner, PatienceOfOneCallIsNotForcedOnOthers) {
+  TensorRequest limited = Floats(1);
+  limited.limits = WaitLimits{.deadline = absl::Seconds(1)};
+  EXPECT_THAT(Plan(1 << 20, {Floats(1), limited, Floats(1), limited}),
+              ElementsAre(ElementsAre(1, 3), ElementsAre(2, 4)));
 }
 
 TEST(FusionPlanner, TensorsWithoutTheSameRanksDoNotMix) {
