@@ -62,9 +62,11 @@ Status check_output(const Tensor& tensor, const ReduceOptions& options) {
 }  // namespace detail
 
 // Reduces `input` over all ranks into `output`, which has the same shape and dtype on every rank and is `input.data` or
-// does not overlap it.
-inline Result<Handle> try_allreduce_async(const Tensor& input, void* output, const ReduceOptions& options = {},
-                                          const CallOptions& call = {}) {
+// does not overlap it. (T is any type, also void: a plain void* would take `{}` for a null output, where the default
+// options of the in-place form are meant.)
+template <class T>
+Result<Handle> try_allreduce_async(const Tensor& input, T* output, const ReduceOptions& options = {},
+                                   const CallOptions& call = {}) {
   Status status = detail::check_scales(input.name, options);
   if (!status.ok()) return status;
   const ronda_allreduce_args args = detail::allreduce_args(input, output, options, call);
@@ -76,23 +78,24 @@ inline Result<Handle> try_allreduce_async(const Tensor& in_place, const ReduceOp
                                           const CallOptions& call = {}) {
   return try_allreduce_async(in_place, in_place.data, options, call);
 }
-inline Handle allreduce_async(const Tensor& input, void* output, const ReduceOptions& options = {},
-                              const CallOptions& call = {}) {
+template <class T>
+Handle allreduce_async(const Tensor& input, T* output, const ReduceOptions& options = {},
+                       const CallOptions& call = {}) {
   return try_allreduce_async(input, output, options, call).value();
 }
 inline Handle allreduce_async(const Tensor& in_place, const ReduceOptions& options = {}, const CallOptions& call = {}) {
   return try_allreduce_async(in_place, options, call).value();
 }
 
-inline Status try_allreduce(const Tensor& input, void* output, const ReduceOptions& options = {},
-                            const CallOptions& call = {}) {
+template <class T>
+Status try_allreduce(const Tensor& input, T* output, const ReduceOptions& options = {}, const CallOptions& call = {}) {
   return detail::wait_for(try_allreduce_async(input, output, options, call));
 }
 inline Status try_allreduce(const Tensor& in_place, const ReduceOptions& options = {}, const CallOptions& call = {}) {
   return try_allreduce(in_place, in_place.data, options, call);
 }
-inline void allreduce(const Tensor& input, void* output, const ReduceOptions& options = {},
-                      const CallOptions& call = {}) {
+template <class T>
+void allreduce(const Tensor& input, T* output, const ReduceOptions& options = {}, const CallOptions& call = {}) {
   try_allreduce(input, output, options, call).throw_if_error();
 }
 inline void allreduce(const Tensor& in_place, const ReduceOptions& options = {}, const CallOptions& call = {}) {

@@ -106,6 +106,17 @@ TEST_F(CollectivesTest, AllreduceWorksInPlaceAndOutOfPlace) {
   EXPECT_TRUE(ronda::try_allreduce(view_, output.data()).ok());
 }
 
+TEST_F(CollectivesTest, EmptyBracesAreTheDefaultOptions) {
+  std::vector<float> values = {1, 2};
+  const ronda::Tensor view = ronda::tensor("x", values);
+  ronda::allreduce(view, {});
+  ronda::allreduce(view, {}, {});
+  EXPECT_TRUE(ronda::try_allreduce(view, {}).ok());
+  EXPECT_TRUE(ronda::try_allreduce_async(view, {}).ok());
+  ronda::allreduce_async(view, {}).synchronize();
+  EXPECT_THAT(values, ElementsAre(1, 2));
+}
+
 TEST_F(CollectivesTest, CompressionRoundsOnce) {
   values_ = {1 + 1.0f / 4096, 65504.0f, -3};
   ronda::allreduce(view_, {ronda::Op::Average, ronda::Compression::fp16});
