@@ -3,8 +3,21 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/base/types.h"
 
 namespace ronda {
+namespace {
+
+// Instead of the runtime's text, as the caller has not given the names that it speaks of.
+absl::Status TooMany(OpType op) {
+  return absl::AlreadyExistsError(absl::StrCat(
+      Name(op), ": ", Session::kConcurrentOfAKind, " are in flight already ",
+      op == OpType::kSendRecv ? "between these two ranks with this tag: wait for the first of them, or use "
+                                "more tags"
+                              : "in this process set: wait for the first of them"));
+}
+
+}  // namespace
 
 absl::StatusOr<std::shared_ptr<Handle>> Session::SubmitNumbered(Submission submission) {
   std::string& name = submission.request.name;
@@ -13,8 +26,10 @@ absl::StatusOr<std::shared_ptr<Handle>> Session::SubmitNumbered(Submission submi
   NumberSequence& sequence = sequences_[{submission.request.process_set, name}];
   // A few names, used in turn, stay in the response cache; a new name an operation would empty it.
   absl::StrAppend(&name, "/", sequence.Next() % kConcurrentOfAKind);
-  RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, runtime_.Submit(std::move(submission)));
-  sequence.Take(handle);
+  const OpType op = submission.request.op;
+  absl::StatusOr<std::shared_ptr<Handle>> handle = runtime_.Submit(std::move(submission));
+  if (absl::IsAlreadyExists(handle.status())) return TooMany(op);
+  if (handle.ok()) sequence.Take(*handle);
   return handle;
 }
 

@@ -221,7 +221,8 @@ AlltoallResult<T> alltoall(const std::string& name, const T* data, const Dims& s
 }
 
 // Sends `tensor` to rank `to`. The n-th send from a rank to another with a tag meets the n-th receive there; dtype and
-// shape are the same on both. The tensor's name is not looked at.
+// shape are the same on both. Up to 64 from a rank to another with a tag may be in flight. The tensor's name is not
+// looked at.
 inline Result<Handle> try_send_async(const Tensor& tensor, int to, int tag = 0, const CallOptions& call = {}) {
   ronda_send_args args = RONDA_SEND_ARGS_INIT;
   args.tensor = detail::to_c(tensor);
