@@ -27,6 +27,7 @@ ronda_status StartupStatus(absl::StatusCode code) {
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kFailedPrecondition:  // other versions or sizes
     case absl::StatusCode::kAlreadyExists:       // a job id, a rank or a port that is taken
+    case absl::StatusCode::kNotFound:            // the host to meet at
     case absl::StatusCode::kPermissionDenied:    // another secret
     case absl::StatusCode::kUnauthenticated:
     case absl::StatusCode::kUnimplemented:  // several hosts

@@ -31,7 +31,12 @@ CoordinatorRole::CoordinatorRole(const Tunables& tunables, int world_size, std::
 
 absl::Status CoordinatorRole::Start() {
   if (recording_path_.empty()) return absl::OkStatus();
-  RONDA_ASSIGN_OR_RETURN(recording_, RecordingFile::Create(recording_path_, options_));
+  auto recording = RecordingFile::Create(recording_path_, options_);
+  if (!recording.ok()) {
+    return absl::Status(recording.status().code(),
+                        absl::StrCat("RONDA_NEGOTIATION_LOG: ", recording.status().message()));
+  }
+  recording_ = *std::move(recording);
   return absl::OkStatus();
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
@@ -67,7 +68,10 @@ class Check {
  private:
   template <typename... Parts>
   absl::Status Invalid(const Parts&... parts) const {
-    return absl::InvalidArgumentError(absl::StrCat(Name(request_.op), " of tensor '", request_.name, "': ", parts...));
+    // Names that Ronda itself gives mean nothing to the caller.
+    const bool is_callers = !absl::StartsWith(request_.name, "ronda/");
+    const std::string tensor = is_callers ? absl::StrCat(" of tensor '", request_.name, "'") : "";
+    return absl::InvalidArgumentError(absl::StrCat(Name(request_.op), tensor, ": ", parts...));
   }
 
   // Whether this rank is one of `who`.

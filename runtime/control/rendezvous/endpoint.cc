@@ -24,7 +24,8 @@ absl::StatusOr<AddressList> Lookup(std::string host, const std::string& service,
   const addrinfo hints = {.ai_flags = flags, .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
   addrinfo* found = nullptr;
   if (const int error = getaddrinfo(host.c_str(), service.c_str(), &hints, &found); error != 0) {
-    return absl::NotFoundError(absl::StrCat("there is no host \"", host, "\": ", gai_strerror(error)));
+    return absl::NotFoundError(
+        absl::StrCat("there is no host \"", host, "\": ", gai_strerror(error), "; check MASTER_ADDR"));
   }
   return AddressList(found, &freeaddrinfo);
 }
@@ -98,7 +99,8 @@ absl::StatusOr<Endpoint> ResolveEndpoint(absl::string_view host, int port) {
   const absl::StatusOr<AddressList> list = Lookup(std::string(host), absl::StrCat(port), 0);
   if (!list.ok()) return list.status();
   const addrinfo* const chosen = Choose(list->get());
-  if (chosen == nullptr) return absl::NotFoundError(absl::StrCat("host \"", host, "\" has no IP address"));
+  if (chosen == nullptr)
+    return absl::NotFoundError(absl::StrCat("host \"", host, "\" has no IP address; check MASTER_ADDR"));
   NumericAddress address = Read(*chosen);
   if (address.unspecified) {
     return absl::InvalidArgumentError(absl::StrCat("MASTER_ADDR \"", host,

@@ -11,6 +11,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 // Rank 1 of a job of four, with process set 1 = {0, 1, 3} and process set 2 = {0, 2}; process set 3 was removed.
 class SubmissionCheckTest : public ::testing::Test {
@@ -90,6 +91,8 @@ TEST_F(SubmissionCheckTest, NamesAndShapes) {
   EXPECT_THAT(Objection({}), HasSubstr("needs a name"));
   EXPECT_THAT(Objection(Full({.shape = {2, -1}})), AllOf(HasSubstr("allreduce of tensor 'x'"), HasSubstr("[2, -1]")));
   const int64_t huge = int64_t{1} << 40;
+  EXPECT_THAT(Objection({.request = {.name = "ronda/of_its_own", .shape = {2, -1}}}), StartsWith("allreduce: "))
+      << "the caller has not given this name";
   EXPECT_THAT(Objection(Full({.shape = {0, huge, huge}})), HasSubstr("more bytes than 64 bits can count"));
   for (OpType op : {OpType::kAllgather, OpType::kGather, OpType::kScatter, OpType::kAlltoall, OpType::kReduceScatter}) {
     EXPECT_THAT(Objection({.request = {.name = "x", .op = op, .root = 1}, .input = buffer_}), HasSubstr("scalar"))
