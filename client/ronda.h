@@ -60,7 +60,7 @@ typedef enum ronda_reduce_op {
   RONDA_MIN = 1,
   RONDA_MAX = 2,
   RONDA_PRODUCT = 3,
-  RONDA_AVERAGE = 4, /* the sum divided by the number of ranks; integers round towards zero; not for RONDA_BOOL */
+  RONDA_AVERAGE = 4, /* the sum, which wraps in integers, by the number of ranks, towards zero; not for RONDA_BOOL */
   RONDA_BAND = 5,    /* bit by bit; integers and RONDA_BOOL */
   RONDA_BOR = 6,
   RONDA_BXOR = 7,
@@ -140,8 +140,8 @@ typedef struct ronda_allreduce_args {
   void* output; /* may equal input; must not overlap it otherwise */
   ronda_reduce_op op;
   ronda_compression compression;
-  double prescale;     /* finite factor applied to the input; 0 or 1 for none */
-  double postscale;    /* finite factor applied to the result; 0 or 1 for none */
+  double prescale;     /* finite factor of the input; 0 or 1: none. Integers round towards zero and saturate */
+  double postscale;    /* the same of the result */
   int error_feedback;  /* not 0: what compression rounds off is added to this rank's next tensor of the same name */
   int detect_overflow; /* not 0: see ronda_found_inf() */
   ronda_call_options call;
@@ -253,7 +253,7 @@ typedef struct ronda_alltoall_args {
   { sizeof(ronda_alltoall_args), RONDA_TENSOR_INIT, NULL, NULL, 0, RONDA_CALL_OPTIONS_INIT }
 
 /* One tensor from one rank to another. The n-th send from a to b with a tag meets the n-th receive on b from a with
- * that tag. tensor.name is not looked at. */
+ * that tag; up to 64 of them may be in flight. tensor.name is not looked at. */
 typedef struct ronda_send_args {
   size_t struct_size;
   ronda_tensor tensor;
@@ -420,7 +420,7 @@ ronda_status ronda_output(ronda_handle handle, const void** data, int64_t* rows,
                           int* members);
 
 /* Whether the result of a completed reduction has an element that is infinite or not a number, on any rank: the same
- * answer on every rank. For operations submitted with detect_overflow. */
+ * answer on every rank. For operations submitted with detect_overflow; of others, which nobody has looked at, 0. */
 ronda_status ronda_found_inf(ronda_handle handle, int* found);
 
 /* The last rank to join, of a completed ronda_join_async(). */

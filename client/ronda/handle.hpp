@@ -59,7 +59,8 @@ class Handle {
   void synchronize() const { wait().throw_if_error(); }
 
   // Waits, throws the operation's error, and otherwise returns whether the result has an element that is infinite or
-  // not a number, on any rank: the same answer on every rank. For reductions with `detect_overflow`.
+  // not a number, on any rank: the same answer on every rank. For reductions with `detect_overflow`; of others, which
+  // nobody has looked at, false.
   bool found_inf() const {
     synchronize();
     int found = 0;

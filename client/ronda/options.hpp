@@ -18,8 +18,8 @@ struct CallOptions {
   using Seconds = std::chrono::duration<double>;
 
   ProcessSet process_set = {};           // all ranks by default
-  std::optional<Seconds> warning = {};   // an operation that waits for a rank for so long is reported; 0: never
-  std::optional<Seconds> deadline = {};  // and fails after so long; 0: never. Unset: as for the job, both
+  std::optional<Seconds> warning = {};   // an operation that waits so long for a rank is reported; <= 0: never
+  std::optional<Seconds> deadline = {};  // and fails after so long; <= 0: never. Unset: as for the job, both
 };
 
 enum class Op {
@@ -27,7 +27,7 @@ enum class Op {
   Min = RONDA_MIN,
   Max = RONDA_MAX,
   Product = RONDA_PRODUCT,
-  Average = RONDA_AVERAGE,  // the sum divided by the number of ranks; integers round towards zero; not for bool
+  Average = RONDA_AVERAGE,  // the sum, which wraps in integers, by the number of ranks, towards zero; not for bool
   Band = RONDA_BAND,        // bit by bit; integers and bool
   Bor = RONDA_BOR,
   Bxor = RONDA_BXOR,
@@ -47,8 +47,8 @@ enum class Compression {
 struct ReduceOptions {
   Op op = Op::Average;
   Compression compression = Compression::none;
-  double prescale = 1;   // factor applied to each rank's input; finite, not 0
-  double postscale = 1;  // factor applied to the result; finite, not 0
+  double prescale = 1;   // factor of each rank's input; finite, not 0; integers round towards zero and saturate
+  double postscale = 1;  // the same of the result
 
   // What compression rounds off this rank's input is added to its next input of the same name.
   bool error_feedback = false;
