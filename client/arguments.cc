@@ -1,5 +1,7 @@
 #include "client/arguments.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -124,6 +126,19 @@ Submission Companion(const Submission& values, absl::string_view suffix, DType d
   return companion;
 }
 
+// In the caller's words: the allgathers would speak of inputs.
+absl::Status CheckSparseBuffers(const ronda_sparse_allreduce_args& args, const TensorRequest& values) {
+  const auto is_zero = [](int64_t dim) { return dim == 0; };
+  // A scalar has no rows, and is refused with the rest.
+  const bool has_rows = !values.shape.empty() && !is_zero(values.shape.front());
+  const bool has_elements = has_rows && std::none_of(values.shape.begin(), values.shape.end(), is_zero);
+  const bool lacks_indices = has_rows && args.indices == nullptr;
+  if (!lacks_indices && (!has_elements || args.values != nullptr)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("sparse_allreduce '", values.name,
+                                                 "': ", lacks_indices ? "indices" : "values",
+                                                 " is NULL, but the shape has rows: pass both arrays"));
+}
+
 }  // namespace
 
 absl::StatusOr<Submission> ToSubmission(const ronda_allreduce_args* args, const Caller& caller) {
@@ -232,6 +247,7 @@ absl::StatusOr<SparseSubmissions> ToSubmissions(const ronda_sparse_allreduce_arg
                                                    RawValue(known.op),
                                                    ": it must be RONDA_SUM, or RONDA_AVERAGE of floating point"));
   }
+  RONDA_RETURN_IF_ERROR(CheckSparseBuffers(known, values.request));
   static constexpr uint8_t kPresent = 1;
   values.input = known.values;
   values.request.group = values.request.name;
@@ -264,6 +280,7 @@ absl::StatusOr<std::vector<Submission>> ToGroup(const ronda_reducescatter_args* 
 }
 
 absl::StatusOr<Submission> BarrierSubmission(ronda_process_set set, double timeout_s, const Caller& caller) {
+  if (std::isnan(timeout_s)) return absl::InvalidArgumentError("monitored_barrier: timeout_s is not a number");
   Submission submission{.request = {.name = "ronda/barrier", .op = OpType::kBarrier}};
   RONDA_RETURN_IF_ERROR(SetCall({.process_set = set, .warning_s = 0, .deadline_s = timeout_s}, caller, &submission));
   return submission;

@@ -157,7 +157,7 @@ typedef struct ronda_reduce_args {
   size_t struct_size;
   ronda_tensor tensor;
   const void* input;
-  void* output; /* on root; not looked at elsewhere; does not overlap input */
+  void* output; /* on root; not looked at elsewhere; may equal input; must not overlap it otherwise */
   ronda_reduce_op op;
   ronda_compression compression;
   double prescale;

@@ -134,8 +134,8 @@ inline void grouped_allreduce(const std::string& group, const std::vector<Tensor
   try_grouped_allreduce(group, in_place, options, call).throw_if_error();
 }
 
-// Reduces `input` over all ranks into `output` on rank `root`, where it does not overlap the input. On other ranks
-// `output` is not looked at.
+// Reduces `input` over all ranks into `output` on rank `root`, where it is `input.data` or does not overlap it. On
+// other ranks `output` is not looked at.
 inline Result<Handle> try_reduce_async(const Tensor& input, void* output, int root, const ReduceOptions& options = {},
                                        const CallOptions& call = {}) {
   Status status = detail::check_scales(input.name, options);

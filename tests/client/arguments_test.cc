@@ -313,6 +313,21 @@ TEST(OtherArgumentsTest, ASparseAllreduceIsAGroupOfAllgathers) {
   EXPECT_THAT(MessageOf(ToSubmissions(&args, kCaller).status()), AllOf(HasSubstr("'s'"), HasSubstr("op is 2")));
 }
 
+TEST(OtherArgumentsTest, ASparseAllreduceNamesTheArrayThatIsMissing) {
+  int64_t shape[2] = {3, 4};
+  const int64_t indices[3] = {};
+  ronda_sparse_allreduce_args args = RONDA_SPARSE_ALLREDUCE_ARGS_INIT;
+  args.tensor = {"s", RONDA_FLOAT32, 2, shape};
+  EXPECT_THAT(MessageOf(ToSubmissions(&args, kCaller).status()), HasSubstr("sparse_allreduce 's': indices is NULL"));
+  args.indices = indices;
+  EXPECT_THAT(MessageOf(ToSubmissions(&args, kCaller).status()), HasSubstr("sparse_allreduce 's': values is NULL"));
+  shape[1] = 0;
+  EXPECT_TRUE(ToSubmissions(&args, kCaller).ok()) << "rows of no elements";
+  shape[0] = 0;
+  args.indices = nullptr;
+  EXPECT_TRUE(ToSubmissions(&args, kCaller).ok()) << "no rows";
+}
+
 TEST(GroupArgumentsTest, MembersAreFoundByTheSizeThatTheFirstTells) {
   const int64_t shape[1] = {1};
   float value = 0;
@@ -344,6 +359,8 @@ TEST(MembershipArgumentsTest, BarriersJoinsAndSetsAreGivenNames) {
   EXPECT_EQ(barrier->request.op, OpType::kBarrier);
   EXPECT_FALSE(barrier->request.limits.has_value());
   EXPECT_EQ(BarrierSubmission(0, 2, kCaller)->request.limits->deadline, absl::Seconds(2));
+  EXPECT_THAT(MessageOf(BarrierSubmission(0, std::nan(""), kCaller).status()),
+              HasSubstr("monitored_barrier: timeout_s is not a number"));
   const auto join = JoinSubmission(3, RONDA_ABSENT_COUNTED_AS_ZEROS);
   EXPECT_EQ(join->request.op, OpType::kJoin);
   EXPECT_EQ(join->request.absent, TensorRequest::Absent::kCountedAsZeros);
