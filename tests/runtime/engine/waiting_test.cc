@@ -28,7 +28,7 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr Tunables kImpatient = {.stall_warning = absl::Milliseconds(100), .stall_deadline = absl::Milliseconds(100)};
+const Tunables kImpatient = {.stall_warning = absl::Milliseconds(100), .stall_deadline = absl::Milliseconds(100)};
 
 TEST(Limits, OfACallHoldForItAlone) {
   RunRuntimes(2, [](Runtime& runtime) {
