@@ -211,11 +211,12 @@ absl::Status Attachment::CheckSizes(const ShmFile& file, ShmHeader& header) {
       file.Size() >= total_bytes) {
     return absl::OkStatus();
   }
-  return FailAll(header, absl::FailedPreconditionError(absl::StrCat(
-                             "shared memory of ", header.total_bytes, " bytes for ", header.size, " ranks with ",
-                             header.slot_count, " slots of ", header.slot_bytes, " bytes was made by rank 0, but ",
-                             total_bytes, " bytes for ", mine.size, " ranks with ", mine.slot_count, " slots of ",
-                             mine.slot_bytes, " bytes are expected here")));
+  return FailAll(header,
+                 absl::FailedPreconditionError(absl::StrCat(
+                     "shared memory of ", header.total_bytes, " bytes for ", header.size, " ranks with ",
+                     header.slot_count, " slots of ", header.slot_bytes, " bytes was made by rank 0, but ", total_bytes,
+                     " bytes for ", mine.size, " ranks with ", mine.slot_count, " slots of ", mine.slot_bytes,
+                     " bytes are expected here: give every rank the same size and version of Ronda")));
 }
 
 absl::Status Attachment::WaitUntilRunning(const ShmView& view) {

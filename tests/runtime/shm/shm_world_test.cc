@@ -112,7 +112,8 @@ TEST_F(ShmWorldTest, RanksThatDisagreeAreToldBothSizes) {
   other.slot_bytes = 8192;
   for (const auto& world : ConnectAll({OptionsOf(0, 2), other})) {
     ExpectError(world.status(), absl::StatusCode::kFailedPrecondition, "slots of 4096 bytes was made by rank 0");
-    ExpectError(world.status(), absl::StatusCode::kFailedPrecondition, "slots of 8192 bytes are expected here");
+    ExpectError(world.status(), absl::StatusCode::kFailedPrecondition,
+                "slots of 8192 bytes are expected here: give every rank the same size");
   }
   EXPECT_FALSE(NameExists());
 }
