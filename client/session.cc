@@ -9,12 +9,12 @@ namespace ronda {
 namespace {
 
 // Instead of the runtime's text, as the caller has not given the names that it speaks of.
-absl::Status TooMany(OpType op) {
+absl::Status TooMany(OpType op, RankId sender, RankId receiver) {
+  const bool is_message = op == OpType::kSendRecv;
   return absl::AlreadyExistsError(absl::StrCat(
       Name(op), ": ", Session::kConcurrentOfAKind, " are in flight already ",
-      op == OpType::kSendRecv ? "between these two ranks with this tag: wait for the first of them, or use "
-                                "more tags"
-                              : "in this process set: wait for the first of them"));
+      is_message ? absl::StrCat("from rank ", sender, " to rank ", receiver, " with this tag") : "in this process set",
+      ": wait for the first of them", is_message ? ", or use more tags" : ""));
 }
 
 }  // namespace
@@ -27,8 +27,9 @@ absl::StatusOr<std::shared_ptr<Handle>> Session::SubmitNumbered(Submission submi
   // A few names, used in turn, stay in the response cache; a new name an operation would empty it.
   absl::StrAppend(&name, "/", sequence.Next() % kConcurrentOfAKind);
   const OpType op = submission.request.op;
+  const RankId sender = submission.request.root, receiver = submission.request.receiver;
   absl::StatusOr<std::shared_ptr<Handle>> handle = runtime_.Submit(std::move(submission));
-  if (absl::IsAlreadyExists(handle.status())) return TooMany(op);
+  if (absl::IsAlreadyExists(handle.status())) return TooMany(op, sender, receiver);
   if (handle.ok()) sequence.Take(*handle);
   return handle;
 }

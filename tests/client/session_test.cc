@@ -60,6 +60,36 @@ TEST(SessionTest, TooManyBarriersAtOnceAreRefusedWithoutLosingCount) {
   });
 }
 
+TEST(SessionTest, TooManyMessagesAtOnceAreRefusedWithTheirRanks) {
+  testing::RunRanks(2, [](RankId rank, Transport transport) {
+    Session session(Join(rank, 2, std::move(transport)), {});
+    const auto message = [rank](float* value) {
+      Submission submission{
+          .request = {.name = "ronda/sendrecv/1-0/7", .op = OpType::kSendRecv, .root = 1, .receiver = 0}};
+      if (rank == 1) submission.input = value;
+      if (rank == 0) submission.output = value;
+      return submission;
+    };
+    float values[Session::kConcurrentOfAKind] = {}, go = 0;
+    std::vector<std::shared_ptr<Handle>> messages;
+    if (rank == 1) {
+      // Rank 0 does not receive before it has seen the tensor below.
+      for (float& value : values) messages.push_back(*session.SubmitNumbered(message(&value)));
+      EXPECT_EQ(
+          session.SubmitNumbered(message(&go)).status().message(),
+          "send/recv: 64 are in flight already from rank 1 to rank 0 with this tag: wait for the first of them, or "
+          "use more tags");
+    }
+    const auto started = session.runtime().Submit({.request = {.name = "go", .op = OpType::kBroadcast}, .output = &go});
+    ASSERT_TRUE((*started)->Wait().ok());
+    if (rank == 0) {
+      for (float& value : values) messages.push_back(*session.SubmitNumbered(message(&value)));
+    }
+    for (const auto& sent : messages) EXPECT_TRUE(sent->Wait().ok());
+    EXPECT_TRUE(session.runtime().Shutdown().ok());
+  });
+}
+
 TEST(SessionTest, KindsAreNumberedApart) {
   testing::RunRanks(1, [](RankId rank, Transport transport) {
     Session session(Join(rank, 1, std::move(transport)), {});
