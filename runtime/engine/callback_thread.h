@@ -29,7 +29,7 @@ class CallbackThread : public std::enable_shared_from_this<CallbackThread> {
   // Called on the callback thread, without a lock.
   struct Hooks {
     std::function<void(const absl::Status&)> thrown;  // a callback threw; the status names the tensor
-    std::function<void()> idle;                       // no callback is left for now
+    std::function<void()> idle;                       // no callback is left
   };
 
   static std::shared_ptr<CallbackThread> Create(Hooks hooks);

@@ -62,7 +62,8 @@ TEST(NegotiationLog, ThatCannotBeWrittenFailsTheJobAtItsBeginning) {
                                          {.rank = rank, .size = 2}, std::move(transport));
     const absl::Status status = CarryOut(*runtime, testing::Barrier("b"));
     EXPECT_THAT(std::string(status.message()), HasSubstr("rank 0 (host localhost, pid "));
-    EXPECT_THAT(std::string(status.message()), HasSubstr("RONDA_NEGOTIATION_LOG: cannot create /nonexistent/negotiation.log"));
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("RONDA_NEGOTIATION_LOG: cannot create /nonexistent/negotiation.log"));
   });
 }
 
