@@ -117,15 +117,6 @@ absl::StatusOr<std::vector<Submission>> GroupOf(const Args* args, size_t count, 
   return submissions;
 }
 
-// One of the allgathers that `values` is accompanied by.
-Submission Companion(const Submission& values, absl::string_view suffix, DType dtype, int64_t rows) {
-  Submission companion{.request = values.request};
-  absl::StrAppend(&companion.request.name, suffix);
-  companion.request.dtype = dtype;
-  companion.request.shape = {rows};
-  return companion;
-}
-
 // In the caller's words: the allgathers would speak of inputs.
 absl::Status CheckSparseBuffers(const ronda_sparse_allreduce_args& args, const TensorRequest& values) {
   const auto is_zero = [](int64_t dim) { return dim == 0; };
@@ -248,20 +239,17 @@ absl::StatusOr<SparseSubmissions> ToSubmissions(const ronda_sparse_allreduce_arg
                                                    ": it must be RONDA_SUM, or RONDA_AVERAGE of floating point"));
   }
   RONDA_RETURN_IF_ERROR(CheckSparseBuffers(known, values.request));
-  static constexpr uint8_t kPresent = 1;
   values.input = known.values;
   values.request.group = values.request.name;
-  values.request.group_size = averages ? 3 : 2;
+  values.request.group_size = 2;
+  values.request.reduction = *reduction;
   // A scalar has no rows, and is refused with the rest.
   const int64_t rows = values.request.shape.empty() ? 0 : values.request.shape.front();
-  SparseSubmissions all{.indices = Companion(values, "/indices", DType::kInt64, rows)};
-  all.indices.input = known.indices;
-  if (averages) {
-    all.present = Companion(values, "/present", DType::kUint8, 1);
-    all.present->input = &kPresent;
-  }
-  all.values = std::move(values);
-  return all;
+  Submission indices{.request = values.request, .input = known.indices};
+  absl::StrAppend(&indices.request.name, "/indices");
+  indices.request.dtype = DType::kInt64;
+  indices.request.shape = {rows};
+  return SparseSubmissions{.indices = std::move(indices), .values = std::move(values)};
 }
 
 absl::StatusOr<std::vector<Submission>> ToGroup(const ronda_allreduce_args* args, size_t count, const char* group,

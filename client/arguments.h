@@ -6,7 +6,6 @@
 #define RONDA_CLIENT_ARGUMENTS_H_
 
 #include <cstddef>
-#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -34,12 +33,10 @@ absl::StatusOr<Submission> ToSubmission(const ronda_recv_args* args, const Calle
 // An allgather of bytes, `function` being the C function. `root` keeps the caller's.
 absl::StatusOr<Submission> ToSubmission(const ronda_object_args* args, const Caller& caller);
 
-// Allgathers of one group: of the indices and of the values and, for an average, of one byte from each rank that takes
-// part, by which they are counted.
+// Allgathers of one group. That of the values says as its reduction what is asked for, for the ranks to agree on.
 struct SparseSubmissions {
   Submission indices;
   Submission values;
-  std::optional<Submission> present;
 };
 absl::StatusOr<SparseSubmissions> ToSubmissions(const ronda_sparse_allreduce_args* args, const Caller& caller);
 

@@ -122,17 +122,16 @@ absl::StatusOr<Operations> SparseAllreduce(const ronda_sparse_allreduce_args* ar
                                            Submitted* submitted) {
   RONDA_ASSIGN_OR_RETURN(SparseSubmissions sparse, ToSubmissions(args, session.caller()));
   const DType dtype = sparse.values.request.dtype;
-  const bool averages = sparse.present.has_value();
+  const bool averages = sparse.values.request.reduction == Reduction::kAverage;
   Shape row = sparse.values.request.shape;
   if (!row.empty()) row.front() = 1;
   std::vector<Submission> submissions = {std::move(sparse.indices), std::move(sparse.values)};
-  if (averages) submissions.push_back(*std::move(sparse.present));
   Handles& handles = submitted->handles;
   RONDA_ASSIGN_OR_RETURN(handles, session.runtime().SubmitAll(std::move(submissions)));
   if (!averages) return AsTheyAre(handles, OpType::kAllgather);
   return Operations{
       std::make_shared<Operation>(handles[0], OpType::kAllgather),
-      std::make_shared<SparseAverage>(handles[1], handles[2], dtype, ElementCount(row)),
+      std::make_shared<SparseAverage>(handles[1], dtype, ElementCount(row)),
   };
 }
 

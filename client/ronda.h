@@ -290,8 +290,7 @@ typedef struct ronda_object_args {
 
 /* A sum or average of tensors that are zero but for a few rows: everybody gets everybody's rows and their indices. The
  * same index may come from several ranks; who needs the dense tensor adds those rows up. An average divides by the
- * number of ranks that take part, also where ranks that have joined count as zeros otherwise. Ronda owns the outputs.
- */
+ * same number as that of an allreduce. Ronda owns the outputs. */
 typedef struct ronda_sparse_allreduce_args {
   size_t struct_size;
   ronda_tensor tensor;    /* of the values: the first dimension counts this rank's rows */

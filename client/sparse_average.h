@@ -12,23 +12,18 @@
 
 namespace ronda {
 
-// The values of a sparse average: an allgather whose result is divided by the number of ranks that took part, which
-// another one, of one byte a rank, counts.
+// The values of a sparse average: an allgather whose result is divided by the number of ranks that averages count.
 //
 // Thread-safe.
 class SparseAverage : public Operation {
  public:
-  // `values` and `present` are of one group. `row` is the number of elements of a row of `values`.
-  SparseAverage(std::shared_ptr<Handle> values, std::shared_ptr<Handle> present, DType dtype, int64_t row)
-      : Operation(std::move(values), OpType::kAllgather), present_(std::move(present)), dtype_(dtype), row_(row) {}
+  // `row` is the number of elements of a row of `values`.
+  SparseAverage(std::shared_ptr<Handle> values, DType dtype, int64_t row)
+      : Operation(std::move(values), OpType::kAllgather), dtype_(dtype), row_(row) {}
 
   Output output() const override;
 
- protected:
-  absl::Status Check() const override { return present_->Wait(); }
-
  private:
-  const std::shared_ptr<Handle> present_;
   const DType dtype_;
   const int64_t row_;
   mutable Mutex mu_;

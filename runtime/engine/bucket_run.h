@@ -34,6 +34,13 @@ struct BucketRun {
   const Submission& submission(size_t i) const { return entries[i]->submission; }
 
   int participants() const { return bucket.participants->size(); }
+
+  // How many ranks an average counts.
+  int averaged_over() const {
+    const bool counts_joined = bucket.absent == TensorRequest::Absent::kCountedAsZeros;
+    return counts_joined ? bucket.members->size() : participants();
+  }
+
   // The place of `rank` among the participants.
   // REQUIRES: it is one of them; the negotiation has failed operations whose root has joined.
   int PositionOf(RankId rank) const { return *bucket.participants->PositionOf(rank); }

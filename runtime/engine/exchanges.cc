@@ -96,6 +96,7 @@ absl::Status Exchanges::Gather(const BucketRun& run, size_t i) {
   if (request.op == OpType::kGather) call.receiver = run.PositionOf(request.root);
   if (run.takes_part()) {
     call.input = run.submission(i).input;
+    run.results[i].number = run.averaged_over();
     if (!call.receiver || call.receiver == run.position) {
       RONDA_ASSIGN_OR_RETURN(run.results[i].data, AllocateResult(request, extent.total));
       run.results[i].first_dims = first_dims;

@@ -23,7 +23,8 @@ struct OperationResult {
   // allgather, gather (on the root), alltoall: how many rows each member of the process set has sent; scatter,
   // reducescatter: one entry, the number of rows received.
   std::vector<int64_t> first_dims;
-  int64_t number = 0;  // join: the last rank to join; add_process_set: the set's id
+  // join: the last rank to join; add_process_set: the set's id; allgather, gather: how many ranks an average counts.
+  int64_t number = 0;
   // Whether the result, on any rank, has an element that is infinite or NaN. If detection was asked for.
   enum class Overflow : uint8_t { kNone, kFound } overflow = Overflow::kNone;
 };

@@ -11,13 +11,6 @@
 namespace ronda {
 namespace {
 
-// The number of ranks that an average is over; for all else, the scale has no divisor.
-int Divisor(const BucketRun& run) {
-  if (run.request(0).reduction != Reduction::kAverage) return 1;
-  const bool counts_joined = run.bucket.absent == TensorRequest::Absent::kCountedAsZeros;
-  return counts_joined ? run.bucket.members->size() : run.participants();
-}
-
 ReduceCall::Delivery DeliveryOf(OpType op) {
   return op == OpType::kAllreduce ? ReduceCall::Delivery::kAll : ReduceCall::Delivery::kParts;
 }
@@ -84,13 +77,14 @@ absl::Status Reductions::PreparePart(const BucketRun& run, size_t i, Segment* se
 
 absl::Status Reductions::Reduce(const BucketRun& run) {
   const TensorRequest& kind = run.request(0);
+  const bool averages = kind.reduction == Reduction::kAverage;
   const ReduceCall call = {.info = run.info,
                            .segments = segments_,
                            .dtype = kind.dtype,
                            .wire = kind.wire,
                            .op = KernelOp(kind.reduction),
                            .prescale = {.multiplier = kind.prescale},
-                           .postscale = {.multiplier = kind.postscale, .divisor = Divisor(run)},
+                           .postscale = {.multiplier = kind.postscale, .divisor = averages ? run.averaged_over() : 1},
                            .delivery = DeliveryOf(kind.op)};
   return kind.reduction == Reduction::kAdasum ? Adasum(communicator_, call) : communicator_->Reduce(call);
 }

@@ -145,6 +145,8 @@ void JoinedRanksMayCountAsZeros() {
     std::vector<float> gradient(5, static_cast<float>(size));
     ronda::allreduce(ronda::tensor("w", gradient));
     EXPECT_THAT(gradient, Each(1));
+    const SparseRows<float> rows = {{7}, {static_cast<float>(size)}};
+    EXPECT_THAT(ronda::sparse_allreduce("s", rows, {}).values, ::testing::ElementsAre(1));
   }
   EXPECT_EQ(ronda::last_rank(ronda::join_async({}, Absent::counted_as_zeros)), size - 1);
 }
