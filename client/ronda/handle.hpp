@@ -29,7 +29,8 @@ inline void run_callback(void* context, ronda_status code, const char* message) 
 }  // namespace detail
 
 // An operation in flight. Its destructor waits for the operation, so that buffers are not pulled from under it, and
-// drops its status: ask for that with wait() or synchronize() before.
+// drops its status: ask for that with wait() or synchronize() before. So does an exception that passes a handle on its
+// way: where the other ranks wait for this one meanwhile, that ends with the stall deadline.
 //
 // Thread-compatible; different handles may be used in different threads.
 class Handle {

@@ -139,7 +139,8 @@ struct SparseRows {
 };
 
 // The sum or average over all ranks of tensors of which each rank passes the rows that are not zero: everybody's rows,
-// in the order of ranks. An average divides by the same number as that of an allreduce. `row_shape` is the shape of one row; {} if rows are single elements.
+// in the order of ranks. An average divides by the same number as that of an allreduce. `row_shape` is the shape of one
+// row; {} if rows are single elements.
 template <class T>
 Result<SparseRows<T>> try_sparse_allreduce(const std::string& name, const SparseRows<T>& rows, const Dims& row_shape,
                                            Op op = Op::Average, const CallOptions& call = {}) {

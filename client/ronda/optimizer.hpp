@@ -235,13 +235,19 @@ class DistributedOptimizer {
         " in one step: call step() first, or set backward_passes_per_step to the number of passes");
   }
 
+  static void check_factor(const char* name, double value) {
+    if (value == 0 || !std::isfinite(value)) throw invalid(std::string(name) + " must be finite, and not 0");
+  }
+
   void check_options() const {
     if (options_.backward_passes_per_step < 1) {
       throw invalid("backward_passes_per_step is " + std::to_string(options_.backward_passes_per_step) +
                     ": it must be at least 1");
     }
     const double factor = options_.gradient_predivide_factor;
-    if (factor == 0 || !std::isfinite(factor)) throw invalid("gradient_predivide_factor must be finite, and not 0");
+    check_factor("gradient_predivide_factor", factor);
+    check_factor("prescale", options_.prescale);
+    check_factor("postscale", options_.postscale);
     if (factor != 1 && options_.op != Op::Average) {
       throw invalid("gradient_predivide_factor is for Op::Average: set prescale and postscale with other operations");
     }

@@ -1,4 +1,5 @@
 // DistributedOptimizer in a job of one rank: its bookkeeping. optimizer_world_test has several ranks.
+#include <cmath>
 #include <functional>
 #include <stdexcept>
 #include <string>
@@ -72,6 +73,8 @@ TEST_F(OptimizerTest, OptionsThatContradictEachOtherAreExplained) {
     return std::string("none");
   };
   EXPECT_THAT(refusal([](Options* o) { o->gradient_predivide_factor = 0; }), HasSubstr("gradient_predivide_factor"));
+  EXPECT_THAT(refusal([](Options* o) { o->prescale = 0; }), HasSubstr("prescale must be finite, and not 0"));
+  EXPECT_THAT(refusal([](Options* o) { o->postscale = INFINITY; }), HasSubstr("postscale must be finite, and not 0"));
   EXPECT_THAT(refusal([](Options* o) {
                 o->gradient_predivide_factor = 2;
                 o->op = ronda::Op::Sum;
