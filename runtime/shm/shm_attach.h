@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "runtime/control/peer.h"
+#include "runtime/base/peer.h"
 #include "runtime/shm/layout.h"
 #include "runtime/shm/shm_file.h"
 

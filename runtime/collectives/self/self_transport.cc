@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
+#include "runtime/base/peer.h"
 #include "runtime/collectives/self/self_communicator.h"
-#include "runtime/control/peer.h"
 #include "runtime/control/self/self_control_plane.h"
 
 namespace ronda {

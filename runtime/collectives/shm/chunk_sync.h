@@ -23,7 +23,7 @@
 #include "runtime/collectives/communicator.h"
 #include "runtime/collectives/members.h"
 #include "runtime/collectives/shm/data_stream.h"
-#include "runtime/collectives/wait_watch.h"
+#include "runtime/monitor/wait_watch.h"
 #include "runtime/shm/shm_world.h"
 
 namespace ronda {

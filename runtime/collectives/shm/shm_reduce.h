@@ -11,7 +11,7 @@
 #include "runtime/collectives/shm/chunk_sync.h"
 #include "runtime/collectives/shm/data_stream.h"
 #include "runtime/collectives/shm/stream_writer.h"
-#include "runtime/collectives/wait_watch.h"
+#include "runtime/monitor/wait_watch.h"
 
 namespace ronda {
 

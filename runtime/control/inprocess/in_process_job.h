@@ -15,11 +15,11 @@
 #include "absl/types/span.h"
 #include "runtime/base/group.h"
 #include "runtime/base/mutex.h"
+#include "runtime/base/peer.h"
 #include "runtime/base/types.h"
-#include "runtime/collectives/wait_watch.h"
 #include "runtime/control/control_plane.h"
-#include "runtime/control/peer.h"
 #include "runtime/monitor/flight_board.h"
+#include "runtime/monitor/wait_watch.h"
 
 namespace ronda {
 

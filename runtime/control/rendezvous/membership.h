@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/peer.h"
 #include "runtime/base/types.h"
-#include "runtime/control/peer.h"
 #include "runtime/control/topology.h"
 
 namespace ronda {

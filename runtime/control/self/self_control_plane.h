@@ -5,8 +5,8 @@
 #include <string>
 
 #include "runtime/base/mutex.h"
+#include "runtime/base/peer.h"
 #include "runtime/control/control_plane.h"
-#include "runtime/control/peer.h"
 
 namespace ronda {
 

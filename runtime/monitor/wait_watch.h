@@ -1,5 +1,5 @@
-#ifndef RONDA_RUNTIME_COLLECTIVES_WAIT_WATCH_H_
-#define RONDA_RUNTIME_COLLECTIVES_WAIT_WATCH_H_
+#ifndef RONDA_RUNTIME_MONITOR_WAIT_WATCH_H_
+#define RONDA_RUNTIME_MONITOR_WAIT_WATCH_H_
 
 #include <cstddef>
 #include <string>
@@ -7,8 +7,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "runtime/base/peer.h"
 #include "runtime/base/types.h"
-#include "runtime/control/peer.h"
 #include "runtime/monitor/flight_board.h"
 
 namespace ronda {
@@ -60,4 +60,4 @@ class WaitWatch {
 
 }  // namespace ronda
 
-#endif  // RONDA_RUNTIME_COLLECTIVES_WAIT_WATCH_H_
+#endif  // RONDA_RUNTIME_MONITOR_WAIT_WATCH_H_

@@ -1,5 +1,5 @@
-#ifndef RONDA_RUNTIME_CONTROL_PEER_H_
-#define RONDA_RUNTIME_CONTROL_PEER_H_
+#ifndef RONDA_RUNTIME_BASE_PEER_H_
+#define RONDA_RUNTIME_BASE_PEER_H_
 
 #include <sys/types.h>
 
@@ -30,4 +30,4 @@ inline absl::Status Attribute(const absl::Status& failure, const Peer& peer) {
 
 }  // namespace ronda
 
-#endif  // RONDA_RUNTIME_CONTROL_PEER_H_
+#endif  // RONDA_RUNTIME_BASE_PEER_H_

@@ -1,4 +1,4 @@
-#include "runtime/collectives/wait_watch.h"
+#include "runtime/monitor/wait_watch.h"
 
 #include <algorithm>
 
