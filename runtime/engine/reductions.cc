@@ -1,6 +1,5 @@
 #include "runtime/engine/reductions.h"
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 

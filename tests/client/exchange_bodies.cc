@@ -192,6 +192,10 @@ void SparseSumsAndAverages() {
   EXPECT_EQ(ronda::try_sparse_allreduce("i", whole, {}, Op::Average).status().code(), RONDA_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(ronda::try_sparse_allreduce("m", mine, {2}, Op::Max).status().code(), RONDA_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(ronda::sparse_allreduce("i", whole, {}, Op::Sum).values.size(), static_cast<std::size_t>(size));
+  if (size == 1) return;
+  const Status disagreed = ronda::try_sparse_allreduce("d", mine, {2}, rank == 0 ? Op::Sum : Op::Average).status();
+  EXPECT_EQ(disagreed.code(), RONDA_ERROR_MISMATCH) << disagreed.message();
+  EXPECT_THAT(disagreed.message(), ::testing::HasSubstr("reduce op average"));
   const SparseRows<float> odd = {{1, 2}, {3}};
   EXPECT_THAT(ronda::try_sparse_allreduce("odd", odd, {}).status().message(), HasSubstr("1 values for 2 rows"));
 }
