@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <new>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -83,9 +84,8 @@ absl::Status CoordinatorLoop::Run() {
   if (const absl::Status started = role_ ? role_->Start() : absl::OkStatus(); !started.ok()) return Fail(started);
   while (true) {
     const absl::StatusOr<Progress> progress = StepOrCatch();
-    if (!progress.ok()) return Fail(progress.status());
+    if (!progress.ok()) return FailOrRetry(progress.status());
     if (*progress == Progress::kJobEnded) return absl::OkStatus();
-    if (*progress == Progress::kNone) transport_.control->Wait(NextDeadline(options_.clock->Now()));
   }
 }
 
@@ -93,11 +93,17 @@ absl::Status CoordinatorLoop::Run() {
 // matter: the job is over.
 absl::StatusOr<CoordinatorLoop::Progress> CoordinatorLoop::StepOrCatch() {
   try {
-    return Step();
+    absl::StatusOr<Progress> progress = Step();
+    if (progress.ok() && *progress == Progress::kNone) {
+      transport_.control->Wait(NextDeadline(options_.clock->Now()));
+    }
+    return progress;
   } catch (const std::bad_alloc&) {
+    // Trainer threads that go on submitting would take the reserve.
+    queue_.Refuse(out_of_memory_);
     emergency_memory_.reset();
     AbandonState();
-    return absl::ResourceExhaustedError("out of memory in the coordinator thread");
+    return out_of_memory_;
   } catch (const std::exception& error) {
     return absl::InternalError(absl::StrCat("exception in the coordinator thread: ", error.what()));
   }
@@ -228,6 +234,18 @@ absl::Status CoordinatorLoop::CheckCoordinatorAnswers(absl::Time now) {
 absl::Time CoordinatorLoop::NextDeadline(absl::Time now) const {
   const absl::Time next = queue_.OldestFresh() + options_.tunables.cycle_time;
   return std::min(next, role_ ? role_->next_inspection() : std::max(now, next_answer_check_));
+}
+
+// Recording a failure takes a little memory, and others may be quicker to take what has been given back. They have been
+// refused by now, so that it comes free.
+absl::Status CoordinatorLoop::FailOrRetry(const absl::Status& cause) {
+  while (true) {
+    try {
+      return Fail(cause);
+    } catch (const std::bad_alloc&) {
+      std::this_thread::yield();
+    }
+  }
 }
 
 absl::Status CoordinatorLoop::Fail(const absl::Status& cause) {

@@ -78,6 +78,7 @@ class CoordinatorLoop {
   absl::Status CheckCoordinatorAnswers(absl::Time now);
   absl::Time NextDeadline(absl::Time now) const;
   absl::Status Fail(const absl::Status& cause);
+  absl::Status FailOrRetry(const absl::Status& cause);
 
   const Options options_;
   const Topology topology_;
@@ -96,7 +97,9 @@ class CoordinatorLoop {
   absl::Time leaving_since_;
   absl::Time last_activity_ = absl::InfinitePast();        // when what rank 0 has last said was carried out
   absl::Time next_answer_check_ = absl::InfiniteFuture();  // nothing that waits is due before
-  std::unique_ptr<std::byte[]> emergency_memory_;          // given back when there is none left, to be able to say so
+  // Made beforehand: there is no memory for it when it is needed.
+  const absl::Status out_of_memory_ = absl::ResourceExhaustedError("out of memory in the coordinator thread");
+  std::unique_ptr<std::byte[]> emergency_memory_;  // given back when there is none left, to be able to say so
 };
 
 }  // namespace ronda

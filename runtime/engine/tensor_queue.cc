@@ -191,18 +191,23 @@ void TensorQueue::Refuse(absl::Status status) {
 }
 
 void TensorQueue::Close(const absl::Status& status) {
-  Table abandoned;
   {
     MutexLock lock(&mu_);
     // A failure replaces the polite refusal of a shutdown under way.
     refusal_ = status;
     fresh_.clear();
-    abandoned = std::exchange(in_flight_, {});
   }
-  for (auto& [key, entry] : abandoned) {
-    std::string& name = entry->submission.request.name;
-    absl::Status with_name = About(name, status);
-    entry->handle->Complete(std::move(name), std::move(with_name));
+  while (true) {
+    Table::node_type node;
+    absl::Status with_name;
+    {
+      MutexLock lock(&mu_);
+      if (in_flight_.empty()) return;
+      // Before it is taken out: without memory for the text the entry stays, for the next attempt.
+      with_name = About(in_flight_.begin()->second->submission.request.name, status);
+      node = in_flight_.extract(in_flight_.begin());
+    }
+    node.mapped()->handle->Complete(std::move(node.mapped()->submission.request.name), std::move(with_name));
   }
 }
 

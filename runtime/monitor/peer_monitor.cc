@@ -42,7 +42,11 @@ absl::StatusOr<std::unique_ptr<PeerMonitor>> PeerMonitor::Start(absl::Span<const
 }
 
 PeerMonitor::PeerMonitor(std::vector<Entry> entries, int stop_event, OnEnd on_end)
-    : on_end_(std::move(on_end)), stop_event_(stop_event), entries_(std::move(entries)), thread_([this] { Run(); }) {}
+    : on_end_(std::move(on_end)),
+      stop_event_(stop_event),
+      entries_(std::move(entries)),
+      fds_(entries_.size() + 1),
+      thread_([this] { Run(); }) {}
 
 PeerMonitor::~PeerMonitor() {
   const uint64_t one = 1;
@@ -75,14 +79,15 @@ void PeerMonitor::Run() {
 }
 
 bool PeerMonitor::Sleep() {
-  std::vector<pollfd> fds = {{.fd = stop_event_, .events = POLLIN, .revents = 0}};
+  fds_.clear();
+  fds_.push_back({.fd = stop_event_, .events = POLLIN, .revents = 0});
   int timeout_ms = -1;
   for (const Entry& entry : entries_) {
-    if (entry.pidfd >= 0) fds.push_back({.fd = entry.pidfd, .events = POLLIN, .revents = 0});
+    if (entry.pidfd >= 0) fds_.push_back({.fd = entry.pidfd, .events = POLLIN, .revents = 0});
     if (entry.pidfd < 0) timeout_ms = kPollingIntervalMs;
   }
-  poll(fds.data(), fds.size(), timeout_ms);
-  return (fds[0].revents & POLLIN) == 0;
+  poll(fds_.data(), fds_.size(), timeout_ms);
+  return (fds_[0].revents & POLLIN) == 0;
 }
 
 }  // namespace ronda

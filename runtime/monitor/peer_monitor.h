@@ -1,6 +1,8 @@
 #ifndef RONDA_RUNTIME_MONITOR_PEER_MONITOR_H_
 #define RONDA_RUNTIME_MONITOR_PEER_MONITOR_H_
 
+#include <poll.h>
+
 #include <functional>
 #include <memory>
 #include <thread>
@@ -58,6 +60,7 @@ class PeerMonitor {
   const OnEnd on_end_;
   const int stop_event_;
   std::vector<Entry> entries_;  // of processes that have not ended; the thread's own once it runs
+  std::vector<pollfd> fds_;     // the thread's own; made with room for all, so that it needs no memory later
   std::thread thread_;
 };
 

@@ -5,12 +5,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 
@@ -22,9 +20,12 @@ struct ProcStat {
   uint64_t start_time;
 };
 
-// Reads /proc/<pid>/stat, see proc(5); nullopt if there is no such process.
+// Reads /proc/<pid>/stat, see proc(5); nullopt if there is no such process. Allocates nothing: peers are watched also
+// where memory has run out.
 std::optional<ProcStat> ReadProcStat(pid_t pid) {
-  const int fd = open(absl::StrCat("/proc/", pid, "/stat").c_str(), O_RDONLY | O_CLOEXEC);
+  char path[32];
+  std::snprintf(path, sizeof(path), "/proc/%d/stat", static_cast<int>(pid));
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return std::nullopt;
   char buffer[1024];
   const ssize_t bytes = read(fd, buffer, sizeof(buffer));
@@ -35,14 +36,17 @@ std::optional<ProcStat> ReadProcStat(pid_t pid) {
   // last.
   const size_t name_end = text.rfind(") ");
   if (name_end == absl::string_view::npos) return std::nullopt;
-  const std::vector<absl::string_view> fields = absl::StrSplit(text.substr(name_end + 2), ' ');
-  constexpr size_t kState = 0;       // field 3 of proc(5)
-  constexpr size_t kStartTime = 19;  // field 22
+  constexpr int kState = 0;       // field 3 of proc(5)
+  constexpr int kStartTime = 19;  // field 22
   ProcStat stat{};
-  if (fields.size() <= kStartTime || fields[kState].empty()) return std::nullopt;
-  if (!absl::SimpleAtoi(fields[kStartTime], &stat.start_time)) return std::nullopt;
-  stat.state = fields[kState][0];
-  return stat;
+  int index = 0;
+  for (const absl::string_view field : absl::StrSplit(text.substr(name_end + 2), ' ')) {
+    if (index == kState && !field.empty()) stat.state = field[0];
+    if (index++ != kStartTime) continue;
+    if (stat.state == 0 || !absl::SimpleAtoi(field, &stat.start_time)) return std::nullopt;
+    return stat;
+  }
+  return std::nullopt;
 }
 
 }  // namespace

@@ -230,8 +230,8 @@ void RunsOutOfMemory() {
       ronda_handle handle = 0;
       code = ronda_allreduce_async(&args, &handle);
     }
-    const std::string text = ronda_last_error();
     SetMemoryLimit(RLIM_INFINITY);
+    const std::string text = ronda_last_error();
     EXPECT_EQ(code, RONDA_ERROR_OUT_OF_MEMORY) << text;
     EXPECT_THAT(text, HasSubstr("memory"));
   }
