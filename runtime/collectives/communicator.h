@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -14,6 +15,17 @@
 #include "runtime/base/types.h"
 
 namespace ronda {
+
+// A vote on whether a call takes place, which travels ahead of its data: all ranks of the job must still want it. Under
+// a veto no rank's output is touched, and the call, which every rank has made, has no effect but its place in the
+// sequence of calls.
+struct Ballot {
+  enum class Vote : uint8_t { kStay, kLeave };
+  Vote own = Vote::kStay;  // kLeave: a veto; the segments' pointers are not looked at
+  // Called once, by the thread that makes the call, if it waits for the others longer than `limits.warning`.
+  absl::FunctionRef<void()> when_late;
+  enum class Result : uint8_t { kCarriedOut, kVetoed } result = Result::kCarriedOut;  // the same on every rank
+};
 
 // What all calls have in common.
 //
@@ -25,6 +37,8 @@ struct CallInfo {
   const Group* group = nullptr;    // who takes part; nullptr: every rank of the job
   OpType op = OpType::kAllreduce;  // what the client called it, for messages
   WaitLimits limits;               // of every wait for one rank's progress
+  // Not null: the ranks vote first. For Reduce and Barrier of all ranks of the job only.
+  Ballot* ballot = nullptr;
 };
 
 // One tensor of a bucket. `input` and `output` are equal (in place) or do not overlap; no alignment is needed.
@@ -80,6 +94,11 @@ struct AlltoallCall {
   absl::Span<const size_t> bytes;  // [sender * members + receiver], the same on every rank of the job
 };
 
+// How a backend cuts up what it carries.
+struct Tuning {
+  size_t chunk_bytes = 0;  // 0: the backend's own choice
+};
+
 // What a backend can do, and how much it wants the job (DESIGN: backends compete by score).
 struct Capabilities {
   absl::string_view name;  // "shm"
@@ -112,6 +131,10 @@ class Communicator {
   virtual absl::Status Allgather(const AllgatherCall& call) = 0;
   virtual absl::Status Alltoall(const AlltoallCall& call) = 0;
   virtual absl::Status Barrier(const CallInfo& info) = 0;
+
+  // From the next call on. Every rank calls it with the same values at the same place in the sequence of calls. What a
+  // backend cannot do it rounds to what it can.
+  virtual void Tune(const Tuning& tuning) = 0;
 };
 
 }  // namespace ronda

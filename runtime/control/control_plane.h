@@ -1,6 +1,7 @@
 #ifndef RONDA_RUNTIME_CONTROL_CONTROL_PLANE_H_
 #define RONDA_RUNTIME_CONTROL_CONTROL_PLANE_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -26,7 +27,8 @@ struct ControlMessage {
 // it hands out a broadcast that others cannot receive yet; and only for ranks that are executing collectives of earlier
 // broadcasts, which the coordinator has itself finished by then.
 //
-// Thread-safety: Wake, Fail and failure may be called from any thread; all else from the coordinator thread only.
+// Thread-safety: Wake, CallOff, Fail and failure may be called from any thread at any time; Wait by one thread at a time;
+// all else by one thread at a time, which may be another than the one in Wait.
 class ControlPlane {
  public:
   virtual ~ControlPlane() = default;
@@ -50,6 +52,7 @@ class ControlPlane {
   struct Inbox {
     std::vector<ControlMessage> to_coordinator;  // on rank 0 only
     std::vector<std::string> broadcasts;
+    uint64_t called_off = 0;  // the highest schedule that any rank has called off so far; 0: none
   };
   virtual absl::StatusOr<Inbox> Receive() = 0;
 
@@ -59,6 +62,11 @@ class ControlPlane {
 
   // Makes the current or the next Wait return.
   virtual void Wake() = 0;
+
+  // Tells all ranks, the caller included, that schedule number `schedule` is to be left (see schedule_lock.h): their
+  // current or next Wait returns, and each Inbox says so from then on. Reaches ranks that do not listen to rank 0 at the
+  // moment, and does not need rank 0 to listen. Never blocks.
+  virtual void CallOff(uint64_t schedule) = 0;
 
   // Records `failure` as the job's failure unless there is one already, and wakes every rank, in Wait or in the middle
   // of a collective. `failure` is attributed to this rank in the text that the others read.

@@ -73,6 +73,9 @@ struct RankReport {
   std::vector<TensorRequest> requests;    // all others, in the order of their submission
   enum class Membership : uint8_t { kStaying, kLeaving } membership = Membership::kStaying;
   std::string identity;  // in the first report: "host h, pid 42"
+  // The number of the last schedule that this rank has begun; 0: none. What was sent before a schedule began counts for
+  // nothing any more: the submissions are part of the schedule, or are reported again once it is left.
+  uint64_t schedule = 0;
 };
 
 // One tensor that every rank of its process set is ready to operate on, but for those that have joined.
@@ -121,22 +124,35 @@ struct TensorError {
   TensorKeyView key() const { return {process_set, name}; }
 };
 
-// What must be the same on every rank, or should be: rank 0's configuration.
+// What must be the same on every rank, or should be: rank 0's configuration. The cache capacity never changes.
 struct JobSettings {
   uint64_t cache_capacity = 0;
   WaitLimits limits;
+  absl::Duration cycle_time;  // longest time a tensor may wait for others to be fused with
+  size_t chunk_bytes = 0;     // in which collectives cut their data; 0: the backend's own choice
 
   friend bool operator==(const JobSettings&, const JobSettings&) = default;
 };
 
-// What all ranks do next, in this order: errors, then buckets.
+// Buckets that all ranks carry out from now on, over and over, as their tensors become ready and without being told,
+// until one of them votes to leave: the locked schedule (schedule_lock.h). All ranks take part in all of them, and each
+// tensor is there once, by its place in the response cache.
+struct Schedule {
+  uint64_t number = 0;  // 1, 2, 3, ... in the order in which they begin
+  std::vector<std::vector<CacheId>> buckets;
+
+  friend bool operator==(const Schedule&, const Schedule&) = default;
+};
+
+// What all ranks do next, in this order: settings, errors, buckets, schedule.
 struct ResponseList {
-  std::optional<JobSettings> settings;  // in the first list, and before everything else
+  std::optional<JobSettings> settings;  // in the first list, and in any that changes them
   std::vector<TensorError> errors;
   std::vector<Bucket> buckets;
+  std::optional<Schedule> schedule;
   enum class Job : uint8_t { kGoesOn, kEnds } job = Job::kGoesOn;  // kEnds: every rank has left
 
-  bool empty() const { return !settings && errors.empty() && buckets.empty() && job == Job::kGoesOn; }
+  bool empty() const { return !settings && errors.empty() && buckets.empty() && !schedule && job == Job::kGoesOn; }
 };
 
 }  // namespace ronda

@@ -22,7 +22,7 @@ namespace ronda {
 inline constexpr size_t kCacheLineBytes = 64;
 inline constexpr size_t kShmPageBytes = 4096;
 inline constexpr uint64_t kShmMagic = 0x314d4853444e4f52;  // "RONDSHM1"
-inline constexpr uint32_t kShmLayoutVersion = 2;
+inline constexpr uint32_t kShmLayoutVersion = 3;
 inline constexpr int kShmMaxRanks = 1024;
 inline constexpr size_t kShmRingBytes = size_t{64} << 10;
 inline constexpr int kShmCpuMaskWords = 16;
@@ -56,6 +56,8 @@ struct ShmHeader {
   alignas(kCacheLineBytes) std::atomic<uint32_t> phase;  // a ShmPhase; a futex
   std::atomic<uint32_t> attached;                        // ranks that have attached; a futex
   std::atomic<uint64_t> cpus[kShmCpuMaskWords];          // that any of the ranks may run on, a bit each
+
+  alignas(kCacheLineBytes) std::atomic<uint64_t> called_off;  // the highest schedule that any rank has called off
 
   alignas(kCacheLineBytes) std::atomic<uint32_t> sleepers;  // ranks asleep in a collective
   std::atomic<uint32_t> stores_past_cache;                  // 1 if rings are better written so (see SlotWriter)

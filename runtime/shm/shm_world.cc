@@ -85,6 +85,13 @@ void ShmWorld::Fail(const absl::Status& failure) {
   WakeAll();
 }
 
+void ShmWorld::CallOff(uint64_t schedule) {
+  std::atomic<uint64_t>& highest = view_.header().called_off;
+  uint64_t seen = highest.load(std::memory_order_relaxed);
+  while (seen < schedule && !highest.compare_exchange_weak(seen, schedule, std::memory_order_seq_cst)) continue;
+  for (RankId peer = 0; peer < size(); ++peer) view_.rank(peer).control.Ring();
+}
+
 void ShmWorld::Depart() {
   self().departed.store(1, std::memory_order_seq_cst);
   WakeAll();

@@ -66,6 +66,10 @@ class ShmWorld {
   // Makes `failure` of this rank the job's failure, unless there is one already, and wakes all ranks.
   void Fail(const absl::Status& failure);
 
+  // Raises the highest schedule that has been called off to `schedule`, and rings all ranks' control bells.
+  void CallOff(uint64_t schedule);
+  uint64_t called_off() const { return view_.header().called_off.load(std::memory_order_acquire); }
+
   // From now on the end of this rank is no failure.
   void Depart();
   bool HasDeparted(RankId rank) const { return view_.rank(rank).departed.load(std::memory_order_seq_cst) != 0; }

@@ -26,6 +26,7 @@ class InProcessCommunicator : public Communicator {
   absl::Status Allgather(const AllgatherCall& call) override;
   absl::Status Alltoall(const AlltoallCall& call) override;
   absl::Status Barrier(const CallInfo& info) override;
+  void Tune(const Tuning&) override {}  // nothing is cut up
 
  private:
   // Meets the other members of the call, if this rank is one: see InProcessJob::Meet.

@@ -29,6 +29,9 @@ class DataStream {
 
   size_t chunk_bytes() const { return chunk_bytes_; }
 
+  // For the collectives to come. All ranks make the same call at the same place.
+  void set_chunk_bytes(size_t chunk_bytes) { chunk_bytes_ = chunk_bytes; }
+
   // Room for `bytes` bytes from each rank, in granules that no chunk cuts: chunks then end with less than a granule of
   // waste. Little data lies close together, so that it goes round the whole ring too before it comes to a line that
   // another core has read lately.
@@ -55,7 +58,7 @@ class DataStream {
   }
   bool FitsInCurrentChunk(size_t bytes) const { return next_ % chunk_bytes_ + bytes <= chunk_bytes_; }
 
-  const size_t chunk_bytes_;
+  size_t chunk_bytes_;
   uint64_t next_ = 0;
 };
 

@@ -112,6 +112,14 @@ absl::Status ShmCommunicator::Barrier(const CallInfo& info) {
   return FinishAt(chunks.end);
 }
 
+void ShmCommunicator::Tune(const Tuning& tuning) {
+  const ShmGeometry& geometry = sync_.world().view().geometry();
+  // A chunk each may be packed and read at the same time, and chunks divide the ring.
+  size_t chunk_bytes = geometry.RingBytes() / 2;
+  while (chunk_bytes > std::max(tuning.chunk_bytes, kShmPageBytes) && chunk_bytes % 2 == 0) chunk_bytes /= 2;
+  stream_.set_chunk_bytes(tuning.chunk_bytes == 0 ? geometry.slot_bytes : chunk_bytes);
+}
+
 absl::Status ShmCommunicator::SendChunk(const ChunkSequence& chunks, uint64_t k, const void* data, size_t bytes,
                                         const RunningCollective& running) {
   const Piece piece = PieceOf(chunks, k, bytes);

@@ -28,6 +28,7 @@ class ShmCommunicator : public Communicator {
   absl::Status Allgather(const AllgatherCall& call) override;
   absl::Status Alltoall(const AlltoallCall& call) override;
   absl::Status Barrier(const CallInfo& info) override;
+  void Tune(const Tuning& tuning) override;
 
  private:
   // Says that this rank needs nothing of the stream before `end`; if it is outside of a collective's group, that is all

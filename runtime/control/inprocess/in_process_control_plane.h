@@ -19,6 +19,7 @@ class InProcessControlPlane : public ControlPlane {
   absl::StatusOr<Inbox> Receive() override { return job_->Receive(rank_); }
   void Wait(absl::Time deadline) override { job_->Wait(rank_, deadline); }
   void Wake() override { job_->Wake(rank_); }
+  void CallOff(uint64_t schedule) override { job_->CallOff(schedule); }
   void Fail(const absl::Status& failure) override { job_->Fail(rank_, failure); }
   absl::Status failure() const override { return job_->failure(); }
   void Depart() override { job_->Depart(rank_); }

@@ -35,7 +35,9 @@ absl::Status InProcessJob::Broadcast(absl::string_view payload) {
 absl::StatusOr<ControlPlane::Inbox> InProcessJob::Receive(RankId rank) {
   MutexLock lock(&mu_);
   RONDA_RETURN_IF_ERROR(failure_);
-  return std::exchange(members_[rank].inbox, ControlPlane::Inbox{});
+  ControlPlane::Inbox inbox = std::exchange(members_[rank].inbox, ControlPlane::Inbox{});
+  inbox.called_off = called_off_;
+  return inbox;
 }
 
 void InProcessJob::Wait(RankId rank, absl::Time deadline) {
@@ -52,6 +54,12 @@ void InProcessJob::Wake(RankId rank) {
   MutexLock lock(&mu_);
   members_[rank].woken = true;
   changed_.NotifyAll();
+}
+
+void InProcessJob::CallOff(uint64_t schedule) {
+  MutexLock lock(&mu_);
+  called_off_ = std::max(called_off_, schedule);
+  WakeAllLocked();
 }
 
 void InProcessJob::Fail(RankId rank, const absl::Status& failure) {

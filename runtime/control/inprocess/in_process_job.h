@@ -44,6 +44,7 @@ class InProcessJob {
   absl::StatusOr<ControlPlane::Inbox> Receive(RankId rank);
   void Wait(RankId rank, absl::Time deadline);
   void Wake(RankId rank);
+  void CallOff(uint64_t schedule);
   void Fail(RankId rank, const absl::Status& failure);
   absl::Status failure() const;
   void Depart(RankId rank);
@@ -95,6 +96,7 @@ class InProcessJob {
   CondVar changed_;
   std::vector<Member> members_ ABSL_GUARDED_BY(mu_);
   absl::Status failure_ ABSL_GUARDED_BY(mu_);
+  uint64_t called_off_ ABSL_GUARDED_BY(mu_) = 0;     // the highest schedule that has been
   absl::Status meeting_error_ ABSL_GUARDED_BY(mu_);  // of the first meeting that did not come about; no other will
   std::map<uint64_t, Meeting> meetings_ ABSL_GUARDED_BY(mu_);  // that have not ended, by number
 };

@@ -1,5 +1,6 @@
 #include "runtime/control/self/self_control_plane.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -33,7 +34,10 @@ absl::Status SelfControlPlane::Broadcast(absl::string_view payload) {
 
 absl::StatusOr<ControlPlane::Inbox> SelfControlPlane::Receive() {
   RONDA_RETURN_IF_ERROR(failure());
-  return std::exchange(inbox_, Inbox{});
+  Inbox inbox = std::exchange(inbox_, Inbox{});
+  MutexLock lock(&mu_);
+  inbox.called_off = called_off_;
+  return inbox;
 }
 
 void SelfControlPlane::Wait(absl::Time deadline) {
@@ -48,6 +52,13 @@ void SelfControlPlane::Wait(absl::Time deadline) {
 
 void SelfControlPlane::Wake() {
   MutexLock lock(&mu_);
+  woken_ = true;
+  changed_.NotifyAll();
+}
+
+void SelfControlPlane::CallOff(uint64_t schedule) {
+  MutexLock lock(&mu_);
+  called_off_ = std::max(called_off_, schedule);
   woken_ = true;
   changed_.NotifyAll();
 }

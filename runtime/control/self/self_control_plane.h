@@ -1,6 +1,7 @@
 #ifndef RONDA_RUNTIME_CONTROL_SELF_SELF_CONTROL_PLANE_H_
 #define RONDA_RUNTIME_CONTROL_SELF_SELF_CONTROL_PLANE_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -35,17 +36,19 @@ class SelfControlPlane : public ControlPlane {
   absl::StatusOr<Inbox> Receive() override;
   void Wait(absl::Time deadline) override;
   void Wake() override;
+  void CallOff(uint64_t schedule) override;
   void Fail(const absl::Status& failure) override;
   absl::Status failure() const override { return job_->failure(); }
   void Depart() override {}
 
  private:
   const std::shared_ptr<SelfJob> job_;
-  Inbox inbox_;  // used by the coordinator thread only
+  Inbox inbox_;  // used by one thread at a time, see ControlPlane
 
   Mutex mu_;
   CondVar changed_;
   bool woken_ ABSL_GUARDED_BY(mu_) = false;
+  uint64_t called_off_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace ronda

@@ -81,6 +81,7 @@ absl::StatusOr<ControlPlane::Inbox> ShmControlPlane::Receive() {
   RONDA_RETURN_IF_ERROR(own_.broadcasts.empty() ? FlushAll().status() : FlushAllAndWait());
   Inbox inbox = std::exchange(own_, Inbox{});
   for (Link& link : links_) RONDA_RETURN_IF_ERROR(ReceiveFrom(link, inbox));
+  inbox.called_off = world_->called_off();
   return inbox;
 }
 
@@ -113,9 +114,7 @@ absl::StatusOr<ShmControlPlane::Link*> ShmControlPlane::FlushAll() {
 }
 
 void ShmControlPlane::Wait(absl::Time deadline) {
-  // An error shows again in the next Receive, which can report it.
-  const bool is_intact = FlushAll().ok();
-  if (is_intact && !Spin(heard_)) {
+  if (!Spin(heard_)) {
     const absl::Time start = absl::Now();
     for (absl::Time now = start; bell_->Rings() == heard_ && now < deadline; now = absl::Now()) {
       bell_->Sleep(heard_, deadline - now);

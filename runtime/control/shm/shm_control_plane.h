@@ -14,8 +14,8 @@ namespace ronda {
 // Control messages through rings in shared memory: one up to the coordinator rank and one back down for each other
 // rank. A message, a Wake and a failure all ring the receiver's doorbell, on which Wait sleeps.
 //
-// Who finds a ring full keeps the rest, and the reader rings the bell for it once there is room. A worker sends its
-// rest from Wait and Receive; the coordinator waits within Broadcast until all of it is in the rings.
+// Who finds a ring full keeps the rest, and the reader rings the bell for it once there is room; the rest is sent from
+// Receive. The coordinator waits there, before it hands out its own broadcasts, until all of it is in the rings.
 class ShmControlPlane : public ControlPlane {
  public:
   explicit ShmControlPlane(std::shared_ptr<ShmWorld> world);
@@ -25,6 +25,7 @@ class ShmControlPlane : public ControlPlane {
   absl::StatusOr<Inbox> Receive() override;
   void Wait(absl::Time deadline) override;
   void Wake() override { bell_->Ring(); }
+  void CallOff(uint64_t schedule) override { world_->CallOff(schedule); }
   void Fail(const absl::Status& failure) override { world_->Fail(failure); }
   absl::Status failure() const override { return world_->failure(); }
   void Depart() override { world_->Depart(); }
@@ -53,8 +54,9 @@ class ShmControlPlane : public ControlPlane {
   Doorbell* const bell_;
   std::vector<Link> links_;  // of the coordinator: one a worker; of a worker: one
   Inbox own_;                // what the coordinator has sent to itself
-  uint32_t heard_ = 0;       // rings of the bell up to the last return of Wait
-  absl::Duration spin_;      // how long Wait spins before it sleeps
+  // Used by Wait alone.
+  uint32_t heard_ = 0;   // rings of the bell up to the last return of Wait
+  absl::Duration spin_;  // how long Wait spins before it sleeps
 };
 
 }  // namespace ronda

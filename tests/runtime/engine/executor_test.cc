@@ -31,6 +31,7 @@ class RecordingCommunicator : public Communicator {
   absl::Status Allgather(const AllgatherCall& call) override { return Note("allgather", call.info, call.output); }
   absl::Status Alltoall(const AlltoallCall& call) override { return Note("alltoall", call.info, call.output); }
   absl::Status Barrier(const CallInfo& info) override { return Note("barrier", info, nullptr); }
+  void Tune(const Tuning&) override {}
 
   std::vector<std::string> calls_;
   WaitLimits limits_;  // of the last call

@@ -122,6 +122,7 @@ class Dawdler : public Communicator {
   absl::Status Allgather(const AllgatherCall& call) override { return communicator_->Allgather(call); }
   absl::Status Alltoall(const AlltoallCall& call) override { return communicator_->Alltoall(call); }
   absl::Status Barrier(const CallInfo& info) override { return communicator_->Barrier(info); }
+  void Tune(const Tuning& tuning) override { communicator_->Tune(tuning); }
 
  private:
   const std::unique_ptr<Communicator> communicator_;

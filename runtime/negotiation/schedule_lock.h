@@ -1,0 +1,66 @@
+#ifndef RONDA_RUNTIME_NEGOTIATION_SCHEDULE_LOCK_H_
+#define RONDA_RUNTIME_NEGOTIATION_SCHEDULE_LOCK_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "runtime/negotiation/messages.h"
+
+namespace ronda {
+
+// A rank's place in the locked schedule: buckets that all ranks carry out over and over without being told.
+//
+// A rank enters the next bucket when it has submitted all of the bucket's tensors that it takes part in, and votes to
+// stay; or, once it wants to leave, at once, with a veto. Every rank takes part in every bucket (steps with smaller
+// process sets are not locked: their members shall not wait for ranks outside), so each learns of a veto. A vetoed
+// bucket is carried out by no rank, and none enters another: the buckets before are complete everywhere, that one and
+// those after it nowhere. Then whatever is in flight is reported anew.
+//
+// A rank that is merely late makes the others wait, in the bucket. A rank wants to leave when something is submitted
+// that is not in the schedule or differs from it, when it shuts down, or when anybody has called the schedule off: so
+// do ranks that veto, and ranks that have waited in a bucket for longer than the warning time.
+//
+// A pure state machine. Thread-compatible.
+class ScheduleLock {
+ public:
+  // `buckets` are those of `schedule`, looked up.
+  ScheduleLock(const Schedule& schedule, std::vector<AgreedBucket> buckets);
+
+  uint64_t number() const { return number_; }
+
+  // The tensor of this id has been submitted here. From one submission to the next its bucket must have been carried
+  // out.
+  void Submit(CacheId id);
+
+  // This rank wants to leave; it enters the next bucket with a veto.
+  void Leave() { leaving_ = true; }
+  bool leaving() const { return leaving_; }
+
+  // The bucket to enter now; nullptr while this rank lacks tensors of it and does not want to leave.
+  const AgreedBucket* Next() const;
+
+  // The bucket has been carried out, by all.
+  void Advance();
+
+  // How often the whole schedule has been carried out.
+  uint64_t rounds() const { return rounds_; }
+
+ private:
+  struct Slot {
+    AgreedBucket bucket;
+    size_t missing = 0;  // tensors that this rank has not submitted yet
+  };
+
+  const uint64_t number_;
+  std::vector<Slot> slots_;
+  absl::flat_hash_map<CacheId, size_t> slot_of_;  // the bucket of each tensor
+  size_t next_ = 0;
+  uint64_t rounds_ = 0;
+  bool leaving_ = false;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_NEGOTIATION_SCHEDULE_LOCK_H_
