@@ -41,6 +41,11 @@ struct CallInfo {
   Ballot* ballot = nullptr;
 };
 
+// Whether a vote on the call has been held and lost.
+inline bool IsVetoed(const CallInfo& info) {
+  return info.ballot != nullptr && info.ballot->result == Ballot::Result::kVetoed;
+}
+
 // One tensor of a bucket. `input` and `output` are equal (in place) or do not overlap; no alignment is needed.
 struct Segment {
   const void* input = nullptr;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -13,6 +14,21 @@
 
 namespace ronda {
 
+// What to do, once, when a collective waits longer than its limits' warning.
+class LateCall {
+ public:
+  explicit LateCall(absl::FunctionRef<void()> when_late) : when_late_(when_late) {}
+
+  void Make() {
+    if (!is_made_) when_late_();
+    is_made_ = true;
+  }
+
+ private:
+  const absl::FunctionRef<void()> when_late_;
+  bool is_made_ = false;
+};
+
 // The collective that a rank is in, for messages.
 struct RunningCollective {
   RankId self = 0;
@@ -20,7 +36,8 @@ struct RunningCollective {
   absl::string_view label;
   WaitLimits limits;
   size_t bytes_total = 0;
-  size_t bytes_done = 0;  // with which this rank has nothing more to do
+  size_t bytes_done = 0;          // with which this rank has nothing more to do
+  LateCall* late_call = nullptr;  // nullptr: none. Made by who waits, as a WaitWatch may be asked under a lock
 };
 
 // "rank 3 (host h, pid 42) in allreduce 'conv1/weight', 0 of 400 bytes done"
@@ -44,6 +61,8 @@ class WaitWatch {
   // To be called in the course of the wait for `late`.
   // Errors: DEADLINE_EXCEEDED that names it and says what it did last.
   absl::Status Check(const Peer& late);
+
+  bool has_warned() const { return has_warned_; }
 
   // Until there may be something new to say.
   absl::Duration UntilNextCheck() const;

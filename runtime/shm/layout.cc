@@ -6,7 +6,6 @@ namespace ronda {
 namespace {
 
 constexpr size_t kMaxSlotBytes = size_t{64} << 20;
-constexpr int kMinSlotCount = 3;
 constexpr int kMaxSlotCount = 256;
 constexpr size_t kRingStride = sizeof(ShmRingHeader) + kShmRingBytes;
 
@@ -28,8 +27,8 @@ absl::Status Validate(const ShmGeometry& geometry) {
     return absl::InvalidArgumentError(absl::StrCat("a slot of shared memory has a multiple of ", kShmPageBytes,
                                                    " bytes, at most ", kMaxSlotBytes, ", not ", geometry.slot_bytes));
   }
-  if (geometry.slot_count < kMinSlotCount || geometry.slot_count > kMaxSlotCount) {
-    return absl::InvalidArgumentError(absl::StrCat("a rank has ", kMinSlotCount, " to ", kMaxSlotCount,
+  if (geometry.slot_count < kShmMinSlotCount || geometry.slot_count > kMaxSlotCount) {
+    return absl::InvalidArgumentError(absl::StrCat("a rank has ", kShmMinSlotCount, " to ", kMaxSlotCount,
                                                    " slots of shared memory, not ", geometry.slot_count));
   }
   return absl::OkStatus();

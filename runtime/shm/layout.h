@@ -22,7 +22,8 @@ namespace ronda {
 inline constexpr size_t kCacheLineBytes = 64;
 inline constexpr size_t kShmPageBytes = 4096;
 inline constexpr uint64_t kShmMagic = 0x314d4853444e4f52;  // "RONDSHM1"
-inline constexpr uint32_t kShmLayoutVersion = 3;
+inline constexpr uint32_t kShmLayoutVersion = 4;
+inline constexpr int kShmMinSlotCount = 3;
 inline constexpr int kShmMaxRanks = 1024;
 inline constexpr size_t kShmRingBytes = size_t{64} << 10;
 inline constexpr int kShmCpuMaskWords = 16;
@@ -73,6 +74,7 @@ inline constexpr int kShmStageCount = 3;
 
 struct alignas(kCacheLineBytes) ShmProgress {
   std::atomic<uint64_t> position;
+  std::atomic<uint64_t> veto;  // of kPacked: 1 + where in the stream the last collective began that this rank vetoed
 };
 
 struct ShmRankBlock {

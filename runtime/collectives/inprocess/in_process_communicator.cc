@@ -95,18 +95,40 @@ Capabilities InProcessCommunicator::capabilities() const {
 }
 
 absl::Status InProcessCommunicator::Meet(const CallInfo& info, size_t bytes, const void* arguments,
-                                         InProcessJob::Work work) {
+                                         InProcessJob::Work work, LateCall* late_call) {
   const uint64_t meeting = calls_++;
   if (!Members(info, rank_, size()).IncludeSelf()) return job_->failure();
-  return job_->Meet(
-      {.meeting = meeting,
-       .group = info.group,
-       .running = {.self = rank_, .op = info.op, .label = info.label, .limits = info.limits, .bytes_total = bytes},
-       .arguments = arguments},
-      work);
+  return job_->Meet({.meeting = meeting,
+                     .group = info.group,
+                     .running = {.self = rank_,
+                                 .op = info.op,
+                                 .label = info.label,
+                                 .limits = info.limits,
+                                 .bytes_total = bytes,
+                                 .late_call = late_call},
+                     .arguments = arguments},
+                    work);
+}
+
+absl::Status InProcessCommunicator::Vote(const CallInfo& info) {
+  if (info.ballot == nullptr) return absl::OkStatus();
+  LateCall late_call(info.ballot->when_late);
+  return Meet(
+      info, 0, info.ballot,
+      [&](absl::Span<const void* const> ballots) {
+        const auto leaves = [](const void* ballot) {
+          return static_cast<const Ballot*>(ballot)->own == Ballot::Vote::kLeave;
+        };
+        const bool is_vetoed = std::any_of(ballots.begin(), ballots.end(), leaves);
+        info.ballot->result = is_vetoed ? Ballot::Result::kVetoed : Ballot::Result::kCarriedOut;
+        return absl::OkStatus();
+      },
+      &late_call);
 }
 
 absl::Status InProcessCommunicator::Reduce(const ReduceCall& call) {
+  RONDA_RETURN_IF_ERROR(Vote(call.info));
+  if (IsVetoed(call.info)) return absl::OkStatus();
   const ReduceArithmetic reduction(call);
   const Members members(call.info, rank_, size());
   const size_t granules = reduction.granules();
@@ -153,6 +175,7 @@ absl::Status InProcessCommunicator::Alltoall(const AlltoallCall& call) {
 }
 
 absl::Status InProcessCommunicator::Barrier(const CallInfo& info) {
+  if (info.ballot != nullptr) return Vote(info);
   return Meet(info, 0, nullptr, [](absl::Span<const void* const>) { return absl::OkStatus(); });
 }
 

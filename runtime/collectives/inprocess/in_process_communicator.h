@@ -30,7 +30,10 @@ class InProcessCommunicator : public Communicator {
 
  private:
   // Meets the other members of the call, if this rank is one: see InProcessJob::Meet.
-  absl::Status Meet(const CallInfo& info, size_t bytes, const void* arguments, InProcessJob::Work work);
+  absl::Status Meet(const CallInfo& info, size_t bytes, const void* arguments, InProcessJob::Work work,
+                    LateCall* late_call = nullptr);
+  // Holds the call's vote, if it has one.
+  absl::Status Vote(const CallInfo& info);
 
   const std::shared_ptr<InProcessJob> job_;
   const RankId rank_;

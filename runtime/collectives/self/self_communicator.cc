@@ -15,7 +15,8 @@ constexpr size_t kBlockBytes = 16 << 10;
 }  // namespace
 
 absl::Status SelfCommunicator::Reduce(const ReduceCall& call) {
-  RONDA_RETURN_IF_ERROR(job_->failure());
+  RONDA_RETURN_IF_ERROR(Barrier(call.info));
+  if (IsVetoed(call.info)) return absl::OkStatus();
   const ReduceArithmetic reduction(call);
   const size_t block = kBlockBytes / reduction.layout().granule_bytes;
   alignas(64) char contribution[kBlockBytes];
@@ -46,6 +47,12 @@ absl::Status SelfCommunicator::Alltoall(const AlltoallCall& call) {
   return absl::OkStatus();
 }
 
-absl::Status SelfCommunicator::Barrier(const CallInfo&) { return job_->failure(); }
+absl::Status SelfCommunicator::Barrier(const CallInfo& info) {
+  if (info.ballot != nullptr) {
+    const bool stays = info.ballot->own == Ballot::Vote::kStay;
+    info.ballot->result = stays ? Ballot::Result::kCarriedOut : Ballot::Result::kVetoed;
+  }
+  return job_->failure();
+}
 
 }  // namespace ronda

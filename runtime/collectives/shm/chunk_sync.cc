@@ -39,6 +39,31 @@ absl::Status ChunkSync::WaitForMembers(const Members& members, ShmStage stage, u
   return absl::OkStatus();
 }
 
+absl::Status ChunkSync::Veto(const ChunkSequence& chunks, const RunningCollective& running) {
+  for (RankId rank = 0; rank < world_->size(); ++rank) {
+    if (rank == world_->rank()) continue;
+    RONDA_RETURN_IF_ERROR(WaitFor(rank, ShmStage::kDone, chunks.previous_end, running));
+  }
+  VetoOf(world_->rank()).store(chunks.begin + 1, std::memory_order_relaxed);
+  PublishAllStages(chunks.end);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Ballot::Result> ChunkSync::CountVotes(const Members& members, const ChunkSequence& chunks,
+                                                     const RunningCollective& running) {
+  RONDA_RETURN_IF_ERROR(WaitForMembers(members, ShmStage::kPacked, chunks.End(0), running));
+  for (int member = 0; member < members.size(); ++member) {
+    if (VetoOf(members[member]).load(std::memory_order_relaxed) != chunks.begin + 1) continue;
+    PublishAllStages(chunks.end);
+    return Ballot::Result::kVetoed;
+  }
+  return Ballot::Result::kCarriedOut;
+}
+
+void ChunkSync::PublishAllStages(uint64_t position) {
+  for (ShmStage stage : {ShmStage::kPacked, ShmStage::kReduced, ShmStage::kDone}) Publish(stage, position);
+}
+
 absl::Status ChunkSync::WaitForRoom(const ChunkSequence& chunks, uint64_t k, const RunningCollective& running) {
   const uint64_t ring_bytes = world_->view().geometry().RingBytes();
   if (chunks.End(k) <= done_by_all_ + ring_bytes) return absl::OkStatus();
@@ -100,6 +125,7 @@ absl::Status ChunkSync::Sleep(RankId rank, const std::atomic<uint64_t>& counter,
     const Peer late = world_->PeerOf(rank);
     if (has_departed) return absl::AbortedError(absl::StrCat("the job was left by ", DescribeWait(late, running)));
     RONDA_RETURN_IF_ERROR(watch.Check(late));
+    if (watch.has_warned() && running.late_call != nullptr) running.late_call->Make();
     bell.Sleep(heard, watch.UntilNextCheck());
   }
 }

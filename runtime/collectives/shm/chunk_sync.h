@@ -11,6 +11,11 @@
 // `sleepers`, then looks at the counter once more; who stores a counter looks at `sleepers` afterwards, then at
 // waits_for. All of these are sequentially consistent, so either the waiter sees the new counter, or the other sees the
 // waiter and rings its doorbell (whose own argument is in doorbell.h).
+//
+// Votes (communicator.h): a rank that vetoes a collective stores where it begins beside its count of what is packed,
+// then the count. Who has seen the count (acquire) sees the veto, and every rank looks for vetoes when all have packed
+// their first chunk, before any output is written. Positions only grow, so nothing is reset. A later veto could hide
+// this one from who has not looked yet: so a rank vetoes when all others are done with the collective before.
 #ifndef RONDA_RUNTIME_COLLECTIVES_SHM_CHUNK_SYNC_H_
 #define RONDA_RUNTIME_COLLECTIVES_SHM_CHUNK_SYNC_H_
 
@@ -19,6 +24,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "runtime/base/types.h"
 #include "runtime/collectives/communicator.h"
 #include "runtime/collectives/members.h"
@@ -56,6 +62,16 @@ class ChunkSync {
   absl::Status WaitForMembers(const Members& members, ShmStage stage, uint64_t position,
                               const RunningCollective& running);
 
+  // Vetoes the collective that takes `chunks`, and has no more to do with it.
+  // Errors: as WaitFor.
+  absl::Status Veto(const ChunkSequence& chunks, const RunningCollective& running);
+
+  // Waits for the votes of all members on the collective that takes `chunks`, of which this rank has packed the first;
+  // after a veto this rank has no more to do with it.
+  // Errors: as WaitFor.
+  absl::StatusOr<Ballot::Result> CountVotes(const Members& members, const ChunkSequence& chunks,
+                                            const RunningCollective& running);
+
   // Waits until nobody needs what chunk k of `chunks` will overwrite; ranks outside of the group may still.
   absl::Status WaitForRoom(const ChunkSequence& chunks, uint64_t k, const RunningCollective& running);
 
@@ -66,6 +82,11 @@ class ChunkSync {
   std::atomic<uint64_t>& Counter(RankId rank, ShmStage stage) const {
     return world_->view().rank(rank).progress[static_cast<int>(stage)].position;
   }
+  std::atomic<uint64_t>& VetoOf(RankId rank) const {
+    return world_->view().rank(rank).progress[static_cast<int>(ShmStage::kPacked)].veto;
+  }
+  // Says that this rank has passed all stages of everything before `position`.
+  void PublishAllStages(uint64_t position);
   absl::Status WaitLonger(RankId rank, ShmStage stage, uint64_t position, const RunningCollective& running);
   // Wait a moment without going to sleep; whether that was enough.
   bool Spin(const std::atomic<uint64_t>& counter, uint64_t position) const;

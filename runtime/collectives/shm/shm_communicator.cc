@@ -9,6 +9,7 @@
 #include "runtime/collectives/members.h"
 #include "runtime/collectives/shm/shm_alltoall.h"
 #include "runtime/collectives/shm/shm_reduce.h"
+#include "runtime/collectives/wire_layout.h"
 
 namespace ronda {
 namespace {
@@ -35,6 +36,22 @@ void CopyOwnPiece(const AllgatherCall& call, int self) {
               bytes[self]);
 }
 
+bool RoundsContributions(const ReduceCall& call) {
+  const WireLayout layout = LayoutOf(call.dtype, call.wire);
+  return layout.fp8.has_value() || layout.dtype != call.dtype;
+}
+
+// The chunk nearest to `wanted` bytes of which the ring has a whole number, at least as many as a geometry must have
+// slots: fewer, and ranks would wait for each other in a circle.
+size_t ChunkBytesFor(const ShmGeometry& geometry, size_t wanted) {
+  const auto has_room = [&](size_t chunk) { return geometry.RingBytes() / chunk >= kShmMinSlotCount; };
+  size_t chunk = geometry.slot_bytes;
+  if (wanted == 0) return chunk;
+  while (chunk < wanted && geometry.RingBytes() % (2 * chunk) == 0 && has_room(2 * chunk)) chunk *= 2;
+  while (chunk > std::max(wanted, kShmPageBytes) && chunk % (2 * kCacheLineBytes) == 0) chunk /= 2;
+  return chunk;
+}
+
 }  // namespace
 
 Capabilities ShmCommunicator::capabilities() const {
@@ -47,6 +64,14 @@ absl::Status ShmCommunicator::FinishAt(uint64_t end) {
 }
 
 absl::Status ShmCommunicator::Reduce(const ReduceCall& call) {
+  // Packing updates residuals: then the votes must be known before. (Only who has residuals knows that there are any.)
+  if (call.info.ballot != nullptr && RoundsContributions(call)) {
+    RONDA_RETURN_IF_ERROR(Barrier(call.info));
+    if (IsVetoed(call.info)) return absl::OkStatus();
+    ReduceCall decided = call;
+    decided.info.ballot = nullptr;
+    return Reduce(decided);
+  }
   RONDA_RETURN_IF_ERROR(sync_.world().failure());
   const Members members(call.info, rank(), size());
   ShmReduce reduce(call, members, stream_, sync_, writer_);
@@ -104,20 +129,31 @@ absl::Status ShmCommunicator::Barrier(const CallInfo& info) {
   const Members members(info, rank(), size());
   // A chunk that nobody writes or reads.
   const ChunkSequence chunks = stream_.Take(1);
-  if (members.IncludeSelf()) {
+  RunningCollective running = sync_.Running(info, /*bytes_total=*/0);
+  if (info.ballot != nullptr) {
+    RONDA_RETURN_IF_ERROR(Vote(*info.ballot, members, chunks, running));
+  } else if (members.IncludeSelf()) {
     sync_.Publish(ShmStage::kPacked, chunks.end);
-    RONDA_RETURN_IF_ERROR(
-        sync_.WaitForMembers(members, ShmStage::kPacked, chunks.end, sync_.Running(info, /*bytes_total=*/0)));
+    RONDA_RETURN_IF_ERROR(sync_.WaitForMembers(members, ShmStage::kPacked, chunks.end, running));
   }
   return FinishAt(chunks.end);
 }
 
+absl::Status ShmCommunicator::Vote(Ballot& ballot, const Members& members, const ChunkSequence& chunks,
+                                   RunningCollective& running) {
+  if (ballot.own == Ballot::Vote::kLeave) {
+    ballot.result = Ballot::Result::kVetoed;
+    return sync_.Veto(chunks, running);
+  }
+  LateCall late_call(ballot.when_late);
+  running.late_call = &late_call;
+  sync_.Publish(ShmStage::kPacked, chunks.end);
+  RONDA_ASSIGN_OR_RETURN(ballot.result, sync_.CountVotes(members, chunks, running));
+  return absl::OkStatus();
+}
+
 void ShmCommunicator::Tune(const Tuning& tuning) {
-  const ShmGeometry& geometry = sync_.world().view().geometry();
-  // A chunk each may be packed and read at the same time, and chunks divide the ring.
-  size_t chunk_bytes = geometry.RingBytes() / 2;
-  while (chunk_bytes > std::max(tuning.chunk_bytes, kShmPageBytes) && chunk_bytes % 2 == 0) chunk_bytes /= 2;
-  stream_.set_chunk_bytes(tuning.chunk_bytes == 0 ? geometry.slot_bytes : chunk_bytes);
+  stream_.set_chunk_bytes(ChunkBytesFor(sync_.world().view().geometry(), tuning.chunk_bytes));
 }
 
 absl::Status ShmCommunicator::SendChunk(const ChunkSequence& chunks, uint64_t k, const void* data, size_t bytes,

@@ -34,6 +34,8 @@ class ShmCommunicator : public Communicator {
   // Says that this rank needs nothing of the stream before `end`; if it is outside of a collective's group, that is all
   // it does.
   absl::Status FinishAt(uint64_t end);
+  // The vote on a barrier.
+  absl::Status Vote(Ballot& ballot, const Members& members, const ChunkSequence& chunks, RunningCollective& running);
   // Chunk k of a broadcast or allgather: of `bytes` bytes at `data`, those that are in it.
   absl::Status SendChunk(const ChunkSequence& chunks, uint64_t k, const void* data, size_t bytes,
                          const RunningCollective& running);

@@ -20,46 +20,76 @@ size_t ElementBytes(const ReduceCall& call) {
   return elements * SizeOf(call.dtype);
 }
 
+// A vote needs a chunk to travel with, also if there is no data.
+size_t BytesToTake(const ReduceArithmetic& reduction) {
+  const size_t votes_bytes = reduction.call().info.ballot == nullptr ? 0 : reduction.layout().granule_bytes;
+  return std::max(reduction.wire_bytes(), votes_bytes);
+}
+
 }  // namespace
 
 ShmReduce::ShmReduce(const ReduceCall& call, const Members& members, DataStream& stream, ChunkSync& sync,
                      StreamWriter& writer)
     : members_(members),
       reduction_(call),
+      way_(WayOf(reduction_, members)),
       granule_bytes_(reduction_.layout().granule_bytes),
-      chunks_(stream.Take(reduction_.wire_bytes(), granule_bytes_)),
+      chunks_(stream.Take(BytesToTake(reduction_), granule_bytes_)),
       sync_(sync),
       writer_(writer),
       running_(sync.Running(call.info, ElementBytes(call))),
       sources_(members.size()) {}
 
+ShmReduce::Way ShmReduce::WayOf(const ReduceArithmetic& reduction, const Members& members) {
+  if (reduction.call().delivery == ReduceCall::Delivery::kParts) return Way::kParts;
+  const bool is_small = reduction.wire_bytes() <= kFullExchangeBytes;
+  return members.size() <= 2 || is_small ? Way::kFullExchange : Way::kShards;
+}
+
 absl::Status ShmReduce::Run() {
-  const bool is_small = reduction_.wire_bytes() <= kFullExchangeBytes;
-  const bool has_parts = reduction_.call().delivery == ReduceCall::Delivery::kParts;
-  absl::Status status = members_.size() <= 2 || is_small || has_parts ? RunFullExchange() : RunByShards();
+  if (chunks_.count == 0) return absl::OkStatus();
+  Ballot* const ballot = reduction_.call().info.ballot;
+  if (ballot != nullptr && ballot->own == Ballot::Vote::kLeave) {
+    ballot->result = Ballot::Result::kVetoed;
+    return sync_.Veto(chunks_, running_);
+  }
+  RONDA_RETURN_IF_ERROR(Begin());
+  if (IsVetoed(reduction_.call().info)) return absl::OkStatus();
+  absl::Status status = way_ == Way::kShards ? RunByShards() : RunFullExchange();
   writer_.Stop();
   return status;
 }
 
+absl::Status ShmReduce::Begin() {
+  Ballot* const ballot = reduction_.call().info.ballot;
+  if (ballot == nullptr) return Pack(0);
+  running_.late_call = &late_call_.emplace(ballot->when_late);
+  RONDA_RETURN_IF_ERROR(Pack(0));
+  RONDA_ASSIGN_OR_RETURN(ballot->result, sync_.CountVotes(members_, chunks_, running_));
+  running_.late_call = nullptr;
+  return absl::OkStatus();
+}
+
 absl::Status ShmReduce::RunFullExchange() {
-  const bool has_parts = reduction_.call().delivery == ReduceCall::Delivery::kParts;
-  const bool leaves_out_own = has_parts && reduction_.ContributesInputItself();
-  for (uint64_t step = 0; step < chunks_.count + 1; ++step) {
-    if (step < chunks_.count) RONDA_RETURN_IF_ERROR(leaves_out_own ? PackForOthers(step) : PackChunk(step, kNothing));
-    if (step >= 1) RONDA_RETURN_IF_ERROR(DeliverChunk(step - 1));
+  for (uint64_t k = 0; k < chunks_.count; ++k) {
+    if (k + 1 < chunks_.count) RONDA_RETURN_IF_ERROR(Pack(k + 1));
+    RONDA_RETURN_IF_ERROR(DeliverChunk(k));
   }
   return absl::OkStatus();
 }
 
 absl::Status ShmReduce::RunByShards() {
-  const bool leaves_out_own = reduction_.ContributesInputItself();
-  for (uint64_t step = 0; step < chunks_.count + 2; ++step) {
-    if (step < chunks_.count)
-      RONDA_RETURN_IF_ERROR(PackChunk(step, leaves_out_own ? ShardOf(members_.self(), step) : kNothing));
-    if (step >= 1 && step <= chunks_.count) RONDA_RETURN_IF_ERROR(ReduceOwnShard(step - 1));
+  for (uint64_t step = 1; step < chunks_.count + 2; ++step) {
+    if (step < chunks_.count) RONDA_RETURN_IF_ERROR(Pack(step));
+    if (step <= chunks_.count) RONDA_RETURN_IF_ERROR(ReduceOwnShard(step - 1));
     if (step >= 2) RONDA_RETURN_IF_ERROR(UnpackShards(step - 2));
   }
   return absl::OkStatus();
+}
+
+absl::Status ShmReduce::Pack(uint64_t k) {
+  if (way_ == Way::kFullExchange || !reduction_.ContributesInputItself()) return PackChunk(k, kNothing);
+  return way_ == Way::kParts ? PackForOthers(k) : PackChunk(k, ShardOf(members_.self(), k));
 }
 
 absl::Status ShmReduce::PackChunk(uint64_t k, Range left_out) {

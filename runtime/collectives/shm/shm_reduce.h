@@ -2,6 +2,7 @@
 #define RONDA_RUNTIME_COLLECTIVES_SHM_SHM_REDUCE_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
@@ -32,7 +33,7 @@ class ShmReduce {
   // Takes its place in `stream`.
   ShmReduce(const ReduceCall& call, const Members& members, DataStream& stream, ChunkSync& sync, StreamWriter& writer);
 
-  // REQUIRES: this rank is a member.
+  // REQUIRES: this rank is a member. The call has no ballot if packing has effects that a veto would have to undo.
   absl::Status Run();
 
   // Where the next collective begins in the stream.
@@ -46,10 +47,18 @@ class ShmReduce {
   };
   static constexpr Range kNothing = {.begin = 0, .count = 0};
 
+  enum class Way { kFullExchange, kParts, kShards };
+  static Way WayOf(const ReduceArithmetic& reduction, const Members& members);
+
+  // Packs the first chunk; the ranks' votes travel with it.
+  absl::Status Begin();
+  // The rest.
   absl::Status RunFullExchange();
   absl::Status RunByShards();
 
-  // Packs chunk k but for the granules of `left_out`, which no other rank will read.
+  // Packs chunk k but for what no other rank will read.
+  absl::Status Pack(uint64_t k);
+  // Packs chunk k but for the granules of `left_out`.
   absl::Status PackChunk(uint64_t k, Range left_out);
   // Packs chunk k but for what this rank alone will receive.
   absl::Status PackForOthers(uint64_t k);
@@ -68,10 +77,12 @@ class ShmReduce {
 
   const Members members_;
   const ReduceArithmetic reduction_;
+  const Way way_;
   const size_t granule_bytes_;
   const ChunkSequence chunks_;
   ChunkSync& sync_;
   StreamWriter& writer_;
+  std::optional<LateCall> late_call_;  // until the votes are counted
   RunningCollective running_;
   absl::InlinedVector<const void*, 16> sources_;  // one a member
 };

@@ -140,9 +140,18 @@ absl::Status InProcessJob::WaitForOthersLocked(const Meeting& meeting, const Pos
       return absl::AbortedError(absl::StrCat("the job was left by ", DescribeWait(PeerOf(late), post.running)));
     }
     RONDA_RETURN_IF_ERROR(watch.Check(PeerOf(late)));
+    if (watch.has_warned() && post.running.late_call != nullptr) MakeLateCallLocked(*post.running.late_call);
+    if (meeting.missing == 0) break;
     changed_.WaitFor(&mu_, watch.UntilNextCheck());
   }
   return absl::OkStatus();
+}
+
+// What is called may use the job.
+void InProcessJob::MakeLateCallLocked(LateCall& call) {
+  mu_.Unlock();
+  call.Make();
+  mu_.Lock();
 }
 
 void InProcessJob::WakeAllLocked() {

@@ -88,6 +88,7 @@ class InProcessJob {
   absl::StatusOr<Meeting*> GatherLocked(const Post& post) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Waits until all others have arrived. Errors: why `post` must not wait any longer.
   absl::Status WaitForOthersLocked(const Meeting& meeting, const Post& post) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void MakeLateCallLocked(LateCall& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Options options_;
   const std::shared_ptr<FlightBoard> flights_;

@@ -45,8 +45,19 @@ TEST(DataStreamTest, GranulesAreNotCutByTheEndsOfChunks) {
   EXPECT_EQ(chunks.end, chunks.Begin(1) + 5 * 64);
 }
 
-// Whatever is asked for: chunks follow each other, hold all the data, and none lies across a multiple of the chunk's
-// size.
+TEST(DataStreamTest, ChunksOfAnotherSizeBeginAtAMultipleOfIt) {
+  DataStream stream(kChunk);
+  stream.Take(kChunk + 1);
+  stream.set_chunk_bytes(4 * kChunk);
+  EXPECT_EQ(stream.Take(3 * kChunk).begin, 4 * kChunk);
+  stream.set_chunk_bytes(kChunk / 2);
+  const ChunkSequence chunks = stream.Take(kChunk);
+  EXPECT_EQ(chunks.begin, 7 * kChunk);
+  EXPECT_EQ(chunks.count, 2u);
+}
+
+// Whatever is asked for, in chunks whose size changes: chunks follow each other, hold all the data, and none lies
+// across a multiple of the chunk's size.
 TEST(DataStreamTest, NoChunkIsCutByTheEndOfTheRing) {
   const uint64_t seed = std::random_device()();
   std::cout << "seed " << seed << "\n";
@@ -54,6 +65,8 @@ TEST(DataStreamTest, NoChunkIsCutByTheEndOfTheRing) {
   DataStream stream(kChunk);
   uint64_t previous_end = 0;
   for (int i = 0; i < 2000; ++i) {
+    const size_t chunk = kChunk << (random() % 4);
+    if (random() % 8 == 0) stream.set_chunk_bytes(chunk);
     const size_t granule = random() % 2 == 0 ? 1 : 1 + random() % kChunk;
     const size_t granules = random() % (size_t{1} << (random() % 16)) / granule;
     const ChunkSequence chunks = stream.Take(granules * granule, granule);
@@ -64,7 +77,8 @@ TEST(DataStreamTest, NoChunkIsCutByTheEndOfTheRing) {
     for (uint64_t k = 0; k < chunks.count; ++k) {
       ASSERT_EQ(chunks.Begin(k), position);
       position = chunks.End(k);
-      ASSERT_EQ(chunks.Begin(k) / kChunk, (position - 1) / kChunk) << granules << " granules, chunk " << k;
+      ASSERT_EQ(chunks.Begin(k) / chunks.chunk_bytes, (position - 1) / chunks.chunk_bytes)
+          << granules << " granules, chunk " << k;
       room += (position - chunks.Begin(k)) / granule;
     }
     ASSERT_EQ(chunks.end, position);

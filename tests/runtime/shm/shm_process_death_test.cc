@@ -76,6 +76,29 @@ TEST(ShmProcessDeathTest, RankKilledInTheMiddleOfAnAllreduceIsNamedToAllOthers) 
   EXPECT_NE(access(absl::StrCat("/dev/shm/ronda-killed-", getpid()).c_str(), F_OK), 0);
 }
 
+// Ranks that vote wait for the votes of all, and learn that one will not come.
+TEST(ShmProcessDeathTest, RankKilledBeforeItsVoteIsNamedToAllOthers) {
+  constexpr int kSize = 3;
+  std::vector<std::unique_ptr<ForkedChild>> ranks;
+  for (RankId rank = 0; rank < kSize; ++rank) {
+    ranks.push_back(std::make_unique<ForkedChild>([rank](const ForkedChild::SayReady& say_ready) {
+      absl::StatusOr<Transport> transport = ConnectShmTransport(OptionsOf("voting", rank, kSize));
+      if (!transport.ok()) return transport.status().ToString();
+      say_ready();
+      if (rank == 1) pause();
+      const auto when_late = [] {};
+      Ballot ballot = {.when_late = when_late};
+      return transport->communicator->Barrier({.label = "vote", .ballot = &ballot}).ToString();
+    }));
+  }
+  for (const std::unique_ptr<ForkedChild>& rank : ranks) rank->WaitUntilReady();
+  ranks[1]->Kill(SIGKILL);
+  for (RankId rank : {0, 2}) {
+    EXPECT_EQ(ranks[rank]->Result(), absl::StrCat("UNAVAILABLE: rank 1 (host localhost, pid ", ranks[1]->pid(),
+                                                  ") died; it has done nothing yet"));
+  }
+}
+
 // Rank 1 leaves and ends; then rank 2 ends without having left. The first failure is rank 2's.
 TEST(ShmProcessDeathTest, EndAfterDepartureIsNoFailureAndEndWithoutItIs) {
   constexpr int kSize = 3;

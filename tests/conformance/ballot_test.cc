@@ -1,0 +1,204 @@
+// Votes ahead of a call's data, on every communicator: under a veto nothing has happened, on any rank.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <iostream>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/conformance/conformance_suite.h"
+
+namespace ronda::testing {
+namespace {
+
+using Vote = Ballot::Vote;
+using Result = Ballot::Result;
+
+constexpr float kResidual = 0.25f;
+
+class BallotConformanceTest : public ConformanceTest {
+ protected:
+  // Everything that changes how a reduction travels: sizes around a chunk, wires, parts, fused or not, in place or not.
+  static std::vector<ReduceCase> Cases() {
+    std::vector<ReduceCase> cases;
+    uint64_t seed = 100;
+    for (size_t count : {size_t{0}, size_t{1}, size_t{1000}, size_t{30'011}}) {
+      for (WireFormat wire : {WireFormat::kNone, WireFormat::kFloat16, WireFormat::kFp8E4M3}) {
+        for (Receives receives : {Receives::kAll, Receives::kRows, Receives::kRootAll}) {
+          ++seed;
+          cases.push_back({.count = count,
+                           .wire = wire,
+                           .receives = receives,
+                           .cut = seed % 2 == 0 ? Cut::kWhole : Cut::kPieces,
+                           .placement = seed / 2 % 2 == 0 ? Placement::kInPlace : Placement::kOutOfPlace,
+                           .seed = seed});
+        }
+      }
+    }
+    return cases;
+  }
+
+  // Reduces once, with `own` as this rank's vote; the result is the case's, or nothing has changed.
+  void Check(const ReduceCase& c, RankId rank, Communicator& communicator, Vote own, Result expected) {
+    SCOPED_TRACE(ToString(c));
+    const std::string input = MakeInput(c, rank);
+    const std::vector<size_t> counts = SegmentCounts(c);
+    const bool receives_all = c.receives == Receives::kAll;
+    const ScatteredTensor tensor = receives_all
+                                       ? ScatteredTensor(input, SizeOf(c.dtype), counts, c.placement)
+                                       : ScatteredTensor(input, SizeOf(c.dtype), counts, PartsOf(c, rank, size()));
+    const std::string before = tensor.Output();
+    std::vector<float> residuals(c.count + 1, kResidual);
+    const std::vector<Segment> segments = own == Vote::kLeave ? Bufferless(tensor) : WithResiduals(tensor, residuals);
+    const auto when_late = [] { ADD_FAILURE() << "nobody is late"; };
+    Ballot ballot = {.own = own, .when_late = when_late};
+    ReduceCall call = CallOf(c, Info("tensor"));
+    call.info.ballot = &ballot;
+    call.segments = segments;
+    ASSERT_EQ(communicator.Reduce(call), absl::OkStatus());
+    ASSERT_EQ(ballot.result, expected);
+    EXPECT_TRUE(tensor.IsUntouchedElsewhere());
+    if (expected == Result::kCarriedOut) return;
+    EXPECT_TRUE(tensor.Output() == before) << "a vetoed call has written an output";
+    EXPECT_EQ(residuals, std::vector<float>(c.count + 1, kResidual)) << "a vetoed call has changed a residual";
+  }
+
+  // A rank that vetoes may lack the tensors.
+  static std::vector<Segment> Bufferless(const ScatteredTensor& tensor) {
+    std::vector<Segment> segments = tensor.segments();
+    for (Segment& segment : segments) segment.input = segment.output = nullptr;
+    return segments;
+  }
+
+  static std::vector<Segment> WithResiduals(const ScatteredTensor& tensor, std::vector<float>& residuals) {
+    std::vector<Segment> segments = tensor.segments();
+    size_t begin = 0;
+    for (Segment& segment : segments) {
+      segment.residual = residuals.data() + begin;
+      begin += segment.count;
+    }
+    return segments;
+  }
+
+  std::vector<float> AllreduceOnes(RankId rank, Communicator& communicator, size_t count, Ballot& ballot) {
+    std::vector<float> data(count, static_cast<float>(rank + 1));
+    const Segment segment = {.input = data.data(), .output = data.data(), .count = count};
+    CallInfo info = Info("ones");
+    info.ballot = &ballot;
+    EXPECT_EQ(communicator.Reduce({.info = info, .segments = {&segment, 1}}), absl::OkStatus());
+    return data;
+  }
+
+  float SumOfRanks() const { return static_cast<float>(size() * (size() + 1) / 2); }
+};
+
+RONDA_CONFORMANCE_SUITE(BallotConformanceTest);
+
+TEST_P(BallotConformanceTest, CallThatAllStayInGivesTheSameBitsAsOneWithoutAVote) {
+  const ReduceCase cases[] = {
+      {.count = 0, .seed = 1},
+      {.count = 13, .seed = 2},
+      {.count = 30'011, .cut = Cut::kPieces, .seed = 3},
+      {.count = 30'011, .wire = WireFormat::kFloat16, .cut = Cut::kPieces, .seed = 4},
+      {.count = 30'011, .wire = WireFormat::kFp8E5M2, .placement = Placement::kOutOfPlace, .seed = 5}};
+  OnEveryRank([&](RankId rank, Transport& transport) {
+    for (const ReduceCase& c : cases) {
+      std::vector<std::string> inputs;
+      for (RankId member = 0; member < size(); ++member) inputs.push_back(MakeInput(c, member));
+      const ScatteredTensor tensor(inputs[rank], SizeOf(c.dtype), SegmentCounts(c), c.placement);
+      const auto when_late = [] { ADD_FAILURE() << "nobody is late"; };
+      Ballot ballot = {.when_late = when_late, .result = Result::kVetoed};
+      ReduceCall call = CallOf(c, Info("tensor"));
+      call.info.ballot = &ballot;
+      call.segments = tensor.segments();
+      ASSERT_EQ(transport.communicator->Reduce(call), absl::OkStatus()) << ToString(c);
+      EXPECT_EQ(ballot.result, Result::kCarriedOut);
+      EXPECT_TRUE(tensor.Output() == ExpectedBits(c, inputs)) << ToString(c);
+    }
+  });
+}
+
+// Vetoes of each rank alone, of all, and of none in turns: a vetoed call leaves nothing behind that disturbs the next.
+TEST_P(BallotConformanceTest, OneVetoKeepsTheOutputsOfAllRanks) {
+  const std::vector<ReduceCase> cases = Cases();
+  OnEveryRank([&](RankId rank, Transport& transport) {
+    int turn = 0;
+    for (const ReduceCase& c : cases) {
+      const int vetoing = turn++ % (size() + 2);  // a rank, or all, or none
+      const bool all = vetoing == size();
+      const Vote own = all || vetoing == rank ? Vote::kLeave : Vote::kStay;
+      Check(c, rank, *transport.communicator, own, vetoing == size() + 1 ? Result::kCarriedOut : Result::kVetoed);
+    }
+  });
+}
+
+TEST_P(BallotConformanceTest, BarriersVoteToo) {
+  OnEveryRank([&](RankId rank, Transport& transport) {
+    for (int vetoing = 0; vetoing <= size(); ++vetoing) {
+      const auto when_late = [] { ADD_FAILURE() << "nobody is late"; };
+      Ballot ballot = {.own = vetoing == rank ? Vote::kLeave : Vote::kStay, .when_late = when_late};
+      CallInfo info = Info("barrier");
+      info.ballot = &ballot;
+      ASSERT_EQ(transport.communicator->Barrier(info), absl::OkStatus());
+      EXPECT_EQ(ballot.result, vetoing == size() ? Result::kCarriedOut : Result::kVetoed);
+    }
+  });
+}
+
+// Votes and calls without a vote in random order, back to back: a rank that has vetoed runs ahead of the others, which
+// may not have looked yet when it vetoes again.
+TEST_P(BallotConformanceTest, RandomVetoesAreSeenByAllRanks) {
+  const uint64_t seed = std::random_device()();
+  std::cout << "seed " << seed << "\n";
+  SCOPED_TRACE(absl::StrCat("seed ", seed));
+  constexpr int kCalls = 300;
+  OnEveryRank([&](RankId rank, Transport& transport) {
+    std::mt19937_64 random(seed);  // all ranks draw the same numbers
+    for (int i = 0; i < kCalls && !HasFatalFailure(); ++i) {
+      const size_t count = random() % (size_t{1} << (random() % 14));
+      const uint64_t vetoing = (random() % 2 == 0 ? random() : 0) & ((uint64_t{1} << size()) - 1);
+      const auto when_late = [] {};
+      Ballot ballot = {.own = (vetoing >> rank & 1) != 0 ? Vote::kLeave : Vote::kStay, .when_late = when_late};
+      const std::vector<float> data = AllreduceOnes(rank, *transport.communicator, count, ballot);
+      ASSERT_EQ(ballot.result, vetoing == 0 ? Result::kCarriedOut : Result::kVetoed) << "call " << i;
+      const float expected = vetoing == 0 ? SumOfRanks() : static_cast<float>(rank + 1);
+      ASSERT_EQ(data, std::vector<float>(count, expected)) << "call " << i;
+    }
+  });
+}
+
+// The last rank comes when all others have been told that somebody is late, and vetoes or stays.
+TEST_P(BallotConformanceTest, WhoWaitsTooLongIsToldOnceAndTheVoteGoesOn) {
+  if (size() == 1) GTEST_SKIP() << "nobody to wait for";
+  for (Vote late_vote : {Vote::kLeave, Vote::kStay}) {
+    std::atomic<int> told{0};
+    OnEveryRank([&](RankId rank, Transport& transport) {
+      const bool is_late = rank == size() - 1;
+      while (is_late && told.load() < size() - 1) std::this_thread::yield();
+      int times = 0;
+      const auto when_late = [&] {
+        // What is called may use the job's control plane.
+        transport.control->CallOff(1);
+        told.fetch_add(1);
+        ++times;
+      };
+      Ballot ballot = {.own = is_late ? late_vote : Vote::kStay, .when_late = when_late};
+      CallInfo info = Info("late");
+      info.limits.warning = absl::Milliseconds(20);
+      info.ballot = &ballot;
+      ASSERT_EQ(transport.communicator->Barrier(info), absl::OkStatus());
+      EXPECT_EQ(ballot.result, late_vote == Vote::kLeave ? Result::kVetoed : Result::kCarriedOut);
+      EXPECT_TRUE(is_late || times == 1) << times;
+      std::vector<float> data(100, 1.0f);
+      const Segment segment = {.input = data.data(), .output = data.data(), .count = data.size()};
+      ASSERT_EQ(transport.communicator->Reduce({.info = Info("after"), .segments = {&segment, 1}}), absl::OkStatus());
+      EXPECT_EQ(data, std::vector<float>(100, static_cast<float>(size())));
+    });
+  }
+}
+
+}  // namespace
+}  // namespace ronda::testing
