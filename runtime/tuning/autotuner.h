@@ -1,0 +1,125 @@
+#ifndef RONDA_RUNTIME_TUNING_AUTOTUNER_H_
+#define RONDA_RUNTIME_TUNING_AUTOTUNER_H_
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "runtime/tuning/sample.h"
+
+namespace ronda {
+
+// Settings as the tuner sees them: for each dimension the index of one of its values. All zeros: the defaults.
+using TuningPoint = std::vector<size_t>;
+
+// Looks for settings under which rounds take less time than under the defaults, and goes back to the defaults where it
+// finds none.
+//
+//   while (!tuner.finished()) {
+//     ... put tuner.point() in force; tuner.BeginMeasuring(); ...
+//     tuner.AddRound(time);  // over and over; point() may be another one afterwards
+//   }
+//
+// The search goes through the dimensions one by one and changes one at a time. A *screening* measures all values of a
+// dimension, with the settings that have been best so far (the incumbent) in between. Each value is compared with the
+// measurement of the incumbent next to it; what looks better enters a *duel*: both are measured again in turns, and the
+// incumbent is replaced only if the challenger is faster beyond noise (IsFaster). When no dimension has anything
+// better, or rounds run out, a *final* duel sets the incumbent against the defaults. It has to win that too; otherwise
+// the choice is the defaults. Who is no better is never chosen, and a machine that changes its speed for minutes is no
+// reason to choose anything: what is compared was measured one after the other.
+//
+// A pure state machine: no clock, no thread, no randomness. Thread-compatible.
+class Autotuner {
+ public:
+  struct Options {
+    std::vector<size_t> grid;    // the number of values of each dimension, at least 1
+    int rounds_per_sample = 10;  // measured, after
+    int warm_up_rounds = 3;      // which are not
+    int max_rounds = 600;        // of both kinds; then it ends
+    double min_gain = 0.02;      // of a step's time: less is not worth a change
+    int duel_pairs = 2;
+    int final_pairs = 3;
+    int duels_per_dimension = 2;
+  };
+
+  enum class Stage { kScreening, kDuel, kFinal };
+  // What a sample has led to.
+  enum class Decision {
+    kNone,      // its stage goes on
+    kDuel,      // a value of the screening looks better: a duel follows
+    kKept,      // the incumbent stays
+    kReplaced,  // the challenger is the incumbent from now on
+  };
+
+  struct Measurement {
+    TuningPoint point;
+    Sample sample;
+    Stage stage;
+    Decision decision;
+  };
+
+  explicit Autotuner(Options options);
+
+  // What is to be in force for the next round; once finished, the choice.
+  const TuningPoint& point() const { return finished_ ? incumbent_ : plan_[samples_.size()]; }
+
+  // Nothing is measured any more.
+  bool finished() const { return finished_; }
+
+  // point() is in force from now on, or is again after a pause: the next rounds are not measured.
+  void BeginMeasuring() { warm_up_left_ = options_.warm_up_rounds; }
+
+  // A round under point() took `time`. Returns the sample that it completes, if it does.
+  // REQUIRES: not finished.
+  std::optional<Measurement> AddRound(absl::Duration time);
+
+  // Ends the search with the defaults.
+  void GiveUp() { Finish(defaults()); }
+
+  int rounds() const { return rounds_; }
+
+ private:
+  // A value of the dimension under screening.
+  struct Candidate {
+    TuningPoint point;
+    size_t sample;     // in samples_
+    size_t reference;  // the incumbent's next to it
+  };
+
+  TuningPoint defaults() const { return TuningPoint(options_.grid.size(), 0); }
+  bool CanAfford(size_t samples) const;
+  Decision ConcludeStage();
+  Decision ConcludeScreening();
+  Decision ConcludeDuel();
+  Decision ConcludeFinal();
+  void PlanScreening();
+  void PlanDuel(const TuningPoint& first, const TuningPoint& second, int pairs);
+  bool ChallengerWins() const;
+  Decision NextDuel();
+  void NextDimension();
+  void BeginFinal();
+  void Finish(TuningPoint choice);
+
+  const Options options_;
+  TuningPoint incumbent_;
+  bool finished_ = false;
+  int rounds_ = 0;
+  int warm_up_left_ = 0;
+  std::vector<double> microseconds_;  // of the sample under way
+  Stage stage_ = Stage::kScreening;
+  std::vector<TuningPoint> plan_;  // what the stage measures, in this order
+  std::vector<Sample> samples_;    // of the stage, so far
+  size_t dimension_ = 0;           // under screening, or in a duel
+  size_t settled_ = 0;             // how many dimensions in a row have nothing better than the incumbent
+  std::vector<Candidate> candidates_;
+  std::vector<TuningPoint> challengers_;  // that are still to have their duel, the best last
+};
+
+absl::string_view Name(Autotuner::Stage stage);
+absl::string_view Name(Autotuner::Decision decision);
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_TUNING_AUTOTUNER_H_
