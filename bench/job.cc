@@ -1,0 +1,183 @@
+#include "bench/job.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "bench/core_distance.h"
+#include "bench/launch.h"
+#include "runtime/base/status_macros.h"
+
+namespace ronda::bench {
+namespace {
+
+constexpr int kFailure = 1;
+constexpr int kUsageError = 2;
+constexpr int kMaxRanks = 1024;
+
+int Explain(const absl::Status& error, int exit_code) {
+  std::fprintf(stderr, "ronda-bench: %s\n", std::string(error.message()).c_str());
+  return exit_code;
+}
+
+Flags::Reader PeerList(std::vector<std::string>* peers) {
+  return [peers](const std::string& text) -> absl::Status {
+    RONDA_ASSIGN_OR_RETURN(const std::vector<std::string> names, SplitList(text));
+    for (const std::string& name : names) {
+      if (FindPeer(name) == nullptr) return absl::InvalidArgumentError("a list of mpi (Open MPI), mpich and gloo");
+    }
+    *peers = names;
+    return absl::OkStatus();
+  };
+}
+
+// The launcher that starts all `peers`. Errors: INVALID_ARGUMENT: two peers want different ones.
+absl::StatusOr<Launcher> LauncherFor(const std::vector<const PeerInfo*>& peers) {
+  const PeerInfo* chosen = nullptr;
+  for (const PeerInfo* peer : peers) {
+    if (!peer->launcher) continue;
+    if (chosen != nullptr && chosen->launcher != peer->launcher) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(chosen->title, " and ", peer->title, " have to be compared with in runs of their own"));
+    }
+    chosen = peer;
+  }
+  return chosen != nullptr ? *chosen->launcher : Launcher::kRondarun;
+}
+
+// Those that are installed; names the others.
+std::vector<const PeerInfo*> UsablePeers(const std::vector<std::string>& names) {
+  std::vector<const PeerInfo*> usable;
+  for (const std::string& name : names) {
+    const PeerInfo* const info = FindPeer(name);
+    const absl::Status installed = CheckInstalled(*info);
+    if (installed.ok()) {
+      usable.push_back(info);
+    } else {
+      Explain(installed, kFailure);
+    }
+  }
+  return usable;
+}
+
+absl::StatusOr<int> StartJob(const JobRequest& request) {
+  RONDA_ASSIGN_OR_RETURN(const Launcher launcher, LauncherFor(UsablePeers(request.options.peers)));
+  LaunchRequest launch = {
+      .launcher = launcher,
+      .ranks = request.options.ranks,
+      .setting = request.options.peer_setting == "best" ? PeerSetting::kBest : PeerSetting::kDefault,
+      .command = {OwnProgram(), request.command},
+      .user_id = static_cast<int>(getuid())};
+  launch.command.insert(launch.command.end(), request.words.begin(), request.words.end());
+  RONDA_ASSIGN_OR_RETURN(const LaunchCommand command, PlanLaunch(launch, FindInstalledProgram()));
+  return RunLaunch(command);
+}
+
+// Peers whose launcher has not started this job are left out: the process that has started it has named them.
+absl::StatusOr<std::vector<std::unique_ptr<Peer>>> LoadPeers(const JobOptions& options, const Place& place, Team* team,
+                                                             Output* output) {
+  std::vector<std::unique_ptr<Peer>> peers;
+  for (const std::string& name : options.peers) {
+    const PeerInfo& info = *FindPeer(name);
+    if (info.launcher.value_or(place.launcher) != place.launcher) continue;
+    absl::StatusOr<std::unique_ptr<Peer>> peer = Peer::Load(info, team);
+    if (absl::IsNotFound(peer.status())) {
+      output->Print(absl::StrCat("# ", peer.status().message(), "\n"));
+      continue;
+    }
+    RONDA_RETURN_IF_ERROR(peer.status());
+    peers.push_back(*std::move(peer));
+  }
+  return peers;
+}
+
+// Measured by rank 0 while the others wait.
+double MeasureCoreDistance(const char* when, Team* team, Output* output) {
+  team->Barrier();
+  const double distance = team->is_first() ? CoreDistanceNanoseconds() : 0;
+  output->Print(absl::StrCat("# cache line between two cores, ", when, ": ", static_cast<int>(distance), " ns\n"));
+  team->Barrier();
+  return distance;
+}
+
+void PrintHead(const Place& place, const std::vector<std::unique_ptr<Peer>>& peers, Output* output) {
+  const Machine machine = DescribeMachine();
+  output->Print(absl::StrCat("# ", machine.cpu, ", ", machine.cores, " cores, ", machine.kernel, ", ", NowInUtc(),
+                             "\n# ", place.size, " ranks, started by ", Name(place.launcher)));
+  for (const std::unique_ptr<Peer>& peer : peers) output->Print(absl::StrCat("# beside ", peer->description(), "\n"));
+}
+
+absl::Status RunRank(const JobRequest& request, const Body& body, const Place& place) {
+  DescribeJobToRonda(place, "");
+  RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<Team> team, Team::Create(place));
+  Output output(place.rank, ProcessVariables()(kOutputVariable).value_or(""));
+  RONDA_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<Peer>> peers,
+                         LoadPeers(request.options, place, team.get(), &output));
+  PrintHead(place, peers, &output);
+  Results results(request.command, request.words);
+  Rank rank = {.place = place, .team = *team, .output = output, .peers = peers, .results = results};
+  const double before = MeasureCoreDistance("before", team.get(), &output);
+  RONDA_RETURN_IF_ERROR(body(rank));
+  results.SetCoreDistance(before, MeasureCoreDistance("after", team.get(), &output));
+  if (!team->is_first()) return absl::OkStatus();
+  return results.Write(request.options.files);
+}
+
+}  // namespace
+
+void AddFileFlags(Flags* flags, Results::Files* files) {
+  flags->Add({.names = {"--json"}, .value = "FILE", .help = "Also write the results to FILE, as JSON."},
+             Text(&files->json));
+  flags->Add({.names = {"--csv"}, .value = "FILE", .help = "Also write the results to FILE, as CSV."},
+             Text(&files->csv));
+}
+
+void AddJobFlags(Flags* flags, JobOptions* options) {
+  flags->Add({.names = {"-np", "--ranks"},
+              .value = "N",
+              .help = "Ranks to start on this machine (2). Ignored when a\n"
+                      "launcher has started this program."},
+             Integer(&options->ranks, {.min = 1, .max = kMaxRanks}));
+  flags->Add({.names = {"--peer"},
+              .value = "LIST",
+              .help = "What to compare with, in turns: mpi (Open MPI), mpich, gloo.\n"
+                      "The two MPIs have runs of their own."},
+             PeerList(&options->peers));
+  flags->Add({.names = {"--peer-setting"},
+              .value = "SETTING",
+              .help = "default: peers as they come. best: as they are fastest on\n"
+                      "one host (user-space copies, an allocator that keeps memory)."},
+             Choice(&options->peer_setting, {"default", "best"}));
+  AddFileFlags(flags, &options->files);
+}
+
+bool ParseOrExplain(Flags* flags, const std::vector<std::string>& words, int* exit_code) {
+  const absl::Status parsed = flags->Parse(words);
+  if (!parsed.ok()) {
+    *exit_code = Explain(parsed, kUsageError);
+    std::fprintf(stderr, "%s\n       with --help it explains its options\n", flags->Usage().c_str());
+    return false;
+  }
+  if (!flags->help_requested()) return true;
+  std::fputs(flags->Help().c_str(), stdout);
+  *exit_code = 0;
+  return false;
+}
+
+int RunJob(const JobRequest& request, const Body& body) {
+  const absl::StatusOr<std::optional<Place>> place = FindPlace(ProcessVariables(), getppid());
+  if (!place.ok()) return Explain(place.status(), kUsageError);
+  if (place->has_value()) {
+    const absl::Status status = RunRank(request, body, **place);
+    return status.ok() ? 0 : Explain(status, kFailure);
+  }
+  const absl::StatusOr<int> exit_code = StartJob(request);
+  if (exit_code.ok()) return *exit_code;
+  return Explain(exit_code.status(), absl::IsInvalidArgument(exit_code.status()) ? kUsageError : kFailure);
+}
+
+}  // namespace ronda::bench

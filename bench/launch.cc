@@ -1,0 +1,235 @@
+#include "bench/launch.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "bench/output.h"
+#include "bench/progress.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/launch/unique_fd.h"
+
+namespace ronda::bench {
+namespace {
+
+// Where one host's Open MPI is fastest with large messages: copies through shared memory instead of system calls, and
+// an allocator that keeps what it got.
+constexpr std::pair<const char*, const char*> kBestOpenMpi[] = {
+    {"OMPI_MCA_btl_vader_single_copy_mechanism", "none"},
+    {"MALLOC_MMAP_THRESHOLD_", "1073741824"},
+    {"MALLOC_TRIM_THRESHOLD_", "1073741824"},
+    {"MALLOC_TOP_PAD_", "268435456"},
+};
+
+// MPICH takes the allocator's settings alike.
+constexpr std::pair<const char*, const char*> kBestMpich[] = {
+    {"MALLOC_MMAP_THRESHOLD_", "1073741824"},
+    {"MALLOC_TRIM_THRESHOLD_", "1073741824"},
+    {"MALLOC_TOP_PAD_", "268435456"},
+};
+
+absl::StatusOr<std::string> Locate(const FindProgram& find_program, const std::vector<std::string>& names,
+                                   const std::string& cure) {
+  for (const std::string& name : names) {
+    std::string path = find_program(name);
+    if (!path.empty()) return path;
+  }
+  return absl::NotFoundError(absl::StrCat(names.front(), " is not here: ", cure));
+}
+
+absl::StatusOr<LaunchCommand> PlanRondarun(const LaunchRequest& request, const FindProgram& find_program) {
+  RONDA_ASSIGN_OR_RETURN(const std::string launcher,
+                         Locate(find_program, {"rondarun"}, "install it beside ronda-bench, or build it"));
+  return LaunchCommand{.words = {launcher, "-np", absl::StrCat(request.ranks)}};
+}
+
+absl::StatusOr<LaunchCommand> PlanOpenMpi(const LaunchRequest& request, const FindProgram& find_program) {
+  RONDA_ASSIGN_OR_RETURN(const std::string launcher,
+                         Locate(find_program, {"mpirun.openmpi", "orterun"}, "install Debian's openmpi-bin"));
+  LaunchCommand plan{.words = {launcher, "-np", absl::StrCat(request.ranks), "--oversubscribe"}};
+  if (request.user_id == 0) {
+    plan.environment = {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
+  }
+  if (request.setting == PeerSetting::kBest) {
+    plan.environment.insert(plan.environment.end(), std::begin(kBestOpenMpi), std::end(kBestOpenMpi));
+  }
+  return plan;
+}
+
+absl::StatusOr<LaunchCommand> PlanMpich(const LaunchRequest& request, const FindProgram& find_program) {
+  RONDA_ASSIGN_OR_RETURN(const std::string launcher,
+                         Locate(find_program, {"mpiexec.hydra", "mpiexec.mpich"}, "install Debian's mpich"));
+  LaunchCommand plan{.words = {launcher, "-np", absl::StrCat(request.ranks)}};
+  if (request.setting == PeerSetting::kBest) {
+    plan.environment.insert(plan.environment.end(), std::begin(kBestMpich), std::end(kBestMpich));
+  }
+  return plan;
+}
+
+bool IsExecutable(const std::string& path) {
+  struct stat file;
+  return stat(path.c_str(), &file) == 0 && S_ISREG(file.st_mode) && access(path.c_str(), X_OK) == 0;
+}
+
+// A pipe with a name, in a directory of its own; both go with it.
+class NamedPipe {
+ public:
+  static absl::StatusOr<std::unique_ptr<NamedPipe>> Create() {
+    char directory[] = "/tmp/ronda-bench-XXXXXX";
+    if (mkdtemp(directory) == nullptr) return Refused("a directory under /tmp");
+    std::unique_ptr<NamedPipe> pipe(new NamedPipe(directory));
+    if (mkfifo(pipe->path().c_str(), S_IRUSR | S_IWUSR) != 0) return Refused("a pipe");
+    // Open for writing too, so that it does not end before the rank that writes has come.
+    pipe->end_ = UniqueFd(open(pipe->path().c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
+    if (!pipe->end_.valid()) return Refused("a pipe");
+    return pipe;
+  }
+
+  ~NamedPipe() {
+    unlink(path().c_str());
+    rmdir(directory_.c_str());
+  }
+
+  std::string path() const { return directory_ + "/output"; }
+  int fd() const { return end_.get(); }
+
+ private:
+  explicit NamedPipe(std::string directory) : directory_(std::move(directory)) {}
+
+  static absl::Status Refused(const char* what) {
+    return absl::UnavailableError(absl::StrCat("cannot create ", what, ": ", std::strerror(errno)));
+  }
+
+  const std::string directory_;
+  UniqueFd end_;
+};
+
+// Shows what comes through the pipe.
+class OutputReader {
+ public:
+  explicit OutputReader(int fd) : fd_(fd), progress_(stderr) {}
+
+  // Takes what is there.
+  void Drain() {
+    std::array<char, 4096> bytes;
+    ssize_t count = 0;
+    while ((count = read(fd_, bytes.data(), bytes.size())) > 0) {
+      pending_.append(bytes.data(), static_cast<size_t>(count));
+      ShowLines();
+    }
+  }
+
+ private:
+  void ShowLines() {
+    size_t begin = 0;
+    for (size_t end; (end = pending_.find('\n', begin)) != std::string::npos; begin = end + 1) {
+      Show(DecodeLine(pending_.substr(begin, end - begin)));
+    }
+    pending_.erase(0, begin);
+  }
+
+  void Show(const OutputMessage& message) {
+    if (message.kind == OutputMessage::Kind::kProgress) {
+      progress_.Show(message.fraction, message.text);
+      return;
+    }
+    progress_.Clear();
+    std::fputs(message.text.c_str(), stdout);
+    std::fflush(stdout);
+  }
+
+  const int fd_;
+  ProgressBar progress_;
+  std::string pending_;
+};
+
+[[noreturn]] void Become(const LaunchCommand& command, const std::string& pipe) {
+  constexpr int kOverwrite = 1;
+  for (const auto& [name, value] : command.environment) setenv(name.c_str(), value.c_str(), kOverwrite);
+  setenv(kOutputVariable, pipe.c_str(), kOverwrite);
+  std::vector<char*> words;
+  for (const std::string& word : command.words) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  execv(words[0], words.data());
+  std::fprintf(stderr, "ronda-bench: cannot run %s: %s\n", words[0], std::strerror(errno));
+  _exit(127);
+}
+
+int ExitCode(int wait_status) {
+  return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
+}
+
+// Until the process has ended; shows what comes meanwhile.
+int Attend(pid_t process, OutputReader* reader, int fd) {
+  constexpr int kPollMilliseconds = 50;
+  int wait_status = 0;
+  while (waitpid(process, &wait_status, WNOHANG) == 0) {
+    pollfd readable = {.fd = fd, .events = POLLIN, .revents = 0};
+    poll(&readable, 1, kPollMilliseconds);
+    reader->Drain();
+  }
+  reader->Drain();
+  return ExitCode(wait_status);
+}
+
+}  // namespace
+
+std::string OwnProgram() {
+  std::array<char, PATH_MAX> path;
+  const ssize_t length = readlink("/proc/self/exe", path.data(), path.size());
+  return length > 0 ? std::string(path.data(), static_cast<size_t>(length)) : "";
+}
+
+FindProgram FindInstalledProgram() {
+  return [](const std::string& name) -> std::string {
+    const std::string program = OwnProgram();
+    const std::string beside = program.substr(0, program.rfind('/') + 1);
+    std::vector<std::string> candidates = {beside + name, absl::StrCat(beside, "../runtime/launch/", name)};
+    const char* const path = std::getenv("PATH");
+    for (const absl::string_view directory : absl::StrSplit(path != nullptr ? path : "", ':')) {
+      candidates.push_back(absl::StrCat(directory, "/", name));
+    }
+    for (const std::string& candidate : candidates) {
+      if (IsExecutable(candidate)) return candidate;
+    }
+    return "";
+  };
+}
+
+absl::StatusOr<LaunchCommand> PlanLaunch(const LaunchRequest& request, const FindProgram& find_program) {
+  constexpr decltype(&PlanRondarun) kPlans[] = {PlanRondarun, PlanOpenMpi, PlanMpich};
+  RONDA_ASSIGN_OR_RETURN(LaunchCommand plan, kPlans[static_cast<int>(request.launcher)](request, find_program));
+  plan.words.insert(plan.words.end(), request.command.begin(), request.command.end());
+  return plan;
+}
+
+absl::StatusOr<int> RunLaunch(const LaunchCommand& command) {
+  RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<NamedPipe> pipe, NamedPipe::Create());
+  // Ctrl+C reaches the launcher too, which ends its ranks; this process only has to outlive it.
+  std::signal(SIGINT, SIG_IGN);
+  std::fflush(nullptr);
+  const pid_t process = fork();
+  if (process < 0) return absl::UnavailableError(absl::StrCat("cannot start a process: ", std::strerror(errno)));
+  if (process == 0) {
+    std::signal(SIGINT, SIG_DFL);
+    Become(command, pipe->path());
+  }
+  OutputReader reader(pipe->fd());
+  return Attend(process, &reader, pipe->fd());
+}
+
+}  // namespace ronda::bench

@@ -1,0 +1,81 @@
+/* What a peer of the benchmarks is: a shared library with a table of C functions, which ronda-bench opens at run time
+ * and is not linked with. libronda_bench_NAME.so exports one function, ronda_bench_peer().
+ *
+ * One thread of a process uses a peer. All ranks make the same calls in the same order. Functions that return int
+ * return 0, or another number for an error, which last_error() then explains. */
+#ifndef RONDA_BENCH_PEERS_PEER_H_
+#define RONDA_BENCH_PEERS_PEER_H_
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define RONDA_BENCH_PEER_VERSION 1
+
+enum ronda_bench_op {
+  RONDA_BENCH_ALLREDUCE = 0,
+  RONDA_BENCH_REDUCE = 1,
+  RONDA_BENCH_BROADCAST = 2,
+  RONDA_BENCH_ALLGATHER = 3,
+  RONDA_BENCH_REDUCESCATTER = 4,
+  RONDA_BENCH_ALLTOALL = 5,
+  RONDA_BENCH_BARRIER = 6
+};
+
+enum ronda_bench_dtype {
+  RONDA_BENCH_FLOAT32 = 0,
+  RONDA_BENCH_FLOAT64 = 1,
+  RONDA_BENCH_FLOAT16 = 2, /* IEEE 754 binary16 */
+  RONDA_BENCH_INT32 = 3,
+  RONDA_BENCH_INT64 = 4,
+  RONDA_BENCH_UINT8 = 5
+};
+
+/* A collective operation; reductions are sums. Buffers, in elements, with n ranks:
+ *   allreduce, reduce (root 0)    input: count, output: count (may be the input)
+ *   broadcast (root 0)            output: count, read on rank 0
+ *   allgather                     input: count, output: n * count
+ *   reducescatter                 input: n * count, output: count
+ *   alltoall                      input: n * count, output: n * count */
+typedef struct ronda_bench_call {
+  int op;    /* enum ronda_bench_op */
+  int dtype; /* enum ronda_bench_dtype */
+  const void* input;
+  void* output;
+  size_t count;
+} ronda_bench_call;
+
+typedef struct ronda_bench_prepared ronda_bench_prepared; /* the peer's own */
+
+typedef struct ronda_bench_peer {
+  int version; /* RONDA_BENCH_PEER_VERSION */
+
+  /* Joins the job. `directory` is empty, exists, and is the same on all ranks, for peers whose ranks meet in files. */
+  int (*init)(int rank, int size, const char* directory);
+
+  /* "Open MPI 4.1.4", after init(). */
+  const char* (*description)(void);
+
+  /* How many algorithms there are for the call, numbered from 0: 0 if the peer cannot do it. */
+  int (*algorithm_count)(const ronda_bench_call* call);
+  const char* (*algorithm_name)(const ronda_bench_call* call, int algorithm);
+
+  /* Whatever an operation needs once: not timed. The buffers stay the caller's, and must outlive the prepared call.
+   * NULL: an error. */
+  ronda_bench_prepared* (*prepare)(const ronda_bench_call* call, int algorithm);
+  int (*run)(ronda_bench_prepared* prepared);
+  void (*release)(ronda_bench_prepared* prepared);
+
+  /* Leaves the job; the last call. */
+  void (*finalize)(void);
+
+  const char* (*last_error)(void);
+} ronda_bench_peer;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* RONDA_BENCH_PEERS_PEER_H_ */

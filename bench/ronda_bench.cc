@@ -1,0 +1,47 @@
+// ronda-bench: measures Ronda, beside its peers. See `ronda-bench --help`.
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "bench/command.h"
+#include "runtime/base/version.h"
+
+namespace ronda::bench {
+namespace {
+
+const std::vector<Command>& Commands() {
+  static const auto* const commands = new std::vector<Command>{};
+  return *commands;
+}
+
+std::string HelpText() {
+  std::string text =
+      "usage: ronda-bench COMMAND [OPTION]...\n\nMeasures Ronda, beside its peers. Commands, each with a --help of its "
+      "own:\n";
+  for (const Command& command : Commands()) {
+    const std::string name = command.name;
+    text += "  " + name + std::string(name.size() < 12 ? 12 - name.size() : 1, ' ') + command.summary + "\n";
+  }
+  return text +
+         "\nA command starts its own ranks (-np N). Started by rondarun, mpirun or mpiexec, it is one of theirs.\n";
+}
+
+int UsageError(const std::string& message) {
+  std::fprintf(stderr, "ronda-bench: %s\n%s", message.c_str(), HelpText().c_str());
+  return 2;
+}
+
+int Main(const std::vector<std::string>& words) {
+  if (words.empty()) return UsageError("which command?");
+  if (words[0] == "--help" || words[0] == "-h") return std::fputs(HelpText().c_str(), stdout) < 0 ? 1 : 0;
+  if (words[0] == "--version") return std::printf("ronda-bench %s\n", kVersion) < 0 ? 1 : 0;
+  for (const Command& command : Commands()) {
+    if (words[0] == command.name) return command.run({words.begin() + 1, words.end()});
+  }
+  return UsageError("there is no command \"" + words[0] + "\"");
+}
+
+}  // namespace
+}  // namespace ronda::bench
+
+int main(int argc, char** argv) { return ronda::bench::Main(std::vector<std::string>(argv + 1, argv + argc)); }

@@ -1,0 +1,62 @@
+#include "bench/team.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/collectives/self/self_transport.h"
+#include "runtime/collectives/shm/shm_transport.h"
+
+namespace ronda::bench {
+
+absl::StatusOr<Transport> Connect(const Place& place, const ConnectOptions& options) {
+  if (place.size == 1) return CreateSelfTransport("localhost");
+  ShmWorld::Options world = {
+      .job_id = absl::StrCat(place.job_id, options.suffix), .rank = place.rank, .size = place.size};
+  if (options.chunk_bytes > 0) world.slot_bytes = options.chunk_bytes;
+  if (options.chunks > 0) world.slot_count = options.chunks;
+  return ConnectShmTransport(std::move(world));
+}
+
+absl::StatusOr<std::unique_ptr<Team>> Team::Create(const Place& place) {
+  RONDA_ASSIGN_OR_RETURN(Transport transport, Connect(place, {.suffix = "-team"}));
+  return std::unique_ptr<Team>(new Team(place, std::move(transport)));
+}
+
+Team::~Team() { transport_.control->Depart(); }
+
+void Team::Barrier() { ExitIfError(transport_.communicator->Barrier({.label = "bench", .op = OpType::kBarrier})); }
+
+void Team::Reduce(DType dtype, ReduceOp op, void* value) {
+  const Segment segment = {.input = value, .output = value, .count = 1};
+  ExitIfError(transport_.communicator->Reduce(
+      {.info = {.label = "bench"}, .segments = {&segment, 1}, .dtype = dtype, .op = op}));
+}
+
+double Team::Max(double value) {
+  Reduce(DType::kFloat64, ReduceOp::kMax, &value);
+  return value;
+}
+
+int64_t Team::Sum(int64_t value) {
+  Reduce(DType::kInt64, ReduceOp::kSum, &value);
+  return value;
+}
+
+std::string Team::FromFirst(std::string text) {
+  text.resize(static_cast<size_t>(Sum(is_first() ? static_cast<int64_t>(text.size()) : 0)));
+  ExitIfError(transport_.communicator->Broadcast(
+      {.info = {.label = "bench", .op = OpType::kBroadcast}, .data = text.data(), .bytes = text.size(), .root = 0}));
+  return text;
+}
+
+void ExitIfError(const absl::Status& status) {
+  if (status.ok()) return;
+  std::fprintf(stderr, "ronda-bench: %s\n", std::string(status.message()).c_str());
+  std::fflush(nullptr);
+  std::_Exit(1);
+}
+
+}  // namespace ronda::bench
