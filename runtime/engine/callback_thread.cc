@@ -11,7 +11,7 @@ namespace ronda {
 namespace {
 
 absl::Status Thrown(const CallbackThread::Callback& callback, const char* what) {
-  return absl::AbortedError(absl::StrCat("callback of tensor '", callback.tensor, "' threw: ", what));
+  return absl::AbortedError(absl::StrCat("callback of tensor '", *callback.tensor, "' threw: ", what));
 }
 
 // What the callback, which is the trainer's code, threw; OK if it returned.

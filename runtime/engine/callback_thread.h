@@ -22,8 +22,8 @@ class CallbackThread : public std::enable_shared_from_this<CallbackThread> {
  public:
   struct Callback {
     std::function<void(const absl::Status&)> function;
-    absl::Status status;  // of the operation
-    std::string tensor;   // for messages
+    absl::Status status;                        // of the operation
+    std::shared_ptr<const std::string> tensor;  // its name, for messages
   };
 
   // Called on the callback thread, without a lock.

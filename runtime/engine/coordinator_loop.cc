@@ -57,14 +57,15 @@ CallbackThread::Hooks CoordinatorLoop::MakeHooks() {
               }};
 }
 
-absl::StatusOr<std::shared_ptr<Handle>> CoordinatorLoop::Submit(Submission submission) {
-  RONDA_ASSIGN_OR_RETURN(auto handle, queue_.Add(std::move(submission), options_.clock->Now()));
+absl::StatusOr<std::shared_ptr<Handle>> CoordinatorLoop::Submit(const Submission& submission) {
+  RONDA_ASSIGN_OR_RETURN(auto handle, queue_.Add(submission, options_.clock->Now()));
   transport_.control->Wake();
   return handle;
 }
 
-absl::StatusOr<std::vector<std::shared_ptr<Handle>>> CoordinatorLoop::SubmitAll(std::vector<Submission> submissions) {
-  RONDA_ASSIGN_OR_RETURN(auto handles, queue_.AddAll(std::move(submissions), options_.clock->Now()));
+absl::StatusOr<std::vector<std::shared_ptr<Handle>>> CoordinatorLoop::SubmitAll(absl::Span<const Submission> submissions) {
+  std::vector<std::shared_ptr<Handle>> handles;
+  RONDA_RETURN_IF_ERROR(queue_.AddAll(submissions, options_.clock->Now(), &handles));
   transport_.control->Wake();
   return handles;
 }

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/config.h"
 #include "runtime/collectives/transport.h"
@@ -43,8 +44,8 @@ class CoordinatorLoop {
   const ProcessSets& process_sets() const { return process_sets_; }
 
   // Submits all, or, after an error or an exception, none.
-  absl::StatusOr<std::vector<std::shared_ptr<Handle>>> SubmitAll(std::vector<Submission> submissions);
-  absl::StatusOr<std::shared_ptr<Handle>> Submit(Submission submission);
+  absl::StatusOr<std::vector<std::shared_ptr<Handle>>> SubmitAll(absl::Span<const Submission> submissions);
+  absl::StatusOr<std::shared_ptr<Handle>> Submit(const Submission& submission);
 
   // No submission is accepted any more; Run returns once what is in flight is complete, its callbacks have run, and
   // every rank has asked for the same.

@@ -7,14 +7,11 @@
 
 namespace ronda {
 
-bool Handle::done() const {
-  MutexLock lock(&mu_);
-  return done_;
-}
-
 absl::Status Handle::Wait() const {
-  MutexLock lock(&mu_);
-  while (!done_) completed_.Wait(&mu_);
+  if (!done()) {
+    MutexLock lock(&mu_);
+    while (!done()) completed_.Wait(&mu_);
+  }
   return status_;
 }
 
@@ -26,41 +23,37 @@ const OperationResult& Handle::result() const {
 absl::Status Handle::OnCompletion(std::function<void(const absl::Status&)> callback) {
   RONDA_RETURN_IF_ERROR(callback_thread_->Start());
   std::list<CallbackThread::Callback> callbacks;
-  callbacks.push_back({.function = std::move(callback)});
+  callbacks.push_back({.function = std::move(callback), .tensor = tensor_});
   {
     MutexLock lock(&mu_);
-    if (!done_) {
+    if (!done()) {
       callbacks_.splice(callbacks_.end(), callbacks);
       return absl::OkStatus();
     }
-    callbacks.front().status = status_;
-    callbacks.front().tensor = tensor_;
   }
+  callbacks.front().status = status_;
   callback_thread_->Post(std::move(callbacks));
   return absl::OkStatus();
 }
 
-void Handle::Complete(std::string tensor, absl::Status status) {
+void Handle::Complete(absl::Status status) {
   std::list<CallbackThread::Callback> callbacks;
   {
     MutexLock lock(&mu_);
-    RONDA_CHECK(!done_);
-    for (CallbackThread::Callback& callback : callbacks_) {
-      callback.status = status;
-      callback.tensor = tensor;
-    }
+    RONDA_CHECK(!done());
+    for (CallbackThread::Callback& callback : callbacks_) callback.status = status;
     callbacks.swap(callbacks_);
     status_ = std::move(status);
-    tensor_ = std::move(tensor);
-    done_ = true;
-    completed_.NotifyAll();
+    done_.store(true, std::memory_order_release);
   }
+  // Outside of the lock, which who wakes up takes. Costs nothing if nobody sleeps.
+  completed_.NotifyAll();
   callback_thread_->Post(std::move(callbacks));
 }
 
-void Handle::Complete(std::string tensor, OperationResult result) {
+void Handle::Complete(OperationResult result) {
   result_ = std::move(result);
-  Complete(std::move(tensor), absl::OkStatus());
+  Complete(absl::OkStatus());
 }
 
 }  // namespace ronda

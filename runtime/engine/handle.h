@@ -1,6 +1,7 @@
 #ifndef RONDA_RUNTIME_ENGINE_HANDLE_H_
 #define RONDA_RUNTIME_ENGINE_HANDLE_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -31,13 +32,16 @@ struct OperationResult {
 
 // The future of one submission. Completed exactly once by the coordinator thread, waited for by any number of threads.
 //
-// Thread-safe.
+// Thread-safe. Memory ordering: status_ and result_ are written before done_ is stored with release, and not after
+// that; who loads done_ with acquire and finds it true may read them without the lock. The lock is what keeps a wake-up
+// from being lost: done_ is stored under it, and a waiter that is about to sleep looks at done_ under it.
 class Handle {
  public:
-  // `callbacks` runs what OnCompletion gets.
-  explicit Handle(std::shared_ptr<CallbackThread> callbacks) : callback_thread_(std::move(callbacks)) {}
+  // `callbacks` runs what OnCompletion gets. `tensor` is the tensor's name, for messages.
+  Handle(std::shared_ptr<CallbackThread> callbacks, std::shared_ptr<const std::string> tensor)
+      : callback_thread_(std::move(callbacks)), tensor_(std::move(tensor)) {}
 
-  bool done() const;
+  bool done() const { return done_.load(std::memory_order_acquire); }
 
   // Blocks until the operation has completed; its status. An error status names the tensor.
   absl::Status Wait() const;
@@ -52,19 +56,19 @@ class Handle {
   // Errors: RESOURCE_EXHAUSTED if the system has no thread to give; `callback` will not be called.
   absl::Status OnCompletion(std::function<void(const absl::Status&)> callback);
 
-  // Coordinator thread only: the operation on `tensor` has ended. The second call is a bug.
-  void Complete(std::string tensor, absl::Status status);
-  void Complete(std::string tensor, OperationResult result);
+  // Coordinator thread only: the operation has ended. Allocates nothing. The second call is a bug.
+  void Complete(absl::Status status);
+  void Complete(OperationResult result);
 
  private:
   const std::shared_ptr<CallbackThread> callback_thread_;
+  const std::shared_ptr<const std::string> tensor_;
   mutable Mutex mu_;
   mutable CondVar completed_;
-  bool done_ ABSL_GUARDED_BY(mu_) = false;
-  absl::Status status_ ABSL_GUARDED_BY(mu_);
-  std::string tensor_ ABSL_GUARDED_BY(mu_);  // known once it is done
+  std::atomic<bool> done_{false};
   std::list<CallbackThread::Callback> callbacks_ ABSL_GUARDED_BY(mu_);
-  OperationResult result_;  // written before done_ is set, read after
+  absl::Status status_;  // these two are written before done_ is set, and read after
+  OperationResult result_;
 };
 
 }  // namespace ronda

@@ -68,19 +68,19 @@ absl::StatusOr<std::shared_ptr<const Group>> Runtime::ProcessSet(ProcessSetId id
 
 std::vector<ProcessSetId> Runtime::ProcessSetIds() const { return loop_->process_sets().Ids(); }
 
-absl::StatusOr<std::shared_ptr<Handle>> Runtime::Submit(Submission submission) {
+absl::StatusOr<std::shared_ptr<Handle>> Runtime::Submit(const Submission& submission) {
   using Result = absl::StatusOr<std::shared_ptr<Handle>>;
   return CatchOutOfMemory<Result>([&]() -> Result {
     RONDA_RETURN_IF_ERROR(CheckSubmission(submission, submitter()));
-    return loop_->Submit(std::move(submission));
+    return loop_->Submit(submission);
   });
 }
 
-absl::StatusOr<std::vector<std::shared_ptr<Handle>>> Runtime::SubmitAll(std::vector<Submission> submissions) {
+absl::StatusOr<std::vector<std::shared_ptr<Handle>>> Runtime::SubmitAll(absl::Span<const Submission> submissions) {
   using Result = absl::StatusOr<std::vector<std::shared_ptr<Handle>>>;
   return CatchOutOfMemory<Result>([&]() -> Result {
     RONDA_RETURN_IF_ERROR(CheckSubmissions(submissions, submitter()));
-    return loop_->SubmitAll(std::move(submissions));
+    return loop_->SubmitAll(submissions);
   });
 }
 

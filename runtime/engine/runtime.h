@@ -8,6 +8,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/config.h"
 #include "runtime/base/group.h"
@@ -63,12 +64,12 @@ class Runtime {
   // The handle's errors: FAILED_PRECONDITION (ranks disagree about the tensor, or it needs a rank that has joined, or
   // its process set was removed), DEADLINE_EXCEEDED (some rank did not submit it), UNAVAILABLE (a rank has shut down);
   // the job goes on. Or the job's failure.
-  absl::StatusOr<std::shared_ptr<Handle>> Submit(Submission submission);
+  absl::StatusOr<std::shared_ptr<Handle>> Submit(const Submission& submission);
 
   // Hands over all of `submissions` or, after an error, none; the handles are in their order. Tensors of a group (see
   // TensorRequest::group) are handed over in one call, and run as a whole or fail as a whole.
   // Errors: as Submit.
-  absl::StatusOr<std::vector<std::shared_ptr<Handle>>> SubmitAll(std::vector<Submission> submissions);
+  absl::StatusOr<std::vector<std::shared_ptr<Handle>>> SubmitAll(absl::Span<const Submission> submissions);
 
   // Completes what is in flight on this rank, waits for its callbacks, tells the others, and waits until all of them
   // have shut down too. Idempotent.

@@ -42,60 +42,46 @@ absl::Status About(const std::string& name, const absl::Status& status) {
 
 }  // namespace
 
-std::unique_ptr<TensorEntry> TensorQueue::NewEntry(Submission submission, absl::Time now) const {
-  auto entry = std::make_unique<TensorEntry>();
-  entry->submission = std::move(submission);
-  entry->handle = std::make_shared<Handle>(callbacks_);
-  entry->since = now;
-  return entry;
-}
-
-absl::StatusOr<std::shared_ptr<Handle>> TensorQueue::Add(Submission submission, absl::Time now) {
-  std::unique_ptr<TensorEntry> entry = NewEntry(std::move(submission), now);
-  std::shared_ptr<Handle> handle = entry->handle;
+absl::StatusOr<std::shared_ptr<Handle>> TensorQueue::Add(const Submission& submission, absl::Time now) {
   MutexLock lock(&mu_);
   RONDA_RETURN_IF_ERROR(refusal_);
   ReserveLocked(1);
-  if (const auto refused = InsertLocked(std::move(entry))) return InFlightAlready(refused->submission.request);
+  RONDA_RETURN_IF_ERROR(InsertLocked(submission, now));
   RecordLocked(fresh_.size() - 1);
-  return handle;
+  return fresh_.back()->handle;
 }
 
-absl::StatusOr<std::vector<std::shared_ptr<Handle>>> TensorQueue::AddAll(std::vector<Submission> submissions,
-                                                                         absl::Time now) {
-  std::vector<std::unique_ptr<TensorEntry>> entries;
-  std::vector<std::shared_ptr<Handle>> handles;
-  for (Submission& submission : submissions) {
-    entries.push_back(NewEntry(std::move(submission), now));
-    handles.push_back(entries.back()->handle);
-  }
+absl::Status TensorQueue::AddAll(absl::Span<const Submission> submissions, absl::Time now,
+                                 std::vector<std::shared_ptr<Handle>>* handles) {
+  handles->clear();
+  handles->reserve(submissions.size());
   MutexLock lock(&mu_);
   RONDA_RETURN_IF_ERROR(refusal_);
-  if (const auto* grouped = GroupInFlightLocked(entries)) return GroupInFlightAlready(grouped->submission.request);
-  ReserveLocked(entries.size());
+  if (const Submission* grouped = GroupInFlightLocked(submissions)) return GroupInFlightAlready(grouped->request);
+  ReserveLocked(submissions.size());
   const size_t fresh_before = fresh_.size();
   try {
-    const auto refused = InsertAllLocked(std::move(entries));
-    if (refused != nullptr) {
+    if (absl::Status inserted = InsertAllLocked(submissions, now); !inserted.ok()) {
       RemoveLocked(fresh_before);
-      return InFlightAlready(refused->submission.request);
+      return inserted;
     }
   } catch (const std::bad_alloc&) {
     RemoveLocked(fresh_before);
     throw;
   }
   RecordLocked(fresh_before);
-  return handles;
+  for (size_t i = fresh_before; i < fresh_.size(); ++i) handles->push_back(fresh_[i]->handle);
+  return absl::OkStatus();
 }
 
-const TensorEntry* TensorQueue::GroupInFlightLocked(absl::Span<const std::unique_ptr<TensorEntry>> entries) const {
+const Submission* TensorQueue::GroupInFlightLocked(absl::Span<const Submission> submissions) const {
   const TensorRequest* checked = nullptr;  // most often all are of one group
-  for (const std::unique_ptr<TensorEntry>& entry : entries) {
-    const TensorRequest& request = entry->submission.request;
+  for (const Submission& submission : submissions) {
+    const TensorRequest& request = submission.request;
     if (request.group.empty() || (checked != nullptr && InSameGroup(*checked, request))) continue;
     checked = &request;
-    for (const auto& [key, other] : in_flight_) {
-      if (InSameGroup(other->submission.request, request)) return entry.get();
+    for (const Slot& other : in_flight_) {
+      if (InSameGroup(other.submission.request, request)) return &submission;
     }
   }
   return nullptr;
@@ -106,19 +92,38 @@ void TensorQueue::ReserveLocked(size_t more) {
   if (needed > fresh_.capacity()) fresh_.reserve(std::max(needed, 2 * fresh_.capacity()));
 }
 
-std::unique_ptr<TensorEntry> TensorQueue::InsertLocked(std::unique_ptr<TensorEntry> entry) {
-  const auto [it, is_new] = in_flight_.try_emplace(entry->submission.request.key());
-  if (!is_new) return entry;
-  fresh_.push_back(entry.get());
-  it->second = std::move(entry);
-  return nullptr;
+absl::Status TensorQueue::InsertAllLocked(absl::Span<const Submission> submissions, absl::Time now) {
+  for (const Submission& submission : submissions) RONDA_RETURN_IF_ERROR(InsertLocked(submission, now));
+  return absl::OkStatus();
 }
 
-std::unique_ptr<TensorEntry> TensorQueue::InsertAllLocked(std::vector<std::unique_ptr<TensorEntry>> entries) {
-  for (std::unique_ptr<TensorEntry>& entry : entries) {
-    if (auto refused = InsertLocked(std::move(entry))) return refused;
-  }
-  return nullptr;
+absl::Status TensorQueue::InsertLocked(const Submission& submission, absl::Time now) {
+  Slot& slot = SlotLocked(submission.request.key());
+  if (slot.in_flight()) return InFlightAlready(submission.request);
+  slot.submission = submission;
+  slot.since = now;
+  slot.taken = absl::InfiniteFuture();
+  slot.handle = std::allocate_shared<Handle>(PoolAllocator<Handle>(handle_memory_), callbacks_, slot.name);
+  in_flight_.splice(in_flight_.end(), idle_, slot.place);
+  most_in_flight_ = std::max(most_in_flight_, in_flight_.size());
+  fresh_.push_back(&slot);
+  return absl::OkStatus();
+}
+
+TensorQueue::Slot& TensorQueue::SlotLocked(TensorKeyView key) {
+  if (const auto found = slots_.find(key); found != slots_.end()) return *found->second;
+  if (idle_.size() >= std::max(kMaxIdle, most_in_flight_)) ForgetOldestLocked();
+  SlotList added;
+  Slot& slot = added.emplace_back(key);
+  slot.place = added.begin();
+  slots_.emplace(slot.key, &slot);
+  idle_.splice(idle_.end(), added);
+  return slot;
+}
+
+void TensorQueue::ForgetOldestLocked() {
+  slots_.erase(idle_.front().key);
+  idle_.pop_front();
 }
 
 void TensorQueue::RecordLocked(size_t first) {
@@ -130,15 +135,24 @@ void TensorQueue::RecordLocked(size_t first) {
 }
 
 void TensorQueue::RemoveLocked(size_t first) {
-  for (size_t i = first; i < fresh_.size(); ++i) in_flight_.erase(fresh_[i]->submission.request.key());
+  for (size_t i = first; i < fresh_.size(); ++i) RetireLocked(*fresh_[i]);
   fresh_.resize(first);
 }
 
-std::vector<const TensorEntry*> TensorQueue::TakeFresh(absl::Time now) {
+const std::vector<const TensorEntry*>& TensorQueue::TakeFresh(absl::Time now) {
   MutexLock lock(&mu_);
-  for (TensorEntry* entry : fresh_) entry->taken = now;
-  std::vector<const TensorEntry*> taken(fresh_.begin(), fresh_.end());
+  taken_.assign(fresh_.begin(), fresh_.end());
+  for (Slot* slot : fresh_) slot->taken = now;
   fresh_.clear();
+  return taken_;
+}
+
+std::vector<const TensorEntry*> TensorQueue::Taken() const {
+  MutexLock lock(&mu_);
+  std::vector<const TensorEntry*> taken;
+  for (const Slot& slot : in_flight_) {
+    if (slot.taken != absl::InfiniteFuture()) taken.push_back(&slot);
+  }
   return taken;
 }
 
@@ -151,10 +165,10 @@ const TensorEntry* TensorQueue::Earliest(absl::FunctionRef<absl::Time(const Tens
   MutexLock lock(&mu_);
   const TensorEntry* earliest = nullptr;
   absl::Time earliest_time = absl::InfiniteFuture();
-  for (const auto& [key, entry] : in_flight_) {
-    const absl::Time of_entry = time(*entry);
+  for (const Slot& slot : in_flight_) {
+    const absl::Time of_entry = time(slot);
     if (earliest != nullptr && of_entry >= earliest_time) continue;
-    earliest = entry.get();
+    earliest = &slot;
     earliest_time = of_entry;
   }
   return earliest;
@@ -162,27 +176,28 @@ const TensorEntry* TensorQueue::Earliest(absl::FunctionRef<absl::Time(const Tens
 
 const TensorEntry* TensorQueue::Find(TensorKeyView key) const {
   MutexLock lock(&mu_);
-  const auto it = in_flight_.find(key);
-  return it == in_flight_.end() ? nullptr : it->second.get();
+  const auto it = slots_.find(key);
+  return it == slots_.end() || !it->second->in_flight() ? nullptr : it->second;
 }
 
-std::unique_ptr<TensorEntry> TensorQueue::Extract(const TensorEntry* entry) {
+std::shared_ptr<Handle> TensorQueue::RetireLocked(Slot& slot) {
+  idle_.splice(idle_.end(), in_flight_, slot.place);
+  return std::move(slot.handle);
+}
+
+std::shared_ptr<Handle> TensorQueue::Retire(const TensorEntry* entry) {
   MutexLock lock(&mu_);
-  const auto it = in_flight_.find(entry->submission.request.key());
-  RONDA_CHECK(it != in_flight_.end());
-  std::unique_ptr<TensorEntry> owned = std::move(it->second);
-  in_flight_.erase(it);
-  return owned;
+  const auto found = slots_.find(entry->submission.request.key());
+  RONDA_CHECK(found != slots_.end() && found->second == entry && found->second->in_flight());
+  return RetireLocked(*found->second);
 }
 
 void TensorQueue::Complete(const TensorEntry* entry, absl::Status status) {
-  const std::unique_ptr<TensorEntry> owned = Extract(entry);
-  owned->handle->Complete(std::move(owned->submission.request.name), std::move(status));
+  Retire(entry)->Complete(std::move(status));
 }
 
 void TensorQueue::Complete(const TensorEntry* entry, OperationResult result) {
-  const std::unique_ptr<TensorEntry> owned = Extract(entry);
-  owned->handle->Complete(std::move(owned->submission.request.name), std::move(result));
+  Retire(entry)->Complete(std::move(result));
 }
 
 void TensorQueue::Refuse(absl::Status status) {
@@ -198,16 +213,16 @@ void TensorQueue::Close(const absl::Status& status) {
     fresh_.clear();
   }
   while (true) {
-    Table::node_type node;
+    std::shared_ptr<Handle> handle;
     absl::Status with_name;
     {
       MutexLock lock(&mu_);
       if (in_flight_.empty()) return;
       // Before it is taken out: without memory for the text the entry stays, for the next attempt.
-      with_name = About(in_flight_.begin()->second->submission.request.name, status);
-      node = in_flight_.extract(in_flight_.begin());
+      with_name = About(*in_flight_.front().name, status);
+      handle = RetireLocked(in_flight_.front());
     }
-    node.mapped()->handle->Complete(std::move(node.mapped()->submission.request.name), std::move(with_name));
+    handle->Complete(std::move(with_name));
   }
 }
 

@@ -1,6 +1,8 @@
 #ifndef RONDA_RUNTIME_ENGINE_TENSOR_QUEUE_H_
 #define RONDA_RUNTIME_ENGINE_TENSOR_QUEUE_H_
 
+#include <cstddef>
+#include <list>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -13,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "runtime/base/block_pool.h"
 #include "runtime/base/mutex.h"
 #include "runtime/engine/callback_thread.h"
 #include "runtime/engine/handle.h"
@@ -33,24 +36,35 @@ struct TensorEntry {
 // The tensors in flight on this rank, by process set and name: trainer threads add them, the coordinator thread takes
 // them out.
 //
-// Thread-safe. Entries are removed by the coordinator thread only, so the pointers that it gets stay valid until it
+// What a tensor needs here is kept, idle, for the next submission of the same name: a training step that is like those
+// before allocates nothing. Names that have not been in flight for the longest time are forgotten when there are too
+// many (kMaxIdle, or as many as have been in flight at once).
+//
+// Thread-safe. Entries are completed by the coordinator thread only, so the pointers that it gets stay valid until it
 // completes or closes.
 class TensorQueue {
  public:
+  static constexpr size_t kMaxIdle = 4096;
+
   // `callbacks` runs what the handles' OnCompletion gets. `flight`, which is not owned, takes note of submissions.
   TensorQueue(std::shared_ptr<CallbackThread> callbacks, FlightRecorder* flight)
-      : callbacks_(std::move(callbacks)), flight_(flight) {}
+      : callbacks_(std::move(callbacks)), flight_(flight), handle_memory_(std::make_shared<BlockPool>()) {}
 
-  // Adds all of `submissions` or, after an error or an exception (std::bad_alloc), none; the handles are in their
-  // order. Errors: ALREADY_EXISTS if a name is in flight in its process set, or there twice, or if tensors of the same
-  // group are in flight; the status the queue was closed with.
-  absl::StatusOr<std::vector<std::shared_ptr<Handle>>> AddAll(std::vector<Submission> submissions, absl::Time now);
+  // Adds a copy of `submission` or, after an error or an exception (std::bad_alloc), nothing.
+  // Errors: ALREADY_EXISTS if the name is in flight in its process set; the status the queue was closed with.
+  absl::StatusOr<std::shared_ptr<Handle>> Add(const Submission& submission, absl::Time now);
 
-  // AddAll of one.
-  absl::StatusOr<std::shared_ptr<Handle>> Add(Submission submission, absl::Time now);
+  // Adds all of `submissions` or, after an error or an exception, none; `*handles` becomes theirs, in their order.
+  // Errors: as Add; ALREADY_EXISTS also if a name is there twice, or if tensors of the same group are in flight.
+  absl::Status AddAll(absl::Span<const Submission> submissions, absl::Time now,
+                      std::vector<std::shared_ptr<Handle>>* handles);
 
-  // The entries added since the last call, in the order in which they were added.
-  std::vector<const TensorEntry*> TakeFresh(absl::Time now);
+  // The entries added since the last call, in the order in which they were added. Valid until the next call: for one
+  // thread at a time.
+  const std::vector<const TensorEntry*>& TakeFresh(absl::Time now);
+
+  // The entries that TakeFresh has returned and that are still in flight, in the order in which they were added.
+  std::vector<const TensorEntry*> Taken() const;
 
   // When the oldest entry that TakeFresh would return was added; infinite future if there is none.
   absl::Time OldestFresh() const;
@@ -75,32 +89,55 @@ class TensorQueue {
   bool empty() const;
 
  private:
-  // The names are the entries' own. Not Abseil's table: one that finds no memory to grow is corrupt, and this one must
-  // outlive that.
-  using Table = std::unordered_map<TensorKeyView, std::unique_ptr<TensorEntry>, absl::Hash<TensorKeyView>>;
+  // A name, and its entry: in flight if that has a handle, else idle.
+  struct Slot : TensorEntry {
+    explicit Slot(TensorKeyView k)
+        : name(std::make_shared<const std::string>(k.name)), key({.process_set = k.process_set, .name = *name}) {}
 
-  std::unique_ptr<TensorEntry> NewEntry(Submission submission, absl::Time now) const;
-  // The first of `entries` whose group has tensors in flight, or nullptr.
-  const TensorEntry* GroupInFlightLocked(absl::Span<const std::unique_ptr<TensorEntry>> entries) const
+    bool in_flight() const { return handle != nullptr; }
+
+    const std::shared_ptr<const std::string> name;
+    const TensorKeyView key;
+    std::list<Slot>::iterator place;  // this slot's own, in either list
+  };
+  using SlotList = std::list<Slot>;
+
+  // The names are the slots' own. Not Abseil's table: one that finds no memory to grow is corrupt, and this one must
+  // outlive that.
+  using Table = std::unordered_map<TensorKeyView, Slot*, absl::Hash<TensorKeyView>>;
+
+  // The first of `submissions` whose group has tensors in flight, or nullptr.
+  const Submission* GroupInFlightLocked(absl::Span<const Submission> submissions) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Makes room among the fresh entries, so that nothing but the table allocates when entries are inserted.
+  // Makes room among the fresh entries.
   void ReserveLocked(size_t more) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // nullptr, or, if the name is in flight, `entry` itself. An exception leaves nothing of it behind.
-  // REQUIRES: ReserveLocked.
-  std::unique_ptr<TensorEntry> InsertLocked(std::unique_ptr<TensorEntry> entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The first of `entries` whose name is in flight, or nullptr.
-  std::unique_ptr<TensorEntry> InsertAllLocked(std::vector<std::unique_ptr<TensorEntry>> entries)
+  // Those of `submissions` go in flight in their order, up to the first whose name is: then an error.
+  absl::Status InsertAllLocked(absl::Span<const Submission> submissions, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // An error or an exception leaves at most an idle slot behind.
+  // REQUIRES: ReserveLocked.
+  absl::Status InsertLocked(const Submission& submission, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The slot of this name; a new one, idle, if there is none.
+  Slot& SlotLocked(TensorKeyView key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void ForgetOldestLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The slot becomes idle; its handle.
+  std::shared_ptr<Handle> RetireLocked(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::shared_ptr<Handle> Retire(const TensorEntry* entry);
   // Those among the fresh entries from place `first` on.
   void RecordLocked(size_t first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RemoveLocked(size_t first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  std::unique_ptr<TensorEntry> Extract(const TensorEntry* entry);
 
   const std::shared_ptr<CallbackThread> callbacks_;
   FlightRecorder* const flight_;
+  const std::shared_ptr<BlockPool> handle_memory_;
+  std::vector<const TensorEntry*> taken_;  // by the last TakeFresh
+
   mutable Mutex mu_;
-  Table in_flight_ ABSL_GUARDED_BY(mu_);
-  std::vector<TensorEntry*> fresh_ ABSL_GUARDED_BY(mu_);
+  SlotList in_flight_ ABSL_GUARDED_BY(mu_);  // in the order in which they were added
+  SlotList idle_ ABSL_GUARDED_BY(mu_);       // in the order in which they were completed
+  Table slots_ ABSL_GUARDED_BY(mu_);         // of both lists
+  size_t most_in_flight_ ABSL_GUARDED_BY(mu_) = 0;
+  std::vector<Slot*> fresh_ ABSL_GUARDED_BY(mu_);
   absl::Status refusal_ ABSL_GUARDED_BY(mu_);
 };
 

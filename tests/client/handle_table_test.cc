@@ -1,6 +1,7 @@
 #include "client/handle_table.h"
 
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -11,7 +12,9 @@ namespace ronda {
 namespace {
 
 std::shared_ptr<Operation> NewOperation() {
-  return std::make_shared<Operation>(std::make_shared<Handle>(CallbackThread::Create({})), OpType::kAllreduce);
+  return std::make_shared<Operation>(
+      std::make_shared<Handle>(CallbackThread::Create({}), std::make_shared<const std::string>("t")),
+      OpType::kAllreduce);
 }
 
 TEST(HandleTableTest, FindsWhatWasAddedUntilItIsRemoved) {

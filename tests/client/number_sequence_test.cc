@@ -1,6 +1,7 @@
 #include "client/number_sequence.h"
 
 #include <memory>
+#include <string>
 
 #include "gtest/gtest.h"
 #include "runtime/engine/callback_thread.h"
@@ -14,7 +15,9 @@ void Begin(NumberSequence& sequence, const std::shared_ptr<Handle>& operation) {
   sequence.Take(operation);
 }
 
-std::shared_ptr<Handle> Operation() { return std::make_shared<Handle>(CallbackThread::Create({})); }
+std::shared_ptr<Handle> Operation() {
+  return std::make_shared<Handle>(CallbackThread::Create({}), std::make_shared<const std::string>("t"));
+}
 
 TEST(NumberSequenceTest, CountsWhatIsTaken) {
   NumberSequence sequence;
@@ -29,7 +32,7 @@ TEST(NumberSequenceTest, WhatNobodyCameToIsHeldAgain) {
   const auto first = Operation(), second = Operation();
   Begin(sequence, first);
   Begin(sequence, second);
-  first->Complete("first", absl::DeadlineExceededError("rank 1 is missing"));
+  first->Complete(absl::DeadlineExceededError("rank 1 is missing"));
   EXPECT_EQ(sequence.Next(), 0u);
   Begin(sequence, Operation());
   EXPECT_EQ(sequence.Next(), 2u);
@@ -40,8 +43,8 @@ TEST(NumberSequenceTest, TheSmallestNumberComesFirst) {
   const auto first = Operation(), second = Operation();
   Begin(sequence, first);
   Begin(sequence, second);
-  second->Complete("second", absl::DeadlineExceededError("rank 1 is missing"));
-  first->Complete("first", absl::DeadlineExceededError("rank 1 is missing"));
+  second->Complete(absl::DeadlineExceededError("rank 1 is missing"));
+  first->Complete(absl::DeadlineExceededError("rank 1 is missing"));
   EXPECT_EQ(sequence.Next(), 0u);
   Begin(sequence, Operation());
   EXPECT_EQ(sequence.Next(), 1u);
@@ -52,9 +55,9 @@ TEST(NumberSequenceTest, OtherEndsUseANumberUp) {
   const auto good = Operation(), mismatch = Operation();
   Begin(sequence, good);
   Begin(sequence, mismatch);
-  good->Complete("good", absl::OkStatus());
+  good->Complete(absl::OkStatus());
   // All ranks came, and all have this error.
-  mismatch->Complete("mismatch", absl::FailedPreconditionError("ranks disagree"));
+  mismatch->Complete(absl::FailedPreconditionError("ranks disagree"));
   EXPECT_EQ(sequence.Next(), 2u);
 }
 

@@ -5,7 +5,9 @@
 
 #include <atomic>
 #include <future>
+#include <memory>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -17,12 +19,14 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
+std::shared_ptr<const std::string> Name(const char* tensor) { return std::make_shared<const std::string>(tensor); }
+
 TEST(CallbackThread, CallbacksRunOnceInTheOrderOfCompletionOnAThreadOfTheirOwn) {
   const auto thread = CallbackThread::Create({});
   std::vector<int> order;
   std::vector<std::thread::id> threads;
-  Handle first(thread);
-  Handle second(thread);
+  Handle first(thread, Name("x"));
+  Handle second(thread, Name("x"));
   const auto note = [&](int number) {
     return [&, number](const absl::Status& status) {
       EXPECT_TRUE(status.ok());
@@ -32,8 +36,8 @@ TEST(CallbackThread, CallbacksRunOnceInTheOrderOfCompletionOnAThreadOfTheirOwn) 
   };
   ASSERT_TRUE(second.OnCompletion(note(2)).ok());
   ASSERT_TRUE(first.OnCompletion(note(1)).ok());
-  first.Complete("a", absl::OkStatus());
-  second.Complete("b", absl::OkStatus());
+  first.Complete(absl::OkStatus());
+  second.Complete(absl::OkStatus());
   ASSERT_TRUE(first.OnCompletion(note(3)).ok()) << "it is complete already";
   thread->Stop();
   EXPECT_THAT(order, ElementsAre(1, 2, 3));
@@ -42,10 +46,10 @@ TEST(CallbackThread, CallbacksRunOnceInTheOrderOfCompletionOnAThreadOfTheirOwn) 
 
 TEST(CallbackThread, CallbacksLearnTheStatus) {
   const auto thread = CallbackThread::Create({});
-  Handle handle(thread);
+  Handle handle(thread, Name("x"));
   absl::Status seen;
   ASSERT_TRUE(handle.OnCompletion([&](const absl::Status& status) { seen = status; }).ok());
-  handle.Complete("x", absl::UnavailableError("rank 1 died"));
+  handle.Complete(absl::UnavailableError("rank 1 died"));
   thread->Stop();
   EXPECT_EQ(seen, absl::UnavailableError("rank 1 died"));
 }
@@ -54,12 +58,12 @@ TEST(CallbackThread, WhatACallbackThrowsNamesTheTensorAndTheNextOneRuns) {
   std::vector<std::string> thrown;
   const auto thread =
       CallbackThread::Create({.thrown = [&](const absl::Status& status) { thrown.emplace_back(status.message()); }});
-  Handle handle(thread);
+  Handle handle(thread, Name("x"));
   bool ran = false;
   ASSERT_TRUE(handle.OnCompletion([](const absl::Status&) { throw std::runtime_error("disk full"); }).ok());
   ASSERT_TRUE(handle.OnCompletion([](const absl::Status&) { throw 42; }).ok());
   ASSERT_TRUE(handle.OnCompletion([&](const absl::Status&) { ran = true; }).ok());
-  handle.Complete("x", absl::OkStatus());
+  handle.Complete(absl::OkStatus());
   thread->Stop();
   EXPECT_THAT(thrown, ElementsAre("callback of tensor 'x' threw: disk full",
                                   "callback of tensor 'x' threw: something that is no std::exception"));
@@ -70,11 +74,11 @@ TEST(CallbackThread, IsIdleOnceTheLastCallbackHasRun) {
   std::promise<void> idle;
   const auto thread = CallbackThread::Create({.idle = [&] { idle.set_value(); }});
   EXPECT_TRUE(thread->idle());
-  Handle handle(thread);
+  Handle handle(thread, Name("x"));
   std::promise<void> go;
   ASSERT_TRUE(handle.OnCompletion([&](const absl::Status&) { go.get_future().wait(); }).ok());
   EXPECT_TRUE(thread->idle()) << "nothing to call yet";
-  handle.Complete("x", absl::OkStatus());
+  handle.Complete(absl::OkStatus());
   EXPECT_FALSE(thread->idle());
   go.set_value();
   idle.get_future().wait();
@@ -85,8 +89,8 @@ TEST(CallbackThread, IsIdleOnceTheLastCallbackHasRun) {
 TEST(CallbackThread, AfterStopCallbacksRunInTheCallersThread) {
   const auto thread = CallbackThread::Create({});
   thread->Stop();
-  Handle handle(thread);
-  handle.Complete("x", absl::OkStatus());
+  Handle handle(thread, Name("x"));
+  handle.Complete(absl::OkStatus());
   std::thread::id where;
   ASSERT_TRUE(handle.OnCompletion([&](const absl::Status&) { where = std::this_thread::get_id(); }).ok());
   EXPECT_EQ(where, std::this_thread::get_id());
@@ -97,7 +101,7 @@ TEST(CallbackThread, CanBeStoppedAndLetGoByItsOwnCallback) {
   std::promise<void> stopped;
   {
     auto thread = CallbackThread::Create({});
-    auto handle = std::make_shared<Handle>(thread);
+    auto handle = std::make_shared<Handle>(thread, Name("x"));
     ASSERT_TRUE(handle
                     ->OnCompletion([thread, handle, &stopped](const absl::Status&) mutable {
                       EXPECT_TRUE(thread->IsThisThread());
@@ -107,7 +111,7 @@ TEST(CallbackThread, CanBeStoppedAndLetGoByItsOwnCallback) {
                       stopped.set_value();
                     })
                     .ok());
-    handle->Complete("x", absl::OkStatus());
+    handle->Complete(absl::OkStatus());
   }
   stopped.get_future().wait();
 }
