@@ -186,11 +186,23 @@ absl::Status ReadStallTimes(const EnvironmentVariables& variables, Tunables* tun
       absl::StrCat("no longer than RONDA_STALL_DEADLINE, which is ", absl::FormatDuration(tunables->stall_deadline)));
 }
 
-absl::Status ReadNegotiationLog(const EnvironmentVariables& variables, Tunables* tunables) {
-  const std::optional<std::string> path = variables.Get("RONDA_NEGOTIATION_LOG");
-  if (!path) return absl::OkStatus();
-  if (path->empty()) return InvalidVariable("RONDA_NEGOTIATION_LOG", *path, "the name of a file to write");
-  tunables->negotiation_log = *path;
+absl::Status ReadPath(const EnvironmentVariables& variables, const char* name, std::string* path) {
+  const std::optional<std::string> text = variables.Get(name);
+  if (!text) return absl::OkStatus();
+  if (text->empty()) return InvalidVariable(name, *text, "the name of a file to write");
+  *path = *text;
+  return absl::OkStatus();
+}
+
+absl::Status ReadAutotune(const EnvironmentVariables& variables, Tunables* tunables) {
+  if (const std::optional<std::string> text = variables.Get("RONDA_AUTOTUNE")) {
+    if (*text != "0" && *text != "1") return InvalidVariable("RONDA_AUTOTUNE", *text, "0 or 1");
+    tunables->autotune = *text == "1" ? Tunables::Autotune::kOn : Tunables::Autotune::kOff;
+  }
+  RONDA_RETURN_IF_ERROR(ReadPath(variables, "RONDA_AUTOTUNE_LOG", &tunables->autotune_log));
+  int64_t steps = tunables->autotune_steps_per_sample;
+  RONDA_RETURN_IF_ERROR(variables.ReadInteger("RONDA_AUTOTUNE_STEPS_PER_SAMPLE", {.min = 4, .max = 1000}, &steps));
+  tunables->autotune_steps_per_sample = static_cast<int>(steps);
   return absl::OkStatus();
 }
 
@@ -209,7 +221,8 @@ absl::StatusOr<Tunables> ReadTunables(const EnvironmentVariables& variables) {
       "RONDA_START_TIMEOUT",
       {.min = absl::Milliseconds(1), .max = absl::Hours(24), .expectation = "a duration from 1ms to 24h, such as 30s"},
       &tunables.start_timeout));
-  RONDA_RETURN_IF_ERROR(ReadNegotiationLog(variables, &tunables));
+  RONDA_RETURN_IF_ERROR(ReadPath(variables, "RONDA_NEGOTIATION_LOG", &tunables.negotiation_log));
+  RONDA_RETURN_IF_ERROR(ReadAutotune(variables, &tunables));
   return tunables;
 }
 

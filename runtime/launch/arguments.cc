@@ -70,12 +70,39 @@ absl::StatusOr<absl::Duration> ParseSeconds(const Use& use, SecondsRange range) 
 
 absl::Status SetStartTimeout(const Use& use, LaunchOptions* options) {
   // The range that RONDA_START_TIMEOUT has.
-  RONDA_ASSIGN_OR_RETURN(options->start_timeout, ParseSeconds(use, {.min = 0.001}));
+  RONDA_ASSIGN_OR_RETURN(const absl::Duration timeout, ParseSeconds(use, {.min = 0.001}));
+  options->settings["RONDA_START_TIMEOUT"] = absl::StrCat(absl::ToDoubleSeconds(timeout), "s");
   return absl::OkStatus();
 }
 
 absl::Status SetGracePeriod(const Use& use, LaunchOptions* options) {
   RONDA_ASSIGN_OR_RETURN(options->grace_period, ParseSeconds(use, {}));
+  return absl::OkStatus();
+}
+
+absl::Status SetAutotune(const Use&, LaunchOptions* options) {
+  options->settings["RONDA_AUTOTUNE"] = "1";
+  return absl::OkStatus();
+}
+
+absl::Status UnsetAutotune(const Use&, LaunchOptions* options) {
+  options->settings["RONDA_AUTOTUNE"] = "0";
+  return absl::OkStatus();
+}
+
+absl::Status SetAutotuneLog(const Use& use, LaunchOptions* options) {
+  if (use.value.empty()) return BadValue(use, "a file, for example --autotune-log-file tuning.csv");
+  options->settings["RONDA_AUTOTUNE_LOG"] = use.value;
+  return absl::OkStatus();
+}
+
+absl::Status SetAutotuneSteps(const Use& use, LaunchOptions* options) {
+  int steps = 0;
+  // The range that RONDA_AUTOTUNE_STEPS_PER_SAMPLE has.
+  if (!absl::SimpleAtoi(use.value, &steps) || steps < 4 || steps > 1000) {
+    return BadValue(use, absl::StrCat("a number of steps from 4 to 1000, for example ", use.name, " 10"));
+  }
+  options->settings["RONDA_AUTOTUNE_STEPS_PER_SAMPLE"] = absl::StrCat(steps);
   return absl::OkStatus();
 }
 
@@ -119,6 +146,18 @@ const std::vector<Flag>& Flags() {
        "Seconds that ranks get to end after they were told to\n"
        "(SIGTERM) and before they are killed (default: 5).",
        SetGracePeriod},
+      {{"--autotune"}, "", "Look for faster settings while the job runs (RONDA_AUTOTUNE=1).", SetAutotune},
+      {{"--no-autotune"}, "", "Do not, whatever RONDA_AUTOTUNE says.", UnsetAutotune},
+      {{"--autotune-log-file"},
+       "FILE",
+       "Where autotune writes what it has measured, as CSV\n"
+       "(RONDA_AUTOTUNE_LOG).",
+       SetAutotuneLog},
+      {{"--autotune-steps-per-sample"},
+       "N",
+       "How many steps autotune measures under the same settings\n"
+       "(default: RONDA_AUTOTUNE_STEPS_PER_SAMPLE, or 10).",
+       SetAutotuneSteps},
       {{"--verbose"}, "", "Say what is started, and how each rank ended.", SetVerbose},
       {{"--check-build"}, "", "Show what this build of Ronda contains, and exit.", SetAction<Action::kCheckBuild>},
       {{"-v", "--version"}, "", "Show the version, and exit.", SetAction<Action::kVersion>},

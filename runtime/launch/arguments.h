@@ -2,7 +2,7 @@
 #ifndef RONDA_RUNTIME_LAUNCH_ARGUMENTS_H_
 #define RONDA_RUNTIME_LAUNCH_ARGUMENTS_H_
 
-#include <optional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -24,9 +24,9 @@ struct LaunchOptions {
   bool verbose = false;
   std::string output_directory;  // empty: no files
   LinePrefix line_prefix = LinePrefix::kRank;
-  std::optional<absl::Duration> start_timeout;  // unset: the runtime's own
   absl::Duration grace_period = absl::Seconds(5);
-  std::vector<std::string> command;  // program and its arguments; not empty if action is kRun
+  std::map<std::string, std::string> settings;  // environment variables that options set for the ranks
+  std::vector<std::string> command;             // program and its arguments; not empty if action is kRun
 };
 
 // The most ranks that one rondarun starts: beyond it, a typing error is likelier than a machine of that size.

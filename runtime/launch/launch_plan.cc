@@ -18,7 +18,6 @@ constexpr absl::string_view kOwned[] = {"RONDA_RANK",       "RONDA_SIZE",       
                                         "RONDA_JOB_ID",     "RONDA_JOB_SECRET", "RONDA_OUTPUT_IS_TERMINAL"};
 
 constexpr absl::string_view kOmpThreads = "OMP_NUM_THREADS";
-constexpr absl::string_view kStartTimeout = "RONDA_START_TIMEOUT";
 
 absl::string_view NameOf(absl::string_view variable) { return variable.substr(0, variable.find('=')); }
 
@@ -28,7 +27,7 @@ bool Contains(const std::vector<std::string>& environment, absl::string_view nam
 }
 
 bool IsReplaced(absl::string_view name, const PlanRequest& request) {
-  if (name == kStartTimeout) return request.start_timeout.has_value();
+  if (request.settings.contains(std::string(name))) return true;
   return std::find(std::begin(kOwned), std::end(kOwned), name) != std::end(kOwned);
 }
 
@@ -80,9 +79,7 @@ std::vector<std::string> CommonEnvironment(const PlanRequest& request) {
   environment.push_back(absl::StrCat("RONDA_JOB_ID=", request.job_id));
   environment.push_back(absl::StrCat("RONDA_JOB_SECRET=", request.job_secret));
   if (request.output_is_terminal) environment.push_back("RONDA_OUTPUT_IS_TERMINAL=1");
-  if (request.start_timeout.has_value()) {
-    environment.push_back(absl::StrCat(kStartTimeout, "=", absl::ToDoubleSeconds(*request.start_timeout), "s"));
-  }
+  for (const auto& [name, value] : request.settings) environment.push_back(absl::StrCat(name, "=", value));
   return environment;
 }
 

@@ -1,12 +1,11 @@
 #ifndef RONDA_RUNTIME_LAUNCH_LAUNCH_PLAN_H_
 #define RONDA_RUNTIME_LAUNCH_LAUNCH_PLAN_H_
 
-#include <optional>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "runtime/control/topology.h"
 #include "runtime/launch/hosts.h"
 
@@ -15,12 +14,12 @@ namespace ronda {
 // What a plan is made from.
 struct PlanRequest {
   int rank_count = 0;
-  std::vector<HostSlots> hosts;                 // filled in this order
-  std::string job_id;                           // names the job's shared memory, /dev/shm/ronda-<job id>*
-  std::string job_secret;                       // proves membership of the job
-  std::optional<absl::Duration> start_timeout;  // unset: left to the environment
+  std::vector<HostSlots> hosts;  // filled in this order
+  std::string job_id;            // names the job's shared memory, /dev/shm/ronda-<job id>*
+  std::string job_secret;        // proves membership of the job
   bool output_is_terminal = false;
-  std::vector<std::string> environment;  // the launcher's own, "NAME=value"
+  std::vector<std::string> environment;         // the launcher's own, "NAME=value"
+  std::map<std::string, std::string> settings;  // variables that replace those of the environment
 };
 
 // One rank: where it stands, and the environment it starts with.
@@ -37,8 +36,8 @@ struct LaunchPlan {
 // Decides which rank runs where, and with which environment. Pure: what it knows is in `request`.
 //
 // Ranks fill the hosts in order. The variables that tell a rank its place replace whatever the launcher inherited, so
-// that a job started by a rank of another job is a job of its own; all others are passed on. Several ranks on a host
-// share its cores, so OMP_NUM_THREADS is 1 unless the user has set it.
+// that a job started by a rank of another job is a job of its own; so do the settings. All others are passed on. Several
+// ranks on a host share its cores, so OMP_NUM_THREADS is 1 unless the user has set it.
 //
 // Errors: INVALID_ARGUMENT if the hosts have too few slots.
 absl::StatusOr<LaunchPlan> MakeLaunchPlan(const PlanRequest& request);

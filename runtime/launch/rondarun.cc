@@ -61,7 +61,7 @@ absl::StatusOr<PlanRequest> MakeRequest(const LaunchOptions& options, const Stan
   if (request.hosts.empty()) request.hosts = {{.host = "localhost", .slots = options.rank_count}};
   RONDA_ASSIGN_OR_RETURN(request.job_id, RandomHex(16));
   RONDA_ASSIGN_OR_RETURN(request.job_secret, RandomHex(32));
-  request.start_timeout = options.start_timeout;
+  request.settings = options.settings;
   request.output_is_terminal = output.medium(Stream::kStdout) == Medium::kTerminal;
   request.environment = Environment();
   return request;

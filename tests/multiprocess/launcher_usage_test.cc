@@ -176,6 +176,13 @@ TEST(LauncherUsageTest, StartTimeoutReachesTheRanks) {
   EXPECT_EQ(run.out(), "[0]<stdout>: 7s\n");
 }
 
+TEST(LauncherUsageTest, AutotuneReachesTheRanks) {
+  LauncherRun run({"--autotune", "--autotune-log-file", "t.csv", "-np", "1", "sh", "-c",
+                   "echo $RONDA_AUTOTUNE $RONDA_AUTOTUNE_LOG"});
+  EXPECT_EQ(run.Finish(), 0);
+  EXPECT_EQ(run.out(), "[0]<stdout>: 1 t.csv\n");
+}
+
 TEST(LauncherUsageTest, LauncherStartedByARankIsAJobOfItsOwn) {
   LauncherRun run({"-np", "2", "sh", "-c",
                    "if [ $RONDA_RANK = 1 ]; then outer=$RONDA_JOB_ID runtime/launch/rondarun -np 3 sh -c "

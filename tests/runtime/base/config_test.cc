@@ -64,6 +64,8 @@ TEST(ConfigTest, EmptyEnvironmentIsAJobOfOneRankWithDefaults) {
   EXPECT_EQ(config->tunables.stall_warning, absl::Seconds(60));
   EXPECT_EQ(config->tunables.stall_deadline, absl::Minutes(10));
   EXPECT_EQ(config->tunables.start_timeout, absl::Seconds(30));
+  EXPECT_EQ(config->tunables.autotune, Tunables::Autotune::kOff);
+  EXPECT_EQ(config->tunables.autotune_log, "");
   EXPECT_EQ(config->backend, "");
   EXPECT_EQ(config->log_level, LogLevel::kWarning);
 }
@@ -133,6 +135,9 @@ TEST(ConfigTest, TunablesAreRead) {
                                               {"RONDA_STALL_DEADLINE", "inf"},
                                               {"RONDA_START_TIMEOUT", "2m"},
                                               {"RONDA_NEGOTIATION_LOG", "/tmp/log"},
+                                              {"RONDA_AUTOTUNE", "1"},
+                                              {"RONDA_AUTOTUNE_LOG", "/tmp/tuning.csv"},
+                                              {"RONDA_AUTOTUNE_STEPS_PER_SAMPLE", "20"},
                                               {"RONDA_LOG_LEVEL", "debug"},
                                               {"RONDA_BACKEND", "shm"}});
   ASSERT_TRUE(config.ok()) << config.status();
@@ -143,8 +148,17 @@ TEST(ConfigTest, TunablesAreRead) {
   EXPECT_EQ(config->tunables.stall_deadline, absl::InfiniteDuration());
   EXPECT_EQ(config->tunables.start_timeout, absl::Minutes(2));
   EXPECT_EQ(config->tunables.negotiation_log, "/tmp/log");
+  EXPECT_EQ(config->tunables.autotune, Tunables::Autotune::kOn);
+  EXPECT_EQ(config->tunables.autotune_log, "/tmp/tuning.csv");
+  EXPECT_EQ(config->tunables.autotune_steps_per_sample, 20);
   EXPECT_EQ(config->log_level, LogLevel::kDebug);
   EXPECT_EQ(config->backend, "shm");
+}
+
+TEST(ConfigTest, AutotuneCanBeSwitchedOff) {
+  const absl::StatusOr<Config> config = Read({{"RONDA_AUTOTUNE", "0"}});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->tunables.autotune, Tunables::Autotune::kOff);
 }
 
 TEST(ConfigTest, BytesComeWithAndWithoutUnits) {
@@ -195,6 +209,9 @@ TEST(ConfigTest, NonsenseIsRefusedWithVariableAndValue) {
       {"RONDA_STALL_DEADLINE", {"", "600", "0s", "-inf"}},
       {"RONDA_START_TIMEOUT", {"", "30", "0", "inf", "25h"}},
       {"RONDA_NEGOTIATION_LOG", {""}},
+      {"RONDA_AUTOTUNE", {"", "yes", "2", "true"}},
+      {"RONDA_AUTOTUNE_LOG", {""}},
+      {"RONDA_AUTOTUNE_STEPS_PER_SAMPLE", {"", "3", "1001", "ten"}},
       {"RONDA_LOG_LEVEL", {"", "verbose", "WARNING", "2"}},
       {"RONDA_BACKEND", {"", "nccl", "SHM"}},
   };

@@ -11,6 +11,8 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pair;
 using Action = LaunchOptions::Action;
 using LinePrefix = LaunchOptions::LinePrefix;
 using Words = std::vector<std::string>;
@@ -30,19 +32,38 @@ TEST(ArgumentsTest, NumberOfRanksAndCommandAreEnough) {
   EXPECT_FALSE(options.verbose);
   EXPECT_TRUE(options.output_directory.empty());
   EXPECT_EQ(options.line_prefix, LinePrefix::kRank);
-  EXPECT_FALSE(options.start_timeout.has_value());
+  EXPECT_THAT(options.settings, IsEmpty());
   EXPECT_EQ(options.grace_period, absl::Seconds(5));
 }
 
 TEST(ArgumentsTest, EveryOptionIsRead) {
-  const LaunchOptions options = Parsed({"-np", "2", "-H", "localhost:2", "--verbose", "--output-filename", "logs",
-                                        "--prefix-output-with-timestamp", "--start-timeout", "1.5", "--grace-period",
-                                        "0", "./train", "--lr", "3"});
+  const LaunchOptions options = Parsed({"-np",
+                                        "2",
+                                        "-H",
+                                        "localhost:2",
+                                        "--verbose",
+                                        "--output-filename",
+                                        "logs",
+                                        "--prefix-output-with-timestamp",
+                                        "--start-timeout",
+                                        "1.5",
+                                        "--grace-period",
+                                        "0",
+                                        "--autotune",
+                                        "--autotune-log-file",
+                                        "tuning.csv",
+                                        "--autotune-steps-per-sample",
+                                        "20",
+                                        "./train",
+                                        "--lr",
+                                        "3"});
   EXPECT_THAT(options.hosts, ElementsAre(HostSlots{.host = "localhost", .slots = 2}));
   EXPECT_TRUE(options.verbose);
   EXPECT_EQ(options.output_directory, "logs");
   EXPECT_EQ(options.line_prefix, LinePrefix::kTimestampAndRank);
-  EXPECT_EQ(options.start_timeout, absl::Milliseconds(1500));
+  EXPECT_THAT(options.settings,
+              ElementsAre(Pair("RONDA_AUTOTUNE", "1"), Pair("RONDA_AUTOTUNE_LOG", "tuning.csv"),
+                          Pair("RONDA_AUTOTUNE_STEPS_PER_SAMPLE", "20"), Pair("RONDA_START_TIMEOUT", "1.5s")));
   EXPECT_EQ(options.grace_period, absl::ZeroDuration());
   EXPECT_THAT(options.command, ElementsAre("./train", "--lr", "3"));
 }
@@ -63,6 +84,11 @@ TEST(ArgumentsTest, DoubleDashEndsTheOptions) {
 }
 
 TEST(ArgumentsTest, TheLastOfARepeatedOptionCounts) { EXPECT_EQ(Parsed({"-np", "1", "-n", "2", "x"}).rank_count, 2); }
+
+TEST(ArgumentsTest, AutotuneCanBeSwitchedOffToo) {
+  EXPECT_THAT(Parsed({"-np", "1", "--autotune", "--no-autotune", "x"}).settings,
+              ElementsAre(Pair("RONDA_AUTOTUNE", "0")));
+}
 
 TEST(ArgumentsTest, QuestionsNeedNoCommand) {
   EXPECT_EQ(Parsed({"--help"}).action, Action::kHelp);
@@ -106,6 +132,11 @@ INSTANTIATE_TEST_SUITE_P(
         BadArguments{{"--grace-period", "-1", "x"}, "got \"-1\""},
         BadArguments{{"--grace-period", "nan", "x"}, "got \"nan\""},
         BadArguments{{"--grace-period", "inf", "x"}, "got \"inf\""},
+        BadArguments{{"--autotune=1", "x"}, "--autotune takes no value"},
+        BadArguments{{"--autotune-log-file=", "x"}, "--autotune-log-file tuning.csv"},
+        BadArguments{{"--autotune-steps-per-sample", "3", "x"}, "from 4 to 1000"},
+        BadArguments{{"--autotune-steps-per-sample", "1001", "x"}, "got \"1001\""},
+        BadArguments{{"--autotune-steps-per-sample", "ten", "x"}, "got \"ten\""},
         BadArguments{{"--start-timeout", "0", "x"}, "--start-timeout 10; got \"0\""},
         BadArguments{{"--start-timeout", "86401", "x"}, "to 86400"}));
 
@@ -113,7 +144,8 @@ TEST(ArgumentsTest, HelpExplainsEveryOption) {
   const std::string help = HelpText();
   for (const char* name :
        {"-np", "--num-proc", "-H", "--hosts", "--verbose", "--output-filename", "--start-timeout",
-        "--prefix-output-with-timestamp", "--grace-period", "--version", "--help", "--check-build"}) {
+        "--prefix-output-with-timestamp", "--grace-period", "--autotune", "--no-autotune", "--autotune-log-file",
+        "--autotune-steps-per-sample", "--version", "--help", "--check-build"}) {
     EXPECT_THAT(help, HasSubstr(name));
   }
 }

@@ -60,14 +60,16 @@ TEST(LaunchPlanTest, TerminalIsAnnounced) {
   EXPECT_THAT(Planned(request).ranks[0].environment, Contains("RONDA_OUTPUT_IS_TERMINAL=1"));
 }
 
-TEST(LaunchPlanTest, StartTimeoutReplacesTheInheritedOneOnlyIfGiven) {
+TEST(LaunchPlanTest, SettingsReplaceTheInheritedOnes) {
   PlanRequest request = Request(1);
-  request.environment = {"RONDA_START_TIMEOUT=9s"};
+  request.environment = {"RONDA_START_TIMEOUT=9s", "RONDA_AUTOTUNE=1"};
   EXPECT_THAT(Planned(request).ranks[0].environment, Contains("RONDA_START_TIMEOUT=9s"));
-  request.start_timeout = absl::Milliseconds(90500);
+  request.settings = {{"RONDA_START_TIMEOUT", "90.5s"}, {"RONDA_AUTOTUNE_LOG", "a=b"}};
   const std::vector<std::string> environment = Planned(request).ranks[0].environment;
   EXPECT_THAT(environment, Contains("RONDA_START_TIMEOUT=90.5s"));
   EXPECT_THAT(environment, Not(Contains("RONDA_START_TIMEOUT=9s")));
+  EXPECT_THAT(environment, Contains("RONDA_AUTOTUNE=1"));
+  EXPECT_THAT(environment, Contains("RONDA_AUTOTUNE_LOG=a=b"));
 }
 
 TEST(LaunchPlanTest, RanksThatShareAHostGetOneThreadUnlessTheUserSaysOtherwise) {
