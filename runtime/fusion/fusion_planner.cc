@@ -1,8 +1,9 @@
 #include "runtime/fusion/fusion_planner.h"
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
+
+#include "runtime/fusion/tensor_kind.h"
 
 namespace ronda {
 namespace {
@@ -13,15 +14,6 @@ struct OpenBucket {
   size_t index;                           // in the plan
   size_t bytes;
 };
-
-bool Fuses(OpType op) { return op == OpType::kAllreduce || op == OpType::kReduceScatter; }
-
-bool SameKind(const TensorRequest& a, const TensorRequest& b) {
-  const auto fields = [](const TensorRequest& r) {
-    return std::tie(r.process_set, r.op, r.dtype, r.reduction, r.wire, r.prescale, r.postscale, r.overflow, r.limits);
-  };
-  return fields(a) == fields(b);
-}
 
 Execution ExecutionOf(const Agreed& tensor) {
   if (tensor.cached_as != 0) return tensor.cached_as;
@@ -41,7 +33,7 @@ std::vector<Bucket> FusionPlanner::Plan(std::vector<Agreed> agreed) const {
         return SameKind(bucket.first->request, request) && plan[bucket.index].joined == tensor.joined &&
                plan[bucket.index].absent == tensor.absent;
       };
-      bytes = static_cast<size_t>(ElementCount(request.shape)) * SizeOf(request.dtype);
+      bytes = InputBytes(request);
       const auto found = std::find_if(open.begin(), open.end(), same_kind);
       if (found != open.end() && found->bytes + bytes <= options_.threshold) {
         found->bytes += bytes;

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "proto/ronda/v1/negotiation.pb.h"
 #include "runtime/base/status_macros.h"
@@ -112,7 +113,45 @@ absl::StatusOr<TensorError> FromProto(const v1::TensorError& proto) {
 
 absl::StatusOr<JobSettings> FromProto(const v1::JobSettings& proto) {
   RONDA_ASSIGN_OR_RETURN(const WaitLimits limits, LimitsFromProto(proto.limits(), "the job"));
-  return JobSettings{.cache_capacity = proto.cache_capacity(), .limits = limits};
+  if (proto.cycle_time_ns() < 0) {
+    return absl::InvalidArgumentError("damaged control message: the cycle time of the job is negative");
+  }
+  return JobSettings{.cache_capacity = proto.cache_capacity(),
+                     .limits = limits,
+                     .cycle_time = DurationFromNanoseconds(proto.cycle_time_ns()),
+                     .chunk_bytes = proto.chunk_bytes()};
+}
+
+void ToProto(const JobSettings& settings, v1::JobSettings* proto) {
+  proto->set_cache_capacity(settings.cache_capacity);
+  LimitsToProto(settings.limits, proto->mutable_limits());
+  proto->set_cycle_time_ns(absl::ToInt64Nanoseconds(settings.cycle_time));
+  proto->set_chunk_bytes(settings.chunk_bytes);
+}
+
+void ToProto(const Schedule& schedule, v1::Schedule* proto) {
+  proto->set_number(schedule.number);
+  for (const std::vector<CacheId>& bucket : schedule.buckets) SetRuns(bucket, proto->add_buckets()->mutable_cached());
+}
+
+absl::StatusOr<Schedule> FromProto(const v1::Schedule& proto) {
+  Schedule schedule = {.number = proto.number()};
+  if (schedule.number == 0 || proto.buckets().empty()) {
+    return absl::InvalidArgumentError("damaged control message: a schedule without a number or without buckets");
+  }
+  absl::flat_hash_set<CacheId> seen;
+  for (const v1::ScheduledBucket& bucket : proto.buckets()) {
+    auto ids = FromRuns<uint64_t>(bucket.cached(), kMaxIds - seen.size());
+    if (!ids || ids->empty()) {
+      return absl::InvalidArgumentError("damaged control message: a bucket of a schedule is empty or too large");
+    }
+    for (CacheId id : *ids) {
+      if (seen.insert(id).second) continue;
+      return absl::InvalidArgumentError(absl::StrCat("damaged control message: a schedule has id ", id, " twice"));
+    }
+    schedule.buckets.push_back(*std::move(ids));
+  }
+  return schedule;
 }
 
 absl::Status Undecodable(absl::string_view what, size_t bytes) {
@@ -137,17 +176,16 @@ std::string Encode(const RankReport& report) {
   for (const TensorRequest& request : report.requests) RequestToProto(request, proto.add_requests());
   proto.set_leaving(report.membership == RankReport::Membership::kLeaving);
   proto.set_identity(report.identity);
+  proto.set_schedule(report.schedule);
   return proto.SerializeAsString();
 }
 
 std::string Encode(const ResponseList& list) {
   v1::ResponseList proto;
-  if (list.settings) {
-    proto.mutable_settings()->set_cache_capacity(list.settings->cache_capacity);
-    LimitsToProto(list.settings->limits, proto.mutable_settings()->mutable_limits());
-  }
+  if (list.settings) ToProto(*list.settings, proto.mutable_settings());
   for (const TensorError& error : list.errors) ToProto(error, proto.add_errors());
   for (const Bucket& bucket : list.buckets) ToProto(bucket, proto.add_buckets());
+  if (list.schedule) ToProto(*list.schedule, proto.mutable_schedule());
   proto.set_all_left(list.job == ResponseList::Job::kEnds);
   return proto.SerializeAsString();
 }
@@ -170,6 +208,7 @@ absl::StatusOr<RankReport> DecodeRankReport(absl::string_view bytes) {
   }
   report.membership = proto.leaving() ? RankReport::Membership::kLeaving : RankReport::Membership::kStaying;
   report.identity = proto.identity();
+  report.schedule = proto.schedule();
   return report;
 }
 
@@ -188,6 +227,10 @@ absl::StatusOr<ResponseList> DecodeResponseList(absl::string_view bytes) {
   for (const v1::Bucket& bucket : proto.buckets()) {
     RONDA_ASSIGN_OR_RETURN(Bucket decoded, FromProto(bucket, &ids_left));
     list.buckets.push_back(std::move(decoded));
+  }
+  if (proto.has_schedule()) {
+    if (proto.all_left()) return absl::InvalidArgumentError("damaged control message: a schedule in the last list");
+    RONDA_ASSIGN_OR_RETURN(list.schedule, FromProto(proto.schedule()));
   }
   list.job = proto.all_left() ? ResponseList::Job::kEnds : ResponseList::Job::kGoesOn;
   return list;

@@ -37,11 +37,12 @@ absl::Status BecauseOf(const TensorRequest& culprit, const absl::Status& status)
 
 Negotiator::Negotiator(Options options)
     : options_(options),
-      planner_(options.fusion),
+      sizes_{.threshold = options.fusion.threshold, .min_bucket_bytes = options.schedule.min_bucket_bytes},
       cache_(options.cache_capacity),
       process_sets_(options.world_size),
       roster_(options.world_size),
-      inboxes_(options.world_size) {}
+      inboxes_(options.world_size),
+      detector_(options.schedule.identical_steps) {}
 
 absl::Status Negotiator::Add(RankId rank, const RankReport& report, absl::Time now) {
   if (!roster_.Has(rank)) return absl::InvalidArgumentError(absl::StrCat("a report of rank ", rank));
@@ -51,6 +52,8 @@ absl::Status Negotiator::Add(RankId rank, const RankReport& report, absl::Time n
   now_ = now;
   if (!anything_waits()) own_limits_ = false;
   if (!report.identity.empty()) roster_.Introduce(rank, report.identity);
+  RONDA_ASSIGN_OR_RETURN(const Freshness freshness, CheckSchedule(rank, report));
+  if (freshness == Freshness::kStale) return absl::OkStatus();
   for (CacheId id : report.cached) RONDA_RETURN_IF_ERROR(SubmitById(rank, id));
   for (const RepeatedRequest& repeated : report.repeated) RONDA_RETURN_IF_ERROR(Repeat(rank, repeated));
   for (const TensorRequest& request : report.requests) {
@@ -256,6 +259,7 @@ void Negotiator::ConcludeJoins(ProcessSetId set) {
   response->request = joins.request;
   response->request.root = joins.last;
   agreed_.push_back({.response = std::move(response)});
+  detector_.Break();
   joins_.Erase(set);
 }
 
@@ -369,6 +373,7 @@ void Negotiator::Release(ConcludedTensor concluded) {
     ChangeProcessSets(&response->request);
     agreed.response = response;
   }
+  Watch(agreed);
   agreed_.push_back(std::move(agreed));
   pending_.Recycle(std::move(concluded.tensor));
 }
@@ -431,8 +436,9 @@ void Negotiator::Answer(std::unique_ptr<PendingTensor> tensor, const absl::Statu
 
 ResponseList Negotiator::TakeResponses() {
   ResponseList list;
+  if (!errors_.empty()) detector_.Break();
   list.errors = std::exchange(errors_, {});
-  list.buckets = planner_.Plan(std::exchange(agreed_, {}));
+  list.buckets = FusionPlanner({.threshold = sizes_.threshold}).Plan(std::exchange(agreed_, {}));
   const auto evicted = cache_.Apply(list);
   RONDA_CHECK(evicted.ok());
   for (const ResponseCache::Evicted& entry : *evicted) {
@@ -440,8 +446,70 @@ ResponseList Negotiator::TakeResponses() {
     groups_.SpellOut(entry.id);
   }
   if (roster_.all_left()) list.job = ResponseList::Job::kEnds;
+  detector_.EndList();
+  if (detector_.complete() && !locked_) list.schedule = BeginSchedule();
   return list;
 }
+
+// What a rank sent before it had begun the last schedule it says again once that is left.
+absl::StatusOr<Negotiator::Freshness> Negotiator::CheckSchedule(RankId rank, const RankReport& report) const {
+  if (report.schedule < schedules_) return Freshness::kStale;
+  if (report.schedule == schedules_ && !locked_) return Freshness::kFresh;
+  return absl::InvalidArgumentError(
+      absl::StrCat(Describe(rank), " reports after schedule ", report.schedule,
+                   locked_ ? ", and the job has not left schedule " : ", and the last was ", schedules_));
+}
+
+void Negotiator::Watch(const Agreed& agreed) {
+  const TensorRequest& request = agreed.response->request;
+  const bool by_all = request.process_set == kGlobalProcessSet && agreed.joined.empty();
+  if (agreed.cached_as != 0 && by_all && CanBeScheduled(request.op)) {
+    detector_.Release(agreed.cached_as, now_);
+  } else {
+    detector_.Break();
+  }
+}
+
+std::optional<Schedule> Negotiator::BeginSchedule() {
+  std::vector<StepTensor> step;
+  for (ScheduleDetector::Tensor& tensor : detector_.step()) {
+    std::shared_ptr<const Response> response = cache_.Get(tensor.id);
+    RONDA_CHECK(response != nullptr);  // what evicts is not in the step, and breaks it
+    step.push_back({tensor.id, tensor.ready, std::move(tensor.batches), std::move(response)});
+  }
+  if (!OnlyStepWaits(step)) return std::nullopt;
+  const SchedulePlanner planner(
+      {.threshold = sizes_.threshold, .min_bucket_bytes = sizes_.min_bucket_bytes, .hold = options_.schedule.hold});
+  auto buckets = planner.Plan(step);
+  if (!buckets) {
+    detector_.Break();
+    return std::nullopt;
+  }
+  pending_.Clear();
+  locked_ = true;
+  return Schedule{.number = ++schedules_, .buckets = *std::move(buckets)};
+}
+
+// Whatever else waits would have the schedule left at once.
+bool Negotiator::OnlyStepWaits(const std::vector<StepTensor>& step) const {
+  if (!joins_.empty() || !groups_.empty() || !roster_.leavers().empty()) return false;
+  for (const Inbox& inbox : inboxes_) {
+    if (!inbox.ignored.empty()) return false;
+  }
+  absl::flat_hash_set<CacheId> ids;
+  for (const StepTensor& tensor : step) ids.insert(tensor.id);
+  bool only = true;
+  pending_.ForEach([&](const PendingTensor& tensor) { only &= ids.contains(tensor.cached_as); });
+  return only;
+}
+
+void Negotiator::LeaveSchedule(uint64_t rounds) {
+  RONDA_CHECK(locked_);
+  locked_ = false;
+  detector_.Left(rounds);
+}
+
+void Negotiator::SetBucketSizes(const BucketSizes& sizes) { sizes_ = sizes; }
 
 std::vector<std::string> Negotiator::SubmittedBy(RankId rank, size_t limit) const {
   const auto submitted = [&](const PendingTensor& tensor) {

@@ -2,14 +2,18 @@
 #define RONDA_RUNTIME_NEGOTIATION_NEGOTIATOR_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "runtime/fusion/fusion_planner.h"
+#include "runtime/fusion/schedule_planner.h"
 #include "runtime/negotiation/group_table.h"
 #include "runtime/negotiation/join_table.h"
 #include "runtime/negotiation/messages.h"
@@ -17,6 +21,7 @@
 #include "runtime/negotiation/process_set_table.h"
 #include "runtime/negotiation/response_cache.h"
 #include "runtime/negotiation/roster.h"
+#include "runtime/negotiation/schedule_detector.h"
 #include "runtime/negotiation/waiting.h"
 
 namespace ronda {
@@ -29,6 +34,8 @@ namespace ronda {
 // ranks and what each said. A rank that leaves fails every tensor that lacks its submission, now and later.
 // docs/protocol.md has the states and the rules.
 //
+// When the job repeats itself, a list begins a schedule (schedule_lock.h). Until it is left nothing is negotiated.
+//
 // A pure state machine: it owns no thread, reads no clock and does no I/O. What it decides depends on nothing but the
 // calls it gets, so that a recorded negotiation can be replayed (recording.h).
 //
@@ -40,21 +47,43 @@ class Negotiator {
     size_t cache_capacity = 1024;  // entries of the response cache; must be the same on every rank
     WaitLimits limits;             // of tensors that come without their own
     FusionPlanner::Options fusion;
+    struct Schedules {
+      int identical_steps = 0;                    // that it takes to begin one; 0: there are none
+      size_t min_bucket_bytes = size_t{1} << 20;  // what is worth waiting for (SchedulePlanner)
+      absl::Duration hold = absl::Microseconds(100);
+    } schedule;
+  };
+
+  // How much travels together.
+  struct BucketSizes {
+    size_t threshold = 0;         // FusionPlanner::Options::threshold, also in schedules
+    size_t min_bucket_bytes = 0;  // in schedules
   };
 
   explicit Negotiator(Options options);
 
   // Takes `report` from `rank`, at time `now`.
   // Errors: INVALID_ARGUMENT if no correct rank can have sent this: a tensor reported twice, a process set that never
-  // was or that the rank is not in, a root outside of it, a report after leaving.
+  // was or that the rank is not in, a root outside of it, a report after leaving, or while a schedule is locked.
   absl::Status Add(RankId rank, const RankReport& report, absl::Time now);
 
   // Fails a tensor with `status`, and with it its whole group, for the ranks that have submitted them. Nothing happens
   // if no rank has.
   void Fail(TensorKeyView tensor, const absl::Status& status);
 
-  // What has been decided since the last call, fused into buckets. Every rank must apply it.
+  // What has been decided since the last call, fused into buckets. Every rank must apply it. If it begins a schedule,
+  // nothing waits any more.
   ResponseList TakeResponses();
+
+  // The locked schedule has been left, after it was carried out `rounds` times.
+  // REQUIRES: a schedule is locked.
+  void LeaveSchedule(uint64_t rounds);
+
+  // From the next list on.
+  void SetBucketSizes(const BucketSizes& sizes);
+
+  // Whether the last list that began a schedule is still in force.
+  bool locked() const { return locked_; }
 
   // Everything that waits for so long that a warning or the deadline is due, oldest first.
   std::vector<Waiting> Overdue(absl::Time now) const;
@@ -80,6 +109,8 @@ class Negotiator {
   };
   // A repeated request counts as made when it was made first.
   enum class Time { kNow, kBeforeJoining };
+  // Whether a report was sent before the last schedule began.
+  enum class Freshness { kFresh, kStale };
 
   // Reports.
   absl::Status SubmitById(RankId rank, CacheId id);
@@ -115,11 +146,17 @@ class Negotiator {
   void AnswerAll(HeldGroup group, const absl::Status& status);
   void Answer(std::unique_ptr<PendingTensor> tensor, const absl::Status& status);
 
+  // Schedules.
+  absl::StatusOr<Freshness> CheckSchedule(RankId rank, const RankReport& report) const;
+  void Watch(const Agreed& agreed);
+  std::optional<Schedule> BeginSchedule();
+  bool OnlyStepWaits(const std::vector<StepTensor>& step) const;
+
   WaitingView waiting() const;
   WaitLimits LimitsOf(const TensorRequest& request) const { return request.limits.value_or(options_.limits); }
 
   const Options options_;
-  const FusionPlanner planner_;
+  BucketSizes sizes_;
   ResponseCache cache_;
   ProcessSetTable process_sets_;
   Roster roster_;
@@ -131,6 +168,9 @@ class Negotiator {
   bool own_limits_ = false;          // something that waits may have limits of its own
   std::vector<TensorError> errors_;  // decided, not yet taken
   std::vector<Agreed> agreed_;       // decided, not yet taken
+  ScheduleDetector detector_;
+  uint64_t schedules_ = 0;  // that have begun
+  bool locked_ = false;     // the last of them is in force
 };
 
 }  // namespace ronda

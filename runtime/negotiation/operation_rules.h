@@ -38,6 +38,9 @@ constexpr bool ChangesProcessSets(OpType op) { return op == OpType::kAddProcessS
 // Whether responses to it are kept in the response cache.
 constexpr bool IsCached(OpType op) { return op != OpType::kJoin && !ChangesProcessSets(op); }
 
+// Whether it can be part of a schedule, which all ranks carry out together.
+constexpr bool CanBeScheduled(OpType op) { return IsCached(op) && op != OpType::kSendRecv; }
+
 // Whether it can do without the ranks that have joined; those with a root only if the root is there.
 constexpr bool RunsWithoutJoined(OpType op) {
   return op == OpType::kAllreduce || op == OpType::kAllgather || op == OpType::kBroadcast || op == OpType::kBarrier ||

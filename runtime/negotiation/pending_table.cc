@@ -58,6 +58,11 @@ void PendingTable::Recycle(std::unique_ptr<PendingTensor> tensor) {
   spare_.push_back(std::move(tensor));
 }
 
+void PendingTable::Clear() {
+  by_id_.clear();
+  while (!tensors_.empty()) Recycle(std::move(tensors_.extract(tensors_.begin()).value()));
+}
+
 std::vector<PendingTensor*> PendingTable::Select(const std::function<bool(const PendingTensor&)>& wanted) const {
   std::vector<PendingTensor*> selected;
   for (const std::unique_ptr<PendingTensor>& tensor : tensors_) {

@@ -67,6 +67,9 @@ class PendingTable {
   // Takes back an extracted tensor that is not needed any more.
   void Recycle(std::unique_ptr<PendingTensor> tensor);
 
+  // Forgets all that waits.
+  void Clear();
+
   // Those for which `wanted` is true, in the order in which they became pending.
   std::vector<PendingTensor*> Select(const std::function<bool(const PendingTensor&)>& wanted) const;
 

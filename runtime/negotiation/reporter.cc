@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/negotiation/operation_rules.h"
 
@@ -28,7 +29,8 @@ bool HasItsRanks(const AgreedBucket& bucket, const TensorRequest& request) {
 Reporter::Reporter(Options options)
     : options_(options), process_sets_(options.world_size), report_{.identity = options.identity} {}
 
-void Reporter::Submit(TensorRequest request) {
+void Reporter::Submit(const TensorRequest& request) {
+  if (lock_) return SubmitToLock(request);
   if (request.op == OpType::kJoin) joined_.insert(request.process_set);
   // After a join requests keep their order, so that the coordinator sees what came too late.
   const std::shared_ptr<const Group> members = process_sets_.Find(request.process_set);
@@ -38,14 +40,46 @@ void Reporter::Submit(TensorRequest request) {
     report_.cached.push_back(*id);
     by_id_.emplace(request.key(), *id);
   } else {
-    report_.requests.push_back(std::move(request));
+    report_.requests.push_back(request);
   }
 }
 
+void Reporter::SubmitToLock(const TensorRequest& request) {
+  const std::shared_ptr<const Group> members = process_sets_.Find(request.process_set);
+  const auto id = members != nullptr ? cache_->Find(request, options_.rank, *members) : std::nullopt;
+  if (id) {
+    lock_->Submit(*id);
+  } else {
+    lock_->Leave();
+  }
+}
+
+void Reporter::Leave() {
+  leaving_ = true;
+  report_.membership = RankReport::Membership::kLeaving;
+  if (lock_) lock_->Leave();
+}
+
+void Reporter::LeaveSchedule() {
+  RONDA_CHECK(lock_.has_value());
+  lock_.reset();
+}
+
+// What was not sent before a schedule began is part of the schedule too, but for who this rank is and whether it
+// leaves.
+void Reporter::ForgetReported() {
+  report_ = {.identity = std::move(report_.identity)};
+  if (leaving_) report_.membership = RankReport::Membership::kLeaving;
+  by_id_.clear();
+  joined_.clear();
+}
+
 RankReport Reporter::TakeReport() {
+  RONDA_CHECK(!lock_);
   // In the order in which they were first agreed on: then they are few runs, in whatever order this rank has them
   // ready.
   std::sort(report_.cached.begin(), report_.cached.end());
+  report_.schedule = schedule_;
   return std::exchange(report_, {});
 }
 
@@ -53,7 +87,8 @@ absl::StatusOr<Reporter::Work> Reporter::Apply(const ResponseList& list) {
   Work work;
   work.job = list.job;
   work.settings = list.settings;
-  if (list.settings) cache_.emplace(list.settings->cache_capacity);
+  if (lock_) return absl::InvalidArgumentError("a response list while a schedule is locked");
+  if (list.settings) RONDA_RETURN_IF_ERROR(TakeSettings(*list.settings));
   if (!cache_) return absl::InvalidArgumentError("the first response list does not begin with the job's settings");
   for (const TensorError& error : list.errors) {
     if (!std::binary_search(error.ranks.begin(), error.ranks.end(), options_.rank)) continue;
@@ -61,12 +96,43 @@ absl::StatusOr<Reporter::Work> Reporter::Apply(const ResponseList& list) {
     work.errors.push_back(error);
   }
   for (const Bucket& bucket : list.buckets) {
-    RONDA_ASSIGN_OR_RETURN(AgreedBucket resolved, Resolve(bucket));
+    RONDA_ASSIGN_OR_RETURN(AgreedBucket resolved, CarryOut(bucket));
     work.buckets.push_back(std::move(resolved));
   }
   RONDA_ASSIGN_OR_RETURN(const auto evicted, cache_->Apply(list));
   RepeatEvicted(evicted);
+  if (list.schedule) RONDA_RETURN_IF_ERROR(Begin(*list.schedule));
+  work.schedule_begins = list.schedule.has_value();
   return work;
+}
+
+absl::Status Reporter::TakeSettings(const JobSettings& settings) {
+  if (!cache_) cache_.emplace(settings.cache_capacity);
+  if (settings.cache_capacity == cache_->capacity()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("a response cache of ", settings.cache_capacity, " entries instead of ", cache_->capacity()));
+}
+
+absl::Status Reporter::Begin(const Schedule& schedule) {
+  if (schedule.number != schedule_ + 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("schedule ", schedule.number, " begins where ", schedule_ + 1, " is the next"));
+  }
+  std::vector<AgreedBucket> buckets;
+  for (const std::vector<CacheId>& ids : schedule.buckets) {
+    RONDA_ASSIGN_OR_RETURN(AgreedBucket bucket, Resolve({.executions = {ids.begin(), ids.end()}}));
+    if (bucket.process_set != kGlobalProcessSet || !CanBeScheduled(bucket.responses.front()->request.op)) {
+      return absl::InvalidArgumentError(absl::StrCat("schedule ", schedule.number, " has tensor '",
+                                                     bucket.responses.front()->request.name, "', which not all ranks ",
+                                                     "carry out together"));
+    }
+    buckets.push_back(std::move(bucket));
+  }
+  schedule_ = schedule.number;
+  lock_.emplace(schedule, std::move(buckets));
+  ForgetReported();
+  if (leaving_) lock_->Leave();
+  return absl::OkStatus();
 }
 
 void Reporter::Answered(TensorKeyView key) {
@@ -74,7 +140,17 @@ void Reporter::Answered(TensorKeyView key) {
   if (key.name == kJoinName) joined_.erase(key.process_set);
 }
 
-absl::StatusOr<AgreedBucket> Reporter::Resolve(const Bucket& bucket) {
+absl::StatusOr<AgreedBucket> Reporter::CarryOut(const Bucket& bucket) {
+  RONDA_ASSIGN_OR_RETURN(AgreedBucket resolved, Resolve(bucket));
+  for (const std::shared_ptr<const Response>& response : resolved.responses) {
+    RONDA_RETURN_IF_ERROR(process_sets_.Apply(*response));
+    // A rank that takes no part in a tensor has not submitted it, unless it is of one that it takes part in.
+    if (resolved.participants->Contains(options_.rank)) Answered(response->request.key());
+  }
+  return resolved;
+}
+
+absl::StatusOr<AgreedBucket> Reporter::Resolve(const Bucket& bucket) const {
   AgreedBucket resolved;
   resolved.joined = bucket.joined;
   resolved.absent = bucket.absent;
@@ -86,9 +162,6 @@ absl::StatusOr<AgreedBucket> Reporter::Resolve(const Bucket& bucket) {
   RONDA_RETURN_IF_ERROR(FindParticipants(&resolved));
   for (const std::shared_ptr<const Response>& response : resolved.responses) {
     RONDA_RETURN_IF_ERROR(CheckBelongs(resolved, *response));
-    RONDA_RETURN_IF_ERROR(process_sets_.Apply(*response));
-    // A rank that takes no part in a tensor has not submitted it, unless it is of one that it takes part in.
-    if (resolved.participants->Contains(options_.rank)) Answered(response->request.key());
   }
   return resolved;
 }

@@ -1,6 +1,7 @@
 #ifndef RONDA_RUNTIME_NEGOTIATION_REPORTER_H_
 #define RONDA_RUNTIME_NEGOTIATION_REPORTER_H_
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,11 +12,16 @@
 #include "runtime/negotiation/messages.h"
 #include "runtime/negotiation/process_set_table.h"
 #include "runtime/negotiation/response_cache.h"
+#include "runtime/negotiation/schedule_lock.h"
 
 namespace ronda {
 
 // A rank's own side of the negotiation: turns its submissions into reports, by id where the response cache knows them,
 // and response lists into work.
+//
+// While a schedule is locked nothing is reported: submissions go to the lock. What has been reported, and what goes to
+// the lock, is forgotten when a schedule begins and when it is left; the caller then submits whatever is in flight here
+// once more, in the order in which it was submitted.
 //
 // A pure state machine; the Negotiator is its counterpart on the coordinator rank. Thread-compatible.
 class Reporter {
@@ -31,26 +37,37 @@ class Reporter {
   // The next report says that `request` is ready here.
   // REQUIRES: the process set exists in process_sets() and this rank is in it (a removal that is under way is answered
   // with an error).
-  void Submit(TensorRequest request);
+  void Submit(const TensorRequest& request);
 
-  // The next report is the last one.
-  void Leave() { report_.membership = RankReport::Membership::kLeaving; }
+  // The next report is the last one. It comes once no schedule is locked; a schedule that is, is to be left.
+  void Leave();
 
   // True at first if there is an identity to tell: errors about a rank that never submits anything name it too.
   bool has_news() const {
-    return !report_.identity.empty() || !report_.cached.empty() || !report_.repeated.empty() ||
-           !report_.requests.empty() || report_.membership == RankReport::Membership::kLeaving;
+    return !lock_ && (!report_.identity.empty() || !report_.cached.empty() || !report_.repeated.empty() ||
+                      !report_.requests.empty() || report_.membership == RankReport::Membership::kLeaving);
   }
 
   // What to send to the coordinator rank now.
+  // REQUIRES: no schedule is locked.
   RankReport TakeReport();
+
+  // This rank's place in the locked schedule; nullptr if none is locked.
+  ScheduleLock* lock() { return lock_ ? &*lock_ : nullptr; }
+  const ScheduleLock* lock() const { return lock_ ? &*lock_ : nullptr; }
+
+  // The vote on a bucket was to leave the schedule.
+  // REQUIRES: lock() != nullptr. The caller submits whatever is in flight here once more.
+  void LeaveSchedule();
 
   // What a response list means for this rank, in the order in which it must be done. Every rank does every bucket,
   // also those of process sets that it is not in.
   struct Work {
-    std::optional<JobSettings> settings;  // in the first work
+    std::optional<JobSettings> settings;  // in the first work, and whenever they change
     std::vector<TensorError> errors;      // those that answer this rank's submissions
     std::vector<AgreedBucket> buckets;
+    // After the buckets lock() is there, and the caller submits whatever is in flight here once more.
+    bool schedule_begins = false;
     ResponseList::Job job = ResponseList::Job::kGoesOn;
   };
 
@@ -61,7 +78,12 @@ class Reporter {
   const ProcessSetTable& process_sets() const { return process_sets_; }
 
  private:
-  absl::StatusOr<AgreedBucket> Resolve(const Bucket& bucket);
+  void SubmitToLock(const TensorRequest& request);
+  absl::Status TakeSettings(const JobSettings& settings);
+  absl::Status Begin(const Schedule& schedule);
+  void ForgetReported();
+  absl::StatusOr<AgreedBucket> CarryOut(const Bucket& bucket);
+  absl::StatusOr<AgreedBucket> Resolve(const Bucket& bucket) const;
   absl::StatusOr<std::shared_ptr<const Response>> Resolve(const Execution& execution) const;
   absl::Status FindParticipants(AgreedBucket* bucket) const;
   absl::Status CheckBelongs(const AgreedBucket& bucket, const Response& response) const;
@@ -71,6 +93,9 @@ class Reporter {
   const Options options_;
   std::optional<ResponseCache> cache_;  // of rank 0's capacity, once that is known
   ProcessSetTable process_sets_;
+  std::optional<ScheduleLock> lock_;
+  uint64_t schedule_ = 0;                     // the number of the last schedule that has begun
+  bool leaving_ = false;                      // Leave has been called
   RankReport report_;                         // the next one
   TensorKeyMap<CacheId> by_id_;               // submitted by id and not answered yet
   absl::flat_hash_set<ProcessSetId> joined_;  // process sets this rank has joined, until all have

@@ -13,10 +13,6 @@
 namespace ronda {
 namespace {
 
-absl::Duration FromNanoseconds(int64_t ns) {
-  return ns == std::numeric_limits<int64_t>::max() ? absl::InfiniteDuration() : absl::Nanoseconds(ns);
-}
-
 // The dimensions are not negative and their product, in bytes of the widest dtype, does not overflow.
 bool IsSane(const Shape& shape) {
   int64_t count = 1;
@@ -75,6 +71,10 @@ absl::Status TakeGroup(const v1::TensorRequest& proto, TensorRequest* request) {
 
 }  // namespace
 
+absl::Duration DurationFromNanoseconds(int64_t ns) {
+  return ns == std::numeric_limits<int64_t>::max() ? absl::InfiniteDuration() : absl::Nanoseconds(ns);
+}
+
 absl::Status DamagedField(absl::string_view field, absl::string_view tensor) {
   return absl::InvalidArgumentError(
       absl::StrCat("damaged control message: the ", field, " of tensor '", tensor, "' is out of range"));
@@ -91,7 +91,8 @@ absl::StatusOr<WaitLimits> LimitsFromProto(const v1::WaitLimits& proto, absl::st
     return absl::InvalidArgumentError(
         absl::StrCat("damaged control message: the wait limits of ", of, " are negative"));
   }
-  return WaitLimits{.warning = FromNanoseconds(proto.warning_ns()), .deadline = FromNanoseconds(proto.deadline_ns())};
+  return WaitLimits{.warning = DurationFromNanoseconds(proto.warning_ns()),
+                    .deadline = DurationFromNanoseconds(proto.deadline_ns())};
 }
 
 void RequestToProto(const TensorRequest& request, v1::TensorRequest* proto) {

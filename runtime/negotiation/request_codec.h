@@ -14,6 +14,9 @@ namespace ronda {
 // More ranks than any job has.
 inline constexpr size_t kMaxRanks = size_t{1} << 16;
 
+// INT64_MAX: for ever.
+absl::Duration DurationFromNanoseconds(int64_t ns);
+
 absl::Status DamagedField(absl::string_view field, absl::string_view tensor);
 
 void LimitsToProto(const WaitLimits& limits, v1::WaitLimits* proto);

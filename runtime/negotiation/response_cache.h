@@ -48,6 +48,7 @@ class ResponseCache {
   absl::StatusOr<std::vector<Evicted>> Apply(const ResponseList& list);
 
   size_t size() const { return entries_.size(); }
+  size_t capacity() const { return capacity_; }
 
  private:
   struct Entry {

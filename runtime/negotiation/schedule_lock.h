@@ -12,11 +12,11 @@ namespace ronda {
 
 // A rank's place in the locked schedule: buckets that all ranks carry out over and over without being told.
 //
-// A rank enters the next bucket when it has submitted all of the bucket's tensors that it takes part in, and votes to
-// stay; or, once it wants to leave, at once, with a veto. Every rank takes part in every bucket (steps with smaller
-// process sets are not locked: their members shall not wait for ranks outside), so each learns of a veto. A vetoed
-// bucket is carried out by no rank, and none enters another: the buckets before are complete everywhere, that one and
-// those after it nowhere. Then whatever is in flight is reported anew.
+// A rank enters the next bucket when it has submitted all of the bucket's tensors; or, once it wants to leave, at once,
+// with a veto. Every rank takes part in every bucket (steps with smaller process sets are not locked: their members
+// shall not wait for ranks outside), so each learns of a veto. A vetoed bucket is carried out by no rank, and none
+// enters another: the buckets before are complete everywhere, that one and those after it nowhere. Then whatever is in
+// flight is reported anew.
 //
 // A rank that is merely late makes the others wait, in the bucket. A rank wants to leave when something is submitted
 // that is not in the schedule or differs from it, when it shuts down, or when anybody has called the schedule off: so
@@ -26,12 +26,13 @@ namespace ronda {
 class ScheduleLock {
  public:
   // `buckets` are those of `schedule`, looked up.
+  // REQUIRES: no bucket is empty, and no tensor is there twice (the codec has checked).
   ScheduleLock(const Schedule& schedule, std::vector<AgreedBucket> buckets);
 
   uint64_t number() const { return number_; }
 
-  // The tensor of this id has been submitted here. From one submission to the next its bucket must have been carried
-  // out.
+  // The tensor of this id has been submitted here. If it is not in the schedule, this rank wants to leave. From one
+  // submission to the next its bucket must have been carried out.
   void Submit(CacheId id);
 
   // This rank wants to leave; it enters the next bucket with a veto.
@@ -42,6 +43,7 @@ class ScheduleLock {
   const AgreedBucket* Next() const;
 
   // The bucket has been carried out, by all.
+  // REQUIRES: all of its tensors have been submitted here.
   void Advance();
 
   // How often the whole schedule has been carried out.

@@ -1,0 +1,83 @@
+#ifndef RONDA_RUNTIME_NEGOTIATION_SCHEDULE_DETECTOR_H_
+#define RONDA_RUNTIME_NEGOTIATION_SCHEDULE_DETECTOR_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/time/time.h"
+#include "runtime/negotiation/messages.h"
+
+namespace ronda {
+
+// Watches what the coordinator rank releases, and says when a job repeats itself: when the same set of tensors has been
+// released `identical_steps` times in a row and nothing else has happened.
+//
+// A step ends with a list, as soon as it has all tensors of the one before; or, if a tensor comes again before that, in
+// front of the list that it comes in: then the run begins anew. Where a step begins does not matter: buckets of a
+// schedule go round.
+//
+// A pure state machine. Thread-compatible.
+class ScheduleDetector {
+ public:
+  // `identical_steps`: at least this many; 0: no step is ever found.
+  explicit ScheduleDetector(int identical_steps) : base_(identical_steps), needed_(identical_steps) {}
+
+  // The tensor of this id runs with the next list, on all ranks of the job.
+  void Release(CacheId id, absl::Time now);
+
+  // The next list has something that a schedule cannot have. What is released with it counts for nothing.
+  void Break();
+
+  // What has been released since the last call is in one list.
+  void EndList();
+
+  // The last list has ended a step, and enough of them were identical.
+  bool complete() const { return base_ > 0 && identical_ >= needed_ && current_.empty(); }
+
+  // A tensor of the step, as seen in the run of identical steps.
+  struct Tensor {
+    CacheId id;
+    absl::Duration ready;           // mean time from the first release of the step to its own
+    std::vector<uint64_t> batches;  // in which list it was, in each of the last few steps
+  };
+  // In the order of the last step.
+  // REQUIRES: complete().
+  std::vector<Tensor> step() const;
+
+  // The schedule has been left, after all of its buckets were carried out `rounds` times. One that did not last takes
+  // twice as many identical steps the next time, and so on, up to 1,024.
+  void Left(uint64_t rounds);
+
+ private:
+  struct Released {
+    CacheId id;
+    absl::Time time;
+    uint64_t list;
+  };
+  struct Seen {
+    size_t place = 0;      // in the last step
+    absl::Duration total;  // from the first release of its step to its own
+    std::vector<uint64_t> batches;
+  };
+
+  void Restart();
+  void EndStep();
+  void BeginWithThisList();
+  bool EqualsLastStep() const;
+
+  const int base_;
+  int needed_;
+  uint64_t list_ = 0;                        // the number of the next list
+  bool broken_ = false;                      // the next list does not count
+  std::vector<Released> current_;            // of the step so far
+  absl::flat_hash_set<CacheId> released_;    // the ids in current_
+  absl::flat_hash_map<CacheId, Seen> last_;  // of the last step, and the identical ones before it
+  int identical_ = 0;                        // steps that last_ has seen
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_NEGOTIATION_SCHEDULE_DETECTOR_H_
