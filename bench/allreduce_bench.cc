@@ -7,7 +7,7 @@
 // The three take turns in blocks of equally many iterations; a block's time is that of its slowest rank, and the table
 // shows the median block. GB/s (algbw) is the buffer's bytes over the time; a ratio is Open MPI's time over Ronda's.
 // Results are checked once a size, after the timing.
-#include <mpi/mpi.h>  // Debian keeps the headers of its default MPI in this folder
+#include <mpi.h>
 #include <unistd.h>
 
 #include <algorithm>

@@ -39,7 +39,7 @@ absl::StatusOr<const ronda_bench_peer*> LoadTable(const PeerInfo& info) {
     // Never closed: MPI libraries do not survive that. Global, because Open MPI's components look for its symbols.
     void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
     if (library == nullptr) return NotInstalled(info, dlerror());
-    const auto table_function = reinterpret_cast<TableFunction>(dlsym(library, "ronda_bench_peer"));
+    const auto table_function = reinterpret_cast<TableFunction>(dlsym(library, "ronda_bench_peer_functions"));
     if (table_function == nullptr) return NotInstalled(info, absl::StrCat(path, " is no peer"));
     const ronda_bench_peer* const table = table_function();
     if (table->version != RONDA_BENCH_PEER_VERSION)

@@ -1,0 +1,153 @@
+// An MPI as a peer. Built once against each MPI that is compared with: they share this source, not their ABI.
+#include <mpi.h>
+
+#include <algorithm>
+#include <climits>
+#include <cstdint>
+#include <string>
+
+#include "bench/peers/half_sum.h"
+#include "bench/peers/peer.h"
+
+struct ronda_bench_prepared {
+  ronda_bench_call call;
+  MPI_Datatype type;
+  MPI_Op op;
+};
+
+namespace {
+
+using Prepared = ronda_bench_prepared;
+using Call = ronda_bench_call;
+
+struct Membership {
+  std::string description;
+  std::string error;
+  MPI_Op half_sum = MPI_OP_NULL;
+};
+
+Membership& Self() {
+  static auto* const self = new Membership;
+  return *self;
+}
+
+int Check(int code) {
+  if (code == MPI_SUCCESS) return 0;
+  char text[MPI_MAX_ERROR_STRING];
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  Self().error.assign(text, static_cast<size_t>(length));
+  return 1;
+}
+
+void SumHalves(void* input, void* output, int* count, MPI_Datatype*) {
+  AddHalves(static_cast<const uint16_t*>(input), static_cast<uint16_t*>(output), static_cast<size_t>(*count));
+}
+
+// "Open MPI v4.1.4" of a paragraph; "MPICH Version: 4.0.2" of several lines with tabs.
+std::string LibraryVersion() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  std::string version(text, static_cast<size_t>(length));
+  version.resize(std::min(version.find_first_of(",\n"), version.size()));
+  for (char& c : version) c = c == '\t' ? ' ' : c;
+  return version;
+}
+
+int Init(int, int, const char*) {
+  int provided = 0;
+  // The plugin is called by one thread; Ronda's own threads never call MPI.
+  if (Check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided)) != 0) return 1;
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  Self().description = LibraryVersion();
+  constexpr int kCommutes = 1;
+  return Check(MPI_Op_create(SumHalves, kCommutes, &Self().half_sum));
+}
+
+const char* Description() { return Self().description.c_str(); }
+
+int AlgorithmCount(const Call* call) { return call->dtype == RONDA_BENCH_FLOAT16 && !CanAddHalves() ? 0 : 1; }
+
+const char* AlgorithmName(const Call* call, int) {
+  return call->dtype == RONDA_BENCH_FLOAT16 ? "user operation with F16C" : "MPI's own";
+}
+
+// REQUIRES: MPI is initialized: with some, the types are no constants.
+MPI_Datatype TypeOf(int dtype) {
+  const MPI_Datatype types[] = {MPI_FLOAT, MPI_DOUBLE, MPI_UINT16_T, MPI_INT32_T, MPI_INT64_T, MPI_UINT8_T};
+  return types[dtype];
+}
+
+Prepared* Prepare(const Call* call, int) {
+  if (call->count > INT_MAX) {
+    Self().error = "more elements than MPI counts";
+    return nullptr;
+  }
+  return new Prepared{*call, TypeOf(call->dtype), call->dtype == RONDA_BENCH_FLOAT16 ? Self().half_sum : MPI_SUM};
+}
+
+int IsFirst() {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  return rank == 0;
+}
+
+int RunReduce(const Prepared& prepared, const void* input) {
+  // Only the root may reduce in place.
+  const void* const send = IsFirst() ? input : prepared.call.input;
+  return MPI_Reduce(send, prepared.call.output, static_cast<int>(prepared.call.count), prepared.type, prepared.op, 0,
+                    MPI_COMM_WORLD);
+}
+
+int Run(Prepared* prepared) {
+  const Call& call = prepared->call;
+  const int count = static_cast<int>(call.count);
+  const MPI_Datatype type = prepared->type;
+  const void* const input = call.input == call.output ? MPI_IN_PLACE : call.input;
+  switch (call.op) {
+    case RONDA_BENCH_ALLREDUCE:
+      return Check(MPI_Allreduce(input, call.output, count, type, prepared->op, MPI_COMM_WORLD));
+    case RONDA_BENCH_REDUCE:
+      return Check(RunReduce(*prepared, input));
+    case RONDA_BENCH_BROADCAST:
+      return Check(MPI_Bcast(call.output, count, type, 0, MPI_COMM_WORLD));
+    case RONDA_BENCH_ALLGATHER:
+      return Check(MPI_Allgather(call.input, count, type, call.output, count, type, MPI_COMM_WORLD));
+    case RONDA_BENCH_REDUCESCATTER:
+      return Check(MPI_Reduce_scatter_block(call.input, call.output, count, type, prepared->op, MPI_COMM_WORLD));
+    case RONDA_BENCH_ALLTOALL:
+      return Check(MPI_Alltoall(call.input, count, type, call.output, count, type, MPI_COMM_WORLD));
+    case RONDA_BENCH_BARRIER:
+      return Check(MPI_Barrier(MPI_COMM_WORLD));
+    default:
+      Self().error = "no such operation";
+      return 1;
+  }
+}
+
+void Release(Prepared* prepared) { delete prepared; }
+
+void Finalize() {
+  MPI_Op_free(&Self().half_sum);
+  MPI_Finalize();
+}
+
+const char* LastError() { return Self().error.c_str(); }
+
+constexpr ronda_bench_peer kPeer = {RONDA_BENCH_PEER_VERSION,
+                                    Init,
+                                    Description,
+                                    AlgorithmCount,
+                                    AlgorithmName,
+                                    Prepare,
+                                    Run,
+                                    Release,
+                                    Finalize,
+                                    LastError};
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) const ronda_bench_peer* ronda_bench_peer_functions() {
+  return &kPeer;
+}
