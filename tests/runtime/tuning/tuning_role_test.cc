@@ -1,0 +1,222 @@
+#include "runtime/tuning/tuning_role.h"
+
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_split.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/base/logging.h"
+
+namespace ronda {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+constexpr TunedSettings kDefaults = {
+    .fusion_threshold = size_t{64} << 20, .min_bucket_bytes = size_t{1} << 20, .chunk_bytes = 0};
+
+// A job as its owner sees it: locks a schedule whenever it may, leaves it when the role wants a change.
+class Job {
+ public:
+  // How long a round takes under some settings.
+  using RoundTime = std::function<absl::Duration(const TunedSettings&)>;
+
+  explicit Job(TuningRole* role) : role_(role) {}
+
+  void Advance(absl::Duration time) { now_ += time; }
+  absl::Time now() const { return now_; }
+  const TunedSettings& in_force() const { return in_force_; }
+  int changes() const { return changes_; }
+
+  // Steps that are negotiated.
+  void Negotiate() {
+    role_->Negotiated(now_);
+    if (const auto settings = role_->TakeSettings()) {
+      in_force_ = *settings;
+      ++changes_;
+    }
+  }
+
+  // A schedule that is left when the role says so, or after `rounds`.
+  void RunSchedule(const RoundTime& time, int rounds) {
+    role_->ScheduleBegins(now_);
+    for (int round = 0; round < rounds && !role_->wants_change(); ++round) {
+      now_ += time(in_force_);
+      role_->RoundEnds(now_);
+    }
+  }
+
+  // Until the role has ended and what it has chosen is in force.
+  void RunToTheEnd(const RoundTime& time) {
+    while (!role_->finished() || role_->wants_change()) {
+      RunSchedule(time, 1000);
+      Negotiate();
+    }
+  }
+
+ private:
+  TuningRole* const role_;
+  absl::Time now_ = absl::UnixEpoch();
+  TunedSettings in_force_ = kDefaults;
+  int changes_ = 0;
+};
+
+absl::Duration BestWithSmallChunks(const TunedSettings& settings) {
+  return settings.chunk_bytes == size_t{128} << 10 ? absl::Milliseconds(5) : absl::Milliseconds(10);
+}
+
+absl::Duration AlwaysTheSame(const TunedSettings&) { return absl::Milliseconds(10); }
+
+std::vector<std::string> Lines(const std::string& path) {
+  std::ifstream file(path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  return lines;
+}
+
+TEST(TuningRoleTest, PutsTheBestSettingsInForce) {
+  TuningRole role({.defaults = kDefaults});
+  Job job(&role);
+  job.RunToTheEnd(BestWithSmallChunks);
+  EXPECT_EQ(job.in_force().chunk_bytes, size_t{128} << 10);
+  EXPECT_EQ(job.in_force().fusion_threshold, kDefaults.fusion_threshold);
+}
+
+TEST(TuningRoleTest, GoesBackToTheDefaultsIfNothingIsBetter) {
+  TuningRole role({.defaults = kDefaults});
+  Job job(&role);
+  job.RunToTheEnd(AlwaysTheSame);
+  EXPECT_EQ(job.in_force(), kDefaults);
+  EXPECT_GT(job.changes(), 4) << "others have been tried";
+}
+
+TEST(TuningRoleTest, NothingIsAskedForOnceItHasEnded) {
+  TuningRole role({.defaults = kDefaults});
+  Job job(&role);
+  job.RunToTheEnd(BestWithSmallChunks);
+  const int changes = job.changes();
+  for (int i = 0; i < 10; ++i) {
+    job.RunSchedule(AlwaysTheSame, 100);
+    job.Advance(absl::Hours(1));
+    job.Negotiate();
+  }
+  EXPECT_EQ(job.changes(), changes);
+}
+
+TEST(TuningRoleTest, RoundsUnderOldSettingsDoNotCount) {
+  TuningRole role({.defaults = kDefaults});
+  Job job(&role);
+  job.RunSchedule(AlwaysTheSame, 1000);
+  ASSERT_TRUE(role.wants_change());
+  // Another rank keeps this one in the schedule for a while: rounds that would make the new settings look very good.
+  for (int i = 0; i < 100; ++i) role.RoundEnds(job.now());
+  job.Negotiate();
+  job.RunToTheEnd(AlwaysTheSame);
+  EXPECT_EQ(job.in_force(), kDefaults);
+}
+
+TEST(TuningRoleTest, SchedulesThatAreLeftEarlyEndInTheDefaults) {
+  TuningRole role({.defaults = kDefaults});
+  Job job(&role);
+  while (!role.finished() || role.wants_change()) {
+    job.RunSchedule(BestWithSmallChunks, 2);  // no more than what warms up
+    job.Negotiate();
+  }
+  EXPECT_EQ(job.in_force(), kDefaults);
+}
+
+TEST(TuningRoleTest, EveryStepThatDiffersFromTheLastIsReportedOnceAndChangesNothing) {
+  TuningRole role({.defaults = kDefaults, .patience = absl::Seconds(60)});
+  Job job(&role);
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < 60; ++i) {
+    job.Negotiate();
+    job.Advance(absl::Seconds(1));
+  }
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), IsEmpty()) << "patience lasts a minute";
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < 600; ++i) {
+    job.Negotiate();
+    job.Advance(absl::Seconds(1));
+  }
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              StartsWith("ronda[0] W autotune has nothing to measure: for 1m no schedule has been locked"));
+  EXPECT_EQ(job.changes(), 0);
+  job.RunToTheEnd(BestWithSmallChunks);
+  EXPECT_EQ(job.in_force().chunk_bytes, size_t{128} << 10) << "it is never too late";
+}
+
+TEST(TuningRoleTest, SettingsThatWereTriedAreTakenBackWhenStepsNoLongerRepeat) {
+  TuningRole role({.defaults = kDefaults, .patience = absl::Seconds(60)});
+  Job job(&role);
+  while (job.changes() == 0) {
+    job.RunSchedule(AlwaysTheSame, 1000);
+    job.Negotiate();
+  }
+  EXPECT_NE(job.in_force(), kDefaults);
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < 100; ++i) {
+    job.Negotiate();
+    job.Advance(absl::Seconds(1));
+  }
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("autotune ends early: for 1m no schedule"));
+  EXPECT_TRUE(role.finished());
+  EXPECT_EQ(job.in_force(), kDefaults);
+}
+
+TEST(TuningRoleTest, LongStepsGetMorePatience) {
+  TuningRole role({.defaults = kDefaults, .patience = absl::Seconds(60), .patience_rounds = 40});
+  Job job(&role);
+  job.RunSchedule([](const TunedSettings&) { return absl::Seconds(30); }, 5);
+  for (int i = 0; i < 19; ++i) {
+    job.Negotiate();
+    job.Advance(absl::Minutes(1));
+  }
+  EXPECT_FALSE(role.finished());
+  job.Advance(absl::Minutes(1));
+  job.Negotiate();
+  EXPECT_TRUE(role.finished());
+}
+
+TEST(TuningRoleTest, TheLogHasARowASampleAndEndsWithTheChoice) {
+  const std::string path = ::testing::TempDir() + "/tuning_role.csv";
+  TuningRole role({.defaults = kDefaults, .log_path = path});
+  ASSERT_TRUE(role.Start().ok());
+  Job job(&role);
+  job.RunToTheEnd(BestWithSmallChunks);
+  const std::vector<std::string> lines = Lines(path);
+  ASSERT_GT(lines.size(), 10u);
+  EXPECT_THAT(lines[0], StartsWith("rounds,stage,"));
+  EXPECT_EQ(lines[1], "13,screening,67108864,1048576,0,0,10000.0,10000.0,10000.0,");
+  EXPECT_THAT(lines.back(), HasSubstr(",choice,67108864,1048576,131072,0,,,,chosen"));
+  const size_t columns = std::vector<std::string>(absl::StrSplit(lines[0], ',')).size();
+  for (const std::string& line : lines) {
+    EXPECT_EQ(std::vector<std::string>(absl::StrSplit(line, ',')).size(), columns) << line;
+  }
+}
+
+TEST(TuningRoleTest, ALogThatCannotBeMadeIsAnErrorThatNamesVariableAndFile) {
+  TuningRole role({.defaults = kDefaults, .log_path = "/nonexistent/tuning.csv"});
+  EXPECT_THAT(std::string(role.Start().message()),
+              HasSubstr("RONDA_AUTOTUNE_LOG: cannot create /nonexistent/tuning.csv"));
+}
+
+TEST(TuningRoleTest, TheChoiceIsInTheLogOfTheJob) {
+  TuningRole role({.defaults = kDefaults});
+  Job job(&role);
+  SetLogLevel(LogLevel::kInfo);
+  ::testing::internal::CaptureStderr();
+  job.RunToTheEnd(BestWithSmallChunks);
+  SetLogLevel(LogLevel::kWarning);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("steps the choice is fusion threshold 67108864 bytes"));
+}
+
+}  // namespace
+}  // namespace ronda
