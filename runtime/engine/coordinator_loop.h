@@ -12,40 +12,43 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "runtime/base/clock.h"
-#include "runtime/base/config.h"
 #include "runtime/collectives/transport.h"
 #include "runtime/control/topology.h"
 #include "runtime/engine/callback_thread.h"
-#include "runtime/engine/coordinator_role.h"
-#include "runtime/engine/executor.h"
+#include "runtime/engine/engine_driver.h"
 #include "runtime/engine/process_sets.h"
+#include "runtime/engine/rank_engine.h"
+#include "runtime/engine/statistics.h"
 #include "runtime/engine/tensor_queue.h"
-#include "runtime/negotiation/reporter.h"
 
 namespace ronda {
 
-// The body of a rank's coordinator thread: moves submissions to the negotiation, and its responses to the executor.
+// What trainer threads see of a rank's engine, and the body of its coordinator thread.
 //
-// It sleeps in ControlPlane::Wait until a submission, a message or a deadline gives it something to do. Every error is
-// the job's failure: it is recorded for all ranks, every handle in flight completes with it, and the loop ends.
+// The engine's steps are made by the coordinator thread, which sleeps in ControlPlane::Wait until a submission, a
+// message or a deadline gives it something to do, and by trainer threads that wait (EngineDriver). Every error is the
+// job's failure: it is recorded for all ranks, every handle in flight completes with it, and the loop ends.
 //
 // Thread-safety: Run is the coordinator thread; all else may be called from any thread.
-class CoordinatorLoop {
+class CoordinatorLoop : private EngineDriver::Engine {
  public:
-  struct Options {
-    Tunables tunables;
-    Clock* clock;          // not owned
-    std::string identity;  // "host h, pid 42"
-  };
+  CoordinatorLoop(RankEngine::Options options, const Topology& topology, Transport transport);
 
-  CoordinatorLoop(Options options, const Topology& topology, Transport transport);
+  // Waits for threads that drive.
+  ~CoordinatorLoop() override { driver_->Disconnect(); }
 
   // What the process sets are, as far as this rank has got.
   const ProcessSets& process_sets() const { return process_sets_; }
 
+  Statistics statistics() const { return engine_.statistics(); }
+
   // Submits all, or, after an error or an exception, none.
-  absl::StatusOr<std::vector<std::shared_ptr<Handle>>> SubmitAll(absl::Span<const Submission> submissions);
+  absl::Status SubmitAll(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles);
   absl::StatusOr<std::shared_ptr<Handle>> Submit(const Submission& submission);
+
+  // The same, and waits until all are complete; the bell is not rung if this thread carries them out itself.
+  absl::Status RunAll(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles);
+  absl::StatusOr<std::shared_ptr<Handle>> Run(const Submission& submission);
 
   // No submission is accepted any more; Run returns once what is in flight is complete, its callbacks have run, and
   // every rank has asked for the same.
@@ -63,41 +66,32 @@ class CoordinatorLoop {
   bool IsCallbackThread() const { return callbacks_->IsThisThread(); }
 
  private:
-  enum class Progress { kNone, kSome, kJobEnded };
-
   CallbackThread::Hooks MakeHooks();
+
+  // Has the operation, which was submitted without ringing the bell, carried out, and waits for it.
+  void CarryOut(const Handle& handle);
+
+  Progress Advance() override;
+  absl::Time NextDeadline() override;
+  void Wake() override { transport_.control->Wake(); }
+
   absl::StatusOr<Progress> StepOrCatch();
-  void AbandonState();
-  absl::StatusOr<Progress> Step();
-  absl::Status ReportFresh(absl::Time now);
-  void Report(const TensorEntry& entry);
-  absl::StatusOr<Progress> Apply(const std::string& broadcast, absl::Time now);
-  void RecordOrders(const std::vector<AgreedBucket>& buckets);
-  absl::Status Answer(const TensorError& error);
-  absl::Time UnansweredSince(const TensorEntry& entry) const;
-  absl::Time AnswerDue(const TensorEntry& entry) const;
-  absl::Status CheckCoordinatorAnswers(absl::Time now);
-  absl::Time NextDeadline(absl::Time now) const;
+  void End();
   absl::Status Fail(const absl::Status& cause);
   absl::Status FailOrRetry(const absl::Status& cause);
 
-  const Options options_;
   const Topology topology_;
+  Clock* const clock_;
   Transport transport_;
-  FlightRecorder* const flight_;  // this rank's
   std::atomic<bool> shutdown_requested_{false};
   std::atomic<bool> ended_{false};  // in good order
+  const std::shared_ptr<EngineDriver> driver_;
   const std::shared_ptr<CallbackThread> callbacks_;
   ProcessSets process_sets_;
   TensorQueue queue_;
-  WaitLimits limits_;  // rank 0's, once they are known
-  std::unique_ptr<Reporter> reporter_;
-  std::unique_ptr<Executor> executor_;
-  std::unique_ptr<CoordinatorRole> role_;  // on rank 0
-  enum class Leaving { kNo, kReported } leaving_ = Leaving::kNo;
-  absl::Time leaving_since_;
-  absl::Time last_activity_ = absl::InfinitePast();        // when what rank 0 has last said was carried out
-  absl::Time next_answer_check_ = absl::InfiniteFuture();  // nothing that waits is due before
+  // The rest belongs to the thread that has the turn.
+  RankEngine engine_;
+  absl::Status result_;  // once the job is over
   // Made beforehand: there is no memory for it when it is needed.
   const absl::Status out_of_memory_ = absl::ResourceExhaustedError("out of memory in the coordinator thread");
   std::unique_ptr<std::byte[]> emergency_memory_;  // given back when there is none left, to be able to say so

@@ -8,11 +8,18 @@
 namespace ronda {
 
 absl::Status Handle::Wait() const {
-  if (!done()) {
-    MutexLock lock(&mu_);
-    while (!done()) completed_.Wait(&mu_);
+  const auto sleep = [this] { SleepUntilDone(); };
+  if (driver_ != nullptr) {
+    driver_->Await([this] { return done(); }, sleep);
+  } else {
+    sleep();
   }
   return status_;
+}
+
+void Handle::SleepUntilDone() const {
+  MutexLock lock(&mu_);
+  while (!done()) completed_.Wait(&mu_);
 }
 
 const OperationResult& Handle::result() const {

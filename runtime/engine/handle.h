@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "runtime/base/mutex.h"
 #include "runtime/engine/callback_thread.h"
+#include "runtime/engine/engine_driver.h"
 
 namespace ronda {
 
@@ -37,13 +38,16 @@ struct OperationResult {
 // from being lost: done_ is stored under it, and a waiter that is about to sleep looks at done_ under it.
 class Handle {
  public:
-  // `callbacks` runs what OnCompletion gets. `tensor` is the tensor's name, for messages.
-  Handle(std::shared_ptr<CallbackThread> callbacks, std::shared_ptr<const std::string> tensor)
-      : callback_thread_(std::move(callbacks)), tensor_(std::move(tensor)) {}
+  // `callbacks` runs what OnCompletion gets. `driver`, which may be null, is the engine's that carries the operation
+  // out. `tensor` is the tensor's name, for messages.
+  Handle(std::shared_ptr<CallbackThread> callbacks, std::shared_ptr<EngineDriver> driver,
+         std::shared_ptr<const std::string> tensor)
+      : callback_thread_(std::move(callbacks)), driver_(std::move(driver)), tensor_(std::move(tensor)) {}
 
   bool done() const { return done_.load(std::memory_order_acquire); }
 
-  // Blocks until the operation has completed; its status. An error status names the tensor.
+  // Blocks until the operation has completed; its status. An error status names the tensor. The calling thread carries
+  // the operation out itself if no other is at it.
   absl::Status Wait() const;
 
   // REQUIRES: Wait() has returned OK.
@@ -61,7 +65,10 @@ class Handle {
   void Complete(OperationResult result);
 
  private:
+  void SleepUntilDone() const;
+
   const std::shared_ptr<CallbackThread> callback_thread_;
+  const std::shared_ptr<EngineDriver> driver_;
   const std::shared_ptr<const std::string> tensor_;
   mutable Mutex mu_;
   mutable CondVar completed_;

@@ -34,8 +34,7 @@ Result CatchOutOfMemory(const Function& submit) {
 Runtime::Runtime(Options options, Topology topology, Transport transport)
     : topology_(std::move(topology)),
       loop_(std::make_unique<CoordinatorLoop>(
-          CoordinatorLoop::Options{
-              .tunables = options.tunables, .clock = options.clock, .identity = Identity(topology_)},
+          RankEngine::Options{.tunables = options.tunables, .clock = options.clock, .identity = Identity(topology_)},
           topology_, std::move(transport))) {}
 
 std::unique_ptr<Runtime> Runtime::Create(Options options, Topology topology, Transport transport) {
@@ -77,12 +76,36 @@ absl::StatusOr<std::shared_ptr<Handle>> Runtime::Submit(const Submission& submis
 }
 
 absl::StatusOr<std::vector<std::shared_ptr<Handle>>> Runtime::SubmitAll(absl::Span<const Submission> submissions) {
-  using Result = absl::StatusOr<std::vector<std::shared_ptr<Handle>>>;
-  return CatchOutOfMemory<Result>([&]() -> Result {
+  std::vector<std::shared_ptr<Handle>> handles;
+  RONDA_RETURN_IF_ERROR(SubmitAll(submissions, &handles));
+  return handles;
+}
+
+absl::Status Runtime::SubmitAll(absl::Span<const Submission> submissions,
+                                std::vector<std::shared_ptr<Handle>>* handles) {
+  handles->clear();
+  return CatchOutOfMemory<absl::Status>([&] {
     RONDA_RETURN_IF_ERROR(CheckSubmissions(submissions, submitter()));
-    return loop_->SubmitAll(submissions);
+    return loop_->SubmitAll(submissions, handles);
   });
 }
+
+absl::StatusOr<std::shared_ptr<Handle>> Runtime::Run(const Submission& submission) {
+  using Result = absl::StatusOr<std::shared_ptr<Handle>>;
+  return CatchOutOfMemory<Result>([&]() -> Result {
+    RONDA_RETURN_IF_ERROR(CheckSubmission(submission, submitter()));
+    return loop_->Run(submission);
+  });
+}
+
+absl::Status Runtime::RunAll(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles) {
+  return CatchOutOfMemory<absl::Status>([&] {
+    RONDA_RETURN_IF_ERROR(CheckSubmissions(submissions, submitter()));
+    return loop_->RunAll(submissions, handles);
+  });
+}
+
+Statistics Runtime::statistics() const { return loop_->statistics(); }
 
 bool Runtime::InCallback() const { return loop_->IsCallbackThread(); }
 

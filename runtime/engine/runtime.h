@@ -17,6 +17,7 @@
 #include "runtime/collectives/transport.h"
 #include "runtime/control/topology.h"
 #include "runtime/engine/handle.h"
+#include "runtime/engine/statistics.h"
 #include "runtime/engine/submission.h"
 #include "runtime/engine/submission_check.h"
 
@@ -70,6 +71,21 @@ class Runtime {
   // TensorRequest::group) are handed over in one call, and run as a whole or fail as a whole.
   // Errors: as Submit.
   absl::StatusOr<std::vector<std::shared_ptr<Handle>>> SubmitAll(absl::Span<const Submission> submissions);
+
+  // The same. `handles`, which is cleared first and may bring its memory along, receives the handles.
+  absl::Status SubmitAll(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles);
+
+  // Submits and waits until the operation is complete; the calling thread carries it out itself if no other is at it,
+  // which spares the way over the coordinator thread and back.
+  // Errors: as Submit; the operation's own are the handle's. The runtime must outlive the call.
+  absl::StatusOr<std::shared_ptr<Handle>> Run(const Submission& submission);
+
+  // The same for all of `submissions`; `*handles` becomes theirs, all of them complete, in their order.
+  // Errors: as SubmitAll.
+  absl::Status RunAll(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles);
+
+  // What this rank has done so far.
+  Statistics statistics() const;
 
   // Completes what is in flight on this rank, waits for its callbacks, tells the others, and waits until all of them
   // have shut down too. Idempotent.

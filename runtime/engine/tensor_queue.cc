@@ -103,7 +103,7 @@ absl::Status TensorQueue::InsertLocked(const Submission& submission, absl::Time 
   slot.submission = submission;
   slot.since = now;
   slot.taken = absl::InfiniteFuture();
-  slot.handle = std::allocate_shared<Handle>(PoolAllocator<Handle>(handle_memory_), callbacks_, slot.name);
+  slot.handle = std::allocate_shared<Handle>(PoolAllocator<Handle>(handle_memory_), callbacks_, driver_, slot.name);
   in_flight_.splice(in_flight_.end(), idle_, slot.place);
   most_in_flight_ = std::max(most_in_flight_, in_flight_.size());
   fresh_.push_back(&slot);

@@ -18,6 +18,7 @@
 #include "runtime/base/block_pool.h"
 #include "runtime/base/mutex.h"
 #include "runtime/engine/callback_thread.h"
+#include "runtime/engine/engine_driver.h"
 #include "runtime/engine/handle.h"
 #include "runtime/engine/submission.h"
 #include "runtime/monitor/flight_recorder.h"
@@ -46,9 +47,13 @@ class TensorQueue {
  public:
   static constexpr size_t kMaxIdle = 4096;
 
-  // `callbacks` runs what the handles' OnCompletion gets. `flight`, which is not owned, takes note of submissions.
-  TensorQueue(std::shared_ptr<CallbackThread> callbacks, FlightRecorder* flight)
-      : callbacks_(std::move(callbacks)), flight_(flight), handle_memory_(std::make_shared<BlockPool>()) {}
+  // `callbacks` and `driver`, which may be null, are for the handles. `flight`, which is not owned, takes note of
+  // submissions.
+  TensorQueue(std::shared_ptr<CallbackThread> callbacks, std::shared_ptr<EngineDriver> driver, FlightRecorder* flight)
+      : callbacks_(std::move(callbacks)),
+        driver_(std::move(driver)),
+        flight_(flight),
+        handle_memory_(std::make_shared<BlockPool>()) {}
 
   // Adds a copy of `submission` or, after an error or an exception (std::bad_alloc), nothing.
   // Errors: ALREADY_EXISTS if the name is in flight in its process set; the status the queue was closed with.
@@ -128,6 +133,7 @@ class TensorQueue {
   void RemoveLocked(size_t first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const std::shared_ptr<CallbackThread> callbacks_;
+  const std::shared_ptr<EngineDriver> driver_;
   FlightRecorder* const flight_;
   const std::shared_ptr<BlockPool> handle_memory_;
   std::vector<const TensorEntry*> taken_;  // by the last TakeFresh

@@ -13,7 +13,7 @@ namespace {
 
 std::shared_ptr<Operation> NewOperation() {
   return std::make_shared<Operation>(
-      std::make_shared<Handle>(CallbackThread::Create({}), std::make_shared<const std::string>("t")),
+      std::make_shared<Handle>(CallbackThread::Create({}), nullptr, std::make_shared<const std::string>("t")),
       OpType::kAllreduce);
 }
 

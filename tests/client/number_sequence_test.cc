@@ -16,7 +16,7 @@ void Begin(NumberSequence& sequence, const std::shared_ptr<Handle>& operation) {
 }
 
 std::shared_ptr<Handle> Operation() {
-  return std::make_shared<Handle>(CallbackThread::Create({}), std::make_shared<const std::string>("t"));
+  return std::make_shared<Handle>(CallbackThread::Create({}), nullptr, std::make_shared<const std::string>("t"));
 }
 
 TEST(NumberSequenceTest, CountsWhatIsTaken) {

@@ -24,7 +24,7 @@ using ::testing::IsEmpty;
 std::shared_ptr<Handle> Completed(const void* data, size_t bytes, std::vector<int64_t> first_dims) {
   OperationResult result{.data = std::make_unique<std::byte[]>(bytes), .first_dims = std::move(first_dims)};
   std::memcpy(result.data.get(), data, bytes);
-  auto handle = std::make_shared<Handle>(CallbackThread::Create({}), std::make_shared<const std::string>("t"));
+  auto handle = std::make_shared<Handle>(CallbackThread::Create({}), nullptr, std::make_shared<const std::string>("t"));
   handle->Complete(std::move(result));
   return handle;
 }
@@ -120,7 +120,7 @@ TEST(SparseAverageTest, DividesByTheRanksThatAveragesCount) {
   const float values[3] = {2, 4, 8};
   OperationResult gathered{.data = std::make_unique<std::byte[]>(sizeof(values)), .first_dims = {1, 0, 2}, .number = 2};
   std::memcpy(gathered.data.get(), values, sizeof(values));
-  auto handle = std::make_shared<Handle>(CallbackThread::Create({}), std::make_shared<const std::string>("t"));
+  auto handle = std::make_shared<Handle>(CallbackThread::Create({}), nullptr, std::make_shared<const std::string>("t"));
   handle->Complete(std::move(gathered));
   const SparseAverage average(std::move(handle), DType::kFloat32, 1);
   for (int times = 0; times < 2; ++times) {

@@ -25,8 +25,8 @@ TEST(CallbackThread, CallbacksRunOnceInTheOrderOfCompletionOnAThreadOfTheirOwn) 
   const auto thread = CallbackThread::Create({});
   std::vector<int> order;
   std::vector<std::thread::id> threads;
-  Handle first(thread, Name("x"));
-  Handle second(thread, Name("x"));
+  Handle first(thread, nullptr, Name("x"));
+  Handle second(thread, nullptr, Name("x"));
   const auto note = [&](int number) {
     return [&, number](const absl::Status& status) {
       EXPECT_TRUE(status.ok());
@@ -46,7 +46,7 @@ TEST(CallbackThread, CallbacksRunOnceInTheOrderOfCompletionOnAThreadOfTheirOwn) 
 
 TEST(CallbackThread, CallbacksLearnTheStatus) {
   const auto thread = CallbackThread::Create({});
-  Handle handle(thread, Name("x"));
+  Handle handle(thread, nullptr, Name("x"));
   absl::Status seen;
   ASSERT_TRUE(handle.OnCompletion([&](const absl::Status& status) { seen = status; }).ok());
   handle.Complete(absl::UnavailableError("rank 1 died"));
@@ -58,7 +58,7 @@ TEST(CallbackThread, WhatACallbackThrowsNamesTheTensorAndTheNextOneRuns) {
   std::vector<std::string> thrown;
   const auto thread =
       CallbackThread::Create({.thrown = [&](const absl::Status& status) { thrown.emplace_back(status.message()); }});
-  Handle handle(thread, Name("x"));
+  Handle handle(thread, nullptr, Name("x"));
   bool ran = false;
   ASSERT_TRUE(handle.OnCompletion([](const absl::Status&) { throw std::runtime_error("disk full"); }).ok());
   ASSERT_TRUE(handle.OnCompletion([](const absl::Status&) { throw 42; }).ok());
@@ -74,7 +74,7 @@ TEST(CallbackThread, IsIdleOnceTheLastCallbackHasRun) {
   std::promise<void> idle;
   const auto thread = CallbackThread::Create({.idle = [&] { idle.set_value(); }});
   EXPECT_TRUE(thread->idle());
-  Handle handle(thread, Name("x"));
+  Handle handle(thread, nullptr, Name("x"));
   std::promise<void> go;
   ASSERT_TRUE(handle.OnCompletion([&](const absl::Status&) { go.get_future().wait(); }).ok());
   EXPECT_TRUE(thread->idle()) << "nothing to call yet";
@@ -89,7 +89,7 @@ TEST(CallbackThread, IsIdleOnceTheLastCallbackHasRun) {
 TEST(CallbackThread, AfterStopCallbacksRunInTheCallersThread) {
   const auto thread = CallbackThread::Create({});
   thread->Stop();
-  Handle handle(thread, Name("x"));
+  Handle handle(thread, nullptr, Name("x"));
   handle.Complete(absl::OkStatus());
   std::thread::id where;
   ASSERT_TRUE(handle.OnCompletion([&](const absl::Status&) { where = std::this_thread::get_id(); }).ok());
@@ -101,7 +101,7 @@ TEST(CallbackThread, CanBeStoppedAndLetGoByItsOwnCallback) {
   std::promise<void> stopped;
   {
     auto thread = CallbackThread::Create({});
-    auto handle = std::make_shared<Handle>(thread, Name("x"));
+    auto handle = std::make_shared<Handle>(thread, nullptr, Name("x"));
     ASSERT_TRUE(handle
                     ->OnCompletion([thread, handle, &stopped](const absl::Status&) mutable {
                       EXPECT_TRUE(thread->IsThisThread());

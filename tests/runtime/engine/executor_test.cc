@@ -75,7 +75,7 @@ class ExecutorTest : public ::testing::Test {
   RecordingCommunicator communicator_;
   const std::shared_ptr<CallbackThread> callbacks_ = CallbackThread::Create({});
   const std::unique_ptr<FlightRecorder> flight_{new FlightRecorder()};
-  TensorQueue queue_{callbacks_, flight_.get()};
+  TensorQueue queue_{callbacks_, nullptr, flight_.get()};
   ProcessSets process_sets_{4};
   Executor executor_{{&communicator_, &queue_, &process_sets_, flight_.get()}, WaitLimits{}};
 };

@@ -40,7 +40,7 @@ class TensorQueueTest : public ::testing::Test {
 
   const std::shared_ptr<CallbackThread> callbacks_ = CallbackThread::Create({});
   const std::unique_ptr<FlightRecorder> flight_{new FlightRecorder()};
-  TensorQueue queue_{callbacks_, flight_.get()};
+  TensorQueue queue_{callbacks_, nullptr, flight_.get()};
 };
 
 TEST_F(TensorQueueTest, EntriesAreFreshOnceAndSayWhenTheyWereTaken) {

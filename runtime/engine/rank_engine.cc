@@ -1,0 +1,167 @@
+#include "runtime/engine/rank_engine.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/negotiation/codec.h"
+
+namespace ronda {
+namespace {
+
+WaitLimits LimitsOf(const Tunables& tunables) {
+  return {.warning = tunables.stall_warning, .deadline = tunables.stall_deadline};
+}
+
+}  // namespace
+
+RankEngine::RankEngine(Options options, const Parts& parts)
+    : options_(std::move(options)),
+      parts_(parts),
+      control_(parts.transport->control.get()),
+      flight_(&parts.transport->flights->Of(parts.topology->rank)),
+      cycle_time_(options_.tunables.cycle_time),
+      answers_(parts.queue, parts.transport->flights.get(), LimitsOf(options_.tunables)),
+      reporter_(std::make_unique<Reporter>(Reporter::Options{
+          .rank = parts.topology->rank, .world_size = parts.topology->size, .identity = options_.identity})),
+      executor_(std::make_unique<Executor>(Executor::Parts{.communicator = parts.transport->communicator.get(),
+                                                           .queue = parts.queue,
+                                                           .process_sets = parts.process_sets,
+                                                           .flight = flight_},
+                                           LimitsOf(options_.tunables))) {
+  if (parts.topology->rank != kCoordinatorRank) return;
+  role_ = std::make_unique<CoordinatorRole>(options_.tunables, parts.topology->size, parts.transport->flights);
+}
+
+absl::StatusOr<RankEngine::Progress> RankEngine::Step() {
+  if (role_ && !std::exchange(started_, true)) RONDA_RETURN_IF_ERROR(role_->Start());
+  // First: rank 0 must be done with its lists before it listens again.
+  if (orders_ || !lists_.empty()) return CarryOutNext();
+  const absl::Time now = options_.clock->Now();
+  RONDA_RETURN_IF_ERROR(ReportFresh(now));
+  return Listen(now);
+}
+
+absl::Status RankEngine::ReportFresh(absl::Time now) {
+  // Read before the queue is looked at: every submission that was accepted before the request is then found.
+  const bool shutting_down = parts_.shutdown_requested->load();
+  if (now - parts_.queue->OldestFresh() >= cycle_time_ || shutting_down) {
+    for (const TensorEntry* entry : parts_.queue->TakeFresh(now)) Report(*entry);
+  }
+  if (shutting_down) RONDA_RETURN_IF_ERROR(LeaveIfDone(now));
+  if (!reporter_->has_news()) return absl::OkStatus();
+  counters_.reports_sent.Add();
+  return control_->SendToCoordinator(Encode(reporter_->TakeReport()));
+}
+
+absl::Status RankEngine::LeaveIfDone(absl::Time now) {
+  if (leaving_ != Leaving::kNo || !parts_.queue->empty() || !parts_.callbacks->idle()) return absl::OkStatus();
+  reporter_->Leave();
+  leaving_ = Leaving::kReported;
+  answers_.ExpectEnd(now);
+  return absl::OkStatus();
+}
+
+void RankEngine::Report(const TensorEntry& entry) {
+  const TensorRequest& request = entry.submission.request;
+  if (reporter_->process_sets().Find(request.process_set) == nullptr) {
+    parts_.queue->Complete(
+        &entry, absl::FailedPreconditionError(
+                    absl::StrCat("tensor '", request.name, "': process set ", request.process_set, " was removed")));
+    return;
+  }
+  reporter_->Submit(request);
+  flight_->Record(FlightKind::kReported, request.op, request.name, TensorBytes(request));
+  answers_.Expect(entry);
+}
+
+absl::StatusOr<RankEngine::Progress> RankEngine::Listen(absl::Time now) {
+  RONDA_ASSIGN_OR_RETURN(ControlPlane::Inbox inbox, control_->Receive());
+  if (role_) RONDA_RETURN_IF_ERROR(Coordinate(inbox, now));
+  counters_.lists_received.Add(inbox.broadcasts.size());
+  std::move(inbox.broadcasts.begin(), inbox.broadcasts.end(), std::back_inserter(lists_));
+  if (!inbox.to_coordinator.empty() || !lists_.empty()) return Progress::kSome;
+  // Only now: a rank that was stopped for long finds its answers in the inbox.
+  if (!role_) RONDA_RETURN_IF_ERROR(answers_.Check(now));
+  return Progress::kNone;
+}
+
+absl::Status RankEngine::Coordinate(const ControlPlane::Inbox& inbox, absl::Time now) {
+  counters_.reports_received.Add(inbox.to_coordinator.size());
+  RONDA_RETURN_IF_ERROR(role_->Take(inbox.to_coordinator, now));
+  RONDA_RETURN_IF_ERROR(role_->Inspect(now));
+  const std::string list = role_->TakeBroadcast(now);
+  if (list.empty()) return absl::OkStatus();
+  counters_.lists_sent.Add();
+  return control_->Broadcast(list);
+}
+
+absl::StatusOr<RankEngine::Progress> RankEngine::CarryOutNext() {
+  if (!orders_) {
+    RONDA_RETURN_IF_ERROR(Begin(lists_.front()));
+    lists_.pop_front();
+  } else {
+    counters_.buckets_agreed.Add();
+    RONDA_RETURN_IF_ERROR(executor_->Execute(orders_->work.buckets[orders_->next_bucket++]));
+  }
+  return orders_->has_buckets() ? Progress::kSome : Conclude();
+}
+
+absl::Status RankEngine::Begin(const std::string& list) {
+  RONDA_ASSIGN_OR_RETURN(const ResponseList decoded, DecodeResponseList(list));
+  RONDA_ASSIGN_OR_RETURN(Reporter::Work work, reporter_->Apply(decoded));
+  orders_.emplace(Orders{.work = std::move(work)});
+  if (orders_->work.settings) ApplySettings(*orders_->work.settings);
+  for (const TensorError& error : orders_->work.errors) RONDA_RETURN_IF_ERROR(Answer(error));
+  RecordOrders(orders_->work.buckets);
+  return absl::OkStatus();
+}
+
+void RankEngine::ApplySettings(const JobSettings& settings) {
+  executor_->set_limits(settings.limits);
+  answers_.set_limits(settings.limits);
+  cycle_time_ = settings.cycle_time;
+  parts_.transport->communicator->Tune({.chunk_bytes = settings.chunk_bytes});
+}
+
+void RankEngine::RecordOrders(const std::vector<AgreedBucket>& buckets) {
+  for (const AgreedBucket& bucket : buckets) {
+    if (!bucket.members->Contains(parts_.topology->rank)) continue;
+    const TensorRequest& first = bucket.responses.front()->request;
+    flight_->Record(FlightKind::kAgreed, first.op, first.name, TensorBytes(first));
+  }
+}
+
+absl::Status RankEngine::Answer(const TensorError& error) {
+  const TensorEntry* entry = parts_.queue->Find(error.key());
+  if (entry == nullptr) {
+    return absl::InternalError(
+        absl::StrCat("the coordinator rank answers tensor '", error.name, "', which was not submitted on this rank"));
+  }
+  const TensorRequest& request = entry->submission.request;
+  flight_->Record(FlightKind::kFailed, request.op, request.name, TensorBytes(request));
+  parts_.queue->Complete(entry, error.status);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<RankEngine::Progress> RankEngine::Conclude() {
+  const ResponseList::Job job = orders_->work.job;
+  orders_.reset();
+  answers_.Heard(options_.clock->Now());
+  return job == ResponseList::Job::kGoesOn ? Progress::kSome : Progress::kOver;
+}
+
+absl::Time RankEngine::NextDeadline() const {
+  if (orders_ || !lists_.empty()) return absl::InfinitePast();
+  return std::min(parts_.queue->OldestFresh() + cycle_time_, role_ ? role_->next_inspection() : answers_.next_check());
+}
+
+void RankEngine::AbandonState() {
+  static_cast<void>(reporter_.release());
+  static_cast<void>(executor_.release());
+  static_cast<void>(role_.release());
+}
+
+}  // namespace ronda
