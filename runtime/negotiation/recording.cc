@@ -11,7 +11,7 @@ namespace ronda {
 namespace {
 
 constexpr absl::string_view kMagic = "RONDANEG";
-constexpr uint64_t kVersion = 1;
+constexpr uint64_t kVersion = 2;
 constexpr size_t kEventHeader = 1 + 8 + 4;  // kind, time, rank
 
 template <typename T>
@@ -55,6 +55,7 @@ std::string Summary(const ResponseList& list) {
     }
     absl::StrAppend(&text, "without ", bucket.joined.size(), " ranks]");
   }
+  if (list.schedule) absl::StrAppend(&text, "; a schedule of ", list.schedule->buckets.size(), " buckets");
   return absl::StrCat(text, list.job == ResponseList::Job::kEnds ? "; the job ends" : "");
 }
 
@@ -63,6 +64,23 @@ absl::Status Compare(size_t number, ResponseList recorded, const ResponseList& r
   if (Encode(recorded) == Encode(replayed)) return absl::OkStatus();
   return absl::InternalError(absl::StrCat("event ", number, ": the recorded list has ", Summary(recorded),
                                           "; the replayed one has ", Summary(replayed)));
+}
+
+// An event that is nothing but numbers.
+absl::Status ReplayNumbers(size_t number, const NegotiationEvent& event, Negotiator* negotiator) {
+  absl::string_view bytes = event.bytes;
+  const bool leaves = event.kind == NegotiationEvent::Kind::kLeave;
+  const std::optional<uint64_t> first = TakeNumber<uint64_t>(&bytes);
+  const std::optional<uint64_t> second = leaves ? 0 : TakeNumber<uint64_t>(&bytes);
+  if (!first || !second || (leaves && !negotiator->locked())) {
+    return absl::InvalidArgumentError(absl::StrCat("event ", number, " is damaged"));
+  }
+  if (leaves) {
+    negotiator->LeaveSchedule(*first);
+  } else {
+    negotiator->SetBucketSizes({.threshold = *first, .min_bucket_bytes = *second});
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ReplayEvent(size_t number, const NegotiationEvent& event, Negotiator* negotiator) {
@@ -76,6 +94,9 @@ absl::Status ReplayEvent(size_t number, const NegotiationEvent& event, Negotiato
       for (const TensorError& error : list.errors) negotiator->Fail(error.key(), error.status);
       return absl::OkStatus();
     }
+    case NegotiationEvent::Kind::kLeave:
+    case NegotiationEvent::Kind::kSizes:
+      return ReplayNumbers(number, event, negotiator);
     case NegotiationEvent::Kind::kList: {
       RONDA_ASSIGN_OR_RETURN(ResponseList list, DecodeResponseList(event.bytes));
       return Compare(number, std::move(list), negotiator->TakeResponses());
@@ -92,6 +113,19 @@ NegotiationEvent NegotiationEvent::Failure(TensorKeyView tensor, const absl::Sta
   return {Kind::kFailure, now, 0, Encode(list)};
 }
 
+NegotiationEvent NegotiationEvent::Leave(uint64_t rounds, absl::Time now) {
+  NegotiationEvent event = {.kind = Kind::kLeave, .time = now};
+  AppendNumber(rounds, &event.bytes);
+  return event;
+}
+
+NegotiationEvent NegotiationEvent::Sizes(const Negotiator::BucketSizes& sizes, absl::Time now) {
+  NegotiationEvent event = {.kind = Kind::kSizes, .time = now};
+  AppendNumber(static_cast<uint64_t>(sizes.threshold), &event.bytes);
+  AppendNumber(static_cast<uint64_t>(sizes.min_bucket_bytes), &event.bytes);
+  return event;
+}
+
 std::string EncodeHeader(const Negotiator::Options& options) {
   std::string bytes(kMagic);
   AppendNumber(kVersion, &bytes);
@@ -100,6 +134,9 @@ std::string EncodeHeader(const Negotiator::Options& options) {
   AppendNumber(static_cast<uint64_t>(options.fusion.threshold), &bytes);
   AppendNumber(absl::ToInt64Nanoseconds(options.limits.warning), &bytes);
   AppendNumber(absl::ToInt64Nanoseconds(options.limits.deadline), &bytes);
+  AppendNumber(static_cast<int64_t>(options.schedule.identical_steps), &bytes);
+  AppendNumber(static_cast<uint64_t>(options.schedule.min_bucket_bytes), &bytes);
+  AppendNumber(absl::ToInt64Nanoseconds(options.schedule.hold), &bytes);
   return bytes;
 }
 
@@ -113,7 +150,7 @@ std::string Encode(const NegotiationEvent& event) {
 }
 
 absl::StatusOr<Recording> DecodeRecording(absl::string_view bytes) {
-  constexpr int kNumbers = 6;
+  constexpr int kNumbers = 9;
   if (bytes.substr(0, kMagic.size()) != kMagic || bytes.size() < kMagic.size() + kNumbers * sizeof(uint64_t)) {
     return absl::InvalidArgumentError("this is no recording of a negotiation");
   }
@@ -133,6 +170,13 @@ absl::StatusOr<Recording> DecodeRecording(absl::string_view bytes) {
   recording.options.fusion.threshold = *TakeNumber<uint64_t>(&bytes);
   recording.options.limits.warning = absl::Nanoseconds(*TakeNumber<int64_t>(&bytes));
   recording.options.limits.deadline = absl::Nanoseconds(*TakeNumber<int64_t>(&bytes));
+  const int64_t identical_steps = *TakeNumber<int64_t>(&bytes);
+  if (identical_steps < 0 || identical_steps > int64_t{1} << 20) {
+    return absl::InvalidArgumentError(absl::StrCat("a recording with schedules after ", identical_steps, " steps"));
+  }
+  recording.options.schedule.identical_steps = static_cast<int>(identical_steps);
+  recording.options.schedule.min_bucket_bytes = *TakeNumber<uint64_t>(&bytes);
+  recording.options.schedule.hold = absl::Nanoseconds(*TakeNumber<int64_t>(&bytes));
   while (std::optional<NegotiationEvent> event = TakeEvent(&bytes)) recording.events.push_back(*std::move(event));
   return recording;
 }

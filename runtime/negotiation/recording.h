@@ -1,7 +1,9 @@
 #ifndef RONDA_RUNTIME_NEGOTIATION_RECORDING_H_
 #define RONDA_RUNTIME_NEGOTIATION_RECORDING_H_
 
+#include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -19,6 +21,8 @@ struct NegotiationEvent {
     kReport = 1,   // of `rank`, encoded, in `bytes`
     kFailure = 2,  // a call of Negotiator::Fail, as an encoded list of one error
     kList = 3,     // the encoded response list that was sent
+    kLeave = 4,    // a call of Negotiator::LeaveSchedule: the rounds
+    kSizes = 5,    // a call of Negotiator::SetBucketSizes: both sizes
   };
   Kind kind = Kind::kReport;
   absl::Time time;
@@ -30,6 +34,8 @@ struct NegotiationEvent {
   }
   static NegotiationEvent Failure(TensorKeyView tensor, const absl::Status& status, absl::Time now);
   static NegotiationEvent List(std::string bytes, absl::Time now) { return {Kind::kList, now, 0, std::move(bytes)}; }
+  static NegotiationEvent Leave(uint64_t rounds, absl::Time now);
+  static NegotiationEvent Sizes(const Negotiator::BucketSizes& sizes, absl::Time now);
 };
 
 // What happened on a coordinator rank, from the beginning of its job on.
@@ -47,7 +53,7 @@ std::string Encode(const NegotiationEvent& event);
 // Errors: INVALID_ARGUMENT if this is no recording, or one of another version.
 absl::StatusOr<Recording> DecodeRecording(absl::string_view bytes);
 
-// Runs the reports and failures through a fresh negotiator.
+// Runs all but the lists through a fresh negotiator, and compares the lists.
 // Errors: INTERNAL with the number of the first list that comes out differently, and both versions of it;
 // INVALID_ARGUMENT if an event cannot be decoded, or the negotiator refuses a report.
 absl::Status Replay(const Recording& recording);

@@ -90,8 +90,8 @@ TEST(Recording, AnythingElseIsRefused) {
   EXPECT_FALSE(DecodeRecording("RONDANEG").ok());
   EXPECT_FALSE(DecodeRecording(std::string(100, 'x')).ok());
   std::string later = EncodeHeader({.world_size = 2});
-  later[8] = 2;
-  EXPECT_THAT(std::string(DecodeRecording(later).status().message()), HasSubstr("a recording of version 2"));
+  later[8] = 3;
+  EXPECT_THAT(std::string(DecodeRecording(later).status().message()), HasSubstr("a recording of version 3"));
   EXPECT_FALSE(DecodeRecording(EncodeHeader({.world_size = -1})).ok());
   Recording unknown = {{.world_size = 1}, {{static_cast<NegotiationEvent::Kind>(9), absl::UnixEpoch(), 0, ""}}};
   EXPECT_EQ(Replay(unknown).code(), absl::StatusCode::kInvalidArgument);
