@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/collectives/collectives_command.h"
 #include "bench/command.h"
 #include "runtime/base/version.h"
 
@@ -10,7 +11,7 @@ namespace ronda::bench {
 namespace {
 
 const std::vector<Command>& Commands() {
-  static const auto* const commands = new std::vector<Command>{};
+  static const auto* const commands = new std::vector<Command>{CollectivesCommand()};
   return *commands;
 }
 
