@@ -22,15 +22,18 @@ struct Outcome {
   uint32_t seed = 0;
   double defaults = 1;  // the time of a round, in units of the best one that there is
   double choice = 1;
+  bool kept = true;  // the choice is the defaults
   int rounds = 0;
 };
 
 Outcome Tune(SimulatedMachine machine, uint32_t seed) {
   Autotuner tuner({.grid = machine.grid()});
   while (!tuner.finished()) tuner.AddRound(machine.Round(tuner.point()));
+  const TuningPoint defaults(machine.grid().size(), 0);
   return {.seed = seed,
-          .defaults = machine.TimeAt(TuningPoint(machine.grid().size(), 0)),
+          .defaults = machine.TimeAt(defaults),
           .choice = machine.TimeAt(tuner.point()),
+          .kept = tuner.point() == defaults,
           .rounds = tuner.rounds()};
 }
 
@@ -92,11 +95,11 @@ TEST(AutotunerSimulationTest, AMachineOfTwoSpeedsDoesNotMisleadIt) {
   EXPECT_LE(Quantile(outcomes, 0.9, Choice), 1.25);
 }
 
-// The settings matter little, and the noise is an order of magnitude more.
 TEST(AutotunerSimulationTest, NoiseAloneIsNoReasonToChange) {
-  const auto outcomes = TuneAll({.noise = 0.2, .disturbed = 0.1, .mode_factor = 2, .mode_rounds = 100}, 1.05);
-  Print("nothing but noise", outcomes);
-  for (const Outcome& outcome : outcomes) EXPECT_LE(outcome.choice, outcome.defaults * 1.03) << "seed " << outcome.seed;
+  const auto outcomes = TuneAll({.noise = 0.2, .disturbed = 0.1, .mode_factor = 2, .mode_rounds = 100}, 1);
+  const auto changed = std::count_if(outcomes.begin(), outcomes.end(), [](const Outcome& o) { return !o.kept; });
+  std::cout << "nothing but noise, seeds 1 to " << outcomes.size() << ": " << changed << " choose something else\n";
+  EXPECT_LE(changed, 3);
 }
 
 // In dimensions where the defaults are the best, they are what is chosen.

@@ -99,6 +99,19 @@ TEST(AutotunerTest, TheNextBestGetsADuelWhenTheFirstLosesIts) {
   EXPECT_THAT(tuner.point(), ElementsAre(2));
 }
 
+TEST(AutotunerTest, ValuesAreComparedWithWhatWasMeasuredNextToThem) {
+  Autotuner tuner({.grid = {5}});
+  int samples = 0;
+  while (!tuner.finished()) {
+    // The machine becomes faster after the first value: against the first measurement of all, all others look better.
+    const auto measurement = tuner.AddRound(absl::Microseconds(samples < 2 ? 100 : 50));
+    if (!measurement) continue;
+    ++samples;
+    EXPECT_NE(measurement->decision, Decision::kDuel);
+  }
+  EXPECT_THAT(tuner.point(), ElementsAre(0));
+}
+
 TEST(AutotunerTest, WarmUpRoundsAreNotMeasured) {
   Autotuner tuner({.grid = {2}, .rounds_per_sample = 2, .warm_up_rounds = 3});
   for (int i = 0; i < 3; ++i) EXPECT_FALSE(tuner.AddRound(absl::Hours(1)));
