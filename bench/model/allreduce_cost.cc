@@ -1,0 +1,110 @@
+#include "bench/model/allreduce_cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace ronda::bench::model {
+namespace {
+
+// More chunks than this gain nothing that the model could tell.
+constexpr int kMostChunks = 1 << 16;
+
+int HostsOf(const Cluster& cluster, int ranks) { return (ranks + cluster.local_size - 1) / cluster.local_size; }
+
+// The smallest h with 2^h >= n.
+int CeilLog2(int n) {
+  int levels = 0;
+  while ((int64_t{1} << levels) < n) ++levels;
+  return levels;
+}
+
+// The slower of both kinds of links, as far as both are used.
+LogGP SlowestLink(const Cluster& cluster, int ranks) {
+  const int hosts = HostsOf(cluster, ranks);
+  if (hosts == 1) return cluster.host;
+  if (hosts == ranks) return cluster.network;
+  LogGP slowest = cluster.network;
+  slowest.gap = std::max(slowest.gap, cluster.host.gap);
+  slowest.gap_per_byte = std::max(slowest.gap_per_byte, cluster.host.gap_per_byte);
+  return slowest;
+}
+
+double RingTime(const Cluster& cluster, int ranks, double bytes) {
+  const int hosts = HostsOf(cluster, ranks);
+  const LogGP slowest = SlowestLink(cluster, ranks);
+  const double latency =
+      2 * ((ranks - hosts) * MessageLatency(cluster.host) + (hosts - 1) * MessageLatency(cluster.network));
+  const double step = std::max(slowest.gap, bytes / ranks * slowest.gap_per_byte);
+  return latency + 2 * (ranks - 1) * step;
+}
+
+// The least of time(k) over numbers of chunks k that are powers of two, for a time that falls and then rises.
+template <typename Time>
+double BestOverChunks(const Time& time) {
+  double best = time(1);
+  for (int chunks = 2; chunks <= kMostChunks; chunks *= 2) {
+    const double next = time(chunks);
+    if (next >= best) break;
+    best = next;
+  }
+  return best;
+}
+
+double TreeTime(const Cluster& cluster, int ranks, double bytes) {
+  const int network_levels = CeilLog2(HostsOf(cluster, ranks));
+  const int host_levels = CeilLog2(std::min(ranks, cluster.local_size));
+  const LogGP slowest = SlowestLink(cluster, ranks);
+  const double latency =
+      2 * (host_levels * MessageLatency(cluster.host) + network_levels * MessageLatency(cluster.network));
+  const int hops = 2 * (host_levels + network_levels);
+  return BestOverChunks([&](int chunks) {
+    return latency + (hops + chunks - 1) * std::max(slowest.gap, 2 * bytes / chunks * slowest.gap_per_byte);
+  });
+}
+
+// Of one host's ranks alone: a reduce-scatter, or an allgather.
+double HostPhaseTime(const Cluster& cluster, double bytes) {
+  const int local = cluster.local_size;
+  return (local - 1) * (MessageLatency(cluster.host) + bytes / local * cluster.host.gap_per_byte);
+}
+
+double HierarchicalTime(const Cluster& cluster, int ranks, double bytes) {
+  const int hosts = HostsOf(cluster, ranks);
+  if (hosts == 1) return RingTime(cluster, ranks, bytes);
+  const Cluster between = {.local_size = 1, .host = {}, .network = cluster.network};
+  return BestOverChunks([&](int chunks) {
+    const double on_host = 2 * HostPhaseTime(cluster, bytes / chunks);
+    const double on_network =
+        std::min(RingTime(between, hosts, bytes / chunks), TreeTime(between, hosts, bytes / chunks));
+    return on_host + on_network + (chunks - 1) * std::max(on_host, on_network);
+  });
+}
+
+}  // namespace
+
+const char* AlgorithmName(Algorithm algorithm) {
+  switch (algorithm) {
+    case Algorithm::kRing:
+      return "ring";
+    case Algorithm::kTree:
+      return "tree";
+    case Algorithm::kHierarchical:
+      return "hierarchical";
+  }
+  return "?";
+}
+
+double AllreduceTime(Algorithm algorithm, const Cluster& cluster, int ranks, double bytes) {
+  if (ranks == 1) return 0;
+  switch (algorithm) {
+    case Algorithm::kRing:
+      return RingTime(cluster, ranks, bytes);
+    case Algorithm::kTree:
+      return TreeTime(cluster, ranks, bytes);
+    case Algorithm::kHierarchical:
+      return HierarchicalTime(cluster, ranks, bytes);
+  }
+  return 0;
+}
+
+}  // namespace ronda::bench::model

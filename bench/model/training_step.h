@@ -1,0 +1,84 @@
+#ifndef RONDA_BENCH_MODEL_TRAINING_STEP_H_
+#define RONDA_BENCH_MODEL_TRAINING_STEP_H_
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "bench/model/allreduce_cost.h"
+#include "bench/model/coordination.h"
+#include "bench/shapes/shapes.h"
+
+namespace ronda::bench::model {
+
+// A gradient in the order in which backpropagation completes them.
+struct Gradient {
+  double bytes = 0;  // as fp32
+  double ready = 0;  // as a fraction of the backward pass; ascends
+};
+
+// The gradients of a model: the backward pass takes the parameters from the last to the first, and the time of each is
+// its `work`.
+std::vector<Gradient> BackwardOrder(const ModelShapes& shapes);
+
+// A model of which only the size and the number of parameters are known: all alike, spread evenly over the pass.
+std::vector<Gradient> EvenGradients(int tensors, double parameters);
+
+enum class Wire { kNone, kFp16, kFp8 };
+
+// "none", "fp16", "fp8".
+const char* WireName(Wire wire);
+
+// What a format changes. Ranks of a host convert where they would copy; only links between hosts carry fewer bytes.
+struct WireCost {
+  double network_ratio = 1;  // bytes between hosts for each byte of fp32; fp8 has a scale for each 256 codes
+  double host_factor = 1;    // time on the host, relative to fp32
+};
+
+WireCost CostOf(Wire wire);
+
+enum class Bucketing {
+  kWhileBusy,  // what has become ready while a bucket was under way travels in the next ones
+  kPlanned,    // the buckets of the locked schedule: large enough to hide latency, the last one small
+};
+
+// One data-parallel training step.
+struct StepOptions {
+  int ranks = 1;
+  Cluster cluster;
+  Algorithm algorithm = Algorithm::kHierarchical;
+  Coordination coordination = Coordination::kLocked;
+  Wire wire = Wire::kNone;
+  double compute = 0.15;           // s of forward and backward pass
+  double forward_share = 1.0 / 3;  // of `compute`: a backward pass does twice the work of a forward pass
+  double jitter = 0;               // standard deviation of a rank's compute time, relative: all wait for the slowest
+  Bucketing bucketing = Bucketing::kPlanned;
+  double cycle = 0;                            // s; a round begins at a multiple of it after the step has; 0: at once
+  double fusion_threshold = 64.0 * (1 << 20);  // bytes of fp32 in a bucket of several tensors
+  double min_bucket = 1 << 20;                 // kPlanned: no bucket is closed below it,
+  double hold = 100e-6;                        // or while the next tensor is ready within this time, s
+};
+
+struct StepResult {
+  double step = 0;              // s
+  double exposed = 0;           // s of it after the slowest rank's backward pass
+  double link_busy = 0;         // s in which an allreduce was under way
+  double coordinator_busy = 0;  // s of rank 0's CPU
+  double wire_bytes = 0;        // between hosts that a rank's gradients have become
+  int buckets = 0;
+  double efficiency = 0;  // compute / step: the time of one rank alone, over that of this one among many
+};
+
+// Simulates the step's link and its coordinator, each of which serves one bucket or round at a time, in order.
+//
+// The slowest of p ranks computes for compute * (1 + jitter * sqrt(2 ln p)), the limit for the largest of p normally
+// distributed times. REQUIRES: gradients not empty, in rising order of `ready`.
+StepResult SimulateStep(const std::vector<Gradient>& gradients, const StepOptions& options);
+
+// The same with the min_bucket that gives the shortest step, out of powers of two from 1 MiB to 256 MiB, which is also
+// the fusion threshold if it is more than that: what tuning would find. REQUIRES: bucketing is kPlanned.
+StepResult SimulateTunedStep(const std::vector<Gradient>& gradients, const StepOptions& options);
+
+}  // namespace ronda::bench::model
+
+#endif  // RONDA_BENCH_MODEL_TRAINING_STEP_H_

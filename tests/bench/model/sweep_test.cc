@@ -1,0 +1,68 @@
+#include "bench/model/sweep.h"
+
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace ronda::bench::model {
+namespace {
+
+SweepOptions Small() {
+  SweepOptions options;
+  options.models = {"resnet50", "lenet"};
+  options.gbit = {25, 100};
+  options.ranks = {1, 64};
+  return options;
+}
+
+TEST(SweepTest, HasALineForEachModelLinkAndNumberOfRanks) {
+  const absl::StatusOr<std::vector<SweepLine>> lines = Sweep(Small());
+  ASSERT_TRUE(lines.ok()) << lines.status();
+  ASSERT_EQ(lines->size(), 8u);
+  EXPECT_EQ((*lines)[0].model, "resnet50");
+  EXPECT_EQ((*lines)[3].gbit, 100);
+  EXPECT_EQ((*lines)[3].ranks, 64);
+  EXPECT_EQ((*lines)[7].model, "lenet");
+  for (const SweepLine& line : *lines) ASSERT_EQ(line.results.size(), Variants().size());
+}
+
+TEST(SweepTest, SingleRankIsFullyEfficientInEveryVariant) {
+  const absl::StatusOr<std::vector<SweepLine>> lines = Sweep(Small());
+  ASSERT_TRUE(lines.ok()) << lines.status();
+  for (const StepResult& result : lines->front().results) EXPECT_EQ(result.efficiency, 1);
+  for (const StepResult& result : lines->back().results) EXPECT_LT(result.efficiency, 1);
+}
+
+TEST(SweepTest, ComputeAndHostBandwidthReplaceWhatIsAssumed) {
+  SweepOptions options = Small();
+  options.models = {"bert-large"};
+  options.ranks = {8};
+  const absl::StatusOr<std::vector<SweepLine>> before = Sweep(options);
+  options.compute = 2 * ModelCompute("bert-large");
+  options.host_bandwidth = 1e12;
+  const absl::StatusOr<std::vector<SweepLine>> after = Sweep(options);
+  ASSERT_TRUE(before.ok() && after.ok());
+  EXPECT_LT(before->front().results[0].efficiency, 0.9);
+  EXPECT_GT(after->front().results[0].efficiency, 0.99);
+  EXPECT_GE(after->front().results[0].step, options.compute);
+}
+
+TEST(SweepTest, UnknownModelIsAnError) {
+  SweepOptions options;
+  options.models = {"alexnet"};
+  EXPECT_EQ(Sweep(options).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(SweepTest, RowsNameTheirVariant) {
+  const absl::StatusOr<std::vector<SweepLine>> lines = Sweep(Small());
+  ASSERT_TRUE(lines.ok()) << lines.status();
+  const std::vector<ResultRow> rows = SweepRows(*lines);
+  ASSERT_EQ(rows.size(), lines->size() * Variants().size());
+  EXPECT_EQ(rows[3][4], (std::pair<std::string, Value>("coordination", "negotiated")));
+  EXPECT_EQ(rows.back()[5], (std::pair<std::string, Value>("wire", "fp8")));
+  EXPECT_EQ(PublishedRows().size(), 9u);
+}
+
+}  // namespace
+}  // namespace ronda::bench::model
