@@ -1,0 +1,105 @@
+#include "bench/negotiation/simulated_job.h"
+
+#include <time.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/logging.h"
+#include "runtime/negotiation/codec.h"
+
+namespace ronda::bench {
+namespace {
+
+double ThreadMicroseconds() {
+  timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) * 1e-3;
+}
+
+constexpr int kIdenticalSteps = 4;  // that begin a schedule, as in the runtime's defaults
+
+}  // namespace
+
+SimulatedJob::SimulatedJob(int ranks, Locking locking)
+    : negotiator_(
+          {.world_size = ranks, .schedule = {.identical_steps = locking == Locking::kOn ? kIdenticalSteps : 0}}) {
+  for (RankId rank = 0; rank < ranks; ++rank) {
+    reporters_.push_back(std::make_unique<Reporter>(Reporter::Options{.rank = rank, .world_size = ranks}));
+  }
+  ResponseList first;
+  first.settings = {.cache_capacity = 1024};
+  for (const auto& reporter : reporters_) RONDA_CHECK(reporter->Apply(first).ok());
+}
+
+NegotiationCost SimulatedJob::Step(const Submissions& submissions) {
+  NegotiationCost cost;
+  now_ += absl::Milliseconds(1);
+  const double start = ThreadMicroseconds();
+  SubmitAll(submissions);
+  if (locked()) CarryOutBuckets();
+  if (locked() && reporters_.front()->lock()->leaving()) LeaveSchedule(submissions);
+  cost.other_us = (ThreadMicroseconds() - start) / static_cast<double>(reporters_.size());
+  if (!locked()) Negotiate(&cost);
+  return cost;
+}
+
+void SimulatedJob::SubmitAll(const Submissions& submissions) {
+  for (size_t rank = 0; rank < reporters_.size(); ++rank) {
+    for (const TensorRequest* request : submissions(static_cast<RankId>(rank))) reporters_[rank]->Submit(*request);
+  }
+}
+
+// As far as the step goes, or until the vote: every rank votes alike here, and at the same bucket.
+void SimulatedJob::CarryOutBuckets() {
+  for (const auto& reporter : reporters_) {
+    ScheduleLock& lock = *reporter->lock();
+    while (!lock.leaving() && lock.Next() != nullptr) lock.Advance();
+  }
+}
+
+void SimulatedJob::LeaveSchedule(const Submissions& submissions) {
+  negotiator_.LeaveSchedule(reporters_.front()->lock()->rounds());
+  for (const auto& reporter : reporters_) reporter->LeaveSchedule();
+  SubmitAll(submissions);
+}
+
+void SimulatedJob::Negotiate(NegotiationCost* cost) {
+  const double start = ThreadMicroseconds();
+  std::vector<std::string> reports;
+  for (const auto& reporter : reporters_) reports.push_back(Encode(reporter->TakeReport()));
+  const double before_coordinating = ThreadMicroseconds();
+  const std::string list = Coordinate(reports);
+  const double before_applying = ThreadMicroseconds();
+  for (const auto& reporter : reporters_) RONDA_CHECK(reporter->Apply(*DecodeResponseList(list)).ok());
+  const double end = ThreadMicroseconds();
+  cost->coordinator_us = before_applying - before_coordinating;
+  cost->other_us += (before_coordinating - start + end - before_applying) / static_cast<double>(reporters_.size());
+  for (const std::string& report : reports) cost->report_bytes = std::max(cost->report_bytes, report.size());
+  cost->list_bytes = list.size();
+  cost->messages_up = 1;
+  cost->messages_down = 1;
+}
+
+std::string SimulatedJob::Coordinate(const std::vector<std::string>& reports) {
+  for (size_t rank = 0; rank < reports.size(); ++rank) {
+    const auto report = DecodeRankReport(reports[rank]);
+    RONDA_CHECK(report.ok() && negotiator_.Add(static_cast<RankId>(rank), *report, now_).ok());
+  }
+  const ResponseList list = negotiator_.TakeResponses();
+  RONDA_CHECK(!negotiator_.anything_waits());
+  return Encode(list);
+}
+
+std::vector<TensorRequest> GradientsOf(const ModelShapes& model) {
+  std::vector<TensorRequest> requests;
+  for (const Parameter& parameter : model.parameters) {
+    requests.push_back({.name = absl::StrCat("gradient/", parameter.name),
+                        .shape = Shape(parameter.shape.begin(), parameter.shape.end()),
+                        .reduction = Reduction::kAverage});
+  }
+  std::reverse(requests.begin(), requests.end());
+  return requests;
+}
+
+}  // namespace ronda::bench

@@ -1,0 +1,63 @@
+#ifndef RONDA_BENCH_NEGOTIATION_SIMULATED_JOB_H_
+#define RONDA_BENCH_NEGOTIATION_SIMULATED_JOB_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "bench/shapes/shapes.h"
+#include "runtime/negotiation/messages.h"
+#include "runtime/negotiation/negotiator.h"
+#include "runtime/negotiation/reporter.h"
+
+namespace ronda::bench {
+
+// What agreeing on one step has cost. CPU is the calling thread's, in microseconds.
+struct NegotiationCost {
+  double coordinator_us = 0;  // rank 0: decoding all reports, negotiating, fusing, encoding the list
+  double other_us = 0;        // of one rank: its report, and applying the list
+  size_t report_bytes = 0;    // the largest report; 0 if none was sent
+  size_t list_bytes = 0;
+  int messages_up = 0;    // that a rank sends to rank 0
+  int messages_down = 0;  // that it gets from there
+};
+
+enum class Locking { kOff, kOn };
+
+// The negotiation of a job whose ranks are all simulated in this process: it is a state machine without threads or I/O,
+// so every message is real, encoded and decoded, and only its way is left out. Thread-compatible.
+class SimulatedJob {
+ public:
+  SimulatedJob(int ranks, Locking locking);
+
+  // What `rank` submits in a step, in its order.
+  using Submissions = std::function<std::vector<const TensorRequest*>(RankId rank)>;
+
+  // All ranks go through one step: it is carried out in one list, or in the locked schedule; a schedule that does not
+  // fit is left first.
+  NegotiationCost Step(const Submissions& submissions);
+
+  bool locked() const { return reporters_.front()->lock() != nullptr; }
+
+ private:
+  void SubmitAll(const Submissions& submissions);
+  void CarryOutBuckets();
+  void LeaveSchedule(const Submissions& submissions);
+  void Negotiate(NegotiationCost* cost);
+  std::string Coordinate(const std::vector<std::string>& reports);
+
+  Negotiator negotiator_;
+  std::vector<std::unique_ptr<Reporter>> reporters_;
+  absl::Time now_ = absl::UnixEpoch();
+};
+
+// The gradients of `model` as a trainer submits them: in backward order, to be averaged.
+std::vector<TensorRequest> GradientsOf(const ModelShapes& model);
+
+}  // namespace ronda::bench
+
+#endif  // RONDA_BENCH_NEGOTIATION_SIMULATED_JOB_H_
