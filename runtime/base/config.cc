@@ -17,6 +17,7 @@ namespace {
 // Far beyond any job, and small enough that products of ranks and sizes stay far from overflow.
 constexpr int64_t kMaxSize = 1 << 20;
 constexpr int64_t kMaxCacheCapacity = 1 << 24;
+constexpr int64_t kMaxLockAfter = 1000;
 constexpr size_t kMaxAddressLength = 255;
 constexpr absl::string_view kDefaultMasterAddress = "127.0.0.1";
 
@@ -216,6 +217,9 @@ absl::StatusOr<Tunables> ReadTunables(const EnvironmentVariables& variables) {
   RONDA_RETURN_IF_ERROR(
       variables.ReadInteger("RONDA_CACHE_CAPACITY", {.min = 0, .max = kMaxCacheCapacity}, &cache_capacity));
   tunables.cache_capacity = static_cast<size_t>(cache_capacity);
+  int64_t lock_after = tunables.lock_after;
+  RONDA_RETURN_IF_ERROR(variables.ReadInteger("RONDA_LOCK_AFTER", {.min = 0, .max = kMaxLockAfter}, &lock_after));
+  tunables.lock_after = static_cast<int>(lock_after);
   RONDA_RETURN_IF_ERROR(ReadStallTimes(variables, &tunables));
   RONDA_RETURN_IF_ERROR(variables.ReadDuration(
       "RONDA_START_TIMEOUT",

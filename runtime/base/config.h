@@ -13,7 +13,7 @@
 
 namespace ronda {
 
-// How the runtime behaves. Rank 0's fusion threshold, cache capacity, stall times and autotune hold for the job.
+// How the runtime behaves. Rank 0's hold for the job, but for start_timeout.
 struct Tunables {
   absl::Duration cycle_time = absl::ZeroDuration();   // longest time a tensor may wait for others to be fused with
   size_t fusion_threshold = size_t{64} << 20;         // bytes of a bucket; 0: no fusion
@@ -21,6 +21,9 @@ struct Tunables {
   absl::Duration stall_warning = absl::Seconds(60);   // a wait for another rank that lasts so long is reported
   absl::Duration stall_deadline = absl::Minutes(10);  // and fails after so long; infinite: never
   absl::Duration start_timeout = absl::Seconds(30);   // longest wait for the other ranks at init
+  // So many steps with the same tensors in a row, and what ranks do from then on is not negotiated any more, until one
+  // of them does something else; 0: always negotiated.
+  int lock_after = 4;
   // Rank 0 looks for settings under which the job is faster (docs/autotune.md), beginning with those above.
   enum class Autotune { kOff, kOn } autotune = Autotune::kOff;
   std::string autotune_log;            // the file in which rank 0 says what it has measured; empty: none

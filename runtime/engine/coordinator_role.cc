@@ -22,12 +22,15 @@ CoordinatorRole::CoordinatorRole(const Tunables& tunables, int world_size, std::
     : options_({.world_size = world_size,
                 .cache_capacity = tunables.cache_capacity,
                 .limits = LimitsOf(tunables),
-                .fusion = {.threshold = tunables.fusion_threshold}}),
+                .fusion = {.threshold = tunables.fusion_threshold},
+                .schedule = {.identical_steps = tunables.lock_after}}),
       recording_path_(tunables.negotiation_log),
       negotiator_(options_),
       inspector_(
           {.last_act = [flights = std::move(flights)](RankId rank) { return DescribeLastAct(flights->Of(rank)); }}),
-      settings_({.cache_capacity = tunables.cache_capacity, .limits = LimitsOf(tunables)}) {}
+      settings_({.cache_capacity = tunables.cache_capacity,
+                 .limits = LimitsOf(tunables),
+                 .cycle_time = tunables.cycle_time}) {}
 
 absl::Status CoordinatorRole::Start() {
   if (recording_path_.empty()) return absl::OkStatus();
@@ -76,6 +79,11 @@ absl::Status CoordinatorRole::Inspect(absl::Time now) {
   }
   next_inspection_ = inspector_.NextInspection(negotiator_, now);
   return absl::OkStatus();
+}
+
+void CoordinatorRole::LeaveSchedule(uint64_t rounds, absl::Time now) {
+  if (recording_ != nullptr) Record(NegotiationEvent::Leave(rounds, now));
+  negotiator_.LeaveSchedule(rounds);
 }
 
 std::string CoordinatorRole::TakeBroadcast(absl::Time now) {

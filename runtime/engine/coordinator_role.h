@@ -1,6 +1,7 @@
 #ifndef RONDA_RUNTIME_ENGINE_COORDINATOR_ROLE_H_
 #define RONDA_RUNTIME_ENGINE_COORDINATOR_ROLE_H_
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -44,6 +45,9 @@ class CoordinatorRole {
   // The encoded list of what has been decided since the last call; empty if nothing has. The first one is never empty:
   // it carries the job's settings.
   std::string TakeBroadcast(absl::Time now);
+
+  // The ranks have left the locked schedule, after it was carried out `rounds` times.
+  void LeaveSchedule(uint64_t rounds, absl::Time now);
 
   // When to call Inspect again at the latest.
   absl::Time next_inspection() const { return next_inspection_; }

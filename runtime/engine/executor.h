@@ -1,9 +1,12 @@
 #ifndef RONDA_RUNTIME_ENGINE_EXECUTOR_H_
 #define RONDA_RUNTIME_ENGINE_EXECUTOR_H_
 
+#include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "runtime/base/types.h"
 #include "runtime/collectives/communicator.h"
 #include "runtime/engine/bucket_run.h"
@@ -43,10 +46,23 @@ class Executor {
   // for a result. The handles of the bucket are then still in the queue, and the job cannot go on.
   absl::Status Execute(const AgreedBucket& bucket);
 
+  // Executes a bucket of all ranks if they all vote to stay; otherwise nothing has happened, and the handles are still
+  // in the queue. A rank that votes to leave need not have submitted the tensors.
+  // Errors: as Execute.
+  struct Vote {
+    Ballot::Vote own = Ballot::Vote::kStay;
+    absl::FunctionRef<void()> when_late;  // called once if this rank waits for longer than the warning time
+  };
+  absl::StatusOr<Ballot::Result> ExecuteIfAllStay(const AgreedBucket& bucket, const Vote& vote);
+
  private:
-  // Looks up this rank's submissions, one a response; none if it is not in `group`.
-  absl::Status FindEntries(const AgreedBucket& bucket, const Group& group);
+  void ForgetEntries();
+  // Looks up this rank's submissions, one a response.
+  absl::Status FindEntries(const AgreedBucket& bucket);
+  BucketRun MakeRun(const AgreedBucket& bucket, const Group& group);
+  absl::Status CarryAndComplete(const BucketRun& run);
   absl::Status Carry(const BucketRun& run);
+  absl::Status CarryAfterVote(const BucketRun& run);
   absl::Status SettleMembership(const BucketRun& run);
   void CompleteAll();
 
@@ -54,8 +70,10 @@ class Executor {
   WaitLimits limits_;
   Reductions reductions_;
   Exchanges exchanges_;
-  std::vector<const TensorEntry*> entries_;  // of the bucket that is carried out; kept for its memory, as the next
+  // Of the bucket that is carried out; kept for their memory.
+  std::vector<const TensorEntry*> entries_;
   std::vector<OperationResult> results_;
+  std::string label_;
 };
 
 }  // namespace ronda

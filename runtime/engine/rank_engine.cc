@@ -30,10 +30,17 @@ RankEngine::RankEngine(Options options, const Parts& parts)
                                                            .queue = parts.queue,
                                                            .process_sets = parts.process_sets,
                                                            .flight = flight_},
-                                           LimitsOf(options_.tunables))) {
-  if (parts.topology->rank != kCoordinatorRank) return;
-  role_ = std::make_unique<CoordinatorRole>(options_.tunables, parts.topology->size, parts.transport->flights);
-}
+                                           LimitsOf(options_.tunables))),
+      role_(parts.topology->rank == kCoordinatorRank
+                ? std::make_unique<CoordinatorRole>(options_.tunables, parts.topology->size, parts.transport->flights)
+                : nullptr),
+      schedule_({.control = control_,
+                 .driver = parts.driver,
+                 .queue = parts.queue,
+                 .executor = executor_.get(),
+                 .reporter = reporter_.get(),
+                 .role = role_.get(),
+                 .counters = &counters_}) {}
 
 absl::StatusOr<RankEngine::Progress> RankEngine::Step() {
   if (role_ && !std::exchange(started_, true)) RONDA_RETURN_IF_ERROR(role_->Start());
@@ -41,27 +48,42 @@ absl::StatusOr<RankEngine::Progress> RankEngine::Step() {
   if (orders_ || !lists_.empty()) return CarryOutNext();
   const absl::Time now = options_.clock->Now();
   RONDA_RETURN_IF_ERROR(ReportFresh(now));
+  if (schedule_.locked()) {
+    RONDA_ASSIGN_OR_RETURN(const Progress progress, FollowSchedule(now));
+    if (progress != Progress::kNone) return progress;
+  }
   return Listen(now);
+}
+
+absl::StatusOr<RankEngine::Progress> RankEngine::FollowSchedule(absl::Time now) {
+  RONDA_ASSIGN_OR_RETURN(const ScheduleRunner::Outcome outcome, schedule_.RunNext(now));
+  if (outcome == ScheduleRunner::Outcome::kNotReady) return Progress::kNone;
+  if (outcome == ScheduleRunner::Outcome::kLeft) {
+    answers_.Heard(options_.clock->Now());
+    ReportAnew();
+  }
+  return Progress::kSome;
 }
 
 absl::Status RankEngine::ReportFresh(absl::Time now) {
   // Read before the queue is looked at: every submission that was accepted before the request is then found.
   const bool shutting_down = parts_.shutdown_requested->load();
-  if (now - parts_.queue->OldestFresh() >= cycle_time_ || shutting_down) {
+  if (shutting_down || schedule_.locked() || now - parts_.queue->OldestFresh() >= cycle_time_) {
     for (const TensorEntry* entry : parts_.queue->TakeFresh(now)) Report(*entry);
   }
-  if (shutting_down) RONDA_RETURN_IF_ERROR(LeaveIfDone(now));
+  if (shutting_down) LeaveIfDone(now);
   if (!reporter_->has_news()) return absl::OkStatus();
   counters_.reports_sent.Add();
   return control_->SendToCoordinator(Encode(reporter_->TakeReport()));
 }
 
-absl::Status RankEngine::LeaveIfDone(absl::Time now) {
-  if (leaving_ != Leaving::kNo || !parts_.queue->empty() || !parts_.callbacks->idle()) return absl::OkStatus();
+void RankEngine::LeaveIfDone(absl::Time now) {
+  // What is in flight may be part of a bucket that will never have the rest.
+  schedule_.Leave();
+  if (leaving_ != Leaving::kNo || !parts_.queue->empty() || !parts_.callbacks->idle()) return;
   reporter_->Leave();
   leaving_ = Leaving::kReported;
   answers_.ExpectEnd(now);
-  return absl::OkStatus();
 }
 
 void RankEngine::Report(const TensorEntry& entry) {
@@ -73,8 +95,13 @@ void RankEngine::Report(const TensorEntry& entry) {
     return;
   }
   reporter_->Submit(request);
+  if (schedule_.locked()) return;
   flight_->Record(FlightKind::kReported, request.op, request.name, TensorBytes(request));
   answers_.Expect(entry);
+}
+
+void RankEngine::ReportAnew() {
+  for (const TensorEntry* entry : parts_.queue->Taken()) Report(*entry);
 }
 
 absl::StatusOr<RankEngine::Progress> RankEngine::Listen(absl::Time now) {
@@ -82,9 +109,10 @@ absl::StatusOr<RankEngine::Progress> RankEngine::Listen(absl::Time now) {
   if (role_) RONDA_RETURN_IF_ERROR(Coordinate(inbox, now));
   counters_.lists_received.Add(inbox.broadcasts.size());
   std::move(inbox.broadcasts.begin(), inbox.broadcasts.end(), std::back_inserter(lists_));
-  if (!inbox.to_coordinator.empty() || !lists_.empty()) return Progress::kSome;
+  const bool called_off = schedule_.CalledOff(inbox.called_off);
+  if (called_off || !inbox.to_coordinator.empty() || !lists_.empty()) return Progress::kSome;
   // Only now: a rank that was stopped for long finds its answers in the inbox.
-  if (!role_) RONDA_RETURN_IF_ERROR(answers_.Check(now));
+  if (awaits_answers()) RONDA_RETURN_IF_ERROR(answers_.Check(now));
   return Progress::kNone;
 }
 
@@ -148,14 +176,22 @@ absl::Status RankEngine::Answer(const TensorError& error) {
 
 absl::StatusOr<RankEngine::Progress> RankEngine::Conclude() {
   const ResponseList::Job job = orders_->work.job;
+  const bool schedule_begins = orders_->work.schedule_begins;
   orders_.reset();
   answers_.Heard(options_.clock->Now());
+  if (schedule_begins) {
+    counters_.schedules_begun.Add();
+    ReportAnew();
+  }
   return job == ResponseList::Job::kGoesOn ? Progress::kSome : Progress::kOver;
 }
 
 absl::Time RankEngine::NextDeadline() const {
   if (orders_ || !lists_.empty()) return absl::InfinitePast();
-  return std::min(parts_.queue->OldestFresh() + cycle_time_, role_ ? role_->next_inspection() : answers_.next_check());
+  const absl::Time fresh = parts_.queue->OldestFresh();
+  const absl::Time own = schedule_.locked() ? std::min(fresh, schedule_.NextDeadline()) : fresh + cycle_time_;
+  const absl::Time others = awaits_answers() ? answers_.next_check() : absl::InfiniteFuture();
+  return std::min({own, others, role_ ? role_->next_inspection() : absl::InfiniteFuture()});
 }
 
 void RankEngine::AbandonState() {

@@ -22,6 +22,7 @@
 #include "runtime/engine/engine_driver.h"
 #include "runtime/engine/executor.h"
 #include "runtime/engine/process_sets.h"
+#include "runtime/engine/schedule_runner.h"
 #include "runtime/engine/statistics.h"
 #include "runtime/engine/tensor_queue.h"
 #include "runtime/negotiation/reporter.h"
@@ -29,6 +30,7 @@
 namespace ronda {
 
 // A rank's part in the job, step by step: moves submissions to the negotiation, and its responses to the executor.
+// While a schedule is locked, submissions go to the schedule instead, and nothing is sent.
 //
 // Thread-compatible: used by the thread that has the turn (engine_driver.h). Only statistics() is for any thread.
 class RankEngine {
@@ -76,9 +78,17 @@ class RankEngine {
     bool has_buckets() const { return next_bucket < work.buckets.size(); }
   };
 
+  // Whether rank 0 owes answers: not to itself, and not while the schedule says what to do.
+  bool awaits_answers() const { return !role_ && !schedule_.locked(); }
+
   absl::Status ReportFresh(absl::Time now);
-  absl::Status LeaveIfDone(absl::Time now);
+  void LeaveIfDone(absl::Time now);
   void Report(const TensorEntry& entry);
+  // A schedule has begun or was left: what is in flight is submitted to the reporter once more.
+  void ReportAnew();
+
+  // kNone if no bucket of the locked schedule is ready.
+  absl::StatusOr<Progress> FollowSchedule(absl::Time now);
 
   absl::StatusOr<Progress> Listen(absl::Time now);
   absl::Status Coordinate(const ControlPlane::Inbox& inbox, absl::Time now);
@@ -100,6 +110,7 @@ class RankEngine {
   std::unique_ptr<Reporter> reporter_;
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<CoordinatorRole> role_;  // on rank 0
+  ScheduleRunner schedule_;
   bool started_ = false;
   std::deque<std::string> lists_;  // received, not begun
   std::optional<Orders> orders_;   // begun, not finished

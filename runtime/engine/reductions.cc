@@ -19,6 +19,10 @@ ReduceCall::Delivery DeliveryOf(OpType op) {
 absl::Status Reductions::Run(const BucketRun& run) {
   RONDA_RETURN_IF_ERROR(PrepareSegments(run));
   RONDA_RETURN_IF_ERROR(Reduce(run));
+  if (IsVetoed(run.info)) {
+    staged_.clear();
+    return absl::OkStatus();
+  }
   // All tensors of a bucket have asked for it, or none.
   if (run.request(0).overflow == TensorRequest::Overflow::kDetected) RONDA_RETURN_IF_ERROR(DetectOverflow(run));
   for (const Staged& staged : staged_) {
@@ -106,8 +110,9 @@ absl::Status Reductions::DetectOverflow(const BucketRun& run) {
 absl::Status Reductions::VoteOnOverflow(const BucketRun& run) {
   Segment flags = {.count = non_finite_.size()};
   if (run.takes_part()) flags.input = flags.output = non_finite_.data();
-  return communicator_->Reduce(
-      {.info = run.info, .segments = {&flags, 1}, .dtype = DType::kUint8, .op = ReduceOp::kMax});
+  CallInfo info = run.info;
+  info.ballot = nullptr;  // the data has taken it along
+  return communicator_->Reduce({.info = info, .segments = {&flags, 1}, .dtype = DType::kUint8, .op = ReduceOp::kMax});
 }
 
 }  // namespace ronda

@@ -9,12 +9,12 @@
 
 namespace ronda {
 
-// What one thread sleeps on and anybody rings, in shared memory; zero bytes are a valid doorbell.
+// What few threads sleep on and anybody rings, in shared memory; zero bytes are a valid doorbell.
 //
 //   const uint32_t heard = bell.Rings();
 //   if (!condition) bell.Sleep(heard, timeout);   // whoever makes the condition true rings afterwards
 //
-// Memory ordering: the sleeper announces itself (`asleep_`), then the kernel compares `rings_` as it puts it to sleep;
+// Memory ordering: a sleeper announces itself (`asleep_`), then the kernel compares `rings_` as it puts it to sleep;
 // the ringer counts the ring, then looks for a sleeper. All four are sequentially consistent (the kernel's comparison
 // is made under a lock that FUTEX_WAKE takes too). So if the ringer sees nobody asleep, its ring comes before the
 // comparison, which fails, and nobody sleeps. What the ringer wrote before it rang is visible to a sleeper that reads
@@ -28,16 +28,16 @@ class Doorbell {
     if (asleep_.load(std::memory_order_seq_cst) != 0) FutexWake(rings_);
   }
 
-  // Sleeps until the bell has rung since `heard`, or `timeout` has passed; may return early. One thread at a time.
+  // Sleeps until the bell has rung since `heard`, or `timeout` has passed; may return early.
   void Sleep(uint32_t heard, absl::Duration timeout) {
-    asleep_.store(1, std::memory_order_seq_cst);
+    asleep_.fetch_add(1, std::memory_order_seq_cst);
     FutexWait(rings_, heard, timeout);
-    asleep_.store(0, std::memory_order_relaxed);
+    asleep_.fetch_sub(1, std::memory_order_relaxed);
   }
 
  private:
   std::atomic<uint32_t> rings_{0};
-  std::atomic<uint32_t> asleep_{0};
+  std::atomic<uint32_t> asleep_{0};  // how many threads are
 };
 
 }  // namespace ronda

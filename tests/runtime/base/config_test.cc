@@ -61,6 +61,7 @@ TEST(ConfigTest, EmptyEnvironmentIsAJobOfOneRankWithDefaults) {
   EXPECT_EQ(config->tunables.cycle_time, absl::ZeroDuration());
   EXPECT_EQ(config->tunables.fusion_threshold, size_t{64} << 20);
   EXPECT_EQ(config->tunables.cache_capacity, 1024u);
+  EXPECT_EQ(config->tunables.lock_after, 4);
   EXPECT_EQ(config->tunables.stall_warning, absl::Seconds(60));
   EXPECT_EQ(config->tunables.stall_deadline, absl::Minutes(10));
   EXPECT_EQ(config->tunables.start_timeout, absl::Seconds(30));
@@ -131,6 +132,7 @@ TEST(ConfigTest, TunablesAreRead) {
   const absl::StatusOr<Config> config = Read({{"RONDA_CYCLE_TIME", "1.5ms"},
                                               {"RONDA_FUSION_THRESHOLD", "512KiB"},
                                               {"RONDA_CACHE_CAPACITY", "0"},
+                                              {"RONDA_LOCK_AFTER", "0"},
                                               {"RONDA_STALL_WARNING", "5s"},
                                               {"RONDA_STALL_DEADLINE", "inf"},
                                               {"RONDA_START_TIMEOUT", "2m"},
@@ -144,6 +146,7 @@ TEST(ConfigTest, TunablesAreRead) {
   EXPECT_EQ(config->tunables.cycle_time, absl::Microseconds(1500));
   EXPECT_EQ(config->tunables.fusion_threshold, size_t{512} << 10);
   EXPECT_EQ(config->tunables.cache_capacity, 0u);
+  EXPECT_EQ(config->tunables.lock_after, 0);
   EXPECT_EQ(config->tunables.stall_warning, absl::Seconds(5));
   EXPECT_EQ(config->tunables.stall_deadline, absl::InfiniteDuration());
   EXPECT_EQ(config->tunables.start_timeout, absl::Minutes(2));
@@ -205,6 +208,7 @@ TEST(ConfigTest, NonsenseIsRefusedWithVariableAndValue) {
       {"RONDA_FUSION_THRESHOLD",
        {"", "-1", "64MB", "64 MiB x", "MiB", "1.5MiB", "9223372036854775808", "9999999999GiB"}},
       {"RONDA_CACHE_CAPACITY", {"", "-1", "many", "1e3", "99999999999"}},
+      {"RONDA_LOCK_AFTER", {"", "-1", "never", "1001"}},
       {"RONDA_STALL_WARNING", {"", "60", "0", "-1s", "soon", "nan"}},
       {"RONDA_STALL_DEADLINE", {"", "600", "0s", "-inf"}},
       {"RONDA_START_TIMEOUT", {"", "30", "0", "inf", "25h"}},

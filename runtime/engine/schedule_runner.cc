@@ -1,0 +1,78 @@
+#include "runtime/engine/schedule_runner.h"
+
+#include <algorithm>
+
+#include "runtime/base/status_macros.h"
+
+namespace ronda {
+namespace {
+
+// Longer than the parts of a backward pass between two tensors of a bucket usually take. Leaving too early costs a few
+// negotiated steps.
+constexpr absl::Duration kPatience = absl::Seconds(1);
+// If a thread sleeps until something is complete, it may well be the one that is to submit what is missing.
+constexpr absl::Duration kPatienceOfWaiters = absl::Milliseconds(20);
+
+}  // namespace
+
+bool ScheduleRunner::CalledOff(uint64_t schedule) {
+  called_off_ = std::max(called_off_, schedule);
+  return locked() && called_off_ >= parts_.reporter->lock()->number();
+}
+
+void ScheduleRunner::Leave() {
+  if (locked()) parts_.reporter->lock()->Leave();
+}
+
+absl::StatusOr<ScheduleRunner::Outcome> ScheduleRunner::RunNext(absl::Time now) {
+  ScheduleLock& lock = *parts_.reporter->lock();
+  if (called_off_ >= lock.number()) lock.Leave();
+  if (lock.Next() == nullptr && LosesPatience(now)) lock.Leave();
+  if (lock.leaving()) CallOff(lock.number());
+  const AgreedBucket* const bucket = lock.Next();
+  if (bucket == nullptr) return Outcome::kNotReady;
+  stuck_since_ = awaited_since_ = absl::InfiniteFuture();
+  RONDA_ASSIGN_OR_RETURN(
+      const Ballot::Result result,
+      parts_.executor->ExecuteIfAllStay(*bucket, {.own = lock.leaving() ? Ballot::Vote::kLeave : Ballot::Vote::kStay,
+                                                  .when_late = [&] { CallOff(lock.number()); }}));
+  if (result == Ballot::Result::kVetoed) {
+    LeaveNow(now);
+    return Outcome::kLeft;
+  }
+  const uint64_t rounds = lock.rounds();
+  lock.Advance();
+  parts_.counters->buckets_scheduled.Add();
+  parts_.counters->schedule_rounds.Add(lock.rounds() - rounds);
+  return Outcome::kCarriedOut;
+}
+
+bool ScheduleRunner::LosesPatience(absl::Time now) {
+  if (parts_.queue->empty()) {
+    stuck_since_ = awaited_since_ = absl::InfiniteFuture();
+    return false;
+  }
+  stuck_since_ = std::min(stuck_since_, now);
+  awaited_since_ = parts_.driver->waiting() > 0 ? std::min(awaited_since_, now) : absl::InfiniteFuture();
+  return now >= NextDeadline();
+}
+
+absl::Time ScheduleRunner::NextDeadline() const {
+  return std::min(stuck_since_ + kPatience, awaited_since_ + kPatienceOfWaiters);
+}
+
+void ScheduleRunner::CallOff(uint64_t schedule) {
+  if (called_off_ >= schedule) return;
+  called_off_ = schedule;
+  parts_.control->CallOff(schedule);
+}
+
+void ScheduleRunner::LeaveNow(absl::Time now) {
+  const ScheduleLock& lock = *parts_.reporter->lock();
+  parts_.counters->schedules_left.Add();
+  if (lock.leaving()) parts_.counters->own_vetoes.Add();
+  if (parts_.role != nullptr) parts_.role->LeaveSchedule(lock.rounds(), now);
+  parts_.reporter->LeaveSchedule();
+}
+
+}  // namespace ronda

@@ -1,0 +1,76 @@
+#ifndef RONDA_RUNTIME_ENGINE_SCHEDULE_RUNNER_H_
+#define RONDA_RUNTIME_ENGINE_SCHEDULE_RUNNER_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "runtime/control/control_plane.h"
+#include "runtime/engine/coordinator_role.h"
+#include "runtime/engine/engine_driver.h"
+#include "runtime/engine/executor.h"
+#include "runtime/engine/statistics.h"
+#include "runtime/engine/tensor_queue.h"
+#include "runtime/negotiation/reporter.h"
+
+namespace ronda {
+
+// Carries out the locked schedule on one rank: enters buckets as their tensors are submitted, votes, and leaves when
+// any rank wants to (schedule_lock.h).
+//
+// A rank that wants to leave calls the schedule off before it votes: ranks that sleep wake up and vote too. Besides
+// what the lock itself finds, these are reasons to leave: another rank has called the schedule off; the others have
+// waited in a bucket for longer than the warning time; this rank shuts down; or submissions have waited here for long
+// without any bucket being ready. The last is for programs that have changed their ways: if one now waits for each
+// tensor before it submits the next, a bucket with both never becomes ready, and the negotiation runs each as it comes.
+//
+// Thread-compatible: used by the thread that has the turn (engine_driver.h).
+class ScheduleRunner {
+ public:
+  // None is owned.
+  struct Parts {
+    ControlPlane* control;
+    const EngineDriver* driver;
+    const TensorQueue* queue;
+    Executor* executor;
+    Reporter* reporter;
+    CoordinatorRole* role;  // nullptr but on rank 0
+    Counters* counters;
+  };
+
+  explicit ScheduleRunner(const Parts& parts) : parts_(parts) {}
+
+  bool locked() const { return parts_.reporter->lock() != nullptr; }
+
+  // Takes note of Inbox::called_off. Whether the locked schedule is to be left for it.
+  bool CalledOff(uint64_t schedule);
+
+  // If a schedule is locked, it is to be left.
+  void Leave();
+
+  // Carries out, or votes on, the next bucket.
+  // REQUIRES: locked(). kLeft: not any more; the caller submits whatever is in flight to the reporter once more.
+  // Errors: the executor's.
+  enum class Outcome { kNotReady, kCarriedOut, kLeft };
+  absl::StatusOr<Outcome> RunNext(absl::Time now);
+
+  // When to call RunNext again though nothing has been submitted.
+  // REQUIRES: locked().
+  absl::Time NextDeadline() const;
+
+ private:
+  // Whether submissions have waited for too long without a bucket being ready.
+  bool LosesPatience(absl::Time now);
+  void CallOff(uint64_t schedule);
+  void LeaveNow(absl::Time now);
+
+  const Parts parts_;
+  uint64_t called_off_ = 0;  // the highest schedule that has been, as far as this rank knows
+  // Since when no bucket is ready though something is in flight; and a thread waits besides.
+  absl::Time stuck_since_ = absl::InfiniteFuture();
+  absl::Time awaited_since_ = absl::InfiniteFuture();
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_ENGINE_SCHEDULE_RUNNER_H_
