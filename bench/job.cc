@@ -2,12 +2,15 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <exception>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "bench/binding.h"
 #include "bench/core_distance.h"
 #include "bench/launch.h"
 #include "runtime/base/status_macros.h"
@@ -111,7 +114,19 @@ void PrintHead(const Place& place, const std::vector<std::unique_ptr<Peer>>& pee
   for (const std::unique_ptr<Peer>& peer : peers) output->Print(absl::StrCat("# beside ", peer->description(), "\n"));
 }
 
+// The client's API throws.
+absl::Status RunBody(const Body& body, Rank& rank) {
+  try {
+    return body(rank);
+  } catch (const std::exception& error) {
+    return absl::InternalError(error.what());
+  }
+}
+
 absl::Status RunRank(const JobRequest& request, const Body& body, const Place& place) {
+  const auto& bindings = BindingNames();
+  Bind(static_cast<Binding>(std::find(bindings.begin(), bindings.end(), request.options.binding) - bindings.begin()),
+       place.rank);
   DescribeJobToRonda(place, "");
   RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<Team> team, Team::Create(place));
   Output output(place.rank, ProcessVariables()(kOutputVariable).value_or(""));
@@ -121,7 +136,7 @@ absl::Status RunRank(const JobRequest& request, const Body& body, const Place& p
   Results results(request.command, request.words);
   Rank rank = {.place = place, .team = *team, .output = output, .peers = peers, .results = results};
   const double before = MeasureCoreDistance("before", team.get(), &output);
-  RONDA_RETURN_IF_ERROR(body(rank));
+  RONDA_RETURN_IF_ERROR(RunBody(body, rank));
   results.SetCoreDistance(before, MeasureCoreDistance("after", team.get(), &output));
   if (!team->is_first()) return absl::OkStatus();
   return results.Write(request.options.files);
@@ -136,22 +151,31 @@ void AddFileFlags(Flags* flags, Results::Files* files) {
              Text(&files->csv));
 }
 
+void AddPeerFlag(Flags* flags, std::vector<std::string>* peers) {
+  flags->Add({.names = {"--peer"},
+              .value = "LIST",
+              .help = "What to compare with, in turns: mpi (Open MPI), mpich, gloo.\n"
+                      "The two MPIs have runs of their own."},
+             PeerList(peers));
+}
+
 void AddJobFlags(Flags* flags, JobOptions* options) {
   flags->Add({.names = {"-np", "--ranks"},
               .value = "N",
               .help = "Ranks to start on this machine (2). Ignored when a\n"
                       "launcher has started this program."},
              Integer(&options->ranks, {.min = 1, .max = kMaxRanks}));
-  flags->Add({.names = {"--peer"},
-              .value = "LIST",
-              .help = "What to compare with, in turns: mpi (Open MPI), mpich, gloo.\n"
-                      "The two MPIs have runs of their own."},
-             PeerList(&options->peers));
+  AddPeerFlag(flags, &options->peers);
   flags->Add({.names = {"--peer-setting"},
               .value = "SETTING",
               .help = "default: peers as they come. best: as they are fastest on\n"
                       "one host (user-space copies, an allocator that keeps memory)."},
              Choice(&options->peer_setting, {"default", "best"}));
+  flags->Add({.names = {"--bind"},
+              .value = "HOW",
+              .help = "launcher: ranks run on the cores that the launcher gives them.\n"
+                      "none: on all. core: on one each."},
+             Choice(&options->binding, BindingNames()));
   AddFileFlags(flags, &options->files);
 }
 

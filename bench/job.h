@@ -21,11 +21,15 @@ struct JobOptions {
   int ranks = 2;                   // that ronda-bench starts, unless a launcher has started it
   std::vector<std::string> peers;  // names of KnownPeers()
   std::string peer_setting = "default";
+  std::string binding = "launcher";
   Results::Files files;
 };
 
-// -np, --peer, --peer-setting, --json, --csv.
+// -np, --peer, --peer-setting, --bind, --json, --csv.
 void AddJobFlags(Flags* flags, JobOptions* options);
+
+// --peer alone.
+void AddPeerFlag(Flags* flags, std::vector<std::string>* peers);
 
 // --json and --csv alone.
 void AddFileFlags(Flags* flags, Results::Files* files);

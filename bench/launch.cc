@@ -118,10 +118,10 @@ class NamedPipe {
   UniqueFd end_;
 };
 
-// Shows what comes through the pipe.
+// Hands on what comes through the pipe.
 class OutputReader {
  public:
-  explicit OutputReader(int fd) : fd_(fd), progress_(stderr) {}
+  OutputReader(int fd, const MessageSink& sink) : fd_(fd), sink_(sink) {}
 
   // Takes what is there.
   void Drain() {
@@ -129,31 +129,21 @@ class OutputReader {
     ssize_t count = 0;
     while ((count = read(fd_, bytes.data(), bytes.size())) > 0) {
       pending_.append(bytes.data(), static_cast<size_t>(count));
-      ShowLines();
+      HandOnLines();
     }
   }
 
  private:
-  void ShowLines() {
+  void HandOnLines() {
     size_t begin = 0;
     for (size_t end; (end = pending_.find('\n', begin)) != std::string::npos; begin = end + 1) {
-      Show(DecodeLine(pending_.substr(begin, end - begin)));
+      sink_(DecodeLine(pending_.substr(begin, end - begin)));
     }
     pending_.erase(0, begin);
   }
 
-  void Show(const OutputMessage& message) {
-    if (message.kind == OutputMessage::Kind::kProgress) {
-      progress_.Show(message.fraction, message.text);
-      return;
-    }
-    progress_.Clear();
-    std::fputs(message.text.c_str(), stdout);
-    std::fflush(stdout);
-  }
-
   const int fd_;
-  ProgressBar progress_;
+  const MessageSink& sink_;
   std::string pending_;
 };
 
@@ -173,7 +163,7 @@ int ExitCode(int wait_status) {
   return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
 }
 
-// Until the process has ended; shows what comes meanwhile.
+// Until the process has ended; hands on what comes meanwhile.
 int Attend(pid_t process, OutputReader* reader, int fd) {
   constexpr int kPollMilliseconds = 50;
   int wait_status = 0;
@@ -218,6 +208,19 @@ absl::StatusOr<LaunchCommand> PlanLaunch(const LaunchRequest& request, const Fin
 }
 
 absl::StatusOr<int> RunLaunch(const LaunchCommand& command) {
+  ProgressBar progress(stderr);
+  return RunLaunch(command, [&](const OutputMessage& message) {
+    if (message.kind == OutputMessage::Kind::kProgress) {
+      progress.Show(message.fraction, message.text);
+      return;
+    }
+    progress.Clear();
+    std::fputs(message.text.c_str(), stdout);
+    std::fflush(stdout);
+  });
+}
+
+absl::StatusOr<int> RunLaunch(const LaunchCommand& command, const MessageSink& sink) {
   RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<NamedPipe> pipe, NamedPipe::Create());
   // Ctrl+C reaches the launcher too, which ends its ranks; this process only has to outlive it.
   std::signal(SIGINT, SIG_IGN);
@@ -228,7 +231,7 @@ absl::StatusOr<int> RunLaunch(const LaunchCommand& command) {
     std::signal(SIGINT, SIG_DFL);
     Become(command, pipe->path());
   }
-  OutputReader reader(pipe->fd());
+  OutputReader reader(pipe->fd(), sink);
   return Attend(process, &reader, pipe->fd());
 }
 

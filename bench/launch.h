@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "bench/output.h"
 #include "bench/place.h"
 
 namespace ronda::bench {
@@ -36,9 +37,14 @@ FindProgram FindInstalledProgram();
 // Errors: NOT_FOUND that names the launcher and how to install it.
 absl::StatusOr<LaunchCommand> PlanLaunch(const LaunchRequest& request, const FindProgram& find_program);
 
-// Starts the command, prints what rank 0 says through its Output, and draws a progress bar while there is a terminal.
-// Returns the launcher's exit code, or 128 + N if signal N ended it.
-// Errors: UNAVAILABLE if the system refuses a pipe or a process.
+// Takes what rank 0 says through its Output.
+using MessageSink = std::function<void(const OutputMessage& message)>;
+
+// Starts the command, hands all messages to `sink`, and waits for its end. Returns the launcher's exit code, or 128 + N
+// if signal N ended it. Errors: UNAVAILABLE if the system refuses a pipe or a process.
+absl::StatusOr<int> RunLaunch(const LaunchCommand& command, const MessageSink& sink);
+
+// The same; prints text, and draws a progress bar if there is a terminal.
 absl::StatusOr<int> RunLaunch(const LaunchCommand& command);
 
 // The file of this program. "" if the system does not say.

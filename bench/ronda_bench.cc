@@ -5,13 +5,18 @@
 
 #include "bench/collectives/collectives_command.h"
 #include "bench/command.h"
+#include "bench/latency/latency_command.h"
+#include "bench/negotiation/negotiation_command.h"
+#include "bench/startup/startup_command.h"
+#include "bench/step/step_command.h"
 #include "runtime/base/version.h"
 
 namespace ronda::bench {
 namespace {
 
 const std::vector<Command>& Commands() {
-  static const auto* const commands = new std::vector<Command>{CollectivesCommand()};
+  static const auto* const commands = new std::vector<Command>{CollectivesCommand(), StepCommand(), LatencyCommand(),
+                                                               NegotiationCommand(), StartupCommand()};
   return *commands;
 }
 
