@@ -22,6 +22,7 @@ void ScheduleLock::Submit(CacheId id) {
   Slot& slot = slots_[it->second];
   RONDA_CHECK(slot.missing > 0);
   --slot.missing;
+  ++submitted_;
 }
 
 const AgreedBucket* ScheduleLock::Next() const {
@@ -33,6 +34,7 @@ void ScheduleLock::Advance() {
   Slot& slot = slots_[next_];
   RONDA_CHECK(slot.missing == 0);
   slot.missing = slot.bucket.responses.size();
+  submitted_ -= slot.missing;
   if (++next_ < slots_.size()) return;
   next_ = 0;
   ++rounds_;

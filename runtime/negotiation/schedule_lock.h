@@ -20,7 +20,10 @@ namespace ronda {
 //
 // A rank that is merely late makes the others wait, in the bucket. A rank wants to leave when something is submitted
 // that is not in the schedule or differs from it, when it shuts down, or when anybody has called the schedule off: so
-// do ranks that veto, and ranks that have waited in a bucket for longer than the warning time.
+// do ranks that veto, and ranks that have waited in a bucket for longer than the warning time. Lastly a rank wants to
+// leave when it has lacked tensors of the next bucket for a while although it has submitted others (submitted()): the
+// program may have begun to do something else with a part of the tensors, and wait for that on all ranks alike, so that
+// none is late for another.
 //
 // A pure state machine. Thread-compatible.
 class ScheduleLock {
@@ -42,6 +45,9 @@ class ScheduleLock {
   // The bucket to enter now; nullptr while this rank lacks tensors of it and does not want to leave.
   const AgreedBucket* Next() const;
 
+  // How many tensors have been submitted here that are not carried out yet.
+  size_t submitted() const { return submitted_; }
+
   // The bucket has been carried out, by all.
   // REQUIRES: all of its tensors have been submitted here.
   void Advance();
@@ -59,6 +65,7 @@ class ScheduleLock {
   std::vector<Slot> slots_;
   absl::flat_hash_map<CacheId, size_t> slot_of_;  // the bucket of each tensor
   size_t next_ = 0;
+  size_t submitted_ = 0;
   uint64_t rounds_ = 0;
   bool leaving_ = false;
 };

@@ -20,7 +20,8 @@ Negotiator::Options OptionsOf(const World& world) {
   return {.world_size = world.ranks,
           .cache_capacity = world.cache_capacity,
           .limits = kLimits,
-          .fusion = {.threshold = 64}};
+          .fusion = {.threshold = 64},
+          .schedule = {.identical_steps = world.identical_steps, .min_bucket_bytes = 32}};
 }
 
 std::string Show(const TensorRequest& request) {
@@ -59,9 +60,9 @@ void Simulation::Run(int steps) {
 }
 
 void Simulation::Step() {
-  now_ += absl::Seconds(1);
+  now_ += world_.identical_steps > 0 ? absl::Milliseconds(200) : absl::Seconds(1);  // steps take many actions
   const RankId rank = Random(world_.ranks);
-  switch (Random(6)) {
+  switch (Random(world_.identical_steps > 0 ? 9 : 6)) {
     case 0:
     case 1:
       for (int i = Random(3); i >= 0; --i) SubmitSomething(rank);
@@ -75,8 +76,11 @@ void Simulation::Step() {
     case 4:
       Broadcast();
       break;
-    default:
+    case 5:
       ApplyList(rank);
+      break;
+    default:
+      ActInSchedule(rank);
       break;
   }
   if (Percent(5)) Inspect();
@@ -87,6 +91,7 @@ void Simulation::Step() {
 void Simulation::SubmitSomething(RankId id) {
   Rank& rank = ranks_[id];
   if (rank.state != Rank::State::kPresent) return;
+  if (InLoop()) return Random(3000) == 0 ? Submit(id, Tensor(0, kGlobalProcessSet, id)) : SubmitLoop(id);
   if (Percent(20)) SubmitPlan(id);
   const ProcessSetId set = RandomSetOf(id);
   if (HasJoin(rank, set) && !Percent(world_.late_percent)) return;
@@ -105,8 +110,10 @@ void Simulation::SubmitSomething(RankId id) {
 
 void Simulation::Submit(RankId id, TensorRequest request) {
   Rank& rank = ranks_[id];
-  if (!rank.in_flight.emplace(TensorKey(request.key()), request).second) return;
-  rank.reporter.Submit(std::move(request));
+  const TensorKey key(request.key());
+  if (!rank.in_flight.emplace(key, std::move(request)).second) return;
+  rank.fresh.push_back(key);
+  TakeFresh(id);
 }
 
 void Simulation::SubmitGroup(RankId id, ProcessSetId set, int number) {
@@ -229,17 +236,23 @@ void Simulation::SendReport(RankId id) {
 
 void Simulation::TakeReport(RankId id) {
   if (up_[id].empty()) return;
+  if (ranks_[0].in_bucket) return;
   const std::string bytes = std::move(up_[id].front());
   up_[id].pop_front();
   recording_.events.push_back(NegotiationEvent::Report(id, bytes, now_));
   const auto report = DecodeRankReport(bytes);
   if (!report.ok()) return Violate(report.status().ToString());
+  counts_.stale_reports += report->schedule < schedules_ ? 1 : 0;
   const absl::Status added = negotiator_.Add(id, *report, now_);
   if (!added.ok()) Violate(added.ToString());
 }
 
 void Simulation::Broadcast() {
+  if (ranks_[0].in_bucket) return;
+  const bool locked = negotiator_.locked();
   ResponseList list = negotiator_.TakeResponses();
+  if (locked && !list.empty()) Violate("rank 0 sends a list while a schedule is locked");
+  if (list.schedule) schedules_ = list.schedule->number;
   list.settings = std::exchange(settings_, std::nullopt);
   if (list.empty() || ended_) return;
   ended_ = list.job == ResponseList::Job::kEnds;
@@ -260,7 +273,7 @@ void Simulation::Inspect() {
 
 void Simulation::ApplyList(RankId id) {
   Rank& rank = ranks_[id];
-  if (rank.inbox.empty()) return;
+  if (rank.inbox.empty() || rank.in_bucket) return;
   const auto list = DecodeResponseList(rank.inbox.front());
   rank.inbox.pop_front();
   if (!list.ok()) return Violate(list.status().ToString());
@@ -277,6 +290,13 @@ void Simulation::ApplyList(RankId id) {
   for (const TensorError& error : list->errors) own += std::count(error.ranks.begin(), error.ranks.end(), id);
   if (own != work->errors.size()) Violate(absl::StrCat("rank ", id, " gets other errors than its own"));
   for (const AgreedBucket& bucket : work->buckets) TakeBucket(id, bucket);
+  if (work->schedule_begins) {
+    counts_.schedules += id == 0 ? 1 : 0;
+    counts_.early_calls += rank.called_off >= rank.reporter.lock()->number() ? 1 : 0;
+    rank.votes = 0;
+    rank.since = now_;
+    SubmitAgain(id);
+  }
   if (work->job == ResponseList::Job::kEnds) rank.state = Rank::State::kDone;
 }
 
@@ -288,18 +308,21 @@ void Simulation::Drain() {
     for (RankId id = 0; id < world_.ranks; ++id) {
       SendReport(id);
       busy |= !up_[id].empty();
-      while (!up_[id].empty()) TakeReport(id);
+      while (!up_[id].empty() && !ranks_[0].in_bucket) TakeReport(id);
     }
     Broadcast();
     for (RankId id = 0; id < world_.ranks; ++id) {
       busy |= !ranks_[id].inbox.empty();
-      while (!ranks_[id].inbox.empty() && violations_.empty()) ApplyList(id);
+      while (!ranks_[id].inbox.empty() && !ranks_[id].in_bucket && violations_.empty()) ApplyList(id);
     }
+    busy |= DrainSchedule();
+    if (!busy) busy = ExpirePatience();
   }
 }
 
 void Simulation::Leave(RankId id) {
   if (ranks_[id].state != Rank::State::kPresent) return;
+  counts_.left_for_shutdown += ranks_[id].reporter.lock() != nullptr ? 1 : 0;
   ranks_[id].reporter.Leave();
   ranks_[id].state = Rank::State::kLeaving;
 }
@@ -315,8 +338,8 @@ void Simulation::TakeError(RankId id, size_t list, size_t number, const TensorEr
   }
   Answer& answer = answers_[{list, number}];
   answer.error = error;
-  answer.requests.push_back(std::move(it->second));
-  rank.in_flight.erase(it);
+  answer.requests.push_back(it->second);
+  Complete(id, it);
 }
 
 void Simulation::TakeBucket(RankId id, const AgreedBucket& bucket) {
@@ -363,7 +386,7 @@ void Simulation::TakeExecution(RankId id, const AgreedBucket& bucket, const Resp
   if (agreed.op == OpType::kScatter && id == agreed.root && it->second.shape != agreed.shape) {
     Violate(absl::StrCat("the root's rows do not count in ", Show(agreed)));
   }
-  rank.in_flight.erase(it);
+  Complete(id, it);
 }
 
 void Simulation::CheckCause(const Answer& answer) {
@@ -415,6 +438,7 @@ void Simulation::CheckRightlyWaits(RankId id, const TensorKey& key, const Tensor
 }
 
 void Simulation::Finish() {
+  if (world_.identical_steps > 0) LeaveInTheLoop();
   for (RankId id = 0; id < world_.ranks; ++id) {
     if (ranks_[id].in_flight.empty() && Percent(50)) Leave(id);
   }

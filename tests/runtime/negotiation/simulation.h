@@ -26,6 +26,7 @@ struct World {
   uint32_t seed = 1;
   int mismatch_percent = 3;  // of the submissions: something in them is changed
   int late_percent = 1;      // of the submissions by a rank that has joined
+  int identical_steps = 0;   // before a schedule begins; 0: there are none, nor is there a loop
 };
 
 inline void PrintTo(const World& world, std::ostream* out) {
@@ -41,6 +42,12 @@ inline void PrintTo(const World& world, std::ostream* out) {
 // the submission of every rank that takes part, and who does not take part has joined; all ranks carry out the same
 // buckets in the same order. What is checked at the end, against a model that looks at nothing but what ranks have in
 // flight: an error has its cause, and nothing is left that should have been answered.
+//
+// In worlds with schedules, ranks also run a training loop for some time, with something else in between now and then.
+// They enter the buckets of a schedule at random times, learn of votes and of schedules that are called off at random
+// later times, and leave for any cause there is. While a schedule is locked rank 0 gets no report and sends no list,
+// but for what was under way. A bucket counts as carried out only where its vote says so, and all ranks must have
+// carried out the same ones in the end, under the same ids.
 class Simulation {
  public:
   explicit Simulation(const World& world);
@@ -60,6 +67,11 @@ class Simulation {
   struct Counts {
     int executed = 0, mismatches = 0, joins = 0, without_joined = 0, sets = 0, removals = 0, deadlines = 0, groups = 0;
     int repeated = 0, by_id = 0, sent = 0, refused = 0;
+    // Of schedules. Why a rank wanted to leave, and what else may happen to them.
+    int schedules = 0, scheduled = 0, vetoes = 0;
+    int left_for_tensor = 0, left_for_change = 0, left_for_join = 0, left_for_set = 0, left_for_shutdown = 0;
+    int left_for_call = 0, left_for_lateness = 0, left_for_lack = 0;
+    int stale_reports = 0, early_calls = 0;
   };
   const Counts& counts() const { return counts_; }
 
@@ -75,6 +87,24 @@ class Simulation {
     std::set<ProcessSetId> joined;     // when it began to apply the latest one
     int next_plan = 0;
     enum class State { kPresent, kLeaving, kDone } state = State::kPresent;
+
+    std::deque<TensorKey> fresh;          // submitted, and not yet looked at
+    std::map<uint64_t, TensorKey> taken;  // those looked at, in the order of their submission
+    uint64_t submissions = 0;
+    int next_in_loop = 0;
+    int next_stray = 0;
+    absl::Time asleep_until;
+    std::optional<uint64_t> in_bucket;  // which vote of the schedule it waits for
+    uint64_t votes = 0;                 // that it has seen, of the locked schedule
+    absl::Time since;                   // when it entered, or saw the last vote
+    uint64_t calling_off = 0;           // the last schedule that it has called off
+    uint64_t called_off = 0;            // the last one it knows to be called off
+    std::deque<uint64_t> calls;         // that have not reached it yet
+  };
+  // On one bucket of a schedule.
+  struct Vote {
+    int entered = 0;
+    int vetoes = 0;
   };
   // A change of the process sets; all ranks walk through the same sequence.
   struct Plan {
@@ -103,6 +133,27 @@ class Simulation {
   void ApplyList(RankId id);
   void Drain();
   void Leave(RankId id);
+
+  // Schedules.
+  bool InLoop() const;
+  void SubmitLoop(RankId id);
+  void SubmitStray(RankId id);
+  void LeaveInTheLoop();
+  bool IsFree(RankId id, int item);
+  void TakeFresh(RankId id);
+  void SubmitAgain(RankId id);
+  void SubmitTaken(RankId id, const TensorKey& key);
+  void CountCause(const TensorRequest& request);
+  void ActInSchedule(RankId id);
+  void DeliverCall(RankId id);
+  void ConsiderLeaving(RankId id);
+  void CallOff(RankId id, uint64_t schedule);
+  void Enter(RankId id);
+  void SeeVote(RankId id);
+  void LeaveSchedule(RankId id);
+  bool DrainSchedule();
+  bool ExpirePatience();
+  void Complete(RankId id, std::map<TensorKey, TensorRequest>::iterator it);
 
   TensorRequest Tensor(int number, ProcessSetId set, RankId rank);
   void SetOperation(int number, const Group& members, TensorRequest* request) const;
@@ -136,6 +187,8 @@ class Simulation {
   std::map<int, ProcessSetId> set_of_plan_;
   std::map<std::pair<size_t, size_t>, Answer> answers_;  // by list and place in it
   Recording recording_;
+  std::map<std::pair<uint64_t, uint64_t>, Vote> votes_;  // by schedule and place in it
+  uint64_t schedules_ = 0;                               // that rank 0 has begun
   std::vector<std::string> violations_;
   Counts counts_;
 };
