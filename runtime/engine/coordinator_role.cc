@@ -1,6 +1,8 @@
 #include "runtime/engine/coordinator_role.h"
 
 #include <algorithm>
+#include <limits>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +16,17 @@ namespace {
 
 WaitLimits LimitsOf(const Tunables& tunables) {
   return {.warning = tunables.stall_warning, .deadline = tunables.stall_deadline};
+}
+
+std::unique_ptr<TuningRole> MakeTuning(const Tunables& tunables, const Negotiator::Options& options) {
+  if (tunables.autotune == Tunables::Autotune::kOff) return nullptr;
+  return std::make_unique<TuningRole>(
+      TuningRole::Options{.defaults = {.fusion_threshold = options.fusion.threshold,
+                                       .min_bucket_bytes = options.schedule.min_bucket_bytes,
+                                       .chunk_bytes = 0,
+                                       .cycle_time = tunables.cycle_time},
+                          .rounds_per_sample = tunables.autotune_steps_per_sample,
+                          .log_path = tunables.autotune_log});
 }
 
 }  // namespace
@@ -30,9 +43,11 @@ CoordinatorRole::CoordinatorRole(const Tunables& tunables, int world_size, std::
           {.last_act = [flights = std::move(flights)](RankId rank) { return DescribeLastAct(flights->Of(rank)); }}),
       settings_({.cache_capacity = tunables.cache_capacity,
                  .limits = LimitsOf(tunables),
-                 .cycle_time = tunables.cycle_time}) {}
+                 .cycle_time = tunables.cycle_time}),
+      tuning_(MakeTuning(tunables, options_)) {}
 
 absl::Status CoordinatorRole::Start() {
+  if (tuning_ != nullptr) RONDA_RETURN_IF_ERROR(tuning_->Start());
   if (recording_path_.empty()) return absl::OkStatus();
   auto recording = RecordingFile::Create(recording_path_, options_);
   if (!recording.ok()) {
@@ -81,14 +96,36 @@ absl::Status CoordinatorRole::Inspect(absl::Time now) {
   return absl::OkStatus();
 }
 
+void CoordinatorRole::EndRound(absl::Time now) {
+  if (tuning_ != nullptr) tuning_->RoundEnds(now);
+}
+
+// The settings travel with the next list, and the sizes hold for its buckets.
+void CoordinatorRole::Tune(absl::Time now) {
+  const std::optional<TunedSettings> tuned = tuning_->TakeSettings();
+  if (!tuned) return;
+  settings_.cycle_time = tuned->cycle_time;
+  settings_.chunk_bytes = tuned->chunk_bytes;
+  settings_state_ = Settings::kNew;
+  const Negotiator::BucketSizes sizes = {.threshold = tuned->fusion_threshold,
+                                         .min_bucket_bytes = tuned->min_bucket_bytes};
+  if (recording_ != nullptr) Record(NegotiationEvent::Sizes(sizes, now));
+  negotiator_.SetBucketSizes(sizes);
+}
+
 void CoordinatorRole::LeaveSchedule(uint64_t rounds, absl::Time now) {
+  // What autotune ends has lasted: the steps go on as before, and the next schedule shall not begin later for it.
+  if (wants_to_leave()) rounds = std::numeric_limits<uint64_t>::max();
   if (recording_ != nullptr) Record(NegotiationEvent::Leave(rounds, now));
   negotiator_.LeaveSchedule(rounds);
 }
 
 std::string CoordinatorRole::TakeBroadcast(absl::Time now) {
+  if (wants_to_leave() && !negotiator_.locked()) Tune(now);
   ResponseList list = negotiator_.TakeResponses();
-  list.settings = std::exchange(settings_, std::nullopt);
+  if (tuning_ != nullptr && !list.buckets.empty()) tuning_->Negotiated(now);
+  if (tuning_ != nullptr && list.schedule) tuning_->ScheduleBegins(now);
+  if (std::exchange(settings_state_, Settings::kSent) == Settings::kNew) list.settings = settings_;
   if (list.empty()) return "";
   std::string bytes = Encode(list);
   if (recording_ != nullptr) Record(NegotiationEvent::List(bytes, now));

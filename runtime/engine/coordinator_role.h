@@ -17,12 +17,13 @@
 #include "runtime/negotiation/recording.h"
 #include "runtime/negotiation/recording_file.h"
 #include "runtime/negotiation/stall_inspector.h"
+#include "runtime/tuning/tuning_role.h"
 
 namespace ronda {
 
 // What rank 0 does on top of what every rank does: turns the ranks' reports into response lists, and watches for
-// tensors that some rank does not submit. Joins the negotiator, the stall inspector and the codec; does no I/O but the
-// log and, if asked to, a recording of the negotiation.
+// tensors that some rank does not submit. Joins the negotiator, the stall inspector, autotune and the codec; does no I/O
+// but the log and, if asked to, a recording of the negotiation and a log of autotune.
 //
 // Thread-compatible: the coordinator thread's.
 class CoordinatorRole {
@@ -30,7 +31,7 @@ class CoordinatorRole {
   // `flights` tell what late ranks did last.
   CoordinatorRole(const Tunables& tunables, int world_size, std::shared_ptr<FlightBoard> flights);
 
-  // To be called first: begins the recording of the negotiation, if the tunables ask for one.
+  // To be called first: begins the files that the tunables ask for.
   // Errors: the operating system's, with the path.
   absl::Status Start();
 
@@ -46,6 +47,12 @@ class CoordinatorRole {
   // it carries the job's settings.
   std::string TakeBroadcast(absl::Time now);
 
+  // The locked schedule has been carried out once more.
+  void EndRound(absl::Time now);
+
+  // Whether the locked schedule is to be left, because other settings are to be tried.
+  bool wants_to_leave() const { return tuning_ != nullptr && tuning_->wants_change(); }
+
   // The ranks have left the locked schedule, after it was carried out `rounds` times.
   void LeaveSchedule(uint64_t rounds, absl::Time now);
 
@@ -56,13 +63,16 @@ class CoordinatorRole {
   // Adds to the recording, if there is one. An error ends the recording, not the job.
   void Record(const NegotiationEvent& event);
   absl::Status TakeOne(const ControlMessage& message, absl::Time now);
+  void Tune(absl::Time now);
 
   const Negotiator::Options options_;
   const std::string recording_path_;  // empty: there is none
   std::unique_ptr<RecordingFile> recording_;
   Negotiator negotiator_;
   StallInspector inspector_;
-  std::optional<JobSettings> settings_;  // not yet sent
+  JobSettings settings_;
+  enum class Settings { kSent, kNew } settings_state_ = Settings::kNew;
+  std::unique_ptr<TuningRole> tuning_;  // nullptr without autotune
   absl::Time next_inspection_ = absl::InfiniteFuture();
 };
 

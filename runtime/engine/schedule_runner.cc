@@ -43,8 +43,15 @@ absl::StatusOr<ScheduleRunner::Outcome> ScheduleRunner::RunNext(absl::Time now) 
   const uint64_t rounds = lock.rounds();
   lock.Advance();
   parts_.counters->buckets_scheduled.Add();
-  parts_.counters->schedule_rounds.Add(lock.rounds() - rounds);
+  if (lock.rounds() > rounds) EndRound(now);
   return Outcome::kCarriedOut;
+}
+
+void ScheduleRunner::EndRound(absl::Time now) {
+  parts_.counters->schedule_rounds.Add();
+  if (parts_.role == nullptr) return;
+  parts_.role->EndRound(now);
+  if (parts_.role->wants_to_leave()) Leave();
 }
 
 bool ScheduleRunner::LosesPatience(absl::Time now) {

@@ -20,9 +20,10 @@ namespace ronda {
 //
 // A rank that wants to leave calls the schedule off before it votes: ranks that sleep wake up and vote too. Besides
 // what the lock itself finds, these are reasons to leave: another rank has called the schedule off; the others have
-// waited in a bucket for longer than the warning time; this rank shuts down; or submissions have waited here for long
-// without any bucket being ready. The last is for programs that have changed their ways: if one now waits for each
-// tensor before it submits the next, a bucket with both never becomes ready, and the negotiation runs each as it comes.
+// waited in a bucket for longer than the warning time; this rank shuts down; on rank 0, autotune wants other settings;
+// or submissions have waited here for long without any bucket being ready. The last is for programs that have changed
+// their ways: if one now waits for each tensor before it submits the next, a bucket with both never becomes ready, and
+// the negotiation runs each as it comes.
 //
 // Thread-compatible: used by the thread that has the turn (engine_driver.h).
 class ScheduleRunner {
@@ -59,6 +60,7 @@ class ScheduleRunner {
   absl::Time NextDeadline() const;
 
  private:
+  void EndRound(absl::Time now);
   // Whether submissions have waited for too long without a bucket being ready.
   bool LosesPatience(absl::Time now);
   void CallOff(uint64_t schedule);
