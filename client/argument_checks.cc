@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/time/time.h"
@@ -14,16 +15,34 @@ namespace {
 // Names that begin so are given by Ronda itself: to barriers, for instance.
 constexpr absl::string_view kReservedPrefix = "ronda/";
 
-absl::Status CheckShape(absl::string_view what, const ronda_tensor& tensor) {
+absl::Status CheckShape(const ronda_tensor& tensor, const Submission& submission) {
   if (tensor.ndim < 0 || tensor.ndim > RONDA_MAX_NDIM) {
     return absl::InvalidArgumentError(
-        absl::StrCat(what, ": tensor.ndim is ", tensor.ndim, ", expected 0 to ", RONDA_MAX_NDIM));
+        absl::StrCat(Describe(submission), ": tensor.ndim is ", tensor.ndim, ", expected 0 to ", RONDA_MAX_NDIM));
   }
   if (tensor.ndim > 0 && tensor.shape == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(what, ": tensor.shape is NULL, but tensor.ndim is ", tensor.ndim, ": pass that many dimensions"));
+    return absl::InvalidArgumentError(absl::StrCat(Describe(submission), ": tensor.shape is NULL, but tensor.ndim is ",
+                                                   tensor.ndim, ": pass that many dimensions"));
   }
   return absl::OkStatus();
+}
+
+// Moves the memory of `*from` to `*to`.
+template <typename Container>
+void KeepMemory(Container* from, Container* to) {
+  from->clear();
+  to->swap(*from);
+}
+
+// All fields get their defaults, in the memory that the submission has.
+void Reset(Submission* submission) {
+  Submission fresh;
+  KeepMemory(&submission->request.name, &fresh.request.name);
+  KeepMemory(&submission->request.shape, &fresh.request.shape);
+  KeepMemory(&submission->request.group, &fresh.request.group);
+  KeepMemory(&submission->request.members, &fresh.request.members);
+  KeepMemory(&submission->splits, &fresh.splits);
+  *submission = std::move(fresh);
 }
 
 // `seconds` as the C ABI writes them: 0 leaves *limit, negative is never.
@@ -63,23 +82,23 @@ absl::Status CheckName(absl::string_view operation, absl::string_view what, cons
   return absl::OkStatus();
 }
 
-absl::StatusOr<Submission> FromTensor(OpType op, const ronda_tensor& tensor) {
-  Submission submission{.request = {.op = op}};
+absl::Status FromTensor(OpType op, const ronda_tensor& tensor, Submission* submission) {
+  Reset(submission);
+  submission->request.op = op;
   if (op != OpType::kSendRecv) {
     RONDA_RETURN_IF_ERROR(CheckName(Name(op), "tensor.name", tensor.name));
-    submission.request.name = tensor.name;
+    submission->request.name = tensor.name;
   }
-  const std::string what = Describe(submission);
   const int raw_dtype = RawValue(tensor.dtype);
   const std::optional<DType> dtype = DTypeFromInt(raw_dtype);
   if (!dtype) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(what, ": tensor.dtype ", raw_dtype, " is not one of ronda_dtype, 0 to ", kDTypeCount - 1));
+    return absl::InvalidArgumentError(absl::StrCat(Describe(*submission), ": tensor.dtype ", raw_dtype,
+                                                   " is not one of ronda_dtype, 0 to ", kDTypeCount - 1));
   }
-  submission.request.dtype = *dtype;
-  RONDA_RETURN_IF_ERROR(CheckShape(what, tensor));
-  submission.request.shape.assign(tensor.shape, tensor.shape + tensor.ndim);
-  return submission;
+  submission->request.dtype = *dtype;
+  RONDA_RETURN_IF_ERROR(CheckShape(tensor, *submission));
+  submission->request.shape.assign(tensor.shape, tensor.shape + tensor.ndim);
+  return absl::OkStatus();
 }
 
 absl::Status SetCall(const ronda_call_options& call, const Caller& caller, Submission* submission) {

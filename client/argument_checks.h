@@ -66,8 +66,9 @@ std::string Describe(const Submission& submission);
 // `name` is that of `what`: "tensor.name".
 absl::Status CheckName(absl::string_view operation, absl::string_view what, const char* name);
 
-// A submission of `tensor`; a send or receive gets no name, as the caller gives none.
-absl::StatusOr<Submission> FromTensor(OpType op, const ronda_tensor& tensor);
+// Makes `*submission`, whatever it was, one of `tensor`, in the memory that it has. A send or receive gets no name, as
+// the caller gives none.
+absl::Status FromTensor(OpType op, const ronda_tensor& tensor, Submission* submission);
 
 // Sets the process set, and limits if `call` has any.
 absl::Status SetCall(const ronda_call_options& call, const Caller& caller, Submission* submission);

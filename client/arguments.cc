@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda {
@@ -38,24 +39,23 @@ absl::Status SetWire(int compression, Submission* submission) {
 
 // The part that all operations share.
 template <typename Args>
-absl::StatusOr<Submission> FromArgs(OpType op, const Args& args, const Caller& caller) {
-  RONDA_ASSIGN_OR_RETURN(Submission submission, FromTensor(op, args.tensor));
-  RONDA_RETURN_IF_ERROR(SetCall(args.call, caller, &submission));
-  return submission;
+absl::Status FromArgs(OpType op, const Args& args, const Caller& caller, Submission* submission) {
+  RONDA_RETURN_IF_ERROR(FromTensor(op, args.tensor, submission));
+  return SetCall(args.call, caller, submission);
 }
 
 // The part that all reductions share.
 template <typename Args>
-absl::StatusOr<Submission> FromReduction(OpType op, const Args& args, const Caller& caller) {
-  RONDA_ASSIGN_OR_RETURN(Submission submission, FromArgs(op, args, caller));
-  submission.input = args.input;
-  RONDA_RETURN_IF_ERROR(SetReductionOp(RawValue(args.op), &submission));
-  RONDA_RETURN_IF_ERROR(SetWire(RawValue(args.compression), &submission));
-  submission.request.prescale = ScaleOr1(args.prescale);
-  submission.request.postscale = ScaleOr1(args.postscale);
-  if (args.error_feedback != 0) submission.error_feedback = Submission::ErrorFeedback::kOn;
-  if (args.detect_overflow != 0) submission.request.overflow = TensorRequest::Overflow::kDetected;
-  return submission;
+absl::Status FromReduction(OpType op, const Args& args, const Caller& caller, Submission* submission) {
+  RONDA_RETURN_IF_ERROR(FromArgs(op, args, caller, submission));
+  submission->input = args.input;
+  RONDA_RETURN_IF_ERROR(SetReductionOp(RawValue(args.op), submission));
+  RONDA_RETURN_IF_ERROR(SetWire(RawValue(args.compression), submission));
+  submission->request.prescale = ScaleOr1(args.prescale);
+  submission->request.postscale = ScaleOr1(args.postscale);
+  if (args.error_feedback != 0) submission->error_feedback = Submission::ErrorFeedback::kOn;
+  if (args.detect_overflow != 0) submission->request.overflow = TensorRequest::Overflow::kDetected;
+  return absl::OkStatus();
 }
 
 template <typename Args>
@@ -93,9 +93,8 @@ const Args* At(const Args* args, size_t stride, size_t i) {
 }
 
 template <typename Args>
-absl::StatusOr<std::vector<Submission>> GroupOf(const Args* args, size_t count, const char* group,
-                                                const Caller& caller) {
-  std::vector<Submission> submissions;
+absl::StatusOr<absl::Span<const Submission>> GroupOf(const Args* args, size_t count, const char* group,
+                                                     const Caller& caller, std::vector<Submission>* submissions) {
   RONDA_RETURN_IF_ERROR(CheckName("group", "the group's name", group));
   if (args == nullptr || count > static_cast<size_t>(INT32_MAX)) {
     return absl::InvalidArgumentError(absl::StrCat("group '", group, "': count is ", count,
@@ -109,12 +108,13 @@ absl::StatusOr<std::vector<Submission>> GroupOf(const Args* args, size_t count, 
                                                      " in member ", i, " and ", stride,
                                                      " in the first: set all to the size of the struct"));
     }
-    RONDA_ASSIGN_OR_RETURN(Submission submission, ToSubmission(member, caller));
+    if (i == submissions->size()) submissions->emplace_back();
+    Submission& submission = (*submissions)[i];
+    RONDA_RETURN_IF_ERROR(ToSubmission(member, caller, &submission));
     submission.request.group = group;
     submission.request.group_size = static_cast<int>(count);
-    submissions.push_back(std::move(submission));
   }
-  return submissions;
+  return absl::MakeConstSpan(*submissions).first(count);
 }
 
 // In the caller's words: the allgathers would speak of inputs.
@@ -132,105 +132,103 @@ absl::Status CheckSparseBuffers(const ronda_sparse_allreduce_args& args, const T
 
 }  // namespace
 
-absl::StatusOr<Submission> ToSubmission(const ronda_allreduce_args* args, const Caller& caller) {
+absl::Status ToSubmission(const ronda_allreduce_args* args, const Caller& caller, Submission* submission) {
   RONDA_ASSIGN_OR_RETURN(const auto known, CopySized(args, "ronda_allreduce_args", "RONDA_ALLREDUCE_ARGS_INIT"));
-  RONDA_ASSIGN_OR_RETURN(Submission submission, FromReduction(OpType::kAllreduce, known, caller));
-  submission.output = known.output;
-  return submission;
+  RONDA_RETURN_IF_ERROR(FromReduction(OpType::kAllreduce, known, caller, submission));
+  submission->output = known.output;
+  return absl::OkStatus();
 }
 
-absl::StatusOr<Submission> ToSubmission(const ronda_reduce_args* args, const Caller& caller) {
+absl::Status ToSubmission(const ronda_reduce_args* args, const Caller& caller, Submission* submission) {
   RONDA_ASSIGN_OR_RETURN(const auto known, CopySized(args, "ronda_reduce_args", "RONDA_REDUCE_ARGS_INIT"));
-  RONDA_ASSIGN_OR_RETURN(Submission submission, FromReduction(OpType::kReduce, known, caller));
-  submission.request.root = known.root;
-  if (known.root == caller.rank) submission.output = known.output;
-  return submission;
+  RONDA_RETURN_IF_ERROR(FromReduction(OpType::kReduce, known, caller, submission));
+  submission->request.root = known.root;
+  if (known.root == caller.rank) submission->output = known.output;
+  return absl::OkStatus();
 }
 
-absl::StatusOr<Submission> ToSubmission(const ronda_reducescatter_args* args, const Caller& caller) {
+absl::Status ToSubmission(const ronda_reducescatter_args* args, const Caller& caller, Submission* submission) {
   RONDA_ASSIGN_OR_RETURN(const auto known,
                          CopySized(args, "ronda_reducescatter_args", "RONDA_REDUCESCATTER_ARGS_INIT"));
-  return FromReduction(OpType::kReduceScatter, known, caller);
+  return FromReduction(OpType::kReduceScatter, known, caller, submission);
 }
 
-absl::StatusOr<Submission> ToSubmission(const ronda_broadcast_args* args, const Caller& caller) {
+absl::Status ToSubmission(const ronda_broadcast_args* args, const Caller& caller, Submission* submission) {
   RONDA_ASSIGN_OR_RETURN(const auto known, CopySized(args, "ronda_broadcast_args", "RONDA_BROADCAST_ARGS_INIT"));
-  RONDA_ASSIGN_OR_RETURN(Submission submission, FromArgs(OpType::kBroadcast, known, caller));
-  submission.output = known.data;
-  submission.request.root = known.root;
-  return submission;
+  RONDA_RETURN_IF_ERROR(FromArgs(OpType::kBroadcast, known, caller, submission));
+  submission->output = known.data;
+  submission->request.root = known.root;
+  return absl::OkStatus();
 }
 
-absl::StatusOr<Submission> ToSubmission(const ronda_allgather_args* args, const Caller& caller) {
+absl::Status ToSubmission(const ronda_allgather_args* args, const Caller& caller, Submission* submission) {
   RONDA_ASSIGN_OR_RETURN(const auto known, CopySized(args, "ronda_allgather_args", "RONDA_ALLGATHER_ARGS_INIT"));
-  RONDA_ASSIGN_OR_RETURN(Submission submission, FromArgs(OpType::kAllgather, known, caller));
-  submission.input = known.input;
-  return submission;
+  RONDA_RETURN_IF_ERROR(FromArgs(OpType::kAllgather, known, caller, submission));
+  submission->input = known.input;
+  return absl::OkStatus();
 }
 
-absl::StatusOr<Submission> ToSubmission(const ronda_gather_args* args, const Caller& caller) {
+absl::Status ToSubmission(const ronda_gather_args* args, const Caller& caller, Submission* submission) {
   RONDA_ASSIGN_OR_RETURN(const auto known, CopySized(args, "ronda_gather_args", "RONDA_GATHER_ARGS_INIT"));
-  RONDA_ASSIGN_OR_RETURN(Submission submission, FromArgs(OpType::kGather, known, caller));
-  submission.input = known.input;
-  submission.request.root = known.root;
-  return submission;
+  RONDA_RETURN_IF_ERROR(FromArgs(OpType::kGather, known, caller, submission));
+  submission->input = known.input;
+  submission->request.root = known.root;
+  return absl::OkStatus();
 }
 
-absl::StatusOr<Submission> ToSubmission(const ronda_scatter_args* args, const Caller& caller) {
+absl::Status ToSubmission(const ronda_scatter_args* args, const Caller& caller, Submission* submission) {
   RONDA_ASSIGN_OR_RETURN(const auto known, CopySized(args, "ronda_scatter_args", "RONDA_SCATTER_ARGS_INIT"));
-  RONDA_ASSIGN_OR_RETURN(Submission submission, FromArgs(OpType::kScatter, known, caller));
-  submission.request.root = known.root;
-  if (known.root != caller.rank) return submission;
-  submission.input = known.input;
-  RONDA_RETURN_IF_ERROR(SetSplits(known, &submission));
-  return submission;
+  RONDA_RETURN_IF_ERROR(FromArgs(OpType::kScatter, known, caller, submission));
+  submission->request.root = known.root;
+  if (known.root != caller.rank) return absl::OkStatus();
+  submission->input = known.input;
+  return SetSplits(known, submission);
 }
 
-absl::StatusOr<Submission> ToSubmission(const ronda_alltoall_args* args, const Caller& caller) {
+absl::Status ToSubmission(const ronda_alltoall_args* args, const Caller& caller, Submission* submission) {
   RONDA_ASSIGN_OR_RETURN(const auto known, CopySized(args, "ronda_alltoall_args", "RONDA_ALLTOALL_ARGS_INIT"));
-  RONDA_ASSIGN_OR_RETURN(Submission submission, FromArgs(OpType::kAlltoall, known, caller));
-  submission.input = known.input;
-  RONDA_RETURN_IF_ERROR(SetSplits(known, &submission));
-  return submission;
+  RONDA_RETURN_IF_ERROR(FromArgs(OpType::kAlltoall, known, caller, submission));
+  submission->input = known.input;
+  return SetSplits(known, submission);
 }
 
-absl::StatusOr<Submission> ToSubmission(const ronda_send_args* args, const Caller& caller) {
+absl::Status ToSubmission(const ronda_send_args* args, const Caller& caller, Submission* submission) {
   RONDA_ASSIGN_OR_RETURN(const auto known, CopySized(args, "ronda_send_args", "RONDA_SEND_ARGS_INIT"));
-  RONDA_ASSIGN_OR_RETURN(Submission submission, FromArgs(OpType::kSendRecv, known, caller));
-  RONDA_RETURN_IF_ERROR(SetChannel({.from = caller.rank, .to = known.to, .tag = known.tag}, &submission));
-  submission.input = known.input;
-  return submission;
+  RONDA_RETURN_IF_ERROR(FromArgs(OpType::kSendRecv, known, caller, submission));
+  RONDA_RETURN_IF_ERROR(SetChannel({.from = caller.rank, .to = known.to, .tag = known.tag}, submission));
+  submission->input = known.input;
+  return absl::OkStatus();
 }
 
-absl::StatusOr<Submission> ToSubmission(const ronda_recv_args* args, const Caller& caller) {
+absl::Status ToSubmission(const ronda_recv_args* args, const Caller& caller, Submission* submission) {
   RONDA_ASSIGN_OR_RETURN(const auto known, CopySized(args, "ronda_recv_args", "RONDA_RECV_ARGS_INIT"));
-  RONDA_ASSIGN_OR_RETURN(Submission submission, FromArgs(OpType::kSendRecv, known, caller));
-  RONDA_RETURN_IF_ERROR(SetChannel({.from = known.from, .to = caller.rank, .tag = known.tag}, &submission));
-  submission.output = known.output;
-  return submission;
+  RONDA_RETURN_IF_ERROR(FromArgs(OpType::kSendRecv, known, caller, submission));
+  RONDA_RETURN_IF_ERROR(SetChannel({.from = known.from, .to = caller.rank, .tag = known.tag}, submission));
+  submission->output = known.output;
+  return absl::OkStatus();
 }
 
-absl::StatusOr<Submission> ToSubmission(const ronda_object_args* args, const Caller& caller) {
+absl::Status ToSubmission(const ronda_object_args* args, const Caller& caller, Submission* submission) {
   RONDA_ASSIGN_OR_RETURN(const auto known, CopySized(args, "ronda_object_args", "RONDA_OBJECT_ARGS_INIT"));
   RONDA_RETURN_IF_ERROR(CheckName("object", "name", known.name));
-  Submission submission{.request = {.name = known.name,
-                                    .op = OpType::kAllgather,
-                                    .dtype = DType::kUint8,
-                                    .shape = {static_cast<int64_t>(known.size)},
-                                    .root = known.root}};
+  *submission = {.request = {.name = known.name,
+                             .op = OpType::kAllgather,
+                             .dtype = DType::kUint8,
+                             .shape = {static_cast<int64_t>(known.size)},
+                             .root = known.root},
+                 .input = known.data};
   if (known.size > static_cast<size_t>(INT64_MAX)) {
     return absl::InvalidArgumentError(
         absl::StrCat("object '", known.name, "': size is ", known.size, ", more bytes than there can be"));
   }
-  RONDA_RETURN_IF_ERROR(SetCall(known.call, caller, &submission));
-  submission.input = known.data;
-  return submission;
+  return SetCall(known.call, caller, submission);
 }
 
 absl::StatusOr<SparseSubmissions> ToSubmissions(const ronda_sparse_allreduce_args* args, const Caller& caller) {
   RONDA_ASSIGN_OR_RETURN(const auto known,
                          CopySized(args, "ronda_sparse_allreduce_args", "RONDA_SPARSE_ALLREDUCE_ARGS_INIT"));
-  RONDA_ASSIGN_OR_RETURN(Submission values, FromArgs(OpType::kAllgather, known, caller));
+  Submission values;
+  RONDA_RETURN_IF_ERROR(FromArgs(OpType::kAllgather, known, caller, &values));
   const std::optional<Reduction> reduction = ReductionFromInt(RawValue(known.op));
   const bool averages = reduction == Reduction::kAverage && IsFloatingPoint(values.request.dtype);
   if (reduction != Reduction::kSum && !averages) {
@@ -252,19 +250,20 @@ absl::StatusOr<SparseSubmissions> ToSubmissions(const ronda_sparse_allreduce_arg
   return SparseSubmissions{.indices = std::move(indices), .values = std::move(values)};
 }
 
-absl::StatusOr<std::vector<Submission>> ToGroup(const ronda_allreduce_args* args, size_t count, const char* group,
-                                                const Caller& caller) {
-  return GroupOf(args, count, group, caller);
+absl::StatusOr<absl::Span<const Submission>> ToGroup(const ronda_allreduce_args* args, size_t count, const char* group,
+                                                     const Caller& caller, std::vector<Submission>* submissions) {
+  return GroupOf(args, count, group, caller, submissions);
 }
 
-absl::StatusOr<std::vector<Submission>> ToGroup(const ronda_allgather_args* args, size_t count, const char* group,
-                                                const Caller& caller) {
-  return GroupOf(args, count, group, caller);
+absl::StatusOr<absl::Span<const Submission>> ToGroup(const ronda_allgather_args* args, size_t count, const char* group,
+                                                     const Caller& caller, std::vector<Submission>* submissions) {
+  return GroupOf(args, count, group, caller, submissions);
 }
 
-absl::StatusOr<std::vector<Submission>> ToGroup(const ronda_reducescatter_args* args, size_t count, const char* group,
-                                                const Caller& caller) {
-  return GroupOf(args, count, group, caller);
+absl::StatusOr<absl::Span<const Submission>> ToGroup(const ronda_reducescatter_args* args, size_t count,
+                                                     const char* group, const Caller& caller,
+                                                     std::vector<Submission>* submissions) {
+  return GroupOf(args, count, group, caller, submissions);
 }
 
 absl::StatusOr<Submission> BarrierSubmission(ronda_process_set set, double timeout_s, const Caller& caller) {

@@ -6,6 +6,8 @@
 #pragma GCC visibility pop
 
 #include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -13,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "client/argument_checks.h"
 #include "client/arguments.h"
 #include "client/c_api_support.h"
 #include "client/options.h"
@@ -112,7 +115,7 @@ ronda_status SubmitAndWait(const SubmitFn& submit, std::shared_ptr<Handle>* hand
 absl::StatusOr<std::shared_ptr<Handle>> SubmitJoin(Session& session, ronda_process_set set,
                                                    const ronda_absent& absent) {
   RONDA_ASSIGN_OR_RETURN(Submission submission, JoinSubmission(set, absent));
-  return session.SubmitJoin(std::move(submission));
+  return session.SubmitJoin(submission);
 }
 
 ronda_status Barrier(ronda_process_set set, double timeout_s) {
@@ -137,6 +140,37 @@ std::shared_ptr<const Group> FindProcessSet(ronda_process_set id) {
   if (session == nullptr) return nullptr;
   auto members = session->runtime().ProcessSet(id);
   return members.ok() ? *std::move(members) : nullptr;
+}
+
+// As the C ABI has them, but for the size.
+ronda_statistics ToC(const Statistics& from) {
+  return {.struct_size = 0,
+          .reports_sent = from.reports_sent,
+          .reports_received = from.reports_received,
+          .lists_sent = from.lists_sent,
+          .lists_received = from.lists_received,
+          .buckets_agreed = from.buckets_agreed,
+          .buckets_scheduled = from.buckets_scheduled,
+          .schedules_begun = from.schedules_begun,
+          .schedules_left = from.schedules_left,
+          .own_vetoes = from.own_vetoes,
+          .schedule_rounds = from.schedule_rounds};
+}
+
+// Writes as much as the caller has room for.
+Outcome WriteStatistics(const Statistics& from, ronda_statistics* to) {
+  if (to == nullptr) return NullArgument("ronda_get_statistics", "statistics");
+  const size_t size = to->struct_size;
+  if (size < sizeof(to->struct_size) || size > kMaxStructSize) {
+    return {RONDA_ERROR_INVALID_ARGUMENT,
+            absl::StrCat("ronda_statistics.struct_size is ", size, ", expected ", sizeof(ronda_statistics),
+                         ": begin with RONDA_STATISTICS_INIT or set it to sizeof(ronda_statistics)")};
+  }
+  ronda_statistics known = ToC(from);
+  known.struct_size = size;
+  std::memset(to, 0, size);
+  std::memcpy(to, &known, std::min(size, sizeof(known)));
+  return {};
 }
 
 }  // namespace
@@ -169,6 +203,11 @@ int ronda_local_rank(void) { return ronda::FromTopology(&Topology::local_rank); 
 int ronda_local_size(void) { return ronda::FromTopology(&Topology::local_size); }
 int ronda_cross_rank(void) { return ronda::FromTopology(&Topology::cross_rank); }
 int ronda_cross_size(void) { return ronda::FromTopology(&Topology::cross_size); }
+
+ronda_status ronda_get_statistics(ronda_statistics* statistics) {
+  return ronda::CallWithSession(
+      [&](ronda::Session& session) { return ronda::WriteStatistics(session.runtime().statistics(), statistics); });
+}
 
 ronda_status ronda_run_threads(const ronda_options* options, int size, void (*body)(void* context), void* context) {
   return ronda::Call([&] { return ronda::RunThreadsOf(options, size, body, context); });

@@ -4,8 +4,8 @@
 #include "client/ronda.h"
 #pragma GCC visibility pop
 
-#include <algorithm>
-#include <functional>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -25,122 +25,156 @@
 namespace ronda {
 namespace {
 
-using Operations = std::vector<std::shared_ptr<const Operation>>;
 using Handles = std::vector<std::shared_ptr<Handle>>;
 
 // What has been submitted and not handed out yet. Should there be no memory to hand it out, the caller is told that
 // nothing was submitted, and may free the buffers: then it has to be complete.
-struct Submitted {
-  Submitted() = default;
+class Submitted {
+ public:
+  // `handles` is empty, and will be again.
+  explicit Submitted(Handles* handles) : handles_(*handles) {}
   Submitted(const Submitted&) = delete;
   Submitted& operator=(const Submitted&) = delete;
   ~Submitted() {
-    for (const std::shared_ptr<Handle>& handle : handles) handle->Wait().IgnoreError();
+    for (const std::shared_ptr<Handle>& handle : handles_) handle->Wait().IgnoreError();
+    handles_.clear();
   }
 
-  Handles handles;
-  std::shared_ptr<const void> contribution;  // if what travels is not the caller's
+  Handles& handles() { return handles_; }
+  // What travels, if it is not the caller's.
+  void Keep(std::shared_ptr<const void> contribution) { contribution_ = std::move(contribution); }
+  // Somebody else has taken note of the handles.
+  void HandedOut() { handles_.clear(); }
+
+ private:
+  Handles& handles_;
+  std::shared_ptr<const void> contribution_;
 };
 
-// Hands out what `submit` makes of the caller's arguments: as many handles as it returns operations, or none. What it
-// has submitted it leaves in its second argument before it allocates anything.
-template <typename SubmitFn>
-ronda_status Submit(const char* function, ronda_handle* handles, const SubmitFn& submit) {
+std::shared_ptr<const Operation> NewOperation(const std::shared_ptr<Handle>& handle, OpType op) {
+  return std::allocate_shared<Operation>(PoolAllocator<Operation>(globals().operation_memory), handle, op);
+}
+
+// Writes the numbers of `count` operations, operation(0) to operation(count - 1), or, after an exception, none.
+template <typename OperationFn>
+void HandOut(size_t count, const OperationFn& operation, ronda_handle* handles) {
+  HandleTable& table = globals().handles;
+  size_t done = 0;
+  try {
+    for (; done < count; ++done) handles[done] = table.Add(operation(done));
+  } catch (...) {
+    while (done > 0) table.Remove(handles[--done]);
+    throw;
+  }
+}
+
+// Runs `submit`, which leaves what it has submitted in its second argument before it allocates anything, and then
+// `hand_out` on that.
+template <typename SubmitFn, typename HandOutFn>
+ronda_status Submit(const char* function, const ronda_handle* handles, const SubmitFn& submit,
+                    const HandOutFn& hand_out) {
   return CallWithSession([&](Session& session) -> Outcome {
     if (handles == nullptr) return NullArgument(function, "handle");
-    Submitted submitted;
-    submitted.handles.reserve(1);
-    absl::StatusOr<Operations> operations = submit(session, &submitted);
-    if (!operations.ok()) return Failure(operations.status(), Answer::kSubmission);
-    for (std::shared_ptr<const Operation>& operation : *operations) {
-      *handles++ = globals().handles.Add(std::move(operation));
-    }
-    submitted.handles.clear();
+    Submitted submitted(&scratch().handles);
+    submitted.handles().reserve(1);
+    const absl::Status status = submit(session, &submitted);
+    if (!status.ok()) return Failure(status, Answer::kSubmission);
+    hand_out(submitted.handles());
+    submitted.HandedOut();
     return {};
   });
 }
 
+// The same for operations that are what the runtime makes of submissions.
+template <typename SubmitFn>
+ronda_status SubmitAsItIs(const char* function, OpType op, ronda_handle* handles, const SubmitFn& submit) {
+  return Submit(function, handles, submit, [&](const Handles& submitted) {
+    HandOut(
+        submitted.size(), [&](size_t i) { return NewOperation(submitted[i], op); }, handles);
+  });
+}
+
 // Submits one tensor into `handles`.
-absl::Status SubmitTo(Session& session, Submission submission, Handles* handles) {
-  // Send and receive are numbered, as they have no name that the caller gave.
-  RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, submission.request.op == OpType::kSendRecv
-                                                             ? session.SubmitNumbered(std::move(submission))
-                                                             : session.runtime().Submit(std::move(submission)));
+absl::Status SubmitTo(Session& session, const Submission& submission, Handles* handles) {
+  RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, session.Submit(submission));
   handles->push_back(std::move(handle));
   return absl::OkStatus();
 }
 
-// Operations that are what the runtime makes of submissions.
-Operations AsTheyAre(const Handles& handles, OpType op) {
-  Operations operations;
-  for (const std::shared_ptr<Handle>& handle : handles) operations.push_back(std::make_shared<Operation>(handle, op));
-  return operations;
-}
-
 template <typename Args>
-ronda_status SubmitOne(const char* function, const Args* args, ronda_handle* handle) {
-  return Submit(function, handle, [&](Session& session, Submitted* submitted) -> absl::StatusOr<Operations> {
-    RONDA_ASSIGN_OR_RETURN(Submission submission, ToSubmission(args, session.caller()));
-    const OpType op = submission.request.op;
-    RONDA_RETURN_IF_ERROR(SubmitTo(session, std::move(submission), &submitted->handles));
-    return AsTheyAre(submitted->handles, op);
+ronda_status SubmitOne(const char* function, OpType op, const Args* args, ronda_handle* handle) {
+  return SubmitAsItIs(function, op, handle, [&](Session& session, Submitted* submitted) -> absl::Status {
+    Submission& submission = scratch().submission;
+    RONDA_RETURN_IF_ERROR(ToSubmission(args, session.caller(), &submission));
+    return SubmitTo(session, submission, &submitted->handles());
   });
 }
 
 template <typename Args>
-ronda_status SubmitGroup(const char* function, const Args* args, size_t count, const char* group,
+ronda_status SubmitGroup(const char* function, OpType op, const Args* args, size_t count, const char* group,
                          ronda_handle* handles) {
   // No handles, and nowhere to write them.
   if (count == 0) return CallWithSession([](Session&) { return Outcome(); });
-  return Submit(function, handles, [&](Session& session, Submitted* submitted) -> absl::StatusOr<Operations> {
-    RONDA_ASSIGN_OR_RETURN(std::vector<Submission> submissions, ToGroup(args, count, group, session.caller()));
-    const OpType op = submissions.front().request.op;
-    RONDA_ASSIGN_OR_RETURN(submitted->handles, session.runtime().SubmitAll(std::move(submissions)));
-    return AsTheyAre(submitted->handles, op);
+  return SubmitAsItIs(function, op, handles, [&](Session& session, Submitted* submitted) -> absl::Status {
+    RONDA_ASSIGN_OR_RETURN(const auto submissions, ToGroup(args, count, group, session.caller(), &scratch().group));
+    return session.runtime().SubmitAll(submissions, &submitted->handles());
   });
 }
 
-absl::StatusOr<Operations> BroadcastObject(const ronda_object_args* args, Session& session, Submitted* submitted) {
-  RONDA_ASSIGN_OR_RETURN(Submission object, ToSubmission(args, session.caller()));
+absl::StatusOr<std::shared_ptr<const ObjectBroadcast::Plan>> BroadcastObject(const ronda_object_args* args,
+                                                                             Session& session, Submitted* submitted) {
+  Submission object;
+  RONDA_RETURN_IF_ERROR(ToSubmission(args, session.caller(), &object));
   RONDA_ASSIGN_OR_RETURN(auto members, session.runtime().ProcessSet(object.request.process_set));
   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<const ObjectBroadcast::Plan> plan,
                          ObjectBroadcast::Prepare(std::move(members), session.caller().rank, &object));
-  submitted->contribution = plan;
-  RONDA_RETURN_IF_ERROR(SubmitTo(session, std::move(object), &submitted->handles));
-  return Operations{std::make_shared<ObjectBroadcast>(submitted->handles.front(), std::move(plan))};
+  submitted->Keep(plan);
+  RONDA_RETURN_IF_ERROR(SubmitTo(session, object, &submitted->handles()));
+  return plan;
 }
 
-absl::StatusOr<Operations> AllgatherObject(const ronda_object_args* args, Session& session, Submitted* submitted) {
-  RONDA_ASSIGN_OR_RETURN(Submission object, ToSubmission(args, session.caller()));
+absl::Status AllgatherObject(const ronda_object_args* args, Session& session, Submitted* submitted) {
+  Submission object;
+  RONDA_RETURN_IF_ERROR(ToSubmission(args, session.caller(), &object));
   object.request.root = 0;  // an allgather has none
-  RONDA_RETURN_IF_ERROR(SubmitTo(session, std::move(object), &submitted->handles));
-  return AsTheyAre(submitted->handles, OpType::kAllgather);
+  return SubmitTo(session, object, &submitted->handles());
 }
 
-// The indices, and the values.
-absl::StatusOr<Operations> SparseAllreduce(const ronda_sparse_allreduce_args* args, Session& session,
-                                           Submitted* submitted) {
+// What a sparse allreduce makes of the values that were gathered.
+struct SparseValues {
+  bool averages = false;
+  DType dtype = DType::kFloat32;
+  int64_t row = 0;  // elements
+};
+
+// Submits the indices, and the values.
+absl::StatusOr<SparseValues> SparseAllreduce(const ronda_sparse_allreduce_args* args, Session& session,
+                                             Submitted* submitted) {
   RONDA_ASSIGN_OR_RETURN(SparseSubmissions sparse, ToSubmissions(args, session.caller()));
-  const DType dtype = sparse.values.request.dtype;
-  const bool averages = sparse.values.request.reduction == Reduction::kAverage;
-  Shape row = sparse.values.request.shape;
+  const TensorRequest& request = sparse.values.request;
+  Shape row = request.shape;
   if (!row.empty()) row.front() = 1;
-  std::vector<Submission> submissions = {std::move(sparse.indices), std::move(sparse.values)};
-  Handles& handles = submitted->handles;
-  RONDA_ASSIGN_OR_RETURN(handles, session.runtime().SubmitAll(std::move(submissions)));
-  if (!averages) return AsTheyAre(handles, OpType::kAllgather);
-  return Operations{
-      std::make_shared<Operation>(handles[0], OpType::kAllgather),
-      std::make_shared<SparseAverage>(handles[1], dtype, ElementCount(row)),
-  };
+  const SparseValues values = {.averages = request.reduction == Reduction::kAverage,
+                               .dtype = request.dtype,
+                               .row = static_cast<int64_t>(ElementCount(row))};
+  const Submission submissions[] = {std::move(sparse.indices), std::move(sparse.values)};
+  RONDA_RETURN_IF_ERROR(session.runtime().SubmitAll(submissions, &submitted->handles()));
+  return values;
 }
 
-absl::StatusOr<Operations> Join(ronda_process_set set, const ronda_absent& absent, Session& session,
-                                Submitted* submitted) {
-  RONDA_ASSIGN_OR_RETURN(Submission submission, JoinSubmission(set, absent));
-  RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, session.SubmitJoin(std::move(submission)));
-  submitted->handles.push_back(std::move(handle));
-  return AsTheyAre(submitted->handles, OpType::kJoin);
+void HandOutSparse(const Handles& submitted, const SparseValues& values, ronda_handle* handles) {
+  const auto operation = [&](size_t i) -> std::shared_ptr<const Operation> {
+    if (i == 0 || !values.averages) return NewOperation(submitted[i], OpType::kAllgather);
+    return std::make_shared<SparseAverage>(submitted[i], values.dtype, values.row);
+  };
+  HandOut(2, operation, handles);
+}
+
+absl::Status Join(ronda_process_set set, const ronda_absent& absent, Session& session, Submitted* submitted) {
+  RONDA_ASSIGN_OR_RETURN(const Submission submission, JoinSubmission(set, absent));
+  RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, session.SubmitJoin(submission));
+  submitted->handles().push_back(std::move(handle));
+  return absl::OkStatus();
 }
 
 // Runs `read` on an operation that has completed well, and is one that `what` is asked of.
@@ -172,55 +206,63 @@ void CallBack(ronda_callback callback, void* context, const absl::Status& status
 }  // namespace ronda
 
 ronda_status ronda_allreduce_async(const ronda_allreduce_args* args, ronda_handle* handle) {
-  return ronda::SubmitOne("ronda_allreduce_async", args, handle);
+  return ronda::SubmitOne("ronda_allreduce_async", ronda::OpType::kAllreduce, args, handle);
 }
 
 ronda_status ronda_reduce_async(const ronda_reduce_args* args, ronda_handle* handle) {
-  return ronda::SubmitOne("ronda_reduce_async", args, handle);
+  return ronda::SubmitOne("ronda_reduce_async", ronda::OpType::kReduce, args, handle);
 }
 
 ronda_status ronda_reducescatter_async(const ronda_reducescatter_args* args, ronda_handle* handle) {
-  return ronda::SubmitOne("ronda_reducescatter_async", args, handle);
+  return ronda::SubmitOne("ronda_reducescatter_async", ronda::OpType::kReduceScatter, args, handle);
 }
 
 ronda_status ronda_broadcast_async(const ronda_broadcast_args* args, ronda_handle* handle) {
-  return ronda::SubmitOne("ronda_broadcast_async", args, handle);
+  return ronda::SubmitOne("ronda_broadcast_async", ronda::OpType::kBroadcast, args, handle);
 }
 
 ronda_status ronda_allgather_async(const ronda_allgather_args* args, ronda_handle* handle) {
-  return ronda::SubmitOne("ronda_allgather_async", args, handle);
+  return ronda::SubmitOne("ronda_allgather_async", ronda::OpType::kAllgather, args, handle);
 }
 
 ronda_status ronda_gather_async(const ronda_gather_args* args, ronda_handle* handle) {
-  return ronda::SubmitOne("ronda_gather_async", args, handle);
+  return ronda::SubmitOne("ronda_gather_async", ronda::OpType::kGather, args, handle);
 }
 
 ronda_status ronda_scatter_async(const ronda_scatter_args* args, ronda_handle* handle) {
-  return ronda::SubmitOne("ronda_scatter_async", args, handle);
+  return ronda::SubmitOne("ronda_scatter_async", ronda::OpType::kScatter, args, handle);
 }
 
 ronda_status ronda_alltoall_async(const ronda_alltoall_args* args, ronda_handle* handle) {
-  return ronda::SubmitOne("ronda_alltoall_async", args, handle);
+  return ronda::SubmitOne("ronda_alltoall_async", ronda::OpType::kAlltoall, args, handle);
 }
 
 ronda_status ronda_send_async(const ronda_send_args* args, ronda_handle* handle) {
-  return ronda::SubmitOne("ronda_send_async", args, handle);
+  return ronda::SubmitOne("ronda_send_async", ronda::OpType::kSendRecv, args, handle);
 }
 
 ronda_status ronda_recv_async(const ronda_recv_args* args, ronda_handle* handle) {
-  return ronda::SubmitOne("ronda_recv_async", args, handle);
+  return ronda::SubmitOne("ronda_recv_async", ronda::OpType::kSendRecv, args, handle);
 }
 
 ronda_status ronda_broadcast_object_async(const ronda_object_args* args, ronda_handle* handle) {
-  return ronda::Submit("ronda_broadcast_object_async", handle, [&](auto& session, auto* submitted) {
-    return ronda::BroadcastObject(args, session, submitted);
-  });
+  std::shared_ptr<const ronda::ObjectBroadcast::Plan> plan;
+  return ronda::Submit(
+      "ronda_broadcast_object_async", handle,
+      [&](ronda::Session& session, ronda::Submitted* submitted) -> absl::Status {
+        RONDA_ASSIGN_OR_RETURN(plan, ronda::BroadcastObject(args, session, submitted));
+        return absl::OkStatus();
+      },
+      [&](const ronda::Handles& handles) {
+        const auto operation = [&](size_t) { return std::make_shared<ronda::ObjectBroadcast>(handles[0], plan); };
+        ronda::HandOut(1, operation, handle);
+      });
 }
 
 ronda_status ronda_allgather_object_async(const ronda_object_args* args, ronda_handle* handle) {
-  return ronda::Submit("ronda_allgather_object_async", handle, [&](auto& session, auto* submitted) {
-    return ronda::AllgatherObject(args, session, submitted);
-  });
+  return ronda::SubmitAsItIs(
+      "ronda_allgather_object_async", ronda::OpType::kAllgather, handle,
+      [&](auto& session, auto* submitted) { return ronda::AllgatherObject(args, session, submitted); });
 }
 
 ronda_status ronda_sparse_allreduce_async(const ronda_sparse_allreduce_args* args, ronda_handle* indices,
@@ -230,9 +272,14 @@ ronda_status ronda_sparse_allreduce_async(const ronda_sparse_allreduce_args* arg
     return ronda::Call([&] { return ronda::NullArgument(kFunction, indices == nullptr ? "indices" : "values"); });
   }
   ronda_handle handles[2];
-  const ronda_status status = ronda::Submit(kFunction, handles, [&](auto& session, auto* submitted) {
-    return ronda::SparseAllreduce(args, session, submitted);
-  });
+  ronda::SparseValues gathered;
+  const ronda_status status = ronda::Submit(
+      kFunction, handles,
+      [&](ronda::Session& session, ronda::Submitted* submitted) -> absl::Status {
+        RONDA_ASSIGN_OR_RETURN(gathered, ronda::SparseAllreduce(args, session, submitted));
+        return absl::OkStatus();
+      },
+      [&](const ronda::Handles& submitted) { ronda::HandOutSparse(submitted, gathered, handles); });
   if (status != RONDA_OK) return status;
   *indices = handles[0];
   *values = handles[1];
@@ -241,21 +288,22 @@ ronda_status ronda_sparse_allreduce_async(const ronda_sparse_allreduce_args* arg
 
 ronda_status ronda_grouped_allreduce_async(const ronda_allreduce_args* args, size_t count, const char* group,
                                            ronda_handle* handles) {
-  return ronda::SubmitGroup("ronda_grouped_allreduce_async", args, count, group, handles);
+  return ronda::SubmitGroup("ronda_grouped_allreduce_async", ronda::OpType::kAllreduce, args, count, group, handles);
 }
 
 ronda_status ronda_grouped_allgather_async(const ronda_allgather_args* args, size_t count, const char* group,
                                            ronda_handle* handles) {
-  return ronda::SubmitGroup("ronda_grouped_allgather_async", args, count, group, handles);
+  return ronda::SubmitGroup("ronda_grouped_allgather_async", ronda::OpType::kAllgather, args, count, group, handles);
 }
 
 ronda_status ronda_grouped_reducescatter_async(const ronda_reducescatter_args* args, size_t count, const char* group,
                                                ronda_handle* handles) {
-  return ronda::SubmitGroup("ronda_grouped_reducescatter_async", args, count, group, handles);
+  return ronda::SubmitGroup("ronda_grouped_reducescatter_async", ronda::OpType::kReduceScatter, args, count, group,
+                            handles);
 }
 
 ronda_status ronda_join_async(ronda_process_set process_set, ronda_absent absent, ronda_handle* handle) {
-  return ronda::Submit("ronda_join_async", handle, [&](auto& session, auto* submitted) {
+  return ronda::SubmitAsItIs("ronda_join_async", ronda::OpType::kJoin, handle, [&](auto& session, auto* submitted) {
     return ronda::Join(process_set, absent, session, submitted);
   });
 }

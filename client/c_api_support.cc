@@ -20,6 +20,11 @@ Globals& globals() {
   return *instance;
 }
 
+Scratch& scratch() {
+  static thread_local Scratch instance;
+  return instance;
+}
+
 std::shared_ptr<Session> CurrentSession() {
   return RankContexts::Current() == 0 ? globals().runtime.Get() : RankContexts::CurrentSession();
 }

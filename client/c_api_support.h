@@ -1,4 +1,5 @@
-// What the functions of the C ABI share: the only mutable global state, and the only place where exceptions are caught.
+// What the functions of the C ABI share: the only mutable state outside of objects, and the only place where exceptions
+// are caught.
 #ifndef RONDA_CLIENT_C_API_SUPPORT_H_
 #define RONDA_CLIENT_C_API_SUPPORT_H_
 
@@ -7,6 +8,7 @@
 #include <new>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -16,6 +18,9 @@
 #include "client/ronda.h"
 #include "client/session.h"
 #include "client/status_code.h"
+#include "runtime/base/block_pool.h"
+#include "runtime/engine/handle.h"
+#include "runtime/engine/submission.h"
 
 namespace ronda {
 
@@ -23,6 +28,7 @@ struct Globals {
   DefaultRuntime runtime;
   RankContexts ranks;
   HandleTable handles;
+  const std::shared_ptr<BlockPool> operation_memory = std::make_shared<BlockPool>();
 };
 
 // Never destroyed: threads of the trainer may still be in here when the process exits.
@@ -30,6 +36,15 @@ Globals& globals();
 
 // The session of the rank that the calling thread acts for; null if there is none (any more).
 std::shared_ptr<Session> CurrentSession();
+
+// The memory of this thread's submissions, kept from one call to the next. A call uses it until it returns, and leaves
+// no handles behind.
+struct Scratch {
+  Submission submission;
+  std::vector<Submission> group;
+  std::vector<std::shared_ptr<Handle>> handles;
+};
+Scratch& scratch();
 
 // What ronda_last_error() returns in this thread.
 const char* LastErrorText();

@@ -1,28 +1,42 @@
 #include "client/handle_table.h"
 
+#include <algorithm>
+#include <stdexcept>
 #include <utility>
 
 namespace ronda {
 
+void HandleTable::AddSlotLocked() {
+  if (slots_.size() >> kPlaceBits != 0) throw std::length_error("too many handles: release those that are complete");
+  if (free_.capacity() <= slots_.size()) free_.reserve(std::max<size_t>(64, 2 * slots_.size()));
+  slots_.emplace_back();
+  free_.push_back(slots_.size() - 1);
+}
+
 ronda_handle HandleTable::Add(std::shared_ptr<const Operation> operation) {
   MutexLock lock(&mu_);
-  operations_[next_id_] = std::move(operation);
-  return next_id_++;
+  if (free_.empty()) AddSlotLocked();
+  const size_t place = free_.back();
+  free_.pop_back();
+  Slot& slot = slots_[place];
+  slot.operation = std::move(operation);
+  return ++slot.uses << kPlaceBits | static_cast<int64_t>(place);
 }
 
 std::shared_ptr<const Operation> HandleTable::Find(ronda_handle id) const {
   MutexLock lock(&mu_);
-  const auto found = operations_.find(id);
-  return found == operations_.end() ? nullptr : found->second;
+  const size_t place = PlaceOf(id);
+  if (place >= slots_.size() || slots_[place].uses != id >> kPlaceBits) return nullptr;
+  return slots_[place].operation;
 }
 
 std::shared_ptr<const Operation> HandleTable::Remove(ronda_handle id) {
   MutexLock lock(&mu_);
-  const auto found = operations_.find(id);
-  if (found == operations_.end()) return nullptr;
-  std::shared_ptr<const Operation> operation = std::move(found->second);
-  operations_.erase(found);
-  return operation;
+  const size_t place = PlaceOf(id);
+  if (place >= slots_.size() || slots_[place].uses != id >> kPlaceBits) return nullptr;
+  Slot& slot = slots_[place];
+  if (slot.operation != nullptr && slot.uses < kMaxUses) free_.push_back(place);
+  return std::move(slot.operation);
 }
 
 }  // namespace ronda

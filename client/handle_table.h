@@ -1,9 +1,11 @@
 #ifndef RONDA_CLIENT_HANDLE_TABLE_H_
 #define RONDA_CLIENT_HANDLE_TABLE_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "client/operation.h"
 #include "client/ronda.h"
 #include "runtime/base/mutex.h"
@@ -13,10 +15,13 @@ namespace ronda {
 // The operations that C callers hold, by number. Numbers are never used twice, so one that was released, or that an
 // earlier job gave out, cannot reach another operation's handle.
 //
+// A number is the place of the operation among the slots, and how often that slot has been used: finding it is an array
+// access, and a slot that is free again costs no memory. A slot whose uses are exhausted stays empty.
+//
 // Thread-safe.
 class HandleTable {
  public:
-  // Keeps `operation` until Remove.
+  // Keeps `operation` until Remove. Throws std::length_error if 2^24 operations are kept.
   ronda_handle Add(std::shared_ptr<const Operation> operation);
 
   // nullptr if `id` was never given out or has been removed.
@@ -26,9 +31,21 @@ class HandleTable {
   std::shared_ptr<const Operation> Remove(ronda_handle id);
 
  private:
+  static constexpr int kPlaceBits = 24;
+  static constexpr int64_t kMaxUses = INT64_MAX >> kPlaceBits;
+
+  struct Slot {
+    int64_t uses = 0;                            // this one included
+    std::shared_ptr<const Operation> operation;  // null: free
+  };
+
+  static size_t PlaceOf(ronda_handle id) { return static_cast<size_t>(id) & ((size_t{1} << kPlaceBits) - 1); }
+
+  void AddSlotLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   mutable Mutex mu_;
-  ronda_handle next_id_ ABSL_GUARDED_BY(mu_) = 1;
-  absl::flat_hash_map<ronda_handle, std::shared_ptr<const Operation>> operations_ ABSL_GUARDED_BY(mu_);
+  std::vector<Slot> slots_ ABSL_GUARDED_BY(mu_);
+  std::vector<size_t> free_ ABSL_GUARDED_BY(mu_);  // places; has room for all of them
 };
 
 }  // namespace ronda

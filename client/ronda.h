@@ -343,6 +343,27 @@ typedef int64_t ronda_context;
 ronda_context ronda_current(void);
 ronda_status ronda_make_current(ronda_context context);
 
+/* What this rank has done since ronda_init(), in numbers that only grow. They tell whether a job has settled: once its
+ * steps repeat, all that still grows is buckets_scheduled and schedule_rounds. */
+typedef struct ronda_statistics {
+  size_t struct_size;
+  uint64_t reports_sent;      /* control messages to rank 0 */
+  uint64_t reports_received;  /* by rank 0, its own included */
+  uint64_t lists_sent;        /* control messages of rank 0, each to all ranks */
+  uint64_t lists_received;    /* of these, by this rank */
+  uint64_t buckets_agreed;    /* tensors that ran together: because rank 0 said so */
+  uint64_t buckets_scheduled; /* because the locked schedule says so: without any control message */
+  uint64_t schedules_begun;   /* how often the steps of the job had repeated so that a schedule was locked */
+  uint64_t schedules_left;    /* and how often a rank did something else then */
+  uint64_t own_vetoes;        /* of these, how often it was this rank */
+  uint64_t schedule_rounds;   /* how often a locked schedule was carried out as a whole */
+} ronda_statistics;
+#define RONDA_STATISTICS_INIT \
+  { sizeof(ronda_statistics), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+
+/* Writes the first struct_size bytes of the statistics; what is beyond those that this library knows becomes zero. */
+ronda_status ronda_get_statistics(ronda_statistics* statistics);
+
 /* -- Process sets: ranks that operate among themselves, also at the same time as other sets -- */
 
 /* Makes a set of these ranks, ascending, and writes its id. Blocks until every rank of the job, also those that are not
@@ -378,6 +399,14 @@ ronda_status ronda_recv_async(const ronda_recv_args* args, ronda_handle* handle)
 ronda_status ronda_broadcast_object_async(const ronda_object_args* args, ronda_handle* handle);
 ronda_status ronda_allgather_object_async(const ronda_object_args* args, ronda_handle* handle);
 
+/* The same, and waits: RONDA_OK, or the error of the submission or of the operation. For small tensors these are the
+ * faster way: the calling thread does what it would otherwise wait for, and there is no handle. */
+ronda_status ronda_allreduce(const ronda_allreduce_args* args);
+ronda_status ronda_reduce(const ronda_reduce_args* args);
+ronda_status ronda_broadcast(const ronda_broadcast_args* args);
+ronda_status ronda_send(const ronda_send_args* args);
+ronda_status ronda_recv(const ronda_recv_args* args);
+
 /* Two handles, one for each output: of the indices (int64), and of the values. */
 ronda_status ronda_sparse_allreduce_async(const ronda_sparse_allreduce_args* args, ronda_handle* indices,
                                           ronda_handle* values);
@@ -391,6 +420,9 @@ ronda_status ronda_grouped_allgather_async(const ronda_allgather_args* args, siz
                                            ronda_handle* handles);
 ronda_status ronda_grouped_reducescatter_async(const ronda_reducescatter_args* args, size_t count, const char* group,
                                                ronda_handle* handles);
+
+/* The first of these, and waits. */
+ronda_status ronda_grouped_allreduce(const ronda_allreduce_args* args, size_t count, const char* group);
 
 /* Blocks until every rank of the set has called it. */
 ronda_status ronda_barrier(ronda_process_set process_set);

@@ -19,6 +19,11 @@ absl::Status TooMany(OpType op, RankId sender, RankId receiver) {
 
 }  // namespace
 
+absl::StatusOr<std::shared_ptr<Handle>> Session::Submit(const Submission& submission) {
+  // Send and receive have no name that the caller gave.
+  return submission.request.op == OpType::kSendRecv ? SubmitNumbered(submission) : runtime_.Submit(submission);
+}
+
 absl::StatusOr<std::shared_ptr<Handle>> Session::SubmitNumbered(Submission submission) {
   std::string& name = submission.request.name;
   MutexLock lock(&mu_);
@@ -28,19 +33,19 @@ absl::StatusOr<std::shared_ptr<Handle>> Session::SubmitNumbered(Submission submi
   absl::StrAppend(&name, "/", sequence.Next() % kConcurrentOfAKind);
   const OpType op = submission.request.op;
   const RankId sender = submission.request.root, receiver = submission.request.receiver;
-  absl::StatusOr<std::shared_ptr<Handle>> handle = runtime_.Submit(std::move(submission));
+  absl::StatusOr<std::shared_ptr<Handle>> handle = runtime_.Submit(submission);
   if (absl::IsAlreadyExists(handle.status())) return TooMany(op, sender, receiver);
   if (handle.ok()) sequence.Take(*handle);
   return handle;
 }
 
-absl::StatusOr<std::shared_ptr<Handle>> Session::SubmitJoin(Submission submission) {
+absl::StatusOr<std::shared_ptr<Handle>> Session::SubmitJoin(const Submission& submission) {
   const ProcessSetId set = submission.request.process_set;
   MutexLock lock(&mu_);
   SettleJoinLocked(set);
   // Made first: a join that is under way cannot be taken back for lack of memory.
   std::shared_ptr<const Handle>& join = joins_[set];
-  RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, runtime_.Submit(std::move(submission)));
+  RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, runtime_.Submit(submission));
   join = handle;
   return handle;
 }

@@ -37,6 +37,13 @@ class Session {
   const Topology& topology() const { return runtime_.topology(); }
   Caller caller() const { return {.rank = topology().rank, .limits = limits_}; }
 
+  // Whether the runtime lives at least as long as the session.
+  bool owns_runtime() const { return owned_ != nullptr; }
+
+  // Submits what C callers ask for: a send or receive as this rank's next of its kind, all else as it is.
+  // Errors: as SubmitNumbered.
+  absl::StatusOr<std::shared_ptr<Handle>> Submit(const Submission& submission);
+
   // Submits this rank's next operation of a kind; request.name says which. It gets a number behind that.
   // Errors: Runtime::Submit's; ALREADY_EXISTS if kConcurrentOfAKind are in flight.
   absl::StatusOr<std::shared_ptr<Handle>> SubmitNumbered(Submission submission);
@@ -44,7 +51,7 @@ class Session {
   // Submits a join. Ranks that have joined do not count the operations that the others go on with: once all have joined
   // the numbers of the process set begin anew, on every rank.
   // Errors: Runtime::Submit's.
-  absl::StatusOr<std::shared_ptr<Handle>> SubmitJoin(Submission submission);
+  absl::StatusOr<std::shared_ptr<Handle>> SubmitJoin(const Submission& submission);
 
  private:
   // Begins the numbers of a process set anew if its join has ended since.

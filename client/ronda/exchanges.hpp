@@ -26,6 +26,43 @@ ronda_tensor tensor_of(const std::string& name, const Dims& shape) {
   return {name.c_str(), dtype_of<T>, static_cast<int>(shape.size()), shape.data()};
 }
 
+inline ronda_broadcast_args broadcast_args(const Tensor& tensor, int root, const CallOptions& call) {
+  ronda_broadcast_args args = RONDA_BROADCAST_ARGS_INIT;
+  args.tensor = to_c(tensor);
+  args.data = tensor.data;
+  args.root = root;
+  args.call = to_c(call);
+  return args;
+}
+
+inline ronda_send_args send_args(const Tensor& tensor, int to, int tag, const CallOptions& call) {
+  ronda_send_args args = RONDA_SEND_ARGS_INIT;
+  args.tensor = to_c(tensor);
+  args.input = tensor.data;
+  args.to = to;
+  args.tag = tag;
+  args.call = to_c(call);
+  return args;
+}
+
+inline ronda_recv_args recv_args(const Tensor& tensor, int from, int tag, const CallOptions& call) {
+  ronda_recv_args args = RONDA_RECV_ARGS_INIT;
+  args.tensor = to_c(tensor);
+  args.output = tensor.data;
+  args.from = from;
+  args.tag = tag;
+  args.call = to_c(call);
+  return args;
+}
+
+// Calls the C function `submit` of an operation that has a handle and no more.
+template <class Args>
+Result<Handle> submit(ronda_status (*submit)(const Args*, ronda_handle*), const Args& args) {
+  ronda_handle handle = 0;
+  const ronda_status code = submit(&args, &handle);
+  return to_handle(code, handle);
+}
+
 // Calls the C function `submit` of an operation whose result the library allocates.
 template <class T, class Args>
 Result<OutputHandle<T>> submit_output(ronda_status (*submit)(const Args*, ronda_handle*), const Args& args,
@@ -40,20 +77,14 @@ Result<OutputHandle<T>> submit_output(ronda_status (*submit)(const Args*, ronda_
 
 // Copies the elements of `tensor` on rank `root` to all other ranks, which pass the same shape and dtype.
 inline Result<Handle> try_broadcast_async(const Tensor& tensor, int root, const CallOptions& call = {}) {
-  ronda_broadcast_args args = RONDA_BROADCAST_ARGS_INIT;
-  args.tensor = detail::to_c(tensor);
-  args.data = tensor.data;
-  args.root = root;
-  args.call = detail::to_c(call);
-  ronda_handle handle = 0;
-  const ronda_status code = ronda_broadcast_async(&args, &handle);
-  return detail::to_handle(code, handle);
+  return detail::submit(ronda_broadcast_async, detail::broadcast_args(tensor, root, call));
 }
 inline Handle broadcast_async(const Tensor& tensor, int root, const CallOptions& call = {}) {
   return try_broadcast_async(tensor, root, call).value();
 }
 inline Status try_broadcast(const Tensor& tensor, int root, const CallOptions& call = {}) {
-  return detail::wait_for(try_broadcast_async(tensor, root, call));
+  const ronda_broadcast_args args = detail::broadcast_args(tensor, root, call);
+  return detail::to_status(ronda_broadcast(&args));
 }
 inline void broadcast(const Tensor& tensor, int root, const CallOptions& call = {}) {
   try_broadcast(tensor, root, call).throw_if_error();
@@ -224,21 +255,14 @@ AlltoallResult<T> alltoall(const std::string& name, const T* data, const Dims& s
 // shape are the same on both. Up to 64 from a rank to another with a tag may be in flight. The tensor's name is not
 // looked at.
 inline Result<Handle> try_send_async(const Tensor& tensor, int to, int tag = 0, const CallOptions& call = {}) {
-  ronda_send_args args = RONDA_SEND_ARGS_INIT;
-  args.tensor = detail::to_c(tensor);
-  args.input = tensor.data;
-  args.to = to;
-  args.tag = tag;
-  args.call = detail::to_c(call);
-  ronda_handle handle = 0;
-  const ronda_status code = ronda_send_async(&args, &handle);
-  return detail::to_handle(code, handle);
+  return detail::submit(ronda_send_async, detail::send_args(tensor, to, tag, call));
 }
 inline Handle send_async(const Tensor& tensor, int to, int tag = 0, const CallOptions& call = {}) {
   return try_send_async(tensor, to, tag, call).value();
 }
 inline Status try_send(const Tensor& tensor, int to, int tag = 0, const CallOptions& call = {}) {
-  return detail::wait_for(try_send_async(tensor, to, tag, call));
+  const ronda_send_args args = detail::send_args(tensor, to, tag, call);
+  return detail::to_status(ronda_send(&args));
 }
 inline void send(const Tensor& tensor, int to, int tag = 0, const CallOptions& call = {}) {
   try_send(tensor, to, tag, call).throw_if_error();
@@ -246,21 +270,14 @@ inline void send(const Tensor& tensor, int to, int tag = 0, const CallOptions& c
 
 // Receives `tensor` from rank `from`.
 inline Result<Handle> try_recv_async(const Tensor& tensor, int from, int tag = 0, const CallOptions& call = {}) {
-  ronda_recv_args args = RONDA_RECV_ARGS_INIT;
-  args.tensor = detail::to_c(tensor);
-  args.output = tensor.data;
-  args.from = from;
-  args.tag = tag;
-  args.call = detail::to_c(call);
-  ronda_handle handle = 0;
-  const ronda_status code = ronda_recv_async(&args, &handle);
-  return detail::to_handle(code, handle);
+  return detail::submit(ronda_recv_async, detail::recv_args(tensor, from, tag, call));
 }
 inline Handle recv_async(const Tensor& tensor, int from, int tag = 0, const CallOptions& call = {}) {
   return try_recv_async(tensor, from, tag, call).value();
 }
 inline Status try_recv(const Tensor& tensor, int from, int tag = 0, const CallOptions& call = {}) {
-  return detail::wait_for(try_recv_async(tensor, from, tag, call));
+  const ronda_recv_args args = detail::recv_args(tensor, from, tag, call);
+  return detail::to_status(ronda_recv(&args));
 }
 inline void recv(const Tensor& tensor, int from, int tag = 0, const CallOptions& call = {}) {
   try_recv(tensor, from, tag, call).throw_if_error();

@@ -106,6 +106,13 @@ inline int local_size() { return detail::require_initialized(ronda_local_size())
 inline int cross_rank() { return detail::require_initialized(ronda_cross_rank()); }
 inline int cross_size() { return detail::require_initialized(ronda_cross_size()); }
 
+// What this rank has done since init(), in numbers that only grow; ronda.h says which.
+inline ronda_statistics statistics() {
+  ronda_statistics numbers = RONDA_STATISTICS_INIT;
+  detail::to_status(ronda_get_statistics(&numbers)).throw_if_error();
+  return numbers;
+}
+
 }  // namespace v1
 }  // namespace ronda
 

@@ -104,7 +104,7 @@ struct DistributedOptimizerOptions {
 // After an error from synchronize() or step() nothing is in flight, the gradients are undefined, and a new step begins:
 // compute them again, or give up.
 //
-// Without groups, steps allocate nothing here. Thread-compatible. The optimizer and the gradients must outlive it; its
+// Steps allocate nothing. Thread-compatible. The optimizer and the gradients must outlive it; its
 // destructor waits for what is in flight.
 template <class Optimizer>
 class DistributedOptimizer {
@@ -218,8 +218,9 @@ class DistributedOptimizer {
   // Gradients that are submitted together; most often one.
   struct Group {
     std::vector<std::size_t> members;
-    std::vector<Tensor> tensors;  // the same, if there are several
-    std::size_t ready = 0;        // members that were announced in every pass of this step
+    std::vector<ronda_allreduce_args> args;  // of the members, if there are several
+    std::vector<ronda_handle> handles;       // room for theirs
+    std::size_t ready = 0;                   // members that were announced in every pass of this step
   };
 
   static std::string prefix() { return "DistributedOptimizer: "; }
@@ -298,13 +299,16 @@ class DistributedOptimizer {
     Group group;
     for (const std::size_t index : members) {
       states_[index].group = groups_.size();
-      if (members.size() > 1) group.tensors.push_back(gradients_[index]);
+      if (members.size() == 1) continue;
+      const Tensor& gradient = gradients_[index];
+      group.args.push_back(detail::allreduce_args(gradient, gradient.data, reduction_, options_.call));
     }
+    group.handles.resize(group.args.size());
     group.members = std::move(members);
     groups_.push_back(std::move(group));
   }
 
-  Status submit(const Group& group) {
+  Status submit(Group& group) {
     const std::size_t first = group.members.front();
     if (group.members.size() == 1) {
       Result<Handle> handle = try_allreduce_async(gradients_[first], reduction_, options_.call);
@@ -312,16 +316,16 @@ class DistributedOptimizer {
       states_[first].handle = std::move(handle).value();
       return {};
     }
-    Result<std::vector<Handle>> handles =
-        try_grouped_allreduce_async(gradients_[first].name, group.tensors, reduction_, options_.call);
-    if (!handles.ok()) return handles.status();
-    for (std::size_t i = 0; i < group.members.size(); ++i) {
-      states_[group.members[i]].handle = std::move(handles.value()[i]);
-    }
+    Status status = detail::check_scales(gradients_[first].name, reduction_);
+    if (!status.ok()) return status;
+    status = detail::to_status(ronda_grouped_allreduce_async(group.args.data(), group.args.size(),
+                                                             gradients_[first].name.c_str(), group.handles.data()));
+    if (!status.ok()) return status;
+    for (std::size_t i = 0; i < group.members.size(); ++i) states_[group.members[i]].handle = Handle(group.handles[i]);
     return {};
   }
 
-  Status submit_unannounced(const Group& group) {
+  Status submit_unannounced(Group& group) {
     if (group.ready == group.members.size()) return {};
     for (const std::size_t index : group.members) {
       const Tensor& gradient = gradients_[index];

@@ -45,11 +45,32 @@ inline ronda_allreduce_args allreduce_args(const Tensor& input, void* output, co
   return args;
 }
 
+inline ronda_reduce_args reduce_args(const Tensor& input, void* output, int root, const ReduceOptions& options,
+                                     const CallOptions& call) {
+  ronda_reduce_args args = RONDA_REDUCE_ARGS_INIT;
+  set_reduction(input, options, call, &args);
+  args.output = output;
+  args.root = root;
+  return args;
+}
+
 inline ronda_reducescatter_args reducescatter_args(const Tensor& input, const ReduceOptions& options,
                                                    const CallOptions& call) {
   ronda_reducescatter_args args = RONDA_REDUCESCATTER_ARGS_INIT;
   set_reduction(input, options, call, &args);
   return args;
+}
+
+// The arguments of a group of allreduces in place. Valid as long as `tensors` are.
+inline Status set_group(const std::vector<Tensor>& tensors, const ReduceOptions& options, const CallOptions& call,
+                        std::vector<ronda_allreduce_args>* args) {
+  args->reserve(tensors.size());
+  for (const Tensor& tensor : tensors) {
+    Status status = check_scales(tensor.name, options);
+    if (!status.ok()) return status;
+    args->push_back(allreduce_args(tensor, tensor.data, options, call));
+  }
+  return {};
 }
 
 // What an OutputHandle<T> of the tensor's reduction needs.
@@ -89,7 +110,10 @@ inline Handle allreduce_async(const Tensor& in_place, const ReduceOptions& optio
 
 template <class T>
 Status try_allreduce(const Tensor& input, T* output, const ReduceOptions& options = {}, const CallOptions& call = {}) {
-  return detail::wait_for(try_allreduce_async(input, output, options, call));
+  Status status = detail::check_scales(input.name, options);
+  if (!status.ok()) return status;
+  const ronda_allreduce_args args = detail::allreduce_args(input, output, options, call);
+  return detail::to_status(ronda_allreduce(&args));
 }
 inline Status try_allreduce(const Tensor& in_place, const ReduceOptions& options = {}, const CallOptions& call = {}) {
   return try_allreduce(in_place, in_place.data, options, call);
@@ -109,14 +133,10 @@ inline Result<std::vector<Handle>> try_grouped_allreduce_async(const std::string
                                                                const ReduceOptions& options = {},
                                                                const CallOptions& call = {}) {
   std::vector<ronda_allreduce_args> args;
-  for (const Tensor& tensor : in_place) {
-    Status status = detail::check_scales(tensor.name, options);
-    if (!status.ok()) return status;
-    args.push_back(detail::allreduce_args(tensor, tensor.data, options, call));
-  }
+  Status status = detail::set_group(in_place, options, call, &args);
+  if (!status.ok()) return status;
   std::vector<ronda_handle> handles(args.size());
-  Status status =
-      detail::to_status(ronda_grouped_allreduce_async(args.data(), args.size(), group.c_str(), handles.data()));
+  status = detail::to_status(ronda_grouped_allreduce_async(args.data(), args.size(), group.c_str(), handles.data()));
   if (!status.ok()) return status;
   return detail::take_over(handles);
 }
@@ -126,8 +146,10 @@ inline std::vector<Handle> grouped_allreduce_async(const std::string& group, con
 }
 inline Status try_grouped_allreduce(const std::string& group, const std::vector<Tensor>& in_place,
                                     const ReduceOptions& options = {}, const CallOptions& call = {}) {
-  const Result<std::vector<Handle>> handles = try_grouped_allreduce_async(group, in_place, options, call);
-  return handles.ok() ? detail::wait_for_all(handles.value()) : handles.status();
+  std::vector<ronda_allreduce_args> args;
+  Status status = detail::set_group(in_place, options, call, &args);
+  if (!status.ok()) return status;
+  return detail::to_status(ronda_grouped_allreduce(args.data(), args.size(), group.c_str()));
 }
 inline void grouped_allreduce(const std::string& group, const std::vector<Tensor>& in_place,
                               const ReduceOptions& options = {}, const CallOptions& call = {}) {
@@ -140,10 +162,7 @@ inline Result<Handle> try_reduce_async(const Tensor& input, void* output, int ro
                                        const CallOptions& call = {}) {
   Status status = detail::check_scales(input.name, options);
   if (!status.ok()) return status;
-  ronda_reduce_args args = RONDA_REDUCE_ARGS_INIT;
-  detail::set_reduction(input, options, call, &args);
-  args.output = output;
-  args.root = root;
+  const ronda_reduce_args args = detail::reduce_args(input, output, root, options, call);
   ronda_handle handle = 0;
   const ronda_status code = ronda_reduce_async(&args, &handle);
   return detail::to_handle(code, handle);
@@ -154,7 +173,10 @@ inline Handle reduce_async(const Tensor& input, void* output, int root, const Re
 }
 inline Status try_reduce(const Tensor& input, void* output, int root, const ReduceOptions& options = {},
                          const CallOptions& call = {}) {
-  return detail::wait_for(try_reduce_async(input, output, root, options, call));
+  Status status = detail::check_scales(input.name, options);
+  if (!status.ok()) return status;
+  const ronda_reduce_args args = detail::reduce_args(input, output, root, options, call);
+  return detail::to_status(ronda_reduce(&args));
 }
 inline void reduce(const Tensor& input, void* output, int root, const ReduceOptions& options = {},
                    const CallOptions& call = {}) {

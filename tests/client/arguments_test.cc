@@ -10,6 +10,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/status_macros.h"
 
 namespace ronda {
 namespace {
@@ -25,6 +26,13 @@ void SetRaw(Enum* value, int raw) {
 
 constexpr Caller kCaller = {.rank = 2, .limits = {.warning = absl::Seconds(7), .deadline = absl::Seconds(70)}};
 
+template <typename Args>
+absl::StatusOr<Submission> Converted(const Args* args) {
+  Submission submission;
+  RONDA_RETURN_IF_ERROR(ToSubmission(args, kCaller, &submission));
+  return submission;
+}
+
 class ArgumentsTest : public ::testing::Test {
  protected:
   ArgumentsTest() {
@@ -36,7 +44,7 @@ class ArgumentsTest : public ::testing::Test {
 
   // That the arguments are refused, with a text that has all of `parts`.
   void ExpectAllreduceRefused(const std::vector<std::string>& parts) {
-    const auto submission = ToSubmission(&allreduce_, kCaller);
+    const auto submission = Converted(&allreduce_);
     EXPECT_EQ(submission.status().code(), absl::StatusCode::kInvalidArgument);
     for (const std::string& part : parts) {
       EXPECT_THAT(std::string(submission.status().message()), HasSubstr(part));
@@ -54,7 +62,7 @@ TEST_F(ArgumentsTest, AllreduceCarriesEverythingOver) {
   allreduce_.compression = RONDA_COMPRESSION_BF16;
   allreduce_.prescale = 0.5;
   allreduce_.postscale = 2;
-  const auto submission = ToSubmission(&allreduce_, kCaller);
+  const auto submission = Converted(&allreduce_);
   ASSERT_TRUE(submission.ok()) << submission.status();
   EXPECT_EQ(submission->request.name, "conv1/weight");
   EXPECT_EQ(submission->request.op, OpType::kAllreduce);
@@ -76,7 +84,7 @@ TEST_F(ArgumentsTest, ReductionsCarryWhatIsAskedBeyondTheNumbers) {
   allreduce_.error_feedback = 1;
   allreduce_.detect_overflow = 2;
   allreduce_.call.process_set = 5;
-  const auto submission = ToSubmission(&allreduce_, kCaller);
+  const auto submission = Converted(&allreduce_);
   ASSERT_TRUE(submission.ok()) << submission.status();
   EXPECT_EQ(submission->error_feedback, Submission::ErrorFeedback::kOn);
   EXPECT_EQ(submission->request.overflow, TensorRequest::Overflow::kDetected);
@@ -85,10 +93,10 @@ TEST_F(ArgumentsTest, ReductionsCarryWhatIsAskedBeyondTheNumbers) {
 
 TEST_F(ArgumentsTest, ALimitThatIsNotSetIsTheJobs) {
   allreduce_.call.deadline_s = 0.5;
-  EXPECT_EQ(ToSubmission(&allreduce_, kCaller)->request.limits,
+  EXPECT_EQ(Converted(&allreduce_)->request.limits,
             (WaitLimits{.warning = absl::Seconds(7), .deadline = absl::Milliseconds(500)}));
   allreduce_.call = {0, -1, 0};
-  EXPECT_EQ(ToSubmission(&allreduce_, kCaller)->request.limits,
+  EXPECT_EQ(Converted(&allreduce_)->request.limits,
             (WaitLimits{.warning = absl::InfiniteDuration(), .deadline = absl::Seconds(70)}));
   allreduce_.call = {0, std::nan(""), 0};
   ExpectAllreduceRefused({"'conv1/weight'", "call.warning_s is not a number"});
@@ -97,7 +105,7 @@ TEST_F(ArgumentsTest, ALimitThatIsNotSetIsTheJobs) {
 TEST_F(ArgumentsTest, AScaleOfZeroMeansNone) {
   allreduce_.prescale = 0;
   allreduce_.postscale = 0;
-  const auto submission = ToSubmission(&allreduce_, kCaller);
+  const auto submission = Converted(&allreduce_);
   ASSERT_TRUE(submission.ok()) << submission.status();
   EXPECT_EQ(submission->request.prescale, 1);
   EXPECT_EQ(submission->request.postscale, 1);
@@ -106,13 +114,13 @@ TEST_F(ArgumentsTest, AScaleOfZeroMeansNone) {
 TEST_F(ArgumentsTest, AScalarHasNoShape) {
   allreduce_.tensor.ndim = 0;
   allreduce_.tensor.shape = nullptr;
-  const auto submission = ToSubmission(&allreduce_, kCaller);
+  const auto submission = Converted(&allreduce_);
   ASSERT_TRUE(submission.ok()) << submission.status();
   EXPECT_EQ(submission->request.shape, Shape{});
 }
 
 TEST_F(ArgumentsTest, NullStructsAreNamed) {
-  const std::string message(ToSubmission(static_cast<ronda_allreduce_args*>(nullptr), kCaller).status().message());
+  const std::string message(Converted(static_cast<ronda_allreduce_args*>(nullptr)).status().message());
   EXPECT_THAT(message, HasSubstr("ronda_allreduce_args is NULL"));
 }
 
@@ -134,9 +142,9 @@ struct LongerArgs {
 TEST_F(ArgumentsTest, ALongerStructIsAcceptedUnlessItsNewFieldsAreUsed) {
   LongerArgs longer = {allreduce_, 0};
   longer.known.struct_size = sizeof(longer);
-  EXPECT_TRUE(ToSubmission(&longer.known, kCaller).ok());
+  EXPECT_TRUE(Converted(&longer.known).ok());
   longer.added = 1;
-  const auto submission = ToSubmission(&longer.known, kCaller);
+  const auto submission = Converted(&longer.known);
   EXPECT_EQ(submission.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(submission.status().message()), HasSubstr("newer ronda.h"));
 }
@@ -148,7 +156,7 @@ TEST_F(ArgumentsTest, NamesAreChecked) {
   ExpectAllreduceRefused({"allreduce", "tensor.name is empty"});
   const std::string longest(RONDA_MAX_NAME_LENGTH, 'x');
   allreduce_.tensor.name = longest.c_str();
-  EXPECT_TRUE(ToSubmission(&allreduce_, kCaller).ok());
+  EXPECT_TRUE(Converted(&allreduce_).ok());
   const std::string too_long = longest + "x";
   allreduce_.tensor.name = too_long.c_str();
   ExpectAllreduceRefused({"xxx...' is longer than 1024 bytes"});
@@ -189,7 +197,7 @@ absl::StatusOr<Submission> Submit(
   static constexpr int64_t kShape[2] = {3, 4};
   args.tensor = {"t", RONDA_INT32, 2, kShape};
   change(&args);
-  return ToSubmission(&args, kCaller);
+  return Converted(&args);
 }
 
 std::string MessageOf(const absl::Status& status) {
@@ -274,16 +282,16 @@ TEST(OtherArgumentsTest, AnObjectIsAnAllgatherOfBytes) {
   args.data = "abc";
   args.size = 3;
   args.root = 1;
-  const auto object = ToSubmission(&args, kCaller);
+  const auto object = Converted(&args);
   ASSERT_TRUE(object.ok()) << object.status();
   EXPECT_EQ(object->request.op, OpType::kAllgather);
   EXPECT_EQ(object->request.dtype, DType::kUint8);
   EXPECT_EQ(object->request.shape, Shape{3});
   EXPECT_EQ(object->request.root, 1);
   args.size = std::numeric_limits<size_t>::max();
-  EXPECT_THAT(MessageOf(ToSubmission(&args, kCaller).status()), HasSubstr("object 'o': size is"));
+  EXPECT_THAT(MessageOf(Converted(&args).status()), HasSubstr("object 'o': size is"));
   args.name = "";
-  EXPECT_THAT(MessageOf(ToSubmission(&args, kCaller).status()), HasSubstr("name is empty"));
+  EXPECT_THAT(MessageOf(Converted(&args).status()), HasSubstr("name is empty"));
 }
 
 TEST(OtherArgumentsTest, ASparseAllreduceIsAGroupOfAllgathers) {
@@ -336,20 +344,51 @@ TEST(GroupArgumentsTest, MembersAreFoundByTheSizeThatTheFirstTells) {
     args[i].known.tensor = {i == 0 ? "a" : "b", RONDA_FLOAT32, 1, shape};
     args[i].known.input = args[i].known.output = &value;
   }
-  const auto group = ToGroup(&args[0].known, 2, "g", kCaller);
+  std::vector<Submission> memory;
+  const auto group = ToGroup(&args[0].known, 2, "g", kCaller, &memory);
   ASSERT_TRUE(group.ok()) << group.status();
   ASSERT_EQ(group->size(), 2u);
   EXPECT_EQ((*group)[1].request.name, "b");
   EXPECT_EQ((*group)[1].request.group, "g");
   EXPECT_EQ((*group)[1].request.group_size, 2);
   args[1].known.struct_size = sizeof(ronda_allreduce_args);
-  EXPECT_THAT(MessageOf(ToGroup(&args[0].known, 2, "g", kCaller).status()),
+  EXPECT_THAT(MessageOf(ToGroup(&args[0].known, 2, "g", kCaller, &memory).status()),
               AllOf(HasSubstr("group 'g'"), HasSubstr("in member 1")));
   args[0].known.struct_size += 1;
-  EXPECT_THAT(MessageOf(ToGroup(&args[0].known, 2, "g", kCaller).status()), HasSubstr("in member 0"));
-  EXPECT_THAT(MessageOf(ToGroup(&args[0].known, 2, nullptr, kCaller).status()), HasSubstr("name is NULL"));
-  EXPECT_THAT(MessageOf(ToGroup(static_cast<ronda_allgather_args*>(nullptr), 2, "g", kCaller).status()),
+  EXPECT_THAT(MessageOf(ToGroup(&args[0].known, 2, "g", kCaller, &memory).status()), HasSubstr("in member 0"));
+  EXPECT_THAT(MessageOf(ToGroup(&args[0].known, 2, nullptr, kCaller, &memory).status()), HasSubstr("name is NULL"));
+  EXPECT_THAT(MessageOf(ToGroup(static_cast<ronda_allgather_args*>(nullptr), 2, "g", kCaller, &memory).status()),
               HasSubstr("pass an array"));
+}
+
+TEST(GroupArgumentsTest, MemoryIsUsedAgainAndHoldsNothingOfWhatItHeld) {
+  const int64_t shape[1] = {4}, splits[2] = {1, 3};
+  const float values[4] = {};
+  ronda_alltoall_args args = RONDA_ALLTOALL_ARGS_INIT;
+  args.tensor = {"a tensor whose name is so long that it needs memory", RONDA_FLOAT32, 1, shape};
+  args.input = values;
+  args.splits = splits;
+  args.split_count = 2;
+  args.call.process_set = 3;
+  args.call.deadline_s = 5;
+  Submission submission;
+  ASSERT_TRUE(ToSubmission(&args, kCaller, &submission).ok());
+  submission.request.group = "g";
+  submission.request.group_size = 7;
+  const char* const memory = submission.request.name.data();
+
+  float value = 0;
+  ronda_broadcast_args other = RONDA_BROADCAST_ARGS_INIT;
+  other.tensor = {"b", RONDA_FLOAT32, 0, nullptr};
+  other.data = &value;
+  other.root = 1;
+  ASSERT_TRUE(ToSubmission(&other, kCaller, &submission).ok());
+  EXPECT_EQ(submission.request.name.data(), memory);
+  const auto afresh = Converted(&other);
+  EXPECT_EQ(submission.request, afresh->request);
+  EXPECT_EQ(submission.input, nullptr);
+  EXPECT_EQ(submission.output, &value);
+  EXPECT_TRUE(submission.splits.empty());
 }
 
 TEST(MembershipArgumentsTest, BarriersJoinsAndSetsAreGivenNames) {

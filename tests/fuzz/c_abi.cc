@@ -76,18 +76,19 @@ class CallersStruct {
   alignas(std::max_align_t) char memory_[kMaxStructSize + sizeof(Args)] = {};
 };
 
-void Check(const absl::StatusOr<Submission>& submission) {
+void Check(const Submission& submission) {
   static const auto* const process_sets = new ProcessSets(kWorldSize);
-  RequireOkOrRefused(submission.status());
-  if (!submission.ok()) return;
-  RequireOkOrRefused(CheckSubmission(*submission, {.rank = 1, .world_size = kWorldSize, .process_sets = process_sets}));
+  RequireOkOrRefused(CheckSubmission(submission, {.rank = 1, .world_size = kWorldSize, .process_sets = process_sets}));
 }
 
 template <typename Args>
 void Submit(FuzzInput& input) {
   Pointers pointers(input);
   CallersStruct<Args> callers(input, pointers);
-  Check(ToSubmission(&callers.args(), {.rank = 1}));
+  Submission submission;
+  const absl::Status converted = ToSubmission(&callers.args(), {.rank = 1}, &submission);
+  RequireOkOrRefused(converted);
+  if (converted.ok()) Check(submission);
 }
 
 void SubmitSparse(FuzzInput& input) {
