@@ -6,6 +6,7 @@
 #include "bench/collectives/collectives_command.h"
 #include "bench/command.h"
 #include "bench/latency/latency_command.h"
+#include "bench/model/model_command.h"
 #include "bench/negotiation/negotiation_command.h"
 #include "bench/startup/startup_command.h"
 #include "bench/step/step_command.h"
@@ -15,8 +16,8 @@ namespace ronda::bench {
 namespace {
 
 const std::vector<Command>& Commands() {
-  static const auto* const commands = new std::vector<Command>{CollectivesCommand(), StepCommand(), LatencyCommand(),
-                                                               NegotiationCommand(), StartupCommand()};
+  static const auto* const commands = new std::vector<Command>{CollectivesCommand(), StepCommand(),  LatencyCommand(),
+                                                               NegotiationCommand(), ModelCommand(), StartupCommand()};
   return *commands;
 }
 

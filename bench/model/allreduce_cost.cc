@@ -34,8 +34,8 @@ double RingTime(const Cluster& cluster, int ranks, double bytes) {
   const LogGP slowest = SlowestLink(cluster, ranks);
   const double latency =
       2 * ((ranks - hosts) * MessageLatency(cluster.host) + (hosts - 1) * MessageLatency(cluster.network));
-  const double step = std::max(slowest.gap, bytes / ranks * slowest.gap_per_byte);
-  return latency + 2 * (ranks - 1) * step;
+  const double steps = 2.0 * (ranks - 1);
+  return std::max(latency + steps * bytes / ranks * slowest.gap_per_byte, steps * slowest.gap);
 }
 
 // The least of time(k) over numbers of chunks k that are powers of two, for a time that falls and then rises.
@@ -58,7 +58,8 @@ double TreeTime(const Cluster& cluster, int ranks, double bytes) {
       2 * (host_levels * MessageLatency(cluster.host) + network_levels * MessageLatency(cluster.network));
   const int hops = 2 * (host_levels + network_levels);
   return BestOverChunks([&](int chunks) {
-    return latency + (hops + chunks - 1) * std::max(slowest.gap, 2 * bytes / chunks * slowest.gap_per_byte);
+    const double transfer = 2 * bytes / chunks * slowest.gap_per_byte;
+    return latency + hops * transfer + (chunks - 1) * std::max(slowest.gap, transfer);
   });
 }
 

@@ -25,9 +25,9 @@ const char* AlgorithmName(Algorithm algorithm);
 // Seconds of one allreduce of `bytes`, if all ranks begin at the same time. Formulas, with n bytes, p ranks, h hosts of
 // l ranks and alpha = L + 2o:
 //
-//   ring          2 ((p - h) alpha_host + (h - 1) alpha_network) + 2 (p - 1) max(g, n/p G)
+//   ring          2 ((p - h) alpha_host + (h - 1) alpha_network) + 2 (p - 1) n/p G, but at least 2 (p - 1) g
 //   tree          with d hops from the leaves to the root and back, whose alphas add up to A, in k chunks:
-//                 A + (d + k - 1) max(g, 2 n/k G), with the best k
+//                 A + d 2 n/k G + (k - 1) max(g, 2 n/k G), with the best k
 //   hierarchical  with S(n) = (l - 1) alpha_host + (l - 1)/l n G_host for each phase on the host, N(n) the cheaper of
 //                 ring and tree between h ranks, in k chunks: 2 S(n/k) + N(n/k) + (k - 1) max(2 S(n/k), N(n/k)), with
 //                 the best k
