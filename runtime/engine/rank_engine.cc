@@ -106,19 +106,23 @@ void RankEngine::ReportAnew() {
 
 absl::StatusOr<RankEngine::Progress> RankEngine::Listen(absl::Time now) {
   RONDA_ASSIGN_OR_RETURN(ControlPlane::Inbox inbox, control_->Receive());
-  if (role_) RONDA_RETURN_IF_ERROR(Coordinate(inbox, now));
+  counters_.reports_received.Add(inbox.to_coordinator.size());
   counters_.lists_received.Add(inbox.broadcasts.size());
+  std::move(inbox.to_coordinator.begin(), inbox.to_coordinator.end(), std::back_inserter(reports_));
   std::move(inbox.broadcasts.begin(), inbox.broadcasts.end(), std::back_inserter(lists_));
-  const bool called_off = schedule_.CalledOff(inbox.called_off);
-  if (called_off || !inbox.to_coordinator.empty() || !lists_.empty()) return Progress::kSome;
+  if (schedule_.CalledOff(inbox.called_off)) return Progress::kSome;
+  if (role_) RONDA_RETURN_IF_ERROR(Coordinate(now));
+  if (!inbox.to_coordinator.empty() || !lists_.empty()) return Progress::kSome;
   // Only now: a rank that was stopped for long finds its answers in the inbox.
-  if (awaits_answers()) RONDA_RETURN_IF_ERROR(answers_.Check(now));
+  if (!role_ && !schedule_.locked()) RONDA_RETURN_IF_ERROR(answers_.Check(now));
   return Progress::kNone;
 }
 
-absl::Status RankEngine::Coordinate(const ControlPlane::Inbox& inbox, absl::Time now) {
-  counters_.reports_received.Add(inbox.to_coordinator.size());
-  RONDA_RETURN_IF_ERROR(role_->Take(inbox.to_coordinator, now));
+absl::Status RankEngine::Coordinate(absl::Time now) {
+  // A rank that has left the schedule may report before this one has. Its report has time until then.
+  if (schedule_.locked()) return absl::OkStatus();
+  RONDA_RETURN_IF_ERROR(role_->Take(reports_, now));
+  reports_.clear();
   RONDA_RETURN_IF_ERROR(role_->Inspect(now));
   const std::string list = role_->TakeBroadcast(now);
   if (list.empty()) return absl::OkStatus();
@@ -189,9 +193,8 @@ absl::StatusOr<RankEngine::Progress> RankEngine::Conclude() {
 absl::Time RankEngine::NextDeadline() const {
   if (orders_ || !lists_.empty()) return absl::InfinitePast();
   const absl::Time fresh = parts_.queue->OldestFresh();
-  const absl::Time own = schedule_.locked() ? std::min(fresh, schedule_.NextDeadline()) : fresh + cycle_time_;
-  const absl::Time others = awaits_answers() ? answers_.next_check() : absl::InfiniteFuture();
-  return std::min({own, others, role_ ? role_->next_inspection() : absl::InfiniteFuture()});
+  if (schedule_.locked()) return std::min(fresh, schedule_.NextDeadline());
+  return std::min(fresh + cycle_time_, role_ ? role_->next_inspection() : answers_.next_check());
 }
 
 void RankEngine::AbandonState() {

@@ -78,9 +78,6 @@ class RankEngine {
     bool has_buckets() const { return next_bucket < work.buckets.size(); }
   };
 
-  // Whether rank 0 owes answers: not to itself, and not while the schedule says what to do.
-  bool awaits_answers() const { return !role_ && !schedule_.locked(); }
-
   absl::Status ReportFresh(absl::Time now);
   void LeaveIfDone(absl::Time now);
   void Report(const TensorEntry& entry);
@@ -91,7 +88,7 @@ class RankEngine {
   absl::StatusOr<Progress> FollowSchedule(absl::Time now);
 
   absl::StatusOr<Progress> Listen(absl::Time now);
-  absl::Status Coordinate(const ControlPlane::Inbox& inbox, absl::Time now);
+  absl::Status Coordinate(absl::Time now);
 
   absl::StatusOr<Progress> CarryOutNext();
   absl::Status Begin(const std::string& list);
@@ -112,8 +109,9 @@ class RankEngine {
   std::unique_ptr<CoordinatorRole> role_;  // on rank 0
   ScheduleRunner schedule_;
   bool started_ = false;
-  std::deque<std::string> lists_;  // received, not begun
-  std::optional<Orders> orders_;   // begun, not finished
+  std::vector<ControlMessage> reports_;  // on rank 0: received, not taken
+  std::deque<std::string> lists_;        // received, not begun
+  std::optional<Orders> orders_;         // begun, not finished
   enum class Leaving { kNo, kReported } leaving_ = Leaving::kNo;
 };
 

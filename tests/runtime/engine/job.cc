@@ -11,13 +11,18 @@
 
 namespace ronda::testing {
 
-void RunRuntimes(int size, const Runtime::Options& options, const std::function<void(Runtime& runtime)>& body) {
-  RunRanks(size, [&](RankId rank, Transport transport) {
+void RunRuntimesOn(Backend backend, int size, const Runtime::Options& options,
+                   const std::function<void(Runtime& runtime)>& body) {
+  RunRanks(ConnectRanks(backend, {.size = size}), [&](RankId rank, Transport transport) {
     const auto runtime = Runtime::Create(options, {.rank = rank, .size = size}, std::move(transport));
     body(*runtime);
     const absl::Status shutdown = runtime->Shutdown();
     EXPECT_TRUE(shutdown.ok()) << shutdown;
   });
+}
+
+void RunRuntimes(int size, const Runtime::Options& options, const std::function<void(Runtime& runtime)>& body) {
+  RunRuntimesOn(Backend::kInProcess, size, options, body);
 }
 
 void RunRuntimes(int size, const std::function<void(Runtime& runtime)>& body) { RunRuntimes(size, {}, body); }

@@ -13,6 +13,7 @@
 #include "runtime/engine/handle.h"
 #include "runtime/engine/runtime.h"
 #include "runtime/engine/submission.h"
+#include "tests/testing/backends.h"
 #include "tests/testing/fake_clock.h"
 
 namespace ronda::testing {
@@ -20,6 +21,10 @@ namespace ronda::testing {
 // A job of `size` ranks, each of which runs `body` and shuts down, which must succeed.
 void RunRuntimes(int size, const Runtime::Options& options, const std::function<void(Runtime& runtime)>& body);
 void RunRuntimes(int size, const std::function<void(Runtime& runtime)>& body);
+
+// The same over any backend that can carry a job of threads.
+void RunRuntimesOn(Backend backend, int size, const Runtime::Options& options,
+                   const std::function<void(Runtime& runtime)>& body);
 
 // An allreduce in place.
 Submission Sum(const std::string& name, std::vector<float>* data);
