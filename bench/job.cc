@@ -60,8 +60,8 @@ std::vector<const PeerInfo*> UsablePeers(const std::vector<std::string>& names) 
     const absl::Status installed = CheckInstalled(*info);
     if (installed.ok()) {
       usable.push_back(info);
-    } else {
-      Explain(installed, kFailure);
+    } else if (info->launcher) {
+      Explain(installed, kFailure);  // the ranks name the others
     }
   }
   return usable;

@@ -8,17 +8,16 @@ ranks=${RANKS:-2}
 
 "$bazel" build --noshow_progress //bench/... //runtime/launch:rondarun
 bin=.bazel/bin
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
 echo
 echo "== allreduce, fp32, in place, $ranks ranks: Ronda and Open MPI in turns; ratio > 1: Ronda is faster"
-mpirun -np "$ranks" --oversubscribe "$bin/bench/allreduce_bench"
+"$bin/bench/ronda-bench" collectives -np "$ranks" --peer mpi
 echo
 echo "== latency and idle cost through the client, $ranks ranks"
-"$bin/runtime/launch/rondarun" -np "$ranks" "$bin/bench/latency_bench"
+"$bin/bench/ronda-bench" latency -np "$ranks"
 echo
 echo "== kernels, one core"
 "$bin/bench/kernels_bench" --benchmark_min_time=0.2
 echo
 echo "== agreeing on a step, simulated jobs of up to 1,024 ranks"
-"$bin/bench/negotiation_bench" 2 64 1024
+"$bin/bench/ronda-bench" negotiation

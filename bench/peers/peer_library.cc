@@ -46,7 +46,7 @@ absl::StatusOr<const ronda_bench_peer*> LoadTable(const PeerInfo& info) {
       return NotInstalled(info, absl::StrCat(path, " is of another version"));
     return table;
   }
-  return NotInstalled(info, absl::StrCat(info.library, " is not built"));
+  return NotInstalled(info, absl::StrCat("there is no ", info.library, ", which make bench builds"));
 }
 
 void RemoveDirectory(const std::string& directory) {

@@ -1,0 +1,100 @@
+#include "bench/launch.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace ronda::bench {
+namespace {
+
+FindProgram Installed(std::set<std::string> programs) {
+  return [programs = std::move(programs)](const std::string& name) {
+    return programs.count(name) != 0 ? "/bin/" + name : std::string();
+  };
+}
+
+std::string ValueOf(const LaunchCommand& command, const std::string& name) {
+  for (const auto& [variable, value] : command.environment) {
+    if (variable == name) return value;
+  }
+  return "";
+}
+
+TEST(PlanLaunchTest, RondarunGetsTheCommandAsItIs) {
+  const auto plan = PlanLaunch({.launcher = Launcher::kRondarun, .ranks = 3, .command = {"bench", "-b", "4"}},
+                               Installed({"rondarun"}));
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->words, (std::vector<std::string>{"/bin/rondarun", "-np", "3", "bench", "-b", "4"}));
+  EXPECT_TRUE(plan->environment.empty());
+}
+
+TEST(PlanLaunchTest, OpenMpiMayHaveMoreRanksThanCores) {
+  const auto plan = PlanLaunch({.launcher = Launcher::kOpenMpi, .ranks = 4, .command = {"bench"}, .user_id = 1000},
+                               Installed({"mpirun.openmpi"}));
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->words, (std::vector<std::string>{"/bin/mpirun.openmpi", "-np", "4", "--oversubscribe", "bench"}));
+  EXPECT_TRUE(plan->environment.empty());
+}
+
+TEST(PlanLaunchTest, RootTellsOpenMpiThatItMeansIt) {
+  const auto plan =
+      PlanLaunch({.launcher = Launcher::kOpenMpi, .command = {"bench"}, .user_id = 0}, Installed({"orterun"}));
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->words[0], "/bin/orterun");
+  EXPECT_EQ(ValueOf(*plan, "OMPI_ALLOW_RUN_AS_ROOT"), "1");
+  EXPECT_EQ(ValueOf(*plan, "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"), "1");
+}
+
+TEST(PlanLaunchTest, TheBestSettingCopiesInUserSpaceAndKeepsMemory) {
+  const LaunchRequest request = {
+      .launcher = Launcher::kOpenMpi, .setting = PeerSetting::kBest, .command = {"bench"}, .user_id = 1000};
+  const auto plan = PlanLaunch(request, Installed({"mpirun.openmpi"}));
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(ValueOf(*plan, "OMPI_MCA_btl_vader_single_copy_mechanism"), "none");
+  EXPECT_FALSE(ValueOf(*plan, "MALLOC_MMAP_THRESHOLD_").empty());
+}
+
+TEST(PlanLaunchTest, ALauncherThatIsMissingIsNamedWithItsPackage) {
+  const FindProgram nothing = Installed({});
+  EXPECT_EQ(PlanLaunch({.launcher = Launcher::kOpenMpi}, nothing).status().message(),
+            "mpirun.openmpi is not here: install Debian's openmpi-bin");
+  EXPECT_EQ(PlanLaunch({.launcher = Launcher::kMpich}, nothing).status().message(),
+            "mpiexec.hydra is not here: install Debian's mpich");
+  EXPECT_FALSE(PlanLaunch({.launcher = Launcher::kRondarun}, nothing).ok());
+}
+
+TEST(FindInstalledProgramTest, LooksInThePath) {
+  EXPECT_EQ(FindInstalledProgram()("no-such-program-at-all"), "");
+  EXPECT_NE(FindInstalledProgram()("sh"), "");
+}
+
+// What a job prints goes through the pipe that the environment names.
+TEST(RunLaunchTest, HandsOnMessagesAndTheExitCode) {
+  std::vector<OutputMessage> messages;
+  const LaunchCommand command = {
+      .words = {"/bin/sh", "-c", "printf 'T one\\nP 0.5 half\\nT '\"$WORD\"'\\n' > $RONDA_BENCH_OUTPUT; exit 3"},
+      .environment = {{"WORD", "two"}}};
+  const absl::StatusOr<int> exit_code =
+      RunLaunch(command, [&](const OutputMessage& message) { messages.push_back(message); });
+  ASSERT_TRUE(exit_code.ok());
+  EXPECT_EQ(*exit_code, 3);
+  ASSERT_EQ(messages.size(), 3u);
+  EXPECT_EQ(messages[0].text, "one\n");
+  EXPECT_EQ(messages[1].fraction, 0.5);
+  EXPECT_EQ(messages[2].text, "two\n");
+}
+
+TEST(RunLaunchTest, ASignalIsAnExitCodeToo) {
+  const auto exit_code = RunLaunch({.words = {"/bin/sh", "-c", "kill -TERM $$"}}, [](const OutputMessage&) {});
+  EXPECT_EQ(*exit_code, 128 + 15);
+}
+
+TEST(RunLaunchTest, AProgramThatCannotRunIsNotFound) {
+  EXPECT_EQ(*RunLaunch({.words = {"/no/such/program"}}, [](const OutputMessage&) {}), 127);
+}
+
+}  // namespace
+}  // namespace ronda::bench

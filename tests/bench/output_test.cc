@@ -1,0 +1,96 @@
+#include "bench/output.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "bench/progress.h"
+
+namespace ronda::bench {
+namespace {
+
+using Kind = OutputMessage::Kind;
+
+TEST(OutputMessageTest, TextComesBackLineByLine) {
+  EXPECT_EQ(EncodeLine({.text = "one\ntwo\n"}), "T one\nT two\n");
+  const OutputMessage message = DecodeLine("T one");
+  EXPECT_EQ(message.kind, Kind::kText);
+  EXPECT_EQ(message.text, "one\n");
+}
+
+TEST(OutputMessageTest, ProgressKeepsItsLabel) {
+  EXPECT_EQ(EncodeLine({.kind = Kind::kProgress, .text = "64 KiB, twice", .fraction = 0.25}), "P 0.25 64 KiB, twice\n");
+  const OutputMessage message = DecodeLine("P 0.25 64 KiB, twice");
+  EXPECT_EQ(message.kind, Kind::kProgress);
+  EXPECT_EQ(message.fraction, 0.25);
+  EXPECT_EQ(message.text, "64 KiB, twice");
+}
+
+TEST(OutputMessageTest, WhatCannotBeReadIsText) {
+  for (const char* line : {"", "hello", "P soon", "Tight"}) {
+    const OutputMessage message = DecodeLine(line);
+    EXPECT_EQ(message.kind, Kind::kText);
+    EXPECT_EQ(message.text, std::string(line) + "\n");
+  }
+}
+
+// A file stands for the pipe.
+class OutputTest : public testing::Test {
+ protected:
+  OutputTest() : path_(testing::TempDir() + "/output") { std::ofstream(path_).close(); }
+
+  std::string Contents() const {
+    std::ifstream file(path_);
+    std::stringstream contents;
+    contents << file.rdbuf();
+    return contents.str();
+  }
+
+  const std::string path_;
+};
+
+TEST_F(OutputTest, Rank0SpeaksThroughThePipe) {
+  Output output(0, path_);
+  output.Print("# head\n");
+  output.Progress(0.5, "half");
+  EXPECT_EQ(Contents(), "T # head\nP 0.5 half\n");
+}
+
+TEST_F(OutputTest, OtherRanksAreSilent) {
+  Output output(1, path_);
+  output.Print("# head\n");
+  output.Progress(0.5, "half");
+  EXPECT_EQ(Contents(), "");
+}
+
+TEST_F(OutputTest, WithoutAPipeTextGoesToStdoutAndProgressNowhere) {
+  testing::internal::CaptureStdout();
+  Output output(0, "");
+  output.Print("text\n");
+  output.Progress(0.5, "half");
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "text\n");
+}
+
+TEST(ProgressLineTest, GrowsFromNothingToFull) {
+  EXPECT_EQ(ProgressLine(0, "a"), "[" + std::string(30, ' ') + "]   0 %  a");
+  EXPECT_EQ(ProgressLine(0.5, "b"), "[" + std::string(15, '#') + std::string(15, ' ') + "]  50 %  b");
+  EXPECT_EQ(ProgressLine(7, "c"), "[" + std::string(30, '#') + "] 100 %  c");
+}
+
+TEST(ProgressBarTest, ShowsNothingOutsideATerminal) {
+  std::FILE* const stream = std::tmpfile();
+  ASSERT_NE(stream, nullptr);
+  {
+    ProgressBar bar(stream);
+    bar.Show(0.5, "half");
+    bar.Clear();
+  }
+  EXPECT_EQ(std::ftell(stream), 0);
+  std::fclose(stream);
+}
+
+}  // namespace
+}  // namespace ronda::bench

@@ -1,0 +1,135 @@
+// The real program, with the smallest of everything: it starts its ranks, finds its peers, measures, and writes files.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "tests/bench/json_check.h"
+
+namespace ronda::bench {
+namespace {
+
+struct Outcome {
+  int exit_code = -1;
+  std::string text;  // stdout and stderr
+};
+
+Outcome RunTool(const std::string& arguments) {
+  Outcome outcome;
+  std::FILE* const pipe = popen(("bench/ronda-bench " + arguments + " 2>&1").c_str(), "r");
+  if (pipe == nullptr) return outcome;
+  std::array<char, 4096> bytes;
+  for (size_t count; (count = std::fread(bytes.data(), 1, bytes.size(), pipe)) > 0;) {
+    outcome.text.append(bytes.data(), count);
+  }
+  const int status = pclose(pipe);
+  outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return outcome;
+}
+
+std::string ContentsOf(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream contents;
+  contents << file.rdbuf();
+  return contents.str();
+}
+
+std::string JsonPath(const std::string& name) { return testing::TempDir() + "/" + name + ".json"; }
+
+int CountOf(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+// That the run went well, and that its JSON holds `rows` measurements whose results were right.
+void ExpectRows(const Outcome& outcome, const std::string& json_path, int rows) {
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
+  const std::string json = ContentsOf(json_path);
+  EXPECT_EQ(FindJsonError(json), "") << json;
+  EXPECT_EQ(CountOf(json, "\"wrong\":0"), rows) << json << outcome.text;
+  EXPECT_EQ(CountOf(json, "\"wrong\":"), rows) << json;
+}
+
+TEST(SmokeTest, CollectivesOfEveryKindAreRight) {
+  const std::string json = JsonPath("collectives");
+  const Outcome outcome =
+      RunTool("collectives -np 2 --op all --place in,out -b 4K -e 4K --rounds 1 --block-time 100us --json " + json);
+  // Six operations, one of them in two places, and the barrier; in two layers.
+  ExpectRows(outcome, json, 16);
+  EXPECT_NE(outcome.text.find("#wrong"), std::string::npos) << outcome.text;
+}
+
+TEST(SmokeTest, EveryDtypeAndWireIsCheckedOnThreeRanks) {
+  const std::string json = JsonPath("dtypes");
+  const Outcome outcome = RunTool(
+      "collectives -np 3 --dtype all --wire all --layer client -b 3000 -e 3000 --rounds 1 --block-time 100us --json " +
+      json);
+  // Seven dtypes; 16-bit wires for two of them, 8-bit ones for four.
+  ExpectRows(outcome, json, 7 + 2 * 2 + 2 * 4);
+}
+
+TEST(SmokeTest, LatencyPrintsAHistogram) {
+  const std::string json = JsonPath("latency");
+  const Outcome outcome = RunTool("latency -np 2 --calls 50 --rounds 1 --idle 1ms --json " + json);
+  ExpectRows(outcome, json, 2);
+  EXPECT_NE(outcome.text.find("####"), std::string::npos) << outcome.text;
+  EXPECT_EQ(CountOf(ContentsOf(json), "\"measure\":\"idle\""), 1);
+}
+
+TEST(SmokeTest, StartupTimesTheFirstAllreduce) {
+  const std::string json = JsonPath("startup");
+  const Outcome outcome = RunTool("startup -np 2 --rounds 1 --json " + json);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
+  EXPECT_EQ(FindJsonError(ContentsOf(json)), "");
+  EXPECT_EQ(CountOf(ContentsOf(json), "\"contestant\":\"ronda\""), 1);
+}
+
+// Each MPI in a job of its own, as their launchers have to start it.
+TEST(SmokeTest, PeersAreRightTooOrNamed) {
+  for (const std::string peer : {"mpi", "mpich", "gloo"}) {
+    const std::string json = JsonPath(peer);
+    const Outcome outcome = RunTool(
+        "collectives -np 2 --op all --layer communicator --dtype float16 -b 2K -e 2K --rounds 1 --block-time 100us "
+        "--peer " +
+        peer + " --json " + json);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
+    const bool is_missing = outcome.text.find("cannot be used here") != std::string::npos;
+    const bool took_part = ContentsOf(json).find("\"kind\":\"peer\"") != std::string::npos;
+    EXPECT_NE(is_missing, took_part) << outcome.text;
+    EXPECT_EQ(CountOf(ContentsOf(json), "\"wrong\":"), CountOf(ContentsOf(json), "\"wrong\":0")) << outcome.text;
+  }
+}
+
+TEST(SmokeTest, TwoMpisAreRefused) {
+  const Outcome outcome = RunTool("collectives --peer mpi,mpich -e 4");
+  if (outcome.text.find("cannot be used here") != std::string::npos) GTEST_SKIP() << outcome.text;
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.text.find("runs of their own"), std::string::npos) << outcome.text;
+}
+
+TEST(SmokeTest, MistakesAreUsageErrors) {
+  for (const char* arguments : {"", "nonsense", "collectives --nonsense", "latency -np 0", "startup --peer horovod"}) {
+    const Outcome outcome = RunTool(arguments);
+    EXPECT_EQ(outcome.exit_code, 2) << arguments << ": " << outcome.text;
+    EXPECT_NE(outcome.text.find("usage: ronda-bench"), std::string::npos) << outcome.text;
+  }
+}
+
+TEST(SmokeTest, HelpExplainsEveryCommand) {
+  const Outcome help = RunTool("--help");
+  EXPECT_EQ(help.exit_code, 0);
+  for (const std::string command : {"collectives", "latency", "startup"}) {
+    EXPECT_NE(help.text.find("  " + command), std::string::npos) << help.text;
+    const Outcome own = RunTool(command + " --help");
+    EXPECT_EQ(own.exit_code, 0);
+    EXPECT_NE(own.text.find("--json FILE"), std::string::npos) << own.text;
+  }
+}
+
+}  // namespace
+}  // namespace ronda::bench
