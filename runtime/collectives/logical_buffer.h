@@ -21,11 +21,17 @@ class LogicalBuffer {
   LogicalBuffer(absl::Span<const Segment> segments, size_t granule_elements)
       : segments_(segments), shift_(std::countr_zero(granule_elements)) {
     ends_.reserve(segments.size());
-    for (const Segment& segment : segments) ends_.push_back(granules() + GranulesOf(segment));
+    for (const Segment& segment : segments) {
+      ends_.push_back(granules() + GranulesOf(segment));
+      elements_ += segment.count;
+    }
   }
 
   // Granules in all segments.
   size_t granules() const { return ends_.empty() ? 0 : ends_.back(); }
+
+  // In all segments; their last granules need not be full.
+  size_t elements() const { return elements_; }
 
   absl::Span<const Segment> segments() const { return segments_; }
 
@@ -59,7 +65,8 @@ class LogicalBuffer {
   size_t GranulesOf(const Segment& segment) const { return (segment.count + (size_t{1} << shift_) - 1) >> shift_; }
 
   const absl::Span<const Segment> segments_;
-  const int shift_;                       // log2 of a granule's elements
+  const int shift_;  // log2 of a granule's elements
+  size_t elements_ = 0;
   absl::InlinedVector<size_t, 16> ends_;  // ends_[i]: granules in segments 0 to i
 };
 

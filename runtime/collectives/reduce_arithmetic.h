@@ -30,6 +30,7 @@ class ReduceArithmetic {
   const LogicalBuffer& buffer() const { return buffer_; }
   size_t granules() const { return buffer_.granules(); }
   size_t wire_bytes() const { return buffer_.granules() * layout_.granule_bytes; }
+  size_t input_bytes() const { return buffer_.elements() * element_bytes_; }
 
   // True if the contribution is the input itself, so that it can be reduced where it lies.
   bool ContributesInputItself() const { return contributes_input_itself_; }

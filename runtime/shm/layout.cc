@@ -14,7 +14,11 @@ constexpr size_t RoundUpToPage(size_t bytes) { return (bytes + kShmPageBytes - 1
 constexpr size_t RanksOffset() { return kShmPageBytes; }
 constexpr size_t RingsOffset(int size) { return RanksOffset() + RoundUpToPage(size * sizeof(ShmRankBlock)); }
 constexpr size_t FlightsOffset(int size) { return RingsOffset(size) + RoundUpToPage(size * 2 * kRingStride); }
-constexpr size_t DataOffset(int size) { return FlightsOffset(size) + RoundUpToPage(size * sizeof(FlightRecorder)); }
+constexpr size_t FlatOffset(int size) { return FlightsOffset(size) + RoundUpToPage(size * sizeof(FlightRecorder)); }
+constexpr size_t kFlatLinesOfRank = kShmFlatTurns * kShmFlatLines;
+constexpr size_t DataOffset(int size) {
+  return FlatOffset(size) + RoundUpToPage(size * kFlatLinesOfRank * sizeof(ShmFlatLine));
+}
 
 }  // namespace
 
@@ -47,6 +51,11 @@ ShmRingHeader& ShmView::Ring(int index) const {
 absl::Span<FlightRecorder> ShmView::FlightRecorders() const {
   return absl::MakeSpan(reinterpret_cast<FlightRecorder*>(base_ + FlightsOffset(geometry_.size)),
                         static_cast<size_t>(geometry_.size));
+}
+
+absl::Span<ShmFlatLine> ShmView::FlatLines(RankId rank, size_t turn) const {
+  auto* const lines = reinterpret_cast<ShmFlatLine*>(base_ + FlatOffset(geometry_.size));
+  return {lines + static_cast<size_t>(rank) * kFlatLinesOfRank + turn * kShmFlatLines, kShmFlatLines};
 }
 
 char* ShmView::Data(RankId rank, uint64_t position) const {

@@ -1,6 +1,7 @@
 // What lies where in the shared memory of a job:
 //
-//   header | one block a rank | one pair of control rings a rank | one flight recorder a rank | one ring of data a rank
+//   header | one block a rank | one pair of control rings a rank | one flight recorder a rank | flat lines of each rank
+//   | one ring of data a rank
 //
 // Everything starts out as zero bytes. Words that one rank writes and others read have a cache line of their own.
 #ifndef RONDA_RUNTIME_SHM_LAYOUT_H_
@@ -91,6 +92,17 @@ struct ShmRankBlock {
   ShmProgress progress[kShmStageCount];
 };
 
+// What is too little for a stream travels in lines that say themselves when they are complete: a reader needs no other
+// line to know, and so waits for one transfer between cores instead of two.
+inline constexpr size_t kShmFlatPayloadBytes = kCacheLineBytes - sizeof(uint64_t);
+struct alignas(kCacheLineBytes) ShmFlatLine {
+  char payload[kShmFlatPayloadBytes];
+  std::atomic<uint64_t> sequence;  // of the exchange that `payload` is of; it only grows. Stored after the payload
+};
+inline constexpr size_t kShmFlatLines = 128;  // of one exchange, at most
+// Who has completed an exchange knows that all have read the one before: two turns are enough.
+inline constexpr size_t kShmFlatTurns = 2;
+
 struct ShmRingHeader {
   alignas(kCacheLineBytes) std::atomic<uint64_t> written;  // bytes since the beginning
   alignas(kCacheLineBytes) std::atomic<uint64_t> read;
@@ -114,6 +126,9 @@ class ShmView {
 
   // Of all ranks, in their order.
   absl::Span<FlightRecorder> FlightRecorders() const;
+
+  // The lines of `rank` for the exchanges of one of the kShmFlatTurns turns.
+  absl::Span<ShmFlatLine> FlatLines(RankId rank, size_t turn) const;
 
   // Where `rank` keeps what is at `position` of its stream, until the ring comes round.
   char* Data(RankId rank, uint64_t position) const;

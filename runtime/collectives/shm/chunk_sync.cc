@@ -17,13 +17,13 @@ namespace {
 constexpr absl::Duration kSpin = absl::Microseconds(50);
 constexpr int kSpinsPerLookAtClock = 64;
 constexpr int kYields = 16;
+// Far above the time in which a store is seen by all cores.
+constexpr absl::Duration kStoresArrive = absl::Microseconds(200);
 
 }  // namespace
 
-void ChunkSync::Publish(ShmStage stage, uint64_t position) {
+void ChunkSync::WakeWaiters() {
   const ShmView& view = world_->view();
-  Counter(world_->rank(), stage).store(position, std::memory_order_seq_cst);
-  if (view.header().sleepers.load(std::memory_order_seq_cst) == 0) return;
   const auto self = static_cast<uint32_t>(world_->rank() + 1);
   for (RankId rank = 0; rank < world_->size(); ++rank) {
     ShmRankBlock& block = view.rank(rank);
@@ -78,55 +78,61 @@ absl::Status ChunkSync::WaitForRoom(const ChunkSequence& chunks, uint64_t k, con
   return absl::OkStatus();
 }
 
-absl::Status ChunkSync::WaitLonger(RankId rank, ShmStage stage, uint64_t position, const RunningCollective& running) {
-  const std::atomic<uint64_t>& counter = Counter(rank, stage);
-  if (world_->MaySpin() ? Spin(counter, position) : Yield(counter, position)) return absl::OkStatus();
+absl::Status ChunkSync::WaitLonger(RankId rank, const std::atomic<uint64_t>& word, uint64_t value,
+                                   const RunningCollective& running) {
+  if (world_->MaySpin() ? Spin(word, value) : Yield(word, value)) return absl::OkStatus();
   ShmRankBlock& self = world_->self();
   std::atomic<uint32_t>& sleepers = world_->view().header().sleepers;
   self.waits_for.store(static_cast<uint32_t>(rank + 1), std::memory_order_seq_cst);
   sleepers.fetch_add(1, std::memory_order_seq_cst);
-  absl::Status status = Sleep(rank, counter, position, running);
+  absl::Status status = Sleep(rank, word, value, running);
   sleepers.fetch_sub(1, std::memory_order_relaxed);
   self.waits_for.store(0, std::memory_order_relaxed);
   return status;
 }
 
-bool ChunkSync::Spin(const std::atomic<uint64_t>& counter, uint64_t position) const {
-  const absl::Time end = absl::Now() + kSpin;
+bool ChunkSync::Spin(const std::atomic<uint64_t>& word, uint64_t value) const {
+  absl::Time end = absl::InfiniteFuture();
   do {
     for (int i = 0; i < kSpinsPerLookAtClock; ++i) {
-      if (counter.load(std::memory_order_acquire) >= position) return true;
+      if (word.load(std::memory_order_acquire) >= value) return true;
       CpuRelax();
     }
-  } while (absl::Now() < end && !world_->HasFailed());
+    // Most waits are over before there is a reason to look at the clock.
+    const absl::Time now = absl::Now();
+    if (end == absl::InfiniteFuture()) end = now + kSpin;
+    if (now >= end) return false;
+  } while (!world_->HasFailed());
   return false;
 }
 
 // Where ranks outnumber cores, who is waited for may need this very core. Handing it over costs less than going to
 // sleep and being woken, as long as somebody takes it.
-bool ChunkSync::Yield(const std::atomic<uint64_t>& counter, uint64_t position) const {
+bool ChunkSync::Yield(const std::atomic<uint64_t>& word, uint64_t value) const {
   for (int i = 0; i < kYields; ++i) {
-    if (counter.load(std::memory_order_acquire) >= position) return true;
+    if (word.load(std::memory_order_acquire) >= value) return true;
     sched_yield();
   }
   return false;
 }
 
-absl::Status ChunkSync::Sleep(RankId rank, const std::atomic<uint64_t>& counter, uint64_t position,
+absl::Status ChunkSync::Sleep(RankId rank, const std::atomic<uint64_t>& word, uint64_t value,
                               const RunningCollective& running) {
   Doorbell& bell = world_->self().data;
   WaitWatch watch(running, *world_->flights());
+  const absl::Time announced = absl::Now();
   for (;;) {
+    const absl::Duration limit = absl::Now() - announced < kStoresArrive ? kStoresArrive : absl::InfiniteDuration();
     const uint32_t heard = bell.Rings();
     // Departure is looked at first: a rank departs after its last progress.
     const bool has_departed = world_->HasDeparted(rank);
-    if (counter.load(std::memory_order_seq_cst) >= position) return absl::OkStatus();
+    if (word.load(std::memory_order_seq_cst) >= value) return absl::OkStatus();
     RONDA_RETURN_IF_ERROR(world_->failure());
     const Peer late = world_->PeerOf(rank);
     if (has_departed) return absl::AbortedError(absl::StrCat("the job was left by ", DescribeWait(late, running)));
     RONDA_RETURN_IF_ERROR(watch.Check(late));
     if (watch.has_warned() && running.late_call != nullptr) running.late_call->Make();
-    bell.Sleep(heard, watch.UntilNextCheck());
+    bell.Sleep(heard, std::min(limit, watch.UntilNextCheck()));
   }
 }
 

@@ -7,10 +7,14 @@
 //
 // Memory ordering: a rank writes its ring, then stores its counter; who reads the ring has loaded the counter (acquire)
 // before: the bytes are visible. A rank reads rings, then stores `done`; who overwrites a part of a ring has loaded
-// `done` of all ranks before: the reads are over. Going to sleep: the waiter stores waits_for, adds itself to
-// `sleepers`, then looks at the counter once more; who stores a counter looks at `sleepers` afterwards, then at
-// waits_for. All of these are sequentially consistent, so either the waiter sees the new counter, or the other sees the
-// waiter and rings its doorbell (whose own argument is in doorbell.h).
+// `done` of all ranks before: the reads are over.
+//
+// Going to sleep: the waiter stores waits_for, adds itself to `sleepers`, then looks at the counter again; who stores a
+// counter looks at `sleepers` afterwards, then at waits_for, and rings the waiter's doorbell (whose own argument is in
+// doorbell.h). Between the store of the counter and the look at `sleepers` there is no fence, which would cost every
+// hand-over the time that it takes the stored lines to come back from the core that read them last. So a store may
+// still be on its way when its thread finds no sleeper. It arrives soon, whatever happens to the thread: a waiter
+// therefore sleeps without limit only once it has looked in vain kStoresArrive after it announced itself.
 //
 // Votes (communicator.h): a rank that vetoes a collective stores where it begins beside its count of what is packed,
 // then the count. Who has seen the count (acquire) sees the veto, and every rank looks for vetoes when all have packed
@@ -48,14 +52,25 @@ class ChunkSync {
   }
 
   // Says that this rank has passed `stage` of everything before `position`.
-  void Publish(ShmStage stage, uint64_t position);
+  void Publish(ShmStage stage, uint64_t position) { Publish(Counter(world_->rank(), stage), position); }
 
   // Waits until `rank` has passed `stage` of everything before `position`.
   // Errors: the job's failure; ABORTED if `rank` has departed; DEADLINE_EXCEEDED.
   absl::Status WaitFor(RankId rank, ShmStage stage, uint64_t position, const RunningCollective& running) {
-    return Counter(rank, stage).load(std::memory_order_acquire) >= position
-               ? absl::OkStatus()
-               : WaitLonger(rank, stage, position, running);
+    return WaitFor(rank, Counter(rank, stage), position, running);
+  }
+
+  // Stores `value` in a word that others wait for, which only grows, and wakes who sleeps for it.
+  void Publish(std::atomic<uint64_t>& word, uint64_t value) {
+    word.store(value, std::memory_order_release);
+    if (world_->view().header().sleepers.load(std::memory_order_relaxed) != 0) WakeWaiters();
+  }
+
+  // Waits until `word`, which `rank` publishes, is `value` or more.
+  // Errors: as the other.
+  absl::Status WaitFor(RankId rank, const std::atomic<uint64_t>& word, uint64_t value,
+                       const RunningCollective& running) {
+    return word.load(std::memory_order_acquire) >= value ? absl::OkStatus() : WaitLonger(rank, word, value, running);
   }
 
   // WaitFor every other member. REQUIRES: this rank is one.
@@ -87,12 +102,14 @@ class ChunkSync {
   }
   // Says that this rank has passed all stages of everything before `position`.
   void PublishAllStages(uint64_t position);
-  absl::Status WaitLonger(RankId rank, ShmStage stage, uint64_t position, const RunningCollective& running);
+  absl::Status WaitLonger(RankId rank, const std::atomic<uint64_t>& word, uint64_t value,
+                          const RunningCollective& running);
+  // Rings for all who sleep for something of this rank.
+  void WakeWaiters();
   // Wait a moment without going to sleep; whether that was enough.
-  bool Spin(const std::atomic<uint64_t>& counter, uint64_t position) const;
-  bool Yield(const std::atomic<uint64_t>& counter, uint64_t position) const;
-  absl::Status Sleep(RankId rank, const std::atomic<uint64_t>& counter, uint64_t position,
-                     const RunningCollective& running);
+  bool Spin(const std::atomic<uint64_t>& word, uint64_t value) const;
+  bool Yield(const std::atomic<uint64_t>& word, uint64_t value) const;
+  absl::Status Sleep(RankId rank, const std::atomic<uint64_t>& word, uint64_t value, const RunningCollective& running);
 
   const std::shared_ptr<ShmWorld> world_;
   uint64_t done_by_all_ = 0;  // a position before which every rank is known to be done

@@ -5,8 +5,8 @@
 #include <limits>
 #include <numeric>
 
+#include "absl/container/inlined_vector.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/collectives/members.h"
 #include "runtime/collectives/shm/shm_alltoall.h"
 #include "runtime/collectives/shm/shm_reduce.h"
 #include "runtime/collectives/wire_layout.h"
@@ -74,8 +74,28 @@ absl::Status ShmCommunicator::Reduce(const ReduceCall& call) {
   }
   RONDA_RETURN_IF_ERROR(sync_.world().failure());
   const Members members(call.info, rank(), size());
-  ShmReduce reduce(call, members, stream_, sync_, writer_);
+  const ReduceArithmetic reduction(call);
+  if (members.size() == size() && reduction.wire_bytes() <= flat_.max_bytes()) return ReduceFlat(reduction);
+  ShmReduce reduce(reduction, members, stream_, sync_, writer_);
   return members.IncludeSelf() ? reduce.Run() : FinishAt(reduce.end());
+}
+
+absl::Status ShmCommunicator::ReduceFlat(const ReduceArithmetic& reduction) {
+  const CallInfo& info = reduction.call().info;
+  const size_t granules = reduction.granules();
+  if (granules == 0 && info.ballot == nullptr) return absl::OkStatus();
+  const bool has_buffers = info.ballot == nullptr || info.ballot->own == Ballot::Vote::kStay;
+  if (has_buffers) reduction.Pack(0, granules, flat_.Contribution(rank()));
+  RunningCollective running = sync_.Running(info, reduction.input_bytes());
+  RONDA_RETURN_IF_ERROR(flat_.Run(reduction.wire_bytes(), stream_.Take(1), info.ballot, running));
+  if (IsVetoed(info)) return absl::OkStatus();
+  absl::InlinedVector<const void*, 16> sources(size());
+  reduction.buffer().ForEachRun(0, granules, [&](const ReduceArithmetic::Run& run) {
+    const size_t offset = run.offset * reduction.layout().granule_bytes;
+    for (RankId member = 0; member < size(); ++member) sources[member] = flat_.Contribution(member) + offset;
+    reduction.Deliver(run, sources);
+  });
+  return absl::OkStatus();
 }
 
 absl::Status ShmCommunicator::Broadcast(const BroadcastCall& call) {
@@ -127,29 +147,14 @@ absl::Status ShmCommunicator::Alltoall(const AlltoallCall& call) {
 absl::Status ShmCommunicator::Barrier(const CallInfo& info) {
   RONDA_RETURN_IF_ERROR(sync_.world().failure());
   const Members members(info, rank(), size());
-  // A chunk that nobody writes or reads.
-  const ChunkSequence chunks = stream_.Take(1);
+  const ChunkSequence place = stream_.Take(1);  // a chunk that nobody writes or reads
   RunningCollective running = sync_.Running(info, /*bytes_total=*/0);
-  if (info.ballot != nullptr) {
-    RONDA_RETURN_IF_ERROR(Vote(*info.ballot, members, chunks, running));
-  } else if (members.IncludeSelf()) {
-    sync_.Publish(ShmStage::kPacked, chunks.end);
-    RONDA_RETURN_IF_ERROR(sync_.WaitForMembers(members, ShmStage::kPacked, chunks.end, running));
+  if (members.size() == size()) return flat_.Run(0, place, info.ballot, running);
+  if (members.IncludeSelf()) {
+    sync_.Publish(ShmStage::kPacked, place.end);
+    RONDA_RETURN_IF_ERROR(sync_.WaitForMembers(members, ShmStage::kPacked, place.end, running));
   }
-  return FinishAt(chunks.end);
-}
-
-absl::Status ShmCommunicator::Vote(Ballot& ballot, const Members& members, const ChunkSequence& chunks,
-                                   RunningCollective& running) {
-  if (ballot.own == Ballot::Vote::kLeave) {
-    ballot.result = Ballot::Result::kVetoed;
-    return sync_.Veto(chunks, running);
-  }
-  LateCall late_call(ballot.when_late);
-  running.late_call = &late_call;
-  sync_.Publish(ShmStage::kPacked, chunks.end);
-  RONDA_ASSIGN_OR_RETURN(ballot.result, sync_.CountVotes(members, chunks, running));
-  return absl::OkStatus();
+  return FinishAt(place.end);
 }
 
 void ShmCommunicator::Tune(const Tuning& tuning) {

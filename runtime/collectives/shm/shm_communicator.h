@@ -5,19 +5,22 @@
 #include <memory>
 
 #include "runtime/collectives/communicator.h"
+#include "runtime/collectives/members.h"
+#include "runtime/collectives/reduce_arithmetic.h"
 #include "runtime/collectives/shm/chunk_sync.h"
 #include "runtime/collectives/shm/data_stream.h"
+#include "runtime/collectives/shm/flat_exchange.h"
 #include "runtime/collectives/shm/stream_writer.h"
 #include "runtime/shm/shm_world.h"
 
 namespace ronda {
 
 // The collectives of ranks on one host, streamed through rings in shared memory; see chunk_sync.h for how a chunk is
-// passed on, and shm_reduce.h for reductions.
+// passed on, shm_reduce.h for reductions, and flat_exchange.h for small ones.
 class ShmCommunicator : public Communicator {
  public:
   explicit ShmCommunicator(const std::shared_ptr<ShmWorld>& world)
-      : sync_(world), writer_(world), stream_(world->options().slot_bytes) {}
+      : sync_(world), writer_(world), stream_(world->options().slot_bytes), flat_(sync_) {}
 
   Capabilities capabilities() const override;
   RankId rank() const override { return sync_.world().rank(); }
@@ -34,8 +37,7 @@ class ShmCommunicator : public Communicator {
   // Says that this rank needs nothing of the stream before `end`; if it is outside of a collective's group, that is all
   // it does.
   absl::Status FinishAt(uint64_t end);
-  // The vote on a barrier.
-  absl::Status Vote(Ballot& ballot, const Members& members, const ChunkSequence& chunks, RunningCollective& running);
+  absl::Status ReduceFlat(const ReduceArithmetic& reduction);
   // Chunk k of a broadcast or allgather: of `bytes` bytes at `data`, those that are in it.
   absl::Status SendChunk(const ChunkSequence& chunks, uint64_t k, const void* data, size_t bytes,
                          const RunningCollective& running);
@@ -47,6 +49,7 @@ class ShmCommunicator : public Communicator {
   ChunkSync sync_;
   StreamWriter writer_;
   DataStream stream_;
+  FlatExchange flat_;
 };
 
 }  // namespace ronda

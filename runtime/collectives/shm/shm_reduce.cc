@@ -14,12 +14,6 @@ constexpr size_t kShardAlignment = kCacheLineBytes;
 
 constexpr size_t DivideRoundingUp(size_t a, size_t b) { return (a + b - 1) / b; }
 
-size_t ElementBytes(const ReduceCall& call) {
-  size_t elements = 0;
-  for (const Segment& segment : call.segments) elements += segment.count;
-  return elements * SizeOf(call.dtype);
-}
-
 // A vote needs a chunk to travel with, also if there is no data.
 size_t BytesToTake(const ReduceArithmetic& reduction) {
   const size_t votes_bytes = reduction.call().info.ballot == nullptr ? 0 : reduction.layout().granule_bytes;
@@ -28,16 +22,16 @@ size_t BytesToTake(const ReduceArithmetic& reduction) {
 
 }  // namespace
 
-ShmReduce::ShmReduce(const ReduceCall& call, const Members& members, DataStream& stream, ChunkSync& sync,
+ShmReduce::ShmReduce(const ReduceArithmetic& reduction, const Members& members, DataStream& stream, ChunkSync& sync,
                      StreamWriter& writer)
     : members_(members),
-      reduction_(call),
+      reduction_(reduction),
       way_(WayOf(reduction_, members)),
       granule_bytes_(reduction_.layout().granule_bytes),
       chunks_(stream.Take(BytesToTake(reduction_), granule_bytes_)),
       sync_(sync),
       writer_(writer),
-      running_(sync.Running(call.info, ElementBytes(call))),
+      running_(sync.Running(reduction.call().info, reduction.input_bytes())),
       sources_(members.size()) {}
 
 ShmReduce::Way ShmReduce::WayOf(const ReduceArithmetic& reduction, const Members& members) {

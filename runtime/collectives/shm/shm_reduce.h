@@ -30,8 +30,9 @@ namespace ronda {
 // Lives as long as the call. Thread-compatible.
 class ShmReduce {
  public:
-  // Takes its place in `stream`.
-  ShmReduce(const ReduceCall& call, const Members& members, DataStream& stream, ChunkSync& sync, StreamWriter& writer);
+  // Takes its place in `stream`. What the arguments refer to must outlive it.
+  ShmReduce(const ReduceArithmetic& reduction, const Members& members, DataStream& stream, ChunkSync& sync,
+            StreamWriter& writer);
 
   // REQUIRES: this rank is a member. The call has no ballot if packing has effects that a veto would have to undo.
   absl::Status Run();
@@ -76,7 +77,7 @@ class ShmReduce {
   uint64_t PositionOf(uint64_t k, size_t granule) const;  // of a granule of chunk k
 
   const Members members_;
-  const ReduceArithmetic reduction_;
+  const ReduceArithmetic& reduction_;
   const Way way_;
   const size_t granule_bytes_;
   const ChunkSequence chunks_;

@@ -1,0 +1,65 @@
+#ifndef RONDA_RUNTIME_COLLECTIVES_SHM_FLAT_EXCHANGE_H_
+#define RONDA_RUNTIME_COLLECTIVES_SHM_FLAT_EXCHANGE_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "runtime/collectives/communicator.h"
+#include "runtime/collectives/shm/chunk_sync.h"
+#include "runtime/collectives/shm/data_stream.h"
+#include "runtime/monitor/wait_watch.h"
+#include "runtime/shm/shm_world.h"
+
+namespace ronda {
+
+// Gives every rank of the job the contributions of all, if they are small: in one step, without a place in the rings.
+//
+// A contribution travels in lines of 64 bytes that carry the number of their exchange (layout.h). A stream takes two
+// transfers between cores, first the counter that says that there is data, then the data; this takes one. The price is
+// that data is copied once more, line by line, so it is for little data only.
+//
+// Exchanges use two sets of lines by turns. A rank that writes a set again has completed the exchange in between, to
+// which all have contributed, so all have read the set; or it has vetoed that exchange, for which it waited until all
+// were done with the one before.
+//
+// Votes (communicator.h) travel in the number of the first line.
+//
+// Thread-compatible. The sync is not owned.
+class FlatExchange {
+ public:
+  explicit FlatExchange(ChunkSync& sync);
+
+  // The most bytes that a rank may contribute.
+  size_t max_bytes() const { return max_bytes_; }
+
+  // Where this rank's contribution is to be written before Run, and where all ranks' are afterwards.
+  char* Contribution(RankId rank) { return contributions_.data() + static_cast<size_t>(rank) * max_bytes_; }
+
+  // Brings every rank's `bytes` bytes to every rank. Every rank makes the same call, at `place` in the stream, which it
+  // has taken for it. Afterwards the rank is done with that place. If ballot is not null, the vote is held.
+  // REQUIRES: bytes <= max_bytes().
+  // Errors: as ChunkSync::WaitFor.
+  absl::Status Run(size_t bytes, const ChunkSequence& place, Ballot* ballot, RunningCollective& running);
+
+ private:
+  absl::Status Veto(const ChunkSequence& place, const RunningCollective& running);
+  void Write(size_t bytes, uint64_t number);
+  absl::Status Read(RankId rank, size_t bytes, uint64_t number, const RunningCollective& running);
+  // Waits for the first lines of all ranks.
+  absl::Status AwaitAll(uint64_t number, const RunningCollective& running);
+  bool IsVetoed(uint64_t number) const;
+
+  ChunkSync& sync_;
+  const size_t max_bytes_;
+  std::vector<char> contributions_;  // max_bytes_ a rank
+  size_t turn_ = 0;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_COLLECTIVES_SHM_FLAT_EXCHANGE_H_
