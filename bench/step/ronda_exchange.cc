@@ -30,6 +30,11 @@ void RondaExchange::Finish() {
   in_flight_.clear();
 }
 
+int64_t RondaExchange::control_messages() {
+  const ronda_statistics so_far = statistics();
+  return static_cast<int64_t>(so_far.reports_sent + so_far.lists_received);
+}
+
 Options OptionsOf(const Setting& setting) {
   Options options;
   options.cycle_time = Options::Seconds(absl::ToDoubleSeconds(setting.cycle_time));

@@ -2,6 +2,7 @@
 #define RONDA_BENCH_STEP_RONDA_EXCHANGE_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,6 +24,8 @@ class RondaExchange : public GradientExchange {
 
   void Ready(size_t parameter) override;
   void Finish() override;
+  // Its reports, and the lists it has got.
+  int64_t control_messages() override;
 
  private:
   const AllreduceOptions options_;

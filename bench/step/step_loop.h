@@ -23,7 +23,7 @@ class GradientExchange {
   // All of them are: returns when this rank has the result of every one.
   virtual void Finish() = 0;
 
-  // Control messages that this rank has sent so far.
+  // Control messages that this rank has sent or received so far.
   virtual int64_t control_messages() { return 0; }
 };
 
