@@ -8,6 +8,7 @@
 #include "bench/latency/latency_command.h"
 #include "bench/model/model_command.h"
 #include "bench/negotiation/negotiation_command.h"
+#include "bench/report/report_command.h"
 #include "bench/startup/startup_command.h"
 #include "bench/step/step_command.h"
 #include "runtime/base/version.h"
@@ -16,8 +17,9 @@ namespace ronda::bench {
 namespace {
 
 const std::vector<Command>& Commands() {
-  static const auto* const commands = new std::vector<Command>{CollectivesCommand(), StepCommand(),  LatencyCommand(),
-                                                               NegotiationCommand(), ModelCommand(), StartupCommand()};
+  static const auto* const commands =
+      new std::vector<Command>{CollectivesCommand(), StepCommand(),    LatencyCommand(), NegotiationCommand(),
+                               ModelCommand(),       StartupCommand(), ReportCommand()};
   return *commands;
 }
 

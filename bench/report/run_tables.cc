@@ -1,0 +1,214 @@
+#include "bench/report/run_tables.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "bench/arguments.h"
+#include "bench/report/step_labels.h"
+#include "bench/table.h"
+
+namespace ronda::bench {
+namespace {
+
+std::string Cell(double number, int digits) { return std::isfinite(number) ? Fixed(number, digits) : ""; }
+
+// Three significant digits or so, without an exponent.
+std::string Readable(double number) { return Cell(number, number >= 100 ? 0 : number >= 10 ? 1 : number >= 1 ? 2 : 3); }
+
+std::string SizeCell(const RunRow& row) { return FormatSize(static_cast<size_t>(row.Number("bytes"))); }
+
+std::string Distance(const RunDocument& run) {
+  return absl::StrCat(Fixed(run.core_distance_ns[0], 0), " - ", Fixed(run.core_distance_ns[1], 0));
+}
+
+// Position of `value` in `values`, where it is put if it is new.
+template <typename T>
+size_t PlaceOf(const T& value, std::vector<T>* values) {
+  const auto found = std::find(values->begin(), values->end(), value);
+  if (found != values->end()) return static_cast<size_t>(found - values->begin());
+  values->push_back(value);
+  return values->size() - 1;
+}
+
+bool IsPeer(const RunRow& row) { return row.Text("kind") == "peer"; }
+
+std::string ContestantOf(const RunRow& row) {
+  const std::string wire = row.Text("wire");
+  return absl::StrCat(row.Text("contestant"), wire.empty() || wire == "none" ? "" : ", " + wire);
+}
+
+// One operation on one dtype: a row a size, a column a contestant, and how Ronda compares with the fastest peer.
+struct CollectivesPivot {
+  std::string title;
+  std::vector<double> sizes;
+  std::vector<std::string> contestants;
+  std::vector<std::vector<const RunRow*>> rows;  // of each size, by contestant; null: none
+
+  void Add(const RunRow& row) {
+    const size_t size = PlaceOf(row.Number("bytes"), &sizes);
+    const size_t contestant = PlaceOf(ContestantOf(row), &contestants);
+    rows.resize(sizes.size());
+    rows[size].resize(std::max(rows[size].size(), contestant + 1));
+    rows[size][contestant] = &row;
+  }
+
+  const RunRow* At(size_t size, size_t contestant) const {
+    return contestant < rows[size].size() ? rows[size][contestant] : nullptr;
+  }
+
+  // The least time of the peers; NaN without peers.
+  double FastestPeer(size_t size) const {
+    double least = std::numeric_limits<double>::quiet_NaN();
+    for (const RunRow* row : rows[size]) {
+      if (row != nullptr && IsPeer(*row)) least = std::fmin(least, row->Number("median_us"));
+    }
+    return least;
+  }
+};
+
+std::string CollectivesCell(const RunRow& row, double fastest_peer) {
+  std::string cell = absl::StrCat(Readable(row.Number("median_us")), " us");
+  const double bandwidth = row.Number("algbw_gbs");
+  if (bandwidth > 0) absl::StrAppend(&cell, ", ", Readable(bandwidth), " GB/s");
+  if (!IsPeer(row) && std::isfinite(fastest_peer)) {
+    absl::StrAppend(&cell, ", ", Cell(fastest_peer / row.Number("median_us"), 2), "x");
+  }
+  return cell;
+}
+
+ReportTable TableOf(const CollectivesPivot& pivot) {
+  ReportTable table = {.title = pivot.title, .header = {"size"}};
+  table.header.insert(table.header.end(), pivot.contestants.begin(), pivot.contestants.end());
+  for (size_t size = 0; size < pivot.sizes.size(); ++size) {
+    std::vector<std::string>& cells = table.rows.emplace_back();
+    cells.push_back(FormatSize(static_cast<size_t>(pivot.sizes[size])));
+    for (size_t contestant = 0; contestant < pivot.contestants.size(); ++contestant) {
+      const RunRow* const row = pivot.At(size, contestant);
+      cells.push_back(row == nullptr ? "" : CollectivesCell(*row, pivot.FastestPeer(size)));
+    }
+  }
+  return table;
+}
+
+std::vector<ReportTable> CollectivesTables(const RunDocument& run) {
+  std::vector<std::string> titles;
+  std::vector<CollectivesPivot> pivots;
+  for (const RunRow& row : run.rows) {
+    const std::string title =
+        absl::StrCat(row.Text("op"), ", ", row.Text("dtype"), row.Text("placement") == "out" ? ", out of place" : "",
+                     ", ", row.Number("ranks"), " ranks: time, algbw, and how many times faster than the fastest peer");
+    const size_t place = PlaceOf(title, &titles);
+    if (place == pivots.size()) pivots.push_back({.title = title});
+    pivots[place].Add(row);
+  }
+  std::vector<ReportTable> tables;
+  for (const CollectivesPivot& pivot : pivots) tables.push_back(TableOf(pivot));
+  return tables;
+}
+
+// The largest of the fields ratio_*: against the slowest peer's form; and the smallest, against the fastest.
+std::string RatiosCell(const RunRow& row) {
+  double least = std::numeric_limits<double>::infinity();
+  for (const auto& [name, value] : row.numbers) {
+    if (name.rfind("ratio_", 0) == 0) least = std::min(least, value);
+  }
+  return Cell(least, 2);
+}
+
+std::vector<ReportTable> StepTables(const RunDocument& run) {
+  std::vector<std::string> cases;
+  std::vector<ReportTable> tables;
+  const ContestantLabels labels(run.rows);
+  for (const RunRow& row : run.rows) {
+    const std::string title = CaseLabel(row);
+    const size_t place = PlaceOf(title, &cases);
+    if (place == tables.size()) {
+      tables.push_back({.title = title,
+                        .header = {"contestant", "step, ms", "p10 - p90", "exposed, ms", "efficiency", "wire, MB",
+                                   "control messages a step", "times faster than the fastest peer"}});
+    }
+    tables[place].rows.push_back(
+        {labels.Of(row), Readable(row.Number("step_ms")),
+         absl::StrCat(Readable(row.Number("step_ms_p10")), " - ", Readable(row.Number("step_ms_p90"))),
+         Readable(row.Number("exposed_ms")), Cell(row.Number("efficiency"), 3),
+         Readable(row.Number("wire_bytes") * 1e-6), Cell(row.Number("control_messages"), 1), RatiosCell(row)});
+  }
+  return tables;
+}
+
+std::vector<ReportTable> LatencyTables(const RunDocument& run) {
+  ReportTable calls = {.title = "blocking allreduce, us",
+                       .header = {"contestant", "ranks", "size", "min", "median", "p90", "p99", "max"}};
+  ReportTable idle = {.title = "idle job, of one rank",
+                      .header = {"ranks", "seconds", "CPU of all threads, us", "context switches"}};
+  for (const RunRow& row : run.rows) {
+    if (row.Text("measure") == "idle") {
+      idle.rows.push_back({Cell(row.Number("ranks"), 0), Cell(row.Number("seconds"), 0), Readable(row.Number("cpu_us")),
+                           Cell(row.Number("context_switches"), 0)});
+      continue;
+    }
+    std::vector<std::string>& cells = calls.rows.emplace_back();
+    cells = {row.Text("contestant"), Cell(row.Number("ranks"), 0), SizeCell(row)};
+    for (const char* field : {"min_us", "median_us", "p90_us", "p99_us", "max_us"}) {
+      cells.push_back(Readable(row.Number(field)));
+    }
+  }
+  std::vector<ReportTable> tables = {std::move(calls)};
+  if (!idle.rows.empty()) tables.push_back(std::move(idle));
+  return tables;
+}
+
+std::vector<ReportTable> StartupTables(const RunDocument& run) {
+  ReportTable table = {.title = "from the launcher to the end of the first allreduce, s",
+                       .header = {"contestant", "ranks", "median", "p10 - p90", "until the job has ended"}};
+  for (const RunRow& row : run.rows) {
+    table.rows.push_back({row.Text("contestant"), Cell(row.Number("ranks"), 0), Cell(row.Number("median_s"), 3),
+                          absl::StrCat(Cell(row.Number("p10_s"), 3), " - ", Cell(row.Number("p90_s"), 3)),
+                          Cell(row.Number("total_median_s"), 3)});
+  }
+  return {table};
+}
+
+std::vector<ReportTable> NegotiationTables(const RunDocument& run) {
+  ReportTable table = {.title = "agreeing on a step, simulated ranks",
+                       .header = {"ranks", "step", "rank 0, us of CPU", "another rank, us", "messages of a rank",
+                                  "report, bytes", "list, bytes", "rank 0 receives, bytes", "rank 0 sends, bytes"}};
+  for (const RunRow& row : run.rows) {
+    std::vector<std::string>& cells = table.rows.emplace_back();
+    cells = {Cell(row.Number("ranks"), 0), row.Text("step"), Readable(row.Number("coordinator_us")),
+             Readable(row.Number("other_us"))};
+    for (const char* field : {"messages", "report_bytes", "list_bytes", "received_bytes", "sent_bytes"}) {
+      cells.push_back(Cell(row.Number(field), 0));
+    }
+  }
+  return {table};
+}
+
+}  // namespace
+
+ReportTable TableOfRuns(const std::vector<RunDocument>& runs) {
+  ReportTable table = {.title = "runs",
+                       .header = {"run", "command", "date", "machine", "cache line between cores, ns"}};
+  for (const RunDocument& run : runs) {
+    table.rows.push_back({run.name, run.CommandLine(), run.date,
+                          absl::StrCat(run.machine.cpu, ", ", run.machine.cores, " cores, ",
+                                       Fixed(run.machine.memory_gib, 0), " GiB, ", run.machine.kernel),
+                          Distance(run)});
+  }
+  return table;
+}
+
+std::vector<ReportTable> TablesOf(const RunDocument& run) {
+  if (run.command == "collectives") return CollectivesTables(run);
+  if (run.command == "step") return StepTables(run);
+  if (run.command == "latency") return LatencyTables(run);
+  if (run.command == "startup") return StartupTables(run);
+  if (run.command == "negotiation") return NegotiationTables(run);
+  return {};
+}
+
+}  // namespace ronda::bench

@@ -1,0 +1,95 @@
+#include "bench/report/run_document.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "bench/results.h"
+#include "tests/bench/report/sample_runs.h"
+
+namespace ronda::bench {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+TEST(RunDocument, HoldsWhatTheFileSays) {
+  const absl::StatusOr<RunDocument> run = ParseRun(SampleLatency(), "folder/latency-2.json");
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_EQ(run->name, "latency-2");
+  EXPECT_EQ(run->command, "latency");
+  EXPECT_EQ(run->CommandLine(), "ronda-bench latency");
+  EXPECT_EQ(run->machine.cpu, "AMD <EPYC>");
+  EXPECT_EQ(run->machine.cores, 2);
+  EXPECT_EQ(run->core_distance_ns[0], 55.2);
+  ASSERT_EQ(run->rows.size(), 2u);
+  EXPECT_EQ(run->rows[0].Number("median_us"), 5.25);
+  EXPECT_EQ(run->rows[0].Text("contestant"), "ronda client");
+  EXPECT_THAT(run->rows[0].List("histogram_begin_us"), ElementsAre(4, 5, 6, 8));
+}
+
+TEST(RunDocument, WhatIsNotThereIsNoNumber) {
+  const RunRow row;
+  EXPECT_TRUE(std::isnan(row.Number("bytes")));
+  EXPECT_EQ(row.Text("op"), "");
+  EXPECT_TRUE(row.List("rounds").empty());
+  EXPECT_FALSE(row.Has("bytes"));
+}
+
+TEST(RunDocument, ReadsWhatResultsWrite) {
+  Results results("step", {"--shapes", "a \"quoted\"\tname"});
+  results.Add({{"contestant", "ronda"}, {"step_ms", 12.5}, {"wrong", int64_t{0}}, {"ratio", std::nan("")}});
+  results.SetCoreDistance(50, 60);
+  const absl::StatusOr<RunDocument> run = ParseRun(results.ToJson({.cpu = "x", .cores = 4}, "2026-11-21"), "step.json");
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_THAT(run->arguments, ElementsAre("--shapes", "a \"quoted\"\tname"));
+  EXPECT_EQ(run->core_distance_ns[1], 60);
+  ASSERT_EQ(run->rows.size(), 1u);
+  EXPECT_EQ(run->rows[0].Number("step_ms"), 12.5);
+  EXPECT_EQ(run->rows[0].Number("wrong"), 0);
+  EXPECT_TRUE(std::isnan(run->rows[0].Number("ratio")));
+}
+
+TEST(RunDocument, OtherFilesAreRefusedByName) {
+  for (const char* text : {"", "[1]", "{\"tool\":", "{\"tool\":\"other\"}", "{}"}) {
+    const absl::Status status = ParseRun(text, "broken.json").status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(std::string(status.message()), StartsWith("broken.json: no")) << text;
+  }
+}
+
+TEST(RunDocument, FieldsOfAnotherKindAreLeftOut) {
+  const absl::StatusOr<RunDocument> run = ParseRun(
+      "{\"tool\":\"ronda-bench\",\"command\":3,\"machine\":[],\"core_distance_ns\":[1,2,3],\"rows\":[5,{\"a\":{}}]}",
+      "odd.json");
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_EQ(run->command, "");
+  EXPECT_EQ(run->rows.size(), 2u);
+  EXPECT_FALSE(run->rows[1].Has("a"));
+}
+
+TEST(ReadRuns, TakesTheJsonFilesOfAFolderByName) {
+  const std::filesystem::path folder = std::filesystem::path(std::getenv("TEST_TMPDIR")) / "runs";
+  std::filesystem::create_directories(folder);
+  EXPECT_EQ(ReadRuns(folder.string()).status().code(), absl::StatusCode::kNotFound);
+  std::ofstream(folder / "b.json") << SampleStep();
+  std::ofstream(folder / "a.json") << SampleLatency();
+  std::ofstream(folder / "notes.txt") << "no JSON";
+  const absl::StatusOr<std::vector<RunDocument>> runs = ReadRuns(folder.string());
+  ASSERT_TRUE(runs.ok()) << runs.status();
+  ASSERT_EQ(runs->size(), 2u);
+  EXPECT_EQ(runs->at(0).name, "a");
+  std::ofstream(folder / "c.json") << "{";
+  EXPECT_THAT(std::string(ReadRuns(folder.string()).status().message()), HasSubstr("c.json: no JSON"));
+  EXPECT_EQ(ReadRuns((folder / "absent").string()).status().code(), absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace ronda::bench
