@@ -22,10 +22,10 @@
 namespace ronda {
 
 // What rank 0 does on top of what every rank does: turns the ranks' reports into response lists, and watches for
-// tensors that some rank does not submit. Joins the negotiator, the stall inspector, autotune and the codec; does no I/O
-// but the log and, if asked to, a recording of the negotiation and a log of autotune.
+// tensors that some rank does not submit. Joins the negotiator, the stall inspector, autotune and the codec; does no
+// I/O but the log and, if asked to, a recording of the negotiation and a log of autotune.
 //
-// Thread-compatible: the coordinator thread's.
+// Thread-compatible: used by the thread that has the turn (engine_driver.h).
 class CoordinatorRole {
  public:
   // `flights` tell what late ranks did last.

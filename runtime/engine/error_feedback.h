@@ -14,7 +14,7 @@ namespace ronda {
 // far: the next contribution makes up for it. (What is lost when the reduced value is rounded is not made up for: it is
 // the same on all ranks, and none of them owns it.)
 //
-// Thread-compatible: the coordinator thread's.
+// Thread-compatible: used by the thread that has the turn (engine_driver.h).
 class ErrorFeedback {
  public:
   // The residual of a tensor of `count` elements, zeros at first, and again whenever the count has changed. Valid until

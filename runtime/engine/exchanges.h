@@ -18,7 +18,7 @@ namespace ronda {
 // How the rows of an alltoall or scatter are split only the senders know; the communicator wants to know it on every
 // rank of the job. So the splits travel first, over the whole job.
 //
-// Thread-compatible: the coordinator thread's. The communicator is not owned.
+// Thread-compatible: used by the thread that has the turn (engine_driver.h). The communicator is not owned.
 class Exchanges {
  public:
   explicit Exchanges(Communicator* communicator) : communicator_(communicator) {}

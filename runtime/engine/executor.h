@@ -23,7 +23,7 @@ namespace ronda {
 // Carries out buckets: looks up the tensors, has the collective run, completes the handles. What each operation calls
 // is in Reductions and Exchanges; joins and process sets, which move no data, are settled here.
 //
-// Thread-compatible: the coordinator thread's.
+// Thread-compatible: used by the thread that has the turn (engine_driver.h).
 class Executor {
  public:
   // Not owned; all must outlive the executor.

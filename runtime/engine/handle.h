@@ -31,7 +31,8 @@ struct OperationResult {
   enum class Overflow : uint8_t { kNone, kFound } overflow = Overflow::kNone;
 };
 
-// The future of one submission. Completed exactly once by the coordinator thread, waited for by any number of threads.
+// The future of one submission. Completed exactly once, by the thread that has the engine's turn, waited for by any
+// number of threads.
 //
 // Thread-safe. Memory ordering: status_ and result_ are written before done_ is stored with release, and not after
 // that; who loads done_ with acquire and finds it true may read them without the lock. The lock is what keeps a wake-up
@@ -60,7 +61,8 @@ class Handle {
   // Errors: RESOURCE_EXHAUSTED if the system has no thread to give; `callback` will not be called.
   absl::Status OnCompletion(std::function<void(const absl::Status&)> callback);
 
-  // Coordinator thread only: the operation has ended. Allocates nothing. The second call is a bug.
+  // Only the thread that has the turn (engine_driver.h): the operation has ended. Allocates nothing. The second call is
+  // a bug.
   void Complete(absl::Status status);
   void Complete(OperationResult result);
 

@@ -27,7 +27,7 @@ class ProcessSets {
   // Of the sets that there are, ascending.
   std::vector<ProcessSetId> Ids() const;
 
-  // Takes note of a response that adds or removes a set. Coordinator thread only.
+  // Takes note of a response that adds or removes a set. Only the thread that has the turn (engine_driver.h).
   absl::Status Apply(const Response& response);
 
  private:

@@ -18,7 +18,7 @@ namespace ronda {
 // Where overflow is to be detected, all participants learn of a non-finite element in anybody's part of the result:
 // an allreduce leaves the same bits everywhere, so each looks at its own; otherwise a second, tiny reduction tells.
 //
-// Thread-compatible: the coordinator thread's. The communicator is not owned.
+// Thread-compatible: used by the thread that has the turn (engine_driver.h). The communicator is not owned.
 class Reductions {
  public:
   explicit Reductions(Communicator* communicator) : communicator_(communicator) {}

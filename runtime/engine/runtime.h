@@ -25,9 +25,9 @@ namespace ronda {
 
 class CoordinatorLoop;
 
-// One rank's membership in a job: accepts named tensors from any thread and carries them out on a background
-// coordinator thread, in an order that all ranks agree on. Nothing here is global: several ranks can live in one
-// process.
+// One rank's membership in a job: accepts named tensors from any thread and carries them out, on a background
+// coordinator thread or a thread that waits for them, in an order that all ranks agree on. Nothing here is global:
+// several ranks can live in one process.
 //
 //   std::unique_ptr<Runtime> runtime = Runtime::Create({}, topology, std::move(transport));
 //   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, runtime->Submit({.name = "loss", ...}));

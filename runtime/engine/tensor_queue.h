@@ -31,18 +31,17 @@ struct TensorEntry {
   Submission submission;
   std::shared_ptr<Handle> handle;
   absl::Time since;                           // when it was added
-  absl::Time taken = absl::InfiniteFuture();  // when the coordinator thread took it
+  absl::Time taken = absl::InfiniteFuture();  // when the engine took it
 };
 
-// The tensors in flight on this rank, by process set and name: trainer threads add them, the coordinator thread takes
-// them out.
+// The tensors in flight on this rank, by process set and name: trainer threads add them, the engine takes them out.
 //
 // What a tensor needs here is kept, idle, for the next submission of the same name: a training step that is like those
 // before allocates nothing. Names that have not been in flight for the longest time are forgotten when there are too
 // many (kMaxIdle, or as many as have been in flight at once).
 //
-// Thread-safe. Entries are completed by the coordinator thread only, so the pointers that it gets stay valid until it
-// completes or closes.
+// Thread-safe. Entries are completed by the engine only, so the pointers that it gets stay valid until it completes or
+// closes.
 class TensorQueue {
  public:
   static constexpr size_t kMaxIdle = 4096;
