@@ -44,8 +44,10 @@ RankEngine::RankEngine(Options options, const Parts& parts)
 
 absl::StatusOr<RankEngine::Progress> RankEngine::Step() {
   if (role_ && !std::exchange(started_, true)) RONDA_RETURN_IF_ERROR(role_->Start());
+  // Rank 0 speaks only when it has left the schedule. So does this rank, before it does what the list says.
+  if (!lists_.empty()) schedule_.Leave();
   // First: rank 0 must be done with its lists before it listens again.
-  if (orders_ || !lists_.empty()) return CarryOutNext();
+  if (orders_ || (!lists_.empty() && !schedule_.locked())) return CarryOutNext();
   const absl::Time now = options_.clock->Now();
   RONDA_RETURN_IF_ERROR(ReportFresh(now));
   if (schedule_.locked()) {
