@@ -35,11 +35,11 @@ fuzz: ## every fuzz target for a minute (FUZZ_SECONDS=n for others)
 	@third_party/install.sh build fuzz
 	@BAZEL=$(BAZEL) tests/fuzz/run.sh
 
-bench: ## compare with Open MPI on this machine (some minutes)
+bench: ## compare with MPI and Gloo, ten minutes; writes bench-report/ (BENCH_SCALE=0.1 for a shorter look)
 	@third_party/install.sh build bench
-	@BAZEL=$(BAZEL) bench/run.sh
+	@BAZEL=$(BAZEL) bench/make_bench.sh
 
-install: ## install library, headers and rondarun under PREFIX (default /usr/local)
+install: ## install library, headers, rondarun and ronda-bench under PREFIX (default /usr/local)
 	@third_party/install.sh build
 	$(BAZEL) run //client/packaging:install -- "$(PREFIX)"
 

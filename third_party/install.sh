@@ -10,7 +10,7 @@ build=(g++ make git pkg-config zlib1g-dev libssl-dev
   bazel-bootstrap bazel-platforms bazel-rules-java bazel-rules-proto bazel-skylib
   libabsl-dev libgrpc++-dev libhwy-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libeigen3-dev)
 test=(cmake libgmock-dev libgtest-dev procps util-linux)
-bench=(libbenchmark-dev libgloo-dev libmpich-dev libopenmpi-dev mpich openmpi-bin)
+bench=(gnuplot-nox libbenchmark-dev libgloo-dev libmpich-dev libopenmpi-dev mpich openmpi-bin)
 lint=(clang-14 clang-format-14 clang-tidy-14)
 fuzz=(clang-14 libclang-rt-14-dev)
 

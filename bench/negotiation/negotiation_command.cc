@@ -166,8 +166,7 @@ int RunNegotiation(const std::vector<std::string>& words) {
 }  // namespace
 
 Command NegotiationCommand() {
-  return {
-      .name = "negotiation", .summary = "What agreeing on a step costs, on simulated ranks.", .run = RunNegotiation};
+  return {.name = "negotiation", .summary = "what agreeing on a step costs, on simulated ranks", .run = RunNegotiation};
 }
 
 }  // namespace ronda::bench

@@ -92,8 +92,9 @@ int RunReport(const std::vector<std::string>& words) {
 }  // namespace
 
 Command ReportCommand() {
-  return {
-      .name = "report", .summary = "A page with plots and tables of what other runs have measured.", .run = RunReport};
+  return {.name = "report",
+          .summary = "a page with plots and tables of what other commands have measured",
+          .run = RunReport};
 }
 
 }  // namespace ronda::bench

@@ -97,6 +97,7 @@ class ThreadContestant : public Contestant {
     }
     arena_.rank.team.Barrier();
     const MutexLock lock(&mutex_);
+    slowest_.step_ms.resize(static_cast<size_t>(arena_.loop.steps()));  // zeros where no rank has run
     return std::exchange(slowest_, {});
   }
 

@@ -39,7 +39,7 @@ class Contestant {
   // Ronda's setting; null of a peer.
   virtual const Setting* setting() const { return nullptr; }
 
-  // A block of steps on this rank; setting up is not timed. Throws ronda::Error.
+  // A block of steps on this rank, as many times as the loop has steps; setting up is not timed. Throws ronda::Error.
   virtual BlockResult RunBlock(Checking checking) = 0;
 };
 

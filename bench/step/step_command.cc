@@ -110,7 +110,7 @@ int RunStep(const std::vector<std::string>& words) {
 }  // namespace
 
 Command StepCommand() {
-  return {.name = "step", .summary = "The communication of training steps, for well-known models.", .run = RunStep};
+  return {.name = "step", .summary = "the communication of training steps, of well-known models", .run = RunStep};
 }
 
 }  // namespace ronda::bench

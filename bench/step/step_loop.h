@@ -53,6 +53,8 @@ class StepLoop {
 
   explicit StepLoop(Options options) : options_(std::move(options)) {}
 
+  int steps() const { return options_.steps; }
+
   // A further step, after the timed ones, whose results are looked at.
   struct Check {
     int rank = 0;

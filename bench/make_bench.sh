@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# What `make bench` runs: Ronda beside its peers, every part of ronda-bench, in about ten minutes on two cores. Results go to
+# bench-report/ as JSON, and from there to one page with plots, bench-report/index.html.
+#
+#   BENCH_SCALE=0.1    fewer rounds, for a look (1)
+#   BENCH_ONLY=step    only the runs whose name begins so (all)
+#   BENCH_REPORT=DIR   another folder (bench-report)
+#
+# A run that fails is named at the end, and the others go on.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+bazel=${BAZEL:-bazel}
+scale=${BENCH_SCALE:-1}
+only=${BENCH_ONLY:-}
+report=${BENCH_REPORT:-bench-report}
+
+"$bazel" build --noshow_progress -c opt //bench:ronda-bench //bench:kernels_bench
+bench=.bazel/bin/bench/ronda-bench
+mkdir -p "$report"
+failed=()
+
+# How many rounds are left of $1: one at least.
+rounds() { awk -v all="$1" -v scale="$scale" 'BEGIN { n = int(all * scale + 0.5); print (n < 1) ? 1 : n }'; }
+
+# run NAME COMMAND [OPTION]...: one run of ronda-bench, whose results go to NAME.json.
+run() {
+  local name=$1
+  shift
+  [[ "$name" == "$only"* ]] || return 0
+  echo
+  echo "== $name: ronda-bench $*"
+  local start=$SECONDS
+  if "$bench" "$@" --json "$report/$name.json"; then
+    echo "== $name took $((SECONDS - start)) s"
+  else
+    failed+=("$name")
+  fi
+}
+
+few=$(rounds 3)
+some=$(rounds 5)
+many=$(rounds 9)
+
+# Two ranks: all sizes, beside each peer as it comes and at its best.
+run collectives-2-openmpi-best collectives -np 2 --peer mpi,gloo --peer-setting best --rounds "$many"
+run collectives-2-openmpi collectives -np 2 --peer mpi --layer communicator --rounds "$some"
+run collectives-2-mpich collectives -np 2 --peer mpich --peer-setting best --layer communicator --rounds "$some"
+
+# More ranks than cores.
+run collectives-4-openmpi-best collectives -np 4 --peer mpi --peer-setting best -b 64K -e 64M --rounds "$some"
+run collectives-4-mpich collectives -np 4 --peer mpich --peer-setting best --layer communicator -b 64K -e 64M --rounds "$few"
+
+# The other operations; 16-bit data, which MPI adds up with a user operation.
+run operations-2-openmpi-best collectives -np 2 --op all --peer mpi --peer-setting best --layer communicator \
+  -b 1K -e 16M -f 16 --rounds "$few"
+run float16-2-openmpi-best collectives -np 2 --dtype float16 --peer mpi --peer-setting best -b 16M -e 64M --rounds "$some"
+
+# Training steps: communication alone, under a backward pass, and what settings do.
+run step-2-openmpi-best step -np 2 --preset lenet,resnet50,many-small --peer mpi,gloo --peer-setting best --rounds "$some"
+run step-2-mpich step -np 2 --preset resnet50,many-small --peer mpich --peer-setting best --rounds "$few"
+run step-2-large step -np 2 --preset vgg16,gpt2,bert-large --peer mpi --peer-setting best --rounds "$few" --steps 3 --warm-up 6
+run step-2-overlap step -np 2 --preset resnet50,vgg16 --compute 100ms --peer mpi --peer-setting best --rounds "$some" --steps 5
+run step-2-wires step -np 2 --preset resnet50 --wire all --rounds "$some"
+run step-2-sweep step -np 2 --preset resnet50 --fusion 0,256KiB,1MiB,16MiB,64MiB --wire none,fp16,fp8_e4m3 --rounds "$few"
+run step-2-settings step -np 2 --preset many-small --cycle-time 0,1ms --backend all --lock all --rounds "$few"
+
+# One small tensor; starting; agreeing.
+run latency-2-openmpi-best latency -np 2 --peer mpi,gloo --peer-setting best --rounds "$some"
+run latency-2 latency -np 2 --rounds "$some"
+run startup-2 startup -np 2 --peer mpi,mpich --rounds "$(rounds 10)"
+run negotiation negotiation --ranks 2,64,1024
+
+if [[ kernels == "$only"* ]]; then
+  echo
+  echo "== kernels, one core"
+  .bazel/bin/bench/kernels_bench --benchmark_min_time=0.1 || failed+=(kernels)
+fi
+
+echo
+"$bench" report "$report"
+if ((${#failed[@]} > 0)); then
+  echo "failed: ${failed[*]}" >&2
+  exit 1
+fi
