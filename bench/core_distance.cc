@@ -16,6 +16,11 @@ using Clock = std::chrono::steady_clock;
 // Batches are short, so that at least one of them is disturbed by nobody.
 constexpr int kBatches = 400;
 constexpr int kRoundTrips = 250;  // in a batch
+// On a busy machine fewer batches have to do.
+constexpr Clock::duration kPatience = std::chrono::milliseconds(100);
+
+// Who has the ball.
+enum : int { kFirst, kSecond, kNobody };
 
 void PinTo(int cpu) {
   cpu_set_t set;
@@ -24,19 +29,33 @@ void PinTo(int cpu) {
   pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
 }
 
+// Sends the ball to the other thread whenever it comes, until it goes to nobody.
+void Return(std::atomic<int>* ball) {
+  PinTo(1);
+  for (;;) {
+    int holder;
+    while ((holder = ball->load(std::memory_order_acquire)) == kFirst) {
+    }
+    if (holder == kNobody) return;
+    ball->store(kFirst, std::memory_order_release);
+  }
+}
+
 // Returns the time of the fastest batch.
-Clock::duration Bounce(std::atomic<int>* ball, int mine, int cpu) {
-  PinTo(cpu);
+Clock::duration Serve(std::atomic<int>* ball) {
+  PinTo(0);
   Clock::duration fastest = Clock::duration::max();
-  for (int batch = 0; batch < kBatches; ++batch) {
+  const Clock::time_point begin = Clock::now();
+  for (int batch = 0; batch < kBatches && Clock::now() - begin < kPatience; ++batch) {
     const Clock::time_point start = Clock::now();
     for (int i = 0; i < kRoundTrips; ++i) {
-      while (ball->load(std::memory_order_acquire) != mine) {
+      ball->store(kSecond, std::memory_order_release);
+      while (ball->load(std::memory_order_acquire) != kFirst) {
       }
-      ball->store(1 - mine, std::memory_order_release);
     }
     fastest = std::min(fastest, Clock::now() - start);
   }
+  ball->store(kNobody, std::memory_order_release);
   return fastest;
 }
 
@@ -44,12 +63,12 @@ Clock::duration Bounce(std::atomic<int>* ball, int mine, int cpu) {
 
 double CoreDistanceNanoseconds() {
   if (std::thread::hardware_concurrency() < 2) return 0;
-  alignas(128) std::atomic<int> ball{0};
+  alignas(128) std::atomic<int> ball{kFirst};
   Clock::duration fastest = Clock::duration::max();
-  std::thread other([&] { Bounce(&ball, 1, 1); });
-  std::thread self([&] { fastest = Bounce(&ball, 0, 0); });
-  self.join();
-  other.join();
+  std::thread second(Return, &ball);
+  std::thread first([&] { fastest = Serve(&ball); });
+  first.join();
+  second.join();
   return std::chrono::duration<double, std::nano>(fastest).count() / kRoundTrips / 2;
 }
 

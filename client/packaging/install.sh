@@ -1,5 +1,5 @@
 #!/bin/bash
-# Installs the launcher, the library, its headers and its package files under PREFIX (below $DESTDIR, if that is set).
+# Installs the launcher, the benchmark tool, the library, its headers and its package files under PREFIX (below $DESTDIR, if that is set).
 # What it copies lies beside it in Bazel's runfiles: run it as `bazel run //client/packaging:install -- PREFIX`.
 set -euo pipefail
 
@@ -23,7 +23,7 @@ copy() {  # copy MODE SOURCE... DIRECTORY
   install -m "$mode" "${@:2:$#-2}" "$directory"
 }
 
-copy 755 runtime/launch/rondarun "$root/bin"
+copy 755 runtime/launch/rondarun bench/ronda-bench "$root/bin"
 copy 644 client/ronda.h client/ronda.hpp "$root/include"
 copy 644 client/ronda/*.hpp "$root/include/ronda"
 copy 644 client/packaging/ronda.pc "$root/lib/pkgconfig"

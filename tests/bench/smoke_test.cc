@@ -89,21 +89,25 @@ TEST(SmokeTest, StartupTimesTheFirstAllreduce) {
   EXPECT_EQ(CountOf(ContentsOf(json), "\"contestant\":\"ronda\""), 1);
 }
 
-// Each MPI in a job of its own, as their launchers have to start it.
-TEST(SmokeTest, PeersAreRightTooOrNamed) {
-  for (const std::string peer : {"mpi", "mpich", "gloo"}) {
-    const std::string json = JsonPath(peer);
-    const Outcome outcome = RunTool(
-        "collectives -np 2 --op all --layer communicator --dtype float16 -b 2K -e 2K --rounds 1 --block-time 100us "
-        "--peer " +
-        peer + " --json " + json);
-    EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
-    const bool is_missing = outcome.text.find("cannot be used here") != std::string::npos;
-    const bool took_part = ContentsOf(json).find("\"kind\":\"peer\"") != std::string::npos;
-    EXPECT_NE(is_missing, took_part) << outcome.text;
-    EXPECT_EQ(CountOf(ContentsOf(json), "\"wrong\":"), CountOf(ContentsOf(json), "\"wrong\":0")) << outcome.text;
-  }
+class PeerSmokeTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(PeerSmokeTest, APeerIsRightTooOrNamed) {
+  const std::string peer = GetParam();
+  const std::string json = JsonPath(peer);
+  const Outcome outcome = RunTool(
+      "collectives -np 2 --op allreduce,alltoall --layer communicator --dtype float16 -b 2K -e 2K --rounds 1 "
+      "--block-time 100us --peer " +
+      peer + " --json " + json);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
+  const bool is_missing = outcome.text.find("cannot be used here") != std::string::npos;
+  const std::string results = ContentsOf(json);
+  EXPECT_EQ(CountOf(results, "\"kind\":\"peer\""), is_missing ? 0 : 2) << outcome.text;
+  EXPECT_EQ(CountOf(results, "\"wrong\":0"), is_missing ? 2 : 4) << outcome.text;
 }
+
+// Each MPI in a job of its own, as their launchers have to start it.
+INSTANTIATE_TEST_SUITE_P(AllPeers, PeerSmokeTest, testing::Values("mpi", "mpich", "gloo"),
+                         [](const auto& info) { return std::string(info.param); });
 
 TEST(SmokeTest, TwoMpisAreRefused) {
   const Outcome outcome = RunTool("collectives --peer mpi,mpich -e 4");

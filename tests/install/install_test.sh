@@ -27,7 +27,7 @@ client/packaging/install "$work/first"
 mv "$work/first" "$work/moved"
 readonly prefix=$work/moved
 
-for file in bin/rondarun include/ronda.h include/ronda.hpp lib/libronda.so lib/libronda.so.0 \
+for file in bin/rondarun bin/ronda-bench include/ronda.h include/ronda.hpp lib/libronda.so lib/libronda.so.0 \
   lib/pkgconfig/ronda.pc lib/cmake/ronda/ronda-config.cmake lib/cmake/ronda/ronda-config-version.cmake; do
   [[ -s $prefix/$file ]] || fail "$file is not installed"
 done
@@ -44,6 +44,11 @@ expect_runs "pkg-config" "$work/trainer"
 cmake -S "$trainer" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix" > "$work/cmake.log" 2>&1 &&
   cmake --build "$work/build" >> "$work/cmake.log" 2>&1 || fail "CMake: $(cat "$work/cmake.log")"
 expect_runs "CMake" "$work/build/trainer"
+
+# The benchmark tool finds the launcher beside itself.
+"$prefix/bin/ronda-bench" collectives -e 8 --rounds 1 --block-time 100us > "$work/bench.log" 2>&1 ||
+  fail "ronda-bench: $(cat "$work/bench.log")"
+grep -q "2 ranks, started by rondarun" "$work/bench.log" || fail "ronda-bench: $(cat "$work/bench.log")"
 
 # A version that is not this one is refused.
 sed "s/ronda 0.1 REQUIRED/ronda 99.0 REQUIRED/" "$trainer/CMakeLists.txt" > "$work/CMakeLists.txt"
