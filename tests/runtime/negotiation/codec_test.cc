@@ -29,6 +29,7 @@ RankReport SomeReport() {
   report.repeated = {{77, {.name = "again"}}};
   report.membership = RankReport::Membership::kLeaving;
   report.identity = "host h, pid 1";
+  report.schedule = uint64_t{1} << 40;
   return report;
 }
 
@@ -61,7 +62,10 @@ ResponseList SomeList() {
                    {1, 2, 3, 7},
                    TensorRequest::Absent::kCountedAsZeros}};
   list.job = ResponseList::Job::kEnds;
-  list.settings = {.cache_capacity = 5, .limits = {.deadline = absl::Seconds(3)}};
+  list.settings = {.cache_capacity = 5,
+                   .limits = {.deadline = absl::Seconds(3)},
+                   .cycle_time = absl::Milliseconds(2),
+                   .chunk_bytes = size_t{1} << 33};
   return list;
 }
 
@@ -74,6 +78,7 @@ TEST(Codec, ReportSurvivesTheRoundTrip) {
   EXPECT_EQ(got->repeated, sent.repeated);
   EXPECT_EQ(got->membership, sent.membership);
   EXPECT_EQ(got->identity, sent.identity);
+  EXPECT_EQ(got->schedule, sent.schedule);
 }
 
 TEST(Codec, ResponseListSurvivesTheRoundTrip) {
@@ -90,9 +95,48 @@ TEST(Codec, ResponseListSurvivesTheRoundTrip) {
   EXPECT_EQ(got->settings, sent.settings);
 }
 
-TEST(Codec, InfiniteDeadlineSurvivesTheRoundTrip) {
+TEST(Codec, ScheduleSurvivesTheRoundTrip) {
   ResponseList sent;
-  sent.settings = {.cache_capacity = 0};
+  sent.schedule = Schedule{.number = 3, .buckets = {{9, 8, 7}, {1}, {2, 3, uint64_t{1} << 50}}};
+  const auto got = DecodeResponseList(Encode(sent));
+  ASSERT_TRUE(got.ok()) << got.status();
+  EXPECT_EQ(got->schedule, sent.schedule);
+  EXPECT_EQ(DecodeResponseList(Encode(ResponseList()))->schedule, std::nullopt);
+}
+
+TEST(Codec, ScheduleThatCannotBeIsRefused) {
+  struct Case {
+    std::string what;
+    void (*damage)(v1::ResponseList*);
+  };
+  const Case kCases[] = {
+      {"without a number", [](v1::ResponseList* list) { list->mutable_schedule()->set_number(0); }},
+      {"without buckets", [](v1::ResponseList* list) { list->mutable_schedule()->clear_buckets(); }},
+      {"empty", [](v1::ResponseList* list) { list->mutable_schedule()->add_buckets(); }},
+      {"too large",
+       [](v1::ResponseList* list) { list->mutable_schedule()->mutable_buckets(0)->set_cached(1, 1 << 19); }},
+      {"too large", [](v1::ResponseList* list) { list->mutable_schedule()->mutable_buckets(0)->add_cached(1); }},
+      {"id 7 twice",
+       [](v1::ResponseList* list) { *list->mutable_schedule()->add_buckets() = list->schedule().buckets(0); }},
+      {"in the last list", [](v1::ResponseList* list) { list->set_all_left(true); }},
+      {"cycle time", [](v1::ResponseList* list) { list->mutable_settings()->set_cycle_time_ns(-1); }},
+  };
+  for (const Case& c : kCases) {
+    v1::ResponseList proto;
+    proto.mutable_schedule()->set_number(1);
+    v1::ScheduledBucket* bucket = proto.mutable_schedule()->add_buckets();
+    for (uint64_t number : {7, 2}) bucket->add_cached(number);
+    ASSERT_TRUE(DecodeResponseList(proto.SerializeAsString()).ok());
+    c.damage(&proto);
+    const auto got = DecodeResponseList(proto.SerializeAsString());
+    EXPECT_EQ(got.status().code(), absl::StatusCode::kInvalidArgument) << c.what;
+    EXPECT_THAT(std::string(got.status().message()), HasSubstr(c.what));
+  }
+}
+
+TEST(Codec, InfiniteTimesSurviveTheRoundTrip) {
+  ResponseList sent;
+  sent.settings = {.cache_capacity = 0, .cycle_time = absl::InfiniteDuration()};
   EXPECT_EQ(DecodeResponseList(Encode(sent))->settings, sent.settings);
 }
 
@@ -185,7 +229,10 @@ TEST(Codec, RandomDamageNeverCrashesTheDecoder) {
   const uint32_t seed = 20240601;
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
-  const std::string good[] = {Encode(SomeReport()), Encode(SomeList())};
+  ResponseList list = SomeList();
+  list.job = ResponseList::Job::kGoesOn;
+  list.schedule = Schedule{.number = 2, .buckets = {{3, 4}, {5}}};
+  const std::string good[] = {Encode(SomeReport()), Encode(list)};
   int refused = 0;
   for (int i = 0; i < 20000; ++i) {
     std::string bytes = good[i % 2];

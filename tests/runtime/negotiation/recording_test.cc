@@ -36,6 +36,45 @@ TEST(Recording, OfASimulationReplaysToTheSameLists) {
   EXPECT_EQ(Replay(recording), absl::OkStatus());
 }
 
+TEST(Recording, OfSchedulesReplaysToTheSameLists) {
+  Simulation simulation({.ranks = 2, .names = 5, .cache_capacity = 64, .seed = 9, .identical_steps = 2});
+  simulation.Run(20000);
+  EXPECT_GT(simulation.counts().vetoes, 0);
+  Recording recording = simulation.recording();
+  EXPECT_EQ(Replay(recording), absl::OkStatus());
+  const auto decoded = DecodeRecording(Encoded(recording));
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(decoded->options.schedule.identical_steps, 2);
+  EXPECT_EQ(decoded->options.schedule.min_bucket_bytes, recording.options.schedule.min_bucket_bytes);
+  EXPECT_EQ(decoded->options.schedule.hold, recording.options.schedule.hold);
+  EXPECT_EQ(Replay(*decoded), absl::OkStatus());
+  std::erase_if(recording.events,
+                [](const NegotiationEvent& event) { return event.kind == NegotiationEvent::Kind::kLeave; });
+  EXPECT_FALSE(Replay(recording).ok()) << "reports while a schedule is locked";
+}
+
+TEST(Recording, HoldsTheSizesOfBuckets) {
+  Negotiator negotiator({.world_size = 1});
+  Recording recording = {{.world_size = 1}, {}};
+  const auto step = [&](const std::vector<TensorRequest>& requests) {
+    const RankReport report = {.requests = requests};
+    recording.events.push_back(NegotiationEvent::Report(0, Encode(report), absl::UnixEpoch()));
+    EXPECT_TRUE(negotiator.Add(0, report, absl::UnixEpoch()).ok());
+    const ResponseList list = negotiator.TakeResponses();
+    recording.events.push_back(NegotiationEvent::List(Encode(list), absl::UnixEpoch()));
+    return list.buckets.size();
+  };
+  const std::vector<TensorRequest> two = {{.name = "a", .shape = {8}}, {.name = "b", .shape = {8}}};
+  EXPECT_EQ(step(two), 1u);
+  const Negotiator::BucketSizes sizes = {.threshold = 32, .min_bucket_bytes = 7};
+  recording.events.push_back(NegotiationEvent::Sizes(sizes, absl::UnixEpoch()));
+  negotiator.SetBucketSizes(sizes);
+  EXPECT_EQ(step(two), 2u);
+  const auto decoded = DecodeRecording(Encoded(recording));
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(Replay(*decoded), absl::OkStatus());
+}
+
 TEST(Recording, SurvivesTheRoundTrip) {
   const Recording recording = Simulated(300);
   const auto decoded = DecodeRecording(Encoded(recording));
@@ -97,6 +136,12 @@ TEST(Recording, AnythingElseIsRefused) {
   EXPECT_EQ(Replay(unknown).code(), absl::StatusCode::kInvalidArgument);
   Recording damaged = {{.world_size = 1}, {NegotiationEvent::Report(0, "damage", absl::UnixEpoch())}};
   EXPECT_EQ(Replay(damaged).code(), absl::StatusCode::kInvalidArgument);
+  for (NegotiationEvent event :
+       {NegotiationEvent::Leave(1, absl::UnixEpoch()), NegotiationEvent::Sizes({}, absl::UnixEpoch())}) {
+    if (event.kind == NegotiationEvent::Kind::kSizes) event.bytes.pop_back();
+    EXPECT_EQ(Replay({{.world_size = 1}, {event}}).code(), absl::StatusCode::kInvalidArgument);
+  }
+  EXPECT_FALSE(DecodeRecording(EncodeHeader({.world_size = 1, .schedule = {.identical_steps = -1}})).ok());
 }
 
 TEST(RecordingFile, HoldsEveryEventAsSoonAsItIsAppended) {

@@ -16,7 +16,7 @@ class ScheduleProperty : public ::testing::TestWithParam<World> {};
 
 TEST_P(ScheduleProperty, TheSameHoldsWhenSchedulesBeginAndAreLeftAtAnyTime) {
   Simulation simulation(GetParam());
-  simulation.Run(25000);
+  simulation.Run(15000);
   ASSERT_THAT(simulation.violations(), IsEmpty());
   simulation.Finish();
   EXPECT_THAT(simulation.violations(), IsEmpty());
@@ -43,7 +43,7 @@ TEST(ScheduleSimulation, MakesEverythingHappen) {
   Simulation::Counts total;
   for (uint32_t seed : {201, 202, 203, 204, 205, 206, 207, 208, 209, 210, 211, 212}) {
     Simulation simulation({.ranks = 3, .names = 5, .cache_capacity = 64, .seed = seed, .identical_steps = 1});
-    simulation.Run(100000);
+    simulation.Run(80000);
     simulation.Finish();
     EXPECT_THAT(simulation.violations(), IsEmpty());
     const Simulation::Counts& counts = simulation.counts();

@@ -1,0 +1,258 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/runtime/negotiation/negotiator_driver.h"
+
+namespace ronda {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+// Two ranks, whose step is "a" and "b", which are known as 1 and 2. Three identical steps begin a schedule.
+class NegotiatorScheduleTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (RankId rank : {0, 1}) Take(rank, Report({Allreduce("a"), Allreduce("b")}));
+    negotiator_.TakeResponses();
+  }
+
+  void Take(RankId rank, RankReport report) {
+    report.schedule = begun_;
+    const absl::Status status = negotiator_.Add(rank, report, now_);
+    ASSERT_TRUE(status.ok()) << status;
+  }
+
+  // A report of the last schedule but one.
+  void TakeStale(RankId rank, RankReport report) {
+    report.schedule = begun_ - 1;
+    const absl::Status status = negotiator_.Add(rank, report, now_);
+    ASSERT_TRUE(status.ok()) << status;
+  }
+
+  ResponseList Step(const std::vector<CacheId>& ids = {1, 2}) {
+    now_ += absl::Milliseconds(1);
+    for (RankId rank : {0, 1}) Take(rank, {.cached = ids});
+    ResponseList list = negotiator_.TakeResponses();
+    if (list.schedule) begun_ = list.schedule->number;
+    return list;
+  }
+
+  void Lock() {
+    for (int step = 0; step < 2; ++step) EXPECT_FALSE(Step().schedule);
+    EXPECT_TRUE(Step().schedule);
+    ASSERT_TRUE(negotiator_.locked());
+  }
+
+  absl::Time now_ = kStart;
+  uint64_t begun_ = 0;
+  Negotiator negotiator_{{.world_size = 2, .cache_capacity = 4, .schedule = {.identical_steps = 3}}};
+};
+
+TEST_F(NegotiatorScheduleTest, BeginsWithTheListThatEndsTheLastOfEnoughIdenticalSteps) {
+  EXPECT_FALSE(Step().schedule);
+  EXPECT_FALSE(Step().schedule);
+  const ResponseList list = Step();
+  EXPECT_THAT(list.buckets, SizeIs(1));
+  ASSERT_TRUE(list.schedule);
+  EXPECT_EQ(list.schedule->number, 1u);
+  EXPECT_THAT(list.schedule->buckets, ElementsAre(ElementsAre(1, 2)));
+  EXPECT_TRUE(negotiator_.locked());
+  EXPECT_FALSE(negotiator_.anything_waits());
+}
+
+TEST_F(NegotiatorScheduleTest, ThereAreNoneUnlessAskedFor) {
+  NegotiatorDriver driver(1);
+  driver.Submit(0, {Allreduce("a")});
+  driver.Responses();
+  for (int step = 0; step < 10; ++step) {
+    driver.Take(0, ReportById(1));
+    EXPECT_FALSE(driver.Responses().schedule);
+  }
+}
+
+TEST_F(NegotiatorScheduleTest, TensorsThatWaitForEachOtherGetBucketsOfTheirOwn) {
+  ResponseList last;
+  for (int step = 0; step < 3; ++step) {
+    EXPECT_FALSE(last.schedule);
+    EXPECT_FALSE(Step({1}).schedule);
+    last = Step({2});
+  }
+  ASSERT_TRUE(last.schedule);
+  EXPECT_THAT(last.schedule->buckets, ElementsAre(ElementsAre(1), ElementsAre(2)));
+}
+
+TEST_F(NegotiatorScheduleTest, WhatSomeRanksHaveSubmittedOfTheNextStepIsPartOfIt) {
+  Step();
+  Step();
+  for (RankId rank : {0, 1}) Take(rank, {.cached = {1, 2}});
+  ASSERT_TRUE(negotiator_.TakeResponses().schedule);
+  negotiator_.LeaveSchedule(5);
+  begun_ = 1;
+  Step();
+  Step();
+  Take(0, {.cached = {1, 2}});
+  Take(1, {.cached = {2}});
+  EXPECT_FALSE(negotiator_.TakeResponses().schedule);
+  Take(0, {.cached = {2}});  // of the next step, as soon as it has seen the list
+  Take(1, {.cached = {1}});
+  EXPECT_TRUE(negotiator_.TakeResponses().schedule);
+  EXPECT_FALSE(negotiator_.anything_waits());
+  EXPECT_THAT(negotiator_.SubmittedBy(0, 9), IsEmpty());
+}
+
+TEST_F(NegotiatorScheduleTest, DoesNotBeginWhileAnythingElseWaits) {
+  Take(0, Report({Allreduce("c")}));
+  for (int step = 0; step < 4; ++step) EXPECT_FALSE(Step().schedule);
+  Take(1, Report({Allreduce("c")}));
+  EXPECT_FALSE(negotiator_.TakeResponses().schedule);
+  Lock();
+}
+
+TEST_F(NegotiatorScheduleTest, DoesNotBeginWhileARankHasJoinedOrLeft) {
+  Take(0, Report({JoinOf()}));
+  for (int step = 0; step < 4; ++step) {
+    Take(1, {.cached = {1, 2}});
+    const ResponseList list = negotiator_.TakeResponses();
+    EXPECT_FALSE(list.buckets.empty());
+    EXPECT_FALSE(list.schedule);
+  }
+  Take(1, Report({JoinOf()}));
+  EXPECT_FALSE(negotiator_.TakeResponses().schedule);
+  Step();
+  Step();
+  Take(0, {.cached = {1, 2}, .membership = RankReport::Membership::kLeaving});
+  Take(1, {.cached = {1, 2}});
+  EXPECT_FALSE(negotiator_.TakeResponses().schedule);
+}
+
+TEST_F(NegotiatorScheduleTest, ErrorsBreakTheRunOfIdenticalSteps) {
+  Step();
+  Step();
+  Take(0, Report({Allreduce("c")}));
+  Take(1, Report({Allreduce("c", {9})}));
+  const ResponseList list = Step();
+  EXPECT_THAT(list.errors, SizeIs(1));
+  EXPECT_FALSE(list.schedule);
+  Lock();
+}
+
+TEST_F(NegotiatorScheduleTest, SmallerProcessSetsAndMessagesAreNotScheduled) {
+  const TensorRequest send = {.name = "s", .op = OpType::kSendRecv, .root = 0, .receiver = 1};
+  TensorRequest on_set = OnSet(1, Allreduce("x"));
+  for (RankId rank : {0, 1}) Take(rank, Report({AddSet({0, 1})}));
+  negotiator_.TakeResponses();
+  for (const TensorRequest& request : {send, on_set}) {
+    for (RankId rank : {0, 1}) Take(rank, Report({request}));
+    const ResponseList first = negotiator_.TakeResponses();
+    ASSERT_THAT(first.buckets, SizeIs(1));
+    const CacheId id = request.name == "s" ? 3 : 4;
+    for (int step = 0; step < 4; ++step) {
+      const ResponseList list = Step({id});
+      ASSERT_EQ(IdOf(list, 0), id);
+      EXPECT_FALSE(list.schedule);
+    }
+  }
+}
+
+TEST_F(NegotiatorScheduleTest, GroupRunsInOneBucketOrTheStepIsNotScheduled) {
+  const TensorRequest one = InGroup("g", 2, Allreduce("g1")), two = InGroup("g", 2, Allreduce("g2"));
+  TensorRequest half = two;
+  half.dtype = DType::kFloat16;
+  for (RankId rank : {0, 1}) Take(rank, Report({one, half}));
+  negotiator_.TakeResponses();
+  for (int step = 0; step < 7; ++step) EXPECT_FALSE(Step({3, 4}).schedule);
+  for (RankId rank : {0, 1}) Take(rank, {.cached = {3}, .requests = {two}});
+  negotiator_.TakeResponses();
+  Step({3, 5});
+  Step({3, 5});
+  const ResponseList list = Step({3, 5});
+  ASSERT_TRUE(list.schedule);
+  EXPECT_THAT(list.schedule->buckets, ElementsAre(ElementsAre(3, 5)));
+}
+
+TEST_F(NegotiatorScheduleTest, ReportsFromBeforeTheScheduleCountForNothing) {
+  Lock();
+  TakeStale(0, {.cached = {1}, .requests = {Allreduce("c")}});
+  TakeStale(1, Leaving());
+  EXPECT_FALSE(negotiator_.anything_waits());
+  EXPECT_TRUE(negotiator_.TakeResponses().empty());
+  negotiator_.LeaveSchedule(1);
+  TakeStale(0, {.cached = {1}});
+  EXPECT_FALSE(negotiator_.anything_waits());
+  for (RankId rank : {0, 1}) Take(rank, {.cached = {1}});
+  EXPECT_THAT(negotiator_.TakeResponses().buckets, SizeIs(1)) << "rank 1 has not left";
+}
+
+TEST_F(NegotiatorScheduleTest, WhoARankIsCountsWheneverItSaysSo) {
+  Lock();
+  TakeStale(1, {.identity = "host h, pid 7"});
+  EXPECT_THAT(negotiator_.Describe(1), HasSubstr("host h, pid 7"));
+}
+
+TEST_F(NegotiatorScheduleTest, ReportWhileTheScheduleIsLockedIsRefused) {
+  Lock();
+  const absl::Status early = negotiator_.Add(1, {.schedule = 1}, now_);
+  EXPECT_EQ(early.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(early.message()), HasSubstr("rank 1 reports after schedule 1"));
+  negotiator_.LeaveSchedule(1);
+  const absl::Status later = negotiator_.Add(1, {.schedule = 2}, now_);
+  EXPECT_EQ(later.code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(NegotiatorScheduleTest, NegotiationGoesOnWhereItWasAfterTheSchedule) {
+  Lock();
+  negotiator_.LeaveSchedule(100);
+  EXPECT_FALSE(negotiator_.locked());
+  for (RankId rank : {0, 1}) Take(rank, {.cached = {2}, .requests = {Allreduce("c")}});
+  const ResponseList list = negotiator_.TakeResponses();
+  EXPECT_THAT(list.buckets, SizeIs(1));
+  EXPECT_FALSE(list.schedule);
+  for (int step = 0; step < 2; ++step) EXPECT_FALSE(Step({1, 2, 3}).schedule);
+  const ResponseList next = Step({1, 2, 3});
+  ASSERT_TRUE(next.schedule);
+  EXPECT_EQ(next.schedule->number, 2u);
+}
+
+TEST_F(NegotiatorScheduleTest, ScheduleThatDidNotLastTakesMoreStepsTheNextTime) {
+  Lock();
+  negotiator_.LeaveSchedule(2);
+  for (int step = 0; step < 5; ++step) EXPECT_FALSE(Step().schedule);
+  EXPECT_TRUE(Step().schedule);
+  negotiator_.LeaveSchedule(6);
+  Lock();
+}
+
+TEST_F(NegotiatorScheduleTest, SizesOfBucketsCanChange) {
+  negotiator_.SetBucketSizes({.threshold = 0, .min_bucket_bytes = 0});
+  EXPECT_THAT(Step().buckets, SizeIs(2));
+  Step();
+  const ResponseList list = Step();
+  ASSERT_TRUE(list.schedule);
+  EXPECT_THAT(list.schedule->buckets, ElementsAre(ElementsAre(1), ElementsAre(2)));
+  negotiator_.LeaveSchedule(9);
+  negotiator_.SetBucketSizes({.threshold = 1000, .min_bucket_bytes = 0});
+  EXPECT_THAT(Step().buckets, SizeIs(1));
+}
+
+// An id that a rank has named after its eviction is still to come again.
+TEST_F(NegotiatorScheduleTest, DoesNotBeginWhileARankIsToRepeatARequest) {
+  for (RankId rank : {0, 1}) Take(rank, Report({Allreduce("c"), Allreduce("d"), Allreduce("e")}));
+  negotiator_.TakeResponses();  // "a" is evicted, which was 1
+  Take(0, ReportById(1));
+  for (int step = 0; step < 4; ++step) EXPECT_FALSE(Step({2, 3}).schedule);
+  Take(0, {.repeated = {{1, Allreduce("a")}}});
+  Take(1, Report({Allreduce("a")}));
+  EXPECT_THAT(negotiator_.TakeResponses().buckets, SizeIs(1));
+}
+
+TEST_F(NegotiatorScheduleTest, LeavingWhatIsNotLockedIsABug) { EXPECT_DEATH(negotiator_.LeaveSchedule(0), "locked_"); }
+
+}  // namespace
+}  // namespace ronda

@@ -1,0 +1,201 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <utility>
+#include <vector>
+
+#include "runtime/negotiation/reporter.h"
+#include "tests/runtime/negotiation/negotiator_driver.h"
+
+namespace ronda {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+// Rank 1 of 3, to which "a", "b" and "c" are known as 1, 2 and 3. There is room for one more.
+class ReporterScheduleTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ResponseList first;
+    first.settings = {.cache_capacity = 4};
+    for (const char* name : {"a", "b", "c"}) first.buckets.push_back({{Response{Allreduce(name), {}}}});
+    ASSERT_TRUE(reporter_.Apply(first).ok());
+  }
+
+  static ResponseList Begin(std::vector<std::vector<CacheId>> buckets, uint64_t number = 1) {
+    ResponseList list;
+    list.schedule = Schedule{.number = number, .buckets = std::move(buckets)};
+    return list;
+  }
+
+  Reporter::Work Apply(const ResponseList& list) {
+    auto work = reporter_.Apply(list);
+    EXPECT_TRUE(work.ok()) << work.status();
+    return work.ok() ? *std::move(work) : Reporter::Work();
+  }
+
+  // Goes round the whole schedule of tensors that are all submitted.
+  void CarryOut() {
+    while (reporter_.lock()->submitted() > 0) reporter_.lock()->Advance();
+  }
+
+  Reporter reporter_{{.rank = 1, .world_size = 3, .identity = "host h, pid 1"}};
+};
+
+TEST_F(ReporterScheduleTest, ScheduleBeginsAfterTheBucketsOfItsList) {
+  ResponseList list = Begin({{1, 2}, {3}});
+  list.buckets = {{{CacheId{3}}}};
+  const Reporter::Work work = Apply(list);
+  EXPECT_TRUE(work.schedule_begins);
+  EXPECT_THAT(work.buckets, SizeIs(1));
+  ASSERT_NE(reporter_.lock(), nullptr);
+  EXPECT_EQ(reporter_.lock()->number(), 1u);
+}
+
+TEST_F(ReporterScheduleTest, SubmissionsGoToTheLockAndNothingIsReported) {
+  reporter_.TakeReport();
+  Apply(Begin({{1, 2}, {3}}));
+  reporter_.Submit(Allreduce("b"));
+  EXPECT_EQ(reporter_.lock()->Next(), nullptr);
+  reporter_.Submit(Allreduce("a"));
+  EXPECT_FALSE(reporter_.has_news());
+  const AgreedBucket* bucket = reporter_.lock()->Next();
+  ASSERT_NE(bucket, nullptr);
+  ASSERT_THAT(bucket->responses, SizeIs(2));
+  EXPECT_EQ(bucket->responses[0]->request, Allreduce("a"));
+  EXPECT_EQ(bucket->responses[1]->request, Allreduce("b"));
+  EXPECT_THAT(bucket->participants->ranks(), ElementsAre(0, 1, 2));
+  EXPECT_FALSE(reporter_.lock()->leaving());
+}
+
+TEST_F(ReporterScheduleTest, EverythingElseIsACauseToLeave) {
+  ResponseList more;
+  more.buckets = {{{Response{Allreduce("known"), {}}}}};
+  Apply(more);
+  TensorRequest with_limits = Allreduce("a");
+  with_limits.limits = WaitLimits{.deadline = absl::Seconds(1)};
+  const TensorRequest causes[] = {Allreduce("new"), Allreduce("known"), Allreduce("a", {4}), with_limits,
+                                  JoinOf(),         AddSet({0, 1}),     RemoveSet(1)};
+  uint64_t number = 0;
+  for (const TensorRequest& cause : causes) {
+    Apply(Begin({{1}}, ++number));
+    reporter_.Submit(cause);
+    EXPECT_TRUE(reporter_.lock()->leaving()) << cause.name;
+    reporter_.LeaveSchedule();
+  }
+}
+
+TEST_F(ReporterScheduleTest, WhatWasReportedBeforeIsForgotten) {
+  reporter_.Submit(Allreduce("a"));
+  reporter_.TakeReport();
+  reporter_.Submit(Allreduce("b"));
+  reporter_.Submit(JoinOf());
+  Apply(Begin({{1}, {2}, {3}}));
+  reporter_.LeaveSchedule();
+  EXPECT_FALSE(reporter_.has_news());
+  // Neither is it repeated when it is evicted, nor does the join keep anything from being said by its id.
+  ResponseList evicting;
+  for (const char* name : {"d", "e"}) evicting.buckets.push_back({{Response{Allreduce(name), {}}}});
+  Apply(evicting);
+  EXPECT_FALSE(reporter_.has_news());
+  reporter_.Submit(Allreduce("c"));
+  EXPECT_THAT(reporter_.TakeReport().cached, ElementsAre(3));
+}
+
+TEST_F(ReporterScheduleTest, WhatIsSubmittedOnceMoreAfterTheScheduleIsReported) {
+  reporter_.TakeReport();
+  Apply(Begin({{1, 2}}));
+  reporter_.Submit(Allreduce("a"));
+  reporter_.Submit(Allreduce("new"));
+  reporter_.LeaveSchedule();
+  EXPECT_EQ(reporter_.lock(), nullptr);
+  reporter_.Submit(Allreduce("a"));
+  reporter_.Submit(Allreduce("new"));
+  ASSERT_TRUE(reporter_.has_news());
+  const RankReport report = reporter_.TakeReport();
+  EXPECT_EQ(report.schedule, 1u);
+  EXPECT_THAT(report.cached, ElementsAre(1));
+  EXPECT_THAT(report.requests, ElementsAre(Allreduce("new")));
+  EXPECT_TRUE(report.identity.empty());
+}
+
+TEST_F(ReporterScheduleTest, IdentityThatWasNotSentYetIsSentAfterTheSchedule) {
+  EXPECT_TRUE(reporter_.has_news());
+  Apply(Begin({{1}}));
+  EXPECT_FALSE(reporter_.has_news());
+  reporter_.LeaveSchedule();
+  ASSERT_TRUE(reporter_.has_news());
+  EXPECT_EQ(reporter_.TakeReport().identity, "host h, pid 1");
+}
+
+TEST_F(ReporterScheduleTest, ShutdownIsACauseToLeaveAndReportedAfterwards) {
+  reporter_.TakeReport();
+  Apply(Begin({{1}}));
+  reporter_.Leave();
+  EXPECT_TRUE(reporter_.lock()->leaving());
+  EXPECT_FALSE(reporter_.has_news());
+  reporter_.LeaveSchedule();
+  ASSERT_TRUE(reporter_.has_news());
+  EXPECT_EQ(reporter_.TakeReport().membership, RankReport::Membership::kLeaving);
+}
+
+TEST_F(ReporterScheduleTest, ShutdownThatCrossedTheScheduleIsReportedOnceMore) {
+  reporter_.Leave();
+  EXPECT_EQ(reporter_.TakeReport().membership, RankReport::Membership::kLeaving);
+  Apply(Begin({{1}}));
+  EXPECT_TRUE(reporter_.lock()->leaving());
+  reporter_.LeaveSchedule();
+  const RankReport report = reporter_.TakeReport();
+  EXPECT_EQ(report.membership, RankReport::Membership::kLeaving);
+  EXPECT_EQ(report.schedule, 1u);
+}
+
+TEST_F(ReporterScheduleTest, CacheIsTheSameAfterAScheduleHoweverOftenItWentRound) {
+  Apply(Begin({{1}, {3}}));
+  for (int round = 0; round < 3; ++round) {
+    for (const char* name : {"a", "c"}) reporter_.Submit(Allreduce(name));
+    CarryOut();
+  }
+  EXPECT_EQ(reporter_.lock()->rounds(), 3u);
+  reporter_.LeaveSchedule();
+  ResponseList evicting;  // the oldest one, as if nothing had been carried out since
+  for (const char* name : {"d", "e"}) evicting.buckets.push_back({{Response{Allreduce(name), {}}}});
+  Apply(evicting);
+  reporter_.TakeReport();
+  reporter_.Submit(Allreduce("a"));
+  reporter_.Submit(Allreduce("b"));
+  const RankReport report = reporter_.TakeReport();
+  EXPECT_THAT(report.cached, ElementsAre(2));
+  EXPECT_THAT(report.requests, ElementsAre(Allreduce("a")));
+}
+
+TEST_F(ReporterScheduleTest, SettingsMayChangeButForTheCache) {
+  ResponseList list;
+  list.settings = {.cache_capacity = 4, .cycle_time = absl::Milliseconds(1), .chunk_bytes = 4096};
+  EXPECT_EQ(Apply(list).settings, list.settings);
+  reporter_.TakeReport();
+  reporter_.Submit(Allreduce("a"));
+  EXPECT_THAT(reporter_.TakeReport().cached, ElementsAre(1)) << "the cache has been kept";
+  list.settings->cache_capacity = 5;
+  EXPECT_EQ(reporter_.Apply(list).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(ReporterScheduleTest, ScheduleTheCoordinatorCannotHaveSentIsRefused) {
+  ResponseList more;
+  more.buckets = {{{Response{{.name = "send", .op = OpType::kSendRecv, .root = 0, .receiver = 1}, {}}}}};
+  Apply(more);
+  const std::vector<ResponseList> lists = {Begin({{1}}, 2), Begin({{1}}, 0), Begin({{9}}), Begin({{4}}), Begin({{}})};
+  for (size_t i = 0; i < lists.size(); ++i) {
+    EXPECT_EQ(reporter_.Apply(lists[i]).status().code(), absl::StatusCode::kInvalidArgument) << "list " << i;
+  }
+  Apply(Begin({{1}}));
+  EXPECT_EQ(reporter_.Apply(Begin({{1}}, 2)).status().code(), absl::StatusCode::kInvalidArgument) << "while locked";
+  reporter_.LeaveSchedule();
+  EXPECT_EQ(reporter_.Apply(Begin({{1}}, 1)).status().code(), absl::StatusCode::kInvalidArgument) << "once more";
+  Apply(Begin({{1}}, 2));
+}
+
+}  // namespace
+}  // namespace ronda

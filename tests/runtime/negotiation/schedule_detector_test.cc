@@ -1,0 +1,203 @@
+#include "runtime/negotiation/schedule_detector.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace ronda {
+namespace {
+
+using ::testing::ElementsAre;
+
+class ScheduleDetectorTest : public ::testing::Test {
+ protected:
+  // A list with these tensors; a millisecond passes between two of them, and a second between lists.
+  void List(const std::vector<CacheId>& ids) {
+    for (CacheId id : ids) {
+      detector_.Release(id, now_);
+      now_ += absl::Milliseconds(1);
+    }
+    detector_.EndList();
+    now_ += absl::Seconds(1);
+  }
+
+  std::vector<CacheId> Step() const {
+    std::vector<CacheId> ids;
+    for (const ScheduleDetector::Tensor& tensor : detector_.step()) ids.push_back(tensor.id);
+    return ids;
+  }
+
+  ScheduleDetector detector_{3};
+  absl::Time now_ = absl::UnixEpoch();
+};
+
+TEST_F(ScheduleDetectorTest, FindsAStepThatCameOftenEnough) {
+  for (int step = 0; step < 3; ++step) {
+    List({1, 2});
+    EXPECT_FALSE(detector_.complete());
+    List({3});
+  }
+  EXPECT_TRUE(detector_.complete());
+  EXPECT_THAT(Step(), ElementsAre(1, 2, 3));
+}
+
+TEST_F(ScheduleDetectorTest, StaysCompleteUntilTheNextReleaseOnly) {
+  for (int step = 0; step < 3; ++step) List({1, 2});
+  EXPECT_TRUE(detector_.complete());
+  List({});
+  EXPECT_TRUE(detector_.complete());
+  List({1});
+  EXPECT_FALSE(detector_.complete());
+  List({2});
+  EXPECT_TRUE(detector_.complete());
+}
+
+TEST_F(ScheduleDetectorTest, OneTensorIsAStepToo) {
+  List({5});
+  List({5});
+  EXPECT_FALSE(detector_.complete());
+  List({5});
+  EXPECT_TRUE(detector_.complete());
+}
+
+TEST_F(ScheduleDetectorTest, OrderAndDivisionIntoListsMayDiffer) {
+  List({1, 2, 3});
+  List({3});
+  List({2, 1});
+  List({2, 3});
+  List({1});
+  EXPECT_TRUE(detector_.complete());
+  EXPECT_THAT(Step(), ElementsAre(2, 3, 1));
+}
+
+TEST_F(ScheduleDetectorTest, ReadyTimesAreMeansFromTheBeginningOfTheStep) {
+  List({1, 2});  // 0 and 1 ms
+  List({2, 1});
+  List({1, 2});
+  ASSERT_TRUE(detector_.complete());
+  const std::vector<ScheduleDetector::Tensor> step = detector_.step();
+  EXPECT_EQ(step[0].ready, absl::Milliseconds(1) / 3);
+  EXPECT_EQ(step[1].ready, absl::Milliseconds(2) / 3);
+}
+
+TEST_F(ScheduleDetectorTest, TensorsOfOneListHaveEqualBatches) {
+  for (int step = 0; step < 3; ++step) {
+    List({1, 2});
+    List({3});
+  }
+  const std::vector<ScheduleDetector::Tensor> step = detector_.step();
+  EXPECT_EQ(step[0].batches, step[1].batches);
+  EXPECT_EQ(step[0].batches.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) EXPECT_NE(step[0].batches[i], step[2].batches[i]);
+}
+
+TEST_F(ScheduleDetectorTest, OnlyTheLastBatchesAreKept) {
+  for (int step = 0; step < 20; ++step) List({1, 2});
+  EXPECT_EQ(detector_.step()[0].batches.size(), 4u);
+  EXPECT_EQ(detector_.step()[0].batches.back(), 19u);
+}
+
+TEST_F(ScheduleDetectorTest, AnotherSetBeginsTheRunAnew) {
+  List({1, 2});
+  List({1, 2});
+  List({1, 2, 3});
+  EXPECT_FALSE(detector_.complete());
+  List({1, 2, 3});
+  List({1, 2, 3});
+  EXPECT_TRUE(detector_.complete());
+  List({1, 2});
+  List({1, 2, 3});  // that was a step of its own
+  EXPECT_FALSE(detector_.complete());
+}
+
+TEST_F(ScheduleDetectorTest, ASmallerSetBeginsTheRunAnewToo) {
+  List({1, 2, 3});
+  List({1, 2, 3});
+  List({1, 2});
+  EXPECT_FALSE(detector_.complete());
+  List({1, 2});
+  EXPECT_FALSE(detector_.complete());
+  List({1, 2});
+  EXPECT_TRUE(detector_.complete());
+}
+
+TEST_F(ScheduleDetectorTest, WhatIsInAListWithSomethingElseDoesNotCount) {
+  List({1, 2});
+  List({1, 2});
+  detector_.Release(1, now_);
+  detector_.Break();
+  detector_.Release(2, now_);
+  detector_.EndList();
+  EXPECT_FALSE(detector_.complete());
+  List({1, 2});
+  List({1, 2});
+  EXPECT_FALSE(detector_.complete());
+  List({1, 2});
+  EXPECT_TRUE(detector_.complete());
+}
+
+// A schedule that is left in the middle of a round: its second half is negotiated, then whole steps follow.
+TEST_F(ScheduleDetectorTest, FindsWholeStepsAfterAPartOfOne) {
+  List({3, 4});
+  List({1, 2, 3, 4});
+  List({1, 2, 3, 4});
+  EXPECT_FALSE(detector_.complete());
+  List({1, 2, 3, 4});
+  EXPECT_TRUE(detector_.complete());
+  EXPECT_THAT(Step(), ElementsAre(1, 2, 3, 4));
+}
+
+TEST_F(ScheduleDetectorTest, StepsOfSeveralListsMayBeginAnywhere) {
+  List({3});
+  for (int step = 0; step < 2; ++step) {
+    List({1, 2});
+    List({3});
+  }
+  List({1, 2});
+  EXPECT_TRUE(detector_.complete());
+  EXPECT_THAT(Step(), ElementsAre(3, 1, 2));
+}
+
+TEST_F(ScheduleDetectorTest, TensorTwiceInAListIsNoStep) {
+  List({1, 1});
+  List({1, 2});
+  List({1, 2});
+  EXPECT_FALSE(detector_.complete());
+}
+
+TEST_F(ScheduleDetectorTest, ScheduleThatDidNotLastTakesTwiceAsManyStepsTheNextTime) {
+  for (int needed : {3, 6, 12}) {
+    for (int step = 0; step < needed; ++step) {
+      EXPECT_FALSE(detector_.complete());
+      List({1, 2});
+    }
+    EXPECT_TRUE(detector_.complete());
+    detector_.Left(needed - 1);
+  }
+  for (int step = 0; step < 24; ++step) List({1, 2});
+  EXPECT_TRUE(detector_.complete());
+  detector_.Left(24);
+  for (int step = 0; step < 3; ++step) List({1, 2});
+  EXPECT_TRUE(detector_.complete());
+}
+
+TEST_F(ScheduleDetectorTest, ThereIsAMostThatItTakes) {
+  for (int i = 0; i < 40; ++i) detector_.Left(0);
+  for (int step = 0; step < 1023; ++step) List({1});
+  EXPECT_FALSE(detector_.complete());
+  List({1});
+  EXPECT_TRUE(detector_.complete());
+}
+
+TEST(ScheduleDetector, FindsNothingIfNotAskedTo) {
+  ScheduleDetector detector(0);
+  for (int step = 0; step < 5; ++step) {
+    detector.Release(1, absl::UnixEpoch());
+    detector.EndList();
+    EXPECT_FALSE(detector.complete());
+  }
+}
+
+}  // namespace
+}  // namespace ronda
