@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstddef>
+#include <vector>
 
-#include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
 #include "runtime/collectives/communicator.h"
 
@@ -17,14 +17,26 @@ namespace ronda {
 // they point to must outlive it.
 class LogicalBuffer {
  public:
+  // Where it keeps its own. Who makes one after the other allocates nothing if they share one.
+  using Memory = std::vector<size_t>;
+
+  // `memory`, which may be null, must outlive it, and serves one at a time.
   // REQUIRES: granule_elements is a power of two.
-  LogicalBuffer(absl::Span<const Segment> segments, size_t granule_elements)
-      : segments_(segments), shift_(std::countr_zero(granule_elements)) {
+  LogicalBuffer(absl::Span<const Segment> segments, size_t granule_elements, Memory* memory = nullptr)
+      : segments_(segments), shift_(std::countr_zero(granule_elements)), memory_(memory) {
+    if (memory_ != nullptr) ends_.swap(*memory_);
+    ends_.clear();
     ends_.reserve(segments.size());
     for (const Segment& segment : segments) {
       ends_.push_back(granules() + GranulesOf(segment));
       elements_ += segment.count;
     }
+  }
+
+  LogicalBuffer(const LogicalBuffer&) = delete;
+  LogicalBuffer& operator=(const LogicalBuffer&) = delete;
+  ~LogicalBuffer() {
+    if (memory_ != nullptr) ends_.swap(*memory_);
   }
 
   // Granules in all segments.
@@ -66,8 +78,9 @@ class LogicalBuffer {
 
   const absl::Span<const Segment> segments_;
   const int shift_;  // log2 of a granule's elements
+  Memory* const memory_;
   size_t elements_ = 0;
-  absl::InlinedVector<size_t, 16> ends_;  // ends_[i]: granules in segments 0 to i
+  Memory ends_;  // ends_[i]: granules in segments 0 to i
 };
 
 }  // namespace ronda

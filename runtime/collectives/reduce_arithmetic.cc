@@ -17,12 +17,12 @@ const char* At(const void* base, size_t offset) { return static_cast<const char*
 
 }  // namespace
 
-ReduceArithmetic::ReduceArithmetic(const ReduceCall& call)
+ReduceArithmetic::ReduceArithmetic(const ReduceCall& call, LogicalBuffer::Memory* memory)
     : call_(call),
       layout_(LayoutOf(call.dtype, call.wire)),
       element_bytes_(SizeOf(call.dtype)),
       contributes_input_itself_(layout_.dtype == call.dtype && !layout_.fp8.has_value() && call.prescale.IsIdentity()),
-      buffer_(call.segments, layout_.granule_elements) {}
+      buffer_(call.segments, layout_.granule_elements, memory) {}
 
 void ReduceArithmetic::Pack(size_t begin, size_t n, void* wire) const {
   buffer_.ForEachRun(begin, n, [&](const Run& run) { PackRun(run, At(wire, run.offset * layout_.granule_bytes)); });

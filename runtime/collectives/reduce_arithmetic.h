@@ -23,7 +23,8 @@ class ReduceArithmetic {
   // Where the members' contributions lie, in the order of the group.
   using Sources = absl::Span<const void* const>;
 
-  explicit ReduceArithmetic(const ReduceCall& call);
+  // `memory`: as LogicalBuffer's.
+  ReduceArithmetic(const ReduceCall& call, LogicalBuffer::Memory* memory);
 
   const ReduceCall& call() const { return call_; }
   const WireLayout& layout() const { return layout_; }

@@ -129,7 +129,7 @@ absl::Status InProcessCommunicator::Vote(const CallInfo& info) {
 absl::Status InProcessCommunicator::Reduce(const ReduceCall& call) {
   RONDA_RETURN_IF_ERROR(Vote(call.info));
   if (IsVetoed(call.info)) return absl::OkStatus();
-  const ReduceArithmetic reduction(call);
+  const ReduceArithmetic reduction(call, &reduction_memory_);
   const Members members(call.info, rank_, size());
   const size_t granules = reduction.granules();
   const size_t block = kBlockElements / reduction.layout().granule_elements;

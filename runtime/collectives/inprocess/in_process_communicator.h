@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runtime/collectives/communicator.h"
+#include "runtime/collectives/logical_buffer.h"
 #include "runtime/control/inprocess/in_process_job.h"
 
 namespace ronda {
@@ -38,6 +39,7 @@ class InProcessCommunicator : public Communicator {
   const std::shared_ptr<InProcessJob> job_;
   const RankId rank_;
   uint64_t calls_ = 0;  // so far, also those of other groups: the same on all ranks
+  LogicalBuffer::Memory reduction_memory_;
 };
 
 }  // namespace ronda

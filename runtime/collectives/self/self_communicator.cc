@@ -17,7 +17,7 @@ constexpr size_t kBlockBytes = 16 << 10;
 absl::Status SelfCommunicator::Reduce(const ReduceCall& call) {
   RONDA_RETURN_IF_ERROR(Barrier(call.info));
   if (IsVetoed(call.info)) return absl::OkStatus();
-  const ReduceArithmetic reduction(call);
+  const ReduceArithmetic reduction(call, &reduction_memory_);
   const size_t block = kBlockBytes / reduction.layout().granule_bytes;
   alignas(64) char contribution[kBlockBytes];
   for (size_t begin = 0; begin < reduction.granules(); begin += block) {

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "runtime/collectives/communicator.h"
+#include "runtime/collectives/logical_buffer.h"
 #include "runtime/control/self/self_control_plane.h"
 
 namespace ronda {
@@ -27,6 +28,7 @@ class SelfCommunicator : public Communicator {
 
  private:
   const std::shared_ptr<const SelfJob> job_;
+  LogicalBuffer::Memory reduction_memory_;
 };
 
 }  // namespace ronda

@@ -74,7 +74,7 @@ absl::Status ShmCommunicator::Reduce(const ReduceCall& call) {
   }
   RONDA_RETURN_IF_ERROR(sync_.world().failure());
   const Members members(call.info, rank(), size());
-  const ReduceArithmetic reduction(call);
+  const ReduceArithmetic reduction(call, &reduction_memory_);
   if (members.size() == size() && reduction.wire_bytes() <= flat_.max_bytes()) return ReduceFlat(reduction);
   ShmReduce reduce(reduction, members, stream_, sync_, writer_);
   return members.IncludeSelf() ? reduce.Run() : FinishAt(reduce.end());

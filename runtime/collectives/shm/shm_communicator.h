@@ -50,6 +50,7 @@ class ShmCommunicator : public Communicator {
   StreamWriter writer_;
   DataStream stream_;
   FlatExchange flat_;
+  LogicalBuffer::Memory reduction_memory_;
 };
 
 }  // namespace ronda
