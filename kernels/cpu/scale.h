@@ -16,8 +16,8 @@ struct Scale {
 
   constexpr bool IsIdentity() const { return multiplier == 1.0 && divisor == 1; }
 
-  // What floating-point elements are multiplied by.
-  constexpr double Factor() const { return multiplier / static_cast<double>(divisor); }
+  // What floating-point elements are multiplied by. (Where a reduction takes 70 ns, a division counts.)
+  constexpr double Factor() const { return divisor == 1 ? multiplier : multiplier / static_cast<double>(divisor); }
 };
 
 }  // namespace ronda::kernels

@@ -53,9 +53,9 @@ absl::Span<FlightRecorder> ShmView::FlightRecorders() const {
                         static_cast<size_t>(geometry_.size));
 }
 
-absl::Span<ShmFlatLine> ShmView::FlatLines(RankId rank, size_t turn) const {
-  auto* const lines = reinterpret_cast<ShmFlatLine*>(base_ + FlatOffset(geometry_.size));
-  return {lines + static_cast<size_t>(rank) * kFlatLinesOfRank + turn * kShmFlatLines, kShmFlatLines};
+ShmFlatLine* ShmView::FlatLines(RankId rank) const {
+  return reinterpret_cast<ShmFlatLine*>(base_ + FlatOffset(geometry_.size)) +
+         static_cast<size_t>(rank) * kFlatLinesOfRank;
 }
 
 char* ShmView::Data(RankId rank, uint64_t position) const {

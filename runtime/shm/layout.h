@@ -99,9 +99,10 @@ struct alignas(kCacheLineBytes) ShmFlatLine {
   char payload[kShmFlatPayloadBytes];
   std::atomic<uint64_t> sequence;  // of the exchange that `payload` is of; it only grows. Stored after the payload
 };
-inline constexpr size_t kShmFlatLines = 128;  // of one exchange, at most
-// Who has completed an exchange knows that all have read the one before: two turns are enough.
-inline constexpr size_t kShmFlatTurns = 2;
+inline constexpr size_t kShmFlatLines = 40;  // of one exchange, at most: beyond 2 KiB a stream is faster
+// Two would be safe: who has completed an exchange knows that all have read the one before. With four, a rank can take
+// back the lines of the exchange after the next, which nobody looks at, before it needs them.
+inline constexpr size_t kShmFlatTurns = 4;
 
 struct ShmRingHeader {
   alignas(kCacheLineBytes) std::atomic<uint64_t> written;  // bytes since the beginning
@@ -127,8 +128,8 @@ class ShmView {
   // Of all ranks, in their order.
   absl::Span<FlightRecorder> FlightRecorders() const;
 
-  // The lines of `rank` for the exchanges of one of the kShmFlatTurns turns.
-  absl::Span<ShmFlatLine> FlatLines(RankId rank, size_t turn) const;
+  // The lines that `rank` writes: kShmFlatLines for each of kShmFlatTurns turns.
+  ShmFlatLine* FlatLines(RankId rank) const;
 
   // Where `rank` keeps what is at `position` of its stream, until the ring comes round.
   char* Data(RankId rank, uint64_t position) const;

@@ -50,6 +50,13 @@ class DataStream {
             .end = next_};
   }
 
+  // A place for a collective whose data travels elsewhere.
+  ChunkSequence TakeLine() {
+    const uint64_t begin = next_;
+    next_ += kLineBytes;
+    return {.previous_end = begin, .begin = begin, .chunk_bytes = chunk_bytes_, .count = 1, .end = next_};
+  }
+
  private:
   static constexpr size_t kLineBytes = 64;
 

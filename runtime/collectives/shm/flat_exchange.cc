@@ -28,13 +28,25 @@ void CopyPayload(const char* from, char* to, size_t bytes) {
   }
 }
 
+// Asks for a line, to write it. (The compiler's own prefetch asks for a copy only, on processors that it does not
+// know.)
+void PrefetchToWrite(const ShmFlatLine* line) {
+#if defined(__x86_64__)
+  asm volatile("prefetchw %0" : : "m"(*line));
+#else
+  __builtin_prefetch(line, 1);
+#endif
+}
+
 }  // namespace
 
 FlatExchange::FlatExchange(ChunkSync& sync)
     : sync_(sync),
       max_bytes_(std::min(kShmFlatLines * kShmFlatPayloadBytes,
                           kMaxBytesOfAll / static_cast<size_t>(sync.world().size()) / sizeof(double) * sizeof(double))),
-      contributions_(max_bytes_ * static_cast<size_t>(sync.world().size())) {}
+      contributions_(max_bytes_ * static_cast<size_t>(sync.world().size())) {
+  for (RankId rank = 0; rank < sync.world().size(); ++rank) lines_.push_back(sync.world().view().FlatLines(rank));
+}
 
 absl::Status FlatExchange::Run(size_t bytes, const ChunkSequence& place, Ballot* ballot, RunningCollective& running) {
   turn_ = (turn_ + 1) % kShmFlatTurns;
@@ -57,8 +69,15 @@ absl::Status FlatExchange::Run(size_t bytes, const ChunkSequence& place, Ballot*
   for (RankId rank = 0; rank < world.size(); ++rank) {
     if (rank != world.rank()) RONDA_RETURN_IF_ERROR(Read(rank, bytes, number, running));
   }
+  TakeBack(bytes);
   sync_.Publish(ShmStage::kDone, place.end);
   return absl::OkStatus();
+}
+
+void FlatExchange::TakeBack(size_t bytes) const {
+  const ShmFlatLine* const lines = lines_[sync_.world().rank()] + (turn_ + 2) % kShmFlatTurns * kShmFlatLines;
+  const size_t count = LinesFor(bytes);
+  for (size_t i = 0; i < count; ++i) PrefetchToWrite(lines + i);
 }
 
 absl::Status FlatExchange::Veto(const ChunkSequence& place, const RunningCollective& running) {
@@ -67,14 +86,14 @@ absl::Status FlatExchange::Veto(const ChunkSequence& place, const RunningCollect
     if (rank == world.rank()) continue;
     RONDA_RETURN_IF_ERROR(sync_.WaitFor(rank, ShmStage::kDone, place.previous_end, running));
   }
-  sync_.Publish(world.view().FlatLines(world.rank(), turn_)[0].sequence, NumberOf(place) + 1);
+  sync_.Publish(LinesOf(world.rank())->sequence, NumberOf(place) + 1);
   sync_.Publish(ShmStage::kDone, place.end);
   return absl::OkStatus();
 }
 
 void FlatExchange::Write(size_t bytes, uint64_t number) {
   const RankId self = sync_.world().rank();
-  const absl::Span<ShmFlatLine> lines = sync_.world().view().FlatLines(self, turn_);
+  ShmFlatLine* const lines = LinesOf(self);
   const char* const from = Contribution(self);
   const size_t last = LinesFor(bytes) - 1;
   for (size_t i = 0; i < last; ++i) {
@@ -86,7 +105,7 @@ void FlatExchange::Write(size_t bytes, uint64_t number) {
 }
 
 absl::Status FlatExchange::Read(RankId rank, size_t bytes, uint64_t number, const RunningCollective& running) {
-  const absl::Span<ShmFlatLine> lines = sync_.world().view().FlatLines(rank, turn_);
+  const ShmFlatLine* const lines = LinesOf(rank);
   char* const to = Contribution(rank);
   const size_t count = LinesFor(bytes);
   for (size_t i = 0; i < count; ++i) {
@@ -100,7 +119,7 @@ absl::Status FlatExchange::AwaitAll(uint64_t number, const RunningCollective& ru
   const ShmWorld& world = sync_.world();
   for (RankId rank = 0; rank < world.size(); ++rank) {
     if (rank == world.rank()) continue;
-    RONDA_RETURN_IF_ERROR(sync_.WaitFor(rank, world.view().FlatLines(rank, turn_)[0].sequence, number, running));
+    RONDA_RETURN_IF_ERROR(sync_.WaitFor(rank, LinesOf(rank)->sequence, number, running));
   }
   return absl::OkStatus();
 }
@@ -108,8 +127,7 @@ absl::Status FlatExchange::AwaitAll(uint64_t number, const RunningCollective& ru
 bool FlatExchange::IsVetoed(uint64_t number) const {
   const ShmWorld& world = sync_.world();
   for (RankId rank = 0; rank < world.size(); ++rank) {
-    const ShmFlatLine& first = world.view().FlatLines(rank, turn_)[0];
-    if (rank != world.rank() && first.sequence.load(std::memory_order_acquire) == number + 1) return true;
+    if (rank != world.rank() && LinesOf(rank)->sequence.load(std::memory_order_acquire) == number + 1) return true;
   }
   return false;
 }

@@ -23,9 +23,14 @@ namespace ronda {
 // transfers between cores, first the counter that says that there is data, then the data; this takes one. The price is
 // that data is copied once more, line by line, so it is for little data only.
 //
-// Exchanges use two sets of lines by turns. A rank that writes a set again has completed the exchange in between, to
+// Exchanges use several sets of lines by turns. A rank that writes a set again has completed an exchange in between, to
 // which all have contributed, so all have read the set; or it has vetoed that exchange, for which it waited until all
 // were done with the one before.
+//
+// A line that was read is in its readers' caches, and the next store to it would have to take it from there first, for
+// as long as a transfer takes. So at the end of each exchange a rank asks for the lines of the one after the next: 4
+// bytes took 0.32 us without that between cores that share no cache, and take 0.20 when the ranks come at the same
+// time; 1 KiB takes 0.43 us instead of 0.54.
 //
 // Votes (communicator.h) travel in the number of the first line.
 //
@@ -53,9 +58,13 @@ class FlatExchange {
   // Waits for the first lines of all ranks.
   absl::Status AwaitAll(uint64_t number, const RunningCollective& running);
   bool IsVetoed(uint64_t number) const;
+  // Takes the lines of the exchange after the next back from those who have read them, if it is like this one.
+  void TakeBack(size_t bytes) const;
+  ShmFlatLine* LinesOf(RankId rank) const { return lines_[rank] + turn_ * kShmFlatLines; }
 
   ChunkSync& sync_;
   const size_t max_bytes_;
+  std::vector<ShmFlatLine*> lines_;  // of each rank
   std::vector<char> contributions_;  // max_bytes_ a rank
   size_t turn_ = 0;
 };

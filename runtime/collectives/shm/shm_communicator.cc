@@ -87,7 +87,7 @@ absl::Status ShmCommunicator::ReduceFlat(const ReduceArithmetic& reduction) {
   const bool has_buffers = info.ballot == nullptr || info.ballot->own == Ballot::Vote::kStay;
   if (has_buffers) reduction.Pack(0, granules, flat_.Contribution(rank()));
   RunningCollective running = sync_.Running(info, reduction.input_bytes());
-  RONDA_RETURN_IF_ERROR(flat_.Run(reduction.wire_bytes(), stream_.Take(1), info.ballot, running));
+  RONDA_RETURN_IF_ERROR(flat_.Run(reduction.wire_bytes(), stream_.TakeLine(), info.ballot, running));
   if (IsVetoed(info)) return absl::OkStatus();
   absl::InlinedVector<const void*, 16> sources(size());
   reduction.buffer().ForEachRun(0, granules, [&](const ReduceArithmetic::Run& run) {
@@ -147,7 +147,7 @@ absl::Status ShmCommunicator::Alltoall(const AlltoallCall& call) {
 absl::Status ShmCommunicator::Barrier(const CallInfo& info) {
   RONDA_RETURN_IF_ERROR(sync_.world().failure());
   const Members members(info, rank(), size());
-  const ChunkSequence place = stream_.Take(1);  // a chunk that nobody writes or reads
+  const ChunkSequence place = stream_.TakeLine();
   RunningCollective running = sync_.Running(info, /*bytes_total=*/0);
   if (members.size() == size()) return flat_.Run(0, place, info.ballot, running);
   if (members.IncludeSelf()) {
