@@ -46,7 +46,7 @@ CallbackThread::Hooks CoordinatorLoop::MakeHooks() {
 
 absl::StatusOr<std::shared_ptr<Handle>> CoordinatorLoop::Submit(const Submission& submission) {
   RONDA_ASSIGN_OR_RETURN(auto handle, queue_.Add(submission, clock_->Now()));
-  Wake();
+  Announce();
   return handle;
 }
 
@@ -68,6 +68,10 @@ absl::Status CoordinatorLoop::RunAll(absl::Span<const Submission> submissions,
   RONDA_RETURN_IF_ERROR(queue_.AddAll(submissions, clock_->Now(), handles));
   for (const std::shared_ptr<Handle>& handle : *handles) CarryOut(*handle);
   return absl::OkStatus();
+}
+
+void CoordinatorLoop::Announce() {
+  if (driver_->TakeNote() == EngineDriver::Turn::kBusy) Wake();
 }
 
 void CoordinatorLoop::CarryOut(const Handle& handle) {
@@ -92,7 +96,18 @@ absl::Status CoordinatorLoop::Run() {
 }
 
 EngineDriver::Engine::Progress CoordinatorLoop::Advance() {
-  const absl::StatusOr<Progress> progress = StepOrCatch();
+  return AdvanceBy([this] { return engine_.Step(); });
+}
+
+EngineDriver::Engine::Progress CoordinatorLoop::TakeNote() {
+  return AdvanceBy([this]() -> absl::StatusOr<Progress> {
+    engine_.TakeNote();
+    return Progress::kNone;
+  });
+}
+
+EngineDriver::Engine::Progress CoordinatorLoop::AdvanceBy(absl::FunctionRef<absl::StatusOr<Progress>()> step) {
+  const absl::StatusOr<Progress> progress = StepOrCatch(step);
   if (progress.ok() && *progress != Progress::kOver) return *progress;
   if (progress.ok()) {
     End();
@@ -106,9 +121,10 @@ absl::Time CoordinatorLoop::NextDeadline() { return engine_.NextDeadline(); }
 
 // Nothing of ours throws but the standard library, above all when memory runs out. What it leaves half done does not
 // matter: the job is over.
-absl::StatusOr<EngineDriver::Engine::Progress> CoordinatorLoop::StepOrCatch() {
+absl::StatusOr<EngineDriver::Engine::Progress> CoordinatorLoop::StepOrCatch(
+    absl::FunctionRef<absl::StatusOr<Progress>()> step) {
   try {
-    return engine_.Step();
+    return step();
   } catch (const std::bad_alloc&) {
     // Trainer threads that go on submitting would take the reserve.
     queue_.Refuse(out_of_memory_);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -71,11 +72,17 @@ class CoordinatorLoop : private EngineDriver::Engine {
   // Has the operation, which was submitted without ringing the bell, carried out, and waits for it.
   void CarryOut(const Handle& handle);
 
+  // Has what was submitted carried out some time.
+  void Announce();
+
   Progress Advance() override;
+  Progress TakeNote() override;
   absl::Time NextDeadline() override;
   void Wake() override { transport_.control->Wake(); }
 
-  absl::StatusOr<Progress> StepOrCatch();
+  // `step` of the engine, or what its exception says.
+  absl::StatusOr<Progress> StepOrCatch(absl::FunctionRef<absl::StatusOr<Progress>()> step);
+  Progress AdvanceBy(absl::FunctionRef<absl::StatusOr<Progress>()> step);
   void End();
   absl::Status Fail(const absl::Status& cause);
   absl::Status FailOrRetry(const absl::Status& cause);

@@ -41,9 +41,8 @@ CoordinatorRole::CoordinatorRole(const Tunables& tunables, int world_size, std::
       negotiator_(options_),
       inspector_(
           {.last_act = [flights = std::move(flights)](RankId rank) { return DescribeLastAct(flights->Of(rank)); }}),
-      settings_({.cache_capacity = tunables.cache_capacity,
-                 .limits = LimitsOf(tunables),
-                 .cycle_time = tunables.cycle_time}),
+      settings_(
+          {.cache_capacity = tunables.cache_capacity, .limits = LimitsOf(tunables), .cycle_time = tunables.cycle_time}),
       tuning_(MakeTuning(tunables, options_)) {}
 
 absl::Status CoordinatorRole::Start() {

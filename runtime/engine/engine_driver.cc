@@ -34,6 +34,17 @@ EngineDriver::Turn EngineDriver::Drive(absl::FunctionRef<bool()> done) {
 void EngineDriver::DriveLocked(absl::FunctionRef<bool()> done) {
   Engine::Progress progress = Engine::Progress::kSome;
   while (progress == Engine::Progress::kSome && !done()) progress = engine_->Advance();
+  LeaveRestLocked(progress);
+}
+
+EngineDriver::Turn EngineDriver::TakeNote() {
+  if (!turn_.TryLock()) return Turn::kBusy;
+  if (engine_ != nullptr && !over_) LeaveRestLocked(engine_->TakeNote());
+  turn_.Unlock();
+  return Turn::kTaken;
+}
+
+void EngineDriver::LeaveRestLocked(Engine::Progress progress) {
   over_ = progress == Engine::Progress::kOver;
   if (!over_ && engine_->NextDeadline() >= sleeps_until_) return;
   sleeps_until_ = absl::InfinitePast();

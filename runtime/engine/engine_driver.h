@@ -19,12 +19,12 @@ namespace ronda {
 // that waits for a handle tries to take the turn. If it gets it, it does what there is to do until its handle is
 // complete or nothing is left; if not, somebody else is at it.
 //
-// Why no wake-up is lost. Whatever comes from outside (a message, a submission that does not carry itself out, a
-// shutdown, a failure) rings the bell, and only the coordinator thread takes note of rings: a ring while another thread
-// has the turn makes it come and wait for the turn. What is left inside (a bucket that may begin, a deadline earlier
-// than the one that the coordinator thread sleeps until) is looked at by every thread that gives the turn back, which
-// then rings the bell. A submission without a ring is made by a thread that tries to take the turn right afterwards,
-// and rings if it does not get it.
+// Why no wake-up is lost. What comes from other threads and ranks (a message, a shutdown, a failure) rings the bell,
+// and only the coordinator thread takes note of rings: a ring while another thread has the turn makes it come and wait
+// for the turn. What is left inside (a bucket that may begin, a deadline earlier than the one that the coordinator
+// thread sleeps until) is looked at by every thread that gives the turn back, which then rings the bell. Who submits
+// tries to take the turn right afterwards, to do the work (Drive) or only to see whether there is any (TakeNote), and
+// rings if it does not get the turn.
 //
 // Thread-safe. Shared by a runtime, which disconnects it, and its handles, which may outlive the runtime.
 class EngineDriver {
@@ -37,6 +37,9 @@ class EngineDriver {
     // Does the next thing that there is to do.
     enum class Progress { kNone, kSome, kOver };
     virtual Progress Advance() = 0;
+
+    // Takes note of submissions, if they need nothing else now. kOver or kNone.
+    virtual Progress TakeNote() = 0;
 
     // When Advance is to be called again though the bell does not ring; the infinite past if there is something to do.
     virtual absl::Time NextDeadline() = 0;
@@ -59,6 +62,9 @@ class EngineDriver {
   enum class Turn { kTaken, kBusy };
   Turn Drive(absl::FunctionRef<bool()> done);
 
+  // Something was submitted, and nobody waits for it: the coordinator thread is woken if there is something to do now.
+  Turn TakeNote();
+
   // Waits for what makes `done` true: drives, then calls `block`, which returns when it is. Neither calls this object.
   void Await(absl::FunctionRef<bool()> done, absl::FunctionRef<void()> block);
 
@@ -67,6 +73,8 @@ class EngineDriver {
 
  private:
   void DriveLocked(absl::FunctionRef<bool()> done) ABSL_EXCLUSIVE_LOCKS_REQUIRED(turn_);
+  // The turn is given back; the last that was done made this `progress`.
+  void LeaveRestLocked(Engine::Progress progress) ABSL_EXCLUSIVE_LOCKS_REQUIRED(turn_);
 
   Mutex turn_;
   Engine* engine_ ABSL_GUARDED_BY(turn_) = nullptr;

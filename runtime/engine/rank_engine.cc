@@ -71,12 +71,23 @@ absl::Status RankEngine::ReportFresh(absl::Time now) {
   // Read before the queue is looked at: every submission that was accepted before the request is then found.
   const bool shutting_down = parts_.shutdown_requested->load();
   if (shutting_down || schedule_.locked() || now - parts_.queue->OldestFresh() >= cycle_time_) {
-    for (const TensorEntry* entry : parts_.queue->TakeFresh(now)) Report(*entry);
+    TakeFresh(now);
   }
   if (shutting_down) LeaveIfDone(now);
   if (!reporter_->has_news()) return absl::OkStatus();
   counters_.reports_sent.Add();
   return control_->SendToCoordinator(Encode(reporter_->TakeReport()));
+}
+
+void RankEngine::TakeFresh(absl::Time now) {
+  for (const TensorEntry* entry : parts_.queue->TakeFresh(now)) Report(*entry);
+}
+
+void RankEngine::TakeNote() {
+  if (!schedule_.locked() || orders_) return;
+  const absl::Time now = options_.clock->Now();
+  TakeFresh(now);
+  schedule_.CheckPatience(now);
 }
 
 void RankEngine::LeaveIfDone(absl::Time now) {
@@ -195,6 +206,7 @@ absl::StatusOr<RankEngine::Progress> RankEngine::Conclude() {
 absl::Time RankEngine::NextDeadline() const {
   if (orders_ || !lists_.empty()) return absl::InfinitePast();
   const absl::Time fresh = parts_.queue->OldestFresh();
+  if (schedule_.ready()) return absl::InfinitePast();
   if (schedule_.locked()) return std::min(fresh, schedule_.NextDeadline());
   return std::min(fresh + cycle_time_, role_ ? role_->next_inspection() : answers_.next_check());
 }

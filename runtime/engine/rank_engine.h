@@ -60,6 +60,10 @@ class RankEngine {
   // Errors: the job's failure, or one that is to become it.
   absl::StatusOr<Progress> Step();
 
+  // Tells the locked schedule, if there is one, what has been submitted. Otherwise, and if a bucket is ready then, Step
+  // is to be called.
+  void TakeNote();
+
   // When Step is to be called again though nothing has come from outside.
   absl::Time NextDeadline() const;
 
@@ -79,6 +83,7 @@ class RankEngine {
   };
 
   absl::Status ReportFresh(absl::Time now);
+  void TakeFresh(absl::Time now);
   void LeaveIfDone(absl::Time now);
   void Report(const TensorEntry& entry);
   // A schedule has begun or was left: what is in flight is submitted to the reporter once more.

@@ -27,7 +27,7 @@ void ScheduleRunner::Leave() {
 absl::StatusOr<ScheduleRunner::Outcome> ScheduleRunner::RunNext(absl::Time now) {
   ScheduleLock& lock = *parts_.reporter->lock();
   if (called_off_ >= lock.number()) lock.Leave();
-  if (lock.Next() == nullptr && LosesPatience(now)) lock.Leave();
+  CheckPatience(now);
   if (lock.leaving()) CallOff(lock.number());
   const AgreedBucket* const bucket = lock.Next();
   if (bucket == nullptr) return Outcome::kNotReady;
@@ -54,19 +54,19 @@ void ScheduleRunner::EndRound(absl::Time now) {
   if (parts_.role->wants_to_leave()) Leave();
 }
 
-bool ScheduleRunner::LosesPatience(absl::Time now) {
+void ScheduleRunner::CheckPatience(absl::Time now) {
+  if (ready()) return;
   if (parts_.queue->empty()) {
     stuck_since_ = awaited_since_ = absl::InfiniteFuture();
-    return false;
+  } else {
+    stuck_since_ = std::min(stuck_since_, now);
+    awaited_since_ = parts_.driver->waiting() > 0 ? std::min(awaited_since_, now) : absl::InfiniteFuture();
   }
-  stuck_since_ = std::min(stuck_since_, now);
-  awaited_since_ = parts_.driver->waiting() > 0 ? std::min(awaited_since_, now) : absl::InfiniteFuture();
-  return now >= NextDeadline();
+  if (now >= stuck_since_ + kPatience || now >= awaited_since_ + kPatienceOfWaiters) return Leave();
+  if (now >= next_look_ || next_look_ == absl::InfiniteFuture()) next_look_ = stuck_since_ + kPatience;
 }
 
-absl::Time ScheduleRunner::NextDeadline() const {
-  return std::min(stuck_since_ + kPatience, awaited_since_ + kPatienceOfWaiters);
-}
+absl::Time ScheduleRunner::NextDeadline() const { return std::min(next_look_, awaited_since_ + kPatienceOfWaiters); }
 
 void ScheduleRunner::CallOff(uint64_t schedule) {
   if (called_off_ >= schedule) return;

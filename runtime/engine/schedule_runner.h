@@ -43,11 +43,18 @@ class ScheduleRunner {
 
   bool locked() const { return parts_.reporter->lock() != nullptr; }
 
+  // Whether RunNext has something to do.
+  bool ready() const { return locked() && parts_.reporter->lock()->Next() != nullptr; }
+
   // Takes note of Inbox::called_off. Whether the locked schedule is to be left for it.
   bool CalledOff(uint64_t schedule);
 
   // If a schedule is locked, it is to be left.
   void Leave();
+
+  // Wants to leave if submissions have waited for too long without a bucket being ready.
+  // REQUIRES: locked().
+  void CheckPatience(absl::Time now);
 
   // Carries out, or votes on, the next bucket.
   // REQUIRES: locked(). kLeft: not any more; the caller submits whatever is in flight to the reporter once more.
@@ -61,8 +68,6 @@ class ScheduleRunner {
 
  private:
   void EndRound(absl::Time now);
-  // Whether submissions have waited for too long without a bucket being ready.
-  bool LosesPatience(absl::Time now);
   void CallOff(uint64_t schedule);
   void LeaveNow(absl::Time now);
 
@@ -71,6 +76,9 @@ class ScheduleRunner {
   // Since when no bucket is ready though something is in flight; and a thread waits besides.
   absl::Time stuck_since_ = absl::InfiniteFuture();
   absl::Time awaited_since_ = absl::InfiniteFuture();
+  // When to look at stuck_since_ again. Not sooner because something is stuck no more: a deadline that moves with every
+  // bucket would wake the coordinator thread every time.
+  absl::Time next_look_ = absl::InfiniteFuture();
 };
 
 }  // namespace ronda

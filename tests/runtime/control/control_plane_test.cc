@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <string>
 #include <thread>
 #include <vector>
@@ -119,6 +120,36 @@ TEST_P(ControlPlaneTest, WakeFromAnotherThreadEndsWait) {
     control(0).Wait(absl::InfiniteFuture());
     waking.join();
   }
+}
+
+TEST_P(ControlPlaneTest, CallOffWakesEveryRankAndStays) {
+  OnEveryRank([&](RankId rank, ControlPlane& control) {
+    if (rank == size() - 1) control.CallOff(3);
+    while (control.Receive()->called_off < 3) control.Wait(absl::InfiniteFuture());
+    EXPECT_EQ(control.Receive()->called_off, 3U);
+  });
+}
+
+TEST_P(ControlPlaneTest, HighestScheduleThatWasCalledOffCounts) {
+  EXPECT_EQ(control(0).Receive()->called_off, 0U);
+  control(0).CallOff(5);
+  control(size() - 1).CallOff(2);
+  for (RankId rank = 0; rank < size(); ++rank) EXPECT_EQ(control(rank).Receive()->called_off, 5U);
+}
+
+// As a thread that drives the engine does while the coordinator thread sleeps.
+TEST_P(ControlPlaneTest, OneThreadMayWaitWhileAnotherSendsAndReceives) {
+  std::atomic<bool> over{false};
+  std::thread waiting([&] {
+    while (!over) control(0).Wait(absl::InfiniteFuture());
+  });
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_EQ(control(0).SendToCoordinator("x"), absl::OkStatus());
+    ASSERT_EQ(control(0).Receive()->to_coordinator.size(), 1U);
+  }
+  over = true;
+  control(0).Wake();
+  waiting.join();
 }
 
 TEST_P(ControlPlaneTest, WaitEndsAtItsDeadline) {

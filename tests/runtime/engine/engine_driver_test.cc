@@ -22,6 +22,10 @@ class FakeEngine : public EngineDriver::Engine {
     --left;
     return Progress::kSome;
   }
+  Progress TakeNote() override {
+    ++noted;
+    return then;
+  }
   absl::Time NextDeadline() override { return left > 0 ? absl::InfinitePast() : deadline; }
   void Wake() override { ++rung; }
 
@@ -29,6 +33,7 @@ class FakeEngine : public EngineDriver::Engine {
   Progress then = Progress::kNone;
   absl::Time deadline = absl::InfiniteFuture();
   std::atomic<int> rung{0};
+  int noted = 0;
   std::latch* hold = nullptr;
 };
 
@@ -90,6 +95,19 @@ TEST_F(EngineDriverTest, WaiterThatSeesTheEndTellsTheCoordinatorThread) {
   EXPECT_EQ(driver_.DriveUntilIdle(), std::nullopt);
 }
 
+TEST_F(EngineDriverTest, SubmissionWakesOnlyIfThereIsSomethingToDo) {
+  driver_.DriveUntilIdle();
+  EXPECT_EQ(driver_.TakeNote(), EngineDriver::Turn::kTaken);
+  EXPECT_EQ(engine_.noted, 1);
+  EXPECT_EQ(engine_.rung, 0);
+  engine_.left = 1;
+  driver_.TakeNote();
+  EXPECT_EQ(engine_.rung, 1);
+  EXPECT_EQ(engine_.left, 1) << "the coordinator thread's";
+  driver_.TakeNote();
+  EXPECT_EQ(engine_.rung, 1) << "it is bound to come";
+}
+
 TEST_F(EngineDriverTest, OnlyOneThreadHasTheTurn) {
   std::latch hold(1);
   engine_.hold = &hold;
@@ -103,6 +121,7 @@ TEST_F(EngineDriverTest, OnlyOneThreadHasTheTurn) {
   });
   while (!driving) std::this_thread::yield();
   EXPECT_EQ(driver_.Drive([] { return false; }), EngineDriver::Turn::kBusy);
+  EXPECT_EQ(driver_.TakeNote(), EngineDriver::Turn::kBusy);
   hold.count_down();
   other.join();
 }

@@ -15,8 +15,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// Rank 1 of four, which moves nothing and notes the calls: operation, size of the group (0: the job), and whether it
-// got a buffer.
+// Rank 1 of four, which moves nothing and notes the calls: operation, size of the group (0: the job), whether it got a
+// buffer, and how this rank votes.
 class RecordingCommunicator : public Communicator {
  public:
   Capabilities capabilities() const override { return {.name = "recording"}; }
@@ -34,14 +34,21 @@ class RecordingCommunicator : public Communicator {
   void Tune(const Tuning&) override {}
 
   std::vector<std::string> calls_;
-  WaitLimits limits_;  // of the last call
+  WaitLimits limits_;                                       // of the last call
+  Ballot::Result votes_say_ = Ballot::Result::kCarriedOut;  // wherever there is a ballot
   int64_t divisor_ = 0;
 
  private:
+  static std::string VoteOf(const CallInfo& info) {
+    if (info.ballot == nullptr) return "";
+    return info.ballot->own == Ballot::Vote::kStay ? " stays" : " leaves";
+  }
+
   absl::Status Note(const std::string& what, const CallInfo& info, const void* buffer) {
     calls_.push_back(absl::StrCat(what, " ", info.group == nullptr ? 0 : info.group->size(),
-                                  buffer == nullptr ? "" : " with buffer"));
+                                  buffer == nullptr ? "" : " with buffer", VoteOf(info)));
     limits_ = info.limits;
+    if (info.ballot != nullptr) info.ballot->result = votes_say_;
     return absl::OkStatus();
   }
 };
@@ -69,6 +76,10 @@ class ExecutorTest : public ::testing::Test {
 
   std::shared_ptr<Handle> Submit(const TensorRequest& request) {
     return *queue_.Add({.request = request, .input = data_, .output = data_}, absl::UnixEpoch());
+  }
+
+  absl::StatusOr<Ballot::Result> ExecuteIfAllStay(const TensorRequest& request, Ballot::Vote own) {
+    return executor_.ExecuteIfAllStay(BucketOf({request}, {0, 1, 2, 3}), {.own = own, .when_late = [] {}});
   }
 
   float data_[8] = {};
@@ -142,6 +153,65 @@ TEST_F(ExecutorTest, JoinedRanksAreToldWhenTheJoinIsComplete) {
   ASSERT_TRUE(executor_.Execute(BucketOf({request}, {0, 1, 3}, {0, 1, 3})).ok());
   ASSERT_TRUE(handle->done());
   EXPECT_EQ(handle->result().number, 3);
+}
+
+TEST_F(ExecutorTest, VotesTravelWithReductionsAndAheadOfAllElse) {
+  struct Case {
+    TensorRequest request;
+    std::vector<std::string> calls;
+  };
+  for (const Case& c : std::vector<Case>{
+           {{.name = "x", .shape = {4}}, {"reduce 0 with buffer stays"}},
+           {{.name = "x", .op = OpType::kReduce, .shape = {4}}, {"reduce 0 with buffer stays"}},
+           {{.name = "x", .op = OpType::kBroadcast, .shape = {4}}, {"barrier 0 stays", "broadcast 0 with buffer"}},
+           {{.name = "x", .op = OpType::kAllgather, .shape = {1}}, {"barrier 0 stays", "allgather 0 with buffer"}},
+           {{.name = "x", .op = OpType::kBarrier}, {"barrier 0 stays"}},
+           {{.name = "x", .op = OpType::kReduceScatter, .shape = {4}, .overflow = TensorRequest::Overflow::kDetected},
+            {"reduce 0 with buffer stays", "reduce 0 with buffer"}}}) {
+    communicator_.calls_.clear();
+    const auto handle = Submit(c.request);
+    const auto result = ExecuteIfAllStay(c.request, Ballot::Vote::kStay);
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(*result, Ballot::Result::kCarriedOut);
+    EXPECT_EQ(communicator_.calls_, c.calls) << Name(c.request.op);
+    EXPECT_TRUE(handle->done());
+  }
+}
+
+TEST_F(ExecutorTest, VetoLeavesTheTensorsInFlight) {
+  communicator_.votes_say_ = Ballot::Result::kVetoed;
+  for (const OpType op : {OpType::kAllreduce, OpType::kReduce, OpType::kBroadcast}) {
+    communicator_.calls_.clear();
+    const TensorRequest request = {.name = std::string(Name(op)), .op = op, .shape = {4}, .root = 1};
+    const auto handle = Submit(request);
+    const auto result = ExecuteIfAllStay(request, Ballot::Vote::kStay);
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(*result, Ballot::Result::kVetoed);
+    EXPECT_EQ(communicator_.calls_.size(), 1U) << Name(op);
+    EXPECT_FALSE(handle->done());
+    communicator_.votes_say_ = Ballot::Result::kCarriedOut;
+    EXPECT_TRUE(ExecuteIfAllStay(request, Ballot::Vote::kStay).ok());
+    EXPECT_TRUE(handle->done());
+    communicator_.votes_say_ = Ballot::Result::kVetoed;
+  }
+}
+
+TEST_F(ExecutorTest, WhoLeavesNeedsNoTensor) {
+  communicator_.votes_say_ = Ballot::Result::kVetoed;
+  const auto result = ExecuteIfAllStay({.name = "x", .shape = {4}}, Ballot::Vote::kLeave);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(*result, Ballot::Result::kVetoed);
+  EXPECT_THAT(communicator_.calls_, ElementsAre("reduce 0 leaves"));
+  EXPECT_THAT(flight_->Events(), IsEmpty()) << "nothing was begun";
+}
+
+// The negotiation, which the warning brings about, gives up first.
+TEST_F(ExecutorTest, WaitsForVotesOutlastTheNegotiation) {
+  executor_.set_limits({.warning = absl::InfiniteDuration(), .deadline = absl::Seconds(40)});
+  Submit({.name = "x", .shape = {4}});
+  ASSERT_TRUE(ExecuteIfAllStay({.name = "x", .shape = {4}}, Ballot::Vote::kStay).ok());
+  EXPECT_EQ(communicator_.limits_.warning, absl::Seconds(40));
+  EXPECT_EQ(communicator_.limits_.deadline, absl::Seconds(50));
 }
 
 TEST_F(ExecutorTest, OrderForATensorThatIsNotHereIsAnError) {

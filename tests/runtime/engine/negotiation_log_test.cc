@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <latch>
 #include <string>
 #include <vector>
@@ -53,6 +54,23 @@ TEST(NegotiationLog, OfAJobWithErrorsDeadlinesSetsAndJoinsReplays) {
   const auto recording = ReadRecording(path);
   ASSERT_TRUE(recording.ok()) << recording.status();
   EXPECT_GT(recording->events.size(), 20U);
+  EXPECT_TRUE(Replay(*recording).ok()) << Replay(*recording);
+}
+
+TEST(NegotiationLog, OfAJobThatLeavesSchedulesReplays) {
+  const std::string path = absl::StrCat(::testing::TempDir(), "/schedules.log");
+  RunRuntimes(2, {.tunables = {.negotiation_log = path}}, [&](Runtime& runtime) {
+    std::vector<float> data(3, 1.0f);
+    for (int i = 0; i < 3; ++i) {
+      for (int step = 0; step < 12; ++step) Succeed(runtime, Sum("x", &data));
+      Succeed(runtime, Sum(absl::StrCat("new", i), &data));
+    }
+    EXPECT_GE(runtime.statistics().schedules_left, 2U);
+  });
+  const auto recording = ReadRecording(path);
+  ASSERT_TRUE(recording.ok()) << recording.status();
+  EXPECT_TRUE(std::any_of(recording->events.begin(), recording->events.end(),
+                          [](const NegotiationEvent& event) { return event.kind == NegotiationEvent::Kind::kLeave; }));
   EXPECT_TRUE(Replay(*recording).ok()) << Replay(*recording);
 }
 

@@ -204,7 +204,7 @@ TEST_P(ScheduleStressTest, EverythingCompletesWithTheRightResults) {
   std::atomic<uint64_t> rounds{0};
   std::atomic<uint64_t> left{0};
   RunRuntimesOn(GetParam().backend, GetParam().size, {}, [&](Runtime& runtime) {
-    RandomTrainer(runtime, seed).Train(/*phases=*/40);
+    RandomTrainer(runtime, seed).Train(/*phases=*/15);
     rounds += runtime.statistics().schedule_rounds;
     left += runtime.statistics().schedules_left;
   });

@@ -22,12 +22,14 @@ namespace {
 using ::ronda::testing::Backend;
 using ::ronda::testing::Barrier;
 using ::ronda::testing::CarryOut;
+using ::ronda::testing::FakeClock;
 using ::ronda::testing::Join;
 using ::ronda::testing::Received;
 using ::ronda::testing::RunRanks;
 using ::ronda::testing::RunRuntimesOn;
 using ::ronda::testing::Succeed;
 using ::ronda::testing::Sum;
+using ::ronda::testing::WaitAndAdvance;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -277,6 +279,23 @@ TEST_P(ScheduleTest, ProgramThatChangesItsWaysIsNotHeldUp) {
     }
     EXPECT_GE(runtime.statistics().schedules_left, 1u);
   });
+}
+
+// No thread sleeps for "a", so that the engine has more patience.
+TEST_P(ScheduleTest, ProgramThatPollsIsNotHeldUpForLong) {
+  FakeClock clock;
+  Run(
+      [&](Runtime& runtime) {
+        Step step({"a", "b"});
+        Lock(runtime, &step);
+        Step a({"a"});
+        const auto handles = a.Submit(runtime);
+        EXPECT_TRUE(WaitAndAdvance(*handles[0], &clock).ok());
+        a.ExpectSums(runtime);
+        EXPECT_EQ(runtime.statistics().schedules_left, 1u);
+        Meet();
+      },
+      {.clock = &clock});
 }
 
 TEST_P(ScheduleTest, FailureOfOneRankReachesTheOthersInABucket) {
