@@ -1,6 +1,7 @@
 #include "client/handle_table.h"
 
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -33,6 +34,22 @@ TEST(HandleTableTest, NumbersAreNeverUsedTwice) {
   const ronda_handle first = table.Add(NewOperation());
   table.Remove(first);
   EXPECT_NE(table.Add(NewOperation()), first);
+}
+
+TEST(HandleTableTest, ASlotIsUsedAgainUnderAnotherNumber) {
+  HandleTable table;
+  std::set<ronda_handle> numbers;
+  const ronda_handle kept = table.Add(NewOperation());
+  for (int i = 0; i < 1000; ++i) {
+    const auto operation = NewOperation();
+    const ronda_handle id = table.Add(operation);
+    EXPECT_TRUE(numbers.insert(id).second);
+    EXPECT_EQ(table.Find(id), operation);
+    EXPECT_EQ(table.Remove(id), operation);
+    EXPECT_EQ(table.Remove(id), nullptr) << "twice";
+    EXPECT_EQ(table.Find(*numbers.begin()), nullptr) << "an earlier use of the slot";
+  }
+  EXPECT_NE(table.Find(kept), nullptr);
 }
 
 TEST(HandleTableTest, KnowsNoNumberThatItDidNotGiveOut) {
