@@ -3,7 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <string>
 #include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
 
 namespace ronda {
 namespace {
@@ -115,6 +120,60 @@ TEST_F(TensorQueueTest, FlightRecorderTakesNoteOfWhatWasAdded) {
   EXPECT_EQ(events[0].name, "a");
   EXPECT_EQ(events[0].bytes, 12U);
   EXPECT_EQ(events[1].kind, FlightKind::kJoined);
+}
+
+TEST_F(TensorQueueTest, TakenAreThoseInFlightInTheOrderOfTheirSubmission) {
+  ASSERT_TRUE(AddAll({Named("b"), Named("a"), Named("c")}).ok());
+  EXPECT_THAT(queue_.Taken(), IsEmpty()) << "fresh, all of them";
+  queue_.TakeFresh(kStart);
+  ASSERT_TRUE(queue_.Add(Named("d"), kStart).ok());
+  queue_.Complete(Find("a"), absl::OkStatus());
+  ASSERT_TRUE(queue_.Add(Named("a"), kStart).ok());
+  const std::vector<const TensorEntry*> taken = queue_.Taken();
+  ASSERT_THAT(taken, SizeIs(2));
+  EXPECT_EQ(taken[0]->submission.request.name, "b");
+  EXPECT_EQ(taken[1]->submission.request.name, "c");
+}
+
+TEST_F(TensorQueueTest, ANameThatComesAgainFindsItsMemoryAndNothingOfBefore) {
+  Submission submission = Named("a");
+  submission.request.shape = {2, 3, 4};
+  submission.request.group = "g";
+  submission.splits = {1, 1};
+  const auto first = queue_.Add(submission, kStart);
+  queue_.TakeFresh(kStart);
+  const TensorEntry* const entry = Find("a");
+  const int64_t* const shape = entry->submission.request.shape.data();
+  queue_.Complete(entry, absl::UnavailableError("rank 1 died"));
+  EXPECT_EQ(Find("a"), nullptr);
+
+  const auto second = queue_.Add({.request = {.name = "a", .shape = {5}}}, kStart + absl::Seconds(1));
+  ASSERT_TRUE(second.ok());
+  ASSERT_EQ(Find("a"), entry);
+  EXPECT_EQ(entry->submission.request.shape.data(), shape);
+  EXPECT_EQ(entry->submission.request, (TensorRequest{.name = "a", .shape = {5}}));
+  EXPECT_THAT(entry->submission.splits, IsEmpty());
+  EXPECT_EQ(entry->since, kStart + absl::Seconds(1));
+  EXPECT_EQ(entry->taken, absl::InfiniteFuture());
+  EXPECT_FALSE((*second)->done());
+  EXPECT_EQ((*first)->Wait(), absl::UnavailableError("rank 1 died")) << "the handle of before keeps its own";
+}
+
+// More names than are kept: the one that has not been used for the longest time goes, and comes back like a new one.
+TEST_F(TensorQueueTest, NamesThatAreNotUsedAnyMoreAreForgotten) {
+  for (size_t i = 0; i < 2 * TensorQueue::kMaxIdle; ++i) {
+    const std::string name = absl::StrCat("step", i);
+    const auto handle = queue_.Add(Named(name), kStart);
+    ASSERT_TRUE(handle.ok());
+    queue_.TakeFresh(kStart);
+    queue_.Complete(Find(name), absl::OkStatus());
+    ASSERT_TRUE((*handle)->done());
+  }
+  for (const char* name : {"step0", "step1"}) {
+    ASSERT_TRUE(queue_.Add(Named(name), kStart).ok());
+    EXPECT_NE(Find(name), nullptr);
+  }
+  EXPECT_EQ(Find("step2"), nullptr);
 }
 
 TEST_F(TensorQueueTest, RefusalKeepsWhatIsInFlight) {

@@ -1,0 +1,89 @@
+#include "runtime/engine/handle.h"
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace ronda {
+namespace {
+
+std::shared_ptr<Handle> NewHandle(std::shared_ptr<EngineDriver> driver = nullptr) {
+  return std::make_shared<Handle>(CallbackThread::Create({}), std::move(driver), std::make_shared<std::string>("t"));
+}
+
+TEST(HandleTest, IsDoneOnceItIsComplete) {
+  const auto handle = NewHandle();
+  EXPECT_FALSE(handle->done());
+  handle->Complete(absl::UnavailableError("rank 1 died"));
+  EXPECT_TRUE(handle->done());
+  EXPECT_EQ(handle->Wait(), absl::UnavailableError("rank 1 died"));
+  EXPECT_EQ(handle->Wait(), absl::UnavailableError("rank 1 died")) << "as often as one likes";
+}
+
+// What the completing thread has written before is there for everybody who sees that the handle is done: those who
+// sleep, and those who only look.
+TEST(HandleTest, WhoSeesThatItIsDoneSeesTheResult) {
+  constexpr int kRounds = 200;
+  for (int round = 0; round < kRounds; ++round) {
+    const auto handle = NewHandle();
+    int64_t output = 0;  // the caller's buffer
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 2; ++i) {
+      threads.emplace_back([&] {
+        EXPECT_TRUE(handle->Wait().ok());
+        EXPECT_EQ(output, round);
+        EXPECT_EQ(handle->result().number, round);
+      });
+    }
+    threads.emplace_back([&] {
+      while (!handle->done()) std::this_thread::yield();
+      EXPECT_EQ(output, round);
+      EXPECT_EQ(handle->result().number, round);
+    });
+    output = round;
+    handle->Complete(OperationResult{.number = round});
+    for (std::thread& thread : threads) thread.join();
+  }
+}
+
+// Completes a handle when it is driven.
+class FakeEngine : public EngineDriver::Engine {
+ public:
+  Progress Advance() override {
+    if (handle == nullptr) return Progress::kNone;
+    driven_by = std::this_thread::get_id();
+    handle->Complete(absl::OkStatus());
+    handle = nullptr;
+    return Progress::kSome;
+  }
+  Progress TakeNote() override { return Progress::kNone; }
+  absl::Time NextDeadline() override { return absl::InfiniteFuture(); }
+  void Wake() override {}
+
+  std::shared_ptr<Handle> handle;
+  std::thread::id driven_by;
+};
+
+TEST(HandleTest, WhoWaitsCarriesTheOperationOut) {
+  const auto driver = std::make_shared<EngineDriver>();
+  FakeEngine engine;
+  driver->Connect(&engine);
+  const auto handle = engine.handle = NewHandle(driver);
+  EXPECT_FALSE(handle->done());
+  EXPECT_TRUE(handle->Wait().ok());
+  EXPECT_EQ(engine.driven_by, std::this_thread::get_id());
+  driver->Disconnect();
+  EXPECT_TRUE(handle->Wait().ok()) << "a handle outlives the engine";
+}
+
+TEST(HandleDeathTest, ResultsOfWhatIsInFlightAreNotToBeAskedFor) {
+  const auto handle = NewHandle();
+  EXPECT_DEATH(handle->result(), "done");
+}
+
+}  // namespace
+}  // namespace ronda
