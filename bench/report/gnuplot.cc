@@ -44,7 +44,7 @@ std::string BytesTics(const LineChart& chart) {
 
 std::string AxesOf(const LineChart& chart) {
   std::string text = absl::StrCat("set xlabel ", Quoted(chart.x_label), "\nset ylabel ", Quoted(chart.y_label),
-                                  "\nset grid\nset key below\n");
+                                  "\nset grid\nset key below\nset format y '%g'\n");
   if (chart.x_axis != Axis::kLinear) absl::StrAppend(&text, "set logscale x\n");
   if (chart.y_axis != Axis::kLinear) absl::StrAppend(&text, "set logscale y\n");
   if (chart.x_axis == Axis::kLogarithmicBytes) absl::StrAppend(&text, BytesTics(chart));
@@ -77,8 +77,7 @@ struct Script {
     for (size_t y = 0; y < map.values.size(); ++y) {
       for (size_t x = 0; x < map.values[y].size(); ++x) {
         const double value = map.values[y][x];
-        absl::StrAppend(&text, x, " ", y, " ", Number(value), " ",
-                        std::isfinite(value) ? Quoted(Short(value)) : std::string("-"), " ",
+        absl::StrAppend(&text, x, " ", y, " ", Number(value), " ", std::isfinite(value) ? Short(value) : "-", " ",
                         HeatOf(value, least, most) > 0.6 ? "0xffffff" : "0x222222", "\n");
       }
     }

@@ -1,4 +1,4 @@
-#include "bench/report/step_labels.h"
+#include "bench/report/row_labels.h"
 
 #include <cstddef>
 
@@ -13,7 +13,10 @@ constexpr const char* kSettings[] = {"fusion_threshold", "wire", "cycle_time_us"
 // As people write it; "" if the row has no such setting.
 std::string SettingText(const RunRow& row, const std::string& field) {
   if (!row.Has(field)) return "";
-  if (field == "fusion_threshold") return "fusion " + FormatSize(static_cast<size_t>(row.Number(field)));
+  if (field == "fusion_threshold") {
+    const double threshold = row.Number(field);
+    return threshold == 0 ? FusionLabel(0) : "fusion " + FusionLabel(threshold);
+  }
   if (field == "cycle_time_us") return absl::StrCat("cycle ", row.Number(field), " us");
   if (field == "lock") return "lock " + row.Text(field);
   if (field == "wire" && row.Text(field) == "none") return "fp32";
@@ -22,11 +25,23 @@ std::string SettingText(const RunRow& row, const std::string& field) {
 
 }  // namespace
 
+std::string ContestantName(const RunRow& row) {
+  const std::string contestant = row.Text("contestant");
+  const std::string wire = row.Text("wire");
+  // Layers of Ronda's go by their own names.
+  const bool needs_owner = row.Text("kind") == "ronda" && contestant.rfind("ronda", 0) != 0;
+  return absl::StrCat(needs_owner ? "ronda " : "", contestant, wire.empty() || wire == "none" ? "" : ", " + wire);
+}
+
 std::string CaseLabel(const RunRow& row) {
   const double compute = row.Number("compute_ms");
   return absl::StrCat(
       row.Text("preset"), ", ", row.Number("ranks"), " ranks, ",
       compute > 0 ? absl::StrCat(compute, " ms of backward (", row.Text("compute_kind"), ")") : "no computation");
+}
+
+std::string FusionLabel(double threshold) {
+  return threshold == 0 ? "no fusion" : FormatSize(static_cast<size_t>(threshold));
 }
 
 ContestantLabels::ContestantLabels(const std::vector<RunRow>& rows) {

@@ -11,17 +11,23 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "bench/arguments.h"
-#include "bench/report/step_labels.h"
+#include "bench/report/row_labels.h"
 
 namespace ronda::bench {
 namespace {
 
-// A name of a file: what is not a letter or a digit becomes a dash.
-std::string IdFrom(std::string text) {
-  for (char& c : text) {
-    if (!absl::ascii_isalnum(c)) c = '-';
+// A name of a file: what is not a letter or a digit becomes a dash, but none at the end.
+std::string IdFrom(const std::string& text) {
+  std::string id;
+  for (const char c : text) {
+    if (absl::ascii_isalnum(c)) {
+      id.push_back(absl::ascii_tolower(c));
+    } else if (!id.empty() && id.back() != '-') {
+      id.push_back('-');
+    }
   }
-  return absl::AsciiStrToLower(text);
+  if (!id.empty() && id.back() == '-') id.pop_back();
+  return id;
 }
 
 // A row and the run that it is of.
@@ -58,20 +64,15 @@ std::string Ranks(const RunRow& row) { return absl::StrCat(row.Number("ranks"), 
 class SeriesNames {
  public:
   explicit SeriesNames(const std::vector<RunAndRow>& rows) {
-    for (const RunAndRow& each : rows) runs_[NameOf(*each.row)].insert(each.run->name);
+    for (const RunAndRow& each : rows) runs_[ContestantName(*each.row)].insert(each.run->name);
   }
 
   std::string Of(const RunAndRow& each) const {
-    const std::string name = NameOf(*each.row);
+    const std::string name = ContestantName(*each.row);
     return runs_.at(name).size() == 1 ? name : absl::StrCat(name, " (", each.run->name, ")");
   }
 
  private:
-  static std::string NameOf(const RunRow& row) {
-    const std::string wire = row.Text("wire");
-    return absl::StrCat(row.Text("contestant"), wire.empty() || wire == "none" ? "" : ", " + wire);
-  }
-
   std::map<std::string, std::set<std::string>> runs_;
 };
 
@@ -161,7 +162,7 @@ void AddHeatMaps(const std::vector<RunDocument>& runs, std::vector<Figure>* figu
                    .y_label = "fusion threshold",
                    .x_names = wires};
     map.values.assign(thresholds.size(), std::vector<double>(wires.size(), std::numeric_limits<double>::quiet_NaN()));
-    for (double threshold : thresholds) map.y_names.push_back(FormatSize(static_cast<size_t>(threshold)));
+    for (double threshold : thresholds) map.y_names.push_back(FusionLabel(threshold));
     for (const RunAndRow& each : rows) {
       const auto y = std::find(thresholds.begin(), thresholds.end(), Fusion(*each.row)) - thresholds.begin();
       const auto x = std::find(wires.begin(), wires.end(), Wire(*each.row)) - wires.begin();

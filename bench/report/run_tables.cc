@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "bench/arguments.h"
-#include "bench/report/step_labels.h"
+#include "bench/report/row_labels.h"
 #include "bench/table.h"
 
 namespace ronda::bench {
@@ -36,11 +36,6 @@ size_t PlaceOf(const T& value, std::vector<T>* values) {
 
 bool IsPeer(const RunRow& row) { return row.Text("kind") == "peer"; }
 
-std::string ContestantOf(const RunRow& row) {
-  const std::string wire = row.Text("wire");
-  return absl::StrCat(row.Text("contestant"), wire.empty() || wire == "none" ? "" : ", " + wire);
-}
-
 // One operation on one dtype: a row a size, a column a contestant, and how Ronda compares with the fastest peer.
 struct CollectivesPivot {
   std::string title;
@@ -50,7 +45,7 @@ struct CollectivesPivot {
 
   void Add(const RunRow& row) {
     const size_t size = PlaceOf(row.Number("bytes"), &sizes);
-    const size_t contestant = PlaceOf(ContestantOf(row), &contestants);
+    const size_t contestant = PlaceOf(ContestantName(row), &contestants);
     rows.resize(sizes.size());
     rows[size].resize(std::max(rows[size].size(), contestant + 1));
     rows[size][contestant] = &row;
@@ -152,7 +147,7 @@ std::vector<ReportTable> LatencyTables(const RunDocument& run) {
       continue;
     }
     std::vector<std::string>& cells = calls.rows.emplace_back();
-    cells = {row.Text("contestant"), Cell(row.Number("ranks"), 0), SizeCell(row)};
+    cells = {ContestantName(row), Cell(row.Number("ranks"), 0), SizeCell(row)};
     for (const char* field : {"min_us", "median_us", "p90_us", "p99_us", "max_us"}) {
       cells.push_back(Readable(row.Number(field)));
     }

@@ -72,6 +72,9 @@ std::vector<Scale::Tick> Scale::Ticks() const {
   return ticks;
 }
 
-std::string Short(double number) { return absl::StrFormat("%.3g", number); }
+std::string Short(double number) {
+  constexpr double kLeastWithExponent = 1e6;
+  return absl::StrFormat(std::abs(number) >= 1000 && std::abs(number) < kLeastWithExponent ? "%.0f" : "%.3g", number);
+}
 
 }  // namespace ronda::bench

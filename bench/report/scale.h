@@ -33,7 +33,7 @@ class Scale {
   double high_ = 1;
 };
 
-// A number with three significant digits: "0.00123", "12.3", "1.23e+06".
+// A number with three significant digits: "0.00123", "12.3", "1.23e+06"; between 1,000 and a million all of its digits.
 std::string Short(double number);
 
 }  // namespace ronda::bench

@@ -1,28 +1,16 @@
 #ifndef RONDA_BENCH_STEP_MEASUREMENT_H_
 #define RONDA_BENCH_STEP_MEASUREMENT_H_
 
-#include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "bench/step/contestants.h"
-#include "bench/step/figures.h"
-#include "bench/step/settings.h"
+#include "bench/step/measured.h"
 #include "bench/team.h"
 
 namespace ronda::bench {
-
-// What a contestant's turns have come to, on the slowest rank.
-struct Measured {
-  std::string name;
-  std::optional<Setting> setting;  // of Ronda's
-  Rounds steps;
-  int64_t control_messages = 0;  // of all ranks, in all of its timed steps
-  int64_t wrong = 0;             // elements, of all ranks; looked at in the first turn
-};
 
 struct MeasurementOptions {
   int rounds = 5;

@@ -8,6 +8,7 @@
 #include "absl/strings/str_replace.h"
 #include "bench/arguments.h"
 #include "bench/step/figures.h"
+#include "bench/step/settings.h"
 #include "bench/table.h"
 
 namespace ronda::bench {

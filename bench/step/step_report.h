@@ -8,7 +8,7 @@
 #include "bench/results.h"
 #include "bench/shapes/shapes.h"
 #include "bench/step/backward.h"
-#include "bench/step/measurement.h"
+#include "bench/step/measured.h"
 
 namespace ronda::bench {
 

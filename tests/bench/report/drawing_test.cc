@@ -94,7 +94,7 @@ TEST(Gnuplot, ScriptsHoldTheirData) {
   EXPECT_THAT(lines, AllOf(HasSubstr("set output 'out/it''s.png'"), HasSubstr("set logscale x\nset logscale y\n"),
                            HasSubstr("$series1 << EOD\n1024 0.5\n4096 2\nEOD\n"), HasSubstr("title 'it''s MPI'")));
   EXPECT_THAT(GnuplotOf(Map(), "map.png"),
-              AllOf(HasSubstr("0 0 7.5 '7.5' 0x222222\n1 0 NaN -"), HasSubstr("with image")));
+              AllOf(HasSubstr("0 0 7.5 7.5 0x222222\n1 0 NaN -"), HasSubstr("with image")));
   EXPECT_THAT(GnuplotOf(Bars(), "bars.png"),
               AllOf(HasSubstr("\"ronda\" 100 0\n\"peer\" 100 50\n"), HasSubstr("$bars using 3:xtic(1)")));
 }

@@ -31,7 +31,7 @@ TEST(RunDocument, HoldsWhatTheFileSays) {
   EXPECT_EQ(run->core_distance_ns[0], 55.2);
   ASSERT_EQ(run->rows.size(), 2u);
   EXPECT_EQ(run->rows[0].Number("median_us"), 5.25);
-  EXPECT_EQ(run->rows[0].Text("contestant"), "ronda client");
+  EXPECT_EQ(run->rows[0].Text("contestant"), "client");
   EXPECT_THAT(run->rows[0].List("histogram_begin_us"), ElementsAre(4, 5, 6, 8));
 }
 

@@ -28,7 +28,7 @@ Kind Find(const std::vector<Figure>& figures, const std::string& title) {
 
 TEST(RunFigures, BandwidthHasALineAContestant) {
   const LineChart chart = Find<LineChart>(FiguresOf(SampleRuns()), "Bandwidth: allreduce, float32, 2 ranks");
-  EXPECT_EQ(chart.id, "bandwidth-allreduce--float32--2-ranks");
+  EXPECT_EQ(chart.id, "bandwidth-allreduce-float32-2-ranks");
   EXPECT_EQ(chart.x_axis, Axis::kLogarithmicBytes);
   ASSERT_EQ(chart.series.size(), 2u);
   EXPECT_EQ(chart.series[0].name, "ronda communicator");
@@ -51,7 +51,7 @@ TEST(RunFigures, AContestantOfTwoRunsHasALineEach) {
 TEST(RunFigures, ASweepIsAHeatMapWithGapsWhereNothingWasMeasured) {
   const HeatMap map = Find<HeatMap>(FiguresOf(SampleRuns()), "Step time, ms: resnet50, 2 ranks");
   EXPECT_THAT(map.x_names, ElementsAre("none", "fp16"));
-  EXPECT_THAT(map.y_names, ElementsAre("0 B", "64 MiB"));
+  EXPECT_THAT(map.y_names, ElementsAre("no fusion", "64 MiB"));
   EXPECT_EQ(map.values[0][0], 117);
   EXPECT_TRUE(std::isnan(map.values[0][1]));
   EXPECT_EQ(map.values[1][1], 104);

@@ -36,8 +36,8 @@ std::string Step(int fusion, const std::string& wire, double step_ms) {
 
 std::string SampleCollectives() {
   return Document("collectives", "\"--peer\",\"mpi\"",
-                  Collective("ronda communicator", "ronda", 1024, 2) + ",\n" + Collective("openmpi", "peer", 1024, 5) +
-                      ",\n" + Collective("ronda communicator", "ronda", 1048576, 60) + ",\n" +
+                  Collective("communicator", "ronda", 1024, 2) + ",\n" + Collective("openmpi", "peer", 1024, 5) +
+                      ",\n" + Collective("communicator", "ronda", 1048576, 60) + ",\n" +
                       Collective("openmpi", "peer", 1048576, 120));
 }
 
@@ -59,7 +59,7 @@ std::string SampleSweep() {
 std::string SampleLatency() {
   return Document(
       "latency", "",
-      "{\"measure\":\"calls\",\"contestant\":\"ronda client\",\"kind\":\"ronda\",\"ranks\":2,\"bytes\":4,"
+      "{\"measure\":\"calls\",\"contestant\":\"client\",\"kind\":\"ronda\",\"ranks\":2,\"bytes\":4,"
       "\"calls\":1000,\"min_us\":3,\"median_us\":5.25,\"p90_us\":9,\"p99_us\":20,\"max_us\":300,\"wrong\":0,"
       "\"histogram_begin_us\":[4,5,6,8],\"histogram_count\":[100,700,150,50]},"
       "{\"measure\":\"idle\",\"ranks\":2,\"seconds\":3,\"cpu_us\":51,\"context_switches\":1}");

@@ -43,6 +43,13 @@ TEST(Scale, BytesAreLabelledAsPeopleWriteThem) {
 
 TEST(Scale, ManyPowersAreThinnedOut) { EXPECT_LE(Scale(Axis::kLogarithmic, {1e-20, 1e20}).Ticks().size(), 13u); }
 
+TEST(Short, HasThreeSignificantDigits) {
+  EXPECT_EQ(Short(0.0012345), "0.00123");
+  EXPECT_EQ(Short(12.345), "12.3");
+  EXPECT_EQ(Short(12345), "12345");
+  EXPECT_EQ(Short(12345678), "1.23e+07");
+}
+
 TEST(Scale, WithoutNumbersItIsStillAnAxis) {
   for (Axis axis : {Axis::kLinear, Axis::kLogarithmic, Axis::kLogarithmicBytes}) {
     for (const std::vector<double>& numbers :
