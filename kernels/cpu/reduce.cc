@@ -25,6 +25,7 @@ void ReduceThenConvert(const ReduceArgs& args, double factor, const Scale& then_
                    .factor = factor,
                    .begin = begin,
                    .end = end,
+                   .dst_dtype = args.dtype,
                    .dst = block});
     Convert(block, args.dtype, dst + begin * SizeOf(args.dst_dtype), args.dst_dtype, end - begin, then_scale);
   }
@@ -33,7 +34,11 @@ void ReduceThenConvert(const ReduceArgs& args, double factor, const Scale& then_
 }  // namespace
 
 void Reduce(const ReduceArgs& args) {
-  if (args.dtype != args.dst_dtype) return ReduceThenConvert(args, args.scale.Factor(), Scale{});
+  const bool widens_in_registers =
+      (args.dtype == DType::kFloat16 || args.dtype == DType::kBfloat16) && args.dst_dtype == DType::kFloat32;
+  if (args.dtype != args.dst_dtype && !widens_in_registers) {
+    return ReduceThenConvert(args, args.scale.Factor(), Scale{});
+  }
   const bool scales_integers = !IsFloatingPoint(args.dtype) && args.dtype != DType::kBool && !args.scale.IsIdentity();
   if (scales_integers) return ReduceThenConvert(args, 1.0, args.scale);
   ReduceVectors({.sources = args.sources,
@@ -42,6 +47,7 @@ void Reduce(const ReduceArgs& args) {
                  .factor = args.scale.Factor(),
                  .begin = 0,
                  .end = args.count,
+                 .dst_dtype = args.dst_dtype,
                  .dst = args.dst});
 }
 

@@ -39,8 +39,19 @@ struct Normalize {  // to 0 or 1
   }
 };
 
-// Reduces elements of type E in lanes of type Lane. (A loop of its own for two sources was no faster.)
-template <class E, class Lane, class Op, class Finish>
+// What a vector of floats is once it has been stored as elements of type E, which have 16 bits.
+template <class E, class D>
+HWY_INLINE hn::Vec<D> RoundedTo(D d, hn::Vec<D> value) {
+  if constexpr (std::is_same_v<E, hwy::bfloat16_t>) {
+    return hn::BitCast(d, hn::ShiftLeft<16>(Bf16FromFp32(d, value)));
+  } else {
+    return Fp32FromFp16Bits(d, Fp16BitsFromFp32(d, value));
+  }
+}
+
+// Reduces elements of type E in lanes of type Lane, and stores them as elements of type Out: E, or float. (A loop of
+// its own for two sources was no faster.)
+template <class E, class Lane, class Op, class Finish, class Out>
 class Loop {
  public:
   Loop(const ReduceVectorsArgs& args, Finish finish)
@@ -54,47 +65,59 @@ class Loop {
   void Run() const {
     const size_t lanes = hn::Lanes(D());
     size_t i = 0;
-    for (; i + 4 * lanes <= count_; i += 4 * lanes) Vectors<4>(i * sizeof(E));
-    for (; i + lanes <= count_; i += lanes) Vectors<1>(i * sizeof(E));
-    if (i < count_) LessThanOneVector(i * sizeof(E), (count_ - i) * sizeof(E));
+    for (; i + 4 * lanes <= count_; i += 4 * lanes) Vectors<4>(i);
+    for (; i + lanes <= count_; i += lanes) Vectors<1>(i);
+    if (i < count_) LessThanOneVector(i);
   }
 
  private:
   using D = hn::ScalableTag<Lane>;
   using V = hn::Vec<D>;
 
-  HWY_INLINE const uint8_t* Source(size_t index, size_t at) const {
-    return static_cast<const uint8_t*>(sources_[index]) + offset_ + at;
+  HWY_INLINE const uint8_t* Source(size_t index, size_t element) const {
+    return static_cast<const uint8_t*>(sources_[index]) + offset_ + element * sizeof(E);
+  }
+
+  HWY_INLINE void Store(D d, V value, uint8_t* to) const {
+    const V finished = finish_(d, value);
+    if constexpr (std::is_same_v<E, Out>) {
+      StoreElements<E>(d, finished, to);
+    } else {
+      StoreElements<Out>(d, RoundedTo<E>(d, finished), to);
+    }
   }
 
   // All sources are read before anything is written, as `dst` may be one of them. Several accumulators in registers
   // keep the loop over the sources, whose length is small, from dominating.
   template <size_t kVectors>
-  HWY_INLINE void Vectors(size_t at) const {
+  HWY_INLINE void Vectors(size_t begin) const {
     const D d;
     const size_t step = hn::Lanes(d) * sizeof(E);
+    const size_t out_step = hn::Lanes(d) * sizeof(Out);
     V value[kVectors];
-    HWY_UNROLL(4) for (size_t v = 0; v < kVectors; ++v) value[v] = LoadElements<E>(d, Source(0, at + v * step));
+    HWY_UNROLL(4) for (size_t v = 0; v < kVectors; ++v) value[v] = LoadElements<E>(d, Source(0, begin) + v * step);
     for (size_t s = 1; s < size_; ++s) {
-      const uint8_t* from = Source(s, at);
+      const uint8_t* from = Source(s, begin);
       HWY_UNROLL(4) for (size_t v = 0; v < kVectors; ++v) {
         value[v] = Op::Apply(d, value[v], LoadElements<E>(d, from + v * step));
       }
     }
-    HWY_UNROLL(4) for (size_t v = 0; v < kVectors; ++v) StoreElements<E>(d, finish_(d, value[v]), dst_ + at + v * step);
+    uint8_t* const to = dst_ + begin * sizeof(Out);
+    HWY_UNROLL(4) for (size_t v = 0; v < kVectors; ++v) Store(d, value[v], to + v * out_step);
   }
 
-  void LessThanOneVector(size_t at, size_t bytes) const {
+  void LessThanOneVector(size_t begin) const {
     const D d;
+    const size_t bytes = (count_ - begin) * sizeof(E);
     uint8_t buffer[HWY_MAX_BYTES] = {};
-    std::memcpy(buffer, Source(0, at), bytes);
+    std::memcpy(buffer, Source(0, begin), bytes);
     V a = LoadElements<E>(d, buffer);
     for (size_t s = 1; s < size_; ++s) {
-      std::memcpy(buffer, Source(s, at), bytes);
+      std::memcpy(buffer, Source(s, begin), bytes);
       a = Op::Apply(d, a, LoadElements<E>(d, buffer));
     }
-    StoreElements<E>(d, finish_(d, a), buffer);
-    std::memcpy(dst_ + at, buffer, bytes);
+    Store(d, a, buffer);
+    std::memcpy(dst_ + begin * sizeof(Out), buffer, (count_ - begin) * sizeof(Out));
   }
 
   const void* const* const sources_;
@@ -105,27 +128,34 @@ class Loop {
   const Finish finish_;
 };
 
-template <class E, class Lane, class Op, class Finish>
+template <class E, class Lane, class Op, class Out = E, class Finish>
 void ReduceLanes(const ReduceVectorsArgs& args, Finish finish) {
-  Loop<E, Lane, Op, Finish>(args, finish).Run();
+  Loop<E, Lane, Op, Finish, Out>(args, finish).Run();
 }
 
-template <class E>
+template <class E, class Out = E>
 void ReduceFloats(const ReduceVectorsArgs& args) {
   using Lane = std::conditional_t<std::is_same_v<E, double>, double, float>;
   const Multiply finish{args.factor};
   switch (args.op) {
     case ReduceOp::kSum:
-      return ReduceLanes<E, Lane, Sum>(args, finish);
+      return ReduceLanes<E, Lane, Sum, Out>(args, finish);
     case ReduceOp::kMin:
-      return ReduceLanes<E, Lane, Min>(args, finish);
+      return ReduceLanes<E, Lane, Min, Out>(args, finish);
     case ReduceOp::kMax:
-      return ReduceLanes<E, Lane, Max>(args, finish);
+      return ReduceLanes<E, Lane, Max, Out>(args, finish);
     case ReduceOp::kProduct:
-      return ReduceLanes<E, Lane, Product>(args, finish);
+      return ReduceLanes<E, Lane, Product, Out>(args, finish);
     default:
       HWY_ABORT("%s is not defined on %s", Name(args.op), Name(args.dtype));
   }
+}
+
+// 16-bit types.
+template <class E>
+void ReduceHalves(const ReduceVectorsArgs& args) {
+  if (args.dst_dtype == DType::kFloat32) return ReduceFloats<E, float>(args);
+  ReduceFloats<E>(args);
 }
 
 template <class E>
@@ -186,9 +216,9 @@ void ReduceOnTarget(const ReduceVectorsArgs& args) {
     case DType::kInt64:
       return ReduceIntegers<int64_t>(args);
     case DType::kFloat16:
-      return ReduceFloats<hwy::float16_t>(args);
+      return ReduceHalves<hwy::float16_t>(args);
     case DType::kBfloat16:
-      return ReduceFloats<hwy::bfloat16_t>(args);
+      return ReduceHalves<hwy::bfloat16_t>(args);
     case DType::kFloat32:
       return ReduceFloats<float>(args);
     case DType::kFloat64:

@@ -15,7 +15,8 @@ struct ReduceVectorsArgs {
   double factor;  // floating-point results are multiplied by it before they are rounded; others are not scaled
   size_t begin;   // the elements to reduce are [begin, end) of every source
   size_t end;
-  void* dst;  // of `dtype`; element `begin` goes to its start
+  DType dst_dtype;  // `dtype`, or float32 if that is a 16-bit floating-point type, to which results are rounded first
+  void* dst;        // element `begin` goes to its start
 };
 
 // The part of Reduce (reduce.h) that is one pass over vectors, on the best SIMD target of this CPU.

@@ -75,6 +75,18 @@ TEST_P(ReduceConformanceTest, EveryCountInEveryLayout) {
   CheckReduces(cases);
 }
 
+// Shared memory carries up to 2,240 bytes (with 8 ranks: 2,048) in another way than more.
+TEST_P(ReduceConformanceTest, WhatIsJustSmallEnoughForAnotherWay) {
+  std::vector<ReduceCase> cases;
+  uint64_t seed = 2500;
+  for (size_t bytes :
+       {size_t{55}, size_t{56}, size_t{57}, size_t{2047}, size_t{2048}, size_t{2049}, size_t{2240}, size_t{2241}}) {
+    cases.push_back(LaidOut({.count = bytes, .dtype = DType::kUint8, .seed = ++seed}));
+    cases.push_back(LaidOut({.count = bytes, .dtype = DType::kUint8, .receives = kParts[seed % 3], .seed = ++seed}));
+  }
+  CheckReduces(cases);
+}
+
 TEST_P(ReduceConformanceTest, ScalesBeforeAndAfter) {
   constexpr DType kDTypes[] = {DType::kFloat16, DType::kBfloat16, DType::kFloat32, DType::kFloat64,
                                DType::kInt8,    DType::kInt16,    DType::kInt32,   DType::kInt64};

@@ -15,12 +15,11 @@ RONDA_CONFORMANCE_SUITE(TuneConformanceTest);
 // Sizes that backends can use and sizes that they must round, from much too small to larger than any ring.
 TEST_P(TuneConformanceTest, ResultsDoNotDependOnTheSizeOfChunks) {
   uint64_t seed = 200;
-  for (size_t chunk_bytes : {size_t{64} << 20, size_t{1}, size_t{8192}, size_t{1} << 20, size_t{3000}, size_t{0}}) {
+  for (size_t chunk_bytes : {size_t{64} << 20, size_t{1}, size_t{8192}, size_t{0}}) {
     OnEveryRank([&](RankId, Transport& transport) { transport.communicator->Tune({.chunk_bytes = chunk_bytes}); });
-    CheckReduces({{.count = 30'011, .cut = Cut::kPieces, .seed = ++seed},
-                  {.count = 5, .seed = ++seed},
-                  {.count = 30'011, .wire = WireFormat::kFp8E4M3, .seed = ++seed},
-                  {.count = 30'011, .receives = Receives::kRows, .cut = Cut::kPieces, .seed = ++seed}});
+    CheckReduces({{.count = 8'011, .cut = Cut::kPieces, .seed = ++seed},
+                  {.count = 8'011, .wire = WireFormat::kFp8E4M3, .seed = ++seed},
+                  {.count = 8'011, .receives = Receives::kRows, .cut = Cut::kPieces, .seed = ++seed}});
   }
 }
 

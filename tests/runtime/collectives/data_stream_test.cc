@@ -67,6 +67,11 @@ TEST(DataStreamTest, NoChunkIsCutByTheEndOfTheRing) {
   for (int i = 0; i < 2000; ++i) {
     const size_t chunk = kChunk << (random() % 4);
     if (random() % 8 == 0) stream.set_chunk_bytes(chunk);
+    if (random() % 4 == 0) {
+      const ChunkSequence line = stream.TakeLine();
+      ASSERT_EQ(line.begin, previous_end);
+      previous_end = line.end;
+    }
     const size_t granule = random() % 2 == 0 ? 1 : 1 + random() % kChunk;
     const size_t granules = random() % (size_t{1} << (random() % 16)) / granule;
     const ChunkSequence chunks = stream.Take(granules * granule, granule);
