@@ -1,9 +1,27 @@
 #include "bench/binding.h"
 
 #include <sched.h>
-#include <unistd.h>
+
+#include <cstddef>
 
 namespace ronda::bench {
+namespace {
+
+// Returns those that the system grants, which are fewer than there are in some containers.
+std::vector<int> UseAllCores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (size_t core = 0; core < CPU_SETSIZE; ++core) CPU_SET(core, &set);
+  sched_setaffinity(0, sizeof(set), &set);
+  sched_getaffinity(0, sizeof(set), &set);
+  std::vector<int> cores;
+  for (size_t core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &set)) cores.push_back(static_cast<int>(core));
+  }
+  return cores;
+}
+
+}  // namespace
 
 const std::vector<std::string>& BindingNames() {
   static const auto* const names = new std::vector<std::string>{"launcher", "none", "core"};
@@ -12,12 +30,11 @@ const std::vector<std::string>& BindingNames() {
 
 void Bind(Binding binding, int rank) {
   if (binding == Binding::kLauncher) return;
-  const int cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  const std::vector<int> cores = UseAllCores();
+  if (binding == Binding::kNone || cores.empty()) return;
   cpu_set_t set;
   CPU_ZERO(&set);
-  for (int core = 0; core < cores; ++core) {
-    if (binding == Binding::kNone || core == rank % cores) CPU_SET(core, &set);
-  }
+  CPU_SET(static_cast<size_t>(cores[static_cast<size_t>(rank) % cores.size()]), &set);
   sched_setaffinity(0, sizeof(set), &set);
 }
 

@@ -16,7 +16,7 @@ enum class Binding {
 // "launcher", "none", "core", in the order of the enumeration.
 const std::vector<std::string>& BindingNames();
 
-// Binds the calling thread, and with it the threads that it will start. Does nothing where the system refuses.
+// Binds the calling thread, and with it the threads that it will start.
 void Bind(Binding binding, int rank);
 
 }  // namespace ronda::bench

@@ -52,7 +52,7 @@ absl::StatusOr<Launcher> LauncherFor(const std::vector<const PeerInfo*>& peers) 
   return chosen != nullptr ? *chosen->launcher : Launcher::kRondarun;
 }
 
-// Those that are installed; names the others.
+// Those that are installed; names the MPIs that are not.
 std::vector<const PeerInfo*> UsablePeers(const std::vector<std::string>& names) {
   std::vector<const PeerInfo*> usable;
   for (const std::string& name : names) {
@@ -80,13 +80,16 @@ absl::StatusOr<int> StartJob(const JobRequest& request) {
   return RunLaunch(command);
 }
 
-// Peers whose launcher has not started this job are left out: the process that has started it has named them.
+// Those that are installed; names the others.
 absl::StatusOr<std::vector<std::unique_ptr<Peer>>> LoadPeers(const JobOptions& options, const Place& place, Team* team,
                                                              Output* output) {
   std::vector<std::unique_ptr<Peer>> peers;
   for (const std::string& name : options.peers) {
     const PeerInfo& info = *FindPeer(name);
-    if (info.launcher.value_or(place.launcher) != place.launcher) continue;
+    if (info.launcher.value_or(place.launcher) != place.launcher) {
+      output->Print(absl::StrCat("# without ", info.title, ": ", Name(*info.launcher), " has not started this job\n"));
+      continue;
+    }
     absl::StatusOr<std::unique_ptr<Peer>> peer = Peer::Load(info, team);
     if (absl::IsNotFound(peer.status())) {
       output->Print(absl::StrCat("# ", peer.status().message(), "\n"));

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -148,6 +149,8 @@ class OutputReader {
 };
 
 [[noreturn]] void Become(const LaunchCommand& command, const std::string& pipe) {
+  // Launchers take their ranks with them.
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
   constexpr int kOverwrite = 1;
   for (const auto& [name, value] : command.environment) setenv(name.c_str(), value.c_str(), kOverwrite);
   setenv(kOutputVariable, pipe.c_str(), kOverwrite);

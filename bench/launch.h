@@ -40,8 +40,9 @@ absl::StatusOr<LaunchCommand> PlanLaunch(const LaunchRequest& request, const Fin
 // Takes what rank 0 says through its Output.
 using MessageSink = std::function<void(const OutputMessage& message)>;
 
-// Starts the command, hands all messages to `sink`, and waits for its end. Returns the launcher's exit code, or 128 + N
-// if signal N ended it. Errors: UNAVAILABLE if the system refuses a pipe or a process.
+// Starts the command, hands all messages to `sink`, and waits for its end. If this process ends before, the command
+// gets SIGTERM. Returns the launcher's exit code, or 128 + N if signal N ended it. Errors: UNAVAILABLE if the system
+// refuses a pipe or a process.
 absl::StatusOr<int> RunLaunch(const LaunchCommand& command, const MessageSink& sink);
 
 // The same; prints text, and draws a progress bar if there is a terminal.

@@ -13,7 +13,7 @@ void ExitUnlessOk(ronda_status status) {
   if (status != RONDA_OK) ExitIfError(absl::InternalError(ronda_last_error()));
 }
 
-// The shape_ of a case is one dimension. What Ronda allocates stays until the next call, as a trainer would keep it.
+// A case is a tensor of one dimension. What Ronda allocates stays until the next call, as a trainer would keep it.
 class ClientContestant : public Contestant {
  public:
   ~ClientContestant() override { Release(); }
@@ -36,13 +36,13 @@ class ClientContestant : public Contestant {
   const void* Run() override {
     switch (shape_.op) {
       case OpType::kAllreduce:
-        ronda::allreduce(view_, buffers_.output, reduce_);
+        ronda::allreduce(view_, buffers_.output, reduce_, call_);
         return buffers_.output;
       case OpType::kReduce:
-        ronda::reduce(view_, buffers_.output, 0, reduce_);
+        ronda::reduce(view_, buffers_.output, 0, reduce_, call_);
         return buffers_.output;
       case OpType::kBroadcast:
-        ronda::broadcast(view_, 0);
+        ronda::broadcast(view_, 0, call_);
         return buffers_.output;
       case OpType::kBarrier:
         ronda::barrier();
@@ -98,6 +98,7 @@ class ClientContestant : public Contestant {
   int64_t rows_ = 0;
   Tensor view_;
   ReduceOptions reduce_;
+  const CallOptions call_;
   ronda_handle handle_ = 0;  // whose output the last call returned; 0: none
 };
 

@@ -1,8 +1,10 @@
 #include "bench/launch.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-#include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
@@ -90,6 +92,26 @@ TEST(RunLaunchTest, HandsOnMessagesAndTheExitCode) {
 TEST(RunLaunchTest, ASignalIsAnExitCodeToo) {
   const auto exit_code = RunLaunch({.words = {"/bin/sh", "-c", "kill -TERM $$"}}, [](const OutputMessage&) {});
   EXPECT_EQ(*exit_code, 128 + 15);
+}
+
+TEST(RunLaunchTest, TheCommandEndsWithThisProcess) {
+  int started[2];
+  ASSERT_EQ(pipe(started), 0);
+  const pid_t launcher = fork();
+  if (launcher == 0) {
+    close(started[0]);
+    static_cast<void>(RunLaunch({.words = {"/bin/sh", "-c", "echo 'T up' > $RONDA_BENCH_OUTPUT; exec sleep 600"}},
+                                [&](const OutputMessage&) { static_cast<void>(!write(started[1], "!", 1)); }));
+    _exit(0);
+  }
+  close(started[1]);
+  char byte = 0;
+  ASSERT_EQ(read(started[0], &byte, 1), 1);
+  kill(launcher, SIGKILL);
+  ASSERT_EQ(waitpid(launcher, nullptr, 0), launcher);
+  // `sleep` has the other end of the pipe too: the pipe ends with it.
+  EXPECT_EQ(read(started[0], &byte, 1), 0);
+  close(started[0]);
 }
 
 TEST(RunLaunchTest, AProgramThatCannotRunIsNotFound) {

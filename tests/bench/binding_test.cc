@@ -1,0 +1,61 @@
+#include "bench/binding.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+
+#include <thread>
+
+namespace ronda::bench {
+namespace {
+
+// The cores on which a thread may run that has bound itself.
+cpu_set_t CoresAfter(Binding binding, int rank) {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  std::thread([&] {
+    Bind(binding, rank);
+    sched_getaffinity(0, sizeof(cores), &cores);
+  }).join();
+  return cores;
+}
+
+TEST(BindTest, ARankMayHaveACoreOfItsOwn) {
+  const cpu_set_t core = CoresAfter(Binding::kCore, 0);
+  EXPECT_EQ(CPU_COUNT(&core), 1);
+}
+
+TEST(BindTest, RanksUseEveryCoreBeforeTheyShareOne) {
+  const cpu_set_t all = CoresAfter(Binding::kNone, 0);
+  const int cores = CPU_COUNT(&all);
+  cpu_set_t used;
+  CPU_ZERO(&used);
+  for (int rank = 0; rank < cores; ++rank) {
+    const cpu_set_t own = CoresAfter(Binding::kCore, rank);
+    CPU_OR(&used, &used, &own);
+  }
+  EXPECT_TRUE(CPU_EQUAL(&used, &all));
+  const cpu_set_t first = CoresAfter(Binding::kCore, 0);
+  const cpu_set_t next = CoresAfter(Binding::kCore, cores);
+  EXPECT_TRUE(CPU_EQUAL(&first, &next));
+}
+
+TEST(BindTest, ThreadsStayWhereTheLauncherHasPutThem) {
+  cpu_set_t before;
+  sched_getaffinity(0, sizeof(before), &before);
+  const cpu_set_t after = CoresAfter(Binding::kLauncher, 0);
+  EXPECT_TRUE(CPU_EQUAL(&before, &after));
+}
+
+TEST(BindTest, NoBindingUndoesALaunchersOne) {
+  cpu_set_t after;
+  std::thread([&] {
+    Bind(Binding::kCore, 0);
+    Bind(Binding::kNone, 0);
+    sched_getaffinity(0, sizeof(after), &after);
+  }).join();
+  const cpu_set_t all = CoresAfter(Binding::kNone, 0);
+  EXPECT_TRUE(CPU_EQUAL(&after, &all));
+}
+
+}  // namespace
+}  // namespace ronda::bench
