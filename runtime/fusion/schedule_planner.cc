@@ -19,35 +19,34 @@ struct Item {
   const TensorRequest& request() const { return tensors.front()->response->request; }
 };
 
-// A bucket that can still grow.
-struct OpenBucket {
+struct PlannedBucket {
   const TensorRequest* kind;  // that of its first tensor
-  size_t index;               // in the plan
-  absl::Duration ready;       // of its last item
-  size_t bytes;
+  absl::Duration ready;       // when its last item is
+  size_t bytes = 0;
+  std::vector<CacheId> ids;
 };
 
-// Successive items that were all together in some step: each was submitted before any other was complete, so the order
-// among them is free.
+// Successive items that were all together in some step, in their buckets: each was submitted before any other was
+// complete, so the order among them is free.
 struct Wave {
   const StepTensor* first = nullptr;
-  std::vector<size_t> steps;  // in which they were together
-  std::vector<OpenBucket> open;
+  std::vector<size_t> places;  // of StepTensor::batches in which they are equal
+  std::vector<PlannedBucket> buckets;
 };
 
-std::vector<size_t> AllSteps(const StepTensor& tensor) {
-  std::vector<size_t> steps(tensor.batches.size());
-  for (size_t step = 0; step < steps.size(); ++step) steps[step] = step;
-  return steps;
+std::vector<size_t> AllPlaces(const StepTensor& tensor) {
+  std::vector<size_t> places(tensor.batches.size());
+  for (size_t place = 0; place < places.size(); ++place) places[place] = place;
+  return places;
 }
 
-// Those of `steps` in which all of `item` was in the list of `first`.
-std::vector<size_t> Together(const StepTensor& first, const Item& item, std::vector<size_t> steps) {
-  std::erase_if(steps, [&](size_t step) {
+// Those of `places` in which all of `item` was together with `first`.
+std::vector<size_t> Together(const StepTensor& first, const Item& item, std::vector<size_t> places) {
+  std::erase_if(places, [&](size_t place) {
     return std::any_of(item.tensors.begin(), item.tensors.end(),
-                       [&](const StepTensor* tensor) { return tensor->batches[step] != first.batches[step]; });
+                       [&](const StepTensor* tensor) { return tensor->batches[place] != first.batches[place]; });
   });
-  return steps;
+  return places;
 }
 
 std::vector<Item> ItemsOf(const std::vector<StepTensor>& step) {
@@ -69,55 +68,59 @@ std::vector<Item> ItemsOf(const std::vector<StepTensor>& step) {
   return items;
 }
 
-// Whether one bucket can hold it.
-bool IsOfOneKind(const Item& item) {
+// Whether one bucket can hold a group.
+bool CanBeOneBucket(const Item& item, const SchedulePlanner::Options& options) {
+  if (!Fuses(item.request().op) || options.threshold == 0) return false;
   return std::all_of(item.tensors.begin(), item.tensors.end(),
                      [&](const StepTensor* tensor) { return SameKind(item.request(), tensor->response->request); });
 }
 
-// Takes `item` into the wave, or begins another one with it.
-void Extend(const Item& item, Wave* wave) {
-  std::vector<size_t> steps;
-  if (wave->first != nullptr) steps = Together(*wave->first, item, wave->steps);
-  if (steps.empty()) {
-    *wave = {.first = item.tensors.front()};
-    steps = Together(*wave->first, item, AllSteps(*wave->first));
-  }
-  wave->steps = std::move(steps);
+// The bucket of the wave that takes `item`; nullptr if it needs one of its own.
+PlannedBucket* FindBucket(const Item& item, const SchedulePlanner::Options& options, Wave* wave) {
+  if (!Fuses(item.request().op) || options.threshold == 0) return nullptr;
+  const auto same_kind = [&](const PlannedBucket& bucket) { return SameKind(*bucket.kind, item.request()); };
+  const auto last = std::find_if(wave->buckets.rbegin(), wave->buckets.rend(), same_kind);
+  if (last == wave->buckets.rend() || last->bytes + item.bytes > options.threshold) return nullptr;
+  const bool is_worth_it = last->bytes < options.min_bucket_bytes || item.ready - last->ready <= options.hold;
+  return is_worth_it ? &*last : nullptr;
 }
 
-// Which bucket takes `item`: an open one, or the `next` one, which is then open.
-size_t Place(const Item& item, size_t next, const SchedulePlanner::Options& options, std::vector<OpenBucket>* open) {
-  const auto same_kind = [&](const OpenBucket& bucket) { return SameKind(*bucket.kind, item.request()); };
-  const auto found = std::find_if(open->begin(), open->end(), same_kind);
-  if (found == open->end()) {
-    open->push_back({&item.request(), next, item.ready, item.bytes});
-    return next;
-  }
-  const bool is_worth_it = found->bytes < options.min_bucket_bytes || item.ready - found->ready <= options.hold;
-  if (is_worth_it && found->bytes + item.bytes <= options.threshold) {
-    found->bytes += item.bytes;
-    found->ready = item.ready;
-  } else {
-    *found = {&item.request(), next, item.ready, item.bytes};
-  }
-  return found->index;
+void Take(const Item& item, const SchedulePlanner::Options& options, Wave* wave) {
+  PlannedBucket* bucket = FindBucket(item, options, wave);
+  if (bucket == nullptr) bucket = &wave->buckets.emplace_back(PlannedBucket{.kind = &item.request()});
+  bucket->ready = item.ready;
+  bucket->bytes += item.bytes;
+  for (const StepTensor* tensor : item.tensors) bucket->ids.push_back(tensor->id);
+}
+
+// The wave that has no more items: its buckets as they become ready.
+void Finish(Wave* wave, std::vector<std::vector<CacheId>>* plan) {
+  std::stable_sort(wave->buckets.begin(), wave->buckets.end(),
+                   [](const PlannedBucket& a, const PlannedBucket& b) { return a.ready < b.ready; });
+  for (PlannedBucket& bucket : wave->buckets) plan->push_back(std::move(bucket.ids));
+  *wave = {};
 }
 
 }  // namespace
 
 std::optional<std::vector<std::vector<CacheId>>> SchedulePlanner::Plan(const std::vector<StepTensor>& step) const {
-  std::vector<std::vector<CacheId>> buckets;
+  std::vector<std::vector<CacheId>> plan;
   Wave wave;
-  for (const Item& item : ItemsOf(step)) {
-    const bool fuses = Fuses(item.request().op) && options_.threshold > 0;
-    if (item.tensors.size() > 1 && !(fuses && IsOfOneKind(item))) return std::nullopt;
-    Extend(item, &wave);
-    const size_t index = fuses ? Place(item, buckets.size(), options_, &wave.open) : buckets.size();
-    if (index == buckets.size()) buckets.emplace_back();
-    for (const StepTensor* tensor : item.tensors) buckets[index].push_back(tensor->id);
+  const std::vector<Item> items = ItemsOf(step);
+  for (const Item& item : items) {
+    if (item.tensors.size() > 1 && !CanBeOneBucket(item, options_)) return std::nullopt;
+    std::vector<size_t> places;
+    if (wave.first != nullptr) places = Together(*wave.first, item, wave.places);
+    if (places.empty()) {
+      Finish(&wave, &plan);
+      wave.first = item.tensors.front();
+      places = Together(*wave.first, item, AllPlaces(*wave.first));
+    }
+    wave.places = std::move(places);
+    Take(item, options_, &wave);
   }
-  return buckets;
+  Finish(&wave, &plan);
+  return plan;
 }
 
 }  // namespace ronda

@@ -15,8 +15,10 @@ namespace ronda {
 // A tensor of a step that repeats itself, and what was seen of it.
 struct StepTensor {
   CacheId id = 0;
-  absl::Duration ready;           // mean time from the beginning of the step until all ranks had submitted it
-  std::vector<uint64_t> batches;  // of each step that was watched, which list it ran in
+  absl::Duration ready;  // mean time from the beginning of the step until all ranks had submitted it
+  // Tensors that are equal in any place of this have been seen together: in that step all ranks submitted each of them
+  // before they could know that any of the others was complete.
+  std::vector<uint64_t> batches;
   std::shared_ptr<const Response> response;
 };
 
@@ -26,11 +28,10 @@ struct StepTensor {
 // `threshold` bytes; or, once it has `min_bucket_bytes`, before a tensor that comes more than `hold` after the one
 // before it, so that what is left at the end of a step is small.
 //
-// Tensors share a bucket only if all of them were in one list in one of the steps: then the program has been seen to
-// submit each of them before any of the others was complete. Otherwise one might wait for another: a bucket with both
-// would never be ready. What gathers during a round trip of the negotiation and the execution of a list is also just as
-// much as it takes to hide their latency. The order is safe for the same reason: what waits for another tensor becomes
-// ready after it in every step, so also on average.
+// Tensors share a bucket only if all that stand between the first and the last of it have been seen together. Otherwise
+// one might wait for another: a bucket with both would never be ready. The order of what has not been seen together is
+// safe because what waits for another tensor becomes ready after it in every step, so also on average. Among what has
+// been, buckets run as they become ready: a bucket of a rare kind that takes the whole step to fill holds up no other.
 //
 // A group of tensors runs as a whole or not at all: it is never divided.
 //

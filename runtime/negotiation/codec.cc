@@ -177,6 +177,7 @@ std::string Encode(const RankReport& report) {
   proto.set_leaving(report.membership == RankReport::Membership::kLeaving);
   proto.set_identity(report.identity);
   proto.set_schedule(report.schedule);
+  proto.set_not_waited(report.waited == RankReport::Waited::kNo);
   return proto.SerializeAsString();
 }
 
@@ -209,6 +210,7 @@ absl::StatusOr<RankReport> DecodeRankReport(absl::string_view bytes) {
   report.membership = proto.leaving() ? RankReport::Membership::kLeaving : RankReport::Membership::kStaying;
   report.identity = proto.identity();
   report.schedule = proto.schedule();
+  report.waited = proto.not_waited() ? RankReport::Waited::kNo : RankReport::Waited::kPerhaps;
   return report;
 }
 

@@ -76,6 +76,9 @@ struct RankReport {
   // The number of the last schedule that this rank has begun; 0: none. What was sent before a schedule began counts for
   // nothing any more: the submissions are part of the schedule, or are reported again once it is left.
   uint64_t schedule = 0;
+  // Whether the program may have learned that something is complete after the last submission of the last report and
+  // before the last one of these. If not, these do not depend on those.
+  enum class Waited : uint8_t { kPerhaps, kNo } waited = Waited::kPerhaps;
 };
 
 // One tensor that every rank of its process set is ready to operate on, but for those that have joined.

@@ -54,6 +54,7 @@ absl::Status Negotiator::Add(RankId rank, const RankReport& report, absl::Time n
   if (!report.identity.empty()) roster_.Introduce(rank, report.identity);
   RONDA_ASSIGN_OR_RETURN(const Freshness freshness, CheckSchedule(rank, report));
   if (freshness == Freshness::kStale) return absl::OkStatus();
+  if (report.waited == RankReport::Waited::kPerhaps) detector_.Wait();
   for (CacheId id : report.cached) RONDA_RETURN_IF_ERROR(SubmitById(rank, id));
   for (const RepeatedRequest& repeated : report.repeated) RONDA_RETURN_IF_ERROR(Repeat(rank, repeated));
   for (const TensorRequest& request : report.requests) {

@@ -72,6 +72,7 @@ void Reporter::ForgetReported() {
   if (leaving_) report_.membership = RankReport::Membership::kLeaving;
   by_id_.clear();
   joined_.clear();
+  reported_.reset();
 }
 
 RankReport Reporter::TakeReport() {
@@ -80,6 +81,8 @@ RankReport Reporter::TakeReport() {
   // ready.
   std::sort(report_.cached.begin(), report_.cached.end());
   report_.schedule = schedule_;
+  if (learned_of_ && learned_of_ == reported_) report_.waited = RankReport::Waited::kNo;
+  reported_ = learned_of_;
   return std::exchange(report_, {});
 }
 

@@ -39,6 +39,10 @@ class Reporter {
   // with an error).
   void Submit(const TensorRequest& request);
 
+  // Of how many completions the program had learned when it made the next submission. As long as it has learned of no
+  // other one, what it submits does not wait for what it has submitted. Without these calls it may always have waited.
+  void NoteCompletions(uint64_t learned_of) { learned_of_ = learned_of; }
+
   // The next report is the last one. It comes once no schedule is locked; a schedule that is, is to be left.
   void Leave();
 
@@ -97,6 +101,8 @@ class Reporter {
   uint64_t schedule_ = 0;                     // the number of the last schedule that has begun
   bool leaving_ = false;                      // Leave has been called
   RankReport report_;                         // the next one
+  std::optional<uint64_t> learned_of_;        // with the last submission
+  std::optional<uint64_t> reported_;          // what that was in the last report, if it counts
   TensorKeyMap<CacheId> by_id_;               // submitted by id and not answered yet
   absl::flat_hash_set<ProcessSetId> joined_;  // process sets this rank has joined, until all have
 };

@@ -7,7 +7,7 @@ namespace ronda {
 namespace {
 
 constexpr int kMostSteps = 1024;
-constexpr size_t kBatchesKept = 4;  // more would hardly say more about what is ready together
+constexpr size_t kBatchesKept = 8;  // of four steps; more would hardly say more about what is ready together
 
 }  // namespace
 
@@ -18,7 +18,7 @@ void ScheduleDetector::Release(CacheId id, absl::Time now) {
     // No rank can submit a tensor again before it has seen the list with it.
     if (!released_.insert(id).second) return Break();
   }
-  current_.push_back({id, now, list_});
+  current_.push_back({id, now, list_, waits_});
 }
 
 // A step of another kind than the last one ends in front of the list that is being made.
@@ -64,8 +64,9 @@ void ScheduleDetector::EndStep() {
     Seen& seen = last_[entry.id];
     seen.place = place;
     seen.total += entry.time - begin;
-    if (seen.batches.size() == kBatchesKept) seen.batches.erase(seen.batches.begin());
+    if (seen.batches.size() == kBatchesKept) seen.batches.erase(seen.batches.begin(), seen.batches.begin() + 2);
     seen.batches.push_back(entry.list);
+    seen.batches.push_back(entry.waits);
   }
   ++identical_;
   current_.clear();

@@ -25,6 +25,9 @@ class ScheduleDetector {
   // `identical_steps`: at least this many; 0: no step is ever found.
   explicit ScheduleDetector(int identical_steps) : base_(identical_steps), needed_(identical_steps) {}
 
+  // What is released from now on may have waited for what has been released before, if that is in an earlier list.
+  void Wait() { ++waits_; }
+
   // The tensor of this id runs with the next list, on all ranks of the job.
   void Release(CacheId id, absl::Time now);
 
@@ -41,7 +44,7 @@ class ScheduleDetector {
   struct Tensor {
     CacheId id;
     absl::Duration ready;           // mean time from the first release of the step to its own
-    std::vector<uint64_t> batches;  // in which list it was, in each of the last few steps
+    std::vector<uint64_t> batches;  // in each of the last few steps: in which list it was, and after how many waits
   };
   // In the order of the last step.
   // REQUIRES: complete().
@@ -56,6 +59,7 @@ class ScheduleDetector {
     CacheId id;
     absl::Time time;
     uint64_t list;
+    uint64_t waits;
   };
   struct Seen {
     size_t place = 0;      // in the last step
@@ -70,6 +74,7 @@ class ScheduleDetector {
 
   const int base_;
   int needed_;
+  uint64_t waits_ = 0;
   uint64_t list_ = 0;                        // the number of the next list
   bool broken_ = false;                      // the next list does not count
   std::vector<Released> current_;            // of the step so far

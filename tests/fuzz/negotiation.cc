@@ -1,5 +1,6 @@
 // The negotiation, driven by reports that no correct rank would send among some that one would.
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,12 +51,12 @@ class Job {
   // False once somebody has refused a message: the job has failed.
   bool Step(FuzzInput& input) {
     const RankId rank = input.Below(kWorldSize);
-    switch (input.Below(6)) {
+    switch (input.Below(7)) {
       case 0:
         SubmitIfAllowed(rank, ReadRequest(input));
         return true;
       case 1:
-        return Send(rank, reporters_[rank].TakeReport());
+        return !reporters_[rank].has_news() || Send(rank, reporters_[rank].TakeReport());
       case 2:
         return Send(rank, ReadReport(input));
       case 3:
@@ -64,8 +65,11 @@ class Job {
         now_ += absl::Seconds(input.Below(20));
         FailOverdue();
         return true;
-      default:
+      case 5:
         reporters_[rank].Leave();
+        return true;
+      default:
+        VoteOnBucket();
         return true;
     }
   }
@@ -80,13 +84,18 @@ class Job {
     }
     for (int i = input.Below(4); i > 0; --i) report.requests.push_back(ReadRequest(input));
     if (input.Below(8) == 0) report.membership = RankReport::Membership::kLeaving;
+    report.schedule = static_cast<uint64_t>(input.Below(3));
+    if (input.Below(2) == 0) report.waited = RankReport::Waited::kNo;
     return report;
   }
 
   // What the engine sees to before it submits.
   void SubmitIfAllowed(RankId rank, TensorRequest request) {
     const auto members = reporters_[rank].process_sets().Find(request.process_set);
-    if (members != nullptr && members->Contains(rank)) reporters_[rank].Submit(std::move(request));
+    if (members == nullptr || !members->Contains(rank)) return;
+    const bool locked = reporters_[rank].lock() != nullptr;
+    if (locked && !in_schedule_[rank].insert(TensorKey(request.key())).second) return;
+    reporters_[rank].Submit(request);
   }
 
   bool Send(RankId rank, const RankReport& report) {
@@ -101,6 +110,7 @@ class Job {
   bool ApplyResponses() {
     ResponseList list = negotiator_.TakeResponses();
     list.settings = std::exchange(settings_, std::nullopt);
+    if (list.empty()) return true;
     const auto received = DecodeResponseList(Encode(list));
     Require(received.ok(), "every rank can decode what the coordinator rank sends");
     for (Reporter& reporter : reporters_) {
@@ -109,6 +119,30 @@ class Job {
       if (!work.ok()) return false;
     }
     return received->job == ResponseList::Job::kGoesOn;
+  }
+
+  // All ranks enter the next bucket of the schedule, if there is one that all can enter.
+  void VoteOnBucket() {
+    if (reporters_[0].lock() == nullptr) return;
+    bool veto = false;
+    for (Reporter& reporter : reporters_) {
+      Require(reporter.lock() != nullptr, "all ranks are in the schedule or none is");
+      if (reporter.lock()->Next() == nullptr) return;
+      veto |= reporter.lock()->leaving();
+    }
+    const uint64_t rounds = reporters_[0].lock()->rounds();
+    for (RankId rank = 0; rank < kWorldSize; ++rank) {
+      if (veto) {
+        reporters_[rank].LeaveSchedule();
+        in_schedule_[rank].clear();
+        continue;
+      }
+      for (const auto& response : reporters_[rank].lock()->Next()->responses) {
+        in_schedule_[rank].erase(TensorKey(response->request.key()));
+      }
+      reporters_[rank].lock()->Advance();
+    }
+    if (veto) negotiator_.LeaveSchedule(rounds);
   }
 
   void FailOverdue() {
@@ -125,8 +159,12 @@ class Job {
 
   const WaitLimits limits_ = {absl::Seconds(5), absl::Seconds(10)};
   std::optional<JobSettings> settings_ = JobSettings{.cache_capacity = kCacheCapacity, .limits = limits_};
-  Negotiator negotiator_{{.world_size = kWorldSize, .cache_capacity = kCacheCapacity, .limits = limits_}};
+  Negotiator negotiator_{{.world_size = kWorldSize,
+                          .cache_capacity = kCacheCapacity,
+                          .limits = limits_,
+                          .schedule = {.identical_steps = 1}}};
   std::vector<Reporter> reporters_;
+  std::set<TensorKey> in_schedule_[kWorldSize];  // what each rank has submitted to the locked one
   absl::Time now_ = absl::UnixEpoch();
 };
 

@@ -93,6 +93,14 @@ TEST(SchedulePlanner, KindsThatAlternateHaveABucketEach) {
               ElementsAre(ElementsAre(1, 3), ElementsAre(2, 4)));
 }
 
+TEST(SchedulePlanner, BucketThatTakesLongToFillHoldsUpNoOther) {
+  TensorRequest half = Floats(100);
+  half.dtype = DType::kFloat16;
+  EXPECT_THAT(Plan({Ready(1, absl::ZeroDuration(), Floats(1)), Ready(2, absl::Milliseconds(1), half),
+                    Ready(3, absl::Milliseconds(2), half), Ready(4, absl::Milliseconds(3), Floats(1))}),
+              ElementsAre(ElementsAre(2), ElementsAre(3), ElementsAre(1, 4)));
+}
+
 TEST(SchedulePlanner, NoTensorOvertakesOneThatItMayHaveWaitedFor) {
   TensorRequest half = Floats(1);
   half.dtype = DType::kFloat16;

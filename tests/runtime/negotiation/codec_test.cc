@@ -30,6 +30,7 @@ RankReport SomeReport() {
   report.membership = RankReport::Membership::kLeaving;
   report.identity = "host h, pid 1";
   report.schedule = uint64_t{1} << 40;
+  report.waited = RankReport::Waited::kNo;
   return report;
 }
 
@@ -79,6 +80,8 @@ TEST(Codec, ReportSurvivesTheRoundTrip) {
   EXPECT_EQ(got->membership, sent.membership);
   EXPECT_EQ(got->identity, sent.identity);
   EXPECT_EQ(got->schedule, sent.schedule);
+  EXPECT_EQ(got->waited, sent.waited);
+  EXPECT_EQ(DecodeRankReport(Encode(RankReport()))->waited, RankReport::Waited::kPerhaps);
 }
 
 TEST(Codec, ResponseListSurvivesTheRoundTrip) {

@@ -88,6 +88,30 @@ TEST_F(NegotiatorScheduleTest, TensorsThatWaitForEachOtherGetBucketsOfTheirOwn) 
   EXPECT_THAT(last.schedule->buckets, ElementsAre(ElementsAre(1), ElementsAre(2)));
 }
 
+TEST_F(NegotiatorScheduleTest, TensorsThatHaveNotWaitedShareABucketWhateverListsTheyWereIn) {
+  ResponseList last;
+  for (int step = 0; step < 3; ++step) {
+    EXPECT_FALSE(last.schedule);
+    EXPECT_FALSE(Step({1}).schedule);
+    for (RankId rank : {0, 1}) Take(rank, {.cached = {2}, .waited = RankReport::Waited::kNo});
+    last = negotiator_.TakeResponses();
+  }
+  ASSERT_TRUE(last.schedule);
+  EXPECT_THAT(last.schedule->buckets, ElementsAre(ElementsAre(1, 2)));
+}
+
+TEST_F(NegotiatorScheduleTest, OneRankThatMayHaveWaitedIsEnoughToKeepTensorsApart) {
+  ResponseList last;
+  for (int step = 0; step < 3; ++step) {
+    EXPECT_FALSE(Step({1}).schedule);
+    Take(0, {.cached = {2}, .waited = RankReport::Waited::kNo});
+    Take(1, {.cached = {2}});
+    last = negotiator_.TakeResponses();
+  }
+  ASSERT_TRUE(last.schedule);
+  EXPECT_THAT(last.schedule->buckets, ElementsAre(ElementsAre(1), ElementsAre(2)));
+}
+
 TEST_F(NegotiatorScheduleTest, WhatSomeRanksHaveSubmittedOfTheNextStepIsPartOfIt) {
   Step();
   Step();

@@ -171,6 +171,26 @@ TEST_F(ReporterScheduleTest, CacheIsTheSameAfterAScheduleHoweverOftenItWentRound
   EXPECT_THAT(report.requests, ElementsAre(Allreduce("a")));
 }
 
+TEST_F(ReporterScheduleTest, ReportSaysWhetherTheProgramMayHaveWaited) {
+  const auto report = [&](const char* tensor) {
+    reporter_.Submit(Allreduce(tensor));
+    return reporter_.TakeReport().waited;
+  };
+  EXPECT_EQ(report("a"), RankReport::Waited::kPerhaps);
+  EXPECT_EQ(report("b"), RankReport::Waited::kPerhaps) << "nobody has said anything";
+  reporter_.NoteCompletions(7);
+  EXPECT_EQ(report("a"), RankReport::Waited::kPerhaps);
+  reporter_.NoteCompletions(7);
+  EXPECT_EQ(report("b"), RankReport::Waited::kNo);
+  reporter_.NoteCompletions(8);
+  EXPECT_EQ(report("c"), RankReport::Waited::kPerhaps);
+  // What was said before a schedule may not have been heard.
+  Apply(Begin({{1}}));
+  reporter_.LeaveSchedule();
+  reporter_.NoteCompletions(8);
+  EXPECT_EQ(report("a"), RankReport::Waited::kPerhaps);
+}
+
 TEST_F(ReporterScheduleTest, SettingsMayChangeButForTheCache) {
   ResponseList list;
   list.settings = {.cache_capacity = 4, .cycle_time = absl::Milliseconds(1), .chunk_bytes = 4096};

@@ -62,7 +62,7 @@ TEST(ScheduleSimulation, MakesEverythingHappen) {
     total.early_calls += counts.early_calls;
   }
   EXPECT_GT(total.schedules, 30);
-  EXPECT_GT(total.scheduled, 300);
+  EXPECT_GT(total.scheduled, 200);
   EXPECT_GT(total.vetoes, 30);
   EXPECT_GT(total.left_for_tensor, 10);
   EXPECT_GT(total.left_for_change, 3);
@@ -71,7 +71,7 @@ TEST(ScheduleSimulation, MakesEverythingHappen) {
   EXPECT_GT(total.left_for_shutdown, 0);
   EXPECT_GT(total.left_for_call, 10);
   EXPECT_GT(total.left_for_lateness, 5);
-  EXPECT_GT(total.left_for_lack, 3);
+  EXPECT_GT(total.left_for_lack, 0);
   EXPECT_GT(total.stale_reports, 10);
   EXPECT_GT(total.early_calls, 0);
 }
