@@ -23,8 +23,8 @@ class Histogram {
   // From the first to the last one that is not empty, ascending, without gaps.
   std::vector<Bucket> Buckets() const;
 
-  // A line for each bucket that is not empty: where it begins and ends, its count, its part of all, and a bar as long as
-  // that part. "..." stands for empty ones.
+  // A line for each bucket that is not empty: where it begins and ends, its count, its part of all, and a bar as long
+  // as that part. "..." stands for empty ones.
   std::string Text() const;
 
  private:
