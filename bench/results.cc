@@ -1,15 +1,13 @@
 #include "bench/results.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <fstream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "bench/files.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/version.h"
 
@@ -70,14 +68,6 @@ std::string CsvCell(const ResultRow& row, const std::string& column) {
     if (name == column) return std::visit(ToCsvText(), value);
   }
   return "";
-}
-
-absl::Status WriteFile(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  if (file.good()) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
 }
 
 }  // namespace

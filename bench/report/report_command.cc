@@ -1,16 +1,13 @@
 #include "bench/report/report_command.h"
 
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "bench/arguments.h"
+#include "bench/files.h"
 #include "bench/job.h"
 #include "bench/report/figure.h"
 #include "bench/report/gnuplot.h"
@@ -35,18 +32,8 @@ struct ReportOptions {
   std::string markdown;  // a page whose results are replaced; empty: none
 };
 
-absl::Status WriteFile(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  if (file.good()) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
-}
-
 absl::Status UpdateMarkdown(const std::string& path, const std::vector<RunDocument>& runs) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::NotFoundError(absl::StrCat(path, ": cannot be read"));
-  const std::string page((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  RONDA_ASSIGN_OR_RETURN(const std::string page, ReadFile(path));
   const absl::StatusOr<std::string> updated = WithResults(page, MarkdownOf(runs));
   if (!updated.ok()) return absl::InvalidArgumentError(absl::StrCat(path, " ", updated.status().message()));
   return WriteFile(path, *updated);

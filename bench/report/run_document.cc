@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <system_error>
 #include <utility>
@@ -14,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "bench/files.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda::bench {
@@ -60,12 +59,6 @@ template <typename Map>
 typename Map::mapped_type Lookup(const Map& map, const std::string& name, typename Map::mapped_type otherwise) {
   const auto found = map.find(name);
   return found == map.end() ? otherwise : found->second;
-}
-
-absl::StatusOr<std::string> ReadFile(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::NotFoundError(absl::StrCat(path.string(), ": cannot be read"));
-  return std::string((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
 }
 
 }  // namespace
@@ -115,7 +108,7 @@ absl::StatusOr<std::vector<RunDocument>> ReadRuns(const std::string& directory) 
   std::sort(paths.begin(), paths.end());
   std::vector<RunDocument> runs;
   for (const std::filesystem::path& path : paths) {
-    RONDA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+    RONDA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path.string()));
     RONDA_ASSIGN_OR_RETURN(runs.emplace_back(), ParseRun(text, path.string()));
   }
   return runs;

@@ -105,8 +105,8 @@ std::vector<ReportTable> CollectivesTables(const RunDocument& run) {
   return tables;
 }
 
-// The largest of the fields ratio_*: against the slowest peer's form; and the smallest, against the fastest.
-std::string RatiosCell(const RunRow& row) {
+// How many times longer the fastest form of a peer takes: the smallest of the fields ratio_*.
+std::string RatioCell(const RunRow& row) {
   double least = std::numeric_limits<double>::infinity();
   for (const auto& [name, value] : row.numbers) {
     if (name.rfind("ratio_", 0) == 0) least = std::min(least, value);
@@ -130,7 +130,7 @@ std::vector<ReportTable> StepTables(const RunDocument& run) {
         {labels.Of(row), Readable(row.Number("step_ms")),
          absl::StrCat(Readable(row.Number("step_ms_p10")), " - ", Readable(row.Number("step_ms_p90"))),
          Readable(row.Number("exposed_ms")), Cell(row.Number("efficiency"), 3),
-         Readable(row.Number("wire_bytes") * 1e-6), Cell(row.Number("control_messages"), 1), RatiosCell(row)});
+         Readable(row.Number("wire_bytes") * 1e-6), Cell(row.Number("control_messages"), 1), RatioCell(row)});
   }
   return tables;
 }

@@ -1,7 +1,5 @@
 #include "bench/shapes/shape_file.h"
 
-#include <fstream>
-#include <iterator>
 #include <set>
 #include <utility>
 
@@ -9,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "bench/files.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda::bench {
@@ -63,9 +62,7 @@ absl::StatusOr<ModelShapes> ParseShapes(absl::string_view text, absl::string_vie
 }
 
 absl::StatusOr<ModelShapes> ReadShapes(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return absl::NotFoundError(absl::StrCat(path, ": cannot be read"));
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  RONDA_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   return ParseShapes(text, path);
 }
 
