@@ -1,13 +1,13 @@
 #include "client/handle_table.h"
 
 #include <algorithm>
-#include <stdexcept>
+#include <new>
 #include <utility>
 
 namespace ronda {
 
 void HandleTable::AddSlotLocked() {
-  if (slots_.size() >> kPlaceBits != 0) throw std::length_error("too many handles: release those that are complete");
+  if (slots_.size() >> kPlaceBits != 0) throw std::bad_alloc();
   if (free_.capacity() <= slots_.size()) free_.reserve(std::max<size_t>(64, 2 * slots_.size()));
   slots_.emplace_back();
   free_.push_back(slots_.size() - 1);

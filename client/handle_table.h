@@ -21,7 +21,7 @@ namespace ronda {
 // Thread-safe.
 class HandleTable {
  public:
-  // Keeps `operation` until Remove. Throws std::length_error if 2^24 operations are kept.
+  // Keeps `operation` until Remove. Throws std::bad_alloc, also if 2^24 operations are kept already.
   ronda_handle Add(std::shared_ptr<const Operation> operation);
 
   // nullptr if `id` was never given out or has been removed.

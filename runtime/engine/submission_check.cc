@@ -259,11 +259,14 @@ class Check {
   int64_t bytes_ = 0;                 // of the tensor, once Extent() has succeeded
 };
 
+bool InSameGroup(const TensorRequest& a, const TensorRequest& b) {
+  return a.group == b.group && a.process_set == b.process_set;
+}
+
 // How many of `submissions` are in the group of `request`.
 int64_t MembersOfGroup(absl::Span<const Submission> submissions, const TensorRequest& request) {
-  return std::count_if(submissions.begin(), submissions.end(), [&](const Submission& other) {
-    return other.request.group == request.group && other.request.process_set == request.process_set;
-  });
+  return std::count_if(submissions.begin(), submissions.end(),
+                       [&](const Submission& other) { return InSameGroup(other.request, request); });
 }
 
 }  // namespace
@@ -274,9 +277,14 @@ absl::Status CheckSubmission(const Submission& submission, const Submitter& subm
 
 absl::Status CheckSubmissions(absl::Span<const Submission> submissions, const Submitter& submitter) {
   for (const Submission& submission : submissions) RONDA_RETURN_IF_ERROR(Check(submission, submitter).Run());
+  const TensorRequest* counted = nullptr;  // most often all are of one group
+  int64_t present = 0;
   for (const Submission& submission : submissions) {
     const TensorRequest& request = submission.request;
-    const int64_t present = request.group.empty() ? 0 : MembersOfGroup(submissions, request);
+    if (counted == nullptr || !InSameGroup(*counted, request)) {
+      present = request.group.empty() ? 0 : MembersOfGroup(submissions, request);
+      counted = &request;
+    }
     if (present == request.group_size) continue;
     return absl::InvalidArgumentError(absl::StrCat("tensor '", request.name, "': group '", request.group,
                                                    "' is said to have ", request.group_size, " tensors, but ", present,
