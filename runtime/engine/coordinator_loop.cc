@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/float_environment.h"
 #include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
 
@@ -124,6 +125,8 @@ absl::Time CoordinatorLoop::NextDeadline() { return engine_.NextDeadline(); }
 absl::StatusOr<EngineDriver::Engine::Progress> CoordinatorLoop::StepOrCatch(
     absl::FunctionRef<absl::StatusOr<Progress>()> step) {
   try {
+    // Whichever thread this is: all ranks must get the same bits.
+    const ScopedFloatEnvironment default_environment;
     return step();
   } catch (const std::bad_alloc&) {
     // Trainer threads that go on submitting would take the reserve.
@@ -139,7 +142,7 @@ absl::StatusOr<EngineDriver::Engine::Progress> CoordinatorLoop::StepOrCatch(
 void CoordinatorLoop::End() {
   ended_.store(true);
   transport_.control->Depart();
-  queue_.Close(absl::CancelledError("the job has been shut down"));
+  queue_.Close(shut_down_);
 }
 
 // Recording a failure takes a little memory, and others may be quicker to take what has been given back. They have been

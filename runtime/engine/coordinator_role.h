@@ -43,6 +43,10 @@ class CoordinatorRole {
   // Errors: DEADLINE_EXCEEDED if ranks wait in shutdown for others that do not come.
   absl::Status Inspect(absl::Time now);
 
+  // Whether a schedule that rank 0 has sent out is in force: from then on, and until all ranks have left it, reports
+  // have time.
+  bool locked() const { return negotiator_.locked(); }
+
   // The encoded list of what has been decided since the last call; empty if nothing has. The first one is never empty:
   // it carries the job's settings.
   std::string TakeBroadcast(absl::Time now);

@@ -2,6 +2,7 @@
 #define RONDA_RUNTIME_ENGINE_ENGINE_DRIVER_H_
 
 #include <atomic>
+#include <cstdint>
 #include <optional>
 
 #include "absl/base/thread_annotations.h"
@@ -71,6 +72,12 @@ class EngineDriver {
   // How many threads are in Await.
   int waiting() const { return waiting_.load(std::memory_order_relaxed); }
 
+  // The program learns that something is complete, and how often it has: what it submits while the count stays the same
+  // waits for nothing that it has submitted. What makes another thread know of a completion makes it see the count,
+  // too.
+  void NoteLearned() { learned_of_.fetch_add(1, std::memory_order_relaxed); }
+  uint64_t learned_of() const { return learned_of_.load(std::memory_order_relaxed); }
+
  private:
   void DriveLocked(absl::FunctionRef<bool()> done) ABSL_EXCLUSIVE_LOCKS_REQUIRED(turn_);
   // The turn is given back; the last that was done made this `progress`.
@@ -82,6 +89,7 @@ class EngineDriver {
   // Until when the coordinator thread sleeps. Before it has slept it is bound to come: the infinite past.
   absl::Time sleeps_until_ ABSL_GUARDED_BY(turn_) = absl::InfinitePast();
   std::atomic<int> waiting_{0};
+  std::atomic<uint64_t> learned_of_{0};
 };
 
 }  // namespace ronda

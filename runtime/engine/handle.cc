@@ -53,6 +53,7 @@ void Handle::Complete(absl::Status status) {
     status_ = std::move(status);
     done_.store(true, std::memory_order_release);
   }
+  if (!callbacks.empty() && driver_ != nullptr) driver_->NoteLearned();
   // Outside of the lock, which who wakes up takes. Costs nothing if nobody sleeps.
   completed_.NotifyAll();
   callback_thread_->Post(std::move(callbacks));

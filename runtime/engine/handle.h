@@ -45,7 +45,11 @@ class Handle {
          std::shared_ptr<const std::string> tensor)
       : callback_thread_(std::move(callbacks)), driver_(std::move(driver)), tensor_(std::move(tensor)) {}
 
-  bool done() const { return done_.load(std::memory_order_acquire); }
+  bool done() const {
+    const bool done = done_.load(std::memory_order_acquire);
+    if (done && driver_ != nullptr) driver_->NoteLearned();
+    return done;
+  }
 
   // Blocks until the operation has completed; its status. An error status names the tensor. The calling thread carries
   // the operation out itself if no other is at it.

@@ -61,8 +61,9 @@ absl::StatusOr<RankEngine::Progress> RankEngine::FollowSchedule(absl::Time now) 
   RONDA_ASSIGN_OR_RETURN(const ScheduleRunner::Outcome outcome, schedule_.RunNext(now));
   if (outcome == ScheduleRunner::Outcome::kNotReady) return Progress::kNone;
   if (outcome == ScheduleRunner::Outcome::kLeft) {
-    answers_.Heard(options_.clock->Now());
-    ReportAnew();
+    const absl::Time left = options_.clock->Now();
+    answers_.Heard(left);
+    ReportWhatWaited(left);
   }
   return Progress::kSome;
 }
@@ -107,6 +108,7 @@ void RankEngine::Report(const TensorEntry& entry) {
                     absl::StrCat("tensor '", request.name, "': process set ", request.process_set, " was removed")));
     return;
   }
+  reporter_->NoteCompletions(entry.learned_of);
   reporter_->Submit(request);
   if (schedule_.locked()) return;
   flight_->Record(FlightKind::kReported, request.op, request.name, TensorBytes(request));
@@ -115,6 +117,15 @@ void RankEngine::Report(const TensorEntry& entry) {
 
 void RankEngine::ReportAnew() {
   for (const TensorEntry* entry : parts_.queue->Taken()) Report(*entry);
+}
+
+// Together with what has come meanwhile, so that one age holds for all: deadlines count from the submission.
+void RankEngine::ReportWhatWaited(absl::Time now) {
+  static_cast<void>(parts_.queue->TakeFresh(now));  // it is among what has been taken, then
+  absl::Time newest = absl::InfinitePast();
+  for (const TensorEntry* entry : parts_.queue->Taken()) newest = std::max(newest, entry->since);
+  if (newest < now && newest != absl::InfinitePast()) reporter_->SetAge(now - newest);
+  ReportAnew();
 }
 
 absl::StatusOr<RankEngine::Progress> RankEngine::Listen(absl::Time now) {
@@ -132,8 +143,9 @@ absl::StatusOr<RankEngine::Progress> RankEngine::Listen(absl::Time now) {
 }
 
 absl::Status RankEngine::Coordinate(absl::Time now) {
-  // A rank that has left the schedule may report before this one has. Its report has time until then.
-  if (schedule_.locked()) return absl::OkStatus();
+  // A rank that has left the schedule may report before this one has, or even before this one has begun it. Its report
+  // has time until then.
+  if (role_->locked()) return absl::OkStatus();
   RONDA_RETURN_IF_ERROR(role_->Take(reports_, now));
   reports_.clear();
   RONDA_RETURN_IF_ERROR(role_->Inspect(now));

@@ -88,6 +88,7 @@ class RankEngine {
   void Report(const TensorEntry& entry);
   // A schedule has begun or was left: what is in flight is submitted to the reporter once more.
   void ReportAnew();
+  void ReportWhatWaited(absl::Time now);
 
   // kNone if no bucket of the locked schedule is ready.
   absl::StatusOr<Progress> FollowSchedule(absl::Time now);

@@ -1,6 +1,7 @@
 #include "runtime/engine/schedule_runner.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/base/status_macros.h"
 
@@ -26,11 +27,16 @@ void ScheduleRunner::Leave() {
 
 absl::StatusOr<ScheduleRunner::Outcome> ScheduleRunner::RunNext(absl::Time now) {
   ScheduleLock& lock = *parts_.reporter->lock();
+  if (std::exchange(number_, lock.number()) != lock.number()) {
+    began_ = now;
+    awaited_ = absl::ZeroDuration();
+  }
   if (called_off_ >= lock.number()) lock.Leave();
   CheckPatience(now);
   if (lock.leaving()) CallOff(lock.number());
   const AgreedBucket* const bucket = lock.Next();
   if (bucket == nullptr) return Outcome::kNotReady;
+  if (awaited_since_ < now) awaited_ += now - awaited_since_;
   stuck_since_ = awaited_since_ = absl::InfiniteFuture();
   RONDA_ASSIGN_OR_RETURN(
       const Ballot::Result result,
@@ -62,8 +68,13 @@ void ScheduleRunner::CheckPatience(absl::Time now) {
     stuck_since_ = std::min(stuck_since_, now);
     awaited_since_ = parts_.driver->waiting() > 0 ? std::min(awaited_since_, now) : absl::InfiniteFuture();
   }
-  if (now >= stuck_since_ + kPatience || now >= awaited_since_ + kPatienceOfWaiters) return Leave();
+  if (now >= stuck_since_ + kPatience || now >= awaited_since_ + kPatienceOfWaiters || HoldsUp(now)) return Leave();
   if (now >= next_look_ || next_look_ == absl::InfiniteFuture()) next_look_ = stuck_since_ + kPatience;
+}
+
+// Threads that work at different paces wait for each other in every round. A round or two of that may be chance.
+bool ScheduleRunner::HoldsUp(absl::Time now) const {
+  return awaited_ > kPatienceOfWaiters && awaited_ > (now - began_) / 2;
 }
 
 absl::Time ScheduleRunner::NextDeadline() const { return std::min(next_look_, awaited_since_ + kPatienceOfWaiters); }

@@ -23,7 +23,8 @@ namespace ronda {
 // waited in a bucket for longer than the warning time; this rank shuts down; on rank 0, autotune wants other settings;
 // or submissions have waited here for long without any bucket being ready. The last is for programs that have changed
 // their ways: if one now waits for each tensor before it submits the next, a bucket with both never becomes ready, and
-// the negotiation runs each as it comes.
+// the negotiation runs each as it comes. And so for threads that have taken to different paces: in a schedule the fast
+// one would wait for the slow one in every round.
 //
 // Thread-compatible: used by the thread that has the turn (engine_driver.h).
 class ScheduleRunner {
@@ -68,11 +69,18 @@ class ScheduleRunner {
 
  private:
   void EndRound(absl::Time now);
+  // Whether threads of this program mostly wait for each other's tensors.
+  bool HoldsUp(absl::Time now) const;
   void CallOff(uint64_t schedule);
   void LeaveNow(absl::Time now);
 
   const Parts parts_;
   uint64_t called_off_ = 0;  // the highest schedule that has been, as far as this rank knows
+  // Of the schedule that is locked: its number, when it began, and how long threads have waited in it for buckets that
+  // lacked a tensor.
+  uint64_t number_ = 0;
+  absl::Time began_;
+  absl::Duration awaited_;
   // Since when no bucket is ready though something is in flight; and a thread waits besides.
   absl::Time stuck_since_ = absl::InfiniteFuture();
   absl::Time awaited_since_ = absl::InfiniteFuture();

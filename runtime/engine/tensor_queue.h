@@ -2,6 +2,7 @@
 #define RONDA_RUNTIME_ENGINE_TENSOR_QUEUE_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <list>
 #include <memory>
 #include <string>
@@ -32,6 +33,7 @@ struct TensorEntry {
   std::shared_ptr<Handle> handle;
   absl::Time since;                           // when it was added
   absl::Time taken = absl::InfiniteFuture();  // when the engine took it
+  uint64_t learned_of = 0;                    // of how many completions the program had learned when it was added
 };
 
 // The tensors in flight on this rank, by process set and name: trainer threads add them, the engine takes them out.

@@ -178,6 +178,7 @@ std::string Encode(const RankReport& report) {
   proto.set_identity(report.identity);
   proto.set_schedule(report.schedule);
   proto.set_not_waited(report.waited == RankReport::Waited::kNo);
+  proto.set_age_ns(absl::ToInt64Nanoseconds(report.age));
   return proto.SerializeAsString();
 }
 
@@ -211,6 +212,8 @@ absl::StatusOr<RankReport> DecodeRankReport(absl::string_view bytes) {
   report.identity = proto.identity();
   report.schedule = proto.schedule();
   report.waited = proto.not_waited() ? RankReport::Waited::kNo : RankReport::Waited::kPerhaps;
+  if (proto.age_ns() < 0) return absl::InvalidArgumentError("damaged control message: a report from the future");
+  report.age = absl::Nanoseconds(proto.age_ns());
   return report;
 }
 

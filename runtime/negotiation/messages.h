@@ -79,6 +79,8 @@ struct RankReport {
   // Whether the program may have learned that something is complete after the last submission of the last report and
   // before the last one of these. If not, these do not depend on those.
   enum class Waited : uint8_t { kPerhaps, kNo } waited = Waited::kPerhaps;
+  // How long ago the last of these submissions was made, where that is not just now: in a schedule that has been left.
+  absl::Duration age;
 };
 
 // One tensor that every rank of its process set is ready to operate on, but for those that have joined.

@@ -50,6 +50,7 @@ absl::Status Negotiator::Add(RankId rank, const RankReport& report, absl::Time n
     return absl::InvalidArgumentError(absl::StrCat(Describe(rank), " reports after it has left"));
   }
   now_ = now;
+  submitted_ = now - report.age;
   if (!anything_waits()) own_limits_ = false;
   if (!report.identity.empty()) roster_.Introduce(rank, report.identity);
   RONDA_ASSIGN_OR_RETURN(const Freshness freshness, CheckSchedule(rank, report));
@@ -156,7 +157,7 @@ PendingTensor* Negotiator::Start(RankId rank, PendingTensor* tensor) {
   tensor->submitted.Reset(tensor->participants->size());
   tensor->missing = tensor->participants->size();
   tensor->first_rank = rank;
-  tensor->since = now_;
+  tensor->since = submitted_;
   if (request.limits) own_limits_ = true;
   if (FirstDimensionOf(request.op) == FirstDimension::kGathered && !tensor->cached) {
     tensor->first_dims.assign(tensor->participants->size(), 0);
@@ -202,6 +203,7 @@ absl::Status Negotiator::Arrive(RankId rank, PendingTensor* tensor) {
     return absl::InvalidArgumentError(
         absl::StrCat(Describe(rank), " reports ", NameForErrors(tensor->request()), " twice"));
   }
+  tensor->since = std::min(tensor->since, submitted_);
   if (--tensor->missing == 0) {
     Conclude(tensor);
   } else if (!roster_.leavers().empty()) {
@@ -464,7 +466,7 @@ absl::StatusOr<Negotiator::Freshness> Negotiator::CheckSchedule(RankId rank, con
 void Negotiator::Watch(const Agreed& agreed) {
   const TensorRequest& request = agreed.response->request;
   const bool by_all = request.process_set == kGlobalProcessSet && agreed.joined.empty();
-  if (agreed.cached_as != 0 && by_all && CanBeScheduled(request.op)) {
+  if (agreed.cached_as != 0 && by_all && CanBeScheduled(request)) {
     detector_.Release(agreed.cached_as, now_);
   } else {
     detector_.Break();

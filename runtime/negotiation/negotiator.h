@@ -165,6 +165,7 @@ class Negotiator {
   GroupTable groups_;
   std::vector<Inbox> inboxes_;       // by rank
   absl::Time now_;                   // of the last report
+  absl::Time submitted_;             // when what is in it was submitted
   bool own_limits_ = false;          // something that waits may have limits of its own
   std::vector<TensorError> errors_;  // decided, not yet taken
   std::vector<Agreed> agreed_;       // decided, not yet taken

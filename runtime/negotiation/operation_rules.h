@@ -3,6 +3,7 @@
 #define RONDA_RUNTIME_NEGOTIATION_OPERATION_RULES_H_
 
 #include "runtime/base/types.h"
+#include "runtime/negotiation/messages.h"
 
 namespace ronda {
 
@@ -38,8 +39,11 @@ constexpr bool ChangesProcessSets(OpType op) { return op == OpType::kAddProcessS
 // Whether responses to it are kept in the response cache.
 constexpr bool IsCached(OpType op) { return op != OpType::kJoin && !ChangesProcessSets(op); }
 
-// Whether it can be part of a schedule, which all ranks carry out together.
-constexpr bool CanBeScheduled(OpType op) { return IsCached(op) && op != OpType::kSendRecv; }
+// Whether it can be part of a schedule, which all ranks carry out together. An operation with limits of its own shall
+// fail alone when they are over; in a schedule a rank that has stopped fails the job.
+inline bool CanBeScheduled(const TensorRequest& request) {
+  return IsCached(request.op) && request.op != OpType::kSendRecv && !request.limits;
+}
 
 // Whether it can do without the ranks that have joined; those with a root only if the root is there.
 constexpr bool RunsWithoutJoined(OpType op) {

@@ -124,7 +124,7 @@ absl::Status Reporter::Begin(const Schedule& schedule) {
   std::vector<AgreedBucket> buckets;
   for (const std::vector<CacheId>& ids : schedule.buckets) {
     RONDA_ASSIGN_OR_RETURN(AgreedBucket bucket, Resolve({.executions = {ids.begin(), ids.end()}}));
-    if (bucket.process_set != kGlobalProcessSet || !CanBeScheduled(bucket.responses.front()->request.op)) {
+    if (bucket.process_set != kGlobalProcessSet || !CanBeScheduled(bucket.responses.front()->request)) {
       return absl::InvalidArgumentError(absl::StrCat("schedule ", schedule.number, " has tensor '",
                                                      bucket.responses.front()->request.name, "', which not all ranks ",
                                                      "carry out together"));

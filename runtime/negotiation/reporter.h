@@ -43,6 +43,9 @@ class Reporter {
   // other one, what it submits does not wait for what it has submitted. Without these calls it may always have waited.
   void NoteCompletions(uint64_t learned_of) { learned_of_ = learned_of; }
 
+  // What is submitted once more after a schedule was left was submitted for the first time at least this long ago.
+  void SetAge(absl::Duration age) { report_.age = age; }
+
   // The next report is the last one. It comes once no schedule is locked; a schedule that is, is to be left.
   void Leave();
 

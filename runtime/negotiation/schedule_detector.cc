@@ -63,12 +63,12 @@ void ScheduleDetector::EndStep() {
     const Released& entry = current_[place];
     Seen& seen = last_[entry.id];
     seen.place = place;
-    seen.total += entry.time - begin;
+    if (identical_ < kMostSteps) seen.total += entry.time - begin;
     if (seen.batches.size() == kBatchesKept) seen.batches.erase(seen.batches.begin(), seen.batches.begin() + 2);
     seen.batches.push_back(entry.list);
     seen.batches.push_back(entry.waits);
   }
-  ++identical_;
+  identical_ = std::min(identical_ + 1, kMostSteps);
   current_.clear();
   released_.clear();
 }

@@ -31,6 +31,7 @@ RankReport SomeReport() {
   report.identity = "host h, pid 1";
   report.schedule = uint64_t{1} << 40;
   report.waited = RankReport::Waited::kNo;
+  report.age = absl::Milliseconds(1500);
   return report;
 }
 
@@ -80,6 +81,7 @@ TEST(Codec, ReportSurvivesTheRoundTrip) {
   EXPECT_EQ(got->membership, sent.membership);
   EXPECT_EQ(got->identity, sent.identity);
   EXPECT_EQ(got->schedule, sent.schedule);
+  EXPECT_EQ(got->age, sent.age);
   EXPECT_EQ(got->waited, sent.waited);
   EXPECT_EQ(DecodeRankReport(Encode(RankReport()))->waited, RankReport::Waited::kPerhaps);
 }

@@ -278,5 +278,23 @@ TEST_F(NegotiatorScheduleTest, DoesNotBeginWhileARankIsToRepeatARequest) {
 
 TEST_F(NegotiatorScheduleTest, LeavingWhatIsNotLockedIsABug) { EXPECT_DEATH(negotiator_.LeaveSchedule(0), "locked_"); }
 
+TEST_F(NegotiatorScheduleTest, DeadlinesCountFromTheSubmissionAlsoIfThatWaitedInASchedule) {
+  Lock();
+  negotiator_.LeaveSchedule(1);
+  Take(0, {.cached = {1}, .age = absl::Seconds(50)});
+  EXPECT_THAT(negotiator_.Overdue(now_ + absl::Seconds(9)), IsEmpty());
+  EXPECT_THAT(negotiator_.Overdue(now_ + absl::Seconds(10)), SizeIs(1)) << "the warning is due after a minute";
+}
+
+TEST_F(NegotiatorScheduleTest, OldestSubmissionCountsWhoeverReportsFirst) {
+  Lock();
+  negotiator_.LeaveSchedule(1);
+  Take(0, {.cached = {1}});
+  Take(1, {.requests = {Allreduce("c")}, .age = absl::Seconds(50)});
+  Take(0, {.requests = {Allreduce("d")}, .age = absl::Seconds(20)});
+  EXPECT_THAT(negotiator_.Overdue(now_ + absl::Seconds(10)), SizeIs(1));
+  EXPECT_THAT(negotiator_.Overdue(now_ + absl::Seconds(40)), SizeIs(2));
+}
+
 }  // namespace
 }  // namespace ronda
