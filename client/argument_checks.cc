@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <optional>
-#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/time/time.h"
@@ -27,22 +26,10 @@ absl::Status CheckShape(const ronda_tensor& tensor, const Submission& submission
   return absl::OkStatus();
 }
 
-// Moves the memory of `*from` to `*to`.
-template <typename Container>
-void KeepMemory(Container* from, Container* to) {
-  from->clear();
-  to->swap(*from);
-}
-
 // All fields get their defaults, in the memory that the submission has.
 void Reset(Submission* submission) {
-  Submission fresh;
-  KeepMemory(&submission->request.name, &fresh.request.name);
-  KeepMemory(&submission->request.shape, &fresh.request.shape);
-  KeepMemory(&submission->request.group, &fresh.request.group);
-  KeepMemory(&submission->request.members, &fresh.request.members);
-  KeepMemory(&submission->splits, &fresh.splits);
-  *submission = std::move(fresh);
+  static const Submission* const defaults = new Submission;
+  *submission = *defaults;
 }
 
 // `seconds` as the C ABI writes them: 0 leaves *limit, negative is never.

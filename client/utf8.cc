@@ -32,6 +32,11 @@ Sequence SequenceOf(uint8_t lead) {
 bool IsPrintableUtf8(absl::string_view text) {
   size_t i = 0;
   while (i < text.size()) {
+    // Most names are nothing but ASCII.
+    if (text[i] >= 0x20 && text[i] < 0x7f) {
+      ++i;
+      continue;
+    }
     const Sequence sequence = SequenceOf(static_cast<uint8_t>(text[i]));
     if (sequence.length == 0 || sequence.length > text.size() - i) return false;
     for (size_t k = 1; k < sequence.length; ++k) {

@@ -46,8 +46,9 @@ CallbackThread::Hooks CoordinatorLoop::MakeHooks() {
 }
 
 absl::StatusOr<std::shared_ptr<Handle>> CoordinatorLoop::Submit(const Submission& submission) {
-  RONDA_ASSIGN_OR_RETURN(auto handle, queue_.Add(submission, clock_->Now()));
-  Announce();
+  const absl::Time now = clock_->Now();
+  RONDA_ASSIGN_OR_RETURN(auto handle, queue_.Add(submission, now));
+  Announce(now);
   return handle;
 }
 
@@ -71,8 +72,8 @@ absl::Status CoordinatorLoop::RunAll(absl::Span<const Submission> submissions,
   return absl::OkStatus();
 }
 
-void CoordinatorLoop::Announce() {
-  if (driver_->TakeNote() == EngineDriver::Turn::kBusy) Wake();
+void CoordinatorLoop::Announce(absl::Time now) {
+  if (driver_->TakeNote(now) == EngineDriver::Turn::kBusy) Wake();
 }
 
 void CoordinatorLoop::CarryOut(const Handle& handle) {
@@ -100,9 +101,9 @@ EngineDriver::Engine::Progress CoordinatorLoop::Advance() {
   return AdvanceBy([this] { return engine_.Step(); });
 }
 
-EngineDriver::Engine::Progress CoordinatorLoop::TakeNote() {
-  return AdvanceBy([this]() -> absl::StatusOr<Progress> {
-    engine_.TakeNote();
+EngineDriver::Engine::Progress CoordinatorLoop::TakeNote(absl::Time now) {
+  return AdvanceBy([this, now]() -> absl::StatusOr<Progress> {
+    engine_.TakeNote(now);
     return Progress::kNone;
   });
 }

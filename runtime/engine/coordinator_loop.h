@@ -72,11 +72,11 @@ class CoordinatorLoop : private EngineDriver::Engine {
   // Has the operation, which was submitted without ringing the bell, carried out, and waits for it.
   void CarryOut(const Handle& handle);
 
-  // Has what was submitted carried out some time.
-  void Announce();
+  // Has what was submitted `now` carried out some time.
+  void Announce(absl::Time now);
 
   Progress Advance() override;
-  Progress TakeNote() override;
+  Progress TakeNote(absl::Time now) override;
   absl::Time NextDeadline() override;
   void Wake() override { transport_.control->Wake(); }
 

@@ -37,9 +37,9 @@ void EngineDriver::DriveLocked(absl::FunctionRef<bool()> done) {
   LeaveRestLocked(progress);
 }
 
-EngineDriver::Turn EngineDriver::TakeNote() {
+EngineDriver::Turn EngineDriver::TakeNote(absl::Time now) {
   if (!turn_.TryLock()) return Turn::kBusy;
-  if (engine_ != nullptr && !over_) LeaveRestLocked(engine_->TakeNote());
+  if (engine_ != nullptr && !over_) LeaveRestLocked(engine_->TakeNote(now));
   turn_.Unlock();
   return Turn::kTaken;
 }

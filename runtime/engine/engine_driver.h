@@ -39,8 +39,8 @@ class EngineDriver {
     enum class Progress { kNone, kSome, kOver };
     virtual Progress Advance() = 0;
 
-    // Takes note of submissions, if they need nothing else now. kOver or kNone.
-    virtual Progress TakeNote() = 0;
+    // Takes note of submissions, the last of which was made at `now`, if they need nothing else. kOver or kNone.
+    virtual Progress TakeNote(absl::Time now) = 0;
 
     // When Advance is to be called again though the bell does not ring; the infinite past if there is something to do.
     virtual absl::Time NextDeadline() = 0;
@@ -63,8 +63,9 @@ class EngineDriver {
   enum class Turn { kTaken, kBusy };
   Turn Drive(absl::FunctionRef<bool()> done);
 
-  // Something was submitted, and nobody waits for it: the coordinator thread is woken if there is something to do now.
-  Turn TakeNote();
+  // Something was submitted just `now`, and nobody waits for it: the coordinator thread is woken if there is something
+  // to do.
+  Turn TakeNote(absl::Time now);
 
   // Waits for what makes `done` true: drives, then calls `block`, which returns when it is. Neither calls this object.
   void Await(absl::FunctionRef<bool()> done, absl::FunctionRef<void()> block);

@@ -54,7 +54,10 @@ absl::StatusOr<Ballot::Result> Executor::ExecuteIfAllStay(const AgreedBucket& bu
   Ballot ballot = {.own = vote.own, .when_late = vote.when_late};
   const bool stays = vote.own == Ballot::Vote::kStay;
   ForgetEntries();
-  if (stays) RONDA_RETURN_IF_ERROR(FindEntries(bucket));
+  if (stays) {
+    entries_.assign(vote.entries.begin(), vote.entries.end());
+    results_.resize(entries_.size());
+  }
   BucketRun run = MakeRun(bucket, *bucket.participants);
   if (!stays) run.position.reset();
   run.info.limits = LimitsOfVote(run.info.limits);
@@ -86,7 +89,7 @@ absl::Status Executor::CarryAndComplete(const BucketRun& run) {
   if (status.ok() && IsVetoed(run.info)) return status;
   parts_.flight->Record(status.ok() ? FlightKind::kFinished : FlightKind::kFailed, run.info.op, run.info.label, bytes);
   RONDA_RETURN_IF_ERROR(status);
-  CompleteAll();
+  parts_.queue->CompleteAll(entries_, absl::MakeSpan(results_));
   return absl::OkStatus();
 }
 
@@ -133,10 +136,6 @@ absl::Status Executor::SettleMembership(const BucketRun& run) {
     run.results[i].number = request.op == OpType::kJoin ? request.root : request.subject;
   }
   return absl::OkStatus();
-}
-
-void Executor::CompleteAll() {
-  for (size_t i = 0; i < entries_.size(); ++i) parts_.queue->Complete(entries_[i], std::move(results_[i]));
 }
 
 }  // namespace ronda

@@ -7,6 +7,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "runtime/base/types.h"
 #include "runtime/collectives/communicator.h"
 #include "runtime/engine/bucket_run.h"
@@ -47,10 +48,12 @@ class Executor {
   absl::Status Execute(const AgreedBucket& bucket);
 
   // Executes a bucket of all ranks if they all vote to stay; otherwise nothing has happened, and the handles are still
-  // in the queue. A rank that votes to leave need not have submitted the tensors.
-  // Errors: as Execute.
+  // in the queue.
+  // Errors: the communicator's; RESOURCE_EXHAUSTED as Execute.
   struct Vote {
     Ballot::Vote own = Ballot::Vote::kStay;
+    // This rank's submissions, one a response. A rank that votes to leave need not have submitted the tensors.
+    absl::Span<const TensorEntry* const> entries;
     absl::FunctionRef<void()> when_late;  // called once if this rank waits for longer than the warning time
   };
   absl::StatusOr<Ballot::Result> ExecuteIfAllStay(const AgreedBucket& bucket, const Vote& vote);
@@ -64,7 +67,6 @@ class Executor {
   absl::Status Carry(const BucketRun& run);
   absl::Status CarryAfterVote(const BucketRun& run);
   absl::Status SettleMembership(const BucketRun& run);
-  void CompleteAll();
 
   const Parts parts_;
   WaitLimits limits_;

@@ -6,6 +6,7 @@
 namespace ronda {
 
 absl::StatusOr<std::shared_ptr<const Group>> ProcessSets::Find(ProcessSetId id) const {
+  if (id == kGlobalProcessSet) return global_;
   {
     MutexLock lock(&mu_);
     if (auto group = table_.Find(id)) return group;

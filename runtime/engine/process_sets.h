@@ -19,7 +19,7 @@ namespace ronda {
 // Thread-safe.
 class ProcessSets {
  public:
-  explicit ProcessSets(int world_size) : table_(world_size) {}
+  explicit ProcessSets(int world_size) : table_(world_size), global_(table_.Find(kGlobalProcessSet)) {}
 
   // Errors: INVALID_ARGUMENT that tells a set that was removed from one that never was.
   absl::StatusOr<std::shared_ptr<const Group>> Find(ProcessSetId id) const;
@@ -33,6 +33,7 @@ class ProcessSets {
  private:
   mutable Mutex mu_;
   ProcessSetTable table_ ABSL_GUARDED_BY(mu_);
+  const std::shared_ptr<const Group> global_;  // which is never removed
 };
 
 }  // namespace ronda

@@ -84,9 +84,8 @@ void RankEngine::TakeFresh(absl::Time now) {
   for (const TensorEntry* entry : parts_.queue->TakeFresh(now)) Report(*entry);
 }
 
-void RankEngine::TakeNote() {
+void RankEngine::TakeNote(absl::Time now) {
   if (!schedule_.locked() || orders_) return;
-  const absl::Time now = options_.clock->Now();
   TakeFresh(now);
   schedule_.CheckPatience(now);
 }
@@ -101,6 +100,7 @@ void RankEngine::LeaveIfDone(absl::Time now) {
 }
 
 void RankEngine::Report(const TensorEntry& entry) {
+  if (schedule_.SubmitAgain(entry)) return;
   const TensorRequest& request = entry.submission.request;
   if (reporter_->process_sets().Find(request.process_set) == nullptr) {
     parts_.queue->Complete(
@@ -109,7 +109,8 @@ void RankEngine::Report(const TensorEntry& entry) {
     return;
   }
   reporter_->NoteCompletions(entry.learned_of);
-  reporter_->Submit(request);
+  const std::optional<ScheduleLock::Place> place = reporter_->Submit(request);
+  if (place) schedule_.Remember(entry, *place);
   if (schedule_.locked()) return;
   flight_->Record(FlightKind::kReported, request.op, request.name, TensorBytes(request));
   answers_.Expect(entry);

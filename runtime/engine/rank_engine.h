@@ -60,9 +60,9 @@ class RankEngine {
   // Errors: the job's failure, or one that is to become it.
   absl::StatusOr<Progress> Step();
 
-  // Tells the locked schedule, if there is one, what has been submitted. Otherwise, and if a bucket is ready then, Step
-  // is to be called.
-  void TakeNote();
+  // Tells the locked schedule, if there is one, what has been submitted, the last of it at `now`. Otherwise, and if a
+  // bucket is ready then, Step is to be called.
+  void TakeNote(absl::Time now);
 
   // When Step is to be called again though nothing has come from outside.
   absl::Time NextDeadline() const;

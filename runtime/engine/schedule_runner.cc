@@ -25,6 +25,21 @@ void ScheduleRunner::Leave() {
   if (locked()) parts_.reporter->lock()->Leave();
 }
 
+bool ScheduleRunner::SubmitAgain(const TensorEntry& entry) {
+  const TensorEntry::Scheduled& known = entry.scheduled;
+  if (!locked() || known.schedule != parts_.reporter->lock()->number() || known.version != entry.version) return false;
+  parts_.reporter->lock()->SubmitAgain(known.place);
+  return true;
+}
+
+void ScheduleRunner::Remember(const TensorEntry& entry, ScheduleLock::Place place) {
+  if (place.bucket >= entries_.size()) entries_.resize(place.bucket + 1);
+  std::vector<const TensorEntry*>& bucket = entries_[place.bucket];
+  if (place.tensor >= bucket.size()) bucket.resize(place.tensor + 1);
+  bucket[place.tensor] = &entry;
+  entry.scheduled = {.schedule = parts_.reporter->lock()->number(), .version = entry.version, .place = place};
+}
+
 absl::StatusOr<ScheduleRunner::Outcome> ScheduleRunner::RunNext(absl::Time now) {
   ScheduleLock& lock = *parts_.reporter->lock();
   if (std::exchange(number_, lock.number()) != lock.number()) {
@@ -38,10 +53,7 @@ absl::StatusOr<ScheduleRunner::Outcome> ScheduleRunner::RunNext(absl::Time now) 
   if (bucket == nullptr) return Outcome::kNotReady;
   if (awaited_since_ < now) awaited_ += now - awaited_since_;
   stuck_since_ = awaited_since_ = absl::InfiniteFuture();
-  RONDA_ASSIGN_OR_RETURN(
-      const Ballot::Result result,
-      parts_.executor->ExecuteIfAllStay(*bucket, {.own = lock.leaving() ? Ballot::Vote::kLeave : Ballot::Vote::kStay,
-                                                  .when_late = [&] { CallOff(lock.number()); }}));
+  RONDA_ASSIGN_OR_RETURN(const Ballot::Result result, Execute(*bucket));
   if (result == Ballot::Result::kVetoed) {
     LeaveNow(now);
     return Outcome::kLeft;
@@ -53,6 +65,18 @@ absl::StatusOr<ScheduleRunner::Outcome> ScheduleRunner::RunNext(absl::Time now) 
   return Outcome::kCarriedOut;
 }
 
+absl::StatusOr<Ballot::Result> ScheduleRunner::Execute(const AgreedBucket& bucket) {
+  const ScheduleLock& lock = *parts_.reporter->lock();
+  const auto call_off = [&] { CallOff(lock.number()); };
+  if (lock.leaving()) {
+    return parts_.executor->ExecuteIfAllStay(bucket,
+                                             {.own = Ballot::Vote::kLeave, .entries = {}, .when_late = call_off});
+  }
+  const auto entries = absl::MakeConstSpan(entries_[lock.next_place()]).first(bucket.responses.size());
+  return parts_.executor->ExecuteIfAllStay(bucket,
+                                           {.own = Ballot::Vote::kStay, .entries = entries, .when_late = call_off});
+}
+
 void ScheduleRunner::EndRound(absl::Time now) {
   parts_.counters->schedule_rounds.Add();
   if (parts_.role == nullptr) return;
@@ -61,7 +85,7 @@ void ScheduleRunner::EndRound(absl::Time now) {
 }
 
 void ScheduleRunner::CheckPatience(absl::Time now) {
-  if (ready()) return;
+  if (ready() || WaitsOn(now)) return;
   if (parts_.queue->empty()) {
     stuck_since_ = awaited_since_ = absl::InfiniteFuture();
   } else {
@@ -70,6 +94,12 @@ void ScheduleRunner::CheckPatience(absl::Time now) {
   }
   if (now >= stuck_since_ + kPatience || now >= awaited_since_ + kPatienceOfWaiters || HoldsUp(now)) return Leave();
   if (now >= next_look_ || next_look_ == absl::InfiniteFuture()) next_look_ = stuck_since_ + kPatience;
+}
+
+// While a step's tensors are submitted, this is so for most of them.
+bool ScheduleRunner::WaitsOn(absl::Time now) const {
+  return stuck_since_ <= now && now < next_look_ && awaited_since_ == absl::InfiniteFuture() &&
+         parts_.driver->waiting() == 0 && !parts_.queue->empty();
 }
 
 // Threads that work at different paces wait for each other in every round. A round or two of that may be chance.

@@ -2,6 +2,7 @@
 #define RONDA_RUNTIME_ENGINE_SCHEDULE_RUNNER_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -53,6 +54,14 @@ class ScheduleRunner {
   // If a schedule is locked, it is to be left.
   void Leave();
 
+  // If this is a tensor of the locked schedule, known from an earlier round, the lock takes note of it. False: nothing
+  // has happened; the reporter is to be asked.
+  bool SubmitAgain(const TensorEntry& entry);
+
+  // The reporter has submitted `entry` to the lock, at this place.
+  // REQUIRES: locked().
+  void Remember(const TensorEntry& entry, ScheduleLock::Place place);
+
   // Wants to leave if submissions have waited for too long without a bucket being ready.
   // REQUIRES: locked().
   void CheckPatience(absl::Time now);
@@ -68,13 +77,19 @@ class ScheduleRunner {
   absl::Time NextDeadline() const;
 
  private:
+  absl::StatusOr<Ballot::Result> Execute(const AgreedBucket& bucket);
   void EndRound(absl::Time now);
+  // Whether this is known to be stuck, not for too long yet, and nobody waits.
+  bool WaitsOn(absl::Time now) const;
   // Whether threads of this program mostly wait for each other's tensors.
   bool HoldsUp(absl::Time now) const;
   void CallOff(uint64_t schedule);
   void LeaveNow(absl::Time now);
 
   const Parts parts_;
+  // What was submitted last at each place of the schedule, and of earlier ones. Those of a bucket that may be entered
+  // are in flight.
+  std::vector<std::vector<const TensorEntry*>> entries_;
   uint64_t called_off_ = 0;  // the highest schedule that has been, as far as this rank knows
   // Of the schedule that is locked: its number, when it began, and how long threads have waited in it for buckets that
   // lacked a tensor.

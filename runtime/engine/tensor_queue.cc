@@ -100,7 +100,7 @@ absl::Status TensorQueue::InsertAllLocked(absl::Span<const Submission> submissio
 absl::Status TensorQueue::InsertLocked(const Submission& submission, absl::Time now) {
   Slot& slot = SlotLocked(submission.request.key());
   if (slot.in_flight()) return InFlightAlready(submission.request);
-  slot.submission = submission;
+  Assign(submission, slot);
   slot.since = now;
   slot.taken = absl::InfiniteFuture();
   slot.learned_of = driver_ == nullptr ? 0 : driver_->learned_of();
@@ -108,7 +108,22 @@ absl::Status TensorQueue::InsertLocked(const Submission& submission, absl::Time 
   in_flight_.splice(in_flight_.end(), idle_, slot.place);
   most_in_flight_ = std::max(most_in_flight_, in_flight_.size());
   fresh_.push_back(&slot);
+  in_flight_count_.store(in_flight_.size(), std::memory_order_relaxed);
+  fresh_count_.store(fresh_.size(), std::memory_order_relaxed);
   return absl::OkStatus();
+}
+
+// Most submissions ask for the same as the last one of their name.
+void TensorQueue::Assign(const Submission& submission, Slot& slot) {
+  Submission& kept = slot.submission;
+  if (kept.request != submission.request) {
+    ++slot.version;  // first, lest an exception leave something else behind under the old number
+    kept.request = submission.request;
+  }
+  kept.input = submission.input;
+  kept.output = submission.output;
+  kept.splits = submission.splits;
+  kept.error_feedback = submission.error_feedback;
 }
 
 TensorQueue::Slot& TensorQueue::SlotLocked(TensorKeyView key) {
@@ -138,6 +153,7 @@ void TensorQueue::RecordLocked(size_t first) {
 void TensorQueue::RemoveLocked(size_t first) {
   for (size_t i = first; i < fresh_.size(); ++i) RetireLocked(*fresh_[i]);
   fresh_.resize(first);
+  fresh_count_.store(first, std::memory_order_relaxed);
 }
 
 const std::vector<const TensorEntry*>& TensorQueue::TakeFresh(absl::Time now) {
@@ -145,6 +161,7 @@ const std::vector<const TensorEntry*>& TensorQueue::TakeFresh(absl::Time now) {
   taken_.assign(fresh_.begin(), fresh_.end());
   for (Slot* slot : fresh_) slot->taken = now;
   fresh_.clear();
+  fresh_count_.store(0, std::memory_order_relaxed);
   return taken_;
 }
 
@@ -158,6 +175,7 @@ std::vector<const TensorEntry*> TensorQueue::Taken() const {
 }
 
 absl::Time TensorQueue::OldestFresh() const {
+  if (fresh_count_.load(std::memory_order_relaxed) == 0) return absl::InfiniteFuture();
   MutexLock lock(&mu_);
   return fresh_.empty() ? absl::InfiniteFuture() : fresh_.front()->since;
 }
@@ -182,23 +200,29 @@ const TensorEntry* TensorQueue::Find(TensorKeyView key) const {
 }
 
 std::shared_ptr<Handle> TensorQueue::RetireLocked(Slot& slot) {
+  RONDA_CHECK(slot.in_flight());
   idle_.splice(idle_.end(), in_flight_, slot.place);
+  in_flight_count_.store(in_flight_.size(), std::memory_order_relaxed);
   return std::move(slot.handle);
 }
 
-std::shared_ptr<Handle> TensorQueue::Retire(const TensorEntry* entry) {
-  MutexLock lock(&mu_);
-  const auto found = slots_.find(entry->submission.request.key());
-  RONDA_CHECK(found != slots_.end() && found->second == entry && found->second->in_flight());
-  return RetireLocked(*found->second);
-}
-
 void TensorQueue::Complete(const TensorEntry* entry, absl::Status status) {
-  Retire(entry)->Complete(std::move(status));
+  std::shared_ptr<Handle> handle;
+  {
+    MutexLock lock(&mu_);
+    handle = RetireLocked(SlotOf(entry));
+  }
+  handle->Complete(std::move(status));
 }
 
-void TensorQueue::Complete(const TensorEntry* entry, OperationResult result) {
-  Retire(entry)->Complete(std::move(result));
+void TensorQueue::CompleteAll(absl::Span<const TensorEntry* const> entries, absl::Span<OperationResult> results) {
+  retired_.reserve(entries.size());
+  {
+    MutexLock lock(&mu_);
+    for (const TensorEntry* entry : entries) retired_.push_back(RetireLocked(SlotOf(entry)));
+  }
+  for (size_t i = 0; i < retired_.size(); ++i) retired_[i]->Complete(std::move(results[i]));
+  retired_.clear();
 }
 
 void TensorQueue::Refuse(absl::Status status) {
@@ -212,6 +236,7 @@ void TensorQueue::Close(const absl::Status& status) {
     // A failure replaces the polite refusal of a shutdown under way.
     refusal_ = status;
     fresh_.clear();
+    fresh_count_.store(0, std::memory_order_relaxed);
   }
   while (true) {
     std::shared_ptr<Handle> handle;
@@ -225,11 +250,6 @@ void TensorQueue::Close(const absl::Status& status) {
     }
     handle->Complete(std::move(with_name));
   }
-}
-
-bool TensorQueue::empty() const {
-  MutexLock lock(&mu_);
-  return in_flight_.empty();
 }
 
 }  // namespace ronda

@@ -1,6 +1,7 @@
 #ifndef RONDA_RUNTIME_ENGINE_TENSOR_QUEUE_H_
 #define RONDA_RUNTIME_ENGINE_TENSOR_QUEUE_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -23,6 +24,7 @@
 #include "runtime/engine/handle.h"
 #include "runtime/engine/submission.h"
 #include "runtime/monitor/flight_recorder.h"
+#include "runtime/negotiation/schedule_lock.h"
 #include "runtime/negotiation/tensor_key.h"
 
 namespace ronda {
@@ -30,10 +32,19 @@ namespace ronda {
 // A submission in flight.
 struct TensorEntry {
   Submission submission;
+  uint64_t version = 0;  // of submission.request: another one whenever it differs from the last one of this name
   std::shared_ptr<Handle> handle;
   absl::Time since;                           // when it was added
   absl::Time taken = absl::InfiniteFuture();  // when the engine took it
   uint64_t learned_of = 0;                    // of how many completions the program had learned when it was added
+
+  // Where a version of the request is in a locked schedule: the engine's own note, kept for the next submission.
+  struct Scheduled {
+    uint64_t schedule = 0;  // its number; 0: in none
+    uint64_t version = 0;
+    ScheduleLock::Place place;
+  };
+  mutable Scheduled scheduled;
 };
 
 // The tensors in flight on this rank, by process set and name: trainer threads add them, the engine takes them out.
@@ -84,7 +95,9 @@ class TensorQueue {
   // Frees the name, then completes the handle.
   // REQUIRES: `entry` is in the queue.
   void Complete(const TensorEntry* entry, absl::Status status);
-  void Complete(const TensorEntry* entry, OperationResult result);
+
+  // The same for many; afterwards `results`, one an entry, hold nothing. After an exception none is complete.
+  void CompleteAll(absl::Span<const TensorEntry* const> entries, absl::Span<OperationResult> results);
 
   // From now on Add returns `status`. The first call wins.
   void Refuse(absl::Status status);
@@ -92,7 +105,8 @@ class TensorQueue {
   // Refuse, and complete every entry with `status`, prefixed by its name.
   void Close(const absl::Status& status);
 
-  bool empty() const;
+  // Finds every submission that was accepted before something that this thread knows of.
+  bool empty() const { return in_flight_count_.load(std::memory_order_relaxed) == 0; }
 
  private:
   // A name, and its entry: in flight if that has a handle, else idle.
@@ -126,9 +140,11 @@ class TensorQueue {
   // The slot of this name; a new one, idle, if there is none.
   Slot& SlotLocked(TensorKeyView key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ForgetOldestLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  static Slot& SlotOf(const TensorEntry* entry) { return *static_cast<const Slot*>(entry)->place; }
+  // Takes a copy of `submission` into the memory that the slot has.
+  static void Assign(const Submission& submission, Slot& slot);
   // The slot becomes idle; its handle.
   std::shared_ptr<Handle> RetireLocked(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  std::shared_ptr<Handle> Retire(const TensorEntry* entry);
   // Those among the fresh entries from place `first` on.
   void RecordLocked(size_t first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RemoveLocked(size_t first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -137,7 +153,8 @@ class TensorQueue {
   const std::shared_ptr<EngineDriver> driver_;
   FlightRecorder* const flight_;
   const std::shared_ptr<BlockPool> handle_memory_;
-  std::vector<const TensorEntry*> taken_;  // by the last TakeFresh
+  std::vector<const TensorEntry*> taken_;         // by the last TakeFresh
+  std::vector<std::shared_ptr<Handle>> retired_;  // empty but in CompleteAll
 
   mutable Mutex mu_;
   SlotList in_flight_ ABSL_GUARDED_BY(mu_);  // in the order in which they were added
@@ -145,6 +162,10 @@ class TensorQueue {
   Table slots_ ABSL_GUARDED_BY(mu_);         // of both lists
   size_t most_in_flight_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<Slot*> fresh_ ABSL_GUARDED_BY(mu_);
+  // How many there are, for who only wants to know that there are none. Written under mu_: that orders them with what
+  // any reader can know of. Who adds an entry while nobody is looking has somebody look afterwards (engine_driver.h).
+  std::atomic<size_t> in_flight_count_{0};
+  std::atomic<size_t> fresh_count_{0};
   absl::Status refusal_ ABSL_GUARDED_BY(mu_);
 };
 

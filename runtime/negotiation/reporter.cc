@@ -29,7 +29,7 @@ bool HasItsRanks(const AgreedBucket& bucket, const TensorRequest& request) {
 Reporter::Reporter(Options options)
     : options_(options), process_sets_(options.world_size), report_{.identity = options.identity} {}
 
-void Reporter::Submit(const TensorRequest& request) {
+std::optional<ScheduleLock::Place> Reporter::Submit(const TensorRequest& request) {
   if (lock_) return SubmitToLock(request);
   if (request.op == OpType::kJoin) joined_.insert(request.process_set);
   // After a join requests keep their order, so that the coordinator sees what came too late.
@@ -42,16 +42,15 @@ void Reporter::Submit(const TensorRequest& request) {
   } else {
     report_.requests.push_back(request);
   }
+  return std::nullopt;
 }
 
-void Reporter::SubmitToLock(const TensorRequest& request) {
+std::optional<ScheduleLock::Place> Reporter::SubmitToLock(const TensorRequest& request) {
   const std::shared_ptr<const Group> members = process_sets_.Find(request.process_set);
   const auto id = members != nullptr ? cache_->Find(request, options_.rank, *members) : std::nullopt;
-  if (id) {
-    lock_->Submit(*id);
-  } else {
-    lock_->Leave();
-  }
+  if (id) return lock_->Submit(*id);
+  lock_->Leave();
+  return std::nullopt;
 }
 
 void Reporter::Leave() {

@@ -35,9 +35,10 @@ class Reporter {
   explicit Reporter(Options options);
 
   // The next report says that `request` is ready here.
+  // Its place in the locked schedule; nullopt if none is locked, or if it is not in it.
   // REQUIRES: the process set exists in process_sets() and this rank is in it (a removal that is under way is answered
   // with an error).
-  void Submit(const TensorRequest& request);
+  std::optional<ScheduleLock::Place> Submit(const TensorRequest& request);
 
   // Of how many completions the program had learned when it made the next submission. As long as it has learned of no
   // other one, what it submits does not wait for what it has submitted. Without these calls it may always have waited.
@@ -85,7 +86,7 @@ class Reporter {
   const ProcessSetTable& process_sets() const { return process_sets_; }
 
  private:
-  void SubmitToLock(const TensorRequest& request);
+  std::optional<ScheduleLock::Place> SubmitToLock(const TensorRequest& request);
   absl::Status TakeSettings(const JobSettings& settings);
   absl::Status Begin(const Schedule& schedule);
   void ForgetReported();

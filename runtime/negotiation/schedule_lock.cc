@@ -10,16 +10,27 @@ ScheduleLock::ScheduleLock(const Schedule& schedule, std::vector<AgreedBucket> b
   RONDA_CHECK(schedule.buckets.size() == buckets.size());
   slots_.reserve(buckets.size());
   for (size_t place = 0; place < buckets.size(); ++place) {
-    for (CacheId id : schedule.buckets[place]) RONDA_CHECK(slot_of_.emplace(id, place).second);
+    const std::vector<CacheId>& ids = schedule.buckets[place];
+    for (size_t i = 0; i < ids.size(); ++i) {
+      RONDA_CHECK(place_of_.emplace(ids[i], Place{.bucket = place, .tensor = i}).second);
+    }
     const size_t tensors = buckets[place].responses.size();
     slots_.push_back({std::move(buckets[place]), tensors});
   }
 }
 
-void ScheduleLock::Submit(CacheId id) {
-  const auto it = slot_of_.find(id);
-  if (it == slot_of_.end()) return Leave();
-  Slot& slot = slots_[it->second];
+std::optional<ScheduleLock::Place> ScheduleLock::Submit(CacheId id) {
+  const auto it = place_of_.find(id);
+  if (it == place_of_.end()) {
+    Leave();
+    return std::nullopt;
+  }
+  SubmitAgain(it->second);
+  return it->second;
+}
+
+void ScheduleLock::SubmitAgain(Place place) {
+  Slot& slot = slots_[place.bucket];
   RONDA_CHECK(slot.missing > 0);
   --slot.missing;
   ++submitted_;

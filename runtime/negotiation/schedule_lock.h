@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -34,9 +35,18 @@ class ScheduleLock {
 
   uint64_t number() const { return number_; }
 
-  // The tensor of this id has been submitted here. If it is not in the schedule, this rank wants to leave. From one
-  // submission to the next its bucket must have been carried out.
-  void Submit(CacheId id);
+  // Where a tensor is in the schedule: which bucket, and which of its tensors.
+  struct Place {
+    size_t bucket = 0;
+    size_t tensor = 0;
+  };
+
+  // The tensor of this id has been submitted here. Its place; if it is not in the schedule, nullopt, and this rank
+  // wants to leave. From one submission to the next its bucket must have been carried out.
+  std::optional<Place> Submit(CacheId id);
+
+  // The same for who knows the place.
+  void SubmitAgain(Place place);
 
   // This rank wants to leave; it enters the next bucket with a veto.
   void Leave() { leaving_ = true; }
@@ -44,6 +54,9 @@ class ScheduleLock {
 
   // The bucket to enter now; nullptr while this rank lacks tensors of it and does not want to leave.
   const AgreedBucket* Next() const;
+
+  // The place of the bucket that is next, now or later.
+  size_t next_place() const { return next_; }
 
   // How many tensors have been submitted here that are not carried out yet.
   size_t submitted() const { return submitted_; }
@@ -63,7 +76,7 @@ class ScheduleLock {
 
   const uint64_t number_;
   std::vector<Slot> slots_;
-  absl::flat_hash_map<CacheId, size_t> slot_of_;  // the bucket of each tensor
+  absl::flat_hash_map<CacheId, Place> place_of_;
   size_t next_ = 0;
   size_t submitted_ = 0;
   uint64_t rounds_ = 0;

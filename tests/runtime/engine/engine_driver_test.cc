@@ -22,7 +22,7 @@ class FakeEngine : public EngineDriver::Engine {
     --left;
     return Progress::kSome;
   }
-  Progress TakeNote() override {
+  Progress TakeNote(absl::Time) override {
     ++noted;
     return then;
   }
@@ -97,14 +97,14 @@ TEST_F(EngineDriverTest, WaiterThatSeesTheEndTellsTheCoordinatorThread) {
 
 TEST_F(EngineDriverTest, SubmissionWakesOnlyIfThereIsSomethingToDo) {
   driver_.DriveUntilIdle();
-  EXPECT_EQ(driver_.TakeNote(), EngineDriver::Turn::kTaken);
+  EXPECT_EQ(driver_.TakeNote(absl::UnixEpoch()), EngineDriver::Turn::kTaken);
   EXPECT_EQ(engine_.noted, 1);
   EXPECT_EQ(engine_.rung, 0);
   engine_.left = 1;
-  driver_.TakeNote();
+  driver_.TakeNote(absl::UnixEpoch());
   EXPECT_EQ(engine_.rung, 1);
   EXPECT_EQ(engine_.left, 1) << "the coordinator thread's";
-  driver_.TakeNote();
+  driver_.TakeNote(absl::UnixEpoch());
   EXPECT_EQ(engine_.rung, 1) << "it is bound to come";
 }
 
@@ -121,7 +121,7 @@ TEST_F(EngineDriverTest, OnlyOneThreadHasTheTurn) {
   });
   while (!driving) std::this_thread::yield();
   EXPECT_EQ(driver_.Drive([] { return false; }), EngineDriver::Turn::kBusy);
-  EXPECT_EQ(driver_.TakeNote(), EngineDriver::Turn::kBusy);
+  EXPECT_EQ(driver_.TakeNote(absl::UnixEpoch()), EngineDriver::Turn::kBusy);
   hold.count_down();
   other.join();
 }

@@ -79,7 +79,10 @@ class ExecutorTest : public ::testing::Test {
   }
 
   absl::StatusOr<Ballot::Result> ExecuteIfAllStay(const TensorRequest& request, Ballot::Vote own) {
-    return executor_.ExecuteIfAllStay(BucketOf({request}, {0, 1, 2, 3}), {.own = own, .when_late = [] {}});
+    std::vector<const TensorEntry*> entries;
+    if (own == Ballot::Vote::kStay) entries.push_back(queue_.Find(request.key()));
+    return executor_.ExecuteIfAllStay(BucketOf({request}, {0, 1, 2, 3}),
+                                      {.own = own, .entries = entries, .when_late = [] {}});
   }
 
   float data_[8] = {};

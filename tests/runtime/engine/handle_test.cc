@@ -60,7 +60,7 @@ class FakeEngine : public EngineDriver::Engine {
     handle = nullptr;
     return Progress::kSome;
   }
-  Progress TakeNote() override { return Progress::kNone; }
+  Progress TakeNote(absl::Time) override { return Progress::kNone; }
   absl::Time NextDeadline() override { return absl::InfiniteFuture(); }
   void Wake() override {}
 

@@ -160,6 +160,47 @@ TEST_F(TensorQueueTest, ANameThatComesAgainFindsItsMemoryAndNothingOfBefore) {
 }
 
 // More names than are kept: the one that has not been used for the longest time goes, and comes back like a new one.
+TEST_F(TensorQueueTest, RequestThatDiffersFromTheLastOneOfItsNameIsAnotherVersion) {
+  std::vector<uint64_t> versions;
+  float data = 0;
+  Submission submission = Named("a");
+  const auto add = [&] {
+    ASSERT_TRUE(queue_.Add(submission, kStart).ok());
+    const TensorEntry* const entry = queue_.TakeFresh(kStart).front();
+    EXPECT_EQ(entry->submission.request, submission.request);
+    EXPECT_EQ(entry->submission.output, submission.output);
+    versions.push_back(entry->version);
+    queue_.Complete(entry, absl::OkStatus());
+  };
+  add();
+  submission.output = &data;  // not of the request
+  add();
+  submission.request.shape = {1};
+  add();
+  submission.request.shape = {};
+  add();
+  EXPECT_EQ(versions[0], versions[1]);
+  EXPECT_NE(versions[1], versions[2]);
+  EXPECT_NE(versions[2], versions[3]);
+  EXPECT_NE(versions[3], versions[1]);
+}
+
+TEST_F(TensorQueueTest, ManyAreCompletedAtOnce) {
+  std::vector<std::shared_ptr<Handle>> handles;
+  ASSERT_TRUE(queue_.AddAll({Named("a"), Named("b"), Named("c")}, kStart, &handles).ok());
+  const std::vector<const TensorEntry*> fresh = queue_.TakeFresh(kStart);
+  std::vector<OperationResult> results(2);
+  results[1].number = 7;
+  queue_.CompleteAll({fresh[0], fresh[2]}, absl::MakeSpan(results));
+  EXPECT_TRUE(handles[0]->done());
+  EXPECT_FALSE(handles[1]->done());
+  EXPECT_EQ(handles[2]->result().number, 7);
+  EXPECT_THAT(queue_.Taken(), ElementsAre(fresh[1]));
+  EXPECT_FALSE(queue_.empty());
+  queue_.Complete(fresh[1], absl::OkStatus());
+  EXPECT_TRUE(queue_.empty());
+}
+
 TEST_F(TensorQueueTest, NamesThatAreNotUsedAnyMoreAreForgotten) {
   for (size_t i = 0; i < 2 * TensorQueue::kMaxIdle; ++i) {
     const std::string name = absl::StrCat("step", i);

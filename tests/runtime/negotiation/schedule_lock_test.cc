@@ -47,6 +47,29 @@ TEST(ScheduleLock, BucketsComeInTheOrderOfTheScheduleWhateverIsSubmittedFirst) {
   EXPECT_EQ(lock.submitted(), 0u);
 }
 
+TEST(ScheduleLock, TensorMayBeSubmittedAgainByItsPlace) {
+  ScheduleLock lock = TwoBuckets();
+  std::vector<ScheduleLock::Place> places;
+  for (CacheId id : {1, 2, 3}) {
+    const auto place = lock.Submit(id);
+    ASSERT_TRUE(place.has_value());
+    places.push_back(*place);
+  }
+  EXPECT_EQ(places[1].bucket, 0u);
+  EXPECT_EQ(places[1].tensor, 1u);
+  EXPECT_EQ(places[2].bucket, 1u);
+  EXPECT_EQ(places[2].tensor, 0u);
+  EXPECT_EQ(lock.next_place(), 0u);
+  lock.Advance();
+  EXPECT_EQ(lock.next_place(), 1u);
+  lock.Advance();
+  for (const ScheduleLock::Place place : places) {
+    lock.SubmitAgain(place);
+  }
+  EXPECT_EQ(lock.submitted(), 3u);
+  EXPECT_EQ(NextOf(lock), "a");
+}
+
 TEST(ScheduleLock, GoesRound) {
   ScheduleLock lock = TwoBuckets();
   for (CacheId id : {1, 2, 3}) lock.Submit(id);
