@@ -1,5 +1,7 @@
 #include "runtime/base/clock.h"
 
+#include <chrono>
+
 namespace ronda {
 namespace {
 
@@ -9,6 +11,8 @@ class RealClock : public Clock {
 };
 
 }  // namespace
+
+absl::Duration MonotonicTime() { return absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch()); }
 
 Clock* Clock::Real() {
   static RealClock* const clock = new RealClock;

@@ -18,6 +18,10 @@ class Clock {
   static Clock* Real();
 };
 
+// The time since some moment in the past, for measuring waits: unlike absl::Now() it does not jump when the machine's
+// clock is set.
+absl::Duration MonotonicTime();
+
 }  // namespace ronda
 
 #endif  // RONDA_RUNTIME_BASE_CLOCK_H_

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/logging.h"
 #include "runtime/monitor/flight_recorder.h"
 
@@ -15,10 +15,10 @@ std::string DescribeWait(const Peer& late, const RunningCollective& running) {
 }
 
 WaitWatch::WaitWatch(const RunningCollective& running, const FlightBoard& flights)
-    : running_(running), flights_(flights), start_(absl::Now()) {}
+    : running_(running), flights_(flights), start_(MonotonicTime()) {}
 
 absl::Status WaitWatch::Check(const Peer& late) {
-  const absl::Duration waited = absl::Now() - start_;
+  const absl::Duration waited = MonotonicTime() - start_;
   if (waited >= running_.limits.deadline) {
     return absl::DeadlineExceededError(
         absl::StrCat("waited ", absl::FormatDuration(running_.limits.deadline), " for ", Report(late)));
@@ -40,7 +40,7 @@ std::string WaitWatch::Report(const Peer& late) const {
 absl::Duration WaitWatch::UntilNextCheck() const {
   const absl::Duration next =
       has_warned_ ? running_.limits.deadline : std::min(running_.limits.warning, running_.limits.deadline);
-  return std::max(absl::ZeroDuration(), start_ + next - absl::Now());
+  return std::max(absl::ZeroDuration(), start_ + next - MonotonicTime());
 }
 
 }  // namespace ronda

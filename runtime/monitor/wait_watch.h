@@ -73,7 +73,7 @@ class WaitWatch {
 
   const RunningCollective& running_;
   const FlightBoard& flights_;
-  const absl::Time start_;
+  const absl::Duration start_;  // MonotonicTime()
   bool has_warned_ = false;
 };
 

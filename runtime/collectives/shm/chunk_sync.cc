@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/shm/futex.h"
 
@@ -19,6 +19,8 @@ constexpr int kSpinsPerLookAtClock = 64;
 constexpr int kYields = 16;
 // Far above the time in which a store is seen by all cores.
 constexpr absl::Duration kStoresArrive = absl::Microseconds(200);
+// A rank may be stopped between the store of its counter and the ring for those who wait.
+constexpr absl::Duration kLongestSleep = absl::Seconds(1);
 
 }  // namespace
 
@@ -92,15 +94,15 @@ absl::Status ChunkSync::WaitLonger(RankId rank, const std::atomic<uint64_t>& wor
 }
 
 bool ChunkSync::Spin(const std::atomic<uint64_t>& word, uint64_t value) const {
-  absl::Time end = absl::InfiniteFuture();
+  absl::Duration end = absl::InfiniteDuration();
   do {
     for (int i = 0; i < kSpinsPerLookAtClock; ++i) {
       if (word.load(std::memory_order_acquire) >= value) return true;
       CpuRelax();
     }
     // Most waits are over before there is a reason to look at the clock.
-    const absl::Time now = absl::Now();
-    if (end == absl::InfiniteFuture()) end = now + kSpin;
+    const absl::Duration now = MonotonicTime();
+    if (end == absl::InfiniteDuration()) end = now + kSpin;
     if (now >= end) return false;
   } while (!world_->HasFailed());
   return false;
@@ -120,9 +122,9 @@ absl::Status ChunkSync::Sleep(RankId rank, const std::atomic<uint64_t>& word, ui
                               const RunningCollective& running) {
   Doorbell& bell = world_->self().data;
   WaitWatch watch(running, *world_->flights());
-  const absl::Time announced = absl::Now();
+  const absl::Duration announced = MonotonicTime();
   for (;;) {
-    const absl::Duration limit = absl::Now() - announced < kStoresArrive ? kStoresArrive : absl::InfiniteDuration();
+    const absl::Duration limit = MonotonicTime() - announced < kStoresArrive ? kStoresArrive : kLongestSleep;
     const uint32_t heard = bell.Rings();
     // Departure is looked at first: a rank departs after its last progress.
     const bool has_departed = world_->HasDeparted(rank);

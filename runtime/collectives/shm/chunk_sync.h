@@ -13,8 +13,10 @@
 // counter looks at `sleepers` afterwards, then at waits_for, and rings the waiter's doorbell (whose own argument is in
 // doorbell.h). Between the store of the counter and the look at `sleepers` there is no fence, which would cost every
 // hand-over the time that it takes the stored lines to come back from the core that read them last. So a store may
-// still be on its way when its thread finds no sleeper. It arrives soon, whatever happens to the thread: a waiter
-// therefore sleeps without limit only once it has looked in vain kStoresArrive after it announced itself.
+// still be on its way when its thread finds no sleeper (the compiler, though, must not move the look before the store).
+// It arrives soon, whatever happens to the thread: a waiter therefore sleeps for long only once it has looked in vain
+// kStoresArrive after it announced itself. Even then it looks up every second, in case the other is stopped before the
+// ring.
 //
 // Votes (communicator.h): a rank that vetoes a collective stores where it begins beside its count of what is packed,
 // then the count. Who has seen the count (acquire) sees the veto, and every rank looks for vetoes when all have packed
@@ -63,6 +65,7 @@ class ChunkSync {
   // Stores `value` in a word that others wait for, which only grows, and wakes who sleeps for it.
   void Publish(std::atomic<uint64_t>& word, uint64_t value) {
     word.store(value, std::memory_order_release);
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // no instruction: the compiler keeps the order
     if (world_->view().header().sleepers.load(std::memory_order_relaxed) != 0) WakeWaiters();
   }
 

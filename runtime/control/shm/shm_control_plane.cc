@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/shm/futex.h"
@@ -127,7 +128,7 @@ void ShmControlPlane::Wait(absl::Time deadline) {
 bool ShmControlPlane::Spin(uint32_t heard) {
   if (bell_->Rings() != heard) return true;
   if (spin_ == absl::ZeroDuration() || !world_->MaySpin()) return false;
-  const absl::Time end = absl::Now() + spin_;
+  const absl::Duration end = MonotonicTime() + spin_;
   do {
     for (int i = 0; i < kSpinsPerLookAtClock; ++i) {
       if (bell_->Rings() != heard) return true;
@@ -135,7 +136,7 @@ bool ShmControlPlane::Spin(uint32_t heard) {
     }
     // There is a core for each rank, but a rank has a trainer thread too, which may just have been told to go on.
     sched_yield();
-  } while (absl::Now() < end);
+  } while (MonotonicTime() < end);
   return false;
 }
 
