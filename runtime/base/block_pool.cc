@@ -3,6 +3,12 @@
 #include <new>
 
 namespace ronda {
+namespace {
+
+constexpr size_t kCacheLineBytes = 64;
+constexpr int kToWrite = 1;
+
+}  // namespace
 
 BlockPool::~BlockPool() {
   MutexLock lock(&mu_);
@@ -20,10 +26,17 @@ void* BlockPool::Allocate(size_t bytes) {
     if (bytes == block_bytes_ && free_ != nullptr) {
       Link* const link = free_;
       free_ = link->next;
+      PrefetchNextLocked();
       return link;
     }
   }
   return ::operator new(bytes);
+}
+
+void BlockPool::PrefetchNextLocked() const {
+  if (free_ == nullptr) return;
+  const char* const block = reinterpret_cast<const char*>(free_);
+  for (size_t at = 0; at < block_bytes_; at += kCacheLineBytes) __builtin_prefetch(block + at, kToWrite);
 }
 
 void BlockPool::Free(void* block, size_t bytes) noexcept {

@@ -30,6 +30,9 @@ class BlockPool {
   void Free(void* block, size_t bytes) noexcept;
 
  private:
+  // Asks for the cache lines of the block that is next: where many objects live at once, it was last used long ago.
+  void PrefetchNextLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   // Lies in each block that is not in use.
   struct Link {
     Link* next;

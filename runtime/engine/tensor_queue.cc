@@ -1,6 +1,7 @@
 #include "runtime/engine/tensor_queue.h"
 
 #include <algorithm>
+#include <iterator>
 #include <new>
 #include <utility>
 
@@ -10,6 +11,9 @@
 
 namespace ronda {
 namespace {
+
+constexpr size_t kCacheLineBytes = 64;
+constexpr int kToWrite = 1;
 
 std::string WhereOf(const TensorRequest& request) {
   return request.process_set == kGlobalProcessSet ? "" : absl::StrCat(" of process set ", request.process_set);
@@ -105,6 +109,7 @@ absl::Status TensorQueue::InsertLocked(const Submission& submission, absl::Time 
   slot.taken = absl::InfiniteFuture();
   slot.learned_of = driver_ == nullptr ? 0 : driver_->learned_of();
   slot.handle = std::allocate_shared<Handle>(PoolAllocator<Handle>(handle_memory_), callbacks_, driver_, slot.name);
+  ExpectAfterLocked(slot);
   in_flight_.splice(in_flight_.end(), idle_, slot.place);
   most_in_flight_ = std::max(most_in_flight_, in_flight_.size());
   fresh_.push_back(&slot);
@@ -127,6 +132,7 @@ void TensorQueue::Assign(const Submission& submission, Slot& slot) {
 }
 
 TensorQueue::Slot& TensorQueue::SlotLocked(TensorKeyView key) {
+  if (likely_ != idle_.end() && likely_->key == key) return *likely_;
   if (const auto found = slots_.find(key); found != slots_.end()) return *found->second;
   if (idle_.size() >= std::max(kMaxIdle, most_in_flight_)) ForgetOldestLocked();
   SlotList added;
@@ -137,16 +143,25 @@ TensorQueue::Slot& TensorQueue::SlotLocked(TensorKeyView key) {
   return slot;
 }
 
+void TensorQueue::ExpectAfterLocked(const Slot& slot) {
+  likely_ = std::next(slot.place);
+  if (likely_ == idle_.end()) return;
+  const char* const next = reinterpret_cast<const char*>(&*likely_);
+  for (size_t at = 0; at < sizeof(Slot); at += kCacheLineBytes) __builtin_prefetch(next + at, kToWrite);
+}
+
 void TensorQueue::ForgetOldestLocked() {
+  if (likely_ == idle_.begin()) ++likely_;
   slots_.erase(idle_.front().key);
   idle_.pop_front();
 }
 
 void TensorQueue::RecordLocked(size_t first) {
+  const FlightTime now = CoarseFlightNow();
   for (size_t i = first; i < fresh_.size(); ++i) {
     const TensorRequest& request = fresh_[i]->submission.request;
     const FlightKind kind = request.op == OpType::kJoin ? FlightKind::kJoined : FlightKind::kSubmitted;
-    flight_->Record(kind, request.op, request.name, TensorBytes(request));
+    flight_->Record(kind, request.op, request.name, TensorBytes(request), now);
   }
 }
 

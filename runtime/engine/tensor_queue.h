@@ -139,6 +139,8 @@ class TensorQueue {
   absl::Status InsertLocked(const Submission& submission, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The slot of this name; a new one, idle, if there is none.
   Slot& SlotLocked(TensorKeyView key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // `slot` is about to leave the idle ones. Who repeats its steps submits next what was completed next.
+  void ExpectAfterLocked(const Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ForgetOldestLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   static Slot& SlotOf(const TensorEntry* entry) { return *static_cast<const Slot*>(entry)->place; }
   // Takes a copy of `submission` into the memory that the slot has.
@@ -157,9 +159,10 @@ class TensorQueue {
   std::vector<std::shared_ptr<Handle>> retired_;  // empty but in CompleteAll
 
   mutable Mutex mu_;
-  SlotList in_flight_ ABSL_GUARDED_BY(mu_);  // in the order in which they were added
-  SlotList idle_ ABSL_GUARDED_BY(mu_);       // in the order in which they were completed
-  Table slots_ ABSL_GUARDED_BY(mu_);         // of both lists
+  SlotList in_flight_ ABSL_GUARDED_BY(mu_);                       // in the order in which they were added
+  SlotList idle_ ABSL_GUARDED_BY(mu_);                            // in the order in which they were completed
+  SlotList::iterator likely_ ABSL_GUARDED_BY(mu_) = idle_.end();  // idle, and perhaps what is submitted next
+  Table slots_ ABSL_GUARDED_BY(mu_);                              // of both lists
   size_t most_in_flight_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<Slot*> fresh_ ABSL_GUARDED_BY(mu_);
   // How many there are, for who only wants to know that there are none. Written under mu_: that orders them with what

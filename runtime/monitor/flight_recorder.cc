@@ -45,6 +45,12 @@ absl::string_view Shortened(absl::string_view name) {
   return name.substr(0, end);
 }
 
+FlightTime ReadClock(clockid_t clock) {
+  timespec now;
+  clock_gettime(clock, &now);
+  return absl::DurationFromTimespec(now);
+}
+
 constexpr const char* Verb(FlightKind kind) {
   constexpr const char* kVerbs[kLastFlightKind + 1] = {"",          "submitted", "reported", "was ordered", "started",
                                                        "waited in", "finished",  "failed",   "joined:"};
@@ -53,11 +59,9 @@ constexpr const char* Verb(FlightKind kind) {
 
 }  // namespace
 
-FlightTime FlightNow() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return absl::DurationFromTimespec(now);
-}
+FlightTime FlightNow() { return ReadClock(CLOCK_MONOTONIC); }
+
+FlightTime CoarseFlightNow() { return ReadClock(CLOCK_MONOTONIC_COARSE); }
 
 void FlightRecorder::Record(FlightKind kind, OpType op, absl::string_view name, uint64_t bytes, FlightTime time) {
   const uint64_t ticket = next_ticket_.fetch_add(1, std::memory_order_relaxed);

@@ -30,6 +30,8 @@ inline constexpr int kLastFlightKind = 8;
 // Time on the clock of flight recorders: since the host was started, and the same for all its processes.
 using FlightTime = absl::Duration;
 FlightTime FlightNow();
+// The same, some milliseconds late at most: costs little, for what happens often.
+FlightTime CoarseFlightNow();
 
 struct FlightEvent {
   FlightKind kind = FlightKind::kSubmitted;

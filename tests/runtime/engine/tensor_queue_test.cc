@@ -201,6 +201,23 @@ TEST_F(TensorQueueTest, ManyAreCompletedAtOnce) {
   EXPECT_TRUE(queue_.empty());
 }
 
+TEST_F(TensorQueueTest, NamesMayComeAgainInAnyOrder) {
+  const std::vector<std::string> orders[] = {{"a", "b", "c"}, {"a", "b", "c"}, {"c", "b", "a"},     {"b", "c"},
+                                             {"a", "d", "c"}, {"d", "b"},      {"a", "b", "c", "d"}};
+  for (const std::vector<std::string>& names : orders) {
+    std::vector<std::shared_ptr<Handle>> handles;
+    for (const std::string& name : names) handles.push_back(*queue_.Add(Named(name), kStart));
+    const std::vector<const TensorEntry*> fresh = queue_.TakeFresh(kStart);
+    ASSERT_EQ(fresh.size(), names.size());
+    for (size_t i = 0; i < names.size(); ++i) {
+      EXPECT_EQ(fresh[i]->submission.request.name, names[i]);
+      EXPECT_EQ(Find(names[i]), fresh[i]);
+      queue_.Complete(fresh[i], absl::OkStatus());
+    }
+    for (const auto& handle : handles) EXPECT_TRUE(handle->done());
+  }
+}
+
 TEST_F(TensorQueueTest, NamesThatAreNotUsedAnyMoreAreForgotten) {
   for (size_t i = 0; i < 2 * TensorQueue::kMaxIdle; ++i) {
     const std::string name = absl::StrCat("step", i);
