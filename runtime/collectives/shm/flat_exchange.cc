@@ -44,18 +44,20 @@ FlatExchange::FlatExchange(ChunkSync& sync)
     : sync_(sync),
       max_bytes_(std::min(kShmFlatLines * kShmFlatPayloadBytes,
                           kMaxBytesOfAll / static_cast<size_t>(sync.world().size()) / sizeof(double) * sizeof(double))),
-      contributions_(max_bytes_ * static_cast<size_t>(sync.world().size())) {
+      contributions_(sync.world().size()),
+      scratch_(max_bytes_ * static_cast<size_t>(sync.world().size())) {
   for (RankId rank = 0; rank < sync.world().size(); ++rank) lines_.push_back(sync.world().view().FlatLines(rank));
 }
 
-absl::Status FlatExchange::Run(size_t bytes, const ChunkSequence& place, Ballot* ballot, RunningCollective& running) {
+absl::Status FlatExchange::Run(const char* own, size_t bytes, const ChunkSequence& place, Ballot* ballot,
+                               RunningCollective& running) {
   turn_ = (turn_ + 1) % kShmFlatTurns;
   const uint64_t number = NumberOf(place);
   if (ballot != nullptr && ballot->own == Ballot::Vote::kLeave) {
     ballot->result = Ballot::Result::kVetoed;
     return Veto(place, running);
   }
-  Write(bytes, number);
+  Write(own, bytes, number);
   if (ballot != nullptr) {
     LateCall late_call(ballot->when_late);
     running.late_call = &late_call;
@@ -66,6 +68,7 @@ absl::Status FlatExchange::Run(size_t bytes, const ChunkSequence& place, Ballot*
     if (ballot->result == Ballot::Result::kVetoed) bytes = 0;
   }
   const ShmWorld& world = sync_.world();
+  contributions_[world.rank()] = own;
   for (RankId rank = 0; rank < world.size(); ++rank) {
     if (rank != world.rank()) RONDA_RETURN_IF_ERROR(Read(rank, bytes, number, running));
   }
@@ -91,22 +94,26 @@ absl::Status FlatExchange::Veto(const ChunkSequence& place, const RunningCollect
   return absl::OkStatus();
 }
 
-void FlatExchange::Write(size_t bytes, uint64_t number) {
-  const RankId self = sync_.world().rank();
-  ShmFlatLine* const lines = LinesOf(self);
-  const char* const from = Contribution(self);
+void FlatExchange::Write(const char* own, size_t bytes, uint64_t number) {
+  ShmFlatLine* const lines = LinesOf(sync_.world().rank());
   const size_t last = LinesFor(bytes) - 1;
   for (size_t i = 0; i < last; ++i) {
-    CopyPayload(from + i * kShmFlatPayloadBytes, lines[i].payload, kShmFlatPayloadBytes);
+    CopyPayload(own + i * kShmFlatPayloadBytes, lines[i].payload, kShmFlatPayloadBytes);
     lines[i].sequence.store(number, std::memory_order_release);
   }
-  CopyPayload(from + last * kShmFlatPayloadBytes, lines[last].payload, BytesInLine(last, bytes));
+  // Without data there may be no buffer.
+  if (bytes > 0) CopyPayload(own + last * kShmFlatPayloadBytes, lines[last].payload, BytesInLine(last, bytes));
   sync_.Publish(lines[last].sequence, number);
 }
 
 absl::Status FlatExchange::Read(RankId rank, size_t bytes, uint64_t number, const RunningCollective& running) {
   const ShmFlatLine* const lines = LinesOf(rank);
-  char* const to = Contribution(rank);
+  if (bytes <= kShmFlatPayloadBytes) {
+    contributions_[rank] = lines->payload;
+    return sync_.WaitFor(rank, lines->sequence, number, running);
+  }
+  char* const to = ScratchOf(rank);
+  contributions_[rank] = to;
   const size_t count = LinesFor(bytes);
   for (size_t i = 0; i < count; ++i) {
     RONDA_RETURN_IF_ERROR(sync_.WaitFor(rank, lines[i].sequence, number, running));

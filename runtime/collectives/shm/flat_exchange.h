@@ -25,7 +25,7 @@ namespace ronda {
 //
 // Exchanges use several sets of lines by turns. A rank that writes a set again has completed an exchange in between, to
 // which all have contributed, so all have read the set; or it has vetoed that exchange, for which it waited until all
-// were done with the one before.
+// were done with the one before. So a contribution of one line is used where it lies until the next exchange.
 //
 // A line that was read is in its readers' caches, and the next store to it would have to take it from there first, for
 // as long as a transfer takes. So at the end of each exchange a rank asks for the lines of the one after the next: 4
@@ -42,30 +42,38 @@ class FlatExchange {
   // The most bytes that a rank may contribute.
   size_t max_bytes() const { return max_bytes_; }
 
-  // Where this rank's contribution is to be written before Run, and where all ranks' are afterwards.
-  char* Contribution(RankId rank) { return contributions_.data() + static_cast<size_t>(rank) * max_bytes_; }
+  // max_bytes() bytes in which this rank's contribution may be put together.
+  char* Scratch() { return ScratchOf(sync_.world().rank()); }
 
-  // Brings every rank's `bytes` bytes to every rank. Every rank makes the same call, at `place` in the stream, which it
-  // has taken for it. Afterwards the rank is done with that place. If ballot is not null, the vote is held.
+  // Brings every rank's `bytes` bytes, here those at `own`, to every rank. Every rank makes the same call, at `place`
+  // in the stream, which it has taken for it. Afterwards the rank is done with that place. If ballot is not null, the
+  // vote is held; `own` is not looked at by a rank that vetoes.
   // REQUIRES: bytes <= max_bytes().
   // Errors: as ChunkSync::WaitFor.
-  absl::Status Run(size_t bytes, const ChunkSequence& place, Ballot* ballot, RunningCollective& running);
+  absl::Status Run(const char* own, size_t bytes, const ChunkSequence& place, Ballot* ballot,
+                   RunningCollective& running);
+
+  // Where the contribution of `rank` lies after Run, until the next.
+  const char* Contribution(RankId rank) const { return contributions_[rank]; }
 
  private:
   absl::Status Veto(const ChunkSequence& place, const RunningCollective& running);
-  void Write(size_t bytes, uint64_t number);
+  void Write(const char* own, size_t bytes, uint64_t number);
+  // Waits for the lines of `rank`, and finds or makes its contribution in one piece.
   absl::Status Read(RankId rank, size_t bytes, uint64_t number, const RunningCollective& running);
   // Waits for the first lines of all ranks.
   absl::Status AwaitAll(uint64_t number, const RunningCollective& running);
   bool IsVetoed(uint64_t number) const;
   // Takes the lines of the exchange after the next back from those who have read them, if it is like this one.
   void TakeBack(size_t bytes) const;
+  char* ScratchOf(RankId rank) { return scratch_.data() + static_cast<size_t>(rank) * max_bytes_; }
   ShmFlatLine* LinesOf(RankId rank) const { return lines_[rank] + turn_ * kShmFlatLines; }
 
   ChunkSync& sync_;
   const size_t max_bytes_;
-  std::vector<ShmFlatLine*> lines_;  // of each rank
-  std::vector<char> contributions_;  // max_bytes_ a rank
+  std::vector<ShmFlatLine*> lines_;         // of each rank
+  std::vector<const char*> contributions_;  // of each rank
+  std::vector<char> scratch_;               // max_bytes_ a rank
   size_t turn_ = 0;
 };
 

@@ -85,9 +85,14 @@ absl::Status ShmCommunicator::ReduceFlat(const ReduceArithmetic& reduction) {
   const size_t granules = reduction.granules();
   if (granules == 0 && info.ballot == nullptr) return absl::OkStatus();
   const bool has_buffers = info.ballot == nullptr || info.ballot->own == Ballot::Vote::kStay;
-  if (has_buffers) reduction.Pack(0, granules, flat_.Contribution(rank()));
+  const char* own = flat_.Scratch();
+  if (has_buffers && reduction.ContributesInputItself() && reduction.call().segments.size() == 1) {
+    own = static_cast<const char*>(reduction.call().segments.front().input);
+  } else if (has_buffers) {
+    reduction.Pack(0, granules, flat_.Scratch());
+  }
   RunningCollective running = sync_.Running(info, reduction.input_bytes());
-  RONDA_RETURN_IF_ERROR(flat_.Run(reduction.wire_bytes(), stream_.TakeLine(), info.ballot, running));
+  RONDA_RETURN_IF_ERROR(flat_.Run(own, reduction.wire_bytes(), stream_.TakeLine(), info.ballot, running));
   if (IsVetoed(info)) return absl::OkStatus();
   absl::InlinedVector<const void*, 16> sources(size());
   reduction.buffer().ForEachRun(0, granules, [&](const ReduceArithmetic::Run& run) {
@@ -149,7 +154,7 @@ absl::Status ShmCommunicator::Barrier(const CallInfo& info) {
   const Members members(info, rank(), size());
   const ChunkSequence place = stream_.TakeLine();
   RunningCollective running = sync_.Running(info, /*bytes_total=*/0);
-  if (members.size() == size()) return flat_.Run(0, place, info.ballot, running);
+  if (members.size() == size()) return flat_.Run(nullptr, 0, place, info.ballot, running);
   if (members.IncludeSelf()) {
     sync_.Publish(ShmStage::kPacked, place.end);
     RONDA_RETURN_IF_ERROR(sync_.WaitForMembers(members, ShmStage::kPacked, place.end, running));
