@@ -100,9 +100,12 @@ struct alignas(kCacheLineBytes) ShmFlatLine {
   std::atomic<uint64_t> sequence;  // of the exchange that `payload` is of; it only grows. Stored after the payload
 };
 inline constexpr size_t kShmFlatLines = 40;  // of one exchange, at most: beyond 2 KiB a stream is faster
-// Two would be safe: who has completed an exchange knows that all have read the one before. With four, a rank can take
-// back the lines of the exchange after the next, which nobody looks at, before it needs them.
+// Three would be safe. A rank may still read lines of exchange i when it has said that it is done with i, but not when
+// it has sent, or vetoed, anything of i + 1; and who writes the lines of i again, in exchange i + 3, has completed i +
+// 2, to which that rank has contributed. With four, a rank can take back the lines of the exchange after the next,
+// which nobody looks at, before it needs them.
 inline constexpr size_t kShmFlatTurns = 4;
+static_assert(kShmFlatTurns >= 3);
 
 struct ShmRingHeader {
   alignas(kCacheLineBytes) std::atomic<uint64_t> written;  // bytes since the beginning

@@ -23,9 +23,9 @@ namespace ronda {
 // transfers between cores, first the counter that says that there is data, then the data; this takes one. The price is
 // that data is copied once more, line by line, so it is for little data only.
 //
-// Exchanges use several sets of lines by turns. A rank that writes a set again has completed an exchange in between, to
-// which all have contributed, so all have read the set; or it has vetoed that exchange, for which it waited until all
-// were done with the one before. So a contribution of one line is used where it lies until the next exchange.
+// Exchanges use several sets of lines by turns (kShmFlatTurns): a rank that writes a set again has completed an
+// exchange to which all have contributed after they had used the set. So a contribution of one line is used where it
+// lies until the next exchange.
 //
 // A line that was read is in its readers' caches, and the next store to it would have to take it from there first, for
 // as long as a transfer takes. So at the end of each exchange a rank asks for the lines of the one after the next: 4

@@ -48,7 +48,10 @@ absl::Status ShmReduce::Run() {
     return sync_.Veto(chunks_, running_);
   }
   RONDA_RETURN_IF_ERROR(Begin());
-  if (IsVetoed(reduction_.call().info)) return absl::OkStatus();
+  if (IsVetoed(reduction_.call().info)) {
+    writer_.Drop();
+    return absl::OkStatus();
+  }
   absl::Status status = way_ == Way::kShards ? RunByShards() : RunFullExchange();
   writer_.Stop();
   return status;

@@ -33,6 +33,8 @@ class StreamWriter {
   // Says that the collective comes to a chunk of `bytes` bytes at `position`; Stop, that it has come to its end.
   void Start(uint64_t position, size_t bytes);
   void Stop();
+  // What has been started was vetoed, and its time says nothing.
+  void Drop() { chunk_bytes_ = 0; }
 
   // Packs granules [begin, begin + n) of this rank's contribution to `position` of the stream.
   void Pack(const ReduceArithmetic& reduction, size_t begin, size_t n, uint64_t position);
