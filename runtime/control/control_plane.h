@@ -27,8 +27,8 @@ struct ControlMessage {
 // it hands out a broadcast that others cannot receive yet; and only for ranks that are executing collectives of earlier
 // broadcasts, which the coordinator has itself finished by then.
 //
-// Thread-safety: Wake, CallOff, Fail and failure may be called from any thread at any time; Wait by one thread at a time;
-// all else by one thread at a time, which may be another than the one in Wait.
+// Thread-safety: Wake, CallOff, Fail and failure may be called from any thread at any time; Wait by one thread at a
+// time; all else by one thread at a time, which may be another than the one in Wait.
 class ControlPlane {
  public:
   virtual ~ControlPlane() = default;
@@ -64,8 +64,8 @@ class ControlPlane {
   virtual void Wake() = 0;
 
   // Tells all ranks, the caller included, that schedule number `schedule` is to be left (see schedule_lock.h): their
-  // current or next Wait returns, and each Inbox says so from then on. Reaches ranks that do not listen to rank 0 at the
-  // moment, and does not need rank 0 to listen. Never blocks.
+  // current or next Wait returns, and each Inbox says so from then on. Reaches ranks that do not listen to rank 0 at
+  // the moment, and does not need rank 0 to listen. Never blocks.
   virtual void CallOff(uint64_t schedule) = 0;
 
   // Records `failure` as the job's failure unless there is one already, and wakes every rank, in Wait or in the middle

@@ -36,8 +36,8 @@ struct LaunchPlan {
 // Decides which rank runs where, and with which environment. Pure: what it knows is in `request`.
 //
 // Ranks fill the hosts in order. The variables that tell a rank its place replace whatever the launcher inherited, so
-// that a job started by a rank of another job is a job of its own; so do the settings. All others are passed on. Several
-// ranks on a host share its cores, so OMP_NUM_THREADS is 1 unless the user has set it.
+// that a job started by a rank of another job is a job of its own; so do the settings. All others are passed on.
+// Several ranks on a host share its cores, so OMP_NUM_THREADS is 1 unless the user has set it.
 //
 // Errors: INVALID_ARGUMENT if the hosts have too few slots.
 absl::StatusOr<LaunchPlan> MakeLaunchPlan(const PlanRequest& request);
