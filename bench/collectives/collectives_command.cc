@@ -1,6 +1,7 @@
 #include "bench/collectives/collectives_command.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <memory>
 #include <utility>
 
@@ -17,6 +18,8 @@
 
 namespace ronda::bench {
 namespace {
+
+constexpr int kUsageError = 2;
 
 struct CollectivesOptions {
   JobOptions job;
@@ -190,6 +193,11 @@ int Run(const std::vector<std::string>& words) {
   int exit_code = 0;
   if (!ParseOrExplain(&flags, words, &exit_code)) return exit_code;
   options.ranges.factor = static_cast<size_t>(options.factor);
+  if (options.ranges.max_bytes < options.ranges.min_bytes) {
+    std::fprintf(stderr,
+                 "ronda-bench: --max-bytes (-e) is less than --min-bytes (-b): there is no size between them\n");
+    return kUsageError;
+  }
   return RunJob({.command = "collectives", .words = words, .options = options.job},
                 [&](Rank& rank) { return RunOnRank(options, rank); });
 }

@@ -110,14 +110,15 @@ INSTANTIATE_TEST_SUITE_P(AllPeers, PeerSmokeTest, testing::Values("mpi", "mpich"
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(SmokeTest, TwoMpisAreRefused) {
-  const Outcome outcome = RunTool("collectives --peer mpi,mpich -e 4");
+  const Outcome outcome = RunTool("collectives --peer mpi,mpich -b 4 -e 4");
   if (outcome.text.find("cannot be used here") != std::string::npos) GTEST_SKIP() << outcome.text;
   EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_NE(outcome.text.find("runs of their own"), std::string::npos) << outcome.text;
 }
 
 TEST(SmokeTest, MistakesAreUsageErrors) {
-  for (const char* arguments : {"", "nonsense", "collectives --nonsense", "latency -np 0", "startup --peer horovod"}) {
+  for (const char* arguments :
+       {"", "nonsense", "collectives --nonsense", "collectives -b 8 -e 4", "latency -np 0", "startup --peer horovod"}) {
     const Outcome outcome = RunTool(arguments);
     EXPECT_EQ(outcome.exit_code, 2) << arguments << ": " << outcome.text;
     EXPECT_NE(outcome.text.find("usage: ronda-bench"), std::string::npos) << outcome.text;
