@@ -194,8 +194,7 @@ int Run(const std::vector<std::string>& words) {
   if (!ParseOrExplain(&flags, words, &exit_code)) return exit_code;
   options.ranges.factor = static_cast<size_t>(options.factor);
   if (options.ranges.max_bytes < options.ranges.min_bytes) {
-    std::fprintf(stderr,
-                 "ronda-bench: --max-bytes (-e) is less than --min-bytes (-b): there is no size between them\n");
+    std::fprintf(stderr, "ronda-bench: --max-bytes (-e) is less than --min-bytes (-b)\n%s\n", flags.Usage().c_str());
     return kUsageError;
   }
   return RunJob({.command = "collectives", .words = words, .options = options.job},
