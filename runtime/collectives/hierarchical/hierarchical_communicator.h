@@ -1,0 +1,60 @@
+#ifndef RONDA_RUNTIME_COLLECTIVES_HIERARCHICAL_HIERARCHICAL_COMMUNICATOR_H_
+#define RONDA_RUNTIME_COLLECTIVES_HIERARCHICAL_HIERARCHICAL_COMMUNICATOR_H_
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "runtime/base/types.h"
+#include "runtime/collectives/communicator.h"
+
+namespace ronda {
+
+// Which ranks of a job share a host, the same on every rank.
+struct HostMap {
+  std::vector<std::vector<RankId>> hosts;  // their ranks, ascending; hosts by their lowest rank
+};
+
+// Collectives in two levels: a cheap one between the ranks of a host, and a dear one across hosts, over which each byte
+// goes once a host and not once a rank.
+//
+// A reduction of all ranks is, chunk by chunk: a reduce-scatter on the host, a reduction of each shard across the hosts
+// between the ranks that have it, and an all-gather on the host. A thread of its own drives the level across, so that
+// chunk k travels while k + 1 is reduced on the host and k - 1 is gathered. With hosts of different sizes there are as
+// many shards as ranks on the smallest.
+//
+// Order of summation: on each host in the order of its ranks, then in the order of the hosts; 16-bit and 8-bit wires
+// are rounded once a host and once at the end. So results are the same on all ranks and from run to run, but can differ
+// in the last bits from those of a flat backend.
+class HierarchicalCommunicator : public Communicator {
+ public:
+  struct Options {
+    RankId rank = 0;
+    HostMap hosts;
+    std::unique_ptr<Communicator> local;   // of this host's ranks, numbered by their place in its list
+    std::unique_ptr<Communicator> across;  // of the ranks with this place on their hosts, numbered by host; nullptr:
+                                           // this rank has no shard
+    std::unique_ptr<Communicator> flat;  // of all ranks, for what two levels do not make cheaper
+  };
+
+  explicit HierarchicalCommunicator(Options options);
+  ~HierarchicalCommunicator() override;
+
+  Capabilities capabilities() const override;
+  RankId rank() const override;
+  int size() const override;
+  absl::Status Reduce(const ReduceCall& call) override;
+  absl::Status Broadcast(const BroadcastCall& call) override;
+  absl::Status Allgather(const AllgatherCall& call) override;
+  absl::Status Alltoall(const AlltoallCall& call) override;
+  absl::Status Barrier(const CallInfo& info) override;
+  void Tune(const Tuning& tuning) override;
+
+ private:
+  class Impl;
+  const std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_COLLECTIVES_HIERARCHICAL_HIERARCHICAL_COMMUNICATOR_H_

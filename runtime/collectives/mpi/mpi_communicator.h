@@ -1,0 +1,52 @@
+#ifndef RONDA_RUNTIME_COLLECTIVES_MPI_MPI_COMMUNICATOR_H_
+#define RONDA_RUNTIME_COLLECTIVES_MPI_MPI_COMMUNICATOR_H_
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "runtime/base/peer.h"
+#include "runtime/collectives/communicator.h"
+#include "runtime/collectives/mpi/point_to_point.h"
+#include "runtime/monitor/flight_board.h"
+
+namespace ronda {
+
+// The collectives over messages.
+//
+// A reduction is a reduce-scatter and an all-gather by direct exchange: each rank collects all contributions to its
+// shard, in the wire's format, reduces them in the order of the group in fp32, rounds once, and sends the result to
+// all. That takes as many bytes as a ring and rounds no partial sum on the way. Long ones go chunk by chunk, so that
+// packing, reducing and unpacking go on while messages travel; short ones send all contributions to all.
+class MpiCommunicator : public Communicator {
+ public:
+  struct Options {
+    std::unique_ptr<PointToPoint> messages;
+    std::vector<Peer> peers;               // by rank of this communicator, with their ranks in the job
+    std::shared_ptr<FlightBoard> flights;  // by rank of the job
+    // The job's first failure, asked for while waiting; from any thread.
+    std::function<absl::Status()> job_failure;
+  };
+
+  explicit MpiCommunicator(Options options);
+  ~MpiCommunicator() override;
+
+  Capabilities capabilities() const override;
+  RankId rank() const override;
+  int size() const override;
+  absl::Status Reduce(const ReduceCall& call) override;
+  absl::Status Broadcast(const BroadcastCall& call) override;
+  absl::Status Allgather(const AllgatherCall& call) override;
+  absl::Status Alltoall(const AlltoallCall& call) override;
+  absl::Status Barrier(const CallInfo& info) override;
+  void Tune(const Tuning& tuning) override;
+
+ private:
+  class Impl;
+  const std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_COLLECTIVES_MPI_MPI_COMMUNICATOR_H_
