@@ -99,19 +99,6 @@ TEST(SchedulePace, OperationsWithLimitsOfTheirOwnAreNegotiated) {
   });
 }
 
-// Nobody waits for anybody in a step without elements: a rank may begin and leave a schedule before rank 0 has begun
-// it.
-TEST(SchedulePace, RankMayLeaveAScheduleThatOthersHaveNotBegun) {
-  for (int job = 0; job < 200; ++job) {
-    RunRuntimesOn(kBackend, 2, {}, [](Runtime& runtime) {
-      std::vector<float> none, one(1);
-      for (int i = 0; i < 5; ++i) Succeed(runtime, Sum("empty", &none));
-      Succeed(runtime, Sum("new", &one));
-    });
-    if (HasFailure()) break;
-  }
-}
-
 #ifdef __x86_64__
 
 constexpr unsigned kFlushToZero = 0x8040;  // FTZ and DAZ, as trainers set them

@@ -1,0 +1,134 @@
+// Messages about a schedule that come together although one was sent long before the other: a list that begins a
+// schedule is held back until another rank has left that schedule.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/control/control_plane.h"
+#include "runtime/negotiation/codec.h"
+#include "tests/runtime/engine/job.h"
+#include "tests/testing/forwarding_control_plane.h"
+#include "tests/testing/run_ranks.h"
+
+namespace ronda {
+namespace {
+
+using ::ronda::testing::Backend;
+using ::ronda::testing::ForwardingControlPlane;
+using ::ronda::testing::Succeed;
+using ::ronda::testing::Sum;
+using ::testing::Each;
+
+constexpr int kRanks = 2;
+// The list with the last of so many equal steps begins a schedule.
+constexpr int kSteps = 5;
+const Tunables kTunables = {.lock_after = kSteps - 1};
+
+using Inbox = ControlPlane::Inbox;
+
+bool BeginsSchedule(const std::string& list) {
+  const absl::StatusOr<ResponseList> decoded = DecodeResponseList(list);
+  EXPECT_TRUE(decoded.ok()) << decoded.status();
+  return decoded.ok() && decoded->schedule.has_value();
+}
+
+bool WasSentAfterSchedule(const ControlMessage& report) {
+  const absl::StatusOr<RankReport> decoded = DecodeRankReport(report.payload);
+  EXPECT_TRUE(decoded.ok()) << decoded.status();
+  return decoded.ok() && decoded->schedule > 0;
+}
+
+// What another rank sends when it has left the schedule.
+bool HasReportAfterSchedule(const Inbox& inbox) {
+  return std::any_of(inbox.to_coordinator.begin(), inbox.to_coordinator.end(), WasSentAfterSchedule);
+}
+
+bool HasListAfterSchedule(const Inbox& inbox) { return !BeginsSchedule(inbox.broadcasts.back()); }
+
+// Keeps what arrives, from the list that begins the first schedule on, until that is `enough`.
+class HoldsScheduleBack : public ForwardingControlPlane {
+ public:
+  using Predicate = std::function<bool(const Inbox&)>;
+
+  HoldsScheduleBack(std::unique_ptr<ControlPlane> to, Predicate enough)
+      : ForwardingControlPlane(std::move(to)), enough_(std::move(enough)) {}
+
+  ~HoldsScheduleBack() override { EXPECT_TRUE(handed_over_) << "no schedule has been overtaken"; }
+
+  absl::StatusOr<Inbox> Receive() override {
+    absl::StatusOr<Inbox> inbox = ForwardingControlPlane::Receive();
+    if (!inbox.ok() || handed_over_) return inbox;
+    Keep(*std::move(inbox));
+    if (std::any_of(kept_.broadcasts.begin(), kept_.broadcasts.end(), BeginsSchedule)) {
+      if (!enough_(kept_)) return Inbox{.called_off = kept_.called_off};
+      handed_over_ = true;
+    }
+    return std::exchange(kept_, {});
+  }
+
+ private:
+  void Keep(Inbox inbox) {
+    std::move(inbox.to_coordinator.begin(), inbox.to_coordinator.end(), std::back_inserter(kept_.to_coordinator));
+    std::move(inbox.broadcasts.begin(), inbox.broadcasts.end(), std::back_inserter(kept_.broadcasts));
+    kept_.called_off = inbox.called_off;
+  }
+
+  const Predicate enough_;
+  Inbox kept_;
+  bool handed_over_ = false;
+};
+
+// A job in which `late` begins the first schedule only when it has received what is `enough`. Over shared memory, where
+// a rank that vetoes waits for nobody.
+void RunWithLate(RankId late, const HoldsScheduleBack::Predicate& enough,
+                 const std::function<void(Runtime& runtime)>& body) {
+  std::vector<Transport> transports = testing::ConnectRanks(Backend::kShm, {.size = kRanks});
+  std::unique_ptr<ControlPlane>& control = transports[static_cast<size_t>(late)].control;
+  control = std::make_unique<HoldsScheduleBack>(std::move(control), enough);
+  testing::RunRanks(std::move(transports), [&](RankId rank, Transport transport) {
+    const auto runtime = Runtime::Create({.tunables = kTunables}, {.rank = rank, .size = kRanks}, std::move(transport));
+    body(*runtime);
+    const absl::Status shutdown = runtime->Shutdown();
+    EXPECT_TRUE(shutdown.ok()) << shutdown;
+  });
+}
+
+// Nobody waits for anybody in steps without elements.
+void RunEmptySteps(Runtime& runtime) {
+  std::vector<float> none;
+  for (int i = 0; i < kSteps; ++i) Succeed(runtime, Sum("empty", &none));
+}
+
+void ExpectSum(Runtime& runtime, const std::string& name) {
+  std::vector<float> data(3, 1.0f);
+  Succeed(runtime, Sum(name, &data));
+  EXPECT_THAT(data, Each(float{kRanks}));
+}
+
+TEST(ScheduleRace, RankMayLeaveAScheduleThatRankZeroHasNotBegun) {
+  RunWithLate(kCoordinatorRank, HasReportAfterSchedule, [](Runtime& runtime) {
+    RunEmptySteps(runtime);
+    ExpectSum(runtime, "new");
+    EXPECT_EQ(runtime.statistics().schedules_left, 1u);
+  });
+}
+
+TEST(ScheduleRace, RankMayLearnOfAScheduleThatRankZeroHasLeftAlready) {
+  RunWithLate(/*late=*/1, HasListAfterSchedule, [](Runtime& runtime) {
+    const ProcessSetId set = testing::AddSet(runtime, {kCoordinatorRank});
+    RunEmptySteps(runtime);
+    if (runtime.topology().rank == kCoordinatorRank) Succeed(runtime, testing::Barrier("alone", set));
+    ExpectSum(runtime, "new");
+    EXPECT_EQ(runtime.statistics().schedules_left, 1u);
+  });
+}
+
+}  // namespace
+}  // namespace ronda

@@ -1,0 +1,40 @@
+#ifndef RONDA_TESTS_TESTING_FORWARDING_CONTROL_PLANE_H_
+#define RONDA_TESTS_TESTING_FORWARDING_CONTROL_PLANE_H_
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "runtime/control/control_plane.h"
+
+namespace ronda::testing {
+
+// A control plane that does what another one does. Tests derive from it to delay or to look at what passes, so that a
+// race between messages always ends the same way.
+//
+// Thread-safety: as the other one.
+class ForwardingControlPlane : public ControlPlane {
+ public:
+  explicit ForwardingControlPlane(std::unique_ptr<ControlPlane> to) : to_(std::move(to)) {}
+
+  absl::Status SendToCoordinator(absl::string_view payload) override { return to_->SendToCoordinator(payload); }
+  absl::Status Broadcast(absl::string_view payload) override { return to_->Broadcast(payload); }
+  absl::StatusOr<Inbox> Receive() override { return to_->Receive(); }
+  void Wait(absl::Time deadline) override { to_->Wait(deadline); }
+  void Wake() override { to_->Wake(); }
+  void CallOff(uint64_t schedule) override { to_->CallOff(schedule); }
+  void Fail(const absl::Status& failure) override { to_->Fail(failure); }
+  absl::Status failure() const override { return to_->failure(); }
+  void Depart() override { to_->Depart(); }
+
+ private:
+  const std::unique_ptr<ControlPlane> to_;
+};
+
+}  // namespace ronda::testing
+
+#endif  // RONDA_TESTS_TESTING_FORWARDING_CONTROL_PLANE_H_
