@@ -8,9 +8,9 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "proto/ronda/v1/negotiation.pb.h"
+#include "runtime/base/runs.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/negotiation/request_codec.h"
-#include "runtime/negotiation/runs.h"
 
 namespace ronda {
 namespace {

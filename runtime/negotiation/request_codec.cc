@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/runs.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/negotiation/operation_rules.h"
-#include "runtime/negotiation/runs.h"
 
 namespace ronda {
 namespace {

@@ -2,21 +2,13 @@
 #ifndef RONDA_RUNTIME_CONTROL_RENDEZVOUS_JOIN_PROOF_H_
 #define RONDA_RUNTIME_CONTROL_RENDEZVOUS_JOIN_PROOF_H_
 
-#include <cstddef>
 #include <string>
 
-#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "runtime/control/rendezvous/membership.h"
+#include "runtime/control/rendezvous/secret_proof.h"
 
 namespace ronda {
-
-inline constexpr size_t kNonceBytes = 32;
-inline constexpr size_t kProofBytes = 32;
-
-// Random bytes that cannot be guessed.
-// Errors: INTERNAL if the system has none.
-absl::StatusOr<std::string> RandomBytes(size_t count);
 
 // REQUIRES: `secret` is not empty.
 std::string JoinProof(absl::string_view secret, absl::string_view nonce, const JoinClaim& claim);

@@ -1,6 +1,6 @@
 // Ascending numbers as (first, length) pairs: how the wire says ranks and cache ids.
-#ifndef RONDA_RUNTIME_NEGOTIATION_RUNS_H_
-#define RONDA_RUNTIME_NEGOTIATION_RUNS_H_
+#ifndef RONDA_RUNTIME_BASE_RUNS_H_
+#define RONDA_RUNTIME_BASE_RUNS_H_
 
 #include <cstddef>
 #include <limits>
@@ -65,4 +65,4 @@ std::optional<std::vector<T>> FromRuns(const Runs& runs, size_t limit) {
 
 }  // namespace ronda
 
-#endif  // RONDA_RUNTIME_NEGOTIATION_RUNS_H_
+#endif  // RONDA_RUNTIME_BASE_RUNS_H_

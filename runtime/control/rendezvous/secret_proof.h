@@ -1,0 +1,31 @@
+// How somebody proves that he knows the job's secret without sending it: HMAC-SHA256 over what he says.
+#ifndef RONDA_RUNTIME_CONTROL_RENDEZVOUS_SECRET_PROOF_H_
+#define RONDA_RUNTIME_CONTROL_RENDEZVOUS_SECRET_PROOF_H_
+
+#include <cstddef>
+#include <initializer_list>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace ronda {
+
+inline constexpr size_t kNonceBytes = 32;
+inline constexpr size_t kProofBytes = 32;
+
+// Random bytes that cannot be guessed.
+// Errors: INTERNAL if the system has none.
+absl::StatusOr<std::string> RandomBytes(size_t count);
+
+// Proves `fields`, and where one ends and the next begins. The first one says what the proof is for, which keeps proofs
+// for other purposes with the same secret apart.
+// REQUIRES: `secret` is not empty.
+std::string SecretProof(absl::string_view secret, std::initializer_list<absl::string_view> fields);
+
+// Whether `proof` is `expected`; takes the same time wherever the two first differ.
+bool IsSameProof(absl::string_view proof, absl::string_view expected);
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_CONTROL_RENDEZVOUS_SECRET_PROOF_H_
