@@ -8,12 +8,14 @@
 
 #include "absl/time/time.h"
 #include "runtime/launch/hosts.h"
+#include "runtime/launch/stream.h"
 
 namespace ronda {
 
-// Several nodes of which each starts its own ranks (torchrun's way): rank 0 is on node 0, where all meet.
+// Several nodes of which each starts its own ranks (torchrun's way), as many on each: rank 0 is on node 0, where all
+// meet.
 struct NodeGroup {
-  int nodes = 1;
+  int nodes = 2;
   int node_rank = 0;
   std::string master_address = "127.0.0.1";
   int master_port = 29500;
@@ -25,7 +27,7 @@ struct RemoteOptions {
   std::string ssh_identity_file;                // empty: ssh's own choice
   std::string agent;                            // called as AGENT HOST COMMAND instead of ssh; empty: ssh
   std::vector<std::string> network_interfaces;  // that hosts talk over; empty: any
-  std::vector<std::string> exports;             // of -x: "NAME", with the launcher's value, or "NAME=VALUE"
+  std::vector<std::string> exports;             // of -x: names of variables that all ranks get, wherever they run
   std::vector<std::string> mpi_arguments;       // for mpirun, as they are
   std::vector<std::string> binding_arguments;   // for mpirun, instead of "-bind-to none -map-by slot"
   enum class Transport { kAny, kTcp } transport = Transport::kAny;
@@ -33,6 +35,7 @@ struct RemoteOptions {
 
 // What the user asks for.
 struct LaunchOptions {
+  // kPreflight needs neither ranks nor a command; kHelp, kVersion and kCheckBuild need nothing.
   enum class Action { kRun, kDryRun, kHelp, kVersion, kCheckBuild, kPreflight };
   // How a line of a rank is marked in the launcher's output.
   enum class LinePrefix { kRank, kTimestampAndRank };
@@ -42,7 +45,7 @@ struct LaunchOptions {
   enum class Binding { kNone, kCore, kNuma };
 
   Action action = Action::kRun;
-  int rank_count = 0;
+  int rank_count = 0;            // in the job; with `nodes`: on this node; 0: preflight of hosts alone
   std::vector<HostSlots> hosts;  // empty: this host, with as many slots as there are ranks
   Launcher launcher = Launcher::kAutomatic;
   RemoteOptions remote;
@@ -52,11 +55,13 @@ struct LaunchOptions {
   int max_restarts = 0;              // after a failure the whole job is started again so many times
   std::vector<int> signals_to_pass;  // that end the job in order; empty: SIGINT, SIGTERM, SIGHUP
   bool verbose = false;
-  std::string output_directory;  // empty: no files
+  std::string output_directory;        // empty: no files
+  std::vector<Stream> hidden_streams;  // of the ranks: only written to files, not shown
   LinePrefix line_prefix = LinePrefix::kRank;
   absl::Duration grace_period = absl::Seconds(5);
-  std::map<std::string, std::string> settings;  // environment variables that options set for the ranks
-  std::vector<std::string> command;             // program and its arguments; not empty if a job is to be run
+  std::map<std::string, std::string> settings;  // variables that options set for the ranks (-x NAME=VALUE too)
+  std::vector<std::string> notes;               // to be shown before the start: what has no effect, what is unwise
+  std::vector<std::string> command;             // program and its arguments; not empty for kRun and kDryRun
 };
 
 }  // namespace ronda

@@ -116,6 +116,8 @@ int Main(const std::vector<std::string>& words) {
       return Print(absl::StrCat("rondarun ", kVersion, "\n"));
     case LaunchOptions::Action::kCheckBuild:
       return Print(BuildReport());
+    case LaunchOptions::Action::kDryRun:
+    case LaunchOptions::Action::kPreflight:
     case LaunchOptions::Action::kRun:
       return RunJob(*options);
   }
