@@ -2,13 +2,13 @@
 #define RONDA_RUNTIME_BASE_CONFIG_H_
 
 #include <cstddef>
-#include <functional>
-#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "runtime/base/environment.h"
+#include "runtime/base/job_environment.h"
 #include "runtime/base/logging.h"
 
 namespace ronda {
@@ -31,36 +31,22 @@ struct Tunables {
   std::string negotiation_log;         // the file in which rank 0 records what the ranks report; empty: none
 };
 
-// How the ranks of this job find each other, as the environment says it.
-struct JobEnvironment {
-  int rank = 0;
-  int size = 1;
-  std::optional<int> local_rank;
-  std::optional<int> local_size;
-  std::optional<int> cross_rank;
-  std::optional<int> cross_size;
-  std::string job_id;          // set by rondarun; names the shared memory
-  std::string job_secret;      // set by rondarun or the user; proves membership on control connections
-  std::string master_address;  // torchrun-style rendezvous; empty if a launcher gave job_id
-  int master_port = 0;
-  std::string source;  // "rondarun", "torchrun-style variables", "single process", for messages
+// How ranks on different hosts talk to each other.
+struct NetworkSettings {
+  std::vector<std::string> interfaces;                   // to listen on, the first that there is; empty: any usable
+  absl::Duration heartbeat = absl::Seconds(1);           // between signs of life
+  absl::Duration heartbeat_timeout = absl::Seconds(10);  // without one a rank counts as lost; infinite: never
 };
 
 struct Config {
   JobEnvironment job;
   Tunables tunables;
-  std::string backend;  // carries the data between ranks ("shm"); empty: the best one that can
+  NetworkSettings network;
+  std::string backend;  // carries the data between ranks: "shm", "mpi", "hierarchical"; empty: the best one that can
   LogLevel log_level = LogLevel::kWarning;
 };
 
-// Reads an environment variable; nullopt if it is unset.
-using EnvironmentReader = std::function<std::optional<std::string>(const char* name)>;
-
-// The environment of this process.
-EnvironmentReader ProcessEnvironment();
-
-// Reads RONDA_* (see docs/configuration.md), then torchrun-style RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE,
-// MASTER_ADDR and MASTER_PORT; without any of them the job has one rank.
+// Reads RONDA_* and what the launcher of this process has set (see docs/configuration.md).
 // Errors: INVALID_ARGUMENT that names the variable, its value, and what it should look like.
 absl::StatusOr<Config> ReadConfig(const EnvironmentReader& environment);
 

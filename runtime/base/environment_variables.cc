@@ -62,6 +62,22 @@ absl::Status EnvironmentVariables::ReadInteger(const char* name, IntegerRange ra
   return absl::OkStatus();
 }
 
+absl::Status EnvironmentVariables::ReadSwitch(const char* name, std::optional<bool>* value) const {
+  const std::optional<std::string> text = Get(name);
+  if (!text) return absl::OkStatus();
+  if (*text != "0" && *text != "1") return InvalidVariable(name, *text, "0 or 1");
+  *value = *text == "1";
+  return absl::OkStatus();
+}
+
+absl::Status EnvironmentVariables::ReadText(const char* name, absl::string_view expectation, std::string* value) const {
+  const std::optional<std::string> text = Get(name);
+  if (!text) return absl::OkStatus();
+  if (text->empty()) return InvalidVariable(name, *text, expectation);
+  *value = *text;
+  return absl::OkStatus();
+}
+
 absl::Status EnvironmentVariables::ReadBytes(const char* name, size_t* value) const {
   const std::optional<std::string> text = Get(name);
   if (!text) return absl::OkStatus();

@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "runtime/base/config.h"
+#include "runtime/base/environment.h"
 
 namespace ronda {
 
@@ -42,6 +42,12 @@ class EnvironmentVariables {
 
   absl::Status ReadInteger(const char* name, IntegerRange range, int64_t* value) const;
   absl::Status ReadInteger(const char* name, IntegerRange range, std::optional<int>* value) const;
+
+  // "0" or "1".
+  absl::Status ReadSwitch(const char* name, std::optional<bool>* value) const;
+
+  // `expectation` says what the variable should be, as it must not be empty.
+  absl::Status ReadText(const char* name, absl::string_view expectation, std::string* value) const;
 
   // A number of bytes, alone or with KiB, MiB or GiB behind it.
   absl::Status ReadBytes(const char* name, size_t* value) const;

@@ -11,6 +11,7 @@ namespace ronda {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -37,9 +38,16 @@ Variables With(Variables base, const Variables& changes) {
 }
 
 Variables Rondarun() {
-  return {{"RONDA_RANK", "5"},       {"RONDA_SIZE", "8"},           {"RONDA_LOCAL_RANK", "1"},
-          {"RONDA_LOCAL_SIZE", "4"}, {"RONDA_CROSS_RANK", "1"},     {"RONDA_CROSS_SIZE", "2"},
-          {"RONDA_JOB_ID", "job-7"}, {"RONDA_JOB_SECRET", "s3cret"}};
+  return {{"RONDA_RANK", "5"},
+          {"RONDA_SIZE", "8"},
+          {"RONDA_LOCAL_RANK", "1"},
+          {"RONDA_LOCAL_SIZE", "4"},
+          {"RONDA_CROSS_RANK", "1"},
+          {"RONDA_CROSS_SIZE", "2"},
+          {"RONDA_JOB_ID", "job-7"},
+          {"RONDA_JOB_SECRET", "s3cret"},
+          {"RONDA_MASTER_ADDR", "node0"},
+          {"RONDA_MASTER_PORT", "4711"}};
 }
 
 Variables Torchrun() {
@@ -68,6 +76,10 @@ TEST(ConfigTest, EmptyEnvironmentIsAJobOfOneRankWithDefaults) {
   EXPECT_EQ(config->tunables.autotune, Tunables::Autotune::kOff);
   EXPECT_EQ(config->tunables.autotune_log, "");
   EXPECT_EQ(config->backend, "");
+  EXPECT_TRUE(config->network.interfaces.empty());
+  EXPECT_EQ(config->network.heartbeat, absl::Seconds(1));
+  EXPECT_EQ(config->network.heartbeat_timeout, absl::Seconds(10));
+  EXPECT_FALSE(config->job.mpi.IsUsable());
   EXPECT_EQ(config->log_level, LogLevel::kWarning);
 }
 
@@ -82,7 +94,8 @@ TEST(ConfigTest, RondarunVariablesAreRead) {
   EXPECT_EQ(config->job.cross_size, 2);
   EXPECT_EQ(config->job.job_id, "job-7");
   EXPECT_EQ(config->job.job_secret, "s3cret");
-  EXPECT_EQ(config->job.master_address, "");
+  EXPECT_EQ(config->job.master_address, "node0");
+  EXPECT_EQ(config->job.master_port, 4711);
   EXPECT_EQ(config->job.source, "rondarun");
 }
 
@@ -105,7 +118,22 @@ TEST(ConfigTest, RondarunVariablesWinOverTorchrunVariables) {
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->job.rank, 5);
   EXPECT_EQ(config->job.source, "rondarun");
-  EXPECT_EQ(config->job.master_address, "") << "with a job id nobody needs a meeting point";
+  EXPECT_EQ(config->job.master_address, "node0");
+}
+
+TEST(ConfigTest, JobIdOnOneHostNeedsNoMeetingPoint) {
+  const absl::StatusOr<Config> config =
+      Read(With(Torchrun(), {{"RONDA_RANK", "1"}, {"RONDA_SIZE", "2"}, {"RONDA_JOB_ID", "a"}, {"MASTER_PORT", "-"}}));
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->job.job_id, "a");
+  EXPECT_EQ(config->job.master_address, "");
+}
+
+TEST(ConfigTest, RondaMasterVariablesReplaceOneOfTorchrunsAlone) {
+  const absl::StatusOr<Config> config = Read(With(Torchrun(), {{"RONDA_MASTER_PORT", "4000"}}));
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->job.master_address, "localhost");
+  EXPECT_EQ(config->job.master_port, 4000);
 }
 
 TEST(ConfigTest, RondaMasterVariablesWinSoThatTorchrunKeepsItsPort) {
@@ -141,7 +169,10 @@ TEST(ConfigTest, TunablesAreRead) {
                                               {"RONDA_AUTOTUNE_LOG", "/tmp/tuning.csv"},
                                               {"RONDA_AUTOTUNE_STEPS_PER_SAMPLE", "20"},
                                               {"RONDA_LOG_LEVEL", "debug"},
-                                              {"RONDA_BACKEND", "shm"}});
+                                              {"RONDA_BACKEND", "hierarchical"},
+                                              {"RONDA_NETWORK_INTERFACE", "ib0,eth0"},
+                                              {"RONDA_HEARTBEAT", "100ms"},
+                                              {"RONDA_HEARTBEAT_TIMEOUT", "inf"}});
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->tunables.cycle_time, absl::Microseconds(1500));
   EXPECT_EQ(config->tunables.fusion_threshold, size_t{512} << 10);
@@ -155,7 +186,10 @@ TEST(ConfigTest, TunablesAreRead) {
   EXPECT_EQ(config->tunables.autotune_log, "/tmp/tuning.csv");
   EXPECT_EQ(config->tunables.autotune_steps_per_sample, 20);
   EXPECT_EQ(config->log_level, LogLevel::kDebug);
-  EXPECT_EQ(config->backend, "shm");
+  EXPECT_EQ(config->backend, "hierarchical");
+  EXPECT_THAT(config->network.interfaces, ElementsAre("ib0", "eth0"));
+  EXPECT_EQ(config->network.heartbeat, absl::Milliseconds(100));
+  EXPECT_EQ(config->network.heartbeat_timeout, absl::InfiniteDuration());
 }
 
 TEST(ConfigTest, AutotuneCanBeSwitchedOff) {
@@ -218,6 +252,11 @@ TEST(ConfigTest, NonsenseIsRefusedWithVariableAndValue) {
       {"RONDA_AUTOTUNE_STEPS_PER_SAMPLE", {"", "3", "1001", "ten"}},
       {"RONDA_LOG_LEVEL", {"", "verbose", "WARNING", "2"}},
       {"RONDA_BACKEND", {"", "nccl", "SHM"}},
+      {"RONDA_HEARTBEAT", {"", "1", "0", "2h", "inf"}},
+      {"RONDA_HEARTBEAT_TIMEOUT", {"", "10", "0"}},
+      {"RONDA_NETWORK_INTERFACE", {"", "eth0,", ",eth0"}},
+      {"RONDA_MPI", {"", "yes", "2"}},
+      {"RONDA_MPI_PLUGIN", {""}},
   };
   for (const auto& [name, values] : nonsense) {
     for (const std::string& value : values) {
@@ -270,7 +309,16 @@ TEST(ConfigTest, PartialAndContradictorySettingsAreRefused) {
       {"RONDA_JOB_ID alone", {{"RONDA_JOB_ID", "a"}}, {"RONDA_RANK is not set", "RONDA_JOB_ID=\"a\""}},
       {"half rondarun, full torchrun", With(Torchrun(), {{"RONDA_RANK", "1"}}), {"RONDA_SIZE is not set"}},
       {"no meeting point", {{"RANK", "0"}, {"WORLD_SIZE", "2"}}, {"WORLD_SIZE=\"2\"", "MASTER_ADDR", "rondarun"}},
-      {"no job id", With(Rondarun(), {{"RONDA_JOB_ID", "-"}}), {"RONDA_SIZE=\"8\"", "RONDA_JOB_ID"}},
+      {"several hosts, no meeting point",
+       With(Rondarun(), {{"RONDA_MASTER_ADDR", "-"}, {"RONDA_MASTER_PORT", "-"}}),
+       {"RONDA_SIZE=\"8\"", "RONDA_MASTER_ADDR", "mpirun"}},
+      {"no port for an address of Ronda's",
+       With(Rondarun(), {{"RONDA_MASTER_PORT", "-"}}),
+       {"RONDA_MASTER_PORT is not set"}},
+      {"heartbeats too rare",
+       {{"RONDA_HEARTBEAT", "6s"}},
+       {"RONDA_HEARTBEAT_TIMEOUT is 10s", "at least twice RONDA_HEARTBEAT", "6s"}},
+      {"MPI without its launcher", With(Torchrun(), {{"RONDA_MPI", "1"}}), {"RONDA_MPI=\"1\"", "rondarun --mpi"}},
       {"no port", With(Torchrun(), {{"MASTER_PORT", "-"}}), {"MASTER_PORT is not set", "MASTER_ADDR=\"localhost\""}},
       {"warning after deadline",
        {{"RONDA_STALL_WARNING", "20s"}, {"RONDA_STALL_DEADLINE", "10s"}},
