@@ -1,26 +1,34 @@
-// Jobs that repeat themselves for random times, and then do something else: everything completes, with the right
-// results, whatever a locked schedule had foreseen.
+// Jobs that repeat themselves for random times, with something else in between, which each rank begins when it likes:
+// everything completes, with the right results, whatever a locked schedule had foreseen and autotune tries meanwhile.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>
+#include <iostream>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "runtime/control/control_plane.h"
+#include "runtime/negotiation/codec.h"
 #include "tests/runtime/engine/job.h"
+#include "tests/testing/backends.h"
+#include "tests/testing/forwarding_control_plane.h"
+#include "tests/testing/run_ranks.h"
 
 namespace ronda {
 namespace {
 
 using ::ronda::testing::Backend;
 using ::ronda::testing::CarryOut;
+using ::ronda::testing::ForwardingControlPlane;
 using ::ronda::testing::Join;
-using ::ronda::testing::RunRuntimesOn;
 using ::ronda::testing::Succeed;
 using ::ronda::testing::Sum;
 using ::testing::Each;
@@ -33,8 +41,32 @@ struct Tensor {
   enum class Kind { kSum, kBroadcast } kind = Kind::kSum;
 };
 
-// What one rank does. All ranks draw the same numbers from common(), so that they do the same; what they may do each in
-// its own way is drawn from own().
+// What a rank does beside the steps, together with others or all by itself: submissions, none if this rank has no part
+// in it, and what is to be in their buffers in the end.
+struct Extra {
+  std::vector<Submission> submissions;
+  std::vector<std::unique_ptr<std::vector<float>>> buffers;
+  std::vector<float> expected;  // in all elements of each buffer
+  std::vector<std::shared_ptr<Handle>> handles;
+
+  std::vector<float>* AddBuffer(size_t count, float own, float result) {
+    expected.push_back(result);
+    return buffers.emplace_back(std::make_unique<std::vector<float>>(count, own)).get();
+  }
+
+  void Submit(Runtime& runtime) {
+    const absl::Status status = runtime.SubmitAll(submissions, &handles);
+    ASSERT_TRUE(status.ok()) << status;
+  }
+
+  void Await() const {
+    for (const auto& handle : handles) ASSERT_TRUE(handle->Wait().ok()) << handle->Wait();
+    for (size_t i = 0; i < buffers.size(); ++i) ASSERT_THAT(*buffers[i], Each(expected[i])) << "extra " << i;
+  }
+};
+
+// What one rank does. All ranks draw the same numbers from Common(), also where they have no part in something, so that
+// they do the same; what they may do each in its own way is drawn from Own().
 class RandomTrainer {
  public:
   RandomTrainer(Runtime& runtime, uint32_t seed)
@@ -64,17 +96,102 @@ class RandomTrainer {
     return step;
   }
 
+  // Something else comes in at a step of each rank's own.
   void RepeatSteps() {
     const std::vector<Tensor> step = RandomStep();
-    const int times = 1 + Common(16);
+    const int times = 1 + Common(40);
     const int way = Common(3);
+    std::optional<Extra> extra;
+    if (Common(2) == 0) extra = RandomExtra();
+    const int extra_at = Own(times);
     for (int i = 0; i < times; ++i) {
+      if (extra && i == extra_at) extra->Submit(runtime_);
       if (way == 0) {
         RunOneByOne(step);
       } else {
         RunAtOnce(step);
       }
     }
+    if (extra) extra->Await();
+  }
+
+  Extra RandomExtra() {
+    ++extras_;
+    const int kind = Common(4);
+    if (kind == 0) return Group();
+    if (kind == 1 && size() > 1) return SendRecv();
+    if (kind == 2 && set_) return SumOf(members_, *set_);
+    return SumOf(Everybody(), kGlobalProcessSet);
+  }
+
+  std::vector<RankId> Everybody() const {
+    std::vector<RankId> ranks;
+    for (RankId rank = 0; rank < size(); ++rank) ranks.push_back(rank);
+    return ranks;
+  }
+
+  std::vector<RankId> RandomMembers() {
+    std::vector<RankId> members = Everybody();
+    std::erase_if(members, [this](RankId) { return Common(2) == 0; });
+    if (members.empty()) members.push_back(Common(size()));
+    return members;
+  }
+
+  static bool Contains(const std::vector<RankId>& ranks, RankId rank) {
+    return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+  }
+
+  // Rank r contributes (r + 1) times `factor`.
+  static float SumOver(const std::vector<RankId>& ranks, int factor) {
+    int sum = 0;
+    for (RankId rank : ranks) sum += (rank + 1) * factor;
+    return static_cast<float>(sum);
+  }
+
+  Extra SumOf(const std::vector<RankId>& ranks, ProcessSetId set) {
+    const int factor = 1 + Common(5);
+    const size_t count = static_cast<size_t>(Common(3000));
+    const std::string name = absl::StrCat("extra", Common(2) == 0 ? 0 : extras_);
+    Extra extra;
+    if (!Contains(ranks, rank())) return extra;
+    extra.submissions = {
+        Sum(name, extra.AddBuffer(count, static_cast<float>((rank() + 1) * factor), SumOver(ranks, factor)))};
+    extra.submissions.front().request.process_set = set;
+    return extra;
+  }
+
+  Extra SendRecv() {
+    const RankId from = Common(size());
+    const RankId to = (from + 1 + Common(size() - 1)) % size();
+    const size_t count = static_cast<size_t>(1 + Common(3000));
+    Extra extra;
+    if (rank() != from && rank() != to) return extra;
+    const float sent = static_cast<float>(extras_);
+    std::vector<float>* const data = extra.AddBuffer(count, rank() == from ? sent : -1.0f, sent);
+    Submission submission = Sum(absl::StrCat("message/", from, "-", to), data);
+    submission.request.op = OpType::kSendRecv;
+    submission.request.root = from;
+    submission.request.receiver = to;
+    if (rank() == from) {
+      submission.output = nullptr;
+    } else {
+      submission.input = nullptr;
+    }
+    extra.submissions = {submission};
+    return extra;
+  }
+
+  Extra Group() {
+    Extra extra;
+    for (const size_t count : {5, 50}) {
+      const float own = static_cast<float>((rank() + 1) * static_cast<int>(count));
+      Submission submission = Sum(absl::StrCat("grouped", count),
+                                  extra.AddBuffer(count, own, SumOver(Everybody(), static_cast<int>(count))));
+      submission.request.group = "group";
+      submission.request.group_size = 2;
+      extra.submissions.push_back(submission);
+    }
+    return extra;
   }
 
   float Contribution(const Tensor& tensor, int of_rank) const {
@@ -137,9 +254,9 @@ class RandomTrainer {
       case 2:
         return Disagree();
       case 3:
-        return UseProcessSet();
+        return ChangeProcessSet();
       case 4:
-        return RunGroup();
+        return RunExtra();
       default:
         return;  // the next steps are others
     }
@@ -163,60 +280,111 @@ class RandomTrainer {
     EXPECT_THAT(std::string(status.message()), HasSubstr("t1"));
   }
 
-  void UseProcessSet() {
-    const RankId alone = Common(size());
-    const ProcessSetId set = testing::AddSet(runtime_, {alone});
-    if (rank() == alone) Succeed(runtime_, testing::Barrier("alone", set));
-    Succeed(runtime_, {.request = {.name = "remove", .op = OpType::kRemoveProcessSet, .subject = set}});
+  void ChangeProcessSet() {
+    if (set_) Succeed(runtime_, {.request = {.name = "remove", .op = OpType::kRemoveProcessSet, .subject = *set_}});
+    members_ = RandomMembers();
+    set_ = testing::AddSet(runtime_, members_);
+    if (Contains(members_, rank())) Succeed(runtime_, testing::Barrier("members", *set_));
   }
 
-  void RunGroup() {
-    std::vector<float> a(5, 1.0f);
-    std::vector<float> b(50, 2.0f);
-    std::vector<Submission> group = {Sum("g0", &a), Sum("g1", &b)};
-    for (Submission& submission : group) {
-      submission.request.group = "group";
-      submission.request.group_size = 2;
-    }
-    std::vector<std::shared_ptr<Handle>> handles;
-    ASSERT_TRUE(runtime_.RunAll(group, &handles).ok());
-    EXPECT_THAT(a, Each(static_cast<float>(size())));
-    EXPECT_THAT(b, Each(static_cast<float>(2 * size())));
+  void RunExtra() {
+    Extra extra = RandomExtra();
+    extra.Submit(runtime_);
+    extra.Await();
   }
 
   Runtime& runtime_;
   std::mt19937 common_;
   std::mt19937 own_;
   int round_ = 0;
+  int extras_ = 0;
+  // A process set besides that of all ranks.
+  std::optional<ProcessSetId> set_;
+  std::vector<RankId> members_;
+};
+
+// Rank 0's control plane. Counts the settings that it sends.
+class CountsSettings : public ForwardingControlPlane {
+ public:
+  CountsSettings(std::unique_ptr<ControlPlane> to, std::atomic<int>* count)
+      : ForwardingControlPlane(std::move(to)), count_(count) {}
+
+  absl::Status Broadcast(absl::string_view payload) override {
+    const absl::StatusOr<ResponseList> list = DecodeResponseList(payload);
+    if (list.ok() && list->settings) ++*count_;
+    return ForwardingControlPlane::Broadcast(payload);
+  }
+
+ private:
+  std::atomic<int>* const count_;
 };
 
 struct Job {
   Backend backend;
   int size;
+  Tunables::Autotune autotune = Tunables::Autotune::kOff;
+
+  bool is_tuned() const { return autotune == Tunables::Autotune::kOn; }
 };
 
-class ScheduleStressTest : public ::testing::TestWithParam<Job> {};
+std::string NameOf(const ::testing::TestParamInfo<Job>& info) {
+  return absl::StrCat(Name(info.param.backend), "_", info.param.size, info.param.is_tuned() ? "_tuned" : "");
+}
+
+// What the ranks of a job have counted.
+struct Counts {
+  std::atomic<uint64_t> rounds{0};
+  std::atomic<uint64_t> left{0};
+  std::atomic<int> settings{0};
+};
+
+class ScheduleStressTest : public ::testing::TestWithParam<Job> {
+ protected:
+  static void Run(uint32_t seed, Counts* counts) {
+    const int size = GetParam().size;
+    std::vector<Transport> transports = testing::ConnectRanks(GetParam().backend, {.size = size});
+    std::unique_ptr<ControlPlane>& control = transports[kCoordinatorRank].control;
+    control = std::make_unique<CountsSettings>(std::move(control), &counts->settings);
+    testing::RunRanks(std::move(transports), [&](RankId rank, Transport transport) {
+      const auto runtime =
+          Runtime::Create({.tunables = Settings()}, {.rank = rank, .size = size}, std::move(transport));
+      RandomTrainer(*runtime, seed).Train(/*phases=*/8);
+      counts->rounds += runtime->statistics().schedule_rounds;
+      counts->left += runtime->statistics().schedules_left;
+      const absl::Status shutdown = runtime->Shutdown();
+      EXPECT_TRUE(shutdown.ok()) << shutdown;
+    });
+  }
+
+ private:
+  // Autotune is to get through several samples while steps repeat themselves.
+  static Tunables Settings() {
+    Tunables tunables = {.autotune = GetParam().autotune};
+    if (GetParam().is_tuned()) {
+      tunables.lock_after = 2;
+      tunables.autotune_steps_per_sample = 2;
+    }
+    return tunables;
+  }
+};
 
 TEST_P(ScheduleStressTest, EverythingCompletesWithTheRightResults) {
   const uint32_t seed = std::random_device()();
-  SCOPED_TRACE(absl::StrCat("seed ", seed));
-  RecordProperty("seed", absl::StrCat(seed));
-  std::atomic<uint64_t> rounds{0};
-  std::atomic<uint64_t> left{0};
-  RunRuntimesOn(GetParam().backend, GetParam().size, {}, [&](Runtime& runtime) {
-    RandomTrainer(runtime, seed).Train(/*phases=*/15);
-    rounds += runtime.statistics().schedule_rounds;
-    left += runtime.statistics().schedules_left;
-  });
-  EXPECT_GT(rounds, 0u);
-  EXPECT_GT(left, 0u);
-  if (HasFailure()) ADD_FAILURE() << "seed " << seed;
+  std::cout << "seed " << seed << std::endl;
+  Counts counts;
+  Run(seed, &counts);
+  EXPECT_GT(counts.rounds, 0u);
+  EXPECT_GT(counts.left, 0u);
+  EXPECT_GE(counts.settings, GetParam().is_tuned() ? 2 : 1) << "those at the beginning and others";
 }
 
 INSTANTIATE_TEST_SUITE_P(Jobs, ScheduleStressTest,
                          ::testing::Values(Job{Backend::kSelf, 1}, Job{Backend::kInProcess, 3}, Job{Backend::kShm, 2},
-                                           Job{Backend::kShmSeparately, 3}),
-                         [](const auto& info) { return absl::StrCat(Name(info.param.backend), "_", info.param.size); });
+                                           Job{Backend::kShmSeparately, 3},
+                                           Job{Backend::kInProcess, 2, Tunables::Autotune::kOn},
+                                           Job{Backend::kShm, 4, Tunables::Autotune::kOn},
+                                           Job{Backend::kShmSeparately, 3, Tunables::Autotune::kOn}),
+                         NameOf);
 
 }  // namespace
 }  // namespace ronda
