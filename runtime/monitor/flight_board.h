@@ -4,14 +4,15 @@
 #include <cstddef>
 #include <memory>
 #include <utility>
+#include <vector>
 
-#include "absl/types/span.h"
 #include "runtime/base/types.h"
 #include "runtime/monitor/flight_recorder.h"
 
 namespace ronda {
 
-// The flight recorders of all ranks of a job that this rank can read; each rank writes to its own only.
+// The flight recorders of all ranks of a job, as this rank can read them. Each rank writes to its own; what ranks on
+// other hosts do is entered here as far as it is heard of.
 //
 // Thread-safe. Keeps their memory.
 class FlightBoard {
@@ -19,19 +20,19 @@ class FlightBoard {
   // Recorders in this process' memory, for ranks that share it.
   explicit FlightBoard(int size) {
     const std::shared_ptr<FlightRecorder[]> recorders(new FlightRecorder[static_cast<size_t>(size)]());
-    recorders_ = absl::MakeSpan(recorders.get(), static_cast<size_t>(size));
+    for (size_t i = 0; i < static_cast<size_t>(size); ++i) recorders_.push_back(&recorders[i]);
     memory_ = recorders;
   }
 
-  // Recorders that lie in `memory`.
-  FlightBoard(absl::Span<FlightRecorder> recorders, std::shared_ptr<const void> memory)
-      : recorders_(recorders), memory_(std::move(memory)) {}
+  // Recorders, by rank, that lie in `memory`.
+  FlightBoard(std::vector<FlightRecorder*> recorders, std::shared_ptr<const void> memory)
+      : recorders_(std::move(recorders)), memory_(std::move(memory)) {}
 
   int size() const { return static_cast<int>(recorders_.size()); }
-  FlightRecorder& Of(RankId rank) const { return recorders_[static_cast<size_t>(rank)]; }
+  FlightRecorder& Of(RankId rank) const { return *recorders_[static_cast<size_t>(rank)]; }
 
  private:
-  absl::Span<FlightRecorder> recorders_;
+  std::vector<FlightRecorder*> recorders_;
   std::shared_ptr<const void> memory_;
 };
 

@@ -2,9 +2,12 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "runtime/base/job_id.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/monitor/flight_recorder.h"
@@ -17,6 +20,46 @@ ShmGeometry GeometryOf(const ShmWorld::Options& options) {
   return {.size = options.size, .slot_bytes = options.slot_bytes, .slot_count = options.slot_count};
 }
 
+// Every rank here has one of the job, and no two the same.
+absl::Status CheckRanks(const ShmWorld::Options& options) {
+  const std::vector<RankId>& ranks = options.ranks;
+  if (ranks.empty()) return absl::OkStatus();
+  const bool are_ascending =
+      std::adjacent_find(ranks.begin(), ranks.end(), std::greater_equal<RankId>()) == ranks.end();
+  if (ranks.size() == static_cast<size_t>(options.size) && are_ascending && ranks.front() >= 0 &&
+      ranks.back() < options.job_size) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("not ", options.size, " ascending ranks of a job of ",
+                                                 options.job_size, ": ", absl::StrJoin(ranks, ", ")));
+}
+
+// What several mappings have between them.
+struct FlightMemory {
+  std::shared_ptr<ShmMapping> here;
+  std::shared_ptr<ShmMapping> elsewhere;
+};
+
+// Those of ranks on other hosts lie in memory of this process, of which only what is written to takes any.
+absl::StatusOr<std::shared_ptr<FlightBoard>> MakeFlightBoard(const ShmWorld::Options& options,
+                                                             const std::shared_ptr<ShmMapping>& mapping) {
+  std::vector<FlightRecorder*> here;
+  for (FlightRecorder& recorder : ShmView(mapping->base(), GeometryOf(options)).FlightRecorders()) {
+    here.push_back(&recorder);
+  }
+  if (options.ranks.empty()) return std::make_shared<FlightBoard>(std::move(here), mapping);
+  const auto job_size = static_cast<size_t>(options.job_size);
+  RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<ShmMapping> elsewhere,
+                         ShmMapping::Anonymous(job_size * sizeof(FlightRecorder)));
+  std::vector<FlightRecorder*> all;
+  for (size_t rank = 0; rank < job_size; ++rank) {
+    all.push_back(static_cast<FlightRecorder*>(elsewhere->base()) + rank);
+  }
+  for (size_t i = 0; i < here.size(); ++i) all[static_cast<size_t>(options.ranks[i])] = here[i];
+  return std::make_shared<FlightBoard>(
+      std::move(all), std::make_shared<FlightMemory>(FlightMemory{.here = mapping, .elsewhere = elsewhere}));
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<ShmWorld>> ShmWorld::Connect(Options options) {
@@ -25,6 +68,7 @@ absl::StatusOr<std::shared_ptr<ShmWorld>> ShmWorld::Connect(Options options) {
   if (options.rank < 0 || options.rank >= options.size) {
     return absl::InvalidArgumentError(absl::StrCat("rank ", options.rank, " is not below the size ", options.size));
   }
+  RONDA_RETURN_IF_ERROR(CheckRanks(options));
   if (!IsValidJobId(options.job_id)) {
     return absl::InvalidArgumentError(absl::StrCat("'", options.job_id, "' cannot be a job's id"));
   }
@@ -34,7 +78,7 @@ absl::StatusOr<std::shared_ptr<ShmWorld>> ShmWorld::Connect(Options options) {
                                          .geometry = geometry,
                                          .timeout = options.connect_timeout,
                                          .refusal_time = options.refusal_time}));
-  std::shared_ptr<ShmWorld> world(new ShmWorld(std::move(options), std::move(mapping)));
+  RONDA_ASSIGN_OR_RETURN(std::shared_ptr<ShmWorld> world, Create(std::move(options), std::move(mapping)));
   RONDA_RETURN_IF_ERROR(world->StartMonitor());
   return world;
 }
@@ -42,19 +86,26 @@ absl::StatusOr<std::shared_ptr<ShmWorld>> ShmWorld::Connect(Options options) {
 absl::StatusOr<std::vector<std::shared_ptr<ShmWorld>>> ShmWorld::ConnectInProcess(Options options) {
   const ShmGeometry geometry = GeometryOf(options);
   RONDA_RETURN_IF_ERROR(Validate(geometry));
+  RONDA_RETURN_IF_ERROR(CheckRanks(options));
   RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<ShmMapping> mapping, AttachAllRanksInProcess(geometry));
   std::vector<std::shared_ptr<ShmWorld>> worlds;
   for (options.rank = 0; options.rank < options.size; ++options.rank) {
-    worlds.push_back(std::shared_ptr<ShmWorld>(new ShmWorld(options, mapping)));
+    RONDA_ASSIGN_OR_RETURN(std::shared_ptr<ShmWorld> world, Create(options, mapping));
+    worlds.push_back(std::move(world));
   }
   return worlds;
 }
 
-ShmWorld::ShmWorld(Options options, std::shared_ptr<ShmMapping> mapping)
+absl::StatusOr<std::shared_ptr<ShmWorld>> ShmWorld::Create(Options options, std::shared_ptr<ShmMapping> mapping) {
+  RONDA_ASSIGN_OR_RETURN(std::shared_ptr<FlightBoard> flights, MakeFlightBoard(options, mapping));
+  return std::shared_ptr<ShmWorld>(new ShmWorld(std::move(options), std::move(mapping), std::move(flights)));
+}
+
+ShmWorld::ShmWorld(Options options, std::shared_ptr<ShmMapping> mapping, std::shared_ptr<FlightBoard> flights)
     : options_(std::move(options)),
       mapping_(std::move(mapping)),
       view_(mapping_->base(), GeometryOf(options_)),
-      flights_(std::make_shared<FlightBoard>(view_.FlightRecorders(), mapping_)),
+      flights_(std::move(flights)),
       may_spin_(HasCoreForEachRank(view_)) {}
 
 ShmWorld::~ShmWorld() = default;
@@ -73,15 +124,18 @@ absl::Status ShmWorld::StartMonitor() {
 
 void ShmWorld::OnPeerEnd(RankId peer) {
   if (HasDeparted(peer)) return;
-  const absl::Status death =
-      absl::UnavailableError(absl::StrCat(ToString(PeerOf(peer)), " died; it ", DescribeLastAct(flights_->Of(peer))));
+  const absl::Status death = absl::UnavailableError(
+      absl::StrCat(ToString(PeerOf(peer)), " died; it ", DescribeLastAct(flights_->Of(JobRank(peer)))));
   view_.header().failure.SetAfterDeathOf(peer, rank(), death);
   WakeAll();
 }
 
 void ShmWorld::Fail(const absl::Status& failure) {
-  if (failure.ok()) return;
-  view_.header().failure.Set(rank(), Attribute(failure, PeerOf(rank())));
+  if (!failure.ok()) FailWith(Attribute(failure, PeerOf(rank())));
+}
+
+void ShmWorld::FailWith(const absl::Status& failure) {
+  view_.header().failure.Set(rank(), failure);
   WakeAll();
 }
 
@@ -105,7 +159,8 @@ void ShmWorld::WakeAll() {
 }
 
 Peer ShmWorld::PeerOf(RankId rank) const {
-  return {.rank = rank, .host = options_.hostname, .pid = view_.rank(rank).pid.load(std::memory_order_relaxed)};
+  return {
+      .rank = JobRank(rank), .host = options_.hostname, .pid = view_.rank(rank).pid.load(std::memory_order_relaxed)};
 }
 
 }  // namespace ronda

@@ -17,8 +17,9 @@
 
 namespace ronda {
 
-// One rank's membership in a job that lives in the shared memory of one host: who the others are, the job's first
-// failure, and a monitor that makes the death of a peer that failure. Control plane and communicator are built on it.
+// One rank's membership in a job, or in the part of a job on one host, that lives in shared memory: who the others are,
+// the job's first failure, and a monitor that makes the death of a peer that failure. Control plane and communicator
+// are built on it. Its ranks are numbered from 0; what others read (peers, flight recorders) goes by ranks of the job.
 //
 // Thread-safe.
 class ShmWorld {
@@ -27,6 +28,9 @@ class ShmWorld {
     std::string job_id;  // see IsValidJobId; part of the name under /dev/shm while the ranks come together
     RankId rank = 0;
     int size = 1;
+    // Of a job on several hosts: its ranks that are on this one, by their numbers here. Empty: the same numbers.
+    std::vector<RankId> ranks;
+    int job_size = 1;                       // ranks on all hosts, where `ranks` is not empty
     std::string hostname = "localhost";     // for messages
     size_t slot_bytes = size_t{512} << 10;  // of a chunk
     int slot_count = 4;                     // chunks in the ring of a rank
@@ -52,8 +56,13 @@ class ShmWorld {
   const Options& options() const { return options_; }
   const ShmView& view() const { return view_; }
   ShmRankBlock& self() const { return view_.rank(options_.rank); }
+  // Of the ranks here, as the job calls it.
   Peer PeerOf(RankId rank) const;
+  RankId JobRank(RankId rank) const {
+    return options_.ranks.empty() ? rank : options_.ranks[static_cast<size_t>(rank)];
+  }
 
+  // Of all ranks of the job, by their ranks there.
   const std::shared_ptr<FlightBoard>& flights() const { return flights_; }
 
   // Whether it pays to spin for a moment before going to sleep: not if that takes the core from who is waited for.
@@ -66,6 +75,9 @@ class ShmWorld {
   // Makes `failure` of this rank the job's failure, unless there is one already, and wakes all ranks.
   void Fail(const absl::Status& failure);
 
+  // The same for a failure of the job that has come here in another way and says itself whose it is.
+  void FailWith(const absl::Status& failure);
+
   // Raises the highest schedule that has been called off to `schedule`, and rings all ranks' control bells.
   void CallOff(uint64_t schedule);
   uint64_t called_off() const { return view_.header().called_off.load(std::memory_order_acquire); }
@@ -75,7 +87,8 @@ class ShmWorld {
   bool HasDeparted(RankId rank) const { return view_.rank(rank).departed.load(std::memory_order_seq_cst) != 0; }
 
  private:
-  ShmWorld(Options options, std::shared_ptr<ShmMapping> mapping);
+  ShmWorld(Options options, std::shared_ptr<ShmMapping> mapping, std::shared_ptr<FlightBoard> flights);
+  static absl::StatusOr<std::shared_ptr<ShmWorld>> Create(Options options, std::shared_ptr<ShmMapping> mapping);
   absl::Status StartMonitor();
   void OnPeerEnd(RankId peer);
   void WakeAll();

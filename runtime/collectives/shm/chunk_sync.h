@@ -49,8 +49,11 @@ class ChunkSync {
 
   // What waits need to know about the collective that this rank is in.
   RunningCollective Running(const CallInfo& info, size_t bytes_total) const {
-    return {
-        .self = world_->rank(), .op = info.op, .label = info.label, .limits = info.limits, .bytes_total = bytes_total};
+    return {.self = world_->JobRank(world_->rank()),
+            .op = info.op,
+            .label = info.label,
+            .limits = info.limits,
+            .bytes_total = bytes_total};
   }
 
   // Says that this rank has passed `stage` of everything before `position`.

@@ -164,7 +164,7 @@ class RecordingProcessTest : public FlightRecorderTest {
   void Run(int signal, int wait_options) {
     auto memory = ShmMapping::Anonymous(sizeof(FlightRecorder));
     ASSERT_TRUE(memory.ok());
-    const FlightBoard board({static_cast<FlightRecorder*>((*memory)->base()), 1}, *memory);
+    const FlightBoard board({static_cast<FlightRecorder*>((*memory)->base())}, *memory);
     ForkedChild child([&](const ForkedChild::SayReady& say_ready) -> std::string {
       for (uint64_t n = 0;; ++n) {
         RecordNth(board.Of(0), n);

@@ -90,6 +90,51 @@ TEST_F(ShmWorldTest, AllRanksMeetAndLeaveNoNameBehind) {
   EXPECT_FALSE(NameExists());
 }
 
+TEST_F(ShmWorldTest, PartOfAJobSpeaksOfRanksOfTheJob) {
+  std::vector<ShmWorld::Options> options = {OptionsOf(0, 2), OptionsOf(1, 2)};
+  for (ShmWorld::Options& rank : options) {
+    rank.ranks = {3, 5};
+    rank.job_size = 8;
+  }
+  const auto worlds = ConnectAll(options);
+  ASSERT_TRUE(worlds[0].ok() && worlds[1].ok()) << worlds[0].status() << worlds[1].status();
+  ShmWorld& first = **worlds[0];
+  ShmWorld& second = **worlds[1];
+  EXPECT_EQ(second.rank(), 1);
+  EXPECT_EQ(first.JobRank(1), 5);
+  EXPECT_EQ(ToString(first.PeerOf(1)), absl::StrCat("rank 5 (host testhost, pid ", getpid(), ")"));
+
+  ASSERT_EQ(first.flights()->size(), 8);
+  second.flights()->Of(5).Record(FlightKind::kStarted, OpType::kAllreduce, "seen next door", 4);
+  second.flights()->Of(7).Record(FlightKind::kStarted, OpType::kAllreduce, "heard from far", 4);
+  EXPECT_EQ(first.flights()->Of(5).Last()->name, "seen next door");
+  EXPECT_FALSE(first.flights()->Of(7).Last().has_value()) << "what was heard of other hosts is each rank's own";
+  EXPECT_EQ(second.flights()->Of(7).Last()->name, "heard from far");
+
+  second.Fail(absl::InternalError("broken"));
+  ExpectError(first.failure(), absl::StatusCode::kInternal, "rank 5 (host testhost, pid ");
+}
+
+TEST_F(ShmWorldTest, FailureOfAnotherHostIsTakenOverAsItIs) {
+  const auto worlds = ConnectAll({OptionsOf(0, 2), OptionsOf(1, 2)});
+  ASSERT_TRUE(worlds[0].ok() && worlds[1].ok()) << worlds[0].status() << worlds[1].status();
+  (*worlds[1])->FailWith(absl::UnavailableError("rank 9 (host far, pid 7) is gone"));
+  (*worlds[0])->FailWith(absl::UnavailableError("another"));
+  EXPECT_EQ((*worlds[0])->failure(), absl::UnavailableError("rank 9 (host far, pid 7) is gone"));
+}
+
+TEST_F(ShmWorldTest, RanksOfTheJobMustFitTheRanksHere) {
+  const std::vector<std::vector<RankId>> bad = {{1}, {1, 1}, {2, 1}, {-1, 1}, {1, 8}, {0, 1, 2}};
+  for (const std::vector<RankId>& ranks : bad) {
+    ShmWorld::Options options = OptionsOf(0, 2);
+    options.ranks = ranks;
+    options.job_size = 8;
+    ExpectError(ShmWorld::Connect(options).status(), absl::StatusCode::kInvalidArgument, "ranks of a job of 8");
+    ExpectError(ShmWorld::ConnectInProcess(options).status(), absl::StatusCode::kInvalidArgument,
+                "ranks of a job of 8");
+  }
+}
+
 TEST_F(ShmWorldTest, MissingRanksAreNamedToAll) {
   std::vector<ShmWorld::Options> options = {OptionsOf(0, 4), OptionsOf(2, 4)};
   for (ShmWorld::Options& rank : options) rank.connect_timeout = kShort;
