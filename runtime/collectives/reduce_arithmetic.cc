@@ -15,13 +15,39 @@ namespace {
 char* At(void* base, size_t offset) { return static_cast<char*>(base) + offset; }
 const char* At(const void* base, size_t offset) { return static_cast<const char*>(base) + offset; }
 
+// Whether what a rank contributes is the memory of the tensors itself.
+bool ContributesInput(const ReduceCall& call) {
+  return WireDType(call.dtype, call.wire) == call.dtype && !Fp8FormatOf(call.dtype, call.wire).has_value() &&
+         call.prescale.IsIdentity();
+}
+
+void ReduceInto(const ReduceCall& call, absl::Span<const void* const> sources, DType dtype, size_t count, void* dst,
+                DType dst_dtype) {
+  kernels::Reduce({.sources = sources,
+                   .dtype = dtype,
+                   .op = call.op,
+                   .scale = call.postscale,
+                   .dst = dst,
+                   .dst_dtype = dst_dtype,
+                   .count = count});
+}
+
 }  // namespace
+
+bool IsPlain(const ReduceCall& call) {
+  return call.segments.size() == 1 && call.delivery == ReduceCall::Delivery::kAll && ContributesInput(call);
+}
+
+void ReducePlain(const ReduceCall& call, absl::Span<const void* const> sources) {
+  const Segment& tensor = call.segments.front();
+  if (tensor.count > 0) ReduceInto(call, sources, call.dtype, tensor.count, tensor.output, call.dtype);
+}
 
 ReduceArithmetic::ReduceArithmetic(const ReduceCall& call, LogicalBuffer::Memory* memory)
     : call_(call),
       layout_(LayoutOf(call.dtype, call.wire)),
       element_bytes_(SizeOf(call.dtype)),
-      contributes_input_itself_(layout_.dtype == call.dtype && !layout_.fp8.has_value() && call.prescale.IsIdentity()),
+      contributes_input_itself_(ContributesInput(call)),
       buffer_(call.segments, layout_.granule_elements, memory) {}
 
 void ReduceArithmetic::Pack(size_t begin, size_t n, void* wire) const {
@@ -73,22 +99,38 @@ void ReduceArithmetic::ReduceBlocks(Sources sources, size_t count, void* dst, st
 }
 
 void ReduceArithmetic::ReduceElements(Sources sources, size_t count, void* dst, DType dst_dtype) const {
-  kernels::Reduce({.sources = sources,
-                   .dtype = layout_.dtype,
-                   .op = call_.op,
-                   .scale = call_.postscale,
-                   .dst = dst,
-                   .dst_dtype = dst_dtype,
-                   .count = count});
+  ReduceInto(call_, sources, layout_.dtype, count, dst, dst_dtype);
 }
 
 void ReduceArithmetic::Unpack(size_t begin, size_t n, const void* wire) const {
   buffer_.ForEachRun(begin, n, [&](const Run& run) {
-    const void* const from = At(wire, run.offset * layout_.granule_bytes);
-    void* const to = OutputAt(run.segment, run.begin);
-    if (layout_.fp8.has_value()) return kernels::DecodeFp8(from, *layout_.fp8, to, call_.dtype, run.count);
-    kernels::Convert(from, layout_.dtype, to, call_.dtype, run.count);
+    const char* const from = At(wire, run.offset * layout_.granule_bytes);
+    ForEachWantedPiece(run, [&](Part granules, Part piece, size_t skipped) {
+      const size_t count = granules.end - granules.begin;
+      void* const output = OutputAt(run.segment, piece.begin);
+      if (piece.end - piece.begin == count) return Widen(At(from, skipped), count, output);
+      alignas(64) char elements[kernels::kFp8BlockElements * sizeof(double)];
+      Widen(At(from, skipped), count, elements);
+      std::memcpy(output, At(elements, (piece.begin - granules.begin) * element_bytes_),
+                  (piece.end - piece.begin) * element_bytes_);
+    });
   });
+}
+
+void ReduceArithmetic::Widen(const void* wire, size_t count, void* elements) const {
+  if (layout_.fp8.has_value()) return kernels::DecodeFp8(wire, *layout_.fp8, elements, call_.dtype, count);
+  kernels::Convert(wire, layout_.dtype, elements, call_.dtype, count);
+}
+
+template <typename Visit>
+void ReduceArithmetic::ForEachWantedPiece(const Run& run, const Visit& visit) const {
+  const Part wanted = WantedOf(run);
+  for (size_t at = wanted.begin; at < wanted.end;) {
+    const Part granules = NextGranules(run, {.begin = at, .end = wanted.end});
+    const Part piece = {.begin = at, .end = std::min(granules.end, wanted.end)};
+    visit(granules, piece, (granules.begin - run.begin) / layout_.granule_elements * layout_.granule_bytes);
+    at = piece.end;
+  }
 }
 
 ReduceArithmetic::Part ReduceArithmetic::WantedOf(const Run& run) const {
@@ -105,15 +147,11 @@ void ReduceArithmetic::Deliver(const Run& run, Sources sources) const {
   if (wanted.begin == run.begin && wanted.end == run.begin + run.count) {
     return ReduceToElements(sources, run.count, OutputAt(run.segment, run.begin));
   }
-  for (size_t at = wanted.begin; at < wanted.end;) {
-    const Part granules = NextGranules(run, {.begin = at, .end = wanted.end});
+  ForEachWantedPiece(run, [&](Part granules, Part piece, size_t skipped) {
     absl::InlinedVector<const void*, 16> shifted(sources.begin(), sources.end());
-    const size_t skipped = (granules.begin - run.begin) / layout_.granule_elements * layout_.granule_bytes;
     for (const void*& source : shifted) source = At(source, skipped);
-    const Part piece = {.begin = at, .end = std::min(granules.end, wanted.end)};
     DeliverGranules(run, granules, piece, shifted);
-    at = piece.end;
-  }
+  });
 }
 
 ReduceArithmetic::Part ReduceArithmetic::NextGranules(const Run& run, Part wanted) const {

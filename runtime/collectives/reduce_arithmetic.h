@@ -11,6 +11,15 @@
 
 namespace ronda {
 
+// Whether `call` is of the kind that most small ones are: all of one tensor, to all, and a contribution is the memory
+// of the tensor itself. ReduceArithmetic is for these too; ReducePlain is the same in a third of the time, where that
+// counts.
+bool IsPlain(const ReduceCall& call);
+
+// Reduces the members' contributions, in the order of the group, into the output.
+// REQUIRES: IsPlain(call).
+void ReducePlain(const ReduceCall& call, absl::Span<const void* const> sources);
+
 // The arithmetic of one ReduceCall on one rank, shared by all backends so that their results agree bit for bit: what
 // the rank contributes, how contributions become the result, and which of it the rank receives. Positions and numbers
 // are in granules of the call's wire (wire_layout.h) unless they are said to be elements.
@@ -39,6 +48,11 @@ class ReduceArithmetic {
     return static_cast<const char*>(buffer_.segments()[run.segment].input) + run.begin * element_bytes_;
   }
 
+  // True if the result travels as the elements of the outputs, so that it can be sent from there and received there.
+  bool DeliversWireItself() const { return layout_.dtype == call_.dtype && !layout_.fp8.has_value(); }
+  // Where the run's result goes. REQUIRES: the call delivers all to all.
+  void* OutputOf(const Run& run) const { return OutputAt(run.segment, run.begin); }
+
   // Writes the contribution of granules [begin, begin + n) to `wire`.
   void Pack(size_t begin, size_t n, void* wire) const;
 
@@ -49,8 +63,8 @@ class ReduceArithmetic {
   // end within one, unless its segment ends there.
   void ReduceToElements(Sources sources, size_t count, void* elements) const;
 
-  // Widens granules [begin, begin + n) of the result, which lie at `wire`, into the outputs. Exact.
-  // REQUIRES: the call delivers all to all.
+  // Widens what this rank wants of granules [begin, begin + n) of the result, which lie at `wire`, into the outputs.
+  // Exact.
   void Unpack(size_t begin, size_t n, const void* wire) const;
 
   // Elements [begin, end) of a segment.
@@ -72,8 +86,14 @@ class ReduceArithmetic {
   void PackRun(const Run& run, void* wire) const;
   void ReduceBlocks(Sources sources, size_t count, void* dst, std::optional<DType> dst_dtype) const;
   void ReduceElements(Sources sources, size_t count, void* dst, DType dst_dtype) const;
-  // The granules to reduce next, in elements of the segment, for what is wanted of the run.
+  // Calls visit(granules, piece, skipped) for the pieces of what this rank wants of the run, in order: the elements of
+  // the granules that hold it, its own, and the bytes on the wire from the beginning of the run to these granules.
+  template <typename Visit>
+  void ForEachWantedPiece(const Run& run, const Visit& visit) const;
+  // The granules to take next, in elements of the segment, for what is wanted of the run.
   Part NextGranules(const Run& run, Part wanted) const;
+  // The elements of a result at `wire`.
+  void Widen(const void* wire, size_t count, void* elements) const;
   // Reduces `granules`, at which `sources` lie, and delivers `piece` of them.
   void DeliverGranules(const Run& run, Part granules, Part piece, Sources sources) const;
   void* OutputAt(size_t segment, size_t element) const;

@@ -35,6 +35,12 @@ inline WireLayout LayoutOf(DType dtype, WireFormat wire) {
           .granule_bytes = fp8.has_value() ? kernels::kFp8BlockBytes : SizeOf(travels_as)};
 }
 
+// Whether what a rank contributes can differ from its input by rounding, and packing it so changes residuals.
+inline bool RoundsContributions(DType dtype, WireFormat wire) {
+  const WireLayout layout = LayoutOf(dtype, wire);
+  return layout.fp8.has_value() || layout.dtype != dtype;
+}
+
 }  // namespace ronda
 
 #endif  // RONDA_RUNTIME_COLLECTIVES_WIRE_LAYOUT_H_

@@ -1,15 +1,11 @@
 #ifndef RONDA_RUNTIME_COLLECTIVES_MPI_MPI_COMMUNICATOR_H_
 #define RONDA_RUNTIME_COLLECTIVES_MPI_MPI_COMMUNICATOR_H_
 
-#include <functional>
 #include <memory>
-#include <vector>
 
 #include "absl/status/status.h"
-#include "runtime/base/peer.h"
 #include "runtime/collectives/communicator.h"
-#include "runtime/collectives/mpi/point_to_point.h"
-#include "runtime/monitor/flight_board.h"
+#include "runtime/collectives/mpi/message_link.h"
 
 namespace ronda {
 
@@ -21,13 +17,7 @@ namespace ronda {
 // packing, reducing and unpacking go on while messages travel; short ones send all contributions to all.
 class MpiCommunicator : public Communicator {
  public:
-  struct Options {
-    std::unique_ptr<PointToPoint> messages;
-    std::vector<Peer> peers;               // by rank of this communicator, with their ranks in the job
-    std::shared_ptr<FlightBoard> flights;  // by rank of the job
-    // The job's first failure, asked for while waiting; from any thread.
-    std::function<absl::Status()> job_failure;
-  };
+  using Options = MessageLink::Options;
 
   explicit MpiCommunicator(Options options);
   ~MpiCommunicator() override;

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <optional>
 
-#include "absl/container/inlined_vector.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/collectives/shm/shm_alltoall.h"
 #include "runtime/collectives/shm/shm_reduce.h"
@@ -36,11 +36,6 @@ void CopyOwnPiece(const AllgatherCall& call, int self) {
               bytes[self]);
 }
 
-bool RoundsContributions(const ReduceCall& call) {
-  const WireLayout layout = LayoutOf(call.dtype, call.wire);
-  return layout.fp8.has_value() || layout.dtype != call.dtype;
-}
-
 // The chunk nearest to `wanted` bytes of which the ring has a whole number, at least as many as a geometry must have
 // slots: fewer, and ranks would wait for each other in a circle.
 size_t ChunkBytesFor(const ShmGeometry& geometry, size_t wanted) {
@@ -64,8 +59,15 @@ absl::Status ShmCommunicator::FinishAt(uint64_t end) {
 }
 
 absl::Status ShmCommunicator::Reduce(const ReduceCall& call) {
+  if (IsPlain(call) && call.info.group == nullptr) {
+    const size_t bytes = call.segments.front().count * SizeOf(call.dtype);
+    if (small_.Takes(bytes)) {
+      RONDA_RETURN_IF_ERROR(sync_.world().failure());
+      return small_.RunPlain(call, bytes);
+    }
+  }
   // Packing updates residuals: then the votes must be known before. (Only who has residuals knows that there are any.)
-  if (call.info.ballot != nullptr && RoundsContributions(call)) {
+  if (call.info.ballot != nullptr && RoundsContributions(call.dtype, call.wire)) {
     RONDA_RETURN_IF_ERROR(Barrier(call.info));
     if (IsVetoed(call.info)) return absl::OkStatus();
     ReduceCall decided = call;
@@ -75,32 +77,9 @@ absl::Status ShmCommunicator::Reduce(const ReduceCall& call) {
   RONDA_RETURN_IF_ERROR(sync_.world().failure());
   const Members members(call.info, rank(), size());
   const ReduceArithmetic reduction(call, &reduction_memory_);
-  if (members.size() == size() && reduction.wire_bytes() <= flat_.max_bytes()) return ReduceFlat(reduction);
+  if (members.size() == size() && small_.Takes(reduction.wire_bytes())) return small_.Run(reduction);
   ShmReduce reduce(reduction, members, stream_, sync_, writer_);
   return members.IncludeSelf() ? reduce.Run() : FinishAt(reduce.end());
-}
-
-absl::Status ShmCommunicator::ReduceFlat(const ReduceArithmetic& reduction) {
-  const CallInfo& info = reduction.call().info;
-  const size_t granules = reduction.granules();
-  if (granules == 0 && info.ballot == nullptr) return absl::OkStatus();
-  const bool has_buffers = info.ballot == nullptr || info.ballot->own == Ballot::Vote::kStay;
-  const char* own = flat_.Scratch();
-  if (has_buffers && reduction.ContributesInputItself() && reduction.call().segments.size() == 1) {
-    own = static_cast<const char*>(reduction.call().segments.front().input);
-  } else if (has_buffers) {
-    reduction.Pack(0, granules, flat_.Scratch());
-  }
-  RunningCollective running = sync_.Running(info, reduction.input_bytes());
-  RONDA_RETURN_IF_ERROR(flat_.Run(own, reduction.wire_bytes(), stream_.TakeLine(), info.ballot, running));
-  if (IsVetoed(info)) return absl::OkStatus();
-  absl::InlinedVector<const void*, 16> sources(size());
-  reduction.buffer().ForEachRun(0, granules, [&](const ReduceArithmetic::Run& run) {
-    const size_t offset = run.offset * reduction.layout().granule_bytes;
-    for (RankId member = 0; member < size(); ++member) sources[member] = flat_.Contribution(member) + offset;
-    reduction.Deliver(run, sources);
-  });
-  return absl::OkStatus();
 }
 
 absl::Status ShmCommunicator::Broadcast(const BroadcastCall& call) {
@@ -154,8 +133,11 @@ absl::Status ShmCommunicator::Barrier(const CallInfo& info) {
   const Members members(info, rank(), size());
   const ChunkSequence place = stream_.TakeLine();
   RunningCollective running = sync_.Running(info, /*bytes_total=*/0);
-  if (members.size() == size()) return flat_.Run(nullptr, 0, place, info.ballot, running);
-  if (members.IncludeSelf()) {
+  if (members.size() == size()) {
+    std::optional<LateCall> late_call;
+    if (info.ballot != nullptr) running.late_call = &late_call.emplace(info.ballot->when_late);
+    RONDA_RETURN_IF_ERROR(flat_.Run(nullptr, 0, place, info.ballot, running));
+  } else if (members.IncludeSelf()) {
     sync_.Publish(ShmStage::kPacked, place.end);
     RONDA_RETURN_IF_ERROR(sync_.WaitForMembers(members, ShmStage::kPacked, place.end, running));
   }

@@ -1,0 +1,102 @@
+#include "runtime/collectives/mpi/message_link.h"
+
+#include <sched.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/status_macros.h"
+
+namespace ronda {
+namespace {
+
+// Ranks in step wait for less than this many looks for each other.
+constexpr int kLooks = 200;
+// Between two looks at the clock and for the job's failure.
+constexpr int kYields = 32;
+// Waits longer than this are no part of a transfer at work.
+constexpr absl::Duration kLongWait = absl::Milliseconds(2);
+constexpr int kSleepShare = 32;  // of what has been waited
+constexpr absl::Duration kLongestSleep = absl::Milliseconds(1);
+// A peer's end breaks its connections before the job knows of it.
+constexpr absl::Duration kFailureSpreads = absl::Seconds(2);
+
+void SleepAfter(absl::Duration waited) {
+  if (waited > kLongWait) absl::SleepFor(std::min(waited / kSleepShare, kLongestSleep));
+}
+
+}  // namespace
+
+RunningCollective MessageLink::Running(const CallInfo& info, size_t bytes_total) const {
+  return {.self = options_.peers[static_cast<size_t>(rank())].rank,
+          .op = info.op,
+          .label = info.label,
+          .limits = info.limits,
+          .bytes_total = bytes_total};
+}
+
+absl::Status MessageLink::Send(const void* data, size_t bytes, RankId to, TransferSet& set) {
+  if (bytes == 0) return absl::OkStatus();
+  const absl::StatusOr<PointToPoint::Request> request = options_.messages->Send(data, bytes, to);
+  if (!request.ok()) return Explain(request.status(), to);
+  set.transfers_.push_back({.request = *request, .peer = to});
+  return absl::OkStatus();
+}
+
+absl::Status MessageLink::Receive(void* data, size_t bytes, RankId from, TransferSet& set) {
+  if (bytes == 0) return absl::OkStatus();
+  const absl::StatusOr<PointToPoint::Request> request = options_.messages->Receive(data, bytes, from);
+  if (!request.ok()) return Explain(request.status(), from);
+  set.transfers_.push_back({.request = *request, .peer = from});
+  return absl::OkStatus();
+}
+
+absl::Status MessageLink::Wait(TransferSet& set, const RunningCollective& running) {
+  for (Transfer& transfer : set.transfers_) RONDA_RETURN_IF_ERROR(WaitFor(transfer, running));
+  set.transfers_.clear();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> MessageLink::IsComplete(Transfer& transfer) {
+  absl::StatusOr<bool> is_complete = options_.messages->Test({&transfer.request, 1});
+  if (!is_complete.ok()) return Explain(is_complete.status(), transfer.peer);
+  return is_complete;
+}
+
+absl::Status MessageLink::WaitFor(Transfer& transfer, const RunningCollective& running) {
+  for (int i = 0; i < kLooks; ++i) {
+    RONDA_ASSIGN_OR_RETURN(const bool is_complete, IsComplete(transfer));
+    if (is_complete) return absl::OkStatus();
+  }
+  return WaitLonger(transfer, running);
+}
+
+absl::Status MessageLink::WaitLonger(Transfer& transfer, const RunningCollective& running) {
+  const absl::Duration start = MonotonicTime();
+  WaitWatch watch(running, *options_.flights);
+  for (;;) {
+    for (int i = 0; i < kYields; ++i) {
+      sched_yield();
+      RONDA_ASSIGN_OR_RETURN(const bool is_complete, IsComplete(transfer));
+      if (is_complete) return absl::OkStatus();
+      if (MonotonicTime() - start > kLongWait) break;
+    }
+    RONDA_RETURN_IF_ERROR(failure());
+    RONDA_RETURN_IF_ERROR(watch.Check(options_.peers[static_cast<size_t>(transfer.peer)]));
+    if (watch.has_warned() && running.late_call != nullptr) running.late_call->Make();
+    SleepAfter(MonotonicTime() - start);
+  }
+}
+
+absl::Status MessageLink::Explain(const absl::Status& error, RankId peer) const {
+  for (const absl::Duration start = MonotonicTime(); MonotonicTime() - start < kFailureSpreads;) {
+    RONDA_RETURN_IF_ERROR(failure());
+    absl::SleepFor(kLongestSleep);
+  }
+  return absl::Status(error.code(), absl::StrCat("messages with ", ToString(options_.peers[static_cast<size_t>(peer)]),
+                                                 ": ", error.message()));
+}
+
+}  // namespace ronda
