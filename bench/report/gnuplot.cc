@@ -63,7 +63,8 @@ struct Script {
       absl::StrAppend(&text, "EOD\n");
       absl::StrAppend(&plot, i == 0 ? "" : ", ", "$series", i, " with ",
                       chart.style == LineChart::Style::kSteps ? "steps lw 2" : "linespoints lw 2 pt 7", " lc rgb ",
-                      Quoted(ColorOf(i)), " title ", Quoted(chart.series[i].name));
+                      Quoted(ColorOf(i)), " dt ", static_cast<int>(DashOf(i)) + 1, " title ",
+                      Quoted(chart.series[i].name));
     }
     return absl::StrCat(text, plot, "\n");
   }

@@ -9,9 +9,17 @@
 
 namespace ronda::bench {
 
-std::string ColorOf(size_t index) {
-  constexpr const char* kColors[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"};
-  return kColors[index % std::size(kColors)];
+namespace {
+
+constexpr const char* kColors[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"};
+
+}  // namespace
+
+std::string ColorOf(size_t index) { return kColors[index % std::size(kColors)]; }
+
+Dash DashOf(size_t index) {
+  constexpr Dash kDashes[] = {Dash::kSolid, Dash::kLong, Dash::kDots, Dash::kLongAndDots};
+  return kDashes[index / std::size(kColors) % std::size(kDashes)];
 }
 
 std::pair<double, double> Extremes(const HeatMap& map) {

@@ -9,8 +9,14 @@
 
 namespace ronda::bench {
 
-// The color of the n-th contestant: Okabe and Ito's, which people who are colorblind can tell apart; then again.
+// The color of the n-th contestant: one of seven of Okabe and Ito's, which people who are colorblind can tell apart;
+// then again.
 std::string ColorOf(size_t index);
+
+// How often the colors have been used up before the n-th contestant: its line differs from theirs by its dashes.
+// Four kinds; then again.
+enum class Dash { kSolid, kLong, kDots, kLongAndDots };
+Dash DashOf(size_t index);
 
 // The smallest and the largest number of the map; of those that were measured.
 std::pair<double, double> Extremes(const HeatMap& map);

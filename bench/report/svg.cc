@@ -29,6 +29,12 @@ struct Area {
   double bottom() const { return top + height; }
 };
 
+std::string DashAttribute(Dash dash) {
+  constexpr const char* kAttributes[] = {"", " stroke-dasharray=\"9,4\"", " stroke-dasharray=\"2,3\"",
+                                         " stroke-dasharray=\"9,3,2,3\""};
+  return kAttributes[static_cast<int>(dash)];
+}
+
 enum class Anchor { kStart, kMiddle, kEnd };
 
 // Puts an SVG document together. Thread-compatible.
@@ -58,8 +64,10 @@ class Canvas {
                           y, Escaped(text));
   }
 
-  void Polyline(const std::vector<std::pair<double, double>>& points, const std::string& color) {
-    absl::StrAppend(&body_, "<polyline fill=\"none\" stroke-width=\"2\" stroke=\"", color, "\" points=\"");
+  // As the line of the n-th series is drawn.
+  void Polyline(const std::vector<std::pair<double, double>>& points, size_t index) {
+    absl::StrAppend(&body_, "<polyline fill=\"none\" stroke-width=\"2\" stroke=\"", ColorOf(index), "\"",
+                    DashAttribute(DashOf(index)), " points=\"");
     for (const auto& [x, y] : points) absl::StrAppendFormat(&body_, "%.1f,%.1f ", x, y);
     absl::StrAppend(&body_, "\"/>\n");
   }
@@ -102,10 +110,14 @@ void DrawYAxis(const Scale& scale, const std::string& label, const Area& area, C
   canvas->TextUpwards(16, area.Y(0.5), label);
 }
 
-void DrawLegend(const std::vector<std::string>& names, double top, Canvas* canvas) {
+// What stands before a name: what it is the name of.
+enum class Sample { kLine, kBox };
+
+void DrawLegend(const std::vector<std::string>& names, Sample sample, double top, Canvas* canvas) {
   for (size_t i = 0; i < names.size(); ++i) {
     const double y = top + kLegendLine * static_cast<double>(i);
-    canvas->Rectangle(80, y - 9, 14, 10, ColorOf(i));
+    if (sample == Sample::kBox) canvas->Rectangle(80, y - 9, 14, 10, ColorOf(i));
+    if (sample == Sample::kLine) canvas->Polyline({{60, y - 4}, {94, y - 4}}, i);
     canvas->Text(100, y, names[i], Anchor::kStart);
   }
 }
@@ -144,15 +156,15 @@ struct Draw {
     std::vector<std::string> names;
     for (const LineChart::Series& series : chart.series) {
       const std::string color = ColorOf(names.size());
+      canvas.Polyline(Corners(series, chart.style, x, y, area), names.size());
       names.push_back(series.name);
-      canvas.Polyline(Corners(series, chart.style, x, y, area), color);
       if (chart.style == LineChart::Style::kSteps) continue;
       for (const auto& point : series.points) {
         canvas.Dot(area.X(x.Place(point.first)), area.Y(y.Place(point.second)), color,
                    absl::StrCat(series.name, ": ", Short(point.second)));
       }
     }
-    DrawLegend(names, legend, &canvas);
+    DrawLegend(names, Sample::kLine, legend, &canvas);
     return canvas.Finish();
   }
 
@@ -199,7 +211,7 @@ struct Draw {
       DrawBar(bars.bars[i], scale, {.left = area.left, .top = top + 4, .width = area.width, .height = kRow - 8},
               &canvas);
     }
-    DrawLegend(bars.part_names, legend, &canvas);
+    DrawLegend(bars.part_names, Sample::kBox, legend, &canvas);
     return canvas.Finish();
   }
 

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "bench/report/gnuplot.h"
 #include "bench/report/palette.h"
@@ -53,7 +55,7 @@ int Count(const std::string& text, const std::string& part) {
 
 TEST(Svg, ALineChartHasALineASeriesAndItsName) {
   const std::string svg = SvgOf(Lines());
-  EXPECT_EQ(Count(svg, "<polyline"), 2);
+  EXPECT_EQ(Count(svg, "<polyline"), 2 * 2);  // the legend's included
   EXPECT_EQ(Count(svg, "<circle"), 4);
   EXPECT_THAT(svg,
               AllOf(HasSubstr("Peers &amp; &lt;Ronda&gt;"), HasSubstr(">it's MPI</text>"), HasSubstr(">4 KiB</text>")));
@@ -79,6 +81,33 @@ TEST(Svg, BarsShowTheirTotal) {
   const std::string svg = SvgOf(Bars());
   EXPECT_THAT(svg, AllOf(HasSubstr(">150</text>"), HasSubstr(">100</text>"), HasSubstr(">exposed</text>")));
   EXPECT_THAT(svg, Not(HasSubstr("width=\"-")));
+}
+
+LineChart ManyLines(size_t count) {
+  LineChart chart = Lines();
+  chart.series.assign(count, chart.series.front());
+  return chart;
+}
+
+TEST(Svg, LinesOfTheSameColorDifferByTheirDashes) {
+  constexpr size_t kColors = 7;
+  EXPECT_EQ(Count(SvgOf(ManyLines(kColors)), "stroke-dasharray"), 0);
+  const std::string svg = SvgOf(ManyLines(kColors + 2));
+  EXPECT_EQ(Count(svg, "stroke-dasharray"), 2 * 2);
+  EXPECT_EQ(Count(svg, "stroke=\"" + ColorOf(0) + "\" stroke-dasharray=\"9,4\""), 2);
+}
+
+TEST(Palette, TheFirst28LinesLookDifferent) {
+  std::set<std::pair<std::string, Dash>> looks;
+  for (size_t i = 0; i < 28; ++i) looks.emplace(ColorOf(i), DashOf(i));
+  EXPECT_EQ(looks.size(), 28u);
+  EXPECT_EQ(DashOf(0), Dash::kSolid);
+}
+
+TEST(Gnuplot, LinesOfTheSameColorDifferByTheirDashes) {
+  const std::string script = GnuplotOf(ManyLines(9), "many.png");
+  EXPECT_EQ(Count(script, " dt 1 "), 7);
+  EXPECT_EQ(Count(script, " dt 2 "), 2);
 }
 
 TEST(Palette, HeatGoesFromTheLeastToTheMost) {
