@@ -64,8 +64,8 @@ std::vector<Gradient> PublishedGradients(const PublishedPoint& point) {
   return BackwardOrder(*PresetShapes(model));
 }
 
-StepOptions PublishedStep(const PublishedPoint& point) {
-  StepOptions options;
+TrainingStepOptions PublishedStep(const PublishedPoint& point) {
+  TrainingStepOptions options;
   options.ranks = point.gpus;
   options.cluster = PublishedCluster(point.gpus);
   options.algorithm = Algorithm::kRing;
@@ -97,7 +97,7 @@ const char* ContestantName(Contestant contestant) {
 
 StepResult SimulatePublished(const PublishedPoint& point, Contestant contestant) {
   const std::vector<Gradient> gradients = PublishedGradients(point);
-  StepOptions options = PublishedStep(point);
+  TrainingStepOptions options = PublishedStep(point);
   if (contestant == Contestant::kHorovod) return SimulateStep(gradients, options);
   options.coordination = Coordination::kLocked;
   options.bucketing = Bucketing::kPlanned;

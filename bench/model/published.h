@@ -33,7 +33,7 @@ std::vector<PublishedPoint> PublishedPoints();
 std::vector<Gradient> PublishedGradients(const PublishedPoint& point);
 
 // Horovod as it was then: rings over all GPUs, tensors negotiated by name in cycles of 5 ms, up to 64 MiB fused.
-StepOptions PublishedStep(const PublishedPoint& point);
+TrainingStepOptions PublishedStep(const PublishedPoint& point);
 
 // The same cluster and model with another runtime.
 enum class Contestant {

@@ -8,8 +8,8 @@
 namespace ronda::bench::model {
 namespace {
 
-StepOptions StepOf(const SweepOptions& sweep, const SweepLine& line) {
-  StepOptions step;
+TrainingStepOptions StepOf(const SweepOptions& sweep, const SweepLine& line) {
+  TrainingStepOptions step;
   step.ranks = line.ranks;
   step.cluster = {.local_size = sweep.local_size, .host = MeasuredHost(), .network = AssumedNetwork(line.gbit)};
   if (sweep.host_bandwidth > 0) step.cluster.host.gap_per_byte = 1 / sweep.host_bandwidth;
@@ -17,7 +17,7 @@ StepOptions StepOf(const SweepOptions& sweep, const SweepLine& line) {
   return step;
 }
 
-void Simulate(const std::vector<Gradient>& gradients, StepOptions step, SweepLine* line) {
+void Simulate(const std::vector<Gradient>& gradients, TrainingStepOptions step, SweepLine* line) {
   for (const Variant& variant : Variants()) {
     step.algorithm = variant.algorithm;
     step.coordination = variant.coordination;

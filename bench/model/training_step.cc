@@ -30,7 +30,7 @@ Cluster WithWire(Cluster cluster, const WireCost& cost) {
 // Runs one step. Lives as long as its arguments.
 class StepSimulation {
  public:
-  StepSimulation(const std::vector<Gradient>& gradients, const StepOptions& options)
+  StepSimulation(const std::vector<Gradient>& gradients, const TrainingStepOptions& options)
       : gradients_(gradients),
         options_(options),
         links_(WithWire(options.cluster, CostOf(options.wire))),
@@ -135,7 +135,7 @@ class StepSimulation {
   }
 
   const std::vector<Gradient>& gradients_;
-  const StepOptions& options_;
+  const TrainingStepOptions& options_;
   const Cluster links_;   // as they are for bytes of fp32
   const double compute_;  // of the slowest rank
   double coordinator_free_ = 0;
@@ -189,14 +189,14 @@ WireCost CostOf(Wire wire) {
   return {};
 }
 
-StepResult SimulateStep(const std::vector<Gradient>& gradients, const StepOptions& options) {
+StepResult SimulateStep(const std::vector<Gradient>& gradients, const TrainingStepOptions& options) {
   return StepSimulation(gradients, options).Run();
 }
 
-StepResult SimulateTunedStep(const std::vector<Gradient>& gradients, const StepOptions& options) {
+StepResult SimulateTunedStep(const std::vector<Gradient>& gradients, const TrainingStepOptions& options) {
   StepResult best;
   for (double min_bucket = kMiB; min_bucket <= kLargestMinBucket; min_bucket *= 2) {
-    StepOptions tried = options;
+    TrainingStepOptions tried = options;
     tried.min_bucket = min_bucket;
     tried.fusion_threshold = std::max(tried.fusion_threshold, min_bucket);
     const StepResult result = SimulateStep(gradients, tried);

@@ -43,7 +43,7 @@ enum class Bucketing {
 };
 
 // One data-parallel training step.
-struct StepOptions {
+struct TrainingStepOptions {
   int ranks = 1;
   Cluster cluster;
   Algorithm algorithm = Algorithm::kHierarchical;
@@ -73,11 +73,11 @@ struct StepResult {
 //
 // The slowest of p ranks computes for compute * (1 + jitter * sqrt(2 ln p)), the limit for the largest of p normally
 // distributed times. REQUIRES: gradients not empty, in rising order of `ready`.
-StepResult SimulateStep(const std::vector<Gradient>& gradients, const StepOptions& options);
+StepResult SimulateStep(const std::vector<Gradient>& gradients, const TrainingStepOptions& options);
 
 // The same with the min_bucket that gives the shortest step, out of powers of two from 1 MiB to 256 MiB, which is also
 // the fusion threshold if it is more than that: what tuning would find. REQUIRES: bucketing is kPlanned.
-StepResult SimulateTunedStep(const std::vector<Gradient>& gradients, const StepOptions& options);
+StepResult SimulateTunedStep(const std::vector<Gradient>& gradients, const TrainingStepOptions& options);
 
 }  // namespace ronda::bench::model
 

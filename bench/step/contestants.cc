@@ -14,7 +14,7 @@
 namespace ronda::bench {
 namespace {
 
-class ComputeContestant : public Contestant {
+class ComputeContestant : public StepContestant {
  public:
   explicit ComputeContestant(const Arena& arena) : arena_(arena) {}
 
@@ -30,7 +30,7 @@ class ComputeContestant : public Contestant {
   const Arena arena_;
 };
 
-class PeerContestant : public Contestant {
+class PeerContestant : public StepContestant {
  public:
   PeerContestant(std::string name, std::unique_ptr<GradientExchange> exchange, const Arena& arena)
       : name_(std::move(name)), exchange_(std::move(exchange)), arena_(arena) {}
@@ -58,7 +58,7 @@ BlockResult RunAsRank(const Arena& arena, const Setting& setting, Checking check
 }
 
 // The ranks are the job's processes.
-class ProcessContestant : public Contestant {
+class ProcessContestant : public StepContestant {
  public:
   ProcessContestant(const Setting& setting, const Arena& arena) : setting_(setting), arena_(arena) {}
 
@@ -79,7 +79,7 @@ class ProcessContestant : public Contestant {
 };
 
 // The ranks are threads of the first process; the other processes wait.
-class ThreadContestant : public Contestant {
+class ThreadContestant : public StepContestant {
  public:
   ThreadContestant(const Setting& setting, const Arena& arena) : setting_(setting), arena_(arena) {
     if (!arena.rank.team.is_first()) return;
@@ -124,15 +124,15 @@ class ThreadContestant : public Contestant {
 
 }  // namespace
 
-std::unique_ptr<Contestant> ComputeOnly(const Arena& arena) { return std::make_unique<ComputeContestant>(arena); }
+std::unique_ptr<StepContestant> ComputeOnly(const Arena& arena) { return std::make_unique<ComputeContestant>(arena); }
 
-std::unique_ptr<Contestant> RondaWith(const Setting& setting, const Arena& arena) {
+std::unique_ptr<StepContestant> RondaWith(const Setting& setting, const Arena& arena) {
   if (setting.backend == Backend::kInProcess) return std::make_unique<ThreadContestant>(setting, arena);
   return std::make_unique<ProcessContestant>(setting, arena);
 }
 
-absl::StatusOr<std::vector<std::unique_ptr<Contestant>>> FormsOf(Peer* peer, const Arena& arena) {
-  std::vector<std::unique_ptr<Contestant>> forms;
+absl::StatusOr<std::vector<std::unique_ptr<StepContestant>>> FormsOf(Peer* peer, const Arena& arena) {
+  std::vector<std::unique_ptr<StepContestant>> forms;
   RONDA_ASSIGN_OR_RETURN(std::unique_ptr<PeerLoop> loop, PeerLoop::Create(peer, &arena.rank.team, &arena.gradients));
   RONDA_ASSIGN_OR_RETURN(std::unique_ptr<PeerFlat> flat, PeerFlat::Create(peer, &arena.rank.team, &arena.gradients));
   const std::string name = peer->info().name;

@@ -26,12 +26,12 @@ struct Arena {
 enum class Checking { kOff, kOn };
 
 // One way to do the steps, which takes turns with the others. Every rank makes the same calls. Thread-compatible.
-class Contestant {
+class StepContestant {
  public:
-  virtual ~Contestant() = default;
-  Contestant() = default;
-  Contestant(const Contestant&) = delete;
-  Contestant& operator=(const Contestant&) = delete;
+  virtual ~StepContestant() = default;
+  StepContestant() = default;
+  StepContestant(const StepContestant&) = delete;
+  StepContestant& operator=(const StepContestant&) = delete;
 
   // What it is, for tables: "ronda", "openmpi per tensor", "compute only".
   virtual std::string name() const = 0;
@@ -44,13 +44,13 @@ class Contestant {
 };
 
 // Computes and does not communicate.
-std::unique_ptr<Contestant> ComputeOnly(const Arena& arena);
+std::unique_ptr<StepContestant> ComputeOnly(const Arena& arena);
 
 // Joins a job of Ronda's with `setting` for each block, so that nothing is left of what other settings did.
-std::unique_ptr<Contestant> RondaWith(const Setting& setting, const Arena& arena);
+std::unique_ptr<StepContestant> RondaWith(const Setting& setting, const Arena& arena);
 
 // A loop over the tensors, and a flat buffer. Errors: the peer's.
-absl::StatusOr<std::vector<std::unique_ptr<Contestant>>> FormsOf(Peer* peer, const Arena& arena);
+absl::StatusOr<std::vector<std::unique_ptr<StepContestant>>> FormsOf(Peer* peer, const Arena& arena);
 
 }  // namespace ronda::bench
 

@@ -5,7 +5,7 @@
 namespace ronda::bench {
 namespace {
 
-void TakeTurn(Contestant* contestant, Checking checking, Team* team, Measured* measured) {
+void TakeTurn(StepContestant* contestant, Checking checking, Team* team, Measured* measured) {
   BlockResult result = contestant->RunBlock(checking);
   for (double& step : result.step_ms) step = team->Max(step);
   measured->steps.push_back(std::move(result.step_ms));
@@ -15,7 +15,7 @@ void TakeTurn(Contestant* contestant, Checking checking, Team* team, Measured* m
 
 }  // namespace
 
-std::vector<Measured> Measure(const std::vector<std::unique_ptr<Contestant>>& contestants,
+std::vector<Measured> Measure(const std::vector<std::unique_ptr<StepContestant>>& contestants,
                               const MeasurementOptions& options, Team* team) {
   std::vector<Measured> all;
   for (const auto& contestant : contestants) {

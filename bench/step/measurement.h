@@ -19,7 +19,7 @@ struct MeasurementOptions {
 
 // Has the contestants take turns, `rounds` times. Every rank calls it with the same contestants and gets the same
 // answer, in their order. Throws ronda::Error.
-std::vector<Measured> Measure(const std::vector<std::unique_ptr<Contestant>>& contestants,
+std::vector<Measured> Measure(const std::vector<std::unique_ptr<StepContestant>>& contestants,
                               const MeasurementOptions& options, Team* team);
 
 }  // namespace ronda::bench

@@ -38,13 +38,14 @@ class TurnCount {
   size_t done_ = 0;
 };
 
-absl::StatusOr<std::vector<std::unique_ptr<Contestant>>> ContestantsIn(const Arena& arena, const StepOptions& options) {
-  std::vector<std::unique_ptr<Contestant>> contestants;
+absl::StatusOr<std::vector<std::unique_ptr<StepContestant>>> ContestantsIn(const Arena& arena,
+                                                                           const StepOptions& options) {
+  std::vector<std::unique_ptr<StepContestant>> contestants;
   contestants.push_back(ComputeOnly(arena));
   for (const Setting& setting : AllSettings(options.sweep)) contestants.push_back(RondaWith(setting, arena));
   for (const std::unique_ptr<Peer>& peer : arena.rank.peers) {
-    RONDA_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<Contestant>> forms, FormsOf(peer.get(), arena));
-    for (std::unique_ptr<Contestant>& form : forms) contestants.push_back(std::move(form));
+    RONDA_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<StepContestant>> forms, FormsOf(peer.get(), arena));
+    for (std::unique_ptr<StepContestant>& form : forms) contestants.push_back(std::move(form));
   }
   return contestants;
 }
@@ -56,7 +57,7 @@ absl::Status MeasureCase(const StepCase& step_case, const StepOptions& options, 
                        .steps = options.steps});
   Gradients gradients(step_case.model);
   const Arena arena = {.model = step_case.model, .loop = loop, .gradients = gradients, .rank = *rank};
-  RONDA_ASSIGN_OR_RETURN(const std::vector<std::unique_ptr<Contestant>> contestants, ContestantsIn(arena, options));
+  RONDA_ASSIGN_OR_RETURN(const std::vector<std::unique_ptr<StepContestant>> contestants, ContestantsIn(arena, options));
   const auto on_turn = [&](const std::string& name) { turns->Next(absl::StrCat(step_case.model.name, ", ", name)); };
   const std::vector<Measured> measured =
       Measure(contestants, {.rounds = options.rounds, .on_turn = on_turn}, &rank->team);

@@ -13,8 +13,8 @@ namespace {
 constexpr double kMillisecond = 1e-3;
 
 // Two hosts of one rank: an allreduce takes a millisecond a megabyte. 10 ms forward, 20 ms backward.
-StepOptions TwoRanks() {
-  StepOptions options;
+TrainingStepOptions TwoRanks() {
+  TrainingStepOptions options;
   options.ranks = 2;
   options.cluster = {.local_size = 1, .host = {}, .network = {.gap_per_byte = 1e-9}};
   options.algorithm = Algorithm::kRing;
@@ -23,8 +23,8 @@ StepOptions TwoRanks() {
   return options;
 }
 
-StepOptions Job(int ranks, double gbit) {
-  StepOptions options;
+TrainingStepOptions Job(int ranks, double gbit) {
+  TrainingStepOptions options;
   options.ranks = ranks;
   options.cluster = {.local_size = 8, .host = MeasuredHost(), .network = AssumedNetwork(gbit)};
   return options;
@@ -34,7 +34,7 @@ std::vector<Gradient> GradientsOf(const char* model) { return BackwardOrder(*Pre
 
 TEST(TrainingStepTest, SingleRankOnlyComputes) {
   for (const Coordination coordination : {Coordination::kNegotiated, Coordination::kCached, Coordination::kLocked}) {
-    StepOptions options = Job(1, 25);
+    TrainingStepOptions options = Job(1, 25);
     options.coordination = coordination;
     const StepResult result = SimulateStep(GradientsOf("resnet50"), options);
     EXPECT_EQ(result.step, options.compute);
@@ -60,7 +60,7 @@ TEST(TrainingStepTest, BucketsWaitForTheLink) {
 
 TEST(TrainingStepTest, PlannedBucketsHaveTheirLeastSizeAndTheirLargest) {
   const std::vector<Gradient> gradients = EvenGradients(20, 5e6);  // 1 MB each, 1 ms apart
-  StepOptions options = TwoRanks();
+  TrainingStepOptions options = TwoRanks();
   EXPECT_EQ(SimulateStep(gradients, options).buckets, 20);
   options.min_bucket = 4e6;
   EXPECT_EQ(SimulateStep(gradients, options).buckets, 5);
@@ -76,7 +76,7 @@ TEST(TrainingStepTest, TensorsReadyTogetherTravelTogether) {
 }
 
 TEST(TrainingStepTest, WhatBecomesReadyMeanwhileTravelsNext) {
-  StepOptions options = TwoRanks();
+  TrainingStepOptions options = TwoRanks();
   options.bucketing = Bucketing::kWhileBusy;
   // 5 ms for the first; the next four become ready meanwhile, 1 ms apart; the last one is alone.
   const std::vector<Gradient> gradients = {{5e6, 0}, {1e6, 0.05}, {1e6, 0.1}, {1e6, 0.15}, {1e6, 0.2}, {1e6, 1}};
@@ -86,7 +86,7 @@ TEST(TrainingStepTest, WhatBecomesReadyMeanwhileTravelsNext) {
 }
 
 TEST(TrainingStepTest, CyclesDelayWhatIsReady) {
-  StepOptions options = TwoRanks();
+  TrainingStepOptions options = TwoRanks();
   options.cycle = 7 * kMillisecond;
   // Ready at 30 ms, agreed on at 35 ms.
   EXPECT_NEAR(SimulateStep({{1e6, 1}}, options).step, 36 * kMillisecond, 1e-9);
@@ -95,7 +95,7 @@ TEST(TrainingStepTest, CyclesDelayWhatIsReady) {
 }
 
 TEST(TrainingStepTest, SlowestRankIsWaitedFor) {
-  StepOptions options = TwoRanks();
+  TrainingStepOptions options = TwoRanks();
   options.jitter = 0.1;
   const double slow = SimulateStep({{1e6, 1}}, options).step;
   EXPECT_GT(slow, 31 * kMillisecond);
@@ -122,7 +122,7 @@ TEST(TrainingStepTest, LockedIsNeverSlowerThanCachedNorThatThanNegotiated) {
   for (const char* model : {"resnet50", "bert-large", "many-small"}) {
     const std::vector<Gradient> gradients = GradientsOf(model);
     for (int ranks = 1; ranks <= 16384; ranks *= 4) {
-      StepOptions options = Job(ranks, 100);
+      TrainingStepOptions options = Job(ranks, 100);
       const double locked = SimulateTunedStep(gradients, options).step;
       options.coordination = Coordination::kCached;
       const double cached = SimulateTunedStep(gradients, options).step;
@@ -138,7 +138,7 @@ TEST(TrainingStepTest, MoreRanksAreNeverFasterAndMoreBandwidthIsNeverSlower) {
   for (const Algorithm algorithm : {Algorithm::kRing, Algorithm::kTree, Algorithm::kHierarchical}) {
     double fewer = 0;
     for (int ranks = 8; ranks <= 16384; ranks *= 2) {
-      StepOptions options = Job(ranks, 25);
+      TrainingStepOptions options = Job(ranks, 25);
       options.algorithm = algorithm;
       options.min_bucket = 16 << 20;
       const double slow = SimulateStep(gradients, options).step;
@@ -152,7 +152,7 @@ TEST(TrainingStepTest, MoreRanksAreNeverFasterAndMoreBandwidthIsNeverSlower) {
 
 TEST(TrainingStepTest, FewerBytesHelpWhereTheNetworkIsSlow) {
   const std::vector<Gradient> gradients = GradientsOf("bert-large");
-  StepOptions options = Job(512, 25);
+  TrainingStepOptions options = Job(512, 25);
   const StepResult full = SimulateTunedStep(gradients, options);
   options.wire = Wire::kFp16;
   const StepResult half = SimulateTunedStep(gradients, options);
@@ -166,7 +166,7 @@ TEST(TrainingStepTest, FewerBytesHelpWhereTheNetworkIsSlow) {
 
 TEST(TrainingStepTest, TuningIsNoWorseThanAnyBucketSizeItTries) {
   const std::vector<Gradient> gradients = GradientsOf("resnet50");
-  StepOptions options = Job(16384, 25);
+  TrainingStepOptions options = Job(16384, 25);
   options.algorithm = Algorithm::kRing;
   const double tuned = SimulateTunedStep(gradients, options).step;
   EXPECT_LT(tuned, SimulateStep(gradients, options).step);
