@@ -7,12 +7,17 @@
 namespace ronda::bench {
 namespace {
 
-// Returns those that the system grants, which are fewer than there are in some containers.
-std::vector<int> UseAllCores() {
+// Asks for all; the system grants what it lets this process have.
+void UseAllCores() {
   cpu_set_t set;
   CPU_ZERO(&set);
   for (size_t core = 0; core < CPU_SETSIZE; ++core) CPU_SET(core, &set);
   sched_setaffinity(0, sizeof(set), &set);
+}
+
+std::vector<int> OwnCores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
   sched_getaffinity(0, sizeof(set), &set);
   std::vector<int> cores;
   for (size_t core = 0; core < CPU_SETSIZE; ++core) {
@@ -28,9 +33,19 @@ const std::vector<std::string>& BindingNames() {
   return *names;
 }
 
+std::vector<int> GrantedCores() {
+  cpu_set_t before;
+  const bool is_known = sched_getaffinity(0, sizeof(before), &before) == 0;
+  UseAllCores();
+  std::vector<int> cores = OwnCores();
+  if (is_known) sched_setaffinity(0, sizeof(before), &before);
+  return cores;
+}
+
 void Bind(Binding binding, int rank) {
   if (binding == Binding::kLauncher) return;
-  const std::vector<int> cores = UseAllCores();
+  UseAllCores();
+  const std::vector<int> cores = OwnCores();
   if (binding == Binding::kNone || cores.empty()) return;
   cpu_set_t set;
   CPU_ZERO(&set);

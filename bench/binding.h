@@ -16,6 +16,10 @@ enum class Binding {
 // "launcher", "none", "core", in the order of the enumeration.
 const std::vector<std::string>& BindingNames();
 
+// The cores on which the system lets this process run, wherever the calling thread is bound to: fewer than there are in
+// some containers.
+std::vector<int> GrantedCores();
+
 // Binds the calling thread, and with it the threads that it will start.
 void Bind(Binding binding, int rank);
 

@@ -1,6 +1,5 @@
 #include "bench/machine.h"
 
-#include <sched.h>
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
 
@@ -11,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "bench/binding.h"
 
 namespace ronda::bench {
 namespace {
@@ -30,11 +30,6 @@ double MemoryGib() {
   return static_cast<double>(info.totalram) * info.mem_unit / (1 << 30);
 }
 
-int UsableCores() {
-  cpu_set_t cpus;
-  return sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 0;
-}
-
 std::string Kernel() {
   utsname names;
   return uname(&names) == 0 ? absl::StrCat(names.sysname, " ", names.release) : "unknown";
@@ -43,7 +38,10 @@ std::string Kernel() {
 }  // namespace
 
 Machine DescribeMachine() {
-  return {.cpu = CpuName(), .cores = UsableCores(), .memory_gib = MemoryGib(), .kernel = Kernel()};
+  return {.cpu = CpuName(),
+          .cores = static_cast<int>(GrantedCores().size()),
+          .memory_gib = MemoryGib(),
+          .kernel = Kernel()};
 }
 
 std::string NowInUtc() { return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone()); }

@@ -8,7 +8,7 @@ namespace ronda::bench {
 // Where something was measured.
 struct Machine {
   std::string cpu;        // "AMD EPYC 9B14"; "unknown" if the system does not say
-  int cores = 0;          // that this process may run on
+  int cores = 0;          // that the system grants, however many of them a launcher has bound this process to
   double memory_gib = 0;  // installed
   std::string kernel;     // "Linux 6.1.0"
 };

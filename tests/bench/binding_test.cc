@@ -46,6 +46,19 @@ TEST(BindTest, ThreadsStayWhereTheLauncherHasPutThem) {
   EXPECT_TRUE(CPU_EQUAL(&before, &after));
 }
 
+TEST(GrantedCoresTest, AreAllAndTheThreadStaysWhereItIs) {
+  const cpu_set_t all = CoresAfter(Binding::kNone, 0);
+  cpu_set_t after;
+  size_t granted = 0;
+  std::thread([&] {
+    Bind(Binding::kCore, 0);
+    granted = GrantedCores().size();
+    sched_getaffinity(0, sizeof(after), &after);
+  }).join();
+  EXPECT_EQ(granted, static_cast<size_t>(CPU_COUNT(&all)));
+  EXPECT_EQ(CPU_COUNT(&after), 1);
+}
+
 TEST(BindTest, NoBindingUndoesALaunchersOne) {
   cpu_set_t after;
   std::thread([&] {

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <thread>
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "bench/binding.h"
 #include "bench/core_distance.h"
 
 namespace ronda::bench {
@@ -17,6 +19,17 @@ TEST(DescribeMachineTest, EverythingIsKnownOfThisOne) {
   EXPECT_GE(machine.cores, 1);
   EXPECT_GT(machine.memory_gib, 0.1);
   EXPECT_EQ(machine.kernel.rfind("Linux ", 0), 0u) << machine.kernel;
+}
+
+// As Open MPI does with each of two ranks.
+TEST(DescribeMachineTest, CoresAreTheMachinesWhereverARankIsBound) {
+  const int before = DescribeMachine().cores;
+  int bound = 0;
+  std::thread([&] {
+    Bind(Binding::kCore, 0);
+    bound = DescribeMachine().cores;
+  }).join();
+  EXPECT_EQ(bound, before);
 }
 
 TEST(NowInUtcTest, IsADateThatOthersRead) {
