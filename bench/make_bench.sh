@@ -14,7 +14,7 @@ scale=${BENCH_SCALE:-1}
 only=${BENCH_ONLY:-}
 report=${BENCH_REPORT:-bench-report}
 
-"$bazel" build --noshow_progress -c opt //bench:ronda-bench //bench:kernels_bench
+"$bazel" build --noshow_progress -c opt //bench:ronda-bench //bench:kernels_bench //bench/peers:plugins
 bench=.bazel/bin/bench/ronda-bench
 mkdir -p "$report"
 failed=()

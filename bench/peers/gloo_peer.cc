@@ -24,17 +24,15 @@
 #include <string>
 #include <vector>
 
-#include "bench/peers/peer.h"
+#include "bench/peers/plugin.h"
 
 // An operation with everything bound to it.
 struct ronda_bench_prepared {
   std::function<void()> run;
 };
 
+namespace ronda::bench::plugin {
 namespace {
-
-using Prepared = ronda_bench_prepared;
-using Call = ronda_bench_call;
 
 // This process' membership. Not destroyed at exit: finalize() ends it.
 struct Membership {
@@ -63,37 +61,8 @@ constexpr const char* kAllreduceNames[] = {"ring",         "bcube", "ring (class
                                            "bcube (class)"};
 constexpr int kAllreduceCount = 6;
 
-int Init(int rank, int size, const char* directory) {
-  return Guard([&] {
-    gloo::transport::tcp::attr attributes;
-    attributes.iface = "lo";
-    std::shared_ptr<gloo::transport::Device> device = gloo::transport::tcp::CreateDevice(attributes);
-    auto context = std::make_shared<gloo::rendezvous::Context>(rank, size);
-    gloo::rendezvous::FileStore store(directory);
-    context->connectFullMesh(store, device);
-    Self().context = std::move(context);
-  });
-}
-
-const char* Description() { return "Gloo (Debian's libgloo of 2022, TCP over loopback)"; }
-
 // Hypercubes need a power of two.
 bool HasHypercube() { return (Self().context->size & (Self().context->size - 1)) == 0; }
-
-int AlgorithmCount(const Call* call) {
-  switch (call->op) {
-    case RONDA_BENCH_ALLREDUCE:
-      return HasHypercube() ? kAllreduceCount : kAllreduceCount - 1;
-    case RONDA_BENCH_REDUCESCATTER:
-      return 0;  // Gloo's overwrites its input
-    default:
-      return 1;
-  }
-}
-
-const char* AlgorithmName(const Call* call, int algorithm) {
-  return call->op == RONDA_BENCH_ALLREDUCE ? kAllreduceNames[algorithm] : "gloo's own";
-}
 
 template <typename T>
 void Sum(void* output, const void* left, const void* right, size_t count) {
@@ -225,6 +194,37 @@ std::function<void()> PrepareAny(const Call& call, int algorithm) {
   }
 }
 
+}  // namespace
+
+int Init(int rank, int size, const char* directory) {
+  return Guard([&] {
+    gloo::transport::tcp::attr attributes;
+    attributes.iface = "lo";
+    std::shared_ptr<gloo::transport::Device> device = gloo::transport::tcp::CreateDevice(attributes);
+    auto context = std::make_shared<gloo::rendezvous::Context>(rank, size);
+    gloo::rendezvous::FileStore store(directory);
+    context->connectFullMesh(store, device);
+    Self().context = std::move(context);
+  });
+}
+
+const char* Description() { return "Gloo (Debian's libgloo of 2022, TCP over loopback)"; }
+
+int AlgorithmCount(const Call* call) {
+  switch (call->op) {
+    case RONDA_BENCH_ALLREDUCE:
+      return HasHypercube() ? kAllreduceCount : kAllreduceCount - 1;
+    case RONDA_BENCH_REDUCESCATTER:
+      return 0;  // Gloo's overwrites its input
+    default:
+      return 1;
+  }
+}
+
+const char* AlgorithmName(const Call* call, int algorithm) {
+  return call->op == RONDA_BENCH_ALLREDUCE ? kAllreduceNames[algorithm] : "gloo's own";
+}
+
 Prepared* Prepare(const Call* call, int algorithm) {
   auto prepared = std::make_unique<Prepared>();
   if (Guard([&] { prepared->run = PrepareAny(*call, algorithm); }) != 0) return nullptr;
@@ -241,19 +241,4 @@ void Finalize() { Self().context.reset(); }
 
 const char* LastError() { return Self().error.c_str(); }
 
-constexpr ronda_bench_peer kPeer = {RONDA_BENCH_PEER_VERSION,
-                                    Init,
-                                    Description,
-                                    AlgorithmCount,
-                                    AlgorithmName,
-                                    Prepare,
-                                    Run,
-                                    Release,
-                                    Finalize,
-                                    LastError};
-
-}  // namespace
-
-extern "C" __attribute__((visibility("default"))) const ronda_bench_peer* ronda_bench_peer_functions() {
-  return &kPeer;
-}
+}  // namespace ronda::bench::plugin

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "bench/peers/half_sum.h"
-#include "bench/peers/peer.h"
+#include "bench/peers/plugin.h"
 
 struct ronda_bench_prepared {
   ronda_bench_call call;
@@ -15,10 +15,8 @@ struct ronda_bench_prepared {
   MPI_Op op;
 };
 
+namespace ronda::bench::plugin {
 namespace {
-
-using Prepared = ronda_bench_prepared;
-using Call = ronda_bench_call;
 
 struct Membership {
   std::string description;
@@ -55,6 +53,27 @@ std::string LibraryVersion() {
   return version;
 }
 
+// REQUIRES: MPI is initialized: with some, the types are no constants.
+MPI_Datatype TypeOf(int dtype) {
+  const MPI_Datatype types[] = {MPI_FLOAT, MPI_DOUBLE, MPI_UINT16_T, MPI_INT32_T, MPI_INT64_T, MPI_UINT8_T};
+  return types[dtype];
+}
+
+int IsFirst() {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  return rank == 0;
+}
+
+int RunReduce(const Prepared& prepared, const void* input) {
+  // Only the root may reduce in place.
+  const void* const send = IsFirst() ? input : prepared.call.input;
+  return MPI_Reduce(send, prepared.call.output, static_cast<int>(prepared.call.count), prepared.type, prepared.op, 0,
+                    MPI_COMM_WORLD);
+}
+
+}  // namespace
+
 int Init(int, int, const char*) {
   int provided = 0;
   // The plugin is called by one thread; Ronda's own threads never call MPI.
@@ -73,31 +92,12 @@ const char* AlgorithmName(const Call* call, int) {
   return call->dtype == RONDA_BENCH_FLOAT16 ? "user operation with F16C" : "MPI's own";
 }
 
-// REQUIRES: MPI is initialized: with some, the types are no constants.
-MPI_Datatype TypeOf(int dtype) {
-  const MPI_Datatype types[] = {MPI_FLOAT, MPI_DOUBLE, MPI_UINT16_T, MPI_INT32_T, MPI_INT64_T, MPI_UINT8_T};
-  return types[dtype];
-}
-
 Prepared* Prepare(const Call* call, int) {
   if (call->count > INT_MAX) {
     Self().error = "more elements than MPI counts";
     return nullptr;
   }
   return new Prepared{*call, TypeOf(call->dtype), call->dtype == RONDA_BENCH_FLOAT16 ? Self().half_sum : MPI_SUM};
-}
-
-int IsFirst() {
-  int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  return rank == 0;
-}
-
-int RunReduce(const Prepared& prepared, const void* input) {
-  // Only the root may reduce in place.
-  const void* const send = IsFirst() ? input : prepared.call.input;
-  return MPI_Reduce(send, prepared.call.output, static_cast<int>(prepared.call.count), prepared.type, prepared.op, 0,
-                    MPI_COMM_WORLD);
 }
 
 int Run(Prepared* prepared) {
@@ -135,19 +135,4 @@ void Finalize() {
 
 const char* LastError() { return Self().error.c_str(); }
 
-constexpr ronda_bench_peer kPeer = {RONDA_BENCH_PEER_VERSION,
-                                    Init,
-                                    Description,
-                                    AlgorithmCount,
-                                    AlgorithmName,
-                                    Prepare,
-                                    Run,
-                                    Release,
-                                    Finalize,
-                                    LastError};
-
-}  // namespace
-
-extern "C" __attribute__((visibility("default"))) const ronda_bench_peer* ronda_bench_peer_functions() {
-  return &kPeer;
-}
+}  // namespace ronda::bench::plugin

@@ -25,28 +25,18 @@ absl::Status NotInstalled(const PeerInfo& info, const std::string& reason) {
                                           "): install Debian's ", info.packages));
 }
 
-// As Bazel builds it, beside the program, and as installed.
-std::vector<std::string> PlacesOf(const PeerInfo& info) {
-  const std::string program = OwnProgram();
-  const std::string beside = program.substr(0, program.rfind('/') + 1);
-  return {absl::StrCat(beside, "peers/", info.library), beside + info.library,
-          absl::StrCat(beside, "../lib/ronda/", info.library)};
-}
-
 absl::StatusOr<const ronda_bench_peer*> LoadTable(const PeerInfo& info) {
-  for (const std::string& path : PlacesOf(info)) {
-    if (access(path.c_str(), R_OK) != 0) continue;
-    // Never closed: MPI libraries do not survive that. Global, because Open MPI's components look for its symbols.
-    void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
-    if (library == nullptr) return NotInstalled(info, dlerror());
-    const auto table_function = reinterpret_cast<TableFunction>(dlsym(library, "ronda_bench_peer_functions"));
-    if (table_function == nullptr) return NotInstalled(info, absl::StrCat(path, " is no peer"));
-    const ronda_bench_peer* const table = table_function();
-    if (table->version != RONDA_BENCH_PEER_VERSION)
-      return NotInstalled(info, absl::StrCat(path, " is of another version"));
-    return table;
-  }
-  return NotInstalled(info, absl::StrCat("there is no ", info.library, ", which make bench builds"));
+  const std::string path = FindPeerFile(info.library);
+  if (path.empty()) return NotInstalled(info, absl::StrCat("there is no ", info.library, ", which make bench builds"));
+  // Never closed: MPI libraries do not survive that. Global, because Open MPI's components look for its symbols.
+  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  if (library == nullptr) return NotInstalled(info, dlerror());
+  const auto table_function = reinterpret_cast<TableFunction>(dlsym(library, "ronda_bench_peer_functions"));
+  if (table_function == nullptr) return NotInstalled(info, absl::StrCat(path, " is no peer"));
+  const ronda_bench_peer* const table = table_function();
+  if (table->version != RONDA_BENCH_PEER_VERSION)
+    return NotInstalled(info, absl::StrCat(path, " is of another version"));
+  return table;
 }
 
 void RemoveDirectory(const std::string& directory) {
@@ -85,6 +75,16 @@ const PeerInfo* FindPeer(const std::string& name) {
     if (info.name == name || (name == "mpi" && info.launcher == Launcher::kOpenMpi)) return &info;
   }
   return nullptr;
+}
+
+std::string FindPeerFile(const std::string& name) {
+  const std::string program = OwnProgram();
+  const std::string beside = program.substr(0, program.rfind('/') + 1);
+  for (const char* folder : {"peers/", "../lib/ronda/"}) {
+    std::string path = absl::StrCat(beside, folder, name);
+    if (access(path.c_str(), R_OK) == 0) return path;
+  }
+  return "";
 }
 
 absl::Status CheckInstalled(const PeerInfo& info) { return LoadTable(info).status(); }

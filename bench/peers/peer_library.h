@@ -29,6 +29,10 @@ const std::vector<PeerInfo>& KnownPeers();
 // "mpi" is another name of "openmpi". nullptr if there is no such peer.
 const PeerInfo* FindPeer(const std::string& name);
 
+// Where a file that belongs to a peer is, a plugin or a program: beside this program as Bazel builds it (peers/), or
+// below the prefix that `make install` was given (lib/ronda/). "" if it is nowhere.
+std::string FindPeerFile(const std::string& name);
+
 // A collective operation of a peer, ready to be run again and again. Thread-compatible.
 class PeerCall {
  public:

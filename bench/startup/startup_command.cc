@@ -76,8 +76,7 @@ absl::StatusOr<Contestant> PlanRonda(const StartupOptions& options) {
 absl::StatusOr<Contestant> PlanPeer(const StartupOptions& options, const std::string& name) {
   const PeerInfo& info = *FindPeer(name);
   if (!info.launcher) return absl::NotFoundError(absl::StrCat("--peer ", name, ": ", info.title, " has no launcher"));
-  const FindProgram find_program = FindInstalledProgram();
-  const std::string program = find_program(absl::StrCat("peers/", info.name, "_first_allreduce"));
+  const std::string program = FindPeerFile(absl::StrCat(info.name, "_first_allreduce"));
   if (program.empty()) {
     return absl::NotFoundError(absl::StrCat("--peer ", name, ": the program for ", info.title,
                                             " is not built: install Debian's ", info.packages));
@@ -87,7 +86,7 @@ absl::StatusOr<Contestant> PlanPeer(const StartupOptions& options, const std::st
                                                    .ranks = options.ranks,
                                                    .command = {program},
                                                    .user_id = static_cast<int>(getuid())},
-                                                  find_program));
+                                                  FindInstalledProgram()));
   return peer;
 }
 

@@ -22,6 +22,8 @@ TEST(FindPeerTest, MpiIsOpenMpi) {
   EXPECT_EQ(FindPeer("horovod"), nullptr);
 }
 
+TEST(FindPeerFileTest, WhatIsNowhereHasNoPlace) { EXPECT_EQ(FindPeerFile("libabsent.so"), ""); }
+
 TEST(PeerTest, APeerThatIsNotInstalledIsNamedWithItsPackages) {
   const PeerInfo absent = {
       .name = "absent", .title = "Absent MPI", .library = "libabsent.so", .packages = "libabsent-dev"};
