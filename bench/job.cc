@@ -13,6 +13,7 @@
 #include "bench/binding.h"
 #include "bench/core_distance.h"
 #include "bench/launch.h"
+#include "bench/row_text.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda::bench {
@@ -67,17 +68,57 @@ std::vector<const PeerInfo*> UsablePeers(const std::vector<std::string>& names) 
   return usable;
 }
 
-absl::StatusOr<int> StartJob(const JobRequest& request) {
+// The results of jobs that run one after the other. Thread-compatible.
+class JobResults {
+ public:
+  explicit JobResults(const JobRequest& request) : results_(request.command, request.words) {}
+
+  // What a job's rank 0 sends.
+  void Take(const OutputMessage& message) {
+    if (message.kind == OutputMessage::Kind::kDistances) {
+      results_.SetCoreDistance(is_any_complete_ ? results_.core_distance()[0] : message.distances[0],
+                               message.distances[1]);
+      is_any_complete_ = true;
+      return;
+    }
+    absl::StatusOr<ResultRow> row = DecodeRow(message.text);
+    if (row.ok()) {
+      results_.Add(*std::move(row));
+    } else {
+      status_.Update(row.status());
+    }
+  }
+
+  // Errors: a row that was not understood; a file that cannot be written.
+  absl::Status Write(const Results::Files& files) {
+    if (is_any_complete_) status_.Update(results_.Write(files));
+    return status_;
+  }
+
+ private:
+  Results results_;
+  bool is_any_complete_ = false;  // a job's distances come after its rows
+  absl::Status status_;
+};
+
+absl::StatusOr<int> StartJobs(const JobRequest& request) {
   RONDA_ASSIGN_OR_RETURN(const Launcher launcher, LauncherFor(UsablePeers(request.options.peers)));
   LaunchRequest launch = {
       .launcher = launcher,
-      .ranks = request.options.ranks,
       .setting = request.options.peer_setting == "best" ? PeerSetting::kBest : PeerSetting::kDefault,
       .command = {OwnProgram(), request.command},
       .user_id = static_cast<int>(getuid())};
   launch.command.insert(launch.command.end(), request.words.begin(), request.words.end());
-  RONDA_ASSIGN_OR_RETURN(const LaunchCommand command, PlanLaunch(launch, FindInstalledProgram()));
-  return RunLaunch(command);
+  JobResults results(request);
+  int exit_code = 0;
+  for (size_t i = 0; i < request.options.ranks.size() && exit_code == 0; ++i) {
+    launch.ranks = request.options.ranks[i];
+    RONDA_ASSIGN_OR_RETURN(const LaunchCommand command, PlanLaunch(launch, FindInstalledProgram()));
+    RONDA_ASSIGN_OR_RETURN(exit_code,
+                           ShowLaunch(command, [&](const OutputMessage& message) { results.Take(message); }));
+  }
+  RONDA_RETURN_IF_ERROR(results.Write(request.options.files));
+  return exit_code;
 }
 
 // Those that are installed; names the others.
@@ -126,6 +167,14 @@ absl::Status RunBody(const Body& body, Rank& rank) {
   }
 }
 
+// To the process that has started the ranks; if none of ours has, to the files.
+absl::Status HandOver(const Results& results, const Results::Files& files, Output* output) {
+  if (!output->has_reader()) return results.Write(files);
+  for (const ResultRow& row : results.rows()) output->Row(EncodeRow(row));
+  output->Distances(results.core_distance()[0], results.core_distance()[1]);
+  return absl::OkStatus();
+}
+
 absl::Status RunRank(const JobRequest& request, const Body& body, const Place& place) {
   const auto& bindings = BindingNames();
   Bind(static_cast<Binding>(std::find(bindings.begin(), bindings.end(), request.options.binding) - bindings.begin()),
@@ -141,8 +190,7 @@ absl::Status RunRank(const JobRequest& request, const Body& body, const Place& p
   const double before = MeasureCoreDistance("before", team.get(), &output);
   RONDA_RETURN_IF_ERROR(RunBody(body, rank));
   results.SetCoreDistance(before, MeasureCoreDistance("after", team.get(), &output));
-  if (!team->is_first()) return absl::OkStatus();
-  return results.Write(request.options.files);
+  return team->is_first() ? HandOver(results, request.options.files, &output) : absl::OkStatus();
 }
 
 }  // namespace
@@ -164,10 +212,10 @@ void AddPeerFlag(Flags* flags, std::vector<std::string>* peers) {
 
 void AddJobFlags(Flags* flags, JobOptions* options) {
   flags->Add({.names = {"-np", "--ranks"},
-              .value = "N",
-              .help = "Ranks to start on this machine (2). Ignored when a\n"
-                      "launcher has started this program."},
-             Integer(&options->ranks, {.min = 1, .max = kMaxRanks}));
+              .value = "LIST",
+              .help = "Ranks to start on this machine (2); 2,4 runs all with 2,\n"
+                      "then with 4. Ignored when a launcher has started this program."},
+             IntegerList(&options->ranks, {.min = 1, .max = kMaxRanks}));
   AddPeerFlag(flags, &options->peers);
   flags->Add({.names = {"--peer-setting"},
               .value = "SETTING",
@@ -202,7 +250,7 @@ int RunJob(const JobRequest& request, const Body& body) {
     const absl::Status status = RunRank(request, body, **place);
     return status.ok() ? 0 : Explain(status, kFailure);
   }
-  const absl::StatusOr<int> exit_code = StartJob(request);
+  const absl::StatusOr<int> exit_code = StartJobs(request);
   if (exit_code.ok()) return *exit_code;
   return Explain(exit_code.status(), absl::IsInvalidArgument(exit_code.status()) ? kUsageError : kFailure);
 }

@@ -18,7 +18,7 @@ namespace ronda::bench {
 
 // What all subcommands that run on several ranks are told.
 struct JobOptions {
-  int ranks = 2;                   // that ronda-bench starts, unless a launcher has started it
+  std::vector<int> ranks = {2};    // of the jobs that ronda-bench starts, unless a launcher has started it
   std::vector<std::string> peers;  // names of KnownPeers()
   std::string peer_setting = "default";
   std::string binding = "launcher";
@@ -53,9 +53,11 @@ struct JobRequest {
 };
 
 // Runs `body` on every rank of a job: in a process that a launcher has started, as a rank of its job; elsewhere by
-// starting the job, with the launcher that the peers need. The environment is set so that ronda::init() joins a job of
-// the same ranks; init() and shutdown() are the body's. Peers that are not installed are named, and the job runs
-// without them. Prints the distance between the cores before and after. Returns the process' exit code.
+// starting a job for each number of ranks, one after the other, with the launcher that the peers need; the files
+// hold the results of all. After a job that fails no other is started; what has been measured is written. The
+// environment is set so that ronda::init() joins a job of the same ranks; init() and shutdown() are the body's. Peers
+// that are not installed are named, and the job runs without them. Prints the distance between the cores before and
+// after. Returns the process' exit code.
 int RunJob(const JobRequest& request, const Body& body);
 
 // Reads a subcommand's words. Returns true if it may go on; otherwise *exit_code is the process', after help or the

@@ -210,16 +210,21 @@ absl::StatusOr<LaunchCommand> PlanLaunch(const LaunchRequest& request, const Fin
   return plan;
 }
 
-absl::StatusOr<int> RunLaunch(const LaunchCommand& command) {
+absl::StatusOr<int> ShowLaunch(const LaunchCommand& command, const MessageSink& sink) {
   ProgressBar progress(stderr);
   return RunLaunch(command, [&](const OutputMessage& message) {
-    if (message.kind == OutputMessage::Kind::kProgress) {
-      progress.Show(message.fraction, message.text);
-      return;
+    switch (message.kind) {
+      case OutputMessage::Kind::kProgress:
+        progress.Show(message.fraction, message.text);
+        break;
+      case OutputMessage::Kind::kText:
+        progress.Clear();
+        std::fputs(message.text.c_str(), stdout);
+        std::fflush(stdout);
+        break;
+      default:
+        sink(message);
     }
-    progress.Clear();
-    std::fputs(message.text.c_str(), stdout);
-    std::fflush(stdout);
   });
 }
 

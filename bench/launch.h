@@ -45,8 +45,8 @@ using MessageSink = std::function<void(const OutputMessage& message)>;
 // refuses a pipe or a process.
 absl::StatusOr<int> RunLaunch(const LaunchCommand& command, const MessageSink& sink);
 
-// The same; prints text, and draws a progress bar if there is a terminal.
-absl::StatusOr<int> RunLaunch(const LaunchCommand& command);
+// The same; prints text, and draws a progress bar if there is a terminal. `sink` gets the other messages: results.
+absl::StatusOr<int> ShowLaunch(const LaunchCommand& command, const MessageSink& sink);
 
 // The file of this program. "" if the system does not say.
 std::string OwnProgram();

@@ -17,12 +17,23 @@ namespace {
 
 constexpr char kTextMark[] = "T ";
 constexpr char kProgressMark[] = "P ";
+constexpr char kRowMark[] = "R ";
+constexpr char kDistancesMark[] = "D ";
+
+using Kind = OutputMessage::Kind;
+
+// Two numbers, or a number and a label, are separated by a blank.
+std::pair<std::string, std::string> HalvesOf(const std::string& text) {
+  return absl::StrSplit(text, absl::MaxSplits(' ', 1));
+}
 
 }  // namespace
 
 std::string EncodeLine(const OutputMessage& message) {
-  if (message.kind == OutputMessage::Kind::kProgress) {
-    return absl::StrCat(kProgressMark, message.fraction, " ", message.text, "\n");
+  if (message.kind == Kind::kProgress) return absl::StrCat(kProgressMark, message.fraction, " ", message.text, "\n");
+  if (message.kind == Kind::kRow) return absl::StrCat(kRowMark, message.text, "\n");
+  if (message.kind == Kind::kDistances) {
+    return absl::StrCat(kDistancesMark, message.distances[0], " ", message.distances[1], "\n");
   }
   std::string lines;
   for (const absl::string_view line : absl::StrSplit(absl::StripSuffix(message.text, "\n"), '\n')) {
@@ -33,11 +44,17 @@ std::string EncodeLine(const OutputMessage& message) {
 
 OutputMessage DecodeLine(const std::string& line) {
   if (absl::StartsWith(line, kTextMark)) return {.text = line.substr(2) + "\n"};
+  if (absl::StartsWith(line, kRowMark)) return {.kind = Kind::kRow, .text = line.substr(2)};
   if (absl::StartsWith(line, kProgressMark)) {
-    const std::pair<std::string, std::string> parts = absl::StrSplit(line.substr(2), absl::MaxSplits(' ', 1));
+    const auto [number, label] = HalvesOf(line.substr(2));
     double fraction = 0;
-    if (absl::SimpleAtod(parts.first, &fraction)) {
-      return {.kind = OutputMessage::Kind::kProgress, .text = parts.second, .fraction = fraction};
+    if (absl::SimpleAtod(number, &fraction)) return {.kind = Kind::kProgress, .text = label, .fraction = fraction};
+  }
+  if (absl::StartsWith(line, kDistancesMark)) {
+    const auto [before, after] = HalvesOf(line.substr(2));
+    OutputMessage message = {.kind = Kind::kDistances};
+    if (absl::SimpleAtod(before, &message.distances[0]) && absl::SimpleAtod(after, &message.distances[1])) {
+      return message;
     }
   }
   return {.text = line + "\n"};
@@ -59,7 +76,13 @@ void Output::Print(const std::string& text) {
 
 void Output::Progress(double fraction, const std::string& label) {
   if (rank_ != 0 || !pipe_.valid()) return;
-  Send(EncodeLine({.kind = OutputMessage::Kind::kProgress, .text = label, .fraction = fraction}));
+  Send(EncodeLine({.kind = Kind::kProgress, .text = label, .fraction = fraction}));
+}
+
+void Output::Row(const std::string& row) { Send(EncodeLine({.kind = Kind::kRow, .text = row})); }
+
+void Output::Distances(double before, double after) {
+  Send(EncodeLine({.kind = Kind::kDistances, .distances = {before, after}}));
 }
 
 void Output::Send(const std::string& line) {

@@ -1,6 +1,7 @@
 #ifndef RONDA_BENCH_OUTPUT_H_
 #define RONDA_BENCH_OUTPUT_H_
 
+#include <array>
 #include <string>
 
 #include "runtime/launch/unique_fd.h"
@@ -21,6 +22,14 @@ class Output {
   void Print(const std::string& text);
   void Progress(double fraction, const std::string& label);
 
+  // Whether somebody reads the pipe, to whom this rank can leave it to write its results to files.
+  bool has_reader() const { return pipe_.valid(); }
+
+  // A line of results as EncodeRow() writes it, and the distances between the cores before and after the measurements,
+  // which come last. REQUIRES: has_reader().
+  void Row(const std::string& row);
+  void Distances(double before, double after);
+
  private:
   void Send(const std::string& line);
 
@@ -30,9 +39,10 @@ class Output {
 
 // One message of a rank's Output to who reads the pipe.
 struct OutputMessage {
-  enum class Kind { kText, kProgress } kind = Kind::kText;
-  std::string text;  // to print, with its newline; or the progress' label
+  enum class Kind { kText, kProgress, kRow, kDistances } kind = Kind::kText;
+  std::string text;  // to print, with its newline; or the progress' label; or a row
   double fraction = 0;
+  std::array<double, 2> distances = {0, 0};
 };
 std::string EncodeLine(const OutputMessage& message);  // a line for each of the text's, each with its newline
 OutputMessage DecodeLine(const std::string& line);     // without newline; what cannot be read is text

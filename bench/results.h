@@ -38,6 +38,7 @@ class Results {
   void SetCoreDistance(double before, double after) { core_distance_ = {before, after}; }
 
   const std::vector<ResultRow>& rows() const { return rows_; }
+  const std::array<double, 2>& core_distance() const { return core_distance_; }
 
   std::string ToJson(const Machine& machine, const std::string& date) const;
   std::string ToCsv() const;

@@ -34,7 +34,7 @@ TEST_F(JobFlagsTest, EverythingCanBeSet) {
   EXPECT_EQ(Parse({"-np", "4", "--peer", "mpi,gloo", "--peer-setting", "best", "--bind", "core", "--json", "a.json",
                    "--csv", "a.csv"}),
             -1);
-  EXPECT_EQ(options_.ranks, 4);
+  EXPECT_EQ(options_.ranks, std::vector<int>{4});
   EXPECT_EQ(options_.peers, (std::vector<std::string>{"mpi", "gloo"}));
   EXPECT_EQ(options_.peer_setting, "best");
   EXPECT_EQ(options_.binding, "core");
@@ -45,9 +45,16 @@ TEST_F(JobFlagsTest, EverythingCanBeSet) {
 
 TEST_F(JobFlagsTest, TwoRanksAndNoPeersAreTheDefault) {
   EXPECT_EQ(Parse({}), -1);
-  EXPECT_EQ(options_.ranks, 2);
+  EXPECT_EQ(options_.ranks, std::vector<int>{2});
   EXPECT_TRUE(options_.peers.empty());
   EXPECT_EQ(options_.binding, "launcher");
+}
+
+TEST_F(JobFlagsTest, RanksMayBeAList) {
+  EXPECT_EQ(Parse({"-np", "2,4,8"}), -1);
+  EXPECT_EQ(options_.ranks, (std::vector<int>{2, 4, 8}));
+  EXPECT_EQ(Parse({"-np", "2,0"}), 2);
+  EXPECT_EQ(Parse({"-np", "2,,4"}), 2);
 }
 
 TEST_F(JobFlagsTest, AMistakeIsExplainedOnStderr) {

@@ -89,6 +89,17 @@ TEST(RunLaunchTest, HandsOnMessagesAndTheExitCode) {
   EXPECT_EQ(messages[2].text, "two\n");
 }
 
+TEST(ShowLaunchTest, PrintsTextAndHandsOnResults) {
+  std::vector<std::string> rows;
+  testing::internal::CaptureStdout();
+  const auto exit_code =
+      ShowLaunch({.words = {"/bin/sh", "-c", "printf 'T text\\nP 0.5 half\\nR us=d1\\n' > $RONDA_BENCH_OUTPUT"}},
+                 [&](const OutputMessage& message) { rows.push_back(message.text); });
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "text\n");
+  EXPECT_EQ(*exit_code, 0);
+  EXPECT_EQ(rows, std::vector<std::string>{"us=d1"});
+}
+
 TEST(RunLaunchTest, ASignalIsAnExitCodeToo) {
   const auto exit_code = RunLaunch({.words = {"/bin/sh", "-c", "kill -TERM $$"}}, [](const OutputMessage&) {});
   EXPECT_EQ(*exit_code, 128 + 15);

@@ -29,8 +29,20 @@ TEST(OutputMessageTest, ProgressKeepsItsLabel) {
   EXPECT_EQ(message.text, "64 KiB, twice");
 }
 
+TEST(OutputMessageTest, ResultsComeBack) {
+  EXPECT_EQ(EncodeLine({.kind = Kind::kRow, .text = "us=d1.5\tbytes=i4"}), "R us=d1.5\tbytes=i4\n");
+  const OutputMessage row = DecodeLine("R us=d1.5\tbytes=i4");
+  EXPECT_EQ(row.kind, Kind::kRow);
+  EXPECT_EQ(row.text, "us=d1.5\tbytes=i4");
+  EXPECT_EQ(EncodeLine({.kind = Kind::kDistances, .distances = {55, 57.5}}), "D 55 57.5\n");
+  const OutputMessage distances = DecodeLine("D 55 57.5");
+  EXPECT_EQ(distances.kind, Kind::kDistances);
+  EXPECT_EQ(distances.distances[0], 55);
+  EXPECT_EQ(distances.distances[1], 57.5);
+}
+
 TEST(OutputMessageTest, WhatCannotBeReadIsText) {
-  for (const char* line : {"", "hello", "P soon", "Tight"}) {
+  for (const char* line : {"", "hello", "P soon", "Tight", "D 5", "D near far"}) {
     const OutputMessage message = DecodeLine(line);
     EXPECT_EQ(message.kind, Kind::kText);
     EXPECT_EQ(message.text, std::string(line) + "\n");
@@ -57,6 +69,16 @@ TEST_F(OutputTest, Rank0SpeaksThroughThePipe) {
   output.Print("# head\n");
   output.Progress(0.5, "half");
   EXPECT_EQ(Contents(), "T # head\nP 0.5 half\n");
+}
+
+TEST_F(OutputTest, Rank0LeavesItsResultsToItsReader) {
+  Output output(0, path_);
+  ASSERT_TRUE(output.has_reader());
+  output.Row("us=d1.5");
+  output.Distances(50, 60);
+  EXPECT_EQ(Contents(), "R us=d1.5\nD 50 60\n");
+  EXPECT_FALSE(Output(1, path_).has_reader());
+  EXPECT_FALSE(Output(0, "").has_reader());
 }
 
 TEST_F(OutputTest, OtherRanksAreSilent) {

@@ -12,6 +12,7 @@
 namespace ronda::bench {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -53,6 +54,14 @@ TEST(StepCommand, LeNetOnTwoRanksWithSettingsInTurn) {
 TEST(StepCommand, OneRankNeedsNobody) {
   const Ended run = RunBench("step -np 1 --preset lenet --rounds 1 --steps 1 --warm-up 0");
   EXPECT_EQ(run.exit_code, 0) << run.output;
+}
+
+TEST(StepCommand, SeveralNumbersOfRanksAreOneRun) {
+  const std::string csv = std::string(std::getenv("TEST_TMPDIR")) + "/ranks.csv";
+  const Ended run = RunBench("step -np 1,2 --preset lenet --rounds 1 --steps 1 --warm-up 0 --csv " + csv);
+  ASSERT_EQ(run.exit_code, 0) << run.output;
+  EXPECT_THAT(run.output, AllOf(HasSubstr("0.2 MB of fp32; 1 ranks"), HasSubstr("0.2 MB of fp32; 2 ranks")));
+  EXPECT_THAT(ReadFile(csv), AllOf(HasSubstr("lenet,10,61706,246824,1,"), HasSubstr("lenet,10,61706,246824,2,")));
 }
 
 TEST(StepCommand, AFileThatIsNoListOfShapesIsAUsageError) {
