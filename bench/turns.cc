@@ -1,24 +1,20 @@
 #include "bench/turns.h"
 
 #include <algorithm>
-#include <chrono>
 
 namespace ronda::bench {
 namespace {
 
 // Seconds of a block, on its slowest rank.
-double TimeBlock(const std::function<void()>& contestant, int iterations, Team* team) {
+double TimeBlock(const Block& contestant, int iterations, Team* team) {
   team->Barrier();
-  const auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < iterations; ++i) contestant();
-  const std::chrono::duration<double> own = std::chrono::steady_clock::now() - start;
-  return team->Max(own.count());
+  return team->Max(contestant(iterations));
 }
 
 // A first guess from few iterations, so that a slow contestant is not run often to find out that it is slow.
-int Calibrate(const std::function<void()>& contestant, const TurnOptions& options, Team* team) {
+int Calibrate(const Block& contestant, const TurnOptions& options, Team* team) {
   constexpr int kFew = 3;
-  contestant();
+  contestant(1);
   const int iterations = IterationsFor(TimeBlock(contestant, kFew, team) / kFew, options);
   // Fast ones were still warming up.
   const int enough = std::min(iterations, 10 * kFew);
@@ -32,8 +28,7 @@ int IterationsFor(double seconds_each, const TurnOptions& options) {
   return static_cast<int>(std::clamp(fitting, 2.0, static_cast<double>(std::max(2, options.max_iterations))));
 }
 
-std::vector<Turns> TakeTurns(const std::vector<std::function<void()>>& contestants, const TurnOptions& options,
-                             Team* team) {
+std::vector<Turns> TakeTurns(const std::vector<Block>& contestants, const TurnOptions& options, Team* team) {
   constexpr double kMicroseconds = 1e6;
   std::vector<Turns> turns(contestants.size());
   for (size_t i = 0; i < contestants.size(); ++i) {

@@ -24,10 +24,12 @@ struct Turns {
 // How many iterations last for `block_time`: at least 2, so that none follows only others' work.
 int IterationsFor(double seconds_each, const TurnOptions& options);
 
+// A contestant carries out so many iterations, and returns the seconds that they took on this rank.
+using Block = std::function<double(int iterations)>;
+
 // Times what contestants do, in turns: in each round one block of equally many iterations each, between barriers, after
 // a round that warms up. So whatever the machine does meanwhile befalls all of them. The same on every rank.
-std::vector<Turns> TakeTurns(const std::vector<std::function<void()>>& contestants, const TurnOptions& options,
-                             Team* team);
+std::vector<Turns> TakeTurns(const std::vector<Block>& contestants, const TurnOptions& options, Team* team);
 
 }  // namespace ronda::bench
 

@@ -6,11 +6,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "bench/arguments.h"
+#include "bench/backend.h"
 #include "bench/collectives/collective_case.h"
 #include "bench/collectives/collectives_report.h"
 #include "bench/collectives/contestant.h"
 #include "bench/collectives/elements.h"
+#include "bench/collectives/ensemble.h"
 #include "bench/job.h"
 #include "bench/turns.h"
 #include "client/ronda.hpp"
@@ -25,6 +28,7 @@ struct CollectivesOptions {
   JobOptions job;
   CaseRanges ranges;
   std::vector<std::string> layers = {"communicator", "client"};
+  std::vector<std::string> backends = {Name(Backend::kShm)};  // of the communicator layer
   TurnOptions turns;
   ConnectOptions communicator = {.suffix = "-communicator"};
   int factor = 4;
@@ -55,6 +59,11 @@ void AddMeasurementFlags(Flags* flags, CollectivesOptions* options) {
               .value = "LIST",
               .help = "communicator: Ronda's alone. client: the whole way through the\nclient's API. Both by default."},
              ChoiceList(&options->layers, {"communicator", "client"}));
+  flags->Add({.names = {"--backend"},
+              .value = "LIST",
+              .help = absl::StrCat("Backends of the communicator layer: ", absl::StrJoin(BackendNames(), ", "),
+                                   ", or\nall (shm). inprocess runs the ranks as threads of the first process.")},
+             ChoiceList(&options->backends, BackendNames()));
   flags->Add({.names = {"--rounds"}, .value = "N", .help = "Blocks of each contestant, after one that warms up (9)."},
              Integer(&options->turns.rounds, {.min = 1, .max = 10000}));
   flags->Add({.names = {"--block-time"}, .value = "TIME", .help = "How long a block lasts, roughly (20ms)."},
@@ -77,19 +86,30 @@ constexpr char kDescription[] =
     "define it. A peer's column says how many times as long the peer took. After the timing every\n"
     "element of a result is checked.";
 
-using Contestants = std::vector<std::unique_ptr<Contestant>>;
+// The communicator of a backend; over shared memory it goes by the name of its layer.
+absl::StatusOr<Ensemble> ConnectBackend(Backend backend, const ConnectOptions& options, const Place& place) {
+  if (backend == Backend::kInProcess) {
+    return Ensemble(Name(backend), place.rank == 0 ? MakeInProcessContestants(place.size)
+                                                   : std::vector<std::unique_ptr<Contestant>>());
+  }
+  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<Contestant> contestant, ConnectCommunicatorContestant(place, options));
+  return Ensemble(std::move(contestant), place.rank);
+}
 
-absl::StatusOr<Contestants> MakeContestants(const CollectivesOptions& options, Rank& rank) {
-  Contestants contestants;
+absl::StatusOr<std::vector<Ensemble>> MakeContestants(const CollectivesOptions& options, Rank& rank) {
+  std::vector<Ensemble> contestants;
   for (const std::string& layer : options.layers) {
     if (layer == "client") {
-      contestants.push_back(MakeClientContestant());
+      contestants.emplace_back(MakeClientContestant(), rank.place.rank);
       continue;
     }
-    RONDA_ASSIGN_OR_RETURN(contestants.emplace_back(), ConnectCommunicatorContestant(rank.place, options.communicator));
+    for (const std::string& backend : options.backends) {
+      RONDA_ASSIGN_OR_RETURN(Ensemble ensemble, ConnectBackend(BackendOf(backend), options.communicator, rank.place));
+      contestants.push_back(std::move(ensemble));
+    }
   }
   for (const std::unique_ptr<Peer>& peer : rank.peers) {
-    contestants.push_back(MakePeerContestant(peer.get(), &rank.team));
+    contestants.emplace_back(MakePeerContestant(peer.get(), &rank.team), rank.place.rank);
   }
   return contestants;
 }
@@ -97,7 +117,7 @@ absl::StatusOr<Contestants> MakeContestants(const CollectivesOptions& options, R
 // Runs the cases, one after the other. Thread-compatible.
 class CollectivesRun {
  public:
-  CollectivesRun(const TurnOptions& turns, Contestants* contestants, Rank* rank)
+  CollectivesRun(const TurnOptions& turns, std::vector<Ensemble>* contestants, Rank* rank)
       : turns_(turns), contestants_(*contestants), rank_(*rank), report_(PeerNames(rank->peers)) {}
 
   absl::Status Run(const std::vector<CollectiveCase>& cases) {
@@ -123,11 +143,12 @@ class CollectivesRun {
   }
 
   absl::Status RunCase(const CollectiveCase& shape, const CaseBuffers& buffers) {
-    RONDA_ASSIGN_OR_RETURN(const std::vector<Contestant*> prepared, Prepare(shape, buffers));
-    // Zeros stay zeros, however often they are added up.
-    FillZeros(shape, buffers);
-    std::vector<std::function<void()>> blocks;
-    for (Contestant* contestant : prepared) blocks.emplace_back([contestant] { contestant->Run(); });
+    RONDA_ASSIGN_OR_RETURN(const std::vector<Ensemble*> prepared, Prepare(shape, buffers));
+    for (Ensemble* contestant : prepared) contestant->Clear();
+    std::vector<Block> blocks;
+    for (Ensemble* contestant : prepared) {
+      blocks.emplace_back([contestant](int iterations) { return contestant->Run(iterations); });
+    }
     std::vector<Turns> turns = TakeTurns(blocks, turns_, &rank_.team);
     std::vector<CaseOutcome> outcomes;
     for (size_t i = 0; i < prepared.size(); ++i) {
@@ -135,7 +156,7 @@ class CollectivesRun {
                           .kind = prepared[i]->kind(),
                           .algorithm = prepared[i]->algorithm(),
                           .turns = std::move(turns[i]),
-                          .wrong = Check(shape, buffers, prepared[i])});
+                          .wrong = rank_.team.Sum(prepared[i]->CountWrong())});
       wrong_ += outcomes.back().wrong;
     }
     rank_.output.Print(report_.Lines(shape, outcomes));
@@ -144,29 +165,17 @@ class CollectivesRun {
   }
 
   // Those that can carry the case out.
-  absl::StatusOr<std::vector<Contestant*>> Prepare(const CollectiveCase& shape, const CaseBuffers& buffers) {
-    std::vector<Contestant*> prepared;
-    for (const std::unique_ptr<Contestant>& contestant : contestants_) {
-      RONDA_ASSIGN_OR_RETURN(const bool is_able, contestant->Prepare(shape, buffers));
-      if (is_able) prepared.push_back(contestant.get());
+  absl::StatusOr<std::vector<Ensemble*>> Prepare(const CollectiveCase& shape, const CaseBuffers& buffers) {
+    std::vector<Ensemble*> prepared;
+    for (Ensemble& contestant : contestants_) {
+      RONDA_ASSIGN_OR_RETURN(const bool is_able, contestant.Prepare(shape, buffers));
+      if (is_able) prepared.push_back(&contestant);
     }
     return prepared;
   }
 
-  static void FillZeros(const CollectiveCase& shape, const CaseBuffers& buffers) {
-    std::fill_n(static_cast<char*>(buffers.input), shape.input_count() * SizeOf(shape.dtype), char{0});
-    std::fill_n(static_cast<char*>(buffers.output), shape.output_count() * SizeOf(shape.dtype), char{0});
-  }
-
-  int64_t Check(const CollectiveCase& shape, const CaseBuffers& buffers, Contestant* contestant) {
-    FillOutput(shape, buffers.output);
-    if (shape.op != OpType::kBroadcast || rank_.team.is_first()) FillInput(shape, rank_.team.rank(), buffers.input);
-    const void* const result = contestant->Run();
-    return rank_.team.Sum(CountWrong(shape, rank_.team.rank(), result));
-  }
-
   const TurnOptions turns_;
-  Contestants& contestants_;
+  std::vector<Ensemble>& contestants_;
   Rank& rank_;
   const CollectivesReport report_;
   int64_t wrong_ = 0;
@@ -176,7 +185,7 @@ absl::Status RunOnRank(const CollectivesOptions& options, Rank& rank) {
   const bool has_client = std::find(options.layers.begin(), options.layers.end(), "client") != options.layers.end();
   if (has_client) ronda::init();
   {
-    RONDA_ASSIGN_OR_RETURN(Contestants contestants, MakeContestants(options, rank));
+    RONDA_ASSIGN_OR_RETURN(std::vector<Ensemble> contestants, MakeContestants(options, rank));
     CollectivesRun run(options.turns, &contestants, &rank);
     RONDA_RETURN_IF_ERROR(run.Run(MakeCases(options.ranges, rank.team.size())));
   }

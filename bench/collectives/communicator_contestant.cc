@@ -3,6 +3,7 @@
 
 #include "bench/collectives/contestant.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/collectives/inprocess/in_process_world.h"
 
 namespace ronda::bench {
 namespace {
@@ -80,6 +81,15 @@ absl::StatusOr<std::unique_ptr<Contestant>> ConnectCommunicatorContestant(const 
                                                                           const ConnectOptions& options) {
   RONDA_ASSIGN_OR_RETURN(Transport transport, Connect(place, options));
   return std::make_unique<CommunicatorContestant>(std::move(transport));
+}
+
+std::vector<std::unique_ptr<Contestant>> MakeInProcessContestants(int ranks) {
+  const std::unique_ptr<InProcessWorld> world = InProcessWorld::Create({.size = ranks});
+  std::vector<std::unique_ptr<Contestant>> contestants;
+  for (RankId rank = 0; rank < ranks; ++rank) {
+    contestants.push_back(std::make_unique<CommunicatorContestant>(world->Connect(rank)));
+  }
+  return contestants;
 }
 
 }  // namespace ronda::bench

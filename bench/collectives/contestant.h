@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "bench/collectives/collective_case.h"
@@ -39,9 +40,12 @@ class Contestant {
   virtual const void* Run() = 0;
 };
 
-// Ronda's communicator alone, connected apart from all others.
+// Ronda's communicator alone, over shared memory, connected apart from all others.
 absl::StatusOr<std::unique_ptr<Contestant>> ConnectCommunicatorContestant(const Place& place,
                                                                           const ConnectOptions& options);
+
+// The same of `ranks` ranks that are threads of this process, which run their contestants at the same time.
+std::vector<std::unique_ptr<Contestant>> MakeInProcessContestants(int ranks);
 
 // Ronda through the client's API, which must be initialized.
 std::unique_ptr<Contestant> MakeClientContestant();

@@ -6,7 +6,6 @@
 
 namespace ronda::bench {
 
-const char* Name(Backend backend) { return backend == Backend::kShm ? "shm" : "inprocess"; }
 const char* Name(ScheduleLocking locking) { return locking == ScheduleLocking::kOn ? "on" : "off"; }
 
 std::string Name(const Setting& setting) {

@@ -7,15 +7,14 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "bench/backend.h"
 #include "bench/shapes/shapes.h"
 #include "runtime/base/types.h"
 
 namespace ronda::bench {
 
-enum class Backend { kShm, kInProcess };
 enum class ScheduleLocking { kOn, kOff };
 
-const char* Name(Backend backend);
 const char* Name(ScheduleLocking locking);
 
 // How Ronda is set up while it runs some training steps.

@@ -5,6 +5,9 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "bench/backend.h"
 #include "bench/shapes/presets.h"
 #include "bench/shapes/shape_file.h"
 #include "runtime/base/status_macros.h"
@@ -42,7 +45,11 @@ Names<WireFormat> Wires() {
   return wires;
 }
 
-Names<Backend> Backends() { return {{"shm", "inprocess"}, {Backend::kShm, Backend::kInProcess}}; }
+Names<Backend> Backends() {
+  Names<Backend> backends = {.names = BackendNames()};
+  for (const std::string& name : backends.names) backends.values.push_back(BackendOf(name));
+  return backends;
+}
 
 Names<ScheduleLocking> Lockings() { return {{"on", "off"}, {ScheduleLocking::kOn, ScheduleLocking::kOff}}; }
 
@@ -103,7 +110,8 @@ void AddSweepFlags(Sweep* sweep, Flags* flags) {
              DurationList(&sweep->cycle_times));
   flags->Add({.names = {"--backend"},
               .value = "LIST",
-              .help = "shm, inprocess, or all (shm). inprocess runs the ranks as threads of the first process."},
+              .help = absl::StrCat(absl::StrJoin(BackendNames(), ", "),
+                                   ", or all (shm). inprocess runs the ranks as threads of the first process.")},
              NamedList(&sweep->backends, Backends()));
   flags->Add({.names = {"--lock"},
               .value = "LIST",

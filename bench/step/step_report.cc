@@ -114,7 +114,7 @@ void AppendSetting(const StepCase& step_case, const Measured& contestant, Result
   row->emplace_back("fusion_threshold", static_cast<int64_t>(setting.fusion_threshold));
   row->emplace_back("wire", std::string(Name(setting.wire)));
   row->emplace_back("cycle_time_us", absl::ToDoubleMicroseconds(setting.cycle_time));
-  row->emplace_back("backend", std::string(Name(setting.backend)));
+  row->emplace_back("backend", Name(setting.backend));
   row->emplace_back("lock", std::string(Name(setting.locking)));
   row->emplace_back("wire_bytes", WireBytes(step_case.model, setting.wire));
   row->emplace_back("control_messages", ControlMessagesAStep(contestant));

@@ -64,6 +64,30 @@ TEST(SmokeTest, CollectivesOfEveryKindAreRight) {
   EXPECT_NE(outcome.text.find("#wrong"), std::string::npos) << outcome.text;
 }
 
+TEST(SmokeTest, SeveralNumbersOfRanksAreOneRun) {
+  const std::string json = JsonPath("ranks");
+  const Outcome outcome =
+      RunTool("collectives -np 1,3 --layer communicator -b 4K -e 4K --rounds 1 --block-time 100us --json " + json);
+  ExpectRows(outcome, json, 2);
+  for (const char* ranks : {"1", "3"}) {
+    EXPECT_NE(outcome.text.find(std::string("# ") + ranks + " ranks, started by rondarun"), std::string::npos);
+    EXPECT_EQ(CountOf(ContentsOf(json), std::string("\"ranks\":") + ranks + ","), 1) << ContentsOf(json);
+  }
+}
+
+TEST(SmokeTest, BackendsTakeTurns) {
+  const std::string json = JsonPath("backends");
+  const Outcome outcome = RunTool(
+      "collectives -np 3 --op all --layer communicator --backend shm,inprocess -b 4K -e 4K --rounds 1 "
+      "--block-time 100us --json " +
+      json);
+  ExpectRows(outcome, json, 2 * 7);
+  EXPECT_EQ(CountOf(ContentsOf(json), "\"contestant\":\"inprocess\""), 7);
+  const Outcome mistake = RunTool("collectives --backend shm,nccl");
+  EXPECT_EQ(mistake.exit_code, 2);
+  EXPECT_NE(mistake.text.find("shm, inprocess"), std::string::npos) << mistake.text;
+}
+
 TEST(SmokeTest, EveryDtypeAndWireIsCheckedOnThreeRanks) {
   const std::string json = JsonPath("dtypes");
   const Outcome outcome = RunTool(
