@@ -23,7 +23,7 @@ expect_runs() {  # expect_runs HOW TRAINER
   done
 }
 
-client/packaging/install "$work/first"
+client/packaging/install "$work/first" bench/peers
 mv "$work/first" "$work/moved"
 readonly prefix=$work/moved
 
@@ -49,6 +49,16 @@ expect_runs "CMake" "$work/build/trainer"
 "$prefix/bin/ronda-bench" collectives -e 8 --rounds 1 --block-time 100us > "$work/bench.log" 2>&1 ||
   fail "ronda-bench: $(cat "$work/bench.log")"
 grep -q "2 ranks, started by rondarun" "$work/bench.log" || fail "ronda-bench: $(cat "$work/bench.log")"
+
+# And its peers under lib/ronda.
+"$prefix/bin/ronda-bench" collectives --layer communicator --peer gloo -e 8 --rounds 1 --block-time 100us > "$work/peer.log" 2>&1 ||
+  fail "ronda-bench --peer gloo: $(cat "$work/peer.log")"
+grep -q "beside Gloo" "$work/peer.log" || fail "ronda-bench --peer gloo: $(cat "$work/peer.log")"
+[[ -x $prefix/lib/ronda/openmpi_first_allreduce ]] || fail "what ronda-bench startup starts is not installed"
+
+# Without peers it installs the rest.
+client/packaging/install "$work/bare" "$work/nowhere" > "$work/bare.log" || fail "without peers: $(cat "$work/bare.log")"
+[[ -x $work/bare/bin/ronda-bench && ! -e $work/bare/lib/ronda ]] || fail "without peers: $(ls -R "$work/bare")"
 
 # A version that is not this one is refused.
 sed "s/ronda 0.1 REQUIRED/ronda 99.0 REQUIRED/" "$trainer/CMakeLists.txt" > "$work/CMakeLists.txt"
