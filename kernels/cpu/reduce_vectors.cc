@@ -1,5 +1,6 @@
 #include "kernels/cpu/reduce_vectors.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -63,23 +64,24 @@ class Loop {
         finish_(finish) {}
 
   void Run() const {
-    const size_t lanes = hn::Lanes(D());
+    const D d;
+    const size_t lanes = hn::Lanes(d);
     size_t i = 0;
-    for (; i + 4 * lanes <= count_; i += 4 * lanes) Vectors<4>(i);
-    for (; i + lanes <= count_; i += lanes) Vectors<1>(i);
+    for (; i + 4 * lanes <= count_; i += 4 * lanes) Vectors<4>(d, i);
+    for (; i + lanes <= count_; i += lanes) Vectors<1>(d, i);
     if (i < count_) LessThanOneVector(i);
   }
 
  private:
   using D = hn::ScalableTag<Lane>;
-  using V = hn::Vec<D>;
 
   HWY_INLINE const uint8_t* Source(size_t index, size_t element) const {
     return static_cast<const uint8_t*>(sources_[index]) + offset_ + element * sizeof(E);
   }
 
-  HWY_INLINE void Store(D d, V value, uint8_t* to) const {
-    const V finished = finish_(d, value);
+  template <class Tag>
+  HWY_INLINE void Store(Tag d, hn::Vec<Tag> value, uint8_t* to) const {
+    const hn::Vec<Tag> finished = finish_(d, value);
     if constexpr (std::is_same_v<E, Out>) {
       StoreElements<E>(d, finished, to);
     } else {
@@ -89,12 +91,11 @@ class Loop {
 
   // All sources are read before anything is written, as `dst` may be one of them. Several accumulators in registers
   // keep the loop over the sources, whose length is small, from dominating.
-  template <size_t kVectors>
-  HWY_INLINE void Vectors(size_t begin) const {
-    const D d;
+  template <size_t kVectors, class Tag>
+  HWY_INLINE void Vectors(Tag d, size_t begin) const {
     const size_t step = hn::Lanes(d) * sizeof(E);
     const size_t out_step = hn::Lanes(d) * sizeof(Out);
-    V value[kVectors];
+    hn::Vec<Tag> value[kVectors];
     HWY_UNROLL(4) for (size_t v = 0; v < kVectors; ++v) value[v] = LoadElements<E>(d, Source(0, begin) + v * step);
     for (size_t s = 1; s < size_; ++s) {
       const uint8_t* from = Source(s, begin);
@@ -107,11 +108,30 @@ class Loop {
   }
 
   void LessThanOneVector(size_t begin) const {
+    if constexpr (sizeof(Lane) >= sizeof(float)) {
+      ShorterVectors<std::max<size_t>(1, HWY_MAX_BYTES / sizeof(Lane) / 2)>(begin);
+    } else {
+      PaddedVector(begin);
+    }
+  }
+
+  // The last elements in vectors of half the length, of a quarter, and so on. Small reductions consist of little else,
+  // and the way through a buffer takes longer than all the rest of their arithmetic: its loads have to wait until the
+  // shorter stores before them are in the cache.
+  template <size_t kLanes>
+  HWY_INLINE void ShorterVectors(size_t begin) const {
+    const hn::CappedTag<Lane, kLanes> d;
+    for (; begin + hn::Lanes(d) <= count_; begin += hn::Lanes(d)) Vectors<1>(d, begin);
+    if constexpr (kLanes > 1) ShorterVectors<kLanes / 2>(begin);
+  }
+
+  // The last elements, and zeros.
+  void PaddedVector(size_t begin) const {
     const D d;
     const size_t bytes = (count_ - begin) * sizeof(E);
     uint8_t buffer[HWY_MAX_BYTES] = {};
     std::memcpy(buffer, Source(0, begin), bytes);
-    V a = LoadElements<E>(d, buffer);
+    hn::Vec<D> a = LoadElements<E>(d, buffer);
     for (size_t s = 1; s < size_; ++s) {
       std::memcpy(buffer, Source(s, begin), bytes);
       a = Op::Apply(d, a, LoadElements<E>(d, buffer));

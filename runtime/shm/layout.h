@@ -99,7 +99,7 @@ struct alignas(kCacheLineBytes) ShmFlatLine {
   char payload[kShmFlatPayloadBytes];
   std::atomic<uint64_t> sequence;  // of the exchange that `payload` is of; it only grows. Stored after the payload
 };
-inline constexpr size_t kShmFlatLines = 40;  // of one exchange, at most: beyond 2 KiB a stream is faster
+inline constexpr size_t kShmFlatLines = 40;  // of one exchange, at most: beyond 2 KiB a block is faster
 // Three would be safe. A rank may still read lines of exchange i when it has said that it is done with i, but not when
 // it has sent, or vetoed, anything of i + 1; and who writes the lines of i again, in exchange i + 3, has completed i +
 // 2, to which that rank has contributed. With four, a rank can take back the lines of the exchange after the next,

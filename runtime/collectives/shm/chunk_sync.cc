@@ -73,10 +73,14 @@ absl::Status ChunkSync::WaitForRoom(const ChunkSequence& chunks, uint64_t k, con
   // What lies between two collectives is nobody's: waiting for that would be waiting for this collective's own
   // beginning.
   if (needed <= chunks.begin) needed = std::min(needed, chunks.previous_end);
+  // How far the others really are is remembered: to look at their counters for every chunk would cost a transfer each.
+  uint64_t done = std::max(needed, chunks.begin);
   for (RankId rank = 0; rank < world_->size(); ++rank) {
-    if (rank != world_->rank()) RONDA_RETURN_IF_ERROR(WaitFor(rank, ShmStage::kDone, needed, running));
+    if (rank == world_->rank()) continue;
+    RONDA_RETURN_IF_ERROR(WaitFor(rank, ShmStage::kDone, needed, running));
+    done = std::min(done, Counter(rank, ShmStage::kDone).load(std::memory_order_acquire));
   }
-  done_by_all_ = needed;
+  done_by_all_ = done;
   return absl::OkStatus();
 }
 

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "runtime/base/status_macros.h"
+#include "runtime/collectives/shm/prefetch.h"
 
 namespace ronda {
 namespace {
@@ -28,16 +29,6 @@ void CopyPayload(const char* from, char* to, size_t bytes) {
   }
 }
 
-// Asks for a line, to write it. (The compiler's own prefetch asks for a copy only, on processors that it does not
-// know.)
-void PrefetchToWrite(const ShmFlatLine* line) {
-#if defined(__x86_64__)
-  asm volatile("prefetchw %0" : : "m"(*line));
-#else
-  __builtin_prefetch(line, 1);
-#endif
-}
-
 }  // namespace
 
 FlatExchange::FlatExchange(ChunkSync& sync)
@@ -59,11 +50,8 @@ absl::Status FlatExchange::Run(const char* own, size_t bytes, const ChunkSequenc
   }
   Write(own, bytes, number);
   if (ballot != nullptr) {
-    LateCall late_call(ballot->when_late);
-    running.late_call = &late_call;
-    absl::Status status = AwaitAll(number, running);
+    RONDA_RETURN_IF_ERROR(AwaitAll(number, running));
     running.late_call = nullptr;
-    RONDA_RETURN_IF_ERROR(status);
     ballot->result = IsVetoed(number) ? Ballot::Result::kVetoed : Ballot::Result::kCarriedOut;
     if (ballot->result == Ballot::Result::kVetoed) bytes = 0;
   }
@@ -73,7 +61,6 @@ absl::Status FlatExchange::Run(const char* own, size_t bytes, const ChunkSequenc
     if (rank != world.rank()) RONDA_RETURN_IF_ERROR(Read(rank, bytes, number, running));
   }
   TakeBack(bytes);
-  sync_.Publish(ShmStage::kDone, place.end);
   return absl::OkStatus();
 }
 
@@ -90,7 +77,6 @@ absl::Status FlatExchange::Veto(const ChunkSequence& place, const RunningCollect
     RONDA_RETURN_IF_ERROR(sync_.WaitFor(rank, ShmStage::kDone, place.previous_end, running));
   }
   sync_.Publish(LinesOf(world.rank())->sequence, NumberOf(place) + 1);
-  sync_.Publish(ShmStage::kDone, place.end);
   return absl::OkStatus();
 }
 

@@ -46,8 +46,8 @@ class FlatExchange {
   char* Scratch() { return ScratchOf(sync_.world().rank()); }
 
   // Brings every rank's `bytes` bytes, here those at `own`, to every rank. Every rank makes the same call, at `place`
-  // in the stream, which it has taken for it. Afterwards the rank is done with that place. If ballot is not null, the
-  // vote is held; `own` is not looked at by a rank that vetoes.
+  // in the stream, which it has taken for it, and says itself that it is done with. If ballot is not null, the vote is
+  // held, and running.late_call stands until it has been; `own` is not looked at by a rank that vetoes.
   // REQUIRES: bytes <= max_bytes().
   // Errors: as ChunkSync::WaitFor.
   absl::Status Run(const char* own, size_t bytes, const ChunkSequence& place, Ballot* ballot,

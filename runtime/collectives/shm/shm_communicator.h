@@ -10,17 +10,22 @@
 #include "runtime/collectives/shm/chunk_sync.h"
 #include "runtime/collectives/shm/data_stream.h"
 #include "runtime/collectives/shm/flat_exchange.h"
+#include "runtime/collectives/shm/small_reduce.h"
 #include "runtime/collectives/shm/stream_writer.h"
 #include "runtime/shm/shm_world.h"
 
 namespace ronda {
 
 // The collectives of ranks on one host, streamed through rings in shared memory; see chunk_sync.h for how a chunk is
-// passed on, shm_reduce.h for reductions, and flat_exchange.h for small ones.
+// passed on, shm_reduce.h for reductions, and small_reduce.h for small ones.
 class ShmCommunicator : public Communicator {
  public:
   explicit ShmCommunicator(const std::shared_ptr<ShmWorld>& world)
-      : sync_(world), writer_(world), stream_(world->options().slot_bytes), flat_(sync_) {}
+      : sync_(world),
+        writer_(world),
+        stream_(world->options().slot_bytes),
+        flat_(sync_),
+        small_(sync_, stream_, writer_, flat_) {}
 
   Capabilities capabilities() const override;
   RankId rank() const override { return sync_.world().rank(); }
@@ -37,7 +42,6 @@ class ShmCommunicator : public Communicator {
   // Says that this rank needs nothing of the stream before `end`; if it is outside of a collective's group, that is all
   // it does.
   absl::Status FinishAt(uint64_t end);
-  absl::Status ReduceFlat(const ReduceArithmetic& reduction);
   // Chunk k of a broadcast or allgather: of `bytes` bytes at `data`, those that are in it.
   absl::Status SendChunk(const ChunkSequence& chunks, uint64_t k, const void* data, size_t bytes,
                          const RunningCollective& running);
@@ -50,6 +54,7 @@ class ShmCommunicator : public Communicator {
   StreamWriter writer_;
   DataStream stream_;
   FlatExchange flat_;
+  SmallReduce small_;
   LogicalBuffer::Memory reduction_memory_;
 };
 

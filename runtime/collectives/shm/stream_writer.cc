@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kernels/cpu/stream_copy.h"
+#include "runtime/collectives/shm/prefetch.h"
 
 namespace ronda {
 namespace {
@@ -80,6 +81,13 @@ void StreamWriter::Copy(const void* from, size_t bytes, uint64_t position) {
   } else {
     std::memcpy(to, from, bytes);
   }
+}
+
+void StreamWriter::TakeBack(uint64_t position, size_t bytes) const {
+  const uint64_t ring_bytes = world_->view().geometry().RingBytes();
+  if (position % ring_bytes + bytes > ring_bytes || WayAt(position, bytes) == kPastCache) return;
+  const char* const lines = world_->view().Data(world_->rank(), position);
+  for (size_t i = 0; i < bytes; i += kCacheLineBytes) PrefetchToWrite(lines + i);
 }
 
 StreamWriter::Way StreamWriter::WayAt(uint64_t position, size_t bytes) const {

@@ -42,6 +42,10 @@ class StreamWriter {
   // Copies `bytes` bytes to `position` of the stream.
   void Copy(const void* from, size_t bytes, uint64_t position);
 
+  // Asks for the lines of `bytes` bytes at `position`, which are likely to be written soon, unless that is better done
+  // past the cache.
+  void TakeBack(uint64_t position, size_t bytes) const;
+
  private:
   enum Way { kThroughCache = 0, kPastCache = 1 };
   static constexpr double kUnknown = std::numeric_limits<double>::infinity();
