@@ -22,8 +22,9 @@ absl::string_view PluginName(MpiFlavor flavor);
 // This process' use of MPI, through a plugin that is loaded for it (plugin.h): from MPI_Init, or what the program has
 // done of it already, to MPI_Finalize.
 //
-// Thread-compatible. One a process; kept by what is made from it. Ends MPI when it is destroyed, unless the program had
-// begun it or LeaveWithoutEnd was called.
+// Thread-compatible. One at a time in a process; kept by what is made from it. Ends MPI when it is destroyed, unless
+// the program had begun it or LeaveWithoutEnd was called. MPI does not begin a second time in a process: who needs that
+// keeps the session, or initializes MPI itself.
 class MpiSession {
  public:
   struct Options {
@@ -32,7 +33,7 @@ class MpiSession {
   };
 
   // Errors: NOT_FOUND that names the places looked at and what to install or set; FAILED_PRECONDITION if the plugin is
-  // another version's, or MPI was initialized for one thread only; INTERNAL with MPI's own text.
+  // another version's, or MPI was initialized for one thread only; INTERNAL with MPI's own text, or if it has ended.
   static absl::StatusOr<std::shared_ptr<MpiSession>> Start(const Options& options);
 
   virtual ~MpiSession() = default;

@@ -41,8 +41,8 @@ typedef struct {
   int (*finalize)(void);
   /* At most `size` bytes, with a zero at the end. */
   void (*error_text)(int error, char* text, size_t size);
-  /* Blocks until all ranks of MPI_COMM_WORLD have called it with the same size; what lies at `data` on rank 0 replaces it
-   * on the others. */
+  /* Blocks until all ranks of MPI_COMM_WORLD have called it with the same size; what lies at `data` on rank 0 replaces
+   * it on the others. */
   int (*broadcast)(void* data, size_t size);
   /* A communicator of `ranks`, which its members, and only they, ask for; blocks for them. */
   int (*create)(const int* ranks, int size, int tag, ronda_mpi_communicator** communicator);

@@ -1,0 +1,158 @@
+#include "runtime/mpi/mpi_session.h"
+
+#include <atomic>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/group.h"
+#include "runtime/base/logging.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/mpi/plugin.h"
+#include "runtime/mpi/plugin_library.h"
+
+namespace ronda {
+namespace {
+
+constexpr size_t kErrorTextBytes = 1024;
+
+// Messages of one communicator are in order for each pair of ranks: they need no tags.
+constexpr int kMessageTag = 0;
+
+class PluginSession : public MpiSession, public std::enable_shared_from_this<PluginSession> {
+ public:
+  PluginSession(const ronda_mpi_plugin& plugin, const ronda_mpi_world& world)
+      : plugin_(plugin), world_(world), library_(plugin.library()) {}
+
+  ~PluginSession() override {
+    if (world_.initialized != 0 && !has_left()) plugin_.finalize();
+  }
+
+  RankId rank() const override { return world_.rank; }
+  int size() const override { return world_.size; }
+  const std::string& library() const override { return library_; }
+
+  absl::StatusOr<std::string> Broadcast(absl::string_view text) override {
+    uint64_t bytes = text.size();
+    RONDA_RETURN_IF_ERROR(Call("broadcast", [&] { return plugin_.broadcast(&bytes, sizeof(bytes)); }));
+    std::string content(rank() == kCoordinatorRank ? text : absl::string_view());
+    content.resize(bytes);
+    RONDA_RETURN_IF_ERROR(Call("broadcast", [&] { return plugin_.broadcast(content.data(), content.size()); }));
+    return content;
+  }
+
+  absl::StatusOr<std::unique_ptr<PointToPoint>> Connect(const std::vector<RankId>& ranks, int tag) override;
+
+  void LeaveWithoutEnd() override { has_left_.store(true, std::memory_order_relaxed); }
+
+  bool has_left() const { return has_left_.load(std::memory_order_relaxed); }
+  const ronda_mpi_plugin& plugin() const { return plugin_; }
+
+  // Makes a call to MPI that returns 0 or an error. Errors: INTERNAL with MPI's text; CANCELLED after LeaveWithoutEnd.
+  template <typename Function>
+  absl::Status Call(absl::string_view what, const Function& function) const {
+    if (has_left()) return absl::CancelledError("the job has failed: MPI is not used any more");
+    const int error = function();
+    return error == 0 ? absl::OkStatus() : Failed(what, error);
+  }
+
+ private:
+  absl::Status Failed(absl::string_view what, int error) const {
+    char text[kErrorTextBytes];
+    plugin_.error_text(error, text, sizeof(text));
+    return absl::InternalError(absl::StrCat(library_, " failed in ", what, ": ", text));
+  }
+
+  const ronda_mpi_plugin& plugin_;
+  const ronda_mpi_world world_;
+  const std::string library_;
+  std::atomic<bool> has_left_{false};
+};
+
+// Messages through one communicator of the session.
+class PluginMessages : public PointToPoint {
+ public:
+  PluginMessages(std::shared_ptr<PluginSession> session, ronda_mpi_communicator* communicator, RankId rank, int size)
+      : session_(std::move(session)), communicator_(communicator), rank_(rank), size_(size) {}
+
+  ~PluginMessages() override {
+    if (!session_->has_left()) session_->plugin().destroy(communicator_);
+  }
+
+  RankId rank() const override { return rank_; }
+  int size() const override { return size_; }
+
+  absl::StatusOr<Request> Send(const void* data, size_t bytes, RankId to) override {
+    ronda_mpi_request request = {};
+    RONDA_RETURN_IF_ERROR(session_->Call(
+        "send", [&] { return session_->plugin().send(communicator_, data, bytes, to, kMessageTag, &request); }));
+    return ToRequest(request);
+  }
+
+  absl::StatusOr<Request> Receive(void* data, size_t bytes, RankId from) override {
+    ronda_mpi_request request = {};
+    RONDA_RETURN_IF_ERROR(session_->Call("receive", [&] {
+      return session_->plugin().receive(communicator_, data, bytes, from, kMessageTag, &request);
+    }));
+    return ToRequest(request);
+  }
+
+  absl::StatusOr<bool> Test(absl::Span<Request> requests) override {
+    static_assert(sizeof(Request) == sizeof(ronda_mpi_request));
+    int done = 0;
+    RONDA_RETURN_IF_ERROR(session_->Call("test", [&] {
+      return session_->plugin().test(reinterpret_cast<ronda_mpi_request*>(requests.data()),
+                                     static_cast<int>(requests.size()), &done);
+    }));
+    return done != 0;
+  }
+
+ private:
+  static Request ToRequest(const ronda_mpi_request& request) { return {.words = {request.words[0], request.words[1]}}; }
+
+  const std::shared_ptr<PluginSession> session_;
+  ronda_mpi_communicator* const communicator_;
+  const RankId rank_;
+  const int size_;
+};
+
+absl::StatusOr<std::unique_ptr<PointToPoint>> PluginSession::Connect(const std::vector<RankId>& ranks, int tag) {
+  const int size = static_cast<int>(ranks.size());
+  const std::optional<int> self = Group(ranks).PositionOf(rank());
+  RONDA_CHECK(self.has_value());
+  ronda_mpi_communicator* communicator = nullptr;
+  RONDA_RETURN_IF_ERROR(Call("connect", [&] { return plugin_.create(ranks.data(), size, tag, &communicator); }));
+  return std::make_unique<PluginMessages>(shared_from_this(), communicator, *self, size);
+}
+
+absl::Status NeedsThreads(const std::string& library, const ronda_mpi_world& world) {
+  if (world.initialized != 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(library, " was built for programs of one thread, and Ronda calls it from several by turns"));
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("the program has initialized ", library,
+                   " for one thread only, and Ronda calls it from several by turns: let the program call "
+                   "MPI_Init_thread with MPI_THREAD_SERIALIZED (with MPI_THREAD_MULTIPLE, if it calls MPI while Ronda "
+                   "runs), or leave MPI's initialization to Ronda"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<MpiSession>> MpiSession::Start(const Options& options) {
+  RONDA_ASSIGN_OR_RETURN(const ronda_mpi_plugin* const plugin, LoadMpiPlugin(options.flavor, options.plugin));
+  ronda_mpi_world world = {};
+  const int error = plugin->initialize(&world);
+  if (error != 0) {
+    char text[kErrorTextBytes];
+    plugin->error_text(error, text, sizeof(text));
+    return absl::InternalError(absl::StrCat(plugin->library(), " cannot be initialized: ", text));
+  }
+  const auto session = std::make_shared<PluginSession>(*plugin, world);
+  if (world.serialized == 0) {
+    return NeedsThreads(session->library(), world);
+  }
+  return session;
+}
+
+}  // namespace ronda
