@@ -51,10 +51,6 @@ class Submitted {
   std::shared_ptr<const void> contribution_;
 };
 
-std::shared_ptr<const Operation> NewOperation(const std::shared_ptr<Handle>& handle, OpType op) {
-  return std::allocate_shared<Operation>(PoolAllocator<Operation>(globals().operation_memory), handle, op);
-}
-
 // Writes the numbers of `count` operations, operation(0) to operation(count - 1), or, after an exception, none.
 template <typename OperationFn>
 void HandOut(size_t count, const OperationFn& operation, ronda_handle* handles) {
@@ -90,7 +86,7 @@ template <typename SubmitFn>
 ronda_status SubmitAsItIs(const char* function, OpType op, ronda_handle* handles, const SubmitFn& submit) {
   return Submit(function, handles, submit, [&](const Handles& submitted) {
     HandOut(
-        submitted.size(), [&](size_t i) { return NewOperation(submitted[i], op); }, handles);
+        submitted.size(), [&](size_t i) { return Operation(submitted[i], op); }, handles);
   });
 }
 
@@ -163,9 +159,9 @@ absl::StatusOr<SparseValues> SparseAllreduce(const ronda_sparse_allreduce_args* 
 }
 
 void HandOutSparse(const Handles& submitted, const SparseValues& values, ronda_handle* handles) {
-  const auto operation = [&](size_t i) -> std::shared_ptr<const Operation> {
-    if (i == 0 || !values.averages) return NewOperation(submitted[i], OpType::kAllgather);
-    return std::make_shared<SparseAverage>(submitted[i], values.dtype, values.row);
+  const auto operation = [&](size_t i) {
+    if (i == 0 || !values.averages) return Operation(submitted[i], OpType::kAllgather);
+    return SparseAverage::Of(submitted[i], values.dtype, values.row);
   };
   HandOut(2, operation, handles);
 }
@@ -254,7 +250,7 @@ ronda_status ronda_broadcast_object_async(const ronda_object_args* args, ronda_h
         return absl::OkStatus();
       },
       [&](const ronda::Handles& handles) {
-        const auto operation = [&](size_t) { return std::make_shared<ronda::ObjectBroadcast>(handles[0], plan); };
+        const auto operation = [&](size_t) { return ronda::ObjectBroadcast::Of(handles[0], plan); };
         ronda::HandOut(1, operation, handle);
       });
 }
@@ -371,14 +367,14 @@ ronda_status ronda_last_rank(ronda_handle handle, int* last_rank) {
 ronda_status ronda_on_completion(ronda_handle handle, ronda_callback callback, void* context) {
   return ronda::Call([&]() -> ronda::Outcome {
     if (callback == nullptr) return {RONDA_ERROR_INVALID_ARGUMENT, "ronda_on_completion: callback is NULL"};
-    const std::shared_ptr<const ronda::Operation> operation = ronda::globals().handles.Find(handle);
-    if (operation == nullptr) return ronda::UnknownHandle("ronda_on_completion", handle);
+    const ronda::Operation operation = ronda::globals().handles.Find(handle);
+    if (!operation.exists()) return ronda::UnknownHandle("ronda_on_completion", handle);
     // The operation's own verdict may differ from the runtime's.
     // What the callback submits is of the same rank, on whichever thread it runs.
     const absl::Status registered =
-        operation->handle().OnCompletion([=, role = ronda::RankContexts::CurrentRole()](const absl::Status&) {
+        operation.handle().OnCompletion([=, role = ronda::RankContexts::CurrentRole()](const absl::Status&) {
           const ronda::RankContexts::Visit visit(role);
-          ronda::CallBack(callback, context, operation->Wait());
+          ronda::CallBack(callback, context, operation.Wait());
         });
     return ronda::Failure(registered, ronda::Answer::kSubmission);
   });
@@ -386,9 +382,9 @@ ronda_status ronda_on_completion(ronda_handle handle, ronda_callback callback, v
 
 ronda_status ronda_release(ronda_handle handle) {
   return ronda::Call([&]() -> ronda::Outcome {
-    const std::shared_ptr<const ronda::Operation> operation = ronda::globals().handles.Remove(handle);
-    if (operation == nullptr) return ronda::UnknownHandle("ronda_release", handle);
-    static_cast<void>(operation->Wait());  // its error is for ronda_synchronize() to tell
+    const ronda::Operation operation = ronda::globals().handles.Remove(handle);
+    if (!operation.exists()) return ronda::UnknownHandle("ronda_release", handle);
+    static_cast<void>(operation.Wait());  // its error is for ronda_synchronize() to tell
     return {};
   });
 }

@@ -18,7 +18,6 @@
 #include "client/ronda.h"
 #include "client/session.h"
 #include "client/status_code.h"
-#include "runtime/base/block_pool.h"
 #include "runtime/engine/handle.h"
 #include "runtime/engine/submission.h"
 
@@ -28,7 +27,6 @@ struct Globals {
   DefaultRuntime runtime;
   RankContexts ranks;
   HandleTable handles;
-  const std::shared_ptr<BlockPool> operation_memory = std::make_shared<BlockPool>();
 };
 
 // Never destroyed: threads of the trainer may still be in here when the process exits.
@@ -87,9 +85,9 @@ ronda_status CallWithSession(const Body& body) noexcept {
 template <typename Body>
 ronda_status CallWithOperation(const char* function, ronda_handle handle, const Body& body) noexcept {
   return Call([&]() -> Outcome {
-    const std::shared_ptr<const Operation> operation = globals().handles.Find(handle);
-    if (operation == nullptr) return UnknownHandle(function, handle);
-    return body(*operation);
+    const Operation operation = globals().handles.Find(handle);
+    if (!operation.exists()) return UnknownHandle(function, handle);
+    return body(operation);
   });
 }
 

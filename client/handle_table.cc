@@ -13,7 +13,7 @@ void HandleTable::AddSlotLocked() {
   free_.push_back(slots_.size() - 1);
 }
 
-ronda_handle HandleTable::Add(std::shared_ptr<const Operation> operation) {
+ronda_handle HandleTable::Add(Operation operation) {
   MutexLock lock(&mu_);
   if (free_.empty()) AddSlotLocked();
   const size_t place = free_.back();
@@ -23,20 +23,20 @@ ronda_handle HandleTable::Add(std::shared_ptr<const Operation> operation) {
   return ++slot.uses << kPlaceBits | static_cast<int64_t>(place);
 }
 
-std::shared_ptr<const Operation> HandleTable::Find(ronda_handle id) const {
+Operation HandleTable::Find(ronda_handle id) const {
   MutexLock lock(&mu_);
   const size_t place = PlaceOf(id);
-  if (place >= slots_.size() || slots_[place].uses != id >> kPlaceBits) return nullptr;
+  if (place >= slots_.size() || slots_[place].uses != id >> kPlaceBits) return Operation();
   return slots_[place].operation;
 }
 
-std::shared_ptr<const Operation> HandleTable::Remove(ronda_handle id) {
+Operation HandleTable::Remove(ronda_handle id) {
   MutexLock lock(&mu_);
   const size_t place = PlaceOf(id);
-  if (place >= slots_.size() || slots_[place].uses != id >> kPlaceBits) return nullptr;
+  if (place >= slots_.size() || slots_[place].uses != id >> kPlaceBits) return Operation();
   Slot& slot = slots_[place];
-  if (slot.operation != nullptr && slot.uses < kMaxUses) free_.push_back(place);
-  return std::move(slot.operation);
+  if (slot.operation.exists() && slot.uses < kMaxUses) free_.push_back(place);
+  return std::exchange(slot.operation, Operation());
 }
 
 }  // namespace ronda

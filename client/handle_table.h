@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "client/operation.h"
@@ -22,21 +21,21 @@ namespace ronda {
 class HandleTable {
  public:
   // Keeps `operation` until Remove. Throws std::bad_alloc, also if 2^24 operations are kept already.
-  ronda_handle Add(std::shared_ptr<const Operation> operation);
+  ronda_handle Add(Operation operation);
 
-  // nullptr if `id` was never given out or has been removed.
-  std::shared_ptr<const Operation> Find(ronda_handle id) const;
+  // None if `id` was never given out or has been removed.
+  Operation Find(ronda_handle id) const;
 
-  // What `id` stood for; nullptr as in Find.
-  std::shared_ptr<const Operation> Remove(ronda_handle id);
+  // What `id` stood for; none as in Find.
+  Operation Remove(ronda_handle id);
 
  private:
   static constexpr int kPlaceBits = 24;
   static constexpr int64_t kMaxUses = INT64_MAX >> kPlaceBits;
 
   struct Slot {
-    int64_t uses = 0;                            // this one included
-    std::shared_ptr<const Operation> operation;  // null: free
+    int64_t uses = 0;     // this one included
+    Operation operation;  // none: free
   };
 
   static size_t PlaceOf(ronda_handle id) { return static_cast<size_t>(id) & ((size_t{1} << kPlaceBits) - 1); }

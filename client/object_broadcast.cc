@@ -33,8 +33,8 @@ absl::StatusOr<std::unique_ptr<ObjectBroadcast::Plan>> ObjectBroadcast::Prepare(
   return plan;
 }
 
-absl::Status ObjectBroadcast::Check() const {
-  const std::vector<int64_t>& sizes = result().first_dims;
+absl::Status ObjectBroadcast::Check(const OperationResult& result) const {
+  const std::vector<int64_t>& sizes = result.first_dims;
   for (int i = 0; i < plan_->members->size(); ++i) {
     const RankId member = (*plan_->members)[i];
     if ((sizes[i] > 0) == (member == plan_->root)) continue;
@@ -46,11 +46,10 @@ absl::Status ObjectBroadcast::Check() const {
   return absl::OkStatus();
 }
 
-Output ObjectBroadcast::output() const {
-  Output output = Operation::output();
-  --output.rows;  // the root's additional byte, which is the last
-  output.rows_per_member = {};
-  return output;
+Output ObjectBroadcast::Read(const OperationResult&, Output plain) const {
+  --plain.rows;  // the root's additional byte, which is the last
+  plain.rows_per_member = {};
+  return plain;
 }
 
 }  // namespace ronda

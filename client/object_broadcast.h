@@ -16,7 +16,7 @@ namespace ronda {
 // contributes. The root adds one byte, so that all ranks see who takes itself for the root even if the object is empty.
 //
 // Thread-safe.
-class ObjectBroadcast : public Operation {
+class ObjectBroadcast : public Interpretation {
  public:
   // What one rank knows. It owns the bytes that travel, and so has to outlive the operation.
   struct Plan {
@@ -33,18 +33,23 @@ class ObjectBroadcast : public Operation {
 
   // `handle` is that of the submission that `plan` was made with.
   ObjectBroadcast(std::shared_ptr<Handle> handle, std::shared_ptr<const Plan> plan)
-      : Operation(std::move(handle), OpType::kAllgather), plan_(std::move(plan)) {}
+      : handle_(std::move(handle)), plan_(std::move(plan)) {}
 
   // Waits: the contribution must not go before.
-  ~ObjectBroadcast() override { handle().Wait().IgnoreError(); }
+  ~ObjectBroadcast() override { handle_->Wait().IgnoreError(); }
 
-  Output output() const override;
+  // The operation of a submission that `plan` was made with.
+  static Operation Of(const std::shared_ptr<Handle>& handle, std::shared_ptr<const Plan> plan) {
+    return Operation(handle, OpType::kAllgather, std::make_shared<ObjectBroadcast>(handle, std::move(plan)));
+  }
 
- protected:
   // Errors: FAILED_PRECONDITION if another rank takes itself for the root, or the root does not.
-  absl::Status Check() const override;
+  absl::Status Check(const OperationResult& result) const override;
+
+  Output Read(const OperationResult& result, Output plain) const override;
 
  private:
+  const std::shared_ptr<Handle> handle_;
   const std::shared_ptr<const Plan> plan_;
 };
 

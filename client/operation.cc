@@ -9,7 +9,7 @@ namespace ronda {
 
 absl::Status Operation::Wait() const {
   RONDA_RETURN_IF_ERROR(handle_->Wait());
-  return Check();
+  return interpretation_ == nullptr ? absl::OkStatus() : interpretation_->Check(handle_->result());
 }
 
 bool Operation::HasOutput() const {
@@ -30,10 +30,11 @@ bool Operation::Reduces() const {
 }
 
 Output Operation::output() const {
-  const std::vector<int64_t>& rows = result().first_dims;
-  Output output{.data = result().data.get(), .rows = std::accumulate(rows.begin(), rows.end(), int64_t{0})};
+  const OperationResult& result = handle_->result();
+  const std::vector<int64_t>& rows = result.first_dims;
+  Output output{.data = result.data.get(), .rows = std::accumulate(rows.begin(), rows.end(), int64_t{0})};
   if (op_ != OpType::kScatter && op_ != OpType::kReduceScatter) output.rows_per_member = rows;
-  return output;
+  return interpretation_ == nullptr ? output : interpretation_->Read(result, output);
 }
 
 }  // namespace ronda

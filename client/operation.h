@@ -19,13 +19,33 @@ struct Output {
   absl::Span<const int64_t> rows_per_member;  // empty where rows do not come from members
 };
 
-// An operation as C callers see it: a submission of the runtime's, whose result is what the caller asked for.
+// What a C caller gets of a submission whose result is not what the caller asked for.
 //
 // Thread-safe.
+class Interpretation {
+ public:
+  virtual ~Interpretation() = default;
+
+  // What the caller learns of an operation of the runtime's that went well.
+  virtual absl::Status Check(const OperationResult&) const { return absl::OkStatus(); }
+
+  // The output, where `plain` is what the runtime has left. Valid as long as this.
+  virtual Output Read(const OperationResult& result, Output plain) const = 0;
+};
+
+// An operation as C callers see it: a submission of the runtime's, and what is made of its result. A value: copies are
+// of the same operation, and submitting one takes no memory beyond the runtime's.
+//
+// Thread-safe, as far as it is not assigned to.
 class Operation {
  public:
-  Operation(std::shared_ptr<Handle> handle, OpType op) : handle_(std::move(handle)), op_(op) {}
-  virtual ~Operation() = default;
+  Operation() = default;  // none
+  explicit Operation(std::shared_ptr<Handle> handle, OpType op,
+                     std::shared_ptr<const Interpretation> interpretation = nullptr)
+      : handle_(std::move(handle)), interpretation_(std::move(interpretation)), op_(op) {}
+
+  // False: there is none, and nothing else may be asked of it.
+  bool exists() const { return handle_ != nullptr; }
 
   OpType op() const { return op_; }
   Handle& handle() const { return *handle_; }
@@ -41,17 +61,12 @@ class Operation {
   bool Reduces() const;
 
   // REQUIRES: HasOutput(), and Wait() has returned OK.
-  virtual Output output() const;
-
- protected:
-  // What the caller learns of an operation of the runtime's that went well.
-  virtual absl::Status Check() const { return absl::OkStatus(); }
-
-  const OperationResult& result() const { return handle_->result(); }
+  Output output() const;
 
  private:
-  const std::shared_ptr<Handle> handle_;
-  const OpType op_;
+  std::shared_ptr<Handle> handle_;
+  std::shared_ptr<const Interpretation> interpretation_;  // null: the result is what the caller asked for
+  OpType op_ = OpType::kAllreduce;
 };
 
 }  // namespace ronda

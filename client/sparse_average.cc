@@ -4,16 +4,15 @@
 
 namespace ronda {
 
-Output SparseAverage::output() const {
-  Output output = Operation::output();
-  const size_t count = static_cast<size_t>(output.rows * row_);
+Output SparseAverage::Read(const OperationResult& result, Output plain) const {
+  const size_t count = static_cast<size_t>(plain.rows * row_);
   MutexLock lock(&mu_);
   if (averages_.empty()) {
     averages_.resize(count * SizeOf(dtype_));
-    kernels::Convert(output.data, dtype_, averages_.data(), dtype_, count, {.divisor = result().number});
+    kernels::Convert(plain.data, dtype_, averages_.data(), dtype_, count, {.divisor = result.number});
   }
-  output.data = averages_.data();
-  return output;
+  plain.data = averages_.data();
+  return plain;
 }
 
 }  // namespace ronda

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "client/operation.h"
@@ -15,13 +16,17 @@ namespace ronda {
 // The values of a sparse average: an allgather whose result is divided by the number of ranks that averages count.
 //
 // Thread-safe.
-class SparseAverage : public Operation {
+class SparseAverage : public Interpretation {
  public:
-  // `row` is the number of elements of a row of `values`.
-  SparseAverage(std::shared_ptr<Handle> values, DType dtype, int64_t row)
-      : Operation(std::move(values), OpType::kAllgather), dtype_(dtype), row_(row) {}
+  // `row` is the number of elements of a row of values.
+  SparseAverage(DType dtype, int64_t row) : dtype_(dtype), row_(row) {}
 
-  Output output() const override;
+  // The operation whose result are the values.
+  static Operation Of(std::shared_ptr<Handle> values, DType dtype, int64_t row) {
+    return Operation(std::move(values), OpType::kAllgather, std::make_shared<SparseAverage>(dtype, row));
+  }
+
+  Output Read(const OperationResult& result, Output plain) const override;
 
  private:
   const DType dtype_;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace ronda {
 namespace {
@@ -27,12 +28,29 @@ Sequence SequenceOf(uint8_t lead) {
   return {0, 0, 0};
 }
 
+// Names are mostly printable ASCII: how many of the first bytes are, a multiple of eight; those after it may be, too.
+size_t AsciiPrefix(absl::string_view text) {
+  constexpr uint64_t kEach = 0x0101010101010101;  // times a byte: that byte in each of the eight
+  constexpr uint64_t kHigh = 0x80 * kEach;
+  size_t i = 0;
+  for (; text.size() - i >= sizeof(uint64_t); i += sizeof(uint64_t)) {
+    uint64_t bytes;
+    std::memcpy(&bytes, text.data() + i, sizeof(bytes));
+    // Without a high bit anywhere no sum carries into the next byte: from 0x7f on the one sets the high bit, and below
+    // 0x20 the other leaves it clear.
+    const uint64_t too_high = bytes + (0x80 - 0x7f) * kEach;
+    const uint64_t high_enough = bytes + (0x80 - 0x20) * kEach;
+    if (((bytes | too_high | ~high_enough) & kHigh) != 0) break;
+  }
+  return i;
+}
+
 }  // namespace
 
 bool IsPrintableUtf8(absl::string_view text) {
-  size_t i = 0;
+  size_t i = AsciiPrefix(text);
   while (i < text.size()) {
-    // Most names are nothing but ASCII.
+    // So is most of the rest.
     if (text[i] >= 0x20 && text[i] < 0x7f) {
       ++i;
       continue;

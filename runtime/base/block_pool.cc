@@ -26,11 +26,15 @@ void* BlockPool::Allocate(size_t bytes) {
     if (bytes == block_bytes_ && free_ != nullptr) {
       Link* const link = free_;
       free_ = link->next;
+      ++in_use_;
       PrefetchNextLocked();
       return link;
     }
   }
-  return ::operator new(bytes);
+  void* const block = ::operator new(bytes);
+  MutexLock lock(&mu_);
+  ++in_use_;
+  return block;
 }
 
 void BlockPool::PrefetchNextLocked() const {
@@ -40,14 +44,28 @@ void BlockPool::PrefetchNextLocked() const {
 }
 
 void BlockPool::Free(void* block, size_t bytes) noexcept {
+  bool is_over = false;
   {
     MutexLock lock(&mu_);
+    --in_use_;
+    is_over = IsOverLocked();
     if (bytes == block_bytes_) {
       free_ = new (block) Link{free_};
-      return;
+      block = nullptr;
     }
   }
   ::operator delete(block);
+  if (is_over) delete this;
+}
+
+void BlockPool::LoseOwner() {
+  bool is_over = false;
+  {
+    MutexLock lock(&mu_);
+    is_owned_ = false;
+    is_over = IsOverLocked();
+  }
+  if (is_over) delete this;
 }
 
 }  // namespace ronda

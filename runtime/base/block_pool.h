@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "runtime/base/mutex.h"
@@ -14,14 +13,20 @@ namespace ronda {
 // as ever will be, none needs an allocation any more.
 //
 // All blocks of a pool have one size, that of the first; others are passed on to the global operator new. Thread-safe.
+//
+// Blocks may outlive the owner: the pool goes when it has none and the last block has come back. So who holds a block
+// need not hold a reference to the pool, whose count all threads would write to with every block.
 class BlockPool {
  public:
-  BlockPool() = default;
+  struct GiveUp {
+    void operator()(BlockPool* pool) const { pool->LoseOwner(); }
+  };
+  using Owner = std::unique_ptr<BlockPool, GiveUp>;
+
+  static Owner Create() { return Owner(new BlockPool); }
+
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
-
-  // REQUIRES: every block has been given back.
-  ~BlockPool();
 
   // `bytes`, aligned as by operator new. Throws std::bad_alloc.
   void* Allocate(size_t bytes);
@@ -30,6 +35,13 @@ class BlockPool {
   void Free(void* block, size_t bytes) noexcept;
 
  private:
+  BlockPool() = default;
+  ~BlockPool();
+
+  void LoseOwner();
+
+  bool IsOverLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return !is_owned_ && in_use_ == 0; }
+
   // Asks for the cache lines of the block that is next: where many objects live at once, it was last used long ago.
   void PrefetchNextLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -41,15 +53,18 @@ class BlockPool {
   Mutex mu_;
   Link* free_ ABSL_GUARDED_BY(mu_) = nullptr;
   size_t block_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // 0: not known yet
+  size_t in_use_ ABSL_GUARDED_BY(mu_) = 0;       // blocks of all sizes
+  bool is_owned_ ABSL_GUARDED_BY(mu_) = true;
 };
 
-// For std::allocate_shared: object and counter lie in one block of `pool`, which lives as long as they do.
+// For std::allocate_shared: object and counter lie in one block of `pool`, whose owner lives as long as this allocator
+// is used to allocate; the objects may outlive it.
 template <typename T>
 class PoolAllocator {
  public:
   using value_type = T;
 
-  explicit PoolAllocator(std::shared_ptr<BlockPool> pool) : pool_(std::move(pool)) {}
+  explicit PoolAllocator(BlockPool* pool) : pool_(pool) {}
   template <typename U>
   PoolAllocator(const PoolAllocator<U>& other) : pool_(other.pool()) {}  // NOLINT(google-explicit-constructor)
 
@@ -59,7 +74,7 @@ class PoolAllocator {
   }
   void deallocate(T* block, size_t count) noexcept { pool_->Free(block, count * sizeof(T)); }
 
-  const std::shared_ptr<BlockPool>& pool() const { return pool_; }
+  BlockPool* pool() const { return pool_; }
 
   template <typename U>
   friend bool operator==(const PoolAllocator& a, const PoolAllocator<U>& b) {
@@ -67,7 +82,7 @@ class PoolAllocator {
   }
 
  private:
-  std::shared_ptr<BlockPool> pool_;
+  BlockPool* pool_;
 };
 
 }  // namespace ronda

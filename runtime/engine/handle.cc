@@ -18,8 +18,17 @@ absl::Status Handle::Wait() const {
 }
 
 void Handle::SleepUntilDone() const {
-  MutexLock lock(&mu_);
-  while (!done()) completed_.Wait(&mu_);
+  {
+    MutexLock lock(&mu_);
+    while (AnnounceWaiterLocked()) completed_.Wait(&mu_);
+  }
+  NoteLearned();
+}
+
+bool Handle::AnnounceWaiterLocked() const {
+  State found = State::kPending;
+  state_.compare_exchange_strong(found, State::kAwaited, std::memory_order_acq_rel, std::memory_order_acquire);
+  return found != State::kDone;
 }
 
 const OperationResult& Handle::result() const {
@@ -33,28 +42,32 @@ absl::Status Handle::OnCompletion(std::function<void(const absl::Status&)> callb
   callbacks.push_back({.function = std::move(callback), .tensor = tensor_});
   {
     MutexLock lock(&mu_);
-    if (!done()) {
+    if (AnnounceWaiterLocked()) {
       callbacks_.splice(callbacks_.end(), callbacks);
       return absl::OkStatus();
     }
   }
+  NoteLearned();
   callbacks.front().status = status_;
   callback_thread_->Post(std::move(callbacks));
   return absl::OkStatus();
 }
 
 void Handle::Complete(absl::Status status) {
+  RONDA_CHECK(state_.load(std::memory_order_relaxed) != State::kDone);
+  status_ = std::move(status);
+  if (state_.exchange(State::kDone, std::memory_order_acq_rel) == State::kAwaited) TellWaiters();
+}
+
+void Handle::TellWaiters() {
   std::list<CallbackThread::Callback> callbacks;
   {
     MutexLock lock(&mu_);
-    RONDA_CHECK(!done());
-    for (CallbackThread::Callback& callback : callbacks_) callback.status = status;
     callbacks.swap(callbacks_);
-    status_ = std::move(status);
-    done_.store(true, std::memory_order_release);
   }
+  for (CallbackThread::Callback& callback : callbacks) callback.status = status_;
   if (!callbacks.empty() && driver_ != nullptr) driver_->NoteLearned();
-  // Outside of the lock, which who wakes up takes. Costs nothing if nobody sleeps.
+  // Outside of the lock, which who wakes up takes.
   completed_.NotifyAll();
   callback_thread_->Post(std::move(callbacks));
 }

@@ -34,9 +34,12 @@ struct OperationResult {
 // The future of one submission. Completed exactly once, by the thread that has the engine's turn, waited for by any
 // number of threads.
 //
-// Thread-safe. Memory ordering: status_ and result_ are written before done_ is stored with release, and not after
-// that; who loads done_ with acquire and finds it true may read them without the lock. The lock is what keeps a wake-up
-// from being lost: done_ is stored under it, and a waiter that is about to sleep looks at done_ under it.
+// Thread-safe. Memory ordering: status_ and result_ are written before state_ becomes kDone with release, and not after
+// that; who loads kDone with acquire may read them without the lock.
+//
+// No wake-up is lost, and none costs anything where nobody waits: who is about to sleep, or leaves a callback, changes
+// kPending to kAwaited under the lock. If completion comes first, that fails. If not, who completes finds kAwaited, and
+// takes the lock before it notifies: by then the sleeper sleeps, and the callback is in the list.
 class Handle {
  public:
   // `callbacks` runs what OnCompletion gets. `driver`, which may be null, is the engine's that carries the operation
@@ -46,8 +49,8 @@ class Handle {
       : callback_thread_(std::move(callbacks)), driver_(std::move(driver)), tensor_(std::move(tensor)) {}
 
   bool done() const {
-    const bool done = done_.load(std::memory_order_acquire);
-    if (done && driver_ != nullptr) driver_->NoteLearned();
+    const bool done = state_.load(std::memory_order_acquire) == State::kDone;
+    if (done) NoteLearned();
     return done;
   }
 
@@ -71,16 +74,32 @@ class Handle {
   void Complete(OperationResult result);
 
  private:
+  enum class State : uint8_t { kPending, kAwaited, kDone };
+
+  // The program knows that this is complete. To hear it again teaches it nothing: it is counted once, or a few times if
+  // threads learn of it at the same time.
+  void NoteLearned() const {
+    if (driver_ == nullptr || learned_.load(std::memory_order_acquire)) return;
+    driver_->NoteLearned();
+    // Whoever sees this sees the count, too.
+    learned_.store(true, std::memory_order_release);
+  }
+
   void SleepUntilDone() const;
+  // Somebody is to be told of the completion; false if it has come already.
+  bool AnnounceWaiterLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Tells all those.
+  void TellWaiters();
 
   const std::shared_ptr<CallbackThread> callback_thread_;
   const std::shared_ptr<EngineDriver> driver_;
   const std::shared_ptr<const std::string> tensor_;
   mutable Mutex mu_;
   mutable CondVar completed_;
-  std::atomic<bool> done_{false};
+  mutable std::atomic<State> state_{State::kPending};
+  mutable std::atomic<bool> learned_{false};
   std::list<CallbackThread::Callback> callbacks_ ABSL_GUARDED_BY(mu_);
-  absl::Status status_;  // these two are written before done_ is set, and read after
+  absl::Status status_;  // these two are written before state_ is kDone, and read after
   OperationResult result_;
 };
 

@@ -24,6 +24,9 @@ class ProcessSets {
   // Errors: INVALID_ARGUMENT that tells a set that was removed from one that never was.
   absl::StatusOr<std::shared_ptr<const Group>> Find(ProcessSetId id) const;
 
+  // All ranks: set 0, which is always there.
+  const Group& global() const { return *global_; }
+
   // Of the sets that there are, ascending.
   std::vector<ProcessSetId> Ids() const;
 

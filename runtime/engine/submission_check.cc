@@ -90,9 +90,14 @@ class Check {
   }
 
   absl::Status ProcessSet() {
+    if (request_.process_set == kGlobalProcessSet) {
+      set_ = &submitter_.process_sets->global();
+      return absl::OkStatus();
+    }
     const auto found = submitter_.process_sets->Find(request_.process_set);
     if (!found.ok()) return Invalid(found.status().message());
-    set_ = *found;
+    kept_ = *found;
+    set_ = kept_.get();
     if (set_->Contains(submitter_.rank)) return absl::OkStatus();
     return Invalid("rank ", submitter_.rank, " is not in process set ", request_.process_set, ", whose ranks are ",
                    absl::StrJoin(set_->ranks(), ", "), ": submit it on those only");
@@ -255,8 +260,9 @@ class Check {
   const TensorRequest& request_;
   const Submitter& submitter_;
   const Rules& rules_;
-  std::shared_ptr<const Group> set_;  // once ProcessSet() has succeeded
-  int64_t bytes_ = 0;                 // of the tensor, once Extent() has succeeded
+  const Group* set_ = nullptr;         // once ProcessSet() has succeeded
+  std::shared_ptr<const Group> kept_;  // the same, if it may be removed meanwhile
+  int64_t bytes_ = 0;                  // of the tensor, once Extent() has succeeded
 };
 
 bool InSameGroup(const TensorRequest& a, const TensorRequest& b) {

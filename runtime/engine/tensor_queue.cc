@@ -108,7 +108,8 @@ absl::Status TensorQueue::InsertLocked(const Submission& submission, absl::Time 
   slot.since = now;
   slot.taken = absl::InfiniteFuture();
   slot.learned_of = driver_ == nullptr ? 0 : driver_->learned_of();
-  slot.handle = std::allocate_shared<Handle>(PoolAllocator<Handle>(handle_memory_), callbacks_, driver_, slot.name);
+  slot.handle =
+      std::allocate_shared<Handle>(PoolAllocator<Handle>(handle_memory_.get()), callbacks_, driver_, slot.name);
   ExpectAfterLocked(slot);
   in_flight_.splice(in_flight_.end(), idle_, slot.place);
   most_in_flight_ = std::max(most_in_flight_, in_flight_.size());

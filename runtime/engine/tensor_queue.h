@@ -65,7 +65,7 @@ class TensorQueue {
       : callbacks_(std::move(callbacks)),
         driver_(std::move(driver)),
         flight_(flight),
-        handle_memory_(std::make_shared<BlockPool>()) {}
+        handle_memory_(BlockPool::Create()) {}
 
   // Adds a copy of `submission` or, after an error or an exception (std::bad_alloc), nothing.
   // Errors: ALREADY_EXISTS if the name is in flight in its process set; the status the queue was closed with.
@@ -154,7 +154,7 @@ class TensorQueue {
   const std::shared_ptr<CallbackThread> callbacks_;
   const std::shared_ptr<EngineDriver> driver_;
   FlightRecorder* const flight_;
-  const std::shared_ptr<BlockPool> handle_memory_;
+  const BlockPool::Owner handle_memory_;
   std::vector<const TensorEntry*> taken_;         // by the last TakeFresh
   std::vector<std::shared_ptr<Handle>> retired_;  // empty but in CompleteAll
 

@@ -12,8 +12,8 @@
 namespace ronda {
 namespace {
 
-std::shared_ptr<Operation> NewOperation() {
-  return std::make_shared<Operation>(
+Operation NewOperation() {
+  return Operation(
       std::make_shared<Handle>(CallbackThread::Create({}), nullptr, std::make_shared<const std::string>("t")),
       OpType::kAllreduce);
 }
@@ -23,10 +23,10 @@ TEST(HandleTableTest, FindsWhatWasAddedUntilItIsRemoved) {
   const auto operation = NewOperation();
   const ronda_handle id = table.Add(operation);
   EXPECT_GT(id, 0);
-  EXPECT_EQ(table.Find(id), operation);
-  EXPECT_EQ(table.Remove(id), operation);
-  EXPECT_EQ(table.Find(id), nullptr);
-  EXPECT_EQ(table.Remove(id), nullptr);
+  EXPECT_EQ(&table.Find(id).handle(), &operation.handle());
+  EXPECT_EQ(&table.Remove(id).handle(), &operation.handle());
+  EXPECT_FALSE(table.Find(id).exists());
+  EXPECT_FALSE(table.Remove(id).exists());
 }
 
 TEST(HandleTableTest, NumbersAreNeverUsedTwice) {
@@ -44,19 +44,19 @@ TEST(HandleTableTest, ASlotIsUsedAgainUnderAnotherNumber) {
     const auto operation = NewOperation();
     const ronda_handle id = table.Add(operation);
     EXPECT_TRUE(numbers.insert(id).second);
-    EXPECT_EQ(table.Find(id), operation);
-    EXPECT_EQ(table.Remove(id), operation);
-    EXPECT_EQ(table.Remove(id), nullptr) << "twice";
-    EXPECT_EQ(table.Find(*numbers.begin()), nullptr) << "an earlier use of the slot";
+    EXPECT_EQ(&table.Find(id).handle(), &operation.handle());
+    EXPECT_EQ(&table.Remove(id).handle(), &operation.handle());
+    EXPECT_FALSE(table.Remove(id).exists()) << "twice";
+    EXPECT_FALSE(table.Find(*numbers.begin()).exists()) << "an earlier use of the slot";
   }
-  EXPECT_NE(table.Find(kept), nullptr);
+  EXPECT_TRUE(table.Find(kept).exists());
 }
 
 TEST(HandleTableTest, KnowsNoNumberThatItDidNotGiveOut) {
   HandleTable table;
   for (ronda_handle id : {ronda_handle{0}, ronda_handle{-1}, ronda_handle{1}, INT64_MAX}) {
-    EXPECT_EQ(table.Find(id), nullptr) << id;
-    EXPECT_EQ(table.Remove(id), nullptr) << id;
+    EXPECT_FALSE(table.Find(id).exists()) << id;
+    EXPECT_FALSE(table.Remove(id).exists()) << id;
   }
 }
 
@@ -68,8 +68,8 @@ TEST(HandleTableTest, ThreadsKeepTheirHandlesApart) {
       for (int i = 0; i < 500; ++i) {
         const auto operation = NewOperation();
         const ronda_handle id = table.Add(operation);
-        EXPECT_EQ(table.Find(id), operation);
-        EXPECT_EQ(table.Remove(id), operation);
+        EXPECT_EQ(&table.Find(id).handle(), &operation.handle());
+        EXPECT_EQ(&table.Remove(id).handle(), &operation.handle());
       }
     });
   }

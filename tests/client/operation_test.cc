@@ -93,14 +93,14 @@ TEST(ObjectBroadcastTest, ARootOutsideTheSetAndMissingBytesAreRefused) {
 }
 
 // What rank 0, which takes 1 for the root, makes of bytes that came from the ranks.
-ObjectBroadcast Received(const std::string& bytes, std::vector<int64_t> sizes) {
+Operation Received(const std::string& bytes, std::vector<int64_t> sizes) {
   Submission submission = Object("", 1);
   auto plan = ObjectBroadcast::Prepare(ThreeRanks(), 0, &submission);
-  return {Gathered(bytes, std::move(sizes)), *std::move(plan)};
+  return ObjectBroadcast::Of(Gathered(bytes, std::move(sizes)), *std::move(plan));
 }
 
 TEST(ObjectBroadcastTest, TheAdditionalByteIsNotSeen) {
-  const ObjectBroadcast object = Received(std::string("abc\0", 4), {0, 4, 0});
+  const Operation object = Received(std::string("abc\0", 4), {0, 4, 0});
   ASSERT_TRUE(object.Wait().ok()) << object.Wait();
   EXPECT_EQ(object.output().rows, 3);
   EXPECT_THAT(object.output().rows_per_member, IsEmpty());
@@ -122,7 +122,7 @@ TEST(SparseAverageTest, DividesByTheRanksThatAveragesCount) {
   std::memcpy(gathered.data.get(), values, sizeof(values));
   auto handle = std::make_shared<Handle>(CallbackThread::Create({}), nullptr, std::make_shared<const std::string>("t"));
   handle->Complete(std::move(gathered));
-  const SparseAverage average(std::move(handle), DType::kFloat32, 1);
+  const Operation average = SparseAverage::Of(std::move(handle), DType::kFloat32, 1);
   for (int times = 0; times < 2; ++times) {
     const Output output = average.output();
     EXPECT_EQ(output.rows, 3);

@@ -1,5 +1,8 @@
 #include "client/utf8.h"
 
+#include <cstddef>
+#include <string>
+
 #include "absl/strings/string_view.h"
 #include "gtest/gtest.h"
 
@@ -21,6 +24,18 @@ TEST(Utf8Test, RefusesControlCharacters) {
   EXPECT_FALSE(IsPrintableUtf8("\x1b[31m"));
   EXPECT_FALSE(IsPrintableUtf8("\x7f"));
   EXPECT_FALSE(IsPrintableUtf8(absl::string_view("a\0b", 3)));
+}
+
+// Long names are looked at eight bytes at a time: every byte, at every place, among printable ASCII.
+TEST(Utf8Test, EveryByteIsJudgedAtEveryPlace) {
+  for (int byte = 0; byte < 256; ++byte) {
+    for (size_t place = 0; place < 20; ++place) {
+      std::string name(20, 'a' + static_cast<char>(place));
+      name[place] = static_cast<char>(byte);
+      EXPECT_EQ(IsPrintableUtf8(name), byte >= 0x20 && byte < 0x7f) << byte << " at " << place;
+    }
+  }
+  EXPECT_TRUE(IsPrintableUtf8("layer.0/größe/重み/of-a-name-that-is-long"));
 }
 
 TEST(Utf8Test, RefusesWhatIsNotUtf8) {

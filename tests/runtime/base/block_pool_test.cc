@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -11,36 +12,36 @@ namespace ronda {
 namespace {
 
 TEST(BlockPoolTest, AFreeBlockIsTheNextOne) {
-  BlockPool pool;
-  void* const first = pool.Allocate(48);
-  void* const second = pool.Allocate(48);
+  const BlockPool::Owner pool = BlockPool::Create();
+  void* const first = pool->Allocate(48);
+  void* const second = pool->Allocate(48);
   EXPECT_NE(first, second);
-  pool.Free(first, 48);
-  EXPECT_EQ(pool.Allocate(48), first);
-  pool.Free(first, 48);
-  pool.Free(second, 48);
+  pool->Free(first, 48);
+  EXPECT_EQ(pool->Allocate(48), first);
+  pool->Free(first, 48);
+  pool->Free(second, 48);
 }
 
 TEST(BlockPoolTest, OtherSizesThanTheFirstAreNotKept) {
-  BlockPool pool;
-  void* const block = pool.Allocate(48);
-  pool.Free(block, 48);
+  const BlockPool::Owner pool = BlockPool::Create();
+  void* const block = pool->Allocate(48);
+  pool->Free(block, 48);
   for (const size_t bytes : {size_t{1}, size_t{4}, size_t{47}, size_t{96}, size_t{4096}}) {
-    void* const other = pool.Allocate(bytes);
+    void* const other = pool->Allocate(bytes);
     EXPECT_NE(other, block) << bytes;
-    pool.Free(other, bytes);
+    pool->Free(other, bytes);
   }
-  EXPECT_EQ(pool.Allocate(48), block);
-  pool.Free(block, 48);
+  EXPECT_EQ(pool->Allocate(48), block);
+  pool->Free(block, 48);
 }
 
 TEST(BlockPoolTest, BlocksThatHaveNoRoomForALinkAreNotKept) {
-  BlockPool pool;
-  pool.Free(pool.Allocate(1), 1);
-  void* const block = pool.Allocate(64);
-  pool.Free(block, 64);
-  EXPECT_EQ(pool.Allocate(64), block) << "the size of this one counts";
-  pool.Free(block, 64);
+  const BlockPool::Owner pool = BlockPool::Create();
+  pool->Free(pool->Allocate(1), 1);
+  void* const block = pool->Allocate(64);
+  pool->Free(block, 64);
+  EXPECT_EQ(pool->Allocate(64), block) << "the size of this one counts";
+  pool->Free(block, 64);
 }
 
 struct Numbers {
@@ -49,8 +50,8 @@ struct Numbers {
 };
 
 TEST(PoolAllocatorTest, SharedObjectsComeBackInTheSameMemory) {
-  const auto pool = std::make_shared<BlockPool>();
-  const PoolAllocator<Numbers> allocator(pool);
+  const BlockPool::Owner pool = BlockPool::Create();
+  const PoolAllocator<Numbers> allocator(pool.get());
   const Numbers* where = nullptr;
   for (uint64_t i = 0; i < 3; ++i) {
     const auto numbers = std::allocate_shared<Numbers>(allocator, i);
@@ -60,25 +61,45 @@ TEST(PoolAllocatorTest, SharedObjectsComeBackInTheSameMemory) {
   }
 }
 
-TEST(PoolAllocatorTest, ThePoolLivesAsLongAsTheObjects) {
-  auto pool = std::make_shared<BlockPool>();
-  const std::weak_ptr<BlockPool> seen = pool;
-  auto numbers = std::allocate_shared<Numbers>(PoolAllocator<Numbers>(pool), 7);
+// AddressSanitizer finds a pool that goes too soon, or never.
+TEST(PoolAllocatorTest, ObjectsMayOutliveTheOwnerOfThePool) {
+  BlockPool::Owner pool = BlockPool::Create();
+  auto kept = std::allocate_shared<Numbers>(PoolAllocator<Numbers>(pool.get()), 7);
+  auto dropped = std::allocate_shared<Numbers>(PoolAllocator<Numbers>(pool.get()), 8);
+  void* const other_size = pool->Allocate(3);
+  BlockPool* const orphan = pool.get();
   pool.reset();
-  EXPECT_FALSE(seen.expired());
-  EXPECT_EQ(numbers->values[0], 7u);
-  numbers.reset();
-  EXPECT_TRUE(seen.expired());
+  dropped.reset();
+  EXPECT_EQ(kept->values[0], 7u);
+  orphan->Free(other_size, 3);
+  EXPECT_EQ(kept->values[2], 9u);
+  kept.reset();
+}
+
+TEST(PoolAllocatorTest, ThreadsMayDropTheLastObjectsWhileTheOwnerGoes) {
+  for (int round = 0; round < 50; ++round) {
+    BlockPool::Owner pool = BlockPool::Create();
+    std::vector<std::thread> threads;
+    for (uint64_t t = 0; t < 3; ++t) {
+      auto numbers = std::allocate_shared<Numbers>(PoolAllocator<Numbers>(pool.get()), t);
+      threads.emplace_back([numbers = std::move(numbers), t]() mutable {
+        EXPECT_EQ(numbers->values[1], t + 1);
+        numbers.reset();
+      });
+    }
+    pool.reset();
+    for (std::thread& thread : threads) thread.join();
+  }
 }
 
 TEST(PoolAllocatorTest, ThreadsKeepTheirObjectsApart) {
-  const auto pool = std::make_shared<BlockPool>();
+  const BlockPool::Owner pool = BlockPool::Create();
   std::vector<std::thread> threads;
   for (uint64_t t = 0; t < 4; ++t) {
     threads.emplace_back([&pool, t] {
       for (uint64_t i = 0; i < 1000; ++i) {
-        const auto first = std::allocate_shared<Numbers>(PoolAllocator<Numbers>(pool), 1000 * t + i);
-        const auto second = std::allocate_shared<Numbers>(PoolAllocator<Numbers>(pool), 0);
+        const auto first = std::allocate_shared<Numbers>(PoolAllocator<Numbers>(pool.get()), 1000 * t + i);
+        const auto second = std::allocate_shared<Numbers>(PoolAllocator<Numbers>(pool.get()), 0);
         EXPECT_EQ(first->values[1], 1000 * t + i + 1);
         EXPECT_EQ(second->values[0], 0u);
       }
