@@ -25,7 +25,10 @@ void Claims(FuzzInput& input) {
     Require(DecodeClaim(EncodeClaim(*claim)).ok(), "a claim survives encoding");
     if (!table.Add(*claim).ok()) Require(!table.DeadlineError(absl::Seconds(1)).ok(), "a refusal is described");
   }
-  if (table.complete()) Require(table.membership().members.size() == kSize, "a complete table has all members");
+  if (!table.complete()) return;
+  Require(table.membership().members.size() == kSize, "a complete table has all members");
+  RequireOkOrRefused(table.Agreement());
+  DescribeDifferences(table.membership().members);
 }
 
 void Answer(FuzzInput& input) {

@@ -4,6 +4,17 @@
 
 namespace ronda {
 
+std::vector<std::vector<RankId>> HostsOf(const Membership& membership) {
+  absl::flat_hash_map<std::string, size_t> numbers;
+  std::vector<std::vector<RankId>> hosts;
+  for (const Member& member : membership.members) {
+    const auto [it, is_new] = numbers.try_emplace(member.host_id, hosts.size());
+    if (is_new) hosts.emplace_back();
+    hosts[it->second].push_back(member.peer.rank);
+  }
+  return hosts;
+}
+
 Topology TopologyOf(const Membership& membership, RankId rank) {
   const Member& self = membership.members[rank];
   Topology topology{.rank = rank, .size = static_cast<int>(membership.members.size()), .hostname = self.peer.host};

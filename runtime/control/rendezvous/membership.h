@@ -10,11 +10,22 @@
 
 namespace ronda {
 
+// What a rank says about itself that may not be the same everywhere: {"byte order", "little"}.
+struct Fact {
+  std::string name;
+  std::string value;
+
+  bool operator==(const Fact&) const = default;
+};
+
 // What a rank tells the others about itself.
 struct Member {
   Peer peer;
-  std::string host_id;  // equal for ranks that can share memory
-  std::string version;  // of Ronda
+  std::string host_id;          // equal for ranks that can share memory
+  std::string version;          // of Ronda
+  std::string control_address;  // where its children in the tree of control connections reach it; numeric
+  int control_port = 0;         // 0: nowhere
+  std::vector<Fact> facts;      // (agreement.h)
 };
 
 // A rank's wish to join a job.
@@ -26,8 +37,11 @@ struct JoinClaim {
 // The result of a rendezvous, the same on every rank.
 struct Membership {
   std::string job_id;           // names the shared memory
-  std::vector<Member> members;  // by rank
+  std::vector<Member> members;  // by rank; only on rank 0 with the facts of others than rank 0
 };
+
+// The ranks of each host, ascending; hosts are told apart by their ids and numbered by their lowest rank.
+std::vector<std::vector<RankId>> HostsOf(const Membership& membership);
 
 // Where `rank` stands: hosts are told apart by their ids and numbered by their lowest rank.
 // REQUIRES: 0 <= rank < members.size().

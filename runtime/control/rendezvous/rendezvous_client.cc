@@ -10,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "proto/ronda/v1/rendezvous.grpc.pb.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/control/rendezvous/grpc_channel.h"
 #include "runtime/control/rendezvous/grpc_status.h"
 #include "runtime/control/rendezvous/join_proof.h"
 #include "runtime/control/rendezvous/rendezvous_codec.h"
@@ -22,22 +23,6 @@ constexpr absl::Duration kAnswerGrace = absl::Seconds(5);
 
 // Bounds what the answer says about rank 0's deadline; the longest that RONDA_START_TIMEOUT can be.
 constexpr absl::Duration kMaxWait = absl::Hours(24);
-
-std::shared_ptr<grpc::Channel> Connect(const Endpoint& endpoint) {
-  grpc::ChannelArguments arguments;
-  // Rank 0 may start later than we do: by default, gRPC tries again after seconds.
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 20);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 200);
-  // Ranks talk to each other directly, whatever http_proxy says.
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  // Channels of one process would otherwise share connections, and so the wait after a failed one.
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  arguments.SetMaxReceiveMessageSize(-1);  // the table of a large job; DecodeMembership checks it
-  const char* const scheme = endpoint.family == AddressFamily::kIPv6 ? "ipv6:" : "ipv4:";
-  return grpc::CreateCustomChannel(absl::StrCat(scheme, NumericText(endpoint)), grpc::InsecureChannelCredentials(),
-                                   arguments);
-}
 
 absl::StatusOr<v1::ChallengeResponse> Challenge(v1::Rendezvous::Stub* stub, const RendezvousClientOptions& options) {
   grpc::ClientContext context;
@@ -81,7 +66,8 @@ absl::StatusOr<v1::JoinResponse> Join(v1::Rendezvous::Stub* stub, const v1::Chal
 
 absl::StatusOr<Membership> JoinRendezvous(const RendezvousClientOptions& options) {
   RONDA_RETURN_IF_ERROR(CheckSecret(options.endpoint, options.secret));
-  const std::unique_ptr<v1::Rendezvous::Stub> stub = v1::Rendezvous::NewStub(Connect(options.endpoint));
+  // Takes messages of any length: the table of a large job is long, and DecodeMembership checks it.
+  const std::unique_ptr<v1::Rendezvous::Stub> stub = v1::Rendezvous::NewStub(ConnectChannel(options.endpoint, {}));
   RONDA_ASSIGN_OR_RETURN(const v1::ChallengeResponse challenge, Challenge(stub.get(), options));
   RONDA_ASSIGN_OR_RETURN(const v1::JoinResponse response, Join(stub.get(), challenge, options));
   return DecodeMembership(response, options.claim);

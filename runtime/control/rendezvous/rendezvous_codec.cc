@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -12,6 +15,7 @@ namespace ronda {
 namespace {
 
 constexpr size_t kMaxTextBytes = 255;
+constexpr int kMaxFacts = 64;
 
 // These texts end up in other ranks' messages and terminals, so nothing but printable characters is let through.
 absl::Status CheckText(absl::string_view field, absl::string_view text) {
@@ -32,19 +36,57 @@ v1::Member EncodeMember(const Member& member) {
   message.set_pid(member.peer.pid);
   message.set_host_id(member.host_id);
   message.set_version(member.version);
+  message.set_control_address(member.control_address);
+  message.set_control_port(member.control_port);
   return message;
+}
+
+using FactMessages = google::protobuf::RepeatedPtrField<v1::Fact>;
+
+void EncodeFacts(const std::vector<Fact>& facts, FactMessages* messages) {
+  for (const Fact& fact : facts) {
+    v1::Fact* const message = messages->Add();
+    message->set_name(fact.name);
+    message->set_value(fact.value);
+  }
+}
+
+absl::StatusOr<std::vector<Fact>> DecodeFacts(const FactMessages& messages) {
+  if (messages.size() > kMaxFacts) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rendezvous: a rank has ", messages.size(), " facts; should be at most ", kMaxFacts));
+  }
+  std::vector<Fact> facts;
+  for (const v1::Fact& message : messages) {
+    RONDA_RETURN_IF_ERROR(CheckText("the name of a fact", message.name()));
+    RONDA_RETURN_IF_ERROR(CheckText("the value of a fact", message.value()));
+    facts.push_back({.name = message.name(), .value = message.value()});
+  }
+  return facts;
+}
+
+absl::Status CheckControl(const v1::Member& message) {
+  if (message.control_port() < 0 || message.control_port() > 65535) {
+    return absl::InvalidArgumentError(absl::StrCat("rendezvous: there is no port ", message.control_port()));
+  }
+  if (message.control_port() != 0) return CheckText("control_address", message.control_address());
+  if (message.control_address().empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError("rendezvous: a control_address without a port");
 }
 
 absl::StatusOr<Member> DecodeMember(const v1::Member& message) {
   RONDA_RETURN_IF_ERROR(CheckText("hostname", message.hostname()));
   RONDA_RETURN_IF_ERROR(CheckText("host_id", message.host_id()));
   RONDA_RETURN_IF_ERROR(CheckText("version", message.version()));
+  RONDA_RETURN_IF_ERROR(CheckControl(message));
   if (message.pid() <= 0 || message.pid() > std::numeric_limits<pid_t>::max()) {
     return absl::InvalidArgumentError(absl::StrCat("rendezvous: there is no pid ", message.pid()));
   }
   return Member{.peer = {.rank = message.rank(), .host = message.hostname(), .pid = static_cast<pid_t>(message.pid())},
                 .host_id = message.host_id(),
-                .version = message.version()};
+                .version = message.version(),
+                .control_address = message.control_address(),
+                .control_port = message.control_port()};
 }
 
 bool SameProcess(const Member& a, const Member& b) {
@@ -57,6 +99,7 @@ v1::JoinRequest EncodeClaim(const JoinClaim& claim) {
   v1::JoinRequest request;
   *request.mutable_member() = EncodeMember(claim.member);
   request.set_size(claim.size);
+  EncodeFacts(claim.member.facts, request.mutable_facts());
   return request;
 }
 
@@ -64,12 +107,15 @@ v1::JoinResponse EncodeMembership(const Membership& membership) {
   v1::JoinResponse response;
   response.set_job_id(membership.job_id);
   for (const Member& member : membership.members) *response.add_members() = EncodeMember(member);
+  // Those of all ranks would make the answers to a large job's ranks many times as long.
+  EncodeFacts(membership.members.front().facts, response.mutable_facts());
   return response;
 }
 
 absl::StatusOr<JoinClaim> DecodeClaim(const v1::JoinRequest& request) {
   JoinClaim claim;
   RONDA_ASSIGN_OR_RETURN(claim.member, DecodeMember(request.member()));
+  RONDA_ASSIGN_OR_RETURN(claim.member.facts, DecodeFacts(request.facts()));
   claim.size = request.size();
   if (claim.member.peer.rank < 0 || claim.member.peer.rank >= claim.size) {
     return absl::InvalidArgumentError(
@@ -93,6 +139,7 @@ absl::StatusOr<Membership> DecodeMembership(const v1::JoinResponse& response, co
     }
     membership.members.push_back(std::move(member));
   }
+  RONDA_ASSIGN_OR_RETURN(membership.members.front().facts, DecodeFacts(response.facts()));
   const RankId own = claim.member.peer.rank;
   if (!SameProcess(membership.members[own], claim.member)) {
     return absl::InvalidArgumentError(absl::StrCat("rendezvous: rank 0 takes another process for rank ", own));

@@ -15,7 +15,7 @@
 namespace ronda {
 namespace {
 
-// A JoinRequest is below 2 KiB; nobody can make us buffer more than this.
+// A JoinRequest with all that the codec lets through is below 40 KiB; nobody can make us buffer more than this.
 constexpr int kMaxRequestBytes = 64 << 10;
 
 // For answers under way, when the server is destroyed.

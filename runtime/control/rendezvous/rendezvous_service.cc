@@ -7,6 +7,7 @@
 #include "absl/time/clock.h"
 #include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/control/rendezvous/agreement.h"
 #include "runtime/control/rendezvous/join_proof.h"
 #include "runtime/control/rendezvous/rendezvous_codec.h"
 
@@ -45,6 +46,10 @@ absl::Status RendezvousService::CheckProof(const v1::JoinRequest& request, const
                      " asks for it: set RONDA_JOB_SECRET to the same value on every rank"));
   }
   if (!IsJoinProof(request.proof(), options_.secret, request.nonce(), claim)) {
+    // Another version may prove other fields.
+    if (claim.member.version != options_.table.coordinator.version) {
+      return CheckAgreement({options_.table.coordinator, claim.member});
+    }
     return absl::PermissionDeniedError(
         absl::StrCat(newcomer, " has another job secret than ", coordinator,
                      ": set RONDA_JOB_SECRET to the same value on every rank, or keep the jobs on different ports"));
@@ -85,17 +90,22 @@ RendezvousService::Ticket RendezvousService::Join(const v1::JoinRequest& request
   Ticket ticket = 0;
   absl::Status admitted;
   Waiters served;  // no callback is called under the lock
-  v1::JoinResponse response;
+  absl::StatusOr<v1::JoinResponse> answer = absl::UnknownError("not complete");
   {
     MutexLock lock(&mu_);
     ticket = next_ticket_++;
     admitted = AdmitLocked(request, ticket, done);
     if (admitted.ok() && table_.complete()) {
       served = TakeWaitersLocked();
-      response = EncodeMembership(table_.membership());
+      failure_ = table_.Agreement();
+      if (failure_.ok()) {
+        answer = EncodeMembership(table_.membership());
+      } else {
+        answer = failure_;
+      }
     }
   }
-  for (const auto& [unused, waiter] : served) waiter.done(response);
+  for (const auto& [unused, waiter] : served) waiter.done(answer);
   if (!admitted.ok()) {
     Log(LogLevel::kWarning, kCoordinatorRank, absl::StrCat("refused: ", admitted.message()));
     done(admitted);
@@ -121,8 +131,8 @@ absl::StatusOr<Membership> RendezvousService::Await() {
   {
     MutexLock lock(&mu_);
     while (true) {
-      if (table_.complete()) return table_.membership();
       if (!failure_.ok()) return failure_;
+      if (table_.complete()) return table_.membership();
       const absl::Duration left = options_.deadline - absl::Now();
       if (left <= absl::ZeroDuration()) break;
       over_.WaitFor(&mu_, left);
@@ -131,9 +141,9 @@ absl::StatusOr<Membership> RendezvousService::Await() {
   }
   Fail(expired);
   MutexLock lock(&mu_);
-  // The last rank may have come between the two locks; then its answer stands.
-  if (table_.complete()) return table_.membership();
-  return failure_;
+  if (!failure_.ok()) return failure_;
+  // The last rank has come between the two locks, and its answer stands.
+  return table_.membership();
 }
 
 void RendezvousService::Fail(const absl::Status& failure) {

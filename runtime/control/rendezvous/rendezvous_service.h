@@ -41,7 +41,7 @@ class RendezvousService {
   absl::StatusOr<v1::ChallengeResponse> Challenge(absl::Time now);
 
   // Answers through `done`, at once if the rank is refused, else when the rendezvous ends. Errors: those of
-  // RendezvousTable::Add; INVALID_ARGUMENT for a damaged message; UNAUTHENTICATED for an unknown nonce;
+  // RendezvousTable::Add and Agreement; INVALID_ARGUMENT for a damaged message; UNAUTHENTICATED for an unknown nonce;
   // PERMISSION_DENIED for a wrong proof; or why the rendezvous failed.
   Ticket Join(const v1::JoinRequest& request, const JoinDone& done);
 
@@ -49,7 +49,7 @@ class RendezvousService {
   // its `done` is called with CANCELLED.
   void Abandon(Ticket ticket);
 
-  // Blocks until all ranks have joined. At the deadline the rendezvous fails.
+  // Blocks until all ranks have joined. At the deadline, or if they do not fit together, the rendezvous fails.
   // Errors: why the rendezvous failed; DEADLINE_EXCEEDED names the missing ranks.
   absl::StatusOr<Membership> Await();
 

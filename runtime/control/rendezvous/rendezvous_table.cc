@@ -1,28 +1,16 @@
 #include "runtime/control/rendezvous/rendezvous_table.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "runtime/base/logging.h"
+#include "runtime/control/rendezvous/rank_names.h"
 
 namespace ronda {
 namespace {
 
 // Enough to see the pattern; the text travels in one message to every rank.
-constexpr size_t kMaxNamedRanks = 16;
 constexpr size_t kMaxNotes = 4;
-
-// "rank 3", "ranks 1, 3", "ranks 1, 2, ... and 40 more"
-std::string NameRanks(const std::vector<RankId>& ranks) {
-  const size_t named = std::min(ranks.size(), kMaxNamedRanks);
-  std::string text =
-      absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ",
-                   absl::StrJoin(ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(named), ", "));
-  if (named < ranks.size()) absl::StrAppend(&text, " and ", ranks.size() - named, " more");
-  return text;
-}
 
 }  // namespace
 
@@ -36,11 +24,6 @@ absl::Status RendezvousTable::Check(const JoinClaim& claim) const {
   const Member& member = claim.member;
   const std::string newcomer = ToString(member.peer);
   const std::string coordinator = ToString(options_.coordinator.peer);
-  if (member.version != options_.coordinator.version) {
-    return absl::FailedPreconditionError(absl::StrCat(newcomer, " runs Ronda ", member.version, ", but ", coordinator,
-                                                      " runs ", options_.coordinator.version,
-                                                      ": install one version on all hosts"));
-  }
   if (claim.size != options_.size) {
     return absl::InvalidArgumentError(absl::StrCat(newcomer, " says that the job has ", claim.size, " ranks, but ",
                                                    coordinator, " says ", options_.size,

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "runtime/control/rendezvous/agreement.h"
 #include "runtime/control/rendezvous/membership.h"
 
 namespace ronda {
@@ -29,8 +30,8 @@ class RendezvousTable {
   const Options& options() const { return options_; }
 
   // Takes a rank in. A refused claim changes nothing but the text of a later DeadlineError.
-  // Errors, all of which name both parties: INVALID_ARGUMENT (another size, no such rank), FAILED_PRECONDITION (another
-  // version), ALREADY_EXISTS (the rank is taken).
+  // Errors, all of which name both parties: INVALID_ARGUMENT (another size, no such rank), ALREADY_EXISTS (the rank is
+  // taken).
   absl::Status Add(const JoinClaim& claim);
 
   // Forgets a rank that went away before the job was complete; its place can be taken again.
@@ -41,6 +42,11 @@ class RendezvousTable {
   void NoteRefusal(const absl::Status& refusal);
 
   bool complete() const { return joined_ == options_.size; }
+
+  // Whether the members, of which only all together show who is the odd one, can work together.
+  // REQUIRES: complete().
+  // Errors: those of CheckAgreement.
+  absl::Status Agreement() const { return CheckAgreement(membership().members); }
 
   // REQUIRES: complete().
   Membership membership() const;

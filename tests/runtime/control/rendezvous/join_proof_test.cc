@@ -17,10 +17,10 @@ using ::ronda::testing::ClaimOf;
 const std::string kNonce(kNonceBytes, 'n');
 
 TEST(JoinProofTest, IsHmacSha256OfLengthPrefixedFields) {
-  // printf '24:ronda.v1.Rendezvous.Join32:nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn8:1,2,10011:a4:a-id3:1.0' |
+  // printf '24:ronda.v1.Rendezvous.Join32:nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn10:1,2,1001,01:a4:a-id3:1.00:0:' |
   //   openssl dgst -sha256 -hmac secret
   EXPECT_EQ(absl::BytesToHexString(JoinProof("secret", kNonce, ClaimOf(1, 2))),
-            "3f98dc4b3777b9d012915a92425b707f2d290095cc35e4f058ee0a994744a107");
+            "63ce2ea2d47dc561cbc95532702b90cb639cff4ba986a8b9da84d59dee9e7d60");
 }
 
 TEST(JoinProofTest, HoldsForWhatItWasMadeOf) {
@@ -39,6 +39,11 @@ TEST(JoinProofTest, FailsForAnyOtherSecretNonceOrField) {
       [](JoinClaim* claim) { claim->member.peer.host = "b"; },
       [](JoinClaim* claim) { claim->member.host_id = "b"; },
       [](JoinClaim* claim) { claim->member.version = "1.1"; },
+      [](JoinClaim* claim) { claim->member.control_address = "10.0.0.1"; },
+      [](JoinClaim* claim) { claim->member.control_port = 1; },
+      [](JoinClaim* claim) {
+        claim->member.facts = {{"a", "b"}};
+      },
   };
   for (size_t i = 0; i < changes.size(); ++i) {
     JoinClaim claim = ClaimOf(1, 2);
@@ -62,6 +67,17 @@ TEST(JoinProofTest, TextMovedBetweenFieldsChangesTheProof) {
   other.member.peer.host = "a";
   other.member.host_id = "bc";
   EXPECT_NE(JoinProof("secret", kNonce, one), JoinProof("secret", kNonce, other));
+}
+
+TEST(JoinProofTest, TextMovedBetweenFactsChangesTheProof) {
+  const auto proof = [](const std::vector<Fact>& facts) {
+    JoinClaim claim = ClaimOf(1, 2);
+    claim.member.facts = facts;
+    return JoinProof("secret", kNonce, claim);
+  };
+  EXPECT_NE(proof({{"a", "bc"}}), proof({{"ab", "c"}}));
+  EXPECT_NE(proof({{"a", "b"}, {"c", "d"}}), proof({{"c", "d"}, {"a", "b"}}));
+  EXPECT_NE(proof({{"a", "b"}, {"c", "d"}}), proof({{"a", "b1:c1:d"}}));
 }
 
 TEST(RandomBytesTest, DiffersFromCallToCall) {

@@ -47,5 +47,13 @@ TEST(TopologyOfTest, HostsOfDifferentSizes) {
                    {{0, 2, 0, 3}, {1, 2, 0, 2}, {0, 1, 1, 3}, {0, 3, 2, 3}, {1, 3, 1, 2}, {2, 3, 0, 1}});
 }
 
+TEST(MembershipTest, HostsAreNumberedByTheirLowestRank) {
+  Membership membership;
+  for (const char* host : {"b", "a", "b", "c", "a"}) {
+    membership.members.push_back(testing::MemberOf(static_cast<RankId>(membership.members.size()), host));
+  }
+  EXPECT_EQ(HostsOf(membership), (std::vector<std::vector<RankId>>{{0, 2}, {1, 4}, {3}}));
+}
+
 }  // namespace
 }  // namespace ronda

@@ -45,6 +45,12 @@ class Answer {
   std::optional<absl::StatusOr<v1::JoinResponse>> response_;
 };
 
+void AddFact(const std::string& name, const std::string& value, v1::JoinRequest* request) {
+  v1::Fact* const fact = request->add_facts();
+  fact->set_name(name);
+  fact->set_value(value);
+}
+
 class RendezvousServiceTest : public ::testing::Test {
  protected:
   void Start(int size, const std::string& secret, absl::Time deadline = absl::InfiniteFuture()) {
@@ -142,6 +148,16 @@ TEST_F(RendezvousServiceTest, DamagedClaimsAreRefused) {
       [](v1::JoinRequest* request) { request->mutable_member()->set_hostname("a\x1b[2J"); },
       [](v1::JoinRequest* request) { request->mutable_member()->set_host_id(""); },
       [](v1::JoinRequest* request) { request->mutable_member()->set_version("1\n2"); },
+      [](v1::JoinRequest* request) { request->mutable_member()->set_control_port(65536); },
+      [](v1::JoinRequest* request) { request->mutable_member()->set_control_port(-1); },
+      [](v1::JoinRequest* request) { request->mutable_member()->set_control_port(1); },
+      [](v1::JoinRequest* request) { request->mutable_member()->set_control_address("10.0.0.1"); },
+      [](v1::JoinRequest* request) { request->add_facts()->set_name("no value"); },
+      [](v1::JoinRequest* request) { AddFact("a", "b\nc", request); },
+      [](v1::JoinRequest* request) { AddFact(std::string(256, 'a'), "b", request); },
+      [](v1::JoinRequest* request) {
+        for (int i = 0; i < 65; ++i) AddFact("a", "b", request);
+      },
   };
   for (size_t i = 0; i < damages.size(); ++i) {
     Start(3, "");
@@ -194,6 +210,34 @@ TEST_F(RendezvousServiceTest, DeadlineAnswersEverybodyWithTheMissingRanks) {
   EXPECT_EQ(late.value().status(), membership.status()) << "the first failure stays";
 }
 
+TEST_F(RendezvousServiceTest, RanksThatDoNotFitTogetherAreAllToldWhoIsOdd) {
+  Start(3, kSecret);
+  JoinClaim odd = ClaimOf(1, 3);
+  odd.member.facts = {{"byte order", "big"}};
+  Answer one;
+  Answer two;
+  service_->Join(Request(odd, kSecret), one.Callback());
+  EXPECT_FALSE(one.given()) << "who is the odd one shows when all are there";
+  service_->Join(Request(ClaimOf(2, 3), kSecret), two.Callback());
+  ASSERT_TRUE(one.given() && two.given());
+  EXPECT_EQ(one.value().status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(one.text(), HasSubstr("byte order: rank 1 (host a, pid 1001) has big, but ranks 0, 2 (on a) have"));
+  EXPECT_EQ(two.text(), one.text());
+  EXPECT_EQ(service_->Await().status(), one.value().status());
+}
+
+TEST_F(RendezvousServiceTest, AnotherVersionThatProvesOtherFieldsIsNamedAsSuch) {
+  Start(2, kSecret);
+  JoinClaim old = ClaimOf(1, 2);
+  old.member.version = "0.9";
+  v1::JoinRequest request = Request(old, kSecret);
+  request.set_proof(std::string(kProofBytes, 'x'));
+  Answer answer;
+  service_->Join(request, answer.Callback());
+  EXPECT_EQ(answer.value().status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(answer.text(), AllOf(HasSubstr("rank 1 (host a, pid 1001) has 0.9"), HasSubstr("install one version")));
+}
+
 TEST_F(RendezvousServiceTest, ChallengeSaysHowLongRankZeroWaits) {
   Start(2, "", absl::FromUnixSeconds(100));
   EXPECT_EQ(service_->Challenge(absl::FromUnixSeconds(90))->wait_ms(), 10000);
@@ -239,7 +283,10 @@ TEST_F(RendezvousServiceTest, ConcurrentJoinsAndDeparturesEndInOneMembership) {
 }
 
 TEST(RendezvousCodecTest, MembershipSurvivesTheWire) {
-  const Membership membership{.job_id = "job", .members = {MemberOf(0), MemberOf(1, "b")}};
+  Membership membership{.job_id = "job", .members = {MemberOf(0), MemberOf(1, "b")}};
+  membership.members[0].control_address = "10.0.0.1";
+  membership.members[0].control_port = 4711;
+  membership.members[0].facts = {{"RONDA_BACKEND", "mpi"}};
   JoinClaim claim = ClaimOf(1, 2);
   claim.member = MemberOf(1, "b");
   const absl::StatusOr<Membership> decoded = DecodeMembership(EncodeMembership(membership), claim);
@@ -247,6 +294,23 @@ TEST(RendezvousCodecTest, MembershipSurvivesTheWire) {
   EXPECT_EQ(decoded->job_id, "job");
   EXPECT_EQ(decoded->members[1].peer.host, "b");
   EXPECT_EQ(decoded->members[1].host_id, "b-id");
+  EXPECT_EQ(decoded->members[0].control_address, "10.0.0.1");
+  EXPECT_EQ(decoded->members[0].control_port, 4711);
+  EXPECT_EQ(decoded->members[1].control_port, 0);
+  EXPECT_EQ(decoded->members[0].facts, membership.members[0].facts);
+}
+
+TEST(RendezvousCodecTest, ClaimSurvivesTheWire) {
+  JoinClaim claim = ClaimOf(1, 2);
+  claim.member.control_address = "::1";
+  claim.member.control_port = 65535;
+  claim.member.facts = {{"byte order", "little"}, {"NCCL version", "none"}};
+  const absl::StatusOr<JoinClaim> decoded = DecodeClaim(EncodeClaim(claim));
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(decoded->size, 2);
+  EXPECT_EQ(decoded->member.control_address, "::1");
+  EXPECT_EQ(decoded->member.control_port, 65535);
+  EXPECT_EQ(decoded->member.facts, claim.member.facts);
 }
 
 TEST(RendezvousCodecTest, DamagedMembershipIsRefused) {
@@ -258,6 +322,8 @@ TEST(RendezvousCodecTest, DamagedMembershipIsRefused) {
       [](v1::JoinResponse* response) { response->mutable_members()->SwapElements(0, 1); },
       [](v1::JoinResponse* response) { response->mutable_members(1)->set_pid(99); },
       [](v1::JoinResponse* response) { response->mutable_members(0)->set_pid(-1); },
+      [](v1::JoinResponse* response) { response->mutable_members(0)->set_control_port(70000); },
+      [](v1::JoinResponse* response) { response->add_facts(); },
   };
   for (size_t i = 0; i < damages.size(); ++i) {
     v1::JoinResponse response = EncodeMembership({.job_id = "job", .members = {MemberOf(0), MemberOf(1)}});
