@@ -11,25 +11,30 @@
 #include "absl/time/time.h"
 #include "runtime/base/peer.h"
 #include "runtime/control/control_plane.h"
+#include "runtime/control/grpc/control_server.h"
+#include "runtime/control/grpc/control_tree.h"
 #include "runtime/control/rendezvous/endpoint.h"
 #include "runtime/monitor/flight_board.h"
 
 namespace ronda {
 
-// Ranks form a tree in which rank r's parent is (r - 1) / kControlFanOut: up to 65 ranks are rank 0 and its children.
-inline constexpr int kControlFanOut = 64;
-inline RankId ControlParent(RankId rank) { return (rank - 1) / kControlFanOut; }
-inline bool HasControlChildren(RankId rank, int size) { return rank * kControlFanOut + 1 < size; }
-
 // Where a rank's children reach it: a gRPC server that is started before the ranks know of each other, so that its
-// address can travel with the membership.
+// address can travel with the membership. Those that come early wait for ConnectGrpcControlPlane.
 class ControlListener {
  public:
   // Listens on `endpoint`, whose port may be 0.
-  // Errors: as RendezvousServer::Start.
+  // Errors: as RendezvousServer::Start, but for those of the secret.
   static absl::StatusOr<std::unique_ptr<ControlListener>> Start(const Endpoint& endpoint);
-  virtual ~ControlListener() = default;
-  virtual int port() const = 0;
+
+  int port() const { return server_.port(); }
+  const Endpoint& endpoint() const { return endpoint_; }
+  ControlServer& server() { return server_; }
+
+ private:
+  explicit ControlListener(const Endpoint& endpoint) : endpoint_(endpoint) {}
+
+  const Endpoint endpoint_;
+  ControlServer server_;
 };
 
 struct GrpcControlPlaneOptions {
@@ -38,24 +43,35 @@ struct GrpcControlPlaneOptions {
   std::unique_ptr<ControlListener> listener;  // of a rank that has children
   Endpoint parent;                            // of any rank but 0
   std::string job_id;
-  std::string secret;                                    // proves that both ends of a stream belong to the job
-  absl::Duration start_timeout = absl::Seconds(30);      // longest wait for parent and children
-  absl::Duration heartbeat = absl::Seconds(1);           // time between signs of life
-  absl::Duration heartbeat_timeout = absl::Seconds(10);  // without one a rank counts as lost
-  std::shared_ptr<FlightBoard> flights;                  // heartbeats bring the last act of ranks on other hosts
-  // Called once, by a thread of the control plane, with the job's first failure; nullptr: nobody.
+  // Proves that both ends of a stream belong to the job; may be empty if all ranks are on loopback endpoints.
+  std::string secret;
+  absl::Duration start_timeout = absl::Seconds(30);  // longest wait for parent and children
+  absl::Duration heartbeat = absl::Seconds(1);       // time between signs of life
+  // Without a sign of life for so long a rank counts as lost, also one that is stopped; infinite where a debugger is
+  // used.
+  absl::Duration heartbeat_timeout = absl::Seconds(10);
+  std::shared_ptr<FlightBoard> flights;  // heartbeats bring the last act of ranks on other hosts; may be nullptr
+  // Called once, by a thread of the control plane, with the job's first failure after the start; nullptr: nobody. Must
+  // not destroy the control plane.
   std::function<void(const absl::Status&)> on_failure;
+  int fan_out = kControlFanOut;  // most children of a rank, the same on all ranks
 };
 
 // Control messages over one gRPC stream from each rank to its parent in the tree, which passes on what is not for it.
-// Reports that arrive together travel on together, equal ones once. gRPC's threads relay and watch: neither the trainer
-// nor the coordinator thread has to listen for messages, failures and signs of life to pass through a rank.
+// Reports that wait travel on together, equal ones once. gRPC's threads relay, and one of ours gives and expects signs
+// of life: neither the trainer nor the coordinator thread has to listen for messages, failures and signs of life to
+// pass through a rank.
 //
 // A stream that breaks without a farewell, or a rank that gives no sign of life for heartbeat_timeout, is the job's
-// failure and names rank, host and pid.
+// failure and names rank, host and pid. Of several failures the first that rank 0 hears of counts: Fail waits for its
+// word, a few seconds at most. A rank that is cut off from rank 0 has its own failure, which names the rank that it has
+// lost on the way there.
 //
-// Blocks until parent and children have connected.
-// Errors: DEADLINE_EXCEEDED that names who is missing; PERMISSION_DENIED with another secret; those of the listener.
+// Destroying it says farewell to parent and children, and returns once they have heard it, or after a few seconds.
+//
+// Blocks until all ranks have connected to their parents.
+// Errors: DEADLINE_EXCEEDED that names who is missing; PERMISSION_DENIED with another secret; INVALID_ARGUMENT to who
+// has come to the wrong job; FAILED_PRECONDITION without a secret beyond loopback.
 absl::StatusOr<std::unique_ptr<ControlPlane>> ConnectGrpcControlPlane(GrpcControlPlaneOptions options);
 
 }  // namespace ronda

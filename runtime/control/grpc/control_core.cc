@@ -1,0 +1,427 @@
+#include "runtime/control/grpc/control_core.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/logging.h"
+#include "runtime/base/status_macros.h"
+
+namespace ronda {
+namespace {
+
+// A stranger's frames are no longer than this, and he has this long to prove that he belongs to the job.
+constexpr size_t kMaxGreetingBytes = 4096;
+constexpr absl::Duration kGreetingTime = absl::Seconds(10);
+
+// Streams beyond those of the children: strangers, and what they leave behind.
+constexpr size_t kSpareStreams = 64;
+
+// How much longer than rank 0 the others wait for the start: it knows best who is missing.
+constexpr absl::Duration kStartGrace = absl::Seconds(5);
+
+// How long a rank waits to hear from rank 0 which failure was first. What keeps the answer from coming is a failure
+// too, which most of the time is noticed earlier.
+constexpr absl::Duration kVerdictTime = absl::Seconds(5);
+
+constexpr size_t kNamedRanks = 8;
+
+}  // namespace
+
+ControlCore::ControlCore(Options options) : options_(std::move(options)), node_(options_.node) {}
+
+absl::StatusOr<ControlCore::StreamState> ControlCore::NewStream(End end) const {
+  RONDA_ASSIGN_OR_RETURN(ControlHandshake handshake, ControlHandshake::Create(&options_.job));
+  StreamState state{.end = end,
+                    .handshake = std::move(handshake),
+                    .assembler = FrameAssembler(kMaxGreetingBytes),
+                    .begun = MonotonicTime()};
+  if (end == End::kParents) {
+    state.greetings.Push(std::make_shared<const std::string>(Encode(state.handshake.Challenge())));
+  }
+  return state;
+}
+
+absl::Status ControlCore::Attach(ControlClient& parent) {
+  RONDA_ASSIGN_OR_RETURN(StreamState state, NewStream(End::kChilds));
+  ControlStream* const stream = parent.MakeStream();
+  {
+    MutexLock lock(&mu_);
+    streams_.emplace(stream, std::move(state));
+  }
+  stream->Open(shared_from_this());
+  return absl::OkStatus();
+}
+
+absl::Status ControlCore::CheckRoomLocked() const {
+  if (closing_) return absl::UnavailableError("this rank has left");
+  if (streams_.size() < options_.job.tree.fan_out + kSpareStreams) return absl::OkStatus();
+  return absl::ResourceExhaustedError("this rank takes no more streams");
+}
+
+void ControlCore::OnAccepted(ControlStream* stream) {
+  absl::StatusOr<StreamState> state = NewStream(End::kParents);
+  absl::Status accepted = state.status();
+  {
+    MutexLock lock(&mu_);
+    if (accepted.ok()) accepted = CheckRoomLocked();
+    if (accepted.ok()) streams_.emplace(stream, *std::move(state));
+  }
+  if (!accepted.ok()) return stream->End(accepted);
+  stream->Open(shared_from_this());
+  Publish();
+}
+
+void ControlCore::OnPiece(ControlStream* stream, absl::string_view piece) {
+  {
+    MutexLock lock(&mu_);
+    StreamState& state = streams_.at(stream);
+    state.assembler.Append(piece);
+    std::string frame;
+    absl::StatusOr<bool> more = state.assembler.Next(&frame);
+    for (; more.ok() && *more && !state.ending; more = state.assembler.Next(&frame)) {
+      TakeFrameLocked(state, std::move(frame));
+    }
+    if (!more.ok()) RefuseLocked(state, more.status());
+  }
+  Publish();
+}
+
+void ControlCore::TakeFrameLocked(StreamState& state, std::string frame) {
+  if (state.neighbour.has_value()) return node_.Take(*state.neighbour, std::move(frame), MonotonicTime());
+  if (const absl::Status greeted = GreetLocked(state, frame); !greeted.ok()) RefuseLocked(state, greeted);
+}
+
+void ControlCore::RefuseLocked(StreamState& state, const absl::Status& why) {
+  if (state.neighbour.has_value()) return node_.Distrust(*state.neighbour, why);
+  state.ending = true;
+  state.last_word = why;
+  if (state.end == End::kChilds) {
+    refused_by_parent_ = why;
+  } else {
+    last_refusal_ = std::string(why.message());
+    Log(LogLevel::kWarning, options_.job.rank, absl::StrCat("refused: ", why.message()));
+  }
+}
+
+absl::Status ControlCore::GreetLocked(StreamState& state, absl::string_view frame) {
+  RONDA_ASSIGN_OR_RETURN(const ControlFrame greeting, DecodeControlFrame(frame, options_.job.tree.size));
+  const bool is_child = state.end == End::kChilds;
+  if (const auto* const hello = std::get_if<HelloFrame>(&greeting); hello != nullptr && !is_child) {
+    return WelcomeLocked(state, *hello);
+  }
+  if (const auto* const challenge = std::get_if<ChallengeFrame>(&greeting); challenge != nullptr && is_child) {
+    RONDA_ASSIGN_OR_RETURN(HelloFrame hello, state.handshake.Answer(*challenge));
+    state.greetings.Push(std::make_shared<const std::string>(Encode(hello)));
+    return absl::OkStatus();
+  }
+  if (const auto* const welcome = std::get_if<WelcomeFrame>(&greeting); welcome != nullptr && is_child) {
+    RONDA_RETURN_IF_ERROR(state.handshake.CheckWelcome(*welcome));
+    BecomeNeighbourLocked(state, options_.job.tree.Parent(options_.job.rank));
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError("control: a stranger has begun with something else than a handshake");
+}
+
+absl::Status ControlCore::WelcomeLocked(StreamState& state, const HelloFrame& hello) {
+  RONDA_ASSIGN_OR_RETURN(WelcomeFrame welcome, state.handshake.Welcome(hello));
+  if (node_.IsAttached(hello.rank)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(ToString(options_.job.peers[hello.rank]), " has connected already, and so has another process"));
+  }
+  state.greetings.Push(std::make_shared<const std::string>(Encode(welcome)));
+  BecomeNeighbourLocked(state, hello.rank);
+  return absl::OkStatus();
+}
+
+void ControlCore::BecomeNeighbourLocked(StreamState& state, RankId neighbour) {
+  state.assembler.set_max_frame_bytes(kMaxControlFrame);
+  state.neighbour = neighbour;
+  node_.Attach(neighbour, MonotonicTime());
+}
+
+void ControlCore::OnReadsEnd(ControlStream* stream) {
+  {
+    MutexLock lock(&mu_);
+    StreamState& state = streams_.at(stream);
+    state.ending = true;
+    if (state.neighbour.has_value()) node_.Lose(*state.neighbour);
+  }
+  Publish();
+}
+
+void ControlCore::OnWritten(ControlStream* stream) {
+  {
+    MutexLock lock(&mu_);
+    streams_.at(stream).writing = false;
+  }
+  Publish();
+}
+
+void ControlCore::OnClosed(ControlStream* stream, const absl::Status& status) {
+  {
+    MutexLock lock(&mu_);
+    const auto it = streams_.find(stream);
+    const StreamState& state = it->second;
+    const bool is_refused = state.end == End::kChilds && !state.neighbour.has_value() && refused_by_parent_.ok();
+    if (is_refused) refused_by_parent_ = status.ok() ? absl::UnavailableError("the stream has ended") : status;
+    streams_.erase(it);
+  }
+  Publish();
+}
+
+// Streams end at the child's end first: when this rank leaves, or when its parent has said that it does.
+bool ControlCore::IsToEndLocked(const StreamState& state) const {
+  if (state.ending || state.end == End::kParents) return state.ending;
+  return closing_ || (state.neighbour.has_value() && node_.HasDeparted(*state.neighbour));
+}
+
+std::vector<ControlCore::Action> ControlCore::ActionsLocked() {
+  std::vector<Action> actions;
+  for (auto& [stream, state] : streams_) {
+    if (state.writing || state.ended) continue;
+    std::string piece = state.greetings.TakePiece();
+    if (piece.empty() && state.neighbour.has_value()) piece = node_.TakePiece(*state.neighbour);
+    if (piece.empty()) {
+      if (!IsToEndLocked(state)) continue;
+      state.ended = true;
+    } else {
+      state.writing = true;
+    }
+    actions.push_back({.stream = stream, .piece = std::move(piece), .last_word = state.last_word});
+  }
+  return actions;
+}
+
+void ControlCore::WakeLocked() {
+  woken_ = true;
+  woken_changed_.NotifyAll();
+}
+
+void ControlCore::Publish() {
+  std::vector<Action> actions;
+  {
+    MutexLock lock(&mu_);
+    if (!node_.failure().ok() && !has_failed_.exchange(true)) pulse_changed_.NotifyAll();
+    if (node_.TakeNews()) WakeLocked();
+    state_changed_.NotifyAll();
+    actions = ActionsLocked();
+  }
+  // Each of these streams stays: it closes only after End, and nobody else calls that while it is marked as writing.
+  for (Action& action : actions) {
+    if (action.piece.empty()) {
+      action.stream->End(action.last_word);
+    } else {
+      action.stream->Write(std::move(action.piece));
+    }
+  }
+}
+
+absl::Status ControlCore::LateErrorLocked() const {
+  if (options_.job.rank == kCoordinatorRank) return MissingErrorLocked();
+  const std::string time = absl::FormatDuration(options_.start_timeout);
+  const std::string self = ToString(options_.job.peers[options_.job.rank]);
+  const RankId parent = options_.job.tree.Parent(options_.job.rank);
+  if (node_.IsAttached(parent)) {
+    return absl::DeadlineExceededError(
+        absl::StrCat(self, " did not hear from rank 0 within ", time, " that all ranks have connected"));
+  }
+  return absl::DeadlineExceededError(absl::StrCat(self, " found no ", ToString(options_.job.peers[parent]), " at ",
+                                                  options_.parent_address, " within ", time,
+                                                  ": is a firewall in between, or another network to be used?"));
+}
+
+absl::Status ControlCore::MissingErrorLocked() const {
+  const std::vector<RankId> missing = node_.Missing();
+  std::vector<std::string> names;
+  for (const RankId rank : missing) {
+    if (names.size() < kNamedRanks) names.push_back(ToString(options_.job.peers[rank]));
+  }
+  if (missing.size() > names.size()) names.push_back(absl::StrCat(missing.size() - names.size(), " more"));
+  std::string text = absl::StrCat("no control connection within ", absl::FormatDuration(options_.start_timeout),
+                                  " from ", absl::StrJoin(names, ", "));
+  if (!last_refusal_.empty()) absl::StrAppend(&text, "; refused: ", last_refusal_);
+  return absl::DeadlineExceededError(text);
+}
+
+absl::Status ControlCore::AwaitStart() {
+  const bool is_root = options_.job.rank == kCoordinatorRank;
+  const absl::Duration begun = MonotonicTime();
+  absl::Status failure;
+  {
+    MutexLock lock(&mu_);
+    for (;;) {
+      if (node_.started()) return absl::OkStatus();
+      if (!node_.failure().ok()) return node_.failure();
+      failure = refused_by_parent_;
+      if (!failure.ok()) break;
+      const bool has_parent = !is_root && node_.IsAttached(options_.job.tree.Parent(options_.job.rank));
+      const absl::Duration patience = options_.start_timeout + (has_parent ? kStartGrace : absl::ZeroDuration());
+      const absl::Duration left = begun + patience - MonotonicTime();
+      if (left <= absl::ZeroDuration()) {
+        failure = LateErrorLocked();
+        break;
+      }
+      state_changed_.WaitFor(&mu_, left);
+    }
+    node_.Decide(failure);
+  }
+  Publish();
+  return failure;
+}
+
+void ControlCore::TickLocked(absl::Duration now) {
+  node_.Tick(now);
+  for (auto& [stream, state] : streams_) {
+    const bool is_late = now - state.begun > kGreetingTime;
+    if (state.neighbour.has_value() || state.ending || state.end == End::kChilds || !is_late) continue;
+    RefuseLocked(state, absl::DeadlineExceededError("control: a stranger has not said who he is"));
+  }
+}
+
+void ControlCore::Run() {
+  bool has_called = false;
+  absl::Duration next_tick = MonotonicTime();
+  for (;;) {
+    absl::Status to_call;
+    {
+      MutexLock lock(&mu_);
+      const auto is_to_call = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+        return !has_called && node_.started() && !node_.failure().ok() && options_.on_failure != nullptr;
+      };
+      while (!stopped_ && !is_to_call() && MonotonicTime() < next_tick) {
+        pulse_changed_.WaitFor(&mu_, next_tick - MonotonicTime());
+      }
+      if (stopped_) return;
+      if (is_to_call()) to_call = node_.failure();
+      if (const absl::Duration now = MonotonicTime(); now >= next_tick) {
+        TickLocked(now);
+        next_tick = now + options_.node.heartbeat;
+      }
+    }
+    Publish();
+    if (to_call.ok()) continue;
+    has_called = true;
+    options_.on_failure(to_call);
+  }
+}
+
+void ControlCore::Stop() {
+  MutexLock lock(&mu_);
+  stopped_ = true;
+  pulse_changed_.NotifyAll();
+}
+
+bool ControlCore::IsWorthWaitingForLocked(const StreamState& state) const {
+  return state.neighbour.has_value() && node_.IsTrusted(*state.neighbour);
+}
+
+void ControlCore::Close(absl::Duration patience) {
+  {
+    MutexLock lock(&mu_);
+    node_.Depart();
+    closing_ = true;
+  }
+  Publish();
+  const absl::Duration end = MonotonicTime() + patience;
+  MutexLock lock(&mu_);
+  const auto is_worth_waiting = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return std::any_of(streams_.begin(), streams_.end(), [&](const auto& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+      return IsWorthWaitingForLocked(entry.second);
+    });
+  };
+  while (is_worth_waiting() && MonotonicTime() < end) state_changed_.WaitFor(&mu_, end - MonotonicTime());
+}
+
+void ControlCore::AwaitStreams() {
+  MutexLock lock(&mu_);
+  while (!streams_.empty()) state_changed_.Wait(&mu_);
+}
+
+absl::Status ControlCore::SendToCoordinator(absl::string_view payload) {
+  if (payload.size() > kMaxControlPayload) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a control message of ", payload.size(), " bytes; at most ", kMaxControlPayload, " can be sent"));
+  }
+  {
+    MutexLock lock(&mu_);
+    RONDA_RETURN_IF_ERROR(node_.failure());
+    node_.Send(std::string(payload));
+  }
+  Publish();
+  return absl::OkStatus();
+}
+
+absl::Status ControlCore::Broadcast(absl::string_view payload) {
+  {
+    MutexLock lock(&mu_);
+    RONDA_RETURN_IF_ERROR(node_.failure());
+    node_.Broadcast(payload);
+  }
+  Publish();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ControlPlane::Inbox> ControlCore::Receive() {
+  MutexLock lock(&mu_);
+  RONDA_RETURN_IF_ERROR(node_.failure());
+  return node_.TakeInbox();
+}
+
+void ControlCore::Wait(absl::Time deadline) {
+  MutexLock lock(&mu_);
+  while (!woken_) {
+    const absl::Duration left = deadline - absl::Now();
+    if (left <= absl::ZeroDuration()) break;
+    woken_changed_.WaitFor(&mu_, left);
+  }
+  woken_ = false;
+}
+
+void ControlCore::Wake() {
+  MutexLock lock(&mu_);
+  WakeLocked();
+}
+
+void ControlCore::CallOff(uint64_t schedule) {
+  {
+    MutexLock lock(&mu_);
+    node_.CallOff(schedule);
+  }
+  Publish();
+}
+
+void ControlCore::Fail(const absl::Status& failure) {
+  const absl::Status attributed = Attribute(failure, options_.job.peers[options_.job.rank]);
+  {
+    MutexLock lock(&mu_);
+    node_.Propose(attributed);
+  }
+  Publish();
+  const absl::Duration end = MonotonicTime() + kVerdictTime;
+  {
+    MutexLock lock(&mu_);
+    while (node_.failure().ok() && MonotonicTime() < end) state_changed_.WaitFor(&mu_, end - MonotonicTime());
+    node_.Decide(attributed);
+  }
+  Publish();
+}
+
+absl::Status ControlCore::failure() const {
+  if (!has_failed_.load()) return absl::OkStatus();
+  MutexLock lock(&mu_);
+  return node_.failure();
+}
+
+void ControlCore::Depart() {
+  {
+    MutexLock lock(&mu_);
+    node_.Depart();
+  }
+  Publish();
+}
+
+}  // namespace ronda

@@ -1,0 +1,140 @@
+#ifndef RONDA_RUNTIME_CONTROL_GRPC_CONTROL_CORE_H_
+#define RONDA_RUNTIME_CONTROL_GRPC_CONTROL_CORE_H_
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "runtime/base/mutex.h"
+#include "runtime/control/control_plane.h"
+#include "runtime/control/grpc/control_client.h"
+#include "runtime/control/grpc/control_handshake.h"
+#include "runtime/control/grpc/control_node.h"
+#include "runtime/control/grpc/control_stream.h"
+#include "runtime/control/grpc/frame_stream.h"
+
+namespace ronda {
+
+// What a rank's threads and its streams have in common: the node of the tree, under one lock, and what is under way on
+// each stream. Lets strangers become neighbours, hands bytes between streams and node, and wakes those who wait.
+//
+// Thread-safe. Shared with the streams, which may outlive the control plane by a moment.
+class ControlCore final : public ControlStreamOwner, public std::enable_shared_from_this<ControlCore> {
+ public:
+  struct Options {
+    ControlJob job;
+    ControlNode::Options node;
+    absl::Duration start_timeout;
+    std::string parent_address;  // for messages
+    // Called once, from Run, with the first failure after the start; nullptr: nobody.
+    std::function<void(const absl::Status&)> on_failure;
+  };
+
+  explicit ControlCore(Options options);
+
+  // Opens the stream to this rank's parent.
+  // Errors: INTERNAL if the system gives no random bytes.
+  absl::Status Attach(ControlClient& parent);
+
+  // Blocks until all ranks of the job have connected.
+  // Errors: DEADLINE_EXCEEDED that names who has not; why the parent refused this rank; the job's failure.
+  absl::Status AwaitStart();
+
+  // Sends signs of life, looks for those of others and calls on_failure, until Stop.
+  void Run();
+  void Stop();
+
+  // Says farewell, and waits until the neighbours have heard it: for `patience` at most, and not for those that would
+  // not hear. No stream is taken from now on.
+  void Close(absl::Duration patience);
+  // Waits until all streams have closed. REQUIRES: Close, and they have been cut off.
+  void AwaitStreams();
+
+  // ControlPlane's operations.
+  absl::Status SendToCoordinator(absl::string_view payload);
+  absl::Status Broadcast(absl::string_view payload);
+  absl::StatusOr<ControlPlane::Inbox> Receive();
+  void Wait(absl::Time deadline);
+  void Wake();
+  void CallOff(uint64_t schedule);
+  void Fail(const absl::Status& failure);
+  absl::Status failure() const;
+  void Depart();
+
+  void OnAccepted(ControlStream* stream) override;
+  void OnPiece(ControlStream* stream, absl::string_view piece) override;
+  void OnReadsEnd(ControlStream* stream) override;
+  void OnWritten(ControlStream* stream) override;
+  void OnClosed(ControlStream* stream, const absl::Status& status) override;
+
+ private:
+  enum class End { kParents, kChilds };
+  struct StreamState {
+    End end;  // which one this is
+    ControlHandshake handshake;
+    FrameAssembler assembler;
+    FrameQueue greetings = {};             // of the handshake: go out before the node's frames
+    std::optional<RankId> neighbour = {};  // who has proved that it is at the other end
+    absl::Duration begun = {};
+    bool writing = false;         // a piece is under way
+    bool ending = false;          // to end once nothing is left to write
+    bool ended = false;           // End has been called
+    absl::Status last_word = {};  // to end with
+  };
+  using Streams = std::map<ControlStream*, StreamState>;
+  // A call of a stream, that is made without the lock.
+  struct Action {
+    ControlStream* stream;
+    std::string piece;  // to write; empty: end
+    absl::Status last_word;
+  };
+
+  absl::StatusOr<StreamState> NewStream(End end) const;
+  // Why no further stream is taken.
+  absl::Status CheckRoomLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void RefuseLocked(StreamState& state, const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void TakeFrameLocked(StreamState& state, std::string frame) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status GreetLocked(StreamState& state, absl::string_view frame) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status WelcomeLocked(StreamState& state, const HelloFrame& hello) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void BecomeNeighbourLocked(StreamState& state, RankId neighbour) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool IsToEndLocked(const StreamState& state) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool IsWorthWaitingForLocked(const StreamState& state) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::vector<Action> ActionsLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void WakeLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Why the job has not started in time.
+  absl::Status LateErrorLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status MissingErrorLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void TickLocked(absl::Duration now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // Wakes those who wait for what has happened, and has the streams send what there is to send. To be called after
+  // whatever may have changed the node or a stream.
+  void Publish() ABSL_LOCKS_EXCLUDED(mu_);
+
+  const Options options_;
+  std::atomic<bool> has_failed_{false};  // whether the node has a failure; to look without the lock
+
+  mutable Mutex mu_;
+  CondVar woken_changed_;  // who waits in Wait
+  CondVar pulse_changed_;  // Run
+  CondVar state_changed_;  // who waits for the start, for rank 0's word, or for streams to close
+  ControlNode node_ ABSL_GUARDED_BY(mu_);
+  Streams streams_ ABSL_GUARDED_BY(mu_);
+  absl::Status refused_by_parent_ ABSL_GUARDED_BY(mu_);  // the stream to the parent ended before it was a neighbour
+  std::string last_refusal_ ABSL_GUARDED_BY(mu_);        // of a stranger; empty: none
+  bool woken_ ABSL_GUARDED_BY(mu_) = false;
+  bool stopped_ ABSL_GUARDED_BY(mu_) = false;
+  bool closing_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_CONTROL_GRPC_CONTROL_CORE_H_

@@ -1,0 +1,187 @@
+#include "runtime/control/grpc/control_frame.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "proto/ronda/v1/control.pb.h"
+#include "runtime/base/runs.h"
+#include "runtime/base/status_macros.h"
+
+namespace ronda {
+namespace {
+
+// Of a failure, which names a tensor and quotes what two ranks said of it.
+constexpr size_t kMaxFailureText = size_t{64} << 10;
+
+// Nothing of a job is older; keeps arithmetic with ages far from its limits.
+constexpr absl::Duration kMaxAge = absl::Hours(24 * 3650);
+
+absl::Status Damaged(absl::string_view what) { return absl::InvalidArgumentError(absl::StrCat("control: ", what)); }
+
+void Put(const ChallengeFrame& frame, v1::ControlFrame& message) {
+  message.mutable_challenge()->set_nonce(frame.nonce);
+}
+
+void Put(const HelloFrame& frame, v1::ControlFrame& message) {
+  v1::ControlHello& hello = *message.mutable_hello();
+  hello.set_rank(frame.rank);
+  hello.set_size(frame.size);
+  hello.set_job_id(frame.job_id);
+  hello.set_nonce(frame.nonce);
+  hello.set_proof(frame.proof);
+}
+
+void Put(const WelcomeFrame& frame, v1::ControlFrame& message) { message.mutable_welcome()->set_proof(frame.proof); }
+
+void Put(const ArrivalFrame& frame, v1::ControlFrame& message) {
+  v1::ControlArrival& arrival = *message.mutable_arrival();
+  for (const RankId number : ToRuns(frame.ranks)) arrival.add_ranks(number);
+}
+
+void Put(const StartFrame&, v1::ControlFrame& message) { message.mutable_start(); }
+
+void Put(const ReportsFrame& frame, v1::ControlFrame& message) {
+  v1::ControlReports& reports = *message.mutable_reports();
+  for (const SharedReport& report : frame.reports) {
+    v1::ControlReport& entry = *reports.add_reports();
+    entry.set_payload(report.payload);
+    for (const RankId number : ToRuns(report.ranks)) entry.add_ranks(number);
+  }
+}
+
+void Put(const BroadcastFrame& frame, v1::ControlFrame& message) { message.set_broadcast(frame.payload); }
+
+void Put(const CallOffFrame& frame, v1::ControlFrame& message) { message.set_call_off(frame.schedule); }
+
+void Put(const FailureFrame& frame, v1::ControlFrame& message) {
+  v1::ControlFailure& failure = *message.mutable_failure();
+  failure.set_code(static_cast<int>(frame.failure.code()));
+  failure.set_text(std::string(frame.failure.message().substr(0, kMaxFailureText)));
+}
+
+void Put(const DepartureFrame&, v1::ControlFrame& message) { message.mutable_departure(); }
+
+void Put(const HeartbeatFrame& frame, v1::ControlFrame& message) {
+  v1::ControlHeartbeat& heartbeat = *message.mutable_heartbeat();
+  for (const Act& act : frame.acts) {
+    v1::ControlAct& entry = *heartbeat.add_acts();
+    entry.set_rank(act.rank);
+    entry.set_kind(static_cast<int>(act.kind));
+    entry.set_op(static_cast<int>(act.op));
+    entry.set_name(act.name);
+    entry.set_bytes(act.bytes);
+    entry.set_age_ms(absl::ToInt64Milliseconds(act.age));
+  }
+}
+
+// What a rank says of itself is for its parent to check, with better words.
+absl::StatusOr<ControlFrame> DecodeHello(const v1::ControlHello& hello) {
+  return HelloFrame{.rank = hello.rank(),
+                    .size = hello.size(),
+                    .job_id = hello.job_id(),
+                    .nonce = hello.nonce(),
+                    .proof = hello.proof()};
+}
+
+// Ranks that come at most once each.
+template <typename Runs>
+absl::StatusOr<std::vector<RankId>> DecodeRanks(const Runs& runs, int size) {
+  std::optional<std::vector<RankId>> ranks = FromRuns<RankId>(runs, size);
+  if (!ranks.has_value() || ranks->empty()) return Damaged("ranks are no runs");
+  const bool ascending = std::adjacent_find(ranks->begin(), ranks->end(), std::greater_equal<>()) == ranks->end();
+  if (!ascending || ranks->back() >= size) return Damaged("ranks are not ascending, or not in the job");
+  return *std::move(ranks);
+}
+
+absl::StatusOr<ControlFrame> DecodeArrival(const v1::ControlArrival& arrival, int size) {
+  RONDA_ASSIGN_OR_RETURN(std::vector<RankId> ranks, DecodeRanks(arrival.ranks(), size));
+  return ArrivalFrame{.ranks = std::move(ranks)};
+}
+
+absl::StatusOr<ControlFrame> DecodeReports(v1::ControlReports& reports, int size) {
+  ReportsFrame frame;
+  for (v1::ControlReport& report : *reports.mutable_reports()) {
+    RONDA_ASSIGN_OR_RETURN(std::vector<RankId> ranks, DecodeRanks(report.ranks(), size));
+    frame.reports.push_back({.payload = std::move(*report.mutable_payload()), .ranks = std::move(ranks)});
+  }
+  return frame;
+}
+
+absl::StatusOr<ControlFrame> DecodeFailure(const v1::ControlFailure& failure) {
+  if (failure.code() < static_cast<int>(absl::StatusCode::kCancelled) ||
+      failure.code() > static_cast<int>(absl::StatusCode::kUnauthenticated)) {
+    return Damaged(absl::StrCat("failure.code is ", failure.code()));
+  }
+  if (failure.text().size() > kMaxFailureText) return Damaged("failure.text is too long");
+  return FailureFrame{absl::Status(static_cast<absl::StatusCode>(failure.code()), failure.text())};
+}
+
+absl::StatusOr<Act> DecodeAct(const v1::ControlAct& act, int size) {
+  const std::optional<OpType> op = OpTypeFromInt(act.op());
+  if (!op.has_value()) return Damaged(absl::StrCat("act.op is ", act.op()));
+  if (act.rank() < 0 || act.rank() >= size) return Damaged(absl::StrCat("act.rank is ", act.rank()));
+  if (act.kind() < 1 || act.kind() > kLastFlightKind) return Damaged(absl::StrCat("act.kind is ", act.kind()));
+  if (act.name().size() > FlightRecorder::kNameBytes) return Damaged("act.name is too long");
+  if (act.age_ms() < 0 || absl::Milliseconds(act.age_ms()) > kMaxAge) {
+    return Damaged(absl::StrCat("act.age_ms is ", act.age_ms()));
+  }
+  return Act{.rank = act.rank(),
+             .kind = static_cast<FlightKind>(act.kind()),
+             .op = *op,
+             .name = act.name(),
+             .bytes = act.bytes(),
+             .age = absl::Milliseconds(act.age_ms())};
+}
+
+absl::StatusOr<ControlFrame> DecodeHeartbeat(const v1::ControlHeartbeat& heartbeat, int size) {
+  HeartbeatFrame frame;
+  for (const v1::ControlAct& entry : heartbeat.acts()) {
+    RONDA_ASSIGN_OR_RETURN(Act act, DecodeAct(entry, size));
+    frame.acts.push_back(std::move(act));
+  }
+  return frame;
+}
+
+}  // namespace
+
+std::string Encode(const ControlFrame& frame) {
+  v1::ControlFrame message;
+  std::visit([&](const auto& content) { Put(content, message); }, frame);
+  return message.SerializeAsString();
+}
+
+absl::StatusOr<ControlFrame> DecodeControlFrame(absl::string_view bytes, int size) {
+  v1::ControlFrame message;
+  if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return Damaged("not a frame");
+  switch (message.content_case()) {
+    case v1::ControlFrame::kChallenge:
+      return ChallengeFrame{.nonce = message.challenge().nonce()};
+    case v1::ControlFrame::kHello:
+      return DecodeHello(message.hello());
+    case v1::ControlFrame::kWelcome:
+      return WelcomeFrame{.proof = message.welcome().proof()};
+    case v1::ControlFrame::kArrival:
+      return DecodeArrival(message.arrival(), size);
+    case v1::ControlFrame::kStart:
+      return StartFrame{};
+    case v1::ControlFrame::kReports:
+      return DecodeReports(*message.mutable_reports(), size);
+    case v1::ControlFrame::kBroadcast:
+      return BroadcastFrame{.payload = std::move(*message.mutable_broadcast())};
+    case v1::ControlFrame::kCallOff:
+      return CallOffFrame{.schedule = message.call_off()};
+    case v1::ControlFrame::kFailure:
+      return DecodeFailure(message.failure());
+    case v1::ControlFrame::kDeparture:
+      return DepartureFrame{};
+    case v1::ControlFrame::kHeartbeat:
+      return DecodeHeartbeat(message.heartbeat(), size);
+    case v1::ControlFrame::CONTENT_NOT_SET:
+      break;
+  }
+  return Damaged("a frame without content");
+}
+
+}  // namespace ronda

@@ -1,0 +1,76 @@
+#ifndef RONDA_RUNTIME_CONTROL_GRPC_CONTROL_HANDSHAKE_H_
+#define RONDA_RUNTIME_CONTROL_GRPC_CONTROL_HANDSHAKE_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/base/peer.h"
+#include "runtime/control/grpc/control_frame.h"
+#include "runtime/control/grpc/control_tree.h"
+
+namespace ronda {
+
+// What a rank has to know of the job to tell its neighbours from strangers.
+struct ControlJob {
+  RankId rank = 0;
+  std::vector<Peer> peers;  // by rank
+  ControlTree tree;
+  std::string job_id;
+  std::string secret;  // empty: no proof is asked for, nor given
+};
+
+// The first words of a stream: child and parent prove to each other that they know the job's secret.
+//
+//   parent                        child
+//     | challenge: a nonce          |
+//     |---------------------------->|
+//     |   hello: who, nonce, proof  |
+//     |<----------------------------|
+//     | welcome: proof              |
+//     |---------------------------->|
+//
+// Both proofs cover both nonces, so that neither can be used again; they name their purpose, so that none can be sent
+// back to where it came from.
+//
+// One handshake serves one end of one stream. Thread-compatible. `job` must outlive it.
+class ControlHandshake {
+ public:
+  // Errors: INTERNAL if the system gives no random bytes.
+  static absl::StatusOr<ControlHandshake> Create(const ControlJob* job);
+
+  // What the parent says first.
+  ChallengeFrame Challenge() const { return {.nonce = own_nonce_}; }
+
+  // The child's answer.
+  // Errors: INVALID_ARGUMENT if the parent's nonce is none.
+  absl::StatusOr<HelloFrame> Answer(const ChallengeFrame& challenge);
+
+  // The parent's last word; `hello` is from a rank of the job.
+  // Errors: PERMISSION_DENIED with another secret; INVALID_ARGUMENT if it is of another job, or no child of this rank.
+  absl::StatusOr<WelcomeFrame> Welcome(const HelloFrame& hello) const;
+
+  // Whether `welcome` is from this rank's parent.
+  // Errors: PERMISSION_DENIED if it does not know the secret.
+  absl::Status CheckWelcome(const WelcomeFrame& welcome) const;
+
+ private:
+  ControlHandshake(const ControlJob* job, std::string nonce) : job_(job), own_nonce_(std::move(nonce)) {}
+
+  // A proof that both nonces, of parent and child, were seen by who knows the secret.
+  struct Nonces {
+    absl::string_view parent;
+    absl::string_view child;
+  };
+  std::string Proof(absl::string_view purpose, const Nonces& nonces, RankId child) const;
+  absl::Status CheckProof(absl::string_view proof, absl::string_view expected, RankId other) const;
+
+  const ControlJob* job_;
+  std::string own_nonce_;
+  std::string parent_nonce_;  // of the child's handshake, once it has been challenged
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_CONTROL_GRPC_CONTROL_HANDSHAKE_H_

@@ -1,0 +1,296 @@
+#include "runtime/control/grpc/control_node.h"
+
+#include <algorithm>
+#include <type_traits>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/logging.h"
+#include "runtime/base/status_macros.h"
+
+namespace ronda {
+namespace {
+
+// Payload in one frame of reports, unless a single one is longer.
+constexpr size_t kReportFrameBytes = size_t{1} << 20;
+
+absl::Status Misplaced(absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("control: ", what, " came the wrong way"));
+}
+
+}  // namespace
+
+ControlNode::ControlNode(Options options)
+    : options_(std::move(options)),
+      acts_({.rank = options_.rank,
+             .peers = options_.peers,
+             .standstill = options_.heartbeat,
+             .flights = options_.flights}),
+      arrived_(options_.tree.size) {
+  NoteArrival({options_.rank});
+}
+
+void ControlNode::Attach(RankId neighbour, absl::Duration now) {
+  RONDA_CHECK(!IsAttached(neighbour));
+  links_[neighbour].last_heard = now;
+  if (!failure_.ok()) SendTo(neighbour, std::make_shared<const std::string>(Encode(FailureFrame{failure_})));
+  if (!IsParent(neighbour)) return NoteArrival({neighbour});
+  // Its parent knows of this rank itself.
+  ArrivalFrame arrival;
+  for (RankId rank = options_.rank + 1; rank < options_.tree.size; ++rank) {
+    if (arrived_[rank]) arrival.ranks.push_back(rank);
+  }
+  if (!arrival.ranks.empty()) SendUp(arrival);
+}
+
+void ControlNode::NoteArrival(const std::vector<RankId>& ranks) {
+  for (const RankId rank : ranks) {
+    if (!arrived_[rank]) ++arrivals_;
+    arrived_[rank] = true;
+  }
+  SendUp(ArrivalFrame{.ranks = ranks});
+  if (is_root() && arrivals_ == options_.tree.size) Start();
+}
+
+void ControlNode::Start() {
+  started_ = true;
+  SendDown(StartFrame{});
+}
+
+std::vector<RankId> ControlNode::Missing() const {
+  std::vector<RankId> missing;
+  for (RankId rank = 0; rank < options_.tree.size; ++rank) {
+    if (!arrived_[rank]) missing.push_back(rank);
+  }
+  return missing;
+}
+
+bool ControlNode::CanReachParent() const {
+  if (is_root()) return false;
+  const auto link = links_.find(options_.tree.Parent(options_.rank));
+  return link != links_.end() && !link->second.lost && !link->second.departed;
+}
+
+void ControlNode::SendTo(RankId neighbour, const FrameBytes& frame) {
+  Link& link = links_.at(neighbour);
+  if (!link.lost) link.queue.Push(frame);
+}
+
+void ControlNode::SendUp(const ControlFrame& frame) {
+  if (CanReachParent()) SendTo(options_.tree.Parent(options_.rank), std::make_shared<const std::string>(Encode(frame)));
+}
+
+void ControlNode::PassDown(const FrameBytes& frame) {
+  for (const auto& [neighbour, link] : links_) {
+    if (!IsParent(neighbour)) SendTo(neighbour, frame);
+  }
+}
+
+std::string ControlNode::TakePiece(RankId neighbour) {
+  Link& link = links_.at(neighbour);
+  if (IsParent(neighbour) && link.queue.empty() && !reports_.empty()) {
+    SendUp(ReportsFrame{.reports = reports_.Take(kReportFrameBytes)});
+  }
+  return link.queue.TakePiece();
+}
+
+void ControlNode::Take(RankId neighbour, std::string frame, absl::Duration now) {
+  Link& link = links_.at(neighbour);
+  link.last_heard = now;
+  if (link.distrusted) return;
+  absl::StatusOr<ControlFrame> decoded = DecodeControlFrame(frame, options_.tree.size);
+  if (!decoded.ok()) return Distrust(neighbour, decoded.status());
+  // After a failure nothing counts any more but who leaves on purpose.
+  if (!failure_.ok() && !std::holds_alternative<DepartureFrame>(*decoded)) return;
+  const absl::Status status = Handle(neighbour, *decoded, std::make_shared<const std::string>(std::move(frame)));
+  if (!status.ok()) Distrust(neighbour, status);
+}
+
+absl::Status ControlNode::Handle(RankId neighbour, const ControlFrame& frame, const FrameBytes& bytes) {
+  return std::visit(
+      [&](const auto& content) {
+        using Content = std::decay_t<decltype(content)>;
+        constexpr bool is_handshake = std::is_same_v<Content, ChallengeFrame> || std::is_same_v<Content, HelloFrame> ||
+                                      std::is_same_v<Content, WelcomeFrame>;
+        if constexpr (is_handshake) return absl::InvalidArgumentError("control: a handshake after the handshake");
+        if constexpr (!is_handshake) return On(neighbour, content, bytes);
+      },
+      frame);
+}
+
+absl::Status ControlNode::CheckBelow(RankId neighbour, const std::vector<RankId>& ranks) const {
+  if (IsParent(neighbour)) return Misplaced("what goes up");
+  for (const RankId rank : ranks) {
+    if (options_.tree.IsWithin(rank, neighbour)) continue;
+    return absl::InvalidArgumentError(absl::StrCat("control: rank ", rank, " is not below rank ", neighbour));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ControlNode::CheckFromParent(RankId neighbour) const {
+  return IsParent(neighbour) ? absl::OkStatus() : Misplaced("what goes down");
+}
+
+absl::Status ControlNode::On(RankId neighbour, const ArrivalFrame& frame, const FrameBytes&) {
+  RONDA_RETURN_IF_ERROR(CheckBelow(neighbour, frame.ranks));
+  NoteArrival(frame.ranks);
+  return absl::OkStatus();
+}
+
+absl::Status ControlNode::On(RankId neighbour, const StartFrame&, const FrameBytes&) {
+  RONDA_RETURN_IF_ERROR(CheckFromParent(neighbour));
+  Start();
+  return absl::OkStatus();
+}
+
+absl::Status ControlNode::On(RankId neighbour, const ReportsFrame& frame, const FrameBytes&) {
+  for (const SharedReport& report : frame.reports) {
+    RONDA_RETURN_IF_ERROR(CheckBelow(neighbour, report.ranks));
+    if (!is_root()) {
+      reports_.Add(report);
+      continue;
+    }
+    for (const RankId rank : report.ranks) inbox_.to_coordinator.push_back({.from = rank, .payload = report.payload});
+  }
+  news_ |= is_root();
+  return absl::OkStatus();
+}
+
+absl::Status ControlNode::On(RankId neighbour, const BroadcastFrame& frame, const FrameBytes& bytes) {
+  RONDA_RETURN_IF_ERROR(CheckFromParent(neighbour));
+  PassDown(bytes);
+  inbox_.broadcasts.push_back(frame.payload);
+  news_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status ControlNode::On(RankId, const CallOffFrame& frame, const FrameBytes&) {
+  CallOff(frame.schedule);
+  return absl::OkStatus();
+}
+
+absl::Status ControlNode::On(RankId neighbour, const FailureFrame& frame, const FrameBytes&) {
+  if (IsParent(neighbour)) {
+    Decide(frame.failure);
+  } else {
+    Propose(frame.failure);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ControlNode::On(RankId neighbour, const DepartureFrame&, const FrameBytes&) {
+  links_.at(neighbour).departed = true;
+  return absl::OkStatus();
+}
+
+absl::Status ControlNode::On(RankId neighbour, const HeartbeatFrame& frame, const FrameBytes&) {
+  if (IsParent(neighbour)) {
+    acts_.TakeFromAbove(frame.acts, FlightNow());
+  } else {
+    acts_.TakeFromBelow(frame.acts, FlightNow());
+  }
+  return absl::OkStatus();
+}
+
+void ControlNode::Send(std::string payload) {
+  if (is_root()) {
+    inbox_.to_coordinator.push_back({.from = kCoordinatorRank, .payload = std::move(payload)});
+    news_ = true;
+  } else if (CanReachParent()) {
+    reports_.Add({.payload = std::move(payload), .ranks = {options_.rank}});
+  }
+}
+
+void ControlNode::Broadcast(absl::string_view payload) {
+  RONDA_CHECK(is_root());
+  inbox_.broadcasts.emplace_back(payload);
+  news_ = true;
+  if (!links_.empty()) SendDown(BroadcastFrame{.payload = std::string(payload)});
+}
+
+void ControlNode::CallOff(uint64_t schedule) {
+  if (schedule <= called_off_) return;
+  called_off_ = schedule;
+  news_ = true;
+  // To all, also where it came from: who knows of it already does nothing.
+  const auto frame = std::make_shared<const std::string>(Encode(CallOffFrame{.schedule = schedule}));
+  for (const auto& [neighbour, link] : links_) SendTo(neighbour, frame);
+}
+
+void ControlNode::Propose(const absl::Status& failure) {
+  if (!failure_.ok()) return;
+  if (!CanReachParent()) return Decide(failure);
+  SendUp(FailureFrame{failure});
+}
+
+void ControlNode::Decide(const absl::Status& failure) {
+  if (!failure_.ok()) return;
+  failure_ = failure;
+  news_ = true;
+  // What has not been sent yet would only keep the failure from arriving.
+  for (auto& [neighbour, link] : links_) {
+    if (!IsParent(neighbour)) link.queue.DropUnbegun();
+  }
+  SendDown(FailureFrame{failure});
+}
+
+void ControlNode::Depart() {
+  if (std::exchange(has_departed_, true)) return;
+  const auto farewell = std::make_shared<const std::string>(Encode(DepartureFrame{}));
+  for (const auto& [neighbour, link] : links_) SendTo(neighbour, farewell);
+}
+
+ControlPlane::Inbox ControlNode::TakeInbox() {
+  ControlPlane::Inbox inbox = std::exchange(inbox_, ControlPlane::Inbox{});
+  inbox.called_off = called_off_;
+  return inbox;
+}
+
+void ControlNode::GiveUp(RankId neighbour, const absl::Status& failure) {
+  links_.at(neighbour).distrusted = true;
+  if (IsParent(neighbour)) {
+    Decide(failure);
+  } else {
+    Propose(failure);
+  }
+}
+
+void ControlNode::Distrust(RankId neighbour, const absl::Status& damage) {
+  GiveUp(neighbour, absl::InternalError(absl::StrCat(ToString(options_.peers[neighbour]),
+                                                     " has sent a control message that is none: ", damage.message())));
+}
+
+void ControlNode::Lose(RankId neighbour) {
+  Link& link = links_.at(neighbour);
+  link.lost = true;
+  link.queue = FrameQueue();
+  if (link.departed || has_departed_) return;
+  GiveUp(neighbour,
+         absl::UnavailableError(absl::StrCat(ToString(options_.peers[neighbour]), " is gone: its connection closed")));
+}
+
+void ControlNode::Tick(absl::Duration now) {
+  CheckSilence(now);
+  last_tick_ = now;
+  SendHeartbeats();
+}
+
+void ControlNode::CheckSilence(absl::Duration now) {
+  // Who was stopped itself, by a debugger perhaps, finds what the others have said in the meantime only later.
+  const bool was_stopped = now - last_tick_ > std::max(2 * options_.heartbeat, options_.heartbeat_timeout / 2);
+  for (auto& [neighbour, link] : links_) {
+    if (was_stopped) link.last_heard = now;
+    if (link.lost || link.departed || link.distrusted || now - link.last_heard <= options_.heartbeat_timeout) continue;
+    GiveUp(neighbour, absl::UnavailableError(absl::StrCat(
+                          ToString(options_.peers[neighbour]), " gave no sign of life for ",
+                          absl::FormatDuration(options_.heartbeat_timeout), " (host down or network cut?)")));
+  }
+}
+
+void ControlNode::SendHeartbeats() {
+  ActRelay::News news = acts_.Take(FlightNow());
+  SendUp(HeartbeatFrame{.acts = std::move(news.up)});
+  SendDown(HeartbeatFrame{.acts = std::move(news.down)});
+}
+
+}  // namespace ronda

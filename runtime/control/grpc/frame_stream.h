@@ -1,0 +1,62 @@
+// Frames, which are as long as they are, as a stream of pieces, which are short.
+#ifndef RONDA_RUNTIME_CONTROL_GRPC_FRAME_STREAM_H_
+#define RONDA_RUNTIME_CONTROL_GRPC_FRAME_STREAM_H_
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace ronda {
+
+// About what a slow link (100 kbit/s) moves within the heartbeat timeout: each piece that arrives is a sign of life.
+inline constexpr size_t kControlPieceBytes = size_t{128} << 10;
+
+inline constexpr size_t kFrameHeaderBytes = 4;
+
+// The bytes of a frame; shared, for one may go out to many.
+using FrameBytes = std::shared_ptr<const std::string>;
+
+// Frames on their way out, in order. Thread-compatible.
+class FrameQueue {
+ public:
+  void Push(FrameBytes frame) { frames_.push_back(std::move(frame)); }
+  bool empty() const { return frames_.empty(); }
+
+  // The next kControlPieceBytes, or as many as there are.
+  std::string TakePiece();
+
+  // Forgets all frames but one that has been taken in part.
+  void DropUnbegun();
+
+ private:
+  std::deque<FrameBytes> frames_;
+  size_t taken_ = 0;  // bytes of the first one, its header included
+};
+
+// Puts frames together again. Thread-compatible.
+class FrameAssembler {
+ public:
+  explicit FrameAssembler(size_t max_frame_bytes) : max_frame_bytes_(max_frame_bytes) {}
+
+  void set_max_frame_bytes(size_t bytes) { max_frame_bytes_ = bytes; }
+
+  void Append(absl::string_view piece);
+
+  // Moves the next frame to `frame`; false if it has not all come yet.
+  // Errors: INVALID_ARGUMENT if a frame is longer than allowed; what follows has no meaning then.
+  absl::StatusOr<bool> Next(std::string* frame);
+
+ private:
+  size_t max_frame_bytes_;
+  std::string bytes_;
+  size_t begin_ = 0;  // of the next frame's header in bytes_
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_CONTROL_GRPC_FRAME_STREAM_H_

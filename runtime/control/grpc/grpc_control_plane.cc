@@ -1,0 +1,99 @@
+#include "runtime/control/grpc/grpc_control_plane.h"
+
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "runtime/base/logging.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/control/grpc/control_client.h"
+#include "runtime/control/grpc/control_core.h"
+
+namespace ronda {
+namespace {
+
+// For the neighbours to hear the farewell. Those that are well answer within a round trip.
+constexpr absl::Duration kFarewellTime = absl::Seconds(2);
+
+class GrpcControlPlane final : public ControlPlane {
+ public:
+  GrpcControlPlane(ControlCore::Options options, std::unique_ptr<ControlListener> listener)
+      : rank_(options.job.rank),
+        listener_(std::move(listener)),
+        core_(std::make_shared<ControlCore>(std::move(options))),
+        pulse_([core = core_] { core->Run(); }) {}
+
+  ~GrpcControlPlane() override {
+    core_->Close(kFarewellTime);
+    if (client_.has_value()) client_->Cancel();
+    listener_.reset();
+    core_->AwaitStreams();
+    core_->Stop();
+    pulse_.join();
+  }
+
+  absl::Status Connect(const Endpoint& parent) {
+    if (listener_ != nullptr) listener_->server().Serve(core_);
+    if (rank_ != kCoordinatorRank) {
+      client_.emplace(parent);
+      RONDA_RETURN_IF_ERROR(core_->Attach(*client_));
+    }
+    return core_->AwaitStart();
+  }
+
+  absl::Status SendToCoordinator(absl::string_view payload) override { return core_->SendToCoordinator(payload); }
+  absl::Status Broadcast(absl::string_view payload) override {
+    RONDA_CHECK(rank_ == kCoordinatorRank);
+    return core_->Broadcast(payload);
+  }
+  absl::StatusOr<Inbox> Receive() override { return core_->Receive(); }
+  void Wait(absl::Time deadline) override { core_->Wait(deadline); }
+  void Wake() override { core_->Wake(); }
+  void CallOff(uint64_t schedule) override { core_->CallOff(schedule); }
+  void Fail(const absl::Status& failure) override { core_->Fail(failure); }
+  absl::Status failure() const override { return core_->failure(); }
+  void Depart() override { core_->Depart(); }
+
+ private:
+  const RankId rank_;
+  std::unique_ptr<ControlListener> listener_;
+  std::optional<ControlClient> client_;
+  const std::shared_ptr<ControlCore> core_;
+  std::thread pulse_;
+};
+
+ControlCore::Options CoreOptions(const GrpcControlPlaneOptions& options) {
+  const ControlTree tree = {.size = static_cast<int>(options.peers.size()), .fan_out = options.fan_out};
+  return {.job = {.rank = options.rank,
+                  .peers = options.peers,
+                  .tree = tree,
+                  .job_id = options.job_id,
+                  .secret = options.secret},
+          .node = {.rank = options.rank,
+                   .peers = options.peers,
+                   .tree = tree,
+                   .heartbeat = options.heartbeat,
+                   .heartbeat_timeout = options.heartbeat_timeout,
+                   .flights = options.flights},
+          .start_timeout = options.start_timeout,
+          .parent_address = ToString(options.parent),
+          .on_failure = options.on_failure};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ControlListener>> ControlListener::Start(const Endpoint& endpoint) {
+  std::unique_ptr<ControlListener> listener(new ControlListener(endpoint));
+  RONDA_RETURN_IF_ERROR(listener->server_.Listen(endpoint));
+  return listener;
+}
+
+absl::StatusOr<std::unique_ptr<ControlPlane>> ConnectGrpcControlPlane(GrpcControlPlaneOptions options) {
+  if (options.listener != nullptr) RONDA_RETURN_IF_ERROR(CheckSecret(options.listener->endpoint(), options.secret));
+  if (options.rank != kCoordinatorRank) RONDA_RETURN_IF_ERROR(CheckSecret(options.parent, options.secret));
+  auto plane = std::make_unique<GrpcControlPlane>(CoreOptions(options), std::move(options.listener));
+  RONDA_RETURN_IF_ERROR(plane->Connect(options.parent));
+  return plane;
+}
+
+}  // namespace ronda

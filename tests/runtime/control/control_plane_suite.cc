@@ -1,0 +1,159 @@
+#include "tests/runtime/control/control_plane_suite.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+namespace ronda::testing {
+namespace {
+
+TEST_P(ControlPlaneTest, MessagesReachTheCoordinatorInTheOrderOfEachSender) {
+  constexpr int kMessages = 200;
+  OnEveryRank([&](RankId rank, ControlPlane& control) {
+    for (int i = 0; i < kMessages; ++i) ASSERT_EQ(control.SendToCoordinator(absl::StrCat(i)), absl::OkStatus());
+    if (rank != 0) return;
+    const ControlPlane::Inbox inbox = ReceiveUntil(control, [&](const ControlPlane::Inbox& all) {
+      return all.to_coordinator.size() == static_cast<size_t>(kMessages) * size();
+    });
+    std::vector<int> next(size(), 0);
+    for (const ControlMessage& message : inbox.to_coordinator) {
+      EXPECT_EQ(message.payload, absl::StrCat(next[message.from]++)) << "from rank " << message.from;
+    }
+    EXPECT_TRUE(inbox.broadcasts.empty());
+  });
+}
+
+TEST_P(ControlPlaneTest, BroadcastsReachEveryRankInOrder) {
+  constexpr size_t kMessages = 200;
+  OnEveryRank([&](RankId rank, ControlPlane& control) {
+    for (size_t i = 0; rank == 0 && i < kMessages; ++i) ASSERT_EQ(control.Broadcast(absl::StrCat(i)), absl::OkStatus());
+    const ControlPlane::Inbox inbox =
+        ReceiveUntil(control, [&](const ControlPlane::Inbox& all) { return all.broadcasts.size() == kMessages; });
+    for (size_t i = 0; i < kMessages; ++i) EXPECT_EQ(inbox.broadcasts[i], absl::StrCat(i));
+    EXPECT_TRUE(inbox.to_coordinator.empty());
+  });
+}
+
+// The others may be in a collective that waits for rank 0.
+TEST_P(ControlPlaneTest, LongBroadcastsDoNotWaitForRanksThatReceiveNothing) {
+  constexpr size_t kMessages = 3;
+  const std::string text(300'000, 'x');
+  for (size_t i = 0; i < kMessages; ++i) ASSERT_EQ(control(0).Broadcast(text), absl::OkStatus());
+  OnEveryRank([&](RankId, ControlPlane& control) {
+    const ControlPlane::Inbox inbox =
+        ReceiveUntil(control, [&](const ControlPlane::Inbox& all) { return all.broadcasts.size() == kMessages; });
+    EXPECT_EQ(inbox.broadcasts, std::vector<std::string>(kMessages, text));
+  });
+}
+
+// All ranks send more than any ring holds while the coordinator does the same, before anybody receives.
+TEST_P(ControlPlaneTest, LongMessagesBothWaysAtOnceDoNotDeadlock) {
+  constexpr size_t kMessages = 3;
+  const std::string text(300'000, 'x');
+  OnEveryRank([&](RankId rank, ControlPlane& control) {
+    for (size_t i = 0; i < kMessages; ++i) ASSERT_EQ(control.SendToCoordinator(text), absl::OkStatus());
+    if (rank == 0) {
+      for (size_t i = 0; i < kMessages; ++i) ASSERT_EQ(control.Broadcast(text), absl::OkStatus());
+      const ControlPlane::Inbox inbox = ReceiveUntil(control, [&](const ControlPlane::Inbox& all) {
+        return all.to_coordinator.size() == kMessages * static_cast<size_t>(size());
+      });
+      for (const ControlMessage& message : inbox.to_coordinator) EXPECT_TRUE(message.payload == text);
+      ASSERT_EQ(control.Broadcast("end"), absl::OkStatus());
+    }
+    const auto has_end = [](const ControlPlane::Inbox& all) {
+      return !all.broadcasts.empty() && all.broadcasts.back() == "end";
+    };
+    const std::vector<std::string> broadcasts = ReceiveUntil(control, has_end).broadcasts;
+    // The coordinator may have taken its own before it looked for the end.
+    if (rank != 0) {
+      EXPECT_EQ(broadcasts, std::vector<std::string>({text, text, text, "end"}));
+    }
+  });
+}
+
+TEST_P(ControlPlaneTest, WakeEndsTheNextWait) {
+  control(0).Wake();
+  control(0).Wait(absl::InfiniteFuture());
+}
+
+TEST_P(ControlPlaneTest, WakeFromAnotherThreadEndsWait) {
+  for (int i = 0; i < 20; ++i) {
+    std::thread waking([&] { control(0).Wake(); });
+    control(0).Wait(absl::InfiniteFuture());
+    waking.join();
+  }
+}
+
+TEST_P(ControlPlaneTest, CallOffWakesEveryRankAndStays) {
+  OnEveryRank([&](RankId rank, ControlPlane& control) {
+    if (rank == size() - 1) control.CallOff(3);
+    while (control.Receive()->called_off < 3) control.Wait(absl::InfiniteFuture());
+    EXPECT_EQ(control.Receive()->called_off, 3U);
+  });
+}
+
+TEST_P(ControlPlaneTest, HighestScheduleThatWasCalledOffCounts) {
+  EXPECT_EQ(control(0).Receive()->called_off, 0U);
+  control(0).CallOff(5);
+  control(size() - 1).CallOff(2);
+  const auto has_highest = [](const ControlPlane::Inbox& all) { return all.called_off >= 5; };
+  for (RankId rank = 0; rank < size(); ++rank) {
+    ReceiveUntil(control(rank), has_highest);
+    EXPECT_EQ(control(rank).Receive()->called_off, 5U);
+  }
+}
+
+// As a thread that drives the engine does while the coordinator thread sleeps.
+TEST_P(ControlPlaneTest, OneThreadMayWaitWhileAnotherSendsAndReceives) {
+  std::atomic<bool> over{false};
+  std::thread waiting([&] {
+    while (!over) control(0).Wait(absl::InfiniteFuture());
+  });
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_EQ(control(0).SendToCoordinator("x"), absl::OkStatus());
+    ASSERT_EQ(control(0).Receive()->to_coordinator.size(), 1U);
+  }
+  over = true;
+  control(0).Wake();
+  waiting.join();
+}
+
+TEST_P(ControlPlaneTest, WaitEndsAtItsDeadline) {
+  const absl::Time deadline = absl::Now() + absl::Milliseconds(20);
+  control(0).Wait(deadline);
+  EXPECT_GE(absl::Now(), deadline);
+}
+
+TEST_P(ControlPlaneTest, FirstFailureReachesEveryRankWithTheSameText) {
+  const RankId failing = size() - 1;
+  OnEveryRank([&](RankId rank, ControlPlane& control) {
+    if (rank == failing) {
+      control.Fail(absl::DataLossError("first"));
+      control.Fail(absl::InternalError("second"));
+    }
+    while (control.failure().ok()) control.Wait(absl::InfiniteFuture());
+    const absl::Status expected =
+        absl::DataLossError(absl::StrCat("rank ", failing, " (host localhost, pid ", getpid(), "): first"));
+    EXPECT_EQ(control.failure(), expected);
+    EXPECT_EQ(control.SendToCoordinator("x"), expected);
+    EXPECT_EQ(control.Receive().status(), expected);
+    if (rank == 0) {
+      EXPECT_EQ(control.Broadcast("x"), expected);
+    }
+  });
+}
+
+TEST_P(ControlPlaneTest, DepartureIsNoFailure) {
+  OnEveryRank([&](RankId, ControlPlane& control) { control.Depart(); });
+  for (RankId rank = 0; rank < size(); ++rank) EXPECT_EQ(control(rank).failure(), absl::OkStatus());
+}
+
+}  // namespace
+}  // namespace ronda::testing

@@ -1,0 +1,82 @@
+// What ControlPlane promises, as tests that any implementation can be put through.
+//
+//   INSTANTIATE_TEST_SUITE_P(Mine, ControlPlaneTest, ::testing::ValuesIn({...}), NameOfControlRanks);
+#ifndef RONDA_TESTS_RUNTIME_CONTROL_CONTROL_PLANE_SUITE_H_
+#define RONDA_TESTS_RUNTIME_CONTROL_CONTROL_PLANE_SUITE_H_
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "runtime/base/types.h"
+#include "runtime/collectives/transport.h"
+#include "runtime/control/control_plane.h"
+#include "tests/testing/run_ranks.h"
+
+namespace ronda::testing {
+
+// A job whose ranks, of this process, have control planes of one kind.
+struct ControlRanks {
+  std::string name;
+  int size;
+  // One transport a rank, whose communicator may be nullptr; fails the test and returns nothing if they do not connect.
+  std::function<std::vector<Transport>()> connect;
+};
+
+inline std::ostream& operator<<(std::ostream& out, const ControlRanks& ranks) {
+  return out << ranks.name << " with " << ranks.size << " ranks";
+}
+
+// "Shm3"
+inline std::string NameOfControlRanks(const ::testing::TestParamInfo<ControlRanks>& info) {
+  return absl::StrCat(info.param.name, info.param.size);
+}
+
+class ControlPlaneTest : public ::testing::TestWithParam<ControlRanks> {
+ protected:
+  void SetUp() override {
+    transports_ = GetParam().connect();
+    ASSERT_EQ(transports_.size(), static_cast<size_t>(size()));
+  }
+
+  int size() const { return GetParam().size; }
+  ControlPlane& control(RankId rank) { return *transports_[rank].control; }
+
+  // Runs body(rank, control plane) on a thread a rank; a failed expectation within names the rank.
+  template <typename Body>
+  void OnEveryRank(const Body& body) {
+    RunRanksOn(transports_, [&](RankId rank, Transport& transport) {
+      SCOPED_TRACE(absl::StrCat("rank ", rank));
+      body(rank, *transport.control);
+    });
+  }
+
+  // Receives until `done` says so of everything that has come so far.
+  template <typename Done>
+  static ControlPlane::Inbox ReceiveUntil(ControlPlane& control, const Done& done) {
+    ControlPlane::Inbox all;
+    for (;;) {
+      absl::StatusOr<ControlPlane::Inbox> more = control.Receive();
+      EXPECT_TRUE(more.ok()) << more.status();
+      if (!more.ok()) return all;
+      for (ControlMessage& message : more->to_coordinator) all.to_coordinator.push_back(std::move(message));
+      for (std::string& message : more->broadcasts) all.broadcasts.push_back(std::move(message));
+      all.called_off = more->called_off;
+      if (done(all)) return all;
+      control.Wait(absl::InfiniteFuture());
+    }
+  }
+
+ private:
+  std::vector<Transport> transports_;
+};
+
+}  // namespace ronda::testing
+
+#endif  // RONDA_TESTS_RUNTIME_CONTROL_CONTROL_PLANE_SUITE_H_
