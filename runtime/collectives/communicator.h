@@ -115,7 +115,8 @@ struct Capabilities {
 // Every rank makes the same sequence of calls with matching arguments: the negotiation guarantees that. For the same
 // inputs the results are bit-identical on all ranks, whatever the backend: contributions are rounded to the wire's
 // format, reduced in the order of the group (16-bit and 8-bit formats in fp32), scaled, rounded once to the wire's
-// format, and widened.
+// format, and widened. Only a backend that works on two levels (hierarchical) does so for the ranks of each host first,
+// without the last scaling, and then for the hosts' results.
 //
 // Thread-compatible: one thread at a time, the coordinator thread.
 //

@@ -116,7 +116,7 @@ TEST_P(BallotConformanceTest, CallThatAllStayInGivesTheSameBitsAsOneWithoutAVote
       call.segments = tensor.segments();
       ASSERT_EQ(transport.communicator->Reduce(call), absl::OkStatus()) << ToString(c);
       EXPECT_EQ(ballot.result, Result::kCarriedOut);
-      EXPECT_TRUE(tensor.Output() == ExpectedBits(c, inputs)) << ToString(c);
+      EXPECT_TRUE(tensor.Output() == ExpectedBits(c, inputs, hosts())) << ToString(c);
     }
   });
 }

@@ -28,10 +28,16 @@ std::vector<Group> ConformanceTest::Groups() const {
   return groups;
 }
 
-ConformanceTest::Prepared ConformanceTest::Prepare(const ReduceCase& c, int members) {
+HostMap ConformanceTest::LevelsOf(Receives receives, const Group* group) const {
+  const bool is_of_all = group == nullptr || group->size() == size();
+  return is_of_all && receives == Receives::kAll ? hosts() : HostMap();
+}
+
+ConformanceTest::Prepared ConformanceTest::Prepare(const ReduceCase& c, const Group* group) const {
+  const int members = group == nullptr ? size() : group->size();
   Prepared prepared;
   for (int member = 0; member < members; ++member) prepared.inputs.push_back(MakeInput(c, member));
-  prepared.whole = ExpectedBits(c, prepared.inputs);
+  prepared.whole = ExpectedBits(c, prepared.inputs, LevelsOf(c.receives, group));
   return prepared;
 }
 
@@ -39,8 +45,9 @@ void ConformanceTest::CheckReduces(const std::vector<ReduceCase>& cases, const G
   const int members = group == nullptr ? size() : group->size();
   std::vector<Prepared> prepared;
   for (const ReduceCase& c : cases) {
-    prepared.push_back(Prepare(c, members));
-    EXPECT_EQ(CompareWithOracle(c, prepared.back().inputs, prepared.back().whole), "") << ToString(c);
+    prepared.push_back(Prepare(c, group));
+    const int levels = LevelsOf(c.receives, group).hosts.empty() ? 1 : 2;
+    EXPECT_EQ(CompareWithOracle(c, prepared.back().inputs, prepared.back().whole, levels), "") << ToString(c);
   }
   OnEveryRank([&](RankId rank, Transport& transport) {
     const Members self(Info("", group), rank, size());

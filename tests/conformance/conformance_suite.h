@@ -27,6 +27,9 @@ class ConformanceTest : public BackendTest {
     return {.label = label, .group = group, .limits = {.deadline = absl::Seconds(50)}};
   }
 
+  // How the members of a call that delivers so are reduced: on which hosts first; none: all at once.
+  HostMap LevelsOf(Receives receives, const Group* group = nullptr) const;
+
   // Groups of all shapes: all ranks, each end alone, every second one, all but the first.
   std::vector<Group> Groups() const;
 
@@ -39,7 +42,7 @@ class ConformanceTest : public BackendTest {
     std::vector<std::string> inputs;  // of the members
     std::string whole;                // the result
   };
-  static Prepared Prepare(const ReduceCase& c, int members);
+  Prepared Prepare(const ReduceCase& c, const Group* group) const;
   static void RunAsMember(const ReduceCase& c, const Prepared& prepared, int position, int members, const Group* group,
                           Communicator& communicator);
   static void RunAsOutsider(const ReduceCase& c, const Group* group, Communicator& communicator);

@@ -54,7 +54,7 @@ double ApplyToFloats(ReduceOp op, double a, double b) {
   return op == ReduceOp::kProduct ? a * b : a + b;
 }
 
-OracleValue FloatOracle(const ReduceCase& c, const std::vector<std::string>& inputs, size_t i) {
+OracleValue FloatOracle(const ReduceCase& c, const std::vector<std::string>& inputs, size_t i, int levels) {
   const double ranks = static_cast<double>(inputs.size());
   double value = Apply(c.prescale, ReadElement(inputs[0].data(), c.dtype, i));
   double magnitude = std::abs(value);
@@ -64,15 +64,15 @@ OracleValue FloatOracle(const ReduceCase& c, const std::vector<std::string>& inp
     magnitude = c.op == ReduceOp::kProduct ? std::abs(value) : magnitude + std::abs(next);
   }
   const Precision precision = PrecisionOf(c);
-  // Each contribution is rounded to the wire's format, then the result, once: of a sum that is two roundings, of a
-  // product one a factor and one more.
-  const double roundings = c.op == ReduceOp::kProduct ? ranks + 1 : 2;
+  // Each contribution is rounded to the wire's format, then the result, once a level: of a sum that is two roundings,
+  // of a product one a factor and one more, on one level.
+  const double roundings = c.op == ReduceOp::kProduct ? ranks * levels + 1 : 1 + levels;
   const double relative = std::pow(1 + precision.rounding, roundings) - 1 + (ranks + 2) * precision.accumulation;
   // No input is larger than 2.
   const double largest = std::max(Apply(c.prescale, 2.0), 1.0);
   const double largest_result = c.op == ReduceOp::kProduct ? std::pow(largest, ranks) : ranks * largest;
   const double absolute =
-      precision.smallest * (ranks + 1) * std::max(1.0, std::abs(Apply(c.postscale, largest_result)));
+      precision.smallest * (ranks + levels) * std::max(1.0, std::abs(Apply(c.postscale, largest_result)));
   return {.value = Apply(c.postscale, value),
           .tolerance = relative * std::abs(Apply(c.postscale, magnitude)) + absolute};
 }
@@ -148,16 +148,17 @@ OracleValue BoolOracle(const ReduceCase& c, const std::vector<std::string>& inpu
   return {.value = truths == static_cast<ptrdiff_t>(inputs.size()) ? 1.0 : 0.0, .tolerance = 0};
 }
 
-OracleValue Oracle(const ReduceCase& c, const std::vector<std::string>& inputs, size_t i) {
+OracleValue Oracle(const ReduceCase& c, const std::vector<std::string>& inputs, size_t i, int levels) {
   if (c.dtype == DType::kBool) return BoolOracle(c, inputs, i);
-  return IsFloatingPoint(c.dtype) ? FloatOracle(c, inputs, i) : IntegerOracle(c, inputs, i);
+  return IsFloatingPoint(c.dtype) ? FloatOracle(c, inputs, i, levels) : IntegerOracle(c, inputs, i);
 }
 
 }  // namespace
 
-std::string CompareWithOracle(const ReduceCase& c, const std::vector<std::string>& inputs, const std::string& output) {
+std::string CompareWithOracle(const ReduceCase& c, const std::vector<std::string>& inputs, const std::string& output,
+                              int levels) {
   for (size_t i = 0; i < c.count; ++i) {
-    const OracleValue expected = Oracle(c, inputs, i);
+    const OracleValue expected = Oracle(c, inputs, i, levels);
     const double actual = ReadElement(output.data(), c.dtype, i);
     if (!(std::abs(actual - expected.value) <= expected.tolerance)) {
       return absl::StrCat("element ", i, " is ", actual, ", not ", expected.value, " within ", expected.tolerance);

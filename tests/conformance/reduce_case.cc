@@ -140,6 +140,21 @@ std::string ExpectedBits(const ReduceCase& c, const std::vector<std::string>& in
   return result;
 }
 
+std::string ExpectedBits(const ReduceCase& c, const std::vector<std::string>& inputs, const HostMap& hosts) {
+  if (hosts.hosts.empty()) return ExpectedBits(c, inputs);
+  ReduceCase on_host = c;
+  on_host.postscale = {};
+  ReduceCase across = c;
+  across.prescale = {};
+  std::vector<std::string> results;
+  for (const std::vector<RankId>& ranks : hosts.hosts) {
+    std::vector<std::string> of_host;
+    for (RankId rank : ranks) of_host.push_back(inputs[rank]);
+    results.push_back(ExpectedBits(on_host, of_host));
+  }
+  return ExpectedBits(across, results);
+}
+
 std::string ReceivedBy(const ReduceCase& c, const std::string& whole, int member, int members) {
   const std::vector<size_t> counts = SegmentCounts(c);
   const std::vector<Part> parts = PartsOf(c, member, members);

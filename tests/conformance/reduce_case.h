@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/scale.h"
 #include "runtime/base/types.h"
+#include "runtime/collectives/hierarchical/host_map.h"
 #include "tests/conformance/scattered_tensor.h"
 
 namespace ronda::testing {
@@ -48,12 +49,16 @@ std::string MakeInput(const ReduceCase& c, int member);
 // The bits of the whole result that every backend must deliver: the kernels applied to whole segments at once.
 std::string ExpectedBits(const ReduceCase& c, const std::vector<std::string>& inputs);
 
+// The same where the ranks of each host are reduced first, then the hosts' results. None: as above.
+std::string ExpectedBits(const ReduceCase& c, const std::vector<std::string>& inputs, const HostMap& hosts);
+
 // What of `whole` the member receives: its parts, one after the other.
 std::string ReceivedBy(const ReduceCase& c, const std::string& whole, int member, int members);
 
 // "" if every element of `output` is near the result in fp64 (integers: exactly the result); else the first that is
-// not.
-std::string CompareWithOracle(const ReduceCase& c, const std::vector<std::string>& inputs, const std::string& output);
+// not. The result was rounded once on each of `levels`.
+std::string CompareWithOracle(const ReduceCase& c, const std::vector<std::string>& inputs, const std::string& output,
+                              int levels);
 
 // The wire formats that make a difference to `dtype`.
 std::vector<WireFormat> WireFormatsFor(DType dtype);

@@ -157,7 +157,7 @@ TEST_P(ReduceConformanceTest, FusionDoesNotChangeBits) {
     std::vector<std::string> inputs;
     for (RankId rank = 0; rank < size(); ++rank) inputs.push_back(MakeInput(fused, rank));
     for (RankId rank = 0; rank < size(); ++rank) {
-      EXPECT_TRUE(alone[rank] == ExpectedBits(fused, inputs)) << Name(wire) << " on rank " << rank;
+      EXPECT_TRUE(alone[rank] == ExpectedBits(fused, inputs, hosts())) << Name(wire) << " on rank " << rank;
     }
   }
 }
@@ -176,8 +176,8 @@ TEST_P(ReduceConformanceTest, SegmentsMayShareInputs) {
     }
     ReduceCase rest = whole;
     rest.count = kCount - kShift;
-    const std::string all = ExpectedBits(whole, inputs);
-    const std::string tail = ExpectedBits(rest, shifted);
+    const std::string all = ExpectedBits(whole, inputs, hosts());
+    const std::string tail = ExpectedBits(rest, shifted, hosts());
     OnEveryRank([&](RankId rank, Transport& transport) {
       std::string first(all.size(), '\0');
       std::string second(all.size(), '\0');

@@ -2,18 +2,35 @@
 
 namespace ronda::testing {
 
+namespace {
+
+// Whether the two make sense together anywhere.
+bool IsMeantFor(Backend backend, int size) {
+  if (backend == Backend::kSelf) return size == 1;
+  return backend != Backend::kHierarchical || size > 1;
+}
+
+}  // namespace
+
 std::ostream& operator<<(std::ostream& out, const BackendRanks& parameter) {
   return out << Name(parameter.backend) << " with " << parameter.size << " ranks";
 }
 
 std::vector<BackendRanks> EveryBackend(const std::vector<int>& sizes) {
   std::vector<BackendRanks> all;
-  for (Backend backend : {Backend::kSelf, Backend::kInProcess, Backend::kShm, Backend::kShmSeparately}) {
+  for (Backend backend : {Backend::kSelf, Backend::kInProcess, Backend::kShm, Backend::kShmSeparately,
+                          Backend::kHierarchical, Backend::kMpi}) {
     for (int size : sizes) {
-      if (backend != Backend::kSelf || size == 1) all.push_back({backend, size});
+      if (IsMeantFor(backend, size)) all.push_back({backend, size});
     }
   }
   return all;
+}
+
+std::vector<BackendRanks> EveryFlatBackend(const std::vector<int>& sizes) {
+  std::vector<BackendRanks> flat = EveryBackend(sizes);
+  std::erase_if(flat, [](const BackendRanks& ranks) { return ranks.backend == Backend::kHierarchical; });
+  return flat;
 }
 
 std::string NameOfBackendRanks(const ::testing::TestParamInfo<BackendRanks>& info) {

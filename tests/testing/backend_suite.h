@@ -26,6 +26,9 @@ std::ostream& operator<<(std::ostream& out, const BackendRanks& parameter);
 // Each backend with each of these numbers of ranks, of which it must be able to do one at least.
 std::vector<BackendRanks> EveryBackend(const std::vector<int>& sizes);
 
+// The same without those that go through several hosts.
+std::vector<BackendRanks> EveryFlatBackend(const std::vector<int>& sizes);
+
 // "Shm3"
 std::string NameOfBackendRanks(const ::testing::TestParamInfo<BackendRanks>& info);
 
@@ -39,6 +42,7 @@ class BackendTest : public ::testing::TestWithParam<BackendRanks> {
 
   int size() const { return static_cast<int>(transports_.size()); }
   Transport& transport(RankId rank) { return transports_[rank]; }
+  HostMap hosts() const { return HostsOf(GetParam().backend, GetParam().size); }
 
   // Runs body(rank, transport) on a thread a rank; a failed expectation within names the rank.
   template <typename Body>

@@ -11,6 +11,8 @@
 #include "runtime/collectives/inprocess/in_process_world.h"
 #include "runtime/collectives/self/self_transport.h"
 #include "runtime/collectives/shm/shm_transport.h"
+#include "tests/testing/hierarchical_transports.h"
+#include "tests/testing/mpi_transports.h"
 
 namespace ronda::testing {
 namespace {
@@ -79,14 +81,29 @@ std::string Name(Backend backend) {
       return "Shm";
     case Backend::kShmSeparately:
       return "ShmSeparately";
+    case Backend::kHierarchical:
+      return "Hierarchical";
+    case Backend::kMpi:
+      return "Mpi";
   }
   return "";
 }
 
 bool IsTestable(Backend backend, int size) {
   if (backend == Backend::kSelf) return size == 1;
+  if (backend == Backend::kHierarchical) return size > 1;
   // ThreadSanitizer knows memory by its address: it would see no synchronisation between two mappings of one word.
   return backend != Backend::kShmSeparately || !kThreadSanitizer;
+}
+
+HostMap HostsOf(Backend backend, int size) {
+  HostMap map;
+  if (backend != Backend::kHierarchical) return map;
+  // Of equal sizes and not, and with ranks in order and not.
+  const int hosts = size == 8 ? 3 : 2;
+  map.hosts.resize(hosts);
+  for (RankId rank = 0; rank < size; ++rank) map.hosts[size == 8 ? rank % hosts : rank * hosts / size].push_back(rank);
+  return map;
 }
 
 std::vector<Transport> ConnectRanks(Backend backend, const BackendOptions& options) {
@@ -99,6 +116,10 @@ std::vector<Transport> ConnectRanks(Backend backend, const BackendOptions& optio
       return ConnectShm(options);
     case Backend::kShmSeparately:
       return ConnectShmSeparately(options);
+    case Backend::kHierarchical:
+      return ConnectHierarchicalTransports(HostsOf(backend, options.size), static_cast<uint64_t>(options.size));
+    case Backend::kMpi:
+      return ConnectMpiTransports(options.size, static_cast<uint64_t>(options.size));
   }
   return {};
 }

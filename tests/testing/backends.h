@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/collectives/hierarchical/host_map.h"
 #include "runtime/collectives/transport.h"
 
 namespace ronda::testing {
@@ -14,12 +15,17 @@ enum class Backend {
   kInProcess,
   kShm,            // one mapping for all ranks, and slots so small that little data takes many chunks
   kShmSeparately,  // each rank maps the memory for itself, as processes do
+  kHierarchical,   // several hosts: shared memory on each, messages across
+  kMpi,            // messages between all, with more or less delay, in small chunks
 };
 
 std::string Name(Backend backend);
 
 // Whether `backend` can be tested with `size` ranks in this build.
 bool IsTestable(Backend backend, int size);
+
+// On which hosts the ranks of a job of `size` are; none if the backend makes no difference between hosts.
+HostMap HostsOf(Backend backend, int size);
 
 struct BackendOptions {
   int size = 1;

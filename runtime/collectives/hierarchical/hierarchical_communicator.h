@@ -7,13 +7,10 @@
 #include "absl/status/status.h"
 #include "runtime/base/types.h"
 #include "runtime/collectives/communicator.h"
+#include "runtime/collectives/hierarchical/host_map.h"
+#include "runtime/collectives/hierarchical/two_level_reduce.h"
 
 namespace ronda {
-
-// Which ranks of a job share a host, the same on every rank.
-struct HostMap {
-  std::vector<std::vector<RankId>> hosts;  // their ranks, ascending; hosts by their lowest rank
-};
 
 // Collectives in two levels: a cheap one between the ranks of a host, and a dear one across hosts, over which each byte
 // goes once a host and not once a rank.
@@ -22,6 +19,9 @@ struct HostMap {
 // between the ranks that have it, and an all-gather on the host. A thread of its own drives the level across, so that
 // chunk k travels while k + 1 is reduced on the host and k - 1 is gathered. With hosts of different sizes there are as
 // many shards as ranks on the smallest.
+//
+// What goes flat: groups of some ranks, reductions that bring each rank a part, all-to-alls, gathers for one rank, and
+// all-gathers if the ranks of a host do not follow each other.
 //
 // Order of summation: on each host in the order of its ranks, then in the order of the hosts; 16-bit and 8-bit wires
 // are rounded once a host and once at the end. So results are the same on all ranks and from run to run, but can differ
@@ -34,15 +34,14 @@ class HierarchicalCommunicator : public Communicator {
     std::unique_ptr<Communicator> local;   // of this host's ranks, numbered by their place in its list
     std::unique_ptr<Communicator> across;  // of the ranks with this place on their hosts, numbered by host; nullptr:
                                            // this rank has no shard
-    std::unique_ptr<Communicator> flat;  // of all ranks, for what two levels do not make cheaper
+    std::unique_ptr<Communicator> flat;    // of all ranks, for what two levels do not make cheaper
   };
 
   explicit HierarchicalCommunicator(Options options);
-  ~HierarchicalCommunicator() override;
 
   Capabilities capabilities() const override;
-  RankId rank() const override;
-  int size() const override;
+  RankId rank() const override { return options_.rank; }
+  int size() const override { return options_.flat->size(); }
   absl::Status Reduce(const ReduceCall& call) override;
   absl::Status Broadcast(const BroadcastCall& call) override;
   absl::Status Allgather(const AllgatherCall& call) override;
@@ -51,8 +50,20 @@ class HierarchicalCommunicator : public Communicator {
   void Tune(const Tuning& tuning) override;
 
  private:
-  class Impl;
-  const std::unique_ptr<Impl> impl_;
+  // Holds the call's vote on both levels.
+  absl::Status Vote(const CallInfo& info);
+  // How many ranks of each host have a communicator across.
+  int shards() const { return sizes_.least; }
+  bool IsUneven() const { return sizes_.least != sizes_.most; }
+  bool IsOfAll(const CallInfo& info) const { return info.group == nullptr || info.group->size() == size(); }
+
+  const Options options_;
+  const HostSizes sizes_;
+  const HostPlace self_;
+  const bool in_rank_order_;
+  TwoLevelReduce reduce_;
+  std::vector<char> host_block_;  // of an allgather: what the ranks of this host give
+  std::vector<size_t> local_bytes_, host_bytes_;
 };
 
 }  // namespace ronda

@@ -35,7 +35,7 @@ class CommunicatorFailureTest : public BackendTest {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Backends, CommunicatorFailureTest, ::testing::ValuesIn(EveryBackend({2, 3, 5})),
+INSTANTIATE_TEST_SUITE_P(Backends, CommunicatorFailureTest, ::testing::ValuesIn(EveryFlatBackend({2, 3, 5})),
                          NameOfBackendRanks);
 
 TEST_P(CommunicatorFailureTest, LateRankIsNamedAfterTheDeadline) {

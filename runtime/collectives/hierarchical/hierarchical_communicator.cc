@@ -1,0 +1,127 @@
+#include "runtime/collectives/hierarchical/hierarchical_communicator.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include "runtime/base/status_macros.h"
+#include "runtime/collectives/hierarchical/level_info.h"
+
+namespace ronda {
+namespace {
+
+size_t Sum(absl::Span<const size_t> bytes) { return std::accumulate(bytes.begin(), bytes.end(), size_t{0}); }
+
+}  // namespace
+
+HierarchicalCommunicator::HierarchicalCommunicator(Options options)
+    : options_(std::move(options)),
+      sizes_(SizesOf(options_.hosts)),
+      self_(PlaceOf(options_.hosts, options_.rank)),
+      in_rank_order_(IsInRankOrder(options_.hosts)),
+      reduce_({.local = options_.local.get(), .across = options_.across.get(), .shards = sizes_.least}) {}
+
+Capabilities HierarchicalCommunicator::capabilities() const {
+  return {.name = "hierarchical", .max_ranks_per_process = options_.flat->capabilities().max_ranks_per_process};
+}
+
+absl::Status HierarchicalCommunicator::Vote(const CallInfo& info) {
+  Ballot& ballot = *info.ballot;
+  bool is_late = false;
+  const auto once = [&] {
+    if (!std::exchange(is_late, true)) ballot.when_late();
+  };
+  // Of those whose votes a rank knows so far: its own, its host's, all hosts'.
+  Ballot known = {.own = ballot.own, .when_late = once};
+  int steps = 0;
+  const auto vote = [&](Communicator& level) -> absl::Status {
+    CallInfo round = LevelInfo(info, steps++);
+    round.ballot = &known;
+    RONDA_RETURN_IF_ERROR(level.Barrier(round));
+    known.own = known.result == Ballot::Result::kVetoed ? Ballot::Vote::kLeave : Ballot::Vote::kStay;
+    return absl::OkStatus();
+  };
+  RONDA_RETURN_IF_ERROR(vote(*options_.local));
+  if (options_.across != nullptr) RONDA_RETURN_IF_ERROR(vote(*options_.across));
+  // Ranks without a communicator across hear from those that have one.
+  if (IsUneven()) RONDA_RETURN_IF_ERROR(vote(*options_.local));
+  ballot.result = known.result;
+  return absl::OkStatus();
+}
+
+absl::Status HierarchicalCommunicator::Reduce(const ReduceCall& call) {
+  if (!IsOfAll(call.info) || call.delivery == ReduceCall::Delivery::kParts) return options_.flat->Reduce(call);
+  if (call.info.ballot != nullptr) RONDA_RETURN_IF_ERROR(Vote(call.info));
+  if (IsVetoed(call.info)) return absl::OkStatus();
+  return reduce_.Run(call);
+}
+
+absl::Status HierarchicalCommunicator::Broadcast(const BroadcastCall& call) {
+  if (!IsOfAll(call.info)) return options_.flat->Broadcast(call);
+  const HostPlace root = PlaceOf(options_.hosts, call.root);
+  const bool is_at_home = self_.host == root.host;
+  // Across hosts it goes between the ranks with the root's place, or between the first ones if others lack that place.
+  const bool root_goes_across = root.place < shards();
+  const int courier = root_goes_across ? root.place : 0;
+  BroadcastCall step = call;
+  step.info = LevelInfo(call.info, 0);
+  if (is_at_home && !root_goes_across) {
+    step.root = root.place;
+    RONDA_RETURN_IF_ERROR(options_.local->Broadcast(step));
+  }
+  if (self_.place == courier) {
+    step.info = LevelInfo(call.info, 1);
+    step.root = root.host;
+    RONDA_RETURN_IF_ERROR(options_.across->Broadcast(step));
+  }
+  if (is_at_home && !root_goes_across) return absl::OkStatus();
+  step.info = LevelInfo(call.info, 2);
+  step.root = courier;
+  return options_.local->Broadcast(step);
+}
+
+absl::Status HierarchicalCommunicator::Allgather(const AllgatherCall& call) {
+  if (!IsOfAll(call.info) || call.receiver.has_value() || !in_rank_order_) return options_.flat->Allgather(call);
+  host_bytes_.clear();
+  size_t first = 0;
+  for (const std::vector<RankId>& ranks : options_.hosts.hosts) {
+    const absl::Span<const size_t> of_host = call.bytes_per_rank.subspan(first, ranks.size());
+    if (static_cast<int>(host_bytes_.size()) == self_.host) local_bytes_.assign(of_host.begin(), of_host.end());
+    host_bytes_.push_back(Sum(of_host));
+    first += ranks.size();
+  }
+  host_block_.resize(std::max(host_block_.size(), Sum(local_bytes_)));
+  RONDA_RETURN_IF_ERROR(options_.local->Allgather({.info = LevelInfo(call.info, 0),
+                                                   .input = call.input,
+                                                   .output = host_block_.data(),
+                                                   .bytes_per_rank = local_bytes_,
+                                                   .receiver = 0}));
+  if (self_.place == 0) {
+    RONDA_RETURN_IF_ERROR(options_.across->Allgather({.info = LevelInfo(call.info, 1),
+                                                      .input = host_block_.data(),
+                                                      .output = call.output,
+                                                      .bytes_per_rank = host_bytes_}));
+  }
+  return options_.local->Broadcast(
+      {.info = LevelInfo(call.info, 2), .data = call.output, .bytes = Sum(host_bytes_), .root = 0});
+}
+
+absl::Status HierarchicalCommunicator::Alltoall(const AlltoallCall& call) { return options_.flat->Alltoall(call); }
+
+absl::Status HierarchicalCommunicator::Barrier(const CallInfo& info) {
+  if (!IsOfAll(info)) return options_.flat->Barrier(info);
+  if (info.ballot != nullptr) return Vote(info);
+  RONDA_RETURN_IF_ERROR(options_.local->Barrier(LevelInfo(info, 0)));
+  if (options_.across != nullptr) RONDA_RETURN_IF_ERROR(options_.across->Barrier(LevelInfo(info, 1)));
+  // Elsewhere, who is through across hosts knows that all have come; ranks without that level wait for those with it.
+  return IsUneven() ? options_.local->Barrier(LevelInfo(info, 2)) : absl::OkStatus();
+}
+
+void HierarchicalCommunicator::Tune(const Tuning& tuning) {
+  options_.local->Tune(tuning);
+  if (options_.across != nullptr) options_.across->Tune(tuning);
+  options_.flat->Tune(tuning);
+}
+
+}  // namespace ronda

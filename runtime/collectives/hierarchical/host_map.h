@@ -1,0 +1,58 @@
+#ifndef RONDA_RUNTIME_COLLECTIVES_HIERARCHICAL_HOST_MAP_H_
+#define RONDA_RUNTIME_COLLECTIVES_HIERARCHICAL_HOST_MAP_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "runtime/base/types.h"
+
+namespace ronda {
+
+// Which ranks of a job share a host, the same on every rank.
+struct HostMap {
+  std::vector<std::vector<RankId>> hosts;  // their ranks, ascending; hosts by their lowest rank
+};
+
+// Where a rank is: on which host, and which of its ranks.
+struct HostPlace {
+  int host = 0;
+  int place = 0;
+};
+
+// REQUIRES: `rank` is on a host.
+inline HostPlace PlaceOf(const HostMap& map, RankId rank) {
+  for (size_t host = 0; host < map.hosts.size(); ++host) {
+    const std::vector<RankId>& ranks = map.hosts[host];
+    const auto it = std::lower_bound(ranks.begin(), ranks.end(), rank);
+    if (it == ranks.end() || *it != rank) continue;
+    return {.host = static_cast<int>(host), .place = static_cast<int>(it - ranks.begin())};
+  }
+  return {};
+}
+
+// Ranks on the host that has fewest, and on the one that has most.
+struct HostSizes {
+  int least = 0;
+  int most = 0;
+};
+inline HostSizes SizesOf(const HostMap& map) {
+  const auto fewer = [](const auto& a, const auto& b) { return a.size() < b.size(); };
+  const auto [least, most] = std::minmax_element(map.hosts.begin(), map.hosts.end(), fewer);
+  return {.least = static_cast<int>(least->size()), .most = static_cast<int>(most->size())};
+}
+
+// Whether the hosts, one after the other, have the ranks of the job in order.
+inline bool IsInRankOrder(const HostMap& map) {
+  RankId next = 0;
+  for (const std::vector<RankId>& ranks : map.hosts) {
+    for (RankId rank : ranks) {
+      if (rank != next++) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_COLLECTIVES_HIERARCHICAL_HOST_MAP_H_

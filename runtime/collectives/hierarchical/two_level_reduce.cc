@@ -1,0 +1,158 @@
+#include "runtime/collectives/hierarchical/two_level_reduce.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/base/status_macros.h"
+#include "runtime/base/types.h"
+#include "runtime/collectives/hierarchical/level_info.h"
+
+namespace ronda {
+namespace {
+
+// Elements of a chunk, in bytes. Large enough that a message across hosts is bound by bandwidth, small enough that it
+// stays in cache on its way through the host.
+constexpr size_t kChunkBytes = size_t{2} << 20;
+
+const char* At(const void* base, size_t offset) { return static_cast<const char*>(base) + offset; }
+char* At(void* base, size_t offset) { return static_cast<char*>(base) + offset; }
+
+// Granules of a chunk that make up a shard, counted from the chunk's beginning.
+struct Range {
+  size_t begin;
+  size_t end;
+};
+Range ShardOf(size_t granules, int shard, int shards) {
+  const auto border = [&](int i) { return granules * static_cast<size_t>(i) / static_cast<size_t>(shards); };
+  return {.begin = border(shard), .end = border(shard + 1)};
+}
+
+// The elements of a run that lie in `range`, counted from the run's first.
+Range ElementsIn(const LogicalBuffer::Run& run, Range range, size_t granule_elements) {
+  const auto clip = [&](size_t granule) {
+    return granule <= run.offset ? 0 : std::min((granule - run.offset) * granule_elements, run.count);
+  };
+  return {.begin = clip(range.begin), .end = clip(range.end)};
+}
+
+}  // namespace
+
+absl::Status TwoLevelReduce::Run(const ReduceCall& call) {
+  const WireLayout layout = LayoutOf(call.dtype, call.wire);
+  const LogicalBuffer buffer(call.segments, layout.granule_elements, &buffer_memory_);
+  const size_t granule_bytes = layout.granule_elements * SizeOf(call.dtype);
+  const Plan plan = {.call = call,
+                     .layout = layout,
+                     .buffer = buffer,
+                     .chunk_granules = std::max<size_t>(kChunkBytes / granule_bytes, 1)};
+  const size_t chunks = (buffer.granules() + plan.chunk_granules - 1) / plan.chunk_granules;
+  if (chunks == 0) return absl::OkStatus();
+  if (chunks > 1) return RunChunks(plan, chunks);
+  Slot& slot = slots_[0];
+  RONDA_RETURN_IF_ERROR(ReduceOnHost(plan, 0, slot));
+  if (GoesAcross(slot)) RONDA_RETURN_IF_ERROR(levels_.across->Reduce(slot.across));
+  return GatherOnHost(plan, slot);
+}
+
+absl::Status TwoLevelReduce::RunChunks(const Plan& plan, size_t chunks) {
+  if (worker_ == nullptr && levels_.across != nullptr) worker_ = std::make_unique<AcrossWorker>(*levels_.across);
+  const auto finish = [&](size_t chunk) -> absl::Status {
+    const Slot& slot = slots_[chunk % slots_.size()];
+    if (GoesAcross(slot)) RONDA_RETURN_IF_ERROR(worker_->Await());
+    return GatherOnHost(plan, slot);
+  };
+  for (size_t chunk = 0; chunk < chunks; ++chunk) {
+    Slot& slot = slots_[chunk % slots_.size()];
+    RONDA_RETURN_IF_ERROR(ReduceOnHost(plan, chunk, slot));
+    if (GoesAcross(slot)) worker_->Submit(slot.across);
+    if (chunk > 0) RONDA_RETURN_IF_ERROR(finish(chunk - 1));
+  }
+  return finish(chunks - 1);
+}
+
+absl::Status TwoLevelReduce::ReduceOnHost(const Plan& plan, size_t chunk, Slot& slot) {
+  slot.begin = chunk * plan.chunk_granules;
+  slot.granules = std::min(plan.chunk_granules, plan.buffer.granules() - slot.begin);
+  CutUp(plan, slot);
+  MakeCallAcross(plan, slot);
+  ReduceCall call = plan.call;
+  call.info = LevelInfo(plan.call.info, 0);
+  call.segments = pieces_;
+  call.postscale = {};
+  call.delivery = ReduceCall::Delivery::kParts;
+  return levels_.local->Reduce(call);
+}
+
+void TwoLevelReduce::CutUp(const Plan& plan, Slot& slot) {
+  const size_t element = SizeOf(plan.call.dtype);
+  const size_t granule_elements = plan.layout.granule_elements;
+  const int self = levels_.local->rank();
+  pieces_.clear();
+  slot.parts.clear();
+  slot.bytes_per_rank.assign(static_cast<size_t>(levels_.local->size()), 0);
+  const Range own = self < levels_.shards ? ShardOf(slot.granules, self, levels_.shards) : Range{};
+  slot.shard.resize(std::max(slot.shard.size(), (own.end - own.begin) * granule_elements * element));
+  char* next = slot.shard.data();
+  plan.buffer.ForEachRun(slot.begin, slot.granules, [&](const LogicalBuffer::Run& run) {
+    const Segment& segment = plan.buffer.segments()[run.segment];
+    for (int shard = 0; shard < levels_.shards; ++shard) {
+      const Range part = ElementsIn(run, ShardOf(slot.granules, shard, levels_.shards), granule_elements);
+      slot.bytes_per_rank[static_cast<size_t>(shard)] += (part.end - part.begin) * element;
+    }
+    const Range part = ElementsIn(run, own, granule_elements);
+    const size_t count = part.end - part.begin;
+    pieces_.push_back({.input = At(segment.input, run.begin * element),
+                       .output = next,
+                       .count = run.count,
+                       .part_begin = part.begin,
+                       .part_count = count,
+                       .residual = segment.residual == nullptr ? nullptr : segment.residual + run.begin});
+    if (count > 0) slot.parts.push_back({.input = next, .output = next, .count = count});
+    next += count * element;
+  });
+}
+
+void TwoLevelReduce::MakeCallAcross(const Plan& plan, Slot& slot) const {
+  slot.label.assign(plan.call.info.label.data(), plan.call.info.label.size());
+  slot.across = {.info = LevelInfo(plan.call.info, 1),
+                 .segments = slot.parts,
+                 .dtype = plan.call.dtype,
+                 .wire = plan.call.wire,
+                 .op = plan.call.op,
+                 .postscale = plan.call.postscale};
+  slot.across.info.label = slot.label;
+}
+
+absl::Status TwoLevelReduce::GatherOnHost(const Plan& plan, const Slot& slot) {
+  const size_t element = SizeOf(plan.call.dtype);
+  // The chunk lies in one place if its first run is all of it.
+  void* output = nullptr;
+  size_t bytes = 0;
+  size_t runs = 0;
+  plan.buffer.ForEachRun(slot.begin, slot.granules, [&](const LogicalBuffer::Run& run) {
+    if (runs++ == 0) output = At(plan.buffer.segments()[run.segment].output, run.begin * element);
+    bytes += run.count * element;
+  });
+  if (runs > 1) {
+    gathered_.resize(std::max(gathered_.size(), bytes));
+    output = gathered_.data();
+  }
+  RONDA_RETURN_IF_ERROR(levels_.local->Allgather({.info = LevelInfo(plan.call.info, 2),
+                                                  .input = slot.shard.data(),
+                                                  .output = output,
+                                                  .bytes_per_rank = slot.bytes_per_rank}));
+  if (runs > 1) Scatter(plan, slot);
+  return absl::OkStatus();
+}
+
+void TwoLevelReduce::Scatter(const Plan& plan, const Slot& slot) {
+  const size_t element = SizeOf(plan.call.dtype);
+  const char* from = gathered_.data();
+  plan.buffer.ForEachRun(slot.begin, slot.granules, [&](const LogicalBuffer::Run& run) {
+    const size_t bytes = run.count * element;
+    std::memcpy(At(plan.buffer.segments()[run.segment].output, run.begin * element), from, bytes);
+    from += bytes;
+  });
+}
+
+}  // namespace ronda

@@ -1,0 +1,79 @@
+#ifndef RONDA_RUNTIME_COLLECTIVES_HIERARCHICAL_TWO_LEVEL_REDUCE_H_
+#define RONDA_RUNTIME_COLLECTIVES_HIERARCHICAL_TWO_LEVEL_REDUCE_H_
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "runtime/collectives/communicator.h"
+#include "runtime/collectives/hierarchical/across_worker.h"
+#include "runtime/collectives/logical_buffer.h"
+#include "runtime/collectives/wire_layout.h"
+
+namespace ronda {
+
+// Allreduces of all ranks in two levels, chunk by chunk: a reduce-scatter between the ranks of the host, a reduction of
+// each rank's shard across hosts, an all-gather on the host. Two chunks are under way at a time, the older one across
+// hosts.
+//
+// Thread-compatible. The communicators are not owned.
+class TwoLevelReduce {
+ public:
+  struct Levels {
+    Communicator* local = nullptr;
+    Communicator* across = nullptr;  // nullptr: this rank has no shard
+    int shards = 1;                  // of a chunk: the first ranks of each host have one each
+  };
+
+  explicit TwoLevelReduce(const Levels& levels) : levels_(levels) {}
+
+  // `call` delivers all to all ranks of the job; its ballot is not looked at.
+  // Errors: of the two levels. After one this object is not used again.
+  absl::Status Run(const ReduceCall& call);
+
+ private:
+  // A chunk on its way. What the worker uses of it stays until it was awaited.
+  struct Slot {
+    size_t begin = 0;                    // granules
+    size_t granules = 0;                 // of the chunk
+    std::vector<char> shard;             // this rank's elements
+    std::vector<Segment> parts;          // the same, cut where segments begin
+    std::vector<size_t> bytes_per_rank;  // of each shard
+    std::string label;
+    ReduceCall across;
+  };
+
+  // A reduction and how it is cut up.
+  struct Plan {
+    const ReduceCall& call;
+    WireLayout layout;
+    const LogicalBuffer& buffer;
+    size_t chunk_granules;
+  };
+
+  absl::Status RunChunks(const Plan& plan, size_t chunks);
+  absl::Status ReduceOnHost(const Plan& plan, size_t chunk, Slot& slot);
+  // Lists the elements of the chunk for the reduce-scatter, and where this rank's go.
+  void CutUp(const Plan& plan, Slot& slot);
+  void MakeCallAcross(const Plan& plan, Slot& slot) const;
+  absl::Status GatherOnHost(const Plan& plan, const Slot& slot);
+  // Copies gathered elements to where they belong.
+  void Scatter(const Plan& plan, const Slot& slot);
+
+  // Whether this rank reduces a part of the chunk across hosts.
+  bool GoesAcross(const Slot& slot) const { return levels_.across != nullptr && !slot.parts.empty(); }
+
+  const Levels levels_;
+  LogicalBuffer::Memory buffer_memory_;
+  std::array<Slot, AcrossWorker::kDepth> slots_;
+  std::vector<Segment> pieces_;           // of the chunk that is being reduced on the host
+  std::vector<char> gathered_;            // a chunk that ends up in several places
+  std::unique_ptr<AcrossWorker> worker_;  // from the first reduction of several chunks on; destroyed before the slots
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_COLLECTIVES_HIERARCHICAL_TWO_LEVEL_REDUCE_H_

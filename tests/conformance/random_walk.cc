@@ -1,0 +1,112 @@
+#include "tests/conformance/random_walk.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace ronda::testing {
+
+void RandomWalk::Step() {
+  DrawGroup();
+  count_ = random_() % (size_t{1} << (random_() % 17));
+  value_ = static_cast<int32_t>(random_() % 1000);
+  switch (random_() % 5) {
+    case 0:
+      return Reduce();
+    case 1:
+      return Broadcast();
+    case 2:
+      return Allgather();
+    case 3:
+      return Alltoall();
+    default:
+      ASSERT_EQ(communicator_.Barrier(Info("s")), absl::OkStatus());
+  }
+}
+
+void RandomWalk::DrawGroup() {
+  std::vector<RankId> ranks;
+  const uint64_t bits = random_() % 3 == 0 ? ~uint64_t{0} : random_();
+  for (RankId rank = 0; rank < communicator_.size(); ++rank) {
+    if ((bits >> rank & 1) != 0) ranks.push_back(rank);
+  }
+  if (ranks.empty()) ranks.push_back(value_ % communicator_.size());
+  group_.emplace(ranks);
+  self_ = group_->PositionOf(rank_).value_or(-1);
+}
+
+CallInfo RandomWalk::Info(absl::string_view label) const {
+  return {.label = label, .group = &*group_, .limits = {.deadline = absl::Seconds(50)}};
+}
+
+void RandomWalk::Reduce() {
+  const int members = group_->size();
+  std::vector<int32_t> data(count_, value_ + self_);
+  std::vector<int32_t> part(count_, -1);
+  const bool has_parts = random_() % 2 == 0;
+  const size_t begin = has_parts && self_ >= 0 ? count_ * self_ / members : 0;
+  const size_t end = has_parts && self_ >= 0 ? count_ * (self_ + 1) / members : 0;
+  Segment segment = {.input = data.data(), .output = has_parts ? part.data() : data.data(), .count = count_};
+  segment.part_begin = begin;
+  segment.part_count = end - begin;
+  if (self_ < 0) segment = {.count = count_};
+  ASSERT_EQ(communicator_.Reduce({.info = Info("r"),
+                                  .segments = {&segment, 1},
+                                  .dtype = DType::kInt32,
+                                  .delivery = has_parts ? ReduceCall::Delivery::kParts : ReduceCall::Delivery::kAll}),
+            absl::OkStatus());
+  if (self_ < 0) return;
+  const int32_t sum = members * value_ + members * (members - 1) / 2;
+  if (has_parts) {
+    data.assign(part.begin(), part.begin() + static_cast<ptrdiff_t>(end - begin));
+  }
+  EXPECT_EQ(data, std::vector<int32_t>(has_parts ? end - begin : count_, sum));
+}
+
+void RandomWalk::Broadcast() {
+  const int root = value_ % group_->size();
+  std::vector<int32_t> data(count_, value_ + self_);
+  ASSERT_EQ(communicator_.Broadcast({.info = Info("b"),
+                                     .data = self_ < 0 ? nullptr : data.data(),
+                                     .bytes = sizeof(int32_t) * count_,
+                                     .root = root}),
+            absl::OkStatus());
+  EXPECT_EQ(data, std::vector<int32_t>(count_, value_ + (self_ < 0 ? self_ : root)));
+}
+
+void RandomWalk::Allgather() {
+  std::vector<size_t> bytes;
+  std::string all;
+  for (int member = 0; member < group_->size(); ++member) {
+    bytes.push_back(random_() % (count_ + 1));
+    all.append(bytes.back(), static_cast<char>(value_ + member));
+  }
+  const std::string input(self_ < 0 ? 0 : bytes[self_], static_cast<char>(value_ + self_));
+  std::string output(all.size(), '?');
+  ASSERT_EQ(communicator_.Allgather(
+                {.info = Info("g"), .input = input.data(), .output = output.data(), .bytes_per_rank = bytes}),
+            absl::OkStatus());
+  EXPECT_TRUE(output == (self_ < 0 ? std::string(all.size(), '?') : all));
+}
+
+void RandomWalk::Alltoall() {
+  const int members = group_->size();
+  std::vector<size_t> bytes;
+  for (int i = 0; i < members * members; ++i) bytes.push_back(random_() % 2 == 0 ? 0 : random_() % (count_ + 1));
+  const auto piece = [&](int sender, int receiver) {
+    return std::string(bytes[sender * members + receiver], static_cast<char>(value_ + sender * 16 + receiver));
+  };
+  std::string input;
+  std::string expected;
+  for (int peer = 0; peer < members && self_ >= 0; ++peer) {
+    input += piece(self_, peer);
+    expected += piece(peer, self_);
+  }
+  std::string output(expected.size(), '?');
+  ASSERT_EQ(communicator_.Alltoall({.info = Info("a"), .input = input.data(), .output = output.data(), .bytes = bytes}),
+            absl::OkStatus());
+  EXPECT_TRUE(output == expected);
+}
+
+}  // namespace ronda::testing
