@@ -1,0 +1,22 @@
+// Jobs of N ranks inside one test: every rank is a process that an MPI's own launcher starts.
+#ifndef RONDA_TESTS_TESTING_MPIRUN_H_
+#define RONDA_TESTS_TESTING_MPIRUN_H_
+
+#include <string>
+#include <vector>
+
+#include "runtime/mpi/mpi_session.h"
+#include "tests/testing/process_world.h"
+
+namespace ronda::testing {
+
+// Whether the launcher of this MPI is installed.
+bool HasMpirun(MpiFlavor flavor);
+
+// Runs argv on `size` ranks; what they write is interleaved in the output.
+// REQUIRES: HasMpirun(flavor).
+ProcessResult RunUnderMpirun(MpiFlavor flavor, int size, const std::vector<std::string>& argv);
+
+}  // namespace ronda::testing
+
+#endif  // RONDA_TESTS_TESTING_MPIRUN_H_
