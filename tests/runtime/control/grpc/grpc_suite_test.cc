@@ -1,7 +1,6 @@
 // What every control plane promises, over gRPC.
 #include <utility>
 
-#include "runtime/monitor/flight_board.h"
 #include "tests/runtime/control/control_plane_suite.h"
 #include "tests/runtime/control/grpc/grpc_ranks.h"
 

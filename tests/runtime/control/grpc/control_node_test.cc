@@ -1,0 +1,278 @@
+#include "runtime/control/grpc/control_node.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "tests/runtime/control/grpc/node_network.h"
+
+namespace ronda::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// Each test of random orders names its seed when it fails.
+unsigned NewSeed() { return std::random_device()(); }
+#define TRACE_SEED(seed) SCOPED_TRACE(absl::StrCat("seed ", seed))
+
+std::string Text(const absl::Status& status) { return std::string(status.message()); }
+
+TEST(ControlNodeTest, JobStartsWhenTheLastRankHasConnectedInWhateverOrder) {
+  const unsigned seed = NewSeed();
+  TRACE_SEED(seed);
+  for (const int fan_out : {1, 2, 64}) {
+    NodeNetwork network({.size = 70, .fan_out = fan_out, .seed = seed});
+    std::vector<RankId> order(69);
+    std::iota(order.begin(), order.end(), 1);
+    std::shuffle(order.begin(), order.end(), network.random());
+    for (const RankId rank : order) {
+      network.Deliver();
+      for (RankId other = 0; other < 70; ++other) EXPECT_FALSE(network.node(other).started());
+      network.Connect(rank);
+    }
+    network.Deliver();
+    for (RankId rank = 0; rank < 70; ++rank) EXPECT_TRUE(network.node(rank).started()) << rank;
+  }
+}
+
+TEST(ControlNodeTest, RankZeroKnowsWhoIsMissing) {
+  NodeNetwork network({.size = 7});
+  for (const RankId rank : {6, 2, 3}) network.Connect(rank);
+  network.Deliver();
+  // 3 has found its parent, but that one has not found its own.
+  EXPECT_THAT(network.node(0).Missing(), ElementsAre(1, 3, 4, 5));
+  network.Connect(1);
+  network.Deliver();
+  EXPECT_THAT(network.node(0).Missing(), ElementsAre(4, 5));
+}
+
+TEST(ControlNodeTest, RankAloneStartsAtOnce) { EXPECT_TRUE(NodeNetwork({.size = 1}).node(0).started()); }
+
+TEST(ControlNodeTest, EqualReportsOfAllTravelAsOne) {
+  NodeNetwork network({.size = 21, .fan_out = 4});
+  network.ConnectAll();
+  const int before = network.frames(1, 0);
+  for (RankId rank = 0; rank < 21; ++rank) network.node(rank).Send("step");
+  // Rank 1 hears of those below it, and sends nothing itself yet.
+  for (const RankId child : network.tree().Children(1)) {
+    FrameAssembler assembler(kMaxControlFrame);
+    assembler.Append(network.node(child).TakePiece(1));
+    for (std::string frame; *assembler.Next(&frame);) network.node(1).Take(child, frame, network.now());
+  }
+  network.Deliver();
+  EXPECT_EQ(network.frames(1, 0), before + 1);
+  EXPECT_EQ(network.node(0).TakeInbox().to_coordinator.size(), 21U);
+}
+
+// Everybody sends at random: each sender's messages arrive in order, broadcasts in the same order everywhere.
+TEST(ControlNodeTest, MessagesArriveInOrderHoweverTheyTravel) {
+  const unsigned seed = NewSeed();
+  TRACE_SEED(seed);
+  NodeNetwork network({.size = 13, .fan_out = 3, .seed = seed});
+  network.ConnectAll();
+  std::map<RankId, std::string> sent, received;
+  std::vector<std::string> broadcasts;
+  std::vector<std::vector<std::string>> heard(13);
+  const auto receive = [&](RankId rank) {
+    ControlPlane::Inbox inbox = network.node(rank).TakeInbox();
+    for (const ControlMessage& message : inbox.to_coordinator) received[message.from] += message.payload;
+    for (std::string& message : inbox.broadcasts) heard[rank].push_back(std::move(message));
+  };
+  for (int i = 0; i < 3000; ++i) {
+    const RankId rank = static_cast<RankId>(network.random()() % 13);
+    const std::string payload(1, static_cast<char>('a' + network.random()() % 4));
+    network.node(rank).Send(payload);
+    sent[rank] += payload;
+    if (network.random()() % 4 == 0) network.node(0).Broadcast(broadcasts.emplace_back(absl::StrCat(i)));
+    for (unsigned pieces = network.random()() % 3; pieces > 0; --pieces) network.DeliverOne();
+    receive(static_cast<RankId>(network.random()() % 13));
+  }
+  network.Deliver();
+  for (RankId rank = 0; rank < 13; ++rank) receive(rank);
+  EXPECT_EQ(received, sent);
+  for (const std::vector<std::string>& of_rank : heard) EXPECT_EQ(of_rank, broadcasts);
+}
+
+TEST(ControlNodeTest, HighestCallOffReachesAllFromAnywhere) {
+  NodeNetwork network({.size = 9});
+  network.ConnectAll();
+  network.node(8).CallOff(2);
+  network.node(3).CallOff(7);
+  network.node(5).CallOff(4);
+  network.Deliver();
+  for (RankId rank = 0; rank < 9; ++rank) EXPECT_EQ(network.node(rank).TakeInbox().called_off, 7U) << rank;
+}
+
+TEST(ControlNodeTest, OfManyFailuresAllRanksTakeTheSame) {
+  for (int round = 0; round < 50; ++round) {
+    const unsigned seed = NewSeed();
+    TRACE_SEED(seed);
+    NodeNetwork network({.size = 15, .seed = seed});
+    network.ConnectAll();
+    for (RankId rank = 14; rank >= 0; --rank) {
+      network.node(rank).Propose(absl::InternalError(absl::StrCat("failure of ", rank)));
+      network.DeliverOne();
+    }
+    network.Deliver();
+    EXPECT_FALSE(network.node(0).failure().ok());
+    for (RankId rank = 0; rank < 15; ++rank) EXPECT_EQ(network.node(rank).failure(), network.node(0).failure());
+  }
+}
+
+TEST(ControlNodeTest, FailureOvertakesWhatHasNotBegun) {
+  NodeNetwork network({.size = 2});
+  network.ConnectAll();
+  for (int i = 0; i < 5; ++i) network.node(0).Broadcast(std::string(1 << 20, 'x'));
+  network.node(0).Propose(absl::InternalError("over"));
+  int pieces = 0;
+  while (network.DeliverOne()) ++pieces;
+  EXPECT_EQ(network.node(1).failure(), absl::InternalError("over"));
+  EXPECT_LE(pieces, 2);
+}
+
+TEST(ControlNodeTest, NothingCountsAfterAFailure) {
+  NodeNetwork network({.size = 2});
+  network.ConnectAll();
+  network.node(1).Send("report");
+  network.node(0).Propose(absl::InternalError("over"));
+  network.Deliver();
+  EXPECT_THAT(network.node(0).TakeInbox().to_coordinator, IsEmpty());
+}
+
+// Rank 1 has 3 and 4 below it, 2 has 5 and 6.
+TEST(ControlNodeTest, EndOfAnyRankIsTheSameFailureEverywhere) {
+  for (const RankId gone : {0, 1, 3}) {
+    NodeNetwork network({.size = 7});
+    network.ConnectAll();
+    for (const RankId child : network.tree().Children(gone)) network.Cut(child);
+    if (gone > 0) network.Cut(gone);
+    network.Deliver();
+    for (RankId rank = 0; rank < 7; ++rank) {
+      if (rank == gone) continue;
+      EXPECT_EQ(network.node(rank).failure(),
+                absl::UnavailableError(absl::StrCat("rank ", gone, " (host host", gone, ", pid ", 100 + gone,
+                                                    ") is gone: its connection closed")))
+          << rank;
+    }
+  }
+}
+
+TEST(ControlNodeTest, SilenceIsAFailureAfterTheTimeoutAndNotBefore) {
+  NodeNetwork network({.size = 7});
+  network.ConnectAll();
+  network.Pass(absl::Seconds(30));
+  network.Silence(3);
+  network.Pass(absl::Seconds(10));
+  EXPECT_EQ(network.node(0).failure(), absl::OkStatus());
+  network.Pass(absl::Seconds(1));
+  for (const RankId rank : {0, 1, 2, 4, 5, 6}) {
+    EXPECT_EQ(Text(network.node(rank).failure()),
+              "rank 3 (host host3, pid 103) gave no sign of life for 10s (host down or network cut?)");
+  }
+  EXPECT_EQ(Text(network.node(3).failure()),
+            "rank 1 (host host1, pid 101) gave no sign of life for 10s (host down or network cut?)");
+}
+
+TEST(ControlNodeTest, InfinitePatienceTakesSilenceForLife) {
+  NodeNetwork network({.size = 2, .heartbeat_timeout = absl::InfiniteDuration()});
+  network.ConnectAll();
+  network.Silence(1);
+  network.Pass(absl::Hours(1));
+  EXPECT_EQ(network.node(0).failure(), absl::OkStatus());
+}
+
+TEST(ControlNodeTest, WhoWasStoppedItselfDoesNotBlameTheOthers) {
+  NodeNetwork network({.size = 2});
+  network.ConnectAll();
+  network.Pass(absl::Seconds(3));
+  // Rank 1 is stopped; rank 0's signs of life lie in its socket when it goes on, and its clock ticks first.
+  network.Pass(absl::Seconds(9), {0});
+  const absl::Duration later = network.now() + absl::Seconds(60);
+  network.node(1).Tick(later);
+  EXPECT_EQ(network.node(1).failure(), absl::OkStatus());
+}
+
+TEST(ControlNodeTest, WhoLeavesOnPurposeIsNoFailure) {
+  NodeNetwork network({.size = 7});
+  network.ConnectAll();
+  network.node(3).Depart();
+  network.Deliver();
+  EXPECT_TRUE(network.node(1).HasDeparted(3));
+  network.Cut(3);
+  network.Pass(absl::Seconds(60));
+  for (RankId rank = 0; rank < 7; ++rank) EXPECT_EQ(network.node(rank).failure(), absl::OkStatus()) << rank;
+}
+
+TEST(ControlNodeTest, RankThatHasLeftDoesNotMindWhoGoes) {
+  NodeNetwork network({.size = 3});
+  network.ConnectAll();
+  network.node(0).Depart();
+  network.node(0).Lose(1);
+  network.Deliver();
+  EXPECT_EQ(network.node(0).failure(), absl::OkStatus());
+  // Nobody is left to ask which failure was first.
+  network.node(2).Propose(absl::InternalError("own"));
+  EXPECT_EQ(network.node(2).failure(), absl::InternalError("own"));
+}
+
+TEST(ControlNodeTest, RankThatJoinsAFailedJobIsTold) {
+  NodeNetwork network({.size = 3});
+  network.node(0).Propose(absl::InternalError("over"));
+  network.Connect(1);
+  network.Deliver();
+  EXPECT_EQ(network.node(1).failure(), absl::InternalError("over"));
+}
+
+// What `frame` from `from` makes of `to`, in a job of 7.
+absl::Status FailureAfter(RankId from, RankId to, const std::string& frame) {
+  NodeNetwork network({.size = 7});
+  network.ConnectAll();
+  network.node(to).Take(from, frame, network.now());
+  network.Deliver();
+  if (from > to) {
+    EXPECT_EQ(network.node(to).failure(), network.node(0).failure());
+  }
+  return network.node(to).failure();
+}
+
+TEST(ControlNodeTest, DamageIsTheJobsFailureAndNamesWhoSentIt) {
+  const absl::Status damaged = FailureAfter(3, 1, "\xff\xff");
+  EXPECT_EQ(damaged.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(Text(damaged), HasSubstr("rank 3 (host host3, pid 103) has sent a control message that is none"));
+  EXPECT_THAT(Text(FailureAfter(1, 3, "")), HasSubstr("rank 1 (host host1, pid 101)"));
+}
+
+TEST(ControlNodeTest, FramesThatGoTheWrongWayAreDamage) {
+  for (const ControlFrame& frame :
+       {ControlFrame(StartFrame{}), ControlFrame(BroadcastFrame{}), ControlFrame(HelloFrame{}),
+        ControlFrame(ArrivalFrame{.ranks = {5}}), ControlFrame(ReportsFrame{.reports = {{.ranks = {3, 5}}}})}) {
+    EXPECT_EQ(FailureAfter(3, 1, Encode(frame)).code(), absl::StatusCode::kInternal) << frame.index();
+  }
+  for (const ControlFrame& frame : {ControlFrame(WelcomeFrame{}), ControlFrame(ArrivalFrame{.ranks = {3}}),
+                                    ControlFrame(ReportsFrame{.reports = {{.ranks = {3}}}})}) {
+    EXPECT_EQ(FailureAfter(1, 3, Encode(frame)).code(), absl::StatusCode::kInternal) << frame.index();
+  }
+}
+
+TEST(ControlNodeTest, LastActsOfRanksThatStandStillReachEverybody) {
+  std::vector<std::shared_ptr<FlightBoard>> boards;
+  NodeNetwork network({.size = 7, .adapt = [&](ControlNode::Options& options) {
+                         options.flights = boards.emplace_back(std::make_shared<FlightBoard>(7));
+                       }});
+  network.ConnectAll();
+  boards[6]->Of(6).Record(FlightKind::kWaiting, OpType::kAllreduce, "x", 4, FlightNow() - absl::Seconds(20));
+  network.Pass(absl::Seconds(5));  // one a link: two up, two down
+  for (RankId rank = 0; rank < 7; ++rank) {
+    const std::optional<FlightEvent> last = boards[rank]->Of(6).Last();
+    ASSERT_TRUE(last.has_value()) << rank;
+    EXPECT_EQ(last->name, "x");
+    EXPECT_GE(FlightNow() - last->time, absl::Seconds(20));
+  }
+}
+
+}  // namespace
+}  // namespace ronda::testing

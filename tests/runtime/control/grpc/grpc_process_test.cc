@@ -1,0 +1,111 @@
+// Ranks as processes that are killed and stopped.
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/logging.h"
+#include "runtime/control/grpc/grpc_control_plane.h"
+#include "tests/testing/forked_child.h"
+
+namespace ronda::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A port that was free a moment ago: ranks of different processes have to know each other's before they start.
+int FreePort() {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  RONDA_CHECK(bind(fd, reinterpret_cast<sockaddr*>(&address), length) == 0);
+  RONDA_CHECK(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0);
+  close(fd);
+  return ntohs(address.sin_port);
+}
+
+// Seven ranks, two children each; a process a rank. Each returns the failure that its job has ended with.
+class GrpcProcessTest : public ::testing::Test {
+ protected:
+  static constexpr int kSize = 7;
+
+  void Start(absl::Duration heartbeat_timeout) {
+    for (RankId rank = 0; rank < kSize; ++rank) ports_.push_back(FreePort());
+    for (RankId rank = 0; rank < kSize; ++rank) {
+      children_.push_back(std::make_unique<ForkedChild>([this, rank, heartbeat_timeout](const auto& say_ready) {
+        return RunRank(rank, heartbeat_timeout, say_ready);
+      }));
+    }
+    for (const auto& child : children_) child->WaitUntilReady();
+  }
+
+  std::string RunRank(RankId rank, absl::Duration heartbeat_timeout, const ForkedChild::SayReady& say_ready) const {
+    const ControlTree tree = {.size = kSize, .fan_out = 2};
+    GrpcControlPlaneOptions options = {.rank = rank,
+                                       .job_id = "job",
+                                       .secret = "open sesame",
+                                       .heartbeat = absl::Milliseconds(50),
+                                       .heartbeat_timeout = heartbeat_timeout,
+                                       .fan_out = 2};
+    // Pids of those that start later are not known here; the texts name ranks and hosts.
+    for (RankId peer = 0; peer < kSize; ++peer) {
+      options.peers.push_back({.rank = peer, .host = absl::StrCat("host", peer), .pid = 1000 + peer});
+    }
+    if (!tree.Children(rank).empty()) {
+      options.listener = ControlListener::Start(*ResolveEndpoint("127.0.0.1", ports_[rank])).value();
+    }
+    if (rank > 0) options.parent = *ResolveEndpoint("127.0.0.1", ports_[tree.Parent(rank)]);
+    const auto control = ConnectGrpcControlPlane(std::move(options));
+    say_ready();
+    if (!control.ok()) return control.status().ToString();
+    while ((*control)->failure().ok()) (*control)->Wait(absl::InfiniteFuture());
+    return (*control)->failure().ToString();
+  }
+
+  void ExpectAllBut(RankId gone, const std::string& text) {
+    for (RankId rank = 0; rank < kSize; ++rank) {
+      if (rank == gone) continue;
+      EXPECT_THAT(children_[rank]->Result(), HasSubstr(text)) << "rank " << rank;
+    }
+  }
+
+  std::vector<int> ports_;
+  std::vector<std::unique_ptr<ForkedChild>> children_;
+};
+
+TEST_F(GrpcProcessTest, DeathOfALeafIsTheSameFailureEverywhere) {
+  Start(absl::Seconds(60));
+  children_[5]->Kill(SIGKILL);
+  ExpectAllBut(5, "rank 5 (host host5, pid 1005) is gone: its connection closed");
+}
+
+TEST_F(GrpcProcessTest, DeathOfARankInBetweenIsTheSameFailureEverywhere) {
+  Start(absl::Seconds(60));
+  children_[1]->Kill(SIGKILL);
+  ExpectAllBut(1, "rank 1 (host host1, pid 1001) is gone: its connection closed");
+}
+
+TEST_F(GrpcProcessTest, DeathOfRankZeroIsTheSameFailureEverywhere) {
+  Start(absl::Seconds(60));
+  children_[0]->Kill(SIGKILL);
+  ExpectAllBut(0, "rank 0 (host host0, pid 1000) is gone: its connection closed");
+}
+
+TEST_F(GrpcProcessTest, StoppedRankIsLostAfterTheHeartbeatTimeout) {
+  Start(absl::Seconds(1));
+  children_[5]->Kill(SIGSTOP);
+  ExpectAllBut(5, "rank 5 (host host5, pid 1005) gave no sign of life for 1s");
+}
+
+}  // namespace
+}  // namespace ronda::testing

@@ -1,0 +1,48 @@
+#ifndef RONDA_TESTS_RUNTIME_CONTROL_GRPC_TCP_PROXY_H_
+#define RONDA_TESTS_RUNTIME_CONTROL_GRPC_TCP_PROXY_H_
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+namespace ronda::testing {
+
+// A wire to a port of 127.0.0.1 that a test can cut: connections to port() are passed on there.
+//
+// Thread-safe. The destructor closes all connections.
+class TcpProxy {
+ public:
+  explicit TcpProxy(int target_port);
+  ~TcpProxy();
+
+  int port() const { return port_; }
+
+  // From now on nothing passes any more, in either direction; connections stay.
+  void Freeze() { frozen_ = true; }
+
+  // Closes all connections, and takes no more.
+  void Cut();
+
+ private:
+  struct Connection {
+    int client;
+    int target;
+  };
+
+  void Run();
+  void Accept();
+  // Passes on what has come; whether the connection is still whole.
+  bool Forward(int from, int to) const;
+
+  const int target_port_;
+  int listener_ = -1;
+  int port_ = 0;
+  int stop_event_ = -1;
+  std::atomic<bool> frozen_{false};
+  std::vector<Connection> connections_;  // the thread's own
+  std::thread thread_;
+};
+
+}  // namespace ronda::testing
+
+#endif  // RONDA_TESTS_RUNTIME_CONTROL_GRPC_TCP_PROXY_H_
