@@ -5,14 +5,10 @@
 #include "absl/strings/str_cat.h"
 
 namespace ronda::testing {
-namespace {
 
-// Debian's name for it, which does not depend on what the administrator prefers.
 std::string PathOfMpirun(MpiFlavor flavor) {
   return flavor == MpiFlavor::kOpenMpi ? "/usr/bin/mpirun.openmpi" : "/usr/bin/mpirun.mpich";
 }
-
-}  // namespace
 
 bool HasMpirun(MpiFlavor flavor) { return access(PathOfMpirun(flavor).c_str(), X_OK) == 0; }
 

@@ -10,7 +10,10 @@
 
 namespace ronda::testing {
 
-// Whether the launcher of this MPI is installed.
+// Debian's name for this MPI's launcher, which does not depend on what the administrator prefers.
+std::string PathOfMpirun(MpiFlavor flavor);
+
+// Whether it is installed.
 bool HasMpirun(MpiFlavor flavor);
 
 // Runs argv on `size` ranks; what they write is interleaved in the output.

@@ -1,0 +1,83 @@
+// Several hosts on one machine: network namespaces joined by a bridge.
+#ifndef RONDA_TESTS_HOSTS_NETWORK_HOSTS_H_
+#define RONDA_TESTS_HOSTS_NETWORK_HOSTS_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "tests/testing/process_world.h"
+
+namespace ronda::testing {
+
+// Hosts that reach each other over one network, which this machine is on too. Each has a name, an address, an interface
+// "eth0", a loopback of its own and, for what is started there by agent(), a /dev/shm and a hostname of its own.
+//
+// Needs root and iproute2. Names contain this process' id; what a killed test has left behind is removed by the next.
+class NetworkHosts {
+ public:
+  enum class Family { kIPv4, kIPv6 };
+  struct Options {
+    int count = 2;
+    Family family = Family::kIPv4;
+  };
+
+  // OK if hosts can be made here; else what is missing.
+  static absl::Status Available();
+
+  static absl::StatusOr<std::unique_ptr<NetworkHosts>> Create(const Options& options);
+  ~NetworkHosts();
+  NetworkHosts(const NetworkHosts&) = delete;
+  NetworkHosts& operator=(const NetworkHosts&) = delete;
+
+  int count() const { return options_.count; }
+  std::string NameOf(int host) const;
+  std::string AddressOf(int host) const;
+  // "10.1.2.0/24"
+  std::string Network() const;
+
+  // A program that is called like ssh, AGENT HOST COMMAND..., and runs the command on that host.
+  const std::string& agent() const { return agent_; }
+
+  // What each host sends is limited to this from now on, in Mbit/s.
+  absl::Status LimitRate(double mbit);
+
+  // Pulls the plug of a host.
+  absl::Status CutOff(int host);
+
+ private:
+  explicit NetworkHosts(const Options& options);
+  absl::Status SetUp();
+  absl::Status AddHost(int host);
+  absl::Status WriteAgent();
+  std::string LinkOf(int host) const;  // the bridge's end of its cable
+  std::string AddressIn(int number) const;
+
+  const Options options_;
+  const std::string id_;
+  const std::string bridge_;
+  std::string agent_;
+};
+
+// What mpirun is to start across hosts.
+struct HostsJob {
+  std::vector<int> slots;         // ranks of each host
+  std::vector<std::string> argv;  // of each rank
+  std::vector<std::pair<std::string, std::string>> env;
+  absl::Duration timeout = absl::Seconds(60);
+};
+
+// The command line of Open MPI's mpirun for it.
+std::vector<std::string> MpirunAcross(const NetworkHosts& hosts, const HostsJob& job);
+
+// Runs it; what the ranks write is interleaved in the output.
+ProcessResult RunAcross(const NetworkHosts& hosts, const HostsJob& job);
+
+}  // namespace ronda::testing
+
+#endif  // RONDA_TESTS_HOSTS_NETWORK_HOSTS_H_
