@@ -1,104 +1,209 @@
 #include "runtime/bootstrap/bootstrap.h"
 
-#include <unistd.h>
-
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/base/version.h"
+#include "runtime/bootstrap/backend_choice.h"
+#include "runtime/bootstrap/hosts_transport.h"
+#include "runtime/bootstrap/meeting.h"
+#include "runtime/bootstrap/mpi_farewell.h"
+#include "runtime/bootstrap/rank_facts.h"
 #include "runtime/bootstrap/this_host.h"
+#include "runtime/collectives/mpi/mpi_communicator.h"
 #include "runtime/collectives/self/self_transport.h"
 #include "runtime/collectives/shm/shm_transport.h"
-#include "runtime/control/rendezvous/endpoint.h"
-#include "runtime/control/rendezvous/join_proof.h"
-#include "runtime/control/rendezvous/rendezvous_client.h"
-#include "runtime/control/rendezvous/rendezvous_server.h"
+#include "runtime/control/shm/shm_control_plane.h"
+#include "runtime/mpi/mpi_session.h"
+#include "runtime/shm/shm_world.h"
 
 namespace ronda {
 namespace {
 
-constexpr size_t kJobIdBytes = 16;
+using MpiUse = MpiEnvironment::Use;
 
-absl::StatusOr<Job> ConnectOnThisHost(const Tunables& tunables, const std::string& job_id, Topology topology) {
-  RONDA_ASSIGN_OR_RETURN(Transport transport, ConnectShmTransport({.job_id = job_id,
-                                                                   .rank = topology.rank,
-                                                                   .size = topology.size,
-                                                                   .hostname = topology.hostname,
-                                                                   .connect_timeout = tunables.start_timeout,
-                                                                   .control_timeout = tunables.stall_deadline}));
+ShmWorld::Options OptionsOnThisHost(const Tunables& tunables, const std::string& job_id, const Topology& topology) {
+  return {.job_id = job_id,
+          .rank = topology.rank,
+          .size = topology.size,
+          .hostname = topology.hostname,
+          .connect_timeout = tunables.start_timeout,
+          .control_timeout = tunables.stall_deadline};
+}
+
+bool IsForMpi(absl::string_view backend) {
+  return backend == Name(Backend::kMpi) || backend == Name(Backend::kHierarchical);
+}
+
+// Whether all ranks share a host, know a name for their shared memory, and need nothing else.
+bool CanMeetInMemory(const Config& config) {
+  const JobEnvironment& job = config.job;
+  return !job.job_id.empty() && job.IsOnOneHost() && job.mpi.use != MpiUse::kAlways && !IsForMpi(config.backend);
+}
+
+absl::StatusOr<Job> MeetInMemory(const Config& config) {
+  const JobEnvironment& job = config.job;
+  Topology topology{.rank = job.rank,
+                    .size = job.size,
+                    .local_rank = job.local_rank.value_or(job.rank),
+                    .local_size = job.size,
+                    .hostname = HostName()};
+  RONDA_ASSIGN_OR_RETURN(Transport transport,
+                         ConnectShmTransport(OptionsOnThisHost(config.tunables, job.job_id, topology)));
   return Job{.topology = std::move(topology), .transport = std::move(transport)};
 }
 
-// What the launcher said, completed on the assumption that all ranks are on this host.
-absl::StatusOr<Topology> LaunchedTopology(const JobEnvironment& job) {
-  const int local_size = job.local_size.value_or(job.size);
-  if (local_size != job.size || job.cross_size.value_or(1) != 1) {
-    return absl::UnimplementedError(absl::StrCat("this version of Ronda runs on one host, but ", local_size, " of the ",
-                                                 job.size, " ranks are on the host of rank ", job.rank));
+// A job whose ranks meet at rank 0, learn there who shares a host with whom, and choose a backend for that.
+class Gathering {
+ public:
+  explicit Gathering(const Config& config) : config_(config) {}
+
+  absl::StatusOr<Job> Run() {
+    absl::StatusOr<Job> job = MeetAndConnect();
+    // Its end would wait for ranks that may never come.
+    if (!job.ok() && session_ != nullptr) session_->LeaveWithoutEnd();
+    return job;
   }
-  return Topology{.rank = job.rank,
-                  .size = job.size,
-                  .local_rank = job.local_rank.value_or(job.rank),
-                  .local_size = local_size,
-                  .hostname = HostName()};
+
+ private:
+  absl::StatusOr<Job> MeetAndConnect();
+  absl::StatusOr<Meeting> Meet();
+  absl::Status StartMpi();
+  MpiSession::Options MpiOptions() const;
+  std::string MpiLibrary() const;
+  absl::Status MpiUsability(const ConnectionSettings& settings) const;
+  absl::StatusOr<Backend> Choose(const ConnectionSettings& settings) const;
+  absl::StatusOr<Transport> Connect(Backend backend, const ConnectionSettings& settings, const Topology& topology,
+                                    Meeting meeting);
+  absl::StatusOr<Transport> ConnectMpiOnThisHost(ShmWorld::Options options);
+
+  const Config& config_;
+  std::shared_ptr<MpiSession> session_;  // nullptr: MPI is not used
+  HostMap hosts_;
+  std::vector<Peer> peers_;  // by rank
+};
+
+MpiSession::Options Gathering::MpiOptions() const {
+  const bool is_mpich = config_.job.mpi.launcher == MpiEnvironment::Launcher::kMpich;
+  return {.flavor = is_mpich ? MpiFlavor::kMpich : MpiFlavor::kOpenMpi, .plugin = config_.job.mpi.plugin};
 }
 
-absl::StatusOr<Membership> MeetAsCoordinator(const Config& config, const Endpoint& endpoint, JoinClaim claim) {
-  RONDA_ASSIGN_OR_RETURN(const std::string id, RandomBytes(kJobIdBytes));
-  RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<RendezvousServer> server,
-                         RendezvousServer::Start({.endpoint = endpoint,
-                                                  .secret = config.job.job_secret,
-                                                  .job_id = absl::BytesToHexString(id),
-                                                  .claim = std::move(claim),
-                                                  .timeout = config.tunables.start_timeout}));
-  return server->Await();
+absl::Status Gathering::StartMpi() {
+  const JobEnvironment& job = config_.job;
+  RONDA_ASSIGN_OR_RETURN(session_, MpiSession::Start(MpiOptions()));
+  if (session_->rank() == job.rank && session_->size() == job.size) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      session_->library(), " takes this process for rank ", session_->rank(), " of ", session_->size(), ", but ",
+      job.source, " for rank ", job.rank, " of ", job.size,
+      ": start the job with this MPI's own mpirun (srun needs --mpi=pmix or --mpi=pmi2), and leave ranks as it says"));
 }
 
-absl::StatusOr<Membership> Meet(const Config& config) {
-  const JobEnvironment& job = config.job;
-  RONDA_ASSIGN_OR_RETURN(const Endpoint endpoint, ResolveEndpoint(job.master_address, job.master_port));
-  JoinClaim claim = {.member = {.peer = {.rank = job.rank, .host = HostName(), .pid = getpid()},
-                                .host_id = HostId(),
-                                .version = kVersion},
-                     .size = job.size};
-  if (job.rank == kCoordinatorRank) return MeetAsCoordinator(config, endpoint, std::move(claim));
-  return JoinRendezvous({.endpoint = endpoint,
-                         .secret = job.job_secret,
-                         .claim = std::move(claim),
-                         .timeout = config.tunables.start_timeout});
+// Which MPI this rank would use across hosts.
+std::string Gathering::MpiLibrary() const {
+  if (!config_.job.mpi.IsUsable() || config_.job.local_size == config_.job.size) return "";
+  const absl::StatusOr<std::string> library = MpiSession::Library(MpiOptions());
+  return library.ok() ? *library : std::string(library.status().message());
 }
 
-absl::Status CheckOneHost(const Membership& membership) {
-  const Member& first = membership.members.front();
-  for (const Member& member : membership.members) {
-    if (member.host_id == first.host_id) continue;
-    return absl::UnimplementedError(absl::StrCat(
-        "this version of Ronda runs on one host, but ", ToString(first.peer), " and ", ToString(member.peer),
-        " share no memory: they are on different hosts, or in containers that have their own /dev/shm or pids"));
+absl::StatusOr<Meeting> Gathering::Meet() {
+  if (!config_.job.master_address.empty()) return MeetAtMaster(config_, MpiLibrary());
+  if (!config_.job.mpi.IsUsable()) {
+    return absl::FailedPreconditionError(absl::StrCat("RONDA_BACKEND=\"", config_.backend,
+                                                      "\" needs MPI, but no launcher of MPI has started this process: "
+                                                      "start the job with rondarun --mpi or mpirun"));
   }
-  return absl::OkStatus();
+  RONDA_RETURN_IF_ERROR(StartMpi());
+  return MeetThroughMpi(config_, *session_);
+}
+
+absl::Status Gathering::MpiUsability(const ConnectionSettings& settings) const {
+  if (settings.mpi == MpiUse::kNever) return absl::FailedPreconditionError("RONDA_MPI=0 forbids MPI");
+  if (!config_.job.mpi.IsUsable()) {
+    return absl::FailedPreconditionError("no launcher of MPI has started the ranks");
+  }
+  const bool is_asked_for = settings.mpi == MpiUse::kAlways || IsForMpi(settings.backend);
+  if (hosts_.hosts.size() > 1 || is_asked_for) return absl::OkStatus();
+  return absl::FailedPreconditionError("on one host it is used with RONDA_MPI=1 only");
+}
+
+absl::StatusOr<Backend> Gathering::Choose(const ConnectionSettings& settings) const {
+  const std::vector<BackendRating> ratings = RateBackends({.hosts = static_cast<int>(hosts_.hosts.size()),
+                                                           .most_ranks_on_a_host = SizesOf(hosts_).most,
+                                                           .mpi = MpiUsability(settings)});
+  const absl::StatusOr<Backend> backend = ChooseBackend(ratings, settings.backend);
+  if (!backend.ok()) return backend;
+  Log(LogLevel::kInfo, config_.job.rank,
+      absl::StrCat("data goes over ", Name(*backend), settings.backend.empty() ? "" : ", as RONDA_BACKEND says",
+                   "; of ", ToString(ratings)));
+  return backend;
+}
+
+// Messages between ranks that share a host go through MPI, control messages through memory.
+absl::StatusOr<Transport> Gathering::ConnectMpiOnThisHost(ShmWorld::Options options) {
+  RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<ShmWorld> world, ShmWorld::Connect(std::move(options)));
+  constexpr int kTag = 0;
+  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<PointToPoint> messages, session_->Connect(hosts_.hosts.front(), kTag));
+  auto communicator = std::make_unique<MpiCommunicator>(
+      MpiCommunicator::Options{.messages = std::move(messages),
+                               .peers = peers_,
+                               .flights = world->flights(),
+                               .job_failure = [world = world.get()] { return world->failure(); }});
+  return Transport{.control = std::make_unique<ShmControlPlane>(world),
+                   .communicator = std::move(communicator),
+                   .flights = world->flights()};
+}
+
+absl::StatusOr<Transport> Gathering::Connect(Backend backend, const ConnectionSettings& settings,
+                                             const Topology& topology, Meeting meeting) {
+  const Tunables& tunables = config_.tunables;
+  if (hosts_.hosts.size() == 1) {
+    ShmWorld::Options options = OptionsOnThisHost(tunables, meeting.membership.job_id, topology);
+    return backend == Backend::kShm ? ConnectShmTransport(std::move(options))
+                                    : ConnectMpiOnThisHost(std::move(options));
+  }
+  using Levels = HostsTransportOptions::Levels;
+  return ConnectHosts({.rank = topology.rank,
+                       .peers = peers_,
+                       .hosts = hosts_,
+                       .meeting = std::move(meeting),
+                       .levels = backend == Backend::kHierarchical ? Levels::kTwoLevels : Levels::kFlat,
+                       .session = session_,
+                       .connect_timeout = tunables.start_timeout,
+                       .control_timeout = tunables.stall_deadline,
+                       .heartbeat = settings.heartbeat,
+                       .heartbeat_timeout = settings.heartbeat_timeout});
+}
+
+absl::StatusOr<Job> Gathering::MeetAndConnect() {
+  RONDA_ASSIGN_OR_RETURN(Meeting meeting, Meet());
+  const Membership& membership = meeting.membership;
+  RONDA_ASSIGN_OR_RETURN(const ConnectionSettings settings, SettingsOf(membership.members.front()));
+  hosts_ = {.hosts = HostsOf(membership)};
+  for (const Member& member : membership.members) peers_.push_back(member.peer);
+  Topology topology = TopologyOf(membership, config_.job.rank);
+  RONDA_ASSIGN_OR_RETURN(const Backend backend, Choose(settings));
+  const bool needs_mpi = backend != Backend::kShm || settings.mpi == MpiUse::kAlways;
+  if (needs_mpi && session_ == nullptr) RONDA_RETURN_IF_ERROR(StartMpi());
+  RONDA_ASSIGN_OR_RETURN(Transport transport, Connect(backend, settings, topology, std::move(meeting)));
+  if (session_ != nullptr) {
+    transport.farewell = std::make_shared<const MpiFarewell>(std::move(session_), transport.control.get());
+  }
+  return Job{.topology = std::move(topology), .transport = std::move(transport)};
 }
 
 }  // namespace
 
 absl::StatusOr<Job> Bootstrap(const Config& config) {
-  const JobEnvironment& job = config.job;
-  if (job.size == 1) {
+  if (config.job.size == 1) {
     Topology alone{.hostname = HostName()};
     Transport transport = CreateSelfTransport(alone.hostname);
     return Job{.topology = std::move(alone), .transport = std::move(transport)};
   }
-  if (!job.job_id.empty()) {
-    RONDA_ASSIGN_OR_RETURN(Topology topology, LaunchedTopology(job));
-    return ConnectOnThisHost(config.tunables, job.job_id, std::move(topology));
-  }
-  RONDA_ASSIGN_OR_RETURN(const Membership membership, Meet(config));
-  RONDA_RETURN_IF_ERROR(CheckOneHost(membership));
-  return ConnectOnThisHost(config.tunables, membership.job_id, TopologyOf(membership, job.rank));
+  return CanMeetInMemory(config) ? MeetInMemory(config) : Gathering(config).Run();
 }
 
 }  // namespace ronda

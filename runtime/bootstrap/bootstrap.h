@@ -17,11 +17,14 @@ struct Job {
 // Finds the other ranks as `config.job` says, and connects to them; blocks until all are there, for at most
 // `config.tunables.start_timeout` a step:
 // - a job of one rank needs nobody;
-// - with a job id (from rondarun), the ranks meet in the shared memory of that name;
-// - with a master address, they first meet at rank 0 to agree on a job id, and see there who shares a host.
+// - with a job id, on one host, the ranks meet in the shared memory of that name;
+// - otherwise they meet at rank 0, whose address the environment says or MPI brings, and see there who shares a host;
+//   on one host they go on in shared memory, across hosts over MPI (data) and gRPC (control). RONDA_BACKEND and
+//   RONDA_MPI of rank 0 can change that.
+// Only what MPI does itself (MPI_Init, making communicators) has no deadline: there the launcher watches.
 //
-// Errors: UNIMPLEMENTED if the ranks are on several hosts; those of RendezvousServer, JoinRendezvous and
-// ShmWorld::Connect, which name the ranks that are missing or do not fit.
+// Errors: FAILED_PRECONDITION if no backend can carry the data; those of RendezvousServer, JoinRendezvous,
+// ShmWorld::Connect, MpiSession::Start and ConnectHosts, which name the ranks that are missing or do not fit.
 absl::StatusOr<Job> Bootstrap(const Config& config);
 
 }  // namespace ronda

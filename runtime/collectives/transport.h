@@ -15,6 +15,8 @@ struct Transport {
   std::unique_ptr<ControlPlane> control;
   std::unique_ptr<Communicator> communicator;
   std::shared_ptr<FlightBoard> flights;  // of all ranks; never nullptr
+  // Destroyed first: decides how this rank leaves what the other parts still use. May be nullptr.
+  std::shared_ptr<const void> farewell = nullptr;
 };
 
 }  // namespace ronda

@@ -139,6 +139,11 @@ absl::Status NeedsThreads(const std::string& library, const ronda_mpi_world& wor
 
 }  // namespace
 
+absl::StatusOr<std::string> MpiSession::Library(const Options& options) {
+  RONDA_ASSIGN_OR_RETURN(const ronda_mpi_plugin* const plugin, LoadMpiPlugin(options.flavor, options.plugin));
+  return std::string(plugin->library());
+}
+
 absl::StatusOr<std::shared_ptr<MpiSession>> MpiSession::Start(const Options& options) {
   RONDA_ASSIGN_OR_RETURN(const ronda_mpi_plugin* const plugin, LoadMpiPlugin(options.flavor, options.plugin));
   ronda_mpi_world world = {};

@@ -36,6 +36,10 @@ class MpiSession {
   // another version's, or MPI was initialized for one thread only; INTERNAL with MPI's own text, or if it has ended.
   static absl::StatusOr<std::shared_ptr<MpiSession>> Start(const Options& options);
 
+  // The library that Start would use, without beginning MPI: "Open MPI v4.1.4".
+  // Errors: NOT_FOUND and FAILED_PRECONDITION as Start.
+  static absl::StatusOr<std::string> Library(const Options& options);
+
   virtual ~MpiSession() = default;
 
   virtual RankId rank() const = 0;

@@ -34,9 +34,7 @@ absl::StatusOr<v1::ChallengeResponse> Challenge(v1::Rendezvous::Stub* stub, cons
     return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
                         absl::StrCat(ToString(options.claim.member.peer), " found no rank 0 at ",
                                      ToString(options.endpoint), " within ", absl::FormatDuration(options.timeout),
-                                     ": it has not started, or MASTER_ADDR and MASTER_PORT differ between ranks, or "
-                                     "another program holds the port (",
-                                     status.error_message(), ")"));
+                                     ": ", options.advice, " (", status.error_message(), ")"));
   }
   if (challenge.nonce().size() != kNonceBytes || challenge.wait_ms() < 0) {
     return absl::InvalidArgumentError("rendezvous: rank 0 sent a damaged challenge");

@@ -15,6 +15,9 @@ struct RendezvousClientOptions {
   std::string secret;                          // of the job; may be empty on a loopback endpoint only
   JoinClaim claim;                             // who asks
   absl::Duration timeout = absl::Seconds(30);  // longest wait for rank 0 to appear; then its own timeout counts
+  // What to think of if rank 0 does not appear, for the message.
+  std::string advice =
+      "it has not started, or MASTER_ADDR and MASTER_PORT differ between ranks, or another program holds the port";
 };
 
 // Joins the job whose rank 0 runs a RendezvousServer at the endpoint; blocks until everybody has joined. Thread-safe.

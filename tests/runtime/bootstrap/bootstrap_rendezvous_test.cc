@@ -2,9 +2,12 @@
 // memory. No process of this test uses gRPC before it forks or forks after it has.
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <iostream>
 #include <map>
 #include <optional>
 #include <string>
@@ -64,6 +67,28 @@ void Meet(const EnvironmentReader& environment) {
 
 void MeetTheOthers() { Meet(TorchrunStyle); }
 
+// The same job as Paddle's launcher would describe it.
+std::optional<std::string> PaddleStyle(const char* name) {
+  const EnvironmentReader environment = ProcessEnvironment();
+  const std::string port = environment("MASTER_PORT").value_or("");
+  if (std::string(name) == "PADDLE_TRAINER_ID") return environment("RONDA_RANK");
+  if (std::string(name) == "PADDLE_TRAINERS_NUM") return environment("RONDA_SIZE");
+  if (std::string(name) == "PADDLE_TRAINER_ENDPOINTS") return absl::StrCat("[::1]:", port, ",[::1]:1,[::1]:2");
+  return std::nullopt;
+}
+
+void MeetAsPaddleSays() { Meet(PaddleStyle); }
+
+// Each rank has a host of its own, as far as the others can see.
+void MeetAcrossHosts() {
+  ASSERT_EQ(unshare(CLONE_NEWNS), 0);
+  ASSERT_EQ(mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr), 0);
+  ASSERT_EQ(mount("tmpfs", "/dev/shm", "tmpfs", 0, nullptr), 0);
+  const absl::StatusOr<Config> config = ReadConfig(TorchrunStyle);
+  ASSERT_TRUE(config.ok()) << config.status();
+  std::cout << Bootstrap(*config).status() << "\n";
+}
+
 void MeetUnlessRankOne() {
   if (TorchrunStyle("RANK") != "1") Meet(TorchrunStyle);
 }
@@ -71,6 +96,15 @@ void MeetUnlessRankOne() {
 void MeetWithASecretOfItsOwn() {
   Meet([](const char* name) {
     return std::string(name) == "RONDA_JOB_SECRET" ? TorchrunStyle("RANK") : TorchrunStyle(name);
+  });
+}
+
+void MeetWithSettingsOfItsOwn() {
+  Meet([](const char* name) -> std::optional<std::string> {
+    const bool is_rank_one = TorchrunStyle("RANK") == "1";
+    if (is_rank_one && std::string(name) == "RONDA_BACKEND") return "mpi";
+    if (is_rank_one && std::string(name) == "RONDA_LOCK_AFTER") return "9";
+    return TorchrunStyle(name);
   });
 }
 
@@ -82,6 +116,26 @@ TEST(BootstrapRendezvousTest, ProcessesMeetAtANameWithASecret) {
   ExpectRankProgramSucceeds(
       "meet", 4,
       {.env = {{"MASTER_ADDR", "localhost"}, {"MASTER_PORT", FreePort()}, {"RONDA_JOB_SECRET", "open sesame"}}});
+}
+
+TEST(BootstrapRendezvousTest, ProcessesMeetAtAnIPv6AddressAsPaddleSays) {
+  ExpectRankProgramSucceeds("paddle", 3, {.env = {{"MASTER_PORT", FreePort()}}});
+}
+
+TEST(BootstrapRendezvousTest, HostsThatHaveNoMpiBetweenThemAreToldWhatToDo) {
+  if (geteuid() != 0) GTEST_SKIP() << "mount namespaces need root";
+  const JobResult result = RunRankProgram("across_hosts", 2, {.env = {{"MASTER_PORT", FreePort()}}});
+  for (const auto& rank : result.ranks) {
+    EXPECT_THAT(rank.output, AllOf(HasSubstr("no backend can carry this job's data"), HasSubstr("rondarun -H"),
+                                   HasSubstr("no launcher of MPI has started the ranks")));
+  }
+}
+
+TEST(BootstrapRendezvousTest, SettingsThatDifferAreSaidByRankZeroWhoseHold) {
+  const JobResult result = RunRankProgram("own_backend", 2, {.env = {{"MASTER_PORT", FreePort()}}});
+  EXPECT_EQ(result.ranks[1].exit_code, 0) << result.ranks[1].output;
+  EXPECT_THAT(result.ranks[0].output,
+              AllOf(HasSubstr("different settings: RONDA_LOCK_AFTER: rank 1"), HasSubstr("RONDA_BACKEND: rank 1")));
 }
 
 TEST(BootstrapRendezvousTest, MissingRankIsNamedOnEveryOther) {
@@ -114,5 +168,8 @@ int main(int argc, char** argv) {
   return ronda::testing::RankProgramMain(argc, argv,
                                          {{"meet", ronda::MeetTheOthers},
                                           {"all_but_rank_1", ronda::MeetUnlessRankOne},
-                                          {"own_secret", ronda::MeetWithASecretOfItsOwn}});
+                                          {"own_secret", ronda::MeetWithASecretOfItsOwn},
+                                          {"own_backend", ronda::MeetWithSettingsOfItsOwn},
+                                          {"paddle", ronda::MeetAsPaddleSays},
+                                          {"across_hosts", ronda::MeetAcrossHosts}});
 }

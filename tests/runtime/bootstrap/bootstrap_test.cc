@@ -17,7 +17,6 @@ namespace {
 using ::ronda::testing::ExpectRankProgramSucceeds;
 using ::ronda::testing::JobResult;
 using ::ronda::testing::RunRankProgram;
-using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 std::string Text(const absl::Status& status) { return std::string(status.message()); }
@@ -36,12 +35,22 @@ TEST(BootstrapTest, MissingRankIsNamedAfterTheStartTimeout) {
   EXPECT_TRUE(result.left_in_shared_memory.empty());
 }
 
-TEST(BootstrapTest, LauncherWithSeveralHostsIsRefused) {
+TEST(BootstrapTest, PluginOfMpiThatIsNotThereIsNamed) {
   Config config;
-  config.job = {.rank = 1, .size = 4, .local_rank = 1, .local_size = 2, .job_id = "several-hosts"};
+  config.job = {.rank = 1, .size = 4, .local_rank = 1, .local_size = 2};
+  config.job.mpi = {.launcher = MpiEnvironment::Launcher::kOpenMpi, .plugin = "/nowhere/libronda_mpi.so"};
   const absl::Status status = Bootstrap(config).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(Text(status), AllOf(HasSubstr("one host"), HasSubstr("2 of the 4 ranks")));
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(Text(status), HasSubstr("/nowhere/libronda_mpi.so"));
+}
+
+TEST(BootstrapTest, BackendOfMpiWithoutMpiIsRefusedBeforeAnybodyWaits) {
+  Config config;
+  config.job = {.rank = 1, .size = 2, .job_id = "no-mpi-here"};
+  config.backend = "mpi";
+  const absl::Status status = Bootstrap(config).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Text(status), HasSubstr("RONDA_BACKEND=\"mpi\" needs MPI"));
 }
 
 TEST(ThisHostTest, IdentityIsStableAndFitsTheRendezvous) {

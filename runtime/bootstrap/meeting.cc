@@ -1,0 +1,165 @@
+#include "runtime/bootstrap/meeting.h"
+
+#include <unistd.h>
+
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "proto/ronda/v1/rendezvous.pb.h"
+#include "runtime/base/job_id.h"
+#include "runtime/base/logging.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/base/version.h"
+#include "runtime/bootstrap/network_interface.h"
+#include "runtime/bootstrap/rank_facts.h"
+#include "runtime/bootstrap/this_host.h"
+#include "runtime/control/rendezvous/agreement.h"
+#include "runtime/control/rendezvous/rendezvous_client.h"
+#include "runtime/control/rendezvous/rendezvous_server.h"
+#include "runtime/control/rendezvous/secret_proof.h"
+
+namespace ronda {
+namespace {
+
+constexpr size_t kJobIdBytes = 16;
+constexpr size_t kSecretBytes = 32;
+// What is added to a job's id where each host has a part of it.
+constexpr size_t kHostSuffixBytes = 8;
+
+constexpr char kLoopback[] = "127.0.0.1";
+constexpr char kMpiAdvice[] =
+    "do the hosts reach each other there? RONDA_NETWORK_INTERFACE names the network interface to use";
+
+JoinClaim ClaimOf(const Config& config, absl::string_view mpi_library) {
+  const JobEnvironment& job = config.job;
+  return {.member = {.peer = {.rank = job.rank, .host = HostName(), .pid = getpid()},
+                     .host_id = HostId(),
+                     .version = kVersion,
+                     .facts = FactsOf(config, mpi_library)},
+          .size = job.size};
+}
+
+// The launcher's name for the job, by which it finds what may be left of it; else one that is nobody else's.
+absl::StatusOr<std::string> JobIdOf(const JobEnvironment& job) {
+  if (!job.job_id.empty() && job.job_id.size() + kHostSuffixBytes <= kMaxJobIdLength) return job.job_id;
+  RONDA_ASSIGN_OR_RETURN(const std::string id, RandomBytes(kJobIdBytes));
+  return absl::BytesToHexString(id);
+}
+
+// Where this rank's children in the tree reach it: on loopback if rank 0 is met there, as all are on one host then.
+absl::StatusOr<Endpoint> ControlEndpoint(const Config& config, const Endpoint& rendezvous) {
+  Endpoint endpoint = rendezvous;
+  if (config.job.rank != kCoordinatorRank && !rendezvous.loopback) {
+    RONDA_ASSIGN_OR_RETURN(endpoint, ChooseAddress(InterfaceAddresses(), config.network.interfaces));
+  }
+  endpoint.port = 0;
+  return endpoint;
+}
+
+absl::StatusOr<std::unique_ptr<ControlListener>> ListenForChildren(const Config& config, const Endpoint& rendezvous,
+                                                                   Member* self) {
+  if (!HasControlChildren(config.job.rank, config.job.size)) return nullptr;
+  RONDA_ASSIGN_OR_RETURN(const Endpoint endpoint, ControlEndpoint(config, rendezvous));
+  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<ControlListener> listener, ControlListener::Start(endpoint));
+  self->control_address = endpoint.address;
+  self->control_port = listener->port();
+  return listener;
+}
+
+// Rank 0 on its way to a meeting: the others can come from now on.
+struct Host {
+  std::unique_ptr<RendezvousServer> server;
+  std::unique_ptr<ControlListener> listener;
+};
+
+absl::StatusOr<Host> OpenMeeting(const Config& config, const Endpoint& endpoint, const std::string& secret,
+                                 JoinClaim claim) {
+  RONDA_RETURN_IF_ERROR(CheckSecret(endpoint, secret));
+  RONDA_ASSIGN_OR_RETURN(const std::string job_id, JobIdOf(config.job));
+  Host host;
+  RONDA_ASSIGN_OR_RETURN(host.listener, ListenForChildren(config, endpoint, &claim.member));
+  RONDA_ASSIGN_OR_RETURN(host.server, RendezvousServer::Start({.endpoint = endpoint,
+                                                               .secret = secret,
+                                                               .job_id = job_id,
+                                                               .claim = std::move(claim),
+                                                               .timeout = config.tunables.start_timeout}));
+  return host;
+}
+
+absl::StatusOr<Meeting> AwaitOthers(Host host, std::string secret) {
+  RONDA_ASSIGN_OR_RETURN(Membership membership, host.server->Await());
+  for (const std::string& difference : DescribeDifferences(membership.members)) {
+    Log(LogLevel::kWarning, kCoordinatorRank, absl::StrCat("ranks have different settings: ", difference));
+  }
+  return Meeting{
+      .membership = std::move(membership), .secret = std::move(secret), .listener = std::move(host.listener)};
+}
+
+absl::StatusOr<Meeting> JoinMeeting(const Config& config, RendezvousClientOptions options) {
+  RONDA_RETURN_IF_ERROR(CheckSecret(options.endpoint, options.secret));
+  options.timeout = config.tunables.start_timeout;
+  Meeting meeting;
+  RONDA_ASSIGN_OR_RETURN(meeting.listener, ListenForChildren(config, options.endpoint, &options.claim.member));
+  RONDA_ASSIGN_OR_RETURN(meeting.membership, JoinRendezvous(options));
+  meeting.secret = std::move(options.secret);
+  return meeting;
+}
+
+// Where rank 0 of a job that MPI has started lets the others come.
+absl::StatusOr<Endpoint> ChooseMeetingPlace(const Config& config) {
+  if (config.job.local_size == config.job.size) return ResolveEndpoint(kLoopback, 0);
+  return ChooseAddress(InterfaceAddresses(), config.network.interfaces);
+}
+
+absl::StatusOr<Host> OpenMeetingSomewhere(const Config& config, JoinClaim claim, v1::MeetingPoint* point) {
+  RONDA_ASSIGN_OR_RETURN(const std::string secret, RandomBytes(kSecretBytes));
+  RONDA_ASSIGN_OR_RETURN(const Endpoint endpoint, ChooseMeetingPlace(config));
+  RONDA_ASSIGN_OR_RETURN(Host host, OpenMeeting(config, endpoint, secret, std::move(claim)));
+  point->set_address(endpoint.address);
+  point->set_port(host.server->port());
+  point->set_secret(secret);
+  return host;
+}
+
+absl::StatusOr<Meeting> InviteThroughMpi(const Config& config, MpiSession& session, JoinClaim claim) {
+  v1::MeetingPoint point;
+  absl::StatusOr<Host> host = OpenMeetingSomewhere(config, claim, &point);
+  // The others must hear of it either way.
+  if (!host.ok()) point.set_error(ToString(claim.member.peer) + ": " + std::string(host.status().message()));
+  RONDA_RETURN_IF_ERROR(session.Broadcast(point.SerializeAsString()).status());
+  if (!host.ok()) return host.status();
+  return AwaitOthers(*std::move(host), point.secret());
+}
+
+absl::StatusOr<Meeting> FollowThroughMpi(const Config& config, MpiSession& session, JoinClaim claim) {
+  RONDA_ASSIGN_OR_RETURN(const std::string text, session.Broadcast(""));
+  v1::MeetingPoint point;
+  if (!point.ParseFromString(text)) return absl::InternalError("rank 0 broadcast no meeting point through MPI");
+  if (!point.error().empty()) return absl::FailedPreconditionError(point.error());
+  RONDA_ASSIGN_OR_RETURN(const Endpoint endpoint, ResolveEndpoint(point.address(), point.port()));
+  return JoinMeeting(
+      config,
+      {.endpoint = endpoint, .secret = point.secret(), .claim = std::move(claim), .timeout = {}, .advice = kMpiAdvice});
+}
+
+}  // namespace
+
+absl::StatusOr<Meeting> MeetAtMaster(const Config& config, absl::string_view mpi_library) {
+  const JobEnvironment& job = config.job;
+  RONDA_ASSIGN_OR_RETURN(const Endpoint endpoint, ResolveEndpoint(job.master_address, job.master_port));
+  JoinClaim claim = ClaimOf(config, mpi_library);
+  if (job.rank != kCoordinatorRank) {
+    return JoinMeeting(config, {.endpoint = endpoint, .secret = job.job_secret, .claim = std::move(claim)});
+  }
+  RONDA_ASSIGN_OR_RETURN(Host host, OpenMeeting(config, endpoint, job.job_secret, std::move(claim)));
+  return AwaitOthers(std::move(host), job.job_secret);
+}
+
+absl::StatusOr<Meeting> MeetThroughMpi(const Config& config, MpiSession& session) {
+  JoinClaim claim = ClaimOf(config, session.library());
+  return config.job.rank == kCoordinatorRank ? InviteThroughMpi(config, session, std::move(claim))
+                                             : FollowThroughMpi(config, session, std::move(claim));
+}
+
+}  // namespace ronda

@@ -1,0 +1,34 @@
+#ifndef RONDA_RUNTIME_BOOTSTRAP_MEETING_H_
+#define RONDA_RUNTIME_BOOTSTRAP_MEETING_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "runtime/base/config.h"
+#include "runtime/control/grpc/grpc_control_plane.h"
+#include "runtime/control/rendezvous/membership.h"
+#include "runtime/mpi/mpi_session.h"
+
+namespace ronda {
+
+// What the ranks of a job know of each other once they have met at rank 0.
+struct Meeting {
+  Membership membership;
+  std::string secret;                         // of the job; may be empty if all met on loopback
+  std::unique_ptr<ControlListener> listener;  // of a rank that has children in the tree of control connections
+};
+
+// Meets the others at the master address in `config`; blocks until all are there. `mpi_library` says which MPI this
+// rank would use. Errors: those of ResolveEndpoint, RendezvousServer and JoinRendezvous; NOT_FOUND if no network
+// interface fits.
+absl::StatusOr<Meeting> MeetAtMaster(const Config& config, absl::string_view mpi_library);
+
+// Meets the others where rank 0 says, who tells them through MPI, with a secret that it makes up.
+// Errors: as MeetAtMaster, on all ranks; those of MPI.
+absl::StatusOr<Meeting> MeetThroughMpi(const Config& config, MpiSession& session);
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_BOOTSTRAP_MEETING_H_

@@ -1,0 +1,83 @@
+#include "runtime/bootstrap/network_interface.h"
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ronda {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Scope = InterfaceAddress::Scope;
+
+constexpr AddressFamily kIPv4 = AddressFamily::kIPv4;
+constexpr AddressFamily kIPv6 = AddressFamily::kIPv6;
+
+const InterfaceAddress kLoopback4 = {"lo", kIPv4, "127.0.0.1", Scope::kHost};
+const InterfaceAddress kLoopback6 = {"lo", kIPv6, "::1", Scope::kHost};
+const InterfaceAddress kDocker = {"docker0", kIPv4, "172.17.0.1", Scope::kGlobal};
+const InterfaceAddress kEth0 = {"eth0", kIPv4, "10.0.0.1", Scope::kGlobal};
+const InterfaceAddress kEth0Six = {"eth0", kIPv6, "fd00::1", Scope::kGlobal};
+const InterfaceAddress kEth0Link = {"eth0", kIPv6, "fe80::1", Scope::kLink};
+const InterfaceAddress kIb0 = {"ib0", kIPv4, "192.168.1.1", Scope::kGlobal};
+
+struct Case {
+  const char* what;
+  std::vector<InterfaceAddress> addresses;
+  std::vector<std::string> names;
+  std::string chosen;
+};
+
+TEST(NetworkInterfaceTest, ChoosesTheFirstThatLeadsElsewhereOrIsNamed) {
+  const std::vector<Case> cases = {
+      {"first that is not loopback", {kLoopback4, kEth0, kIb0}, {}, "10.0.0.1"},
+      {"IPv4 before IPv6, of any interface", {kLoopback4, kEth0Six, kIb0}, {}, "192.168.1.1"},
+      {"IPv6 if there is nothing else", {kLoopback4, kEth0Link, kEth0Six}, {}, "fd00::1"},
+      {"bridges lead to nobody", {kDocker, kEth0}, {}, "10.0.0.1"},
+      {"unless they are named", {kDocker, kEth0}, {"docker0"}, "172.17.0.1"},
+      {"named", {kLoopback4, kEth0, kIb0}, {"ib0"}, "192.168.1.1"},
+      {"first named that is there", {kLoopback4, kEth0, kIb0}, {"ib1", "ib0", "eth0"}, "192.168.1.1"},
+      {"IPv4 of the named", {kEth0Six, kEth0}, {"eth0"}, "10.0.0.1"},
+      {"IPv6 of the named", {kEth0Link, kEth0Six, kIb0}, {"eth0"}, "fd00::1"},
+      {"loopback, if named", {kLoopback4, kEth0}, {"lo"}, "127.0.0.1"},
+  };
+  for (const Case& c : cases) {
+    const absl::StatusOr<Endpoint> chosen = ChooseAddress(c.addresses, c.names);
+    ASSERT_TRUE(chosen.ok()) << c.what << ": " << chosen.status();
+    EXPECT_EQ(chosen->address, c.chosen) << c.what;
+    EXPECT_EQ(chosen->port, 0);
+  }
+}
+
+TEST(NetworkInterfaceTest, EndpointSaysFamilyAndReach) {
+  EXPECT_EQ(ChooseAddress({kEth0Six}, {})->family, kIPv6);
+  EXPECT_FALSE(ChooseAddress({kEth0Six}, {})->loopback);
+  EXPECT_TRUE(ChooseAddress({kLoopback6}, {"lo"})->loopback);
+}
+
+TEST(NetworkInterfaceTest, ErrorsListWhatThereIs) {
+  const absl::Status unknown = ChooseAddress({kLoopback4, kEth0}, {"ib0", "ib1"}).status();
+  EXPECT_EQ(unknown.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(unknown.message()),
+              AllOf(HasSubstr("RONDA_NETWORK_INTERFACE=\"ib0,ib1\""), HasSubstr("lo (127.0.0.1), eth0 (10.0.0.1)")));
+  const absl::Status link_only = ChooseAddress({kEth0Link}, {"eth0"}).status();
+  EXPECT_EQ(link_only.code(), absl::StatusCode::kNotFound);
+  const absl::Status nowhere = ChooseAddress({kLoopback4, kDocker}, {}).status();
+  EXPECT_THAT(std::string(nowhere.message()),
+              AllOf(HasSubstr("leads to other hosts"), HasSubstr("docker0 (172.17.0.1)")));
+  EXPECT_THAT(std::string(ChooseAddress({}, {}).status().message()), HasSubstr("has none"));
+}
+
+TEST(NetworkInterfaceTest, ThisHostHasLoopback) {
+  const std::vector<InterfaceAddress> addresses = InterfaceAddresses();
+  const absl::StatusOr<Endpoint> loopback = ChooseAddress(addresses, {"lo"});
+  ASSERT_TRUE(loopback.ok()) << loopback.status();
+  EXPECT_TRUE(loopback->loopback);
+  EXPECT_EQ(loopback->address, "127.0.0.1");
+}
+
+}  // namespace
+}  // namespace ronda
