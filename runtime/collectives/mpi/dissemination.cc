@@ -13,9 +13,6 @@ constexpr int kFanOut = 8;
 constexpr uint64_t kStays = 0;
 constexpr uint64_t kLeaves = 1;
 
-// In the later steps who is waited for may itself wait for the late one; that rank shall be the first to say so.
-constexpr absl::Duration kLeadOfDirectWaits = absl::Milliseconds(200);
-
 }  // namespace
 
 char* Dissemination::Begin(const Members& members, size_t bytes) {
@@ -26,17 +23,19 @@ char* Dissemination::Begin(const Members& members, size_t bytes) {
   return At(0) + sizeof(Vote);
 }
 
-absl::Status Dissemination::Run(Ballot* ballot, const RunningCollective& running) {
+absl::Status Dissemination::Run(const CallInfo& info, size_t bytes_total) {
+  Ballot* const ballot = info.ballot;
   const Vote own = ballot != nullptr && ballot->own == Ballot::Vote::kLeave ? kLeaves : kStays;
   std::memcpy(At(0), &own, sizeof(own));
-  RunningCollective step = running;
   std::optional<LateCall> late_call;
-  if (ballot != nullptr) step.late_call = &late_call.emplace(ballot->when_late);
+  if (ballot != nullptr) late_call.emplace(ballot->when_late);
+  int steps = 0;
   for (int held = 1; held < members_->size(); held *= kFanOut) {
-    RONDA_RETURN_IF_ERROR(Step(held, step));
-    step.limits.deadline += kLeadOfDirectWaits;
+    RunningCollective running = link_.Running(info, bytes_total, steps++);
+    if (late_call.has_value()) running.late_call = &*late_call;
+    RONDA_RETURN_IF_ERROR(Step(held, running));
   }
-  RONDA_RETURN_IF_ERROR(link_.Wait(sends_, step));
+  RONDA_RETURN_IF_ERROR(link_.Wait(sends_, link_.Running(info, bytes_total, steps)));
   if (ballot != nullptr) ballot->result = CountVotes();
   return absl::OkStatus();
 }

@@ -20,7 +20,7 @@ namespace ronda {
 // others, and so has 8 times as many afterwards: up to 8 ranks exchange theirs directly, 4,096 in four steps.
 //
 //   std::memcpy(exchange.Begin(members, bytes), own, bytes);
-//   RONDA_RETURN_IF_ERROR(exchange.Run(ballot, running));
+//   RONDA_RETURN_IF_ERROR(exchange.Run(info, bytes_total));
 //   ... exchange.BlockOf(member) ...
 //
 // Keeps its memory from one exchange to the next. Thread-compatible.
@@ -33,9 +33,9 @@ class Dissemination {
   // REQUIRES: this rank is a member.
   char* Begin(const Members& members, size_t bytes);
 
-  // Exchanges the blocks; nullptr: nobody votes, else the result is set.
-  // Errors: MessageLink's.
-  absl::Status Run(Ballot* ballot, const RunningCollective& running);
+  // Exchanges the blocks for the call, which has `bytes_total` bytes to messages' readers, and holds its vote, if it
+  // has one. Errors: MessageLink's.
+  absl::Status Run(const CallInfo& info, size_t bytes_total);
 
   // The block of a member, until the next Begin; aligned to 8 bytes. Undefined under a veto.
   const char* BlockOf(int member) const { return At(PlaceOf(member)) + sizeof(Vote); }

@@ -23,17 +23,22 @@ constexpr absl::Duration kLongestSleep = absl::Milliseconds(1);
 // A peer's end breaks its connections before the job knows of it.
 constexpr absl::Duration kFailureSpreads = absl::Seconds(2);
 
+// Ranks need not have begun to wait at the same moment.
+constexpr absl::Duration kPatiencePerStep = absl::Milliseconds(200);
+
 void SleepAfter(absl::Duration waited) {
   if (waited > kLongWait) absl::SleepFor(std::min(waited / kSleepShare, kLongestSleep));
 }
 
 }  // namespace
 
-RunningCollective MessageLink::Running(const CallInfo& info, size_t bytes_total) const {
+RunningCollective MessageLink::Running(const CallInfo& info, size_t bytes_total, int steps) const {
+  WaitLimits limits = info.limits;
+  limits.deadline += steps * kPatiencePerStep;
   return {.self = options_.peers[static_cast<size_t>(rank())].rank,
           .op = info.op,
           .label = info.label,
-          .limits = info.limits,
+          .limits = limits,
           .bytes_total = bytes_total};
 }
 

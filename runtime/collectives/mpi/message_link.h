@@ -51,8 +51,10 @@ class MessageLink {
   int size() const { return options_.messages->size(); }
   absl::Status failure() const { return options_.job_failure(); }
 
-  // What waits need to know about the collective that this rank is in.
-  RunningCollective Running(const CallInfo& info, size_t bytes_total) const;
+  // What waits need to know about the collective that this rank is in. With `steps` others between the late rank and
+  // this one, which wait themselves, the deadline is a little later: who waits for the late rank itself is then the
+  // first to say who that is.
+  RunningCollective Running(const CallInfo& info, size_t bytes_total, int steps = 0) const;
 
   // Begins a transfer and adds it to `set`; 0 bytes: none, on neither side.
   absl::Status Send(const void* data, size_t bytes, RankId to, TransferSet& set);

@@ -53,7 +53,7 @@ class MpiCommunicator::Impl {
 
   absl::Status Meet(const CallInfo& info, const Members& members) {
     exchange_.Begin(members, 0);
-    return exchange_.Run(info.ballot, link_.Running(info, /*bytes_total=*/0));
+    return exchange_.Run(info, /*bytes_total=*/0);
   }
 
  private:
@@ -63,7 +63,7 @@ class MpiCommunicator::Impl {
     const size_t granules = reduction.granules();
     char* const own = exchange_.Begin(members, reduction.wire_bytes());
     if (info.ballot == nullptr || info.ballot->own == Ballot::Vote::kStay) reduction.Pack(0, granules, own);
-    RONDA_RETURN_IF_ERROR(exchange_.Run(info.ballot, link_.Running(info, reduction.input_bytes())));
+    RONDA_RETURN_IF_ERROR(exchange_.Run(info, reduction.input_bytes()));
     if (IsVetoed(info)) return absl::OkStatus();
     memory_.sources.resize(static_cast<size_t>(members.size()));
     reduction.buffer().ForEachRun(0, granules, [&](const ReduceArithmetic::Run& run) {

@@ -1,6 +1,7 @@
 #include "runtime/collectives/mpi/mpi_exchanges.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <numeric>
 
@@ -107,10 +108,12 @@ absl::Status MpiExchanges::Broadcast(const BroadcastCall& call, const Members& m
 }
 
 absl::Status MpiExchanges::BroadcastDownTree(const BroadcastCall& call, const Members& members) {
-  const RunningCollective running = link_.Running(call.info, call.bytes);
   const int size = members.size();
   // Places in the tree are counted from the root; the lowest set bit of a place is the distance to its parent.
   const int place = (members.self() - call.root + size) % size;
+  // Between a place and the root are the places that lack the lowest bits.
+  const int between = std::max(0, std::popcount(static_cast<unsigned>(place)) - 1);
+  const RunningCollective running = link_.Running(call.info, call.bytes, between);
   const auto rank_at = [&](int at) { return members[(at + call.root) % size]; };
   int distance = 1;
   while (distance < size && (place & distance) == 0) distance *= 2;
@@ -152,7 +155,7 @@ absl::Status MpiExchanges::GatherSmall(const AllgatherCall& call, const Members&
   const absl::Span<const size_t> bytes = call.bytes_per_rank;
   if (most_bytes == 0) return absl::OkStatus();
   Copy(call.input, bytes[members.self()], exchange_.Begin(members, most_bytes));
-  RONDA_RETURN_IF_ERROR(exchange_.Run(/*ballot=*/nullptr, link_.Running(call.info, Sum(bytes))));
+  RONDA_RETURN_IF_ERROR(exchange_.Run(call.info, Sum(bytes)));
   char* to = static_cast<char*>(call.output);
   for (int member = 0; member < members.size(); ++member) {
     Copy(exchange_.BlockOf(member), bytes[member], to);

@@ -60,7 +60,7 @@ absl::Status MpiReduce::Announce() {
   if (call.info.ballot == nullptr && !has_parts) return absl::OkStatus();
   char* const block = exchange_.Begin(members_, has_parts ? WantedBytes() : 0);
   if (has_parts) WriteWanted(block);
-  RONDA_RETURN_IF_ERROR(exchange_.Run(call.info.ballot, running_));
+  RONDA_RETURN_IF_ERROR(exchange_.Run(call.info, running_.bytes_total));
   return has_parts && !IsVetoed(call.info) ? ReadWanted() : absl::OkStatus();
 }
 

@@ -82,30 +82,38 @@ TEST_P(CommunicatorFailureTest, LateRankIsWarnedOfAndThenWaitedForAgain) {
   }
 }
 
+// The operations that are no reduction, of one byte a rank; the last rank is the root.
+absl::Status RunOperation(OpType op, Communicator& communicator, const CallInfo& info) {
+  const size_t size = static_cast<size_t>(communicator.size());
+  std::string input(size, 'x');
+  std::vector<char> output(size);
+  const std::vector<size_t> ones(size * size, 1);
+  switch (op) {
+    case OpType::kBroadcast:
+      return communicator.Broadcast({.info = info, .data = output.data(), .bytes = 1, .root = communicator.size() - 1});
+    case OpType::kAllgather:
+      return communicator.Allgather({.info = info,
+                                     .input = input.data(),
+                                     .output = output.data(),
+                                     .bytes_per_rank = absl::MakeSpan(ones).first(size)});
+    case OpType::kAlltoall:
+      return communicator.Alltoall({.info = info, .input = input.data(), .output = output.data(), .bytes = ones});
+    default:
+      return communicator.Barrier(info);
+  }
+}
+
 TEST_P(CommunicatorFailureTest, EveryOperationHasTheDeadline) {
-  // One rank each: after an error a communicator is not used again.
-  OnEveryRank([&](RankId rank, Transport& transport) {
-    if (rank == late()) return;
-    char byte = 0;
-    std::vector<char> all(size());
-    const std::vector<size_t> bytes_per_rank(size(), 1);
-    const std::vector<size_t> bytes(static_cast<size_t>(size()) * size(), 1);
-    const CallInfo info = {.label = "b", .limits = {.deadline = absl::Milliseconds(50)}};
-    absl::Status status;
-    if (rank % 4 == 0) {
-      status = transport.communicator->Barrier(info);
-    } else if (rank % 4 == 1) {
-      status = transport.communicator->Broadcast({.info = info, .data = &byte, .bytes = 1, .root = late()});
-    } else if (rank % 4 == 2) {
-      status = transport.communicator->Allgather(
-          {.info = info, .input = &byte, .output = all.data(), .bytes_per_rank = bytes_per_rank});
-    } else {
-      const std::string input(size(), 'x');
-      status =
-          transport.communicator->Alltoall({.info = info, .input = input.data(), .output = all.data(), .bytes = bytes});
-    }
-    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
-  });
+  for (OpType op : {OpType::kBarrier, OpType::kBroadcast, OpType::kAllgather, OpType::kAlltoall}) {
+    // After an error a communicator is not used again.
+    std::vector<Transport> transports = ConnectRanks(GetParam().backend, {.size = size()});
+    RunRanksOn(transports, [&](RankId rank, Transport& transport) {
+      if (rank == late()) return;
+      const CallInfo info = {.label = "b", .limits = {.deadline = absl::Milliseconds(50)}};
+      const absl::Status status = RunOperation(op, *transport.communicator, info);
+      EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << Name(op) << ", rank " << rank << ": " << status;
+    });
+  }
 }
 
 TEST_P(CommunicatorFailureTest, FailureOfOneRankEndsTheCollectiveOfAllOthers) {
@@ -124,6 +132,7 @@ TEST_P(CommunicatorFailureTest, FailureOfOneRankEndsTheCollectiveOfAllOthers) {
 }
 
 TEST_P(CommunicatorFailureTest, RankThatHasLeftIsNamedAtOnce) {
+  if (GetParam().backend == Backend::kMpi) GTEST_SKIP() << "messages do not say who has left";
   OnEveryRank([&](RankId rank, Transport& transport) {
     if (rank == late()) return transport.control->Depart();
     const absl::Status status = Allreduce(transport);

@@ -1,0 +1,45 @@
+// Links between ranks that are threads of a test.
+#ifndef RONDA_TESTS_RUNTIME_COLLECTIVES_MPI_LINK_RANKS_H_
+#define RONDA_TESTS_RUNTIME_COLLECTIVES_MPI_LINK_RANKS_H_
+
+#include <functional>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "runtime/collectives/mpi/message_link.h"
+#include "tests/testing/fake_messages.h"
+
+namespace ronda::testing {
+
+// How the tests' messages name a rank: rank 10 of the job on host h10, for rank 0 of the link.
+inline Peer LinkPeer(RankId rank) {
+  return {.rank = 10 + rank, .host = "h" + std::to_string(10 + rank), .pid = 100 + rank};
+}
+
+// One link a rank. `job_failure` is asked by all of them.
+inline std::vector<std::unique_ptr<MessageLink>> ConnectLinks(
+    int size, uint64_t seed, const std::function<absl::Status()>& job_failure = [] { return absl::OkStatus(); }) {
+  std::vector<Peer> peers;
+  for (RankId rank = 0; rank < size; ++rank) peers.push_back(LinkPeer(rank));
+  const auto flights = std::make_shared<FlightBoard>(10 + size);
+  std::vector<std::unique_ptr<MessageLink>> links;
+  for (std::unique_ptr<PointToPoint>& end : ConnectFakeMessages(size, seed)) {
+    links.push_back(std::make_unique<MessageLink>(MessageLink::Options{
+        .messages = std::move(end), .peers = peers, .flights = flights, .job_failure = job_failure}));
+  }
+  return links;
+}
+
+// Runs body(link) for each link on a thread of its own.
+template <typename Body>
+void OnEveryLink(const std::vector<std::unique_ptr<MessageLink>>& links, const Body& body) {
+  std::vector<std::thread> threads;
+  for (const std::unique_ptr<MessageLink>& link : links) threads.emplace_back([&body, &link] { body(*link); });
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace ronda::testing
+
+#endif  // RONDA_TESTS_RUNTIME_COLLECTIVES_MPI_LINK_RANKS_H_

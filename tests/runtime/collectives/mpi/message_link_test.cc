@@ -1,0 +1,93 @@
+#include "runtime/collectives/mpi/message_link.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/time/time.h"
+#include "tests/runtime/collectives/mpi/link_ranks.h"
+
+namespace ronda::testing {
+namespace {
+
+CallInfo Info(absl::Duration deadline = absl::Seconds(50)) {
+  return {.label = "conv1", .op = OpType::kAllgather, .limits = {.deadline = deadline}};
+}
+
+TEST(MessageLinkTest, TransfersEndInAnyOrder) {
+  const auto links = ConnectLinks(3, 1);
+  OnEveryLink(links, [](MessageLink& link) {
+    TransferSet transfers;
+    std::vector<std::string> received(3, "?");
+    const std::string sent(1, static_cast<char>('a' + link.rank()));
+    for (RankId other = 0; other < 3; ++other) {
+      if (other == link.rank()) continue;
+      ASSERT_EQ(link.Receive(received[static_cast<size_t>(other)].data(), 1, other, transfers), absl::OkStatus());
+      ASSERT_EQ(link.Send(sent.data(), 1, other, transfers), absl::OkStatus());
+    }
+    ASSERT_EQ(link.Wait(transfers, link.Running(Info(), 2)), absl::OkStatus());
+    received[static_cast<size_t>(link.rank())] = sent;
+    EXPECT_EQ(received, (std::vector<std::string>{"a", "b", "c"}));
+  });
+}
+
+TEST(MessageLinkTest, NothingIsSentOfNoBytes) {
+  const auto links = ConnectLinks(2, 1);
+  TransferSet transfers;
+  EXPECT_EQ(links[0]->Receive(nullptr, 0, 1, transfers), absl::OkStatus());
+  EXPECT_EQ(links[0]->Wait(transfers, links[0]->Running(Info(absl::ZeroDuration()), 0)), absl::OkStatus());
+}
+
+TEST(MessageLinkTest, LateRankIsNamedAsTheJobKnowsIt) {
+  const auto links = ConnectLinks(3, 1);
+  TransferSet transfers;
+  char bytes[2] = {};
+  // What comes from rank 1 is here; rank 2 is late.
+  TransferSet of_rank1;
+  ASSERT_EQ(links[1]->Send(bytes, 1, 0, of_rank1), absl::OkStatus());
+  std::thread rank1([&] { ASSERT_EQ(links[1]->Wait(of_rank1, links[1]->Running(Info(), 1)), absl::OkStatus()); });
+  ASSERT_EQ(links[0]->Receive(&bytes[0], 1, 1, transfers), absl::OkStatus());
+  ASSERT_EQ(links[0]->Receive(&bytes[1], 1, 2, transfers), absl::OkStatus());
+  const absl::Status status = links[0]->Wait(transfers, links[0]->Running(Info(absl::Milliseconds(20)), 2));
+  rank1.join();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(status.message(),
+            "waited 20ms for rank 12 (host h12, pid 102) in allgather 'conv1', 0 of 2 bytes done; rank 12 has done "
+            "nothing yet");
+}
+
+TEST(MessageLinkTest, WhoIsFurtherAwayFromTheLateRankHasMorePatience) {
+  const auto links = ConnectLinks(2, 1);
+  const CallInfo info = Info(absl::Seconds(1));
+  EXPECT_EQ(links[0]->Running(info, 1).limits.deadline, absl::Seconds(1));
+  EXPECT_GT(links[0]->Running(info, 1, 1).limits.deadline, absl::Seconds(1));
+  EXPECT_GT(links[0]->Running(info, 1, 2).limits.deadline, links[0]->Running(info, 1, 1).limits.deadline);
+}
+
+TEST(MessageLinkTest, FailureOfTheJobEndsAWait) {
+  const absl::Status failure = absl::DataLossError("disk on fire");
+  const auto links = ConnectLinks(2, 1, [&] { return failure; });
+  TransferSet transfers;
+  char byte = 0;
+  ASSERT_EQ(links[0]->Receive(&byte, 1, 1, transfers), absl::OkStatus());
+  EXPECT_EQ(links[0]->Wait(transfers, links[0]->Running(Info(), 1)), failure);
+}
+
+// A peer that has ended breaks the messages first; the job learns of its end a little later.
+TEST(MessageLinkTest, FailureOfTheJobExplainsAnErrorOfTheLibrary) {
+  int times_asked = 0;
+  const absl::Status failure = absl::AbortedError("rank 11 has been killed");
+  const auto links = ConnectLinks(2, 1, [&] { return ++times_asked < 3 ? absl::OkStatus() : failure; });
+  TransferSet transfers;
+  char bytes[2] = {};
+  ASSERT_EQ(links[0]->Receive(bytes, 2, 1, transfers), absl::OkStatus());
+  TransferSet of_rank1;
+  ASSERT_EQ(links[1]->Send(bytes, 1, 0, of_rank1), absl::OkStatus());  // a message of another size is an error
+  EXPECT_EQ(links[0]->Wait(transfers, links[0]->Running(Info(), 1)), failure);
+  EXPECT_GE(times_asked, 3);
+}
+
+}  // namespace
+}  // namespace ronda::testing
