@@ -6,7 +6,7 @@
 # Packages that are there already are left alone; with nothing to do it says so and returns at once.
 set -euo pipefail
 
-build=(g++ make git pkg-config zlib1g-dev libssl-dev
+build=(g++ make git pkg-config zlib1g-dev libssl-dev libyaml-dev
   bazel-bootstrap bazel-platforms bazel-rules-java bazel-rules-proto bazel-skylib
   libabsl-dev libgrpc++-dev libhwy-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libeigen3-dev)
 test=(cmake libgmock-dev libgtest-dev procps util-linux)

@@ -2,29 +2,52 @@
 
 #include <algorithm>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/launch/host_name.h"
 
 namespace ronda {
 namespace {
 
+bool IsSlotCount(absl::string_view text, int* slots) {
+  return absl::SimpleAtoi(text, slots) && *slots >= 1 && *slots <= kMaxSlots;
+}
+
 absl::StatusOr<HostSlots> ParseEntry(absl::string_view entry) {
-  const std::vector<absl::string_view> parts = absl::StrSplit(entry, ':');
+  const auto parts = SplitHost(entry);
   int slots = 0;
-  if (parts.size() != 2 || parts[0].empty() || !absl::SimpleAtoi(parts[1], &slots) || slots < 1) {
+  if (!parts || !IsSlotCount(parts->second, &slots)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("-H takes HOST:SLOTS with at least one slot, for example -H localhost:4; got \"", entry, "\""));
+        absl::StrCat("-H takes HOST:SLOTS with 1 to ", kMaxSlots,
+                     " slots, for example -H localhost:4 or -H alpha:2,[fd00::2]:2; got \"", entry, "\""));
   }
-  return HostSlots{.host = std::string(parts[0]), .slots = slots};
+  return HostSlots{.host = std::string(parts->first), .slots = slots};
+}
+
+// One line of a host file without its comment.
+bool ParseHostLine(absl::string_view line, HostSlots* host) {
+  const std::vector<absl::string_view> words = absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
+  if (words.size() != 2) return false;
+  host->host = std::string(words[0]);
+  absl::string_view slots = words[1];
+  return IsHostName(words[0]) && absl::ConsumePrefix(&slots, "slots=") && IsSlotCount(slots, &host->slots);
+}
+
+void Add(HostSlots added, std::vector<HostSlots>* hosts) {
+  const auto known =
+      std::find_if(hosts->begin(), hosts->end(), [&](const HostSlots& host) { return host.host == added.host; });
+  if (known == hosts->end()) {
+    hosts->push_back(std::move(added));
+  } else {
+    known->slots += added.slots;
+  }
 }
 
 absl::string_view ShortName(absl::string_view hostname) { return hostname.substr(0, hostname.find('.')); }
-
-bool IsThisHost(absl::string_view name, absl::string_view hostname) {
-  return name == "localhost" || name == "127.0.0.1" || name == hostname || name == ShortName(hostname);
-}
 
 }  // namespace
 
@@ -32,20 +55,50 @@ absl::StatusOr<std::vector<HostSlots>> ParseHosts(absl::string_view text) {
   std::vector<HostSlots> hosts;
   for (absl::string_view entry : absl::StrSplit(text, ',')) {
     RONDA_ASSIGN_OR_RETURN(HostSlots parsed, ParseEntry(entry));
-    const auto known =
-        std::find_if(hosts.begin(), hosts.end(), [&](const HostSlots& host) { return host.host == parsed.host; });
-    if (known == hosts.end()) {
-      hosts.push_back(std::move(parsed));
-    } else {
-      known->slots += parsed.slots;
-    }
+    Add(std::move(parsed), &hosts);
   }
   return hosts;
 }
 
+absl::StatusOr<std::vector<HostSlots>> ParseHostFile(absl::string_view path, absl::string_view content) {
+  std::vector<HostSlots> hosts;
+  int number = 0;
+  for (absl::string_view line : absl::StrSplit(content, '\n')) {
+    ++number;
+    const absl::string_view text = absl::StripAsciiWhitespace(line.substr(0, line.find('#')));
+    if (text.empty()) continue;
+    HostSlots host;
+    if (!ParseHostLine(text, &host)) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ":", number, ": a line takes HOST slots=N with 1 to ",
+                                                     kMaxSlots, " slots, for example alpha slots=4; got \"", text,
+                                                     "\""));
+    }
+    Add(std::move(host), &hosts);
+  }
+  if (hosts.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": no host; write a line such as alpha slots=4 for each"));
+  }
+  return hosts;
+}
+
+std::vector<int> FillHosts(const std::vector<HostSlots>& hosts, int rank_count) {
+  std::vector<int> ranks;
+  for (const HostSlots& host : hosts) {
+    ranks.push_back(std::min(rank_count, host.slots));
+    rank_count -= ranks.back();
+  }
+  return ranks;
+}
+
+bool IsThisHost(absl::string_view host, const std::vector<std::string>& own) {
+  if (host == "localhost" || host == "127.0.0.1" || host == "::1") return true;
+  return std::any_of(own.begin(), own.end(),
+                     [&](const std::string& name) { return host == name || host == ShortName(name); });
+}
+
 absl::Status RequireThisHost(const std::vector<HostSlots>& hosts, absl::string_view hostname) {
   for (const HostSlots& host : hosts) {
-    if (IsThisHost(host.host, hostname)) continue;
+    if (IsThisHost(host.host, {std::string(hostname)})) continue;
     return absl::UnimplementedError(
         absl::StrCat("-H names \"", host.host, "\", which is not this host (", hostname,
                      "): several hosts are not supported by this version; use -H localhost:SLOTS or leave -H out"));

@@ -1,4 +1,4 @@
-// The -H option: which hosts, and how many ranks each of them takes.
+// Which hosts a job runs on, and how many ranks each of them takes: the -H option and host files.
 #ifndef RONDA_RUNTIME_LAUNCH_HOSTS_H_
 #define RONDA_RUNTIME_LAUNCH_HOSTS_H_
 
@@ -11,16 +11,31 @@
 
 namespace ronda {
 
+// The most ranks on one host: beyond it, a typing error is likelier than a machine of that size.
+inline constexpr int kMaxSlots = 1024;
+
 struct HostSlots {
-  std::string host;
-  int slots = 0;  // ranks it takes
+  std::string host;  // a name, or an IPv4 or IPv6 address
+  int slots = 0;     // ranks it takes
 
   bool operator==(const HostSlots&) const = default;
 };
 
-// Reads "localhost:4" or "alpha:2,beta:2", in the given order; a host named twice gets the sum of its slots.
+// Reads "localhost:4" or "alpha:2,[fd00::2]:2", in the given order; a host named twice gets the sum of its slots.
 // Errors: INVALID_ARGUMENT that quotes the entry and shows the right form.
 absl::StatusOr<std::vector<HostSlots>> ParseHosts(absl::string_view text);
+
+// Reads the content of the host file `path`: a line "HOST slots=N" for each host; "#" begins a comment.
+// Errors: INVALID_ARGUMENT that quotes the line, with its number, and shows the right form.
+absl::StatusOr<std::vector<HostSlots>> ParseHostFile(absl::string_view path, absl::string_view content);
+
+// How many of the job's ranks each of `hosts` gets: they are filled in order. Fewer than `rank_count` in all if there
+// are too few slots.
+std::vector<int> FillHosts(const std::vector<HostSlots>& hosts, int rank_count);
+
+// Whether `host` is "localhost", an address of the loopback interface, or one of `own`: the names and addresses of this
+// host; of names the part before the first dot will do.
+bool IsThisHost(absl::string_view host, const std::vector<std::string>& own);
 
 // OK if every one of `hosts` is another name of the machine called `hostname`: that name, its part before the first
 // dot, or a name of the loopback interface.

@@ -15,9 +15,12 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/version.h"
+#include "runtime/launch/argument_sources.h"
 #include "runtime/launch/arguments.h"
 #include "runtime/launch/build_report.h"
+#include "runtime/launch/help_text.h"
 #include "runtime/launch/hosts.h"
+#include "runtime/launch/launch_options.h"
 #include "runtime/launch/launch_plan.h"
 #include "runtime/launch/random_hex.h"
 #include "runtime/launch/standard_output.h"
@@ -107,8 +110,9 @@ int RunJob(const LaunchOptions& options) {
 
 int Main(const std::vector<std::string>& words) {
   OpenMissingStreams();
-  const auto options = ParseArguments(words);
+  const auto options = ParseArguments(words, ArgumentSources::OfThisProcess());
   if (!options.ok()) return UsageError(options.status());
+  for (const std::string& note : options->notes) PrintError(note);
   switch (options->action) {
     case LaunchOptions::Action::kHelp:
       return Print(HelpText());

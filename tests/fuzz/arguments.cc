@@ -1,7 +1,8 @@
-// The command line of rondarun, a word a line.
+// The command line of rondarun, a word a line, and behind a zero byte what any file that it names contains.
 #include "runtime/launch/arguments.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_split.h"
@@ -10,11 +11,23 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using ronda::LaunchOptions;
   const absl::string_view text(reinterpret_cast<const char*>(data), size);
-  const std::vector<std::string> words = absl::StrSplit(text, '\n');
-  const auto options = ronda::ParseArguments(words);
+  const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits('\0', 1));
+  const std::vector<std::string> words = absl::StrSplit(parts.first, '\n');
+  const auto options = ronda::ParseArguments(
+      words, {.read_file = [&](const std::string&) -> absl::StatusOr<std::string> { return parts.second; },
+              .count_cores = [] { return 4; },
+              .count_gpus = [] { return 0; },
+              .own_addresses = [] { return std::vector<std::string>{"alpha"}; },
+              .is_in_environment = [](const std::string& name) { return name.size() % 2 == 0; }});
   ronda::fuzz::RequireOkOrRefused(options.status());
-  if (!options.ok() || options->action != LaunchOptions::Action::kRun) return 0;
+  if (!options.ok()) return 0;
+  if (options->action != LaunchOptions::Action::kRun && options->action != LaunchOptions::Action::kDryRun) return 0;
   ronda::fuzz::Require(!options->command.empty(), "there is something to run");
-  ronda::fuzz::Require(0 < options->rank_count && options->rank_count <= ronda::kMaxRanks, "so many ranks can run");
+  ronda::fuzz::Require(options->rank_count > 0, "there is a rank");
+  if (options->hosts.empty()) ronda::fuzz::Require(options->rank_count <= ronda::kMaxSlots, "so many ranks can run");
+  if (!options->nodes) return 0;
+  const ronda::NodeGroup& nodes = *options->nodes;
+  ronda::fuzz::Require(0 <= nodes.node_rank && nodes.node_rank < nodes.nodes, "this node is one of them");
+  ronda::fuzz::Require(0 < nodes.master_port && nodes.master_port <= 65535, "rank 0 can listen");
   return 0;
 }

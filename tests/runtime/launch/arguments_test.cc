@@ -1,26 +1,47 @@
 #include "runtime/launch/arguments.h"
 
+#include <signal.h>
+
+#include <map>
 #include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/runtime/launch/fake_sources.h"
 
 namespace ronda {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::Pair;
+using ::testing::SizeIs;
 using Action = LaunchOptions::Action;
+using Binding = LaunchOptions::Binding;
+using Launcher = LaunchOptions::Launcher;
 using LinePrefix = LaunchOptions::LinePrefix;
 using Words = std::vector<std::string>;
 
-LaunchOptions Parsed(const Words& words) {
-  const auto options = ParseArguments(words);
+LaunchOptions Parsed(const Words& words, const FakeMachine& machine = {}) {
+  const auto options = ParseArguments(words, Sources(machine));
   EXPECT_TRUE(options.ok()) << options.status();
   return options.value_or(LaunchOptions{});
+}
+
+// For options beside a job of two ranks on this host.
+LaunchOptions With(Words words, const FakeMachine& machine = {}) {
+  words.insert(words.begin(), {"-np", "2"});
+  words.push_back("x");
+  return Parsed(words, machine);
+}
+
+LaunchOptions OnTwoHosts(Words words) {
+  words.insert(words.begin(), {"-H", "a:1,b:1"});
+  return With(words);
 }
 
 TEST(ArgumentsTest, NumberOfRanksAndCommandAreEnough) {
@@ -28,44 +49,26 @@ TEST(ArgumentsTest, NumberOfRanksAndCommandAreEnough) {
   EXPECT_EQ(options.action, Action::kRun);
   EXPECT_EQ(options.rank_count, 4);
   EXPECT_THAT(options.command, ElementsAre("./train"));
-  EXPECT_TRUE(options.hosts.empty());
+  EXPECT_THAT(options.hosts, IsEmpty());
+  EXPECT_EQ(options.launcher, Launcher::kAutomatic);
+  EXPECT_FALSE(options.nodes.has_value());
+  EXPECT_THAT(options.devices, IsEmpty());
+  EXPECT_EQ(options.binding, Binding::kNone);
+  EXPECT_EQ(options.max_restarts, 0);
+  EXPECT_THAT(options.signals_to_pass, IsEmpty());
   EXPECT_FALSE(options.verbose);
   EXPECT_TRUE(options.output_directory.empty());
+  EXPECT_THAT(options.hidden_streams, IsEmpty());
   EXPECT_EQ(options.line_prefix, LinePrefix::kRank);
-  EXPECT_THAT(options.settings, IsEmpty());
   EXPECT_EQ(options.grace_period, absl::Seconds(5));
+  EXPECT_THAT(options.settings, IsEmpty());
+  EXPECT_THAT(options.notes, IsEmpty());
 }
 
-TEST(ArgumentsTest, EveryOptionIsRead) {
-  const LaunchOptions options = Parsed({"-np",
-                                        "2",
-                                        "-H",
-                                        "localhost:2",
-                                        "--verbose",
-                                        "--output-filename",
-                                        "logs",
-                                        "--prefix-output-with-timestamp",
-                                        "--start-timeout",
-                                        "1.5",
-                                        "--grace-period",
-                                        "0",
-                                        "--autotune",
-                                        "--autotune-log-file",
-                                        "tuning.csv",
-                                        "--autotune-steps-per-sample",
-                                        "20",
-                                        "./train",
-                                        "--lr",
-                                        "3"});
-  EXPECT_THAT(options.hosts, ElementsAre(HostSlots{.host = "localhost", .slots = 2}));
-  EXPECT_TRUE(options.verbose);
-  EXPECT_EQ(options.output_directory, "logs");
-  EXPECT_EQ(options.line_prefix, LinePrefix::kTimestampAndRank);
-  EXPECT_THAT(options.settings,
-              ElementsAre(Pair("RONDA_AUTOTUNE", "1"), Pair("RONDA_AUTOTUNE_LOG", "tuning.csv"),
-                          Pair("RONDA_AUTOTUNE_STEPS_PER_SAMPLE", "20"), Pair("RONDA_START_TIMEOUT", "1.5s")));
-  EXPECT_EQ(options.grace_period, absl::ZeroDuration());
-  EXPECT_THAT(options.command, ElementsAre("./train", "--lr", "3"));
+TEST(ArgumentsTest, RanksAreCountedUnderAllNames) {
+  for (const char* name : {"-np", "-n", "--num-proc", "--num_proc"}) {
+    EXPECT_EQ(Parsed({name, "3", "x"}).rank_count, 3) << name;
+  }
 }
 
 TEST(ArgumentsTest, LongNamesTakeTheirValueBehindAnEqualsSignToo) {
@@ -85,68 +88,208 @@ TEST(ArgumentsTest, DoubleDashEndsTheOptions) {
 
 TEST(ArgumentsTest, TheLastOfARepeatedOptionCounts) { EXPECT_EQ(Parsed({"-np", "1", "-n", "2", "x"}).rank_count, 2); }
 
-TEST(ArgumentsTest, AutotuneCanBeSwitchedOffToo) {
-  EXPECT_THAT(Parsed({"-np", "1", "--autotune", "--no-autotune", "x"}).settings,
-              ElementsAre(Pair("RONDA_AUTOTUNE", "0")));
+TEST(ArgumentsTest, QuestionsNeedNoCommandAndAreAnsweredBeforeErrors) {
+  for (const char* name : {"--help", "-h"}) EXPECT_EQ(Parsed({name, "-np", "x"}).action, Action::kHelp);
+  for (const char* name : {"--version", "-v"}) EXPECT_EQ(Parsed({name, "--nope"}).action, Action::kVersion);
+  for (const char* name : {"--check-build", "-cb"}) EXPECT_EQ(Parsed({"-np", "2", name}).action, Action::kCheckBuild);
 }
 
-TEST(ArgumentsTest, QuestionsNeedNoCommand) {
-  EXPECT_EQ(Parsed({"--help"}).action, Action::kHelp);
-  EXPECT_EQ(Parsed({"-h", "-np", "x"}).action, Action::kHelp);
-  EXPECT_EQ(Parsed({"--version"}).action, Action::kVersion);
-  EXPECT_EQ(Parsed({"-v"}).action, Action::kVersion);
-  EXPECT_EQ(Parsed({"--check-build"}).action, Action::kCheckBuild);
+TEST(ArgumentsTest, APreflightNeedsNeitherRanksNorACommand) {
+  const LaunchOptions options = Parsed({"--check", "-H", "a:4,b:4"});
+  EXPECT_EQ(options.action, Action::kPreflight);
+  EXPECT_EQ(options.rank_count, 0);
+  EXPECT_THAT(options.hosts, SizeIs(2));
+  EXPECT_THAT(Parsed({"--check"}).hosts, IsEmpty());
 }
 
-struct BadArguments {
+TEST(ArgumentsTest, ADryRunIsAJobThatIsNotStarted) {
+  const LaunchOptions options = With({"--dry-run"});
+  EXPECT_EQ(options.action, Action::kDryRun);
+  EXPECT_EQ(options.rank_count, 2);
+  EXPECT_THAT(options.command, ElementsAre("x"));
+}
+
+TEST(ArgumentsTest, HostsComeFromALineOrAFile) {
+  const FakeMachine machine{.files = {{"hosts.txt", "a slots=1\nb slots=2\n"}}};
+  for (const char* name : {"-H", "--hosts"}) {
+    EXPECT_THAT(Parsed({"-np", "3", name, "a:1,b:2", "x"}).hosts, ElementsAre(HostSlots{"a", 1}, HostSlots{"b", 2}));
+  }
+  for (const char* name : {"-hostfile", "--hostfile"}) {
+    EXPECT_THAT(With({name, "hosts.txt"}, machine).hosts, ElementsAre(HostSlots{"a", 1}, HostSlots{"b", 2}));
+  }
+}
+
+TEST(ArgumentsTest, OtherHostsAreReachedAsTheUserSays) {
+  const LaunchOptions options =
+      OnTwoHosts({"-p", "2222", "-i", "key", "--network-interfaces", "eth0,eth1", "--tcp", "--mpi-args",
+                  "--mca 'btl x' y", "--mpi-args=-v", "--binding-args", "-bind-to core", "--launcher", "mpirun"});
+  EXPECT_EQ(options.remote.ssh_port, 2222);
+  EXPECT_EQ(options.remote.ssh_identity_file, "key");
+  EXPECT_THAT(options.remote.network_interfaces, ElementsAre("eth0", "eth1"));
+  EXPECT_EQ(options.remote.transport, RemoteOptions::Transport::kTcp);
+  EXPECT_THAT(options.remote.mpi_arguments, ElementsAre("--mca", "btl x", "y", "-v"));
+  EXPECT_THAT(options.remote.binding_arguments, ElementsAre("-bind-to", "core"));
+  EXPECT_EQ(options.launcher, Launcher::kMpirun);
+  EXPECT_THAT(options.settings, ElementsAre(Pair("RONDA_NETWORK_INTERFACE", "eth0,eth1")));
+  EXPECT_THAT(options.notes, IsEmpty());
+  EXPECT_EQ(OnTwoHosts({"--ssh-port", "22"}).remote.ssh_port, 22);
+  EXPECT_EQ(OnTwoHosts({"--ssh-identity-file", "k"}).remote.ssh_identity_file, "k");
+  EXPECT_THAT(OnTwoHosts({"--network-interface", "eth0"}).remote.network_interfaces, ElementsAre("eth0"));
+  EXPECT_EQ(OnTwoHosts({"--launch-agent", "enter"}).remote.agent, "enter");
+  EXPECT_EQ(OnTwoHosts({"--launcher", "ssh"}).launcher, Launcher::kSsh);
+  EXPECT_EQ(OnTwoHosts({"--launcher", "auto"}).launcher, Launcher::kAutomatic);
+}
+
+TEST(ArgumentsTest, MpiIsHadOnOneHostToo) {
+  const LaunchOptions options = With({"--mpi", "--mpi-args", "-v"});
+  EXPECT_EQ(options.launcher, Launcher::kMpirun);
+  EXPECT_THAT(options.settings, ElementsAre(Pair("RONDA_MPI", "1")));
+  EXPECT_THAT(options.notes, IsEmpty());
+}
+
+TEST(ArgumentsTest, WhatOnlyMpirunCanDoIsNotedWhereItDoesNotStartTheRanks) {
+  for (const Words& words : {Words{"--mpi-args", "-v"}, Words{"--binding-args", "-v"}, Words{"--tcp"}}) {
+    EXPECT_THAT(With(words).notes, ElementsAre(HasSubstr(words.front() + " has no effect: rondarun starts")));
+    EXPECT_THAT(OnTwoHosts(words).notes, IsEmpty());
+    Words on_one_of_two = words;
+    on_one_of_two.insert(on_one_of_two.begin(), {"-H", "alpha:2,b:2"});
+    EXPECT_THAT(With(on_one_of_two).notes, SizeIs(1));
+    Words on_another = words;
+    on_another.insert(on_another.begin(), {"-H", "b:2"});
+    EXPECT_THAT(With(on_another).notes, IsEmpty());
+  }
+}
+
+TEST(ArgumentsTest, OutputGoesWhereItIsSent) {
+  for (const char* name : {"--output-filename", "--log-dir", "--log_dir"}) {
+    EXPECT_EQ(With({name, "logs"}).output_directory, "logs") << name;
+  }
+  for (const char* name : {"--prefix-output-with-timestamp", "-prefix-timestamp"}) {
+    EXPECT_EQ(With({name}).line_prefix, LinePrefix::kTimestampAndRank) << name;
+  }
+  EXPECT_TRUE(With({"--verbose"}).verbose);
+}
+
+TEST(ArgumentsTest, RedirectedStreamsAreHiddenUnlessTheyAreCopied) {
+  EXPECT_THAT(With({"--log-dir", "d", "-r", "1"}).hidden_streams, ElementsAre(Stream::kStdout));
+  EXPECT_THAT(With({"--log-dir", "d", "--redirects", "2"}).hidden_streams, ElementsAre(Stream::kStderr));
+  EXPECT_THAT(With({"--log-dir", "d", "-r", "3"}).hidden_streams, ElementsAre(Stream::kStdout, Stream::kStderr));
+  EXPECT_THAT(With({"--log-dir", "d", "-r", "3", "-t", "1"}).hidden_streams, ElementsAre(Stream::kStderr));
+  EXPECT_THAT(With({"--log-dir", "d", "--tee", "3"}).hidden_streams, IsEmpty());
+  EXPECT_THAT(With({"-r", "0", "-t", "0"}).hidden_streams, IsEmpty());
+}
+
+TEST(ArgumentsTest, TheJobIsBoundRestartedAndEndedAsTheUserSays) {
+  EXPECT_EQ(With({"--binding", "core"}).binding, Binding::kCore);
+  EXPECT_EQ(With({"--binding", "numa"}).binding, Binding::kNuma);
+  EXPECT_EQ(With({"--binding", "none"}).binding, Binding::kNone);
+  EXPECT_EQ(With({"--numa-binding", "node"}).binding, Binding::kNuma);
+  EXPECT_EQ(With({"--max-restarts", "3"}).max_restarts, 3);
+  EXPECT_EQ(With({"--max_restart", "3"}).max_restarts, 3);
+  EXPECT_EQ(With({"--grace-period", "0"}).grace_period, absl::ZeroDuration());
+  EXPECT_EQ(With({"--grace-period", "2.5"}).grace_period, absl::Milliseconds(2500));
+  EXPECT_THAT(With({"--signals-to-handle", "SIGTERM,SIGUSR1,SIGTERM"}).signals_to_pass, ElementsAre(SIGTERM, SIGUSR1));
+  EXPECT_THAT(With({"--gpus", "3,1"}).devices, ElementsAre(3, 1));
+  EXPECT_THAT(With({"--devices", "0,1,2"}).devices, ElementsAre(0, 1, 2));
+}
+
+TEST(ArgumentsTest, VariablesAreExported) {
+  const LaunchOptions options = With({"-x", "PATH", "-x", "DEBUG=1", "-x", "EMPTY=", "-x", "A=b=c", "-x", "DEBUG=2"});
+  EXPECT_THAT(options.remote.exports, ElementsAre("PATH", "DEBUG", "EMPTY", "A"));
+  EXPECT_THAT(options.settings, ElementsAre(Pair("A", "b=c"), Pair("DEBUG", "2"), Pair("EMPTY", "")));
+  EXPECT_THAT(options.notes, IsEmpty());
+}
+
+TEST(ArgumentsTest, AVariableThatIsNotSetIsNoted) {
+  EXPECT_THAT(With({"-x", "PAHT"}).notes, ElementsAre(HasSubstr("-x PAHT has no effect: the variable is not set")));
+}
+
+TEST(ArgumentsTest, SecretsOnTheCommandLineAreWarnedAboutAndNotRepeated) {
+  for (const std::string name : {"DB_PASSWORD", "my_token", "AWS_SECRET_ID", "API_KEY"}) {
+    const LaunchOptions options = With({"-x", name + "=hunter2"}, {.environment = {name}});
+    EXPECT_THAT(options.settings, ElementsAre(Pair(name, "hunter2")));
+    EXPECT_THAT(options.notes, ElementsAre(AllOf(HasSubstr("export " + name), Not(HasSubstr("hunter2")))));
+    EXPECT_THAT(With({"-x", name}, {.environment = {name}}).notes, IsEmpty());
+  }
+}
+
+struct Setting {
   Words words;
-  std::string culprit;  // in the error
+  std::map<std::string, std::string> settings;
 };
 
-class BadArgumentsTest : public ::testing::TestWithParam<BadArguments> {};
+class SettingTest : public ::testing::TestWithParam<Setting> {};
 
-TEST_P(BadArgumentsTest, AreRefusedWithTheCulpritNamed) {
-  const auto options = ParseArguments(GetParam().words);
-  EXPECT_EQ(options.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(options.status().message()), HasSubstr(GetParam().culprit));
+TEST_P(SettingTest, ReachesTheRanksAsAVariable) {
+  const LaunchOptions options = With(GetParam().words);
+  EXPECT_EQ(options.settings, GetParam().settings);
+  EXPECT_THAT(options.notes, IsEmpty());
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    All, BadArgumentsTest,
-    ::testing::Values(
-        BadArguments{{}, "-np is missing"}, BadArguments{{"./train"}, "-np is missing"},
-        BadArguments{{"-np", "2"}, "command is missing"}, BadArguments{{"-np", "2", "--"}, "command is missing"},
-        BadArguments{{"-np", "2", ""}, "command is missing"}, BadArguments{{"-np"}, "-np needs a value: -np N"},
-        BadArguments{{"-np", "0", "x"}, "-np 4; got \"0\""}, BadArguments{{"-np", "x", "x"}, "-np 4; got \"x\""},
-        BadArguments{{"-np", "-1", "x"}, "got \"-1\""}, BadArguments{{"-np", "2.5", "x"}, "got \"2.5\""},
-        BadArguments{{"-np", "1025", "x"}, "from 1 to 1024"},
-        BadArguments{{"-np", "99999999999999999999", "x"}, "got \"99999999999999999999\""},
-        BadArguments{{"--num-proc=", "x"}, "--num-proc 4; got \"\""},
-        BadArguments{{"--nope", "x"}, "unknown option \"--nope\""},
-        BadArguments{{"--nope=3", "x"}, "unknown option \"--nope\""},
-        BadArguments{{"-np=3", "x"}, "unknown option \"-np=3\""},
-        BadArguments{{"--verbose=yes", "x"}, "--verbose takes no value"},
-        BadArguments{{"-H", "localhost", "x"}, "-H localhost:4; got \"localhost\""},
-        BadArguments{{"--output-filename=", "x"}, "--output-filename logs"},
-        BadArguments{{"--grace-period", "soon", "x"}, "--grace-period 10; got \"soon\""},
-        BadArguments{{"--grace-period", "-1", "x"}, "got \"-1\""},
-        BadArguments{{"--grace-period", "nan", "x"}, "got \"nan\""},
-        BadArguments{{"--grace-period", "inf", "x"}, "got \"inf\""},
-        BadArguments{{"--autotune=1", "x"}, "--autotune takes no value"},
-        BadArguments{{"--autotune-log-file=", "x"}, "--autotune-log-file tuning.csv"},
-        BadArguments{{"--autotune-steps-per-sample", "3", "x"}, "from 4 to 1000"},
-        BadArguments{{"--autotune-steps-per-sample", "1001", "x"}, "got \"1001\""},
-        BadArguments{{"--autotune-steps-per-sample", "ten", "x"}, "got \"ten\""},
-        BadArguments{{"--start-timeout", "0", "x"}, "--start-timeout 10; got \"0\""},
-        BadArguments{{"--start-timeout", "86401", "x"}, "to 86400"}));
+    All, SettingTest,
+    ::testing::Values(Setting{{"--fusion-threshold-mb", "32"}, {{"RONDA_FUSION_THRESHOLD", "32MiB"}}},
+                      Setting{{"--fusion-threshold-mb", "0"}, {{"RONDA_FUSION_THRESHOLD", "0MiB"}}},
+                      Setting{{"--cycle-time-ms", "2.5"}, {{"RONDA_CYCLE_TIME", "2.5ms"}}},
+                      Setting{{"--cycle-time-ms", "3600000"}, {{"RONDA_CYCLE_TIME", "1h"}}},
+                      Setting{{"--cycle-time-ms", "0"}, {{"RONDA_CYCLE_TIME", "0"}}},
+                      Setting{{"--cache-capacity", "16777216"}, {{"RONDA_CACHE_CAPACITY", "16777216"}}},
+                      Setting{{"--autotune"}, {{"RONDA_AUTOTUNE", "1"}}},
+                      Setting{{"--autotune", "--no-autotune"}, {{"RONDA_AUTOTUNE", "0"}}},
+                      Setting{{"--autotune-log-file", "a.csv"}, {{"RONDA_AUTOTUNE_LOG", "a.csv"}}},
+                      Setting{{"--autotune-steps-per-sample", "20"}, {{"RONDA_AUTOTUNE_STEPS_PER_SAMPLE", "20"}}},
+                      Setting{{"--start-timeout", "1.5"}, {{"RONDA_START_TIMEOUT", "1.5s"}}},
+                      Setting{{"--stall-check-warning-time-seconds", "90"}, {{"RONDA_STALL_WARNING", "1m30s"}}},
+                      Setting{{"--stall-check-shutdown-time-seconds", "20"}, {{"RONDA_STALL_DEADLINE", "20s"}}},
+                      Setting{{"--stall-check-shutdown-time-seconds", "0", "--stall-check-warning-time-seconds", "5"},
+                              {{"RONDA_STALL_DEADLINE", "inf"}, {"RONDA_STALL_WARNING", "5s"}}},
+                      Setting{{"--stall-check"}, {}},
+                      Setting{{"--no-stall-check", "--stall-check-warning-time-seconds", "5"},
+                              {{"RONDA_STALL_DEADLINE", "inf"}, {"RONDA_STALL_WARNING", "inf"}}},
+                      Setting{{"--no-stall-check", "--stall-check"}, {}},
+                      Setting{{"--log-level", "INFO"}, {{"RONDA_LOG_LEVEL", "info"}}},
+                      Setting{{"--log-level", "trace"}, {{"RONDA_LOG_LEVEL", "debug"}}},
+                      Setting{{"--log-level", "Fatal"}, {{"RONDA_LOG_LEVEL", "error"}}},
+                      Setting{{"--network-interfaces", "eth0"}, {{"RONDA_NETWORK_INTERFACE", "eth0"}}},
+                      // One host has shared memory, whatever is wished for.
+                      Setting{{"--hierarchical-allreduce"}, {}}, Setting{{"--no-hierarchical-allreduce"}, {}},
+                      Setting{{"-H", "a:2,b:2", "--hierarchical-allreduce"}, {}},
+                      Setting{{"-H", "a:1,b:1", "--hierarchical-allreduce"}, {{"RONDA_BACKEND", "hierarchical"}}},
+                      Setting{{"-H", "a:1,b:1", "--no-hierarchical-allreduce"}, {{"RONDA_BACKEND", "mpi"}}},
+                      // What rondarun does anyway.
+                      Setting{{"--no-python", "--disable-cache", "--log-without-timestamp", "--log-hide-timestamp"},
+                              {}},
+                      Setting{{"--no-timeline-mark-cycles", "--no-torus-allreduce"}, {}},
+                      Setting{{"--rdzv-backend", "static", "--rdzv-backend", "c10d", "--run_mode", "collective"}, {}}));
 
-TEST(ArgumentsTest, HelpExplainsEveryOption) {
-  const std::string help = HelpText();
-  for (const char* name :
-       {"-np", "--num-proc", "-H", "--hosts", "--verbose", "--output-filename", "--start-timeout",
-        "--prefix-output-with-timestamp", "--grace-period", "--autotune", "--no-autotune", "--autotune-log-file",
-        "--autotune-steps-per-sample", "--version", "--help", "--check-build"}) {
-    EXPECT_THAT(help, HasSubstr(name));
+TEST(ArgumentsTest, WhatHasNoEffectIsNotedWithTheReason) {
+  const std::vector<std::pair<Words, std::string>> cases = {
+      {{"--timeline-filename", "t.json"}, "writes no timeline"},
+      {{"--timeline-mark-cycles"}, "writes no timeline"},
+      {{"--autotune-warmup-samples", "3"}, "way of its own"},
+      {{"--autotune-bayes-opt-max-samples", "20"}, "way of its own"},
+      {{"--autotune-gaussian-process-noise", "0.8"}, "way of its own"},
+      {{"--hierarchical-allgather"}, "--hierarchical-allreduce"},
+      {{"--no-hierarchical-allgather"}, "--hierarchical-allreduce"},
+      {{"--torus-allreduce"}, "--hierarchical-allreduce"},
+      {{"--num-nccl-streams", "2"}, "NCCL"},
+      {{"--thread-affinity", "1"}, "--binding core"},
+      {{"--mpi-threads-disable"}, "MPI"},
+      {{"--no-mpi-threads-disable"}, "MPI"},
+      {{"--log-with-timestamp"}, "--prefix-output-with-timestamp"},
+      {{"--no-log-hide-timestamp"}, "--prefix-output-with-timestamp"},
+      {{"--monitor-interval", "5"}, "in its own way"},
+      {{"--start-method", "spawn"}, "in its own way"},
+      {{"--role", "trainer"}, "in its own way"},
+      {{"--local-ranks-filter", "0"}, "--redirects"},
+      {{"--rdzv-id", "7"}, "an id of its own"},
+      {{"--job_id", "7"}, "an id of its own"},
+      {{"--rdzv-conf", "timeout=3"}, "--start-timeout"},
+      {{"--local-addr", "10.0.0.1"}, "--network-interfaces"}};
+  for (const auto& [words, reason] : cases) {
+    const LaunchOptions options = With(words);
+    EXPECT_THAT(options.notes, ElementsAre(AllOf(HasSubstr(words.front() + " has no effect: "), HasSubstr(reason))));
+    EXPECT_THAT(options.settings, IsEmpty());
   }
 }
 
