@@ -65,6 +65,8 @@ absl::StatusOr<Tunables> ReadTunables(const EnvironmentVariables& variables) {
       "RONDA_CYCLE_TIME", {.max = absl::Hours(1), .expectation = "a duration from 0 to 1h, such as 1ms"},
       &tunables.cycle_time));
   RONDA_RETURN_IF_ERROR(variables.ReadBytes("RONDA_FUSION_THRESHOLD", &tunables.fusion_threshold));
+  RONDA_RETURN_IF_ERROR(variables.ReadBytes("RONDA_MIN_BUCKET_BYTES", &tunables.min_bucket_bytes));
+  RONDA_RETURN_IF_ERROR(variables.ReadBytes("RONDA_CHUNK_BYTES", &tunables.chunk_bytes));
   int64_t cache_capacity = static_cast<int64_t>(tunables.cache_capacity);
   RONDA_RETURN_IF_ERROR(
       variables.ReadInteger("RONDA_CACHE_CAPACITY", {.min = 0, .max = kMaxCacheCapacity}, &cache_capacity));

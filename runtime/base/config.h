@@ -17,6 +17,8 @@ namespace ronda {
 struct Tunables {
   absl::Duration cycle_time = absl::ZeroDuration();   // longest time a tensor may wait for others to be fused with
   size_t fusion_threshold = size_t{64} << 20;         // bytes of a bucket; 0: no fusion
+  size_t min_bucket_bytes = size_t{1} << 20;          // from which on a bucket of the locked schedule waits for nobody
+  size_t chunk_bytes = 0;                             // in which collectives cut data; 0: the backend's own choice
   size_t cache_capacity = 1024;                       // entries of the response cache; 0: no cache
   absl::Duration stall_warning = absl::Seconds(60);   // a wait for another rank that lasts so long is reported
   absl::Duration stall_deadline = absl::Minutes(10);  // and fails after so long; infinite: never

@@ -66,6 +66,8 @@ std::vector<Fact> FactsOf(const Config& config, absl::string_view mpi_library) {
       {kHeartbeat, absl::FormatDuration(network.heartbeat)},
       {kHeartbeatTimeout, absl::FormatDuration(network.heartbeat_timeout)},
       {"RONDA_FUSION_THRESHOLD", absl::StrCat(tunables.fusion_threshold)},
+      {"RONDA_MIN_BUCKET_BYTES", absl::StrCat(tunables.min_bucket_bytes)},
+      {"RONDA_CHUNK_BYTES", absl::StrCat(tunables.chunk_bytes)},
       {"RONDA_CYCLE_TIME", absl::FormatDuration(tunables.cycle_time)},
       {"RONDA_CACHE_CAPACITY", absl::StrCat(tunables.cache_capacity)},
       {"RONDA_LOCK_AFTER", absl::StrCat(tunables.lock_after)},

@@ -23,7 +23,7 @@ std::unique_ptr<TuningRole> MakeTuning(const Tunables& tunables, const Negotiato
   return std::make_unique<TuningRole>(
       TuningRole::Options{.defaults = {.fusion_threshold = options.fusion.threshold,
                                        .min_bucket_bytes = options.schedule.min_bucket_bytes,
-                                       .chunk_bytes = 0,
+                                       .chunk_bytes = tunables.chunk_bytes,
                                        .cycle_time = tunables.cycle_time},
                           .rounds_per_sample = tunables.autotune_steps_per_sample,
                           .log_path = tunables.autotune_log});
@@ -36,13 +36,15 @@ CoordinatorRole::CoordinatorRole(const Tunables& tunables, int world_size, std::
                 .cache_capacity = tunables.cache_capacity,
                 .limits = LimitsOf(tunables),
                 .fusion = {.threshold = tunables.fusion_threshold},
-                .schedule = {.identical_steps = tunables.lock_after}}),
+                .schedule = {.identical_steps = tunables.lock_after, .min_bucket_bytes = tunables.min_bucket_bytes}}),
       recording_path_(tunables.negotiation_log),
       negotiator_(options_),
       inspector_(
           {.last_act = [flights = std::move(flights)](RankId rank) { return DescribeLastAct(flights->Of(rank)); }}),
-      settings_(
-          {.cache_capacity = tunables.cache_capacity, .limits = LimitsOf(tunables), .cycle_time = tunables.cycle_time}),
+      settings_({.cache_capacity = tunables.cache_capacity,
+                 .limits = LimitsOf(tunables),
+                 .cycle_time = tunables.cycle_time,
+                 .chunk_bytes = tunables.chunk_bytes}),
       tuning_(MakeTuning(tunables, options_)) {}
 
 absl::Status CoordinatorRole::Start() {

@@ -68,6 +68,8 @@ TEST(ConfigTest, EmptyEnvironmentIsAJobOfOneRankWithDefaults) {
   EXPECT_EQ(config->job.local_rank, std::nullopt);
   EXPECT_EQ(config->tunables.cycle_time, absl::ZeroDuration());
   EXPECT_EQ(config->tunables.fusion_threshold, size_t{64} << 20);
+  EXPECT_EQ(config->tunables.min_bucket_bytes, size_t{1} << 20);
+  EXPECT_EQ(config->tunables.chunk_bytes, 0u);
   EXPECT_EQ(config->tunables.cache_capacity, 1024u);
   EXPECT_EQ(config->tunables.lock_after, 4);
   EXPECT_EQ(config->tunables.stall_warning, absl::Seconds(60));
@@ -159,6 +161,8 @@ TEST(ConfigTest, OneRankNeedsNoMeetingPoint) {
 TEST(ConfigTest, TunablesAreRead) {
   const absl::StatusOr<Config> config = Read({{"RONDA_CYCLE_TIME", "1.5ms"},
                                               {"RONDA_FUSION_THRESHOLD", "512KiB"},
+                                              {"RONDA_MIN_BUCKET_BYTES", "2MiB"},
+                                              {"RONDA_CHUNK_BYTES", "128KiB"},
                                               {"RONDA_CACHE_CAPACITY", "0"},
                                               {"RONDA_LOCK_AFTER", "0"},
                                               {"RONDA_STALL_WARNING", "5s"},
@@ -176,6 +180,8 @@ TEST(ConfigTest, TunablesAreRead) {
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->tunables.cycle_time, absl::Microseconds(1500));
   EXPECT_EQ(config->tunables.fusion_threshold, size_t{512} << 10);
+  EXPECT_EQ(config->tunables.min_bucket_bytes, size_t{2} << 20);
+  EXPECT_EQ(config->tunables.chunk_bytes, size_t{128} << 10);
   EXPECT_EQ(config->tunables.cache_capacity, 0u);
   EXPECT_EQ(config->tunables.lock_after, 0);
   EXPECT_EQ(config->tunables.stall_warning, absl::Seconds(5));
@@ -241,6 +247,8 @@ TEST(ConfigTest, NonsenseIsRefusedWithVariableAndValue) {
       {"RONDA_CYCLE_TIME", {"", "1", "fast", "-1ms", "inf", "2h", "1ms "}},
       {"RONDA_FUSION_THRESHOLD",
        {"", "-1", "64MB", "64 MiB x", "MiB", "1.5MiB", "9223372036854775808", "9999999999GiB"}},
+      {"RONDA_MIN_BUCKET_BYTES", {"", "-1", "1MB"}},
+      {"RONDA_CHUNK_BYTES", {"", "-1", "own"}},
       {"RONDA_CACHE_CAPACITY", {"", "-1", "many", "1e3", "99999999999"}},
       {"RONDA_LOCK_AFTER", {"", "-1", "never", "1001"}},
       {"RONDA_STALL_WARNING", {"", "60", "0", "-1s", "soon", "nan"}},

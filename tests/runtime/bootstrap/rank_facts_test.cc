@@ -41,6 +41,8 @@ TEST(RankFactsTest, EverySettingThatDiffersIsDescribed) {
       [](Config* config) { config->network.heartbeat = absl::Seconds(2); },
       [](Config* config) { config->network.heartbeat_timeout = absl::InfiniteDuration(); },
       [](Config* config) { config->tunables.fusion_threshold = 1; },
+      [](Config* config) { config->tunables.min_bucket_bytes = 1; },
+      [](Config* config) { config->tunables.chunk_bytes = 1; },
       [](Config* config) { config->tunables.cycle_time = absl::Milliseconds(1); },
       [](Config* config) { config->tunables.cache_capacity = 1; },
       [](Config* config) { config->tunables.lock_after = 1; },

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/negotiation/codec.h"
 #include "runtime/negotiation/recording.h"
 #include "runtime/negotiation/recording_file.h"
 #include "tests/runtime/engine/job.h"
@@ -72,6 +73,22 @@ TEST(NegotiationLog, OfAJobThatLeavesSchedulesReplays) {
   EXPECT_TRUE(std::any_of(recording->events.begin(), recording->events.end(),
                           [](const NegotiationEvent& event) { return event.kind == NegotiationEvent::Kind::kLeave; }));
   EXPECT_TRUE(Replay(*recording).ok()) << Replay(*recording);
+}
+
+TEST(NegotiationLog, HasTheSettingsOfRankZero) {
+  const std::string path = absl::StrCat(::testing::TempDir(), "/settings.log");
+  RunRuntimes(2, {.tunables = {.min_bucket_bytes = 12345, .chunk_bytes = 8192, .negotiation_log = path}},
+              [&](Runtime& runtime) { Succeed(runtime, testing::Barrier("b")); });
+  const auto recording = ReadRecording(path);
+  ASSERT_TRUE(recording.ok()) << recording.status();
+  EXPECT_EQ(recording->options.schedule.min_bucket_bytes, 12345U);
+  const auto first_list =
+      std::find_if(recording->events.begin(), recording->events.end(),
+                   [](const NegotiationEvent& event) { return event.kind == NegotiationEvent::Kind::kList; });
+  ASSERT_NE(first_list, recording->events.end());
+  const auto list = DecodeResponseList(first_list->bytes);
+  ASSERT_TRUE(list.ok() && list->settings.has_value());
+  EXPECT_EQ(list->settings->chunk_bytes, 8192U);
 }
 
 TEST(NegotiationLog, ThatCannotBeWrittenFailsTheJobAtItsBeginning) {
