@@ -10,14 +10,9 @@
 #include "absl/strings/string_view.h"
 #include "runtime/base/types.h"
 #include "runtime/collectives/mpi/point_to_point.h"
+#include "runtime/mpi/plugin_library.h"
 
 namespace ronda {
-
-// Which MPI a process was started under, and so which plugin fits.
-enum class MpiFlavor { kOpenMpi, kMpich };
-
-// The file name of the plugin for it: "libronda_mpi.so", "libronda_mpi_mpich.so".
-absl::string_view PluginName(MpiFlavor flavor);
 
 // This process' use of MPI, through a plugin that is loaded for it (plugin.h): from MPI_Init, or what the program has
 // done of it already, to MPI_Finalize.

@@ -4,10 +4,16 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "runtime/mpi/mpi_session.h"
+#include "absl/strings/string_view.h"
 #include "runtime/mpi/plugin.h"
 
 namespace ronda {
+
+// Which MPI a process was started under, and so which plugin fits.
+enum class MpiFlavor { kOpenMpi, kMpich };
+
+// The file name of the plugin for it: "libronda_mpi.so", "libronda_mpi_mpich.so".
+absl::string_view PluginName(MpiFlavor flavor);
 
 // Loads the plugin for an MPI, for good (MPI libraries do not survive being unloaded): from `path` or, if that is
 // empty, from beside the library or program that this is in, from ../lib of there, or from where the loader looks.

@@ -5,18 +5,14 @@
 #include <cstdlib>
 #include <memory>
 #include <numeric>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "runtime/collectives/mpi/mpi_communicator.h"
 #include "runtime/mpi/mpi_session.h"
-#include "tests/conformance/random_walk.h"
-#include "tests/conformance/reduce_case.h"
-#include "tests/conformance/scattered_tensor.h"
+#include "tests/conformance/one_rank.h"
 
 namespace ronda::testing {
 namespace {
@@ -126,70 +122,20 @@ TEST(MpiSessionRanks, PlacesInAConnectionCountItsMembers) {
 }
 
 TEST(MpiCommunicatorRanks, ReduceToTheBitsOfTheKernels) {
-  const std::unique_ptr<Communicator> communicator = ConnectCommunicator();
-  uint64_t seed = Self().seed;
-  for (size_t count : {size_t{0}, size_t{1}, size_t{13}, size_t{4096}, size_t{300'001}}) {
-    for (WireFormat wire : {WireFormat::kNone, WireFormat::kFloat16, WireFormat::kFp8E4M3}) {
-      for (Receives receives : {Receives::kAll, Receives::kRootAll, Receives::kRows, Receives::kAnyPart}) {
-        ++seed;
-        const ReduceCase c = {.count = count,
-                              .wire = wire,
-                              .receives = receives,
-                              .cut = seed % 2 == 0 ? Cut::kWhole : Cut::kPieces,
-                              .placement = seed / 2 % 2 == 0 ? Placement::kInPlace : Placement::kOutOfPlace,
-                              .seed = seed};
-        SCOPED_TRACE(ToString(c));
-        std::vector<std::string> inputs;
-        for (RankId rank : AllRanks()) inputs.push_back(MakeInput(c, rank));
-        const RankId self = communicator->rank();
-        const bool is_all = receives == Receives::kAll;
-        const std::vector<size_t> counts = SegmentCounts(c);
-        const ScatteredTensor tensor =
-            is_all ? ScatteredTensor(inputs[self], SizeOf(c.dtype), counts, c.placement)
-                   : ScatteredTensor(inputs[self], SizeOf(c.dtype), counts, PartsOf(c, self, communicator->size()));
-        ASSERT_EQ(
-            communicator->Reduce({.info = {.label = "tensor", .limits = {.deadline = absl::Seconds(50)}},
-                                  .segments = tensor.segments(),
-                                  .wire = c.wire,
-                                  .delivery = is_all ? ReduceCall::Delivery::kAll : ReduceCall::Delivery::kParts}),
-            absl::OkStatus());
-        const std::string whole = ExpectedBits(c, inputs);
-        EXPECT_TRUE(tensor.Output() == (is_all ? whole : ReceivedBy(c, whole, self, communicator->size())));
-        EXPECT_TRUE(tensor.IsUntouchedElsewhere());
-      }
-    }
-  }
+  CheckReductions(Self().seed, /*hosts=*/{}, *ConnectCommunicator());
 }
 
-TEST(MpiCommunicatorRanks, OperationsDoNotDisturbEachOther) {
-  constexpr int kOperations = 400;
-  const std::unique_ptr<Communicator> communicator = ConnectCommunicator();
-  RandomWalk walk(Self().seed, communicator->rank(), *communicator);
-  for (int i = 0; i < kOperations && !::testing::Test::HasFailure(); ++i) walk.Step();
-}
+TEST(MpiCommunicatorRanks, OperationsDoNotDisturbEachOther) { CheckRandomWalk(Self().seed, *ConnectCommunicator()); }
 
-TEST(MpiCommunicatorRanks, VotesReachAll) {
-  const std::unique_ptr<Communicator> communicator = ConnectCommunicator();
-  std::mt19937_64 random(Self().seed);
-  for (int i = 0; i < 100; ++i) {
-    std::vector<float> data(random() % 40'000, 1.0f);
-    const RankId vetoing = static_cast<RankId>(random() % 2 == 0 ? random() % AllRanks().size() : AllRanks().size());
-    const auto when_late = [] {};
-    Ballot ballot = {.own = vetoing == communicator->rank() ? Ballot::Vote::kLeave : Ballot::Vote::kStay,
-                     .when_late = when_late};
-    const Segment segment = {.input = data.data(), .output = data.data(), .count = data.size()};
-    ASSERT_EQ(
-        communicator->Reduce({.info = {.label = "vote", .limits = {.deadline = absl::Seconds(50)}, .ballot = &ballot},
-                              .segments = {&segment, 1}}),
-        absl::OkStatus());
-    const bool is_vetoed = vetoing < communicator->size();
-    EXPECT_EQ(ballot.result, is_vetoed ? Ballot::Result::kVetoed : Ballot::Result::kCarriedOut);
-    const float expected = is_vetoed ? 1.0f : static_cast<float>(communicator->size());
-    EXPECT_EQ(data, std::vector<float>(data.size(), expected));
-  }
-}
+TEST(MpiCommunicatorRanks, VotesReachAll) { CheckVotes(Self().seed, *ConnectCommunicator()); }
 
 int Main(int argc, char** argv) {
+  // What is said to the test that starts the ranks is not for them: which part of its cases to run, and which files to
+  // write.
+  for (const char* variable : {"GTEST_TOTAL_SHARDS", "GTEST_SHARD_INDEX", "TEST_PREMATURE_EXIT_FILE",
+                               "TEST_SHARD_STATUS_FILE", "XML_OUTPUT_FILE"}) {
+    unsetenv(variable);
+  }
   ::testing::InitGoogleTest(&argc, argv);
   if (argc != 4) return 2;
   const MpiFlavor flavor = std::string(argv[2]) == "mpich" ? MpiFlavor::kMpich : MpiFlavor::kOpenMpi;

@@ -53,5 +53,27 @@ TEST_P(MpirunTest, EveryRankPassesItsTests) {
   EXPECT_TRUE(absl::StrContains(result.output, "Running 8 tests")) << result.output;
 }
 
+class OwnMpiTest : public ::testing::TestWithParam<const char*> {};
+
+INSTANTIATE_TEST_SUITE_P(ThreadLevels, OwnMpiTest, ::testing::Values("funneled", "serialized"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST_P(OwnMpiTest, ProgramThatInitializesMpiItselfKeepsIt) {
+  if (!HasMpirun(MpiFlavor::kOpenMpi)) GTEST_SKIP() << "its mpirun is not installed";
+  const ProcessResult result = RunUnderMpirun(
+      MpiFlavor::kOpenMpi, 2, {FileOf("tests/runtime/mpi/own_mpi"), FileOf("runtime/mpi/libronda_mpi.so"), GetParam()});
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+}
+
+// mpirun ends the rank that stays when it has seen that the other one has ended without MPI's end.
+TEST(LeavingTest, RankOfAFailedJobEndsWithoutTheOthers) {
+  if (!HasMpirun(MpiFlavor::kOpenMpi)) GTEST_SKIP() << "its mpirun is not installed";
+  const ProcessResult result = RunUnderMpirun(
+      MpiFlavor::kOpenMpi, 2, {FileOf("tests/runtime/mpi/leaving_rank"), FileOf("runtime/mpi/libronda_mpi.so")});
+  EXPECT_EQ(result.signal, 0) << result.output;
+  EXPECT_TRUE(absl::StrContains(result.output, "left\n")) << result.output;
+  EXPECT_FALSE(absl::StrContains(result.output, "FAILED")) << result.output;
+}
+
 }  // namespace
 }  // namespace ronda::testing

@@ -1,0 +1,8 @@
+#!/bin/bash
+# A plugin exports its table, and nothing that could take another library's place.
+set -euo pipefail
+
+for library in runtime/mpi/libronda_mpi.so runtime/mpi/libronda_mpi_mpich.so; do
+  exported=$(nm --dynamic --defined-only --format=posix "$library" | awk '{ print $1 }')
+  [[ $exported == ronda_mpi_plugin_table ]] || { echo "FAILED: $library exports $exported" && exit 1; }
+done

@@ -1,0 +1,7 @@
+// A plugin of a later version, of whose table only the first field can be known.
+#include "runtime/mpi/plugin.h"
+
+extern "C" __attribute__((visibility("default"))) const ronda_mpi_plugin* ronda_mpi_plugin_table(void) {
+  static const ronda_mpi_plugin table = {.version = RONDA_MPI_PLUGIN_VERSION + 1};
+  return &table;
+}
