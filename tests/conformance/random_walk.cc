@@ -6,9 +6,15 @@
 #include <vector>
 
 namespace ronda::testing {
+namespace {
+
+constexpr auto kNobodyIsLate = [] {};
+
+}  // namespace
 
 void RandomWalk::Step() {
   DrawGroup();
+  DrawBallot();
   count_ = random_() % (size_t{1} << (random_() % 17));
   value_ = static_cast<int32_t>(random_() % 1000);
   switch (random_() % 5) {
@@ -21,7 +27,7 @@ void RandomWalk::Step() {
     case 3:
       return Alltoall();
     default:
-      ASSERT_EQ(communicator_.Barrier(Info("s")), absl::OkStatus());
+      return Barrier();
   }
 }
 
@@ -34,10 +40,39 @@ void RandomWalk::DrawGroup() {
   if (ranks.empty()) ranks.push_back(value_ % communicator_.size());
   group_.emplace(ranks);
   self_ = group_->PositionOf(rank_).value_or(-1);
+  names_group_ = group_->size() < communicator_.size() || random_() % 2 == 0;
+}
+
+void RandomWalk::DrawBallot() {
+  ballot_.reset();
+  somebody_leaves_ = false;
+  if (names_group_ || random_() % 2 == 0) return;
+  const auto ranks = static_cast<uint64_t>(communicator_.size());
+  const uint64_t leaver = random_() % (2 * ranks);
+  somebody_leaves_ = leaver < ranks;
+  const bool leaves = leaver == static_cast<uint64_t>(rank_);
+  ballot_.emplace(Ballot{.own = leaves ? Ballot::Vote::kLeave : Ballot::Vote::kStay, .when_late = kNobodyIsLate});
 }
 
 CallInfo RandomWalk::Info(absl::string_view label) const {
-  return {.label = label, .group = &*group_, .limits = {.deadline = absl::Seconds(50)}};
+  return {.label = label, .group = names_group_ ? &*group_ : nullptr, .limits = {.deadline = absl::Seconds(50)}};
+}
+
+CallInfo RandomWalk::InfoWithBallot(absl::string_view label) {
+  CallInfo info = Info(label);
+  if (ballot_.has_value()) info.ballot = &*ballot_;
+  return info;
+}
+
+bool RandomWalk::IsVetoedAsDrawn() const {
+  const bool vetoed = ballot_.has_value() && ballot_->result == Ballot::Result::kVetoed;
+  EXPECT_EQ(vetoed, somebody_leaves_);
+  return vetoed;
+}
+
+void RandomWalk::Barrier() {
+  ASSERT_EQ(communicator_.Barrier(InfoWithBallot("s")), absl::OkStatus());
+  IsVetoedAsDrawn();
 }
 
 void RandomWalk::Reduce() {
@@ -50,12 +85,17 @@ void RandomWalk::Reduce() {
   Segment segment = {.input = data.data(), .output = has_parts ? part.data() : data.data(), .count = count_};
   segment.part_begin = begin;
   segment.part_count = end - begin;
-  if (self_ < 0) segment = {.count = count_};
-  ASSERT_EQ(communicator_.Reduce({.info = Info("r"),
+  if (self_ < 0 || (ballot_.has_value() && ballot_->own == Ballot::Vote::kLeave)) segment = {.count = count_};
+  ASSERT_EQ(communicator_.Reduce({.info = InfoWithBallot("r"),
                                   .segments = {&segment, 1},
                                   .dtype = DType::kInt32,
                                   .delivery = has_parts ? ReduceCall::Delivery::kParts : ReduceCall::Delivery::kAll}),
             absl::OkStatus());
+  if (IsVetoedAsDrawn()) {
+    EXPECT_EQ(data, std::vector<int32_t>(count_, value_ + self_));
+    EXPECT_EQ(part, std::vector<int32_t>(count_, -1));
+    return;
+  }
   if (self_ < 0) return;
   const int32_t sum = members * value_ + members * (members - 1) / 2;
   if (has_parts) {

@@ -1,4 +1,5 @@
-// Operations in random order, of random size and in random groups, back to back, the same on every rank.
+// Operations in random order, of random size, in random groups and with random votes, back to back, the same on every
+// rank.
 #ifndef RONDA_TESTS_CONFORMANCE_RANDOM_WALK_H_
 #define RONDA_TESTS_CONFORMANCE_RANDOM_WALK_H_
 
@@ -23,8 +24,15 @@ class RandomWalk {
 
  private:
   void DrawGroup();
+  // A vote, if the job's ranks are to hold one. Of every other vote one rank leaves.
+  void DrawBallot();
   CallInfo Info(absl::string_view label) const;
+  // For what votes may be held on.
+  CallInfo InfoWithBallot(absl::string_view label);
+  // Whether the call was vetoed, as the votes that were drawn demand.
+  bool IsVetoedAsDrawn() const;
   void Reduce();
+  void Barrier();
   void Broadcast();
   void Allgather();
   void Alltoall();
@@ -33,7 +41,10 @@ class RandomWalk {
   const RankId rank_;
   Communicator& communicator_;
   std::optional<Group> group_;
-  int self_ = -1;  // position in the group; -1: outside
+  bool names_group_ = true;  // false: it is everybody, and left out
+  int self_ = -1;            // position in the group; -1: outside
+  std::optional<Ballot> ballot_;
+  bool somebody_leaves_ = false;
   size_t count_ = 0;
   int32_t value_ = 0;
 };

@@ -77,7 +77,8 @@ TEST_P(SmallReduceTest, AVetoedReductionOfAnySizeChangesNothingAndTheNextOneRuns
     for (int round = 0; round < 40; ++round) {
       for (size_t count : kCounts) {
         const bool leaves = round % 2 == 1 && round / 2 % size == rank;
-        Ballot ballot = {.own = leaves ? Ballot::Vote::kLeave : Ballot::Vote::kStay, .when_late = [] {}};
+        const auto when_late = [] {};
+        Ballot ballot = {.own = leaves ? Ballot::Vote::kLeave : Ballot::Vote::kStay, .when_late = when_late};
         std::vector<float> values = Contribution(rank, count, round);
         std::vector<Segment> segments = CutAt(0, values);
         if (leaves) segments[0].input = segments[0].output = nullptr;

@@ -50,6 +50,39 @@ TEST(HandleTest, WhoSeesThatItIsDoneSeesTheResult) {
   }
 }
 
+// Whoever is about to sleep, or leaves a callback, while the operation completes: all of them hear of it, once.
+TEST(HandleTest, CompletionMissesNobodyWhoComesAtTheSameTime) {
+  constexpr int kRounds = 300;
+  const std::shared_ptr<CallbackThread> callbacks = CallbackThread::Create({});
+  for (int round = 0; round < kRounds; ++round) {
+    auto handle = std::make_shared<Handle>(callbacks, nullptr, std::make_shared<std::string>("t"));
+    std::atomic<int> ready{0};
+    std::atomic<int> calls{0};
+    const auto meet = [&ready] {
+      for (++ready; ready < 3;) std::this_thread::yield();
+    };
+    std::thread sleeper([&, handle] {
+      meet();
+      EXPECT_EQ(handle->Wait(), absl::UnavailableError("gone"));
+    });
+    std::thread leaves_callbacks([&, handle] {
+      meet();
+      for (int i = 0; i < 2; ++i) {
+        const auto callback = [&](const absl::Status& status) { calls += status == absl::UnavailableError("gone"); };
+        EXPECT_TRUE(handle->OnCompletion(callback).ok());
+      }
+    });
+    meet();
+    handle->Complete(absl::UnavailableError("gone"));
+    handle.reset();
+    sleeper.join();
+    leaves_callbacks.join();
+    while (!callbacks->idle()) std::this_thread::yield();
+    ASSERT_EQ(calls, 2) << "round " << round;
+  }
+  callbacks->Stop();
+}
+
 // Completes a handle when it is driven.
 class FakeEngine : public EngineDriver::Engine {
  public:
