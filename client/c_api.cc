@@ -19,6 +19,8 @@
 #include "client/arguments.h"
 #include "client/c_api_support.h"
 #include "client/options.h"
+#include "client/stop_agreement.h"
+#include "client/stop_signal.h"
 #include "runtime/base/config.h"
 #include "runtime/base/group.h"
 #include "runtime/base/logging.h"
@@ -128,6 +130,31 @@ ronda_status Barrier(ronda_process_set set, double timeout_s) {
       &handle);
 }
 
+// Hands over what a call of ronda_should_stop() submits. The call has given its session up meanwhile.
+absl::StatusOr<std::shared_ptr<Handle>> SubmitIfRunning(const Submission& submission) {
+  const std::shared_ptr<Session> session = CurrentSession();
+  if (session == nullptr) return absl::CancelledError(NotInitialized().text);
+  return session->runtime().Submit(submission);
+}
+
+Outcome ShouldStop(int* stop) {
+  std::shared_ptr<Session> session = CurrentSession();
+  if (session == nullptr) return NotInitialized();
+  if (stop == nullptr) return NullArgument("ronda_should_stop", "stop");
+  StopSignal::Arm();
+  const absl::StatusOr<uint64_t> joins = session->CountJoins();
+  if (!joins.ok()) return Failure(joins.status(), Answer::kSubmission);
+  const std::shared_ptr<StopAgreement> agreement = session->stop_agreement();
+  // It waits, and must not keep the session from ending then.
+  session.reset();
+  using Request = StopAgreement::Request;
+  const absl::StatusOr<Request> answer = agreement->Call(
+      {.request = StopSignal::received() ? Request::kStop : Request::kNone, .joins = *joins}, SubmitIfRunning);
+  if (!answer.ok()) return Failure(answer.status(), Answer::kSubmission);
+  *stop = *answer == Request::kStop ? 1 : 0;
+  return {};
+}
+
 // A number of the topology, -1 while there is none.
 int FromTopology(int Topology::*member) {
   const std::shared_ptr<Session> session = CurrentSession();
@@ -207,6 +234,10 @@ int ronda_cross_size(void) { return ronda::FromTopology(&Topology::cross_size); 
 ronda_status ronda_get_statistics(ronda_statistics* statistics) {
   return ronda::CallWithSession(
       [&](ronda::Session& session) { return ronda::WriteStatistics(session.runtime().statistics(), statistics); });
+}
+
+ronda_status ronda_should_stop(int* stop) {
+  return ronda::Call([&] { return ronda::ShouldStop(stop); });
 }
 
 ronda_status ronda_run_threads(const ronda_options* options, int size, void (*body)(void* context), void* context) {

@@ -50,12 +50,24 @@ absl::StatusOr<std::shared_ptr<Handle>> Session::SubmitJoin(const Submission& su
   return handle;
 }
 
+absl::StatusOr<uint64_t> Session::CountJoins() {
+  MutexLock lock(&mu_);
+  SettleJoinLocked(kGlobalProcessSet);
+  const auto join = joins_.find(kGlobalProcessSet);
+  if (join != joins_.end() && join->second != nullptr) {
+    return absl::InvalidArgumentError(
+        "this rank has joined, and takes no part until all have: wait for its join first");
+  }
+  return joins_of_all_;
+}
+
 void Session::SettleJoinLocked(ProcessSetId set) {
   const auto join = joins_.find(set);
   if (join == joins_.end() || join->second == nullptr || !join->second->done()) return;
   const absl::Status status = join->second->Wait();
   // What ranks disagree about they are told when all have joined. Other errors come earlier, and not to all ranks.
   if (status.ok() || absl::IsFailedPrecondition(status)) {
+    if (set == kGlobalProcessSet) ++joins_of_all_;
     absl::erase_if(sequences_, [set](const auto& sequence) { return sequence.first.first == set; });
   }
   joins_.erase(join);

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "client/argument_checks.h"
 #include "client/number_sequence.h"
+#include "client/stop_agreement.h"
 #include "runtime/base/mutex.h"
 #include "runtime/engine/handle.h"
 #include "runtime/engine/runtime.h"
@@ -53,6 +54,13 @@ class Session {
   // Errors: Runtime::Submit's.
   absl::StatusOr<std::shared_ptr<Handle>> SubmitJoin(const Submission& submission);
 
+  // How often all ranks have joined. Ranks that count what they do without names begin anew then.
+  // Errors: INVALID_ARGUMENT if this rank has joined and others have not yet.
+  absl::StatusOr<uint64_t> CountJoins();
+
+  // Outlives the session where somebody keeps it.
+  std::shared_ptr<StopAgreement> stop_agreement() const { return stop_agreement_; }
+
  private:
   // Begins the numbers of a process set anew if its join has ended since.
   void SettleJoinLocked(ProcessSetId set) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -60,11 +68,13 @@ class Session {
   const std::unique_ptr<Runtime> owned_;  // null if the runtime is somebody else's
   Runtime& runtime_;
   const WaitLimits limits_;
+  const std::shared_ptr<StopAgreement> stop_agreement_ = std::make_shared<StopAgreement>();
   Mutex mu_;
   // By process set and name.
   absl::flat_hash_map<std::pair<ProcessSetId, std::string>, NumberSequence> sequences_ ABSL_GUARDED_BY(mu_);
   // This rank's last join of each process set, until it is settled; null: not submitted.
   absl::flat_hash_map<ProcessSetId, std::shared_ptr<const Handle>> joins_ ABSL_GUARDED_BY(mu_);
+  uint64_t joins_of_all_ ABSL_GUARDED_BY(mu_) = 0;  // joins of the set of all ranks that have ended
 };
 
 }  // namespace ronda

@@ -106,6 +106,19 @@ inline int local_size() { return detail::require_initialized(ronda_local_size())
 inline int cross_rank() { return detail::require_initialized(ronda_cross_rank()); }
 inline int cross_size() { return detail::require_initialized(ronda_cross_size()); }
 
+// Whether some rank has been asked to end, by SIGTERM. Every rank calls it once a step, and all hear of it in the same
+// one; it does not wait for the others. ronda.h has the details.
+//
+//   for (int step = first; step < last && !ronda::should_stop(); ++step) train(step);
+//   save_checkpoint();
+inline Result<bool> try_should_stop() {
+  int stop = 0;
+  Status status = detail::to_status(ronda_should_stop(&stop));
+  if (!status.ok()) return status;
+  return stop != 0;
+}
+inline bool should_stop() { return try_should_stop().value(); }
+
 // What this rank has done since init(), in numbers that only grow; ronda.h says which.
 inline ronda_statistics statistics() {
   ronda_statistics numbers = RONDA_STATISTICS_INIT;

@@ -60,7 +60,9 @@ void TrainAndTest(const Flags& flags) {
   Trainer trainer(flags.training, &training_images, &reporter);
   reporter.Say("LeNet-5 on " + RanksText() + ", " + std::to_string(training_images.size()) + " digits in batches of " +
                std::to_string(trainer.batch_size()));
-  trainer.Train();
+  if (trainer.Train() == Trainer::End::kAskedToStop) {
+    reporter.Say("asked to stop: ended after step " + std::to_string(trainer.steps_done()) + ", on all ranks");
+  }
   const double accuracy = trainer.Accuracy(test_images);
   if (ronda::rank() == 0 && !flags.dump_parameters.empty()) WriteParameters(flags.dump_parameters, trainer.model());
   reporter.Say(AccuracyText(accuracy, std::chrono::steady_clock::now() - start));

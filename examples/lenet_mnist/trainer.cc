@@ -51,21 +51,28 @@ Trainer::Trainer(const TrainingOptions& options, const MnistImages* images, Repo
   ronda::broadcast_optimizer_state(sgd_, /*root=*/0);
 }
 
-void Trainer::Train() {
-  for (std::size_t epoch = 0; epoch < options_.epochs && steps_done_ < options_.max_steps; ++epoch) TrainEpoch(epoch);
+Trainer::End Trainer::Train() {
+  for (std::size_t epoch = 0; epoch < options_.epochs && steps_done_ < options_.max_steps; ++epoch) {
+    if (TrainEpoch(epoch) == End::kAskedToStop) return End::kAskedToStop;
+  }
+  return End::kComplete;
 }
 
-void Trainer::TrainEpoch(std::size_t epoch) {
+Trainer::End Trainer::TrainEpoch(std::size_t epoch) {
   sampler_.StartEpoch(epoch);
   const std::size_t steps = std::min(sampler_.steps_per_epoch(), options_.max_steps - steps_done_);
   const Clock::time_point start = Clock::now();
   double loss_sum = 0;
-  for (std::size_t step = 0; step < steps; ++step) {
+  std::size_t step = 0;
+  // should_stop() has the same answer on every rank: none goes on while another has ended.
+  for (; step < steps && !ronda::should_stop(); ++step) {
     loss_sum += TrainStep(GatherBatch(*images_, sampler_.Batch(step)));
     reporter_->StepDone(ProgressOf(epoch, step + 1, loss_sum, start));
   }
+  if (step == 0) return End::kAskedToStop;
   ronda::allreduce(ronda::tensor("loss", &loss_sum));  // the average over the ranks, in place
-  reporter_->EpochDone(ProgressOf(epoch, steps, loss_sum, start));
+  reporter_->EpochDone(ProgressOf(epoch, step, loss_sum, start));
+  return step < steps ? End::kAskedToStop : End::kComplete;
 }
 
 double Trainer::TrainStep(const Batch& batch) {

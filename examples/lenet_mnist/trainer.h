@@ -42,19 +42,24 @@ class Trainer {
   // Throws std::invalid_argument if the ranks cannot share such batches; ronda::Error, here and below.
   Trainer(const TrainingOptions& options, const MnistImages* images, Reporter* reporter);
 
-  // Goes through the images options.epochs times, or makes options.max_steps steps if that comes first.
-  void Train();
+  // Why training ended.
+  enum class End { kComplete, kAskedToStop };
+
+  // Goes through the images options.epochs times, or makes options.max_steps steps if that comes first. Ends after the
+  // step under way, on all ranks, if one of them gets a SIGTERM.
+  End Train();
 
   // The fraction of `images` that the network recognises.
   double Accuracy(const MnistImages& images);
 
   LeNet& model() { return model_; }
+  std::size_t steps_done() const { return steps_done_; }
   std::size_t batch_size() const { return batch_size_; }
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  void TrainEpoch(std::size_t epoch);
+  End TrainEpoch(std::size_t epoch);
   double TrainStep(const Batch& batch);
   Reporter::Progress ProgressOf(std::size_t epoch, std::size_t steps_done, double loss_sum,
                                 Clock::time_point start) const;

@@ -184,13 +184,28 @@ void OptimizerWithGroups() {
   TrainWith(options);
 }
 
+void StepThatAsksWhetherToStop() {
+  ronda::init();
+  Gradients gradients;
+  Counter counter;
+  ronda::DistributedOptimizer optimizer(counter, gradients.tensors);
+  ExpectSteady([&] {
+    ASSERT_FALSE(ronda::should_stop());
+    gradients.Set(static_cast<float>(ronda::rank()));
+    for (std::size_t i = gradients.tensors.size(); i > 0; --i) optimizer.gradient_ready(i - 1);
+    optimizer.step();
+  });
+  ronda::shutdown();
+}
+
 class SteadyPathTest : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(SteadyPathTest, SendsAndAllocatesNothing) { ExpectRankProgramSucceeds(GetParam(), 2); }
 
 INSTANTIATE_TEST_SUITE_P(Step, SteadyPathTest,
                          ::testing::Values("ManyTensorsThroughC", "GroupThroughC", "BlockingSmallTensor",
-                                           "AsynchronousTensorsOfSeveralKinds", "Optimizer", "OptimizerWithGroups"),
+                                           "AsynchronousTensorsOfSeveralKinds", "Optimizer", "OptimizerWithGroups",
+                                           "StepThatAsksWhetherToStop"),
                          [](const auto& param) { return param.param; });
 
 TEST(AllocationCounterTest, CountsWhatIsAllocatedAndSaysWhere) {
@@ -211,5 +226,6 @@ int main(int argc, char** argv) {
                                           {"BlockingSmallTensor", BlockingSmallTensor},
                                           {"AsynchronousTensorsOfSeveralKinds", AsynchronousTensorsOfSeveralKinds},
                                           {"Optimizer", Optimizer},
-                                          {"OptimizerWithGroups", OptimizerWithGroups}});
+                                          {"OptimizerWithGroups", OptimizerWithGroups},
+                                          {"StepThatAsksWhetherToStop", StepThatAsksWhetherToStop}});
 }

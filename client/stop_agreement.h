@@ -1,0 +1,66 @@
+#ifndef RONDA_CLIENT_STOP_AGREEMENT_H_
+#define RONDA_CLIENT_STOP_AGREEMENT_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/engine/handle.h"
+#include "runtime/engine/submission.h"
+
+namespace ronda {
+
+// One rank's calls of ronda_should_stop(), which have the same answers on every rank.
+//
+// Each call submits a byte, of which the ranks take the maximum: whether this rank has been asked to stop. Its answer
+// is what the call before has submitted. Where ranks compute between their calls that is complete by then, so that
+// nobody waits; and as there is one tensor in flight at most, one name does for all, and the tensor is part of every
+// step that a locked schedule repeats. A rank that knows of a request goes on to report it, whoever it was that got the
+// signal.
+//
+// Ranks that have joined make no calls while the others do. When all have joined, what the last calls before have
+// submitted is no answer, on any rank: they begin anew.
+//
+// Thread-safe, for one call at a time. The operation in flight writes into this, which must live until it is complete.
+class StopAgreement {
+ public:
+  enum class Request : uint8_t { kNone = 0, kStop = 1 };  // as bytes travel
+
+  // What a call of this rank knows.
+  struct Knowledge {
+    Request request = Request::kNone;
+    uint64_t joins = 0;  // how often all ranks have joined
+  };
+
+  // Hands a submission to the runtime.
+  using SubmitFn = absl::FunctionRef<absl::StatusOr<std::shared_ptr<Handle>>(const Submission&)>;
+
+  StopAgreement();
+
+  // This rank's next call: waits for what the one before has submitted, submits this rank's knowledge, and answers.
+  // Errors: ALREADY_EXISTS if another thread is in a call; those of the operation and of `submit`. After an error the
+  // next call is like the first: it answers that nobody is to stop.
+  absl::StatusOr<Request> Call(const Knowledge& knowledge, SubmitFn submit);
+
+ private:
+  // The right to make a call: one thread at a time has it.
+  class Turn;
+
+  // What the call before has submitted came to.
+  absl::StatusOr<Request> Answer(uint64_t joins);
+
+  std::atomic<bool> in_call_{false};
+  // All that follows belongs to the thread that is in a call; in_call_ hands it over, with acquire and release.
+  std::shared_ptr<Handle> pending_;  // the call before's; null: there was none
+  uint64_t pending_joins_ = 0;       // how often all ranks had joined then
+  Request known_ = Request::kNone;   // to this rank
+  Submission submission_;
+  Request traveling_ = Request::kNone;  // the tensor, which is reduced in place
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_CLIENT_STOP_AGREEMENT_H_

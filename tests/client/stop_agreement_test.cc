@@ -1,0 +1,112 @@
+#include "client/stop_agreement.h"
+
+#include <atomic>
+#include <future>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/engine/runtime.h"
+#include "tests/testing/run_ranks.h"
+
+namespace ronda {
+namespace {
+
+using ::testing::Each;
+using Request = StopAgreement::Request;
+
+std::unique_ptr<Runtime> Join(RankId rank, int size, Transport transport) {
+  return Runtime::Create({}, {.rank = rank, .size = size, .local_rank = rank, .local_size = size},
+                         std::move(transport));
+}
+
+Request Call(Runtime& runtime, StopAgreement& agreement, const StopAgreement::Knowledge& knowledge) {
+  const absl::StatusOr<Request> answer =
+      agreement.Call(knowledge, [&](const Submission& submission) { return runtime.Submit(submission); });
+  EXPECT_TRUE(answer.ok()) << answer.status();
+  return answer.value_or(Request::kNone);
+}
+
+// The calls that answered with a request, of `calls` where `asked` gets its request with its call `when`; the same on
+// every rank. Counted from 0.
+std::vector<int> CallsThatSayStop(int size, RankId asked, int when, int calls) {
+  std::vector<std::vector<int>> of_ranks(size);
+  testing::RunRanks(size, [&](RankId rank, Transport transport) {
+    const std::unique_ptr<Runtime> runtime = Join(rank, size, std::move(transport));
+    StopAgreement agreement;
+    for (int i = 0; i < calls; ++i) {
+      const Request request = rank == asked && i == when ? Request::kStop : Request::kNone;
+      if (Call(*runtime, agreement, {.request = request}) == Request::kStop) of_ranks[rank].push_back(i);
+    }
+    EXPECT_TRUE(runtime->Shutdown().ok());
+  });
+  EXPECT_THAT(of_ranks, Each(of_ranks.front()));
+  return of_ranks.front();
+}
+
+TEST(StopAgreementTest, NobodyStopsWhomNobodyHasAsked) {
+  EXPECT_THAT(CallsThatSayStop(3, /*asked=*/-1, 0, 10), ::testing::IsEmpty());
+}
+
+TEST(StopAgreementTest, AllHearOfARequestOneCallAfterItWasMadeAndFromThenOn) {
+  for (const int size : {1, 2, 4}) {
+    for (RankId asked = 0; asked < size; ++asked) {
+      SCOPED_TRACE(std::to_string(size) + " ranks, of which " + std::to_string(asked) + " is asked");
+      EXPECT_THAT(CallsThatSayStop(size, asked, 3, 7), ::testing::ElementsAre(4, 5, 6));
+    }
+  }
+}
+
+TEST(StopAgreementTest, AfterAJoinTheFirstAnswerIsNoAndTheRequestIsNotForgotten) {
+  std::vector<std::vector<Request>> answers(2);
+  testing::RunRanks(2, [&](RankId rank, Transport transport) {
+    const std::unique_ptr<Runtime> runtime = Join(rank, 2, std::move(transport));
+    StopAgreement agreement;
+    // Rank 1 makes more calls than rank 0, and learns alone of its request.
+    Call(*runtime, agreement, {});
+    for (int i = 0; i < 3 * rank; ++i) Call(*runtime, agreement, {.request = Request::kStop});
+    const auto join = runtime->Submit({.request = {.name = std::string(kJoinName), .op = OpType::kJoin}});
+    ASSERT_TRUE(join.ok() && (*join)->Wait().ok());
+    for (int i = 0; i < 3; ++i) answers[rank].push_back(Call(*runtime, agreement, {.joins = 1}));
+    EXPECT_TRUE(runtime->Shutdown().ok());
+  });
+  EXPECT_THAT(answers, Each(::testing::ElementsAre(Request::kNone, Request::kStop, Request::kStop)));
+}
+
+TEST(StopAgreementTest, ACallBesideAnotherIsRefused) {
+  testing::RunRanks(1, [](RankId rank, Transport transport) {
+    const std::unique_ptr<Runtime> runtime = Join(rank, 1, std::move(transport));
+    StopAgreement agreement;
+    absl::Status refused;
+    const auto answer = agreement.Call({}, [&](const Submission& submission) {
+      refused = agreement.Call({}, [&](const Submission& other) { return runtime->Submit(other); }).status();
+      return runtime->Submit(submission);
+    });
+    EXPECT_TRUE(answer.ok()) << answer.status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kAlreadyExists) << refused;
+    EXPECT_EQ(Call(*runtime, agreement, {}), Request::kNone) << "the turn is given back";
+    EXPECT_TRUE(runtime->Shutdown().ok());
+  });
+}
+
+TEST(StopAgreementTest, AnErrorIsReportedAndTheNextCallBeginsAnew) {
+  testing::RunRanks(1, [](RankId rank, Transport transport) {
+    const std::unique_ptr<Runtime> runtime = Join(rank, 1, std::move(transport));
+    StopAgreement agreement;
+    const auto refused = agreement.Call({.request = Request::kStop}, [](const Submission&) {
+      return absl::StatusOr<std::shared_ptr<Handle>>(absl::ResourceExhaustedError("no memory"));
+    });
+    EXPECT_EQ(refused.status().code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_EQ(Call(*runtime, agreement, {}), Request::kNone);
+    EXPECT_EQ(Call(*runtime, agreement, {}), Request::kStop) << "the request is remembered";
+    EXPECT_TRUE(runtime->Shutdown().ok());
+    const auto late = agreement.Call({}, [&](const Submission& submission) { return runtime->Submit(submission); });
+    EXPECT_EQ(late.status().code(), absl::StatusCode::kCancelled);
+  });
+}
+
+}  // namespace
+}  // namespace ronda

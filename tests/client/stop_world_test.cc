@@ -1,0 +1,157 @@
+// A job whose ranks are asked to stop: all hear of it in the same call, and end well.
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "client/ronda.hpp"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/process_world.h"
+
+namespace {
+
+using ronda::testing::ExpectRankProgramSucceeds;
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+constexpr int kRanks = 3;
+constexpr int kSignalStep = 20;   // late enough for a locked schedule
+constexpr int kLastStep = 10000;  // which no job of these tests comes to
+
+void TrainStep() {
+  std::vector<float> first(7, 1), second(1000, 1);
+  const ronda::Handle one = ronda::allreduce_async(ronda::tensor("first", first));
+  const ronda::Handle two = ronda::allreduce_async(ronda::tensor("second", second));
+  one.synchronize();
+  two.synchronize();
+}
+
+// All ranks have come to the same step.
+void ExpectTheSameEverywhere(std::int64_t step) {
+  EXPECT_THAT(ronda::allgather("step", &step, {1}), Each(step));
+  EXPECT_LT(step, kLastStep);
+}
+
+// Trains until the job is to stop; rank `asked` gets the signal in step kSignalStep. The step that was not made.
+std::int64_t TrainUntilStopped(int asked) {
+  std::int64_t step = 0;
+  for (; step < kLastStep && !ronda::should_stop(); ++step) {
+    if (step == kSignalStep && ronda::rank() == asked) kill(getpid(), SIGTERM);
+    TrainStep();
+  }
+  return step;
+}
+
+void OneIsAsked() {
+  ronda::init();
+  const std::int64_t step = TrainUntilStopped(kRanks - 1);
+  EXPECT_EQ(step, kSignalStep + 2) << "the signal came after a call, the next told it, and the one after that heard it";
+  EXPECT_TRUE(ronda::should_stop()) << "and so do the calls after that";
+  ExpectTheSameEverywhere(step);
+  ronda::shutdown();
+  EXPECT_EQ(ronda::try_should_stop().status().code(), RONDA_ERROR_NOT_INITIALIZED);
+}
+
+// As the next job of a process that is to end.
+void TheNextJobHearsOfItToo() {
+  ronda::init();
+  TrainUntilStopped(0);
+  ronda::shutdown();
+  setenv("RONDA_JOB_ID", (std::string(getenv("RONDA_JOB_ID")) + "-next").c_str(), 1);
+  ronda::init();
+  EXPECT_FALSE(ronda::should_stop());
+  EXPECT_TRUE(ronda::should_stop());
+  ronda::shutdown();
+}
+
+// Rank r has r + 1 batches more than rank 0 in every epoch, and the last rank is asked when the others have joined.
+void AskedWhileTheOthersHaveJoined() {
+  ronda::init();
+  std::int64_t epochs = 0;
+  for (bool stops = false; !stops; ++epochs) {
+    for (int batch = 0; batch <= ronda::rank(); ++batch) {
+      if (epochs == 1 && batch == kRanks - 1) kill(getpid(), SIGTERM);
+      ronda::should_stop();
+      TrainStep();
+    }
+    ronda::join();
+    EXPECT_FALSE(ronda::should_stop()) << "the first call after a join";
+    stops = ronda::should_stop();
+    ASSERT_LT(epochs, 10);
+  }
+  EXPECT_EQ(epochs, 2);
+  ExpectTheSameEverywhere(epochs);
+  ronda::shutdown();
+}
+
+void NotWhileARankHasJoined() {
+  ronda::init();
+  const ronda::ProcessSet apart = ronda::add_process_set({0, 1, 2});
+  if (ronda::rank() == 0) {
+    const ronda::Handle join = ronda::join_async();
+    const ronda::Status status = ronda::try_should_stop().status();
+    EXPECT_EQ(status.code(), RONDA_ERROR_INVALID_ARGUMENT);
+    EXPECT_THAT(status.message(), HasSubstr("this rank has joined"));
+    ronda::barrier(apart);  // in which it has not
+    join.synchronize();
+  } else {
+    ronda::barrier(apart);
+    ronda::join();
+  }
+  EXPECT_FALSE(ronda::should_stop());
+  ronda::shutdown();
+}
+
+void PeerFails() {
+  ronda::init();
+  ronda::should_stop();
+  TrainStep();
+  if (ronda::rank() == 1) _exit(0);
+  ronda::Status status;
+  while (status.ok()) status = ronda::try_should_stop().status();
+  EXPECT_EQ(status.code(), RONDA_ERROR_PEER_FAILED) << status.message();
+  EXPECT_THAT(status.message(), HasSubstr("rank 1"));
+  EXPECT_EQ(ronda::try_shutdown().code(), RONDA_ERROR_PEER_FAILED);
+}
+
+// Ranks that are threads share the signal, which comes between two of their calls; they agree all the same.
+void RanksAreThreads() {
+  EXPECT_EQ(ronda_should_stop(nullptr), RONDA_ERROR_NOT_INITIALIZED);
+  ronda::run_threads(kRanks, [] {
+    EXPECT_EQ(ronda_should_stop(nullptr), RONDA_ERROR_INVALID_ARGUMENT);
+    ExpectTheSameEverywhere(TrainUntilStopped(1));
+  });
+}
+
+class StopWorldTest : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(StopWorldTest, EndsWell) { ExpectRankProgramSucceeds(GetParam(), kRanks); }
+
+INSTANTIATE_TEST_SUITE_P(Job, StopWorldTest,
+                         ::testing::Values("OneIsAsked", "TheNextJobHearsOfItToo", "AskedWhileTheOthersHaveJoined",
+                                           "NotWhileARankHasJoined"),
+                         [](const auto& param) { return param.param; });
+
+TEST(StopFailureTest, AFailureOfTheJobIsReportedByName) {
+  const ronda::testing::JobResult result = ronda::testing::RunRankProgram("PeerFails", kRanks);
+  EXPECT_EQ(result.ranks[0].exit_code, 0) << result.ranks[0].output;
+  EXPECT_EQ(result.ranks[2].exit_code, 0) << result.ranks[2].output;
+}
+
+TEST(StopThreadsTest, RanksThatAreThreadsAgree) { ExpectRankProgramSucceeds("RanksAreThreads", 1); }
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return ronda::testing::RankProgramMain(argc, argv,
+                                         {{"OneIsAsked", OneIsAsked},
+                                          {"TheNextJobHearsOfItToo", TheNextJobHearsOfItToo},
+                                          {"AskedWhileTheOthersHaveJoined", AskedWhileTheOthersHaveJoined},
+                                          {"NotWhileARankHasJoined", NotWhileARankHasJoined},
+                                          {"PeerFails", PeerFails},
+                                          {"RanksAreThreads", RanksAreThreads}});
+}
