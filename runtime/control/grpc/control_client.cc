@@ -31,6 +31,10 @@ class ClientStream final : public grpc::ClientBidiReactor<v1::ControlPiece, v1::
     StartWrite(&out_);
   }
   void End(const absl::Status&) override {
+    if (owner_ == nullptr) {
+      delete this;
+      return;
+    }
     StartWritesDone();
     RemoveHold();
   }

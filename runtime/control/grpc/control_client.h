@@ -17,7 +17,7 @@ class ControlClient {
   ~ControlClient();
 
   // The stream, which connects once it is opened, and tries to until it is cut off. To be called once; the caller opens
-  // it.
+  // or ends it.
   ControlStream* MakeStream();
 
   // Cuts the stream off.

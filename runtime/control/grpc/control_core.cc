@@ -29,6 +29,12 @@ constexpr absl::Duration kVerdictTime = absl::Seconds(5);
 
 constexpr size_t kNamedRanks = 8;
 
+absl::Status CheckLength(absl::string_view payload) {
+  if (payload.size() <= kMaxControlPayload) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("a control message of ", payload.size(), " bytes; at most ", kMaxControlPayload, " can be sent"));
+}
+
 }  // namespace
 
 ControlCore::ControlCore(Options options) : options_(std::move(options)), node_(options_.node) {}
@@ -45,12 +51,15 @@ absl::StatusOr<ControlCore::StreamState> ControlCore::NewStream(End end) const {
   return state;
 }
 
-absl::Status ControlCore::Attach(ControlClient& parent) {
-  RONDA_ASSIGN_OR_RETURN(StreamState state, NewStream(End::kChilds));
-  ControlStream* const stream = parent.MakeStream();
+absl::Status ControlCore::Attach(ControlStream* stream) {
+  absl::StatusOr<StreamState> state = NewStream(End::kChilds);
+  if (!state.ok()) {
+    stream->End(state.status());
+    return state.status();
+  }
   {
     MutexLock lock(&mu_);
-    streams_.emplace(stream, std::move(state));
+    streams_.emplace(stream, *std::move(state));
   }
   stream->Open(shared_from_this());
   return absl::OkStatus();
@@ -79,6 +88,7 @@ void ControlCore::OnPiece(ControlStream* stream, absl::string_view piece) {
   {
     MutexLock lock(&mu_);
     StreamState& state = streams_.at(stream);
+    if (state.neighbour.has_value() && !node_.IsTrusted(*state.neighbour)) return;
     state.assembler.Append(piece);
     std::string frame;
     absl::StatusOr<bool> more = state.assembler.Next(&frame);
@@ -102,8 +112,7 @@ void ControlCore::RefuseLocked(StreamState& state, const absl::Status& why) {
   if (state.end == End::kChilds) {
     refused_by_parent_ = why;
   } else {
-    last_refusal_ = std::string(why.message());
-    Log(LogLevel::kWarning, options_.job.rank, absl::StrCat("refused: ", why.message()));
+    refusals_.push_back(absl::StrCat("refused: ", why.message()));
   }
 }
 
@@ -161,13 +170,20 @@ void ControlCore::OnWritten(ControlStream* stream) {
   Publish();
 }
 
+absl::Status ControlCore::RefusalOf(const absl::Status& last_word) const {
+  if (!last_word.ok() && !absl::IsUnavailable(last_word)) return last_word;
+  const Peer& parent = options_.job.peers[options_.job.tree.Parent(options_.job.rank)];
+  return absl::UnavailableError(absl::StrCat(ToString(parent), " at ", options_.parent_address,
+                                             " went away before all ranks had connected (", last_word.message(), ")"));
+}
+
 void ControlCore::OnClosed(ControlStream* stream, const absl::Status& status) {
   {
     MutexLock lock(&mu_);
     const auto it = streams_.find(stream);
     const StreamState& state = it->second;
     const bool is_refused = state.end == End::kChilds && !state.neighbour.has_value() && refused_by_parent_.ok();
-    if (is_refused) refused_by_parent_ = status.ok() ? absl::UnavailableError("the stream has ended") : status;
+    if (is_refused) refused_by_parent_ = RefusalOf(status);
     streams_.erase(it);
   }
   Publish();
@@ -203,13 +219,17 @@ void ControlCore::WakeLocked() {
 
 void ControlCore::Publish() {
   std::vector<Action> actions;
+  std::vector<std::string> refusals;
   {
     MutexLock lock(&mu_);
+    refusals.swap(refusals_);
+    if (!refusals.empty()) last_refusal_ = refusals.back();
     if (!node_.failure().ok() && !has_failed_.exchange(true)) pulse_changed_.NotifyAll();
     if (node_.TakeNews()) WakeLocked();
     state_changed_.NotifyAll();
     actions = ActionsLocked();
   }
+  for (const std::string& refusal : refusals) Log(LogLevel::kWarning, options_.job.rank, refusal);
   // Each of these streams stays: it closes only after End, and nobody else calls that while it is marked as writing.
   for (Action& action : actions) {
     if (action.piece.empty()) {
@@ -243,7 +263,7 @@ absl::Status ControlCore::MissingErrorLocked() const {
   if (missing.size() > names.size()) names.push_back(absl::StrCat(missing.size() - names.size(), " more"));
   std::string text = absl::StrCat("no control connection within ", absl::FormatDuration(options_.start_timeout),
                                   " from ", absl::StrJoin(names, ", "));
-  if (!last_refusal_.empty()) absl::StrAppend(&text, "; refused: ", last_refusal_);
+  if (!last_refusal_.empty()) absl::StrAppend(&text, "; ", last_refusal_);
   return absl::DeadlineExceededError(text);
 }
 
@@ -342,10 +362,7 @@ void ControlCore::AwaitStreams() {
 }
 
 absl::Status ControlCore::SendToCoordinator(absl::string_view payload) {
-  if (payload.size() > kMaxControlPayload) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a control message of ", payload.size(), " bytes; at most ", kMaxControlPayload, " can be sent"));
-  }
+  RONDA_RETURN_IF_ERROR(CheckLength(payload));
   {
     MutexLock lock(&mu_);
     RONDA_RETURN_IF_ERROR(node_.failure());
@@ -356,6 +373,7 @@ absl::Status ControlCore::SendToCoordinator(absl::string_view payload) {
 }
 
 absl::Status ControlCore::Broadcast(absl::string_view payload) {
+  RONDA_RETURN_IF_ERROR(CheckLength(payload));
   {
     MutexLock lock(&mu_);
     RONDA_RETURN_IF_ERROR(node_.failure());

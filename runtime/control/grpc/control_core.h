@@ -16,7 +16,6 @@
 #include "absl/time/time.h"
 #include "runtime/base/mutex.h"
 #include "runtime/control/control_plane.h"
-#include "runtime/control/grpc/control_client.h"
 #include "runtime/control/grpc/control_handshake.h"
 #include "runtime/control/grpc/control_node.h"
 #include "runtime/control/grpc/control_stream.h"
@@ -43,7 +42,7 @@ class ControlCore final : public ControlStreamOwner, public std::enable_shared_f
 
   // Opens the stream to this rank's parent.
   // Errors: INTERNAL if the system gives no random bytes.
-  absl::Status Attach(ControlClient& parent);
+  absl::Status Attach(ControlStream* stream);
 
   // Blocks until all ranks of the job have connected.
   // Errors: DEADLINE_EXCEEDED that names who has not; why the parent refused this rank; the job's failure.
@@ -106,6 +105,8 @@ class ControlCore final : public ControlStreamOwner, public std::enable_shared_f
   absl::Status GreetLocked(StreamState& state, absl::string_view frame) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status WelcomeLocked(StreamState& state, const HelloFrame& hello) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void BecomeNeighbourLocked(StreamState& state, RankId neighbour) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // What the end of the stream to the parent means to a rank that has not become its child.
+  absl::Status RefusalOf(const absl::Status& last_word) const;
   bool IsToEndLocked(const StreamState& state) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool IsWorthWaitingForLocked(const StreamState& state) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::vector<Action> ActionsLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -128,8 +129,9 @@ class ControlCore final : public ControlStreamOwner, public std::enable_shared_f
   CondVar state_changed_;  // who waits for the start, for rank 0's word, or for streams to close
   ControlNode node_ ABSL_GUARDED_BY(mu_);
   Streams streams_ ABSL_GUARDED_BY(mu_);
-  absl::Status refused_by_parent_ ABSL_GUARDED_BY(mu_);  // the stream to the parent ended before it was a neighbour
-  std::string last_refusal_ ABSL_GUARDED_BY(mu_);        // of a stranger; empty: none
+  absl::Status refused_by_parent_ ABSL_GUARDED_BY(mu_);     // the stream to the parent ended before it was a neighbour
+  std::vector<std::string> refusals_ ABSL_GUARDED_BY(mu_);  // of strangers, that have not been logged yet
+  std::string last_refusal_ ABSL_GUARDED_BY(mu_);           // that has been; empty: none
   bool woken_ ABSL_GUARDED_BY(mu_) = false;
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   bool closing_ ABSL_GUARDED_BY(mu_) = false;

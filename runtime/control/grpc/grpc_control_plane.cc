@@ -36,7 +36,7 @@ class GrpcControlPlane final : public ControlPlane {
     if (listener_ != nullptr) listener_->server().Serve(core_);
     if (rank_ != kCoordinatorRank) {
       client_.emplace(parent);
-      RONDA_RETURN_IF_ERROR(core_->Attach(*client_));
+      RONDA_RETURN_IF_ERROR(core_->Attach(client_->MakeStream()));
     }
     return core_->AwaitStart();
   }

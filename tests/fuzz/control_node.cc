@@ -1,0 +1,85 @@
+// What a rank of the control plane across hosts makes of its neighbours' bytes, and of what else happens meanwhile.
+#include "runtime/control/grpc/control_node.h"
+
+#include "tests/fuzz/fuzz_input.h"
+
+namespace ronda::fuzz {
+namespace {
+
+constexpr int kSize = 7;
+
+// Rank 1 of a binary tree, between rank 0 and ranks 3 and 4.
+constexpr RankId kNeighbours[] = {0, 3, 4};
+
+ControlNode MakeNode() {
+  ControlNode::Options options = {
+      .rank = 1, .tree = {.size = kSize, .fan_out = 2}, .flights = std::make_shared<FlightBoard>(kSize)};
+  for (RankId rank = 0; rank < kSize; ++rank) options.peers.push_back({.rank = rank, .host = "node", .pid = 42});
+  options.peers[1].host = "here";
+  return ControlNode(std::move(options));
+}
+
+// Bytes as they come in over a stream, cut by the input.
+void TakeBytes(ControlNode& node, RankId from, FrameAssembler& assembler, absl::string_view bytes, absl::Duration now) {
+  assembler.Append(bytes);
+  std::string frame;
+  for (;;) {
+    const absl::StatusOr<bool> more = assembler.Next(&frame);
+    RequireOkOrRefused(more.status());
+    if (!more.ok()) return node.Distrust(from, more.status());
+    if (!*more) return;
+    node.Take(from, frame, now);
+  }
+}
+
+void Act(ControlNode& node, FuzzInput& input) {
+  switch (input.Below(4)) {
+    case 0:
+      return node.Send(std::string(input.Text()));
+    case 1:
+      return node.CallOff(input.Number<uint64_t>());
+    case 2:
+      return node.Propose(absl::InternalError("own"));
+    default:
+      return node.Depart();
+  }
+}
+
+// Whatever goes out is what the others take for frames.
+void CheckOutput(ControlNode& node) {
+  for (const RankId neighbour : kNeighbours) {
+    FrameAssembler assembler(kMaxControlFrame);
+    for (std::string piece = node.TakePiece(neighbour); !piece.empty(); piece = node.TakePiece(neighbour)) {
+      assembler.Append(piece);
+      for (std::string frame; *assembler.Next(&frame);) {
+        Require(DecodeControlFrame(frame, kSize).ok(), "what is sent is a frame");
+      }
+    }
+  }
+}
+
+void Run(FuzzInput& input) {
+  ControlNode node = MakeNode();
+  std::vector<FrameAssembler> streams(3, FrameAssembler(kMaxControlFrame));
+  absl::Duration now = absl::Hours(1);
+  for (const RankId neighbour : kNeighbours) node.Attach(neighbour, now);
+  while (!input.empty()) {
+    const absl::Status before = node.failure();
+    const int what = input.Below(6);
+    if (what < 3) TakeBytes(node, kNeighbours[what], streams[what], input.Text(), now);
+    if (what == 3) Act(node, input);
+    if (what == 4) node.Tick(now += absl::Seconds(input.Below(20)));
+    if (what == 5) node.TakeInbox();
+    CheckOutput(node);
+    Require(before.ok() || node.failure() == before, "the first failure stays");
+  }
+}
+
+}  // namespace
+}  // namespace ronda::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  ronda::fuzz::FuzzInput input(data, size);
+  ronda::fuzz::Run(input);
+  return 0;
+}
