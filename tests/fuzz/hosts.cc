@@ -1,6 +1,9 @@
 // The -H option of rondarun.
 #include "runtime/launch/hosts.h"
 
+#include <numeric>
+#include <vector>
+
 #include "tests/fuzz/fuzz_input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -11,7 +14,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const ronda::HostSlots& host : *hosts) {
     ronda::fuzz::Require(!host.host.empty() && host.slots > 0, "each host takes ranks");
   }
-  const absl::Status here = RequireThisHost(*hosts, "alpha.example");
-  ronda::fuzz::Require(here.ok() || here.code() == absl::StatusCode::kUnimplemented, "other hosts are named");
+  // Filled in order: whoever follows a host with room gets none.
+  const std::vector<int> ranks = ronda::FillHosts(*hosts, 3);
+  ronda::fuzz::Require(ranks.size() == hosts->size(), "each host is filled, or not");
+  ronda::fuzz::Require(std::accumulate(ranks.begin(), ranks.end(), 0) <= 3, "no rank is placed twice");
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    ronda::fuzz::Require(0 <= ranks[i] && ranks[i] <= (*hosts)[i].slots, "no host gets more than it takes");
+  }
   return 0;
 }
