@@ -26,7 +26,7 @@ namespace {
 constexpr char kProgramFlag[] = "--rank_program=";
 
 struct Child {
-  pid_t pid = -1;
+  pid_t pid = -1;  // -1: it could not be started
   std::string output_path;
 };
 
@@ -70,7 +70,8 @@ Child Start(const ProcessJob& job, const std::string& job_id, int rank) {
   const int error =
       posix_spawn(&child.pid, argv[0].c_str(), &actions, nullptr, Pointers(argv).data(), Pointers(environment).data());
   posix_spawn_file_actions_destroy(&actions);
-  EXPECT_EQ(error, 0) << argv[0] << " cannot be started";
+  EXPECT_EQ(error, 0) << argv[0] << " cannot be started, with its output in " << child.output_path;
+  if (error != 0) child.pid = -1;
   return child;
 }
 
@@ -93,6 +94,8 @@ std::string ReadAndRemove(const std::string& path) {
 
 ProcessResult Collect(const Child& child, absl::Time deadline) {
   ProcessResult result;
+  // As an argument of kill, -1 is every process of the machine.
+  if (child.pid < 0) return result;
   const bool ended = AwaitEnd(child.pid, deadline);
   if (!ended) kill(child.pid, SIGKILL);
   int status = 0;
