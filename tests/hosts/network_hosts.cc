@@ -124,9 +124,11 @@ absl::Status NetworkHosts::AddHost(int host) {
 absl::Status NetworkHosts::WriteAgent() {
   const char* const directory = getenv("TEST_TMPDIR");
   agent_ = absl::StrCat(directory == nullptr ? "/tmp" : directory, "/agent-", id_);
+  // As with ssh, little of the caller's environment gets there.
   std::ofstream(agent_) << "#!/bin/sh\n"
                         << "host=$1\nshift\n"
-                        << "exec ip netns exec \"$host\" unshare -m -u sh -c 'mount -t tmpfs tmpfs /dev/shm && "
+                        << "exec env -i PATH=\"$PATH\" HOME=\"$HOME\" ip netns exec \"$host\" unshare -m -u sh -c "
+                           "'mount -t tmpfs tmpfs /dev/shm && "
                            "hostname \"$0\" && exec sh -c \"$*\"' \"$host\" \"$@\"\n";
   if (chmod(agent_.c_str(), 0755) == 0) return absl::OkStatus();
   return absl::InternalError(absl::StrCat("cannot write ", agent_));
@@ -143,6 +145,8 @@ absl::Status NetworkHosts::LimitRate(double mbit) {
 }
 
 absl::Status NetworkHosts::CutOff(int host) { return Do(absl::StrCat("ip link set ", LinkOf(host), " down")); }
+
+absl::Status NetworkHosts::Reconnect(int host) { return Do(absl::StrCat("ip link set ", LinkOf(host), " up")); }
 
 std::vector<std::string> MpirunAcross(const NetworkHosts& hosts, const HostsJob& job) {
   std::vector<std::string> places;
@@ -170,6 +174,7 @@ std::vector<std::string> MpirunAcross(const NetworkHosts& hosts, const HostsJob&
                                    "--mca",
                                    "oob_tcp_if_include",
                                    hosts.Network()};
+  argv.insert(argv.end(), job.mpirun_options.begin(), job.mpirun_options.end());
   for (const auto& [name, value] : job.env) argv.insert(argv.end(), {"-x", name});
   argv.insert(argv.end(), job.argv.begin(), job.argv.end());
   return argv;

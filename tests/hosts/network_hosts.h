@@ -47,8 +47,9 @@ class NetworkHosts {
   // What each host sends is limited to this from now on, in Mbit/s.
   absl::Status LimitRate(double mbit);
 
-  // Pulls the plug of a host.
+  // Pulls the plug of a host, and puts it back in.
   absl::Status CutOff(int host);
+  absl::Status Reconnect(int host);
 
  private:
   explicit NetworkHosts(const Options& options);
@@ -68,6 +69,7 @@ class NetworkHosts {
 struct HostsJob {
   std::vector<int> slots;         // ranks of each host
   std::vector<std::string> argv;  // of each rank
+  std::vector<std::string> mpirun_options;
   std::vector<std::pair<std::string, std::string>> env;
   absl::Duration timeout = absl::Seconds(60);
 };

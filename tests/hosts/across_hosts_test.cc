@@ -1,0 +1,104 @@
+// Jobs whose ranks are on several hosts: all collectives, to the bits of the kernels.
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/base/config.h"
+#include "runtime/bootstrap/bootstrap.h"
+#include "tests/conformance/one_rank.h"
+#include "tests/hosts/hosts_suite.h"
+#include "tests/testing/process_world.h"
+
+namespace ronda::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kSeedVariable[] = "TEST_SEED";
+
+// -- What ranks do --
+
+HostMap HostsOfAll(const Job& job) {
+  int32_t own = job.topology.cross_rank;
+  std::vector<int32_t> hosts(static_cast<size_t>(job.topology.size));
+  const std::vector<size_t> bytes(hosts.size(), sizeof(own));
+  EXPECT_EQ(job.transport.communicator->Allgather({.info = {.label = "hosts", .op = OpType::kAllgather},
+                                                   .input = &own,
+                                                   .output = hosts.data(),
+                                                   .bytes_per_rank = bytes}),
+            absl::OkStatus());
+  HostMap map;
+  map.hosts.resize(static_cast<size_t>(job.topology.cross_size));
+  for (RankId rank = 0; rank < job.topology.size; ++rank) map.hosts[hosts[rank]].push_back(rank);
+  return map;
+}
+
+void Conform() {
+  const absl::StatusOr<Config> config = ReadConfig(ProcessEnvironment());
+  ASSERT_TRUE(config.ok()) << config.status();
+  absl::StatusOr<Job> job = Bootstrap(*config);
+  ASSERT_TRUE(job.ok()) << job.status();
+  Communicator& communicator = *job->transport.communicator;
+  const uint64_t seed = std::strtoull(std::getenv(kSeedVariable), nullptr, 10);
+  const HostMap hosts = HostsOfAll(*job);
+  CheckReductions(seed, config->backend == "mpi" ? HostMap() : hosts, communicator);
+  CheckVotes(seed, communicator);
+  CheckRandomWalk(seed, communicator);
+  EXPECT_EQ(communicator.Barrier({.label = "leave together", .op = OpType::kBarrier}), absl::OkStatus());
+  job->transport.control->Depart();
+  std::printf("rank %d of %d on host %d of %d has conformed\n", job->topology.rank, job->topology.size,
+              job->topology.cross_rank, job->topology.cross_size);
+}
+
+// -- The tests --
+
+class AcrossHostsTest : public HostsTest {
+ protected:
+  static void ExpectConforms(const std::vector<int>& slots, const std::string& backend, NetworkHosts::Family family) {
+    const auto hosts = MakeHosts({.count = static_cast<int>(slots.size()), .family = family});
+    ASSERT_NE(hosts, nullptr);
+    const unsigned seed = std::random_device()();
+    std::cout << "seed " << seed << "\n";
+    HostsJob job = RankProgramJob(slots, "conform");
+    job.env.emplace_back(kSeedVariable, absl::StrCat(seed));
+    if (!backend.empty()) job.env.emplace_back("RONDA_BACKEND", backend);
+    const ProcessResult result = RunAcross(*hosts, job);
+    EXPECT_EQ(result.exit_code, 0) << "seed " << seed << ", said:\n" << result.output;
+    const int size = std::accumulate(slots.begin(), slots.end(), 0);
+    int rank = 0;
+    for (size_t host = 0; host < slots.size(); ++host) {
+      for (int i = 0; i < slots[host]; ++i, ++rank) {
+        EXPECT_THAT(result.output, HasSubstr(absl::StrCat("rank ", rank, " of ", size, " on host ", host, " of ",
+                                                          slots.size(), " has conformed")));
+      }
+    }
+    EXPECT_THAT(result.output, HasSubstr(absl::StrCat("data goes over ", backend.empty() ? "hierarchical" : backend)));
+  }
+};
+
+TEST_F(AcrossHostsTest, TwoRanksOnEachOfTwoHostsInTwoLevels) {
+  ExpectConforms({2, 2}, "", NetworkHosts::Family::kIPv4);
+}
+
+TEST_F(AcrossHostsTest, TwoRanksOnEachOfTwoHostsFlat) { ExpectConforms({2, 2}, "mpi", NetworkHosts::Family::kIPv4); }
+
+TEST_F(AcrossHostsTest, ThreeHostsWithDifferentNumbersOfRanks) {
+  ExpectConforms({1, 3, 2}, "", NetworkHosts::Family::kIPv4);
+}
+
+TEST_F(AcrossHostsTest, HostsThatHaveAddressesOfIPv6Only) { ExpectConforms({1, 2}, "", NetworkHosts::Family::kIPv6); }
+
+}  // namespace
+}  // namespace ronda::testing
+
+int main(int argc, char** argv) {
+  return ronda::testing::RankProgramMain(argc, argv, {{"conform", ronda::testing::Conform}});
+}

@@ -1,0 +1,138 @@
+// What a job across hosts makes of a host that cannot be reached any more, and of a rank that is killed there.
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "client/ronda.hpp"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/hosts/hosts_suite.h"
+#include "tests/testing/process_world.h"
+
+namespace ronda {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::HostsJob;
+using testing::NetworkHosts;
+using testing::ProcessResult;
+
+constexpr char kNotesVariable[] = "TEST_NOTES";
+
+// -- What ranks do --
+
+// Ranks leave notes in a directory, which the hosts share: what they print passes through the network.
+void Note(const std::string& kind, const std::string& text) {
+  const std::string path = absl::StrCat(std::getenv(kNotesVariable), "/", rank(), ".", kind);
+  std::ofstream(path + ".new") << text;
+  std::filesystem::rename(path + ".new", path);
+}
+
+// Adds up until that fails.
+void AddUp() {
+  init();
+  std::vector<float> data(300'000, 1.0f);
+  Status status;
+  for (int step = 0; status.ok(); ++step) {
+    if (step == 20) Note("pid", absl::StrCat(getpid()));
+    status = allreduce_async(tensor("gradient", data), {Op::Average}).wait();
+  }
+  const Status failure = try_barrier();
+  Note("failure", failure.message());
+  EXPECT_EQ(try_shutdown().message(), failure.message());
+  FAIL() << failure.message();
+}
+
+// -- The tests --
+
+constexpr int kRanks = 4;
+
+class HostsFailureTest : public testing::HostsTest {
+ protected:
+  void SetUp() override {
+    HostsTest::SetUp();
+    if (IsSkipped()) return;
+    hosts_ = MakeHosts({.count = 2});
+    ASSERT_NE(hosts_, nullptr);
+    notes_ = absl::StrCat(::testing::TempDir(), "/notes-", getpid());
+    std::filesystem::create_directories(notes_);
+  }
+  void TearDown() override {
+    if (!notes_.empty()) std::filesystem::remove_all(notes_);
+  }
+
+  // Ranks 0 and 1 on the first host, 2 and 3 on the second.
+  std::future<ProcessResult> Start() {
+    HostsJob job = RankProgramJob({2, 2}, "add_up");
+    job.env.insert(job.env.end(),
+                   {{kNotesVariable, notes_}, {"RONDA_HEARTBEAT", "200ms"}, {"RONDA_HEARTBEAT_TIMEOUT", "2s"}});
+    // Else mpirun kills the other ranks before they can say anything.
+    job.mpirun_options = {"--enable-recovery"};
+    return std::async(std::launch::async, [this, job = std::move(job)] { return RunAcross(*hosts_, job); });
+  }
+
+  // What the rank has noted, when it has; "" and a test failure if it does not.
+  std::string Await(int rank, const std::string& kind) const {
+    constexpr absl::Duration kPatience = absl::Seconds(20);
+    const std::string path = absl::StrCat(notes_, "/", rank, ".", kind);
+    for (const absl::Time end = absl::Now() + kPatience; absl::Now() < end; absl::SleepFor(absl::Milliseconds(10))) {
+      if (!std::filesystem::exists(path)) continue;
+      std::ostringstream text;
+      text << std::ifstream(path).rdbuf();
+      return text.str();
+    }
+    ADD_FAILURE() << "rank " << rank << " has left no note of its " << kind;
+    return "";
+  }
+
+  std::vector<pid_t> AwaitPids() const {
+    std::vector<pid_t> pids(kRanks);
+    for (int rank = 0; rank < kRanks; ++rank) EXPECT_TRUE(absl::SimpleAtoi(Await(rank, "pid"), &pids[rank]));
+    return pids;
+  }
+
+  std::string RanksOn(int host) const { return absl::StrCat("(host ", hosts_->NameOf(host), ", pid "); }
+
+  std::unique_ptr<NetworkHosts> hosts_;
+  std::string notes_;
+};
+
+TEST_F(HostsFailureTest, RanksNameOneOfTheHostThatIsCutOff) {
+  std::future<ProcessResult> job = Start();
+  AwaitPids();
+  ASSERT_EQ(hosts_->CutOff(1), absl::OkStatus());
+  for (int rank : {0, 1}) EXPECT_THAT(Await(rank, "failure"), HasSubstr(RanksOn(1)));
+  // To those there it is the other host that is gone.
+  for (int rank : {2, 3}) EXPECT_THAT(Await(rank, "failure"), HasSubstr(RanksOn(0)));
+  // So that mpirun hears of the end.
+  ASSERT_EQ(hosts_->Reconnect(1), absl::OkStatus());
+  EXPECT_NE(job.get().exit_code, 0);
+}
+
+TEST_F(HostsFailureTest, RankThatIsKilledOnTheOtherHostIsNamedByAll) {
+  std::future<ProcessResult> job = Start();
+  const std::vector<pid_t> pids = AwaitPids();
+  ASSERT_GT(pids[3], 0);
+  ASSERT_EQ(kill(pids[3], SIGKILL), 0);
+  for (int rank : {0, 1, 2}) {
+    EXPECT_THAT(Await(rank, "failure"), HasSubstr(absl::StrCat("rank 3 ", RanksOn(1), pids[3], ")")));
+  }
+  const ProcessResult result = job.get();
+  EXPECT_NE(result.exit_code, 0) << result.output;
+}
+
+}  // namespace
+}  // namespace ronda
+
+int main(int argc, char** argv) { return ronda::testing::RankProgramMain(argc, argv, {{"add_up", ronda::AddUp}}); }
