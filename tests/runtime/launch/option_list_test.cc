@@ -2,6 +2,8 @@
 
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -100,7 +102,8 @@ TEST(OptionListTest, ATypingErrorFindsTheNameThatWasMeant) {
 }
 
 TEST(OptionListTest, AnotherWordIsNoTypingError) {
-  for (const std::string word : {"--completely-different", "-q", "--", "-", std::string(1000, '-').c_str()}) {
+  const std::vector<std::string> words = {"--completely-different", "-q", "--", "-", std::string(1000, '-')};
+  for (const std::string& word : words) {
     EXPECT_THAT(std::string(UnknownOption(word).message()), Eq("unknown option \"" + word + "\""));
   }
 }
