@@ -1,5 +1,7 @@
 #include "runtime/launch/console.h"
 
+#include <algorithm>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -56,6 +58,10 @@ LineSplitter& Console::splitter(RankId rank, Stream stream) {
   return splitters_[static_cast<size_t>(rank)][static_cast<size_t>(stream)];
 }
 
+bool Console::IsHidden(Stream stream) const {
+  return std::find(options_.hidden.begin(), options_.hidden.end(), stream) != options_.hidden.end();
+}
+
 std::string Console::Prefix(RankId rank, Stream stream) const {
   const std::string mark = absl::StrCat("[", rank, "]<", Name(stream), ">: ");
   if (options_.line_prefix == LaunchOptions::LinePrefix::kRank) return mark;
@@ -66,13 +72,14 @@ void Console::PrintLine(RankId rank, Stream stream, absl::string_view line) {
   if (stream == Stream::kStderr && !IsBlank(line)) {
     last_errors_[static_cast<size_t>(rank)].assign(line.data(), line.size());
   }
+  if (IsHidden(stream)) return;
   EraseProgress();
   if (progress_.has_value() && progress_->IsOf(rank, stream)) progress_.reset();
   queue(stream)->Append(absl::StrCat(Prefix(rank, stream), StripErasing(line), "\n"));
 }
 
 void Console::UpdateProgress(RankId rank, Stream stream) {
-  if (options_.media[static_cast<size_t>(stream)] != Medium::kTerminal) return;
+  if (options_.media[static_cast<size_t>(stream)] != Medium::kTerminal || IsHidden(stream)) return;
   if (progress_.has_value() && !progress_->IsOf(rank, stream)) return;
   const auto text = splitter(rank, stream).progress();
   if (!text.has_value()) {

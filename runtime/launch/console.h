@@ -29,6 +29,7 @@ class Console {
     int rank_count = 0;
     LaunchOptions::LinePrefix line_prefix = LaunchOptions::LinePrefix::kRank;
     std::array<Medium, kStreamCount> media = {Medium::kFile, Medium::kFile};  // by Stream
+    std::vector<Stream> hidden;  // of the ranks: lines are looked at, but not shown
   };
 
   // Lines go to `out` and `err`, which are the same queue where both are one terminal.
@@ -59,6 +60,7 @@ class Console {
 
   LineSplitter& splitter(RankId rank, Stream stream);
   OutputQueue* queue(Stream stream) const { return stream == Stream::kStdout ? out_ : err_; }
+  bool IsHidden(Stream stream) const;
   std::string Prefix(RankId rank, Stream stream) const;
   void PrintLine(RankId rank, Stream stream, absl::string_view line);
   void UpdateProgress(RankId rank, Stream stream);

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <set>
@@ -18,8 +19,14 @@
 namespace ronda {
 namespace {
 
-// What travels through the pipe: a group to watch, or, negated, one to release. So short a write is atomic.
-using Message = pid_t;
+// What travels through the pipe. So short a write is atomic.
+struct Message {
+  enum class Kind { kWatch, kWatchPatiently, kRelease } kind;
+  pid_t group;
+};
+
+// How long helpers may take to end what they have started.
+constexpr int kPatienceSeconds = 10;
 
 // Keeps nothing of the launcher but `pipe`: whoever waits for the launcher's output to end must not wait for the guard.
 void LetGoOfEverythingBut(int pipe) {
@@ -36,30 +43,58 @@ void LetGoOfEverythingBut(int pipe) {
   close_range(static_cast<unsigned>(pipe) + 1, UINT_MAX, 0);
 }
 
+struct Groups {
+  std::set<pid_t> at_once;
+  std::set<pid_t> patiently;
+};
+
+void Take(const Message& message, Groups* groups) {
+  switch (message.kind) {
+    case Message::Kind::kWatch:
+      groups->at_once.insert(message.group);
+      return;
+    case Message::Kind::kWatchPatiently:
+      groups->patiently.insert(message.group);
+      return;
+    case Message::Kind::kRelease:
+      groups->at_once.erase(message.group);
+      groups->patiently.erase(message.group);
+      return;
+  }
+}
+
 // The groups that are left when the launcher is gone.
-std::set<pid_t> WatchUntilEnd(int pipe) {
-  std::set<pid_t> groups;
-  Message message = 0;
+Groups WatchUntilEnd(int pipe) {
+  Groups groups;
+  Message message;
   while (true) {
     const ssize_t count = read(pipe, &message, sizeof(message));
     if (count < 0 && errno == EINTR) continue;
     if (count != sizeof(message)) return groups;
-    if (message > 0) {
-      groups.insert(message);
-    } else {
-      groups.erase(-message);
-    }
+    Take(message, &groups);
   }
+}
+
+// The kernel has told their leaders to end.
+void AwaitEnd(const std::set<pid_t>& groups) {
+  const auto is_over = [](pid_t group) { return kill(-group, 0) != 0; };
+  for (int tenths = 0; tenths < 10 * kPatienceSeconds; ++tenths) {
+    if (std::all_of(groups.begin(), groups.end(), is_over)) return;
+    usleep(100'000);
+  }
+  for (const pid_t group : groups) kill(-group, SIGKILL);
 }
 
 [[noreturn]] void RunGuard(int pipe, const std::string& job_id) {
   LetGoOfEverythingBut(pipe);
-  for (const pid_t group : WatchUntilEnd(pipe)) kill(-group, SIGKILL);
+  const Groups groups = WatchUntilEnd(pipe);
+  for (const pid_t group : groups.at_once) kill(-group, SIGKILL);
+  AwaitEnd(groups.patiently);
   RemoveSharedMemoryLeftovers(job_id);
   _exit(0);
 }
 
-void Send(int pipe, Message message) {
+void Send(int pipe, const Message& message) {
   // Without a guard there is nobody to tell; the job goes on.
   [[maybe_unused]] const ssize_t count = write(pipe, &message, sizeof(message));
 }
@@ -85,8 +120,11 @@ Guard::~Guard() {
   }
 }
 
-void Guard::Watch(pid_t group) const { Send(pipe_.get(), group); }
+void Guard::Watch(pid_t group, Patience patience) const {
+  const bool patiently = patience == Patience::kSome;
+  Send(pipe_.get(), {.kind = patiently ? Message::Kind::kWatchPatiently : Message::Kind::kWatch, .group = group});
+}
 
-void Guard::Release(pid_t group) const { Send(pipe_.get(), -group); }
+void Guard::Release(pid_t group) const { Send(pipe_.get(), {.kind = Message::Kind::kRelease, .group = group}); }
 
 }  // namespace ronda

@@ -18,6 +18,8 @@ namespace ronda {
 // started. The guard notices by the end of a pipe that only the launcher holds open; it has a session of its own, so
 // that neither the terminal nor a signal to the launcher's group reaches it.
 //
+// A helper that ends processes of its own, such as mpirun, is given some time for that before it is killed.
+//
 // Thread-compatible; to be started by a single-threaded process.
 class Guard {
  public:
@@ -27,9 +29,15 @@ class Guard {
   // Ends the guard, and waits for it. Groups not released are killed.
   ~Guard();
 
+  // How long a group may live on.
+  enum class Patience { kNone, kSome };
+
   // From now on `group` dies with the launcher. Async-signal-safe: a rank calls it between fork and exec, so that
   // no moment is left in which it has started something the guard does not know of.
-  void Watch(pid_t group) const;
+  void Watch(pid_t group, Patience patience) const;
+
+  // The process that watches.
+  pid_t pid() const { return pid_; }
 
   // `group` is over; its number may soon belong to a stranger.
   void Release(pid_t group) const;

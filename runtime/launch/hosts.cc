@@ -96,14 +96,4 @@ bool IsThisHost(absl::string_view host, const std::vector<std::string>& own) {
                      [&](const std::string& name) { return host == name || host == ShortName(name); });
 }
 
-absl::Status RequireThisHost(const std::vector<HostSlots>& hosts, absl::string_view hostname) {
-  for (const HostSlots& host : hosts) {
-    if (IsThisHost(host.host, {std::string(hostname)})) continue;
-    return absl::UnimplementedError(
-        absl::StrCat("-H names \"", host.host, "\", which is not this host (", hostname,
-                     "): several hosts are not supported by this version; use -H localhost:SLOTS or leave -H out"));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace ronda

@@ -37,11 +37,6 @@ std::vector<int> FillHosts(const std::vector<HostSlots>& hosts, int rank_count);
 // host; of names the part before the first dot will do.
 bool IsThisHost(absl::string_view host, const std::vector<std::string>& own);
 
-// OK if every one of `hosts` is another name of the machine called `hostname`: that name, its part before the first
-// dot, or a name of the loopback interface.
-// Errors: UNIMPLEMENTED that names the first other host: this version starts ranks on one host only.
-absl::Status RequireThisHost(const std::vector<HostSlots>& hosts, absl::string_view hostname);
-
 }  // namespace ronda
 
 #endif  // RONDA_RUNTIME_LAUNCH_HOSTS_H_

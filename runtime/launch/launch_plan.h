@@ -2,21 +2,24 @@
 #define RONDA_RUNTIME_LAUNCH_LAUNCH_PLAN_H_
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "runtime/control/topology.h"
 #include "runtime/launch/hosts.h"
+#include "runtime/launch/launch_options.h"
 
 namespace ronda {
 
 // What a plan is made from.
 struct PlanRequest {
-  int rank_count = 0;
-  std::vector<HostSlots> hosts;  // filled in this order
-  std::string job_id;            // names the job's shared memory, /dev/shm/ronda-<job id>*
-  std::string job_secret;        // proves membership of the job
+  int rank_count = 0;              // with `nodes`, on this node
+  std::vector<HostSlots> hosts;    // filled in this order
+  std::optional<NodeGroup> nodes;  // the ranks are those of one node of several; `hosts` is this one alone
+  std::string job_id;              // names the job's shared memory, /dev/shm/ronda-<job id>*
+  std::string job_secret;          // proves membership of the job
   bool output_is_terminal = false;
   std::vector<std::string> environment;         // the launcher's own, "NAME=value"
   std::map<std::string, std::string> settings;  // variables that replace those of the environment
@@ -29,7 +32,7 @@ struct RankPlan {
 };
 
 struct LaunchPlan {
-  std::vector<RankPlan> ranks;    // by rank
+  std::vector<RankPlan> ranks;    // by rank; with `nodes`, this node's
   bool sets_omp_threads = false;  // OMP_NUM_THREADS was unset and is 1 in this plan
 };
 
@@ -37,10 +40,15 @@ struct LaunchPlan {
 //
 // Ranks fill the hosts in order. The variables that tell a rank its place replace whatever the launcher inherited, so
 // that a job started by a rank of another job is a job of its own; so do the settings. All others are passed on.
+// Ranks of several nodes have no job id, which would mean that all share a host; they meet at the master's address.
+//
 // Several ranks on a host share its cores, so OMP_NUM_THREADS is 1 unless the user has set it.
 //
-// Errors: INVALID_ARGUMENT if the hosts have too few slots.
+// Errors: INVALID_ARGUMENT if the hosts have too few slots, or nodes on several hosts no secret.
 absl::StatusOr<LaunchPlan> MakeLaunchPlan(const PlanRequest& request);
+
+// The variables that tell a rank its place.
+std::vector<std::string> PlaceVariables(const Topology& topology);
 
 }  // namespace ronda
 

@@ -34,15 +34,15 @@ int WriteAll(int fd, absl::string_view bytes) {
 
 }  // namespace
 
-absl::StatusOr<OutputFiles> OutputFiles::Create(const std::string& directory, int rank_count) {
+absl::StatusOr<OutputFiles> OutputFiles::Create(const std::string& directory, const std::vector<RankId>& ranks) {
   OutputFiles files;
   files.directory_ = directory;
-  for (RankId rank = 0; rank < rank_count; ++rank) {
+  for (const RankId rank : ranks) {
     const std::string rank_directory = RankDirectory(directory, rank);
     std::error_code error;
     std::filesystem::create_directories(rank_directory, error);
     if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot create ", rank_directory));
-    std::array<UniqueFd, kStreamCount>& of_rank = files.files_.emplace_back();
+    std::array<UniqueFd, kStreamCount>& of_rank = files.files_[rank];
     for (const Stream stream : {Stream::kStdout, Stream::kStderr}) {
       RONDA_ASSIGN_OR_RETURN(of_rank[static_cast<size_t>(stream)],
                              CreateFile(absl::StrCat(rank_directory, "/", Name(stream))));
@@ -52,8 +52,9 @@ absl::StatusOr<OutputFiles> OutputFiles::Create(const std::string& directory, in
 }
 
 absl::Status OutputFiles::Write(RankId rank, Stream stream, absl::string_view bytes) {
-  if (files_.empty()) return absl::OkStatus();
-  UniqueFd& file = files_[static_cast<size_t>(rank)][static_cast<size_t>(stream)];
+  const auto of_rank = files_.find(rank);
+  if (of_rank == files_.end()) return absl::OkStatus();
+  UniqueFd& file = of_rank->second[static_cast<size_t>(stream)];
   if (!file.valid()) return absl::OkStatus();
   const int error = WriteAll(file.get(), bytes);
   if (error == 0) return absl::OkStatus();

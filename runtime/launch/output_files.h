@@ -2,6 +2,7 @@
 #define RONDA_RUNTIME_LAUNCH_OUTPUT_FILES_H_
 
 #include <array>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,7 @@ class OutputFiles {
  public:
   // Creates the directories and files.
   // Errors: the system's, naming the path.
-  static absl::StatusOr<OutputFiles> Create(const std::string& directory, int rank_count);
+  static absl::StatusOr<OutputFiles> Create(const std::string& directory, const std::vector<RankId>& ranks);
 
   // No files: Write does nothing.
   OutputFiles() = default;
@@ -32,7 +33,7 @@ class OutputFiles {
 
  private:
   std::string directory_;
-  std::vector<std::array<UniqueFd, kStreamCount>> files_;  // by rank
+  std::map<RankId, std::array<UniqueFd, kStreamCount>> files_;
 };
 
 }  // namespace ronda

@@ -10,6 +10,7 @@
 namespace ronda {
 
 void RemoveSharedMemoryLeftovers(const std::string& job_id) {
+  if (job_id.empty()) return;
   const std::string prefix = absl::StrCat("ronda-", job_id);
   // A machine without /dev/shm has no leftovers, and a file that is gone already is as good as removed.
   std::error_code ignored;

@@ -5,7 +5,8 @@
 
 namespace ronda {
 
-// Removes what ranks of the job left in /dev/shm because they died before they could: every ronda-<job id>*.
+// Removes what ranks of the job left in /dev/shm because they died before they could: every ronda-<job id>*. Of a job
+// whose id is unknown (empty), nothing is.
 // REQUIRES: `job_id` is as long as all others, so that it is no prefix of another job's.
 void RemoveSharedMemoryLeftovers(const std::string& job_id);
 

@@ -17,11 +17,11 @@ bool IsIgnored(int signo) {
 
 }  // namespace
 
-absl::StatusOr<SignalInbox> SignalInbox::Create() {
+absl::StatusOr<SignalInbox> SignalInbox::Create(const std::vector<int>& signals) {
   SignalInbox inbox;
   sigset_t awaited;
   sigemptyset(&awaited);
-  for (const int signo : {SIGINT, SIGTERM, SIGHUP}) {
+  for (const int signo : signals) {
     if (!IsIgnored(signo)) sigaddset(&awaited, signo);
   }
   sigprocmask(SIG_BLOCK, &awaited, &inbox.original_mask_);

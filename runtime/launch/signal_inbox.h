@@ -3,19 +3,20 @@
 
 #include <csignal>
 #include <optional>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "runtime/launch/unique_fd.h"
 
 namespace ronda {
 
-// Makes the signals that end a job (SIGINT, SIGTERM, SIGHUP) readable from a descriptor instead of deadly.
+// Makes the signals that end a job (usually SIGINT, SIGTERM, SIGHUP) readable from a descriptor instead of deadly.
 //
 // Signals that the process was started to ignore stay ignored: SIGHUP under nohup, SIGINT behind a script's "&".
 // Changes the signal mask of the process for good. Thread-compatible; for single-threaded processes.
 class SignalInbox {
  public:
-  static absl::StatusOr<SignalInbox> Create();
+  static absl::StatusOr<SignalInbox> Create(const std::vector<int>& signals);
 
   // Readable when Next has something to return.
   int fd() const { return fd_.get(); }

@@ -1,12 +1,9 @@
 #include "runtime/launch/supervisor.h"
 
-#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <csignal>
 #include <utility>
 
@@ -14,17 +11,19 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/launch/orphans.h"
 #include "runtime/launch/shared_memory_leftovers.h"
+#include "runtime/launch/verdict.h"
 
 namespace ronda {
 namespace {
 
 constexpr Stream kStreams[] = {Stream::kStdout, Stream::kStderr};
 
-// While so much waits to be written, ranks are not read: they wait in turn, and memory stays bounded.
+// While so much waits to be written, parts are not read: they wait in turn, and memory stays bounded.
 constexpr size_t kMaxPending = size_t{256} << 10;
 
-// Read at once from a rank, so that none can keep the others waiting.
+// Read at once from a part, so that none can keep the others waiting.
 constexpr size_t kReadSize = size_t{64} << 10;
 
 // "rank 2", "ranks 0, 1 and 3", "ranks 0, 1, 2, 3 and 12 more"
@@ -37,263 +36,201 @@ std::string NameRanks(const std::vector<RankId>& ranks) {
   return absl::StrCat("ranks ", first, " and ", ranks.back());
 }
 
-// The launcher holds five descriptors a rank. Returns the limit before, which is the ranks' own.
-rlimit RaiseFileLimit() {
-  rlimit before = {};
-  getrlimit(RLIMIT_NOFILE, &before);
-  const rlimit raised = {.rlim_cur = before.rlim_max, .rlim_max = before.rlim_max};
-  setrlimit(RLIMIT_NOFILE, &raised);
-  return before;
-}
-
-Console::Options ConsoleOptions(const Supervisor::Options& options, const StandardOutput& output) {
-  return {.rank_count = static_cast<int>(options.plan.ranks.size()),
-          .line_prefix = options.line_prefix,
-          .media = {output.medium(Stream::kStdout), output.medium(Stream::kStderr)}};
-}
-
 // As shells have it.
 int ExitCodeOf(const absl::Status& start_error) {
   if (absl::IsNotFound(start_error)) return 127;
   return absl::IsPermissionDenied(start_error) ? 126 : 1;
 }
 
-std::string WhatHappened(int cause) {
-  if (cause == SIGPIPE) return "nobody reads the standard output any more";
-  return absl::StrCat("received ", SignalName(cause));
-}
-
 absl::string_view AtOnceHint(int cause) { return cause == SIGINT ? ", at once with another Ctrl+C" : ""; }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Create(Options options, StandardOutput* output,
-                                                               const Clock* clock) {
-  const rlimit file_limit = RaiseFileLimit();
-  OutputFiles files;
-  if (!options.output_directory.empty()) {
-    RONDA_ASSIGN_OR_RETURN(files,
-                           OutputFiles::Create(options.output_directory, static_cast<int>(options.plan.ranks.size())));
-  }
-  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<Guard> guard, Guard::Start(options.job_id));
-  RONDA_ASSIGN_OR_RETURN(SignalInbox signals, SignalInbox::Create());
-  return absl::WrapUnique(new Supervisor(
-      std::move(options), output, clock,
-      {.file_limit = file_limit, .files = std::move(files), .guard = std::move(guard), .signals = std::move(signals)}));
+std::string DescribeInterruption(int signo) {
+  if (signo == SIGPIPE) return "nobody reads the standard output any more";
+  return absl::StrCat("received ", SignalName(signo));
 }
 
-Supervisor::Supervisor(Options options, StandardOutput* output, const Clock* clock, Resources resources)
+absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Create(Options options, const Surroundings& surroundings) {
+  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<Guard> guard, Guard::Start(options.job_id));
+  return absl::WrapUnique(new Supervisor(std::move(options), surroundings, std::move(guard)));
+}
+
+Supervisor::Supervisor(Options options, const Surroundings& surroundings, std::unique_ptr<Guard> guard)
     : options_(std::move(options)),
-      output_(output),
-      clock_(clock),
-      resources_(std::move(resources)),
-      console_(ConsoleOptions(options_, *output), output->queue(Stream::kStdout), output->queue(Stream::kStderr),
-               clock),
+      surroundings_(surroundings),
+      guard_(std::move(guard)),
       schedule_(options_.shutdown) {}
 
 Supervisor::~Supervisor() { RemoveSharedMemoryLeftovers(options_.job_id); }
 
-int Supervisor::Run() {
-  const absl::Status started = StartRanks();
-  if (!started.ok()) SignalRanks(schedule_.OnAbandon());
-  while (!Running().empty()) Step();
-  const int exit_code = Conclude(started);
-  Flush();
-  return exit_code;
+void Supervisor::Watch(int fd, std::function<void()> on_ready) {
+  watched_ = Watched{.fd = fd, .on_ready = std::move(on_ready)};
 }
 
-absl::Status Supervisor::StartRanks() {
-  const size_t count = options_.plan.ranks.size();
-  Explain(absl::StrCat("job ", options_.job_id, ": ", count, count == 1 ? " rank" : " ranks", " of ",
-                       absl::StrJoin(options_.command, " ")));
-  if (options_.plan.sets_omp_threads) Explain("OMP_NUM_THREADS is not set: the ranks get OMP_NUM_THREADS=1");
-  for (const RankPlan& plan : options_.plan.ranks) RONDA_RETURN_IF_ERROR(StartRank(plan));
-  return absl::OkStatus();
+void Supervisor::Run(std::vector<std::unique_ptr<JobPart>> parts) {
+  parts_ = std::move(parts);
+  if (options_.orphans == Orphans::kKill) AdoptOrphans();
+  StartParts();
+  while (IsRunning()) Step();
+  if (options_.orphans == Orphans::kKill) KillOrphans({guard_->pid()});
 }
 
-absl::Status Supervisor::StartRank(const RankPlan& plan) {
-  const Topology& place = plan.topology;
-  const bool reads_input = place.rank == kCoordinatorRank;
-  RONDA_ASSIGN_OR_RETURN(RankProcess process, RankProcess::Start({.command = options_.command,
-                                                                  .environment = plan.environment,
-                                                                  .input = reads_input ? RankProcess::Input::kInherited
-                                                                                       : RankProcess::Input::kNone,
-                                                                  .file_limit = resources_.file_limit},
-                                                                 resources_.signals, *resources_.guard));
-  Explain(absl::StrCat("rank ", place.rank, " is pid ", process.pid(), ", local rank ", place.local_rank, " of ",
-                       place.local_size, " on host ", options_.hostname));
-  ranks_.push_back({.process = std::move(process), .started = clock_->Now()});
-  return absl::OkStatus();
+void Supervisor::StartParts() {
+  const ChildProcess::Context context = {
+      .file_limit = options_.file_limit, .signals = surroundings_.signals, .guard = guard_.get()};
+  for (const auto& part : parts_) {
+    const absl::Status started = part->Start(context, this);
+    if (started.ok()) continue;
+    OnJobFailure(started.message(), ExitCodeOf(started));
+    return;
+  }
 }
 
 void Supervisor::Step() {
   ++round_;
   PollSet poll;
-  poll.Add(resources_.signals.fd(), POLLIN, [this] { HandleSignals(); });
-  for (const RankId id : Running()) AddRank(id, &poll);
+  poll.Add(surroundings_.signals->fd(), POLLIN, [this] { HandleSignals(); });
+  if (watched_.has_value()) poll.Add(watched_->fd, POLLIN, [this] { watched_->on_ready(); });
+  for (const auto& part : parts_) {
+    if (part->running()) AddPart(part.get(), &poll);
+  }
   AddQueues(&poll);
-  poll.Wait(schedule_.deadline() - clock_->Now());
+  poll.Wait(schedule_.deadline() - now());
   ActOnTime();
   WriteQueues();
 }
 
-void Supervisor::AddRank(RankId id, PollSet* poll) {
-  const RankProcess& process = rank(id).process;
+void Supervisor::AddPart(JobPart* part, PollSet* poll) {
   for (const Stream stream : kStreams) {
-    if (process.output(stream) < 0 || output_->queue(stream)->pending().size() >= kMaxPending) continue;
-    poll->Add(process.output(stream), POLLIN, [this, id, stream] { ReadOutput(id, stream, kReadSize); });
+    const int fd = part->process().output(stream);
+    if (fd < 0 || surroundings_.output->queue(stream)->pending().size() >= kMaxPending) continue;
+    poll->Add(fd, POLLIN, [part, stream] { part->Read(stream, kReadSize); });
   }
-  poll->Add(process.pidfd(), POLLIN, [this, id] { CollectRank(id); });
+  poll->Add(part->process().pidfd(), POLLIN, [this, part] { part->Collect(*guard_); });
 }
 
 void Supervisor::AddQueues(PollSet* poll) {
-  for (const Stream stream : kStreams) {
-    const OutputQueue& queue = *output_->queue(stream);
+  std::vector<const OutputQueue*> queues;
+  for (const Stream stream : kStreams) queues.push_back(surroundings_.output->queue(stream));
+  for (const auto& part : parts_) {
+    if (part->running() && part->input() != nullptr) queues.push_back(part->input());
+  }
+  for (const OutputQueue* queue : queues) {
     // Only to wake up: the queues are written after every wait.
-    if (!queue.pending().empty()) poll->Add(queue.fd(), POLLOUT, [] {});
+    if (!queue->pending().empty()) poll->Add(queue->fd(), POLLOUT, [] {});
   }
 }
 
-size_t Supervisor::ReadOutput(RankId id, Stream stream, size_t at_most) {
-  std::array<char, kReadSize> buffer;
-  const ssize_t count = read(rank(id).process.output(stream), buffer.data(), std::min(at_most, buffer.size()));
-  if (count == 0) CloseOutput(id, stream);
-  if (count <= 0) return 0;
-  const absl::string_view bytes(buffer.data(), static_cast<size_t>(count));
-  const absl::Status saved = resources_.files.Write(id, stream, bytes);
-  if (!saved.ok()) console_.Say(saved.message());
-  console_.Feed(id, stream, bytes);
-  return bytes.size();
+void Supervisor::OnRankStart(RankId rank, pid_t pid, const std::string& host) {
+  surroundings_.report->OnRankStart(rank, pid, host);
 }
 
-void Supervisor::DrainOutput(RankId id, Stream stream) {
-  const int fd = rank(id).process.output(stream);
-  int available = 0;
-  if (fd < 0 || ioctl(fd, FIONREAD, &available) != 0) return;
-  // Not to the end of the pipe: a process that has left the rank's group may hold it open for ever.
-  size_t left = static_cast<size_t>(available);
-  while (left > 0) {
-    const size_t count = ReadOutput(id, stream, left);
-    if (count == 0) return;
-    left -= count;
-  }
+void Supervisor::OnOutput(RankId rank, Stream stream, absl::string_view bytes) {
+  surroundings_.report->OnOutput(rank, stream, bytes);
 }
 
-void Supervisor::CloseOutput(RankId id, Stream stream) {
-  rank(id).process.CloseOutput(stream);
-  console_.Finish(id, stream);
+void Supervisor::OnOutputEnd(RankId rank, Stream stream) { surroundings_.report->OnOutputEnd(rank, stream); }
+
+void Supervisor::OnRankEnd(RankEnd end) {
+  end.round = round_;
+  const bool failed = end.failed();
+  surroundings_.report->OnRankEnd(std::move(end));
+  if (failed && options_.on_failure == OnFailure::kEndJob) schedule_.OnFailure(now());
 }
 
-void Supervisor::CollectRank(RankId id) {
-  const RankProcess::End process_end = rank(id).process.Collect(*resources_.guard);
-  rank(id).running = false;
-  for (const Stream stream : kStreams) {
-    DrainOutput(id, stream);
-    CloseOutput(id, stream);
-  }
-  ends_.push_back({.rank = id,
-                   .pid = rank(id).process.pid(),
-                   .exit_code = process_end.exit_code,
-                   .signal = process_end.signal,
-                   .round = round_,
-                   .cause = rank(id).cause,
-                   .last_error = std::string(console_.last_error(id))});
-  const absl::Time now = clock_->Now();
-  const absl::Duration lived = absl::Trunc(now - rank(id).started, absl::Milliseconds(1));
-  Explain(absl::StrCat("rank ", id, " (pid ", rank(id).process.pid(), ") ", DescribeEnd(ends_.back()), " after ",
-                       absl::ToDoubleSeconds(lived), " s"));
-  if (ends_.back().failed()) schedule_.OnFailure(now);
+void Supervisor::OnHelperLine(absl::string_view helper, absl::string_view line) {
+  surroundings_.report->OnHelperLine(helper, line);
 }
+
+void Supervisor::OnJobFailure(absl::string_view what, int exit_code) {
+  surroundings_.report->OnJobFailure(what, exit_code);
+  SignalParts(schedule_.OnAbandon());
+}
+
+void Supervisor::Say(absl::string_view text) { surroundings_.report->Say(text); }
+
+void Supervisor::Explain(absl::string_view text) { surroundings_.report->Explain(text); }
 
 void Supervisor::HandleSignals() {
-  while (const std::optional<int> signo = resources_.signals.Next()) EndJob(*signo, *signo);
+  while (const std::optional<int> signo = surroundings_.signals->Next()) EndJob(*signo, *signo);
 }
 
 void Supervisor::ActOnTime() {
-  const std::optional<int> signo = schedule_.Due(clock_->Now());
-  const std::vector<RankId> running = Running();
-  if (!signo.has_value() || running.empty()) return;
+  const std::optional<int> signo = schedule_.Due(now());
+  if (!signo.has_value() || !IsRunning()) return;
+  const std::string ranks = NameRunning();
   if (*signo == SIGKILL) {
-    console_.Say(absl::StrCat(NameRanks(running), " did not end within ", absl::FormatDuration(options_.shutdown.grace),
-                              "; killing (SIGKILL)"));
+    Say(absl::StrCat(ranks, " did not end within ", absl::FormatDuration(options_.shutdown.grace),
+                     "; killing (SIGKILL)"));
   } else {
-    console_.Say(absl::StrCat("a rank has failed; telling ", NameRanks(running), " to end (", SignalName(*signo), ")"));
+    Say(absl::StrCat("a rank has failed; telling ", ranks, " to end (", SignalName(*signo), ")"));
   }
-  SignalRanks(*signo);
+  SignalParts(*signo);
 }
 
 void Supervisor::EndJob(int cause, int signo) {
   if (schedule_.phase() == ShutdownSchedule::Phase::kRunning) ended_by_ = cause;
-  const std::optional<int> to_send = schedule_.OnUserSignal(signo, clock_->Now());
-  const std::vector<RankId> running = Running();
-  if (!to_send.has_value() || running.empty()) return;
+  const std::optional<int> to_send = schedule_.OnUserSignal(signo, now());
+  if (!to_send.has_value() || !IsRunning()) return;
+  const std::string ranks = NameRunning();
   if (*to_send == SIGKILL) {
-    console_.Say(absl::StrCat("killing ", NameRanks(running)));
+    Say(absl::StrCat("killing ", ranks));
   } else {
-    console_.Say(absl::StrCat(WhatHappened(cause), "; telling ", NameRanks(running), " to end (killed in ",
-                              absl::FormatDuration(options_.shutdown.grace), AtOnceHint(cause), ")"));
+    Say(absl::StrCat(DescribeInterruption(cause), "; telling ", ranks, " to end (killed in ",
+                     absl::FormatDuration(options_.shutdown.grace), AtOnceHint(cause), ")"));
   }
-  SignalRanks(*to_send);
+  SignalParts(*to_send);
 }
 
-void Supervisor::SignalRanks(int signo) {
-  for (const RankId id : Running()) {
-    rank(id).process.Signal(signo);
-    rank(id).cause = RankEnd::Cause::kLauncher;
+void Supervisor::SignalParts(int signo) {
+  for (const auto& part : parts_) {
+    if (part->running()) part->Signal(signo);
   }
 }
 
 void Supervisor::WriteQueues() {
   for (const Stream stream : kStreams) WriteQueue(stream);
+  for (const auto& part : parts_) {
+    // Who does not read any more is about to end, and says why by that.
+    if (part->running() && part->input() != nullptr) (void)part->input()->Write();
+  }
 }
 
 void Supervisor::WriteQueue(Stream stream) {
-  const absl::Status written = output_->queue(stream)->Write();
+  const absl::Status written = surroundings_.output->queue(stream)->Write();
   if (written.ok() || stream == Stream::kStderr) return;
   if (absl::IsUnavailable(written)) {
     EndJob(SIGPIPE, SIGTERM);
   } else {
-    console_.Say(absl::StrCat("cannot write to the standard output: ", written.message()));
+    Say(absl::StrCat("cannot write to the standard output: ", written.message()));
   }
-}
-
-int Supervisor::Conclude(const absl::Status& started) {
-  if (!started.ok()) {
-    console_.Say(started.message());
-    return ExitCodeOf(started);
-  }
-  if (const RankEnd* const failure = FirstFailure(ends_)) {
-    console_.Say(DescribeFailure(*failure, options_.hostname));
-    return ronda::ExitCodeOf(*failure);
-  }
-  if (ended_by_.has_value()) {
-    console_.Say(absl::StrCat("the job was ended: ", WhatHappened(*ended_by_)));
-    return 128 + *ended_by_;
-  }
-  return 0;
 }
 
 void Supervisor::Flush() {
   bool enough = false;
-  while (!output_->empty() && !enough) {
+  while (!surroundings_.output->empty() && !enough) {
     PollSet poll;
-    poll.Add(resources_.signals.fd(), POLLIN, [&] { enough = true; });
+    poll.Add(surroundings_.signals->fd(), POLLIN, [&] { enough = true; });
     AddQueues(&poll);
     poll.Wait(absl::InfiniteDuration());
     WriteQueues();
   }
 }
 
-void Supervisor::Explain(absl::string_view text) {
-  if (options_.verbosity == Verbosity::kVerbose) console_.Say(text);
+bool Supervisor::IsRunning() const {
+  return std::any_of(parts_.begin(), parts_.end(), [](const auto& part) { return part->running(); });
 }
 
-std::vector<RankId> Supervisor::Running() const {
-  std::vector<RankId> running;
-  for (size_t id = 0; id < ranks_.size(); ++id) {
-    if (ranks_[id].running) running.push_back(static_cast<RankId>(id));
+std::string Supervisor::NameRunning() const {
+  std::vector<RankId> ranks;
+  for (const auto& part : parts_) {
+    const std::vector<RankId> more = part->RunningRanks();
+    ranks.insert(ranks.end(), more.begin(), more.end());
   }
-  return running;
+  std::sort(ranks.begin(), ranks.end());
+  // A helper can hang when all its ranks have ended.
+  return ranks.empty() ? "what is left of the job" : NameRanks(ranks);
 }
 
 }  // namespace ronda

@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,121 +16,118 @@
 #include "absl/time/time.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/types.h"
-#include "runtime/launch/arguments.h"
-#include "runtime/launch/console.h"
 #include "runtime/launch/guard.h"
-#include "runtime/launch/launch_plan.h"
-#include "runtime/launch/output_files.h"
+#include "runtime/launch/job_listener.h"
+#include "runtime/launch/job_part.h"
 #include "runtime/launch/poll_set.h"
-#include "runtime/launch/rank_process.h"
 #include "runtime/launch/shutdown_schedule.h"
 #include "runtime/launch/signal_inbox.h"
 #include "runtime/launch/standard_output.h"
 #include "runtime/launch/stream.h"
-#include "runtime/launch/verdict.h"
 
 namespace ronda {
 
-// Runs the processes of a job: starts them as planned, brings their output out, passes signals on, ends all when one
-// fails, and says at the end what happened.
+// Runs the processes of a job: starts its parts, brings out what they print, passes signals on, and ends all when one
+// fails.
 //
-// One thread, one loop around poll(). What to decide is decided elsewhere (ShutdownSchedule, FirstFailure, Console).
-// Nothing it starts outlives it, however it ends (Guard).
+// One thread, one loop around poll(). What to decide is decided elsewhere (ShutdownSchedule), and what the user gets to
+// see too (JobListener). Nothing it starts outlives it, however it ends (Guard).
 //
 // Thread-compatible; to be used once, by a single-threaded process whose descriptors 0, 1 and 2 are open.
-class Supervisor {
+class Supervisor final : private JobListener {
  public:
-  enum class Verbosity { kNormal, kVerbose };
+  // What happens when a rank fails: the others are ended, or that is somebody else's to decide.
+  enum class OnFailure { kEndJob, kGoOn };
+
+  // What happens at the end to processes that a helper has left behind.
+  enum class Orphans { kLeave, kKill };
 
   struct Options {
-    std::vector<std::string> command;
-    LaunchPlan plan;
-    std::string job_id;
-    std::string hostname;
+    std::string job_id;  // whose leftovers in shared memory are removed; empty: unknown
     ShutdownSchedule::Options shutdown;
-    Verbosity verbosity = Verbosity::kNormal;
-    LaunchOptions::LinePrefix line_prefix = LaunchOptions::LinePrefix::kRank;
-    std::string output_directory;  // empty: no files
+    OnFailure on_failure = OnFailure::kEndJob;
+    Orphans orphans = Orphans::kLeave;
+    rlimit file_limit = {};  // of open descriptors, for the parts
   };
 
-  // `output` and `clock` must outlive the supervisor.
-  // Errors: the system's, if signals, the guard or the output files cannot be set up.
-  static absl::StatusOr<std::unique_ptr<Supervisor>> Create(Options options, StandardOutput* output,
-                                                            const Clock* clock);
+  // What it works with, owned by others and outliving it.
+  struct Surroundings {
+    JobListener* report = nullptr;
+    StandardOutput* output = nullptr;
+    SignalInbox* signals = nullptr;
+    const Clock* clock = nullptr;
+  };
 
-  // Removes what the job has left in /dev/shm.
-  ~Supervisor();
+  // Errors: the system's, if the guard cannot be started.
+  static absl::StatusOr<std::unique_ptr<Supervisor>> Create(Options options, const Surroundings& surroundings);
 
-  // Runs the job to its end. Returns the launcher's exit code; its last line on stderr says why, unless it is 0.
-  int Run();
+  // Removes what the job has left in shared memory.
+  ~Supervisor() override;
+
+  // Calls `on_ready` from Run whenever `fd` is readable. One at a time.
+  void Watch(int fd, std::function<void()> on_ready);
+  void StopWatching() { watched_.reset(); }
+
+  // Starts `parts`, and runs them to their end. Says through the report what the user must know meanwhile.
+  void Run(std::vector<std::unique_ptr<JobPart>> parts);
+
+  // Tells all parts to end, by `signo`.
+  void SignalParts(int signo);
+
+  // Writes what is still to be printed, or until the user has enough of waiting for a reader that does not read.
+  void Flush();
+
+  // The signal to the launcher that ended the job, if one did: SIGPIPE if nobody reads its output any more.
+  std::optional<int> ended_by() const { return ended_by_; }
 
  private:
-  // What the operating system lends to the launcher.
-  struct Resources {
-    rlimit file_limit;  // that the launcher was started with, and the ranks get
-    OutputFiles files;
-    std::unique_ptr<Guard> guard;
-    SignalInbox signals;
-  };
+  Supervisor(Options options, const Surroundings& surroundings, std::unique_ptr<Guard> guard);
 
-  struct Rank {
-    RankProcess process;
-    absl::Time started;
-    RankEnd::Cause cause = RankEnd::Cause::kItself;  // of its end, should it end now
-    bool running = true;
-  };
+  void OnRankStart(RankId rank, pid_t pid, const std::string& host) override;
+  void OnOutput(RankId rank, Stream stream, absl::string_view bytes) override;
+  void OnOutputEnd(RankId rank, Stream stream) override;
+  void OnRankEnd(RankEnd end) override;
+  void OnHelperLine(absl::string_view helper, absl::string_view line) override;
+  void OnJobFailure(absl::string_view what, int exit_code) override;
+  void Say(absl::string_view text) override;
+  void Explain(absl::string_view text) override;
 
-  Supervisor(Options options, StandardOutput* output, const Clock* clock, Resources resources);
-
-  absl::Status StartRanks();
-  absl::Status StartRank(const RankPlan& plan);
+  void StartParts();
 
   // One round of the loop: waits until something happens, and reacts to it.
   void Step();
-  void AddRank(RankId id, PollSet* poll);
+  void AddPart(JobPart* part, PollSet* poll);
   void AddQueues(PollSet* poll);
-
-  // Reads once. Returns the number of bytes read; 0 if there is nothing now.
-  size_t ReadOutput(RankId id, Stream stream, size_t at_most);
-
-  // Reads what the rank has printed up to now, and no more.
-  void DrainOutput(RankId id, Stream stream);
-  void CloseOutput(RankId id, Stream stream);
-  void CollectRank(RankId id);
   void HandleSignals();
   void ActOnTime();
 
-  // The launcher got the signal `cause`: passes `signo` on to the ranks.
+  // The launcher got the signal `cause`: passes `signo` on to the parts.
   void EndJob(int cause, int signo);
-  void SignalRanks(int signo);
-
   void WriteQueues();
   void WriteQueue(Stream stream);
 
-  // Says why the job ended, and returns the launcher's exit code.
-  int Conclude(const absl::Status& started);
+  bool IsRunning() const;
+  std::string NameRunning() const;  // the ranks that run
+  absl::Time now() const { return surroundings_.clock->Now(); }
 
-  // Writes what is pending to the end, or until the user has enough of waiting for a reader that does not read.
-  void Flush();
-
-  // Says `text` if the user wants to know everything.
-  void Explain(absl::string_view text);
-
-  std::vector<RankId> Running() const;
-  Rank& rank(RankId id) { return ranks_[static_cast<size_t>(id)]; }
+  struct Watched {
+    int fd;
+    std::function<void()> on_ready;
+  };
 
   const Options options_;
-  StandardOutput* const output_;
-  const Clock* const clock_;
-  Resources resources_;
-  Console console_;
+  const Surroundings surroundings_;
+  const std::unique_ptr<Guard> guard_;
   ShutdownSchedule schedule_;
 
-  std::vector<Rank> ranks_;  // by rank; those started so far
-  std::vector<RankEnd> ends_;
+  std::vector<std::unique_ptr<JobPart>> parts_;
+  std::optional<Watched> watched_;
   int round_ = 0;
-  std::optional<int> ended_by_;  // the signal to the launcher that ended the job
+  std::optional<int> ended_by_;
 };
+
+// "received SIGTERM", for the signals that can be ended_by().
+std::string DescribeInterruption(int signo);
 
 }  // namespace ronda
 

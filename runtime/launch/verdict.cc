@@ -66,6 +66,7 @@ std::string SignalName(int signo) {
 }
 
 std::string DescribeEnd(const RankEnd& end) {
+  if (!end.lost.empty()) return absl::StrCat("was lost: ", end.lost);
   if (end.signal == 0) return absl::StrCat("exited with code ", end.exit_code);
   return absl::StrCat("was killed by signal ", end.signal, " (", SignalName(end.signal), ")");
 }
@@ -85,15 +86,20 @@ const RankEnd* FirstFailure(const std::vector<RankEnd>& ends) {
   return first;  // they blame each other in a circle
 }
 
-std::string DescribeFailure(const RankEnd& failure, absl::string_view hostname) {
-  std::string text =
-      absl::StrCat("rank ", failure.rank, " (pid ", failure.pid, ", host ", hostname, ") ", DescribeEnd(failure));
+std::string DescribeFailure(const RankEnd& failure) {
+  std::string text = failure.rank < 0 ? "a rank" : absl::StrCat("rank ", failure.rank);
+  const std::string pid = failure.pid == 0 ? "" : absl::StrCat("pid ", failure.pid, ", ");
+  if (!failure.host.empty()) absl::StrAppend(&text, " (", pid, "host ", failure.host, ")");
+  absl::StrAppend(&text, " ", DescribeEnd(failure));
   const absl::string_view error = absl::StripAsciiWhitespace(failure.last_error);
   if (error.empty()) return text;
   absl::StrAppend(&text, "; last error: \"", error.substr(0, kMaxQuoted), error.size() > kMaxQuoted ? "..." : "", "\"");
   return text;
 }
 
-int ExitCodeOf(const RankEnd& failure) { return failure.signal != 0 ? 128 + failure.signal : failure.exit_code; }
+int ExitCodeOf(const RankEnd& failure) {
+  if (!failure.lost.empty()) return 1;
+  return failure.signal != 0 ? 128 + failure.signal : failure.exit_code;
+}
 
 }  // namespace ronda

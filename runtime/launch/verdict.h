@@ -17,18 +17,20 @@ struct RankEnd {
   // What made it end.
   enum class Cause { kItself, kLauncher };  // kLauncher: the launcher had sent it a signal before
 
-  RankId rank = 0;
-  pid_t pid = 0;
+  RankId rank = 0;  // -1: nobody knows which
+  pid_t pid = 0;    // 0: nobody knows
+  std::string host;
   int exit_code = 0;  // 0 if it was killed by a signal
   int signal = 0;     // 0 if it exited
   int round = 0;      // ranks whose ends were noticed together have the same; earlier ones have less
   Cause cause = Cause::kItself;
+  std::string lost;        // not empty: what became of it is unknown, and this is why
   std::string last_error;  // its last line on stderr that is not blank
 
-  bool failed() const { return exit_code != 0 || signal != 0; }
+  bool failed() const { return exit_code != 0 || signal != 0 || !lost.empty(); }
 };
 
-// "exited with code 3" or "was killed by signal 9 (SIGKILL)".
+// "exited with code 3", "was killed by signal 9 (SIGKILL)", or "was lost: ...".
 std::string DescribeEnd(const RankEnd& end);
 
 // "SIGTERM"; "signal 64" for those without a name.
@@ -42,9 +44,9 @@ std::string SignalName(int signo);
 const RankEnd* FirstFailure(const std::vector<RankEnd>& ends);
 
 // The launcher's last line for that failure, without newline.
-std::string DescribeFailure(const RankEnd& failure, absl::string_view hostname);
+std::string DescribeFailure(const RankEnd& failure);
 
-// The launcher's exit code for that failure: the rank's, or 128 + signal.
+// The launcher's exit code for that failure: the rank's, 128 + signal, or 1 for a rank that was lost.
 int ExitCodeOf(const RankEnd& failure);
 
 }  // namespace ronda

@@ -83,18 +83,5 @@ TEST(HostsTest, ThisHostIsKnownByAllItsNames) {
   for (const char* name : {"", "node8", "node7.other", "10.0.0.8"}) EXPECT_FALSE(IsThisHost(name, own)) << name;
 }
 
-TEST(HostsTest, NamesOfThisHostAreAccepted) {
-  for (const char* name : {"localhost", "127.0.0.1", "node7", "node7.cluster"}) {
-    EXPECT_TRUE(RequireThisHost({{name, 1}}, "node7.cluster").ok()) << name;
-  }
-}
-
-TEST(HostsTest, OtherHostsAreNotSupported) {
-  const absl::Status status = RequireThisHost({{"localhost", 1}, {"node8", 1}}, "node7.cluster");
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("node8"), HasSubstr("several hosts are not supported by this version")));
-}
-
 }  // namespace
 }  // namespace ronda

@@ -108,6 +108,33 @@ TEST(LaunchPlanTest, RanksFillHostsInOrder) {
   }
 }
 
+PlanRequest NodeRequest() {
+  PlanRequest request = Request(2);
+  request.nodes = NodeGroup{.nodes = 3, .node_rank = 1, .master_address = "node0", .master_port = 4711};
+  return request;
+}
+
+TEST(LaunchPlanTest, RanksOfANodeComeAfterThoseOfTheNodesBefore) {
+  const LaunchPlan plan = Planned(NodeRequest());
+  ASSERT_EQ(plan.ranks.size(), 2u);
+  EXPECT_THAT(plan.ranks[1].environment,
+              IsSupersetOf({"RONDA_RANK=3", "RONDA_SIZE=6", "RONDA_LOCAL_RANK=1", "RONDA_LOCAL_SIZE=2",
+                            "RONDA_CROSS_RANK=1", "RONDA_CROSS_SIZE=3", "RONDA_MASTER_ADDR=node0",
+                            "RONDA_MASTER_PORT=4711", "RONDA_JOB_SECRET=f00d"}));
+  EXPECT_THAT(plan.ranks[1].environment, Each(Not(StartsWith("RONDA_JOB_ID="))));
+  EXPECT_EQ(plan.ranks[0].topology.rank, 2);
+}
+
+TEST(LaunchPlanTest, NodesNeedASecretUnlessTheyAreOnOneHost) {
+  PlanRequest request = NodeRequest();
+  request.job_secret = "";
+  EXPECT_THAT(std::string(MakeLaunchPlan(request).status().message()), HasSubstr("RONDA_JOB_SECRET is not set"));
+  for (const char* address : {"127.0.0.1", "localhost", "::1"}) {
+    request.nodes->master_address = address;
+    EXPECT_THAT(Planned(request).ranks[0].environment, Each(Not(StartsWith("RONDA_JOB_SECRET"))));
+  }
+}
+
 TEST(LaunchPlanTest, TooFewSlotsAreAnError) {
   PlanRequest request = Request(4);
   request.hosts = {{"localhost", 2}};

@@ -90,14 +90,35 @@ TEST(VerdictTest, OtherTextsAboutRanksBlameNobody) {
 }
 
 TEST(VerdictTest, FailureIsDescribedInOneLine) {
-  EXPECT_EQ(DescribeFailure({.rank = 2, .pid = 4711, .signal = SIGKILL, .last_error = "  boom \r"}, "h"),
+  EXPECT_EQ(DescribeFailure({.rank = 2, .pid = 4711, .host = "h", .signal = SIGKILL, .last_error = "  boom \r"}),
             "rank 2 (pid 4711, host h) was killed by signal 9 (SIGKILL); last error: \"boom\"");
-  EXPECT_EQ(DescribeFailure({.rank = 0, .pid = 1, .exit_code = 3}, "h"), "rank 0 (pid 1, host h) exited with code 3");
+  EXPECT_EQ(DescribeFailure({.rank = 0, .pid = 1, .host = "h", .exit_code = 3}),
+            "rank 0 (pid 1, host h) exited with code 3");
+}
+
+TEST(VerdictTest, WhatNobodyKnowsIsLeftOut) {
+  EXPECT_EQ(DescribeFailure({.rank = 1, .host = "h", .exit_code = 3}), "rank 1 (host h) exited with code 3");
+  EXPECT_EQ(DescribeFailure({.rank = -1, .pid = 4, .host = "h", .signal = SIGSEGV}),
+            "a rank (pid 4, host h) was killed by signal 11 (SIGSEGV)");
+  EXPECT_EQ(DescribeFailure({.rank = 1, .exit_code = 3}), "rank 1 exited with code 3");
+}
+
+TEST(VerdictTest, LostRankHasFailed) {
+  const RankEnd lost = {.rank = 1, .pid = 5, .host = "b", .round = 2, .lost = "the way to b is cut"};
+  EXPECT_EQ(FirstOf({{.rank = 0, .exit_code = 0, .round = 1}, lost}), 1);
+  EXPECT_EQ(DescribeFailure(lost), "rank 1 (pid 5, host b) was lost: the way to b is cut");
+  EXPECT_EQ(ExitCodeOf(lost), 1);
+}
+
+TEST(VerdictTest, ReportOfARankThatWasLostIsAConsequence) {
+  EXPECT_EQ(FirstOf({{.rank = 0, .exit_code = 1, .round = 1, .last_error = "rank 1 (host b, pid 5) is gone"},
+                     {.rank = 1, .host = "b", .round = 2, .lost = "the way to b is cut"}}),
+            1);
 }
 
 TEST(VerdictTest, LongErrorsAreCut) {
   const std::string text =
-      DescribeFailure({.rank = 0, .pid = 1, .exit_code = 3, .last_error = std::string(5000, 'x')}, "h");
+      DescribeFailure({.rank = 0, .pid = 1, .host = "h", .exit_code = 3, .last_error = std::string(5000, 'x')});
   EXPECT_LT(text.size(), 1200u);
   EXPECT_THAT(text, EndsWith("xxx...\""));
 }

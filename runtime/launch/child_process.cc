@@ -1,7 +1,8 @@
-#include "runtime/launch/rank_process.h"
+#include "runtime/launch/child_process.h"
 
 #include <fcntl.h>
 #include <limits.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -37,10 +38,20 @@ struct ChildSetup {
   char* const* environment;
   std::array<int, 3> streams;  // become descriptors 0, 1 and 2
   int error_pipe;              // takes the errno of what fails
-  rlimit file_limit;
-  const SignalInbox* signals;
-  const Guard* guard;
+  ChildProcess::AtLauncherDeath at_launcher_death;
+  const cpu_set_t* cpus;  // nullptr: the launcher's
+  ChildProcess::Context context;
 };
+
+// Tells the kernel, and the guard, what is to become of this process when the launcher dies.
+bool BindToLauncher(const ChildSetup& setup) {
+  const bool kill = setup.at_launcher_death == ChildProcess::AtLauncherDeath::kKill;
+  if (prctl(PR_SET_PDEATHSIG, kill ? SIGKILL : SIGTERM) != 0) return false;
+  if (getppid() != setup.launcher) _exit(1);  // it died before the line above
+  if (setpgid(0, 0) != 0) return false;
+  setup.context.guard->Watch(getpid(), kill ? Guard::Patience::kNone : Guard::Patience::kSome);
+  return true;
+}
 
 // A rank is not in the terminal's foreground group: reading from the terminal would stop it, and the job with it. With
 // SIGTTIN ignored the read fails instead, and the rank can say so.
@@ -50,19 +61,17 @@ void AvoidStopOnTerminalInput() {
 
 // Returns only if something fails, with errno set. Async-signal-safe but for execvpe, which is in practice.
 void BecomeCommand(const ChildSetup& setup) {
-  if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return;
-  if (getppid() != setup.launcher) _exit(1);  // it died before the line above
-  if (setpgid(0, 0) != 0) return;
-  setup.guard->Watch(getpid());
+  if (!BindToLauncher(setup)) return;
   for (int fd = 0; fd < 3; ++fd) {
     const int source = setup.streams[static_cast<size_t>(fd)];
     if (source != fd && dup2(source, fd) < 0) return;
   }
   AvoidStopOnTerminalInput();
-  setrlimit(RLIMIT_NOFILE, &setup.file_limit);
+  if (setup.cpus != nullptr && sched_setaffinity(0, sizeof(*setup.cpus), setup.cpus) != 0) return;
+  setrlimit(RLIMIT_NOFILE, &setup.context.file_limit);
   // Our own descriptors are closed on exec anyway; these are others that the launcher inherited.
   close_range(3, UINT_MAX, CLOSE_RANGE_CLOEXEC);
-  setup.signals->RestoreInChild();
+  setup.context.signals->RestoreInChild();
   execvpe(setup.argv[0], setup.argv, setup.environment);
 }
 
@@ -123,59 +132,75 @@ std::vector<char*> PointersTo(const std::vector<std::string>& strings) {
   return pointers;
 }
 
-absl::StatusOr<UniqueFd> OpenInput(RankProcess::Input input) {
-  if (input == RankProcess::Input::kInherited) return UniqueFd();
-  UniqueFd null(open("/dev/null", O_RDONLY | O_CLOEXEC));
-  if (!null.valid()) return absl::ErrnoToStatus(errno, "cannot open /dev/null");
+absl::StatusOr<Pipe> OpenInput(ChildProcess::Input input) {
+  if (input == ChildProcess::Input::kInherited) return Pipe();
+  if (input == ChildProcess::Input::kPipe) return MakePipe();
+  Pipe null;
+  null.read_end.Reset(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!null.read_end.valid()) return absl::ErrnoToStatus(errno, "cannot open /dev/null");
   return null;
+}
+
+cpu_set_t MakeCpuSet(const std::vector<int>& cpus) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int cpu : cpus) CPU_SET(static_cast<size_t>(cpu), &set);
+  return set;
 }
 
 }  // namespace
 
-absl::StatusOr<RankProcess> RankProcess::Start(const Options& options, const SignalInbox& signals, const Guard& guard) {
-  RONDA_ASSIGN_OR_RETURN(const UniqueFd input, OpenInput(options.input));
+absl::StatusOr<ChildProcess> ChildProcess::Start(const Options& options, const Context& context) {
+  RONDA_ASSIGN_OR_RETURN(Pipe input, OpenInput(options.input));
   RONDA_ASSIGN_OR_RETURN(Pipe out, MakePipe());
   RONDA_ASSIGN_OR_RETURN(Pipe err, MakePipe());
   RONDA_ASSIGN_OR_RETURN(Pipe failure, MakePipe());
   const std::vector<char*> argv = PointersTo(options.command);
   const std::vector<char*> environment = PointersTo(options.environment);
-  const ChildSetup setup{
-      .launcher = getpid(),
-      .argv = argv.data(),
-      .environment = environment.data(),
-      .streams = {input.valid() ? input.get() : STDIN_FILENO, out.write_end.get(), err.write_end.get()},
-      .error_pipe = failure.write_end.get(),
-      .file_limit = options.file_limit,
-      .signals = &signals,
-      .guard = &guard};
-  RankProcess process;
+  const cpu_set_t cpus = MakeCpuSet(options.cpus);
+  const ChildSetup setup{.launcher = getpid(),
+                         .argv = argv.data(),
+                         .environment = environment.data(),
+                         .streams = {input.read_end.valid() ? input.read_end.get() : STDIN_FILENO, out.write_end.get(),
+                                     err.write_end.get()},
+                         .error_pipe = failure.write_end.get(),
+                         .at_launcher_death = options.at_launcher_death,
+                         .cpus = options.cpus.empty() ? nullptr : &cpus,
+                         .context = context};
+  ChildProcess process;
   process.pid_ = fork();
   if (process.pid_ < 0) return absl::ErrnoToStatus(errno, "cannot start a process");
   if (process.pid_ == 0) RunChild(setup);
 
   failure.write_end.Reset();
-  int error = ReadChildError(failure.read_end.get());
-  if (error == 0) {
-    process.pidfd_.Reset(OpenPidfd(process.pid_));
-    if (!process.pidfd_.valid()) error = errno;
-  }
-  if (error != 0) {
-    process.Signal(SIGKILL);
-    waitpid(process.pid_, nullptr, 0);
-    guard.Release(process.pid_);
-    return StartError(options.command.front(), error);
-  }
+  RONDA_RETURN_IF_ERROR(process.AwaitStart(failure.read_end.get(), options.command.front(), *context.guard));
+  process.input_ = std::move(input.write_end);
   process.outputs_ = {std::move(out.read_end), std::move(err.read_end)};
   for (const UniqueFd& output : process.outputs_) fcntl(output.get(), F_SETFL, O_NONBLOCK);
   return process;
 }
 
-void RankProcess::Signal(int signo) const {
+absl::Status ChildProcess::AwaitStart(int failure_pipe, const std::string& command, const Guard& guard) {
+  int error = ReadChildError(failure_pipe);
+  if (error == 0) {
+    pidfd_.Reset(OpenPidfd(pid_));
+    if (pidfd_.valid()) return absl::OkStatus();
+    error = errno;
+  }
+  SignalGroup(SIGKILL);
+  waitpid(pid_, nullptr, 0);
+  guard.Release(pid_);
+  return StartError(command, error);
+}
+
+void ChildProcess::SignalGroup(int signo) const {
   // A process that has moved to another group is still ours.
   if (kill(-pid_, signo) != 0) kill(pid_, signo);
 }
 
-RankProcess::End RankProcess::Collect(const Guard& guard) {
+void ChildProcess::SignalAlone(int signo) const { kill(pid_, signo); }
+
+ChildProcess::End ChildProcess::Collect(const Guard& guard) {
   // First look, then kill, then collect: until it is collected, no stranger can have its group's number.
   siginfo_t info = {};
   waitid(P_PIDFD, static_cast<id_t>(pidfd_.get()), &info, WEXITED | WNOWAIT);

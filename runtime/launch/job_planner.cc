@@ -1,0 +1,154 @@
+#include "runtime/launch/job_planner.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "absl/strings/string_view.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/launch/binding.h"
+#include "runtime/launch/hosts.h"
+#include "runtime/launch/launch_environment.h"
+#include "runtime/launch/launch_plan.h"
+#include "runtime/launch/mpirun_command.h"
+#include "runtime/launch/mpirun_part.h"
+#include "runtime/launch/mpirun_version.h"
+#include "runtime/launch/ssh_plan.h"
+#include "runtime/launch/supervisor.h"
+
+namespace ronda {
+namespace {
+
+using Launcher = LaunchOptions::Launcher;
+
+// mpirun takes its own grace period for the ranks twice over, and ends some time after the last of them.
+constexpr absl::Duration kMpirunMargin = absl::Seconds(5);
+
+std::string ValueOf(const std::vector<std::string>& environment, absl::string_view name) {
+  for (const std::string& variable : environment) {
+    if (NameOf(variable) == name) return variable.substr(name.size() + 1);
+  }
+  return "";
+}
+
+PlanRequest LocalRequest(const LaunchOptions& options, const LaunchFacts& facts) {
+  PlanRequest request{.rank_count = options.rank_count,
+                      .hosts = options.hosts,
+                      .nodes = options.nodes,
+                      .job_id = facts.job_id,
+                      .job_secret = facts.job_secret,
+                      .output_is_terminal = facts.output == LaunchFacts::Output::kTerminal,
+                      .environment = facts.environment,
+                      .settings = SettingsOf(options)};
+  if (request.hosts.empty() || options.nodes) request.hosts = {{.host = "localhost", .slots = options.rank_count}};
+  if (options.nodes) request.job_secret = ValueOf(facts.environment, "RONDA_JOB_SECRET");
+  return request;
+}
+
+std::unique_ptr<JobPart> MakeRank(const RankPlan& rank, const LaunchOptions& options, const LaunchFacts& facts) {
+  const Topology& place = rank.topology;
+  const bool reads_input = place.rank == kCoordinatorRank;
+  return std::make_unique<RankPart>(
+      place.rank, facts.hostname,
+      ChildProcess::Options{.command = options.command,
+                            .environment = rank.environment,
+                            .input = reads_input ? ChildProcess::Input::kInherited : ChildProcess::Input::kNone,
+                            .cpus = CpusOfRank(facts.cores, options.binding, place.local_rank, place.local_size)});
+}
+
+// All ranks on this host, each a process of ours.
+absl::StatusOr<JobPlan> PlanLocalJob(const LaunchOptions& options, const LaunchFacts& facts) {
+  RONDA_ASSIGN_OR_RETURN(const LaunchPlan launch, MakeLaunchPlan(LocalRequest(options, facts)));
+  JobPlan plan;
+  if (!options.nodes) plan.job_id = facts.job_id;
+  plan.rank_count = launch.ranks.front().topology.size;
+  plan.shutdown.grace = options.grace_period;
+  for (const RankPlan& rank : launch.ranks) {
+    plan.ranks.push_back(rank.topology.rank);
+    plan.commands.push_back(DescribeProcess(rank.environment, facts.environment, options.command));
+    plan.parts.push_back(MakeRank(rank, options, facts));
+  }
+  plan.explanations.push_back(DescribeJob(options, plan));
+  if (launch.sets_omp_threads) {
+    plan.explanations.emplace_back("OMP_NUM_THREADS is not set: the ranks get OMP_NUM_THREADS=1");
+  }
+  return plan;
+}
+
+std::vector<std::string> NamesOf(const std::vector<std::string>& variables) {
+  std::vector<std::string> names;
+  for (const std::string& variable : variables) names.emplace_back(NameOf(variable));
+  return names;
+}
+
+// The host of every rank.
+std::vector<std::string> HostsOfRanks(const LaunchOptions& options, const std::string& hostname) {
+  if (options.hosts.empty()) return std::vector<std::string>(static_cast<size_t>(options.rank_count), hostname);
+  std::vector<std::string> hosts;
+  const std::vector<int> counts = FillHosts(options.hosts, options.rank_count);
+  for (size_t i = 0; i < counts.size(); ++i) {
+    hosts.insert(hosts.end(), static_cast<size_t>(counts[i]), options.hosts[i].host);
+  }
+  return hosts;
+}
+
+MpirunRequest RequestOf(const LaunchOptions& options, const LaunchFacts& facts, Mpirun mpirun,
+                        const std::vector<std::string>& variables) {
+  return {.mpirun = mpirun,
+          .user = facts.user == LaunchFacts::User::kRoot ? MpirunRequest::User::kRoot : MpirunRequest::User::kOther,
+          .rank_count = options.rank_count,
+          .hosts = options.hosts,
+          .remote = options.remote,
+          .binding = options.binding,
+          .grace_period = options.grace_period,
+          .variables = NamesOf(VariablesForOtherHosts(variables, SettingsOf(options), options.remote.exports)),
+          .command = options.command};
+}
+
+// All ranks behind mpirun.
+absl::StatusOr<JobPlan> PlanMpirunJob(const LaunchOptions& options, const LaunchFacts& facts) {
+  std::vector<std::string> hosts = HostsOfRanks(options, facts.hostname);
+  if (static_cast<int>(hosts.size()) != options.rank_count)
+    return MakeLaunchPlan(LocalRequest(options, facts)).status();
+  RONDA_ASSIGN_OR_RETURN(const std::string version, MpirunVersion());
+  RONDA_ASSIGN_OR_RETURN(const Mpirun mpirun, DetectMpirun(version));
+  std::vector<std::string> variables = InheritedVariables(facts.environment, SettingsOf(options));
+  if (options.rank_count > 1 && !ContainsName(variables, "OMP_NUM_THREADS")) {
+    variables.emplace_back("OMP_NUM_THREADS=1");
+  }
+  RONDA_ASSIGN_OR_RETURN(const MpirunCommand command, MakeMpirunCommand(RequestOf(options, facts, mpirun, variables)));
+  variables.insert(variables.end(), command.environment.begin(), command.environment.end());
+  JobPlan plan;
+  plan.rank_count = options.rank_count;
+  plan.shutdown.grace = 2 * options.grace_period + kMpirunMargin;
+  plan.orphans = Supervisor::Orphans::kKill;  // should it have to be killed
+  for (RankId rank = 0; rank < options.rank_count; ++rank) plan.ranks.push_back(rank);
+  plan.commands.push_back(DescribeProcess(variables, facts.environment, command.argv));
+  plan.explanations = {DescribeJob(options, plan), plan.commands.front()};
+  plan.parts.push_back(std::make_unique<MpirunPart>(
+      ChildProcess::Options{.command = command.argv,
+                            .environment = std::move(variables),
+                            .input = ChildProcess::Input::kInherited,
+                            .at_launcher_death = ChildProcess::AtLauncherDeath::kTerminate},
+      std::move(hosts)));
+  return plan;
+}
+
+bool AreAllThisHost(const std::vector<HostSlots>& hosts, const LaunchFacts& facts) {
+  return std::all_of(hosts.begin(), hosts.end(),
+                     [&](const HostSlots& host) { return IsThisHost(host.host, facts.own_addresses); });
+}
+
+bool NeedsMpirun(const LaunchOptions& options, const LaunchFacts& facts) {
+  if (options.nodes) return false;
+  return options.launcher == Launcher::kMpirun || !AreAllThisHost(options.hosts, facts);
+}
+
+}  // namespace
+
+absl::StatusOr<JobPlan> MakeJobPlan(const LaunchOptions& options, const LaunchFacts& facts) {
+  if (options.launcher == Launcher::kSsh) return PlanSshJob(options, facts);
+  return NeedsMpirun(options, facts) ? PlanMpirunJob(options, facts) : PlanLocalJob(options, facts);
+}
+
+}  // namespace ronda

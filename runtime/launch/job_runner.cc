@@ -1,0 +1,196 @@
+#include "runtime/launch/job_runner.h"
+
+#include <limits.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/launch/argument_sources.h"
+#include "runtime/launch/help_text.h"
+#include "runtime/launch/job_plan.h"
+#include "runtime/launch/job_planner.h"
+#include "runtime/launch/job_report.h"
+#include "runtime/launch/output_files.h"
+#include "runtime/launch/random_hex.h"
+#include "runtime/launch/signal_inbox.h"
+#include "runtime/launch/standard_output.h"
+#include "runtime/launch/supervisor.h"
+#include "runtime/launch/this_hosts_cores.h"
+
+namespace ronda {
+namespace {
+
+// The launcher holds some descriptors for every rank. Returns the limit before, which is the ranks' own.
+rlimit RaiseFileLimit() {
+  rlimit before = {};
+  getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit raised = {.rlim_cur = before.rlim_max, .rlim_max = before.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &raised);
+  return before;
+}
+
+std::string Hostname() {
+  char name[HOST_NAME_MAX + 1] = {};
+  return gethostname(name, sizeof(name) - 1) == 0 ? name : "localhost";
+}
+
+std::string ThisProgram() {
+  std::error_code error;
+  const std::filesystem::path path = std::filesystem::read_symlink("/proc/self/exe", error);
+  return error ? "rondarun" : path.string();
+}
+
+std::vector<std::string> Environment() {
+  std::vector<std::string> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable) variables.emplace_back(*variable);
+  return variables;
+}
+
+absl::StatusOr<LaunchFacts> GatherFacts(const LaunchOptions& options, const StandardOutput& output) {
+  LaunchFacts facts;
+  facts.hostname = Hostname();
+  facts.own_addresses = ArgumentSources::OfThisProcess().own_addresses();
+  facts.program = ThisProgram();
+  facts.environment = Environment();
+  const bool is_terminal = output.medium(Stream::kStdout) == Medium::kTerminal;
+  facts.output = is_terminal ? LaunchFacts::Output::kTerminal : LaunchFacts::Output::kFile;
+  facts.user = geteuid() == 0 ? LaunchFacts::User::kRoot : LaunchFacts::User::kOther;
+  if (options.binding != LaunchOptions::Binding::kNone) {
+    RONDA_ASSIGN_OR_RETURN(facts.cores, ThisHostsCores());
+  }
+  RONDA_ASSIGN_OR_RETURN(facts.job_id, RandomHex(16));
+  RONDA_ASSIGN_OR_RETURN(facts.job_secret, RandomHex(32));
+  return facts;
+}
+
+// Runs jobs with the same options, until one does not fail or there were enough.
+class JobRunner {
+ public:
+  JobRunner(const LaunchOptions& options, StandardOutput* output, SignalInbox signals, rlimit file_limit)
+      : options_(options), output_(output), signals_(std::move(signals)), file_limit_(file_limit) {}
+
+  int Run();
+
+ private:
+  // How one attempt ended.
+  struct Outcome {
+    int exit_code = 0;
+    enum class Next { kEnd, kMayRetry } next = Next::kEnd;
+  };
+
+  Outcome Attempt(int number);
+  absl::StatusOr<Outcome> RunPlan(JobPlan plan, int number);
+  absl::StatusOr<std::unique_ptr<JobReport>> MakeReport(const JobPlan& plan);
+  void SayAttempt(JobReport* report, int number) const;
+
+  const LaunchOptions& options_;
+  StandardOutput* const output_;
+  SignalInbox signals_;
+  const rlimit file_limit_;
+};
+
+int JobRunner::Run() {
+  for (int number = 1;; ++number) {
+    const Outcome outcome = Attempt(number);
+    if (outcome.next == Outcome::Next::kEnd || number > options_.max_restarts) return outcome.exit_code;
+  }
+}
+
+JobRunner::Outcome JobRunner::Attempt(int number) {
+  auto facts = GatherFacts(options_, *output_);
+  auto plan = facts.ok() ? MakeJobPlan(options_, *facts) : facts.status();
+  if (!plan.ok() && facts.ok()) return {.exit_code = PrintUsageError(plan.status().message())};
+  const auto outcome = plan.ok() ? RunPlan(*std::move(plan), number) : plan.status();
+  if (outcome.ok()) return *outcome;
+  PrintError(outcome.status().message());
+  return {.exit_code = kLauncherError};
+}
+
+absl::StatusOr<JobRunner::Outcome> JobRunner::RunPlan(JobPlan plan, int number) {
+  RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<JobReport> report, MakeReport(plan));
+  RONDA_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Supervisor> supervisor,
+      Supervisor::Create(
+          {.job_id = plan.job_id, .shutdown = plan.shutdown, .orphans = plan.orphans, .file_limit = file_limit_},
+          {.report = report.get(), .output = output_, .signals = &signals_, .clock = Clock::Real()}));
+  SayAttempt(report.get(), number);
+  for (const std::string& text : plan.explanations) report->Explain(text);
+  supervisor->Run(std::move(plan.parts));
+
+  std::optional<JobReport::Interruption> interruption;
+  if (const std::optional<int> signo = supervisor->ended_by()) {
+    interruption = JobReport::Interruption{.what = DescribeInterruption(*signo), .exit_code = 128 + *signo};
+  }
+  Outcome outcome = {.exit_code = report->Conclude(interruption)};
+  const bool failed = outcome.exit_code != 0 && !interruption.has_value() && report->rank_failed();
+  if (failed) outcome.next = Outcome::Next::kMayRetry;
+  supervisor->Flush();
+  return outcome;
+}
+
+absl::StatusOr<std::unique_ptr<JobReport>> JobRunner::MakeReport(const JobPlan& plan) {
+  JobReport::Options options = {
+      .rank_count = plan.rank_count,
+      .verbosity = options_.verbose ? JobReport::Verbosity::kVerbose : JobReport::Verbosity::kNormal,
+      .line_prefix = options_.line_prefix,
+      .hidden_streams = options_.hidden_streams};
+  if (!options_.output_directory.empty()) {
+    RONDA_ASSIGN_OR_RETURN(options.files, OutputFiles::Create(options_.output_directory, plan.ranks));
+  }
+  return std::make_unique<JobReport>(std::move(options), output_, Clock::Real());
+}
+
+void JobRunner::SayAttempt(JobReport* report, int number) const {
+  if (number == 1) return;
+  report->Say(absl::StrCat("the job has failed; starting it again (restart ", number - 1, " of at most ",
+                           options_.max_restarts, ")"));
+}
+
+int DryRun(const LaunchOptions& options, const StandardOutput& output) {
+  const auto facts = GatherFacts(options, output);
+  const auto plan = facts.ok() ? MakeJobPlan(options, *facts) : facts.status();
+  if (!plan.ok()) return PrintUsageError(plan.status().message());
+  for (const std::string& command : plan->commands) printf("%s\n", command.c_str());
+  return fflush(stdout) == 0 ? 0 : kLauncherError;
+}
+
+std::vector<int> SignalsOf(const LaunchOptions& options) {
+  return options.signals_to_pass.empty() ? std::vector<int>{SIGINT, SIGTERM, SIGHUP} : options.signals_to_pass;
+}
+
+}  // namespace
+
+void PrintError(absl::string_view message) { fprintf(stderr, "rondarun: %s\n", std::string(message).c_str()); }
+
+int PrintUsageError(absl::string_view message) {
+  PrintError(message);
+  fprintf(stderr, "%s\n       rondarun --help explains the options\n", UsageLine().c_str());
+  return kUsageError;
+}
+
+int RunJob(const LaunchOptions& options) {
+  StandardOutput output;
+  if (options.action == LaunchOptions::Action::kDryRun) return DryRun(options, output);
+  auto signals = SignalInbox::Create(SignalsOf(options));
+  if (!signals.ok()) {
+    PrintError(signals.status().message());
+    return kLauncherError;
+  }
+  return JobRunner(options, &output, *std::move(signals), RaiseFileLimit()).Run();
+}
+
+}  // namespace ronda

@@ -1,0 +1,135 @@
+#include "runtime/launch/mpirun_command.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/launch/shell_quote.h"
+#include "runtime/launch/tagged_output.h"
+
+namespace ronda {
+namespace {
+
+using Binding = LaunchOptions::Binding;
+using Words = std::vector<std::string>;
+
+void Append(const Words& more, Words* words) { words->insert(words->end(), more.begin(), more.end()); }
+
+// "alpha:2,[fd00::2]:2"
+std::string JoinHosts(const std::vector<HostSlots>& hosts) {
+  return absl::StrJoin(hosts, ",", [](std::string* out, const HostSlots& host) {
+    const bool is_ipv6 = absl::StrContains(host.host, ':');
+    absl::StrAppend(out, is_ipv6 ? "[" : "", host.host, is_ipv6 ? "]" : "", ":", host.slots);
+  });
+}
+
+Words BindingWords(const MpirunRequest& request) {
+  if (!request.remote.binding_arguments.empty()) return request.remote.binding_arguments;
+  if (request.binding == Binding::kCore) return {"-bind-to", "core", "-map-by", "slot"};
+  if (request.binding == Binding::kNuma) return {"-bind-to", "numa", "-map-by", "slot"};
+  // Without -map-by, Hydra counts ranks round the hosts' slots as well.
+  if (request.mpirun == Mpirun::kHydra) return {"-bind-to", "none"};
+  return {"-bind-to", "none", "-map-by", "slot"};
+}
+
+std::string SshWords(const RemoteOptions& remote) {
+  Words words;
+  if (remote.ssh_port != 0) Append({"-p", absl::StrCat(remote.ssh_port)}, &words);
+  if (!remote.ssh_identity_file.empty()) Append({"-i", ShellQuote(remote.ssh_identity_file)}, &words);
+  return absl::StrJoin(words, " ");
+}
+
+Words OpenMpiRemoteWords(const RemoteOptions& remote) {
+  Words words;
+  const std::string ssh = SshWords(remote);
+  if (!remote.agent.empty()) {
+    // The agent is only sure to be on this host, so all others are started from here.
+    Append({"-mca", "plm_rsh_agent", remote.agent, "-mca", "plm_rsh_no_tree_spawn", "1"}, &words);
+  }
+  if (!ssh.empty()) Append({"-mca", "plm_rsh_args", ssh}, &words);
+  if (!remote.network_interfaces.empty()) {
+    const std::string interfaces = absl::StrJoin(remote.network_interfaces, ",");
+    Append({"-mca", "btl_tcp_if_include", interfaces, "-mca", "oob_tcp_if_include", interfaces}, &words);
+  }
+  if (remote.transport == RemoteOptions::Transport::kTcp) {
+    Append({"-mca", "pml", "ob1", "-mca", "btl", "self,vader,tcp"}, &words);
+  }
+  return words;
+}
+
+MpirunCommand OpenMpiCommand(const MpirunRequest& request) {
+  Words argv = {"mpirun"};
+  if (request.user == MpirunRequest::User::kRoot) argv.emplace_back("--allow-run-as-root");
+  Append({"--tag-output", "-np", absl::StrCat(request.rank_count)}, &argv);
+  if (request.hosts.empty()) {
+    // As many ranks as the user says, however many cores there are.
+    argv.emplace_back("--oversubscribe");
+  } else {
+    Append({"-H", JoinHosts(request.hosts)}, &argv);
+    // Or it cuts names at their first dot, and looks for other hosts than were named.
+    Append({"-mca", "orte_keep_fqdn_hostnames", "1"}, &argv);
+  }
+  Append(BindingWords(request), &argv);
+  Append({"-mca", "odls_base_sigkill_timeout",
+          absl::StrCat(absl::ToInt64Seconds(absl::Ceil(request.grace_period, absl::Seconds(1))))},
+         &argv);
+  Append(OpenMpiRemoteWords(request.remote), &argv);
+  for (const std::string& name : request.variables) Append({"-x", name}, &argv);
+  return {.argv = std::move(argv), .environment = {}};
+}
+
+absl::StatusOr<MpirunCommand> HydraCommand(const MpirunRequest& request) {
+  if (request.remote.transport == RemoteOptions::Transport::kTcp) {
+    return absl::UnimplementedError(
+        "--tcp is Open MPI's, and mpirun is MPICH's: choose a network with --mpi-args, for example --mpi-args \"-genv "
+        "UCX_TLS tcp,self,sm\"");
+  }
+  MpirunCommand command;
+  Words& argv = command.argv;
+  argv = {"mpirun", "-prepend-pattern", std::string(TaggedOutput::kHydraPattern), "-print-all-exitcodes"};
+  Append({"-np", absl::StrCat(request.rank_count)}, &argv);
+  if (!request.hosts.empty()) Append({"-hosts", JoinHosts(request.hosts)}, &argv);
+  Append(BindingWords(request), &argv);
+  if (!request.remote.agent.empty()) {
+    // With ssh it would get options of ssh's before the host.
+    Append({"-launcher", "rsh", "-launcher-exec", request.remote.agent}, &argv);
+  } else if (!request.hosts.empty()) {
+    Append({"-launcher", "ssh"}, &argv);
+  }
+  if (!request.remote.network_interfaces.empty()) Append({"-iface", request.remote.network_interfaces.front()}, &argv);
+  if (!request.variables.empty()) Append({"-genvlist", absl::StrJoin(request.variables, ",")}, &argv);
+  const std::string ssh = SshWords(request.remote);
+  if (!ssh.empty()) command.environment.push_back(absl::StrCat("HYDRA_LAUNCHER_EXTRA_ARGS=", ssh));
+  return command;
+}
+
+absl::StatusOr<MpirunCommand> CommandOf(const MpirunRequest& request) {
+  if (request.mpirun == Mpirun::kHydra) return HydraCommand(request);
+  return OpenMpiCommand(request);
+}
+
+}  // namespace
+
+absl::StatusOr<Mpirun> DetectMpirun(absl::string_view version_text) {
+  if (absl::StrContains(version_text, "Open MPI") || absl::StrContains(version_text, "OpenRTE")) {
+    return Mpirun::kOpenMpi;
+  }
+  if (absl::StrContains(version_text, "HYDRA")) return Mpirun::kHydra;
+  return absl::UnimplementedError(
+      absl::StrCat("mpirun --version says \"", version_text.substr(0, version_text.find('\n')),
+                   "\": only Open MPI and MPICH (Hydra) are known; put the mpirun of one of "
+                   "them first in PATH, or give --launcher ssh"));
+}
+
+absl::StatusOr<MpirunCommand> MakeMpirunCommand(const MpirunRequest& request) {
+  RONDA_ASSIGN_OR_RETURN(MpirunCommand command, CommandOf(request));
+  Append(request.remote.mpi_arguments, &command.argv);
+  Append(request.command, &command.argv);
+  return command;
+}
+
+}  // namespace ronda

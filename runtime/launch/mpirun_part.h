@@ -1,0 +1,50 @@
+#ifndef RONDA_RUNTIME_LAUNCH_MPIRUN_PART_H_
+#define RONDA_RUNTIME_LAUNCH_MPIRUN_PART_H_
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "runtime/launch/job_part.h"
+#include "runtime/launch/line_splitter.h"
+#include "runtime/launch/mpirun_report.h"
+#include "runtime/launch/tagged_output.h"
+
+namespace ronda {
+
+// mpirun, with all ranks of the job behind it.
+//
+// It ends the ranks itself, also on other hosts: signals go to it alone, as its group holds what it does that with.
+// Thread-compatible.
+class MpirunPart final : public JobPart {
+ public:
+  MpirunPart(ChildProcess::Options options, std::vector<std::string> hosts);
+
+  // All, until mpirun ends.
+  std::vector<RankId> RunningRanks() const override;
+
+ private:
+  void OnStart() override {}
+  void OnBytes(Stream stream, absl::string_view bytes) override;
+  void OnBytesEnd(Stream stream) override;
+  void OnEnd(const ChildProcess::End& end) override;
+  void Pass(int signo) override;
+
+  // What mpirun says of itself, for one stream.
+  struct Source {
+    TaggedOutput output;
+    LineSplitter own_lines;
+  };
+
+  Source& source(Stream stream) { return sources_[static_cast<size_t>(stream)]; }
+  void Dispatch(Stream stream, std::optional<RankId> rank, absl::string_view bytes);
+  void TakeLine(absl::string_view line);
+
+  const std::vector<std::string> hosts_;  // by rank
+  std::array<Source, kStreamCount> sources_;
+  MpirunReport report_;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_LAUNCH_MPIRUN_PART_H_

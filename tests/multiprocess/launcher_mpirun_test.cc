@@ -1,0 +1,161 @@
+// How rondarun supervises mpirun, which starts the ranks.
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/multiprocess/launcher_harness.h"
+
+namespace ronda {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using ::testing::Not;
+
+// An mpirun of either kind, found first in PATH by the launcher, and a stand-in for ssh that runs on this host what is
+// for another.
+class LauncherMpirunTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  LauncherMpirunTest() : directory_(absl::StrCat(::testing::TempDir(), "/mpirun.", getpid(), ".", GetParam())) {
+    std::filesystem::create_directories(directory_);
+    WriteScript("mpirun", absl::StrCat("exec mpirun.", GetParam(), " \"$@\""));
+    WriteScript("agent", "shift; exec sh -c \"$*\"");
+  }
+  ~LauncherMpirunTest() override { std::filesystem::remove_all(directory_); }
+
+  LauncherRun::Options Options() const {
+    return {.environment = {absl::StrCat("PATH=", directory_, ":", getenv("PATH")), "OMPI_ALLOW_RUN_AS_ROOT=1",
+                            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "MY_SECRET=hidden"}};
+  }
+
+  // On this host, with $RANK in `script`.
+  std::vector<std::string> OnThisHost(int rank_count, const std::string& script) const {
+    return {"-np", absl::StrCat(rank_count), "--mpi", "--grace-period", "1", "sh", "-c", WithRank(script)};
+  }
+
+  // On hosts a (two ranks) and b (one), as far as mpirun knows.
+  std::vector<std::string> OnTwoHosts(const std::string& script) const {
+    return {"-np", "3",         "-H", "a:2,b:1", "--launch-agent", directory_ + "/agent", "--grace-period", "1",
+            "-x",  "MY_SECRET", "sh", "-c",      WithRank(script)};
+  }
+
+  static std::string WithRank(const std::string& script) {
+    return "RANK=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; " + script;
+  }
+
+  bool IsOpenMpi() const { return GetParam() == "openmpi"; }
+
+  const std::string directory_;
+
+ private:
+  void WriteScript(const std::string& name, const std::string& text) const {
+    const std::string path = directory_ + "/" + name;
+    std::ofstream(path) << "#!/bin/sh\n" << text << "\n";
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Both, LauncherMpirunTest, ::testing::Values("openmpi", "mpich"),
+                         [](const auto& test) { return test.param; });
+
+TEST_P(LauncherMpirunTest, OutputIsMarkedAsTheLaunchersOwnRanksIs) {
+  LauncherRun run(OnThisHost(2, "printf 'half '; sleep 0.1; echo line $RANK; echo oops >&2"), Options());
+  EXPECT_EQ(run.Finish(), 0);
+  EXPECT_THAT(run.SortedOut(), ElementsAre("[0]<stdout>: half line 0", "[1]<stdout>: half line 1"));
+  EXPECT_THAT(run.err(), HasSubstr("[0]<stderr>: oops\n"));
+  EXPECT_THAT(run.err(), HasSubstr("[1]<stderr>: oops\n"));
+}
+
+TEST_P(LauncherMpirunTest, EveryRankHasItsFiles) {
+  std::vector<std::string> words = OnThisHost(2, "echo $RANK");
+  words.insert(words.begin(), {"--output-filename", directory_ + "/logs"});
+  LauncherRun run(words, Options());
+  EXPECT_EQ(run.Finish(), 0);
+  std::stringstream text;
+  text << std::ifstream(directory_ + "/logs/rank.1/stdout").rdbuf();
+  EXPECT_EQ(text.str(), "1\n");
+}
+
+TEST_P(LauncherMpirunTest, RankThatWasKilledIsTheLastLine) {
+  LauncherRun run(OnThisHost(2, "[ $RANK = 1 ] || exec sleep 60; echo disk on fire >&2; kill -9 $$"), Options());
+  EXPECT_EQ(run.Finish(), 128 + SIGKILL);
+  // Hydra says which process it was, and not which rank.
+  EXPECT_THAT(run.LastLine(), MatchesRegex(IsOpenMpi() ? "rondarun: rank 1 \\(host [^ ]+\\) was killed by signal 9 "
+                                                         "\\(SIGKILL\\); last error: \"disk on fire\""
+                                                       : "rondarun: a rank \\(pid [0-9]+, host [^ ]+\\) was killed by "
+                                                         "signal 9 \\(SIGKILL\\)"));
+  EXPECT_THAT(run.err(), Not(HasSubstr("mpirun: ")));
+}
+
+TEST_P(LauncherMpirunTest, ExitCodeOfTheFirstRankThatFailedIsOurs) {
+  LauncherRun run(OnThisHost(2, "[ $RANK = 1 ] || exit 0; echo out of data >&2; exit 3"), Options());
+  EXPECT_EQ(run.Finish(), 3);
+  EXPECT_THAT(run.LastLine(),
+              MatchesRegex("rondarun: rank 1 \\(host [^ ]+\\) exited with code 3; last error: \"out of data\""));
+}
+
+TEST_P(LauncherMpirunTest, RanksStartOnOtherHostsThroughTheAgent) {
+  LauncherRun run(OnTwoHosts("echo $RANK $MY_SECRET"), Options());
+  EXPECT_EQ(run.Finish(), 0);
+  EXPECT_THAT(run.SortedOut(), ElementsAre("[0]<stdout>: 0 hidden", "[1]<stdout>: 1 hidden", "[2]<stdout>: 2 hidden"));
+}
+
+TEST_P(LauncherMpirunTest, DryRunPrintsTheCommandWithoutSecretsAndStartsNothing) {
+  std::vector<std::string> words = OnTwoHosts("echo started");
+  words.insert(words.begin(), "--dry-run");
+  LauncherRun run(words, Options());
+  EXPECT_EQ(run.Finish(), 0);
+  ASSERT_EQ(Lines(run.out()).size(), 1u);
+  EXPECT_THAT(run.out(), HasSubstr(" mpirun "));
+  EXPECT_THAT(run.out(), HasSubstr("MY_SECRET"));
+  EXPECT_THAT(run.out(), Not(HasSubstr("hidden")));
+  EXPECT_THAT(run.out(), HasSubstr("'RANK=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; echo started'"));
+}
+
+TEST_P(LauncherMpirunTest, WhatMpirunSaysIsShownIfNothingElseExplainsTheFailure) {
+  LauncherRun run({"-np", "2", "--mpi", "./no-such-command"}, Options());
+  EXPECT_NE(run.Finish(), 0);
+  EXPECT_THAT(run.err(), HasSubstr("no-such-command"));
+}
+
+TEST_P(LauncherMpirunTest, SignalsEndTheRanks) {
+  for (const int signo : {SIGINT, SIGTERM}) {
+    LauncherRun run(OnThisHost(2, "echo pid$RANK=$$; exec sleep 600"), Options());
+    run.WaitForOut("pid0=");
+    run.WaitForOut("pid1=");
+    run.Signal(signo);
+    EXPECT_EQ(run.Finish(), 128 + signo);
+    for (const char* label : {"pid0=", "pid1="}) {
+      const pid_t pid = NumberAfter(run.out(), label);
+      WaitUntil([&] { return !IsRunning(pid); }, "the end of a rank");
+    }
+  }
+}
+
+TEST_P(LauncherMpirunTest, NothingOutlivesALauncherThatIsKilled) {
+  LauncherRun run(OnThisHost(2, "echo pid$RANK=$$; exec sleep 600"), Options());
+  run.WaitForOut("pid0=");
+  run.WaitForOut("pid1=");
+  run.Signal(SIGKILL);
+  EXPECT_EQ(run.Finish(), -SIGKILL);
+  for (const char* label : {"pid0=", "pid1="}) {
+    const pid_t pid = NumberAfter(run.out(), label);
+    WaitUntil([&] { return !IsRunning(pid); }, "the end of a rank");
+  }
+}
+
+TEST(LauncherWithoutMpirunTest, MissingMpirunIsExplained) {
+  LauncherRun run({"-np", "2", "--mpi", "true"}, {.environment = {"PATH=/nonexistent"}});
+  EXPECT_EQ(run.Finish(), 2);
+  EXPECT_THAT(run.err(), HasSubstr("need mpirun, and there is none in PATH"));
+}
+
+}  // namespace
+}  // namespace ronda

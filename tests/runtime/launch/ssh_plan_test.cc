@@ -1,0 +1,60 @@
+#include "runtime/launch/ssh_plan.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ronda {
+namespace {
+
+using ::testing::ElementsAre;
+
+TEST(SshPlanTest, SshAsksForNoPassword) {
+  EXPECT_THAT(AgentCommand({}, "alpha", "/opt/ronda/bin/rondarun"),
+              ElementsAre("ssh", "-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=10", "alpha",
+                          "exec /opt/ronda/bin/rondarun --agent"));
+}
+
+TEST(SshPlanTest, SshOptionsAndInterfacesArePassedOn) {
+  EXPECT_THAT(AgentCommand({.ssh_port = 2222, .ssh_identity_file = "my key", .network_interfaces = {"eth0", "ib0"}},
+                           "fd00::2", "/my programs/rondarun"),
+              ElementsAre("ssh", "-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=10", "-p", "2222", "-i",
+                          "my key", "fd00::2", "exec '/my programs/rondarun' --agent eth0,ib0"));
+}
+
+TEST(SshPlanTest, UsersAgentTakesThePlaceOfSsh) {
+  EXPECT_THAT(AgentCommand({.agent = "/opt/enter"}, "alpha", "/bin/rondarun"),
+              ElementsAre("/opt/enter", "alpha", "exec /bin/rondarun --agent"));
+}
+
+LaunchFacts Facts() {
+  return {.hostname = "head",
+          .own_addresses = {"head"},
+          .program = "/bin/rondarun",
+          .environment = {"PATH=/bin"},
+          .job_id = "cafe",
+          .job_secret = "f00d"};
+}
+
+TEST(SshPlanTest, EveryHostWithRanksHasAnAgent) {
+  LaunchOptions options;
+  options.rank_count = 3;
+  options.hosts = {{"head", 2}, {"beta", 2}, {"gamma", 2}};
+  options.command = {"./train"};
+  const auto plan = PlanSshJob(options, Facts());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->rank_count, 3);
+  EXPECT_THAT(plan->ranks, ElementsAre(0, 1, 2));
+  EXPECT_THAT(plan->commands,
+              ElementsAre("/bin/rondarun --agent",
+                          "ssh -T -o BatchMode=yes -o ServerAliveInterval=10 beta 'exec /bin/rondarun --agent'"));
+}
+
+TEST(SshPlanTest, TooFewSlotsAreAnError) {
+  LaunchOptions options;
+  options.rank_count = 3;
+  options.hosts = {{"alpha", 1}, {"beta", 1}};
+  EXPECT_EQ(PlanSshJob(options, Facts()).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace ronda
