@@ -63,7 +63,8 @@ class ClientStream final : public grpc::ClientBidiReactor<v1::ControlPiece, v1::
 class ControlClient::Impl {
  public:
   explicit Impl(const Endpoint& parent)
-      : stub_(v1::Control::NewStub(ConnectChannel(parent, {.max_message_bytes = 2 * kControlPieceBytes}))),
+      : stub_(v1::Control::NewStub(ConnectChannel(
+            parent, {.max_message_bytes = 2 * kControlPieceBytes, .window_bytes = kControlWindowBytes}))),
         context_(std::make_shared<grpc::ClientContext>()) {
     context_->set_wait_for_ready(true);
   }

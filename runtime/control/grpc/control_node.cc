@@ -220,6 +220,10 @@ void ControlNode::CallOff(uint64_t schedule) {
 void ControlNode::Propose(const absl::Status& failure) {
   if (!failure_.ok()) return;
   if (!CanReachParent()) return Decide(failure);
+  if (std::exchange(has_proposed_, true)) return;
+  // The job has failed, whichever failure was first: what has not been sent yet would only keep this from arriving.
+  reports_ = ReportBatch();
+  links_.at(options_.tree.Parent(options_.rank)).queue.DropUnbegun();
   SendUp(FailureFrame{failure});
 }
 
@@ -227,15 +231,19 @@ void ControlNode::Decide(const absl::Status& failure) {
   if (!failure_.ok()) return;
   failure_ = failure;
   news_ = true;
-  // What has not been sent yet would only keep the failure from arriving.
+  // As above.
   for (auto& [neighbour, link] : links_) {
     if (!IsParent(neighbour)) link.queue.DropUnbegun();
   }
   SendDown(FailureFrame{failure});
+  if (has_departed_) SayFarewell();
 }
 
 void ControlNode::Depart() {
-  if (std::exchange(has_departed_, true)) return;
+  if (!std::exchange(has_departed_, true)) SayFarewell();
+}
+
+void ControlNode::SayFarewell() {
   const auto farewell = std::make_shared<const std::string>(Encode(DepartureFrame{}));
   for (const auto& [neighbour, link] : links_) SendTo(neighbour, farewell);
 }

@@ -118,6 +118,7 @@ class ControlNode {
   void Start();
   // `failure` cuts this rank off from `neighbour`.
   void GiveUp(RankId neighbour, const absl::Status& failure);
+  void SayFarewell();
   void CheckSilence(absl::Duration now);
   void SendHeartbeats();
 
@@ -131,6 +132,7 @@ class ControlNode {
   std::vector<bool> arrived_;  // by rank: which of those below this one, itself included, have connected
   int arrivals_ = 0;           // of them
   bool started_ = false;
+  bool has_proposed_ = false;  // a failure, which is before any other that could go the same way
   bool has_departed_ = false;
   bool news_ = false;
   absl::Duration last_tick_ = -absl::InfiniteDuration();

@@ -72,6 +72,7 @@ class ControlServer::Impl final : public v1::Control::CallbackService {
     grpc::ServerBuilder builder;
     // gRPC's default lets another server share the port, and children would reach either.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kControlWindowBytes);
     builder.SetMaxReceiveMessageSize(2 * static_cast<int>(kControlPieceBytes));
     builder.AddListeningPort(NumericText(endpoint), grpc::InsecureServerCredentials(), &port_);
     builder.RegisterService(this);

@@ -13,8 +13,12 @@
 
 namespace ronda {
 
-// About what a slow link (100 kbit/s) moves within the heartbeat timeout: each piece that arrives is a sign of life.
-inline constexpr size_t kControlPieceBytes = size_t{128} << 10;
+// About what a slow link (400 kbit/s) moves within the heartbeat timeout: each piece that arrives is a sign of life.
+inline constexpr size_t kControlPieceBytes = size_t{512} << 10;
+
+// What may be under way on a stream without an answer. gRPC begins with less than a piece, and stops in each until the
+// other end has asked for more.
+inline constexpr int kControlWindowBytes = 2 << 20;
 
 inline constexpr size_t kFrameHeaderBytes = 4;
 

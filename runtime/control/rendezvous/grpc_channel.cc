@@ -19,6 +19,7 @@ std::shared_ptr<grpc::Channel> ConnectChannel(const Endpoint& endpoint, const Ch
   // Channels of one process would otherwise share connections, and so the wait after a failed one.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes.value_or(-1)));
+  if (options.window_bytes.has_value()) arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, *options.window_bytes);
   const char* const scheme = endpoint.family == AddressFamily::kIPv6 ? "ipv6:" : "ipv4:";
   return grpc::CreateCustomChannel(absl::StrCat(scheme, NumericText(endpoint)), grpc::InsecureChannelCredentials(),
                                    arguments);

@@ -12,7 +12,8 @@
 namespace ronda {
 
 struct ChannelOptions {
-  std::optional<size_t> max_message_bytes;  // that are taken; nullopt: any
+  std::optional<size_t> max_message_bytes = {};  // that are taken; nullopt: any
+  std::optional<int> window_bytes = {};          // under way to us without an answer; nullopt: gRPC's choice
 };
 
 // A connection from one rank to another, which may start later than we do.

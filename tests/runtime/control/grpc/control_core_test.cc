@@ -107,8 +107,9 @@ TEST(ControlCoreTest, AllThreadsOfAllRanksMayCallAtOnce) {
     ControlPlane& control = *planes[rank];
     threads.emplace_back([&control] {
       for (uint64_t i = 1; control.failure().ok(); ++i) {
-        control.CallOff(i);
+        if (i <= 100) control.CallOff(i);
         control.Wake();
+        std::this_thread::yield();
       }
     });
     threads.emplace_back([&control, &heard, rank] {
@@ -122,7 +123,7 @@ TEST(ControlCoreTest, AllThreadsOfAllRanksMayCallAtOnce) {
       }
     });
   }
-  while (heard < 500) std::this_thread::yield();
+  while (heard < 200) std::this_thread::yield();
   std::thread failing([&] { planes[6]->Fail(absl::InternalError("enough")); });
   planes[5]->Fail(absl::InternalError("enough, too"));
   failing.join();

@@ -134,6 +134,17 @@ TEST(ControlNodeTest, FailureOvertakesWhatHasNotBegun) {
   EXPECT_LE(pieces, 2);
 }
 
+TEST(ControlNodeTest, ProposedFailureOvertakesReports) {
+  NodeNetwork network({.size = 2});
+  network.ConnectAll();
+  for (int i = 0; i < 5; ++i) network.node(1).Send(absl::StrCat(i, std::string(2 << 20, 'x')));
+  network.node(1).Propose(absl::InternalError("over"));
+  int pieces = 0;
+  while (network.DeliverOne()) ++pieces;
+  EXPECT_EQ(network.node(1).failure(), absl::InternalError("over"));
+  EXPECT_LE(pieces, 2);
+}
+
 TEST(ControlNodeTest, NothingCountsAfterAFailure) {
   NodeNetwork network({.size = 2});
   network.ConnectAll();
