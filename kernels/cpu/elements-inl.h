@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "hwy/highway.h"
@@ -147,11 +148,19 @@ HWY_INLINE hn::Vec<D> Fp32FromFp64RoundToOdd(D d, hn::Vec<hn::Rebind<double, D>>
   return hn::BitCast(d, hn::Or(truncated, OneWhereOne(d, inexact)));
 }
 
+// Highway loads and stores one floating-point lane as a float or double, which has to be aligned.
+template <class D>
+inline constexpr bool kIsOneLane = hn::MaxLanes(D()) == 1;
+
 // Loads one vector of elements of type E from `from`, any alignment, as lanes of D's type, which is E or wider.
 template <class E, class D>
 HWY_INLINE hn::Vec<D> LoadElements(D d, const uint8_t* from) {
   using Lane = hn::TFromD<D>;
-  if constexpr (std::is_same_v<E, Lane>) {
+  if constexpr (std::is_same_v<E, Lane> && kIsOneLane<D>) {
+    E element;
+    std::memcpy(&element, from, sizeof(element));
+    return hn::Set(d, element);
+  } else if constexpr (std::is_same_v<E, Lane>) {
     return hn::LoadU(d, reinterpret_cast<const E*>(from));
   } else if constexpr (std::is_same_v<Lane, double>) {
     const hn::Rebind<float, D> narrow;
@@ -175,7 +184,10 @@ HWY_INLINE hn::Vec<D> LoadElements(D d, const uint8_t* from) {
 template <class E, class D>
 HWY_INLINE void StoreElements(D d, hn::Vec<D> value, uint8_t* to) {
   using Lane = hn::TFromD<D>;
-  if constexpr (std::is_same_v<E, Lane>) {
+  if constexpr (std::is_same_v<E, Lane> && kIsOneLane<D>) {
+    const E element = hn::GetLane(value);
+    std::memcpy(to, &element, sizeof(element));
+  } else if constexpr (std::is_same_v<E, Lane>) {
     hn::StoreU(value, d, reinterpret_cast<E*>(to));
   } else if constexpr (std::is_same_v<Lane, double>) {
     const hn::Rebind<float, D> narrow;
