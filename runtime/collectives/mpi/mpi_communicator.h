@@ -14,7 +14,12 @@ namespace ronda {
 // A reduction is a reduce-scatter and an all-gather by direct exchange: each rank collects all contributions to its
 // shard, in the wire's format, reduces them in the order of the group in fp32, rounds once, and sends the result to
 // all. That takes as many bytes as a ring and rounds no partial sum on the way. Long ones go chunk by chunk, so that
-// packing, reducing and unpacking go on while messages travel; short ones send all contributions to all.
+// packing, reducing and unpacking go on while messages travel (mpi_reduce.h); short ones send all contributions to all,
+// and the votes with them (dissemination.h).
+//
+// An MPI's own MPI_Allreduce is not used: it adds up in an order of its own, takes no votes, and waits without telling
+// for whom. Measured on one host, 2 ranks, Open MPI 4.1, it is 0.1 us faster below 2 KiB, where shared memory is faster
+// still, and up to 2.4 times slower above 1 MiB.
 class MpiCommunicator : public Communicator {
  public:
   using Options = MessageLink::Options;
