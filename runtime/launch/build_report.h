@@ -3,10 +3,23 @@
 
 #include <string>
 
+#include "absl/status/statusor.h"
+
 namespace ronda {
 
-// The text of --check-build: what this build of Ronda contains, and what it does not.
-std::string BuildReport();
+// The parts that are found when they are needed: what they are, or why they are not there.
+struct OptionalParts {
+  absl::StatusOr<std::string> open_mpi;  // the library behind libronda_mpi.so
+  absl::StatusOr<std::string> mpich;     // and the one behind libronda_mpi_mpich.so
+  absl::StatusOr<std::string> nccl;
+  absl::StatusOr<std::string> mpirun;
+};
+
+// Looks for them as a job would. The libraries stay loaded.
+OptionalParts FindOptionalParts();
+
+// The text of --check-build: what this build of Ronda contains, what of the rest is there, and why the others are not.
+std::string BuildReport(const OptionalParts& parts);
 
 }  // namespace ronda
 

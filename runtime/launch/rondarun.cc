@@ -13,8 +13,10 @@
 #include "runtime/launch/arguments.h"
 #include "runtime/launch/build_report.h"
 #include "runtime/launch/help_text.h"
+#include "runtime/launch/host_probe.h"
 #include "runtime/launch/job_runner.h"
 #include "runtime/launch/launch_options.h"
+#include "runtime/launch/preflight.h"
 #include "runtime/launch/remote_agent.h"
 
 namespace ronda {
@@ -42,6 +44,7 @@ int RunAgentWith(const std::vector<std::string>& words) {
 int Main(const std::vector<std::string>& words) {
   OpenMissingStreams();
   if (!words.empty() && words.front() == "--agent") return RunAgentWith(words);
+  if (!words.empty() && words.front() == kProbeWord) return RunProbe({words.begin() + 1, words.end()});
   const auto options = ParseArguments(words, ArgumentSources::OfThisProcess());
   if (!options.ok()) return PrintUsageError(options.status().message());
   for (const std::string& note : options->notes) PrintError(note);
@@ -51,8 +54,9 @@ int Main(const std::vector<std::string>& words) {
     case LaunchOptions::Action::kVersion:
       return Print(absl::StrCat("rondarun ", kVersion, "\n"));
     case LaunchOptions::Action::kCheckBuild:
-      return Print(BuildReport());
+      return Print(BuildReport(FindOptionalParts()));
     case LaunchOptions::Action::kPreflight:
+      return RunPreflight(*options);
     case LaunchOptions::Action::kDryRun:
     case LaunchOptions::Action::kRun:
       return RunJob(*options);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -65,6 +66,16 @@ TEST(LenetProgram, DrawsAProgressBarWhereTheLauncherHasATerminal) {
   LauncherRun run(OnRanks(2, {"--steps=30"}), {.output = LauncherRun::Output::kTerminal});
   EXPECT_EQ(run.Finish(), 0);
   EXPECT_THAT(run.out(), HasSubstr("epoch 1/10 [==                            ] 9%"));
+}
+
+TEST(LenetProgram, ASigtermEndsAllRanksAfterTheSameStepAndTheResultIsTested) {
+  const FewDigits digits(640, 100);
+  LauncherRun run({"-np", "2", "--grace-period", "100", "examples/lenet_mnist/lenet_mnist", "--data", digits.path(),
+                   "--epochs=1000000"});
+  run.WaitForOut("epoch 2/");
+  run.Signal(SIGTERM);
+  EXPECT_EQ(run.Finish(), 128 + SIGTERM) << run.err();
+  EXPECT_THAT(run.out(), AllOf(HasSubstr("asked to stop: ended after step "), HasSubstr("test accuracy ")));
 }
 
 TEST(LenetProgram, HelpNeedsNoJob) {

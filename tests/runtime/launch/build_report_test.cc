@@ -1,0 +1,53 @@
+#include "runtime/launch/build_report.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/base/version.h"
+
+namespace ronda {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+OptionalParts Nothing() {
+  return {.open_mpi = absl::NotFoundError("no libronda_mpi.so"),
+          .mpich = absl::NotFoundError("no libronda_mpi_mpich.so"),
+          .nccl = absl::NotFoundError("no libnccl.so.2"),
+          .mpirun = absl::NotFoundError("no mpirun")};
+}
+
+TEST(BuildReportTest, SaysWhatIsInTheBuild) {
+  EXPECT_THAT(BuildReport(Nothing()), AllOf(StartsWith("Ronda " + std::string(kVersion) + "\n"), HasSubstr("[X] shm "),
+                                            HasSubstr("[X] rondarun ")));
+}
+
+TEST(BuildReportTest, SaysWhyAPartIsNotThere) {
+  EXPECT_THAT(BuildReport(Nothing()),
+              AllOf(HasSubstr("\n    [ ] mpi          no libronda_mpi.so\n"),
+                    HasSubstr("\n    [ ] mpi (MPICH)  no libronda_mpi_mpich.so\n"),
+                    HasSubstr("\n    [ ] nccl         not part of this version (no libnccl.so.2)\n"),
+                    HasSubstr("\n    [ ] mpirun       no mpirun\n")));
+}
+
+TEST(BuildReportTest, SaysWhichLibraryAPartIs) {
+  EXPECT_THAT(BuildReport({.open_mpi = std::string("Open MPI v4.1.4"),
+                           .mpich = std::string("MPICH 4.0.2"),
+                           .nccl = std::string("2.18.5"),
+                           .mpirun = std::string("Open MPI 4.1.4")}),
+              AllOf(HasSubstr("[X] mpi          ranks on several hosts, under Open MPI's mpirun: Open MPI v4.1.4\n"),
+                    HasSubstr("[X] mpi (MPICH)  the same under MPICH's: MPICH 4.0.2\n"),
+                    HasSubstr("(NCCL 2.18.5 is installed)\n"),
+                    HasSubstr("[X] mpirun       ranks on several hosts: Open MPI 4.1.4\n")));
+}
+
+TEST(BuildReportTest, LooksForThePartsOfThisHost) {
+  const OptionalParts parts = FindOptionalParts();
+  for (const auto& part : {parts.open_mpi, parts.mpich, parts.nccl, parts.mpirun}) {
+    EXPECT_FALSE(part.ok() ? part->empty() : part.status().message().empty());
+  }
+}
+
+}  // namespace
+}  // namespace ronda
