@@ -77,9 +77,19 @@ class HostsFailureTest : public testing::HostsTest {
     HostsJob job = RankProgramJob({2, 2}, "add_up");
     job.env.insert(job.env.end(),
                    {{kNotesVariable, notes_}, {"RONDA_HEARTBEAT", "200ms"}, {"RONDA_HEARTBEAT_TIMEOUT", "2s"}});
-    // Else mpirun kills the other ranks before they can say anything.
+    // Else mpirun kills the other ranks before they can say anything. It does not end by itself then.
     job.mpirun_options = {"--enable-recovery"};
+    const std::string note = absl::StrCat(notes_, "/$OMPI_COMM_WORLD_RANK.exit");
+    job.argv.insert(
+        job.argv.begin(),
+        {"/bin/sh", "-c", absl::StrCat("\"$@\"; echo -n $? > ", note, ".new; mv ", note, ".new ", note), "sh"});
     return std::async(std::launch::async, [this, job = std::move(job)] { return RunAcross(*hosts_, job); });
+  }
+
+  // Ends mpirun, which misses its helpers on the hosts.
+  void Stop(std::future<ProcessResult> job) const {
+    for (int host = 0; host < hosts_->count(); ++host) hosts_->KillAllOn(host);
+    EXPECT_NE(job.get().exit_code, 0);
   }
 
   // What the rank has noted, when it has; "" and a test failure if it does not.
@@ -115,9 +125,9 @@ TEST_F(HostsFailureTest, RanksNameOneOfTheHostThatIsCutOff) {
   for (int rank : {0, 1}) EXPECT_THAT(Await(rank, "failure"), HasSubstr(RanksOn(1)));
   // To those there it is the other host that is gone.
   for (int rank : {2, 3}) EXPECT_THAT(Await(rank, "failure"), HasSubstr(RanksOn(0)));
-  // So that mpirun hears of the end.
+  for (int rank = 0; rank < kRanks; ++rank) EXPECT_EQ(Await(rank, "exit"), "1");
   ASSERT_EQ(hosts_->Reconnect(1), absl::OkStatus());
-  EXPECT_NE(job.get().exit_code, 0);
+  Stop(std::move(job));
 }
 
 TEST_F(HostsFailureTest, RankThatIsKilledOnTheOtherHostIsNamedByAll) {
@@ -126,10 +136,11 @@ TEST_F(HostsFailureTest, RankThatIsKilledOnTheOtherHostIsNamedByAll) {
   ASSERT_GT(pids[3], 0);
   ASSERT_EQ(kill(pids[3], SIGKILL), 0);
   for (int rank : {0, 1, 2}) {
+    EXPECT_EQ(Await(rank, "exit"), "1");
     EXPECT_THAT(Await(rank, "failure"), HasSubstr(absl::StrCat("rank 3 ", RanksOn(1), pids[3], ")")));
   }
-  const ProcessResult result = job.get();
-  EXPECT_NE(result.exit_code, 0) << result.output;
+  EXPECT_EQ(Await(3, "exit"), "137");
+  Stop(std::move(job));
 }
 
 }  // namespace

@@ -73,8 +73,9 @@ absl::StatusOr<std::unique_ptr<NetworkHosts>> NetworkHosts::Create(const Options
 
 NetworkHosts::~NetworkHosts() {
   for (int host = 0; host < count(); ++host) {
-    // What still runs there would keep the namespace.
-    Shell(absl::StrCat("ip netns pids ", NameOf(host), " | xargs -r kill -9; ip netns del ", NameOf(host)));
+    // What still runs there would keep the namespace, and the system takes its time to remove that with the cable.
+    KillAllOn(host);
+    Shell(absl::StrCat("ip link del ", LinkOf(host), "; ip netns del ", NameOf(host)));
   }
   Shell(absl::StrCat("ip link del ", bridge_));
   if (!agent_.empty()) unlink(agent_.c_str());
@@ -92,10 +93,12 @@ std::string NetworkHosts::AddressIn(int number) const {
 
 std::string NetworkHosts::AddressOf(int host) const { return AddressIn(host); }
 
-std::string NetworkHosts::Network() const {
+std::vector<std::pair<std::string, std::string>> NetworkHosts::MpiNetwork() const {
+  // Open MPI can be told an interface of the hosts, which mpirun does not have, or a network, but none of IPv6.
+  if (options_.family == Family::kIPv6) return {{"oob_tcp_disable_ipv4_family", "1"}, {"btl_tcp_if_include", "eth0"}};
   const int net = getpid() % (250 * 250);
-  if (options_.family == Family::kIPv6) return absl::StrCat("fd00:", absl::Hex(net), "::/64");
-  return absl::StrCat("10.", net / 250, ".", net % 250, ".0/24");
+  const std::string network = absl::StrCat("10.", net / 250, ".", net % 250, ".0/24");
+  return {{"oob_tcp_if_include", network}, {"btl_tcp_if_include", network}};
 }
 
 absl::Status NetworkHosts::SetUp() {
@@ -144,6 +147,10 @@ absl::Status NetworkHosts::LimitRate(double mbit) {
   return absl::OkStatus();
 }
 
+void NetworkHosts::KillAllOn(int host) const {
+  Shell(absl::StrCat("ip netns pids ", NameOf(host), " | xargs -r kill -9"));
+}
+
 absl::Status NetworkHosts::CutOff(int host) { return Do(absl::StrCat("ip link set ", LinkOf(host), " down")); }
 
 absl::Status NetworkHosts::Reconnect(int host) { return Do(absl::StrCat("ip link set ", LinkOf(host), " up")); }
@@ -167,13 +174,8 @@ std::vector<std::string> MpirunAcross(const NetworkHosts& hosts, const HostsJob&
                                    hosts.agent(),
                                    "--mca",
                                    "btl",
-                                   "self,vader,tcp",
-                                   "--mca",
-                                   "btl_tcp_if_include",
-                                   hosts.Network(),
-                                   "--mca",
-                                   "oob_tcp_if_include",
-                                   hosts.Network()};
+                                   "self,vader,tcp"};
+  for (const auto& [name, value] : hosts.MpiNetwork()) argv.insert(argv.end(), {"--mca", name, value});
   argv.insert(argv.end(), job.mpirun_options.begin(), job.mpirun_options.end());
   for (const auto& [name, value] : job.env) argv.insert(argv.end(), {"-x", name});
   argv.insert(argv.end(), job.argv.begin(), job.argv.end());

@@ -38,14 +38,17 @@ class NetworkHosts {
   int count() const { return options_.count; }
   std::string NameOf(int host) const;
   std::string AddressOf(int host) const;
-  // "10.1.2.0/24"
-  std::string Network() const;
+  // Open MPI's parameters that keep it to this network.
+  std::vector<std::pair<std::string, std::string>> MpiNetwork() const;
 
   // A program that is called like ssh, AGENT HOST COMMAND..., and runs the command on that host.
   const std::string& agent() const { return agent_; }
 
   // What each host sends is limited to this from now on, in Mbit/s.
   absl::Status LimitRate(double mbit);
+
+  // Kills what runs on a host.
+  void KillAllOn(int host) const;
 
   // Pulls the plug of a host, and puts it back in.
   absl::Status CutOff(int host);
