@@ -46,14 +46,19 @@ class ClientStream final : public grpc::ClientBidiReactor<v1::ControlPiece, v1::
   }
   void OnWriteDone(bool) override { owner_->OnWritten(this); }
   void OnDone(const grpc::Status& status) override {
-    owner_->OnClosed(this, FromGrpcStatus(status));
+    const std::shared_ptr<ControlStreamOwner> owner = std::move(owner_);
+    // Who hears of the end may destroy the client. Were these the last references then, the channel would be destroyed
+    // here, on a thread of gRPC's that it has to join.
+    stub_.reset();
+    context_.reset();
+    owner->OnClosed(this, FromGrpcStatus(status));
     delete this;
   }
 
  private:
-  const std::shared_ptr<v1::Control::Stub> stub_;
-  const std::shared_ptr<grpc::ClientContext> context_;
-  std::shared_ptr<ControlStreamOwner> owner_;  // constant once open
+  std::shared_ptr<v1::Control::Stub> stub_;       // constant until it closes, like the next
+  std::shared_ptr<grpc::ClientContext> context_;  // of ControlClient, too
+  std::shared_ptr<ControlStreamOwner> owner_;     // constant from Open until it closes
   v1::ControlPiece in_;
   v1::ControlPiece out_;
 };

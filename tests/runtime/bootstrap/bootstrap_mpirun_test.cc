@@ -2,20 +2,21 @@
 // of their own.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
-#include <functional>
+#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "client/ronda.hpp"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/runtime/bootstrap/left_ranks.h"
 #include "tests/testing/mpirun.h"
 #include "tests/testing/process_world.h"
 
@@ -42,7 +43,7 @@ void AddUp(const std::string& name, size_t count) {
   std::vector<float> data(count, static_cast<float>(rank() + 1));
   allreduce(tensor(name, data), {Op::Sum});
   const auto sum = static_cast<float>(size() * (size() + 1) / 2);
-  EXPECT_THAT(data, ::testing::Each(sum)) << name;
+  EXPECT_TRUE(std::all_of(data.begin(), data.end(), [sum](float value) { return value == sum; })) << name;
 }
 
 void Train() {
@@ -71,6 +72,8 @@ struct Mpi {
 
 const Mpi kOpenMpi = {MpiFlavor::kOpenMpi, "OpenMpi", {"OMPI_MCA_pml=ob1", "OMPI_MCA_btl=self,tcp"}};
 const Mpi kMpich = {MpiFlavor::kMpich, "Mpich", {"MPIR_CVAR_NOLOCAL=1"}};
+
+std::ostream& operator<<(std::ostream& out, const Mpi& mpi) { return out << mpi.name; }
 
 class BootstrapMpirunTest : public ::testing::TestWithParam<Mpi> {
  protected:
@@ -171,7 +174,21 @@ TEST_P(BootstrapTwoHostsTest, SharedMemoryAcrossHostsIsRefusedOnAllRanks) {
   EXPECT_THAT(result.output, HasSubstr("RONDA_BACKEND=\"shm\" cannot carry this job's data: the ranks are on 2 hosts"));
 }
 
+TEST_P(BootstrapTwoHostsTest, RankThatGivesUpIsNamedOnBothHostsAndMpiIsLeftAtOnce) {
+  const std::string words = absl::StrCat(SharedMemoryOfSecondHost(), "/words");
+  std::filesystem::create_directories(words);
+  const ProcessResult result = Run(4, 2, {absl::StrCat("WORDS=", words)}, "is_left");
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_THAT(result.output, HasSubstr(absl::StrCat("rank ", rank, " was told: rank 3 (host ")));
+  }
+  EXPECT_THAT(result.output, HasSubstr("ended without shutdown()"));
+  EXPECT_THAT(result.output, Not(HasSubstr("Failure"))) << "of an expectation";
+}
+
 }  // namespace
 }  // namespace ronda
 
-int main(int argc, char** argv) { return ronda::testing::RankProgramMain(argc, argv, {{"train", ronda::Train}}); }
+int main(int argc, char** argv) {
+  return ronda::testing::RankProgramMain(argc, argv,
+                                         {{"train", ronda::Train}, {"is_left", ronda::testing::IsLeftByTheLastRank}});
+}
