@@ -86,9 +86,9 @@ std::string Usual(const std::vector<const ProbedHost*>& hosts, absl::string_view
 
 // A fact that should be the same on all hosts.
 struct Equal {
-  absl::string_view name;
-  absl::string_view noun;   // what is missing where there is no such fact
-  absl::string_view label;  // goes before its value
+  const char* name;
+  const char* noun;   // what is missing where there is no such fact
+  const char* label;  // goes before its value
 };
 constexpr Equal kVersionEqual = {fact::kVersion, "Ronda", "Ronda "};
 constexpr Equal kMpiEqual = {fact::kMpi, "MPI", ""};
