@@ -39,9 +39,9 @@ bench: ## compare with MPI and Gloo, ten minutes; writes bench-report/ (BENCH_SC
 	@third_party/install.sh build bench
 	@BAZEL=$(BAZEL) bench/make_bench.sh
 
-install: ## install library, headers, rondarun, ronda-bench and its peers, if built, under PREFIX (default /usr/local)
+install: ## install library, headers, rondarun, ronda-bench and, if built, MPI plugins and peers, under PREFIX (/usr/local)
 	@third_party/install.sh build
-	$(BAZEL) run //client/packaging:install -- "$(PREFIX)" "$(CURDIR)/.bazel/bin/bench/peers"
+	$(BAZEL) run //client/packaging:install -- "$(PREFIX)" "$(CURDIR)/.bazel/bin"
 
 lint: ## formatting, clang-tidy, and clang's thread-safety analysis
 	@third_party/install.sh build test bench lint

@@ -1,8 +1,8 @@
 #!/bin/bash
 # Installs the launcher, the benchmark tool, the library, its headers and its package files under PREFIX (below $DESTDIR, if that is set).
-# What it copies lies beside it in Bazel's runfiles: run it as `bazel run //client/packaging:install -- PREFIX [PEERS]`. PEERS is the
-# folder where the benchmark tool's peers are, if they were built (bazel build //bench/peers:plugins): they need packages that Ronda does
-# without.
+# What it copies lies beside it in Bazel's runfiles: run it as `bazel run //client/packaging:install -- PREFIX [BUILT]`. BUILT is the
+# folder of Bazel's outputs, for what needs packages that Ronda does without, if it was built: the MPI plugins
+# (bazel build //runtime/mpi:all) and the benchmark tool's peers (bazel build //bench/peers:plugins).
 set -euo pipefail
 
 fail() {
@@ -10,7 +10,7 @@ fail() {
   exit 1
 }
 
-[[ ($# -eq 1 || $# -eq 2) && -n $1 ]] || fail "usage: bazel run //client/packaging:install -- PREFIX [PEERS]"
+[[ ($# -eq 1 || $# -eq 2) && -n $1 ]] || fail "usage: bazel run //client/packaging:install -- PREFIX [BUILT]"
 [[ -e client/libronda.so ]] || fail "client/libronda.so is not here: run it with 'bazel run'"
 
 # Bazel starts it elsewhere; a relative path is the caller's.
@@ -34,13 +34,16 @@ copy 644 client/ronda/*.hpp "$root/include/ronda"
 copy 644 client/packaging/ronda.pc "$root/lib/pkgconfig"
 copy 644 client/packaging/ronda-config.cmake client/packaging/ronda-config-version.cmake "$root/lib/cmake/ronda"
 
-# ronda-bench looks for them there.
 shopt -s nullglob
+plugins=()
 peers=()
 if [[ -n ${2:-} ]]; then
-  from=$(absolute "$2")
-  peers=("$from"/libronda_bench_*.so "$from"/*_first_allreduce)
+  built=$(absolute "$2")
+  plugins=("$built"/runtime/mpi/libronda_mpi*.so)
+  peers=("$built"/bench/peers/libronda_bench_*.so "$built"/bench/peers/*_first_allreduce)
 fi
+# libronda.so looks for its plugins beside itself, ronda-bench under lib/ronda.
+if ((${#plugins[@]} > 0)); then copy 755 "${plugins[@]}" "$root/lib"; fi
 if ((${#peers[@]} > 0)); then copy 755 "${peers[@]}" "$root/lib/ronda"; fi
 
 # The loader looks for the soname, the linker for the plain name.
@@ -48,4 +51,4 @@ install -m 755 client/libronda.so "$root/lib/libronda.so.$version"
 ln -sf "libronda.so.$version" "$root/lib/libronda.so.0"
 ln -sf libronda.so.0 "$root/lib/libronda.so"
 
-echo "Installed Ronda $version under $root${peers:+, and what ronda-bench compares with}"
+echo "Installed Ronda $version under $root${plugins:+, with MPI plugins}${peers:+, and what ronda-bench compares with}"

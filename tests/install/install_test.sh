@@ -23,7 +23,7 @@ expect_runs() {  # expect_runs HOW TRAINER
   done
 }
 
-client/packaging/install "$work/first" bench/peers
+client/packaging/install "$work/first" .
 mv "$work/first" "$work/moved"
 readonly prefix=$work/moved
 
@@ -56,9 +56,15 @@ grep -q "2 ranks, started by rondarun" "$work/bench.log" || fail "ronda-bench: $
 grep -q "beside Gloo" "$work/peer.log" || fail "ronda-bench --peer gloo: $(cat "$work/peer.log")"
 [[ -x $prefix/lib/ronda/openmpi_first_allreduce ]] || fail "what ronda-bench startup starts is not installed"
 
-# Without peers it installs the rest.
+# The plugins lie where libronda.so looks for them, and can be loaded.
+for plugin in libronda_mpi.so libronda_mpi_mpich.so; do
+  [[ -x $prefix/lib/$plugin ]] || fail "$plugin is not installed"
+  ! ldd "$prefix/lib/$plugin" | grep -q "not found" || fail "$plugin cannot be loaded: $(ldd "$prefix/lib/$plugin")"
+done
+
+# Without peers and plugins it installs the rest.
 client/packaging/install "$work/bare" "$work/nowhere" > "$work/bare.log" || fail "without peers: $(cat "$work/bare.log")"
-[[ -x $work/bare/bin/ronda-bench && ! -e $work/bare/lib/ronda ]] || fail "without peers: $(ls -R "$work/bare")"
+[[ -x $work/bare/bin/ronda-bench && ! -e $work/bare/lib/ronda && ! -e $work/bare/lib/libronda_mpi.so ]] || fail "without peers: $(ls -R "$work/bare")"
 
 # A version that is not this one is refused.
 sed "s/ronda 0.1 REQUIRED/ronda 99.0 REQUIRED/" "$trainer/CMakeLists.txt" > "$work/CMakeLists.txt"
