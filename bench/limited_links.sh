@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# ronda-bench on two hosts whose links are limited: network namespaces of this machine, joined by a bridge. Needs root,
+# iproute2 and Open MPI. docs/benchmarks.md has what it has measured.
+#
+#   bench/limited_links.sh step               the step time of ResNet-50 against the bandwidth, in three wire formats
+#   bench/limited_links.sh levels             two levels, flat, and bare MPI_Allreduce: 16 MiB, two ranks on each host
+#   bench/limited_links.sh run RATE RANKS ... ronda-bench ... on RANKS ranks a host; RATE in Mbit/s, 0: unlimited
+#
+#   BENCH_REPORT=DIR   where the results go as JSON (bench-report)
+#   BAZEL_BIN=DIR      where //bench:ronda-bench, //bench/peers:plugins and //runtime/mpi:all are built (.bazel/bin)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+bin=$(realpath "${BAZEL_BIN:-.bazel/bin}")
+report=$(realpath -m "${BENCH_REPORT:-bench-report}")
+id=$$
+hosts=("rl$id-h1" "rl$id-h2")
+agent=$(mktemp)
+
+clean_up() {
+  for host in "${hosts[@]}"; do
+    ip netns pids "$host" 2>/dev/null | xargs -r kill -9 || true
+    ip netns del "$host" 2>/dev/null || true
+  done
+  ip link del "rl$id" 2>/dev/null || true
+  rm -f "$agent"
+}
+trap clean_up EXIT
+
+set_up() {
+  ip link add "rl$id" type bridge
+  ip link set "rl$id" up
+  ip addr add 10.213.57.254/24 dev "rl$id"
+  local number=0
+  for host in "${hosts[@]}"; do
+    number=$((number + 1))
+    ip netns add "$host"
+    ip link add "rl$id-$number" type veth peer name eth0 netns "$host"
+    ip link set "rl$id-$number" master "rl$id" up
+    ip -n "$host" addr add "10.213.57.$number/24" dev eth0
+    ip -n "$host" link set eth0 up
+    ip -n "$host" link set lo up
+  done
+  # Called like ssh: AGENT HOST COMMAND...; a host has a name and a /dev/shm of its own.
+  cat >"$agent" <<'AGENT'
+#!/bin/sh
+host=$1
+shift
+exec ip netns exec "$host" unshare -m -u sh -c \
+  'mount -t tmpfs tmpfs /dev/shm && hostname "$0" && exec sh -c "$*"' "$host" "$@"
+AGENT
+  chmod +x "$agent"
+}
+
+# limit MBIT: what each host sends; bursts of 2 ms, and room for 50 ms.
+limit() {
+  for host in "${hosts[@]}"; do
+    ip netns exec "$host" tc qdisc del dev eth0 root 2>/dev/null || true
+    [ "$1" = 0 ] || ip netns exec "$host" tc qdisc add dev eth0 root tbf rate "$1mbit" \
+      burst $(($1 * 250 + 16000)) latency 50ms
+  done
+}
+
+# bench RANKS ARGUMENT...: ronda-bench with RANKS ranks on each host.
+bench() {
+  local ranks=$1
+  shift
+  OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 RONDA_MPI_PLUGIN="$bin/runtime/mpi/libronda_mpi.so" \
+    mpirun.openmpi --oversubscribe --bind-to none -np $((2 * ranks)) -H "${hosts[0]}:$ranks,${hosts[1]}:$ranks" \
+    --mca plm_rsh_agent "$agent" --mca btl self,vader,tcp \
+    --mca btl_tcp_if_include 10.213.57.0/24 --mca oob_tcp_if_include 10.213.57.0/24 \
+    -x RONDA_MPI_PLUGIN ${RONDA_BACKEND:+-x RONDA_BACKEND} "$bin/bench/ronda-bench" "$@"
+}
+
+mkdir -p "$report"
+set_up
+case ${1:-} in
+  step)
+    for rate in 100 1000 10000 0; do
+      limit "$rate"
+      steps=$((rate == 100 ? 2 : 5))
+      echo "== ${rate} Mbit/s (0: unlimited)"
+      bench 1 step --preset resnet50 --wire none,fp16,fp8_e4m3 --steps "$steps" --warm-up 6 --rounds 1 \
+        --json "$report/step-hosts-$rate.json"
+    done
+    ;;
+  levels)
+    for backend in hierarchical mpi; do
+      echo "== $backend, beside bare MPI"
+      RONDA_BACKEND=$backend bench 2 collectives --layer communicator --peer mpi -b 1M -e 64M \
+        --json "$report/levels-$backend.json"
+    done
+    ;;
+  run)
+    limit "$2"
+    bench "${@:3}"
+    ;;
+  *)
+    echo "usage: bench/limited_links.sh step | levels | run RATE RANKS ARGUMENT..." >&2
+    exit 2
+    ;;
+esac
