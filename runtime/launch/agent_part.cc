@@ -129,7 +129,7 @@ void AgentPart::OnEnd(const ChildProcess::End& end) {
 void AgentPart::Pass(int signo) {
   if (signo == SIGKILL || !greeted_) {
     // The agent kills its ranks when nobody writes to it any more. Waiting for a host that does not answer is no use.
-    process().SignalGroup(signo);
+    process().SignalGroup(SIGKILL);
   } else {
     Send({.kind = Kind::kSignal, .numbers = {signo}, .texts = {}});
   }

@@ -39,6 +39,8 @@ class AgentPart final : public JobPart {
   // ranks. REQUIRES: the agent has said hello.
   void StartRanks(const std::vector<std::string>& common, const std::vector<std::vector<std::string>>& of_ranks);
 
+  bool mixes_streams() const override { return true; }
+
   // Those that have not ended.
   std::vector<RankId> RunningRanks() const override { return running() ? ranks_ : std::vector<RankId>(); }
 

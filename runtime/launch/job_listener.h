@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -31,6 +32,10 @@ class JobListener {
 
   // The job cannot go on, and no rank is to blame: `what` happened, and is worth this exit code of the launcher.
   virtual void OnJobFailure(absl::string_view what, int exit_code) = 0;
+
+  // How many bytes of a rank's `stream` still wait to be taken from here: where they are many, no more are to come for
+  // now.
+  virtual size_t Pending(Stream stream) const = 0;
 
   // For the user: always, or for who wants to know everything.
   virtual void Say(absl::string_view text) = 0;

@@ -49,6 +49,9 @@ class JobPart {
   // REQUIRES: running().
   void Signal(int signo);
 
+  // Whether each of its streams can carry both of a rank's.
+  virtual bool mixes_streams() const { return false; }
+
   // Those that run, as far as is known.
   virtual std::vector<RankId> RunningRanks() const = 0;
 

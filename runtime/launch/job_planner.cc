@@ -116,6 +116,7 @@ absl::StatusOr<JobPlan> PlanMpirunJob(const LaunchOptions& options, const Launch
   if (options.rank_count > 1 && !ContainsName(variables, "OMP_NUM_THREADS")) {
     variables.emplace_back("OMP_NUM_THREADS=1");
   }
+  if (facts.output == LaunchFacts::Output::kTerminal) variables.emplace_back("RONDA_OUTPUT_IS_TERMINAL=1");
   RONDA_ASSIGN_OR_RETURN(const MpirunCommand command, MakeMpirunCommand(RequestOf(options, facts, mpirun, variables)));
   variables.insert(variables.end(), command.environment.begin(), command.environment.end());
   JobPlan plan;

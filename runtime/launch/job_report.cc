@@ -21,6 +21,7 @@ Console::Options ConsoleOptions(const JobReport::Options& options, const Standar
 
 JobReport::JobReport(Options options, StandardOutput* output, const Clock* clock)
     : options_(std::move(options)),
+      output_(output),
       clock_(clock),
       console_(ConsoleOptions(options_, *output), output->queue(Stream::kStdout), output->queue(Stream::kStderr),
                clock),

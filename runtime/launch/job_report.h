@@ -39,6 +39,7 @@ class JobReport final : public JobListener {
   void OnRankEnd(RankEnd end) override;
   void OnHelperLine(absl::string_view helper, absl::string_view line) override;
   void OnJobFailure(absl::string_view what, int exit_code) override;
+  size_t Pending(Stream stream) const override { return output_->queue(stream)->pending().size(); }
   void Say(absl::string_view text) override;
   void Explain(absl::string_view text) override;
 
@@ -61,6 +62,7 @@ class JobReport final : public JobListener {
   };
 
   Options options_;
+  StandardOutput* const output_;
   const Clock* const clock_;
   Console console_;
   std::vector<absl::Time> started_;  // by rank

@@ -65,6 +65,7 @@ class AgentReport final : public JobListener {
   void OnJobFailure(absl::string_view what, int exit_code) override {
     Send({.kind = Kind::kFailure, .numbers = {exit_code}, .texts = {std::string(what)}});
   }
+  size_t Pending(Stream) const override { return queue_->pending().size(); }
   void Say(absl::string_view text) override {
     Send({.kind = Kind::kText, .numbers = {}, .texts = {std::string(text)}});
   }
@@ -222,7 +223,8 @@ absl::Status Agent::Run(const std::vector<std::string>& network_interfaces) {
   SayHello(network_interfaces);
   supervisor->Flush();
   while (order_.state == Order::State::kIncomplete) {
-    if (!ReadMore()) return absl::OkStatus();  // the job has failed before it began
+    // The job can end before it has begun.
+    if (!ReadMore() || !order_.signals.empty()) return absl::OkStatus();
   }
   EnterDirectory();
   RONDA_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<JobPart>> parts, MakeParts());

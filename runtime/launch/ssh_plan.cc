@@ -125,7 +125,7 @@ std::unique_ptr<AgentPart> MakeAgent(const HostRanks& host, size_t index, const 
 std::vector<std::string> AgentCommand(const RemoteOptions& remote, absl::string_view host, absl::string_view program) {
   const std::string agent = absl::StrCat("exec ", ShellQuote(AgentWords(remote, program)));
   if (!remote.agent.empty()) return {remote.agent, std::string(host), agent};
-  Words words = {"ssh", "-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=10"};
+  Words words = {"ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=30", "-o", "ServerAliveInterval=10"};
   if (remote.ssh_port != 0) words.insert(words.end(), {"-p", absl::StrCat(remote.ssh_port)});
   if (!remote.ssh_identity_file.empty()) words.insert(words.end(), {"-i", remote.ssh_identity_file});
   words.insert(words.end(), {std::string(host), agent});

@@ -104,10 +104,16 @@ void Supervisor::Step() {
 void Supervisor::AddPart(JobPart* part, PollSet* poll) {
   for (const Stream stream : kStreams) {
     const int fd = part->process().output(stream);
-    if (fd < 0 || surroundings_.output->queue(stream)->pending().size() >= kMaxPending) continue;
+    if (fd < 0 || MustWait(*part, stream)) continue;
     poll->Add(fd, POLLIN, [part, stream] { part->Read(stream, kReadSize); });
   }
   poll->Add(part->process().pidfd(), POLLIN, [this, part] { part->Collect(*guard_); });
+}
+
+// Whether what is printed there would only pile up here.
+bool Supervisor::MustWait(const JobPart& part, Stream stream) const {
+  if (!part.mixes_streams()) return Pending(stream) >= kMaxPending;
+  return std::max(Pending(Stream::kStdout), Pending(Stream::kStderr)) >= kMaxPending;
 }
 
 void Supervisor::AddQueues(PollSet* poll) {

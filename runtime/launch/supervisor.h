@@ -89,6 +89,7 @@ class Supervisor final : private JobListener {
   void OnRankEnd(RankEnd end) override;
   void OnHelperLine(absl::string_view helper, absl::string_view line) override;
   void OnJobFailure(absl::string_view what, int exit_code) override;
+  size_t Pending(Stream stream) const override { return surroundings_.report->Pending(stream); }
   void Say(absl::string_view text) override;
   void Explain(absl::string_view text) override;
 
@@ -98,6 +99,7 @@ class Supervisor final : private JobListener {
   void Step();
   void AddPart(JobPart* part, PollSet* poll);
   void AddQueues(PollSet* poll);
+  bool MustWait(const JobPart& part, Stream stream) const;
   void HandleSignals();
   void ActOnTime();
 

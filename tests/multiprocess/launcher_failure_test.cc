@@ -105,6 +105,38 @@ TEST(LauncherFailureTest, EightRanksEndWithTheFirst) {
   for (int rank = 0; rank < 8; ++rank) EXPECT_FALSE(IsRunning(NumberAfter(run.out(), absl::StrCat("pid", rank, "="))));
 }
 
+TEST(LauncherFailureTest, JobIsStartedAgainUntilItDoesNotFail) {
+  const std::string log = absl::StrCat(::testing::TempDir(), "/attempts.", getpid());
+  LauncherRun run({"--max-restarts", "5", "-np", "1", "sh", "-c",
+                   absl::StrCat("echo $RONDA_JOB_ID >> ", log, "; [ $(wc -l < ", log, ") = 3 ] || exit 4; sort -u ",
+                                log, " | wc -l")});
+  EXPECT_EQ(run.Finish(), 0);
+  EXPECT_EQ(run.out(), "[0]<stdout>: 3\n");  // each of them a job of its own
+  EXPECT_THAT(run.err(), HasSubstr("the job has failed; starting it again (restart 1 of at most 5)"));
+  EXPECT_THAT(run.err(), HasSubstr("(restart 2 of at most 5)"));
+  EXPECT_THAT(run.err(), Not(HasSubstr("(restart 3 of at most 5)")));
+}
+
+TEST(LauncherFailureTest, RestartsEndWithTheLastFailure) {
+  LauncherRun run({"--max-restarts", "1", "-np", "1", "sh", "-c", "exit 4"});
+  EXPECT_EQ(run.Finish(), 4);
+  EXPECT_THAT(run.LastLine(), MatchesRegex(LastLineOf(0, "exited with code 4")));
+}
+
+TEST(LauncherFailureTest, CommandThatCannotBeStartedIsNotTriedAgain) {
+  LauncherRun run({"--max-restarts", "3", "-np", "1", "./no-such-command"});
+  EXPECT_EQ(run.Finish(), 127);
+  EXPECT_THAT(run.err(), Not(HasSubstr("restart")));
+}
+
+TEST(LauncherFailureTest, JobThatTheUserEndsIsNotStartedAgain) {
+  LauncherRun run({"--max-restarts", "3", "-np", "1", "sh", "-c", "echo ready; exec sleep 600"});
+  run.WaitForOut("ready");
+  run.Signal(SIGTERM);
+  EXPECT_EQ(run.Finish(), 128 + SIGTERM);
+  EXPECT_THAT(run.err(), Not(HasSubstr("restart")));
+}
+
 TEST(LauncherFailureTest, NoZombieRemainsWhileOthersRun) {
   LauncherRun run({"-np", "2", "--verbose", "sh", "-c", "[ $RONDA_RANK = 0 ] && exit 0; exec sleep 1000"});
   run.WaitForErr(") exited with code 0");

@@ -175,5 +175,16 @@ TEST(LauncherOutputTest, StrangerWhoHoldsTheOutputOpenDoesNotKeepTheLauncher) {
   kill(NumberAfter(run.out(), "stranger="), SIGKILL);
 }
 
+TEST(LauncherOutputTest, HiddenStreamIsOnlyInTheFiles) {
+  const std::string directory = absl::StrCat(::testing::TempDir(), "/hidden.", getpid());
+  LauncherRun run({"-r", "2", "--log-dir", directory, "-np", "1", "sh", "-c", "echo shown; echo hidden >&2; exit 3"});
+  EXPECT_EQ(run.Finish(), 3);
+  EXPECT_EQ(run.out(), "[0]<stdout>: shown\n");
+  // The failure is explained all the same.
+  EXPECT_THAT(run.err(), MatchesRegex("rondarun: rank 0 .* exited with code 3; last error: \"hidden\"\n"));
+  std::ifstream file(directory + "/rank.0/stderr");
+  EXPECT_EQ(std::string((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>()), "hidden\n");
+}
+
 }  // namespace
 }  // namespace ronda

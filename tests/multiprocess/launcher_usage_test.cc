@@ -60,9 +60,9 @@ TEST(LauncherUsageTest, QuestionsAreAnsweredOnStdout) {
   EXPECT_THAT(version.out(), MatchesRegex("rondarun [0-9]+\\.[0-9]+\\.[0-9]+\n"));
   LauncherRun build({"--check-build"});
   EXPECT_EQ(build.Finish(), 0);
-  EXPECT_THAT(build.out(), AllOf(HasSubstr("[X] self"), HasSubstr("[X] inprocess"), HasSubstr("[X] shm"),
-                                 HasSubstr("[X] rondarun"), HasSubstr("] mpi  "),
-                                 HasSubstr("[ ] nccl         not part of this version")));
+  EXPECT_THAT(build.out(),
+              AllOf(HasSubstr("[X] self"), HasSubstr("[X] inprocess"), HasSubstr("[X] shm"), HasSubstr("[X] rondarun"),
+                    HasSubstr("] mpi  "), HasSubstr("[ ] nccl         not part of this version")));
 }
 
 TEST(LauncherUsageTest, CheckLooksAtThisHost) {
@@ -114,6 +114,53 @@ TEST(LauncherUsageTest, OutputDirectoryThatCannotBeMadeIsNamed) {
   LauncherRun run({"-np", "1", "--output-filename", "/dev/null/logs", "true"});
   EXPECT_EQ(run.Finish(), 1);
   EXPECT_THAT(run.err(), HasSubstr("cannot create /dev/null/logs/rank.0"));
+}
+
+TEST(LauncherUsageTest, DryRunPrintsALineForEachRankAndStartsNothing) {
+  LauncherRun run({"--dry-run", "-np", "2", "./no-such-command", "two words"});
+  EXPECT_EQ(run.Finish(), 0);
+  const std::vector<std::string> lines = Lines(run.out());
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_THAT(lines[1], HasSubstr("RONDA_RANK=1 RONDA_SIZE=2 "));
+  EXPECT_THAT(lines[1], HasSubstr("RONDA_JOB_SECRET=... "));
+  EXPECT_THAT(lines[1], ::testing::EndsWith(" ./no-such-command 'two words'"));
+}
+
+TEST(LauncherUsageTest, RanksOfANodeAreNumberedWithinTheJob) {
+  LauncherRun run(
+      {"--nnodes", "3", "--node-rank", "1", "--nproc-per-node", "2", "--master-addr", "10.0.0.7", "sh", "-c",
+       "echo $RONDA_RANK/$RONDA_SIZE $RONDA_LOCAL_RANK $RONDA_CROSS_RANK $RONDA_MASTER_ADDR "
+       "$RONDA_MASTER_PORT $RONDA_JOB_SECRET"},
+      {.environment = {"RONDA_JOB_SECRET=f00d"}});
+  EXPECT_EQ(run.Finish(), 0);
+  EXPECT_THAT(run.SortedOut(),
+              ElementsAre("[2]<stdout>: 2/6 0 1 10.0.0.7 29500 f00d", "[3]<stdout>: 3/6 1 1 10.0.0.7 29500 f00d"));
+}
+
+TEST(LauncherUsageTest, NodesWithoutASecretAreToldHowToMakeOne) {
+  LauncherRun run({"--nnodes", "2", "--node-rank", "0", "--master-addr", "10.0.0.7", "true"},
+                  {.unset = {"RONDA_JOB_SECRET"}});
+  EXPECT_EQ(run.Finish(), 2);
+  EXPECT_THAT(run.err(), StartsWith("rondarun: RONDA_JOB_SECRET is not set"));
+}
+
+TEST(LauncherUsageTest, RanksSeeTheDevicesGiven) {
+  LauncherRun run({"--gpus", "2,3", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"});
+  EXPECT_EQ(run.Finish(), 0);
+  EXPECT_THAT(run.SortedOut(), ElementsAre("[0]<stdout>: 2,3", "[1]<stdout>: 2,3"));
+}
+
+TEST(LauncherUsageTest, BoundRanksRunOnCoresOfTheirOwn) {
+  LauncherRun bound({"--binding", "core", "-np", "2", "sh", "-c", "echo cpus=$(nproc)"});
+  EXPECT_EQ(bound.Finish(), 0);
+  LauncherRun free({"-np", "1", "sh", "-c", "echo cpus=$(nproc)"});
+  EXPECT_EQ(free.Finish(), 0);
+  const int all = NumberAfter(free.out(), "cpus=");
+  EXPECT_GE(NumberAfter(bound.out(), "cpus="), 1);
+  // A machine of one core may show two threads.
+  if (all > 2) {
+    EXPECT_LT(NumberAfter(bound.out(), "cpus="), all);
+  }
 }
 
 TEST(LauncherUsageTest, EightRanksLearnTheirPlaces) {

@@ -10,15 +10,15 @@ using ::testing::ElementsAre;
 
 TEST(SshPlanTest, SshAsksForNoPassword) {
   EXPECT_THAT(AgentCommand({}, "alpha", "/opt/ronda/bin/rondarun"),
-              ElementsAre("ssh", "-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=10", "alpha",
-                          "exec /opt/ronda/bin/rondarun --agent"));
+              ElementsAre("ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=30", "-o", "ServerAliveInterval=10",
+                          "alpha", "exec /opt/ronda/bin/rondarun --agent"));
 }
 
 TEST(SshPlanTest, SshOptionsAndInterfacesArePassedOn) {
   EXPECT_THAT(AgentCommand({.ssh_port = 2222, .ssh_identity_file = "my key", .network_interfaces = {"eth0", "ib0"}},
                            "fd00::2", "/my programs/rondarun"),
-              ElementsAre("ssh", "-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=10", "-p", "2222", "-i",
-                          "my key", "fd00::2", "exec '/my programs/rondarun' --agent eth0,ib0"));
+              ElementsAre("ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=30", "-o", "ServerAliveInterval=10",
+                          "-p", "2222", "-i", "my key", "fd00::2", "exec '/my programs/rondarun' --agent eth0,ib0"));
 }
 
 TEST(SshPlanTest, UsersAgentTakesThePlaceOfSsh) {
@@ -44,9 +44,11 @@ TEST(SshPlanTest, EveryHostWithRanksHasAnAgent) {
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->rank_count, 3);
   EXPECT_THAT(plan->ranks, ElementsAre(0, 1, 2));
-  EXPECT_THAT(plan->commands,
-              ElementsAre("/bin/rondarun --agent",
-                          "ssh -T -o BatchMode=yes -o ServerAliveInterval=10 beta 'exec /bin/rondarun --agent'"));
+  EXPECT_THAT(
+      plan->commands,
+      ElementsAre(
+          "/bin/rondarun --agent",
+          "ssh -T -o BatchMode=yes -o ConnectTimeout=30 -o ServerAliveInterval=10 beta 'exec /bin/rondarun --agent'"));
 }
 
 TEST(SshPlanTest, TooFewSlotsAreAnError) {

@@ -1,0 +1,101 @@
+#include "runtime/launch/job_planner.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ronda {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+LaunchFacts Facts() {
+  return {.hostname = "head",
+          .own_addresses = {"head.cluster", "10.0.0.1"},
+          .program = "/bin/rondarun",
+          .environment = {"PATH=/bin", "RONDA_JOB_SECRET=inherited"},
+          .job_id = "cafe",
+          .job_secret = "f00d"};
+}
+
+LaunchOptions Options(int rank_count) {
+  LaunchOptions options;
+  options.rank_count = rank_count;
+  options.command = {"./train", "two words"};
+  return options;
+}
+
+JobPlan Planned(const LaunchOptions& options) {
+  auto plan = MakeJobPlan(options, Facts());
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return plan.ok() ? *std::move(plan) : JobPlan{};
+}
+
+TEST(JobPlannerTest, RanksOfThisHostAreItsOwnProcesses) {
+  const JobPlan plan = Planned(Options(2));
+  EXPECT_EQ(plan.parts.size(), 2u);
+  EXPECT_EQ(plan.job_id, "cafe");
+  EXPECT_EQ(plan.rank_count, 2);
+  EXPECT_THAT(plan.ranks, ElementsAre(0, 1));
+  EXPECT_EQ(plan.orphans, Supervisor::Orphans::kLeave);
+  EXPECT_THAT(plan.commands[1],
+              AllOf(HasSubstr("RONDA_RANK=1 "), HasSubstr(" ./train 'two words'"), Not(HasSubstr("PATH"))));
+}
+
+TEST(JobPlannerTest, SecretsAreNotShown) {
+  const JobPlan plan = Planned(Options(1));
+  EXPECT_THAT(plan.commands[0], AllOf(HasSubstr("RONDA_JOB_SECRET=..."), Not(HasSubstr("f00d"))));
+}
+
+TEST(JobPlannerTest, OtherNamesOfThisHostNeedNoMpirun) {
+  LaunchOptions options = Options(3);
+  options.hosts = {{"head", 1}, {"10.0.0.1", 1}, {"localhost", 1}};
+  EXPECT_EQ(Planned(options).parts.size(), 3u);
+}
+
+TEST(JobPlannerTest, DevicesAreForAllRanks) {
+  LaunchOptions options = Options(2);
+  options.devices = {2, 3};
+  for (const std::string& command : Planned(options).commands) {
+    EXPECT_THAT(command, HasSubstr("CUDA_VISIBLE_DEVICES=2,3 "));
+  }
+}
+
+TEST(JobPlannerTest, RanksOfANodeAreAPartOfTheJob) {
+  LaunchOptions options = Options(2);
+  options.nodes = NodeGroup{.nodes = 2, .node_rank = 1, .master_address = "10.0.0.1"};
+  const JobPlan plan = Planned(options);
+  EXPECT_EQ(plan.job_id, "");
+  EXPECT_EQ(plan.rank_count, 4);
+  EXPECT_THAT(plan.ranks, ElementsAre(2, 3));
+  EXPECT_THAT(plan.commands[0], HasSubstr("RONDA_RANK=2 RONDA_SIZE=4 "));
+}
+
+TEST(JobPlannerTest, AgentsAreStartedOverSsh) {
+  LaunchOptions options = Options(2);
+  options.hosts = {{"alpha", 1}, {"beta", 1}};
+  options.launcher = LaunchOptions::Launcher::kSsh;
+  const JobPlan plan = Planned(options);
+  EXPECT_EQ(plan.parts.size(), 2u);
+  EXPECT_THAT(plan.commands, ::testing::Each(StartsWith("ssh ")));
+}
+
+TEST(JobPlannerTest, TooFewSlotsAreAnErrorForEveryLauncher) {
+  for (const LaunchOptions::Launcher launcher :
+       {LaunchOptions::Launcher::kAutomatic, LaunchOptions::Launcher::kMpirun, LaunchOptions::Launcher::kSsh}) {
+    LaunchOptions options = Options(3);
+    options.hosts = {{"alpha", 1}, {"beta", 1}};
+    options.launcher = launcher;
+    const auto plan = MakeJobPlan(options, Facts());
+    EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(plan.status().message()), HasSubstr("-np 3 needs 3 slots, and -H offers 2"));
+  }
+}
+
+}  // namespace
+}  // namespace ronda
