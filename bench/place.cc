@@ -8,18 +8,19 @@
 namespace ronda::bench {
 namespace {
 
-// What a launcher calls a process' rank and the number of ranks.
+// What a launcher calls a process' rank and the number of ranks, of the job and of its host.
 struct Variables {
   const char* rank;
   const char* size;
+  const char* local_size;
   const char* job_id;  // nullptr: it has none
   Launcher launcher;
 };
 
 constexpr Variables kLaunchers[] = {
-    {"RONDA_RANK", "RONDA_SIZE", "RONDA_JOB_ID", Launcher::kRondarun},
-    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", nullptr, Launcher::kOpenMpi},
-    {"PMI_RANK", "PMI_SIZE", nullptr, Launcher::kMpich},
+    {"RONDA_RANK", "RONDA_SIZE", "RONDA_LOCAL_SIZE", "RONDA_JOB_ID", Launcher::kRondarun},
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", nullptr, Launcher::kOpenMpi},
+    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", nullptr, Launcher::kMpich},
 };
 
 absl::StatusOr<int> ReadNumber(const ReadVariable& variable, const char* name) {
@@ -27,6 +28,16 @@ absl::StatusOr<int> ReadNumber(const ReadVariable& variable, const char* name) {
   int number = 0;
   if (absl::SimpleAtoi(text, &number) && number >= 0) return number;
   return absl::InvalidArgumentError(absl::StrCat(name, "=\"", text, "\" is no number from 0 up"));
+}
+
+absl::StatusOr<Place::Meeting> FindMeeting(const ReadVariable& variable, const char* local_size_name, int size) {
+  using Meeting = Place::Meeting;
+  const std::string backend = variable("RONDA_BACKEND").value_or("");
+  if (backend == "mpi" || backend == "hierarchical") return Meeting::kThroughMpi;
+  if (!variable(local_size_name)) return Meeting::kInMemory;
+  const absl::StatusOr<int> local_size = ReadNumber(variable, local_size_name);
+  if (!local_size.ok()) return local_size.status();
+  return *local_size < size ? Meeting::kThroughMpi : Meeting::kInMemory;
 }
 
 }  // namespace
@@ -52,12 +63,16 @@ absl::StatusOr<std::optional<Place>> FindPlace(const ReadVariable& variable, int
     Place place{.rank = *rank, .size = *size, .launcher = names.launcher};
     place.job_id = names.job_id != nullptr ? variable(names.job_id).value_or("") : "";
     if (place.job_id.empty()) place.job_id = absl::StrCat("bench-", parent);
+    const absl::StatusOr<Place::Meeting> meeting = FindMeeting(variable, names.local_size, *size);
+    if (!meeting.ok()) return meeting.status();
+    place.meeting = *meeting;
     return std::optional<Place>(std::move(place));
   }
   return std::optional<Place>();
 }
 
 void DescribeJobToRonda(const Place& place, const std::string& suffix) {
+  if (place.meeting == Place::Meeting::kThroughMpi) return;
   constexpr int kOverwrite = 1;
   setenv("RONDA_RANK", absl::StrCat(place.rank).c_str(), kOverwrite);
   setenv("RONDA_SIZE", absl::StrCat(place.size).c_str(), kOverwrite);

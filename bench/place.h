@@ -24,6 +24,9 @@ struct Place {
   int size = 1;
   Launcher launcher = Launcher::kRondarun;
   std::string job_id;  // valid as Ronda's, the same on every rank, and on no other job's
+  // Where the ranks meet: in the memory of their one host; or, on several hosts, and where RONDA_BACKEND names one that
+  // needs MPI, as MPI brings them together.
+  enum class Meeting { kInMemory, kThroughMpi } meeting = Meeting::kInMemory;
 };
 
 // Reads an environment variable; nullopt if it is unset.
@@ -37,8 +40,8 @@ ReadVariable ProcessVariables();
 // Errors: INVALID_ARGUMENT if the launcher's variables make no sense.
 absl::StatusOr<std::optional<Place>> FindPlace(const ReadVariable& variable, int parent);
 
-// Sets RONDA_RANK, RONDA_SIZE and RONDA_JOB_ID for ronda::init(), as rondarun would have. `suffix` tells this job from
-// others of the same ranks.
+// Sets RONDA_RANK, RONDA_SIZE and RONDA_JOB_ID for ronda::init(), as rondarun would have, where ranks meet in memory;
+// elsewhere the launcher's variables are all that it needs. `suffix` tells this job from others of the same ranks.
 void DescribeJobToRonda(const Place& place, const std::string& suffix);
 
 }  // namespace ronda::bench

@@ -5,14 +5,37 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/config.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/bootstrap/bootstrap.h"
 #include "runtime/collectives/self/self_transport.h"
 #include "runtime/collectives/shm/shm_transport.h"
 
 namespace ronda::bench {
+namespace {
+
+bool MeetsThroughMpi(const Place& place) { return place.size > 1 && place.meeting == Place::Meeting::kThroughMpi; }
+
+absl::StatusOr<std::shared_ptr<MpiSession>> BeginMpi() {
+  RONDA_ASSIGN_OR_RETURN(const Config config, ReadConfig(ProcessEnvironment()));
+  const MpiEnvironment& mpi = config.job.mpi;
+  const bool is_mpich = mpi.launcher == MpiEnvironment::Launcher::kMpich;
+  return MpiSession::Start({.flavor = is_mpich ? MpiFlavor::kMpich : MpiFlavor::kOpenMpi, .plugin = mpi.plugin});
+}
+
+absl::StatusOr<Transport> ConnectThroughMpi(const ConnectOptions& options) {
+  RONDA_ASSIGN_OR_RETURN(Config config, ReadConfig(ProcessEnvironment()));
+  if (!config.job.job_id.empty()) config.job.job_id += options.suffix;
+  RONDA_ASSIGN_OR_RETURN(Job job, Bootstrap(config));
+  if (options.chunk_bytes > 0) job.transport.communicator->Tune({.chunk_bytes = options.chunk_bytes});
+  return std::move(job.transport);
+}
+
+}  // namespace
 
 absl::StatusOr<Transport> Connect(const Place& place, const ConnectOptions& options) {
   if (place.size == 1) return CreateSelfTransport("localhost");
+  if (MeetsThroughMpi(place)) return ConnectThroughMpi(options);
   ShmWorld::Options world = {
       .job_id = absl::StrCat(place.job_id, options.suffix), .rank = place.rank, .size = place.size};
   if (options.chunk_bytes > 0) world.slot_bytes = options.chunk_bytes;
@@ -21,8 +44,12 @@ absl::StatusOr<Transport> Connect(const Place& place, const ConnectOptions& opti
 }
 
 absl::StatusOr<std::unique_ptr<Team>> Team::Create(const Place& place) {
+  std::shared_ptr<MpiSession> session;
+  if (MeetsThroughMpi(place)) {
+    RONDA_ASSIGN_OR_RETURN(session, BeginMpi());
+  }
   RONDA_ASSIGN_OR_RETURN(Transport transport, Connect(place, {.suffix = "-team"}));
-  return std::unique_ptr<Team>(new Team(place, std::move(transport)));
+  return std::unique_ptr<Team>(new Team(place, std::move(session), std::move(transport)));
 }
 
 Team::~Team() { transport_.control->Depart(); }

@@ -10,11 +10,13 @@
 #include "absl/status/statusor.h"
 #include "bench/place.h"
 #include "runtime/collectives/transport.h"
+#include "runtime/mpi/mpi_session.h"
 
 namespace ronda::bench {
 
-// Connects this rank to the others by Ronda's communicator alone, without client or coordinator thread; `suffix` tells
-// several such connections of a job apart. `chunk_bytes`: 0 is the backend's own choice.
+// Connects this rank to the others by Ronda's communicator alone, without client or coordinator thread: over shared
+// memory or, where ranks meet through MPI, by the backend that ronda::init() would choose. `suffix` tells several such
+// connections of a job apart. `chunk_bytes`: 0 is the backend's own choice.
 struct ConnectOptions {
   std::string suffix;
   size_t chunk_bytes = 0;
@@ -44,10 +46,12 @@ class Team {
   std::string FromFirst(std::string text);  // rank 0's
 
  private:
-  Team(Place place, Transport transport) : place_(std::move(place)), transport_(std::move(transport)) {}
+  Team(Place place, std::shared_ptr<MpiSession> session, Transport transport)
+      : place_(std::move(place)), session_(std::move(session)), transport_(std::move(transport)) {}
   void Reduce(DType dtype, ReduceOp op, void* value);
 
   const Place place_;
+  const std::shared_ptr<MpiSession> session_;  // keeps MPI begun, as it does not begin a second time; may be nullptr
   const Transport transport_;
 };
 

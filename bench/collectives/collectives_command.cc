@@ -62,7 +62,9 @@ void AddMeasurementFlags(Flags* flags, CollectivesOptions* options) {
   flags->Add({.names = {"--backend"},
               .value = "LIST",
               .help = absl::StrCat("Backends of the communicator layer: ", absl::StrJoin(BackendNames(), ", "),
-                                   ", or\nall (shm). inprocess runs the ranks as threads of the first process.")},
+                                   ", or\nall (shm). inprocess runs the ranks as threads of the first process.\n"
+                                   "Across hosts, and where RONDA_BACKEND names one that needs MPI, shm\n"
+                                   "stands for the backend that ronda::init() would choose.")},
              ChoiceList(&options->backends, BackendNames()));
   flags->Add({.names = {"--rounds"}, .value = "N", .help = "Blocks of each contestant, after one that warms up (9)."},
              Integer(&options->turns.rounds, {.min = 1, .max = 10000}));

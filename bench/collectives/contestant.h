@@ -40,7 +40,7 @@ class Contestant {
   virtual const void* Run() = 0;
 };
 
-// Ronda's communicator alone, over shared memory, connected apart from all others.
+// Ronda's communicator alone, as Connect() has it, apart from all others.
 absl::StatusOr<std::unique_ptr<Contestant>> ConnectCommunicatorContestant(const Place& place,
                                                                           const ConnectOptions& options);
 

@@ -22,6 +22,7 @@ struct Membership {
   std::string description;
   std::string error;
   MPI_Op half_sum = MPI_OP_NULL;
+  bool is_owner = false;  // MPI began here, and is to end here
 };
 
 Membership& Self() {
@@ -75,9 +76,12 @@ int RunReduce(const Prepared& prepared, const void* input) {
 }  // namespace
 
 int Init(int, int, const char*) {
+  int is_initialized = 0;
+  MPI_Initialized(&is_initialized);
+  Self().is_owner = is_initialized == 0;
   int provided = 0;
-  // The plugin is called by one thread; Ronda's own threads never call MPI.
-  if (Check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided)) != 0) return 1;
+  // The plugin is called by one thread. Ronda's threads call MPI only where it has begun before this.
+  if (Self().is_owner && Check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided)) != 0) return 1;
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   Self().description = LibraryVersion();
   constexpr int kCommutes = 1;
@@ -130,7 +134,7 @@ void Release(Prepared* prepared) { delete prepared; }
 
 void Finalize() {
   MPI_Op_free(&Self().half_sum);
-  MPI_Finalize();
+  if (Self().is_owner) MPI_Finalize();
 }
 
 const char* LastError() { return Self().error.c_str(); }

@@ -41,11 +41,32 @@ TEST(FindPlaceTest, RanksOfAnMpiLauncherMeetUnderTheirParent) {
   EXPECT_EQ((*mpich)->launcher, Launcher::kMpich);
 }
 
+TEST(FindPlaceTest, RanksOnSeveralHostsOrWithABackendOfMpiMeetThroughMpi) {
+  using Meeting = Place::Meeting;
+  std::map<std::string, std::string> variables = {
+      {"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
+  EXPECT_EQ((**Find(variables)).meeting, Meeting::kInMemory);
+  variables["RONDA_BACKEND"] = "shm";
+  EXPECT_EQ((**Find(variables)).meeting, Meeting::kInMemory);
+  variables["RONDA_BACKEND"] = "mpi";
+  EXPECT_EQ((**Find(variables)).meeting, Meeting::kThroughMpi);
+  variables.erase("RONDA_BACKEND");
+  variables["OMPI_COMM_WORLD_LOCAL_SIZE"] = "1";
+  EXPECT_EQ((**Find(variables)).meeting, Meeting::kThroughMpi);
+  EXPECT_EQ((**Find({{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}, {"MPI_LOCALNRANKS", "1"}})).meeting, Meeting::kThroughMpi);
+}
+
 TEST(FindPlaceTest, NonsenseFromALauncherIsAnError) {
   EXPECT_EQ(Find({{"RONDA_RANK", "x"}, {"RONDA_SIZE", "4"}}).status().message(),
             "RONDA_RANK=\"x\" is no number from 0 up");
   EXPECT_EQ(Find({{"PMI_RANK", "0"}}).status().message(), "PMI_SIZE=\"\" is no number from 0 up");
   EXPECT_EQ(Find({{"RONDA_RANK", "4"}, {"RONDA_SIZE", "4"}}).status().message(), "RONDA_RANK=4, but RONDA_SIZE=4");
+}
+
+TEST(DescribeJobToRondaTest, LeavesThoseWhoMeetThroughMpiToTheirLauncher) {
+  unsetenv("RONDA_RANK");
+  DescribeJobToRonda({.rank = 2, .size = 3, .job_id = "job", .meeting = Place::Meeting::kThroughMpi}, "");
+  EXPECT_EQ(ProcessVariables()("RONDA_RANK"), std::nullopt);
 }
 
 TEST(DescribeJobToRondaTest, SetsWhatRondarunWouldHave) {

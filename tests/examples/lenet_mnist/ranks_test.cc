@@ -2,24 +2,18 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <cstddef>
-#include <fstream>
 #include <map>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "tests/examples/lenet_mnist/few_digits.h"
 #include "tests/examples/lenet_mnist/idx_files.h"
+#include "tests/examples/lenet_mnist/parameters.h"
 #include "tests/multiprocess/launcher_harness.h"
 
 namespace lenet {
 namespace {
 
-using Parameters = std::vector<float>;
-
-constexpr std::size_t kParameterCount = 61706;
 constexpr int kSteps = 20;
 
 // Trains on batches of 64, over all ranks, for `steps` steps. `compression` is as the flag spells it.
@@ -31,12 +25,7 @@ Parameters Train(int ranks, int steps, const std::string& compression) {
                           "--batch-size=64", "--lr=0.005", "--steps=" + std::to_string(steps),
                           "--compression=" + compression, "--dump-parameters=" + file});
   EXPECT_EQ(run.Finish(), 0) << run.out() << run.err();
-  Parameters parameters(kParameterCount);
-  std::ifstream in(file, std::ios::binary);
-  in.read(reinterpret_cast<char*>(parameters.data()), kParameterCount * sizeof(float));
-  EXPECT_EQ(in.gcount(), kParameterCount * sizeof(float));
-  EXPECT_EQ(in.peek(), std::ifstream::traits_type::eof());
-  return parameters;
+  return ReadParameters(file);
 }
 
 // What one rank computes without compression: what all others are compared with. Trained once for all tests.
@@ -45,15 +34,6 @@ const Parameters& OneRank(int steps) {
   const auto found = trained->find(steps);
   return found != trained->end() ? found->second : (*trained)[steps] = Train(1, steps, "none");
 }
-
-// The Euclidean norm of a - b.
-double Distance(const Parameters& a, const Parameters& b) {
-  double sum = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) sum += std::pow(double{a[i]} - double{b[i]}, 2);
-  return std::sqrt(sum);
-}
-
-double Norm(const Parameters& a) { return Distance(a, Parameters(a.size())); }
 
 // Against "all are equal because nothing has happened".
 TEST(LenetRanks, TwentyStepsChangeTheParameters) {
