@@ -1,8 +1,10 @@
 #include "runtime/collectives/mpi/message_link.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -15,10 +17,12 @@ namespace {
 // Ranks in step wait for less than this many looks for each other.
 constexpr int kLooks = 200;
 // Between two looks at the clock and for the job's failure.
-constexpr int kYields = 32;
-// Waits longer than this are no part of a transfer at work.
-constexpr absl::Duration kLongWait = absl::Milliseconds(2);
-constexpr int kSleepShare = 32;  // of what has been waited
+constexpr int kLooksPerRound = 32;
+// Longer than a chunk takes on one host. Who waits for longer sleeps, for a small part of what it has waited: a thread
+// that looks on, or hands its core over and gets it back a scheduler tick later, costs more as soon as anybody else
+// wants the core.
+constexpr absl::Duration kLookOn = absl::Microseconds(200);
+constexpr int kSleepShare = 8;
 constexpr absl::Duration kLongestSleep = absl::Milliseconds(1);
 // A peer's end breaks its connections before the job knows of it.
 constexpr absl::Duration kFailureSpreads = absl::Seconds(2);
@@ -26,11 +30,17 @@ constexpr absl::Duration kFailureSpreads = absl::Seconds(2);
 // Ranks need not have begun to wait at the same moment.
 constexpr absl::Duration kPatiencePerStep = absl::Milliseconds(200);
 
-void SleepAfter(absl::Duration waited) {
-  if (waited > kLongWait) absl::SleepFor(std::min(waited / kSleepShare, kLongestSleep));
+// Whether the ranks on the host of `self` have a core each.
+bool HasCoreForEachRank(const std::vector<Peer>& peers, const Peer& self) {
+  const auto shares_host = [&](const Peer& peer) { return peer.host == self.host; };
+  return std::count_if(peers.begin(), peers.end(), shares_host) <= sysconf(_SC_NPROCESSORS_ONLN);
 }
 
 }  // namespace
+
+MessageLink::MessageLink(Options options)
+    : options_(std::move(options)),
+      may_spin_(HasCoreForEachRank(options_.peers, options_.peers[static_cast<size_t>(rank())])) {}
 
 RunningCollective MessageLink::Running(const CallInfo& info, size_t bytes_total, int steps) const {
   WaitLimits limits = info.limits;
@@ -82,16 +92,17 @@ absl::Status MessageLink::WaitLonger(Transfer& transfer, const RunningCollective
   const absl::Duration start = MonotonicTime();
   WaitWatch watch(running, *options_.flights);
   for (;;) {
-    for (int i = 0; i < kYields; ++i) {
-      sched_yield();
+    for (int i = 0; i < kLooksPerRound; ++i) {
+      if (!may_spin_) sched_yield();
       RONDA_ASSIGN_OR_RETURN(const bool is_complete, IsComplete(transfer));
       if (is_complete) return absl::OkStatus();
-      if (MonotonicTime() - start > kLongWait) break;
+      if (MonotonicTime() - start > kLookOn) break;
     }
     RONDA_RETURN_IF_ERROR(failure());
     RONDA_RETURN_IF_ERROR(watch.Check(options_.peers[static_cast<size_t>(transfer.peer)]));
     if (watch.has_warned() && running.late_call != nullptr) running.late_call->Make();
-    SleepAfter(MonotonicTime() - start);
+    const absl::Duration waited = MonotonicTime() - start;
+    if (waited > kLookOn) absl::SleepFor(std::min(waited / kSleepShare, kLongestSleep));
   }
 }
 

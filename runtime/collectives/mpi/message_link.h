@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -31,9 +30,8 @@ class TransferSet {
 // One rank's messages to and from the others, and what it does while it waits for them.
 //
 // Who is waited for is known by name at any time: transfers are waited for one after the other (all of them move on
-// meanwhile). A wait is first a number of looks, then looks between which the core is handed over, as ranks may
-// outnumber cores, and, when it has become long, sleeps that are short beside what has been waited: a sleeper moves no
-// messages.
+// meanwhile). A wait is first a number of looks, between which the core is handed over where ranks outnumber cores,
+// and, when it has become long, sleeps that are short beside what has been waited: a sleeper moves no messages.
 //
 // Thread-compatible.
 class MessageLink {
@@ -45,7 +43,7 @@ class MessageLink {
     std::function<absl::Status()> job_failure;  // the job's first failure
   };
 
-  explicit MessageLink(Options options) : options_(std::move(options)) {}
+  explicit MessageLink(Options options);
 
   RankId rank() const { return options_.messages->rank(); }
   int size() const { return options_.messages->size(); }
@@ -74,6 +72,7 @@ class MessageLink {
   absl::Status Explain(const absl::Status& error, RankId peer) const;
 
   const Options options_;
+  const bool may_spin_;  // the ranks of this host have a core each
 };
 
 }  // namespace ronda
