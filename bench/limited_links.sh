@@ -2,7 +2,7 @@
 # ronda-bench on two hosts whose links are limited: network namespaces of this machine, joined by a bridge. Needs root,
 # iproute2 and Open MPI. docs/benchmarks.md has what it has measured.
 #
-#   bench/limited_links.sh step               the step time of ResNet-50 against the bandwidth, in three wire formats
+#   bench/limited_links.sh step ["RATE..."]   the step time of ResNet-50 against the bandwidth, in three wire formats
 #   bench/limited_links.sh levels             two levels, flat, and bare MPI_Allreduce: 16 MiB, two ranks on each host
 #   bench/limited_links.sh run RATE RANKS ... ronda-bench ... on RANKS ranks a host; RATE in Mbit/s, 0: unlimited
 #
@@ -75,11 +75,12 @@ mkdir -p "$report"
 set_up
 case ${1:-} in
   step)
-    for rate in 100 1000 10000 0; do
+    for rate in ${2:-100 1000 10000 0}; do
       limit "$rate"
-      steps=$((rate == 100 ? 2 : 5))
+      steps=$((rate == 100 ? 1 : 5))
+      warm_up=$((rate == 100 ? 1 : 6))
       echo "== ${rate} Mbit/s (0: unlimited)"
-      bench 1 step --preset resnet50 --wire none,fp16,fp8_e4m3 --steps "$steps" --warm-up 6 --rounds 1 \
+      bench 1 step --preset resnet50 --wire none,fp16,fp8_e4m3 --steps "$steps" --warm-up "$warm_up" --rounds 1 \
         --json "$report/step-hosts-$rate.json"
     done
     ;;

@@ -77,8 +77,10 @@ class HostsFailureTest : public testing::HostsTest {
     HostsJob job = RankProgramJob({2, 2}, "add_up");
     job.env.insert(job.env.end(),
                    {{kNotesVariable, notes_}, {"RONDA_HEARTBEAT", "200ms"}, {"RONDA_HEARTBEAT_TIMEOUT", "2s"}});
-    // Else mpirun kills the other ranks before they can say anything. It does not end by itself then.
+    // Else mpirun kills the other ranks before they can say anything. It does not end by itself then, and does not
+    // always notice that its helpers are gone.
     job.mpirun_options = {"--enable-recovery"};
+    job.timeout = absl::Seconds(30);
     const std::string note = absl::StrCat(notes_, "/$OMPI_COMM_WORLD_RANK.exit");
     job.argv.insert(
         job.argv.begin(),
@@ -94,7 +96,7 @@ class HostsFailureTest : public testing::HostsTest {
 
   // What the rank has noted, when it has; "" and a test failure if it does not.
   std::string Await(int rank, const std::string& kind) const {
-    constexpr absl::Duration kPatience = absl::Seconds(20);
+    constexpr absl::Duration kPatience = absl::Seconds(15);
     const std::string path = absl::StrCat(notes_, "/", rank, ".", kind);
     for (const absl::Time end = absl::Now() + kPatience; absl::Now() < end; absl::SleepFor(absl::Milliseconds(10))) {
       if (!std::filesystem::exists(path)) continue;
