@@ -30,7 +30,6 @@ ronda_status StartupStatus(absl::StatusCode code) {
     case absl::StatusCode::kNotFound:            // the host to meet at
     case absl::StatusCode::kPermissionDenied:    // another secret
     case absl::StatusCode::kUnauthenticated:
-    case absl::StatusCode::kUnimplemented:  // several hosts
       return RONDA_ERROR_INVALID_ARGUMENT;
     default:
       return CommonStatus(code);

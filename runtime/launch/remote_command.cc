@@ -11,7 +11,7 @@ std::vector<std::string> RemoteCommand(const RemoteOptions& remote, absl::string
   if (!remote.agent.empty()) return {remote.agent, std::string(host), line};
   // A host that has gone is to be noticed, and no terminal is to change what comes back.
   std::vector<std::string> words = {
-      "ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=10"};
+      "ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=30", "-o", "ServerAliveInterval=10"};
   if (remote.ssh_port != 0) words.insert(words.end(), {"-p", absl::StrCat(remote.ssh_port)});
   if (!remote.ssh_identity_file.empty()) words.insert(words.end(), {"-i", remote.ssh_identity_file});
   words.insert(words.end(), {std::string(host), line});

@@ -15,6 +15,7 @@
 #include "runtime/launch/hosts.h"
 #include "runtime/launch/launch_environment.h"
 #include "runtime/launch/launch_plan.h"
+#include "runtime/launch/remote_command.h"
 #include "runtime/launch/shell_quote.h"
 
 namespace ronda {
@@ -123,13 +124,7 @@ std::unique_ptr<AgentPart> MakeAgent(const HostRanks& host, size_t index, const 
 }  // namespace
 
 std::vector<std::string> AgentCommand(const RemoteOptions& remote, absl::string_view host, absl::string_view program) {
-  const std::string agent = absl::StrCat("exec ", ShellQuote(AgentWords(remote, program)));
-  if (!remote.agent.empty()) return {remote.agent, std::string(host), agent};
-  Words words = {"ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=30", "-o", "ServerAliveInterval=10"};
-  if (remote.ssh_port != 0) words.insert(words.end(), {"-p", absl::StrCat(remote.ssh_port)});
-  if (!remote.ssh_identity_file.empty()) words.insert(words.end(), {"-i", remote.ssh_identity_file});
-  words.insert(words.end(), {std::string(host), agent});
-  return words;
+  return RemoteCommand(remote, host, AgentWords(remote, program));
 }
 
 absl::StatusOr<JobPlan> PlanSshJob(const LaunchOptions& options, const LaunchFacts& facts) {

@@ -42,8 +42,7 @@ TEST(StatusCodeTest, DisagreementOfRanksIsAMismatchAtCompletionOnly) {
 TEST(StatusCodeTest, StartupBlamesTheConfigurationForRanksThatDoNotFitTogether) {
   for (absl::StatusCode code :
        {absl::StatusCode::kInvalidArgument, absl::StatusCode::kFailedPrecondition, absl::StatusCode::kAlreadyExists,
-        absl::StatusCode::kNotFound, absl::StatusCode::kPermissionDenied, absl::StatusCode::kUnauthenticated,
-        absl::StatusCode::kUnimplemented}) {
+        absl::StatusCode::kNotFound, absl::StatusCode::kPermissionDenied, absl::StatusCode::kUnauthenticated}) {
     EXPECT_EQ(ToRondaStatus(code, Answer::kStartup), RONDA_ERROR_INVALID_ARGUMENT);
   }
 }

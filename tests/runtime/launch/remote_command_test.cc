@@ -10,7 +10,7 @@ using ::testing::ElementsAre;
 
 TEST(RemoteCommandTest, SshAsksForNoPassword) {
   EXPECT_THAT(RemoteCommand({}, "h2", {"/opt/my ronda/rondarun", "--probe"}),
-              ElementsAre("ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=10",
+              ElementsAre("ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=30", "-o", "ServerAliveInterval=10",
                           "h2", "exec '/opt/my ronda/rondarun' --probe"));
 }
 
@@ -19,7 +19,7 @@ TEST(RemoteCommandTest, SshGetsItsPortAndKey) {
   remote.ssh_port = 2222;
   remote.ssh_identity_file = "/my key";
   EXPECT_THAT(RemoteCommand(remote, "h2", {"true"}),
-              ElementsAre("ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=10",
+              ElementsAre("ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=30", "-o", "ServerAliveInterval=10",
                           "-p", "2222", "-i", "/my key", "h2", "exec true"));
 }
 
