@@ -330,14 +330,14 @@ int ronda_local_size(void);
 int ronda_cross_rank(void);
 int ronda_cross_size(void);
 
-/* *stop becomes 1 once some rank has been asked to end, by SIGTERM, as schedulers send it to jobs whose machine they take
- * back; else 0. Every rank calls it as often as the others, once a step; all read the 1 in the same call, and may save
- * their state there and leave.
+/* *stop becomes 1 once some rank has been asked to end, by SIGTERM, as schedulers send it to jobs whose machine they
+ * take back; else 0. Every rank calls it as often as the others, once a step; all read the 1 in the same call, and may
+ * save their state there and leave.
  *
- * A call answers with what the ranks knew in the one before, and nobody waits where that is complete: a request is heard
- * up to two calls after it has come. The first call sets a handler for SIGTERM, which calls the program's if that is
- * there already; before that the signal ends the process as ever. Ranks that have joined do not call it until all have;
- * then the first call answers 0. One thread of a rank calls it. Errors: as those of an operation. */
+ * A call answers with what the ranks knew in the one before, and nobody waits where that is complete: a request is
+ * heard up to two calls after it has come. The first call sets a handler for SIGTERM, which calls the program's if that
+ * is there already; before that the signal ends the process as ever. Ranks that have joined do not call it until all
+ * have; then the first call answers 0. One thread of a rank calls it. Errors: as those of an operation. */
 ronda_status ronda_should_stop(int* stop);
 
 /* Runs `body` once for each rank of a job of `size` ranks that are threads of this process, and returns when all have

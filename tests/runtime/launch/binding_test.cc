@@ -38,9 +38,7 @@ TEST(BindingTest, RanksAreSpreadOverMemoryNodes) {
   EXPECT_THAT(CpusOfRank(Cores(), Binding::kNuma, 0, 1), ElementsAre(0, 4, 1, 5));
 }
 
-TEST(BindingTest, HostWithoutKnownCoresBindsNothing) {
-  EXPECT_THAT(CpusOfRank({}, Binding::kCore, 0, 1), IsEmpty());
-}
+TEST(BindingTest, HostWithoutKnownCoresBindsNothing) { EXPECT_THAT(CpusOfRank({}, Binding::kCore, 0, 1), IsEmpty()); }
 
 TEST(ThisHostsCoresTest, AreThoseThatThisProcessMayRunOn) {
   const auto cores = ThisHostsCores();
