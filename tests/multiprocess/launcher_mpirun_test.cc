@@ -97,7 +97,7 @@ TEST_P(LauncherMpirunTest, EveryRankHasItsFiles) {
 }
 
 TEST_P(LauncherMpirunTest, RankThatWasKilledIsTheLastLine) {
-  LauncherRun run(OnThisHost(2, FailAsRank1("echo disk on fire >&2; kill -9 $$")), Options());
+  LauncherRun run(OnThisHost(2, FailAsRank1("echo disk on fire >&2; kill -9 $$", "exec sleep 60")), Options());
   EXPECT_EQ(run.Finish(), 128 + SIGKILL);
   // Hydra says which process it was, and not which rank.
   EXPECT_THAT(run.LastLine(), MatchesRegex(IsOpenMpi() ? "rondarun: rank 1 \\(host [^ ]+\\) was killed by signal 9 "
@@ -108,7 +108,8 @@ TEST_P(LauncherMpirunTest, RankThatWasKilledIsTheLastLine) {
 }
 
 TEST_P(LauncherMpirunTest, ExitCodeOfTheFirstRankThatFailedIsOurs) {
-  LauncherRun run(OnThisHost(2, FailAsRank1("echo out of data >&2; exit 3")), Options());
+  // Hydra lets the others go on after an exit.
+  LauncherRun run(OnThisHost(2, FailAsRank1("echo out of data >&2; exit 3", "exit 0")), Options());
   EXPECT_EQ(run.Finish(), 3);
   EXPECT_THAT(run.LastLine(),
               MatchesRegex("rondarun: rank 1 \\(host [^ ]+\\) exited with code 3; last error: \"out of data\""));
