@@ -57,10 +57,10 @@ class LauncherMpirunTest : public ::testing::TestWithParam<std::string> {
     return "RANK=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; " + script;
   }
 
-  // A script that does so on rank 1 while the others run. Not at once: on a busy machine either MPI may fail to say how
-  // a rank ended that it has hardly started (Hydra fails an assertion of its own).
-  static std::string FailAsRank1(const std::string& script) {
-    return "[ $RANK = 1 ] || exec sleep 60; sleep 0.3; " + script;
+  // A script that fails so on rank 1 while the others do something else. Not at once: on a busy machine either MPI may
+  // fail to say how a rank ended that it has hardly started (Hydra fails an assertion of its own).
+  static std::string FailAsRank1(const std::string& script, const std::string& others) {
+    return absl::StrCat("[ $RANK = 1 ] || ", others, "; sleep 0.3; ", script);
   }
 
   bool IsOpenMpi() const { return GetParam() == "openmpi"; }
