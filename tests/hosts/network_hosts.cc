@@ -20,8 +20,12 @@ namespace {
 
 constexpr absl::string_view kNamespacePrefix = "ronda-";
 
+// ip and tc are administrators' programs, in directories that Bazel leaves out.
+constexpr absl::string_view kSetPath = "PATH=$PATH:/usr/sbin:/sbin; ";
+
 ProcessResult Shell(const std::string& command) {
-  return RunProcesses({.argv = {"/bin/sh", "-c", command}, .timeout = absl::Seconds(20)}).ranks.front();
+  return RunProcesses({.argv = {"/bin/sh", "-c", absl::StrCat(kSetPath, command)}, .timeout = absl::Seconds(20)})
+      .ranks.front();
 }
 
 absl::Status Do(const std::string& command) {
@@ -129,7 +133,7 @@ absl::Status NetworkHosts::WriteAgent() {
   agent_ = absl::StrCat(directory == nullptr ? "/tmp" : directory, "/agent-", id_);
   // As with ssh, little of the caller's environment gets there.
   std::ofstream(agent_) << "#!/bin/sh\n"
-                        << "host=$1\nshift\n"
+                        << kSetPath << "host=$1\nshift\n"
                         << "exec env -i PATH=\"$PATH\" HOME=\"$HOME\" ip netns exec \"$host\" unshare -m -u sh -c "
                            "'mount -t tmpfs tmpfs /dev/shm && "
                            "hostname \"$0\" && exec sh -c \"$*\"' \"$host\" \"$@\"\n";
