@@ -68,7 +68,8 @@ TEST_F(NetworkHostsTest, CablesCanBePulledAndRatesLimited) {
   ASSERT_EQ(hosts->Reconnect(1), absl::OkStatus());
   EXPECT_THAT(Shell(state), Not(HasSubstr("NO-CARRIER")));
   ASSERT_EQ(hosts->LimitRate(100), absl::OkStatus());
-  EXPECT_THAT(Shell(absl::StrCat("tc -n ", hosts->NameOf(0), " qdisc show dev eth0")), HasSubstr("rate 100Mbit"));
+  EXPECT_THAT(Shell(absl::StrCat("PATH=$PATH:/usr/sbin:/sbin; tc -n ", hosts->NameOf(0), " qdisc show dev eth0")),
+              HasSubstr("rate 100Mbit"));
 }
 
 TEST_F(NetworkHostsTest, NothingIsLeftBehindNotEvenByTestsThatWereKilled) {
