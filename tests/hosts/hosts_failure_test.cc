@@ -77,14 +77,14 @@ class HostsFailureTest : public testing::HostsTest {
     HostsJob job = RankProgramJob({2, 2}, "add_up");
     job.env.insert(job.env.end(),
                    {{kNotesVariable, notes_}, {"RONDA_HEARTBEAT", "200ms"}, {"RONDA_HEARTBEAT_TIMEOUT", "2s"}});
-    // Else mpirun kills the other ranks before they can say anything. It does not end by itself then, and does not
-    // always notice that its helpers are gone.
+    // Else mpirun kills the other ranks before they can say anything; sometimes its helpers do so all the same, but not
+    // to what has a session of its own. It does not end by itself then, and does not always notice that they are gone.
     job.mpirun_options = {"--enable-recovery"};
     job.timeout = absl::Seconds(30);
     const std::string note = absl::StrCat(notes_, "/$OMPI_COMM_WORLD_RANK.exit");
-    job.argv.insert(
-        job.argv.begin(),
-        {"/bin/sh", "-c", absl::StrCat("\"$@\"; echo -n $? > ", note, ".new; mv ", note, ".new ", note), "sh"});
+    job.argv.insert(job.argv.begin(),
+                    {"/usr/bin/setsid", "--wait", "/bin/sh", "-c",
+                     absl::StrCat("\"$@\"; echo -n $? > ", note, ".new; mv ", note, ".new ", note), "sh"});
     return std::async(std::launch::async, [this, job = std::move(job)] { return RunAcross(*hosts_, job); });
   }
 
