@@ -1,11 +1,11 @@
 #include "runtime/base/config.h"
 
-#include <map>
 #include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/runtime/base/variables.h"
 
 namespace ronda {
 namespace {
@@ -14,28 +14,6 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-using Variables = std::map<std::string, std::string>;
-
-absl::StatusOr<Config> Read(const Variables& variables) {
-  return ReadConfig([&variables](const char* name) -> std::optional<std::string> {
-    const auto it = variables.find(name);
-    if (it == variables.end()) return std::nullopt;
-    return it->second;
-  });
-}
-
-// `base` with `changes` on top; a change to "-" unsets.
-Variables With(Variables base, const Variables& changes) {
-  for (const auto& [name, value] : changes) {
-    if (value == "-") {
-      base.erase(name);
-    } else {
-      base[name] = value;
-    }
-  }
-  return base;
-}
 
 Variables Rondarun() {
   return {{"RONDA_RANK", "5"},

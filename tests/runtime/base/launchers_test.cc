@@ -1,5 +1,4 @@
 // What each launcher of other systems says of its job, as ReadConfig understands it.
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -7,31 +6,14 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/config.h"
+#include "tests/runtime/base/variables.h"
 
 namespace ronda {
 namespace {
 
 using ::testing::HasSubstr;
 
-using Variables = std::map<std::string, std::string>;
 using MpiLauncher = MpiEnvironment::Launcher;
-
-absl::StatusOr<Config> Read(const Variables& variables) {
-  return ReadConfig([&variables](const char* name) -> std::optional<std::string> {
-    const auto it = variables.find(name);
-    if (it == variables.end()) return std::nullopt;
-    return it->second;
-  });
-}
-
-// `base` with `changes` on top; a change to "-" unsets.
-Variables With(Variables base, const Variables& changes) {
-  for (const auto& [name, value] : changes) {
-    base.erase(name);
-    if (value != "-") base[name] = value;
-  }
-  return base;
-}
 
 Variables OpenMpi(const Variables& changes = {}) {
   return With({{"OMPI_COMM_WORLD_RANK", "3"},
