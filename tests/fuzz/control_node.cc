@@ -1,5 +1,5 @@
 // What a rank of the control plane across hosts makes of its neighbours' bytes, and of what else happens meanwhile.
-#include "runtime/control/grpc/control_node.h"
+#include "runtime/control/tree/control_node.h"
 
 #include "tests/fuzz/fuzz_input.h"
 

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "proto/ronda/v1/control.grpc.pb.h"
-#include "runtime/control/grpc/frame_stream.h"
 #include "runtime/control/rendezvous/grpc_channel.h"
 #include "runtime/control/rendezvous/grpc_status.h"
+#include "runtime/control/tree/frame_stream.h"
 
 namespace ronda {
 namespace {

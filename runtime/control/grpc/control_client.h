@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "runtime/control/grpc/control_stream.h"
 #include "runtime/control/rendezvous/endpoint.h"
+#include "runtime/control/tree/control_stream.h"
 
 namespace ronda {
 

@@ -11,8 +11,8 @@
 #include "proto/ronda/v1/control.grpc.pb.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/control/grpc/frame_stream.h"
 #include "runtime/control/rendezvous/grpc_status.h"
+#include "runtime/control/tree/frame_stream.h"
 
 namespace ronda {
 namespace {

@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "absl/status/status.h"
-#include "runtime/control/grpc/control_stream.h"
 #include "runtime/control/rendezvous/endpoint.h"
+#include "runtime/control/tree/control_stream.h"
 
 namespace ronda {
 

@@ -7,7 +7,7 @@
 #include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/control/grpc/control_client.h"
-#include "runtime/control/grpc/control_core.h"
+#include "runtime/control/tree/control_core.h"
 
 namespace ronda {
 namespace {

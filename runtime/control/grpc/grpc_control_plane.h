@@ -12,8 +12,8 @@
 #include "runtime/base/peer.h"
 #include "runtime/control/control_plane.h"
 #include "runtime/control/grpc/control_server.h"
-#include "runtime/control/grpc/control_tree.h"
 #include "runtime/control/rendezvous/endpoint.h"
+#include "runtime/control/tree/control_tree.h"
 #include "runtime/monitor/flight_board.h"
 
 namespace ronda {

@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "proto/ronda/v1/control.grpc.pb.h"
-#include "runtime/control/grpc/control_frame.h"
+#include "runtime/control/tree/control_frame.h"
 #include "tests/runtime/control/grpc/grpc_ranks.h"
 #include "tests/runtime/control/grpc/tcp_proxy.h"
 

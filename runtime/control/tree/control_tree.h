@@ -1,6 +1,6 @@
 // Who relays for whom.
-#ifndef RONDA_RUNTIME_CONTROL_GRPC_CONTROL_TREE_H_
-#define RONDA_RUNTIME_CONTROL_GRPC_CONTROL_TREE_H_
+#ifndef RONDA_RUNTIME_CONTROL_TREE_CONTROL_TREE_H_
+#define RONDA_RUNTIME_CONTROL_TREE_CONTROL_TREE_H_
 
 #include <algorithm>
 #include <vector>
@@ -40,4 +40,4 @@ inline bool HasControlChildren(RankId rank, int size) { return rank * kControlFa
 
 }  // namespace ronda
 
-#endif  // RONDA_RUNTIME_CONTROL_GRPC_CONTROL_TREE_H_
+#endif  // RONDA_RUNTIME_CONTROL_TREE_CONTROL_TREE_H_

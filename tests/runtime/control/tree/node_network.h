@@ -1,5 +1,5 @@
-#ifndef RONDA_TESTS_RUNTIME_CONTROL_GRPC_NODE_NETWORK_H_
-#define RONDA_TESTS_RUNTIME_CONTROL_GRPC_NODE_NETWORK_H_
+#ifndef RONDA_TESTS_RUNTIME_CONTROL_TREE_NODE_NETWORK_H_
+#define RONDA_TESTS_RUNTIME_CONTROL_TREE_NODE_NETWORK_H_
 
 #include <functional>
 #include <map>
@@ -12,7 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "runtime/control/grpc/control_node.h"
+#include "runtime/control/tree/control_node.h"
 
 namespace ronda::testing {
 
@@ -120,4 +120,4 @@ class NodeNetwork {
 
 }  // namespace ronda::testing
 
-#endif  // RONDA_TESTS_RUNTIME_CONTROL_GRPC_NODE_NETWORK_H_
+#endif  // RONDA_TESTS_RUNTIME_CONTROL_TREE_NODE_NETWORK_H_

@@ -1,5 +1,5 @@
-#ifndef RONDA_TESTS_RUNTIME_CONTROL_GRPC_MEMORY_STREAM_H_
-#define RONDA_TESTS_RUNTIME_CONTROL_GRPC_MEMORY_STREAM_H_
+#ifndef RONDA_TESTS_RUNTIME_CONTROL_TREE_MEMORY_STREAM_H_
+#define RONDA_TESTS_RUNTIME_CONTROL_TREE_MEMORY_STREAM_H_
 
 #include <deque>
 #include <functional>
@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "runtime/base/mutex.h"
-#include "runtime/control/grpc/control_stream.h"
+#include "runtime/control/tree/control_stream.h"
 
 namespace ronda::testing {
 
@@ -91,4 +91,4 @@ class MemoryStream final : public ControlStream {
 
 }  // namespace ronda::testing
 
-#endif  // RONDA_TESTS_RUNTIME_CONTROL_GRPC_MEMORY_STREAM_H_
+#endif  // RONDA_TESTS_RUNTIME_CONTROL_TREE_MEMORY_STREAM_H_

@@ -1,5 +1,5 @@
-#ifndef RONDA_RUNTIME_CONTROL_GRPC_CONTROL_STREAM_H_
-#define RONDA_RUNTIME_CONTROL_GRPC_CONTROL_STREAM_H_
+#ifndef RONDA_RUNTIME_CONTROL_TREE_CONTROL_STREAM_H_
+#define RONDA_RUNTIME_CONTROL_TREE_CONTROL_STREAM_H_
 
 #include <memory>
 #include <string>
@@ -11,7 +11,7 @@ namespace ronda {
 
 class ControlStream;
 
-// What streams tell whom they belong to, from gRPC's threads: one call at a time for reads, and one for writes.
+// What streams tell whom they belong to, from threads of their own: one call at a time for reads, and one for writes.
 class ControlStreamOwner {
  public:
   virtual ~ControlStreamOwner() = default;
@@ -43,4 +43,4 @@ class ControlStream {
 
 }  // namespace ronda
 
-#endif  // RONDA_RUNTIME_CONTROL_GRPC_CONTROL_STREAM_H_
+#endif  // RONDA_RUNTIME_CONTROL_TREE_CONTROL_STREAM_H_

@@ -1,4 +1,4 @@
-#include "runtime/control/grpc/act_relay.h"
+#include "runtime/control/tree/act_relay.h"
 
 #include <gtest/gtest.h>
 

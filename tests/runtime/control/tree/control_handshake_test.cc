@@ -1,4 +1,4 @@
-#include "runtime/control/grpc/control_handshake.h"
+#include "runtime/control/tree/control_handshake.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "runtime/control/grpc/control_core.h"
+#include "runtime/control/tree/control_core.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,5 +1,5 @@
 // The threads' side of the control plane across hosts, over streams within the process that ThreadSanitizer can follow.
-#include "runtime/control/grpc/control_core.h"
+#include "runtime/control/tree/control_core.h"
 
 #include <unistd.h>
 
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tests/runtime/control/control_plane_suite.h"
-#include "tests/runtime/control/grpc/memory_stream.h"
+#include "tests/runtime/control/tree/memory_stream.h"
 
 namespace ronda::testing {
 namespace {

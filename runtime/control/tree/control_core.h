@@ -1,5 +1,5 @@
-#ifndef RONDA_RUNTIME_CONTROL_GRPC_CONTROL_CORE_H_
-#define RONDA_RUNTIME_CONTROL_GRPC_CONTROL_CORE_H_
+#ifndef RONDA_RUNTIME_CONTROL_TREE_CONTROL_CORE_H_
+#define RONDA_RUNTIME_CONTROL_TREE_CONTROL_CORE_H_
 
 #include <atomic>
 #include <functional>
@@ -16,10 +16,10 @@
 #include "absl/time/time.h"
 #include "runtime/base/mutex.h"
 #include "runtime/control/control_plane.h"
-#include "runtime/control/grpc/control_handshake.h"
-#include "runtime/control/grpc/control_node.h"
-#include "runtime/control/grpc/control_stream.h"
-#include "runtime/control/grpc/frame_stream.h"
+#include "runtime/control/tree/control_handshake.h"
+#include "runtime/control/tree/control_node.h"
+#include "runtime/control/tree/control_stream.h"
+#include "runtime/control/tree/frame_stream.h"
 
 namespace ronda {
 
@@ -139,4 +139,4 @@ class ControlCore final : public ControlStreamOwner, public std::enable_shared_f
 
 }  // namespace ronda
 
-#endif  // RONDA_RUNTIME_CONTROL_GRPC_CONTROL_CORE_H_
+#endif  // RONDA_RUNTIME_CONTROL_TREE_CONTROL_CORE_H_

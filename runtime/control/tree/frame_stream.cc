@@ -1,4 +1,4 @@
-#include "runtime/control/grpc/frame_stream.h"
+#include "runtime/control/tree/frame_stream.h"
 
 #include <algorithm>
 

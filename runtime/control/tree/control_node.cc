@@ -1,4 +1,4 @@
-#include "runtime/control/grpc/control_node.h"
+#include "runtime/control/tree/control_node.h"
 
 #include <algorithm>
 #include <type_traits>

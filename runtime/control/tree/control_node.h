@@ -1,5 +1,5 @@
-#ifndef RONDA_RUNTIME_CONTROL_GRPC_CONTROL_NODE_H_
-#define RONDA_RUNTIME_CONTROL_GRPC_CONTROL_NODE_H_
+#ifndef RONDA_RUNTIME_CONTROL_TREE_CONTROL_NODE_H_
+#define RONDA_RUNTIME_CONTROL_TREE_CONTROL_NODE_H_
 
 #include <cstdint>
 #include <map>
@@ -13,11 +13,11 @@
 #include "absl/time/time.h"
 #include "runtime/base/peer.h"
 #include "runtime/control/control_plane.h"
-#include "runtime/control/grpc/act_relay.h"
-#include "runtime/control/grpc/control_frame.h"
-#include "runtime/control/grpc/control_tree.h"
-#include "runtime/control/grpc/frame_stream.h"
-#include "runtime/control/grpc/report_batch.h"
+#include "runtime/control/tree/act_relay.h"
+#include "runtime/control/tree/control_frame.h"
+#include "runtime/control/tree/control_tree.h"
+#include "runtime/control/tree/frame_stream.h"
+#include "runtime/control/tree/report_batch.h"
 #include "runtime/monitor/flight_board.h"
 
 namespace ronda {
@@ -140,4 +140,4 @@ class ControlNode {
 
 }  // namespace ronda
 
-#endif  // RONDA_RUNTIME_CONTROL_GRPC_CONTROL_NODE_H_
+#endif  // RONDA_RUNTIME_CONTROL_TREE_CONTROL_NODE_H_

@@ -1,5 +1,5 @@
-#ifndef RONDA_RUNTIME_CONTROL_GRPC_CONTROL_HANDSHAKE_H_
-#define RONDA_RUNTIME_CONTROL_GRPC_CONTROL_HANDSHAKE_H_
+#ifndef RONDA_RUNTIME_CONTROL_TREE_CONTROL_HANDSHAKE_H_
+#define RONDA_RUNTIME_CONTROL_TREE_CONTROL_HANDSHAKE_H_
 
 #include <optional>
 #include <string>
@@ -7,8 +7,8 @@
 
 #include "absl/status/statusor.h"
 #include "runtime/base/peer.h"
-#include "runtime/control/grpc/control_frame.h"
-#include "runtime/control/grpc/control_tree.h"
+#include "runtime/control/tree/control_frame.h"
+#include "runtime/control/tree/control_tree.h"
 
 namespace ronda {
 
@@ -73,4 +73,4 @@ class ControlHandshake {
 
 }  // namespace ronda
 
-#endif  // RONDA_RUNTIME_CONTROL_GRPC_CONTROL_HANDSHAKE_H_
+#endif  // RONDA_RUNTIME_CONTROL_TREE_CONTROL_HANDSHAKE_H_

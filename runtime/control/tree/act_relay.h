@@ -1,5 +1,5 @@
-#ifndef RONDA_RUNTIME_CONTROL_GRPC_ACT_RELAY_H_
-#define RONDA_RUNTIME_CONTROL_GRPC_ACT_RELAY_H_
+#ifndef RONDA_RUNTIME_CONTROL_TREE_ACT_RELAY_H_
+#define RONDA_RUNTIME_CONTROL_TREE_ACT_RELAY_H_
 
 #include <memory>
 #include <optional>
@@ -7,7 +7,7 @@
 
 #include "absl/time/time.h"
 #include "runtime/base/peer.h"
-#include "runtime/control/grpc/control_frame.h"
+#include "runtime/control/tree/control_frame.h"
 #include "runtime/monitor/flight_board.h"
 
 namespace ronda {
@@ -57,4 +57,4 @@ class ActRelay {
 
 }  // namespace ronda
 
-#endif  // RONDA_RUNTIME_CONTROL_GRPC_ACT_RELAY_H_
+#endif  // RONDA_RUNTIME_CONTROL_TREE_ACT_RELAY_H_

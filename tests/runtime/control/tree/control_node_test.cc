@@ -1,4 +1,4 @@
-#include "runtime/control/grpc/control_node.h"
+#include "runtime/control/tree/control_node.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "tests/runtime/control/grpc/node_network.h"
+#include "tests/runtime/control/tree/node_network.h"
 
 namespace ronda::testing {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/control/grpc/control_tree.h"
+#include "runtime/control/tree/control_tree.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Frames, which are as long as they are, as a stream of pieces, which are short.
-#ifndef RONDA_RUNTIME_CONTROL_GRPC_FRAME_STREAM_H_
-#define RONDA_RUNTIME_CONTROL_GRPC_FRAME_STREAM_H_
+#ifndef RONDA_RUNTIME_CONTROL_TREE_FRAME_STREAM_H_
+#define RONDA_RUNTIME_CONTROL_TREE_FRAME_STREAM_H_
 
 #include <cstddef>
 #include <deque>
@@ -63,4 +63,4 @@ class FrameAssembler {
 
 }  // namespace ronda
 
-#endif  // RONDA_RUNTIME_CONTROL_GRPC_FRAME_STREAM_H_
+#endif  // RONDA_RUNTIME_CONTROL_TREE_FRAME_STREAM_H_

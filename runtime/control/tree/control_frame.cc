@@ -1,4 +1,4 @@
-#include "runtime/control/grpc/control_frame.h"
+#include "runtime/control/tree/control_frame.h"
 
 #include <algorithm>
 #include <optional>

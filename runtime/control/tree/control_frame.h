@@ -1,6 +1,6 @@
 // What ranks say to each other over a stream of the control plane. See proto/ronda/v1/control.proto, field by field.
-#ifndef RONDA_RUNTIME_CONTROL_GRPC_CONTROL_FRAME_H_
-#define RONDA_RUNTIME_CONTROL_GRPC_CONTROL_FRAME_H_
+#ifndef RONDA_RUNTIME_CONTROL_TREE_CONTROL_FRAME_H_
+#define RONDA_RUNTIME_CONTROL_TREE_CONTROL_FRAME_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "runtime/base/types.h"
-#include "runtime/control/grpc/report_batch.h"
+#include "runtime/control/tree/report_batch.h"
 #include "runtime/monitor/flight_recorder.h"
 
 namespace ronda {
@@ -85,4 +85,4 @@ absl::StatusOr<ControlFrame> DecodeControlFrame(absl::string_view bytes, int siz
 
 }  // namespace ronda
 
-#endif  // RONDA_RUNTIME_CONTROL_GRPC_CONTROL_FRAME_H_
+#endif  // RONDA_RUNTIME_CONTROL_TREE_CONTROL_FRAME_H_
