@@ -102,6 +102,17 @@ constexpr ReduceOp KernelOp(Reduction reduction) {
   return kOps[static_cast<int>(reduction)];
 }
 
+// Where a tensor's buffers are. Numeric values are part of the C ABI (ronda_memory) and of the protocol.
+enum class Memory : uint8_t { kHost = 0, kCuda = 1 };
+inline constexpr int kMemoryCount = 2;
+
+constexpr const char* Name(Memory memory) { return memory == Memory::kHost ? "host" : "cuda"; }
+
+constexpr std::optional<Memory> MemoryFromInt(int64_t value) {
+  if (value < 0 || value >= kMemoryCount) return std::nullopt;
+  return static_cast<Memory>(value);
+}
+
 // How long an operation may wait for a rank before that is reported, and before it fails. Infinite: for ever.
 struct WaitLimits {
   absl::Duration warning = absl::Seconds(60);

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -16,6 +17,14 @@
 
 namespace ronda {
 
+// The outcome of a vote that the device has still to count. Thread-safe.
+class OpenVote {
+ public:
+  enum class Outcome : uint8_t { kOpen, kCarriedOut, kVetoed };
+  virtual ~OpenVote() = default;
+  virtual Outcome outcome() const = 0;  // once it is not kOpen it does not change
+};
+
 // A vote on whether a call takes place, which travels ahead of its data: all ranks of the job must still want it. Under
 // a veto no rank's output is touched, and the call, which every rank has made, has no effect but its place in the
 // sequence of calls.
@@ -24,7 +33,9 @@ struct Ballot {
   Vote own = Vote::kStay;  // kLeave: a veto; the segments' pointers are not looked at
   // Called once, by the thread that makes the call, if it waits for the others longer than `limits.warning`.
   absl::FunctionRef<void()> when_late;
-  enum class Result : uint8_t { kCarriedOut, kVetoed } result = Result::kCarriedOut;  // the same on every rank
+  // The same on every rank. kOpen: the votes are counted on the device, with the data; `open_vote` will tell.
+  enum class Result : uint8_t { kCarriedOut, kVetoed, kOpen } result = Result::kCarriedOut;
+  std::shared_ptr<const OpenVote> open_vote = nullptr;
 };
 
 // What all calls have in common.
@@ -108,6 +119,7 @@ struct Tuning {
 struct Capabilities {
   absl::string_view name;  // "shm"
   int max_ranks_per_process = 1;
+  Memory memory = Memory::kHost;  // where the buffers of its calls are
 };
 
 // Moves and reduces tensors between the ranks of a job.
@@ -124,6 +136,12 @@ struct Capabilities {
 // (a dead peer is noticed while blocked); DEADLINE_EXCEEDED that names the rank waited for, the label, how far the
 // transfer got and what the late rank did last. A wait longer than `limits.warning` is logged, once. After an error the
 // outputs are undefined and the communicator is not used again.
+//
+// A communicator of a device (Memory::kCuda) does not block: a call returns once its work is on the communicator's
+// stream, after what was there before; the outputs are complete, and the inputs may be changed, when the device has got
+// there. Arrays that are not buffers (sizes) are read before the call returns. A ballot then ends as kOpen, whatever
+// its outcome, and the outputs are left alone if that is kVetoed. What goes wrong on the device is found by whoever
+// watches the stream.
 class Communicator {
  public:
   virtual ~Communicator() = default;

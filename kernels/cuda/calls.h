@@ -1,0 +1,134 @@
+// What the kernels for CUDA devices are asked to do: plain structs, the same on both sides of the plugin that has the
+// kernels (runtime/cuda/plugin.h), and needing nothing of CUDA's.
+//
+// The arithmetic is that of kernels/cpu, and so are the bits of the results, unless said otherwise: conversions round
+// once, to nearest even; 16-bit and 8-bit sources are reduced in float32, in the order given; blocks of 8-bit codes are
+// those of kernels/cpu/fp8.h. All pointers are to memory that the device can address, with any alignment, and all
+// structs are copied by the call: nothing they point to on the host is looked at after it has returned.
+#ifndef RONDA_KERNELS_CUDA_CALLS_H_
+#define RONDA_KERNELS_CUDA_CALLS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cpu/scale.h"
+#include "kernels/dtype.h"
+
+namespace ronda::kernels::cuda {
+
+// How elements lie on the wire.
+struct Wire {
+  DType dtype = DType::kFloat32;  // of the elements; not looked at if they are in blocks
+  enum class Blocks : uint8_t { kNone, kE4M3, kE5M2 } blocks = Blocks::kNone;
+};
+
+// One tensor of a bucket, and its place on the wire.
+struct PackSegment {
+  const void* input = nullptr;
+  float* residual = nullptr;  // error feedback (kernels/cpu/feedback.h); nullptr: none. Read and written
+  uint64_t count = 0;         // elements
+  uint64_t offset = 0;        // bytes from the beginning of the wire; a multiple of 16
+};
+
+// wire = to<wire>(input * scale [+ residual]), for many tensors in one launch. Bytes between the tensors are left
+// alone.
+struct PackCall {
+  const PackSegment* segments = nullptr;
+  int segment_count = 0;
+  DType dtype = DType::kFloat32;
+  Wire wire;
+  Scale scale;
+  void* buffer = nullptr;  // aligned to 16 bytes, as all wires are
+};
+
+// What of a tensor's result is wanted, and where it lies on the wire.
+struct UnpackSegment {
+  void* output = nullptr;
+  uint64_t count = 0;   // elements wanted
+  uint64_t offset = 0;  // bytes to the tensor's first granule (element or block)
+  uint64_t skip = 0;    // elements of the tensor before the first wanted
+};
+
+// Ranks' votes on whether a call takes place, which travelled as elements of the wire, and were reduced as its data
+// was or, from several ranks, lie one after the other. A vote is to stay if it is `stay`, exactly.
+struct VoteCount {
+  const void* votes = nullptr;  // `count` elements of the wire's dtype (of blocks: uint8); nullptr: no vote
+  int count = 0;
+  double stay = 0;
+  // Written once: 1 if all votes are to stay, else 2. In memory that the host reads too. The call's other effects come
+  // before.
+  uint32_t* decision = nullptr;
+};
+
+// output = to<dtype>(wire * scale), for many tensors in one launch; nothing if a vote was lost.
+struct UnpackCall {
+  const UnpackSegment* segments = nullptr;
+  int segment_count = 0;
+  DType dtype = DType::kFloat32;
+  Wire wire;
+  Scale scale;
+  const void* buffer = nullptr;
+  VoteCount vote;
+};
+
+// dst = to<wire>(scale * (source 0 op source 1 op ...)), in the order of the sources. What lies between the tensors on
+// the wire is reduced like anything else.
+struct ReduceCall {
+  const void* sources = nullptr;  // the first; the others follow
+  uint64_t stride = 0;            // bytes from one to the next; a multiple of 16
+  int source_count = 0;
+  Wire wire;
+  ReduceOp op = ReduceOp::kSum;
+  Scale scale;
+  void* dst = nullptr;    // may equal a source
+  uint64_t granules = 0;  // elements or blocks of each
+};
+
+// A tensor to look at.
+struct Extent {
+  const void* data = nullptr;
+  uint64_t count = 0;  // elements
+};
+
+// found[i] = 1 if tensor i has an element that is an infinity or NaN, else 0. Floating point only.
+struct NonFiniteCall {
+  const Extent* tensors = nullptr;
+  int tensor_count = 0;
+  DType dtype = DType::kFloat32;
+  uint8_t* found = nullptr;
+};
+
+// dst = a_scale * a + b_scale * b, the scales in float64, rounded at the end. dst may equal a or b.
+struct AddScaledCall {
+  const void* a = nullptr;
+  const void* b = nullptr;
+  void* dst = nullptr;
+  DType dtype = DType::kFloat32;  // floating point
+  uint64_t count = 0;
+  double a_scale = 1;
+  double b_scale = 1;
+};
+
+// Adasum's three dot products (kernels/cpu/adasum.h) of pairs of tensors, in float64: dots[3 * i] is a.b of pair i,
+// then a.a and b.b. The order of summation is fixed, but is not the CPU's.
+struct DotsCall {
+  const Extent* a = nullptr;
+  const Extent* b = nullptr;  // of the same counts
+  int pair_count = 0;
+  DType dtype = DType::kFloat32;  // float32 or float64
+  double* dots = nullptr;
+};
+
+// a = weights.a * a + weights.b * b for pairs of tensors, with Adasum's weights for these dot products, which are read
+// on the device.
+struct CombineCall {
+  const Extent* a = nullptr;  // written too
+  const Extent* b = nullptr;
+  int pair_count = 0;
+  DType dtype = DType::kFloat32;
+  const double* dots = nullptr;
+};
+
+}  // namespace ronda::kernels::cuda
+
+#endif  // RONDA_KERNELS_CUDA_CALLS_H_

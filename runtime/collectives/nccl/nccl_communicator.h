@@ -1,0 +1,53 @@
+#ifndef RONDA_RUNTIME_COLLECTIVES_NCCL_NCCL_COMMUNICATOR_H_
+#define RONDA_RUNTIME_COLLECTIVES_NCCL_NCCL_COMMUNICATOR_H_
+
+#include <functional>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/collectives/communicator.h"
+#include "runtime/collectives/nccl/nccl_library.h"
+#include "runtime/cuda/device.h"
+
+namespace ronda {
+
+// Collectives of tensors in the memory of GPUs, one a rank, over NCCL.
+//
+// Calls return once their work is on the stream (communicator.h: a communicator of a device). What NCCL itself adds up
+// as Ronda does, or exactly, is one ncclAllReduce: integers, float32 and float64 (whose sums are then in NCCL's order,
+// not the ranks'), minima and maxima. Where NCCL would round at every hop (16-bit types), or has no such format (8-bit
+// blocks) or operator (bitwise ones), the members exchange shards by grouped sends and receives, reduce them here, in
+// the order of the group and in float32, and hand out the result: as many bytes on the wire as a ring has, rounded
+// once.
+//
+// A group has an NCCL communicator of its own, made when the group first has something to do; its id travels over
+// `host`.
+//
+// Thread-compatible but for failure() and Abort(), which any thread may call.
+class NcclCommunicator : public Communicator {
+ public:
+  struct Options {
+    RankId rank = 0;
+    int size = 1;
+    std::shared_ptr<Device> device;
+    StreamHandle stream = nullptr;
+    const NcclLibrary* library = nullptr;
+    Communicator* host = nullptr;  // of the same job, not owned: hands out ids, holds what is not about data
+    absl::Duration init_deadline = absl::Minutes(1);
+    std::function<absl::Status()> job_failure;  // the job's first failure; called while waiting
+  };
+
+  static absl::StatusOr<std::unique_ptr<NcclCommunicator>> Create(Options options);
+
+  // What NCCL has found wrong since (ncclCommGetAsyncError), on any of the communicators; OK if nothing.
+  virtual absl::Status failure() const = 0;
+
+  // Ends what is under way on the device, and may never end by itself because a peer is gone: marks all communicators,
+  // and only then frees any. No call succeeds afterwards. Idempotent.
+  virtual void Abort() = 0;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_COLLECTIVES_NCCL_NCCL_COMMUNICATOR_H_

@@ -1,0 +1,29 @@
+#ifndef RONDA_RUNTIME_COLLECTIVES_NCCL_NCCL_LIBRARY_H_
+#define RONDA_RUNTIME_COLLECTIVES_NCCL_NCCL_LIBRARY_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "runtime/collectives/nccl/nccl_api.h"
+
+namespace ronda {
+
+// The NCCL of this machine. Stays loaded for good.
+struct NcclLibrary {
+  NcclFunctions functions;
+  std::string path;     // "/usr/lib/x86_64-linux-gnu/libnccl.so.2"
+  std::string version;  // "2.28.9"
+};
+
+// The oldest version that is used: the first whose communicators are made without blocking, and can be aborted then.
+inline constexpr int kOldestNccl = 21400;
+
+// Loads `path` (RONDA_NCCL_LIBRARY) or, if that is empty, libnccl.so.2: from where the loader looks, then from the
+// toolkit's folder and from where Python's packages have it.
+// Errors: NOT_FOUND that names the places looked at and what to do; FAILED_PRECONDITION if it is too old, with both
+// versions, or lacks a function.
+absl::StatusOr<const NcclLibrary*> LoadNccl(const std::string& path);
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_COLLECTIVES_NCCL_NCCL_LIBRARY_H_

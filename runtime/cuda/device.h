@@ -1,0 +1,151 @@
+#ifndef RONDA_RUNTIME_CUDA_DEVICE_H_
+#define RONDA_RUNTIME_CUDA_DEVICE_H_
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "runtime/base/mutex.h"
+#include "runtime/cuda/plugin.h"
+
+namespace ronda {
+
+class Device;
+
+// cudaStream_t; nullptr is the default stream.
+using StreamHandle = void*;
+
+// A stream of Ronda's own, of the highest priority.
+//
+// Thread-compatible. The device must outlive it.
+class DeviceStream {
+ public:
+  static absl::StatusOr<std::unique_ptr<DeviceStream>> Create(Device* device);
+  ~DeviceStream();
+
+  StreamHandle handle() const { return handle_; }
+
+ private:
+  DeviceStream(Device* device, StreamHandle handle) : device_(device), handle_(handle) {}
+
+  Device* const device_;
+  const StreamHandle handle_;
+};
+
+// A point in the work of a stream. From Device::NewEvent, to which it goes back.
+//
+// Thread-compatible but for done() and Wait(). The device must outlive it.
+class DeviceEvent {
+ public:
+  ~DeviceEvent();
+
+  // What `stream` has been given so far is before the point.
+  absl::Status Record(StreamHandle stream);
+  // What `stream` is given from now on waits for the point; the caller does not.
+  absl::Status OrderBefore(StreamHandle stream) const;
+  // Whether the device has passed the point. Errors: what went wrong on the device before it (INTERNAL).
+  absl::StatusOr<bool> done() const;
+
+ private:
+  friend class Device;
+  DeviceEvent(Device* device, void* handle) : device_(device), handle_(handle) {}
+
+  Device* const device_;
+  void* const handle_;
+};
+
+// Memory of the device, or of the host where the device can address it.
+//
+// The device must outlive it.
+class DeviceMemory {
+ public:
+  DeviceMemory() = default;
+  DeviceMemory(DeviceMemory&& other) noexcept;
+  DeviceMemory& operator=(DeviceMemory&& other) noexcept;
+  ~DeviceMemory();
+
+  std::byte* data() const { return data_; }
+  size_t size() const { return size_; }
+
+ private:
+  friend class Device;
+  DeviceMemory(Device* device, ronda_cuda_memory kind, std::byte* data, size_t size)
+      : device_(device), kind_(kind), data_(data), size_(size) {}
+
+  Device* device_ = nullptr;
+  ronda_cuda_memory kind_ = RONDA_CUDA_DEVICE_MEMORY;
+  std::byte* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+// One GPU, as a rank uses it, through the plugin (plugin.h).
+//
+// Thread-safe. Every function makes the device current in the calling thread for the time of the call alone: a
+// trainer's choice of a current device is left as it is.
+class Device {
+ public:
+  // Of this machine's devices, number `ordinal`. `plugin` must outlive it.
+  // Errors: UNAVAILABLE with the driver's own words if there is no driver; NOT_FOUND that says how many devices there
+  // are.
+  static absl::StatusOr<std::shared_ptr<Device>> Open(const ronda_cuda_plugin* plugin, int ordinal);
+  ~Device();
+
+  int ordinal() const { return ordinal_; }
+  // "NVIDIA H200, cuda:0"
+  const std::string& name() const { return name_; }
+  const ronda_cuda_plugin& plugin() const { return *plugin_; }
+
+  // Errors: RESOURCE_EXHAUSTED that says how much of what was asked for. `purpose` is for that: "the fusion buffer".
+  absl::StatusOr<DeviceMemory> Allocate(ronda_cuda_memory kind, size_t bytes, absl::string_view purpose);
+
+  // An event that has been given back, or a new one: once as many are in use as ever were, nothing is created.
+  absl::StatusOr<std::unique_ptr<DeviceEvent>> NewEvent();
+
+  // Calls a function of the plugin, with the device current:
+  //   device->Call("the pack kernel", [&](const ronda_cuda_plugin& cuda) { return cuda.pack(&call, stream); })
+  // Errors: INTERNAL "cuda:0: the pack kernel: <the driver's words>".
+  template <typename Function>
+  absl::Status Call(absl::string_view what, const Function& function) {
+    const Current current(this);
+    return ToStatus(what, current.error() != 0 ? current.error() : function(*plugin_));
+  }
+
+ private:
+  // Makes the device current in this thread while it lives.
+  class Current {
+   public:
+    explicit Current(Device* device);
+    ~Current();
+    int error() const { return error_; }
+
+   private:
+    Device* const device_;
+    int before_ = -1;
+    int error_ = 0;
+  };
+
+  Device(const ronda_cuda_plugin* plugin, int ordinal, std::string name)
+      : plugin_(plugin), ordinal_(ordinal), name_(std::move(name)) {}
+
+  friend class DeviceEvent;
+  friend class DeviceMemory;
+  friend class DeviceStream;
+
+  absl::Status ToStatus(absl::string_view what, int error) const;
+  void Recycle(void* event);
+
+  const ronda_cuda_plugin* const plugin_;
+  const int ordinal_;
+  const std::string name_;
+  Mutex mu_;
+  std::vector<void*> idle_events_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_CUDA_DEVICE_H_

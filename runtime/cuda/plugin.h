@@ -1,0 +1,87 @@
+// What libronda_cuda.so offers: CUDA behind a table of functions, so that nothing else is linked with it and one build
+// of Ronda runs on machines with and without GPUs. The CUDA runtime and the kernels (kernels/cuda) are inside,
+// statically. Tests have another such library, whose device is the CPU (tests/testing/fake_cuda).
+//
+// Functions that return int return 0, or an error code for error_text. None blocks but synchronize_event and
+// those said to. Calls may come from any thread, and act on the device that was made current in that thread by
+// use_device. Streams and events are CUDA's own (cudaStream_t, cudaEvent_t): a trainer's stream may be passed as it is.
+#ifndef RONDA_RUNTIME_CUDA_PLUGIN_H_
+#define RONDA_RUNTIME_CUDA_PLUGIN_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cuda/calls.h"
+
+extern "C" {
+
+// Raised with every change of the table, or of what it is called with.
+#define RONDA_CUDA_PLUGIN_VERSION 1
+
+struct ronda_cuda_device {
+  char name[256];    // "NVIDIA H200"
+  char pci_bus[16];  // "0000:1b:00.0"
+  int capability_major;
+  int capability_minor;
+  int multiprocessors;
+  size_t memory_bytes;
+};
+
+enum ronda_cuda_memory {
+  RONDA_CUDA_DEVICE_MEMORY = 0,
+  RONDA_CUDA_PINNED_HOST_MEMORY = 1  // the device can address it too, by the same pointer
+};
+
+struct ronda_cuda_plugin {
+  uint32_t version;  // RONDA_CUDA_PLUGIN_VERSION
+
+  // "CUDA runtime 13.0, driver 12.4"; may be called without a driver.
+  const char* (*library)();
+  // At most `size` bytes, with a zero at the end.
+  void (*error_text)(int error, char* text, size_t size);
+
+  // An error if there is no driver, or none that fits; *count is 0 then.
+  int (*device_count)(int* count);
+  int (*describe)(int device, ronda_cuda_device* description);
+  int (*use_device)(int device);       // in this thread
+  int (*current_device)(int* device);  // of this thread
+  // Which device's memory `pointer` is; -1: the host's (pinned or not).
+  int (*device_of)(const void* pointer, int* device);
+
+  // May block for the device.
+  int (*allocate)(ronda_cuda_memory kind, size_t bytes, void** memory);
+  int (*release)(ronda_cuda_memory kind, void* memory);
+
+  // Of the highest priority there is; does not wait for the default stream.
+  int (*create_stream)(void** stream);
+  int (*destroy_stream)(void* stream);
+  // Whether what is submitted to the stream goes into a graph that is being captured.
+  int (*is_capturing)(void* stream, int* capturing);
+
+  int (*create_event)(int timing, void** event);  // timing: not 0 to be able to ask for elapsed_ms
+  int (*destroy_event)(void* event);
+  int (*record_event)(void* event, void* stream);
+  int (*wait_event)(void* stream, void* event);  // the stream waits, not the caller
+  int (*query_event)(void* event, int* done);
+  int (*synchronize_event)(void* event);  // blocks
+  int (*elapsed_ms)(void* begin, void* end, float* ms);
+
+  // All of these are in order on `stream`.
+  int (*copy)(void* dst, const void* src, size_t bytes, void* stream);  // between any memories, host memory pinned
+  int (*fill_zero)(void* dst, size_t bytes, void* stream);
+  int (*pack)(const ronda::kernels::cuda::PackCall* call, void* stream);
+  int (*unpack)(const ronda::kernels::cuda::UnpackCall* call, void* stream);
+  int (*reduce)(const ronda::kernels::cuda::ReduceCall* call, void* stream);
+  int (*find_non_finite)(const ronda::kernels::cuda::NonFiniteCall* call, void* stream);
+  int (*add_scaled)(const ronda::kernels::cuda::AddScaledCall* call, void* stream);
+  int (*adasum_dots)(const ronda::kernels::cuda::DotsCall* call, void* stream);
+  int (*adasum_combine)(const ronda::kernels::cuda::CombineCall* call, void* stream);
+};
+
+// The one symbol that the plugin exports.
+#define RONDA_CUDA_PLUGIN_SYMBOL "ronda_cuda_plugin_table"
+const ronda_cuda_plugin* ronda_cuda_plugin_table();
+
+}  // extern "C"
+
+#endif  // RONDA_RUNTIME_CUDA_PLUGIN_H_
