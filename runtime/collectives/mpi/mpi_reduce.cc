@@ -21,12 +21,6 @@ constexpr uint64_t kSlots = 2;
 
 constexpr size_t RoundUp(size_t n, size_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-void Grow(MpiReduceMemory::Scratch& scratch, size_t bytes) {
-  if (scratch.bytes >= bytes) return;
-  scratch.data = std::make_unique_for_overwrite<char[]>(bytes);
-  scratch.bytes = bytes;
-}
-
 }  // namespace
 
 MpiReduce::MpiReduce(const ReduceArithmetic& reduction, const Members& members, size_t chunk_bytes, MessageLink& link,
@@ -123,29 +117,28 @@ void MpiReduce::DecideRegions() {
   slices_ = (most + longest - 1) / longest;
   // Equal slices: a short last one would leave less to overlap.
   slice_granules_ = slices_ == 0 ? 1 : RoundUp((most + slices_ - 1) / slices_, unit);
-  slice_bytes_ = RoundUp(slice_granules_ * granule_bytes_, kCacheLineBytes);
+  slice_bytes_ = RoundUp(slice_granules_ * granule_bytes_, PageScratch::kPageBytes);
 }
 
 void MpiReduce::AllocateScratch() {
   const size_t bytes = slices_ == 0 ? 0 : slice_bytes_ * static_cast<size_t>(members_.size()) * kSlots;
   const bool in_one_piece = reduction_.call().segments.size() == 1;
-  Grow(memory_.contributions, bytes);
-  if (!reduction_.ContributesInputItself() || !in_one_piece) Grow(memory_.packed, bytes);
+  memory_.contributions.Grow(bytes);
+  if (!reduction_.ContributesInputItself() || !in_one_piece) memory_.packed.Grow(bytes);
   const bool results_in_tensors = results_ == Results::kToNobody ||
                                   (results_ == Results::kToAll && reduction_.DeliversWireItself() && in_one_piece);
-  if (!results_in_tensors) Grow(memory_.results, bytes);
+  if (!results_in_tensors) memory_.results.Grow(bytes);
   memory_.sources.resize(static_cast<size_t>(members_.size()));
 }
 
 absl::Status MpiReduce::Contribute(uint64_t k) {
   const int size = members_.size();
   const int self = members_.self();
-  TransferSet& transfers = memory_.contributing[k % kSlots];
   // Each rank begins with its neighbours, so that not all send to the same one at once.
   for (int i = 1; i < size; ++i) {
     const int sender = (self + size - i) % size;
-    RONDA_RETURN_IF_ERROR(
-        link_.Receive(At(memory_.contributions, sender, k), BytesOf(self, k), members_[sender], transfers));
+    RONDA_RETURN_IF_ERROR(link_.Receive(At(memory_.contributions, sender, k), BytesOf(self, k), members_[sender],
+                                        memory_.arriving[k % kSlots]));
   }
   for (int i = 1; i < size; ++i) RONDA_RETURN_IF_ERROR(SendContribution(k, (self + i) % size));
   if (!reduction_.ContributesInputItself()) Pack(self, k, At(memory_.contributions, self, k));
@@ -159,19 +152,22 @@ absl::Status MpiReduce::SendContribution(uint64_t k, int receiver) {
     Pack(receiver, k, packed);
     data = packed;
   }
-  return link_.Send(data, BytesOf(receiver, k), members_[receiver], memory_.contributing[k % kSlots]);
+  return link_.Send(data, BytesOf(receiver, k), members_[receiver], memory_.leaving[k % kSlots]);
 }
 
 absl::Status MpiReduce::ReduceSlice(uint64_t k) {
-  RONDA_RETURN_IF_ERROR(link_.Wait(memory_.contributing[k % kSlots], running_));
+  RONDA_RETURN_IF_ERROR(link_.Wait(memory_.arriving[k % kSlots], running_));
   const int self = members_.self();
   if (results_ == Results::kToNobody) {
+    RONDA_RETURN_IF_ERROR(link_.Wait(memory_.leaving[k % kSlots], running_));
     ReduceOwn(k, nullptr);
   } else {
-    RONDA_RETURN_IF_ERROR(ReceiveResults(k));
+    // Nobody else's region: it can be written while this rank's contributions are still leaving.
     ReduceOwn(k, ResultOf(self, k));
     RONDA_RETURN_IF_ERROR(SendResults(k));
     if (Receives(self) && OutputOf(self, k) == nullptr) Unpack(self, k, ResultOf(self, k));
+    RONDA_RETURN_IF_ERROR(link_.Wait(memory_.leaving[k % kSlots], running_));
+    RONDA_RETURN_IF_ERROR(ReceiveResults(k));
   }
   running_.bytes_done = running_.bytes_total / slices_ * (k + 1);
   return absl::OkStatus();
@@ -281,9 +277,9 @@ char* MpiReduce::ResultOf(int member, uint64_t k) const {
   return output != nullptr ? output : At(memory_.results, member, k);
 }
 
-char* MpiReduce::At(const MpiReduceMemory::Scratch& scratch, int member, uint64_t k) const {
+char* MpiReduce::At(const PageScratch& scratch, int member, uint64_t k) const {
   const size_t place = k % kSlots * static_cast<size_t>(members_.size()) + static_cast<size_t>(member);
-  return scratch.data.get() + place * slice_bytes_;
+  return scratch.data() + place * slice_bytes_;
 }
 
 }  // namespace ronda

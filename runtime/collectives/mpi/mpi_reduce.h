@@ -3,13 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "runtime/collectives/members.h"
 #include "runtime/collectives/mpi/dissemination.h"
 #include "runtime/collectives/mpi/message_link.h"
+#include "runtime/collectives/mpi/page_scratch.h"
 #include "runtime/collectives/mpi/reduce_regions.h"
 #include "runtime/collectives/reduce_arithmetic.h"
 #include "runtime/monitor/wait_watch.h"
@@ -18,17 +18,14 @@ namespace ronda {
 
 // What long reductions work in, and keep from one to the next.
 struct MpiReduceMemory {
-  struct Scratch {
-    std::unique_ptr<char[]> data;
-    size_t bytes = 0;
-  };
-  Scratch contributions;  // to this rank's region
-  Scratch packed;         // this rank's, to the others' regions
-  Scratch results;
+  PageScratch contributions;  // to this rank's region
+  PageScratch packed;         // this rank's, to the others' regions
+  PageScratch results;
   ReduceRegions regions;
   std::vector<char> wants_any;       // by member: whether it receives anything, if not all do
   std::vector<const void*> sources;  // by member
-  TransferSet contributing[2];       // of slices k and k + 1
+  TransferSet arriving[2];           // contributions, of slices k and k + 1
+  TransferSet leaving[2];            // this rank's contributions
   TransferSet delivering[2];
 };
 
@@ -44,7 +41,7 @@ struct MpiReduceMemory {
 // What lies in memory as it travels is sent from there and received there; all else goes through scratch memory, of a
 // few slices a member.
 //
-// In place is safe: a slice's outputs are written when its contributions have left. Lives as long as the call.
+// In place is safe: what a slice's results overwrite has been contributed before. Lives as long as the call.
 // Thread-compatible.
 class MpiReduce {
  public:
@@ -95,7 +92,7 @@ class MpiReduce {
   auto InOnePiece(int member, uint64_t k, const Address& address) const;
 
   // Room in `scratch` for slice k of, or for, a member.
-  char* At(const MpiReduceMemory::Scratch& scratch, int member, uint64_t k) const;
+  char* At(const PageScratch& scratch, int member, uint64_t k) const;
   // Where the results of a member's slice k arrive, or are made.
   char* ResultOf(int member, uint64_t k) const;
 
