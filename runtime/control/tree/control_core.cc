@@ -361,6 +361,15 @@ void ControlCore::AwaitStreams() {
   while (!streams_.empty()) state_changed_.Wait(&mu_);
 }
 
+bool ControlCore::HasSpoken() const {
+  if (!has_failed_.load()) return false;
+  MutexLock lock(&mu_);
+  return std::none_of(streams_.begin(), streams_.end(), [&](const auto& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    const StreamState& state = entry.second;
+    return IsWorthWaitingForLocked(state) && (state.writing || node_.HasToSay(*state.neighbour));
+  });
+}
+
 absl::Status ControlCore::SendToCoordinator(absl::string_view payload) {
   RONDA_RETURN_IF_ERROR(CheckLength(payload));
   {
@@ -389,14 +398,14 @@ absl::StatusOr<ControlPlane::Inbox> ControlCore::Receive() {
   return node_.TakeInbox();
 }
 
-void ControlCore::Wait(absl::Time deadline) {
+ControlCore::Waited ControlCore::Wait(absl::Time deadline) {
   MutexLock lock(&mu_);
   while (!woken_) {
     const absl::Duration left = deadline - absl::Now();
     if (left <= absl::ZeroDuration()) break;
     woken_changed_.WaitFor(&mu_, left);
   }
-  woken_ = false;
+  return std::exchange(woken_, false) ? Waited::kWoken : Waited::kUntilDeadline;
 }
 
 void ControlCore::Wake() {

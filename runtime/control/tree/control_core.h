@@ -58,11 +58,15 @@ class ControlCore final : public ControlStreamOwner, public std::enable_shared_f
   // Waits until all streams have closed. REQUIRES: Close, and they have been cut off.
   void AwaitStreams();
 
+  // Whether the job has failed, and the neighbours that may hear of it have been told: nothing is left to say to them.
+  bool HasSpoken() const;
+
   // ControlPlane's operations.
   absl::Status SendToCoordinator(absl::string_view payload);
   absl::Status Broadcast(absl::string_view payload);
   absl::StatusOr<ControlPlane::Inbox> Receive();
-  void Wait(absl::Time deadline);
+  enum class Waited { kWoken, kUntilDeadline };
+  Waited Wait(absl::Time deadline);
   void Wake();
   void CallOff(uint64_t schedule);
   void Fail(const absl::Status& failure);

@@ -61,6 +61,8 @@ class ControlNode {
 
   // The next bytes to send to a neighbour; empty if there are none.
   std::string TakePiece(RankId neighbour);
+  // Whether there are frames of which some bytes have not been taken.
+  bool HasToSay(RankId neighbour) const { return !links_.at(neighbour).queue.empty(); }
 
   // Sends signs of life, and looks for neighbours that give none. To be called every `heartbeat`.
   void Tick(absl::Duration now);

@@ -1,0 +1,228 @@
+#include "runtime/control/mpi/message_streams.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/logging.h"
+#include "runtime/base/status_macros.h"
+
+namespace ronda {
+namespace {
+
+// A refusal's words, as a parcel's content: the code, then the text.
+std::string EncodeLastWord(const absl::Status& status) {
+  return absl::StrCat(std::string(1, static_cast<char>(status.code())), status.message());
+}
+
+absl::Status DecodeLastWord(const std::string& content) {
+  if (content.empty() || content.front() == '\0') return absl::OkStatus();
+  return absl::Status(static_cast<absl::StatusCode>(content.front()), content.substr(1));
+}
+
+}  // namespace
+
+// Its members, but for the first three, are guarded by the streams' lock.
+class MessageStreams::Stream final : public ControlStream {
+ public:
+  enum class End { kParents, kChilds };
+
+  Stream(MessageStreams& streams, RankId peer, End which)
+      : streams_(streams), which(which), link(*streams.messages_, peer) {}
+
+  void Open(std::shared_ptr<ControlStreamOwner> new_owner) override { streams_.Open(*this, std::move(new_owner)); }
+  void Write(std::string piece) override {
+    streams_.Send(*this, {.kind = Parcel::Kind::kPiece, .content = std::move(piece)});
+  }
+  void End(const absl::Status& status) override {
+    streams_.Send(*this, {.kind = Parcel::Kind::kEnd, .content = EncodeLastWord(status)});
+  }
+
+ private:
+  MessageStreams& streams_;
+
+ public:
+  const enum End which;
+  std::shared_ptr<ControlStreamOwner> owner;  // constant from Open until it closes
+  ParcelLink link;
+  int unwritten = 0;          // pieces
+  bool is_ending = false;     // End has been called
+  bool has_end_gone = false;  // and the other end will hear it
+  bool have_reads_ended = false;
+  bool is_broken = false;  // the library has returned an error: nothing moves any more
+  bool is_closed = false;
+  absl::Status last_word;  // the other end's
+};
+
+MessageStreams::MessageStreams(std::unique_ptr<PointToPoint> messages) : messages_(std::move(messages)) {
+  NoteMovement();
+}
+
+MessageStreams::~MessageStreams() = default;
+
+ControlStream* MessageStreams::StreamTo(RankId parent) {
+  MutexLock lock(&mu_);
+  return streams_.emplace_back(std::make_unique<Stream>(*this, parent, Stream::End::kChilds)).get();
+}
+
+absl::Status MessageStreams::Accept(const std::vector<RankId>& children, std::shared_ptr<ControlStreamOwner> owner) {
+  MutexLock lock(&mu_);
+  acceptor_ = std::move(owner);
+  for (const RankId child : children) {
+    streams_.push_back(std::make_unique<Stream>(*this, child, Stream::End::kParents));
+    RONDA_RETURN_IF_ERROR(streams_.back()->link.Listen());
+  }
+  return absl::OkStatus();
+}
+
+void MessageStreams::NoteMovement() {
+  last_movement_ns_.store(absl::ToInt64Nanoseconds(MonotonicTime()), std::memory_order_relaxed);
+}
+
+void MessageStreams::Open(Stream& stream, std::shared_ptr<ControlStreamOwner> owner) {
+  {
+    MutexLock lock(&mu_);
+    stream.owner = std::move(owner);
+    if (stream.which == Stream::End::kParents || is_stopped_) return;
+    if (const absl::Status status = stream.link.Listen(); !status.ok()) NoteBreakLocked(stream, status);
+  }
+  Send(stream, {.kind = Parcel::Kind::kOpen});
+}
+
+void MessageStreams::Send(Stream& stream, Parcel parcel) {
+  NoteMovement();
+  MutexLock lock(&mu_);
+  if (parcel.kind == Parcel::Kind::kPiece) ++stream.unwritten;
+  if (parcel.kind == Parcel::Kind::kEnd) stream.is_ending = true;
+  if (stream.is_broken || is_stopped_) return;
+  if (const absl::Status status = stream.link.Send(std::move(parcel)); !status.ok()) NoteBreakLocked(stream, status);
+}
+
+void MessageStreams::NoteBreakLocked(Stream& stream, const absl::Status& status) {
+  stream.is_broken = true;
+  Log(LogLevel::kWarning, messages_->rank(),
+      absl::StrCat("control messages with rank ", stream.link.peer(), ": ", status.message()));
+}
+
+void MessageStreams::CollectReceivedLocked(Stream& stream, std::vector<Event>& events) {
+  while (!stream.is_broken) {
+    absl::StatusOr<std::optional<Parcel>> parcel = stream.link.TakeReceived();
+    if (!parcel.ok()) NoteBreakLocked(stream, parcel.status());
+    if (!parcel.ok() || !parcel->has_value()) return;
+    switch ((*parcel)->kind) {
+      case Parcel::Kind::kOpen:
+        events.push_back({.kind = Event::Kind::kAccepted, .stream = &stream});
+        break;
+      case Parcel::Kind::kPiece:
+        events.push_back({.kind = Event::Kind::kPiece, .stream = &stream, .piece = std::move((*parcel)->content)});
+        break;
+      case Parcel::Kind::kEnd:
+        stream.last_word = DecodeLastWord((*parcel)->content);
+        stream.have_reads_ended = true;
+        events.push_back({.kind = Event::Kind::kReadsEnd, .stream = &stream});
+        break;
+    }
+  }
+}
+
+void MessageStreams::CollectSentLocked(Stream& stream, std::vector<Event>& events) {
+  while (!stream.is_broken) {
+    const absl::StatusOr<std::optional<Parcel::Kind>> sent = stream.link.TakeSent();
+    if (!sent.ok()) NoteBreakLocked(stream, sent.status());
+    if (!sent.ok() || !sent->has_value()) break;
+    if (*sent == Parcel::Kind::kEnd) stream.has_end_gone = true;
+    if (*sent != Parcel::Kind::kPiece) continue;
+    --stream.unwritten;
+    events.push_back({.kind = Event::Kind::kWritten, .stream = &stream});
+  }
+  if (!stream.is_broken) return;
+  for (; stream.unwritten > 0; --stream.unwritten) events.push_back({.kind = Event::Kind::kWritten, .stream = &stream});
+  if (stream.have_reads_ended) return;
+  stream.have_reads_ended = true;
+  events.push_back({.kind = Event::Kind::kReadsEnd, .stream = &stream});
+}
+
+void MessageStreams::CollectLocked(std::vector<Event>& events) {
+  // What has come goes to the owners first: while a message is under way to the parent, what children report alike
+  // becomes one.
+  for (const auto& stream : streams_) CollectReceivedLocked(*stream, events);
+  for (const auto& stream : streams_) CollectSentLocked(*stream, events);
+  for (const auto& stream : streams_) {
+    const bool is_over = stream->have_reads_ended && stream->is_ending && (stream->has_end_gone || stream->is_broken);
+    if (!is_over || stream->is_closed) continue;
+    stream->is_closed = true;
+    events.push_back({.kind = Event::Kind::kClosed, .stream = stream.get()});
+  }
+}
+
+void MessageStreams::Deliver(Event& event) {
+  Stream& stream = *event.stream;
+  if (event.kind == Event::Kind::kAccepted) return acceptor_->OnAccepted(&stream);
+  // Of a stream that was refused nobody hears.
+  const std::shared_ptr<ControlStreamOwner> owner = stream.owner;
+  if (owner == nullptr) return;
+  switch (event.kind) {
+    case Event::Kind::kPiece:
+      return owner->OnPiece(&stream, event.piece);
+    case Event::Kind::kReadsEnd:
+      return owner->OnReadsEnd(&stream);
+    case Event::Kind::kWritten:
+      return owner->OnWritten(&stream);
+    case Event::Kind::kClosed:
+      return owner->OnClosed(&stream, stream.last_word);
+    case Event::Kind::kAccepted:
+      return;
+  }
+}
+
+MessageStreams::Movement MessageStreams::Poll() {
+  polls_.fetch_add(1, std::memory_order_relaxed);
+  std::vector<Event> events;
+  {
+    MutexLock lock(&mu_);
+    if (is_polled_ || is_stopped_) return Movement::kNone;
+    CollectLocked(events);
+    if (events.empty()) return Movement::kNone;
+    is_polled_ = true;
+  }
+  NoteMovement();
+  for (Event& event : events) Deliver(event);
+  MutexLock lock(&mu_);
+  is_polled_ = false;
+  turn_changed_.NotifyAll();
+  return Movement::kSome;
+}
+
+bool MessageStreams::AreClosed() const {
+  MutexLock lock(&mu_);
+  return std::all_of(streams_.begin(), streams_.end(), [](const auto& stream) { return stream->is_closed; });
+}
+
+void MessageStreams::Stop() {
+  MutexLock lock(&mu_);
+  while (is_polled_) turn_changed_.Wait(&mu_);
+  is_stopped_ = true;
+}
+
+MessageStreams::Rest MessageStreams::Cut() {
+  std::vector<Event> events;
+  Rest rest = Rest::kNothing;
+  {
+    MutexLock lock(&mu_);
+    RONDA_CHECK(is_stopped_);
+    for (const auto& stream : streams_) {
+      if (stream->link.IsUnderWay()) rest = Rest::kTransfers;
+      if (std::exchange(stream->is_closed, true)) continue;
+      if (stream->last_word.ok()) stream->last_word = absl::CancelledError("this rank has given up");
+      events.push_back({.kind = Event::Kind::kClosed, .stream = stream.get()});
+    }
+  }
+  for (Event& event : events) Deliver(event);
+  return rest;
+}
+
+}  // namespace ronda

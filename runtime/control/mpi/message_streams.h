@@ -1,0 +1,95 @@
+#ifndef RONDA_RUNTIME_CONTROL_MPI_MESSAGE_STREAMS_H_
+#define RONDA_RUNTIME_CONTROL_MPI_MESSAGE_STREAMS_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "runtime/base/mutex.h"
+#include "runtime/base/types.h"
+#include "runtime/collectives/mpi/point_to_point.h"
+#include "runtime/control/mpi/parcel_link.h"
+#include "runtime/control/tree/control_stream.h"
+
+namespace ronda {
+
+// The streams between a rank and its neighbours in the tree, over messages. A message library wakes nobody up, so that
+// streams move, and their owner is called, only while somebody calls Poll.
+//
+// What is written is handed to the library at once; whoever polls next may find it gone. Owners are called by one
+// thread at a time, the one that polls, without a lock: so they may call streams.
+//
+// Thread-safe.
+class MessageStreams {
+ public:
+  explicit MessageStreams(std::unique_ptr<PointToPoint> messages);
+  ~MessageStreams();
+
+  // A stream to `parent`, which is to be opened or ended. To be called once.
+  ControlStream* StreamTo(RankId parent);
+
+  // `owner` is told of each of `children` that has opened its stream. To be called once.
+  // Errors: the library's.
+  absl::Status Accept(const std::vector<RankId>& children, std::shared_ptr<ControlStreamOwner> owner);
+
+  // Moves what can be moved and tells the owners; kNone also if another thread does so already.
+  enum class Movement { kNone, kSome };
+  Movement Poll();
+
+  // How often Poll has been called, and when something moved or was written last.
+  uint64_t polls() const { return polls_.load(std::memory_order_relaxed); }
+  absl::Duration last_movement() const { return absl::Nanoseconds(last_movement_ns_.load(std::memory_order_relaxed)); }
+  void NoteMovement();
+
+  // Whether all streams have closed: their ends have gone both ways.
+  bool AreClosed() const;
+
+  // From now on nothing is moved, and no call made to the library. Waits until nobody polls.
+  // REQUIRES: not called by an owner.
+  void Stop();
+
+  // Tells the owners of all streams that are left that they are closed. Whether the library is done with all that it
+  // was given; if not, no calls may be made to it any more.
+  // REQUIRES: Stop has been called.
+  enum class Rest { kNothing, kTransfers };
+  Rest Cut();
+
+ private:
+  class Stream;
+  // A call of an owner.
+  struct Event {
+    enum class Kind { kAccepted, kPiece, kReadsEnd, kWritten, kClosed } kind;
+    Stream* stream;
+    std::string piece = {};
+  };
+
+  void Open(Stream& stream, std::shared_ptr<ControlStreamOwner> owner);
+  void Send(Stream& stream, Parcel parcel);
+
+  void CollectLocked(std::vector<Event>& events) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void CollectReceivedLocked(Stream& stream, std::vector<Event>& events) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void CollectSentLocked(Stream& stream, std::vector<Event>& events) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void NoteBreakLocked(Stream& stream, const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Deliver(Event& event);
+
+  const std::unique_ptr<PointToPoint> messages_;
+  std::atomic<uint64_t> polls_{0};
+  std::atomic<int64_t> last_movement_ns_;
+
+  mutable Mutex mu_;
+  CondVar turn_changed_;
+  std::vector<std::unique_ptr<Stream>> streams_ ABSL_GUARDED_BY(mu_);  // grows before the first Poll only
+  std::shared_ptr<ControlStreamOwner> acceptor_ ABSL_GUARDED_BY(mu_);
+  bool is_polled_ ABSL_GUARDED_BY(mu_) = false;  // by some thread, which may be calling an owner
+  bool is_stopped_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_CONTROL_MPI_MESSAGE_STREAMS_H_

@@ -1,0 +1,215 @@
+#include "runtime/control/mpi/mpi_control_plane.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/logging.h"
+#include "runtime/base/mutex.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/control/mpi/message_streams.h"
+#include "runtime/control/tree/control_core.h"
+
+namespace ronda {
+namespace {
+
+// For the neighbours to hear the farewell, or of a failure. Those that are well do within a few looks.
+constexpr absl::Duration kFarewellTime = absl::Seconds(2);
+constexpr absl::Duration kLastWordsTime = absl::Seconds(1);
+
+// About what an answer takes: who has just sent something looks on for so long.
+constexpr absl::Duration kLookOn = absl::Microseconds(100);
+constexpr int kNapShare = 8;
+constexpr absl::Duration kShortestNap = absl::Microseconds(20);
+constexpr absl::Duration kLongestNap = absl::Milliseconds(1);
+// After which Wait leaves looking to the thread that does nothing else.
+constexpr absl::Duration kAttentive = absl::Milliseconds(20);
+
+// Looks for messages while nobody else does. See the class comment of the control plane.
+class Lookout {
+ public:
+  // `streams` outlives it.
+  explicit Lookout(MessageStreams& streams) : streams_(streams), thread_([this] { Run(); }) {}
+  ~Lookout() {
+    {
+      MutexLock lock(&mu_);
+      stopped_ = true;
+      stopped_changed_.NotifyAll();
+    }
+    thread_.join();
+  }
+
+ private:
+  void Run() {
+    absl::Duration nap = kShortestNap;
+    uint64_t polls = 0;
+    for (;;) {
+      const bool others_look = streams_.polls() != polls;
+      if (!others_look && streams_.Poll() == MessageStreams::Movement::kSome) {
+        nap = kShortestNap;
+      } else {
+        nap = others_look ? kLongestNap : std::min(2 * nap, kLongestNap);
+      }
+      polls = streams_.polls();
+      MutexLock lock(&mu_);
+      if (!stopped_) stopped_changed_.WaitFor(&mu_, nap);
+      if (stopped_) return;
+    }
+  }
+
+  MessageStreams& streams_;
+  Mutex mu_;
+  CondVar stopped_changed_;
+  bool stopped_ ABSL_GUARDED_BY(mu_) = false;
+  std::thread thread_;
+};
+
+class MpiControlPlane final : public ControlPlane {
+ public:
+  MpiControlPlane(ControlCore::Options core, MpiControlPlaneOptions options)
+      : rank_(options.rank),
+        tree_(core.job.tree),
+        abandon_messages_(std::move(options.abandon_messages)),
+        streams_(std::make_unique<MessageStreams>(std::move(options.messages))) {
+    if (options.on_failure != nullptr) {
+      core.on_failure = [this, tell = std::move(options.on_failure)](const absl::Status& failure) {
+        FallSilent();
+        tell(failure);
+      };
+    }
+    core_ = std::make_shared<ControlCore>(std::move(core));
+    pulse_ = std::thread([core = core_] { core->Run(); });
+    lookout_.emplace(*streams_);
+  }
+
+  ~MpiControlPlane() override {
+    Close(failure().ok() ? kFarewellTime : absl::ZeroDuration());
+    lookout_.reset();
+    streams_->Stop();
+    const bool is_done = streams_->Cut() == MessageStreams::Rest::kNothing;
+    if ((!is_done || !core_->failure().ok()) && abandon_messages_ != nullptr) abandon_messages_();
+    core_->AwaitStreams();
+    core_->Stop();
+    pulse_.join();
+  }
+
+  absl::Status Connect() {
+    RONDA_RETURN_IF_ERROR(streams_->Accept(tree_.Children(rank_), core_));
+    if (rank_ != kCoordinatorRank) RONDA_RETURN_IF_ERROR(core_->Attach(streams_->StreamTo(tree_.Parent(rank_))));
+    return core_->AwaitStart();
+  }
+
+  absl::Status SendToCoordinator(absl::string_view payload) override {
+    return Flush(core_->SendToCoordinator(payload));
+  }
+  absl::Status Broadcast(absl::string_view payload) override {
+    RONDA_CHECK(rank_ == kCoordinatorRank);
+    return Flush(core_->Broadcast(payload));
+  }
+  absl::StatusOr<Inbox> Receive() override {
+    streams_->Poll();
+    absl::StatusOr<Inbox> inbox = core_->Receive();
+    if (!inbox.ok()) FallSilent();
+    return inbox;
+  }
+  void Wait(absl::Time deadline) override;
+  void Wake() override { core_->Wake(); }
+  void CallOff(uint64_t schedule) override {
+    core_->CallOff(schedule);
+    streams_->Poll();
+  }
+  void Fail(const absl::Status& failure) override {
+    core_->Fail(failure);
+    FallSilent();
+  }
+  absl::Status failure() const override {
+    absl::Status failure = core_->failure();
+    if (!failure.ok()) FallSilent();
+    return failure;
+  }
+  void Depart() override {
+    core_->Depart();
+    streams_->Poll();
+  }
+
+ private:
+  // What was handed over as `sent` has most likely gone by now: then more can go without waiting for the next look.
+  absl::Status Flush(const absl::Status& sent) const {
+    streams_->NoteMovement();
+    streams_->Poll();
+    if (!sent.ok()) FallSilent();
+    return sent;
+  }
+
+  // Says farewell, and stays until the neighbours have heard it and said theirs.
+  void Close(absl::Duration patience) {
+    const absl::Duration end = MonotonicTime() + patience;
+    core_->Close(patience);
+    while (!streams_->AreClosed() && MonotonicTime() < end) {
+      if (streams_->Poll() == MessageStreams::Movement::kNone) sched_yield();
+    }
+  }
+
+  // The job has failed: lets the neighbours hear of it, and makes no calls to the library afterwards.
+  void FallSilent() const {
+    const absl::Duration end = MonotonicTime() + kLastWordsTime;
+    while (!core_->HasSpoken() && MonotonicTime() < end) {
+      if (streams_->Poll() == MessageStreams::Movement::kNone) sched_yield();
+    }
+    streams_->Stop();
+  }
+
+  const RankId rank_;
+  const ControlTree tree_;
+  const std::function<void()> abandon_messages_;
+  const std::unique_ptr<MessageStreams> streams_;
+  std::shared_ptr<ControlCore> core_;
+  std::thread pulse_;
+  std::optional<Lookout> lookout_;
+};
+
+void MpiControlPlane::Wait(absl::Time deadline) {
+  for (;;) {
+    streams_->Poll();
+    const absl::Duration quiet = MonotonicTime() - streams_->last_movement();
+    absl::Time until = deadline;
+    if (quiet < kLookOn) {
+      until = absl::InfinitePast();
+    } else if (quiet < kAttentive) {
+      until = std::min(deadline, absl::Now() + std::clamp(quiet / kNapShare, kShortestNap, kLongestNap));
+    }
+    if (core_->Wait(until) == ControlCore::Waited::kWoken || absl::Now() >= deadline) return;
+    if (quiet < kLookOn) sched_yield();
+  }
+}
+
+ControlCore::Options CoreOptions(const MpiControlPlaneOptions& options) {
+  const ControlTree tree = {.size = static_cast<int>(options.peers.size()), .fan_out = options.fan_out};
+  return {.job = {.rank = options.rank, .peers = options.peers, .tree = tree, .job_id = options.job_id, .secret = ""},
+          .node = {.rank = options.rank,
+                   .peers = options.peers,
+                   .tree = tree,
+                   .heartbeat = options.heartbeat,
+                   .heartbeat_timeout = options.heartbeat_timeout,
+                   .flights = options.flights},
+          .start_timeout = options.start_timeout,
+          .parent_address = "its place in MPI",
+          .on_failure = nullptr};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ControlPlane>> ConnectMpiControlPlane(MpiControlPlaneOptions options) {
+  ControlCore::Options core = CoreOptions(options);
+  auto plane = std::make_unique<MpiControlPlane>(std::move(core), std::move(options));
+  RONDA_RETURN_IF_ERROR(plane->Connect());
+  return plane;
+}
+
+}  // namespace ronda
