@@ -15,7 +15,8 @@ constexpr bool Fuses(OpType op) { return op == OpType::kAllreduce || op == OpTyp
 // Whether two tensors whose operations fuse are of one kind.
 inline bool SameKind(const TensorRequest& a, const TensorRequest& b) {
   const auto fields = [](const TensorRequest& r) {
-    return std::tie(r.process_set, r.op, r.dtype, r.reduction, r.wire, r.prescale, r.postscale, r.overflow, r.limits);
+    return std::tie(r.process_set, r.op, r.dtype, r.memory, r.reduction, r.wire, r.prescale, r.postscale, r.overflow,
+                    r.limits);
   };
   return fields(a) == fields(b);
 }

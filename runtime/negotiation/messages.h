@@ -31,6 +31,7 @@ struct TensorRequest {
   ProcessSetId process_set = kGlobalProcessSet;
   OpType op = OpType::kAllreduce;
   DType dtype = DType::kFloat32;
+  Memory memory = Memory::kHost;  // where the buffers are, on every rank; a join or barrier has none: kHost
   Shape shape;
   Reduction reduction = Reduction::kSum;
   WireFormat wire = WireFormat::kNone;

@@ -22,6 +22,10 @@ std::string GroupOfTensor(const TensorRequest& request) {
   return absl::StrCat("group '", request.group, "' of ", request.group_size, " tensors");
 }
 
+std::string MemoryOfTensor(const TensorRequest& request) {
+  return request.memory == Memory::kHost ? "memory of the host" : "memory of a GPU";
+}
+
 std::string OverflowDetection(const TensorRequest& request) {
   return request.overflow == TensorRequest::Overflow::kDetected ? "on" : "off";
 }
@@ -34,6 +38,7 @@ std::string AbsentRanks(const TensorRequest& request) {
 std::optional<std::string> FirstDifference(const TensorRequest& a, const TensorRequest& b) {
   if (a.op != b.op) return absl::StrCat("operation ", Name(a.op));
   if (a.dtype != b.dtype) return absl::StrCat("dtype ", Name(a.dtype));
+  if (a.memory != b.memory) return MemoryOfTensor(a);
   if (!ShapesAgree(a, b)) return absl::StrCat("shape ", ToString(a.shape));
   if (a.root != b.root) return absl::StrCat(a.op == OpType::kSendRecv ? "sender " : "root ", a.root);
   if (a.receiver != b.receiver) return absl::StrCat("receiver ", a.receiver);
@@ -51,7 +56,7 @@ std::optional<std::string> FirstDifference(const TensorRequest& a, const TensorR
 
 // Which shapes would do, where that is not obvious.
 const char* Hint(const TensorRequest& a, const TensorRequest& b) {
-  if (a.op != b.op || a.dtype != b.dtype || ShapesAgree(a, b)) return "";
+  if (a.op != b.op || a.dtype != b.dtype || a.memory != b.memory || ShapesAgree(a, b)) return "";
   return FirstDimensionOf(a.op) == FirstDimension::kShared ? "" : " (all dimensions but the first must be equal)";
 }
 

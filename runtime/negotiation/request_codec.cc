@@ -33,10 +33,13 @@ absl::Status TakeEnums(const v1::TensorRequest& proto, TensorRequest* request) {
   if (!reduction) return DamagedField("reduce op", request->name);
   const auto wire = WireFormatFromInt(proto.wire());
   if (!wire) return DamagedField("wire format", request->name);
+  const auto memory = MemoryFromInt(proto.memory());
+  if (!memory) return DamagedField("memory", request->name);
   request->op = *op;
   request->dtype = *dtype;
   request->reduction = *reduction;
   request->wire = *wire;
+  request->memory = *memory;
   using Overflow = TensorRequest::Overflow;
   request->overflow = proto.detect_overflow() ? Overflow::kDetected : Overflow::kIgnored;
   using Absent = TensorRequest::Absent;
@@ -102,6 +105,7 @@ void RequestToProto(const TensorRequest& request, v1::TensorRequest* proto) {
   proto->mutable_shape()->Assign(request.shape.begin(), request.shape.end());
   proto->set_reduction(static_cast<uint32_t>(request.reduction));
   proto->set_wire(static_cast<uint32_t>(request.wire));
+  proto->set_memory(static_cast<uint32_t>(request.memory));
   proto->set_prescale(request.prescale);
   proto->set_postscale(request.postscale);
   proto->set_root(request.root);

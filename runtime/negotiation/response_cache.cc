@@ -13,8 +13,8 @@ namespace {
 // All that must be equal, but for the shape.
 bool SameButShape(const TensorRequest& a, const TensorRequest& b) {
   const auto fields = [](const TensorRequest& r) {
-    return std::tie(r.process_set, r.op, r.dtype, r.reduction, r.wire, r.prescale, r.postscale, r.overflow, r.root,
-                    r.receiver, r.group_size, r.absent, r.subject, r.limits, r.name, r.group, r.members);
+    return std::tie(r.process_set, r.op, r.dtype, r.memory, r.reduction, r.wire, r.prescale, r.postscale, r.overflow,
+                    r.root, r.receiver, r.group_size, r.absent, r.subject, r.limits, r.name, r.group, r.members);
   };
   return fields(a) == fields(b);
 }

@@ -77,6 +77,12 @@ TEST(FusionPlanner, NothingElseFuses) {
   }
 }
 
+TEST(FusionPlanner, WhatIsOnAGpuFusesWithItsLikeOnly) {
+  TensorRequest device = Floats(1);
+  device.memory = Memory::kCuda;
+  EXPECT_THAT(Plan(1 << 20, {Floats(1), device, Floats(1), device}), ElementsAre(ElementsAre(1, 3), ElementsAre(2, 4)));
+}
+
 TEST(FusionPlanner, ProcessSetsAndOverflowDetectionKeepTensorsApart) {
   TensorRequest other_set = Floats(1);
   other_set.process_set = 1;

@@ -185,6 +185,9 @@ INSTANTIATE_TEST_SUITE_P(
                      {.name = "x", .dtype = DType::kInt32, .shape = {4, 2}},
                      "rank 0 says dtype float32, rank 1 "
                      "(host h, pid 7) says dtype int32"},
+        MismatchCase{kX,
+                     {.name = "x", .memory = Memory::kCuda, .shape = {4, 2}},
+                     "tensor 'x': rank 0 says memory of the host, rank 1 (host h, pid 7) says memory of a GPU"},
         MismatchCase{kX, {.name = "x", .op = OpType::kAllgather, .shape = {4, 2}}, "says operation allgather"},
         MismatchCase{kX, {.name = "x", .shape = {4, 2}, .reduction = Reduction::kMax}, "says reduce op max"},
         MismatchCase{kX, {.name = "x", .shape = {4, 2}, .reduction = Reduction::kAverage}, "says reduce op average"},

@@ -73,6 +73,7 @@ TEST(ResponseCache, RequestThatDiffersInAnythingIsNotFound) {
       [](TensorRequest* r) { r->process_set = 1; },
       [](TensorRequest* r) { r->op = OpType::kBroadcast; },
       [](TensorRequest* r) { r->dtype = DType::kInt32; },
+      [](TensorRequest* r) { r->memory = Memory::kCuda; },
       [](TensorRequest* r) {
         r->shape = {4, 3};
       },

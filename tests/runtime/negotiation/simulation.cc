@@ -207,7 +207,10 @@ void Simulation::SetOperation(int number, const Group& members, TensorRequest* r
 }
 
 void Simulation::Disturb(TensorRequest* request) {
-  switch (Random(4)) {
+  switch (Random(5)) {
+    case 4:
+      request->memory = Memory::kCuda;
+      break;
     case 0:
       request->dtype = DType::kInt32;
       break;
