@@ -82,14 +82,6 @@ std::optional<Endpoint> FirstThat(const std::vector<InterfaceAddress>& addresses
   return std::nullopt;
 }
 
-std::string ListInterfaces(const std::vector<InterfaceAddress>& addresses) {
-  if (addresses.empty()) return "this host has none";
-  return absl::StrCat("there are ",
-                      absl::StrJoin(addresses, ", ", [](std::string* text, const InterfaceAddress& address) {
-                        absl::StrAppend(text, address.interface, " (", address.address, ")");
-                      }));
-}
-
 }  // namespace
 
 std::vector<InterfaceAddress> InterfaceAddresses() {
@@ -101,6 +93,14 @@ std::vector<InterfaceAddress> InterfaceAddresses() {
     if (std::optional<InterfaceAddress> found = Read(*entry)) addresses.push_back(*std::move(found));
   }
   return addresses;
+}
+
+std::string ListInterfaces(const std::vector<InterfaceAddress>& addresses) {
+  if (addresses.empty()) return "this host has none";
+  return absl::StrCat("there are ",
+                      absl::StrJoin(addresses, ", ", [](std::string* text, const InterfaceAddress& address) {
+                        absl::StrAppend(text, address.interface, " (", address.address, ")");
+                      }));
 }
 
 absl::StatusOr<Endpoint> ChooseAddress(const std::vector<InterfaceAddress>& addresses,

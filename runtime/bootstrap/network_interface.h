@@ -20,6 +20,9 @@ struct InterfaceAddress {
 // Of the interfaces that are up.
 std::vector<InterfaceAddress> InterfaceAddresses();
 
+// "there are lo (127.0.0.1), eth0 (10.0.0.1)", for messages.
+std::string ListInterfaces(const std::vector<InterfaceAddress>& addresses);
+
 // Where other hosts can reach this one; the endpoint's port is 0. With `names`, the first of these interfaces that has
 // an address; else the first that has one which is valid beyond its link, not looking at bridges to containers and
 // virtual machines. IPv4 comes before IPv6.

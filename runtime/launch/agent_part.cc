@@ -59,8 +59,7 @@ void AgentPart::Take(const AgentMessage& message) {
     case Kind::kHello:
       return TakeHello(message);
     case Kind::kRankStart:
-      if (IsOurs(rank)) listener().OnRankStart(rank, static_cast<pid_t>(message.number(1)), host_);
-      return;
+      return TakeRankStart(rank, static_cast<pid_t>(message.number(1)));
     case Kind::kOutput:
       if (IsOurs(rank)) listener().OnOutput(rank, stream, message.text(0));
       return;
@@ -82,6 +81,22 @@ void AgentPart::Take(const AgentMessage& message) {
     case Kind::kSignal:
       return GiveUp("its agent says what only the launcher says");
   }
+}
+
+std::vector<AwaitedRank> AgentPart::AwaitedRanks() const {
+  std::vector<AwaitedRank> awaited;
+  for (const RankId rank : ranks_) {
+    if (std::find(started_.begin(), started_.end(), rank) == started_.end()) {
+      awaited.push_back({.rank = rank, .host = host_});
+    }
+  }
+  return awaited;
+}
+
+void AgentPart::TakeRankStart(RankId rank, pid_t pid) {
+  if (!IsOurs(rank)) return;
+  started_.push_back(rank);
+  listener().OnRankStart(rank, pid, host_);
 }
 
 void AgentPart::TakeHello(const AgentMessage& message) {

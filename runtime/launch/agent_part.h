@@ -44,6 +44,9 @@ class AgentPart final : public JobPart {
   // Those that have not ended.
   std::vector<RankId> RunningRanks() const override { return running() ? ranks_ : std::vector<RankId>(); }
 
+  // Those of which the agent has not said yet that they run.
+  std::vector<AwaitedRank> AwaitedRanks() const override;
+
  private:
   void OnStart() override {}
   void OnBytes(Stream stream, absl::string_view bytes) override;
@@ -56,6 +59,7 @@ class AgentPart final : public JobPart {
   void TakeHello(const AgentMessage& message);
   void TakeRankEnd(const AgentMessage& message);
   void TakeLine(absl::string_view line);
+  void TakeRankStart(RankId rank, pid_t pid);
   bool IsOurs(RankId rank) const;
 
   // The agent is not what it should be: the job cannot go on.
@@ -65,7 +69,8 @@ class AgentPart final : public JobPart {
   const std::string directory_;
   const std::vector<std::string> command_;
   const LaunchOptions::Binding binding_;
-  std::vector<RankId> ranks_;  // that have not ended
+  std::vector<RankId> ranks_;    // that have not ended
+  std::vector<RankId> started_;  // that have begun
   const OnHello on_hello_;
   AgentMessageReader messages_{AgentMessageReader::Stream::kAgentsOutput};
   LineSplitter errors_;

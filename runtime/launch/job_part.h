@@ -11,6 +11,7 @@
 #include "runtime/base/types.h"
 #include "runtime/launch/child_process.h"
 #include "runtime/launch/job_listener.h"
+#include "runtime/launch/late_start.h"
 #include "runtime/launch/output_queue.h"
 #include "runtime/launch/stream.h"
 
@@ -55,6 +56,9 @@ class JobPart {
   // Those that run, as far as is known.
   virtual std::vector<RankId> RunningRanks() const = 0;
 
+  // Those that are not known to have been started.
+  virtual std::vector<AwaitedRank> AwaitedRanks() const = 0;
+
  protected:
   JobListener& listener() { return *listener_; }
   RankEnd::Cause cause() const { return cause_; }
@@ -84,6 +88,9 @@ class RankPart final : public JobPart {
   RankPart(RankId rank, std::string host, ChildProcess::Options options);
 
   std::vector<RankId> RunningRanks() const override;
+
+  // None: it starts with its part.
+  std::vector<AwaitedRank> AwaitedRanks() const override { return {}; }
 
  private:
   void OnStart() override;

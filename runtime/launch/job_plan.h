@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "runtime/base/types.h"
+#include "runtime/bootstrap/network_interface.h"
 #include "runtime/launch/binding.h"
 #include "runtime/launch/job_part.h"
 #include "runtime/launch/launch_options.h"
@@ -24,9 +26,10 @@ struct LaunchFacts {
   std::vector<std::string> environment;    // the launcher's own, "NAME=value"
   enum class Output { kFile, kTerminal } output = Output::kFile;
   enum class User { kRoot, kOther } user = User::kOther;
-  HostCores cores;         // of this host, if the ranks are to be bound
-  std::string job_id;      // fresh
-  std::string job_secret;  // fresh
+  std::vector<InterfaceAddress> interfaces;  // of this host
+  HostCores cores;                           // of this host, if the ranks are to be bound
+  std::string job_id;                        // fresh
+  std::string job_secret;                    // fresh
 };
 
 // A job that is ready to start.
@@ -36,6 +39,7 @@ struct JobPlan {
   int rank_count = 0;         // of the job
   std::vector<RankId> ranks;  // that this launcher starts
   ShutdownSchedule::Options shutdown;
+  absl::Duration start_timeout = absl::InfiniteDuration();  // of ranks that others start
   Supervisor::Orphans orphans = Supervisor::Orphans::kLeave;
   std::vector<std::string> explanations;  // for who wants to know everything
   std::vector<std::string> commands;      // what would be started, as a shell would: a line for each process

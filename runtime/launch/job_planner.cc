@@ -2,10 +2,16 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <utility>
 
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/bootstrap/network_interface.h"
 #include "runtime/launch/binding.h"
 #include "runtime/launch/hosts.h"
 #include "runtime/launch/launch_environment.h"
@@ -23,6 +29,9 @@ using Launcher = LaunchOptions::Launcher;
 
 // mpirun takes its own grace period for the ranks twice over, and ends some time after the last of them.
 constexpr absl::Duration kMpirunMargin = absl::Seconds(5);
+
+// Open MPI's parameter for the networks over which mpirun and what it starts on the hosts talk.
+constexpr absl::string_view kOpenMpiControlNetwork = "oob_tcp_if_include";
 
 std::string ValueOf(const std::vector<std::string>& environment, absl::string_view name) {
   for (const std::string& variable : environment) {
@@ -105,11 +114,38 @@ MpirunRequest RequestOf(const LaunchOptions& options, const LaunchFacts& facts, 
           .command = options.command};
 }
 
+// mpirun waits for ever for the hosts to connect to an interface that this one has not.
+absl::Status CheckInterfaces(const RemoteOptions& remote, const LaunchFacts& facts) {
+  const std::vector<std::string>& wanted = remote.network_interfaces;
+  const bool is_users_choice = std::find(remote.mpi_arguments.begin(), remote.mpi_arguments.end(),
+                                         kOpenMpiControlNetwork) != remote.mpi_arguments.end();
+  const bool has_one = std::any_of(facts.interfaces.begin(), facts.interfaces.end(), [&](const InterfaceAddress& own) {
+    return std::find(wanted.begin(), wanted.end(), own.interface) != wanted.end();
+  });
+  if (wanted.empty() || has_one || is_users_choice) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--network-interfaces ", absl::StrJoin(wanted, ","), ": this machine, to which all hosts must connect, has ",
+      wanted.size() == 1 ? "no such interface that is up" : "none of these interfaces, or they are down", "; ",
+      ListInterfaces(facts.interfaces), "; name one that leads to the hosts, or their network: --mpi-args \"--mca ",
+      kOpenMpiControlNetwork, " 10.0.0.0/24\""));
+}
+
+// Whether the ranks' output, and so their start, is not seen by mpirun.
+bool HidesOutput(const std::vector<std::string>& mpi_arguments) {
+  constexpr absl::string_view kSigns[] = {"output-filename", "outfile-pattern", "errfile-pattern", "xml", "xterm"};
+  return std::any_of(mpi_arguments.begin(), mpi_arguments.end(), [&](absl::string_view word) {
+    return std::any_of(std::begin(kSigns), std::end(kSigns), [&](absl::string_view sign) {
+      return absl::StartsWith(word, "-") && absl::EndsWith(word, sign);
+    });
+  });
+}
+
 // All ranks behind mpirun.
 absl::StatusOr<JobPlan> PlanMpirunJob(const LaunchOptions& options, const LaunchFacts& facts) {
-  std::vector<std::string> hosts = HostsOfRanks(options, facts.hostname);
+  const std::vector<std::string> hosts = HostsOfRanks(options, facts.hostname);
   if (static_cast<int>(hosts.size()) != options.rank_count)
     return MakeLaunchPlan(LocalRequest(options, facts)).status();
+  RONDA_RETURN_IF_ERROR(CheckInterfaces(options.remote, facts));
   RONDA_ASSIGN_OR_RETURN(const std::string version, MpirunVersion());
   RONDA_ASSIGN_OR_RETURN(const Mpirun mpirun, DetectMpirun(version));
   std::vector<std::string> variables = InheritedVariables(facts.environment, SettingsOf(options));
@@ -122,6 +158,7 @@ absl::StatusOr<JobPlan> PlanMpirunJob(const LaunchOptions& options, const Launch
   JobPlan plan;
   plan.rank_count = options.rank_count;
   plan.shutdown.grace = 2 * options.grace_period + kMpirunMargin;
+  if (!HidesOutput(options.remote.mpi_arguments)) plan.start_timeout = StartTimeoutOf(variables);
   plan.orphans = Supervisor::Orphans::kKill;  // should it have to be killed
   for (RankId rank = 0; rank < options.rank_count; ++rank) plan.ranks.push_back(rank);
   plan.commands.push_back(DescribeProcess(variables, facts.environment, command.argv));
@@ -131,7 +168,7 @@ absl::StatusOr<JobPlan> PlanMpirunJob(const LaunchOptions& options, const Launch
                             .environment = std::move(variables),
                             .input = ChildProcess::Input::kInherited,
                             .at_launcher_death = ChildProcess::AtLauncherDeath::kTerminate},
-      std::move(hosts)));
+      hosts));
   return plan;
 }
 

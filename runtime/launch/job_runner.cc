@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/bootstrap/network_interface.h"
 #include "runtime/launch/argument_sources.h"
 #include "runtime/launch/help_text.h"
 #include "runtime/launch/job_plan.h"
@@ -64,6 +65,7 @@ absl::StatusOr<LaunchFacts> GatherFacts(const LaunchOptions& options, const Stan
   LaunchFacts facts;
   facts.hostname = Hostname();
   facts.own_addresses = ArgumentSources::OfThisProcess().own_addresses();
+  facts.interfaces = InterfaceAddresses();
   facts.program = ThisProgram();
   facts.environment = Environment();
   const bool is_terminal = output.medium(Stream::kStdout) == Medium::kTerminal;
@@ -124,9 +126,12 @@ absl::StatusOr<JobRunner::Outcome> JobRunner::RunPlan(JobPlan plan, int number) 
   RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<JobReport> report, MakeReport(plan));
   RONDA_ASSIGN_OR_RETURN(
       const std::unique_ptr<Supervisor> supervisor,
-      Supervisor::Create(
-          {.job_id = plan.job_id, .shutdown = plan.shutdown, .orphans = plan.orphans, .file_limit = file_limit_},
-          {.report = report.get(), .output = output_, .signals = &signals_, .clock = Clock::Real()}));
+      Supervisor::Create({.job_id = plan.job_id,
+                          .shutdown = plan.shutdown,
+                          .orphans = plan.orphans,
+                          .start_timeout = plan.start_timeout,
+                          .file_limit = file_limit_},
+                         {.report = report.get(), .output = output_, .signals = &signals_, .clock = Clock::Real()}));
   SayAttempt(report.get(), number);
   for (const std::string& text : plan.explanations) report->Explain(text);
   supervisor->Run(std::move(plan.parts));

@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/base/config.h"
 
 namespace ronda {
 namespace {
@@ -66,6 +67,17 @@ std::vector<std::string> VariablesForOtherHosts(const std::vector<std::string>& 
     if (IsPassed(name) || settings.contains(std::string(name)) || Contains(exports, name)) passed.push_back(variable);
   }
   return passed;
+}
+
+absl::Duration StartTimeoutOf(const std::vector<std::string>& variables) {
+  const absl::Duration otherwise = Tunables().start_timeout;
+  for (const std::string& variable : variables) {
+    if (NameOf(variable) != "RONDA_START_TIMEOUT") continue;
+    absl::Duration timeout;
+    const bool is_one = absl::ParseDuration(variable.substr(variable.find('=') + 1), &timeout);
+    return is_one && timeout > absl::ZeroDuration() ? timeout : otherwise;
+  }
+  return otherwise;
 }
 
 }  // namespace ronda

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 
 namespace ronda {
 
@@ -25,6 +26,10 @@ std::vector<std::string> InheritedVariables(const std::vector<std::string>& envi
 std::vector<std::string> VariablesForOtherHosts(const std::vector<std::string>& variables,
                                                 const std::map<std::string, std::string>& settings,
                                                 const std::vector<std::string>& exports);
+
+// How long the ranks that get `variables` may take to start: their RONDA_START_TIMEOUT, or its default if it is unset
+// or makes no sense, which the ranks then say.
+absl::Duration StartTimeoutOf(const std::vector<std::string>& variables);
 
 }  // namespace ronda
 

@@ -1,6 +1,7 @@
 #include "runtime/launch/mpirun_command.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -9,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/launch/shell_quote.h"
+#include "runtime/launch/start_mark.h"
 #include "runtime/launch/tagged_output.h"
 
 namespace ronda {
@@ -43,20 +45,30 @@ std::string SshWords(const RemoteOptions& remote) {
   return absl::StrJoin(words, " ");
 }
 
+// A parameter of Open MPI's, unless the user sets it: mpirun refuses one that is given twice.
+void AppendParameter(absl::string_view name, absl::string_view value, const RemoteOptions& remote, Words* words) {
+  const Words& own = remote.mpi_arguments;
+  if (std::find(own.begin(), own.end(), name) != own.end()) return;
+  Append({"-mca", std::string(name), std::string(value)}, words);
+}
+
 Words OpenMpiRemoteWords(const RemoteOptions& remote) {
   Words words;
   const std::string ssh = SshWords(remote);
   if (!remote.agent.empty()) {
     // The agent is only sure to be on this host, so all others are started from here.
-    Append({"-mca", "plm_rsh_agent", remote.agent, "-mca", "plm_rsh_no_tree_spawn", "1"}, &words);
+    AppendParameter("plm_rsh_agent", remote.agent, remote, &words);
+    AppendParameter("plm_rsh_no_tree_spawn", "1", remote, &words);
   }
-  if (!ssh.empty()) Append({"-mca", "plm_rsh_args", ssh}, &words);
+  if (!ssh.empty()) AppendParameter("plm_rsh_args", ssh, remote, &words);
   if (!remote.network_interfaces.empty()) {
     const std::string interfaces = absl::StrJoin(remote.network_interfaces, ",");
-    Append({"-mca", "btl_tcp_if_include", interfaces, "-mca", "oob_tcp_if_include", interfaces}, &words);
+    AppendParameter("btl_tcp_if_include", interfaces, remote, &words);
+    AppendParameter("oob_tcp_if_include", interfaces, remote, &words);
   }
   if (remote.transport == RemoteOptions::Transport::kTcp) {
-    Append({"-mca", "pml", "ob1", "-mca", "btl", "self,vader,tcp"}, &words);
+    AppendParameter("pml", "ob1", remote, &words);
+    AppendParameter("btl", "self,vader,tcp", remote, &words);
   }
   return words;
 }
@@ -71,12 +83,11 @@ MpirunCommand OpenMpiCommand(const MpirunRequest& request) {
   } else {
     Append({"-H", JoinHosts(request.hosts)}, &argv);
     // Or it cuts names at their first dot, and looks for other hosts than were named.
-    Append({"-mca", "orte_keep_fqdn_hostnames", "1"}, &argv);
+    AppendParameter("orte_keep_fqdn_hostnames", "1", request.remote, &argv);
   }
   Append(BindingWords(request), &argv);
-  Append({"-mca", "odls_base_sigkill_timeout",
-          absl::StrCat(absl::ToInt64Seconds(absl::Ceil(request.grace_period, absl::Seconds(1))))},
-         &argv);
+  const int64_t grace = absl::ToInt64Seconds(absl::Ceil(request.grace_period, absl::Seconds(1)));
+  AppendParameter("odls_base_sigkill_timeout", absl::StrCat(grace), request.remote, &argv);
   Append(OpenMpiRemoteWords(request.remote), &argv);
   for (const std::string& name : request.variables) Append({"-x", name}, &argv);
   return {.argv = std::move(argv), .environment = {}};
@@ -128,7 +139,7 @@ absl::StatusOr<Mpirun> DetectMpirun(absl::string_view version_text) {
 absl::StatusOr<MpirunCommand> MakeMpirunCommand(const MpirunRequest& request) {
   RONDA_ASSIGN_OR_RETURN(MpirunCommand command, CommandOf(request));
   Append(request.remote.mpi_arguments, &command.argv);
-  Append(request.command, &command.argv);
+  Append(WithStartMark(request.command), &command.argv);
   return command;
 }
 

@@ -8,6 +8,7 @@
 #include "runtime/launch/job_part.h"
 #include "runtime/launch/line_splitter.h"
 #include "runtime/launch/mpirun_report.h"
+#include "runtime/launch/start_mark.h"
 #include "runtime/launch/tagged_output.h"
 
 namespace ronda {
@@ -18,10 +19,14 @@ namespace ronda {
 // Thread-compatible.
 class MpirunPart final : public JobPart {
  public:
-  MpirunPart(ChildProcess::Options options, std::vector<std::string> hosts);
+  // `hosts`: by rank. The command of the ranks is one WithStartMark.
+  MpirunPart(ChildProcess::Options options, const std::vector<std::string>& hosts);
 
   // All, until mpirun ends.
   std::vector<RankId> RunningRanks() const override;
+
+  // Those of which nothing has been heard, not even their mark (start_mark.h).
+  std::vector<AwaitedRank> AwaitedRanks() const override;
 
  private:
   void OnStart() override {}
@@ -36,11 +41,23 @@ class MpirunPart final : public JobPart {
     LineSplitter own_lines;
   };
 
+  // What is known of a rank.
+  struct Rank {
+    std::string host;
+    std::array<StartMarkReader, kStreamCount> marks;
+    enum class State { kAwaited, kStarted } state = State::kAwaited;
+    pid_t pid = 0;  // 0: not known
+  };
+
   Source& source(Stream stream) { return sources_[static_cast<size_t>(stream)]; }
   void Dispatch(Stream stream, std::optional<RankId> rank, absl::string_view bytes);
+  void TakeOutput(RankId rank, Stream stream, absl::string_view bytes);
   void TakeLine(absl::string_view line);
 
-  const std::vector<std::string> hosts_;  // by rank
+  // Fills in of the failed rank what its mark has told.
+  void Complete(RankEnd* failure) const;
+
+  std::vector<Rank> ranks_;
   std::array<Source, kStreamCount> sources_;
   MpirunReport report_;
 };

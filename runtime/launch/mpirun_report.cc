@@ -63,9 +63,9 @@ void MpirunReport::ReadProcessName(absl::string_view line) {
 }
 
 void MpirunReport::ReadTermination(absl::string_view line) {
-  const std::optional<int> pid = NumberAfter(line, "=   PID ");
-  if (!found_.has_value() && pid) {
-    found_ = RankEnd{.rank = -1, .pid = *pid, .host = std::string(WordAfter(line, " RUNNING AT "))};
+  // The pid is that of the host's first rank, whichever rank it was that failed.
+  if (!found_.has_value() && NumberAfter(line, "=   PID ")) {
+    found_ = RankEnd{.rank = -1, .host = std::string(WordAfter(line, " RUNNING AT "))};
   }
   if (!found_.has_value()) return;
   const std::optional<int> code = NumberAfter(line, "=   EXIT CODE: ");

@@ -16,9 +16,14 @@ std::optional<int> ShutdownSchedule::OnUserSignal(int signo, absl::Time now) {
     if (signo != SIGINT) return std::nullopt;
     return OnAbandon();
   }
+  OnGiveUp(now);
+  return signo;
+}
+
+int ShutdownSchedule::OnGiveUp(absl::Time now) {
   phase_ = Phase::kTerminating;
   deadline_ = now + options_.grace;
-  return signo;
+  return SIGTERM;
 }
 
 int ShutdownSchedule::OnAbandon() {
@@ -29,10 +34,7 @@ int ShutdownSchedule::OnAbandon() {
 
 std::optional<int> ShutdownSchedule::Due(absl::Time now) {
   if (now < deadline_) return std::nullopt;
-  if (phase_ == Phase::kTerminating) return OnAbandon();
-  phase_ = Phase::kTerminating;
-  deadline_ = now + options_.grace;
-  return SIGTERM;
+  return phase_ == Phase::kTerminating ? OnAbandon() : OnGiveUp(now);
 }
 
 }  // namespace ronda

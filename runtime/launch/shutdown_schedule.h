@@ -31,6 +31,10 @@ class ShutdownSchedule {
   // The user sent `signo` to the launcher. Returns the signal to send to the ranks now.
   std::optional<int> OnUserSignal(int signo, absl::Time now);
 
+  // The job cannot go on, but who starts its ranks can still end what it has begun. Returns the signal to send now.
+  // REQUIRES: phase() is kRunning.
+  int OnGiveUp(absl::Time now);
+
   // The job cannot go on, and there is nothing to wait for. Returns the signal to send to the ranks now.
   int OnAbandon();
 

@@ -135,6 +135,7 @@ absl::StatusOr<JobPlan> PlanSshJob(const LaunchOptions& options, const LaunchFac
   JobPlan plan;
   plan.rank_count = options.rank_count;
   plan.shutdown.grace = options.grace_period;
+  plan.start_timeout = StartTimeoutOf(InheritedVariables(facts.environment, SettingsOf(options)));
   for (size_t i = 0; i < meeting->hosts().size(); ++i) {
     HostRanks& host = meeting->hosts()[i];
     const bool is_here = IsThisHost(host.host, facts.own_addresses);

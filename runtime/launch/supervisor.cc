@@ -9,9 +9,10 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/launch/late_start.h"
 #include "runtime/launch/orphans.h"
+#include "runtime/launch/rank_names.h"
 #include "runtime/launch/shared_memory_leftovers.h"
 #include "runtime/launch/verdict.h"
 
@@ -25,16 +26,6 @@ constexpr size_t kMaxPending = size_t{256} << 10;
 
 // Read at once from a part, so that none can keep the others waiting.
 constexpr size_t kReadSize = size_t{64} << 10;
-
-// "rank 2", "ranks 0, 1 and 3", "ranks 0, 1, 2, 3 and 12 more"
-std::string NameRanks(const std::vector<RankId>& ranks) {
-  constexpr size_t kNamed = 8;
-  if (ranks.size() == 1) return absl::StrCat("rank ", ranks.front());
-  const size_t named = ranks.size() > kNamed ? kNamed : ranks.size() - 1;
-  const std::string first = absl::StrJoin(ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(named), ", ");
-  if (ranks.size() > kNamed) return absl::StrCat("ranks ", first, " and ", ranks.size() - named, " more");
-  return absl::StrCat("ranks ", first, " and ", ranks.back());
-}
 
 // As shells have it.
 int ExitCodeOf(const absl::Status& start_error) {
@@ -71,6 +62,7 @@ void Supervisor::Watch(int fd, std::function<void()> on_ready) {
 void Supervisor::Run(std::vector<std::unique_ptr<JobPart>> parts) {
   parts_ = std::move(parts);
   if (options_.orphans == Orphans::kKill) AdoptOrphans();
+  start_deadline_ = now() + options_.start_timeout;
   StartParts();
   while (IsRunning()) Step();
   if (options_.orphans == Orphans::kKill) KillOrphans({guard_->pid()});
@@ -96,7 +88,7 @@ void Supervisor::Step() {
     if (part->running()) AddPart(part.get(), &poll);
   }
   AddQueues(&poll);
-  poll.Wait(schedule_.deadline() - now());
+  poll.Wait(std::min(schedule_.deadline(), start_deadline_) - now());
   ActOnTime();
   WriteQueues();
 }
@@ -162,7 +154,24 @@ void Supervisor::HandleSignals() {
   while (const std::optional<int> signo = surroundings_.signals->Next()) EndJob(*signo, *signo);
 }
 
+void Supervisor::CheckStart() {
+  if (now() < start_deadline_) return;
+  start_deadline_ = absl::InfiniteFuture();
+  std::vector<AwaitedRank> awaited;
+  for (const auto& part : parts_) {
+    const std::vector<AwaitedRank> more = part->running() ? part->AwaitedRanks() : std::vector<AwaitedRank>();
+    awaited.insert(awaited.end(), more.begin(), more.end());
+  }
+  // A job that ends already has another reason.
+  if (awaited.empty() || schedule_.phase() != ShutdownSchedule::Phase::kRunning) return;
+  surroundings_.report->OnJobFailure(DescribeLateStart(awaited, options_.start_timeout), 1);
+  Say(absl::StrCat("not all ranks have started; ending the job (killed in ",
+                   absl::FormatDuration(options_.shutdown.grace), ")"));
+  SignalParts(schedule_.OnGiveUp(now()));
+}
+
 void Supervisor::ActOnTime() {
+  CheckStart();
   const std::optional<int> signo = schedule_.Due(now());
   if (!signo.has_value() || !IsRunning()) return;
   const std::string ranks = NameRunning();

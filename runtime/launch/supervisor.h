@@ -47,7 +47,8 @@ class Supervisor final : private JobListener {
     ShutdownSchedule::Options shutdown;
     OnFailure on_failure = OnFailure::kEndJob;
     Orphans orphans = Orphans::kLeave;
-    rlimit file_limit = {};  // of open descriptors, for the parts
+    absl::Duration start_timeout = absl::InfiniteDuration();  // the job ends if a rank has not started by then
+    rlimit file_limit = {};                                   // of open descriptors, for the parts
   };
 
   // What it works with, owned by others and outliving it.
@@ -101,6 +102,7 @@ class Supervisor final : private JobListener {
   void AddQueues(PollSet* poll);
   bool MustWait(const JobPart& part, Stream stream) const;
   void HandleSignals();
+  void CheckStart();
   void ActOnTime();
 
   // The launcher got the signal `cause`: passes `signo` on to the parts.
@@ -124,6 +126,7 @@ class Supervisor final : private JobListener {
 
   std::vector<std::unique_ptr<JobPart>> parts_;
   std::optional<Watched> watched_;
+  absl::Time start_deadline_ = absl::InfiniteFuture();
   int round_ = 0;
   std::optional<int> ended_by_;
 };

@@ -16,10 +16,12 @@
 namespace ronda {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 // An mpirun of either kind, found first in PATH by the launcher, and a stand-in for ssh that runs on this host what is
 // for another.
@@ -63,16 +65,15 @@ class LauncherMpirunTest : public ::testing::TestWithParam<std::string> {
     return absl::StrCat("[ $RANK = 1 ] || ", others, "; sleep 0.3; ", script);
   }
 
-  bool IsOpenMpi() const { return GetParam() == "openmpi"; }
-
-  const std::string directory_;
-
- private:
   void WriteScript(const std::string& name, const std::string& text) const {
     const std::string path = directory_ + "/" + name;
     std::ofstream(path) << "#!/bin/sh\n" << text << "\n";
     std::filesystem::permissions(path, std::filesystem::perms::owner_all);
   }
+
+  bool IsOpenMpi() const { return GetParam() == "openmpi"; }
+
+  const std::string directory_;
 };
 
 INSTANTIATE_TEST_SUITE_P(Both, LauncherMpirunTest, ::testing::Values("openmpi", "mpich"),
@@ -99,11 +100,11 @@ TEST_P(LauncherMpirunTest, EveryRankHasItsFiles) {
 TEST_P(LauncherMpirunTest, RankThatWasKilledIsTheLastLine) {
   LauncherRun run(OnThisHost(2, FailAsRank1("echo disk on fire >&2; kill -9 $$", "exec sleep 60")), Options());
   EXPECT_EQ(run.Finish(), 128 + SIGKILL);
-  // Hydra says which process it was, and not which rank.
-  EXPECT_THAT(run.LastLine(), MatchesRegex(IsOpenMpi() ? "rondarun: rank 1 \\(host [^ ]+\\) was killed by signal 9 "
-                                                         "\\(SIGKILL\\); last error: \"disk on fire\""
-                                                       : "rondarun: a rank \\(pid [0-9]+, host [^ ]+\\) was killed by "
-                                                         "signal 9 \\(SIGKILL\\)"));
+  // Hydra says only on which host it was.
+  EXPECT_THAT(run.LastLine(), MatchesRegex(IsOpenMpi() ? "rondarun: rank 1 \\(pid [0-9]+, host [^ ]+\\) was killed by "
+                                                         "signal 9 \\(SIGKILL\\); last error: \"disk on fire\""
+                                                       : "rondarun: a rank \\(host [^ ]+\\) was killed by signal 9 "
+                                                         "\\(SIGKILL\\)"));
   EXPECT_THAT(run.err(), Not(HasSubstr("mpirun: ")));
 }
 
@@ -111,14 +112,48 @@ TEST_P(LauncherMpirunTest, ExitCodeOfTheFirstRankThatFailedIsOurs) {
   // Hydra lets the others go on after an exit.
   LauncherRun run(OnThisHost(2, FailAsRank1("echo out of data >&2; exit 3", "exit 0")), Options());
   EXPECT_EQ(run.Finish(), 3);
-  EXPECT_THAT(run.LastLine(),
-              MatchesRegex("rondarun: rank 1 \\(host [^ ]+\\) exited with code 3; last error: \"out of data\""));
+  EXPECT_THAT(
+      run.LastLine(),
+      MatchesRegex("rondarun: rank 1 \\(pid [0-9]+, host [^ ]+\\) exited with code 3; last error: \"out of data\""));
 }
 
 TEST_P(LauncherMpirunTest, RanksStartOnOtherHostsThroughTheAgent) {
   LauncherRun run(OnTwoHosts("echo $RANK $MY_SECRET"), Options());
   EXPECT_EQ(run.Finish(), 0);
   EXPECT_THAT(run.SortedOut(), ElementsAre("[0]<stdout>: 0 hidden", "[1]<stdout>: 1 hidden", "[2]<stdout>: 2 hidden"));
+}
+
+TEST_P(LauncherMpirunTest, HostThatDoesNotAnswerIsNamedAfterTheStartTimeout) {
+  WriteScript("agent", absl::StrCat("[ $1 = b ] && { echo $$ > ", directory_,
+                                    "/pid; exec sleep 600; }; shift; exec sh -c \"$*\""));
+  std::vector<std::string> words = OnTwoHosts("exec sleep 600");
+  words.insert(words.begin(), {"--start-timeout", "2"});
+  LauncherRun run(words, Options());
+  EXPECT_EQ(run.Finish(), 1);
+  // Open MPI starts no rank before all hosts are there.
+  EXPECT_THAT(run.LastLine(), StartsWith(IsOpenMpi() ? "rondarun: ranks 0, 1 and 2 (hosts a and b) were not started "
+                                                     : "rondarun: rank 2 (host b) was not started "));
+  EXPECT_THAT(run.err(), HasSubstr("not all ranks have started; ending the job (killed in 7s)"));
+  pid_t pid = 0;
+  ASSERT_TRUE(std::ifstream(directory_ + "/pid") >> pid);
+  WaitUntil([&] { return !IsRunning(pid); }, "the end of the agent");
+}
+
+TEST_P(LauncherMpirunTest, SilentProgramsAreSeenToStart) {
+  std::vector<std::string> words = OnThisHost(2, "exec true");
+  words.insert(words.begin(), "--verbose");
+  LauncherRun run(words, Options());
+  EXPECT_EQ(run.Finish(), 0);
+  EXPECT_THAT(run.err(), AllOf(HasSubstr("rank 0 is pid "), HasSubstr("rank 1 is pid ")));
+  EXPECT_EQ(run.out(), "");
+}
+
+TEST_P(LauncherMpirunTest, RanksHaveThePidThatTheLauncherTells) {
+  std::vector<std::string> words = OnThisHost(1, "echo own=$$");
+  words.insert(words.begin(), "--verbose");
+  LauncherRun run(words, Options());
+  EXPECT_EQ(run.Finish(), 0);
+  EXPECT_EQ(NumberAfter(run.out(), "own="), NumberAfter(run.err(), "rank 0 is pid "));
 }
 
 TEST_P(LauncherMpirunTest, DryRunPrintsTheCommandWithoutSecretsAndStartsNothing) {
@@ -133,10 +168,26 @@ TEST_P(LauncherMpirunTest, DryRunPrintsTheCommandWithoutSecretsAndStartsNothing)
   EXPECT_THAT(run.out(), HasSubstr("'RANK=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; echo started'"));
 }
 
+TEST_P(LauncherMpirunTest, MissingCommandIsNamed) {
+  LauncherRun run({"-np", "2", "--mpi", "--grace-period", "0", "./no-such-command"}, Options());
+  EXPECT_EQ(run.Finish(), 127);
+  EXPECT_THAT(run.err(), HasSubstr("./no-such-command: not found"));
+}
+
+TEST_P(LauncherMpirunTest, UsersParametersReplaceTheLaunchers) {
+  if (!IsOpenMpi()) GTEST_SKIP() << "parameters are Open MPI's";
+  std::vector<std::string> words = OnThisHost(1, "echo ran");
+  words.insert(words.begin(), {"--mpi-args", "--mca odls_base_sigkill_timeout 1"});
+  LauncherRun run(words, Options());
+  EXPECT_EQ(run.Finish(), 0);
+  EXPECT_EQ(run.out(), "[0]<stdout>: ran\n");
+}
+
 TEST_P(LauncherMpirunTest, WhatMpirunSaysIsShownIfNothingElseExplainsTheFailure) {
-  LauncherRun run({"-np", "2", "--mpi", "./no-such-command"}, Options());
+  LauncherRun run({"-np", "2", "--mpi", "--mpi-args", "--no-such-option", "true"}, Options());
   EXPECT_NE(run.Finish(), 0);
-  EXPECT_THAT(run.err(), HasSubstr("no-such-command"));
+  EXPECT_THAT(run.err(), HasSubstr("rondarun: mpirun: "));
+  EXPECT_THAT(run.err(), HasSubstr("no-such-option"));
 }
 
 TEST_P(LauncherMpirunTest, SignalsEndTheRanks) {

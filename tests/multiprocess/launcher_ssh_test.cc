@@ -20,6 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 class LauncherSshTest : public ::testing::Test {
  protected:
@@ -110,6 +111,17 @@ TEST_F(LauncherSshTest, HostThatCannotBeReachedIsNamedWithTheReason) {
       run.LastLine(),
       "rondarun: host beta: the way to its agent exited with code 255 (ssh: connect to host beta port 22: No route "
       "to host)");
+}
+
+TEST_F(LauncherSshTest, HostThatDoesNotAnswerIsNamedAfterTheStartTimeout) {
+  WriteAgent("[ $1 = beta ] && { echo agent=$$ >&2; exec sleep 600; }; shift; exec sh -c \"$*\"");
+  std::vector<std::string> words = OnTwoHosts("exec sleep 600");
+  words.insert(words.begin(), {"--start-timeout", "2", "--verbose"});
+  LauncherRun run(words);
+  EXPECT_EQ(run.Finish(), 1);
+  EXPECT_THAT(run.LastLine(), StartsWith("rondarun: rank 2 (host beta) was not started within 2s: "));
+  const pid_t agent = NumberAfter(run.err(), "agent=");
+  WaitUntil([&] { return !IsRunning(agent); }, "the end of the agent");
 }
 
 TEST_F(LauncherSshTest, HostThatIsLostTakesItsRanksWithIt) {

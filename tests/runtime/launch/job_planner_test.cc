@@ -19,6 +19,7 @@ LaunchFacts Facts() {
           .own_addresses = {"head.cluster", "10.0.0.1"},
           .program = "/bin/rondarun",
           .environment = {"PATH=/bin", "RONDA_JOB_SECRET=inherited"},
+          .interfaces = {{.interface = "lo", .address = "127.0.0.1"}, {.interface = "eth0", .address = "10.0.0.1"}},
           .job_id = "cafe",
           .job_secret = "f00d"};
 }
@@ -83,6 +84,43 @@ TEST(JobPlannerTest, AgentsAreStartedOverSsh) {
   const JobPlan plan = Planned(options);
   EXPECT_EQ(plan.parts.size(), 2u);
   EXPECT_THAT(plan.commands, ::testing::Each(StartsWith("ssh ")));
+}
+
+TEST(JobPlannerTest, RanksOfThisHostHaveNoStartTimeout) {
+  EXPECT_EQ(Planned(Options(2)).start_timeout, absl::InfiniteDuration());
+}
+
+// On two other hosts, by mpirun.
+LaunchOptions MpirunOptions(const std::vector<std::string>& interfaces) {
+  LaunchOptions options = Options(2);
+  options.hosts = {{"alpha", 1}, {"beta", 1}};
+  options.remote.network_interfaces = interfaces;
+  return options;
+}
+
+TEST(JobPlannerTest, MpirunNeedsOneOfTheInterfacesOnThisHost) {
+  const auto plan = MakeJobPlan(MpirunOptions({"ib0", "ib1"}), Facts());
+  EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(plan.status().message()),
+              AllOf(StartsWith("--network-interfaces ib0,ib1: this machine, "),
+                    HasSubstr("none of these interfaces, or they are down; there are lo (127.0.0.1), eth0 (10.0.0.1)"),
+                    HasSubstr("oob_tcp_if_include")));
+}
+
+// What comes of the plan then depends on which mpirun this machine has, if any.
+TEST(JobPlannerTest, InterfacesThatMpirunCanUseAreAccepted) {
+  LaunchOptions network_given = MpirunOptions({"ib0"});
+  network_given.remote.mpi_arguments = {"--mca", "oob_tcp_if_include", "10.0.0.0/24"};
+  for (const LaunchOptions& options : {MpirunOptions({}), MpirunOptions({"ib0", "eth0"}), network_given}) {
+    EXPECT_THAT(std::string(MakeJobPlan(options, Facts()).status().message()), Not(HasSubstr("--network-interfaces")));
+  }
+}
+
+// The agents hear from this machine over ssh, and say themselves which interface their host has not.
+TEST(JobPlannerTest, AgentsNeedNoInterfaceOfThisHost) {
+  LaunchOptions options = MpirunOptions({"ib0"});
+  options.launcher = LaunchOptions::Launcher::kSsh;
+  EXPECT_EQ(Planned(options).parts.size(), 2u);
 }
 
 TEST(JobPlannerTest, TooFewSlotsAreAnErrorForEveryLauncher) {

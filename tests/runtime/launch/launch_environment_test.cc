@@ -37,5 +37,12 @@ TEST(LaunchEnvironmentTest, OtherHostsGetWhatTheyNeed) {
   EXPECT_THAT(VariablesForOtherHosts({"HOME=/root"}, {}, {}), IsEmpty());
 }
 
+TEST(LaunchEnvironmentTest, StartTimeoutIsTheRanksOwn) {
+  EXPECT_EQ(StartTimeoutOf({"A=1", "RONDA_START_TIMEOUT=1m30s"}), absl::Seconds(90));
+  for (const char* other : {"A=1", "RONDA_START_TIMEOUT=", "RONDA_START_TIMEOUT=-1s", "RONDA_START_TIMEOUT=soon"}) {
+    EXPECT_EQ(StartTimeoutOf({other}), absl::Seconds(30)) << other;
+  }
+}
+
 }  // namespace
 }  // namespace ronda

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -11,7 +12,6 @@ namespace ronda {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -36,8 +36,7 @@ std::string Line(const MpirunRequest& request) { return " " + absl::StrJoin(Made
 TEST(MpirunCommandTest, OpenMpiStartsTheRanksOnTheHosts) {
   EXPECT_EQ(Line(Request(Mpirun::kOpenMpi)),
             " mpirun --tag-output -np 3 -H a:2,b:1 -mca orte_keep_fqdn_hostnames 1 -bind-to none -map-by slot -mca "
-            "odls_base_sigkill_timeout 5 ./train --lr "
-            "0.1 ");
+            "odls_base_sigkill_timeout 5 /bin/sh -c echo ronda-start $$ >&2; exec \"$@\" rondarun ./train --lr 0.1 ");
   EXPECT_THAT(Made(Request(Mpirun::kOpenMpi)).environment, IsEmpty());
 }
 
@@ -45,7 +44,7 @@ TEST(MpirunCommandTest, HydraStartsTheRanksOnTheHosts) {
   EXPECT_EQ(
       Line(Request(Mpirun::kHydra)),
       " mpirun -prepend-pattern [1,%r]<stdout>: -print-all-exitcodes -np 3 -hosts a:2,b:1 -bind-to none -launcher "
-      "ssh ./train --lr 0.1 ");
+      "ssh /bin/sh -c echo ronda-start $$ >&2; exec \"$@\" rondarun ./train --lr 0.1 ");
 }
 
 TEST(MpirunCommandTest, OneHostMayHaveMoreRanksThanCores) {
@@ -139,7 +138,22 @@ TEST(MpirunCommandTest, UsersArgumentsComeLastBeforeTheCommand) {
     MpirunRequest request = Request(mpirun);
     request.variables = {"PATH"};
     request.remote.mpi_arguments = {"--report-bindings", "-wdir", "/my dir"};
-    EXPECT_THAT(Line(request), EndsWith(" --report-bindings -wdir /my dir ./train --lr 0.1 "));
+    EXPECT_THAT(Line(request), HasSubstr(" --report-bindings -wdir /my dir /bin/sh -c "));
+  }
+}
+
+// Open MPI's mpirun ends at once if a parameter is given twice.
+TEST(MpirunCommandTest, ParametersThatTheUserSetsAreNotSetTwice) {
+  MpirunRequest request = Request(Mpirun::kOpenMpi);
+  request.remote = {
+      .ssh_port = 2222, .agent = "/opt/enter", .network_interfaces = {"eth0"}, .transport = Transport::kTcp};
+  for (const char* name : {"odls_base_sigkill_timeout", "oob_tcp_if_include", "btl_tcp_if_include", "btl", "pml",
+                           "plm_rsh_agent", "plm_rsh_args", "orte_keep_fqdn_hostnames"}) {
+    EXPECT_THAT(Line(request), HasSubstr(absl::StrCat(" -mca ", name, " ")));
+    MpirunRequest other = request;
+    other.remote.mpi_arguments = {"--mca", name, "1"};
+    EXPECT_THAT(Line(other), HasSubstr(absl::StrCat(" --mca ", name, " 1 ")));
+    EXPECT_THAT(Line(other), Not(HasSubstr(absl::StrCat(" -mca ", name, " "))));
   }
 }
 

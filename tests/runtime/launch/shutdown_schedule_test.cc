@@ -69,6 +69,14 @@ TEST_F(ShutdownScheduleTest, SignalCutsTheSettlingShort) {
   EXPECT_EQ(schedule_.deadline(), start_ + kMoment + kGrace);
 }
 
+TEST_F(ShutdownScheduleTest, JobThatIsGivenUpEndsAtOnceAndIsKilledAfterTheGracePeriod) {
+  EXPECT_EQ(schedule_.OnGiveUp(start_), SIGTERM);
+  EXPECT_EQ(schedule_.phase(), Phase::kTerminating);
+  schedule_.OnFailure(start_ + kMoment);
+  EXPECT_EQ(schedule_.Due(start_ + kGrace - kMoment), std::nullopt);
+  EXPECT_EQ(schedule_.Due(start_ + kGrace), SIGKILL);
+}
+
 TEST_F(ShutdownScheduleTest, AbandonedJobIsKilledOnce) {
   EXPECT_EQ(schedule_.OnAbandon(), SIGKILL);
   schedule_.OnFailure(start_);

@@ -51,6 +51,18 @@ TEST(SshPlanTest, EveryHostWithRanksHasAnAgent) {
           "ssh -T -o BatchMode=yes -o ConnectTimeout=30 -o ServerAliveInterval=10 beta 'exec /bin/rondarun --agent'"));
 }
 
+TEST(SshPlanTest, AgentsHaveTheRanksStartTimeout) {
+  LaunchOptions options;
+  options.rank_count = 1;
+  options.hosts = {{"beta", 1}};
+  options.command = {"./train"};
+  LaunchFacts facts = Facts();
+  facts.environment.emplace_back("RONDA_START_TIMEOUT=7s");
+  EXPECT_EQ(PlanSshJob(options, facts)->start_timeout, absl::Seconds(7));
+  options.settings["RONDA_START_TIMEOUT"] = "9s";
+  EXPECT_EQ(PlanSshJob(options, facts)->start_timeout, absl::Seconds(9));
+}
+
 TEST(SshPlanTest, TooFewSlotsAreAnError) {
   LaunchOptions options;
   options.rank_count = 3;
