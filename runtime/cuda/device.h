@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -50,6 +51,8 @@ class DeviceEvent {
   absl::Status OrderBefore(StreamHandle stream) const;
   // Whether the device has passed the point. Errors: what went wrong on the device before it (INTERNAL).
   absl::StatusOr<bool> done() const;
+  // Blocks until then. Errors: as done().
+  absl::Status Wait() const;
 
  private:
   friend class Device;
@@ -82,6 +85,10 @@ class DeviceMemory {
   std::byte* data_ = nullptr;
   size_t size_ = 0;
 };
+
+// How many devices this process may use, at least one.
+// Errors: UNAVAILABLE with the driver's own words if there is no driver, or no device.
+absl::StatusOr<int> CountDevices(const ronda_cuda_plugin& plugin);
 
 // One GPU, as a rank uses it, through the plugin (plugin.h).
 //

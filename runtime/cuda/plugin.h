@@ -45,6 +45,9 @@ struct ronda_cuda_plugin {
   int (*describe)(int device, ronda_cuda_device* description);
   int (*use_device)(int device);       // in this thread
   int (*current_device)(int* device);  // of this thread
+  // Like use_device, unless nobody in this process has used the device yet: then it does nothing. (A thread that has
+  // chosen no device is told of device 0, and to use that in earnest would occupy memory there.)
+  int (*restore_device)(int device);
   // Which device's memory `pointer` is; -1: the host's (pinned or not).
   int (*device_of)(const void* pointer, int* device);
 

@@ -1,0 +1,169 @@
+#include "runtime/cuda/device.h"
+
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "runtime/base/logging.h"
+#include "runtime/base/status_macros.h"
+
+namespace ronda {
+namespace {
+
+std::string ErrorText(const ronda_cuda_plugin& plugin, int error) {
+  char text[256];
+  plugin.error_text(error, text, sizeof(text));
+  return text;
+}
+
+// "1.5 GiB"
+std::string BytesText(size_t bytes) {
+  constexpr const char* kUnits[] = {"bytes", "KiB", "MiB", "GiB"};
+  double amount = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; amount >= 1024 && unit + 1 < std::size(kUnits); ++unit) amount /= 1024;
+  return absl::StrFormat("%.4g %s", amount, kUnits[unit]);
+}
+
+const char* Name(ronda_cuda_memory kind) {
+  return kind == RONDA_CUDA_DEVICE_MEMORY ? "device memory" : "pinned host memory";
+}
+
+// What is given back cannot fail to be, and who gives it back cannot do anything about it.
+void LogIfError(const absl::Status& status) {
+  if (!status.ok()) Log(LogLevel::kWarning, -1, status.message());
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DeviceStream>> DeviceStream::Create(Device* device) {
+  StreamHandle handle = nullptr;
+  RONDA_RETURN_IF_ERROR(device->Call("creating a stream",
+                                     [&handle](const ronda_cuda_plugin& cuda) { return cuda.create_stream(&handle); }));
+  return std::unique_ptr<DeviceStream>(new DeviceStream(device, handle));
+}
+
+DeviceStream::~DeviceStream() {
+  LogIfError(device_->Call("destroying a stream",
+                           [this](const ronda_cuda_plugin& cuda) { return cuda.destroy_stream(handle_); }));
+}
+
+DeviceEvent::~DeviceEvent() { device_->Recycle(handle_); }
+
+absl::Status DeviceEvent::Record(StreamHandle stream) {
+  return device_->Call("recording an event",
+                       [&](const ronda_cuda_plugin& cuda) { return cuda.record_event(handle_, stream); });
+}
+
+absl::Status DeviceEvent::OrderBefore(StreamHandle stream) const {
+  return device_->Call("having a stream wait",
+                       [&](const ronda_cuda_plugin& cuda) { return cuda.wait_event(stream, handle_); });
+}
+
+absl::StatusOr<bool> DeviceEvent::done() const {
+  int is_done = 0;
+  RONDA_RETURN_IF_ERROR(device_->Call(
+      "earlier work", [&](const ronda_cuda_plugin& cuda) { return cuda.query_event(handle_, &is_done); }));
+  return is_done != 0;
+}
+
+absl::Status DeviceEvent::Wait() const {
+  return device_->Call("earlier work",
+                       [this](const ronda_cuda_plugin& cuda) { return cuda.synchronize_event(handle_); });
+}
+
+DeviceMemory::DeviceMemory(DeviceMemory&& other) noexcept { *this = std::move(other); }
+
+DeviceMemory& DeviceMemory::operator=(DeviceMemory&& other) noexcept {
+  std::swap(device_, other.device_);
+  std::swap(kind_, other.kind_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+DeviceMemory::~DeviceMemory() {
+  if (data_ == nullptr) return;
+  LogIfError(
+      device_->Call("freeing memory", [this](const ronda_cuda_plugin& cuda) { return cuda.release(kind_, data_); }));
+}
+
+absl::StatusOr<int> CountDevices(const ronda_cuda_plugin& plugin) {
+  int count = 0;
+  const int error = plugin.device_count(&count);
+  if (error == 0 && count > 0) return count;
+  return absl::UnavailableError(
+      absl::StrCat("no CUDA device: ", error == 0 ? "the driver knows none" : ErrorText(plugin, error), " (",
+                   plugin.library(), ")"));
+}
+
+absl::StatusOr<std::shared_ptr<Device>> Device::Open(const ronda_cuda_plugin* plugin, int ordinal) {
+  RONDA_ASSIGN_OR_RETURN(const int count, CountDevices(*plugin));
+  if (ordinal < 0 || ordinal >= count) {
+    return absl::NotFoundError(absl::StrCat("there is no cuda:", ordinal, ": this machine has ", count,
+                                            " CUDA devices that this process may use"));
+  }
+  ronda_cuda_device description;
+  if (const int error = plugin->describe(ordinal, &description); error != 0) {
+    return absl::UnavailableError(absl::StrCat("cuda:", ordinal, ": ", ErrorText(*plugin, error)));
+  }
+  return std::shared_ptr<Device>(new Device(plugin, ordinal, absl::StrCat(description.name, ", cuda:", ordinal)));
+}
+
+Device::~Device() {
+  std::vector<void*> idle;
+  {
+    const MutexLock lock(&mu_);
+    idle.swap(idle_events_);
+  }
+  for (void* event : idle) {
+    LogIfError(
+        Call("destroying an event", [event](const ronda_cuda_plugin& cuda) { return cuda.destroy_event(event); }));
+  }
+}
+
+absl::StatusOr<DeviceMemory> Device::Allocate(ronda_cuda_memory kind, size_t bytes, absl::string_view purpose) {
+  void* data = nullptr;
+  const absl::Status status =
+      Call("allocating", [&](const ronda_cuda_plugin& cuda) { return cuda.allocate(kind, bytes, &data); });
+  if (status.ok()) return DeviceMemory(this, kind, static_cast<std::byte*>(data), bytes);
+  return absl::ResourceExhaustedError(
+      absl::StrCat(status.message(), " ", BytesText(bytes), " of ", Name(kind), " for ", purpose));
+}
+
+absl::StatusOr<std::unique_ptr<DeviceEvent>> Device::NewEvent() {
+  {
+    const MutexLock lock(&mu_);
+    if (!idle_events_.empty()) {
+      void* const handle = idle_events_.back();
+      idle_events_.pop_back();
+      return std::unique_ptr<DeviceEvent>(new DeviceEvent(this, handle));
+    }
+  }
+  void* handle = nullptr;
+  RONDA_RETURN_IF_ERROR(
+      Call("creating an event", [&handle](const ronda_cuda_plugin& cuda) { return cuda.create_event(0, &handle); }));
+  return std::unique_ptr<DeviceEvent>(new DeviceEvent(this, handle));
+}
+
+Device::Current::Current(Device* device) : device_(device) {
+  error_ = device->plugin_->current_device(&before_);
+  if (error_ == 0 && before_ != device->ordinal_) error_ = device->plugin_->use_device(device->ordinal_);
+}
+
+Device::Current::~Current() {
+  if (before_ >= 0 && before_ != device_->ordinal_) device_->plugin_->restore_device(before_);
+}
+
+absl::Status Device::ToStatus(absl::string_view what, int error) const {
+  if (error == 0) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("cuda:", ordinal_, ": ", what, ": ", ErrorText(*plugin_, error)));
+}
+
+void Device::Recycle(void* event) {
+  const MutexLock lock(&mu_);
+  idle_events_.push_back(event);
+}
+
+}  // namespace ronda

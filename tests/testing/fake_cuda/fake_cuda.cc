@@ -1,0 +1,322 @@
+#include "tests/testing/fake_cuda/fake_cuda.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "absl/time/time.h"
+#include "runtime/base/logging.h"
+#include "tests/testing/fake_cuda/fake_kernels.h"
+#include "tests/testing/fake_cuda/fake_machine.h"
+
+namespace ronda::testing {
+namespace {
+
+// CUDA's functions have no object, and so the fake's have none: the machine is the process'.
+std::atomic<FakeMachine*> the_machine{nullptr};
+thread_local int this_threads_device = 0;
+
+FakeMachine& Machine() {
+  FakeMachine* const machine = the_machine.load();
+  RONDA_CHECK(machine != nullptr);
+  return *machine;
+}
+
+int CurrentError() { return Machine().ErrorOf(this_threads_device); }
+
+// Does `action`, which returns an error, with the stream of a handle.
+template <typename Action>
+int WithStream(void* handle, const Action& action) {
+  if (const int error = CurrentError(); error != 0) return error;
+  const std::shared_ptr<FakeStream> stream = Machine().StreamOf(handle, this_threads_device);
+  return stream == nullptr ? kCudaInvalidHandle : action(*stream);
+}
+
+template <typename Action>
+int WithEvent(void* handle, const Action& action) {
+  if (const int error = CurrentError(); error != 0) return error;
+  const std::shared_ptr<FakeEvent> event = Machine().EventOf(handle);
+  return event == nullptr ? kCudaInvalidHandle : action(event);
+}
+
+int Enqueue(void* handle, std::function<void()> task) {
+  return WithStream(handle, [&](FakeStream& stream) {
+    stream.Enqueue(std::move(task));
+    return kCudaSuccess;
+  });
+}
+
+const char* Library() { return "fake CUDA runtime"; }
+
+void ErrorText(int error, char* text, size_t size) {
+  const char* known = nullptr;
+  switch (error) {
+    case kCudaInvalidValue:
+      known = "invalid argument";
+      break;
+    case kCudaOutOfMemory:
+      known = "out of memory";
+      break;
+    case kCudaInsufficientDriver:
+      known = "CUDA driver version is insufficient for CUDA runtime version";
+      break;
+    case kCudaNoDevice:
+      known = "no CUDA-capable device is detected";
+      break;
+    case kCudaInvalidDevice:
+      known = "invalid device ordinal";
+      break;
+    case kCudaInvalidHandle:
+      known = "invalid resource handle";
+      break;
+    case kCudaIllegalAddress:
+      known = "an illegal memory access was encountered";
+      break;
+    default:
+      known = "unknown error";
+  }
+  std::snprintf(text, size, "%s", known);
+}
+
+int DeviceCount(int* count) {
+  const FakeCuda::Options& options = Machine().options();
+  *count = 0;
+  if (options.driver_error != kCudaSuccess) return options.driver_error;
+  *count = options.devices;
+  return options.devices == 0 ? kCudaNoDevice : kCudaSuccess;
+}
+
+int Describe(int device, ronda_cuda_device* description) {
+  if (const int error = Machine().ErrorOf(device); error != 0) return error;
+  *description = {.capability_major = 9,
+                  .capability_minor = 0,
+                  .multiprocessors = 2,
+                  .memory_bytes = Machine().options().memory_bytes};
+  std::snprintf(description->name, sizeof(description->name), "fake GPU");
+  std::snprintf(description->pci_bus, sizeof(description->pci_bus), "0000:%02x:00.0", device);
+  return kCudaSuccess;
+}
+
+int UseDevice(int device) {
+  if (const int error = Machine().ErrorOf(device); error != 0) return error;
+  this_threads_device = device;
+  return kCudaSuccess;
+}
+
+int CurrentDevice(int* device) {
+  *device = this_threads_device;
+  return Machine().options().driver_error;
+}
+
+int DeviceOf(const void* pointer, int* device) {
+  *device = Machine().memory().DeviceOf(pointer);
+  return Machine().options().driver_error;
+}
+
+int OwnerOf(ronda_cuda_memory kind) {
+  return kind == RONDA_CUDA_DEVICE_MEMORY ? this_threads_device : FakeMemory::kPinnedHost;
+}
+
+int Allocate(ronda_cuda_memory kind, size_t bytes, void** memory) {
+  *memory = nullptr;
+  if (const int error = CurrentError(); error != 0) return error;
+  *memory = Machine().memory().Allocate(OwnerOf(kind), bytes);
+  return *memory == nullptr ? kCudaOutOfMemory : kCudaSuccess;
+}
+
+int Release(ronda_cuda_memory kind, void* memory) {
+  const bool is_released = memory == nullptr || Machine().memory().Release(OwnerOf(kind), memory);
+  return is_released ? CurrentError() : kCudaInvalidValue;
+}
+
+int CreateStream(void** stream) {
+  *stream = nullptr;
+  if (const int error = CurrentError(); error != 0) return error;
+  *stream = Machine().CreateStream(this_threads_device);
+  return kCudaSuccess;
+}
+
+int DestroyStream(void* stream) { return Machine().DestroyStream(stream) ? CurrentError() : kCudaInvalidHandle; }
+
+int IsCapturing(void* handle, int* capturing) {
+  return WithStream(handle, [&](FakeStream& stream) {
+    *capturing = stream.capturing();
+    return kCudaSuccess;
+  });
+}
+
+int CreateEvent(int, void** event) {
+  *event = nullptr;
+  if (const int error = CurrentError(); error != 0) return error;
+  *event = Machine().CreateEvent();
+  return kCudaSuccess;
+}
+
+int DestroyEvent(void* event) { return Machine().DestroyEvent(event) ? CurrentError() : kCudaInvalidHandle; }
+
+int RecordEvent(void* handle, void* stream) {
+  return WithEvent(handle, [stream](const std::shared_ptr<FakeEvent>& event) {
+    return WithStream(stream, [&](FakeStream& known) {
+      known.Enqueue([event, recording = event->Record()] { event->Pass(recording); });
+      return kCudaSuccess;
+    });
+  });
+}
+
+int WaitEvent(void* stream, void* handle) {
+  return WithEvent(handle, [stream](const std::shared_ptr<FakeEvent>& event) {
+    return Enqueue(stream, [event, recording = event->last_recording()] { event->AwaitPassing(recording); });
+  });
+}
+
+int QueryEvent(void* handle, int* done) {
+  return WithEvent(handle, [done](const std::shared_ptr<FakeEvent>& event) {
+    *done = event->IsPassed(event->last_recording()) ? 1 : 0;
+    // What the stream did before it passed the event may have failed.
+    return CurrentError();
+  });
+}
+
+int SynchronizeEvent(void* handle) {
+  return WithEvent(handle, [](const std::shared_ptr<FakeEvent>& event) {
+    event->AwaitPassing(event->last_recording());
+    return CurrentError();
+  });
+}
+
+int ElapsedMs(void* begin, void* end, float* ms) {
+  return WithEvent(begin, [&](const std::shared_ptr<FakeEvent>& first) {
+    return WithEvent(end, [&](const std::shared_ptr<FakeEvent>& last) {
+      *ms = static_cast<float>(absl::ToDoubleMilliseconds(last->passed_at() - first->passed_at()));
+      return kCudaSuccess;
+    });
+  });
+}
+
+int Copy(void* dst, const void* src, size_t bytes, void* handle) {
+  return WithStream(handle, [&](FakeStream& stream) -> int {
+    if (bytes == 0) return kCudaSuccess;
+    void* const to = Machine().memory().ViewOf(stream.device(), dst, bytes);
+    const void* const from = Machine().memory().ViewOf(stream.device(), src, bytes);
+    if (to == nullptr || from == nullptr) return kCudaInvalidValue;
+    stream.Enqueue([=] { std::memcpy(to, from, bytes); });
+    return kCudaSuccess;
+  });
+}
+
+int FillZero(void* dst, size_t bytes, void* handle) {
+  return WithStream(handle, [&](FakeStream& stream) -> int {
+    if (bytes == 0) return kCudaSuccess;
+    void* const to = Machine().memory().ViewOf(stream.device(), dst, bytes);
+    if (to == nullptr) return kCudaInvalidValue;
+    stream.Enqueue([=] { std::memset(to, 0, bytes); });
+    return kCudaSuccess;
+  });
+}
+
+// Any of the kernels: what it has to do is looked at now, as by a launch, and done when the stream comes to it.
+template <typename Call>
+int Launch(const Call* call, void* handle) {
+  return WithStream(handle, [&](FakeStream& stream) -> int {
+    std::function<void()> kernel = PrepareKernel(*call, stream.device(), Machine().memory());
+    if (kernel == nullptr) return kCudaInvalidValue;
+    stream.Enqueue(std::move(kernel));
+    return kCudaSuccess;
+  });
+}
+
+constexpr ronda_cuda_plugin kTable = {.version = RONDA_CUDA_PLUGIN_VERSION,
+                                      .library = Library,
+                                      .error_text = ErrorText,
+                                      .device_count = DeviceCount,
+                                      .describe = Describe,
+                                      .use_device = UseDevice,
+                                      .current_device = CurrentDevice,
+                                      .restore_device = UseDevice,
+                                      .device_of = DeviceOf,
+                                      .allocate = Allocate,
+                                      .release = Release,
+                                      .create_stream = CreateStream,
+                                      .destroy_stream = DestroyStream,
+                                      .is_capturing = IsCapturing,
+                                      .create_event = CreateEvent,
+                                      .destroy_event = DestroyEvent,
+                                      .record_event = RecordEvent,
+                                      .wait_event = WaitEvent,
+                                      .query_event = QueryEvent,
+                                      .synchronize_event = SynchronizeEvent,
+                                      .elapsed_ms = ElapsedMs,
+                                      .copy = Copy,
+                                      .fill_zero = FillZero,
+                                      .pack = Launch,
+                                      .unpack = Launch,
+                                      .reduce = Launch,
+                                      .find_non_finite = Launch,
+                                      .add_scaled = Launch,
+                                      .adasum_dots = Launch,
+                                      .adasum_combine = Launch};
+
+}  // namespace
+
+FakeCuda::FakeCuda(const Options& options) {
+  FakeMachine* const before = the_machine.exchange(new FakeMachine(options));
+  RONDA_CHECK(before == nullptr);
+}
+
+// Streams come to their ends first, and look for the machine until then.
+FakeCuda::~FakeCuda() {
+  delete the_machine.load();
+  the_machine.store(nullptr);
+}
+
+const ronda_cuda_plugin* FakeCuda::table() const { return &kTable; }
+void FakeCuda::FailDevice(int device, int error) { Machine().FailDevice(device, error); }
+void FakeCuda::SetCapturing(void* stream, int capturing) {
+  Machine().StreamOf(stream, this_threads_device)->SetCapturing(capturing);
+}
+size_t FakeCuda::allocations() const { return Machine().memory().allocations(); }
+size_t FakeCuda::created_events() const { return Machine().created_events(); }
+std::string FakeCuda::Leaks() const { return Machine().Leaks(); }
+
+struct StreamHold::Gate {
+  Mutex mu;
+  CondVar opened;
+  bool is_open ABSL_GUARDED_BY(mu) = false;
+};
+
+StreamHold::StreamHold(void* stream) : gate_(std::make_shared<Gate>()) {
+  const int error = Enqueue(stream, [gate = gate_] {
+    const MutexLock lock(&gate->mu);
+    while (!gate->is_open) gate->opened.Wait(&gate->mu);
+  });
+  RONDA_CHECK(error == kCudaSuccess);
+}
+
+void StreamHold::Release() {
+  {
+    const MutexLock lock(&gate_->mu);
+    gate_->is_open = true;
+  }
+  gate_->opened.NotifyAll();
+}
+
+std::string ReadDevice(const void* memory, size_t bytes) {
+  return std::string(static_cast<const char*>(fake_cuda_view(memory)), bytes);
+}
+
+void WriteDevice(void* memory, absl::string_view content) {
+  content.copy(static_cast<char*>(fake_cuda_view(memory)), content.size());
+}
+
+}  // namespace ronda::testing
+
+int fake_cuda_enqueue(void* stream, void (*function)(void*), void* context) {
+  return ronda::testing::Enqueue(stream, [=] { function(context); });
+}
+
+void* fake_cuda_view(const void* address) { return ronda::testing::Machine().memory().AnyViewOf(address); }

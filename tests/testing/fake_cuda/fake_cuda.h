@@ -1,0 +1,100 @@
+// A CUDA plugin (runtime/cuda/plugin.h) whose devices are the CPU: memory of the devices is memory of the host, streams
+// are threads, which do things in order and while the caller goes on, and kernels are those of kernels/cuda, compiled
+// for the host. It is linked into tests, whose ranks are threads, or loaded by processes as libfake_cuda.so.
+#ifndef RONDA_TESTS_TESTING_FAKE_CUDA_FAKE_CUDA_H_
+#define RONDA_TESTS_TESTING_FAKE_CUDA_FAKE_CUDA_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "runtime/cuda/plugin.h"
+#include "tests/testing/fake_cuda/fake_memory.h"
+
+extern "C" {
+
+// Has `function(context)` called when `stream` comes to it, after what the stream has been given before. For libraries
+// that do collectives on streams; found by its name. Returns 0, or an error as the plugin's functions do.
+__attribute__((visibility("default"))) int fake_cuda_enqueue(void* stream, void (*function)(void*), void* context);
+
+// Where such a function finds what is at `address` for the device.
+__attribute__((visibility("default"))) void* fake_cuda_view(const void* address);
+}
+
+namespace ronda::testing {
+
+// What the functions of the table return; CUDA's numbers.
+enum FakeCudaError : int {
+  kCudaSuccess = 0,
+  kCudaInvalidValue = 1,
+  kCudaOutOfMemory = 2,
+  kCudaInsufficientDriver = 35,
+  kCudaNoDevice = 100,
+  kCudaInvalidDevice = 101,
+  kCudaInvalidHandle = 400,
+  kCudaIllegalAddress = 700,
+};
+
+// The devices of this process, while it lives. One at a time.
+//
+// Misuse is an error: of handles that are not there (any more), of memory of another device, of host memory that is
+// not pinned, and of more bytes than were allocated. Memory that is released while a stream still uses it is a crash,
+// as is, with HostAccess::kFatal, memory of a device that is read or written by anything but a stream.
+//
+// Thread-safe. All streams must have come to their ends, or be about to, when it is destroyed.
+class FakeCuda {
+ public:
+  struct Options {
+    int devices = 8;  // 0: a driver without devices
+    size_t memory_bytes = size_t{1} << 30;
+    int driver_error = kCudaSuccess;  // of every call, as where there is no driver
+    uint64_t delay_seed = 0;          // not 0: streams pause now and then
+    FakeMemory::HostAccess host_access = FakeMemory::HostAccess::kAllowed;
+  };
+
+  explicit FakeCuda(const Options& options);
+  FakeCuda(const FakeCuda&) = delete;
+  FakeCuda& operator=(const FakeCuda&) = delete;
+  ~FakeCuda();
+
+  const ronda_cuda_plugin* table() const;
+
+  // From now on, whatever is asked of the device has this error, as after a kernel that went wrong.
+  void FailDevice(int device, int error);
+
+  // What is_capturing says of the stream.
+  void SetCapturing(void* stream, int capturing);
+
+  // Of all devices, so far.
+  size_t allocations() const;
+  size_t created_events() const;
+
+  // What has not been released or destroyed: "2 streams, 1 event"; empty if nothing.
+  std::string Leaks() const;
+};
+
+// Keeps a stream from going on, from where it is, until it is released or destroyed.
+class StreamHold {
+ public:
+  explicit StreamHold(void* stream);
+  ~StreamHold() { Release(); }
+  StreamHold(const StreamHold&) = delete;
+  StreamHold& operator=(const StreamHold&) = delete;
+
+  void Release();
+
+ private:
+  struct Gate;
+  const std::shared_ptr<Gate> gate_;
+};
+
+// Copies between the host and memory of a device, in the calling thread: for tests, which see to it that no stream
+// writes there meanwhile.
+std::string ReadDevice(const void* memory, size_t bytes);
+void WriteDevice(void* memory, absl::string_view content);
+
+}  // namespace ronda::testing
+
+#endif  // RONDA_TESTS_TESTING_FAKE_CUDA_FAKE_CUDA_H_

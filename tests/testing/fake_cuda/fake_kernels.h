@@ -1,0 +1,24 @@
+// Kernels, run by the thread of a stream. What a call points to on the host is copied, as by a launch; what it points
+// to on the device is looked up there.
+#ifndef RONDA_TESTS_TESTING_FAKE_CUDA_FAKE_KERNELS_H_
+#define RONDA_TESTS_TESTING_FAKE_CUDA_FAKE_KERNELS_H_
+
+#include <functional>
+
+#include "kernels/cuda/calls.h"
+#include "tests/testing/fake_cuda/fake_memory.h"
+
+namespace ronda::testing {
+
+// nullptr if a pointer is not to memory that `device` can address.
+std::function<void()> PrepareKernel(const kernels::cuda::PackCall& call, int device, const FakeMemory& memory);
+std::function<void()> PrepareKernel(const kernels::cuda::UnpackCall& call, int device, const FakeMemory& memory);
+std::function<void()> PrepareKernel(const kernels::cuda::ReduceCall& call, int device, const FakeMemory& memory);
+std::function<void()> PrepareKernel(const kernels::cuda::NonFiniteCall& call, int device, const FakeMemory& memory);
+std::function<void()> PrepareKernel(const kernels::cuda::AddScaledCall& call, int device, const FakeMemory& memory);
+std::function<void()> PrepareKernel(const kernels::cuda::DotsCall& call, int device, const FakeMemory& memory);
+std::function<void()> PrepareKernel(const kernels::cuda::CombineCall& call, int device, const FakeMemory& memory);
+
+}  // namespace ronda::testing
+
+#endif  // RONDA_TESTS_TESTING_FAKE_CUDA_FAKE_KERNELS_H_

@@ -1,0 +1,96 @@
+#include "tests/testing/fake_cuda/fake_machine.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace ronda::testing {
+namespace {
+
+template <typename Object>
+std::shared_ptr<Object> Find(const std::map<void*, std::shared_ptr<Object>>& objects, void* handle) {
+  const auto found = objects.find(handle);
+  return found == objects.end() ? nullptr : found->second;
+}
+
+}  // namespace
+
+FakeMachine::FakeMachine(const FakeCuda::Options& options)
+    : options_(options),
+      memory_(options.devices, options.memory_bytes, options.host_access),
+      errors_(options.devices),
+      default_streams_(options.devices) {}
+
+int FakeMachine::ErrorOf(int device) const {
+  if (options_.driver_error != kCudaSuccess) return options_.driver_error;
+  if (options_.devices == 0) return kCudaNoDevice;
+  if (device < 0 || device >= options_.devices) return kCudaInvalidDevice;
+  return errors_[device].load();
+}
+
+void* FakeMachine::CreateStream(int device) {
+  auto stream = std::make_shared<FakeStream>(device, options_.delay_seed);
+  std::vector<std::shared_ptr<FakeStream>> idle;  // joined without the lock
+  const MutexLock lock(&mu_);
+  std::erase_if(destroyed_streams_, [&](std::shared_ptr<FakeStream>& old) {
+    if (!old->IsIdle()) return false;
+    idle.push_back(std::move(old));
+    return true;
+  });
+  void* const handle = stream.get();
+  streams_[handle] = std::move(stream);
+  return handle;
+}
+
+bool FakeMachine::DestroyStream(void* handle) {
+  const MutexLock lock(&mu_);
+  const auto found = streams_.find(handle);
+  if (found == streams_.end()) return false;
+  destroyed_streams_.push_back(std::move(found->second));
+  streams_.erase(found);
+  return true;
+}
+
+std::shared_ptr<FakeStream> FakeMachine::StreamOf(void* handle, int current_device) {
+  const MutexLock lock(&mu_);
+  if (handle != nullptr) return Find(streams_, handle);
+  std::shared_ptr<FakeStream>& stream = default_streams_[current_device];
+  if (stream == nullptr) stream = std::make_shared<FakeStream>(current_device, options_.delay_seed);
+  return stream;
+}
+
+void* FakeMachine::CreateEvent() {
+  auto event = std::make_shared<FakeEvent>();
+  const MutexLock lock(&mu_);
+  ++created_events_;
+  void* const handle = event.get();
+  events_[handle] = std::move(event);
+  return handle;
+}
+
+bool FakeMachine::DestroyEvent(void* handle) {
+  const MutexLock lock(&mu_);
+  return events_.erase(handle) == 1;
+}
+
+std::shared_ptr<FakeEvent> FakeMachine::EventOf(void* handle) {
+  const MutexLock lock(&mu_);
+  return Find(events_, handle);
+}
+
+size_t FakeMachine::created_events() const {
+  const MutexLock lock(&mu_);
+  return created_events_;
+}
+
+std::string FakeMachine::Leaks() const {
+  const MutexLock lock(&mu_);
+  std::vector<std::string> leaks;
+  if (!streams_.empty()) leaks.push_back(absl::StrCat(streams_.size(), " streams"));
+  if (!events_.empty()) leaks.push_back(absl::StrCat(events_.size(), " events"));
+  if (memory_.live() > 0) leaks.push_back(absl::StrCat(memory_.live(), " allocations"));
+  return absl::StrJoin(leaks, ", ");
+}
+
+}  // namespace ronda::testing

@@ -1,0 +1,114 @@
+#include "tests/testing/fake_cuda/fake_memory.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace ronda::testing {
+namespace {
+
+constexpr size_t kPage = 4096;
+
+size_t RoundUpToPages(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+
+// An address with room for `bytes`, and nobody's page on both sides; nullptr if there is none.
+char* Reserve(size_t bytes) {
+  void* const mapping = mmap(nullptr, bytes + 2 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return mapping == MAP_FAILED ? nullptr : static_cast<char*>(mapping) + kPage;
+}
+
+// The same memory at two addresses, the first of which can be accessed by `protection`.
+bool MapTwice(char* first, char* second, size_t bytes, int protection) {
+  const int file = memfd_create("fake_cuda", MFD_CLOEXEC);
+  if (file < 0) return false;
+  const bool is_mapped = ftruncate(file, static_cast<off_t>(bytes)) == 0 &&
+                         mmap(first, bytes, protection, MAP_SHARED | MAP_FIXED, file, 0) != MAP_FAILED &&
+                         mmap(second, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) != MAP_FAILED;
+  close(file);
+  return is_mapped;
+}
+
+void Unmap(char* memory, size_t bytes) {
+  if (memory != nullptr) munmap(memory - kPage, bytes + 2 * kPage);
+}
+
+}  // namespace
+
+FakeMemory::FakeMemory(int devices, size_t bytes_per_device, HostAccess host_access)
+    : host_access_(host_access), left_(devices, bytes_per_device) {}
+
+FakeMemory::~FakeMemory() {
+  const MutexLock lock(&mu_);
+  for (const auto& [address, block] : blocks_) {
+    Unmap(block.mapping, block.mapped_bytes);
+    if (block.view != block.mapping) Unmap(block.view, block.mapped_bytes);
+  }
+}
+
+void* FakeMemory::Allocate(int device, size_t bytes) {
+  const MutexLock lock(&mu_);
+  if (device != kPinnedHost && left_[device] < bytes) return nullptr;
+  const size_t mapped_bytes = RoundUpToPages(bytes == 0 ? 1 : bytes);
+  const bool is_hidden = device != kPinnedHost && host_access_ == HostAccess::kFatal;
+  char* const memory = Reserve(mapped_bytes);
+  char* const view = is_hidden ? Reserve(mapped_bytes) : memory;
+  if (memory == nullptr || view == nullptr) return nullptr;
+  const bool is_mapped = is_hidden ? MapTwice(memory, view, mapped_bytes, PROT_NONE)
+                                   : mprotect(memory, mapped_bytes, PROT_READ | PROT_WRITE) == 0;
+  if (!is_mapped) return nullptr;
+  if (device != kPinnedHost) left_[device] -= bytes;
+  ++allocations_;
+  blocks_[reinterpret_cast<uintptr_t>(memory)] = {
+      .device = device, .bytes = bytes, .mapping = memory, .mapped_bytes = mapped_bytes, .view = view};
+  return memory;
+}
+
+bool FakeMemory::Release(int device, void* memory) {
+  const MutexLock lock(&mu_);
+  const auto found = blocks_.find(reinterpret_cast<uintptr_t>(memory));
+  if (found == blocks_.end() || found->second.device != device) return false;
+  const Block& block = found->second;
+  if (device != kPinnedHost) left_[device] += block.bytes;
+  Unmap(block.mapping, block.mapped_bytes);
+  if (block.view != block.mapping) Unmap(block.view, block.mapped_bytes);
+  blocks_.erase(found);
+  return true;
+}
+
+int FakeMemory::DeviceOf(const void* address) const {
+  const MutexLock lock(&mu_);
+  const Block* const block = FindLocked(address, 1);
+  return block == nullptr ? kPinnedHost : block->device;
+}
+
+void* FakeMemory::ViewOf(int device, const void* address, size_t bytes) const {
+  const MutexLock lock(&mu_);
+  const Block* const block = FindLocked(address, bytes);
+  if (block == nullptr || (block->device != kPinnedHost && block->device != device)) return nullptr;
+  return block->view + (static_cast<const char*>(address) - block->mapping);
+}
+
+void* FakeMemory::AnyViewOf(const void* address) const {
+  const int device = DeviceOf(address);
+  void* const view = ViewOf(device, address, 1);
+  return view == nullptr ? const_cast<void*>(address) : view;
+}
+
+size_t FakeMemory::allocations() const {
+  const MutexLock lock(&mu_);
+  return allocations_;
+}
+
+size_t FakeMemory::live() const {
+  const MutexLock lock(&mu_);
+  return blocks_.size();
+}
+
+const FakeMemory::Block* FakeMemory::FindLocked(const void* address, size_t bytes) const {
+  const auto begin = reinterpret_cast<uintptr_t>(address);
+  auto next = blocks_.upper_bound(begin);
+  if (next == blocks_.begin()) return nullptr;
+  const auto& [block_begin, block] = *--next;
+  return begin - block_begin + bytes <= block.bytes ? &block : nullptr;
+}
+
+}  // namespace ronda::testing

@@ -1,0 +1,28 @@
+// libfake_cuda.so: the devices of a process, as its environment has them (FAKE_CUDA_DEVICES, FAKE_CUDA_DRIVER_ERROR,
+// FAKE_CUDA_DELAY_SEED).
+#include <cstdlib>
+
+#include "tests/testing/fake_cuda/fake_cuda.h"
+
+namespace ronda::testing {
+namespace {
+
+int NumberFromEnvironment(const char* name, int otherwise) {
+  const char* const text = std::getenv(name);
+  return text == nullptr ? otherwise : std::atoi(text);
+}
+
+FakeCuda::Options OptionsFromEnvironment() {
+  return {.devices = NumberFromEnvironment("FAKE_CUDA_DEVICES", 8),
+          .driver_error = NumberFromEnvironment("FAKE_CUDA_DRIVER_ERROR", kCudaSuccess),
+          .delay_seed = static_cast<uint64_t>(NumberFromEnvironment("FAKE_CUDA_DELAY_SEED", 0))};
+}
+
+}  // namespace
+}  // namespace ronda::testing
+
+__attribute__((visibility("default"))) const ronda_cuda_plugin* ronda_cuda_plugin_table() {
+  // Never destroyed: streams are threads, which may be at work when the process ends.
+  static const auto* const cuda = new ronda::testing::FakeCuda(ronda::testing::OptionsFromEnvironment());
+  return cuda->table();
+}
