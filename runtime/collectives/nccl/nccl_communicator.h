@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "runtime/collectives/communicator.h"
 #include "runtime/collectives/nccl/nccl_library.h"
 #include "runtime/cuda/device.h"
@@ -32,7 +33,7 @@ class NcclCommunicator : public Communicator {
     int size = 1;
     std::shared_ptr<Device> device;
     StreamHandle stream = nullptr;
-    const NcclLibrary* library = nullptr;
+    std::shared_ptr<const NcclLibrary> library;
     Communicator* host = nullptr;  // of the same job, not owned: hands out ids, holds what is not about data
     absl::Duration init_deadline = absl::Minutes(1);
     std::function<absl::Status()> job_failure;  // the job's first failure; called while waiting

@@ -1,6 +1,7 @@
 #ifndef RONDA_RUNTIME_COLLECTIVES_NCCL_NCCL_LIBRARY_H_
 #define RONDA_RUNTIME_COLLECTIVES_NCCL_NCCL_LIBRARY_H_
 
+#include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -8,7 +9,7 @@
 
 namespace ronda {
 
-// The NCCL of this machine. Stays loaded for good.
+// The NCCL of this machine, which stays loaded for good.
 struct NcclLibrary {
   NcclFunctions functions;
   std::string path;     // "/usr/lib/x86_64-linux-gnu/libnccl.so.2"
@@ -18,11 +19,14 @@ struct NcclLibrary {
 // The oldest version that is used: the first whose communicators are made without blocking, and can be aborted then.
 inline constexpr int kOldestNccl = 21400;
 
+// "2.28.9" for 22809.
+std::string NcclVersionText(int version);
+
 // Loads `path` (RONDA_NCCL_LIBRARY) or, if that is empty, libnccl.so.2: from where the loader looks, then from the
 // toolkit's folder and from where Python's packages have it.
 // Errors: NOT_FOUND that names the places looked at and what to do; FAILED_PRECONDITION if it is too old, with both
-// versions, or lacks a function.
-absl::StatusOr<const NcclLibrary*> LoadNccl(const std::string& path);
+// versions, lacks a function, or is no NCCL.
+absl::StatusOr<std::shared_ptr<const NcclLibrary>> LoadNccl(const std::string& path);
 
 }  // namespace ronda
 

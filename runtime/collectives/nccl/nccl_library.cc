@@ -1,0 +1,154 @@
+#include "runtime/collectives/nccl/nccl_library.h"
+
+#include <dlfcn.h>
+#include <glob.h>
+#include <pwd.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "runtime/base/status_macros.h"
+
+namespace ronda {
+namespace {
+
+constexpr const char* kFileName = "libnccl.so.2";
+// Where toolkits and Python's packages have it, and the loader does not look.
+constexpr const char* kToolkitFolders[] = {"/usr/local/cuda/lib64", "/usr/local/cuda/lib"};
+constexpr const char* kPythonFolders[] = {"/usr/local/lib/python3*/*-packages", "/usr/lib/python3*/*-packages"};
+
+std::string HomeFolder() {
+  const passwd* const user = getpwuid(getuid());
+  return user == nullptr || user->pw_dir == nullptr ? "" : user->pw_dir;
+}
+
+std::vector<std::string> FilesLike(const std::string& pattern) {
+  glob_t found = {};
+  std::vector<std::string> files;
+  if (glob(pattern.c_str(), 0, nullptr, &found) == 0) files.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  globfree(&found);
+  return files;
+}
+
+std::vector<std::string> PlacesOf(const std::string& path) {
+  if (!path.empty()) return {path};
+  std::vector<std::string> places = {kFileName};
+  std::vector<std::string> patterns;
+  for (const char* folder : kToolkitFolders) patterns.push_back(absl::StrCat(folder, "/", kFileName));
+  std::vector<std::string> python(std::begin(kPythonFolders), std::end(kPythonFolders));
+  python.push_back(absl::StrCat(HomeFolder(), "/.local/lib/python3*/site-packages"));
+  for (const std::string& folder : python) patterns.push_back(absl::StrCat(folder, "/nvidia/nccl/lib/", kFileName));
+  for (const std::string& pattern : patterns) {
+    for (std::string& file : FilesLike(pattern)) places.push_back(std::move(file));
+  }
+  return places;
+}
+
+// Fills in a table of functions.
+class Symbols {
+ public:
+  explicit Symbols(void* library) : library_(library) {}
+
+  template <typename Function>
+  void Need(const char* name, Function* function) {
+    Find(name, function);
+    if (*function == nullptr && missing_.empty()) missing_ = name;
+  }
+
+  template <typename Function>
+  void Find(const char* name, Function* function) {
+    *function = reinterpret_cast<Function>(dlsym(library_, name));
+  }
+
+  // The first that is needed and is not there; empty: none.
+  const std::string& missing() const { return missing_; }
+
+ private:
+  void* const library_;
+  std::string missing_;
+};
+
+// The name of what is not there.
+std::string FindFunctions(void* library, NcclFunctions* nccl) {
+  Symbols symbols(library);
+  symbols.Need("ncclGetUniqueId", &nccl->GetUniqueId);
+  symbols.Need("ncclCommInitRankConfig", &nccl->CommInitRankConfig);
+  symbols.Need("ncclCommGetAsyncError", &nccl->CommGetAsyncError);
+  symbols.Need("ncclCommFinalize", &nccl->CommFinalize);
+  symbols.Need("ncclCommDestroy", &nccl->CommDestroy);
+  symbols.Need("ncclCommAbort", &nccl->CommAbort);
+  symbols.Need("ncclGetErrorString", &nccl->GetErrorString);
+  symbols.Need("ncclGetLastError", &nccl->GetLastError);
+  symbols.Need("ncclGroupStart", &nccl->GroupStart);
+  symbols.Need("ncclGroupEnd", &nccl->GroupEnd);
+  symbols.Need("ncclAllReduce", &nccl->AllReduce);
+  symbols.Need("ncclBroadcast", &nccl->Broadcast);
+  symbols.Need("ncclAllGather", &nccl->AllGather);
+  symbols.Need("ncclReduceScatter", &nccl->ReduceScatter);
+  symbols.Need("ncclSend", &nccl->Send);
+  symbols.Need("ncclRecv", &nccl->Recv);
+  symbols.Find("ncclMemAlloc", &nccl->MemAlloc);
+  symbols.Find("ncclMemFree", &nccl->MemFree);
+  symbols.Find("ncclCommRegister", &nccl->CommRegister);
+  symbols.Find("ncclCommDeregister", &nccl->CommDeregister);
+  return symbols.missing();
+}
+
+// The file that `symbol` is in.
+std::string FileOf(const void* symbol, const std::string& otherwise) {
+  Dl_info info;
+  return dladdr(symbol, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : otherwise;
+}
+
+absl::StatusOr<NcclLibrary> Examine(void* library, const std::string& place) {
+  NcclLibrary nccl = {.functions = {}, .path = place};
+  Symbols symbols(library);
+  symbols.Need("ncclGetVersion", &nccl.functions.GetVersion);
+  if (!symbols.missing().empty()) return absl::FailedPreconditionError(absl::StrCat(place, " is not NCCL"));
+  nccl.path = FileOf(reinterpret_cast<const void*>(nccl.functions.GetVersion), place);
+  int version = 0;
+  const NcclResult result = nccl.functions.GetVersion(&version);
+  if (result != NcclResult::kSuccess) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(nccl.path, " does not work: ncclGetVersion answers with error ", static_cast<int>(result)));
+  }
+  nccl.version = NcclVersionText(version);
+  if (version < kOldestNccl) {
+    return absl::FailedPreconditionError(absl::StrCat(nccl.path, " is NCCL ", nccl.version, ", and ",
+                                                      NcclVersionText(kOldestNccl), " or a later one is needed"));
+  }
+  const std::string missing = FindFunctions(library, &nccl.functions);
+  if (missing.empty()) return nccl;
+  return absl::FailedPreconditionError(absl::StrCat(nccl.path, " (NCCL ", nccl.version, ") has no ", missing));
+}
+
+}  // namespace
+
+std::string NcclVersionText(int version) {
+  // 2.18.5 is 21805; before 2.9 it was 2805 for 2.8.5.
+  const int major = version < 10000 ? version / 1000 : version / 10000;
+  const int rest = version < 10000 ? version % 1000 : version % 10000;
+  return absl::StrCat(major, ".", rest / 100, ".", rest % 100);
+}
+
+absl::StatusOr<std::shared_ptr<const NcclLibrary>> LoadNccl(const std::string& path) {
+  std::vector<std::string> failures;
+  for (const std::string& place : PlacesOf(path)) {
+    void* const library = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+      failures.emplace_back(dlerror());
+      continue;
+    }
+    RONDA_ASSIGN_OR_RETURN(NcclLibrary nccl, Examine(library, place));
+    return std::make_shared<const NcclLibrary>(std::move(nccl));
+  }
+  return absl::NotFoundError(absl::StrCat("NCCL cannot be loaded (", absl::StrJoin(failures, "; "),
+                                          "): install libnccl2, or let RONDA_NCCL_LIBRARY name the file"));
+}
+
+}  // namespace ronda

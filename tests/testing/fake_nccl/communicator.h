@@ -1,0 +1,71 @@
+#ifndef RONDA_TESTS_TESTING_FAKE_NCCL_COMMUNICATOR_H_
+#define RONDA_TESTS_TESTING_FAKE_NCCL_COMMUNICATOR_H_
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "runtime/base/mutex.h"
+#include "runtime/collectives/nccl/nccl_api.h"
+#include "tests/testing/fake_nccl/fake_nccl.h"
+#include "tests/testing/fake_nccl/mailboxes.h"
+#include "tests/testing/fake_nccl/operations.h"
+
+namespace ronda::testing {
+
+// One rank's side of a communicator. Lives until its work has left the streams.
+//
+// Thread-safe.
+class FakeNcclCommunicator : public std::enable_shared_from_this<FakeNcclCommunicator> {
+ public:
+  FakeNcclCommunicator(std::shared_ptr<Mailboxes> mailboxes, int rank, int ranks, const fake_nccl_faults& faults,
+                       const fake_nccl_cuda& cuda);
+
+  int rank() const { return rank_; }
+  int ranks() const { return ranks_; }
+
+  // ncclCommGetAsyncError: hands on what waits for its stream, too.
+  NcclResult Progress();
+
+  // What is to go onto the stream when Progress is called next.
+  NcclResult Submit(std::vector<NcclOperation> group, void* stream);
+  NcclResult Finalize();
+  void Abort();
+  std::string last_error();
+
+ private:
+  struct Work {
+    std::shared_ptr<FakeNcclCommunicator> communicator;  // keeps it, and thus the memory that peers use
+    std::vector<NcclOperation> operations;
+    void* stream;
+  };
+
+  static void RunOnStream(void* work);
+  void Run(std::vector<NcclOperation> operations);
+  // Whether the group is to be carried out: false if a fault has kept it.
+  bool PassFaults(size_t operations);
+  void WaitForAbort();
+  void Fail(const std::string& error);
+  bool HasFault(int fault) const { return fault != 0 && (faults_.rank < 0 || faults_.rank == rank_); }
+
+  const std::shared_ptr<Mailboxes> mailboxes_;
+  const int rank_;
+  const int ranks_;
+  const fake_nccl_faults faults_;
+  const fake_nccl_cuda cuda_;
+  std::atomic<bool> is_aborted_{false};
+  std::atomic<int> running_{0};  // groups on streams
+  Mutex mu_;
+  CondVar aborted_;
+  bool is_finalized_ ABSL_GUARDED_BY(mu_) = false;
+  int operations_ ABSL_GUARDED_BY(mu_) = 0;  // begun
+  std::deque<std::unique_ptr<Work>> waiting_ ABSL_GUARDED_BY(mu_);
+  std::string error_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace ronda::testing
+
+#endif  // RONDA_TESTS_TESTING_FAKE_NCCL_COMMUNICATOR_H_

@@ -1,0 +1,39 @@
+// An NCCL whose devices are those of fake_cuda: libfake_nccl.so has NCCL's C interface, as far as Ronda uses it
+// (runtime/collectives/nccl/nccl_api.h), and does the collectives between threads or processes of one host through
+// shared memory, in the order of the streams it is given. Sums go around a ring, and are rounded at every hop: not in
+// the order of the ranks.
+//
+// As with NCCL, what is given to a communicator that does not block has not reached the stream when the call returns
+// ncclInProgress, but when ncclCommGetAsyncError says ncclSuccess.
+#ifndef RONDA_TESTS_TESTING_FAKE_NCCL_FAKE_NCCL_H_
+#define RONDA_TESTS_TESTING_FAKE_NCCL_FAKE_NCCL_H_
+
+extern "C" {
+
+// What goes wrong, in all communicators that are made from then on. Before the first call the environment says so:
+// FAKE_NCCL_VERSION, FAKE_NCCL_RANK, FAKE_NCCL_FAIL_INIT=1, FAKE_NCCL_HANG_INIT=1, FAKE_NCCL_ERROR_AT=<n>,
+// FAKE_NCCL_HANG_AT=<n>.
+struct fake_nccl_faults {
+  int version;    // 0: 22809
+  int rank;       // of each communicator, that has them; -1: all
+  int fail_init;  // not 0: ncclSystemError
+  int hang_init;  // not 0: never ends
+  int error_at;   // of its operations, counted from 0, the one after which there is an asynchronous error; -1: none
+  int hang_at;    // the one that never ends; -1: none
+};
+
+// How work gets onto a stream, and where the device's memory is for it: fake_cuda.h. Without this call the library
+// looks for the functions in the process, and in the library that RONDA_CUDA_PLUGIN names.
+struct fake_nccl_cuda {
+  int (*enqueue)(void* stream, void (*function)(void*), void* context);
+  void* (*view)(const void* address);
+};
+
+__attribute__((visibility("default"))) void fake_nccl_set_faults(const fake_nccl_faults* faults);
+__attribute__((visibility("default"))) void fake_nccl_set_cuda(const fake_nccl_cuda* cuda);
+
+// Communicators that have not been destroyed or aborted.
+__attribute__((visibility("default"))) int fake_nccl_live_communicators();
+}
+
+#endif  // RONDA_TESTS_TESTING_FAKE_NCCL_FAKE_NCCL_H_

@@ -1,0 +1,255 @@
+// NCCL's functions, and what tests set.
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/mutex.h"
+#include "tests/testing/fake_nccl/communicator.h"
+#include "tests/testing/fake_nccl/fake_nccl.h"
+
+namespace ronda::testing {
+namespace {
+
+constexpr int kVersion = 22809;
+
+// What an ncclComm_t points to.
+struct Handle {
+  std::shared_ptr<FakeNcclCommunicator> communicator;
+};
+
+int FromEnvironment(const char* variable, int otherwise) {
+  const char* const value = std::getenv(variable);
+  return value == nullptr ? otherwise : std::atoi(value);
+}
+
+fake_nccl_faults FaultsOfEnvironment() {
+  return {.version = FromEnvironment("FAKE_NCCL_VERSION", kVersion),
+          .rank = FromEnvironment("FAKE_NCCL_RANK", -1),
+          .fail_init = FromEnvironment("FAKE_NCCL_FAIL_INIT", 0),
+          .hang_init = FromEnvironment("FAKE_NCCL_HANG_INIT", 0),
+          .error_at = FromEnvironment("FAKE_NCCL_ERROR_AT", -1),
+          .hang_at = FromEnvironment("FAKE_NCCL_HANG_AT", -1)};
+}
+
+// The fake CUDA of this process: in the program, or a library that it has loaded.
+void* FindSymbol(const char* name) {
+  if (void* const symbol = dlsym(RTLD_DEFAULT, name)) return symbol;
+  const char* const plugin = std::getenv("RONDA_CUDA_PLUGIN");
+  void* const library = plugin == nullptr ? nullptr : dlopen(plugin, RTLD_NOW | RTLD_NOLOAD);
+  return library == nullptr ? nullptr : dlsym(library, name);
+}
+
+struct Settings {
+  Mutex mu;
+  fake_nccl_faults faults ABSL_GUARDED_BY(mu) = FaultsOfEnvironment();
+  fake_nccl_cuda cuda ABSL_GUARDED_BY(mu) = {};
+};
+
+Settings& TheSettings() {
+  static auto* const settings = new Settings();
+  return *settings;
+}
+
+fake_nccl_faults Faults() {
+  const MutexLock lock(&TheSettings().mu);
+  return TheSettings().faults;
+}
+
+fake_nccl_cuda Cuda() {
+  const MutexLock lock(&TheSettings().mu);
+  fake_nccl_cuda& cuda = TheSettings().cuda;
+  if (cuda.enqueue == nullptr) {
+    cuda.enqueue = reinterpret_cast<decltype(cuda.enqueue)>(FindSymbol("fake_cuda_enqueue"));
+    cuda.view = reinterpret_cast<decltype(cuda.view)>(FindSymbol("fake_cuda_view"));
+  }
+  return cuda;
+}
+
+std::atomic<int>& LiveCommunicators() {
+  static std::atomic<int> live{0};
+  return live;
+}
+
+// What this thread has called between ncclGroupStart and ncclGroupEnd.
+struct Group {
+  using Destination = std::pair<FakeNcclCommunicator*, void*>;  // and stream
+  int depth = 0;
+  std::map<Destination, std::vector<NcclOperation>> operations;
+};
+
+Group& TheGroup() {
+  thread_local Group group;
+  return group;
+}
+
+FakeNcclCommunicator& CommunicatorOf(NcclHandle comm) { return *static_cast<Handle*>(comm)->communicator; }
+
+NcclResult SubmitGroup() {
+  NcclResult result = NcclResult::kSuccess;
+  for (auto& [destination, operations] : TheGroup().operations) {
+    const NcclResult own = destination.first->Submit(std::move(operations), destination.second);
+    if (result == NcclResult::kSuccess || result == NcclResult::kInProgress) result = own;
+  }
+  TheGroup().operations.clear();
+  return result;
+}
+
+NcclResult Add(NcclOperation operation, NcclHandle comm, void* stream) {
+  if (comm == nullptr || static_cast<unsigned>(operation.peer) >= static_cast<unsigned>(CommunicatorOf(comm).ranks())) {
+    return NcclResult::kInvalidArgument;
+  }
+  TheGroup().operations[{&CommunicatorOf(comm), stream}].push_back(operation);
+  return TheGroup().depth > 0 ? NcclResult::kSuccess : SubmitGroup();
+}
+
+std::string NewName() {
+  static std::atomic<int> ids{0};
+  return absl::StrCat("/fake-nccl-", getpid(), "-", ids.fetch_add(1), "-", std::random_device()());
+}
+
+// The calling thread's last failure without a communicator.
+std::string& LastError() {
+  thread_local std::string error;
+  return error;
+}
+
+}  // namespace
+
+using Kind = NcclOperation::Kind;
+
+}  // namespace ronda::testing
+
+using ronda::NcclDataType;
+using ronda::NcclHandle;
+using ronda::NcclRedOp;
+using ronda::NcclResult;
+using ronda::NcclUniqueId;
+using namespace ronda::testing;  // NOLINT: these are functions of the fake, outside its namespace as C has none
+
+#define FAKE_NCCL_EXPORT __attribute__((visibility("default")))
+
+extern "C" {
+
+void fake_nccl_set_faults(const fake_nccl_faults* faults) {
+  const ronda::MutexLock lock(&TheSettings().mu);
+  TheSettings().faults = *faults;
+}
+
+void fake_nccl_set_cuda(const fake_nccl_cuda* cuda) {
+  const ronda::MutexLock lock(&TheSettings().mu);
+  TheSettings().cuda = *cuda;
+}
+
+int fake_nccl_live_communicators() { return LiveCommunicators().load(); }
+
+FAKE_NCCL_EXPORT NcclResult ncclGetVersion(int* version) {
+  const int wanted = Faults().version;
+  *version = wanted == 0 ? kVersion : wanted;
+  return NcclResult::kSuccess;
+}
+
+FAKE_NCCL_EXPORT NcclResult ncclGetUniqueId(NcclUniqueId* id) {
+  std::memset(id, 0, sizeof(*id));
+  NewName().copy(id->bytes, sizeof(id->bytes) - 1);
+  return NcclResult::kSuccess;
+}
+
+FAKE_NCCL_EXPORT NcclResult ncclCommInitRankConfig(NcclHandle* comm, int ranks, NcclUniqueId id, int rank,
+                                                   void* config) {
+  const fake_nccl_cuda cuda = Cuda();
+  if (config == nullptr || cuda.enqueue == nullptr || rank < 0 || rank >= ranks) {
+    LastError() = "the fake does not block, and needs the fake CUDA";
+    return NcclResult::kInvalidUsage;
+  }
+  *comm = new Handle{.communicator = std::make_shared<FakeNcclCommunicator>(Mailboxes::Open(id.bytes, ranks), rank,
+                                                                            ranks, Faults(), cuda)};
+  LiveCommunicators().fetch_add(1);
+  return NcclResult::kInProgress;
+}
+
+FAKE_NCCL_EXPORT NcclResult ncclCommGetAsyncError(NcclHandle comm, NcclResult* async_error) {
+  *async_error = CommunicatorOf(comm).Progress();
+  return NcclResult::kSuccess;
+}
+
+FAKE_NCCL_EXPORT NcclResult ncclCommFinalize(NcclHandle comm) { return CommunicatorOf(comm).Finalize(); }
+
+FAKE_NCCL_EXPORT NcclResult ncclCommDestroy(NcclHandle comm) {
+  LiveCommunicators().fetch_sub(1);
+  delete static_cast<Handle*>(comm);
+  return NcclResult::kSuccess;
+}
+
+FAKE_NCCL_EXPORT NcclResult ncclCommAbort(NcclHandle comm) {
+  CommunicatorOf(comm).Abort();
+  return ncclCommDestroy(comm);
+}
+
+FAKE_NCCL_EXPORT const char* ncclGetErrorString(NcclResult result) {
+  constexpr const char* kTexts[] = {"no error",
+                                    "unhandled cuda error",
+                                    "unhandled system error",
+                                    "internal error",
+                                    "invalid argument",
+                                    "invalid usage",
+                                    "remote process exited or there was a network error",
+                                    "NCCL operation in progress"};
+  return kTexts[static_cast<int>(result)];
+}
+
+FAKE_NCCL_EXPORT const char* ncclGetLastError(NcclHandle comm) {
+  if (comm != nullptr) LastError() = CommunicatorOf(comm).last_error();
+  return LastError().c_str();
+}
+
+FAKE_NCCL_EXPORT NcclResult ncclGroupStart() {
+  ++TheGroup().depth;
+  return NcclResult::kSuccess;
+}
+
+FAKE_NCCL_EXPORT NcclResult ncclGroupEnd() { return --TheGroup().depth > 0 ? NcclResult::kSuccess : SubmitGroup(); }
+
+FAKE_NCCL_EXPORT NcclResult ncclAllReduce(const void* input, void* output, size_t count, NcclDataType type,
+                                          NcclRedOp op, NcclHandle comm, void* stream) {
+  return Add({.kind = Kind::kAllReduce, .input = input, .output = output, .count = count, .type = type, .op = op}, comm,
+             stream);
+}
+
+FAKE_NCCL_EXPORT NcclResult ncclBroadcast(const void* input, void* output, size_t count, NcclDataType type, int root,
+                                          NcclHandle comm, void* stream) {
+  return Add({.kind = Kind::kBroadcast, .input = input, .output = output, .count = count, .type = type, .peer = root},
+             comm, stream);
+}
+
+FAKE_NCCL_EXPORT NcclResult ncclAllGather(const void* input, void* output, size_t count, NcclDataType type,
+                                          NcclHandle comm, void* stream) {
+  return Add({.kind = Kind::kAllGather, .input = input, .output = output, .count = count, .type = type}, comm, stream);
+}
+
+FAKE_NCCL_EXPORT NcclResult ncclReduceScatter(const void* input, void* output, size_t count, NcclDataType type,
+                                              NcclRedOp op, NcclHandle comm, void* stream) {
+  return Add({.kind = Kind::kReduceScatter, .input = input, .output = output, .count = count, .type = type, .op = op},
+             comm, stream);
+}
+
+FAKE_NCCL_EXPORT NcclResult ncclSend(const void* data, size_t count, NcclDataType type, int peer, NcclHandle comm,
+                                     void* stream) {
+  return Add({.kind = Kind::kSend, .input = data, .count = count, .type = type, .peer = peer}, comm, stream);
+}
+
+FAKE_NCCL_EXPORT NcclResult ncclRecv(void* data, size_t count, NcclDataType type, int peer, NcclHandle comm,
+                                     void* stream) {
+  return Add({.kind = Kind::kRecv, .output = data, .count = count, .type = type, .peer = peer}, comm, stream);
+}
+
+}  // extern "C"

@@ -1,0 +1,135 @@
+#include "tests/testing/fake_nccl/mailboxes.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/logging.h"
+#include "runtime/base/mutex.h"
+
+namespace ronda::testing {
+namespace {
+
+constexpr uint64_t kLengthBytes = sizeof(uint64_t);
+// How long a rank sleeps before it looks again whether it is to give up.
+constexpr absl::Duration kNap = absl::Milliseconds(20);
+
+// Those that this process has open, by name.
+struct OpenMailboxes {
+  Mutex mu;
+  std::map<std::string, std::weak_ptr<Mailboxes>> by_name ABSL_GUARDED_BY(mu);
+};
+
+OpenMailboxes& Opened() {
+  static auto* const opened = new OpenMailboxes();
+  return *opened;
+}
+
+uint64_t TotalBytes(const Transfer& transfer) { return kLengthBytes + transfer.bytes; }
+
+// The bytes from `done` on that lie in one piece: of the length, or of the data.
+char* PieceOf(Transfer& transfer, uint64_t* bytes) {
+  if (transfer.done < kLengthBytes) {
+    *bytes = kLengthBytes - transfer.done;
+    return reinterpret_cast<char*>(&transfer.length) + transfer.done;
+  }
+  *bytes = TotalBytes(transfer) - transfer.done;
+  return transfer.data + (transfer.done - kLengthBytes);
+}
+
+// The ranks of a job disagree on what they do: with NCCL they would hang, or worse.
+void CheckLength(const Transfer& transfer) { RONDA_CHECK(transfer.length == transfer.bytes); }
+
+}  // namespace
+
+size_t Mailboxes::BytesFor(int ranks) {
+  const auto n = static_cast<size_t>(ranks);
+  return 64 + n * 64 + n * n * sizeof(Ring);
+}
+
+std::shared_ptr<Mailboxes> Mailboxes::Open(const std::string& name, int ranks) {
+  OpenMailboxes& opened = Opened();
+  const MutexLock lock(&opened.mu);
+  std::weak_ptr<Mailboxes>& known = opened.by_name[name];
+  if (std::shared_ptr<Mailboxes> mailboxes = known.lock()) return mailboxes;
+  const int file = shm_open(name.c_str(), O_CREAT | O_RDWR, 0600);
+  // Whoever comes second changes nothing; what is new is zero, which is what empty rings look like.
+  RONDA_CHECK(file >= 0 && ftruncate(file, static_cast<off_t>(BytesFor(ranks))) == 0);
+  void* const memory = mmap(nullptr, BytesFor(ranks), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  RONDA_CHECK(memory != MAP_FAILED);
+  close(file);
+  std::shared_ptr<Mailboxes> mailboxes(new Mailboxes(name, ranks, memory));
+  known = mailboxes;
+  return mailboxes;
+}
+
+Mailboxes::~Mailboxes() {
+  if (!AllHaveJoined()) shm_unlink(name_.c_str());
+  munmap(memory_, BytesFor(ranks_));
+}
+
+void Mailboxes::Join() {
+  if (header().joined.fetch_add(1) + 1 == ranks_) shm_unlink(name_.c_str());
+}
+
+bool Mailboxes::AllHaveJoined() const { return header().joined.load() == ranks_; }
+void Mailboxes::Finalize() { header().finalized.fetch_add(1); }
+bool Mailboxes::AllHaveFinalized() const { return header().finalized.load() == ranks_; }
+
+Doorbell& Mailboxes::BellOf(int rank) const {
+  return *reinterpret_cast<Doorbell*>(static_cast<char*>(memory_) + 64 + static_cast<size_t>(rank) * 64);
+}
+
+Mailboxes::Ring& Mailboxes::RingOf(int from, int to) const {
+  auto* const rings = reinterpret_cast<Ring*>(static_cast<char*>(memory_) + 64 + static_cast<size_t>(ranks_) * 64);
+  return rings[from * ranks_ + to];
+}
+
+void Mailboxes::WakeUp(int rank) { BellOf(rank).Ring(); }
+
+bool Mailboxes::Advance(int self, Transfer& transfer) {
+  const bool sends = transfer.way == Transfer::Way::kSend;
+  Ring& ring = sends ? RingOf(self, transfer.peer) : RingOf(transfer.peer, self);
+  const uint64_t written = ring.written.load(std::memory_order_acquire);
+  const uint64_t read = ring.read.load(std::memory_order_acquire);
+  const uint64_t at = (sends ? written : read) % kRingBytes;
+  uint64_t bytes = 0;
+  char* const piece = PieceOf(transfer, &bytes);
+  bytes = std::min({bytes, sends ? kRingBytes - (written - read) : written - read, kRingBytes - at});
+  if (bytes == 0) return false;
+  std::memcpy(sends ? ring.data + at : piece, sends ? piece : ring.data + at, bytes);
+  (sends ? ring.written : ring.read).fetch_add(bytes, std::memory_order_release);
+  transfer.done += bytes;
+  if (transfer.done == kLengthBytes) CheckLength(transfer);
+  return true;
+}
+
+bool Mailboxes::Run(int self, std::vector<Transfer> transfers, const std::atomic<bool>& gives_up) {
+  for (Transfer& transfer : transfers) {
+    if (transfer.way == Transfer::Way::kSend) transfer.length = transfer.bytes;
+  }
+  while (!transfers.empty()) {
+    const uint32_t heard = BellOf(self).Rings();
+    std::set<std::pair<Transfer::Way, int>> busy;  // an earlier transfer is not through
+    std::set<int> moved;
+    for (Transfer& transfer : transfers) {
+      if (busy.count({transfer.way, transfer.peer}) != 0) continue;
+      while (transfer.done < TotalBytes(transfer) && Advance(self, transfer)) moved.insert(transfer.peer);
+      if (transfer.done < TotalBytes(transfer)) busy.insert({transfer.way, transfer.peer});
+    }
+    std::erase_if(transfers, [](const Transfer& transfer) { return transfer.done == TotalBytes(transfer); });
+    for (int peer : moved) BellOf(peer).Ring();
+    if (gives_up.load()) return false;
+    if (moved.empty() && !transfers.empty()) BellOf(self).Sleep(heard, kNap);
+  }
+  return true;
+}
+
+}  // namespace ronda::testing

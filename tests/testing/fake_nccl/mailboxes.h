@@ -1,0 +1,74 @@
+#ifndef RONDA_TESTS_TESTING_FAKE_NCCL_MAILBOXES_H_
+#define RONDA_TESTS_TESTING_FAKE_NCCL_MAILBOXES_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/shm/doorbell.h"
+
+namespace ronda::testing {
+
+// One end of a transfer between two ranks of a communicator.
+struct Transfer {
+  enum class Way : uint8_t { kSend, kReceive } way = Way::kSend;
+  int peer = 0;
+  char* data = nullptr;
+  uint64_t bytes = 0;
+  uint64_t done = 0;    // of the length, which goes first, and the data
+  uint64_t length = 0;  // as it came, or goes
+};
+
+// Rings from every rank of a communicator to every rank, in shared memory that is found by a name. What a rank sends
+// to another arrives in the order in which it was sent.
+//
+// Thread-safe; each rank transfers in one thread at a time.
+class Mailboxes {
+ public:
+  // The first to come creates them. In one process all share one mapping.
+  static std::shared_ptr<Mailboxes> Open(const std::string& name, int ranks);
+  ~Mailboxes();
+
+  // Says that one more rank is there; the last removes the name.
+  void Join();
+  bool AllHaveJoined() const;
+  void Finalize();
+  bool AllHaveFinalized() const;
+
+  // Carries out all transfers at once, of which those in one direction between two ranks stay in order. Returns false
+  // if it gave up because of `gives_up`, which WakeUp makes it look at.
+  bool Run(int self, std::vector<Transfer> transfers, const std::atomic<bool>& gives_up);
+  void WakeUp(int rank);
+
+ private:
+  static constexpr uint64_t kRingBytes = 32 << 10;
+  struct Header {
+    std::atomic<int> joined;
+    std::atomic<int> finalized;
+  };
+  struct alignas(64) Ring {
+    std::atomic<uint64_t> written;
+    alignas(64) std::atomic<uint64_t> read;
+    alignas(64) char data[kRingBytes];
+  };
+
+  Mailboxes(std::string name, int ranks, void* memory) : name_(std::move(name)), ranks_(ranks), memory_(memory) {}
+
+  static size_t BytesFor(int ranks);
+  Header& header() const { return *static_cast<Header*>(memory_); }
+  Doorbell& BellOf(int rank) const;
+  Ring& RingOf(int from, int to) const;
+  // Whether anything could be moved.
+  bool Advance(int self, Transfer& transfer);
+
+  const std::string name_;
+  const int ranks_;
+  void* const memory_;
+};
+
+}  // namespace ronda::testing
+
+#endif  // RONDA_TESTS_TESTING_FAKE_NCCL_MAILBOXES_H_
