@@ -22,8 +22,8 @@ RowRange EvenSplit(int64_t rows, int members, int position) {
           .count = share + (position < longer ? 1 : 0)};
 }
 
-absl::StatusOr<std::unique_ptr<std::byte[]>> AllocateResult(const TensorRequest& request, size_t bytes) {
-  std::unique_ptr<std::byte[]> data(new (std::nothrow) std::byte[bytes]);
+absl::StatusOr<ResultData> AllocateResult(const TensorRequest& request, size_t bytes) {
+  ResultData data(new (std::nothrow) std::byte[bytes]);
   if (data == nullptr) {
     return absl::ResourceExhaustedError(
         absl::StrCat("no memory for the ", bytes, " bytes that ", Name(request.op), " '", request.name, "' returns"));

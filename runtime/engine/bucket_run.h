@@ -61,7 +61,7 @@ RowRange EvenSplit(int64_t rows, int members, int position);
 
 // Uninitialised memory for a result.
 // Errors: RESOURCE_EXHAUSTED naming the tensor; the other ranks go ahead, so the job cannot go on.
-absl::StatusOr<std::unique_ptr<std::byte[]>> AllocateResult(const TensorRequest& request, size_t bytes);
+absl::StatusOr<ResultData> AllocateResult(const TensorRequest& request, size_t bytes);
 
 }  // namespace ronda
 

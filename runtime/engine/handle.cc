@@ -4,25 +4,47 @@
 
 #include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/engine/device/device_completion.h"
 
 namespace ronda {
 
 absl::Status Handle::Wait() const {
-  const auto sleep = [this] { SleepUntilDone(); };
+  AwaitLaunch();
+  if (result_.completion == nullptr) {
+    NoteLearned();
+    return status_;
+  }
+  const absl::Status status = result_.completion->Wait();
+  NoteLearned();
+  return AboutTensor(*tensor_, status);
+}
+
+absl::Status Handle::OrderBefore(void* stream) const {
+  AwaitLaunch();
+  // What the program submits next may be what waits for this.
+  NoteLearned();
+  if (result_.completion == nullptr) return status_;
+  return AboutTensor(*tensor_, result_.completion->OrderBefore(stream));
+}
+
+absl::Status Handle::KnownStatus() const {
+  return result_.completion == nullptr ? status_ : AboutTensor(*tensor_, result_.completion->status());
+}
+
+bool Handle::IsPastDevice() const { return result_.completion->done(); }
+
+void Handle::AwaitLaunch() const {
+  const auto sleep = [this] { SleepUntilLaunched(); };
   if (driver_ != nullptr) {
-    driver_->Await([this] { return done(); }, sleep);
+    driver_->Await([this] { return launched(); }, sleep);
   } else {
     sleep();
   }
-  return status_;
 }
 
-void Handle::SleepUntilDone() const {
-  {
-    MutexLock lock(&mu_);
-    while (AnnounceWaiterLocked()) completed_.Wait(&mu_);
-  }
-  NoteLearned();
+void Handle::SleepUntilLaunched() const {
+  MutexLock lock(&mu_);
+  while (AnnounceWaiterLocked()) completed_.Wait(&mu_);
 }
 
 bool Handle::AnnounceWaiterLocked() const {
@@ -32,7 +54,7 @@ bool Handle::AnnounceWaiterLocked() const {
 }
 
 const OperationResult& Handle::result() const {
-  RONDA_CHECK(done());
+  RONDA_CHECK(launched());
   return result_;
 }
 
@@ -47,8 +69,9 @@ absl::Status Handle::OnCompletion(std::function<void(const absl::Status&)> callb
       return absl::OkStatus();
     }
   }
+  if (result_.completion != nullptr && result_.completion->Then(&callbacks)) return absl::OkStatus();
   NoteLearned();
-  callbacks.front().status = status_;
+  callbacks.front().status = KnownStatus();
   callback_thread_->Post(std::move(callbacks));
   return absl::OkStatus();
 }
@@ -65,10 +88,11 @@ void Handle::TellWaiters() {
     MutexLock lock(&mu_);
     callbacks.swap(callbacks_);
   }
-  for (CallbackThread::Callback& callback : callbacks) callback.status = status_;
-  if (!callbacks.empty() && driver_ != nullptr) driver_->NoteLearned();
   // Outside of the lock, which who wakes up takes.
   completed_.NotifyAll();
+  if (callbacks.empty() || (result_.completion != nullptr && result_.completion->Then(&callbacks))) return;
+  for (CallbackThread::Callback& callback : callbacks) callback.status = KnownStatus();
+  if (driver_ != nullptr) driver_->NoteLearned();
   callback_thread_->Post(std::move(callbacks));
 }
 

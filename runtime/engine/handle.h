@@ -15,13 +15,18 @@
 #include "runtime/base/mutex.h"
 #include "runtime/engine/callback_thread.h"
 #include "runtime/engine/engine_driver.h"
+#include "runtime/engine/result_data.h"
 
 namespace ronda {
 
+class DeviceCompletion;
+
 // What an operation leaves with its handle.
 struct OperationResult {
-  // allgather, gather (on the root), scatter, reducescatter, alltoall: the rows that this rank receives.
-  std::unique_ptr<std::byte[]> data;
+  // allgather, gather (on the root), scatter, reducescatter, alltoall: the rows that this rank receives. Of a tensor in
+  // the memory of a GPU it is there too, and used again as soon as it is freed: by then the device must be done with
+  // it.
+  ResultData data;
   // allgather, gather (on the root), alltoall: how many rows each member of the process set has sent; scatter,
   // reducescatter: one entry, the number of rows received.
   std::vector<int64_t> first_dims;
@@ -29,10 +34,13 @@ struct OperationResult {
   int64_t number = 0;
   // Whether the result, on any rank, has an element that is infinite or NaN. If detection was asked for.
   enum class Overflow : uint8_t { kNone, kFound } overflow = Overflow::kNone;
+  // Not nullptr: the operation has been given to a device, which has still to carry it out.
+  std::shared_ptr<DeviceCompletion> completion = nullptr;
 };
 
 // The future of one submission. Completed exactly once, by the thread that has the engine's turn, waited for by any
-// number of threads.
+// number of threads. An operation in the memory of a device is then merely under way there, and the rest is up to
+// OperationResult::completion.
 //
 // Thread-safe. Memory ordering: status_ and result_ are written before state_ becomes kDone with release, and not after
 // that; who loads kDone with acquire may read them without the lock.
@@ -48,8 +56,9 @@ class Handle {
          std::shared_ptr<const std::string> tensor)
       : callback_thread_(std::move(callbacks)), driver_(std::move(driver)), tensor_(std::move(tensor)) {}
 
+  // Whether the operation is complete, on the device too.
   bool done() const {
-    const bool done = state_.load(std::memory_order_acquire) == State::kDone;
+    const bool done = launched() && (result_.completion == nullptr || IsPastDevice());
     if (done) NoteLearned();
     return done;
   }
@@ -58,7 +67,12 @@ class Handle {
   // the operation out itself if no other is at it.
   absl::Status Wait() const;
 
-  // REQUIRES: Wait() has returned OK.
+  // Makes what `stream` (a cudaStream_t) is given from now on wait for the operation. Blocks until the operation has
+  // been given to the device, as Wait does, but not for the device; of a tensor in the host's memory this is Wait.
+  // Errors: the operation's, as far as they are known by then.
+  absl::Status OrderBefore(void* stream) const;
+
+  // REQUIRES: Wait() has returned OK; or OrderBefore, and then `overflow` is not known yet.
   const OperationResult& result() const;
 
   // `callback` is called once, with the operation's status, after the operation has completed; soon, if it has already.
@@ -85,7 +99,13 @@ class Handle {
     learned_.store(true, std::memory_order_release);
   }
 
-  void SleepUntilDone() const;
+  // Whether it is complete as far as the engine is concerned.
+  bool launched() const { return state_.load(std::memory_order_acquire) == State::kDone; }
+  bool IsPastDevice() const;
+  // REQUIRES: done().
+  absl::Status KnownStatus() const;
+  void AwaitLaunch() const;
+  void SleepUntilLaunched() const;
   // Somebody is to be told of the completion; false if it has come already.
   bool AnnounceWaiterLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Tells all those.

@@ -32,7 +32,7 @@ class Reductions {
  private:
   // A root's result that cannot be written to its output before all of the input, at the same place, has been read.
   struct Staged {
-    std::unique_ptr<std::byte[]> data;
+    ResultData data;
     void* output;
     size_t bytes;
   };

@@ -22,6 +22,10 @@ struct Submission {
   // root. Empty: equal parts (scatter: as equal as possible).
   std::vector<int64_t> splits;
 
+  // A tensor in the memory of a GPU (request.memory): the stream that has been given the work which writes `input` and
+  // ends using `output`; nullptr is the default stream. The operation comes after that work on the device.
+  void* stream = nullptr;
+
   // Whether what rounding to the wire's format loses is added to the next contribution of the same name.
   enum class ErrorFeedback : uint8_t { kOff, kOn } error_feedback = ErrorFeedback::kOff;
 };

@@ -1,0 +1,66 @@
+#include "runtime/engine/device/device_completion.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/status_macros.h"
+
+namespace ronda {
+namespace {
+
+// A device is often almost there: to be woken takes longer.
+constexpr absl::Duration kSpin = absl::Microseconds(20);
+
+}  // namespace
+
+bool DeviceCompletion::done() {
+  if (settled_.load(std::memory_order_acquire)) return true;
+  const absl::StatusOr<bool> passed = options_.event->done();
+  if (passed.ok() && !*passed) return false;
+  Settle(passed.status());
+  return true;
+}
+
+absl::Status DeviceCompletion::Wait() {
+  const absl::Duration begin = MonotonicTime();
+  while (!done() && MonotonicTime() - begin < kSpin) {
+  }
+  MutexLock lock(&mu_);
+  while (!settled_.load(std::memory_order_acquire)) changed_.Wait(&mu_);
+  return status_;
+}
+
+absl::Status DeviceCompletion::OrderBefore(StreamHandle stream) {
+  if (settled_.load(std::memory_order_acquire)) return status_;
+  return options_.event->OrderBefore(stream);
+}
+
+bool DeviceCompletion::Then(std::list<CallbackThread::Callback>* callbacks) {
+  if (done()) return false;
+  MutexLock lock(&mu_);
+  if (settled_.load(std::memory_order_acquire)) return false;
+  callbacks_.splice(callbacks_.end(), *callbacks);
+  return true;
+}
+
+void DeviceCompletion::Settle(absl::Status status) {
+  std::list<CallbackThread::Callback> callbacks;
+  {
+    MutexLock lock(&mu_);
+    if (settled_.load(std::memory_order_relaxed)) return;
+    status_ = std::move(status);
+    callbacks.swap(callbacks_);
+    settled_.store(true, std::memory_order_release);
+  }
+  changed_.NotifyAll();
+  for (CallbackThread::Callback& callback : callbacks) callback.status = AboutTensor(*callback.tensor, status_);
+  if (!callbacks.empty() && options_.driver != nullptr) options_.driver->NoteLearned();
+  options_.callbacks->Post(std::move(callbacks));
+}
+
+absl::Status AboutTensor(const std::string& name, const absl::Status& status) {
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat("tensor '", name, "': ", status.message()));
+}
+
+}  // namespace ronda
