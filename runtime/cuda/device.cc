@@ -129,7 +129,7 @@ absl::StatusOr<DeviceMemory> Device::Allocate(ronda_cuda_memory kind, size_t byt
       Call("allocating", [&](const ronda_cuda_plugin& cuda) { return cuda.allocate(kind, bytes, &data); });
   if (status.ok()) return DeviceMemory(this, kind, static_cast<std::byte*>(data), bytes);
   return absl::ResourceExhaustedError(
-      absl::StrCat(status.message(), " ", BytesText(bytes), " of ", Name(kind), " for ", purpose));
+      absl::StrCat(status.message(), ": ", BytesText(bytes), " of ", Name(kind), " for ", purpose));
 }
 
 absl::StatusOr<std::unique_ptr<DeviceEvent>> Device::NewEvent() {

@@ -1,0 +1,130 @@
+// That the fake is as strict as tests of what uses it need it to be.
+#include "tests/testing/fake_cuda/fake_cuda.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace ronda::testing {
+namespace {
+
+void* Allocate(const FakeCuda& cuda, ronda_cuda_memory kind, size_t bytes) {
+  void* memory = nullptr;
+  EXPECT_EQ(cuda.table()->allocate(kind, bytes, &memory), kCudaSuccess);
+  return memory;
+}
+
+// Waits until the default stream of the current device has come to its end.
+void Finish(const FakeCuda& cuda) {
+  void* event = nullptr;
+  ASSERT_EQ(cuda.table()->create_event(0, &event), kCudaSuccess);
+  ASSERT_EQ(cuda.table()->record_event(event, nullptr), kCudaSuccess);
+  ASSERT_EQ(cuda.table()->synchronize_event(event), kCudaSuccess);
+  ASSERT_EQ(cuda.table()->destroy_event(event), kCudaSuccess);
+}
+
+TEST(FakeCudaTest, MemoryIsFreedOnce) {
+  const FakeCuda cuda({});
+  void* const memory = Allocate(cuda, RONDA_CUDA_DEVICE_MEMORY, 8);
+  EXPECT_EQ(cuda.table()->release(RONDA_CUDA_PINNED_HOST_MEMORY, memory), kCudaInvalidValue);
+  EXPECT_EQ(cuda.table()->release(RONDA_CUDA_DEVICE_MEMORY, memory), kCudaSuccess);
+  EXPECT_EQ(cuda.table()->release(RONDA_CUDA_DEVICE_MEMORY, memory), kCudaInvalidValue);
+}
+
+TEST(FakeCudaTest, MemoryBelongsToADeviceUpToItsEnd) {
+  const FakeCuda cuda({});
+  ASSERT_EQ(cuda.table()->use_device(3), kCudaSuccess);
+  auto* const memory = static_cast<char*>(Allocate(cuda, RONDA_CUDA_DEVICE_MEMORY, 8));
+  const void* const pinned = Allocate(cuda, RONDA_CUDA_PINNED_HOST_MEMORY, 8);
+  const auto device_of = [&](const void* pointer) {
+    int device = 99;
+    EXPECT_EQ(cuda.table()->device_of(pointer, &device), kCudaSuccess);
+    return device;
+  };
+  EXPECT_EQ(device_of(memory), 3);
+  EXPECT_EQ(device_of(memory + 7), 3);
+  EXPECT_EQ(device_of(memory + 8), -1);
+  EXPECT_EQ(device_of(pinned), -1);
+  EXPECT_EQ(device_of(&cuda), -1);
+  ASSERT_EQ(cuda.table()->use_device(0), kCudaSuccess);
+}
+
+TEST(FakeCudaTest, OnlyMemoryThatTheDeviceCanAddressIsCopied) {
+  const FakeCuda cuda({});
+  auto* const memory = static_cast<char*>(Allocate(cuda, RONDA_CUDA_DEVICE_MEMORY, 8));
+  auto* const pinned = static_cast<char*>(Allocate(cuda, RONDA_CUDA_PINNED_HOST_MEMORY, 8));
+  char pageable[8] = {};
+  EXPECT_EQ(cuda.table()->copy(memory, pinned, 8, nullptr), kCudaSuccess);
+  EXPECT_EQ(cuda.table()->copy(memory, pageable, 8, nullptr), kCudaInvalidValue);
+  EXPECT_EQ(cuda.table()->copy(memory, pinned, 9, nullptr), kCudaInvalidValue);
+  EXPECT_EQ(cuda.table()->copy(memory + 4, pinned, 5, nullptr), kCudaInvalidValue);
+  ASSERT_EQ(cuda.table()->use_device(1), kCudaSuccess);
+  EXPECT_EQ(cuda.table()->copy(memory, pinned, 8, nullptr), kCudaInvalidValue);
+  ASSERT_EQ(cuda.table()->use_device(0), kCudaSuccess);
+}
+
+TEST(FakeCudaTest, HandlesThatWereDestroyedAreNoLonger) {
+  const FakeCuda cuda({});
+  void* stream = nullptr;
+  void* event = nullptr;
+  ASSERT_EQ(cuda.table()->create_stream(&stream), kCudaSuccess);
+  ASSERT_EQ(cuda.table()->create_event(0, &event), kCudaSuccess);
+  EXPECT_EQ(cuda.Leaks(), "1 streams, 1 events");
+  EXPECT_EQ(cuda.table()->destroy_stream(stream), kCudaSuccess);
+  EXPECT_EQ(cuda.table()->record_event(event, stream), kCudaInvalidHandle);
+  EXPECT_EQ(cuda.table()->destroy_stream(stream), kCudaInvalidHandle);
+  EXPECT_EQ(cuda.table()->destroy_event(event), kCudaSuccess);
+  EXPECT_EQ(cuda.table()->destroy_event(event), kCudaInvalidHandle);
+}
+
+TEST(FakeCudaTest, CapturingIsWhatTheTestSays) {
+  FakeCuda cuda({});
+  void* stream = nullptr;
+  ASSERT_EQ(cuda.table()->create_stream(&stream), kCudaSuccess);
+  for (int expected : {0, 1, 0}) {
+    cuda.SetCapturing(stream, expected);
+    int capturing = -1;
+    EXPECT_EQ(cuda.table()->is_capturing(stream, &capturing), kCudaSuccess);
+    EXPECT_EQ(capturing, expected);
+  }
+}
+
+TEST(FakeCudaTest, EnqueuedFunctionsAreCalledInTheOrderOfTheStream) {
+  const FakeCuda cuda({.delay_seed = 3});
+  std::string order;
+  const auto append = [](void* context) { *static_cast<std::string*>(context) += 'f'; };
+  auto* const memory = static_cast<char*>(Allocate(cuda, RONDA_CUDA_DEVICE_MEMORY, 1));
+  WriteDevice(memory, "x");
+  ASSERT_EQ(fake_cuda_enqueue(nullptr, append, &order), 0);
+  ASSERT_EQ(cuda.table()->fill_zero(memory, 1, nullptr), kCudaSuccess);
+  ASSERT_EQ(fake_cuda_enqueue(nullptr, append, &order), 0);
+  Finish(cuda);
+  EXPECT_EQ(order, "ff");
+  EXPECT_EQ(ReadDevice(memory, 1), std::string(1, '\0'));
+}
+
+TEST(FakeCudaTest, TimeBetweenEventsIsTheStreams) {
+  const FakeCuda cuda({});
+  void* begin = nullptr;
+  void* end = nullptr;
+  ASSERT_EQ(cuda.table()->create_event(1, &begin), kCudaSuccess);
+  ASSERT_EQ(cuda.table()->create_event(1, &end), kCudaSuccess);
+  ASSERT_EQ(cuda.table()->record_event(begin, nullptr), kCudaSuccess);
+  ASSERT_EQ(cuda.table()->record_event(end, nullptr), kCudaSuccess);
+  Finish(cuda);
+  float ms = -1;
+  EXPECT_EQ(cuda.table()->elapsed_ms(begin, end, &ms), kCudaSuccess);
+  EXPECT_GE(ms, 0);
+}
+
+TEST(FakeCudaDeathTest, HostCodeThatTouchesADevicesMemoryIsStopped) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto touch = [] {
+    const FakeCuda cuda({.host_access = FakeMemory::HostAccess::kFatal});
+    *static_cast<volatile char*>(Allocate(cuda, RONDA_CUDA_DEVICE_MEMORY, 1)) = 'x';
+  };
+  EXPECT_DEATH(touch(), "");
+}
+
+}  // namespace
+}  // namespace ronda::testing
