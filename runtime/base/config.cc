@@ -119,6 +119,15 @@ absl::Status ReadLogLevel(const EnvironmentVariables& variables, LogLevel* level
   return InvalidVariable("RONDA_LOG_LEVEL", *text, "debug, info, warning, error or off");
 }
 
+absl::Status ReadControl(const EnvironmentVariables& variables, NetworkSettings::Control* control) {
+  const std::string text = variables.Get("RONDA_CONTROL").value_or("auto");
+  if (text != "auto" && text != "grpc" && text != "mpi") {
+    return InvalidVariable("RONDA_CONTROL", text, "auto, grpc or mpi");
+  }
+  *control = text == "mpi" ? NetworkSettings::Control::kMpi : NetworkSettings::Control::kGrpc;
+  return absl::OkStatus();
+}
+
 absl::Status ReadBackend(const EnvironmentVariables& variables, std::string* backend) {
   const std::optional<std::string> text = variables.Get("RONDA_BACKEND");
   if (!text) return absl::OkStatus();
@@ -138,6 +147,7 @@ absl::StatusOr<Config> ReadConfig(const EnvironmentReader& environment) {
   RONDA_ASSIGN_OR_RETURN(config.job, ReadJob(variables));
   RONDA_ASSIGN_OR_RETURN(config.tunables, ReadTunables(variables));
   RONDA_ASSIGN_OR_RETURN(config.network, ReadNetwork(variables));
+  RONDA_RETURN_IF_ERROR(ReadControl(variables, &config.network.control));
   RONDA_RETURN_IF_ERROR(ReadBackend(variables, &config.backend));
   RONDA_RETURN_IF_ERROR(ReadLogLevel(variables, &config.log_level));
   return config;

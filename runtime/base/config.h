@@ -38,6 +38,8 @@ struct NetworkSettings {
   std::vector<std::string> interfaces;                   // to listen on, the first that there is; empty: any usable
   absl::Duration heartbeat = absl::Seconds(1);           // between signs of life
   absl::Duration heartbeat_timeout = absl::Seconds(10);  // without one a rank counts as lost; infinite: never
+  // How control messages travel, the same on all ranks: gRPC's connections, or messages of MPI and nothing else.
+  enum class Control { kGrpc, kMpi } control = Control::kGrpc;
 };
 
 struct Config {

@@ -110,10 +110,13 @@ std::string Gathering::MpiLibrary() const {
 }
 
 absl::StatusOr<Meeting> Gathering::Meet() {
-  if (!config_.job.master_address.empty()) return MeetAtMaster(config_, MpiLibrary());
+  const bool is_control_mpi = config_.network.control == NetworkSettings::Control::kMpi;
+  if (!config_.job.master_address.empty() && !is_control_mpi) return MeetAtMaster(config_, MpiLibrary());
   if (!config_.job.mpi.IsUsable()) {
-    return absl::FailedPreconditionError(absl::StrCat("RONDA_BACKEND=\"", config_.backend,
-                                                      "\" needs MPI, but no launcher of MPI has started this process: "
+    const std::string wish =
+        is_control_mpi ? "RONDA_CONTROL=\"mpi\"" : absl::StrCat("RONDA_BACKEND=\"", config_.backend, "\"");
+    return absl::FailedPreconditionError(absl::StrCat(wish,
+                                                      " needs MPI, but no launcher of MPI has started this process: "
                                                       "start the job with rondarun --mpi or mpirun"));
   }
   RONDA_RETURN_IF_ERROR(StartMpi());

@@ -20,7 +20,8 @@ struct Job {
 // - with a job id, on one host, the ranks meet in the shared memory of that name;
 // - otherwise they meet at rank 0, whose address the environment says or MPI brings, and see there who shares a host;
 //   on one host they go on in shared memory, across hosts over MPI (data) and gRPC (control). RONDA_BACKEND and
-//   RONDA_MPI of rank 0 can change that.
+//   RONDA_MPI of rank 0 can change that;
+// - with RONDA_CONTROL=mpi they meet by messages of MPI, and control messages go that way across hosts.
 // Only what MPI does itself (MPI_Init, making communicators) has no deadline: there the launcher watches.
 //
 // Errors: FAILED_PRECONDITION if no backend can carry the data; those of RendezvousServer, JoinRendezvous,

@@ -8,15 +8,17 @@
 #include "runtime/collectives/mpi/mpi_communicator.h"
 #include "runtime/collectives/shm/shm_communicator.h"
 #include "runtime/control/grpc/grpc_control_plane.h"
+#include "runtime/control/mpi/mpi_control_plane.h"
 #include "runtime/control/rendezvous/rank_names.h"
 #include "runtime/shm/shm_world.h"
 
 namespace ronda {
 namespace {
 
-// Of MpiSession::Connect. Ranks with the same place on their hosts share the one of their place behind it.
+// Of MpiSession::Connect. Ranks with the same place on their hosts share the one of their place behind the last.
 constexpr int kFlatTag = 0;
-constexpr int kFirstAcrossTag = 1;
+constexpr int kControlTag = 1;
+constexpr int kFirstAcrossTag = 2;
 
 // The control plane across hosts, for ranks that are also in the shared memory of their host.
 class HostsControlPlane final : public ControlPlane {
@@ -66,8 +68,45 @@ absl::StatusOr<std::shared_ptr<ShmWorld>> ConnectHere(const HostsTransportOption
                                    " of the job are numbered from 0: ", world.status().message()));
 }
 
-absl::StatusOr<std::unique_ptr<ControlPlane>> ConnectControl(HostsTransportOptions& options,
-                                                             const std::shared_ptr<ShmWorld>& here) {
+// Ranks of the job that exchange messages through MPI, and this rank's end of that.
+struct MpiLevel {
+  std::vector<Peer> peers;  // as `messages` number them
+  std::unique_ptr<PointToPoint> messages;
+};
+
+// What this rank connects through MPI. All of it is connected before any message travels: MPI blocks for the others
+// when it connects, and a rank that blocks there would pass on no control messages.
+struct MpiLevels {
+  MpiLevel control;  // between all ranks; without messages if control messages do not go over MPI
+  MpiLevel flat;     // between all ranks
+  MpiLevel across;   // between the ranks with this place on their hosts; without messages if not every host has one
+};
+
+absl::StatusOr<MpiLevel> ConnectLevel(const HostsTransportOptions& options, const std::vector<RankId>& ranks, int tag) {
+  MpiLevel level;
+  for (const RankId rank : ranks) level.peers.push_back(options.peers[static_cast<size_t>(rank)]);
+  RONDA_ASSIGN_OR_RETURN(level.messages, options.session->Connect(ranks, tag));
+  return level;
+}
+
+absl::StatusOr<MpiLevels> ConnectLevels(const HostsTransportOptions& options, const HostPlace& self) {
+  std::vector<RankId> all;
+  for (const Peer& peer : options.peers) all.push_back(peer.rank);
+  MpiLevels levels;
+  RONDA_ASSIGN_OR_RETURN(levels.flat, ConnectLevel(options, all, kFlatTag));
+  if (options.meeting.control == NetworkSettings::Control::kMpi) {
+    RONDA_ASSIGN_OR_RETURN(levels.control, ConnectLevel(options, all, kControlTag));
+  }
+  const bool is_two_levels = options.levels == HostsTransportOptions::Levels::kTwoLevels;
+  if (!is_two_levels || self.place >= SizesOf(options.hosts).least) return levels;
+  std::vector<RankId> ranks;
+  for (const std::vector<RankId>& host : options.hosts.hosts) ranks.push_back(host[static_cast<size_t>(self.place)]);
+  RONDA_ASSIGN_OR_RETURN(levels.across, ConnectLevel(options, ranks, kFirstAcrossTag + self.place));
+  return levels;
+}
+
+absl::StatusOr<std::unique_ptr<ControlPlane>> ConnectGrpcControl(HostsTransportOptions& options,
+                                                                 const std::shared_ptr<ShmWorld>& here) {
   Endpoint parent;
   if (options.rank != kCoordinatorRank) {
     const Member& member = options.meeting.membership.members[static_cast<size_t>(ControlParent(options.rank))];
@@ -86,56 +125,41 @@ absl::StatusOr<std::unique_ptr<ControlPlane>> ConnectControl(HostsTransportOptio
                                   .on_failure = [here](const absl::Status& failure) { here->FailWith(failure); }});
 }
 
-// MPI between some ranks of the job.
-class MpiLevels {
- public:
-  // Neither is owned; the control plane outlives the communicators.
-  MpiLevels(const HostsTransportOptions& options, const ControlPlane& control, std::shared_ptr<FlightBoard> flights)
-      : options_(options), control_(control), flights_(std::move(flights)) {}
+absl::StatusOr<std::unique_ptr<ControlPlane>> ConnectControl(HostsTransportOptions& options,
+                                                             const std::shared_ptr<ShmWorld>& here, MpiLevel level) {
+  if (level.messages == nullptr) return ConnectGrpcControl(options, here);
+  return ConnectMpiControlPlane({.rank = options.rank,
+                                 .peers = std::move(level.peers),
+                                 .messages = std::move(level.messages),
+                                 .job_id = options.meeting.membership.job_id,
+                                 .start_timeout = options.connect_timeout,
+                                 .heartbeat = options.heartbeat,
+                                 .heartbeat_timeout = options.heartbeat_timeout,
+                                 .flights = here->flights(),
+                                 .on_failure = [here](const absl::Status& failure) { here->FailWith(failure); },
+                                 .abandon_messages = [session = options.session] { session->LeaveWithoutEnd(); }});
+}
 
-  absl::StatusOr<std::unique_ptr<Communicator>> Flat() const {
-    std::vector<RankId> all;
-    for (const Peer& peer : options_.peers) all.push_back(peer.rank);
-    return Connect(all, kFlatTag);
-  }
+// nullptr if the level has no messages. The control plane outlives the communicator.
+std::unique_ptr<Communicator> MakeCommunicator(MpiLevel level, const std::shared_ptr<ShmWorld>& here,
+                                               const ControlPlane& control) {
+  if (level.messages == nullptr) return nullptr;
+  return std::make_unique<MpiCommunicator>(
+      MpiCommunicator::Options{.messages = std::move(level.messages),
+                               .peers = std::move(level.peers),
+                               .flights = here->flights(),
+                               .job_failure = [control = &control] { return control->failure(); }});
+}
 
-  // Between the ranks with this place on their hosts; nullptr if not every host has one.
-  absl::StatusOr<std::unique_ptr<Communicator>> Across(int place) const {
-    if (place >= SizesOf(options_.hosts).least) return nullptr;
-    std::vector<RankId> ranks;
-    for (const std::vector<RankId>& host : options_.hosts.hosts) ranks.push_back(host[static_cast<size_t>(place)]);
-    return Connect(ranks, kFirstAcrossTag + place);
-  }
-
- private:
-  absl::StatusOr<std::unique_ptr<Communicator>> Connect(const std::vector<RankId>& ranks, int tag) const {
-    RONDA_ASSIGN_OR_RETURN(std::unique_ptr<PointToPoint> messages, options_.session->Connect(ranks, tag));
-    std::vector<Peer> peers;
-    for (const RankId rank : ranks) peers.push_back(options_.peers[static_cast<size_t>(rank)]);
-    return std::make_unique<MpiCommunicator>(
-        MpiCommunicator::Options{.messages = std::move(messages),
-                                 .peers = std::move(peers),
-                                 .flights = flights_,
-                                 .job_failure = [control = &control_] { return control->failure(); }});
-  }
-
-  const HostsTransportOptions& options_;
-  const ControlPlane& control_;
-  const std::shared_ptr<FlightBoard> flights_;
-};
-
-absl::StatusOr<std::unique_ptr<Communicator>> ConnectData(const HostsTransportOptions& options, const HostPlace& self,
-                                                          const std::shared_ptr<ShmWorld>& here,
-                                                          const ControlPlane& control) {
-  const MpiLevels levels(options, control, here->flights());
-  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> flat, levels.Flat());
+std::unique_ptr<Communicator> ConnectData(const HostsTransportOptions& options, const std::shared_ptr<ShmWorld>& here,
+                                          const ControlPlane& control, MpiLevels levels) {
+  std::unique_ptr<Communicator> flat = MakeCommunicator(std::move(levels.flat), here, control);
   if (options.levels == HostsTransportOptions::Levels::kFlat) return flat;
-  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> across, levels.Across(self.place));
   return std::make_unique<HierarchicalCommunicator>(
       HierarchicalCommunicator::Options{.rank = options.rank,
                                         .hosts = options.hosts,
                                         .local = std::make_unique<ShmCommunicator>(here),
-                                        .across = std::move(across),
+                                        .across = MakeCommunicator(std::move(levels.across), here, control),
                                         .flat = std::move(flat)});
 }
 
@@ -144,9 +168,11 @@ absl::StatusOr<std::unique_ptr<Communicator>> ConnectData(const HostsTransportOp
 absl::StatusOr<Transport> ConnectHosts(HostsTransportOptions options) {
   const HostPlace self = PlaceOf(options.hosts, options.rank);
   RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<ShmWorld> here, ConnectHere(options, self));
-  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<ControlPlane> across, ConnectControl(options, here));
+  RONDA_ASSIGN_OR_RETURN(MpiLevels levels, ConnectLevels(options, self));
+  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<ControlPlane> across,
+                         ConnectControl(options, here, std::move(levels.control)));
   auto control = std::make_unique<HostsControlPlane>(std::move(across), here);
-  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> communicator, ConnectData(options, self, here, *control));
+  std::unique_ptr<Communicator> communicator = ConnectData(options, here, *control, std::move(levels));
   return Transport{.control = std::move(control), .communicator = std::move(communicator), .flights = here->flights()};
 }
 

@@ -31,11 +31,11 @@ struct HostsTransportOptions {
   absl::Duration heartbeat_timeout = absl::Seconds(10);
 };
 
-// Connects this rank to the others, of which some are on other hosts: control messages over gRPC, data over MPI and, on
-// a host, shared memory. The control plane knows the job's first failure; it reaches who waits in shared memory, and a
-// rank that departs departs there too.
+// Connects this rank to the others, of which some are on other hosts: control messages over gRPC or, as the meeting
+// says, MPI; data over MPI and, on a host, shared memory. The control plane knows the job's first failure; it reaches
+// who waits in shared memory, and a rank that departs departs there too.
 //
-// Errors: those of ShmWorld::Connect, ConnectGrpcControlPlane and MpiSession::Connect.
+// Errors: those of ShmWorld::Connect, ConnectGrpcControlPlane, ConnectMpiControlPlane and MpiSession::Connect.
 absl::StatusOr<Transport> ConnectHosts(HostsTransportOptions options);
 
 }  // namespace ronda

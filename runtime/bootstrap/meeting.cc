@@ -2,7 +2,9 @@
 
 #include <unistd.h>
 
+#include <numeric>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -11,6 +13,7 @@
 #include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/version.h"
+#include "runtime/bootstrap/message_meeting.h"
 #include "runtime/bootstrap/network_interface.h"
 #include "runtime/bootstrap/rank_facts.h"
 #include "runtime/bootstrap/this_host.h"
@@ -26,6 +29,9 @@ constexpr size_t kJobIdBytes = 16;
 constexpr size_t kSecretBytes = 32;
 // What is added to a job's id where each host has a part of it.
 constexpr size_t kHostSuffixBytes = 8;
+
+// Of MpiSession::Connect; what is connected later may use it again.
+constexpr int kMeetingTag = 0;
 
 constexpr char kLoopback[] = "127.0.0.1";
 constexpr char kMpiAdvice[] =
@@ -87,11 +93,15 @@ absl::StatusOr<Host> OpenMeeting(const Config& config, const Endpoint& endpoint,
   return host;
 }
 
-absl::StatusOr<Meeting> AwaitOthers(Host host, std::string secret) {
-  RONDA_ASSIGN_OR_RETURN(Membership membership, host.server->Await());
+void LogDifferences(const Membership& membership) {
   for (const std::string& difference : DescribeDifferences(membership.members)) {
     Log(LogLevel::kWarning, kCoordinatorRank, absl::StrCat("ranks have different settings: ", difference));
   }
+}
+
+absl::StatusOr<Meeting> AwaitOthers(Host host, std::string secret) {
+  RONDA_ASSIGN_OR_RETURN(Membership membership, host.server->Await());
+  LogDifferences(membership);
   return Meeting{
       .membership = std::move(membership), .secret = std::move(secret), .listener = std::move(host.listener)};
 }
@@ -122,6 +132,34 @@ absl::StatusOr<Host> OpenMeetingSomewhere(const Config& config, JoinClaim claim,
   return host;
 }
 
+// Without a network of ours.
+absl::StatusOr<Meeting> MeetByMessages(const Config& config, MpiSession& session, JoinClaim claim) {
+  std::vector<RankId> all(static_cast<size_t>(config.job.size));
+  std::iota(all.begin(), all.end(), 0);
+  RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<PointToPoint> messages, session.Connect(all, kMeetingTag));
+  RONDA_ASSIGN_OR_RETURN(std::string job_id, JobIdOf(config.job));
+  MessageMeeting gathering(
+      *messages, {.job_id = std::move(job_id), .claim = std::move(claim), .timeout = config.tunables.start_timeout});
+  absl::StatusOr<Membership> membership = gathering.Run();
+  if (!membership.ok()) {
+    // Before what it has under way is destroyed.
+    session.LeaveWithoutEnd();
+    return membership.status();
+  }
+  if (config.job.rank == kCoordinatorRank) LogDifferences(*membership);
+  Meeting meeting;
+  meeting.membership = *std::move(membership);
+  meeting.control = NetworkSettings::Control::kMpi;
+  return meeting;
+}
+
+absl::StatusOr<Meeting> InviteByMessages(const Config& config, MpiSession& session, JoinClaim claim) {
+  v1::MeetingPoint point;
+  point.set_messages(true);
+  RONDA_RETURN_IF_ERROR(session.Broadcast(point.SerializeAsString()).status());
+  return MeetByMessages(config, session, std::move(claim));
+}
+
 absl::StatusOr<Meeting> InviteThroughMpi(const Config& config, MpiSession& session, JoinClaim claim) {
   v1::MeetingPoint point;
   absl::StatusOr<Host> host = OpenMeetingSomewhere(config, claim, &point);
@@ -137,6 +175,7 @@ absl::StatusOr<Meeting> FollowThroughMpi(const Config& config, MpiSession& sessi
   v1::MeetingPoint point;
   if (!point.ParseFromString(text)) return absl::InternalError("rank 0 broadcast no meeting point through MPI");
   if (!point.error().empty()) return absl::FailedPreconditionError(point.error());
+  if (point.messages()) return MeetByMessages(config, session, std::move(claim));
   RONDA_ASSIGN_OR_RETURN(const Endpoint endpoint, ResolveEndpoint(point.address(), point.port()));
   return JoinMeeting(
       config,
@@ -158,8 +197,9 @@ absl::StatusOr<Meeting> MeetAtMaster(const Config& config, absl::string_view mpi
 
 absl::StatusOr<Meeting> MeetThroughMpi(const Config& config, MpiSession& session) {
   JoinClaim claim = ClaimOf(config, session.library());
-  return config.job.rank == kCoordinatorRank ? InviteThroughMpi(config, session, std::move(claim))
-                                             : FollowThroughMpi(config, session, std::move(claim));
+  if (config.job.rank != kCoordinatorRank) return FollowThroughMpi(config, session, std::move(claim));
+  return config.network.control == NetworkSettings::Control::kMpi ? InviteByMessages(config, session, std::move(claim))
+                                                                  : InviteThroughMpi(config, session, std::move(claim));
 }
 
 }  // namespace ronda

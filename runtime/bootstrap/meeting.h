@@ -18,6 +18,8 @@ struct Meeting {
   Membership membership;
   std::string secret;                         // of the job; may be empty if all met on loopback
   std::unique_ptr<ControlListener> listener;  // of a rank that has children in the tree of control connections
+  // How control messages travel across hosts; without gRPC there is no listener.
+  NetworkSettings::Control control = NetworkSettings::Control::kGrpc;
 };
 
 // Meets the others at the master address in `config`; blocks until all are there. `mpi_library` says which MPI this
@@ -25,7 +27,8 @@ struct Meeting {
 // interface fits.
 absl::StatusOr<Meeting> MeetAtMaster(const Config& config, absl::string_view mpi_library);
 
-// Meets the others where rank 0 says, who tells them through MPI, with a secret that it makes up.
+// Meets the others where rank 0 says, who tells them through MPI, with a secret that it makes up; or, if rank 0's
+// control messages are to travel over MPI, by messages of MPI alone.
 // Errors: as MeetAtMaster, on all ranks; those of MPI.
 absl::StatusOr<Meeting> MeetThroughMpi(const Config& config, MpiSession& session);
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/group.h"
 #include "runtime/base/logging.h"
+#include "runtime/base/mutex.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/mpi/plugin.h"
 #include "runtime/mpi/plugin_library.h"
@@ -49,8 +50,10 @@ class PluginSession : public MpiSession, public std::enable_shared_from_this<Plu
   const ronda_mpi_plugin& plugin() const { return plugin_; }
 
   // Makes a call to MPI that returns 0 or an error. Errors: INTERNAL with MPI's text; CANCELLED after LeaveWithoutEnd.
+  // One thread at a time, as the plugin wants it: also where a call blocks, as no other could be made meanwhile.
   template <typename Function>
   absl::Status Call(absl::string_view what, const Function& function) const {
+    const MutexLock lock(&mu_);
     if (has_left()) return absl::CancelledError("the job has failed: MPI is not used any more");
     const int error = function();
     return error == 0 ? absl::OkStatus() : Failed(what, error);
@@ -67,6 +70,7 @@ class PluginSession : public MpiSession, public std::enable_shared_from_this<Plu
   const ronda_mpi_world world_;
   const std::string library_;
   std::atomic<bool> has_left_{false};
+  mutable Mutex mu_;  // whose turn it is to call MPI
 };
 
 // Messages through one communicator of the session.
@@ -76,7 +80,13 @@ class PluginMessages : public PointToPoint {
       : session_(std::move(session)), communicator_(communicator), rank_(rank), size_(size) {}
 
   ~PluginMessages() override {
-    if (!session_->has_left()) session_->plugin().destroy(communicator_);
+    session_
+        ->Call("disconnect",
+               [&] {
+                 session_->plugin().destroy(communicator_);
+                 return 0;
+               })
+        .IgnoreError();
   }
 
   RankId rank() const override { return rank_; }

@@ -17,7 +17,8 @@ namespace ronda {
 // This process' use of MPI, through a plugin that is loaded for it (plugin.h): from MPI_Init, or what the program has
 // done of it already, to MPI_Finalize.
 //
-// Thread-compatible. One at a time in a process; kept by what is made from it. Ends MPI when it is destroyed, unless
+// Thread-compatible; what different threads have connected they may use at the same time, as calls to MPI are made one
+// by one. One at a time in a process; kept by what is made from it. Ends MPI when it is destroyed, unless
 // the program had begun it or LeaveWithoutEnd was called. MPI does not begin a second time in a process: who needs that
 // keeps the session, or initializes MPI itself.
 class MpiSession {

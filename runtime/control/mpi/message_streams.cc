@@ -208,6 +208,11 @@ void MessageStreams::Stop() {
   is_stopped_ = true;
 }
 
+bool MessageStreams::IsStopped() const {
+  MutexLock lock(&mu_);
+  return is_stopped_;
+}
+
 MessageStreams::Rest MessageStreams::Cut() {
   std::vector<Event> events;
   Rest rest = Rest::kNothing;

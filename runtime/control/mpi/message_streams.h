@@ -53,6 +53,7 @@ class MessageStreams {
   // From now on nothing is moved, and no call made to the library. Waits until nobody polls.
   // REQUIRES: not called by an owner.
   void Stop();
+  bool IsStopped() const;
 
   // Tells the owners of all streams that are left that they are closed. Whether the library is done with all that it
   // was given; if not, no calls may be made to it any more.

@@ -159,7 +159,7 @@ class MpiControlPlane final : public ControlPlane {
   // The job has failed: lets the neighbours hear of it, and makes no calls to the library afterwards.
   void FallSilent() const {
     const absl::Duration end = MonotonicTime() + kLastWordsTime;
-    while (!core_->HasSpoken() && MonotonicTime() < end) {
+    while (!streams_->IsStopped() && !core_->HasSpoken() && MonotonicTime() < end) {
       if (streams_->Poll() == MessageStreams::Movement::kNone) sched_yield();
     }
     streams_->Stop();

@@ -1,0 +1,285 @@
+// What is the control plane over messages' own: how it starts, how it passes on what it must while nobody listens, and
+// that it leaves the library alone once the job has failed.
+#include "runtime/control/mpi/mpi_control_plane.h"
+
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <semaphore>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "tests/runtime/control/mpi/message_ranks.h"
+
+namespace ronda::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string Text(const absl::Status& status) { return std::string(status.message()); }
+
+std::string PeerText(RankId rank) { return absl::StrCat("rank ", rank, " (host localhost, pid ", getpid(), ")"); }
+
+absl::Status AwaitFailure(ControlPlane& control) {
+  while (control.failure().ok()) control.Wait(absl::InfiniteFuture());
+  return control.failure();
+}
+
+// Receives until there is something.
+ControlPlane::Inbox ReceiveSome(ControlPlane& control) {
+  for (;;) {
+    ControlPlane::Inbox inbox = *control.Receive();
+    if (!inbox.to_coordinator.empty() || !inbox.broadcasts.empty()) return inbox;
+    control.Wait(absl::InfiniteFuture());
+  }
+}
+
+// What the ends of a job's messages are asked for.
+struct Traffic {
+  std::atomic<int> sent{0};         // messages
+  std::atomic<uint64_t> calls{0};   // of any kind
+  std::atomic<bool> is_cut{false};  // nothing that is sent from now on arrives
+};
+
+// Messages of another end, counted.
+class CountedMessages final : public PointToPoint {
+ public:
+  CountedMessages(std::unique_ptr<PointToPoint> messages, std::shared_ptr<Traffic> traffic)
+      : messages_(std::move(messages)), traffic_(std::move(traffic)) {}
+
+  RankId rank() const override { return messages_->rank(); }
+  int size() const override { return messages_->size(); }
+  absl::StatusOr<Request> Send(const void* data, size_t bytes, RankId to) override {
+    ++traffic_->calls;
+    ++traffic_->sent;
+    return messages_->Send(data, bytes, to);
+  }
+  absl::StatusOr<Request> Receive(void* data, size_t bytes, RankId from) override {
+    ++traffic_->calls;
+    return messages_->Receive(data, bytes, from);
+  }
+  absl::StatusOr<bool> Test(absl::Span<Request> requests) override {
+    ++traffic_->calls;
+    if (traffic_->is_cut) return false;
+    return messages_->Test(requests);
+  }
+
+ private:
+  const std::unique_ptr<PointToPoint> messages_;
+  const std::shared_ptr<Traffic> traffic_;
+};
+
+// Counts each rank's messages.
+std::vector<std::shared_ptr<Traffic>> Count(MessageRanks* ranks) {
+  std::vector<std::shared_ptr<Traffic>> traffic;
+  for (RankId rank = 0; rank < ranks->size; ++rank) traffic.push_back(std::make_shared<Traffic>());
+  ranks->adapt = [traffic, adapt = ranks->adapt](MpiControlPlaneOptions& options) {
+    if (adapt != nullptr) adapt(options);
+    options.messages =
+        std::make_unique<CountedMessages>(std::move(options.messages), traffic[static_cast<size_t>(options.rank)]);
+  };
+  return traffic;
+}
+
+TEST(MpiControlPlaneTest, MissingRankIsNamedToEverybody) {
+  std::atomic<int> abandoned{0};
+  auto options = OptionsOf({.size = 4, .fan_out = 2, .adapt = [&](MpiControlPlaneOptions& options) {
+                              options.start_timeout = absl::Milliseconds(300);
+                              options.abandon_messages = [&] { ++abandoned; };
+                            }});
+  options.erase(options.begin() + 3);
+  const MpiPlanes planes = ConnectAll(std::move(options));
+  for (const auto& plane : planes) {
+    EXPECT_EQ(plane.status(),
+              absl::DeadlineExceededError(absl::StrCat("no control connection within 300ms from ", PeerText(3))));
+  }
+  EXPECT_EQ(abandoned, 3);
+}
+
+TEST(MpiControlPlaneTest, RankOfAnotherJobIsTurnedAway) {
+  auto options = OptionsOf({.size = 2, .adapt = [](MpiControlPlaneOptions& options) {
+                              options.start_timeout = absl::Milliseconds(500);
+                              options.job_id = absl::StrCat("job", options.rank);
+                            }});
+  const MpiPlanes planes = ConnectAll(std::move(options));
+  EXPECT_EQ(planes[1].status().code(), absl::StatusCode::kInvalidArgument) << planes[1].status();
+  EXPECT_EQ(planes[0].status().code(), absl::StatusCode::kDeadlineExceeded) << planes[0].status();
+}
+
+TEST(MpiControlPlaneTest, MessagesOfManyMebibytesTravelBothWays) {
+  const auto planes = Connect({.size = 3, .fan_out = 1});
+  std::string text(size_t{5} << 20, '\0');
+  for (size_t i = 0; i < text.size(); i += 4096) text[i] = static_cast<char>(i >> 12);
+  ASSERT_EQ(planes[2]->SendToCoordinator(text), absl::OkStatus());
+  const ControlPlane::Inbox inbox = ReceiveSome(*planes[0]);
+  ASSERT_EQ(inbox.to_coordinator.size(), 1U);
+  EXPECT_EQ(inbox.to_coordinator[0].from, 2);
+  EXPECT_TRUE(inbox.to_coordinator[0].payload == text);
+  ASSERT_EQ(planes[0]->Broadcast(text), absl::OkStatus());
+  EXPECT_TRUE(ReceiveSome(*planes[2]).broadcasts.at(0) == text);
+}
+
+// The ranks in between are in a collective, or compute: none of their threads calls the control plane.
+TEST(MpiControlPlaneTest, CallOffAndBroadcastPassThroughRanksThatDoNotListen) {
+  const auto planes = Connect({.size = 4, .fan_out = 1});
+  planes[3]->CallOff(7);
+  while (planes[0]->Receive()->called_off < 7) planes[0]->Wait(absl::InfiniteFuture());
+  ASSERT_EQ(planes[0]->Broadcast("x"), absl::OkStatus());
+  EXPECT_EQ(ReceiveSome(*planes[3]).broadcasts, std::vector<std::string>{"x"});
+}
+
+// As a collective's loop does that waits for messages.
+TEST(MpiControlPlaneTest, FailureReachesARankThatOnlyAsksForIt) {
+  const auto planes = Connect({.size = 5, .fan_out = 2});
+  planes[4]->Fail(absl::DataLossError("lost"));
+  for (const auto& plane : planes) {
+    while (plane->failure().ok()) std::this_thread::yield();
+    EXPECT_EQ(plane->failure(), absl::DataLossError(PeerText(4) + ": lost"));
+  }
+}
+
+TEST(MpiControlPlaneTest, RanksThatFailAtOnceReportTheSame) {
+  const auto planes = Connect({.size = 7, .fan_out = 2});
+  std::vector<std::thread> threads;
+  std::vector<absl::Status> failures(planes.size());
+  for (size_t rank = 0; rank < planes.size(); ++rank) {
+    threads.emplace_back([&, rank] {
+      planes[rank]->Fail(absl::InternalError(absl::StrCat("failure ", rank)));
+      failures[rank] = planes[rank]->failure();  // known at once
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_FALSE(failures[0].ok());
+  for (const absl::Status& failure : failures) EXPECT_EQ(failure, failures[0]);
+}
+
+// A buffer of a collective may be gone then, and any call may write to it.
+TEST(MpiControlPlaneTest, WhoKnowsOfTheFailureMakesNoMoreCallsToTheLibrary) {
+  MessageRanks ranks = {.size = 5, .fan_out = 2};
+  const auto traffic = Count(&ranks);
+  std::counting_semaphore<8> called(0);
+  std::vector<std::atomic<uint64_t>> calls_when_told(5);
+  ranks.adapt = [&, adapt = ranks.adapt](MpiControlPlaneOptions& options) {
+    adapt(options);
+    options.heartbeat = absl::Milliseconds(10);
+    options.on_failure = [&, rank = static_cast<size_t>(options.rank)](const absl::Status&) {
+      calls_when_told[rank] = traffic[rank]->calls.load();
+      called.release();
+    };
+  };
+  auto planes = Connect(ranks);
+  ASSERT_EQ(planes.size(), 5U);
+  planes[3]->Fail(absl::InternalError("first"));
+  for (int i = 0; i < 5; ++i) called.acquire();
+  std::vector<uint64_t> calls_when_known;
+  for (size_t rank = 0; rank < planes.size(); ++rank) {
+    EXPECT_FALSE(planes[rank]->failure().ok());
+    calls_when_known.push_back(traffic[rank]->calls);
+    EXPECT_EQ(calls_when_known.back(), calls_when_told[rank]) << "rank " << rank;
+  }
+  for (auto& plane : planes) {
+    plane->CallOff(1);
+    EXPECT_FALSE(plane->Receive().ok());
+    plane->Depart();
+    plane.reset();
+  }
+  for (size_t rank = 0; rank < planes.size(); ++rank) EXPECT_EQ(traffic[rank]->calls, calls_when_known[rank]);
+}
+
+TEST(MpiControlPlaneTest, SilentRankIsNamedByAllOnceTheHeartbeatTimeoutHasPassed) {
+  MessageRanks ranks = {.size = 4, .fan_out = 2, .adapt = [](MpiControlPlaneOptions& options) {
+                          options.heartbeat = absl::Milliseconds(50);
+                          options.heartbeat_timeout = absl::Milliseconds(500);
+                        }};
+  const auto traffic = Count(&ranks);
+  const auto planes = Connect(ranks);
+  ASSERT_EQ(planes.size(), 4U);
+  traffic[3]->is_cut = true;  // nothing moves at its end any more, as if it were stopped
+  for (const RankId rank : {0, 1, 2}) {
+    EXPECT_EQ(Text(AwaitFailure(*planes[static_cast<size_t>(rank)])),
+              PeerText(3) + " gave no sign of life for 500ms (host down or network cut?)");
+  }
+  EXPECT_THAT(Text(AwaitFailure(*planes[3])), HasSubstr(PeerText(1) + " gave no sign of life"));
+}
+
+TEST(MpiControlPlaneTest, HeartbeatsKeepAnIdleJobAlive) {
+  const auto planes = Connect({.size = 3, .fan_out = 1, .adapt = [](MpiControlPlaneOptions& options) {
+                                 options.heartbeat = absl::Milliseconds(20);
+                                 options.heartbeat_timeout = absl::Milliseconds(400);
+                               }});
+  planes[0]->Wait(absl::Now() + absl::Milliseconds(900));
+  for (const auto& plane : planes) EXPECT_EQ(plane->failure(), absl::OkStatus());
+}
+
+// 33 ranks report the same; a rank's report and those from below go to its parent in as many messages as they come in
+// at most, and rank 0 hears of each rank once.
+TEST(MpiControlPlaneTest, EqualReportsThatMeetOnTheirWayAreOneMessage) {
+  MessageRanks ranks = {.size = 33, .fan_out = 4, .adapt = [](MpiControlPlaneOptions& options) {
+                          options.heartbeat = absl::Hours(1);
+                          options.heartbeat_timeout = absl::InfiniteDuration();
+                        }};
+  const auto traffic = Count(&ranks);
+  const auto planes = Connect(ranks);
+  ASSERT_EQ(planes.size(), 33U);
+  std::vector<int> before;
+  for (const auto& of_rank : traffic) before.push_back(of_rank->sent);
+  std::vector<std::thread> threads;
+  for (const auto& plane : planes) {
+    threads.emplace_back([&plane] { EXPECT_EQ(plane->SendToCoordinator("all ready"), absl::OkStatus()); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::set<RankId> heard;
+  while (heard.size() < 33) {
+    const ControlPlane::Inbox inbox = ReceiveSome(*planes[0]);
+    for (const ControlMessage& message : inbox.to_coordinator) {
+      EXPECT_TRUE(heard.insert(message.from).second) << message.from;
+    }
+  }
+  // Ranks 1 to 4 are rank 0's children: 1 has 20 ranks below it.
+  EXPECT_LT(traffic[1]->sent - before[1], 20);
+  for (RankId leaf = 9; leaf < 33; ++leaf) {
+    EXPECT_EQ(traffic[static_cast<size_t>(leaf)]->sent - before[static_cast<size_t>(leaf)], 1) << leaf;
+  }
+}
+
+TEST(MpiControlPlaneTest, RanksLeaveInAnyOrderWithoutAFailureAndFinishTheirTransfers) {
+  for (const bool parents_first : {true, false}) {
+    std::atomic<int> abandoned{0};
+    auto planes = Connect({.size = 7, .fan_out = 2, .adapt = [&](MpiControlPlaneOptions& options) {
+                             options.abandon_messages = [&] { ++abandoned; };
+                           }});
+    if (!parents_first) std::reverse(planes.begin(), planes.end());
+    for (auto& plane : planes) {
+      EXPECT_EQ(plane->failure(), absl::OkStatus());
+      plane->Depart();
+      plane.reset();
+    }
+    EXPECT_EQ(abandoned, 0);
+  }
+}
+
+TEST(MpiControlPlaneTest, WhatWasSentBeforeLeavingArrives) {
+  for (int round = 0; round < 20; ++round) {
+    auto planes = Connect({.size = 3, .fan_out = 1, .seed = static_cast<uint64_t>(round)});
+    std::thread leaving([&] {
+      ASSERT_EQ(planes[0]->Broadcast("last"), absl::OkStatus());
+      planes[0]->Depart();
+      planes[0].reset();
+    });
+    for (const size_t rank : {1, 2}) {
+      EXPECT_EQ(ReceiveSome(*planes[rank]).broadcasts, std::vector<std::string>{"last"});
+    }
+    leaving.join();
+  }
+}
+
+}  // namespace
+}  // namespace ronda::testing
