@@ -1,7 +1,6 @@
 #ifndef RONDA_KERNELS_CPU_INTEGER_SCALE_H_
 #define RONDA_KERNELS_CPU_INTEGER_SCALE_H_
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -12,19 +11,20 @@
 
 namespace ronda::kernels {
 
-// The integer nearest to `value` towards zero, or the limit of T that it exceeds; 0 for NaN.
+// The integer nearest to `value` towards zero, or the limit of T that it exceeds; 0 for NaN. (Constant expressions are
+// for GPUs too: hence nothing of <cmath>.)
 template <class T>
-T SaturatingTruncate(double value) {
+constexpr T SaturatingTruncate(double value) {
   // 2^bits is a double, T's maximum need not be: the comparison would round it up.
-  const double limit = std::ldexp(1.0, std::numeric_limits<T>::digits);
-  if (value >= limit) return std::numeric_limits<T>::max();
+  constexpr double kLimit = 2.0 * static_cast<double>(T{1} << (std::numeric_limits<T>::digits - 1));
+  if (value >= kLimit) return std::numeric_limits<T>::max();
   if (value <= static_cast<double>(std::numeric_limits<T>::min())) return std::numeric_limits<T>::min();
-  return std::isnan(value) ? T{0} : static_cast<T>(value);
+  return value == value ? static_cast<T>(value) : T{0};
 }
 
 // Scales one element as scale.h says.
 template <class T>
-T ScaleInteger(T value, const Scale& scale) {
+constexpr T ScaleInteger(T value, const Scale& scale) {
   using Widest = std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>;
   if (scale.multiplier == 1.0) return static_cast<T>(Widest{value} / static_cast<Widest>(scale.divisor));
   return SaturatingTruncate<T>(static_cast<double>(value) * scale.multiplier / static_cast<double>(scale.divisor));

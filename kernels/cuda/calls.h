@@ -109,6 +109,9 @@ struct AddScaledCall {
   double b_scale = 1;
 };
 
+// The parts of a pair of tensors whose dot products are added up side by side, at most.
+inline constexpr int kDotsMaxParts = 256;
+
 // Adasum's three dot products (kernels/cpu/adasum.h) of pairs of tensors, in float64: dots[3 * i] is a.b of pair i,
 // then a.a and b.b. The order of summation is fixed, but is not the CPU's.
 struct DotsCall {
@@ -117,6 +120,7 @@ struct DotsCall {
   int pair_count = 0;
   DType dtype = DType::kFloat32;  // float32 or float64
   double* dots = nullptr;
+  double* scratch = nullptr;  // 3 * kDotsMaxParts for each pair; written
 };
 
 // a = weights.a * a + weights.b * b for pairs of tensors, with Adasum's weights for these dot products, which are read

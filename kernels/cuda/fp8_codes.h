@@ -1,0 +1,164 @@
+// The 8-bit wire formats of kernels/cpu/fp8_format.h, as a warp encodes and decodes their blocks.
+//
+// Both formats are prefixes of fp16: E5M2 codes are the upper bytes of fp16 patterns, and E4M3 codes, with a bit for
+// the missing one of the exponent, those of numbers 2^8 times smaller, subnormal numbers included. So a number is
+// rounded to the format's grid in fp32, where that is two additions, and the rest is an exact conversion to fp16.
+#ifndef RONDA_KERNELS_CUDA_FP8_CODES_H_
+#define RONDA_KERNELS_CUDA_FP8_CODES_H_
+
+#include <cstdint>
+
+#include "kernels/cpu/fp8_format.h"
+#include "kernels/cuda/block.h"
+#include "kernels/cuda/elements.h"
+#include "kernels/cuda/floats.h"
+#include "kernels/cuda/host_device.h"
+
+namespace ronda::kernels::cuda {
+
+// What the two formats differ in. The grid is that of fp16 numbers with the code's bits; kToGrid times a value is one.
+struct E4M3 {
+  static constexpr int kMantissaBits = 3;
+  static constexpr uint32_t kLargestExponent = 8;
+  static constexpr float kToGrid = 1.0f / 256;
+  static constexpr int kMinExponent = -6 - 8;  // of a normal number, on the grid
+
+  RONDA_HOST_DEVICE static Float16 Fp16FromCode(uint8_t code) {
+    const uint32_t fp16 = (code & 0x80u) << 8 | (code & 0x7Fu) << 7;
+    const bool is_nan = (code & 0x7Fu) == 0x7Fu;
+    return {static_cast<uint16_t>(is_nan ? 0x7E00u : fp16)};
+  }
+
+  RONDA_HOST_DEVICE static uint8_t CodeFromFp16(Float16 value) {
+    if ((value.bits & 0x7FFFu) > 0x3F00u) return 0x7F;
+    return static_cast<uint8_t>((value.bits >> 7 & 0x7Fu) | (value.bits >> 8 & 0x80u));
+  }
+};
+
+struct E5M2 {
+  static constexpr int kMantissaBits = 2;
+  static constexpr uint32_t kLargestExponent = 15;
+  static constexpr float kToGrid = 1.0f;
+  static constexpr int kMinExponent = -14;
+
+  RONDA_HOST_DEVICE static Float16 Fp16FromCode(uint8_t code) { return {static_cast<uint16_t>(code << 8)}; }
+
+  RONDA_HOST_DEVICE static uint8_t CodeFromFp16(Float16 value) {
+    if ((value.bits & 0x7FFFu) > 0x7C00u) return 0x7E;
+    return static_cast<uint8_t>(value.bits >> 8);
+  }
+};
+
+// `value` rounded to the grid of F; infinity and NaN stay what they are.
+template <class F>
+RONDA_HOST_DEVICE inline float RoundToGrid(float value) {
+  // A number 1.5 * 2^(23 - mantissa bits) times larger has its last bit where the format's is at this exponent;
+  // subnormal numbers share the last bit of the smallest exponent.
+  constexpr uint32_t kSmallest = static_cast<uint32_t>(127 + F::kMinExponent) << 23;
+  constexpr uint32_t kFactor = (static_cast<uint32_t>(23 - F::kMantissaBits) << 23) + (1u << 22);
+  const uint32_t bits = BitCast<uint32_t>(value);
+  const uint32_t exponent = bits & kFloatInfinity;
+  const auto large = BitCast<float>((exponent > kSmallest ? exponent : kSmallest) + kFactor);
+  const float rounded = (value + large) - large;
+  return BitCast<float>(BitCast<uint32_t>(rounded) | (bits & 0x80000000u));  // zero has lost its sign
+}
+
+// The bits of the scale for a block whose largest finite number has the magnitude with the bits `largest`.
+template <class F>
+RONDA_HOST_DEVICE inline uint32_t ScaleBits(uint32_t largest) {
+  if (largest == 0) return 127u << 23;
+  // The largest magnitude that needs no scale beyond the largest, 1.75 * 2^127.
+  constexpr uint32_t kLargestEncodable = 0x7F600000;
+  // The formats' maxima are both 1.75 times a power of two: beyond that, the next power is needed.
+  const uint32_t exponent = ((largest < kLargestEncodable ? largest : kLargestEncodable) + 0x1FFFFFu) >> 23;
+  constexpr uint32_t kLeast = F::kLargestExponent + 1;
+  return ((exponent > kLeast ? exponent : kLeast) - F::kLargestExponent) << 23;
+}
+
+template <class F>
+RONDA_HOST_DEVICE inline uint8_t Encode(float value, float inverse_scale_on_grid) {
+  return F::CodeFromFp16(Fp16FromFp32(RoundToGrid<F>(value * inverse_scale_on_grid)));
+}
+
+template <class F>
+RONDA_HOST_DEVICE inline float InverseOnGrid(uint32_t scale_bits) {
+  return BitCast<float>((254u << 23) - scale_bits) * F::kToGrid;
+}
+
+template <class F>
+RONDA_HOST_DEVICE inline float Decode(uint8_t code, float scale_from_grid) {
+  return Fp32FromFp16(F::Fp16FromCode(code)) * scale_from_grid;
+}
+
+template <class F>
+RONDA_HOST_DEVICE inline float ScaleFromGrid(const uint8_t* block) {
+  return Load<float, 1>(block).at[0] * (1.0f / F::kToGrid);
+}
+
+// A lane has two pieces of a block, each of four elements: so a warp's accesses are next to each other.
+inline constexpr int kPieces = 2;
+inline constexpr int kPiece = 4;
+static_assert(kLanes * kPieces * kPiece == kFp8BlockElements);
+
+RONDA_HOST_DEVICE inline int PieceBegin(int lane, int piece) { return (piece * kLanes + lane) * kPiece; }
+
+// A lane's numbers.
+struct LaneNumbers {
+  float at[kPieces][kPiece];
+};
+
+// The bits of the largest finite magnitude, which compare like integers.
+RONDA_HOST_DEVICE inline uint32_t LargestFinite(const LaneNumbers& numbers) {
+  uint32_t largest = 0;
+  for (const auto& piece : numbers.at) {
+    for (const float number : piece) {
+      const uint32_t magnitude = BitCast<uint32_t>(number) & 0x7FFFFFFFu;
+      if (magnitude < kFloatInfinity && magnitude > largest) largest = magnitude;
+    }
+  }
+  return largest;
+}
+
+using Codes = Vector<uint8_t, kPiece>;
+
+// A block's codes begin 4 bytes into it, and blocks have 260: on a wire that is aligned, codes can be moved by fours.
+RONDA_HOST_DEVICE inline Codes LoadCodes(const uint8_t* block, int begin) {
+  const uint8_t* from = block + sizeof(float) + begin;
+  if (IsAligned(from, sizeof(Codes))) return Load<uint8_t, kPiece>(from);
+  Codes codes;
+  for (int i = 0; i < kPiece; ++i) codes.at[i] = from[i];
+  return codes;
+}
+
+RONDA_HOST_DEVICE inline void StoreCodes(const Codes& codes, uint8_t* block, int begin) {
+  uint8_t* to = block + sizeof(float) + begin;
+  if (IsAligned(to, sizeof(Codes))) return Store(codes, to);
+  for (int i = 0; i < kPiece; ++i) to[i] = codes.at[i];
+}
+
+// Encodes what the lanes of the warp have as the block at `block`, and tells of each number what its code's value is:
+// feedback(lane, piece, i, number, value).
+template <class F, class Warp, class Lanes, class Feedback>
+RONDA_HOST_DEVICE inline void EncodeBlock(const Warp& warp, const Lanes& numbers, uint8_t* block,
+                                          const Feedback& feedback) {
+  const uint32_t largest = warp.Max([&](int lane) { return LargestFinite(numbers[lane]); });
+  const uint32_t scale = ScaleBits<F>(largest);
+  const float inverse = InverseOnGrid<F>(scale);
+  const float from_grid = BitCast<float>(scale) * (1.0f / F::kToGrid);
+  warp.ForEachLane([&](int lane) {
+    if (lane == 0) Store(Vector<uint32_t, 1>{scale}, block);
+    for (int piece = 0; piece < kPieces; ++piece) {
+      Codes codes;
+      for (int i = 0; i < kPiece; ++i) {
+        const float number = numbers[lane].at[piece][i];
+        codes.at[i] = Encode<F>(number, inverse);
+        feedback(lane, piece, i, number, Decode<F>(codes.at[i], from_grid));
+      }
+      StoreCodes(codes, block, PieceBegin(lane, piece));
+    }
+  });
+}
+
+}  // namespace ronda::kernels::cuda
+
+#endif  // RONDA_KERNELS_CUDA_FP8_CODES_H_

@@ -1,0 +1,252 @@
+// Bodies of kernels for what optimizers ask of gradients: overflow, weighted sums, Adasum.
+#ifndef RONDA_KERNELS_CUDA_GRADIENT_BODIES_H_
+#define RONDA_KERNELS_CUDA_GRADIENT_BODIES_H_
+
+#include <cstdint>
+#include <limits>
+
+#include "kernels/cpu/adasum.h"
+#include "kernels/cuda/block.h"
+#include "kernels/cuda/calls.h"
+#include "kernels/cuda/elements.h"
+#include "kernels/cuda/floats.h"
+#include "kernels/cuda/host_device.h"
+#include "kernels/cuda/tiling.h"
+
+namespace ronda::kernels::cuda {
+
+struct FindSegment {
+  const void* data;
+  uint64_t count;
+  uint8_t* found;
+};
+
+// *found = 1 if an element's magnitude, as an integer, is at least that of infinity. (Zero has been stored there
+// before.)
+template <class Bits, class Tiles>
+class FindNonFiniteBody {
+ public:
+  static constexpr uint32_t kTileElements = TileElements(sizeof(Bits));
+
+  FindNonFiniteBody(const Tiles& tiles, Bits infinity) : infinity_(infinity), tiles_(tiles) {}
+
+  template <class Block>
+  RONDA_HOST_DEVICE void operator()(const Block& block) const {
+    for (uint32_t tile = block.index(); tile < tiles_.tiles(); tile += block.grid()) {
+      const auto place = tiles_.Find(tile);
+      Tile(block, tiles_.segment(place.segment), uint64_t{place.index} * kTileElements);
+    }
+  }
+
+ private:
+  static constexpr int kVector = kAccessBytes / sizeof(Bits);
+
+  template <class Block>
+  RONDA_HOST_DEVICE void Tile(const Block& block, const FindSegment& segment, uint64_t first) const {
+    const uint64_t left = segment.count - first;
+    const uint32_t count = left < kTileElements ? static_cast<uint32_t>(left) : kTileElements;
+    const uint8_t* data = At<Bits>(segment.data, first);
+    const uint32_t single = IsAlignedFor<Bits, kVector>(data) ? count / kVector * kVector : 0;
+    Range<kVector>(block, data, 0, single, segment.found);
+    Range<1>(block, data, single, count, segment.found);
+  }
+
+  template <int kCount, class Block>
+  RONDA_HOST_DEVICE void Range(const Block& block, const uint8_t* data, uint32_t begin, uint32_t end,
+                               uint8_t* found) const {
+    const auto load = [&](uint32_t at) { return Load<Bits, kCount>(At<Bits>(static_cast<const void*>(data), at)); };
+    const auto look = [&](uint32_t, const Vector<Bits, kCount>& bits) {
+      bool any = false;
+      for (int i = 0; i < kCount; ++i) any |= (bits.at[i] & std::numeric_limits<Bits>::max() >> 1) >= infinity_;
+      if (any) *found = 1;  // all who write, write the same
+    };
+    ForBatches<kCount>(block, begin, end, load, look);
+  }
+
+  const Bits infinity_;
+  const Tiles tiles_;
+};
+
+struct PairSegment {
+  const void* a;
+  const void* b;
+  void* dst;  // may be a or b
+  uint64_t count;
+  const double* dots;  // of the pair
+};
+
+// The factors are given.
+struct GivenFactors {
+  RONDA_HOST_DEVICE AdasumWeights operator()(const double* /*dots*/) const { return factors; }
+  AdasumWeights factors;
+};
+
+// They are Adasum's weights for the pair's dot products.
+struct AdasumFactors {
+  RONDA_HOST_DEVICE AdasumWeights operator()(const double* dots) const {
+    return WeightsOf({.ab = dots[0], .aa = dots[1], .bb = dots[2]});
+  }
+};
+
+// dst = factor * a + factor * b, in float64.
+template <class E, class Factors, class Tiles>
+class AddBody {
+ public:
+  static constexpr uint32_t kTileElements = TileElements(sizeof(E));
+
+  AddBody(const Tiles& tiles, const Factors& factors) : factors_(factors), tiles_(tiles) {}
+
+  template <class Block>
+  RONDA_HOST_DEVICE void operator()(const Block& block) const {
+    for (uint32_t tile = block.index(); tile < tiles_.tiles(); tile += block.grid()) {
+      const auto place = tiles_.Find(tile);
+      Tile(block, tiles_.segment(place.segment), uint64_t{place.index} * kTileElements);
+    }
+  }
+
+ private:
+  static constexpr int kVector = kAccessBytes / sizeof(E);
+
+  template <int kCount>
+  struct Operands {
+    Vector<E, kCount> a;
+    Vector<E, kCount> b;
+  };
+
+  template <class Block>
+  RONDA_HOST_DEVICE void Tile(const Block& block, const PairSegment& segment, uint64_t first) const {
+    const uint64_t left = segment.count - first;
+    const uint32_t count = left < kTileElements ? static_cast<uint32_t>(left) : kTileElements;
+    const PairSegment tile = {At<E>(segment.a, first), At<E>(segment.b, first), At<E>(segment.dst, first), count,
+                              segment.dots};
+    const bool vectors =
+        IsAlignedFor<E, kVector>(tile.a) && IsAlignedFor<E, kVector>(tile.b) && IsAlignedFor<E, kVector>(tile.dst);
+    const uint32_t single = vectors ? count / kVector * kVector : 0;
+    const AdasumWeights factors = factors_(segment.dots);
+    Range<kVector>(block, tile, factors, 0, single);
+    Range<1>(block, tile, factors, single, count);
+  }
+
+  template <int kCount, class Block>
+  RONDA_HOST_DEVICE void Range(const Block& block, const PairSegment& tile, const AdasumWeights& factors,
+                               uint32_t begin, uint32_t end) const {
+    const auto load = [&](uint32_t at) {
+      return Operands<kCount>{Load<E, kCount>(At<E>(tile.a, at)), Load<E, kCount>(At<E>(tile.b, at))};
+    };
+    const auto store = [&](uint32_t at, const Operands<kCount>& in) {
+      Vector<E, kCount> out;
+      for (int i = 0; i < kCount; ++i) {
+        out.at[i] = RoundTo<E>(factors.a * Widen<double>(in.a.at[i]) + factors.b * Widen<double>(in.b.at[i]));
+      }
+      Store(out, At<E>(tile.dst, at));
+    };
+    ForBatches<kCount>(block, begin, end, load, store);
+  }
+
+  const Factors factors_;
+  const Tiles tiles_;
+};
+
+// Dot products are added up in parts of a pair, each by a block, and the parts by another launch: so their order is
+// fixed, and nothing waits for anything within a launch.
+inline constexpr uint64_t kDotsPartElements = 4096;  // at least
+
+RONDA_HOST_DEVICE inline uint64_t DotsParts(uint64_t count) {
+  const uint64_t parts = TileCount(count, kDotsPartElements);
+  return parts < kDotsMaxParts ? parts : kDotsMaxParts;
+}
+
+// Elements of each part but the last.
+RONDA_HOST_DEVICE inline uint64_t DotsPartLength(uint64_t count) {
+  const uint64_t parts = DotsParts(count);
+  return parts == 0 ? 0 : TileCount(TileCount(count, parts), kThreads) * kThreads;
+}
+
+struct DotsSegment {
+  const void* a;
+  const void* b;
+  uint64_t count;
+  double* parts;  // three of each part
+  double* dots;
+};
+
+struct ThreadDots {
+  double at[3];
+};
+
+// Stores the three sums of what the block's threads have.
+template <class Block, class Dots>
+RONDA_HOST_DEVICE inline void StoreTotals(const Block& block, const Dots& dots, double* to) {
+  for (int i = 0; i < 3; ++i) {
+    const double total = block.Total([&](int thread) { return dots[thread].at[i]; });
+    block.ForEachThread([&](int thread) {
+      if (thread == 0) to[i] = total;
+    });
+  }
+}
+
+template <class E, class Tiles>
+class DotsBody {
+ public:
+  explicit DotsBody(const Tiles& tiles) : tiles_(tiles) {}
+
+  template <class Block>
+  RONDA_HOST_DEVICE void operator()(const Block& block) const {
+    for (uint32_t tile = block.index(); tile < tiles_.tiles(); tile += block.grid()) {
+      const auto place = tiles_.Find(tile);
+      const DotsSegment& segment = tiles_.segment(place.segment);
+      const uint64_t length = DotsPartLength(segment.count);
+      const uint64_t begin = place.index * length;
+      const uint64_t end = begin + length < segment.count ? begin + length : segment.count;
+      typename Block::template PerThread<ThreadDots> dots;
+      block.ForEachThread([&](int thread) { dots[thread] = Sum(segment, begin + thread, end); });
+      StoreTotals(block, dots, segment.parts + 3 * place.index);
+    }
+  }
+
+ private:
+  // Of every kThreads-th element.
+  RONDA_HOST_DEVICE static ThreadDots Sum(const DotsSegment& segment, uint64_t begin, uint64_t end) {
+    ThreadDots dots = {};
+    for (uint64_t at = begin; at < end; at += kThreads) {
+      const double a = Load<E, 1>(At<E>(segment.a, at)).at[0];
+      const double b = Load<E, 1>(At<E>(segment.b, at)).at[0];
+      dots.at[0] += a * b;
+      dots.at[1] += a * a;
+      dots.at[2] += b * b;
+    }
+    return dots;
+  }
+
+  const Tiles tiles_;
+};
+
+// Adds up the parts of each pair, which is a tile here.
+template <class Tiles>
+class AddPartsBody {
+ public:
+  explicit AddPartsBody(const Tiles& tiles) : tiles_(tiles) {}
+
+  template <class Block>
+  RONDA_HOST_DEVICE void operator()(const Block& block) const {
+    static_assert(kDotsMaxParts <= kThreads);
+    for (uint32_t tile = block.index(); tile < tiles_.tiles(); tile += block.grid()) {
+      const DotsSegment& segment = tiles_.segment(tiles_.Find(tile).segment);
+      const auto parts = static_cast<int>(DotsParts(segment.count));
+      typename Block::template PerThread<ThreadDots> dots;
+      block.ForEachThread([&](int thread) {
+        dots[thread] = {};
+        if (thread >= parts) return;
+        for (int i = 0; i < 3; ++i) dots[thread].at[i] = segment.parts[3 * thread + i];
+      });
+      StoreTotals(block, dots, segment.dots);
+    }
+  }
+
+ private:
+  const Tiles tiles_;
+};
+
+}  // namespace ronda::kernels::cuda
+
+#endif  // RONDA_KERNELS_CUDA_GRADIENT_BODIES_H_

@@ -1,0 +1,57 @@
+#include "kernels/cuda/host_kernels.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/cuda/block.h"
+#include "kernels/cuda/gradient_launches.h"
+#include "kernels/cuda/map_launches.h"
+#include "kernels/cuda/reduce_launches.h"
+
+namespace ronda::kernels::cuda {
+namespace {
+
+// The largest grid here: fewer blocks than large tensors have tiles, so that blocks have several, as they may on a
+// device.
+constexpr uint32_t kMaxGrid = 256;
+
+struct HostLaunch {
+  template <class Body>
+  int operator()(const Body& body, uint32_t blocks) const {
+    const uint32_t grid = std::min(blocks, kMaxGrid);
+    for (uint32_t index = 0; index < grid; ++index) body(HostBlock(index, grid));
+    return 0;
+  }
+};
+
+}  // namespace
+
+int HostPack(const PackCall& call) {
+  if (call.wire.blocks != Wire::Blocks::kNone) return LaunchPackBlocks(call, HostLaunch());
+  return LaunchPackElements(call, HostLaunch());
+}
+
+int HostUnpack(const UnpackCall& call) {
+  const bool in_blocks = call.wire.blocks != Wire::Blocks::kNone;
+  const int error = in_blocks ? LaunchUnpackBlocks(call, HostLaunch()) : LaunchUnpackElements(call, HostLaunch());
+  return error != 0 ? error : LaunchDecide(call, HostLaunch());
+}
+
+int HostReduce(const ReduceCall& call) {
+  if (call.wire.blocks != Wire::Blocks::kNone) return LaunchReduceBlocks(call, HostLaunch());
+  return LaunchReduceElements(call, HostLaunch());
+}
+
+int HostFindNonFinite(const NonFiniteCall& call) {
+  std::memset(call.found, 0, static_cast<size_t>(call.tensor_count));
+  return LaunchFindNonFinite(call, HostLaunch());
+}
+
+int HostAddScaled(const AddScaledCall& call) { return LaunchAddScaled(call, HostLaunch()); }
+
+int HostDots(const DotsCall& call) { return LaunchDots(call, HostLaunch()); }
+
+int HostCombine(const CombineCall& call) { return LaunchCombine(call, HostLaunch()); }
+
+}  // namespace ronda::kernels::cuda

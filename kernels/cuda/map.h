@@ -1,0 +1,167 @@
+// Bodies of kernels that make of each element of a source an element of a destination: pack and unpack, but for blocks
+// of 8-bit codes (block_codes.h).
+#ifndef RONDA_KERNELS_CUDA_MAP_H_
+#define RONDA_KERNELS_CUDA_MAP_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/cpu/integer_scale.h"
+#include "kernels/cpu/scale.h"
+#include "kernels/cuda/ballot.h"
+#include "kernels/cuda/block.h"
+#include "kernels/cuda/elements.h"
+#include "kernels/cuda/floats.h"
+#include "kernels/cuda/host_device.h"
+#include "kernels/cuda/tiling.h"
+
+namespace ronda::kernels::cuda {
+
+// A tensor on its way to the wire, or from it.
+struct MapSegment {
+  const void* src;
+  void* dst;
+  float* residual;  // nullptr: none
+  uint64_t count;
+};
+
+// What one error feedback keeps of `value`, sent as `rounded`; nothing where either is not finite, or that would stay
+// for ever.
+RONDA_HOST_DEVICE inline float Lost(float value, float rounded) {
+  const float lost = value - rounded;
+  return (BitCast<uint32_t>(lost) & 0x7FFFFFFFu) < kFloatInfinity ? lost : 0.0f;
+}
+
+// What is done to an element. The types: From and To, and whether there can be error feedback.
+template <class E>
+struct Keep {
+  using From = E;
+  using To = E;
+  static constexpr bool kHasFeedback = false;
+  RONDA_HOST_DEVICE E operator()(E element) const { return element; }
+};
+
+struct ToBool {
+  using From = uint8_t;
+  using To = uint8_t;
+  static constexpr bool kHasFeedback = false;
+  RONDA_HOST_DEVICE uint8_t operator()(uint8_t element) const { return element != 0; }
+};
+
+template <class E>
+struct ScaleIntegers {
+  using From = E;
+  using To = E;
+  static constexpr bool kHasFeedback = false;
+  RONDA_HOST_DEVICE E operator()(E element) const { return ScaleInteger(element, scale); }
+
+  Scale scale;
+};
+
+template <class F, class T>
+struct ScaleFloats {
+  using From = F;
+  using To = T;
+  using Lane = LaneOf<From, To>;
+  static constexpr bool kHasFeedback = sizeof(To) == 2;
+
+  explicit ScaleFloats(const Scale& scale) : factor(scale.Factor()) {}
+
+  RONDA_HOST_DEVICE To operator()(From element) const {
+    return RoundTo<To>(Widen<Lane>(element) * static_cast<Lane>(factor));
+  }
+
+  // With feedback: feedback.h of kernels/cpu.
+  RONDA_HOST_DEVICE To operator()(From element, float& residual) const {
+    using Wide = LaneOf<From, From>;
+    const float value = static_cast<float>(Widen<Wide>(element) * static_cast<Wide>(factor)) + residual;
+    const To rounded = RoundTo<To>(value);
+    residual = Lost(value, Widen<float>(rounded));
+    return rounded;
+  }
+
+  double factor;
+};
+
+template <class Function, class Tiles>
+class MapBody {
+ public:
+  using From = typename Function::From;
+  using To = typename Function::To;
+  static constexpr size_t kWidest = std::max(sizeof(From), sizeof(To));
+  static constexpr uint32_t kTileElements = TileElements(kWidest);
+
+  MapBody(const Tiles& tiles, const Function& function, const Ballot& ballot)
+      : function_(function), ballot_(ballot), tiles_(tiles) {}
+
+  template <class Block>
+  RONDA_HOST_DEVICE void operator()(const Block& block) const {
+    if (IsLost(block, ballot_)) return;
+    for (uint32_t tile = block.index(); tile < tiles_.tiles(); tile += block.grid()) {
+      const auto place = tiles_.Find(tile);
+      Tile(block, tiles_.segment(place.segment), uint64_t{place.index} * kTileElements);
+    }
+  }
+
+ private:
+  static constexpr int kVector = kAccessBytes / kWidest;
+
+  // The elements of `segment` from `first` on, as many as a tile has.
+  template <class Block>
+  RONDA_HOST_DEVICE void Tile(const Block& block, const MapSegment& segment, uint64_t first) const {
+    const uint64_t left = segment.count - first;
+    const uint32_t count = left < kTileElements ? static_cast<uint32_t>(left) : kTileElements;
+    const MapSegment tile = {At<From>(segment.src, first), At<To>(segment.dst, first),
+                             segment.residual == nullptr ? nullptr : segment.residual + first, count};
+    const bool vectors = IsAlignedFor<From, kVector>(tile.src) && IsAlignedFor<To, kVector>(tile.dst) &&
+                         IsAlignedFor<float, kVector>(tile.residual);
+    const uint32_t single = vectors ? count / kVector * kVector : 0;
+    Range<kVector>(block, tile, 0, single);
+    Range<1>(block, tile, single, count);
+  }
+
+  template <int kCount, class Block>
+  RONDA_HOST_DEVICE void Range(const Block& block, const MapSegment& tile, uint32_t begin, uint32_t end) const {
+    if constexpr (Function::kHasFeedback) {
+      if (tile.residual != nullptr) return RangeWithFeedback<kCount>(block, tile, begin, end);
+    }
+    const auto load = [&](uint32_t at) { return Load<From, kCount>(At<From>(tile.src, at)); };
+    const auto store = [&](uint32_t at, const Vector<From, kCount>& in) {
+      Vector<To, kCount> out;
+      for (int i = 0; i < kCount; ++i) out.at[i] = function_(in.at[i]);
+      Store(out, At<To>(tile.dst, at));
+    };
+    ForBatches<kCount>(block, begin, end, load, store);
+  }
+
+  template <int kCount>
+  struct WithResidual {
+    Vector<From, kCount> in;
+    Vector<float, kCount> residual;
+  };
+
+  template <int kCount, class Block>
+  RONDA_HOST_DEVICE void RangeWithFeedback(const Block& block, const MapSegment& tile, uint32_t begin,
+                                           uint32_t end) const {
+    const auto load = [&](uint32_t at) {
+      return WithResidual<kCount>{Load<From, kCount>(At<From>(tile.src, at)),
+                                  Load<float, kCount>(At<float>(tile.residual, at))};
+    };
+    const auto store = [&](uint32_t at, WithResidual<kCount>& loaded) {
+      Vector<To, kCount> out;
+      for (int i = 0; i < kCount; ++i) out.at[i] = function_(loaded.in.at[i], loaded.residual.at[i]);
+      Store(out, At<To>(tile.dst, at));
+      Store(loaded.residual, At<float>(static_cast<void*>(tile.residual), at));
+    };
+    ForBatches<kCount>(block, begin, end, load, store);
+  }
+
+  const Function function_;
+  const Ballot ballot_;
+  const Tiles tiles_;
+};
+
+}  // namespace ronda::kernels::cuda
+
+#endif  // RONDA_KERNELS_CUDA_MAP_H_

@@ -1,0 +1,169 @@
+// Which kernels pack and unpack a bucket: templates over what launches them, a GPU (cuda_kernels.h) or the CPU
+// (host_kernels.h). `launch(body, blocks)` runs a body in that many blocks, after what was launched before, and returns
+// 0 or an error.
+#ifndef RONDA_KERNELS_CUDA_MAP_LAUNCHES_H_
+#define RONDA_KERNELS_CUDA_MAP_LAUNCHES_H_
+
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/cpu/fp8_format.h"
+#include "kernels/cuda/ballot.h"
+#include "kernels/cuda/calls.h"
+#include "kernels/cuda/elements.h"
+#include "kernels/cuda/fp8_map.h"
+#include "kernels/cuda/map.h"
+#include "kernels/cuda/tiling.h"
+#include "kernels/dtype.h"
+
+namespace ronda::kernels::cuda {
+
+// Calls `visit` with E4M3 or E5M2.
+template <class Visitor>
+int VisitFp8(Wire::Blocks blocks, const Visitor& visit) {
+  if (blocks == Wire::Blocks::kE4M3) return visit(E4M3());
+  if (blocks == Wire::Blocks::kE5M2) return visit(E5M2());
+  return kInvalidCall;
+}
+
+// Where a granule of a wire lies.
+inline const uint8_t* WireAt(const void* buffer, uint64_t offset) {
+  return static_cast<const uint8_t*>(buffer) + offset;
+}
+inline uint8_t* WireAt(void* buffer, uint64_t offset) { return static_cast<uint8_t*>(buffer) + offset; }
+
+// Describes the segments of calls as those of bodies.
+inline MapSegment ToWire(const PackCall& call, int index) {
+  const PackSegment& segment = call.segments[index];
+  return {segment.input, WireAt(call.buffer, segment.offset), segment.residual, segment.count};
+}
+
+inline MapSegment FromWire(const UnpackCall& call, int index) {
+  const UnpackSegment& segment = call.segments[index];
+  const uint64_t skipped = segment.skip * SizeOf(call.wire.dtype);
+  return {WireAt(call.buffer, segment.offset + skipped), segment.output, nullptr, segment.count};
+}
+
+// Applies `function` to all elements of the segments that `describe(index)` gives.
+template <class Function, class Describe, class Launch>
+int LaunchMap(int count, const Function& function, const Ballot& ballot, const Describe& describe,
+              const Launch& launch) {
+  constexpr uint32_t kTile = MapBody<Function, Tiling<MapSegment, 1>>::kTileElements;
+  const auto place = [&](int index, MapSegment& segment) {
+    segment = describe(index);
+    return TileCount(segment.count, kTile);
+  };
+  return ForTilings<MapSegment>(count, place, [&](const auto& tiling) {
+    return launch(MapBody<Function, std::decay_t<decltype(tiling)>>(tiling, function, ballot), tiling.tiles());
+  });
+}
+
+// A conversion of elements, whichever way.
+struct MapCall {
+  DType from;
+  DType to;
+  Scale scale;
+  Ballot ballot;
+  int segment_count;
+  bool has_feedback;
+};
+
+template <class Describe, class Launch>
+int MapFloats(const MapCall& call, const Describe& describe, const Launch& launch) {
+  return VisitFloat(call.from, [&]<class From>(ElementType<From>) {
+    return VisitFloat(call.to, [&]<class To>(ElementType<To>) {
+      return LaunchMap(call.segment_count, ScaleFloats<From, To>(call.scale), call.ballot, describe, launch);
+    });
+  });
+}
+
+// Elements that stay what they are, whatever their type.
+template <class Describe, class Launch>
+int MapCopies(const MapCall& call, const Describe& describe, const Launch& launch) {
+  return VisitBits(SizeOf(call.from), [&]<class E>(ElementType<E>) {
+    return LaunchMap(call.segment_count, Keep<E>(), call.ballot, describe, launch);
+  });
+}
+
+template <class Describe, class Launch>
+int MapIntegers(const MapCall& call, const Describe& describe, const Launch& launch) {
+  if (call.from == DType::kBool) return LaunchMap(call.segment_count, ToBool(), call.ballot, describe, launch);
+  return VisitInteger(call.from, [&]<class E>(ElementType<E>) {
+    return LaunchMap(call.segment_count, ScaleIntegers<E>{call.scale}, call.ballot, describe, launch);
+  });
+}
+
+template <class Describe, class Launch>
+int Map(const MapCall& call, const Describe& describe, const Launch& launch) {
+  if (call.from != call.to && !(IsFloatingPoint(call.from) && IsFloatingPoint(call.to))) return kInvalidCall;
+  if (call.has_feedback && !(IsFloatingPoint(call.to) && SizeOf(call.to) == 2)) return kInvalidCall;
+  const bool keeps = call.from == call.to && call.from != DType::kBool && call.scale.IsIdentity() && !call.has_feedback;
+  if (keeps) return MapCopies(call, describe, launch);
+  if (IsFloatingPoint(call.from)) return MapFloats(call, describe, launch);
+  return MapIntegers(call, describe, launch);
+}
+
+inline bool HasFeedback(const PackCall& call) {
+  for (int i = 0; i < call.segment_count; ++i) {
+    if (call.segments[i].residual != nullptr) return true;
+  }
+  return false;
+}
+
+template <class Launch>
+int LaunchPackElements(const PackCall& call, const Launch& launch) {
+  const MapCall map = {call.dtype, call.wire.dtype, call.scale, Ballot(), call.segment_count, HasFeedback(call)};
+  return Map(
+      map, [&](int index) { return ToWire(call, index); }, launch);
+}
+
+template <class Launch>
+int LaunchPackBlocks(const PackCall& call, const Launch& launch) {
+  const auto place = [&](int index, MapSegment& segment) {
+    segment = ToWire(call, index);
+    return TileCount(Fp8BlockCount(segment.count), kTileBlocks);
+  };
+  return VisitFp8(call.wire.blocks, [&]<class Format>(Format) {
+    return VisitFloat(call.dtype, [&]<class E>(ElementType<E>) {
+      return ForTilings<MapSegment>(call.segment_count, place, [&](const auto& tiling) {
+        return launch(EncodeBody<Format, E, std::decay_t<decltype(tiling)>>(tiling, call.scale), tiling.tiles());
+      });
+    });
+  });
+}
+
+template <class Launch>
+int LaunchUnpackElements(const UnpackCall& call, const Launch& launch) {
+  const MapCall map = {call.wire.dtype,    call.dtype, call.scale, BallotOf(call.vote, VoteDType(call.wire)),
+                       call.segment_count, false};
+  return Map(
+      map, [&](int index) { return FromWire(call, index); }, launch);
+}
+
+template <class Launch>
+int LaunchUnpackBlocks(const UnpackCall& call, const Launch& launch) {
+  const Ballot ballot = BallotOf(call.vote, VoteDType(call.wire));
+  const auto place = [&](int index, DecodeSegment& segment) {
+    const UnpackSegment& from = call.segments[index];
+    segment = {WireAt(call.buffer, from.offset), from.output, from.skip, from.count};
+    return TileCount(BlocksWanted(segment), kTileBlocks);
+  };
+  return VisitFp8(call.wire.blocks, [&]<class Format>(Format) {
+    return VisitFloat(call.dtype, [&]<class E>(ElementType<E>) {
+      return ForTilings<DecodeSegment>(call.segment_count, place, [&](const auto& tiling) {
+        return launch(DecodeBody<Format, E, std::decay_t<decltype(tiling)>>(tiling, call.scale, ballot),
+                      tiling.tiles());
+      });
+    });
+  });
+}
+
+template <class Launch>
+int LaunchDecide(const UnpackCall& call, const Launch& launch) {
+  if (call.vote.votes == nullptr) return 0;
+  return launch(DecideBody{BallotOf(call.vote, VoteDType(call.wire)), call.vote.decision}, 1);
+}
+
+}  // namespace ronda::kernels::cuda
+
+#endif  // RONDA_KERNELS_CUDA_MAP_LAUNCHES_H_

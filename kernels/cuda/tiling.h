@@ -1,0 +1,118 @@
+#ifndef RONDA_KERNELS_CUDA_TILING_H_
+#define RONDA_KERNELS_CUDA_TILING_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cuda/elements.h"
+#include "kernels/cuda/host_device.h"
+
+namespace ronda::kernels::cuda {
+
+// Of one block of a grid. Its warps have 32.
+inline constexpr int kThreads = 256;
+// What each thread moves of a tile, on its wider side: enough in flight to hide memory's latency.
+inline constexpr int kAccessesInFlight = 4;
+
+// Elements of a tile whose widest element has `bytes` bytes.
+constexpr uint32_t TileElements(size_t bytes) {
+  return static_cast<uint32_t>(kThreads * kAccessesInFlight * kAccessBytes / bytes);
+}
+
+// `count` elements in tiles; one more if the last is not full.
+RONDA_HOST_DEVICE constexpr uint64_t TileCount(uint64_t count, uint64_t tile_elements) {
+  return (count + tile_elements - 1) / tile_elements;
+}
+
+// What a launch can have of blocks, and so of tiles.
+inline constexpr uint64_t kMaxTiles = 0x7FFFFFFF;
+// What a launch can have of parameters, passed by value, from CUDA 12.1 on.
+inline constexpr size_t kMaxParameterBytes = 32764;
+
+// Many segments (tensors) as one sequence of tiles, which a grid shares out evenly, whatever the segments' sizes. It
+// is passed to the device by value, as a kernel's parameter: no copy, nothing to free, nothing to wait for.
+template <class Segment, int kCapacity>
+class Tiling {
+ public:
+  // A tile: number `index` of segment number `segment`.
+  struct Place {
+    int segment;
+    uint32_t index;
+  };
+
+  // Whether a segment of so many tiles still fits.
+  bool Fits(uint64_t tiles) const { return count_ < kCapacity && tiles <= kMaxTiles - tiles_; }
+
+  // REQUIRES: `tiles` > 0, and they fit.
+  void Add(const Segment& segment, uint64_t tiles) {
+    segments_[count_] = segment;
+    first_tiles_[count_] = tiles_;
+    ++count_;
+    tiles_ += static_cast<uint32_t>(tiles);
+  }
+
+  RONDA_HOST_DEVICE int count() const { return count_; }
+  RONDA_HOST_DEVICE uint32_t tiles() const { return tiles_; }
+  RONDA_HOST_DEVICE const Segment& segment(int index) const { return segments_[index]; }
+
+  // REQUIRES: `tile` < tiles().
+  RONDA_HOST_DEVICE Place Find(uint32_t tile) const {
+    int low = 0;
+    int high = count_;
+    while (high - low > 1) {
+      const int middle = (low + high) / 2;
+      if (first_tiles_[middle] <= tile) {
+        low = middle;
+      } else {
+        high = middle;
+      }
+    }
+    return {low, tile - first_tiles_[low]};
+  }
+
+ private:
+  int count_ = 0;
+  uint32_t tiles_ = 0;
+  // Only the first count_ mean anything. They are not cleared: that would take as long as the rest of a launch.
+  uint32_t first_tiles_[kCapacity];
+  Segment segments_[kCapacity];
+};
+
+// How many segments fit into the parameters, beside 256 bytes for the rest.
+template <class Segment>
+inline constexpr int kMostSegments = static_cast<int>((kMaxParameterBytes - 256) /
+                                                      (sizeof(Segment) + sizeof(uint32_t)));
+// A size for most launches, as all of a kernel's parameters are copied, filled in or not.
+inline constexpr int kFewSegments = 176;
+
+// Calls `run` with tilings of a certain capacity.
+template <class Segment, int kCapacity, class Describe, class Run>
+int ForTilingsOf(int count, const Describe& describe, const Run& run) {
+  int next = 0;
+  while (next < count) {
+    Tiling<Segment, kCapacity> tiling;
+    for (; next < count; ++next) {
+      Segment segment;
+      const uint64_t tiles = describe(next, segment);
+      if (tiles > kMaxTiles) return kInvalidCall;
+      if (!tiling.Fits(tiles)) break;
+      if (tiles > 0) tiling.Add(segment, tiles);
+    }
+    if (tiling.tiles() == 0) continue;
+    const int error = run(tiling);
+    if (error != 0) return error;
+  }
+  return 0;
+}
+
+// Describes `count` segments by `describe(index, segment)`, which fills in the segment and returns its number of
+// tiles, and calls `run` with as few tilings as hold them: one, if there are not very many. Stops at the first error.
+template <class Segment, class Describe, class Run>
+int ForTilings(int count, const Describe& describe, const Run& run) {
+  if (count <= kFewSegments) return ForTilingsOf<Segment, kFewSegments>(count, describe, run);
+  return ForTilingsOf<Segment, kMostSegments<Segment>>(count, describe, run);
+}
+
+}  // namespace ronda::kernels::cuda
+
+#endif  // RONDA_KERNELS_CUDA_TILING_H_
