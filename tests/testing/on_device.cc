@@ -1,0 +1,168 @@
+#include "tests/testing/on_device.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/collectives/members.h"
+
+namespace ronda::testing {
+namespace {
+
+constexpr size_t kGuardBytes = 64;
+constexpr size_t kAlignment = 16;
+
+// A buffer of the host, on the device: nullptr and empty ones too.
+class DeviceCopy {
+ public:
+  DeviceCopy(Device& device, const void* host, size_t bytes)
+      : host_(static_cast<const char*>(host)), bytes_(host == nullptr ? 0 : bytes) {
+    if (host == nullptr) return;
+    before_ = kGuardBytes + reinterpret_cast<uintptr_t>(host) % kAlignment;
+    absl::StatusOr<DeviceMemory> memory =
+        device.Allocate(RONDA_CUDA_DEVICE_MEMORY, before_ + bytes_ + kGuardBytes, "a copy of a test's buffer");
+    EXPECT_EQ(memory.status(), absl::OkStatus());
+    memory_ = *std::move(memory);
+    WriteDevice(memory_.data(),
+                std::string(before_, kGuard) + std::string(host_, bytes_) + std::string(kGuardBytes, kGuard));
+  }
+
+  void* data() const { return host_ == nullptr ? nullptr : memory_.data() + before_; }
+
+  // What is on the device now becomes the host's, into which it is written only if it has changed: inputs are const.
+  void CopyBack() const {
+    if (host_ == nullptr) return;
+    const std::string all = ReadDevice(memory_.data(), memory_.size());
+    EXPECT_TRUE(all.substr(0, before_) == std::string(before_, kGuard) &&
+                all.substr(before_ + bytes_) == std::string(kGuardBytes, kGuard))
+        << "memory around a buffer on the device was written";
+    const absl::string_view content = absl::string_view(all).substr(before_, bytes_);
+    if (content != absl::string_view(host_, bytes_)) content.copy(const_cast<char*>(host_), bytes_);
+  }
+
+ private:
+  static constexpr char kGuard = '\x5a';
+
+  const char* const host_;
+  const size_t bytes_;
+  size_t before_ = 0;
+  DeviceMemory memory_;
+};
+
+// A segment and its copies on the device.
+struct SegmentCopy {
+  SegmentCopy(Device& device, const ReduceCall& call, const Segment& segment)
+      : input(device, segment.input, segment.count * SizeOf(call.dtype)),
+        output(device, segment.output == segment.input ? nullptr : segment.output, OutputBytes(call, segment)),
+        residual(device, segment.residual, segment.count * sizeof(float)),
+        on_device(segment) {
+    on_device.input = input.data();
+    on_device.output = segment.output == segment.input ? input.data() : output.data();
+    on_device.residual = static_cast<float*>(residual.data());
+  }
+
+  static size_t OutputBytes(const ReduceCall& call, const Segment& segment) {
+    const bool is_whole = call.delivery == ReduceCall::Delivery::kAll;
+    return (is_whole ? segment.count : segment.part_count) * SizeOf(call.dtype);
+  }
+
+  void CopyBack() const {
+    input.CopyBack();
+    output.CopyBack();
+    residual.CopyBack();
+  }
+
+  DeviceCopy input;
+  DeviceCopy output;
+  DeviceCopy residual;
+  Segment on_device;
+};
+
+}  // namespace
+
+absl::Status OnDevice::Reduce(const ReduceCall& call) {
+  std::vector<SegmentCopy> copies;
+  std::vector<Segment> segments;
+  copies.reserve(call.segments.size());
+  for (const Segment& segment : call.segments) {
+    copies.emplace_back(*parts_.device, call, segment);
+    segments.push_back(copies.back().on_device);
+  }
+  ReduceCall on_device = call;
+  on_device.segments = segments;
+  RONDA_RETURN_IF_ERROR(parts_.communicator->Reduce(on_device));
+  RONDA_RETURN_IF_ERROR(Finish(call.info));
+  for (const SegmentCopy& copy : copies) copy.CopyBack();
+  return absl::OkStatus();
+}
+
+absl::Status OnDevice::Broadcast(const BroadcastCall& call) {
+  const DeviceCopy copy(*parts_.device, call.data, call.bytes);
+  BroadcastCall on_device = call;
+  on_device.data = copy.data();
+  RONDA_RETURN_IF_ERROR(parts_.communicator->Broadcast(on_device));
+  RONDA_RETURN_IF_ERROR(Finish(call.info));
+  copy.CopyBack();
+  return absl::OkStatus();
+}
+
+absl::Status OnDevice::Allgather(const AllgatherCall& call) {
+  const Members members(call.info, rank(), size());
+  const size_t sent = members.IncludeSelf() ? call.bytes_per_rank[members.self()] : 0;
+  const size_t all = std::accumulate(call.bytes_per_rank.begin(), call.bytes_per_rank.end(), size_t{0});
+  const DeviceCopy input(*parts_.device, call.input, sent);
+  const DeviceCopy output(*parts_.device, call.output, all);
+  AllgatherCall on_device = call;
+  on_device.input = input.data();
+  on_device.output = output.data();
+  RONDA_RETURN_IF_ERROR(parts_.communicator->Allgather(on_device));
+  RONDA_RETURN_IF_ERROR(Finish(call.info));
+  input.CopyBack();
+  output.CopyBack();
+  return absl::OkStatus();
+}
+
+absl::Status OnDevice::Alltoall(const AlltoallCall& call) {
+  const Members members(call.info, rank(), size());
+  size_t sent = 0;
+  size_t received = 0;
+  for (int peer = 0; peer < members.size() && members.IncludeSelf(); ++peer) {
+    sent += call.bytes[members.self() * members.size() + peer];
+    received += call.bytes[peer * members.size() + members.self()];
+  }
+  const DeviceCopy input(*parts_.device, call.input, sent);
+  const DeviceCopy output(*parts_.device, call.output, received);
+  AlltoallCall on_device = call;
+  on_device.input = input.data();
+  on_device.output = output.data();
+  RONDA_RETURN_IF_ERROR(parts_.communicator->Alltoall(on_device));
+  RONDA_RETURN_IF_ERROR(Finish(call.info));
+  input.CopyBack();
+  output.CopyBack();
+  return absl::OkStatus();
+}
+
+absl::Status OnDevice::Barrier(const CallInfo& info) {
+  RONDA_RETURN_IF_ERROR(parts_.communicator->Barrier(info));
+  return Finish(info);
+}
+
+absl::Status OnDevice::Finish(const CallInfo& info) {
+  RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceEvent> event, parts_.device->NewEvent());
+  RONDA_RETURN_IF_ERROR(event->Record(parts_.stream->handle()));
+  RONDA_RETURN_IF_ERROR(event->Wait());
+  if (info.ballot == nullptr || info.ballot->result != Ballot::Result::kOpen) return absl::OkStatus();
+  const OpenVote::Outcome outcome = info.ballot->open_vote->outcome();
+  EXPECT_NE(outcome, OpenVote::Outcome::kOpen) << "the device is done, and the vote is not counted";
+  info.ballot->result =
+      outcome == OpenVote::Outcome::kCarriedOut ? Ballot::Result::kCarriedOut : Ballot::Result::kVetoed;
+  return absl::OkStatus();
+}
+
+}  // namespace ronda::testing

@@ -1,0 +1,51 @@
+#ifndef RONDA_TESTS_TESTING_ON_DEVICE_H_
+#define RONDA_TESTS_TESTING_ON_DEVICE_H_
+
+#include <memory>
+#include <utility>
+
+#include "runtime/collectives/communicator.h"
+#include "runtime/cuda/device.h"
+#include "tests/testing/fake_cuda/fake_cuda.h"
+
+namespace ronda::testing {
+
+// Has a communicator of a device pass the tests of those of host memory: copies the buffers of each call to a fake
+// device, waits for the stream, and copies back whatever has changed. Buffers on the device are as well aligned as the
+// host's, and have guard bytes around them.
+//
+// Thread-compatible, as any communicator.
+class OnDevice : public Communicator {
+ public:
+  // In the order of construction.
+  struct Parts {
+    std::shared_ptr<FakeCuda> cuda;
+    std::shared_ptr<Device> device;
+    std::unique_ptr<DeviceStream> stream;
+    std::unique_ptr<Communicator> host;          // that of the device may use it
+    std::unique_ptr<Communicator> communicator;  // of the device, on the stream
+  };
+
+  explicit OnDevice(Parts parts) : parts_(std::move(parts)) {}
+
+  Capabilities capabilities() const override { return parts_.communicator->capabilities(); }
+  RankId rank() const override { return parts_.communicator->rank(); }
+  int size() const override { return parts_.communicator->size(); }
+
+  absl::Status Reduce(const ReduceCall& call) override;
+  absl::Status Broadcast(const BroadcastCall& call) override;
+  absl::Status Allgather(const AllgatherCall& call) override;
+  absl::Status Alltoall(const AlltoallCall& call) override;
+  absl::Status Barrier(const CallInfo& info) override;
+  void Tune(const Tuning& tuning) override { parts_.communicator->Tune(tuning); }
+
+ private:
+  // Waits until the device has done everything, and learns how a vote of the call has ended.
+  absl::Status Finish(const CallInfo& info);
+
+  Parts parts_;
+};
+
+}  // namespace ronda::testing
+
+#endif  // RONDA_TESTS_TESTING_ON_DEVICE_H_
