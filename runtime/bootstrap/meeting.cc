@@ -146,7 +146,10 @@ absl::StatusOr<Meeting> MeetByMessages(const Config& config, MpiSession& session
     session.LeaveWithoutEnd();
     return membership.status();
   }
-  if (config.job.rank == kCoordinatorRank) LogDifferences(*membership);
+  if (config.job.rank == kCoordinatorRank) {
+    LogDifferences(*membership);
+    Log(LogLevel::kInfo, kCoordinatorRank, "control messages go over MPI, as RONDA_CONTROL says");
+  }
   Meeting meeting;
   meeting.membership = *std::move(membership);
   meeting.control = NetworkSettings::Control::kMpi;

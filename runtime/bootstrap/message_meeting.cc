@@ -47,14 +47,17 @@ absl::StatusOr<Membership> MessageMeeting::Run() {
 }
 
 absl::StatusOr<Membership> MessageMeeting::Host() {
-  RendezvousTable table({.job_id = options_.job_id, .size = messages_.size(), .coordinator = options_.claim.member});
-  absl::Status gathered = Gather(table);
-  if (gathered.ok()) gathered = table.Agreement();
-  absl::StatusOr<Membership> membership = gathered;
-  if (gathered.ok()) membership = table.membership();
+  const absl::StatusOr<Membership> membership = AwaitAll();
   const absl::Status answered = Answer(membership);
   if (membership.ok() && !answered.ok()) return answered;
   return membership;
+}
+
+absl::StatusOr<Membership> MessageMeeting::AwaitAll() {
+  RendezvousTable table({.job_id = options_.job_id, .size = messages_.size(), .coordinator = options_.claim.member});
+  RONDA_RETURN_IF_ERROR(Gather(table));
+  RONDA_RETURN_IF_ERROR(table.Agreement());
+  return table.membership();
 }
 
 absl::Status MessageMeeting::Gather(RendezvousTable& table) {

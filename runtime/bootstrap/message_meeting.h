@@ -39,6 +39,7 @@ class MessageMeeting {
  private:
   absl::StatusOr<Membership> Host();
   absl::StatusOr<Membership> Join();
+  absl::StatusOr<Membership> AwaitAll();
   absl::Status Gather(RendezvousTable& table);
   absl::StatusOr<bool> TakeClaim(ParcelLink& link, RendezvousTable& table);
   absl::Status Answer(const absl::StatusOr<Membership>& membership);

@@ -152,6 +152,7 @@ TEST(ConfigTest, TunablesAreRead) {
                                               {"RONDA_AUTOTUNE_STEPS_PER_SAMPLE", "20"},
                                               {"RONDA_LOG_LEVEL", "debug"},
                                               {"RONDA_BACKEND", "hierarchical"},
+                                              {"RONDA_CONTROL", "mpi"},
                                               {"RONDA_NETWORK_INTERFACE", "ib0,eth0"},
                                               {"RONDA_HEARTBEAT", "100ms"},
                                               {"RONDA_HEARTBEAT_TIMEOUT", "inf"}});
@@ -171,6 +172,7 @@ TEST(ConfigTest, TunablesAreRead) {
   EXPECT_EQ(config->tunables.autotune_steps_per_sample, 20);
   EXPECT_EQ(config->log_level, LogLevel::kDebug);
   EXPECT_EQ(config->backend, "hierarchical");
+  EXPECT_EQ(config->network.control, NetworkSettings::Control::kMpi);
   EXPECT_THAT(config->network.interfaces, ElementsAre("ib0", "eth0"));
   EXPECT_EQ(config->network.heartbeat, absl::Milliseconds(100));
   EXPECT_EQ(config->network.heartbeat_timeout, absl::InfiniteDuration());
@@ -238,6 +240,7 @@ TEST(ConfigTest, NonsenseIsRefusedWithVariableAndValue) {
       {"RONDA_AUTOTUNE_STEPS_PER_SAMPLE", {"", "3", "1001", "ten"}},
       {"RONDA_LOG_LEVEL", {"", "verbose", "WARNING", "2"}},
       {"RONDA_BACKEND", {"", "nccl", "SHM"}},
+      {"RONDA_CONTROL", {"", "shm", "MPI"}},
       {"RONDA_HEARTBEAT", {"", "1", "0", "2h", "inf"}},
       {"RONDA_HEARTBEAT_TIMEOUT", {"", "10", "0"}},
       {"RONDA_NETWORK_INTERFACE", {"", "eth0,", ",eth0"}},
