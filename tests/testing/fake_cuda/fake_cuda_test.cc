@@ -103,6 +103,35 @@ TEST(FakeCudaTest, EnqueuedFunctionsAreCalledInTheOrderOfTheStream) {
   EXPECT_EQ(ReadDevice(memory, 1), std::string(1, '\0'));
 }
 
+TEST(FakeCudaTest, KernelsWorkOnWhatTheyWereLaunchedWith) {
+  const FakeCuda cuda({.host_access = FakeMemory::HostAccess::kFatal});
+  const std::string content = "abcdefgh";
+  void* const input = Allocate(cuda, RONDA_CUDA_DEVICE_MEMORY, 8);
+  void* const wire = Allocate(cuda, RONDA_CUDA_PINNED_HOST_MEMORY, 8);
+  void* const output = Allocate(cuda, RONDA_CUDA_DEVICE_MEMORY, 8);
+  WriteDevice(input, content);
+  kernels::cuda::PackSegment packed = {.input = input, .count = 2};
+  const kernels::cuda::PackCall pack = {.segments = &packed, .segment_count = 1, .buffer = wire};
+  ASSERT_EQ(cuda.table()->pack(&pack, nullptr), kCudaSuccess);
+  packed = {};
+  const kernels::cuda::UnpackSegment unpacked = {.output = output, .count = 2};
+  const kernels::cuda::UnpackCall unpack = {.segments = &unpacked, .segment_count = 1, .buffer = wire};
+  ASSERT_EQ(cuda.table()->unpack(&unpack, nullptr), kCudaSuccess);
+  Finish(cuda);
+  EXPECT_EQ(ReadDevice(output, 8), content);
+}
+
+TEST(FakeCudaTest, KernelsRefuseMemoryThatTheDeviceCannotAddress) {
+  const FakeCuda cuda({});
+  float pageable[2] = {};
+  void* const wire = Allocate(cuda, RONDA_CUDA_DEVICE_MEMORY, 8);
+  kernels::cuda::PackSegment segment = {.input = pageable, .count = 2};
+  const kernels::cuda::PackCall call = {.segments = &segment, .segment_count = 1, .buffer = wire};
+  EXPECT_EQ(cuda.table()->pack(&call, nullptr), kCudaInvalidValue);
+  segment = {.input = wire, .count = 3};
+  EXPECT_EQ(cuda.table()->pack(&call, nullptr), kCudaInvalidValue);
+}
+
 TEST(FakeCudaTest, TimeBetweenEventsIsTheStreams) {
   const FakeCuda cuda({});
   void* begin = nullptr;

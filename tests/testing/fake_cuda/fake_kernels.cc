@@ -1,13 +1,162 @@
 #include "tests/testing/fake_cuda/fake_kernels.h"
 
-namespace ronda::testing {
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
 
-std::function<void()> PrepareKernel(const kernels::cuda::PackCall&, int, const FakeMemory&) { return nullptr; }
-std::function<void()> PrepareKernel(const kernels::cuda::UnpackCall&, int, const FakeMemory&) { return nullptr; }
-std::function<void()> PrepareKernel(const kernels::cuda::ReduceCall&, int, const FakeMemory&) { return nullptr; }
-std::function<void()> PrepareKernel(const kernels::cuda::NonFiniteCall&, int, const FakeMemory&) { return nullptr; }
-std::function<void()> PrepareKernel(const kernels::cuda::AddScaledCall&, int, const FakeMemory&) { return nullptr; }
-std::function<void()> PrepareKernel(const kernels::cuda::DotsCall&, int, const FakeMemory&) { return nullptr; }
-std::function<void()> PrepareKernel(const kernels::cuda::CombineCall&, int, const FakeMemory&) { return nullptr; }
+#include "kernels/cpu/fp8_format.h"
+#include "kernels/cuda/host_kernels.h"
+#include "runtime/base/logging.h"
+
+namespace ronda::testing {
+namespace {
+
+using kernels::cuda::AddScaledCall;
+using kernels::cuda::CombineCall;
+using kernels::cuda::DotsCall;
+using kernels::cuda::Extent;
+using kernels::cuda::NonFiniteCall;
+using kernels::cuda::PackCall;
+using kernels::cuda::PackSegment;
+using kernels::cuda::ReduceCall;
+using kernels::cuda::UnpackCall;
+using kernels::cuda::UnpackSegment;
+using kernels::cuda::Wire;
+
+// Finds memory as a device sees it, and remembers whether all of it could be found.
+class Finder {
+ public:
+  Finder(int device, const FakeMemory& memory) : device_(device), memory_(memory) {}
+
+  template <typename T>
+  void Replace(T*& pointer, size_t bytes) {
+    if (bytes == 0) return;
+    pointer = static_cast<T*>(memory_.ViewOf(device_, pointer, bytes));
+    has_found_all_ = has_found_all_ && pointer != nullptr;
+  }
+
+  bool has_found_all() const { return has_found_all_; }
+
+ private:
+  const int device_;
+  const FakeMemory& memory_;
+  bool has_found_all_ = true;
+};
+
+// Of so many elements, from the beginning of a granule.
+size_t WireBytes(const Wire& wire, size_t count) {
+  if (wire.blocks == Wire::Blocks::kNone) return count * SizeOf(wire.dtype);
+  return kernels::Fp8Bytes(count);
+}
+
+template <typename T>
+std::shared_ptr<std::vector<T>> CopyOf(const T* items, int count) {
+  return std::make_shared<std::vector<T>>(items, items + count);
+}
+
+template <typename Call>
+std::function<void()> Kernel(const Finder& find, int (*run)(const Call&), const Call& call,
+                             std::vector<std::shared_ptr<const void>> memory) {
+  if (!find.has_found_all()) return nullptr;
+  return [run, call, memory = std::move(memory)] { RONDA_CHECK(run(call) == 0); };
+}
+
+void ReplaceAll(Finder& find, std::vector<Extent>& tensors, DType dtype) {
+  for (Extent& tensor : tensors) find.Replace(tensor.data, tensor.count * SizeOf(dtype));
+}
+
+}  // namespace
+
+std::function<void()> PrepareKernel(const PackCall& call, int device, const FakeMemory& memory) {
+  Finder find(device, memory);
+  PackCall copy = call;
+  const auto segments = CopyOf(call.segments, call.segment_count);
+  size_t bytes = 0;
+  for (PackSegment& segment : *segments) {
+    find.Replace(segment.input, segment.count * SizeOf(call.dtype));
+    if (segment.residual != nullptr) find.Replace(segment.residual, segment.count * sizeof(float));
+    if (segment.count > 0) bytes = std::max<size_t>(bytes, segment.offset + WireBytes(call.wire, segment.count));
+  }
+  find.Replace(copy.buffer, bytes);
+  copy.segments = segments->data();
+  return Kernel(find, kernels::cuda::HostPack, copy, {segments});
+}
+
+std::function<void()> PrepareKernel(const UnpackCall& call, int device, const FakeMemory& memory) {
+  Finder find(device, memory);
+  UnpackCall copy = call;
+  const auto segments = CopyOf(call.segments, call.segment_count);
+  size_t bytes = 0;
+  for (UnpackSegment& segment : *segments) {
+    find.Replace(segment.output, segment.count * SizeOf(call.dtype));
+    if (segment.count == 0) continue;
+    bytes = std::max<size_t>(bytes, segment.offset + WireBytes(call.wire, segment.skip + segment.count));
+  }
+  find.Replace(copy.buffer, bytes);
+  const bool is_in_blocks = call.wire.blocks != Wire::Blocks::kNone;
+  if (call.vote.votes != nullptr) {
+    find.Replace(copy.vote.votes, call.vote.count * (is_in_blocks ? 1 : SizeOf(call.wire.dtype)));
+    find.Replace(copy.vote.decision, sizeof(*copy.vote.decision));
+  }
+  copy.segments = segments->data();
+  return Kernel(find, kernels::cuda::HostUnpack, copy, {segments});
+}
+
+std::function<void()> PrepareKernel(const ReduceCall& call, int device, const FakeMemory& memory) {
+  Finder find(device, memory);
+  ReduceCall copy = call;
+  const bool is_in_blocks = call.wire.blocks != Wire::Blocks::kNone;
+  const size_t bytes = call.granules * (is_in_blocks ? kernels::kFp8BlockBytes : SizeOf(call.wire.dtype));
+  find.Replace(copy.sources, bytes == 0 ? 0 : (call.source_count - 1) * call.stride + bytes);
+  find.Replace(copy.dst, bytes);
+  return Kernel(find, kernels::cuda::HostReduce, copy, {});
+}
+
+std::function<void()> PrepareKernel(const NonFiniteCall& call, int device, const FakeMemory& memory) {
+  Finder find(device, memory);
+  NonFiniteCall copy = call;
+  const auto tensors = CopyOf(call.tensors, call.tensor_count);
+  ReplaceAll(find, *tensors, call.dtype);
+  find.Replace(copy.found, static_cast<size_t>(call.tensor_count));
+  copy.tensors = tensors->data();
+  return Kernel(find, kernels::cuda::HostFindNonFinite, copy, {tensors});
+}
+
+std::function<void()> PrepareKernel(const AddScaledCall& call, int device, const FakeMemory& memory) {
+  Finder find(device, memory);
+  AddScaledCall copy = call;
+  const size_t bytes = call.count * SizeOf(call.dtype);
+  find.Replace(copy.a, bytes);
+  find.Replace(copy.b, bytes);
+  find.Replace(copy.dst, bytes);
+  return Kernel(find, kernels::cuda::HostAddScaled, copy, {});
+}
+
+std::function<void()> PrepareKernel(const DotsCall& call, int device, const FakeMemory& memory) {
+  Finder find(device, memory);
+  DotsCall copy = call;
+  const auto a = CopyOf(call.a, call.pair_count);
+  const auto b = CopyOf(call.b, call.pair_count);
+  ReplaceAll(find, *a, call.dtype);
+  ReplaceAll(find, *b, call.dtype);
+  find.Replace(copy.dots, 3 * sizeof(double) * call.pair_count);
+  copy.a = a->data();
+  copy.b = b->data();
+  return Kernel(find, kernels::cuda::HostDots, copy, {a, b});
+}
+
+std::function<void()> PrepareKernel(const CombineCall& call, int device, const FakeMemory& memory) {
+  Finder find(device, memory);
+  CombineCall copy = call;
+  const auto a = CopyOf(call.a, call.pair_count);
+  const auto b = CopyOf(call.b, call.pair_count);
+  ReplaceAll(find, *a, call.dtype);
+  ReplaceAll(find, *b, call.dtype);
+  find.Replace(copy.dots, 3 * sizeof(double) * call.pair_count);
+  copy.a = a->data();
+  copy.b = b->data();
+  return Kernel(find, kernels::cuda::HostCombine, copy, {a, b});
+}
 
 }  // namespace ronda::testing
