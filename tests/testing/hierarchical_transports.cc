@@ -115,7 +115,8 @@ std::vector<Transport> ConnectHierarchicalTransports(const HostMap& map, uint64_
   std::vector<Transport> transports;
   for (RankId rank = 0; rank < size; ++rank) {
     const HostPlace self = PlaceOf(map, rank);
-    HierarchicalCommunicator::Options levels = {.rank = rank, .hosts = map};
+    // Small chunks: tests need no large tensors to have several.
+    HierarchicalCommunicator::Options levels = {.rank = rank, .hosts = map, .chunk_bytes = size_t{1} << 20};
     levels.local = std::make_unique<ShmCommunicator>(hosts[self.host][self.place]);
     if (self.place < static_cast<int>(across.size())) levels.across = std::move(across[self.place][self.host]);
     levels.flat = std::move(flat[rank]);

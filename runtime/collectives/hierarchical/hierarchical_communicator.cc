@@ -20,7 +20,10 @@ HierarchicalCommunicator::HierarchicalCommunicator(Options options)
       sizes_(SizesOf(options_.hosts)),
       self_(PlaceOf(options_.hosts, options_.rank)),
       in_rank_order_(IsInRankOrder(options_.hosts)),
-      reduce_({.local = options_.local.get(), .across = options_.across.get(), .shards = sizes_.least}) {}
+      reduce_({.local = options_.local.get(),
+               .across = options_.across.get(),
+               .shards = sizes_.least,
+               .chunk_bytes = options_.chunk_bytes}) {}
 
 Capabilities HierarchicalCommunicator::capabilities() const {
   return {.name = "hierarchical", .max_ranks_per_process = options_.flat->capabilities().max_ranks_per_process};

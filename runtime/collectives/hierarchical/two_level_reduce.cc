@@ -10,10 +10,6 @@
 namespace ronda {
 namespace {
 
-// Elements of a chunk, in bytes. Large enough that a message across hosts is bound by bandwidth, small enough that it
-// stays in cache on its way through the host.
-constexpr size_t kChunkBytes = size_t{2} << 20;
-
 const char* At(const void* base, size_t offset) { return static_cast<const char*>(base) + offset; }
 char* At(void* base, size_t offset) { return static_cast<char*>(base) + offset; }
 
@@ -44,7 +40,7 @@ absl::Status TwoLevelReduce::Run(const ReduceCall& call) {
   const Plan plan = {.call = call,
                      .layout = layout,
                      .buffer = buffer,
-                     .chunk_granules = std::max<size_t>(kChunkBytes / granule_bytes, 1)};
+                     .chunk_granules = std::max<size_t>(levels_.chunk_bytes / granule_bytes, 1)};
   const size_t chunks = (buffer.granules() + plan.chunk_granules - 1) / plan.chunk_granules;
   if (chunks == 0) return absl::OkStatus();
   if (chunks > 1) return RunChunks(plan, chunks);

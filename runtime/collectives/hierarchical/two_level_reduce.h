@@ -26,6 +26,7 @@ class TwoLevelReduce {
     Communicator* local = nullptr;
     Communicator* across = nullptr;  // nullptr: this rank has no shard
     int shards = 1;                  // of a chunk: the first ranks of each host have one each
+    size_t chunk_bytes = 1;          // elements of a chunk, in bytes
   };
 
   explicit TwoLevelReduce(const Levels& levels) : levels_(levels) {}
