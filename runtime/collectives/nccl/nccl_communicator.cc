@@ -1,0 +1,97 @@
+#include "runtime/collectives/nccl/nccl_communicator.h"
+
+#include <limits>
+#include <utility>
+
+#include "runtime/base/status_macros.h"
+#include "runtime/collectives/members.h"
+#include "runtime/collectives/nccl/nccl_exchanges.h"
+#include "runtime/collectives/nccl/nccl_groups.h"
+#include "runtime/collectives/nccl/nccl_reduce.h"
+
+namespace ronda {
+namespace {
+
+class NcclCommunicatorImpl : public NcclCommunicator {
+ public:
+  explicit NcclCommunicatorImpl(const Options& options)
+      : options_(options),
+        groups_({.rank = options.rank,
+                 .size = options.size,
+                 .device = options.device,
+                 .library = options.library,
+                 .host = options.host,
+                 .init_deadline = options.init_deadline,
+                 .job_failure = options.job_failure}),
+        exchanges_({.device = options.device.get(), .stream = options.stream, .groups = &groups_}) {}
+
+  ~NcclCommunicatorImpl() override {
+    // What is freed now must not be in use any more. After a failure the device may never get to an end.
+    if (groups_.failure().ok()) AwaitStream().IgnoreError();
+  }
+
+  absl::Status Begin() {
+    RONDA_ASSIGN_OR_RETURN(reduce_, NcclReduce::Create({.device = options_.device,
+                                                        .stream = options_.stream,
+                                                        .nccl = &options_.library->functions,
+                                                        .groups = &groups_}));
+    return absl::OkStatus();
+  }
+
+  Capabilities capabilities() const override {
+    return {.name = "nccl", .max_ranks_per_process = std::numeric_limits<int>::max(), .memory = Memory::kCuda};
+  }
+  RankId rank() const override { return options_.rank; }
+  int size() const override { return options_.size; }
+
+  absl::Status Reduce(const ReduceCall& call) override {
+    return AsMember(call.info, [&](const Members& members) { return reduce_->Run(call, members); });
+  }
+  absl::Status Broadcast(const BroadcastCall& call) override {
+    return AsMember(call.info, [&](const Members& members) { return exchanges_.Broadcast(call, members); });
+  }
+  absl::Status Allgather(const AllgatherCall& call) override {
+    return AsMember(call.info, [&](const Members& members) { return exchanges_.Allgather(call, members); });
+  }
+  absl::Status Alltoall(const AlltoallCall& call) override {
+    return AsMember(call.info, [&](const Members& members) { return exchanges_.Alltoall(call, members); });
+  }
+  absl::Status Barrier(const CallInfo& info) override {
+    return AsMember(info, [&](const Members& members) { return reduce_->Meet(info, members); });
+  }
+
+  // NCCL cuts up what it carries by itself.
+  void Tune(const Tuning&) override {}
+
+  absl::Status failure() const override { return groups_.failure(); }
+  void Abort() override { groups_.Abort(); }
+
+ private:
+  template <typename Collective>
+  absl::Status AsMember(const CallInfo& info, const Collective& collective) {
+    RONDA_RETURN_IF_ERROR(groups_.failure());
+    const Members members(info, options_.rank, options_.size);
+    return members.IncludeSelf() ? collective(members) : absl::OkStatus();
+  }
+
+  absl::Status AwaitStream() {
+    RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceEvent> end, options_.device->NewEvent());
+    RONDA_RETURN_IF_ERROR(end->Record(options_.stream));
+    return end->Wait();
+  }
+
+  const Options options_;
+  NcclGroups groups_;
+  NcclExchanges exchanges_;
+  std::unique_ptr<NcclReduce> reduce_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Create(Options options) {
+  auto communicator = std::make_unique<NcclCommunicatorImpl>(options);
+  RONDA_RETURN_IF_ERROR(communicator->Begin());
+  return communicator;
+}
+
+}  // namespace ronda

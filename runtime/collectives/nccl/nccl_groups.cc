@@ -1,0 +1,302 @@
+#include "runtime/collectives/nccl/nccl_groups.h"
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/logging.h"
+#include "runtime/base/status_macros.h"
+
+namespace ronda {
+namespace {
+
+// NCCL's threads have put most calls onto the stream within this time; then looking for it is left to naps.
+constexpr absl::Duration kLookOn = absl::Microseconds(100);
+constexpr absl::Duration kShortestNap = absl::Microseconds(20);
+constexpr absl::Duration kLongestNap = absl::Milliseconds(2);
+// For peers that end their communicators too.
+constexpr absl::Duration kFinalizeDeadline = absl::Seconds(5);
+// More ranks than these are counted, not listed.
+constexpr int kListedRanks = 8;
+
+// The beginning of ncclConfig_t, as NCCL 2.14 had it. Every later version takes it, and its own defaults for the rest.
+struct NcclConfig {
+  size_t size = sizeof(NcclConfig);
+  unsigned magic = 0xcafebeef;
+  unsigned version = kOldestNccl;
+  int blocking = 0;
+};
+
+std::vector<RankId> RanksOf(const Members& members) {
+  std::vector<RankId> ranks;
+  for (int i = 0; i < members.size(); ++i) ranks.push_back(members[i]);
+  return ranks;
+}
+
+void LogIfError(RankId rank, const absl::Status& status) {
+  if (!status.ok()) Log(LogLevel::kWarning, rank, status.message());
+}
+
+}  // namespace
+
+class NcclGroups::Entry {
+ public:
+  explicit Entry(std::vector<RankId> ranks) : ranks_(std::move(ranks)) {}
+
+  // "ranks 0, 2 and 3"
+  std::string Name() const {
+    if (ranks_.size() > kListedRanks) return absl::StrCat(ranks_.size(), " ranks from rank ", ranks_.front(), " on");
+    return absl::StrCat("ranks ", absl::StrJoin(ranks_.begin(), ranks_.end() - 1, ", "), " and ", ranks_.back());
+  }
+
+  bool IsOf(const Members& members) const {
+    if (members.size() != static_cast<int>(ranks_.size())) return false;
+    for (int i = 0; i < members.size(); ++i) {
+      if (members[i] != ranks_[static_cast<size_t>(i)]) return false;
+    }
+    return true;
+  }
+
+  // Guarded by NcclGroups::mu_, whose other members it is one of.
+  NcclHandle handle = nullptr;
+  struct Registration {
+    void* memory;
+    void* registration;
+  };
+  std::vector<Registration> registrations;
+
+ private:
+  const std::vector<RankId> ranks_;
+};
+
+NcclGroups::NcclGroups(Options options) : options_(std::move(options)), nccl_(options_.library->functions) {}
+
+NcclGroups::~NcclGroups() {
+  Finalize();
+  AbortAll(TakeHandles());
+}
+
+absl::StatusOr<NcclGroups::Entry*> NcclGroups::For(const CallInfo& info, const Members& members) {
+  Entry* entry = nullptr;
+  {
+    const MutexLock lock(&mu_);
+    if (!failure_.ok()) return failure_;
+    for (const std::unique_ptr<Entry>& known : entries_) {
+      if (known->IsOf(members)) return known.get();
+    }
+    entry = entries_.emplace_back(std::make_unique<Entry>(RanksOf(members))).get();
+  }
+  RONDA_RETURN_IF_ERROR(Connect(info, members, entry));
+  return entry;
+}
+
+absl::Status NcclGroups::Connect(const CallInfo& info, const Members& members, Entry* entry) {
+  RONDA_ASSIGN_OR_RETURN(const NcclUniqueId id, AgreeOnId(info, members, *entry));
+  NcclConfig config;
+  NcclResult result = NcclResult::kSuccess;
+  RONDA_RETURN_IF_ERROR(options_.device->Call("making an NCCL communicator", [&](const ronda_cuda_plugin&) {
+    const MutexLock lock(&mu_);
+    if (failure_.ok()) {
+      result = nccl_.CommInitRankConfig(&entry->handle, members.size(), id, members.self(), &config);
+    }
+    return 0;
+  }));
+  if (result != NcclResult::kSuccess && result != NcclResult::kInProgress) {
+    absl::Status failure;
+    {
+      const MutexLock lock(&mu_);
+      failure = Explain(*entry, result, "making the communicator");
+    }
+    return Fail(std::move(failure));
+  }
+  return AwaitReady(entry, "making the communicator", options_.init_deadline);
+}
+
+absl::StatusOr<NcclUniqueId> NcclGroups::AgreeOnId(const CallInfo& info, const Members& members, const Entry& entry) {
+  Invitation invitation = {};
+  if (members.self() == 0) {
+    RONDA_RETURN_IF_ERROR(options_.device->Call("asking NCCL for an id", [&](const ronda_cuda_plugin&) {
+      invitation.result = nccl_.GetUniqueId(&invitation.id);
+      return 0;
+    }));
+  }
+  CallInfo agreement = {.label = info.label, .group = info.group, .op = info.op, .limits = info.limits};
+  agreement.limits.deadline = std::min(agreement.limits.deadline, options_.init_deadline);
+  RONDA_RETURN_IF_ERROR(
+      options_.host->Broadcast({.info = agreement, .data = &invitation, .bytes = sizeof(invitation), .root = 0}));
+  if (invitation.result == NcclResult::kSuccess) return invitation.id;
+  return Fail(absl::UnavailableError(absl::StrCat("NCCL communicator of ", entry.Name(), ": rank ", members[0],
+                                                  " could not begin it: ", nccl_.GetErrorString(invitation.result))));
+}
+
+absl::Status NcclGroups::Run(const CallInfo& info, Entry* entry, Enqueue enqueue) {
+  NcclResult result = NcclResult::kSuccess;
+  absl::Status failure;
+  RONDA_RETURN_IF_ERROR(options_.device->Call("NCCL", [&](const ronda_cuda_plugin&) {
+    const MutexLock lock(&mu_);
+    failure = failure_;
+    if (!failure.ok()) return 0;
+    result = nccl_.GroupStart();
+    if (result != NcclResult::kSuccess) return 0;
+    const NcclResult enqueued = enqueue(nccl_, entry->handle);
+    result = nccl_.GroupEnd();
+    if (enqueued != NcclResult::kSuccess && enqueued != NcclResult::kInProgress) result = enqueued;
+    if (result != NcclResult::kSuccess && result != NcclResult::kInProgress) {
+      failure = Explain(*entry, result, Name(info.op));
+    }
+    return 0;
+  }));
+  if (!failure.ok()) return Fail(std::move(failure));
+  if (result == NcclResult::kSuccess) return absl::OkStatus();
+  return AwaitReady(entry, absl::StrCat(Name(info.op), " '", info.label, "'"), info.limits.deadline);
+}
+
+absl::Status NcclGroups::AwaitReady(Entry* entry, absl::string_view what, absl::Duration deadline) {
+  const absl::Duration begin = MonotonicTime();
+  absl::Duration nap = kShortestNap;
+  while (true) {
+    RONDA_ASSIGN_OR_RETURN(const bool is_ready, IsReady(entry, what));
+    if (is_ready) return absl::OkStatus();
+    const absl::Duration waited = MonotonicTime() - begin;
+    if (waited < kLookOn) {
+      std::this_thread::yield();
+      continue;
+    }
+    if (const absl::Status failure = options_.job_failure(); !failure.ok()) return Fail(failure);
+    if (waited > deadline) {
+      return Fail(absl::DeadlineExceededError(
+          absl::StrCat("NCCL communicator of ", entry->Name(), ", on rank ", options_.rank, ": ", what,
+                       " has taken longer than ", absl::FormatDuration(deadline), ": one of them has not come to it")));
+    }
+    absl::SleepFor(nap);
+    nap = std::min(2 * nap, kLongestNap);
+  }
+}
+
+absl::StatusOr<bool> NcclGroups::IsReady(Entry* entry, absl::string_view what) {
+  absl::Status failure;
+  {
+    const MutexLock lock(&mu_);
+    if (!failure_.ok()) return failure_;
+    NcclResult state = NcclResult::kSuccess;
+    const NcclResult result = nccl_.CommGetAsyncError(entry->handle, &state);
+    if (result != NcclResult::kSuccess) state = result;
+    if (state == NcclResult::kSuccess) return true;
+    if (state == NcclResult::kInProgress) return false;
+    failure = Explain(*entry, state, what);
+  }
+  return Fail(std::move(failure));
+}
+
+absl::Status NcclGroups::Explain(const Entry& entry, NcclResult result, absl::string_view what) const {
+  const char* const last = nccl_.GetLastError(entry.handle);
+  const std::string text = absl::StrCat("NCCL communicator of ", entry.Name(), ", on rank ", options_.rank, ": ", what,
+                                        ": ", nccl_.GetErrorString(result),
+                                        last == nullptr || *last == '\0' ? "" : ": ", last == nullptr ? "" : last);
+  const bool is_peers_doing = result == NcclResult::kRemoteError || result == NcclResult::kSystemError;
+  return is_peers_doing ? absl::UnavailableError(text) : absl::InternalError(text);
+}
+
+absl::Status NcclGroups::Fail(absl::Status failure) const {
+  const MutexLock lock(&mu_);
+  if (failure_.ok()) failure_ = std::move(failure);
+  return failure_;
+}
+
+absl::Status NcclGroups::failure() const {
+  const MutexLock lock(&mu_);
+  for (const std::unique_ptr<Entry>& entry : entries_) {
+    if (!failure_.ok()) break;
+    NcclResult state = NcclResult::kSuccess;
+    if (entry->handle == nullptr) continue;
+    const NcclResult result = nccl_.CommGetAsyncError(entry->handle, &state);
+    if (result != NcclResult::kSuccess) state = result;
+    if (state != NcclResult::kSuccess && state != NcclResult::kInProgress) failure_ = Explain(*entry, state, "data");
+  }
+  return failure_;
+}
+
+void NcclGroups::Register(Entry* entry, void* memory, size_t bytes) {
+  if (nccl_.CommRegister == nullptr || nccl_.CommDeregister == nullptr) return;
+  const MutexLock lock(&mu_);
+  const auto is_same = [&](const Entry::Registration& known) { return known.memory == memory; };
+  auto& known = entry->registrations;
+  if (entry->handle == nullptr || std::any_of(known.begin(), known.end(), is_same)) return;
+  void* registration = nullptr;
+  // Where it cannot be done, the data goes through NCCL's own buffers.
+  if (nccl_.CommRegister(entry->handle, memory, bytes, &registration) != NcclResult::kSuccess) registration = nullptr;
+  known.push_back({.memory = memory, .registration = registration});
+}
+
+void NcclGroups::Deregister(void* memory) {
+  const MutexLock lock(&mu_);
+  for (const std::unique_ptr<Entry>& entry : entries_) {
+    std::erase_if(entry->registrations, [&](const Entry::Registration& known) {
+      if (known.memory != memory) return false;
+      if (known.registration != nullptr && entry->handle != nullptr) {
+        nccl_.CommDeregister(entry->handle, known.registration);
+      }
+      return true;
+    });
+  }
+}
+
+void NcclGroups::Abort() {
+  if (is_aborted_.exchange(true)) return;
+  Fail(absl::CancelledError(absl::StrCat("the NCCL communicators of rank ", options_.rank, " have been aborted")))
+      .IgnoreError();
+  AbortAll(TakeHandles());
+}
+
+std::vector<NcclHandle> NcclGroups::TakeHandles() {
+  const MutexLock lock(&mu_);
+  std::vector<NcclHandle> handles;
+  for (const std::unique_ptr<Entry>& entry : entries_) {
+    if (entry->handle != nullptr) handles.push_back(std::exchange(entry->handle, nullptr));
+  }
+  return handles;
+}
+
+void NcclGroups::AbortAll(const std::vector<NcclHandle>& handles) {
+  // ncclCommAbort tells the device's kernels to end, and may then wait for the device; which never gets there if a
+  // kernel of another communicator, that has not been told, is before. So each has a thread.
+  std::vector<std::thread> threads;
+  for (NcclHandle handle : handles) {
+    threads.emplace_back([this, handle] {
+      LogIfError(options_.rank, options_.device->Call("aborting an NCCL communicator", [&](const ronda_cuda_plugin&) {
+        nccl_.CommAbort(handle);
+        return 0;
+      }));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+void NcclGroups::Finalize() {
+  if (!failure().ok()) return;
+  std::vector<Entry*> ending;
+  LogIfError(options_.rank, options_.device->Call("ending NCCL communicators", [&](const ronda_cuda_plugin&) {
+    const MutexLock lock(&mu_);
+    for (const std::unique_ptr<Entry>& entry : entries_) {
+      if (entry->handle == nullptr) continue;
+      const NcclResult result = nccl_.CommFinalize(entry->handle);
+      if (result == NcclResult::kSuccess || result == NcclResult::kInProgress) ending.push_back(entry.get());
+    }
+    return 0;
+  }));
+  for (Entry* entry : ending) {
+    if (!AwaitReady(entry, "ending the communicator", kFinalizeDeadline).ok()) return;
+    LogIfError(options_.rank, options_.device->Call("freeing an NCCL communicator", [&](const ronda_cuda_plugin&) {
+      const MutexLock lock(&mu_);
+      if (entry->handle != nullptr) nccl_.CommDestroy(std::exchange(entry->handle, nullptr));
+      return 0;
+    }));
+  }
+}
+
+}  // namespace ronda

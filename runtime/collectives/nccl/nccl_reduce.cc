@@ -1,0 +1,359 @@
+#include "runtime/collectives/nccl/nccl_reduce.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/status_macros.h"
+
+namespace ronda {
+namespace {
+
+namespace cuda = kernels::cuda;
+
+// So many votes to leave add up to something else than 0, in every type: 8 bits overflow at 256.
+constexpr int kVotersPerElement = 255;
+
+constexpr size_t kAlignment = 16;
+
+constexpr size_t RoundUp(size_t n, size_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+bool Stays(const CallInfo& info) { return info.ballot == nullptr || info.ballot->own == Ballot::Vote::kStay; }
+
+bool IsEmpty(const ReduceCall& call) {
+  return std::all_of(call.segments.begin(), call.segments.end(),
+                     [](const Segment& segment) { return segment.count == 0; });
+}
+
+// Whether NCCL can read the tensor where it is. All members say the same.
+bool IsPlain(const ReduceCall& call) {
+  return call.segments.size() == 1 && call.info.ballot == nullptr && call.prescale.IsIdentity();
+}
+
+bool DeliversAll(const ReduceCall& call) { return call.delivery == ReduceCall::Delivery::kAll; }
+
+// Elements of the fusion buffer that hold votes.
+int VoteElements(const ReduceCall& call, int members) {
+  if (call.info.ballot == nullptr) return 0;
+  return call.op == ReduceOp::kSum ? (members + kVotersPerElement - 1) / kVotersPerElement : 1;
+}
+
+// Sums and maxima of zeros are zero, products and minima of ones are one; one other vote changes them.
+bool StaysByOne(ReduceOp op) { return op == ReduceOp::kProduct || op == ReduceOp::kMin; }
+
+// Where the votes of an exchange lie behind the `n` shards that have arrived: in the wire's format, and then in
+// float32, for the residuals.
+struct VotePlaces {
+  VotePlaces(const WirePlan& plan, int n)
+      : dtype(plan.layout().fp8.has_value() ? DType::kUint8 : plan.layout().dtype),
+        element_bytes(SizeOf(dtype)),
+        of_wire(plan.ShardBytes(n) * static_cast<size_t>(n)),
+        of_residuals(RoundUp(of_wire + element_bytes * static_cast<size_t>(n), kAlignment)),
+        end(of_residuals + sizeof(float) * static_cast<size_t>(n)) {}
+
+  const DType dtype;
+  const size_t element_bytes;
+  const size_t of_wire;
+  const size_t of_residuals;
+  const size_t end;
+};
+
+// Does what all of one NCCL group is, up to the first failure.
+class Batch {
+ public:
+  bool Goes() const { return result_ == NcclResult::kSuccess || result_ == NcclResult::kInProgress; }
+  void Add(NcclResult result) {
+    if (Goes()) result_ = result;
+  }
+  NcclResult result() const { return result_; }
+
+ private:
+  NcclResult result_ = NcclResult::kSuccess;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<NcclReduce>> NcclReduce::Create(Options options) {
+  RONDA_ASSIGN_OR_RETURN(VoteValues values, VoteValues::Create(options.device.get(), options.stream));
+  std::unique_ptr<NcclReduce> reduce(new NcclReduce(std::move(options), std::move(values)));
+  RONDA_ASSIGN_OR_RETURN(reduce->unseen_, reduce->votes_.New());
+  return reduce;
+}
+
+NcclReduce::NcclReduce(Options options, VoteValues values)
+    : options_(std::move(options)),
+      values_(std::move(values)),
+      votes_(options_.device),
+      wire_({options_.device.get(), options_.stream, options_.nccl, options_.groups, "the fusion buffer"}),
+      arrived_({options_.device.get(), options_.stream, options_.nccl, options_.groups, "other ranks' contributions"}),
+      residuals_({options_.device.get(), options_.stream, options_.nccl, options_.groups, "residuals"}) {}
+
+absl::Status NcclReduce::Run(const ReduceCall& call, const Members& members) {
+  if (IsEmpty(call)) return call.info.ballot == nullptr ? absl::OkStatus() : Meet(call.info, members);
+  Entry* entry = nullptr;  // who is alone needs none
+  if (members.size() > 1) {
+    RONDA_ASSIGN_OR_RETURN(entry, options_.groups->For(call.info, members));
+  }
+  const bool is_native = NcclOpOf(LayoutOf(call.dtype, call.wire), call.op).has_value();
+  if (!is_native) return RunExchange(call, members, entry);
+  return IsPlain(call) ? RunPlain(call, entry) : RunFused(call, members, entry);
+}
+
+absl::Status NcclReduce::Meet(const CallInfo& info, const Members& members) {
+  Entry* entry = nullptr;
+  if (members.size() > 1) {
+    RONDA_ASSIGN_OR_RETURN(entry, options_.groups->For(info, members));
+  }
+  // No data, and votes that are int32.
+  const ReduceCall empty = {.info = info, .dtype = DType::kInt32};
+  plan_.Lay(empty, static_cast<size_t>(std::max(1, VoteElements(empty, members.size()))));
+  RONDA_ASSIGN_OR_RETURN(std::byte* const wire, wire_.Get(plan_.bytes()));
+  RONDA_RETURN_IF_ERROR(PutVote(empty, members, wire));
+  RONDA_RETURN_IF_ERROR(
+      AllReduce(info, entry, wire, wire, plan_.bytes() / sizeof(int32_t), DType::kInt32, NcclRedOp::kSum));
+  return Unpack(empty, wire, {}, FusedVotes(empty, members, wire));
+}
+
+absl::Status NcclReduce::RunPlain(const ReduceCall& call, Entry* entry) {
+  const Segment& tensor = call.segments.front();
+  const WireLayout layout = LayoutOf(call.dtype, call.wire);
+  plan_.Lay(call, 0);
+  void* result = tensor.output;
+  if (!DeliversAll(call)) {
+    RONDA_ASSIGN_OR_RETURN(result, wire_.Get(plan_.bytes()));
+  }
+  RONDA_RETURN_IF_ERROR(
+      AllReduce(call.info, entry, tensor.input, result, tensor.count, layout.dtype, *NcclOpOf(layout, call.op)));
+  if (!DeliversAll(call)) return Unpack(call, static_cast<std::byte*>(result), call.postscale, {});
+  if (call.postscale.IsIdentity()) return absl::OkStatus();
+  const cuda::ReduceCall scaling = {.sources = result,
+                                    .source_count = 1,
+                                    .wire = plan_.wire(),
+                                    .op = call.op,
+                                    .scale = call.postscale,
+                                    .dst = result,
+                                    .granules = tensor.count};
+  return Launch("scaling", [&](const ronda_cuda_plugin& kernels) { return kernels.reduce(&scaling, options_.stream); });
+}
+
+absl::Status NcclReduce::RunFused(const ReduceCall& call, const Members& members, Entry* entry) {
+  plan_.Lay(call, static_cast<size_t>(VoteElements(call, members.size())));
+  RONDA_ASSIGN_OR_RETURN(std::byte* const wire, wire_.Get(plan_.bytes()));
+  if (entry != nullptr) wire_.RegisterFor(entry);
+  RONDA_RETURN_IF_ERROR(PutVote(call, members, wire));
+  RONDA_RETURN_IF_ERROR(Pack(call, wire));
+  const WireLayout& layout = plan_.layout();
+  RONDA_RETURN_IF_ERROR(AllReduce(call.info, entry, wire, wire, plan_.bytes() / layout.granule_bytes, layout.dtype,
+                                  *NcclOpOf(layout, call.op)));
+  return Unpack(call, wire, call.postscale, FusedVotes(call, members, wire));
+}
+
+absl::Status NcclReduce::RunExchange(const ReduceCall& call, const Members& members, Entry* entry) {
+  plan_.Lay(call, 0);
+  const int n = members.size();
+  const VotePlaces places(plan_, n);
+  const bool votes = call.info.ballot != nullptr;
+  RONDA_ASSIGN_OR_RETURN(std::byte* const wire, wire_.Get(plan_.ShardBytes(n) * static_cast<size_t>(n)));
+  RONDA_ASSIGN_OR_RETURN(std::byte* const arrived, arrived_.Get(places.end));
+  if (entry != nullptr) {
+    wire_.RegisterFor(entry);
+    arrived_.RegisterFor(entry);
+  }
+  if (votes) RONDA_RETURN_IF_ERROR(BorrowResiduals(call));
+  RONDA_RETURN_IF_ERROR(Pack(call, wire));
+  RONDA_RETURN_IF_ERROR(Scatter(call, members, entry, wire, arrived));
+  RONDA_RETURN_IF_ERROR(ReduceShard(call, members, wire, arrived));
+  RONDA_RETURN_IF_ERROR(Gather(call, members, entry, wire));
+  if (!votes) return Unpack(call, wire, {}, {});
+  RONDA_RETURN_IF_ERROR(KeepResiduals(call, {.elements = arrived + places.of_residuals, .count = n, .stay = 1}));
+  return Unpack(call, wire, {}, {.elements = arrived + places.of_wire, .count = n, .stay = 1});
+}
+
+absl::Status NcclReduce::Scatter(const ReduceCall& call, const Members& members, Entry* entry, const std::byte* wire,
+                                 std::byte* arrived) {
+  const int n = members.size();
+  const VotePlaces places(plan_, n);
+  const bool votes = call.info.ballot != nullptr;
+  const bool keeps_residuals = votes && RoundsContributions(call.dtype, call.wire);
+  const void* const vote = Stays(call.info) ? values_.One(places.dtype) : values_.Zero();
+  const void* const float_vote = Stays(call.info) ? values_.One(DType::kFloat32) : values_.Zero();
+  if (entry == nullptr) {
+    RONDA_RETURN_IF_ERROR(Copy(arrived, wire, plan_.bytes()));
+    if (!votes) return absl::OkStatus();
+    RONDA_RETURN_IF_ERROR(Copy(arrived + places.of_wire, vote, places.element_bytes));
+    return Copy(arrived + places.of_residuals, float_vote, sizeof(float));
+  }
+  const size_t shard = plan_.ShardBytes(n);
+  const size_t own = plan_.Shard(members.self(), n).bytes;
+  return options_.groups->Run(call.info, entry, [&](const NcclFunctions& nccl, NcclHandle handle) {
+    Batch batch;
+    const auto exchange = [&](int peer, const void* from, size_t sent, std::byte* to, size_t received) {
+      if (sent > 0) batch.Add(nccl.Send(from, sent, NcclDataType::kUint8, peer, handle, options_.stream));
+      if (received > 0) batch.Add(nccl.Recv(to, received, NcclDataType::kUint8, peer, handle, options_.stream));
+    };
+    for (int i = 0; i < n && batch.Goes(); ++i) {
+      const auto at = static_cast<size_t>(i);
+      const WirePlan::Range theirs = plan_.Shard(i, n);
+      exchange(i, wire + theirs.begin, theirs.bytes, arrived + shard * at, own);
+      if (!votes) continue;
+      exchange(i, vote, places.element_bytes, arrived + places.of_wire + places.element_bytes * at,
+               places.element_bytes);
+      if (!keeps_residuals) continue;
+      exchange(i, float_vote, sizeof(float), arrived + places.of_residuals + sizeof(float) * at, sizeof(float));
+    }
+    return batch.result();
+  });
+}
+
+absl::Status NcclReduce::ReduceShard(const ReduceCall& call, const Members& members, std::byte* wire,
+                                     const std::byte* arrived) {
+  const WirePlan::Range own = plan_.Shard(members.self(), members.size());
+  if (own.bytes == 0) return absl::OkStatus();
+  const cuda::ReduceCall reduce = {.sources = arrived,
+                                   .stride = plan_.ShardBytes(members.size()),
+                                   .source_count = members.size(),
+                                   .wire = plan_.wire(),
+                                   .op = call.op,
+                                   .scale = call.postscale,
+                                   .dst = wire + own.begin,
+                                   .granules = own.bytes / plan_.layout().granule_bytes};
+  return Launch("reducing", [&](const ronda_cuda_plugin& kernels) { return kernels.reduce(&reduce, options_.stream); });
+}
+
+absl::Status NcclReduce::Gather(const ReduceCall& call, const Members& members, Entry* entry, std::byte* wire) {
+  if (entry == nullptr) return absl::OkStatus();
+  const size_t shard = plan_.ShardBytes(members.size());
+  const std::byte* const own = wire + shard * static_cast<size_t>(members.self());
+  return options_.groups->Run(call.info, entry, [&](const NcclFunctions& nccl, NcclHandle handle) {
+    return nccl.AllGather(own, wire, shard, NcclDataType::kUint8, handle, options_.stream);
+  });
+}
+
+absl::Status NcclReduce::AllReduce(const CallInfo& info, Entry* entry, const void* input, void* output, size_t count,
+                                   DType dtype, NcclRedOp op) {
+  if (entry == nullptr) return input == output ? absl::OkStatus() : Copy(output, input, count * SizeOf(dtype));
+  return options_.groups->Run(info, entry, [&](const NcclFunctions& nccl, NcclHandle handle) {
+    return nccl.AllReduce(input, output, count, *NcclTypeOf(dtype), op, handle, options_.stream);
+  });
+}
+
+absl::Status NcclReduce::Pack(const ReduceCall& call, std::byte* wire) {
+  if (!Stays(call.info)) return absl::OkStatus();
+  const bool rounds = RoundsContributions(call.dtype, call.wire);
+  packed_.clear();
+  for (size_t i = 0; i < call.segments.size(); ++i) {
+    const Segment& segment = call.segments[i];
+    if (segment.count == 0) continue;
+    float* const residual = call.info.ballot != nullptr && rounds ? residual_copies_[i] : segment.residual;
+    packed_.push_back({.input = segment.input,
+                       .residual = rounds ? residual : nullptr,
+                       .count = segment.count,
+                       .offset = plan_.OffsetOf(i)});
+  }
+  return LaunchPack({.dtype = call.dtype, .wire = plan_.wire(), .scale = call.prescale, .buffer = wire});
+}
+
+absl::Status NcclReduce::LaunchPack(cuda::PackCall call) {
+  call.segments = packed_.data();
+  call.segment_count = static_cast<int>(packed_.size());
+  return Launch("packing", [&](const ronda_cuda_plugin& kernels) { return kernels.pack(&call, options_.stream); });
+}
+
+absl::Status NcclReduce::BorrowResiduals(const ReduceCall& call) {
+  packed_.clear();
+  residual_copies_.assign(call.segments.size(), nullptr);
+  if (!RoundsContributions(call.dtype, call.wire) || !Stays(call.info)) return absl::OkStatus();
+  size_t bytes = 0;
+  for (const Segment& segment : call.segments) {
+    if (segment.residual == nullptr || segment.count == 0) continue;
+    packed_.push_back({.input = segment.residual, .count = segment.count, .offset = bytes});
+    bytes += RoundUp(segment.count * sizeof(float), kAlignment);
+  }
+  if (packed_.empty()) return absl::OkStatus();
+  RONDA_ASSIGN_OR_RETURN(std::byte* const copies, residuals_.Get(bytes));
+  size_t next = 0;
+  for (size_t i = 0; i < call.segments.size(); ++i) {
+    if (call.segments[i].residual == nullptr || call.segments[i].count == 0) continue;
+    residual_copies_[i] = reinterpret_cast<float*>(copies + packed_[next++].offset);
+  }
+  return LaunchPack({.buffer = copies});
+}
+
+absl::Status NcclReduce::KeepResiduals(const ReduceCall& call, const Votes& votes) {
+  unpacked_.clear();
+  std::byte* copies = nullptr;
+  for (size_t i = 0; i < call.segments.size(); ++i) {
+    if (residual_copies_[i] == nullptr) continue;
+    auto* const copy = reinterpret_cast<std::byte*>(residual_copies_[i]);
+    if (copies == nullptr) copies = copy;
+    unpacked_.push_back({.output = call.segments[i].residual,
+                         .count = call.segments[i].count,
+                         .offset = static_cast<uint64_t>(copy - copies)});
+  }
+  if (unpacked_.empty()) return absl::OkStatus();
+  return LaunchUnpack({.buffer = copies}, votes, unseen_->decision());
+}
+
+absl::Status NcclReduce::Unpack(const ReduceCall& call, const std::byte* wire, const kernels::Scale& scale,
+                                const Votes& votes) {
+  unpacked_.clear();
+  for (size_t i = 0; i < call.segments.size() && Stays(call.info); ++i) {
+    const Segment& segment = call.segments[i];
+    const size_t count = DeliversAll(call) ? segment.count : segment.part_count;
+    if (count == 0) continue;
+    unpacked_.push_back({.output = segment.output,
+                         .count = count,
+                         .offset = plan_.OffsetOf(i),
+                         .skip = DeliversAll(call) ? 0 : segment.part_begin});
+  }
+  const cuda::UnpackCall unpack = {.dtype = call.dtype, .wire = plan_.wire(), .scale = scale, .buffer = wire};
+  if (votes.elements == nullptr) return unpacked_.empty() ? absl::OkStatus() : LaunchUnpack(unpack, votes, nullptr);
+  return Decide(call.info, unpack, votes);
+}
+
+absl::Status NcclReduce::Decide(const CallInfo& info, const cuda::UnpackCall& unpack, const Votes& votes) {
+  RONDA_ASSIGN_OR_RETURN(std::shared_ptr<DeviceVote> vote, votes_.New());
+  RONDA_RETURN_IF_ERROR(LaunchUnpack(unpack, votes, vote->decision()));
+  info.ballot->result = Ballot::Result::kOpen;
+  info.ballot->open_vote = std::move(vote);
+  return absl::OkStatus();
+}
+
+absl::Status NcclReduce::LaunchUnpack(cuda::UnpackCall call, const Votes& votes, uint32_t* decision) {
+  call.segments = unpacked_.data();
+  call.segment_count = static_cast<int>(unpacked_.size());
+  call.vote = {.votes = votes.elements, .count = votes.count, .stay = votes.stay, .decision = decision};
+  return Launch("unpacking", [&](const ronda_cuda_plugin& kernels) { return kernels.unpack(&call, options_.stream); });
+}
+
+absl::Status NcclReduce::PutVote(const ReduceCall& call, const Members& members, std::byte* wire) {
+  const int elements = VoteElements(call, members.size());
+  if (elements == 0) return absl::OkStatus();
+  const size_t bytes = SizeOf(plan_.layout().dtype);
+  const void* const one = values_.One(plan_.layout().dtype);
+  const bool stays = Stays(call.info);
+  if (elements > 1) {
+    RONDA_RETURN_IF_ERROR(Launch("voting", [&](const ronda_cuda_plugin& kernels) {
+      return kernels.fill_zero(wire, static_cast<size_t>(elements) * bytes, options_.stream);
+    }));
+  }
+  const auto own = static_cast<size_t>(elements > 1 ? members.self() / kVotersPerElement : 0);
+  return Copy(wire + own * bytes, stays == StaysByOne(call.op) ? one : values_.Zero(), bytes);
+}
+
+NcclReduce::Votes NcclReduce::FusedVotes(const ReduceCall& call, const Members& members, const std::byte* wire) const {
+  const int elements = VoteElements(call, members.size());
+  if (elements == 0) return {};
+  return {.elements = wire, .count = elements, .stay = StaysByOne(call.op) ? 1.0 : 0.0};
+}
+
+absl::Status NcclReduce::Copy(void* to, const void* from, size_t bytes) {
+  return Launch("copying",
+                [&](const ronda_cuda_plugin& kernels) { return kernels.copy(to, from, bytes, options_.stream); });
+}
+
+template <typename Function>
+absl::Status NcclReduce::Launch(absl::string_view what, const Function& function) {
+  return options_.device->Call(what, function);
+}
+
+}  // namespace ronda
