@@ -86,6 +86,12 @@ struct SegmentCopy {
 
 }  // namespace
 
+Capabilities OnDevice::capabilities() const {
+  Capabilities capabilities = parts_.communicator->capabilities();
+  capabilities.memory = Memory::kHost;
+  return capabilities;
+}
+
 absl::Status OnDevice::Reduce(const ReduceCall& call) {
   std::vector<SegmentCopy> copies;
   std::vector<Segment> segments;

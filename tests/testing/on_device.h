@@ -28,7 +28,7 @@ class OnDevice : public Communicator {
 
   explicit OnDevice(Parts parts) : parts_(std::move(parts)) {}
 
-  Capabilities capabilities() const override { return parts_.communicator->capabilities(); }
+  Capabilities capabilities() const override;
   RankId rank() const override { return parts_.communicator->rank(); }
   int size() const override { return parts_.communicator->size(); }
 

@@ -1,0 +1,63 @@
+#ifndef RONDA_RUNTIME_COLLECTIVES_STAGED_STAGED_COMMUNICATOR_H_
+#define RONDA_RUNTIME_COLLECTIVES_STAGED_STAGED_COMMUNICATOR_H_
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/collectives/communicator.h"
+#include "runtime/collectives/staged/staging.h"
+#include "runtime/cuda/device.h"
+
+namespace ronda {
+
+// Collectives of tensors in the memory of a GPU by any communicator of the host: tensors are copied to pinned memory
+// there, and the results back. For ranks that share a GPU, and where there is no NCCL.
+//
+// Unlike other communicators of devices it blocks, until the last piece of a call has been through the host: for the
+// stream's earlier work, and for the other ranks. What is on the stream when a call returns is copies back to the
+// device. A vote is held on the host, ahead of everything else, and so is decided when the call returns.
+//
+// Results have the bits of those of the host's communicator: chunks cut no element and no block.
+//
+// Thread-compatible, as the host's communicator is, whose owner sees to it that it is used for one call at a time.
+class StagedCommunicator : public Communicator {
+ public:
+  struct Options {
+    std::shared_ptr<Device> device;
+    StreamHandle stream = nullptr;        // all work on the device goes there; not owned
+    Communicator* host = nullptr;         // of the same job, for memory of the host; not owned
+    size_t slot_bytes = size_t{4} << 20;  // of each of two pieces of pinned memory; the same on every rank
+    std::function<absl::Status()> job_failure = [] { return absl::OkStatus(); };  // called while waiting
+  };
+
+  // Errors: RESOURCE_EXHAUSTED if there is not as much memory that can be pinned; those of the device.
+  static absl::StatusOr<std::unique_ptr<StagedCommunicator>> Create(Options options);
+
+  Capabilities capabilities() const override;
+  RankId rank() const override { return host_->rank(); }
+  int size() const override { return host_->size(); }
+
+  absl::Status Reduce(const ReduceCall& call) override;
+  absl::Status Broadcast(const BroadcastCall& call) override;
+  absl::Status Allgather(const AllgatherCall& call) override;
+  absl::Status Alltoall(const AlltoallCall& call) override;
+  absl::Status Barrier(const CallInfo& info) override;
+
+  // Nothing: the owner of the host's communicator tunes that.
+  void Tune(const Tuning&) override {}
+
+ private:
+  StagedCommunicator(Communicator* host, std::unique_ptr<Staging> staging)
+      : host_(host), staging_(std::move(staging)) {}
+
+  Communicator* const host_;
+  const std::unique_ptr<Staging> staging_;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_COLLECTIVES_STAGED_STAGED_COMMUNICATOR_H_
