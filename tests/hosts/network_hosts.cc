@@ -141,6 +141,13 @@ absl::Status NetworkHosts::WriteAgent() {
   return absl::InternalError(absl::StrCat("cannot write ", agent_));
 }
 
+absl::Status NetworkHosts::RunOn(int host, const std::string& command) const {
+  const ProcessResult result =
+      RunProcesses({.argv = {agent_, NameOf(host), command}, .timeout = absl::Seconds(20)}).ranks.front();
+  if (result.exit_code == 0) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat(NameOf(host), ": ", command, ": ", result.output));
+}
+
 absl::Status NetworkHosts::LimitRate(double mbit) {
   for (int host = 0; host < count(); ++host) {
     // A burst of 2 ms, and room for 50 ms.

@@ -38,11 +38,16 @@ class NetworkHosts {
   int count() const { return options_.count; }
   std::string NameOf(int host) const;
   std::string AddressOf(int host) const;
+  // The name of this machine's interface on their network.
+  const std::string& interface() const { return bridge_; }
   // Open MPI's parameters that keep it to this network.
   std::vector<std::pair<std::string, std::string>> MpiNetwork() const;
 
   // A program that is called like ssh, AGENT HOST COMMAND..., and runs the command on that host.
   const std::string& agent() const { return agent_; }
+
+  // Runs a command on a host, as the agent does.
+  absl::Status RunOn(int host, const std::string& command) const;
 
   // What each host sends is limited to this from now on, in Mbit/s.
   absl::Status LimitRate(double mbit);

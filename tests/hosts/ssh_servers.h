@@ -1,0 +1,50 @@
+// OpenSSH's servers on hosts that are network namespaces.
+#ifndef RONDA_TESTS_HOSTS_SSH_SERVERS_H_
+#define RONDA_TESTS_HOSTS_SSH_SERVERS_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "tests/hosts/network_hosts.h"
+
+namespace ronda::testing {
+
+// An sshd on every host, with keys made for this test: what is run over it there sees the host's name and one /dev/shm.
+// The servers end with the hosts.
+class SshServers {
+ public:
+  // OK if servers can run here; else what is missing.
+  static absl::Status Available();
+
+  static absl::StatusOr<std::unique_ptr<SshServers>> Start(const NetworkHosts& hosts);
+  ~SshServers();
+  SshServers(const SshServers&) = delete;
+  SshServers& operator=(const SshServers&) = delete;
+
+  int port() const;
+
+  // Private keys: one that the servers know, and one that they do not.
+  std::string identity() const { return directory_ + "/known"; }
+  std::string foreign_identity() const { return directory_ + "/foreign"; }
+
+  // Holds OpenSSH's ssh as it is for a user who knows these hosts' keys only, and has no other settings.
+  std::string client_directory() const { return directory_ + "/bin"; }
+
+  // From now on the user does not know this host's key.
+  void Forget(int host);
+
+ private:
+  explicit SshServers(const NetworkHosts* hosts);
+  absl::Status SetUp();
+  void WriteFiles() const;
+  void WriteKnownHosts(int but_not) const;
+
+  const NetworkHosts* const hosts_;
+  const std::string directory_;
+};
+
+}  // namespace ronda::testing
+
+#endif  // RONDA_TESTS_HOSTS_SSH_SERVERS_H_
