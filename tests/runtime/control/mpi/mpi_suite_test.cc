@@ -30,7 +30,7 @@ INSTANTIATE_TEST_SUITE_P(Default, ControlPlaneTest,
                          NameOfControlRanks);
 INSTANTIATE_TEST_SUITE_P(Tree, ControlPlaneTest,
                          ::testing::Values(Ranks("Chain", {.size = 4, .fan_out = 1}),
-                                           Ranks("Binary", {.size = 33, .fan_out = 2})),
+                                           Ranks("Binary", {.size = 11, .fan_out = 2})),
                          NameOfControlRanks);
 
 }  // namespace

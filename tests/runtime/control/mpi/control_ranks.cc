@@ -1,0 +1,157 @@
+// What each rank of mpirun_control_test runs: control_ranks PLUGIN open_mpi|mpich mpi|grpc rounds|measure|idle|failure.
+//
+// By hand it compares the control planes: mpirun -np 2 control_ranks ... mpi measure, and the same with grpc.
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/logging.h"
+#include "runtime/control/grpc/grpc_control_plane.h"
+#include "runtime/control/mpi/mpi_control_plane.h"
+#include "runtime/mpi/mpi_session.h"
+
+namespace ronda::testing {
+namespace {
+
+// As a cached step of ResNet-50's gradients has them.
+constexpr char kReport[] = "12345";
+constexpr char kList[] = "12345678901234567";
+
+struct Program {
+  std::shared_ptr<MpiSession> session;
+  std::unique_ptr<ControlPlane> control;
+
+  bool is_root() const { return session->rank() == 0; }
+};
+
+std::vector<Peer> PeersOf(const MpiSession& session) {
+  std::vector<Peer> peers;
+  for (RankId rank = 0; rank < session.size(); ++rank) peers.push_back({.rank = rank, .host = "here", .pid = rank});
+  return peers;
+}
+
+absl::StatusOr<std::unique_ptr<ControlPlane>> ConnectOverMpi(MpiSession& session) {
+  std::vector<RankId> all(static_cast<size_t>(session.size()));
+  std::iota(all.begin(), all.end(), 0);
+  auto messages = session.Connect(all, 0);
+  if (!messages.ok()) return messages.status();
+  return ConnectMpiControlPlane({.rank = session.rank(),
+                                 .peers = PeersOf(session),
+                                 .messages = *std::move(messages),
+                                 .job_id = "job",
+                                 .abandon_messages = [&session] { session.LeaveWithoutEnd(); }});
+}
+
+absl::StatusOr<std::unique_ptr<ControlPlane>> ConnectOverGrpc(MpiSession& session) {
+  GrpcControlPlaneOptions options = {.rank = session.rank(), .peers = PeersOf(session), .job_id = "job"};
+  if (session.rank() == 0) options.listener = ControlListener::Start(*ResolveEndpoint("127.0.0.1", 0)).value();
+  const std::string port =
+      session.Broadcast(options.listener == nullptr ? "" : absl::StrCat(options.listener->port())).value();
+  int number = 0;
+  RONDA_CHECK(absl::SimpleAtoi(port, &number));
+  if (session.rank() > 0) options.parent = *ResolveEndpoint("127.0.0.1", number);
+  return ConnectGrpcControlPlane(std::move(options));
+}
+
+// Receives until `done` says so of all that has come.
+template <typename Done>
+void ReceiveUntil(ControlPlane& control, const Done& done) {
+  for (;;) {
+    const absl::StatusOr<ControlPlane::Inbox> inbox = control.Receive();
+    RONDA_CHECK(inbox.ok());
+    if (done(*inbox)) return;
+    control.Wait(absl::InfiniteFuture());
+  }
+}
+
+// Each rank reports, and rank 0 answers all.
+void Round(Program& program) {
+  ControlPlane& control = *program.control;
+  RONDA_CHECK(control.SendToCoordinator(kReport).ok());
+  int heard = 0;
+  ReceiveUntil(control, [&](const ControlPlane::Inbox& inbox) {
+    for (const ControlMessage& message : inbox.to_coordinator) {
+      RONDA_CHECK(message.payload == kReport);
+      if (++heard == program.session->size()) RONDA_CHECK(control.Broadcast(kList).ok());
+    }
+    return !inbox.broadcasts.empty() && inbox.broadcasts.front() == kList;
+  });
+}
+
+void RunRounds(Program& program, size_t rounds) {
+  std::vector<double> times;
+  for (size_t i = 0; i < rounds; ++i) {
+    const absl::Duration begun = MonotonicTime();
+    Round(program);
+    times.push_back(absl::ToDoubleMicroseconds(MonotonicTime() - begun));
+  }
+  std::sort(times.begin(), times.end());
+  if (program.is_root()) {
+    std::printf("a round: median %.1f us, 90 %% in %.1f us\n", times[rounds / 2], times[rounds * 9 / 10]);
+  }
+}
+
+double CpuSeconds() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+void Idle(Program& program) {
+  const double before = CpuSeconds();
+  const absl::Time end = absl::Now() + absl::Seconds(3);
+  while (absl::Now() < end) program.control->Wait(end);
+  std::printf("idle: %.2f %% of a core\n", (CpuSeconds() - before) / 3 * 100);
+}
+
+// The last rank fails, and leaves when the others have said what they know: mpirun ends all with the first that leaves.
+void FailAndSay(Program& program) {
+  ControlPlane& control = *program.control;
+  if (program.session->rank() == program.session->size() - 1) control.Fail(absl::DataLossError("on purpose"));
+  while (control.failure().ok()) control.Wait(absl::InfiniteFuture());
+  std::printf("rank %d knows: %s\n", program.session->rank(), std::string(control.failure().message()).c_str());
+  std::fflush(stdout);
+  absl::SleepFor(absl::Milliseconds(500));
+}
+
+int Main(int argc, char** argv) {
+  if (argc != 5) return 2;
+  const MpiFlavor flavor = std::string(argv[2]) == "mpich" ? MpiFlavor::kMpich : MpiFlavor::kOpenMpi;
+  absl::StatusOr<std::shared_ptr<MpiSession>> session = MpiSession::Start({.flavor = flavor, .plugin = argv[1]});
+  RONDA_CHECK(session.ok());
+  Program program = {.session = *std::move(session)};
+  auto control = std::string(argv[3]) == "mpi" ? ConnectOverMpi(*program.session) : ConnectOverGrpc(*program.session);
+  if (!control.ok()) {
+    std::printf("%s\n", control.status().ToString().c_str());
+    return 1;
+  }
+  program.control = *std::move(control);
+  const std::string scenario = argv[4];
+  if (scenario == "rounds") RunRounds(program, 50);
+  if (scenario == "measure") RunRounds(program, 2000);
+  if (scenario == "idle") Idle(program);
+  if (scenario == "failure") FailAndSay(program);
+  if (scenario != "failure") program.control->Depart();
+  program.control.reset();
+  std::printf("rank %d has left\n", program.session->rank());
+  return 0;
+}
+
+}  // namespace
+}  // namespace ronda::testing
+
+int main(int argc, char** argv) { return ronda::testing::Main(argc, argv); }
