@@ -21,6 +21,7 @@ namespace {
 
 struct ModelOptions {
   model::SweepOptions sweep;
+  absl::Duration link_latency;
   absl::Duration compute;     // zero: what is assumed for each model
   double host_gigabytes = 0;  // a second; 0: as measured
   Results::Files files;
@@ -33,6 +34,13 @@ void AddFlags(Flags* flags, ModelOptions* options) {
       ChoiceList(&options->sweep.models, PresetNames()));
   flags->Add({.names = {"--gbit"}, .value = "LIST", .help = "Gbit/s of a host's port to the network: 25,100,400."},
              IntegerList(&options->sweep.gbit, any));
+  flags->Add({.names = {"--link-gbit"},
+              .value = "GBIT/S",
+              .help = "Instead of --gbit: what large messages that go both ways at once got each way from a link\n"
+                      "that was measured, which the ranks' CPUs drive (TCP); in decimals."},
+             Number(&options->sweep.link.gbit));
+  flags->Add({.names = {"--link-latency"}, .value = "TIME", .help = "Of a small message on that link (0)."},
+             Duration(&options->link_latency));
   flags->Add({.names = {"--ranks"}, .value = "LIST", .help = "Numbers of ranks: 8,64,512,4096,16384."},
              IntegerList(&options->sweep.ranks, any));
   flags->Add({.names = {"--local-size"}, .value = "N", .help = "Ranks a host: 8."},
@@ -110,6 +118,7 @@ int RunModel(const std::vector<std::string>& words) {
   int exit_code = 0;
   if (!ParseOrExplain(&flags, words, &exit_code)) return exit_code;
   options.sweep.compute = absl::ToDoubleSeconds(options.compute);
+  options.sweep.link.latency = absl::ToDoubleSeconds(options.link_latency);
   options.sweep.host_bandwidth = options.host_gigabytes * 1e9;
   const absl::StatusOr<std::vector<model::SweepLine>> lines = model::Sweep(options.sweep);
   if (!lines.ok()) return Fail(lines.status());

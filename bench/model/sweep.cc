@@ -12,6 +12,10 @@ TrainingStepOptions StepOf(const SweepOptions& sweep, const SweepLine& line) {
   TrainingStepOptions step;
   step.ranks = line.ranks;
   step.cluster = {.local_size = sweep.local_size, .host = MeasuredHost(), .network = AssumedNetwork(line.gbit)};
+  if (sweep.link.gbit > 0) {
+    step.cluster.network = {.latency = sweep.link.latency, .gap_per_byte = 8 / (sweep.link.gbit * 1e9)};
+    step.mover = Mover::kCpu;
+  }
   if (sweep.host_bandwidth > 0) step.cluster.host.gap_per_byte = 1 / sweep.host_bandwidth;
   step.compute = sweep.compute > 0 ? sweep.compute : ModelCompute(line.model);
   return step;
@@ -24,6 +28,11 @@ void Simulate(const std::vector<Gradient>& gradients, TrainingStepOptions step, 
     step.wire = variant.wire;
     line->results.push_back(SimulateTunedStep(gradients, step));
   }
+}
+
+std::vector<double> LinksOf(const SweepOptions& options) {
+  if (options.link.gbit > 0) return {options.link.gbit};
+  return {options.gbit.begin(), options.gbit.end()};
 }
 
 }  // namespace
@@ -50,7 +59,7 @@ absl::StatusOr<std::vector<SweepLine>> Sweep(const SweepOptions& options) {
   for (const std::string& model : options.models) {
     RONDA_ASSIGN_OR_RETURN(const ModelShapes shapes, PresetShapes(model));
     const std::vector<Gradient> gradients = BackwardOrder(shapes);
-    for (const int gbit : options.gbit) {
+    for (const double gbit : LinksOf(options)) {
       for (const int ranks : options.ranks) {
         lines.push_back({.model = model, .gbit = gbit, .ranks = ranks});
         Simulate(gradients, StepOf(options, lines.back()), &lines.back());
@@ -67,7 +76,7 @@ std::vector<ResultRow> SweepRows(const std::vector<SweepLine>& lines) {
     for (size_t i = 0; i < variants.size(); ++i) {
       const StepResult& result = line.results[i];
       rows.push_back({{"model", line.model},
-                      {"gbit", int64_t{line.gbit}},
+                      {"gbit", line.gbit},
                       {"ranks", int64_t{line.ranks}},
                       {"algorithm", std::string(AlgorithmName(variants[i].algorithm))},
                       {"coordination", std::string(CoordinationName(variants[i].coordination))},

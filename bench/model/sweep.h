@@ -10,10 +10,17 @@
 
 namespace ronda::bench::model {
 
+// What ranks on two hosts got from the link between them, which they drive themselves (TCP).
+struct MeasuredLink {
+  double gbit = 0;     // Gbit/s each way of large messages that go both ways at once; 0: there is none
+  double latency = 0;  // s of a small message, from the call that sends to the one that has received
+};
+
 // What to predict: every model on every link with every number of ranks, each in all variants.
 struct SweepOptions {
   std::vector<std::string> models = {"resnet50", "bert-large"};  // presets of shapes
   std::vector<int> gbit = {25, 100, 400};                        // of a host's port to the network
+  MeasuredLink link;                                             // instead of `gbit`, if there is one
   std::vector<int> ranks = {8, 64, 512, 4096, 16384};
   int local_size = 8;
   double compute = 0;         // s of forward and backward pass; 0: ModelCompute()
@@ -35,7 +42,7 @@ std::vector<Variant> Variants();
 // A line of a table: one number of ranks, and a result for each of Variants().
 struct SweepLine {
   std::string model;
-  int gbit = 0;
+  double gbit = 0;
   int ranks = 0;
   std::vector<StepResult> results;
 };

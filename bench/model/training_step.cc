@@ -9,6 +9,10 @@ namespace {
 constexpr double kFloatBytes = 4;
 constexpr double kMiB = 1 << 20;
 constexpr double kLargestMinBucket = 256 * kMiB;
+// Measured on one core, s for each byte of fp32: adding what has arrived, and what conversions take (docs/scaling.md).
+constexpr double kSumWork = 0.03e-9;
+constexpr double kFp16Work = 0.10e-9;
+constexpr double kFp8Work = 0.18e-9;
 // Over shared memory a 16-bit wire is to cost at most a tenth more than fp32. Encoding and decoding fp8 takes twice as
 // long as converting to fp16 and back.
 constexpr double kFp16HostFactor = 1.1;
@@ -127,11 +131,17 @@ class StepSimulation {
 
   void Reduce(const Batch& bucket) {
     const double bytes = BytesOf(bucket.begin, bucket.end);
-    const double busy = AllreduceTime(options_.algorithm, links_, options_.ranks, bytes);
+    const double busy = AllreduceTime(options_.algorithm, links_, options_.ranks, bytes) + WorkOf(bytes);
     link_free_ = std::max(bucket.at, link_free_) + busy;
     result_.link_busy += busy;
     result_.wire_bytes += bytes * CostOf(options_.wire).network_ratio;
     ++result_.buckets;
+  }
+
+  // What the link waits for in a bucket, besides itself.
+  double WorkOf(double bytes) const {
+    const bool is_waited_for = options_.mover == Mover::kCpu && options_.ranks > 1;
+    return is_waited_for ? bytes * CostOf(options_.wire).work_per_byte : 0;
   }
 
   const std::vector<Gradient>& gradients_;
@@ -180,11 +190,11 @@ const char* WireName(Wire wire) {
 WireCost CostOf(Wire wire) {
   switch (wire) {
     case Wire::kNone:
-      return {};
+      return {.work_per_byte = kSumWork};
     case Wire::kFp16:
-      return {.network_ratio = 0.5, .host_factor = kFp16HostFactor};
+      return {.network_ratio = 0.5, .host_factor = kFp16HostFactor, .work_per_byte = kFp16Work};
     case Wire::kFp8:
-      return {.network_ratio = 260.0 / (256 * kFloatBytes), .host_factor = kFp8HostFactor};
+      return {.network_ratio = 260.0 / (256 * kFloatBytes), .host_factor = kFp8HostFactor, .work_per_byte = kFp8Work};
   }
   return {};
 }

@@ -33,9 +33,16 @@ const char* WireName(Wire wire);
 struct WireCost {
   double network_ratio = 1;  // bytes between hosts for each byte of fp32; fp8 has a scale for each 256 codes
   double host_factor = 1;    // time on the host, relative to fp32
+  double work_per_byte = 0;  // s of a rank's core for each byte of fp32 that it packs, adds and unpacks
 };
 
 WireCost CostOf(Wire wire);
+
+// Who moves the bytes between hosts.
+enum class Mover {
+  kHardware,  // meanwhile the ranks convert and add the next ones
+  kCpu,       // the ranks themselves, as with TCP: what they convert and add comes on top
+};
 
 enum class Bucketing {
   kWhileBusy,  // what has become ready while a bucket was under way travels in the next ones
@@ -49,6 +56,7 @@ struct TrainingStepOptions {
   Algorithm algorithm = Algorithm::kHierarchical;
   Coordination coordination = Coordination::kLocked;
   Wire wire = Wire::kNone;
+  Mover mover = Mover::kHardware;
   double compute = 0.15;           // s of forward and backward pass
   double forward_share = 1.0 / 3;  // of `compute`: a backward pass does twice the work of a forward pass
   double jitter = 0;               // standard deviation of a rank's compute time, relative: all wait for the slowest

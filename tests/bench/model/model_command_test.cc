@@ -49,6 +49,14 @@ TEST(ModelCommandTest, WritesRowsForOtherTools) {
   EXPECT_TRUE(Contains(json, "\"coordination\":\"cached\"")) << json;
 }
 
+TEST(ModelCommandTest, MeasuredLinkReplacesTheList) {
+  const Outcome outcome = RunModel(
+      {"--models", "lenet", "--link-gbit", "0.61", "--link-latency", "90us", "--ranks", "2", "--local-size", "1"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_TRUE(Contains(outcome.out, "# lenet, 0.61 Gbit/s a host")) << outcome.out;
+  EXPECT_FALSE(Contains(outcome.out, "# lenet, 25 Gbit/s a host")) << outcome.out;
+}
+
 TEST(ModelCommandTest, RefusesWhatItDoesNotKnow) {
   const Outcome outcome = RunModel({"--models", "alexnet"});
   EXPECT_NE(outcome.exit_code, 0);

@@ -48,6 +48,24 @@ TEST(SweepTest, ComputeAndHostBandwidthReplaceWhatIsAssumed) {
   EXPECT_GE(after->front().results[0].step, options.compute);
 }
 
+TEST(SweepTest, MeasuredLinkIsTakenAsItIs) {
+  SweepOptions options = {.models = {"resnet50"}, .link = {.gbit = 0.5, .latency = 100e-6}, .ranks = {2}};
+  options.local_size = 1;
+  options.compute = 1e-9;
+  const absl::StatusOr<std::vector<SweepLine>> lines = Sweep(options);
+  ASSERT_TRUE(lines.ok()) << lines.status();
+  ASSERT_EQ(lines->size(), 1u) << "one link, whatever gbit lists";
+  const SweepLine& line = lines->front();
+  EXPECT_EQ(line.gbit, 0.5);
+  // 102.2 MB at 62.5 MB/s, half of them in either direction in each of two phases.
+  constexpr double kBytes = 102.2e6;
+  EXPECT_NEAR(line.results[0].step, kBytes / 62.5e6, 0.01);
+  options.link.gbit = 1;
+  const absl::StatusOr<std::vector<SweepLine>> faster = Sweep(options);
+  ASSERT_TRUE(faster.ok()) << faster.status();
+  EXPECT_NEAR(line.results[0].step / faster->front().results[0].step, 2, 0.02);
+}
+
 TEST(SweepTest, UnknownModelIsAnError) {
   SweepOptions options;
   options.models = {"alexnet"};

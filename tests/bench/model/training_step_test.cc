@@ -176,5 +176,19 @@ TEST(TrainingStepTest, TuningIsNoWorseThanAnyBucketSizeItTries) {
   }
 }
 
+TEST(TrainingStepTest, RanksThatMoveTheBytesThemselvesConvertInBetween) {
+  for (const Wire wire : {Wire::kNone, Wire::kFp16, Wire::kFp8}) {
+    TrainingStepOptions options = TwoRanks();
+    options.wire = wire;
+    const StepResult by_hardware = SimulateStep({{1e6, 0.5}, {2e6, 1}}, options);
+    options.mover = Mover::kCpu;
+    const StepResult by_cpu = SimulateStep({{1e6, 0.5}, {2e6, 1}}, options);
+    EXPECT_GT(CostOf(wire).work_per_byte, 0) << WireName(wire);
+    EXPECT_NEAR(by_cpu.link_busy - by_hardware.link_busy, 3e6 * CostOf(wire).work_per_byte, 1e-9) << WireName(wire);
+    options.ranks = 1;
+    EXPECT_EQ(SimulateStep({{1e6, 0.5}}, options).link_busy, 0) << WireName(wire);
+  }
+}
+
 }  // namespace
 }  // namespace ronda::bench::model
