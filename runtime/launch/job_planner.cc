@@ -153,9 +153,12 @@ absl::StatusOr<JobPlan> PlanMpirunJob(const LaunchOptions& options, const Launch
     variables.emplace_back("OMP_NUM_THREADS=1");
   }
   if (facts.output == LaunchFacts::Output::kTerminal) variables.emplace_back("RONDA_OUTPUT_IS_TERMINAL=1");
+  // The ranks name their shared memory so, and what killed ones leave on this host is found.
+  variables.push_back(absl::StrCat("RONDA_JOB_ID=", facts.job_id));
   RONDA_ASSIGN_OR_RETURN(const MpirunCommand command, MakeMpirunCommand(RequestOf(options, facts, mpirun, variables)));
   variables.insert(variables.end(), command.environment.begin(), command.environment.end());
   JobPlan plan;
+  plan.job_id = facts.job_id;
   plan.rank_count = options.rank_count;
   plan.shutdown.grace = 2 * options.grace_period + kMpirunMargin;
   if (!HidesOutput(options.remote.mpi_arguments)) plan.start_timeout = StartTimeoutOf(variables);

@@ -204,6 +204,19 @@ TEST_P(LauncherMpirunTest, SignalsEndTheRanks) {
   }
 }
 
+TEST_P(LauncherMpirunTest, SharedMemoryThatRanksLeaveOnThisHostIsRemoved) {
+  LauncherRun run(OnThisHost(2, "touch /dev/shm/ronda-$RONDA_JOB_ID-$RANK; ls /dev/shm/ronda-$RONDA_JOB_ID-$RANK"),
+                  Options());
+  EXPECT_EQ(run.Finish(), 0);
+  const std::vector<std::string> lines = Lines(run.out());
+  ASSERT_EQ(lines.size(), 2u);
+  for (const std::string& line : lines) {
+    const std::string file = line.substr(line.find('/'));
+    EXPECT_THAT(file, MatchesRegex("/dev/shm/ronda-[0-9a-f]+-[01]"));
+    EXPECT_FALSE(std::filesystem::exists(file));
+  }
+}
+
 TEST_P(LauncherMpirunTest, NothingOutlivesALauncherThatIsKilled) {
   LauncherRun run(OnThisHost(2, "echo pid$RANK=$$; exec sleep 600"), Options());
   run.WaitForOut("pid0=");
