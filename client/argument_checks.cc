@@ -41,6 +41,24 @@ absl::Status SetLimit(const Submission& submission, absl::string_view argument, 
   return absl::OkStatus();
 }
 
+absl::Status SetMemory(const ronda_call_options& call, Submission* submission) {
+  const int raw_memory = RawValue(call.memory);
+  const std::optional<Memory> memory = MemoryFromInt(raw_memory);
+  if (!memory) {
+    return absl::InvalidArgumentError(absl::StrCat(Describe(*submission), ": call.memory ", raw_memory,
+                                                   " is not one of ronda_memory, 0 to ", kMemoryCount - 1));
+  }
+  if (*memory == Memory::kHost && call.stream != nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(Describe(*submission),
+                     ": there is a call.stream, but call.memory is RONDA_MEMORY_HOST: set it to "
+                     "RONDA_MEMORY_CUDA if the buffers are a GPU's, or leave the stream out"));
+  }
+  submission->request.memory = *memory;
+  submission->stream = call.stream;
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::string Describe(const Submission& submission) {
@@ -90,6 +108,7 @@ absl::Status FromTensor(OpType op, const ronda_tensor& tensor, Submission* submi
 
 absl::Status SetCall(const ronda_call_options& call, const Caller& caller, Submission* submission) {
   submission->request.process_set = call.process_set;
+  RONDA_RETURN_IF_ERROR(SetMemory(call, submission));
   if (call.warning_s == 0 && call.deadline_s == 0) return absl::OkStatus();
   WaitLimits limits = caller.limits;
   RONDA_RETURN_IF_ERROR(SetLimit(*submission, "warning_s", call.warning_s, &limits.warning));

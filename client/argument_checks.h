@@ -6,6 +6,7 @@
 #define RONDA_CLIENT_ARGUMENT_CHECKS_H_
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -33,24 +34,41 @@ int RawValue(const Enum& value) {
   return raw;
 }
 
-// Copies the caller's struct, which may come from another version of ronda.h. A newer one is longer: what we do not
-// know must be zero, that is, not asked for.
+template <typename T>
+concept HasCallOptions = requires(T args) {
+  { args.call } -> std::same_as<ronda_call_options&>;
+};
+
+// The size that T had in the first version of ronda.h: ronda_call_options, with which the arguments of operations end,
+// has grown since.
+template <typename T>
+constexpr size_t FirstSize() {
+  if constexpr (HasCallOptions<T>) {
+    static_assert(offsetof(T, call) + sizeof(ronda_call_options) == sizeof(T));
+    return offsetof(T, call) + offsetof(ronda_call_options, memory);
+  } else {
+    return sizeof(T);
+  }
+}
+
+// Copies the caller's struct, which may come from another version of ronda.h. What an older one lacks is zero; a newer
+// one is longer, and what we do not know must be zero: that is, not asked for.
 template <typename T>
 absl::StatusOr<T> CopySized(const T* from, absl::string_view type, absl::string_view init_macro) {
   if (from == nullptr) return absl::InvalidArgumentError(absl::StrCat(type, " is NULL: pass a pointer to one"));
   const size_t size = from->struct_size;
-  if (size < sizeof(T) || size > kMaxStructSize) {
+  if ((size < sizeof(T) && size != FirstSize<T>()) || size > kMaxStructSize) {
     return absl::InvalidArgumentError(absl::StrCat(type, ".struct_size is ", size, ", expected ", sizeof(T),
                                                    ": begin with ", init_macro, " or set it to sizeof(", type, ")"));
   }
   const char* bytes = reinterpret_cast<const char*>(from);
-  if (std::any_of(bytes + sizeof(T), bytes + size, [](char byte) { return byte != 0; })) {
+  if (size > sizeof(T) && std::any_of(bytes + sizeof(T), bytes + size, [](char byte) { return byte != 0; })) {
     return absl::InvalidArgumentError(absl::StrCat(type, " has ", size, " bytes, this library knows ", sizeof(T),
                                                    " of them, and the rest is not zero: the program was built with a "
                                                    "newer ronda.h and needs the libronda.so that came with it"));
   }
-  T copy;
-  std::memcpy(&copy, from, sizeof(T));
+  T copy = {};
+  std::memcpy(&copy, from, size < sizeof(T) ? FirstSize<T>() : sizeof(T));
   return copy;
 }
 
@@ -70,7 +88,7 @@ absl::Status CheckName(absl::string_view operation, absl::string_view what, cons
 // the caller gives none.
 absl::Status FromTensor(OpType op, const ronda_tensor& tensor, Submission* submission);
 
-// Sets the process set, and limits if `call` has any.
+// Sets the process set, where the buffers are, and limits if `call` has any.
 absl::Status SetCall(const ronda_call_options& call, const Caller& caller, Submission* submission);
 
 }  // namespace ronda

@@ -221,7 +221,10 @@ absl::Status ToSubmission(const ronda_object_args* args, const Caller& caller, S
     return absl::InvalidArgumentError(
         absl::StrCat("object '", known.name, "': size is ", known.size, ", more bytes than there can be"));
   }
-  return SetCall(known.call, caller, submission);
+  RONDA_RETURN_IF_ERROR(SetCall(known.call, caller, submission));
+  if (submission->request.memory == Memory::kHost) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("object '", known.name, "': call.memory is RONDA_MEMORY_CUDA, but objects are in host memory"));
 }
 
 absl::StatusOr<SparseSubmissions> ToSubmissions(const ronda_sparse_allreduce_args* args, const Caller& caller) {
@@ -236,6 +239,11 @@ absl::StatusOr<SparseSubmissions> ToSubmissions(const ronda_sparse_allreduce_arg
                                                    RawValue(known.op),
                                                    ": it must be RONDA_SUM, or RONDA_AVERAGE of floating point"));
   }
+  if (averages && values.request.memory != Memory::kHost) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("sparse_allreduce '", values.request.name,
+                     "': averages are of values in host memory: ask for RONDA_SUM, and divide on the device"));
+  }
   RONDA_RETURN_IF_ERROR(CheckSparseBuffers(known, values.request));
   values.input = known.values;
   values.request.group = values.request.name;
@@ -243,7 +251,8 @@ absl::StatusOr<SparseSubmissions> ToSubmissions(const ronda_sparse_allreduce_arg
   values.request.reduction = *reduction;
   // A scalar has no rows, and is refused with the rest.
   const int64_t rows = values.request.shape.empty() ? 0 : values.request.shape.front();
-  Submission indices{.request = values.request, .input = known.indices};
+  Submission indices = values;
+  indices.input = known.indices;
   absl::StrAppend(&indices.request.name, "/indices");
   indices.request.dtype = DType::kInt64;
   indices.request.shape = {rows};
@@ -269,7 +278,10 @@ absl::StatusOr<absl::Span<const Submission>> ToGroup(const ronda_reducescatter_a
 absl::StatusOr<Submission> BarrierSubmission(ronda_process_set set, double timeout_s, const Caller& caller) {
   if (std::isnan(timeout_s)) return absl::InvalidArgumentError("monitored_barrier: timeout_s is not a number");
   Submission submission{.request = {.name = "ronda/barrier", .op = OpType::kBarrier}};
-  RONDA_RETURN_IF_ERROR(SetCall({.process_set = set, .warning_s = 0, .deadline_s = timeout_s}, caller, &submission));
+  ronda_call_options call = RONDA_CALL_OPTIONS_INIT;
+  call.process_set = set;
+  call.deadline_s = timeout_s;
+  RONDA_RETURN_IF_ERROR(SetCall(call, caller, &submission));
   return submission;
 }
 

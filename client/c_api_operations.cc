@@ -173,8 +173,9 @@ absl::Status Join(ronda_process_set set, const ronda_absent& absent, Session& se
   return absl::OkStatus();
 }
 
-// Runs `read` on an operation that has completed well, and is one that `what` is asked of.
-enum class Applicable { kNo, kYes };
+// Runs `read` on an operation that has completed well, and has the result that is asked for: or, where streams may read
+// that, an operation that a stream waits for.
+enum class Applicable { kNo, kOnceComplete, kOnceOrdered };
 template <typename ReadFn>
 ronda_status ReadResult(const char* function, ronda_handle handle, absl::FunctionRef<Applicable(const Operation&)> fits,
                         const ReadFn& read) {
@@ -182,11 +183,15 @@ ronda_status ReadResult(const char* function, ronda_handle handle, absl::Functio
     const auto invalid = [&](absl::string_view what) -> Outcome {
       return {RONDA_ERROR_INVALID_ARGUMENT, absl::StrCat(function, ": handle ", handle, " is ", what)};
     };
-    if (fits(operation) == Applicable::kNo) {
+    const Applicable applicable = fits(operation);
+    if (applicable == Applicable::kNo) {
       return invalid(absl::StrCat("of an operation without such a result (", Name(operation.op()), ")"));
     }
-    if (!operation.done()) return invalid("still in flight: call ronda_synchronize() first");
-    if (const absl::Status status = operation.Wait(); !status.ok()) return Failure(status, Answer::kCompletion);
+    if (operation.done()) {
+      if (const absl::Status status = operation.Wait(); !status.ok()) return Failure(status, Answer::kCompletion);
+    } else if (applicable != Applicable::kOnceOrdered || !operation.is_ordered()) {
+      return invalid("still in flight: call ronda_synchronize() first");
+    }
     read(operation);
     return {};
   });
@@ -318,6 +323,14 @@ ronda_status ronda_synchronize(ronda_handle handle) {
   });
 }
 
+ronda_status ronda_synchronize_on_stream(ronda_handle handle, void* stream) {
+  return ronda::CallWithOperation("ronda_synchronize_on_stream", handle, [&](const ronda::Operation& operation) {
+    const absl::Status status = operation.OrderBefore(stream);
+    if (status.ok()) ronda::globals().handles.NoteOrdered(handle);
+    return ronda::Failure(status, ronda::Answer::kCompletion);
+  });
+}
+
 ronda_status ronda_output(ronda_handle handle, const void** data, int64_t* rows, const int64_t** rows_per_member,
                           int* members) {
   constexpr char kFunction[] = "ronda_output";
@@ -328,7 +341,7 @@ ronda_status ronda_output(ronda_handle handle, const void** data, int64_t* rows,
   return ronda::ReadResult(
       kFunction, handle,
       [](const ronda::Operation& operation) {
-        return operation.HasOutput() ? ronda::Applicable::kYes : ronda::Applicable::kNo;
+        return operation.HasOutput() ? ronda::Applicable::kOnceOrdered : ronda::Applicable::kNo;
       },
       [&](const ronda::Operation& operation) {
         const ronda::Output output = operation.output();
@@ -346,7 +359,7 @@ ronda_status ronda_found_inf(ronda_handle handle, int* found) {
   return ronda::ReadResult(
       kFunction, handle,
       [](const ronda::Operation& operation) {
-        return operation.Reduces() ? ronda::Applicable::kYes : ronda::Applicable::kNo;
+        return operation.Reduces() ? ronda::Applicable::kOnceComplete : ronda::Applicable::kNo;
       },
       [&](const ronda::Operation& operation) {
         *found = operation.handle().result().overflow == ronda::OperationResult::Overflow::kFound ? 1 : 0;
@@ -359,7 +372,7 @@ ronda_status ronda_last_rank(ronda_handle handle, int* last_rank) {
   return ronda::ReadResult(
       kFunction, handle,
       [](const ronda::Operation& operation) {
-        return operation.op() == ronda::OpType::kJoin ? ronda::Applicable::kYes : ronda::Applicable::kNo;
+        return operation.op() == ronda::OpType::kJoin ? ronda::Applicable::kOnceComplete : ronda::Applicable::kNo;
       },
       [&](const ronda::Operation& operation) { *last_rank = static_cast<int>(operation.handle().result().number); });
 }
@@ -384,7 +397,8 @@ ronda_status ronda_release(ronda_handle handle) {
   return ronda::Call([&]() -> ronda::Outcome {
     const ronda::Operation operation = ronda::globals().handles.Remove(handle);
     if (!operation.exists()) return ronda::UnknownHandle("ronda_release", handle);
-    static_cast<void>(operation.Wait());  // its error is for ronda_synchronize() to tell
+    // Its error is for ronda_synchronize() to tell.
+    if (!operation.is_ordered()) static_cast<void>(operation.Wait());
     return {};
   });
 }

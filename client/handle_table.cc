@@ -23,20 +23,33 @@ ronda_handle HandleTable::Add(Operation operation) {
   return ++slot.uses << kPlaceBits | static_cast<int64_t>(place);
 }
 
+const HandleTable::Slot* HandleTable::SlotLocked(ronda_handle id) const {
+  const size_t place = PlaceOf(id);
+  return place < slots_.size() && slots_[place].uses == id >> kPlaceBits ? &slots_[place] : nullptr;
+}
+
+HandleTable::Slot* HandleTable::SlotLocked(ronda_handle id) {
+  return const_cast<Slot*>(std::as_const(*this).SlotLocked(id));
+}
+
 Operation HandleTable::Find(ronda_handle id) const {
   MutexLock lock(&mu_);
-  const size_t place = PlaceOf(id);
-  if (place >= slots_.size() || slots_[place].uses != id >> kPlaceBits) return Operation();
-  return slots_[place].operation;
+  const Slot* const slot = SlotLocked(id);
+  return slot == nullptr ? Operation() : slot->operation;
+}
+
+void HandleTable::NoteOrdered(ronda_handle id) {
+  MutexLock lock(&mu_);
+  Slot* const slot = SlotLocked(id);
+  if (slot != nullptr) slot->operation.NoteOrdered();
 }
 
 Operation HandleTable::Remove(ronda_handle id) {
   MutexLock lock(&mu_);
-  const size_t place = PlaceOf(id);
-  if (place >= slots_.size() || slots_[place].uses != id >> kPlaceBits) return Operation();
-  Slot& slot = slots_[place];
-  if (slot.operation.exists() && slot.uses < kMaxUses) free_.push_back(place);
-  return std::exchange(slot.operation, Operation());
+  Slot* const slot = SlotLocked(id);
+  if (slot == nullptr) return Operation();
+  if (slot->operation.exists() && slot->uses < kMaxUses) free_.push_back(PlaceOf(id));
+  return std::exchange(slot->operation, Operation());
 }
 
 }  // namespace ronda

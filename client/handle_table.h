@@ -26,6 +26,9 @@ class HandleTable {
   // None if `id` was never given out or has been removed.
   Operation Find(ronda_handle id) const;
 
+  // Marks the operation, if it is there, with Operation::NoteOrdered.
+  void NoteOrdered(ronda_handle id);
+
   // What `id` stood for; none as in Find.
   Operation Remove(ronda_handle id);
 
@@ -39,6 +42,10 @@ class HandleTable {
   };
 
   static size_t PlaceOf(ronda_handle id) { return static_cast<size_t>(id) & ((size_t{1} << kPlaceBits) - 1); }
+
+  // nullptr if `id` was never given out or has been removed.
+  const Slot* SlotLocked(ronda_handle id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Slot* SlotLocked(ronda_handle id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   void AddSlotLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

@@ -9,6 +9,15 @@ namespace ronda {
 
 absl::Status Operation::Wait() const {
   RONDA_RETURN_IF_ERROR(handle_->Wait());
+  return Checked();
+}
+
+absl::Status Operation::OrderBefore(void* stream) const {
+  RONDA_RETURN_IF_ERROR(handle_->OrderBefore(stream));
+  return Checked();
+}
+
+absl::Status Operation::Checked() const {
   return interpretation_ == nullptr ? absl::OkStatus() : interpretation_->Check(handle_->result());
 }
 

@@ -54,19 +54,29 @@ class Operation {
   // Blocks until the operation has completed; its status.
   absl::Status Wait() const;
 
+  // Has `stream` (a cudaStream_t) wait for an operation on GPU memory, as Handle::OrderBefore.
+  absl::Status OrderBefore(void* stream) const;
+
+  // Notes in this copy that a stream waits for the operation, so that nobody else has to.
+  void NoteOrdered() { is_ordered_ = true; }
+  bool is_ordered() const { return is_ordered_; }
+
   // Whether its result belongs to the handle.
   bool HasOutput() const;
 
   // Whether it is a reduction.
   bool Reduces() const;
 
-  // REQUIRES: HasOutput(), and Wait() has returned OK.
+  // REQUIRES: HasOutput(), and Wait() or OrderBefore() has returned OK.
   Output output() const;
 
  private:
+  absl::Status Checked() const;
+
   std::shared_ptr<Handle> handle_;
   std::shared_ptr<const Interpretation> interpretation_;  // null: the result is what the caller asked for
   OpType op_ = OpType::kAllreduce;
+  bool is_ordered_ = false;
 };
 
 }  // namespace ronda

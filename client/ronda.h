@@ -13,6 +13,11 @@
  *
  * Thread-safety: all functions may be called from any thread. Buffers belong to the caller and must stay valid and
  * untouched until the handle is complete.
+ *
+ * Tensors in a GPU's memory are submitted with RONDA_MEMORY_CUDA and a stream, as soon as the work that fills them has
+ * been given to that stream: nothing waits for it but the device. ronda_synchronize_on_stream() has the result waited
+ * for in the same way. Outputs that Ronda owns are in the GPU's memory then. What stays on the host: the arguments
+ * themselves, shapes, splits.
  */
 #ifndef RONDA_H_
 #define RONDA_H_
@@ -83,6 +88,12 @@ typedef enum ronda_absent {
   RONDA_ABSENT_COUNTED_AS_ZEROS = 1 /* divide by the number of all ranks of the process set */
 } ronda_absent;
 
+/* Where the buffers of an operation are, on every rank. */
+typedef enum ronda_memory {
+  RONDA_MEMORY_HOST = 0,
+  RONDA_MEMORY_CUDA = 1 /* of one GPU: all tensors of a rank are on the same */
+} ronda_memory;
+
 /* Names a process set; 0 is the set of all ranks. */
 typedef uint32_t ronda_process_set;
 
@@ -126,9 +137,12 @@ typedef struct ronda_call_options {
   ronda_process_set process_set; /* whose ranks take part */
   double warning_s;              /* as stall_warning_s, for this operation; 0: the job's; negative: never */
   double deadline_s;             /* as stall_deadline_s, for this operation; 0: the job's; negative: never */
+  ronda_memory memory;           /* where the buffers are */
+  void* stream; /* with RONDA_MEMORY_CUDA, a cudaStream_t: what it has been given so far comes before the operation;
+                   NULL: the default stream. Not one that a graph is captured from. Otherwise NULL */
 } ronda_call_options;
 #define RONDA_CALL_OPTIONS_INIT \
-  { 0, 0, 0 }
+  { 0, 0, 0, RONDA_MEMORY_HOST, NULL }
 
 typedef int64_t ronda_handle; /* > 0 */
 
@@ -276,7 +290,7 @@ typedef struct ronda_recv_args {
 #define RONDA_RECV_ARGS_INIT \
   { sizeof(ronda_recv_args), RONDA_TENSOR_INIT, NULL, 0, 0, RONDA_CALL_OPTIONS_INIT }
 
-/* Bytes, as many as each rank likes. Ronda owns the output: see ronda_output(); a row is a byte. */
+/* Bytes, as many as each rank likes, in host memory. Ronda owns the output: see ronda_output(); a row is a byte. */
 typedef struct ronda_object_args {
   size_t struct_size;
   const char* name; /* as ronda_tensor's */
@@ -296,7 +310,8 @@ typedef struct ronda_sparse_allreduce_args {
   ronda_tensor tensor;    /* of the values: the first dimension counts this rank's rows */
   const void* values;     /* rows */
   const int64_t* indices; /* of the rows in the dense tensor */
-  ronda_reduce_op op;     /* RONDA_SUM, or RONDA_AVERAGE of floating-point numbers: the values come back divided */
+  ronda_reduce_op op;     /* RONDA_SUM, or RONDA_AVERAGE of floating-point numbers in host memory: the values come back
+                             divided */
   ronda_call_options call;
 } ronda_sparse_allreduce_args;
 #define RONDA_SPARSE_ALLREDUCE_ARGS_INIT \
@@ -455,10 +470,22 @@ ronda_status ronda_poll(ronda_handle handle, int* done);
 /* Blocks until the operation has completed and returns its status. The handle stays valid. */
 ronda_status ronda_synchronize(ronda_handle handle);
 
+/* Has `stream` (a cudaStream_t) wait for an operation on GPU memory: what the stream is given from now on comes after
+ * it, and the buffers are the caller's again there. The calling thread waits until all ranks have submitted the tensor
+ * and the device has its work (in a locked schedule, until the device has all ranks' votes on it), not for that work.
+ * Errors known by then are returned; what goes wrong on the device later fails the job, and comes from
+ * ronda_synchronize() and whatever is submitted next. After RONDA_OK the handle may be given back without any wait.
+ * Operations on host memory are waited for as by ronda_synchronize(). */
+ronda_status ronda_synchronize_on_stream(ronda_handle handle, void* stream);
+
 /* The result of a completed operation whose output Ronda owns. `*data` holds `*rows` rows: units of the first
  * dimension. If `rows_per_member` is not NULL, `*rows_per_member` and `*members` become an array and its length: for
  * allgather (of tensors or objects), gather (on root) and alltoall how many of the rows came from each member of the
- * process set; for other operations it is empty. All is valid until ronda_release(). */
+ * process set; for other operations it is empty. All is valid until ronda_release().
+ *
+ * Of an operation on GPU memory `*data` is there, and the operation need not have completed: work on a stream for which
+ * ronda_synchronize_on_stream() has returned RONDA_OK finds the result. That work has to be done before
+ * ronda_release(). */
 ronda_status ronda_output(ronda_handle handle, const void** data, int64_t* rows, const int64_t** rows_per_member,
                           int* members);
 
@@ -475,7 +502,7 @@ ronda_status ronda_last_rank(ronda_handle handle, int* last_rank);
 typedef void (*ronda_callback)(void* context, ronda_status status, const char* message);
 ronda_status ronda_on_completion(ronda_handle handle, ronda_callback callback, void* context);
 
-/* Gives the handle back; waits for the operation first if it is still in flight. */
+/* Gives the handle back; waits for the operation first if it is still in flight and no stream waits for it. */
 ronda_status ronda_release(ronda_handle handle);
 
 #ifdef __cplusplus

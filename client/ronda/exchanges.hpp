@@ -31,7 +31,7 @@ inline ronda_broadcast_args broadcast_args(const Tensor& tensor, int root, const
   args.tensor = to_c(tensor);
   args.data = tensor.data;
   args.root = root;
-  args.call = to_c(call);
+  args.call = to_c(call, tensor);
   return args;
 }
 
@@ -41,7 +41,7 @@ inline ronda_send_args send_args(const Tensor& tensor, int to, int tag, const Ca
   args.input = tensor.data;
   args.to = to;
   args.tag = tag;
-  args.call = to_c(call);
+  args.call = to_c(call, tensor);
   return args;
 }
 
@@ -51,7 +51,7 @@ inline ronda_recv_args recv_args(const Tensor& tensor, int from, int tag, const 
   args.output = tensor.data;
   args.from = from;
   args.tag = tag;
-  args.call = to_c(call);
+  args.call = to_c(call, tensor);
   return args;
 }
 
@@ -70,7 +70,19 @@ Result<OutputHandle<T>> submit_output(ronda_status (*submit)(const Args*, ronda_
   ronda_handle handle = 0;
   Status status = to_status(submit(&args, &handle));
   if (!status.ok()) return status;
-  return OutputHandle<T>(handle, row_of(shape));
+  return OutputHandle<T>(handle, row_of(shape), args.call.memory);
+}
+
+// The same of `input`; `args` are complete but for what that tells.
+template <class T, class Args>
+Result<OutputHandle<T>> submit_input(ronda_status (*submit)(const Args*, ronda_handle*), Args args, const Tensor& input,
+                                     const CallOptions& call) {
+  Status status = check_dtype<T>(input);
+  if (!status.ok()) return status;
+  args.tensor = to_c(input);
+  args.input = input.data;
+  args.call = to_c(call, input);
+  return submit_output<T>(submit, args, input.shape);
 }
 
 }  // namespace detail
@@ -106,6 +118,16 @@ OutputHandle<T> allgather_async(const std::string& name, const T* data, const Di
                                 const CallOptions& call = {}) {
   return try_allgather_async(name, data, shape, call).value();
 }
+// The same of a tensor that may be in a GPU's memory, as the result then is. This form the other operations have, too.
+template <class T>
+Result<OutputHandle<T>> try_allgather_async(const Tensor& input, const CallOptions& call = {}) {
+  const ronda_allgather_args args = RONDA_ALLGATHER_ARGS_INIT;
+  return detail::submit_input<T>(ronda_allgather_async, args, input, call);
+}
+template <class T>
+OutputHandle<T> allgather_async(const Tensor& input, const CallOptions& call = {}) {
+  return try_allgather_async<T>(input, call).value();
+}
 // The concatenation itself; allgather_async tells also which rank gave how much.
 template <class T>
 Result<std::vector<T>> try_allgather(const std::string& name, const T* data, const Dims& shape,
@@ -132,18 +154,18 @@ Result<std::vector<OutputHandle<T>>> try_grouped_allgather_async(const std::stri
                                                                  const std::vector<GatherInput<T>>& inputs,
                                                                  const CallOptions& call = {}) {
   std::vector<ronda_allgather_args> args(inputs.size(), RONDA_ALLGATHER_ARGS_INIT);
-  std::vector<std::size_t> rows(inputs.size());
+  std::vector<detail::OutputKind> kinds(inputs.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     args[i].tensor = detail::tensor_of<T>(inputs[i].name, inputs[i].shape);
     args[i].input = inputs[i].data;
     args[i].call = detail::to_c(call);
-    rows[i] = detail::row_of(inputs[i].shape);
+    kinds[i].row = detail::row_of(inputs[i].shape);
   }
   std::vector<ronda_handle> handles(args.size());
   Status status =
       detail::to_status(ronda_grouped_allgather_async(args.data(), args.size(), group.c_str(), handles.data()));
   if (!status.ok()) return status;
-  return detail::take_over<T>(handles, rows);
+  return detail::take_over<T>(handles, kinds);
 }
 template <class T>
 std::vector<OutputHandle<T>> grouped_allgather_async(const std::string& group,
@@ -167,6 +189,16 @@ template <class T>
 OutputHandle<T> gather_async(const std::string& name, const T* data, const Dims& shape, int root,
                              const CallOptions& call = {}) {
   return try_gather_async(name, data, shape, root, call).value();
+}
+template <class T>
+Result<OutputHandle<T>> try_gather_async(const Tensor& input, int root, const CallOptions& call = {}) {
+  ronda_gather_args args = RONDA_GATHER_ARGS_INIT;
+  args.root = root;
+  return detail::submit_input<T>(ronda_gather_async, args, input, call);
+}
+template <class T>
+OutputHandle<T> gather_async(const Tensor& input, int root, const CallOptions& call = {}) {
+  return try_gather_async<T>(input, root, call).value();
 }
 template <class T>
 Result<std::vector<T>> try_gather(const std::string& name, const T* data, const Dims& shape, int root,
@@ -200,6 +232,19 @@ OutputHandle<T> scatter_async(const std::string& name, const T* data, const Dims
   return try_scatter_async(name, data, shape, root, splits, call).value();
 }
 template <class T>
+Result<OutputHandle<T>> try_scatter_async(const Tensor& input, int root, const Dims& splits = {},
+                                          const CallOptions& call = {}) {
+  ronda_scatter_args args = RONDA_SCATTER_ARGS_INIT;
+  args.splits = splits.data();
+  args.split_count = static_cast<int>(splits.size());
+  args.root = root;
+  return detail::submit_input<T>(ronda_scatter_async, args, input, call);
+}
+template <class T>
+OutputHandle<T> scatter_async(const Tensor& input, int root, const Dims& splits = {}, const CallOptions& call = {}) {
+  return try_scatter_async<T>(input, root, splits, call).value();
+}
+template <class T>
 Result<std::vector<T>> try_scatter(const std::string& name, const T* data, const Dims& shape, int root,
                                    const Dims& splits = {}, const CallOptions& call = {}) {
   return detail::result_of(try_scatter_async(name, data, shape, root, splits, call));
@@ -228,6 +273,18 @@ template <class T>
 OutputHandle<T> alltoall_async(const std::string& name, const T* data, const Dims& shape, const Dims& splits = {},
                                const CallOptions& call = {}) {
   return try_alltoall_async(name, data, shape, splits, call).value();
+}
+
+template <class T>
+Result<OutputHandle<T>> try_alltoall_async(const Tensor& input, const Dims& splits = {}, const CallOptions& call = {}) {
+  ronda_alltoall_args args = RONDA_ALLTOALL_ARGS_INIT;
+  args.splits = splits.data();
+  args.split_count = static_cast<int>(splits.size());
+  return detail::submit_input<T>(ronda_alltoall_async, args, input, call);
+}
+template <class T>
+OutputHandle<T> alltoall_async(const Tensor& input, const Dims& splits = {}, const CallOptions& call = {}) {
+  return try_alltoall_async<T>(input, splits, call).value();
 }
 
 // The rows that this rank received, and how many of them came from each rank.

@@ -59,6 +59,15 @@ class Handle {
   // The same, throwing the error.
   void synchronize() const { wait().throw_if_error(); }
 
+  // Has `stream`, a cudaStream_t, wait for an operation on GPU memory, instead of this thread: what the stream is given
+  // from now on finds the result. Returns once the device has the operation's work; see ronda_synchronize_on_stream().
+  // Afterwards the destructor does not wait. Operations on host memory are waited for as by wait().
+  Status wait_on(void* stream) const {
+    return id_ == 0 ? Status() : detail::to_status(ronda_synchronize_on_stream(id_, stream));
+  }
+  // The same, throwing the error.
+  void synchronize_on(void* stream) const { wait_on(stream).throw_if_error(); }
+
   // Waits, throws the operation's error, and otherwise returns whether the result has an element that is infinite or
   // not a number, on any rank: the same answer on every rank. For reductions with `detect_overflow`; of others, which
   // nobody has looked at, false.
@@ -104,25 +113,36 @@ template <class T>
 class OutputHandle {
  public:
   OutputHandle() = default;
-  // Takes `handle` over. `row` is the number of elements of a row.
-  OutputHandle(ronda_handle handle, std::size_t row) : handle_(handle), row_(row) {}
+  // Takes `handle` over. `row` is the number of elements of a row, `memory` where the buffers of the operation are.
+  OutputHandle(ronda_handle handle, std::size_t row, ronda_memory memory = RONDA_MEMORY_HOST)
+      : handle_(handle), row_(row), memory_(memory) {}
 
   // As in Handle.
   bool poll() const { return handle_.poll(); }
   Status wait() const { return handle_.wait(); }
   void synchronize() const { handle_.synchronize(); }
+  Status wait_on(void* stream) {
+    Status status = handle_.wait_on(stream);
+    is_ordered_ |= status.ok();
+    return status;
+  }
+  void synchronize_on(void* stream) { wait_on(stream).throw_if_error(); }
   bool found_inf() const { return handle_.found_inf(); }
   Status try_on_completion(Callback callback) const { return handle_.try_on_completion(std::move(callback)); }
   void on_completion(Callback callback) const { handle_.on_completion(std::move(callback)); }
   ronda_handle id() const noexcept { return handle_.id(); }
 
-  // Wait, throw the operation's error, and otherwise return:
-  // the elements;
+  ronda_memory memory() const noexcept { return memory_; }  // where the result is
+
+  // Wait, unless wait_on() has been called, throw the operation's error, and otherwise return:
+  // the elements, if they are in host memory (RONDA_ERROR_INVALID_ARGUMENT);
   std::vector<T> result() {
+    check_memory().throw_if_error();
     const T* elements = data();
     return std::vector<T>(elements, elements + count());
   }
-  // the same without a copy, count() elements, valid as long as this handle;
+  // the same without a copy, count() elements, valid as long as this handle; those in a GPU's memory are there for work
+  // on the stream of wait_on(), which must be done before this handle goes;
   const T* data() { return fetch(), data_; }
   std::size_t count() { return fetch(), static_cast<std::size_t>(rows_) * row_; }
   // the number of rows, that is, the first dimension;
@@ -130,10 +150,16 @@ class OutputHandle {
   // of a gather or alltoall, how many of the rows came from each rank of the process set, in the order of ranks.
   const std::vector<std::int64_t>& rows_per_rank() { return fetch(), rows_per_rank_; }
 
+  // Whether result() can be asked for.
+  Status check_memory() const {
+    if (memory_ == RONDA_MEMORY_HOST) return {};
+    return detail::invalid_argument("the result is in a GPU's memory: copy it from data()");
+  }
+
  private:
   void fetch() {
     if (fetched_) return;
-    synchronize();
+    if (!is_ordered_) synchronize();
     const void* data = nullptr;
     const std::int64_t* rows = nullptr;
     int members = 0;
@@ -145,6 +171,8 @@ class OutputHandle {
 
   Handle handle_;
   std::size_t row_ = 0;
+  ronda_memory memory_ = RONDA_MEMORY_HOST;
+  bool is_ordered_ = false;  // a stream waits for the operation
   // Set by fetch():
   bool fetched_ = false;
   const T* data_ = nullptr;  // the library's
@@ -181,6 +209,7 @@ Status wait_for_all(const std::vector<SomeHandle>& handles) {
 template <class T>
 Result<std::vector<T>> result_of(Result<OutputHandle<T>> submitted) {
   Status status = wait_for(submitted);
+  if (status.ok()) status = submitted.value().check_memory();
   if (!status.ok()) return status;
   return submitted.value().result();
 }
@@ -198,10 +227,16 @@ inline std::vector<Handle> take_over(const std::vector<ronda_handle>& handles) {
   for (const ronda_handle handle : handles) owners.emplace_back(handle);
   return owners;
 }
+
+// What an OutputHandle knows of its operation.
+struct OutputKind {
+  std::size_t row = 0;
+  ronda_memory memory = RONDA_MEMORY_HOST;
+};
 template <class T>
-std::vector<OutputHandle<T>> take_over(const std::vector<ronda_handle>& handles, const std::vector<std::size_t>& rows) {
+std::vector<OutputHandle<T>> take_over(const std::vector<ronda_handle>& handles, const std::vector<OutputKind>& kinds) {
   std::vector<OutputHandle<T>> owners;
-  for (std::size_t i = 0; i < handles.size(); ++i) owners.emplace_back(handles[i], rows[i]);
+  for (std::size_t i = 0; i < handles.size(); ++i) owners.emplace_back(handles[i], kinds[i].row, kinds[i].memory);
   return owners;
 }
 

@@ -22,9 +22,9 @@
 namespace ronda {
 inline namespace v1 {
 
-// Copies `parameters` from rank `root` to all ranks: all at once, then waits. Every rank passes tensors of the same
-// names, shapes and dtypes, in any order. Errors: the first tensor's that failed, as of broadcast(). Nothing is in
-// flight any more when it returns.
+// Copies `parameters` from rank `root` to all ranks: all at once, then waits, also for those in a GPU's memory. Every
+// rank passes tensors of the same names, shapes and dtypes, in any order. Errors: the first tensor's that failed, as of
+// broadcast(). Nothing is in flight any more when it returns.
 inline Status try_broadcast_parameters(const std::vector<Tensor>& parameters, int root, const CallOptions& call = {}) {
   Status first_error;
   std::vector<Handle> handles;
@@ -70,7 +70,8 @@ struct DistributedOptimizerOptions {
   double gradient_predivide_factor = 1;
 
   // A step in which a reduced gradient, on any rank, has an element that is infinite or not a number is left out, on
-  // all ranks alike: the optimizer is not called. See overflowed().
+  // all ranks alike: the optimizer is not called. See overflowed(). To know that, the host waits for gradients in a
+  // GPU's memory, too.
   bool skip_on_overflow = false;
 
   // Gradients of a group are reduced together, when all are ready. Either so many groups, of gradients that are
@@ -97,6 +98,10 @@ struct DistributedOptimizerOptions {
 //     optimizer.gradient_ready("b.grad");
 //     optimizer.step();
 //   }
+//
+// Gradients in a GPU's memory (cuda_tensor()) are announced when the work that computes them has been given to their
+// stream. No thread waits for it: the stream waits for the reduced gradients, and step() calls the optimizer, which
+// gives that stream its own work, as soon as the device knows of all that.
 //
 // Every rank has the same gradients: names, shapes and dtypes. A gradient belongs to the library from its last
 // gradient_ready() to synchronize() or step(), and then holds the reduction over all ranks.
@@ -161,21 +166,20 @@ class DistributedOptimizer {
   }
   void gradient_ready(std::size_t index) { try_gradient_ready(index).throw_if_error(); }
 
-  // Waits until all gradients are reduced, to look at them or clip them before step(). Submits what has not been
-  // announced in every pass, so that all ranks communicate the same: a gradient announced in some passes as it is, one
-  // announced in none as zeros. The second call in a step does nothing. Errors: those of submissions and of operations:
-  // the first gradient's that failed.
+  // Waits until all gradients are reduced, to look at them or clip them before step(); for those in a GPU's memory
+  // their streams wait. Submits what has not been announced in every pass, so that all ranks communicate the same: a
+  // gradient announced in some passes as it is, one announced in none as zeros. The second call in a step does nothing.
+  // Errors: those of submissions and of operations: the first gradient's that failed.
   Status try_synchronize() {
     if (synchronized_) return {};
     Status first_error;
     for (std::size_t g = 0; g < groups_.size() && first_error.ok(); ++g) first_error = submit_unannounced(groups_[g]);
     overflowed_ = false;
-    for (State& state : states_) {
-      const Handle handle = std::exchange(state.handle, Handle());
-      Status status = handle.wait();
-      if (status.ok() && options_.skip_on_overflow && handle.id() != 0) overflowed_ |= handle.found_inf();
+    for (std::size_t i = 0; i < states_.size(); ++i) {
+      const Handle handle = std::exchange(states_[i].handle, Handle());
+      Status status = options_.skip_on_overflow ? wait_and_look(handle) : handle.wait_on(gradients_[i].stream);
       if (first_error.ok()) first_error = std::move(status);
-      state.passes = 0;
+      states_[i].passes = 0;
     }
     for (Group& group : groups_) group.ready = 0;
     synchronized_ = first_error.ok();
@@ -328,11 +332,28 @@ class DistributedOptimizer {
   Status submit_unannounced(Group& group) {
     if (group.ready == group.members.size()) return {};
     for (const std::size_t index : group.members) {
-      const Tensor& gradient = gradients_[index];
-      // In all dtypes zero is all bits zero.
-      if (states_[index].passes == 0 && gradient.data != nullptr) std::memset(gradient.data, 0, gradient.bytes());
+      if (states_[index].passes > 0) continue;
+      Status status = set_to_zero(gradients_[index]);
+      if (!status.ok()) return status;
     }
     return submit(group);
+  }
+
+  // In all dtypes zero is all bits zero.
+  static Status set_to_zero(const Tensor& gradient) {
+    if (gradient.data == nullptr) return {};  // to submit it will fail
+    if (gradient.memory == RONDA_MEMORY_CUDA) {
+      return detail::invalid_argument(prefix() + "gradient '" + gradient.name +
+                                      "' is in a GPU's memory and was not announced: announce it in every step");
+    }
+    std::memset(gradient.data, 0, gradient.bytes());
+    return {};
+  }
+
+  Status wait_and_look(const Handle& handle) {
+    Status status = handle.wait();
+    if (status.ok() && handle.id() != 0) overflowed_ |= handle.found_inf();
+    return status;
   }
 
   Optimizer& optimizer_;

@@ -7,6 +7,7 @@
 
 #include "../ronda.h"
 #include "process_set.hpp"
+#include "tensor.hpp"
 
 namespace ronda {
 inline namespace v1 {
@@ -66,8 +67,16 @@ inline double limit_of(const std::optional<CallOptions::Seconds>& limit) {
   return limit->count() == 0 ? -1 : limit->count();
 }
 
+// For buffers in host memory.
 inline ronda_call_options to_c(const CallOptions& call) {
-  return {call.process_set.id(), limit_of(call.warning), limit_of(call.deadline)};
+  return {call.process_set.id(), limit_of(call.warning), limit_of(call.deadline), RONDA_MEMORY_HOST, nullptr};
+}
+// For those of `tensor`.
+inline ronda_call_options to_c(const CallOptions& call, const Tensor& tensor) {
+  ronda_call_options options = to_c(call);
+  options.memory = tensor.memory;
+  options.stream = tensor.stream;
+  return options;
 }
 
 }  // namespace detail

@@ -34,7 +34,7 @@ void set_reduction(const Tensor& input, const ReduceOptions& options, const Call
   args->postscale = options.postscale;
   args->error_feedback = options.error_feedback ? 1 : 0;
   args->detect_overflow = options.detect_overflow ? 1 : 0;
-  args->call = to_c(call);
+  args->call = to_c(call, input);
 }
 
 inline ronda_allreduce_args allreduce_args(const Tensor& input, void* output, const ReduceOptions& options,
@@ -76,8 +76,8 @@ inline Status set_group(const std::vector<Tensor>& tensors, const ReduceOptions&
 // What an OutputHandle<T> of the tensor's reduction needs.
 template <class T>
 Status check_output(const Tensor& tensor, const ReduceOptions& options) {
-  if (tensor.dtype == dtype_of<T>) return check_scales(tensor.name, options);
-  return invalid_argument("tensor '" + tensor.name + "' has another dtype than the result that is asked for");
+  Status status = check_dtype<T>(tensor);
+  return status.ok() ? check_scales(tensor.name, options) : status;
 }
 
 }  // namespace detail
@@ -194,7 +194,7 @@ Result<OutputHandle<T>> try_reducescatter_async(const Tensor& input, const Reduc
   ronda_handle handle = 0;
   status = detail::to_status(ronda_reducescatter_async(&args, &handle));
   if (!status.ok()) return status;
-  return OutputHandle<T>(handle, detail::row_of(input.shape));
+  return OutputHandle<T>(handle, detail::row_of(input.shape), input.memory);
 }
 template <class T>
 OutputHandle<T> reducescatter_async(const Tensor& input, const ReduceOptions& options = {},
@@ -218,18 +218,18 @@ Result<std::vector<OutputHandle<T>>> try_grouped_reducescatter_async(const std::
                                                                      const ReduceOptions& options = {},
                                                                      const CallOptions& call = {}) {
   std::vector<ronda_reducescatter_args> args;
-  std::vector<std::size_t> rows;
+  std::vector<detail::OutputKind> kinds;
   for (const Tensor& input : inputs) {
     Status status = detail::check_output<T>(input, options);
     if (!status.ok()) return status;
     args.push_back(detail::reducescatter_args(input, options, call));
-    rows.push_back(detail::row_of(input.shape));
+    kinds.push_back({detail::row_of(input.shape), input.memory});
   }
   std::vector<ronda_handle> handles(args.size());
   Status status =
       detail::to_status(ronda_grouped_reducescatter_async(args.data(), args.size(), group.c_str(), handles.data()));
   if (!status.ok()) return status;
-  return detail::take_over<T>(handles, rows);
+  return detail::take_over<T>(handles, kinds);
 }
 template <class T>
 std::vector<OutputHandle<T>> grouped_reducescatter_async(const std::string& group, const std::vector<Tensor>& inputs,

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "../ronda.h"
+#include "status.hpp"
 
 namespace ronda {
 inline namespace v1 {
@@ -100,12 +101,14 @@ constexpr std::size_t size_of(ronda_dtype dtype) noexcept {
 }
 
 // A dense tensor in row-major order that the caller owns: Ronda reads and writes `data` until the operation is
-// complete.
+// complete. In a GPU's memory it is ready when the device has done what `stream` has been given before the submission.
 struct Tensor {
   std::string name;  // unique among the tensors in flight; the same on every rank
   void* data = nullptr;
   ronda_dtype dtype = RONDA_FLOAT32;
   std::vector<std::int64_t> shape;  // outermost dimension first; {} is a scalar
+  ronda_memory memory = RONDA_MEMORY_HOST;
+  void* stream = nullptr;  // of RONDA_MEMORY_CUDA: a cudaStream_t; nullptr: the default stream
 
   // Elements. REQUIRES: the shape has no negative dimensions (operations check that, and report it).
   std::size_t count() const noexcept {
@@ -120,7 +123,12 @@ struct Tensor {
 template <class T>
 Tensor tensor(std::string name, T* data, std::vector<std::int64_t> shape = {}) {
   static_assert(!std::is_const_v<T>, "operations write to a tensor: its elements cannot be const");
-  return {std::move(name), data, dtype_of<T>, std::move(shape)};
+  Tensor view;
+  view.name = std::move(name);
+  view.data = data;
+  view.dtype = dtype_of<T>;
+  view.shape = std::move(shape);
+  return view;
 }
 
 // Views the elements of `values`, which must not be resized meanwhile, as a tensor of one dimension.
@@ -130,11 +138,27 @@ Tensor tensor(std::string name, std::vector<T>& values) {
   return tensor(std::move(name), values.data(), {static_cast<std::int64_t>(values.size())});
 }
 
+// Views memory of a GPU as a tensor whose elements the work on `stream`, a cudaStream_t, computes.
+template <class T>
+Tensor cuda_tensor(std::string name, T* data, std::vector<std::int64_t> shape, void* stream) {
+  Tensor view = tensor(std::move(name), data, std::move(shape));
+  view.memory = RONDA_MEMORY_CUDA;
+  view.stream = stream;
+  return view;
+}
+
 namespace detail {
 
 // Valid as long as `tensor` is.
 inline ronda_tensor to_c(const Tensor& tensor) {
   return {tensor.name.c_str(), tensor.dtype, static_cast<int>(tensor.shape.size()), tensor.shape.data()};
+}
+
+// That the elements of `tensor` are a T each.
+template <class T>
+Status check_dtype(const Tensor& tensor) {
+  if (tensor.dtype == dtype_of<T>) return {};
+  return invalid_argument("tensor '" + tensor.name + "' has another dtype than the result that is asked for");
 }
 
 }  // namespace detail

@@ -95,11 +95,33 @@ TEST_F(ArgumentsTest, ALimitThatIsNotSetIsTheJobs) {
   allreduce_.call.deadline_s = 0.5;
   EXPECT_EQ(Converted(&allreduce_)->request.limits,
             (WaitLimits{.warning = absl::Seconds(7), .deadline = absl::Milliseconds(500)}));
-  allreduce_.call = {0, -1, 0};
+  allreduce_.call = RONDA_CALL_OPTIONS_INIT;
+  allreduce_.call.warning_s = -1;
   EXPECT_EQ(Converted(&allreduce_)->request.limits,
             (WaitLimits{.warning = absl::InfiniteDuration(), .deadline = absl::Seconds(70)}));
-  allreduce_.call = {0, std::nan(""), 0};
+  allreduce_.call.warning_s = std::nan("");
   ExpectAllreduceRefused({"'conv1/weight'", "call.warning_s is not a number"});
+}
+
+TEST_F(ArgumentsTest, TensorsOfAGpuBringTheirStreamAlong) {
+  EXPECT_EQ(Converted(&allreduce_)->request.memory, Memory::kHost);
+  int stream = 0;
+  allreduce_.call.memory = RONDA_MEMORY_CUDA;
+  EXPECT_EQ(Converted(&allreduce_)->request.memory, Memory::kCuda);
+  EXPECT_EQ(Converted(&allreduce_)->stream, nullptr) << "the default stream";
+  allreduce_.call.stream = &stream;
+  EXPECT_EQ(Converted(&allreduce_)->stream, &stream);
+}
+
+TEST_F(ArgumentsTest, AMemoryThatThereIsNotAndAStreamThatNobodyWaitsForAreRefused) {
+  int stream = 0;
+  allreduce_.call.stream = &stream;
+  ExpectAllreduceRefused({"allreduce 'conv1/weight'", "call.stream", "RONDA_MEMORY_CUDA"});
+  allreduce_.call.stream = nullptr;
+  for (const int raw : {-1, 2}) {
+    SetRaw(&allreduce_.call.memory, raw);
+    ExpectAllreduceRefused({"'conv1/weight'", "call.memory " + std::to_string(raw), "0 to 1"});
+  }
 }
 
 TEST_F(ArgumentsTest, AScaleOfZeroMeansNone) {
@@ -147,6 +169,21 @@ TEST_F(ArgumentsTest, ALongerStructIsAcceptedUnlessItsNewFieldsAreUsed) {
   const auto submission = Converted(&longer.known);
   EXPECT_EQ(submission.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(submission.status().message()), HasSubstr("newer ronda.h"));
+}
+
+// Before GPUs the struct ended so: what follows in the caller's memory is not looked at.
+TEST_F(ArgumentsTest, AStructOfTheFirstVersionIsOnHostMemory) {
+  allreduce_.struct_size = offsetof(ronda_allreduce_args, call) + offsetof(ronda_call_options, memory);
+  allreduce_.call.process_set = 5;
+  SetRaw(&allreduce_.call.memory, 77);
+  allreduce_.call.stream = buffer_;
+  const auto submission = Converted(&allreduce_);
+  ASSERT_TRUE(submission.ok()) << submission.status();
+  EXPECT_EQ(submission->request.process_set, 5u);
+  EXPECT_EQ(submission->request.memory, Memory::kHost);
+  EXPECT_EQ(submission->stream, nullptr);
+  allreduce_.struct_size += sizeof(int);
+  ExpectAllreduceRefused({"struct_size is"});
 }
 
 TEST_F(ArgumentsTest, NamesAreChecked) {
@@ -333,6 +370,37 @@ TEST(OtherArgumentsTest, ASparseAllreduceNamesTheArrayThatIsMissing) {
   shape[0] = 0;
   args.indices = nullptr;
   EXPECT_TRUE(ToSubmissions(&args, kCaller).ok()) << "no rows";
+}
+
+TEST(SparseArgumentsTest, OfAGpuBothTensorsAreAndTheSumAlone) {
+  const int64_t shape[2] = {3, 4};
+  int64_t indices[3] = {};
+  float values[12] = {};
+  int stream = 0;
+  ronda_sparse_allreduce_args args = RONDA_SPARSE_ALLREDUCE_ARGS_INIT;
+  args.tensor = {"s", RONDA_FLOAT32, 2, shape};
+  args.indices = indices;
+  args.values = values;
+  args.call.memory = RONDA_MEMORY_CUDA;
+  args.call.stream = &stream;
+  const auto submissions = ToSubmissions(&args, kCaller);
+  ASSERT_TRUE(submissions.ok()) << submissions.status();
+  for (const Submission* submission : {&submissions->indices, &submissions->values}) {
+    EXPECT_EQ(submission->request.memory, Memory::kCuda);
+    EXPECT_EQ(submission->stream, &stream);
+  }
+  EXPECT_EQ(submissions->indices.input, indices);
+  args.op = RONDA_AVERAGE;
+  EXPECT_THAT(MessageOf(ToSubmissions(&args, kCaller).status()),
+              AllOf(HasSubstr("sparse_allreduce 's'"), HasSubstr("RONDA_SUM")));
+}
+
+TEST(ObjectArgumentsTest, ObjectsAreInHostMemory) {
+  ronda_object_args args = RONDA_OBJECT_ARGS_INIT;
+  args.name = "o";
+  EXPECT_TRUE(Converted(&args).ok());
+  args.call.memory = RONDA_MEMORY_CUDA;
+  EXPECT_THAT(MessageOf(Converted(&args).status()), AllOf(HasSubstr("object 'o'"), HasSubstr("host memory")));
 }
 
 TEST(GroupArgumentsTest, MembersAreFoundByTheSizeThatTheFirstTells) {

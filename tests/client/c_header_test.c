@@ -29,11 +29,13 @@ static void test_allreduce(void) {
   expect(values[0] == 3 && values[1] == 6, "the result of the allreduce");
 }
 
-/* The first field is set, and the last is zero. */
-#define EXPECT_INITIALIZED(type, initializer)                                             \
-  do {                                                                                    \
-    const type args = initializer;                                                        \
-    expect(args.struct_size == sizeof(args) && args.call.process_set == 0, #initializer); \
+/* The first field is set, and the last are zero. */
+#define EXPECT_INITIALIZED(type, initializer)                                                                         \
+  do {                                                                                                                \
+    const type args = initializer;                                                                                    \
+    expect(args.struct_size == sizeof(args) && args.call.process_set == 0 && args.call.memory == RONDA_MEMORY_HOST && \
+               args.call.stream == NULL,                                                                              \
+           #initializer);                                                                                             \
   } while (0)
 
 static void test_initializers(void) {

@@ -29,6 +29,19 @@ TEST(HandleTableTest, FindsWhatWasAddedUntilItIsRemoved) {
   EXPECT_FALSE(table.Remove(id).exists());
 }
 
+TEST(HandleTableTest, WhatAStreamWaitsForIsRememberedWithTheHandleAlone) {
+  HandleTable table;
+  const auto operation = NewOperation();
+  const ronda_handle ordered = table.Add(operation), other = table.Add(operation);
+  table.NoteOrdered(ordered);
+  EXPECT_TRUE(table.Find(ordered).is_ordered());
+  EXPECT_FALSE(table.Find(other).is_ordered());
+  EXPECT_TRUE(table.Remove(ordered).is_ordered());
+  const ronda_handle next = table.Add(operation);
+  table.NoteOrdered(ordered);
+  EXPECT_FALSE(table.Find(next).is_ordered()) << "the slot's next use";
+}
+
 TEST(HandleTableTest, NumbersAreNeverUsedTwice) {
   HandleTable table;
   const ronda_handle first = table.Add(NewOperation());

@@ -22,7 +22,7 @@ using ::testing::IsEmpty;
 
 // A handle whose operation has completed with these bytes.
 std::shared_ptr<Handle> Completed(const void* data, size_t bytes, std::vector<int64_t> first_dims) {
-  OperationResult result{.data = std::make_unique<std::byte[]>(bytes), .first_dims = std::move(first_dims)};
+  OperationResult result{.data = ResultData(new std::byte[bytes]), .first_dims = std::move(first_dims)};
   std::memcpy(result.data.get(), data, bytes);
   auto handle = std::make_shared<Handle>(CallbackThread::Create({}), nullptr, std::make_shared<const std::string>("t"));
   handle->Complete(std::move(result));
@@ -44,6 +44,16 @@ TEST(OperationTest, RowsComeFromMembersWhereTheyAreGathered) {
   const Operation scatter(Gathered("abc", {3}), OpType::kScatter);
   EXPECT_EQ(scatter.output().rows, 3);
   EXPECT_THAT(scatter.output().rows_per_member, IsEmpty());
+}
+
+// On host memory there is nothing for a stream to wait for.
+TEST(OperationTest, ToOrderAStreamBehindHostMemoryIsToWait) {
+  Operation operation(Gathered("abc", {3}), OpType::kAllgather);
+  EXPECT_FALSE(operation.is_ordered());
+  EXPECT_TRUE(operation.OrderBefore(nullptr).ok());
+  EXPECT_TRUE(operation.done());
+  operation.NoteOrdered();
+  EXPECT_TRUE(Operation(operation).is_ordered());
 }
 
 TEST(OperationTest, OnlySomeHaveAnOutputAndOnlySomeReduce) {
@@ -111,6 +121,7 @@ TEST(ObjectBroadcastTest, RanksThatDisagreeAboutTheRootAreNamed) {
   const absl::Status two = Received("ab", {0, 1, 1}).Wait();
   EXPECT_EQ(two.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(two.message()), AllOf(HasSubstr("'o'"), HasSubstr("rank 2 takes itself for the root")));
+  EXPECT_EQ(Received("ab", {0, 1, 1}).OrderBefore(nullptr), two);
   const absl::Status none = Received("", {0, 0, 0}).Wait();
   EXPECT_EQ(none.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(none.message()), HasSubstr("rank 1 sent nothing"));
@@ -118,7 +129,7 @@ TEST(ObjectBroadcastTest, RanksThatDisagreeAboutTheRootAreNamed) {
 
 TEST(SparseAverageTest, DividesByTheRanksThatAveragesCount) {
   const float values[3] = {2, 4, 8};
-  OperationResult gathered{.data = std::make_unique<std::byte[]>(sizeof(values)), .first_dims = {1, 0, 2}, .number = 2};
+  OperationResult gathered{.data = ResultData(new std::byte[sizeof(values)]), .first_dims = {1, 0, 2}, .number = 2};
   std::memcpy(gathered.data.get(), values, sizeof(values));
   auto handle = std::make_shared<Handle>(CallbackThread::Create({}), nullptr, std::make_shared<const std::string>("t"));
   handle->Complete(std::move(gathered));

@@ -66,6 +66,20 @@ TEST(TensorTest, ViewsAnArrayInAShapeOrAVariableAsAScalar) {
   EXPECT_EQ(scalar.count(), 1u);
 }
 
+TEST(TensorTest, ViewsMemoryOfAGpuWithTheStreamThatFillsIt) {
+  float* const somewhere = nullptr;
+  int stream = 0;
+  const ronda::Tensor view = ronda::cuda_tensor("g", somewhere, {2, 3}, &stream);
+  EXPECT_EQ(view.memory, RONDA_MEMORY_CUDA);
+  EXPECT_EQ(view.stream, &stream);
+  EXPECT_EQ(view.dtype, RONDA_FLOAT32);
+  EXPECT_EQ(view.count(), 6u);
+  EXPECT_EQ(ronda::tensor("h", somewhere).memory, RONDA_MEMORY_HOST);
+  const ronda_call_options options = ronda::detail::to_c(ronda::CallOptions(), view);
+  EXPECT_EQ(options.memory, RONDA_MEMORY_CUDA);
+  EXPECT_EQ(options.stream, &stream);
+}
+
 TEST(TensorTest, AZeroDimensionLeavesNoElements) {
   EXPECT_EQ(ronda::tensor("e", static_cast<float*>(nullptr), {4, 0}).bytes(), 0u);
 }
