@@ -103,10 +103,10 @@ Flags ParseFlags(const std::vector<std::string>& arguments) {
   return flags;
 }
 
-std::string Usage() {
+std::string Usage(const std::string& program) {
   std::ostringstream usage;
   usage << "Trains LeNet-5 on MNIST digits, on all ranks of the job it is started in:\n"
-        << "  rondarun -np 2 lenet_mnist [flags]\n\n"
+        << "  rondarun -np 2 " << program << " [flags]\n\n"
         << std::left;
   for (const FlagSpec& flag : kFlags) usage << "  " << std::setw(kNameWidth) << flag.name << flag.help << "\n";
   usage << "  " << std::setw(kNameWidth) << "--help"

@@ -48,14 +48,15 @@ TEST(Flags, HelpDescribesEveryFlag) {
   EXPECT_EQ(ParseFlags({"--help"}).action, Flags::Action::kShowHelp);
   for (const char* flag : {"--data", "--epochs", "--batch-size", "--lr", "--momentum", "--seed", "--compression",
                            "--steps", "--dump-parameters", "--help"}) {
-    EXPECT_THAT(Usage(), HasSubstr(std::string("  ") + flag + " "));
+    EXPECT_THAT(Usage("lenet_mnist"), HasSubstr(std::string("  ") + flag + " "));
   }
 }
 
 TEST(Flags, HelpTellsTheDefaultsThatHold) {
   const auto default_of = [](const std::string& flag) {
-    const std::size_t line = Usage().find("  " + flag + " ");
-    return std::atof(Usage().c_str() + Usage().find("(default: ", line) + std::string("(default: ").size());
+    const std::size_t line = Usage("lenet_mnist").find("  " + flag + " ");
+    return std::atof(Usage("lenet_mnist").c_str() + Usage("lenet_mnist").find("(default: ", line) +
+                     std::string("(default: ").size());
   };
   EXPECT_EQ(default_of("--epochs"), static_cast<double>(TrainingOptions().epochs));
   EXPECT_EQ(default_of("--batch-size"), static_cast<double>(kImagesPerRank));

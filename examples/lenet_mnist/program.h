@@ -1,0 +1,32 @@
+// What the programs that train LeNet have in common, whatever they train it on.
+#ifndef RONDA_EXAMPLES_LENET_MNIST_PROGRAM_H_
+#define RONDA_EXAMPLES_LENET_MNIST_PROGRAM_H_
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "examples/lenet_mnist/reporter.h"
+
+namespace lenet {
+
+// Rank 0 reports, with a progress bar if somebody looks. REQUIRES: ronda::init() has been called.
+Reporter::Mode ReporterMode();
+
+// "2 ranks"
+std::string RanksText();
+
+// "test accuracy 0.981 (2 ranks, 9 s)"
+std::string AccuracyText(double accuracy, std::chrono::duration<double> duration);
+
+// Writes all `arrays`, one after the other. Throws std::runtime_error.
+void WriteParameters(const std::string& path, const std::vector<std::vector<float>>& arrays);
+
+// Runs `body`, and returns the program's exit code: 2 after a std::invalid_argument, 1 after any other exception; then
+// stderr has a line about it that begins with the program's name.
+int ExitCodeOf(const std::string& program, const std::function<void()>& body);
+
+}  // namespace lenet
+
+#endif  // RONDA_EXAMPLES_LENET_MNIST_PROGRAM_H_
