@@ -1,8 +1,8 @@
 #!/bin/bash
 # Installs the launcher, the benchmark tool, the library, its headers and its package files under PREFIX (below $DESTDIR, if that is set).
 # What it copies lies beside it in Bazel's runfiles: run it as `bazel run //client/packaging:install -- PREFIX [BUILT]`. BUILT is the
-# folder of Bazel's outputs, for what needs packages that Ronda does without, if it was built: the MPI plugins
-# (bazel build //runtime/mpi:all) and the benchmark tool's peers (bazel build //bench/peers:plugins).
+# folder of Bazel's outputs, for what needs packages that Ronda does without, if it was built: the plugins for MPI
+# (bazel build //runtime/mpi:all) and for CUDA devices (//runtime/cuda:all), and the benchmark tool's peers (bazel build //bench/peers:plugins).
 set -euo pipefail
 
 fail() {
@@ -39,7 +39,7 @@ plugins=()
 peers=()
 if [[ -n ${2:-} ]]; then
   built=$(absolute "$2")
-  plugins=("$built"/runtime/mpi/libronda_mpi*.so)
+  plugins=("$built"/runtime/mpi/libronda_mpi*.so "$built"/runtime/cuda/libronda_cuda*.so)
   peers=("$built"/bench/peers/libronda_bench_*.so "$built"/bench/peers/*_first_allreduce)
 fi
 # libronda.so looks for its plugins beside itself, ronda-bench under lib/ronda.
@@ -51,4 +51,4 @@ install -m 755 client/libronda.so "$root/lib/libronda.so.$version"
 ln -sf "libronda.so.$version" "$root/lib/libronda.so.0"
 ln -sf libronda.so.0 "$root/lib/libronda.so"
 
-echo "Installed Ronda $version under $root${plugins:+, with MPI plugins}${peers:+, and what ronda-bench compares with}"
+echo "Installed Ronda $version under $root${plugins:+, with ${#plugins[@]} plugins}${peers:+, and what ronda-bench compares with}"

@@ -19,7 +19,7 @@ std::string ErrorText(const ronda_cuda_plugin& plugin, int error) {
 
 // "1.5 GiB"
 std::string BytesText(size_t bytes) {
-  constexpr const char* kUnits[] = {"bytes", "KiB", "MiB", "GiB"};
+  constexpr const char* kUnits[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
   double amount = static_cast<double>(bytes);
   size_t unit = 0;
   for (; amount >= 1024 && unit + 1 < std::size(kUnits); ++unit) amount /= 1024;

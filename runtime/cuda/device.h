@@ -75,6 +75,10 @@ class DeviceMemory {
   std::byte* data() const { return data_; }
   size_t size() const { return size_; }
 
+  // Does not free it, ever: the device may still use it, and to free it would be to wait for a device that may never
+  // come to an end.
+  void Abandon() { data_ = nullptr; }
+
  private:
   friend class Device;
   DeviceMemory(Device* device, ronda_cuda_memory kind, std::byte* data, size_t size)

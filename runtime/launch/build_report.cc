@@ -5,6 +5,7 @@
 #include "absl/strings/string_view.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/version.h"
+#include "runtime/cuda/cuda_library.h"
 #include "runtime/launch/gpu_libraries.h"
 #include "runtime/launch/host_probe.h"
 #include "runtime/launch/mpirun_version.h"
@@ -18,6 +19,11 @@ absl::StatusOr<std::string> FindMpirun() {
   return ShortMpiVersion(text);
 }
 
+absl::StatusOr<std::string> FindDevices(const std::string& plugin_path) {
+  RONDA_ASSIGN_OR_RETURN(const ronda_cuda_plugin* const plugin, LoadCudaPlugin(plugin_path));
+  return DescribeDevices(*plugin);
+}
+
 std::string Line(absl::string_view name, const absl::StatusOr<std::string>& part, absl::string_view purpose) {
   return absl::StrFormat("    [%c] %-12s %s\n", part.ok() ? 'X' : ' ', name,
                          part.ok() ? absl::StrCat(purpose, ": ", *part) : std::string(part.status().message()));
@@ -25,16 +31,15 @@ std::string Line(absl::string_view name, const absl::StatusOr<std::string>& part
 
 }  // namespace
 
-OptionalParts FindOptionalParts() {
+OptionalParts FindOptionalParts(const EnvironmentReader& environment) {
   return {.open_mpi = MpiSession::Library({.flavor = MpiFlavor::kOpenMpi}),
           .mpich = MpiSession::Library({.flavor = MpiFlavor::kMpich}),
+          .cuda = FindDevices(environment("RONDA_CUDA_PLUGIN").value_or("")),
           .nccl = FindNccl(),
           .mpirun = FindMpirun()};
 }
 
 std::string BuildReport(const OptionalParts& parts) {
-  const std::string nccl = parts.nccl.ok() ? absl::StrCat("NCCL ", *parts.nccl, " is installed")
-                                           : std::string(parts.nccl.status().message());
   return absl::StrCat("Ronda ", kVersion, R"(
 
 Backends, which carry data between ranks:
@@ -44,7 +49,12 @@ Backends, which carry data between ranks:
 )",
                       Line("mpi", parts.open_mpi, "ranks on several hosts, under Open MPI's mpirun"),
                       Line("mpi (MPICH)", parts.mpich, "the same under MPICH's"),
-                      "    [ ] nccl         not part of this version (", nccl, ")\n", R"(
+                      Line("nccl", parts.nccl, "tensors in the memory of GPUs, one a rank"),
+                      R"(    [X] staged       tensors in the memory of GPUs, through the host and one of the others
+
+Devices:
+)",
+                      Line("cuda", parts.cuda, "NVIDIA's GPUs"), R"(
 Launchers:
     [X] rondarun     ranks on one host
 )",

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "runtime/base/environment.h"
 
 namespace ronda {
 
@@ -11,12 +12,13 @@ namespace ronda {
 struct OptionalParts {
   absl::StatusOr<std::string> open_mpi;  // the library behind libronda_mpi.so
   absl::StatusOr<std::string> mpich;     // and the one behind libronda_mpi_mpich.so
+  absl::StatusOr<std::string> cuda;      // the devices that libronda_cuda.so finds
   absl::StatusOr<std::string> nccl;
   absl::StatusOr<std::string> mpirun;
 };
 
-// Looks for them as a job would. The libraries stay loaded.
-OptionalParts FindOptionalParts();
+// Looks for them as a job with this environment would. The libraries stay loaded.
+OptionalParts FindOptionalParts(const EnvironmentReader& environment);
 
 // The text of --check-build: what this build of Ronda contains, what of the rest is there, and why the others are not.
 std::string BuildReport(const OptionalParts& parts);

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "runtime/base/environment.h"
 #include "runtime/base/version.h"
 #include "runtime/launch/argument_sources.h"
 #include "runtime/launch/arguments.h"
@@ -54,7 +55,7 @@ int Main(const std::vector<std::string>& words) {
     case LaunchOptions::Action::kVersion:
       return Print(absl::StrCat("rondarun ", kVersion, "\n"));
     case LaunchOptions::Action::kCheckBuild:
-      return Print(BuildReport(FindOptionalParts()));
+      return Print(BuildReport(FindOptionalParts(ProcessEnvironment())));
     case LaunchOptions::Action::kPreflight:
       return RunPreflight(*options);
     case LaunchOptions::Action::kDryRun:

@@ -29,8 +29,8 @@ absl::StatusOr<std::unique_ptr<Staging>> Staging::Create(Options options) {
 }
 
 Staging::~Staging() {
-  for (const Slot& slot : slots_) {
-    if (slot.event != nullptr && !Await(slot, {}).ok()) return;
+  for (Slot& slot : slots_) {
+    if (slot.event != nullptr && !Await(slot, {}).ok()) slot.memory.Abandon();
   }
 }
 

@@ -48,7 +48,7 @@ class Staging {
   // Errors: RESOURCE_EXHAUSTED if there is not as much memory that can be pinned.
   static absl::StatusOr<std::unique_ptr<Staging>> Create(Options options);
 
-  // Waits until the device is done with the slots, unless it has failed.
+  // Waits until the device is done with the slots, unless it or the job has failed: then they are left to it.
   ~Staging();
 
   size_t slot_bytes() const { return options_.slot_bytes; }

@@ -1,5 +1,7 @@
 #include "runtime/launch/build_report.h"
 
+#include <optional>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/version.h"
@@ -14,6 +16,7 @@ using ::testing::StartsWith;
 OptionalParts Nothing() {
   return {.open_mpi = absl::NotFoundError("no libronda_mpi.so"),
           .mpich = absl::NotFoundError("no libronda_mpi_mpich.so"),
+          .cuda = absl::UnavailableError("no CUDA device"),
           .nccl = absl::NotFoundError("no libnccl.so.2"),
           .mpirun = absl::NotFoundError("no mpirun")};
 }
@@ -24,29 +27,40 @@ TEST(BuildReportTest, SaysWhatIsInTheBuild) {
 }
 
 TEST(BuildReportTest, SaysWhyAPartIsNotThere) {
-  EXPECT_THAT(BuildReport(Nothing()),
-              AllOf(HasSubstr("\n    [ ] mpi          no libronda_mpi.so\n"),
-                    HasSubstr("\n    [ ] mpi (MPICH)  no libronda_mpi_mpich.so\n"),
-                    HasSubstr("\n    [ ] nccl         not part of this version (no libnccl.so.2)\n"),
-                    HasSubstr("\n    [ ] mpirun       no mpirun\n")));
+  EXPECT_THAT(BuildReport(Nothing()), AllOf(HasSubstr("\n    [ ] mpi          no libronda_mpi.so\n"),
+                                            HasSubstr("\n    [ ] mpi (MPICH)  no libronda_mpi_mpich.so\n"),
+                                            HasSubstr("\n    [ ] nccl         no libnccl.so.2\n"),
+                                            HasSubstr("\n    [ ] cuda         no CUDA device\n"),
+                                            HasSubstr("\n    [ ] mpirun       no mpirun\n")));
 }
 
 TEST(BuildReportTest, SaysWhichLibraryAPartIs) {
-  EXPECT_THAT(BuildReport({.open_mpi = std::string("Open MPI v4.1.4"),
-                           .mpich = std::string("MPICH 4.0.2"),
-                           .nccl = std::string("2.18.5"),
-                           .mpirun = std::string("Open MPI 4.1.4")}),
-              AllOf(HasSubstr("[X] mpi          ranks on several hosts, under Open MPI's mpirun: Open MPI v4.1.4\n"),
-                    HasSubstr("[X] mpi (MPICH)  the same under MPICH's: MPICH 4.0.2\n"),
-                    HasSubstr("(NCCL 2.18.5 is installed)\n"),
-                    HasSubstr("[X] mpirun       ranks on several hosts: Open MPI 4.1.4\n")));
+  EXPECT_THAT(
+      BuildReport({.open_mpi = std::string("Open MPI v4.1.4"),
+                   .mpich = std::string("MPICH 4.0.2"),
+                   .cuda = std::string("1 device: NVIDIA H200 (CUDA runtime 13.0, driver 13.0)"),
+                   .nccl = std::string("2.18.5"),
+                   .mpirun = std::string("Open MPI 4.1.4")}),
+      AllOf(HasSubstr("[X] mpi          ranks on several hosts, under Open MPI's mpirun: Open MPI v4.1.4\n"),
+            HasSubstr("[X] mpi (MPICH)  the same under MPICH's: MPICH 4.0.2\n"),
+            HasSubstr("[X] nccl         tensors in the memory of GPUs, one a rank: 2.18.5\n"),
+            HasSubstr("[X] cuda         NVIDIA's GPUs: 1 device: NVIDIA H200 (CUDA runtime 13.0, driver 13.0)\n"),
+            HasSubstr("[X] mpirun       ranks on several hosts: Open MPI 4.1.4\n")));
 }
 
 TEST(BuildReportTest, LooksForThePartsOfThisHost) {
-  const OptionalParts parts = FindOptionalParts();
-  for (const auto& part : {parts.open_mpi, parts.mpich, parts.nccl, parts.mpirun}) {
+  const OptionalParts parts = FindOptionalParts(ProcessEnvironment());
+  for (const auto& part : {parts.open_mpi, parts.mpich, parts.cuda, parts.nccl, parts.mpirun}) {
     EXPECT_FALSE(part.ok() ? part->empty() : part.status().message().empty());
   }
+}
+
+TEST(BuildReportTest, DevicesAreThoseOfTheGivenPlugin) {
+  const OptionalParts parts = FindOptionalParts([](const char* name) {
+    return name == std::string("RONDA_CUDA_PLUGIN") ? std::optional<std::string>("/nowhere/libronda_cuda.so")
+                                                    : std::nullopt;
+  });
+  EXPECT_THAT(std::string(parts.cuda.status().message()), HasSubstr("/nowhere/libronda_cuda.so"));
 }
 
 }  // namespace
