@@ -98,18 +98,18 @@ class HostBlock {
 };
 
 // Calls `load(i)`, then `store(i, what was loaded)` for each i in [begin, end) that is a multiple of kStep from
-// `begin`; a thread's loads are a few ahead of its stores.
-template <int kStep, class Block, class Load, class Store>
+// `begin`; a thread has kAhead loads under way before it stores.
+template <int kStep, int kAhead = kAccessesInFlight, class Block, class Load, class Store>
 RONDA_HOST_DEVICE inline void ForBatches(const Block& block, uint32_t begin, uint32_t end, const Load& load,
                                          const Store& store) {
   block.ForEachThread([&](int thread) {
     constexpr uint32_t kStride = kThreads * kStep;
-    for (uint32_t at = begin + thread * kStep; at < end; at += kAccessesInFlight * kStride) {
-      decltype(load(at)) loaded[kAccessesInFlight];
-      for (int i = 0; i < kAccessesInFlight; ++i) {
+    for (uint32_t at = begin + thread * kStep; at < end; at += kAhead * kStride) {
+      decltype(load(at)) loaded[kAhead];
+      for (int i = 0; i < kAhead; ++i) {
         if (at + i * kStride < end) loaded[i] = load(at + i * kStride);
       }
-      for (int i = 0; i < kAccessesInFlight; ++i) {
+      for (int i = 0; i < kAhead; ++i) {
         if (at + i * kStride < end) store(at + i * kStride, loaded[i]);
       }
     }

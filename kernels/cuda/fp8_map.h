@@ -27,11 +27,11 @@ RONDA_HOST_DEVICE inline void ForBlocks(const Block& block, uint64_t blocks, con
   });
 }
 
-template <class Format, class E, class Tiles>
+template <class Format, class E>
 class EncodeBody {
  public:
   // Of segments whose `dst` are blocks.
-  EncodeBody(const Tiles& tiles, const Scale& scale) : factor_(scale.Factor()), tiles_(tiles) {}
+  EncodeBody(const Tiling<MapSegment>& tiles, const Scale& scale) : factor_(scale.Factor()), tiles_(tiles) {}
 
   template <class Block>
   RONDA_HOST_DEVICE void operator()(const Block& block) const {
@@ -92,7 +92,7 @@ class EncodeBody {
   }
 
   const double factor_;
-  const Tiles tiles_;
+  const Tiling<MapSegment> tiles_;
 };
 
 // What is wanted of a tensor that lies on the wire in blocks.
@@ -109,10 +109,10 @@ RONDA_HOST_DEVICE inline uint64_t BlocksWanted(const DecodeSegment& segment) {
   return segment.count == 0 ? 0 : Fp8BlockCount(segment.skip + segment.count) - FirstBlock(segment);
 }
 
-template <class Format, class E, class Tiles>
+template <class Format, class E>
 class DecodeBody {
  public:
-  DecodeBody(const Tiles& tiles, const Scale& scale, const Ballot& ballot)
+  DecodeBody(const Tiling<DecodeSegment>& tiles, const Scale& scale, const Ballot& ballot)
       : function_(scale), ballot_(ballot), tiles_(tiles) {}
 
   template <class Block>
@@ -161,7 +161,7 @@ class DecodeBody {
 
   const ScaleFloats<float, E> function_;
   const Ballot ballot_;
-  const Tiles tiles_;
+  const Tiling<DecodeSegment> tiles_;
 };
 
 }  // namespace ronda::kernels::cuda

@@ -23,12 +23,12 @@ struct FindSegment {
 
 // *found = 1 if an element's magnitude, as an integer, is at least that of infinity. (Zero has been stored there
 // before.)
-template <class Bits, class Tiles>
+template <class Bits>
 class FindNonFiniteBody {
  public:
   static constexpr uint32_t kTileElements = TileElements(sizeof(Bits));
 
-  FindNonFiniteBody(const Tiles& tiles, Bits infinity) : infinity_(infinity), tiles_(tiles) {}
+  FindNonFiniteBody(const Tiling<FindSegment>& tiles, Bits infinity) : infinity_(infinity), tiles_(tiles) {}
 
   template <class Block>
   RONDA_HOST_DEVICE void operator()(const Block& block) const {
@@ -64,7 +64,7 @@ class FindNonFiniteBody {
   }
 
   const Bits infinity_;
-  const Tiles tiles_;
+  const Tiling<FindSegment> tiles_;
 };
 
 struct PairSegment {
@@ -89,12 +89,12 @@ struct AdasumFactors {
 };
 
 // dst = factor * a + factor * b, in float64.
-template <class E, class Factors, class Tiles>
+template <class E, class Factors>
 class AddBody {
  public:
   static constexpr uint32_t kTileElements = TileElements(sizeof(E));
 
-  AddBody(const Tiles& tiles, const Factors& factors) : factors_(factors), tiles_(tiles) {}
+  AddBody(const Tiling<PairSegment>& tiles, const Factors& factors) : factors_(factors), tiles_(tiles) {}
 
   template <class Block>
   RONDA_HOST_DEVICE void operator()(const Block& block) const {
@@ -144,7 +144,7 @@ class AddBody {
   }
 
   const Factors factors_;
-  const Tiles tiles_;
+  const Tiling<PairSegment> tiles_;
 };
 
 // Dot products are added up in parts of a pair, each by a block, and the parts by another launch: so their order is
@@ -185,10 +185,10 @@ RONDA_HOST_DEVICE inline void StoreTotals(const Block& block, const Dots& dots, 
   }
 }
 
-template <class E, class Tiles>
+template <class E>
 class DotsBody {
  public:
-  explicit DotsBody(const Tiles& tiles) : tiles_(tiles) {}
+  explicit DotsBody(const Tiling<DotsSegment>& tiles) : tiles_(tiles) {}
 
   template <class Block>
   RONDA_HOST_DEVICE void operator()(const Block& block) const {
@@ -218,14 +218,13 @@ class DotsBody {
     return dots;
   }
 
-  const Tiles tiles_;
+  const Tiling<DotsSegment> tiles_;
 };
 
 // Adds up the parts of each pair, which is a tile here.
-template <class Tiles>
 class AddPartsBody {
  public:
-  explicit AddPartsBody(const Tiles& tiles) : tiles_(tiles) {}
+  explicit AddPartsBody(const Tiling<DotsSegment>& tiles) : tiles_(tiles) {}
 
   template <class Block>
   RONDA_HOST_DEVICE void operator()(const Block& block) const {
@@ -244,7 +243,7 @@ class AddPartsBody {
   }
 
  private:
-  const Tiles tiles_;
+  const Tiling<DotsSegment> tiles_;
 };
 
 }  // namespace ronda::kernels::cuda

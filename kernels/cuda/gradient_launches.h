@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <type_traits>
 
 #include "kernels/cuda/calls.h"
 #include "kernels/cuda/elements.h"
@@ -41,8 +40,8 @@ int LaunchFindNonFinite(const NonFiniteCall& call, const Launch& launch) {
     if constexpr (sizeof(Bits) == 1) {
       return kInvalidCall;
     } else {
-      return ForTilings<FindSegment>(call.tensor_count, place, [&](const auto& tiling) {
-        using Body = FindNonFiniteBody<Bits, std::decay_t<decltype(tiling)>>;
+      return ForTilings<FindSegment>(call.tensor_count, place, [&](const Tiling<FindSegment>& tiling) {
+        using Body = FindNonFiniteBody<Bits>;
         return launch(Body(tiling, static_cast<Bits>(InfinityOf(call.dtype))), tiling.tiles());
       });
     }
@@ -55,8 +54,8 @@ int LaunchAdd(int count, const Factors& factors, const Describe& describe, const
     segment = describe(index);
     return TileCount(segment.count, TileElements(sizeof(E)));
   };
-  return ForTilings<PairSegment>(count, place, [&](const auto& tiling) {
-    return launch(AddBody<E, Factors, std::decay_t<decltype(tiling)>>(tiling, factors), tiling.tiles());
+  return ForTilings<PairSegment>(count, place, [&](const Tiling<PairSegment>& tiling) {
+    return launch(AddBody<E, Factors>(tiling, factors), tiling.tiles());
   });
 }
 
@@ -94,13 +93,13 @@ int LaunchDots(const DotsCall& call, const Launch& launch) {
     return uint64_t{1};
   };
   const int error = VisitWideFloat(call.dtype, [&]<class E>(ElementType<E>) {
-    return ForTilings<DotsSegment>(call.pair_count, place_parts, [&](const auto& tiling) {
-      return launch(DotsBody<E, std::decay_t<decltype(tiling)>>(tiling), tiling.tiles());
+    return ForTilings<DotsSegment>(call.pair_count, place_parts, [&](const Tiling<DotsSegment>& tiling) {
+      return launch(DotsBody<E>(tiling), tiling.tiles());
     });
   });
   if (error != 0) return error;
-  return ForTilings<DotsSegment>(call.pair_count, place_pairs, [&](const auto& tiling) {
-    return launch(AddPartsBody<std::decay_t<decltype(tiling)>>(tiling), tiling.tiles());
+  return ForTilings<DotsSegment>(call.pair_count, place_pairs, [&](const Tiling<DotsSegment>& tiling) {
+    return launch(AddPartsBody(tiling), tiling.tiles());
   });
 }
 

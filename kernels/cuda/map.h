@@ -84,7 +84,7 @@ struct ScaleFloats {
   double factor;
 };
 
-template <class Function, class Tiles>
+template <class Function>
 class MapBody {
  public:
   using From = typename Function::From;
@@ -92,7 +92,7 @@ class MapBody {
   static constexpr size_t kWidest = std::max(sizeof(From), sizeof(To));
   static constexpr uint32_t kTileElements = TileElements(kWidest);
 
-  MapBody(const Tiles& tiles, const Function& function, const Ballot& ballot)
+  MapBody(const Tiling<MapSegment>& tiles, const Function& function, const Ballot& ballot)
       : function_(function), ballot_(ballot), tiles_(tiles) {}
 
   template <class Block>
@@ -159,7 +159,7 @@ class MapBody {
 
   const Function function_;
   const Ballot ballot_;
-  const Tiles tiles_;
+  const Tiling<MapSegment> tiles_;
 };
 
 }  // namespace ronda::kernels::cuda

@@ -5,7 +5,6 @@
 #define RONDA_KERNELS_CUDA_MAP_LAUNCHES_H_
 
 #include <cstdint>
-#include <type_traits>
 
 #include "kernels/cpu/fp8_format.h"
 #include "kernels/cuda/ballot.h"
@@ -48,13 +47,13 @@ inline MapSegment FromWire(const UnpackCall& call, int index) {
 template <class Function, class Describe, class Launch>
 int LaunchMap(int count, const Function& function, const Ballot& ballot, const Describe& describe,
               const Launch& launch) {
-  constexpr uint32_t kTile = MapBody<Function, Tiling<MapSegment, 1>>::kTileElements;
+  constexpr uint32_t kTile = MapBody<Function>::kTileElements;
   const auto place = [&](int index, MapSegment& segment) {
     segment = describe(index);
     return TileCount(segment.count, kTile);
   };
-  return ForTilings<MapSegment>(count, place, [&](const auto& tiling) {
-    return launch(MapBody<Function, std::decay_t<decltype(tiling)>>(tiling, function, ballot), tiling.tiles());
+  return ForTilings<MapSegment>(count, place, [&](const Tiling<MapSegment>& tiling) {
+    return launch(MapBody<Function>(tiling, function, ballot), tiling.tiles());
   });
 }
 
@@ -125,8 +124,8 @@ int LaunchPackBlocks(const PackCall& call, const Launch& launch) {
   };
   return VisitFp8(call.wire.blocks, [&]<class Format>(Format) {
     return VisitFloat(call.dtype, [&]<class E>(ElementType<E>) {
-      return ForTilings<MapSegment>(call.segment_count, place, [&](const auto& tiling) {
-        return launch(EncodeBody<Format, E, std::decay_t<decltype(tiling)>>(tiling, call.scale), tiling.tiles());
+      return ForTilings<MapSegment>(call.segment_count, place, [&](const Tiling<MapSegment>& tiling) {
+        return launch(EncodeBody<Format, E>(tiling, call.scale), tiling.tiles());
       });
     });
   });
@@ -150,9 +149,8 @@ int LaunchUnpackBlocks(const UnpackCall& call, const Launch& launch) {
   };
   return VisitFp8(call.wire.blocks, [&]<class Format>(Format) {
     return VisitFloat(call.dtype, [&]<class E>(ElementType<E>) {
-      return ForTilings<DecodeSegment>(call.segment_count, place, [&](const auto& tiling) {
-        return launch(DecodeBody<Format, E, std::decay_t<decltype(tiling)>>(tiling, call.scale, ballot),
-                      tiling.tiles());
+      return ForTilings<DecodeSegment>(call.segment_count, place, [&](const Tiling<DecodeSegment>& tiling) {
+        return launch(DecodeBody<Format, E>(tiling, call.scale, ballot), tiling.tiles());
       });
     });
   });

@@ -80,7 +80,8 @@ class ReduceBody {
       for (int i = 0; i < kCount; ++i) out.at[i] = arithmetic_.Last(sum.at[i]);
       Store(out, At<E>(static_cast<void*>(sources_.dst), first + at));
     };
-    ForBatches<kCount>(block, begin, end, reduce, store);
+    // One at a time: the sources are enough to have under way.
+    ForBatches<kCount, 1>(block, begin, end, reduce, store);
   }
 
   const Sources sources_;

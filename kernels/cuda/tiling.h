@@ -28,10 +28,13 @@ RONDA_HOST_DEVICE constexpr uint64_t TileCount(uint64_t count, uint64_t tile_ele
 inline constexpr uint64_t kMaxTiles = 0x7FFFFFFF;
 // What a launch can have of parameters, passed by value, from CUDA 12.1 on.
 inline constexpr size_t kMaxParameterBytes = 32764;
+// Of a launch: enough for BERT-large, whose gradients are 398. More would fit, but all of a kernel's parameters are
+// copied by each launch, used or not.
+inline constexpr int kMaxSegments = 448;
 
 // Many segments (tensors) as one sequence of tiles, which a grid shares out evenly, whatever the segments' sizes. It
 // is passed to the device by value, as a kernel's parameter: no copy, nothing to free, nothing to wait for.
-template <class Segment, int kCapacity>
+template <class Segment>
 class Tiling {
  public:
   // A tile: number `index` of segment number `segment`.
@@ -41,7 +44,7 @@ class Tiling {
   };
 
   // Whether a segment of so many tiles still fits.
-  bool Fits(uint64_t tiles) const { return count_ < kCapacity && tiles <= kMaxTiles - tiles_; }
+  bool Fits(uint64_t tiles) const { return count_ < kMaxSegments && tiles <= kMaxTiles - tiles_; }
 
   // REQUIRES: `tiles` > 0, and they fit.
   void Add(const Segment& segment, uint64_t tiles) {
@@ -74,23 +77,17 @@ class Tiling {
   int count_ = 0;
   uint32_t tiles_ = 0;
   // Only the first count_ mean anything. They are not cleared: that would take as long as the rest of a launch.
-  uint32_t first_tiles_[kCapacity];
-  Segment segments_[kCapacity];
+  uint32_t first_tiles_[kMaxSegments];
+  Segment segments_[kMaxSegments];
 };
 
-// How many segments fit into the parameters, beside 256 bytes for the rest.
-template <class Segment>
-inline constexpr int kMostSegments = static_cast<int>((kMaxParameterBytes - 256) /
-                                                      (sizeof(Segment) + sizeof(uint32_t)));
-// A size for most launches, as all of a kernel's parameters are copied, filled in or not.
-inline constexpr int kFewSegments = 176;
-
-// Calls `run` with tilings of a certain capacity.
-template <class Segment, int kCapacity, class Describe, class Run>
-int ForTilingsOf(int count, const Describe& describe, const Run& run) {
+// Describes `count` segments by `describe(index, segment)`, which fills in the segment and returns its number of
+// tiles, and calls `run` with as few tilings as hold them. Stops at the first error.
+template <class Segment, class Describe, class Run>
+int ForTilings(int count, const Describe& describe, const Run& run) {
   int next = 0;
   while (next < count) {
-    Tiling<Segment, kCapacity> tiling;
+    Tiling<Segment> tiling;
     for (; next < count; ++next) {
       Segment segment;
       const uint64_t tiles = describe(next, segment);
@@ -98,19 +95,10 @@ int ForTilingsOf(int count, const Describe& describe, const Run& run) {
       if (!tiling.Fits(tiles)) break;
       if (tiles > 0) tiling.Add(segment, tiles);
     }
-    if (tiling.tiles() == 0) continue;
-    const int error = run(tiling);
+    const int error = tiling.tiles() == 0 ? 0 : run(tiling);
     if (error != 0) return error;
   }
   return 0;
-}
-
-// Describes `count` segments by `describe(index, segment)`, which fills in the segment and returns its number of
-// tiles, and calls `run` with as few tilings as hold them: one, if there are not very many. Stops at the first error.
-template <class Segment, class Describe, class Run>
-int ForTilings(int count, const Describe& describe, const Run& run) {
-  if (count <= kFewSegments) return ForTilingsOf<Segment, kFewSegments>(count, describe, run);
-  return ForTilingsOf<Segment, kMostSegments<Segment>>(count, describe, run);
 }
 
 }  // namespace ronda::kernels::cuda

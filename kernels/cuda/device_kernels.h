@@ -1,0 +1,20 @@
+#ifndef RONDA_KERNELS_CUDA_DEVICE_KERNELS_H_
+#define RONDA_KERNELS_CUDA_DEVICE_KERNELS_H_
+
+#include "kernels/cuda/calls.h"
+
+namespace ronda::kernels::cuda {
+
+// The kernels, launched on a stream (a cudaStream_t) of the current device. They return 0 or a cudaError_t, and wait
+// for nothing. A call of up to 448 tensors is one launch (tiling.h).
+int DevicePack(const PackCall& call, void* stream);
+int DeviceUnpack(const UnpackCall& call, void* stream);  // a vote's decision is a launch of its own
+int DeviceReduce(const ReduceCall& call, void* stream);
+int DeviceFindNonFinite(const NonFiniteCall& call, void* stream);
+int DeviceAddScaled(const AddScaledCall& call, void* stream);
+int DeviceDots(const DotsCall& call, void* stream);
+int DeviceCombine(const CombineCall& call, void* stream);
+
+}  // namespace ronda::kernels::cuda
+
+#endif  // RONDA_KERNELS_CUDA_DEVICE_KERNELS_H_

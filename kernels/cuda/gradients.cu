@@ -1,0 +1,25 @@
+#include "kernels/cuda/device_kernels.h"
+#include "kernels/cuda/device_launch.h"
+#include "kernels/cuda/gradient_launches.h"
+
+namespace ronda::kernels::cuda {
+
+int DeviceFindNonFinite(const NonFiniteCall& call, void* stream) {
+  auto* const on = static_cast<cudaStream_t>(stream);
+  const cudaError_t error = cudaMemsetAsync(call.found, 0, static_cast<size_t>(call.tensor_count), on);
+  return error != cudaSuccess ? error : LaunchFindNonFinite(call, DeviceLaunch{on});
+}
+
+int DeviceAddScaled(const AddScaledCall& call, void* stream) {
+  return LaunchAddScaled(call, DeviceLaunch{static_cast<cudaStream_t>(stream)});
+}
+
+int DeviceDots(const DotsCall& call, void* stream) {
+  return LaunchDots(call, DeviceLaunch{static_cast<cudaStream_t>(stream)});
+}
+
+int DeviceCombine(const CombineCall& call, void* stream) {
+  return LaunchCombine(call, DeviceLaunch{static_cast<cudaStream_t>(stream)});
+}
+
+}  // namespace ronda::kernels::cuda

@@ -1,0 +1,127 @@
+"""cuda_library: like cc_library, for .cu files, which nvcc compiles."""
+
+load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
+load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "CPP_COMPILE_ACTION_NAME")
+load("@cuda//:toolkit.bzl", "ARCHITECTURES", "NVCC", "PRESENT")
+
+# For other targets that are of no use without a toolkit: target_compatible_with = CUDA_ONLY.
+CUDA_ONLY = [] if PRESENT else ["//third_party/cuda:no_toolkit"]
+
+# GPUs from this one on run what is made from its PTX, which is included for those to come.
+_PTX_OF_ALL_OTHERS = 80
+
+# What nvcc passes on to the host's compiler is code that nvcc has made of ours: these warnings are of that.
+_GENERATED_CODE_FLAGS = ["-Wno-unused-parameter", "-Wno-unused-function"]
+
+def _architecture_flags():
+    """One piece of machine code for each GPU, made from the PTX of as few as possible: most time goes into PTX."""
+    oldest = [number for number in ARCHITECTURES if number < _PTX_OF_ALL_OTHERS]
+    others = ["sm_%d" % number for number in ARCHITECTURES if number >= _PTX_OF_ALL_OTHERS]
+    flags = ["--generate-code=arch=compute_%d,code=sm_%d" % (number, number) for number in oldest]
+    return flags + ["--generate-code=arch=compute_%d,code=[%s,compute_%d]" % (
+        _PTX_OF_ALL_OTHERS,
+        ",".join(others),
+        _PTX_OF_ALL_OTHERS,
+    )]
+
+def _host_flags(ctx, toolchain, features):
+    """The flags of a C++ compilation here, as nvcc passes them on."""
+    variables = cc_common.create_compile_variables(
+        feature_configuration = features,
+        cc_toolchain = toolchain,
+        user_compile_flags = ctx.fragments.cpp.copts + ctx.fragments.cpp.cxxopts,
+        use_pic = True,
+    )
+    flags = cc_common.get_memory_inefficient_command_line(
+        feature_configuration = features,
+        action_name = CPP_COMPILE_ACTION_NAME,
+        variables = variables,
+    )
+
+    # nvcc has its own name for the standard, and takes a comma for the end of an option.
+    kept = [flag for flag in flags if not flag.startswith("-std=")] + _GENERATED_CODE_FLAGS
+    return ["-Xcompiler=" + flag.replace(",", "\\,") for flag in kept]
+
+def _include_flags(context):
+    flags = ["-I" + path for path in context.includes.to_list() + context.quote_includes.to_list()]
+    flags += ["-isystem=" + path for path in context.system_includes.to_list()]
+    return flags + ["-D" + define for define in context.defines.to_list()]
+
+def _compile(ctx, toolchain, features, context, source):
+    object = ctx.actions.declare_file("_objs/%s/%s.o" % (ctx.label.name, source.basename[:-len(".cu")]))
+    arguments = ctx.actions.args()
+    arguments.add_all(["-c", source.path, "-o", object.path, "-std=c++20", "--threads=2"])
+    arguments.add("-ccbin=" + cc_common.get_tool_for_action(
+        feature_configuration = features,
+        action_name = CPP_COMPILE_ACTION_NAME,
+    ))
+    arguments.add_all(_architecture_flags())
+    arguments.add("-Xfatbin=-compress-all")
+
+    # Functions that are constant expressions are for the device too. A multiplication and an addition do not fuse:
+    # results are the CPU's.
+    arguments.add_all(["--expt-relaxed-constexpr", "--fmad=false", "--Werror=all-warnings"])
+    arguments.add_all(_host_flags(ctx, toolchain, features))
+    arguments.add_all(_include_flags(context))
+    ctx.actions.run(
+        executable = NVCC,
+        arguments = [arguments],
+        inputs = depset(
+            [source] + ctx.files.hdrs + ctx.files._version,
+            transitive = [context.headers, toolchain.all_files],
+        ),
+        outputs = [object],
+        env = {"PATH": "/usr/local/bin:/usr/bin:/bin"},
+        mnemonic = "CudaCompile",
+        progress_message = "Compiling %s" % source.short_path,
+    )
+    return object
+
+def _cuda_library(ctx):
+    toolchain = find_cpp_toolchain(ctx)
+    features = cc_common.configure_features(
+        ctx = ctx,
+        cc_toolchain = toolchain,
+        requested_features = ctx.features,
+        unsupported_features = ctx.disabled_features,
+    )
+    deps = cc_common.merge_cc_infos(cc_infos = [dep[CcInfo] for dep in ctx.attr.deps + [ctx.attr._cudart]])
+    workspace = cc_common.create_compilation_context(
+        headers = depset(ctx.files.hdrs),
+        quote_includes = depset([".", ctx.genfiles_dir.path]),
+    )
+    context = cc_common.merge_cc_infos(
+        cc_infos = [CcInfo(compilation_context = workspace), deps],
+    ).compilation_context
+    objects = depset([_compile(ctx, toolchain, features, context, source) for source in ctx.files.srcs])
+    linking, _ = cc_common.create_linking_context_from_compilation_outputs(
+        actions = ctx.actions,
+        name = ctx.label.name,
+        feature_configuration = features,
+        cc_toolchain = toolchain,
+        compilation_outputs = cc_common.create_compilation_outputs(objects = objects, pic_objects = objects),
+        linking_contexts = [deps.linking_context],
+        disallow_dynamic_library = True,
+    )
+    return [
+        DefaultInfo(files = objects),
+        CcInfo(compilation_context = context, linking_context = linking),
+    ]
+
+_cuda_library_rule = rule(
+    implementation = _cuda_library,
+    attrs = {
+        "srcs": attr.label_list(allow_files = [".cu"]),
+        "hdrs": attr.label_list(allow_files = [".h", ".cuh"]),
+        "deps": attr.label_list(providers = [CcInfo]),
+        "_cudart": attr.label(default = "@cuda//:cudart"),
+        "_version": attr.label(default = "@cuda//:version.txt", allow_files = True),
+        "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
+    },
+    fragments = ["cpp"],
+    toolchains = ["@bazel_tools//tools/cpp:toolchain_type"],
+)
+
+def cuda_library(**attributes):
+    """`srcs` are .cu files, `hdrs` and `deps` as cc_library's. Skipped where there is no toolkit."""
+    _cuda_library_rule(target_compatible_with = CUDA_ONLY, **attributes)
