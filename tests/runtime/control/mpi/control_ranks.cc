@@ -31,6 +31,7 @@ constexpr char kList[] = "12345678901234567";
 struct Program {
   std::shared_ptr<MpiSession> session;
   std::unique_ptr<ControlPlane> control;
+  int heard = 0;  // reports; a rank's next one may come before rank 0 has seen its own list
 
   bool is_root() const { return session->rank() == 0; }
 };
@@ -64,13 +65,12 @@ absl::StatusOr<std::unique_ptr<ControlPlane>> ConnectOverGrpc(MpiSession& sessio
   return ConnectGrpcControlPlane(std::move(options));
 }
 
-// Receives until `done` says so of all that has come.
+// Receives until `done` says so of what has come, or the job fails.
 template <typename Done>
 void ReceiveUntil(ControlPlane& control, const Done& done) {
   for (;;) {
     const absl::StatusOr<ControlPlane::Inbox> inbox = control.Receive();
-    RONDA_CHECK(inbox.ok());
-    if (done(*inbox)) return;
+    if (!inbox.ok() || done(*inbox)) return;
     control.Wait(absl::InfiniteFuture());
   }
 }
@@ -79,11 +79,10 @@ void ReceiveUntil(ControlPlane& control, const Done& done) {
 void Round(Program& program) {
   ControlPlane& control = *program.control;
   RONDA_CHECK(control.SendToCoordinator(kReport).ok());
-  int heard = 0;
   ReceiveUntil(control, [&](const ControlPlane::Inbox& inbox) {
     for (const ControlMessage& message : inbox.to_coordinator) {
       RONDA_CHECK(message.payload == kReport);
-      if (++heard == program.session->size()) RONDA_CHECK(control.Broadcast(kList).ok());
+      if (++program.heard % program.session->size() == 0) RONDA_CHECK(control.Broadcast(kList).ok());
     }
     return !inbox.broadcasts.empty() && inbox.broadcasts.front() == kList;
   });
@@ -121,7 +120,14 @@ void Idle(Program& program) {
 // The last rank fails, and leaves when the others have said what they know: mpirun ends all with the first that leaves.
 void FailAndSay(Program& program) {
   ControlPlane& control = *program.control;
-  if (program.session->rank() == program.session->size() - 1) control.Fail(absl::DataLossError("on purpose"));
+  const bool is_last = program.session->rank() == program.session->size() - 1;
+  // All have started when rank 0 has heard of all.
+  if (program.is_root() || is_last) {
+    Round(program);
+  } else {
+    RONDA_CHECK(control.SendToCoordinator(kReport).ok());
+  }
+  if (is_last) control.Fail(absl::DataLossError("on purpose"));
   while (control.failure().ok()) control.Wait(absl::InfiniteFuture());
   std::printf("rank %d knows: %s\n", program.session->rank(), std::string(control.failure().message()).c_str());
   std::fflush(stdout);

@@ -1,0 +1,101 @@
+#include "runtime/control/mpi/parcel_link.h"
+
+#include <gmock/gmock.h>
+
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/control/tree/frame_stream.h"
+#include "tests/testing/fake_messages.h"
+
+namespace ronda::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+// The next parcel at `to`; `from` moves too, as what is long goes only while its sender looks.
+absl::StatusOr<Parcel> Transfer(ParcelLink& from, ParcelLink& to) {
+  for (;;) {
+    const absl::StatusOr<std::optional<Parcel::Kind>> sent = from.TakeSent();
+    if (!sent.ok()) return sent.status();
+    absl::StatusOr<std::optional<Parcel>> received = to.TakeReceived();
+    if (!received.ok()) return received.status();
+    if (received->has_value()) return **std::move(received);
+  }
+}
+
+TEST(ParcelLinkTest, ParcelsOfAnyLengthArriveInOrder) {
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    const auto ends = ConnectFakeMessages(2, seed);
+    ParcelLink left(*ends[0], 1);
+    ParcelLink right(*ends[1], 0);
+    ASSERT_TRUE(right.Listen().ok());
+    std::vector<std::string> contents;
+    for (const size_t bytes : {0UL, 1UL, 247UL, 248UL, 249UL, 5000UL, 3UL, kControlPieceBytes}) {
+      contents.emplace_back(bytes, static_cast<char>('a' + contents.size()));
+      ASSERT_TRUE(left.Send({.content = contents.back()}).ok());
+    }
+    for (const std::string& content : contents) {
+      const absl::StatusOr<Parcel> parcel = Transfer(left, right);
+      ASSERT_TRUE(parcel.ok()) << parcel.status();
+      EXPECT_EQ(parcel->kind, Parcel::Kind::kPiece);
+      EXPECT_TRUE(parcel->content == content) << content.size() << " bytes, seed " << seed;
+    }
+  }
+}
+
+TEST(ParcelLinkTest, NothingIsUnderWayOnceTheEndHasCome) {
+  const auto ends = ConnectFakeMessages(2, /*seed=*/1);
+  ParcelLink left(*ends[0], 1);
+  ParcelLink right(*ends[1], 0);
+  ASSERT_TRUE(right.Listen().ok());
+  ASSERT_TRUE(left.Send({.kind = Parcel::Kind::kOpen}).ok());
+  ASSERT_TRUE(left.Send({.kind = Parcel::Kind::kEnd, .content = "why"}).ok());
+  EXPECT_EQ(Transfer(left, right)->kind, Parcel::Kind::kOpen);
+  EXPECT_TRUE(right.IsUnderWay());
+  const absl::StatusOr<Parcel> end = Transfer(left, right);
+  ASSERT_TRUE(end.ok()) << end.status();
+  EXPECT_EQ(end->kind, Parcel::Kind::kEnd);
+  EXPECT_EQ(end->content, "why");
+  while (left.IsUnderWay()) ASSERT_TRUE(left.TakeSent().ok());
+  EXPECT_FALSE(right.IsUnderWay());
+}
+
+struct BadCard {
+  uint32_t kind;
+  uint32_t bytes;
+};
+
+// A card is a kind, a length and 248 bytes, whoever sends it.
+absl::Status ReceiveCard(const BadCard& card) {
+  const auto ends = ConnectFakeMessages(2, /*seed=*/1);
+  ParcelLink right(*ends[1], 0);
+  absl::Status status = right.Listen();
+  char bytes[256] = {};
+  std::memcpy(bytes, &card, sizeof(card));
+  const auto request = ends[0]->Send(bytes, sizeof(bytes), 1);
+  EXPECT_TRUE(request.ok());
+  PointToPoint::Request sending = *request;
+  for (bool is_sent = false; status.ok();) {
+    if (!is_sent) is_sent = *ends[0]->Test({&sending, 1});
+    const absl::StatusOr<std::optional<Parcel>> received = right.TakeReceived();
+    if (received.ok() && received->has_value()) break;
+    status = received.status();
+  }
+  return status;
+}
+
+TEST(ParcelLinkTest, CardThatMakesNoSenseIsRefused) {
+  EXPECT_TRUE(ReceiveCard({.kind = 2, .bytes = 5}).ok());
+  for (const BadCard& card : {BadCard{0, 5}, BadCard{4, 5}, BadCard{2, uint32_t{kControlPieceBytes} + 1}}) {
+    const absl::Status status = ReceiveCard(card);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("a parcel of kind"));
+  }
+}
+
+}  // namespace
+}  // namespace ronda::testing
