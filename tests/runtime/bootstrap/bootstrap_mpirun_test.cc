@@ -151,6 +151,19 @@ class BootstrapTwoHostsTest : public BootstrapMpirunTest {
     argv.insert(argv.end(), rank.begin(), rank.end());
     return RunUnderMpirun(GetParam().flavor, size, argv);
   }
+
+  // With these settings rank 3 of two hosts ends without a word, and the others say what they were told.
+  static void ExpectLastRankToBeNamed(std::vector<std::string> settings) {
+    const std::string words = absl::StrCat(SharedMemoryOfSecondHost(), "/words");
+    std::filesystem::create_directories(words);
+    settings.push_back(absl::StrCat("WORDS=", words));
+    const ProcessResult result = Run(4, 2, std::move(settings), "is_left");
+    for (int rank = 0; rank < 3; ++rank) {
+      EXPECT_THAT(result.output, HasSubstr(absl::StrCat("rank ", rank, " was told: rank 3 (host ")));
+    }
+    EXPECT_THAT(result.output, HasSubstr("ended without shutdown()"));
+    EXPECT_THAT(result.output, Not(HasSubstr("Failure"))) << "of an expectation";
+  }
 };
 
 INSTANTIATE_TEST_SUITE_P(Mpis, BootstrapTwoHostsTest, ::testing::Values(kOpenMpi, kMpich),
@@ -168,22 +181,28 @@ TEST_P(BootstrapTwoHostsTest, OneRankOnEachTrainsOverMpi) {
   EXPECT_THAT(result.output, HasSubstr("data goes over mpi;"));
 }
 
+TEST_P(BootstrapTwoHostsTest, ControlMessagesGoOverMpiIfAskedFor) {
+  // No network interface that there is: Ronda has no connections of its own.
+  const std::vector<std::string> settings = {"RONDA_CONTROL=mpi", "RONDA_NETWORK_INTERFACE=none"};
+  std::vector<std::string> two_a_host = settings;
+  two_a_host.push_back("EXPECTED_LOCAL_SIZE=2");
+  const ProcessResult result = Run(4, 2, two_a_host, "train");
+  ExpectAllTrained(result, 4);
+  EXPECT_THAT(result.output, HasSubstr("control messages go over MPI"));
+  std::vector<std::string> one_a_host = settings;
+  one_a_host.push_back("EXPECTED_LOCAL_SIZE=1");
+  ExpectAllTrained(Run(2, 1, one_a_host, "train"), 2);
+}
+
+TEST_P(BootstrapTwoHostsTest, RankThatGivesUpIsNamedOverMpiToo) { ExpectLastRankToBeNamed({"RONDA_CONTROL=mpi"}); }
+
 TEST_P(BootstrapTwoHostsTest, SharedMemoryAcrossHostsIsRefusedOnAllRanks) {
   const ProcessResult result = Run(2, 1, {"EXPECTED_LOCAL_SIZE=1", "RONDA_BACKEND=shm"}, "train");
   EXPECT_NE(result.exit_code, 0);
   EXPECT_THAT(result.output, HasSubstr("RONDA_BACKEND=\"shm\" cannot carry this job's data: the ranks are on 2 hosts"));
 }
 
-TEST_P(BootstrapTwoHostsTest, RankThatGivesUpIsNamedOnBothHostsAndMpiIsLeftAtOnce) {
-  const std::string words = absl::StrCat(SharedMemoryOfSecondHost(), "/words");
-  std::filesystem::create_directories(words);
-  const ProcessResult result = Run(4, 2, {absl::StrCat("WORDS=", words)}, "is_left");
-  for (int rank = 0; rank < 3; ++rank) {
-    EXPECT_THAT(result.output, HasSubstr(absl::StrCat("rank ", rank, " was told: rank 3 (host ")));
-  }
-  EXPECT_THAT(result.output, HasSubstr("ended without shutdown()"));
-  EXPECT_THAT(result.output, Not(HasSubstr("Failure"))) << "of an expectation";
-}
+TEST_P(BootstrapTwoHostsTest, RankThatGivesUpIsNamedOnBothHostsAndMpiIsLeftAtOnce) { ExpectLastRankToBeNamed({}); }
 
 }  // namespace
 }  // namespace ronda
