@@ -1,0 +1,193 @@
+#include "runtime/cuda/plugin.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+
+#include "kernels/cuda/device_kernels.h"
+#include "runtime/cuda/driver.h"
+
+namespace {
+
+namespace cuda_kernels = ronda::kernels::cuda;
+using ronda::CudaDriver;
+
+// The runtime remembers a thread's last error, and the launch of a kernel would report it again.
+int Result(cudaError_t error) {
+  if (error != cudaSuccess) cudaGetLastError();
+  return error;
+}
+
+std::string VersionText(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+std::string LibraryText() {
+  int runtime = 0;
+  int driver = 0;
+  cudaRuntimeGetVersion(&runtime);
+  cudaDriverGetVersion(&driver);
+  return "CUDA runtime " + VersionText(runtime) + ", " + (driver == 0 ? "no driver" : "driver " + VersionText(driver));
+}
+
+const char* Library() {
+  static const std::string text = LibraryText();
+  return text.c_str();
+}
+
+void ErrorText(int error, char* text, size_t size) {
+  std::snprintf(text, size, "%s", cudaGetErrorString(static_cast<cudaError_t>(error)));
+}
+
+int DeviceCount(int* count) {
+  const int error = Result(cudaGetDeviceCount(count));
+  if (error != cudaSuccess) *count = 0;
+  return error;
+}
+
+int Describe(int device, ronda_cuda_device* description) {
+  cudaDeviceProp properties;
+  if (const int error = Result(cudaGetDeviceProperties(&properties, device)); error != cudaSuccess) return error;
+  *description = {.capability_major = properties.major,
+                  .capability_minor = properties.minor,
+                  .multiprocessors = properties.multiProcessorCount,
+                  .memory_bytes = properties.totalGlobalMem};
+  std::snprintf(description->name, sizeof(description->name), "%s", properties.name);
+  return Result(cudaDeviceGetPCIBusId(description->pci_bus, sizeof(description->pci_bus), device));
+}
+
+int UseDevice(int device) { return Result(cudaSetDevice(device)); }
+
+int CurrentDevice(int* device) { return Result(cudaGetDevice(device)); }
+
+int RestoreDevice(int device) {
+  const CudaDriver* const driver = CudaDriver::Get();
+  unsigned int flags = 0;
+  int is_active = 0;
+  // Numbers of devices are the same for the driver and for the runtime.
+  if (driver == nullptr || driver->context_state(device, &flags, &is_active) != CUDA_SUCCESS) {
+    return cudaErrorInsufficientDriver;
+  }
+  return is_active != 0 ? UseDevice(device) : cudaSuccess;
+}
+
+int DeviceOf(const void* pointer, int* device) {
+  *device = -1;
+  const CudaDriver* const driver = CudaDriver::Get();
+  if (driver == nullptr) return cudaErrorInsufficientDriver;
+  const auto address = reinterpret_cast<CUdeviceptr>(pointer);
+  unsigned int type = 0;
+  // Fails for memory that CUDA knows nothing of.
+  if (driver->pointer_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) != CUDA_SUCCESS) return cudaSuccess;
+  if (type != CU_MEMORYTYPE_DEVICE) return cudaSuccess;
+  const CUresult result = driver->pointer_attribute(device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address);
+  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+int Allocate(ronda_cuda_memory kind, size_t bytes, void** memory) {
+  *memory = nullptr;
+  const size_t at_least_one = std::max<size_t>(bytes, 1);
+  return Result(kind == RONDA_CUDA_DEVICE_MEMORY ? cudaMalloc(memory, at_least_one)
+                                                 : cudaHostAlloc(memory, at_least_one, cudaHostAllocPortable));
+}
+
+int Release(ronda_cuda_memory kind, void* memory) {
+  return Result(kind == RONDA_CUDA_DEVICE_MEMORY ? cudaFree(memory) : cudaFreeHost(memory));
+}
+
+int CreateStream(void** stream) {
+  int lowest = 0;
+  int highest = 0;
+  if (const int error = Result(cudaDeviceGetStreamPriorityRange(&lowest, &highest)); error != cudaSuccess) return error;
+  cudaStream_t created = nullptr;
+  const int error = Result(cudaStreamCreateWithPriority(&created, cudaStreamNonBlocking, highest));
+  *stream = created;
+  return error;
+}
+
+cudaStream_t AsStream(void* stream) { return static_cast<cudaStream_t>(stream); }
+cudaEvent_t AsEvent(void* event) { return static_cast<cudaEvent_t>(event); }
+
+int DestroyStream(void* stream) { return Result(cudaStreamDestroy(AsStream(stream))); }
+
+int IsCapturing(void* stream, int* capturing) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  const int error = Result(cudaStreamIsCapturing(AsStream(stream), &status));
+  *capturing = status == cudaStreamCaptureStatusNone ? 0 : 1;
+  return error;
+}
+
+int CreateEvent(int timing, void** event) {
+  cudaEvent_t created = nullptr;
+  // Who waits for it on the host sleeps, and does not spin.
+  const unsigned int flags = cudaEventBlockingSync | (timing != 0 ? cudaEventDefault : cudaEventDisableTiming);
+  const int error = Result(cudaEventCreateWithFlags(&created, flags));
+  *event = created;
+  return error;
+}
+
+int DestroyEvent(void* event) { return Result(cudaEventDestroy(AsEvent(event))); }
+int RecordEvent(void* event, void* stream) { return Result(cudaEventRecord(AsEvent(event), AsStream(stream))); }
+int WaitEvent(void* stream, void* event) { return Result(cudaStreamWaitEvent(AsStream(stream), AsEvent(event), 0)); }
+
+int QueryEvent(void* event, int* done) {
+  const int error = Result(cudaEventQuery(AsEvent(event)));
+  *done = error == cudaSuccess ? 1 : 0;
+  return error == cudaErrorNotReady ? cudaSuccess : error;
+}
+
+int SynchronizeEvent(void* event) { return Result(cudaEventSynchronize(AsEvent(event))); }
+
+int ElapsedMs(void* begin, void* end, float* ms) {
+  return Result(cudaEventElapsedTime(ms, AsEvent(begin), AsEvent(end)));
+}
+
+int Copy(void* dst, const void* src, size_t bytes, void* stream) {
+  return Result(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, AsStream(stream)));
+}
+
+int FillZero(void* dst, size_t bytes, void* stream) { return Result(cudaMemsetAsync(dst, 0, bytes, AsStream(stream))); }
+
+// A kernel's launcher as an entry of the table.
+template <typename Call, int (*launch)(const Call&, void*)>
+int Launch(const Call* call, void* stream) {
+  return launch(*call, stream);
+}
+
+constexpr ronda_cuda_plugin kTable = {
+    .version = RONDA_CUDA_PLUGIN_VERSION,
+    .library = Library,
+    .error_text = ErrorText,
+    .device_count = DeviceCount,
+    .describe = Describe,
+    .use_device = UseDevice,
+    .current_device = CurrentDevice,
+    .restore_device = RestoreDevice,
+    .device_of = DeviceOf,
+    .allocate = Allocate,
+    .release = Release,
+    .create_stream = CreateStream,
+    .destroy_stream = DestroyStream,
+    .is_capturing = IsCapturing,
+    .create_event = CreateEvent,
+    .destroy_event = DestroyEvent,
+    .record_event = RecordEvent,
+    .wait_event = WaitEvent,
+    .query_event = QueryEvent,
+    .synchronize_event = SynchronizeEvent,
+    .elapsed_ms = ElapsedMs,
+    .copy = Copy,
+    .fill_zero = FillZero,
+    .pack = Launch<cuda_kernels::PackCall, cuda_kernels::DevicePack>,
+    .unpack = Launch<cuda_kernels::UnpackCall, cuda_kernels::DeviceUnpack>,
+    .reduce = Launch<cuda_kernels::ReduceCall, cuda_kernels::DeviceReduce>,
+    .find_non_finite = Launch<cuda_kernels::NonFiniteCall, cuda_kernels::DeviceFindNonFinite>,
+    .add_scaled = Launch<cuda_kernels::AddScaledCall, cuda_kernels::DeviceAddScaled>,
+    .adasum_dots = Launch<cuda_kernels::DotsCall, cuda_kernels::DeviceDots>,
+    .adasum_combine = Launch<cuda_kernels::CombineCall, cuda_kernels::DeviceCombine>};
+
+}  // namespace
+
+__attribute__((visibility("default"))) const ronda_cuda_plugin* ronda_cuda_plugin_table() { return &kTable; }

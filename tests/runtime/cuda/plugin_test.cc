@@ -1,0 +1,165 @@
+// The plugin itself, on a machine with a GPU; and what it says on one without.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "runtime/cuda/cuda_library.h"
+#include "runtime/cuda/device.h"
+
+namespace ronda {
+namespace {
+
+class PluginTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const absl::StatusOr<const ronda_cuda_plugin*> plugin =
+        LoadCudaPlugin(std::filesystem::absolute("runtime/cuda/libronda_cuda.so"));
+    ASSERT_EQ(plugin.status(), absl::OkStatus());
+    plugin_ = *plugin;
+  }
+
+  const ronda_cuda_plugin* plugin_ = nullptr;
+};
+
+TEST_F(PluginTest, NamesItsRuntimeWithoutADriverToo) {
+  EXPECT_TRUE(absl::StartsWith(plugin_->library(), "CUDA runtime ")) << plugin_->library();
+}
+
+TEST_F(PluginTest, WithoutADeviceSaysWhy) {
+  if (CountDevices(*plugin_).ok()) GTEST_SKIP() << "this machine has a device";
+  const absl::Status status = Device::Open(plugin_, 0).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(absl::StartsWith(status.message(), "no CUDA device: ")) << status;
+  int device = 0;
+  EXPECT_NE(plugin_->device_of(&device, &device), 0);
+  EXPECT_EQ(device, -1);
+}
+
+class DevicePluginTest : public PluginTest {
+ protected:
+  void SetUp() override {
+    PluginTest::SetUp();
+    if (HasFatalFailure()) return;
+    const absl::StatusOr<std::shared_ptr<Device>> device = Device::Open(plugin_, 0);
+    if (!device.ok()) GTEST_SKIP() << device.status();
+    device_ = *device;
+    stream_ = *DeviceStream::Create(device_.get());
+  }
+
+  int DeviceOf(const void* pointer) const {
+    int device = 99;
+    EXPECT_EQ(plugin_->device_of(pointer, &device), 0);
+    return device;
+  }
+
+  template <typename Enqueue>
+  void RunOnStream(const Enqueue& enqueue) {
+    ASSERT_EQ(
+        device_->Call("a test's work", [&](const ronda_cuda_plugin& cuda) { return enqueue(cuda, stream_->handle()); }),
+        absl::OkStatus());
+    const auto event = *device_->NewEvent();
+    ASSERT_EQ(event->Record(stream_->handle()), absl::OkStatus());
+    ASSERT_EQ(event->Wait(), absl::OkStatus());
+    EXPECT_EQ(*event->done(), true);
+  }
+
+  std::shared_ptr<Device> device_;
+  std::unique_ptr<DeviceStream> stream_;
+};
+
+TEST_F(DevicePluginTest, KnowsWhoseMemoryAPointerIsTo) {
+  const DeviceMemory memory = *device_->Allocate(RONDA_CUDA_DEVICE_MEMORY, 1024, "a test");
+  const DeviceMemory pinned = *device_->Allocate(RONDA_CUDA_PINNED_HOST_MEMORY, 1024, "a test");
+  EXPECT_EQ(DeviceOf(memory.data() + 1023), 0);
+  EXPECT_EQ(DeviceOf(pinned.data()), -1);
+  EXPECT_EQ(DeviceOf(&memory), -1);
+}
+
+TEST_F(DevicePluginTest, DescribesTheDevice) {
+  ronda_cuda_device description = {};
+  ASSERT_EQ(plugin_->describe(0, &description), 0);
+  EXPECT_NE(description.name[0], '\0');
+  EXPECT_NE(std::strchr(description.pci_bus, ':'), nullptr) << description.pci_bus;
+  EXPECT_GE(description.capability_major * 10 + description.capability_minor, 75);
+  EXPECT_GT(description.multiprocessors, 0);
+  EXPECT_GT(description.memory_bytes, size_t{1} << 30);
+}
+
+TEST_F(DevicePluginTest, CopiesThereAndBack) {
+  constexpr size_t kBytes = 1 << 20;
+  const DeviceMemory memory = *device_->Allocate(RONDA_CUDA_DEVICE_MEMORY, kBytes, "a test");
+  const DeviceMemory first = *device_->Allocate(RONDA_CUDA_PINNED_HOST_MEMORY, kBytes, "a test");
+  const DeviceMemory second = *device_->Allocate(RONDA_CUDA_PINNED_HOST_MEMORY, kBytes, "a test");
+  for (size_t i = 0; i < kBytes; ++i) first.data()[i] = static_cast<std::byte>(i * 7);
+  RunOnStream([&](const ronda_cuda_plugin& cuda, StreamHandle stream) {
+    const int error = cuda.copy(memory.data(), first.data(), kBytes, stream);
+    return error != 0 ? error : cuda.copy(second.data(), memory.data(), kBytes, stream);
+  });
+  EXPECT_EQ(std::memcmp(first.data(), second.data(), kBytes), 0);
+  RunOnStream([&](const ronda_cuda_plugin& cuda, StreamHandle stream) {
+    const int error = cuda.fill_zero(memory.data(), kBytes / 2, stream);
+    return error != 0 ? error : cuda.copy(second.data(), memory.data(), kBytes, stream);
+  });
+  EXPECT_EQ(second.data()[0], std::byte{0});
+  EXPECT_EQ(std::memcmp(first.data() + kBytes / 2, second.data() + kBytes / 2, kBytes / 2), 0);
+}
+
+// What the staged communicator relies on: kernels read and write pinned memory of the host by the same address.
+TEST_F(DevicePluginTest, KernelsReachPinnedMemory) {
+  const DeviceMemory values = *device_->Allocate(RONDA_CUDA_PINNED_HOST_MEMORY, 4 * sizeof(float), "a test");
+  const DeviceMemory wire = *device_->Allocate(RONDA_CUDA_PINNED_HOST_MEMORY, 4 * sizeof(float), "a test");
+  auto* const floats = reinterpret_cast<float*>(values.data());
+  for (int i = 0; i < 4; ++i) floats[i] = static_cast<float>(i);
+  const kernels::cuda::PackSegment packed = {.input = floats, .count = 4};
+  const kernels::cuda::UnpackSegment unpacked = {.output = floats, .count = 4};
+  RunOnStream([&](const ronda_cuda_plugin& cuda, StreamHandle stream) {
+    const kernels::cuda::PackCall pack = {
+        .segments = &packed, .segment_count = 1, .scale = {.multiplier = 3}, .buffer = wire.data()};
+    const int error = cuda.pack(&pack, stream);
+    const kernels::cuda::UnpackCall unpack = {.segments = &unpacked, .segment_count = 1, .buffer = wire.data()};
+    return error != 0 ? error : cuda.unpack(&unpack, stream);
+  });
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(floats[i], static_cast<float>(3 * i));
+}
+
+TEST_F(DevicePluginTest, NothingIsCapturedUnlessAsked) {
+  int capturing = -1;
+  EXPECT_EQ(plugin_->is_capturing(stream_->handle(), &capturing), 0);
+  EXPECT_EQ(capturing, 0);
+}
+
+TEST_F(DevicePluginTest, EventsTellTheTimeBetweenThem) {
+  void* begin = nullptr;
+  void* end = nullptr;
+  ASSERT_EQ(plugin_->create_event(1, &begin), 0);
+  ASSERT_EQ(plugin_->create_event(1, &end), 0);
+  RunOnStream([&](const ronda_cuda_plugin& cuda, StreamHandle stream) {
+    const int error = cuda.record_event(begin, stream);
+    return error != 0 ? error : cuda.record_event(end, stream);
+  });
+  float ms = -1;
+  EXPECT_EQ(plugin_->elapsed_ms(begin, end, &ms), 0);
+  EXPECT_GE(ms, 0);
+  EXPECT_EQ(plugin_->destroy_event(begin), 0);
+  EXPECT_EQ(plugin_->destroy_event(end), 0);
+}
+
+TEST_F(DevicePluginTest, ExhaustedMemoryIsAnErrorThatLeavesNothingBehind) {
+  const absl::Status status =
+      device_->Allocate(RONDA_CUDA_DEVICE_MEMORY, size_t{1} << 50, "a test of too much").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(absl::StrContains(status.message(), "1024 TiB of device memory for a test of too much")) << status;
+  const DeviceMemory memory = *device_->Allocate(RONDA_CUDA_DEVICE_MEMORY, 16, "a test");
+  // The launch of a kernel would report an error that is left.
+  RunOnStream([&](const ronda_cuda_plugin& cuda, StreamHandle stream) {
+    const kernels::cuda::PackSegment segment = {.input = memory.data(), .count = 1};
+    const kernels::cuda::PackCall call = {.segments = &segment, .segment_count = 1, .buffer = memory.data()};
+    return cuda.pack(&call, stream);
+  });
+}
+
+}  // namespace
+}  // namespace ronda
