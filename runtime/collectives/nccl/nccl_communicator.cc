@@ -45,19 +45,32 @@ class NcclCommunicatorImpl : public NcclCommunicator {
   int size() const override { return options_.size; }
 
   absl::Status Reduce(const ReduceCall& call) override {
-    return AsMember(call.info, [&](const Members& members) { return reduce_->Run(call, members); });
+    if (!NcclReduce::IsNeeded(call)) return groups_.failure();
+    return AsMember(call.info, [&](const Members& members, NcclGroups::Entry* entry) {
+      return reduce_->Run(call, members, entry);
+    });
   }
   absl::Status Broadcast(const BroadcastCall& call) override {
-    return AsMember(call.info, [&](const Members& members) { return exchanges_.Broadcast(call, members); });
+    if (!NcclExchanges::IsNeeded(call)) return groups_.failure();
+    return AsMember(call.info, [&](const Members& members, NcclGroups::Entry* entry) {
+      return exchanges_.Broadcast(call, members, entry);
+    });
   }
   absl::Status Allgather(const AllgatherCall& call) override {
-    return AsMember(call.info, [&](const Members& members) { return exchanges_.Allgather(call, members); });
+    if (!NcclExchanges::IsNeeded(call)) return groups_.failure();
+    return AsMember(call.info, [&](const Members& members, NcclGroups::Entry* entry) {
+      return exchanges_.Allgather(call, members, entry);
+    });
   }
   absl::Status Alltoall(const AlltoallCall& call) override {
-    return AsMember(call.info, [&](const Members& members) { return exchanges_.Alltoall(call, members); });
+    if (!NcclExchanges::IsNeeded(call)) return groups_.failure();
+    return AsMember(call.info, [&](const Members& members, NcclGroups::Entry* entry) {
+      return exchanges_.Alltoall(call, members, entry);
+    });
   }
   absl::Status Barrier(const CallInfo& info) override {
-    return AsMember(info, [&](const Members& members) { return reduce_->Meet(info, members); });
+    return AsMember(
+        info, [&](const Members& members, NcclGroups::Entry* entry) { return reduce_->Meet(info, members, entry); });
   }
 
   // NCCL cuts up what it carries by itself.
@@ -67,11 +80,13 @@ class NcclCommunicatorImpl : public NcclCommunicator {
   void Abort() override { groups_.Abort(); }
 
  private:
+  // Runs the collective if this rank is a member. All ranks of the job, and so the same for all of them, come here.
   template <typename Collective>
   absl::Status AsMember(const CallInfo& info, const Collective& collective) {
     RONDA_RETURN_IF_ERROR(groups_.failure());
     const Members members(info, options_.rank, options_.size);
-    return members.IncludeSelf() ? collective(members) : absl::OkStatus();
+    RONDA_ASSIGN_OR_RETURN(NcclGroups::Entry* const entry, groups_.For(info, members));
+    return members.IncludeSelf() ? collective(members, entry) : absl::OkStatus();
   }
 
   absl::Status AwaitStream() {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "absl/types/span.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda {
@@ -14,33 +15,33 @@ bool Goes(NcclResult result) { return result == NcclResult::kSuccess || result =
 
 }  // namespace
 
-absl::Status NcclExchanges::Broadcast(const BroadcastCall& call, const Members& members) {
-  if (call.bytes == 0 || members.size() == 1) return absl::OkStatus();
-  RONDA_ASSIGN_OR_RETURN(NcclGroups::Entry* const entry, options_.groups->For(call.info, members));
+bool NcclExchanges::IsNeeded(const BroadcastCall& call) { return call.bytes > 0; }
+bool NcclExchanges::IsNeeded(const AllgatherCall& call) { return Sum(call.bytes_per_rank) > 0; }
+bool NcclExchanges::IsNeeded(const AlltoallCall& call) { return Sum(call.bytes) > 0; }
+
+absl::Status NcclExchanges::Broadcast(const BroadcastCall& call, const Members& members, Entry* entry) {
+  if (members.size() == 1) return absl::OkStatus();
   return options_.groups->Run(call.info, entry, [&](const NcclFunctions& nccl, NcclHandle handle) {
     return nccl.Broadcast(call.data, call.data, call.bytes, NcclDataType::kUint8, call.root, handle, options_.stream);
   });
 }
 
-absl::Status NcclExchanges::Allgather(const AllgatherCall& call, const Members& members) {
-  if (Sum(call.bytes_per_rank) == 0) return absl::OkStatus();
+absl::Status NcclExchanges::Allgather(const AllgatherCall& call, const Members& members, Entry* entry) {
   if (members.size() == 1) return Copy(call.output, call.input, call.bytes_per_rank.front());
-  if (call.receiver.has_value()) return GatherForOne(call, members);
+  if (call.receiver.has_value()) return GatherForOne(call, members, entry);
   const bool is_equal = std::all_of(call.bytes_per_rank.begin(), call.bytes_per_rank.end(),
                                     [&](size_t bytes) { return bytes == call.bytes_per_rank.front(); });
-  return is_equal ? GatherEqual(call, members) : GatherByBroadcasts(call, members);
+  return is_equal ? GatherEqual(call, entry) : GatherByBroadcasts(call, members, entry);
 }
 
-absl::Status NcclExchanges::GatherEqual(const AllgatherCall& call, const Members& members) {
-  RONDA_ASSIGN_OR_RETURN(NcclGroups::Entry* const entry, options_.groups->For(call.info, members));
+absl::Status NcclExchanges::GatherEqual(const AllgatherCall& call, Entry* entry) {
   return options_.groups->Run(call.info, entry, [&](const NcclFunctions& nccl, NcclHandle handle) {
     return nccl.AllGather(call.input, call.output, call.bytes_per_rank.front(), NcclDataType::kUint8, handle,
                           options_.stream);
   });
 }
 
-absl::Status NcclExchanges::GatherByBroadcasts(const AllgatherCall& call, const Members& members) {
-  RONDA_ASSIGN_OR_RETURN(NcclGroups::Entry* const entry, options_.groups->For(call.info, members));
+absl::Status NcclExchanges::GatherByBroadcasts(const AllgatherCall& call, const Members& members, Entry* entry) {
   return options_.groups->Run(call.info, entry, [&](const NcclFunctions& nccl, NcclHandle handle) {
     NcclResult result = NcclResult::kSuccess;
     auto* to = static_cast<std::byte*>(call.output);
@@ -54,7 +55,7 @@ absl::Status NcclExchanges::GatherByBroadcasts(const AllgatherCall& call, const 
   });
 }
 
-absl::Status NcclExchanges::GatherForOne(const AllgatherCall& call, const Members& members) {
+absl::Status NcclExchanges::GatherForOne(const AllgatherCall& call, const Members& members, Entry* entry) {
   const int receiver = *call.receiver;
   pieces_.assign(static_cast<size_t>(members.size()), {});
   pieces_[static_cast<size_t>(receiver)].from = static_cast<const std::byte*>(call.input);
@@ -67,11 +68,10 @@ absl::Status NcclExchanges::GatherForOne(const AllgatherCall& call, const Member
       to += call.bytes_per_rank[sender];
     }
   }
-  return Exchange(call.info, members, pieces_);
+  return Exchange(call.info, members, entry);
 }
 
-absl::Status NcclExchanges::Alltoall(const AlltoallCall& call, const Members& members) {
-  if (Sum(call.bytes) == 0) return absl::OkStatus();
+absl::Status NcclExchanges::Alltoall(const AlltoallCall& call, const Members& members, Entry* entry) {
   const auto n = static_cast<size_t>(members.size());
   const auto self = static_cast<size_t>(members.self());
   const auto* from = static_cast<const std::byte*>(call.input);
@@ -83,19 +83,18 @@ absl::Status NcclExchanges::Alltoall(const AlltoallCall& call, const Members& me
     from += pieces_[peer].sent;
     to += pieces_[peer].received;
   }
-  return Exchange(call.info, members, pieces_);
+  return Exchange(call.info, members, entry);
 }
 
-absl::Status NcclExchanges::Exchange(const CallInfo& info, const Members& members, const std::vector<Piece>& pieces) {
-  const Piece& own = pieces[static_cast<size_t>(members.self())];
+absl::Status NcclExchanges::Exchange(const CallInfo& info, const Members& members, Entry* entry) {
+  const Piece& own = pieces_[static_cast<size_t>(members.self())];
   if (own.sent > 0) RONDA_RETURN_IF_ERROR(Copy(own.to, own.from, own.sent));
   if (members.size() == 1) return absl::OkStatus();
-  RONDA_ASSIGN_OR_RETURN(NcclGroups::Entry* const entry, options_.groups->For(info, members));
   return options_.groups->Run(info, entry, [&](const NcclFunctions& nccl, NcclHandle handle) {
     NcclResult result = NcclResult::kSuccess;
     for (int peer = 0; peer < members.size() && Goes(result); ++peer) {
       if (peer == members.self()) continue;
-      const Piece& piece = pieces[static_cast<size_t>(peer)];
+      const Piece& piece = pieces_[static_cast<size_t>(peer)];
       if (piece.sent > 0) {
         result = nccl.Send(piece.from, piece.sent, NcclDataType::kUint8, peer, handle, options_.stream);
       }

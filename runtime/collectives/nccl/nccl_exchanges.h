@@ -26,10 +26,18 @@ class NcclExchanges {
 
   explicit NcclExchanges(const Options& options) : options_(options) {}
 
-  // REQUIRES: this rank is a member.
-  absl::Status Broadcast(const BroadcastCall& call, const Members& members);
-  absl::Status Allgather(const AllgatherCall& call, const Members& members);
-  absl::Status Alltoall(const AlltoallCall& call, const Members& members);
+  // NCCL's communicator of the members; nullptr for one alone.
+  using Entry = NcclGroups::Entry;
+
+  // Whether anybody has anything to send.
+  static bool IsNeeded(const BroadcastCall& call);
+  static bool IsNeeded(const AllgatherCall& call);
+  static bool IsNeeded(const AlltoallCall& call);
+
+  // REQUIRES: IsNeeded(call), and this rank is a member.
+  absl::Status Broadcast(const BroadcastCall& call, const Members& members, Entry* entry);
+  absl::Status Allgather(const AllgatherCall& call, const Members& members, Entry* entry);
+  absl::Status Alltoall(const AlltoallCall& call, const Members& members, Entry* entry);
 
  private:
   // Bytes that this rank sends to a member, and receives from it.
@@ -40,11 +48,11 @@ class NcclExchanges {
     size_t received = 0;
   };
 
-  // Exchanges pieces with all members; the one with itself is copied.
-  absl::Status Exchange(const CallInfo& info, const Members& members, const std::vector<Piece>& pieces);
-  absl::Status GatherEqual(const AllgatherCall& call, const Members& members);
-  absl::Status GatherByBroadcasts(const AllgatherCall& call, const Members& members);
-  absl::Status GatherForOne(const AllgatherCall& call, const Members& members);
+  // Exchanges pieces_, one a member, with all members; the one with itself is copied.
+  absl::Status Exchange(const CallInfo& info, const Members& members, Entry* entry);
+  absl::Status GatherEqual(const AllgatherCall& call, Entry* entry);
+  absl::Status GatherByBroadcasts(const AllgatherCall& call, const Members& members, Entry* entry);
+  absl::Status GatherForOne(const AllgatherCall& call, const Members& members, Entry* entry);
   absl::Status Copy(void* to, const void* from, size_t bytes);
 
   const Options options_;

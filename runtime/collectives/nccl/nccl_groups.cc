@@ -82,21 +82,23 @@ NcclGroups::~NcclGroups() {
 }
 
 absl::StatusOr<NcclGroups::Entry*> NcclGroups::For(const CallInfo& info, const Members& members) {
+  if (members.size() == 1) return nullptr;
   Entry* entry = nullptr;
   {
     const MutexLock lock(&mu_);
     if (!failure_.ok()) return failure_;
     for (const std::unique_ptr<Entry>& known : entries_) {
-      if (known->IsOf(members)) return known.get();
+      if (known->IsOf(members)) return members.IncludeSelf() ? known.get() : nullptr;
     }
     entry = entries_.emplace_back(std::make_unique<Entry>(RanksOf(members))).get();
   }
-  RONDA_RETURN_IF_ERROR(Connect(info, members, entry));
+  RONDA_ASSIGN_OR_RETURN(const NcclUniqueId id, AgreeOnId(info, members, *entry));
+  if (!members.IncludeSelf()) return nullptr;
+  RONDA_RETURN_IF_ERROR(Connect(id, members, entry));
   return entry;
 }
 
-absl::Status NcclGroups::Connect(const CallInfo& info, const Members& members, Entry* entry) {
-  RONDA_ASSIGN_OR_RETURN(const NcclUniqueId id, AgreeOnId(info, members, *entry));
+absl::Status NcclGroups::Connect(const NcclUniqueId& id, const Members& members, Entry* entry) {
   NcclConfig config;
   NcclResult result = NcclResult::kSuccess;
   RONDA_RETURN_IF_ERROR(options_.device->Call("making an NCCL communicator", [&](const ronda_cuda_plugin&) {
@@ -119,7 +121,7 @@ absl::Status NcclGroups::Connect(const CallInfo& info, const Members& members, E
 
 absl::StatusOr<NcclUniqueId> NcclGroups::AgreeOnId(const CallInfo& info, const Members& members, const Entry& entry) {
   Invitation invitation = {};
-  if (members.self() == 0) {
+  if (members.IncludeSelf() && members.self() == 0) {
     RONDA_RETURN_IF_ERROR(options_.device->Call("asking NCCL for an id", [&](const ronda_cuda_plugin&) {
       invitation.result = nccl_.GetUniqueId(&invitation.id);
       return 0;

@@ -51,8 +51,9 @@ class NcclGroups {
   // Ends the communicators together with the peers or, if these do not come to that within seconds, without them.
   ~NcclGroups();
 
-  // The communicator of these members. They all call it, at the same place in the sequence of calls.
-  // Errors: DEADLINE_EXCEEDED, UNAVAILABLE, the job's failure; they name the ranks, and say what NCCL said.
+  // The communicator of these members; nullptr: this rank is none, or the only one. All ranks of the job call it, at
+  // the same place in the sequence of calls. Errors: DEADLINE_EXCEEDED, UNAVAILABLE, the job's failure; they name the
+  // ranks, and say what NCCL said.
   absl::StatusOr<Entry*> For(const CallInfo& info, const Members& members);
 
   // Calls `enqueue`, which calls NCCL's functions, as one of NCCL's groups, and returns when all of it is on its
@@ -77,8 +78,9 @@ class NcclGroups {
     NcclResult result;
   };
 
-  absl::Status Connect(const CallInfo& info, const Members& members, Entry* entry);
+  // Brings the id from the first member to the others. All ranks of the job take part, as `host` wants it.
   absl::StatusOr<NcclUniqueId> AgreeOnId(const CallInfo& info, const Members& members, const Entry& entry);
+  absl::Status Connect(const NcclUniqueId& id, const Members& members, Entry* entry);
   // Waits until NCCL has done what it began.
   absl::Status AwaitReady(Entry* entry, absl::string_view what, absl::Duration deadline);
   // Whether it has.

@@ -87,22 +87,16 @@ NcclReduce::NcclReduce(Options options, VoteValues values)
       arrived_({options_.device.get(), options_.stream, options_.nccl, options_.groups, "other ranks' contributions"}),
       residuals_({options_.device.get(), options_.stream, options_.nccl, options_.groups, "residuals"}) {}
 
-absl::Status NcclReduce::Run(const ReduceCall& call, const Members& members) {
-  if (IsEmpty(call)) return call.info.ballot == nullptr ? absl::OkStatus() : Meet(call.info, members);
-  Entry* entry = nullptr;  // who is alone needs none
-  if (members.size() > 1) {
-    RONDA_ASSIGN_OR_RETURN(entry, options_.groups->For(call.info, members));
-  }
+bool NcclReduce::IsNeeded(const ReduceCall& call) { return call.info.ballot != nullptr || !IsEmpty(call); }
+
+absl::Status NcclReduce::Run(const ReduceCall& call, const Members& members, Entry* entry) {
+  if (IsEmpty(call)) return Meet(call.info, members, entry);
   const bool is_native = NcclOpOf(LayoutOf(call.dtype, call.wire), call.op).has_value();
   if (!is_native) return RunExchange(call, members, entry);
   return IsPlain(call) ? RunPlain(call, entry) : RunFused(call, members, entry);
 }
 
-absl::Status NcclReduce::Meet(const CallInfo& info, const Members& members) {
-  Entry* entry = nullptr;
-  if (members.size() > 1) {
-    RONDA_ASSIGN_OR_RETURN(entry, options_.groups->For(info, members));
-  }
+absl::Status NcclReduce::Meet(const CallInfo& info, const Members& members, Entry* entry) {
   // No data, and votes that are int32.
   const ReduceCall empty = {.info = info, .dtype = DType::kInt32};
   plan_.Lay(empty, static_cast<size_t>(std::max(1, VoteElements(empty, members.size()))));

@@ -46,15 +46,19 @@ class NcclReduce {
 
   static absl::StatusOr<std::unique_ptr<NcclReduce>> Create(Options options);
 
-  // REQUIRES: this rank is a member.
-  absl::Status Run(const ReduceCall& call, const Members& members);
-
-  // All wait for all, on their streams, and hold the vote if there is one.
-  absl::Status Meet(const CallInfo& info, const Members& members);
-
- private:
+  // NCCL's communicator of the members; nullptr for one alone.
   using Entry = NcclGroups::Entry;
 
+  // Whether the members have anything to tell each other.
+  static bool IsNeeded(const ReduceCall& call);
+
+  // REQUIRES: IsNeeded(call), and this rank is a member.
+  absl::Status Run(const ReduceCall& call, const Members& members, Entry* entry);
+
+  // All wait for all, on their streams, and hold the vote if there is one.
+  absl::Status Meet(const CallInfo& info, const Members& members, Entry* entry);
+
+ private:
   // Votes that lie somewhere on the device, as the unpacking kernels take them.
   struct Votes {
     const std::byte* elements = nullptr;  // nullptr: there is no vote
