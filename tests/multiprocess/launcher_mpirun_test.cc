@@ -139,6 +139,15 @@ TEST_P(LauncherMpirunTest, HostThatDoesNotAnswerIsNamedAfterTheStartTimeout) {
   WaitUntil([&] { return !IsRunning(pid); }, "the end of the agent");
 }
 
+TEST_P(LauncherMpirunTest, RanksWhoseOutputGoesElsewhereAreNotWaitedFor) {
+  std::vector<std::string> words = OnThisHost(1, "sleep 0.6");
+  const std::string elsewhere = IsOpenMpi() ? absl::StrCat("--output-filename ", directory_, "/own:nocopy")
+                                            : absl::StrCat("-errfile-pattern ", directory_, "/own");
+  words.insert(words.begin(), {"--start-timeout", "0.2", "--mpi-args", elsewhere});
+  LauncherRun run(words, Options());
+  EXPECT_EQ(run.Finish(), 0) << run.err();
+}
+
 TEST_P(LauncherMpirunTest, SilentProgramsAreSeenToStart) {
   std::vector<std::string> words = OnThisHost(2, "exec true");
   words.insert(words.begin(), "--verbose");
