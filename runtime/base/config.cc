@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "runtime/base/environment_variables.h"
 #include "runtime/base/launchers.h"
 #include "runtime/base/status_macros.h"
@@ -25,6 +26,7 @@ constexpr std::pair<absl::string_view, LogLevel> kLogLevels[] = {{"debug", LogLe
                                                                  {"off", LogLevel::kOff}};
 
 constexpr absl::string_view kBackends[] = {"shm", "mpi", "hierarchical"};
+constexpr absl::string_view kDeviceBackends[] = {"nccl", "staged"};
 
 // A default gives way to a value that was set; two values that were set have to agree.
 absl::Status ReadStallTimes(const EnvironmentVariables& variables, Tunables* tunables) {
@@ -128,15 +130,23 @@ absl::Status ReadControl(const EnvironmentVariables& variables, NetworkSettings:
   return absl::OkStatus();
 }
 
-absl::Status ReadBackend(const EnvironmentVariables& variables, std::string* backend) {
-  const std::optional<std::string> text = variables.Get("RONDA_BACKEND");
+absl::Status ReadBackend(const EnvironmentVariables& variables, const char* variable,
+                         absl::Span<const absl::string_view> names, std::string* backend) {
+  const std::optional<std::string> text = variables.Get(variable);
   if (!text) return absl::OkStatus();
-  for (const absl::string_view name : kBackends) {
+  for (const absl::string_view name : names) {
     if (*text != name) continue;
     *backend = *text;
     return absl::OkStatus();
   }
-  return InvalidVariable("RONDA_BACKEND", *text, absl::StrJoin(kBackends, " or "));
+  return InvalidVariable(variable, *text, absl::StrJoin(names, " or "));
+}
+
+absl::Status ReadDevices(const EnvironmentVariables& variables, DeviceSettings* devices) {
+  RONDA_RETURN_IF_ERROR(
+      variables.ReadText("RONDA_CUDA_PLUGIN", "the path of a libronda_cuda.so", &devices->cuda_plugin));
+  RONDA_RETURN_IF_ERROR(variables.ReadText("RONDA_NCCL_LIBRARY", "the path of a libnccl.so", &devices->nccl_library));
+  return ReadBackend(variables, "RONDA_DEVICE_BACKEND", kDeviceBackends, &devices->backend);
 }
 
 }  // namespace
@@ -148,7 +158,8 @@ absl::StatusOr<Config> ReadConfig(const EnvironmentReader& environment) {
   RONDA_ASSIGN_OR_RETURN(config.tunables, ReadTunables(variables));
   RONDA_ASSIGN_OR_RETURN(config.network, ReadNetwork(variables));
   RONDA_RETURN_IF_ERROR(ReadControl(variables, &config.network.control));
-  RONDA_RETURN_IF_ERROR(ReadBackend(variables, &config.backend));
+  RONDA_RETURN_IF_ERROR(ReadBackend(variables, "RONDA_BACKEND", kBackends, &config.backend));
+  RONDA_RETURN_IF_ERROR(ReadDevices(variables, &config.devices));
   RONDA_RETURN_IF_ERROR(ReadLogLevel(variables, &config.log_level));
   return config;
 }

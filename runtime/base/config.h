@@ -42,10 +42,18 @@ struct NetworkSettings {
   enum class Control { kGrpc, kMpi } control = Control::kGrpc;
 };
 
+// Tensors in the memory of GPUs.
+struct DeviceSettings {
+  std::string cuda_plugin;   // the path of libronda_cuda.so; empty: where plugins are
+  std::string nccl_library;  // the path of NCCL; empty: where the loader finds it
+  std::string backend;  // carries them between ranks: "nccl", "staged"; empty: the best one that can. Rank 0's holds
+};
+
 struct Config {
   JobEnvironment job;
   Tunables tunables;
   NetworkSettings network;
+  DeviceSettings devices;
   std::string backend;  // carries the data between ranks: "shm", "mpi", "hierarchical"; empty: the best one that can
   LogLevel log_level = LogLevel::kWarning;
 };

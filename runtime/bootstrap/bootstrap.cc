@@ -9,6 +9,7 @@
 #include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/bootstrap/backend_choice.h"
+#include "runtime/bootstrap/device_backends.h"
 #include "runtime/bootstrap/hosts_transport.h"
 #include "runtime/bootstrap/meeting.h"
 #include "runtime/bootstrap/mpi_farewell.h"
@@ -198,15 +199,23 @@ absl::StatusOr<Job> Gathering::MeetAndConnect() {
   return Job{.topology = std::move(topology), .transport = std::move(transport)};
 }
 
+Job Alone() {
+  Topology alone{.hostname = HostName()};
+  Transport transport = CreateSelfTransport(alone.hostname);
+  return {.topology = std::move(alone), .transport = std::move(transport)};
+}
+
+absl::StatusOr<Job> Connect(const Config& config) {
+  if (config.job.size == 1) return Alone();
+  return CanMeetInMemory(config) ? MeetInMemory(config) : Gathering(config).Run();
+}
+
 }  // namespace
 
 absl::StatusOr<Job> Bootstrap(const Config& config) {
-  if (config.job.size == 1) {
-    Topology alone{.hostname = HostName()};
-    Transport transport = CreateSelfTransport(alone.hostname);
-    return Job{.topology = std::move(alone), .transport = std::move(transport)};
-  }
-  return CanMeetInMemory(config) ? MeetInMemory(config) : Gathering(config).Run();
+  RONDA_ASSIGN_OR_RETURN(Job job, Connect(config));
+  job.transport.devices = DeviceBackends::Create(config.devices, job.topology.hostname);
+  return job;
 }
 
 }  // namespace ronda

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "runtime/collectives/communicator.h"
+#include "runtime/collectives/device_support.h"
 #include "runtime/control/control_plane.h"
 #include "runtime/monitor/flight_board.h"
 
@@ -15,6 +16,8 @@ struct Transport {
   std::unique_ptr<ControlPlane> control;
   std::unique_ptr<Communicator> communicator;
   std::shared_ptr<FlightBoard> flights;  // of all ranks; never nullptr
+  // For tensors in the memory of devices; nullptr: they are refused.
+  std::shared_ptr<DeviceSupport> devices = nullptr;
   // Destroyed first: decides how this rank leaves what the other parts still use. May be nullptr.
   std::shared_ptr<const void> farewell = nullptr;
 };

@@ -1,9 +1,6 @@
 #include "runtime/engine/bucket_run.h"
 
 #include <algorithm>
-#include <new>
-
-#include "absl/strings/str_cat.h"
 
 namespace ronda {
 
@@ -20,15 +17,6 @@ RowRange EvenSplit(int64_t rows, int members, int position) {
   const int64_t longer = rows % members;
   return {.begin = position * share + std::min<int64_t>(position, longer),
           .count = share + (position < longer ? 1 : 0)};
-}
-
-absl::StatusOr<ResultData> AllocateResult(const TensorRequest& request, size_t bytes) {
-  ResultData data(new (std::nothrow) std::byte[bytes]);
-  if (data == nullptr) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("no memory for the ", bytes, " bytes that ", Name(request.op), " '", request.name, "' returns"));
-  }
-  return data;
 }
 
 }  // namespace ronda

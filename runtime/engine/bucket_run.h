@@ -5,7 +5,6 @@
 #include <memory>
 #include <optional>
 
-#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "runtime/collectives/communicator.h"
 #include "runtime/engine/handle.h"
@@ -58,10 +57,6 @@ struct RowRange {
   int64_t count = 0;
 };
 RowRange EvenSplit(int64_t rows, int members, int position);
-
-// Uninitialised memory for a result.
-// Errors: RESOURCE_EXHAUSTED naming the tensor; the other ranks go ahead, so the job cannot go on.
-absl::StatusOr<ResultData> AllocateResult(const TensorRequest& request, size_t bytes);
 
 }  // namespace ronda
 

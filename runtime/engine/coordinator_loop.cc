@@ -26,50 +26,75 @@ CoordinatorLoop::CoordinatorLoop(RankEngine::Options options, const Topology& to
       callbacks_(CallbackThread::Create(MakeHooks())),
       process_sets_(topology.size),
       queue_(callbacks_, driver_, &transport_.flights->Of(topology.rank)),
+      device_(transport_.devices, topology.local_rank),
+      devices_(MakeDeviceOptions()),
       engine_(std::move(options), {.topology = &topology_,
                                    .transport = &transport_,
                                    .driver = driver_.get(),
                                    .callbacks = callbacks_.get(),
                                    .process_sets = &process_sets_,
                                    .queue = &queue_,
-                                   .shutdown_requested = &shutdown_requested_}),
+                                   .shutdown_requested = &shutdown_requested_,
+                                   .devices = &devices_}),
       emergency_memory_(new std::byte[kEmergencyBytes]) {
   driver_->Connect(this);
 }
 
 CallbackThread::Hooks CoordinatorLoop::MakeHooks() {
-  return {.thrown = [this](const absl::Status& status) { Abandon(status); },
-          .idle =
-              [this] {
-                if (shutdown_requested_.load()) Wake();
-              }};
+  return {.thrown = [this](const absl::Status& status) { Abandon(status); }, .idle = [this] { WakeForShutdown(); }};
+}
+
+DeviceLanes::Options CoordinatorLoop::MakeDeviceOptions() {
+  return {.rank = topology_.rank,
+          .support = transport_.devices,
+          .device = &device_,
+          .host = transport_.communicator.get(),
+          .callbacks = callbacks_,
+          .driver = driver_,
+          .watch = {.rank = topology_.rank,
+                    .flights = transport_.flights,
+                    .job_failure = [this] { return transport_.control->failure(); },
+                    .fail_job = [this](const absl::Status& status) { Abandon(status); },
+                    .settled = [this] { Wake(); },
+                    .idle = [this] { WakeForShutdown(); }}};
 }
 
 absl::StatusOr<std::shared_ptr<Handle>> CoordinatorLoop::Submit(const Submission& submission) {
   const absl::Time now = clock_->Now();
-  RONDA_ASSIGN_OR_RETURN(auto handle, queue_.Add(submission, now));
+  RONDA_ASSIGN_OR_RETURN(auto handle, Add(submission, now));
   Announce(now);
   return handle;
 }
 
 absl::Status CoordinatorLoop::SubmitAll(absl::Span<const Submission> submissions,
                                         std::vector<std::shared_ptr<Handle>>* handles) {
-  RONDA_RETURN_IF_ERROR(queue_.AddAll(submissions, clock_->Now(), handles));
+  RONDA_RETURN_IF_ERROR(AddAll(submissions, handles));
   Wake();
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::shared_ptr<Handle>> CoordinatorLoop::Run(const Submission& submission) {
-  RONDA_ASSIGN_OR_RETURN(auto handle, queue_.Add(submission, clock_->Now()));
+  RONDA_ASSIGN_OR_RETURN(auto handle, Add(submission, clock_->Now()));
   CarryOut(*handle);
   return handle;
 }
 
 absl::Status CoordinatorLoop::RunAll(absl::Span<const Submission> submissions,
                                      std::vector<std::shared_ptr<Handle>>* handles) {
-  RONDA_RETURN_IF_ERROR(queue_.AddAll(submissions, clock_->Now(), handles));
+  RONDA_RETURN_IF_ERROR(AddAll(submissions, handles));
   for (const std::shared_ptr<Handle>& handle : *handles) CarryOut(*handle);
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<Handle>> CoordinatorLoop::Add(const Submission& submission, absl::Time now) {
+  RONDA_ASSIGN_OR_RETURN(const std::vector<ReadyEvent> ready, device_.Admit({&submission, 1}));
+  return queue_.Add(submission, now, ready.empty() ? nullptr : ready.front());
+}
+
+absl::Status CoordinatorLoop::AddAll(absl::Span<const Submission> submissions,
+                                     std::vector<std::shared_ptr<Handle>>* handles) {
+  RONDA_ASSIGN_OR_RETURN(const std::vector<ReadyEvent> ready, device_.Admit(submissions));
+  return queue_.AddAll(submissions, clock_->Now(), handles, ready);
 }
 
 void CoordinatorLoop::Announce(absl::Time now) {
@@ -77,7 +102,7 @@ void CoordinatorLoop::Announce(absl::Time now) {
 }
 
 void CoordinatorLoop::CarryOut(const Handle& handle) {
-  if (driver_->Drive([&] { return handle.done(); }) == EngineDriver::Turn::kBusy) Wake();
+  if (driver_->Drive([&] { return handle.launched(); }) == EngineDriver::Turn::kBusy) Wake();
   static_cast<void>(handle.Wait());  // the caller asks for the status
 }
 
@@ -143,6 +168,7 @@ absl::StatusOr<EngineDriver::Engine::Progress> CoordinatorLoop::StepOrCatch(
 void CoordinatorLoop::End() {
   ended_.store(true);
   transport_.control->Depart();
+  devices_.Close(absl::OkStatus());
   queue_.Close(shut_down_);
 }
 
@@ -162,6 +188,7 @@ absl::Status CoordinatorLoop::Fail(const absl::Status& cause) {
   transport_.control->Fail(cause);
   absl::Status failure = transport_.control->failure();
   Log(LogLevel::kError, topology_.rank, failure.message());
+  devices_.Close(failure);
   queue_.Close(failure);
   return failure;
 }

@@ -16,6 +16,8 @@
 #include "runtime/collectives/transport.h"
 #include "runtime/control/topology.h"
 #include "runtime/engine/callback_thread.h"
+#include "runtime/engine/device/device_lanes.h"
+#include "runtime/engine/device/rank_device.h"
 #include "runtime/engine/engine_driver.h"
 #include "runtime/engine/process_sets.h"
 #include "runtime/engine/rank_engine.h"
@@ -68,6 +70,15 @@ class CoordinatorLoop : private EngineDriver::Engine {
 
  private:
   CallbackThread::Hooks MakeHooks();
+  DeviceLanes::Options MakeDeviceOptions();
+  // Nothing is left of something that a shutdown waits for.
+  void WakeForShutdown() {
+    if (shutdown_requested_.load()) Wake();
+  }
+
+  // What the public functions of these names begin with.
+  absl::StatusOr<std::shared_ptr<Handle>> Add(const Submission& submission, absl::Time now);
+  absl::Status AddAll(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles);
 
   // Has the operation, which was submitted without ringing the bell, carried out, and waits for it.
   void CarryOut(const Handle& handle);
@@ -96,7 +107,9 @@ class CoordinatorLoop : private EngineDriver::Engine {
   const std::shared_ptr<CallbackThread> callbacks_;
   ProcessSets process_sets_;
   TensorQueue queue_;
+  RankDevice device_;
   // The rest belongs to the thread that has the turn.
+  DeviceLanes devices_;
   RankEngine engine_;
   absl::Status result_;  // once the job is over
   // Made beforehand: there is no memory for it when it is needed.

@@ -1,8 +1,6 @@
 #include "runtime/engine/error_feedback.h"
 
-#include <new>
-
-#include "absl/strings/str_cat.h"
+#include "runtime/base/status_macros.h"
 
 namespace ronda {
 
@@ -11,14 +9,12 @@ absl::StatusOr<float*> ErrorFeedback::Residual(TensorKeyView key, size_t count) 
   if (it == entries_.end()) it = entries_.try_emplace(TensorKey(key)).first;
   Entry& entry = it->second;
   if (entry.values == nullptr || entry.count != count) {
-    entry.values.reset(new (std::nothrow) float[count]());
-    if (entry.values == nullptr) {
-      return absl::ResourceExhaustedError(absl::StrCat("no memory for the ", count * sizeof(float),
-                                                       " bytes of error feedback of tensor '", key.name, "'"));
-    }
+    // First: what is gone may be what makes room.
+    entry.values = ResultData();
+    RONDA_ASSIGN_OR_RETURN(entry.values, allocate_(key.name, count * sizeof(float)));
     entry.count = count;
   }
-  return entry.values.get();
+  return reinterpret_cast<float*>(entry.values.get());
 }
 
 void ErrorFeedback::Drop(ProcessSetId process_set) {

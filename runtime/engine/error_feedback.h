@@ -2,10 +2,13 @@
 #define RONDA_RUNTIME_ENGINE_ERROR_FEEDBACK_H_
 
 #include <cstddef>
-#include <memory>
+#include <functional>
+#include <utility>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "runtime/base/types.h"
+#include "runtime/engine/result_data.h"
 #include "runtime/negotiation/tensor_key.h"
 
 namespace ronda {
@@ -17,9 +20,14 @@ namespace ronda {
 // Thread-compatible: used by the thread that has the turn (engine_driver.h).
 class ErrorFeedback {
  public:
+  // Makes memory full of zeros for what is kept of a tensor, where the tensor is.
+  using Allocate = std::function<absl::StatusOr<ResultData>(absl::string_view tensor, size_t bytes)>;
+
+  explicit ErrorFeedback(Allocate allocate) : allocate_(std::move(allocate)) {}
+
   // The residual of a tensor of `count` elements, zeros at first, and again whenever the count has changed. Valid until
   // the next call for this tensor, or Drop.
-  // Errors: RESOURCE_EXHAUSTED.
+  // Errors: those of Allocate.
   absl::StatusOr<float*> Residual(TensorKeyView key, size_t count);
 
   // Forgets all tensors of a process set.
@@ -27,10 +35,11 @@ class ErrorFeedback {
 
  private:
   struct Entry {
-    std::unique_ptr<float[]> values;
+    ResultData values;
     size_t count = 0;
   };
 
+  const Allocate allocate_;
   TensorKeyMap<Entry> entries_;
 };
 

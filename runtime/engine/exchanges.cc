@@ -73,16 +73,16 @@ absl::Status Exchanges::RunOne(const BucketRun& run, size_t i) {
     case OpType::kSendRecv:
       return SendRecv(run, i);
     default:
-      return communicator_->Barrier(run.info);
+      return plane_->communicator().Barrier(run.info);
   }
 }
 
 absl::Status Exchanges::Broadcast(const BucketRun& run, size_t i) {
   const TensorRequest& request = run.request(i);
-  return communicator_->Broadcast({.info = run.info,
-                                   .data = run.takes_part() ? run.submission(i).output : nullptr,
-                                   .bytes = TensorBytes(request),
-                                   .root = run.PositionOf(request.root)});
+  return plane_->communicator().Broadcast({.info = run.info,
+                                           .data = run.takes_part() ? run.submission(i).output : nullptr,
+                                           .bytes = TensorBytes(request),
+                                           .root = run.PositionOf(request.root)});
 }
 
 absl::Status Exchanges::Gather(const BucketRun& run, size_t i) {
@@ -98,12 +98,12 @@ absl::Status Exchanges::Gather(const BucketRun& run, size_t i) {
     call.input = run.submission(i).input;
     run.results[i].number = run.averaged_over();
     if (!call.receiver || call.receiver == run.position) {
-      RONDA_ASSIGN_OR_RETURN(run.results[i].data, AllocateResult(request, extent.total));
+      RONDA_ASSIGN_OR_RETURN(run.results[i].data, plane_->Allocate(request, extent.total));
       run.results[i].first_dims = first_dims;
       call.output = run.results[i].data.get();
     }
   }
-  return communicator_->Allgather(call);
+  return plane_->communicator().Allgather(call);
 }
 
 absl::Status Exchanges::Scatter(const BucketRun& run, size_t i) {
@@ -114,7 +114,7 @@ absl::Status Exchanges::Scatter(const BucketRun& run, size_t i) {
   if (run.takes_part() && static_cast<size_t>(*run.position) == root) {
     of_root = SplitsOf(run.submission(i), run.participants());
   }
-  RONDA_RETURN_IF_ERROR(communicator_->Broadcast(
+  RONDA_RETURN_IF_ERROR(host_->Broadcast(
       {.info = WholeJob(run.info), .data = of_root.data(), .bytes = members * sizeof(int64_t), .root = request.root}));
   std::vector<int64_t> splits(members * members);
   std::copy(of_root.begin(), of_root.end(), splits.begin() + static_cast<std::ptrdiff_t>(root * members));
@@ -138,10 +138,10 @@ absl::StatusOr<std::vector<int64_t>> Exchanges::ShareSplits(const BucketRun& run
   const size_t members = static_cast<size_t>(run.participants());
   std::vector<int64_t> own;
   if (run.takes_part()) own = SplitsOf(run.submission(i), run.participants());
-  std::vector<size_t> bytes_per_rank(static_cast<size_t>(communicator_->size()), 0);
+  std::vector<size_t> bytes_per_rank(static_cast<size_t>(host_->size()), 0);
   for (RankId rank : run.bucket.participants->ranks()) bytes_per_rank[rank] = members * sizeof(int64_t);
   std::vector<int64_t> splits(members * members);
-  RONDA_RETURN_IF_ERROR(communicator_->Allgather(
+  RONDA_RETURN_IF_ERROR(host_->Allgather(
       {.info = WholeJob(run.info), .input = own.data(), .output = splits.data(), .bytes_per_rank = bytes_per_rank}));
   return splits;
 }
@@ -156,11 +156,11 @@ absl::Status Exchanges::MoveRows(const BucketRun& run, size_t i, const std::vect
          from += static_cast<size_t>(run.participants())) {
       received += extent.bytes[from];
     }
-    RONDA_ASSIGN_OR_RETURN(run.results[i].data, AllocateResult(request, received));
+    RONDA_ASSIGN_OR_RETURN(run.results[i].data, plane_->Allocate(request, received));
     call.input = run.submission(i).input;
     call.output = run.results[i].data.get();
   }
-  return communicator_->Alltoall(call);
+  return plane_->communicator().Alltoall(call);
 }
 
 absl::Status Exchanges::SendRecv(const BucketRun& run, size_t i) {
@@ -172,7 +172,7 @@ absl::Status Exchanges::SendRecv(const BucketRun& run, size_t i) {
   AlltoallCall call = {.info = run.info, .bytes = bytes};
   if (run.position == sender) call.input = run.submission(i).input;
   if (run.position == receiver) call.output = run.submission(i).output;
-  return communicator_->Alltoall(call);
+  return plane_->communicator().Alltoall(call);
 }
 
 }  // namespace ronda

@@ -9,6 +9,7 @@
 #include "absl/types/span.h"
 #include "runtime/collectives/communicator.h"
 #include "runtime/engine/bucket_run.h"
+#include "runtime/engine/data_plane.h"
 
 namespace ronda {
 
@@ -18,10 +19,11 @@ namespace ronda {
 // How the rows of an alltoall or scatter are split only the senders know; the communicator wants to know it on every
 // rank of the job. So the splits travel first, over the whole job.
 //
-// Thread-compatible: used by the thread that has the turn (engine_driver.h). The communicator is not owned.
+// Thread-compatible: used by the thread that has the turn (engine_driver.h). The plane and `host`,
+// the communicator that moves what is in the host's memory, are not owned.
 class Exchanges {
  public:
-  explicit Exchanges(Communicator* communicator) : communicator_(communicator) {}
+  Exchanges(DataPlane* plane, Communicator* host) : plane_(plane), host_(host) {}
 
   // Errors: the communicator's; RESOURCE_EXHAUSTED if there is no memory for a result.
   absl::Status Run(const BucketRun& run);
@@ -40,7 +42,8 @@ class Exchanges {
   // How many rows each participant sends to each.
   absl::StatusOr<std::vector<int64_t>> ShareSplits(const BucketRun& run, size_t i);
 
-  Communicator* const communicator_;
+  DataPlane* const plane_;
+  Communicator* const host_;
 };
 
 }  // namespace ronda

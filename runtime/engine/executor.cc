@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/engine/answer_watch.h"
+#include "runtime/engine/device/device_completion.h"
 
 namespace ronda {
 namespace {
@@ -19,10 +20,21 @@ bool IsReduction(OpType op) {
   return op == OpType::kAllreduce || op == OpType::kReduce || op == OpType::kReduceScatter;
 }
 
-// Whether the votes travel with the data.
+// Whether the votes travel with the data. On a device those of a reduce do not: its result may go to where its input
+// is, by a copy that would come before the votes are known.
 bool VotesWithData(const TensorRequest& request) {
+  if (request.memory != Memory::kHost && request.op == OpType::kReduce) return false;
   return IsReduction(request.op) && request.reduction != Reduction::kAdasum;
 }
+
+// `run`, once its vote has been for it.
+BucketRun Decided(const BucketRun& run) {
+  BucketRun decided = run;
+  decided.info.ballot = nullptr;
+  return decided;
+}
+
+bool IsOpen(const CallInfo& info) { return info.ballot != nullptr && info.ballot->result == Ballot::Result::kOpen; }
 
 // A rank that does not come is first looked for by the negotiation, which the warning brings about; the communicator
 // gives up only when rank 0 would have.
@@ -39,7 +51,7 @@ uint64_t BytesOf(const AgreedBucket& bucket) {
 }  // namespace
 
 Executor::Executor(const Parts& parts, WaitLimits limits)
-    : parts_(parts), limits_(limits), reductions_(parts.communicator), exchanges_(parts.communicator) {}
+    : parts_(parts), limits_(limits), host_plane_(parts.communicator), host_(&host_plane_, parts.communicator) {}
 
 absl::Status Executor::Execute(const AgreedBucket& bucket) {
   const OpType op = bucket.responses.front()->request.op;
@@ -82,14 +94,80 @@ BucketRun Executor::MakeRun(const AgreedBucket& bucket, const Group& group) {
 }
 
 absl::Status Executor::CarryAndComplete(const BucketRun& run) {
-  if (!run.takes_part()) return Carry(run);
+  const bool is_on_device = run.request(0).memory != Memory::kHost;
+  if (!run.takes_part()) return is_on_device ? CarryOnDevice(run) : Carry(run, host_);
   const uint64_t bytes = BytesOf(run.bucket);
   parts_.flight->Record(FlightKind::kStarted, run.info.op, run.info.label, bytes);
-  const absl::Status status = Carry(run);
+  if (is_on_device) return CarryOnDevice(run);
+  const absl::Status status = Carry(run, host_);
   if (status.ok() && IsVetoed(run.info)) return status;
   parts_.flight->Record(status.ok() ? FlightKind::kFinished : FlightKind::kFailed, run.info.op, run.info.label, bytes);
   RONDA_RETURN_IF_ERROR(status);
-  parts_.queue->CompleteAll(entries_, absl::MakeSpan(results_));
+  parts_.queue->CompleteAll(run.entries, run.results);
+  return absl::OkStatus();
+}
+
+absl::Status Executor::CarryOnDevice(const BucketRun& run) {
+  // A rank on its own knows how the vote ends. And who has no lane yet cannot vote there.
+  const bool votes_there =
+      parts_.devices->lane() != nullptr && parts_.communicator->size() > 1 && VotesWithData(run.request(0));
+  if (run.info.ballot != nullptr && !votes_there) {
+    RONDA_RETURN_IF_ERROR(VoteFirst(run));
+    return IsVetoed(run.info) ? absl::OkStatus() : CarryOnDevice(Decided(run));
+  }
+  RONDA_ASSIGN_OR_RETURN(const absl::Status refusal, OpenDevice(run));
+  if (!refusal.ok()) {
+    RefuseAll(run, refusal);
+    return absl::OkStatus();
+  }
+  const absl::Status status = GiveToDevice(run);
+  if (!status.ok()) parts_.flight->Record(FlightKind::kFailed, run.info.op, run.info.label, BytesOf(run.bucket));
+  return status;
+}
+
+absl::StatusOr<absl::Status> Executor::OpenDevice(const BucketRun& run) {
+  if (parts_.devices->lane() != nullptr) return absl::OkStatus();
+  RONDA_ASSIGN_OR_RETURN(absl::Status refusal, parts_.devices->Open(run.info));
+  if (refusal.ok()) device_.emplace(parts_.devices->lane(), parts_.communicator);
+  return refusal;
+}
+
+void Executor::RefuseAll(const BucketRun& run, const absl::Status& status) {
+  for (const TensorEntry* entry : run.entries) {
+    const TensorRequest& request = entry->submission.request;
+    parts_.flight->Record(FlightKind::kFailed, request.op, request.name, TensorBytes(request));
+    parts_.queue->Complete(entry, AboutTensor(request.name, status));
+  }
+}
+
+absl::Status Executor::GiveToDevice(const BucketRun& run) {
+  ready_.clear();
+  for (const TensorEntry* entry : run.entries) ready_.push_back(&entry->ready);
+  RONDA_RETURN_IF_ERROR(parts_.devices->lane()->Begin(ready_));
+  RONDA_RETURN_IF_ERROR(Carry(run, *device_));
+  return IsVetoed(run.info) ? absl::OkStatus() : FinishOnDevice(run);
+}
+
+absl::Status Executor::FinishOnDevice(const BucketRun& run) {
+  const bool is_open = IsOpen(run.info);
+  if (!run.takes_part() && !is_open) return absl::OkStatus();
+  using Waiting = DeviceWatch::Waiting;
+  RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<DeviceCompletion> completion,
+                         parts_.devices->lane()->Finish({.label = run.info.label,
+                                                         .op = run.info.op,
+                                                         .bytes = BytesOf(run.bucket),
+                                                         .limits = run.info.limits,
+                                                         .waiting = is_open ? Waiting::kEngine : Waiting::kHandles}));
+  for (OperationResult& result : run.results) result.completion = completion;
+  if (!is_open) {
+    parts_.queue->CompleteAll(run.entries, run.results);
+    return absl::OkStatus();
+  }
+  open_ = {.entries = std::move(entries_),
+           .results = std::move(results_),
+           .vote = run.info.ballot->open_vote,
+           .completion = completion};
+  ForgetEntries();
   return absl::OkStatus();
 }
 
@@ -112,30 +190,31 @@ absl::Status Executor::FindEntries(const AgreedBucket& bucket) {
   return absl::OkStatus();
 }
 
-absl::Status Executor::Carry(const BucketRun& run) {
+absl::Status Executor::Carry(const BucketRun& run, Lane& lane) {
   if (IsMembership(run.info.op)) return SettleMembership(run);
-  if (run.info.ballot != nullptr && !VotesWithData(run.request(0))) return CarryAfterVote(run);
-  return IsReduction(run.info.op) ? reductions_.Run(run) : exchanges_.Run(run);
-}
-
-absl::Status Executor::CarryAfterVote(const BucketRun& run) {
-  RONDA_RETURN_IF_ERROR(parts_.communicator->Barrier(run.info));
+  if (run.info.ballot == nullptr || VotesWithData(run.request(0))) {
+    return IsReduction(run.info.op) ? lane.reductions.Run(run) : lane.exchanges.Run(run);
+  }
+  RONDA_RETURN_IF_ERROR(VoteFirst(run));
   // A barrier has had its vote for a barrier.
   if (IsVetoed(run.info) || run.info.op == OpType::kBarrier) return absl::OkStatus();
-  BucketRun decided = run;
-  decided.info.ballot = nullptr;
-  return Carry(decided);
+  return Carry(Decided(run), lane);
 }
 
 absl::Status Executor::SettleMembership(const BucketRun& run) {
   for (size_t i = 0; i < run.size(); ++i) {
     const TensorRequest& request = run.request(i);
     RONDA_RETURN_IF_ERROR(parts_.process_sets->Apply(*run.bucket.responses[i]));
-    if (request.op == OpType::kRemoveProcessSet) reductions_.Drop(request.subject);
+    if (request.op == OpType::kRemoveProcessSet) DropSet(request.subject);
     if (!run.takes_part()) continue;
     run.results[i].number = request.op == OpType::kJoin ? request.root : request.subject;
   }
   return absl::OkStatus();
+}
+
+void Executor::DropSet(ProcessSetId process_set) {
+  host_.reductions.Drop(process_set);
+  if (device_) device_->reductions.Drop(process_set);
 }
 
 }  // namespace ronda

@@ -1,7 +1,10 @@
 #ifndef RONDA_RUNTIME_ENGINE_EXECUTOR_H_
 #define RONDA_RUNTIME_ENGINE_EXECUTOR_H_
 
+#include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -11,8 +14,10 @@
 #include "runtime/base/types.h"
 #include "runtime/collectives/communicator.h"
 #include "runtime/engine/bucket_run.h"
+#include "runtime/engine/device/device_lanes.h"
 #include "runtime/engine/exchanges.h"
 #include "runtime/engine/handle.h"
+#include "runtime/engine/host_plane.h"
 #include "runtime/engine/process_sets.h"
 #include "runtime/engine/reductions.h"
 #include "runtime/engine/tensor_queue.h"
@@ -24,6 +29,10 @@ namespace ronda {
 // Carries out buckets: looks up the tensors, has the collective run, completes the handles. What each operation calls
 // is in Reductions and Exchanges; joins and process sets, which move no data, are settled here.
 //
+// Tensors in the memory of a device have a lane of their own (device/device_lane.h), which all ranks make when they
+// come to the first bucket of such: as every rank executes every bucket, that is the same place for all. Their handles
+// complete when the bucket has been given to the device, and with what is still to be waited for.
+//
 // Thread-compatible: used by the thread that has the turn (engine_driver.h).
 class Executor {
  public:
@@ -33,6 +42,7 @@ class Executor {
     TensorQueue* queue;
     ProcessSets* process_sets;
     FlightRecorder* flight;  // this rank's
+    DeviceLanes* devices;
   };
 
   // `limits` hold for operations that bring none of their own.
@@ -40,6 +50,7 @@ class Executor {
 
   // The job's limits, once they are known.
   void set_limits(WaitLimits limits) { limits_ = limits; }
+  const WaitLimits& limits() const { return limits_; }
 
   // Every rank executes every bucket, also those of process sets that it is not in.
   //
@@ -58,24 +69,57 @@ class Executor {
   };
   absl::StatusOr<Ballot::Result> ExecuteIfAllStay(const AgreedBucket& bucket, const Vote& vote);
 
+  // A bucket whose votes the device has still to count. Its handles are in the queue.
+  struct OpenBucket {
+    std::vector<const TensorEntry*> entries;  // this rank's; none if it has voted to leave
+    std::vector<OperationResult> results;
+    std::shared_ptr<const OpenVote> vote;
+    std::shared_ptr<DeviceCompletion> completion;
+  };
+
+  // The bucket for which ExecuteIfAllStay has just returned kOpen.
+  OpenBucket TakeOpen() { return std::exchange(open_, {}); }
+
+  // All have voted to stay: the handles complete.
+  void Complete(OpenBucket& open) { parts_.queue->CompleteAll(open.entries, absl::MakeSpan(open.results)); }
+
  private:
+  // What carries out the tensors of one place.
+  struct Lane {
+    Lane(DataPlane* plane, Communicator* host) : reductions(plane), exchanges(plane, host) {}
+
+    Reductions reductions;
+    Exchanges exchanges;
+  };
+
   void ForgetEntries();
   // Looks up this rank's submissions, one a response.
   absl::Status FindEntries(const AgreedBucket& bucket);
   BucketRun MakeRun(const AgreedBucket& bucket, const Group& group);
   absl::Status CarryAndComplete(const BucketRun& run);
-  absl::Status Carry(const BucketRun& run);
-  absl::Status CarryAfterVote(const BucketRun& run);
+  absl::Status CarryOnDevice(const BucketRun& run);
+  // Makes the device's lane if there is none. What is returned: why there is none on any rank.
+  absl::StatusOr<absl::Status> OpenDevice(const BucketRun& run);
+  absl::Status GiveToDevice(const BucketRun& run);
+  absl::Status FinishOnDevice(const BucketRun& run);
+  void RefuseAll(const BucketRun& run, const absl::Status& status);
+  absl::Status Carry(const BucketRun& run, Lane& lane);
+  // A vote on its own, before the bucket: over the host's communicator, whose outcome is known at once.
+  absl::Status VoteFirst(const BucketRun& run) { return parts_.communicator->Barrier(run.info); }
   absl::Status SettleMembership(const BucketRun& run);
+  void DropSet(ProcessSetId process_set);
 
   const Parts parts_;
   WaitLimits limits_;
-  Reductions reductions_;
-  Exchanges exchanges_;
+  HostPlane host_plane_;
+  Lane host_;
+  std::optional<Lane> device_;
   // Of the bucket that is carried out; kept for their memory.
   std::vector<const TensorEntry*> entries_;
   std::vector<OperationResult> results_;
+  std::vector<const ReadyEvent*> ready_;
   std::string label_;
+  OpenBucket open_;
 };
 
 }  // namespace ronda

@@ -34,8 +34,16 @@ struct OperationResult {
   int64_t number = 0;
   // Whether the result, on any rank, has an element that is infinite or NaN. If detection was asked for.
   enum class Overflow : uint8_t { kNone, kFound } overflow = Overflow::kNone;
+  // The same as a device leaves it: not 0 if found, once the operation is complete. nullptr: see `overflow`.
+  std::shared_ptr<const uint8_t> device_overflow = nullptr;
   // Not nullptr: the operation has been given to a device, which has still to carry it out.
   std::shared_ptr<DeviceCompletion> completion = nullptr;
+
+  // REQUIRES: the operation is complete.
+  Overflow FindOverflow() const {
+    if (device_overflow == nullptr) return overflow;
+    return *device_overflow != 0 ? Overflow::kFound : Overflow::kNone;
+  }
 };
 
 // The future of one submission. Completed exactly once, by the thread that has the engine's turn, waited for by any
@@ -55,6 +63,9 @@ class Handle {
   Handle(std::shared_ptr<CallbackThread> callbacks, std::shared_ptr<EngineDriver> driver,
          std::shared_ptr<const std::string> tensor)
       : callback_thread_(std::move(callbacks)), driver_(std::move(driver)), tensor_(std::move(tensor)) {}
+
+  // Whether the operation is complete, or is under way on a device.
+  bool launched() const { return state_.load(std::memory_order_acquire) == State::kDone; }
 
   // Whether the operation is complete, on the device too.
   bool done() const {
@@ -99,8 +110,6 @@ class Handle {
     learned_.store(true, std::memory_order_release);
   }
 
-  // Whether it is complete as far as the engine is concerned.
-  bool launched() const { return state_.load(std::memory_order_acquire) == State::kDone; }
   bool IsPastDevice() const;
   // REQUIRES: done().
   absl::Status KnownStatus() const;

@@ -29,7 +29,8 @@ RankEngine::RankEngine(Options options, const Parts& parts)
       executor_(std::make_unique<Executor>(Executor::Parts{.communicator = parts.transport->communicator.get(),
                                                            .queue = parts.queue,
                                                            .process_sets = parts.process_sets,
-                                                           .flight = flight_},
+                                                           .flight = flight_,
+                                                           .devices = parts.devices},
                                            LimitsOf(options_.tunables))),
       role_(parts.topology->rank == kCoordinatorRank
                 ? std::make_unique<CoordinatorRole>(options_.tunables, parts.topology->size, parts.transport->flights)
@@ -93,7 +94,9 @@ void RankEngine::TakeNote(absl::Time now) {
 void RankEngine::LeaveIfDone(absl::Time now) {
   // What is in flight may be part of a bucket that will never have the rest.
   schedule_.Leave();
-  if (leaving_ != Leaving::kNo || !parts_.queue->empty() || !parts_.callbacks->idle()) return;
+  if (leaving_ != Leaving::kNo || !parts_.queue->empty()) return;
+  // In this order: what the device comes to has callbacks.
+  if (!parts_.devices->idle() || !parts_.callbacks->idle()) return;
   reporter_->Leave();
   leaving_ = Leaving::kReported;
   answers_.ExpectEnd(now);

@@ -19,6 +19,7 @@
 #include "runtime/engine/answer_watch.h"
 #include "runtime/engine/callback_thread.h"
 #include "runtime/engine/coordinator_role.h"
+#include "runtime/engine/device/device_lanes.h"
 #include "runtime/engine/engine_driver.h"
 #include "runtime/engine/executor.h"
 #include "runtime/engine/process_sets.h"
@@ -50,6 +51,7 @@ class RankEngine {
     ProcessSets* process_sets;
     TensorQueue* queue;
     const std::atomic<bool>* shutdown_requested;
+    DeviceLanes* devices;
   };
 
   RankEngine(Options options, const Parts& parts);

@@ -1,9 +1,7 @@
 #include "runtime/engine/reductions.h"
 
-#include <cstring>
 #include <utility>
 
-#include "kernels/cpu/non_finite.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/collectives/adasum.h"
 
@@ -26,8 +24,7 @@ absl::Status Reductions::Run(const BucketRun& run) {
   // All tensors of a bucket have asked for it, or none.
   if (run.request(0).overflow == TensorRequest::Overflow::kDetected) RONDA_RETURN_IF_ERROR(DetectOverflow(run));
   for (const Staged& staged : staged_) {
-    // A tensor without elements may have no buffer.
-    if (staged.bytes > 0) std::memcpy(staged.output, staged.data.get(), staged.bytes);
+    RONDA_RETURN_IF_ERROR(plane_->Copy(staged.output, staged.data.get(), staged.bytes));
   }
   staged_.clear();
   return absl::OkStatus();
@@ -62,7 +59,7 @@ absl::Status Reductions::PreparePart(const BucketRun& run, size_t i, Segment* se
     segment->part_count = segment->count;
     if (submission.output != submission.input) return absl::OkStatus();
     const size_t bytes = TensorBytes(request);
-    RONDA_ASSIGN_OR_RETURN(auto data, AllocateResult(request, bytes));
+    RONDA_ASSIGN_OR_RETURN(auto data, plane_->Allocate(request, bytes));
     segment->output = data.get();
     staged_.push_back({.data = std::move(data), .output = submission.output, .bytes = bytes});
     return absl::OkStatus();
@@ -72,7 +69,7 @@ absl::Status Reductions::PreparePart(const BucketRun& run, size_t i, Segment* se
   segment->part_begin = static_cast<size_t>(rows.begin) * row;
   segment->part_count = static_cast<size_t>(rows.count) * row;
   OperationResult& result = run.results[i];
-  RONDA_ASSIGN_OR_RETURN(result.data, AllocateResult(request, segment->part_count * SizeOf(request.dtype)));
+  RONDA_ASSIGN_OR_RETURN(result.data, plane_->Allocate(request, segment->part_count * SizeOf(request.dtype)));
   result.first_dims = {rows.count};
   segment->output = result.data.get();
   return absl::OkStatus();
@@ -89,30 +86,33 @@ absl::Status Reductions::Reduce(const BucketRun& run) {
                            .prescale = {.multiplier = kind.prescale},
                            .postscale = {.multiplier = kind.postscale, .divisor = averages ? run.averaged_over() : 1},
                            .delivery = DeliveryOf(kind.op)};
-  return kind.reduction == Reduction::kAdasum ? Adasum(communicator_, call) : communicator_->Reduce(call);
+  return kind.reduction == Reduction::kAdasum ? Adasum(&plane_->communicator(), call)
+                                              : plane_->communicator().Reduce(call);
 }
 
 absl::Status Reductions::DetectOverflow(const BucketRun& run) {
   const TensorRequest& kind = run.request(0);
-  non_finite_.assign(run.size(), 0);
+  const bool is_everywhere = kind.op == OpType::kAllreduce;
+  parts_.assign(run.size(), {});
   for (size_t i = 0; i < run.size() && run.takes_part(); ++i) {
     const Segment& segment = segments_[i];
-    const size_t count = kind.op == OpType::kAllreduce ? segment.count : segment.part_count;
-    if (count > 0 && kernels::HasNonFinite(segment.output, kind.dtype, count)) non_finite_[i] = 1;
+    parts_[i] = {.data = segment.output, .count = is_everywhere ? segment.count : segment.part_count};
   }
-  if (kind.op != OpType::kAllreduce) RONDA_RETURN_IF_ERROR(VoteOnOverflow(run));
-  for (size_t i = 0; i < run.results.size(); ++i) {
-    if (non_finite_[i] != 0) run.results[i].overflow = OperationResult::Overflow::kFound;
-  }
-  return absl::OkStatus();
+  RONDA_ASSIGN_OR_RETURN(uint8_t* const flags, plane_->FindNonFinite(parts_, kind.dtype));
+  if (!is_everywhere) RONDA_RETURN_IF_ERROR(VoteOnOverflow(run, flags));
+  return plane_->DeliverOverflow(flags, run.results);
 }
 
-absl::Status Reductions::VoteOnOverflow(const BucketRun& run) {
-  Segment flags = {.count = non_finite_.size()};
-  if (run.takes_part()) flags.input = flags.output = non_finite_.data();
+// A rank that has vetoed a bucket whose votes are still open has no tensors in it, but is one of the group all the
+// same.
+absl::Status Reductions::VoteOnOverflow(const BucketRun& run, uint8_t* flags) {
+  Segment segment = {.count = run.size()};
+  const bool is_member = run.takes_part() || run.info.ballot != nullptr;
+  if (is_member) segment.input = segment.output = flags;
   CallInfo info = run.info;
   info.ballot = nullptr;  // the data has taken it along
-  return communicator_->Reduce({.info = info, .segments = {&flags, 1}, .dtype = DType::kUint8, .op = ReduceOp::kMax});
+  return plane_->communicator().Reduce(
+      {.info = info, .segments = {&segment, 1}, .dtype = DType::kUint8, .op = ReduceOp::kMax});
 }
 
 }  // namespace ronda

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "runtime/collectives/communicator.h"
 #include "runtime/engine/bucket_run.h"
+#include "runtime/engine/data_plane.h"
 #include "runtime/engine/error_feedback.h"
 
 namespace ronda {
@@ -18,10 +19,12 @@ namespace ronda {
 // Where overflow is to be detected, all participants learn of a non-finite element in anybody's part of the result:
 // an allreduce leaves the same bits everywhere, so each looks at its own; otherwise a second, tiny reduction tells.
 //
-// Thread-compatible: used by the thread that has the turn (engine_driver.h). The communicator is not owned.
+// Thread-compatible: used by the thread that has the turn (engine_driver.h). The plane is not owned.
 class Reductions {
  public:
-  explicit Reductions(Communicator* communicator) : communicator_(communicator) {}
+  explicit Reductions(DataPlane* plane)
+      : plane_(plane),
+        feedback_([plane](absl::string_view tensor, size_t bytes) { return plane->AllocateZeros(tensor, bytes); }) {}
 
   // Errors: the communicator's; RESOURCE_EXHAUSTED if there is no memory for a result.
   absl::Status Run(const BucketRun& run);
@@ -42,13 +45,13 @@ class Reductions {
   absl::Status PreparePart(const BucketRun& run, size_t i, Segment* segment);
   absl::Status Reduce(const BucketRun& run);
   absl::Status DetectOverflow(const BucketRun& run);
-  absl::Status VoteOnOverflow(const BucketRun& run);
+  absl::Status VoteOnOverflow(const BucketRun& run, uint8_t* flags);
 
-  Communicator* const communicator_;
+  DataPlane* const plane_;
   ErrorFeedback feedback_;
-  std::vector<Segment> segments_;    // kept for its memory, as the next two
-  std::vector<Staged> staged_;       // empty between calls
-  std::vector<uint8_t> non_finite_;  // by response: whether this rank's part of the result has such an element
+  std::vector<Segment> segments_;  // kept for its memory, as the next two
+  std::vector<Staged> staged_;     // empty between calls
+  std::vector<TensorView> parts_;  // by response: this rank's part of the result
 };
 
 }  // namespace ronda

@@ -62,13 +62,15 @@ std::vector<std::unique_ptr<Runtime>> CreateRuntimes(const RunThreadsOptions& op
   const auto world = InProcessWorld::Create({.size = options.size, .hostname = options.hostname});
   std::vector<std::unique_ptr<Runtime>> runtimes;
   for (RankId rank = 0; rank < options.size; ++rank) {
+    Transport transport = world->Connect(rank);
+    transport.devices = options.devices;
     runtimes.push_back(Runtime::Create({.tunables = options.tunables},
                                        {.rank = rank,
                                         .size = options.size,
                                         .local_rank = rank,
                                         .local_size = options.size,
                                         .hostname = options.hostname},
-                                       world->Connect(rank)));
+                                       std::move(transport)));
   }
   return runtimes;
 }

@@ -3,10 +3,12 @@
 
 #include <exception>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "runtime/base/config.h"
+#include "runtime/collectives/device_support.h"
 #include "runtime/engine/runtime.h"
 
 namespace ronda {
@@ -14,7 +16,8 @@ namespace ronda {
 struct RunThreadsOptions {
   int size = 1;  // ranks
   Tunables tunables;
-  std::string hostname = "localhost";  // how messages call this machine
+  std::string hostname = "localhost";      // how messages call this machine
+  std::shared_ptr<DeviceSupport> devices;  // of all ranks; nullptr: none
 };
 
 // How a job of threads ended.

@@ -42,27 +42,104 @@ void ScheduleRunner::Remember(const TensorEntry& entry, ScheduleLock::Place plac
 
 absl::StatusOr<ScheduleRunner::Outcome> ScheduleRunner::RunNext(absl::Time now) {
   ScheduleLock& lock = *parts_.reporter->lock();
-  if (std::exchange(number_, lock.number()) != lock.number()) {
-    began_ = now;
-    awaited_ = absl::ZeroDuration();
-  }
+  BeginIfNew(now);
+  RONDA_RETURN_IF_ERROR(SettleOpen(now));
   if (called_off_ >= lock.number()) lock.Leave();
   CheckPatience(now);
-  if (lock.leaving()) CallOff(lock.number());
-  const AgreedBucket* const bucket = lock.Next();
-  if (bucket == nullptr) return Outcome::kNotReady;
+  if (lock.leaving() || now >= OpenDeadline()) CallOff(lock.number());
+  if (HasToLeave()) {
+    LeaveNow(now);
+    return Outcome::kLeft;
+  }
+  const AgreedBucket* const bucket = MayEnter() ? lock.Next() : nullptr;
+  return bucket == nullptr ? Outcome::kNotReady : Enter(*bucket, now);
+}
+
+void ScheduleRunner::BeginIfNew(absl::Time now) {
+  const uint64_t number = parts_.reporter->lock()->number();
+  if (std::exchange(number_, number) == number) return;
+  began_ = now;
+  awaited_ = absl::ZeroDuration();
+  entered_ = 0;
+  rounds_ = 0;
+  last_.reset();
+}
+
+absl::StatusOr<ScheduleRunner::Outcome> ScheduleRunner::Enter(const AgreedBucket& bucket, absl::Time now) {
+  ScheduleLock& lock = *parts_.reporter->lock();
   if (awaited_since_ < now) awaited_ += now - awaited_since_;
   stuck_since_ = awaited_since_ = absl::InfiniteFuture();
-  RONDA_ASSIGN_OR_RETURN(const Ballot::Result result, Execute(*bucket));
+  const Ballot::Vote own = lock.leaving() ? Ballot::Vote::kLeave : Ballot::Vote::kStay;
+  RONDA_ASSIGN_OR_RETURN(const Ballot::Result result, Execute(bucket));
+  ++entered_;
   if (result == Ballot::Result::kVetoed) {
+    NoteVeto(entered_, own);
+    if (!HasToLeave()) return Outcome::kCarriedOut;
     LeaveNow(now);
     return Outcome::kLeft;
   }
   const uint64_t rounds = lock.rounds();
-  lock.Advance();
-  parts_.counters->buckets_scheduled.Add();
-  if (lock.rounds() > rounds) EndRound(now);
+  if (own == Ballot::Vote::kStay) {
+    lock.Advance();
+  } else {
+    lock.Skip();
+  }
+  const bool ends_round = lock.rounds() > rounds;
+  if (result == Ballot::Result::kCarriedOut) {
+    NoteCarriedOut(ends_round, now);
+  } else {
+    open_.push_back({.bucket = parts_.executor->TakeOpen(),
+                     .number = entered_,
+                     .own = own,
+                     .ends_round = ends_round,
+                     .since = now});
+  }
   return Outcome::kCarriedOut;
+}
+
+void ScheduleRunner::NoteCarriedOut(bool ends_round, absl::Time now) {
+  parts_.counters->buckets_scheduled.Add();
+  if (ends_round) EndRound(now);
+}
+
+absl::Status ScheduleRunner::SettleOpen(absl::Time now) {
+  while (IsOpenOver()) {
+    Open& first = open_.front();
+    switch (first.bucket.vote->outcome()) {
+      case OpenVote::Outcome::kOpen: {
+        const absl::Status& status = first.bucket.completion->status();
+        return status.ok() ? absl::InternalError("the device has carried out a bucket without counting its votes")
+                           : status;
+      }
+      case OpenVote::Outcome::kCarriedOut:
+        parts_.executor->Complete(first.bucket);
+        NoteCarriedOut(first.ends_round, now);
+        break;
+      case OpenVote::Outcome::kVetoed:
+        NoteVeto(first.number + kOpenVotes - 1, first.own);
+        break;
+    }
+    open_.pop_front();
+  }
+  return absl::OkStatus();
+}
+
+bool ScheduleRunner::IsOpenOver() const {
+  if (open_.empty()) return false;
+  const Executor::OpenBucket& first = open_.front().bucket;
+  // In this order: when the device is done with the bucket it has counted the votes.
+  return first.completion->done() || first.vote->outcome() != OpenVote::Outcome::kOpen;
+}
+
+bool ScheduleRunner::MayEnter() const {
+  if (last_ && entered_ >= *last_) return false;
+  return open_.empty() || entered_ + 1 < open_.front().number + kOpenVotes;
+}
+
+void ScheduleRunner::NoteVeto(uint64_t last, Ballot::Vote own) {
+  if (!last_) own_vote_ = own;
+  last_ = std::min(last, last_.value_or(last));
+  Leave();
 }
 
 absl::StatusOr<Ballot::Result> ScheduleRunner::Execute(const AgreedBucket& bucket) {
@@ -78,6 +155,7 @@ absl::StatusOr<Ballot::Result> ScheduleRunner::Execute(const AgreedBucket& bucke
 }
 
 void ScheduleRunner::EndRound(absl::Time now) {
+  ++rounds_;
   parts_.counters->schedule_rounds.Add();
   if (parts_.role == nullptr) return;
   parts_.role->EndRound(now);
@@ -86,7 +164,8 @@ void ScheduleRunner::EndRound(absl::Time now) {
 
 void ScheduleRunner::CheckPatience(absl::Time now) {
   if (ready() || WaitsOn(now)) return;
-  if (parts_.queue->empty()) {
+  // What waits for the device will have moved on by itself.
+  if (parts_.queue->empty() || !open_.empty()) {
     stuck_since_ = awaited_since_ = absl::InfiniteFuture();
   } else {
     stuck_since_ = std::min(stuck_since_, now);
@@ -107,7 +186,16 @@ bool ScheduleRunner::HoldsUp(absl::Time now) const {
   return awaited_ > kPatienceOfWaiters && awaited_ > (now - began_) / 2;
 }
 
-absl::Time ScheduleRunner::NextDeadline() const { return std::min(next_look_, awaited_since_ + kPatienceOfWaiters); }
+absl::Time ScheduleRunner::NextDeadline() const {
+  return std::min({next_look_, awaited_since_ + kPatienceOfWaiters, OpenDeadline()});
+}
+
+// The others are waited for on the device, where nobody can say so.
+absl::Time ScheduleRunner::OpenDeadline() const {
+  if (open_.empty() || called_off_ >= parts_.reporter->lock()->number()) return absl::InfiniteFuture();
+  const WaitLimits& limits = parts_.executor->limits();
+  return open_.front().since + std::min(limits.warning, limits.deadline);
+}
 
 void ScheduleRunner::CallOff(uint64_t schedule) {
   if (called_off_ >= schedule) return;
@@ -116,10 +204,9 @@ void ScheduleRunner::CallOff(uint64_t schedule) {
 }
 
 void ScheduleRunner::LeaveNow(absl::Time now) {
-  const ScheduleLock& lock = *parts_.reporter->lock();
   parts_.counters->schedules_left.Add();
-  if (lock.leaving()) parts_.counters->own_vetoes.Add();
-  if (parts_.role != nullptr) parts_.role->LeaveSchedule(lock.rounds(), now);
+  if (own_vote_ == Ballot::Vote::kLeave) parts_.counters->own_vetoes.Add();
+  if (parts_.role != nullptr) parts_.role->LeaveSchedule(rounds_, now);
   parts_.reporter->LeaveSchedule();
 }
 

@@ -2,6 +2,8 @@
 #define RONDA_RUNTIME_ENGINE_SCHEDULE_RUNNER_H_
 
 #include <cstdint>
+#include <deque>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -27,9 +29,20 @@ namespace ronda {
 // the negotiation runs each as it comes. And so for threads that have taken to different paces: in a schedule the fast
 // one would wait for the slow one in every round.
 //
+// Open votes: votes on tensors in the memory of a device are counted there, and are known when the device has come to
+// the bucket. This rank goes on meanwhile. What keeps the ranks together is that each knows the outcome of bucket n
+// before it enters bucket n + kOpenVotes, counted from the beginning of the schedule: so after a veto of n all ranks
+// have entered all buckets up to n + kOpenVotes - 1, and leave there. Those after n are vetoed as well, by the rank
+// that has vetoed n and wants to leave ever since. If one of them is a bucket whose vote is known at once, all leave
+// there, which is the same place for all, too. Before a rank leaves it awaits what is still open; it never sleeps for
+// that: the watch of the device rings the bell.
+//
 // Thread-compatible: used by the thread that has the turn (engine_driver.h).
 class ScheduleRunner {
  public:
+  // How many buckets a rank enters at most, from one whose votes are open to the last before they have to be known.
+  static constexpr uint64_t kOpenVotes = 8;
+
   // None is owned.
   struct Parts {
     ControlPlane* control;
@@ -46,7 +59,9 @@ class ScheduleRunner {
   bool locked() const { return parts_.reporter->lock() != nullptr; }
 
   // Whether RunNext has something to do.
-  bool ready() const { return locked() && parts_.reporter->lock()->Next() != nullptr; }
+  bool ready() const {
+    return locked() && (IsOpenOver() || HasToLeave() || (MayEnter() && parts_.reporter->lock()->Next() != nullptr));
+  }
 
   // Takes note of Inbox::called_off. Whether the locked schedule is to be left for it.
   bool CalledOff(uint64_t schedule);
@@ -66,7 +81,7 @@ class ScheduleRunner {
   // REQUIRES: locked().
   void CheckPatience(absl::Time now);
 
-  // Carries out, or votes on, the next bucket.
+  // Carries out, or votes on, the next bucket; or takes note of what has become of those before.
   // REQUIRES: locked(). kLeft: not any more; the caller submits whatever is in flight to the reporter once more.
   // Errors: the executor's.
   enum class Outcome { kNotReady, kCarriedOut, kLeft };
@@ -77,7 +92,32 @@ class ScheduleRunner {
   absl::Time NextDeadline() const;
 
  private:
+  // A bucket that this rank has entered, and whose votes are open.
+  struct Open {
+    Executor::OpenBucket bucket;
+    uint64_t number = 0;  // of the buckets entered in this schedule
+    Ballot::Vote own = Ballot::Vote::kStay;
+    bool ends_round = false;
+    absl::Time since;
+  };
+
+  void BeginIfNew(absl::Time now);
   absl::StatusOr<Ballot::Result> Execute(const AgreedBucket& bucket);
+  absl::StatusOr<Outcome> Enter(const AgreedBucket& bucket, absl::Time now);
+  void NoteCarriedOut(bool ends_round, absl::Time now);
+
+  // Takes note of the votes that are known by now.
+  absl::Status SettleOpen(absl::Time now);
+  // Whether the first open vote is known.
+  bool IsOpenOver() const;
+  // Whether the open votes let this rank enter another bucket.
+  bool MayEnter() const;
+  // Whether all ranks have entered the last bucket, and this one knows what has become of all of them.
+  bool HasToLeave() const { return last_ && entered_ >= *last_ && open_.empty(); }
+  void NoteVeto(uint64_t last, Ballot::Vote own);
+  // When the first open vote is late.
+  absl::Time OpenDeadline() const;
+
   void EndRound(absl::Time now);
   // Whether this is known to be stuck, not for too long yet, and nobody waits.
   bool WaitsOn(absl::Time now) const;
@@ -99,6 +139,12 @@ class ScheduleRunner {
   // Since when no bucket is ready though something is in flight; and a thread waits besides.
   absl::Time stuck_since_ = absl::InfiniteFuture();
   absl::Time awaited_since_ = absl::InfiniteFuture();
+  // Of the schedule that is locked.
+  std::deque<Open> open_;                        // in the order in which they were entered
+  uint64_t entered_ = 0;                         // buckets
+  uint64_t rounds_ = 0;                          // carried out
+  std::optional<uint64_t> last_;                 // once a vote is lost: how many buckets all ranks enter
+  Ballot::Vote own_vote_ = Ballot::Vote::kStay;  // in the first vote that was lost
   // When to look at stuck_since_ again. Not sooner because something is stuck no more: a deadline that moves with every
   // bucket would wake the coordinator thread every time.
   absl::Time next_look_ = absl::InfiniteFuture();

@@ -141,6 +141,9 @@ class Check {
   }
 
   absl::Status Buffers() const {
+    if (request_.memory != Memory::kHost && rules_.input == Who::kNobody && rules_.output == Who::kNobody) {
+      return Invalid("it has no tensor that could be in the memory of a GPU: leave that out");
+    }
     if (bytes_ == 0) return absl::OkStatus();
     if (IsOne(rules_.input) && submission_.input == nullptr) {
       return Invalid("input is null, but shape ", ToString(request_.shape), " has elements");

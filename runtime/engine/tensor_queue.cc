@@ -46,17 +46,18 @@ absl::Status About(const std::string& name, const absl::Status& status) {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<Handle>> TensorQueue::Add(const Submission& submission, absl::Time now) {
+absl::StatusOr<std::shared_ptr<Handle>> TensorQueue::Add(const Submission& submission, absl::Time now,
+                                                         const Ready& ready) {
   MutexLock lock(&mu_);
   RONDA_RETURN_IF_ERROR(refusal_);
   ReserveLocked(1);
-  RONDA_RETURN_IF_ERROR(InsertLocked(submission, now));
+  RONDA_RETURN_IF_ERROR(InsertLocked(submission, ready, now));
   RecordLocked(fresh_.size() - 1);
   return fresh_.back()->handle;
 }
 
 absl::Status TensorQueue::AddAll(absl::Span<const Submission> submissions, absl::Time now,
-                                 std::vector<std::shared_ptr<Handle>>* handles) {
+                                 std::vector<std::shared_ptr<Handle>>* handles, absl::Span<const Ready> ready) {
   handles->clear();
   handles->reserve(submissions.size());
   MutexLock lock(&mu_);
@@ -65,7 +66,7 @@ absl::Status TensorQueue::AddAll(absl::Span<const Submission> submissions, absl:
   ReserveLocked(submissions.size());
   const size_t fresh_before = fresh_.size();
   try {
-    if (absl::Status inserted = InsertAllLocked(submissions, now); !inserted.ok()) {
+    if (absl::Status inserted = InsertAllLocked(submissions, ready, now); !inserted.ok()) {
       RemoveLocked(fresh_before);
       return inserted;
     }
@@ -96,15 +97,19 @@ void TensorQueue::ReserveLocked(size_t more) {
   if (needed > fresh_.capacity()) fresh_.reserve(std::max(needed, 2 * fresh_.capacity()));
 }
 
-absl::Status TensorQueue::InsertAllLocked(absl::Span<const Submission> submissions, absl::Time now) {
-  for (const Submission& submission : submissions) RONDA_RETURN_IF_ERROR(InsertLocked(submission, now));
+absl::Status TensorQueue::InsertAllLocked(absl::Span<const Submission> submissions, absl::Span<const Ready> ready,
+                                          absl::Time now) {
+  for (size_t i = 0; i < submissions.size(); ++i) {
+    RONDA_RETURN_IF_ERROR(InsertLocked(submissions[i], ready.empty() ? nullptr : ready[i], now));
+  }
   return absl::OkStatus();
 }
 
-absl::Status TensorQueue::InsertLocked(const Submission& submission, absl::Time now) {
+absl::Status TensorQueue::InsertLocked(const Submission& submission, const Ready& ready, absl::Time now) {
   Slot& slot = SlotLocked(submission.request.key());
   if (slot.in_flight()) return InFlightAlready(submission.request);
   Assign(submission, slot);
+  slot.ready = ready;
   slot.since = now;
   slot.taken = absl::InfiniteFuture();
   slot.learned_of = driver_ == nullptr ? 0 : driver_->learned_of();
@@ -129,6 +134,7 @@ void TensorQueue::Assign(const Submission& submission, Slot& slot) {
   kept.input = submission.input;
   kept.output = submission.output;
   kept.splits = submission.splits;
+  kept.stream = submission.stream;
   kept.error_feedback = submission.error_feedback;
 }
 
@@ -219,6 +225,7 @@ std::shared_ptr<Handle> TensorQueue::RetireLocked(Slot& slot) {
   RONDA_CHECK(slot.in_flight());
   idle_.splice(idle_.end(), in_flight_, slot.place);
   in_flight_count_.store(in_flight_.size(), std::memory_order_relaxed);
+  slot.ready.reset();
   return std::move(slot.handle);
 }
 

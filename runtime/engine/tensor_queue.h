@@ -29,11 +29,14 @@
 
 namespace ronda {
 
+class DeviceEvent;
+
 // A submission in flight.
 struct TensorEntry {
   Submission submission;
   uint64_t version = 0;  // of submission.request: another one whenever it differs from the last one of this name
   std::shared_ptr<Handle> handle;
+  std::shared_ptr<const DeviceEvent> ready;   // on a device: from where on its stream its buffers are; else nullptr
   absl::Time since;                           // when it was added
   absl::Time taken = absl::InfiniteFuture();  // when the engine took it
   uint64_t learned_of = 0;                    // of how many completions the program had learned when it was added
@@ -67,14 +70,19 @@ class TensorQueue {
         flight_(flight),
         handle_memory_(BlockPool::Create()) {}
 
-  // Adds a copy of `submission` or, after an error or an exception (std::bad_alloc), nothing.
+  using Ready = std::shared_ptr<const DeviceEvent>;
+
+  // Adds a copy of `submission` or, after an error or an exception (std::bad_alloc), nothing. `ready` is of those in
+  // the memory of a device.
   // Errors: ALREADY_EXISTS if the name is in flight in its process set; the status the queue was closed with.
-  absl::StatusOr<std::shared_ptr<Handle>> Add(const Submission& submission, absl::Time now);
+  absl::StatusOr<std::shared_ptr<Handle>> Add(const Submission& submission, absl::Time now,
+                                              const Ready& ready = nullptr);
 
   // Adds all of `submissions` or, after an error or an exception, none; `*handles` becomes theirs, in their order.
+  // `ready`: one for each, or none.
   // Errors: as Add; ALREADY_EXISTS also if a name is there twice, or if tensors of the same group are in flight.
   absl::Status AddAll(absl::Span<const Submission> submissions, absl::Time now,
-                      std::vector<std::shared_ptr<Handle>>* handles);
+                      std::vector<std::shared_ptr<Handle>>* handles, absl::Span<const Ready> ready = {});
 
   // The entries added since the last call, in the order in which they were added. Valid until the next call: for one
   // thread at a time.
@@ -132,11 +140,12 @@ class TensorQueue {
   // Makes room among the fresh entries.
   void ReserveLocked(size_t more) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Those of `submissions` go in flight in their order, up to the first whose name is: then an error.
-  absl::Status InsertAllLocked(absl::Span<const Submission> submissions, absl::Time now)
+  absl::Status InsertAllLocked(absl::Span<const Submission> submissions, absl::Span<const Ready> ready, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // An error or an exception leaves at most an idle slot behind.
   // REQUIRES: ReserveLocked.
-  absl::Status InsertLocked(const Submission& submission, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status InsertLocked(const Submission& submission, const Ready& ready, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The slot of this name; a new one, idle, if there is none.
   Slot& SlotLocked(TensorKeyView key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // `slot` is about to leave the idle ones. Who repeats its steps submits next what was completed next.

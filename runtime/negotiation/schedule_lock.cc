@@ -46,9 +46,18 @@ void ScheduleLock::Advance() {
   RONDA_CHECK(slot.missing == 0);
   slot.missing = slot.bucket.responses.size();
   submitted_ -= slot.missing;
-  if (++next_ < slots_.size()) return;
+  if (!MoveOn()) ++rounds_;
+}
+
+void ScheduleLock::Skip() {
+  RONDA_CHECK(leaving_);
+  MoveOn();
+}
+
+bool ScheduleLock::MoveOn() {
+  if (++next_ < slots_.size()) return true;
   next_ = 0;
-  ++rounds_;
+  return false;
 }
 
 }  // namespace ronda

@@ -19,6 +19,10 @@ namespace ronda {
 // enters another: the buckets before are complete everywhere, that one and those after it nowhere. Then whatever is in
 // flight is reported anew.
 //
+// Votes on buckets in the memory of a device are counted there, and ranks go on meanwhile. So they enter a few more
+// buckets before they know of a veto; but nobody knows of one bucket less than the others when it leaves, and all of
+// these are vetoed, as a rank that has voted to leave does so again in each of them (Skip). See schedule_runner.h.
+//
 // A rank that is merely late makes the others wait, in the bucket. A rank wants to leave when something is submitted
 // that is not in the schedule or differs from it, when it shuts down, or when anybody has called the schedule off: so
 // do ranks that veto, and ranks that have waited in a bucket for longer than the warning time. Lastly a rank wants to
@@ -65,6 +69,10 @@ class ScheduleLock {
   // REQUIRES: all of its tensors have been submitted here.
   void Advance();
 
+  // The bucket is carried out by nobody, and yet not the last that all enter: on to the next.
+  // REQUIRES: this rank wants to leave.
+  void Skip();
+
   // How often the whole schedule has been carried out.
   uint64_t rounds() const { return rounds_; }
 
@@ -73,6 +81,9 @@ class ScheduleLock {
     AgreedBucket bucket;
     size_t missing = 0;  // tensors that this rank has not submitted yet
   };
+
+  // False: the next bucket is the first one again.
+  bool MoveOn();
 
   const uint64_t number_;
   std::vector<Slot> slots_;

@@ -152,6 +152,9 @@ TEST(ConfigTest, TunablesAreRead) {
                                               {"RONDA_AUTOTUNE_STEPS_PER_SAMPLE", "20"},
                                               {"RONDA_LOG_LEVEL", "debug"},
                                               {"RONDA_BACKEND", "hierarchical"},
+                                              {"RONDA_CUDA_PLUGIN", "/opt/libronda_cuda.so"},
+                                              {"RONDA_NCCL_LIBRARY", "/opt/libnccl.so.2"},
+                                              {"RONDA_DEVICE_BACKEND", "staged"},
                                               {"RONDA_CONTROL", "mpi"},
                                               {"RONDA_NETWORK_INTERFACE", "ib0,eth0"},
                                               {"RONDA_HEARTBEAT", "100ms"},
@@ -172,6 +175,9 @@ TEST(ConfigTest, TunablesAreRead) {
   EXPECT_EQ(config->tunables.autotune_steps_per_sample, 20);
   EXPECT_EQ(config->log_level, LogLevel::kDebug);
   EXPECT_EQ(config->backend, "hierarchical");
+  EXPECT_EQ(config->devices.cuda_plugin, "/opt/libronda_cuda.so");
+  EXPECT_EQ(config->devices.nccl_library, "/opt/libnccl.so.2");
+  EXPECT_EQ(config->devices.backend, "staged");
   EXPECT_EQ(config->network.control, NetworkSettings::Control::kMpi);
   EXPECT_THAT(config->network.interfaces, ElementsAre("ib0", "eth0"));
   EXPECT_EQ(config->network.heartbeat, absl::Milliseconds(100));
@@ -240,6 +246,9 @@ TEST(ConfigTest, NonsenseIsRefusedWithVariableAndValue) {
       {"RONDA_AUTOTUNE_STEPS_PER_SAMPLE", {"", "3", "1001", "ten"}},
       {"RONDA_LOG_LEVEL", {"", "verbose", "WARNING", "2"}},
       {"RONDA_BACKEND", {"", "nccl", "SHM"}},
+      {"RONDA_DEVICE_BACKEND", {"", "shm", "NCCL"}},
+      {"RONDA_CUDA_PLUGIN", {""}},
+      {"RONDA_NCCL_LIBRARY", {""}},
       {"RONDA_CONTROL", {"", "shm", "MPI"}},
       {"RONDA_HEARTBEAT", {"", "1", "0", "2h", "inf"}},
       {"RONDA_HEARTBEAT_TIMEOUT", {"", "10", "0"}},

@@ -6,8 +6,10 @@
 namespace ronda {
 namespace {
 
+absl::StatusOr<ResultData> Zeros(absl::string_view, size_t bytes) { return ResultData(new std::byte[bytes]()); }
+
 TEST(ErrorFeedback, ResidualsAreKeptByProcessSetAndName) {
-  ErrorFeedback feedback;
+  ErrorFeedback feedback(Zeros);
   float* const residual = *feedback.Residual({0, "x"}, 3);
   EXPECT_EQ(residual[0] + residual[1] + residual[2], 0.0f);
   residual[1] = 0.5f;
@@ -17,7 +19,7 @@ TEST(ErrorFeedback, ResidualsAreKeptByProcessSetAndName) {
 }
 
 TEST(ErrorFeedback, ChangedCountAndRemovedSetBeginAnew) {
-  ErrorFeedback feedback;
+  ErrorFeedback feedback(Zeros);
   (*feedback.Residual({1, "x"}, 2))[0] = 0.5f;
   EXPECT_EQ((*feedback.Residual({1, "x"}, 3))[0], 0.0f);
   (*feedback.Residual({1, "x"}, 3))[0] = 0.5f;

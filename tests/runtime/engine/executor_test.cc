@@ -91,7 +91,8 @@ class ExecutorTest : public ::testing::Test {
   const std::unique_ptr<FlightRecorder> flight_{new FlightRecorder()};
   TensorQueue queue_{callbacks_, nullptr, flight_.get()};
   ProcessSets process_sets_{4};
-  Executor executor_{{&communicator_, &queue_, &process_sets_, flight_.get()}, WaitLimits{}};
+  DeviceLanes devices_{{.host = &communicator_}};
+  Executor executor_{{&communicator_, &queue_, &process_sets_, flight_.get(), &devices_}, WaitLimits{}};
 };
 
 TEST_F(ExecutorTest, RanksOutsideMakeTheSameCallsWithoutBuffers) {

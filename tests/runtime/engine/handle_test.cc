@@ -115,7 +115,7 @@ TEST(HandleTest, WhoWaitsCarriesTheOperationOut) {
 
 TEST(HandleDeathTest, ResultsOfWhatIsInFlightAreNotToBeAskedFor) {
   const auto handle = NewHandle();
-  EXPECT_DEATH(handle->result(), "done");
+  EXPECT_DEATH(handle->result(), "launched");
 }
 
 }  // namespace

@@ -95,6 +95,23 @@ TEST(ScheduleLock, WhoWantsToLeaveEntersTheNextBucketWithoutItsTensors) {
   EXPECT_EQ(NextOf(lock), "a");
 }
 
+TEST(ScheduleLock, WhoWantsToLeaveMayGoOnToBucketsThatNobodyCarriesOut) {
+  ScheduleLock lock = TwoBuckets();
+  lock.Submit(1);
+  lock.Leave();
+  lock.Skip();
+  EXPECT_EQ(NextOf(lock), "c");
+  lock.Submit(2);  // what was skipped still is not submitted twice
+  lock.Skip();
+  EXPECT_EQ(NextOf(lock), "a");
+  EXPECT_EQ(lock.rounds(), 0u);
+}
+
+TEST(ScheduleLockDeathTest, NobodyElseSkipsABucket) {
+  ScheduleLock lock = TwoBuckets();
+  EXPECT_DEATH(lock.Skip(), "leaving_");
+}
+
 TEST(ScheduleLock, TensorThatIsNotInTheScheduleIsACauseToLeave) {
   ScheduleLock lock = TwoBuckets();
   lock.Submit(1);

@@ -1,0 +1,56 @@
+#ifndef RONDA_RUNTIME_COLLECTIVES_DEVICE_SUPPORT_H_
+#define RONDA_RUNTIME_COLLECTIVES_DEVICE_SUPPORT_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/base/types.h"
+#include "runtime/collectives/communicator.h"
+#include "runtime/cuda/device.h"
+
+namespace ronda {
+
+// How tensors in the memory of devices travel.
+struct DeviceTransport {
+  std::unique_ptr<Communicator> communicator;  // Memory::kCuda
+  // What has gone wrong since with what moves the data, if it knows; nullptr: it does not. Any thread may call it.
+  std::function<absl::Status()> failure;
+  // Ends what is under way on the device, and may never end by itself; no call succeeds afterwards. nullptr: nothing
+  // needs that. Any thread may call it.
+  std::function<void()> abort;
+};
+
+// What a rank can do with devices: where they are found, and what connects those of the ranks. None of it is tried
+// before the first tensor in the memory of a device.
+class DeviceSupport {
+ public:
+  virtual ~DeviceSupport() = default;
+
+  // The library that has the devices; loaded by the first call. Thread-safe.
+  // Errors: why there is none.
+  virtual absl::StatusOr<const ronda_cuda_plugin*> Plugin() = 0;
+
+  // What the others have to know of this rank's device to choose what connects all: at most kLongestFacts characters.
+  static constexpr size_t kLongestFacts = 240;
+  virtual std::string Facts(const Device& device) = 0;
+
+  // Every rank makes the call at the same place, having the same `facts`: those of all ranks.
+  // Errors: why this rank cannot be connected.
+  struct Request {
+    RankId rank = 0;
+    std::vector<std::string> facts;
+    std::shared_ptr<Device> device;
+    StreamHandle stream = nullptr;  // what calls are put on; outlives the communicator
+    Communicator* host = nullptr;   // of the same job; not owned, and only used in calls
+    std::function<absl::Status()> job_failure;
+  };
+  virtual absl::StatusOr<DeviceTransport> Connect(const Request& request) = 0;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_COLLECTIVES_DEVICE_SUPPORT_H_

@@ -1,0 +1,52 @@
+#ifndef RONDA_RUNTIME_ENGINE_DATA_PLANE_H_
+#define RONDA_RUNTIME_ENGINE_DATA_PLANE_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "runtime/collectives/communicator.h"
+#include "runtime/engine/handle.h"
+#include "runtime/engine/result_data.h"
+#include "runtime/negotiation/messages.h"
+
+namespace ronda {
+
+// A tensor to look at.
+struct TensorView {
+  const void* data = nullptr;
+  size_t count = 0;  // elements
+};
+
+// Where the tensors of a bucket are: the host's memory, or a device's. Everything here happens there, in the order of
+// the calls and of those to the communicator; on a device it need not have happened when a call returns.
+//
+// Thread-compatible: used by the thread that has the turn (engine_driver.h).
+class DataPlane {
+ public:
+  virtual ~DataPlane() = default;
+
+  virtual Communicator& communicator() = 0;
+
+  // Uninitialised memory for a result.
+  // Errors: RESOURCE_EXHAUSTED naming the tensor; the other ranks go ahead, so the job cannot go on.
+  virtual absl::StatusOr<ResultData> Allocate(const TensorRequest& request, size_t bytes) = 0;
+
+  // Memory full of zeros, for what is kept of the tensor.
+  // Errors: RESOURCE_EXHAUSTED.
+  virtual absl::StatusOr<ResultData> AllocateZeros(absl::string_view tensor, size_t bytes) = 0;
+
+  virtual absl::Status Copy(void* dst, const void* src, size_t bytes) = 0;
+
+  // One flag a tensor, there: 1 if it has an element that is infinite or NaN, else 0. Valid until the next call.
+  virtual absl::StatusOr<uint8_t*> FindNonFinite(absl::Span<const TensorView> tensors, DType dtype) = 0;
+
+  // Tells each of `results` its flag.
+  virtual absl::Status DeliverOverflow(const uint8_t* flags, absl::Span<OperationResult> results) = 0;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_ENGINE_DATA_PLANE_H_

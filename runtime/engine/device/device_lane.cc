@@ -1,0 +1,113 @@
+#include "runtime/engine/device/device_lane.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status_macros.h"
+
+namespace ronda {
+
+DeviceLane::DeviceLane(Options options)
+    : device_(std::move(options.device)),
+      callbacks_(std::move(options.callbacks)),
+      driver_(std::move(options.driver)),
+      stream_(std::move(options.stream)),
+      blocks_(DeviceBlocks::Create(device_, RONDA_CUDA_DEVICE_MEMORY)),
+      pinned_(DeviceBlocks::Create(device_, RONDA_CUDA_PINNED_HOST_MEMORY)),
+      transport_(std::move(options.transport)) {}
+
+absl::StatusOr<std::unique_ptr<DeviceLane>> DeviceLane::Create(Options options) {
+  DeviceWatch::Options watch = std::move(options.watch);
+  watch.transport_failure = options.transport.failure;
+  watch.abort = options.transport.abort;
+  auto lane = std::unique_ptr<DeviceLane>(new DeviceLane(std::move(options)));
+  RONDA_ASSIGN_OR_RETURN(lane->watch_, DeviceWatch::Start(std::move(watch)));
+  return lane;
+}
+
+DeviceLane::~DeviceLane() { watch_.reset(); }
+
+absl::Status DeviceLane::Begin(absl::Span<const ReadyEvent* const> events) {
+  const DeviceEvent* last = nullptr;
+  for (const ReadyEvent* event : events) {
+    if (*event == nullptr || event->get() == last) continue;
+    last = event->get();
+    RONDA_RETURN_IF_ERROR(last->OrderBefore(stream_->handle()));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<DeviceCompletion>> DeviceLane::Finish(const Operation& operation) {
+  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<DeviceEvent> event, device_->NewEvent());
+  RONDA_RETURN_IF_ERROR(event->Record(stream_->handle()));
+  auto completion = std::make_shared<DeviceCompletion>(DeviceCompletion::Options{.label = std::string(operation.label),
+                                                                                 .op = operation.op,
+                                                                                 .bytes = operation.bytes,
+                                                                                 .limits = operation.limits,
+                                                                                 .device = device_,
+                                                                                 .event = std::move(event),
+                                                                                 .callbacks = callbacks_,
+                                                                                 .driver = driver_});
+  watch_->Watch(completion, operation.waiting);
+  return completion;
+}
+
+void DeviceLane::Close(const absl::Status& status) {
+  if (!status.ok() && transport_.abort != nullptr) transport_.abort();
+  watch_->Stop(status.ok() ? absl::CancelledError("the job has been shut down") : status);
+}
+
+absl::StatusOr<ResultData> DeviceLane::Allocate(const TensorRequest& request, size_t bytes) {
+  return blocks_->Take(bytes, absl::StrCat("what ", Name(request.op), " '", request.name, "' returns"));
+}
+
+absl::StatusOr<ResultData> DeviceLane::AllocateZeros(absl::string_view tensor, size_t bytes) {
+  RONDA_ASSIGN_OR_RETURN(ResultData data,
+                         blocks_->Take(bytes, absl::StrCat("error feedback of tensor '", tensor, "'")));
+  RONDA_RETURN_IF_ERROR(Zero(data.get(), bytes));
+  return data;
+}
+
+absl::Status DeviceLane::Zero(void* memory, size_t bytes) {
+  if (bytes == 0) return absl::OkStatus();
+  return device_->Call("filling with zeros",
+                       [&](const ronda_cuda_plugin& cuda) { return cuda.fill_zero(memory, bytes, stream_->handle()); });
+}
+
+absl::Status DeviceLane::Copy(void* dst, const void* src, size_t bytes) {
+  if (bytes == 0) return absl::OkStatus();
+  return device_->Call("copying",
+                       [&](const ronda_cuda_plugin& cuda) { return cuda.copy(dst, src, bytes, stream_->handle()); });
+}
+
+// What is asked of the device comes after all else on the stream: the block of the flags before may be used again.
+absl::StatusOr<uint8_t*> DeviceLane::FindNonFinite(absl::Span<const TensorView> tensors, DType dtype) {
+  RONDA_ASSIGN_OR_RETURN(flags_, blocks_->Take(tensors.size(), "overflow detection"));
+  auto* const flags = reinterpret_cast<uint8_t*>(flags_.get());
+  RONDA_RETURN_IF_ERROR(Zero(flags, tensors.size()));
+  extents_.clear();
+  size_t elements = 0;
+  for (const TensorView& tensor : tensors) {
+    extents_.push_back({.data = tensor.data, .count = tensor.count});
+    elements += tensor.count;
+  }
+  if (elements == 0) return flags;
+  const kernels::cuda::NonFiniteCall call = {
+      .tensors = extents_.data(), .tensor_count = static_cast<int>(extents_.size()), .dtype = dtype, .found = flags};
+  RONDA_RETURN_IF_ERROR(device_->Call("looking for overflow", [&](const ronda_cuda_plugin& cuda) {
+    return cuda.find_non_finite(&call, stream_->handle());
+  }));
+  return flags;
+}
+
+absl::Status DeviceLane::DeliverOverflow(const uint8_t* flags, absl::Span<OperationResult> results) {
+  if (results.empty()) return absl::OkStatus();
+  RONDA_ASSIGN_OR_RETURN(ResultData block, pinned_->Take(results.size(), "overflow detection"));
+  RONDA_RETURN_IF_ERROR(Copy(block.get(), flags, results.size()));
+  const auto shared = std::make_shared<const ResultData>(std::move(block));
+  const auto* const first = reinterpret_cast<const uint8_t*>(shared->get());
+  for (size_t i = 0; i < results.size(); ++i) results[i].device_overflow = {shared, first + i};
+  return absl::OkStatus();
+}
+
+}  // namespace ronda

@@ -1,0 +1,92 @@
+#ifndef RONDA_RUNTIME_ENGINE_DEVICE_DEVICE_LANE_H_
+#define RONDA_RUNTIME_ENGINE_DEVICE_DEVICE_LANE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kernels/cuda/calls.h"
+#include "runtime/collectives/device_support.h"
+#include "runtime/cuda/device.h"
+#include "runtime/engine/data_plane.h"
+#include "runtime/engine/device/device_blocks.h"
+#include "runtime/engine/device/device_completion.h"
+#include "runtime/engine/device/device_watch.h"
+#include "runtime/engine/device/rank_device.h"
+
+namespace ronda {
+
+// How buckets of tensors in the memory of a device are carried out: on one stream, which waits for the streams that
+// have written the tensors. A call puts work there and returns.
+//
+//   lane->Begin(ready_events);
+//   ... calls to the communicator and the DataPlane ...
+//   lane->Finish({.label = "conv1/weight", ...})  // when the device is there
+//
+// Thread-compatible: used by the thread that has the turn (engine_driver.h), but for idle().
+class DeviceLane : public DataPlane {
+ public:
+  struct Options {
+    std::shared_ptr<Device> device;
+    std::unique_ptr<DeviceStream> stream;
+    DeviceTransport transport;  // on that stream
+    std::shared_ptr<CallbackThread> callbacks;
+    std::shared_ptr<EngineDriver> driver;
+    DeviceWatch::Options watch;  // but for what is the transport's
+  };
+
+  // Errors: RESOURCE_EXHAUSTED if the system has no thread to give.
+  static absl::StatusOr<std::unique_ptr<DeviceLane>> Create(Options options);
+  ~DeviceLane() override;
+
+  // What comes next waits for these events, of which some may be nullptr.
+  absl::Status Begin(absl::Span<const ReadyEvent* const> events);
+
+  // The operation is under way: who waits for it besides its handles, and what it is called.
+  struct Operation {
+    absl::string_view label;
+    OpType op = OpType::kAllreduce;
+    uint64_t bytes = 0;
+    WaitLimits limits;
+    DeviceWatch::Waiting waiting = DeviceWatch::Waiting::kHandles;
+  };
+  absl::StatusOr<std::shared_ptr<DeviceCompletion>> Finish(const Operation& operation);
+
+  // Whether the device has carried out everything.
+  bool idle() const { return watch_->idle(); }
+
+  // Nothing comes any more; what is still under way fails with `status`, and is ended if that is the job's failure.
+  void Close(const absl::Status& status);
+
+  Communicator& communicator() override { return *transport_.communicator; }
+  absl::StatusOr<ResultData> Allocate(const TensorRequest& request, size_t bytes) override;
+  absl::StatusOr<ResultData> AllocateZeros(absl::string_view tensor, size_t bytes) override;
+  absl::Status Copy(void* dst, const void* src, size_t bytes) override;
+  absl::StatusOr<uint8_t*> FindNonFinite(absl::Span<const TensorView> tensors, DType dtype) override;
+  absl::Status DeliverOverflow(const uint8_t* flags, absl::Span<OperationResult> results) override;
+
+ private:
+  explicit DeviceLane(Options options);
+
+  absl::Status Zero(void* memory, size_t bytes);
+
+  const std::shared_ptr<Device> device_;
+  const std::shared_ptr<CallbackThread> callbacks_;
+  const std::shared_ptr<EngineDriver> driver_;
+  const std::unique_ptr<DeviceStream> stream_;
+  const std::shared_ptr<DeviceBlocks> blocks_;  // of the device
+  const std::shared_ptr<DeviceBlocks> pinned_;
+  DeviceTransport transport_;
+  ResultData flags_;  // the last that FindNonFinite has returned
+  std::vector<kernels::cuda::Extent> extents_;
+  std::unique_ptr<DeviceWatch> watch_;  // last: uses the others
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_ENGINE_DEVICE_DEVICE_LANE_H_

@@ -1,0 +1,91 @@
+#ifndef RONDA_RUNTIME_ENGINE_DEVICE_DEVICE_WATCH_H_
+#define RONDA_RUNTIME_ENGINE_DEVICE_DEVICE_WATCH_H_
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "runtime/base/mutex.h"
+#include "runtime/base/types.h"
+#include "runtime/engine/device/device_completion.h"
+#include "runtime/monitor/flight_board.h"
+
+namespace ronda {
+
+// Watches what has been given to a rank's device, one bucket after the other as the stream has them: a thread that
+// asks the device now and then while something is under way, and sleeps otherwise.
+//
+// What the device is done with it settles. What the device does not come to for longer than the limits' warning it
+// reports; beyond the deadline the job fails. An error of the device, or of what moves the data, fails the job too. And
+// once the job has failed, whatever the reason, it ends what is under way on the device, which may wait for a rank that
+// is gone, and settles everything with the failure.
+//
+// Thread-safe.
+class DeviceWatch {
+ public:
+  // Functions are called by the watch's thread, without a lock.
+  struct Options {
+    RankId rank = 0;
+    std::shared_ptr<FlightBoard> flights;
+    std::function<absl::Status()> job_failure;          // the job's first failure, or OK
+    std::function<void(const absl::Status&)> fail_job;  // records one
+    std::function<absl::Status()> transport_failure;    // of what moves the data; may be nullptr
+    std::function<void()> abort;                        // ends what is under way; may be nullptr
+    std::function<void()> settled;                      // something that the engine waits for has been settled
+    std::function<void()> idle;                         // everything has been
+  };
+
+  // Errors: RESOURCE_EXHAUSTED if the system has no thread to give.
+  static absl::StatusOr<std::unique_ptr<DeviceWatch>> Start(Options options);
+  ~DeviceWatch() { Stop(absl::CancelledError("the job is over")); }
+
+  // `completion` is behind all others on the stream. Who waits for it: the engine is told, or its handles alone.
+  enum class Waiting : uint8_t { kHandles, kEngine };
+  void Watch(std::shared_ptr<DeviceCompletion> completion, Waiting waiting);
+
+  // Whether everything has been settled.
+  bool idle() const;
+
+  // What is not settled yet fails with `status`, which is not OK; so does what comes later. Ends the thread.
+  void Stop(const absl::Status& status);
+
+ private:
+  struct Watched {
+    std::shared_ptr<DeviceCompletion> completion;
+    Waiting waiting = Waiting::kHandles;
+  };
+
+  explicit DeviceWatch(Options options) : options_(std::move(options)) {}
+
+  void Run();
+  // The first that is not settled; waits for it. A null completion: the watch has been stopped.
+  Watched AwaitNext();
+  // Returns once it is settled.
+  void Settle(DeviceCompletion& completion);
+  void Finish(const Watched& watched);
+  // `began`: since when this completion is the first. Errors: the job's failure.
+  absl::Status Check(const DeviceCompletion& completion, absl::Duration waited, absl::Duration checked_before);
+  absl::Status Fail(const absl::Status& cause);
+  std::string Report(const DeviceCompletion& completion) const;
+  // False: stopped meanwhile.
+  void Nap(absl::Duration waited);
+  absl::Status stopped() const;
+
+  const Options options_;
+  mutable Mutex mu_;
+  CondVar changed_;
+  std::deque<Watched> queue_ ABSL_GUARDED_BY(mu_);  // the first is being watched
+  absl::Status stopped_ ABSL_GUARDED_BY(mu_);       // OK: it has not been
+  absl::Status failure_;                            // of the thread: the job's, once there is one
+  std::thread thread_;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_ENGINE_DEVICE_DEVICE_WATCH_H_

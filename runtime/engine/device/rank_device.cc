@@ -1,0 +1,106 @@
+#include "runtime/engine/device/rank_device.h"
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/engine/device/device_completion.h"
+
+namespace ronda {
+namespace {
+
+absl::StatusOr<const ronda_cuda_plugin*> PluginOf(const std::shared_ptr<DeviceSupport>& support) {
+  if (support != nullptr) return support->Plugin();
+  return absl::FailedPreconditionError("this job has no support for GPUs");
+}
+
+std::string Place(int ordinal) {
+  return ordinal < 0 ? std::string("in the host's memory") : absl::StrCat("on cuda:", ordinal);
+}
+
+// As an error of a call that could not begin.
+absl::Status NotNow(const absl::Status& status) { return absl::FailedPreconditionError(status.message()); }
+
+}  // namespace
+
+absl::StatusOr<std::vector<ReadyEvent>> RankDevice::Admit(absl::Span<const Submission> submissions) {
+  std::vector<ReadyEvent> events;
+  const ReadyEvent* last = nullptr;
+  void* last_stream = nullptr;
+  for (size_t i = 0; i < submissions.size(); ++i) {
+    const Submission& submission = submissions[i];
+    if (submission.request.memory == Memory::kHost) continue;
+    if (events.empty()) events.resize(submissions.size());
+    const auto device = CheckBuffers(submission);
+    if (!device.ok()) return AboutTensor(submission.request.name, device.status());
+    // A point behind the last one on the same stream would say no more: nothing was put there in between.
+    absl::StatusOr<ReadyEvent> event =
+        last != nullptr && last_stream == submission.stream ? *last : Note(*device, submission.stream);
+    if (!event.ok()) return AboutTensor(submission.request.name, event.status());
+    events[i] = *std::move(event);
+    last = &events[i];
+    last_stream = submission.stream;
+  }
+  return events;
+}
+
+absl::StatusOr<ReadyEvent> RankDevice::Note(const std::shared_ptr<Device>& device, StreamHandle stream) {
+  int is_capturing = 0;
+  RONDA_RETURN_IF_ERROR(device->Call("looking at the stream", [&](const ronda_cuda_plugin& cuda) {
+    return cuda.is_capturing(stream, &is_capturing);
+  }));
+  if (is_capturing != 0) {
+    return absl::FailedPreconditionError(
+        "its stream is being captured into a CUDA graph, which cannot hold what the ranks still have to agree on: "
+        "submit it before or after the capture");
+  }
+  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<DeviceEvent> event, device->NewEvent());
+  RONDA_RETURN_IF_ERROR(event->Record(stream));
+  // Keeps the device.
+  return ReadyEvent(event.release(), [device](const DeviceEvent* noted) { delete noted; });
+}
+
+absl::StatusOr<std::shared_ptr<Device>> RankDevice::CheckBuffers(const Submission& submission) {
+  const absl::StatusOr<const ronda_cuda_plugin*> plugin = PluginOf(support_);
+  if (!plugin.ok()) return NotNow(plugin.status());
+  std::shared_ptr<Device> device;
+  for (const void* buffer : {submission.input, static_cast<const void*>(submission.output)}) {
+    if (buffer == nullptr) continue;
+    int ordinal = -1;
+    (*plugin)->device_of(buffer, &ordinal);
+    if (ordinal < 0) {
+      return absl::InvalidArgumentError(
+          "it is said to be in the memory of a GPU, but a buffer of it is in the host's: say so, or pass the GPU's");
+    }
+    RONDA_ASSIGN_OR_RETURN(device, Take(**plugin, ordinal));
+    if (device->ordinal() != ordinal) {
+      return absl::InvalidArgumentError(absl::StrCat("it is ", Place(ordinal), ", but this rank's tensors are ",
+                                                     Place(device->ordinal()),
+                                                     ": a rank has one device, that of its first tensor"));
+    }
+  }
+  if (device != nullptr) return device;
+  // No elements, no buffers.
+  absl::StatusOr<std::shared_ptr<Device>> chosen = Get();
+  if (!chosen.ok()) return NotNow(chosen.status());
+  return chosen;
+}
+
+absl::StatusOr<std::shared_ptr<Device>> RankDevice::Get() {
+  RONDA_ASSIGN_OR_RETURN(const ronda_cuda_plugin* const plugin, PluginOf(support_));
+  {
+    MutexLock lock(&mu_);
+    if (device_ != nullptr) return device_;
+  }
+  int count = 0;
+  plugin->device_count(&count);
+  return Take(*plugin, count == 0 ? 0 : local_rank_ % count);
+}
+
+absl::StatusOr<std::shared_ptr<Device>> RankDevice::Take(const ronda_cuda_plugin& plugin, int ordinal) {
+  MutexLock lock(&mu_);
+  if (device_ == nullptr) {
+    RONDA_ASSIGN_OR_RETURN(device_, Device::Open(&plugin, ordinal));
+  }
+  return device_;
+}
+
+}  // namespace ronda

@@ -1,0 +1,56 @@
+#ifndef RONDA_RUNTIME_ENGINE_DEVICE_RANK_DEVICE_H_
+#define RONDA_RUNTIME_ENGINE_DEVICE_RANK_DEVICE_H_
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "runtime/base/mutex.h"
+#include "runtime/collectives/device_support.h"
+#include "runtime/cuda/device.h"
+#include "runtime/engine/submission.h"
+
+namespace ronda {
+
+// A point on a stream of the trainer's, from which on a submission's buffers are ready.
+using ReadyEvent = std::shared_ptr<const DeviceEvent>;
+
+// The device of this rank: that of the first tensor in the memory of one; it stays the same.
+//
+// Thread-safe.
+class RankDevice {
+ public:
+  // `local_rank` says which device a rank takes that has no such tensor when the others have. `support` may be nullptr.
+  RankDevice(std::shared_ptr<DeviceSupport> support, int local_rank)
+      : support_(std::move(support)), local_rank_(local_rank) {}
+
+  // Checks where the buffers are, and notes on the submissions' streams how far they have come: one event a submission,
+  // or a nullptr for tensors of the host. Empty if all are of the host, which costs nothing.
+  //
+  // Errors: INVALID_ARGUMENT (memory of the host, or of another device than before), FAILED_PRECONDITION (no device, a
+  // stream whose work is being captured into a graph), INTERNAL (the driver's). All name the tensor.
+  absl::StatusOr<std::vector<ReadyEvent>> Admit(absl::Span<const Submission> submissions);
+
+  // The device. If there has been no tensor yet, now chosen by the local rank.
+  // Errors: why there is none.
+  absl::StatusOr<std::shared_ptr<Device>> Get();
+
+ private:
+  // The device of this number is to be this rank's.
+  absl::StatusOr<std::shared_ptr<Device>> Take(const ronda_cuda_plugin& plugin, int ordinal);
+  absl::StatusOr<std::shared_ptr<Device>> CheckBuffers(const Submission& submission);
+  static absl::StatusOr<ReadyEvent> Note(const std::shared_ptr<Device>& device, StreamHandle stream);
+
+  const std::shared_ptr<DeviceSupport> support_;
+  const int local_rank_;
+  Mutex mu_;
+  std::shared_ptr<Device> device_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_ENGINE_DEVICE_RANK_DEVICE_H_

@@ -1,0 +1,137 @@
+#include "runtime/engine/device/device_watch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "runtime/base/mutex.h"
+#include "tests/testing/fake_cuda/fake_cuda.h"
+
+namespace ronda {
+namespace {
+
+using ::ronda::testing::FakeCuda;
+using ::ronda::testing::StreamHold;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// A job of one rank, whose failure is what the watch says.
+class DeviceWatchTest : public ::testing::Test {
+ protected:
+  DeviceWatchTest() {
+    auto watch = DeviceWatch::Start({.rank = 0,
+                                     .flights = std::make_shared<FlightBoard>(2),
+                                     .job_failure = [this] { return failure(); },
+                                     .fail_job = [this](const absl::Status& status) { SetFailure(status); },
+                                     .transport_failure = [this] { return is_broken_ ? broken_ : absl::OkStatus(); },
+                                     .abort = [this] { ++aborts_; },
+                                     .settled = [this] { ++settled_; },
+                                     .idle = [this] { ++idles_; }});
+    EXPECT_TRUE(watch.ok()) << watch.status();
+    watch_ = *std::move(watch);
+  }
+  ~DeviceWatchTest() override { callbacks_->Stop(); }
+
+  absl::Status failure() {
+    MutexLock lock(&mu_);
+    return failure_;
+  }
+  void SetFailure(const absl::Status& status) {
+    MutexLock lock(&mu_);
+    if (failure_.ok()) failure_ = status;
+  }
+
+  // Something that is complete when the stream is here.
+  std::shared_ptr<DeviceCompletion> Launch(WaitLimits limits = {}) {
+    auto event = *device_->NewEvent();
+    EXPECT_EQ(event->Record(stream_->handle()), absl::OkStatus());
+    auto completion = std::make_shared<DeviceCompletion>(DeviceCompletion::Options{
+        .label = "x", .limits = limits, .device = device_, .event = std::move(event), .callbacks = callbacks_});
+    watch_->Watch(completion, DeviceWatch::Waiting::kEngine);
+    return completion;
+  }
+
+  FakeCuda cuda_{{.devices = 1}};
+  const std::shared_ptr<Device> device_ = *Device::Open(cuda_.table(), 0);
+  const std::unique_ptr<DeviceStream> stream_ = *DeviceStream::Create(device_.get());
+  const std::shared_ptr<CallbackThread> callbacks_ = CallbackThread::Create({});
+  const absl::Status broken_ = absl::UnavailableError("link down");
+  std::atomic<bool> is_broken_{false};
+  std::atomic<int> aborts_{0};
+  std::atomic<int> settled_{0};
+  std::atomic<int> idles_{0};
+  Mutex mu_;
+  absl::Status failure_ ABSL_GUARDED_BY(mu_);
+  std::unique_ptr<DeviceWatch> watch_;
+};
+
+TEST_F(DeviceWatchTest, SettlesWhatTheDeviceIsDoneWithAndSaysSo) {
+  StreamHold hold(stream_->handle());
+  const auto first = Launch();
+  const auto second = Launch();
+  EXPECT_FALSE(first->done());
+  EXPECT_FALSE(watch_->idle());
+  hold.Release();
+  EXPECT_EQ(first->Wait(), absl::OkStatus());
+  EXPECT_EQ(second->Wait(), absl::OkStatus());
+  while (idles_ == 0) std::this_thread::yield();
+  EXPECT_TRUE(watch_->idle());
+  EXPECT_EQ(settled_, 2);
+  EXPECT_EQ(aborts_, 0);
+}
+
+TEST_F(DeviceWatchTest, DeadlineFailsTheJobAndEndsWhatIsUnderWay) {
+  StreamHold hold(stream_->handle());
+  const auto late = Launch({.warning = absl::Milliseconds(5), .deadline = absl::Milliseconds(20)});
+  const auto behind = Launch();
+  const absl::Status status = late->Wait();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("waited 20ms for"), HasSubstr("cuda:0 of rank 0 to carry out allreduce 'x'"),
+                    HasSubstr("; rank 1 ")));
+  EXPECT_EQ(behind->Wait(), status);
+  EXPECT_EQ(failure(), status);
+  EXPECT_GE(aborts_, 1);
+}
+
+TEST_F(DeviceWatchTest, WhatTheTransportFindsWrongFailsTheJob) {
+  StreamHold hold(stream_->handle());
+  const auto completion = Launch();
+  is_broken_ = true;
+  EXPECT_EQ(completion->Wait(), broken_);
+  EXPECT_EQ(failure(), broken_);
+}
+
+TEST_F(DeviceWatchTest, FailureOfTheJobSettlesEverything) {
+  StreamHold hold(stream_->handle());
+  const auto completion = Launch();
+  SetFailure(absl::AbortedError("rank 1 is gone"));
+  EXPECT_EQ(completion->Wait(), absl::AbortedError("rank 1 is gone"));
+  EXPECT_GE(aborts_, 1);
+}
+
+TEST_F(DeviceWatchTest, ErrorOfTheDeviceIsTheJobs) {
+  StreamHold hold(stream_->handle());
+  const auto completion = Launch();
+  cuda_.FailDevice(0, testing::kCudaIllegalAddress);
+  EXPECT_EQ(completion->Wait().code(), absl::StatusCode::kInternal);
+  while (failure().ok()) std::this_thread::yield();
+  EXPECT_THAT(std::string(failure().message()), HasSubstr("cuda:0"));
+}
+
+TEST_F(DeviceWatchTest, NothingIsLeftUnsettledByStopping) {
+  StreamHold hold(stream_->handle());
+  const auto before = Launch();
+  watch_->Stop(absl::CancelledError("over"));
+  const auto after = Launch();
+  EXPECT_EQ(before->Wait(), absl::CancelledError("over"));
+  EXPECT_EQ(after->Wait(), absl::CancelledError("over"));
+}
+
+}  // namespace
+}  // namespace ronda

@@ -1,0 +1,117 @@
+#include "tests/runtime/engine/device_job.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "runtime/bootstrap/device_backends.h"
+#include "tests/runtime/engine/job.h"
+#include "tests/testing/backends.h"
+#include "tests/testing/fake_nccl/load_fake_nccl.h"
+#include "tests/testing/run_ranks.h"
+
+namespace ronda::testing {
+namespace {
+
+std::shared_ptr<Device> OpenDevice(FakeCuda& cuda, int ordinal) {
+  absl::StatusOr<std::shared_ptr<Device>> device = Device::Open(cuda.table(), ordinal);
+  EXPECT_EQ(device.status(), absl::OkStatus());
+  return *std::move(device);
+}
+
+std::unique_ptr<DeviceStream> OpenStream(Device& device) {
+  absl::StatusOr<std::unique_ptr<DeviceStream>> stream = DeviceStream::Create(&device);
+  EXPECT_EQ(stream.status(), absl::OkStatus());
+  return *std::move(stream);
+}
+
+DeviceMemory Allocate(Device& device, ronda_cuda_memory kind, size_t bytes) {
+  absl::StatusOr<DeviceMemory> memory = device.Allocate(kind, std::max<size_t>(bytes, 1), "a test");
+  EXPECT_EQ(memory.status(), absl::OkStatus());
+  return *std::move(memory);
+}
+
+void CopyOn(DeviceRank& rank, void* dst, const void* src, size_t bytes) {
+  if (bytes == 0) return;
+  EXPECT_EQ(
+      rank.device().Call("a test's copy",
+                         [&](const ronda_cuda_plugin& cuda) { return cuda.copy(dst, src, bytes, rank.stream()); }),
+      absl::OkStatus());
+}
+
+void WaitFor(DeviceRank& rank) {
+  const auto event = rank.device().NewEvent();
+  ASSERT_TRUE(event.ok()) << event.status();
+  EXPECT_EQ((*event)->Record(rank.stream()), absl::OkStatus());
+  EXPECT_EQ((*event)->Wait(), absl::OkStatus());
+}
+
+std::shared_ptr<DeviceSupport> SupportOf(const DeviceJobOptions& options, const std::shared_ptr<FakeCuda>& cuda,
+                                         RankId rank) {
+  const bool has_none = std::count(options.without_devices.begin(), options.without_devices.end(), rank) > 0;
+  DeviceBackends::Libraries libraries = {.cuda = [cuda, has_none]() -> absl::StatusOr<const ronda_cuda_plugin*> {
+                                           if (has_none) return absl::NotFoundError("no libronda_cuda.so");
+                                           return cuda->table();
+                                         },
+                                         .nccl = [] { return LoadFakeNccl(); }};
+  return std::make_shared<DeviceBackends>(std::move(libraries), options.backend, "host");
+}
+
+}  // namespace
+
+DeviceRank::DeviceRank(Runtime& runtime, FakeCuda& cuda, int ordinal)
+    : runtime_(runtime), cuda_(cuda), device_(OpenDevice(cuda, ordinal)), stream_(OpenStream(*device_)) {}
+
+DeviceTensor::DeviceTensor(DeviceRank& rank, size_t bytes)
+    : rank_(rank),
+      bytes_(bytes),
+      memory_(Allocate(rank.device(), RONDA_CUDA_DEVICE_MEMORY, bytes)),
+      staging_(Allocate(rank.device(), RONDA_CUDA_PINNED_HOST_MEMORY, bytes)) {}
+
+void DeviceTensor::Write(const void* values, size_t bytes) {
+  ASSERT_LE(bytes, bytes_);
+  WaitFor(rank_);  // a copy that was made from the same memory before
+  if (bytes > 0) std::memcpy(staging_.data(), values, bytes);
+  CopyOn(rank_, memory_.data(), staging_.data(), bytes);
+}
+
+void DeviceTensor::Read(DeviceRank& rank, const void* data, void* values, size_t bytes) {
+  const DeviceMemory staging = Allocate(rank.device(), RONDA_CUDA_PINNED_HOST_MEMORY, bytes);
+  CopyOn(rank, staging.data(), data, bytes);
+  WaitFor(rank);
+  if (bytes > 0) std::memcpy(values, staging.data(), bytes);
+}
+
+void RunDeviceRanks(const DeviceJobOptions& options, const std::function<void(DeviceRank& rank)>& body) {
+  FakeCuda::Options cuda_options = options.cuda;
+  cuda_options.devices = options.devices;
+  const auto cuda = std::make_shared<FakeCuda>(cuda_options);
+  std::vector<Transport> transports = ConnectRanks(Backend::kInProcess, {.size = options.size});
+  for (size_t rank = 0; rank < transports.size(); ++rank) {
+    transports[rank].devices = SupportOf(options, cuda, static_cast<RankId>(rank));
+  }
+  RunRanks(std::move(transports), [&](RankId rank, Transport transport) {
+    const Topology topology = {.rank = rank, .size = options.size, .local_rank = rank, .local_size = options.size};
+    const auto runtime = Runtime::Create(options.runtime, topology, std::move(transport));
+    DeviceRank device_rank(*runtime, *cuda, rank % options.devices);
+    body(device_rank);
+    const absl::Status shutdown = runtime->Shutdown();
+    EXPECT_EQ(shutdown.ok(), !options.expects_failure) << shutdown;
+  });
+  EXPECT_EQ(cuda->Leaks(), "");
+}
+
+Submission DeviceSum(const std::string& name, DeviceRank& rank, const DeviceTensor& tensor, size_t count) {
+  return {.request = {.name = name, .memory = Memory::kCuda, .shape = {static_cast<int64_t>(count)}},
+          .input = tensor.data(),
+          .output = tensor.data(),
+          .stream = rank.stream()};
+}
+
+std::shared_ptr<Handle> SucceedOn(DeviceRank& rank, const Submission& submission) {
+  return Succeed(rank.runtime(), submission);
+}
+
+}  // namespace ronda::testing

@@ -1,0 +1,100 @@
+// Jobs of runtimes that are threads of one test, whose tensors are in the memory of fake devices.
+#ifndef RONDA_TESTS_RUNTIME_ENGINE_DEVICE_JOB_H_
+#define RONDA_TESTS_RUNTIME_ENGINE_DEVICE_JOB_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/cuda/device.h"
+#include "runtime/engine/runtime.h"
+#include "runtime/engine/submission.h"
+#include "tests/testing/fake_cuda/fake_cuda.h"
+
+namespace ronda::testing {
+
+// One rank of such a job: its runtime, its device, and a stream of its own, as a trainer has one.
+class DeviceRank {
+ public:
+  DeviceRank(Runtime& runtime, FakeCuda& cuda, int ordinal);
+
+  Runtime& runtime() { return runtime_; }
+  RankId rank() const { return runtime_.topology().rank; }
+  Device& device() { return *device_; }
+  StreamHandle stream() const { return stream_->handle(); }
+  const ronda_cuda_plugin& cuda() const { return *cuda_.table(); }
+  FakeCuda& fake() { return cuda_; }
+
+ private:
+  Runtime& runtime_;
+  FakeCuda& cuda_;
+  const std::shared_ptr<Device> device_;
+  const std::unique_ptr<DeviceStream> stream_;
+};
+
+// A tensor on the device of a rank.
+//
+// What it is set to is written by the rank's stream; what it holds is read once that stream has come to the place.
+class DeviceTensor {
+ public:
+  DeviceTensor(DeviceRank& rank, size_t bytes);
+  template <typename T>
+  DeviceTensor(DeviceRank& rank, const std::vector<T>& values) : DeviceTensor(rank, values.size() * sizeof(T)) {
+    Set(values);
+  }
+
+  void* data() const { return memory_.data(); }
+
+  template <typename T>
+  void Set(const std::vector<T>& values) {
+    Write(values.data(), values.size() * sizeof(T));
+  }
+  template <typename T>
+  std::vector<T> Get() const {
+    return ReadAs<T>(rank_, memory_.data(), bytes_ / sizeof(T));
+  }
+
+  // What is at `data` on the device, in the order of the rank's stream.
+  template <typename T>
+  static std::vector<T> ReadAs(DeviceRank& rank, const void* data, size_t count) {
+    std::vector<T> values(count);
+    Read(rank, data, values.data(), count * sizeof(T));
+    return values;
+  }
+
+ private:
+  void Write(const void* values, size_t bytes);
+  static void Read(DeviceRank& rank, const void* data, void* values, size_t bytes);
+
+  DeviceRank& rank_;
+  const size_t bytes_;
+  DeviceMemory memory_;
+  DeviceMemory staging_;  // pinned: what is being written
+};
+
+struct DeviceJobOptions {
+  int size = 2;
+  int devices = 8;               // rank r has device r % devices
+  std::string backend = "nccl";  // or "staged"
+  Runtime::Options runtime;
+  FakeCuda::Options cuda;
+  std::vector<RankId> without_devices;  // whose libraries cannot be found
+  bool expects_failure = false;         // of the job
+};
+
+// A job of `options.size` ranks, each of which runs `body` and shuts down, which must succeed, unless the job is
+// expected to fail. Nothing may be left on the devices afterwards.
+void RunDeviceRanks(const DeviceJobOptions& options, const std::function<void(DeviceRank& rank)>& body);
+
+// An allreduce in place.
+Submission DeviceSum(const std::string& name, DeviceRank& rank, const DeviceTensor& tensor, size_t count);
+
+// Submits and waits; the handle of what has succeeded, or nullptr, which is a failure of the test.
+std::shared_ptr<Handle> SucceedOn(DeviceRank& rank, const Submission& submission);
+
+}  // namespace ronda::testing
+
+#endif  // RONDA_TESTS_RUNTIME_ENGINE_DEVICE_JOB_H_

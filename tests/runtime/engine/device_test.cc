@@ -1,0 +1,474 @@
+// Tensors in the memory of devices, negotiated: what comes out, who waits for what, and what goes wrong.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/runtime/engine/device_job.h"
+#include "tests/runtime/engine/job.h"
+#include "tests/testing/fake_nccl/load_fake_nccl.h"
+
+namespace ronda::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr int kRanks = 3;
+
+class DeviceOperations : public ::testing::TestWithParam<std::string> {
+ protected:
+  void Run(const std::function<void(DeviceRank& rank)>& body) {
+    RunDeviceRanks({.size = kRanks, .backend = GetParam()}, body);
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Backends, DeviceOperations, ::testing::Values("nccl", "staged"),
+                         [](const auto& backend) { return backend.param; });
+
+float Of(DeviceRank& rank) { return static_cast<float>(rank.rank() + 1); }
+
+// The result, which belongs to the handle and is on the device, as it is for the rank's stream.
+template <typename T>
+std::vector<T> ResultOf(DeviceRank& rank, const Handle& handle, size_t row_elements = 1) {
+  size_t rows = 0;
+  for (int64_t dim : handle.result().first_dims) rows += static_cast<size_t>(dim);
+  return DeviceTensor::ReadAs<T>(rank, handle.result().data.get(), rows * row_elements);
+}
+
+TEST_P(DeviceOperations, AllreduceSumsScalesAndAverages) {
+  Run([](DeviceRank& rank) {
+    const DeviceTensor tensor(rank, std::vector<float>(1000, Of(rank)));
+    Submission submission = DeviceSum("x", rank, tensor, 1000);
+    ASSERT_NE(SucceedOn(rank, submission), nullptr);
+    EXPECT_THAT(tensor.Get<float>(), Each(6.0f));
+    submission.request.reduction = Reduction::kAverage;
+    submission.request.prescale = 2;
+    submission.request.wire = WireFormat::kFloat16;
+    ASSERT_NE(SucceedOn(rank, submission), nullptr);
+    EXPECT_THAT(tensor.Get<float>(), Each(12.0f));
+  });
+}
+
+TEST_P(DeviceOperations, ManyTensorsAreFusedAndKeptApart) {
+  Run([](DeviceRank& rank) {
+    std::vector<DeviceTensor> tensors;
+    std::vector<Submission> submissions;
+    for (size_t i = 0; i < 20; ++i)
+      tensors.emplace_back(rank, std::vector<float>(i + 1, Of(rank) * static_cast<float>(i)));
+    for (size_t i = 0; i < 20; ++i) submissions.push_back(DeviceSum(absl::StrCat("x", i), rank, tensors[i], i + 1));
+    const auto handles = rank.runtime().SubmitAll(submissions);
+    ASSERT_TRUE(handles.ok()) << handles.status();
+    for (size_t i = 0; i < 20; ++i) {
+      EXPECT_EQ((*handles)[i]->Wait(), absl::OkStatus());
+      EXPECT_THAT(tensors[i].Get<float>(), Each(6.0f * static_cast<float>(i)));
+    }
+  });
+}
+
+TEST_P(DeviceOperations, ReduceAndReduceScatterReachTheirOwners) {
+  Run([](DeviceRank& rank) {
+    const DeviceTensor tensor(rank, std::vector<float>(5, Of(rank)));
+    Submission reduce = DeviceSum("in place", rank, tensor, 5);
+    reduce.request.op = OpType::kReduce;
+    reduce.request.root = 1;
+    ASSERT_NE(SucceedOn(rank, reduce), nullptr);
+    EXPECT_THAT(tensor.Get<float>(), Each(rank.rank() == 1 ? 6.0f : Of(rank)));
+    Submission scatter = DeviceSum("scattered", rank, tensor, 5);
+    scatter.request.op = OpType::kReduceScatter;
+    scatter.request.reduction = Reduction::kMax;
+    const auto handle = SucceedOn(rank, scatter);
+    ASSERT_NE(handle, nullptr);
+    EXPECT_THAT(handle->result().first_dims, ElementsAre(rank.rank() == 2 ? 1 : 2));
+    EXPECT_THAT(ResultOf<float>(rank, *handle), Each(6.0f));
+  });
+}
+
+Submission Exchange(OpType op, const std::string& name, DeviceRank& rank, const DeviceTensor& tensor, int64_t rows) {
+  return {.request = {.name = name, .op = op, .dtype = DType::kInt32, .memory = Memory::kCuda, .shape = {rows}},
+          .input = tensor.data(),
+          .output = tensor.data(),
+          .stream = rank.stream()};
+}
+
+TEST_P(DeviceOperations, ExchangesMoveWhatTheyShould) {
+  Run([](DeviceRank& rank) {
+    const int32_t own = rank.rank();
+    const DeviceTensor tensor(rank, std::vector<int32_t>{own, own + 10, own + 20});
+    const auto carry_out = [&](OpType op, int64_t rows) {
+      Submission submission = Exchange(op, Name(op), rank, tensor, rows);
+      submission.request.root = 1;
+      const auto handle = SucceedOn(rank, submission);
+      return handle == nullptr ? std::vector<int32_t>() : ResultOf<int32_t>(rank, *handle);
+    };
+    EXPECT_THAT(carry_out(OpType::kAllgather, own + 1), ElementsAre(0, 1, 11, 2, 12, 22));
+    EXPECT_THAT(carry_out(OpType::kAlltoall, 3), ElementsAre(10 * own, 10 * own + 1, 10 * own + 2));
+    EXPECT_THAT(carry_out(OpType::kScatter, 3), ElementsAre(10 * own + 1));
+    const std::vector<int32_t> gathered = carry_out(OpType::kGather, 1);
+    EXPECT_EQ(gathered, own == 1 ? std::vector<int32_t>({0, 1, 2}) : std::vector<int32_t>());
+    ASSERT_NE(SucceedOn(rank,
+                        [&] {
+                          Submission submission = Exchange(OpType::kBroadcast, "broadcast", rank, tensor, 3);
+                          submission.request.root = 2;
+                          return submission;
+                        }()),
+              nullptr);
+    EXPECT_THAT(tensor.Get<int32_t>(), ElementsAre(2, 12, 22));
+  });
+}
+
+TEST_P(DeviceOperations, MessagesAndProcessSetsLeaveTheOthersAlone) {
+  Run([](DeviceRank& rank) {
+    const ProcessSetId set = AddSet(rank.runtime(), {0, 2});
+    const DeviceTensor tensor(rank, std::vector<float>(3, Of(rank)));
+    if (rank.rank() != 1) {
+      Submission in_set = DeviceSum("x", rank, tensor, 3);
+      in_set.request.process_set = set;
+      ASSERT_NE(SucceedOn(rank, in_set), nullptr);
+    }
+    EXPECT_THAT(tensor.Get<float>(), Each(rank.rank() == 1 ? 2.0f : 4.0f));
+    if (rank.rank() == 2) return;
+    Submission message = DeviceSum("message", rank, tensor, 3);
+    message.request.op = OpType::kSendRecv;
+    message.request.root = 1;
+    message.request.receiver = 0;
+    ASSERT_NE(SucceedOn(rank, message), nullptr);
+    EXPECT_THAT(tensor.Get<float>(), Each(2.0f));
+  });
+}
+
+TEST_P(DeviceOperations, OverflowIsFoundWherever) {
+  Run([](DeviceRank& rank) {
+    for (const OpType op : {OpType::kAllreduce, OpType::kReduceScatter}) {
+      for (const float value : {1.0f, 3e38f}) {
+        const DeviceTensor tensor(rank, std::vector<float>{1, 1, value});
+        Submission submission = DeviceSum(absl::StrCat(Name(op), value), rank, tensor, 3);
+        submission.request.op = op;
+        submission.request.overflow = TensorRequest::Overflow::kDetected;
+        const auto handle = SucceedOn(rank, submission);
+        ASSERT_NE(handle, nullptr);
+        using Overflow = OperationResult::Overflow;
+        EXPECT_EQ(handle->result().FindOverflow(), value > 1 ? Overflow::kFound : Overflow::kNone) << Name(op);
+      }
+    }
+  });
+}
+
+TEST_P(DeviceOperations, WhatRoundingLosesIsMadeUpFor) {
+  Run([](DeviceRank& rank) {
+    // 1 + 2^-12 cannot be said in 16 bits: what is lost in each step is half of their last place after four.
+    const float value = 1.0f + 1.0f / 4096;
+    float sum = 0;
+    DeviceTensor tensor(rank, sizeof(float));
+    for (int step = 0; step < 8; ++step) {
+      tensor.Set(std::vector<float>{value});
+      Submission submission = DeviceSum("x", rank, tensor, 1);
+      submission.request.wire = WireFormat::kFloat16;
+      submission.error_feedback = Submission::ErrorFeedback::kOn;
+      ASSERT_NE(SucceedOn(rank, submission), nullptr);
+      sum += tensor.Get<float>().front();
+    }
+    EXPECT_NEAR(sum, 8 * kRanks * value, 2.5f * kRanks / 1024);
+    EXPECT_GT(sum, 8 * kRanks);
+  });
+}
+
+TEST_P(DeviceOperations, TensorsOfTheHostGoOnBesideThem) {
+  Run([](DeviceRank& rank) {
+    DeviceTensor tensor(rank, std::vector<float>(4, Of(rank)));
+    std::vector<float> host(4, Of(rank));
+    for (int step = 0; step < 3; ++step) {
+      const auto handles =
+          rank.runtime().SubmitAll({Sum("host", &host), DeviceSum("device", rank, tensor, 4), Barrier("barrier")});
+      ASSERT_TRUE(handles.ok()) << handles.status();
+      for (const auto& handle : *handles) EXPECT_EQ(handle->Wait(), absl::OkStatus());
+    }
+    EXPECT_THAT(host, Each(54.0f));
+    EXPECT_THAT(tensor.Get<float>(), Each(54.0f));
+  });
+}
+
+// --- Who waits for what ---
+
+TEST(DeviceOrder, AnOperationComesAfterWhatItsStreamWasGivenBefore) {
+  RunDeviceRanks({.size = 2}, [](DeviceRank& rank) {
+    const DeviceTensor tensor(rank, std::vector<float>(3, -1));
+    DeviceTensor late(rank, std::vector<float>(3, Of(rank)));
+    const Submission submission = DeviceSum("x", rank, tensor, 3);
+    ASSERT_NE(SucceedOn(rank, DeviceSum("first", rank, late, 3)), nullptr);
+    StreamHold hold(rank.stream());
+    ASSERT_EQ(rank.device().Call("copying",
+                                 [&](const ronda_cuda_plugin& cuda) {
+                                   return cuda.copy(tensor.data(), late.data(), 3 * sizeof(float), rank.stream());
+                                 }),
+              absl::OkStatus());
+    const auto handle = rank.runtime().Submit(submission);
+    ASSERT_TRUE(handle.ok()) << handle.status();
+    EXPECT_FALSE((*handle)->done());
+    hold.Release();
+    EXPECT_EQ((*handle)->Wait(), absl::OkStatus());
+    EXPECT_THAT(tensor.Get<float>(), Each(6.0f));
+  });
+}
+
+TEST(DeviceOrder, AStreamCanWaitWhereNoThreadDoes) {
+  RunDeviceRanks({.size = 2}, [](DeviceRank& rank) {
+    const DeviceTensor tensor(rank, std::vector<float>(3, Of(rank)));
+    ASSERT_NE(SucceedOn(rank, Barrier("connected")), nullptr);
+    const auto other = DeviceStream::Create(&rank.device());
+    ASSERT_TRUE(other.ok()) << other.status();
+    StreamHold hold(rank.stream());
+    const auto handle = rank.runtime().Submit(DeviceSum("x", rank, tensor, 3));
+    ASSERT_TRUE(handle.ok()) << handle.status();
+    // Returns although the operation cannot have begun on the device.
+    EXPECT_EQ((*handle)->OrderBefore((*other)->handle()), absl::OkStatus());
+    EXPECT_TRUE((*handle)->launched());
+    EXPECT_FALSE((*handle)->done());
+    const auto after = rank.device().NewEvent();
+    ASSERT_TRUE(after.ok()) << after.status();
+    EXPECT_EQ((*after)->Record((*other)->handle()), absl::OkStatus());
+    EXPECT_EQ((*after)->done().value(), false);
+    hold.Release();
+    EXPECT_EQ((*after)->Wait(), absl::OkStatus());
+    EXPECT_TRUE((*handle)->done());
+    EXPECT_THAT(tensor.Get<float>(), Each(3.0f));
+  });
+}
+
+TEST(DeviceOrder, ANameIsFreeAgainOnceItsTensorIsOnItsWay) {
+  RunDeviceRanks({.size = 2}, [](DeviceRank& rank) {
+    const DeviceTensor tensor(rank, std::vector<float>(3, 1));
+    ASSERT_NE(SucceedOn(rank, Barrier("connected")), nullptr);
+    StreamHold hold(rank.stream());
+    std::vector<std::shared_ptr<Handle>> handles;
+    for (int step = 0; step < 3; ++step) {
+      const auto handle = rank.runtime().Submit(DeviceSum("x", rank, tensor, 3));
+      ASSERT_TRUE(handle.ok()) << handle.status();
+      EXPECT_EQ((*handle)->OrderBefore(rank.stream()), absl::OkStatus());
+      handles.push_back(*handle);
+    }
+    EXPECT_FALSE(handles.front()->done());
+    hold.Release();
+    for (const auto& handle : handles) EXPECT_EQ(handle->Wait(), absl::OkStatus());
+    EXPECT_THAT(tensor.Get<float>(), Each(8.0f));
+  });
+}
+
+TEST(DeviceOrder, CallbacksRunWhenTheDeviceIsThere) {
+  RunDeviceRanks({.size = 2}, [](DeviceRank& rank) {
+    const DeviceTensor tensor(rank, std::vector<float>(3, 1));
+    ASSERT_NE(SucceedOn(rank, Barrier("connected")), nullptr);
+    std::atomic<int> called{0};
+    const auto note = [&](const absl::Status& status) { called += status.ok() ? 1 : 100; };
+    StreamHold hold(rank.stream());
+    const auto handle = rank.runtime().Submit(DeviceSum("x", rank, tensor, 3));
+    ASSERT_TRUE(handle.ok()) << handle.status();
+    EXPECT_EQ((*handle)->OnCompletion(note), absl::OkStatus());
+    EXPECT_EQ((*handle)->OrderBefore(rank.stream()), absl::OkStatus());
+    EXPECT_EQ((*handle)->OnCompletion(note), absl::OkStatus());
+    EXPECT_EQ(called, 0);
+    hold.Release();
+    EXPECT_EQ((*handle)->Wait(), absl::OkStatus());
+    EXPECT_EQ((*handle)->OnCompletion(note), absl::OkStatus());
+    while (called < 3) std::this_thread::yield();
+    EXPECT_EQ(called, 3);
+  });
+}
+
+TEST(DeviceOrder, AShutdownWaitsForTheDevice) {
+  std::atomic<int> completed{0};
+  RunDeviceRanks({.size = 2, .cuda = {.delay_seed = 7}}, [&](DeviceRank& rank) {
+    const DeviceTensor tensor(rank, std::vector<float>(3, 1));
+    const auto handle = rank.runtime().Submit(DeviceSum("x", rank, tensor, 3));
+    ASSERT_TRUE(handle.ok()) << handle.status();
+    EXPECT_EQ((*handle)->OnCompletion([&](const absl::Status& status) { completed += status.ok() ? 1 : 100; }),
+              absl::OkStatus());
+    EXPECT_EQ(rank.runtime().Shutdown(), absl::OkStatus());
+    EXPECT_TRUE((*handle)->done());
+    EXPECT_EQ((*handle)->Wait(), absl::OkStatus());
+  });
+  EXPECT_EQ(completed, 2);
+}
+
+TEST(DeviceMemoryUse, StepsLikeThoseBeforeAllocateNothing) {
+  RunDeviceRanks({.size = 2}, [](DeviceRank& rank) {
+    const DeviceTensor tensor(rank, std::vector<float>(100, 0));
+    const auto step = [&] {
+      Submission scatter = DeviceSum("scatter", rank, tensor, 100);
+      scatter.request.op = OpType::kReduceScatter;
+      scatter.request.overflow = TensorRequest::Overflow::kDetected;
+      const auto handles = rank.runtime().SubmitAll({DeviceSum("x", rank, tensor, 100), scatter});
+      ASSERT_TRUE(handles.ok()) << handles.status();
+      for (const auto& handle : *handles) EXPECT_EQ(handle->Wait(), absl::OkStatus());
+      ASSERT_NE(SucceedOn(rank, Barrier("step")), nullptr);
+    };
+    for (int i = 0; i < 20; ++i) step();
+    const size_t allocations = rank.fake().allocations();
+    const size_t events = rank.fake().created_events();
+    ASSERT_NE(SucceedOn(rank, Barrier("counted")), nullptr);
+    for (int i = 0; i < 20; ++i) step();
+    EXPECT_EQ(rank.fake().allocations(), allocations);
+    EXPECT_EQ(rank.fake().created_events(), events);
+    ASSERT_NE(SucceedOn(rank, Barrier("counted again")), nullptr);
+  });
+}
+
+// --- What is refused ---
+
+absl::Status StatusOf(DeviceRank& rank, const Submission& submission) { return CarryOut(rank.runtime(), submission); }
+
+TEST(DeviceRefusals, RanksThatDisagreeOnTheMemoryAreNamed) {
+  RunDeviceRanks({.size = 2}, [](DeviceRank& rank) {
+    const DeviceTensor tensor(rank, std::vector<float>(3, 1));
+    std::vector<float> host(3, 1);
+    const Submission submission = rank.rank() == 0 ? Sum("x", &host) : DeviceSum("x", rank, tensor, 3);
+    EXPECT_THAT(std::string(StatusOf(rank, submission).message()),
+                AllOf(HasSubstr("rank 0"), HasSubstr("says memory of the host, rank 1"), HasSubstr("memory of a GPU")));
+    ASSERT_NE(SucceedOn(rank, DeviceSum("x", rank, tensor, 3)), nullptr);
+  });
+}
+
+TEST(DeviceRefusals, BuffersAreWhereTheyAreSaidToBe) {
+  RunDeviceRanks({.size = 2}, [](DeviceRank& rank) {
+    const DeviceTensor tensor(rank, std::vector<float>(3, 1));
+    std::vector<float> host(3, 1);
+    Submission submission = DeviceSum("x", rank, tensor, 3);
+    submission.input = host.data();
+    EXPECT_EQ(StatusOf(rank, submission).code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(StatusOf(rank, submission).message()), HasSubstr("tensor 'x': it is said to be in the"));
+    DeviceRank elsewhere(rank.runtime(), rank.fake(), 5);
+    const DeviceTensor other(elsewhere, std::vector<float>(3, 1));
+    EXPECT_THAT(std::string(StatusOf(rank, DeviceSum("x", elsewhere, other, 3)).message()),
+                HasSubstr(absl::StrCat("on cuda:5, but this rank's tensors are on cuda:", rank.rank())));
+    Submission barrier = Barrier("b");
+    barrier.request.memory = Memory::kCuda;
+    EXPECT_EQ(StatusOf(rank, barrier).code(), absl::StatusCode::kInvalidArgument);
+  });
+}
+
+TEST(DeviceRefusals, AStreamThatIsBeingCapturedIsLeftAlone) {
+  RunDeviceRanks({.size = 2}, [](DeviceRank& rank) {
+    const DeviceTensor tensor(rank, std::vector<float>(3, 1));
+    rank.fake().SetCapturing(rank.stream(), 1);
+    const absl::Status refused = StatusOf(rank, DeviceSum("x", rank, tensor, 3));
+    EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("captured into a CUDA graph"));
+    rank.fake().SetCapturing(rank.stream(), 0);
+    ASSERT_NE(SucceedOn(rank, DeviceSum("x", rank, tensor, 3)), nullptr);
+  });
+}
+
+TEST(DeviceRefusals, ARankWithoutDeviceIsNamedOnAllAndTheJobGoesOn) {
+  RunDeviceRanks({.size = 3, .without_devices = {1}}, [](DeviceRank& rank) {
+    const DeviceTensor tensor(rank, std::vector<float>(3, 1));
+    const ProcessSetId set = AddSet(rank.runtime(), {0, 2});
+    Submission submission = DeviceSum("x", rank, tensor, 3);
+    submission.request.process_set = set;
+    if (rank.rank() == 1) {
+      EXPECT_EQ(StatusOf(rank, DeviceSum("y", rank, tensor, 3)).code(), absl::StatusCode::kFailedPrecondition);
+    } else {
+      const absl::Status refused = StatusOf(rank, submission);
+      EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+      EXPECT_THAT(std::string(refused.message()),
+                  AllOf(HasSubstr("tensor 'x': rank 1 cannot take part"), HasSubstr("no libronda_cuda.so")));
+    }
+    std::vector<float> host(3, 1);
+    ASSERT_NE(SucceedOn(rank, Sum("host", &host)), nullptr);
+  });
+}
+
+TEST(DeviceRefusals, RanksThatShareADeviceAreStagedOrRefused) {
+  for (const char* backend : {"", "nccl"}) {
+    RunDeviceRanks({.size = 2, .devices = 1, .backend = backend}, [&](DeviceRank& rank) {
+      const DeviceTensor tensor(rank, std::vector<float>(3, Of(rank)));
+      const absl::Status status = StatusOf(rank, DeviceSum("x", rank, tensor, 3));
+      if (*backend == 0) {
+        EXPECT_EQ(status, absl::OkStatus());
+        EXPECT_THAT(tensor.Get<float>(), Each(3.0f));
+      } else {
+        EXPECT_THAT(std::string(status.message()), HasSubstr("ranks 0 and 1 share a GPU"));
+      }
+    });
+  }
+}
+
+// --- What goes wrong ---
+
+TEST(DeviceFailures, AnErrorOfTheDeviceFailsTheJobAndReachesWhoWaits) {
+  RunDeviceRanks({.size = 2, .expects_failure = true}, [](DeviceRank& rank) {
+    const DeviceTensor tensor(rank, std::vector<float>(3, 1));
+    ASSERT_NE(SucceedOn(rank, DeviceSum("x", rank, tensor, 3)), nullptr);
+    ASSERT_NE(SucceedOn(rank, Barrier("b")), nullptr);
+    StreamHold hold(rank.stream());
+    const auto handle = rank.runtime().Submit(DeviceSum("x", rank, tensor, 3));
+    ASSERT_TRUE(handle.ok()) << handle.status();
+    EXPECT_EQ((*handle)->OrderBefore(rank.stream()), absl::OkStatus());
+    if (rank.rank() == 1) rank.fake().FailDevice(1, kCudaIllegalAddress);
+    const absl::Status status = (*handle)->Wait();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
+    EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("tensor 'x': "), HasSubstr("cuda:1")));
+    EXPECT_FALSE((*handle)->OrderBefore(rank.stream()).ok());
+  });
+}
+
+TEST(DeviceFailures, AHungDeviceEndsTheJobByItsDeadline) {
+  SetFakeNcclFaults([] {
+    fake_nccl_faults faults = kNoFaults;
+    faults.rank = 1;
+    faults.hang_at = 1;
+    return faults;
+  }());
+  Runtime::Options options;
+  options.tunables.stall_warning = absl::Milliseconds(50);
+  options.tunables.stall_deadline = absl::Milliseconds(300);
+  RunDeviceRanks({.size = 2, .runtime = options, .expects_failure = true}, [](DeviceRank& rank) {
+    const DeviceTensor tensor(rank, std::vector<float>(3, 1));
+    ASSERT_NE(SucceedOn(rank, DeviceSum("x", rank, tensor, 3)), nullptr);
+    const absl::Status status = StatusOf(rank, DeviceSum("y", rank, tensor, 3));
+    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+    EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("tensor 'y': "), HasSubstr("cuda:"),
+                                                     HasSubstr("to carry out allreduce 'y'"), HasSubstr("; rank 1 ")));
+  });
+  SetFakeNcclFaults(kNoFaults);
+}
+
+TEST(DeviceFailures, WhatNcclFindsWrongFailsTheJob) {
+  SetFakeNcclFaults([] {
+    fake_nccl_faults faults = kNoFaults;
+    faults.rank = 0;
+    faults.error_at = 1;
+    faults.hang_at = 1;
+    return faults;
+  }());
+  RunDeviceRanks({.size = 2, .expects_failure = true}, [](DeviceRank& rank) {
+    const DeviceTensor tensor(rank, std::vector<float>(3, 1));
+    absl::Status status;
+    for (int step = 0; step < 5 && status.ok(); ++step) status = StatusOf(rank, DeviceSum("x", rank, tensor, 3));
+    EXPECT_FALSE(status.ok());
+    EXPECT_NE(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  });
+  SetFakeNcclFaults(kNoFaults);
+}
+
+TEST(DeviceFailures, ARankThatIsGoneLeavesNobodyWaitingForTheDevice) {
+  RunDeviceRanks({.size = 2, .expects_failure = true}, [](DeviceRank& rank) {
+    const DeviceTensor tensor(rank, std::vector<float>(3, 1));
+    ASSERT_NE(SucceedOn(rank, DeviceSum("x", rank, tensor, 3)), nullptr);
+    ASSERT_NE(SucceedOn(rank, Barrier("b")), nullptr);
+    StreamHold hold(rank.stream());
+    const auto handle = rank.runtime().Submit(DeviceSum("x", rank, tensor, 3));
+    ASSERT_TRUE(handle.ok()) << handle.status();
+    EXPECT_EQ((*handle)->OrderBefore(rank.stream()), absl::OkStatus());
+    if (rank.rank() == 1) rank.runtime().Abandon(absl::AbortedError("given up"));
+    EXPECT_THAT(std::string((*handle)->Wait().message()), HasSubstr("given up"));
+  });
+}
+
+}  // namespace
+}  // namespace ronda::testing
