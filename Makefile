@@ -4,11 +4,11 @@ PREFIX ?= /usr/local
 RANKS ?= 2
 BAZEL ?= bazel
 
-.PHONY: help setup demo build test bench chaos fuzz install lint format asan ubsan tsan clean
+.PHONY: help setup demo build test bench chaos fuzz gpu-test gpu-bench gpu-bundle install lint format asan ubsan tsan clean
 .DEFAULT_GOAL := help
 
 help: ## list these commands
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
 
 setup: ## install the Debian packages that are missing (once)
 	@third_party/install.sh build test
@@ -39,7 +39,22 @@ bench: ## compare with MPI and Gloo, ten minutes; writes bench-report/ (BENCH_SC
 	@third_party/install.sh build bench
 	@BAZEL=$(BAZEL) bench/make_bench.sh
 
-install: ## install library, headers, rondarun, ronda-bench and, if built, MPI plugins and peers, under PREFIX (/usr/local)
+gpu-test: gpu-folder ## tests that need a GPU; without one, says so
+	@gpu-bundle/run.sh test
+
+gpu-bench: gpu-folder ## benchmarks that need a GPU
+	@gpu-bundle/run.sh bench
+
+gpu-bundle: ## gpu-bundle.tar.gz: both, for a machine with a GPU and without Bazel (run.sh test, run.sh bench)
+	@third_party/install.sh build test
+	@BAZEL=$(BAZEL) tools/gpu/bundle.sh gpu-bundle
+
+# Where there is no Bazel, a bundle that was unpacked here will do.
+.PHONY: gpu-folder
+gpu-folder:
+	@if command -v $(BAZEL) > /dev/null; then $(MAKE) --no-print-directory gpu-bundle; else test -x gpu-bundle/run.sh; fi
+
+install: ## install library, headers, rondarun, ronda-bench and, if built, plugins and peers, under PREFIX (/usr/local)
 	@third_party/install.sh build
 	$(BAZEL) run //client/packaging:install -- "$(PREFIX)" "$(CURDIR)/.bazel/bin"
 

@@ -1,0 +1,57 @@
+#!/bin/bash
+# Makes FOLDER, and FOLDER.tar.gz, with everything that is tested and measured on a GPU: for a machine that has one, a driver and little
+# else. FOLDER/run.sh runs it. Needs the CUDA toolkit to build; NCCL and cuBLAS are not copied, but found where the bundle runs.
+set -euo pipefail
+
+readonly here=$(dirname "$(readlink -f "$0")")
+readonly folder=$(readlink -m "${1:?usage: tools/gpu/bundle.sh FOLDER}")
+readonly bazel=${BAZEL:-bazel}
+cd "$here/../.."
+
+tagged() {  # tagged EXPRESSION: the targets among it that need a GPU
+  "$bazel" query --noshow_progress "attr(tags, '\bgpu\b', $1)" 2> /dev/null | sort
+}
+
+path_of() {  # path_of //a/b:c
+  local path=${1#//}
+  echo "${path/://}"
+}
+
+readonly tests=$(tagged 'tests(//...)')
+readonly benches=$(tagged 'kind(cc_binary, //bench/... + //examples/...)')
+[[ -n $tests ]] || { echo "There are no tests for a GPU." >&2 && exit 1; }
+# shellcheck disable=SC2086  # one word a target
+"$bazel" build --noshow_progress //runtime/launch:rondarun //client:libronda.so //runtime/cuda:libronda_cuda.so $tests $benches
+
+rm -rf "$folder"
+mkdir -p "$folder/lib/glibc"
+bin=$("$bazel" info --noshow_progress bazel-bin 2> /dev/null)
+readonly bin
+
+# Tests find their files where Bazel puts them: all of their folders are laid over each other.
+for target in $tests $benches //runtime/launch:rondarun; do
+  path=$(path_of "$target")
+  [[ -d $bin/$path.runfiles/ronda ]] && cp -rL --no-clobber "$bin/$path.runfiles/ronda/." "$folder"
+  install -D --mode=755 "$bin/$path" "$folder/$path"
+done
+for file in client/libronda.so runtime/cuda/libronda_cuda.so; do install -D --mode=755 "$bin/$file" "$folder/$file"; done
+chmod -R u+w "$folder"
+cp "$here/run.sh" "$folder"
+for target in $tests; do path_of "$target"; done > "$folder/tests.txt"
+for target in $benches; do path_of "$target"; done > "$folder/benches.txt"
+
+# What they are linked with. The C library is last resort: whose is older than this machine's cannot run the programs otherwise.
+is_elf() { [[ $(head -c 4 "$1" | tr -d '\0') == $'\x7fELF' ]]; }
+mapfile -t objects < <(find "$folder" -type f -perm -u+x | while read -r file; do is_elf "$file" && echo "$file"; done)
+strip --strip-debug "${objects[@]}"
+ldd "${objects[@]}" 2> /dev/null | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u | while read -r library; do
+  case $(basename "$library") in
+    libcuda.so* | libcublas* | libnccl*) ;;
+    libc.so* | libm.so* | libdl.so* | libpthread.so* | librt.so* | libresolv.so*) cp -L "$library" "$folder/lib/glibc" ;;
+    *) cp -L "$library" "$folder/lib" ;;
+  esac
+done
+cp -L /lib64/ld-linux-x86-64.so.2 "$folder/lib/glibc"
+
+tar --create --gzip --file "$folder.tar.gz" --directory "$(dirname "$folder")" "$(basename "$folder")"
+echo "$folder.tar.gz: $(wc -l < "$folder/tests.txt") tests, $(wc -l < "$folder/benches.txt") benchmarks, $(du -h "$folder.tar.gz" | cut -f1)"
