@@ -10,8 +10,11 @@
 
 namespace ronda::kernels::cuda {
 
+// Blocks that a multiprocessor shall have room for: enough threads for their accesses to keep its memory busy.
+inline constexpr int kBlocksAtOnce = 4;
+
 template <class Body>
-__global__ void __launch_bounds__(kThreads) BodyKernel(const __grid_constant__ Body body) {
+__global__ void __launch_bounds__(kThreads, kBlocksAtOnce) BodyKernel(const __grid_constant__ Body body) {
   body(DeviceBlock());
 }
 

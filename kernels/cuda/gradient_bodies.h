@@ -140,7 +140,7 @@ class AddBody {
       }
       Store(out, At<E>(tile.dst, at));
     };
-    ForBatches<kCount>(block, begin, end, load, store);
+    ForBatches<kCount, kAccessesInFlight / 2>(block, begin, end, load, store);
   }
 
   const Factors factors_;

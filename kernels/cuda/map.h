@@ -64,7 +64,7 @@ struct ScaleFloats {
   using From = F;
   using To = T;
   using Lane = LaneOf<From, To>;
-  static constexpr bool kHasFeedback = sizeof(To) == 2;
+  static constexpr bool kHasFeedback = false;
 
   explicit ScaleFloats(const Scale& scale) : factor(scale.Factor()) {}
 
@@ -72,16 +72,25 @@ struct ScaleFloats {
     return RoundTo<To>(Widen<Lane>(element) * static_cast<Lane>(factor));
   }
 
-  // With feedback: feedback.h of kernels/cpu.
-  RONDA_HOST_DEVICE To operator()(From element, float& residual) const {
-    using Wide = LaneOf<From, From>;
-    const float value = static_cast<float>(Widen<Wide>(element) * static_cast<Wide>(factor)) + residual;
-    const To rounded = RoundTo<To>(value);
+  double factor;
+};
+
+// To 16 bits, with error feedback where a segment has any: feedback.h of kernels/cpu. (Apart from ScaleFloats, whose
+// kernels have fewer registers, and so more threads at a time.)
+template <class F, class T>
+struct NarrowFloats : ScaleFloats<F, T> {
+  static constexpr bool kHasFeedback = true;
+
+  using ScaleFloats<F, T>::ScaleFloats;
+  using ScaleFloats<F, T>::operator();
+
+  RONDA_HOST_DEVICE T operator()(F element, float& residual) const {
+    using Wide = LaneOf<F, F>;
+    const float value = static_cast<float>(Widen<Wide>(element) * static_cast<Wide>(this->factor)) + residual;
+    const T rounded = RoundTo<T>(value);
     residual = Lost(value, Widen<float>(rounded));
     return rounded;
   }
-
-  double factor;
 };
 
 template <class Function>
@@ -106,6 +115,8 @@ class MapBody {
 
  private:
   static constexpr int kVector = kAccessBytes / kWidest;
+  // Bytes take a register each, while they are worked on.
+  static constexpr int kAhead = kWidest == 1 ? 1 : kAccessesInFlight;
 
   // The elements of `segment` from `first` on, as many as a tile has.
   template <class Block>
@@ -132,7 +143,7 @@ class MapBody {
       for (int i = 0; i < kCount; ++i) out.at[i] = function_(in.at[i]);
       Store(out, At<To>(tile.dst, at));
     };
-    ForBatches<kCount>(block, begin, end, load, store);
+    ForBatches<kCount, kAhead>(block, begin, end, load, store);
   }
 
   template <int kCount>
@@ -154,7 +165,7 @@ class MapBody {
       Store(out, At<To>(tile.dst, at));
       Store(loaded.residual, At<float>(static_cast<void*>(tile.residual), at));
     };
-    ForBatches<kCount>(block, begin, end, load, store);
+    ForBatches<kCount, kAccessesInFlight / 2>(block, begin, end, load, store);
   }
 
   const Function function_;

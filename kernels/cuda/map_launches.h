@@ -76,6 +76,18 @@ int MapFloats(const MapCall& call, const Describe& describe, const Launch& launc
   });
 }
 
+template <class Describe, class Launch>
+int MapWithFeedback(const MapCall& call, const Describe& describe, const Launch& launch) {
+  const auto narrow = [&](const auto& function) {
+    return LaunchMap(call.segment_count, function, call.ballot, describe, launch);
+  };
+  return VisitFloat(call.from, [&]<class From>(ElementType<From>) {
+    if (call.to == DType::kFloat16) return narrow(NarrowFloats<From, Float16>(call.scale));
+    if (call.to == DType::kBfloat16) return narrow(NarrowFloats<From, Bfloat16>(call.scale));
+    return kInvalidCall;
+  });
+}
+
 // Elements that stay what they are, whatever their type.
 template <class Describe, class Launch>
 int MapCopies(const MapCall& call, const Describe& describe, const Launch& launch) {
@@ -95,8 +107,8 @@ int MapIntegers(const MapCall& call, const Describe& describe, const Launch& lau
 template <class Describe, class Launch>
 int Map(const MapCall& call, const Describe& describe, const Launch& launch) {
   if (call.from != call.to && !(IsFloatingPoint(call.from) && IsFloatingPoint(call.to))) return kInvalidCall;
-  if (call.has_feedback && !(IsFloatingPoint(call.to) && SizeOf(call.to) == 2)) return kInvalidCall;
-  const bool keeps = call.from == call.to && call.from != DType::kBool && call.scale.IsIdentity() && !call.has_feedback;
+  if (call.has_feedback) return MapWithFeedback(call, describe, launch);
+  const bool keeps = call.from == call.to && call.from != DType::kBool && call.scale.IsIdentity();
   if (keeps) return MapCopies(call, describe, launch);
   if (IsFloatingPoint(call.from)) return MapFloats(call, describe, launch);
   return MapIntegers(call, describe, launch);
