@@ -2,7 +2,8 @@
 # ronda-bench on two hosts whose links are limited: network namespaces of this machine, joined by a bridge. Needs root,
 # iproute2 and Open MPI. docs/benchmarks.md has what it has measured.
 #
-#   bench/limited_links.sh step ["RATE..."]   the step time of ResNet-50 against the bandwidth, in three wire formats
+#   bench/limited_links.sh step ["RATE..."]   the step time of ResNet-50 against the bandwidth, in three wire formats,
+#                                             beside what the model makes of the link, measured in the same run
 #   bench/limited_links.sh levels             two levels, flat, and bare MPI_Allreduce: 16 MiB, two ranks on each host
 #   bench/limited_links.sh run RATE RANKS ... ronda-bench ... on RANKS ranks a host; RATE in Mbit/s, 0: unlimited
 #
@@ -71,6 +72,32 @@ bench() {
     -x RONDA_MPI_PLUGIN ${RONDA_BACKEND:+-x RONDA_BACKEND} "$bin/bench/ronda-bench" "$@"
 }
 
+# link RATE: what two MPI messages that cross get from the link, as the model takes it. An alltoall of two ranks is no
+# more than that. (Not bare MPI's, which spins while it waits, and so takes the core that TCP needs.)
+link() {
+  bench 1 collectives --op alltoall --layer communicator -b 64 -e 64M -f 1048576 --rounds 3 \
+    --csv "$report/link-$1.csv" >/dev/null
+  awk -F, '
+    NR == 1 { for (i = 1; i <= NF; ++i) column[$i] = i; next }
+    $column["contestant"] != "communicator" { next }
+    $column["bytes"] < 1000 { printf "--link-latency %.1fus ", $column["median_us"] }
+    $column["bytes"] >= 1000 { printf "--link-gbit %.3f", 8e-3 * $column["bytes"] / 2 / $column["median_us"] }
+  ' "$report/link-$1.csv"
+}
+
+# model LINK: the step without compute of ResNet-50 on two hosts of one rank each, by wire format.
+model() {
+  local file="$report/model.csv"
+  # shellcheck disable=SC2086  # several words
+  "$bin/bench/ronda-bench" model --models resnet50 --ranks 2 --local-size 1 --compute 1us $1 --csv "$file" >/dev/null
+  awk -F, '
+    NR == 1 { for (i = 1; i <= NF; ++i) column[$i] = i; next }
+    $column["coordination"] == "locked" && $column["algorithm"] == "hierarchical" {
+      printf "%s %.0f ms  ", $column["wire"], 1e3 * $column["step_s"]
+    }
+  ' "$file"
+}
+
 mkdir -p "$report"
 set_up
 case ${1:-} in
@@ -82,6 +109,8 @@ case ${1:-} in
       echo "== ${rate} Mbit/s (0: unlimited)"
       bench 1 step --preset resnet50 --wire none,fp16,fp8_e4m3 --steps "$steps" --warm-up "$warm_up" --rounds 1 \
         --json "$report/step-hosts-$rate.json"
+      measured=$(link "$rate")
+      echo "the link: $measured; the model: $(model "$measured")"
     done
     ;;
   levels)
