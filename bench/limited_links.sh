@@ -91,9 +91,10 @@ model() {
   # shellcheck disable=SC2086  # several words
   "$bin/bench/ronda-bench" model --models resnet50 --ranks 2 --local-size 1 --compute 1us $1 --csv "$file" >/dev/null
   awk -F, '
-    NR == 1 { for (i = 1; i <= NF; ++i) column[$i] = i; next }
-    $column["coordination"] == "locked" && $column["algorithm"] == "hierarchical" {
-      printf "%s %.0f ms  ", $column["wire"], 1e3 * $column["step_s"]
+    # Counted from the end, as there are names with commas at the beginning.
+    NR == 1 { for (i = 1; i <= NF; ++i) after[$i] = NF - i; next }
+    $(NF - after["coordination"]) == "locked" && $(NF - after["algorithm"]) == "hierarchical" {
+      printf "%s %.0f ms  ", $(NF - after["wire"]), 1e3 * $(NF - after["step_s"])
     }
   ' "$file"
 }
