@@ -122,6 +122,7 @@ absl::Status NcclGroups::Connect(const NcclUniqueId& id, const Members& members,
 absl::StatusOr<NcclUniqueId> NcclGroups::AgreeOnId(const CallInfo& info, const Members& members, const Entry& entry) {
   Invitation invitation = {};
   if (members.IncludeSelf() && members.self() == 0) {
+    options_.library->version.copy(invitation.version, sizeof(invitation.version) - 1);
     RONDA_RETURN_IF_ERROR(options_.device->Call("asking NCCL for an id", [&](const ronda_cuda_plugin&) {
       invitation.result = nccl_.GetUniqueId(&invitation.id);
       return 0;
@@ -131,6 +132,12 @@ absl::StatusOr<NcclUniqueId> NcclGroups::AgreeOnId(const CallInfo& info, const M
   agreement.limits.deadline = std::min(agreement.limits.deadline, options_.init_deadline);
   RONDA_RETURN_IF_ERROR(
       options_.host->Broadcast({.info = agreement, .data = &invitation, .bytes = sizeof(invitation), .root = 0}));
+  if (!members.IncludeSelf()) return invitation.id;
+  if (options_.library->version != invitation.version) {
+    return Fail(absl::FailedPreconditionError(
+        absl::StrCat("rank ", members[0], " has NCCL ", invitation.version, ", and rank ", options_.rank, " NCCL ",
+                     options_.library->version, " (", options_.library->path, "): install one version on all hosts")));
+  }
   if (invitation.result == NcclResult::kSuccess) return invitation.id;
   return Fail(absl::UnavailableError(absl::StrCat("NCCL communicator of ", entry.Name(), ": rank ", members[0],
                                                   " could not begin it: ", nccl_.GetErrorString(invitation.result))));

@@ -76,9 +76,11 @@ class NcclGroups {
   struct Invitation {
     NcclUniqueId id;
     NcclResult result;
+    char version[32];  // of its NCCL
   };
 
   // Brings the id from the first member to the others. All ranks of the job take part, as `host` wants it.
+  // Errors: FAILED_PRECONDITION if their versions of NCCL differ.
   absl::StatusOr<NcclUniqueId> AgreeOnId(const CallInfo& info, const Members& members, const Entry& entry);
   absl::Status Connect(const NcclUniqueId& id, const Members& members, Entry* entry);
   // Waits until NCCL has done what it began.

@@ -1,0 +1,254 @@
+// What only a communicator over NCCL has: failures, and that the host does not wait. That its results are right is
+// tests/conformance.
+#include "runtime/collectives/nccl/nccl_communicator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "tests/runtime/collectives/nccl/nccl_job.h"
+#include "tests/testing/fake_nccl/load_fake_nccl.h"
+
+namespace ronda::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr absl::Duration kLong = absl::Seconds(30);
+
+CallInfo Info(absl::string_view label) { return {.label = label, .limits = {.deadline = kLong}}; }
+
+std::string Text(const absl::Status& status) { return std::string(status.message()); }
+
+class NcclCommunicatorTest : public ::testing::Test {
+ protected:
+  void TearDown() override {
+    job_.reset();
+    SetFakeNcclFaults(kNoFaults);
+    EXPECT_EQ(LiveFakeNcclCommunicators(), 0);
+  }
+
+  NcclJob& Start(int size, const fake_nccl_faults& faults = kNoFaults, absl::Duration init_deadline = kLong) {
+    SetFakeNcclFaults(faults);
+    return job_.emplace(size, init_deadline);
+  }
+
+  std::optional<NcclJob> job_;
+};
+
+fake_nccl_faults FaultsOfRank(int rank) {
+  fake_nccl_faults faults = kNoFaults;
+  faults.rank = rank;
+  return faults;
+}
+
+TEST_F(NcclCommunicatorTest, CallsReturnBeforeTheDeviceGetsThere) {
+  NcclJob& job = Start(2);
+  job.OnEveryRank([](RankId rank, NcclRank& self) {
+    const DeviceMemory tensor = self.Floats({1.0f, static_cast<float>(rank)});
+    {
+      StreamHold hold(self.stream());
+      // More than one, and of every way.
+      ASSERT_EQ(self.Allreduce(tensor, Info("first")), absl::OkStatus());
+      ASSERT_EQ(self.Allreduce(tensor, Info("second"), WireFormat::kFloat16), absl::OkStatus());
+      ASSERT_EQ(self.communicator().Barrier(Info("third")), absl::OkStatus());
+      EXPECT_EQ(self.Read(tensor), (std::vector<float>{1.0f, static_cast<float>(rank)}));
+    }
+    self.Finish();
+    EXPECT_EQ(self.Read(tensor), (std::vector<float>{4.0f, 2.0f}));
+  });
+  job.End();
+}
+
+TEST_F(NcclCommunicatorTest, VoteIsOpenUntilTheDeviceHasCountedIt) {
+  NcclJob& job = Start(3);
+  job.OnEveryRank([](RankId rank, NcclRank& self) {
+    const DeviceMemory tensor = self.Floats(std::vector<float>(100, 1.0f));
+    for (const RankId leaver : {-1, 1}) {
+      const auto when_late = [] {};
+      Ballot ballot = {.own = rank == leaver ? Ballot::Vote::kLeave : Ballot::Vote::kStay, .when_late = when_late};
+      CallInfo info = Info("voted on");
+      info.ballot = &ballot;
+      StreamHold hold(self.stream());
+      ASSERT_EQ(self.Allreduce(tensor, info), absl::OkStatus());
+      EXPECT_EQ(ballot.result, Ballot::Result::kOpen);
+      EXPECT_EQ(ballot.open_vote->outcome(), OpenVote::Outcome::kOpen);
+      hold.Release();
+      self.Finish();
+      EXPECT_EQ(ballot.open_vote->outcome(), leaver < 0 ? OpenVote::Outcome::kCarriedOut : OpenVote::Outcome::kVetoed);
+      EXPECT_EQ(self.Read(tensor), std::vector<float>(100, 3.0f));
+    }
+  });
+  job.End();
+}
+
+TEST_F(NcclCommunicatorTest, NothingIsAllocatedInTheSteadyState) {
+  NcclJob& job = Start(2);
+  const auto steps = [&](int count) {
+    job.OnEveryRank([count](RankId, NcclRank& self) {
+      const DeviceMemory tensor = self.Floats(std::vector<float>(1000, 1.0f));
+      const DeviceMemory large = self.Floats(std::vector<float>(1'000'000, 1.0f));
+      for (int i = 0; i < count; ++i) {
+        const auto when_late = [] {};
+        Ballot ballot = {.when_late = when_late};
+        CallInfo info = Info("step");
+        info.ballot = &ballot;
+        for (WireFormat wire : {WireFormat::kNone, WireFormat::kBfloat16}) {
+          ASSERT_EQ(self.Allreduce(i % 2 == 0 ? tensor : large, info, wire), absl::OkStatus());
+        }
+        self.Finish();
+      }
+    });
+  };
+  steps(4);
+  const size_t allocations = job.cuda().allocations();
+  const size_t events = job.cuda().created_events();
+  steps(6);
+  EXPECT_EQ(job.cuda().allocations(), allocations + 4) << "more than the test's tensors";
+  EXPECT_EQ(job.cuda().created_events(), events);
+  job.End();
+}
+
+TEST_F(NcclCommunicatorTest, AsynchronousErrorIsFoundWithNcclsWords) {
+  fake_nccl_faults faults = FaultsOfRank(1);
+  faults.error_at = 1;
+  NcclJob& job = Start(2, faults);
+  job.OnEveryRank([](RankId rank, NcclRank& self) {
+    const DeviceMemory tensor = self.Floats({1.0f});
+    ASSERT_EQ(self.Allreduce(tensor, Info("fine")), absl::OkStatus());
+    self.Finish();
+    EXPECT_EQ(self.communicator().failure(), absl::OkStatus());
+    {
+      StreamHold hold(self.stream());
+      ASSERT_EQ(self.Allreduce(tensor, Info("broken")), absl::OkStatus());
+    }
+    if (rank == 1) {
+      while (self.communicator().failure().ok()) std::this_thread::yield();
+      const absl::Status failure = self.communicator().failure();
+      EXPECT_EQ(failure.code(), absl::StatusCode::kUnavailable);
+      EXPECT_THAT(Text(failure), AllOf(HasSubstr("ranks 0 and 1"), HasSubstr("on rank 1"),
+                                       HasSubstr("remote process exited"), HasSubstr("lost the connection")));
+      EXPECT_EQ(self.Allreduce(tensor, Info("after")), failure) << "the first failure stays";
+    }
+    self.communicator().Abort();
+    self.Finish();
+  });
+  job.End();
+}
+
+TEST_F(NcclCommunicatorTest, AbortEndsWhatHangsOnTheDeviceAndAllCallsAfterwards) {
+  fake_nccl_faults faults = FaultsOfRank(0);
+  faults.hang_at = 0;
+  NcclJob& job = Start(3, faults);
+  job.OnEveryRank([](RankId, NcclRank& self) {
+    const DeviceMemory tensor = self.Floats({1.0f});
+    ASSERT_EQ(self.Allreduce(tensor, Info("hangs")), absl::OkStatus());
+    ASSERT_EQ(self.Allreduce(tensor, Info("behind")), absl::OkStatus());
+    EXPECT_EQ(self.communicator().failure(), absl::OkStatus()) << "NCCL does not notice";
+    std::thread watch([&self] { self.communicator().Abort(); });
+    self.Finish();
+    watch.join();
+    self.communicator().Abort();
+    EXPECT_EQ(self.communicator().failure().code(), absl::StatusCode::kCancelled);
+    EXPECT_EQ(self.Allreduce(tensor, Info("after")).code(), absl::StatusCode::kCancelled);
+    EXPECT_EQ(self.communicator().Barrier(Info("after")).code(), absl::StatusCode::kCancelled);
+  });
+  EXPECT_EQ(LiveFakeNcclCommunicators(), 0);
+  job.End();
+}
+
+TEST_F(NcclCommunicatorTest, AbortEndsTheCommunicatorsOfAllGroups) {
+  fake_nccl_faults faults = kNoFaults;
+  faults.hang_at = 0;
+  NcclJob& job = Start(3, faults);
+  const Group pair({0, 1});
+  job.OnEveryRank([&pair](RankId rank, NcclRank& self) {
+    const DeviceMemory tensor = self.Floats({1.0f});
+    CallInfo info = Info("of two");
+    info.group = &pair;
+    const DeviceMemory none;
+    ASSERT_EQ(self.communicator().Broadcast(
+                  {.info = info, .data = rank < 2 ? tensor.data() : nullptr, .bytes = sizeof(float)}),
+              absl::OkStatus());
+    ASSERT_EQ(self.Allreduce(tensor, Info("of three")), absl::OkStatus());
+    self.communicator().Abort();
+    self.Finish();
+  });
+  EXPECT_EQ(LiveFakeNcclCommunicators(), 0);
+  job.End();
+}
+
+TEST_F(NcclCommunicatorTest, FailureToBeginNamesTheRanksAndWhatNcclSaid) {
+  fake_nccl_faults faults = FaultsOfRank(1);
+  faults.fail_init = 1;
+  NcclJob& job = Start(2, faults, absl::Milliseconds(200));
+  job.OnEveryRank([](RankId rank, NcclRank& self) {
+    const DeviceMemory tensor = self.Floats({1.0f});
+    const absl::Status status = self.Allreduce(tensor, Info("first"));
+    EXPECT_EQ(self.communicator().failure(), status);
+    EXPECT_THAT(Text(status), HasSubstr("ranks 0 and 1"));
+    if (rank == 1) {
+      EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+      EXPECT_THAT(Text(status), AllOf(HasSubstr("unhandled system error"), HasSubstr("no network device is usable")));
+    } else {
+      EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+    }
+  });
+  job.End();
+}
+
+TEST_F(NcclCommunicatorTest, RankThatNeverBeginsIsGivenUpAtTheDeadline) {
+  fake_nccl_faults faults = FaultsOfRank(2);
+  faults.hang_init = 1;
+  NcclJob& job = Start(3, faults, absl::Milliseconds(100));
+  job.OnEveryRank([](RankId, NcclRank& self) {
+    const absl::Status status = self.communicator().Barrier(Info("first"));
+    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+    EXPECT_THAT(Text(status), AllOf(HasSubstr("ranks 0, 1 and 2"), HasSubstr("100ms")));
+  });
+  job.End();
+}
+
+TEST_F(NcclCommunicatorTest, FailureOfTheJobEndsTheWaitForPeersThatAreGone) {
+  fake_nccl_faults faults = kNoFaults;
+  faults.hang_init = 1;
+  NcclJob& job = Start(2, faults);
+  const absl::Time begin = absl::Now();
+  std::thread killer([&job] { job.Fail(absl::UnavailableError("rank 1 was killed")); });
+  job.OnEveryRank([](RankId, NcclRank& self) {
+    EXPECT_THAT(Text(self.communicator().Barrier(Info("first"))), HasSubstr("rank 1 was killed"));
+  });
+  killer.join();
+  EXPECT_LT(absl::Now() - begin, kLong);
+  job.End();
+}
+
+TEST_F(NcclCommunicatorTest, LargeGroupsAreCountedAndNotListed) {
+  fake_nccl_faults faults = kNoFaults;
+  faults.hang_init = 1;
+  NcclJob& job = Start(9, faults, absl::Milliseconds(50));
+  job.OnEveryRank([](RankId, NcclRank& self) {
+    EXPECT_THAT(Text(self.communicator().Barrier(Info("first"))), HasSubstr("9 ranks from rank 0 on"));
+  });
+  job.End();
+}
+
+TEST_F(NcclCommunicatorTest, OrderlyEndLeavesNothingBehind) {
+  NcclJob& job = Start(2);
+  job.OnEveryRank([](RankId, NcclRank& self) {
+    const DeviceMemory tensor = self.Floats({1.0f});
+    ASSERT_EQ(self.Allreduce(tensor, Info("only"), WireFormat::kFloat16), absl::OkStatus());
+  });
+  job.End();
+  EXPECT_EQ(LiveFakeNcclCommunicators(), 0);
+  EXPECT_EQ(job.cuda().Leaks(), "");
+}
+
+}  // namespace
+}  // namespace ronda::testing

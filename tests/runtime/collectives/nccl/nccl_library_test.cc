@@ -1,0 +1,83 @@
+#include "runtime/collectives/nccl/nccl_library.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/testing/fake_nccl/load_fake_nccl.h"
+
+namespace ronda {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+
+class NcclLibraryTest : public ::testing::Test {
+ protected:
+  void TearDown() override { testing::SetFakeNcclFaults(testing::kNoFaults); }
+
+  static void SetVersion(int version) {
+    fake_nccl_faults faults = testing::kNoFaults;
+    faults.version = version;
+    testing::SetFakeNcclFaults(faults);
+  }
+};
+
+TEST_F(NcclLibraryTest, VersionsReadAsNvidiaWritesThem) {
+  EXPECT_EQ(NcclVersionText(22809), "2.28.9");
+  EXPECT_EQ(NcclVersionText(21400), "2.14.0");
+  EXPECT_EQ(NcclVersionText(2805), "2.8.5");
+}
+
+TEST_F(NcclLibraryTest, LoadsWhatAPathNames) {
+  const auto library = LoadNccl(testing::kFakeNcclPath);
+  ASSERT_EQ(library.status(), absl::OkStatus());
+  EXPECT_EQ((*library)->version, "2.28.9");
+  EXPECT_THAT((*library)->path, EndsWith("libfake_nccl.so"));
+  int version = 0;
+  EXPECT_EQ((*library)->functions.GetVersion(&version), NcclResult::kSuccess);
+  EXPECT_EQ(version, 22809);
+  EXPECT_NE((*library)->functions.CommAbort, nullptr);
+  EXPECT_EQ((*library)->functions.MemAlloc, nullptr) << "the fake has none";
+}
+
+TEST_F(NcclLibraryTest, OldOneIsRefusedWithBothVersions) {
+  SetVersion(20708);
+  const absl::Status status = LoadNccl(testing::kFakeNcclPath).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("libfake_nccl.so"), HasSubstr("2.7.8"), HasSubstr("2.14.0")));
+}
+
+TEST_F(NcclLibraryTest, OldestThatIsUsedIsLoaded) {
+  SetVersion(kOldestNccl);
+  EXPECT_EQ(LoadNccl(testing::kFakeNcclPath).status(), absl::OkStatus());
+}
+
+TEST_F(NcclLibraryTest, OtherLibraryIsNotTakenForNccl) {
+  const absl::Status status = LoadNccl("libm.so.6").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("libm.so.6 is not NCCL"));
+}
+
+TEST_F(NcclLibraryTest, MissingOneIsNamedAndWhatToDo) {
+  const absl::Status status = LoadNccl("/nowhere/libnccl.so.2").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("/nowhere/libnccl.so.2"), HasSubstr("RONDA_NCCL_LIBRARY")));
+}
+
+// No driver is needed for this.
+TEST_F(NcclLibraryTest, NcclOfThisMachineHasWhatIsNeeded) {
+  const auto library = LoadNccl("");
+  if (library.status().code() == absl::StatusCode::kNotFound) GTEST_SKIP() << library.status();
+  ASSERT_EQ(library.status(), absl::OkStatus());
+  std::cout << (*library)->path << ", NCCL " << (*library)->version << "\n";
+  EXPECT_STREQ((*library)->functions.GetErrorString(NcclResult::kSuccess), "no error");
+  EXPECT_STREQ((*library)->functions.GetErrorString(NcclResult::kInProgress), "NCCL operation in progress");
+}
+
+}  // namespace
+}  // namespace ronda

@@ -1,0 +1,38 @@
+#include "tests/testing/fake_nccl/load_fake_nccl.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include "tests/testing/fake_cuda/fake_cuda.h"
+
+namespace ronda::testing {
+namespace {
+
+// One of the library's functions, of the type of the other argument.
+template <typename Function>
+Function* FunctionOf(const char* name, Function*) {
+  void* const library = dlopen(kFakeNcclPath, RTLD_NOW | RTLD_LOCAL);
+  EXPECT_NE(library, nullptr) << dlerror();
+  return reinterpret_cast<Function*>(dlsym(library, name));
+}
+
+}  // namespace
+
+std::shared_ptr<const NcclLibrary> LoadFakeNccl() {
+  absl::StatusOr<std::shared_ptr<const NcclLibrary>> library = LoadNccl(kFakeNcclPath);
+  EXPECT_EQ(library.status(), absl::OkStatus());
+  if (!library.ok()) return nullptr;
+  const fake_nccl_cuda cuda = {.enqueue = &fake_cuda_enqueue, .view = &fake_cuda_view};
+  FunctionOf("fake_nccl_set_cuda", static_cast<void (*)(const fake_nccl_cuda*)>(nullptr))(&cuda);
+  return *std::move(library);
+}
+
+void SetFakeNcclFaults(const fake_nccl_faults& faults) {
+  FunctionOf("fake_nccl_set_faults", static_cast<void (*)(const fake_nccl_faults*)>(nullptr))(&faults);
+}
+
+int LiveFakeNcclCommunicators() {
+  return FunctionOf("fake_nccl_live_communicators", static_cast<int (*)()>(nullptr))();
+}
+
+}  // namespace ronda::testing

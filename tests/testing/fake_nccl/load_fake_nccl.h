@@ -1,0 +1,29 @@
+#ifndef RONDA_TESTS_TESTING_FAKE_NCCL_LOAD_FAKE_NCCL_H_
+#define RONDA_TESTS_TESTING_FAKE_NCCL_LOAD_FAKE_NCCL_H_
+
+#include <memory>
+#include <string>
+
+#include "runtime/collectives/nccl/nccl_library.h"
+#include "tests/testing/fake_nccl/fake_nccl.h"
+
+namespace ronda::testing {
+
+// Where tests find libfake_nccl.so.
+inline constexpr const char* kFakeNcclPath = "tests/testing/fake_nccl/libfake_nccl.so";
+
+inline constexpr fake_nccl_faults kNoFaults = {
+    .version = 0, .rank = -1, .fail_init = 0, .hang_init = 0, .error_at = -1, .hang_at = -1};
+
+// The fake, on the streams of this test's FakeCuda. Fails the test if it cannot be loaded.
+std::shared_ptr<const NcclLibrary> LoadFakeNccl();
+
+// Of communicators that are made from now on.
+void SetFakeNcclFaults(const fake_nccl_faults& faults);
+
+// Communicators that have not been destroyed or aborted.
+int LiveFakeNcclCommunicators();
+
+}  // namespace ronda::testing
+
+#endif  // RONDA_TESTS_TESTING_FAKE_NCCL_LOAD_FAKE_NCCL_H_
