@@ -26,28 +26,24 @@ absl::Status DecodeLastWord(const std::string& content) {
 
 }  // namespace
 
-// Its members, but for the first three, are guarded by the streams' lock.
-class MessageStreams::Stream final : public ControlStream {
- public:
-  enum class End { kParents, kChilds };
+// What changes of it is guarded by the streams' lock.
+struct MessageStreams::Stream final : ControlStream {
+  enum class Side { kParents, kChilds };
 
-  Stream(MessageStreams& streams, RankId peer, End which)
-      : streams_(streams), which(which), link(*streams.messages_, peer) {}
+  Stream(MessageStreams& streams, RankId peer, Side side)
+      : streams(streams), side(side), link(*streams.messages_, peer) {}
 
-  void Open(std::shared_ptr<ControlStreamOwner> new_owner) override { streams_.Open(*this, std::move(new_owner)); }
+  void Open(std::shared_ptr<ControlStreamOwner> new_owner) override { streams.Open(*this, std::move(new_owner)); }
   void Write(std::string piece) override {
-    streams_.Send(*this, {.kind = Parcel::Kind::kPiece, .content = std::move(piece)});
+    streams.Send(*this, {.kind = Parcel::Kind::kPiece, .content = std::move(piece)});
   }
   void End(const absl::Status& status) override {
-    streams_.Send(*this, {.kind = Parcel::Kind::kEnd, .content = EncodeLastWord(status)});
+    streams.Send(*this, {.kind = Parcel::Kind::kEnd, .content = EncodeLastWord(status)});
   }
 
- private:
-  MessageStreams& streams_;
-
- public:
-  const enum End which;
-  std::shared_ptr<ControlStreamOwner> owner;  // constant from Open until it closes
+  MessageStreams& streams;
+  const Side side;
+  std::shared_ptr<ControlStreamOwner> owner;  // constant from Open on
   ParcelLink link;
   int unwritten = 0;          // pieces
   bool is_ending = false;     // End has been called
@@ -66,14 +62,14 @@ MessageStreams::~MessageStreams() = default;
 
 ControlStream* MessageStreams::StreamTo(RankId parent) {
   MutexLock lock(&mu_);
-  return streams_.emplace_back(std::make_unique<Stream>(*this, parent, Stream::End::kChilds)).get();
+  return streams_.emplace_back(std::make_unique<Stream>(*this, parent, Stream::Side::kChilds)).get();
 }
 
 absl::Status MessageStreams::Accept(const std::vector<RankId>& children, std::shared_ptr<ControlStreamOwner> owner) {
   MutexLock lock(&mu_);
   acceptor_ = std::move(owner);
   for (const RankId child : children) {
-    streams_.push_back(std::make_unique<Stream>(*this, child, Stream::End::kParents));
+    streams_.push_back(std::make_unique<Stream>(*this, child, Stream::Side::kParents));
     RONDA_RETURN_IF_ERROR(streams_.back()->link.Listen());
   }
   return absl::OkStatus();
@@ -87,7 +83,7 @@ void MessageStreams::Open(Stream& stream, std::shared_ptr<ControlStreamOwner> ow
   {
     MutexLock lock(&mu_);
     stream.owner = std::move(owner);
-    if (stream.which == Stream::End::kParents || is_stopped_) return;
+    if (stream.side == Stream::Side::kParents || is_stopped_) return;
     if (const absl::Status status = stream.link.Listen(); !status.ok()) NoteBreakLocked(stream, status);
   }
   Send(stream, {.kind = Parcel::Kind::kOpen});

@@ -62,7 +62,7 @@ class MessageStreams {
   Rest Cut();
 
  private:
-  class Stream;
+  struct Stream;
   // A call of an owner.
   struct Event {
     enum class Kind { kAccepted, kPiece, kReadsEnd, kWritten, kClosed } kind;
