@@ -20,6 +20,17 @@ int Result(cudaError_t error) {
   return error;
 }
 
+// For calls that could disturb a graph that is being captured. A trainer's capture refuses them in all threads, and is
+// broken by them, unless the thread says that they have nothing to do with it.
+template <typename Function>
+int BesideCaptures(const Function& function) {
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  cudaThreadExchangeStreamCaptureMode(&mode);
+  const int error = Result(function());
+  cudaThreadExchangeStreamCaptureMode(&mode);
+  return error;
+}
+
 std::string VersionText(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
@@ -89,12 +100,14 @@ int DeviceOf(const void* pointer, int* device) {
 int Allocate(ronda_cuda_memory kind, size_t bytes, void** memory) {
   *memory = nullptr;
   const size_t at_least_one = std::max<size_t>(bytes, 1);
-  return Result(kind == RONDA_CUDA_DEVICE_MEMORY ? cudaMalloc(memory, at_least_one)
-                                                 : cudaHostAlloc(memory, at_least_one, cudaHostAllocPortable));
+  return BesideCaptures([=] {
+    return kind == RONDA_CUDA_DEVICE_MEMORY ? cudaMalloc(memory, at_least_one)
+                                            : cudaHostAlloc(memory, at_least_one, cudaHostAllocPortable);
+  });
 }
 
 int Release(ronda_cuda_memory kind, void* memory) {
-  return Result(kind == RONDA_CUDA_DEVICE_MEMORY ? cudaFree(memory) : cudaFreeHost(memory));
+  return BesideCaptures([=] { return kind == RONDA_CUDA_DEVICE_MEMORY ? cudaFree(memory) : cudaFreeHost(memory); });
 }
 
 int CreateStream(void** stream) {
@@ -102,7 +115,8 @@ int CreateStream(void** stream) {
   int highest = 0;
   if (const int error = Result(cudaDeviceGetStreamPriorityRange(&lowest, &highest)); error != cudaSuccess) return error;
   cudaStream_t created = nullptr;
-  const int error = Result(cudaStreamCreateWithPriority(&created, cudaStreamNonBlocking, highest));
+  const int error =
+      BesideCaptures([&] { return cudaStreamCreateWithPriority(&created, cudaStreamNonBlocking, highest); });
   *stream = created;
   return error;
 }
@@ -110,7 +124,9 @@ int CreateStream(void** stream) {
 cudaStream_t AsStream(void* stream) { return static_cast<cudaStream_t>(stream); }
 cudaEvent_t AsEvent(void* event) { return static_cast<cudaEvent_t>(event); }
 
-int DestroyStream(void* stream) { return Result(cudaStreamDestroy(AsStream(stream))); }
+int DestroyStream(void* stream) {
+  return BesideCaptures([=] { return cudaStreamDestroy(AsStream(stream)); });
+}
 
 int IsCapturing(void* stream, int* capturing) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
@@ -123,22 +139,26 @@ int CreateEvent(int timing, void** event) {
   cudaEvent_t created = nullptr;
   // Who waits for it on the host sleeps, and does not spin.
   const unsigned int flags = cudaEventBlockingSync | (timing != 0 ? cudaEventDefault : cudaEventDisableTiming);
-  const int error = Result(cudaEventCreateWithFlags(&created, flags));
+  const int error = BesideCaptures([&] { return cudaEventCreateWithFlags(&created, flags); });
   *event = created;
   return error;
 }
 
-int DestroyEvent(void* event) { return Result(cudaEventDestroy(AsEvent(event))); }
+int DestroyEvent(void* event) {
+  return BesideCaptures([=] { return cudaEventDestroy(AsEvent(event)); });
+}
 int RecordEvent(void* event, void* stream) { return Result(cudaEventRecord(AsEvent(event), AsStream(stream))); }
 int WaitEvent(void* stream, void* event) { return Result(cudaStreamWaitEvent(AsStream(stream), AsEvent(event), 0)); }
 
 int QueryEvent(void* event, int* done) {
-  const int error = Result(cudaEventQuery(AsEvent(event)));
+  const int error = BesideCaptures([=] { return cudaEventQuery(AsEvent(event)); });
   *done = error == cudaSuccess ? 1 : 0;
   return error == cudaErrorNotReady ? cudaSuccess : error;
 }
 
-int SynchronizeEvent(void* event) { return Result(cudaEventSynchronize(AsEvent(event))); }
+int SynchronizeEvent(void* event) {
+  return BesideCaptures([=] { return cudaEventSynchronize(AsEvent(event)); });
+}
 
 int ElapsedMs(void* begin, void* end, float* ms) {
   return Result(cudaEventElapsedTime(ms, AsEvent(begin), AsEvent(end)));
