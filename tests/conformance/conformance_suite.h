@@ -16,8 +16,9 @@
 namespace ronda::testing {
 
 // Every test that is instantiated on all backends with all numbers of ranks.
-#define RONDA_CONFORMANCE_SUITE(suite)                                                                               \
-  INSTANTIATE_TEST_SUITE_P(Backends, suite, ::testing::ValuesIn(::ronda::testing::EveryBackend({1, 2, 3, 4, 5, 8})), \
+#define RONDA_CONFORMANCE_SUITE(suite)                                                                       \
+  INSTANTIATE_TEST_SUITE_P(Backends, suite,                                                                  \
+                           ::testing::ValuesIn(::ronda::testing::EveryBackendAndDevice({1, 2, 3, 4, 5, 8})), \
                            ::ronda::testing::NameOfBackendRanks)
 
 class ConformanceTest : public BackendTest {

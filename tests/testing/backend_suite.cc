@@ -27,6 +27,15 @@ std::vector<BackendRanks> EveryBackend(const std::vector<int>& sizes) {
   return all;
 }
 
+std::vector<BackendRanks> EveryBackendAndDevice(const std::vector<int>& sizes) {
+  std::vector<BackendRanks> all = EveryBackend(sizes);
+  for (int size : sizes) {
+    // More ranks find nothing new in what is on top of another backend.
+    if (size <= 4) all.push_back({Backend::kStaged, size});
+  }
+  return all;
+}
+
 std::vector<BackendRanks> EveryFlatBackend(const std::vector<int>& sizes) {
   std::vector<BackendRanks> flat = EveryBackend(sizes);
   std::erase_if(flat, [](const BackendRanks& ranks) { return ranks.backend == Backend::kHierarchical; });

@@ -23,10 +23,13 @@ struct BackendRanks {
 
 std::ostream& operator<<(std::ostream& out, const BackendRanks& parameter);
 
-// Each backend with each of these numbers of ranks, of which it must be able to do one at least.
+// Each backend for memory of the host with each of these numbers of ranks, of which it must be able to do one at least.
 std::vector<BackendRanks> EveryBackend(const std::vector<int>& sizes);
 
-// The same without those that go through several hosts.
+// The same, and those for memory of devices.
+std::vector<BackendRanks> EveryBackendAndDevice(const std::vector<int>& sizes);
+
+// EveryBackend without those that go through several hosts.
 std::vector<BackendRanks> EveryFlatBackend(const std::vector<int>& sizes);
 
 // "Shm3"

@@ -11,6 +11,7 @@
 #include "runtime/collectives/inprocess/in_process_world.h"
 #include "runtime/collectives/self/self_transport.h"
 #include "runtime/collectives/shm/shm_transport.h"
+#include "tests/testing/device_transports.h"
 #include "tests/testing/hierarchical_transports.h"
 #include "tests/testing/mpi_transports.h"
 
@@ -85,6 +86,8 @@ std::string Name(Backend backend) {
       return "Hierarchical";
     case Backend::kMpi:
       return "Mpi";
+    case Backend::kStaged:
+      return "Staged";
   }
   return "";
 }
@@ -92,6 +95,7 @@ std::string Name(Backend backend) {
 bool IsTestable(Backend backend, int size) {
   if (backend == Backend::kSelf) return size == 1;
   if (backend == Backend::kHierarchical) return size > 1;
+  if (backend == Backend::kStaged) return HasDevices();
   // ThreadSanitizer knows memory by its address: it would see no synchronisation between two mappings of one word.
   return backend != Backend::kShmSeparately || !kThreadSanitizer;
 }
@@ -120,6 +124,8 @@ std::vector<Transport> ConnectRanks(Backend backend, const BackendOptions& optio
       return ConnectHierarchicalTransports(HostsOf(backend, options.size), static_cast<uint64_t>(options.size));
     case Backend::kMpi:
       return ConnectMpiTransports(options.size, static_cast<uint64_t>(options.size));
+    case Backend::kStaged:
+      return ConnectStagedTransports(options.size);
   }
   return {};
 }

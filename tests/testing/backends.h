@@ -17,6 +17,7 @@ enum class Backend {
   kShmSeparately,  // each rank maps the memory for itself, as processes do
   kHierarchical,   // several hosts: shared memory on each, messages across
   kMpi,            // messages between all, with more or less delay, in small chunks
+  kStaged,         // tensors of devices, through small slots of pinned memory, to kInProcess
 };
 
 std::string Name(Backend backend);

@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/collectives/members.h"
 
@@ -21,16 +23,13 @@ constexpr size_t kAlignment = 16;
 // A buffer of the host, on the device: nullptr and empty ones too.
 class DeviceCopy {
  public:
-  DeviceCopy(Device& device, const void* host, size_t bytes)
-      : host_(static_cast<const char*>(host)), bytes_(host == nullptr ? 0 : bytes) {
+  DeviceCopy(DeviceAccess& access, const void* host, size_t bytes)
+      : access_(access), host_(static_cast<const char*>(host)), bytes_(host == nullptr ? 0 : bytes) {
     if (host == nullptr) return;
     before_ = kGuardBytes + reinterpret_cast<uintptr_t>(host) % kAlignment;
-    absl::StatusOr<DeviceMemory> memory =
-        device.Allocate(RONDA_CUDA_DEVICE_MEMORY, before_ + bytes_ + kGuardBytes, "a copy of a test's buffer");
-    EXPECT_EQ(memory.status(), absl::OkStatus());
-    memory_ = *std::move(memory);
-    WriteDevice(memory_.data(),
-                std::string(before_, kGuard) + std::string(host_, bytes_) + std::string(kGuardBytes, kGuard));
+    memory_ = access_.Allocate(before_ + bytes_ + kGuardBytes);
+    access_.Write(memory_.data(),
+                  std::string(before_, kGuard) + std::string(host_, bytes_) + std::string(kGuardBytes, kGuard));
   }
 
   void* data() const { return host_ == nullptr ? nullptr : memory_.data() + before_; }
@@ -38,7 +37,7 @@ class DeviceCopy {
   // What is on the device now becomes the host's, into which it is written only if it has changed: inputs are const.
   void CopyBack() const {
     if (host_ == nullptr) return;
-    const std::string all = ReadDevice(memory_.data(), memory_.size());
+    const std::string all = access_.Read(memory_.data(), memory_.size());
     EXPECT_TRUE(all.substr(0, before_) == std::string(before_, kGuard) &&
                 all.substr(before_ + bytes_) == std::string(kGuardBytes, kGuard))
         << "memory around a buffer on the device was written";
@@ -49,6 +48,7 @@ class DeviceCopy {
  private:
   static constexpr char kGuard = '\x5a';
 
+  DeviceAccess& access_;
   const char* const host_;
   const size_t bytes_;
   size_t before_ = 0;
@@ -57,7 +57,7 @@ class DeviceCopy {
 
 // A segment and its copies on the device.
 struct SegmentCopy {
-  SegmentCopy(Device& device, const ReduceCall& call, const Segment& segment)
+  SegmentCopy(DeviceAccess& device, const ReduceCall& call, const Segment& segment)
       : input(device, segment.input, segment.count * SizeOf(call.dtype)),
         output(device, segment.output == segment.input ? nullptr : segment.output, OutputBytes(call, segment)),
         residual(device, segment.residual, segment.count * sizeof(float)),
@@ -97,7 +97,7 @@ absl::Status OnDevice::Reduce(const ReduceCall& call) {
   std::vector<Segment> segments;
   copies.reserve(call.segments.size());
   for (const Segment& segment : call.segments) {
-    copies.emplace_back(*parts_.device, call, segment);
+    copies.emplace_back(access_, call, segment);
     segments.push_back(copies.back().on_device);
   }
   ReduceCall on_device = call;
@@ -109,7 +109,7 @@ absl::Status OnDevice::Reduce(const ReduceCall& call) {
 }
 
 absl::Status OnDevice::Broadcast(const BroadcastCall& call) {
-  const DeviceCopy copy(*parts_.device, call.data, call.bytes);
+  const DeviceCopy copy(access_, call.data, call.bytes);
   BroadcastCall on_device = call;
   on_device.data = copy.data();
   RONDA_RETURN_IF_ERROR(parts_.communicator->Broadcast(on_device));
@@ -122,8 +122,8 @@ absl::Status OnDevice::Allgather(const AllgatherCall& call) {
   const Members members(call.info, rank(), size());
   const size_t sent = members.IncludeSelf() ? call.bytes_per_rank[members.self()] : 0;
   const size_t all = std::accumulate(call.bytes_per_rank.begin(), call.bytes_per_rank.end(), size_t{0});
-  const DeviceCopy input(*parts_.device, call.input, sent);
-  const DeviceCopy output(*parts_.device, call.output, all);
+  const DeviceCopy input(access_, call.input, sent);
+  const DeviceCopy output(access_, call.output, all);
   AllgatherCall on_device = call;
   on_device.input = input.data();
   on_device.output = output.data();
@@ -142,8 +142,8 @@ absl::Status OnDevice::Alltoall(const AlltoallCall& call) {
     sent += call.bytes[members.self() * members.size() + peer];
     received += call.bytes[peer * members.size() + members.self()];
   }
-  const DeviceCopy input(*parts_.device, call.input, sent);
-  const DeviceCopy output(*parts_.device, call.output, received);
+  const DeviceCopy input(access_, call.input, sent);
+  const DeviceCopy output(access_, call.output, received);
   AlltoallCall on_device = call;
   on_device.input = input.data();
   on_device.output = output.data();
@@ -159,11 +159,24 @@ absl::Status OnDevice::Barrier(const CallInfo& info) {
   return Finish(info);
 }
 
+absl::Status OnDevice::TellIfLate(const CallInfo& info) {
+  RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceEvent> end, parts_.device->NewEvent());
+  RONDA_RETURN_IF_ERROR(end->Record(parts_.stream->handle()));
+  const absl::Duration begin = MonotonicTime();
+  while (MonotonicTime() - begin <= info.limits.warning) {
+    RONDA_ASSIGN_OR_RETURN(const bool is_done, end->done());
+    if (is_done) return absl::OkStatus();
+    std::this_thread::yield();
+  }
+  info.ballot->when_late();
+  return absl::OkStatus();
+}
+
 absl::Status OnDevice::Finish(const CallInfo& info) {
-  RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceEvent> event, parts_.device->NewEvent());
-  RONDA_RETURN_IF_ERROR(event->Record(parts_.stream->handle()));
-  RONDA_RETURN_IF_ERROR(event->Wait());
-  if (info.ballot == nullptr || info.ballot->result != Ballot::Result::kOpen) return absl::OkStatus();
+  const bool is_open = info.ballot != nullptr && info.ballot->result == Ballot::Result::kOpen;
+  if (is_open) RONDA_RETURN_IF_ERROR(TellIfLate(info));
+  access_.Finish();
+  if (!is_open) return absl::OkStatus();
   const OpenVote::Outcome outcome = info.ballot->open_vote->outcome();
   EXPECT_NE(outcome, OpenVote::Outcome::kOpen) << "the device is done, and the vote is not counted";
   info.ballot->result =

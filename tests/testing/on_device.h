@@ -6,11 +6,11 @@
 
 #include "runtime/collectives/communicator.h"
 #include "runtime/cuda/device.h"
-#include "tests/testing/fake_cuda/fake_cuda.h"
+#include "tests/testing/device_access.h"
 
 namespace ronda::testing {
 
-// Has a communicator of a device pass the tests of those of host memory: copies the buffers of each call to a fake
+// Has a communicator of a device pass the tests of those of host memory: copies the buffers of each call to the
 // device, waits for the stream, and copies back whatever has changed. Buffers on the device are as well aligned as the
 // host's, and have guard bytes around them.
 //
@@ -19,14 +19,14 @@ class OnDevice : public Communicator {
  public:
   // In the order of construction.
   struct Parts {
-    std::shared_ptr<FakeCuda> cuda;
+    std::shared_ptr<const void> cuda;  // what the device needs: a FakeCuda, or nothing
     std::shared_ptr<Device> device;
     std::unique_ptr<DeviceStream> stream;
     std::unique_ptr<Communicator> host;          // that of the device may use it
     std::unique_ptr<Communicator> communicator;  // of the device, on the stream
   };
 
-  explicit OnDevice(Parts parts) : parts_(std::move(parts)) {}
+  explicit OnDevice(Parts parts) : parts_(std::move(parts)), access_(parts_.device, parts_.stream->handle()) {}
 
   Capabilities capabilities() const override;
   RankId rank() const override { return parts_.communicator->rank(); }
@@ -42,8 +42,11 @@ class OnDevice : public Communicator {
  private:
   // Waits until the device has done everything, and learns how a vote of the call has ended.
   absl::Status Finish(const CallInfo& info);
+  // Has whoever waits for the vote told if it is not counted soon, as a communicator of the host does.
+  absl::Status TellIfLate(const CallInfo& info);
 
   Parts parts_;
+  DeviceAccess access_;
 };
 
 }  // namespace ronda::testing

@@ -1,0 +1,10 @@
+#!/bin/bash
+# The conformance tests on real devices: tensors that go through pinned memory. Without a device they are skipped.
+set -uo pipefail
+
+export RONDA_TEST_CUDA_PLUGIN=$PWD/runtime/cuda/libronda_cuda.so
+status=0
+for test in reduce exchange ballot sequence tune; do
+  "tests/conformance/${test}_test" --gtest_filter='*Staged*' || status=1
+done
+exit $status

@@ -1,0 +1,119 @@
+// A rank whose tensors are in the memory of a GPU, which it may share with other ranks: trains nothing, but does what a
+// training loop does, with values that are known, and says "rank 1 of 3: ok". RONDA_CUDA_PLUGIN says what the GPU is.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "client/ronda.hpp"
+#include "runtime/cuda/cuda_library.h"
+#include "runtime/cuda/device.h"
+#include "tests/testing/device_access.h"
+
+namespace ronda::testing {
+namespace {
+
+constexpr int kSteps = 20;  // the schedule is locked after a few
+
+// What a rank's steps need.
+struct Trainer {
+  std::shared_ptr<Device> device;
+  std::unique_ptr<DeviceStream> stream;
+  DeviceAccess access;
+
+  DeviceMemory Tensor(const std::vector<float>& values) {
+    DeviceMemory memory = access.Allocate(values.size() * sizeof(float));
+    access.Write(memory.data(), {reinterpret_cast<const char*>(values.data()), memory.size()});
+    return memory;
+  }
+
+  std::vector<float> ValuesOf(const void* memory, size_t count) {
+    const std::string bytes = access.Read(memory, count * sizeof(float));
+    std::vector<float> values(count);
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    return values;
+  }
+
+  ronda::Tensor View(const std::string& name, const DeviceMemory& memory) const {
+    const auto count = static_cast<int64_t>(memory.size() / sizeof(float));
+    return cuda_tensor(name, reinterpret_cast<float*>(memory.data()), {count}, stream->handle());
+  }
+};
+
+Trainer MakeTrainer() {
+  const char* const path = std::getenv("RONDA_CUDA_PLUGIN");
+  const absl::StatusOr<const ronda_cuda_plugin*> plugin = LoadCudaPlugin(path == nullptr ? "" : path);
+  EXPECT_EQ(plugin.status(), absl::OkStatus());
+  const absl::StatusOr<int> devices = CountDevices(**plugin);
+  EXPECT_EQ(devices.status(), absl::OkStatus());
+  std::shared_ptr<Device> device = *Device::Open(*plugin, local_rank() % *devices);
+  std::unique_ptr<DeviceStream> stream = *DeviceStream::Create(device.get());
+  const StreamHandle handle = stream->handle();
+  return {.device = device, .stream = std::move(stream), .access = DeviceAccess(device, handle)};
+}
+
+// Of small integers, whose sums are exact in every format and order.
+float Expected(int step, size_t tensor) {
+  const int ranks = size() * (size() + 1) / 2;
+  return static_cast<float>(ranks * (step % 3 + 1)) + static_cast<float>(tensor) * static_cast<float>(size());
+}
+
+// Gradients of several sizes, each announced at once; the stream waits for the results, and the host does not.
+void CheckSteps(Trainer& trainer) {
+  const size_t counts[] = {1, 1000, 100'003};
+  for (int step = 0; step < kSteps; ++step) {
+    std::vector<DeviceMemory> gradients;
+    std::vector<Handle> handles;
+    for (size_t i = 0; i < std::size(counts); ++i) {
+      const float value = static_cast<float>((rank() + 1) * (step % 3 + 1)) + static_cast<float>(i);
+      gradients.push_back(trainer.Tensor(std::vector<float>(counts[i], value)));
+      ReduceOptions options;
+      options.op = Op::Sum;
+      options.compression = i == 1 ? Compression::fp16 : Compression::none;
+      handles.push_back(allreduce_async(trainer.View("gradient" + std::to_string(i), gradients.back()), options));
+    }
+    for (size_t i = 0; i < handles.size(); ++i) {
+      handles[i].synchronize_on(trainer.stream->handle());
+      EXPECT_EQ(trainer.ValuesOf(gradients[i].data(), counts[i]), std::vector<float>(counts[i], Expected(step, i)))
+          << "step " << step << ", gradient " << i;
+    }
+  }
+}
+
+void CheckBroadcast(Trainer& trainer) {
+  const DeviceMemory parameters = trainer.Tensor(std::vector<float>(5000, static_cast<float>(rank())));
+  broadcast(trainer.View("parameters", parameters), size() - 1);
+  EXPECT_EQ(trainer.ValuesOf(parameters.data(), 5000), std::vector<float>(5000, static_cast<float>(size() - 1)));
+}
+
+// A loss, say, which is the host's.
+void CheckHostMemory() {
+  std::vector<float> loss = {static_cast<float>(rank() + 1)};
+  allreduce(tensor("loss", loss), {.op = Op::Sum});
+  EXPECT_EQ(loss[0], static_cast<float>(size() * (size() + 1) / 2));
+}
+
+int Run() {
+  init();
+  {
+    Trainer trainer = MakeTrainer();
+    CheckBroadcast(trainer);
+    CheckSteps(trainer);
+    CheckHostMemory();
+  }
+  const bool is_ok = !::testing::Test::HasFailure();
+  std::printf("rank %d of %d: %s\n", rank(), size(), is_ok ? "ok" : "failed");
+  shutdown();
+  return is_ok ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace ronda::testing
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  return ronda::testing::Run();
+}

@@ -1,0 +1,89 @@
+// Jobs whose tensors are in the memory of GPUs, in processes of their own: fake GPUs, or, where RONDA_TEST_CUDA_PLUGIN
+// says so, real ones.
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/collectives/nccl/nccl_library.h"
+#include "runtime/cuda/cuda_library.h"
+#include "runtime/cuda/device.h"
+#include "tests/multiprocess/launcher_harness.h"
+
+namespace ronda {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kProgram[] = "tests/multiprocess/device_ranks";
+
+bool IsReal() { return std::getenv("RONDA_TEST_CUDA_PLUGIN") != nullptr; }
+
+std::string Plugin() {
+  return IsReal() ? std::getenv("RONDA_TEST_CUDA_PLUGIN")
+                  : std::filesystem::absolute("tests/testing/fake_cuda/libfake_cuda.so").string();
+}
+
+// Real devices have the real NCCL.
+std::string Nccl() {
+  const std::string fake = std::filesystem::absolute("tests/testing/fake_nccl/libfake_nccl.so");
+  return IsReal() ? "RONDA_DEVICE_BACKEND=nccl" : "RONDA_NCCL_LIBRARY=" + fake;
+}
+
+class DeviceRanksTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!IsReal()) return;
+    const absl::StatusOr<const ronda_cuda_plugin*> plugin = LoadCudaPlugin(Plugin());
+    ASSERT_EQ(plugin.status(), absl::OkStatus());
+    const absl::Status status = CountDevices(**plugin).status();
+    if (!status.ok()) GTEST_SKIP() << status.message();
+  }
+
+  // The environment of a job; fake devices as said, real ones as they are.
+  static LauncherRun::Options With(std::vector<std::string> environment) {
+    environment.push_back("RONDA_CUDA_PLUGIN=" + Plugin());
+    environment.emplace_back("RONDA_LOG_LEVEL=info");
+    return {.environment = std::move(environment)};
+  }
+
+  static void ExpectAllOk(LauncherRun& run, int ranks) {
+    EXPECT_EQ(run.Finish(), 0) << run.out() << run.err();
+    for (int rank = 0; rank < ranks; ++rank) {
+      EXPECT_THAT(run.out(), HasSubstr(absl::StrCat("rank ", rank, " of ", ranks, ": ok\n"))) << run.err();
+    }
+  }
+};
+
+TEST_F(DeviceRanksTest, OneRankHasItsDeviceToItself) {
+  LauncherRun run({"-np", "1", kProgram}, With({}));
+  ExpectAllOk(run, 1);
+}
+
+TEST_F(DeviceRanksTest, RanksThatShareADeviceGoThroughTheHost) {
+  LauncherRun run({"-np", "3", kProgram}, With({"FAKE_CUDA_DEVICES=1", "FAKE_CUDA_DELAY_SEED=5"}));
+  ExpectAllOk(run, 3);
+  EXPECT_THAT(run.err(), HasSubstr("go over staged"));
+}
+
+TEST_F(DeviceRanksTest, RanksWithADeviceEachGoOverNccl) {
+  if (IsReal()) GTEST_SKIP() << "for as many devices as ranks";
+  LauncherRun run({"-np", "3", kProgram}, With({"FAKE_CUDA_DEVICES=3", "FAKE_CUDA_DELAY_SEED=6", Nccl()}));
+  ExpectAllOk(run, 3);
+  EXPECT_THAT(run.err(), HasSubstr("go over nccl"));
+}
+
+// NCCL does not mind that ranks share a device if they say that they are on several hosts.
+TEST_F(DeviceRanksTest, RanksOfHostsByNcclsAccountShareADeviceOverNccl) {
+  if (const absl::Status nccl = LoadNccl("").status(); IsReal() && !nccl.ok()) GTEST_SKIP() << nccl.message();
+  LauncherRun run(Shell(2, absl::StrCat("NCCL_HOSTID=rank$RONDA_RANK exec ", kProgram)),
+                  With({"FAKE_CUDA_DEVICES=1", "NCCL_SOCKET_IFNAME=lo", Nccl()}));
+  ExpectAllOk(run, 2);
+  EXPECT_THAT(run.err(), HasSubstr("go over nccl"));
+}
+
+}  // namespace
+}  // namespace ronda
