@@ -277,10 +277,14 @@ void NcclGroups::AbortAll(const std::vector<NcclHandle>& handles) {
   std::vector<std::thread> threads;
   for (NcclHandle handle : handles) {
     threads.emplace_back([this, handle] {
-      LogIfError(options_.rank, options_.device->Call("aborting an NCCL communicator", [&](const ronda_cuda_plugin&) {
+      const auto abort = [&](const ronda_cuda_plugin&) {
         nccl_.CommAbort(handle);
         return 0;
-      }));
+      };
+      const absl::Status called = options_.device->Call("aborting an NCCL communicator", abort);
+      LogIfError(options_.rank, called);
+      // A device that has failed cannot be made current, and the other ranks' devices wait for it all the same.
+      if (!called.ok()) abort(options_.device->plugin());
     });
   }
   for (std::thread& thread : threads) thread.join();

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -16,24 +17,7 @@
 
 namespace ronda::testing {
 
-// One rank of such a job: its runtime, its device, and a stream of its own, as a trainer has one.
-class DeviceRank {
- public:
-  DeviceRank(Runtime& runtime, FakeCuda& cuda, int ordinal);
-
-  Runtime& runtime() { return runtime_; }
-  RankId rank() const { return runtime_.topology().rank; }
-  Device& device() { return *device_; }
-  StreamHandle stream() const { return stream_->handle(); }
-  const ronda_cuda_plugin& cuda() const { return *cuda_.table(); }
-  FakeCuda& fake() { return cuda_; }
-
- private:
-  Runtime& runtime_;
-  FakeCuda& cuda_;
-  const std::shared_ptr<Device> device_;
-  const std::unique_ptr<DeviceStream> stream_;
-};
+class DeviceRank;
 
 // A tensor on the device of a rank.
 //
@@ -45,6 +29,9 @@ class DeviceTensor {
   DeviceTensor(DeviceRank& rank, const std::vector<T>& values) : DeviceTensor(rank, values.size() * sizeof(T)) {
     Set(values);
   }
+
+  // Waits for the rank's stream.
+  ~DeviceTensor();
 
   void* data() const { return memory_.data(); }
 
@@ -75,6 +62,28 @@ class DeviceTensor {
   DeviceMemory staging_;  // pinned: what is being written
 };
 
+// One rank of such a job: its runtime, its device, and a stream of its own, as a trainer has one.
+class DeviceRank {
+ public:
+  DeviceRank(Runtime& runtime, FakeCuda& cuda, int ordinal);
+
+  Runtime& runtime() { return runtime_; }
+  RankId rank() const { return runtime_.topology().rank; }
+  Device& device() { return *device_; }
+  StreamHandle stream() const { return stream_->handle(); }
+  FakeCuda& fake() { return cuda_; }
+
+  // A tensor that outlives the runtime: when a job has failed, the device may still be at what was under way.
+  DeviceTensor& Keep(const std::vector<float>& values) { return tensors_.emplace_back(*this, values); }
+
+ private:
+  Runtime& runtime_;
+  FakeCuda& cuda_;
+  const std::shared_ptr<Device> device_;
+  const std::unique_ptr<DeviceStream> stream_;
+  std::deque<DeviceTensor> tensors_;
+};
+
 struct DeviceJobOptions {
   int size = 2;
   int devices = 8;               // rank r has device r % devices
@@ -86,7 +95,7 @@ struct DeviceJobOptions {
 };
 
 // A job of `options.size` ranks, each of which runs `body` and shuts down, which must succeed, unless the job is
-// expected to fail. Nothing may be left on the devices afterwards.
+// expected to fail. Otherwise nothing may be left on the devices afterwards.
 void RunDeviceRanks(const DeviceJobOptions& options, const std::function<void(DeviceRank& rank)>& body);
 
 // An allreduce in place.

