@@ -31,6 +31,10 @@ class ConformanceTest : public BackendTest {
   // How the members of a call that delivers so are reduced: on which hosts first; none: all at once.
   HostMap LevelsOf(Receives receives, const Group* group = nullptr) const;
 
+  // "" if `output` is the whole result of the case as the backend owes it: to the bit or, where it adds up in an order
+  // of its own, near the result in fp64.
+  std::string CheckResult(const ReduceCase& c, const std::vector<std::string>& inputs, const std::string& output) const;
+
   // Groups of all shapes: all ranks, each end alone, every second one, all but the first.
   std::vector<Group> Groups() const;
 
@@ -44,8 +48,8 @@ class ConformanceTest : public BackendTest {
     std::string whole;                // the result
   };
   Prepared Prepare(const ReduceCase& c, const Group* group) const;
-  static void RunAsMember(const ReduceCase& c, const Prepared& prepared, int position, int members, const Group* group,
-                          Communicator& communicator);
+  void RunAsMember(const ReduceCase& c, const Prepared& prepared, int position, int members, const Group* group,
+                   Communicator& communicator) const;
   static void RunAsOutsider(const ReduceCase& c, const Group* group, Communicator& communicator);
 };
 

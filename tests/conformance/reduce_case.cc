@@ -167,6 +167,22 @@ std::string ReceivedBy(const ReduceCase& c, const std::string& whole, int member
   return received;
 }
 
+std::string WithParts(const ReduceCase& c, const std::string& whole, const std::string& received, int member,
+                      int members) {
+  const std::vector<size_t> counts = SegmentCounts(c);
+  const std::vector<Part> parts = PartsOf(c, member, members);
+  std::string result = whole;
+  size_t begin = 0;
+  size_t taken = 0;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    const size_t bytes = parts[i].count * SizeOf(c.dtype);
+    result.replace((begin + parts[i].begin) * SizeOf(c.dtype), bytes, received.substr(taken, bytes));
+    taken += bytes;
+    begin += counts[i];
+  }
+  return result;
+}
+
 std::vector<WireFormat> WireFormatsFor(DType dtype) {
   if (!IsFloatingPoint(dtype)) return {WireFormat::kNone};
   if (SizeOf(dtype) == 2) return {WireFormat::kNone, WireFormat::kFp8E4M3, WireFormat::kFp8E5M2};

@@ -55,6 +55,10 @@ std::string ExpectedBits(const ReduceCase& c, const std::vector<std::string>& in
 // What of `whole` the member receives: its parts, one after the other.
 std::string ReceivedBy(const ReduceCase& c, const std::string& whole, int member, int members);
 
+// `whole` with what the member has received instead of its parts.
+std::string WithParts(const ReduceCase& c, const std::string& whole, const std::string& received, int member,
+                      int members);
+
 // "" if every element of `output` is near the result in fp64 (integers: exactly the result); else the first that is
 // not. The result was rounded once on each of `levels`.
 std::string CompareWithOracle(const ReduceCase& c, const std::vector<std::string>& inputs, const std::string& output,

@@ -32,6 +32,7 @@ std::vector<BackendRanks> EveryBackendAndDevice(const std::vector<int>& sizes) {
   for (int size : sizes) {
     // More ranks find nothing new in what is on top of another backend.
     if (size <= 4) all.push_back({Backend::kStaged, size});
+    all.push_back({Backend::kNccl, size});
   }
   return all;
 }
@@ -51,6 +52,10 @@ void BackendTest::SetUp() {
   if (!IsTestable(backend, size)) GTEST_SKIP() << GetParam() << " cannot be tested here";
   transports_ = ConnectRanks(backend, {.size = size});
   ASSERT_EQ(transports_.size(), static_cast<size_t>(size));
+}
+
+void BackendTest::TearDown() {
+  OnEveryRank([](RankId, Transport& transport) { transport.communicator.reset(); });
 }
 
 }  // namespace ronda::testing

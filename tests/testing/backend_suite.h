@@ -42,6 +42,8 @@ std::string NameOfBackendRanks(const ::testing::TestParamInfo<BackendRanks>& inf
 class BackendTest : public ::testing::TestWithParam<BackendRanks> {
  protected:
   void SetUp() override;
+  // Ranks end their communicators together, as some wait for each other.
+  void TearDown() override;
 
   int size() const { return static_cast<int>(transports_.size()); }
   Transport& transport(RankId rank) { return transports_[rank]; }

@@ -14,6 +14,7 @@
 #include "tests/testing/device_transports.h"
 #include "tests/testing/hierarchical_transports.h"
 #include "tests/testing/mpi_transports.h"
+#include "tests/testing/nccl_transports.h"
 
 namespace ronda::testing {
 namespace {
@@ -88,6 +89,8 @@ std::string Name(Backend backend) {
       return "Mpi";
     case Backend::kStaged:
       return "Staged";
+    case Backend::kNccl:
+      return "Nccl";
   }
   return "";
 }
@@ -126,6 +129,8 @@ std::vector<Transport> ConnectRanks(Backend backend, const BackendOptions& optio
       return ConnectMpiTransports(options.size, static_cast<uint64_t>(options.size));
     case Backend::kStaged:
       return ConnectStagedTransports(options.size);
+    case Backend::kNccl:
+      return ConnectNcclTransports(options.size);
   }
   return {};
 }

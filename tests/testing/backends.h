@@ -18,6 +18,7 @@ enum class Backend {
   kHierarchical,   // several hosts: shared memory on each, messages across
   kMpi,            // messages between all, with more or less delay, in small chunks
   kStaged,         // tensors of devices, through small slots of pinned memory, to kInProcess
+  kNccl,           // tensors of devices, one a rank, through a fake NCCL
 };
 
 std::string Name(Backend backend);
