@@ -1,12 +1,14 @@
 #include "runtime/launch/build_report.h"
 
+#include <memory>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/version.h"
+#include "runtime/collectives/nccl/nccl_library.h"
 #include "runtime/cuda/cuda_library.h"
-#include "runtime/launch/gpu_libraries.h"
 #include "runtime/launch/host_probe.h"
 #include "runtime/launch/mpirun_version.h"
 #include "runtime/mpi/mpi_session.h"
@@ -24,6 +26,11 @@ absl::StatusOr<std::string> FindDevices(const std::string& plugin_path) {
   return DescribeDevices(*plugin);
 }
 
+absl::StatusOr<std::string> FindNccl(const std::string& path) {
+  RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<const NcclLibrary> nccl, LoadNccl(path));
+  return absl::StrCat(nccl->version, ", ", nccl->path);
+}
+
 std::string Line(absl::string_view name, const absl::StatusOr<std::string>& part, absl::string_view purpose) {
   return absl::StrFormat("    [%c] %-12s %s\n", part.ok() ? 'X' : ' ', name,
                          part.ok() ? absl::StrCat(purpose, ": ", *part) : std::string(part.status().message()));
@@ -35,7 +42,7 @@ OptionalParts FindOptionalParts(const EnvironmentReader& environment) {
   return {.open_mpi = MpiSession::Library({.flavor = MpiFlavor::kOpenMpi}),
           .mpich = MpiSession::Library({.flavor = MpiFlavor::kMpich}),
           .cuda = FindDevices(environment("RONDA_CUDA_PLUGIN").value_or("")),
-          .nccl = FindNccl(),
+          .nccl = FindNccl(environment("RONDA_NCCL_LIBRARY").value_or("")),
           .mpirun = FindMpirun()};
 }
 

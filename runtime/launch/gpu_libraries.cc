@@ -63,14 +63,4 @@ absl::StatusOr<GpuDriver> FindGpuDriver() {
   return driver;
 }
 
-absl::StatusOr<std::string> FindNccl() {
-  RONDA_ASSIGN_OR_RETURN(void* const library, Load("libnccl.so.2"));
-  int version = 0;
-  RONDA_RETURN_IF_ERROR(Ask(library, "ncclGetVersion", kWritesNumber, &version));
-  // 2.18.5 is 21805; before 2.9 it was 2805 for 2.8.5.
-  const int major = version < 10000 ? version / 1000 : version / 10000;
-  const int rest = version < 10000 ? version % 1000 : version % 10000;
-  return absl::StrCat(major, ".", rest / 100, ".", rest % 100);
-}
-
 }  // namespace ronda

@@ -1,4 +1,4 @@
-// What this host has of NVIDIA's software, found at run time: nothing here is linked with it.
+// The GPUs of this host and their driver, found at run time: nothing here is linked with it.
 #ifndef RONDA_RUNTIME_LAUNCH_GPU_LIBRARIES_H_
 #define RONDA_RUNTIME_LAUNCH_GPU_LIBRARIES_H_
 
@@ -17,10 +17,6 @@ struct GpuDriver {
 // Asks libcuda.so.1.
 // Errors: NOT_FOUND if it is not installed; FAILED_PRECONDITION if it does not work, or there is no device.
 absl::StatusOr<GpuDriver> FindGpuDriver();
-
-// The version of libnccl.so.2: "2.18.5".
-// Errors: NOT_FOUND if it is not installed, FAILED_PRECONDITION if it does not work.
-absl::StatusOr<std::string> FindNccl();
 
 }  // namespace ronda
 

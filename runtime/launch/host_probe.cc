@@ -24,6 +24,7 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/base/version.h"
 #include "runtime/bootstrap/network_interface.h"
+#include "runtime/collectives/nccl/nccl_library.h"
 #include "runtime/launch/echo.h"
 #include "runtime/launch/gpu_libraries.h"
 #include "runtime/launch/mpirun_version.h"
@@ -78,7 +79,7 @@ void AddGpus(HostFacts* facts) {
     (*facts)[fact::kCuda] = driver->cuda_version;
     if (!driver->models.empty()) (*facts)[fact::kGpus] = CountModels(driver->models);
   }
-  if (const auto nccl = FindNccl(); nccl.ok()) (*facts)[fact::kNccl] = *nccl;
+  if (const auto nccl = LoadNccl(""); nccl.ok()) (*facts)[fact::kNccl] = (*nccl)->version;
 }
 
 // Starts answering others, and notes where.
