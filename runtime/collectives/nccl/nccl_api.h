@@ -47,6 +47,17 @@ enum class NcclRedOp : int {  // ncclRedOp_t
   kMin = 3,
 };
 
+// The oldest NCCL that is used: the first whose communicators are made without blocking, and can be aborted then.
+inline constexpr int kOldestNccl = 21400;
+
+// The beginning of ncclConfig_t, as NCCL 2.14 had it. Every later version takes it, and its own defaults for the rest.
+struct NcclConfig {
+  size_t size = sizeof(NcclConfig);
+  unsigned magic = 0xcafebeef;
+  unsigned version = kOldestNccl;
+  int blocking = 0;
+};
+
 // One entry a function, named as in nccl.h without its prefix.
 struct NcclFunctions {
   NcclResult (*GetVersion)(int* version);  // 22809 is 2.28.9

@@ -3,6 +3,9 @@
 #include <limits>
 #include <utility>
 
+#include "absl/time/clock.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/collectives/members.h"
 #include "runtime/collectives/nccl/nccl_exchanges.h"
@@ -11,6 +14,8 @@
 
 namespace ronda {
 namespace {
+
+constexpr absl::Duration kNap = absl::Microseconds(100);
 
 class NcclCommunicatorImpl : public NcclCommunicator {
  public:
@@ -26,8 +31,9 @@ class NcclCommunicatorImpl : public NcclCommunicator {
         exchanges_({.device = options.device.get(), .stream = options.stream, .groups = &groups_}) {}
 
   ~NcclCommunicatorImpl() override {
-    // What is freed now must not be in use any more. After a failure the device may never get to an end.
-    if (groups_.failure().ok()) AwaitStream().IgnoreError();
+    // What is freed now must not be in use any more.
+    if (AwaitStream().ok()) return;
+    groups_.Abort();
   }
 
   absl::Status Begin() {
@@ -89,10 +95,22 @@ class NcclCommunicatorImpl : public NcclCommunicator {
     return members.IncludeSelf() ? collective(members, entry) : absl::OkStatus();
   }
 
+  // Waits until nothing is under way. Errors: why that may never be.
   absl::Status AwaitStream() {
     RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceEvent> end, options_.device->NewEvent());
     RONDA_RETURN_IF_ERROR(end->Record(options_.stream));
-    return end->Wait();
+    const absl::Duration begin = MonotonicTime();
+    while (true) {
+      RONDA_RETURN_IF_ERROR(groups_.failure());
+      RONDA_ASSIGN_OR_RETURN(const bool is_done, end->done());
+      if (is_done) return absl::OkStatus();
+      RONDA_RETURN_IF_ERROR(options_.job_failure());
+      if (MonotonicTime() - begin > options_.init_deadline) {
+        Log(LogLevel::kWarning, options_.rank, "NCCL is ended while the device still works for it");
+        return absl::DeadlineExceededError("the device has not come to an end");
+      }
+      absl::SleepFor(kNap);
+    }
   }
 
   const Options options_;

@@ -15,12 +15,12 @@ namespace ronda {
 
 // Collectives of tensors in the memory of GPUs, one a rank, over NCCL.
 //
-// Calls return once their work is on the stream (communicator.h: a communicator of a device). What NCCL itself adds up
-// as Ronda does, or exactly, is one ncclAllReduce: integers, float32 and float64 (whose sums are then in NCCL's order,
-// not the ranks'), minima and maxima. Where NCCL would round at every hop (16-bit types), or has no such format (8-bit
-// blocks) or operator (bitwise ones), the members exchange shards by grouped sends and receives, reduce them here, in
-// the order of the group and in float32, and hand out the result: as many bytes on the wire as a ring has, rounded
-// once.
+// Calls return once their work is on the stream (communicator.h: a communicator of a device). What NCCL itself reduces
+// as Ronda does, or exactly, is one ncclAllReduce: integers, and sums and products of float32 and float64 (which are
+// then rounded in NCCL's order, not the ranks'). Where NCCL would round at every hop (16-bit types), drop NaN (minima
+// and maxima of floating-point numbers), or has no such format (8-bit blocks), type or operator, the members exchange
+// shards by grouped sends and receives, reduce them here, in the order of the group and in float32, and hand out the
+// result: as many bytes on the wire as a ring has, rounded once.
 //
 // A group has an NCCL communicator of its own, made when the group first has something to do; its id travels over
 // `host`.

@@ -24,14 +24,6 @@ constexpr absl::Duration kFinalizeDeadline = absl::Seconds(5);
 // More ranks than these are counted, not listed.
 constexpr int kListedRanks = 8;
 
-// The beginning of ncclConfig_t, as NCCL 2.14 had it. Every later version takes it, and its own defaults for the rest.
-struct NcclConfig {
-  size_t size = sizeof(NcclConfig);
-  unsigned magic = 0xcafebeef;
-  unsigned version = kOldestNccl;
-  int blocking = 0;
-};
-
 std::vector<RankId> RanksOf(const Members& members) {
   std::vector<RankId> ranks;
   for (int i = 0; i < members.size(); ++i) ranks.push_back(members[i]);
@@ -232,27 +224,36 @@ absl::Status NcclGroups::failure() const {
 
 void NcclGroups::Register(Entry* entry, void* memory, size_t bytes) {
   if (nccl_.CommRegister == nullptr || nccl_.CommDeregister == nullptr) return;
-  const MutexLock lock(&mu_);
-  const auto is_same = [&](const Entry::Registration& known) { return known.memory == memory; };
-  auto& known = entry->registrations;
-  if (entry->handle == nullptr || std::any_of(known.begin(), known.end(), is_same)) return;
-  void* registration = nullptr;
-  // Where it cannot be done, the data goes through NCCL's own buffers.
-  if (nccl_.CommRegister(entry->handle, memory, bytes, &registration) != NcclResult::kSuccess) registration = nullptr;
-  known.push_back({.memory = memory, .registration = registration});
+  {
+    const MutexLock lock(&mu_);
+    const auto is_same = [&](const Entry::Registration& known) { return known.memory == memory; };
+    if (std::any_of(entry->registrations.begin(), entry->registrations.end(), is_same)) return;
+  }
+  LogIfError(options_.rank, options_.device->Call("registering memory with NCCL", [&](const ronda_cuda_plugin&) {
+    const MutexLock lock(&mu_);
+    if (entry->handle == nullptr) return 0;
+    void* registration = nullptr;
+    // Where it cannot be done, the data goes through NCCL's own buffers.
+    if (nccl_.CommRegister(entry->handle, memory, bytes, &registration) != NcclResult::kSuccess) registration = nullptr;
+    entry->registrations.push_back({.memory = memory, .registration = registration});
+    return 0;
+  }));
 }
 
 void NcclGroups::Deregister(void* memory) {
-  const MutexLock lock(&mu_);
-  for (const std::unique_ptr<Entry>& entry : entries_) {
-    std::erase_if(entry->registrations, [&](const Entry::Registration& known) {
-      if (known.memory != memory) return false;
-      if (known.registration != nullptr && entry->handle != nullptr) {
-        nccl_.CommDeregister(entry->handle, known.registration);
-      }
-      return true;
-    });
-  }
+  LogIfError(options_.rank, options_.device->Call("freeing memory of NCCL's", [&](const ronda_cuda_plugin&) {
+    const MutexLock lock(&mu_);
+    for (const std::unique_ptr<Entry>& entry : entries_) {
+      std::erase_if(entry->registrations, [&](const Entry::Registration& known) {
+        if (known.memory != memory) return false;
+        if (known.registration != nullptr && entry->handle != nullptr) {
+          nccl_.CommDeregister(entry->handle, known.registration);
+        }
+        return true;
+      });
+    }
+    return 0;
+  }));
 }
 
 void NcclGroups::Abort() {

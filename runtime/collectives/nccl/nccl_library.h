@@ -16,9 +16,6 @@ struct NcclLibrary {
   std::string version;  // "2.28.9"
 };
 
-// The oldest version that is used: the first whose communicators are made without blocking, and can be aborted then.
-inline constexpr int kOldestNccl = 21400;
-
 // "2.28.9" for 22809.
 std::string NcclVersionText(int version);
 
