@@ -102,6 +102,7 @@ def _cuda_library(ctx):
         compilation_outputs = cc_common.create_compilation_outputs(objects = objects, pic_objects = objects),
         linking_contexts = [deps.linking_context],
         disallow_dynamic_library = True,
+        alwayslink = ctx.attr.alwayslink,
     )
     return [
         DefaultInfo(files = objects),
@@ -114,6 +115,7 @@ _cuda_library_rule = rule(
         "srcs": attr.label_list(allow_files = [".cu"]),
         "hdrs": attr.label_list(allow_files = [".h", ".cuh"]),
         "deps": attr.label_list(providers = [CcInfo]),
+        "alwayslink": attr.bool(),
         "_cudart": attr.label(default = "@cuda//:cudart"),
         "_version": attr.label(default = "@cuda//:version.txt", allow_files = True),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),

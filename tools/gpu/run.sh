@@ -31,11 +31,11 @@ if [[ $cuda != *'[X]'* ]]; then
 fi
 echo "${cuda#*cuda }"
 
-# Runs the program of each line of a file; `succeeds LOG` says what has become of it.
+# Runs every test, and says what has become of it.
 run_tests() {
   local passed=0 failed=0 skipped=0 program log
   while read -r program; do
-    log=$logs/$(basename "$program").log
+    log=$logs/${program//\//_}.log
     if ! (export TEST_TMPDIR=$logs && timeout 300 "./$program" < /dev/null > "$log" 2>&1); then
       failed=$((failed + 1))
       echo "FAILED  $program" && tail -n 40 "$log"
@@ -52,10 +52,13 @@ run_tests() {
 }
 
 run_benches() {
-  local status=0 program
+  local status=0 program arguments
+  export RONDA_CUDA_PLUGIN=$RONDA_TEST_CUDA_PLUGIN
   while read -r program; do
     echo "== $program"
-    timeout 300 "./$program" < /dev/null || status=1
+    arguments=()
+    [[ $program == examples/* ]] && arguments=(--bench)  # instead of training
+    timeout 300 "./$program" "${arguments[@]}" < /dev/null || status=1
   done < benches.txt
   return $status
 }

@@ -1,0 +1,36 @@
+#ifndef RONDA_EXAMPLES_CUDA_MNIST_BENCH_H_
+#define RONDA_EXAMPLES_CUDA_MNIST_BENCH_H_
+
+#include <cstddef>
+#include <string>
+
+#include "examples/cuda_mnist/device.h"
+#include "examples/cuda_mnist/trainer.h"
+#include "examples/lenet_mnist/mnist.h"
+
+namespace cuda_mnist {
+
+// `count` digits that nobody has written: random pixels, random labels, the same on every rank.
+lenet::MnistImages MadeUpDigits(std::size_t count);
+
+// How fast training is, over all ranks: medians of measurements that take turns.
+struct BenchResult {
+  double images_per_second = 0;
+  double images_per_second_alone = 0;  // with gradients that stay on their ranks
+
+  // What communication adds to a step, as a fraction of it.
+  double overhead() const { return images_per_second_alone / images_per_second - 1; }
+  std::string text() const;
+};
+
+struct BenchOptions {
+  std::size_t steps = 100;  // of one measurement
+  int measurements = 7;     // of each kind
+};
+
+// Every rank calls it. REQUIRES: the trainer's epochs have at least one step.
+BenchResult RunBench(const BenchOptions& options, Device& device, Trainer& trainer);
+
+}  // namespace cuda_mnist
+
+#endif  // RONDA_EXAMPLES_CUDA_MNIST_BENCH_H_

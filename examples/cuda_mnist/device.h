@@ -1,0 +1,103 @@
+#ifndef RONDA_EXAMPLES_CUDA_MNIST_DEVICE_H_
+#define RONDA_EXAMPLES_CUDA_MNIST_DEVICE_H_
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace cuda_mnist {
+
+// A matrix in the device's memory, in row-major order, as an operand of a product.
+struct Operand {
+  const float* data = nullptr;
+  enum class Order { kPlain, kTransposed } order = Order::kPlain;
+  std::ptrdiff_t stride = 0;  // elements from one product's operand to the next one's; 0: all have the same
+};
+
+// Products of matrices: result = left * right (+ result), `products` times.
+struct Product {
+  int rows = 0;     // of the result
+  int columns = 0;  // of the result
+  int inner = 0;    // columns of `left` as it stands in the product, rows of `right`
+  Operand left;
+  Operand right;
+  float* result = nullptr;  // rows x columns in row-major order; those of several products follow each other
+  int products = 1;
+  enum class Onto { kNothing, kResult } onto = Onto::kNothing;  // kResult: adds to what the result holds
+};
+
+// One GPU, the stream that this rank trains on, and cuBLAS on that stream. What it is given runs in order and later:
+// the functions that wait say so.
+//
+// Nothing here needs CUDA's headers, so that tests can have another Device (tests/examples/cuda_mnist/host_device.cc).
+//
+// Thread-compatible. Every function throws std::runtime_error with CUDA's own words if that fails.
+class Device {
+ public:
+  // Why this machine cannot train: "no CUDA-capable device is detected". Empty if it can.
+  static std::string WhyNone();
+
+  // A rank's GPU; ranks of a host share GPUs if they have to.
+  explicit Device(int local_rank);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  std::string name() const;
+  void* stream() const;  // a cudaStream_t
+
+  void* Allocate(std::size_t bytes);                                 // filled with zeros; waits
+  void Free(void* memory) noexcept;                                  // waits
+  void Upload(void* device, const void* host, std::size_t bytes);    // waits
+  void Download(void* host, const void* device, std::size_t bytes);  // waits
+  void Synchronize();                                                // waits until everything is done
+
+  void Multiply(const Product& product);
+
+ private:
+  struct Handles;
+  const std::unique_ptr<Handles> handles_;
+};
+
+// `size` elements in a device's memory, zero to begin with. The device must outlive them.
+template <class T>
+class DeviceArray {
+ public:
+  static_assert(std::is_trivially_copyable_v<T>);
+
+  DeviceArray(Device& device, std::size_t size)
+      : device_(&device), size_(size), data_(static_cast<T*>(device.Allocate(size * sizeof(T)))) {}
+  DeviceArray(Device& device, const std::vector<T>& values) : DeviceArray(device, values.size()) {
+    Upload(values.data(), values.size());
+  }
+  DeviceArray(DeviceArray&& other) noexcept
+      : device_(other.device_), size_(other.size_), data_(std::exchange(other.data_, nullptr)) {}
+  DeviceArray& operator=(DeviceArray&&) = delete;
+  ~DeviceArray() {
+    if (data_ != nullptr) device_->Free(data_);
+  }
+
+  T* data() const { return data_; }
+  std::size_t size() const { return size_; }
+
+  // Both wait.
+  void Upload(const T* values, std::size_t count) { device_->Upload(data_, values, count * sizeof(T)); }
+  std::vector<T> Download(std::size_t count) const {
+    std::vector<T> values(count);
+    device_->Download(values.data(), data_, count * sizeof(T));
+    return values;
+  }
+  std::vector<T> Download() const { return Download(size_); }
+
+ private:
+  Device* const device_;
+  const std::size_t size_;
+  T* data_;
+};
+
+}  // namespace cuda_mnist
+
+#endif  // RONDA_EXAMPLES_CUDA_MNIST_DEVICE_H_

@@ -1,0 +1,27 @@
+#ifndef RONDA_EXAMPLES_CUDA_MNIST_FLAGS_H_
+#define RONDA_EXAMPLES_CUDA_MNIST_FLAGS_H_
+
+#include <string>
+#include <vector>
+
+#include "examples/lenet_mnist/flags.h"
+
+namespace cuda_mnist {
+
+// The flags of lenet_mnist, and --bench.
+struct Flags {
+  enum class Work { kTrain, kBenchmark };
+
+  lenet::Flags shared;
+  Work work = Work::kTrain;
+};
+
+// Throws lenet::UsageError, as lenet::ParseFlags().
+Flags ParseFlags(std::vector<std::string> arguments);
+
+// What --help prints.
+std::string Usage();
+
+}  // namespace cuda_mnist
+
+#endif  // RONDA_EXAMPLES_CUDA_MNIST_FLAGS_H_

@@ -1,0 +1,45 @@
+#ifndef RONDA_EXAMPLES_CUDA_MNIST_LENET_H_
+#define RONDA_EXAMPLES_CUDA_MNIST_LENET_H_
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "examples/cuda_mnist/device.h"
+#include "examples/cuda_mnist/layers.h"
+#include "examples/lenet_mnist/lenet.h"
+
+namespace cuda_mnist {
+
+// lenet::LeNet on the device: the same layers, and the same results but for rounding.
+//
+// Thread-compatible. The device must outlive it.
+class LeNet {
+ public:
+  // Called with a parameter's place in parameters() once the work that computes its gradient is on the device's stream.
+  using GradientReady = std::function<void(std::size_t parameter)>;
+
+  // Begins with the parameters of `initial`, which is not needed any more afterwards.
+  LeNet(Device& device, lenet::LeNet& initial, int max_samples);
+
+  // The logits of images, 10 each. The images must stay untouched until Backward() is done; the result is valid until
+  // the next call.
+  // REQUIRES: 0 < samples <= max_samples.
+  const float* Forward(const float* images, int samples);
+
+  // Computes the gradients of all parameters from that of the logits, last layer first.
+  void Backward(const float* logits_gradient, const GradientReady& ready);
+
+  // Owned by the model; first layer first.
+  const std::vector<Parameter*>& parameters() { return parameters_; }
+
+ private:
+  void Add(std::unique_ptr<Layer> layer);
+
+  std::vector<std::unique_ptr<Layer>> layers_;
+  std::vector<Parameter*> parameters_;
+};
+
+}  // namespace cuda_mnist
+
+#endif  // RONDA_EXAMPLES_CUDA_MNIST_LENET_H_

@@ -1,0 +1,96 @@
+// Trains LeNet-5 on MNIST digits, on GPUs: see README.md beside this file. The part to read for how Ronda is used with
+// GPUs is trainer.cc.
+
+#include <algorithm>
+#include <chrono>
+#include <iostream>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "client/ronda.hpp"
+#include "examples/cuda_mnist/bench.h"
+#include "examples/cuda_mnist/device.h"
+#include "examples/cuda_mnist/flags.h"
+#include "examples/cuda_mnist/trainer.h"
+#include "examples/lenet_mnist/mnist.h"
+#include "examples/lenet_mnist/program.h"
+#include "examples/lenet_mnist/reporter.h"
+
+namespace cuda_mnist {
+namespace {
+
+std::vector<std::vector<float>> ValuesOf(LeNet& model) {
+  std::vector<std::vector<float>> values;
+  for (const Parameter* parameter : model.parameters()) values.push_back(parameter->value.Download());
+  return values;
+}
+
+// "LeNet-5 on 2 ranks, NVIDIA H200: "
+std::string Beginning(const Device& device) { return "LeNet-5 on " + lenet::RanksText() + ", " + device.name() + ": "; }
+
+void TrainAndTest(const lenet::Flags& flags, Device& device) {
+  const auto start = std::chrono::steady_clock::now();
+  const std::string directory = flags.data.empty() ? lenet::DefaultDataDirectory() : flags.data;
+  const lenet::MnistImages training_images = lenet::LoadMnist(directory, "train");
+  const lenet::MnistImages test_images = lenet::LoadMnist(directory, "t10k");
+  lenet::Reporter reporter(&std::cout, lenet::ReporterMode());
+  Trainer trainer(device, flags.training, &training_images, &reporter);
+  reporter.Say(Beginning(device) + std::to_string(training_images.size()) + " digits in batches of " +
+               std::to_string(trainer.batch_size()));
+  if (trainer.Train() == Trainer::End::kAskedToStop) {
+    reporter.Say("asked to stop: ended after step " + std::to_string(trainer.steps_done()) + ", on all ranks");
+  }
+  const double accuracy = trainer.Accuracy(test_images);
+  if (ronda::rank() == 0 && !flags.dump_parameters.empty()) {
+    lenet::WriteParameters(flags.dump_parameters, ValuesOf(trainer.model()));
+  }
+  reporter.Say(lenet::AccuracyText(accuracy, std::chrono::steady_clock::now() - start));
+}
+
+void Benchmark(lenet::TrainingOptions training, Device& device) {
+  constexpr std::size_t kBatchPerRank = 256;
+  if (training.batch_size == 0) training.batch_size = kBatchPerRank * static_cast<std::size_t>(ronda::size());
+  training.learning_rate = 0;  // there is nothing to learn
+  BenchOptions options;
+  if (training.max_steps != std::numeric_limits<std::size_t>::max())
+    options.steps = std::max<std::size_t>(1, training.max_steps);
+  const lenet::MnistImages digits = MadeUpDigits(4 * training.batch_size);
+  lenet::Reporter reporter(&std::cout, lenet::ReporterMode());
+  Trainer trainer(device, training, &digits, &reporter);
+  reporter.Say(Beginning(device) + "made-up digits in batches of " + std::to_string(trainer.batch_size()));
+  reporter.Say(RunBench(options, device, trainer).text());
+}
+
+void Run(const Flags& flags) {
+  if (const std::string reason = Device::WhyNone(); !reason.empty()) {
+    throw std::runtime_error("this needs a GPU: " + reason + "; lenet_mnist trains the same network on CPUs");
+  }
+  ronda::init();
+  {
+    Device device(ronda::local_rank());
+    if (flags.work == Flags::Work::kBenchmark) {
+      Benchmark(flags.shared.training, device);
+    } else {
+      TrainAndTest(flags.shared, device);
+    }
+  }
+  ronda::shutdown();
+}
+
+int Main(const std::vector<std::string>& arguments) {
+  return lenet::ExitCodeOf("cuda_mnist", [&] {
+    const Flags flags = ParseFlags(arguments);
+    if (flags.shared.action == lenet::Flags::Action::kShowHelp) {
+      std::cout << Usage();
+    } else {
+      Run(flags);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace cuda_mnist
+
+int main(int argc, char** argv) { return cuda_mnist::Main({argv + 1, argv + argc}); }

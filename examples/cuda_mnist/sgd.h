@@ -1,0 +1,42 @@
+#ifndef RONDA_EXAMPLES_CUDA_MNIST_SGD_H_
+#define RONDA_EXAMPLES_CUDA_MNIST_SGD_H_
+
+#include <vector>
+
+#include "client/ronda.hpp"
+#include "examples/cuda_mnist/device.h"
+#include "examples/cuda_mnist/layers.h"
+
+namespace cuda_mnist {
+
+// What Ronda is told of a device matrix that work on the device's stream computes.
+ronda::Tensor View(const Device& device, const std::string& name, float* data, const Parameter& like);
+
+// lenet::Sgd on the device: what step() gives to the stream comes after the reduced gradients, for which the stream
+// waits.
+//
+// Thread-compatible.
+class Sgd {
+ public:
+  // `device` and `parameters` must outlive the optimizer.
+  Sgd(Device& device, std::vector<Parameter*> parameters, double momentum);
+
+  void set_learning_rate(double learning_rate) { learning_rate_ = learning_rate; }
+
+  // Updates the parameters' values from their gradients.
+  void step();
+
+  // What this optimizer remembers between steps: on the device, but for the learning rate.
+  std::vector<ronda::Tensor> state();
+
+ private:
+  Device& device_;
+  const std::vector<Parameter*> parameters_;
+  const double momentum_;
+  double learning_rate_ = 0;
+  std::vector<DeviceArray<float>> velocities_;  // one a parameter
+};
+
+}  // namespace cuda_mnist
+
+#endif  // RONDA_EXAMPLES_CUDA_MNIST_SGD_H_

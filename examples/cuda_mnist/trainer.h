@@ -1,0 +1,86 @@
+#ifndef RONDA_EXAMPLES_CUDA_MNIST_TRAINER_H_
+#define RONDA_EXAMPLES_CUDA_MNIST_TRAINER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "client/ronda.hpp"
+#include "examples/cuda_mnist/device.h"
+#include "examples/cuda_mnist/lenet.h"
+#include "examples/cuda_mnist/sgd.h"
+#include "examples/lenet_mnist/learning_rate.h"
+#include "examples/lenet_mnist/lenet.h"
+#include "examples/lenet_mnist/mnist.h"
+#include "examples/lenet_mnist/reporter.h"
+#include "examples/lenet_mnist/sampler.h"
+#include "examples/lenet_mnist/trainer.h"
+
+namespace cuda_mnist {
+
+// lenet::Trainer on GPUs: the same steps of the same network on the same digits, but for rounding. The digits are in
+// the device's memory from the beginning, and nothing in a step waits for the device: the host only says what is to be
+// done, in which order.
+//
+// Every rank makes the same calls. Thread-compatible.
+class Trainer {
+ public:
+  // Makes rank 0's random weights everybody's. `device`, `images` and `reporter` must outlive the trainer.
+  //
+  // REQUIRES: ronda::init() has been called.
+  // Throws std::invalid_argument if the ranks cannot share such batches; ronda::Error and the device's errors, here and
+  // below.
+  Trainer(Device& device, const lenet::TrainingOptions& options, const lenet::MnistImages* images,
+          lenet::Reporter* reporter);
+
+  // As lenet::Trainer.
+  using End = lenet::Trainer::End;
+  End Train();
+
+  // The fraction of `images` that the network recognises.
+  double Accuracy(const lenet::MnistImages& images);
+
+  // Draws an epoch's order of the digits, and brings it to the device.
+  void StartEpoch(std::size_t epoch);
+
+  // With kNone the ranks go their own ways from this step on: to measure what communication costs.
+  enum class Communication { kGradients, kNone };
+
+  // Gives the device the work of a step. REQUIRES: StartEpoch() has been called; step < steps_per_epoch().
+  void TrainStep(std::size_t step, Communication communication = Communication::kGradients);
+
+  LeNet& model() { return model_; }
+  std::size_t steps_per_epoch() const { return sampler_.steps_per_epoch(); }
+  std::size_t steps_done() const { return steps_done_; }
+  std::size_t batch_size() const { return batch_size_; }
+
+ private:
+  End TrainEpoch(std::size_t epoch);
+
+  // Forgets the losses that were added up, and returns their sum. Waits for the device.
+  double TakeLossSum();
+
+  Device& device_;
+  const lenet::TrainingOptions options_;
+  const std::size_t batch_size_;  // over all ranks
+  const std::size_t share_;       // of a rank
+  lenet::Reporter* const reporter_;
+  lenet::ShardedSampler sampler_;
+  const lenet::LearningRate learning_rate_;
+  LeNet model_;
+  Sgd sgd_;
+  ronda::DistributedOptimizer<Sgd> optimizer_;
+  const DeviceArray<std::uint8_t> pixels_;
+  const DeviceArray<std::uint8_t> labels_;
+  DeviceArray<int> order_;  // this rank's digits of the epoch, step by step
+  DeviceArray<float> images_;
+  DeviceArray<float> logits_gradient_;
+  DeviceArray<float> losses_;      // of a step's images
+  const DeviceArray<float> mean_;  // a product with this is the mean over a step's images
+  DeviceArray<float> loss_sum_;    // over steps
+  std::size_t steps_done_ = 0;
+};
+
+}  // namespace cuda_mnist
+
+#endif  // RONDA_EXAMPLES_CUDA_MNIST_TRAINER_H_

@@ -1,0 +1,99 @@
+// The fake CUDA (tests/testing/fake_cuda) as programs have GPUs: in a library that Ronda loads by its settings. For
+// tests of the client API, which must not be linked with it.
+#ifndef RONDA_TESTS_TESTING_FAKE_GPU_FAKE_GPU_H_
+#define RONDA_TESTS_TESTING_FAKE_GPU_FAKE_GPU_H_
+
+#include <cstddef>
+#include <cstring>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "runtime/cuda/plugin.h"
+
+namespace ronda::testing {
+
+// Where tests find the libraries.
+inline constexpr const char* kFakeCudaPath = "tests/testing/fake_cuda/libfake_cuda.so";
+inline constexpr const char* kFakeNcclLibraryPath = "tests/testing/fake_nccl/libfake_nccl.so";
+
+// The table of the one that this process has. Throws std::runtime_error if it cannot be loaded, or a call has failed,
+// here and below.
+const ronda_cuda_plugin& LoadedFakeCuda();
+
+// Has the stream run `work` when it comes to it, as it would a kernel.
+void EnqueueOnFakeGpu(void* stream, std::function<void()> work);
+
+// Memory of the calling thread's GPU.
+void* AllocateOnFakeGpu(std::size_t bytes);
+void ReleaseOnFakeGpu(void* memory);
+
+// A stream of a fake GPU, which becomes the calling thread's.
+//
+// Thread-compatible. Its end waits for the stream.
+class FakeGpuStream {
+ public:
+  explicit FakeGpuStream(int device);
+  FakeGpuStream(const FakeGpuStream&) = delete;
+  FakeGpuStream& operator=(const FakeGpuStream&) = delete;
+  ~FakeGpuStream();
+
+  void* handle() const { return handle_; }
+
+  void Enqueue(std::function<void()> work) const { EnqueueOnFakeGpu(handle_, std::move(work)); }
+
+  // Waits until it has come to its end.
+  void Synchronize() const;
+
+ private:
+  void* handle_ = nullptr;
+};
+
+// Memory of a stream's GPU, which is zero, or what `values` say, for what the stream is given afterwards. `stream` must
+// outlive it.
+template <class T>
+class FakeGpuArray {
+ public:
+  FakeGpuArray(const FakeGpuStream& stream, std::size_t size);
+  FakeGpuArray(const FakeGpuStream& stream, const std::vector<T>& values) : FakeGpuArray(stream, values.size()) {
+    Set(values);
+  }
+  FakeGpuArray(const FakeGpuArray&) = delete;
+  FakeGpuArray& operator=(const FakeGpuArray&) = delete;
+  ~FakeGpuArray();
+
+  T* data() const { return data_; }
+  std::size_t size() const { return size_; }
+
+  // In the stream's order, and not waited for.
+  void Set(const std::vector<T>& values) const {
+    stream_.Enqueue([=, data = data_] { std::memcpy(data, values.data(), values.size() * sizeof(T)); });
+  }
+
+  // What it holds once the stream has done all that it has been given.
+  std::vector<T> Get() const {
+    stream_.Synchronize();
+    return std::vector<T>(data_, data_ + size_);
+  }
+
+ private:
+  const FakeGpuStream& stream_;
+  const std::size_t size_;
+  T* data_;
+};
+
+template <class T>
+FakeGpuArray<T>::FakeGpuArray(const FakeGpuStream& stream, std::size_t size)
+    : stream_(stream), size_(size), data_(static_cast<T*>(AllocateOnFakeGpu(size * sizeof(T)))) {
+  Set(std::vector<T>(size));
+}
+
+template <class T>
+FakeGpuArray<T>::~FakeGpuArray() {
+  stream_.Synchronize();
+  ReleaseOnFakeGpu(data_);
+}
+
+}  // namespace ronda::testing
+
+#endif  // RONDA_TESTS_TESTING_FAKE_GPU_FAKE_GPU_H_
