@@ -27,6 +27,8 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/base/version.h"
 #include "runtime/bootstrap/bootstrap.h"
+#include "runtime/bootstrap/device_backends.h"
+#include "runtime/bootstrap/this_host.h"
 #include "runtime/engine/run_threads.h"
 #include "runtime/engine/runtime.h"
 
@@ -88,7 +90,9 @@ Outcome RunThreadsOf(const ronda_options* options, int size, void (*body)(void* 
   const absl::StatusOr<JobOptions> job_options = ReadOptions(options);
   if (!job_options.ok()) return Failure(job_options.status(), Answer::kStartup);
   const RunThreadsOutcome outcome =
-      RunThreads({.size = size, .tunables = job_options->client.tunables},
+      RunThreads({.size = size,
+                  .tunables = job_options->client.tunables,
+                  .devices = DeviceBackends::Create(job_options->config.devices, HostName())},
                  [&](Runtime& runtime) { return RunRank(*job_options, body, context, runtime); });
   // What the body threw is in the text. Its thread is gone, and the caller may not know what an exception is.
   return Failure(outcome.status, Answer::kStartup);

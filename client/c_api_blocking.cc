@@ -74,11 +74,13 @@ ronda_status RunOne(const Args* args) {
   });
 }
 
-// Of the group all have the same error, or none has.
+// Of the group all have the same error, or none has; but for the devices', which may come to one bucket and not to the
+// next.
 Outcome EndOfGroup(std::vector<std::shared_ptr<Handle>>* handles) {
-  const absl::Status status = handles->front()->Wait();
+  absl::Status first_error;
+  for (const std::shared_ptr<Handle>& handle : *handles) first_error.Update(handle->Wait());
   handles->clear();
-  return Failure(status, Answer::kCompletion);
+  return Failure(first_error, Answer::kCompletion);
 }
 
 template <typename Args>

@@ -303,6 +303,15 @@ ronda_status ronda_grouped_reducescatter_async(const ronda_reducescatter_args* a
                             handles);
 }
 
+ronda_status ronda_cuda_zero(void* data, size_t bytes, void* stream) {
+  return ronda::CallWithSession([&](ronda::Session& session) -> ronda::Outcome {
+    const absl::Status status = session.runtime().FillZeroOnDevice(data, bytes, stream);
+    if (status.ok()) return {};
+    return {ronda::ToRondaStatus(status.code(), ronda::Answer::kSubmission),
+            absl::StrCat("ronda_cuda_zero: ", status.message())};
+  });
+}
+
 ronda_status ronda_join_async(ronda_process_set process_set, ronda_absent absent, ronda_handle* handle) {
   return ronda::SubmitAsItIs("ronda_join_async", ronda::OpType::kJoin, handle, [&](auto& session, auto* submitted) {
     return ronda::Join(process_set, absent, session, submitted);
@@ -362,7 +371,7 @@ ronda_status ronda_found_inf(ronda_handle handle, int* found) {
         return operation.Reduces() ? ronda::Applicable::kOnceComplete : ronda::Applicable::kNo;
       },
       [&](const ronda::Operation& operation) {
-        *found = operation.handle().result().overflow == ronda::OperationResult::Overflow::kFound ? 1 : 0;
+        *found = operation.handle().result().FindOverflow() == ronda::OperationResult::Overflow::kFound ? 1 : 0;
       });
 }
 

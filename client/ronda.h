@@ -456,6 +456,10 @@ ronda_status ronda_barrier(ronda_process_set process_set);
  * names every rank that is missing. */
 ronda_status ronda_monitored_barrier(ronda_process_set process_set, double timeout_s);
 
+/* Sets `bytes` bytes of a GPU's memory to zero, after what `stream` (a cudaStream_t) has been given so far; nothing waits
+ * for it but the stream. A rank that has nothing to add to a tensor submits it so. */
+ronda_status ronda_cuda_zero(void* data, size_t bytes, void* stream);
+
 /* This rank has no more data: until every rank of the set has joined, the operations of the others go on without it, as
  * far as they can; what needs this rank (as its root, for instance) fails on them with RONDA_ERROR_MISMATCH. Blocks
  * until every rank has joined; then all take part again, and `*last_rank`, unless NULL, is the last that joined. */

@@ -39,6 +39,7 @@ ronda_status StartupStatus(absl::StatusCode code) {
 ronda_status SubmissionStatus(absl::StatusCode code) {
   switch (code) {
     case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kFailedPrecondition:  // a tensor in a GPU's memory, and no GPU; a stream that is captured
       return RONDA_ERROR_INVALID_ARGUMENT;
     case absl::StatusCode::kAlreadyExists:
       return RONDA_ERROR_DUPLICATE_NAME;

@@ -343,8 +343,7 @@ class DistributedOptimizer {
   static Status set_to_zero(const Tensor& gradient) {
     if (gradient.data == nullptr) return {};  // to submit it will fail
     if (gradient.memory == RONDA_MEMORY_CUDA) {
-      return detail::invalid_argument(prefix() + "gradient '" + gradient.name +
-                                      "' is in a GPU's memory and was not announced: announce it in every step");
+      return detail::to_status(ronda_cuda_zero(gradient.data, gradient.bytes(), gradient.stream));
     }
     std::memset(gradient.data, 0, gradient.bytes());
     return {};

@@ -45,6 +45,8 @@ class CoordinatorLoop : private EngineDriver::Engine {
 
   Statistics statistics() const { return engine_.statistics(); }
 
+  RankDevice& device() { return device_; }
+
   // Submits all, or, after an error or an exception, none.
   absl::Status SubmitAll(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles);
   absl::StatusOr<std::shared_ptr<Handle>> Submit(const Submission& submission);

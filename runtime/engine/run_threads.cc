@@ -82,8 +82,11 @@ std::vector<std::thread> StartRanks(const RunThreadsOptions& options, const Body
   try {
     threads.reserve(static_cast<size_t>(options.size));
     *runtimes = CreateRuntimes(options);
-    for (const std::unique_ptr<Runtime>& runtime : *runtimes) {
-      threads.emplace_back([&body, failure, runtime = runtime.get()] { RunRank(body, *runtime, failure); });
+    for (std::unique_ptr<Runtime>& runtime : *runtimes) {
+      threads.emplace_back([&body, failure, &runtime] {
+        RunRank(body, *runtime, failure);
+        runtime.reset();  // here, at the same time on all ranks: their NCCL communicators end together
+      });
     }
   } catch (const std::exception& error) {  // std::system_error, std::bad_alloc
     failure->Add(absl::ResourceExhaustedError(

@@ -105,6 +105,10 @@ absl::Status Runtime::RunAll(absl::Span<const Submission> submissions, std::vect
   });
 }
 
+absl::Status Runtime::FillZeroOnDevice(void* memory, size_t bytes, void* stream) {
+  return loop_->device().FillZero(memory, bytes, stream);
+}
+
 Statistics Runtime::statistics() const { return loop_->statistics(); }
 
 bool Runtime::InCallback() const { return loop_->IsCallbackThread(); }

@@ -1,6 +1,7 @@
 #ifndef RONDA_RUNTIME_ENGINE_RUNTIME_H_
 #define RONDA_RUNTIME_ENGINE_RUNTIME_H_
 
+#include <cstddef>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -83,6 +84,11 @@ class Runtime {
   // The same for all of `submissions`; `*handles` becomes theirs, all of them complete, in their order.
   // Errors: as SubmitAll.
   absl::Status RunAll(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles);
+
+  // Has this rank's GPU set memory of its own to zero, after what `stream` (a cudaStream_t) has been given so far; does
+  // not wait for that.
+  // Errors: INVALID_ARGUMENT (memory of the host or of another GPU), FAILED_PRECONDITION (no GPU), INTERNAL.
+  absl::Status FillZeroOnDevice(void* memory, size_t bytes, void* stream);
 
   // What this rank has done so far.
   Statistics statistics() const;

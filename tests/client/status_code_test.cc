@@ -32,6 +32,7 @@ TEST(StatusCodeTest, SubmissionsTellBadArgumentsDuplicatesAndShutdownApart) {
   EXPECT_EQ(ToRondaStatus(absl::StatusCode::kInvalidArgument, Answer::kSubmission), RONDA_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(ToRondaStatus(absl::StatusCode::kAlreadyExists, Answer::kSubmission), RONDA_ERROR_DUPLICATE_NAME);
   EXPECT_EQ(ToRondaStatus(absl::StatusCode::kCancelled, Answer::kSubmission), RONDA_ERROR_NOT_INITIALIZED);
+  EXPECT_EQ(ToRondaStatus(absl::StatusCode::kFailedPrecondition, Answer::kSubmission), RONDA_ERROR_INVALID_ARGUMENT);
 }
 
 TEST(StatusCodeTest, DisagreementOfRanksIsAMismatchAtCompletionOnly) {

@@ -59,29 +59,39 @@ absl::StatusOr<ReadyEvent> RankDevice::Note(const std::shared_ptr<Device>& devic
 }
 
 absl::StatusOr<std::shared_ptr<Device>> RankDevice::CheckBuffers(const Submission& submission) {
-  const absl::StatusOr<const ronda_cuda_plugin*> plugin = PluginOf(support_);
-  if (!plugin.ok()) return NotNow(plugin.status());
   std::shared_ptr<Device> device;
   for (const void* buffer : {submission.input, static_cast<const void*>(submission.output)}) {
     if (buffer == nullptr) continue;
-    int ordinal = -1;
-    (*plugin)->device_of(buffer, &ordinal);
-    if (ordinal < 0) {
-      return absl::InvalidArgumentError(
-          "it is said to be in the memory of a GPU, but a buffer of it is in the host's: say so, or pass the GPU's");
-    }
-    RONDA_ASSIGN_OR_RETURN(device, Take(**plugin, ordinal));
-    if (device->ordinal() != ordinal) {
-      return absl::InvalidArgumentError(absl::StrCat("it is ", Place(ordinal), ", but this rank's tensors are ",
-                                                     Place(device->ordinal()),
-                                                     ": a rank has one device, that of its first tensor"));
-    }
+    RONDA_ASSIGN_OR_RETURN(device, CheckBuffer(buffer));
   }
   if (device != nullptr) return device;
   // No elements, no buffers.
   absl::StatusOr<std::shared_ptr<Device>> chosen = Get();
   if (!chosen.ok()) return NotNow(chosen.status());
   return chosen;
+}
+
+absl::StatusOr<std::shared_ptr<Device>> RankDevice::CheckBuffer(const void* buffer) {
+  const absl::StatusOr<const ronda_cuda_plugin*> plugin = PluginOf(support_);
+  if (!plugin.ok()) return NotNow(plugin.status());
+  int ordinal = -1;
+  (*plugin)->device_of(buffer, &ordinal);
+  if (ordinal < 0) {
+    return absl::InvalidArgumentError(
+        "it is said to be in the memory of a GPU, but a buffer of it is in the host's: say so, or pass the GPU's");
+  }
+  RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Device> device, Take(**plugin, ordinal));
+  if (device->ordinal() == ordinal) return device;
+  return absl::InvalidArgumentError(absl::StrCat("it is ", Place(ordinal), ", but this rank's tensors are ",
+                                                 Place(device->ordinal()),
+                                                 ": a rank has one device, that of its first tensor"));
+}
+
+absl::Status RankDevice::FillZero(void* buffer, size_t bytes, StreamHandle stream) {
+  if (bytes == 0) return absl::OkStatus();
+  RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<Device> device, CheckBuffer(buffer));
+  return device->Call("setting memory to zero",
+                      [&](const ronda_cuda_plugin& cuda) { return cuda.fill_zero(buffer, bytes, stream); });
 }
 
 absl::StatusOr<std::shared_ptr<Device>> RankDevice::Get() {

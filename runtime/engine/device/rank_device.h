@@ -1,6 +1,7 @@
 #ifndef RONDA_RUNTIME_ENGINE_DEVICE_RANK_DEVICE_H_
 #define RONDA_RUNTIME_ENGINE_DEVICE_RANK_DEVICE_H_
 
+#include <cstddef>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -35,6 +36,10 @@ class RankDevice {
   // stream whose work is being captured into a graph), INTERNAL (the driver's). All name the tensor.
   absl::StatusOr<std::vector<ReadyEvent>> Admit(absl::Span<const Submission> submissions);
 
+  // Has the device set memory of its own to zero, after what `stream` has been given so far.
+  // Errors: as of Admit, without a tensor's name.
+  absl::Status FillZero(void* buffer, size_t bytes, StreamHandle stream);
+
   // The device. If there has been no tensor yet, now chosen by the local rank.
   // Errors: why there is none.
   absl::StatusOr<std::shared_ptr<Device>> Get();
@@ -43,6 +48,8 @@ class RankDevice {
   // The device of this number is to be this rank's.
   absl::StatusOr<std::shared_ptr<Device>> Take(const ronda_cuda_plugin& plugin, int ordinal);
   absl::StatusOr<std::shared_ptr<Device>> CheckBuffers(const Submission& submission);
+  // The device, of whose memory `buffer` has to be.
+  absl::StatusOr<std::shared_ptr<Device>> CheckBuffer(const void* buffer);
   static absl::StatusOr<ReadyEvent> Note(const std::shared_ptr<Device>& device, StreamHandle stream);
 
   const std::shared_ptr<DeviceSupport> support_;
