@@ -8,6 +8,8 @@
 #ifndef RONDA_TESTS_TESTING_FAKE_NCCL_FAKE_NCCL_H_
 #define RONDA_TESTS_TESTING_FAKE_NCCL_FAKE_NCCL_H_
 
+#include "runtime/cuda/plugin.h"
+
 extern "C" {
 
 // What goes wrong, in all communicators that are made from then on. Before the first call the environment says so:
@@ -27,6 +29,7 @@ struct fake_nccl_faults {
 struct fake_nccl_cuda {
   int (*enqueue)(void* stream, void (*function)(void*), void* context);
   void* (*view)(const void* address);
+  const ronda_cuda_plugin* plugin;  // whose memory ncclMemAlloc gives out; nullptr: it fails
 };
 
 __attribute__((visibility("default"))) void fake_nccl_set_faults(const fake_nccl_faults* faults);
@@ -34,6 +37,10 @@ __attribute__((visibility("default"))) void fake_nccl_set_cuda(const fake_nccl_c
 
 // Communicators that have not been destroyed or aborted.
 __attribute__((visibility("default"))) int fake_nccl_live_communicators();
+
+// Blocks that ncclMemAlloc has given out, and registrations of memory: so far.
+__attribute__((visibility("default"))) int fake_nccl_allocations();
+__attribute__((visibility("default"))) int fake_nccl_registrations();
 }
 
 #endif  // RONDA_TESTS_TESTING_FAKE_NCCL_FAKE_NCCL_H_

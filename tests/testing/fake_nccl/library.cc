@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/logging.h"
 #include "runtime/base/mutex.h"
 #include "tests/testing/fake_nccl/communicator.h"
 #include "tests/testing/fake_nccl/fake_nccl.h"
@@ -78,6 +80,19 @@ fake_nccl_cuda Cuda() {
 std::atomic<int>& LiveCommunicators() {
   static std::atomic<int> live{0};
   return live;
+}
+
+// Memory that communicators have registered.
+struct Registrations {
+  Mutex mu;
+  std::map<void*, std::pair<NcclHandle, void*>> live ABSL_GUARDED_BY(mu);  // by registration: whose, of what
+  int made ABSL_GUARDED_BY(mu) = 0;
+  int allocations ABSL_GUARDED_BY(mu) = 0;
+};
+
+Registrations& TheRegistrations() {
+  static auto* const registrations = new Registrations();
+  return *registrations;
 }
 
 // What this thread has called between ncclGroupStart and ncclGroupEnd.
@@ -152,6 +167,16 @@ void fake_nccl_set_cuda(const fake_nccl_cuda* cuda) {
 
 int fake_nccl_live_communicators() { return LiveCommunicators().load(); }
 
+int fake_nccl_allocations() {
+  const ronda::MutexLock lock(&TheRegistrations().mu);
+  return TheRegistrations().allocations;
+}
+
+int fake_nccl_registrations() {
+  const ronda::MutexLock lock(&TheRegistrations().mu);
+  return TheRegistrations().made;
+}
+
 FAKE_NCCL_EXPORT NcclResult ncclGetVersion(int* version) {
   const int wanted = Faults().version;
   *version = wanted == 0 ? kVersion : wanted;
@@ -185,6 +210,10 @@ FAKE_NCCL_EXPORT NcclResult ncclCommGetAsyncError(NcclHandle comm, NcclResult* a
 FAKE_NCCL_EXPORT NcclResult ncclCommFinalize(NcclHandle comm) { return CommunicatorOf(comm).Finalize(); }
 
 FAKE_NCCL_EXPORT NcclResult ncclCommDestroy(NcclHandle comm) {
+  {
+    const ronda::MutexLock lock(&TheRegistrations().mu);
+    std::erase_if(TheRegistrations().live, [comm](const auto& live) { return live.second.first == comm; });
+  }
   LiveCommunicators().fetch_sub(1);
   delete static_cast<Handle*>(comm);
   return NcclResult::kSuccess;
@@ -210,6 +239,38 @@ FAKE_NCCL_EXPORT const char* ncclGetErrorString(NcclResult result) {
 FAKE_NCCL_EXPORT const char* ncclGetLastError(NcclHandle comm) {
   if (comm != nullptr) LastError() = CommunicatorOf(comm).last_error();
   return LastError().c_str();
+}
+
+FAKE_NCCL_EXPORT NcclResult ncclMemAlloc(void** memory, size_t bytes) {
+  const fake_nccl_cuda cuda = Cuda();
+  if (cuda.plugin == nullptr) return NcclResult::kUnhandledCudaError;
+  const ronda::MutexLock lock(&TheRegistrations().mu);
+  ++TheRegistrations().allocations;
+  return cuda.plugin->allocate(RONDA_CUDA_DEVICE_MEMORY, bytes, memory) == 0 ? NcclResult::kSuccess
+                                                                             : NcclResult::kUnhandledCudaError;
+}
+
+FAKE_NCCL_EXPORT NcclResult ncclMemFree(void* memory) {
+  const ronda::MutexLock lock(&TheRegistrations().mu);
+  for (const auto& live : TheRegistrations().live) RONDA_CHECK(live.second.second != memory);
+  return Cuda().plugin->release(RONDA_CUDA_DEVICE_MEMORY, memory) == 0 ? NcclResult::kSuccess
+                                                                       : NcclResult::kInvalidArgument;
+}
+
+FAKE_NCCL_EXPORT NcclResult ncclCommRegister(NcclHandle comm, void* memory, size_t, void** registration) {
+  const ronda::MutexLock lock(&TheRegistrations().mu);
+  // Any address that nothing else has.
+  *registration = reinterpret_cast<void*>(static_cast<uintptr_t>(++TheRegistrations().made));
+  TheRegistrations().live[*registration] = {comm, memory};
+  return NcclResult::kSuccess;
+}
+
+FAKE_NCCL_EXPORT NcclResult ncclCommDeregister(NcclHandle comm, void* registration) {
+  const ronda::MutexLock lock(&TheRegistrations().mu);
+  const auto found = TheRegistrations().live.find(registration);
+  if (found == TheRegistrations().live.end() || found->second.first != comm) return NcclResult::kInvalidArgument;
+  TheRegistrations().live.erase(found);
+  return NcclResult::kSuccess;
 }
 
 FAKE_NCCL_EXPORT NcclResult ncclGroupStart() {

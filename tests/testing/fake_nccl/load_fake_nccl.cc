@@ -18,11 +18,11 @@ Function* FunctionOf(const char* name, Function*) {
 
 }  // namespace
 
-std::shared_ptr<const NcclLibrary> LoadFakeNccl() {
+std::shared_ptr<const NcclLibrary> LoadFakeNccl(const ronda_cuda_plugin* plugin) {
   absl::StatusOr<std::shared_ptr<const NcclLibrary>> library = LoadNccl(kFakeNcclPath);
   EXPECT_EQ(library.status(), absl::OkStatus());
   if (!library.ok()) return nullptr;
-  const fake_nccl_cuda cuda = {.enqueue = &fake_cuda_enqueue, .view = &fake_cuda_view};
+  const fake_nccl_cuda cuda = {.enqueue = &fake_cuda_enqueue, .view = &fake_cuda_view, .plugin = plugin};
   FunctionOf("fake_nccl_set_cuda", static_cast<void (*)(const fake_nccl_cuda*)>(nullptr))(&cuda);
   return *std::move(library);
 }
@@ -34,5 +34,8 @@ void SetFakeNcclFaults(const fake_nccl_faults& faults) {
 int LiveFakeNcclCommunicators() {
   return FunctionOf("fake_nccl_live_communicators", static_cast<int (*)()>(nullptr))();
 }
+
+int FakeNcclAllocations() { return FunctionOf("fake_nccl_allocations", static_cast<int (*)()>(nullptr))(); }
+int FakeNcclRegistrations() { return FunctionOf("fake_nccl_registrations", static_cast<int (*)()>(nullptr))(); }
 
 }  // namespace ronda::testing

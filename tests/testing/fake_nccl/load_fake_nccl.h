@@ -15,14 +15,19 @@ inline constexpr const char* kFakeNcclPath = "tests/testing/fake_nccl/libfake_nc
 inline constexpr fake_nccl_faults kNoFaults = {
     .version = 0, .rank = -1, .fail_init = 0, .hang_init = 0, .error_at = -1, .hang_at = -1};
 
-// The fake, on the streams of this test's FakeCuda. Fails the test if it cannot be loaded.
-std::shared_ptr<const NcclLibrary> LoadFakeNccl();
+// The fake, on the streams of this test's FakeCuda, whose `plugin` allocates memory for it; nullptr: none. Fails the
+// test if it cannot be loaded.
+std::shared_ptr<const NcclLibrary> LoadFakeNccl(const ronda_cuda_plugin* plugin = nullptr);
 
 // Of communicators that are made from now on.
 void SetFakeNcclFaults(const fake_nccl_faults& faults);
 
 // Communicators that have not been destroyed or aborted.
 int LiveFakeNcclCommunicators();
+
+// What the fake has allocated and registered so far.
+int FakeNcclAllocations();
+int FakeNcclRegistrations();
 
 }  // namespace ronda::testing
 

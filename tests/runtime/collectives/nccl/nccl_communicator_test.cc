@@ -115,6 +115,47 @@ TEST_F(NcclCommunicatorTest, NothingIsAllocatedInTheSteadyState) {
   job.End();
 }
 
+// The fake stops the test if memory is freed that is registered.
+TEST_F(NcclCommunicatorTest, BuffersAreNcclsAndRegisteredOnceWithEveryCommunicator) {
+  const int allocations = FakeNcclAllocations();
+  const int registrations = FakeNcclRegistrations();
+  NcclJob& job = Start(3);
+  const Group pair({0, 1});
+  job.OnEveryRank([&pair](RankId, NcclRank& self) {
+    const DeviceMemory tensor = self.Floats(std::vector<float>(1000, 1.0f));
+    CallInfo of_two = Info("of two");
+    of_two.group = &pair;
+    for (int i = 0; i < 3; ++i) {
+      ASSERT_EQ(self.Allreduce(tensor, Info("of three"), WireFormat::kFloat16), absl::OkStatus());
+      ASSERT_EQ(self.Allreduce(tensor, of_two, WireFormat::kFloat16), absl::OkStatus());
+    }
+    self.Finish();
+  });
+  EXPECT_EQ(FakeNcclAllocations(), allocations + 3 * 2) << "two buffers a rank";
+  EXPECT_EQ(FakeNcclRegistrations(), registrations + 2 * (3 + 2)) << "two buffers a rank and group";
+  job.End();
+  EXPECT_EQ(job.cuda().Leaks(), "");
+}
+
+TEST_F(NcclCommunicatorTest, BuffersGrowWhileTheDeviceStillUsesTheOldOnes) {
+  NcclJob& job = Start(2);
+  job.OnEveryRank([](RankId, NcclRank& self) {
+    const DeviceMemory small = self.Floats(std::vector<float>(100, 1.0f));
+    const DeviceMemory large = self.Floats(std::vector<float>(1'200'000, 1.0f));
+    {
+      StreamHold hold(self.stream());
+      ASSERT_EQ(self.Allreduce(small, Info("small"), WireFormat::kFloat16), absl::OkStatus());
+      ASSERT_EQ(self.Allreduce(large, Info("large"), WireFormat::kFloat16), absl::OkStatus());
+      ASSERT_EQ(self.Allreduce(small, Info("small again"), WireFormat::kFloat16), absl::OkStatus());
+    }
+    self.Finish();
+    EXPECT_EQ(self.Read(small), std::vector<float>(100, 4.0f));
+    EXPECT_EQ(self.Read(large), std::vector<float>(1'200'000, 2.0f));
+  });
+  job.End();
+  EXPECT_EQ(job.cuda().Leaks(), "");
+}
+
 TEST_F(NcclCommunicatorTest, AsynchronousErrorIsFoundWithNcclsWords) {
   fake_nccl_faults faults = FaultsOfRank(1);
   faults.error_at = 1;
@@ -244,6 +285,7 @@ TEST_F(NcclCommunicatorTest, OrderlyEndLeavesNothingBehind) {
   job.OnEveryRank([](RankId, NcclRank& self) {
     const DeviceMemory tensor = self.Floats({1.0f});
     ASSERT_EQ(self.Allreduce(tensor, Info("only"), WireFormat::kFloat16), absl::OkStatus());
+    self.Finish();
   });
   job.End();
   EXPECT_EQ(LiveFakeNcclCommunicators(), 0);

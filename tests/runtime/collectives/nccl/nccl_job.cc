@@ -31,7 +31,7 @@ NcclRank::NcclRank(const ronda_cuda_plugin* plugin, std::shared_ptr<InProcessJob
                                                        .size = size,
                                                        .device = device_,
                                                        .stream = stream_->handle(),
-                                                       .library = LoadFakeNccl(),
+                                                       .library = LoadFakeNccl(plugin),
                                                        .host = host_.get(),
                                                        .init_deadline = init_deadline,
                                                        .job_failure = [job] { return job->failure(); }}))) {}
