@@ -40,7 +40,8 @@ class NcclCommunicatorImpl : public NcclCommunicator {
     RONDA_ASSIGN_OR_RETURN(reduce_, NcclReduce::Create({.device = options_.device,
                                                         .stream = options_.stream,
                                                         .nccl = &options_.library->functions,
-                                                        .groups = &groups_}));
+                                                        .groups = &groups_,
+                                                        .host = options_.host}));
     return absl::OkStatus();
   }
 
@@ -52,6 +53,8 @@ class NcclCommunicatorImpl : public NcclCommunicator {
 
   absl::Status Reduce(const ReduceCall& call) override {
     if (!NcclReduce::IsNeeded(call)) return groups_.failure();
+    RONDA_RETURN_IF_ERROR(groups_.failure());
+    RONDA_RETURN_IF_ERROR(reduce_->Prepare(call, Members(call.info, options_.rank, options_.size)));
     return AsMember(call.info, [&](const Members& members, NcclGroups::Entry* entry) {
       return reduce_->Run(call, members, entry);
     });

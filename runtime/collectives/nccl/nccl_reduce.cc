@@ -29,6 +29,15 @@ bool IsPlain(const ReduceCall& call) {
   return call.segments.size() == 1 && call.info.ballot == nullptr && call.prescale.IsIdentity();
 }
 
+// From here on packing costs more than NCCL's second operation, for the votes.
+constexpr size_t kLargeBytes = 1 << 20;
+
+// Whether the tensor goes as it is, and is not worth packing. All members say the same.
+bool IsLargeAlone(const ReduceCall& call) {
+  return call.segments.size() == 1 && call.prescale.IsIdentity() &&
+         call.segments.front().count * SizeOf(call.dtype) >= kLargeBytes;
+}
+
 bool DeliversAll(const ReduceCall& call) { return call.delivery == ReduceCall::Delivery::kAll; }
 
 // Elements of the fusion buffer that hold votes.
@@ -85,12 +94,19 @@ NcclReduce::NcclReduce(Options options, VoteValues values)
       votes_(options_.device),
       wire_({options_.device.get(), options_.stream, options_.nccl, options_.groups, "the fusion buffer"}),
       arrived_({options_.device.get(), options_.stream, options_.nccl, options_.groups, "other ranks' contributions"}),
-      residuals_({options_.device.get(), options_.stream, options_.nccl, options_.groups, "residuals"}) {}
+      residuals_({options_.device.get(), options_.stream, options_.nccl, options_.groups, "residuals"}),
+      parts_({.device = options_.device.get(),
+              .stream = options_.stream,
+              .groups = options_.groups,
+              .host = options_.host,
+              .packed = &wire_,
+              .arrived = &arrived_}) {}
 
 bool NcclReduce::IsNeeded(const ReduceCall& call) { return call.info.ballot != nullptr || !IsEmpty(call); }
 
 absl::Status NcclReduce::Run(const ReduceCall& call, const Members& members, Entry* entry) {
   if (IsEmpty(call)) return Meet(call.info, members, entry);
+  if (parts_.fits()) return parts_.Run(call, members, entry);
   const bool is_native = NcclOpOf(LayoutOf(call.dtype, call.wire), call.op).has_value();
   if (!is_native) return RunExchange(call, members, entry);
   return IsPlain(call) ? RunPlain(call, entry) : RunFused(call, members, entry);
@@ -134,11 +150,32 @@ absl::Status NcclReduce::RunFused(const ReduceCall& call, const Members& members
   RONDA_ASSIGN_OR_RETURN(std::byte* const wire, wire_.Get(plan_.bytes()));
   if (entry != nullptr) wire_.RegisterFor(entry);
   RONDA_RETURN_IF_ERROR(PutVote(call, members, wire));
+  if (IsLargeAlone(call)) {
+    RONDA_RETURN_IF_ERROR(AllReduceAlone(call, entry, wire));
+    return Unpack(call, wire, call.postscale, FusedVotes(call, members, wire));
+  }
   RONDA_RETURN_IF_ERROR(Pack(call, wire));
   const WireLayout& layout = plan_.layout();
   RONDA_RETURN_IF_ERROR(AllReduce(call.info, entry, wire, wire, plan_.bytes() / layout.granule_bytes, layout.dtype,
                                   *NcclOpOf(layout, call.op)));
   return Unpack(call, wire, call.postscale, FusedVotes(call, members, wire));
+}
+
+absl::Status NcclReduce::AllReduceAlone(const ReduceCall& call, Entry* entry, std::byte* wire) {
+  const Segment& tensor = call.segments.front();
+  const WireLayout& layout = plan_.layout();
+  std::byte* const result = wire + plan_.OffsetOf(0);
+  const void* const input = Stays(call.info) ? tensor.input : result;  // who leaves need not have the tensor
+  if (entry == nullptr) return AllReduce(call.info, entry, input, result, tensor.count, layout.dtype, NcclRedOp::kSum);
+  const NcclDataType type = *NcclTypeOf(layout.dtype);
+  const NcclRedOp op = *NcclOpOf(layout, call.op);
+  return options_.groups->Run(call.info, entry, [&](const NcclFunctions& nccl, NcclHandle handle) {
+    Batch batch;
+    const size_t votes = plan_.OffsetOf(0) / layout.granule_bytes;
+    if (votes > 0) batch.Add(nccl.AllReduce(wire, wire, votes, type, op, handle, options_.stream));
+    if (batch.Goes()) batch.Add(nccl.AllReduce(input, result, tensor.count, type, op, handle, options_.stream));
+    return batch.result();
+  });
 }
 
 absl::Status NcclReduce::RunExchange(const ReduceCall& call, const Members& members, Entry* entry) {

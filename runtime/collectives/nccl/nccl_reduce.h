@@ -14,6 +14,7 @@
 #include "runtime/collectives/members.h"
 #include "runtime/collectives/nccl/nccl_groups.h"
 #include "runtime/collectives/nccl/open_votes.h"
+#include "runtime/collectives/nccl/parts_reduce.h"
 #include "runtime/collectives/nccl/stream_buffer.h"
 #include "runtime/collectives/nccl/vote_values.h"
 #include "runtime/collectives/nccl/wire_plan.h"
@@ -21,11 +22,12 @@
 
 namespace ronda {
 
-// The reductions of an NcclCommunicator, in one of three ways, which all members know from what they all know:
+// The reductions of an NcclCommunicator, in one of four ways, which all members know from what they all know:
 //
 //   plain     one tensor that goes as it is        ncclAllReduce from the tensor [, scaled where it is]
-//   fused     NCCL adds up (wire_plan.h)           packed, ncclAllReduce, unpacked
+//   fused     NCCL adds up (wire_plan.h)           packed, unless it is one large tensor, ncclAllReduce, unpacked
 //   exchange  Ronda adds up                        packed, shards sent and received, reduced, ncclAllGather, unpacked
+//   parts     each receives another (parts_reduce.h)
 //
 // Votes are elements of the wire that travel along: reduced like the data in the fusion buffer, or sent to everybody in
 // an exchange. The unpacking kernel counts them, leaves the outputs alone if one is not to stay, and writes the
@@ -42,6 +44,7 @@ class NcclReduce {
     StreamHandle stream = nullptr;
     const NcclFunctions* nccl = nullptr;
     NcclGroups* groups = nullptr;
+    Communicator* host = nullptr;
   };
 
   static absl::StatusOr<std::unique_ptr<NcclReduce>> Create(Options options);
@@ -51,6 +54,9 @@ class NcclReduce {
 
   // Whether the members have anything to tell each other.
   static bool IsNeeded(const ReduceCall& call);
+
+  // What goes before Run, on all ranks of the job.
+  absl::Status Prepare(const ReduceCall& call, const Members& members) { return parts_.Agree(call, members); }
 
   // REQUIRES: IsNeeded(call), and this rank is a member.
   absl::Status Run(const ReduceCall& call, const Members& members, Entry* entry);
@@ -71,6 +77,9 @@ class NcclReduce {
   absl::Status RunPlain(const ReduceCall& call, Entry* entry);
   absl::Status RunFused(const ReduceCall& call, const Members& members, Entry* entry);
   absl::Status RunExchange(const ReduceCall& call, const Members& members, Entry* entry);
+
+  // Of a tensor that is not packed, and the votes in front of where its result goes.
+  absl::Status AllReduceAlone(const ReduceCall& call, Entry* entry, std::byte* wire);
 
   // Of an exchange: everybody's shards to those who reduce them, and all votes to all.
   absl::Status Scatter(const ReduceCall& call, const Members& members, Entry* entry, const std::byte* wire,
@@ -108,6 +117,7 @@ class NcclReduce {
   StreamBuffer wire_;
   StreamBuffer arrived_;    // of an exchange
   StreamBuffer residuals_;  // copies
+  PartsReduce parts_;
   WirePlan plan_;
   // Kept for their memory.
   std::vector<kernels::cuda::PackSegment> packed_;

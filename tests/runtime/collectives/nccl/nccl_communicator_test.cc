@@ -115,6 +115,95 @@ TEST_F(NcclCommunicatorTest, NothingIsAllocatedInTheSteadyState) {
   job.End();
 }
 
+// Large tensors are not packed for their vote; one is left alone under a veto all the same.
+TEST_F(NcclCommunicatorTest, LargeTensorsAreVotedOnToo) {
+  constexpr size_t kCount = 300'000;
+  NcclJob& job = Start(3);
+  job.OnEveryRank([](RankId rank, NcclRank& self) {
+    const DeviceMemory tensor = self.Floats(std::vector<float>(kCount, 1.0f));
+    for (const RankId leaver : {-1, 0, 2}) {
+      const auto when_late = [] {};
+      const bool leaves = rank == leaver;
+      Ballot ballot = {.own = leaves ? Ballot::Vote::kLeave : Ballot::Vote::kStay, .when_late = when_late};
+      CallInfo info = Info("voted on");
+      info.ballot = &ballot;
+      Segment segment = {.count = kCount};
+      if (!leaves) segment.input = segment.output = tensor.data();
+      ASSERT_EQ(self.communicator().Reduce({.info = info, .segments = {&segment, 1}}), absl::OkStatus());
+      self.Finish();
+      EXPECT_EQ(ballot.open_vote->outcome(), leaver < 0 ? OpenVote::Outcome::kCarriedOut : OpenVote::Outcome::kVetoed);
+      EXPECT_EQ(self.Read(tensor), std::vector<float>(kCount, 3.0f));
+    }
+  });
+  job.End();
+}
+
+// Large enough for members to tell each other what they receive: in a group, of several tensors of which some have
+// nothing for some.
+TEST_F(NcclCommunicatorTest, MembersReceivePartsOfSeveralTensors) {
+  static constexpr size_t kCounts[] = {90'000, 1, 60'001};
+  NcclJob& job = Start(4);
+  const Group group({0, 2, 3});
+  job.OnEveryRank([&group](RankId rank, NcclRank& self) {
+    const std::optional<int> position = group.PositionOf(rank);
+    std::vector<DeviceMemory> inputs;
+    std::vector<DeviceMemory> outputs;
+    std::vector<Segment> segments;
+    for (size_t count : kCounts) {
+      std::vector<float> values(count);
+      for (size_t i = 0; i < count; ++i) values[i] = static_cast<float>(i % 64 + rank);
+      inputs.push_back(self.Floats(values));
+      const size_t begin = count * position.value_or(0) / 3;
+      const size_t end = position.has_value() ? count * (*position + 1) / 3 : begin;
+      outputs.push_back(self.Floats(std::vector<float>(end - begin + 1, -1.0f)));
+      segments.push_back({.input = inputs.back().data(),
+                          .output = outputs.back().data(),
+                          .count = count,
+                          .part_begin = begin,
+                          .part_count = end - begin});
+    }
+    CallInfo info = Info("parts");
+    info.group = &group;
+    for (WireFormat wire : {WireFormat::kNone, WireFormat::kFloat16}) {
+      ASSERT_EQ(self.communicator().Reduce({.info = info,
+                                            .segments = segments,
+                                            .wire = wire,
+                                            .postscale = {.divisor = 2},
+                                            .delivery = ReduceCall::Delivery::kParts}),
+                absl::OkStatus());
+      self.Finish();
+      for (size_t t = 0; t < segments.size(); ++t) {
+        std::vector<float> expected;
+        for (size_t i = 0; i < segments[t].part_count; ++i) {
+          expected.push_back(static_cast<float>(3 * ((segments[t].part_begin + i) % 64) + 5) / 2);
+        }
+        expected.push_back(-1.0f);
+        EXPECT_EQ(self.Read(outputs[t]), expected);
+      }
+    }
+  });
+  job.End();
+}
+
+TEST_F(NcclCommunicatorTest, MemberThatWantsWhatIsNotThereIsNamed) {
+  constexpr size_t kCount = 100'000;
+  NcclJob& job = Start(2);
+  job.OnEveryRank([](RankId rank, NcclRank& self) {
+    const DeviceMemory tensor = self.Floats(std::vector<float>(kCount, 1.0f));
+    const DeviceMemory output = self.Floats(std::vector<float>(kCount, 1.0f));
+    const Segment segment = {.input = tensor.data(),
+                             .output = output.data(),
+                             .count = kCount,
+                             .part_begin = kCount / 2,
+                             .part_count = rank == 1 ? kCount : 1};
+    const absl::Status status = self.communicator().Reduce(
+        {.info = Info("w"), .segments = {&segment, 1}, .delivery = ReduceCall::Delivery::kParts});
+    EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+    EXPECT_THAT(Text(status), AllOf(HasSubstr("member 1 of 'w'"), HasSubstr("100000 elements from 50000 of 100000")));
+  });
+  job.End();
+}
+
 // The fake stops the test if memory is freed that is registered.
 TEST_F(NcclCommunicatorTest, BuffersAreNcclsAndRegisteredOnceWithEveryCommunicator) {
   const int allocations = FakeNcclAllocations();
