@@ -5,6 +5,7 @@
 namespace ronda::kernels::cuda {
 
 int DeviceFindNonFinite(const NonFiniteCall& call, void* stream) {
+  if (call.tensor_count == 0) return 0;
   auto* const on = static_cast<cudaStream_t>(stream);
   const cudaError_t error = cudaMemsetAsync(call.found, 0, static_cast<size_t>(call.tensor_count), on);
   return error != cudaSuccess ? error : LaunchFindNonFinite(call, DeviceLaunch{on});

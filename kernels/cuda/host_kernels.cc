@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 
 #include "kernels/cuda/block.h"
 #include "kernels/cuda/gradient_launches.h"
@@ -44,7 +43,7 @@ int HostReduce(const ReduceCall& call) {
 }
 
 int HostFindNonFinite(const NonFiniteCall& call) {
-  std::memset(call.found, 0, static_cast<size_t>(call.tensor_count));
+  std::fill_n(call.found, call.tensor_count, uint8_t{0});
   return LaunchFindNonFinite(call, HostLaunch());
 }
 

@@ -100,7 +100,17 @@ TEST_F(GradientTest, LargestFiniteNumbersAreFinite) {
         0);
     EXPECT_EQ(*found.data(), 0);
   }
-  EXPECT_NE(RunCall(NonFiniteCall{.dtype = DType::kInt32}), 0);
+  EXPECT_EQ(RunCall(NonFiniteCall{}), 0);
+}
+
+TEST_F(GradientTest, WhatIsNoFloatingPointIsAnError) {
+  const SharedBytes bytes(8);
+  const Extent extent = {.data = bytes.data(), .count = 1};
+  const NonFiniteCall find = {.tensors = &extent, .tensor_count = 1, .dtype = DType::kInt32, .found = bytes.data() + 4};
+  EXPECT_NE(RunCall(find), 0);
+  EXPECT_NE(RunCall(AddScaledCall{.a = bytes.data(), .b = bytes.data(), .dst = bytes.data(), .dtype = DType::kInt8}),
+            0);
+  EXPECT_NE(RunCall(DotsCall{.dtype = DType::kFloat16}), 0);
 }
 
 TEST_F(GradientTest, AddScaledRoundsOnce) {

@@ -217,6 +217,34 @@ TEST_F(PackTest, OrdinaryNumbersAreTheCpus) {
   }
 }
 
+// A block's scale changes where its largest number passes 1.75 times a power of two.
+TEST_F(PackTest, ScalesOfBlocksAreTheCpus) {
+  for (Wire::Blocks blocks : kFormats) {
+    std::vector<uint32_t> largest;
+    for (uint32_t exponent = 0; exponent < 255; ++exponent) {
+      for (uint32_t mantissa : {0u, 0x5FFFFFu, 0x600000u, 0x600001u, 0x7FFFFFu}) {
+        largest.push_back(exponent << 23 | mantissa);
+      }
+    }
+    const size_t count = largest.size() * kFp8BlockElements;
+    const SharedBytes input(count * sizeof(float));
+    std::memset(input.data(), 0, input.size());
+    for (size_t i = 0; i < largest.size(); ++i) input.as<uint32_t>()[i * kFp8BlockElements + i % 256] = largest[i];
+    const SharedBytes wire(Fp8Bytes(count));
+    const SharedBytes expected(Fp8Bytes(count));
+    const PackSegment segment = {.input = input.data(), .count = count};
+    ASSERT_EQ(
+        RunCall(PackCall{.segments = &segment, .segment_count = 1, .wire = {.blocks = blocks}, .buffer = wire.data()}),
+        0);
+    EncodeFp8({.src = input.data(),
+               .src_dtype = DType::kFloat32,
+               .count = count,
+               .format = FormatOf(blocks),
+               .blocks = expected.data()});
+    EXPECT_EQ(Difference(DType::kUint8, expected.size(), expected.data(), wire.data()), "");
+  }
+}
+
 TEST_F(PackTest, LargeTensorsAreTheCpus) {
   constexpr size_t kCount = (1 << 20) + 1;
   for (const Wire& wire : {Wire{.dtype = DType::kFloat16}, Wire{.blocks = Wire::Blocks::kE4M3}}) {
