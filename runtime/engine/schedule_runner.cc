@@ -1,6 +1,7 @@
 #include "runtime/engine/schedule_runner.h"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "runtime/base/status_macros.h"
@@ -13,6 +14,10 @@ namespace {
 constexpr absl::Duration kPatience = absl::Seconds(1);
 // If a thread sleeps until something is complete, it may well be the one that is to submit what is missing.
 constexpr absl::Duration kPatienceOfWaiters = absl::Milliseconds(20);
+
+// How often a thread that waits asks the device for a vote before it sleeps. To be woken, by two other threads, takes
+// about as long, and with small buckets the device would stand still for it.
+constexpr int kAskedBeforeSleep = 200;
 
 }  // namespace
 
@@ -47,12 +52,22 @@ absl::StatusOr<ScheduleRunner::Outcome> ScheduleRunner::RunNext(absl::Time now) 
   if (called_off_ >= lock.number()) lock.Leave();
   CheckPatience(now);
   if (lock.leaving() || now >= OpenDeadline()) CallOff(lock.number());
-  if (HasToLeave()) {
+  if (window_.HasToLeave()) {
     LeaveNow(now);
     return Outcome::kLeft;
   }
-  const AgreedBucket* const bucket = MayEnter() ? lock.Next() : nullptr;
-  return bucket == nullptr ? Outcome::kNotReady : Enter(*bucket, now);
+  const AgreedBucket* const bucket = window_.MayEnter() ? lock.Next() : nullptr;
+  if (bucket != nullptr) return Enter(*bucket, now);
+  return IsLikelySoon() ? Outcome::kSoon : Outcome::kNotReady;
+}
+
+bool ScheduleRunner::IsLikelySoon() {
+  if (open_.empty() || parts_.driver->waiting() == 0) return false;
+  if (std::exchange(asked_at_, settled_) != settled_) asked_ = 0;
+  if (asked_ >= kAskedBeforeSleep) return false;
+  ++asked_;
+  std::this_thread::yield();
+  return true;
 }
 
 void ScheduleRunner::BeginIfNew(absl::Time now) {
@@ -60,9 +75,8 @@ void ScheduleRunner::BeginIfNew(absl::Time now) {
   if (std::exchange(number_, number) == number) return;
   began_ = now;
   awaited_ = absl::ZeroDuration();
-  entered_ = 0;
+  window_ = VoteWindow(kOpenVotes);
   rounds_ = 0;
-  last_.reset();
 }
 
 absl::StatusOr<ScheduleRunner::Outcome> ScheduleRunner::Enter(const AgreedBucket& bucket, absl::Time now) {
@@ -71,10 +85,10 @@ absl::StatusOr<ScheduleRunner::Outcome> ScheduleRunner::Enter(const AgreedBucket
   stuck_since_ = awaited_since_ = absl::InfiniteFuture();
   const Ballot::Vote own = lock.leaving() ? Ballot::Vote::kLeave : Ballot::Vote::kStay;
   RONDA_ASSIGN_OR_RETURN(const Ballot::Result result, Execute(bucket));
-  ++entered_;
   if (result == Ballot::Result::kVetoed) {
-    NoteVeto(entered_, own);
-    if (!HasToLeave()) return Outcome::kCarriedOut;
+    NoteVeto(own);
+    window_.Enter(VoteWindow::Outcome::kVetoed);
+    if (!window_.HasToLeave()) return Outcome::kCarriedOut;
     LeaveNow(now);
     return Outcome::kLeft;
   }
@@ -86,13 +100,11 @@ absl::StatusOr<ScheduleRunner::Outcome> ScheduleRunner::Enter(const AgreedBucket
   }
   const bool ends_round = lock.rounds() > rounds;
   if (result == Ballot::Result::kCarriedOut) {
+    window_.Enter(VoteWindow::Outcome::kCarriedOut);
     NoteCarriedOut(ends_round, now);
   } else {
-    open_.push_back({.bucket = parts_.executor->TakeOpen(),
-                     .number = entered_,
-                     .own = own,
-                     .ends_round = ends_round,
-                     .since = now});
+    window_.EnterOpen();
+    open_.push_back({.bucket = parts_.executor->TakeOpen(), .own = own, .ends_round = ends_round, .since = now});
   }
   return Outcome::kCarriedOut;
 }
@@ -112,14 +124,17 @@ absl::Status ScheduleRunner::SettleOpen(absl::Time now) {
                            : status;
       }
       case OpenVote::Outcome::kCarriedOut:
+        window_.Settle(VoteWindow::Outcome::kCarriedOut);
         parts_.executor->Complete(first.bucket);
         NoteCarriedOut(first.ends_round, now);
         break;
       case OpenVote::Outcome::kVetoed:
-        NoteVeto(first.number + kOpenVotes - 1, first.own);
+        NoteVeto(first.own);
+        window_.Settle(VoteWindow::Outcome::kVetoed);
         break;
     }
     open_.pop_front();
+    ++settled_;
   }
   return absl::OkStatus();
 }
@@ -131,14 +146,8 @@ bool ScheduleRunner::IsOpenOver() const {
   return first.completion->done() || first.vote->outcome() != OpenVote::Outcome::kOpen;
 }
 
-bool ScheduleRunner::MayEnter() const {
-  if (last_ && entered_ >= *last_) return false;
-  return open_.empty() || entered_ + 1 < open_.front().number + kOpenVotes;
-}
-
-void ScheduleRunner::NoteVeto(uint64_t last, Ballot::Vote own) {
-  if (!last_) own_vote_ = own;
-  last_ = std::min(last, last_.value_or(last));
+void ScheduleRunner::NoteVeto(Ballot::Vote own) {
+  if (!window_.is_lost()) own_vote_ = own;
   Leave();
 }
 

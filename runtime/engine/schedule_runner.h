@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -14,6 +13,7 @@
 #include "runtime/engine/executor.h"
 #include "runtime/engine/statistics.h"
 #include "runtime/engine/tensor_queue.h"
+#include "runtime/engine/vote_window.h"
 #include "runtime/negotiation/reporter.h"
 
 namespace ronda {
@@ -29,18 +29,13 @@ namespace ronda {
 // the negotiation runs each as it comes. And so for threads that have taken to different paces: in a schedule the fast
 // one would wait for the slow one in every round.
 //
-// Open votes: votes on tensors in the memory of a device are counted there, and are known when the device has come to
-// the bucket. This rank goes on meanwhile. What keeps the ranks together is that each knows the outcome of bucket n
-// before it enters bucket n + kOpenVotes, counted from the beginning of the schedule: so after a veto of n all ranks
-// have entered all buckets up to n + kOpenVotes - 1, and leave there. Those after n are vetoed as well, by the rank
-// that has vetoed n and wants to leave ever since. If one of them is a bucket whose vote is known at once, all leave
-// there, which is the same place for all, too. Before a rank leaves it awaits what is still open; it never sleeps for
-// that: the watch of the device rings the bell.
+// Votes on tensors in the memory of devices are open for a while, in which this rank goes on (vote_window.h). It never
+// sleeps for them: the watch of the device rings the bell.
 //
 // Thread-compatible: used by the thread that has the turn (engine_driver.h).
 class ScheduleRunner {
  public:
-  // How many buckets a rank enters at most, from one whose votes are open to the last before they have to be known.
+  // The size of the window, of all ranks of a job.
   static constexpr uint64_t kOpenVotes = 8;
 
   // None is owned.
@@ -60,7 +55,8 @@ class ScheduleRunner {
 
   // Whether RunNext has something to do.
   bool ready() const {
-    return locked() && (IsOpenOver() || HasToLeave() || (MayEnter() && parts_.reporter->lock()->Next() != nullptr));
+    return locked() &&
+           (IsOpenOver() || window_.HasToLeave() || (window_.MayEnter() && parts_.reporter->lock()->Next() != nullptr));
   }
 
   // Takes note of Inbox::called_off. Whether the locked schedule is to be left for it.
@@ -82,9 +78,10 @@ class ScheduleRunner {
   void CheckPatience(absl::Time now);
 
   // Carries out, or votes on, the next bucket; or takes note of what has become of those before.
-  // REQUIRES: locked(). kLeft: not any more; the caller submits whatever is in flight to the reporter once more.
+  // REQUIRES: locked(). kLeft: not any more; the caller submits whatever is in flight to the reporter once more. kSoon:
+  // a thread waits for a vote that is likely to be known at the next call.
   // Errors: the executor's.
-  enum class Outcome { kNotReady, kCarriedOut, kLeft };
+  enum class Outcome { kNotReady, kSoon, kCarriedOut, kLeft };
   absl::StatusOr<Outcome> RunNext(absl::Time now);
 
   // When to call RunNext again though nothing has been submitted.
@@ -95,7 +92,6 @@ class ScheduleRunner {
   // A bucket that this rank has entered, and whose votes are open.
   struct Open {
     Executor::OpenBucket bucket;
-    uint64_t number = 0;  // of the buckets entered in this schedule
     Ballot::Vote own = Ballot::Vote::kStay;
     bool ends_round = false;
     absl::Time since;
@@ -110,11 +106,10 @@ class ScheduleRunner {
   absl::Status SettleOpen(absl::Time now);
   // Whether the first open vote is known.
   bool IsOpenOver() const;
-  // Whether the open votes let this rank enter another bucket.
-  bool MayEnter() const;
-  // Whether all ranks have entered the last bucket, and this one knows what has become of all of them.
-  bool HasToLeave() const { return last_ && entered_ >= *last_ && open_.empty(); }
-  void NoteVeto(uint64_t last, Ballot::Vote own);
+  // A vote was lost, in which this rank's `own` was.
+  void NoteVeto(Ballot::Vote own);
+  // Whether to ask again, rather than sleep until the watch of the device rings.
+  bool IsLikelySoon();
   // When the first open vote is late.
   absl::Time OpenDeadline() const;
 
@@ -140,11 +135,13 @@ class ScheduleRunner {
   absl::Time stuck_since_ = absl::InfiniteFuture();
   absl::Time awaited_since_ = absl::InfiniteFuture();
   // Of the schedule that is locked.
+  VoteWindow window_{kOpenVotes};
   std::deque<Open> open_;                        // in the order in which they were entered
-  uint64_t entered_ = 0;                         // buckets
   uint64_t rounds_ = 0;                          // carried out
-  std::optional<uint64_t> last_;                 // once a vote is lost: how many buckets all ranks enter
   Ballot::Vote own_vote_ = Ballot::Vote::kStay;  // in the first vote that was lost
+  uint64_t asked_at_ = 0;                        // how many buckets were settled when a vote was asked for last
+  int asked_ = 0;                                // and how often that was
+  uint64_t settled_ = 0;
   // When to look at stuck_since_ again. Not sooner because something is stuck no more: a deadline that moves with every
   // bucket would wake the coordinator thread every time.
   absl::Time next_look_ = absl::InfiniteFuture();
