@@ -24,12 +24,14 @@ use_own_libc() {
 
 runtime/launch/rondarun --version > /dev/null 2>&1 || use_own_libc
 
-readonly cuda=$(RONDA_CUDA_PLUGIN=$RONDA_TEST_CUDA_PLUGIN runtime/launch/rondarun --check-build 2>&1 | grep -E '^ +\[.\] cuda ')
-if [[ $cuda != *'[X]'* ]]; then
-  echo "SKIPPED: ${cuda#*cuda }"
+# "[X] cuda         NVIDIA's GPUs: 1 device: ...", or "[ ] cuda         no CUDA device: ..."
+read -r found cuda < <(RONDA_CUDA_PLUGIN=$RONDA_TEST_CUDA_PLUGIN runtime/launch/rondarun --check-build 2>&1 |
+  sed -nE 's/^ +\[(.)\] cuda +(.*)/\1 \2/p' | sed 's/^ /- /')
+if [[ $found != X ]]; then
+  echo "SKIPPED: $cuda"
   exit 0
 fi
-echo "${cuda#*cuda }"
+echo "$cuda"
 
 # Runs every test, and says what has become of it.
 run_tests() {
