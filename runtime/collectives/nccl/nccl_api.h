@@ -77,8 +77,6 @@ struct NcclFunctions {
                           void* stream);
   NcclResult (*AllGather)(const void* input, void* output, size_t count, NcclDataType type, NcclHandle comm,
                           void* stream);
-  NcclResult (*ReduceScatter)(const void* input, void* output, size_t count, NcclDataType type, NcclRedOp op,
-                              NcclHandle comm, void* stream);
   NcclResult (*Send)(const void* data, size_t count, NcclDataType type, int peer, NcclHandle comm, void* stream);
   NcclResult (*Recv)(void* data, size_t count, NcclDataType type, int peer, NcclHandle comm, void* stream);
   // From 2.19 on; nullptr before.

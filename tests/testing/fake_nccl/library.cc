@@ -297,12 +297,6 @@ FAKE_NCCL_EXPORT NcclResult ncclAllGather(const void* input, void* output, size_
   return Add({.kind = Kind::kAllGather, .input = input, .output = output, .count = count, .type = type}, comm, stream);
 }
 
-FAKE_NCCL_EXPORT NcclResult ncclReduceScatter(const void* input, void* output, size_t count, NcclDataType type,
-                                              NcclRedOp op, NcclHandle comm, void* stream) {
-  return Add({.kind = Kind::kReduceScatter, .input = input, .output = output, .count = count, .type = type, .op = op},
-             comm, stream);
-}
-
 FAKE_NCCL_EXPORT NcclResult ncclSend(const void* data, size_t count, NcclDataType type, int peer, NcclHandle comm,
                                      void* stream) {
   return Add({.kind = Kind::kSend, .input = data, .count = count, .type = type, .peer = peer}, comm, stream);

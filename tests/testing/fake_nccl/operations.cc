@@ -60,8 +60,6 @@ class GroupRun {
         return Broadcast(operation);
       case Kind::kAllGather:
         return AllGather(operation);
-      case Kind::kReduceScatter:
-        return ReduceScatter(operation);
       case Kind::kSend:
       case Kind::kRecv:
         return true;
@@ -119,18 +117,6 @@ class GroupRun {
       transfers.push_back(Receive(peer, output + peer * bytes, bytes));
     }
     return Carry(std::move(transfers));
-  }
-
-  bool ReduceScatter(const NcclOperation& operation) {
-    const size_t bytes = operation.count * SizeOf(DTypeOf(operation.type));
-    std::vector<char> all(bytes * ranks_);
-    NcclOperation whole = operation;
-    whole.kind = Kind::kAllReduce;
-    whole.count = operation.count * ranks_;
-    whole.output = all.data();
-    if (!AllReduce(whole)) return false;
-    std::memcpy(operation.output, all.data() + rank_ * bytes, bytes);
-    return true;
   }
 
   int Wrap(int rank) const { return (rank % ranks_ + ranks_) % ranks_; }

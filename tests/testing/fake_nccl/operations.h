@@ -13,7 +13,7 @@ namespace ronda::testing {
 
 // What one call of NCCL's asks for. Pointers are those that the device uses.
 struct NcclOperation {
-  enum class Kind : uint8_t { kAllReduce, kBroadcast, kAllGather, kReduceScatter, kSend, kRecv } kind = Kind::kSend;
+  enum class Kind : uint8_t { kAllReduce, kBroadcast, kAllGather, kSend, kRecv } kind = Kind::kSend;
   const void* input = nullptr;
   void* output = nullptr;
   size_t count = 0;

@@ -1,0 +1,129 @@
+// That the fake is as unkind as NCCL: callers that rely on what NCCL does not promise are to fail their tests.
+#include "tests/testing/fake_nccl/fake_nccl.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "runtime/collectives/nccl/nccl_library.h"
+#include "runtime/cuda/device.h"
+#include "tests/testing/fake_cuda/fake_cuda.h"
+#include "tests/testing/fake_nccl/load_fake_nccl.h"
+
+namespace ronda::testing {
+namespace {
+
+class FakeNcclTest : public ::testing::Test {
+ protected:
+  // One rank of a communicator of its own device.
+  struct Rank {
+    std::shared_ptr<Device> device;
+    std::unique_ptr<DeviceStream> stream;
+    NcclHandle handle = nullptr;
+
+    void Finish() {
+      const std::unique_ptr<DeviceEvent> end = *device->NewEvent();
+      ASSERT_EQ(end->Record(stream->handle()), absl::OkStatus());
+      ASSERT_EQ(end->Wait(), absl::OkStatus());
+    }
+  };
+
+  NcclResult StateOf(const Rank& rank) const {
+    NcclResult state = NcclResult::kSuccess;
+    EXPECT_EQ(nccl_.CommGetAsyncError(rank.handle, &state), NcclResult::kSuccess);
+    return state;
+  }
+  void AwaitReady(const Rank& rank) const {
+    while (StateOf(rank) == NcclResult::kInProgress) std::this_thread::yield();
+  }
+
+  void OnRanks(int ranks, const std::function<void(int, Rank&)>& body) {
+    NcclUniqueId id;
+    ASSERT_EQ(nccl_.GetUniqueId(&id), NcclResult::kSuccess);
+    std::vector<std::thread> threads;
+    for (int i = 0; i < ranks; ++i) {
+      threads.emplace_back([&, i] {
+        Rank rank = {.device = *Device::Open(cuda_.table(), i)};
+        rank.stream = *DeviceStream::Create(rank.device.get());
+        NcclConfig config;
+        ASSERT_EQ(nccl_.CommInitRankConfig(&rank.handle, ranks, id, i, &config), NcclResult::kInProgress);
+        AwaitReady(rank);
+        body(i, rank);
+        nccl_.CommDestroy(rank.handle);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  FakeCuda cuda_{{.devices = 4}};
+  const std::shared_ptr<const NcclLibrary> library_ = LoadFakeNccl();
+  const NcclFunctions& nccl_ = library_->functions;
+};
+
+TEST_F(FakeNcclTest, WorkReachesTheStreamOnlyWhenAskedFor) {
+  OnRanks(2, [&](int i, Rank& rank) {
+    const DeviceMemory memory = *rank.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, sizeof(int32_t), "a test");
+    const int32_t own = 1 + i;
+    WriteDevice(memory.data(), absl::string_view(reinterpret_cast<const char*>(&own), sizeof(own)));
+    EXPECT_EQ(nccl_.AllReduce(memory.data(), memory.data(), 1, NcclDataType::kInt32, NcclRedOp::kSum, rank.handle,
+                              rank.stream->handle()),
+              NcclResult::kInProgress);
+    const auto value = [&] {
+      int32_t read = 0;
+      std::memcpy(&read, ReadDevice(memory.data(), sizeof(read)).data(), sizeof(read));
+      return read;
+    };
+    rank.Finish();
+    EXPECT_EQ(value(), own);
+    AwaitReady(rank);
+    rank.Finish();
+    EXPECT_EQ(value(), 3);
+  });
+}
+
+// 2048 + 1 + 1 + 1 is 2051, and 2052 once rounded; one after the other, the ones vanish.
+TEST_F(FakeNcclTest, SumsOf16BitTypesAreRoundedAtEveryHop) {
+  constexpr uint16_t k2048 = 0x6800;
+  constexpr uint16_t k1 = 0x3c00;
+  constexpr uint16_t kExact = 0x6802;
+  OnRanks(4, [&](int i, Rank& rank) {
+    // One chunk for each rank: each begins elsewhere in the ring.
+    const std::vector<uint16_t> values(4, i == 0 ? k2048 : k1);
+    const DeviceMemory memory = *rank.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, 8, "a test");
+    WriteDevice(memory.data(), absl::string_view(reinterpret_cast<const char*>(values.data()), 8));
+    nccl_.AllReduce(memory.data(), memory.data(), 4, NcclDataType::kFloat16, NcclRedOp::kSum, rank.handle,
+                    rank.stream->handle());
+    AwaitReady(rank);
+    rank.Finish();
+    std::vector<uint16_t> sums(4);
+    std::memcpy(sums.data(), ReadDevice(memory.data(), 8).data(), 8);
+    EXPECT_NE(sums, std::vector<uint16_t>(4, kExact));
+  });
+}
+
+TEST_F(FakeNcclTest, WhatIsAbortedLeavesTheStream) {
+  OnRanks(2, [&](int i, Rank& rank) {
+    const DeviceMemory memory = *rank.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, 8, "a test");
+    if (i == 0) {
+      // The other one sends nothing.
+      nccl_.Recv(memory.data(), 8, NcclDataType::kUint8, 1, rank.handle, rank.stream->handle());
+      AwaitReady(rank);
+      nccl_.CommAbort(rank.handle);
+      rank.handle = nullptr;
+      rank.Finish();
+      NcclUniqueId id;
+      NcclConfig config;
+      ASSERT_EQ(nccl_.GetUniqueId(&id), NcclResult::kSuccess);
+      ASSERT_EQ(nccl_.CommInitRankConfig(&rank.handle, 1, id, 0, &config), NcclResult::kInProgress);
+    }
+  });
+  EXPECT_EQ(LiveFakeNcclCommunicators(), 0);
+}
+
+}  // namespace
+}  // namespace ronda::testing
