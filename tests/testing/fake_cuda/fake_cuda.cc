@@ -130,7 +130,7 @@ int Allocate(ronda_cuda_memory kind, size_t bytes, void** memory) {
 }
 
 int Release(ronda_cuda_memory kind, void* memory) {
-  const bool is_released = memory == nullptr || Machine().memory().Release(OwnerOf(kind), memory);
+  const bool is_released = memory == nullptr || Machine().Release(OwnerOf(kind), memory);
   return is_released ? CurrentError() : kCudaInvalidValue;
 }
 

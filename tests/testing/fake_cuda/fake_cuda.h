@@ -40,8 +40,8 @@ enum FakeCudaError : int {
 // The devices of this process, while it lives. One at a time.
 //
 // Misuse is an error: of handles that are not there (any more), of memory of another device, of host memory that is
-// not pinned, and of more bytes than were allocated. Memory that is released while a stream still uses it is a crash,
-// as is, with HostAccess::kFatal, memory of a device that is read or written by anything but a stream.
+// not pinned, and of more bytes than were allocated. With HostAccess::kFatal it is a crash to read or write memory of a
+// device by anything but a stream.
 //
 // Thread-safe. All streams must have come to their ends, or be about to, when it is destroyed.
 class FakeCuda {

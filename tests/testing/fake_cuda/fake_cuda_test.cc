@@ -31,6 +31,20 @@ TEST(FakeCudaTest, MemoryIsFreedOnce) {
   EXPECT_EQ(cuda.table()->release(RONDA_CUDA_DEVICE_MEMORY, memory), kCudaInvalidValue);
 }
 
+TEST(FakeCudaTest, StreamsFindMemoryThatWasReleasedAfterTheyWereGivenIt) {
+  const FakeCuda cuda({});
+  void* const first = Allocate(cuda, RONDA_CUDA_DEVICE_MEMORY, 8);
+  void* const second = Allocate(cuda, RONDA_CUDA_DEVICE_MEMORY, 8);
+  WriteDevice(first, "released");
+  StreamHold hold(nullptr);
+  ASSERT_EQ(cuda.table()->copy(second, first, 8, nullptr), kCudaSuccess);
+  ASSERT_EQ(cuda.table()->release(RONDA_CUDA_DEVICE_MEMORY, first), kCudaSuccess);
+  EXPECT_EQ(cuda.table()->copy(second, first, 8, nullptr), kCudaInvalidValue);
+  hold.Release();
+  Finish(cuda);
+  EXPECT_EQ(ReadDevice(second, 8), "released");
+}
+
 TEST(FakeCudaTest, MemoryBelongsToADeviceUpToItsEnd) {
   const FakeCuda cuda({});
   ASSERT_EQ(cuda.table()->use_device(3), kCudaSuccess);

@@ -1,5 +1,6 @@
 #include "tests/testing/fake_cuda/fake_machine.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -27,6 +28,18 @@ int FakeMachine::ErrorOf(int device) const {
   if (options_.devices == 0) return kCudaNoDevice;
   if (device < 0 || device >= options_.devices) return kCudaInvalidDevice;
   return errors_[device].load();
+}
+
+bool FakeMachine::Release(int device, void* memory) {
+  return memory_.Release(device, memory, AreStreamsIdle() ? FakeMemory::Use::kOver : FakeMemory::Use::kPossible);
+}
+
+bool FakeMachine::AreStreamsIdle() const {
+  const auto is_idle = [](const std::shared_ptr<FakeStream>& stream) { return stream == nullptr || stream->IsIdle(); };
+  const MutexLock lock(&mu_);
+  return std::all_of(default_streams_.begin(), default_streams_.end(), is_idle) &&
+         std::all_of(destroyed_streams_.begin(), destroyed_streams_.end(), is_idle) &&
+         std::all_of(streams_.begin(), streams_.end(), [&](const auto& entry) { return is_idle(entry.second); });
 }
 
 void* FakeMachine::CreateStream(int device) {

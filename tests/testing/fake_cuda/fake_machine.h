@@ -29,6 +29,9 @@ class FakeMachine {
   int ErrorOf(int device) const;
   void FailDevice(int device, int error) { errors_[device].store(error); }
 
+  // As FakeMemory's. CUDA waits for the device first; here what the streams have been given still finds the memory.
+  bool Release(int device, void* memory);
+
   void* CreateStream(int device);
   bool DestroyStream(void* handle);
   // nullptr: there is none. The default stream's handle is nullptr, and its device that of the calling thread.
@@ -42,6 +45,8 @@ class FakeMachine {
   std::string Leaks() const;
 
  private:
+  bool AreStreamsIdle() const;
+
   const FakeCuda::Options options_;
   FakeMemory memory_;
   std::vector<std::atomic<int>> errors_;  // one a device

@@ -27,9 +27,7 @@ bool MapTwice(char* first, char* second, size_t bytes, int protection) {
   return is_mapped;
 }
 
-void Unmap(char* memory, size_t bytes) {
-  if (memory != nullptr) munmap(memory - kPage, bytes + 2 * kPage);
-}
+void UnmapWithGuards(char* memory, size_t bytes) { munmap(memory - kPage, bytes + 2 * kPage); }
 
 }  // namespace
 
@@ -38,10 +36,8 @@ FakeMemory::FakeMemory(int devices, size_t bytes_per_device, HostAccess host_acc
 
 FakeMemory::~FakeMemory() {
   const MutexLock lock(&mu_);
-  for (const auto& [address, block] : blocks_) {
-    Unmap(block.mapping, block.mapped_bytes);
-    if (block.view != block.mapping) Unmap(block.view, block.mapped_bytes);
-  }
+  for (const auto& [address, block] : blocks_) Unmap(block);
+  for (const Block& block : released_) Unmap(block);
 }
 
 void* FakeMemory::Allocate(int device, size_t bytes) {
@@ -62,14 +58,21 @@ void* FakeMemory::Allocate(int device, size_t bytes) {
   return memory;
 }
 
-bool FakeMemory::Release(int device, void* memory) {
+bool FakeMemory::Release(int device, void* memory, Use use) {
   const MutexLock lock(&mu_);
+  if (use == Use::kOver) {
+    for (const Block& block : released_) Unmap(block);
+    released_.clear();
+  }
   const auto found = blocks_.find(reinterpret_cast<uintptr_t>(memory));
   if (found == blocks_.end() || found->second.device != device) return false;
   const Block& block = found->second;
   if (device != kPinnedHost) left_[device] += block.bytes;
-  Unmap(block.mapping, block.mapped_bytes);
-  if (block.view != block.mapping) Unmap(block.view, block.mapped_bytes);
+  if (use == Use::kOver) {
+    Unmap(block);
+  } else {
+    released_.push_back(block);
+  }
   blocks_.erase(found);
   return true;
 }
@@ -101,6 +104,11 @@ size_t FakeMemory::allocations() const {
 size_t FakeMemory::live() const {
   const MutexLock lock(&mu_);
   return blocks_.size();
+}
+
+void FakeMemory::Unmap(const Block& block) {
+  UnmapWithGuards(block.mapping, block.mapped_bytes);
+  if (block.view != block.mapping) UnmapWithGuards(block.view, block.mapped_bytes);
 }
 
 const FakeMemory::Block* FakeMemory::FindLocked(const void* address, size_t bytes) const {

@@ -30,8 +30,10 @@ class FakeMemory {
   // nullptr if there is not as much left. `device` may be kPinnedHost.
   void* Allocate(int device, size_t bytes);
 
-  // Whether there was something, of that device, to release.
-  bool Release(int device, void* memory);
+  // Whether there was something, of that device, to release. Nothing can be given to a stream any more that uses it;
+  // what has been given before finds it, while `use` says that something may.
+  enum class Use { kOver, kPossible };
+  bool Release(int device, void* memory, Use use);
 
   // Whose memory this is an address in; kPinnedHost for all else too.
   int DeviceOf(const void* address) const;
@@ -54,11 +56,13 @@ class FakeMemory {
     char* view;
   };
 
+  static void Unmap(const Block& block);
   const Block* FindLocked(const void* address, size_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const HostAccess host_access_;
   mutable Mutex mu_;
   std::map<uintptr_t, Block> blocks_ ABSL_GUARDED_BY(mu_);  // by address
+  std::vector<Block> released_ ABSL_GUARDED_BY(mu_);        // may still be in use
   std::vector<size_t> left_ ABSL_GUARDED_BY(mu_);           // bytes, one entry a device
   size_t allocations_ ABSL_GUARDED_BY(mu_) = 0;
 };

@@ -103,19 +103,22 @@ TEST_F(StagedCommunicatorTest, CallWaitsForTheStreamsEarlierWork) {
 
 TEST_F(StagedCommunicatorTest, FailureOfTheJobEndsAWaitForTheDevice) {
   const DeviceMemory tensor = Tensor({1, 2});
-  const StreamHold hold(stream_->handle());
+  StreamHold hold(stream_->handle());
   has_failed_ = true;
   EXPECT_EQ(Double(tensor), absl::UnavailableError("rank 1 has died"));
+  hold.Release();
+  AwaitStream();  // it has still to read the tensor
 }
 
 TEST_F(StagedCommunicatorTest, StreamThatDoesNotGoOnIsNamedAfterTheDeadline) {
   const DeviceMemory tensor = Tensor({1, 2});
-  const StreamHold hold(stream_->handle());
+  StreamHold hold(stream_->handle());
   const absl::Status status = Double(tensor, absl::Milliseconds(20));
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_TRUE(absl::StartsWith(status.message(), "fake GPU, cuda:1 has not come to allreduce 'conv1/weight' after "))
       << status;
-  has_failed_ = true;
+  hold.Release();
+  AwaitStream();  // it has still to read the tensor
 }
 
 TEST_F(StagedCommunicatorTest, ErrorOfTheDeviceIsTheCalls) {
