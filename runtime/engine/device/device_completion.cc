@@ -17,7 +17,10 @@ bool DeviceCompletion::done() {
   if (settled_.load(std::memory_order_acquire)) return true;
   const absl::StatusOr<bool> passed = options_.event->done();
   if (passed.ok() && !*passed) return false;
-  Settle(passed.status());
+  SettleAs([&] {
+    if (!passed.ok()) return passed.status();
+    return options_.failure == nullptr ? absl::OkStatus() : (*options_.failure)();
+  });
   return true;
 }
 
@@ -44,11 +47,15 @@ bool DeviceCompletion::Then(std::list<CallbackThread::Callback>* callbacks) {
 }
 
 void DeviceCompletion::Settle(absl::Status status) {
+  SettleAs([&] { return std::move(status); });
+}
+
+void DeviceCompletion::SettleAs(absl::FunctionRef<absl::Status()> outcome) {
   std::list<CallbackThread::Callback> callbacks;
   {
     MutexLock lock(&mu_);
     if (settled_.load(std::memory_order_relaxed)) return;
-    status_ = std::move(status);
+    status_ = outcome();
     callbacks.swap(callbacks_);
     settled_.store(true, std::memory_order_release);
   }

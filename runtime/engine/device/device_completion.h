@@ -3,12 +3,14 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/types.h"
@@ -36,6 +38,10 @@ class DeviceCompletion {
     std::unique_ptr<DeviceEvent> event;  // recorded behind the bucket
     std::shared_ptr<CallbackThread> callbacks;
     std::shared_ptr<EngineDriver> driver;  // may be null
+    // The failure of the job, or of what moves the data: work that was ended by one has come to its end, too, but has
+    // not been done. nullptr: there is none. Called under the completion's lock, and not once this is settled: whoever
+    // ends what it looks at settles this before.
+    std::shared_ptr<const std::function<absl::Status()>> failure;
   };
 
   explicit DeviceCompletion(Options options) : options_(std::move(options)) {}
@@ -64,6 +70,8 @@ class DeviceCompletion {
   void Settle(absl::Status status);
 
  private:
+  void SettleAs(absl::FunctionRef<absl::Status()> outcome);
+
   const Options options_;
   std::atomic<bool> settled_{false};
   Mutex mu_;

@@ -21,6 +21,11 @@ absl::StatusOr<std::unique_ptr<DeviceLane>> DeviceLane::Create(Options options) 
   watch.transport_failure = options.transport.failure;
   watch.abort = options.transport.abort;
   auto lane = std::unique_ptr<DeviceLane>(new DeviceLane(std::move(options)));
+  lane->failure_ = std::make_shared<const std::function<absl::Status()>>(
+      [job = watch.job_failure, transport = watch.transport_failure] {
+        absl::Status failure = job();
+        return failure.ok() && transport != nullptr ? transport() : failure;
+      });
   RONDA_ASSIGN_OR_RETURN(lane->watch_, DeviceWatch::Start(std::move(watch)));
   return lane;
 }
@@ -47,14 +52,15 @@ absl::StatusOr<std::shared_ptr<DeviceCompletion>> DeviceLane::Finish(const Opera
                                                                                  .device = device_,
                                                                                  .event = std::move(event),
                                                                                  .callbacks = callbacks_,
-                                                                                 .driver = driver_});
+                                                                                 .driver = driver_,
+                                                                                 .failure = failure_});
   watch_->Watch(completion, operation.waiting);
   return completion;
 }
 
 void DeviceLane::Close(const absl::Status& status) {
-  if (!status.ok() && transport_.abort != nullptr) transport_.abort();
   watch_->Stop(status.ok() ? absl::CancelledError("the job has been shut down") : status);
+  if (!status.ok() && transport_.abort != nullptr) transport_.abort();
 }
 
 absl::StatusOr<ResultData> DeviceLane::Allocate(const TensorRequest& request, size_t bytes) {

@@ -82,7 +82,8 @@ class DeviceLane : public DataPlane {
   const std::shared_ptr<DeviceBlocks> blocks_;  // of the device
   const std::shared_ptr<DeviceBlocks> pinned_;
   DeviceTransport transport_;
-  ResultData flags_;  // the last that FindNonFinite has returned
+  std::shared_ptr<const std::function<absl::Status()>> failure_;  // of the job or the transport
+  ResultData flags_;                                              // the last that FindNonFinite has returned
   std::vector<kernels::cuda::Extent> extents_;
   std::unique_ptr<DeviceWatch> watch_;  // last: uses the others
 };

@@ -51,6 +51,7 @@ void DeviceWatch::Stop(const absl::Status& status) {
     MutexLock lock(&mu_);
     if (stopped_.ok()) stopped_ = status;
   }
+  SettleAll(status);
   changed_.NotifyAll();
   if (thread_.joinable()) thread_.join();
 }
@@ -101,7 +102,7 @@ absl::Status DeviceWatch::Check(const DeviceCompletion& completion, absl::Durati
   absl::Status failure = options_.job_failure();
   if (failure.ok()) failure = stopped();
   if (!failure.ok()) {
-    if (options_.abort != nullptr) options_.abort();
+    EndAll(failure);
     return failure;
   }
   if (options_.transport_failure != nullptr) failure = options_.transport_failure();
@@ -120,9 +121,24 @@ absl::Status DeviceWatch::Check(const DeviceCompletion& completion, absl::Durati
 
 absl::Status DeviceWatch::Fail(const absl::Status& cause) {
   options_.fail_job(cause);
-  if (options_.abort != nullptr) options_.abort();
   absl::Status failure = options_.job_failure();
-  return failure.ok() ? cause : failure;
+  if (failure.ok()) failure = cause;
+  EndAll(failure);
+  return failure;
+}
+
+void DeviceWatch::SettleAll(const absl::Status& status) {
+  std::deque<Watched> queue;
+  {
+    MutexLock lock(&mu_);
+    queue = queue_;
+  }
+  for (const Watched& watched : queue) watched.completion->Settle(status);
+}
+
+void DeviceWatch::EndAll(const absl::Status& status) {
+  SettleAll(status);
+  if (options_.abort != nullptr) options_.abort();
 }
 
 // Which rank keeps the device waiting cannot be asked of it: what each did last tells.

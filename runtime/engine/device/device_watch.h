@@ -23,8 +23,8 @@ namespace ronda {
 //
 // What the device is done with it settles. What the device does not come to for longer than the limits' warning it
 // reports; beyond the deadline the job fails. An error of the device, or of what moves the data, fails the job too. And
-// once the job has failed, whatever the reason, it ends what is under way on the device, which may wait for a rank that
-// is gone, and settles everything with the failure.
+// once the job has failed, whatever the reason, it settles everything with the failure, and then ends what is under way
+// on the device, which may wait for a rank that is gone.
 //
 // Thread-safe.
 class DeviceWatch {
@@ -72,6 +72,9 @@ class DeviceWatch {
   // `began`: since when this completion is the first. Errors: the job's failure.
   absl::Status Check(const DeviceCompletion& completion, absl::Duration waited, absl::Duration checked_before);
   absl::Status Fail(const absl::Status& cause);
+  // Everything fails with `status`. In this order: what has been ended looks as if it were done.
+  void SettleAll(const absl::Status& status);
+  void EndAll(const absl::Status& status);
   std::string Report(const DeviceCompletion& completion) const;
   // False: stopped meanwhile.
   void Nap(absl::Duration waited);

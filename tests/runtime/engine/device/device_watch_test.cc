@@ -96,7 +96,7 @@ TEST_F(DeviceWatchTest, DeadlineFailsTheJobAndEndsWhatIsUnderWay) {
                     HasSubstr("; rank 1 ")));
   EXPECT_EQ(behind->Wait(), status);
   EXPECT_EQ(failure(), status);
-  EXPECT_GE(aborts_, 1);
+  while (aborts_ == 0) std::this_thread::yield();  // and what is under way has been ended
 }
 
 TEST_F(DeviceWatchTest, WhatTheTransportFindsWrongFailsTheJob) {
@@ -112,7 +112,7 @@ TEST_F(DeviceWatchTest, FailureOfTheJobSettlesEverything) {
   const auto completion = Launch();
   SetFailure(absl::AbortedError("rank 1 is gone"));
   EXPECT_EQ(completion->Wait(), absl::AbortedError("rank 1 is gone"));
-  EXPECT_GE(aborts_, 1);
+  while (aborts_ == 0) std::this_thread::yield();  // and what is under way has been ended
 }
 
 TEST_F(DeviceWatchTest, ErrorOfTheDeviceIsTheJobs) {
