@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <barrier>
 #include <deque>
 #include <string>
 #include <thread>
@@ -404,7 +405,8 @@ TEST(DeviceRefusals, RanksThatShareADeviceAreStagedOrRefused) {
 // --- What goes wrong ---
 
 TEST(DeviceFailures, AnErrorOfTheDeviceFailsTheJobAndReachesWhoWaits) {
-  RunDeviceRanks({.size = 2, .expects_failure = true}, [](DeviceRank& rank) {
+  std::barrier<> under_way(2);
+  RunDeviceRanks({.size = 2, .expects_failure = true}, [&](DeviceRank& rank) {
     const DeviceTensor& tensor = rank.Keep(std::vector<float>(3, 1));
     ASSERT_NE(SucceedOn(rank, DeviceSum("x", rank, tensor, 3)), nullptr);
     ASSERT_NE(SucceedOn(rank, Barrier("b")), nullptr);
@@ -412,6 +414,7 @@ TEST(DeviceFailures, AnErrorOfTheDeviceFailsTheJobAndReachesWhoWaits) {
     const auto handle = rank.runtime().Submit(DeviceSum("x", rank, tensor, 3));
     ASSERT_TRUE(handle.ok()) << handle.status();
     EXPECT_EQ((*handle)->OrderBefore(rank.stream()), absl::OkStatus());
+    under_way.arrive_and_wait();
     if (rank.rank() == 1) rank.fake().FailDevice(1, kCudaIllegalAddress);
     const absl::Status status = (*handle)->Wait();
     EXPECT_EQ(status.code(), absl::StatusCode::kInternal) << status;
@@ -460,7 +463,8 @@ TEST(DeviceFailures, WhatNcclFindsWrongFailsTheJob) {
 }
 
 TEST(DeviceFailures, ARankThatIsGoneLeavesNobodyWaitingForTheDevice) {
-  RunDeviceRanks({.size = 2, .expects_failure = true}, [](DeviceRank& rank) {
+  std::barrier<> under_way(2);
+  RunDeviceRanks({.size = 2, .expects_failure = true}, [&](DeviceRank& rank) {
     const DeviceTensor& tensor = rank.Keep(std::vector<float>(3, 1));
     ASSERT_NE(SucceedOn(rank, DeviceSum("x", rank, tensor, 3)), nullptr);
     ASSERT_NE(SucceedOn(rank, Barrier("b")), nullptr);
@@ -468,6 +472,7 @@ TEST(DeviceFailures, ARankThatIsGoneLeavesNobodyWaitingForTheDevice) {
     const auto handle = rank.runtime().Submit(DeviceSum("x", rank, tensor, 3));
     ASSERT_TRUE(handle.ok()) << handle.status();
     EXPECT_EQ((*handle)->OrderBefore(rank.stream()), absl::OkStatus());
+    under_way.arrive_and_wait();
     if (rank.rank() == 1) rank.runtime().Abandon(absl::AbortedError("given up"));
     EXPECT_THAT(std::string((*handle)->Wait().message()), HasSubstr("given up"));
   });
