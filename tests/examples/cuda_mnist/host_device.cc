@@ -17,29 +17,28 @@ using ::ronda::testing::FakeGpuStream;
 using ::ronda::testing::LoadedFakeCuda;
 using ::ronda::testing::ReleaseOnFakeGpu;
 
-// The i-th of the operand's products, at (row, column) of the operand as it stands in the product.
-struct Reader {
-  const Operand& operand;
-  int product;
-  int rows;
-  int columns;
+// How to walk through an operand of `rows` x `columns` as it stands in the product.
+struct Strides {
+  Strides(const Operand& operand, int rows, int columns)
+      : row(operand.order == Operand::Order::kPlain ? columns : 1),
+        column(operand.order == Operand::Order::kPlain ? 1 : rows) {}
 
-  float operator()(int row, int column) const {
-    const float* const matrix = operand.data + product * operand.stride;
-    return operand.order == Operand::Order::kPlain ? matrix[row * columns + column] : matrix[column * rows + row];
-  }
+  const std::ptrdiff_t row;
+  const std::ptrdiff_t column;
 };
 
 void MultiplyHere(const Product& product) {
+  const Strides left_strides(product.left, product.rows, product.inner);
+  const Strides right_strides(product.right, product.inner, product.columns);
+  float* result = product.result;
   for (int p = 0; p < product.products; ++p) {
-    const Reader left{product.left, p, product.rows, product.inner};
-    const Reader right{product.right, p, product.inner, product.columns};
-    float* const result = product.result + static_cast<std::ptrdiff_t>(p) * product.rows * product.columns;
     for (int row = 0; row < product.rows; ++row) {
-      for (int column = 0; column < product.columns; ++column) {
-        float sum = product.onto == Product::Onto::kResult ? result[row * product.columns + column] : 0;
-        for (int k = 0; k < product.inner; ++k) sum += left(row, k) * right(k, column);
-        result[row * product.columns + column] = sum;
+      const float* const left = product.left.data + p * product.left.stride + row * left_strides.row;
+      for (int column = 0; column < product.columns; ++column, ++result) {
+        const float* const right = product.right.data + p * product.right.stride + column * right_strides.column;
+        float sum = product.onto == Product::Onto::kResult ? *result : 0;
+        for (int k = 0; k < product.inner; ++k) sum += left[k * left_strides.column] * right[k * right_strides.row];
+        *result = sum;
       }
     }
   }

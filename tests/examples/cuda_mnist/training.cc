@@ -10,7 +10,7 @@ namespace {
 using lenet::Distance;
 using lenet::Parameters;
 
-constexpr int kSteps = 12;
+constexpr int kSteps = 8;
 
 struct Program {
   std::string path;
