@@ -1,6 +1,5 @@
 #include "runtime/engine/device/agreement.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <cstring>
 
@@ -20,7 +19,7 @@ struct Statement {
 
 template <size_t kSize>
 void Fill(absl::string_view text, char (&field)[kSize]) {
-  std::memcpy(field, text.data(), std::min(text.size(), kSize - 1));
+  text.copy(field, kSize - 1);
 }
 
 template <size_t kSize>
