@@ -32,6 +32,8 @@ std::shared_ptr<Session> CurrentSession() {
 const char* LastErrorText() { return last_error.text; }
 
 ronda_status FailWith(Outcome outcome) {
+  // There was not even memory for a text.
+  if (outcome.text.empty()) return FailWithLiteral(outcome.code, "out of memory");
   last_error.storage = std::move(outcome.text);
   last_error.text = last_error.storage.c_str();
   return outcome.code;

@@ -62,7 +62,7 @@ TEST(LauncherUsageTest, QuestionsAreAnsweredOnStdout) {
   EXPECT_EQ(build.Finish(), 0);
   EXPECT_THAT(build.out(),
               AllOf(HasSubstr("[X] self"), HasSubstr("[X] inprocess"), HasSubstr("[X] shm"), HasSubstr("[X] rondarun"),
-                    HasSubstr("] mpi  "), HasSubstr("[ ] nccl         not part of this version")));
+                    HasSubstr("] mpi  "), HasSubstr("] nccl  "), HasSubstr("[X] staged"), HasSubstr("] cuda  ")));
 }
 
 TEST(LauncherUsageTest, CheckLooksAtThisHost) {
