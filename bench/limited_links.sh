@@ -72,17 +72,22 @@ bench() {
     -x RONDA_MPI_PLUGIN ${RONDA_BACKEND:+-x RONDA_BACKEND} "$bin/bench/ronda-bench" "$@"
 }
 
-# link RATE: what two MPI messages that cross get from the link, as the model takes it. An alltoall of two ranks is no
-# more than that. (Not bare MPI's, which spins while it waits, and so takes the core that TCP needs.)
+# link RATE: what reducing one tensor of 16 MiB gets from the link, and the latency of a small one: us, and Gbit/s. (Not
+# what bare MPI or two messages that cross get: neither keeps the limit's token bucket as evenly busy.)
 link() {
-  bench 1 collectives --op alltoall --layer communicator -b 64 -e 64M -f 1048576 --rounds 3 \
+  bench 1 collectives --op allreduce --layer communicator -b 64 -e 16M -f 262144 --rounds 5 \
     --csv "$report/link-$1.csv" >/dev/null
   awk -F, '
     NR == 1 { for (i = 1; i <= NF; ++i) column[$i] = i; next }
     $column["contestant"] != "communicator" { next }
-    $column["bytes"] < 1000 { printf "--link-latency %.1fus ", $column["median_us"] }
-    $column["bytes"] >= 1000 { printf "--link-gbit %.3f", 8e-3 * $column["bytes"] / 2 / $column["median_us"] }
+    $column["bytes"] < 1000 { printf "%.1f ", $column["median_us"] }
+    $column["bytes"] >= 1000 { printf "%.3f\n", 8e-3 * $column["bytes"] / $column["median_us"] }
   ' "$report/link-$1.csv"
+}
+
+# Several measurements of a link, from standard input, as the model takes one: their mean latency, and mean time a bit.
+mean_link() {
+  awk '{ latency += $1; time += 1 / $2 } END { printf "--link-latency %.1fus --link-gbit %.3f", latency / NR, NR / time }'
 }
 
 # model LINK: the step without compute of ResNet-50 on two hosts of one rank each, by wire format.
@@ -108,9 +113,10 @@ case ${1:-} in
       steps=$((rate == 100 ? 1 : 5))
       warm_up=$((rate == 100 ? 1 : 6))
       echo "== ${rate} Mbit/s (0: unlimited)"
+      before=$(link "$rate")  # and after: what is left of a limit changes by the minute
       bench 1 step --preset resnet50 --wire none,fp16,fp8_e4m3 --steps "$steps" --warm-up "$warm_up" --rounds 1 \
         --json "$report/step-hosts-$rate.json"
-      measured=$(link "$rate")
+      measured=$({ echo "$before" && link "$rate"; } | mean_link)
       echo "the link: $measured; the model: $(model "$measured")"
     done
     ;;
