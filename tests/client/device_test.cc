@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -41,15 +42,16 @@ ronda::Tensor View(const std::string& name, const FakeGpuArray<float>& array, co
 class Gate {
  public:
   explicit Gate(const FakeGpuStream& stream) {
-    stream.Enqueue([this] {
-      while (!is_open_.load()) std::this_thread::yield();
+    stream.Enqueue([is_open = is_open_] {
+      while (!is_open->load()) std::this_thread::yield();
     });
   }
   ~Gate() { Open(); }
-  void Open() { is_open_ = true; }
+  void Open() { *is_open_ = true; }
 
  private:
-  std::atomic<bool> is_open_{false};
+  // The stream looks at it once more after it has been opened.
+  const std::shared_ptr<std::atomic<bool>> is_open_ = std::make_shared<std::atomic<bool>>(false);
 };
 
 float Own() { return static_cast<float>(ronda::rank() + 1); }
