@@ -87,7 +87,7 @@ std::vector<Option> WaitOptions() {
       {OptionGroup::kTunables,
        {"--start-timeout"},
        "S",
-       "Seconds that ranks wait for each other when they start\n(RONDA_START_TIMEOUT; default: 30).",
+       "Seconds that ranks wait for each other when they start,\nand that hosts may take to start theirs\n(RONDA_START_TIMEOUT; default: 30).",
        SetDuration("RONDA_START_TIMEOUT",
                    {.what = "a number of seconds", .example = "10", .min = 0.001, .max = 86400, .digits = Digits::kAny},
                    absl::Seconds(1), std::nullopt)},
