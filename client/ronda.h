@@ -69,7 +69,8 @@ typedef enum ronda_reduce_op {
   RONDA_BAND = 5,    /* bit by bit; integers and RONDA_BOOL */
   RONDA_BOR = 6,
   RONDA_BXOR = 7,
-  RONDA_ADASUM = 8 /* adaptive sum, which scales with the ranks' agreement; allreduce of floating-point numbers */
+  RONDA_ADASUM = 8 /* adaptive sum, which scales with the ranks' agreement; allreduce of floating-point numbers, in the
+                      host's memory */
 } ronda_reduce_op;
 
 /* The format in which floating-point elements travel when they are reduced; sums are made in fp32 and rounded once. The
@@ -456,8 +457,8 @@ ronda_status ronda_barrier(ronda_process_set process_set);
  * names every rank that is missing. */
 ronda_status ronda_monitored_barrier(ronda_process_set process_set, double timeout_s);
 
-/* Sets `bytes` bytes of a GPU's memory to zero, after what `stream` (a cudaStream_t) has been given so far; nothing waits
- * for it but the stream. A rank that has nothing to add to a tensor submits it so. */
+/* Sets `bytes` bytes of a GPU's memory to zero, after what `stream` (a cudaStream_t) has been given so far; nothing
+ * waits for it but the stream. A rank that has nothing to add to a tensor submits it so. */
 ronda_status ronda_cuda_zero(void* data, size_t bytes, void* stream);
 
 /* This rank has no more data: until every rank of the set has joined, the operations of the others go on without it, as

@@ -74,8 +74,8 @@ struct MpiLevel {
   std::unique_ptr<PointToPoint> messages;
 };
 
-// What this rank connects through MPI. All of it is connected before any message travels: MPI blocks for the others
-// when it connects, and a rank that blocks there would pass on no control messages.
+// What this rank connects through MPI. All of it is connected before any control message travels through MPI, which
+// blocks for the others when it connects: a rank that blocks there would pass on no messages.
 struct MpiLevels {
   MpiLevel control;  // between all ranks; without messages if control messages do not go over MPI
   MpiLevel flat;     // between all ranks
@@ -125,9 +125,8 @@ absl::StatusOr<std::unique_ptr<ControlPlane>> ConnectGrpcControl(HostsTransportO
                                   .on_failure = [here](const absl::Status& failure) { here->FailWith(failure); }});
 }
 
-absl::StatusOr<std::unique_ptr<ControlPlane>> ConnectControl(HostsTransportOptions& options,
-                                                             const std::shared_ptr<ShmWorld>& here, MpiLevel level) {
-  if (level.messages == nullptr) return ConnectGrpcControl(options, here);
+absl::StatusOr<std::unique_ptr<ControlPlane>> ConnectMpiControl(const HostsTransportOptions& options,
+                                                                const std::shared_ptr<ShmWorld>& here, MpiLevel level) {
   return ConnectMpiControlPlane({.rank = options.rank,
                                  .peers = std::move(level.peers),
                                  .messages = std::move(level.messages),
@@ -168,9 +167,15 @@ std::unique_ptr<Communicator> ConnectData(const HostsTransportOptions& options, 
 absl::StatusOr<Transport> ConnectHosts(HostsTransportOptions options) {
   const HostPlace self = PlaceOf(options.hosts, options.rank);
   RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<ShmWorld> here, ConnectHere(options, self));
+  std::unique_ptr<ControlPlane> across;
+  // First: it has a deadline for ranks that cannot go on, and MPI has none.
+  if (options.meeting.control != NetworkSettings::Control::kMpi) {
+    RONDA_ASSIGN_OR_RETURN(across, ConnectGrpcControl(options, here));
+  }
   RONDA_ASSIGN_OR_RETURN(MpiLevels levels, ConnectLevels(options, self));
-  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<ControlPlane> across,
-                         ConnectControl(options, here, std::move(levels.control)));
+  if (across == nullptr) {
+    RONDA_ASSIGN_OR_RETURN(across, ConnectMpiControl(options, here, std::move(levels.control)));
+  }
   auto control = std::make_unique<HostsControlPlane>(std::move(across), here);
   std::unique_ptr<Communicator> communicator = ConnectData(options, here, *control, std::move(levels));
   return Transport{.control = std::move(control), .communicator = std::move(communicator), .flights = here->flights()};

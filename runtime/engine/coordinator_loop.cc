@@ -188,8 +188,9 @@ absl::Status CoordinatorLoop::Fail(const absl::Status& cause) {
   transport_.control->Fail(cause);
   absl::Status failure = transport_.control->failure();
   Log(LogLevel::kError, topology_.rank, failure.message());
-  devices_.Close(failure);
+  // In this order: to end what is under way on a device may take long, and nobody is to wait for that.
   queue_.Close(failure);
+  devices_.Close(failure);
   return failure;
 }
 

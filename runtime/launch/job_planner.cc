@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -140,6 +141,16 @@ bool HidesOutput(const std::vector<std::string>& mpi_arguments) {
   });
 }
 
+// Whether all of these variables, "NAME=value", get through a shell: some shells drop what is no name to them, such as
+// the functions that bash exports.
+bool PassShells(const std::vector<std::string>& variables) {
+  return std::all_of(variables.begin(), variables.end(), [](absl::string_view variable) {
+    const absl::string_view name = variable.substr(0, variable.find('='));
+    return !name.empty() && !absl::ascii_isdigit(name.front()) &&
+           std::all_of(name.begin(), name.end(), [](char c) { return absl::ascii_isalnum(c) || c == '_'; });
+  });
+}
+
 // All ranks behind mpirun.
 absl::StatusOr<JobPlan> PlanMpirunJob(const LaunchOptions& options, const LaunchFacts& facts) {
   const std::vector<std::string> hosts = HostsOfRanks(options, facts.hostname);
@@ -155,13 +166,16 @@ absl::StatusOr<JobPlan> PlanMpirunJob(const LaunchOptions& options, const Launch
   if (facts.output == LaunchFacts::Output::kTerminal) variables.emplace_back("RONDA_OUTPUT_IS_TERMINAL=1");
   // The ranks name their shared memory so, and what killed ones leave on this host is found.
   variables.push_back(absl::StrCat("RONDA_JOB_ID=", facts.job_id));
-  RONDA_ASSIGN_OR_RETURN(const MpirunCommand command, MakeMpirunCommand(RequestOf(options, facts, mpirun, variables)));
+  MpirunRequest request = RequestOf(options, facts, mpirun, variables);
+  const bool is_marked = PassShells(variables) && PassShells(facts.environment);
+  if (!is_marked) request.start_mark = MpirunRequest::StartMark::kNone;
+  RONDA_ASSIGN_OR_RETURN(const MpirunCommand command, MakeMpirunCommand(request));
   variables.insert(variables.end(), command.environment.begin(), command.environment.end());
   JobPlan plan;
   plan.job_id = facts.job_id;
   plan.rank_count = options.rank_count;
   plan.shutdown.grace = 2 * options.grace_period + kMpirunMargin;
-  if (!HidesOutput(options.remote.mpi_arguments)) plan.start_timeout = StartTimeoutOf(variables);
+  if (is_marked && !HidesOutput(options.remote.mpi_arguments)) plan.start_timeout = StartTimeoutOf(variables);
   plan.orphans = Supervisor::Orphans::kKill;  // should it have to be killed
   for (RankId rank = 0; rank < options.rank_count; ++rank) plan.ranks.push_back(rank);
   plan.commands.push_back(DescribeProcess(variables, facts.environment, command.argv));

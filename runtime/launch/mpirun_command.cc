@@ -139,7 +139,8 @@ absl::StatusOr<Mpirun> DetectMpirun(absl::string_view version_text) {
 absl::StatusOr<MpirunCommand> MakeMpirunCommand(const MpirunRequest& request) {
   RONDA_ASSIGN_OR_RETURN(MpirunCommand command, CommandOf(request));
   Append(request.remote.mpi_arguments, &command.argv);
-  Append(WithStartMark(request.command), &command.argv);
+  const bool is_marked = request.start_mark == MpirunRequest::StartMark::kGiven;
+  Append(is_marked ? WithStartMark(request.command) : request.command, &command.argv);
   return command;
 }
 

@@ -30,6 +30,7 @@ struct MpirunRequest {
   absl::Duration grace_period = absl::Seconds(5);  // from SIGTERM to SIGKILL
   std::vector<std::string> variables;              // names of those that all ranks get
   std::vector<std::string> command;
+  enum class StartMark { kGiven, kNone } start_mark = StartMark::kGiven;
 };
 
 struct MpirunCommand {
@@ -39,8 +40,8 @@ struct MpirunCommand {
 
 // Pure. Variables are given by name only: their values travel in mpirun's own environment, and no secret is on a
 // command line, where all users of the machine can read it. Each piece of output gets a mark that says whose it is
-// (TaggedOutput), and each rank begins with one that says that it has started (WithStartMark). The user's --mpi-args
-// come last, so that they replace what is said here.
+// (TaggedOutput), and each rank begins with one that says that it has started (WithStartMark), if that is wanted. The
+// user's --mpi-args come last, so that they replace what is said here.
 //
 // Errors: UNIMPLEMENTED if this mpirun cannot do what an option asks for.
 absl::StatusOr<MpirunCommand> MakeMpirunCommand(const MpirunRequest& request);

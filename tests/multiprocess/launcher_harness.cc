@@ -13,7 +13,9 @@
 #include <fstream>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -51,6 +53,16 @@ Ends MakeTerminal() {
   return {.ours = UniqueFd(ours), .theirs = UniqueFd(theirs)};
 }
 
+// Names of the variables with functions that bash has exported, as Bazel's do to tests.
+std::vector<std::string> ExportedFunctions() {
+  std::vector<std::string> names;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const absl::string_view name = absl::string_view(*variable).substr(0, absl::string_view(*variable).find('='));
+    if (absl::StrContains(name, "%%")) names.emplace_back(name);
+  }
+  return names;
+}
+
 // A descriptor from which `text` can be read, to its end.
 UniqueFd InputWith(const std::string& text) {
   Ends pipe = MakePipe();
@@ -64,6 +76,7 @@ UniqueFd InputWith(const std::string& text) {
   dup2(in, STDIN_FILENO);
   dup2(out, STDOUT_FILENO);
   dup2(err, STDERR_FILENO);
+  for (const std::string& name : ExportedFunctions()) unsetenv(name.c_str());
   for (const std::string& name : options.unset) unsetenv(name.c_str());
   for (const std::string& variable : options.environment) {
     const size_t equals = variable.find('=');

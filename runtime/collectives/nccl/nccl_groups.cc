@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -276,19 +277,26 @@ void NcclGroups::AbortAll(const std::vector<NcclHandle>& handles) {
   // ncclCommAbort tells the device's kernels to end, and may then wait for the device; which never gets there if a
   // kernel of another communicator, that has not been told, is before. So each has a thread.
   std::vector<std::thread> threads;
+  threads.reserve(handles.size());
   for (NcclHandle handle : handles) {
-    threads.emplace_back([this, handle] {
-      const auto abort = [&](const ronda_cuda_plugin&) {
-        nccl_.CommAbort(handle);
-        return 0;
-      };
-      const absl::Status called = options_.device->Call("aborting an NCCL communicator", abort);
-      LogIfError(options_.rank, called);
-      // A device that has failed cannot be made current, and the other ranks' devices wait for it all the same.
-      if (!called.ok()) abort(options_.device->plugin());
-    });
+    try {
+      threads.emplace_back([this, handle] { AbortOne(handle); });
+    } catch (const std::system_error&) {
+      AbortOne(handle);  // no thread is to be had
+    }
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+void NcclGroups::AbortOne(NcclHandle handle) {
+  const auto abort = [&](const ronda_cuda_plugin&) {
+    nccl_.CommAbort(handle);
+    return 0;
+  };
+  const absl::Status called = options_.device->Call("aborting an NCCL communicator", abort);
+  LogIfError(options_.rank, called);
+  // A device that has failed cannot be made current, and the other ranks' devices wait for it all the same.
+  if (!called.ok()) abort(options_.device->plugin());
 }
 
 void NcclGroups::Finalize() {

@@ -93,6 +93,7 @@ class NcclGroups {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Finalize();
   void AbortAll(const std::vector<NcclHandle>& handles);
+  void AbortOne(NcclHandle handle);
   std::vector<NcclHandle> TakeHandles() ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options options_;

@@ -117,6 +117,19 @@ TEST(JobPlannerTest, InterfacesThatMpirunCanUseAreAccepted) {
 }
 
 // The agents hear from this machine over ssh, and say themselves which interface their host has not.
+TEST(JobPlannerTest, RanksAreNotStartedByAShellThatWouldDropVariables) {
+  LaunchFacts facts = Facts();
+  auto plan = MakeJobPlan(MpirunOptions({}), facts);
+  if (!plan.ok()) GTEST_SKIP() << plan.status().message();
+  EXPECT_THAT(plan->commands, ::testing::Contains(HasSubstr("/bin/sh")));
+  EXPECT_LT(plan->start_timeout, absl::InfiniteDuration());
+  facts.environment.push_back("BASH_FUNC_module%%=() { :; }");
+  plan = MakeJobPlan(MpirunOptions({}), facts);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  EXPECT_THAT(plan->commands, ::testing::Each(Not(HasSubstr("/bin/sh"))));
+  EXPECT_EQ(plan->start_timeout, absl::InfiniteDuration());
+}
+
 TEST(JobPlannerTest, AgentsNeedNoInterfaceOfThisHost) {
   LaunchOptions options = MpirunOptions({"ib0"});
   options.launcher = LaunchOptions::Launcher::kSsh;
