@@ -10,7 +10,7 @@
 #include "runtime/base/peer.h"
 #include "runtime/base/types.h"
 #include "runtime/bootstrap/meeting.h"
-#include "runtime/collectives/hierarchical/host_map.h"
+#include "runtime/collectives/host_map.h"
 #include "runtime/collectives/transport.h"
 #include "runtime/mpi/mpi_session.h"
 

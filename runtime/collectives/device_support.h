@@ -10,6 +10,8 @@
 #include "absl/status/statusor.h"
 #include "runtime/base/types.h"
 #include "runtime/collectives/communicator.h"
+#include "runtime/collectives/host_levels.h"
+#include "runtime/collectives/stream_marks.h"
 #include "runtime/cuda/device.h"
 
 namespace ronda {
@@ -44,8 +46,10 @@ class DeviceSupport {
     RankId rank = 0;
     std::vector<std::string> facts;
     std::shared_ptr<Device> device;
-    StreamHandle stream = nullptr;  // what calls are put on; outlives the communicator
-    Communicator* host = nullptr;   // of the same job; not owned, and only used in calls
+    StreamHandle stream = nullptr;       // what calls are put on; outlives the communicator
+    Communicator* host = nullptr;        // of the same job; not owned, and only used in calls
+    const HostLevels* levels = nullptr;  // of `host`; nullptr: it has none
+    StreamMarks* marks = nullptr;        // of `stream`; outlives the communicator; nullptr: nobody wants to know
     std::function<absl::Status()> job_failure;
   };
   virtual absl::StatusOr<DeviceTransport> Connect(const Request& request) = 0;

@@ -2,9 +2,11 @@
 #define RONDA_RUNTIME_COLLECTIVES_TRANSPORT_H_
 
 #include <memory>
+#include <optional>
 
 #include "runtime/collectives/communicator.h"
 #include "runtime/collectives/device_support.h"
+#include "runtime/collectives/host_levels.h"
 #include "runtime/control/control_plane.h"
 #include "runtime/monitor/flight_board.h"
 
@@ -15,7 +17,8 @@ namespace ronda {
 struct Transport {
   std::unique_ptr<ControlPlane> control;
   std::unique_ptr<Communicator> communicator;
-  std::shared_ptr<FlightBoard> flights;  // of all ranks; never nullptr
+  std::shared_ptr<FlightBoard> flights;             // of all ranks; never nullptr
+  std::optional<HostLevels> levels = std::nullopt;  // of the communicator, and owned by it; nullopt: it has none
   // For tensors in the memory of devices; nullptr: they are refused.
   std::shared_ptr<DeviceSupport> devices = nullptr;
   // Destroyed first: decides how this rank leaves what the other parts still use. May be nullptr.

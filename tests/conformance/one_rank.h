@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "runtime/collectives/communicator.h"
-#include "runtime/collectives/hierarchical/host_map.h"
+#include "runtime/collectives/host_map.h"
 
 namespace ronda::testing {
 

@@ -7,7 +7,7 @@
 
 #include "kernels/cpu/scale.h"
 #include "runtime/base/types.h"
-#include "runtime/collectives/hierarchical/host_map.h"
+#include "runtime/collectives/host_map.h"
 #include "tests/conformance/scattered_tensor.h"
 
 namespace ronda::testing {

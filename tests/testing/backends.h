@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/collectives/hierarchical/host_map.h"
+#include "runtime/collectives/host_map.h"
 #include "runtime/collectives/transport.h"
 
 namespace ronda::testing {

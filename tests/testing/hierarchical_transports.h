@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/collectives/hierarchical/host_map.h"
+#include "runtime/collectives/host_map.h"
 #include "runtime/collectives/transport.h"
 
 namespace ronda::testing {

@@ -7,8 +7,8 @@
 #include "absl/status/status.h"
 #include "runtime/base/types.h"
 #include "runtime/collectives/communicator.h"
-#include "runtime/collectives/hierarchical/host_map.h"
 #include "runtime/collectives/hierarchical/two_level_reduce.h"
+#include "runtime/collectives/host_map.h"
 
 namespace ronda {
 

@@ -1,5 +1,5 @@
-#ifndef RONDA_RUNTIME_COLLECTIVES_HIERARCHICAL_HOST_MAP_H_
-#define RONDA_RUNTIME_COLLECTIVES_HIERARCHICAL_HOST_MAP_H_
+#ifndef RONDA_RUNTIME_COLLECTIVES_HOST_MAP_H_
+#define RONDA_RUNTIME_COLLECTIVES_HOST_MAP_H_
 
 #include <algorithm>
 #include <cstddef>
@@ -55,4 +55,4 @@ inline bool IsInRankOrder(const HostMap& map) {
 
 }  // namespace ronda
 
-#endif  // RONDA_RUNTIME_COLLECTIVES_HIERARCHICAL_HOST_MAP_H_
+#endif  // RONDA_RUNTIME_COLLECTIVES_HOST_MAP_H_
