@@ -15,7 +15,7 @@
 #include "runtime/bootstrap/mpi_farewell.h"
 #include "runtime/bootstrap/rank_facts.h"
 #include "runtime/bootstrap/this_host.h"
-#include "runtime/collectives/mpi/mpi_communicator.h"
+#include "runtime/collectives/messages/message_communicator.h"
 #include "runtime/collectives/self/self_transport.h"
 #include "runtime/collectives/shm/shm_transport.h"
 #include "runtime/control/shm/shm_control_plane.h"
@@ -151,11 +151,12 @@ absl::StatusOr<Transport> Gathering::ConnectMpiOnThisHost(ShmWorld::Options opti
   RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<ShmWorld> world, ShmWorld::Connect(std::move(options)));
   constexpr int kTag = 0;
   RONDA_ASSIGN_OR_RETURN(std::unique_ptr<PointToPoint> messages, session_->Connect(hosts_.hosts.front(), kTag));
-  auto communicator = std::make_unique<MpiCommunicator>(
-      MpiCommunicator::Options{.messages = std::move(messages),
-                               .peers = peers_,
-                               .flights = world->flights(),
-                               .job_failure = [world = world.get()] { return world->failure(); }});
+  auto communicator = std::make_unique<MessageCommunicator>(
+      MessageCommunicator::Options{.messages = std::move(messages),
+                                   .peers = peers_,
+                                   .flights = world->flights(),
+                                   .job_failure = [world = world.get()] { return world->failure(); },
+                                   .name = "mpi"});
   return Transport{.control = std::make_unique<ShmControlPlane>(world),
                    .communicator = std::move(communicator),
                    .flights = world->flights()};

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/collectives/hierarchical/hierarchical_communicator.h"
-#include "runtime/collectives/mpi/mpi_communicator.h"
+#include "runtime/collectives/messages/message_communicator.h"
 #include "runtime/collectives/shm/shm_communicator.h"
 #include "runtime/control/grpc/grpc_control_plane.h"
 #include "runtime/control/mpi/mpi_control_plane.h"
@@ -143,11 +143,12 @@ absl::StatusOr<std::unique_ptr<ControlPlane>> ConnectMpiControl(const HostsTrans
 std::unique_ptr<Communicator> MakeCommunicator(MpiLevel level, const std::shared_ptr<ShmWorld>& here,
                                                const ControlPlane& control) {
   if (level.messages == nullptr) return nullptr;
-  return std::make_unique<MpiCommunicator>(
-      MpiCommunicator::Options{.messages = std::move(level.messages),
-                               .peers = std::move(level.peers),
-                               .flights = here->flights(),
-                               .job_failure = [control = &control] { return control->failure(); }});
+  return std::make_unique<MessageCommunicator>(
+      MessageCommunicator::Options{.messages = std::move(level.messages),
+                                   .peers = std::move(level.peers),
+                                   .flights = here->flights(),
+                                   .job_failure = [control = &control] { return control->failure(); },
+                                   .name = "mpi"});
 }
 
 std::unique_ptr<Communicator> ConnectData(const HostsTransportOptions& options, const std::shared_ptr<ShmWorld>& here,

@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "runtime/collectives/mpi/point_to_point.h"
+#include "runtime/collectives/messages/point_to_point.h"
 #include "runtime/control/mpi/parcel_link.h"
 #include "runtime/control/rendezvous/membership.h"
 #include "runtime/control/rendezvous/rendezvous_table.h"

@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "runtime/base/types.h"
-#include "runtime/collectives/mpi/point_to_point.h"
+#include "runtime/collectives/messages/point_to_point.h"
 #include "runtime/mpi/plugin_library.h"
 
 namespace ronda {

@@ -13,7 +13,7 @@
 #include "runtime/collectives/shm/shm_transport.h"
 #include "tests/testing/device_transports.h"
 #include "tests/testing/hierarchical_transports.h"
-#include "tests/testing/mpi_transports.h"
+#include "tests/testing/message_transports.h"
 #include "tests/testing/nccl_transports.h"
 
 namespace ronda::testing {
@@ -126,7 +126,7 @@ std::vector<Transport> ConnectRanks(Backend backend, const BackendOptions& optio
     case Backend::kHierarchical:
       return ConnectHierarchicalTransports(HostsOf(backend, options.size), static_cast<uint64_t>(options.size));
     case Backend::kMpi:
-      return ConnectMpiTransports(options.size, static_cast<uint64_t>(options.size));
+      return ConnectMessageTransports(options.size, static_cast<uint64_t>(options.size));
     case Backend::kStaged:
       return ConnectStagedTransports(options.size);
     case Backend::kNccl:

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/collectives/mpi/point_to_point.h"
+#include "runtime/collectives/messages/point_to_point.h"
 
 namespace ronda::testing {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "runtime/collectives/hierarchical/hierarchical_communicator.h"
-#include "runtime/collectives/mpi/mpi_communicator.h"
+#include "runtime/collectives/messages/message_communicator.h"
 #include "runtime/collectives/shm/shm_communicator.h"
 #include "runtime/control/inprocess/in_process_control_plane.h"
 #include "runtime/control/inprocess/in_process_job.h"
@@ -75,7 +75,7 @@ std::vector<std::unique_ptr<Communicator>> ConnectMessages(const std::vector<Ran
   for (RankId rank : ranks) peers.push_back({.rank = rank, .host = "localhost", .pid = getpid()});
   std::vector<std::unique_ptr<Communicator>> communicators;
   for (std::unique_ptr<PointToPoint>& end : ConnectFakeMessages(static_cast<int>(ranks.size()), seed)) {
-    communicators.push_back(std::make_unique<MpiCommunicator>(MpiCommunicator::Options{
+    communicators.push_back(std::make_unique<MessageCommunicator>(MessageCommunicator::Options{
         .messages = std::move(end), .peers = peers, .flights = shared.flights, .job_failure = [job = shared.job] {
           return job->failure();
         }}));

@@ -13,7 +13,7 @@
 #include "absl/time/time.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/types.h"
-#include "runtime/collectives/mpi/point_to_point.h"
+#include "runtime/collectives/messages/point_to_point.h"
 #include "runtime/control/mpi/parcel_link.h"
 #include "runtime/control/tree/control_stream.h"
 

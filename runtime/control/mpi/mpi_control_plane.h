@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "runtime/base/peer.h"
-#include "runtime/collectives/mpi/point_to_point.h"
+#include "runtime/collectives/messages/point_to_point.h"
 #include "runtime/control/control_plane.h"
 #include "runtime/monitor/flight_board.h"
 

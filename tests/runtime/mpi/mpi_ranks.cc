@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "runtime/collectives/mpi/mpi_communicator.h"
+#include "runtime/collectives/messages/message_communicator.h"
 #include "runtime/mpi/mpi_session.h"
 #include "tests/conformance/one_rank.h"
 
@@ -41,11 +41,11 @@ std::unique_ptr<PointToPoint> Connect(const std::vector<RankId>& ranks, int tag 
 }
 
 std::unique_ptr<Communicator> ConnectCommunicator() {
-  MpiCommunicator::Options options = {.messages = Connect(AllRanks())};
+  MessageCommunicator::Options options = {.messages = Connect(AllRanks())};
   for (RankId rank : AllRanks()) options.peers.push_back({.rank = rank, .host = "here", .pid = rank});
   options.flights = std::make_shared<FlightBoard>(Self().session->size());
   options.job_failure = [] { return absl::OkStatus(); };
-  return std::make_unique<MpiCommunicator>(std::move(options));
+  return std::make_unique<MessageCommunicator>(std::move(options));
 }
 
 void AwaitAll(PointToPoint& messages, std::vector<PointToPoint::Request> requests) {
@@ -121,13 +121,15 @@ TEST(MpiSessionRanks, PlacesInAConnectionCountItsMembers) {
   EXPECT_EQ(alone->size(), 1);
 }
 
-TEST(MpiCommunicatorRanks, ReduceToTheBitsOfTheKernels) {
+TEST(MessageCommunicatorRanks, ReduceToTheBitsOfTheKernels) {
   CheckReductions(Self().seed, /*hosts=*/{}, *ConnectCommunicator());
 }
 
-TEST(MpiCommunicatorRanks, OperationsDoNotDisturbEachOther) { CheckRandomWalk(Self().seed, *ConnectCommunicator()); }
+TEST(MessageCommunicatorRanks, OperationsDoNotDisturbEachOther) {
+  CheckRandomWalk(Self().seed, *ConnectCommunicator());
+}
 
-TEST(MpiCommunicatorRanks, VotesReachAll) { CheckVotes(Self().seed, *ConnectCommunicator()); }
+TEST(MessageCommunicatorRanks, VotesReachAll) { CheckVotes(Self().seed, *ConnectCommunicator()); }
 
 int Main(int argc, char** argv) {
   // What is said to the test that starts the ranks is not for them: which part of its cases to run, and which files to

@@ -1,4 +1,4 @@
-#include "runtime/collectives/mpi/dissemination.h"
+#include "runtime/collectives/messages/dissemination.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/mutex.h"
-#include "tests/runtime/collectives/mpi/link_ranks.h"
+#include "tests/runtime/collectives/messages/link_ranks.h"
 
 namespace ronda::testing {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/collectives/mpi/page_scratch.h"
+#include "runtime/collectives/messages/page_scratch.h"
 
 #include <gtest/gtest.h>
 

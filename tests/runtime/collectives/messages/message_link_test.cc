@@ -1,4 +1,4 @@
-#include "runtime/collectives/mpi/message_link.h"
+#include "runtime/collectives/messages/message_link.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/time/time.h"
-#include "tests/runtime/collectives/mpi/link_ranks.h"
+#include "tests/runtime/collectives/messages/link_ranks.h"
 
 namespace ronda::testing {
 namespace {

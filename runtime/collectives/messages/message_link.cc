@@ -1,4 +1,4 @@
-#include "runtime/collectives/mpi/message_link.h"
+#include "runtime/collectives/messages/message_link.h"
 
 #include <sched.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "runtime/collectives/mpi/mpi_communicator.h"
+#include "runtime/collectives/messages/message_communicator.h"
 
 #include <algorithm>
 #include <limits>
@@ -6,9 +6,9 @@
 
 #include "runtime/base/status_macros.h"
 #include "runtime/collectives/members.h"
-#include "runtime/collectives/mpi/dissemination.h"
-#include "runtime/collectives/mpi/mpi_exchanges.h"
-#include "runtime/collectives/mpi/mpi_reduce.h"
+#include "runtime/collectives/messages/dissemination.h"
+#include "runtime/collectives/messages/message_exchanges.h"
+#include "runtime/collectives/messages/message_reduce.h"
 #include "runtime/collectives/reduce_arithmetic.h"
 #include "runtime/collectives/wire_layout.h"
 
@@ -25,12 +25,12 @@ constexpr size_t kShortBytesOfAll = 64 << 10;
 
 }  // namespace
 
-class MpiCommunicator::Impl {
+class MessageCommunicator::Impl {
  public:
   explicit Impl(Options options) : link_(std::move(options)), exchange_(link_), exchanges_(link_, exchange_) {}
 
   const MessageLink& link() const { return link_; }
-  MpiExchanges& exchanges() { return exchanges_; }
+  MessageExchanges& exchanges() { return exchanges_; }
   size_t chunk_bytes() const { return chunk_bytes_; }
   void set_chunk_bytes(size_t bytes) { chunk_bytes_ = bytes == 0 ? kChunkBytes : std::max(bytes, kMinChunkBytes); }
 
@@ -50,7 +50,7 @@ class MpiCommunicator::Impl {
     if (bytes <= kShortBytes || bytes * static_cast<size_t>(members.size()) <= kShortBytesOfAll) {
       return ReduceShort(reduction, members);
     }
-    return MpiReduce(reduction, members, chunk_bytes_, link_, exchange_, memory_).Run();
+    return MessageReduce(reduction, members, chunk_bytes_, link_, exchange_, memory_).Run();
   }
 
   absl::Status Meet(const CallInfo& info, const Members& members) {
@@ -80,23 +80,23 @@ class MpiCommunicator::Impl {
 
   MessageLink link_;
   Dissemination exchange_;
-  MpiExchanges exchanges_;
-  MpiReduceMemory memory_;
+  MessageExchanges exchanges_;
+  MessageReduceMemory memory_;
   LogicalBuffer::Memory reduction_memory_;
   size_t chunk_bytes_ = kChunkBytes;
 };
 
-MpiCommunicator::MpiCommunicator(Options options) : impl_(std::make_unique<Impl>(std::move(options))) {}
-MpiCommunicator::~MpiCommunicator() = default;
+MessageCommunicator::MessageCommunicator(Options options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+MessageCommunicator::~MessageCommunicator() = default;
 
-Capabilities MpiCommunicator::capabilities() const {
-  return {.name = "mpi", .max_ranks_per_process = std::numeric_limits<int>::max()};
+Capabilities MessageCommunicator::capabilities() const {
+  return {.name = impl_->link().name(), .max_ranks_per_process = std::numeric_limits<int>::max()};
 }
 
-RankId MpiCommunicator::rank() const { return impl_->link().rank(); }
-int MpiCommunicator::size() const { return impl_->link().size(); }
+RankId MessageCommunicator::rank() const { return impl_->link().rank(); }
+int MessageCommunicator::size() const { return impl_->link().size(); }
 
-absl::Status MpiCommunicator::Reduce(const ReduceCall& call) {
+absl::Status MessageCommunicator::Reduce(const ReduceCall& call) {
   return impl_->AsMember(call.info, [&](const Members& members) -> absl::Status {
     // Packing updates residuals: then the votes must be known before. (Only who has residuals knows that there are
     // any.)
@@ -109,25 +109,25 @@ absl::Status MpiCommunicator::Reduce(const ReduceCall& call) {
   });
 }
 
-absl::Status MpiCommunicator::Broadcast(const BroadcastCall& call) {
+absl::Status MessageCommunicator::Broadcast(const BroadcastCall& call) {
   return impl_->AsMember(call.info, [&](const Members& members) {
     return impl_->exchanges().Broadcast(call, members, impl_->chunk_bytes());
   });
 }
 
-absl::Status MpiCommunicator::Allgather(const AllgatherCall& call) {
+absl::Status MessageCommunicator::Allgather(const AllgatherCall& call) {
   return impl_->AsMember(call.info,
                          [&](const Members& members) { return impl_->exchanges().Allgather(call, members); });
 }
 
-absl::Status MpiCommunicator::Alltoall(const AlltoallCall& call) {
+absl::Status MessageCommunicator::Alltoall(const AlltoallCall& call) {
   return impl_->AsMember(call.info, [&](const Members& members) { return impl_->exchanges().Alltoall(call, members); });
 }
 
-absl::Status MpiCommunicator::Barrier(const CallInfo& info) {
+absl::Status MessageCommunicator::Barrier(const CallInfo& info) {
   return impl_->AsMember(info, [&](const Members& members) { return impl_->Meet(info, members); });
 }
 
-void MpiCommunicator::Tune(const Tuning& tuning) { impl_->set_chunk_bytes(tuning.chunk_bytes); }
+void MessageCommunicator::Tune(const Tuning& tuning) { impl_->set_chunk_bytes(tuning.chunk_bytes); }
 
 }  // namespace ronda

@@ -1,5 +1,5 @@
-#ifndef RONDA_RUNTIME_COLLECTIVES_MPI_MPI_REDUCE_H_
-#define RONDA_RUNTIME_COLLECTIVES_MPI_MPI_REDUCE_H_
+#ifndef RONDA_RUNTIME_COLLECTIVES_MESSAGES_MESSAGE_REDUCE_H_
+#define RONDA_RUNTIME_COLLECTIVES_MESSAGES_MESSAGE_REDUCE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -7,17 +7,17 @@
 
 #include "absl/status/status.h"
 #include "runtime/collectives/members.h"
-#include "runtime/collectives/mpi/dissemination.h"
-#include "runtime/collectives/mpi/message_link.h"
-#include "runtime/collectives/mpi/page_scratch.h"
-#include "runtime/collectives/mpi/reduce_regions.h"
+#include "runtime/collectives/messages/dissemination.h"
+#include "runtime/collectives/messages/message_link.h"
+#include "runtime/collectives/messages/page_scratch.h"
+#include "runtime/collectives/messages/reduce_regions.h"
 #include "runtime/collectives/reduce_arithmetic.h"
 #include "runtime/monitor/wait_watch.h"
 
 namespace ronda {
 
 // What long reductions work in, and keep from one to the next.
-struct MpiReduceMemory {
+struct MessageReduceMemory {
   PageScratch contributions;  // to this rank's region
   PageScratch packed;         // this rank's, to the others' regions
   PageScratch results;
@@ -43,12 +43,12 @@ struct MpiReduceMemory {
 //
 // In place is safe: what a slice's results overwrite has been contributed before. Lives as long as the call.
 // Thread-compatible.
-class MpiReduce {
+class MessageReduce {
  public:
   // A slice of all regions together is about `chunk_bytes`, unless there are so many members that messages would become
   // too small. What the arguments refer to must outlive it.
-  MpiReduce(const ReduceArithmetic& reduction, const Members& members, size_t chunk_bytes, MessageLink& link,
-            Dissemination& exchange, MpiReduceMemory& memory);
+  MessageReduce(const ReduceArithmetic& reduction, const Members& members, size_t chunk_bytes, MessageLink& link,
+                Dissemination& exchange, MessageReduceMemory& memory);
 
   // REQUIRES: this rank is a member. The call has no ballot if packing has effects that a veto would have to undo.
   absl::Status Run();
@@ -102,7 +102,7 @@ class MpiReduce {
   const size_t chunk_bytes_;
   MessageLink& link_;
   Dissemination& exchange_;
-  MpiReduceMemory& memory_;
+  MessageReduceMemory& memory_;
   Results results_ = Results::kToAll;
   size_t slice_granules_ = 1;
   size_t slice_bytes_ = 0;  // rounded up to cache lines
@@ -112,4 +112,4 @@ class MpiReduce {
 
 }  // namespace ronda
 
-#endif  // RONDA_RUNTIME_COLLECTIVES_MPI_MPI_REDUCE_H_
+#endif  // RONDA_RUNTIME_COLLECTIVES_MESSAGES_MESSAGE_REDUCE_H_

@@ -1,4 +1,4 @@
-#include "runtime/collectives/mpi/dissemination.h"
+#include "runtime/collectives/messages/dissemination.h"
 
 #include <algorithm>
 #include <cstring>

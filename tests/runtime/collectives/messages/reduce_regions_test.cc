@@ -1,4 +1,4 @@
-#include "runtime/collectives/mpi/reduce_regions.h"
+#include "runtime/collectives/messages/reduce_regions.h"
 
 #include <gtest/gtest.h>
 

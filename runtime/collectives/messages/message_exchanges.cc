@@ -1,4 +1,4 @@
-#include "runtime/collectives/mpi/mpi_exchanges.h"
+#include "runtime/collectives/messages/message_exchanges.h"
 
 #include <algorithm>
 #include <bit>
@@ -89,7 +89,7 @@ class SharedBroadcast {
 
 }  // namespace
 
-absl::Status MpiExchanges::Broadcast(const BroadcastCall& call, const Members& members, size_t chunk_bytes) {
+absl::Status MessageExchanges::Broadcast(const BroadcastCall& call, const Members& members, size_t chunk_bytes) {
   if (call.bytes <= kTreeBytes || members.size() <= 2) return BroadcastDownTree(call, members);
   RunningCollective running = link_.Running(call.info, call.bytes);
   SharedBroadcast broadcast(call, members, chunk_bytes, link_);
@@ -107,7 +107,7 @@ absl::Status MpiExchanges::Broadcast(const BroadcastCall& call, const Members& m
   return absl::OkStatus();
 }
 
-absl::Status MpiExchanges::BroadcastDownTree(const BroadcastCall& call, const Members& members) {
+absl::Status MessageExchanges::BroadcastDownTree(const BroadcastCall& call, const Members& members) {
   const int size = members.size();
   // Places in the tree are counted from the root; the lowest set bit of a place is the distance to its parent.
   const int place = (members.self() - call.root + size) % size;
@@ -128,7 +128,7 @@ absl::Status MpiExchanges::BroadcastDownTree(const BroadcastCall& call, const Me
   return link_.Wait(transfers_[0], running);
 }
 
-absl::Status MpiExchanges::Allgather(const AllgatherCall& call, const Members& members) {
+absl::Status MessageExchanges::Allgather(const AllgatherCall& call, const Members& members) {
   const absl::Span<const size_t> bytes = call.bytes_per_rank;
   const size_t most_bytes = *std::max_element(bytes.begin(), bytes.end());
   if (!call.receiver.has_value() && most_bytes <= kSmallBlockBytes) return GatherSmall(call, members, most_bytes);
@@ -151,7 +151,7 @@ absl::Status MpiExchanges::Allgather(const AllgatherCall& call, const Members& m
   return link_.Wait(transfers_[0], link_.Running(call.info, Sum(bytes)));
 }
 
-absl::Status MpiExchanges::GatherSmall(const AllgatherCall& call, const Members& members, size_t most_bytes) {
+absl::Status MessageExchanges::GatherSmall(const AllgatherCall& call, const Members& members, size_t most_bytes) {
   const absl::Span<const size_t> bytes = call.bytes_per_rank;
   if (most_bytes == 0) return absl::OkStatus();
   Copy(call.input, bytes[members.self()], exchange_.Begin(members, most_bytes));
@@ -164,7 +164,7 @@ absl::Status MpiExchanges::GatherSmall(const AllgatherCall& call, const Members&
   return absl::OkStatus();
 }
 
-absl::Status MpiExchanges::Alltoall(const AlltoallCall& call, const Members& members) {
+absl::Status MessageExchanges::Alltoall(const AlltoallCall& call, const Members& members) {
   const size_t size = static_cast<size_t>(members.size());
   const size_t self = static_cast<size_t>(members.self());
   const auto bytes_from = [&](size_t sender) { return call.bytes[sender * size + self]; };

@@ -1,4 +1,4 @@
-#include "runtime/collectives/mpi/mpi_reduce.h"
+#include "runtime/collectives/messages/message_reduce.h"
 
 #include <algorithm>
 #include <cstring>
@@ -23,8 +23,8 @@ constexpr size_t RoundUp(size_t n, size_t multiple) { return (n + multiple - 1) 
 
 }  // namespace
 
-MpiReduce::MpiReduce(const ReduceArithmetic& reduction, const Members& members, size_t chunk_bytes, MessageLink& link,
-                     Dissemination& exchange, MpiReduceMemory& memory)
+MessageReduce::MessageReduce(const ReduceArithmetic& reduction, const Members& members, size_t chunk_bytes,
+                             MessageLink& link, Dissemination& exchange, MessageReduceMemory& memory)
     : members_(members),
       reduction_(reduction),
       granule_bytes_(reduction.layout().granule_bytes),
@@ -34,7 +34,7 @@ MpiReduce::MpiReduce(const ReduceArithmetic& reduction, const Members& members, 
       memory_(memory),
       running_(link.Running(reduction.call().info, reduction.input_bytes())) {}
 
-absl::Status MpiReduce::Run() {
+absl::Status MessageReduce::Run() {
   RONDA_RETURN_IF_ERROR(Announce());
   if (IsVetoed(reduction_.call().info)) return absl::OkStatus();
   DecideRegions();
@@ -47,7 +47,7 @@ absl::Status MpiReduce::Run() {
   return absl::OkStatus();
 }
 
-absl::Status MpiReduce::Announce() {
+absl::Status MessageReduce::Announce() {
   const ReduceCall& call = reduction_.call();
   const bool has_parts = call.delivery == ReduceCall::Delivery::kParts;
   results_ = has_parts ? Results::kToFew : Results::kToAll;
@@ -58,16 +58,16 @@ absl::Status MpiReduce::Announce() {
   return has_parts && !IsVetoed(call.info) ? ReadWanted() : absl::OkStatus();
 }
 
-bool MpiReduce::AnnouncesRanges() const {
+bool MessageReduce::AnnouncesRanges() const {
   // A granule that two ranks receive parts of must be packed once only.
   return reduction_.layout().granule_elements == 1 && reduction_.call().segments.size() <= kMaxAnnouncedSegments;
 }
 
-size_t MpiReduce::WantedBytes() const {
+size_t MessageReduce::WantedBytes() const {
   return sizeof(uint64_t) + (AnnouncesRanges() ? reduction_.call().segments.size() * sizeof(Range) : 0);
 }
 
-void MpiReduce::WriteWanted(char* block) const {
+void MessageReduce::WriteWanted(char* block) const {
   uint64_t wanted = 0;
   size_t first = 0;
   char* at = block + sizeof(wanted);
@@ -82,7 +82,7 @@ void MpiReduce::WriteWanted(char* block) const {
   std::memcpy(block, &wanted, sizeof(wanted));
 }
 
-absl::Status MpiReduce::ReadWanted() {
+absl::Status MessageReduce::ReadWanted() {
   const size_t segments = reduction_.call().segments.size();
   memory_.wants_any.assign(static_cast<size_t>(members_.size()), 0);
   memory_.regions.Reset(segments);
@@ -108,7 +108,7 @@ absl::Status MpiReduce::ReadWanted() {
   return absl::OkStatus();
 }
 
-void MpiReduce::DecideRegions() {
+void MessageReduce::DecideRegions() {
   const size_t unit = std::max<size_t>(1, kCacheLineBytes / granule_bytes_);
   if (results_ != Results::kToNobody) memory_.regions.Divide(reduction_.granules(), unit, members_.size());
   const size_t most = memory_.regions.MostGranules();
@@ -120,7 +120,7 @@ void MpiReduce::DecideRegions() {
   slice_bytes_ = RoundUp(slice_granules_ * granule_bytes_, PageScratch::kPageBytes);
 }
 
-void MpiReduce::AllocateScratch() {
+void MessageReduce::AllocateScratch() {
   const size_t bytes = slices_ == 0 ? 0 : slice_bytes_ * static_cast<size_t>(members_.size()) * kSlots;
   const bool in_one_piece = reduction_.call().segments.size() == 1;
   memory_.contributions.Grow(bytes);
@@ -131,7 +131,7 @@ void MpiReduce::AllocateScratch() {
   memory_.sources.resize(static_cast<size_t>(members_.size()));
 }
 
-absl::Status MpiReduce::Contribute(uint64_t k) {
+absl::Status MessageReduce::Contribute(uint64_t k) {
   const int size = members_.size();
   const int self = members_.self();
   // Each rank begins with its neighbours, so that not all send to the same one at once.
@@ -145,7 +145,7 @@ absl::Status MpiReduce::Contribute(uint64_t k) {
   return absl::OkStatus();
 }
 
-absl::Status MpiReduce::SendContribution(uint64_t k, int receiver) {
+absl::Status MessageReduce::SendContribution(uint64_t k, int receiver) {
   const char* data = InputOf(receiver, k);
   if (data == nullptr) {
     char* const packed = At(memory_.packed, receiver, k);
@@ -155,7 +155,7 @@ absl::Status MpiReduce::SendContribution(uint64_t k, int receiver) {
   return link_.Send(data, BytesOf(receiver, k), members_[receiver], memory_.leaving[k % kSlots]);
 }
 
-absl::Status MpiReduce::ReduceSlice(uint64_t k) {
+absl::Status MessageReduce::ReduceSlice(uint64_t k) {
   RONDA_RETURN_IF_ERROR(link_.Wait(memory_.arriving[k % kSlots], running_));
   const int self = members_.self();
   if (results_ == Results::kToNobody) {
@@ -173,7 +173,7 @@ absl::Status MpiReduce::ReduceSlice(uint64_t k) {
   return absl::OkStatus();
 }
 
-void MpiReduce::ReduceOwn(uint64_t k, char* wire) {
+void MessageReduce::ReduceOwn(uint64_t k, char* wire) {
   const int self = members_.self();
   const Range slice = SliceOf(self, k);
   memory_.regions.ForEachRange(self, slice.begin, slice.count, [&](Range range, size_t range_offset) {
@@ -191,7 +191,7 @@ void MpiReduce::ReduceOwn(uint64_t k, char* wire) {
   });
 }
 
-absl::Status MpiReduce::ReceiveResults(uint64_t k) {
+absl::Status MessageReduce::ReceiveResults(uint64_t k) {
   const int size = members_.size();
   for (int i = 1; i < size && Receives(members_.self()); ++i) {
     const int sender = (members_.self() + size - i) % size;
@@ -201,7 +201,7 @@ absl::Status MpiReduce::ReceiveResults(uint64_t k) {
   return absl::OkStatus();
 }
 
-absl::Status MpiReduce::SendResults(uint64_t k) {
+absl::Status MessageReduce::SendResults(uint64_t k) {
   const int size = members_.size();
   const int self = members_.self();
   for (int i = 1; i < size; ++i) {
@@ -213,7 +213,7 @@ absl::Status MpiReduce::SendResults(uint64_t k) {
   return absl::OkStatus();
 }
 
-absl::Status MpiReduce::Finish(uint64_t k) {
+absl::Status MessageReduce::Finish(uint64_t k) {
   RONDA_RETURN_IF_ERROR(link_.Wait(memory_.delivering[k % kSlots], running_));
   if (results_ == Results::kToNobody || !Receives(members_.self())) return absl::OkStatus();
   for (int member = 0; member < members_.size(); ++member) {
@@ -222,32 +222,32 @@ absl::Status MpiReduce::Finish(uint64_t k) {
   return absl::OkStatus();
 }
 
-void MpiReduce::Pack(int member, uint64_t k, char* wire) const {
+void MessageReduce::Pack(int member, uint64_t k, char* wire) const {
   const Range slice = SliceOf(member, k);
   memory_.regions.ForEachRange(member, slice.begin, slice.count, [&](Range range, size_t offset) {
     reduction_.Pack(range.begin, range.count, wire + offset * granule_bytes_);
   });
 }
 
-void MpiReduce::Unpack(int member, uint64_t k, const char* wire) const {
+void MessageReduce::Unpack(int member, uint64_t k, const char* wire) const {
   const Range slice = SliceOf(member, k);
   memory_.regions.ForEachRange(member, slice.begin, slice.count, [&](Range range, size_t offset) {
     reduction_.Unpack(range.begin, range.count, wire + offset * granule_bytes_);
   });
 }
 
-MpiReduce::Range MpiReduce::SliceOf(int member, uint64_t k) const {
+MessageReduce::Range MessageReduce::SliceOf(int member, uint64_t k) const {
   const size_t granules = memory_.regions.GranulesOf(member);
   const size_t begin = std::min(granules, k * slice_granules_);
   return {.begin = begin, .count = std::min(slice_granules_, granules - begin)};
 }
 
-bool MpiReduce::Receives(int member) const {
+bool MessageReduce::Receives(int member) const {
   return results_ == Results::kToAll || memory_.wants_any[static_cast<size_t>(member)] != 0;
 }
 
 template <typename Address>
-auto MpiReduce::InOnePiece(int member, uint64_t k, const Address& address) const {
+auto MessageReduce::InOnePiece(int member, uint64_t k, const Address& address) const {
   const Range slice = SliceOf(member, k);
   int pieces = 0;
   std::invoke_result_t<Address, const ReduceArithmetic::Run&> place = nullptr;
@@ -260,24 +260,24 @@ auto MpiReduce::InOnePiece(int member, uint64_t k, const Address& address) const
   return pieces == 1 ? place : nullptr;
 }
 
-const char* MpiReduce::InputOf(int member, uint64_t k) const {
+const char* MessageReduce::InputOf(int member, uint64_t k) const {
   if (!reduction_.ContributesInputItself()) return nullptr;
   return static_cast<const char*>(
       InOnePiece(member, k, [&](const ReduceArithmetic::Run& run) { return reduction_.InputOf(run); }));
 }
 
-char* MpiReduce::OutputOf(int member, uint64_t k) const {
+char* MessageReduce::OutputOf(int member, uint64_t k) const {
   if (results_ != Results::kToAll || !reduction_.DeliversWireItself()) return nullptr;
   return static_cast<char*>(
       InOnePiece(member, k, [&](const ReduceArithmetic::Run& run) { return reduction_.OutputOf(run); }));
 }
 
-char* MpiReduce::ResultOf(int member, uint64_t k) const {
+char* MessageReduce::ResultOf(int member, uint64_t k) const {
   char* const output = OutputOf(member, k);
   return output != nullptr ? output : At(memory_.results, member, k);
 }
 
-char* MpiReduce::At(const PageScratch& scratch, int member, uint64_t k) const {
+char* MessageReduce::At(const PageScratch& scratch, int member, uint64_t k) const {
   const size_t place = k % kSlots * static_cast<size_t>(members_.size()) + static_cast<size_t>(member);
   return scratch.data() + place * slice_bytes_;
 }

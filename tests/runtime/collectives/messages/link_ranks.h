@@ -1,6 +1,6 @@
 // Links between ranks that are threads of a test.
-#ifndef RONDA_TESTS_RUNTIME_COLLECTIVES_MPI_LINK_RANKS_H_
-#define RONDA_TESTS_RUNTIME_COLLECTIVES_MPI_LINK_RANKS_H_
+#ifndef RONDA_TESTS_RUNTIME_COLLECTIVES_MESSAGES_LINK_RANKS_H_
+#define RONDA_TESTS_RUNTIME_COLLECTIVES_MESSAGES_LINK_RANKS_H_
 
 #include <functional>
 #include <memory>
@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/collectives/mpi/message_link.h"
+#include "runtime/collectives/messages/message_link.h"
 #include "tests/testing/fake_messages.h"
 
 namespace ronda::testing {
@@ -42,4 +42,4 @@ void OnEveryLink(const std::vector<std::unique_ptr<MessageLink>>& links, const B
 
 }  // namespace ronda::testing
 
-#endif  // RONDA_TESTS_RUNTIME_COLLECTIVES_MPI_LINK_RANKS_H_
+#endif  // RONDA_TESTS_RUNTIME_COLLECTIVES_MESSAGES_LINK_RANKS_H_

@@ -1,11 +1,11 @@
-#include "tests/testing/mpi_transports.h"
+#include "tests/testing/message_transports.h"
 
 #include <unistd.h>
 
 #include <memory>
 #include <utility>
 
-#include "runtime/collectives/mpi/mpi_communicator.h"
+#include "runtime/collectives/messages/message_communicator.h"
 #include "runtime/control/inprocess/in_process_control_plane.h"
 #include "runtime/control/inprocess/in_process_job.h"
 #include "tests/testing/fake_messages.h"
@@ -17,18 +17,18 @@ constexpr size_t kChunkBytes = 4096;
 
 }  // namespace
 
-std::vector<Transport> ConnectMpiTransports(int size, uint64_t seed) {
+std::vector<Transport> ConnectMessageTransports(int size, uint64_t seed) {
   const auto job = std::make_shared<InProcessJob>(InProcessJob::Options{.size = size});
   std::vector<std::unique_ptr<PointToPoint>> ends = ConnectFakeMessages(size, seed);
   std::vector<Peer> peers;
   for (RankId rank = 0; rank < size; ++rank) peers.push_back({.rank = rank, .host = "localhost", .pid = getpid()});
   std::vector<Transport> transports;
   for (RankId rank = 0; rank < size; ++rank) {
-    auto communicator = std::make_unique<MpiCommunicator>(
-        MpiCommunicator::Options{.messages = std::move(ends[static_cast<size_t>(rank)]),
-                                 .peers = peers,
-                                 .flights = job->flights(),
-                                 .job_failure = [job] { return job->failure(); }});
+    auto communicator = std::make_unique<MessageCommunicator>(
+        MessageCommunicator::Options{.messages = std::move(ends[static_cast<size_t>(rank)]),
+                                     .peers = peers,
+                                     .flights = job->flights(),
+                                     .job_failure = [job] { return job->failure(); }});
     communicator->Tune({.chunk_bytes = kChunkBytes});
     transports.push_back({.control = std::make_unique<InProcessControlPlane>(job, rank),
                           .communicator = std::move(communicator),

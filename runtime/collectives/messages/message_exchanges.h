@@ -1,5 +1,5 @@
-#ifndef RONDA_RUNTIME_COLLECTIVES_MPI_MPI_EXCHANGES_H_
-#define RONDA_RUNTIME_COLLECTIVES_MPI_MPI_EXCHANGES_H_
+#ifndef RONDA_RUNTIME_COLLECTIVES_MESSAGES_MESSAGE_EXCHANGES_H_
+#define RONDA_RUNTIME_COLLECTIVES_MESSAGES_MESSAGE_EXCHANGES_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -7,8 +7,8 @@
 #include "absl/status/status.h"
 #include "runtime/collectives/communicator.h"
 #include "runtime/collectives/members.h"
-#include "runtime/collectives/mpi/dissemination.h"
-#include "runtime/collectives/mpi/message_link.h"
+#include "runtime/collectives/messages/dissemination.h"
+#include "runtime/collectives/messages/message_link.h"
 #include "runtime/monitor/wait_watch.h"
 
 namespace ronda {
@@ -22,9 +22,9 @@ namespace ronda {
 // - alltoall: each piece directly.
 //
 // Keeps its memory from one call to the next. Thread-compatible.
-class MpiExchanges {
+class MessageExchanges {
  public:
-  MpiExchanges(MessageLink& link, Dissemination& exchange) : link_(link), exchange_(exchange) {}
+  MessageExchanges(MessageLink& link, Dissemination& exchange) : link_(link), exchange_(exchange) {}
 
   // REQUIRES: this rank is a member.
   absl::Status Broadcast(const BroadcastCall& call, const Members& members, size_t chunk_bytes);
@@ -43,4 +43,4 @@ class MpiExchanges {
 
 }  // namespace ronda
 
-#endif  // RONDA_RUNTIME_COLLECTIVES_MPI_MPI_EXCHANGES_H_
+#endif  // RONDA_RUNTIME_COLLECTIVES_MESSAGES_MESSAGE_EXCHANGES_H_

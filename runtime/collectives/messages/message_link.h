@@ -1,5 +1,5 @@
-#ifndef RONDA_RUNTIME_COLLECTIVES_MPI_MESSAGE_LINK_H_
-#define RONDA_RUNTIME_COLLECTIVES_MPI_MESSAGE_LINK_H_
+#ifndef RONDA_RUNTIME_COLLECTIVES_MESSAGES_MESSAGE_LINK_H_
+#define RONDA_RUNTIME_COLLECTIVES_MESSAGES_MESSAGE_LINK_H_
 
 #include <cstddef>
 #include <functional>
@@ -7,9 +7,10 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "runtime/base/peer.h"
 #include "runtime/collectives/communicator.h"
-#include "runtime/collectives/mpi/point_to_point.h"
+#include "runtime/collectives/messages/point_to_point.h"
 #include "runtime/monitor/flight_board.h"
 #include "runtime/monitor/wait_watch.h"
 
@@ -41,12 +42,14 @@ class MessageLink {
     std::vector<Peer> peers;                    // by rank of `messages`, with their ranks in the job
     std::shared_ptr<FlightBoard> flights;       // by rank of the job
     std::function<absl::Status()> job_failure;  // the job's first failure
+    absl::string_view name = "messages";        // of what carries them, in lasting memory: "mpi"
   };
 
   explicit MessageLink(Options options);
 
   RankId rank() const { return options_.messages->rank(); }
   int size() const { return options_.messages->size(); }
+  absl::string_view name() const { return options_.name; }
   absl::Status failure() const { return options_.job_failure(); }
 
   // What waits need to know about the collective that this rank is in. With `steps` others between the late rank and
@@ -77,4 +80,4 @@ class MessageLink {
 
 }  // namespace ronda
 
-#endif  // RONDA_RUNTIME_COLLECTIVES_MPI_MESSAGE_LINK_H_
+#endif  // RONDA_RUNTIME_COLLECTIVES_MESSAGES_MESSAGE_LINK_H_

@@ -1,5 +1,5 @@
-#ifndef RONDA_RUNTIME_COLLECTIVES_MPI_DISSEMINATION_H_
-#define RONDA_RUNTIME_COLLECTIVES_MPI_DISSEMINATION_H_
+#ifndef RONDA_RUNTIME_COLLECTIVES_MESSAGES_DISSEMINATION_H_
+#define RONDA_RUNTIME_COLLECTIVES_MESSAGES_DISSEMINATION_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "runtime/collectives/communicator.h"
 #include "runtime/collectives/members.h"
-#include "runtime/collectives/mpi/message_link.h"
+#include "runtime/collectives/messages/message_link.h"
 #include "runtime/monitor/wait_watch.h"
 
 namespace ronda {
@@ -63,4 +63,4 @@ class Dissemination {
 
 }  // namespace ronda
 
-#endif  // RONDA_RUNTIME_COLLECTIVES_MPI_DISSEMINATION_H_
+#endif  // RONDA_RUNTIME_COLLECTIVES_MESSAGES_DISSEMINATION_H_
