@@ -22,7 +22,7 @@
 #include "bench/output.h"
 #include "bench/progress.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/launch/unique_fd.h"
+#include "runtime/base/unique_fd.h"
 
 namespace ronda::bench {
 namespace {

@@ -4,7 +4,7 @@
 #include <array>
 #include <string>
 
-#include "runtime/launch/unique_fd.h"
+#include "runtime/base/unique_fd.h"
 
 namespace ronda::bench {
 

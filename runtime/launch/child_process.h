@@ -10,10 +10,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/base/unique_fd.h"
 #include "runtime/launch/guard.h"
 #include "runtime/launch/signal_inbox.h"
 #include "runtime/launch/stream.h"
-#include "runtime/launch/unique_fd.h"
 
 namespace ronda {
 

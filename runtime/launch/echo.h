@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "runtime/launch/unique_fd.h"
+#include "runtime/base/unique_fd.h"
 
 namespace ronda {
 

@@ -10,8 +10,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "runtime/base/types.h"
+#include "runtime/base/unique_fd.h"
 #include "runtime/launch/stream.h"
-#include "runtime/launch/unique_fd.h"
 
 namespace ronda {
 

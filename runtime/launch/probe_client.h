@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "runtime/launch/unique_fd.h"
+#include "runtime/base/unique_fd.h"
 
 namespace ronda {
 

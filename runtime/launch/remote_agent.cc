@@ -20,6 +20,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/types.h"
+#include "runtime/base/unique_fd.h"
 #include "runtime/base/version.h"
 #include "runtime/bootstrap/network_interface.h"
 #include "runtime/launch/agent_message.h"
@@ -32,7 +33,6 @@
 #include "runtime/launch/standard_output.h"
 #include "runtime/launch/supervisor.h"
 #include "runtime/launch/this_hosts_cores.h"
-#include "runtime/launch/unique_fd.h"
 
 namespace ronda {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "runtime/launch/unique_fd.h"
+#include "runtime/base/unique_fd.h"
 
 namespace ronda {
 

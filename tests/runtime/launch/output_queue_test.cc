@@ -7,7 +7,7 @@
 #include <string>
 
 #include "gtest/gtest.h"
-#include "runtime/launch/unique_fd.h"
+#include "runtime/base/unique_fd.h"
 
 namespace ronda {
 namespace {

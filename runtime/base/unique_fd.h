@@ -1,5 +1,5 @@
-#ifndef RONDA_RUNTIME_LAUNCH_UNIQUE_FD_H_
-#define RONDA_RUNTIME_LAUNCH_UNIQUE_FD_H_
+#ifndef RONDA_RUNTIME_BASE_UNIQUE_FD_H_
+#define RONDA_RUNTIME_BASE_UNIQUE_FD_H_
 
 #include <unistd.h>
 
@@ -33,4 +33,4 @@ class UniqueFd {
 
 }  // namespace ronda
 
-#endif  // RONDA_RUNTIME_LAUNCH_UNIQUE_FD_H_
+#endif  // RONDA_RUNTIME_BASE_UNIQUE_FD_H_
