@@ -185,9 +185,6 @@ class Check {
   }
 
   absl::Status Adasum() const {
-    if (request_.memory != Memory::kHost) {
-      return Invalid("an Adasum is of tensors in the memory of the host: copy it there, or average");
-    }
     if (request_.op != OpType::kAllreduce) return Invalid("only an allreduce can be an Adasum");
     if (!IsFloatingPoint(request_.dtype)) {
       return Invalid("Adasum is not defined on ", Name(request_.dtype), ": use a floating-point type");

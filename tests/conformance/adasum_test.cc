@@ -2,12 +2,17 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <memory>
 #include <numeric>
 #include <string>
 #include <vector>
 
+#include "kernels/cpu/feedback.h"
 #include "runtime/collectives/adasum.h"
+#include "runtime/collectives/host_adasum_place.h"
+#include "runtime/engine/device/device_adasum_place.h"
 #include "tests/conformance/conformance_suite.h"
+#include "tests/testing/on_device.h"
 #include "tests/testing/scalar_reference.h"
 
 namespace ronda::testing {
@@ -47,25 +52,93 @@ double RelativeTolerance(const ReduceCase& c) {
   return wire == DType::kFloat32 ? 0x1p-18 : 0x1p-45;
 }
 
+// What an Adasum on one rank needs: where the communicator's tensors are, which is used for one after the other.
+class AdasumOnRank {
+ public:
+  explicit AdasumOnRank(Communicator* communicator)
+      : communicator_(communicator), on_device_(dynamic_cast<OnDevice*>(communicator)) {
+    if (on_device_ == nullptr) {
+      place_ = std::make_unique<HostAdasumPlace>();
+      return;
+    }
+    const OnDevice::Parts& parts = on_device_->parts();
+    place_ = std::make_unique<DeviceAdasumPlace>(
+        DeviceAdasumPlace::Options{.device = parts.device,
+                                   .stream = parts.stream->handle(),
+                                   .blocks = DeviceBlocks::Create(parts.device, RONDA_CUDA_DEVICE_MEMORY)});
+  }
+
+  bool is_on_device() const { return on_device_ != nullptr; }
+
+  absl::Status Run(const ReduceCall& call) {
+    if (on_device_ == nullptr) return Adasum(communicator_, place_.get(), call);
+    return on_device_->ReduceBy(call, [this](const ReduceCall& on_device) {
+      return Adasum(on_device_->parts().communicator.get(), place_.get(), on_device);
+    });
+  }
+
+ private:
+  Communicator* const communicator_;
+  OnDevice* const on_device_;  // nullptr: the tensors are the host's
+  std::unique_ptr<AdasumPlace> place_;
+};
+
 class AdasumConformanceTest : public ConformanceTest {
  protected:
+  void SetUp() override {
+    ConformanceTest::SetUp();
+    for (RankId rank = 0; rank < size(); ++rank) ranks_.emplace_back(transport(rank).communicator.get());
+  }
+  void TearDown() override {
+    ranks_.clear();
+    ConformanceTest::TearDown();
+  }
+
+  bool IsOnDevice() const { return ranks_.front().is_on_device(); }
+  AdasumOnRank& OnRank(RankId rank) { return ranks_[static_cast<size_t>(rank)]; }
+
   // The outputs of all members; ranks outside of the group only make the call.
   std::vector<std::string> Run(const ReduceCase& c, const Group& group) {
     std::vector<std::string> outputs(group.size());
-    OnEveryRank([&](RankId rank, Transport& transport) {
-      const std::optional<int> self = group.PositionOf(rank);
-      const std::vector<size_t> counts = SegmentCounts(c);
-      const ScatteredTensor tensor(self.has_value() ? MakeInput(c, *self) : "", SizeOf(c.dtype),
-                                   self.has_value() ? counts : std::vector<size_t>(counts.size(), 0), c.placement);
-      std::vector<Segment> segments = tensor.segments();
-      for (size_t i = 0; i < counts.size(); ++i) segments[i].count = counts[i];
-      ReduceCall call = CallOf(c, Info("adasum", &group));
-      call.segments = segments;
-      ASSERT_EQ(Adasum(transport.communicator.get(), call), absl::OkStatus()) << ToString(c);
-      EXPECT_TRUE(tensor.IsUntouchedElsewhere()) << ToString(c);
-      if (self.has_value()) outputs[*self] = tensor.Output();
+    OnEveryRank([&](RankId rank, Transport&) {
+      if (const std::optional<int> self = group.PositionOf(rank); self.has_value()) {
+        outputs[*self] = RunAsMember(c, group, *self, rank);
+      } else {
+        RunAsOutsider(c, group, rank);
+      }
     });
     return outputs;
+  }
+
+  std::string RunAsMember(const ReduceCase& c, const Group& group, int self, RankId rank) {
+    const ScatteredTensor tensor(MakeInput(c, self), SizeOf(c.dtype), SegmentCounts(c), c.placement);
+    ReduceCall call = CallOf(c, Info("adasum", &group));
+    call.segments = tensor.segments();
+    EXPECT_EQ(OnRank(rank).Run(call), absl::OkStatus()) << ToString(c);
+    EXPECT_TRUE(tensor.IsUntouchedElsewhere()) << ToString(c);
+    return tensor.Output();
+  }
+
+  void RunAsOutsider(const ReduceCase& c, const Group& group, RankId rank) {
+    std::vector<Segment> segments;
+    for (size_t count : SegmentCounts(c)) segments.push_back({.count = count});
+    ReduceCall call = CallOf(c, Info("adasum", &group));
+    call.segments = segments;
+    EXPECT_EQ(OnRank(rank).Run(call), absl::OkStatus()) << ToString(c);
+  }
+
+  // Of float32: the same bits for tensors of the host. Devices add up the dot products in other orders.
+  void ExpectAgreement(const std::string& output, const std::string& other) const {
+    ASSERT_EQ(output.size(), other.size());
+    if (!IsOnDevice()) {
+      EXPECT_TRUE(output == other) << "the results have different bits";
+      return;
+    }
+    for (size_t i = 0; i < output.size() / sizeof(float); ++i) {
+      ASSERT_NEAR(ReadElement(output.data(), DType::kFloat32, i), ReadElement(other.data(), DType::kFloat32, i),
+                  0x1p-18)
+          << "element " << i;
+    }
   }
 
   // Against the tree in fp64, tensor by tensor.
@@ -90,6 +163,9 @@ class AdasumConformanceTest : public ConformanceTest {
       begin += count;
     }
   }
+
+ private:
+  std::vector<AdasumOnRank> ranks_;
 };
 
 RONDA_CONFORMANCE_SUITE(AdasumConformanceTest);
@@ -116,8 +192,8 @@ TEST_P(AdasumConformanceTest, IsTheTreeOfPairsOnEveryMember) {
   }
 }
 
-// Bit for bit what another backend gives, and the same tensor alone what it is among others.
-TEST_P(AdasumConformanceTest, NeitherBackendNorFusionChangesBits) {
+// What another backend gives, for tensors of the host; and the same tensor alone what it is among others.
+TEST_P(AdasumConformanceTest, NeitherBackendNorFusionChangesResults) {
   const Group all = Group::All(size());
   const ReduceCase fused = {.count = 5000, .cut = Cut::kPieces, .seed = 77};
   const std::string output = Run(fused, all)[0];
@@ -125,27 +201,55 @@ TEST_P(AdasumConformanceTest, NeitherBackendNorFusionChangesBits) {
   RunRanks(size(), [&](RankId rank, const Transport& transport) {
     std::string data = MakeInput(fused, rank);
     size_t begin = 0;
+    HostAdasumPlace place;
     for (size_t count : SegmentCounts(fused)) {
       float* const tensor = reinterpret_cast<float*>(data.data()) + begin;
       const Segment segment = {.input = tensor, .output = tensor, .count = count};
       ReduceCall call = CallOf(fused, Info("alone"));
       call.segments = {&segment, 1};
-      ASSERT_EQ(Adasum(transport.communicator.get(), call), absl::OkStatus());
+      ASSERT_EQ(Adasum(transport.communicator.get(), &place, call), absl::OkStatus());
       begin += count;
     }
     alone[rank] = data;
   });
-  for (const std::string& other : alone) EXPECT_TRUE(other == output);
+  for (const std::string& other : alone) ExpectAgreement(output, other);
+}
+
+TEST_P(AdasumConformanceTest, TheSameTensorsHaveTheSameBitsAgain) {
+  const ReduceCase c = {.count = 3000, .wire = WireFormat::kBfloat16, .cut = Cut::kPieces, .seed = 78};
+  const std::string first = Run(c, Group::All(size()))[0];
+  Run({.count = 20000, .dtype = DType::kFloat64, .seed = 79}, Group::All(size()));  // leaves other bytes behind
+  EXPECT_TRUE(Run(c, Group::All(size()))[0] == first);
+}
+
+TEST_P(AdasumConformanceTest, ManyTensorsAreWeighedEachForItself) {
+  constexpr size_t kTensors = 40;
+  OnEveryRank([&](RankId rank, Transport&) {
+    std::vector<float> values(2 * kTensors);
+    std::vector<Segment> segments;
+    for (size_t i = 0; i < kTensors; ++i) {
+      // Every second tensor is the same on all ranks; the others are orthogonal for the first two.
+      values[2 * i] = static_cast<float>(i % 2 == 0 ? i : rank == 0 ? i : 0);
+      values[2 * i + 1] = static_cast<float>(i % 2 == 0 ? 1 : rank == 1 ? i : 0);
+      segments.push_back({.input = &values[2 * i], .output = &values[2 * i], .count = 2});
+    }
+    ASSERT_EQ(OnRank(rank).Run({.info = Info("many"), .segments = segments}), absl::OkStatus());
+    for (size_t i = 0; i < kTensors; ++i) {
+      const auto value = static_cast<float>(i);
+      EXPECT_FLOAT_EQ(values[2 * i], value);
+      EXPECT_FLOAT_EQ(values[2 * i + 1], i % 2 == 0 ? 1 : size() == 1 ? 0 : value);
+    }
+  });
 }
 
 TEST_P(AdasumConformanceTest, EqualVectorsAreAveragedAndOrthogonalOnesAdded) {
-  OnEveryRank([&](RankId rank, Transport& transport) {
+  OnEveryRank([&](RankId rank, Transport&) {
     std::vector<float> equal(8, 2.0f);
     std::vector<float> orthogonal(8, 0.0f);
     orthogonal[rank] = 2.0f;
     const std::vector<Segment> segments = {{.input = equal.data(), .output = equal.data(), .count = 8},
                                            {.input = orthogonal.data(), .output = orthogonal.data(), .count = 8}};
-    ASSERT_EQ(Adasum(transport.communicator.get(), {.info = Info("adasum"), .segments = segments}), absl::OkStatus());
+    ASSERT_EQ(OnRank(rank).Run({.info = Info("adasum"), .segments = segments}), absl::OkStatus());
     EXPECT_EQ(equal, std::vector<float>(8, 2.0f));
     std::vector<float> sum(8, 0.0f);
     std::fill_n(sum.begin(), size(), 2.0f);
@@ -153,13 +257,48 @@ TEST_P(AdasumConformanceTest, EqualVectorsAreAveragedAndOrthogonalOnesAdded) {
   });
 }
 
+// All contribute the same, so that the result is what each has sent.
+TEST_P(AdasumConformanceTest, WhatRoundingLosesIsSentTheNextTime) {
+  constexpr size_t kCount = 100;
+  std::vector<float> values(kCount);
+  for (size_t i = 0; i < kCount; ++i) values[i] = 1.0f + 1e-4f * static_cast<float>(i);
+  OnEveryRank([&](RankId rank, Transport&) {
+    std::vector<float> residual(kCount, 0.0f);
+    std::vector<float> expected_residual(kCount, 0.0f);
+    for (int step = 0; step < 3; ++step) {
+      std::vector<uint16_t> sent(kCount);
+      kernels::ConvertWithFeedback({.src = values.data(),
+                                    .src_dtype = DType::kFloat32,
+                                    .dst = sent.data(),
+                                    .dst_dtype = DType::kFloat16,
+                                    .count = kCount,
+                                    .residual = expected_residual.data()});
+      std::vector<float> output(kCount);
+      const Segment segment = {
+          .input = values.data(), .output = output.data(), .count = kCount, .residual = residual.data()};
+      ASSERT_EQ(OnRank(rank).Run({.info = Info("feedback"), .segments = {&segment, 1}, .wire = WireFormat::kFloat16}),
+                absl::OkStatus());
+      EXPECT_EQ(residual, expected_residual);
+      for (size_t i = 0; i < kCount; ++i) {
+        ASSERT_EQ(output[i], ReadElement(sent.data(), DType::kFloat16, i)) << "element " << i << " of step " << step;
+      }
+    }
+  });
+}
+
+TEST_P(AdasumConformanceTest, TensorsWithoutElementsAreLeftAlone) {
+  OnEveryRank([&](RankId rank, Transport&) {
+    const std::vector<Segment> segments(3);
+    EXPECT_EQ(OnRank(rank).Run({.info = Info("empty"), .segments = segments}), absl::OkStatus());
+  });
+}
+
 TEST_P(AdasumConformanceTest, RefusesWhatItIsNotDefinedOn) {
-  OnEveryRank([&](RankId, Transport& transport) {
-    Communicator* const communicator = transport.communicator.get();
-    EXPECT_EQ(Adasum(communicator, {.dtype = DType::kInt32}).code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_EQ(Adasum(communicator, {.wire = WireFormat::kFp8E4M3}).code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_EQ(Adasum(communicator, {.delivery = ReduceCall::Delivery::kParts}).code(),
-              absl::StatusCode::kInvalidArgument);
+  OnEveryRank([&](RankId rank, Transport&) {
+    AdasumOnRank& adasum = OnRank(rank);
+    EXPECT_EQ(adasum.Run({.dtype = DType::kInt32}).code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(adasum.Run({.wire = WireFormat::kFp8E4M3}).code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(adasum.Run({.delivery = ReduceCall::Delivery::kParts}).code(), absl::StatusCode::kInvalidArgument);
   });
 }
 

@@ -93,6 +93,11 @@ Capabilities OnDevice::capabilities() const {
 }
 
 absl::Status OnDevice::Reduce(const ReduceCall& call) {
+  return ReduceBy(call, [this](const ReduceCall& on_device) { return parts_.communicator->Reduce(on_device); });
+}
+
+absl::Status OnDevice::ReduceBy(const ReduceCall& call,
+                                absl::FunctionRef<absl::Status(const ReduceCall& on_device)> reduce) {
   std::vector<SegmentCopy> copies;
   std::vector<Segment> segments;
   copies.reserve(call.segments.size());
@@ -102,7 +107,7 @@ absl::Status OnDevice::Reduce(const ReduceCall& call) {
   }
   ReduceCall on_device = call;
   on_device.segments = segments;
-  RONDA_RETURN_IF_ERROR(parts_.communicator->Reduce(on_device));
+  RONDA_RETURN_IF_ERROR(reduce(on_device));
   RONDA_RETURN_IF_ERROR(Finish(call.info));
   for (const SegmentCopy& copy : copies) copy.CopyBack();
   return absl::OkStatus();

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "runtime/collectives/communicator.h"
 #include "runtime/cuda/device.h"
 #include "tests/testing/device_access.h"
@@ -27,6 +28,11 @@ class OnDevice : public Communicator {
   };
 
   explicit OnDevice(Parts parts) : parts_(std::move(parts)), access_(parts_.device, parts_.stream->handle()) {}
+
+  const Parts& parts() const { return parts_; }
+
+  // As Reduce, but carried out by `reduce`, which is called with the same call on tensors of the device.
+  absl::Status ReduceBy(const ReduceCall& call, absl::FunctionRef<absl::Status(const ReduceCall& on_device)> reduce);
 
   Capabilities capabilities() const override;
   RankId rank() const override { return parts_.communicator->rank(); }

@@ -14,6 +14,7 @@ DeviceLane::DeviceLane(Options options)
       stream_(std::move(options.stream)),
       blocks_(DeviceBlocks::Create(device_, RONDA_CUDA_DEVICE_MEMORY)),
       pinned_(DeviceBlocks::Create(device_, RONDA_CUDA_PINNED_HOST_MEMORY)),
+      adasum_place_({.device = device_, .stream = stream_->handle(), .blocks = blocks_}),
       transport_(std::move(options.transport)) {}
 
 absl::StatusOr<std::unique_ptr<DeviceLane>> DeviceLane::Create(Options options) {

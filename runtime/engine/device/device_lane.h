@@ -14,6 +14,7 @@
 #include "runtime/collectives/device_support.h"
 #include "runtime/cuda/device.h"
 #include "runtime/engine/data_plane.h"
+#include "runtime/engine/device/device_adasum_place.h"
 #include "runtime/engine/device/device_blocks.h"
 #include "runtime/engine/device/device_completion.h"
 #include "runtime/engine/device/device_watch.h"
@@ -64,6 +65,7 @@ class DeviceLane : public DataPlane {
   void Close(const absl::Status& status);
 
   Communicator& communicator() override { return *transport_.communicator; }
+  AdasumPlace& adasum_place() override { return adasum_place_; }
   absl::StatusOr<ResultData> Allocate(const TensorRequest& request, size_t bytes) override;
   absl::StatusOr<ResultData> AllocateZeros(absl::string_view tensor, size_t bytes) override;
   absl::Status Copy(void* dst, const void* src, size_t bytes) override;
@@ -81,6 +83,7 @@ class DeviceLane : public DataPlane {
   const std::unique_ptr<DeviceStream> stream_;
   const std::shared_ptr<DeviceBlocks> blocks_;  // of the device
   const std::shared_ptr<DeviceBlocks> pinned_;
+  DeviceAdasumPlace adasum_place_;  // outlives what the transport has under way
   DeviceTransport transport_;
   std::shared_ptr<const std::function<absl::Status()>> failure_;  // of the job or the transport
   ResultData flags_;                                              // the last that FindNonFinite has returned

@@ -141,6 +141,7 @@ std::function<void()> PrepareKernel(const DotsCall& call, int device, const Fake
   ReplaceAll(find, *a, call.dtype);
   ReplaceAll(find, *b, call.dtype);
   find.Replace(copy.dots, 3 * sizeof(double) * call.pair_count);
+  find.Replace(copy.scratch, 3 * sizeof(double) * kernels::cuda::kDotsMaxParts * call.pair_count);
   copy.a = a->data();
   copy.b = b->data();
   return Kernel(find, kernels::cuda::HostDots, copy, {a, b});
