@@ -102,7 +102,7 @@ absl::Status MessageLink::WaitLonger(Transfer& transfer, const RunningCollective
     RONDA_RETURN_IF_ERROR(watch.Check(options_.peers[static_cast<size_t>(transfer.peer)]));
     if (watch.has_warned() && running.late_call != nullptr) running.late_call->Make();
     const absl::Duration waited = MonotonicTime() - start;
-    if (waited > kLookOn) absl::SleepFor(std::min(waited / kSleepShare, kLongestSleep));
+    if (waited > kLookOn) options_.messages->Rest(std::min(waited / kSleepShare, kLongestSleep));
   }
 }
 

@@ -32,7 +32,8 @@ class TransferSet {
 //
 // Who is waited for is known by name at any time: transfers are waited for one after the other (all of them move on
 // meanwhile). A wait is first a number of looks, between which the core is handed over where ranks outnumber cores,
-// and, when it has become long, sleeps that are short beside what has been waited: a sleeper moves no messages.
+// and, when it has become long, rests that are short beside what has been waited: who sleeps moves no messages, and not
+// all messages wake somebody.
 //
 // Thread-compatible.
 class MessageLink {

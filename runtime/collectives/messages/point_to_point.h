@@ -6,6 +6,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "runtime/base/types.h"
 
@@ -33,6 +35,9 @@ class PointToPoint {
 
   // Moves what can be moved; whether all of `requests` are complete, in which case they are over.
   virtual absl::StatusOr<bool> Test(absl::Span<Request> requests) = 0;
+
+  // Sleeps until something can be moved, but not for longer than `longest`; for as long as that where nothing tells.
+  virtual void Rest(absl::Duration longest) { absl::SleepFor(longest); }
 };
 
 }  // namespace ronda

@@ -1,0 +1,81 @@
+#include "runtime/tcp/tcp_handshake.h"
+
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status_macros.h"
+
+namespace ronda {
+namespace {
+
+constexpr absl::string_view kHello = "ronda.v1.Data.Hello";
+constexpr absl::string_view kWelcome = "ronda.v1.Data.Welcome";
+// A proof needs some key. It keeps jobs apart that share a host, and strangers out of nothing.
+constexpr absl::string_view kNoSecret = "no secret";
+
+struct Nonces {
+  absl::string_view callee;
+  absl::string_view caller;
+};
+
+std::string Proof(const TcpJob& job, absl::string_view purpose, const Nonces& nonces, const TcpLine& line) {
+  const std::string numbers = absl::StrCat(line.level, ",", line.caller, ",", line.callee);
+  const absl::string_view key = job.secret.empty() ? kNoSecret : absl::string_view(job.secret);
+  return SecretProof(key, {purpose, nonces.callee, nonces.caller, job.job_id, numbers});
+}
+
+// In the byte order that all ranks of a job have.
+std::string Encode(const TcpLine& line) {
+  const uint32_t words[] = {line.level, static_cast<uint32_t>(line.caller), static_cast<uint32_t>(line.callee)};
+  std::string text(sizeof(words), '\0');
+  std::memcpy(text.data(), words, sizeof(words));
+  return text;
+}
+
+TcpLine DecodeLine(absl::string_view text) {
+  uint32_t words[3];
+  std::memcpy(words, text.data(), sizeof(words));
+  return {.level = words[0], .caller = static_cast<RankId>(words[1]), .callee = static_cast<RankId>(words[2])};
+}
+
+}  // namespace
+
+absl::StatusOr<TcpCallee> TcpCallee::Create(const TcpJob* job, RankId self) {
+  RONDA_ASSIGN_OR_RETURN(std::string nonce, RandomBytes(kNonceBytes));
+  return TcpCallee(job, self, std::move(nonce));
+}
+
+absl::StatusOr<TcpCallee::Welcome> TcpCallee::Check(absl::string_view hello) const {
+  const TcpLine line = DecodeLine(hello);
+  const absl::string_view proof = hello.substr(hello.size() - kProofBytes);
+  const Nonces nonces = {.callee = nonce_,
+                         .caller = hello.substr(hello.size() - kProofBytes - kNonceBytes, kNonceBytes)};
+  if (!IsSameProof(proof, Proof(*job_, kHello, nonces, line))) {
+    return absl::PermissionDeniedError("the caller has not proved that it belongs to the job");
+  }
+  if (line.callee != self_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", line.caller, " takes rank ", self_, " for rank ", line.callee));
+  }
+  return Welcome{.line = line, .text = Proof(*job_, kWelcome, nonces, line)};
+}
+
+absl::StatusOr<TcpCaller> TcpCaller::Create(const TcpJob* job, const TcpLine& line) {
+  RONDA_ASSIGN_OR_RETURN(std::string nonce, RandomBytes(kNonceBytes));
+  return TcpCaller(job, line, std::move(nonce));
+}
+
+std::string TcpCaller::Answer(absl::string_view challenge) {
+  callee_nonce_ = std::string(challenge);
+  const Nonces nonces = {.callee = callee_nonce_, .caller = nonce_};
+  return absl::StrCat(Encode(line_), nonce_, Proof(*job_, kHello, nonces, line_));
+}
+
+absl::Status TcpCaller::Check(absl::string_view welcome) const {
+  const Nonces nonces = {.callee = callee_nonce_, .caller = nonce_};
+  if (IsSameProof(welcome, Proof(*job_, kWelcome, nonces, line_))) return absl::OkStatus();
+  return absl::PermissionDeniedError("who listens there has not proved that it belongs to the job");
+}
+
+}  // namespace ronda

@@ -1,0 +1,96 @@
+// The first words of a data connection: both ends prove to each other that they know the job's secret.
+//
+//   callee                              caller
+//     | challenge: a nonce                |
+//     |---------------------------------->|
+//     |   hello: who, nonce, proof        |
+//     |<----------------------------------|
+//     | welcome: proof                    |
+//     |---------------------------------->|
+//
+// Both proofs cover both nonces, so that neither can be used again; they name their purpose, so that none can be sent
+// back to where it came from. Each of the three has its own fixed length: nothing that a stranger sends is a size.
+#ifndef RONDA_RUNTIME_TCP_TCP_HANDSHAKE_H_
+#define RONDA_RUNTIME_TCP_TCP_HANDSHAKE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "runtime/base/types.h"
+#include "runtime/control/rendezvous/secret_proof.h"
+
+namespace ronda {
+
+// What tells the ranks of a job from strangers.
+struct TcpJob {
+  std::string job_id;
+  std::string secret;  // may be empty if all ranks are on loopback: then the job's id alone is proved
+};
+
+// Which connection of the job it is.
+struct TcpLine {
+  uint32_t level = 0;  // of several connections of the same pair
+  RankId caller = 0;
+  RankId callee = 0;
+
+  bool operator==(const TcpLine&) const = default;
+};
+
+inline constexpr size_t kTcpChallengeBytes = kNonceBytes;
+inline constexpr size_t kTcpHelloBytes = 3 * sizeof(uint32_t) + kNonceBytes + kProofBytes;
+inline constexpr size_t kTcpWelcomeBytes = kProofBytes;
+
+// The end that has been called. Thread-compatible; `job` must outlive it.
+class TcpCallee {
+ public:
+  // Errors: INTERNAL if the system gives no random bytes.
+  static absl::StatusOr<TcpCallee> Create(const TcpJob* job, RankId self);
+
+  const std::string& challenge() const { return nonce_; }
+
+  struct Welcome {
+    TcpLine line;
+    std::string text;  // for the caller
+  };
+  // Errors: PERMISSION_DENIED if the caller has not proved that it is of this job; INVALID_ARGUMENT if it means another
+  // rank.
+  // REQUIRES: `hello` has kTcpHelloBytes.
+  absl::StatusOr<Welcome> Check(absl::string_view hello) const;
+
+ private:
+  TcpCallee(const TcpJob* job, RankId self, std::string nonce) : job_(job), self_(self), nonce_(std::move(nonce)) {}
+
+  const TcpJob* job_;
+  RankId self_;
+  std::string nonce_;
+};
+
+// The end that calls. Thread-compatible; `job` must outlive it.
+class TcpCaller {
+ public:
+  // Errors: INTERNAL if the system gives no random bytes.
+  static absl::StatusOr<TcpCaller> Create(const TcpJob* job, const TcpLine& line);
+
+  // The hello that answers `challenge`.
+  // REQUIRES: it has kTcpChallengeBytes.
+  std::string Answer(absl::string_view challenge);
+
+  // Errors: PERMISSION_DENIED if the other end has not proved that it is of this job.
+  absl::Status Check(absl::string_view welcome) const;
+
+ private:
+  TcpCaller(const TcpJob* job, const TcpLine& line, std::string nonce)
+      : job_(job), line_(line), nonce_(std::move(nonce)) {}
+
+  const TcpJob* job_;
+  TcpLine line_;
+  std::string nonce_;
+  std::string callee_nonce_;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_TCP_TCP_HANDSHAKE_H_

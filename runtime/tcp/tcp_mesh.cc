@@ -1,0 +1,353 @@
+#include "runtime/tcp/tcp_mesh.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <list>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/logging.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/control/rendezvous/rank_names.h"
+#include "runtime/tcp/socket_address.h"
+#include "runtime/tcp/tcp_messages.h"
+
+namespace ronda {
+namespace {
+
+// Between two looks for the job's failure, and at the clock.
+constexpr absl::Duration kRound = absl::Milliseconds(50);
+constexpr absl::Duration kPauseBetweenCalls = absl::Milliseconds(100);
+// More callers than the ranks that are missing have room, but not any number of them.
+constexpr size_t kRoomForStrangers = 64;
+constexpr int kMostComplaints = 5;
+
+constexpr char kAdvice[] =
+    "; do the hosts reach each other there, at any port? RONDA_NETWORK_INTERFACE names the network interface to use";
+
+absl::Status SystemError(absl::string_view what, int error) {
+  return absl::UnavailableError(absl::StrCat(what, ": ", strerror(error)));
+}
+
+absl::Status TooManySockets(int error) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("cannot open a socket: ", strerror(error),
+                   ": a rank has a connection to each rank that it exchanges data with over TCP; raise the limit on "
+                   "open files (ulimit -n), or use MPI across hosts"));
+}
+
+bool MeansTooMany(int error) { return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM; }
+
+// Reads until `text` has `wanted` bytes; whether it has. Not a byte more: data may follow.
+absl::StatusOr<bool> ReadUpTo(int fd, size_t wanted, std::string* text) {
+  const size_t before = text->size();
+  text->resize(wanted);
+  const ssize_t got = recv(fd, text->data() + before, wanted - before, 0);
+  text->resize(before + static_cast<size_t>(std::max<ssize_t>(got, 0)));
+  if (got > 0) return text->size() == wanted;
+  if (got == 0) return absl::UnavailableError("the other end has closed the connection");
+  if (errno == EAGAIN || errno == EINTR) return false;
+  return SystemError("cannot read", errno);
+}
+
+// A few bytes, for which a connection's buffer has room when it is new.
+absl::Status WriteAll(int fd, absl::string_view text) {
+  const ssize_t sent = send(fd, text.data(), text.size(), MSG_NOSIGNAL);
+  if (sent == static_cast<ssize_t>(text.size())) return absl::OkStatus();
+  return SystemError("cannot write", sent < 0 ? errno : EAGAIN);
+}
+
+// A call of this rank to another, made again until it has led to a connection.
+class OutgoingCall {
+ public:
+  OutgoingCall(const TcpMeshOptions& options, const TcpLine& line) : options_(options), line_(line) {}
+
+  const TcpLine& line() const { return line_; }
+  bool is_over() const { return state_ == State::kOver; }
+  const absl::Status& last_error() const { return last_error_; }
+  UniqueFd TakeSocket() { return std::move(socket_); }
+
+  pollfd Awaited() const {
+    return {.fd = is_over() ? -1 : socket_.get(),
+            .events = static_cast<int16_t>(state_ == State::kConnecting ? POLLOUT : POLLIN),
+            .revents = 0};
+  }
+
+  // Calls, if no call is under way and the last one was long enough ago.
+  // Errors: RESOURCE_EXHAUSTED.
+  absl::Status CallIfDue() {
+    if (is_over() || socket_.valid() || MonotonicTime() < due_) return absl::OkStatus();
+    RONDA_ASSIGN_OR_RETURN(caller_, TcpCaller::Create(&options_.job, line_));
+    RONDA_ASSIGN_OR_RETURN(const SocketAddress address, ToSocketAddress(callee()));
+    UniqueFd socket(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!socket.valid()) return TooManySockets(errno);
+    socket_ = std::move(socket);
+    state_ = State::kConnecting;
+    if (connect(socket_.get(), address.get(), address.bytes) != 0 && errno != EINPROGRESS) {
+      HangUp(SystemError("cannot connect", errno));
+    }
+    return absl::OkStatus();
+  }
+
+  // Something has happened on the socket.
+  void Advance() {
+    const absl::Status status = TryToAdvance();
+    if (!status.ok()) HangUp(status);
+  }
+
+ private:
+  enum class State { kConnecting, kAwaitingChallenge, kAwaitingWelcome, kOver };
+
+  const Endpoint& callee() const { return options_.endpoints[static_cast<size_t>(line_.callee)]; }
+
+  void HangUp(const absl::Status& error) {
+    last_error_ = error;
+    socket_.Reset();
+    text_.clear();
+    due_ = MonotonicTime() + kPauseBetweenCalls;
+  }
+
+  absl::Status TryToAdvance() {
+    if (state_ == State::kConnecting) {
+      int error = 0;
+      socklen_t bytes = sizeof(error);
+      getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &bytes);
+      if (error != 0) return SystemError("cannot connect", error);
+      state_ = State::kAwaitingChallenge;
+      return absl::OkStatus();
+    }
+    const bool is_challenge = state_ == State::kAwaitingChallenge;
+    RONDA_ASSIGN_OR_RETURN(const bool is_there,
+                           ReadUpTo(socket_.get(), is_challenge ? kTcpChallengeBytes : kTcpWelcomeBytes, &text_));
+    if (!is_there) return absl::OkStatus();
+    RONDA_RETURN_IF_ERROR(is_challenge ? WriteAll(socket_.get(), caller_->Answer(text_)) : caller_->Check(text_));
+    state_ = is_challenge ? State::kAwaitingWelcome : State::kOver;
+    text_.clear();
+    return absl::OkStatus();
+  }
+
+  const TcpMeshOptions& options_;
+  const TcpLine line_;
+  State state_ = State::kConnecting;
+  UniqueFd socket_;
+  std::optional<TcpCaller> caller_;
+  std::string text_;  // as far as it has come
+  absl::Duration due_ = -absl::InfiniteDuration();
+  absl::Status last_error_;
+};
+
+// Somebody who has called this rank and has not proved yet who it is.
+struct IncomingCall {
+  UniqueFd socket;
+  TcpCallee callee;
+  absl::Duration end;  // of our patience
+  std::string text;    // as far as it has come
+};
+
+// All connections of one rank, in the making.
+class Mesh {
+ public:
+  Mesh(const TcpListener& listener, const TcpMeshOptions& options, const std::vector<TcpLevel>& levels)
+      : listener_(listener), options_(options), levels_(levels) {}
+
+  absl::Status Connect();
+  std::vector<std::unique_ptr<PointToPoint>> TakeMessages();
+
+ private:
+  void Plan();
+  absl::Status Round();
+  absl::Status Accept();
+  // Takes what the caller has said so far; whether the call is over.
+  absl::StatusOr<bool> Hear(IncomingCall& call);
+  absl::Status Admit(IncomingCall& call, const TcpCallee::Welcome& welcome);
+  void HearAll(absl::Span<const pollfd> polled);
+  void Complain(const absl::Status& why);
+  absl::Status DeadlineError() const;
+  UniqueFd* SocketOf(const TcpLine& line, RankId peer);
+  size_t Missing() const;
+
+  const TcpListener& listener_;
+  const TcpMeshOptions& options_;
+  const std::vector<TcpLevel>& levels_;
+  std::vector<std::vector<UniqueFd>> sockets_;  // by level and place there
+  std::list<OutgoingCall> outgoing_;
+  std::list<IncomingCall> incoming_;  // oldest first
+  int complaints_ = 0;
+};
+
+void Mesh::Plan() {
+  for (const TcpLevel& level : levels_) {
+    sockets_.emplace_back(level.ranks.size());
+    for (const RankId rank : level.ranks) {
+      if (rank < options_.rank) {
+        outgoing_.emplace_back(options_, TcpLine{.level = level.number, .caller = options_.rank, .callee = rank});
+      }
+    }
+  }
+}
+
+UniqueFd* Mesh::SocketOf(const TcpLine& line, RankId peer) {
+  for (size_t i = 0; i < levels_.size(); ++i) {
+    const std::vector<RankId>& ranks = levels_[i].ranks;
+    const auto place = std::lower_bound(ranks.begin(), ranks.end(), peer);
+    if (levels_[i].number != line.level || place == ranks.end() || *place != peer) continue;
+    return &sockets_[i][static_cast<size_t>(place - ranks.begin())];
+  }
+  return nullptr;
+}
+
+size_t Mesh::Missing() const {
+  size_t missing = 0;
+  for (size_t i = 0; i < levels_.size(); ++i) {
+    missing += static_cast<size_t>(
+        std::count_if(sockets_[i].begin(), sockets_[i].end(), [](const UniqueFd& fd) { return !fd.valid(); }));
+    missing -= 1;  // this rank
+  }
+  return missing;
+}
+
+absl::Status Mesh::Connect() {
+  Plan();
+  const absl::Duration end = MonotonicTime() + options_.timeout;
+  while (Missing() > 0) {
+    RONDA_RETURN_IF_ERROR(options_.job_failure());
+    if (MonotonicTime() >= end) return DeadlineError();
+    RONDA_RETURN_IF_ERROR(Round());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Mesh::Round() {
+  for (OutgoingCall& call : outgoing_) RONDA_RETURN_IF_ERROR(call.CallIfDue());
+  std::vector<pollfd> polled = {{.fd = listener_.fd(), .events = POLLIN, .revents = 0}};
+  for (const OutgoingCall& call : outgoing_) polled.push_back(call.Awaited());
+  for (const IncomingCall& call : incoming_) {
+    polled.push_back({.fd = call.socket.get(), .events = POLLIN, .revents = 0});
+  }
+  if (poll(polled.data(), polled.size(), static_cast<int>(absl::ToInt64Milliseconds(kRound))) < 0) {
+    return absl::OkStatus();
+  }
+  size_t next = 1;
+  for (OutgoingCall& call : outgoing_) {
+    if (polled[next++].revents == 0) continue;
+    call.Advance();
+    if (call.is_over()) *SocketOf(call.line(), call.line().callee) = call.TakeSocket();
+  }
+  HearAll(absl::MakeSpan(polled).subspan(next));
+  return polled[0].revents != 0 ? Accept() : absl::OkStatus();
+}
+
+void Mesh::HearAll(absl::Span<const pollfd> polled) {
+  size_t next = 0;
+  for (auto call = incoming_.begin(); call != incoming_.end();) {
+    const bool has_spoken = polled[next++].revents != 0;
+    const absl::StatusOr<bool> is_over = has_spoken ? Hear(*call) : absl::StatusOr<bool>(false);
+    if (!is_over.ok()) Complain(is_over.status());
+    const bool drop = !is_over.ok() || *is_over || MonotonicTime() >= call->end;
+    call = drop ? incoming_.erase(call) : std::next(call);
+  }
+}
+
+absl::Status Mesh::Accept() {
+  for (;;) {
+    UniqueFd socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket.valid()) return MeansTooMany(errno) ? TooManySockets(errno) : absl::OkStatus();
+    RONDA_ASSIGN_OR_RETURN(TcpCallee callee, TcpCallee::Create(&options_.job, options_.rank));
+    if (!WriteAll(socket.get(), callee.challenge()).ok()) continue;
+    if (incoming_.size() >= Missing() + kRoomForStrangers) incoming_.pop_front();
+    incoming_.push_back({.socket = std::move(socket),
+                         .callee = std::move(callee),
+                         .end = MonotonicTime() + options_.patience_with_strangers,
+                         .text = {}});
+  }
+}
+
+absl::StatusOr<bool> Mesh::Hear(IncomingCall& call) {
+  RONDA_ASSIGN_OR_RETURN(const bool is_there, ReadUpTo(call.socket.get(), kTcpHelloBytes, &call.text));
+  if (!is_there) return false;
+  RONDA_ASSIGN_OR_RETURN(const TcpCallee::Welcome welcome, call.callee.Check(call.text));
+  RONDA_RETURN_IF_ERROR(Admit(call, welcome));
+  return true;
+}
+
+absl::Status Mesh::Admit(IncomingCall& call, const TcpCallee::Welcome& welcome) {
+  const RankId caller = welcome.line.caller;
+  UniqueFd* const place = caller > options_.rank ? SocketOf(welcome.line, caller) : nullptr;
+  if (place == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", caller, " has called rank ", options_.rank, " for level ", welcome.line.level));
+  }
+  RONDA_RETURN_IF_ERROR(WriteAll(call.socket.get(), welcome.text));
+  // If there is one already, the caller has lost it, or it would not have called again.
+  *place = std::move(call.socket);
+  return absl::OkStatus();
+}
+
+void Mesh::Complain(const absl::Status& why) {
+  if (complaints_++ >= kMostComplaints) return;
+  Log(LogLevel::kWarning, options_.rank,
+      absl::StrCat("dropped a data connection to ", NumericText(listener_.endpoint()), ": ", why.message()));
+}
+
+absl::Status Mesh::DeadlineError() const {
+  std::string text =
+      absl::StrCat(ToString(options_.peers[static_cast<size_t>(options_.rank)]), " has no connections for data");
+  for (const OutgoingCall& call : outgoing_) {
+    if (call.is_over()) continue;
+    const auto callee = static_cast<size_t>(call.line().callee);
+    absl::StrAppend(&text, " to ", ToString(options_.peers[callee]), " at ", NumericText(options_.endpoints[callee]),
+                    call.last_error().ok() ? "" : absl::StrCat(" (", call.last_error().message(), ")"), ",");
+    break;
+  }
+  std::vector<RankId> awaited;
+  for (size_t i = 0; i < levels_.size(); ++i) {
+    for (size_t place = 0; place < levels_[i].ranks.size(); ++place) {
+      const RankId rank = levels_[i].ranks[place];
+      if (rank > options_.rank && !sockets_[i][place].valid()) awaited.push_back(rank);
+    }
+  }
+  std::sort(awaited.begin(), awaited.end());
+  awaited.erase(std::unique(awaited.begin(), awaited.end()), awaited.end());
+  if (!awaited.empty()) {
+    absl::StrAppend(&text, " from ", NameRanks(awaited), ", which should have called ",
+                    NumericText(listener_.endpoint()), ",");
+  }
+  return absl::DeadlineExceededError(absl::StrCat(text, " within ", absl::FormatDuration(options_.timeout), kAdvice));
+}
+
+std::vector<std::unique_ptr<PointToPoint>> Mesh::TakeMessages() {
+  std::vector<std::unique_ptr<PointToPoint>> messages;
+  for (size_t i = 0; i < levels_.size(); ++i) {
+    // Small messages are not to wait for more. The buffers are left alone: those that the kernel sizes itself grow
+    // larger than the ones that programs may ask for.
+    for (const UniqueFd& socket : sockets_[i]) {
+      const int on = 1;
+      if (socket.valid()) setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    }
+    const std::vector<RankId>& ranks = levels_[i].ranks;
+    const auto self = std::lower_bound(ranks.begin(), ranks.end(), options_.rank) - ranks.begin();
+    messages.push_back(std::make_unique<TcpMessages>(static_cast<RankId>(self), std::move(sockets_[i])));
+  }
+  return messages;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::unique_ptr<PointToPoint>>> ConnectTcp(const TcpListener& listener,
+                                                                      const TcpMeshOptions& options,
+                                                                      const std::vector<TcpLevel>& levels) {
+  Mesh mesh(listener, options, levels);
+  RONDA_RETURN_IF_ERROR(mesh.Connect());
+  return mesh.TakeMessages();
+}
+
+}  // namespace ronda

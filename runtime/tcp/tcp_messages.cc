@@ -1,0 +1,149 @@
+#include "runtime/tcp/tcp_messages.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "runtime/base/logging.h"
+#include "runtime/base/status_macros.h"
+
+namespace ronda {
+namespace {
+
+// Of one call to the kernel: two for each message.
+constexpr size_t kVectors = 16;
+// With so few connections under way each is tried, which is cheaper than to ask which of them can move.
+constexpr size_t kFew = 4;
+
+bool IsTemporary(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
+
+absl::Status Broken(absl::string_view how) {
+  return absl::UnavailableError(absl::StrCat("the connection has broken: ", how));
+}
+
+}  // namespace
+
+TcpMessages::TcpMessages(RankId rank, std::vector<UniqueFd> sockets) : rank_(rank), connections_(sockets.size()) {
+  for (size_t peer = 0; peer < sockets.size(); ++peer) connections_[peer].socket = std::move(sockets[peer]);
+}
+
+PointToPoint::Request TcpMessages::ToRequest(Direction direction, RankId peer, TransferQueue::Number number) {
+  return {.words = {static_cast<uint64_t>(peer) * 2 + static_cast<uint64_t>(direction), number}};
+}
+
+absl::StatusOr<bool> TcpMessages::IsComplete(const Request& request) const {
+  const Connection& connection = connections_[request.words[0] / 2];
+  const bool sends = static_cast<Direction>(request.words[0] % 2) == Direction::kSend;
+  if ((sends ? connection.sends : connection.receives).IsComplete(request.words[1])) return true;
+  RONDA_RETURN_IF_ERROR(connection.failure);
+  return false;
+}
+
+absl::StatusOr<bool> TcpMessages::AreComplete(absl::Span<const Request> requests) const {
+  for (const Request& request : requests) {
+    RONDA_ASSIGN_OR_RETURN(const bool is_complete, IsComplete(request));
+    if (!is_complete) return false;
+  }
+  return true;
+}
+
+void TcpMessages::List(RankId peer) {
+  if (std::exchange(connections_[static_cast<size_t>(peer)].is_listed, true)) return;
+  active_.push_back(peer);
+}
+
+absl::StatusOr<PointToPoint::Request> TcpMessages::Send(const void* data, size_t bytes, RankId to) {
+  RONDA_CHECK(0 <= to && to < size() && to != rank_);
+  Connection& connection = connections_[static_cast<size_t>(to)];
+  RONDA_RETURN_IF_ERROR(connection.failure);
+  const bool is_first = connection.sends.empty();
+  // Nothing writes there.
+  const TransferQueue::Number number = connection.sends.Add(const_cast<void*>(data), bytes);
+  if (is_first) MoveOut(connection);
+  if (!connection.sends.empty()) List(to);
+  return ToRequest(Direction::kSend, to, number);
+}
+
+absl::StatusOr<PointToPoint::Request> TcpMessages::Receive(void* data, size_t bytes, RankId from) {
+  RONDA_CHECK(0 <= from && from < size() && from != rank_);
+  Connection& connection = connections_[static_cast<size_t>(from)];
+  RONDA_RETURN_IF_ERROR(connection.failure);
+  const TransferQueue::Number number = connection.receives.Add(data, bytes);
+  List(from);
+  return ToRequest(Direction::kReceive, from, number);
+}
+
+absl::StatusOr<bool> TcpMessages::Test(absl::Span<Request> requests) {
+  RONDA_ASSIGN_OR_RETURN(const bool were_complete, AreComplete(requests));
+  if (were_complete) return true;
+  Move();
+  return AreComplete(requests);
+}
+
+void TcpMessages::Move() {
+  const bool are_few = active_.size() <= kFew;
+  if (!are_few) Poll(absl::ZeroDuration());
+  size_t left = 0;
+  for (size_t i = 0; i < active_.size(); ++i) {
+    Connection& connection = connections_[static_cast<size_t>(active_[i])];
+    // What is wrong with a connection is said by the calls that move it.
+    const auto can = [&](int16_t events) {
+      return are_few || (polled_[i].revents & (events | POLLERR | POLLHUP)) != 0;
+    };
+    if (!connection.sends.empty() && can(POLLOUT)) MoveOut(connection);
+    if (!connection.receives.empty() && can(POLLIN)) MoveIn(connection);
+    connection.is_listed = !connection.IsIdle();
+    if (connection.is_listed) active_[left++] = active_[i];
+  }
+  active_.resize(left);
+}
+
+void TcpMessages::MoveOut(Connection& connection) {
+  iovec vectors[kVectors];
+  msghdr message = {};
+  message.msg_iov = vectors;
+  message.msg_iovlen = connection.sends.Fill(absl::MakeSpan(vectors));
+  // Without the flag, a peer that is gone would end this process.
+  const ssize_t moved = sendmsg(connection.socket.get(), &message, MSG_NOSIGNAL);
+  if (moved >= 0) {
+    connection.failure.Update(connection.sends.Advance(static_cast<size_t>(moved)));
+  } else if (!IsTemporary(errno)) {
+    connection.failure.Update(Broken(strerror(errno)));
+  }
+}
+
+void TcpMessages::MoveIn(Connection& connection) {
+  iovec vectors[kVectors];
+  msghdr message = {};
+  message.msg_iov = vectors;
+  message.msg_iovlen = connection.receives.Fill(absl::MakeSpan(vectors));
+  const ssize_t moved = recvmsg(connection.socket.get(), &message, 0);
+  if (moved > 0) {
+    connection.failure.Update(connection.receives.Advance(static_cast<size_t>(moved)));
+  } else if (moved == 0) {
+    connection.failure.Update(Broken("the other end has closed it"));
+  } else if (!IsTemporary(errno)) {
+    connection.failure.Update(Broken(strerror(errno)));
+  }
+}
+
+void TcpMessages::Poll(absl::Duration longest) {
+  polled_.clear();
+  for (const RankId peer : active_) {
+    const Connection& connection = connections_[static_cast<size_t>(peer)];
+    const int events = (connection.sends.empty() ? 0 : POLLOUT) | (connection.receives.empty() ? 0 : POLLIN);
+    polled_.push_back({.fd = connection.socket.get(), .events = static_cast<int16_t>(events), .revents = 0});
+  }
+  const timespec limit = absl::ToTimespec(longest);
+  if (ppoll(polled_.data(), polled_.size(), &limit, nullptr) >= 0) return;
+  for (pollfd& polled : polled_) polled.revents = 0;
+}
+
+void TcpMessages::Rest(absl::Duration longest) { Poll(longest); }
+
+}  // namespace ronda
