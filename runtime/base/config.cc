@@ -26,7 +26,7 @@ constexpr std::pair<absl::string_view, LogLevel> kLogLevels[] = {{"debug", LogLe
                                                                  {"off", LogLevel::kOff}};
 
 constexpr absl::string_view kBackends[] = {"shm", "mpi", "hierarchical"};
-constexpr absl::string_view kDeviceBackends[] = {"nccl", "staged"};
+constexpr absl::string_view kDeviceBackends[] = {"nccl", "hierarchical-staged", "staged", "hierarchical-nccl"};
 
 // A default gives way to a value that was set; two values that were set have to agree.
 absl::Status ReadStallTimes(const EnvironmentVariables& variables, Tunables* tunables) {

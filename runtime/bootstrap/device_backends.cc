@@ -49,13 +49,24 @@ absl::StatusOr<DeviceTransport> DeviceBackends::Connect(const Request& request) 
   for (const std::string& text : request.facts) {
     RONDA_ASSIGN_OR_RETURN(facts.emplace_back(), DecodeDeviceFacts(text));
   }
-  const std::vector<DeviceRating> ratings = RateDeviceBackends(facts);
+  const std::vector<DeviceRating> ratings =
+      RateDeviceBackends(facts, request.levels == nullptr ? nullptr : &request.levels->hosts);
   const std::string& wanted = facts.front().wanted;
   RONDA_ASSIGN_OR_RETURN(const DeviceBackend backend, ChooseDeviceBackend(ratings, wanted));
   Log(LogLevel::kInfo, request.rank,
       absl::StrCat("tensors on ", request.device->name(), " go over ", Name(backend),
                    wanted.empty() ? "" : ", as RONDA_DEVICE_BACKEND says", "; of ", ToString(ratings)));
-  return backend == DeviceBackend::kNccl ? ConnectNccl(request) : ConnectStaged(request);
+  switch (backend) {
+    case DeviceBackend::kNccl:
+      return ConnectNccl(request);
+    case DeviceBackend::kStaged:
+      return ConnectStaged(request);
+    case DeviceBackend::kHierarchicalStaged:
+      return ConnectHierarchy(request, DeviceHierarchyOptions::Across::kStaged);
+    case DeviceBackend::kHierarchicalNccl:
+      return ConnectHierarchy(request, DeviceHierarchyOptions::Across::kNccl);
+  }
+  return absl::InternalError("an unknown backend for devices was chosen");
 }
 
 absl::StatusOr<DeviceTransport> DeviceBackends::ConnectNccl(const Request& request) {
@@ -72,6 +83,12 @@ absl::StatusOr<DeviceTransport> DeviceBackends::ConnectNccl(const Request& reque
   return DeviceTransport{.communicator = std::move(communicator),
                          .failure = [nccl] { return nccl->failure(); },
                          .abort = [nccl] { nccl->Abort(); }};
+}
+
+absl::StatusOr<DeviceTransport> DeviceBackends::ConnectHierarchy(const Request& request,
+                                                                 DeviceHierarchyOptions::Across across) {
+  RONDA_ASSIGN_OR_RETURN(std::shared_ptr<const NcclLibrary> library, libraries_.nccl());
+  return ConnectDeviceHierarchy({.request = request, .library = std::move(library), .across = across});
 }
 
 }  // namespace ronda

@@ -8,12 +8,13 @@
 
 #include "absl/status/statusor.h"
 #include "runtime/base/config.h"
+#include "runtime/bootstrap/device_hierarchy.h"
 #include "runtime/collectives/device_support.h"
 #include "runtime/collectives/nccl/nccl_library.h"
 
 namespace ronda {
 
-// The CUDA devices of this machine, and NCCL or the host's communicator between them.
+// The CUDA devices of this machine, and NCCL, the host's communicator or both between them.
 //
 // Thread-safe: the ranks of a process may share it.
 class DeviceBackends : public DeviceSupport {
@@ -36,6 +37,7 @@ class DeviceBackends : public DeviceSupport {
 
  private:
   absl::StatusOr<DeviceTransport> ConnectNccl(const Request& request);
+  absl::StatusOr<DeviceTransport> ConnectHierarchy(const Request& request, DeviceHierarchyOptions::Across across);
 
   const Libraries libraries_;
   const std::string wanted_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,48 +13,100 @@ namespace ronda {
 namespace {
 
 constexpr int kNcclScore = 200;
+constexpr int kHierarchicalStagedScore = 150;
 constexpr int kStagedScore = 100;
+// NCCL itself knows which ranks share a host: two levels over it are for who has measured that they are better.
+constexpr int kHierarchicalNcclScore = 50;
 constexpr char kSeparator = '\t';
-constexpr absl::string_view kNames[] = {"nccl", "staged"};
+constexpr absl::string_view kNames[] = {"nccl", "hierarchical-staged", "staged", "hierarchical-nccl"};
 
-// Two ranks whose devices are one, or nullopt.
-std::optional<std::pair<size_t, size_t>> RanksThatShare(absl::Span<const DeviceFacts> facts) {
-  std::map<std::pair<absl::string_view, absl::string_view>, size_t> rank_of;
-  for (size_t rank = 0; rank < facts.size(); ++rank) {
-    const auto [found, is_new] = rank_of.try_emplace({facts[rank].host, facts[rank].pci_bus}, rank);
+// What there is to choose by.
+struct Job {
+  absl::Span<const DeviceFacts> facts;
+  const HostMap* hosts;  // nullptr: the communicator of the host has one level
+
+  std::vector<RankId> AllRanks() const {
+    std::vector<RankId> ranks(facts.size());
+    std::iota(ranks.begin(), ranks.end(), 0);
+    return ranks;
+  }
+  const DeviceFacts& Of(RankId rank) const { return facts[static_cast<size_t>(rank)]; }
+};
+
+// Two of the ranks whose devices are one, or nullopt.
+std::optional<std::pair<RankId, RankId>> RanksThatShare(const Job& job, absl::Span<const RankId> ranks) {
+  std::map<std::pair<absl::string_view, absl::string_view>, RankId> rank_of;
+  for (const RankId rank : ranks) {
+    const auto [found, is_new] = rank_of.try_emplace({job.Of(rank).host, job.Of(rank).pci_bus}, rank);
     if (!is_new) return std::pair(found->second, rank);
   }
   return std::nullopt;
 }
 
 // Why the ranks cannot use NCCL together; empty if they can.
-std::string ObjectionToNccl(absl::Span<const DeviceFacts> facts) {
-  if (const auto sharing = RanksThatShare(facts)) {
+std::string ObjectionToNccl(const Job& job, absl::Span<const RankId> ranks) {
+  if (const auto sharing = RanksThatShare(job, ranks)) {
     return absl::StrCat("ranks ", sharing->first, " and ", sharing->second,
                         " share a GPU, which NCCL does not let them");
   }
-  for (size_t rank = 0; rank < facts.size(); ++rank) {
-    if (facts[rank].nccl.empty()) return absl::StrCat("rank ", rank, ": ", facts[rank].why_no_nccl);
-    if (facts[rank].nccl == facts[0].nccl) continue;
-    return absl::StrCat("rank 0 has NCCL ", facts[0].nccl, ", rank ", rank, " has ", facts[rank].nccl);
+  const RankId first = ranks.front();
+  for (const RankId rank : ranks) {
+    const DeviceFacts& facts = job.Of(rank);
+    if (facts.nccl.empty()) return absl::StrCat("rank ", rank, ": ", facts.why_no_nccl);
+    if (facts.nccl == job.Of(first).nccl) continue;
+    return absl::StrCat("rank ", first, " has NCCL ", job.Of(first).nccl, ", rank ", rank, " has ", facts.nccl);
   }
   return "";
 }
 
-DeviceRating RateNccl(absl::Span<const DeviceFacts> facts) {
-  const std::string objection = ObjectionToNccl(facts);
-  if (!objection.empty()) return {.backend = DeviceBackend::kNccl, .score = 0, .reason = objection};
-  return {.backend = DeviceBackend::kNccl,
-          .score = kNcclScore,
-          .reason = absl::StrCat("NCCL ", facts.front().nccl, ", a GPU a rank")};
+// Why there is nothing for two levels; empty if there is.
+std::string ObjectionToLevels(const Job& job) {
+  if (job.hosts == nullptr) {
+    return "the ranks are on one host, or RONDA_BACKEND is not hierarchical";
+  }
+  return SizesOf(*job.hosts).most > 1 ? "" : "no host has more than one rank";
 }
 
-DeviceRating RateStaged(absl::Span<const DeviceFacts>) {
-  return {.backend = DeviceBackend::kStaged, .score = kStagedScore, .reason = "through pinned memory of the host"};
+// Why the ranks of some host cannot use NCCL together; empty if those of all can.
+std::string ObjectionToNcclOnHosts(const Job& job) {
+  for (const std::vector<RankId>& host : job.hosts->hosts) {
+    std::string objection = ObjectionToNccl(job, host);
+    if (!objection.empty()) return objection;
+  }
+  return "";
+}
+
+DeviceRating Rating(DeviceBackend backend, int score, absl::string_view merit, std::string objection) {
+  if (!objection.empty()) return {.backend = backend, .score = 0, .reason = std::move(objection)};
+  return {.backend = backend, .score = score, .reason = std::string(merit)};
+}
+
+DeviceRating RateNccl(const Job& job) {
+  return Rating(DeviceBackend::kNccl, kNcclScore, absl::StrCat("NCCL ", job.facts.front().nccl, ", a GPU a rank"),
+                ObjectionToNccl(job, job.AllRanks()));
+}
+
+DeviceRating RateHierarchicalStaged(const Job& job) {
+  std::string objection = ObjectionToLevels(job);
+  if (objection.empty()) objection = ObjectionToNcclOnHosts(job);
+  return Rating(DeviceBackend::kHierarchicalStaged, kHierarchicalStagedScore,
+                "NCCL on each host, across hosts through pinned memory", std::move(objection));
+}
+
+DeviceRating RateStaged(const Job&) {
+  return Rating(DeviceBackend::kStaged, kStagedScore, "through pinned memory of the host", "");
+}
+
+DeviceRating RateHierarchicalNccl(const Job& job) {
+  std::string objection = ObjectionToLevels(job);
+  if (objection.empty()) objection = ObjectionToNccl(job, job.AllRanks());
+  return Rating(DeviceBackend::kHierarchicalNccl, kHierarchicalNcclScore, "NCCL on each host, and NCCL across hosts",
+                std::move(objection));
 }
 
 // Every backend is in this list.
-constexpr DeviceRating (*kBackends[])(absl::Span<const DeviceFacts>) = {RateNccl, RateStaged};
+constexpr DeviceRating (*kBackends[])(const Job&) = {RateNccl, RateHierarchicalStaged, RateStaged,
+                                                     RateHierarchicalNccl};
 
 }  // namespace
 
@@ -79,9 +132,10 @@ absl::StatusOr<DeviceFacts> DecodeDeviceFacts(absl::string_view text) {
       .host = fields[0], .pci_bus = fields[1], .nccl = fields[2], .why_no_nccl = fields[4], .wanted = fields[3]};
 }
 
-std::vector<DeviceRating> RateDeviceBackends(absl::Span<const DeviceFacts> facts) {
+std::vector<DeviceRating> RateDeviceBackends(absl::Span<const DeviceFacts> facts, const HostMap* hosts) {
+  const Job job = {.facts = facts, .hosts = hosts};
   std::vector<DeviceRating> ratings;
-  for (const auto& rate : kBackends) ratings.push_back(rate(facts));
+  for (const auto& rate : kBackends) ratings.push_back(rate(job));
   std::stable_sort(ratings.begin(), ratings.end(),
                    [](const DeviceRating& a, const DeviceRating& b) { return a.score > b.score; });
   return ratings;

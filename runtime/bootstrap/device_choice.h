@@ -9,10 +9,16 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "runtime/collectives/host_map.h"
 
 namespace ronda {
 
-enum class DeviceBackend { kNccl, kStaged };
+enum class DeviceBackend {
+  kNccl,
+  kHierarchicalStaged,  // NCCL on each host, across hosts what carries the host's memory there
+  kStaged,
+  kHierarchicalNccl,  // NCCL on each host, and NCCL across hosts
+};
 
 // "nccl": its value in RONDA_DEVICE_BACKEND.
 absl::string_view Name(DeviceBackend backend);
@@ -41,14 +47,15 @@ struct DeviceRating {
   std::string reason;
 };
 
-// Of all backends, best first; `facts` are by rank.
-std::vector<DeviceRating> RateDeviceBackends(absl::Span<const DeviceFacts> facts);
+// Of all backends, best first; `facts` are by rank. `hosts`: those between which the communicator of the host has a
+// level of its own; nullptr: it has none.
+std::vector<DeviceRating> RateDeviceBackends(absl::Span<const DeviceFacts> facts, const HostMap* hosts);
 
 // The best one, or the one that rank 0 wants.
 // Errors: FAILED_PRECONDITION that says why the one that is wanted cannot.
 absl::StatusOr<DeviceBackend> ChooseDeviceBackend(absl::Span<const DeviceRating> ratings, absl::string_view wanted);
 
-// "nccl (score 200: ...), staged (score 100: ...)"
+// "nccl (score 200: ...), staged (score 100: ...), hierarchical-nccl (no: ...)"
 std::string ToString(absl::Span<const DeviceRating> ratings);
 
 }  // namespace ronda

@@ -151,16 +151,19 @@ std::unique_ptr<Communicator> MakeCommunicator(MpiLevel level, const std::shared
                                    .name = "mpi"});
 }
 
-std::unique_ptr<Communicator> ConnectData(const HostsTransportOptions& options, const std::shared_ptr<ShmWorld>& here,
-                                          const ControlPlane& control, MpiLevels levels) {
-  std::unique_ptr<Communicator> flat = MakeCommunicator(std::move(levels.flat), here, control);
-  if (options.levels == HostsTransportOptions::Levels::kFlat) return flat;
-  return std::make_unique<HierarchicalCommunicator>(
+// Adds what carries the data to the control plane.
+void ConnectData(const HostsTransportOptions& options, const std::shared_ptr<ShmWorld>& here, MpiLevels levels,
+                 Transport* transport) {
+  transport->communicator = MakeCommunicator(std::move(levels.flat), here, *transport->control);
+  if (options.levels == HostsTransportOptions::Levels::kFlat) return;
+  auto hierarchical = std::make_unique<HierarchicalCommunicator>(
       HierarchicalCommunicator::Options{.rank = options.rank,
                                         .hosts = options.hosts,
                                         .local = std::make_unique<ShmCommunicator>(here),
-                                        .across = MakeCommunicator(std::move(levels.across), here, control),
-                                        .flat = std::move(flat)});
+                                        .across = MakeCommunicator(std::move(levels.across), here, *transport->control),
+                                        .flat = std::move(transport->communicator)});
+  transport->levels = hierarchical->levels();
+  transport->communicator = std::move(hierarchical);
 }
 
 }  // namespace
@@ -177,9 +180,10 @@ absl::StatusOr<Transport> ConnectHosts(HostsTransportOptions options) {
   if (across == nullptr) {
     RONDA_ASSIGN_OR_RETURN(across, ConnectMpiControl(options, here, std::move(levels.control)));
   }
-  auto control = std::make_unique<HostsControlPlane>(std::move(across), here);
-  std::unique_ptr<Communicator> communicator = ConnectData(options, here, *control, std::move(levels));
-  return Transport{.control = std::move(control), .communicator = std::move(communicator), .flights = here->flights()};
+  Transport transport = {.control = std::make_unique<HostsControlPlane>(std::move(across), here),
+                         .flights = here->flights()};
+  ConnectData(options, here, std::move(levels), &transport);
+  return transport;
 }
 
 }  // namespace ronda

@@ -49,6 +49,7 @@ DeviceLanes::Options CoordinatorLoop::MakeDeviceOptions() {
           .support = transport_.devices,
           .device = &device_,
           .host = transport_.communicator.get(),
+          .levels = transport_.levels.has_value() ? &*transport_.levels : nullptr,
           .callbacks = callbacks_,
           .driver = driver_,
           .watch = {.rank = topology_.rank,

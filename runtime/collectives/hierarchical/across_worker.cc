@@ -4,7 +4,7 @@
 
 namespace ronda {
 
-AcrossWorker::AcrossWorker(Communicator& across) : across_(across), thread_([this] { Run(); }) {}
+AcrossWorker::AcrossWorker(Work work) : work_(std::move(work)), thread_([this] { Run(); }) {}
 
 AcrossWorker::~AcrossWorker() {
   {
@@ -15,9 +15,9 @@ AcrossWorker::~AcrossWorker() {
   thread_.join();
 }
 
-void AcrossWorker::Submit(const ReduceCall& call) {
+void AcrossWorker::Submit(size_t slot) {
   MutexLock lock(&mu_);
-  calls_[submitted_++ % kDepth] = &call;
+  slots_[submitted_++ % kDepth] = slot;
   changed_.NotifyAll();
 }
 
@@ -29,14 +29,14 @@ absl::Status AcrossWorker::Await() {
 
 void AcrossWorker::Run() {
   for (;;) {
-    const ReduceCall* call = nullptr;
+    size_t slot = 0;
     {
       MutexLock lock(&mu_);
       while (!stopping_ && submitted_ == done_) changed_.Wait(&mu_);
       if (stopping_) return;
-      call = calls_[done_ % kDepth];
+      slot = slots_[done_ % kDepth];
     }
-    absl::Status result = across_.Reduce(*call);
+    absl::Status result = work_(slot);
     MutexLock lock(&mu_);
     results_[done_++ % kDepth] = std::move(result);
     changed_.NotifyAll();

@@ -4,46 +4,48 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "runtime/base/mutex.h"
-#include "runtime/collectives/communicator.h"
+#include "runtime/collectives/hierarchical/level_ground.h"
 
 namespace ronda {
 
-// Carries out reductions on a thread of its own, one after the other, while its owner does something else.
+// Has what the slots of a LevelGround hold reduced across hosts by a thread of its own, one after the other, while its
+// owner does something else.
 //
-// One thread at a time hands over and awaits. While a call is under way nobody else may use the communicator.
+// One thread at a time hands over and awaits. While a slot is under way nobody else may use the level across.
 class AcrossWorker {
  public:
-  // Calls that may be handed over and not awaited.
-  static constexpr size_t kDepth = 2;
+  // What is to be done with a slot, by the worker's thread.
+  using Work = std::function<absl::Status(size_t slot)>;
+  explicit AcrossWorker(Work work);
 
-  // `across` must outlive the worker.
-  explicit AcrossWorker(Communicator& across);
-
-  // Waits for the call under way, which ends at the latest when the job has failed; later ones are not begun.
+  // Waits for the slot under way, which ends at the latest when the job has failed; later ones are not begun.
   ~AcrossWorker();
   AcrossWorker(const AcrossWorker&) = delete;
   AcrossWorker& operator=(const AcrossWorker&) = delete;
 
-  // Hands `call` over. It and what it points to must stay as they are until it was awaited, or the worker destroyed.
-  // REQUIRES: fewer than kDepth are not awaited.
-  void Submit(const ReduceCall& call);
+  // Hands a slot over, which stays as it is until it was awaited, or the worker destroyed.
+  // REQUIRES: fewer than LevelGround::kSlots are not awaited.
+  void Submit(size_t slot);
 
-  // Waits for the oldest call that was not awaited, and returns its status.
+  // Waits for the oldest slot that was not awaited, and returns what became of it.
   // REQUIRES: there is one.
   absl::Status Await();
 
  private:
+  static constexpr size_t kDepth = LevelGround::kSlots;
+
   void Run();
 
-  Communicator& across_;
+  const Work work_;
   Mutex mu_;
   CondVar changed_;
-  std::array<const ReduceCall*, kDepth> calls_ ABSL_GUARDED_BY(mu_) = {};
+  std::array<size_t, kDepth> slots_ ABSL_GUARDED_BY(mu_) = {};
   std::array<absl::Status, kDepth> results_ ABSL_GUARDED_BY(mu_);
   uint64_t submitted_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t done_ ABSL_GUARDED_BY(mu_) = 0;

@@ -1,7 +1,5 @@
 #include "runtime/collectives/hierarchical/hierarchical_communicator.h"
 
-#include <algorithm>
-#include <cstring>
 #include <numeric>
 #include <utility>
 
@@ -23,13 +21,17 @@ HierarchicalCommunicator::HierarchicalCommunicator(Options options)
       reduce_({.local = options_.local.get(),
                .across = options_.across.get(),
                .shards = sizes_.least,
+               .ground = options_.ground.get(),
                .chunk_bytes = options_.chunk_bytes}) {}
 
 Capabilities HierarchicalCommunicator::capabilities() const {
-  return {.name = "hierarchical", .max_ranks_per_process = options_.flat->capabilities().max_ranks_per_process};
+  return {.name = "hierarchical",
+          .max_ranks_per_process = options_.flat->capabilities().max_ranks_per_process,
+          .memory = options_.local->capabilities().memory};
 }
 
 absl::Status HierarchicalCommunicator::Vote(const CallInfo& info) {
+  if (options_.meeting != nullptr) return options_.meeting->Barrier(info);
   Ballot& ballot = *info.ballot;
   bool is_late = false;
   const auto once = [&] {
@@ -76,7 +78,7 @@ absl::Status HierarchicalCommunicator::Broadcast(const BroadcastCall& call) {
   if (self_.place == courier) {
     step.info = LevelInfo(call.info, 1);
     step.root = root.host;
-    RONDA_RETURN_IF_ERROR(options_.across->Broadcast(step));
+    RONDA_RETURN_IF_ERROR(CrossOver(*options_.ground, [&] { return options_.across->Broadcast(step); }));
   }
   if (is_at_home && !root_goes_across) return absl::OkStatus();
   step.info = LevelInfo(call.info, 2);
@@ -94,17 +96,21 @@ absl::Status HierarchicalCommunicator::Allgather(const AllgatherCall& call) {
     host_bytes_.push_back(Sum(of_host));
     first += ranks.size();
   }
-  host_block_.resize(std::max(host_block_.size(), Sum(local_bytes_)));
+  // The first rank's, which brings it to the others.
+  char* host_block = nullptr;
+  if (self_.place == 0) {
+    RONDA_ASSIGN_OR_RETURN(host_block, options_.ground->GatherMemory(Sum(local_bytes_)));
+  }
   RONDA_RETURN_IF_ERROR(options_.local->Allgather({.info = LevelInfo(call.info, 0),
                                                    .input = call.input,
-                                                   .output = host_block_.data(),
+                                                   .output = host_block,
                                                    .bytes_per_rank = local_bytes_,
                                                    .receiver = 0}));
   if (self_.place == 0) {
-    RONDA_RETURN_IF_ERROR(options_.across->Allgather({.info = LevelInfo(call.info, 1),
-                                                      .input = host_block_.data(),
-                                                      .output = call.output,
-                                                      .bytes_per_rank = host_bytes_}));
+    RONDA_RETURN_IF_ERROR(CrossOver(*options_.ground, [&] {
+      return options_.across->Allgather(
+          {.info = LevelInfo(call.info, 1), .input = host_block, .output = call.output, .bytes_per_rank = host_bytes_});
+    }));
   }
   return options_.local->Broadcast(
       {.info = LevelInfo(call.info, 2), .data = call.output, .bytes = Sum(host_bytes_), .root = 0});
@@ -114,7 +120,7 @@ absl::Status HierarchicalCommunicator::Alltoall(const AlltoallCall& call) { retu
 
 absl::Status HierarchicalCommunicator::Barrier(const CallInfo& info) {
   if (!IsOfAll(info)) return options_.flat->Barrier(info);
-  if (info.ballot != nullptr) return Vote(info);
+  if (info.ballot != nullptr || options_.meeting != nullptr) return Vote(info);
   RONDA_RETURN_IF_ERROR(options_.local->Barrier(LevelInfo(info, 0)));
   if (options_.across != nullptr) RONDA_RETURN_IF_ERROR(options_.across->Barrier(LevelInfo(info, 1)));
   // Elsewhere, who is through across hosts knows that all have come; ranks without that level wait for those with it.

@@ -7,7 +7,10 @@
 #include "absl/status/status.h"
 #include "runtime/base/types.h"
 #include "runtime/collectives/communicator.h"
+#include "runtime/collectives/hierarchical/host_ground.h"
+#include "runtime/collectives/hierarchical/level_ground.h"
 #include "runtime/collectives/hierarchical/two_level_reduce.h"
+#include "runtime/collectives/host_levels.h"
 #include "runtime/collectives/host_map.h"
 
 namespace ronda {
@@ -20,6 +23,9 @@ namespace ronda {
 // chunk k travels while k + 1 is reduced on the host and k - 1 is gathered. With hosts of different sizes there are as
 // many shards as ranks on the smallest.
 //
+// The tensors are where the levels want them: all of them are communicators of the host, or of the same device, which
+// LevelGround tells apart.
+//
 // What goes flat: groups of some ranks, reductions that bring each rank a part, all-to-alls, gathers for one rank, and
 // all-gathers if the ranks of a host do not follow each other.
 //
@@ -31,16 +37,25 @@ class HierarchicalCommunicator : public Communicator {
   struct Options {
     RankId rank = 0;
     HostMap hosts;
+    std::unique_ptr<LevelGround> ground = std::make_unique<HostGround>();  // of where the tensors are
     std::unique_ptr<Communicator> local;   // of this host's ranks, numbered by their place in its list
     std::unique_ptr<Communicator> across;  // of the ranks with this place on their hosts, numbered by host; nullptr:
                                            // this rank has no shard
     std::unique_ptr<Communicator> flat;    // of all ranks, for what two levels do not make cheaper
+    // Holds votes and barriers of all ranks; not owned. nullptr: the levels do. Those of devices would hold them on the
+    // device, level by level, which is no way to learn of a veto.
+    Communicator* meeting = nullptr;
     // What is under way on one level at a time; the levels cut it further. Each chunk is handed to another thread and
     // back, which four ranks on two cores felt: with chunks of 2 MiB, 4 MiB took half as long again, 16 MiB the same.
     size_t chunk_bytes = size_t{8} << 20;
   };
 
   explicit HierarchicalCommunicator(Options options);
+
+  // Its own, for what else works in two levels.
+  HostLevels levels() const {
+    return {.hosts = options_.hosts, .local = options_.local.get(), .across = options_.across.get()};
+  }
 
   Capabilities capabilities() const override;
   RankId rank() const override { return options_.rank; }
@@ -65,8 +80,7 @@ class HierarchicalCommunicator : public Communicator {
   const HostPlace self_;
   const bool in_rank_order_;
   TwoLevelReduce reduce_;
-  std::vector<char> host_block_;  // of an allgather: what the ranks of this host give
-  std::vector<size_t> local_bytes_, host_bytes_;
+  std::vector<size_t> local_bytes_, host_bytes_;  // of an allgather
 };
 
 }  // namespace ronda

@@ -1,7 +1,6 @@
 #include "runtime/collectives/hierarchical/two_level_reduce.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "runtime/base/status_macros.h"
 #include "runtime/base/types.h"
@@ -44,32 +43,43 @@ absl::Status TwoLevelReduce::Run(const ReduceCall& call) {
   const size_t chunks = (buffer.granules() + plan.chunk_granules - 1) / plan.chunk_granules;
   if (chunks == 0) return absl::OkStatus();
   if (chunks > 1) return RunChunks(plan, chunks);
-  Slot& slot = slots_[0];
-  RONDA_RETURN_IF_ERROR(ReduceOnHost(plan, 0, slot));
-  if (GoesAcross(slot)) RONDA_RETURN_IF_ERROR(levels_.across->Reduce(slot.across));
+  const Slot& slot = slots_[0];
+  RONDA_RETURN_IF_ERROR(ReduceOnHost(plan, 0, 0));
+  if (GoesAcross(slot)) RONDA_RETURN_IF_ERROR(CrossOver(*levels_.ground, [&] { return ReduceAcross(0); }));
   return GatherOnHost(plan, slot);
 }
 
+absl::Status TwoLevelReduce::ReduceAcross(size_t slot) { return levels_.across->Reduce(slots_[slot].across); }
+
 absl::Status TwoLevelReduce::RunChunks(const Plan& plan, size_t chunks) {
-  if (worker_ == nullptr && levels_.across != nullptr) worker_ = std::make_unique<AcrossWorker>(*levels_.across);
-  const auto finish = [&](size_t chunk) -> absl::Status {
-    const Slot& slot = slots_[chunk % slots_.size()];
-    if (GoesAcross(slot)) RONDA_RETURN_IF_ERROR(worker_->Await());
-    return GatherOnHost(plan, slot);
+  if (worker_ == nullptr && levels_.across != nullptr) {
+    worker_ = std::make_unique<AcrossWorker>(
+        [this](size_t slot) { return levels_.ground->Across(slot, [&] { return ReduceAcross(slot); }); });
+  }
+  const auto finish = [&](size_t slot) -> absl::Status {
+    if (GoesAcross(slots_[slot])) {
+      RONDA_RETURN_IF_ERROR(worker_->Await());
+      RONDA_RETURN_IF_ERROR(levels_.ground->TakeBack(slot));
+    }
+    return GatherOnHost(plan, slots_[slot]);
   };
   for (size_t chunk = 0; chunk < chunks; ++chunk) {
-    Slot& slot = slots_[chunk % slots_.size()];
+    const size_t slot = chunk % slots_.size();
     RONDA_RETURN_IF_ERROR(ReduceOnHost(plan, chunk, slot));
-    if (GoesAcross(slot)) worker_->Submit(slot.across);
-    if (chunk > 0) RONDA_RETURN_IF_ERROR(finish(chunk - 1));
+    if (GoesAcross(slots_[slot])) {
+      RONDA_RETURN_IF_ERROR(levels_.ground->HandOver(slot));
+      worker_->Submit(slot);
+    }
+    if (chunk > 0) RONDA_RETURN_IF_ERROR(finish((chunk - 1) % slots_.size()));
   }
-  return finish(chunks - 1);
+  return finish((chunks - 1) % slots_.size());
 }
 
-absl::Status TwoLevelReduce::ReduceOnHost(const Plan& plan, size_t chunk, Slot& slot) {
+absl::Status TwoLevelReduce::ReduceOnHost(const Plan& plan, size_t chunk, size_t slot_index) {
+  Slot& slot = slots_[slot_index];
   slot.begin = chunk * plan.chunk_granules;
   slot.granules = std::min(plan.chunk_granules, plan.buffer.granules() - slot.begin);
-  CutUp(plan, slot);
+  RONDA_RETURN_IF_ERROR(CutUp(plan, slot_index));
   MakeCallAcross(plan, slot);
   ReduceCall call = plan.call;
   call.info = LevelInfo(plan.call.info, 0);
@@ -79,16 +89,21 @@ absl::Status TwoLevelReduce::ReduceOnHost(const Plan& plan, size_t chunk, Slot& 
   return levels_.local->Reduce(call);
 }
 
-void TwoLevelReduce::CutUp(const Plan& plan, Slot& slot) {
+absl::Status TwoLevelReduce::CutUp(const Plan& plan, size_t slot_index) {
+  Slot& slot = slots_[slot_index];
   const size_t element = SizeOf(plan.call.dtype);
   const size_t granule_elements = plan.layout.granule_elements;
   const int self = levels_.local->rank();
+  const Range own = self < levels_.shards ? ShardOf(slot.granules, self, levels_.shards) : Range{};
+  slot.shard = nullptr;
+  if (own.begin != own.end) {
+    const size_t bytes = (own.end - own.begin) * granule_elements * element;
+    RONDA_ASSIGN_OR_RETURN(slot.shard, levels_.ground->SlotMemory(slot_index, bytes));
+  }
   pieces_.clear();
   slot.parts.clear();
   slot.bytes_per_rank.assign(static_cast<size_t>(levels_.local->size()), 0);
-  const Range own = self < levels_.shards ? ShardOf(slot.granules, self, levels_.shards) : Range{};
-  slot.shard.resize(std::max(slot.shard.size(), (own.end - own.begin) * granule_elements * element));
-  char* next = slot.shard.data();
+  char* next = slot.shard;
   plan.buffer.ForEachRun(slot.begin, slot.granules, [&](const LogicalBuffer::Run& run) {
     const Segment& segment = plan.buffer.segments()[run.segment];
     for (int shard = 0; shard < levels_.shards; ++shard) {
@@ -106,6 +121,7 @@ void TwoLevelReduce::CutUp(const Plan& plan, Slot& slot) {
     if (count > 0) slot.parts.push_back({.input = next, .output = next, .count = count});
     next += count * element;
   });
+  return absl::OkStatus();
 }
 
 void TwoLevelReduce::MakeCallAcross(const Plan& plan, Slot& slot) const {
@@ -120,35 +136,31 @@ void TwoLevelReduce::MakeCallAcross(const Plan& plan, Slot& slot) const {
 }
 
 absl::Status TwoLevelReduce::GatherOnHost(const Plan& plan, const Slot& slot) {
-  const size_t element = SizeOf(plan.call.dtype);
+  const size_t bytes = ListRuns(plan, slot);
   // The chunk lies in one place if its first run is all of it.
-  void* output = nullptr;
-  size_t bytes = 0;
-  size_t runs = 0;
-  plan.buffer.ForEachRun(slot.begin, slot.granules, [&](const LogicalBuffer::Run& run) {
-    if (runs++ == 0) output = At(plan.buffer.segments()[run.segment].output, run.begin * element);
-    bytes += run.count * element;
-  });
-  if (runs > 1) {
-    gathered_.resize(std::max(gathered_.size(), bytes));
-    output = gathered_.data();
+  const bool is_one = runs_.size() == 1;
+  char* output = static_cast<char*>(runs_.front().to);
+  if (!is_one) {
+    RONDA_ASSIGN_OR_RETURN(output, levels_.ground->GatherMemory(bytes));
   }
   RONDA_RETURN_IF_ERROR(levels_.local->Allgather({.info = LevelInfo(plan.call.info, 2),
-                                                  .input = slot.shard.data(),
+                                                  .input = slot.shard,
                                                   .output = output,
                                                   .bytes_per_rank = slot.bytes_per_rank}));
-  if (runs > 1) Scatter(plan, slot);
-  return absl::OkStatus();
+  return is_one ? absl::OkStatus() : levels_.ground->Scatter(output, plan.call.dtype, runs_);
 }
 
-void TwoLevelReduce::Scatter(const Plan& plan, const Slot& slot) {
+size_t TwoLevelReduce::ListRuns(const Plan& plan, const Slot& slot) {
   const size_t element = SizeOf(plan.call.dtype);
-  const char* from = gathered_.data();
+  size_t bytes = 0;
+  runs_.clear();
   plan.buffer.ForEachRun(slot.begin, slot.granules, [&](const LogicalBuffer::Run& run) {
-    const size_t bytes = run.count * element;
-    std::memcpy(At(plan.buffer.segments()[run.segment].output, run.begin * element), from, bytes);
-    from += bytes;
+    runs_.push_back({.to = At(plan.buffer.segments()[run.segment].output, run.begin * element),
+                     .count = run.count,
+                     .offset = bytes});
+    bytes += run.count * element;
   });
+  return bytes;
 }
 
 }  // namespace ronda

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "runtime/collectives/communicator.h"
 #include "runtime/collectives/hierarchical/across_worker.h"
+#include "runtime/collectives/hierarchical/level_ground.h"
 #include "runtime/collectives/logical_buffer.h"
 #include "runtime/collectives/wire_layout.h"
 
@@ -19,14 +20,15 @@ namespace ronda {
 // each rank's shard across hosts, an all-gather on the host. Two chunks are under way at a time, the older one across
 // hosts.
 //
-// Thread-compatible. The communicators are not owned.
+// Thread-compatible. The levels are not owned.
 class TwoLevelReduce {
  public:
   struct Levels {
     Communicator* local = nullptr;
     Communicator* across = nullptr;  // nullptr: this rank has no shard
     int shards = 1;                  // of a chunk: the first ranks of each host have one each
-    size_t chunk_bytes = 1;          // elements of a chunk, in bytes
+    LevelGround* ground = nullptr;
+    size_t chunk_bytes = 1;  // elements of a chunk, in bytes
   };
 
   explicit TwoLevelReduce(const Levels& levels) : levels_(levels) {}
@@ -40,7 +42,7 @@ class TwoLevelReduce {
   struct Slot {
     size_t begin = 0;                    // granules
     size_t granules = 0;                 // of the chunk
-    std::vector<char> shard;             // this rank's elements
+    char* shard = nullptr;               // this rank's elements
     std::vector<Segment> parts;          // the same, cut where segments begin
     std::vector<size_t> bytes_per_rank;  // of each shard
     std::string label;
@@ -56,22 +58,24 @@ class TwoLevelReduce {
   };
 
   absl::Status RunChunks(const Plan& plan, size_t chunks);
-  absl::Status ReduceOnHost(const Plan& plan, size_t chunk, Slot& slot);
+  // Of what is in the slot, by the thread that drives the level across.
+  absl::Status ReduceAcross(size_t slot);
+  absl::Status ReduceOnHost(const Plan& plan, size_t chunk, size_t slot);
   // Lists the elements of the chunk for the reduce-scatter, and where this rank's go.
-  void CutUp(const Plan& plan, Slot& slot);
+  absl::Status CutUp(const Plan& plan, size_t slot);
   void MakeCallAcross(const Plan& plan, Slot& slot) const;
   absl::Status GatherOnHost(const Plan& plan, const Slot& slot);
-  // Copies gathered elements to where they belong.
-  void Scatter(const Plan& plan, const Slot& slot);
+  // Lists the runs of the chunk, one after the other. Returns their bytes.
+  size_t ListRuns(const Plan& plan, const Slot& slot);
 
   // Whether this rank reduces a part of the chunk across hosts.
   bool GoesAcross(const Slot& slot) const { return levels_.across != nullptr && !slot.parts.empty(); }
 
   const Levels levels_;
   LogicalBuffer::Memory buffer_memory_;
-  std::array<Slot, AcrossWorker::kDepth> slots_;
+  std::array<Slot, LevelGround::kSlots> slots_;
   std::vector<Segment> pieces_;           // of the chunk that is being reduced on the host
-  std::vector<char> gathered_;            // a chunk that ends up in several places
+  std::vector<LevelGround::Piece> runs_;  // of the chunk that is being gathered
   std::unique_ptr<AcrossWorker> worker_;  // from the first reduction of several chunks on; destroyed before the slots
 };
 

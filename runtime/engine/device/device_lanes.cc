@@ -34,6 +34,7 @@ absl::StatusOr<std::unique_ptr<DeviceLane>> DeviceLanes::Connect(Place place, st
                                                     .device = place.device,
                                                     .stream = place.stream->handle(),
                                                     .host = options_.host,
+                                                    .levels = options_.levels,
                                                     .job_failure = options_.watch.job_failure}));
   return DeviceLane::Create({.device = std::move(place.device),
                              .stream = std::move(place.stream),

@@ -25,6 +25,7 @@ class DeviceLanes {
     std::shared_ptr<DeviceSupport> support;  // may be nullptr
     RankDevice* device = nullptr;
     Communicator* host = nullptr;
+    const HostLevels* levels = nullptr;  // of `host`; nullptr: it has none
     std::shared_ptr<CallbackThread> callbacks;
     std::shared_ptr<EngineDriver> driver;
     DeviceWatch::Options watch;

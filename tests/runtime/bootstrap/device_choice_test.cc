@@ -16,28 +16,73 @@ DeviceFacts Facts(const std::string& host, const std::string& pci_bus, const std
   return {.host = host, .pci_bus = pci_bus, .nccl = nccl, .why_no_nccl = nccl.empty() ? "no libnccl.so.2" : ""};
 }
 
-std::string Choose(const std::vector<DeviceFacts>& facts, const std::string& wanted = "") {
-  const auto backend = ChooseDeviceBackend(RateDeviceBackends(facts), wanted);
+// Whose host's memory goes over one level.
+std::string Rate(const std::vector<DeviceFacts>& facts) { return ToString(RateDeviceBackends(facts, nullptr)); }
+
+std::string NameOf(const absl::StatusOr<DeviceBackend>& backend) {
   return backend.ok() ? std::string(Name(*backend)) : std::string(backend.status().message());
+}
+std::string Choose(const std::vector<DeviceFacts>& facts, const std::string& wanted = "") {
+  return NameOf(ChooseDeviceBackend(RateDeviceBackends(facts, nullptr), wanted));
+}
+std::string ChooseOn(const HostMap& hosts, const std::vector<DeviceFacts>& facts, const std::string& wanted = "") {
+  return NameOf(ChooseDeviceBackend(RateDeviceBackends(facts, &hosts), wanted));
 }
 
 TEST(DeviceChoice, NcclIsBestWhereEachRankHasAGpu) {
   EXPECT_EQ(Choose({Facts("a", "1b"), Facts("a", "1c"), Facts("b", "1b")}), "nccl");
+  EXPECT_EQ(ChooseOn({.hosts = {{0, 1}, {2}}}, {Facts("a", "1b"), Facts("a", "1c"), Facts("b", "1b")}), "nccl");
 }
 
 TEST(DeviceChoice, RanksThatShareAGpuAreStaged) {
   const std::vector<DeviceFacts> facts = {Facts("a", "1b"), Facts("b", "1b"), Facts("b", "1b")};
   EXPECT_EQ(Choose(facts), "staged");
-  EXPECT_THAT(ToString(RateDeviceBackends(facts)),
-              AllOf(HasSubstr("staged (score 100: "), HasSubstr("nccl (no: ranks 1 and 2 share a GPU")));
+  EXPECT_EQ(ChooseOn({.hosts = {{0}, {1, 2}}}, facts), "staged");
+  EXPECT_THAT(Rate(facts), AllOf(HasSubstr("staged (score 100: "), HasSubstr("nccl (no: ranks 1 and 2 share a GPU")));
 }
 
 TEST(DeviceChoice, NcclHasToBeThereOnAllRanksInOneVersion) {
   EXPECT_EQ(Choose({Facts("a", "1b"), Facts("a", "1c", "")}), "staged");
-  EXPECT_THAT(ToString(RateDeviceBackends({Facts("a", "1b"), Facts("a", "1c", "")})),
-              HasSubstr("nccl (no: rank 1: no libnccl.so.2)"));
-  EXPECT_THAT(ToString(RateDeviceBackends({Facts("a", "1b"), Facts("a", "1c", "2.18.3")})),
+  EXPECT_THAT(Rate({Facts("a", "1b"), Facts("a", "1c", "")}), HasSubstr("nccl (no: rank 1: no libnccl.so.2)"));
+  EXPECT_THAT(Rate({Facts("a", "1b"), Facts("a", "1c", "2.18.3")}),
               HasSubstr("rank 0 has NCCL 2.28.9, rank 1 has 2.18.3"));
+}
+
+// Hosts whose NCCLs differ, and hosts of a test whose ranks share the GPUs of one machine.
+TEST(DeviceChoice, NcclOnEachHostIsEnoughForTwoLevels) {
+  const HostMap hosts = {.hosts = {{0, 2}, {1, 3}}};
+  EXPECT_EQ(
+      ChooseOn(hosts, {Facts("a", "1b"), Facts("b", "1b", "2.18.3"), Facts("a", "1c"), Facts("b", "1c", "2.18.3")}),
+      "hierarchical-staged");
+  EXPECT_EQ(ChooseOn(hosts, {Facts("a", "1b"), Facts("a", "1b"), Facts("a", "1c"), Facts("a", "1c")}),
+            "hierarchical-staged");
+}
+
+TEST(DeviceChoice, ObjectionOfOneHostIsOneToTwoLevels) {
+  const HostMap hosts = {.hosts = {{0, 1}, {2, 3}}};
+  const std::vector<DeviceFacts> differ = {Facts("a", "1b"), Facts("a", "1c"), Facts("b", "1b"),
+                                           Facts("b", "1c", "2.18.3")};
+  EXPECT_EQ(ChooseOn(hosts, differ), "staged");
+  EXPECT_THAT(ChooseOn(hosts, differ, "hierarchical-staged"), HasSubstr("rank 2 has NCCL 2.28.9, rank 3 has 2.18.3"));
+  const std::vector<DeviceFacts> lacks = {Facts("a", "1b"), Facts("a", "1c"), Facts("b", "1b"), Facts("b", "1c", "")};
+  EXPECT_THAT(ChooseOn(hosts, lacks, "hierarchical-staged"), HasSubstr("rank 3: no libnccl.so.2"));
+}
+
+TEST(DeviceChoice, NcclOnBothLevelsIsForWhoWantsItAndNeedsNcclBetweenAll) {
+  const HostMap hosts = {.hosts = {{0, 1}, {2, 3}}};
+  const std::vector<DeviceFacts> good = {Facts("a", "1b"), Facts("a", "1c"), Facts("b", "1b"), Facts("b", "1c")};
+  EXPECT_EQ(ChooseOn(hosts, good, "hierarchical-nccl"), "hierarchical-nccl");
+  EXPECT_EQ(ChooseOn(hosts, good, "hierarchical-staged"), "hierarchical-staged");
+  const std::vector<DeviceFacts> shared = {Facts("a", "1b"), Facts("a", "1c"), Facts("a", "1b"), Facts("a", "1c")};
+  EXPECT_THAT(ChooseOn(hosts, shared, "hierarchical-nccl"), HasSubstr("ranks 0 and 2 share a GPU"));
+}
+
+TEST(DeviceChoice, TwoLevelsHaveToBeThere) {
+  const std::vector<DeviceFacts> facts = {Facts("a", "1b"), Facts("b", "1b")};
+  for (const char* wanted : {"hierarchical-staged", "hierarchical-nccl"}) {
+    EXPECT_THAT(Choose(facts, wanted), HasSubstr("the ranks are on one host, or RONDA_BACKEND is not hierarchical"));
+    EXPECT_THAT(ChooseOn({.hosts = {{0}, {1}}}, facts, wanted), HasSubstr("no host has more than one rank"));
+  }
 }
 
 TEST(DeviceChoice, WhatIsWantedIsTakenOrRefused) {
@@ -56,7 +101,8 @@ TEST(DeviceChoice, FactsSurviveTheirWayAndLoseOnlyTheEndOfTheReason) {
 }
 
 TEST(DeviceChoice, EveryBackendHasAName) {
-  for (const DeviceBackend backend : {DeviceBackend::kNccl, DeviceBackend::kStaged}) {
+  for (const DeviceBackend backend : {DeviceBackend::kNccl, DeviceBackend::kHierarchicalStaged, DeviceBackend::kStaged,
+                                      DeviceBackend::kHierarchicalNccl}) {
     EXPECT_EQ(DeviceBackendFromName(Name(backend)), backend);
   }
   EXPECT_EQ(DeviceBackendFromName("gloo"), std::nullopt);

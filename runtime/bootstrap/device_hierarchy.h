@@ -1,0 +1,29 @@
+#ifndef RONDA_RUNTIME_BOOTSTRAP_DEVICE_HIERARCHY_H_
+#define RONDA_RUNTIME_BOOTSTRAP_DEVICE_HIERARCHY_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "runtime/collectives/device_support.h"
+#include "runtime/collectives/nccl/nccl_library.h"
+
+namespace ronda {
+
+// How tensors of devices go in two levels: over NCCL between the ranks of a host, and between hosts as said.
+struct DeviceHierarchyOptions {
+  DeviceSupport::Request request;  // which has levels
+  std::shared_ptr<const NcclLibrary> library;
+  // kStaged: through pinned memory and the host's communicator across. kNccl: over NCCL.
+  enum class Across { kStaged, kNccl } across = Across::kStaged;
+};
+
+// A HierarchicalCommunicator of a device. The level on the host works on the request's stream, and the one across on a
+// stream of its own; votes, and what does not go in two levels, go over the host's communicator of the job, or, with
+// Across::kNccl, over NCCL between all ranks.
+//
+// Errors: the device's; RESOURCE_EXHAUSTED.
+absl::StatusOr<DeviceTransport> ConnectDeviceHierarchy(const DeviceHierarchyOptions& options);
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_BOOTSTRAP_DEVICE_HIERARCHY_H_

@@ -1,0 +1,78 @@
+#include "runtime/collectives/hierarchical/device_ground.h"
+
+#include <algorithm>
+
+#include "kernels/cuda/calls.h"
+#include "runtime/base/status_macros.h"
+
+namespace ronda {
+namespace {
+
+using kernels::cuda::UnpackCall;
+using kernels::cuda::UnpackSegment;
+
+// What devices map at once.
+constexpr size_t kUnitBytes = 2 << 20;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DeviceGround>> DeviceGround::Create(Options options) {
+  Device* const device = options.device.get();
+  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<DeviceStream> across, DeviceStream::Create(device));
+  std::unique_ptr<DeviceGround> ground(new DeviceGround(std::move(options), std::move(across)));
+  for (Slot& slot : ground->slots_) {
+    RONDA_ASSIGN_OR_RETURN(slot.handed_over, device->NewEvent());
+    RONDA_ASSIGN_OR_RETURN(slot.crossed, device->NewEvent());
+  }
+  return ground;
+}
+
+// One launch, however many tensors a chunk has.
+absl::Status DeviceGround::Scatter(const char* gathered, DType dtype, absl::Span<const Piece> pieces) {
+  std::vector<UnpackSegment> segments;
+  segments.reserve(pieces.size());
+  for (const Piece& piece : pieces) {
+    segments.push_back({.output = piece.to, .count = piece.count, .offset = piece.offset});
+  }
+  const UnpackCall call = {.segments = segments.data(),
+                           .segment_count = static_cast<int>(segments.size()),
+                           .dtype = dtype,
+                           .wire = {.dtype = dtype},
+                           .buffer = gathered};
+  return options_.device->Call("handing out what was gathered",
+                               [&](const ronda_cuda_plugin& cuda) { return cuda.unpack(&call, options_.stream); });
+}
+
+absl::Status DeviceGround::Across(size_t slot, absl::FunctionRef<absl::Status()> work) {
+  RONDA_RETURN_IF_ERROR(slots_[slot].handed_over->OrderBefore(across_->handle()));
+  RONDA_RETURN_IF_ERROR(work());
+  return slots_[slot].crossed->Record(across_->handle());
+}
+
+absl::StatusOr<char*> DeviceGround::AtLeast(size_t bytes, DeviceMemory& memory, absl::string_view purpose) {
+  FreeOutgrown();
+  if (memory.data() == nullptr || memory.size() < bytes) {
+    RONDA_RETURN_IF_ERROR(Retire(memory));
+    const size_t units = (std::max<size_t>(bytes, 1) + kUnitBytes - 1) / kUnitBytes;
+    RONDA_ASSIGN_OR_RETURN(memory, options_.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, units * kUnitBytes, purpose));
+  }
+  return reinterpret_cast<char*>(memory.data());
+}
+
+// All that uses the memory is before this in the stream of the level on the host, or has been taken back by it.
+absl::Status DeviceGround::Retire(DeviceMemory& memory) {
+  if (memory.data() == nullptr) return absl::OkStatus();
+  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<DeviceEvent> last_use, options_.device->NewEvent());
+  RONDA_RETURN_IF_ERROR(last_use->Record(options_.stream));
+  outgrown_.push_back({.memory = std::exchange(memory, DeviceMemory()), .last_use = std::move(last_use)});
+  return absl::OkStatus();
+}
+
+void DeviceGround::FreeOutgrown() {
+  std::erase_if(outgrown_, [](const Outgrown& outgrown) {
+    const absl::StatusOr<bool> is_passed = outgrown.last_use->done();
+    return is_passed.ok() && *is_passed;
+  });
+}
+
+}  // namespace ronda
