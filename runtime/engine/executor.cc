@@ -42,6 +42,12 @@ WaitLimits LimitsOfVote(const WaitLimits& limits) {
   return {.warning = std::min(limits.warning, limits.deadline), .deadline = AnswerDeadline(limits)};
 }
 
+// What a driver says names no tensor.
+absl::Status WhileGiving(const CallInfo& info, const absl::Status& status) {
+  if (status.code() != absl::StatusCode::kInternal) return status;
+  return absl::InternalError(absl::StrCat(Name(info.op), " '", info.label, "': ", status.message()));
+}
+
 uint64_t BytesOf(const AgreedBucket& bucket) {
   uint64_t bytes = 0;
   for (const auto& response : bucket.responses) bytes += TensorBytes(response->request);
@@ -121,8 +127,9 @@ absl::Status Executor::CarryOnDevice(const BucketRun& run) {
     return absl::OkStatus();
   }
   const absl::Status status = GiveToDevice(run);
-  if (!status.ok()) parts_.flight->Record(FlightKind::kFailed, run.info.op, run.info.label, BytesOf(run.bucket));
-  return status;
+  if (status.ok()) return status;
+  parts_.flight->Record(FlightKind::kFailed, run.info.op, run.info.label, BytesOf(run.bucket));
+  return WhileGiving(run.info, status);
 }
 
 absl::StatusOr<absl::Status> Executor::OpenDevice(const BucketRun& run) {
@@ -143,21 +150,21 @@ void Executor::RefuseAll(const BucketRun& run, const absl::Status& status) {
 absl::Status Executor::GiveToDevice(const BucketRun& run) {
   ready_.clear();
   for (const TensorEntry* entry : run.entries) ready_.push_back(&entry->ready);
-  RONDA_RETURN_IF_ERROR(parts_.devices->lane()->Begin(ready_));
+  DeviceLane& lane = *parts_.devices->lane();
+  RONDA_RETURN_IF_ERROR(lane.Begin(
+      {.label = run.info.label, .op = run.info.op, .bytes = BytesOf(run.bucket), .limits = run.info.limits}, ready_));
   RONDA_RETURN_IF_ERROR(Carry(run, *device_));
-  return IsVetoed(run.info) ? absl::OkStatus() : FinishOnDevice(run);
+  const bool is_awaited = run.takes_part() || IsOpen(run.info);
+  if (is_awaited && !IsVetoed(run.info)) return FinishOnDevice(run);
+  lane.Drop();
+  return absl::OkStatus();
 }
 
 absl::Status Executor::FinishOnDevice(const BucketRun& run) {
   const bool is_open = IsOpen(run.info);
-  if (!run.takes_part() && !is_open) return absl::OkStatus();
-  using Waiting = DeviceWatch::Waiting;
+  using Waiting = DeviceCompletion::Waiting;
   RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<DeviceCompletion> completion,
-                         parts_.devices->lane()->Finish({.label = run.info.label,
-                                                         .op = run.info.op,
-                                                         .bytes = BytesOf(run.bucket),
-                                                         .limits = run.info.limits,
-                                                         .waiting = is_open ? Waiting::kEngine : Waiting::kHandles}));
+                         parts_.devices->lane()->Finish(is_open ? Waiting::kEngine : Waiting::kHandles));
   for (OperationResult& result : run.results) result.completion = completion;
   if (!is_open) {
     parts_.queue->CompleteAll(run.entries, run.results);

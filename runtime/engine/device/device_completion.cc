@@ -13,9 +13,21 @@ constexpr absl::Duration kSpin = absl::Microseconds(20);
 
 }  // namespace
 
+void DeviceCompletion::Launch(std::unique_ptr<DeviceEvent> event, Waiting waiting) {
+  event_ = std::move(event);
+  waiting_ = waiting;
+  launch_.store(Launching::kDone, std::memory_order_release);
+}
+
+void DeviceCompletion::Withdraw() {
+  launch_.store(Launching::kWithdrawn, std::memory_order_release);
+  Settle(absl::OkStatus());
+}
+
 bool DeviceCompletion::done() {
   if (settled_.load(std::memory_order_acquire)) return true;
-  const absl::StatusOr<bool> passed = options_.event->done();
+  if (launching() != Launching::kDone) return false;
+  const absl::StatusOr<bool> passed = event_->done();
   if (passed.ok() && !*passed) return false;
   SettleAs([&] {
     if (!passed.ok()) return passed.status();
@@ -35,7 +47,7 @@ absl::Status DeviceCompletion::Wait() {
 
 absl::Status DeviceCompletion::OrderBefore(StreamHandle stream) {
   if (settled_.load(std::memory_order_acquire)) return status_;
-  return options_.event->OrderBefore(stream);
+  return event_->OrderBefore(stream);
 }
 
 bool DeviceCompletion::Then(std::list<CallbackThread::Callback>* callbacks) {

@@ -20,13 +20,14 @@
 
 namespace ronda {
 
-// What a bucket that has been given to a device still has before it: the device. Shared by the bucket's handles and by
-// the DeviceWatch, which settles it.
+// What a bucket that is being given to a device still has before it: the rest of that, and then the device. Shared by
+// the DeviceWatch, which settles it, and, once it is launched, by the bucket's handles.
 //
 // Settled once: by whoever first finds that the device has got there, or that the job has failed. Who only wants to
 // know asks the device; who waits sleeps until the watch has found out.
 //
-// Thread-safe. Memory ordering: status_ is written before settled_ becomes true with release, and not after that.
+// Thread-safe. Memory ordering: status_ is written before settled_ becomes true with release, and not after that; so
+// are event_ and waiting_ before launch_ is other than kUnderWay.
 class DeviceCompletion {
  public:
   struct Options {
@@ -35,7 +36,6 @@ class DeviceCompletion {
     uint64_t bytes = 0;  // of this rank's tensors
     WaitLimits limits;
     std::shared_ptr<Device> device;
-    std::unique_ptr<DeviceEvent> event;  // recorded behind the bucket
     std::shared_ptr<CallbackThread> callbacks;
     std::shared_ptr<EngineDriver> driver;  // may be null
     // The failure of the job, or of what moves the data: work that was ended by one has come to its end, too, but has
@@ -48,6 +48,22 @@ class DeviceCompletion {
 
   const Options& options() const { return options_; }
 
+  // Who waits for it: the engine is told, or its handles alone.
+  enum class Waiting : uint8_t { kHandles, kEngine };
+
+  // All of the bucket is on its stream, and `event` is recorded behind it. Before this nobody but the watch has the
+  // completion. The last call of Launch and Withdraw, of which there is one.
+  void Launch(std::unique_ptr<DeviceEvent> event, Waiting waiting);
+
+  // Nobody waits for the bucket: its vote was lost, or this rank has no part in it. It counts as done.
+  void Withdraw();
+
+  enum class Launching : uint8_t { kUnderWay, kDone, kWithdrawn };
+  Launching launching() const { return launch_.load(std::memory_order_acquire); }
+
+  // REQUIRES: launching() is over, or this is settled.
+  Waiting waiting() const { return launching() == Launching::kDone ? waiting_ : Waiting::kHandles; }
+
   // Whether the operation is complete, or has failed.
   bool done();
 
@@ -58,6 +74,7 @@ class DeviceCompletion {
   const absl::Status& status() const { return status_; }
 
   // Makes what `stream` is given from now on wait for the operation; the caller does not wait.
+  // REQUIRES: launched.
   // Errors: the operation's, if it has failed; the device's.
   absl::Status OrderBefore(StreamHandle stream);
 
@@ -73,6 +90,9 @@ class DeviceCompletion {
   void SettleAs(absl::FunctionRef<absl::Status()> outcome);
 
   const Options options_;
+  std::unique_ptr<DeviceEvent> event_;  // behind the bucket
+  Waiting waiting_ = Waiting::kHandles;
+  std::atomic<Launching> launch_{Launching::kUnderWay};
   std::atomic<bool> settled_{false};
   Mutex mu_;
   CondVar changed_;

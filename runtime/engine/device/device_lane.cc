@@ -33,7 +33,16 @@ absl::StatusOr<std::unique_ptr<DeviceLane>> DeviceLane::Create(Options options) 
 
 DeviceLane::~DeviceLane() { watch_.reset(); }
 
-absl::Status DeviceLane::Begin(absl::Span<const ReadyEvent* const> events) {
+absl::Status DeviceLane::Begin(const Operation& operation, absl::Span<const ReadyEvent* const> events) {
+  launching_ = std::make_shared<DeviceCompletion>(DeviceCompletion::Options{.label = std::string(operation.label),
+                                                                            .op = operation.op,
+                                                                            .bytes = operation.bytes,
+                                                                            .limits = operation.limits,
+                                                                            .device = device_,
+                                                                            .callbacks = callbacks_,
+                                                                            .driver = driver_,
+                                                                            .failure = failure_});
+  watch_->Watch(launching_);
   const DeviceEvent* last = nullptr;
   for (const ReadyEvent* event : events) {
     if (*event == nullptr || event->get() == last) continue;
@@ -43,20 +52,18 @@ absl::Status DeviceLane::Begin(absl::Span<const ReadyEvent* const> events) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::shared_ptr<DeviceCompletion>> DeviceLane::Finish(const Operation& operation) {
+absl::StatusOr<std::shared_ptr<DeviceCompletion>> DeviceLane::Finish(DeviceCompletion::Waiting waiting) {
   RONDA_ASSIGN_OR_RETURN(std::unique_ptr<DeviceEvent> event, device_->NewEvent());
   RONDA_RETURN_IF_ERROR(event->Record(stream_->handle()));
-  auto completion = std::make_shared<DeviceCompletion>(DeviceCompletion::Options{.label = std::string(operation.label),
-                                                                                 .op = operation.op,
-                                                                                 .bytes = operation.bytes,
-                                                                                 .limits = operation.limits,
-                                                                                 .device = device_,
-                                                                                 .event = std::move(event),
-                                                                                 .callbacks = callbacks_,
-                                                                                 .driver = driver_,
-                                                                                 .failure = failure_});
-  watch_->Watch(completion, operation.waiting);
-  return completion;
+  launching_->Launch(std::move(event), waiting);
+  watch_->NoteLaunch();
+  return std::move(launching_);
+}
+
+void DeviceLane::Drop() {
+  launching_->Withdraw();
+  launching_.reset();
+  watch_->NoteLaunch();
 }
 
 void DeviceLane::Close(const absl::Status& status) {

@@ -25,9 +25,12 @@ namespace ronda {
 // How buckets of tensors in the memory of a device are carried out: on one stream, which waits for the streams that
 // have written the tensors. A call puts work there and returns.
 //
-//   lane->Begin(ready_events);
+//   lane->Begin({.label = "conv1/weight", ...}, ready_events);
 //   ... calls to the communicator and the DataPlane ...
-//   lane->Finish({.label = "conv1/weight", ...})  // when the device is there
+//   lane->Finish(waiting)  // when the device is there
+//
+// From Begin on the watch looks after the bucket: what puts it on the stream may be held up, too. After an error the
+// job is over; the watch settles the bucket when the lane is closed.
 //
 // Thread-compatible: used by the thread that has the turn (engine_driver.h), but for idle().
 class DeviceLane : public DataPlane {
@@ -45,18 +48,20 @@ class DeviceLane : public DataPlane {
   static absl::StatusOr<std::unique_ptr<DeviceLane>> Create(Options options);
   ~DeviceLane() override;
 
-  // What comes next waits for these events, of which some may be nullptr.
-  absl::Status Begin(absl::Span<const ReadyEvent* const> events);
-
-  // The operation is under way: who waits for it besides its handles, and what it is called.
+  // A bucket comes, which waits for these events, of which some may be nullptr. Finish or Drop ends it.
   struct Operation {
-    absl::string_view label;
+    absl::string_view label;  // what it is called
     OpType op = OpType::kAllreduce;
     uint64_t bytes = 0;
     WaitLimits limits;
-    DeviceWatch::Waiting waiting = DeviceWatch::Waiting::kHandles;
   };
-  absl::StatusOr<std::shared_ptr<DeviceCompletion>> Finish(const Operation& operation);
+  absl::Status Begin(const Operation& operation, absl::Span<const ReadyEvent* const> events);
+
+  // All of it is on the stream.
+  absl::StatusOr<std::shared_ptr<DeviceCompletion>> Finish(DeviceCompletion::Waiting waiting);
+
+  // Nobody waits for it.
+  void Drop();
 
   // Whether the device has carried out everything.
   bool idle() const { return watch_->idle(); }
@@ -88,7 +93,8 @@ class DeviceLane : public DataPlane {
   std::shared_ptr<const std::function<absl::Status()>> failure_;  // of the job or the transport
   ResultData flags_;                                              // the last that FindNonFinite has returned
   std::vector<kernels::cuda::Extent> extents_;
-  std::unique_ptr<DeviceWatch> watch_;  // last: uses the others
+  std::shared_ptr<DeviceCompletion> launching_;  // from Begin to Finish or Drop
+  std::unique_ptr<DeviceWatch> watch_;           // last: uses the others
 };
 
 }  // namespace ronda

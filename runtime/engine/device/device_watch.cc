@@ -7,6 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/logging.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/engine/answer_watch.h"
 #include "runtime/monitor/flight_recorder.h"
 
 namespace ronda {
@@ -30,15 +32,28 @@ absl::StatusOr<std::unique_ptr<DeviceWatch>> DeviceWatch::Start(Options options)
   return watch;
 }
 
-void DeviceWatch::Watch(std::shared_ptr<DeviceCompletion> completion, Waiting waiting) {
+void DeviceWatch::Watch(std::shared_ptr<DeviceCompletion> completion) {
   absl::Status stopped;
   {
     MutexLock lock(&mu_);
     stopped = stopped_;
-    if (stopped.ok()) queue_.push_back({.completion = completion, .waiting = waiting});
+    if (stopped.ok()) {
+      queue_.push_back(std::move(completion));
+      // If there are others, the thread is awake.
+      if (queue_.size() > 1) return;
+    }
   }
   if (stopped.ok()) return changed_.NotifyAll();
   completion->Settle(stopped);
+}
+
+void DeviceWatch::NoteLaunch() {
+  {
+    MutexLock lock(&mu_);
+    // The thread waits for another, or has done with this one.
+    if (queue_.size() != 1) return;
+  }
+  changed_.NotifyAll();
 }
 
 bool DeviceWatch::idle() const {
@@ -62,41 +77,57 @@ absl::Status DeviceWatch::stopped() const {
 }
 
 void DeviceWatch::Run() {
-  while (true) {
-    const Watched next = AwaitNext();
-    if (next.completion == nullptr) return;
-    Settle(*next.completion);
-    Finish(next);
+  while (const std::shared_ptr<DeviceCompletion> next = AwaitNext()) {
+    Settle(*next);
+    Finish(*next);
   }
 }
 
-DeviceWatch::Watched DeviceWatch::AwaitNext() {
+std::shared_ptr<DeviceCompletion> DeviceWatch::AwaitNext() {
   MutexLock lock(&mu_);
   while (queue_.empty() && stopped_.ok()) changed_.Wait(&mu_);
-  return queue_.empty() ? Watched() : queue_.front();
+  return queue_.empty() ? nullptr : queue_.front();
 }
 
 void DeviceWatch::Settle(DeviceCompletion& completion) {
-  const absl::Duration began = MonotonicTime();
-  absl::Duration checked = absl::ZeroDuration();
-  while (failure_.ok() && !completion.done()) {
-    const absl::Duration waited = MonotonicTime() - began;
-    if (waited - checked >= kCheckPeriod) {
-      failure_ = Check(completion, waited, checked);
-      checked = waited;
-    }
-    if (failure_.ok() && waited >= kSpin) Nap(waited);
+  for (const Phase phase : {Phase::kLaunch, Phase::kDevice}) {
+    if (failure_.ok()) failure_ = Await(phase, completion);
   }
   if (failure_.ok() && !completion.status().ok()) failure_ = Fail(completion.status());
   if (!failure_.ok()) completion.Settle(failure_);
 }
 
-void DeviceWatch::Nap(absl::Duration waited) {
-  MutexLock lock(&mu_);
-  if (stopped_.ok()) changed_.WaitFor(&mu_, std::clamp(waited / 4, kShortestNap, kLongestNap));
+absl::Status DeviceWatch::Await(Phase phase, DeviceCompletion& completion) {
+  const absl::Duration began = MonotonicTime();
+  absl::Duration checked = absl::ZeroDuration();
+  while (!IsOver(phase, completion)) {
+    const absl::Duration waited = MonotonicTime() - began;
+    if (waited - checked >= kCheckPeriod) {
+      RONDA_RETURN_IF_ERROR(Check(phase, completion, waited, checked));
+      checked = waited;
+    }
+    if (phase == Phase::kLaunch || waited >= kSpin) Nap(phase, completion, waited);
+  }
+  return absl::OkStatus();
 }
 
-absl::Status DeviceWatch::Check(const DeviceCompletion& completion, absl::Duration waited,
+bool DeviceWatch::IsOver(Phase phase, DeviceCompletion& completion) {
+  if (phase == Phase::kDevice) return completion.done();
+  return completion.launching() != DeviceCompletion::Launching::kUnderWay;
+}
+
+void DeviceWatch::Nap(Phase phase, const DeviceCompletion& completion, absl::Duration waited) {
+  MutexLock lock(&mu_);
+  if (!stopped_.ok()) return;
+  if (phase == Phase::kDevice) {
+    changed_.WaitFor(&mu_, std::clamp(waited / 4, kShortestNap, kLongestNap));
+  } else if (completion.launching() == DeviceCompletion::Launching::kUnderWay) {
+    // Who launches it takes the lock afterwards, to wake this thread up.
+    changed_.WaitFor(&mu_, kCheckPeriod);
+  }
+}
+
+absl::Status DeviceWatch::Check(Phase phase, const DeviceCompletion& completion, absl::Duration waited,
                                 absl::Duration checked_before) {
   const DeviceCompletion::Options& options = completion.options();
   absl::Status failure = options_.job_failure();
@@ -107,14 +138,19 @@ absl::Status DeviceWatch::Check(const DeviceCompletion& completion, absl::Durati
   }
   if (options_.transport_failure != nullptr) failure = options_.transport_failure();
   if (!failure.ok()) return Fail(failure);
-  if (waited >= options.limits.deadline) {
-    return Fail(absl::DeadlineExceededError(
-        absl::StrCat("waited ", absl::FormatDuration(options.limits.deadline), " for ", Report(completion))));
+  const WaitLimits& limits = options.limits;
+  const absl::Duration deadline = phase == Phase::kLaunch ? AnswerDeadline(limits) : limits.deadline;
+  if (waited >= deadline) {
+    failure = absl::DeadlineExceededError(
+        absl::StrCat("waited ", absl::FormatDuration(deadline), " for ", Report(phase, completion)));
+    // Whoever is to launch it may be stuck, and not come to say so.
+    if (phase == Phase::kLaunch) Log(LogLevel::kError, options_.rank, failure.message());
+    return Fail(failure);
   }
-  if (waited >= options.limits.warning && checked_before < options.limits.warning) {
+  if (waited >= limits.warning && checked_before < limits.warning) {
     options_.flights->Of(options_.rank).Record(FlightKind::kWaiting, options.op, options.label, options.bytes);
     Log(LogLevel::kWarning, options_.rank,
-        absl::StrCat("has waited ", absl::FormatDuration(options.limits.warning), " for ", Report(completion)));
+        absl::StrCat("has waited ", absl::FormatDuration(limits.warning), " for ", Report(phase, completion)));
   }
   return absl::OkStatus();
 }
@@ -128,12 +164,12 @@ absl::Status DeviceWatch::Fail(const absl::Status& cause) {
 }
 
 void DeviceWatch::SettleAll(const absl::Status& status) {
-  std::deque<Watched> queue;
+  std::deque<std::shared_ptr<DeviceCompletion>> queue;
   {
     MutexLock lock(&mu_);
     queue = queue_;
   }
-  for (const Watched& watched : queue) watched.completion->Settle(status);
+  for (const std::shared_ptr<DeviceCompletion>& completion : queue) completion->Settle(status);
 }
 
 void DeviceWatch::EndAll(const absl::Status& status) {
@@ -142,11 +178,12 @@ void DeviceWatch::EndAll(const absl::Status& status) {
 }
 
 // Which rank keeps the device waiting cannot be asked of it: what each did last tells.
-std::string DeviceWatch::Report(const DeviceCompletion& completion) const {
+std::string DeviceWatch::Report(Phase phase, const DeviceCompletion& completion) const {
   const DeviceCompletion::Options& options = completion.options();
   constexpr int kNamed = 8;
-  std::string report = absl::StrCat(options.device->name(), " of rank ", options_.rank, " to carry out ",
-                                    Name(options.op), " '", options.label, "'");
+  std::string report = absl::StrCat(options.device->name(), " of rank ", options_.rank,
+                                    phase == Phase::kLaunch ? " to be given " : " to carry out ", Name(options.op),
+                                    " '", options.label, "'");
   const int named = std::min(options_.flights->size(), kNamed);
   for (RankId rank = 0; rank < named; ++rank) {
     absl::StrAppend(&report, "; rank ", rank, " ", DescribeLastAct(options_.flights->Of(rank)));
@@ -154,17 +191,19 @@ std::string DeviceWatch::Report(const DeviceCompletion& completion) const {
   return report;
 }
 
-void DeviceWatch::Finish(const Watched& watched) {
-  const DeviceCompletion::Options& options = watched.completion->options();
-  const FlightKind kind = watched.completion->status().ok() ? FlightKind::kFinished : FlightKind::kFailed;
-  options_.flights->Of(options_.rank).Record(kind, options.op, options.label, options.bytes);
+void DeviceWatch::Finish(const DeviceCompletion& completion) {
+  const DeviceCompletion::Options& options = completion.options();
+  if (completion.launching() != DeviceCompletion::Launching::kWithdrawn) {
+    const FlightKind kind = completion.status().ok() ? FlightKind::kFinished : FlightKind::kFailed;
+    options_.flights->Of(options_.rank).Record(kind, options.op, options.label, options.bytes);
+  }
   bool is_idle = false;
   {
     MutexLock lock(&mu_);
     queue_.pop_front();
     is_idle = queue_.empty();
   }
-  if (watched.waiting == Waiting::kEngine && options_.settled != nullptr) options_.settled();
+  if (completion.waiting() == DeviceCompletion::Waiting::kEngine && options_.settled != nullptr) options_.settled();
   if (is_idle && options_.idle != nullptr) options_.idle();
 }
 

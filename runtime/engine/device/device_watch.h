@@ -18,13 +18,15 @@
 
 namespace ronda {
 
-// Watches what has been given to a rank's device, one bucket after the other as the stream has them: a thread that
-// asks the device now and then while something is under way, and sleeps otherwise.
+// Watches what is given to a rank's device, one bucket after the other as the stream has them: a thread that asks the
+// device now and then while something is under way, and sleeps otherwise.
 //
 // What the device is done with it settles. What the device does not come to for longer than the limits' warning it
-// reports; beyond the deadline the job fails. An error of the device, or of what moves the data, fails the job too. And
-// once the job has failed, whatever the reason, it settles everything with the failure, and then ends what is under way
-// on the device, which may wait for a rank that is gone.
+// reports; beyond the deadline the job fails. So it does with what does not come onto the stream: the thread that puts
+// it there may be held up by a device, a library or a rank. That has deadlines of its own, which know more of the
+// reason, and gets a little more time here (AnswerDeadline). An error of the device, or of what moves the data, fails
+// the job too. And once the job has failed, whatever the reason, it settles everything with the failure, and then ends
+// what is under way on the device, which may wait for a rank that is gone.
 //
 // Thread-safe.
 class DeviceWatch {
@@ -45,9 +47,12 @@ class DeviceWatch {
   static absl::StatusOr<std::unique_ptr<DeviceWatch>> Start(Options options);
   ~DeviceWatch() { Stop(absl::CancelledError("the job is over")); }
 
-  // `completion` is behind all others on the stream. Who waits for it: the engine is told, or its handles alone.
-  enum class Waiting : uint8_t { kHandles, kEngine };
-  void Watch(std::shared_ptr<DeviceCompletion> completion, Waiting waiting);
+  // `completion` is about to be launched, behind all others on the stream.
+  // REQUIRES: all others are launched, or withdrawn.
+  void Watch(std::shared_ptr<DeviceCompletion> completion);
+
+  // The last that is watched has been launched, or withdrawn.
+  void NoteLaunch();
 
   // Whether everything has been settled.
   bool idle() const;
@@ -56,36 +61,37 @@ class DeviceWatch {
   void Stop(const absl::Status& status);
 
  private:
-  struct Watched {
-    std::shared_ptr<DeviceCompletion> completion;
-    Waiting waiting = Waiting::kHandles;
-  };
+  // What is waited for: the bucket to be on the stream, or the device to come to its end.
+  enum class Phase : uint8_t { kLaunch, kDevice };
 
   explicit DeviceWatch(Options options) : options_(std::move(options)) {}
 
   void Run();
-  // The first that is not settled; waits for it. A null completion: the watch has been stopped.
-  Watched AwaitNext();
+  // The first that is not settled; waits for it. nullptr: the watch has been stopped.
+  std::shared_ptr<DeviceCompletion> AwaitNext();
   // Returns once it is settled.
   void Settle(DeviceCompletion& completion);
-  void Finish(const Watched& watched);
-  // `began`: since when this completion is the first. Errors: the job's failure.
-  absl::Status Check(const DeviceCompletion& completion, absl::Duration waited, absl::Duration checked_before);
+  // Returns once the phase is over, or with a failure of the job's.
+  absl::Status Await(Phase phase, DeviceCompletion& completion);
+  static bool IsOver(Phase phase, DeviceCompletion& completion);
+  void Finish(const DeviceCompletion& completion);
+  // `waited`: since this completion is the first in this phase. Errors: the job's failure.
+  absl::Status Check(Phase phase, const DeviceCompletion& completion, absl::Duration waited,
+                     absl::Duration checked_before);
   absl::Status Fail(const absl::Status& cause);
   // Everything fails with `status`. In this order: what has been ended looks as if it were done.
   void SettleAll(const absl::Status& status);
   void EndAll(const absl::Status& status);
-  std::string Report(const DeviceCompletion& completion) const;
-  // False: stopped meanwhile.
-  void Nap(absl::Duration waited);
+  std::string Report(Phase phase, const DeviceCompletion& completion) const;
+  void Nap(Phase phase, const DeviceCompletion& completion, absl::Duration waited);
   absl::Status stopped() const;
 
   const Options options_;
   mutable Mutex mu_;
   CondVar changed_;
-  std::deque<Watched> queue_ ABSL_GUARDED_BY(mu_);  // the first is being watched
-  absl::Status stopped_ ABSL_GUARDED_BY(mu_);       // OK: it has not been
-  absl::Status failure_;                            // of the thread: the job's, once there is one
+  std::deque<std::shared_ptr<DeviceCompletion>> queue_ ABSL_GUARDED_BY(mu_);  // the first is being watched
+  absl::Status stopped_ ABSL_GUARDED_BY(mu_);                                 // OK: it has not been
+  absl::Status failure_;  // of the thread: the job's, once there is one
   std::thread thread_;
 };
 

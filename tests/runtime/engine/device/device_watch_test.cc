@@ -25,7 +25,7 @@ class DeviceWatchTest : public ::testing::Test {
  protected:
   DeviceWatchTest() {
     auto watch = DeviceWatch::Start({.rank = 0,
-                                     .flights = std::make_shared<FlightBoard>(2),
+                                     .flights = flights_,
                                      .job_failure = [this] { return failure(); },
                                      .fail_job = [this](const absl::Status& status) { SetFailure(status); },
                                      .transport_failure = [this] { return is_broken_ ? broken_ : absl::OkStatus(); },
@@ -46,13 +46,24 @@ class DeviceWatchTest : public ::testing::Test {
     if (failure_.ok()) failure_ = status;
   }
 
-  // Something that is complete when the stream is here.
-  std::shared_ptr<DeviceCompletion> Launch(WaitLimits limits = {}) {
+  // Something that is about to be put on the stream.
+  std::shared_ptr<DeviceCompletion> Announce(WaitLimits limits = {}) {
+    auto completion = std::make_shared<DeviceCompletion>(
+        DeviceCompletion::Options{.label = "x", .limits = limits, .device = device_, .callbacks = callbacks_});
+    watch_->Watch(completion);
+    return completion;
+  }
+
+  // It is complete when the stream is here.
+  void Launch(DeviceCompletion& completion) {
     auto event = *device_->NewEvent();
     EXPECT_EQ(event->Record(stream_->handle()), absl::OkStatus());
-    auto completion = std::make_shared<DeviceCompletion>(DeviceCompletion::Options{
-        .label = "x", .limits = limits, .device = device_, .event = std::move(event), .callbacks = callbacks_});
-    watch_->Watch(completion, DeviceWatch::Waiting::kEngine);
+    completion.Launch(std::move(event), DeviceCompletion::Waiting::kEngine);
+    watch_->NoteLaunch();
+  }
+  std::shared_ptr<DeviceCompletion> Launch(WaitLimits limits = {}) {
+    auto completion = Announce(limits);
+    Launch(*completion);
     return completion;
   }
 
@@ -67,6 +78,7 @@ class DeviceWatchTest : public ::testing::Test {
   std::atomic<int> idles_{0};
   Mutex mu_;
   absl::Status failure_ ABSL_GUARDED_BY(mu_);
+  const std::shared_ptr<FlightBoard> flights_ = std::make_shared<FlightBoard>(2);
   std::unique_ptr<DeviceWatch> watch_;
 };
 
@@ -97,6 +109,55 @@ TEST_F(DeviceWatchTest, DeadlineFailsTheJobAndEndsWhatIsUnderWay) {
   EXPECT_EQ(behind->Wait(), status);
   EXPECT_EQ(failure(), status);
   while (aborts_ == 0) std::this_thread::yield();  // and what is under way has been ended
+}
+
+TEST_F(DeviceWatchTest, WhatDoesNotComeOntoTheStreamIsReportedToo) {
+  const auto stuck = Announce({.warning = absl::Milliseconds(5), .deadline = absl::Milliseconds(20)});
+  const absl::Status status = stuck->Wait();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  // A second later than the deadlines of whatever keeps it.
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("waited 1.02s for"), HasSubstr("cuda:0 of rank 0 to be given allreduce 'x'")));
+  EXPECT_EQ(failure(), status);
+  while (aborts_ == 0) std::this_thread::yield();
+  Launch(*stuck);  // its thread comes in the end
+  EXPECT_EQ(stuck->status(), status);
+}
+
+TEST_F(DeviceWatchTest, WhoeverPutsSomethingOnTheStreamMayTakeItsTime) {
+  const auto slow = Announce({.warning = absl::Milliseconds(1), .deadline = absl::Milliseconds(100)});
+  while (flights_->Of(0).Events().empty()) std::this_thread::yield();
+  EXPECT_EQ(flights_->Of(0).Last()->kind, FlightKind::kWaiting);
+  EXPECT_FALSE(slow->done());
+  Launch(*slow);
+  EXPECT_EQ(slow->Wait(), absl::OkStatus());
+  while (idles_ == 0) std::this_thread::yield();
+  EXPECT_EQ(settled_, 1);
+}
+
+TEST_F(DeviceWatchTest, WhatTheTransportFindsWrongIsKnownBeforeAllIsOnTheStream) {
+  const auto half = Announce();
+  is_broken_ = true;
+  EXPECT_EQ(half->Wait(), broken_);
+  EXPECT_EQ(failure(), broken_);
+}
+
+TEST_F(DeviceWatchTest, NobodyIsToldOfWhatIsWithdrawn) {
+  StreamHold hold(stream_->handle());
+  const auto before = Launch();
+  const auto withdrawn = Announce();
+  withdrawn->Withdraw();
+  watch_->NoteLaunch();
+  const auto after = Launch();
+  EXPECT_TRUE(withdrawn->done());
+  hold.Release();
+  EXPECT_EQ(after->Wait(), absl::OkStatus());
+  const auto last = Announce();
+  last->Withdraw();
+  watch_->NoteLaunch();
+  while (!watch_->idle()) std::this_thread::yield();
+  EXPECT_EQ(settled_, 2);
+  EXPECT_EQ(flights_->Of(0).Events().size(), 2u);
 }
 
 TEST_F(DeviceWatchTest, WhatTheTransportFindsWrongFailsTheJob) {
