@@ -1,0 +1,200 @@
+#include "runtime/tcp/tcp_mesh.h"
+
+#include <sys/socket.h>
+
+#include <atomic>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/base/unique_fd.h"
+#include "runtime/tcp/socket_address.h"
+#include "tests/testing/tcp_ranks.h"
+
+namespace ronda {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::MeshOptions;
+using Messages = std::vector<std::unique_ptr<PointToPoint>>;
+using Listeners = std::vector<std::unique_ptr<TcpListener>>;
+
+Listeners Listen(int size) {
+  Listeners listeners;
+  for (int i = 0; i < size; ++i) listeners.push_back(testing::ListenOnLoopback());
+  return listeners;
+}
+
+// A connection to `listener` by somebody who is no rank.
+UniqueFd Visit(const TcpListener& listener) {
+  const absl::StatusOr<SocketAddress> address = ToSocketAddress(listener.endpoint());
+  EXPECT_TRUE(address.ok());
+  UniqueFd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  EXPECT_EQ(connect(socket.get(), address->get(), address->bytes), 0);
+  return socket;
+}
+
+void Say(const UniqueFd& socket, const std::string& text) {
+  EXPECT_EQ(send(socket.get(), text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size()));
+}
+
+// Sends each other's rank to everybody at the same place.
+void ExchangeRanks(PointToPoint& messages) {
+  const auto size = static_cast<size_t>(messages.size());
+  const RankId own = messages.rank();
+  std::vector<RankId> rooms(size, -1), expected(size);
+  std::iota(expected.begin(), expected.end(), 0);
+  rooms[static_cast<size_t>(own)] = own;
+  std::vector<PointToPoint::Request> requests;
+  for (RankId peer = 0; peer < messages.size(); ++peer) {
+    if (peer == own) continue;
+    requests.push_back(*messages.Send(&own, sizeof(own), peer));
+    requests.push_back(*messages.Receive(&rooms[static_cast<size_t>(peer)], sizeof(RankId), peer));
+  }
+  absl::StatusOr<bool> is_done = false;
+  while (is_done.ok() && !*is_done) is_done = messages.Test(absl::MakeSpan(requests));
+  EXPECT_TRUE(is_done.ok()) << is_done.status();
+  EXPECT_EQ(rooms, expected);
+}
+
+// Connects all ranks, each on a thread, and lets them exchange their numbers on each level.
+void ConnectAndExchange(const Listeners& listeners,
+                        const std::function<std::vector<TcpLevel>(RankId rank)>& levels_of) {
+  std::vector<std::thread> threads;
+  for (RankId rank = 0; rank < static_cast<RankId>(listeners.size()); ++rank) {
+    threads.emplace_back([&, rank] {
+      const absl::StatusOr<Messages> messages =
+          ConnectTcp(*listeners[static_cast<size_t>(rank)], MeshOptions(listeners, rank), levels_of(rank));
+      ASSERT_TRUE(messages.ok()) << messages.status();
+      for (const std::unique_ptr<PointToPoint>& level : *messages) ExchangeRanks(*level);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(TcpMeshTest, EveryRankReachesEveryOther) {
+  ConnectAndExchange(Listen(6), [](RankId) { return std::vector<TcpLevel>{{.ranks = {0, 1, 2, 3, 4, 5}}}; });
+}
+
+TEST(TcpMeshTest, LevelsAreApart) {
+  ConnectAndExchange(Listen(5), [](RankId rank) {
+    std::vector<TcpLevel> levels = {{.number = 0, .ranks = {0, 1, 2, 3, 4}}};
+    if (rank < 4) {
+      levels.push_back({.number = static_cast<uint32_t>(1 + rank % 2),
+                        .ranks = rank % 2 == 0 ? std::vector<RankId>{0, 2} : std::vector<RankId>{1, 3}});
+    }
+    return levels;
+  });
+}
+
+TEST(TcpMeshTest, RankAloneOnALevelWaitsForNobody) {
+  ConnectAndExchange(Listen(1), [](RankId) { return std::vector<TcpLevel>{{.ranks = {0}}}; });
+}
+
+TEST(TcpMeshTest, StrangersDoNotStopTheStart) {
+  const Listeners listeners = Listen(2);
+  std::vector<UniqueFd> strangers;
+  // Silent ones, more than there is room for; one that talks, one that talks and goes, one that stops in the middle.
+  for (int i = 0; i < 100; ++i) strangers.push_back(Visit(*listeners[0]));
+  strangers.push_back(Visit(*listeners[0]));
+  Say(strangers.back(), "GET / HTTP/1.1\r\nHost: example.org\r\n" + std::string(1000, 'x'));
+  Say(Visit(*listeners[0]), std::string(kTcpHelloBytes, '\0'));
+  strangers.push_back(Visit(*listeners[0]));
+  Say(strangers.back(), "hel");
+  ConnectAndExchange(listeners, [](RankId) { return std::vector<TcpLevel>{{.ranks = {0, 1}}}; });
+}
+
+TEST(TcpMeshTest, SilentCallersAreDroppedWhenPatienceEnds) {
+  const Listeners listeners = Listen(2);
+  const UniqueFd stranger = Visit(*listeners[0]);
+  std::atomic<bool> has_ended = false;
+  std::thread rank0([&] {
+    TcpMeshOptions options = MeshOptions(listeners, 0);
+    options.patience_with_strangers = absl::Milliseconds(1);
+    options.job_failure = [&] { return has_ended ? absl::AbortedError("the test is over") : absl::OkStatus(); };
+    EXPECT_EQ(ConnectTcp(*listeners[0], options, {{.ranks = {0, 1}}}).status().code(), absl::StatusCode::kAborted);
+  });
+  std::string challenge(kTcpChallengeBytes, '\0');
+  EXPECT_EQ(recv(stranger.get(), challenge.data(), challenge.size(), MSG_WAITALL),
+            static_cast<ssize_t>(challenge.size()));
+  EXPECT_EQ(recv(stranger.get(), challenge.data(), 1, 0), 0);
+  has_ended = true;
+  rank0.join();
+}
+
+TEST(TcpMeshTest, RankWithAnotherSecretIsNotConnected) {
+  const Listeners listeners = Listen(2);
+  absl::Status ends[2];
+  std::vector<std::thread> threads;
+  for (RankId rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      TcpMeshOptions options = MeshOptions(listeners, rank);
+      options.timeout = absl::Milliseconds(300);
+      if (rank == 1) options.job.secret = "open barley";
+      ends[rank] = ConnectTcp(*listeners[static_cast<size_t>(rank)], options, {{.ranks = {0, 1}}}).status();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(ends[0].code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(ends[0].message()), AllOf(HasSubstr("rank 0 (host h0"), HasSubstr("from rank 1, which")));
+  EXPECT_THAT(std::string(ends[1].message()),
+              AllOf(HasSubstr("rank 1 (host h1"), HasSubstr("to rank 0 (host h0"), HasSubstr("has closed")));
+}
+
+TEST(TcpMeshTest, RankThatListensNowhereIsNamedWithTheReason) {
+  Listeners listeners = Listen(2);
+  TcpMeshOptions options = MeshOptions(listeners, 1);
+  options.timeout = absl::Milliseconds(300);
+  listeners[0].reset();
+  const absl::Status status = ConnectTcp(*listeners[1], options, {{.ranks = {0, 1}}}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("to rank 0 (host h0"), HasSubstr("Connection refused"),
+                                                   HasSubstr("within 300ms"), HasSubstr("RONDA_NETWORK_INTERFACE")));
+}
+
+TEST(TcpMeshTest, CallIsMadeAgainUntilTheOtherListens) {
+  Listeners listeners = Listen(2);
+  const TcpMeshOptions options = MeshOptions(listeners, 1);
+  const Endpoint endpoint = listeners[0]->endpoint();
+  listeners[0].reset();
+  std::thread rank1([&] {
+    const absl::StatusOr<Messages> messages = ConnectTcp(*listeners[1], options, {{.ranks = {0, 1}}});
+    EXPECT_TRUE(messages.ok()) << messages.status();
+  });
+  absl::StatusOr<std::unique_ptr<TcpListener>> again = TcpListener::Start(endpoint);
+  while (!again.ok()) again = TcpListener::Start(endpoint);
+  TcpMeshOptions options0 = options;
+  options0.rank = 0;
+  EXPECT_TRUE(ConnectTcp(**again, options0, {{.ranks = {0, 1}}}).ok());
+  rank1.join();
+}
+
+TEST(TcpMeshTest, FailureOfTheJobEndsTheWait) {
+  const Listeners listeners = Listen(2);
+  TcpMeshOptions options = MeshOptions(listeners, 0);
+  int asked = 0;
+  options.job_failure = [&] { return ++asked > 2 ? absl::UnavailableError("rank 1 is gone") : absl::OkStatus(); };
+  EXPECT_EQ(ConnectTcp(*listeners[0], options, {{.ranks = {0, 1}}}).status(), absl::UnavailableError("rank 1 is gone"));
+}
+
+TEST(TcpListenerTest, AddressThatIsNotThisHostsIsRefusedWithTheReason) {
+  const absl::Status status = TcpListener::Start({.host = "elsewhere", .address = "192.0.2.7"}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("cannot listen for data on 192.0.2.7:0"));
+}
+
+TEST(SocketAddressTest, AddressThatIsNoNumberIsRefused) {
+  for (const AddressFamily family : {AddressFamily::kIPv4, AddressFamily::kIPv6}) {
+    EXPECT_EQ(ToSocketAddress({.family = family, .address = "localhost"}).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+}
+
+}  // namespace
+}  // namespace ronda
