@@ -1,0 +1,65 @@
+#include "runtime/engine/device/device_adasum_place.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "tests/testing/fake_cuda/fake_cuda.h"
+
+namespace ronda {
+namespace {
+
+using ::ronda::testing::FakeCuda;
+using ::testing::HasSubstr;
+
+class DeviceAdasumPlaceTest : public ::testing::Test {
+ protected:
+  std::byte* Allocate(size_t bytes) {
+    place_.Release();
+    const absl::StatusOr<std::byte*> memory = place_.Allocate(bytes, "a test");
+    EXPECT_TRUE(memory.ok()) << memory.status();
+    return memory.value_or(nullptr);
+  }
+
+  FakeCuda cuda_{{.devices = 1, .memory_bytes = size_t{1} << 20}};
+  const std::shared_ptr<Device> device_ = *Device::Open(cuda_.table(), 0);
+  const std::unique_ptr<DeviceStream> stream_ = *DeviceStream::Create(device_.get());
+  DeviceAdasumPlace place_{{.device = device_,
+                            .stream = stream_->handle(),
+                            .blocks = DeviceBlocks::Create(device_, RONDA_CUDA_DEVICE_MEMORY)}};
+};
+
+TEST_F(DeviceAdasumPlaceTest, MemoryIsKeptAndServesWhateverIsSmaller) {
+  std::byte* const memory = Allocate(100000);
+  EXPECT_EQ(Allocate(1000), memory);
+  EXPECT_EQ(Allocate(100000), memory);
+  EXPECT_EQ(Allocate(0), memory);
+  EXPECT_EQ(cuda_.allocations(), 1u);
+}
+
+TEST_F(DeviceAdasumPlaceTest, MemoryGrowsToTheLargestNeed) {
+  Allocate(1000);
+  std::byte* const larger = Allocate(600 << 10);
+  EXPECT_EQ(Allocate(1000), larger);
+  // What was there before makes room.
+  EXPECT_NE(Allocate(900 << 10), nullptr);
+}
+
+TEST_F(DeviceAdasumPlaceTest, WhatTheDeviceHasNoMemoryForIsNamed) {
+  const absl::Status status = place_.Allocate(2 << 20, "conv1/weight").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the Adasum of 'conv1/weight'"));
+  EXPECT_NE(Allocate(1000), nullptr) << "what fits is still to be had";
+}
+
+TEST_F(DeviceAdasumPlaceTest, WhatTheDeviceRefusesIsAnError) {
+  double host[3] = {};
+  const kernels::cuda::Extent extent = {.data = host, .count = 3};
+  EXPECT_FALSE(place_.Dots({.a = &extent, .b = &extent, .pair_count = 1, .dots = host}).ok());
+  EXPECT_FALSE(place_.Combine({.a = &extent, .b = &extent, .pair_count = 1, .dots = host}).ok());
+}
+
+}  // namespace
+}  // namespace ronda
