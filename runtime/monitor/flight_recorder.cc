@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/monitor/short_name.h"
 
 namespace ronda {
 namespace {
@@ -37,14 +38,6 @@ std::optional<What> Unpack(uint64_t bits) {
   return What{static_cast<FlightKind>(kind), *op, name_bytes};
 }
 
-// The beginning of `name` that fits, without half a UTF-8 character at its end.
-absl::string_view Shortened(absl::string_view name) {
-  if (name.size() <= FlightRecorder::kNameBytes) return name;
-  size_t end = FlightRecorder::kNameBytes;
-  while (end > 0 && (static_cast<unsigned char>(name[end]) & 0xc0) == 0x80) --end;
-  return name.substr(0, end);
-}
-
 FlightTime ReadClock(clockid_t clock) {
   timespec now;
   clock_gettime(clock, &now);
@@ -70,7 +63,7 @@ void FlightRecorder::Record(FlightKind kind, OpType op, absl::string_view name, 
   // Another writer is in the slot, or a later one has been.
   if (found % 2 != 0 || found > 2 * ticket) return;
   if (!slot.sequence.compare_exchange_strong(found, 2 * ticket + 1, std::memory_order_acq_rel)) return;
-  name = Shortened(name);
+  name = ShortName(name, kNameBytes);
   slot.time.store(static_cast<uint64_t>(absl::ToInt64Nanoseconds(time)), std::memory_order_release);
   slot.bytes.store(bytes, std::memory_order_release);
   slot.what.store(Pack({kind, op, name.size()}), std::memory_order_release);

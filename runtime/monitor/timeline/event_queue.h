@@ -1,0 +1,78 @@
+#ifndef RONDA_RUNTIME_MONITOR_TIMELINE_EVENT_QUEUE_H_
+#define RONDA_RUNTIME_MONITOR_TIMELINE_EVENT_QUEUE_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/time/time.h"
+#include "runtime/base/mutex.h"
+#include "runtime/monitor/timeline/timeline_event.h"
+
+namespace ronda {
+
+// The way of events to the thread that writes them: a ring of fixed size. Who has an event copies it there and goes on:
+// nothing is allocated, no other thread is waited for, and what finds the ring full is counted and dropped. The reader
+// sleeps until there is something, then lingers for a batch; so it is woken once a batch, and once more if the ring is
+// half full by then.
+//
+// Thread-safe: any number of threads push, one reads.
+//
+// Memory ordering. Each slot has a sequence: `ticket` while it is free for the push of that ticket, ticket + 1 once the
+// event is in it. A push finds its slot free (acquire: the reader is done with what was there), draws the ticket by
+// compare-and-swap, copies, and stores ticket + 1 with release, which the reader loads with acquire.
+//
+// No wake-up is lost: the reader announces that it sleeps, then looks whether a ticket has been drawn; who pushes draws
+// a ticket, then looks whether the reader sleeps. All four are sequentially consistent, so one of the two sees the
+// other. Who wakes the reader takes the lock in between, which the reader holds from its look until it sleeps.
+class EventQueue {
+ public:
+  // `capacity`: a power of two.
+  explicit EventQueue(size_t capacity);
+
+  void Push(const TimelineEvent& event);
+
+  // Only the reader calls the following.
+
+  // Blocks until there is something, or the reader has been interrupted.
+  void AwaitFirst();
+  // Blocks until the ring is half full, `linger` has passed, or the reader has been interrupted.
+  void AwaitMore(absl::Duration linger);
+  // Hands what is there to `take`, in order, and makes room.
+  void Drain(absl::FunctionRef<void(const TimelineEvent&)> take);
+  // How many events have been dropped since the last call.
+  uint64_t TakeDropped() { return dropped_.exchange(0, std::memory_order_relaxed); }
+
+  // Any thread: the reader is to sleep no more, until Resume.
+  void Interrupt();
+  void Resume();
+
+ private:
+  struct alignas(64) Slot {
+    std::atomic<uint64_t> sequence;
+    TimelineEvent event;
+  };
+  static_assert(sizeof(Slot) == 128);
+  enum class Reader : uint8_t { kAwake, kAwaitsFirst, kAwaitsMore };
+
+  uint64_t Waiting() const { return tail_.load() - head_.load(std::memory_order_relaxed); }
+  bool IsWorthWaking() const;
+  void Wake();
+
+  const size_t capacity_;
+  const std::unique_ptr<Slot[]> slots_;
+  alignas(64) std::atomic<uint64_t> tail_{0};  // the next ticket
+  std::atomic<uint64_t> dropped_{0};
+  alignas(64) std::atomic<uint64_t> head_{0};  // the next ticket to read
+  std::atomic<Reader> reader_{Reader::kAwake};
+  Mutex mu_;
+  CondVar changed_;
+  bool interrupted_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_MONITOR_TIMELINE_EVENT_QUEUE_H_

@@ -1,0 +1,106 @@
+#include "runtime/monitor/timeline/timeline_writer.h"
+
+#include <algorithm>
+#include <exception>
+#include <system_error>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "runtime/base/logging.h"
+#include "runtime/base/status_macros.h"
+
+namespace ronda {
+namespace {
+
+constexpr absl::Duration kLinger = absl::Milliseconds(50);
+constexpr int kMissingRow = 1;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TimelineWriter>> TimelineWriter::Start(const Options& options, EventQueue* queue) {
+  RONDA_ASSIGN_OR_RETURN(auto file, TraceFile::Create(PathOfRank(options.path, options.rank), options.most_bytes));
+  queue->Resume();
+  queue->Drain([](const TimelineEvent&) {});
+  queue->TakeDropped();
+  std::unique_ptr<TimelineWriter> writer(new TimelineWriter(options, std::move(file), queue));
+  try {
+    writer->thread_ = std::thread([self = writer.get()] { self->Run(); });
+  } catch (const std::system_error& error) {
+    return absl::ResourceExhaustedError(absl::StrCat("no thread to write a timeline: ", error.what()));
+  }
+  return writer;
+}
+
+TimelineWriter::TimelineWriter(const Options& options, std::unique_ptr<TraceFile> file, EventQueue* queue)
+    : rank_(options.rank),
+      file_(std::move(file)),
+      queue_(queue),
+      builder_({.rank = options.rank, .host = options.host}) {}
+
+TimelineWriter::~TimelineWriter() {
+  if (!thread_.joinable()) return;
+  stopping_.store(true);
+  queue_->Interrupt();
+  thread_.join();
+}
+
+// An exception of the standard library's, above all when memory runs out, ends the timeline and not the job.
+void TimelineWriter::Run() {
+  try {
+    while (!stopping_.load()) {
+      WriteBatch();
+      queue_->AwaitFirst();
+      queue_->AwaitMore(kLinger);
+    }
+    WriteBatch();
+  } catch (const std::exception& error) {
+    Log(LogLevel::kWarning, rank_, "the timeline ends here: an exception in the thread that writes it");
+  }
+}
+
+void TimelineWriter::WriteBatch() {
+  const uint64_t missing_before = missing_;
+  queue_->Drain([this](const TimelineEvent& event) {
+    last_time_ = std::max(last_time_, event.time + event.duration);
+    if (state_ == State::kWriting) {
+      builder_.Add(event);
+    } else {
+      ++missing_;
+    }
+  });
+  missing_ += queue_->TakeDropped();
+  if (state_ == State::kBroken || (state_ == State::kFull && missing_ == missing_before)) return;
+  const std::string elements = state_ == State::kWriting ? builder_.TakeFinished() : "";
+  const std::string end = End();
+  if (state_ == State::kWriting && !file_->HasRoom(elements.size(), end.size())) {
+    state_ = State::kFull;
+    missing_ += static_cast<uint64_t>(std::count(elements.begin(), elements.end(), '\n'));
+    Log(LogLevel::kWarning, rank_,
+        absl::StrCat("the timeline ", file_->path(), " is as large as it may be; what comes now is only counted"));
+    return Write("", End());
+  }
+  Write(elements, end);
+}
+
+std::string TimelineWriter::End() const {
+  return absl::StrCat(state_ == State::kWriting ? builder_.Unfinished() : "", Missing());
+}
+
+std::string TimelineWriter::Missing() const {
+  const uint64_t missing = missing_ + builder_.left_out();
+  if (missing == 0) return "";
+  TraceText text(rank_, TraceText::Place::kContinues);
+  text.Mark(kMissingRow, "MISSING_EVENTS", last_time_, TraceArgs().Add("count", missing));
+  return text.Take();
+}
+
+void TimelineWriter::Write(const std::string& elements, const std::string& end) {
+  const absl::Status status = file_->Write(elements, end);
+  if (status.ok()) return;
+  Log(LogLevel::kWarning, rank_, absl::StrCat("the timeline ends here: ", status.message()));
+  state_ = State::kBroken;
+}
+
+}  // namespace ronda

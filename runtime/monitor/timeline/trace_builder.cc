@@ -1,0 +1,198 @@
+#include "runtime/monitor/timeline/trace_builder.h"
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+
+namespace ronda {
+namespace {
+
+constexpr int kCollectivesRow = 1;
+constexpr int kDeviceRow = 2;
+constexpr int kFirstTensorRow = 10;
+
+// By BucketOutcome.
+constexpr absl::string_view kOutcomes[] = {"done", "launched", "vetoed", "failed"};
+
+std::string UpperName(OpType op) { return absl::AsciiStrToUpper(Name(op)); }
+
+// Draws spans that end, or the beginnings of those that have not.
+class Pen {
+ public:
+  Pen(int row, TraceText* text) : row_(row), text_(text) {}
+
+  void Draw(absl::string_view name, int64_t begin, std::optional<int64_t> end, const TraceArgs& args = {}) const {
+    if (end.has_value()) {
+      text_->Span(row_, name, begin, *end, args);
+    } else {
+      text_->OpenSpan(row_, name, begin, args);
+    }
+  }
+
+ private:
+  const int row_;
+  TraceText* const text_;
+};
+
+}  // namespace
+
+TraceBuilder::TraceBuilder(const Options& options)
+    : process_(options.rank), finished_(options.rank, TraceText::Place::kBegins) {
+  finished_.NameProcess(absl::StrCat("rank ", options.rank, " (host ", options.host, ")"));
+  finished_.NameRow(kCollectivesRow, "collectives");
+}
+
+void TraceBuilder::Add(const TimelineEvent& event) {
+  switch (event.kind) {
+    case TimelineKind::kSubmitted:
+    case TimelineKind::kReported:
+    case TimelineKind::kReady:
+    case TimelineKind::kAgreed:
+    case TimelineKind::kFailed:
+    case TimelineKind::kBucketMember:
+      return AddOfTensor(event);
+    case TimelineKind::kBucketStarted:
+    case TimelineKind::kBucketEnded:
+    case TimelineKind::kWaiting:
+    case TimelineKind::kCycle:
+      return AddOfBucket(event);
+    case TimelineKind::kDeviceBucket:
+    case TimelineKind::kDevicePhase:
+      return AddOfDevice(event);
+  }
+}
+
+void TraceBuilder::AddOfTensor(const TimelineEvent& event) {
+  Tensor* const tensor = Find(event);
+  if (tensor == nullptr) {
+    ++left_out_;
+    return;
+  }
+  switch (event.kind) {
+    case TimelineKind::kSubmitted:
+      return Submit(event, tensor);
+    case TimelineKind::kReported:
+      if (tensor->phase == Phase::kIdle) Submit(event, tensor);
+      tensor->phase = Phase::kNegotiating;
+      tensor->was_negotiated = true;
+      return;
+    case TimelineKind::kReady:
+      return finished_.Mark(tensor->row, absl::StrCat("rank ", event.number, " is ready"), event.time);
+    case TimelineKind::kAgreed:
+      if (tensor->phase != Phase::kNegotiating) return;
+      tensor->phase = Phase::kQueued;
+      tensor->agreed = event.time;
+      return;
+    case TimelineKind::kFailed:
+      if (tensor->phase != Phase::kIdle) Draw(*tensor, event.time, TraceArgs().Add("outcome", "failed"), &finished_);
+      tensor->phase = Phase::kIdle;
+      return;
+    default:
+      if (tensor->phase == Phase::kIdle || !bucket_.has_value()) return;
+      // A schedule may have begun while it was negotiated.
+      tensor->was_negotiated = tensor->phase == Phase::kQueued;
+      tensor->phase = Phase::kRunning;
+      tensor->started = bucket_->started;
+      bucket_->members.push_back(tensor);
+  }
+}
+
+TraceBuilder::Tensor* TraceBuilder::Find(const TimelineEvent& event) {
+  const auto found = tensors_.find(event.tensor);
+  if (found != tensors_.end()) return &found->second;
+  if (tensors_.size() >= kMostTensors) return nullptr;
+  Tensor& tensor = tensors_[event.tensor];
+  tensor.row = kFirstTensorRow + static_cast<int>(tensors_.size()) - 1;
+  tensor.name = std::string(event.name_text());
+  finished_.NameRow(tensor.row, tensor.name);
+  return &tensor;
+}
+
+void TraceBuilder::Submit(const TimelineEvent& event, Tensor* tensor) {
+  tensor->op = event.op;
+  tensor->dtype = event.dtype;
+  tensor->bytes = event.bytes;
+  tensor->phase = Phase::kSubmitted;
+  tensor->was_negotiated = false;
+  tensor->submitted = event.time;
+}
+
+void TraceBuilder::Draw(const Tensor& tensor, std::optional<int64_t> end, const TraceArgs& args, TraceText* text) {
+  const Pen pen(tensor.row, text);
+  const std::string op = UpperName(tensor.op);
+  pen.Draw(tensor.name, tensor.submitted, end, args);
+  // When each of the parts gives way to the next one.
+  const std::optional<int64_t> started = tensor.phase == Phase::kRunning ? std::optional<int64_t>(tensor.started) : end;
+  const std::optional<int64_t> agreed = tensor.phase >= Phase::kQueued ? std::optional<int64_t>(tensor.agreed) : end;
+  if (tensor.was_negotiated) {
+    pen.Draw(absl::StrCat("NEGOTIATE_", op), tensor.submitted, agreed);
+    if (tensor.phase >= Phase::kQueued) pen.Draw("QUEUE", tensor.agreed, started);
+  } else if (tensor.phase == Phase::kRunning) {
+    pen.Draw("LOCKED", tensor.submitted, started);
+  }
+  if (tensor.phase != Phase::kRunning) return;
+  pen.Draw(op, tensor.started, end, TraceArgs().Add("bytes", tensor.bytes).Add("dtype", Name(tensor.dtype)));
+}
+
+void TraceBuilder::AddOfBucket(const TimelineEvent& event) {
+  switch (event.kind) {
+    case TimelineKind::kBucketStarted:
+      return StartBucket(event);
+    case TimelineKind::kBucketEnded:
+      return EndBucket(event);
+    case TimelineKind::kWaiting:
+      return finished_.Mark(kCollectivesRow, "WAITING", event.time, TraceArgs().Add("in", event.name_text()));
+    default:
+      return finished_.Mark(kCollectivesRow, "CYCLE_START", event.time);
+  }
+}
+
+void TraceBuilder::StartBucket(const TimelineEvent& event) {
+  bucket_.emplace(Bucket{.label = std::string(event.name_text()),
+                         .op = event.op,
+                         .dtype = event.dtype,
+                         .bytes = event.bytes,
+                         .tensors = event.number,
+                         .started = event.time});
+}
+
+void TraceBuilder::EndBucket(const TimelineEvent& event) {
+  if (!bucket_.has_value()) return;
+  const absl::string_view outcome = kOutcomes[event.number];
+  DrawBucket(*bucket_, event.time, outcome, &finished_);
+  const bool is_vetoed = event.number == static_cast<int32_t>(BucketOutcome::kVetoed);
+  for (Tensor* const tensor : bucket_->members) {
+    // A vetoed one is in flight as before.
+    if (!is_vetoed) Draw(*tensor, event.time, TraceArgs().Add("outcome", outcome), &finished_);
+    tensor->phase = is_vetoed ? Phase::kSubmitted : Phase::kIdle;
+  }
+  bucket_.reset();
+}
+
+void TraceBuilder::DrawBucket(const Bucket& bucket, std::optional<int64_t> end, absl::string_view outcome,
+                              TraceText* text) {
+  TraceArgs args;
+  args.Add("bucket", bucket.label).Add("bytes", bucket.bytes).Add("tensors", static_cast<uint64_t>(bucket.tensors));
+  args.Add("dtype", Name(bucket.dtype)).Add("outcome", outcome);
+  Pen(kCollectivesRow, text).Draw(UpperName(bucket.op), bucket.started, end, args);
+}
+
+void TraceBuilder::AddOfDevice(const TimelineEvent& event) {
+  const bool is_bucket = event.kind == TimelineKind::kDeviceBucket;
+  if (is_bucket && !has_device_row_) finished_.NameRow(kDeviceRow, absl::StrCat("cuda:", event.number));
+  has_device_row_ |= is_bucket;
+  const int64_t end = event.time + event.duration;
+  if (!is_bucket) return finished_.Span(kDeviceRow, event.name_text(), event.time, end);
+  const TraceArgs args = TraceArgs().Add("bucket", event.name_text()).Add("bytes", event.bytes);
+  finished_.Span(kDeviceRow, UpperName(event.op), event.time, end, args);
+}
+
+std::string TraceBuilder::Unfinished() const {
+  TraceText text(process_, TraceText::Place::kContinues);
+  if (bucket_.has_value()) DrawBucket(*bucket_, std::nullopt, "under way", &text);
+  for (const auto& [key, tensor] : tensors_) {
+    if (tensor.phase != Phase::kIdle) Draw(tensor, std::nullopt, TraceArgs().Add("outcome", "under way"), &text);
+  }
+  return text.Take();
+}
+
+}  // namespace ronda
