@@ -56,8 +56,10 @@ class Connecting {
   explicit Connecting(const DeviceHierarchyOptions& options) : options_(options), request_(options.request) {}
 
   absl::StatusOr<DeviceTransport> Run() {
-    HierarchicalCommunicator::Options levels = {
-        .rank = request_.rank, .hosts = request_.levels->hosts, .meeting = request_.host};
+    HierarchicalCommunicator::Options levels = {.rank = request_.rank,
+                                                .hosts = request_.levels->hosts,
+                                                .meeting = request_.host,
+                                                .chunk_bytes = options_.chunk_bytes};
     RONDA_ASSIGN_OR_RETURN(std::unique_ptr<DeviceGround> ground,
                            DeviceGround::Create({.device = request_.device, .stream = request_.stream}));
     RONDA_ASSIGN_OR_RETURN(levels.local, Nccl(request_.levels->local, request_.stream));

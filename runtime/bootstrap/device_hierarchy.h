@@ -1,6 +1,7 @@
 #ifndef RONDA_RUNTIME_BOOTSTRAP_DEVICE_HIERARCHY_H_
 #define RONDA_RUNTIME_BOOTSTRAP_DEVICE_HIERARCHY_H_
 
+#include <cstddef>
 #include <memory>
 
 #include "absl/status/statusor.h"
@@ -15,6 +16,7 @@ struct DeviceHierarchyOptions {
   std::shared_ptr<const NcclLibrary> library;
   // kStaged: through pinned memory and the host's communicator across. kNccl: over NCCL.
   enum class Across { kStaged, kNccl } across = Across::kStaged;
+  size_t chunk_bytes = size_t{8} << 20;  // as of HierarchicalCommunicator
 };
 
 // A HierarchicalCommunicator of a device. The level on the host works on the request's stream, and the one across on a

@@ -1,5 +1,6 @@
 #include "tests/conformance/conformance_suite.h"
 
+#include <algorithm>
 #include <set>
 
 #include "runtime/collectives/members.h"
@@ -8,13 +9,26 @@ namespace ronda::testing {
 
 namespace {
 
+// How many contributions NCCL is given at once, at most. `levels`: the hosts whose ranks are reduced first; none: all
+// at once.
+size_t AddedUpByNccl(Backend backend, const HostMap& levels, size_t contributions) {
+  const bool is_flat = levels.hosts.empty();
+  const size_t on_a_host = is_flat ? 0 : static_cast<size_t>(SizesOf(levels).most);
+  if (backend == Backend::kNccl) return contributions;
+  if (backend == Backend::kHierarchicalStaged) return on_a_host;
+  if (backend == Backend::kHierarchicalNccl) return is_flat ? contributions : std::max(on_a_host, levels.hosts.size());
+  return 0;
+}
+
 // Whether NCCL itself adds up, so that more than two contributions are rounded in another order.
-bool IsSummedByNccl(Backend backend, const ReduceCase& c, size_t contributions) {
+bool IsSummedByNccl(Backend backend, const ReduceCase& c, const HostMap& levels, size_t contributions) {
   const DType wire = WireDType(c.dtype, c.wire);
   const bool is_fp8 = c.wire == WireFormat::kFp8E4M3 || c.wire == WireFormat::kFp8E5M2;
-  return backend == Backend::kNccl && contributions > 2 && !is_fp8 &&
+  return AddedUpByNccl(backend, levels, contributions) > 2 && !is_fp8 &&
          (wire == DType::kFloat32 || wire == DType::kFloat64) && (c.op == ReduceOp::kSum || c.op == ReduceOp::kProduct);
 }
+
+int CountOf(const HostMap& levels) { return levels.hosts.empty() ? 1 : 2; }
 
 }  // namespace
 
@@ -47,7 +61,9 @@ HostMap ConformanceTest::LevelsOf(Receives receives, const Group* group) const {
 
 std::string ConformanceTest::CheckResult(const ReduceCase& c, const std::vector<std::string>& inputs,
                                          const std::string& output) const {
-  if (IsSummedByNccl(GetParam().backend, c, inputs.size())) return CompareWithOracle(c, inputs, output, /*levels=*/1);
+  if (IsSummedByNccl(GetParam().backend, c, hosts(), inputs.size())) {
+    return CompareWithOracle(c, inputs, output, CountOf(hosts()));
+  }
   return output == ExpectedBits(c, inputs, hosts()) ? "" : "the result has other bits";
 }
 
@@ -64,7 +80,7 @@ void ConformanceTest::CheckReduces(const std::vector<ReduceCase>& cases, const G
   std::vector<Prepared> prepared;
   for (const ReduceCase& c : cases) {
     prepared.push_back(Prepare(c, group));
-    const int levels = LevelsOf(c.receives, group).hosts.empty() ? 1 : 2;
+    const int levels = CountOf(LevelsOf(c.receives, group));
     EXPECT_EQ(CompareWithOracle(c, prepared.back().inputs, prepared.back().whole, levels), "") << ToString(c);
   }
   OnEveryRank([&](RankId rank, Transport& transport) {
@@ -90,10 +106,11 @@ void ConformanceTest::RunAsMember(const ReduceCase& c, const Prepared& prepared,
   ReduceCall call = CallOf(c, Info("tensor", group));
   call.segments = tensor.segments();
   ASSERT_EQ(communicator.Reduce(call), absl::OkStatus()) << ToString(c);
-  if (IsSummedByNccl(GetParam().backend, c, prepared.inputs.size())) {
+  const HostMap levels = LevelsOf(c.receives, group);
+  if (IsSummedByNccl(GetParam().backend, c, levels, prepared.inputs.size())) {
     const std::string whole =
         receives_all ? tensor.Output() : WithParts(c, prepared.whole, tensor.Output(), position, members);
-    EXPECT_EQ(CompareWithOracle(c, prepared.inputs, whole, /*levels=*/1), "") << ToString(c);
+    EXPECT_EQ(CompareWithOracle(c, prepared.inputs, whole, CountOf(levels)), "") << ToString(c);
   } else {
     const std::string expected = receives_all ? prepared.whole : ReceivedBy(c, prepared.whole, position, members);
     EXPECT_TRUE(tensor.Output() == expected) << "the result has other bits: " << ToString(c);

@@ -7,7 +7,7 @@ namespace {
 // Whether the two make sense together anywhere.
 bool IsMeantFor(Backend backend, int size) {
   if (backend == Backend::kSelf) return size == 1;
-  return backend != Backend::kHierarchical || size > 1;
+  return !HasHosts(backend) || size > 1;
 }
 
 }  // namespace
@@ -33,6 +33,9 @@ std::vector<BackendRanks> EveryBackendAndDevice(const std::vector<int>& sizes) {
     // More ranks find nothing new in what is on top of another backend.
     if (size <= 4) all.push_back({Backend::kStaged, size});
     all.push_back({Backend::kNccl, size});
+    // Ranks on hosts of equal sizes and not; on three hosts, and in no order.
+    if (size == 3 || size == 4) all.push_back({Backend::kHierarchicalStaged, size});
+    if (size == 3 || size == 8) all.push_back({Backend::kHierarchicalNccl, size});
   }
   return all;
 }

@@ -11,6 +11,7 @@
 #include "runtime/collectives/inprocess/in_process_world.h"
 #include "runtime/collectives/self/self_transport.h"
 #include "runtime/collectives/shm/shm_transport.h"
+#include "tests/testing/device_hierarchy_transports.h"
 #include "tests/testing/device_transports.h"
 #include "tests/testing/hierarchical_transports.h"
 #include "tests/testing/message_transports.h"
@@ -91,13 +92,22 @@ std::string Name(Backend backend) {
       return "Staged";
     case Backend::kNccl:
       return "Nccl";
+    case Backend::kHierarchicalStaged:
+      return "HierarchicalStaged";
+    case Backend::kHierarchicalNccl:
+      return "HierarchicalNccl";
   }
   return "";
 }
 
+bool HasHosts(Backend backend) {
+  return backend == Backend::kHierarchical || backend == Backend::kHierarchicalStaged ||
+         backend == Backend::kHierarchicalNccl;
+}
+
 bool IsTestable(Backend backend, int size) {
   if (backend == Backend::kSelf) return size == 1;
-  if (backend == Backend::kHierarchical) return size > 1;
+  if (HasHosts(backend)) return size > 1;
   if (backend == Backend::kStaged) return HasDevices();
   // ThreadSanitizer knows memory by its address: it would see no synchronisation between two mappings of one word.
   return backend != Backend::kShmSeparately || !kThreadSanitizer;
@@ -105,7 +115,7 @@ bool IsTestable(Backend backend, int size) {
 
 HostMap HostsOf(Backend backend, int size) {
   HostMap map;
-  if (backend != Backend::kHierarchical) return map;
+  if (!HasHosts(backend)) return map;
   // Of equal sizes and not, and with ranks in order and not.
   const int hosts = size == 8 ? 3 : 2;
   map.hosts.resize(hosts);
@@ -114,6 +124,9 @@ HostMap HostsOf(Backend backend, int size) {
 }
 
 std::vector<Transport> ConnectRanks(Backend backend, const BackendOptions& options) {
+  using Across = DeviceHierarchyOptions::Across;
+  const HostMap hosts = HostsOf(backend, options.size);
+  const auto seed = static_cast<uint64_t>(options.size);
   switch (backend) {
     case Backend::kSelf:
       return ConnectSelf();
@@ -124,13 +137,17 @@ std::vector<Transport> ConnectRanks(Backend backend, const BackendOptions& optio
     case Backend::kShmSeparately:
       return ConnectShmSeparately(options);
     case Backend::kHierarchical:
-      return ConnectHierarchicalTransports(HostsOf(backend, options.size), static_cast<uint64_t>(options.size));
+      return ConnectHierarchicalTransports(hosts, seed);
     case Backend::kMpi:
-      return ConnectMessageTransports(options.size, static_cast<uint64_t>(options.size));
+      return ConnectMessageTransports(options.size, seed);
     case Backend::kStaged:
       return ConnectStagedTransports(options.size);
     case Backend::kNccl:
       return ConnectNcclTransports(options.size);
+    case Backend::kHierarchicalStaged:
+      return ConnectDeviceHierarchyTransports(hosts, Across::kStaged, seed);
+    case Backend::kHierarchicalNccl:
+      return ConnectDeviceHierarchyTransports(hosts, Across::kNccl, seed);
   }
   return {};
 }

@@ -13,15 +13,20 @@ namespace ronda::testing {
 enum class Backend {
   kSelf,  // one rank only
   kInProcess,
-  kShm,            // one mapping for all ranks, and slots so small that little data takes many chunks
-  kShmSeparately,  // each rank maps the memory for itself, as processes do
-  kHierarchical,   // several hosts: shared memory on each, messages across
-  kMpi,            // messages between all, with more or less delay, in small chunks
-  kStaged,         // tensors of devices, through small slots of pinned memory, to kInProcess
-  kNccl,           // tensors of devices, one a rank, through a fake NCCL
+  kShm,                 // one mapping for all ranks, and slots so small that little data takes many chunks
+  kShmSeparately,       // each rank maps the memory for itself, as processes do
+  kHierarchical,        // several hosts: shared memory on each, messages across
+  kMpi,                 // messages between all, with more or less delay, in small chunks
+  kStaged,              // tensors of devices, through small slots of pinned memory, to kInProcess
+  kNccl,                // tensors of devices, one a rank, through a fake NCCL
+  kHierarchicalStaged,  // tensors of devices, on several hosts: a fake NCCL on each, kHierarchical's messages across
+  kHierarchicalNccl,    // and a fake NCCL across
 };
 
 std::string Name(Backend backend);
+
+// Whether it makes a difference between hosts, and so needs two.
+bool HasHosts(Backend backend);
 
 // Whether `backend` can be tested with `size` ranks in this build.
 bool IsTestable(Backend backend, int size);

@@ -121,9 +121,12 @@ std::vector<Transport> ConnectHierarchicalTransports(const HostMap& map, uint64_
     if (self.place < static_cast<int>(across.size())) levels.across = std::move(across[self.place][self.host]);
     levels.flat = std::move(flat[rank]);
     auto job = std::make_unique<InProcessControlPlane>(shared.job, rank);
+    auto communicator = std::make_unique<HierarchicalCommunicator>(std::move(levels));
+    const HostLevels of_communicator = communicator->levels();
     transports.push_back({.control = std::make_unique<LinkedControlPlane>(std::move(job), one_of_each),
-                          .communicator = std::make_unique<HierarchicalCommunicator>(std::move(levels)),
-                          .flights = shared.flights});
+                          .communicator = std::move(communicator),
+                          .flights = shared.flights,
+                          .levels = of_communicator});
   }
   return transports;
 }
