@@ -1,26 +1,26 @@
 // How fast the CUDA kernels pack and unpack a model's gradients, next to the device's own copies:
 //
-//   bazel run //bench/cuda:kernels_bench
+//   RONDA_CUDA_PLUGIN=.bazel/bin/runtime/cuda/libronda_cuda.so .bazel/bin/bench/cuda/kernels_bench [--preset LIST]
 //
 // Every line counts the bytes read and the bytes written, once each, copies too: a copy moves as many elements as the
 // model has, in float32. Contestants take turns, so that all have the same clocks; figures are medians over the
 // rounds. "host us" is what one call costs the thread that makes it.
-#include <cuda_runtime_api.h>
-
-#include <chrono>
 #include <cstdio>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "bench/arguments.h"
+#include "bench/cuda/aim_line.h"
+#include "bench/cuda/gpu.h"
+#include "bench/cuda/thread_times.h"
 #include "bench/shapes/presets.h"
 #include "bench/statistics.h"
 #include "bench/table.h"
 #include "kernels/cpu/fp8_format.h"
-#include "kernels/cuda/device_kernels.h"
+#include "runtime/base/status_macros.h"
 
 namespace ronda::bench {
 namespace {
@@ -32,28 +32,13 @@ using kernels::cuda::UnpackCall;
 using kernels::cuda::UnpackSegment;
 using kernels::cuda::Wire;
 
-constexpr int kRounds = 21;
 constexpr int kCallsARound = 10;
 constexpr int kWarmUpRounds = 3;
 
-// Ends the program if a call to CUDA failed.
-void Check(int error, const char* what) {
-  if (error == cudaSuccess) return;
-  std::fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(static_cast<cudaError_t>(error)));
-  std::exit(1);
-}
-
-struct FreeDeviceMemory {
-  void operator()(uint8_t* memory) const { cudaFree(memory); }
+struct KernelsOptions {
+  std::vector<std::string> presets = {"resnet50", "bert-large"};
+  int rounds = 21;
 };
-using DeviceBytes = std::unique_ptr<uint8_t, FreeDeviceMemory>;
-
-DeviceBytes AllocateOnDevice(size_t bytes) {
-  void* memory = nullptr;
-  Check(cudaMalloc(&memory, bytes), "cudaMalloc");
-  Check(cudaMemset(memory, 0, bytes), "cudaMemset");
-  return DeviceBytes(static_cast<uint8_t*>(memory));
-}
 
 size_t RoundedUp(size_t bytes, size_t multiple) { return (bytes + multiple - 1) / multiple * multiple; }
 
@@ -61,134 +46,93 @@ size_t WireBytes(const Wire& wire, size_t count) {
   return wire.blocks == Wire::Blocks::kNone ? count * SizeOf(wire.dtype) : kernels::Fp8Bytes(count);
 }
 
-// A model's gradients, float32, in memory of the device, each where an allocator would have put it.
-class Gradients {
+// A bucket of all gradients, on a wire of this format. They must outlive it.
+class Bucket {
  public:
-  explicit Gradients(const ModelShapes& model) {
-    size_t bytes = 0;
-    for (const Parameter& parameter : model.parameters) {
-      const auto count = static_cast<size_t>(parameter.count());
-      places_.push_back({bytes, count});
-      bytes += RoundedUp(count * sizeof(float), 512);
-      count_ += count;
-    }
-    memory_ = AllocateOnDevice(bytes);
-  }
-
-  struct Place {
-    size_t begin;  // bytes
-    size_t count;
-  };
-  const std::vector<Place>& places() const { return places_; }
-  uint8_t* At(const Place& place) const { return memory_.get() + place.begin; }
-  size_t bytes() const { return count_ * sizeof(float); }
-
- private:
-  std::vector<Place> places_;
-  size_t count_ = 0;
-  DeviceBytes memory_;
-};
-
-// A bucket of all gradients, on a wire of this format.
-struct Bucket {
-  Bucket(const Gradients& gradients, const Wire& bucket_wire) : wire(bucket_wire) {
+  static absl::StatusOr<std::unique_ptr<Bucket>> Create(const GpuGradients& gradients, const Wire& wire, Gpu* gpu) {
+    auto bucket = std::unique_ptr<Bucket>(new Bucket(wire));
     size_t offset = 0;
-    for (const Gradients::Place& place : gradients.places()) {
-      pack.push_back({.input = gradients.At(place), .count = place.count, .offset = offset});
-      unpack.push_back({.output = gradients.At(place), .count = place.count, .offset = offset});
+    for (const GpuGradients::Place& place : gradients.places()) {
+      bucket->pack_.push_back({.input = place.data, .count = place.count, .offset = offset});
+      bucket->unpack_.push_back({.output = place.data, .count = place.count, .offset = offset});
       const size_t bytes = WireBytes(wire, place.count);
-      moved += place.count * sizeof(float) + bytes;
+      bucket->moved_ += place.count * sizeof(float) + bytes;
       offset += RoundedUp(bytes, 16);
     }
-    buffer = AllocateOnDevice(offset);
+    RONDA_ASSIGN_OR_RETURN(bucket->buffer_, gpu->Allocate(offset));
+    return bucket;
   }
 
   PackCall Pack() const {
-    return {.segments = pack.data(),
-            .segment_count = static_cast<int>(pack.size()),
-            .wire = wire,
-            .scale = scale,
-            .buffer = buffer.get()};
+    return {.segments = pack_.data(),
+            .segment_count = static_cast<int>(pack_.size()),
+            .wire = wire_,
+            .scale = scale_,
+            .buffer = buffer_.data()};
   }
   UnpackCall Unpack() const {
-    return {.segments = unpack.data(),
-            .segment_count = static_cast<int>(unpack.size()),
-            .wire = wire,
-            .scale = scale,
-            .buffer = buffer.get()};
+    return {.segments = unpack_.data(),
+            .segment_count = static_cast<int>(unpack_.size()),
+            .wire = wire_,
+            .scale = scale_,
+            .buffer = buffer_.data()};
   }
+  size_t moved() const { return moved_; }  // bytes, by either
 
-  Wire wire;
-  Scale scale = {.divisor = 8};
-  std::vector<PackSegment> pack;
-  std::vector<UnpackSegment> unpack;
-  DeviceBytes buffer;
-  size_t moved = 0;
+ private:
+  explicit Bucket(const Wire& wire) : wire_(wire) {}
+
+  const Wire wire_;
+  const Scale scale_ = {.divisor = 8};
+  std::vector<PackSegment> pack_;
+  std::vector<UnpackSegment> unpack_;
+  DeviceMemory buffer_;
+  size_t moved_ = 0;
 };
 
 struct Contestant {
   std::string name;
-  size_t bytes;  // moved by a call
-  std::function<int(cudaStream_t)> call;
+  size_t bytes = 0;  // moved by a call
+  Gpu::Submit call;
+  enum class Conversion { kNone, kOther } conversion = Conversion::kNone;
   std::vector<double> device_us = {};
   std::vector<double> host_us = {};
 };
 
-// Times contestants on a stream of its own.
-class Stopwatch {
- public:
-  Stopwatch() {
-    Check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
-    Check(cudaEventCreate(&begin_), "cudaEventCreate");
-    Check(cudaEventCreate(&end_), "cudaEventCreate");
-  }
-  ~Stopwatch() {
-    cudaEventDestroy(begin_);
-    cudaEventDestroy(end_);
-    cudaStreamDestroy(stream_);
-  }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-
-  // One round of calls, one right after the other.
-  void Time(Contestant& contestant) const {
-    using Clock = std::chrono::steady_clock;
-    Check(cudaEventRecord(begin_, stream_), "cudaEventRecord");
-    const auto start = Clock::now();
-    for (int i = 0; i < kCallsARound; ++i) Check(contestant.call(stream_), contestant.name.c_str());
-    const std::chrono::duration<double, std::micro> host = Clock::now() - start;
-    Check(cudaEventRecord(end_, stream_), "cudaEventRecord");
-    Check(cudaEventSynchronize(end_), contestant.name.c_str());
-    float ms = 0;
-    Check(cudaEventElapsedTime(&ms, begin_, end_), "cudaEventElapsedTime");
-    contestant.device_us.push_back(1e3 * ms / kCallsARound);
-    contestant.host_us.push_back(host.count() / kCallsARound);
-  }
-
- private:
-  cudaStream_t stream_ = nullptr;
-  cudaEvent_t begin_ = nullptr;
-  cudaEvent_t end_ = nullptr;
-};
-
-double Rate(const Contestant& contestant) {  // GB/s
-  return static_cast<double>(contestant.bytes) / Median(contestant.device_us) / 1e3;
+// One round of calls, one right after the other.
+absl::Status Time(Gpu* gpu, Contestant* contestant) {
+  absl::Duration host;
+  RONDA_ASSIGN_OR_RETURN(const absl::Duration device,
+                         gpu->Time(contestant->name, [&](const ronda_cuda_plugin& cuda, StreamHandle stream) {
+                           const absl::Duration before = CpuTimeOfThisThread();
+                           int error = 0;
+                           for (int i = 0; i < kCallsARound && error == 0; ++i) error = contestant->call(cuda, stream);
+                           host = CpuTimeOfThisThread() - before;
+                           return error;
+                         }));
+  contestant->device_us.push_back(absl::ToDoubleMicroseconds(device) / kCallsARound);
+  contestant->host_us.push_back(absl::ToDoubleMicroseconds(host) / kCallsARound);
+  return absl::OkStatus();
 }
 
-void Compete(std::vector<Contestant>& contestants) {
-  const Stopwatch stopwatch;
-  for (int round = -kWarmUpRounds; round < kRounds; ++round) {
-    for (Contestant& contestant : contestants) {
-      stopwatch.Time(contestant);
+absl::Status Compete(int rounds, Gpu* gpu, std::vector<Contestant>* contestants) {
+  for (int round = -kWarmUpRounds; round < rounds; ++round) {
+    for (Contestant& contestant : *contestants) {
+      RONDA_RETURN_IF_ERROR(Time(gpu, &contestant));
       if (round >= 0) continue;
       contestant.device_us.clear();
       contestant.host_us.clear();
     }
   }
+  return absl::OkStatus();
 }
 
-// The first is the copy.
-void Print(const std::string& model, const std::vector<Contestant>& contestants) {
+double Rate(const Contestant& contestant) {  // GB/s
+  return static_cast<double>(contestant.bytes) / Median(contestant.device_us) / 1e3;
+}
+
+// The first of the contestants is the copy.
+void PrintTable(const std::string& model, const std::vector<Contestant>& contestants) {
   const Table table({{.title = model, .width = 22, .align = Table::Column::Align::kLeft},
                      {.title = "MB", .width = 8},
                      {.title = "us", .width = 9},
@@ -205,58 +149,101 @@ void Print(const std::string& model, const std::vector<Contestant>& contestants)
                    .c_str(),
                stdout);
   }
+}
+
+void PrintAims(const std::string& model, const std::vector<Contestant>& contestants) {
+  const Contestant& copy = contestants.front();
+  for (const Contestant& contestant : contestants) {
+    if (contestant.conversion == Contestant::Conversion::kNone) continue;
+    const std::string share = Fixed(100 * Rate(contestant) / Rate(copy), 1);
+    std::fputs(AimLine(absl::StrCat(model, ", ", contestant.name),
+                       absl::StrCat(share, " % of the rate of a copy, which is ", Fixed(Rate(copy), 0), " GB/s"),
+                       "at least 85 %")
+                   .c_str(),
+               stdout);
+  }
   std::fputs("\n", stdout);
 }
 
-void Benchmark(const ModelShapes& model) {
-  const Gradients gradients(model);
-  const DeviceBytes copy = AllocateOnDevice(gradients.bytes());
-  const DeviceBytes copied = AllocateOnDevice(gradients.bytes());
-  std::vector<Contestant> contestants = {{"copy", 2 * gradients.bytes(), [&](cudaStream_t stream) {
-                                            return cudaMemcpyAsync(copied.get(), copy.get(), gradients.bytes(),
-                                                                   cudaMemcpyDeviceToDevice, stream);
-                                          }}};
+Contestant Copy(size_t bytes, std::byte* to, const std::byte* from) {
+  return {.name = "copy", .bytes = 2 * bytes, .call = [=](const ronda_cuda_plugin& cuda, StreamHandle stream) {
+            return cuda.copy(to, from, bytes, stream);
+          }};
+}
+
+void AddPair(const std::string& name, const Bucket& bucket, std::vector<Contestant>* contestants) {
+  const auto conversion = name == "float32" ? Contestant::Conversion::kNone : Contestant::Conversion::kOther;
+  contestants->push_back({.name = absl::StrCat("pack to ", name),
+                          .bytes = bucket.moved(),
+                          .call =
+                              [&bucket](const ronda_cuda_plugin& cuda, StreamHandle stream) {
+                                const PackCall call = bucket.Pack();
+                                return cuda.pack(&call, stream);
+                              },
+                          .conversion = conversion});
+  contestants->push_back({.name = absl::StrCat("unpack from ", name),
+                          .bytes = bucket.moved(),
+                          .call =
+                              [&bucket](const ronda_cuda_plugin& cuda, StreamHandle stream) {
+                                const UnpackCall call = bucket.Unpack();
+                                return cuda.unpack(&call, stream);
+                              },
+                          .conversion = conversion});
+}
+
+absl::Status Benchmark(const ModelShapes& model, int rounds, Gpu* gpu) {
+  RONDA_ASSIGN_OR_RETURN(const GpuGradients gradients, GpuGradients::Create(model, gpu));
+  RONDA_ASSIGN_OR_RETURN(const DeviceMemory from, gpu->Allocate(gradients.bytes()));
+  RONDA_ASSIGN_OR_RETURN(const DeviceMemory to, gpu->Allocate(gradients.bytes()));
+  std::vector<Contestant> contestants = {Copy(gradients.bytes(), to.data(), from.data())};
   const std::pair<const char*, Wire> wires[] = {{"float32", {.dtype = DType::kFloat32}},
                                                 {"float16", {.dtype = DType::kFloat16}},
                                                 {"bfloat16", {.dtype = DType::kBfloat16}},
                                                 {"fp8 E4M3", {.blocks = Wire::Blocks::kE4M3}}};
   std::vector<std::unique_ptr<Bucket>> buckets;
   for (const auto& [name, wire] : wires) {
-    const Bucket& bucket = *buckets.emplace_back(std::make_unique<Bucket>(gradients, wire));
-    contestants.push_back({absl::StrCat("pack to ", name), bucket.moved, [&bucket](cudaStream_t stream) {
-                             return kernels::cuda::DevicePack(bucket.Pack(), stream);
-                           }});
-    contestants.push_back({absl::StrCat("unpack from ", name), bucket.moved, [&bucket](cudaStream_t stream) {
-                             return kernels::cuda::DeviceUnpack(bucket.Unpack(), stream);
-                           }});
+    RONDA_ASSIGN_OR_RETURN(buckets.emplace_back(), Bucket::Create(gradients, wire, gpu));
+    AddPair(name, *buckets.back(), &contestants);
   }
-  Compete(contestants);
-  Print(absl::StrCat(model.name, ", ", model.parameters.size()), contestants);
+  RONDA_RETURN_IF_ERROR(Compete(rounds, gpu, &contestants));
+  const std::string title = absl::StrCat(model.name, ", ", model.parameters.size());
+  PrintTable(title, contestants);
+  PrintAims(absl::StrCat(title, " tensors"), contestants);
+  return gpu->Finish();  // before the memory goes
 }
 
-int Main() {
-  int devices = 0;
-  const cudaError_t error = cudaGetDeviceCount(&devices);
-  if (error != cudaSuccess || devices == 0) {
-    std::printf("no GPU: %s\n", error != cudaSuccess ? cudaGetErrorString(error) : "the driver knows none");
+absl::Status Run(const KernelsOptions& options, Gpu* gpu) {
+  std::printf("# %s; medians of %d rounds of %d calls\n", gpu->name().c_str(), options.rounds, kCallsARound);
+  for (const std::string& name : options.presets) {
+    RONDA_ASSIGN_OR_RETURN(const ModelShapes model, PresetShapes(name));
+    RONDA_RETURN_IF_ERROR(Benchmark(model, options.rounds, gpu));
+  }
+  return absl::OkStatus();
+}
+
+int Main(const std::vector<std::string>& words) {
+  KernelsOptions options;
+  Flags flags("kernels_bench", "Packs and unpacks the gradients of models on a GPU, beside copies.");
+  flags.Add({.names = {"--preset"}, .value = "LIST", .help = "Models, or all (resnet50,bert-large)."},
+            ChoiceList(&options.presets, PresetNames()));
+  flags.Add({.names = {"--rounds"}, .value = "N", .help = "How often each has its turn (21)."},
+            Integer(&options.rounds, {.min = 1, .max = 100000}));
+  if (const absl::Status parsed = flags.Parse(words); !parsed.ok()) {
+    std::fprintf(stderr, "kernels_bench: %s\n", std::string(parsed.message()).c_str());
+    return 2;
+  }
+  if (flags.help_requested()) return std::fputs(flags.Help().c_str(), stdout) < 0 ? 1 : 0;
+  const absl::StatusOr<std::unique_ptr<Gpu>> gpu = Gpu::Open(/*rank=*/0);
+  if (!gpu.ok()) {
+    std::printf("no GPU: %s\n", std::string(gpu.status().message()).c_str());
     return 0;
   }
-  cudaDeviceProp properties;
-  Check(cudaGetDeviceProperties(&properties, 0), "cudaGetDeviceProperties");
-  std::printf("# %s, %d multiprocessors; medians of %d rounds of %d calls\n", properties.name,
-              properties.multiProcessorCount, kRounds, kCallsARound);
-  for (const char* name : {"resnet50", "bert-large"}) {
-    const auto model = PresetShapes(name);
-    if (!model.ok()) {
-      std::fprintf(stderr, "%s\n", model.status().ToString().c_str());
-      return 1;
-    }
-    Benchmark(*model);
-  }
-  return 0;
+  const absl::Status status = Run(options, gpu->get());
+  if (!status.ok()) std::fprintf(stderr, "kernels_bench: %s\n", std::string(status.message()).c_str());
+  return status.ok() ? 0 : 1;
 }
 
 }  // namespace
 }  // namespace ronda::bench
 
-int main() { return ronda::bench::Main(); }
+int main(int argc, char** argv) { return ronda::bench::Main({argv + 1, argv + argc}); }

@@ -2,6 +2,7 @@
 #define RONDA_EXAMPLES_CUDA_MNIST_BENCH_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "examples/cuda_mnist/device.h"
@@ -17,6 +18,7 @@ lenet::MnistImages MadeUpDigits(std::size_t count);
 struct BenchResult {
   double images_per_second = 0;
   double images_per_second_alone = 0;  // with gradients that stay on their ranks
+  std::uint64_t control_messages = 0;  // of this rank meanwhile; none while its steps are locked
 
   // What communication adds to a step, as a fraction of it.
   double overhead() const { return images_per_second_alone / images_per_second - 1; }
@@ -28,7 +30,8 @@ struct BenchOptions {
   int measurements = 7;     // of each kind
 };
 
-// Every rank calls it. REQUIRES: the trainer's epochs have at least one step.
+// Every rank calls it; for one rank the difference is what DistributedOptimizer adds. REQUIRES: the trainer's epochs
+// have at least one step.
 BenchResult RunBench(const BenchOptions& options, Device& device, Trainer& trainer);
 
 }  // namespace cuda_mnist

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <iostream>
 #include <limits>
 #include <stdexcept>
@@ -49,6 +50,14 @@ void TrainAndTest(const lenet::Flags& flags, Device& device) {
   reporter.Say(lenet::AccuracyText(accuracy, std::chrono::steady_clock::now() - start));
 }
 
+// What there is to measure with one rank, beside what it ought to be (tools/gpu/run.sh looks for the form).
+std::string OptimizerText(const BenchResult& result) {
+  char text[160];
+  std::snprintf(text, sizeof(text), "DistributedOptimizer in a step of LeNet-5, 1 rank: %.1f %% (aim: under 3 %%)",
+                100 * result.overhead());
+  return text;
+}
+
 void Benchmark(lenet::TrainingOptions training, Device& device) {
   constexpr std::size_t kBatchPerRank = 256;
   if (training.batch_size == 0) training.batch_size = kBatchPerRank * static_cast<std::size_t>(ronda::size());
@@ -60,7 +69,9 @@ void Benchmark(lenet::TrainingOptions training, Device& device) {
   lenet::Reporter reporter(&std::cout, lenet::ReporterMode());
   Trainer trainer(device, training, &digits, &reporter);
   reporter.Say(Beginning(device) + "made-up digits in batches of " + std::to_string(trainer.batch_size()));
-  reporter.Say(RunBench(options, device, trainer).text());
+  const BenchResult result = RunBench(options, device, trainer);
+  reporter.Say(result.text());
+  if (ronda::size() == 1) reporter.Say(OptimizerText(result));
 }
 
 void Run(const Flags& flags) {

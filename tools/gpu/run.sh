@@ -1,14 +1,17 @@
 #!/bin/bash
-# Runs what bundle.sh has put beside it: `run.sh test`, `run.sh bench`. Where there is no GPU it says so, and that is no failure.
+# Runs what bundle.sh has put beside it: `run.sh test`, `run.sh bench`, or `run.sh sanitize`, the tests under compute-sanitizer. Where there
+# is no GPU it says so, and that is no failure.
 set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")"
 
 readonly root=$PWD
-readonly what=${1:?usage: run.sh test|bench}
+readonly usage="usage: run.sh test|bench|sanitize"
+readonly what=${1:?$usage}
 readonly logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 export LD_LIBRARY_PATH=$root/lib:${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}/usr/local/cuda/lib64
 export RONDA_TEST_CUDA_PLUGIN=$root/runtime/cuda/libronda_cuda.so
+readonly rondarun=$root/runtime/launch/rondarun
 
 # Has every program started by the C library that was copied with it.
 use_own_libc() {
@@ -22,23 +25,18 @@ use_own_libc() {
   done
 }
 
-runtime/launch/rondarun --version > /dev/null 2>&1 || use_own_libc
+# "X NVIDIA's GPUs: 1 device: ...", or "- no CUDA device: ...": of a part of Ronda, whether it can be used here.
+part() {  # part NAME
+  RONDA_CUDA_PLUGIN=$RONDA_TEST_CUDA_PLUGIN "$rondarun" --check-build 2>&1 |
+    sed -nE "s/^ +\[(.)\] $1 +(.*)/\1 \2/p" | sed 's/^  /- /'
+}
 
-# "[X] cuda         NVIDIA's GPUs: 1 device: ...", or "[ ] cuda         no CUDA device: ..."
-read -r found cuda < <(RONDA_CUDA_PLUGIN=$RONDA_TEST_CUDA_PLUGIN runtime/launch/rondarun --check-build 2>&1 |
-  sed -nE 's/^ +\[(.)\] cuda +(.*)/\1 \2/p' | sed 's/^ /- /')
-if [[ $found != X ]]; then
-  echo "SKIPPED: $cuda"
-  exit 0
-fi
-echo "$cuda"
-
-# Runs every test, and says what has become of it.
-run_tests() {
+# Runs every test, in front of it the given command, and says what has become of it.
+run_tests() {  # run_tests [COMMAND...]
   local passed=0 failed=0 skipped=0 program log
   while read -r program; do
     log=$logs/${program//\//_}.log
-    if ! (export TEST_TMPDIR=$logs && timeout 300 "./$program" < /dev/null > "$log" 2>&1); then
+    if ! (export TEST_TMPDIR=$logs && timeout 300 "$@" "./$program" < /dev/null > "$log" 2>&1); then
       failed=$((failed + 1))
       echo "FAILED  $program" && tail -n 40 "$log"
     elif grep -q '^\[  SKIPPED \]' "$log" && ! grep -q '^\[       OK \]' "$log"; then
@@ -53,20 +51,66 @@ run_tests() {
   [[ $failed -eq 0 ]]
 }
 
-run_benches() {
-  local status=0 program arguments
-  export RONDA_CUDA_PLUGIN=$RONDA_TEST_CUDA_PLUGIN
-  while read -r program; do
-    echo "== $program"
-    arguments=()
-    [[ $program == examples/* ]] && arguments=(--bench)  # instead of training
-    timeout 300 "./$program" "${arguments[@]}" < /dev/null || status=1
-  done < benches.txt
+# The tests, once with each of compute-sanitizer's tools: wrong addresses, races within a block, barriers that not all threads reach.
+sanitize() {
+  local sanitizer tool status=0
+  sanitizer=$(PATH=$PATH:/usr/local/cuda/bin:/usr/local/cuda/compute-sanitizer command -v compute-sanitizer) || {
+    echo "SKIPPED: there is no compute-sanitizer: it comes with the CUDA toolkit"
+    return 0
+  }
+  for tool in memcheck racecheck synccheck; do
+    echo "== $tool"
+    run_tests "$sanitizer" --tool "$tool" --target-processes all --error-exitcode 86 || status=1
+  done
   return $status
 }
+
+# Runs a benchmark, and keeps what it prints.
+measure() {  # measure COMMAND...
+  echo "== $*"
+  timeout 300 "$@" < /dev/null | sed -u 's/^\[0\]<stdout>: //' | tee -a "$logs/figures"
+  return "${PIPESTATUS[0]}"
+}
+
+# The figures that have an aim, as rows of a table.
+print_table() {
+  echo "== for docs/benchmarks.md: ${cuda#X }; $(part nccl | sed 's/^. //'); $(date --utc +%F)"
+  printf '\n| what | measured | aim |\n|---|---|---|\n'
+  sed -nE 's/^(.*): (.*) \(aim: (.*)\)$/| \1 | \2 | \3 |/p' "$logs/figures"
+}
+
+run_benches() {
+  local status=0 program
+  export RONDA_CUDA_PLUGIN=$RONDA_TEST_CUDA_PLUGIN
+  while read -r program; do
+    case $program in
+      examples/*) measure "./$program" --bench || status=1 ;; # instead of training
+      */host_time_bench)
+        measure "./$program" || status=1
+        if [[ $(part nccl) == X* ]]; then
+          RONDA_DEVICE_BACKEND=nccl measure "$rondarun" -np 2 "./$program" || status=1
+        else
+          echo "== 2 ranks are left out: $(part nccl)"
+        fi
+        ;;
+      *) measure "./$program" || status=1 ;;
+    esac
+  done < benches.txt
+  print_table
+  return $status
+}
+
+"$rondarun" --version > /dev/null 2>&1 || use_own_libc
+readonly cuda=$(part cuda)
+if [[ $cuda != X* ]]; then
+  echo "SKIPPED: ${cuda#- }"
+  exit 0
+fi
+echo "${cuda#X }"
 
 case $what in
   test) run_tests ;;
   bench) run_benches ;;
-  *) echo "usage: run.sh test|bench" >&2 && exit 2 ;;
+  sanitize) sanitize ;;
+  *) echo "$usage" >&2 && exit 2 ;;
 esac

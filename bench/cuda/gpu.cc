@@ -1,0 +1,108 @@
+#include "bench/cuda/gpu.h"
+
+#include <cstdlib>
+
+#include "absl/time/clock.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/cuda/cuda_library.h"
+
+namespace ronda::bench {
+namespace {
+
+constexpr size_t kAlignment = 512;  // of what cudaMalloc returns
+
+size_t RoundedUp(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+// A pair of events that know the time.
+class Span {
+ public:
+  explicit Span(Device* device) : device_(device) {}
+  ~Span() {
+    for (void* const event : {begin_, end_}) {
+      if (event != nullptr) Call([event](const auto& cuda) { return cuda.destroy_event(event); }).IgnoreError();
+    }
+  }
+  Span(const Span&) = delete;
+  Span& operator=(const Span&) = delete;
+
+  absl::Status Begin(StreamHandle stream) { return Mark(&begin_, stream); }
+  absl::Status End(StreamHandle stream) { return Mark(&end_, stream); }
+
+  absl::StatusOr<absl::Duration> Elapsed() {
+    float ms = 0;
+    RONDA_RETURN_IF_ERROR(Call([this](const auto& cuda) { return cuda.synchronize_event(end_); }));
+    RONDA_RETURN_IF_ERROR(Call([&](const auto& cuda) { return cuda.elapsed_ms(begin_, end_, &ms); }));
+    return absl::Milliseconds(static_cast<double>(ms));
+  }
+
+ private:
+  template <typename Function>
+  absl::Status Call(const Function& function) {
+    return device_->Call("timing", function);
+  }
+
+  absl::Status Mark(void** event, StreamHandle stream) {
+    RONDA_RETURN_IF_ERROR(Call([event](const auto& cuda) { return cuda.create_event(/*timing=*/1, event); }));
+    return Call([=](const auto& cuda) { return cuda.record_event(*event, stream); });
+  }
+
+  Device* const device_;
+  void* begin_ = nullptr;
+  void* end_ = nullptr;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Gpu>> Gpu::Open(int rank) {
+  const char* const path = std::getenv("RONDA_CUDA_PLUGIN");
+  RONDA_ASSIGN_OR_RETURN(const ronda_cuda_plugin* const plugin, LoadCudaPlugin(path == nullptr ? "" : path));
+  RONDA_ASSIGN_OR_RETURN(const int devices, CountDevices(*plugin));
+  RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Device> device, Device::Open(plugin, rank % devices));
+  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<DeviceStream> stream, DeviceStream::Create(device.get()));
+  return std::unique_ptr<Gpu>(new Gpu(std::move(device), devices, std::move(stream)));
+}
+
+absl::StatusOr<DeviceMemory> Gpu::Allocate(size_t bytes) {
+  RONDA_ASSIGN_OR_RETURN(DeviceMemory memory, device_->Allocate(RONDA_CUDA_DEVICE_MEMORY, bytes, "the benchmark"));
+  RONDA_RETURN_IF_ERROR(device_->Call(
+      "clearing memory", [&](const auto& cuda) { return cuda.fill_zero(memory.data(), bytes, stream()); }));
+  return memory;
+}
+
+absl::Status Gpu::Finish() {
+  constexpr absl::Duration kNap = absl::Microseconds(50);
+  RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceEvent> end, device_->NewEvent());
+  RONDA_RETURN_IF_ERROR(end->Record(stream()));
+  for (;;) {
+    RONDA_ASSIGN_OR_RETURN(const bool is_done, end->done());
+    if (is_done) return absl::OkStatus();
+    absl::SleepFor(kNap);
+  }
+}
+
+absl::StatusOr<absl::Duration> Gpu::Time(const std::string& what, const Submit& submit) {
+  Span span(device_.get());
+  RONDA_RETURN_IF_ERROR(span.Begin(stream()));
+  RONDA_RETURN_IF_ERROR(device_->Call(what, [&](const auto& cuda) { return submit(cuda, stream()); }));
+  RONDA_RETURN_IF_ERROR(span.End(stream()));
+  return span.Elapsed();
+}
+
+absl::StatusOr<GpuGradients> GpuGradients::Create(const ModelShapes& model, Gpu* gpu) {
+  size_t total = 0;
+  for (const Parameter& parameter : model.parameters) {
+    total += RoundedUp(static_cast<size_t>(parameter.count()) * sizeof(float));
+  }
+  GpuGradients gradients;
+  RONDA_ASSIGN_OR_RETURN(gradients.memory_, gpu->Allocate(total));
+  std::byte* next = gradients.memory_.data();
+  for (const Parameter& parameter : model.parameters) {
+    const auto count = static_cast<size_t>(parameter.count());
+    gradients.places_.push_back({reinterpret_cast<float*>(next), count});
+    gradients.bytes_ += count * sizeof(float);
+    next += RoundedUp(count * sizeof(float));
+  }
+  return gradients;
+}
+
+}  // namespace ronda::bench

@@ -1,0 +1,239 @@
+// How much CPU time of the host an allreduce of a model's gradients costs that are in memory of a GPU, once steps
+// repeat themselves:
+//
+//   export RONDA_CUDA_PLUGIN=.bazel/bin/runtime/cuda/libronda_cuda.so
+//   .bazel/bin/runtime/launch/rondarun -np 2 .bazel/bin/bench/cuda/host_time_bench
+//
+// Counted is what the trainer's thread uses between the first submission and the last tensor that its stream waits for,
+// and what the coordinator's thread uses in the meantime and afterwards; not how long it takes. Other threads (the
+// watch of the device, CUDA's, NCCL's) have a column of their own. Where ranks share a GPU, NCCL is told that they are
+// on different hosts.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "bench/arguments.h"
+#include "bench/cuda/aim_line.h"
+#include "bench/cuda/gpu.h"
+#include "bench/cuda/thread_times.h"
+#include "bench/place.h"
+#include "bench/shapes/presets.h"
+#include "bench/statistics.h"
+#include "bench/table.h"
+#include "client/ronda.hpp"
+#include "runtime/base/status_macros.h"
+
+namespace ronda::bench {
+namespace {
+
+struct HostTimeOptions {
+  std::string preset = "resnet50";
+  int blocks = 11;
+  int steps = 20;     // of a block
+  int warm_up = 100;  // steps before the first block
+};
+
+// How the tensors are submitted.
+enum class Way { kOneByOne, kGrouped };
+
+const char* Name(Way way) { return way == Way::kOneByOne ? "one by one" : "as a group"; }
+
+// CPU time of one step, in microseconds.
+struct HostTime {
+  double trainer = 0;
+  double coordinator = 0;
+  double both = 0;
+  double others = 0;
+};
+
+// Threads that there are now, and were not `before`.
+std::vector<pid_t> ThreadsSince(const std::vector<pid_t>& before) {
+  const std::vector<pid_t> now = Threads();
+  std::vector<pid_t> added;
+  std::set_difference(now.begin(), now.end(), before.begin(), before.end(), std::back_inserter(added));
+  return added;
+}
+
+// A job, and steps in which all tensors are averaged in one bucket. Every rank makes the same calls. Throws
+// ronda::Error.
+class Steps {
+ public:
+  Steps(Way way, const ModelShapes& model, const GpuGradients& gradients, Gpu* gpu) : way_(way), gpu_(*gpu) {
+    for (size_t i = 0; i < model.parameters.size(); ++i) {
+      tensors_.push_back(
+          cuda_tensor(model.parameters[i].name, gradients.places()[i].data, model.parameters[i].shape, gpu->stream()));
+    }
+    handles_.reserve(tensors_.size());
+    const std::vector<pid_t> before = Threads();
+    Options options;
+    options.fusion_threshold = static_cast<std::int64_t>(2 * gradients.bytes());
+    init(options);
+    coordinator_ = ThreadsSince(before);
+  }
+  ~Steps() {
+    handles_.clear();
+    static_cast<void>(try_shutdown());  // what has failed has been thrown before
+  }
+  Steps(const Steps&) = delete;
+  Steps& operator=(const Steps&) = delete;
+
+  // The mean of so many steps.
+  absl::StatusOr<HostTime> Run(int steps) {
+    const absl::Duration process = CpuTimeOfProcess();
+    const absl::Duration thread = CpuTimeOfThisThread();
+    const absl::Duration coordinator = CoordinatorTime();
+    absl::Duration trainer;
+    for (int step = 0; step < steps; ++step) {
+      const absl::Duration begin = CpuTimeOfThisThread();
+      Submit();
+      for (const Handle& handle : handles_) handle.synchronize_on(gpu_.stream());
+      handles_.clear();
+      trainer += CpuTimeOfThisThread() - begin;
+      RONDA_RETURN_IF_ERROR(gpu_.Finish());
+    }
+    const auto mean = [steps](absl::Duration total) { return absl::ToDoubleMicroseconds(total) / steps; };
+    const absl::Duration coordinators = CoordinatorTime() - coordinator;
+    const absl::Duration others = CpuTimeOfProcess() - process - coordinators - (CpuTimeOfThisThread() - thread);
+    return HostTime{.trainer = mean(trainer),
+                    .coordinator = mean(coordinators),
+                    .both = mean(trainer + coordinators),
+                    .others = mean(others)};
+  }
+
+ private:
+  void Submit() {
+    if (way_ == Way::kGrouped) {
+      handles_ = grouped_allreduce_async("gradients", tensors_);
+    } else {
+      for (const Tensor& tensor : tensors_) handles_.push_back(allreduce_async(tensor));
+    }
+  }
+
+  absl::Duration CoordinatorTime() const {
+    absl::Duration total;
+    for (const pid_t thread : coordinator_) total += CpuTimeOf(thread);
+    return total;
+  }
+
+  const Way way_;
+  Gpu& gpu_;
+  std::vector<Tensor> tensors_;
+  std::vector<Handle> handles_;
+  std::vector<pid_t> coordinator_;  // the threads that the job has begun with
+};
+
+// That the steps between two points sent no control message, and had one bucket each: but for votes that were open, and
+// so many buckets are counted late.
+absl::Status CheckSteady(const ronda_statistics& before, const ronda_statistics& after, int steps) {
+  constexpr int64_t kOpenVotes = 8;
+  const auto buckets = static_cast<int64_t>(after.buckets_scheduled + after.buckets_agreed - before.buckets_scheduled -
+                                            before.buckets_agreed);
+  if (after.reports_sent == before.reports_sent && std::abs(buckets - steps) <= kOpenVotes) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("not a steady state: ", after.reports_sent - before.reports_sent,
+                                          " control messages and ", buckets, " buckets in ", steps, " steps"));
+}
+
+// The median over the blocks, of the rank that has used most.
+double MedianOf(double HostTime::*part, const std::vector<HostTime>& blocks) {
+  std::vector<double> values;
+  for (const HostTime& block : blocks) values.push_back(block.*part);
+  double median = Median(std::move(values));
+  allreduce(tensor("median", &median), {Op::Max});
+  return median;
+}
+
+absl::StatusOr<HostTime> Measure(const HostTimeOptions& options, Steps* steps) {
+  RONDA_RETURN_IF_ERROR(steps->Run(options.warm_up).status());
+  const ronda_statistics before = statistics();
+  std::vector<HostTime> blocks;
+  for (int i = 0; i < options.blocks; ++i) {
+    RONDA_ASSIGN_OR_RETURN(blocks.emplace_back(), steps->Run(options.steps));
+  }
+  RONDA_RETURN_IF_ERROR(CheckSteady(before, statistics(), options.blocks * options.steps));
+  return HostTime{.trainer = MedianOf(&HostTime::trainer, blocks),
+                  .coordinator = MedianOf(&HostTime::coordinator, blocks),
+                  .both = MedianOf(&HostTime::both, blocks),
+                  .others = MedianOf(&HostTime::others, blocks)};
+}
+
+absl::Status Run(const HostTimeOptions& options, const Place& place, Gpu* gpu) {
+  RONDA_ASSIGN_OR_RETURN(const ModelShapes model, PresetShapes(options.preset));
+  RONDA_ASSIGN_OR_RETURN(const GpuGradients gradients, GpuGradients::Create(model, gpu));
+  RONDA_RETURN_IF_ERROR(gpu->Finish());
+  const Table table({{.title = "CPU time of the host", .width = 22, .align = Table::Column::Align::kLeft},
+                     {.title = "trainer us", .width = 11},
+                     {.title = "coordinator us", .width = 11},
+                     {.title = "both us", .width = 11},
+                     {.title = "other threads us", .width = 11}});
+  std::string text =
+      absl::StrCat("# ", gpu->name(), ", ", place.size, place.size == 1 ? " rank" : " ranks", "; medians of ",
+                   options.blocks, " blocks of ", options.steps, " steps\n", table.Header());
+  std::string aims;
+  for (const Way way : {Way::kOneByOne, Way::kGrouped}) {
+    Steps steps(way, model, gradients, gpu);
+    RONDA_ASSIGN_OR_RETURN(const HostTime time, Measure(options, &steps));
+    absl::StrAppend(&text, table.Row({Name(way), Fixed(time.trainer, 1), Fixed(time.coordinator, 1),
+                                      Fixed(time.both, 1), Fixed(time.others, 1)}));
+    absl::StrAppend(
+        &aims, AimLine(absl::StrCat("CPU time of an allreduce of ", model.name, "'s ", model.parameters.size(),
+                                    " tensors, ", Name(way), ", ", place.size, place.size == 1 ? " rank" : " ranks"),
+                       absl::StrCat(Fixed(time.both, 1), " us"), "under 60 us"));
+  }
+  if (place.rank == 0) std::fputs(absl::StrCat(text, aims, "\n").c_str(), stdout);
+  return absl::OkStatus();
+}
+
+// NCCL refuses two ranks of a host that share a GPU.
+void TellNcclOfDifferentHosts(const Place& place) {
+  constexpr int kKeep = 0;
+  setenv("NCCL_HOSTID", absl::StrCat("rank-", place.rank).c_str(), kKeep);
+}
+
+absl::Status RunOnRank(const HostTimeOptions& options) {
+  RONDA_ASSIGN_OR_RETURN(const std::optional<Place> found, FindPlace(ProcessVariables(), /*parent=*/0));
+  const Place place = found.value_or(Place());
+  const absl::StatusOr<std::unique_ptr<Gpu>> gpu = Gpu::Open(place.rank);
+  if (!gpu.ok()) {
+    std::printf("no GPU: %s\n", std::string(gpu.status().message()).c_str());
+    return absl::OkStatus();
+  }
+  if ((*gpu)->devices() < place.size) TellNcclOfDifferentHosts(place);
+  try {
+    return Run(options, place, gpu->get());
+  } catch (const Error& error) {
+    return absl::InternalError(error.what());
+  }
+}
+
+int Main(const std::vector<std::string>& words) {
+  HostTimeOptions options;
+  constexpr IntegerRange kPositive = {.min = 1, .max = 1000000};
+  Flags flags("host_time_bench", "The host's CPU time for an allreduce of a model's gradients on a GPU.");
+  flags.Add({.names = {"--preset"}, .value = "MODEL", .help = "Whose gradients (resnet50)."},
+            Choice(&options.preset, PresetNames()));
+  flags.Add({.names = {"--blocks"}, .value = "N", .help = "Blocks of steps, of which the median counts (11)."},
+            Integer(&options.blocks, kPositive));
+  flags.Add({.names = {"--steps"}, .value = "N", .help = "Steps of a block (20)."}, Integer(&options.steps, kPositive));
+  flags.Add({.names = {"--warm-up"}, .value = "N", .help = "Steps before the first block (100)."},
+            Integer(&options.warm_up, kPositive));
+  if (const absl::Status parsed = flags.Parse(words); !parsed.ok()) {
+    std::fprintf(stderr, "host_time_bench: %s\n", std::string(parsed.message()).c_str());
+    return 2;
+  }
+  if (flags.help_requested()) return std::fputs(flags.Help().c_str(), stdout) < 0 ? 1 : 0;
+  const absl::Status status = RunOnRank(options);
+  if (!status.ok()) std::fprintf(stderr, "host_time_bench: %s\n", std::string(status.message()).c_str());
+  return status.ok() ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace ronda::bench
+
+int main(int argc, char** argv) { return ronda::bench::Main({argv + 1, argv + argc}); }

@@ -1,0 +1,82 @@
+#include "bench/cuda/gpu.h"
+
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <thread>
+
+#include "tests/testing/fake_gpu/fake_gpu.h"
+
+namespace ronda::bench {
+namespace {
+
+using ::testing::HasSubstr;
+
+class GpuTest : public ::testing::Test {
+ protected:
+  void SetUp() override { setenv("RONDA_CUDA_PLUGIN", ronda::testing::kFakeCudaPath, 1); }
+
+  static std::unique_ptr<Gpu> OpenedFor(int rank) {
+    absl::StatusOr<std::unique_ptr<Gpu>> gpu = Gpu::Open(rank);
+    EXPECT_TRUE(gpu.ok()) << gpu.status();
+    return gpu.ok() ? *std::move(gpu) : nullptr;
+  }
+};
+
+TEST_F(GpuTest, RanksShareGpusInTurn) {
+  const int devices = OpenedFor(0)->devices();
+  EXPECT_THAT(OpenedFor(1)->name(), HasSubstr("cuda:1"));
+  EXPECT_EQ(OpenedFor(devices + 1)->name(), OpenedFor(1)->name());
+}
+
+TEST_F(GpuTest, WithoutAPluginTheReasonIsThatOfTheLoader) {
+  setenv("RONDA_CUDA_PLUGIN", "/nowhere/libronda_cuda.so", 1);
+  EXPECT_THAT(std::string(Gpu::Open(0).status().message()), HasSubstr("/nowhere/libronda_cuda.so"));
+}
+
+TEST_F(GpuTest, GradientsLieApartAndAreZero) {
+  const auto gpu = OpenedFor(0);
+  const ModelShapes model = {.name = "two", .parameters = {{.name = "a", .shape = {3, 5}}, {.name = "b", .shape = {}}}};
+  const auto gradients = GpuGradients::Create(model, gpu.get());
+  ASSERT_TRUE(gradients.ok()) << gradients.status();
+  ASSERT_TRUE(gpu->Finish().ok());
+  EXPECT_EQ(gradients->bytes(), 16 * sizeof(float));
+  ASSERT_EQ(gradients->places().size(), 2U);
+  const auto& [a, b] = std::tie(gradients->places()[0], gradients->places()[1]);
+  EXPECT_EQ(a.count, 15U);
+  EXPECT_EQ(b.count, 1U);
+  EXPECT_GE(b.data, a.data + a.count);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(b.data) % 256, reinterpret_cast<uintptr_t>(a.data) % 256);
+  for (size_t i = 0; i < a.count; ++i) EXPECT_EQ(a.data[i], 0) << i;
+}
+
+TEST_F(GpuTest, FinishWaitsForTheStream) {
+  const auto gpu = OpenedFor(0);
+  std::atomic<bool> is_done{false};
+  ronda::testing::EnqueueOnFakeGpu(gpu->stream(), [&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    is_done = true;
+  });
+  EXPECT_TRUE(gpu->Finish().ok());
+  EXPECT_TRUE(is_done);
+}
+
+TEST_F(GpuTest, TimeIsWhatTheStreamTakesAndErrorsAreNamed) {
+  const auto gpu = OpenedFor(0);
+  const auto time = gpu->Time("a nap", [](const ronda_cuda_plugin&, StreamHandle stream) {
+    ronda::testing::EnqueueOnFakeGpu(stream, [] { std::this_thread::sleep_for(std::chrono::milliseconds(5)); });
+    return 0;
+  });
+  ASSERT_TRUE(time.ok()) << time.status();
+  EXPECT_GE(*time, absl::Milliseconds(5));
+  const auto failed = gpu->Time(
+      "nonsense", [](const ronda_cuda_plugin& cuda, StreamHandle) { return cuda.record_event(nullptr, nullptr); });
+  EXPECT_THAT(std::string(failed.status().message()), HasSubstr("nonsense"));
+}
+
+}  // namespace
+}  // namespace ronda::bench

@@ -1,0 +1,69 @@
+// The programs that measure on GPUs, on fake ones: that they run, and print what tools/gpu/run.sh looks for. What they
+// measure here is nothing.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/multiprocess/launcher_harness.h"
+#include "tests/testing/fake_gpu/fake_gpu.h"
+
+namespace ronda::bench {
+namespace {
+
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+
+std::vector<std::string> FakeGpus(int devices) {
+  return {std::string("RONDA_CUDA_PLUGIN=") + ronda::testing::kFakeCudaPath,
+          std::string("RONDA_NCCL_LIBRARY=") + ronda::testing::kFakeNcclLibraryPath,
+          "FAKE_CUDA_DEVICES=" + std::to_string(devices)};
+}
+
+TEST(GpuProgramsTest, KernelsAreComparedWithCopies) {
+  LauncherRun run({"-np", "1", "bench/cuda/kernels_bench", "--preset", "lenet", "--rounds", "1"},
+                  {.environment = FakeGpus(1)});
+  EXPECT_EQ(run.Finish(), 0) << run.err();
+  for (const std::string name : {"pack to float16", "unpack from bfloat16", "pack to fp8 E4M3"}) {
+    EXPECT_THAT(run.out(), ContainsRegex("lenet, 10 tensors, " + name +
+                                         ": [0-9.]+ % of the rate of a copy, which is [0-9]+ GB/s "
+                                         "\\(aim: at least 85 %\\)\n"));
+  }
+}
+
+class HostTimeTest : public ::testing::TestWithParam<int> {};
+
+// The program fails if its steps are not in a steady state. Two ranks share the one GPU, over NCCL.
+TEST_P(HostTimeTest, TimeOfTheHostIsThatOfLockedSteps) {
+  const std::string ranks = std::to_string(GetParam());
+  std::vector<std::string> environment = FakeGpus(1);
+  environment.push_back("RONDA_DEVICE_BACKEND=nccl");
+  LauncherRun run({"-np", ranks, "bench/cuda/host_time_bench", "--preset", "lenet", "--blocks", "2", "--steps", "10"},
+                  {.environment = environment});
+  EXPECT_EQ(run.Finish(), 0) << run.err();
+  for (const std::string way : {"one by one", "as a group"}) {
+    EXPECT_THAT(run.out(), ContainsRegex("CPU time of an allreduce of lenet's 10 tensors, " + way + ", " + ranks +
+                                         " ranks?: [0-9.]+ us \\(aim: under 60 us\\)\n"));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, HostTimeTest, ::testing::Values(1, 2));
+
+TEST(GpuProgramsTest, WithoutAGpuTheySaySo) {
+  for (const char* program : {"bench/cuda/kernels_bench", "bench/cuda/host_time_bench"}) {
+    LauncherRun run({"-np", "1", program}, {.environment = FakeGpus(0)});
+    EXPECT_EQ(run.Finish(), 0) << run.err();
+    EXPECT_THAT(run.out(), HasSubstr("no GPU: no CUDA device: "));
+  }
+}
+
+TEST(GpuProgramsTest, MistakesAreUsageErrors) {
+  for (const char* program : {"bench/cuda/kernels_bench", "bench/cuda/host_time_bench"}) {
+    LauncherRun run({"-np", "1", program, "--rounds", "0"}, {.environment = FakeGpus(1)});
+    EXPECT_EQ(run.Finish(), 2) << run.err();
+  }
+}
+
+}  // namespace
+}  // namespace ronda::bench

@@ -1,0 +1,77 @@
+#!/bin/bash
+# run.sh of a GPU bundle, on fakes: a bundle of the real launcher, the fake CUDA and NCCL, and scripts for tests and benchmarks.
+set -euo pipefail
+
+readonly bundle=$(mktemp -d "${TEST_TMPDIR:-/tmp}/bundle.XXXXXX")
+trap 'rm -rf "$bundle"' EXIT
+
+fail() {
+  echo "FAILED: $*" >&2
+  exit 1
+}
+
+program() {  # program PATH, a script on stdin
+  mkdir -p "$bundle/$(dirname "$1")"
+  cat <(echo '#!/bin/bash') - > "$bundle/$1"
+  chmod 755 "$bundle/$1"
+}
+
+# Runs run.sh; its words are in $output, its exit code in $code.
+run() {
+  code=0
+  output=$(env --unset=RONDA_CUDA_PLUGIN "$bundle/run.sh" "$@" 2>&1) || code=$?
+}
+
+expect() {  # expect CODE PART...
+  [[ $code -eq $1 ]] || fail "exit code $code, not $1: $output"
+  shift
+  for part in "$@"; do [[ $output == *"$part"* ]] || fail "no \"$part\" in: $output"; done
+}
+
+install -D -m 755 tools/gpu/run.sh "$bundle/run.sh"
+install -D -m 755 runtime/launch/rondarun "$bundle/runtime/launch/rondarun"
+install -D -m 755 tests/testing/fake_cuda/libfake_cuda.so "$bundle/runtime/cuda/libronda_cuda.so"
+export RONDA_NCCL_LIBRARY=$PWD/tests/testing/fake_nccl/libfake_nccl.so
+export FAKE_CUDA_DEVICES=1
+
+program tests/good <<< '[[ -f $RONDA_TEST_CUDA_PLUGIN && -d $TEST_TMPDIR ]] && echo "[       OK ] Good.Case (0 ms)"'
+program tests/without <<< 'printf "%s\n" "without.cc:7: Skipped" "there is no second GPU" "[  SKIPPED ] Without.Case (0 ms)"'
+program bench/one <<< 'printf "%s\n" "# not a figure" "packing, all of it: 93.1 % of a copy (aim: at least 85 %)"'
+program bench/cuda/host_time_bench <<< '[[ ${RONDA_RANK:-0} -ne 0 ]] || echo "time, ${RONDA_SIZE:-1} ranks: 5 us (aim: under 60 us)"'
+program examples/train <<< 'echo "training $1: 2 % (aim: under 3 %)"'
+printf '%s\n' tests/good tests/without > "$bundle/tests.txt"
+printf '%s\n' bench/one bench/cuda/host_time_bench examples/train > "$bundle/benches.txt"
+
+# Tests.
+run test
+expect 0 "1 device" "PASSED  tests/good" "SKIPPED tests/without: there is no second GPU" "1 passed, 0 failed, 1 skipped"
+program tests/bad <<< 'echo "what went wrong" && exit 1'
+echo tests/bad >> "$bundle/tests.txt"
+run test
+expect 1 "FAILED  tests/bad" "what went wrong" "1 passed, 1 failed, 1 skipped"
+sed -i '/bad/d' "$bundle/tests.txt"
+
+# Benchmarks, and the table of what has an aim.
+run bench
+expect 0 "# not a figure" "| packing, all of it | 93.1 % of a copy | at least 85 % |" "| time, 1 ranks | 5 us | under 60 us |" \
+  "| time, 2 ranks | 5 us | under 60 us |" "| training --bench | 2 % | under 3 % |" "fake GPU" "libfake_nccl.so"
+RONDA_NCCL_LIBRARY=/nowhere/libnccl.so.2 run bench
+expect 0 "2 ranks are left out: - " "| time, 1 ranks |"
+[[ $output != *"time, 2 ranks"* ]] || fail "2 ranks without NCCL: $output"
+program bench/one <<< 'exit 3'
+run bench
+expect 1 "| time, 1 ranks |"
+
+# Sanitizers: each tool over each test.
+program bin/compute-sanitizer <<< 'echo "$@" >> "$SANITIZED"; exec "${@: -1}"'
+SANITIZED=$bundle/sanitized PATH=$bundle/bin:$PATH run sanitize
+expect 0 "== memcheck" "== racecheck" "== synccheck"
+[[ $(grep -c -- '--tool racecheck .* ./tests/' "$bundle/sanitized") -eq 2 ]] || fail "$(cat "$bundle/sanitized")"
+
+# Without a GPU there is nothing to do, and mistakes are refused.
+for what in test bench sanitize; do
+  FAKE_CUDA_DEVICES=0 run "$what"
+  expect 0 "SKIPPED: no CUDA device: "
+done
+run nonsense
+expect 2 "usage: run.sh"
