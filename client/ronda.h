@@ -69,8 +69,7 @@ typedef enum ronda_reduce_op {
   RONDA_BAND = 5,    /* bit by bit; integers and RONDA_BOOL */
   RONDA_BOR = 6,
   RONDA_BXOR = 7,
-  RONDA_ADASUM = 8 /* adaptive sum, which scales with the ranks' agreement; allreduce of floating-point numbers, in the
-                      host's memory */
+  RONDA_ADASUM = 8 /* adaptive sum, which scales with the ranks' agreement; allreduce of floating-point numbers */
 } ronda_reduce_op;
 
 /* The format in which floating-point elements travel when they are reduced; sums are made in fp32 and rounded once. The

@@ -101,12 +101,28 @@ TEST_F(DeviceTest, OfATensorInHostMemoryTheStreamFormIsTheHosts) {
   });
 }
 
+TEST_F(DeviceTest, AdasumAveragesWhatAgreesAndAddsWhatDoesNot) {
+  ronda::run_threads(kRanks, [] {
+    const FakeGpuStream stream(ronda::rank());
+    const FakeGpuArray<float> equal(stream, std::vector<float>(100, 3));
+    std::vector<float> own(kRanks, 0);
+    own[static_cast<std::size_t>(ronda::rank())] = 2;
+    const FakeGpuArray<float> orthogonal(stream, own);
+    const std::vector<ronda::Handle> handles = ronda::grouped_allreduce_async(
+        "gradients", {View("equal", equal, stream), View("orthogonal", orthogonal, stream)}, {ronda::Op::Adasum});
+    for (const ronda::Handle& handle : handles) handle.synchronize_on(stream.handle());
+    EXPECT_THAT(equal.Get(), Each(::testing::FloatNear(3, 1e-5f)));
+    EXPECT_THAT(orthogonal.Get(), Each(2.0f));
+  });
+}
+
 // The elements of a result in the GPU's memory, for work on `stream`.
-std::vector<float> Read(ronda::OutputHandle<float>& handle, const FakeGpuStream& stream) {
+template <class T>
+std::vector<T> Read(ronda::OutputHandle<T>& handle, const FakeGpuStream& stream) {
   EXPECT_EQ(handle.memory(), RONDA_MEMORY_CUDA);
   handle.synchronize_on(stream.handle());
-  std::vector<float> values(handle.count());
-  const float* const data = handle.data();
+  std::vector<T> values(handle.count());
+  const T* const data = handle.data();
   stream.Enqueue([&values, data] { std::copy_n(data, values.size(), values.begin()); });
   stream.Synchronize();
   return values;
@@ -128,6 +144,74 @@ TEST_F(DeviceTest, ResultsThatRondaOwnsAreInTheGpusMemory) {
     EXPECT_THAT(Read(dealt, stream), ElementsAre(ronda::rank() == 0 ? 2 : 20));
     auto collected = ronda::gather_async<float>(view, /*root=*/0);
     EXPECT_EQ(Read(collected, stream).size(), ronda::rank() == 0 ? 4u : 0u);
+  });
+}
+
+TEST_F(DeviceTest, GroupsAreCarriedOutAsAWholeOnTheDevice) {
+  ronda::run_threads(kRanks, [] {
+    const FakeGpuStream stream(ronda::rank());
+    const FakeGpuArray<float> x(stream, {Own(), 10 * Own()});
+    const FakeGpuArray<float> y(stream, std::vector<float>{100 * Own()});
+    const std::vector<ronda::Tensor> views = {View("x", x, stream), View("y", y, stream)};
+    auto gathered = ronda::grouped_allgather_async<float>("gather", views);
+    ASSERT_EQ(gathered.size(), 2u);
+    EXPECT_THAT(Read(gathered[0], stream), ElementsAre(1, 10, 2, 20));
+    EXPECT_THAT(Read(gathered[1], stream), ElementsAre(100, 200));
+    auto scattered = ronda::grouped_reducescatter_async<float>("scatter", views, {ronda::Op::Sum});
+    EXPECT_THAT(Read(scattered[0], stream), ElementsAre(ronda::rank() == 0 ? 3 : 30));
+    EXPECT_EQ(Read(scattered[1], stream).size(), ronda::rank() == 0 ? 1u : 0u);
+    ronda::grouped_allreduce("reduce", views, {ronda::Op::Sum});
+    EXPECT_THAT(x.Get(), ElementsAre(3, 30));
+    EXPECT_THAT(y.Get(), ElementsAre(300));
+  });
+}
+
+TEST_F(DeviceTest, AGroupMayHaveTensorsOfBothMemories) {
+  ronda::run_threads(kRanks, [] {
+    const FakeGpuStream stream(ronda::rank());
+    const FakeGpuArray<float> device(stream, std::vector<float>(5, Own()));
+    std::vector<float> host(4, Own());
+    ronda::grouped_allreduce("both", {View("device", device, stream), ronda::tensor("host", host)}, {ronda::Op::Sum});
+    EXPECT_THAT(device.Get(), Each(kSum));
+    EXPECT_THAT(host, Each(kSum));
+  });
+}
+
+TEST_F(DeviceTest, AMemberOfAGroupThatIsWrongFailsTheGroup) {
+  ronda::run_threads(kRanks, [] {
+    const FakeGpuStream stream(ronda::rank());
+    const FakeGpuArray<float> x(stream, std::vector<float>{Own()});
+    const FakeGpuArray<float> y(stream, std::vector<float>(ronda::rank() == 0 ? 2 : 3, Own()));
+    const std::vector<ronda::Tensor> views = {View("x", x, stream), View("y", y, stream)};
+    EXPECT_EQ(ronda::try_grouped_allreduce("odd", views).code(), RONDA_ERROR_MISMATCH);
+    EXPECT_EQ(ronda::try_grouped_allgather_async<double>("g", views).status().code(), RONDA_ERROR_INVALID_ARGUMENT);
+    EXPECT_THAT(x.Get(), ElementsAre(Own()));
+  });
+}
+
+TEST_F(DeviceTest, MessagesRootsAndSparseTensorsAreOfTheDevice) {
+  ronda::run_threads(kRanks, [] {
+    const FakeGpuStream stream(ronda::rank());
+    const FakeGpuArray<float> array(stream, {Own(), 10 * Own()});
+    const ronda::Tensor view = View("x", array, stream);
+    if (ronda::rank() == 0) {
+      ronda::send(view, /*to=*/1, /*tag=*/7);
+    } else {
+      ronda::recv(view, /*from=*/0, /*tag=*/7);
+      EXPECT_THAT(array.Get(), ElementsAre(1, 10));
+    }
+    array.Set({Own(), 10 * Own()});
+    ronda::reduce(view, array.data(), /*root=*/1, {ronda::Op::Sum});
+    EXPECT_THAT(array.Get(), ronda::rank() == 1 ? ElementsAre(3, 30) : ElementsAre(1, 10));
+    ronda::broadcast(view, /*root=*/1);
+    EXPECT_THAT(array.Get(), ElementsAre(3, 30));
+    const FakeGpuArray<std::int64_t> indices(stream, {std::int64_t{ronda::rank()}, 5});
+    auto rows = ronda::sparse_allreduce_async<float>(view, indices.data(), ronda::Op::Sum);
+    EXPECT_THAT(Read(rows.values, stream), ElementsAre(3, 30, 3, 30));
+    EXPECT_THAT(Read(rows.indices, stream), ElementsAre(0, 5, 1, 5));
+    EXPECT_EQ(ronda::try_sparse_allreduce_async<float>(view, indices.data()).status().code(),
+              RONDA_ERROR_INVALID_ARGUMENT)
+        << "an average";
   });
 }
 
