@@ -15,6 +15,12 @@ int DeviceAddScaled(const AddScaledCall& call, void* stream);
 int DeviceDots(const DotsCall& call, void* stream);
 int DeviceCombine(const CombineCall& call, void* stream);
 
+// Load all of these kernels onto the current device; 0 or a cudaError_t. CUDA would do so for each with its first
+// launch, and may wait for the device before it does.
+int LoadMapKernels();
+int LoadReduceKernels();
+int LoadGradientKernels();
+
 }  // namespace ronda::kernels::cuda
 
 #endif  // RONDA_KERNELS_CUDA_DEVICE_KERNELS_H_

@@ -10,11 +10,14 @@
 
 namespace ronda::kernels::cuda {
 
-// Blocks that a multiprocessor shall have room for: enough threads for their accesses to keep its memory busy.
-inline constexpr int kBlocksAtOnce = 4;
+template <class Body>
+constexpr int BlocksAtOnce() {
+  if constexpr (requires { Body::kBlocksAtOnce; }) return Body::kBlocksAtOnce;
+  return kBlocksAtOnceIfSmall;
+}
 
 template <class Body>
-__global__ void __launch_bounds__(kThreads, kBlocksAtOnce) BodyKernel(const __grid_constant__ Body body) {
+__global__ void __launch_bounds__(kThreads, BlocksAtOnce<Body>()) BodyKernel(const __grid_constant__ Body body) {
   body(DeviceBlock());
 }
 
@@ -30,6 +33,19 @@ struct DeviceLaunch {
   }
 
   cudaStream_t stream;
+};
+
+// Loads the kernels of bodies onto the current device, and runs nothing. `*error` is the first failure.
+struct DeviceLoad {
+  template <class Body>
+  int operator()(const Body& /*body*/, uint32_t /*blocks*/) const {
+    cudaFuncAttributes attributes;
+    const cudaError_t loaded = cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(&BodyKernel<Body>));
+    if (*error == cudaSuccess) *error = loaded;
+    return 0;
+  }
+
+  cudaError_t* error;
 };
 
 }  // namespace ronda::kernels::cuda

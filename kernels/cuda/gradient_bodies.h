@@ -93,6 +93,7 @@ template <class E, class Factors>
 class AddBody {
  public:
   static constexpr uint32_t kTileElements = TileElements(sizeof(E));
+  static constexpr int kBlocksAtOnce = kBlocksAtOnceIfLarge;
 
   AddBody(const Tiling<PairSegment>& tiles, const Factors& factors) : factors_(factors), tiles_(tiles) {}
 

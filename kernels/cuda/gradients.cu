@@ -1,5 +1,6 @@
 #include "kernels/cuda/device_kernels.h"
 #include "kernels/cuda/device_launch.h"
+#include "kernels/cuda/every_launch.h"
 #include "kernels/cuda/gradient_launches.h"
 
 namespace ronda::kernels::cuda {
@@ -21,6 +22,12 @@ int DeviceDots(const DotsCall& call, void* stream) {
 
 int DeviceCombine(const CombineCall& call, void* stream) {
   return LaunchCombine(call, DeviceLaunch{static_cast<cudaStream_t>(stream)});
+}
+
+int LoadGradientKernels() {
+  cudaError_t error = cudaSuccess;
+  LaunchEveryGradient(DeviceLoad{&error});
+  return error;
 }
 
 }  // namespace ronda::kernels::cuda

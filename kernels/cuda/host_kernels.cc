@@ -26,21 +26,11 @@ struct HostLaunch {
 
 }  // namespace
 
-int HostPack(const PackCall& call) {
-  if (call.wire.blocks != Wire::Blocks::kNone) return LaunchPackBlocks(call, HostLaunch());
-  return LaunchPackElements(call, HostLaunch());
-}
+int HostPack(const PackCall& call) { return LaunchPack(call, HostLaunch()); }
 
-int HostUnpack(const UnpackCall& call) {
-  const bool in_blocks = call.wire.blocks != Wire::Blocks::kNone;
-  const int error = in_blocks ? LaunchUnpackBlocks(call, HostLaunch()) : LaunchUnpackElements(call, HostLaunch());
-  return error != 0 ? error : LaunchDecide(call, HostLaunch());
-}
+int HostUnpack(const UnpackCall& call) { return LaunchUnpack(call, HostLaunch()); }
 
-int HostReduce(const ReduceCall& call) {
-  if (call.wire.blocks != Wire::Blocks::kNone) return LaunchReduceBlocks(call, HostLaunch());
-  return LaunchReduceElements(call, HostLaunch());
-}
+int HostReduce(const ReduceCall& call) { return LaunchReduce(call, HostLaunch()); }
 
 int HostFindNonFinite(const NonFiniteCall& call) {
   std::fill_n(call.found, call.tensor_count, uint8_t{0});

@@ -66,13 +66,11 @@ struct ScaleFloats {
   using Lane = LaneOf<From, To>;
   static constexpr bool kHasFeedback = false;
 
-  explicit ScaleFloats(const Scale& scale) : factor(scale.Factor()) {}
+  explicit ScaleFloats(const Scale& scale) : factor(static_cast<Lane>(scale.Factor())) {}
 
-  RONDA_HOST_DEVICE To operator()(From element) const {
-    return RoundTo<To>(Widen<Lane>(element) * static_cast<Lane>(factor));
-  }
+  RONDA_HOST_DEVICE To operator()(From element) const { return RoundTo<To>(Widen<Lane>(element) * factor); }
 
-  double factor;
+  Lane factor;
 };
 
 // To 16 bits, with error feedback where a segment has any: feedback.h of kernels/cpu. (Apart from ScaleFloats, whose
@@ -85,8 +83,8 @@ struct NarrowFloats : ScaleFloats<F, T> {
   using ScaleFloats<F, T>::operator();
 
   RONDA_HOST_DEVICE T operator()(F element, float& residual) const {
-    using Wide = LaneOf<F, F>;
-    const float value = static_cast<float>(Widen<Wide>(element) * static_cast<Wide>(this->factor)) + residual;
+    using Wide = LaneOf<F, T>;
+    const float value = static_cast<float>(Widen<Wide>(element) * this->factor) + residual;
     const T rounded = RoundTo<T>(value);
     residual = Lost(value, Widen<float>(rounded));
     return rounded;
@@ -100,6 +98,7 @@ class MapBody {
   using To = typename Function::To;
   static constexpr size_t kWidest = std::max(sizeof(From), sizeof(To));
   static constexpr uint32_t kTileElements = TileElements(kWidest);
+  static constexpr int kBlocksAtOnce = Function::kHasFeedback ? kBlocksAtOnceIfLarge : kBlocksAtOnceIfSmall;
 
   MapBody(const Tiling<MapSegment>& tiles, const Function& function, const Ballot& ballot)
       : function_(function), ballot_(ballot), tiles_(tiles) {}

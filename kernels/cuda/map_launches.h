@@ -174,6 +174,19 @@ int LaunchDecide(const UnpackCall& call, const Launch& launch) {
   return launch(DecideBody{BallotOf(call.vote, VoteDType(call.wire)), call.vote.decision}, 1);
 }
 
+template <class Launch>
+int LaunchPack(const PackCall& call, const Launch& launch) {
+  const bool in_blocks = call.wire.blocks != Wire::Blocks::kNone;
+  return in_blocks ? LaunchPackBlocks(call, launch) : LaunchPackElements(call, launch);
+}
+
+template <class Launch>
+int LaunchUnpack(const UnpackCall& call, const Launch& launch) {
+  const bool in_blocks = call.wire.blocks != Wire::Blocks::kNone;
+  const int error = in_blocks ? LaunchUnpackBlocks(call, launch) : LaunchUnpackElements(call, launch);
+  return error != 0 ? error : LaunchDecide(call, launch);
+}
+
 }  // namespace ronda::kernels::cuda
 
 #endif  // RONDA_KERNELS_CUDA_MAP_LAUNCHES_H_

@@ -18,43 +18,64 @@ RONDA_HOST_DEVICE inline float Greatest(float a, float b) { return a != a || a >
 RONDA_HOST_DEVICE inline double Least(double a, double b) { return a != a || a <= b ? a : b; }
 RONDA_HOST_DEVICE inline double Greatest(double a, double b) { return a != a || a >= b ? a : b; }
 
-template <class Float>
-RONDA_HOST_DEVICE inline Float ApplyToFloats(ReduceOp op, Float a, Float b) {
+// Each calls `visit` with the operator, as a function of two numbers: so which it is is asked once for all elements
+// that a thread has, and not once for each.
+template <class Float, class Visitor>
+RONDA_HOST_DEVICE inline void VisitFloatOperator(ReduceOp op, const Visitor& visit) {
   switch (op) {
     case ReduceOp::kSum:
-      return a + b;
+      return visit([](Float a, Float b) { return a + b; });
     case ReduceOp::kMin:
-      return Least(a, b);
+      return visit([](Float a, Float b) { return Least(a, b); });
     case ReduceOp::kMax:
-      return Greatest(a, b);
+      return visit([](Float a, Float b) { return Greatest(a, b); });
     default:
-      return a * b;
+      return visit([](Float a, Float b) { return a * b; });
   }
 }
 
-template <class Integer>
-RONDA_HOST_DEVICE inline Integer ApplyToIntegers(ReduceOp op, Integer a, Integer b) {
+template <class Integer, class Visitor>
+RONDA_HOST_DEVICE inline void VisitIntegerOperator(ReduceOp op, const Visitor& visit) {
   // Sums and products wrap; what is narrower than an int would not, and what is signed must not.
   using Wrapping = std::conditional_t<sizeof(Integer) < sizeof(uint32_t), uint32_t, std::make_unsigned_t<Integer>>;
   switch (op) {
     case ReduceOp::kSum:
-      return static_cast<Integer>(static_cast<Wrapping>(a) + static_cast<Wrapping>(b));
+      return visit([](Integer a, Integer b) {
+        return static_cast<Integer>(static_cast<Wrapping>(a) + static_cast<Wrapping>(b));
+      });
     case ReduceOp::kMin:
-      return a < b ? a : b;
+      return visit([](Integer a, Integer b) { return a < b ? a : b; });
     case ReduceOp::kMax:
-      return a > b ? a : b;
+      return visit([](Integer a, Integer b) { return a > b ? a : b; });
     case ReduceOp::kProduct:
-      return static_cast<Integer>(static_cast<Wrapping>(a) * static_cast<Wrapping>(b));
+      return visit([](Integer a, Integer b) {
+        return static_cast<Integer>(static_cast<Wrapping>(a) * static_cast<Wrapping>(b));
+      });
     case ReduceOp::kBitAnd:
-      return static_cast<Integer>(a & b);
+      return visit([](Integer a, Integer b) { return static_cast<Integer>(a & b); });
     case ReduceOp::kBitOr:
-      return static_cast<Integer>(a | b);
+      return visit([](Integer a, Integer b) { return static_cast<Integer>(a | b); });
     default:
-      return static_cast<Integer>(a ^ b);
+      return visit([](Integer a, Integer b) { return static_cast<Integer>(a ^ b); });
   }
 }
 
-// How elements of a type are reduced: First makes an accumulator of one, Apply adds another, Last makes the result.
+template <class Visitor>
+RONDA_HOST_DEVICE inline void VisitBoolOperator(ReduceOp op, const Visitor& visit) {
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kMax:
+    case ReduceOp::kBitOr:
+      return visit([](bool a, bool b) { return a || b; });
+    case ReduceOp::kBitXor:
+      return visit([](bool a, bool b) { return a != b; });
+    default:
+      return visit([](bool a, bool b) { return a && b; });
+  }
+}
+
+// How elements of a type are reduced: First makes an accumulator of one, the operator adds that of another, Last makes
+// the result.
 template <class E>
 struct FloatArithmetic {
   using Element = E;
@@ -64,8 +85,9 @@ struct FloatArithmetic {
       : op(reduce_op), factor(static_cast<Accumulator>(scale.Factor())) {}
 
   RONDA_HOST_DEVICE Accumulator First(E element) const { return Widen<Accumulator>(element); }
-  RONDA_HOST_DEVICE Accumulator Apply(Accumulator sum, E element) const {
-    return ApplyToFloats(op, sum, Widen<Accumulator>(element));
+  template <class Visitor>
+  RONDA_HOST_DEVICE void VisitOperator(const Visitor& visit) const {
+    VisitFloatOperator<Accumulator>(op, visit);
   }
   RONDA_HOST_DEVICE E Last(Accumulator sum) const { return RoundTo<E>(sum * factor); }
 
@@ -82,7 +104,10 @@ struct IntegerArithmetic {
       : op(reduce_op), is_scaled(!result_scale.IsIdentity()), scale(result_scale) {}
 
   RONDA_HOST_DEVICE E First(E element) const { return element; }
-  RONDA_HOST_DEVICE E Apply(E sum, E element) const { return ApplyToIntegers(op, sum, element); }
+  template <class Visitor>
+  RONDA_HOST_DEVICE void VisitOperator(const Visitor& visit) const {
+    VisitIntegerOperator<E>(op, visit);
+  }
   RONDA_HOST_DEVICE E Last(E sum) const { return is_scaled ? ScaleInteger(sum, scale) : sum; }
 
   ReduceOp op;
@@ -98,18 +123,9 @@ struct BoolArithmetic {
   BoolArithmetic(ReduceOp reduce_op, const Scale& /*scale: bool ignores it*/) : op(reduce_op) {}
 
   RONDA_HOST_DEVICE bool First(uint8_t element) const { return element != 0; }
-  RONDA_HOST_DEVICE bool Apply(bool sum, uint8_t element) const {
-    const bool other = element != 0;
-    switch (op) {
-      case ReduceOp::kSum:
-      case ReduceOp::kMax:
-      case ReduceOp::kBitOr:
-        return sum || other;
-      case ReduceOp::kBitXor:
-        return sum != other;
-      default:
-        return sum && other;
-    }
+  template <class Visitor>
+  RONDA_HOST_DEVICE void VisitOperator(const Visitor& visit) const {
+    VisitBoolOperator(op, visit);
   }
   RONDA_HOST_DEVICE uint8_t Last(bool sum) const { return sum; }
 

@@ -43,8 +43,11 @@ class ReduceBody {
   }
 
  private:
-  static constexpr int kVector = kAccessBytes / sizeof(E);
   using Accumulator = typename Arithmetic::Accumulator;
+  static constexpr int kVector = kAccessBytes / sizeof(E);
+  // Sources that are loaded before the first of them is added. Integers narrower than a register take one each, while
+  // they are worked on.
+  static constexpr int kSourcesAhead = sizeof(Accumulator) < sizeof(float) ? 1 : kAccessesInFlight;
 
   template <int kCount>
   struct Accumulators {
@@ -65,15 +68,7 @@ class ReduceBody {
   template <int kCount, class Block>
   RONDA_HOST_DEVICE void Range(const Block& block, uint64_t first, uint32_t begin, uint32_t end) const {
     const auto reduce = [&](uint32_t at) {
-      const uint8_t* from = At<E>(static_cast<const void*>(sources_.first), first + at);
-      Accumulators<kCount> sum;
-      const Vector<E, kCount> own = Load<E, kCount>(from);
-      for (int i = 0; i < kCount; ++i) sum.at[i] = arithmetic_.First(own.at[i]);
-      for (int source = 1; source < sources_.count; ++source) {
-        const Vector<E, kCount> next = Load<E, kCount>(from + source * sources_.stride);
-        for (int i = 0; i < kCount; ++i) sum.at[i] = arithmetic_.Apply(sum.at[i], next.at[i]);
-      }
-      return sum;
+      return Total<kCount>(At<E>(static_cast<const void*>(sources_.first), first + at));
     };
     const auto store = [&](uint32_t at, const Accumulators<kCount>& sum) {
       Vector<E, kCount> out;
@@ -82,6 +77,35 @@ class ReduceBody {
     };
     // One at a time: the sources are enough to have under way.
     ForBatches<kCount, 1>(block, begin, end, reduce, store);
+  }
+
+  // Of the vectors at `from` in the first source, and where the others have theirs.
+  template <int kCount>
+  RONDA_HOST_DEVICE Accumulators<kCount> Total(const uint8_t* from) const {
+    constexpr int kAhead = kCount == 1 ? 1 : kSourcesAhead;
+    const Vector<E, kCount> own = Load<E, kCount>(from);
+    Accumulators<kCount> sum;
+    int source = 1;
+    do {
+      Vector<E, kCount> next[kAhead] = {};
+      for (int i = 0; i < kAhead; ++i) {
+        from += sources_.stride;
+        if (source + i < sources_.count) next[i] = Load<E, kCount>(from);
+      }
+      for (int i = 0; i < kCount && source == 1; ++i) sum.at[i] = arithmetic_.First(own.at[i]);
+      for (int i = 0; i < kAhead; ++i) {
+        if (source + i < sources_.count) Add(next[i], sum);
+      }
+      source += kAhead;
+    } while (source < sources_.count);
+    return sum;
+  }
+
+  template <int kCount>
+  RONDA_HOST_DEVICE void Add(const Vector<E, kCount>& next, Accumulators<kCount>& sum) const {
+    arithmetic_.VisitOperator([&](const auto& apply) {
+      for (int i = 0; i < kCount; ++i) sum.at[i] = apply(sum.at[i], arithmetic_.First(next.at[i]));
+    });
   }
 
   const Sources sources_;
@@ -113,19 +137,21 @@ class ReduceBlocksBody {
     warp.ForEachLane([&](int lane) {
       numbers[lane] = LoadNumbers(sources_.first + at, lane);
       for (int source = 1; source < sources_.count; ++source) {
-        const LaneNumbers next = LoadNumbers(sources_.first + at + source * sources_.stride, lane);
-        for (int piece = 0; piece < kPieces; ++piece) {
-          for (int i = 0; i < kPiece; ++i) {
-            float& sum = numbers[lane].at[piece][i];
-            sum = ApplyToFloats(op_, sum, next.at[piece][i]);
-          }
-        }
+        Add(LoadNumbers(sources_.first + at + source * sources_.stride, lane), numbers[lane]);
       }
       for (auto& piece : numbers[lane].at) {
         for (float& number : piece) number *= factor_;
       }
     });
     EncodeBlock<Format>(warp, numbers, sources_.dst + at, [](int, int, int, float, float) {});
+  }
+
+  RONDA_HOST_DEVICE void Add(const LaneNumbers& next, LaneNumbers& sum) const {
+    VisitFloatOperator<float>(op_, [&](const auto& apply) {
+      for (int piece = 0; piece < kPieces; ++piece) {
+        for (int i = 0; i < kPiece; ++i) sum.at[piece][i] = apply(sum.at[piece][i], next.at[piece][i]);
+      }
+    });
   }
 
   RONDA_HOST_DEVICE static LaneNumbers LoadNumbers(const uint8_t* block, int lane) {

@@ -51,6 +51,12 @@ int LaunchReduceBlocks(const ReduceCall& call, const Launch& launch) {
   });
 }
 
+template <class Launch>
+int LaunchReduce(const ReduceCall& call, const Launch& launch) {
+  const bool in_blocks = call.wire.blocks != Wire::Blocks::kNone;
+  return in_blocks ? LaunchReduceBlocks(call, launch) : LaunchReduceElements(call, launch);
+}
+
 }  // namespace ronda::kernels::cuda
 
 #endif  // RONDA_KERNELS_CUDA_REDUCE_LAUNCHES_H_

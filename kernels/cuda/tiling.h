@@ -14,6 +14,12 @@ inline constexpr int kThreads = 256;
 // What each thread moves of a tile, on its wider side: enough in flight to hide memory's latency.
 inline constexpr int kAccessesInFlight = 4;
 
+// Blocks that a multiprocessor shall have room for: enough threads for their accesses to keep its memory busy, each
+// with registers for what it has under way. Bodies that hold two or three vectors for each that they load have their
+// own (Body::kBlocksAtOnce): with fewer registers they would put some into memory, which a launch may have to wait for.
+inline constexpr int kBlocksAtOnceIfSmall = 4;
+inline constexpr int kBlocksAtOnceIfLarge = 3;
+
 // Elements of a tile whose widest element has `bytes` bytes.
 constexpr uint32_t TileElements(size_t bytes) {
   return static_cast<uint32_t>(kThreads * kAccessesInFlight * kAccessBytes / bytes);
