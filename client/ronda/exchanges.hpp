@@ -85,6 +85,17 @@ Result<OutputHandle<T>> submit_input(ronda_status (*submit)(const Args*, ronda_h
   return submit_output<T>(submit, args, input.shape);
 }
 
+// Submits a group of allgathers. `kinds` are of their results.
+template <class T>
+Result<std::vector<OutputHandle<T>>> submit_group(const std::string& group,
+                                                  const std::vector<ronda_allgather_args>& args,
+                                                  const std::vector<OutputKind>& kinds) {
+  std::vector<ronda_handle> handles(args.size());
+  Status status = to_status(ronda_grouped_allgather_async(args.data(), args.size(), group.c_str(), handles.data()));
+  if (!status.ok()) return status;
+  return take_over<T>(handles, kinds);
+}
+
 }  // namespace detail
 
 // Copies the elements of `tensor` on rank `root` to all other ranks, which pass the same shape and dtype.
@@ -161,17 +172,34 @@ Result<std::vector<OutputHandle<T>>> try_grouped_allgather_async(const std::stri
     args[i].call = detail::to_c(call);
     kinds[i].row = detail::row_of(inputs[i].shape);
   }
-  std::vector<ronda_handle> handles(args.size());
-  Status status =
-      detail::to_status(ronda_grouped_allgather_async(args.data(), args.size(), group.c_str(), handles.data()));
-  if (!status.ok()) return status;
-  return detail::take_over<T>(handles, kinds);
+  return detail::submit_group<T>(group, args, kinds);
 }
 template <class T>
 std::vector<OutputHandle<T>> grouped_allgather_async(const std::string& group,
                                                      const std::vector<GatherInput<T>>& inputs,
                                                      const CallOptions& call = {}) {
   return try_grouped_allgather_async(group, inputs, call).value();
+}
+template <class T>
+Result<std::vector<OutputHandle<T>>> try_grouped_allgather_async(const std::string& group,
+                                                                 const std::vector<Tensor>& inputs,
+                                                                 const CallOptions& call = {}) {
+  std::vector<ronda_allgather_args> args(inputs.size(), RONDA_ALLGATHER_ARGS_INIT);
+  std::vector<detail::OutputKind> kinds(inputs.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    Status status = detail::check_dtype<T>(inputs[i]);
+    if (!status.ok()) return status;
+    args[i].tensor = detail::to_c(inputs[i]);
+    args[i].input = inputs[i].data;
+    args[i].call = detail::to_c(call, inputs[i]);
+    kinds[i] = {detail::row_of(inputs[i].shape), inputs[i].memory};
+  }
+  return detail::submit_group<T>(group, args, kinds);
+}
+template <class T>
+std::vector<OutputHandle<T>> grouped_allgather_async(const std::string& group, const std::vector<Tensor>& inputs,
+                                                     const CallOptions& call = {}) {
+  return try_grouped_allgather_async<T>(group, inputs, call).value();
 }
 
 // The same as allgather, but only rank `root` gets the result; the others get nothing.

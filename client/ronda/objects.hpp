@@ -138,6 +138,48 @@ struct SparseRows {
   std::vector<T> values;              // indices.size() rows
 };
 
+// What a sparse_allreduce_async() results in: everybody's rows, in the order of ranks.
+template <class T>
+struct SparseHandles {
+  OutputHandle<std::int64_t> indices;
+  OutputHandle<T> values;
+};
+
+namespace detail {
+
+template <class T>
+Result<SparseHandles<T>> submit_sparse(const ronda_sparse_allreduce_args& args, std::size_t row) {
+  ronda_handle indices = 0, values = 0;
+  Status status = to_status(ronda_sparse_allreduce_async(&args, &indices, &values));
+  if (!status.ok()) return status;
+  return SparseHandles<T>{OutputHandle<std::int64_t>(indices, 1, args.call.memory),
+                          OutputHandle<T>(values, row, args.call.memory)};
+}
+
+}  // namespace detail
+
+// The sum or average over all ranks of tensors of which each rank passes the rows that are not zero: `values` has them,
+// and as many `indices` say where they are. Both may be in a GPU's memory, as the results then are; averages are of
+// values in host memory.
+template <class T>
+Result<SparseHandles<T>> try_sparse_allreduce_async(const Tensor& values, const std::int64_t* indices,
+                                                    Op op = Op::Average, const CallOptions& call = {}) {
+  Status status = detail::check_dtype<T>(values);
+  if (!status.ok()) return status;
+  ronda_sparse_allreduce_args args = RONDA_SPARSE_ALLREDUCE_ARGS_INIT;
+  args.tensor = detail::to_c(values);
+  args.values = values.data;
+  args.indices = indices;
+  args.op = static_cast<ronda_reduce_op>(op);
+  args.call = detail::to_c(call, values);
+  return detail::submit_sparse<T>(args, detail::row_of(values.shape));
+}
+template <class T>
+SparseHandles<T> sparse_allreduce_async(const Tensor& values, const std::int64_t* indices, Op op = Op::Average,
+                                        const CallOptions& call = {}) {
+  return try_sparse_allreduce_async<T>(values, indices, op, call).value();
+}
+
 // The sum or average over all ranks of tensors of which each rank passes the rows that are not zero: everybody's rows,
 // in the order of ranks. An average divides by the same number as that of an allreduce. `row_shape` is the shape of one
 // row; {} if rows are single elements.
@@ -157,14 +199,11 @@ Result<SparseRows<T>> try_sparse_allreduce(const std::string& name, const Sparse
   args.indices = rows.indices.data();
   args.op = static_cast<ronda_reduce_op>(op);
   args.call = detail::to_c(call);
-  ronda_handle indices_id = 0, values_id = 0;
-  Status status = detail::to_status(ronda_sparse_allreduce_async(&args, &indices_id, &values_id));
+  Result<SparseHandles<T>> handles = detail::submit_sparse<T>(args, detail::row_of(shape));
+  if (!handles.ok()) return handles.status();
+  Status status = handles.value().values.wait();
   if (!status.ok()) return status;
-  OutputHandle<std::int64_t> indices(indices_id, 1);
-  OutputHandle<T> values(values_id, detail::row_of(shape));
-  status = values.wait();
-  if (!status.ok()) return status;
-  return SparseRows<T>{indices.result(), values.result()};
+  return SparseRows<T>{handles.value().indices.result(), handles.value().values.result()};
 }
 template <class T>
 SparseRows<T> sparse_allreduce(const std::string& name, const SparseRows<T>& rows, const Dims& row_shape,
