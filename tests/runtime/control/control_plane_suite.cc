@@ -150,6 +150,16 @@ TEST_P(ControlPlaneTest, FirstFailureReachesEveryRankWithTheSameText) {
   });
 }
 
+TEST_P(ControlPlaneTest, RanksThatFailAtOnceReportTheSame) {
+  std::vector<absl::Status> failures(static_cast<size_t>(size()));
+  OnEveryRank([&](RankId rank, ControlPlane& control) {
+    control.Fail(absl::InternalError(absl::StrCat("failure ", rank)));
+    failures[static_cast<size_t>(rank)] = control.failure();  // known at once
+  });
+  EXPECT_FALSE(failures[0].ok());
+  for (const absl::Status& failure : failures) EXPECT_EQ(failure, failures[0]);
+}
+
 TEST_P(ControlPlaneTest, DepartureIsNoFailure) {
   OnEveryRank([&](RankId, ControlPlane& control) { control.Depart(); });
   for (RankId rank = 0; rank < size(); ++rank) EXPECT_EQ(control(rank).failure(), absl::OkStatus());

@@ -187,21 +187,6 @@ TEST(GrpcControlPlaneTest, HeartbeatsKeepAnIdleJobAlive) {
   for (const auto& plane : planes) EXPECT_EQ(plane->failure(), absl::OkStatus());
 }
 
-TEST(GrpcControlPlaneTest, RanksThatFailAtOnceReportTheSame) {
-  const auto planes = Connect({.size = 7, .fan_out = 2});
-  std::vector<std::thread> threads;
-  std::vector<absl::Status> failures(planes.size());
-  for (size_t rank = 0; rank < planes.size(); ++rank) {
-    threads.emplace_back([&, rank] {
-      planes[rank]->Fail(absl::InternalError(absl::StrCat("failure ", rank)));
-      failures[rank] = planes[rank]->failure();  // known at once
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_FALSE(failures[0].ok());
-  for (const absl::Status& failure : failures) EXPECT_EQ(failure, failures[0]);
-}
-
 TEST(GrpcControlPlaneTest, FailureIsCalledOutOnceOnEveryRank) {
   std::counting_semaphore<8> called(0);
   std::atomic<int> calls{0};

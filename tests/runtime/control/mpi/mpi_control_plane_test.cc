@@ -146,21 +146,6 @@ TEST(MpiControlPlaneTest, FailureReachesARankThatOnlyAsksForIt) {
   }
 }
 
-TEST(MpiControlPlaneTest, RanksThatFailAtOnceReportTheSame) {
-  const auto planes = Connect({.size = 7, .fan_out = 2});
-  std::vector<std::thread> threads;
-  std::vector<absl::Status> failures(planes.size());
-  for (size_t rank = 0; rank < planes.size(); ++rank) {
-    threads.emplace_back([&, rank] {
-      planes[rank]->Fail(absl::InternalError(absl::StrCat("failure ", rank)));
-      failures[rank] = planes[rank]->failure();  // known at once
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_FALSE(failures[0].ok());
-  for (const absl::Status& failure : failures) EXPECT_EQ(failure, failures[0]);
-}
-
 // A buffer of a collective may be gone then, and any call may write to it.
 TEST(MpiControlPlaneTest, WhoKnowsOfTheFailureMakesNoMoreCallsToTheLibrary) {
   MessageRanks ranks = {.size = 5, .fan_out = 2};
