@@ -63,12 +63,24 @@ absl::Status AddProcessSets(const std::vector<std::vector<RankId>>& sets, Sessio
   return absl::OkStatus();
 }
 
+// Begins the timeline that the environment asks for. The job fails if a rank cannot: all are to hear why.
+absl::Status StartTimelineIfAsked(const TimelineSettings& timeline, Runtime& runtime) {
+  if (timeline.path.empty()) return absl::OkStatus();
+  const absl::Status started = runtime.StartTimeline(timeline.path);
+  if (started.ok()) return started;
+  const absl::Status status(started.code(), absl::StrCat("RONDA_TIMELINE: ", started.message()));
+  runtime.Abandon(status);
+  return status;
+}
+
 absl::StatusOr<std::unique_ptr<Session>> JoinJob(const ronda_options* options) {
   RONDA_ASSIGN_OR_RETURN(const JobOptions job_options, ReadOptions(options));
   RONDA_ASSIGN_OR_RETURN(Job job, Bootstrap(job_options.config));
-  auto session = std::make_unique<Session>(
-      Runtime::Create({.tunables = job_options.client.tunables}, std::move(job.topology), std::move(job.transport)),
-      job_options.limits());
+  auto session = std::make_unique<Session>(Runtime::Create({.tunables = job_options.client.tunables,
+                                                            .timeline_bytes = job_options.config.timeline.most_bytes},
+                                                           std::move(job.topology), std::move(job.transport)),
+                                           job_options.limits());
+  RONDA_RETURN_IF_ERROR(StartTimelineIfAsked(job_options.config.timeline, session->runtime()));
   if (absl::Status status = AddProcessSets(job_options.client.process_sets, session.get()); !status.ok()) {
     // Leaves in an orderly way, as the others do who hear of it: the job's error should not be that a rank vanished.
     session->runtime().Shutdown().IgnoreError();
@@ -80,6 +92,7 @@ absl::StatusOr<std::unique_ptr<Session>> JoinJob(const ronda_options* options) {
 // The body of a rank that is a thread.
 absl::Status RunRank(const JobOptions& options, void (*body)(void* context), void* context, Runtime& runtime) {
   const RankContexts::Scope scope(&globals().ranks, runtime, options.limits());
+  RONDA_RETURN_IF_ERROR(StartTimelineIfAsked(options.config.timeline, runtime));
   RONDA_RETURN_IF_ERROR(AddProcessSets(options.client.process_sets, CurrentSession().get()));
   body(context);
   return absl::OkStatus();
@@ -92,6 +105,7 @@ Outcome RunThreadsOf(const ronda_options* options, int size, void (*body)(void* 
   const RunThreadsOutcome outcome =
       RunThreads({.size = size,
                   .tunables = job_options->client.tunables,
+                  .timeline_bytes = job_options->config.timeline.most_bytes,
                   .devices = DeviceBackends::Create(job_options->config.devices, HostName())},
                  [&](Runtime& runtime) { return RunRank(*job_options, body, context, runtime); });
   // What the body threw is in the text. Its thread is gone, and the caller may not know what an exception is.
@@ -238,6 +252,20 @@ int ronda_cross_size(void) { return ronda::FromTopology(&Topology::cross_size); 
 ronda_status ronda_get_statistics(ronda_statistics* statistics) {
   return ronda::CallWithSession(
       [&](ronda::Session& session) { return ronda::WriteStatistics(session.runtime().statistics(), statistics); });
+}
+
+ronda_status ronda_start_timeline(const char* path) {
+  return ronda::CallWithSession([&](ronda::Session& session) -> ronda::Outcome {
+    if (path == nullptr) return ronda::NullArgument("ronda_start_timeline", "path");
+    return ronda::Failure(session.runtime().StartTimeline(path), ronda::Answer::kStartup);
+  });
+}
+
+ronda_status ronda_stop_timeline(void) {
+  return ronda::CallWithSession([](ronda::Session& session) -> ronda::Outcome {
+    session.runtime().StopTimeline();
+    return {};
+  });
 }
 
 ronda_status ronda_should_stop(int* stop) {

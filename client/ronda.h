@@ -389,6 +389,15 @@ typedef struct ronda_statistics {
 /* Writes the first struct_size bytes of the statistics; what is beyond those that this library knows becomes zero. */
 ronda_status ronda_get_statistics(ronda_statistics* statistics);
 
+/* Has this rank write a timeline from now on: what happens to its tensors, as a trace that Perfetto shows, in a file of
+ * its own: `path` with the rank before the extension, "trace.json" becomes "trace.rank3.json". What was there before is
+ * replaced. Every rank that calls it writes one; ranks need not call it together. The same as RONDA_TIMELINE for a part
+ * of the job. Errors: RONDA_ERROR_INVALID_ARGUMENT (the file cannot be created, or there is a timeline already). */
+ronda_status ronda_start_timeline(const char* path);
+
+/* Ends the file; so does ronda_shutdown(). Nothing happens if there is none. */
+ronda_status ronda_stop_timeline(void);
+
 /* -- Process sets: ranks that operate among themselves, also at the same time as other sets -- */
 
 /* Makes a set of these ranks, ascending, and writes its id. Blocks until every rank of the job, also those that are not

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "../ronda.h"
@@ -118,6 +119,17 @@ inline Result<bool> try_should_stop() {
   return stop != 0;
 }
 inline bool should_stop() { return try_should_stop().value(); }
+
+// Has this rank write a timeline from now on, to a file of its own: "trace.json" becomes "trace.rank3.json". ronda.h
+// has the details. Errors: RONDA_ERROR_INVALID_ARGUMENT (the file cannot be created, or there is a timeline already).
+inline Status try_start_timeline(const std::string& path) {
+  return detail::to_status(ronda_start_timeline(path.c_str()));
+}
+inline void start_timeline(const std::string& path) { try_start_timeline(path).throw_if_error(); }
+
+// Ends the file, as shutdown() does. Nothing happens if there is none.
+inline Status try_stop_timeline() { return detail::to_status(ronda_stop_timeline()); }
+inline void stop_timeline() { try_stop_timeline().throw_if_error(); }
 
 // What this rank has done since init(), in numbers that only grow; ronda.h says which.
 inline ronda_statistics statistics() {

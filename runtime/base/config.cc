@@ -18,6 +18,7 @@ namespace {
 
 constexpr int64_t kMaxCacheCapacity = 1 << 24;
 constexpr int64_t kMaxLockAfter = 1000;
+constexpr int64_t kMaxTimelineMegabytes = 1 << 20;
 
 constexpr std::pair<absl::string_view, LogLevel> kLogLevels[] = {{"debug", LogLevel::kDebug},
                                                                  {"info", LogLevel::kInfo},
@@ -25,7 +26,7 @@ constexpr std::pair<absl::string_view, LogLevel> kLogLevels[] = {{"debug", LogLe
                                                                  {"error", LogLevel::kError},
                                                                  {"off", LogLevel::kOff}};
 
-constexpr absl::string_view kBackends[] = {"shm", "mpi", "hierarchical"};
+constexpr absl::string_view kBackends[] = {"shm", "hierarchical", "hierarchical-mpi", "hierarchical-tcp", "mpi", "tcp"};
 constexpr absl::string_view kDeviceBackends[] = {"nccl", "hierarchical-staged", "staged", "hierarchical-nccl"};
 
 // A default gives way to a value that was set; two values that were set have to agree.
@@ -151,6 +152,15 @@ absl::Status ReadDevices(const EnvironmentVariables& variables, DeviceSettings* 
   return ReadBackend(variables, "RONDA_DEVICE_BACKEND", kDeviceBackends, &devices->backend);
 }
 
+absl::Status ReadTimeline(const EnvironmentVariables& variables, TimelineSettings* timeline) {
+  RONDA_RETURN_IF_ERROR(variables.ReadText("RONDA_TIMELINE", "the name of a file to write", &timeline->path));
+  int64_t megabytes = static_cast<int64_t>(timeline->most_bytes >> 20);
+  RONDA_RETURN_IF_ERROR(
+      variables.ReadInteger("RONDA_TIMELINE_MAX_MB", {.min = 1, .max = kMaxTimelineMegabytes}, &megabytes));
+  timeline->most_bytes = static_cast<size_t>(megabytes) << 20;
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<Config> ReadConfig(const EnvironmentReader& environment) {
@@ -162,6 +172,7 @@ absl::StatusOr<Config> ReadConfig(const EnvironmentReader& environment) {
   RONDA_RETURN_IF_ERROR(ReadControl(variables, &config.network.control));
   RONDA_RETURN_IF_ERROR(ReadBackend(variables, "RONDA_BACKEND", kBackends, &config.backend));
   RONDA_RETURN_IF_ERROR(ReadDevices(variables, &config.devices));
+  RONDA_RETURN_IF_ERROR(ReadTimeline(variables, &config.timeline));
   RONDA_RETURN_IF_ERROR(ReadLogLevel(variables, &config.log_level));
   return config;
 }

@@ -50,12 +50,20 @@ struct DeviceSettings {
   std::string backend;  // carries them between ranks: "nccl", "staged"; empty: the best one that can. Rank 0's holds
 };
 
+// A trace of what happens to tensors (docs/timeline.md).
+struct TimelineSettings {
+  std::string path;                       // each rank inserts its number; empty: none is begun at the start
+  size_t most_bytes = size_t{256} << 20;  // of a file
+};
+
 struct Config {
   JobEnvironment job;
   Tunables tunables;
   NetworkSettings network;
   DeviceSettings devices;
-  std::string backend;  // carries the data between ranks: "shm", "mpi", "hierarchical"; empty: the best one that can
+  TimelineSettings timeline;
+  std::string backend;  // carries the data between ranks: "shm", "mpi", "tcp", "hierarchical", "hierarchical-mpi",
+                        // "hierarchical-tcp"; empty: the best one that can
   LogLevel log_level = LogLevel::kWarning;
 };
 

@@ -18,6 +18,7 @@ absl::StatusOr<DeviceTransport> ConnectStaged(const DeviceSupport::Request& requ
                          StagedCommunicator::Create({.device = request.device,
                                                      .stream = request.stream,
                                                      .host = request.host,
+                                                     .marks = request.marks,
                                                      .job_failure = request.job_failure}));
   return DeviceTransport{.communicator = std::move(communicator)};
 }
@@ -78,6 +79,7 @@ absl::StatusOr<DeviceTransport> DeviceBackends::ConnectNccl(const Request& reque
                                                    .stream = request.stream,
                                                    .library = std::move(library),
                                                    .host = request.host,
+                                                   .marks = request.marks,
                                                    .job_failure = request.job_failure}));
   NcclCommunicator* const nccl = communicator.get();
   return DeviceTransport{.communicator = std::move(communicator),

@@ -62,11 +62,11 @@ class Connecting {
                                                 .chunk_bytes = options_.chunk_bytes};
     RONDA_ASSIGN_OR_RETURN(std::unique_ptr<DeviceGround> ground,
                            DeviceGround::Create({.device = request_.device, .stream = request_.stream}));
-    RONDA_ASSIGN_OR_RETURN(levels.local, Nccl(request_.levels->local, request_.stream));
+    RONDA_ASSIGN_OR_RETURN(levels.local, Nccl(request_.levels->local, Lane()));
     if (request_.levels->across != nullptr) {
-      RONDA_ASSIGN_OR_RETURN(levels.across, BetweenHosts(request_.levels->across, ground->across_stream()));
+      RONDA_ASSIGN_OR_RETURN(levels.across, BetweenHosts(request_.levels->across, {ground->across_stream()}));
     }
-    RONDA_ASSIGN_OR_RETURN(levels.flat, BetweenHosts(request_.host, request_.stream));
+    RONDA_ASSIGN_OR_RETURN(levels.flat, BetweenHosts(request_.host, Lane()));
     levels.ground = std::move(ground);
     return DeviceTransport{
         .communicator = std::make_unique<DeviceHierarchy>(std::move(levels), nccl_, request_.job_failure),
@@ -75,27 +75,38 @@ class Connecting {
   }
 
  private:
-  absl::StatusOr<std::unique_ptr<Communicator>> BetweenHosts(Communicator* host, StreamHandle stream) {
+  // A stream, and who marks what it is given; nullptr: nobody.
+  struct Stream {
+    StreamHandle handle = nullptr;
+    StreamMarks* marks = nullptr;
+  };
+  Stream Lane() const { return {.handle = request_.stream, .marks = request_.marks}; }
+
+  absl::StatusOr<std::unique_ptr<Communicator>> BetweenHosts(Communicator* host, const Stream& stream) {
     return options_.across == DeviceHierarchyOptions::Across::kNccl ? Nccl(host, stream) : Staged(host, stream);
   }
 
   // Between the ranks of `host`.
-  absl::StatusOr<std::unique_ptr<Communicator>> Nccl(Communicator* host, StreamHandle stream) {
+  absl::StatusOr<std::unique_ptr<Communicator>> Nccl(Communicator* host, const Stream& stream) {
     RONDA_ASSIGN_OR_RETURN(std::unique_ptr<NcclCommunicator> communicator,
                            NcclCommunicator::Create({.rank = host->rank(),
                                                      .size = host->size(),
                                                      .device = request_.device,
-                                                     .stream = stream,
+                                                     .stream = stream.handle,
                                                      .library = options_.library,
                                                      .host = host,
+                                                     .marks = stream.marks,
                                                      .job_failure = request_.job_failure}));
     nccl_.Add(communicator.get());
     return communicator;
   }
 
-  absl::StatusOr<std::unique_ptr<Communicator>> Staged(Communicator* host, StreamHandle stream) {
-    return StagedCommunicator::Create(
-        {.device = request_.device, .stream = stream, .host = host, .job_failure = request_.job_failure});
+  absl::StatusOr<std::unique_ptr<Communicator>> Staged(Communicator* host, const Stream& stream) {
+    return StagedCommunicator::Create({.device = request_.device,
+                                       .stream = stream.handle,
+                                       .host = host,
+                                       .marks = stream.marks,
+                                       .job_failure = request_.job_failure});
   }
 
   const DeviceHierarchyOptions& options_;

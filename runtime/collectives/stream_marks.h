@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "absl/status/status.h"
+
 namespace ronda {
 
 // What a device does for a bucket, in parts that a timeline tells apart.
@@ -25,6 +27,12 @@ class StreamMarks {
   // mark that cannot be made is left out: it is not worth a failure.
   virtual void Mark(StreamPhase phase) = 0;
 };
+
+// `status`, of what has put `phase` on the stream, with a mark behind it; `marks` may be nullptr.
+inline absl::Status Marked(StreamMarks* marks, StreamPhase phase, absl::Status status) {
+  if (marks != nullptr && status.ok()) marks->Mark(phase);
+  return status;
+}
 
 }  // namespace ronda
 

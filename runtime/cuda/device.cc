@@ -49,7 +49,7 @@ DeviceStream::~DeviceStream() {
                            [this](const ronda_cuda_plugin& cuda) { return cuda.destroy_stream(handle_); }));
 }
 
-DeviceEvent::~DeviceEvent() { device_->Recycle(handle_); }
+DeviceEvent::~DeviceEvent() { device_->Recycle(kind_, handle_); }
 
 absl::Status DeviceEvent::Record(StreamHandle stream) {
   return device_->Call("recording an event",
@@ -71,6 +71,14 @@ absl::StatusOr<bool> DeviceEvent::done() const {
 absl::Status DeviceEvent::Wait() const {
   return device_->Call("earlier work",
                        [this](const ronda_cuda_plugin& cuda) { return cuda.synchronize_event(handle_); });
+}
+
+absl::StatusOr<absl::Duration> DeviceEvent::Since(const DeviceEvent& earlier) const {
+  float milliseconds = 0;
+  RONDA_RETURN_IF_ERROR(device_->Call("the time between events", [&](const ronda_cuda_plugin& cuda) {
+    return cuda.elapsed_ms(earlier.handle_, handle_, &milliseconds);
+  }));
+  return absl::Milliseconds(milliseconds);
 }
 
 DeviceMemory::DeviceMemory(DeviceMemory&& other) noexcept { *this = std::move(other); }
@@ -115,7 +123,7 @@ Device::~Device() {
   std::vector<void*> idle;
   {
     const MutexLock lock(&mu_);
-    idle.swap(idle_events_);
+    for (const std::vector<void*>& events : idle_events_) idle.insert(idle.end(), events.begin(), events.end());
   }
   for (void* event : idle) {
     LogIfError(
@@ -132,19 +140,21 @@ absl::StatusOr<DeviceMemory> Device::Allocate(ronda_cuda_memory kind, size_t byt
       absl::StrCat(status.message(), ": ", BytesText(bytes), " of ", Name(kind), " for ", purpose));
 }
 
-absl::StatusOr<std::unique_ptr<DeviceEvent>> Device::NewEvent() {
+absl::StatusOr<std::unique_ptr<DeviceEvent>> Device::NewEvent(DeviceEvent::Kind kind) {
+  const auto place = static_cast<size_t>(kind);
   {
     const MutexLock lock(&mu_);
-    if (!idle_events_.empty()) {
-      void* const handle = idle_events_.back();
-      idle_events_.pop_back();
-      return std::unique_ptr<DeviceEvent>(new DeviceEvent(this, handle));
+    if (!idle_events_[place].empty()) {
+      void* const handle = idle_events_[place].back();
+      idle_events_[place].pop_back();
+      return std::unique_ptr<DeviceEvent>(new DeviceEvent(this, kind, handle));
     }
   }
   void* handle = nullptr;
+  const int timing = kind == DeviceEvent::Kind::kTimed ? 1 : 0;
   RONDA_RETURN_IF_ERROR(
-      Call("creating an event", [&handle](const ronda_cuda_plugin& cuda) { return cuda.create_event(0, &handle); }));
-  return std::unique_ptr<DeviceEvent>(new DeviceEvent(this, handle));
+      Call("creating an event", [&](const ronda_cuda_plugin& cuda) { return cuda.create_event(timing, &handle); }));
+  return std::unique_ptr<DeviceEvent>(new DeviceEvent(this, kind, handle));
 }
 
 Device::Current::Current(Device* device) : device_(device) {
@@ -161,9 +171,9 @@ absl::Status Device::ToStatus(absl::string_view what, int error) const {
   return absl::InternalError(absl::StrCat("cuda:", ordinal_, ": ", what, ": ", ErrorText(*plugin_, error)));
 }
 
-void Device::Recycle(void* event) {
+void Device::Recycle(DeviceEvent::Kind kind, void* event) {
   const MutexLock lock(&mu_);
-  idle_events_.push_back(event);
+  idle_events_[static_cast<size_t>(kind)].push_back(event);
 }
 
 }  // namespace ronda

@@ -25,7 +25,8 @@ CoordinatorLoop::CoordinatorLoop(RankEngine::Options options, const Topology& to
       driver_(std::make_shared<EngineDriver>()),
       callbacks_(CallbackThread::Create(MakeHooks())),
       process_sets_(topology.size),
-      queue_(callbacks_, driver_, &transport_.flights->Of(topology.rank)),
+      log_(&transport_.flights->Of(topology.rank), &timeline_),
+      queue_(callbacks_, driver_, &log_),
       device_(transport_.devices, topology.local_rank),
       devices_(MakeDeviceOptions()),
       engine_(std::move(options), {.topology = &topology_,
@@ -35,7 +36,8 @@ CoordinatorLoop::CoordinatorLoop(RankEngine::Options options, const Topology& to
                                    .process_sets = &process_sets_,
                                    .queue = &queue_,
                                    .shutdown_requested = &shutdown_requested_,
-                                   .devices = &devices_}),
+                                   .devices = &devices_,
+                                   .log = &log_}),
       emergency_memory_(new std::byte[kEmergencyBytes]) {
   driver_->Connect(this);
 }
@@ -52,6 +54,7 @@ DeviceLanes::Options CoordinatorLoop::MakeDeviceOptions() {
           .levels = transport_.levels.has_value() ? &*transport_.levels : nullptr,
           .callbacks = callbacks_,
           .driver = driver_,
+          .timeline = &timeline_,
           .watch = {.rank = topology_.rank,
                     .flights = transport_.flights,
                     .job_failure = [this] { return transport_.control->failure(); },

@@ -22,7 +22,9 @@
 #include "runtime/engine/process_sets.h"
 #include "runtime/engine/rank_engine.h"
 #include "runtime/engine/statistics.h"
+#include "runtime/engine/tensor_log.h"
 #include "runtime/engine/tensor_queue.h"
+#include "runtime/monitor/timeline/timeline.h"
 
 namespace ronda {
 
@@ -46,6 +48,9 @@ class CoordinatorLoop : private EngineDriver::Engine {
   Statistics statistics() const { return engine_.statistics(); }
 
   RankDevice& device() { return device_; }
+
+  // Off at first.
+  Timeline& timeline() { return timeline_; }
 
   // Submits all, or, after an error or an exception, none.
   absl::Status SubmitAll(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles);
@@ -108,6 +113,8 @@ class CoordinatorLoop : private EngineDriver::Engine {
   const std::shared_ptr<EngineDriver> driver_;
   const std::shared_ptr<CallbackThread> callbacks_;
   ProcessSets process_sets_;
+  Timeline timeline_;
+  TensorLog log_;
   TensorQueue queue_;
   RankDevice device_;
   // The rest belongs to the thread that has the turn.

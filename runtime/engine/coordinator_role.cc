@@ -31,12 +31,14 @@ std::unique_ptr<TuningRole> MakeTuning(const Tunables& tunables, const Negotiato
 
 }  // namespace
 
-CoordinatorRole::CoordinatorRole(const Tunables& tunables, int world_size, std::shared_ptr<FlightBoard> flights)
+CoordinatorRole::CoordinatorRole(const Tunables& tunables, int world_size, std::shared_ptr<FlightBoard> flights,
+                                 ReadinessObserver* observer)
     : options_({.world_size = world_size,
                 .cache_capacity = tunables.cache_capacity,
                 .limits = LimitsOf(tunables),
                 .fusion = {.threshold = tunables.fusion_threshold},
-                .schedule = {.identical_steps = tunables.lock_after, .min_bucket_bytes = tunables.min_bucket_bytes}}),
+                .schedule = {.identical_steps = tunables.lock_after, .min_bucket_bytes = tunables.min_bucket_bytes},
+                .observer = observer}),
       recording_path_(tunables.negotiation_log),
       negotiator_(options_),
       inspector_(

@@ -14,6 +14,7 @@
 #include "runtime/control/control_plane.h"
 #include "runtime/monitor/flight_board.h"
 #include "runtime/negotiation/negotiator.h"
+#include "runtime/negotiation/readiness_observer.h"
 #include "runtime/negotiation/recording.h"
 #include "runtime/negotiation/recording_file.h"
 #include "runtime/negotiation/stall_inspector.h"
@@ -28,8 +29,9 @@ namespace ronda {
 // Thread-compatible: used by the thread that has the turn (engine_driver.h).
 class CoordinatorRole {
  public:
-  // `flights` tell what late ranks did last.
-  CoordinatorRole(const Tunables& tunables, int world_size, std::shared_ptr<FlightBoard> flights);
+  // `flights` tell what late ranks did last. `observer`, which is not owned, hears which rank is ready for what.
+  CoordinatorRole(const Tunables& tunables, int world_size, std::shared_ptr<FlightBoard> flights,
+                  ReadinessObserver* observer);
 
   // To be called first: begins the files that the tunables ask for.
   // Errors: the operating system's, with the path.

@@ -54,6 +54,10 @@ uint64_t BytesOf(const AgreedBucket& bucket) {
   return bytes;
 }
 
+TensorLog::Collective CollectiveOf(const BucketRun& run) {
+  return {.bucket = run.bucket, .label = run.info.label, .bytes = BytesOf(run.bucket)};
+}
+
 }  // namespace
 
 Executor::Executor(const Parts& parts, WaitLimits limits)
@@ -102,12 +106,14 @@ BucketRun Executor::MakeRun(const AgreedBucket& bucket, const Group& group) {
 absl::Status Executor::CarryAndComplete(const BucketRun& run) {
   const bool is_on_device = run.request(0).memory != Memory::kHost;
   if (!run.takes_part()) return is_on_device ? CarryOnDevice(run) : Carry(run, host_);
-  const uint64_t bytes = BytesOf(run.bucket);
-  parts_.flight->Record(FlightKind::kStarted, run.info.op, run.info.label, bytes);
-  if (is_on_device) return CarryOnDevice(run);
-  const absl::Status status = Carry(run, host_);
-  if (status.ok() && IsVetoed(run.info)) return status;
-  parts_.flight->Record(status.ok() ? FlightKind::kFinished : FlightKind::kFailed, run.info.op, run.info.label, bytes);
+  parts_.log->Started(CollectiveOf(run));
+  const absl::Status status = is_on_device ? CarryOnDevice(run) : Carry(run, host_);
+  if (status.ok() && IsVetoed(run.info)) {
+    parts_.log->Ended(CollectiveOf(run), BucketOutcome::kVetoed);
+    return status;
+  }
+  if (is_on_device) return status;
+  parts_.log->Ended(CollectiveOf(run), status.ok() ? BucketOutcome::kDone : BucketOutcome::kFailed);
   RONDA_RETURN_IF_ERROR(status);
   parts_.queue->CompleteAll(run.entries, run.results);
   return absl::OkStatus();
@@ -123,12 +129,13 @@ absl::Status Executor::CarryOnDevice(const BucketRun& run) {
   }
   RONDA_ASSIGN_OR_RETURN(const absl::Status refusal, OpenDevice(run));
   if (!refusal.ok()) {
+    parts_.log->Ended(CollectiveOf(run), BucketOutcome::kFailed);
     RefuseAll(run, refusal);
     return absl::OkStatus();
   }
   const absl::Status status = GiveToDevice(run);
   if (status.ok()) return status;
-  parts_.flight->Record(FlightKind::kFailed, run.info.op, run.info.label, BytesOf(run.bucket));
+  parts_.log->Ended(CollectiveOf(run), BucketOutcome::kFailed);
   return WhileGiving(run.info, status);
 }
 
@@ -142,7 +149,7 @@ absl::StatusOr<absl::Status> Executor::OpenDevice(const BucketRun& run) {
 void Executor::RefuseAll(const BucketRun& run, const absl::Status& status) {
   for (const TensorEntry* entry : run.entries) {
     const TensorRequest& request = entry->submission.request;
-    parts_.flight->Record(FlightKind::kFailed, request.op, request.name, TensorBytes(request));
+    parts_.log->Failed(request);
     parts_.queue->Complete(entry, AboutTensor(request.name, status));
   }
 }
@@ -166,6 +173,7 @@ absl::Status Executor::FinishOnDevice(const BucketRun& run) {
   RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<DeviceCompletion> completion,
                          parts_.devices->lane()->Finish(is_open ? Waiting::kEngine : Waiting::kHandles));
   for (OperationResult& result : run.results) result.completion = completion;
+  if (run.takes_part()) parts_.log->Ended(CollectiveOf(run), BucketOutcome::kLaunched);
   if (!is_open) {
     parts_.queue->CompleteAll(run.entries, run.results);
     return absl::OkStatus();

@@ -20,8 +20,8 @@
 #include "runtime/engine/host_plane.h"
 #include "runtime/engine/process_sets.h"
 #include "runtime/engine/reductions.h"
+#include "runtime/engine/tensor_log.h"
 #include "runtime/engine/tensor_queue.h"
-#include "runtime/monitor/flight_recorder.h"
 #include "runtime/negotiation/messages.h"
 
 namespace ronda {
@@ -41,7 +41,7 @@ class Executor {
     Communicator* communicator;
     TensorQueue* queue;
     ProcessSets* process_sets;
-    FlightRecorder* flight;  // this rank's
+    TensorLog* log;
     DeviceLanes* devices;
   };
 

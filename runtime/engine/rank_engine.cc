@@ -21,7 +21,6 @@ RankEngine::RankEngine(Options options, const Parts& parts)
     : options_(std::move(options)),
       parts_(parts),
       control_(parts.transport->control.get()),
-      flight_(&parts.transport->flights->Of(parts.topology->rank)),
       cycle_time_(options_.tunables.cycle_time),
       answers_(parts.queue, parts.transport->flights.get(), LimitsOf(options_.tunables)),
       reporter_(std::make_unique<Reporter>(Reporter::Options{
@@ -29,11 +28,12 @@ RankEngine::RankEngine(Options options, const Parts& parts)
       executor_(std::make_unique<Executor>(Executor::Parts{.communicator = parts.transport->communicator.get(),
                                                            .queue = parts.queue,
                                                            .process_sets = parts.process_sets,
-                                                           .flight = flight_,
+                                                           .log = parts.log,
                                                            .devices = parts.devices},
                                            LimitsOf(options_.tunables))),
       role_(parts.topology->rank == kCoordinatorRank
-                ? std::make_unique<CoordinatorRole>(options_.tunables, parts.topology->size, parts.transport->flights)
+                ? std::make_unique<CoordinatorRole>(options_.tunables, parts.topology->size, parts.transport->flights,
+                                                    parts.log)
                 : nullptr),
       schedule_({.control = control_,
                  .driver = parts.driver,
@@ -41,6 +41,7 @@ RankEngine::RankEngine(Options options, const Parts& parts)
                  .executor = executor_.get(),
                  .reporter = reporter_.get(),
                  .role = role_.get(),
+                 .log = parts.log,
                  .counters = &counters_}) {}
 
 absl::StatusOr<RankEngine::Progress> RankEngine::Step() {
@@ -115,7 +116,7 @@ void RankEngine::Report(const TensorEntry& entry) {
   const std::optional<ScheduleLock::Place> place = reporter_->Submit(request);
   if (place) schedule_.Remember(entry, *place);
   if (schedule_.locked()) return;
-  flight_->Record(FlightKind::kReported, request.op, request.name, TensorBytes(request));
+  parts_.log->Reported(request);
   answers_.Expect(entry);
 }
 
@@ -176,6 +177,7 @@ absl::Status RankEngine::Begin(const std::string& list) {
   orders_.emplace(Orders{.work = std::move(work)});
   if (orders_->work.settings) ApplySettings(*orders_->work.settings);
   for (const TensorError& error : orders_->work.errors) RONDA_RETURN_IF_ERROR(Answer(error));
+  if (orders_->has_buckets()) parts_.log->Cycled();
   RecordOrders(orders_->work.buckets);
   return absl::OkStatus();
 }
@@ -189,9 +191,7 @@ void RankEngine::ApplySettings(const JobSettings& settings) {
 
 void RankEngine::RecordOrders(const std::vector<AgreedBucket>& buckets) {
   for (const AgreedBucket& bucket : buckets) {
-    if (!bucket.members->Contains(parts_.topology->rank)) continue;
-    const TensorRequest& first = bucket.responses.front()->request;
-    flight_->Record(FlightKind::kAgreed, first.op, first.name, TensorBytes(first));
+    if (bucket.members->Contains(parts_.topology->rank)) parts_.log->Agreed(bucket);
   }
 }
 
@@ -201,8 +201,7 @@ absl::Status RankEngine::Answer(const TensorError& error) {
     return absl::InternalError(
         absl::StrCat("the coordinator rank answers tensor '", error.name, "', which was not submitted on this rank"));
   }
-  const TensorRequest& request = entry->submission.request;
-  flight_->Record(FlightKind::kFailed, request.op, request.name, TensorBytes(request));
+  parts_.log->Failed(entry->submission.request);
   parts_.queue->Complete(entry, error.status);
   return absl::OkStatus();
 }

@@ -25,6 +25,7 @@
 #include "runtime/engine/process_sets.h"
 #include "runtime/engine/schedule_runner.h"
 #include "runtime/engine/statistics.h"
+#include "runtime/engine/tensor_log.h"
 #include "runtime/engine/tensor_queue.h"
 #include "runtime/negotiation/reporter.h"
 
@@ -52,6 +53,7 @@ class RankEngine {
     TensorQueue* queue;
     const std::atomic<bool>* shutdown_requested;
     DeviceLanes* devices;
+    TensorLog* log;
   };
 
   RankEngine(Options options, const Parts& parts);
@@ -108,7 +110,6 @@ class RankEngine {
   const Options options_;
   const Parts parts_;
   ControlPlane* const control_;
-  FlightRecorder* const flight_;  // this rank's
   Counters counters_;
   absl::Duration cycle_time_;  // rank 0's, once it is known
   AnswerWatch answers_;

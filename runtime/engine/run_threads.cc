@@ -64,7 +64,7 @@ std::vector<std::unique_ptr<Runtime>> CreateRuntimes(const RunThreadsOptions& op
   for (RankId rank = 0; rank < options.size; ++rank) {
     Transport transport = world->Connect(rank);
     transport.devices = options.devices;
-    runtimes.push_back(Runtime::Create({.tunables = options.tunables},
+    runtimes.push_back(Runtime::Create({.tunables = options.tunables, .timeline_bytes = options.timeline_bytes},
                                        {.rank = rank,
                                         .size = options.size,
                                         .local_rank = rank,

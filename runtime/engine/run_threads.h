@@ -16,8 +16,9 @@ namespace ronda {
 struct RunThreadsOptions {
   int size = 1;  // ranks
   Tunables tunables;
-  std::string hostname = "localhost";      // how messages call this machine
-  std::shared_ptr<DeviceSupport> devices;  // of all ranks; nullptr: none
+  size_t timeline_bytes = size_t{256} << 20;  // how large the file of a rank's timeline may become
+  std::string hostname = "localhost";         // how messages call this machine
+  std::shared_ptr<DeviceSupport> devices;     // of all ranks; nullptr: none
 };
 
 // How a job of threads ended.

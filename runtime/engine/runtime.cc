@@ -33,6 +33,7 @@ Result CatchOutOfMemory(const Function& submit) {
 
 Runtime::Runtime(Options options, Topology topology, Transport transport)
     : topology_(std::move(topology)),
+      timeline_bytes_(options.timeline_bytes),
       loop_(std::make_unique<CoordinatorLoop>(
           RankEngine::Options{.tunables = options.tunables, .clock = options.clock, .identity = Identity(topology_)},
           topology_, std::move(transport))) {}
@@ -41,6 +42,7 @@ std::unique_ptr<Runtime> Runtime::Create(Options options, Topology topology, Tra
   auto runtime = std::unique_ptr<Runtime>(new Runtime(std::move(options), std::move(topology), std::move(transport)));
   runtime->thread_ = std::thread([self = runtime.get()] {
     absl::Status result = self->loop_->Run();
+    self->StopTimeline();
     MutexLock lock(&self->mu_);
     self->result_ = std::move(result);
     self->ended_ = true;
@@ -108,6 +110,13 @@ absl::Status Runtime::RunAll(absl::Span<const Submission> submissions, std::vect
 absl::Status Runtime::FillZeroOnDevice(void* memory, size_t bytes, void* stream) {
   return loop_->device().FillZero(memory, bytes, stream);
 }
+
+absl::Status Runtime::StartTimeline(const std::string& path) {
+  return loop_->timeline().Start(
+      {.path = path, .rank = topology_.rank, .host = topology_.hostname, .most_bytes = timeline_bytes_});
+}
+
+void Runtime::StopTimeline() { loop_->timeline().Stop(); }
 
 Statistics Runtime::statistics() const { return loop_->statistics(); }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -39,7 +40,8 @@ class Runtime {
  public:
   struct Options {
     Tunables tunables;
-    Clock* clock = Clock::Real();  // not owned
+    Clock* clock = Clock::Real();               // not owned
+    size_t timeline_bytes = size_t{256} << 20;  // how large the file of a timeline may become
   };
 
   // Starts the coordinator thread.
@@ -90,6 +92,14 @@ class Runtime {
   // Errors: INVALID_ARGUMENT (memory of the host or of another GPU), FAILED_PRECONDITION (no GPU), INTERNAL.
   absl::Status FillZeroOnDevice(void* memory, size_t bytes, void* stream);
 
+  // Has this rank write a timeline from now on, as a trace for Perfetto (docs/timeline.md), to a file of its own:
+  // `path` with the rank inserted.
+  // Errors: FAILED_PRECONDITION if it writes one already; that of the operating system, with the path.
+  absl::Status StartTimeline(const std::string& path);
+
+  // Ends the file. So does the end of the job. Nothing happens if there is none.
+  void StopTimeline();
+
   // What this rank has done so far.
   Statistics statistics() const;
 
@@ -111,6 +121,7 @@ class Runtime {
   Submitter submitter() const;
 
   const Topology topology_;
+  const size_t timeline_bytes_;
   const std::unique_ptr<CoordinatorLoop> loop_;
   std::thread thread_;
 

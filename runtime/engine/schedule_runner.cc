@@ -153,7 +153,10 @@ void ScheduleRunner::NoteVeto(Ballot::Vote own) {
 
 absl::StatusOr<Ballot::Result> ScheduleRunner::Execute(const AgreedBucket& bucket) {
   const ScheduleLock& lock = *parts_.reporter->lock();
-  const auto call_off = [&] { CallOff(lock.number()); };
+  const auto call_off = [&] {
+    parts_.log->Waited(bucket);
+    CallOff(lock.number());
+  };
   if (lock.leaving()) {
     return parts_.executor->ExecuteIfAllStay(bucket,
                                              {.own = Ballot::Vote::kLeave, .entries = {}, .when_late = call_off});
@@ -165,6 +168,7 @@ absl::StatusOr<Ballot::Result> ScheduleRunner::Execute(const AgreedBucket& bucke
 
 void ScheduleRunner::EndRound(absl::Time now) {
   ++rounds_;
+  parts_.log->Cycled();
   parts_.counters->schedule_rounds.Add();
   if (parts_.role == nullptr) return;
   parts_.role->EndRound(now);

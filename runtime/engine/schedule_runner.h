@@ -46,6 +46,7 @@ class ScheduleRunner {
     Executor* executor;
     Reporter* reporter;
     CoordinatorRole* role;  // nullptr but on rank 0
+    TensorLog* log;
     Counters* counters;
   };
 

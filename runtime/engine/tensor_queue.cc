@@ -164,12 +164,8 @@ void TensorQueue::ForgetOldestLocked() {
 }
 
 void TensorQueue::RecordLocked(size_t first) {
-  const FlightTime now = CoarseFlightNow();
-  for (size_t i = first; i < fresh_.size(); ++i) {
-    const TensorRequest& request = fresh_[i]->submission.request;
-    const FlightKind kind = request.op == OpType::kJoin ? FlightKind::kJoined : FlightKind::kSubmitted;
-    flight_->Record(kind, request.op, request.name, TensorBytes(request), now);
-  }
+  const FlightTime now = log_->SubmissionTime();
+  for (size_t i = first; i < fresh_.size(); ++i) log_->Submitted(fresh_[i]->submission.request, now);
 }
 
 void TensorQueue::RemoveLocked(size_t first) {

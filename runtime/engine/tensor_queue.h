@@ -23,7 +23,7 @@
 #include "runtime/engine/engine_driver.h"
 #include "runtime/engine/handle.h"
 #include "runtime/engine/submission.h"
-#include "runtime/monitor/flight_recorder.h"
+#include "runtime/engine/tensor_log.h"
 #include "runtime/negotiation/schedule_lock.h"
 #include "runtime/negotiation/tensor_key.h"
 
@@ -62,13 +62,10 @@ class TensorQueue {
  public:
   static constexpr size_t kMaxIdle = 4096;
 
-  // `callbacks` and `driver`, which may be null, are for the handles. `flight`, which is not owned, takes note of
+  // `callbacks` and `driver`, which may be null, are for the handles. `log`, which is not owned, takes note of
   // submissions.
-  TensorQueue(std::shared_ptr<CallbackThread> callbacks, std::shared_ptr<EngineDriver> driver, FlightRecorder* flight)
-      : callbacks_(std::move(callbacks)),
-        driver_(std::move(driver)),
-        flight_(flight),
-        handle_memory_(BlockPool::Create()) {}
+  TensorQueue(std::shared_ptr<CallbackThread> callbacks, std::shared_ptr<EngineDriver> driver, TensorLog* log)
+      : callbacks_(std::move(callbacks)), driver_(std::move(driver)), log_(log), handle_memory_(BlockPool::Create()) {}
 
   using Ready = std::shared_ptr<const DeviceEvent>;
 
@@ -162,7 +159,7 @@ class TensorQueue {
 
   const std::shared_ptr<CallbackThread> callbacks_;
   const std::shared_ptr<EngineDriver> driver_;
-  FlightRecorder* const flight_;
+  TensorLog* const log_;
   const BlockPool::Owner handle_memory_;
   std::vector<const TensorEntry*> taken_;         // by the last TakeFresh
   std::vector<std::shared_ptr<Handle>> retired_;  // empty but in CompleteAll

@@ -9,7 +9,7 @@ namespace {
 
 using Digits = NumberForm::Digits;
 
-constexpr absl::string_view kNoTimeline = "this version of Ronda writes no timeline";
+constexpr absl::string_view kMarksCycles = "a timeline always has its cycles marked";
 constexpr absl::string_view kOwnSearch = "Ronda's autotune searches in a way of its own (docs/autotune.md)";
 constexpr absl::string_view kBackendForAll = "one backend carries all operations; see --hierarchical-allreduce";
 constexpr absl::string_view kNoLogTime =
@@ -47,7 +47,7 @@ std::vector<Option> Refused(absl::string_view instead, const std::vector<Alike>&
 
 std::vector<std::vector<Option>> HorovodLists() {
   return {
-      Ignored(WithoutEffect(kNoTimeline), {{{"--timeline-filename"}, "FILE"}, {{"--timeline-mark-cycles"}, ""}}),
+      Ignored(WithoutEffect(kMarksCycles), {{{"--no-timeline-mark-cycles"}, ""}}),
       Ignored(WithoutEffect(kOwnSearch, {.what = "a number of samples", .example = "5", .max = 1e6}),
               {{{"--autotune-warmup-samples"}, "N"}, {{"--autotune-bayes-opt-max-samples"}, "N"}}),
       Ignored(WithoutEffect(kOwnSearch, {.what = "a number", .example = "0.8", .max = 1, .digits = Digits::kAny}),
@@ -63,7 +63,7 @@ std::vector<std::vector<Option>> HorovodLists() {
               {{{"--mpi-threads-disable"}, ""}, {{"--no-mpi-threads-disable"}, ""}}),
       Ignored(WithoutEffect(kNoLogTime), {{{"--log-with-timestamp", "--no-log-hide-timestamp"}, ""}}),
       Ignored(AlreadySo(), {{{"--log-without-timestamp", "--log-hide-timestamp"}, ""},
-                            {{"--no-timeline-mark-cycles"}, ""},
+                            {{"--timeline-mark-cycles"}, ""},
                             {{"--no-torus-allreduce"}, ""},
                             {{"--disable-cache"}, ""}}),
       Refused(kNoGloo, {{{"--gloo"}, ""}, {{"--gloo-timeout-seconds"}, "S"}}),

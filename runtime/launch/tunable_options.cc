@@ -81,13 +81,25 @@ std::vector<Option> AutotuneOptions() {
   };
 }
 
+std::vector<Option> TimelineOptions() {
+  return {
+      {OptionGroup::kTunables,
+       {"--timeline-filename"},
+       "FILE",
+       "Where each rank writes a trace of its tensors' ways, for Perfetto:\nt.json becomes t.rank0.json "
+       "(RONDA_TIMELINE).",
+       SetText("RONDA_TIMELINE", {.what = "a file", .example = "trace.json"})},
+  };
+}
+
 std::vector<Option> WaitOptions() {
   return {
       // The range that RONDA_START_TIMEOUT has.
       {OptionGroup::kTunables,
        {"--start-timeout"},
        "S",
-       "Seconds that ranks wait for each other when they start,\nand that hosts may take to start theirs\n(RONDA_START_TIMEOUT; default: 30).",
+       "Seconds that ranks wait for each other when they start,\nand that hosts may take to start "
+       "theirs\n(RONDA_START_TIMEOUT; default: 30).",
        SetDuration("RONDA_START_TIMEOUT",
                    {.what = "a number of seconds", .example = "10", .min = 0.001, .max = 86400, .digits = Digits::kAny},
                    absl::Seconds(1), std::nullopt)},
@@ -137,7 +149,7 @@ std::vector<Option> LogOptions() {
 
 std::vector<Option> TunableOptions() {
   std::vector<Option> all;
-  for (std::vector<Option> (*options)() : {FusionOptions, AutotuneOptions, WaitOptions, LogOptions}) {
+  for (std::vector<Option> (*options)() : {FusionOptions, AutotuneOptions, TimelineOptions, WaitOptions, LogOptions}) {
     for (Option& option : options()) all.push_back(std::move(option));
   }
   return all;

@@ -51,6 +51,7 @@ absl::Status Negotiator::Add(RankId rank, const RankReport& report, absl::Time n
   }
   now_ = now;
   submitted_ = now - report.age;
+  observer_ = options_.observer != nullptr && options_.observer->IsInterested() ? options_.observer : nullptr;
   if (!anything_waits()) own_limits_ = false;
   if (!report.identity.empty()) roster_.Introduce(rank, report.identity);
   RONDA_ASSIGN_OR_RETURN(const Freshness freshness, CheckSchedule(rank, report));
@@ -204,6 +205,7 @@ absl::Status Negotiator::Arrive(RankId rank, PendingTensor* tensor) {
         absl::StrCat(Describe(rank), " reports ", NameForErrors(tensor->request()), " twice"));
   }
   tensor->since = std::min(tensor->since, submitted_);
+  if (observer_ != nullptr) observer_->Ready(rank, tensor->request());
   if (--tensor->missing == 0) {
     Conclude(tensor);
   } else if (!roster_.leavers().empty()) {

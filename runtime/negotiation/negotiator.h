@@ -19,6 +19,7 @@
 #include "runtime/negotiation/messages.h"
 #include "runtime/negotiation/pending_table.h"
 #include "runtime/negotiation/process_set_table.h"
+#include "runtime/negotiation/readiness_observer.h"
 #include "runtime/negotiation/response_cache.h"
 #include "runtime/negotiation/roster.h"
 #include "runtime/negotiation/schedule_detector.h"
@@ -52,6 +53,7 @@ class Negotiator {
       size_t min_bucket_bytes = size_t{1} << 20;  // what is worth waiting for (SchedulePlanner)
       absl::Duration hold = absl::Microseconds(100);
     } schedule;
+    ReadinessObserver* observer = nullptr;  // not owned; nullptr: nobody wants to know
   };
 
   // How much travels together.
@@ -163,12 +165,13 @@ class Negotiator {
   PendingTable pending_;
   JoinTable joins_;
   GroupTable groups_;
-  std::vector<Inbox> inboxes_;       // by rank
-  absl::Time now_;                   // of the last report
-  absl::Time submitted_;             // when what is in it was submitted
-  bool own_limits_ = false;          // something that waits may have limits of its own
-  std::vector<TensorError> errors_;  // decided, not yet taken
-  std::vector<Agreed> agreed_;       // decided, not yet taken
+  std::vector<Inbox> inboxes_;             // by rank
+  absl::Time now_;                         // of the last report
+  absl::Time submitted_;                   // when what is in it was submitted
+  ReadinessObserver* observer_ = nullptr;  // of this report
+  bool own_limits_ = false;                // something that waits may have limits of its own
+  std::vector<TensorError> errors_;        // decided, not yet taken
+  std::vector<Agreed> agreed_;             // decided, not yet taken
   ScheduleDetector detector_;
   uint64_t schedules_ = 0;  // that have begun
   bool locked_ = false;     // the last of them is in force

@@ -41,7 +41,8 @@ class NcclCommunicatorImpl : public NcclCommunicator {
                                                         .stream = options_.stream,
                                                         .nccl = &options_.library->functions,
                                                         .groups = &groups_,
-                                                        .host = options_.host}));
+                                                        .host = options_.host,
+                                                        .marks = options_.marks}));
     return absl::OkStatus();
   }
 

@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "runtime/collectives/communicator.h"
 #include "runtime/collectives/nccl/nccl_library.h"
+#include "runtime/collectives/stream_marks.h"
 #include "runtime/cuda/device.h"
 
 namespace ronda {
@@ -35,6 +36,7 @@ class NcclCommunicator : public Communicator {
     StreamHandle stream = nullptr;
     std::shared_ptr<const NcclLibrary> library;
     Communicator* host = nullptr;  // of the same job, not owned: hands out ids, holds what is not about data
+    StreamMarks* marks = nullptr;  // of the stream; not owned; nullptr: nobody wants to know
     absl::Duration init_deadline = absl::Minutes(1);
     std::function<absl::Status()> job_failure;  // the job's first failure; called while waiting
   };

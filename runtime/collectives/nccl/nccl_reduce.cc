@@ -99,6 +99,7 @@ NcclReduce::NcclReduce(Options options, VoteValues values)
               .stream = options_.stream,
               .groups = options_.groups,
               .host = options_.host,
+              .marks = options_.marks,
               .packed = &wire_,
               .arrived = &arrived_}) {}
 
@@ -142,7 +143,7 @@ absl::Status NcclReduce::RunPlain(const ReduceCall& call, Entry* entry) {
                                     .scale = call.postscale,
                                     .dst = result,
                                     .granules = tensor.count};
-  return Launch("scaling", [&](const ronda_cuda_plugin& kernels) { return kernels.reduce(&scaling, options_.stream); });
+  return LaunchReduce("scaling", scaling);
 }
 
 absl::Status NcclReduce::RunFused(const ReduceCall& call, const Members& members, Entry* entry) {
@@ -169,13 +170,13 @@ absl::Status NcclReduce::AllReduceAlone(const ReduceCall& call, Entry* entry, st
   if (entry == nullptr) return AllReduce(call.info, entry, input, result, tensor.count, layout.dtype, NcclRedOp::kSum);
   const NcclDataType type = *NcclTypeOf(layout.dtype);
   const NcclRedOp op = *NcclOpOf(layout, call.op);
-  return options_.groups->Run(call.info, entry, [&](const NcclFunctions& nccl, NcclHandle handle) {
+  return MarkedTransfer(options_.groups->Run(call.info, entry, [&](const NcclFunctions& nccl, NcclHandle handle) {
     Batch batch;
     const size_t votes = plan_.OffsetOf(0) / layout.granule_bytes;
     if (votes > 0) batch.Add(nccl.AllReduce(wire, wire, votes, type, op, handle, options_.stream));
     if (batch.Goes()) batch.Add(nccl.AllReduce(input, result, tensor.count, type, op, handle, options_.stream));
     return batch.result();
-  });
+  }));
 }
 
 absl::Status NcclReduce::RunExchange(const ReduceCall& call, const Members& members, Entry* entry) {
@@ -215,7 +216,7 @@ absl::Status NcclReduce::Scatter(const ReduceCall& call, const Members& members,
   }
   const size_t shard = plan_.ShardBytes(n);
   const size_t own = plan_.Shard(members.self(), n).bytes;
-  return options_.groups->Run(call.info, entry, [&](const NcclFunctions& nccl, NcclHandle handle) {
+  return MarkedTransfer(options_.groups->Run(call.info, entry, [&](const NcclFunctions& nccl, NcclHandle handle) {
     Batch batch;
     const auto exchange = [&](int peer, const void* from, size_t sent, std::byte* to, size_t received) {
       if (sent > 0) batch.Add(nccl.Send(from, sent, NcclDataType::kUint8, peer, handle, options_.stream));
@@ -232,7 +233,7 @@ absl::Status NcclReduce::Scatter(const ReduceCall& call, const Members& members,
       exchange(i, float_vote, sizeof(float), arrived + places.of_residuals + sizeof(float) * at, sizeof(float));
     }
     return batch.result();
-  });
+  }));
 }
 
 absl::Status NcclReduce::ReduceShard(const ReduceCall& call, const Members& members, std::byte* wire,
@@ -247,24 +248,24 @@ absl::Status NcclReduce::ReduceShard(const ReduceCall& call, const Members& memb
                                    .scale = call.postscale,
                                    .dst = wire + own.begin,
                                    .granules = own.bytes / plan_.layout().granule_bytes};
-  return Launch("reducing", [&](const ronda_cuda_plugin& kernels) { return kernels.reduce(&reduce, options_.stream); });
+  return LaunchReduce("reducing", reduce);
 }
 
 absl::Status NcclReduce::Gather(const ReduceCall& call, const Members& members, Entry* entry, std::byte* wire) {
   if (entry == nullptr) return absl::OkStatus();
   const size_t shard = plan_.ShardBytes(members.size());
   const std::byte* const own = wire + shard * static_cast<size_t>(members.self());
-  return options_.groups->Run(call.info, entry, [&](const NcclFunctions& nccl, NcclHandle handle) {
+  return MarkedTransfer(options_.groups->Run(call.info, entry, [&](const NcclFunctions& nccl, NcclHandle handle) {
     return nccl.AllGather(own, wire, shard, NcclDataType::kUint8, handle, options_.stream);
-  });
+  }));
 }
 
 absl::Status NcclReduce::AllReduce(const CallInfo& info, Entry* entry, const void* input, void* output, size_t count,
                                    DType dtype, NcclRedOp op) {
   if (entry == nullptr) return input == output ? absl::OkStatus() : Copy(output, input, count * SizeOf(dtype));
-  return options_.groups->Run(info, entry, [&](const NcclFunctions& nccl, NcclHandle handle) {
+  return MarkedTransfer(options_.groups->Run(info, entry, [&](const NcclFunctions& nccl, NcclHandle handle) {
     return nccl.AllReduce(input, output, count, *NcclTypeOf(dtype), op, handle, options_.stream);
-  });
+  }));
 }
 
 absl::Status NcclReduce::Pack(const ReduceCall& call, std::byte* wire) {
@@ -286,7 +287,9 @@ absl::Status NcclReduce::Pack(const ReduceCall& call, std::byte* wire) {
 absl::Status NcclReduce::LaunchPack(cuda::PackCall call) {
   call.segments = packed_.data();
   call.segment_count = static_cast<int>(packed_.size());
-  return Launch("packing", [&](const ronda_cuda_plugin& kernels) { return kernels.pack(&call, options_.stream); });
+  return Marked(options_.marks, StreamPhase::kPack, Launch("packing", [&](const ronda_cuda_plugin& kernels) {
+                  return kernels.pack(&call, options_.stream);
+                }));
 }
 
 absl::Status NcclReduce::BorrowResiduals(const ReduceCall& call) {
@@ -353,7 +356,18 @@ absl::Status NcclReduce::LaunchUnpack(cuda::UnpackCall call, const Votes& votes,
   call.segments = unpacked_.data();
   call.segment_count = static_cast<int>(unpacked_.size());
   call.vote = {.votes = votes.elements, .count = votes.count, .stay = votes.stay, .decision = decision};
-  return Launch("unpacking", [&](const ronda_cuda_plugin& kernels) { return kernels.unpack(&call, options_.stream); });
+  return Marked(options_.marks, StreamPhase::kUnpack, Launch("unpacking", [&](const ronda_cuda_plugin& kernels) {
+                  return kernels.unpack(&call, options_.stream);
+                }));
+}
+
+absl::Status NcclReduce::LaunchReduce(absl::string_view what, const cuda::ReduceCall& call) {
+  return Marked(options_.marks, StreamPhase::kReduce,
+                Launch(what, [&](const ronda_cuda_plugin& kernels) { return kernels.reduce(&call, options_.stream); }));
+}
+
+absl::Status NcclReduce::MarkedTransfer(absl::Status status) {
+  return Marked(options_.marks, StreamPhase::kTransfer, std::move(status));
 }
 
 absl::Status NcclReduce::PutVote(const ReduceCall& call, const Members& members, std::byte* wire) {

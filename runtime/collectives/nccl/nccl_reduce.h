@@ -18,6 +18,7 @@
 #include "runtime/collectives/nccl/stream_buffer.h"
 #include "runtime/collectives/nccl/vote_values.h"
 #include "runtime/collectives/nccl/wire_plan.h"
+#include "runtime/collectives/stream_marks.h"
 #include "runtime/cuda/device.h"
 
 namespace ronda {
@@ -45,6 +46,7 @@ class NcclReduce {
     const NcclFunctions* nccl = nullptr;
     NcclGroups* groups = nullptr;
     Communicator* host = nullptr;
+    StreamMarks* marks = nullptr;  // may be nullptr
   };
 
   static absl::StatusOr<std::unique_ptr<NcclReduce>> Create(Options options);
@@ -105,6 +107,8 @@ class NcclReduce {
 
   // Of what is in packed_ and unpacked_.
   absl::Status LaunchPack(kernels::cuda::PackCall call);
+  absl::Status LaunchReduce(absl::string_view what, const kernels::cuda::ReduceCall& call);
+  absl::Status MarkedTransfer(absl::Status status);
   absl::Status LaunchUnpack(kernels::cuda::UnpackCall call, const Votes& votes, uint32_t* decision);
   absl::Status Copy(void* to, const void* from, size_t bytes);
   template <typename Function>

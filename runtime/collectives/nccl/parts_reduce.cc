@@ -117,14 +117,15 @@ absl::Status PartsReduce::Pack(const ReduceCall& call, std::byte* packed) {
                                .scale = call.prescale,
                                .buffer = packed};
   if (packs_.empty()) return absl::OkStatus();
-  return options_.device->Call("packing",
-                               [&](const ronda_cuda_plugin& kernels) { return kernels.pack(&pack, options_.stream); });
+  return Marked(options_.marks, StreamPhase::kPack,
+                options_.device->Call(
+                    "packing", [&](const ronda_cuda_plugin& kernels) { return kernels.pack(&pack, options_.stream); }));
 }
 
 absl::Status PartsReduce::Exchange(const ReduceCall& call, const Members& members, NcclGroups::Entry* entry,
                                    const std::byte* packed, std::byte* arrived) {
   const size_t own = regions_[static_cast<size_t>(members.self())].bytes;
-  return options_.groups->Run(call.info, entry, [&](const NcclFunctions& nccl, NcclHandle handle) {
+  const auto exchange = [&](const NcclFunctions& nccl, NcclHandle handle) {
     NcclResult result = NcclResult::kSuccess;
     const auto goes = [&] { return result == NcclResult::kSuccess || result == NcclResult::kInProgress; };
     for (int peer = 0; peer < members.size() && goes(); ++peer) {
@@ -136,7 +137,8 @@ absl::Status PartsReduce::Exchange(const ReduceCall& call, const Members& member
       if (own > 0 && goes()) result = nccl.Recv(to, own, NcclDataType::kUint8, peer, handle, options_.stream);
     }
     return result;
-  });
+  };
+  return Marked(options_.marks, StreamPhase::kTransfer, options_.groups->Run(call.info, entry, exchange));
 }
 
 absl::Status PartsReduce::Deliver(const ReduceCall& call, const Members& members, std::byte* packed,
@@ -153,8 +155,10 @@ absl::Status PartsReduce::Deliver(const ReduceCall& call, const Members& members
                                    .scale = call.postscale,
                                    .dst = packed + own.begin,
                                    .granules = own.bytes / SizeOf(WireOf(call).dtype)};
-  RONDA_RETURN_IF_ERROR(options_.device->Call(
-      "reducing", [&](const ronda_cuda_plugin& kernels) { return kernels.reduce(&reduce, options_.stream); }));
+  RONDA_RETURN_IF_ERROR(Marked(options_.marks, StreamPhase::kReduce,
+                               options_.device->Call("reducing", [&](const ronda_cuda_plugin& kernels) {
+                                 return kernels.reduce(&reduce, options_.stream);
+                               })));
   unpacks_.clear();
   for (size_t i = 0; i < tensors; ++i) {
     const size_t part = self * tensors + i;
@@ -166,8 +170,10 @@ absl::Status PartsReduce::Deliver(const ReduceCall& call, const Members& members
                                    .dtype = call.dtype,
                                    .wire = WireOf(call),
                                    .buffer = packed};
-  return options_.device->Call(
-      "unpacking", [&](const ronda_cuda_plugin& kernels) { return kernels.unpack(&unpack, options_.stream); });
+  return Marked(options_.marks, StreamPhase::kUnpack,
+                options_.device->Call("unpacking", [&](const ronda_cuda_plugin& kernels) {
+                  return kernels.unpack(&unpack, options_.stream);
+                }));
 }
 
 }  // namespace ronda

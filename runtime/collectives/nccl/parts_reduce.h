@@ -12,6 +12,7 @@
 #include "runtime/collectives/members.h"
 #include "runtime/collectives/nccl/nccl_groups.h"
 #include "runtime/collectives/nccl/stream_buffer.h"
+#include "runtime/collectives/stream_marks.h"
 #include "runtime/cuda/device.h"
 
 namespace ronda {
@@ -30,6 +31,7 @@ class PartsReduce {
     StreamHandle stream = nullptr;
     NcclGroups* groups = nullptr;
     Communicator* host = nullptr;
+    StreamMarks* marks = nullptr;  // may be nullptr
     StreamBuffer* packed = nullptr;
     StreamBuffer* arrived = nullptr;
   };

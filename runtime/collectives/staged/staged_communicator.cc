@@ -23,6 +23,7 @@ absl::StatusOr<std::unique_ptr<StagedCommunicator>> StagedCommunicator::Create(O
                          Staging::Create({.device = std::move(options.device),
                                           .stream = options.stream,
                                           .slot_bytes = std::max(options.slot_bytes, smallest),
+                                          .marks = options.marks,
                                           .job_failure = std::move(options.job_failure)}));
   return std::unique_ptr<StagedCommunicator>(new StagedCommunicator(options.host, std::move(staging)));
 }

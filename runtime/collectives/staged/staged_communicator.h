@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "runtime/collectives/communicator.h"
 #include "runtime/collectives/staged/staging.h"
+#include "runtime/collectives/stream_marks.h"
 #include "runtime/cuda/device.h"
 
 namespace ronda {
@@ -30,6 +31,7 @@ class StagedCommunicator : public Communicator {
     std::shared_ptr<Device> device;
     StreamHandle stream = nullptr;        // all work on the device goes there; not owned
     Communicator* host = nullptr;         // of the same job, for memory of the host; not owned
+    StreamMarks* marks = nullptr;         // of the stream; not owned; nullptr: nobody wants to know
     size_t slot_bytes = size_t{4} << 20;  // of each of two pieces of pinned memory; the same on every rank
     std::function<absl::Status()> job_failure = [] { return absl::OkStatus(); };  // called while waiting
   };

@@ -39,7 +39,9 @@ absl::Status Staging::Run(const CallInfo& info, StagedCall& call) {
   for (size_t round = 0; round < call.rounds(); ++round) {
     if (round + 1 < call.rounds()) RONDA_RETURN_IF_ERROR(CopyOut(round + 1, call));
     RONDA_RETURN_IF_ERROR(Await(SlotOf(round), info));
-    RONDA_RETURN_IF_ERROR(call.Exchange(round, SlotOf(round).memory.data()));
+    // The stream has waited meanwhile.
+    RONDA_RETURN_IF_ERROR(
+        Marked(options_.marks, StreamPhase::kTransfer, call.Exchange(round, SlotOf(round).memory.data())));
     RONDA_RETURN_IF_ERROR(CopyBack(round, call));
   }
   return absl::OkStatus();
@@ -53,13 +55,13 @@ absl::Status Staging::RunOutside(StagedCall& call) {
 // What was copied back from the slot before is ahead of this in the stream.
 absl::Status Staging::CopyOut(size_t round, StagedCall& call) {
   const Slot& slot = SlotOf(round);
-  RONDA_RETURN_IF_ERROR(call.CopyOut(round, slot.memory.data()));
+  RONDA_RETURN_IF_ERROR(Marked(options_.marks, StreamPhase::kPack, call.CopyOut(round, slot.memory.data())));
   return slot.event->Record(options_.stream);
 }
 
 absl::Status Staging::CopyBack(size_t round, StagedCall& call) {
   const Slot& slot = SlotOf(round);
-  RONDA_RETURN_IF_ERROR(call.CopyBack(round, slot.memory.data()));
+  RONDA_RETURN_IF_ERROR(Marked(options_.marks, StreamPhase::kUnpack, call.CopyBack(round, slot.memory.data())));
   return slot.event->Record(options_.stream);
 }
 

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/collectives/communicator.h"
+#include "runtime/collectives/stream_marks.h"
 #include "runtime/cuda/device.h"
 
 namespace ronda {
@@ -42,6 +43,7 @@ class Staging {
     std::shared_ptr<Device> device;
     StreamHandle stream = nullptr;
     size_t slot_bytes = 0;
+    StreamMarks* marks = nullptr;               // of the stream; not owned; nullptr: nobody wants to know
     std::function<absl::Status()> job_failure;  // the job's first failure; called while waiting for the device
   };
 

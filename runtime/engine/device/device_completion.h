@@ -20,6 +20,8 @@
 
 namespace ronda {
 
+struct BucketTiming;
+
 // What a bucket that is being given to a device still has before it: the rest of that, and then the device. Shared by
 // the DeviceWatch, which settles it, and, once it is launched, by the bucket's handles.
 //
@@ -27,7 +29,7 @@ namespace ronda {
 // know asks the device; who waits sleeps until the watch has found out.
 //
 // Thread-safe. Memory ordering: status_ is written before settled_ becomes true with release, and not after that; so
-// are event_ and waiting_ before launch_ is other than kUnderWay.
+// are event_, waiting_ and timing_ before launch_ is other than kUnderWay.
 class DeviceCompletion {
  public:
   struct Options {
@@ -54,6 +56,11 @@ class DeviceCompletion {
   // All of the bucket is on its stream, and `event` is recorded behind it. Before this nobody but the watch has the
   // completion. The last call of Launch and Withdraw, of which there is one.
   void Launch(std::unique_ptr<DeviceEvent> event, Waiting waiting);
+
+  // How the timeline will know what the device did when; to be called before Launch, if at all.
+  void set_timing(std::shared_ptr<BucketTiming> timing) { timing_ = std::move(timing); }
+  // REQUIRES: settled. Of the watch.
+  std::shared_ptr<BucketTiming> TakeTiming() { return std::move(timing_); }
 
   // Nobody waits for the bucket: its vote was lost, or this rank has no part in it. It counts as done.
   void Withdraw();
@@ -92,6 +99,7 @@ class DeviceCompletion {
   const Options options_;
   std::unique_ptr<DeviceEvent> event_;  // behind the bucket
   Waiting waiting_ = Waiting::kHandles;
+  std::shared_ptr<BucketTiming> timing_;
   std::atomic<Launching> launch_{Launching::kUnderWay};
   std::atomic<bool> settled_{false};
   Mutex mu_;

@@ -14,6 +14,7 @@ DeviceLane::DeviceLane(Options options)
       stream_(std::move(options.stream)),
       blocks_(DeviceBlocks::Create(device_, RONDA_CUDA_DEVICE_MEMORY)),
       pinned_(DeviceBlocks::Create(device_, RONDA_CUDA_PINNED_HOST_MEMORY)),
+      timer_(std::move(options.timer)),
       adasum_place_({.device = device_, .stream = stream_->handle(), .blocks = blocks_}),
       transport_(std::move(options.transport)) {}
 
@@ -27,6 +28,7 @@ absl::StatusOr<std::unique_ptr<DeviceLane>> DeviceLane::Create(Options options) 
         absl::Status failure = job();
         return failure.ok() && transport != nullptr ? transport() : failure;
       });
+  watch.carried_out = [self = lane.get()](DeviceCompletion& completion) { self->Draw(completion); };
   RONDA_ASSIGN_OR_RETURN(lane->watch_, DeviceWatch::Start(std::move(watch)));
   return lane;
 }
@@ -43,18 +45,21 @@ absl::Status DeviceLane::Begin(const Operation& operation, absl::Span<const Read
                                                                             .driver = driver_,
                                                                             .failure = failure_});
   watch_->Watch(launching_);
+  timer_->Begin();
   const DeviceEvent* last = nullptr;
   for (const ReadyEvent* event : events) {
     if (*event == nullptr || event->get() == last) continue;
     last = event->get();
     RONDA_RETURN_IF_ERROR(last->OrderBefore(stream_->handle()));
   }
+  timer_->Mark(StreamPhase::kWaitForData);
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::shared_ptr<DeviceCompletion>> DeviceLane::Finish(DeviceCompletion::Waiting waiting) {
   RONDA_ASSIGN_OR_RETURN(std::unique_ptr<DeviceEvent> event, device_->NewEvent());
   RONDA_RETURN_IF_ERROR(event->Record(stream_->handle()));
+  launching_->set_timing(timer_->Take());
   launching_->Launch(std::move(event), waiting);
   watch_->NoteLaunch();
   return std::move(launching_);
@@ -64,6 +69,13 @@ void DeviceLane::Drop() {
   launching_->Withdraw();
   launching_.reset();
   watch_->NoteLaunch();
+}
+
+void DeviceLane::Draw(DeviceCompletion& completion) {
+  const std::shared_ptr<BucketTiming> timing = completion.TakeTiming();
+  if (timing == nullptr) return;
+  const DeviceCompletion::Options& bucket = completion.options();
+  timer_->Draw({.op = bucket.op, .label = bucket.label, .bytes = bucket.bytes}, *timing);
 }
 
 void DeviceLane::Close(const absl::Status& status) {

@@ -19,6 +19,7 @@
 #include "runtime/engine/device/device_completion.h"
 #include "runtime/engine/device/device_watch.h"
 #include "runtime/engine/device/rank_device.h"
+#include "runtime/engine/device/stream_timer.h"
 
 namespace ronda {
 
@@ -38,7 +39,8 @@ class DeviceLane : public DataPlane {
   struct Options {
     std::shared_ptr<Device> device;
     std::unique_ptr<DeviceStream> stream;
-    DeviceTransport transport;  // on that stream
+    std::unique_ptr<StreamTimer> timer;  // of that stream
+    DeviceTransport transport;           // on it
     std::shared_ptr<CallbackThread> callbacks;
     std::shared_ptr<EngineDriver> driver;
     DeviceWatch::Options watch;  // but for what is the transport's
@@ -81,6 +83,7 @@ class DeviceLane : public DataPlane {
   explicit DeviceLane(Options options);
 
   absl::Status Zero(void* memory, size_t bytes);
+  void Draw(DeviceCompletion& completion);
 
   const std::shared_ptr<Device> device_;
   const std::shared_ptr<CallbackThread> callbacks_;
@@ -88,7 +91,8 @@ class DeviceLane : public DataPlane {
   const std::unique_ptr<DeviceStream> stream_;
   const std::shared_ptr<DeviceBlocks> blocks_;  // of the device
   const std::shared_ptr<DeviceBlocks> pinned_;
-  DeviceAdasumPlace adasum_place_;  // outlives what the transport has under way
+  const std::unique_ptr<StreamTimer> timer_;  // outlives the transport
+  DeviceAdasumPlace adasum_place_;            // outlives what the transport has under way
   DeviceTransport transport_;
   std::shared_ptr<const std::function<absl::Status()>> failure_;  // of the job or the transport
   ResultData flags_;                                              // the last that FindNonFinite has returned

@@ -10,6 +10,7 @@
 #include "runtime/collectives/device_support.h"
 #include "runtime/engine/device/device_lane.h"
 #include "runtime/engine/device/rank_device.h"
+#include "runtime/monitor/timeline/timeline.h"
 
 namespace ronda {
 
@@ -28,6 +29,7 @@ class DeviceLanes {
     const HostLevels* levels = nullptr;  // of `host`; nullptr: it has none
     std::shared_ptr<CallbackThread> callbacks;
     std::shared_ptr<EngineDriver> driver;
+    Timeline* timeline = nullptr;  // nullptr: there is none
     DeviceWatch::Options watch;
   };
 

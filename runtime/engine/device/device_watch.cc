@@ -191,12 +191,13 @@ std::string DeviceWatch::Report(Phase phase, const DeviceCompletion& completion)
   return report;
 }
 
-void DeviceWatch::Finish(const DeviceCompletion& completion) {
+void DeviceWatch::Finish(DeviceCompletion& completion) {
   const DeviceCompletion::Options& options = completion.options();
   if (completion.launching() != DeviceCompletion::Launching::kWithdrawn) {
     const FlightKind kind = completion.status().ok() ? FlightKind::kFinished : FlightKind::kFailed;
     options_.flights->Of(options_.rank).Record(kind, options.op, options.label, options.bytes);
   }
+  if (completion.status().ok() && options_.carried_out != nullptr) options_.carried_out(completion);
   bool is_idle = false;
   {
     MutexLock lock(&mu_);

@@ -39,8 +39,10 @@ class DeviceWatch {
     std::function<void(const absl::Status&)> fail_job;  // records one
     std::function<absl::Status()> transport_failure;    // of what moves the data; may be nullptr
     std::function<void()> abort;                        // ends what is under way; may be nullptr
-    std::function<void()> settled;                      // something that the engine waits for has been settled
-    std::function<void()> idle;                         // everything has been
+    // What the device has carried out, before anybody else is told; may be nullptr.
+    std::function<void(DeviceCompletion&)> carried_out;
+    std::function<void()> settled;  // something that the engine waits for has been settled
+    std::function<void()> idle;     // everything has been
   };
 
   // Errors: RESOURCE_EXHAUSTED if the system has no thread to give.
@@ -74,7 +76,7 @@ class DeviceWatch {
   // Returns once the phase is over, or with a failure of the job's.
   absl::Status Await(Phase phase, DeviceCompletion& completion);
   static bool IsOver(Phase phase, DeviceCompletion& completion);
-  void Finish(const DeviceCompletion& completion);
+  void Finish(DeviceCompletion& completion);
   // `waited`: since this completion is the first in this phase. Errors: the job's failure.
   absl::Status Check(Phase phase, const DeviceCompletion& completion, absl::Duration waited,
                      absl::Duration checked_before);

@@ -16,6 +16,8 @@ namespace {
 
 constexpr absl::Duration kLinger = absl::Milliseconds(50);
 constexpr int kMissingRow = 1;
+// Between the elements of a batch; names have their line ends escaped.
+constexpr absl::string_view kSeparator = ",\n{";
 
 }  // namespace
 
@@ -74,14 +76,18 @@ void TimelineWriter::WriteBatch() {
   if (state_ == State::kBroken || (state_ == State::kFull && missing_ == missing_before)) return;
   const std::string elements = state_ == State::kWriting ? builder_.TakeFinished() : "";
   const std::string end = End();
-  if (state_ == State::kWriting && !file_->HasRoom(elements.size(), end.size())) {
-    state_ = State::kFull;
-    missing_ += static_cast<uint64_t>(std::count(elements.begin(), elements.end(), '\n'));
-    Log(LogLevel::kWarning, rank_,
-        absl::StrCat("the timeline ", file_->path(), " is as large as it may be; what comes now is only counted"));
-    return Write("", End());
-  }
+  if (state_ == State::kWriting && elements.size() + end.size() > file_->room()) return WriteWhatFits(elements);
   Write(elements, end);
+}
+
+void TimelineWriter::WriteWhatFits(absl::string_view elements) {
+  state_ = State::kFull;
+  Log(LogLevel::kWarning, rank_,
+      absl::StrCat("the timeline ", file_->path(), " is as large as it may be; what comes now is only counted"));
+  const size_t end = elements.size() <= file_->room() ? elements.size() : elements.rfind(kSeparator, file_->room());
+  const absl::string_view left_out = elements.substr(std::min(end, elements.size()));
+  missing_ += static_cast<uint64_t>(std::count(left_out.begin(), left_out.end(), '\n'));
+  Write(elements.substr(0, end), End());
 }
 
 std::string TimelineWriter::End() const {
@@ -96,7 +102,7 @@ std::string TimelineWriter::Missing() const {
   return text.Take();
 }
 
-void TimelineWriter::Write(const std::string& elements, const std::string& end) {
+void TimelineWriter::Write(absl::string_view elements, absl::string_view end) {
   const absl::Status status = file_->Write(elements, end);
   if (status.ok()) return;
   Log(LogLevel::kWarning, rank_, absl::StrCat("the timeline ends here: ", status.message()));

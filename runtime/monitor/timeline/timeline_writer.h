@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "runtime/base/types.h"
 #include "runtime/monitor/timeline/event_queue.h"
 #include "runtime/monitor/timeline/trace_builder.h"
@@ -27,7 +28,7 @@ class TimelineWriter {
     std::string path;  // the rank is inserted
     RankId rank = 0;
     std::string host;
-    size_t most_bytes = size_t{256} << 20;
+    size_t most_bytes = size_t{256} << 20;  // of the file; some KiB at least
   };
 
   // What is in the queue by now is not part of this timeline.
@@ -47,7 +48,8 @@ class TimelineWriter {
   // What the file ends with at the moment.
   std::string End() const;
   std::string Missing() const;
-  void Write(const std::string& elements, const std::string& end);
+  void WriteWhatFits(absl::string_view elements);
+  void Write(absl::string_view elements, absl::string_view end);
 
   const RankId rank_;
   const std::unique_ptr<TraceFile> file_;

@@ -28,9 +28,9 @@ class TraceFile {
 
   const std::string& path() const { return path_; }
 
-  // Whether `elements` and `end` fit, and something of kReserve bytes besides.
+  // How many bytes of elements and end may still be added, if something of kReserve bytes is to fit besides.
   static constexpr size_t kReserve = 1024;
-  bool HasRoom(size_t elements, size_t end) const { return size_ + elements + end + kReserve <= most_bytes_; }
+  size_t room() const { return most_bytes_ > size_ + kReserve ? most_bytes_ - size_ - kReserve : 0; }
 
   // Adds `elements`, and `end` for the time being. Both are texts of JSON values with a comma between, also between the
   // two; so `end` begins with one.

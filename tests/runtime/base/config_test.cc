@@ -150,6 +150,8 @@ TEST(ConfigTest, TunablesAreRead) {
                                               {"RONDA_AUTOTUNE", "1"},
                                               {"RONDA_AUTOTUNE_LOG", "/tmp/tuning.csv"},
                                               {"RONDA_AUTOTUNE_STEPS_PER_SAMPLE", "20"},
+                                              {"RONDA_TIMELINE", "/tmp/t.json"},
+                                              {"RONDA_TIMELINE_MAX_MB", "3"},
                                               {"RONDA_LOG_LEVEL", "debug"},
                                               {"RONDA_BACKEND", "hierarchical"},
                                               {"RONDA_CUDA_PLUGIN", "/opt/libronda_cuda.so"},
@@ -174,6 +176,8 @@ TEST(ConfigTest, TunablesAreRead) {
   EXPECT_EQ(config->tunables.autotune, Tunables::Autotune::kOn);
   EXPECT_EQ(config->tunables.autotune_log, "/tmp/tuning.csv");
   EXPECT_EQ(config->tunables.autotune_steps_per_sample, 20);
+  EXPECT_EQ(config->timeline.path, "/tmp/t.json");
+  EXPECT_EQ(config->timeline.most_bytes, size_t{3} << 20);
   EXPECT_EQ(config->log_level, LogLevel::kDebug);
   EXPECT_EQ(config->backend, "hierarchical");
   EXPECT_EQ(config->devices.cuda_plugin, "/opt/libronda_cuda.so");
@@ -246,6 +250,8 @@ TEST(ConfigTest, NonsenseIsRefusedWithVariableAndValue) {
       {"RONDA_AUTOTUNE", {"", "yes", "2", "true"}},
       {"RONDA_AUTOTUNE_LOG", {""}},
       {"RONDA_AUTOTUNE_STEPS_PER_SAMPLE", {"", "3", "1001", "ten"}},
+      {"RONDA_TIMELINE", {""}},
+      {"RONDA_TIMELINE_MAX_MB", {"", "0", "64MiB", "1048577"}},
       {"RONDA_LOG_LEVEL", {"", "verbose", "WARNING", "2"}},
       {"RONDA_BACKEND", {"", "nccl", "SHM"}},
       {"RONDA_DEVICE_BACKEND", {"", "shm", "NCCL"}},

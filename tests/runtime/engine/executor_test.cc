@@ -89,10 +89,11 @@ class ExecutorTest : public ::testing::Test {
   RecordingCommunicator communicator_;
   const std::shared_ptr<CallbackThread> callbacks_ = CallbackThread::Create({});
   const std::unique_ptr<FlightRecorder> flight_{new FlightRecorder()};
-  TensorQueue queue_{callbacks_, nullptr, flight_.get()};
+  TensorLog log_{flight_.get(), nullptr};
+  TensorQueue queue_{callbacks_, nullptr, &log_};
   ProcessSets process_sets_{4};
   DeviceLanes devices_{{.host = &communicator_}};
-  Executor executor_{{&communicator_, &queue_, &process_sets_, flight_.get(), &devices_}, WaitLimits{}};
+  Executor executor_{{&communicator_, &queue_, &process_sets_, &log_, &devices_}, WaitLimits{}};
 };
 
 TEST_F(ExecutorTest, RanksOutsideMakeTheSameCallsWithoutBuffers) {

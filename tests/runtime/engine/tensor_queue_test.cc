@@ -45,7 +45,8 @@ class TensorQueueTest : public ::testing::Test {
 
   const std::shared_ptr<CallbackThread> callbacks_ = CallbackThread::Create({});
   const std::unique_ptr<FlightRecorder> flight_{new FlightRecorder()};
-  TensorQueue queue_{callbacks_, nullptr, flight_.get()};
+  TensorLog log_{flight_.get(), nullptr};
+  TensorQueue queue_{callbacks_, nullptr, &log_};
 };
 
 TEST_F(TensorQueueTest, EntriesAreFreshOnceAndSayWhenTheyWereTaken) {

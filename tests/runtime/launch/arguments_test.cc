@@ -238,6 +238,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Setting{{"--autotune", "--no-autotune"}, {{"RONDA_AUTOTUNE", "0"}}},
                       Setting{{"--autotune-log-file", "a.csv"}, {{"RONDA_AUTOTUNE_LOG", "a.csv"}}},
                       Setting{{"--autotune-steps-per-sample", "20"}, {{"RONDA_AUTOTUNE_STEPS_PER_SAMPLE", "20"}}},
+                      Setting{{"--timeline-filename", "t.json"}, {{"RONDA_TIMELINE", "t.json"}}},
                       Setting{{"--start-timeout", "1.5"}, {{"RONDA_START_TIMEOUT", "1.5s"}}},
                       Setting{{"--stall-check-warning-time-seconds", "90"}, {{"RONDA_STALL_WARNING", "1m30s"}}},
                       Setting{{"--stall-check-shutdown-time-seconds", "20"}, {{"RONDA_STALL_DEADLINE", "20s"}}},
@@ -259,13 +260,12 @@ INSTANTIATE_TEST_SUITE_P(
                       // What rondarun does anyway.
                       Setting{{"--no-python", "--disable-cache", "--log-without-timestamp", "--log-hide-timestamp"},
                               {}},
-                      Setting{{"--no-timeline-mark-cycles", "--no-torus-allreduce"}, {}},
+                      Setting{{"--timeline-mark-cycles", "--no-torus-allreduce"}, {}},
                       Setting{{"--rdzv-backend", "static", "--rdzv-backend", "c10d", "--run_mode", "collective"}, {}}));
 
 TEST(ArgumentsTest, WhatHasNoEffectIsNotedWithTheReason) {
   const std::vector<std::pair<Words, std::string>> cases = {
-      {{"--timeline-filename", "t.json"}, "writes no timeline"},
-      {{"--timeline-mark-cycles"}, "writes no timeline"},
+      {{"--no-timeline-mark-cycles"}, "cycles marked"},
       {{"--autotune-warmup-samples", "3"}, "way of its own"},
       {{"--autotune-bayes-opt-max-samples", "20"}, "way of its own"},
       {{"--autotune-gaussian-process-noise", "0.8"}, "way of its own"},

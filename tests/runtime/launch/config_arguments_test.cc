@@ -90,7 +90,7 @@ TEST(ConfigArgumentsTest, OptionsThatAddUpComeFromBoth) {
 
 TEST(ConfigArgumentsTest, SecretsInAFileAreTheUsersOwnBusiness) {
   EXPECT_THAT(Parsed("x: API_KEY=1", {"-np", "2", "x"}).notes, IsEmpty());
-  EXPECT_THAT(Parsed("timeline: {filename: t.json}", {"-np", "2", "x"}).notes, SizeIs(1));
+  EXPECT_THAT(Parsed("autotune: {warmup-samples: 3}", {"-np", "2", "x"}).notes, SizeIs(1));
 }
 
 TEST(ConfigArgumentsTest, ErrorsNameTheFileTheLineAndTheKey) {

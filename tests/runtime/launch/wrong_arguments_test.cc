@@ -105,6 +105,7 @@ constexpr Wrong kSettings[] = {
     {"--cycle-time-ms|3600001|x", "to 3600000"},
     {"--cache-capacity|-1|x", "got \"-1\"", "--cache-capacity 1024"},
     {"--autotune-log-file=|x", "--autotune-log-file tuning.csv"},
+    {"--timeline-filename=|x", "--timeline-filename trace.json"},
     {"--autotune-steps-per-sample|3|x", "from 4 to 1000"},
     {"--autotune-steps-per-sample|1001|x", "got \"1001\""},
     {"--autotune-gaussian-process-noise|2|x", "from 0 to 1"},

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "absl/strings/numbers.h"
 #include "tests/runtime/monitor/timeline/event_factory.h"
 #include "tests/runtime/monitor/timeline/trace_reader.h"
 
@@ -118,7 +118,10 @@ TEST(TimelineTest, FileIsBoundedAndEndsWithTheCountOfWhatIsMissing) {
   const auto events = Read(path);
   ASSERT_FALSE(events.empty());
   EXPECT_EQ(events.back().name, "MISSING_EVENTS");
-  EXPECT_NE(events.back().args.at("count"), "0");
+  EXPECT_NE(RowOf(events, "w"), -1) << "what fits is there";
+  uint64_t missing = 0;
+  ASSERT_TRUE(absl::SimpleAtoi(events.back().args.at("count"), &missing));
+  EXPECT_EQ(Named(events, "rank 0 is ready").size() + missing, 5'000);
 }
 
 TEST(TimelineTest, ThreadsMayRecordWhileItIsStartedAndStopped) {

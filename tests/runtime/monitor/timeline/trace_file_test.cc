@@ -59,10 +59,13 @@ TEST(TraceFileTest, ReplacesWhatIsThere) {
 TEST(TraceFileTest, KnowsWhatFits) {
   auto file = TraceFile::Create(Path("bounded.json"), 4096);
   ASSERT_TRUE(file.ok());
-  EXPECT_TRUE((*file)->HasRoom(1000, 1000));
-  EXPECT_FALSE((*file)->HasRoom(2000, 2000));
-  ASSERT_TRUE((*file)->Write(std::string(1500, ' '), "").ok());
-  EXPECT_FALSE((*file)->HasRoom(1000, 1000));
+  const size_t room = (*file)->room();
+  EXPECT_GT(room, 2000);
+  EXPECT_LT(room, 4096 - TraceFile::kReserve);
+  ASSERT_TRUE((*file)->Write(std::string(1500, ' '), std::string(200, ' ')).ok());
+  EXPECT_EQ((*file)->room(), room - 1500) << "the end will be replaced";
+  ASSERT_TRUE((*file)->Write(std::string(2000, ' '), "").ok());
+  EXPECT_EQ((*file)->room(), 0);
 }
 
 TEST(TraceFileTest, CannotBeCreated) {

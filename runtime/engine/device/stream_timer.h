@@ -1,0 +1,87 @@
+#ifndef RONDA_RUNTIME_ENGINE_DEVICE_STREAM_TIMER_H_
+#define RONDA_RUNTIME_ENGINE_DEVICE_STREAM_TIMER_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "runtime/base/types.h"
+#include "runtime/collectives/stream_marks.h"
+#include "runtime/cuda/device.h"
+#include "runtime/monitor/flight_recorder.h"
+#include "runtime/monitor/timeline/timeline.h"
+
+namespace ronda {
+
+// The points that a bucket's work on a stream is divided by.
+struct BucketTiming {
+  struct Part {
+    StreamPhase phase;
+    std::unique_ptr<DeviceEvent> end;
+  };
+
+  FlightTime submitted;  // before `begin` was recorded
+  std::unique_ptr<DeviceEvent> begin;
+  std::vector<Part> parts;
+};
+
+// Shows in a timeline what a device does for each bucket, and when. Who puts work on the stream marks its parts by
+// events, while a timeline is written; nobody ever waits for the device: who learns that it has done a bucket
+// asks for the time between the events.
+//
+// Device time is not the host's. The first bucket is taken to begin when the host recorded its begin, and each later
+// one begins so long after the end of the one before as the events say; if that was a second or more it begins anew, as
+// times between events are short floating-point numbers. Both clocks' errors are bounded by what must be so:
+// no bucket begins before the host gave it to the device, and none ends after the host has seen it end. Whatever would
+// is moved, and what follows with it. So spans are late or early by what it takes until the device hears of the first
+// bucket, some microseconds, and exact among themselves.
+//
+// Thread-safety: Begin, Mark and Take are for who puts work on the stream; Draw for who learns of its end, bucket by
+// bucket. Does not own the timeline; keeps the device.
+class StreamTimer : public StreamMarks {
+ public:
+  // `timeline` may be nullptr: nothing is timed, ever.
+  StreamTimer(std::shared_ptr<Device> device, StreamHandle stream, Timeline* timeline)
+      : device_(std::move(device)), stream_(stream), timeline_(timeline) {}
+
+  // A bucket begins.
+  void Begin();
+  void Mark(StreamPhase phase) override;
+  // All of it is on the stream; what was not marked is a transfer. nullptr if it is not timed.
+  std::shared_ptr<BucketTiming> Take();
+
+  // The device has come to the end of the bucket.
+  struct Facts {
+    OpType op = OpType::kAllreduce;
+    absl::string_view label;
+    uint64_t bytes = 0;
+  };
+  void Draw(const Facts& facts, BucketTiming& timing);
+
+ private:
+  // A part of a bucket as the host's clock has it; nanoseconds.
+  struct Span {
+    int64_t begin;
+    int64_t end;
+  };
+
+  absl::StatusOr<std::unique_ptr<DeviceEvent>> RecordEvent();
+  absl::StatusOr<std::vector<Span>> Place(const BucketTiming& timing, int64_t now);
+  absl::StatusOr<int64_t> BeginOf(const BucketTiming& timing);
+
+  const std::shared_ptr<Device> device_;
+  const StreamHandle stream_;
+  Timeline* const timeline_;
+  std::shared_ptr<BucketTiming> bucket_;  // being put on the stream
+  // Where the last bucket ended: on the device and in the host's time. nullptr: there is none to count from.
+  std::unique_ptr<DeviceEvent> last_;
+  int64_t last_time_ = 0;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_ENGINE_DEVICE_STREAM_TIMER_H_

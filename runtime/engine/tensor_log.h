@@ -1,0 +1,62 @@
+#ifndef RONDA_RUNTIME_ENGINE_TENSOR_LOG_H_
+#define RONDA_RUNTIME_ENGINE_TENSOR_LOG_H_
+
+#include <cstdint>
+
+#include "absl/strings/string_view.h"
+#include "runtime/base/types.h"
+#include "runtime/monitor/flight_recorder.h"
+#include "runtime/monitor/timeline/timeline.h"
+#include "runtime/negotiation/messages.h"
+#include "runtime/negotiation/readiness_observer.h"
+
+namespace ronda {
+
+// Takes note of what happens to a rank's tensors: in its flight recorder, always, and in its timeline, in more detail,
+// while there is one.
+//
+// Thread-safe. Owns neither of the two.
+class TensorLog : public ReadinessObserver {
+ public:
+  // `timeline` may be nullptr: there is none, ever.
+  TensorLog(FlightRecorder* flight, Timeline* timeline) : flight_(flight), timeline_(timeline) {}
+
+  // The time for tensors that are submitted together: to the millisecond, unless a timeline shows it.
+  FlightTime SubmissionTime() const { return IsDrawn() ? FlightNow() : CoarseFlightNow(); }
+  void Submitted(const TensorRequest& request, FlightTime time);
+  void Reported(const TensorRequest& request);
+  // The tensors of `bucket` wait for their turn.
+  void Agreed(const AgreedBucket& bucket);
+  // One that is not carried out.
+  void Failed(const TensorRequest& request);
+
+  // A collective that this rank takes part in, one after the other.
+  struct Collective {
+    const AgreedBucket& bucket;
+    absl::string_view label;
+    uint64_t bytes = 0;
+
+    OpType op() const { return bucket.responses.front()->request.op; }
+  };
+  void Started(const Collective& collective);
+  void Ended(const Collective& collective, BucketOutcome outcome);
+
+  // This rank has waited in a collective of the locked schedule for longer than the warning time.
+  void Waited(const AgreedBucket& bucket);
+  // The engine begins to carry out what was ordered, or a round of the locked schedule has been.
+  void Cycled();
+
+  bool IsInterested() const override { return IsDrawn(); }
+  void Ready(RankId rank, const TensorRequest& request) override;
+
+ private:
+  bool IsDrawn() const { return timeline_ != nullptr && timeline_->on(); }
+  void Draw(TimelineKind kind, const TensorRequest& request, FlightTime time, int number = 0);
+
+  FlightRecorder* const flight_;
+  Timeline* const timeline_;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_ENGINE_TENSOR_LOG_H_

@@ -1,0 +1,135 @@
+#include "runtime/engine/device/stream_timer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "runtime/monitor/timeline/trace_file.h"
+#include "tests/runtime/monitor/timeline/trace_reader.h"
+#include "tests/testing/fake_cuda/fake_cuda.h"
+
+namespace ronda {
+namespace {
+
+using ::ronda::testing::FakeCuda;
+using ::ronda::testing::Named;
+using ::ronda::testing::TraceEvent;
+using ::testing::SizeIs;
+
+// A stream on which work takes as long as it is held, and its timer.
+class StreamTimerTest : public ::testing::Test {
+ protected:
+  void Start() { EXPECT_EQ(timeline_.Start({.path = path_}), absl::OkStatus()); }
+
+  void Wait() {
+    const auto event = *device_->NewEvent();
+    EXPECT_EQ(event->Record(stream_->handle()), absl::OkStatus());
+    EXPECT_EQ(event->Wait(), absl::OkStatus());
+  }
+
+  // A bucket with two parts.
+  std::shared_ptr<BucketTiming> PutOnStream() {
+    timer_.Begin();
+    timer_.Mark(StreamPhase::kWaitForData);
+    timer_.Mark(StreamPhase::kPack);
+    return timer_.Take();
+  }
+
+  std::vector<TraceEvent> Drawn() {
+    timeline_.Stop();
+    const auto events = testing::ReadTraceFile(PathOfRank(path_, 0));
+    EXPECT_TRUE(events.has_value());
+    return events.value_or(std::vector<TraceEvent>());
+  }
+
+  const std::string path_ = ::testing::TempDir() + "stream_timer.json";
+  FakeCuda cuda_{{}};
+  const std::shared_ptr<Device> device_ = *Device::Open(cuda_.table(), 0);
+  const std::unique_ptr<DeviceStream> stream_ = *DeviceStream::Create(device_.get());
+  Timeline timeline_;
+  StreamTimer timer_{device_, stream_->handle(), &timeline_};
+};
+
+TEST_F(StreamTimerTest, DoesNothingWithoutATimeline) {
+  EXPECT_EQ(PutOnStream(), nullptr);
+  StreamTimer never(device_, stream_->handle(), nullptr);
+  never.Begin();
+  never.Mark(StreamPhase::kPack);
+  EXPECT_EQ(never.Take(), nullptr);
+}
+
+TEST_F(StreamTimerTest, PartsFollowEachOtherWithinWhatTheHostHasSeen) {
+  Start();
+  for (int i = 0; i < 3; ++i) {
+    const FlightTime before = FlightNow();
+    auto timing = PutOnStream();
+    ASSERT_NE(timing, nullptr);
+    Wait();
+    timer_.Draw({.label = "x", .bytes = 8}, *timing);
+    EXPECT_LE(timing->submitted, FlightNow());
+    EXPECT_GE(timing->submitted, before);
+  }
+  const FlightTime after = FlightNow();
+  const auto events = Drawn();
+  const auto buckets = Named(events, "ALLREDUCE"), waits = Named(events, "WAIT_FOR_DATA"),
+             packs = Named(events, "PACK");
+  ASSERT_THAT(buckets, SizeIs(3));
+  ASSERT_THAT(waits, SizeIs(3));
+  ASSERT_THAT(packs, SizeIs(3));
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_NEAR(buckets[i].ts, waits[i].ts, 0.002);
+    EXPECT_NEAR(waits[i].end(), packs[i].ts, 0.002);
+    EXPECT_NEAR(packs[i].end(), buckets[i].end(), 0.004);
+    EXPECT_LE(buckets[i].end(), absl::ToDoubleMicroseconds(after) + 0.002);
+    if (i > 0) {
+      EXPECT_LE(buckets[i - 1].end(), buckets[i].ts + 0.002);
+    }
+  }
+  EXPECT_EQ(buckets[0].args.at("bucket"), "x");
+}
+
+TEST_F(StreamTimerTest, WhatIsNotMarkedIsATransfer) {
+  Start();
+  timer_.Begin();
+  timer_.Mark(StreamPhase::kWaitForData);
+  auto timing = timer_.Take();
+  Wait();
+  timer_.Draw({.op = OpType::kAlltoall, .label = "x"}, *timing);
+  const auto events = Drawn();
+  EXPECT_THAT(Named(events, "TRANSFER"), SizeIs(1));
+  EXPECT_THAT(Named(events, "ALLTOALL"), SizeIs(1));
+}
+
+// The second bucket is given to the device before the first is known to have ended.
+TEST_F(StreamTimerTest, BucketsUnderWayTogetherAreDrawnOneBehindTheOther) {
+  Start();
+  auto first = PutOnStream();
+  auto second = PutOnStream();
+  Wait();
+  timer_.Draw({.label = "first"}, *first);
+  timer_.Draw({.label = "second"}, *second);
+  const auto buckets = Named(Drawn(), "ALLREDUCE");
+  ASSERT_THAT(buckets, SizeIs(2));
+  EXPECT_LE(buckets[0].end(), buckets[1].ts + 0.002);
+}
+
+TEST_F(StreamTimerTest, EventsAreUsedAgain) {
+  Start();
+  const auto bucket = [&] {
+    auto timing = PutOnStream();
+    Wait();
+    timer_.Draw({.label = "x"}, *timing);
+  };
+  for (int i = 0; i < 3; ++i) bucket();
+  const size_t events = cuda_.created_events();
+  for (int i = 0; i < 10; ++i) bucket();
+  EXPECT_EQ(cuda_.created_events(), events);
+}
+
+}  // namespace
+}  // namespace ronda

@@ -1,0 +1,146 @@
+// What a timeline shows of devices: what they did for each bucket, when, by their own clocks.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/time/time.h"
+#include "runtime/monitor/flight_recorder.h"
+#include "runtime/monitor/timeline/trace_file.h"
+#include "tests/runtime/engine/device_job.h"
+#include "tests/runtime/engine/job.h"
+#include "tests/runtime/monitor/timeline/trace_reader.h"
+
+namespace ronda::testing {
+namespace {
+
+using ::testing::Contains;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+constexpr int kRanks = 2;
+constexpr int kSteps = 12;  // with a locked schedule, and open votes, from some on
+
+double Microseconds(FlightTime time) { return absl::ToDoubleMicroseconds(time); }
+
+// The spans in the row of a rank's device, in their order, which has to be that of time.
+std::vector<TraceEvent> DeviceSpans(const std::string& path, RankId rank) {
+  const auto events = ReadTraceFile(PathOfRank(path, rank));
+  EXPECT_TRUE(events.has_value());
+  if (!events.has_value()) return {};
+  EXPECT_EQ(Overlap(*events), "");
+  std::vector<TraceEvent> spans;
+  for (const TraceEvent& event : *events) {
+    if (event.tid != RowOf(*events, absl::StrCat("cuda:", rank)) || event.ph != "X") continue;
+    if (!spans.empty()) {
+      EXPECT_LE(spans.back().ts, event.ts + 0.002);
+    }
+    spans.push_back(event);
+  }
+  return spans;
+}
+
+class DeviceTimeline : public ::testing::TestWithParam<std::string> {
+ protected:
+  std::string path() const {
+    return absl::StrCat(::testing::TempDir(), absl::StrReplaceAll(GetParam(), {{"-", "_"}}), ".json");
+  }
+  void Run(const std::function<void(DeviceRank& rank)>& body) {
+    RunDeviceRanks({.size = kRanks, .backend = GetParam(), .hosts = HostsFor(GetParam(), kRanks)}, body);
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Backends, DeviceTimeline,
+                         ::testing::Values("nccl", "hierarchical-staged", "staged", "hierarchical-nccl"),
+                         [](const auto& backend) {
+                           return absl::StrReplaceAll(backend.param, {{"-", "_"}});
+                         });
+
+void Step(DeviceRank& rank, std::deque<DeviceTensor>& tensors) {
+  std::vector<Submission> submissions;
+  for (DeviceTensor& tensor : tensors) {
+    submissions.push_back(DeviceSum(absl::StrCat("x", submissions.size()), rank, tensor, 100));
+  }
+  const auto handles = rank.runtime().SubmitAll(submissions);
+  ASSERT_TRUE(handles.ok()) << handles.status();
+  for (const auto& handle : *handles) EXPECT_EQ(handle->Wait(), absl::OkStatus());
+}
+
+// Every bucket, with its parts in it, lies between the submission of its tensors and the end of the wait for them.
+TEST_P(DeviceTimeline, BucketsLieBetweenSubmissionAndCompletion) {
+  std::vector<std::vector<FlightTime>> times(kRanks);
+  Run([&](DeviceRank& rank) {
+    std::deque<DeviceTensor> tensors;
+    for (int i = 0; i < 3; ++i) tensors.emplace_back(rank, std::vector<float>(100, 1.0f));
+    ASSERT_TRUE(rank.runtime().StartTimeline(path()).ok());
+    for (int step = 0; step < kSteps; ++step) {
+      times[rank.rank()].push_back(FlightNow());
+      Step(rank, tensors);
+    }
+    times[rank.rank()].push_back(FlightNow());
+  });
+  for (RankId rank = 0; rank < kRanks; ++rank) {
+    const auto buckets = Named(DeviceSpans(path(), rank), "ALLREDUCE");
+    ASSERT_THAT(buckets, Not(IsEmpty()));
+    size_t step = 0;
+    for (const TraceEvent& bucket : buckets) {
+      while (step + 1 < times[rank].size() && bucket.ts >= Microseconds(times[rank][step + 1])) ++step;
+      ASSERT_LT(step + 1, times[rank].size());
+      EXPECT_GE(bucket.ts, Microseconds(times[rank][step]) - 0.002);
+      // The watch may be the last to see the end.
+      EXPECT_LE(bucket.dur, Microseconds(times[rank].back() - times[rank].front()));
+    }
+  }
+}
+
+TEST_P(DeviceTimeline, PartsOfABucketAreNamed) {
+  Run([&](DeviceRank& rank) {
+    std::deque<DeviceTensor> tensors;
+    for (int i = 0; i < 3; ++i) tensors.emplace_back(rank, std::vector<float>(100, 1.0f));
+    ASSERT_TRUE(rank.runtime().StartTimeline(path()).ok());
+    for (int step = 0; step < kSteps; ++step) Step(rank, tensors);
+  });
+  for (RankId rank = 0; rank < kRanks; ++rank) {
+    const auto spans = DeviceSpans(path(), rank);
+    std::vector<std::string> names;
+    for (const TraceEvent& span : spans) names.push_back(span.name);
+    for (const std::string part : {"WAIT_FOR_DATA", "TRANSFER"}) EXPECT_THAT(names, Contains(part));
+    if (GetParam() == "hierarchical-nccl" || GetParam() == "hierarchical-staged") continue;
+    for (const std::string part : {"PACK", "UNPACK"}) EXPECT_THAT(names, Contains(part));
+  }
+}
+
+TEST_P(DeviceTimeline, StartsAndStopsWhileBucketsAreUnderWay) {
+  Run([&](DeviceRank& rank) {
+    std::deque<DeviceTensor> tensors;
+    for (int i = 0; i < 3; ++i) tensors.emplace_back(rank, std::vector<float>(100, 1.0f));
+    for (int round = 0; round < 3; ++round) {
+      Step(rank, tensors);
+      ASSERT_TRUE(rank.runtime().StartTimeline(path()).ok());
+      for (int step = 0; step < kSteps; ++step) Step(rank, tensors);
+      rank.runtime().StopTimeline();
+    }
+  });
+  for (RankId rank = 0; rank < kRanks; ++rank) EXPECT_THAT(DeviceSpans(path(), rank), Not(IsEmpty()));
+}
+
+TEST_P(DeviceTimeline, ExchangesAreATransfer) {
+  Run([&](DeviceRank& rank) {
+    ASSERT_TRUE(rank.runtime().StartTimeline(path()).ok());
+    const DeviceTensor tensor(rank, std::vector<float>(100, 1.0f));
+    Submission submission = DeviceSum("y", rank, tensor, 100);
+    submission.request.op = OpType::kBroadcast;
+    ASSERT_NE(SucceedOn(rank, submission), nullptr);
+  });
+  for (RankId rank = 0; rank < kRanks; ++rank) {
+    EXPECT_THAT(Named(DeviceSpans(path(), rank), "BROADCAST"), Not(IsEmpty()));
+    EXPECT_THAT(Named(DeviceSpans(path(), rank), "TRANSFER"), Not(IsEmpty()));
+  }
+}
+
+}  // namespace
+}  // namespace ronda::testing
