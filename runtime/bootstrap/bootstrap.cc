@@ -14,6 +14,7 @@
 #include "runtime/bootstrap/meeting.h"
 #include "runtime/bootstrap/mpi_farewell.h"
 #include "runtime/bootstrap/rank_facts.h"
+#include "runtime/bootstrap/tcp_data.h"
 #include "runtime/bootstrap/this_host.h"
 #include "runtime/collectives/messages/message_communicator.h"
 #include "runtime/collectives/self/self_transport.h"
@@ -36,14 +37,13 @@ ShmWorld::Options OptionsOnThisHost(const Tunables& tunables, const std::string&
           .control_timeout = tunables.stall_deadline};
 }
 
-bool IsForMpi(absl::string_view backend) {
-  return backend == Name(Backend::kMpi) || backend == Name(Backend::kHierarchical);
-}
+// Whether the value of RONDA_BACKEND asks for what ranks on one host do not need.
+bool IsForMessages(absl::string_view backend) { return !backend.empty() && backend != Name(Backend::kShm); }
 
 // Whether all ranks share a host, know a name for their shared memory, and need nothing else.
 bool CanMeetInMemory(const Config& config) {
   const JobEnvironment& job = config.job;
-  return !job.job_id.empty() && job.IsOnOneHost() && job.mpi.use != MpiUse::kAlways && !IsForMpi(config.backend);
+  return !job.job_id.empty() && job.IsOnOneHost() && job.mpi.use != MpiUse::kAlways && !IsForMessages(config.backend);
 }
 
 absl::StatusOr<Job> MeetInMemory(const Config& config) {
@@ -77,10 +77,12 @@ class Gathering {
   MpiSession::Options MpiOptions() const;
   std::string MpiLibrary() const;
   absl::Status MpiUsability(const ConnectionSettings& settings) const;
-  absl::StatusOr<Backend> Choose(const ConnectionSettings& settings) const;
+  absl::Status TcpUsability(const ConnectionSettings& settings, const Meeting& meeting) const;
+  absl::StatusOr<Backend> Choose(const ConnectionSettings& settings, const Meeting& meeting) const;
   absl::StatusOr<Transport> Connect(Backend backend, const ConnectionSettings& settings, const Topology& topology,
                                     Meeting meeting);
-  absl::StatusOr<Transport> ConnectMpiOnThisHost(ShmWorld::Options options);
+  absl::StatusOr<Transport> ConnectMessagesOnThisHost(Backend backend, const Meeting& meeting,
+                                                      ShmWorld::Options options);
 
   const Config& config_;
   std::shared_ptr<MpiSession> session_;  // nullptr: MPI is not used
@@ -116,9 +118,10 @@ absl::StatusOr<Meeting> Gathering::Meet() {
   if (!config_.job.mpi.IsUsable()) {
     const std::string wish =
         is_control_mpi ? "RONDA_CONTROL=\"mpi\"" : absl::StrCat("RONDA_BACKEND=\"", config_.backend, "\"");
-    return absl::FailedPreconditionError(absl::StrCat(wish,
-                                                      " needs MPI, but no launcher of MPI has started this process: "
-                                                      "start the job with rondarun --mpi or mpirun"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        wish,
+        " needs MPI, but no launcher of MPI has started this process: start the job with rondarun --mpi or mpirun",
+        is_control_mpi ? "" : "; for TCP set RONDA_MASTER_PORT to a port that is free, the same on every rank"));
   }
   RONDA_RETURN_IF_ERROR(StartMpi());
   return MeetThroughMpi(config_, *session_);
@@ -129,15 +132,29 @@ absl::Status Gathering::MpiUsability(const ConnectionSettings& settings) const {
   if (!config_.job.mpi.IsUsable()) {
     return absl::FailedPreconditionError("no launcher of MPI has started the ranks");
   }
-  const bool is_asked_for = settings.mpi == MpiUse::kAlways || IsForMpi(settings.backend);
+  const bool is_asked_for = settings.mpi == MpiUse::kAlways || IsForMessages(settings.backend);
   if (hosts_.hosts.size() > 1 || is_asked_for) return absl::OkStatus();
   return absl::FailedPreconditionError("on one host it is used with RONDA_MPI=1 only");
 }
 
-absl::StatusOr<Backend> Gathering::Choose(const ConnectionSettings& settings) const {
+absl::Status Gathering::TcpUsability(const ConnectionSettings& settings, const Meeting& meeting) const {
+  if (meeting.control == NetworkSettings::Control::kMpi) {
+    return absl::FailedPreconditionError("RONDA_CONTROL=mpi leaves the ranks no network but MPI's");
+  }
+  for (const Member& member : meeting.membership.members) {
+    if (member.data_port != 0) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat(ToString(member.peer), " listens nowhere for data; RONDA_LOG_LEVEL=info there says why"));
+  }
+  if (hosts_.hosts.size() > 1 || IsForMessages(settings.backend)) return absl::OkStatus();
+  return absl::FailedPreconditionError("on one host it is used with RONDA_BACKEND=tcp only");
+}
+
+absl::StatusOr<Backend> Gathering::Choose(const ConnectionSettings& settings, const Meeting& meeting) const {
   const std::vector<BackendRating> ratings = RateBackends({.hosts = static_cast<int>(hosts_.hosts.size()),
                                                            .most_ranks_on_a_host = SizesOf(hosts_).most,
-                                                           .mpi = MpiUsability(settings)});
+                                                           .mpi = MpiUsability(settings),
+                                                           .tcp = TcpUsability(settings, meeting)});
   const absl::StatusOr<Backend> backend = ChooseBackend(ratings, settings.backend);
   if (!backend.ok()) return backend;
   Log(LogLevel::kInfo, config_.job.rank,
@@ -146,17 +163,29 @@ absl::StatusOr<Backend> Gathering::Choose(const ConnectionSettings& settings) co
   return backend;
 }
 
-// Messages between ranks that share a host go through MPI, control messages through memory.
-absl::StatusOr<Transport> Gathering::ConnectMpiOnThisHost(ShmWorld::Options options) {
-  RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<ShmWorld> world, ShmWorld::Connect(std::move(options)));
+// Messages between ranks that share a host go through MPI or TCP, control messages through memory.
+absl::StatusOr<Transport> Gathering::ConnectMessagesOnThisHost(Backend backend, const Meeting& meeting,
+                                                               ShmWorld::Options options) {
+  RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<ShmWorld> world, ShmWorld::Connect(options));
   constexpr int kTag = 0;
-  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<PointToPoint> messages, session_->Connect(hosts_.hosts.front(), kTag));
+  const std::vector<RankId>& all = hosts_.hosts.front();
+  std::unique_ptr<PointToPoint> messages;
+  if (UsesMpi(backend)) {
+    RONDA_ASSIGN_OR_RETURN(messages, session_->Connect(all, kTag));
+  } else {
+    RONDA_ASSIGN_OR_RETURN(
+        auto levels, ConnectTcpData(meeting, {{.number = kTag, .ranks = all}},
+                                    {.rank = options.rank, .timeout = options.connect_timeout, .job_failure = [&] {
+                                       return world->failure();
+                                     }}));
+    messages = std::move(levels.front());
+  }
   auto communicator = std::make_unique<MessageCommunicator>(
       MessageCommunicator::Options{.messages = std::move(messages),
                                    .peers = peers_,
                                    .flights = world->flights(),
                                    .job_failure = [world = world.get()] { return world->failure(); },
-                                   .name = "mpi"});
+                                   .name = Name(backend)});
   return Transport{.control = std::make_unique<ShmControlPlane>(world),
                    .communicator = std::move(communicator),
                    .flights = world->flights()};
@@ -168,14 +197,16 @@ absl::StatusOr<Transport> Gathering::Connect(Backend backend, const ConnectionSe
   if (hosts_.hosts.size() == 1) {
     ShmWorld::Options options = OptionsOnThisHost(tunables, meeting.membership.job_id, topology);
     return backend == Backend::kShm ? ConnectShmTransport(std::move(options))
-                                    : ConnectMpiOnThisHost(std::move(options));
+                                    : ConnectMessagesOnThisHost(backend, meeting, std::move(options));
   }
   using Levels = HostsTransportOptions::Levels;
+  using Carrier = HostsTransportOptions::Carrier;
   return ConnectHosts({.rank = topology.rank,
                        .peers = peers_,
                        .hosts = hosts_,
                        .meeting = std::move(meeting),
-                       .levels = backend == Backend::kHierarchical ? Levels::kTwoLevels : Levels::kFlat,
+                       .levels = IsHierarchical(backend) ? Levels::kTwoLevels : Levels::kFlat,
+                       .carrier = UsesMpi(backend) ? Carrier::kMpi : Carrier::kTcp,
                        .session = session_,
                        .connect_timeout = tunables.start_timeout,
                        .control_timeout = tunables.stall_deadline,
@@ -190,8 +221,8 @@ absl::StatusOr<Job> Gathering::MeetAndConnect() {
   hosts_ = {.hosts = HostsOf(membership)};
   for (const Member& member : membership.members) peers_.push_back(member.peer);
   Topology topology = TopologyOf(membership, config_.job.rank);
-  RONDA_ASSIGN_OR_RETURN(const Backend backend, Choose(settings));
-  const bool needs_mpi = backend != Backend::kShm || settings.mpi == MpiUse::kAlways;
+  RONDA_ASSIGN_OR_RETURN(const Backend backend, Choose(settings, meeting));
+  const bool needs_mpi = UsesMpi(backend) || settings.mpi == MpiUse::kAlways;
   if (needs_mpi && session_ == nullptr) RONDA_RETURN_IF_ERROR(StartMpi());
   RONDA_ASSIGN_OR_RETURN(Transport transport, Connect(backend, settings, topology, std::move(meeting)));
   if (session_ != nullptr) {

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/bootstrap/tcp_data.h"
 #include "runtime/collectives/hierarchical/hierarchical_communicator.h"
 #include "runtime/collectives/messages/message_communicator.h"
 #include "runtime/collectives/shm/shm_communicator.h"
@@ -15,7 +16,8 @@
 namespace ronda {
 namespace {
 
-// Of MpiSession::Connect. Ranks with the same place on their hosts share the one of their place behind the last.
+// Of MpiSession::Connect and, for data, ConnectTcp. Ranks with the same place on their hosts share the one of their
+// place behind the last.
 constexpr int kFlatTag = 0;
 constexpr int kControlTag = 1;
 constexpr int kFirstAcrossTag = 2;
@@ -68,40 +70,75 @@ absl::StatusOr<std::shared_ptr<ShmWorld>> ConnectHere(const HostsTransportOption
                                    " of the job are numbered from 0: ", world.status().message()));
 }
 
-// Ranks of the job that exchange messages through MPI, and this rank's end of that.
-struct MpiLevel {
+// Ranks of the job that exchange messages, and this rank's end of that.
+struct MessageLevel {
   std::vector<Peer> peers;  // as `messages` number them
   std::unique_ptr<PointToPoint> messages;
 };
 
-// What this rank connects through MPI. All of it is connected before any control message travels through MPI, which
-// blocks for the others when it connects: a rank that blocks there would pass on no messages.
-struct MpiLevels {
-  MpiLevel control;  // between all ranks; without messages if control messages do not go over MPI
-  MpiLevel flat;     // between all ranks
-  MpiLevel across;   // between the ranks with this place on their hosts; without messages if not every host has one
+// What carries this rank's messages.
+struct MessageLevels {
+  MessageLevel control;  // between all ranks; without messages if control messages do not go over MPI
+  MessageLevel flat;     // between all ranks
+  MessageLevel across;   // between the ranks with this place on their hosts; without messages if not every host has one
 };
 
-absl::StatusOr<MpiLevel> ConnectLevel(const HostsTransportOptions& options, const std::vector<RankId>& ranks, int tag) {
-  MpiLevel level;
+std::vector<RankId> AllRanks(const HostsTransportOptions& options) {
+  std::vector<RankId> all;
+  for (const Peer& peer : options.peers) all.push_back(peer.rank);
+  return all;
+}
+
+// With this rank's place on their hosts; empty if no level across is wanted, or not every host has the place.
+std::vector<RankId> RanksAcross(const HostsTransportOptions& options, const HostPlace& self) {
+  std::vector<RankId> ranks;
+  const bool is_two_levels = options.levels == HostsTransportOptions::Levels::kTwoLevels;
+  if (!is_two_levels || self.place >= SizesOf(options.hosts).least) return ranks;
+  for (const std::vector<RankId>& host : options.hosts.hosts) ranks.push_back(host[static_cast<size_t>(self.place)]);
+  return ranks;
+}
+
+MessageLevel LevelOf(const HostsTransportOptions& options, const std::vector<RankId>& ranks,
+                     std::unique_ptr<PointToPoint> messages) {
+  MessageLevel level = {.messages = std::move(messages)};
   for (const RankId rank : ranks) level.peers.push_back(options.peers[static_cast<size_t>(rank)]);
-  RONDA_ASSIGN_OR_RETURN(level.messages, options.session->Connect(ranks, tag));
   return level;
 }
 
-absl::StatusOr<MpiLevels> ConnectLevels(const HostsTransportOptions& options, const HostPlace& self) {
-  std::vector<RankId> all;
-  for (const Peer& peer : options.peers) all.push_back(peer.rank);
-  MpiLevels levels;
-  RONDA_ASSIGN_OR_RETURN(levels.flat, ConnectLevel(options, all, kFlatTag));
+absl::StatusOr<MessageLevel> ConnectMpiLevel(const HostsTransportOptions& options, const std::vector<RankId>& ranks,
+                                             int tag) {
+  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<PointToPoint> messages, options.session->Connect(ranks, tag));
+  return LevelOf(options, ranks, std::move(messages));
+}
+
+// All of it is connected before any control message travels through MPI, which blocks for the others when it connects:
+// a rank that blocks there would pass on no messages.
+absl::StatusOr<MessageLevels> ConnectMpiLevels(const HostsTransportOptions& options, const HostPlace& self) {
+  MessageLevels levels;
+  RONDA_ASSIGN_OR_RETURN(levels.flat, ConnectMpiLevel(options, AllRanks(options), kFlatTag));
   if (options.meeting.control == NetworkSettings::Control::kMpi) {
-    RONDA_ASSIGN_OR_RETURN(levels.control, ConnectLevel(options, all, kControlTag));
+    RONDA_ASSIGN_OR_RETURN(levels.control, ConnectMpiLevel(options, AllRanks(options), kControlTag));
   }
-  const bool is_two_levels = options.levels == HostsTransportOptions::Levels::kTwoLevels;
-  if (!is_two_levels || self.place >= SizesOf(options.hosts).least) return levels;
-  std::vector<RankId> ranks;
-  for (const std::vector<RankId>& host : options.hosts.hosts) ranks.push_back(host[static_cast<size_t>(self.place)]);
-  RONDA_ASSIGN_OR_RETURN(levels.across, ConnectLevel(options, ranks, kFirstAcrossTag + self.place));
+  const std::vector<RankId> across = RanksAcross(options, self);
+  if (across.empty()) return levels;
+  RONDA_ASSIGN_OR_RETURN(levels.across, ConnectMpiLevel(options, across, kFirstAcrossTag + self.place));
+  return levels;
+}
+
+absl::StatusOr<MessageLevels> ConnectTcpLevels(const HostsTransportOptions& options, const HostPlace& self,
+                                               const ControlPlane& control) {
+  std::vector<TcpLevel> wanted = {{.number = kFlatTag, .ranks = AllRanks(options)}};
+  const std::vector<RankId> across = RanksAcross(options, self);
+  if (!across.empty()) {
+    wanted.push_back({.number = static_cast<uint32_t>(kFirstAcrossTag + self.place), .ranks = across});
+  }
+  RONDA_ASSIGN_OR_RETURN(auto messages,
+                         ConnectTcpData(options.meeting, wanted,
+                                        {.rank = options.rank, .timeout = options.connect_timeout, .job_failure = [&] {
+                                           return control.failure();
+                                         }}));
+  MessageLevels levels = {.flat = LevelOf(options, wanted[0].ranks, std::move(messages[0]))};
+  if (!across.empty()) levels.across = LevelOf(options, across, std::move(messages[1]));
   return levels;
 }
 
@@ -126,7 +163,8 @@ absl::StatusOr<std::unique_ptr<ControlPlane>> ConnectGrpcControl(HostsTransportO
 }
 
 absl::StatusOr<std::unique_ptr<ControlPlane>> ConnectMpiControl(const HostsTransportOptions& options,
-                                                                const std::shared_ptr<ShmWorld>& here, MpiLevel level) {
+                                                                const std::shared_ptr<ShmWorld>& here,
+                                                                MessageLevel level) {
   return ConnectMpiControlPlane({.rank = options.rank,
                                  .peers = std::move(level.peers),
                                  .messages = std::move(level.messages),
@@ -140,28 +178,28 @@ absl::StatusOr<std::unique_ptr<ControlPlane>> ConnectMpiControl(const HostsTrans
 }
 
 // nullptr if the level has no messages. The control plane outlives the communicator.
-std::unique_ptr<Communicator> MakeCommunicator(MpiLevel level, const std::shared_ptr<ShmWorld>& here,
-                                               const ControlPlane& control) {
+std::unique_ptr<Communicator> MakeCommunicator(const HostsTransportOptions& options, MessageLevel level,
+                                               const std::shared_ptr<ShmWorld>& here, const ControlPlane& control) {
   if (level.messages == nullptr) return nullptr;
   return std::make_unique<MessageCommunicator>(
       MessageCommunicator::Options{.messages = std::move(level.messages),
                                    .peers = std::move(level.peers),
                                    .flights = here->flights(),
                                    .job_failure = [control = &control] { return control->failure(); },
-                                   .name = "mpi"});
+                                   .name = options.carrier == HostsTransportOptions::Carrier::kMpi ? "mpi" : "tcp"});
 }
 
 // Adds what carries the data to the control plane.
-void ConnectData(const HostsTransportOptions& options, const std::shared_ptr<ShmWorld>& here, MpiLevels levels,
+void ConnectData(const HostsTransportOptions& options, const std::shared_ptr<ShmWorld>& here, MessageLevels levels,
                  Transport* transport) {
-  transport->communicator = MakeCommunicator(std::move(levels.flat), here, *transport->control);
+  transport->communicator = MakeCommunicator(options, std::move(levels.flat), here, *transport->control);
   if (options.levels == HostsTransportOptions::Levels::kFlat) return;
-  auto hierarchical = std::make_unique<HierarchicalCommunicator>(
-      HierarchicalCommunicator::Options{.rank = options.rank,
-                                        .hosts = options.hosts,
-                                        .local = std::make_unique<ShmCommunicator>(here),
-                                        .across = MakeCommunicator(std::move(levels.across), here, *transport->control),
-                                        .flat = std::move(transport->communicator)});
+  auto hierarchical = std::make_unique<HierarchicalCommunicator>(HierarchicalCommunicator::Options{
+      .rank = options.rank,
+      .hosts = options.hosts,
+      .local = std::make_unique<ShmCommunicator>(here),
+      .across = MakeCommunicator(options, std::move(levels.across), here, *transport->control),
+      .flat = std::move(transport->communicator)});
   transport->levels = hierarchical->levels();
   transport->communicator = std::move(hierarchical);
 }
@@ -172,11 +210,13 @@ absl::StatusOr<Transport> ConnectHosts(HostsTransportOptions options) {
   const HostPlace self = PlaceOf(options.hosts, options.rank);
   RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<ShmWorld> here, ConnectHere(options, self));
   std::unique_ptr<ControlPlane> across;
-  // First: it has a deadline for ranks that cannot go on, and MPI has none.
+  // First: it hears of ranks that cannot go on. MPI would wait for them for ever.
   if (options.meeting.control != NetworkSettings::Control::kMpi) {
     RONDA_ASSIGN_OR_RETURN(across, ConnectGrpcControl(options, here));
   }
-  RONDA_ASSIGN_OR_RETURN(MpiLevels levels, ConnectLevels(options, self));
+  const bool uses_mpi = options.carrier == HostsTransportOptions::Carrier::kMpi;
+  RONDA_ASSIGN_OR_RETURN(MessageLevels levels,
+                         uses_mpi ? ConnectMpiLevels(options, self) : ConnectTcpLevels(options, self, *across));
   if (across == nullptr) {
     RONDA_ASSIGN_OR_RETURN(across, ConnectMpiControl(options, here, std::move(levels.control)));
   }

@@ -22,20 +22,22 @@ struct HostsTransportOptions {
   std::vector<Peer> peers;  // by rank
   HostMap hosts;
   Meeting meeting;
-  // kTwoLevels: shared memory on each host and MPI across; kFlat: MPI between all ranks.
+  // kTwoLevels: shared memory on each host and messages across; kFlat: messages between all ranks.
   enum class Levels { kFlat, kTwoLevels } levels = Levels::kTwoLevels;
-  std::shared_ptr<MpiSession> session;
-  absl::Duration connect_timeout = absl::Seconds(30);  // of each step
-  absl::Duration control_timeout = absl::Minutes(10);  // as of ShmWorld
+  enum class Carrier { kMpi, kTcp } carrier = Carrier::kMpi;  // of data; kTcp: control messages go over gRPC
+  std::shared_ptr<MpiSession> session;                        // nullptr: nothing goes over MPI
+  absl::Duration connect_timeout = absl::Seconds(30);         // of each step
+  absl::Duration control_timeout = absl::Minutes(10);         // as of ShmWorld
   absl::Duration heartbeat = absl::Seconds(1);
   absl::Duration heartbeat_timeout = absl::Seconds(10);
 };
 
 // Connects this rank to the others, of which some are on other hosts: control messages over gRPC or, as the meeting
-// says, MPI; data over MPI and, on a host, shared memory. The control plane knows the job's first failure; it reaches
-// who waits in shared memory, and a rank that departs departs there too.
+// says, MPI; data over MPI or TCP and, on a host, shared memory. The control plane knows the job's first failure; it
+// reaches who waits in shared memory, and a rank that departs departs there too.
 //
-// Errors: those of ShmWorld::Connect, ConnectGrpcControlPlane, ConnectMpiControlPlane and MpiSession::Connect.
+// Errors: those of ShmWorld::Connect, ConnectGrpcControlPlane, ConnectMpiControlPlane, MpiSession::Connect and
+// ConnectTcp.
 absl::StatusOr<Transport> ConnectHosts(HostsTransportOptions options);
 
 }  // namespace ronda

@@ -53,8 +53,8 @@ absl::StatusOr<std::string> JobIdOf(const JobEnvironment& job) {
   return absl::BytesToHexString(id);
 }
 
-// Where this rank's children in the tree reach it: on loopback if rank 0 is met there, as all are on one host then.
-absl::StatusOr<Endpoint> ControlEndpoint(const Config& config, const Endpoint& rendezvous) {
+// Where other ranks reach this one: on loopback if rank 0 is met there, as all are on one host then.
+absl::StatusOr<Endpoint> OwnEndpoint(const Config& config, const Endpoint& rendezvous) {
   Endpoint endpoint = rendezvous;
   if (config.job.rank != kCoordinatorRank && !rendezvous.loopback) {
     RONDA_ASSIGN_OR_RETURN(endpoint, ChooseAddress(InterfaceAddresses(), config.network.interfaces));
@@ -66,17 +66,34 @@ absl::StatusOr<Endpoint> ControlEndpoint(const Config& config, const Endpoint& r
 absl::StatusOr<std::unique_ptr<ControlListener>> ListenForChildren(const Config& config, const Endpoint& rendezvous,
                                                                    Member* self) {
   if (!HasControlChildren(config.job.rank, config.job.size)) return nullptr;
-  RONDA_ASSIGN_OR_RETURN(const Endpoint endpoint, ControlEndpoint(config, rendezvous));
+  RONDA_ASSIGN_OR_RETURN(const Endpoint endpoint, OwnEndpoint(config, rendezvous));
   RONDA_ASSIGN_OR_RETURN(std::unique_ptr<ControlListener> listener, ControlListener::Start(endpoint));
   self->control_address = endpoint.address;
   self->control_port = listener->port();
   return listener;
 }
 
+// nullptr where there is no place to listen: most jobs need none, and those that do say so.
+std::unique_ptr<TcpListener> ListenForData(const Config& config, const Endpoint& rendezvous, Member* self) {
+  const auto listen = [&]() -> absl::StatusOr<std::unique_ptr<TcpListener>> {
+    RONDA_ASSIGN_OR_RETURN(const Endpoint endpoint, OwnEndpoint(config, rendezvous));
+    return TcpListener::Start(endpoint);
+  };
+  absl::StatusOr<std::unique_ptr<TcpListener>> listener = listen();
+  if (!listener.ok()) {
+    Log(LogLevel::kInfo, config.job.rank, absl::StrCat("no messages over TCP: ", listener.status().message()));
+    return nullptr;
+  }
+  self->data_address = (*listener)->endpoint().address;
+  self->data_port = (*listener)->endpoint().port;
+  return *std::move(listener);
+}
+
 // Rank 0 on its way to a meeting: the others can come from now on.
 struct Host {
   std::unique_ptr<RendezvousServer> server;
   std::unique_ptr<ControlListener> listener;
+  std::unique_ptr<TcpListener> data_listener;
 };
 
 absl::StatusOr<Host> OpenMeeting(const Config& config, const Endpoint& endpoint, const std::string& secret,
@@ -85,6 +102,7 @@ absl::StatusOr<Host> OpenMeeting(const Config& config, const Endpoint& endpoint,
   RONDA_ASSIGN_OR_RETURN(const std::string job_id, JobIdOf(config.job));
   Host host;
   RONDA_ASSIGN_OR_RETURN(host.listener, ListenForChildren(config, endpoint, &claim.member));
+  host.data_listener = ListenForData(config, endpoint, &claim.member);
   RONDA_ASSIGN_OR_RETURN(host.server, RendezvousServer::Start({.endpoint = endpoint,
                                                                .secret = secret,
                                                                .job_id = job_id,
@@ -102,8 +120,10 @@ void LogDifferences(const Membership& membership) {
 absl::StatusOr<Meeting> AwaitOthers(Host host, std::string secret) {
   RONDA_ASSIGN_OR_RETURN(Membership membership, host.server->Await());
   LogDifferences(membership);
-  return Meeting{
-      .membership = std::move(membership), .secret = std::move(secret), .listener = std::move(host.listener)};
+  return Meeting{.membership = std::move(membership),
+                 .secret = std::move(secret),
+                 .listener = std::move(host.listener),
+                 .data_listener = std::move(host.data_listener)};
 }
 
 absl::StatusOr<Meeting> JoinMeeting(const Config& config, RendezvousClientOptions options) {
@@ -111,6 +131,7 @@ absl::StatusOr<Meeting> JoinMeeting(const Config& config, RendezvousClientOption
   options.timeout = config.tunables.start_timeout;
   Meeting meeting;
   RONDA_ASSIGN_OR_RETURN(meeting.listener, ListenForChildren(config, options.endpoint, &options.claim.member));
+  meeting.data_listener = ListenForData(config, options.endpoint, &options.claim.member);
   RONDA_ASSIGN_OR_RETURN(meeting.membership, JoinRendezvous(options));
   meeting.secret = std::move(options.secret);
   return meeting;

@@ -10,6 +10,7 @@
 #include "runtime/control/grpc/grpc_control_plane.h"
 #include "runtime/control/rendezvous/membership.h"
 #include "runtime/mpi/mpi_session.h"
+#include "runtime/tcp/tcp_listener.h"
 
 namespace ronda {
 
@@ -18,7 +19,9 @@ struct Meeting {
   Membership membership;
   std::string secret;                         // of the job; may be empty if all met on loopback
   std::unique_ptr<ControlListener> listener;  // of a rank that has children in the tree of control connections
-  // How control messages travel across hosts; without gRPC there is no listener.
+  // For messages over TCP; nullptr where this rank has no address for that. Members say who else has none.
+  std::unique_ptr<TcpListener> data_listener;
+  // How control messages travel across hosts; without gRPC there are no listeners.
   NetworkSettings::Control control = NetworkSettings::Control::kGrpc;
 };
 

@@ -53,6 +53,7 @@ Backends, which carry data between ranks:
     [X] self         a job of one rank
     [X] inprocess    ranks that are threads of one process
     [X] shm          ranks on one host, through shared memory
+    [X] tcp          ranks on several hosts, however they are started
 )",
                       Line("mpi", parts.open_mpi, "ranks on several hosts, under Open MPI's mpirun"),
                       Line("mpi (MPICH)", parts.mpich, "the same under MPICH's"),

@@ -194,16 +194,32 @@ bool AreAllThisHost(const std::vector<HostSlots>& hosts, const LaunchFacts& fact
                      [&](const HostSlots& host) { return IsThisHost(host.host, facts.own_addresses); });
 }
 
-bool NeedsMpirun(const LaunchOptions& options, const LaunchFacts& facts) {
-  if (options.nodes) return false;
-  return options.launcher == Launcher::kMpirun || !AreAllThisHost(options.hosts, facts);
+bool NeedsOtherHosts(const LaunchOptions& options, const LaunchFacts& facts) {
+  return !options.nodes && !AreAllThisHost(options.hosts, facts);
+}
+
+// Whether the user leaves it open who starts the ranks of other hosts, and this machine has no mpirun to do it.
+bool LacksMpirun(const LaunchOptions& options) {
+  const RemoteOptions& remote = options.remote;
+  const bool is_open = options.launcher == Launcher::kAutomatic && remote.mpi_arguments.empty() &&
+                       remote.binding_arguments.empty() && remote.transport == RemoteOptions::Transport::kAny;
+  return is_open && absl::IsNotFound(MpirunVersion().status());
+}
+
+absl::StatusOr<JobPlan> PlanSshJobInstead(const LaunchOptions& options, const LaunchFacts& facts) {
+  RONDA_ASSIGN_OR_RETURN(JobPlan plan, PlanSshJob(options, facts));
+  plan.explanations.emplace_back(
+      "there is no mpirun in PATH: the ranks are started over ssh, and exchange data over TCP");
+  return plan;
 }
 
 }  // namespace
 
 absl::StatusOr<JobPlan> MakeJobPlan(const LaunchOptions& options, const LaunchFacts& facts) {
   if (options.launcher == Launcher::kSsh) return PlanSshJob(options, facts);
-  return NeedsMpirun(options, facts) ? PlanMpirunJob(options, facts) : PlanLocalJob(options, facts);
+  if (!options.nodes && options.launcher == Launcher::kMpirun) return PlanMpirunJob(options, facts);
+  if (!NeedsOtherHosts(options, facts)) return PlanLocalJob(options, facts);
+  return LacksMpirun(options) ? PlanSshJobInstead(options, facts) : PlanMpirunJob(options, facts);
 }
 
 }  // namespace ronda

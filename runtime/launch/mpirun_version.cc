@@ -19,7 +19,7 @@ absl::StatusOr<std::string> MpirunVersion() {
   }
   if (pclose(pipe) == 0) return text;
   return absl::NotFoundError(
-      "ranks on several hosts, and --mpi, need mpirun, and there is none in PATH: install Open MPI (Debian: "
+      "--mpi, and what else only mpirun can do, need mpirun, and there is none in PATH: install Open MPI (Debian: "
       "openmpi-bin), or give --launcher ssh");
 }
 

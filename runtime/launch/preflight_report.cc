@@ -137,9 +137,6 @@ std::vector<std::string> ProblemsOf(const ProbedHost& host) {
 std::vector<std::string> ProblemsAcross(const std::vector<const ProbedHost*>& hosts) {
   std::vector<std::string> problems = OddOnes(hosts, kVersionEqual);
   Append(OddOnes(hosts, kMpiEqual), &problems);
-  if (Usual(hosts, fact::kMpi).empty()) {
-    problems.push_back("mpirun is needed across hosts, and is not in PATH: install Open MPI (Debian: openmpi-bin)");
-  }
   for (const ProbedHost* host : hosts) {
     const std::string reason = FactOr(host->facts, fact::kNoAddress);
     if (!reason.empty()) problems.push_back(absl::StrCat(host->host, " has no address for the others: ", reason));
@@ -162,6 +159,9 @@ std::vector<std::string> NotesOn(const std::vector<const ProbedHost*>& hosts) {
     }
   }
   if (hosts.size() == 1) return notes;
+  if (Usual(hosts, fact::kMpi).empty()) {
+    notes.emplace_back("there is no MPI: ranks are started over ssh, and hosts exchange data over TCP");
+  }
   for (const Equal& equal : {kGpusEqual, kCudaEqual, kNcclEqual}) Append(OddOnes(hosts, equal), &notes);
   return notes;
 }

@@ -59,7 +59,8 @@ void Conform() {
   Communicator& communicator = *job->transport.communicator;
   const uint64_t seed = std::strtoull(std::getenv(kSeedVariable), nullptr, 10);
   const HostMap hosts = HostsOfAll(*job);
-  CheckReductions(seed, config->backend == "mpi" ? HostMap() : hosts, communicator);
+  const bool is_flat = config->backend == "mpi" || config->backend == "tcp";
+  CheckReductions(seed, is_flat ? HostMap() : hosts, communicator);
   CheckVotes(seed, communicator);
   CheckRandomWalk(seed, communicator);
   EXPECT_EQ(communicator.Barrier({.label = "leave together", .op = OpType::kBarrier}), absl::OkStatus());
@@ -72,6 +73,11 @@ void Conform() {
 
 class AcrossHostsTest : public HostsTest {
  protected:
+  // What says that it has carried the data, if this is the value of RONDA_BACKEND.
+  static std::string CommunicatorOf(const std::string& backend) {
+    return backend == "mpi" || backend == "tcp" ? backend : "hierarchical";
+  }
+
   static void ExpectConforms(const std::vector<int>& slots, const std::string& backend, NetworkHosts::Family family) {
     const auto hosts = MakeHosts({.count = static_cast<int>(slots.size()), .family = family});
     ASSERT_NE(hosts, nullptr);
@@ -86,9 +92,8 @@ class AcrossHostsTest : public HostsTest {
     int rank = 0;
     for (int host = 0; host < hosts->count(); ++host) {
       for (int i = 0; i < slots[host]; ++i, ++rank) {
-        EXPECT_THAT(result.output,
-                    HasSubstr(absl::StrCat("rank ", rank, " of ", size, " on ", hosts->NameOf(host),
-                                           " has conformed over ", backend.empty() ? "hierarchical" : backend)));
+        EXPECT_THAT(result.output, HasSubstr(absl::StrCat("rank ", rank, " of ", size, " on ", hosts->NameOf(host),
+                                                          " has conformed over ", CommunicatorOf(backend))));
       }
     }
   }
@@ -100,11 +105,23 @@ TEST_F(AcrossHostsTest, TwoRanksOnEachOfTwoHostsInTwoLevels) {
 
 TEST_F(AcrossHostsTest, TwoRanksOnEachOfTwoHostsFlat) { ExpectConforms({2, 2}, "mpi", NetworkHosts::Family::kIPv4); }
 
+TEST_F(AcrossHostsTest, TwoRanksOnEachOfTwoHostsFlatOverTcp) {
+  ExpectConforms({2, 2}, "tcp", NetworkHosts::Family::kIPv4);
+}
+
 TEST_F(AcrossHostsTest, ThreeHostsWithDifferentNumbersOfRanks) {
   ExpectConforms({1, 3, 2}, "", NetworkHosts::Family::kIPv4);
 }
 
+TEST_F(AcrossHostsTest, ThreeHostsWithDifferentNumbersOfRanksOverTcp) {
+  ExpectConforms({1, 3, 2}, "hierarchical-tcp", NetworkHosts::Family::kIPv4);
+}
+
 TEST_F(AcrossHostsTest, HostsThatHaveAddressesOfIPv6Only) { ExpectConforms({1, 2}, "", NetworkHosts::Family::kIPv6); }
+
+TEST_F(AcrossHostsTest, HostsThatHaveAddressesOfIPv6OnlyOverTcp) {
+  ExpectConforms({1, 2}, "hierarchical-tcp", NetworkHosts::Family::kIPv6);
+}
 
 }  // namespace
 }  // namespace ronda::testing

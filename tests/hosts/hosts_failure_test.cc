@@ -58,7 +58,8 @@ void AddUp() {
 
 constexpr int kRanks = 4;
 
-class HostsFailureTest : public testing::HostsTest {
+// The value of RONDA_BACKEND.
+class HostsFailureTest : public testing::HostsTest, public ::testing::WithParamInterface<const char*> {
  protected:
   void SetUp() override {
     HostsTest::SetUp();
@@ -75,8 +76,10 @@ class HostsFailureTest : public testing::HostsTest {
   // Ranks 0 and 1 on the first host, 2 and 3 on the second.
   std::future<ProcessResult> Start() {
     HostsJob job = RankProgramJob({2, 2}, "add_up");
-    job.env.insert(job.env.end(),
-                   {{kNotesVariable, notes_}, {"RONDA_HEARTBEAT", "200ms"}, {"RONDA_HEARTBEAT_TIMEOUT", "2s"}});
+    job.env.insert(job.env.end(), {{kNotesVariable, notes_},
+                                   {"RONDA_HEARTBEAT", "200ms"},
+                                   {"RONDA_HEARTBEAT_TIMEOUT", "2s"},
+                                   {"RONDA_BACKEND", GetParam()}});
     // Else mpirun kills the other ranks before they can say anything; sometimes its helpers do so all the same, but not
     // to what has a session of its own. It does not end by itself then, and does not always notice that they are gone.
     job.mpirun_options = {"--enable-recovery"};
@@ -120,7 +123,7 @@ class HostsFailureTest : public testing::HostsTest {
   std::string notes_;
 };
 
-TEST_F(HostsFailureTest, RanksNameOneOfTheHostThatIsCutOff) {
+TEST_P(HostsFailureTest, RanksNameOneOfTheHostThatIsCutOff) {
   std::future<ProcessResult> job = Start();
   AwaitPids();
   ASSERT_EQ(hosts_->CutOff(1), absl::OkStatus());
@@ -132,7 +135,7 @@ TEST_F(HostsFailureTest, RanksNameOneOfTheHostThatIsCutOff) {
   Stop(std::move(job));
 }
 
-TEST_F(HostsFailureTest, RankThatIsKilledOnTheOtherHostIsNamedByAll) {
+TEST_P(HostsFailureTest, RankThatIsKilledOnTheOtherHostIsNamedByAll) {
   std::future<ProcessResult> job = Start();
   const std::vector<pid_t> pids = AwaitPids();
   ASSERT_GT(pids[3], 0);
@@ -144,6 +147,9 @@ TEST_F(HostsFailureTest, RankThatIsKilledOnTheOtherHostIsNamedByAll) {
   EXPECT_EQ(Await(3, "exit"), "137");
   Stop(std::move(job));
 }
+
+INSTANTIATE_TEST_SUITE_P(Across, HostsFailureTest, ::testing::Values("hierarchical-mpi", "hierarchical-tcp"),
+                         [](const auto& info) { return info.index == 0 ? "Mpi" : "Tcp"; });
 
 }  // namespace
 }  // namespace ronda

@@ -74,6 +74,24 @@ TEST_F(SshJobTest, RanksOfTwoHostsAddUpUnderMpirun) {
   EXPECT_THAT(run.err(), HasSubstr("data goes over hierarchical"));
 }
 
+// What rondarun does by itself where there is no mpirun.
+TEST_F(SshJobTest, RanksOfTwoHostsAddUpWithoutMpi) {
+  LauncherRun::Options options = SshOptions();
+  options.environment.emplace_back("RONDA_LOG_LEVEL=info");
+  LauncherRun run(Joined(Joined(TwoOnEach(), {"--launcher", "ssh"}), Program("sum_once")), options);
+  EXPECT_EQ(run.Finish(), 0) << run.err();
+  EXPECT_THAT(run.err(), HasSubstr("data goes over hierarchical-tcp; of hierarchical-tcp (score"));
+  EXPECT_THAT(run.err(), HasSubstr("no launcher of MPI has started the ranks"));
+}
+
+TEST_F(SshJobTest, RankThatIsKilledWithoutMpiEndsTheJob) {
+  LauncherRun run(Joined(Joined(TwoOnEach(), {"--launcher", "ssh"}), Program("sum_for_ever")), SshOptions());
+  for (int rank = 0; rank < 4; ++rank) run.WaitForOut(absl::StrCat("pid", rank, "="));
+  kill(NumberAfter(run.out(), "pid3="), SIGKILL);
+  EXPECT_EQ(run.Finish(), 128 + SIGKILL);
+  EXPECT_THAT(run.err(), HasSubstr("rank 3"));
+}
+
 TEST_F(SshJobTest, RanksThatAreKilledLeaveNoSharedMemory) {
   LauncherRun run(Joined(Joined(TwoOnEach(), OnTheirNetwork(MpiFlavor::kOpenMpi)), Program("sum_for_ever")),
                   JobOptions());

@@ -19,7 +19,7 @@ std::ostream& operator<<(std::ostream& out, const BackendRanks& parameter) {
 std::vector<BackendRanks> EveryBackend(const std::vector<int>& sizes) {
   std::vector<BackendRanks> all;
   for (Backend backend : {Backend::kSelf, Backend::kInProcess, Backend::kShm, Backend::kShmSeparately,
-                          Backend::kHierarchical, Backend::kMpi}) {
+                          Backend::kHierarchical, Backend::kMpi, Backend::kTcp}) {
     for (int size : sizes) {
       if (IsMeantFor(backend, size)) all.push_back({backend, size});
     }

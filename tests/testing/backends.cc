@@ -88,6 +88,8 @@ std::string Name(Backend backend) {
       return "Hierarchical";
     case Backend::kMpi:
       return "Mpi";
+    case Backend::kTcp:
+      return "Tcp";
     case Backend::kStaged:
       return "Staged";
     case Backend::kNccl:
@@ -140,6 +142,8 @@ std::vector<Transport> ConnectRanks(Backend backend, const BackendOptions& optio
       return ConnectHierarchicalTransports(hosts, seed);
     case Backend::kMpi:
       return ConnectMessageTransports(options.size, seed);
+    case Backend::kTcp:
+      return ConnectTcpTransports(options.size);
     case Backend::kStaged:
       return ConnectStagedTransports(options.size);
     case Backend::kNccl:

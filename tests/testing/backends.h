@@ -17,6 +17,7 @@ enum class Backend {
   kShmSeparately,       // each rank maps the memory for itself, as processes do
   kHierarchical,        // several hosts: shared memory on each, messages across
   kMpi,                 // messages between all, with more or less delay, in small chunks
+  kTcp,                 // the same over TCP
   kStaged,              // tensors of devices, through small slots of pinned memory, to kInProcess
   kNccl,                // tensors of devices, one a rank, through a fake NCCL
   kHierarchicalStaged,  // tensors of devices, on several hosts: a fake NCCL on each, kHierarchical's messages across

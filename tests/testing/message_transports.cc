@@ -9,17 +9,17 @@
 #include "runtime/control/inprocess/in_process_control_plane.h"
 #include "runtime/control/inprocess/in_process_job.h"
 #include "tests/testing/fake_messages.h"
+#include "tests/testing/tcp_ranks.h"
 
 namespace ronda::testing {
 namespace {
 
 constexpr size_t kChunkBytes = 4096;
 
-}  // namespace
-
-std::vector<Transport> ConnectMessageTransports(int size, uint64_t seed) {
+// One transport for each of `ends`.
+std::vector<Transport> ConnectEnds(std::vector<std::unique_ptr<PointToPoint>> ends) {
+  const int size = static_cast<int>(ends.size());
   const auto job = std::make_shared<InProcessJob>(InProcessJob::Options{.size = size});
-  std::vector<std::unique_ptr<PointToPoint>> ends = ConnectFakeMessages(size, seed);
   std::vector<Peer> peers;
   for (RankId rank = 0; rank < size; ++rank) peers.push_back({.rank = rank, .host = "localhost", .pid = getpid()});
   std::vector<Transport> transports;
@@ -36,5 +36,13 @@ std::vector<Transport> ConnectMessageTransports(int size, uint64_t seed) {
   }
   return transports;
 }
+
+}  // namespace
+
+std::vector<Transport> ConnectMessageTransports(int size, uint64_t seed) {
+  return ConnectEnds(ConnectFakeMessages(size, seed));
+}
+
+std::vector<Transport> ConnectTcpTransports(int size) { return ConnectEnds(ConnectTcpMessages(size)); }
 
 }  // namespace ronda::testing

@@ -13,6 +13,9 @@ namespace ronda::testing {
 // that little data takes many, and a control plane within the process.
 std::vector<Transport> ConnectMessageTransports(int size, uint64_t seed);
 
+// The same over TCP on loopback. Fails the test, and returns nothing, if the ranks do not connect.
+std::vector<Transport> ConnectTcpTransports(int size);
+
 }  // namespace ronda::testing
 
 #endif  // RONDA_TESTS_TESTING_MESSAGE_TRANSPORTS_H_

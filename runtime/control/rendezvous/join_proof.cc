@@ -19,9 +19,10 @@ std::string SignedFacts(const std::vector<Fact>& facts) {
 std::string JoinProof(absl::string_view secret, absl::string_view nonce, const JoinClaim& claim) {
   const Peer& peer = claim.member.peer;
   const Member& member = claim.member;
-  const std::string numbers = absl::StrCat(peer.rank, ",", claim.size, ",", peer.pid, ",", member.control_port);
+  const std::string numbers =
+      absl::StrCat(peer.rank, ",", claim.size, ",", peer.pid, ",", member.control_port, ",", member.data_port);
   return SecretProof(secret, {"ronda.v1.Rendezvous.Join", nonce, numbers, peer.host, member.host_id, member.version,
-                              member.control_address, SignedFacts(member.facts)});
+                              member.control_address, member.data_address, SignedFacts(member.facts)});
 }
 
 bool IsJoinProof(absl::string_view proof, absl::string_view secret, absl::string_view nonce, const JoinClaim& claim) {

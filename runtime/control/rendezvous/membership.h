@@ -25,6 +25,8 @@ struct Member {
   std::string version;          // of Ronda
   std::string control_address;  // where its children in the tree of control connections reach it; numeric
   int control_port = 0;         // 0: nowhere
+  std::string data_address;     // where other ranks reach it for messages over TCP; numeric
+  int data_port = 0;            // 0: nowhere
   std::vector<Fact> facts;      // (agreement.h)
 };
 

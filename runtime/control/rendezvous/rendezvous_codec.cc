@@ -38,6 +38,8 @@ v1::Member EncodeMember(const Member& member) {
   message.set_version(member.version);
   message.set_control_address(member.control_address);
   message.set_control_port(member.control_port);
+  message.set_data_address(member.data_address);
+  message.set_data_port(member.data_port);
   return message;
 }
 
@@ -65,20 +67,19 @@ absl::StatusOr<std::vector<Fact>> DecodeFacts(const FactMessages& messages) {
   return facts;
 }
 
-absl::Status CheckControl(const v1::Member& message) {
-  if (message.control_port() < 0 || message.control_port() > 65535) {
-    return absl::InvalidArgumentError(absl::StrCat("rendezvous: there is no port ", message.control_port()));
-  }
-  if (message.control_port() != 0) return CheckText("control_address", message.control_address());
-  if (message.control_address().empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError("rendezvous: a control_address without a port");
+absl::Status CheckPlace(absl::string_view field, absl::string_view address, int port) {
+  if (port < 0 || port > 65535) return absl::InvalidArgumentError(absl::StrCat("rendezvous: there is no port ", port));
+  if (port != 0) return CheckText(field, address);
+  if (address.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("rendezvous: a ", field, " without a port"));
 }
 
 absl::StatusOr<Member> DecodeMember(const v1::Member& message) {
   RONDA_RETURN_IF_ERROR(CheckText("hostname", message.hostname()));
   RONDA_RETURN_IF_ERROR(CheckText("host_id", message.host_id()));
   RONDA_RETURN_IF_ERROR(CheckText("version", message.version()));
-  RONDA_RETURN_IF_ERROR(CheckControl(message));
+  RONDA_RETURN_IF_ERROR(CheckPlace("control_address", message.control_address(), message.control_port()));
+  RONDA_RETURN_IF_ERROR(CheckPlace("data_address", message.data_address(), message.data_port()));
   if (message.pid() <= 0 || message.pid() > std::numeric_limits<pid_t>::max()) {
     return absl::InvalidArgumentError(absl::StrCat("rendezvous: there is no pid ", message.pid()));
   }
@@ -86,7 +87,9 @@ absl::StatusOr<Member> DecodeMember(const v1::Member& message) {
                 .host_id = message.host_id(),
                 .version = message.version(),
                 .control_address = message.control_address(),
-                .control_port = message.control_port()};
+                .control_port = message.control_port(),
+                .data_address = message.data_address(),
+                .data_port = message.data_port()};
 }
 
 bool SameProcess(const Member& a, const Member& b) {

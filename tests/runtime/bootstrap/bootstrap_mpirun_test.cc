@@ -172,7 +172,7 @@ INSTANTIATE_TEST_SUITE_P(Mpis, BootstrapTwoHostsTest, ::testing::Values(kOpenMpi
 TEST_P(BootstrapTwoHostsTest, TwoRanksOnEachTrainInTwoLevels) {
   const ProcessResult result = Run(4, 2, {"EXPECTED_LOCAL_SIZE=2"}, "train");
   ExpectAllTrained(result, 4);
-  EXPECT_THAT(result.output, HasSubstr("data goes over hierarchical;"));
+  EXPECT_THAT(result.output, HasSubstr("data goes over hierarchical-mpi;"));
 }
 
 TEST_P(BootstrapTwoHostsTest, OneRankOnEachTrainsOverMpi) {

@@ -52,6 +52,7 @@ std::optional<std::string> TorchrunStyle(const char* name) {
                                              {"MASTER_PORT", "MASTER_PORT"},
                                              {"MASTER_ADDR", "MASTER_ADDR"},
                                              {"RONDA_JOB_SECRET", "RONDA_JOB_SECRET"},
+                                             {"RONDA_LOG_LEVEL", "RONDA_LOG_LEVEL"},
                                              {"RONDA_START_TIMEOUT", "RONDA_START_TIMEOUT"}};
   const auto it = names->find(name);
   return it == names->end() ? std::nullopt : ProcessEnvironment()(it->second);
@@ -86,11 +87,27 @@ void MeetAcrossHosts() {
   ASSERT_EQ(mount("tmpfs", "/dev/shm", "tmpfs", 0, nullptr), 0);
   const absl::StatusOr<Config> config = ReadConfig(TorchrunStyle);
   ASSERT_TRUE(config.ok()) << config.status();
-  std::cout << Bootstrap(*config).status() << "\n";
+  absl::StatusOr<Job> job = Bootstrap(*config);
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->topology.cross_size, config->job.size);
+  testing::ExpectAddsUp(*std::move(job), config->job.rank, config->job.size);
 }
 
 void MeetUnlessRankOne() {
   if (TorchrunStyle("RANK") != "1") Meet(TorchrunStyle);
+}
+
+void MeetOverTcpAsRankZeroSays() {
+  Meet([](const char* name) -> std::optional<std::string> {
+    if (std::string(name) == "RONDA_BACKEND" && TorchrunStyle("RANK") == "0") return "tcp";
+    return TorchrunStyle(name);
+  });
+}
+
+void MeetOverTcpNowhere() {
+  Meet([](const char* name) -> std::optional<std::string> {
+    return std::string(name) == "RONDA_BACKEND" ? "tcp" : ProcessEnvironment()(name);
+  });
 }
 
 void MeetWithASecretOfItsOwn() {
@@ -122,13 +139,30 @@ TEST(BootstrapRendezvousTest, ProcessesMeetAtAnIPv6AddressAsPaddleSays) {
   ExpectRankProgramSucceeds("paddle", 3, {.env = {{"MASTER_PORT", FreePort()}}});
 }
 
-TEST(BootstrapRendezvousTest, HostsThatHaveNoMpiBetweenThemAreToldWhatToDo) {
+TEST(BootstrapRendezvousTest, HostsThatHaveNoMpiBetweenThemAddUpOverTcp) {
   if (geteuid() != 0) GTEST_SKIP() << "mount namespaces need root";
-  const JobResult result = RunRankProgram("across_hosts", 2, {.env = {{"MASTER_PORT", FreePort()}}});
+  const JobResult result =
+      RunRankProgram("across_hosts", 3, {.env = {{"MASTER_PORT", FreePort()}, {"RONDA_LOG_LEVEL", "info"}}});
   for (const auto& rank : result.ranks) {
-    EXPECT_THAT(rank.output, AllOf(HasSubstr("no backend can carry this job's data"), HasSubstr("rondarun -H"),
+    EXPECT_EQ(rank.exit_code, 0) << rank.output;
+    EXPECT_THAT(rank.output, AllOf(HasSubstr("data goes over tcp; of tcp (score"),
                                    HasSubstr("no launcher of MPI has started the ranks")));
   }
+}
+
+TEST(BootstrapRendezvousTest, ProcessesOfOneHostTakeTcpIfRankZeroSaysSo) {
+  const JobResult result = RunRankProgram(
+      "tcp", 3,
+      {.env = {{"MASTER_PORT", FreePort()}, {"RONDA_JOB_SECRET", "open sesame"}, {"RONDA_LOG_LEVEL", "info"}}});
+  for (const auto& rank : result.ranks) {
+    EXPECT_EQ(rank.exit_code, 0) << rank.output;
+    EXPECT_THAT(rank.output, HasSubstr("data goes over tcp, as RONDA_BACKEND says"));
+  }
+}
+
+TEST(BootstrapRendezvousTest, TcpWithoutAMeetingPlaceIsToldWhatToSet) {
+  const JobResult result = RunRankProgram("no_place", 2);
+  for (const auto& rank : result.ranks) EXPECT_THAT(rank.output, HasSubstr("for TCP set RONDA_MASTER_PORT"));
 }
 
 TEST(BootstrapRendezvousTest, SettingsThatDifferAreSaidByRankZeroWhoseHold) {
@@ -171,5 +205,7 @@ int main(int argc, char** argv) {
                                           {"own_secret", ronda::MeetWithASecretOfItsOwn},
                                           {"own_backend", ronda::MeetWithSettingsOfItsOwn},
                                           {"paddle", ronda::MeetAsPaddleSays},
+                                          {"tcp", ronda::MeetOverTcpAsRankZeroSays},
+                                          {"no_place", ronda::MeetOverTcpNowhere},
                                           {"across_hosts", ronda::MeetAcrossHosts}});
 }

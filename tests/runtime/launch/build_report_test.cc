@@ -23,7 +23,7 @@ OptionalParts Nothing() {
 
 TEST(BuildReportTest, SaysWhatIsInTheBuild) {
   EXPECT_THAT(BuildReport(Nothing()), AllOf(StartsWith("Ronda " + std::string(kVersion) + "\n"), HasSubstr("[X] shm "),
-                                            HasSubstr("[X] rondarun ")));
+                                            HasSubstr("[X] tcp "), HasSubstr("[X] rondarun ")));
 }
 
 TEST(BuildReportTest, SaysWhyAPartIsNotThere) {

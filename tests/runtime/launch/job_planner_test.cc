@@ -1,5 +1,6 @@
 #include "runtime/launch/job_planner.h"
 
+#include <cstdlib>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -94,6 +95,7 @@ TEST(JobPlannerTest, RanksOfThisHostHaveNoStartTimeout) {
 LaunchOptions MpirunOptions(const std::vector<std::string>& interfaces) {
   LaunchOptions options = Options(2);
   options.hosts = {{"alpha", 1}, {"beta", 1}};
+  options.launcher = LaunchOptions::Launcher::kMpirun;
   options.remote.network_interfaces = interfaces;
   return options;
 }
@@ -134,6 +136,23 @@ TEST(JobPlannerTest, AgentsNeedNoInterfaceOfThisHost) {
   LaunchOptions options = MpirunOptions({"ib0"});
   options.launcher = LaunchOptions::Launcher::kSsh;
   EXPECT_EQ(Planned(options).parts.size(), 2u);
+}
+
+TEST(JobPlannerTest, WithoutMpirunRanksOfOtherHostsAreStartedOverSsh) {
+  const std::string path = std::getenv("PATH");
+  ASSERT_EQ(setenv("PATH", "/nonexistent", 1), 0);
+  LaunchOptions options = MpirunOptions({});
+  options.launcher = LaunchOptions::Launcher::kAutomatic;
+  const JobPlan over_ssh = Planned(options);
+  options.launcher = LaunchOptions::Launcher::kMpirun;
+  const absl::Status wanted = MakeJobPlan(options, Facts()).status();
+  options.launcher = LaunchOptions::Launcher::kAutomatic;
+  options.remote.mpi_arguments = {"--mca", "btl", "tcp"};
+  const absl::Status needed = MakeJobPlan(options, Facts()).status();
+  ASSERT_EQ(setenv("PATH", path.c_str(), 1), 0);
+  EXPECT_EQ(over_ssh.parts.size(), 2u);
+  EXPECT_THAT(over_ssh.explanations, ::testing::Contains(HasSubstr("there is no mpirun in PATH")));
+  for (const absl::Status& status : {wanted, needed}) EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << status;
 }
 
 TEST(JobPlannerTest, TooFewSlotsAreAnErrorForEveryLauncher) {

@@ -17,10 +17,10 @@ using ::ronda::testing::ClaimOf;
 const std::string kNonce(kNonceBytes, 'n');
 
 TEST(JoinProofTest, IsHmacSha256OfLengthPrefixedFields) {
-  // printf '24:ronda.v1.Rendezvous.Join32:nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn10:1,2,1001,01:a4:a-id3:1.00:0:' |
+  // printf '24:ronda.v1.Rendezvous.Join32:nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn12:1,2,1001,0,01:a4:a-id3:1.00:0:0:' |
   //   openssl dgst -sha256 -hmac secret
   EXPECT_EQ(absl::BytesToHexString(JoinProof("secret", kNonce, ClaimOf(1, 2))),
-            "63ce2ea2d47dc561cbc95532702b90cb639cff4ba986a8b9da84d59dee9e7d60");
+            "cc4617970076dac083a7c0f72efc5f99853086ada95a2f433813ded6f3915cd2");
 }
 
 TEST(JoinProofTest, HoldsForWhatItWasMadeOf) {
@@ -41,6 +41,8 @@ TEST(JoinProofTest, FailsForAnyOtherSecretNonceOrField) {
       [](JoinClaim* claim) { claim->member.version = "1.1"; },
       [](JoinClaim* claim) { claim->member.control_address = "10.0.0.1"; },
       [](JoinClaim* claim) { claim->member.control_port = 1; },
+      [](JoinClaim* claim) { claim->member.data_address = "10.0.0.1"; },
+      [](JoinClaim* claim) { claim->member.data_port = 1; },
       [](JoinClaim* claim) {
         claim->member.facts = {{"a", "b"}};
       },

@@ -151,6 +151,9 @@ TEST_F(RendezvousServiceTest, DamagedClaimsAreRefused) {
       [](v1::JoinRequest* request) { request->mutable_member()->set_control_port(65536); },
       [](v1::JoinRequest* request) { request->mutable_member()->set_control_port(-1); },
       [](v1::JoinRequest* request) { request->mutable_member()->set_control_port(1); },
+      [](v1::JoinRequest* request) { request->mutable_member()->set_data_port(65536); },
+      [](v1::JoinRequest* request) { request->mutable_member()->set_data_port(1); },
+      [](v1::JoinRequest* request) { request->mutable_member()->set_data_address("10.0.0.1"); },
       [](v1::JoinRequest* request) { request->mutable_member()->set_control_address("10.0.0.1"); },
       [](v1::JoinRequest* request) { request->add_facts()->set_name("no value"); },
       [](v1::JoinRequest* request) { AddFact("a", "b\nc", request); },
@@ -286,6 +289,8 @@ TEST(RendezvousCodecTest, MembershipSurvivesTheWire) {
   Membership membership{.job_id = "job", .members = {MemberOf(0), MemberOf(1, "b")}};
   membership.members[0].control_address = "10.0.0.1";
   membership.members[0].control_port = 4711;
+  membership.members[1].data_address = "fd00::1";
+  membership.members[1].data_port = 4712;
   membership.members[0].facts = {{"RONDA_BACKEND", "mpi"}};
   JoinClaim claim = ClaimOf(1, 2);
   claim.member = MemberOf(1, "b");
@@ -297,6 +302,9 @@ TEST(RendezvousCodecTest, MembershipSurvivesTheWire) {
   EXPECT_EQ(decoded->members[0].control_address, "10.0.0.1");
   EXPECT_EQ(decoded->members[0].control_port, 4711);
   EXPECT_EQ(decoded->members[1].control_port, 0);
+  EXPECT_EQ(decoded->members[0].data_port, 0);
+  EXPECT_EQ(decoded->members[1].data_address, "fd00::1");
+  EXPECT_EQ(decoded->members[1].data_port, 4712);
   EXPECT_EQ(decoded->members[0].facts, membership.members[0].facts);
 }
 
@@ -304,12 +312,16 @@ TEST(RendezvousCodecTest, ClaimSurvivesTheWire) {
   JoinClaim claim = ClaimOf(1, 2);
   claim.member.control_address = "::1";
   claim.member.control_port = 65535;
+  claim.member.data_address = "10.0.0.1";
+  claim.member.data_port = 1;
   claim.member.facts = {{"byte order", "little"}, {"NCCL version", "none"}};
   const absl::StatusOr<JoinClaim> decoded = DecodeClaim(EncodeClaim(claim));
   ASSERT_TRUE(decoded.ok()) << decoded.status();
   EXPECT_EQ(decoded->size, 2);
   EXPECT_EQ(decoded->member.control_address, "::1");
   EXPECT_EQ(decoded->member.control_port, 65535);
+  EXPECT_EQ(decoded->member.data_address, "10.0.0.1");
+  EXPECT_EQ(decoded->member.data_port, 1);
   EXPECT_EQ(decoded->member.facts, claim.member.facts);
 }
 
