@@ -15,6 +15,7 @@ const CudaDriver* Load() {
   void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return nullptr;
   static CudaDriver driver;
+  Find(library, "cuDeviceGetUuid_v2", &driver.device_uuid);
   CUresult (*initialize)(unsigned int) = nullptr;
   const bool is_complete = Find(library, "cuInit", &initialize) &&
                            Find(library, "cuPointerGetAttribute", &driver.pointer_attribute) &&

@@ -14,8 +14,10 @@ namespace {
 namespace cuda_kernels = ronda::kernels::cuda;
 using ronda::CudaDriver;
 
-// The runtime remembers a thread's last error, and the launch of a kernel would report it again.
-int Result(cudaError_t error) {
+// The runtime remembers a thread's last error until it is asked for it, and CUDA's own launches would report it as
+// theirs. It is this library's own copy of the runtime: a trainer's has its own last errors, and neither sees the
+// other's, but for those that have broken the context, which nobody can clear.
+int Result(int error) {
   if (error != cudaSuccess) cudaGetLastError();
   return error;
 }
@@ -58,6 +60,20 @@ int DeviceCount(int* count) {
   return error;
 }
 
+// Empty if the driver cannot tell.
+void DescribeUuid(int device, ronda_cuda_device* description) {
+  const CudaDriver* const driver = CudaDriver::Get();
+  CUuuid uuid;
+  if (driver == nullptr || driver->device_uuid == nullptr || driver->device_uuid(&uuid, device) != CUDA_SUCCESS) {
+    return;
+  }
+  char* text = description->uuid;
+  for (size_t i = 0; i < sizeof(uuid.bytes); ++i) {
+    const bool ends_group = i == 3 || i == 5 || i == 7 || i == 9;
+    text += std::snprintf(text, 4, ends_group ? "%02x-" : "%02x", static_cast<unsigned char>(uuid.bytes[i]));
+  }
+}
+
 int Describe(int device, ronda_cuda_device* description) {
   cudaDeviceProp properties;
   if (const int error = Result(cudaGetDeviceProperties(&properties, device)); error != cudaSuccess) return error;
@@ -66,6 +82,7 @@ int Describe(int device, ronda_cuda_device* description) {
                   .multiprocessors = properties.multiProcessorCount,
                   .memory_bytes = properties.totalGlobalMem};
   std::snprintf(description->name, sizeof(description->name), "%s", properties.name);
+  DescribeUuid(device, description);
   return Result(cudaDeviceGetPCIBusId(description->pci_bus, sizeof(description->pci_bus), device));
 }
 
@@ -82,6 +99,16 @@ int RestoreDevice(int device) {
     return cudaErrorInsufficientDriver;
   }
   return is_active != 0 ? UseDevice(device) : cudaSuccess;
+}
+
+int PrepareDevice() {
+  return BesideCaptures([] {
+    for (const auto load :
+         {cuda_kernels::LoadMapKernels, cuda_kernels::LoadReduceKernels, cuda_kernels::LoadGradientKernels}) {
+      if (const int error = load(); error != cudaSuccess) return error;
+    }
+    return int{cudaSuccess};
+  });
 }
 
 int DeviceOf(const void* pointer, int* device) {
@@ -173,7 +200,7 @@ int FillZero(void* dst, size_t bytes, void* stream) { return Result(cudaMemsetAs
 // A kernel's launcher as an entry of the table.
 template <typename Call, int (*launch)(const Call&, void*)>
 int Launch(const Call* call, void* stream) {
-  return launch(*call, stream);
+  return Result(launch(*call, stream));
 }
 
 constexpr ronda_cuda_plugin kTable = {
@@ -185,6 +212,7 @@ constexpr ronda_cuda_plugin kTable = {
     .use_device = UseDevice,
     .current_device = CurrentDevice,
     .restore_device = RestoreDevice,
+    .prepare_device = PrepareDevice,
     .device_of = DeviceOf,
     .allocate = Allocate,
     .release = Release,

@@ -16,11 +16,12 @@
 extern "C" {
 
 // Raised with every change of the table, or of what it is called with.
-#define RONDA_CUDA_PLUGIN_VERSION 1
+#define RONDA_CUDA_PLUGIN_VERSION 2
 
 struct ronda_cuda_device {
   char name[256];    // "NVIDIA H200"
   char pci_bus[16];  // "0000:1b:00.0"
+  char uuid[40];     // "5c8a9b6e-...", of a part of a GPU (MIG) the part's, as nvidia-smi -L has them; empty: not known
   int capability_major;
   int capability_minor;
   int multiprocessors;
@@ -48,6 +49,10 @@ struct ronda_cuda_plugin {
   // Like use_device, unless nobody in this process has used the device yet: then it does nothing. (A thread that has
   // chosen no device is told of device 0, and to use that in earnest would occupy memory there.)
   int (*restore_device)(int device);
+  // Loads all kernels onto this thread's device; may block for the device. To be called before anything is on the
+  // device that waits for other ranks: CUDA would load a kernel with its first launch, and may wait for the device
+  // before it does, and so for a kernel of NCCL's that waits for a rank which waits for this launch.
+  int (*prepare_device)();
   // Which device's memory `pointer` is; -1: the host's (pinned or not).
   int (*device_of)(const void* pointer, int* device);
 
