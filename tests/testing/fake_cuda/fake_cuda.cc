@@ -99,6 +99,7 @@ int Describe(int device, ronda_cuda_device* description) {
                   .memory_bytes = Machine().options().memory_bytes};
   std::snprintf(description->name, sizeof(description->name), "fake GPU");
   std::snprintf(description->pci_bus, sizeof(description->pci_bus), "0000:%02x:00.0", device);
+  std::snprintf(description->uuid, sizeof(description->uuid), "fa4e0000-0000-0000-0000-%012x", device);
   return kCudaSuccess;
 }
 
@@ -111,6 +112,12 @@ int UseDevice(int device) {
 int CurrentDevice(int* device) {
   *device = this_threads_device;
   return Machine().options().driver_error;
+}
+
+int PrepareDevice() {
+  if (const int error = CurrentError(); error != 0) return error;
+  Machine().LoadKernels(this_threads_device);
+  return kCudaSuccess;
 }
 
 int DeviceOf(const void* pointer, int* device) {
@@ -225,6 +232,7 @@ int Launch(const Call* call, void* handle) {
   return WithStream(handle, [&](FakeStream& stream) -> int {
     std::function<void()> kernel = PrepareKernel(*call, stream.device(), Machine().memory());
     if (kernel == nullptr) return kCudaInvalidValue;
+    if (!Machine().HasKernels(stream.device())) Machine().AwaitDevice(stream.device());
     stream.Enqueue(std::move(kernel));
     return kCudaSuccess;
   });
@@ -238,6 +246,7 @@ constexpr ronda_cuda_plugin kTable = {.version = RONDA_CUDA_PLUGIN_VERSION,
                                       .use_device = UseDevice,
                                       .current_device = CurrentDevice,
                                       .restore_device = UseDevice,
+                                      .prepare_device = PrepareDevice,
                                       .device_of = DeviceOf,
                                       .allocate = Allocate,
                                       .release = Release,

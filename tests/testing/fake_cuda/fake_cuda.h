@@ -52,6 +52,8 @@ class FakeCuda {
     int driver_error = kCudaSuccess;  // of every call, as where there is no driver
     uint64_t delay_seed = 0;          // not 0: streams pause now and then
     FakeMemory::HostAccess host_access = FakeMemory::HostAccess::kAllowed;
+    // kLazy: to launch a kernel is to wait for all streams of the device, until prepare_device has been called for it.
+    enum class Loading { kEager, kLazy } loading = Loading::kEager;
   };
 
   explicit FakeCuda(const Options& options);

@@ -3,7 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <string>
+#include <thread>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 
 namespace ronda::testing {
 namespace {
@@ -167,6 +172,36 @@ TEST(FakeCudaDeathTest, HostCodeThatTouchesADevicesMemoryIsStopped) {
     *static_cast<volatile char*>(Allocate(cuda, RONDA_CUDA_DEVICE_MEMORY, 1)) = 'x';
   };
   EXPECT_DEATH(touch(), "");
+}
+
+// As CUDA's do that are loaded when they are needed.
+TEST(FakeCudaTest, LaunchWaitsForTheDeviceUntilItHasBeenPrepared) {
+  const FakeCuda cuda({.devices = 2, .loading = FakeCuda::Options::Loading::kLazy});
+  void* streams[2] = {};
+  for (void*& stream : streams) ASSERT_EQ(cuda.table()->create_stream(&stream), kCudaSuccess);
+  void* memory = nullptr;
+  ASSERT_EQ(cuda.table()->allocate(RONDA_CUDA_DEVICE_MEMORY, sizeof(float), &memory), kCudaSuccess);
+  const kernels::cuda::PackSegment segment = {.input = memory, .count = 1};
+  const kernels::cuda::PackCall call = {.segments = &segment, .segment_count = 1, .buffer = memory};
+  std::atomic<bool> is_launched{false};
+  {
+    StreamHold hold(streams[0]);
+    std::thread launcher([&] {
+      EXPECT_EQ(cuda.table()->pack(&call, streams[1]), kCudaSuccess);
+      is_launched = true;
+    });
+    absl::SleepFor(absl::Milliseconds(5));
+    EXPECT_FALSE(is_launched);
+    hold.Release();
+    launcher.join();
+  }
+  ASSERT_EQ(cuda.table()->prepare_device(), kCudaSuccess);
+  {
+    const StreamHold hold(streams[0]);
+    EXPECT_EQ(cuda.table()->pack(&call, streams[1]), kCudaSuccess);
+  }
+  for (void* stream : streams) EXPECT_EQ(cuda.table()->destroy_stream(stream), kCudaSuccess);
+  EXPECT_EQ(cuda.table()->release(RONDA_CUDA_DEVICE_MEMORY, memory), kCudaSuccess);
 }
 
 }  // namespace

@@ -66,6 +66,21 @@ void ReplaceAll(Finder& find, std::vector<Extent>& tensors, DType dtype) {
   for (Extent& tensor : tensors) find.Replace(tensor.data, tensor.count * SizeOf(dtype));
 }
 
+// Of Adasum's kernels, which work on pairs of tensors and have three dot products for each.
+template <typename Call>
+std::function<void()> PairsKernel(const Call& call, int (*run)(const Call&), int device, const FakeMemory& memory) {
+  Finder find(device, memory);
+  Call copy = call;
+  const auto a = CopyOf(call.a, call.pair_count);
+  const auto b = CopyOf(call.b, call.pair_count);
+  ReplaceAll(find, *a, call.dtype);
+  ReplaceAll(find, *b, call.dtype);
+  find.Replace(copy.dots, 3 * sizeof(double) * call.pair_count);
+  copy.a = a->data();
+  copy.b = b->data();
+  return Kernel(find, run, copy, {a, b});
+}
+
 }  // namespace
 
 std::function<void()> PrepareKernel(const PackCall& call, int device, const FakeMemory& memory) {
@@ -134,30 +149,11 @@ std::function<void()> PrepareKernel(const AddScaledCall& call, int device, const
 }
 
 std::function<void()> PrepareKernel(const DotsCall& call, int device, const FakeMemory& memory) {
-  Finder find(device, memory);
-  DotsCall copy = call;
-  const auto a = CopyOf(call.a, call.pair_count);
-  const auto b = CopyOf(call.b, call.pair_count);
-  ReplaceAll(find, *a, call.dtype);
-  ReplaceAll(find, *b, call.dtype);
-  find.Replace(copy.dots, 3 * sizeof(double) * call.pair_count);
-  find.Replace(copy.scratch, 3 * sizeof(double) * kernels::cuda::kDotsMaxParts * call.pair_count);
-  copy.a = a->data();
-  copy.b = b->data();
-  return Kernel(find, kernels::cuda::HostDots, copy, {a, b});
+  return PairsKernel(call, kernels::cuda::HostDots, device, memory);
 }
 
 std::function<void()> PrepareKernel(const CombineCall& call, int device, const FakeMemory& memory) {
-  Finder find(device, memory);
-  CombineCall copy = call;
-  const auto a = CopyOf(call.a, call.pair_count);
-  const auto b = CopyOf(call.b, call.pair_count);
-  ReplaceAll(find, *a, call.dtype);
-  ReplaceAll(find, *b, call.dtype);
-  find.Replace(copy.dots, 3 * sizeof(double) * call.pair_count);
-  copy.a = a->data();
-  copy.b = b->data();
-  return Kernel(find, kernels::cuda::HostCombine, copy, {a, b});
+  return PairsKernel(call, kernels::cuda::HostCombine, device, memory);
 }
 
 }  // namespace ronda::testing

@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 
 namespace ronda::testing {
 namespace {
@@ -21,7 +23,12 @@ FakeMachine::FakeMachine(const FakeCuda::Options& options)
     : options_(options),
       memory_(options.devices, options.memory_bytes, options.host_access),
       errors_(options.devices),
-      default_streams_(options.devices) {}
+      have_kernels_(options.devices),
+      default_streams_(options.devices) {
+  for (std::atomic<bool>& has_kernels : have_kernels_) {
+    has_kernels.store(options.loading == FakeCuda::Options::Loading::kEager);
+  }
+}
 
 int FakeMachine::ErrorOf(int device) const {
   if (options_.driver_error != kCudaSuccess) return options_.driver_error;
@@ -34,8 +41,14 @@ bool FakeMachine::Release(int device, void* memory) {
   return memory_.Release(device, memory, AreStreamsIdle() ? FakeMemory::Use::kOver : FakeMemory::Use::kPossible);
 }
 
-bool FakeMachine::AreStreamsIdle() const {
-  const auto is_idle = [](const std::shared_ptr<FakeStream>& stream) { return stream == nullptr || stream->IsIdle(); };
+void FakeMachine::AwaitDevice(int device) const {
+  while (!AreStreamsIdle(device)) absl::SleepFor(absl::Microseconds(50));
+}
+
+bool FakeMachine::AreStreamsIdle(std::optional<int> device) const {
+  const auto is_idle = [device](const std::shared_ptr<FakeStream>& stream) {
+    return stream == nullptr || (device.has_value() && stream->device() != *device) || stream->IsIdle();
+  };
   const MutexLock lock(&mu_);
   return std::all_of(default_streams_.begin(), default_streams_.end(), is_idle) &&
          std::all_of(destroyed_streams_.begin(), destroyed_streams_.end(), is_idle) &&

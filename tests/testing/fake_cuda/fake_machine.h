@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,11 @@ class FakeMachine {
   int ErrorOf(int device) const;
   void FailDevice(int device, int error) { errors_[device].store(error); }
 
+  void LoadKernels(int device) { have_kernels_[device].store(true); }
+  bool HasKernels(int device) const { return have_kernels_[device].load(); }
+  // Returns when its streams have nothing to do.
+  void AwaitDevice(int device) const;
+
   // As FakeMemory's. CUDA waits for the device first; here what the streams have been given still finds the memory.
   bool Release(int device, void* memory);
 
@@ -45,11 +51,13 @@ class FakeMachine {
   std::string Leaks() const;
 
  private:
-  bool AreStreamsIdle() const;
+  // Of all devices, or of one.
+  bool AreStreamsIdle(std::optional<int> device = std::nullopt) const;
 
   const FakeCuda::Options options_;
   FakeMemory memory_;
-  std::vector<std::atomic<int>> errors_;  // one a device
+  std::vector<std::atomic<int>> errors_;         // one a device
+  std::vector<std::atomic<bool>> have_kernels_;  // likewise
   mutable Mutex mu_;
   std::map<void*, std::shared_ptr<FakeEvent>> events_ ABSL_GUARDED_BY(mu_);
   size_t created_events_ ABSL_GUARDED_BY(mu_) = 0;
