@@ -7,6 +7,8 @@ namespace {
 // Whether the two make sense together anywhere.
 bool IsMeantFor(Backend backend, int size) {
   if (backend == Backend::kSelf) return size == 1;
+  // More ranks find nothing new in what is below messages.
+  if (backend == Backend::kTcp) return size == 2 || size == 3;
   return !HasHosts(backend) || size > 1;
 }
 
