@@ -162,6 +162,13 @@ int IsCapturing(void* stream, int* capturing) {
   return error;
 }
 
+int StreamId(void* stream, uint64_t* id) {
+  unsigned long long number = 0;
+  const int error = Result(cudaStreamGetId(AsStream(stream), &number));
+  *id = number;
+  return error;
+}
+
 int CreateEvent(int timing, void** event) {
   cudaEvent_t created = nullptr;
   // Who waits for it on the host sleeps, and does not spin.
@@ -219,6 +226,7 @@ constexpr ronda_cuda_plugin kTable = {
     .create_stream = CreateStream,
     .destroy_stream = DestroyStream,
     .is_capturing = IsCapturing,
+    .stream_id = StreamId,
     .create_event = CreateEvent,
     .destroy_event = DestroyEvent,
     .record_event = RecordEvent,

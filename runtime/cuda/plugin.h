@@ -65,6 +65,9 @@ struct ronda_cuda_plugin {
   int (*destroy_stream)(void* stream);
   // Whether what is submitted to the stream goes into a graph that is being captured.
   int (*is_capturing)(void* stream, int* capturing);
+  // Another number for every stream that there ever was in the process: a handle may come again, and that of the
+  // default stream may be one of every thread's. Not while the stream is being captured.
+  int (*stream_id)(void* stream, uint64_t* id);
 
   int (*create_event)(int timing, void** event);  // timing: not 0 to be able to ask for elapsed_ms
   int (*destroy_event)(void* event);

@@ -91,13 +91,13 @@ absl::Status CoordinatorLoop::RunAll(absl::Span<const Submission> submissions,
 }
 
 absl::StatusOr<std::shared_ptr<Handle>> CoordinatorLoop::Add(const Submission& submission, absl::Time now) {
-  RONDA_ASSIGN_OR_RETURN(const std::vector<ReadyEvent> ready, device_.Admit({&submission, 1}));
+  RONDA_ASSIGN_OR_RETURN(const std::vector<RankDevice::Ready> ready, device_.Admit({&submission, 1}));
   return queue_.Add(submission, now, ready.empty() ? nullptr : ready.front());
 }
 
 absl::Status CoordinatorLoop::AddAll(absl::Span<const Submission> submissions,
                                      std::vector<std::shared_ptr<Handle>>* handles) {
-  RONDA_ASSIGN_OR_RETURN(const std::vector<ReadyEvent> ready, device_.Admit(submissions));
+  RONDA_ASSIGN_OR_RETURN(const std::vector<RankDevice::Ready> ready, device_.Admit(submissions));
   return queue_.AddAll(submissions, clock_->Now(), handles, ready);
 }
 

@@ -42,10 +42,17 @@ class DataPlane {
 
   virtual absl::Status Copy(void* dst, const void* src, size_t bytes) = 0;
 
-  // One flag a tensor, there: 1 if it has an element that is infinite or NaN, else 0. Valid until the next call.
+  // Room for the flags of so many tensors. Called before the work whose results are looked at: taking memory of a
+  // device may mean to wait for what is under way there, and an error would come too late. Errors: RESOURCE_EXHAUSTED.
+  virtual absl::Status PrepareOverflow(size_t tensors) = 0;
+
+  // One flag a tensor, there: 1 if it has an element that is infinite or NaN, else 0. Valid until the next
+  // PrepareOverflow.
+  // REQUIRES: PrepareOverflow.
   virtual absl::StatusOr<uint8_t*> FindNonFinite(absl::Span<const TensorView> tensors, DType dtype) = 0;
 
   // Tells each of `results` its flag.
+  // REQUIRES: PrepareOverflow.
   virtual absl::Status DeliverOverflow(const uint8_t* flags, absl::Span<OperationResult> results) = 0;
 };
 

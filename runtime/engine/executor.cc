@@ -155,11 +155,14 @@ void Executor::RefuseAll(const BucketRun& run, const absl::Status& status) {
 }
 
 absl::Status Executor::GiveToDevice(const BucketRun& run) {
-  ready_.clear();
-  for (const TensorEntry* entry : run.entries) ready_.push_back(&entry->ready);
+  ready_.Clear();
+  for (const TensorEntry* entry : run.entries) {
+    if (entry->ready != nullptr) ready_.Add(entry->ready.get());
+  }
   DeviceLane& lane = *parts_.devices->lane();
-  RONDA_RETURN_IF_ERROR(lane.Begin(
-      {.label = run.info.label, .op = run.info.op, .bytes = BytesOf(run.bucket), .limits = run.info.limits}, ready_));
+  RONDA_RETURN_IF_ERROR(
+      lane.Begin({.label = run.info.label, .op = run.info.op, .bytes = BytesOf(run.bucket), .limits = run.info.limits},
+                 ready_.points()));
   RONDA_RETURN_IF_ERROR(Carry(run, *device_));
   const bool is_awaited = run.takes_part() || IsOpen(run.info);
   if (is_awaited && !IsVetoed(run.info)) return FinishOnDevice(run);

@@ -117,7 +117,7 @@ class Executor {
   // Of the bucket that is carried out; kept for their memory.
   std::vector<const TensorEntry*> entries_;
   std::vector<OperationResult> results_;
-  std::vector<const ReadyEvent*> ready_;
+  LastPoints ready_;
   std::string label_;
   OpenBucket open_;
 };

@@ -32,8 +32,13 @@ absl::Status HostPlane::Copy(void* dst, const void* src, size_t bytes) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<uint8_t*> HostPlane::FindNonFinite(absl::Span<const TensorView> tensors, DType dtype) {
+absl::Status HostPlane::PrepareOverflow(size_t tensors) {
   flags_.clear();
+  flags_.reserve(tensors);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uint8_t*> HostPlane::FindNonFinite(absl::Span<const TensorView> tensors, DType dtype) {
   for (const TensorView& tensor : tensors) {
     flags_.push_back(tensor.count > 0 && kernels::HasNonFinite(tensor.data, dtype, tensor.count) ? 1 : 0);
   }

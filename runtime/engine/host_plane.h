@@ -21,6 +21,7 @@ class HostPlane : public DataPlane {
   absl::StatusOr<ResultData> Allocate(const TensorRequest& request, size_t bytes) override;
   absl::StatusOr<ResultData> AllocateZeros(absl::string_view tensor, size_t bytes) override;
   absl::Status Copy(void* dst, const void* src, size_t bytes) override;
+  absl::Status PrepareOverflow(size_t tensors) override;
   absl::StatusOr<uint8_t*> FindNonFinite(absl::Span<const TensorView> tensors, DType dtype) override;
   absl::Status DeliverOverflow(const uint8_t* flags, absl::Span<OperationResult> results) override;
 

@@ -15,14 +15,16 @@ ReduceCall::Delivery DeliveryOf(OpType op) {
 }  // namespace
 
 absl::Status Reductions::Run(const BucketRun& run) {
+  // All tensors of a bucket have asked for it, or none.
+  const bool detects_overflow = run.request(0).overflow == TensorRequest::Overflow::kDetected;
   RONDA_RETURN_IF_ERROR(PrepareSegments(run));
+  if (detects_overflow) RONDA_RETURN_IF_ERROR(plane_->PrepareOverflow(run.size()));
   RONDA_RETURN_IF_ERROR(Reduce(run));
   if (IsVetoed(run.info)) {
     staged_.clear();
     return absl::OkStatus();
   }
-  // All tensors of a bucket have asked for it, or none.
-  if (run.request(0).overflow == TensorRequest::Overflow::kDetected) RONDA_RETURN_IF_ERROR(DetectOverflow(run));
+  if (detects_overflow) RONDA_RETURN_IF_ERROR(DetectOverflow(run));
   for (const Staged& staged : staged_) {
     RONDA_RETURN_IF_ERROR(plane_->Copy(staged.output, staged.data.get(), staged.bytes));
   }

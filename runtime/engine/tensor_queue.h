@@ -29,14 +29,14 @@
 
 namespace ronda {
 
-class DeviceEvent;
+class ReadyPoint;
 
 // A submission in flight.
 struct TensorEntry {
   Submission submission;
   uint64_t version = 0;  // of submission.request: another one whenever it differs from the last one of this name
   std::shared_ptr<Handle> handle;
-  std::shared_ptr<const DeviceEvent> ready;   // on a device: from where on its stream its buffers are; else nullptr
+  std::shared_ptr<const ReadyPoint> ready;    // on a device: from where on its stream its buffers are; else nullptr
   absl::Time since;                           // when it was added
   absl::Time taken = absl::InfiniteFuture();  // when the engine took it
   uint64_t learned_of = 0;                    // of how many completions the program had learned when it was added
@@ -67,7 +67,7 @@ class TensorQueue {
   TensorQueue(std::shared_ptr<CallbackThread> callbacks, std::shared_ptr<EngineDriver> driver, TensorLog* log)
       : callbacks_(std::move(callbacks)), driver_(std::move(driver)), log_(log), handle_memory_(BlockPool::Create()) {}
 
-  using Ready = std::shared_ptr<const DeviceEvent>;
+  using Ready = std::shared_ptr<const ReadyPoint>;
 
   // Adds a copy of `submission` or, after an error or an exception (std::bad_alloc), nothing. `ready` is of those in
   // the memory of a device.

@@ -19,24 +19,32 @@ size_t BlockBytes(size_t bytes) {
 
 absl::StatusOr<ResultData> DeviceBlocks::Take(size_t bytes, absl::string_view purpose) {
   const size_t size = BlockBytes(bytes);
-  MutexLock lock(&mu_);
-  const auto found = idle_.find(size);
-  if (found != idle_.end() && !found->second.empty()) {
-    DeviceMemory block = std::move(found->second.back());
-    found->second.pop_back();
-    idle_bytes_ -= size;
-    return HandOutLocked(std::move(block));
+  {
+    MutexLock lock(&mu_);
+    const auto found = idle_.find(size);
+    if (found != idle_.end() && !found->second.empty()) {
+      DeviceMemory block = std::move(found->second.back());
+      found->second.pop_back();
+      idle_bytes_ -= size;
+      return HandOutLocked(std::move(block));
+    }
   }
-  RONDA_ASSIGN_OR_RETURN(DeviceMemory block, AllocateLocked(size, purpose));
+  RONDA_ASSIGN_OR_RETURN(DeviceMemory block, Allocate(size, purpose));
+  MutexLock lock(&mu_);
   return HandOutLocked(std::move(block));
 }
 
-absl::StatusOr<DeviceMemory> DeviceBlocks::AllocateLocked(size_t bytes, absl::string_view purpose) {
+absl::StatusOr<DeviceMemory> DeviceBlocks::Allocate(size_t bytes, absl::string_view purpose) {
   absl::StatusOr<DeviceMemory> block = device_->Allocate(kind_, bytes, purpose);
-  if (block.ok() || idle_bytes_ == 0) return block;
-  idle_.clear();
-  idle_bytes_ = 0;
+  if (block.ok() || !FreeIdle()) return block;
   return device_->Allocate(kind_, bytes, purpose);
+}
+
+bool DeviceBlocks::FreeIdle() {
+  std::map<size_t, std::vector<DeviceMemory>> idle;  // freed without the lock
+  MutexLock lock(&mu_);
+  idle.swap(idle_);
+  return std::exchange(idle_bytes_, 0) > 0;
 }
 
 ResultData DeviceBlocks::HandOutLocked(DeviceMemory block) {

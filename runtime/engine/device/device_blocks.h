@@ -38,8 +38,10 @@ class DeviceBlocks : public ResultPool, public std::enable_shared_from_this<Devi
   DeviceBlocks(std::shared_ptr<Device> device, ronda_cuda_memory kind) : device_(std::move(device)), kind_(kind) {}
 
   ResultData HandOutLocked(DeviceMemory block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::StatusOr<DeviceMemory> AllocateLocked(size_t bytes, absl::string_view purpose)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // These may wait for the device, which others who give blocks back must not have to.
+  absl::StatusOr<DeviceMemory> Allocate(size_t bytes, absl::string_view purpose) ABSL_LOCKS_EXCLUDED(mu_);
+  // False: there are none.
+  bool FreeIdle() ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::shared_ptr<Device> device_;
   const ronda_cuda_memory kind_;

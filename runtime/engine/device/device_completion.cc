@@ -1,9 +1,12 @@
 #include "runtime/engine/device/device_completion.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/engine/device/ready_point.h"
 
 namespace ronda {
 namespace {
@@ -46,8 +49,22 @@ absl::Status DeviceCompletion::Wait() {
 }
 
 absl::Status DeviceCompletion::OrderBefore(StreamHandle stream) {
-  if (settled_.load(std::memory_order_acquire)) return status_;
-  return event_->OrderBefore(stream);
+  const bool is_settled = settled_.load(std::memory_order_acquire);
+  if (is_settled && !status_.ok()) return status_;
+  // First: whether a program is right must not depend on how fast the device is.
+  RONDA_ASSIGN_OR_RETURN(const uint64_t id,
+                         IdOfStream(*options_.device, stream, "wait for the operation before or after the capture"));
+  if (is_settled) return absl::OkStatus();
+  {
+    MutexLock lock(&mu_);
+    if (std::find(waiting_streams_.begin(), waiting_streams_.end(), id) != waiting_streams_.end()) {
+      return absl::OkStatus();
+    }
+  }
+  RONDA_RETURN_IF_ERROR(event_->OrderBefore(stream));
+  MutexLock lock(&mu_);
+  waiting_streams_.push_back(id);
+  return absl::OkStatus();
 }
 
 bool DeviceCompletion::Then(std::list<CallbackThread::Callback>* callbacks) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
@@ -80,9 +81,10 @@ class DeviceCompletion {
   // REQUIRES: done.
   const absl::Status& status() const { return status_; }
 
-  // Makes what `stream` is given from now on wait for the operation; the caller does not wait.
+  // Makes what `stream` is given from now on wait for the operation; the caller does not wait. A stream that waits
+  // already, for another tensor of the bucket, is left alone.
   // REQUIRES: launched.
-  // Errors: the operation's, if it has failed; the device's.
+  // Errors: the operation's, if it has failed; FAILED_PRECONDITION if the stream is being captured; the device's.
   absl::Status OrderBefore(StreamHandle stream);
 
   // Has `callbacks` run once it is done, with its status and after those of earlier calls. False if it is done already:
@@ -105,7 +107,8 @@ class DeviceCompletion {
   Mutex mu_;
   CondVar changed_;
   std::list<CallbackThread::Callback> callbacks_ ABSL_GUARDED_BY(mu_);
-  absl::Status status_;  // written before settled_ is true, read after
+  std::vector<uint64_t> waiting_streams_ ABSL_GUARDED_BY(mu_);  // their numbers; most often one
+  absl::Status status_;                                         // written before settled_ is true, read after
 };
 
 // `status` as an error of the tensor of this name.

@@ -35,7 +35,7 @@ absl::StatusOr<std::unique_ptr<DeviceLane>> DeviceLane::Create(Options options) 
 
 DeviceLane::~DeviceLane() { watch_.reset(); }
 
-absl::Status DeviceLane::Begin(const Operation& operation, absl::Span<const ReadyEvent* const> events) {
+absl::Status DeviceLane::Begin(const Operation& operation, absl::Span<const ReadyPoint* const> points) {
   launching_ = std::make_shared<DeviceCompletion>(DeviceCompletion::Options{.label = std::string(operation.label),
                                                                             .op = operation.op,
                                                                             .bytes = operation.bytes,
@@ -46,12 +46,7 @@ absl::Status DeviceLane::Begin(const Operation& operation, absl::Span<const Read
                                                                             .failure = failure_});
   watch_->Watch(launching_);
   timer_->Begin();
-  const DeviceEvent* last = nullptr;
-  for (const ReadyEvent* event : events) {
-    if (*event == nullptr || event->get() == last) continue;
-    last = event->get();
-    RONDA_RETURN_IF_ERROR(last->OrderBefore(stream_->handle()));
-  }
+  for (const ReadyPoint* point : points) RONDA_RETURN_IF_ERROR(point->OrderBefore(stream_->handle()));
   timer_->Mark(StreamPhase::kWaitForData);
   return absl::OkStatus();
 }
@@ -106,9 +101,17 @@ absl::Status DeviceLane::Copy(void* dst, const void* src, size_t bytes) {
                        [&](const ronda_cuda_plugin& cuda) { return cuda.copy(dst, src, bytes, stream_->handle()); });
 }
 
-// What is asked of the device comes after all else on the stream: the block of the flags before may be used again.
+// What is asked of the device comes after all else on the stream: the blocks of the bucket before may be used again.
+absl::Status DeviceLane::PrepareOverflow(size_t tensors) {
+  constexpr absl::string_view kPurpose = "overflow detection";
+  flags_.reset();
+  delivered_.reset();
+  RONDA_ASSIGN_OR_RETURN(flags_, blocks_->Take(tensors, kPurpose));
+  RONDA_ASSIGN_OR_RETURN(delivered_, pinned_->Take(tensors, kPurpose));
+  return absl::OkStatus();
+}
+
 absl::StatusOr<uint8_t*> DeviceLane::FindNonFinite(absl::Span<const TensorView> tensors, DType dtype) {
-  RONDA_ASSIGN_OR_RETURN(flags_, blocks_->Take(tensors.size(), "overflow detection"));
   auto* const flags = reinterpret_cast<uint8_t*>(flags_.get());
   RONDA_RETURN_IF_ERROR(Zero(flags, tensors.size()));
   extents_.clear();
@@ -128,9 +131,8 @@ absl::StatusOr<uint8_t*> DeviceLane::FindNonFinite(absl::Span<const TensorView> 
 
 absl::Status DeviceLane::DeliverOverflow(const uint8_t* flags, absl::Span<OperationResult> results) {
   if (results.empty()) return absl::OkStatus();
-  RONDA_ASSIGN_OR_RETURN(ResultData block, pinned_->Take(results.size(), "overflow detection"));
-  RONDA_RETURN_IF_ERROR(Copy(block.get(), flags, results.size()));
-  const auto shared = std::make_shared<const ResultData>(std::move(block));
+  RONDA_RETURN_IF_ERROR(Copy(delivered_.get(), flags, results.size()));
+  const auto shared = std::make_shared<const ResultData>(std::move(delivered_));
   const auto* const first = reinterpret_cast<const uint8_t*>(shared->get());
   for (size_t i = 0; i < results.size(); ++i) results[i].device_overflow = {shared, first + i};
   return absl::OkStatus();

@@ -18,7 +18,7 @@
 #include "runtime/engine/device/device_blocks.h"
 #include "runtime/engine/device/device_completion.h"
 #include "runtime/engine/device/device_watch.h"
-#include "runtime/engine/device/rank_device.h"
+#include "runtime/engine/device/ready_point.h"
 #include "runtime/engine/device/stream_timer.h"
 
 namespace ronda {
@@ -50,14 +50,14 @@ class DeviceLane : public DataPlane {
   static absl::StatusOr<std::unique_ptr<DeviceLane>> Create(Options options);
   ~DeviceLane() override;
 
-  // A bucket comes, which waits for these events, of which some may be nullptr. Finish or Drop ends it.
+  // A bucket comes, which waits for these points. Finish or Drop ends it.
   struct Operation {
     absl::string_view label;  // what it is called
     OpType op = OpType::kAllreduce;
     uint64_t bytes = 0;
     WaitLimits limits;
   };
-  absl::Status Begin(const Operation& operation, absl::Span<const ReadyEvent* const> events);
+  absl::Status Begin(const Operation& operation, absl::Span<const ReadyPoint* const> points);
 
   // All of it is on the stream.
   absl::StatusOr<std::shared_ptr<DeviceCompletion>> Finish(DeviceCompletion::Waiting waiting);
@@ -76,6 +76,7 @@ class DeviceLane : public DataPlane {
   absl::StatusOr<ResultData> Allocate(const TensorRequest& request, size_t bytes) override;
   absl::StatusOr<ResultData> AllocateZeros(absl::string_view tensor, size_t bytes) override;
   absl::Status Copy(void* dst, const void* src, size_t bytes) override;
+  absl::Status PrepareOverflow(size_t tensors) override;
   absl::StatusOr<uint8_t*> FindNonFinite(absl::Span<const TensorView> tensors, DType dtype) override;
   absl::Status DeliverOverflow(const uint8_t* flags, absl::Span<OperationResult> results) override;
 
@@ -95,7 +96,8 @@ class DeviceLane : public DataPlane {
   DeviceAdasumPlace adasum_place_;            // outlives what the transport has under way
   DeviceTransport transport_;
   std::shared_ptr<const std::function<absl::Status()>> failure_;  // of the job or the transport
-  ResultData flags_;                                              // the last that FindNonFinite has returned
+  ResultData flags_;                                              // what FindNonFinite returns
+  ResultData delivered_;                                          // where DeliverOverflow takes that
   std::vector<kernels::cuda::Extent> extents_;
   std::shared_ptr<DeviceCompletion> launching_;  // from Begin to Finish or Drop
   std::unique_ptr<DeviceWatch> watch_;           // last: uses the others

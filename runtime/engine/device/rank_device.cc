@@ -21,47 +21,34 @@ absl::Status NotNow(const absl::Status& status) { return absl::FailedPreconditio
 
 }  // namespace
 
-absl::StatusOr<std::vector<ReadyEvent>> RankDevice::Admit(absl::Span<const Submission> submissions) {
-  std::vector<ReadyEvent> events;
-  const ReadyEvent* last = nullptr;
+absl::StatusOr<std::vector<RankDevice::Ready>> RankDevice::Admit(absl::Span<const Submission> submissions) {
+  std::vector<Ready> points;
+  const Ready* last = nullptr;
   void* last_stream = nullptr;
   for (size_t i = 0; i < submissions.size(); ++i) {
     const Submission& submission = submissions[i];
     if (submission.request.memory == Memory::kHost) continue;
-    if (events.empty()) events.resize(submissions.size());
+    if (points.empty()) points.resize(submissions.size());
     const auto device = CheckBuffers(submission);
     if (!device.ok()) return AboutTensor(submission.request.name, device.status());
     // A point behind the last one on the same stream would say no more: nothing was put there in between.
-    absl::StatusOr<ReadyEvent> event =
-        last != nullptr && last_stream == submission.stream ? *last : Note(*device, submission.stream);
-    if (!event.ok()) return AboutTensor(submission.request.name, event.status());
-    events[i] = *std::move(event);
-    last = &events[i];
+    absl::StatusOr<Ready> point = last != nullptr && last_stream == submission.stream
+                                      ? *last
+                                      : ReadyPoint::Note(*device, submission.stream, &noted_);
+    if (!point.ok()) return AboutTensor(submission.request.name, point.status());
+    points[i] = *std::move(point);
+    last = &points[i];
     last_stream = submission.stream;
   }
-  return events;
-}
-
-absl::StatusOr<ReadyEvent> RankDevice::Note(const std::shared_ptr<Device>& device, StreamHandle stream) {
-  int is_capturing = 0;
-  RONDA_RETURN_IF_ERROR(device->Call("looking at the stream", [&](const ronda_cuda_plugin& cuda) {
-    return cuda.is_capturing(stream, &is_capturing);
-  }));
-  if (is_capturing != 0) {
-    return absl::FailedPreconditionError(
-        "its stream is being captured into a CUDA graph, which cannot hold what the ranks still have to agree on: "
-        "submit it before or after the capture");
-  }
-  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<DeviceEvent> event, device->NewEvent());
-  RONDA_RETURN_IF_ERROR(event->Record(stream));
-  // Keeps the device.
-  return ReadyEvent(event.release(), [device](const DeviceEvent* noted) { delete noted; });
+  return points;
 }
 
 absl::StatusOr<std::shared_ptr<Device>> RankDevice::CheckBuffers(const Submission& submission) {
   std::shared_ptr<Device> device;
+  const void* checked = nullptr;
   for (const void* buffer : {submission.input, static_cast<const void*>(submission.output)}) {
-    if (buffer == nullptr) continue;
+    if (buffer == checked) continue;  // in place, or there is none
+    checked = buffer;
     RONDA_ASSIGN_OR_RETURN(device, CheckBuffer(buffer));
   }
   if (device != nullptr) return device;

@@ -1,7 +1,9 @@
 #ifndef RONDA_RUNTIME_ENGINE_DEVICE_RANK_DEVICE_H_
 #define RONDA_RUNTIME_ENGINE_DEVICE_RANK_DEVICE_H_
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -13,12 +15,10 @@
 #include "runtime/base/mutex.h"
 #include "runtime/collectives/device_support.h"
 #include "runtime/cuda/device.h"
+#include "runtime/engine/device/ready_point.h"
 #include "runtime/engine/submission.h"
 
 namespace ronda {
-
-// A point on a stream of the trainer's, from which on a submission's buffers are ready.
-using ReadyEvent = std::shared_ptr<const DeviceEvent>;
 
 // The device of this rank: that of the first tensor in the memory of one; it stays the same.
 //
@@ -29,12 +29,13 @@ class RankDevice {
   RankDevice(std::shared_ptr<DeviceSupport> support, int local_rank)
       : support_(std::move(support)), local_rank_(local_rank) {}
 
-  // Checks where the buffers are, and notes on the submissions' streams how far they have come: one event a submission,
+  // Checks where the buffers are, and notes on the submissions' streams how far they have come: one point a submission,
   // or a nullptr for tensors of the host. Empty if all are of the host, which costs nothing.
   //
   // Errors: INVALID_ARGUMENT (memory of the host, or of another device than before), FAILED_PRECONDITION (no device, a
   // stream whose work is being captured into a graph), INTERNAL (the driver's). All name the tensor.
-  absl::StatusOr<std::vector<ReadyEvent>> Admit(absl::Span<const Submission> submissions);
+  using Ready = std::shared_ptr<const ReadyPoint>;
+  absl::StatusOr<std::vector<Ready>> Admit(absl::Span<const Submission> submissions);
 
   // Has the device set memory of its own to zero, after what `stream` has been given so far.
   // Errors: as of Admit, without a tensor's name.
@@ -50,10 +51,10 @@ class RankDevice {
   absl::StatusOr<std::shared_ptr<Device>> CheckBuffers(const Submission& submission);
   // The device, of whose memory `buffer` has to be.
   absl::StatusOr<std::shared_ptr<Device>> CheckBuffer(const void* buffer);
-  static absl::StatusOr<ReadyEvent> Note(const std::shared_ptr<Device>& device, StreamHandle stream);
 
   const std::shared_ptr<DeviceSupport> support_;
   const int local_rank_;
+  std::atomic<uint64_t> noted_{0};  // points
   Mutex mu_;
   std::shared_ptr<Device> device_ ABSL_GUARDED_BY(mu_);
 };

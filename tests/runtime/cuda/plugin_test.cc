@@ -131,6 +131,19 @@ TEST_F(DevicePluginTest, NothingIsCapturedUnlessAsked) {
   EXPECT_EQ(capturing, 0);
 }
 
+TEST_F(DevicePluginTest, EveryStreamHasANumberOfItsOwn) {
+  const auto number_of = [this](StreamHandle stream) {
+    uint64_t id = 0;
+    EXPECT_EQ(plugin_->stream_id(stream, &id), 0);
+    return id;
+  };
+  const uint64_t first = number_of(stream_->handle());
+  EXPECT_EQ(number_of(stream_->handle()), first);
+  EXPECT_NE(number_of(nullptr), first);
+  const auto other = *DeviceStream::Create(device_.get());
+  EXPECT_NE(number_of(other->handle()), first);
+}
+
 TEST_F(DevicePluginTest, EventsTellTheTimeBetweenThem) {
   void* begin = nullptr;
   void* end = nullptr;

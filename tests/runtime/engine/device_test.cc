@@ -262,6 +262,67 @@ TEST(DeviceOrder, ANameIsFreeAgainOnceItsTensorIsOnItsWay) {
   });
 }
 
+// A step of a trainer that announces its gradients one by one, on one stream: in each bucket, the device's streams wait
+// for each other once.
+TEST(DeviceOrder, ManyTensorsOfOneStreamAreWaitedForOnce) {
+  constexpr size_t kTensors = 30;
+  Runtime::Options options;
+  options.tunables.cycle_time = absl::Milliseconds(100);  // for company
+  RunDeviceRanks({.size = 1, .runtime = options}, [&](DeviceRank& rank) {
+    std::deque<DeviceTensor> tensors;
+    for (size_t i = 0; i < kTensors; ++i) tensors.emplace_back(rank, std::vector<float>(3, 1));
+    const auto step = [&] {
+      StreamHold hold(rank.stream());  // what is done already needs no wait
+      std::vector<std::shared_ptr<Handle>> handles;
+      for (size_t i = 0; i < kTensors; ++i) {
+        handles.push_back(*rank.runtime().Submit(DeviceSum(absl::StrCat("x", i), rank, tensors[i], 3)));
+      }
+      for (const auto& handle : handles) EXPECT_EQ(handle->OrderBefore(rank.stream()), absl::OkStatus());
+      hold.Release();
+      for (const auto& handle : handles) EXPECT_EQ(handle->Wait(), absl::OkStatus());
+    };
+    const auto buckets = [&] {
+      const Statistics statistics = rank.runtime().statistics();
+      return statistics.buckets_agreed + statistics.buckets_scheduled;
+    };
+    step();
+    const size_t recorded = rank.fake().recorded_events();
+    const size_t awaited = rank.fake().awaited_events();
+    const size_t buckets_before = buckets();
+    step();
+    const size_t new_buckets = buckets() - buckets_before;
+    EXPECT_LT(new_buckets, kTensors);
+    // One a submission, and one behind each bucket.
+    EXPECT_EQ(rank.fake().recorded_events() - recorded, kTensors + new_buckets);
+    // The lane's wait, and that of the trainer's stream.
+    EXPECT_EQ(rank.fake().awaited_events() - awaited, 2 * new_buckets);
+  });
+}
+
+TEST(DeviceOrder, EachOfTheStreamsIsWaitedFor) {
+  RunDeviceRanks({.size = 2}, [](DeviceRank& rank) {
+    const auto other = *DeviceStream::Create(&rank.device());
+    const DeviceTensor first(rank, std::vector<float>(3, 1));
+    const DeviceTensor second(rank, std::vector<float>(3, 1));
+    ASSERT_NE(SucceedOn(rank, DeviceSum("first", rank, first, 3)), nullptr);
+    StreamHold hold(other->handle());
+    Submission behind_hold = DeviceSum("first", rank, first, 3);
+    behind_hold.stream = other->handle();
+    // The last point is of the stream that is not held.
+    std::vector<Submission> submissions = {behind_hold, DeviceSum("second", rank, second, 3)};
+    for (Submission& submission : submissions) {
+      submission.request.group = "both";
+      submission.request.group_size = 2;
+    }
+    const auto handles = *rank.runtime().SubmitAll(submissions);
+    EXPECT_EQ(handles[0]->OrderBefore(rank.stream()), absl::OkStatus());
+    EXPECT_FALSE(handles[0]->done());
+    hold.Release();
+    for (const auto& handle : handles) EXPECT_EQ(handle->Wait(), absl::OkStatus());
+    EXPECT_THAT(first.Get<float>(), Each(4.0f));
+  });
+}
+
 TEST(DeviceOrder, CallbacksRunWhenTheDeviceIsThere) {
   RunDeviceRanks({.size = 2}, [](DeviceRank& rank) {
     const DeviceTensor tensor(rank, std::vector<float>(3, 1));
@@ -365,6 +426,21 @@ TEST(DeviceRefusals, AStreamThatIsBeingCapturedIsLeftAlone) {
     EXPECT_THAT(std::string(refused.message()), HasSubstr("captured into a CUDA graph"));
     rank.fake().SetCapturing(rank.stream(), 0);
     ASSERT_NE(SucceedOn(rank, DeviceSum("x", rank, tensor, 3)), nullptr);
+  });
+}
+
+TEST(DeviceRefusals, AStreamThatIsBeingCapturedDoesNotWait) {
+  RunDeviceRanks({.size = 2}, [](DeviceRank& rank) {
+    const DeviceTensor tensor(rank, std::vector<float>(3, 1));
+    const auto other = *DeviceStream::Create(&rank.device());
+    const auto handle = *rank.runtime().Submit(DeviceSum("x", rank, tensor, 3));
+    rank.fake().SetCapturing(other->handle(), 1);
+    const absl::Status refused = handle->OrderBefore(other->handle());
+    rank.fake().SetCapturing(other->handle(), 0);
+    EXPECT_EQ(handle->Wait(), absl::OkStatus());
+    EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(refused.message()),
+                AllOf(HasSubstr("tensor 'x'"), HasSubstr("wait for the operation before or after the capture")));
   });
 }
 

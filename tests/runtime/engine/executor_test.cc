@@ -121,6 +121,47 @@ TEST_F(ExecutorTest, RanksOutsideMakeTheSameCallsWithoutBuffers) {
   EXPECT_THAT(flight_->Events(), IsEmpty()) << "none of this was this rank's";
 }
 
+// The host's memory, which notes what is asked of it, and when the communicator is.
+class RecordingPlane : public HostPlane {
+ public:
+  using HostPlane::HostPlane;
+
+  Communicator& communicator() override {
+    calls_.push_back("communicator");
+    return HostPlane::communicator();
+  }
+  absl::Status PrepareOverflow(size_t tensors) override {
+    calls_.push_back(absl::StrCat("room for ", tensors));
+    return room_.ok() ? HostPlane::PrepareOverflow(tensors) : room_;
+  }
+  absl::StatusOr<uint8_t*> FindNonFinite(absl::Span<const TensorView> tensors, DType dtype) override {
+    calls_.push_back("look");
+    return HostPlane::FindNonFinite(tensors, dtype);
+  }
+
+  std::vector<std::string> calls_;
+  absl::Status room_;
+};
+
+TEST_F(ExecutorTest, RoomForOverflowIsThereBeforeTheReductionIsUnderWay) {
+  const TensorRequest request = {.name = "x", .shape = {4}, .overflow = TensorRequest::Overflow::kDetected};
+  Submit(request);
+  const AgreedBucket bucket = BucketOf({request}, {0, 1, 2, 3});
+  const std::vector<const TensorEntry*> entries = {queue_.Find(request.key())};
+  std::vector<OperationResult> results(1);
+  const BucketRun run = {
+      .bucket = bucket, .info = {.label = "x"}, .position = 1, .entries = entries, .results = absl::MakeSpan(results)};
+  RecordingPlane plane(&communicator_);
+  Reductions reductions(&plane);
+  EXPECT_EQ(reductions.Run(run), absl::OkStatus());
+  EXPECT_THAT(plane.calls_, ElementsAre("room for 1", "communicator", "look"));
+  plane.calls_.clear();
+  plane.room_ = absl::ResourceExhaustedError("no room");
+  EXPECT_EQ(reductions.Run(run), plane.room_);
+  EXPECT_THAT(plane.calls_, ElementsAre("room for 1"));
+  queue_.Complete(entries.front(), absl::OkStatus());
+}
+
 TEST_F(ExecutorTest, OverflowIsVotedOnByRanksOutsideToo) {
   const TensorRequest request = {
       .name = "x", .op = OpType::kReduceScatter, .shape = {4}, .overflow = TensorRequest::Overflow::kDetected};

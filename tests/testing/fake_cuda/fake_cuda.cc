@@ -137,6 +137,11 @@ int Allocate(ronda_cuda_memory kind, size_t bytes, void** memory) {
 }
 
 int Release(ronda_cuda_memory kind, void* memory) {
+  if (Machine().options().frees == FakeCuda::Frees::kWaitForTheDevice) {
+    Machine().calls().waiting_frees.fetch_add(1);
+    Machine().AwaitDevice(this_threads_device);
+    Machine().calls().waiting_frees.fetch_sub(1);
+  }
   const bool is_released = memory == nullptr || Machine().Release(OwnerOf(kind), memory);
   return is_released ? CurrentError() : kCudaInvalidValue;
 }
@@ -157,6 +162,13 @@ int IsCapturing(void* handle, int* capturing) {
   });
 }
 
+int StreamId(void* handle, uint64_t* id) {
+  return WithStream(handle, [&](FakeStream& stream) {
+    *id = stream.id();
+    return kCudaSuccess;
+  });
+}
+
 int CreateEvent(int, void** event) {
   *event = nullptr;
   if (const int error = CurrentError(); error != 0) return error;
@@ -168,6 +180,7 @@ int DestroyEvent(void* event) { return Machine().DestroyEvent(event) ? CurrentEr
 
 int RecordEvent(void* handle, void* stream) {
   return WithEvent(handle, [stream](const std::shared_ptr<FakeEvent>& event) {
+    Machine().calls().record_event.fetch_add(1);
     return WithStream(stream, [&](FakeStream& known) {
       known.Enqueue([event, recording = event->Record()] { event->Pass(recording); });
       return kCudaSuccess;
@@ -177,6 +190,7 @@ int RecordEvent(void* handle, void* stream) {
 
 int WaitEvent(void* stream, void* handle) {
   return WithEvent(handle, [stream](const std::shared_ptr<FakeEvent>& event) {
+    Machine().calls().wait_event.fetch_add(1);
     return Enqueue(stream, [event, recording = event->last_recording()] { event->AwaitPassing(recording); });
   });
 }
@@ -253,6 +267,7 @@ constexpr ronda_cuda_plugin kTable = {.version = RONDA_CUDA_PLUGIN_VERSION,
                                       .create_stream = CreateStream,
                                       .destroy_stream = DestroyStream,
                                       .is_capturing = IsCapturing,
+                                      .stream_id = StreamId,
                                       .create_event = CreateEvent,
                                       .destroy_event = DestroyEvent,
                                       .record_event = RecordEvent,
@@ -290,6 +305,9 @@ void FakeCuda::SetCapturing(void* stream, int capturing) {
 }
 size_t FakeCuda::allocations() const { return Machine().memory().allocations(); }
 size_t FakeCuda::created_events() const { return Machine().created_events(); }
+size_t FakeCuda::recorded_events() const { return Machine().calls().record_event; }
+size_t FakeCuda::awaited_events() const { return Machine().calls().wait_event; }
+int FakeCuda::waiting_frees() const { return Machine().calls().waiting_frees; }
 std::string FakeCuda::Leaks() const { return Machine().Leaks(); }
 
 struct StreamHold::Gate {

@@ -46,6 +46,7 @@ enum FakeCudaError : int {
 // Thread-safe. All streams must have come to their ends, or be about to, when it is destroyed.
 class FakeCuda {
  public:
+  enum class Frees { kReturnAtOnce, kWaitForTheDevice };
   struct Options {
     int devices = 8;  // 0: a driver without devices
     size_t memory_bytes = size_t{1} << 30;
@@ -54,6 +55,8 @@ class FakeCuda {
     FakeMemory::HostAccess host_access = FakeMemory::HostAccess::kAllowed;
     // kLazy: to launch a kernel is to wait for all streams of the device, until prepare_device has been called for it.
     enum class Loading { kEager, kLazy } loading = Loading::kEager;
+    // CUDA waits for the device before it frees memory, which a device that is stuck turns into a wait for ever.
+    Frees frees = Frees::kReturnAtOnce;
   };
 
   explicit FakeCuda(const Options& options);
@@ -72,6 +75,11 @@ class FakeCuda {
   // Of all devices, so far.
   size_t allocations() const;
   size_t created_events() const;
+  size_t recorded_events() const;
+  size_t awaited_events() const;  // by streams
+
+  // Calls that wait for a device before they free memory, now.
+  int waiting_frees() const;
 
   // What has not been released or destroyed: "2 streams, 1 event"; empty if nothing.
   std::string Leaks() const;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -106,6 +107,20 @@ TEST(FakeCudaTest, CapturingIsWhatTheTestSays) {
     EXPECT_EQ(cuda.table()->is_capturing(stream, &capturing), kCudaSuccess);
     EXPECT_EQ(capturing, expected);
   }
+}
+
+TEST(FakeCudaTest, EveryStreamHasANumber) {
+  FakeCuda cuda({});
+  std::set<uint64_t> ids;
+  for (int i = 0; i < 3; ++i) {
+    void* stream = nullptr;
+    ASSERT_EQ(cuda.table()->create_stream(&stream), kCudaSuccess);
+    uint64_t id = 0;
+    EXPECT_EQ(cuda.table()->stream_id(stream, &id), kCudaSuccess);
+    ids.insert(id);
+    EXPECT_EQ(cuda.table()->destroy_stream(stream), kCudaSuccess);
+  }
+  EXPECT_EQ(ids.size(), 3u);
 }
 
 TEST(FakeCudaTest, EnqueuedFunctionsAreCalledInTheOrderOfTheStream) {

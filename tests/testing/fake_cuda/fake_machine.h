@@ -35,7 +35,15 @@ class FakeMachine {
   // Returns when its streams have nothing to do.
   void AwaitDevice(int device) const;
 
-  // As FakeMemory's. CUDA waits for the device first; here what the streams have been given still finds the memory.
+  // Of the functions of the table, so far or now.
+  struct Calls {
+    std::atomic<size_t> record_event{0};
+    std::atomic<size_t> wait_event{0};
+    std::atomic<int> waiting_frees{0};
+  };
+  Calls& calls() { return calls_; }
+
+  // As FakeMemory's. What the streams have been given still finds the memory.
   bool Release(int device, void* memory);
 
   void* CreateStream(int device);
@@ -55,6 +63,7 @@ class FakeMachine {
   bool AreStreamsIdle(std::optional<int> device = std::nullopt) const;
 
   const FakeCuda::Options options_;
+  Calls calls_;
   FakeMemory memory_;
   std::vector<std::atomic<int>> errors_;         // one a device
   std::vector<std::atomic<bool>> have_kernels_;  // likewise

@@ -1,14 +1,22 @@
 #include "tests/testing/fake_cuda/fake_stream.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "absl/time/clock.h"
 
 namespace ronda::testing {
+namespace {
+
+std::atomic<uint64_t> streams_so_far{0};
+
+}  // namespace
 
 FakeStream::FakeStream(int device, uint64_t delay_seed)
-    : device_(device), random_(delay_seed), delay_seed_(delay_seed), thread_([this] { Run(); }) {}
+    : device_(device), id_(++streams_so_far), random_(delay_seed), delay_seed_(delay_seed), thread_([this] {
+        Run();
+      }) {}
 
 FakeStream::~FakeStream() {
   {

@@ -25,6 +25,7 @@ class FakeStream {
   ~FakeStream();
 
   int device() const { return device_; }
+  uint64_t id() const { return id_; }  // another for every stream
   void Enqueue(std::function<void()> task);
 
   // Whether everything that has been enqueued is done.
@@ -38,6 +39,7 @@ class FakeStream {
   void Pause();
 
   const int device_;
+  const uint64_t id_;
   std::minstd_rand random_;  // of the thread; not used if there are no pauses
   const uint64_t delay_seed_;
   mutable Mutex mu_;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,7 @@ namespace ronda {
 namespace {
 
 using ::ronda::testing::FakeCuda;
+using ::ronda::testing::StreamHold;
 using ::testing::HasSubstr;
 
 class DeviceBlocksTest : public ::testing::Test {
@@ -63,6 +65,26 @@ TEST_F(DeviceBlocksTest, TooMuchIsAnErrorThatSaysWhatFor) {
   EXPECT_EQ(block.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(block.status().message()),
               HasSubstr("2 MiB of device memory for what allgather 'x' returns"));
+}
+
+// To free memory is to wait for the device, and so is, now and then, to get some.
+TEST(DeviceBlocksOfABusyDevice, BlocksAreGivenBackWhileAnotherThreadWaitsForTheDevice) {
+  FakeCuda cuda({.devices = 1, .memory_bytes = size_t{1} << 20, .frees = FakeCuda::Frees::kWaitForTheDevice});
+  const std::shared_ptr<Device> device = *Device::Open(cuda.table(), 0);
+  const auto stream = *DeviceStream::Create(device.get());
+  const auto blocks = DeviceBlocks::Create(device, RONDA_CUDA_DEVICE_MEMORY);
+  ResultData idle = *blocks->Take(600 << 10, "a test");
+  ResultData used = *blocks->Take(1000, "a test");
+  idle.reset();
+  StreamHold hold(stream->handle());
+  absl::StatusOr<ResultData> large;
+  std::thread taker([&] { large = blocks->Take(800 << 10, "a test"); });
+  while (cuda.waiting_frees() == 0) std::this_thread::yield();
+  used.reset();
+  EXPECT_TRUE(blocks->Take(1000, "a test").ok());
+  hold.Release();
+  taker.join();
+  EXPECT_TRUE(large.ok()) << large.status();
 }
 
 TEST_F(DeviceBlocksTest, BlocksMayOutliveWhoHandsThemOut) {

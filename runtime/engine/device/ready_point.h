@@ -1,0 +1,67 @@
+#ifndef RONDA_RUNTIME_ENGINE_DEVICE_READY_POINT_H_
+#define RONDA_RUNTIME_ENGINE_DEVICE_READY_POINT_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "runtime/cuda/device.h"
+
+namespace ronda {
+
+// A point on a stream of the trainer's, from which on a submission's buffers are ready. Keeps the device.
+//
+// Thread-safe. Two threads may note points on one stream at the same time, and then nobody knows in which order these
+// are: so a point has the number of points that had been noted before it was begun, and before it was complete.
+class ReadyPoint {
+ public:
+  // Notes how far `stream` has come. `noted`: of all points that are compared.
+  // Errors: FAILED_PRECONDITION if the stream is being captured; INTERNAL (the driver's).
+  static absl::StatusOr<std::shared_ptr<const ReadyPoint>> Note(const std::shared_ptr<Device>& device,
+                                                                StreamHandle stream, std::atomic<uint64_t>* noted);
+
+  // Whether who waits for this need not wait for `other`.
+  bool Covers(const ReadyPoint& other) const {
+    return this == &other || (stream_id_ == other.stream_id_ && begun_ >= other.complete_);
+  }
+
+  // What `stream` is given from now on comes after the point.
+  absl::Status OrderBefore(StreamHandle stream) const { return event_->OrderBefore(stream); }
+
+ private:
+  ReadyPoint(std::shared_ptr<Device> device, uint64_t stream_id, uint64_t begun)
+      : device_(std::move(device)), stream_id_(stream_id), begun_(begun) {}
+
+  const std::shared_ptr<Device> device_;
+  const uint64_t stream_id_;
+  const uint64_t begun_;
+  uint64_t complete_ = 0;
+  std::unique_ptr<DeviceEvent> event_;
+};
+
+// The fewest of some points that have to be waited for: of each stream the last.
+//
+// Thread-compatible.
+class LastPoints {
+ public:
+  void Clear() { points_.clear(); }
+  void Add(const ReadyPoint* point);
+  const std::vector<const ReadyPoint*>& points() const { return points_; }
+
+ private:
+  std::vector<const ReadyPoint*> points_;  // none covers another
+};
+
+// The number of the stream, which no other has in this process. `otherwise` says what to do if it is being captured
+// into a graph, which cannot hold what the ranks still have to agree on.
+// Errors: FAILED_PRECONDITION if it is; INTERNAL (the driver's).
+absl::StatusOr<uint64_t> IdOfStream(Device& device, StreamHandle stream, absl::string_view otherwise);
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_ENGINE_DEVICE_READY_POINT_H_
