@@ -83,6 +83,19 @@ void CheckSteps(Trainer& trainer) {
   }
 }
 
+// Equal gradients are averaged, orthogonal ones are added.
+void CheckAdasum(Trainer& trainer) {
+  const auto count = static_cast<size_t>(size());
+  std::vector<float> own(count, 0);
+  own[static_cast<size_t>(rank())] = 2;
+  const DeviceMemory equal = trainer.Tensor(std::vector<float>(5000, 3));
+  const DeviceMemory orthogonal = trainer.Tensor(own);
+  grouped_allreduce("adasum", {trainer.View("equal", equal), trainer.View("orthogonal", orthogonal)},
+                    {.op = Op::Adasum});
+  for (const float value : trainer.ValuesOf(equal.data(), 5000)) EXPECT_FLOAT_EQ(value, 3);
+  EXPECT_EQ(trainer.ValuesOf(orthogonal.data(), count), std::vector<float>(count, 2));
+}
+
 void CheckBroadcast(Trainer& trainer) {
   const DeviceMemory parameters = trainer.Tensor(std::vector<float>(5000, static_cast<float>(rank())));
   broadcast(trainer.View("parameters", parameters), size() - 1);
@@ -102,6 +115,7 @@ int Run() {
     Trainer trainer = MakeTrainer();
     CheckBroadcast(trainer);
     CheckSteps(trainer);
+    CheckAdasum(trainer);
     CheckHostMemory();
   }
   const bool is_ok = !::testing::Test::HasFailure();

@@ -1,11 +1,30 @@
 #include "runtime/engine/device/device_adasum_place.h"
 
+#include <algorithm>
+#include <cstdint>
+
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda {
+namespace {
 
 namespace cuda = kernels::cuda;
+
+// As many as a kernel's launch takes: more at once would only need more memory.
+constexpr int kPairsAtOnce = 448;
+
+// Those from `begin` on.
+cuda::DotsCall Part(const cuda::DotsCall& call, int begin, double* scratch) {
+  return {.a = call.a + begin,
+          .b = call.b + begin,
+          .pair_count = std::min(call.pair_count - begin, kPairsAtOnce),
+          .dtype = call.dtype,
+          .dots = call.dots + 3 * int64_t{begin},
+          .scratch = scratch};
+}
+
+}  // namespace
 
 absl::StatusOr<std::byte*> DeviceAdasumPlace::Allocate(size_t bytes, absl::string_view label) {
   RONDA_RETURN_IF_ERROR(Grow(memory_, bytes, absl::StrCat("the Adasum of '", label, "'")));
@@ -31,11 +50,15 @@ absl::Status DeviceAdasumPlace::Unpack(const cuda::UnpackCall& call) {
 
 absl::Status DeviceAdasumPlace::Dots(const cuda::DotsCall& call) {
   constexpr size_t kScratchOfPair = 3 * cuda::kDotsMaxParts * sizeof(double);
-  RONDA_RETURN_IF_ERROR(Grow(scratch_, static_cast<size_t>(call.pair_count) * kScratchOfPair, "Adasum's dot products"));
-  cuda::DotsCall with_scratch = call;
-  with_scratch.scratch = reinterpret_cast<double*>(scratch_.get());
+  const auto at_once = static_cast<size_t>(std::min(call.pair_count, kPairsAtOnce));
+  RONDA_RETURN_IF_ERROR(Grow(scratch_, at_once * kScratchOfPair, "Adasum's dot products"));
   return options_.device->Call("Adasum's dot products", [&](const ronda_cuda_plugin& kernels) {
-    return kernels.adasum_dots(&with_scratch, options_.stream);
+    int error = 0;
+    for (int begin = 0; begin < call.pair_count && error == 0; begin += kPairsAtOnce) {
+      const cuda::DotsCall part = Part(call, begin, reinterpret_cast<double*>(scratch_.get()));
+      error = kernels.adasum_dots(&part, options_.stream);
+    }
+    return error;
   });
 }
 

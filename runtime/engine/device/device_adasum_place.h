@@ -39,7 +39,7 @@ class DeviceAdasumPlace : public AdasumPlace {
 
   const Options options_;
   ResultData memory_;
-  ResultData scratch_;  // of the dot products
+  ResultData scratch_;  // of dot products, which follow each other in its use
 };
 
 }  // namespace ronda
