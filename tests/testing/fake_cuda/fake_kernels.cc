@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -76,6 +77,9 @@ std::function<void()> PairsKernel(const Call& call, int (*run)(const Call&), int
   ReplaceAll(find, *a, call.dtype);
   ReplaceAll(find, *b, call.dtype);
   find.Replace(copy.dots, 3 * sizeof(double) * call.pair_count);
+  if constexpr (std::is_same_v<Call, DotsCall>) {
+    find.Replace(copy.scratch, 3 * sizeof(double) * kernels::cuda::kDotsMaxParts * call.pair_count);
+  }
   copy.a = a->data();
   copy.b = b->data();
   return Kernel(find, run, copy, {a, b});
