@@ -87,11 +87,11 @@ absl::StatusOr<NcclGroups::Entry*> NcclGroups::For(const CallInfo& info, const M
   }
   RONDA_ASSIGN_OR_RETURN(const NcclUniqueId id, AgreeOnId(info, members, *entry));
   if (!members.IncludeSelf()) return nullptr;
-  RONDA_RETURN_IF_ERROR(Connect(id, members, entry));
+  RONDA_RETURN_IF_ERROR(Connect(info, id, members, entry));
   return entry;
 }
 
-absl::Status NcclGroups::Connect(const NcclUniqueId& id, const Members& members, Entry* entry) {
+absl::Status NcclGroups::Connect(const CallInfo& info, const NcclUniqueId& id, const Members& members, Entry* entry) {
   NcclConfig config;
   NcclResult result = NcclResult::kSuccess;
   RONDA_RETURN_IF_ERROR(options_.device->Call("making an NCCL communicator", [&](const ronda_cuda_plugin&) {
@@ -101,15 +101,16 @@ absl::Status NcclGroups::Connect(const NcclUniqueId& id, const Members& members,
     }
     return 0;
   }));
-  if (result != NcclResult::kSuccess && result != NcclResult::kInProgress) {
-    absl::Status failure;
-    {
-      const MutexLock lock(&mu_);
-      failure = Explain(*entry, result, "making the communicator");
-    }
-    return Fail(std::move(failure));
+  Wait wait = {.doing = "making the communicator", .call = &info, .limits = info.limits};
+  // NCCL may take longer to connect many than a program wants to wait for one.
+  wait.limits.deadline = std::max(wait.limits.deadline, options_.init_deadline);
+  if (result == NcclResult::kSuccess || result == NcclResult::kInProgress) return AwaitReady(entry, wait);
+  absl::Status failure;
+  {
+    const MutexLock lock(&mu_);
+    failure = Explain(*entry, result, wait.What());
   }
-  return AwaitReady(entry, "making the communicator", options_.init_deadline);
+  return Fail(std::move(failure));
 }
 
 absl::StatusOr<NcclUniqueId> NcclGroups::AgreeOnId(const CallInfo& info, const Members& members, const Entry& entry) {
@@ -121,8 +122,7 @@ absl::StatusOr<NcclUniqueId> NcclGroups::AgreeOnId(const CallInfo& info, const M
       return 0;
     }));
   }
-  CallInfo agreement = {.label = info.label, .group = info.group, .op = info.op, .limits = info.limits};
-  agreement.limits.deadline = std::min(agreement.limits.deadline, options_.init_deadline);
+  const CallInfo agreement = {.label = info.label, .group = info.group, .op = info.op, .limits = info.limits};
   RONDA_RETURN_IF_ERROR(
       options_.host->Broadcast({.info = agreement, .data = &invitation, .bytes = sizeof(invitation), .root = 0}));
   if (!members.IncludeSelf()) return invitation.id;
@@ -137,6 +137,7 @@ absl::StatusOr<NcclUniqueId> NcclGroups::AgreeOnId(const CallInfo& info, const M
 }
 
 absl::Status NcclGroups::Run(const CallInfo& info, Entry* entry, Enqueue enqueue) {
+  const Wait wait = {.call = &info, .limits = info.limits};
   NcclResult result = NcclResult::kSuccess;
   absl::Status failure;
   RONDA_RETURN_IF_ERROR(options_.device->Call("NCCL", [&](const ronda_cuda_plugin&) {
@@ -144,25 +145,31 @@ absl::Status NcclGroups::Run(const CallInfo& info, Entry* entry, Enqueue enqueue
     failure = failure_;
     if (!failure.ok()) return 0;
     result = nccl_.GroupStart();
-    if (result != NcclResult::kSuccess) return 0;
-    const NcclResult enqueued = enqueue(nccl_, entry->handle);
-    result = nccl_.GroupEnd();
-    if (enqueued != NcclResult::kSuccess && enqueued != NcclResult::kInProgress) result = enqueued;
+    if (result == NcclResult::kSuccess) {
+      const NcclResult enqueued = enqueue(nccl_, entry->handle);
+      result = nccl_.GroupEnd();
+      if (enqueued != NcclResult::kSuccess && enqueued != NcclResult::kInProgress) result = enqueued;
+    }
     if (result != NcclResult::kSuccess && result != NcclResult::kInProgress) {
-      failure = Explain(*entry, result, Name(info.op));
+      failure = Explain(*entry, result, wait.What());
     }
     return 0;
   }));
   if (!failure.ok()) return Fail(std::move(failure));
-  if (result == NcclResult::kSuccess) return absl::OkStatus();
-  return AwaitReady(entry, absl::StrCat(Name(info.op), " '", info.label, "'"), info.limits.deadline);
+  return result == NcclResult::kSuccess ? absl::OkStatus() : AwaitReady(entry, wait);
 }
 
-absl::Status NcclGroups::AwaitReady(Entry* entry, absl::string_view what, absl::Duration deadline) {
+std::string NcclGroups::Wait::What() const {
+  if (call == nullptr) return std::string(doing);
+  return absl::StrCat(doing, doing.empty() ? "" : " for ", Name(call->op), " '", call->label, "'");
+}
+
+absl::Status NcclGroups::AwaitReady(Entry* entry, const Wait& wait) {
   const absl::Duration begin = MonotonicTime();
   absl::Duration nap = kShortestNap;
+  bool is_reported = false;
   while (true) {
-    RONDA_ASSIGN_OR_RETURN(const bool is_ready, IsReady(entry, what));
+    RONDA_ASSIGN_OR_RETURN(const bool is_ready, IsReady(entry, wait));
     if (is_ready) return absl::OkStatus();
     const absl::Duration waited = MonotonicTime() - begin;
     if (waited < kLookOn) {
@@ -170,17 +177,25 @@ absl::Status NcclGroups::AwaitReady(Entry* entry, absl::string_view what, absl::
       continue;
     }
     if (const absl::Status failure = options_.job_failure(); !failure.ok()) return Fail(failure);
-    if (waited > deadline) {
-      return Fail(absl::DeadlineExceededError(
-          absl::StrCat("NCCL communicator of ", entry->Name(), ", on rank ", options_.rank, ": ", what,
-                       " has taken longer than ", absl::FormatDuration(deadline), ": one of them has not come to it")));
+    if (waited > wait.limits.deadline) {
+      return Fail(absl::DeadlineExceededError(absl::StrCat(
+          "NCCL communicator of ", entry->Name(), ", on rank ", options_.rank, ": ", wait.What(),
+          " has taken longer than ", absl::FormatDuration(wait.limits.deadline), ": one of them has not come to it")));
     }
+    if (waited > wait.limits.warning && !std::exchange(is_reported, true)) Report(*entry, wait);
     absl::SleepFor(nap);
     nap = std::min(2 * nap, kLongestNap);
   }
 }
 
-absl::StatusOr<bool> NcclGroups::IsReady(Entry* entry, absl::string_view what) {
+void NcclGroups::Report(const Entry& entry, const Wait& wait) const {
+  Log(LogLevel::kWarning, options_.rank,
+      absl::StrCat("NCCL communicator of ", entry.Name(), ": ", wait.What(), " has taken longer than ",
+                   absl::FormatDuration(wait.limits.warning), ": one of them may not have come to it"));
+  if (wait.call != nullptr && wait.call->ballot != nullptr) wait.call->ballot->when_late();
+}
+
+absl::StatusOr<bool> NcclGroups::IsReady(Entry* entry, const Wait& wait) {
   absl::Status failure;
   {
     const MutexLock lock(&mu_);
@@ -190,7 +205,7 @@ absl::StatusOr<bool> NcclGroups::IsReady(Entry* entry, absl::string_view what) {
     if (result != NcclResult::kSuccess) state = result;
     if (state == NcclResult::kSuccess) return true;
     if (state == NcclResult::kInProgress) return false;
-    failure = Explain(*entry, state, what);
+    failure = Explain(*entry, state, wait.What());
   }
   return Fail(std::move(failure));
 }
@@ -312,7 +327,8 @@ void NcclGroups::Finalize() {
     return 0;
   }));
   for (Entry* entry : ending) {
-    if (!AwaitReady(entry, "ending the communicator", kFinalizeDeadline).ok()) return;
+    const Wait wait = {.doing = "ending the communicator", .limits = {.deadline = kFinalizeDeadline}};
+    if (!AwaitReady(entry, wait).ok()) return;
     LogIfError(options_.rank, options_.device->Call("freeing an NCCL communicator", [&](const ronda_cuda_plugin&) {
       const MutexLock lock(&mu_);
       if (entry->handle != nullptr) nccl_.CommDestroy(std::exchange(entry->handle, nullptr));

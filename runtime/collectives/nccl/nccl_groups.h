@@ -27,7 +27,7 @@ namespace ronda {
 //
 // They do not block: NCCL starts a thread for every call, which costs some microseconds of the host's time, and in
 // return no call of NCCL's can hang, whatever has become of the peers. What NCCL has not yet put onto the stream when a
-// call returns is waited for here, with a deadline.
+// call returns is waited for here, with a warning and a deadline (docs/design.md: why it is done so).
 //
 // Thread-compatible but for failure() and Abort(), which any thread may call. NCCL itself wants one thread at a time on
 // a communicator: mu_ sees to that, and to nobody using one that is being freed.
@@ -39,7 +39,7 @@ class NcclGroups {
     std::shared_ptr<Device> device;
     std::shared_ptr<const NcclLibrary> library;
     Communicator* host = nullptr;
-    absl::Duration init_deadline = absl::Minutes(1);
+    absl::Duration init_deadline = absl::Minutes(1);  // for NCCL to connect members that have all come to it, at least
     std::function<absl::Status()> job_failure;
   };
 
@@ -79,14 +79,25 @@ class NcclGroups {
     char version[32];  // of its NCCL
   };
 
+  // For NCCL to do what it has begun.
+  struct Wait {
+    absl::string_view doing;         // "ending the communicator", for messages; empty: the call itself
+    const CallInfo* call = nullptr;  // that cannot go on; nullptr: none
+    WaitLimits limits;
+
+    std::string What() const;
+  };
+
   // Brings the id from the first member to the others. All ranks of the job take part, as `host` wants it.
   // Errors: FAILED_PRECONDITION if their versions of NCCL differ.
   absl::StatusOr<NcclUniqueId> AgreeOnId(const CallInfo& info, const Members& members, const Entry& entry);
-  absl::Status Connect(const NcclUniqueId& id, const Members& members, Entry* entry);
-  // Waits until NCCL has done what it began.
-  absl::Status AwaitReady(Entry* entry, absl::string_view what, absl::Duration deadline);
+  absl::Status Connect(const CallInfo& info, const NcclUniqueId& id, const Members& members, Entry* entry);
+  // Waits until NCCL has done what it began. A wait beyond the warning time is logged and, if the call is voted on,
+  // told to who makes it, once.
+  absl::Status AwaitReady(Entry* entry, const Wait& wait);
   // Whether it has.
-  absl::StatusOr<bool> IsReady(Entry* entry, absl::string_view what);
+  absl::StatusOr<bool> IsReady(Entry* entry, const Wait& wait);
+  void Report(const Entry& entry, const Wait& wait) const;
   // Remembers `failure` if it is the first, and returns the first.
   absl::Status Fail(absl::Status failure) const ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Explain(const Entry& entry, NcclResult result, absl::string_view what) const

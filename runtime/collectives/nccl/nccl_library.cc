@@ -18,8 +18,9 @@ namespace ronda {
 namespace {
 
 constexpr const char* kFileName = "libnccl.so.2";
-// Where toolkits and Python's packages have it, and the loader does not look.
-constexpr const char* kToolkitFolders[] = {"/usr/local/cuda/lib64", "/usr/local/cuda/lib"};
+// Patterns of folders that have it, and where the loader does not look.
+constexpr const char* kToolkitFolders[] = {"/usr/local/cuda/lib64", "/usr/local/cuda/lib",
+                                           "/opt/nvidia/hpc_sdk/Linux_x86_64/*/comm_libs/nccl/lib"};
 constexpr const char* kPythonFolders[] = {"/usr/local/lib/python3*/*-packages", "/usr/lib/python3*/*-packages"};
 
 std::string HomeFolder() {
@@ -35,18 +36,37 @@ std::vector<std::string> FilesLike(const std::string& pattern) {
   return files;
 }
 
-std::vector<std::string> PlacesOf(const std::string& path) {
+// Where to look, in this order: patterns of files, and a file that the loader finds.
+std::vector<std::string> PatternsOf(const std::string& path, const std::string& toolkit) {
   if (!path.empty()) return {path};
-  std::vector<std::string> places = {kFileName};
-  std::vector<std::string> patterns;
+  std::vector<std::string> patterns = {kFileName};
+  if (!toolkit.empty()) {
+    for (const char* folder : {"/lib64/", "/lib/"}) patterns.push_back(absl::StrCat(toolkit, folder, kFileName));
+  }
   for (const char* folder : kToolkitFolders) patterns.push_back(absl::StrCat(folder, "/", kFileName));
   std::vector<std::string> python(std::begin(kPythonFolders), std::end(kPythonFolders));
   python.push_back(absl::StrCat(HomeFolder(), "/.local/lib/python3*/site-packages"));
   for (const std::string& folder : python) patterns.push_back(absl::StrCat(folder, "/nvidia/nccl/lib/", kFileName));
-  for (const std::string& pattern : patterns) {
-    for (std::string& file : FilesLike(pattern)) places.push_back(std::move(file));
+  return patterns;
+}
+
+// The library that `pattern` leads to; nullptr: none, and `failures` says what was tried.
+struct Found {
+  void* library = nullptr;
+  std::string place;
+};
+
+Found Open(const std::string& pattern, std::vector<std::string>* failures) {
+  // The loader's own search is its business, and so is a path that is not there: it says so.
+  std::vector<std::string> files = FilesLike(pattern);
+  const bool is_pattern = pattern.find('*') != std::string::npos;
+  if (files.empty() && is_pattern) failures->push_back(absl::StrCat("no ", pattern));
+  if (files.empty() && !is_pattern) files.push_back(pattern);
+  for (const std::string& place : files) {
+    if (void* const library = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL)) return {library, place};
+    failures->emplace_back(dlerror());
   }
-  return places;
+  return {};
 }
 
 // Fills in a table of functions.
@@ -135,15 +155,12 @@ std::string NcclVersionText(int version) {
   return absl::StrCat(major, ".", rest / 100, ".", rest % 100);
 }
 
-absl::StatusOr<std::shared_ptr<const NcclLibrary>> LoadNccl(const std::string& path) {
+absl::StatusOr<std::shared_ptr<const NcclLibrary>> LoadNccl(const std::string& path, const std::string& toolkit) {
   std::vector<std::string> failures;
-  for (const std::string& place : PlacesOf(path)) {
-    void* const library = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) {
-      failures.emplace_back(dlerror());
-      continue;
-    }
-    RONDA_ASSIGN_OR_RETURN(NcclLibrary nccl, Examine(library, place));
+  for (const std::string& pattern : PatternsOf(path, toolkit)) {
+    const Found found = Open(pattern, &failures);
+    if (found.library == nullptr) continue;
+    RONDA_ASSIGN_OR_RETURN(NcclLibrary nccl, Examine(found.library, found.place));
     return std::make_shared<const NcclLibrary>(std::move(nccl));
   }
   return absl::NotFoundError(absl::StrCat("NCCL cannot be loaded (", absl::StrJoin(failures, "; "),

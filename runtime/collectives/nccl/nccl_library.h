@@ -19,11 +19,11 @@ struct NcclLibrary {
 // "2.28.9" for 22809.
 std::string NcclVersionText(int version);
 
-// Loads `path` (RONDA_NCCL_LIBRARY) or, if that is empty, libnccl.so.2: from where the loader looks, then from the
-// toolkit's folder and from where Python's packages have it.
-// Errors: NOT_FOUND that names the places looked at and what to do; FAILED_PRECONDITION if it is too old, with both
-// versions, lacks a function, or is no NCCL.
-absl::StatusOr<std::shared_ptr<const NcclLibrary>> LoadNccl(const std::string& path);
+// Loads `path` (RONDA_NCCL_LIBRARY) or, if that is empty, libnccl.so.2: from where the loader looks (what the process
+// has loaded already is first), then from the CUDA toolkit in `toolkit` (CUDA_HOME) or where toolkits usually are, then
+// from where Python's packages have it. Errors: NOT_FOUND that lists the places looked at and says what to do;
+// FAILED_PRECONDITION if it is too old, with both versions, lacks a function, or is no NCCL.
+absl::StatusOr<std::shared_ptr<const NcclLibrary>> LoadNccl(const std::string& path, const std::string& toolkit = "");
 
 }  // namespace ronda
 

@@ -14,21 +14,24 @@ constexpr size_t kUnitBytes = 2 << 20;
 }  // namespace
 
 StreamBuffer::~StreamBuffer() {
-  for (Block& block : retired_) Free(block);
+  for (Block& block : outgrown_) Free(block);
   Free(block_);
 }
 
 absl::StatusOr<std::byte*> StreamBuffer::Get(size_t bytes) {
-  if (!retired_.empty()) FreeUnused();
   if (bytes <= block_.size && block_.data != nullptr) return block_.data;
-  RONDA_RETURN_IF_ERROR(Retire());
-  RONDA_ASSIGN_OR_RETURN(block_, Allocate((std::max<size_t>(bytes, 1) + kUnitBytes - 1) / kUnitBytes * kUnitBytes));
+  absl::StatusOr<Block> larger = Allocate(std::max(bytes, 2 * block_.size));
+  if (!larger.ok()) larger = Allocate(bytes);  // there may be as much as that
+  RONDA_RETURN_IF_ERROR(larger.status());
+  std::swap(block_, *larger);
+  if (larger->data != nullptr) outgrown_.push_back(*std::move(larger));
   return block_.data;
 }
 
 void StreamBuffer::RegisterFor(NcclGroups::Entry* entry) { options_.groups->Register(entry, block_.data, block_.size); }
 
-absl::StatusOr<StreamBuffer::Block> StreamBuffer::Allocate(size_t bytes) {
+absl::StatusOr<StreamBuffer::Block> StreamBuffer::Allocate(size_t at_least) {
+  const size_t bytes = (std::max<size_t>(at_least, 1) + kUnitBytes - 1) / kUnitBytes * kUnitBytes;
   Block block = {.size = bytes};
   if (options_.nccl->MemAlloc != nullptr && options_.nccl->MemFree != nullptr) {
     void* memory = nullptr;
@@ -46,23 +49,6 @@ absl::StatusOr<StreamBuffer::Block> StreamBuffer::Allocate(size_t bytes) {
   RONDA_ASSIGN_OR_RETURN(block.memory, options_.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, bytes, options_.purpose));
   block.data = block.memory.data();
   return block;
-}
-
-absl::Status StreamBuffer::Retire() {
-  if (block_.data == nullptr) return absl::OkStatus();
-  RONDA_ASSIGN_OR_RETURN(block_.last_use, options_.device->NewEvent());
-  RONDA_RETURN_IF_ERROR(block_.last_use->Record(options_.stream));
-  retired_.push_back(std::exchange(block_, {}));
-  return absl::OkStatus();
-}
-
-void StreamBuffer::FreeUnused() {
-  std::erase_if(retired_, [this](Block& block) {
-    const absl::StatusOr<bool> is_passed = block.last_use->done();
-    if (!is_passed.ok() || !*is_passed) return false;
-    Free(block);
-    return true;
-  });
 }
 
 void StreamBuffer::Free(Block& block) {

@@ -2,7 +2,6 @@
 #define RONDA_RUNTIME_COLLECTIVES_NCCL_STREAM_BUFFER_H_
 
 #include <cstddef>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,8 +12,11 @@
 
 namespace ronda {
 
-// Memory of a device that the work on one stream uses, call after call. It grows to the largest need and stays there:
-// what was there before is freed when the stream has got beyond all that used it.
+// Memory of a device that the work on one stream uses, call after call. It grows to the largest need and stays there.
+//
+// What was there before it grew is kept to the end. CUDA frees memory when the device has come to everything before,
+// which may be a kernel of NCCL's, of any communicator in the process, that waits for a rank that waits for this one.
+// It at least doubles each time, so that what is kept is less than what is used.
 //
 // NCCL's own allocator provides it where there is one, so that its transports can use the memory directly.
 //
@@ -47,17 +49,14 @@ class StreamBuffer {
     std::byte* data = nullptr;
     size_t size = 0;
     DeviceMemory memory;  // of size 0 if `data` is from NCCL's allocator
-    std::unique_ptr<DeviceEvent> last_use;
   };
 
-  absl::StatusOr<Block> Allocate(size_t bytes);
-  absl::Status Retire();
-  void FreeUnused();
+  absl::StatusOr<Block> Allocate(size_t at_least);
   void Free(Block& block);
 
   const Options options_;
   Block block_;
-  std::vector<Block> retired_;
+  std::vector<Block> outgrown_;
 };
 
 }  // namespace ronda

@@ -22,7 +22,9 @@ using ::testing::HasSubstr;
 
 constexpr absl::Duration kLong = absl::Seconds(30);
 
-CallInfo Info(absl::string_view label) { return {.label = label, .limits = {.deadline = kLong}}; }
+CallInfo Info(absl::string_view label, absl::Duration deadline = kLong) {
+  return {.label = label, .limits = {.deadline = deadline}};
+}
 
 std::string Text(const absl::Status& status) { return std::string(status.message()); }
 
@@ -320,7 +322,7 @@ TEST_F(NcclCommunicatorTest, FailureToBeginNamesTheRanksAndWhatNcclSaid) {
   NcclJob& job = Start(2, faults, absl::Milliseconds(200));
   job.OnEveryRank([](RankId rank, NcclRank& self) {
     const DeviceMemory tensor = self.Floats({1.0f});
-    const absl::Status status = self.Allreduce(tensor, Info("first"));
+    const absl::Status status = self.Allreduce(tensor, Info("first", absl::Milliseconds(500)));
     EXPECT_EQ(self.communicator().failure(), status);
     EXPECT_THAT(Text(status), HasSubstr("ranks 0 and 1"));
     if (rank == 1) {
@@ -336,11 +338,43 @@ TEST_F(NcclCommunicatorTest, FailureToBeginNamesTheRanksAndWhatNcclSaid) {
 TEST_F(NcclCommunicatorTest, RankThatNeverBeginsIsGivenUpAtTheDeadline) {
   fake_nccl_faults faults = FaultsOfRank(2);
   faults.hang_init = 1;
-  NcclJob& job = Start(3, faults, absl::Milliseconds(100));
+  NcclJob& job = Start(3, faults, absl::Milliseconds(600));
   job.OnEveryRank([](RankId, NcclRank& self) {
-    const absl::Status status = self.communicator().Barrier(Info("first"));
+    const absl::Status status = self.communicator().Barrier(Info("first", absl::Milliseconds(500)));
     EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
-    EXPECT_THAT(Text(status), AllOf(HasSubstr("ranks 0, 1 and 2"), HasSubstr("100ms")));
+    EXPECT_THAT(Text(status), AllOf(HasSubstr("ranks 0, 1 and 2"), HasSubstr("600ms"), HasSubstr("'first'")));
+  });
+  job.End();
+}
+
+TEST_F(NcclCommunicatorTest, LongWaitIsReportedOnceAndToldToWhoHoldsAVote) {
+  fake_nccl_faults faults = FaultsOfRank(1);
+  faults.hang_init = 1;
+  NcclJob& job = Start(2, faults, absl::Milliseconds(600));
+  ::testing::internal::CaptureStderr();
+  job.OnEveryRank([](RankId, NcclRank& self) {
+    int told = 0;
+    const auto when_late = [&told] { ++told; };
+    Ballot ballot = {.when_late = when_late};
+    CallInfo info = Info("w", absl::Milliseconds(500));
+    info.limits.warning = absl::Milliseconds(20);
+    info.ballot = &ballot;
+    EXPECT_EQ(self.communicator().Barrier(info).code(), absl::StatusCode::kDeadlineExceeded);
+    EXPECT_EQ(told, 1);
+  });
+  const std::string warnings = ::testing::internal::GetCapturedStderr();
+  const std::string warning =
+      "W NCCL communicator of ranks 0 and 1: making the communicator for allreduce 'w' has taken longer than 20ms: ";
+  for (const char* rank : {"ronda[0] ", "ronda[1] "}) EXPECT_THAT(warnings, HasSubstr(rank + warning));
+  job.End();
+}
+
+// As a rank is that computes for longer than the others: NCCL has nothing to do with that, nor has its deadline.
+TEST_F(NcclCommunicatorTest, RankThatComesLateToTheFirstCallIsWaitedForAsLongAsTheCallSays) {
+  NcclJob& job = Start(2, kNoFaults, absl::Milliseconds(50));
+  job.OnEveryRank([](RankId rank, NcclRank& self) {
+    if (rank == 1) absl::SleepFor(absl::Milliseconds(100));
+    EXPECT_EQ(self.communicator().Barrier(Info("first")), absl::OkStatus());
   });
   job.End();
 }
@@ -364,7 +398,8 @@ TEST_F(NcclCommunicatorTest, LargeGroupsAreCountedAndNotListed) {
   faults.hang_init = 1;
   NcclJob& job = Start(9, faults, absl::Milliseconds(50));
   job.OnEveryRank([](RankId, NcclRank& self) {
-    EXPECT_THAT(Text(self.communicator().Barrier(Info("first"))), HasSubstr("9 ranks from rank 0 on"));
+    EXPECT_THAT(Text(self.communicator().Barrier(Info("first", absl::Milliseconds(500)))),
+                HasSubstr("9 ranks from rank 0 on"));
   });
   job.End();
 }

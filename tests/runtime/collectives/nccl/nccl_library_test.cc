@@ -1,8 +1,10 @@
 #include "runtime/collectives/nccl/nccl_library.h"
 
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 
 #include "tests/testing/fake_nccl/load_fake_nccl.h"
@@ -11,6 +13,7 @@ namespace ronda {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
@@ -66,6 +69,29 @@ TEST_F(NcclLibraryTest, MissingOneIsNamedAndWhatToDo) {
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("/nowhere/libnccl.so.2"), HasSubstr("RONDA_NCCL_LIBRARY")));
+}
+
+// The toolkit is looked at before the other places, and after the loader, which must not know of an NCCL here.
+TEST_F(NcclLibraryTest, ToolkitsFolderIsLookedAt) {
+  if (dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL) != nullptr) GTEST_SKIP() << "the loader finds an NCCL";
+  const std::filesystem::path home = std::filesystem::path(::testing::TempDir()) / "toolkit";
+  std::filesystem::create_directories(home / "lib64");
+  std::filesystem::remove(home / "lib64" / "libnccl.so.2");
+  std::filesystem::create_symlink(std::filesystem::absolute(testing::kFakeNcclPath), home / "lib64" / "libnccl.so.2");
+  const auto library = LoadNccl("", home);
+  ASSERT_EQ(library.status(), absl::OkStatus());
+  int version = 0;
+  EXPECT_EQ((*library)->functions.GetVersion(&version), NcclResult::kSuccess);
+  EXPECT_THAT((*library)->path, AnyOf(HasSubstr("toolkit/lib64"), EndsWith("libfake_nccl.so")));
+}
+
+TEST_F(NcclLibraryTest, PlacesLookedAtAreListed) {
+  const absl::Status status = LoadNccl("", "/nowhere/cuda").status();
+  if (status.ok()) GTEST_SKIP() << "this machine has an NCCL";
+  EXPECT_THAT(
+      std::string(status.message()),
+      AllOf(HasSubstr("libnccl.so.2: "), HasSubstr("/nowhere/cuda/lib64/libnccl.so.2"),
+            HasSubstr("/usr/local/cuda/lib64/libnccl.so.2"), HasSubstr("python3*/*-packages/nvidia/nccl/lib/")));
 }
 
 // No driver is needed for this.
