@@ -147,6 +147,7 @@ absl::Status ReadDevices(const EnvironmentVariables& variables, DeviceSettings* 
   RONDA_RETURN_IF_ERROR(
       variables.ReadText("RONDA_CUDA_PLUGIN", "the path of a libronda_cuda.so", &devices->cuda_plugin));
   RONDA_RETURN_IF_ERROR(variables.ReadText("RONDA_NCCL_LIBRARY", "the path of a libnccl.so", &devices->nccl_library));
+  RONDA_RETURN_IF_ERROR(variables.ReadText("CUDA_HOME", "the folder of a CUDA toolkit", &devices->cuda_home));
   // NCCL's own: ranks that it takes for those of several hosts may share a device.
   RONDA_RETURN_IF_ERROR(variables.ReadText("NCCL_HOSTID", "a name for this host", &devices->nccl_host));
   return ReadBackend(variables, "RONDA_DEVICE_BACKEND", kDeviceBackends, &devices->backend);

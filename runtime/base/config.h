@@ -46,6 +46,7 @@ struct NetworkSettings {
 struct DeviceSettings {
   std::string cuda_plugin;   // the path of libronda_cuda.so; empty: where plugins are
   std::string nccl_library;  // the path of NCCL; empty: where the loader finds it
+  std::string cuda_home;     // the CUDA toolkit's folder, where NCCL may be too; empty: not known
   std::string nccl_host;     // what NCCL takes for this host; empty: its name
   std::string backend;  // carries them between ranks: "nccl", "staged"; empty: the best one that can. Rank 0's holds
 };

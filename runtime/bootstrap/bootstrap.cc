@@ -246,8 +246,7 @@ absl::StatusOr<Job> Connect(const Config& config) {
 
 absl::StatusOr<Job> Bootstrap(const Config& config) {
   RONDA_ASSIGN_OR_RETURN(Job job, Connect(config));
-  const std::string& host = config.devices.nccl_host.empty() ? job.topology.hostname : config.devices.nccl_host;
-  job.transport.devices = DeviceBackends::Create(config.devices, host);
+  job.transport.devices = DeviceBackends::Create(config.devices, job.topology.hostname);
   return job;
 }
 

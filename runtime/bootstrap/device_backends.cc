@@ -6,6 +6,7 @@
 #include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/bootstrap/device_choice.h"
+#include "runtime/bootstrap/this_host.h"
 #include "runtime/collectives/nccl/nccl_communicator.h"
 #include "runtime/collectives/staged/staged_communicator.h"
 #include "runtime/cuda/cuda_library.h"
@@ -25,17 +26,27 @@ absl::StatusOr<DeviceTransport> ConnectStaged(const DeviceSupport::Request& requ
 
 }  // namespace
 
-std::shared_ptr<DeviceSupport> DeviceBackends::Create(const DeviceSettings& settings, std::string hostname) {
-  Libraries libraries = {.cuda = [path = settings.cuda_plugin] { return LoadCudaPlugin(path); },
-                         .nccl = [path = settings.nccl_library] { return LoadNccl(path); }};
-  return std::make_shared<DeviceBackends>(std::move(libraries), settings.backend, std::move(hostname));
+std::shared_ptr<DeviceSupport> DeviceBackends::Create(const DeviceSettings& settings, const std::string& hostname) {
+  Libraries libraries = {
+      .cuda = [path = settings.cuda_plugin] { return LoadCudaPlugin(path); },
+      .nccl = [path = settings.nccl_library, toolkit = settings.cuda_home] { return LoadNccl(path, toolkit); }};
+  if (!settings.nccl_host.empty()) {
+    return std::make_shared<DeviceBackends>(std::move(libraries), settings.backend, settings.nccl_host,
+                                            Identity::kPlace);
+  }
+  // As NCCL does: machines may have the same name.
+  return std::make_shared<DeviceBackends>(std::move(libraries), settings.backend,
+                                          absl::StrCat(hostname, "/", BootId()));
 }
 
 std::string DeviceBackends::Facts(const Device& device) {
-  DeviceFacts facts = {.host = hostname_, .wanted = wanted_};
+  DeviceFacts facts = {.host = host_, .wanted = wanted_};
   ronda_cuda_device description = {};
   // Who cannot say where its device is shares it with nobody.
-  if (device.plugin().describe(device.ordinal(), &description) == 0) facts.pci_bus = description.pci_bus;
+  if (device.plugin().describe(device.ordinal(), &description) == 0) {
+    facts.pci_bus = description.pci_bus;
+    if (identity_ == Identity::kUuid) facts.uuid = description.uuid;
+  }
   const auto nccl = libraries_.nccl();
   if (nccl.ok()) {
     facts.nccl = (*nccl)->version;

@@ -25,11 +25,17 @@ class DeviceBackends : public DeviceSupport {
     std::function<absl::StatusOr<std::shared_ptr<const NcclLibrary>>()> nccl;
   };
 
-  // `hostname` is this machine's. Loads nothing yet.
-  static std::shared_ptr<DeviceSupport> Create(const DeviceSettings& settings, std::string hostname);
+  // What tells ranks that share a device. kUuid: the device's UUID too, wherever NCCL takes them to be. kPlace: only
+  // that they are on one host for NCCL, and their devices at the same place there; NCCL may then be told to take them
+  // for ranks on several hosts (NCCL_HOSTID), and lets them share.
+  enum class Identity : uint8_t { kUuid, kPlace };
 
-  DeviceBackends(Libraries libraries, std::string wanted, std::string hostname)
-      : libraries_(std::move(libraries)), wanted_(std::move(wanted)), hostname_(std::move(hostname)) {}
+  // `hostname` is this machine's. Loads nothing yet.
+  static std::shared_ptr<DeviceSupport> Create(const DeviceSettings& settings, const std::string& hostname);
+
+  // `host`: what NCCL takes this host for.
+  DeviceBackends(Libraries libraries, std::string wanted, std::string host, Identity identity = Identity::kUuid)
+      : libraries_(std::move(libraries)), wanted_(std::move(wanted)), host_(std::move(host)), identity_(identity) {}
 
   absl::StatusOr<const ronda_cuda_plugin*> Plugin() override { return libraries_.cuda(); }
   std::string Facts(const Device& device) override;
@@ -41,7 +47,8 @@ class DeviceBackends : public DeviceSupport {
 
   const Libraries libraries_;
   const std::string wanted_;
-  const std::string hostname_;
+  const std::string host_;
+  const Identity identity_;
 };
 
 }  // namespace ronda

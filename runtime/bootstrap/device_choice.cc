@@ -33,12 +33,18 @@ struct Job {
   const DeviceFacts& Of(RankId rank) const { return facts[static_cast<size_t>(rank)]; }
 };
 
-// Two of the ranks whose devices are one, or nullopt.
+// Two of the ranks whose devices are one, or nullopt: for NCCL, or in truth (in containers, say, whose names differ, so
+// that NCCL would let them, and its kernels wait for each other).
 std::optional<std::pair<RankId, RankId>> RanksThatShare(const Job& job, absl::Span<const RankId> ranks) {
-  std::map<std::pair<absl::string_view, absl::string_view>, RankId> rank_of;
+  std::map<std::pair<absl::string_view, absl::string_view>, RankId> rank_of_place;
+  std::map<absl::string_view, RankId> rank_of_uuid;
   for (const RankId rank : ranks) {
-    const auto [found, is_new] = rank_of.try_emplace({job.Of(rank).host, job.Of(rank).pci_bus}, rank);
-    if (!is_new) return std::pair(found->second, rank);
+    const DeviceFacts& facts = job.Of(rank);
+    const auto [there, is_new_place] = rank_of_place.try_emplace({facts.host, facts.pci_bus}, rank);
+    if (!is_new_place) return std::pair(there->second, rank);
+    if (facts.uuid.empty()) continue;
+    const auto [same, is_new_device] = rank_of_uuid.try_emplace(facts.uuid, rank);
+    if (!is_new_device) return std::pair(same->second, rank);
   }
   return std::nullopt;
 }
@@ -120,16 +126,21 @@ std::optional<DeviceBackend> DeviceBackendFromName(absl::string_view name) {
 }
 
 std::string Encode(const DeviceFacts& facts, size_t longest) {
-  const std::string fields = absl::StrJoin({facts.host, facts.pci_bus, facts.nccl, facts.wanted, facts.why_no_nccl},
-                                           absl::string_view(&kSeparator, 1));
+  const std::string fields =
+      absl::StrJoin({facts.host, facts.pci_bus, facts.uuid, facts.nccl, facts.wanted, facts.why_no_nccl},
+                    absl::string_view(&kSeparator, 1));
   return fields.substr(0, longest);
 }
 
 absl::StatusOr<DeviceFacts> DecodeDeviceFacts(absl::string_view text) {
-  const std::vector<std::string> fields = absl::StrSplit(text, absl::MaxSplits(kSeparator, 4));
-  if (fields.size() != 5) return absl::InternalError(absl::StrCat("damaged facts about a device: '", text, "'"));
-  return DeviceFacts{
-      .host = fields[0], .pci_bus = fields[1], .nccl = fields[2], .why_no_nccl = fields[4], .wanted = fields[3]};
+  const std::vector<std::string> fields = absl::StrSplit(text, absl::MaxSplits(kSeparator, 5));
+  if (fields.size() != 6) return absl::InternalError(absl::StrCat("damaged facts about a device: '", text, "'"));
+  return DeviceFacts{.host = fields[0],
+                     .pci_bus = fields[1],
+                     .uuid = fields[2],
+                     .nccl = fields[3],
+                     .why_no_nccl = fields[5],
+                     .wanted = fields[4]};
 }
 
 std::vector<DeviceRating> RateDeviceBackends(absl::Span<const DeviceFacts> facts, const HostMap* hosts) {

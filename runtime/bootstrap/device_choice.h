@@ -26,8 +26,9 @@ std::optional<DeviceBackend> DeviceBackendFromName(absl::string_view name);
 
 // What the ranks have to know of one another's devices.
 struct DeviceFacts {
-  std::string host;
-  std::string pci_bus;
+  std::string host;         // what NCCL takes it for
+  std::string pci_bus;      // NCCL refuses two ranks with the same one on the same host
+  std::string uuid;         // of the device, the same wherever it is seen from; empty: not to be looked at
   std::string nccl;         // its version; empty: none can be used
   std::string why_no_nccl;  // then
   std::string wanted;       // RONDA_DEVICE_BACKEND; rank 0's holds

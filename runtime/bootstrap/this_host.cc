@@ -16,9 +16,14 @@ std::string HostName() {
   return name;
 }
 
-std::string HostId() {
+std::string BootId() {
   std::string boot_id;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot_id;
+  return boot_id;
+}
+
+std::string HostId() {
+  std::string boot_id = BootId();
   if (boot_id.empty()) boot_id = HostName();
   struct stat shm = {};
   stat("/dev/shm", &shm);

@@ -37,7 +37,7 @@ class DeviceSupport {
   virtual absl::StatusOr<const ronda_cuda_plugin*> Plugin() = 0;
 
   // What the others have to know of this rank's device to choose what connects all: at most kLongestFacts characters.
-  static constexpr size_t kLongestFacts = 240;
+  static constexpr size_t kLongestFacts = 320;
   virtual std::string Facts(const Device& device) = 0;
 
   // Every rank makes the call at the same place, having the same `facts`: those of all ranks.

@@ -26,8 +26,10 @@ absl::StatusOr<std::string> FindDevices(const std::string& plugin_path) {
   return DescribeDevices(*plugin);
 }
 
-absl::StatusOr<std::string> FindNccl(const std::string& path) {
-  RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<const NcclLibrary> nccl, LoadNccl(path));
+absl::StatusOr<std::string> FindNccl(const EnvironmentReader& environment) {
+  RONDA_ASSIGN_OR_RETURN(
+      const std::shared_ptr<const NcclLibrary> nccl,
+      LoadNccl(environment("RONDA_NCCL_LIBRARY").value_or(""), environment("CUDA_HOME").value_or("")));
   return absl::StrCat(nccl->version, ", ", nccl->path);
 }
 
@@ -42,7 +44,7 @@ OptionalParts FindOptionalParts(const EnvironmentReader& environment) {
   return {.open_mpi = MpiSession::Library({.flavor = MpiFlavor::kOpenMpi}),
           .mpich = MpiSession::Library({.flavor = MpiFlavor::kMpich}),
           .cuda = FindDevices(environment("RONDA_CUDA_PLUGIN").value_or("")),
-          .nccl = FindNccl(environment("RONDA_NCCL_LIBRARY").value_or("")),
+          .nccl = FindNccl(environment),
           .mpirun = FindMpirun()};
 }
 

@@ -158,6 +158,7 @@ TEST(ConfigTest, TunablesAreRead) {
                                               {"RONDA_NCCL_LIBRARY", "/opt/libnccl.so.2"},
                                               {"RONDA_DEVICE_BACKEND", "staged"},
                                               {"NCCL_HOSTID", "rank3"},
+                                              {"CUDA_HOME", "/opt/cuda"},
                                               {"RONDA_CONTROL", "mpi"},
                                               {"RONDA_NETWORK_INTERFACE", "ib0,eth0"},
                                               {"RONDA_HEARTBEAT", "100ms"},
@@ -184,6 +185,7 @@ TEST(ConfigTest, TunablesAreRead) {
   EXPECT_EQ(config->devices.nccl_library, "/opt/libnccl.so.2");
   EXPECT_EQ(config->devices.backend, "staged");
   EXPECT_EQ(config->devices.nccl_host, "rank3");
+  EXPECT_EQ(config->devices.cuda_home, "/opt/cuda");
   EXPECT_EQ(config->network.control, NetworkSettings::Control::kMpi);
   EXPECT_THAT(config->network.interfaces, ElementsAre("ib0", "eth0"));
   EXPECT_EQ(config->network.heartbeat, absl::Milliseconds(100));

@@ -41,6 +41,25 @@ TEST(DeviceChoice, RanksThatShareAGpuAreStaged) {
   EXPECT_THAT(Rate(facts), AllOf(HasSubstr("staged (score 100: "), HasSubstr("nccl (no: ranks 1 and 2 share a GPU")));
 }
 
+TEST(DeviceChoice, DevicesWithOneUuidAreOneWhateverTheirHostsAreCalled) {
+  std::vector<DeviceFacts> facts = {Facts("container1", "1b"), Facts("container2", "1b")};
+  EXPECT_EQ(Choose(facts), "nccl");
+  facts[0].uuid = "5c8a9b6e";
+  facts[1].uuid = "0d1f7a33";
+  EXPECT_EQ(Choose(facts), "nccl");
+  facts[1].uuid = facts[0].uuid;
+  EXPECT_EQ(Choose(facts), "staged");
+  EXPECT_THAT(Rate(facts), HasSubstr("nccl (no: ranks 0 and 1 share a GPU"));
+}
+
+// Parts of a GPU (MIG) have UUIDs of their own, and NCCL refuses them all the same.
+TEST(DeviceChoice, PartsOfOneGpuAreStaged) {
+  std::vector<DeviceFacts> facts = {Facts("a", "1b"), Facts("a", "1b")};
+  facts[0].uuid = "part1";
+  facts[1].uuid = "part2";
+  EXPECT_EQ(Choose(facts), "staged");
+}
+
 TEST(DeviceChoice, NcclHasToBeThereOnAllRanksInOneVersion) {
   EXPECT_EQ(Choose({Facts("a", "1b"), Facts("a", "1c", "")}), "staged");
   EXPECT_THAT(Rate({Facts("a", "1b"), Facts("a", "1c", "")}), HasSubstr("nccl (no: rank 1: no libnccl.so.2)"));
@@ -92,7 +111,11 @@ TEST(DeviceChoice, WhatIsWantedIsTakenOrRefused) {
 }
 
 TEST(DeviceChoice, FactsSurviveTheirWayAndLoseOnlyTheEndOfTheReason) {
-  DeviceFacts facts = {.host = "h", .pci_bus = "0000:1b:00.0", .why_no_nccl = std::string(500, 'x'), .wanted = "nccl"};
+  DeviceFacts facts = {.host = "h",
+                       .pci_bus = "0000:1b:00.0",
+                       .uuid = "5c8a9b6e",
+                       .why_no_nccl = std::string(500, 'x'),
+                       .wanted = "nccl"};
   const std::string text = Encode(facts, 100);
   EXPECT_EQ(text.size(), 100u);
   facts.why_no_nccl.resize(DecodeDeviceFacts(text)->why_no_nccl.size());

@@ -97,9 +97,9 @@ int Describe(int device, ronda_cuda_device* description) {
                   .capability_minor = 0,
                   .multiprocessors = 2,
                   .memory_bytes = Machine().options().memory_bytes};
+  // No UUID: the fakes of several processes may be those of several hosts, as tests have them.
   std::snprintf(description->name, sizeof(description->name), "fake GPU");
   std::snprintf(description->pci_bus, sizeof(description->pci_bus), "0000:%02x:00.0", device);
-  std::snprintf(description->uuid, sizeof(description->uuid), "fa4e0000-0000-0000-0000-%012x", device);
   return kCudaSuccess;
 }
 
