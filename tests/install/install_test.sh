@@ -62,6 +62,15 @@ for plugin in libronda_mpi.so libronda_mpi_mpich.so; do
   ! ldd "$prefix/lib/$plugin" | grep -q "not found" || fail "$plugin cannot be loaded: $(ldd "$prefix/lib/$plugin")"
 done
 
+# That for GPUs is found beside an installed library, and by the launcher: what is missing is a device, or else the tensor is none of its.
+if [[ -e runtime/cuda/libronda_cuda.so ]]; then
+  [[ -x $prefix/lib/libronda_cuda.so ]] || fail "libronda_cuda.so is not installed"
+  said=$(unset RONDA_CUDA_PLUGIN && "$work/trainer" gpu)
+  [[ $said == *"no CUDA device: "* || $said == *"a buffer of it is in the host's"* ]] || fail "a tensor of a GPU: $said"
+  said=$(unset RONDA_CUDA_PLUGIN && "$prefix/bin/rondarun" --check-build | grep '\] cuda ')
+  [[ $said == *"no CUDA device: "* || $said == *"NVIDIA's GPUs: "* ]] || fail "rondarun --check-build: $said"
+fi
+
 # Without peers and plugins it installs the rest.
 client/packaging/install "$work/bare" "$work/nowhere" > "$work/bare.log" || fail "without peers: $(cat "$work/bare.log")"
 [[ -x $work/bare/bin/ronda-bench && ! -e $work/bare/lib/ronda && ! -e $work/bare/lib/libronda_mpi.so ]] || fail "without peers: $(ls -R "$work/bare")"
