@@ -22,6 +22,7 @@ struct JobOptions {
   std::vector<std::string> peers;  // names of KnownPeers()
   std::string peer_setting = "default";
   std::string binding = "launcher";
+  std::string backend;  // RONDA_BACKEND of all ranks; "": as it is
   Results::Files files;
 };
 

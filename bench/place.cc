@@ -33,11 +33,11 @@ absl::StatusOr<int> ReadNumber(const ReadVariable& variable, const char* name) {
 absl::StatusOr<Place::Meeting> FindMeeting(const ReadVariable& variable, const char* local_size_name, int size) {
   using Meeting = Place::Meeting;
   const std::string backend = variable("RONDA_BACKEND").value_or("");
-  if (backend == "mpi" || backend == "hierarchical") return Meeting::kThroughMpi;
+  if (!backend.empty() && backend != "shm") return Meeting::kAsInitDoes;
   if (!variable(local_size_name)) return Meeting::kInMemory;
   const absl::StatusOr<int> local_size = ReadNumber(variable, local_size_name);
   if (!local_size.ok()) return local_size.status();
-  return *local_size < size ? Meeting::kThroughMpi : Meeting::kInMemory;
+  return *local_size < size ? Meeting::kAsInitDoes : Meeting::kInMemory;
 }
 
 }  // namespace
@@ -72,7 +72,7 @@ absl::StatusOr<std::optional<Place>> FindPlace(const ReadVariable& variable, int
 }
 
 void DescribeJobToRonda(const Place& place, const std::string& suffix) {
-  if (place.meeting == Place::Meeting::kThroughMpi) return;
+  if (place.meeting == Place::Meeting::kAsInitDoes) return;
   constexpr int kOverwrite = 1;
   setenv("RONDA_RANK", absl::StrCat(place.rank).c_str(), kOverwrite);
   setenv("RONDA_SIZE", absl::StrCat(place.size).c_str(), kOverwrite);

@@ -24,9 +24,9 @@ struct Place {
   int size = 1;
   Launcher launcher = Launcher::kRondarun;
   std::string job_id;  // valid as Ronda's, the same on every rank, and on no other job's
-  // Where the ranks meet: in the memory of their one host; or, on several hosts, and where RONDA_BACKEND names one that
-  // needs MPI, as MPI brings them together.
-  enum class Meeting { kInMemory, kThroughMpi } meeting = Meeting::kInMemory;
+  // Where the ranks meet: in the memory of their one host; or, on several hosts, and where RONDA_BACKEND wants more
+  // than that, as ronda::init() brings them together.
+  enum class Meeting { kInMemory, kAsInitDoes } meeting = Meeting::kInMemory;
 };
 
 // Reads an environment variable; nullopt if it is unset.

@@ -14,16 +14,18 @@
 namespace ronda::bench {
 namespace {
 
-bool MeetsThroughMpi(const Place& place) { return place.size > 1 && place.meeting == Place::Meeting::kThroughMpi; }
+bool MeetsAsInitDoes(const Place& place) { return place.size > 1 && place.meeting == Place::Meeting::kAsInitDoes; }
 
+// Begins MPI for good, where the ranks' connections may use it; else there is nothing to begin, and to keep.
 absl::StatusOr<std::shared_ptr<MpiSession>> BeginMpi() {
   RONDA_ASSIGN_OR_RETURN(const Config config, ReadConfig(ProcessEnvironment()));
   const MpiEnvironment& mpi = config.job.mpi;
+  if (!mpi.IsUsable() || config.backend == "tcp" || config.backend == "hierarchical-tcp") return nullptr;
   const bool is_mpich = mpi.launcher == MpiEnvironment::Launcher::kMpich;
   return MpiSession::Start({.flavor = is_mpich ? MpiFlavor::kMpich : MpiFlavor::kOpenMpi, .plugin = mpi.plugin});
 }
 
-absl::StatusOr<Transport> ConnectThroughMpi(const ConnectOptions& options) {
+absl::StatusOr<Transport> ConnectAsInitDoes(const ConnectOptions& options) {
   RONDA_ASSIGN_OR_RETURN(Config config, ReadConfig(ProcessEnvironment()));
   if (!config.job.job_id.empty()) config.job.job_id += options.suffix;
   RONDA_ASSIGN_OR_RETURN(Job job, Bootstrap(config));
@@ -35,7 +37,7 @@ absl::StatusOr<Transport> ConnectThroughMpi(const ConnectOptions& options) {
 
 absl::StatusOr<Transport> Connect(const Place& place, const ConnectOptions& options) {
   if (place.size == 1) return CreateSelfTransport("localhost");
-  if (MeetsThroughMpi(place)) return ConnectThroughMpi(options);
+  if (MeetsAsInitDoes(place)) return ConnectAsInitDoes(options);
   ShmWorld::Options world = {
       .job_id = absl::StrCat(place.job_id, options.suffix), .rank = place.rank, .size = place.size};
   if (options.chunk_bytes > 0) world.slot_bytes = options.chunk_bytes;
@@ -45,7 +47,7 @@ absl::StatusOr<Transport> Connect(const Place& place, const ConnectOptions& opti
 
 absl::StatusOr<std::unique_ptr<Team>> Team::Create(const Place& place) {
   std::shared_ptr<MpiSession> session;
-  if (MeetsThroughMpi(place)) {
+  if (MeetsAsInitDoes(place)) {
     RONDA_ASSIGN_OR_RETURN(session, BeginMpi());
   }
   RONDA_ASSIGN_OR_RETURN(Transport transport, Connect(place, {.suffix = "-team"}));

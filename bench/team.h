@@ -15,7 +15,7 @@
 namespace ronda::bench {
 
 // Connects this rank to the others by Ronda's communicator alone, without client or coordinator thread: over shared
-// memory or, where ranks meet through MPI, by the backend that ronda::init() would choose. `suffix` tells several such
+// memory or, where ranks do not meet there, by the backend that ronda::init() would choose. `suffix` tells several such
 // connections of a job apart. `chunk_bytes`: 0 is the backend's own choice.
 struct ConnectOptions {
   std::string suffix;

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "bench/arguments.h"
 #include "bench/backend.h"
 #include "bench/collectives/collective_case.h"
@@ -28,7 +27,7 @@ struct CollectivesOptions {
   JobOptions job;
   CaseRanges ranges;
   std::vector<std::string> layers = {"communicator", "client"};
-  std::vector<std::string> backends = {Name(Backend::kShm)};  // of the communicator layer
+  std::vector<Backend> backends = {Backend::kShm};  // of the communicator layer
   TurnOptions turns;
   ConnectOptions communicator = {.suffix = "-communicator"};
   int factor = 4;
@@ -59,13 +58,7 @@ void AddMeasurementFlags(Flags* flags, CollectivesOptions* options) {
               .value = "LIST",
               .help = "communicator: Ronda's alone. client: the whole way through the\nclient's API. Both by default."},
              ChoiceList(&options->layers, {"communicator", "client"}));
-  flags->Add({.names = {"--backend"},
-              .value = "LIST",
-              .help = absl::StrCat("Backends of the communicator layer: ", absl::StrJoin(BackendNames(), ", "),
-                                   ", or\nall (shm). inprocess runs the ranks as threads of the first process.\n"
-                                   "Across hosts, and where RONDA_BACKEND names one that needs MPI, shm\n"
-                                   "stands for the backend that ronda::init() would choose.")},
-             ChoiceList(&options->backends, BackendNames()));
+  AddBackendFlag(flags, "Backends of the communicator layer", &options->backends);
   flags->Add({.names = {"--rounds"}, .value = "N", .help = "Blocks of each contestant, after one that warms up (9)."},
              Integer(&options->turns.rounds, {.min = 1, .max = 10000}));
   flags->Add({.names = {"--block-time"}, .value = "TIME", .help = "How long a block lasts, roughly (20ms)."},
@@ -88,7 +81,7 @@ constexpr char kDescription[] =
     "define it. A peer's column says how many times as long the peer took. After the timing every\n"
     "element of a result is checked.";
 
-// The communicator of a backend; over shared memory it goes by the name of its layer.
+// The communicator of a backend; one of processes goes by the name of its layer.
 absl::StatusOr<Ensemble> ConnectBackend(Backend backend, const ConnectOptions& options, const Place& place) {
   if (backend == Backend::kInProcess) {
     return Ensemble(Name(backend), place.rank == 0 ? MakeInProcessContestants(place.size)
@@ -105,8 +98,8 @@ absl::StatusOr<std::vector<Ensemble>> MakeContestants(const CollectivesOptions& 
       contestants.emplace_back(MakeClientContestant(), rank.place.rank);
       continue;
     }
-    for (const std::string& backend : options.backends) {
-      RONDA_ASSIGN_OR_RETURN(Ensemble ensemble, ConnectBackend(BackendOf(backend), options.communicator, rank.place));
+    for (const Backend backend : options.backends) {
+      RONDA_ASSIGN_OR_RETURN(Ensemble ensemble, ConnectBackend(backend, options.communicator, rank.place));
       contestants.push_back(std::move(ensemble));
     }
   }
@@ -204,6 +197,7 @@ int Run(const std::vector<std::string>& words) {
   int exit_code = 0;
   if (!ParseOrExplain(&flags, words, &exit_code)) return exit_code;
   options.ranges.factor = static_cast<size_t>(options.factor);
+  options.job.backend = JobBackend(options.backends);
   if (options.ranges.max_bytes < options.ranges.min_bytes) {
     std::fprintf(stderr, "ronda-bench: --max-bytes (-e) is less than --min-bytes (-b)\n%s\n", flags.Usage().c_str());
     return kUsageError;

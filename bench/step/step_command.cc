@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "bench/backend.h"
 #include "bench/job.h"
 #include "bench/shapes/shapes.h"
 #include "bench/step/backward.h"
@@ -94,6 +95,7 @@ int RunStep(const std::vector<std::string>& words) {
   Flags flags = StepFlags(&options);
   int exit_code = 0;
   if (!ParseOrExplain(&flags, words, &exit_code)) return exit_code;
+  options.job.backend = JobBackend(options.sweep.backends);
   const absl::StatusOr<std::vector<ModelShapes>> models = ModelsOf(options);
   if (!models.ok()) {
     std::fprintf(stderr, "ronda-bench: %s\n", std::string(models.status().message()).c_str());

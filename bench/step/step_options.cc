@@ -45,12 +45,6 @@ Names<WireFormat> Wires() {
   return wires;
 }
 
-Names<Backend> Backends() {
-  Names<Backend> backends = {.names = BackendNames()};
-  for (const std::string& name : backends.names) backends.values.push_back(BackendOf(name));
-  return backends;
-}
-
 Names<ScheduleLocking> Lockings() { return {{"on", "off"}, {ScheduleLocking::kOn, ScheduleLocking::kOff}}; }
 
 Names<ComputeKind> ComputeKinds() {
@@ -108,11 +102,7 @@ void AddSweepFlags(Sweep* sweep, Flags* flags) {
              NamedList(&sweep->wires, Wires()));
   flags->Add({.names = {"--cycle-time"}, .value = "LIST", .help = "Cycle times, such as 0,1ms (0)."},
              DurationList(&sweep->cycle_times));
-  flags->Add({.names = {"--backend"},
-              .value = "LIST",
-              .help = absl::StrCat(absl::StrJoin(BackendNames(), ", "),
-                                   ", or all (shm). inprocess runs the ranks as threads of the first process.")},
-             NamedList(&sweep->backends, Backends()));
+  AddBackendFlag(flags, "Backends", &sweep->backends);
   flags->Add({.names = {"--lock"},
               .value = "LIST",
               .help = "Whether repeated steps lock their schedule: on, off, or all (on)."},

@@ -41,7 +41,7 @@ TEST(FindPlaceTest, RanksOfAnMpiLauncherMeetUnderTheirParent) {
   EXPECT_EQ((*mpich)->launcher, Launcher::kMpich);
 }
 
-TEST(FindPlaceTest, RanksOnSeveralHostsOrWithABackendOfMpiMeetThroughMpi) {
+TEST(FindPlaceTest, RanksOnSeveralHostsOrWithABackendOfTheirOwnMeetAsInitDoes) {
   using Meeting = Place::Meeting;
   std::map<std::string, std::string> variables = {
       {"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
@@ -49,11 +49,13 @@ TEST(FindPlaceTest, RanksOnSeveralHostsOrWithABackendOfMpiMeetThroughMpi) {
   variables["RONDA_BACKEND"] = "shm";
   EXPECT_EQ((**Find(variables)).meeting, Meeting::kInMemory);
   variables["RONDA_BACKEND"] = "mpi";
-  EXPECT_EQ((**Find(variables)).meeting, Meeting::kThroughMpi);
+  EXPECT_EQ((**Find(variables)).meeting, Meeting::kAsInitDoes);
+  variables["RONDA_BACKEND"] = "tcp";
+  EXPECT_EQ((**Find(variables)).meeting, Meeting::kAsInitDoes);
   variables.erase("RONDA_BACKEND");
   variables["OMPI_COMM_WORLD_LOCAL_SIZE"] = "1";
-  EXPECT_EQ((**Find(variables)).meeting, Meeting::kThroughMpi);
-  EXPECT_EQ((**Find({{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}, {"MPI_LOCALNRANKS", "1"}})).meeting, Meeting::kThroughMpi);
+  EXPECT_EQ((**Find(variables)).meeting, Meeting::kAsInitDoes);
+  EXPECT_EQ((**Find({{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}, {"MPI_LOCALNRANKS", "1"}})).meeting, Meeting::kAsInitDoes);
 }
 
 TEST(FindPlaceTest, NonsenseFromALauncherIsAnError) {
@@ -63,9 +65,9 @@ TEST(FindPlaceTest, NonsenseFromALauncherIsAnError) {
   EXPECT_EQ(Find({{"RONDA_RANK", "4"}, {"RONDA_SIZE", "4"}}).status().message(), "RONDA_RANK=4, but RONDA_SIZE=4");
 }
 
-TEST(DescribeJobToRondaTest, LeavesThoseWhoMeetThroughMpiToTheirLauncher) {
+TEST(DescribeJobToRondaTest, LeavesThoseWhoMeetAsInitDoesToTheirLauncher) {
   unsetenv("RONDA_RANK");
-  DescribeJobToRonda({.rank = 2, .size = 3, .job_id = "job", .meeting = Place::Meeting::kThroughMpi}, "");
+  DescribeJobToRonda({.rank = 2, .size = 3, .job_id = "job", .meeting = Place::Meeting::kAsInitDoes}, "");
   EXPECT_EQ(ProcessVariables()("RONDA_RANK"), std::nullopt);
 }
 

@@ -83,9 +83,22 @@ TEST(SmokeTest, BackendsTakeTurns) {
       json);
   ExpectRows(outcome, json, 2 * 7);
   EXPECT_EQ(CountOf(ContentsOf(json), "\"contestant\":\"inprocess\""), 7);
-  const Outcome mistake = RunTool("collectives --backend shm,nccl");
+  const Outcome mistake = RunTool("collectives --backend shm,mpi");
   EXPECT_EQ(mistake.exit_code, 2);
   EXPECT_NE(mistake.text.find("shm, inprocess"), std::string::npos) << mistake.text;
+}
+
+TEST(SmokeTest, ABackendOfTheWholeJobHasARunOfItsOwn) {
+  setenv("RONDA_MPI_PLUGIN", "runtime/mpi/libronda_mpi.so", 1);
+  for (const std::string backend : {"mpi", "tcp"}) {
+    const std::string json = JsonPath(backend + "-job");
+    const Outcome outcome =
+        RunTool("collectives -np 2 --backend " + backend + " -b 4K -e 4K --rounds 1 --block-time 100us --json " + json);
+    if (outcome.text.find("mpirun.openmpi is not here") != std::string::npos) continue;
+    ExpectRows(outcome, json, 2);  // in two layers
+    const std::string launcher = backend == "mpi" ? "Open MPI's mpirun" : "rondarun";
+    EXPECT_NE(outcome.text.find("started by " + launcher), std::string::npos) << outcome.text;
+  }
 }
 
 TEST(SmokeTest, EveryDtypeAndWireIsCheckedOnThreeRanks) {
