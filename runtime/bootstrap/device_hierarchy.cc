@@ -60,8 +60,9 @@ class Connecting {
                                                 .hosts = request_.levels->hosts,
                                                 .meeting = request_.host,
                                                 .chunk_bytes = options_.chunk_bytes};
-    RONDA_ASSIGN_OR_RETURN(std::unique_ptr<DeviceGround> ground,
-                           DeviceGround::Create({.device = request_.device, .stream = request_.stream}));
+    RONDA_ASSIGN_OR_RETURN(
+        std::unique_ptr<DeviceGround> ground,
+        DeviceGround::Create({.device = request_.device, .stream = request_.stream, .marks = request_.marks}));
     RONDA_ASSIGN_OR_RETURN(levels.local, Nccl(request_.levels->local, Lane()));
     if (request_.levels->across != nullptr) {
       RONDA_ASSIGN_OR_RETURN(levels.across, BetweenHosts(request_.levels->across, {ground->across_stream()}));

@@ -39,8 +39,10 @@ absl::Status DeviceGround::Scatter(const char* gathered, DType dtype, absl::Span
                            .dtype = dtype,
                            .wire = {.dtype = dtype},
                            .buffer = gathered};
-  return options_.device->Call("handing out what was gathered",
-                               [&](const ronda_cuda_plugin& cuda) { return cuda.unpack(&call, options_.stream); });
+  return Marked(options_.marks, StreamPhase::kUnpack,
+                options_.device->Call("handing out what was gathered", [&](const ronda_cuda_plugin& cuda) {
+                  return cuda.unpack(&call, options_.stream);
+                }));
 }
 
 absl::Status DeviceGround::Across(size_t slot, absl::FunctionRef<absl::Status()> work) {

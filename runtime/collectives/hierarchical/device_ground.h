@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "runtime/collectives/hierarchical/level_ground.h"
+#include "runtime/collectives/stream_marks.h"
 #include "runtime/cuda/device.h"
 
 namespace ronda {
@@ -26,6 +27,7 @@ class DeviceGround : public LevelGround {
   struct Options {
     std::shared_ptr<Device> device;
     StreamHandle stream = nullptr;  // of the level on the host; not owned
+    StreamMarks* marks = nullptr;   // of that stream; not owned; nullptr: nobody wants to know
   };
 
   // Errors: the device's.
@@ -43,7 +45,9 @@ class DeviceGround : public LevelGround {
   absl::Status Scatter(const char* gathered, DType dtype, absl::Span<const Piece> pieces) override;
   absl::Status HandOver(size_t slot) override { return slots_[slot].handed_over->Record(options_.stream); }
   absl::Status Across(size_t slot, absl::FunctionRef<absl::Status()> work) override;
-  absl::Status TakeBack(size_t slot) override { return slots_[slot].crossed->OrderBefore(options_.stream); }
+  absl::Status TakeBack(size_t slot) override {
+    return Marked(options_.marks, StreamPhase::kTransfer, slots_[slot].crossed->OrderBefore(options_.stream));
+  }
 
  private:
   struct Slot {

@@ -15,7 +15,7 @@ DeviceLane::DeviceLane(Options options)
       blocks_(DeviceBlocks::Create(device_, RONDA_CUDA_DEVICE_MEMORY)),
       pinned_(DeviceBlocks::Create(device_, RONDA_CUDA_PINNED_HOST_MEMORY)),
       timer_(std::move(options.timer)),
-      adasum_place_({.device = device_, .stream = stream_->handle(), .blocks = blocks_}),
+      adasum_place_({.device = device_, .stream = stream_->handle(), .blocks = blocks_, .marks = timer_.get()}),
       transport_(std::move(options.transport)) {}
 
 absl::StatusOr<std::unique_ptr<DeviceLane>> DeviceLane::Create(Options options) {
@@ -52,9 +52,9 @@ absl::Status DeviceLane::Begin(const Operation& operation, absl::Span<const Read
 }
 
 absl::StatusOr<std::shared_ptr<DeviceCompletion>> DeviceLane::Finish(DeviceCompletion::Waiting waiting) {
+  launching_->set_timing(timer_->Take());
   RONDA_ASSIGN_OR_RETURN(std::unique_ptr<DeviceEvent> event, device_->NewEvent());
   RONDA_RETURN_IF_ERROR(event->Record(stream_->handle()));
-  launching_->set_timing(timer_->Take());
   launching_->Launch(std::move(event), waiting);
   watch_->NoteLaunch();
   return std::move(launching_);

@@ -112,10 +112,21 @@ class Reader {
   absl::string_view rest_;
 };
 
-bool Apart(const TraceEvent& a, const TraceEvent& b) { return a.end() <= b.ts || b.end() <= a.ts; }
-bool Within(const TraceEvent& a, const TraceEvent& b) { return b.ts <= a.ts && a.end() <= b.end(); }
+// What doubles make of a nanosecond some days after the host was started.
+constexpr double kRounding = 0.0005;
+
+bool Apart(const TraceEvent& a, const TraceEvent& b) {
+  return a.end() <= b.ts + kRounding || b.end() <= a.ts + kRounding;
+}
+bool Within(const TraceEvent& a, const TraceEvent& b) {
+  return b.ts <= a.ts + kRounding && a.end() <= b.end() + kRounding;
+}
 
 }  // namespace
+
+void PrintTo(const TraceEvent& event, std::ostream* out) {
+  *out << event.ph << " '" << event.name << "' in row " << event.tid << " at " << event.ts << " for " << event.dur;
+}
 
 std::optional<std::vector<TraceEvent>> ReadTrace(absl::string_view json) {
   std::vector<TraceEvent> events;
@@ -143,13 +154,10 @@ int RowOf(const std::vector<TraceEvent>& events, absl::string_view name) {
 }
 
 std::string Overlap(const std::vector<TraceEvent>& events) {
-  constexpr double kRounding = 0.002;
   for (const TraceEvent& a : events) {
     for (const TraceEvent& b : events) {
       if (a.ph != "X" || b.ph != "X" || a.tid != b.tid || a.pid != b.pid) continue;
-      TraceEvent shorter = a;
-      shorter.dur = std::max(0.0, a.dur - kRounding);
-      if (Apart(shorter, b) || Within(shorter, b) || Within(b, a)) continue;
+      if (Apart(a, b) || Within(a, b) || Within(b, a)) continue;
       return absl::StrCat(a.name, " (", a.ts, " + ", a.dur, ") and ", b.name, " (", b.ts, " + ", b.dur, ")");
     }
   }

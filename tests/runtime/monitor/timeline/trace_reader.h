@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@ struct TraceEvent {
 
   double end() const { return ts + dur; }
 };
+
+void PrintTo(const TraceEvent& event, std::ostream* out);
 
 // The events of a trace; nullopt unless it is one JSON array of objects and nothing else, to the letter.
 std::optional<std::vector<TraceEvent>> ReadTrace(absl::string_view json);
