@@ -1,4 +1,5 @@
 // The plugin itself, on a machine with a GPU; and what it says on one without.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -36,6 +37,15 @@ TEST_F(PluginTest, WithoutADeviceSaysWhy) {
   int device = 0;
   EXPECT_NE(plugin_->device_of(&device, &device), 0);
   EXPECT_EQ(device, -1);
+  EXPECT_NE(plugin_->prepare_device(), 0);
+}
+
+// So its last errors, too: a trainer's runtime is another one, and neither finds the other's errors.
+TEST_F(PluginTest, RuntimeIsItsOwn) {
+  void* const library = dlopen("runtime/cuda/libronda_cuda.so", RTLD_NOW | RTLD_NOLOAD);
+  ASSERT_NE(library, nullptr) << dlerror();
+  EXPECT_EQ(dlsym(library, "cudaGetLastError"), nullptr);
+  EXPECT_EQ(dlclose(library), 0);
 }
 
 class DevicePluginTest : public PluginTest {
@@ -83,9 +93,17 @@ TEST_F(DevicePluginTest, DescribesTheDevice) {
   ASSERT_EQ(plugin_->describe(0, &description), 0);
   EXPECT_NE(description.name[0], '\0');
   EXPECT_NE(std::strchr(description.pci_bus, ':'), nullptr) << description.pci_bus;
+  EXPECT_EQ(std::strlen(description.uuid), std::strlen("5c8a9b6e-1f22-41ab-8c33-0123456789ab")) << description.uuid;
   EXPECT_GE(description.capability_major * 10 + description.capability_minor, 75);
   EXPECT_GT(description.multiprocessors, 0);
   EXPECT_GT(description.memory_bytes, size_t{1} << 30);
+}
+
+TEST_F(DevicePluginTest, LoadsItsKernelsAsOftenAsItIsAskedTo) {
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(device_->Call("loading", [](const ronda_cuda_plugin& cuda) { return cuda.prepare_device(); }),
+              absl::OkStatus());
+  }
 }
 
 TEST_F(DevicePluginTest, CopiesThereAndBack) {

@@ -90,6 +90,7 @@ void DeviceTensor::Read(DeviceRank& rank, const void* data, void* values, size_t
 void RunDeviceRanks(const DeviceJobOptions& options, const std::function<void(DeviceRank& rank)>& body) {
   FakeCuda::Options cuda_options = options.cuda;
   cuda_options.devices = options.devices;
+  cuda_options.loading = FakeCuda::Options::Loading::kLazy;
   const auto cuda = std::make_shared<FakeCuda>(cuda_options);
   std::vector<Transport> transports = ConnectRanks(Backend::kInProcess, {.size = options.size});
   for (size_t rank = 0; rank < transports.size(); ++rank) {

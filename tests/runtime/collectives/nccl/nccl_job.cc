@@ -20,11 +20,19 @@ T Expected(absl::StatusOr<T> value) {
   return *std::move(value);
 }
 
+// As the engine does, so that no launch waits for the device.
+std::shared_ptr<Device> OpenPrepared(const ronda_cuda_plugin* plugin, int ordinal) {
+  std::shared_ptr<Device> device = Expected(Device::Open(plugin, ordinal));
+  EXPECT_EQ(device->Call("loading the kernels", [](const ronda_cuda_plugin& cuda) { return cuda.prepare_device(); }),
+            absl::OkStatus());
+  return device;
+}
+
 }  // namespace
 
 NcclRank::NcclRank(const ronda_cuda_plugin* plugin, std::shared_ptr<InProcessJob> job, RankId rank, int size,
                    absl::Duration init_deadline)
-    : device_(Expected(Device::Open(plugin, rank))),
+    : device_(OpenPrepared(plugin, rank)),
       stream_(Expected(DeviceStream::Create(device_.get()))),
       host_(std::make_unique<InProcessCommunicator>(job, rank)),
       communicator_(Expected(NcclCommunicator::Create({.rank = rank,
@@ -62,7 +70,7 @@ absl::Status NcclRank::Allreduce(const DeviceMemory& tensor, const CallInfo& inf
 }
 
 NcclJob::NcclJob(int size, absl::Duration init_deadline)
-    : cuda_(FakeCuda::Options{.devices = size}),
+    : cuda_(FakeCuda::Options{.devices = size, .loading = FakeCuda::Options::Loading::kLazy}),
       job_(std::make_shared<InProcessJob>(InProcessJob::Options{.size = size})) {
   for (RankId rank = 0; rank < size; ++rank) {
     ranks_.push_back(std::make_unique<NcclRank>(cuda_.table(), job_, rank, size, init_deadline));
