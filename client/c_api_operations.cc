@@ -336,7 +336,9 @@ ronda_status ronda_synchronize_on_stream(ronda_handle handle, void* stream) {
   return ronda::CallWithOperation("ronda_synchronize_on_stream", handle, [&](const ronda::Operation& operation) {
     const absl::Status status = operation.OrderBefore(stream);
     if (status.ok()) ronda::globals().handles.NoteOrdered(handle);
-    return ronda::Failure(status, ronda::Answer::kCompletion);
+    // What is wrong with the stream says nothing of how the operation ended.
+    const bool is_about_stream = absl::IsInvalidArgument(status);
+    return ronda::Failure(status, is_about_stream ? ronda::Answer::kSubmission : ronda::Answer::kCompletion);
   });
 }
 

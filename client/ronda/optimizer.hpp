@@ -101,7 +101,9 @@ struct DistributedOptimizerOptions {
 //
 // Gradients in a GPU's memory (cuda_tensor()) are announced when the work that computes them has been given to their
 // stream. No thread waits for it: the stream waits for the reduced gradients, and step() calls the optimizer, which
-// gives that stream its own work, as soon as the device knows of all that.
+// gives that stream its own work, as soon as the device knows of all that. What then goes wrong on the device, the next
+// synchronize() or step() tells, or finish(), which waits for the device: call that before the parameters are kept for
+// good, as in a checkpoint.
 //
 // Every rank has the same gradients: names, shapes and dtypes. A gradient belongs to the library from its last
 // gradient_ready() to synchronize() or step(), and then holds the reduction over all ranks.
@@ -169,16 +171,21 @@ class DistributedOptimizer {
   // Waits until all gradients are reduced, to look at them or clip them before step(); for those in a GPU's memory
   // their streams wait. Submits what has not been announced in every pass, so that all ranks communicate the same: a
   // gradient announced in some passes as it is, one announced in none as zeros. The second call in a step does nothing.
-  // Errors: those of submissions and of operations: the first gradient's that failed.
+  // Errors: those of submissions and of operations: the first gradient's that failed, also if that was in the step
+  // before, on the device, and after step() had returned.
   Status try_synchronize() {
     if (synchronized_) return {};
-    Status first_error;
+    Status first_error = look_at_last_step();
     for (std::size_t g = 0; g < groups_.size() && first_error.ok(); ++g) first_error = submit_unannounced(groups_[g]);
     overflowed_ = false;
     for (std::size_t i = 0; i < states_.size(); ++i) {
-      const Handle handle = std::exchange(states_[i].handle, Handle());
+      Handle handle = std::exchange(states_[i].handle, Handle());
       Status status = options_.skip_on_overflow ? wait_and_look(handle) : handle.wait_on(gradients_[i].stream);
       if (first_error.ok()) first_error = std::move(status);
+      states_[i].on_device = Handle();
+      if (gradients_[i].memory == RONDA_MEMORY_CUDA && !options_.skip_on_overflow) {
+        states_[i].on_device = std::move(handle);
+      }
       states_[i].passes = 0;
     }
     for (Group& group : groups_) group.ready = 0;
@@ -203,6 +210,18 @@ class DistributedOptimizer {
   }
   void step() { try_step().throw_if_error(); }
 
+  // Waits, on the host, until the gradients of the last synchronize() or step() are reduced also in a GPU's memory.
+  // Errors: the first gradient's whose reduction failed there.
+  Status try_finish() const {
+    Status first_error;
+    for (const State& state : states_) {
+      Status status = state.on_device.wait();
+      if (first_error.ok()) first_error = std::move(status);
+    }
+    return first_error;
+  }
+  void finish() const { try_finish().throw_if_error(); }
+
   // With skip_on_overflow: whether the gradients of the last synchronize() or step() had an element that is infinite or
   // not a number, on any rank (the same answer on every rank: lower the loss scale); and how many steps were left out
   // for that.
@@ -216,6 +235,7 @@ class DistributedOptimizer {
   struct State {
     int passes = 0;         // of this step in which the gradient was announced
     Handle handle;          // of its allreduce, once submitted
+    Handle on_device;       // of the one before, which its stream waits for
     std::size_t group = 0;  // in groups_
   };
 
@@ -346,6 +366,16 @@ class DistributedOptimizer {
       return detail::to_status(ronda_cuda_zero(gradient.data, gradient.bytes(), gradient.stream));
     }
     std::memset(gradient.data, 0, gradient.bytes());
+    return {};
+  }
+
+  // What is known by now of what streams wait for.
+  Status look_at_last_step() const {
+    for (const State& state : states_) {
+      if (!state.on_device.poll()) continue;
+      Status status = state.on_device.wait();
+      if (!status.ok()) return status;
+    }
     return {};
   }
 

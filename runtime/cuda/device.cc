@@ -30,11 +30,6 @@ const char* Name(ronda_cuda_memory kind) {
   return kind == RONDA_CUDA_DEVICE_MEMORY ? "device memory" : "pinned host memory";
 }
 
-// What is given back cannot fail to be, and who gives it back cannot do anything about it.
-void LogIfError(const absl::Status& status) {
-  if (!status.ok()) Log(LogLevel::kWarning, -1, status.message());
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DeviceStream>> DeviceStream::Create(Device* device) {
@@ -45,8 +40,8 @@ absl::StatusOr<std::unique_ptr<DeviceStream>> DeviceStream::Create(Device* devic
 }
 
 DeviceStream::~DeviceStream() {
-  LogIfError(device_->Call("destroying a stream",
-                           [this](const ronda_cuda_plugin& cuda) { return cuda.destroy_stream(handle_); }));
+  device_->GiveBack("destroying a stream",
+                    [this](const ronda_cuda_plugin& cuda) { return cuda.destroy_stream(handle_); });
 }
 
 DeviceEvent::~DeviceEvent() { device_->Recycle(kind_, handle_); }
@@ -93,8 +88,7 @@ DeviceMemory& DeviceMemory::operator=(DeviceMemory&& other) noexcept {
 
 DeviceMemory::~DeviceMemory() {
   if (data_ == nullptr) return;
-  LogIfError(
-      device_->Call("freeing memory", [this](const ronda_cuda_plugin& cuda) { return cuda.release(kind_, data_); }));
+  device_->GiveBack("freeing memory", [this](const ronda_cuda_plugin& cuda) { return cuda.release(kind_, data_); });
 }
 
 absl::StatusOr<int> CountDevices(const ronda_cuda_plugin& plugin) {
@@ -126,8 +120,7 @@ Device::~Device() {
     for (const std::vector<void*>& events : idle_events_) idle.insert(idle.end(), events.begin(), events.end());
   }
   for (void* event : idle) {
-    LogIfError(
-        Call("destroying an event", [event](const ronda_cuda_plugin& cuda) { return cuda.destroy_event(event); }));
+    GiveBack("destroying an event", [event](const ronda_cuda_plugin& cuda) { return cuda.destroy_event(event); });
   }
 }
 
@@ -164,6 +157,16 @@ Device::Current::Current(Device* device) : device_(device) {
 
 Device::Current::~Current() {
   if (before_ >= 0 && before_ != device_->ordinal_) device_->plugin_->restore_device(before_);
+}
+
+void Device::Abandon(absl::string_view why) {
+  if (is_abandoned_.exchange(true, std::memory_order_acq_rel)) return;
+  Log(LogLevel::kWarning, -1,
+      absl::StrCat(name_, " is left alone, and the memory that Ronda has there is not freed: ", why));
+}
+
+void Device::LogIfError(const absl::Status& status) {
+  if (!status.ok()) Log(LogLevel::kWarning, -1, status.message());
 }
 
 absl::Status Device::ToStatus(absl::string_view what, int error) const {

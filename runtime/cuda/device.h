@@ -1,6 +1,7 @@
 #ifndef RONDA_RUNTIME_CUDA_DEVICE_H_
 #define RONDA_RUNTIME_CUDA_DEVICE_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -126,6 +127,18 @@ class Device {
   // An event that has been given back, or a new one: once as many are in use as ever were, nothing is created.
   absl::StatusOr<std::unique_ptr<DeviceEvent>> NewEvent(DeviceEvent::Kind kind = DeviceEvent::Kind::kOrder);
 
+  // Somebody has given up waiting for the device; `why` is logged. From now on nothing is given back to it: to free
+  // memory is to wait for the device, too. What Ronda has there stays there until the process ends.
+  void Abandon(absl::string_view why);
+  bool is_abandoned() const { return is_abandoned_.load(std::memory_order_acquire); }
+
+  // Calls what gives something back to the device, of the plugin's functions or of another library's, unless the device
+  // has been abandoned. Who gives back cannot do anything about errors: they are logged.
+  template <typename Function>
+  void GiveBack(absl::string_view what, const Function& function) {
+    if (!is_abandoned()) LogIfError(Call(what, function));
+  }
+
   // Calls a function of the plugin, with the device current:
   //   device->Call("the pack kernel", [&](const ronda_cuda_plugin& cuda) { return cuda.pack(&call, stream); })
   // Errors: INTERNAL "cuda:0: the pack kernel: <the driver's words>".
@@ -157,11 +170,13 @@ class Device {
   friend class DeviceStream;
 
   absl::Status ToStatus(absl::string_view what, int error) const;
+  static void LogIfError(const absl::Status& status);
   void Recycle(DeviceEvent::Kind kind, void* event);
 
   const ronda_cuda_plugin* const plugin_;
   const int ordinal_;
   const std::string name_;
+  std::atomic<bool> is_abandoned_{false};
   Mutex mu_;
   std::vector<void*> idle_events_[2] ABSL_GUARDED_BY(mu_);  // by kind
 };

@@ -66,7 +66,7 @@ struct ronda_cuda_plugin {
   // Whether what is submitted to the stream goes into a graph that is being captured.
   int (*is_capturing)(void* stream, int* capturing);
   // Another number for every stream that there ever was in the process: a handle may come again, and that of the
-  // default stream may be one of every thread's. Not while the stream is being captured.
+  // default stream of a thread is the same in all of them. Not while the stream is being captured.
   int (*stream_id)(void* stream, uint64_t* id);
 
   int (*create_event)(int timing, void** event);  // timing: not 0 to be able to ask for elapsed_ms

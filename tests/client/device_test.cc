@@ -116,6 +116,46 @@ TEST_F(DeviceTest, AdasumAveragesWhatAgreesAndAddsWhatDoesNot) {
   });
 }
 
+TEST_F(DeviceTest, AHandleThatIsKeptTellsHowItEndedOnTheDevice) {
+  ronda::run_threads(kRanks, [] {
+    const FakeGpuStream stream(ronda::rank());
+    const FakeGpuArray<float> array(stream, std::vector<float>(100, Own()));
+    const ronda::Handle handle = ronda::allreduce_async(View("x", array, stream), {ronda::Op::Sum});
+    handle.synchronize_on(stream.handle());
+    while (!handle.poll()) std::this_thread::yield();
+    EXPECT_TRUE(handle.wait().ok());
+  });
+}
+
+// step() has returned by then.
+TEST_F(DeviceTest, WhatFailsOnTheDeviceAfterAStepTheOptimizerTells) {
+  struct Descent {
+    void step() { ++steps; }
+    int steps = 0;
+  };
+  const auto train = [] {
+    const FakeGpuStream stream(ronda::rank());
+    const FakeGpuArray<float> gradient(stream, std::vector<float>(4, Own()));
+    Descent descent;
+    ronda::DistributedOptimizerOptions options;
+    options.call.deadline = ronda::CallOptions::Seconds(0.5);
+    ronda::DistributedOptimizer optimizer(descent, {View("g", gradient, stream)}, options);
+    optimizer.gradient_ready("g");
+    optimizer.step();
+    EXPECT_TRUE(optimizer.try_finish().ok());
+    const Gate gate(stream);
+    optimizer.gradient_ready("g");
+    optimizer.step();
+    EXPECT_EQ(descent.steps, 2);
+    const ronda::Status end = optimizer.try_finish();
+    EXPECT_EQ(end.code(), RONDA_ERROR_DEADLINE) << end.message();
+    EXPECT_THAT(end.message(), AllOf(HasSubstr("tensor 'g'"), HasSubstr("cuda:")));
+    EXPECT_EQ(optimizer.try_step().code(), RONDA_ERROR_DEADLINE);
+    EXPECT_EQ(descent.steps, 2);
+  };
+  EXPECT_THROW(ronda::run_threads(kRanks, train), ronda::Error);
+}
+
 // The elements of a result in the GPU's memory, for work on `stream`.
 template <class T>
 std::vector<T> Read(ronda::OutputHandle<T>& handle, const FakeGpuStream& stream) {

@@ -57,13 +57,10 @@ void StreamBuffer::Free(Block& block) {
   if (block.memory.size() > 0) {
     block.memory = DeviceMemory();
   } else {
-    options_.device
-        ->Call("freeing memory",
-               [&](const ronda_cuda_plugin&) {
-                 options_.nccl->MemFree(block.data);
-                 return 0;
-               })
-        .IgnoreError();
+    options_.device->GiveBack("freeing memory", [&](const ronda_cuda_plugin&) {
+      options_.nccl->MemFree(block.data);
+      return 0;
+    });
   }
   block.data = nullptr;
 }

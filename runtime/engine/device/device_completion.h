@@ -84,7 +84,7 @@ class DeviceCompletion {
   // Makes what `stream` is given from now on wait for the operation; the caller does not wait. A stream that waits
   // already, for another tensor of the bucket, is left alone.
   // REQUIRES: launched.
-  // Errors: the operation's, if it has failed; FAILED_PRECONDITION if the stream is being captured; the device's.
+  // Errors: the operation's, if it has failed; INVALID_ARGUMENT if the stream is being captured; the device's.
   absl::Status OrderBefore(StreamHandle stream);
 
   // Has `callbacks` run once it is done, with its status and after those of earlier calls. False if it is done already:

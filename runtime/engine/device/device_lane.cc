@@ -3,9 +3,19 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda {
+namespace {
+
+// For what is under way when the job fails. It has been ended by then, unless it waits for work of the trainer's.
+constexpr absl::Duration kPatience = absl::Seconds(2);
+constexpr absl::Duration kNap = absl::Microseconds(100);
+
+}  // namespace
 
 DeviceLane::DeviceLane(Options options)
     : device_(std::move(options.device)),
@@ -75,7 +85,25 @@ void DeviceLane::Draw(DeviceCompletion& completion) {
 
 void DeviceLane::Close(const absl::Status& status) {
   watch_->Stop(status.ok() ? absl::CancelledError("the job has been shut down") : status);
-  if (!status.ok() && transport_.abort != nullptr) transport_.abort();
+  if (status.ok()) return;
+  if (transport_.abort != nullptr) transport_.abort();
+  const absl::Status end = AwaitEnd();
+  if (absl::IsDeadlineExceeded(end)) device_->Abandon(end.message());
+}
+
+absl::Status DeviceLane::AwaitEnd() {
+  RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceEvent> end, device_->NewEvent());
+  RONDA_RETURN_IF_ERROR(end->Record(stream_->handle()));
+  const absl::Duration begin = MonotonicTime();
+  while (true) {
+    RONDA_ASSIGN_OR_RETURN(const bool is_done, end->done());
+    if (is_done) return absl::OkStatus();
+    if (MonotonicTime() - begin > kPatience) {
+      return absl::DeadlineExceededError(absl::StrCat(
+          "the job has failed, and what the device was given does not end within ", absl::FormatDuration(kPatience)));
+    }
+    absl::SleepFor(kNap);
+  }
 }
 
 absl::StatusOr<ResultData> DeviceLane::Allocate(const TensorRequest& request, size_t bytes) {

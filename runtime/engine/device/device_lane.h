@@ -68,7 +68,8 @@ class DeviceLane : public DataPlane {
   // Whether the device has carried out everything.
   bool idle() const { return watch_->idle(); }
 
-  // Nothing comes any more; what is still under way fails with `status`, and is ended if that is the job's failure.
+  // Nothing comes any more; what is still under way fails with `status`, and is ended if that is the job's failure. If
+  // the device does not come to that end within seconds it is abandoned (Device::Abandon).
   void Close(const absl::Status& status);
 
   Communicator& communicator() override { return *transport_.communicator; }
@@ -84,6 +85,8 @@ class DeviceLane : public DataPlane {
   explicit DeviceLane(Options options);
 
   absl::Status Zero(void* memory, size_t bytes);
+  // Errors: DEADLINE_EXCEEDED if the stream does not come to its end; the device's.
+  absl::Status AwaitEnd();
   void Draw(DeviceCompletion& completion);
 
   const std::shared_ptr<Device> device_;

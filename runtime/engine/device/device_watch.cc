@@ -1,6 +1,8 @@
 #include "runtime/engine/device/device_watch.h"
 
 #include <algorithm>
+#include <exception>
+#include <new>
 #include <system_error>
 #include <utility>
 
@@ -76,11 +78,32 @@ absl::Status DeviceWatch::stopped() const {
   return stopped_;
 }
 
+// Nothing of ours throws but the standard library, above all when memory runs out. To say so takes some, too, which
+// others may give back.
 void DeviceWatch::Run() {
-  while (const std::shared_ptr<DeviceCompletion> next = AwaitNext()) {
-    Settle(*next);
-    Finish(*next);
+  while (true) {
+    try {
+      if (!WatchNext()) return;
+    } catch (const std::bad_alloc&) {
+      thrown_ = out_of_memory_;
+      std::this_thread::yield();
+    } catch (const std::exception&) {
+      thrown_ = exception_;
+      std::this_thread::yield();
+    }
   }
+}
+
+bool DeviceWatch::WatchNext() {
+  if (!thrown_.ok()) {
+    if (failure_.ok()) failure_ = Fail(thrown_);
+    thrown_ = absl::OkStatus();
+  }
+  const std::shared_ptr<DeviceCompletion> next = AwaitNext();
+  if (next == nullptr) return false;
+  Settle(*next);
+  Finish(*next);
+  return true;
 }
 
 std::shared_ptr<DeviceCompletion> DeviceWatch::AwaitNext() {

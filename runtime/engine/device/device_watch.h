@@ -69,6 +69,8 @@ class DeviceWatch {
   explicit DeviceWatch(Options options) : options_(std::move(options)) {}
 
   void Run();
+  // False: the watch has been stopped.
+  bool WatchNext();
   // The first that is not settled; waits for it. nullptr: the watch has been stopped.
   std::shared_ptr<DeviceCompletion> AwaitNext();
   // Returns once it is settled.
@@ -93,7 +95,13 @@ class DeviceWatch {
   CondVar changed_;
   std::deque<std::shared_ptr<DeviceCompletion>> queue_ ABSL_GUARDED_BY(mu_);  // the first is being watched
   absl::Status stopped_ ABSL_GUARDED_BY(mu_);                                 // OK: it has not been
-  absl::Status failure_;  // of the thread: the job's, once there is one
+  // Of the thread:
+  absl::Status failure_;  // the job's, once there is one
+  absl::Status thrown_;   // an exception that is to become it
+  // Made beforehand: there is no memory for it when it is needed.
+  const absl::Status out_of_memory_ =
+      absl::ResourceExhaustedError("out of memory in the thread that watches the device");
+  const absl::Status exception_ = absl::InternalError("an exception in the thread that watches the device");
   std::thread thread_;
 };
 

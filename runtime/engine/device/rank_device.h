@@ -29,12 +29,13 @@ class RankDevice {
   RankDevice(std::shared_ptr<DeviceSupport> support, int local_rank)
       : support_(std::move(support)), local_rank_(local_rank) {}
 
+  using Ready = std::shared_ptr<const ReadyPoint>;
+
   // Checks where the buffers are, and notes on the submissions' streams how far they have come: one point a submission,
   // or a nullptr for tensors of the host. Empty if all are of the host, which costs nothing.
   //
-  // Errors: INVALID_ARGUMENT (memory of the host, or of another device than before), FAILED_PRECONDITION (no device, a
-  // stream whose work is being captured into a graph), INTERNAL (the driver's). All name the tensor.
-  using Ready = std::shared_ptr<const ReadyPoint>;
+  // Errors: INVALID_ARGUMENT (memory of the host, or of another device than before; a stream whose work is being
+  // captured into a graph), FAILED_PRECONDITION (no device), INTERNAL (the driver's). All name the tensor.
   absl::StatusOr<std::vector<Ready>> Admit(absl::Span<const Submission> submissions);
 
   // Has the device set memory of its own to zero, after what `stream` has been given so far.

@@ -34,7 +34,7 @@ absl::StatusOr<uint64_t> IdOfStream(Device& device, StreamHandle stream, absl::s
     return error != 0 || is_capturing != 0 ? error : cuda.stream_id(stream, &id);
   }));
   if (is_capturing == 0) return id;
-  return absl::FailedPreconditionError(absl::StrCat(
+  return absl::InvalidArgumentError(absl::StrCat(
       "its stream is being captured into a CUDA graph, which cannot hold what the ranks still have to agree on: ",
       otherwise));
 }

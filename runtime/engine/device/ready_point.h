@@ -21,7 +21,7 @@ namespace ronda {
 class ReadyPoint {
  public:
   // Notes how far `stream` has come. `noted`: of all points that are compared.
-  // Errors: FAILED_PRECONDITION if the stream is being captured; INTERNAL (the driver's).
+  // Errors: INVALID_ARGUMENT if the stream is being captured; INTERNAL (the driver's).
   static absl::StatusOr<std::shared_ptr<const ReadyPoint>> Note(const std::shared_ptr<Device>& device,
                                                                 StreamHandle stream, std::atomic<uint64_t>* noted);
 
@@ -59,7 +59,7 @@ class LastPoints {
 
 // The number of the stream, which no other has in this process. `otherwise` says what to do if it is being captured
 // into a graph, which cannot hold what the ranks still have to agree on.
-// Errors: FAILED_PRECONDITION if it is; INTERNAL (the driver's).
+// Errors: INVALID_ARGUMENT if it is; INTERNAL (the driver's).
 absl::StatusOr<uint64_t> IdOfStream(Device& device, StreamHandle stream, absl::string_view otherwise);
 
 }  // namespace ronda

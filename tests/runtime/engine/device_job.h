@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -76,12 +77,16 @@ class DeviceRank {
   // A tensor that outlives the runtime: when a job has failed, the device may still be at what was under way.
   DeviceTensor& Keep(const std::vector<float>& values) { return tensors_.emplace_back(*this, values); }
 
+  // The stream does not go on any more, until the runtime is gone.
+  void HoldStream() { hold_.emplace(stream()); }
+
  private:
   Runtime& runtime_;
   FakeCuda& cuda_;
   const std::shared_ptr<Device> device_;
   const std::unique_ptr<DeviceStream> stream_;
   std::deque<DeviceTensor> tensors_;
+  std::optional<StreamHold> hold_;  // last: it goes first
 };
 
 struct DeviceJobOptions {

@@ -422,7 +422,7 @@ TEST(DeviceRefusals, AStreamThatIsBeingCapturedIsLeftAlone) {
     const DeviceTensor tensor(rank, std::vector<float>(3, 1));
     rank.fake().SetCapturing(rank.stream(), 1);
     const absl::Status refused = StatusOf(rank, DeviceSum("x", rank, tensor, 3));
-    EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(refused.message()), HasSubstr("captured into a CUDA graph"));
     rank.fake().SetCapturing(rank.stream(), 0);
     ASSERT_NE(SucceedOn(rank, DeviceSum("x", rank, tensor, 3)), nullptr);
@@ -438,7 +438,7 @@ TEST(DeviceRefusals, AStreamThatIsBeingCapturedDoesNotWait) {
     const absl::Status refused = handle->OrderBefore(other->handle());
     rank.fake().SetCapturing(other->handle(), 0);
     EXPECT_EQ(handle->Wait(), absl::OkStatus());
-    EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(refused.message()),
                 AllOf(HasSubstr("tensor 'x'"), HasSubstr("wait for the operation before or after the capture")));
   });
@@ -518,6 +518,29 @@ TEST(DeviceFailures, AHungDeviceEndsTheJobByItsDeadline) {
                                                      HasSubstr("to carry out allreduce 'y'"), HasSubstr("; rank 1 ")));
   });
   SetFakeNcclFaults(kNoFaults);
+}
+
+// To free memory of such a device is to wait for ever.
+TEST(DeviceFailures, AStuckDeviceDoesNotHoldUpTheEndOfAFailedJob) {
+  Runtime::Options options;
+  options.tunables.stall_warning = absl::Milliseconds(50);
+  options.tunables.stall_deadline = absl::Milliseconds(300);
+  for (const char* backend : {"nccl", "staged"}) {
+    RunDeviceRanks({.size = 2,
+                    .backend = backend,
+                    .runtime = options,
+                    .cuda = {.frees = FakeCuda::Frees::kWaitForTheDevice},
+                    .expects_failure = true},
+                   [](DeviceRank& rank) {
+                     const DeviceTensor& tensor = rank.Keep(std::vector<float>(3, 1));
+                     ASSERT_NE(SucceedOn(rank, DeviceSum("x", rank, tensor, 3)), nullptr);
+                     ASSERT_NE(SucceedOn(rank, Barrier("b")), nullptr);
+                     rank.HoldStream();
+                     const absl::Status status = StatusOf(rank, DeviceSum("x", rank, tensor, 3));
+                     EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+                     EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("tensor 'x': "), HasSubstr("cuda:")));
+                   });
+  }
 }
 
 TEST(DeviceFailures, WhatNcclFindsWrongFailsTheJob) {

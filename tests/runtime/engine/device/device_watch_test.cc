@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <memory>
+#include <new>
 #include <string>
 #include <thread>
 #include <utility>
@@ -26,7 +27,11 @@ class DeviceWatchTest : public ::testing::Test {
   DeviceWatchTest() {
     auto watch = DeviceWatch::Start({.rank = 0,
                                      .flights = flights_,
-                                     .job_failure = [this] { return failure(); },
+                                     .job_failure =
+                                         [this] {
+                                           if (exhausted_.exchange(false)) throw std::bad_alloc();
+                                           return failure();
+                                         },
                                      .fail_job = [this](const absl::Status& status) { SetFailure(status); },
                                      .transport_failure = [this] { return is_broken_ ? broken_ : absl::OkStatus(); },
                                      .abort = [this] { ++aborts_; },
@@ -73,6 +78,7 @@ class DeviceWatchTest : public ::testing::Test {
   const std::shared_ptr<CallbackThread> callbacks_ = CallbackThread::Create({});
   const absl::Status broken_ = absl::UnavailableError("link down");
   std::atomic<bool> is_broken_{false};
+  std::atomic<bool> exhausted_{false};  // there is no memory, for one call
   std::atomic<int> aborts_{0};
   std::atomic<int> settled_{0};
   std::atomic<int> idles_{0};
@@ -183,6 +189,15 @@ TEST_F(DeviceWatchTest, ErrorOfTheDeviceIsTheJobs) {
   EXPECT_EQ(completion->Wait().code(), absl::StatusCode::kInternal);
   while (failure().ok()) std::this_thread::yield();
   EXPECT_THAT(std::string(failure().message()), HasSubstr("cuda:0"));
+}
+
+TEST_F(DeviceWatchTest, WithoutMemoryTheJobFailsAndSaysSo) {
+  StreamHold hold(stream_->handle());
+  const auto completion = Launch();
+  exhausted_ = true;
+  EXPECT_EQ(completion->Wait().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(failure().message()), HasSubstr("out of memory in the thread that watches the device"));
+  while (!watch_->idle()) std::this_thread::yield();
 }
 
 TEST_F(DeviceWatchTest, NothingIsLeftUnsettledByStopping) {

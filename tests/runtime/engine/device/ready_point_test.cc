@@ -93,7 +93,7 @@ TEST_F(ReadyPointTest, AStreamThatIsBeingCapturedIsRefused) {
   const auto stream = NewStream();
   cuda_.SetCapturing(stream->handle(), 1);
   const auto point = ReadyPoint::Note(device_, stream->handle(), &noted_);
-  EXPECT_EQ(point.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(point.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(point.status().message()), HasSubstr("before or after the capture"));
   EXPECT_EQ(cuda_.recorded_events(), 0u);
   cuda_.SetCapturing(stream->handle(), 0);
