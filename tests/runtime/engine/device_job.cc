@@ -6,11 +6,13 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/bootstrap/device_backends.h"
 #include "tests/runtime/engine/job.h"
 #include "tests/testing/backends.h"
 #include "tests/testing/fake_nccl/load_fake_nccl.h"
+#include "tests/testing/hierarchical_transports.h"
 #include "tests/testing/run_ranks.h"
 
 namespace ronda::testing {
@@ -92,7 +94,10 @@ void RunDeviceRanks(const DeviceJobOptions& options, const std::function<void(De
   cuda_options.devices = options.devices;
   cuda_options.loading = FakeCuda::Options::Loading::kLazy;
   const auto cuda = std::make_shared<FakeCuda>(cuda_options);
-  std::vector<Transport> transports = ConnectRanks(Backend::kInProcess, {.size = options.size});
+  constexpr uint64_t kSeed = 11;
+  std::vector<Transport> transports = options.hosts.hosts.empty()
+                                          ? ConnectRanks(Backend::kInProcess, {.size = options.size})
+                                          : ConnectHierarchicalTransports(options.hosts, kSeed);
   for (size_t rank = 0; rank < transports.size(); ++rank) {
     transports[rank].devices = SupportOf(options, cuda, static_cast<RankId>(rank));
   }
@@ -106,6 +111,10 @@ void RunDeviceRanks(const DeviceJobOptions& options, const std::function<void(De
     runtime.reset();
   });
   EXPECT_TRUE(options.expects_failure || cuda->Leaks().empty()) << cuda->Leaks();
+}
+
+HostMap HostsFor(absl::string_view backend, int size) {
+  return absl::StartsWith(backend, "hierarchical-") ? HostsOf(Backend::kHierarchical, size) : HostMap();
 }
 
 Submission DeviceSum(const std::string& name, DeviceRank& rank, const DeviceTensor& tensor, size_t count) {

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
+#include "runtime/collectives/host_map.h"
 #include "runtime/cuda/device.h"
 #include "runtime/engine/runtime.h"
 #include "runtime/engine/submission.h"
@@ -92,7 +94,8 @@ class DeviceRank {
 struct DeviceJobOptions {
   int size = 2;
   int devices = 8;               // rank r has device r % devices
-  std::string backend = "nccl";  // or "staged"
+  std::string backend = "nccl";  // a value of RONDA_DEVICE_BACKEND
+  HostMap hosts;                 // whose ranks share memory; none: the ranks are on one host
   Runtime::Options runtime;
   FakeCuda::Options cuda;
   std::vector<RankId> without_devices;  // whose libraries cannot be found
@@ -102,6 +105,9 @@ struct DeviceJobOptions {
 // A job of `options.size` ranks, each of which runs `body` and shuts down, which must succeed, unless the job is
 // expected to fail. Otherwise nothing may be left on the devices afterwards.
 void RunDeviceRanks(const DeviceJobOptions& options, const std::function<void(DeviceRank& rank)>& body);
+
+// Two hosts for so many ranks, if the backend works in two levels; else none.
+HostMap HostsFor(absl::string_view backend, int size);
 
 // An allreduce in place.
 Submission DeviceSum(const std::string& name, DeviceRank& rank, const DeviceTensor& tensor, size_t count);

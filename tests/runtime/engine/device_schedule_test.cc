@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "tests/runtime/engine/device_job.h"
 #include "tests/runtime/engine/job.h"
 
@@ -93,12 +94,15 @@ constexpr Memory kCuda = Memory::kCuda;
 
 class DeviceSchedule : public ::testing::TestWithParam<std::string> {};
 
-INSTANTIATE_TEST_SUITE_P(Backends, DeviceSchedule, ::testing::Values("nccl", "staged"),
-                         [](const auto& backend) { return backend.param; });
+INSTANTIATE_TEST_SUITE_P(Backends, DeviceSchedule,
+                         ::testing::Values("nccl", "hierarchical-staged", "staged", "hierarchical-nccl"),
+                         [](const auto& backend) {
+                           return absl::StrReplaceAll(backend.param, {{"-", "_"}});
+                         });
 
 TEST_P(DeviceSchedule, IsEnteredAndCarriesTheSteps) {
   std::barrier<> meeting(3);
-  RunDeviceRanks({.size = 3, .backend = GetParam()}, [&](DeviceRank& rank) {
+  RunDeviceRanks({.size = 3, .backend = GetParam(), .hosts = HostsFor(GetParam(), 3)}, [&](DeviceRank& rank) {
     MixedStep step(rank, {kCuda, kHost, kCuda});
     int steps = 0;
     for (; steps < 40; ++steps) step.Run(steps, steps % 2 == 0);
@@ -112,8 +116,8 @@ TEST_P(DeviceSchedule, IsEnteredAndCarriesTheSteps) {
 }
 
 TEST_P(DeviceSchedule, IsLeftForSomethingNewOfOneRankAndComesAgain) {
-  std::barrier<> meeting(2);
-  RunDeviceRanks({.size = 2, .backend = GetParam()}, [&](DeviceRank& rank) {
+  std::barrier<> meeting(3);
+  RunDeviceRanks({.size = 3, .backend = GetParam(), .hosts = HostsFor(GetParam(), 3)}, [&](DeviceRank& rank) {
     MixedStep step(rank, {kCuda, kCuda});
     int steps = 0;
     for (; steps < 20; ++steps) step.Run(steps, false);
@@ -121,12 +125,12 @@ TEST_P(DeviceSchedule, IsLeftForSomethingNewOfOneRankAndComesAgain) {
     meeting.arrive_and_wait();
     const DeviceTensor other(rank, std::vector<float>(3, 1));
     std::shared_ptr<Handle> early;
-    // Rank 0 in the midst of a step, rank 1 three steps later.
+    // Rank 0 in the midst of a step, the others three steps later.
     if (rank.rank() == 0) early = *rank.runtime().Submit(DeviceSum("new", rank, other, 3));
     for (int i = 0; i < 3; ++i, ++steps) step.Run(steps, true);
-    if (rank.rank() == 1) early = *rank.runtime().Submit(DeviceSum("new", rank, other, 3));
+    if (rank.rank() != 0) early = *rank.runtime().Submit(DeviceSum("new", rank, other, 3));
     EXPECT_EQ(early->Wait(), absl::OkStatus());
-    EXPECT_THAT(other.Get<float>(), Each(2.0f));
+    EXPECT_THAT(other.Get<float>(), Each(3.0f));
     for (int i = 0; i < 20; ++i, ++steps) step.Run(steps, true);
     EXPECT_GE(rank.runtime().statistics().schedules_begun, 2u);
     EXPECT_GE(rank.runtime().statistics().schedules_left, 1u);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "tests/runtime/engine/device_job.h"
 #include "tests/runtime/engine/job.h"
 #include "tests/testing/fake_nccl/load_fake_nccl.h"
@@ -27,12 +28,15 @@ constexpr int kRanks = 3;
 class DeviceOperations : public ::testing::TestWithParam<std::string> {
  protected:
   void Run(const std::function<void(DeviceRank& rank)>& body) {
-    RunDeviceRanks({.size = kRanks, .backend = GetParam()}, body);
+    RunDeviceRanks({.size = kRanks, .backend = GetParam(), .hosts = HostsFor(GetParam(), kRanks)}, body);
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Backends, DeviceOperations, ::testing::Values("nccl", "staged"),
-                         [](const auto& backend) { return backend.param; });
+INSTANTIATE_TEST_SUITE_P(Backends, DeviceOperations,
+                         ::testing::Values("nccl", "hierarchical-staged", "staged", "hierarchical-nccl"),
+                         [](const auto& backend) {
+                           return absl::StrReplaceAll(backend.param, {{"-", "_"}});
+                         });
 
 float Of(DeviceRank& rank) { return static_cast<float>(rank.rank() + 1); }
 

@@ -1,0 +1,126 @@
+// Jobs on several hosts whose tensors are on devices, in two levels: what goes wrong on one of them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <barrier>
+#include <string>
+#include <vector>
+
+#include "tests/runtime/engine/device_job.h"
+#include "tests/runtime/engine/job.h"
+#include "tests/testing/fake_nccl/load_fake_nccl.h"
+
+namespace ronda::testing {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+// Only on the level across has a communicator a rank 2.
+const HostMap& ThreeHosts() {
+  static const HostMap* const map = new HostMap{.hosts = {{0, 1}, {2, 3}, {4, 5}}};
+  return *map;
+}
+
+// Where something goes wrong in NCCL, and what of the job does not matter to it.
+struct Fault {
+  std::string name;
+  std::string backend;
+  int nccl_rank;
+};
+
+std::ostream& operator<<(std::ostream& out, const Fault& fault) { return out << fault.name; }
+
+class DeviceHierarchyFaults : public ::testing::TestWithParam<Fault> {
+ protected:
+  ~DeviceHierarchyFaults() override { SetFakeNcclFaults(kNoFaults); }
+
+  // In the communicators of NCCL that have such a rank, something goes wrong with the second operation.
+  void Run(fake_nccl_faults faults, const Runtime::Options& options, absl::StatusCode expected) {
+    faults.rank = GetParam().nccl_rank;
+    SetFakeNcclFaults(faults);
+    RunDeviceRanks(
+        {.size = 6, .backend = GetParam().backend, .hosts = ThreeHosts(), .runtime = options, .expects_failure = true},
+        [&](DeviceRank& rank) {
+          const DeviceTensor& tensor = rank.Keep(std::vector<float>(3, 1));
+          absl::Status status;
+          for (int step = 0; step < 5 && status.ok(); ++step) {
+            status = CarryOut(rank.runtime(), DeviceSum("x", rank, tensor, 3));
+          }
+          EXPECT_EQ(status.code(), expected) << status;
+        });
+    EXPECT_EQ(LiveFakeNcclCommunicators(), 0);
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Levels, DeviceHierarchyFaults,
+                         ::testing::Values(Fault{"OnHostsUnderMessages", "hierarchical-staged", 1},
+                                           Fault{"OnHostsUnderNccl", "hierarchical-nccl", 1},
+                                           Fault{"Across", "hierarchical-nccl", 2}),
+                         [](const auto& fault) { return fault.param.name; });
+
+TEST_P(DeviceHierarchyFaults, WhatNcclFindsWrongReachesAllRanks) {
+  fake_nccl_faults faults = kNoFaults;
+  faults.error_at = 1;
+  faults.hang_at = 1;
+  Run(faults, {}, absl::StatusCode::kUnavailable);
+}
+
+TEST_P(DeviceHierarchyFaults, ALevelThatHangsEndsTheJobByItsDeadline) {
+  fake_nccl_faults faults = kNoFaults;
+  faults.hang_at = 1;
+  Runtime::Options options;
+  options.tunables.stall_warning = absl::Milliseconds(100);
+  options.tunables.stall_deadline = absl::Milliseconds(500);
+  Run(faults, options, absl::StatusCode::kDeadlineExceeded);
+}
+
+class DeviceHierarchy : public ::testing::TestWithParam<std::string> {};
+
+INSTANTIATE_TEST_SUITE_P(Backends, DeviceHierarchy, ::testing::Values("hierarchical-staged", "hierarchical-nccl"),
+                         [](const auto& backend) { return backend.param.substr(sizeof("hierarchical")); });
+
+TEST_P(DeviceHierarchy, ARankThatIsGoneLeavesNobodyWaitingForTheDevice) {
+  std::barrier<> under_way(6);
+  RunDeviceRanks({.size = 6, .backend = GetParam(), .hosts = ThreeHosts(), .expects_failure = true},
+                 [&](DeviceRank& rank) {
+                   const DeviceTensor& tensor = rank.Keep(std::vector<float>(3, 1));
+                   ASSERT_NE(SucceedOn(rank, DeviceSum("x", rank, tensor, 3)), nullptr);
+                   ASSERT_NE(SucceedOn(rank, Barrier("b")), nullptr);
+                   // What the others do is under way on their devices, and waits there for this one's.
+                   std::unique_ptr<StreamHold> hold;
+                   if (rank.rank() == 3) hold = std::make_unique<StreamHold>(rank.stream());
+                   const auto handle = rank.runtime().Submit(DeviceSum("x", rank, tensor, 3));
+                   ASSERT_TRUE(handle.ok()) << handle.status();
+                   under_way.arrive_and_wait();
+                   if (rank.rank() == 3) rank.runtime().Abandon(absl::AbortedError("given up"));
+                   EXPECT_THAT(std::string((*handle)->Wait().message()), HasSubstr("given up"));
+                 });
+  EXPECT_EQ(LiveFakeNcclCommunicators(), 0);
+}
+
+TEST_P(DeviceHierarchy, NeitherMemoryNorEventsGrowWithTheNumberOfSteps) {
+  RunDeviceRanks({.size = 3, .backend = GetParam(), .hosts = {.hosts = {{0, 1}, {2}}}}, [](DeviceRank& rank) {
+    const DeviceTensor first(rank, std::vector<float>(1000, 0));
+    const DeviceTensor second(rank, std::vector<float>(100, 1));
+    const auto step = [&] {
+      const auto handles =
+          rank.runtime().SubmitAll({DeviceSum("a", rank, first, 1000), DeviceSum("b", rank, second, 100)});
+      ASSERT_TRUE(handles.ok()) << handles.status();
+      for (const auto& handle : *handles) EXPECT_EQ(handle->Wait(), absl::OkStatus());
+      ASSERT_NE(SucceedOn(rank, Barrier("step")), nullptr);
+    };
+    for (int i = 0; i < 40; ++i) step();
+    ASSERT_NE(SucceedOn(rank, Barrier("begin")), nullptr);
+    const size_t allocations = rank.fake().allocations();
+    const size_t events = rank.fake().created_events();
+    for (int i = 0; i < 60; ++i) step();
+    // How much is in use at once may depend on when each thread lets go of a handle, but not on the number of steps.
+    EXPECT_LE(rank.fake().allocations(), allocations + 10);
+    EXPECT_LE(rank.fake().created_events(), events + 10);
+    ASSERT_NE(SucceedOn(rank, Barrier("end")), nullptr);
+  });
+}
+
+}  // namespace
+}  // namespace ronda::testing
