@@ -38,21 +38,29 @@ absl::Status DeviceAdasumPlace::Grow(ResultData& block, size_t bytes, absl::stri
   return absl::OkStatus();
 }
 
+// Exchanges do not mark the stream; what comes after one unpacks.
+template <typename Function>
+absl::Status DeviceAdasumPlace::Launch(StreamPhase phase, absl::string_view what, const Function& function) {
+  const bool follows_exchange = phase == StreamPhase::kUnpack;
+  if (follows_exchange && options_.marks != nullptr) options_.marks->Mark(StreamPhase::kTransfer);
+  return Marked(options_.marks, phase, options_.device->Call(what, function));
+}
+
 absl::Status DeviceAdasumPlace::Pack(const cuda::PackCall& call) {
-  return options_.device->Call("packing for Adasum",
-                               [&](const ronda_cuda_plugin& kernels) { return kernels.pack(&call, options_.stream); });
+  return Launch(StreamPhase::kPack, "packing for Adasum",
+                [&](const ronda_cuda_plugin& kernels) { return kernels.pack(&call, options_.stream); });
 }
 
 absl::Status DeviceAdasumPlace::Unpack(const cuda::UnpackCall& call) {
-  return options_.device->Call(
-      "unpacking for Adasum", [&](const ronda_cuda_plugin& kernels) { return kernels.unpack(&call, options_.stream); });
+  return Launch(StreamPhase::kUnpack, "unpacking for Adasum",
+                [&](const ronda_cuda_plugin& kernels) { return kernels.unpack(&call, options_.stream); });
 }
 
 absl::Status DeviceAdasumPlace::Dots(const cuda::DotsCall& call) {
   constexpr size_t kScratchOfPair = 3 * cuda::kDotsMaxParts * sizeof(double);
   const auto at_once = static_cast<size_t>(std::min(call.pair_count, kPairsAtOnce));
   RONDA_RETURN_IF_ERROR(Grow(scratch_, at_once * kScratchOfPair, "Adasum's dot products"));
-  return options_.device->Call("Adasum's dot products", [&](const ronda_cuda_plugin& kernels) {
+  return Launch(StreamPhase::kReduce, "Adasum's dot products", [&](const ronda_cuda_plugin& kernels) {
     int error = 0;
     for (int begin = 0; begin < call.pair_count && error == 0; begin += kPairsAtOnce) {
       const cuda::DotsCall part = Part(call, begin, reinterpret_cast<double*>(scratch_.get()));
@@ -63,8 +71,8 @@ absl::Status DeviceAdasumPlace::Dots(const cuda::DotsCall& call) {
 }
 
 absl::Status DeviceAdasumPlace::Combine(const cuda::CombineCall& call) {
-  return options_.device->Call(
-      "Adasum", [&](const ronda_cuda_plugin& kernels) { return kernels.adasum_combine(&call, options_.stream); });
+  return Launch(StreamPhase::kReduce, "Adasum",
+                [&](const ronda_cuda_plugin& kernels) { return kernels.adasum_combine(&call, options_.stream); });
 }
 
 }  // namespace ronda

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/collectives/adasum_place.h"
+#include "runtime/collectives/stream_marks.h"
 #include "runtime/cuda/device.h"
 #include "runtime/engine/device/device_blocks.h"
 
@@ -22,6 +23,7 @@ class DeviceAdasumPlace : public AdasumPlace {
     std::shared_ptr<Device> device;
     StreamHandle stream = nullptr;
     std::shared_ptr<DeviceBlocks> blocks;  // of the device's memory
+    StreamMarks* marks = nullptr;          // of the stream; not owned; nullptr: nobody wants to know
   };
 
   explicit DeviceAdasumPlace(Options options) : options_(std::move(options)) {}
@@ -34,6 +36,10 @@ class DeviceAdasumPlace : public AdasumPlace {
   absl::Status Combine(const kernels::cuda::CombineCall& call) override;
 
  private:
+  // Puts work on the stream.
+  template <typename Function>
+  absl::Status Launch(StreamPhase phase, absl::string_view what, const Function& function);
+
   // What `block` was used for is before what it, or another in its place, is used for next.
   absl::Status Grow(ResultData& block, size_t bytes, absl::string_view purpose);
 

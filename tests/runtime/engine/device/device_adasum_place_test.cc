@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "tests/testing/fake_cuda/fake_cuda.h"
 
@@ -12,7 +13,14 @@ namespace ronda {
 namespace {
 
 using ::ronda::testing::FakeCuda;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+
+class Phases : public StreamMarks {
+ public:
+  void Mark(StreamPhase phase) override { marked.push_back(phase); }
+  std::vector<StreamPhase> marked;
+};
 
 class DeviceAdasumPlaceTest : public ::testing::Test {
  protected:
@@ -26,9 +34,11 @@ class DeviceAdasumPlaceTest : public ::testing::Test {
   FakeCuda cuda_{{.devices = 1, .memory_bytes = size_t{1} << 20}};
   const std::shared_ptr<Device> device_ = *Device::Open(cuda_.table(), 0);
   const std::unique_ptr<DeviceStream> stream_ = *DeviceStream::Create(device_.get());
+  Phases phases_;
   DeviceAdasumPlace place_{{.device = device_,
                             .stream = stream_->handle(),
-                            .blocks = DeviceBlocks::Create(device_, RONDA_CUDA_DEVICE_MEMORY)}};
+                            .blocks = DeviceBlocks::Create(device_, RONDA_CUDA_DEVICE_MEMORY),
+                            .marks = &phases_}};
 };
 
 TEST_F(DeviceAdasumPlaceTest, MemoryIsKeptAndServesWhateverIsSmaller) {
@@ -52,6 +62,16 @@ TEST_F(DeviceAdasumPlaceTest, WhatTheDeviceHasNoMemoryForIsNamed) {
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()), HasSubstr("the Adasum of 'conv1/weight'"));
   EXPECT_NE(Allocate(1000), nullptr) << "what fits is still to be had";
+}
+
+TEST_F(DeviceAdasumPlaceTest, TheStreamIsMarkedWithWhatItDoes) {
+  Allocate(1000);
+  EXPECT_EQ(place_.Pack({}), absl::OkStatus());
+  EXPECT_EQ(place_.Unpack({}), absl::OkStatus());
+  EXPECT_EQ(place_.Dots({}), absl::OkStatus());
+  EXPECT_EQ(place_.Combine({}), absl::OkStatus());
+  EXPECT_THAT(phases_.marked, ElementsAre(StreamPhase::kPack, StreamPhase::kTransfer, StreamPhase::kUnpack,
+                                          StreamPhase::kReduce, StreamPhase::kReduce));
 }
 
 TEST_F(DeviceAdasumPlaceTest, WhatTheDeviceRefusesIsAnError) {
