@@ -1,5 +1,6 @@
 #include "runtime/collectives/host_adasum_place.h"
 
+#include <cstdint>
 #include <new>
 
 #include "absl/strings/str_cat.h"
@@ -57,7 +58,7 @@ absl::Status HostAdasumPlace::Dots(const cuda::DotsCall& call) {
   for (int pair = 0; pair < call.pair_count; ++pair) {
     const cuda::Extent& a = call.a[pair];
     const kernels::AdasumDots dots = kernels::Dots(a.data, call.b[pair].data, call.dtype, a.count);
-    double* const to = call.dots + 3 * pair;
+    double* const to = call.dots + 3 * int64_t{pair};
     to[0] = dots.ab;
     to[1] = dots.aa;
     to[2] = dots.bb;
@@ -68,7 +69,7 @@ absl::Status HostAdasumPlace::Dots(const cuda::DotsCall& call) {
 absl::Status HostAdasumPlace::Combine(const cuda::CombineCall& call) {
   for (int pair = 0; pair < call.pair_count; ++pair) {
     const cuda::Extent& a = call.a[pair];
-    const double* const dots = call.dots + 3 * pair;
+    const double* const dots = call.dots + 3 * int64_t{pair};
     kernels::Combine({.a = a.data,
                       .b = call.b[pair].data,
                       .weights = kernels::WeightsOf({.ab = dots[0], .aa = dots[1], .bb = dots[2]}),
