@@ -31,12 +31,13 @@ part() {  # part NAME
     sed -nE "s/^ +\[(.)\] $1 +(.*)/\1 \2/p" | sed 's/^  /- /'
 }
 
-# Runs every test, in front of it the given command, and says what has become of it.
-run_tests() {  # run_tests [COMMAND...]
-  local passed=0 failed=0 skipped=0 program log
+# Runs every test, for so long at most, with the given command in front of it, and says what has become of it.
+run_tests() {  # run_tests SECONDS [COMMAND...]
+  local seconds=$1 passed=0 failed=0 skipped=0 program log
+  shift
   while read -r program; do
     log=$logs/${program//\//_}.log
-    if ! (export TEST_TMPDIR=$logs && timeout 300 "$@" "./$program" < /dev/null > "$log" 2>&1); then
+    if ! (export TEST_TMPDIR=$logs && timeout "$seconds" "$@" "./$program" < /dev/null > "$log" 2>&1); then
       failed=$((failed + 1))
       echo "FAILED  $program" && tail -n 40 "$log"
     elif grep -q '^\[  SKIPPED \]' "$log" && ! grep -q '^\[       OK \]' "$log"; then
@@ -60,7 +61,7 @@ sanitize() {
   }
   for tool in memcheck racecheck synccheck; do
     echo "== $tool"
-    run_tests "$sanitizer" --tool "$tool" --target-processes all --error-exitcode 86 || status=1
+    run_tests 1800 "$sanitizer" --tool "$tool" --target-processes all --error-exitcode 86 || status=1
   done
   return $status
 }
@@ -109,7 +110,7 @@ fi
 echo "${cuda#X }"
 
 case $what in
-  test) run_tests ;;
+  test) run_tests 300 ;;
   bench) run_benches ;;
   sanitize) sanitize ;;
   *) echo "$usage" >&2 && exit 2 ;;
