@@ -47,7 +47,7 @@ absl::StatusOr<std::shared_ptr<Device>> RankDevice::CheckBuffers(const Submissio
   std::shared_ptr<Device> device;
   const void* checked = nullptr;
   for (const void* buffer : {submission.input, static_cast<const void*>(submission.output)}) {
-    if (buffer == checked) continue;  // in place, or there is none
+    if (buffer == nullptr || buffer == checked) continue;
     checked = buffer;
     RONDA_ASSIGN_OR_RETURN(device, CheckBuffer(buffer));
   }
