@@ -116,6 +116,9 @@ bool Mailboxes::Run(int self, std::vector<Transfer> transfers, const std::atomic
     if (transfer.way == Transfer::Way::kSend) transfer.length = transfer.bytes;
   }
   while (!transfers.empty()) {
+    // Before anything is moved: who has given up an operation in the middle must not begin the next one, whose first
+    // bytes a peer would take for the rest of that.
+    if (gives_up.load()) return false;
     const uint32_t heard = BellOf(self).Rings();
     std::set<std::pair<Transfer::Way, int>> busy;  // an earlier transfer is not through
     std::set<int> moved;
@@ -126,7 +129,6 @@ bool Mailboxes::Run(int self, std::vector<Transfer> transfers, const std::atomic
     }
     std::erase_if(transfers, [](const Transfer& transfer) { return transfer.done == TotalBytes(transfer); });
     for (int peer : moved) BellOf(peer).Ring();
-    if (gives_up.load()) return false;
     if (moved.empty() && !transfers.empty()) BellOf(self).Sleep(heard, kNap);
   }
   return true;
