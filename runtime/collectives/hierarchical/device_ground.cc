@@ -52,29 +52,13 @@ absl::Status DeviceGround::Across(size_t slot, absl::FunctionRef<absl::Status()>
 }
 
 absl::StatusOr<char*> DeviceGround::AtLeast(size_t bytes, DeviceMemory& memory, absl::string_view purpose) {
-  FreeOutgrown();
   if (memory.data() == nullptr || memory.size() < bytes) {
-    RONDA_RETURN_IF_ERROR(Retire(memory));
-    const size_t units = (std::max<size_t>(bytes, 1) + kUnitBytes - 1) / kUnitBytes;
-    RONDA_ASSIGN_OR_RETURN(memory, options_.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, units * kUnitBytes, purpose));
+    const size_t units = (std::max({bytes, 2 * memory.size(), size_t{1}}) + kUnitBytes - 1) / kUnitBytes;
+    RONDA_ASSIGN_OR_RETURN(DeviceMemory larger,
+                           options_.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, units * kUnitBytes, purpose));
+    outgrown_.push_back(std::exchange(memory, std::move(larger)));
   }
   return reinterpret_cast<char*>(memory.data());
-}
-
-// All that uses the memory is before this in the stream of the level on the host, or has been taken back by it.
-absl::Status DeviceGround::Retire(DeviceMemory& memory) {
-  if (memory.data() == nullptr) return absl::OkStatus();
-  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<DeviceEvent> last_use, options_.device->NewEvent());
-  RONDA_RETURN_IF_ERROR(last_use->Record(options_.stream));
-  outgrown_.push_back({.memory = std::exchange(memory, DeviceMemory()), .last_use = std::move(last_use)});
-  return absl::OkStatus();
-}
-
-void DeviceGround::FreeOutgrown() {
-  std::erase_if(outgrown_, [](const Outgrown& outgrown) {
-    const absl::StatusOr<bool> is_passed = outgrown.last_use->done();
-    return is_passed.ok() && *is_passed;
-  });
 }
 
 }  // namespace ronda

@@ -55,24 +55,18 @@ class DeviceGround : public LevelGround {
     std::unique_ptr<DeviceEvent> handed_over;  // by the level on the host
     std::unique_ptr<DeviceEvent> crossed;
   };
-  // Memory that was too small, and the point on the stream behind all that uses it.
-  struct Outgrown {
-    DeviceMemory memory;
-    std::unique_ptr<DeviceEvent> last_use;
-  };
 
   DeviceGround(Options options, std::unique_ptr<DeviceStream> across)
       : options_(std::move(options)), across_(std::move(across)) {}
 
+  // Grows `memory` to at least twice its size, if it is too small.
   absl::StatusOr<char*> AtLeast(size_t bytes, DeviceMemory& memory, absl::string_view purpose);
-  absl::Status Retire(DeviceMemory& memory);
-  void FreeOutgrown();
 
   const Options options_;
   const std::unique_ptr<DeviceStream> across_;
   std::array<Slot, kSlots> slots_;
   DeviceMemory gathered_;
-  std::vector<Outgrown> outgrown_;
+  std::vector<DeviceMemory> outgrown_;  // kept: to free it is to wait for the device, and so for other ranks
 };
 
 }  // namespace ronda
