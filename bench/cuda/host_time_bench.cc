@@ -36,8 +36,8 @@ namespace {
 struct HostTimeOptions {
   std::string preset = "resnet50";
   int blocks = 11;
-  int steps = 20;     // of a block
-  int warm_up = 100;  // steps before the first block
+  int steps = 20;    // of a block
+  int warm_up = 40;  // steps before the first block
 };
 
 // How the tensors are submitted.
@@ -224,7 +224,7 @@ int Main(const std::vector<std::string>& words) {
   flags.Add({.names = {"--blocks"}, .value = "N", .help = "Blocks of steps, of which the median counts (11)."},
             Integer(&options.blocks, kPositive));
   flags.Add({.names = {"--steps"}, .value = "N", .help = "Steps of a block (20)."}, Integer(&options.steps, kPositive));
-  flags.Add({.names = {"--warm-up"}, .value = "N", .help = "Steps before the first block (100)."},
+  flags.Add({.names = {"--warm-up"}, .value = "N", .help = "Steps before the first block (40)."},
             Integer(&options.warm_up, kPositive));
   if (const absl::Status parsed = flags.Parse(words); !parsed.ok()) {
     std::fprintf(stderr, "host_time_bench: %s\n", std::string(parsed.message()).c_str());

@@ -7,6 +7,7 @@ cd "$(dirname "$(readlink -f "$0")")"
 readonly root=$PWD
 readonly usage="usage: run.sh test|bench|sanitize"
 readonly what=${1:?$usage}
+[[ $what =~ ^(test|bench|sanitize)$ ]] || { echo "$usage" >&2 && exit 2; }
 readonly logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 export LD_LIBRARY_PATH=$root/lib:${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}/usr/local/cuda/lib64
@@ -113,5 +114,4 @@ case $what in
   test) run_tests 300 ;;
   bench) run_benches ;;
   sanitize) sanitize ;;
-  *) echo "$usage" >&2 && exit 2 ;;
 esac

@@ -73,5 +73,5 @@ for what in test bench sanitize; do
   FAKE_CUDA_DEVICES=0 run "$what"
   expect 0 "SKIPPED: no CUDA device: "
 done
-run nonsense
+FAKE_CUDA_DEVICES=0 run nonsense
 expect 2 "usage: run.sh"
