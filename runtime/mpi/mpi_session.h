@@ -46,7 +46,7 @@ class MpiSession {
   // Gives all ranks rank 0's text; `text` is not looked at elsewhere. Every rank calls it; blocks until all have.
   virtual absl::StatusOr<std::string> Broadcast(absl::string_view text) = 0;
 
-  // Messages between `ranks` (of the job, ascending), numbered by their place there, apart from those of any other
+  // Messages between `ranks` (of the job, in any order), numbered by their place there, apart from those of any other
   // Connect. Its members, and only they, call it with the same `tag`, below 32768, and block until all have.
   virtual absl::StatusOr<std::unique_ptr<PointToPoint>> Connect(const std::vector<RankId>& ranks, int tag) = 0;
 

@@ -45,7 +45,23 @@ absl::Status TooManySockets(int error) {
                    "open files (ulimit -n), or use MPI across hosts"));
 }
 
-bool MeansTooMany(int error) { return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM; }
+// The place of `rank` among those of the level; nullopt: it is none of them.
+std::optional<size_t> PlaceIn(const TcpLevel& level, RankId rank) {
+  const auto place = std::find(level.ranks.begin(), level.ranks.end(), rank);
+  if (place == level.ranks.end()) return std::nullopt;
+  return static_cast<size_t>(place - level.ranks.begin());
+}
+
+// A connection may be idle for hours, and what lies between the hosts may forget it: it is kept in use.
+void SetUp(int fd) {
+  const auto set = [fd](int level, int option, int value) { setsockopt(fd, level, option, &value, sizeof(value)); };
+  // Small messages are not to wait for more. The buffers are left alone: those that the kernel sizes itself grow larger
+  // than the ones that programs may ask for.
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 60);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 10);
+}
 
 // Reads until `text` has `wanted` bytes; whether it has. Not a byte more: data may follow.
 absl::StatusOr<bool> ReadUpTo(int fd, size_t wanted, std::string* text) {
@@ -85,13 +101,20 @@ class OutgoingCall {
   // Calls, if no call is under way and the last one was long enough ago.
   // Errors: RESOURCE_EXHAUSTED.
   absl::Status CallIfDue() {
-    if (is_over() || socket_.valid() || MonotonicTime() < due_) return absl::OkStatus();
+    const absl::Duration now = MonotonicTime();
+    if (MayHangUp() && now >= end_) HangUp(absl::DeadlineExceededError(SilenceSoFar()));
+    if (is_over() || socket_.valid() || now < due_) return absl::OkStatus();
     RONDA_ASSIGN_OR_RETURN(caller_, TcpCaller::Create(&options_.job, line_));
     RONDA_ASSIGN_OR_RETURN(const SocketAddress address, ToSocketAddress(callee()));
     UniqueFd socket(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!socket.valid()) return TooManySockets(errno);
+    if (!socket.valid() && errno == EMFILE) return TooManySockets(errno);
+    if (!socket.valid()) {
+      HangUp(SystemError("cannot open a socket", errno));
+      return absl::OkStatus();
+    }
     socket_ = std::move(socket);
     state_ = State::kConnecting;
+    end_ = now + options_.patience_with_callees;
     if (connect(socket_.get(), address.get(), address.bytes) != 0 && errno != EINPROGRESS) {
       HangUp(SystemError("cannot connect", errno));
     }
@@ -106,6 +129,15 @@ class OutgoingCall {
 
  private:
   enum class State { kConnecting, kAwaitingChallenge, kAwaitingWelcome, kOver };
+
+  // Once the callee may have heard who calls, it counts on this connection.
+  bool MayHangUp() const {
+    return socket_.valid() && (state_ == State::kConnecting || state_ == State::kAwaitingChallenge);
+  }
+
+  absl::string_view SilenceSoFar() const {
+    return state_ == State::kConnecting ? "no answer" : "connected, but who is there does not answer as a rank does";
+  }
 
   const Endpoint& callee() const { return options_.endpoints[static_cast<size_t>(line_.callee)]; }
 
@@ -140,8 +172,9 @@ class OutgoingCall {
   State state_ = State::kConnecting;
   UniqueFd socket_;
   std::optional<TcpCaller> caller_;
-  std::string text_;  // as far as it has come
-  absl::Duration due_ = -absl::InfiniteDuration();
+  std::string text_;                                // as far as it has come
+  absl::Duration due_ = -absl::InfiniteDuration();  // of the next call
+  absl::Duration end_;                              // of our patience with the one under way
   absl::Status last_error_;
 };
 
@@ -197,10 +230,8 @@ void Mesh::Plan() {
 
 UniqueFd* Mesh::SocketOf(const TcpLine& line, RankId peer) {
   for (size_t i = 0; i < levels_.size(); ++i) {
-    const std::vector<RankId>& ranks = levels_[i].ranks;
-    const auto place = std::lower_bound(ranks.begin(), ranks.end(), peer);
-    if (levels_[i].number != line.level || place == ranks.end() || *place != peer) continue;
-    return &sockets_[i][static_cast<size_t>(place - ranks.begin())];
+    const std::optional<size_t> place = PlaceIn(levels_[i], peer);
+    if (levels_[i].number == line.level && place.has_value()) return &sockets_[i][*place];
   }
   return nullptr;
 }
@@ -251,7 +282,8 @@ void Mesh::HearAll(absl::Span<const pollfd> polled) {
   for (auto call = incoming_.begin(); call != incoming_.end();) {
     const bool has_spoken = polled[next++].revents != 0;
     const absl::StatusOr<bool> is_over = has_spoken ? Hear(*call) : absl::StatusOr<bool>(false);
-    if (!is_over.ok()) Complain(is_over.status());
+    // Who calls and says nothing may be a rank that has lost patience and called again.
+    if (!is_over.ok() && !call->text.empty()) Complain(is_over.status());
     const bool drop = !is_over.ok() || *is_over || MonotonicTime() >= call->end;
     call = drop ? incoming_.erase(call) : std::next(call);
   }
@@ -260,7 +292,7 @@ void Mesh::HearAll(absl::Span<const pollfd> polled) {
 absl::Status Mesh::Accept() {
   for (;;) {
     UniqueFd socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!socket.valid()) return MeansTooMany(errno) ? TooManySockets(errno) : absl::OkStatus();
+    if (!socket.valid()) return errno == EMFILE ? TooManySockets(errno) : absl::OkStatus();
     RONDA_ASSIGN_OR_RETURN(TcpCallee callee, TcpCallee::Create(&options_.job, options_.rank));
     if (!WriteAll(socket.get(), callee.challenge()).ok()) continue;
     if (incoming_.size() >= Missing() + kRoomForStrangers) incoming_.pop_front();
@@ -327,15 +359,11 @@ absl::Status Mesh::DeadlineError() const {
 std::vector<std::unique_ptr<PointToPoint>> Mesh::TakeMessages() {
   std::vector<std::unique_ptr<PointToPoint>> messages;
   for (size_t i = 0; i < levels_.size(); ++i) {
-    // Small messages are not to wait for more. The buffers are left alone: those that the kernel sizes itself grow
-    // larger than the ones that programs may ask for.
     for (const UniqueFd& socket : sockets_[i]) {
-      const int on = 1;
-      if (socket.valid()) setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+      if (socket.valid()) SetUp(socket.get());
     }
-    const std::vector<RankId>& ranks = levels_[i].ranks;
-    const auto self = std::lower_bound(ranks.begin(), ranks.end(), options_.rank) - ranks.begin();
-    messages.push_back(std::make_unique<TcpMessages>(static_cast<RankId>(self), std::move(sockets_[i])));
+    const auto self = static_cast<RankId>(*PlaceIn(levels_[i], options_.rank));
+    messages.push_back(std::make_unique<TcpMessages>(self, std::move(sockets_[i])));
   }
   return messages;
 }

@@ -21,7 +21,7 @@ namespace ronda {
 // Ranks that exchange messages, each with each, apart from those of any other level.
 struct TcpLevel {
   uint32_t number = 0;
-  std::vector<RankId> ranks;  // of the job, ascending; the messages number them by their place here
+  std::vector<RankId> ranks;  // of the job, in any order; the messages number them by their place here
 };
 
 struct TcpMeshOptions {
@@ -31,6 +31,7 @@ struct TcpMeshOptions {
   std::vector<Endpoint> endpoints;                            // by rank: where each listens
   absl::Duration timeout = absl::Seconds(30);                 // longest wait for all others
   absl::Duration patience_with_strangers = absl::Seconds(5);  // how long a caller may take to say who it is
+  absl::Duration patience_with_callees = absl::Seconds(5);    // how long a call may lead to nothing before the next
   std::function<absl::Status()> job_failure;                  // ends the wait
 };
 

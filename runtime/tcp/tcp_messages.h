@@ -26,7 +26,7 @@ namespace ronda {
 // sender: that is all the flow control there is. Nobody waits for ever because of it, as long as both sides name
 // messages in the same order: what a rank waits for comes behind only what it has asked for before.
 //
-// A connection that breaks fails the transfers that need it, once all that had arrived was read.
+// A connection that breaks fails the transfers that need it; what had arrived before may be lost with it.
 //
 // Thread-compatible.
 class TcpMessages : public PointToPoint {

@@ -93,6 +93,34 @@ TEST(TcpMeshTest, LevelsAreApart) {
   });
 }
 
+// Hosts that are numbered by their lowest ranks may have any ranks at the same place.
+TEST(TcpMeshTest, RanksOfALevelHaveAnyOrder) {
+  ConnectAndExchange(Listen(6), [](RankId rank) {
+    std::vector<TcpLevel> levels = {{.number = 0, .ranks = {0, 1, 2, 3, 4, 5}}};
+    if (rank > 2) levels.push_back({.number = 1, .ranks = {5, 3, 4}});
+    return levels;
+  });
+}
+
+TEST(TcpMeshTest, CallThatIsNotAnsweredIsMadeAgain) {
+  const Listeners listeners = Listen(2);
+  std::thread caller([&] {
+    TcpMeshOptions options = MeshOptions(listeners, 1);
+    options.patience_with_callees = absl::Milliseconds(20);
+    const absl::StatusOr<Messages> messages = ConnectTcp(*listeners[1], options, {{.ranks = {0, 1}}});
+    ASSERT_TRUE(messages.ok()) << messages.status();
+    ExchangeRanks(*messages->front());
+  });
+  // Somebody else answers first, and says nothing.
+  int answered = -1;
+  while (answered < 0) answered = accept(listeners[0]->fd(), nullptr, nullptr);
+  const UniqueFd silent(answered);
+  const absl::StatusOr<Messages> messages = ConnectTcp(*listeners[0], MeshOptions(listeners, 0), {{.ranks = {0, 1}}});
+  ASSERT_TRUE(messages.ok()) << messages.status();
+  ExchangeRanks(*messages->front());
+  caller.join();
+}
+
 TEST(TcpMeshTest, RankAloneOnALevelWaitsForNobody) {
   ConnectAndExchange(Listen(1), [](RankId) { return std::vector<TcpLevel>{{.ranks = {0}}}; });
 }
