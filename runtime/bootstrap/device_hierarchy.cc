@@ -8,6 +8,7 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/collectives/hierarchical/device_ground.h"
 #include "runtime/collectives/hierarchical/hierarchical_communicator.h"
+#include "runtime/collectives/host_map.h"
 #include "runtime/collectives/nccl/nccl_communicator.h"
 #include "runtime/collectives/staged/staged_communicator.h"
 
@@ -58,16 +59,21 @@ class Connecting {
   absl::StatusOr<DeviceTransport> Run() {
     HierarchicalCommunicator::Options levels = {.rank = request_.rank,
                                                 .hosts = request_.levels->hosts,
+                                                .across_driver = AcrossDriver(),
                                                 .meeting = request_.host,
                                                 .chunk_bytes = options_.chunk_bytes};
     RONDA_ASSIGN_OR_RETURN(
         std::unique_ptr<DeviceGround> ground,
         DeviceGround::Create({.device = request_.device, .stream = request_.stream, .marks = request_.marks}));
-    RONDA_ASSIGN_OR_RETURN(levels.local, Nccl(request_.levels->local, Lane()));
+    const HostMap& hosts = request_.levels->hosts;
+    const HostPlace self = PlaceOf(hosts, request_.rank);
+    RONDA_ASSIGN_OR_RETURN(levels.local,
+                           Nccl(request_.levels->local, hosts.hosts[static_cast<size_t>(self.host)], Lane()));
     if (request_.levels->across != nullptr) {
-      RONDA_ASSIGN_OR_RETURN(levels.across, BetweenHosts(request_.levels->across, {ground->across_stream()}));
+      RONDA_ASSIGN_OR_RETURN(
+          levels.across, BetweenHosts(request_.levels->across, RanksAt(hosts, self.place), {ground->across_stream()}));
     }
-    RONDA_ASSIGN_OR_RETURN(levels.flat, BetweenHosts(request_.host, Lane()));
+    RONDA_ASSIGN_OR_RETURN(levels.flat, BetweenHosts(request_.host, {}, Lane()));
     levels.ground = std::move(ground);
     return DeviceTransport{
         .communicator = std::make_unique<DeviceHierarchy>(std::move(levels), nccl_, request_.job_failure),
@@ -83,15 +89,24 @@ class Connecting {
   };
   Stream Lane() const { return {.handle = request_.stream, .marks = request_.marks}; }
 
-  absl::StatusOr<std::unique_ptr<Communicator>> BetweenHosts(Communicator* host, const Stream& stream) {
-    return options_.across == DeviceHierarchyOptions::Across::kNccl ? Nccl(host, stream) : Staged(host, stream);
+  bool IsNcclAcross() const { return options_.across == DeviceHierarchyOptions::Across::kNccl; }
+  TwoLevelReduce::Levels::Driver AcrossDriver() const {
+    using Driver = TwoLevelReduce::Levels::Driver;
+    return IsNcclAcross() ? Driver::kCaller : Driver::kOwnThread;
   }
 
-  // Between the ranks of `host`.
-  absl::StatusOr<std::unique_ptr<Communicator>> Nccl(Communicator* host, const Stream& stream) {
+  absl::StatusOr<std::unique_ptr<Communicator>> BetweenHosts(Communicator* host, std::vector<RankId> ranks,
+                                                             const Stream& stream) {
+    return IsNcclAcross() ? Nccl(host, std::move(ranks), stream) : Staged(host, stream);
+  }
+
+  // Between the ranks of `host`, which are these of the job; empty: all.
+  absl::StatusOr<std::unique_ptr<Communicator>> Nccl(Communicator* host, std::vector<RankId> ranks,
+                                                     const Stream& stream) {
     RONDA_ASSIGN_OR_RETURN(std::unique_ptr<NcclCommunicator> communicator,
                            NcclCommunicator::Create({.rank = host->rank(),
                                                      .size = host->size(),
+                                                     .job_ranks = std::move(ranks),
                                                      .device = request_.device,
                                                      .stream = stream.handle,
                                                      .library = options_.library,

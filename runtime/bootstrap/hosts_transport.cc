@@ -91,11 +91,9 @@ std::vector<RankId> AllRanks(const HostsTransportOptions& options) {
 
 // With this rank's place on their hosts; empty if no level across is wanted, or not every host has the place.
 std::vector<RankId> RanksAcross(const HostsTransportOptions& options, const HostPlace& self) {
-  std::vector<RankId> ranks;
   const bool is_two_levels = options.levels == HostsTransportOptions::Levels::kTwoLevels;
-  if (!is_two_levels || self.place >= SizesOf(options.hosts).least) return ranks;
-  for (const std::vector<RankId>& host : options.hosts.hosts) ranks.push_back(host[static_cast<size_t>(self.place)]);
-  return ranks;
+  const bool goes_across = is_two_levels && self.place < SizesOf(options.hosts).least;
+  return goes_across ? RanksAt(options.hosts, self.place) : std::vector<RankId>();
 }
 
 MessageLevel LevelOf(const HostsTransportOptions& options, const std::vector<RankId>& ranks,
@@ -215,14 +213,19 @@ absl::StatusOr<Transport> ConnectHosts(HostsTransportOptions options) {
     RONDA_ASSIGN_OR_RETURN(across, ConnectGrpcControl(options, here));
   }
   const bool uses_mpi = options.carrier == HostsTransportOptions::Carrier::kMpi;
-  RONDA_ASSIGN_OR_RETURN(MessageLevels levels,
-                         uses_mpi ? ConnectMpiLevels(options, self) : ConnectTcpLevels(options, self, *across));
+  absl::StatusOr<MessageLevels> levels =
+      uses_mpi ? ConnectMpiLevels(options, self) : ConnectTcpLevels(options, self, *across);
+  if (!levels.ok()) {
+    // Else the others would take the end of the control plane for this rank's farewell, and wait for it.
+    if (across != nullptr) across->Fail(levels.status());
+    return levels.status();
+  }
   if (across == nullptr) {
-    RONDA_ASSIGN_OR_RETURN(across, ConnectMpiControl(options, here, std::move(levels.control)));
+    RONDA_ASSIGN_OR_RETURN(across, ConnectMpiControl(options, here, std::move(levels->control)));
   }
   Transport transport = {.control = std::make_unique<HostsControlPlane>(std::move(across), here),
                          .flights = here->flights()};
-  ConnectData(options, here, std::move(levels), &transport);
+  ConnectData(options, here, *std::move(levels), &transport);
   return transport;
 }
 

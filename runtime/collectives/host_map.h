@@ -31,6 +31,14 @@ inline HostPlace PlaceOf(const HostMap& map, RankId rank) {
   return {};
 }
 
+// The ranks that have this place on their hosts, by host.
+// REQUIRES: all hosts have it.
+inline std::vector<RankId> RanksAt(const HostMap& map, int place) {
+  std::vector<RankId> ranks;
+  for (const std::vector<RankId>& host : map.hosts) ranks.push_back(host[static_cast<size_t>(place)]);
+  return ranks;
+}
+
 // Ranks on the host that has fewest, and on the one that has most.
 struct HostSizes {
   int least = 0;

@@ -84,13 +84,6 @@ std::vector<std::unique_ptr<Communicator>> ConnectMessages(const std::vector<Ran
   return communicators;
 }
 
-// The ranks that have this place on their hosts.
-std::vector<RankId> RanksAt(const HostMap& map, int place) {
-  std::vector<RankId> ranks;
-  for (const std::vector<RankId>& host : map.hosts) ranks.push_back(host[static_cast<size_t>(place)]);
-  return ranks;
-}
-
 int SizeOf(const HostMap& map) {
   size_t size = 0;
   for (const std::vector<RankId>& ranks : map.hosts) size += ranks.size();

@@ -22,6 +22,7 @@ HierarchicalCommunicator::HierarchicalCommunicator(Options options)
                .across = options_.across.get(),
                .shards = sizes_.least,
                .ground = options_.ground.get(),
+               .across_driver = options_.across_driver,
                .chunk_bytes = options_.chunk_bytes}) {}
 
 Capabilities HierarchicalCommunicator::capabilities() const {

@@ -19,9 +19,9 @@ namespace ronda {
 // goes once a host and not once a rank.
 //
 // A reduction of all ranks is, chunk by chunk: a reduce-scatter on the host, a reduction of each shard across the hosts
-// between the ranks that have it, and an all-gather on the host. A thread of its own drives the level across, so that
-// chunk k travels while k + 1 is reduced on the host and k - 1 is gathered. With hosts of different sizes there are as
-// many shards as ranks on the smallest.
+// between the ranks that have it, and an all-gather on the host. A thread of its own drives a level across that blocks,
+// so that chunk k travels while k + 1 is reduced on the host and k - 1 is gathered. With hosts of different sizes there
+// are as many shards as ranks on the smallest.
 //
 // The tensors are where the levels want them: all of them are communicators of the host, or of the same device, which
 // LevelGround tells apart.
@@ -42,6 +42,7 @@ class HierarchicalCommunicator : public Communicator {
     std::unique_ptr<Communicator> across;  // of the ranks with this place on their hosts, numbered by host; nullptr:
                                            // this rank has no shard
     std::unique_ptr<Communicator> flat;    // of all ranks, for what two levels do not make cheaper
+    TwoLevelReduce::Levels::Driver across_driver = TwoLevelReduce::Levels::Driver::kOwnThread;
     // Holds votes and barriers of all ranks; not owned. nullptr: the levels do. Those of devices would hold them on the
     // device, level by level, which is no way to learn of a veto.
     Communicator* meeting = nullptr;

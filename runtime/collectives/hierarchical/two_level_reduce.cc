@@ -52,27 +52,34 @@ absl::Status TwoLevelReduce::Run(const ReduceCall& call) {
 absl::Status TwoLevelReduce::ReduceAcross(size_t slot) { return levels_.across->Reduce(slots_[slot].across); }
 
 absl::Status TwoLevelReduce::RunChunks(const Plan& plan, size_t chunks) {
-  if (worker_ == nullptr && levels_.across != nullptr) {
-    worker_ = std::make_unique<AcrossWorker>(
-        [this](size_t slot) { return levels_.ground->Across(slot, [&] { return ReduceAcross(slot); }); });
-  }
-  const auto finish = [&](size_t slot) -> absl::Status {
-    if (GoesAcross(slots_[slot])) {
-      RONDA_RETURN_IF_ERROR(worker_->Await());
-      RONDA_RETURN_IF_ERROR(levels_.ground->TakeBack(slot));
-    }
+  const auto finish = [&](size_t chunk) -> absl::Status {
+    const size_t slot = chunk % slots_.size();
+    if (GoesAcross(slots_[slot])) RONDA_RETURN_IF_ERROR(FinishAcross(slot));
     return GatherOnHost(plan, slots_[slot]);
   };
   for (size_t chunk = 0; chunk < chunks; ++chunk) {
     const size_t slot = chunk % slots_.size();
     RONDA_RETURN_IF_ERROR(ReduceOnHost(plan, chunk, slot));
-    if (GoesAcross(slots_[slot])) {
-      RONDA_RETURN_IF_ERROR(levels_.ground->HandOver(slot));
-      worker_->Submit(slot);
-    }
-    if (chunk > 0) RONDA_RETURN_IF_ERROR(finish((chunk - 1) % slots_.size()));
+    if (GoesAcross(slots_[slot])) RONDA_RETURN_IF_ERROR(BeginAcross(slot));
+    if (chunk > 0) RONDA_RETURN_IF_ERROR(finish(chunk - 1));
   }
-  return finish((chunks - 1) % slots_.size());
+  return finish(chunks - 1);
+}
+
+absl::Status TwoLevelReduce::BeginAcross(size_t slot) {
+  const auto cross = [this](size_t which) {
+    return levels_.ground->Across(which, [&] { return ReduceAcross(which); });
+  };
+  RONDA_RETURN_IF_ERROR(levels_.ground->HandOver(slot));
+  if (levels_.across_driver == Levels::Driver::kCaller) return cross(slot);
+  if (worker_ == nullptr) worker_ = std::make_unique<AcrossWorker>(cross);
+  worker_->Submit(slot);
+  return absl::OkStatus();
+}
+
+absl::Status TwoLevelReduce::FinishAcross(size_t slot) {
+  if (worker_ != nullptr) RONDA_RETURN_IF_ERROR(worker_->Await());
+  return levels_.ground->TakeBack(slot);
 }
 
 absl::Status TwoLevelReduce::ReduceOnHost(const Plan& plan, size_t chunk, size_t slot_index) {

@@ -28,6 +28,10 @@ class TwoLevelReduce {
     Communicator* across = nullptr;  // nullptr: this rank has no shard
     int shards = 1;                  // of a chunk: the first ranks of each host have one each
     LevelGround* ground = nullptr;
+    // Who makes the calls across while there are others to make: a thread of its own, so that they may block, or the
+    // caller, for calls that return at once. Then all ranks give their device its work in the same order, which is what
+    // kernels that wait for other ranks' want.
+    enum class Driver { kOwnThread, kCaller } across_driver = Driver::kOwnThread;
     size_t chunk_bytes = 1;  // elements of a chunk, in bytes
   };
 
@@ -58,6 +62,8 @@ class TwoLevelReduce {
   };
 
   absl::Status RunChunks(const Plan& plan, size_t chunks);
+  absl::Status BeginAcross(size_t slot);
+  absl::Status FinishAcross(size_t slot);
   // Of what is in the slot, by the thread that drives the level across.
   absl::Status ReduceAcross(size_t slot);
   absl::Status ReduceOnHost(const Plan& plan, size_t chunk, size_t slot);

@@ -23,6 +23,7 @@ class NcclCommunicatorImpl : public NcclCommunicator {
       : options_(options),
         groups_({.rank = options.rank,
                  .size = options.size,
+                 .job_ranks = options.job_ranks,
                  .device = options.device,
                  .library = options.library,
                  .host = options.host,
@@ -110,7 +111,7 @@ class NcclCommunicatorImpl : public NcclCommunicator {
       if (is_done) return absl::OkStatus();
       RONDA_RETURN_IF_ERROR(options_.job_failure());
       if (MonotonicTime() - begin > options_.init_deadline) {
-        Log(LogLevel::kWarning, options_.rank, "NCCL is ended while the device still works for it");
+        Log(LogLevel::kWarning, groups_.self(), "NCCL is ended while the device still works for it");
         return absl::DeadlineExceededError("the device has not come to an end");
       }
       absl::SleepFor(kNap);

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -32,6 +33,7 @@ class NcclCommunicator : public Communicator {
   struct Options {
     RankId rank = 0;
     int size = 1;
+    std::vector<RankId> job_ranks;  // what messages call the ranks, if this is a part of a job; empty: as they are
     std::shared_ptr<Device> device;
     StreamHandle stream = nullptr;
     std::shared_ptr<const NcclLibrary> library;

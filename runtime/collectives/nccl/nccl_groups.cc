@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <system_error>
+#include <functional>
 #include <thread>
 #include <utility>
 
@@ -11,6 +11,7 @@
 #include "absl/time/clock.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/logging.h"
+#include "runtime/base/side_by_side.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda {
@@ -25,12 +26,6 @@ constexpr absl::Duration kFinalizeDeadline = absl::Seconds(5);
 // More ranks than these are counted, not listed.
 constexpr int kListedRanks = 8;
 
-std::vector<RankId> RanksOf(const Members& members) {
-  std::vector<RankId> ranks;
-  for (int i = 0; i < members.size(); ++i) ranks.push_back(members[i]);
-  return ranks;
-}
-
 void LogIfError(RankId rank, const absl::Status& status) {
   if (!status.ok()) Log(LogLevel::kWarning, rank, status.message());
 }
@@ -39,12 +34,13 @@ void LogIfError(RankId rank, const absl::Status& status) {
 
 class NcclGroups::Entry {
  public:
-  explicit Entry(std::vector<RankId> ranks) : ranks_(std::move(ranks)) {}
+  // `ranks`: the members, and `names`: what messages call them.
+  Entry(std::vector<RankId> ranks, std::vector<RankId> names) : ranks_(std::move(ranks)), names_(std::move(names)) {}
 
   // "ranks 0, 2 and 3"
   std::string Name() const {
-    if (ranks_.size() > kListedRanks) return absl::StrCat(ranks_.size(), " ranks from rank ", ranks_.front(), " on");
-    return absl::StrCat("ranks ", absl::StrJoin(ranks_.begin(), ranks_.end() - 1, ", "), " and ", ranks_.back());
+    if (names_.size() > kListedRanks) return absl::StrCat(names_.size(), " ranks from rank ", names_.front(), " on");
+    return absl::StrCat("ranks ", absl::StrJoin(names_.begin(), names_.end() - 1, ", "), " and ", names_.back());
   }
 
   bool IsOf(const Members& members) const {
@@ -65,6 +61,7 @@ class NcclGroups::Entry {
 
  private:
   const std::vector<RankId> ranks_;
+  const std::vector<RankId> names_;
 };
 
 NcclGroups::NcclGroups(Options options) : options_(std::move(options)), nccl_(options_.library->functions) {}
@@ -83,7 +80,13 @@ absl::StatusOr<NcclGroups::Entry*> NcclGroups::For(const CallInfo& info, const M
     for (const std::unique_ptr<Entry>& known : entries_) {
       if (known->IsOf(members)) return members.IncludeSelf() ? known.get() : nullptr;
     }
-    entry = entries_.emplace_back(std::make_unique<Entry>(RanksOf(members))).get();
+    std::vector<RankId> ranks;
+    std::vector<RankId> names;
+    for (int i = 0; i < members.size(); ++i) {
+      ranks.push_back(members[i]);
+      names.push_back(JobRank(members[i]));
+    }
+    entry = entries_.emplace_back(std::make_unique<Entry>(std::move(ranks), std::move(names))).get();
   }
   RONDA_ASSIGN_OR_RETURN(const NcclUniqueId id, AgreeOnId(info, members, *entry));
   if (!members.IncludeSelf()) return nullptr;
@@ -128,11 +131,11 @@ absl::StatusOr<NcclUniqueId> NcclGroups::AgreeOnId(const CallInfo& info, const M
   if (!members.IncludeSelf()) return invitation.id;
   if (options_.library->version != invitation.version) {
     return Fail(absl::FailedPreconditionError(
-        absl::StrCat("rank ", members[0], " has NCCL ", invitation.version, ", and rank ", options_.rank, " NCCL ",
+        absl::StrCat("rank ", JobRank(members[0]), " has NCCL ", invitation.version, ", and rank ", self(), " NCCL ",
                      options_.library->version, " (", options_.library->path, "): install one version on all hosts")));
   }
   if (invitation.result == NcclResult::kSuccess) return invitation.id;
-  return Fail(absl::UnavailableError(absl::StrCat("NCCL communicator of ", entry.Name(), ": rank ", members[0],
+  return Fail(absl::UnavailableError(absl::StrCat("NCCL communicator of ", entry.Name(), ": rank ", JobRank(members[0]),
                                                   " could not begin it: ", nccl_.GetErrorString(invitation.result))));
 }
 
@@ -179,8 +182,8 @@ absl::Status NcclGroups::AwaitReady(Entry* entry, const Wait& wait) {
     if (const absl::Status failure = options_.job_failure(); !failure.ok()) return Fail(failure);
     if (waited > wait.limits.deadline) {
       return Fail(absl::DeadlineExceededError(absl::StrCat(
-          "NCCL communicator of ", entry->Name(), ", on rank ", options_.rank, ": ", wait.What(),
-          " has taken longer than ", absl::FormatDuration(wait.limits.deadline), ": one of them has not come to it")));
+          "NCCL communicator of ", entry->Name(), ", on rank ", self(), ": ", wait.What(), " has taken longer than ",
+          absl::FormatDuration(wait.limits.deadline), ": one of them has not come to it")));
     }
     if (waited > wait.limits.warning && !std::exchange(is_reported, true)) Report(*entry, wait);
     absl::SleepFor(nap);
@@ -189,7 +192,7 @@ absl::Status NcclGroups::AwaitReady(Entry* entry, const Wait& wait) {
 }
 
 void NcclGroups::Report(const Entry& entry, const Wait& wait) const {
-  Log(LogLevel::kWarning, options_.rank,
+  Log(LogLevel::kWarning, self(),
       absl::StrCat("NCCL communicator of ", entry.Name(), ": ", wait.What(), " has taken longer than ",
                    absl::FormatDuration(wait.limits.warning), ": one of them may not have come to it"));
   if (wait.call != nullptr && wait.call->ballot != nullptr) wait.call->ballot->when_late();
@@ -212,9 +215,9 @@ absl::StatusOr<bool> NcclGroups::IsReady(Entry* entry, const Wait& wait) {
 
 absl::Status NcclGroups::Explain(const Entry& entry, NcclResult result, absl::string_view what) const {
   const char* const last = nccl_.GetLastError(entry.handle);
-  const std::string text = absl::StrCat("NCCL communicator of ", entry.Name(), ", on rank ", options_.rank, ": ", what,
-                                        ": ", nccl_.GetErrorString(result),
-                                        last == nullptr || *last == '\0' ? "" : ": ", last == nullptr ? "" : last);
+  const std::string text = absl::StrCat("NCCL communicator of ", entry.Name(), ", on rank ", self(), ": ", what, ": ",
+                                        nccl_.GetErrorString(result), last == nullptr || *last == '\0' ? "" : ": ",
+                                        last == nullptr ? "" : last);
   const bool is_peers_doing = result == NcclResult::kRemoteError || result == NcclResult::kSystemError;
   return is_peers_doing ? absl::UnavailableError(text) : absl::InternalError(text);
 }
@@ -245,7 +248,7 @@ void NcclGroups::Register(Entry* entry, void* memory, size_t bytes) {
     const auto is_same = [&](const Entry::Registration& known) { return known.memory == memory; };
     if (std::any_of(entry->registrations.begin(), entry->registrations.end(), is_same)) return;
   }
-  LogIfError(options_.rank, options_.device->Call("registering memory with NCCL", [&](const ronda_cuda_plugin&) {
+  LogIfError(self(), options_.device->Call("registering memory with NCCL", [&](const ronda_cuda_plugin&) {
     const MutexLock lock(&mu_);
     if (entry->handle == nullptr) return 0;
     void* registration = nullptr;
@@ -257,7 +260,7 @@ void NcclGroups::Register(Entry* entry, void* memory, size_t bytes) {
 }
 
 void NcclGroups::Deregister(void* memory) {
-  LogIfError(options_.rank, options_.device->Call("freeing memory of NCCL's", [&](const ronda_cuda_plugin&) {
+  LogIfError(self(), options_.device->Call("freeing memory of NCCL's", [&](const ronda_cuda_plugin&) {
     const MutexLock lock(&mu_);
     for (const std::unique_ptr<Entry>& entry : entries_) {
       std::erase_if(entry->registrations, [&](const Entry::Registration& known) {
@@ -274,7 +277,7 @@ void NcclGroups::Deregister(void* memory) {
 
 void NcclGroups::Abort() {
   if (is_aborted_.exchange(true)) return;
-  Fail(absl::CancelledError(absl::StrCat("the NCCL communicators of rank ", options_.rank, " have been aborted")))
+  Fail(absl::CancelledError(absl::StrCat("the NCCL communicators of rank ", self(), " have been aborted")))
       .IgnoreError();
   AbortAll(TakeHandles());
 }
@@ -291,16 +294,10 @@ std::vector<NcclHandle> NcclGroups::TakeHandles() {
 void NcclGroups::AbortAll(const std::vector<NcclHandle>& handles) {
   // ncclCommAbort tells the device's kernels to end, and may then wait for the device; which never gets there if a
   // kernel of another communicator, that has not been told, is before. So each has a thread.
-  std::vector<std::thread> threads;
-  threads.reserve(handles.size());
-  for (NcclHandle handle : handles) {
-    try {
-      threads.emplace_back([this, handle] { AbortOne(handle); });
-    } catch (const std::system_error&) {
-      AbortOne(handle);  // no thread is to be had
-    }
-  }
-  for (std::thread& thread : threads) thread.join();
+  std::vector<std::function<void()>> aborts;
+  aborts.reserve(handles.size());
+  for (NcclHandle handle : handles) aborts.emplace_back([this, handle] { AbortOne(handle); });
+  RunSideBySide(aborts);
 }
 
 void NcclGroups::AbortOne(NcclHandle handle) {
@@ -309,7 +306,7 @@ void NcclGroups::AbortOne(NcclHandle handle) {
     return 0;
   };
   const absl::Status called = options_.device->Call("aborting an NCCL communicator", abort);
-  LogIfError(options_.rank, called);
+  LogIfError(self(), called);
   // A device that has failed cannot be made current, and the other ranks' devices wait for it all the same.
   if (!called.ok()) abort(options_.device->plugin());
 }
@@ -317,7 +314,7 @@ void NcclGroups::AbortOne(NcclHandle handle) {
 void NcclGroups::Finalize() {
   if (!failure().ok()) return;
   std::vector<Entry*> ending;
-  LogIfError(options_.rank, options_.device->Call("ending NCCL communicators", [&](const ronda_cuda_plugin&) {
+  LogIfError(self(), options_.device->Call("ending NCCL communicators", [&](const ronda_cuda_plugin&) {
     const MutexLock lock(&mu_);
     for (const std::unique_ptr<Entry>& entry : entries_) {
       if (entry->handle == nullptr) continue;
@@ -329,7 +326,7 @@ void NcclGroups::Finalize() {
   for (Entry* entry : ending) {
     const Wait wait = {.doing = "ending the communicator", .limits = {.deadline = kFinalizeDeadline}};
     if (!AwaitReady(entry, wait).ok()) return;
-    LogIfError(options_.rank, options_.device->Call("freeing an NCCL communicator", [&](const ronda_cuda_plugin&) {
+    LogIfError(self(), options_.device->Call("freeing an NCCL communicator", [&](const ronda_cuda_plugin&) {
       const MutexLock lock(&mu_);
       if (entry->handle != nullptr) nccl_.CommDestroy(std::exchange(entry->handle, nullptr));
       return 0;

@@ -36,6 +36,7 @@ class NcclGroups {
   struct Options {
     RankId rank = 0;
     int size = 1;
+    std::vector<RankId> job_ranks;  // as of NcclCommunicator
     std::shared_ptr<Device> device;
     std::shared_ptr<const NcclLibrary> library;
     Communicator* host = nullptr;
@@ -47,6 +48,9 @@ class NcclGroups {
   class Entry;
 
   explicit NcclGroups(Options options);
+
+  // What messages call this rank.
+  RankId self() const { return JobRank(options_.rank); }
 
   // Ends the communicators together with the peers or, if these do not come to that within seconds, without them.
   ~NcclGroups();
@@ -87,6 +91,10 @@ class NcclGroups {
 
     std::string What() const;
   };
+
+  RankId JobRank(RankId rank) const {
+    return options_.job_ranks.empty() ? rank : options_.job_ranks[static_cast<size_t>(rank)];
+  }
 
   // Brings the id from the first member to the others. All ranks of the job take part, as `host` wants it.
   // Errors: FAILED_PRECONDITION if their versions of NCCL differ.

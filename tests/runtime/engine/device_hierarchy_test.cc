@@ -13,7 +13,7 @@
 namespace ronda::testing {
 namespace {
 
-using ::testing::Each;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 // Only on the level across has a communicator a rank 2.
@@ -22,11 +22,12 @@ const HostMap& ThreeHosts() {
   return *map;
 }
 
-// Where something goes wrong in NCCL, and what of the job does not matter to it.
+// Where something goes wrong in NCCL: in the communicators that have such a rank.
 struct Fault {
   std::string name;
   std::string backend;
   int nccl_rank;
+  std::string ranks;  // of the communicator that is named, by their numbers in the job; a regular expression
 };
 
 std::ostream& operator<<(std::ostream& out, const Fault& fault) { return out << fault.name; }
@@ -35,7 +36,7 @@ class DeviceHierarchyFaults : public ::testing::TestWithParam<Fault> {
  protected:
   ~DeviceHierarchyFaults() override { SetFakeNcclFaults(kNoFaults); }
 
-  // In the communicators of NCCL that have such a rank, something goes wrong with the second operation.
+  // Something goes wrong with the second operation.
   void Run(fake_nccl_faults faults, const Runtime::Options& options, absl::StatusCode expected) {
     faults.rank = GetParam().nccl_rank;
     SetFakeNcclFaults(faults);
@@ -54,9 +55,10 @@ class DeviceHierarchyFaults : public ::testing::TestWithParam<Fault> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Levels, DeviceHierarchyFaults,
-                         ::testing::Values(Fault{"OnHostsUnderMessages", "hierarchical-staged", 1},
-                                           Fault{"OnHostsUnderNccl", "hierarchical-nccl", 1},
-                                           Fault{"Across", "hierarchical-nccl", 2}),
+                         ::testing::Values(Fault{"OnHostsUnderMessages", "hierarchical-staged", 1,
+                                                 "(0 and 1|2 and 3|4 and 5)"},
+                                           Fault{"OnBothLevels", "hierarchical-nccl", 1, "(. and .|., . and .)"},
+                                           Fault{"Across", "hierarchical-nccl", 2, "(0, 2 and 4|1, 3 and 5)"}),
                          [](const auto& fault) { return fault.param.name; });
 
 TEST_P(DeviceHierarchyFaults, WhatNcclFindsWrongReachesAllRanks) {
