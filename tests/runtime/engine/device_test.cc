@@ -109,6 +109,7 @@ TEST_P(DeviceOperations, ExchangesMoveWhatTheyShould) {
     const DeviceTensor tensor(rank, std::vector<int32_t>{own, own + 10, own + 20});
     const auto carry_out = [&](OpType op, int64_t rows) {
       Submission submission = Exchange(op, Name(op), rank, tensor, rows);
+      submission.output = nullptr;  // the handle has it
       submission.request.root = 1;
       const auto handle = SucceedOn(rank, submission);
       return handle == nullptr ? std::vector<int32_t>() : ResultOf<int32_t>(rank, *handle);
