@@ -83,15 +83,16 @@ class Batch {
 
 absl::StatusOr<std::unique_ptr<NcclReduce>> NcclReduce::Create(Options options) {
   RONDA_ASSIGN_OR_RETURN(VoteValues values, VoteValues::Create(options.device.get(), options.stream));
-  std::unique_ptr<NcclReduce> reduce(new NcclReduce(std::move(options), std::move(values)));
-  RONDA_ASSIGN_OR_RETURN(reduce->unseen_, reduce->votes_.New());
-  return reduce;
+  RONDA_ASSIGN_OR_RETURN(DeviceMemory unseen, options.device->Allocate(RONDA_CUDA_PINNED_HOST_MEMORY, sizeof(uint32_t),
+                                                                       "votes that nobody looks at"));
+  return std::unique_ptr<NcclReduce>(new NcclReduce(std::move(options), std::move(values), std::move(unseen)));
 }
 
-NcclReduce::NcclReduce(Options options, VoteValues values)
+NcclReduce::NcclReduce(Options options, VoteValues values, DeviceMemory unseen)
     : options_(std::move(options)),
       values_(std::move(values)),
       votes_(options_.device),
+      unseen_(std::move(unseen)),
       wire_({options_.device.get(), options_.stream, options_.nccl, options_.groups, "the fusion buffer"}),
       arrived_({options_.device.get(), options_.stream, options_.nccl, options_.groups, "other ranks' contributions"}),
       residuals_({options_.device.get(), options_.stream, options_.nccl, options_.groups, "residuals"}),
@@ -105,6 +106,17 @@ NcclReduce::NcclReduce(Options options, VoteValues values)
 
 bool NcclReduce::IsNeeded(const ReduceCall& call) { return call.info.ballot != nullptr || !IsEmpty(call); }
 
+absl::Status NcclReduce::Prepare(const ReduceCall& call, const Members& members) {
+  RONDA_RETURN_IF_ERROR(TakeVote(call.info));
+  return parts_.Agree(call, members);
+}
+
+absl::Status NcclReduce::TakeVote(const CallInfo& info) {
+  if (info.ballot == nullptr || vote_ != nullptr) return absl::OkStatus();
+  RONDA_ASSIGN_OR_RETURN(vote_, votes_.New());
+  return absl::OkStatus();
+}
+
 absl::Status NcclReduce::Run(const ReduceCall& call, const Members& members, Entry* entry) {
   if (IsEmpty(call)) return Meet(call.info, members, entry);
   if (parts_.fits()) return parts_.Run(call, members, entry);
@@ -114,6 +126,7 @@ absl::Status NcclReduce::Run(const ReduceCall& call, const Members& members, Ent
 }
 
 absl::Status NcclReduce::Meet(const CallInfo& info, const Members& members, Entry* entry) {
+  RONDA_RETURN_IF_ERROR(TakeVote(info));
   // No data, and votes that are int32.
   const ReduceCall empty = {.info = info, .dtype = DType::kInt32};
   plan_.Lay(empty, static_cast<size_t>(std::max(1, VoteElements(empty, members.size()))));
@@ -324,7 +337,7 @@ absl::Status NcclReduce::KeepResiduals(const ReduceCall& call, const Votes& vote
                          .offset = static_cast<uint64_t>(copy - copies)});
   }
   if (unpacked_.empty()) return absl::OkStatus();
-  return LaunchUnpack({.buffer = copies}, votes, unseen_->decision());
+  return LaunchUnpack({.buffer = copies}, votes, reinterpret_cast<uint32_t*>(unseen_.data()));
 }
 
 absl::Status NcclReduce::Unpack(const ReduceCall& call, const std::byte* wire, const kernels::Scale& scale,
@@ -345,10 +358,9 @@ absl::Status NcclReduce::Unpack(const ReduceCall& call, const std::byte* wire, c
 }
 
 absl::Status NcclReduce::Decide(const CallInfo& info, const cuda::UnpackCall& unpack, const Votes& votes) {
-  RONDA_ASSIGN_OR_RETURN(std::shared_ptr<DeviceVote> vote, votes_.New());
-  RONDA_RETURN_IF_ERROR(LaunchUnpack(unpack, votes, vote->decision()));
+  RONDA_RETURN_IF_ERROR(LaunchUnpack(unpack, votes, vote_->decision()));
   info.ballot->result = Ballot::Result::kOpen;
-  info.ballot->open_vote = std::move(vote);
+  info.ballot->open_vote = std::move(vote_);
   return absl::OkStatus();
 }
 

@@ -58,7 +58,7 @@ class NcclReduce {
   static bool IsNeeded(const ReduceCall& call);
 
   // What goes before Run, on all ranks of the job.
-  absl::Status Prepare(const ReduceCall& call, const Members& members) { return parts_.Agree(call, members); }
+  absl::Status Prepare(const ReduceCall& call, const Members& members);
 
   // REQUIRES: IsNeeded(call), and this rank is a member.
   absl::Status Run(const ReduceCall& call, const Members& members, Entry* entry);
@@ -74,7 +74,11 @@ class NcclReduce {
     double stay = 0;
   };
 
-  NcclReduce(Options options, VoteValues values);
+  NcclReduce(Options options, VoteValues values, DeviceMemory unseen);
+
+  // Has a vote there for a call that has a ballot, before any of the call is on the stream: what fails then fails
+  // before others count on this rank. One that was not needed stays for the next.
+  absl::Status TakeVote(const CallInfo& info);
 
   absl::Status RunPlain(const ReduceCall& call, Entry* entry);
   absl::Status RunFused(const ReduceCall& call, const Members& members, Entry* entry);
@@ -117,7 +121,8 @@ class NcclReduce {
   const Options options_;
   const VoteValues values_;
   OpenVotes votes_;
-  std::shared_ptr<DeviceVote> unseen_;  // where outcomes go that nobody wants to know
+  std::shared_ptr<DeviceVote> vote_;  // of the next call that has a ballot
+  const DeviceMemory unseen_;         // where outcomes go that nobody wants to know
   StreamBuffer wire_;
   StreamBuffer arrived_;    // of an exchange
   StreamBuffer residuals_;  // copies

@@ -33,7 +33,8 @@ class DeviceVote : public OpenVote {
 };
 
 // Hands out votes, and takes those again that everybody has let go of: once as many are in use as ever were, nothing is
-// allocated.
+// allocated. Votes are to be let go of in about the order in which they were handed out: one that is kept keeps all
+// from being taken again.
 //
 // Thread-compatible. The votes may outlive it.
 class OpenVotes {

@@ -117,6 +117,30 @@ TEST_F(NcclCommunicatorTest, NothingIsAllocatedInTheSteadyState) {
   job.End();
 }
 
+// The memory of 64 votes is allocated at a time.
+TEST_F(NcclCommunicatorTest, VotesAreUsedAgain) {
+  NcclJob& job = Start(2);
+  const auto steps = [&](int count) {
+    job.OnEveryRank([count](RankId, NcclRank& self) {
+      const DeviceMemory tensor = self.Floats(std::vector<float>(10, 0.0f));
+      for (int i = 0; i < count; ++i) {
+        const auto when_late = [] {};
+        Ballot ballot = {.when_late = when_late};
+        CallInfo info = Info("step");
+        info.ballot = &ballot;
+        ASSERT_EQ(self.Allreduce(tensor, info), absl::OkStatus());
+        self.Finish();
+        ASSERT_EQ(ballot.open_vote->outcome(), OpenVote::Outcome::kCarriedOut);
+      }
+    });
+  };
+  steps(4);
+  const size_t allocations = job.cuda().allocations();
+  steps(300);
+  EXPECT_EQ(job.cuda().allocations(), allocations + 2) << "more than the test's tensors";
+  job.End();
+}
+
 // Large tensors are not packed for their vote; one is left alone under a veto all the same.
 TEST_F(NcclCommunicatorTest, LargeTensorsAreVotedOnToo) {
   constexpr size_t kCount = 300'000;
