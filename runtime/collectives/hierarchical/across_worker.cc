@@ -1,5 +1,7 @@
 #include "runtime/collectives/hierarchical/across_worker.h"
 
+#include <exception>
+#include <new>
 #include <utility>
 
 namespace ronda {
@@ -27,6 +29,16 @@ absl::Status AcrossWorker::Await() {
   return std::move(results_[awaited_++ % kDepth]);
 }
 
+absl::Status AcrossWorker::Carry(size_t slot) const {
+  try {
+    return work_(slot);
+  } catch (const std::bad_alloc&) {
+    return out_of_memory_;
+  } catch (const std::exception&) {
+    return exception_;
+  }
+}
+
 void AcrossWorker::Run() {
   for (;;) {
     size_t slot = 0;
@@ -36,7 +48,7 @@ void AcrossWorker::Run() {
       if (stopping_) return;
       slot = slots_[done_ % kDepth];
     }
-    absl::Status result = work_(slot);
+    absl::Status result = Carry(slot);
     MutexLock lock(&mu_);
     results_[done_++ % kDepth] = std::move(result);
     changed_.NotifyAll();

@@ -20,7 +20,8 @@ namespace ronda {
 // One thread at a time hands over and awaits. While a slot is under way nobody else may use the level across.
 class AcrossWorker {
  public:
-  // What is to be done with a slot, by the worker's thread.
+  // What is to be done with a slot, by the worker's thread. If it throws std::bad_alloc, RESOURCE_EXHAUSTED comes of
+  // it.
   using Work = std::function<absl::Status(size_t slot)>;
   explicit AcrossWorker(Work work);
 
@@ -41,8 +42,14 @@ class AcrossWorker {
   static constexpr size_t kDepth = LevelGround::kSlots;
 
   void Run();
+  // What becomes of the slot. No exception leaves it: nobody would catch one.
+  absl::Status Carry(size_t slot) const;
 
   const Work work_;
+  // Made beforehand: there is no memory for it when it is needed.
+  const absl::Status out_of_memory_ =
+      absl::ResourceExhaustedError("out of memory in the thread that reduces across hosts");
+  const absl::Status exception_ = absl::InternalError("an exception in the thread that reduces across hosts");
   Mutex mu_;
   CondVar changed_;
   std::array<size_t, kDepth> slots_ ABSL_GUARDED_BY(mu_) = {};
