@@ -29,7 +29,7 @@ class NcclLevels {
   void Abort() const {
     std::vector<std::function<void()>> aborts;
     for (NcclCommunicator* communicator : all_) aborts.emplace_back([communicator] { communicator->Abort(); });
-    RunSideBySide(aborts);
+    SideBySide(std::move(aborts)).Run();
   }
 
  private:

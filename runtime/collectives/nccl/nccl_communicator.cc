@@ -102,6 +102,7 @@ class NcclCommunicatorImpl : public NcclCommunicator {
 
   // Waits until nothing is under way. Errors: why that may never be.
   absl::Status AwaitStream() {
+    RONDA_RETURN_IF_ERROR(groups_.failure());  // the device may be stuck
     RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceEvent> end, options_.device->NewEvent());
     RONDA_RETURN_IF_ERROR(end->Record(options_.stream));
     const absl::Duration begin = MonotonicTime();

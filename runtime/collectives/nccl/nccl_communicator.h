@@ -49,7 +49,8 @@ class NcclCommunicator : public Communicator {
   virtual absl::Status failure() const = 0;
 
   // Ends what is under way on the device, and may never end by itself because a peer is gone: marks all communicators,
-  // and only then frees any. No call succeeds afterwards. Idempotent.
+  // and only then frees any. No call succeeds afterwards. Idempotent. A device that does not let it end within seconds
+  // is abandoned (Device::Abandon). Throws std::bad_alloc where the standard library does; the next call aborts then.
   virtual void Abort() = 0;
 };
 

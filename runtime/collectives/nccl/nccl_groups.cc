@@ -6,12 +6,12 @@
 #include <thread>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/logging.h"
-#include "runtime/base/side_by_side.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda {
@@ -23,11 +23,30 @@ constexpr absl::Duration kShortestNap = absl::Microseconds(20);
 constexpr absl::Duration kLongestNap = absl::Milliseconds(2);
 // For peers that end their communicators too.
 constexpr absl::Duration kFinalizeDeadline = absl::Seconds(5);
+// For a device that NCCL waits for to end a communicator.
+constexpr absl::Duration kAbortPatience = absl::Seconds(2);
 // More ranks than these are counted, not listed.
 constexpr int kListedRanks = 8;
 
 void LogIfError(RankId rank, const absl::Status& status) {
   if (!status.ok()) Log(LogLevel::kWarning, rank, status.message());
+}
+
+void AbortOne(RankId rank, Device& device, const NcclFunctions& nccl, NcclHandle handle) {
+  bool is_begun = false;
+  const auto abort = [&] {
+    is_begun = true;
+    nccl.CommAbort(handle);
+  };
+  // A device that has failed cannot be made current, nor is there always memory to say so, and the other ranks' devices
+  // wait for it all the same.
+  const absl::Cleanup in_any_case = [&] {
+    if (!is_begun) abort();
+  };
+  LogIfError(rank, device.Call("aborting an NCCL communicator", [&](const ronda_cuda_plugin&) {
+    abort();
+    return 0;
+  }));
 }
 
 }  // namespace
@@ -68,7 +87,7 @@ NcclGroups::NcclGroups(Options options) : options_(std::move(options)), nccl_(op
 
 NcclGroups::~NcclGroups() {
   Finalize();
-  AbortAll(TakeHandles());
+  AbortAll();
 }
 
 absl::StatusOr<NcclGroups::Entry*> NcclGroups::For(const CallInfo& info, const Members& members) {
@@ -260,7 +279,7 @@ void NcclGroups::Register(Entry* entry, void* memory, size_t bytes) {
 }
 
 void NcclGroups::Deregister(void* memory) {
-  LogIfError(self(), options_.device->Call("freeing memory of NCCL's", [&](const ronda_cuda_plugin&) {
+  options_.device->GiveBack("freeing memory of NCCL's", [&](const ronda_cuda_plugin&) {
     const MutexLock lock(&mu_);
     for (const std::unique_ptr<Entry>& entry : entries_) {
       std::erase_if(entry->registrations, [&](const Entry::Registration& known) {
@@ -272,43 +291,39 @@ void NcclGroups::Deregister(void* memory) {
       });
     }
     return 0;
-  }));
+  });
 }
 
 void NcclGroups::Abort() {
-  if (is_aborted_.exchange(true)) return;
   Fail(absl::CancelledError(absl::StrCat("the NCCL communicators of rank ", self(), " have been aborted")))
       .IgnoreError();
-  AbortAll(TakeHandles());
+  AbortAll();
 }
 
-std::vector<NcclHandle> NcclGroups::TakeHandles() {
+std::optional<SideBySide> NcclGroups::TakeAborts() {
   const MutexLock lock(&mu_);
-  std::vector<NcclHandle> handles;
+  std::vector<std::function<void()>> calls;
   for (const std::unique_ptr<Entry>& entry : entries_) {
-    if (entry->handle != nullptr) handles.push_back(std::exchange(entry->handle, nullptr));
+    if (entry->handle == nullptr) continue;
+    calls.emplace_back([device = options_.device, library = options_.library, handle = entry->handle, rank = self()] {
+      AbortOne(rank, *device, library->functions, handle);
+    });
   }
-  return handles;
+  if (calls.empty()) return std::nullopt;
+  std::optional<SideBySide> aborts(std::in_place, std::move(calls));
+  // Only now, when there is memory for all that is to come, can no handle be lost.
+  for (const std::unique_ptr<Entry>& entry : entries_) entry->handle = nullptr;
+  return aborts;
 }
 
-void NcclGroups::AbortAll(const std::vector<NcclHandle>& handles) {
-  // ncclCommAbort tells the device's kernels to end, and may then wait for the device; which never gets there if a
-  // kernel of another communicator, that has not been told, is before. So each has a thread.
-  std::vector<std::function<void()>> aborts;
-  aborts.reserve(handles.size());
-  for (NcclHandle handle : handles) aborts.emplace_back([this, handle] { AbortOne(handle); });
-  RunSideBySide(aborts);
-}
-
-void NcclGroups::AbortOne(NcclHandle handle) {
-  const auto abort = [&](const ronda_cuda_plugin&) {
-    nccl_.CommAbort(handle);
-    return 0;
-  };
-  const absl::Status called = options_.device->Call("aborting an NCCL communicator", abort);
-  LogIfError(self(), called);
-  // A device that has failed cannot be made current, and the other ranks' devices wait for it all the same.
-  if (!called.ok()) abort(options_.device->plugin());
+// ncclCommAbort tells the device's kernels to end, and may then wait for the device; which never gets there if a kernel
+// of another communicator, that has not been told, is before. So each has a thread. Nor does it get there if it is
+// stuck in work of the trainer's. So each thread owns what it needs.
+void NcclGroups::AbortAll() {
+  std::optional<SideBySide> aborts = TakeAborts();
+  if (!aborts.has_value() || aborts->Run(kAbortPatience)) return;
+  options_.device->Abandon(absl::StrCat("the job has failed, and what NCCL has under way for rank ", self(),
+                                        " does not end within ", absl::FormatDuration(kAbortPatience)));
 }
 
 void NcclGroups::Finalize() {

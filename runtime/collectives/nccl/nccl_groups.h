@@ -1,10 +1,10 @@
 #ifndef RONDA_RUNTIME_COLLECTIVES_NCCL_NCCL_GROUPS_H_
 #define RONDA_RUNTIME_COLLECTIVES_NCCL_NCCL_GROUPS_H_
 
-#include <atomic>
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "runtime/base/mutex.h"
+#include "runtime/base/side_by_side.h"
 #include "runtime/base/types.h"
 #include "runtime/collectives/communicator.h"
 #include "runtime/collectives/members.h"
@@ -73,6 +74,9 @@ class NcclGroups {
   // What went wrong first, as far as NCCL or we have noticed; OK if nothing.
   absl::Status failure() const;
 
+  // Idempotent. Once communicators have not come to their ends for seconds, they are left to threads that nobody waits
+  // for, and the device is abandoned: it is stuck. Throws std::bad_alloc where the standard library does; the next call
+  // aborts then.
   void Abort();
 
  private:
@@ -111,13 +115,12 @@ class NcclGroups {
   absl::Status Explain(const Entry& entry, NcclResult result, absl::string_view what) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Finalize();
-  void AbortAll(const std::vector<NcclHandle>& handles);
-  void AbortOne(NcclHandle handle);
-  std::vector<NcclHandle> TakeHandles() ABSL_LOCKS_EXCLUDED(mu_);
+  // What is to abort those that there are, which entries do not have any more; nullopt: there are none.
+  std::optional<SideBySide> TakeAborts() ABSL_LOCKS_EXCLUDED(mu_);
+  void AbortAll();
 
   const Options options_;
   const NcclFunctions& nccl_;
-  std::atomic<bool> is_aborted_{false};
   mutable Mutex mu_;
   mutable absl::Status failure_ ABSL_GUARDED_BY(mu_);
   std::vector<std::unique_ptr<Entry>> entries_ ABSL_GUARDED_BY(mu_);

@@ -29,6 +29,7 @@ absl::StatusOr<std::unique_ptr<Staging>> Staging::Create(Options options) {
 }
 
 Staging::~Staging() {
+  if (options_.device->is_abandoned()) return;
   for (Slot& slot : slots_) {
     if (slot.event != nullptr && !Await(slot, {}).ok()) slot.memory.Abandon();
   }

@@ -87,6 +87,7 @@ void DeviceLane::Close(const absl::Status& status) {
   watch_->Stop(status.ok() ? absl::CancelledError("the job has been shut down") : status);
   if (status.ok()) return;
   if (transport_.abort != nullptr) transport_.abort();
+  if (device_->is_abandoned()) return;
   const absl::Status end = AwaitEnd();
   if (absl::IsDeadlineExceeded(end)) device_->Abandon(end.message());
 }

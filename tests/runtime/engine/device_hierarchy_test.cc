@@ -101,6 +101,26 @@ TEST_P(DeviceHierarchy, ARankThatIsGoneLeavesNobodyWaitingForTheDevice) {
   EXPECT_EQ(LiveFakeNcclCommunicators(), 0);
 }
 
+TEST_P(DeviceHierarchy, AStuckDeviceDoesNotHoldUpTheEndOfAFailedJob) {
+  Runtime::Options options;
+  options.tunables.stall_warning = absl::Milliseconds(100);
+  options.tunables.stall_deadline = absl::Milliseconds(500);
+  RunDeviceRanks({.size = 6,
+                  .backend = GetParam(),
+                  .hosts = ThreeHosts(),
+                  .runtime = options,
+                  .cuda = {.frees = FakeCuda::Frees::kWaitForTheDevice},
+                  .expects_failure = true},
+                 [&](DeviceRank& rank) {
+                   const DeviceTensor& tensor = rank.Keep(std::vector<float>(3, 1));
+                   ASSERT_NE(SucceedOn(rank, DeviceSum("x", rank, tensor, 3)), nullptr);
+                   ASSERT_NE(SucceedOn(rank, Barrier("b")), nullptr);
+                   if (rank.rank() == 3) rank.HoldStream();
+                   const absl::Status status = CarryOut(rank.runtime(), DeviceSum("x", rank, tensor, 3));
+                   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+                 });
+}
+
 TEST_P(DeviceHierarchy, NeitherMemoryNorEventsGrowWithTheNumberOfSteps) {
   RunDeviceRanks({.size = 3, .backend = GetParam(), .hosts = {.hosts = {{0, 1}, {2}}}}, [](DeviceRank& rank) {
     const DeviceTensor first(rank, std::vector<float>(1000, 0));

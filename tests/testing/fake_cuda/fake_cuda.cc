@@ -9,6 +9,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "runtime/base/logging.h"
 #include "tests/testing/fake_cuda/fake_kernels.h"
@@ -109,6 +110,11 @@ int UseDevice(int device) {
   return kCudaSuccess;
 }
 
+int RestoreDevice(int device) {
+  this_threads_device = device;
+  return kCudaSuccess;
+}
+
 int CurrentDevice(int* device) {
   *device = this_threads_device;
   return Machine().options().driver_error;
@@ -136,12 +142,15 @@ int Allocate(ronda_cuda_memory kind, size_t bytes, void** memory) {
   return *memory == nullptr ? kCudaOutOfMemory : kCudaSuccess;
 }
 
+void WaitBeforeFree() {
+  if (Machine().options().frees != FakeCuda::Frees::kWaitForTheDevice) return;
+  Machine().calls().waiting_frees.fetch_add(1);
+  Machine().AwaitDevice(this_threads_device);
+  Machine().calls().waiting_frees.fetch_sub(1);
+}
+
 int Release(ronda_cuda_memory kind, void* memory) {
-  if (Machine().options().frees == FakeCuda::Frees::kWaitForTheDevice) {
-    Machine().calls().waiting_frees.fetch_add(1);
-    Machine().AwaitDevice(this_threads_device);
-    Machine().calls().waiting_frees.fetch_sub(1);
-  }
+  WaitBeforeFree();
   const bool is_released = memory == nullptr || Machine().Release(OwnerOf(kind), memory);
   return is_released ? CurrentError() : kCudaInvalidValue;
 }
@@ -259,7 +268,7 @@ constexpr ronda_cuda_plugin kTable = {.version = RONDA_CUDA_PLUGIN_VERSION,
                                       .describe = Describe,
                                       .use_device = UseDevice,
                                       .current_device = CurrentDevice,
-                                      .restore_device = UseDevice,
+                                      .restore_device = RestoreDevice,
                                       .prepare_device = PrepareDevice,
                                       .device_of = DeviceOf,
                                       .allocate = Allocate,
@@ -294,6 +303,7 @@ FakeCuda::FakeCuda(const Options& options) {
 
 // Streams come to their ends first, and look for the machine until then.
 FakeCuda::~FakeCuda() {
+  while (waiting_frees() > 0) absl::SleepFor(absl::Microseconds(50));
   delete the_machine.load();
   the_machine.store(nullptr);
 }
@@ -347,3 +357,5 @@ int fake_cuda_enqueue(void* stream, void (*function)(void*), void* context) {
 }
 
 void* fake_cuda_view(const void* address) { return ronda::testing::Machine().memory().AnyViewOf(address); }
+
+void fake_cuda_wait_before_free() { ronda::testing::WaitBeforeFree(); }

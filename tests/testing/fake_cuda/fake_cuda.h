@@ -21,6 +21,10 @@ __attribute__((visibility("default"))) int fake_cuda_enqueue(void* stream, void 
 
 // Where such a function finds what is at `address` for the device.
 __attribute__((visibility("default"))) void* fake_cuda_view(const void* address);
+
+// Waits for this thread's device, if that is what CUDA does here before it frees memory (FakeCuda::Frees): for what
+// such a library does when it frees its own.
+__attribute__((visibility("default"))) void fake_cuda_wait_before_free();
 }
 
 namespace ronda::testing {
@@ -43,7 +47,8 @@ enum FakeCudaError : int {
 // not pinned, and of more bytes than were allocated. With HostAccess::kFatal it is a crash to read or write memory of a
 // device by anything but a stream.
 //
-// Thread-safe. All streams must have come to their ends, or be about to, when it is destroyed.
+// Thread-safe. All streams must have come to their ends, or be about to, when it is destroyed, which waits for calls
+// that wait for a device before they free memory.
 class FakeCuda {
  public:
   enum class Frees { kReturnAtOnce, kWaitForTheDevice };

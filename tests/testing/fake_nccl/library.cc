@@ -73,6 +73,7 @@ fake_nccl_cuda Cuda() {
   if (cuda.enqueue == nullptr) {
     cuda.enqueue = reinterpret_cast<decltype(cuda.enqueue)>(FindSymbol("fake_cuda_enqueue"));
     cuda.view = reinterpret_cast<decltype(cuda.view)>(FindSymbol("fake_cuda_view"));
+    cuda.wait_before_free = reinterpret_cast<decltype(cuda.wait_before_free)>(FindSymbol("fake_cuda_wait_before_free"));
   }
   return cuda;
 }
@@ -221,6 +222,7 @@ FAKE_NCCL_EXPORT NcclResult ncclCommDestroy(NcclHandle comm) {
 
 FAKE_NCCL_EXPORT NcclResult ncclCommAbort(NcclHandle comm) {
   CommunicatorOf(comm).Abort();
+  Cuda().wait_before_free();
   return ncclCommDestroy(comm);
 }
 

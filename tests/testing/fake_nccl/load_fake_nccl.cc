@@ -22,7 +22,10 @@ std::shared_ptr<const NcclLibrary> LoadFakeNccl(const ronda_cuda_plugin* plugin)
   absl::StatusOr<std::shared_ptr<const NcclLibrary>> library = LoadNccl(kFakeNcclPath);
   EXPECT_EQ(library.status(), absl::OkStatus());
   if (!library.ok()) return nullptr;
-  const fake_nccl_cuda cuda = {.enqueue = &fake_cuda_enqueue, .view = &fake_cuda_view, .plugin = plugin};
+  const fake_nccl_cuda cuda = {.enqueue = &fake_cuda_enqueue,
+                               .view = &fake_cuda_view,
+                               .wait_before_free = &fake_cuda_wait_before_free,
+                               .plugin = plugin};
   FunctionOf("fake_nccl_set_cuda", static_cast<void (*)(const fake_nccl_cuda*)>(nullptr))(&cuda);
   return *std::move(library);
 }

@@ -69,8 +69,8 @@ absl::Status NcclRank::Allreduce(const DeviceMemory& tensor, const CallInfo& inf
   return communicator_->Reduce({.info = info, .segments = {&segment, 1}, .wire = wire});
 }
 
-NcclJob::NcclJob(int size, absl::Duration init_deadline)
-    : cuda_(FakeCuda::Options{.devices = size, .loading = FakeCuda::Options::Loading::kLazy}),
+NcclJob::NcclJob(int size, absl::Duration init_deadline, FakeCuda::Frees frees)
+    : cuda_(FakeCuda::Options{.devices = size, .loading = FakeCuda::Options::Loading::kLazy, .frees = frees}),
       job_(std::make_shared<InProcessJob>(InProcessJob::Options{.size = size})) {
   for (RankId rank = 0; rank < size; ++rank) {
     ranks_.push_back(std::make_unique<NcclRank>(cuda_.table(), job_, rank, size, init_deadline));

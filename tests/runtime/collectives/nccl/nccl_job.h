@@ -43,7 +43,8 @@ class NcclRank {
 // A job whose ranks are threads, each with a fake device, and a fake NCCL.
 class NcclJob {
  public:
-  explicit NcclJob(int size, absl::Duration init_deadline = absl::Seconds(20));
+  explicit NcclJob(int size, absl::Duration init_deadline = absl::Seconds(20),
+                   FakeCuda::Frees frees = FakeCuda::Frees::kReturnAtOnce);
 
   int size() const { return static_cast<int>(ranks_.size()); }
   NcclRank& rank(RankId rank) { return *ranks_[static_cast<size_t>(rank)]; }
