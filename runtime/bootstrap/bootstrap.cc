@@ -83,6 +83,8 @@ class Gathering {
                                     Meeting meeting);
   absl::StatusOr<Transport> ConnectMessagesOnThisHost(Backend backend, const Meeting& meeting,
                                                       ShmWorld::Options options);
+  absl::StatusOr<std::unique_ptr<PointToPoint>> ConnectMessages(Backend backend, const Meeting& meeting,
+                                                                const ShmWorld& world, absl::Duration timeout);
 
   const Config& config_;
   std::shared_ptr<MpiSession> session_;  // nullptr: MPI is not used
@@ -132,6 +134,8 @@ absl::Status Gathering::MpiUsability(const ConnectionSettings& settings) const {
   if (!config_.job.mpi.IsUsable()) {
     return absl::FailedPreconditionError("no launcher of MPI has started the ranks");
   }
+  // A launcher's variables may be there, as under srun, and no MPI. They have all said which they have, and agree.
+  RONDA_RETURN_IF_ERROR(MpiSession::Library(MpiOptions()).status());
   const bool is_asked_for = settings.mpi == MpiUse::kAlways || IsForMessages(settings.backend);
   if (hosts_.hosts.size() > 1 || is_asked_for) return absl::OkStatus();
   return absl::FailedPreconditionError("on one host it is used with RONDA_MPI=1 only");
@@ -163,25 +167,33 @@ absl::StatusOr<Backend> Gathering::Choose(const ConnectionSettings& settings, co
   return backend;
 }
 
+// Between all ranks, which share this host.
+absl::StatusOr<std::unique_ptr<PointToPoint>> Gathering::ConnectMessages(Backend backend, const Meeting& meeting,
+                                                                         const ShmWorld& world,
+                                                                         absl::Duration timeout) {
+  constexpr int kTag = 0;
+  const std::vector<RankId>& all = hosts_.hosts.front();
+  if (UsesMpi(backend)) return session_->Connect(all, kTag);
+  RONDA_ASSIGN_OR_RETURN(
+      auto levels,
+      ConnectTcpData(meeting, {{.number = kTag, .ranks = all}},
+                     {.rank = config_.job.rank, .timeout = timeout, .job_failure = [&] { return world.failure(); }}));
+  return std::move(levels.front());
+}
+
 // Messages between ranks that share a host go through MPI or TCP, control messages through memory.
 absl::StatusOr<Transport> Gathering::ConnectMessagesOnThisHost(Backend backend, const Meeting& meeting,
                                                                ShmWorld::Options options) {
   RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<ShmWorld> world, ShmWorld::Connect(options));
-  constexpr int kTag = 0;
-  const std::vector<RankId>& all = hosts_.hosts.front();
-  std::unique_ptr<PointToPoint> messages;
-  if (UsesMpi(backend)) {
-    RONDA_ASSIGN_OR_RETURN(messages, session_->Connect(all, kTag));
-  } else {
-    RONDA_ASSIGN_OR_RETURN(
-        auto levels, ConnectTcpData(meeting, {{.number = kTag, .ranks = all}},
-                                    {.rank = options.rank, .timeout = options.connect_timeout, .job_failure = [&] {
-                                       return world->failure();
-                                     }}));
-    messages = std::move(levels.front());
+  absl::StatusOr<std::unique_ptr<PointToPoint>> messages =
+      ConnectMessages(backend, meeting, *world, options.connect_timeout);
+  if (!messages.ok()) {
+    // The others would wait for this rank, and not learn why it does not come.
+    world->Fail(messages.status());
+    return messages.status();
   }
   auto communicator = std::make_unique<MessageCommunicator>(
-      MessageCommunicator::Options{.messages = std::move(messages),
+      MessageCommunicator::Options{.messages = *std::move(messages),
                                    .peers = peers_,
                                    .flights = world->flights(),
                                    .job_failure = [world = world.get()] { return world->failure(); },

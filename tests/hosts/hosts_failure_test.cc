@@ -25,8 +25,10 @@ namespace {
 
 using ::testing::HasSubstr;
 using testing::HostsJob;
+using testing::JobResult;
 using testing::NetworkHosts;
 using testing::ProcessResult;
+using testing::RunProcesses;
 
 constexpr char kNotesVariable[] = "TEST_NOTES";
 
@@ -54,9 +56,19 @@ void AddUp() {
   FAIL() << failure.message();
 }
 
+// Says what has become of the start or, where it succeeds, of what comes then.
+void StartAndAddUp() {
+  std::vector<float> data(1, 1.0f);
+  Status status = try_init();
+  if (status.ok()) status = allreduce_async(tensor("gradient", data), {Op::Average}).wait();
+  EXPECT_TRUE(status.ok()) << status.message();
+}
+
 // -- The tests --
 
 constexpr int kRanks = 4;
+
+using HostsApartTest = testing::HostsTest;
 
 // The value of RONDA_BACKEND.
 class HostsFailureTest : public testing::HostsTest, public ::testing::WithParamInterface<const char*> {
@@ -151,7 +163,30 @@ TEST_P(HostsFailureTest, RankThatIsKilledOnTheOtherHostIsNamedByAll) {
 INSTANTIATE_TEST_SUITE_P(Across, HostsFailureTest, ::testing::Values("hierarchical-mpi", "hierarchical-tcp"),
                          [](const auto& info) { return info.index == 0 ? "Mpi" : "Tcp"; });
 
+// All reach the first host, and so they can meet there; over TCP the data of ranks 1 and 2 has no way.
+TEST_F(HostsApartTest, RanksThatDoNotReachEachOtherEndTheStartOfAll) {
+  const std::unique_ptr<NetworkHosts> hosts = MakeHosts({.count = 3});
+  ASSERT_NE(hosts, nullptr);
+  ASSERT_EQ(hosts->RunOn(1, absl::StrCat("ip route add unreachable ", hosts->AddressOf(2))), absl::OkStatus());
+  const std::string command =
+      absl::StrCat("RONDA_RANK=$RONDA_RANK RONDA_SIZE=3 RONDA_JOB_SECRET=sesame RONDA_START_TIMEOUT=4s ",
+                   "RONDA_MASTER_ADDR=", hosts->AddressOf(0), " RONDA_MASTER_PORT=29500 ",
+                   std::filesystem::read_symlink("/proc/self/exe").string(), " --rank_program=start");
+  const JobResult job =
+      RunProcesses({.size = 3,
+                    .argv = {"/bin/sh", "-c",
+                             absl::StrCat("set -- ", hosts->NameOf(0), " ", hosts->NameOf(1), " ", hosts->NameOf(2),
+                                          "; shift $RONDA_RANK; exec ", hosts->agent(), " $1 \"", command, "\"")},
+                    .timeout = absl::Seconds(30)});
+  for (const ProcessResult& rank : job.ranks) {
+    EXPECT_EQ(rank.exit_code, 1) << rank.output;
+    EXPECT_THAT(rank.output, HasSubstr("has no connections for data"));
+  }
+}
+
 }  // namespace
 }  // namespace ronda
 
-int main(int argc, char** argv) { return ronda::testing::RankProgramMain(argc, argv, {{"add_up", ronda::AddUp}}); }
+int main(int argc, char** argv) {
+  return ronda::testing::RankProgramMain(argc, argv, {{"add_up", ronda::AddUp}, {"start", ronda::StartAndAddUp}});
+}
