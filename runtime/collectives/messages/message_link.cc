@@ -30,17 +30,20 @@ constexpr absl::Duration kFailureSpreads = absl::Seconds(2);
 // Ranks need not have begun to wait at the same moment.
 constexpr absl::Duration kPatiencePerStep = absl::Milliseconds(200);
 
-// Whether the ranks on the host of `self` have a core each.
-bool HasCoreForEachRank(const std::vector<Peer>& peers, const Peer& self) {
+int CountRanksOnHost(const std::vector<Peer>& peers, const Peer& self) {
   const auto shares_host = [&](const Peer& peer) { return peer.host == self.host; };
-  return std::count_if(peers.begin(), peers.end(), shares_host) <= sysconf(_SC_NPROCESSORS_ONLN);
+  return static_cast<int>(std::count_if(peers.begin(), peers.end(), shares_host));
+}
+
+bool HasCoreForEachRank(const MessageLink::Options& options) {
+  const Peer& self = options.peers[static_cast<size_t>(options.messages->rank())];
+  const int ranks = options.ranks_on_host ? *options.ranks_on_host : CountRanksOnHost(options.peers, self);
+  return ranks <= sysconf(_SC_NPROCESSORS_ONLN);
 }
 
 }  // namespace
 
-MessageLink::MessageLink(Options options)
-    : options_(std::move(options)),
-      may_spin_(HasCoreForEachRank(options_.peers, options_.peers[static_cast<size_t>(rank())])) {}
+MessageLink::MessageLink(Options options) : options_(std::move(options)), keeps_core_(HasCoreForEachRank(options_)) {}
 
 RunningCollective MessageLink::Running(const CallInfo& info, size_t bytes_total, int steps) const {
   WaitLimits limits = info.limits;
@@ -93,7 +96,7 @@ absl::Status MessageLink::WaitLonger(Transfer& transfer, const RunningCollective
   WaitWatch watch(running, *options_.flights);
   for (;;) {
     for (int i = 0; i < kLooksPerRound; ++i) {
-      if (!may_spin_) sched_yield();
+      if (!keeps_core_) sched_yield();
       RONDA_ASSIGN_OR_RETURN(const bool is_complete, IsComplete(transfer));
       if (is_complete) return absl::OkStatus();
       if (MonotonicTime() - start > kLookOn) break;

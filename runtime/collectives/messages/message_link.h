@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -44,6 +45,7 @@ class MessageLink {
     std::shared_ptr<FlightBoard> flights;       // by rank of the job
     std::function<absl::Status()> job_failure;  // the job's first failure
     absl::string_view name = "messages";        // of what carries them, in lasting memory: "mpi"
+    std::optional<int> ranks_on_host;           // of the job, on this rank's; unset: all of them are among `peers`
   };
 
   explicit MessageLink(Options options);
@@ -52,6 +54,8 @@ class MessageLink {
   int size() const { return options_.messages->size(); }
   absl::string_view name() const { return options_.name; }
   absl::Status failure() const { return options_.job_failure(); }
+  // Whether it keeps its core between the looks of a wait: the ranks of this host have one each.
+  bool keeps_core() const { return keeps_core_; }
 
   // What waits need to know about the collective that this rank is in. With `steps` others between the late rank and
   // this one, which wait themselves, the deadline is a little later: who waits for the late rank itself is then the
@@ -76,7 +80,7 @@ class MessageLink {
   absl::Status Explain(const absl::Status& error, RankId peer) const;
 
   const Options options_;
-  const bool may_spin_;  // the ranks of this host have a core each
+  const bool keeps_core_;
 };
 
 }  // namespace ronda

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -73,6 +76,19 @@ TEST(MessageLinkTest, FailureOfTheJobEndsAWait) {
   char byte = 0;
   ASSERT_EQ(links[0]->Receive(&byte, 1, 1, transfers), absl::OkStatus());
   EXPECT_EQ(links[0]->Wait(transfers, links[0]->Running(Info(), 1)), failure);
+}
+
+// Those of its level may be few of them.
+TEST(MessageLinkTest, RankAmongMoreThanThereAreCoresHandsItsCoreOver) {
+  for (const std::optional<int> ranks_on_host : {std::optional<int>(), std::optional<int>(1 << 20)}) {
+    auto ends = ConnectFakeMessages(2, 1);
+    const MessageLink link({.messages = std::move(ends[0]),
+                            .peers = {LinkPeer(0), LinkPeer(1)},
+                            .flights = std::make_shared<FlightBoard>(12),
+                            .job_failure = [] { return absl::OkStatus(); },
+                            .ranks_on_host = ranks_on_host});
+    EXPECT_EQ(link.keeps_core(), !ranks_on_host.has_value());
+  }
 }
 
 // A peer that has ended breaks the messages first; the job learns of its end a little later.
