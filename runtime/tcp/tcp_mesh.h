@@ -38,7 +38,7 @@ struct TcpMeshOptions {
 // Connects this rank, on each of `levels`, of which it is a member, with all others there: a rank calls those with
 // lower numbers, and is called by those with higher ones. Every connection proves that both ends know the job's secret
 // (tcp_handshake.h). A caller that does not is dropped, and so is who says nothing; none of them is waited for. A call
-// that fails is made again until the time is over.
+// that fails, or leads to nothing for a while, is made again until the time is over.
 //
 // Blocks until all connections are there; returns the levels' messages in their order.
 // Errors: DEADLINE_EXCEEDED that names who is missing, and why where that is known; the job's failure;
