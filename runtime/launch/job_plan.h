@@ -30,6 +30,7 @@ struct LaunchFacts {
   HostCores cores;                           // of this host, if the ranks are to be bound
   std::string job_id;                        // fresh
   std::string job_secret;                    // fresh
+  int free_port = 0;                         // of this host: nobody listens there
 };
 
 // A job that is ready to start.
@@ -41,6 +42,7 @@ struct JobPlan {
   ShutdownSchedule::Options shutdown;
   absl::Duration start_timeout = absl::InfiniteDuration();  // of ranks that others start
   Supervisor::Orphans orphans = Supervisor::Orphans::kLeave;
+  std::vector<std::string> notes;         // for everybody: what is not as one might expect
   std::vector<std::string> explanations;  // for who wants to know everything
   std::vector<std::string> commands;      // what would be started, as a shell would: a line for each process
 };

@@ -47,6 +47,7 @@ PlanRequest LocalRequest(const LaunchOptions& options, const LaunchFacts& facts)
                       .nodes = options.nodes,
                       .job_id = facts.job_id,
                       .job_secret = facts.job_secret,
+                      .free_port = facts.free_port,
                       .output_is_terminal = facts.output == LaunchFacts::Output::kTerminal,
                       .environment = facts.environment,
                       .settings = SettingsOf(options)};
@@ -208,8 +209,7 @@ bool LacksMpirun(const LaunchOptions& options) {
 
 absl::StatusOr<JobPlan> PlanSshJobInstead(const LaunchOptions& options, const LaunchFacts& facts) {
   RONDA_ASSIGN_OR_RETURN(JobPlan plan, PlanSshJob(options, facts));
-  plan.explanations.emplace_back(
-      "there is no mpirun in PATH: the ranks are started over ssh, and exchange data over TCP");
+  plan.notes.emplace_back("there is no mpirun in PATH: the ranks are started over ssh, and exchange data over TCP");
   return plan;
 }
 

@@ -10,7 +10,7 @@ namespace ronda {
 // Decides who starts the ranks, and with what: this launcher itself on its own host, mpirun, or agents over ssh. mpirun
 // is asked for its version if it is to do that.
 //
-// Errors: INVALID_ARGUMENT, UNIMPLEMENTED and NOT_FOUND for what the user is to change.
+// Errors: INVALID_ARGUMENT, UNIMPLEMENTED, NOT_FOUND and FAILED_PRECONDITION for what the user is to change.
 absl::StatusOr<JobPlan> MakeJobPlan(const LaunchOptions& options, const LaunchFacts& facts);
 
 }  // namespace ronda

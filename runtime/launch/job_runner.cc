@@ -21,6 +21,7 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/bootstrap/network_interface.h"
 #include "runtime/launch/argument_sources.h"
+#include "runtime/launch/free_port.h"
 #include "runtime/launch/help_text.h"
 #include "runtime/launch/job_plan.h"
 #include "runtime/launch/job_planner.h"
@@ -67,6 +68,7 @@ absl::StatusOr<LaunchFacts> GatherFacts(const LaunchOptions& options, const Stan
   facts.own_addresses = ArgumentSources::OfThisProcess().own_addresses();
   facts.interfaces = InterfaceAddresses();
   facts.program = ThisProgram();
+  facts.free_port = FindFreePort();
   facts.environment = Environment();
   const bool is_terminal = output.medium(Stream::kStdout) == Medium::kTerminal;
   facts.output = is_terminal ? LaunchFacts::Output::kTerminal : LaunchFacts::Output::kFile;
@@ -133,6 +135,7 @@ absl::StatusOr<JobRunner::Outcome> JobRunner::RunPlan(JobPlan plan, int number) 
                           .file_limit = file_limit_},
                          {.report = report.get(), .output = output_, .signals = &signals_, .clock = Clock::Real()}));
   SayAttempt(report.get(), number);
+  for (const std::string& text : plan.notes) report->Say(text);
   for (const std::string& text : plan.explanations) report->Explain(text);
   supervisor->Run(std::move(plan.parts));
 
@@ -169,6 +172,7 @@ int DryRun(const LaunchOptions& options, const StandardOutput& output) {
   const auto facts = GatherFacts(options, output);
   const auto plan = facts.ok() ? MakeJobPlan(options, *facts) : facts.status();
   if (!plan.ok()) return PrintUsageError(plan.status().message());
+  for (const std::string& note : plan->notes) PrintError(note);
   for (const std::string& command : plan->commands) printf("%s\n", command.c_str());
   return fflush(stdout) == 0 ? 0 : kLauncherError;
 }

@@ -78,14 +78,30 @@ absl::Status CheckSecret(const PlanRequest& request) {
       "value on every node, for example to the output of: openssl rand -hex 32");
 }
 
+// Whether ranks that share a host cannot meet in its memory, as they connect over TCP or are to hear why they cannot.
+bool NeedMeetingPoint(const std::vector<std::string>& environment) {
+  return std::any_of(environment.begin(), environment.end(), [](const std::string& variable) {
+    return variable == "RONDA_BACKEND=tcp" || variable == "RONDA_BACKEND=hierarchical-tcp" ||
+           variable == "RONDA_BACKEND=hierarchical";
+  });
+}
+
+void AddMeetingPoint(absl::string_view address, int port, std::vector<std::string>* environment) {
+  environment->push_back(absl::StrCat("RONDA_MASTER_ADDR=", address));
+  environment->push_back(absl::StrCat("RONDA_MASTER_PORT=", port));
+}
+
 // What all ranks share.
 std::vector<std::string> CommonEnvironment(const PlanRequest& request) {
   std::vector<std::string> environment = InheritedVariables(request.environment, request.settings);
   if (!request.nodes) {
     environment.push_back(absl::StrCat("RONDA_JOB_ID=", request.job_id));
+    const bool has_one = ContainsName(environment, "RONDA_MASTER_PORT");  // one of the settings
+    if (!has_one && request.rank_count > 1 && NeedMeetingPoint(environment)) {
+      AddMeetingPoint("127.0.0.1", request.free_port, &environment);
+    }
   } else {
-    environment.push_back(absl::StrCat("RONDA_MASTER_ADDR=", request.nodes->master_address));
-    environment.push_back(absl::StrCat("RONDA_MASTER_PORT=", request.nodes->master_port));
+    AddMeetingPoint(request.nodes->master_address, request.nodes->master_port, &environment);
   }
   if (!request.job_secret.empty()) environment.push_back(absl::StrCat("RONDA_JOB_SECRET=", request.job_secret));
   if (request.output_is_terminal) environment.push_back("RONDA_OUTPUT_IS_TERMINAL=1");

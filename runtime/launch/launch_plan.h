@@ -20,6 +20,7 @@ struct PlanRequest {
   std::optional<NodeGroup> nodes;  // the ranks are those of one node of several; `hosts` is this one alone
   std::string job_id;              // names the job's shared memory, /dev/shm/ronda-<job id>*
   std::string job_secret;          // proves membership of the job
+  int free_port = 0;               // of this host, where its ranks meet if they cannot do that in memory
   bool output_is_terminal = false;
   std::vector<std::string> environment;         // the launcher's own, "NAME=value"
   std::map<std::string, std::string> settings;  // variables that replace those of the environment
@@ -41,6 +42,7 @@ struct LaunchPlan {
 // Ranks fill the hosts in order. The variables that tell a rank its place replace whatever the launcher inherited, so
 // that a job started by a rank of another job is a job of its own; so do the settings. All others are passed on.
 // Ranks of several nodes have no job id, which would mean that all share a host; they meet at the master's address.
+// Those of one host meet in memory, but for a RONDA_BACKEND of messages over TCP at the free port.
 //
 // Several ranks on a host share its cores, so OMP_NUM_THREADS is 1 unless the user has set it.
 //

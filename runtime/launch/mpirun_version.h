@@ -8,7 +8,7 @@
 namespace ronda {
 
 // What the mpirun in PATH prints when asked for its version.
-// Errors: NOT_FOUND that says what to install if there is none.
+// Errors: NOT_FOUND that says what to install if there is none; FAILED_PRECONDITION with what it printed if it failed.
 absl::StatusOr<std::string> MpirunVersion();
 
 }  // namespace ronda

@@ -1,8 +1,6 @@
 #include "runtime/launch/remote_agent.h"
 
-#include <netinet/in.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,11 +18,11 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/types.h"
-#include "runtime/base/unique_fd.h"
 #include "runtime/base/version.h"
 #include "runtime/bootstrap/network_interface.h"
 #include "runtime/launch/agent_message.h"
 #include "runtime/launch/binding.h"
+#include "runtime/launch/free_port.h"
 #include "runtime/launch/job_listener.h"
 #include "runtime/launch/job_part.h"
 #include "runtime/launch/launch_environment.h"
@@ -112,17 +110,6 @@ void Take(AgentMessage message, Order* order) {
     default:
       return;
   }
-}
-
-// A port that nobody listens on now; 0 if the system has none. Rank 0 will, a moment later.
-int FindFreePort() {
-  const UniqueFd socket_fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  socklen_t size = sizeof(address);
-  auto* const generic = reinterpret_cast<sockaddr*>(&address);
-  if (bind(socket_fd.get(), generic, size) != 0 || getsockname(socket_fd.get(), generic, &size) != 0) return 0;
-  return ntohs(address.sin_port);
 }
 
 class Agent {

@@ -1,6 +1,8 @@
 #include "runtime/launch/job_planner.h"
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -151,8 +153,26 @@ TEST(JobPlannerTest, WithoutMpirunRanksOfOtherHostsAreStartedOverSsh) {
   const absl::Status needed = MakeJobPlan(options, Facts()).status();
   ASSERT_EQ(setenv("PATH", path.c_str(), 1), 0);
   EXPECT_EQ(over_ssh.parts.size(), 2u);
-  EXPECT_THAT(over_ssh.explanations, ::testing::Contains(HasSubstr("there is no mpirun in PATH")));
+  EXPECT_THAT(over_ssh.notes, ::testing::Contains(HasSubstr("there is no mpirun in PATH")));
   for (const absl::Status& status : {wanted, needed}) EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << status;
+}
+
+// As one does that lacks a library.
+TEST(JobPlannerTest, MpirunThatDoesNotWorkIsNotPassedOver) {
+  const std::string directory = ::testing::TempDir();
+  const std::string mpirun = directory + "/mpirun";
+  std::ofstream(mpirun) << "#!/bin/sh\necho libopen-rte.so.40 is missing >&2\nexit 127\n";
+  std::filesystem::permissions(mpirun, std::filesystem::perms::owner_all);
+  const std::string path = std::getenv("PATH");
+  ASSERT_EQ(setenv("PATH", (directory + ":" + path).c_str(), 1), 0);
+  LaunchOptions options = MpirunOptions({});
+  options.launcher = LaunchOptions::Launcher::kAutomatic;
+  const absl::Status status = MakeJobPlan(options, Facts()).status();
+  ASSERT_EQ(setenv("PATH", path.c_str(), 1), 0);
+  std::filesystem::remove(mpirun);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(StartsWith(mpirun), HasSubstr("exited with code 127"), HasSubstr("libopen-rte.so.40 is missing")));
 }
 
 TEST(JobPlannerTest, TooFewSlotsAreAnErrorForEveryLauncher) {

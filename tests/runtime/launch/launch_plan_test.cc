@@ -9,6 +9,7 @@
 namespace ronda {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::Each;
 using ::testing::HasSubstr;
@@ -52,6 +53,29 @@ TEST(LaunchPlanTest, InheritedPlaceOfAnotherJobIsReplaced) {
   }
   EXPECT_THAT(environment, Each(Not(StartsWith("RONDA_OUTPUT_IS_TERMINAL"))));
   EXPECT_THAT(environment, Contains("RONDA_LOG_LEVEL=debug"));
+}
+
+TEST(LaunchPlanTest, RanksThatConnectOverTcpGetAFreePortToMeetAt) {
+  PlanRequest request = Request(2);
+  request.free_port = 4711;
+  request.environment = {"RONDA_MASTER_PORT=1"};  // another job's
+  EXPECT_THAT(Planned(request).ranks[1].environment, Each(Not(StartsWith("RONDA_MASTER_"))));
+  for (const char* backend : {"tcp", "hierarchical-tcp", "hierarchical"}) {
+    request.settings = {{"RONDA_BACKEND", backend}};
+    EXPECT_THAT(Planned(request).ranks[1].environment,
+                IsSupersetOf({"RONDA_MASTER_ADDR=127.0.0.1", "RONDA_MASTER_PORT=4711", "RONDA_JOB_ID=cafe"}));
+  }
+  request.settings["RONDA_MASTER_PORT"] = "4712";
+  EXPECT_THAT(Planned(request).ranks[1].environment,
+              AllOf(Contains("RONDA_MASTER_PORT=4712"), Not(Contains("RONDA_MASTER_PORT=4711"))));
+}
+
+TEST(LaunchPlanTest, OtherRanksOfAHostGetNoPortToMeetAt) {
+  for (const char* backend : {"shm", "mpi", "hierarchical-mpi"}) {
+    PlanRequest request = Request(2);
+    request.environment = {std::string("RONDA_BACKEND=") + backend};
+    EXPECT_THAT(Planned(request).ranks[0].environment, Each(Not(StartsWith("RONDA_MASTER_"))));
+  }
 }
 
 TEST(LaunchPlanTest, TerminalIsAnnounced) {
