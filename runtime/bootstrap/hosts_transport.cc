@@ -179,12 +179,14 @@ absl::StatusOr<std::unique_ptr<ControlPlane>> ConnectMpiControl(const HostsTrans
 std::unique_ptr<Communicator> MakeCommunicator(const HostsTransportOptions& options, MessageLevel level,
                                                const std::shared_ptr<ShmWorld>& here, const ControlPlane& control) {
   if (level.messages == nullptr) return nullptr;
+  const size_t ranks_here = RanksHere(options, PlaceOf(options.hosts, options.rank)).size();
   return std::make_unique<MessageCommunicator>(
       MessageCommunicator::Options{.messages = std::move(level.messages),
                                    .peers = std::move(level.peers),
                                    .flights = here->flights(),
                                    .job_failure = [control = &control] { return control->failure(); },
-                                   .name = options.carrier == HostsTransportOptions::Carrier::kMpi ? "mpi" : "tcp"});
+                                   .name = options.carrier == HostsTransportOptions::Carrier::kMpi ? "mpi" : "tcp",
+                                   .ranks_on_host = static_cast<int>(ranks_here)});
 }
 
 // Adds what carries the data to the control plane.
