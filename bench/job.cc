@@ -1,8 +1,5 @@
 #include "bench/job.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,7 +17,7 @@
 #include "bench/launch.h"
 #include "bench/row_text.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/base/unique_fd.h"
+#include "runtime/launch/free_port.h"
 
 namespace ronda::bench {
 namespace {
@@ -109,9 +106,17 @@ class JobResults {
   absl::Status status_;
 };
 
+// Tells ranks that this process starts where they meet over TCP; rondarun does that itself.
+void ChooseMeetingPoint(Launcher launcher, const std::string& backend) {
+  constexpr int kKeep = 0;
+  if (launcher == Launcher::kRondarun || !absl::StrContains(backend, "tcp")) return;
+  setenv("RONDA_MASTER_PORT", absl::StrCat(FindFreePort()).c_str(), kKeep);
+}
+
 absl::StatusOr<int> StartJobs(const JobRequest& request) {
   RONDA_ASSIGN_OR_RETURN(const Launcher launcher,
                          LauncherFor(UsablePeers(request.options.peers), request.options.backend));
+  ChooseMeetingPoint(launcher, request.options.backend);
   LaunchRequest launch = {
       .launcher = launcher,
       .setting = request.options.peer_setting == "best" ? PeerSetting::kBest : PeerSetting::kDefault,
@@ -165,35 +170,6 @@ void PrintHead(const Place& place, const std::vector<std::unique_ptr<Peer>>& pee
   output->Print(absl::StrCat("# ", machine.cpu, ", ", machine.cores, " cores, ", machine.kernel, ", ", NowInUtc(),
                              "\n# ", place.size, " ranks, started by ", Name(place.launcher)));
   for (const std::unique_ptr<Peer>& peer : peers) output->Print(absl::StrCat("# beside ", peer->description(), "\n"));
-}
-
-// A port of this machine that nobody listens at; 0 if the system has none.
-int FreePort() {
-  const UniqueFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  auto* const place = reinterpret_cast<sockaddr*>(&address);
-  if (bind(listener.get(), place, size) != 0 || getsockname(listener.get(), place, &size) != 0) return 0;
-  return ntohs(address.sin_port);
-}
-
-// Tells the ranks that this process starts where they meet over TCP. (rondarun gives them no address that it has found
-// itself.)
-constexpr char kPortVariable[] = "RONDA_BENCH_PORT";
-
-// Which backend this process has if it is a rank, and the ranks that it starts.
-void ChooseBackend(const std::string& backend) {
-  constexpr int kOverwrite = 1, kKeep = 0;
-  if (backend.empty()) return;
-  setenv("RONDA_BACKEND", backend.c_str(), kOverwrite);
-  if (!absl::StrContains(backend, "tcp")) return;
-  if (const std::optional<std::string> port = ProcessVariables()(kPortVariable)) {
-    setenv("RONDA_MASTER_PORT", port->c_str(), kKeep);
-  } else {
-    setenv(kPortVariable, absl::StrCat(FreePort()).c_str(), kOverwrite);
-  }
 }
 
 // The client's API throws.
@@ -282,7 +258,8 @@ bool ParseOrExplain(Flags* flags, const std::vector<std::string>& words, int* ex
 }
 
 int RunJob(const JobRequest& request, const Body& body) {
-  ChooseBackend(request.options.backend);
+  constexpr int kOverwrite = 1;
+  if (!request.options.backend.empty()) setenv("RONDA_BACKEND", request.options.backend.c_str(), kOverwrite);
   const absl::StatusOr<std::optional<Place>> place = FindPlace(ProcessVariables(), getppid());
   if (!place.ok()) return Explain(place.status(), kUsageError);
   if (place->has_value()) {
