@@ -158,6 +158,11 @@ int DestroyStream(void* stream) {
 int IsCapturing(void* stream, int* capturing) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   const int error = Result(cudaStreamIsCapturing(AsStream(stream), &status));
+  // The default stream is ordered with another that is being captured, and cannot be used before that is over.
+  if (error == cudaErrorStreamCaptureImplicit) {
+    *capturing = 1;
+    return cudaSuccess;
+  }
   *capturing = status == cudaStreamCaptureStatusNone ? 0 : 1;
   return error;
 }

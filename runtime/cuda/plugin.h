@@ -63,7 +63,8 @@ struct ronda_cuda_plugin {
   // Of the highest priority there is; does not wait for the default stream.
   int (*create_stream)(void** stream);
   int (*destroy_stream)(void* stream);
-  // Whether what is submitted to the stream goes into a graph that is being captured.
+  // Whether what is submitted to the stream goes into a graph that is being captured; or, of the default stream, would
+  // break one: that of a stream that waits for it.
   int (*is_capturing)(void* stream, int* capturing);
   // Another number for every stream that there ever was in the process: a handle may come again, and that of the
   // default stream of a thread is the same in all of them. Not while the stream is being captured.

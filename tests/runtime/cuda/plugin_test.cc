@@ -149,6 +149,38 @@ TEST_F(DevicePluginTest, NothingIsCapturedUnlessAsked) {
   EXPECT_EQ(capturing, 0);
 }
 
+// The driver, of which this process need not have a header.
+template <typename Function>
+Function DriverFunction(const char* name) {
+  void* const driver = dlopen("libcuda.so.1", RTLD_NOW);
+  return reinterpret_cast<Function>(driver == nullptr ? nullptr : dlsym(driver, name));
+}
+
+TEST_F(DevicePluginTest, TheDefaultStreamIsCapturedWithOneThatWaitsForIt) {
+  const auto create = DriverFunction<int (*)(void**, unsigned)>("cuStreamCreate");
+  const auto destroy = DriverFunction<int (*)(void*)>("cuStreamDestroy_v2");
+  const auto begin = DriverFunction<int (*)(void*, int)>("cuStreamBeginCapture_v2");
+  const auto end = DriverFunction<int (*)(void*, void**)>("cuStreamEndCapture");
+  const auto destroy_graph = DriverFunction<int (*)(void*)>("cuGraphDestroy");
+  ASSERT_TRUE(create != nullptr && destroy != nullptr && begin != nullptr && end != nullptr &&
+              destroy_graph != nullptr);
+  RunOnStream([&](const ronda_cuda_plugin& cuda, StreamHandle) {
+    constexpr int kRelaxed = 2;
+    void* blocking = nullptr;
+    void* graph = nullptr;
+    int capturing = -1;
+    EXPECT_EQ(create(&blocking, 0), 0);
+    EXPECT_EQ(begin(blocking, kRelaxed), 0);
+    EXPECT_EQ(cuda.is_capturing(nullptr, &capturing), 0);
+    EXPECT_EQ(capturing, 1);
+    EXPECT_EQ(end(blocking, &graph), 0) << "the capture has not been broken";
+    EXPECT_EQ(cuda.is_capturing(nullptr, &capturing), 0);
+    EXPECT_EQ(capturing, 0);
+    EXPECT_EQ(destroy_graph(graph), 0);
+    return destroy(blocking);
+  });
+}
+
 TEST_F(DevicePluginTest, EveryStreamHasANumberOfItsOwn) {
   const auto number_of = [this](StreamHandle stream) {
     uint64_t id = 0;
