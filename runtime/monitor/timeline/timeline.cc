@@ -1,8 +1,8 @@
 #include "runtime/monitor/timeline/timeline.h"
 
+#include <new>
 #include <utility>
 
-#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 
 namespace ronda {
@@ -23,8 +23,7 @@ absl::Status Timeline::Start(const TimelineWriter::Options& options) {
     }
     state_ = State::kChanging;
   }
-  if (memory_ == nullptr) memory_ = std::make_unique<EventQueue>(kEvents);
-  auto writer = TimelineWriter::Start(options, memory_.get());
+  auto writer = StartWriter(options);
   const absl::Status status = writer.status();
   if (status.ok()) {
     writer_ = *std::move(writer);
@@ -34,6 +33,15 @@ absl::Status Timeline::Start(const TimelineWriter::Options& options) {
   state_ = status.ok() ? State::kOn : State::kOff;
   changed_.NotifyAll();
   return status;
+}
+
+absl::StatusOr<std::unique_ptr<TimelineWriter>> Timeline::StartWriter(const TimelineWriter::Options& options) {
+  try {
+    if (memory_ == nullptr) memory_ = std::make_unique<EventQueue>(kEvents);
+    return TimelineWriter::Start(options, memory_.get());
+  } catch (const std::bad_alloc&) {
+    return out_of_memory_;
+  }
 }
 
 void Timeline::Stop() {

@@ -8,6 +8,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/types.h"
 #include "runtime/monitor/timeline/event_queue.h"
@@ -30,7 +31,8 @@ class Timeline {
   Timeline& operator=(const Timeline&) = delete;
 
   // Begins a file at PathOfRank(path, rank).
-  // Errors: FAILED_PRECONDITION if there is a timeline already; that of the operating system, with the path.
+  // Errors: FAILED_PRECONDITION if there is a timeline already; RESOURCE_EXHAUSTED if memory runs out; that of the
+  // operating system, with the path.
   absl::Status Start(const TimelineWriter::Options& options);
 
   // Ends the file, with all that was recorded before. Nothing happens if there is none.
@@ -47,12 +49,17 @@ class Timeline {
  private:
   enum class State { kOff, kChanging, kOn };
 
+  // Of who changes the state.
+  absl::StatusOr<std::unique_ptr<TimelineWriter>> StartWriter(const TimelineWriter::Options& options);
+
   std::atomic<EventQueue*> queue_{nullptr};  // while it is on
   Mutex mu_;
   CondVar changed_;
   State state_ ABSL_GUARDED_BY(mu_) = State::kOff;
   std::unique_ptr<EventQueue> memory_;      // of who changes the state; kept, as somebody may still be recording
   std::unique_ptr<TimelineWriter> writer_;  // likewise
+  // Made beforehand: there is no memory for it when it is needed.
+  const absl::Status out_of_memory_ = absl::ResourceExhaustedError("out of memory for a timeline");
 };
 
 }  // namespace ronda

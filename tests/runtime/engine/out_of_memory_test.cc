@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/monitor/timeline/timeline.h"
 #include "tests/runtime/engine/job.h"
 #include "tests/testing/run_ranks.h"
 
@@ -94,6 +95,14 @@ TEST(OutOfMemory, AtSubmitIsAnErrorAndNothingIsSubmitted) {
     EXPECT_TRUE(handle->Wait().ok());
     EXPECT_THAT(data, Each(2.0f)) << "carried out once";
   });
+}
+
+TEST(OutOfMemory, ATimelineIsNotBegunAndMayBeLater) {
+  const TimelineWriter::Options options = {.path = ::testing::TempDir() + "a timeline in a file with a long name.json"};
+  Timeline timeline;
+  EXPECT_GT(FailEveryAllocationOf([&] { return timeline.Start(options); }), 2);
+  EXPECT_TRUE(timeline.on());
+  timeline.Stop();
 }
 
 TEST(OutOfMemory, GroupIsSubmittedWholeOrNotAtAll) {
