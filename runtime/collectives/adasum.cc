@@ -85,8 +85,10 @@ absl::Status AdasumRun::Allocate() {
   const size_t whole = std::accumulate(shard_bytes_.begin(), shard_bytes_.end(), size_t{0});
   const size_t shards = own_elements_ * n * SizeOf(wire_);
   const size_t partials = own_elements_ * n * SizeOf(dtype_);
-  const size_t dots = n / 2 * call_.segments.size() * kDots * sizeof(double);
-  RONDA_ASSIGN_OR_RETURN(whole_, place_.Allocate(whole + shards + partials + dots, call_.info.label));
+  const size_t pairs = n / 2 * call_.segments.size();
+  const size_t dots = pairs * kDots * sizeof(double);
+  RONDA_ASSIGN_OR_RETURN(
+      whole_, place_.Allocate({.bytes = whole + shards + partials + dots, .pairs = pairs, .label = call_.info.label}));
   shards_ = whole_ + whole;
   partials_ = shards_ + shards;
   dots_ = reinterpret_cast<double*>(partials_ + partials);

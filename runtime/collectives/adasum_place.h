@@ -19,9 +19,15 @@ class AdasumPlace {
  public:
   virtual ~AdasumPlace() = default;
 
-  // Uninitialised memory for the Adasum called `label`, aligned to 16 bytes, until Release.
+  struct Need {
+    size_t bytes = 0;
+    size_t pairs = 0;         // at most, of a call of Dots
+    absl::string_view label;  // what the Adasum is called
+  };
+  // Uninitialised memory of that many bytes, aligned to 16, until Release; and what the place itself needs. No later
+  // call takes any: what it would wait for may be other ranks' part in this Adasum.
   // Errors: RESOURCE_EXHAUSTED.
-  virtual absl::StatusOr<std::byte*> Allocate(size_t bytes, absl::string_view label) = 0;
+  virtual absl::StatusOr<std::byte*> Allocate(const Need& need) = 0;
 
   // No call that uses the memory comes any more. Does nothing if there is none.
   virtual void Release() = 0;
@@ -31,7 +37,7 @@ class AdasumPlace {
   virtual absl::Status Unpack(const kernels::cuda::UnpackCall& call) = 0;
 
   // `call.scratch` is the place's own affair, and not looked at.
-  // Errors: RESOURCE_EXHAUSTED.
+  // REQUIRES: no more pairs than were said to come.
   virtual absl::Status Dots(const kernels::cuda::DotsCall& call) = 0;
   virtual absl::Status Combine(const kernels::cuda::CombineCall& call) = 0;
 };

@@ -21,11 +21,11 @@ absl::Span<const T> SpanOf(const T* first, int count) {
 
 }  // namespace
 
-absl::StatusOr<std::byte*> HostAdasumPlace::Allocate(size_t bytes, absl::string_view label) {
-  memory_.reset(new (std::nothrow) std::byte[bytes]);
+absl::StatusOr<std::byte*> HostAdasumPlace::Allocate(const Need& need) {
+  memory_.reset(new (std::nothrow) std::byte[need.bytes]);
   if (memory_ != nullptr) return memory_.get();
   return absl::ResourceExhaustedError(
-      absl::StrCat("no memory for the ", bytes, " bytes that the Adasum of '", label, "' needs"));
+      absl::StrCat("no memory for the ", need.bytes, " bytes that the Adasum of '", need.label, "' needs"));
 }
 
 absl::Status HostAdasumPlace::Pack(const cuda::PackCall& call) {

@@ -13,7 +13,7 @@ namespace ronda {
 // Thread-compatible.
 class HostAdasumPlace : public AdasumPlace {
  public:
-  absl::StatusOr<std::byte*> Allocate(size_t bytes, absl::string_view label) override;
+  absl::StatusOr<std::byte*> Allocate(const Need& need) override;
   void Release() override { memory_.reset(); }
   absl::Status Pack(const kernels::cuda::PackCall& call) override;
   absl::Status Unpack(const kernels::cuda::UnpackCall& call) override;

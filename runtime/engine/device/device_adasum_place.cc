@@ -26,8 +26,12 @@ cuda::DotsCall Part(const cuda::DotsCall& call, int begin, double* scratch) {
 
 }  // namespace
 
-absl::StatusOr<std::byte*> DeviceAdasumPlace::Allocate(size_t bytes, absl::string_view label) {
-  RONDA_RETURN_IF_ERROR(Grow(memory_, bytes, absl::StrCat("the Adasum of '", label, "'")));
+absl::StatusOr<std::byte*> DeviceAdasumPlace::Allocate(const Need& need) {
+  constexpr size_t kScratchOfPair = 3 * cuda::kDotsMaxParts * sizeof(double);
+  const size_t at_once = std::min(need.pairs, size_t{kPairsAtOnce});
+  RONDA_RETURN_IF_ERROR(Grow(memory_, need.bytes, absl::StrCat("the Adasum of '", need.label, "'")));
+  RONDA_RETURN_IF_ERROR(
+      Grow(scratch_, at_once * kScratchOfPair, absl::StrCat("dot products of the Adasum of '", need.label, "'")));
   return memory_.get();
 }
 
@@ -57,9 +61,6 @@ absl::Status DeviceAdasumPlace::Unpack(const cuda::UnpackCall& call) {
 }
 
 absl::Status DeviceAdasumPlace::Dots(const cuda::DotsCall& call) {
-  constexpr size_t kScratchOfPair = 3 * cuda::kDotsMaxParts * sizeof(double);
-  const auto at_once = static_cast<size_t>(std::min(call.pair_count, kPairsAtOnce));
-  RONDA_RETURN_IF_ERROR(Grow(scratch_, at_once * kScratchOfPair, "Adasum's dot products"));
   return Launch(StreamPhase::kReduce, "Adasum's dot products", [&](const ronda_cuda_plugin& kernels) {
     int error = 0;
     for (int begin = 0; begin < call.pair_count && error == 0; begin += kPairsAtOnce) {

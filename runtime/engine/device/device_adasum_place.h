@@ -28,7 +28,7 @@ class DeviceAdasumPlace : public AdasumPlace {
 
   explicit DeviceAdasumPlace(Options options) : options_(std::move(options)) {}
 
-  absl::StatusOr<std::byte*> Allocate(size_t bytes, absl::string_view label) override;
+  absl::StatusOr<std::byte*> Allocate(const Need& need) override;
   void Release() override {}
   absl::Status Pack(const kernels::cuda::PackCall& call) override;
   absl::Status Unpack(const kernels::cuda::UnpackCall& call) override;
