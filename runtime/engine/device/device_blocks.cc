@@ -1,11 +1,14 @@
 #include "runtime/engine/device/device_blocks.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "runtime/base/status_macros.h"
 
 namespace ronda {
 namespace {
+
+constexpr absl::Duration kLong = absl::Minutes(1);
 
 // Eight sizes to each power of two: blocks serve tensors of about their size, and at most an eighth is wasted.
 size_t BlockBytes(size_t bytes) {
@@ -23,7 +26,7 @@ absl::StatusOr<ResultData> DeviceBlocks::Take(size_t bytes, absl::string_view pu
     MutexLock lock(&mu_);
     const auto found = idle_.find(size);
     if (found != idle_.end() && !found->second.empty()) {
-      DeviceMemory block = std::move(found->second.back());
+      DeviceMemory block = std::move(found->second.back().memory);
       found->second.pop_back();
       idle_bytes_ -= size;
       return HandOutLocked(std::move(block));
@@ -35,13 +38,29 @@ absl::StatusOr<ResultData> DeviceBlocks::Take(size_t bytes, absl::string_view pu
 }
 
 absl::StatusOr<DeviceMemory> DeviceBlocks::Allocate(size_t bytes, absl::string_view purpose) {
+  FreeStale();
   absl::StatusOr<DeviceMemory> block = device_->Allocate(kind_, bytes, purpose);
   if (block.ok() || !FreeIdle()) return block;
   return device_->Allocate(kind_, bytes, purpose);
 }
 
+void DeviceBlocks::FreeStale() {
+  std::vector<Idle> stale;  // freed without the lock
+  MutexLock lock(&mu_);
+  const absl::Time now = clock_->Now();
+  for (auto size = idle_.rbegin(); size != idle_.rend(); ++size) {
+    std::vector<Idle>& blocks = size->second;
+    auto end = blocks.begin();
+    for (; end != blocks.end() && now - end->since >= kLong && idle_bytes_ + taken_bytes_ > most_taken_; ++end) {
+      idle_bytes_ -= size->first;
+    }
+    std::move(blocks.begin(), end, std::back_inserter(stale));
+    blocks.erase(blocks.begin(), end);
+  }
+}
+
 bool DeviceBlocks::FreeIdle() {
-  std::map<size_t, std::vector<DeviceMemory>> idle;  // freed without the lock
+  IdleBlocks idle;  // freed without the lock
   MutexLock lock(&mu_);
   idle.swap(idle_);
   return std::exchange(idle_bytes_, 0) > 0;
@@ -57,18 +76,12 @@ ResultData DeviceBlocks::HandOutLocked(DeviceMemory block) {
 }
 
 void DeviceBlocks::Release(std::byte* data, size_t bytes) {
-  DeviceMemory dropped;
   MutexLock lock(&mu_);
   const auto found = taken_.find(data);
   if (found == taken_.end()) return;
   taken_bytes_ -= bytes;
-  // What was once in use at the same time may be again; more is not kept.
-  if (idle_bytes_ + taken_bytes_ + bytes <= most_taken_) {
-    idle_[bytes].push_back(std::move(found->second));
-    idle_bytes_ += bytes;
-  } else {
-    dropped = std::move(found->second);
-  }
+  idle_[bytes].push_back({.memory = std::move(found->second), .since = clock_->Now()});
+  idle_bytes_ += bytes;
   taken_.erase(found);
 }
 

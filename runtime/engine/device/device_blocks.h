@@ -11,13 +11,18 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/mutex.h"
 #include "runtime/cuda/device.h"
 #include "runtime/engine/result_data.h"
 
 namespace ronda {
 
-// Memory that a device can address, in blocks that are used again: allocating may wait for the device.
+// Memory that a device can address, in blocks that are used again: allocating may wait for the device, and freeing
+// does. So a step like those before does neither: of each size as many are kept as were ever in use at once. When new
+// memory is needed, blocks that nobody has used for a minute are freed, as long as there is more than was ever in use
+// at once; and all that are idle, if the device has no more.
 //
 // Whoever takes a block writes it by work on the rank's one stream; so what that stream still does with a block that is
 // given back comes before. What other streams do with it must be done by then.
@@ -25,8 +30,9 @@ namespace ronda {
 // Thread-safe. Keeps the device.
 class DeviceBlocks : public ResultPool, public std::enable_shared_from_this<DeviceBlocks> {
  public:
-  static std::shared_ptr<DeviceBlocks> Create(std::shared_ptr<Device> device, ronda_cuda_memory kind) {
-    return std::shared_ptr<DeviceBlocks>(new DeviceBlocks(std::move(device), kind));
+  static std::shared_ptr<DeviceBlocks> Create(std::shared_ptr<Device> device, ronda_cuda_memory kind,
+                                              const Clock* clock = Clock::Real()) {
+    return std::shared_ptr<DeviceBlocks>(new DeviceBlocks(std::move(device), kind, clock));
   }
 
   // Errors: RESOURCE_EXHAUSTED that says what for.
@@ -35,18 +41,28 @@ class DeviceBlocks : public ResultPool, public std::enable_shared_from_this<Devi
   void Release(std::byte* data, size_t bytes) override;
 
  private:
-  DeviceBlocks(std::shared_ptr<Device> device, ronda_cuda_memory kind) : device_(std::move(device)), kind_(kind) {}
+  struct Idle {
+    DeviceMemory memory;
+    absl::Time since;
+  };
+  using IdleBlocks = std::map<size_t, std::vector<Idle>>;  // by size; the first of each have been idle the longest
+
+  DeviceBlocks(std::shared_ptr<Device> device, ronda_cuda_memory kind, const Clock* clock)
+      : device_(std::move(device)), kind_(kind), clock_(clock) {}
 
   ResultData HandOutLocked(DeviceMemory block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // These may wait for the device, which others who give blocks back must not have to.
   absl::StatusOr<DeviceMemory> Allocate(size_t bytes, absl::string_view purpose) ABSL_LOCKS_EXCLUDED(mu_);
+  // What nobody has used for long, and is more than was ever in use at once.
+  void FreeStale() ABSL_LOCKS_EXCLUDED(mu_);
   // False: there are none.
   bool FreeIdle() ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::shared_ptr<Device> device_;
   const ronda_cuda_memory kind_;
+  const Clock* const clock_;
   Mutex mu_;
-  std::map<size_t, std::vector<DeviceMemory>> idle_ ABSL_GUARDED_BY(mu_);  // by size
+  IdleBlocks idle_ ABSL_GUARDED_BY(mu_);
   std::unordered_map<const std::byte*, DeviceMemory> taken_ ABSL_GUARDED_BY(mu_);
   size_t idle_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   size_t taken_bytes_ ABSL_GUARDED_BY(mu_) = 0;
