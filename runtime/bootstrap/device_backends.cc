@@ -95,7 +95,8 @@ absl::StatusOr<DeviceTransport> DeviceBackends::ConnectNccl(const Request& reque
   NcclCommunicator* const nccl = communicator.get();
   return DeviceTransport{.communicator = std::move(communicator),
                          .failure = [nccl] { return nccl->failure(); },
-                         .abort = [nccl] { nccl->Abort(); }};
+                         .abort = [nccl] { nccl->Abort(); },
+                         .setup_deadline = NcclCommunicator::Options().init_deadline};
 }
 
 absl::StatusOr<DeviceTransport> DeviceBackends::ConnectHierarchy(const Request& request,

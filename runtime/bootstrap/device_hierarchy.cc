@@ -78,7 +78,8 @@ class Connecting {
     return DeviceTransport{
         .communicator = std::make_unique<DeviceHierarchy>(std::move(levels), nccl_, request_.job_failure),
         .failure = [nccl = nccl_] { return nccl.failure(); },
-        .abort = [nccl = nccl_] { nccl.Abort(); }};
+        .abort = [nccl = nccl_] { nccl.Abort(); },
+        .setup_deadline = 2 * NcclCommunicator::Options().init_deadline};  // of both levels, one after the other
   }
 
  private:

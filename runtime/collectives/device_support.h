@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "runtime/base/types.h"
 #include "runtime/collectives/communicator.h"
 #include "runtime/collectives/host_levels.h"
@@ -24,6 +25,8 @@ struct DeviceTransport {
   // Ends what is under way on the device, and may never end by itself; no call succeeds afterwards. nullptr: nothing
   // needs that. Any thread may call it.
   std::function<void()> abort;
+  // How long a call may take to connect ranks that it is the first of, whatever its own deadline; it ends by itself.
+  absl::Duration setup_deadline = absl::ZeroDuration();
 };
 
 // What a rank can do with devices: where they are found, and what connects those of the ranks. None of it is tried

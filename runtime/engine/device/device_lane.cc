@@ -32,6 +32,7 @@ absl::StatusOr<std::unique_ptr<DeviceLane>> DeviceLane::Create(Options options) 
   DeviceWatch::Options watch = std::move(options.watch);
   watch.transport_failure = options.transport.failure;
   watch.abort = options.transport.abort;
+  watch.setup_deadline = options.transport.setup_deadline;
   auto lane = std::unique_ptr<DeviceLane>(new DeviceLane(std::move(options)));
   lane->failure_ = std::make_shared<const std::function<absl::Status()>>(
       [job = watch.job_failure, transport = watch.transport_failure] {

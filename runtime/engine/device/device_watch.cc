@@ -162,7 +162,7 @@ absl::Status DeviceWatch::Check(Phase phase, const DeviceCompletion& completion,
   if (options_.transport_failure != nullptr) failure = options_.transport_failure();
   if (!failure.ok()) return Fail(failure);
   const WaitLimits& limits = options.limits;
-  const absl::Duration deadline = phase == Phase::kLaunch ? AnswerDeadline(limits) : limits.deadline;
+  const absl::Duration deadline = DeadlineOf(phase, limits);
   if (waited >= deadline) {
     failure = absl::DeadlineExceededError(
         absl::StrCat("waited ", absl::FormatDuration(deadline), " for ", Report(phase, completion)));
@@ -176,6 +176,11 @@ absl::Status DeviceWatch::Check(Phase phase, const DeviceCompletion& completion,
         absl::StrCat("has waited ", absl::FormatDuration(limits.warning), " for ", Report(phase, completion)));
   }
   return absl::OkStatus();
+}
+
+absl::Duration DeviceWatch::DeadlineOf(Phase phase, const WaitLimits& limits) const {
+  if (phase == Phase::kDevice) return limits.deadline;
+  return AnswerDeadline({.deadline = std::max(limits.deadline, options_.setup_deadline)});
 }
 
 absl::Status DeviceWatch::Fail(const absl::Status& cause) {

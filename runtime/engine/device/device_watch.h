@@ -24,9 +24,10 @@ namespace ronda {
 // What the device is done with it settles. What the device does not come to for longer than the limits' warning it
 // reports; beyond the deadline the job fails. So it does with what does not come onto the stream: the thread that puts
 // it there may be held up by a device, a library or a rank. That has deadlines of its own, which know more of the
-// reason, and gets a little more time here (AnswerDeadline). An error of the device, or of what moves the data, fails
-// the job too. And once the job has failed, whatever the reason, it settles everything with the failure, and then ends
-// what is under way on the device, which may wait for a rank that is gone.
+// reason, and gets a little more time here (AnswerDeadline); that of connecting ranks may be the longer one. An error
+// of the device, or of what moves the data, fails the job too. And once the job has failed, whatever the reason, it
+// settles everything with the failure, and then ends what is under way on the device, which may wait for a rank that is
+// gone.
 //
 // Thread-safe.
 class DeviceWatch {
@@ -35,10 +36,11 @@ class DeviceWatch {
   struct Options {
     RankId rank = 0;
     std::shared_ptr<FlightBoard> flights;
-    std::function<absl::Status()> job_failure;          // the job's first failure, or OK
-    std::function<void(const absl::Status&)> fail_job;  // records one
-    std::function<absl::Status()> transport_failure;    // of what moves the data; may be nullptr
-    std::function<void()> abort;                        // ends what is under way; may be nullptr
+    std::function<absl::Status()> job_failure;             // the job's first failure, or OK
+    std::function<void(const absl::Status&)> fail_job;     // records one
+    std::function<absl::Status()> transport_failure;       // of what moves the data; may be nullptr
+    std::function<void()> abort;                           // ends what is under way; may be nullptr
+    absl::Duration setup_deadline = absl::ZeroDuration();  // DeviceTransport's
     // What the device has carried out, before anybody else is told; may be nullptr.
     std::function<void(DeviceCompletion&)> carried_out;
     std::function<void()> settled;  // something that the engine waits for has been settled
@@ -79,6 +81,7 @@ class DeviceWatch {
   absl::Status Await(Phase phase, DeviceCompletion& completion);
   static bool IsOver(Phase phase, DeviceCompletion& completion);
   void Finish(DeviceCompletion& completion);
+  absl::Duration DeadlineOf(Phase phase, const WaitLimits& limits) const;
   // `waited`: since this completion is the first in this phase. Errors: the job's failure.
   absl::Status Check(Phase phase, const DeviceCompletion& completion, absl::Duration waited,
                      absl::Duration checked_before);

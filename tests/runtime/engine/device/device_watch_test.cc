@@ -24,7 +24,10 @@ using ::testing::HasSubstr;
 // A job of one rank, whose failure is what the watch says.
 class DeviceWatchTest : public ::testing::Test {
  protected:
-  DeviceWatchTest() {
+  DeviceWatchTest() { StartWatch(absl::ZeroDuration()); }
+  ~DeviceWatchTest() override { callbacks_->Stop(); }
+
+  void StartWatch(absl::Duration setup_deadline) {
     auto watch = DeviceWatch::Start({.rank = 0,
                                      .flights = flights_,
                                      .job_failure =
@@ -35,12 +38,12 @@ class DeviceWatchTest : public ::testing::Test {
                                      .fail_job = [this](const absl::Status& status) { SetFailure(status); },
                                      .transport_failure = [this] { return is_broken_ ? broken_ : absl::OkStatus(); },
                                      .abort = [this] { ++aborts_; },
+                                     .setup_deadline = setup_deadline,
                                      .settled = [this] { ++settled_; },
                                      .idle = [this] { ++idles_; }});
     EXPECT_TRUE(watch.ok()) << watch.status();
     watch_ = *std::move(watch);
   }
-  ~DeviceWatchTest() override { callbacks_->Stop(); }
 
   absl::Status failure() {
     MutexLock lock(&mu_);
@@ -128,6 +131,15 @@ TEST_F(DeviceWatchTest, WhatDoesNotComeOntoTheStreamIsReportedToo) {
   while (aborts_ == 0) std::this_thread::yield();
   Launch(*stuck);  // its thread comes in the end
   EXPECT_EQ(stuck->status(), status);
+}
+
+// To connect ranks may take longer than a bucket.
+TEST_F(DeviceWatchTest, WhatConnectsRanksHasItsOwnDeadlineBefore) {
+  StartWatch(absl::Milliseconds(300));
+  const auto stuck = Announce({.warning = absl::Milliseconds(5), .deadline = absl::Milliseconds(20)});
+  const absl::Status status = stuck->Wait();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("waited 1.3s for"));
 }
 
 TEST_F(DeviceWatchTest, WhoeverPutsSomethingOnTheStreamMayTakeItsTime) {
