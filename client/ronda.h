@@ -489,8 +489,8 @@ ronda_status ronda_synchronize(ronda_handle handle);
  * Errors known by then are returned; what goes wrong on the device later fails the job, and comes from
  * ronda_synchronize() and whatever is submitted next. After RONDA_OK the handle may be given back without any wait;
  * while it is kept, ronda_poll() tells when the device has done the operation, and ronda_synchronize() how it ended.
- * RONDA_ERROR_INVALID_ARGUMENT if the stream is being captured into a graph. Operations on host memory are waited for as
- * by ronda_synchronize(). */
+ * RONDA_ERROR_INVALID_ARGUMENT if the stream is being captured into a graph. Operations on host memory are waited for
+ * as by ronda_synchronize(). */
 ronda_status ronda_synchronize_on_stream(ronda_handle handle, void* stream);
 
 /* The result of a completed operation whose output Ronda owns. `*data` holds `*rows` rows: units of the first
