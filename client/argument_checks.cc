@@ -1,14 +1,81 @@
 #include "client/argument_checks.h"
 
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <optional>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "client/utf8.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda {
+namespace {
+
+// The bytes that may follow a lead byte: `length` of them in all with it, the second within [low, high].
+struct Sequence {
+  size_t length;
+  uint8_t low;
+  uint8_t high;
+};
+
+// length 0: `lead` begins no character.
+Sequence SequenceOf(uint8_t lead) {
+  if (lead < 0x80) return {lead >= 0x20 && lead != 0x7f ? size_t{1} : size_t{0}, 0, 0};
+  if (lead < 0xc2) return {0, 0, 0};  // a continuation, or an overlong form of ASCII
+  if (lead < 0xe0) return {2, 0x80, 0xbf};
+  if (lead == 0xe0) return {3, 0xa0, 0xbf};  // else overlong
+  if (lead == 0xed) return {3, 0x80, 0x9f};  // else a surrogate
+  if (lead < 0xf0) return {3, 0x80, 0xbf};
+  if (lead == 0xf0) return {4, 0x90, 0xbf};  // else overlong
+  if (lead < 0xf4) return {4, 0x80, 0xbf};
+  if (lead == 0xf4) return {4, 0x80, 0x8f};  // else beyond U+10FFFF
+  return {0, 0, 0};
+}
+
+// Names are mostly printable ASCII: how many of the first bytes are, a multiple of eight; those after it may be, too.
+size_t AsciiPrefix(absl::string_view text) {
+  constexpr uint64_t kEach = 0x0101010101010101;  // times a byte: that byte in each of the eight
+  constexpr uint64_t kHigh = 0x80 * kEach;
+  size_t i = 0;
+  for (; text.size() - i >= sizeof(uint64_t); i += sizeof(uint64_t)) {
+    uint64_t bytes;
+    std::memcpy(&bytes, text.data() + i, sizeof(bytes));
+    // Without a high bit anywhere no sum carries into the next byte: from 0x7f on the one sets the high bit, and below
+    // 0x20 the other leaves it clear.
+    const uint64_t too_high = bytes + (0x80 - 0x7f) * kEach;
+    const uint64_t high_enough = bytes + (0x80 - 0x20) * kEach;
+    if (((bytes | too_high | ~high_enough) & kHigh) != 0) break;
+  }
+  return i;
+}
+
+}  // namespace
+
+bool IsPrintableUtf8(absl::string_view text) {
+  size_t i = AsciiPrefix(text);
+  while (i < text.size()) {
+    // So is most of the rest.
+    if (text[i] >= 0x20 && text[i] < 0x7f) {
+      ++i;
+      continue;
+    }
+    const Sequence sequence = SequenceOf(static_cast<uint8_t>(text[i]));
+    if (sequence.length == 0 || sequence.length > text.size() - i) return false;
+    for (size_t k = 1; k < sequence.length; ++k) {
+      const auto byte = static_cast<uint8_t>(text[i + k]);
+      const uint8_t low = k == 1 ? sequence.low : 0x80;
+      const uint8_t high = k == 1 ? sequence.high : 0xbf;
+      if (byte < low || byte > high) return false;
+    }
+    i += sequence.length;
+  }
+  return true;
+}
+
 namespace {
 
 // Names that begin so are given by Ronda itself: to barriers, for instance.
@@ -115,6 +182,64 @@ absl::Status SetCall(const ronda_call_options& call, const Caller& caller, Submi
   RONDA_RETURN_IF_ERROR(SetLimit(*submission, "deadline_s", call.deadline_s, &limits.deadline));
   submission->request.limits = limits;
   return absl::OkStatus();
+}
+
+namespace {
+
+// `value` of an option in `unit`s; 0 keeps *duration and a negative one is `negative`.
+absl::Status SetDuration(absl::string_view option, double value, absl::Duration unit, absl::Duration negative,
+                         absl::Duration* duration) {
+  if (std::isnan(value)) return absl::InvalidArgumentError(absl::StrCat("ronda_options.", option, " is not a number"));
+  if (value != 0) *duration = value < 0 ? negative : value * unit;
+  return absl::OkStatus();
+}
+
+void SetSize(int64_t value, size_t* size) {
+  if (value != 0) *size = value < 0 ? 0 : static_cast<size_t>(value);
+}
+
+absl::Status SetTunables(const ronda_options& options, Tunables* tunables) {
+  if (options.start_timeout_s < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ronda_options.start_timeout_s is ", options.start_timeout_s, ": it must not be negative"));
+  }
+  const absl::Duration never = absl::InfiniteDuration();
+  RONDA_RETURN_IF_ERROR(SetDuration("cycle_time_ms", options.cycle_time_ms, absl::Milliseconds(1), absl::ZeroDuration(),
+                                    &tunables->cycle_time));
+  RONDA_RETURN_IF_ERROR(
+      SetDuration("stall_warning_s", options.stall_warning_s, absl::Seconds(1), never, &tunables->stall_warning));
+  RONDA_RETURN_IF_ERROR(
+      SetDuration("stall_deadline_s", options.stall_deadline_s, absl::Seconds(1), never, &tunables->stall_deadline));
+  RONDA_RETURN_IF_ERROR(SetDuration("start_timeout_s", options.start_timeout_s, absl::Seconds(1), absl::ZeroDuration(),
+                                    &tunables->start_timeout));
+  SetSize(options.fusion_threshold, &tunables->fusion_threshold);
+  SetSize(options.cache_capacity, &tunables->cache_capacity);
+  return absl::OkStatus();
+}
+
+absl::Status SetProcessSets(const ronda_options& options, std::vector<std::vector<RankId>>* sets) {
+  if (options.process_set_count < 0 || (options.process_set_count > 0 && options.process_sets == nullptr)) {
+    return absl::InvalidArgumentError(absl::StrCat("ronda_options.process_set_count is ", options.process_set_count,
+                                                   ": pass that many lists in process_sets"));
+  }
+  for (int i = 0; i < options.process_set_count; ++i) {
+    const ronda_rank_list& list = options.process_sets[i];
+    if (list.count <= 0 || list.ranks == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("ronda_options.process_sets[", i, "] has no ranks: list those of the set"));
+    }
+    sets->emplace_back(list.ranks, list.ranks + list.count);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ApplyOptions(const ronda_options* options, ClientOptions* client) {
+  if (options == nullptr) return absl::OkStatus();
+  RONDA_ASSIGN_OR_RETURN(const ronda_options known, CopySized(options, "ronda_options", "RONDA_OPTIONS_INIT"));
+  RONDA_RETURN_IF_ERROR(SetTunables(known, &client->tunables));
+  return SetProcessSets(known, &client->process_sets);
 }
 
 }  // namespace ronda

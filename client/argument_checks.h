@@ -11,12 +11,14 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "client/ronda.h"
+#include "runtime/base/config.h"
 #include "runtime/base/types.h"
 #include "runtime/engine/submission.h"
 
@@ -90,6 +92,20 @@ absl::Status FromTensor(OpType op, const ronda_tensor& tensor, Submission* submi
 
 // Sets the process set, where the buffers are, and limits if `call` has any.
 absl::Status SetCall(const ronda_call_options& call, const Caller& caller, Submission* submission);
+
+// Whether `text` is well-formed UTF-8 (Unicode 15, table 3-7) without ASCII control characters: what protobuf accepts
+// in a string field and what can be printed on one line of a log.
+bool IsPrintableUtf8(absl::string_view text);
+
+// What ronda_options says.
+struct ClientOptions {
+  Tunables tunables;                              // what the options do not set is as it was
+  std::vector<std::vector<RankId>> process_sets;  // to be added from the start, in this order
+};
+
+// Overrides in `client` what `options` sets; a null `options` sets nothing. Pure.
+// Errors: INVALID_ARGUMENT that names the option and says what to do.
+absl::Status ApplyOptions(const ronda_options* options, ClientOptions* client);
 
 }  // namespace ronda
 

@@ -18,9 +18,7 @@
 #include "client/argument_checks.h"
 #include "client/arguments.h"
 #include "client/c_api_support.h"
-#include "client/options.h"
-#include "client/stop_agreement.h"
-#include "client/stop_signal.h"
+#include "client/stop.h"
 #include "runtime/base/config.h"
 #include "runtime/base/group.h"
 #include "runtime/base/logging.h"
@@ -187,19 +185,26 @@ std::shared_ptr<const Group> FindProcessSet(ronda_process_set id) {
   return members.ok() ? *std::move(members) : nullptr;
 }
 
-// As the C ABI has them, but for the size.
-ronda_statistics ToC(const Statistics& from) {
-  return {.struct_size = 0,
-          .reports_sent = from.reports_sent,
-          .reports_received = from.reports_received,
-          .lists_sent = from.lists_sent,
-          .lists_received = from.lists_received,
-          .buckets_agreed = from.buckets_agreed,
-          .buckets_scheduled = from.buckets_scheduled,
-          .schedules_begun = from.schedules_begun,
-          .schedules_left = from.schedules_left,
-          .own_vetoes = from.own_vetoes,
-          .schedule_rounds = from.schedule_rounds};
+// The C ABI's struct is its size, and then the rows of the table in their order.
+constexpr size_t kStatisticsFields[] = {
+#define RONDA_STATISTICS_OFFSET(name) offsetof(ronda_statistics, name),
+    RONDA_STATISTICS_TABLE(RONDA_STATISTICS_OFFSET)
+#undef RONDA_STATISTICS_OFFSET
+};
+constexpr bool IsInOrder() {
+  size_t expected = sizeof(uint64_t);
+  for (const size_t offset : kStatisticsFields) {
+    if (offset != expected) return false;
+    expected += sizeof(uint64_t);
+  }
+  return expected == sizeof(ronda_statistics);
+}
+static_assert(IsInOrder(), "ronda_statistics and RONDA_STATISTICS_TABLE differ");
+
+ronda_statistics ToC(const Statistics& from, size_t struct_size) {
+#define RONDA_STATISTICS_COPY(name) from.name,
+  return {struct_size, RONDA_STATISTICS_TABLE(RONDA_STATISTICS_COPY)};
+#undef RONDA_STATISTICS_COPY
 }
 
 // Writes as much as the caller has room for.
@@ -211,8 +216,7 @@ Outcome WriteStatistics(const Statistics& from, ronda_statistics* to) {
             absl::StrCat("ronda_statistics.struct_size is ", size, ", expected ", sizeof(ronda_statistics),
                          ": begin with RONDA_STATISTICS_INIT or set it to sizeof(ronda_statistics)")};
   }
-  ronda_statistics known = ToC(from);
-  known.struct_size = size;
+  const ronda_statistics known = ToC(from, size);
   std::memset(to, 0, size);
   std::memcpy(to, &known, std::min(size, sizeof(known)));
   return {};

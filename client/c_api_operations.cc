@@ -1,4 +1,4 @@
-// The C ABI on top of the runtime: operations, and their handles.
+// The C ABI on top of the runtime: operations, submitted for a handle or carried out by the call.
 
 #pragma GCC visibility push(default)
 #include "client/ronda.h"
@@ -11,15 +11,13 @@
 #include <utility>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "client/arguments.h"
 #include "client/c_api_support.h"
-#include "client/object_broadcast.h"
 #include "client/operation.h"
-#include "client/sparse_average.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda {
@@ -173,34 +171,80 @@ absl::Status Join(ronda_process_set set, const ronda_absent& absent, Session& se
   return absl::OkStatus();
 }
 
-// Runs `read` on an operation that has completed well, and has the result that is asked for: or, where streams may read
-// that, an operation that a stream waits for.
-enum class Applicable { kNo, kOnceComplete, kOnceOrdered };
-template <typename ReadFn>
-ronda_status ReadResult(const char* function, ronda_handle handle, absl::FunctionRef<Applicable(const Operation&)> fits,
-                        const ReadFn& read) {
-  return CallWithOperation(function, handle, [&](const Operation& operation) -> Outcome {
-    const auto invalid = [&](absl::string_view what) -> Outcome {
-      return {RONDA_ERROR_INVALID_ARGUMENT, absl::StrCat(function, ": handle ", handle, " is ", what)};
-    };
-    const Applicable applicable = fits(operation);
-    if (applicable == Applicable::kNo) {
-      return invalid(absl::StrCat("of an operation without such a result (", Name(operation.op()), ")"));
-    }
-    if (operation.done()) {
-      if (const absl::Status status = operation.Wait(); !status.ok()) return Failure(status, Answer::kCompletion);
-    } else if (applicable != Applicable::kOnceOrdered || !operation.is_ordered()) {
-      return invalid("still in flight: call ronda_synchronize() first");
-    }
-    read(operation);
-    return {};
+// The session that a blocking call acts for. It gives the session up before it waits in a way that needs no runtime: a
+// rank that is a thread may be about to end because its body threw, and its end waits for who is in its session.
+class BlockingCall {
+ public:
+  explicit BlockingCall(std::shared_ptr<Session> session) : session_(std::move(session)) {}
+
+  const Session& session() const { return *session_; }
+
+  // Submits, and waits for the end of the operation, whose handle this is.
+  // Errors: the submission's.
+  absl::StatusOr<std::shared_ptr<Handle>> Run(const Submission& submission) {
+    const bool is_numbered = submission.request.op == OpType::kSendRecv;
+    if (session_->owns_runtime() && !is_numbered) return session_->runtime().Run(submission);
+    RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, session_->Submit(submission));
+    session_.reset();
+    handle->Wait().IgnoreError();
+    return handle;
+  }
+
+  // The same for a group.
+  absl::Status RunAll(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles) {
+    if (session_->owns_runtime()) return session_->runtime().RunAll(submissions, handles);
+    RONDA_RETURN_IF_ERROR(session_->runtime().SubmitAll(submissions, handles));
+    session_.reset();
+    for (const std::shared_ptr<Handle>& handle : *handles) handle->Wait().IgnoreError();
+    return absl::OkStatus();
+  }
+
+ private:
+  std::shared_ptr<Session> session_;
+};
+
+// Runs `body` on a call.
+template <typename Body>
+ronda_status CallAndWait(const Body& body) {
+  return Call([&]() -> Outcome {
+    std::shared_ptr<Session> session = CurrentSession();
+    if (session == nullptr) return NotInitialized();
+    BlockingCall call(std::move(session));
+    return body(call);
   });
 }
 
-// What the callback of a C caller is told.
-void CallBack(ronda_callback callback, void* context, const absl::Status& status) {
-  const std::string text(status.message());
-  callback(context, ToRondaStatus(status.code(), Answer::kCompletion), text.c_str());
+template <typename Args>
+ronda_status RunOne(const Args* args) {
+  return CallAndWait([&](BlockingCall& call) -> Outcome {
+    Submission& submission = scratch().submission;
+    absl::Status status = ToSubmission(args, call.session().caller(), &submission);
+    if (!status.ok()) return Failure(status, Answer::kSubmission);
+    const absl::StatusOr<std::shared_ptr<Handle>> handle = call.Run(submission);
+    if (!handle.ok()) return Failure(handle.status(), Answer::kSubmission);
+    return Failure((*handle)->Wait(), Answer::kCompletion);
+  });
+}
+
+// Of the group all have the same error, or none has; but for the devices', which may come to one bucket and not to the
+// next.
+Outcome EndOfGroup(std::vector<std::shared_ptr<Handle>>* handles) {
+  absl::Status first_error;
+  for (const std::shared_ptr<Handle>& handle : *handles) first_error.Update(handle->Wait());
+  handles->clear();
+  return Failure(first_error, Answer::kCompletion);
+}
+
+template <typename Args>
+ronda_status RunGroup(const Args* args, size_t count, const char* group) {
+  return CallAndWait([&](BlockingCall& call) -> Outcome {
+    if (count == 0) return {};
+    const auto submissions = ToGroup(args, count, group, call.session().caller(), &scratch().group);
+    if (!submissions.ok()) return Failure(submissions.status(), Answer::kSubmission);
+    std::vector<std::shared_ptr<Handle>>& handles = scratch().handles;
+    const absl::Status status = call.RunAll(*submissions, &handles);
+    return status.ok() ? EndOfGroup(&handles) : Failure(status, Answer::kSubmission);
+  });
 }
 
 }  // namespace
@@ -318,98 +362,18 @@ ronda_status ronda_join_async(ronda_process_set process_set, ronda_absent absent
   });
 }
 
-ronda_status ronda_poll(ronda_handle handle, int* done) {
-  return ronda::CallWithOperation("ronda_poll", handle, [&](const ronda::Operation& operation) -> ronda::Outcome {
-    if (done == nullptr) return ronda::NullArgument("ronda_poll", "done");
-    *done = operation.done() ? 1 : 0;
-    return {};
-  });
-}
+// Operations that wait for their end, and leave no handle.
 
-ronda_status ronda_synchronize(ronda_handle handle) {
-  return ronda::CallWithOperation("ronda_synchronize", handle, [&](const ronda::Operation& operation) {
-    return ronda::Failure(operation.Wait(), ronda::Answer::kCompletion);
-  });
-}
+ronda_status ronda_allreduce(const ronda_allreduce_args* args) { return ronda::RunOne(args); }
 
-ronda_status ronda_synchronize_on_stream(ronda_handle handle, void* stream) {
-  return ronda::CallWithOperation("ronda_synchronize_on_stream", handle, [&](const ronda::Operation& operation) {
-    const absl::Status status = operation.OrderBefore(stream);
-    if (status.ok()) ronda::globals().handles.NoteOrdered(handle);
-    // What is wrong with the stream says nothing of how the operation ended.
-    const bool is_about_stream = absl::IsInvalidArgument(status);
-    return ronda::Failure(status, is_about_stream ? ronda::Answer::kSubmission : ronda::Answer::kCompletion);
-  });
-}
+ronda_status ronda_reduce(const ronda_reduce_args* args) { return ronda::RunOne(args); }
 
-ronda_status ronda_output(ronda_handle handle, const void** data, int64_t* rows, const int64_t** rows_per_member,
-                          int* members) {
-  constexpr char kFunction[] = "ronda_output";
-  if (data == nullptr || rows == nullptr || (rows_per_member != nullptr && members == nullptr)) {
-    const char* const missing = data == nullptr ? "data" : rows == nullptr ? "rows" : "members";
-    return ronda::Call([&] { return ronda::NullArgument(kFunction, missing); });
-  }
-  return ronda::ReadResult(
-      kFunction, handle,
-      [](const ronda::Operation& operation) {
-        return operation.HasOutput() ? ronda::Applicable::kOnceOrdered : ronda::Applicable::kNo;
-      },
-      [&](const ronda::Operation& operation) {
-        const ronda::Output output = operation.output();
-        *data = output.data;
-        *rows = output.rows;
-        if (rows_per_member == nullptr) return;
-        *rows_per_member = output.rows_per_member.data();
-        *members = static_cast<int>(output.rows_per_member.size());
-      });
-}
+ronda_status ronda_broadcast(const ronda_broadcast_args* args) { return ronda::RunOne(args); }
 
-ronda_status ronda_found_inf(ronda_handle handle, int* found) {
-  constexpr char kFunction[] = "ronda_found_inf";
-  if (found == nullptr) return ronda::Call([&] { return ronda::NullArgument(kFunction, "found"); });
-  return ronda::ReadResult(
-      kFunction, handle,
-      [](const ronda::Operation& operation) {
-        return operation.Reduces() ? ronda::Applicable::kOnceComplete : ronda::Applicable::kNo;
-      },
-      [&](const ronda::Operation& operation) {
-        *found = operation.handle().result().FindOverflow() == ronda::OperationResult::Overflow::kFound ? 1 : 0;
-      });
-}
+ronda_status ronda_send(const ronda_send_args* args) { return ronda::RunOne(args); }
 
-ronda_status ronda_last_rank(ronda_handle handle, int* last_rank) {
-  constexpr char kFunction[] = "ronda_last_rank";
-  if (last_rank == nullptr) return ronda::Call([&] { return ronda::NullArgument(kFunction, "last_rank"); });
-  return ronda::ReadResult(
-      kFunction, handle,
-      [](const ronda::Operation& operation) {
-        return operation.op() == ronda::OpType::kJoin ? ronda::Applicable::kOnceComplete : ronda::Applicable::kNo;
-      },
-      [&](const ronda::Operation& operation) { *last_rank = static_cast<int>(operation.handle().result().number); });
-}
+ronda_status ronda_recv(const ronda_recv_args* args) { return ronda::RunOne(args); }
 
-ronda_status ronda_on_completion(ronda_handle handle, ronda_callback callback, void* context) {
-  return ronda::Call([&]() -> ronda::Outcome {
-    if (callback == nullptr) return {RONDA_ERROR_INVALID_ARGUMENT, "ronda_on_completion: callback is NULL"};
-    const ronda::Operation operation = ronda::globals().handles.Find(handle);
-    if (!operation.exists()) return ronda::UnknownHandle("ronda_on_completion", handle);
-    // The operation's own verdict may differ from the runtime's.
-    // What the callback submits is of the same rank, on whichever thread it runs.
-    const absl::Status registered =
-        operation.handle().OnCompletion([=, role = ronda::RankContexts::CurrentRole()](const absl::Status&) {
-          const ronda::RankContexts::Visit visit(role);
-          ronda::CallBack(callback, context, operation.Wait());
-        });
-    return ronda::Failure(registered, ronda::Answer::kSubmission);
-  });
-}
-
-ronda_status ronda_release(ronda_handle handle) {
-  return ronda::Call([&]() -> ronda::Outcome {
-    const ronda::Operation operation = ronda::globals().handles.Remove(handle);
-    if (!operation.exists()) return ronda::UnknownHandle("ronda_release", handle);
-    // Its error is for ronda_synchronize() to tell.
-    if (!operation.is_ordered()) static_cast<void>(operation.Wait());
-    return {};
-  });
+ronda_status ronda_grouped_allreduce(const ronda_allreduce_args* args, size_t count, const char* group) {
+  return ronda::RunGroup(args, count, group);
 }

@@ -1,8 +1,187 @@
 #include "client/c_api_support.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 
 namespace ronda {
+namespace {
+
+// Codes that mean the same wherever they come from.
+ronda_status CommonStatus(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kOk:
+      return RONDA_OK;
+    case absl::StatusCode::kDeadlineExceeded:
+      return RONDA_ERROR_DEADLINE;
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kAborted:
+    case absl::StatusCode::kCancelled:
+      return RONDA_ERROR_PEER_FAILED;
+    case absl::StatusCode::kResourceExhausted:
+      return RONDA_ERROR_OUT_OF_MEMORY;
+    default:
+      return RONDA_ERROR_INTERNAL;
+  }
+}
+
+// Whatever keeps ranks from coming together though none has failed is a matter of how the job was set up.
+ronda_status StartupStatus(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kFailedPrecondition:  // other versions or sizes
+    case absl::StatusCode::kAlreadyExists:       // a job id, a rank or a port that is taken
+    case absl::StatusCode::kNotFound:            // the host to meet at
+    case absl::StatusCode::kPermissionDenied:    // another secret
+    case absl::StatusCode::kUnauthenticated:
+      return RONDA_ERROR_INVALID_ARGUMENT;
+    default:
+      return CommonStatus(code);
+  }
+}
+
+ronda_status SubmissionStatus(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kFailedPrecondition:  // a tensor in a GPU's memory, and no GPU; a stream that is captured
+      return RONDA_ERROR_INVALID_ARGUMENT;
+    case absl::StatusCode::kAlreadyExists:
+      return RONDA_ERROR_DUPLICATE_NAME;
+    case absl::StatusCode::kCancelled:  // after Shutdown
+      return RONDA_ERROR_NOT_INITIALIZED;
+    default:
+      return CommonStatus(code);
+  }
+}
+
+}  // namespace
+
+ronda_status ToRondaStatus(absl::StatusCode code, Answer from) {
+  switch (from) {
+    case Answer::kStartup:
+      return StartupStatus(code);
+    case Answer::kSubmission:
+      return SubmissionStatus(code);
+    case Answer::kCompletion:
+      return code == absl::StatusCode::kFailedPrecondition ? RONDA_ERROR_MISMATCH : CommonStatus(code);
+  }
+  return RONDA_ERROR_INTERNAL;
+}
+
+Outcome NotInitialized() { return {RONDA_ERROR_NOT_INITIALIZED, "Ronda is not initialized: call ronda_init() first"}; }
+
+const char* DefaultRuntime::DescribeConflict(State state) {
+  switch (state) {
+    case State::kStarting:
+      return "another thread is in ronda_init(): call it once per process";
+    case State::kStopping:
+      return "another thread is in ronda_shutdown(): wait for it before ronda_init()";
+    default:
+      return "Ronda is already initialized: call ronda_init() once per process, or ronda_shutdown() before the next "
+             "one";
+  }
+}
+
+Outcome DefaultRuntime::Start(const Factory& factory) {
+  {
+    MutexLock lock(&mu_);
+    if (state_ != State::kNone) return {RONDA_ERROR_ALREADY_INITIALIZED, DescribeConflict(state_)};
+    state_ = State::kStarting;
+  }
+  absl::StatusOr<std::unique_ptr<Session>> session = absl::UnknownError("not started");
+  try {
+    session = factory();
+  } catch (...) {
+    MutexLock lock(&mu_);
+    state_ = State::kNone;
+    throw;
+  }
+  MutexLock lock(&mu_);
+  state_ = session.ok() ? State::kRunning : State::kNone;
+  if (!session.ok()) {
+    return {ToRondaStatus(session.status().code(), Answer::kStartup), std::string(session.status().message())};
+  }
+  session_ = *std::move(session);
+  return {};
+}
+
+Outcome DefaultRuntime::Stop() {
+  std::shared_ptr<Session> session;
+  {
+    MutexLock lock(&mu_);
+    if (state_ != State::kRunning) return NotInitialized();
+    if (session_->runtime().InCallback()) {
+      return {RONDA_ERROR_INVALID_ARGUMENT,
+              "ronda_shutdown() in a callback, which it would have to wait for: call it elsewhere"};
+    }
+    state_ = State::kStopping;
+    session = std::move(session_);
+  }
+  const absl::Status status = session->runtime().Shutdown();
+  // Without other users the transport is gone before the next Start, which may meet the same ranks again.
+  session.reset();
+  MutexLock lock(&mu_);
+  state_ = State::kNone;
+  return {ToRondaStatus(status.code(), Answer::kCompletion), std::string(status.message())};
+}
+
+std::shared_ptr<Session> DefaultRuntime::Get() const {
+  MutexLock lock(&mu_);
+  return session_;
+}
+
+namespace {
+
+thread_local RankContexts::Role current_role;
+
+}  // namespace
+
+RankContexts::Scope::Scope(RankContexts* contexts, Runtime& runtime, WaitLimits limits) : contexts_(contexts) {
+  session_ = std::shared_ptr<Session>(new Session(runtime, limits), [this](Session* session) {
+    delete session;
+    MutexLock lock(&mu_);
+    is_left_ = true;
+    left_.NotifyAll();
+  });
+  MutexLock lock(&contexts_->mu_);
+  id_ = contexts_->next_id_++;
+  contexts_->sessions_[id_] = session_;
+  current_role = {.id = id_, .session = session_};
+}
+
+RankContexts::Scope::~Scope() {
+  {
+    MutexLock lock(&contexts_->mu_);
+    contexts_->sessions_.erase(id_);
+  }
+  current_role = {};
+  session_.reset();
+  MutexLock lock(&mu_);
+  while (!is_left_) left_.Wait(&mu_);
+}
+
+RankContexts::Visit::Visit(Role role) : before_(std::exchange(current_role, std::move(role))) {}
+
+RankContexts::Visit::~Visit() { current_role = std::move(before_); }
+
+RankContexts::Role RankContexts::CurrentRole() { return current_role; }
+
+bool RankContexts::MakeCurrent(ronda_context id) {
+  if (id == 0) {
+    current_role = {};
+    return true;
+  }
+  MutexLock lock(&mu_);
+  const auto found = sessions_.find(id);
+  if (found == sessions_.end()) return false;
+  current_role = {.id = id, .session = found->second};
+  return true;
+}
+
+ronda_context RankContexts::Current() { return current_role.id; }
+
+std::shared_ptr<Session> RankContexts::CurrentSession() { return current_role.session.lock(); }
+
 namespace {
 
 // This thread's last error. `text` points into `storage`, or at a literal where there was no memory for a string.

@@ -1,27 +1,139 @@
-// What the functions of the C ABI share: the only mutable state outside of objects, and the only place where exceptions
-// are caught.
 #ifndef RONDA_CLIENT_C_API_SUPPORT_H_
 #define RONDA_CLIENT_C_API_SUPPORT_H_
 
 #include <exception>
+#include <functional>
 #include <memory>
 #include <new>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "client/default_runtime.h"
-#include "client/handle_table.h"
-#include "client/rank_contexts.h"
+#include "client/operation.h"
 #include "client/ronda.h"
 #include "client/session.h"
-#include "client/status_code.h"
+#include "runtime/base/mutex.h"
 #include "runtime/engine/handle.h"
 #include "runtime/engine/submission.h"
 
 namespace ronda {
+
+// Which part of the runtime answered: the same absl code means something else to the caller in each.
+enum class Answer {
+  kStartup,     // reading the configuration, finding the other ranks
+  kSubmission,  // Runtime::Submit
+  kCompletion,  // Handle::Wait, Runtime::Shutdown
+};
+
+// The code under which a C caller learns of `code`. Pure.
+ronda_status ToRondaStatus(absl::StatusCode code, Answer from);
+
+// How a call ended, in the C ABI's terms.
+struct Outcome {
+  ronda_status code = RONDA_OK;
+  std::string text;  // empty if the code is RONDA_OK
+
+  bool ok() const { return code == RONDA_OK; }
+};
+
+// The Runtime behind the C ABI: none, being started, running, or being shut down, in a circle.
+//
+// Thread-safe. Start and Stop block outside the lock, so that other threads get an answer meanwhile: while a runtime
+// starts or stops there is none.
+class DefaultRuntime {
+ public:
+  using Factory = std::function<absl::StatusOr<std::unique_ptr<Session>>()>;
+
+  // Makes what `factory` returns the process' session.
+  // Errors: ALREADY_INITIALIZED; the factory's.
+  Outcome Start(const Factory& factory);
+
+  // Shuts the runtime down, and forgets it even if that fails. Callers of Get keep theirs alive; it accepts no tensors.
+  // Errors: NOT_INITIALIZED; the job's failure.
+  Outcome Stop();
+
+  // Null while there is none.
+  std::shared_ptr<Session> Get() const;
+
+ private:
+  enum class State { kNone, kStarting, kRunning, kStopping };
+
+  static const char* DescribeConflict(State state);
+
+  mutable Mutex mu_;
+  State state_ ABSL_GUARDED_BY(mu_) = State::kNone;
+  std::shared_ptr<Session> session_ ABSL_GUARDED_BY(mu_);  // null unless kRunning
+};
+
+// What C callers read who call too early or too late.
+Outcome NotInitialized();
+
+// The ranks that are threads of this process, by number; and which of them each thread acts for.
+//
+// Thread-safe.
+class RankContexts {
+ public:
+  // What a thread acts for. Weak: a thread that outlives its rank finds that it is gone.
+  struct Role {
+    ronda_context id = 0;  // 0: the process' own
+    std::weak_ptr<Session> session;
+  };
+
+  // Makes the calling thread act for `session`, and lets other threads do so too, until it is destroyed. That waits for
+  // the others to leave the session, which must not be destroyed before. One a thread.
+  class Scope {
+   public:
+    Scope(RankContexts* contexts, Runtime& runtime, WaitLimits limits);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    RankContexts* const contexts_;
+    std::shared_ptr<Session> session_;
+    Mutex mu_;
+    CondVar left_;
+    bool is_left_ ABSL_GUARDED_BY(mu_) = false;  // by everybody
+    ronda_context id_;
+  };
+
+  // Makes the calling thread act for `role`, which may be another thread's, until it is destroyed.
+  class Visit {
+   public:
+    explicit Visit(Role role);
+    ~Visit();
+    Visit(const Visit&) = delete;
+    Visit& operator=(const Visit&) = delete;
+
+   private:
+    Role before_;
+  };
+
+  static Role CurrentRole();
+
+  // Makes the calling thread act for the rank of this number; 0: for the process' own.
+  // False if there is none (any more).
+  bool MakeCurrent(ronda_context id);
+
+  // The rank that the calling thread acts for; 0: the process' own.
+  static ronda_context Current();
+
+  // Its session; null if its scope has ended.
+  // REQUIRES: Current() is not 0.
+  static std::shared_ptr<Session> CurrentSession();
+
+ private:
+  mutable Mutex mu_;
+  ronda_context next_id_ ABSL_GUARDED_BY(mu_) = 1;
+  absl::flat_hash_map<ronda_context, std::weak_ptr<Session>> sessions_ ABSL_GUARDED_BY(mu_);
+};
+
+// What the functions of the C ABI share: the only mutable state outside of objects, and the only place where exceptions
+// are caught.
 
 struct Globals {
   DefaultRuntime runtime;

@@ -1,14 +1,22 @@
 #ifndef RONDA_CLIENT_OPERATION_H_
 #define RONDA_CLIENT_OPERATION_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "client/ronda.h"
+#include "runtime/base/group.h"
+#include "runtime/base/mutex.h"
 #include "runtime/base/types.h"
 #include "runtime/engine/handle.h"
+#include "runtime/engine/submission.h"
 
 namespace ronda {
 
@@ -77,6 +85,112 @@ class Operation {
   std::shared_ptr<const Interpretation> interpretation_;  // null: the result is what the caller asked for
   OpType op_ = OpType::kAllreduce;
   bool is_ordered_ = false;
+};
+
+// The operations that C callers hold, by number. Numbers are never used twice, so one that was released, or that an
+// earlier job gave out, cannot reach another operation's handle.
+//
+// A number is the place of the operation among the slots, and how often that slot has been used: finding it is an array
+// access, and a slot that is free again costs no memory. A slot whose uses are exhausted stays empty.
+//
+// Thread-safe.
+class HandleTable {
+ public:
+  // Keeps `operation` until Remove. Throws std::bad_alloc, also if 2^24 operations are kept already.
+  ronda_handle Add(Operation operation);
+
+  // None if `id` was never given out or has been removed.
+  Operation Find(ronda_handle id) const;
+
+  // Marks the operation, if it is there, with Operation::NoteOrdered.
+  void NoteOrdered(ronda_handle id);
+
+  // What `id` stood for; none as in Find.
+  Operation Remove(ronda_handle id);
+
+ private:
+  static constexpr int kPlaceBits = 24;
+  static constexpr int64_t kMaxUses = INT64_MAX >> kPlaceBits;
+
+  struct Slot {
+    int64_t uses = 0;     // this one included
+    Operation operation;  // none: free
+  };
+
+  static size_t PlaceOf(ronda_handle id) { return static_cast<size_t>(id) & ((size_t{1} << kPlaceBits) - 1); }
+
+  // nullptr if `id` was never given out or has been removed.
+  const Slot* SlotLocked(ronda_handle id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Slot* SlotLocked(ronda_handle id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  void AddSlotLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  mutable Mutex mu_;
+  std::vector<Slot> slots_ ABSL_GUARDED_BY(mu_);
+  std::vector<size_t> free_ ABSL_GUARDED_BY(mu_);  // places; has room for all of them
+};
+
+// Bytes of the root's, when the other ranks do not know how many there are: an allgather to which only the root
+// contributes. The root adds one byte, so that all ranks see who takes itself for the root even if the object is empty.
+//
+// Thread-safe.
+class ObjectBroadcast : public Interpretation {
+ public:
+  // What one rank knows. It owns the bytes that travel, and so has to outlive the operation.
+  struct Plan {
+    std::string name;
+    RankId root = 0;
+    std::shared_ptr<const Group> members;
+    std::string contribution;
+  };
+
+  // Makes `object`, the caller's bytes and root, what has to be submitted on `rank`.
+  // Errors: INVALID_ARGUMENT if the root is not one of `members`, or the bytes of the root are null.
+  static absl::StatusOr<std::unique_ptr<Plan>> Prepare(std::shared_ptr<const Group> members, RankId rank,
+                                                       Submission* object);
+
+  // `handle` is that of the submission that `plan` was made with.
+  ObjectBroadcast(std::shared_ptr<Handle> handle, std::shared_ptr<const Plan> plan)
+      : handle_(std::move(handle)), plan_(std::move(plan)) {}
+
+  // Waits: the contribution must not go before.
+  ~ObjectBroadcast() override { handle_->Wait().IgnoreError(); }
+
+  // The operation of a submission that `plan` was made with.
+  static Operation Of(const std::shared_ptr<Handle>& handle, std::shared_ptr<const Plan> plan) {
+    return Operation(handle, OpType::kAllgather, std::make_shared<ObjectBroadcast>(handle, std::move(plan)));
+  }
+
+  // Errors: FAILED_PRECONDITION if another rank takes itself for the root, or the root does not.
+  absl::Status Check(const OperationResult& result) const override;
+
+  Output Read(const OperationResult& result, Output plain) const override;
+
+ private:
+  const std::shared_ptr<Handle> handle_;
+  const std::shared_ptr<const Plan> plan_;
+};
+
+// The values of a sparse average: an allgather whose result is divided by the number of ranks that averages count.
+//
+// Thread-safe.
+class SparseAverage : public Interpretation {
+ public:
+  // `row` is the number of elements of a row of values.
+  SparseAverage(DType dtype, int64_t row) : dtype_(dtype), row_(row) {}
+
+  // The operation whose result are the values.
+  static Operation Of(std::shared_ptr<Handle> values, DType dtype, int64_t row) {
+    return Operation(std::move(values), OpType::kAllgather, std::make_shared<SparseAverage>(dtype, row));
+  }
+
+  Output Read(const OperationResult& result, Output plain) const override;
+
+ private:
+  const DType dtype_;
+  const int64_t row_;
+  mutable Mutex mu_;
+  mutable std::vector<std::byte> averages_ ABSL_GUARDED_BY(mu_);  // empty until they are asked for
 };
 
 }  // namespace ronda

@@ -1,89 +1,110 @@
-// Element types of tensors and of the wire, and the reduction operators on them.
+// The element types of tensors and of the wire, the operators that reduce them, and the 8-bit block formats.
 //
-// The numeric values are part of the C ABI (ronda.h) and of the protocol: append, never renumber.
+// What a dtype is stands in one row of RONDA_DTYPE_TABLE. Sizes, names, checks of numbers from outside, the one switch
+// over dtypes (VisitDType) and the test against the C ABI's enum are derived from the rows.
 #ifndef RONDA_KERNELS_DTYPE_H_
 #define RONDA_KERNELS_DTYPE_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 
 namespace ronda {
 
-enum class DType : uint8_t {
-  kUint8 = 0,
-  kInt8 = 1,
-  kInt32 = 2,
-  kInt64 = 3,
-  kFloat16 = 4,   // IEEE 754 binary16
-  kBfloat16 = 5,  // the upper half of binary32
-  kFloat32 = 6,
-  kFloat64 = 7,
-  kBool = 8,  // one byte; any value but zero is true, and results are 0 or 1
-  kUint16 = 9,
-  kInt16 = 10,
-  kUint32 = 11,
-  kUint64 = 12,
+// Element types for which C++ has none that is the same everywhere.
+struct Float16 {
+  uint16_t bits;  // IEEE 754 binary16
 };
-inline constexpr int kDTypeCount = 13;
+struct Bfloat16 {
+  uint16_t bits;  // the upper half of an IEEE 754 binary32
+};
+struct Bool {
+  uint8_t byte;  // any value but zero is true; results are 0 or 1
+};
 
-// Average is not an operator of its own: it is kSum with a divisor (see Scale in kernels/cpu/scale.h).
-enum class ReduceOp : uint8_t {
-  kSum = 0,
-  kMin = 1,
-  kMax = 2,
-  kProduct = 3,
-  kBitAnd = 4,  // the bitwise ones are for integers and bool
-  kBitOr = 5,
-  kBitXor = 6,
+enum class DTypeKind : uint8_t { kUnsigned, kSigned, kFloating, kBool };
+
+// The columns: enumerator of DType; suffix of the enumerator in client/ronda.h; name in messages; element type; kind; of
+// floating-point types the bits of infinity.
+//
+// Rows are in the order of the numbers, which are part of the C ABI and of the protocol: append, never reorder.
+#define RONDA_DTYPE_TABLE(ROW)                                                   \
+  ROW(kUint8, UINT8, "uint8", uint8_t, kUnsigned, 0)                             \
+  ROW(kInt8, INT8, "int8", int8_t, kSigned, 0)                                   \
+  ROW(kInt32, INT32, "int32", int32_t, kSigned, 0)                               \
+  ROW(kInt64, INT64, "int64", int64_t, kSigned, 0)                               \
+  ROW(kFloat16, FLOAT16, "float16", Float16, kFloating, 0x7C00)                  \
+  ROW(kBfloat16, BFLOAT16, "bfloat16", Bfloat16, kFloating, 0x7F80)              \
+  ROW(kFloat32, FLOAT32, "float32", float, kFloating, 0x7F800000)                \
+  ROW(kFloat64, FLOAT64, "float64", double, kFloating, 0x7FF0000000000000)       \
+  ROW(kBool, BOOL, "bool", Bool, kBool, 0)                                       \
+  ROW(kUint16, UINT16, "uint16", uint16_t, kUnsigned, 0)                         \
+  ROW(kInt16, INT16, "int16", int16_t, kSigned, 0)                               \
+  ROW(kUint32, UINT32, "uint32", uint32_t, kUnsigned, 0)                         \
+  ROW(kUint64, UINT64, "uint64", uint64_t, kUnsigned, 0)
+
+enum class DType : uint8_t {
+#define RONDA_DTYPE_ENUMERATOR(enumerator, suffix, name, type, kind, infinity) enumerator,
+  RONDA_DTYPE_TABLE(RONDA_DTYPE_ENUMERATOR)
+#undef RONDA_DTYPE_ENUMERATOR
 };
-inline constexpr int kReduceOpCount = 7;
+
+struct DTypeInfo {
+  const char* name;
+  size_t bytes;  // of one element
+  DTypeKind kind;
+  uint64_t infinity;  // the bits of infinity; 0: the type has none
+};
+
+inline constexpr DTypeInfo kDTypes[] = {
+#define RONDA_DTYPE_INFO(enumerator, suffix, name, type, kind, infinity) {name, sizeof(type), DTypeKind::kind, infinity},
+    RONDA_DTYPE_TABLE(RONDA_DTYPE_INFO)
+#undef RONDA_DTYPE_INFO
+};
+inline constexpr int kDTypeCount = static_cast<int>(std::size(kDTypes));
+
+// The DType whose elements are of type E.
+template <class E>
+inline constexpr DType kDTypeOf = DType{0xFF};
+#define RONDA_DTYPE_OF(enumerator, suffix, name, type, kind, infinity) \
+  template <>                                                          \
+  inline constexpr DType kDTypeOf<type> = DType::enumerator;
+RONDA_DTYPE_TABLE(RONDA_DTYPE_OF)
+#undef RONDA_DTYPE_OF
+
+constexpr const DTypeInfo& InfoOf(DType dtype) { return kDTypes[static_cast<int>(dtype)]; }
 
 // Bytes of one element.
-constexpr size_t SizeOf(DType dtype) {
-  switch (dtype) {
-    case DType::kUint8:
-    case DType::kInt8:
-    case DType::kBool:
-      return 1;
-    case DType::kUint16:
-    case DType::kInt16:
-    case DType::kFloat16:
-    case DType::kBfloat16:
-      return 2;
-    case DType::kUint32:
-    case DType::kInt32:
-    case DType::kFloat32:
-      return 4;
-    case DType::kUint64:
-    case DType::kInt64:
-    case DType::kFloat64:
-      return 8;
-  }
-  return 0;
-}
-
-constexpr bool IsFloatingPoint(DType dtype) {
-  return dtype == DType::kFloat16 || dtype == DType::kBfloat16 || dtype == DType::kFloat32 || dtype == DType::kFloat64;
-}
-
-// Whether `op` is defined on elements of `dtype`.
-constexpr bool Supports(ReduceOp op, DType dtype) {
-  const bool is_bitwise = op == ReduceOp::kBitAnd || op == ReduceOp::kBitOr || op == ReduceOp::kBitXor;
-  return !is_bitwise || !IsFloatingPoint(dtype);
-}
+constexpr size_t SizeOf(DType dtype) { return InfoOf(dtype).bytes; }
 
 // "float32", "bool", ...
-constexpr const char* Name(DType dtype) {
-  constexpr const char* kNames[kDTypeCount] = {"uint8",   "int8", "int32",  "int64", "float16", "bfloat16", "float32",
-                                               "float64", "bool", "uint16", "int16", "uint32",  "uint64"};
-  return kNames[static_cast<int>(dtype)];
-}
+constexpr const char* Name(DType dtype) { return InfoOf(dtype).name; }
 
-// "sum", "min", ...
-constexpr const char* Name(ReduceOp op) {
-  constexpr const char* kNames[kReduceOpCount] = {"sum", "min", "max", "product", "band", "bor", "bxor"};
-  return kNames[static_cast<int>(op)];
+constexpr bool IsFloatingPoint(DType dtype) { return InfoOf(dtype).kind == DTypeKind::kFloating; }
+
+// The same of the element type E, for `if constexpr`.
+template <class E>
+inline constexpr DTypeKind kKindOf = InfoOf(kDTypeOf<E>).kind;
+
+// Names an element type to a visitor.
+template <class E>
+struct ElementType {
+  using Type = E;
+};
+
+// Calls `visit` with the ElementType of `dtype`, and returns its result. This is the only switch over dtypes: kernels
+// enter their templates through it.
+template <class Visitor>
+constexpr decltype(auto) VisitDType(DType dtype, const Visitor& visit) {
+  switch (dtype) {
+#define RONDA_DTYPE_CASE(enumerator, suffix, name, type, kind, infinity) \
+  case DType::enumerator:                                                \
+    return visit(ElementType<type>());
+    RONDA_DTYPE_TABLE(RONDA_DTYPE_CASE)
+#undef RONDA_DTYPE_CASE
+  }
+  __builtin_unreachable();  // numbers from outside have passed DTypeFromInt
 }
 
 // Checks a number that came from a client or a peer; nullopt if it names no type.
@@ -92,11 +113,58 @@ constexpr std::optional<DType> DTypeFromInt(int64_t value) {
   return static_cast<DType>(value);
 }
 
+// Numeric values as those of DType. Average is no operator: it is kSum with a divisor (see Scale in
+// kernels/cpu/scale.h).
+enum class ReduceOp : uint8_t {
+  kSum = 0,
+  kMin = 1,
+  kMax = 2,
+  kProduct = 3,
+  kBitAnd = 4,  // the bitwise operators are defined on integers and bool
+  kBitOr = 5,
+  kBitXor = 6,
+};
+inline constexpr int kReduceOpCount = 7;
+
+// "sum", "min", ...
+constexpr const char* Name(ReduceOp op) {
+  constexpr const char* kNames[kReduceOpCount] = {"sum", "min", "max", "product", "band", "bor", "bxor"};
+  return kNames[static_cast<int>(op)];
+}
+
+// Whether `op` is defined on elements of `dtype`.
+constexpr bool Supports(ReduceOp op, DType dtype) { return op < ReduceOp::kBitAnd || !IsFloatingPoint(dtype); }
+
 constexpr std::optional<ReduceOp> ReduceOpFromInt(int64_t value) {
   if (value < 0 || value >= kReduceOpCount) return std::nullopt;
   return static_cast<ReduceOp>(value);
 }
 
+namespace kernels {
+
+// The 8-bit wire formats: blocks of 256 codes that share one scale.
+//
+// A block is a float32 scale followed by 256 codes. The value of an element is its code's value times the scale. The
+// scale is the smallest power of two that brings the largest finite magnitude of the block into the format's range; it
+// is 1 for a block of zeros. Division by a power of two is exact, so only the code rounds. The scale is at least 2^-126,
+// so that it has an inverse, and small enough that the value of every code is finite. Only magnitudes that round to
+// more than 1.75 * 2^127 overflow: they become infinity or, in a format without infinity, NaN. The codes are those of
+// OCP's "8-bit Floating Point Specification" (OFP8). The unused codes of a shorter last block are zeros.
+//
+// Numbers round to nearest even, and NaN has one code only: equal input gives equal bytes on every CPU.
+enum class Fp8Format : uint8_t {
+  kE4M3 = 0,  // up to 448; no infinity, which becomes NaN
+  kE5M2 = 1,  // up to 57344; infinity and NaN as in IEEE 754
+};
+
+inline constexpr size_t kFp8BlockElements = 256;
+inline constexpr size_t kFp8BlockBytes = sizeof(float) + kFp8BlockElements;
+
+// The blocks that `count` elements take.
+constexpr size_t Fp8BlockCount(size_t count) { return (count + kFp8BlockElements - 1) / kFp8BlockElements; }
+constexpr size_t Fp8Bytes(size_t count) { return Fp8BlockCount(count) * kFp8BlockBytes; }
+
+}  // namespace kernels
 }  // namespace ronda
 
 #endif  // RONDA_KERNELS_DTYPE_H_

@@ -4,7 +4,7 @@
 
 #include "absl/time/clock.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/cuda/cuda_library.h"
+#include "runtime/cuda/device.h"
 
 namespace ronda::bench {
 namespace {

@@ -19,7 +19,7 @@
 #include "bench/shapes/presets.h"
 #include "bench/statistics.h"
 #include "bench/table.h"
-#include "kernels/cpu/fp8_format.h"
+#include "kernels/dtype.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda::bench {

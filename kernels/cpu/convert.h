@@ -23,6 +23,27 @@ constexpr bool IsConvertible(DType from, DType to) {
 // REQUIRES: IsConvertible(src_dtype, dst_dtype).
 void Convert(const void* src, DType src_dtype, void* dst, DType dst_dtype, size_t count, const Scale& scale = {});
 
+struct ConvertWithFeedbackArgs {
+  const void* src;  // `count` elements of `src_dtype`, any alignment
+  DType src_dtype;  // floating point
+  void* dst;        // `count` elements of `dst_dtype`; may equal `src` if the element sizes do, else no overlap
+  DType dst_dtype;  // float16 or bfloat16
+  size_t count;
+  Scale scale;      // applied in float64 to float64, in float32 to the others
+  float* residual;  // `count` elements, read and written; zeros before the first call
+};
+
+// Narrows with error feedback: what rounding loses is kept, and added to what is sent next.
+//
+//   v = float32(src * scale) + residual,   dst = to<dst_dtype>(v),   residual = v - dst
+//
+// so that the sum of everything sent follows the sum of everything meant, and gradients too small for the format arrive
+// in the end. (F. Seide et al., "1-Bit Stochastic Gradient Descent and its Application to Data-Parallel Distributed
+// Training of Speech DNNs", Interspeech 2014; S. P. Karimireddy et al., "Error Feedback Fixes SignSGD and other
+// Gradient Compression Schemes", ICML 2019.) Where v or dst is not finite, the residual becomes 0: an overflow is not
+// repeated. Rounding and its guarantees are those of Convert (convert.h).
+void ConvertWithFeedback(const ConvertWithFeedbackArgs& args);
+
 }  // namespace ronda::kernels
 
 #endif  // RONDA_KERNELS_CPU_CONVERT_H_

@@ -165,11 +165,11 @@ HWY_INLINE hn::Vec<D> LoadElements(D d, const uint8_t* from) {
   } else if constexpr (std::is_same_v<Lane, double>) {
     const hn::Rebind<float, D> narrow;
     return hn::PromoteTo(d, LoadElements<E>(narrow, from));
-  } else if constexpr (std::is_same_v<E, hwy::float16_t> || std::is_same_v<E, hwy::bfloat16_t>) {
+  } else if constexpr (std::is_same_v<E, Float16> || std::is_same_v<E, Bfloat16>) {
     const hn::Rebind<uint16_t, D> d16;
     const hn::RebindToUnsigned<D> du;
     const auto raw = hn::LoadU(d16, reinterpret_cast<const uint16_t*>(from));
-    if constexpr (std::is_same_v<E, hwy::bfloat16_t>) {
+    if constexpr (std::is_same_v<E, Bfloat16>) {
       return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, raw)));
     } else {
       return Fp32FromFp16Bits(d, raw);
@@ -196,10 +196,10 @@ HWY_INLINE void StoreElements(D d, hn::Vec<D> value, uint8_t* to) {
     } else {
       StoreElements<E>(narrow, Fp32FromFp64RoundToOdd(narrow, value), to);
     }
-  } else if constexpr (std::is_same_v<E, hwy::bfloat16_t> || std::is_same_v<E, hwy::float16_t>) {
+  } else if constexpr (std::is_same_v<E, Bfloat16> || std::is_same_v<E, Float16>) {
     const hn::Rebind<uint16_t, D> d16;
     auto* to16 = reinterpret_cast<uint16_t*>(to);
-    if constexpr (std::is_same_v<E, hwy::bfloat16_t>) {
+    if constexpr (std::is_same_v<E, Bfloat16>) {
       hn::StoreU(LowHalves(hn::RebindToUnsigned<D>(), Bf16FromFp32(d, value)), d16, to16);
     } else {
       hn::StoreU(Fp16BitsFromFp32(d, value), d16, to16);
@@ -239,28 +239,95 @@ HWY_INLINE void StoreFloats(D d, hn::Vec<D> value, uint8_t* to) {
   }
 }
 
-// Names an element type to a visitor.
-template <class E>
-struct ElementType {};
-
 // Calls `visit` with the ElementType of `dtype`.
 //
 // REQUIRES: `dtype` is floating point.
 template <class Visitor>
-void VisitFloatType(DType dtype, Visitor visit) {
-  switch (dtype) {
-    case DType::kFloat16:
-      return visit(ElementType<hwy::float16_t>());
-    case DType::kBfloat16:
-      return visit(ElementType<hwy::bfloat16_t>());
-    case DType::kFloat32:
-      return visit(ElementType<float>());
-    case DType::kFloat64:
-      return visit(ElementType<double>());
-    default:
+void VisitFloatType(DType dtype, const Visitor& visit) {
+  VisitDType(dtype, [&]<class E>(ElementType<E> type) {
+    if constexpr (kKindOf<E> == DTypeKind::kFloating) {
+      visit(type);
+    } else {
       HWY_ABORT("%s is not a floating-point type", Name(dtype));
-  }
+    }
+  });
 }
+
+// What rounding `value` to `rounded` lost; nothing where either is not finite, or that would stay for ever.
+template <class D>  // of float
+HWY_INLINE hn::Vec<D> Lost(D d, hn::Vec<D> value, hn::Vec<D> rounded) {
+  const hn::RebindToSigned<D> di;
+  const auto lost = hn::Sub(value, rounded);
+  const auto is_finite = hn::Lt(hn::BitCast(di, hn::Abs(lost)), hn::Set(di, 0x7F800000));
+  return hn::IfThenElseZero(hn::RebindMask(d, is_finite), lost);
+}
+
+struct Sum {
+  template <class D>
+  static HWY_INLINE hn::Vec<D> Apply(D, hn::Vec<D> a, hn::Vec<D> b) {
+    return hn::Add(a, b);
+  }
+};
+
+struct BitAnd {
+  template <class D>
+  static HWY_INLINE hn::Vec<D> Apply(D, hn::Vec<D> a, hn::Vec<D> b) {
+    return hn::And(a, b);
+  }
+};
+
+struct BitOr {
+  template <class D>
+  static HWY_INLINE hn::Vec<D> Apply(D, hn::Vec<D> a, hn::Vec<D> b) {
+    return hn::Or(a, b);
+  }
+};
+
+struct BitXor {
+  template <class D>
+  static HWY_INLINE hn::Vec<D> Apply(D, hn::Vec<D> a, hn::Vec<D> b) {
+    return hn::Xor(a, b);
+  }
+};
+
+// Of truth values: bytes, of which any but zero is true.
+struct BoolXor {
+  template <class D>
+  static HWY_INLINE hn::Vec<D> Apply(D d, hn::Vec<D> a, hn::Vec<D> b) {
+    const auto one = hn::Set(d, hn::TFromD<D>{1});
+    return hn::Xor(hn::Min(a, one), hn::Min(b, one));
+  }
+};
+
+struct Product {
+  template <class D>
+  static HWY_INLINE hn::Vec<D> Apply(D, hn::Vec<D> a, hn::Vec<D> b) {
+    return hn::Mul(a, b);
+  }
+};
+
+// Targets differ in what their min and max instructions return for NaN and for zeros of either sign, comparisons do
+// not: `keep_a` is false if either is NaN, so that b is taken unless a is the NaN.
+template <class D, class M>
+HWY_INLINE hn::Vec<D> SelectOrNan(D, M keep_a, hn::Vec<D> a, hn::Vec<D> b) {
+  return hn::IfThenElse(hn::IsNaN(a), a, hn::IfThenElse(keep_a, a, b));
+}
+
+struct Min {
+  template <class D>
+  static HWY_INLINE hn::Vec<D> Apply(D d, hn::Vec<D> a, hn::Vec<D> b) {
+    if constexpr (hwy::IsFloat<hn::TFromD<D>>()) return SelectOrNan(d, hn::Le(a, b), a, b);
+    return hn::Min(a, b);
+  }
+};
+
+struct Max {
+  template <class D>
+  static HWY_INLINE hn::Vec<D> Apply(D d, hn::Vec<D> a, hn::Vec<D> b) {
+    if constexpr (hwy::IsFloat<hn::TFromD<D>>()) return SelectOrNan(d, hn::Ge(a, b), a, b);
+    return hn::Max(a, b);
+  }
+};
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace ronda::kernels::HWY_NAMESPACE

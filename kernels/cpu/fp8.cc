@@ -10,11 +10,219 @@
 // After foreach_target.h, which decides what these mean.
 #include "hwy/highway.h"
 #include "kernels/cpu/elements-inl.h"
-#include "kernels/cpu/feedback-inl.h"
-#include "kernels/cpu/fp8-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ronda::kernels::HWY_NAMESPACE {
+
+// Both formats are prefixes of fp16. E5M2 codes are the upper bytes of fp16 patterns. E4M3 codes, with a bit for the
+// missing one of the exponent, are the upper bytes of the patterns of numbers 2^8 times smaller, subnormal numbers
+// included. So a number is rounded to the format's grid in fp32, which takes two additions, and the rest is an exact
+// conversion to fp16.
+
+// An unpacked block.
+struct Fp8Values {
+  alignas(64) float at[kFp8BlockElements];
+};
+
+// Whether the magnitudes of fp16 patterns are above `limit`.
+template <class D>  // of uint16_t
+HWY_INLINE hn::Mask<D> IsAbove(D d, hn::Vec<D> fp16, int16_t limit) {
+  const hn::RebindToSigned<D> di;
+  const auto magnitude = hn::BitCast(di, hn::And(fp16, hn::Set(d, uint16_t{0x7FFF})));
+  return hn::RebindMask(d, hn::Gt(magnitude, hn::Set(di, limit)));
+}
+
+// What the two formats differ in. `Grid` is the fp16 number with the code's bits, of which kToGrid times the value is
+// one; all functions are on fp16 patterns in 16-bit lanes.
+struct E4M3 {
+  static constexpr int kMantissaBits = 3;
+  static constexpr uint32_t kLargestExponent = 8;
+  static constexpr float kToGrid = 0x1p-8f;
+  static constexpr int kMinExponent = -6 - 8;  // of a normal number, on the grid
+
+  template <class D>  // of uint16_t
+  static HWY_INLINE hn::Vec<D> Fp16FromCode(D d, hn::Vec<hn::Rebind<uint8_t, D>> code) {
+    const hn::RebindToSigned<D> di;
+    const hn::Rebind<int8_t, D> di8;
+    // The sign is extended over the bit that the exponent lacks, which is then cleared.
+    const auto extended = hn::BitCast(d, hn::PromoteTo(di, hn::BitCast(di8, code)));
+    const auto fp16 = hn::And(hn::ShiftLeft<7>(extended), hn::Set(d, uint16_t{0xBFFF}));
+    const auto all_ones = hn::Set(d, uint16_t{0x3F80});
+    const auto is_nan = hn::Eq(hn::And(fp16, all_ones), all_ones);
+    return hn::IfThenElse(is_nan, hn::Set(d, uint16_t{0x7E00}), fp16);
+  }
+
+  template <class D>  // of uint16_t
+  static HWY_INLINE hn::Vec<D> CodeFromFp16(D d, hn::Vec<D> fp16) {
+    const auto magnitude = hn::And(hn::ShiftRight<7>(fp16), hn::Set(d, uint16_t{0x7F}));
+    return hn::Or(magnitude, hn::And(hn::ShiftRight<8>(fp16), hn::Set(d, uint16_t{0x80})));
+  }
+
+  template <class D>  // of uint16_t
+  static HWY_INLINE hn::Vec<D> CodeFromAnyFp16(D d, hn::Vec<D> fp16) {
+    return hn::IfThenElse(IsAbove(d, fp16, 0x3F00), hn::Set(d, uint16_t{0x7F}), CodeFromFp16(d, fp16));
+  }
+};
+
+struct E5M2 {
+  static constexpr int kMantissaBits = 2;
+  static constexpr uint32_t kLargestExponent = 15;
+  static constexpr float kToGrid = 1.0f;
+  static constexpr int kMinExponent = -14;
+
+  template <class D>  // of uint16_t
+  static HWY_INLINE hn::Vec<D> Fp16FromCode(D d, hn::Vec<hn::Rebind<uint8_t, D>> code) {
+    return hn::ShiftLeft<8>(hn::PromoteTo(d, code));
+  }
+
+  template <class D>  // of uint16_t
+  static HWY_INLINE hn::Vec<D> CodeFromFp16(D, hn::Vec<D> fp16) {
+    return hn::ShiftRight<8>(fp16);
+  }
+
+  template <class D>  // of uint16_t
+  static HWY_INLINE hn::Vec<D> CodeFromAnyFp16(D d, hn::Vec<D> fp16) {
+    return hn::IfThenElse(IsAbove(d, fp16, 0x7C00), hn::Set(d, uint16_t{0x7E}), CodeFromFp16(d, fp16));
+  }
+};
+
+// `value` rounded to the grid of F; infinity and NaN stay what they are.
+template <class F, class D>  // of float
+HWY_INLINE hn::Vec<D> RoundToGrid(D d, hn::Vec<D> value) {
+  const hn::RebindToUnsigned<D> du;
+  const hn::RebindToSigned<D> di;
+  // A number 1.5 * 2^(23 - mantissa bits) times larger has its last bit where the format's is at this exponent;
+  // subnormal numbers share the last bit of the smallest exponent.
+  const auto exponent = hn::And(hn::BitCast(di, value), hn::Set(di, 0x7F800000));
+  const auto smallest = hn::Set(di, (127 + F::kMinExponent) << 23);
+  const auto factor = hn::Set(di, ((23 - F::kMantissaBits) << 23) + (1 << 22));
+  const auto large = hn::BitCast(d, hn::Add(hn::Max(exponent, smallest), factor));
+  const auto rounded = hn::Sub(hn::Add(value, large), large);
+  const auto sign = hn::And(hn::BitCast(du, value), hn::Set(du, 0x80000000u));  // zero has lost it
+  return hn::BitCast(d, hn::Or(hn::BitCast(du, rounded), sign));
+}
+
+// Which numbers of a block count for its largest.
+struct AllNumbers {
+  template <class D>  // of int32_t
+  static HWY_INLINE hn::Vec<D> Counted(D, hn::Vec<D> magnitude) {
+    return magnitude;
+  }
+};
+
+struct FiniteNumbers {
+  template <class D>  // of int32_t
+  static HWY_INLINE hn::Vec<D> Counted(D d, hn::Vec<D> magnitude) {
+    return hn::IfThenElseZero(hn::Lt(magnitude, hn::Set(d, 0x7F800000)), magnitude);
+  }
+};
+
+// The bits of the largest magnitude, which compare like integers.
+template <class Numbers>
+HWY_INLINE uint32_t LargestMagnitude(const Fp8Values& values) {
+  const hn::ScalableTag<int32_t> d;
+  const hn::ScalableTag<float> df;
+  auto largest = hn::Zero(d);
+  for (size_t i = 0; i < kFp8BlockElements; i += hn::Lanes(d)) {
+    const auto magnitude = hn::BitCast(d, hn::Abs(hn::Load(df, values.at + i)));
+    largest = hn::Max(largest, Numbers::Counted(d, magnitude));
+  }
+  return static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(d, largest)));
+}
+
+// The largest magnitude that needs no scale beyond the largest, 1.75 * 2^127.
+inline constexpr uint32_t kLargestEncodable = 0x7F600000;
+
+// The bits of the scale for a block whose largest finite number has the magnitude `largest`.
+template <class F>
+uint32_t ScaleBits(uint32_t largest) {
+  if (largest == 0) return 127u << 23;
+  // The formats' maxima are both 1.75 times a power of two: beyond that, the next power is needed.
+  const uint32_t exponent = (std::min(largest, kLargestEncodable) + 0x1FFFFFu) >> 23;
+  return (std::max(exponent, F::kLargestExponent + 1) - F::kLargestExponent) << 23;
+}
+
+inline float FloatFromBits(uint32_t bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+// What a block holds: where no number overflows or is none, fewer instructions encode it.
+template <class F>
+struct EncodableBlock {
+  template <class D>  // of uint16_t
+  static HWY_INLINE hn::Vec<D> Code(D d, hn::Vec<D> fp16) {
+    return F::CodeFromFp16(d, fp16);
+  }
+};
+
+template <class F>
+struct AnyBlock {
+  template <class D>  // of uint16_t
+  static HWY_INLINE hn::Vec<D> Code(D d, hn::Vec<D> fp16) {
+    return F::CodeFromAnyFp16(d, fp16);
+  }
+};
+
+template <class F, class Block>
+void EncodeBlockOf(const Fp8Values& values, uint32_t largest_finite, uint8_t* block) {
+  const uint32_t scale = ScaleBits<F>(largest_finite);
+  std::memcpy(block, &scale, sizeof(scale));
+  uint8_t* codes = block + sizeof(scale);
+  const hn::ScalableTag<float> d;
+  const hn::Rebind<uint16_t, decltype(d)> d16;
+  const hn::Rebind<int16_t, decltype(d)> di16;
+  const hn::Rebind<uint8_t, decltype(d)> d8;
+  const auto inverse = hn::Set(d, FloatFromBits((254u << 23) - scale) * F::kToGrid);
+  for (size_t i = 0; i < kFp8BlockElements; i += hn::Lanes(d)) {
+    const auto rounded = RoundToGrid<F>(d, hn::Mul(hn::Load(d, values.at + i), inverse));
+    const auto code = Block::Code(d16, Fp16BitsFromFp32(d, rounded));
+    hn::StoreU(hn::DemoteTo(d8, hn::BitCast(di16, code)), d8, codes + i);
+  }
+}
+
+template <class F>
+void EncodeBlock(const Fp8Values& values, uint8_t* block) {
+  const uint32_t largest = LargestMagnitude<AllNumbers>(values);
+  if (largest <= kLargestEncodable) return EncodeBlockOf<F, EncodableBlock<F>>(values, largest, block);
+  EncodeBlockOf<F, AnyBlock<F>>(values, LargestMagnitude<FiniteNumbers>(values), block);
+}
+
+// The numbers of one block.
+template <class F>
+class BlockReader {
+ public:
+  explicit BlockReader(const uint8_t* block) : codes_(block + sizeof(float)) {
+    float scale;
+    std::memcpy(&scale, block, sizeof(scale));
+    factor_ = scale * (1.0f / F::kToGrid);
+  }
+
+  // Those from `index` on.
+  template <class D>  // of float
+  HWY_INLINE hn::Vec<D> Load(D d, size_t index) const {
+    const hn::Rebind<uint16_t, D> d16;
+    const hn::Rebind<uint8_t, D> d8;
+    const auto on_grid = Fp32FromFp16Bits(d, F::Fp16FromCode(d16, hn::LoadU(d8, codes_ + index)));
+    return hn::Mul(on_grid, hn::Set(d, factor_));
+  }
+
+ private:
+  const uint8_t* codes_;
+  float factor_;
+};
+
+// Calls `visit` with what the format is about.
+template <class Visitor>
+void VisitFp8Format(Fp8Format format, Visitor visit) {
+  switch (format) {
+    case Fp8Format::kE4M3:
+      return visit(E4M3());
+    case Fp8Format::kE5M2:
+      return visit(E5M2());
+  }
+}
 
 // Loads and scales `count` elements, at most a block of them; zeros follow.
 template <class E>
@@ -102,6 +310,63 @@ void DecodeFp8OnTarget(const uint8_t* blocks, Fp8Format format, uint8_t* dst, DT
   });
 }
 
+// Reduces the blocks that are `at` bytes into each source.
+template <class F, class Op>
+void ReduceBlock(const ReduceFp8Args& args, size_t at, Fp8Values& values) {
+  constexpr size_t kVectors = 4;
+  const hn::ScalableTag<float> d;
+  const void* const* const sources = args.sources.data();
+  const auto block = [=](size_t source) { return BlockReader<F>(static_cast<const uint8_t*>(sources[source]) + at); };
+  const auto factor = hn::Set(d, static_cast<float>(args.scale.Factor()));
+  const size_t lanes = hn::Lanes(d);
+  for (size_t i = 0; i < kFp8BlockElements; i += kVectors * lanes) {
+    hn::Vec<decltype(d)> value[kVectors];
+    const BlockReader<F> first = block(0);
+    HWY_UNROLL(4) for (size_t v = 0; v < kVectors; ++v) value[v] = first.Load(d, i + v * lanes);
+    for (size_t s = 1; s < args.sources.size(); ++s) {
+      const BlockReader<F> next = block(s);
+      HWY_UNROLL(4) for (size_t v = 0; v < kVectors; ++v) {
+        value[v] = Op::Apply(d, value[v], next.Load(d, i + v * lanes));
+      }
+    }
+    HWY_UNROLL(4) for (size_t v = 0; v < kVectors; ++v) {
+      hn::Store(hn::Mul(value[v], factor), d, values.at + i + v * lanes);
+    }
+  }
+}
+
+// Reduces `count` elements, from the blocks `at` bytes into each source on.
+template <class F, class Op>
+void ReduceBlocks(const ReduceFp8Args& args, size_t at, size_t count, uint8_t* dst) {
+  for (size_t begin = 0; begin < count; begin += kFp8BlockElements, at += kFp8BlockBytes, dst += kFp8BlockBytes) {
+    Fp8Values values;
+    ReduceBlock<F, Op>(args, at, values);
+    const size_t used = std::min(count - begin, kFp8BlockElements);
+    std::fill(values.at + used, std::end(values.at), 0.0f);  // a factor may have given unused zeros a sign
+    EncodeBlock<F>(values, dst);
+  }
+}
+
+template <class F>
+void ReduceFormat(const ReduceFp8Args& args, size_t at, size_t count, uint8_t* dst) {
+  switch (args.op) {
+    case ReduceOp::kSum:
+      return ReduceBlocks<F, Sum>(args, at, count, dst);
+    case ReduceOp::kMin:
+      return ReduceBlocks<F, Min>(args, at, count, dst);
+    case ReduceOp::kMax:
+      return ReduceBlocks<F, Max>(args, at, count, dst);
+    case ReduceOp::kProduct:
+      return ReduceBlocks<F, Product>(args, at, count, dst);
+    default:
+      HWY_ABORT("%s is not defined on fp8", Name(args.op));
+  }
+}
+
+void ReduceFp8OnTarget(const ReduceFp8Args& args, size_t at, size_t count, uint8_t* dst) {
+  VisitFp8Format(args.format, [&]<class F>(F) { ReduceFormat<F>(args, at, count, dst); });
+}
+
 // NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace ronda::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -111,12 +376,32 @@ namespace ronda::kernels {
 
 HWY_EXPORT(EncodeFp8OnTarget);
 HWY_EXPORT(DecodeFp8OnTarget);
+HWY_EXPORT(ReduceFp8OnTarget);
 
 void EncodeFp8(const EncodeFp8Args& args) { HWY_DYNAMIC_DISPATCH(EncodeFp8OnTarget)(args); }
 
 void DecodeFp8(const void* blocks, Fp8Format format, void* dst, DType dst_dtype, size_t count) {
   HWY_DYNAMIC_DISPATCH(DecodeFp8OnTarget)
   (static_cast<const uint8_t*>(blocks), format, static_cast<uint8_t*>(dst), dst_dtype, count);
+}
+
+namespace {
+
+// What is reduced, then decoded, at a time: small enough to stay in the L1 cache next to the sources.
+constexpr size_t kStepBlocks = 8;
+
+}  // namespace
+
+
+void ReduceFp8(const ReduceFp8Args& args) {
+  auto* dst = static_cast<uint8_t*>(args.dst);
+  if (!args.dst_dtype.has_value()) return HWY_DYNAMIC_DISPATCH(ReduceFp8OnTarget)(args, 0, args.count, dst);
+  uint8_t blocks[kStepBlocks * kFp8BlockBytes];
+  for (size_t begin = 0, at = 0; begin < args.count; begin += kStepBlocks * kFp8BlockElements, at += sizeof(blocks)) {
+    const size_t count = std::min(args.count - begin, kStepBlocks * kFp8BlockElements);
+    HWY_DYNAMIC_DISPATCH(ReduceFp8OnTarget)(args, at, count, blocks);
+    DecodeFp8(blocks, args.format, dst + begin * SizeOf(*args.dst_dtype), *args.dst_dtype, count);
+  }
 }
 
 }  // namespace ronda::kernels

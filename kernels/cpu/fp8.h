@@ -2,10 +2,10 @@
 #define RONDA_KERNELS_CPU_FP8_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 
 #include "absl/types/span.h"
-#include "kernels/cpu/fp8_format.h"
 #include "kernels/cpu/scale.h"
 #include "kernels/dtype.h"
 

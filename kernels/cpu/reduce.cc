@@ -2,14 +2,256 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 
 #include "kernels/cpu/convert.h"
-#include "kernels/cpu/reduce_vectors.h"
 
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/reduce.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h, which decides what these mean.
+#include "hwy/highway.h"
+#include "kernels/cpu/elements-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ronda::kernels::HWY_NAMESPACE {
+
+// One pass over vectors: reduces elements [begin, begin + args.count) of every source, and stores the first at args.dst.
+struct Pass {
+  const ReduceArgs& args;  // its scale is not looked at
+  double factor;           // multiplies floating-point results before they are rounded; other results are not scaled
+  size_t begin;
+};
+
+// A reduced value goes through one of these before it is stored.
+struct Multiply {
+  template <class D>
+  HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> value) const {
+    return hn::Mul(value, hn::Set(d, static_cast<hn::TFromD<D>>(factor)));
+  }
+
+  double factor;
+};
+
+struct Keep {
+  template <class D>
+  HWY_INLINE hn::Vec<D> operator()(D, hn::Vec<D> value) const {
+    return value;
+  }
+};
+
+struct Normalize {  // to 0 or 1
+  template <class D>
+  HWY_INLINE hn::Vec<D> operator()(D d, hn::Vec<D> value) const {
+    return hn::Min(value, hn::Set(d, hn::TFromD<D>{1}));
+  }
+};
+
+// What a vector of floats is once it has been stored as elements of type E, which have 16 bits.
+template <class E, class D>
+HWY_INLINE hn::Vec<D> RoundedTo(D d, hn::Vec<D> value) {
+  if constexpr (std::is_same_v<E, Bfloat16>) {
+    return hn::BitCast(d, hn::ShiftLeft<16>(Bf16FromFp32(d, value)));
+  } else {
+    return Fp32FromFp16Bits(d, Fp16BitsFromFp32(d, value));
+  }
+}
+
+// Reduces elements of type E in lanes of type Lane, and stores them as elements of type Out: E, or float. (A loop of
+// its own for two sources was no faster.)
+template <class E, class Lane, class Op, class Finish, class Out>
+class Loop {
+ public:
+  Loop(const Pass& pass, Finish finish)
+      : sources_(pass.args.sources.data()),
+        size_(pass.args.sources.size()),
+        count_(pass.args.count),
+        offset_(pass.begin * sizeof(E)),
+        dst_(static_cast<uint8_t*>(pass.args.dst)),
+        finish_(finish) {}
+
+  void Run() const {
+    const D d;
+    const size_t lanes = hn::Lanes(d);
+    size_t i = 0;
+    for (; i + 4 * lanes <= count_; i += 4 * lanes) Vectors<4>(d, i);
+    for (; i + lanes <= count_; i += lanes) Vectors<1>(d, i);
+    if (i < count_) LessThanOneVector(i);
+  }
+
+ private:
+  using D = hn::ScalableTag<Lane>;
+
+  HWY_INLINE const uint8_t* Source(size_t index, size_t element) const {
+    return static_cast<const uint8_t*>(sources_[index]) + offset_ + element * sizeof(E);
+  }
+
+  template <class Tag>
+  HWY_INLINE void Store(Tag d, hn::Vec<Tag> value, uint8_t* to) const {
+    const hn::Vec<Tag> finished = finish_(d, value);
+    if constexpr (std::is_same_v<E, Out>) {
+      StoreElements<E>(d, finished, to);
+    } else {
+      StoreElements<Out>(d, RoundedTo<E>(d, finished), to);
+    }
+  }
+
+  // All sources are read before anything is written, as `dst` may be one of them. Several accumulators in registers
+  // keep the loop over the sources, whose length is small, from dominating.
+  template <size_t kVectors, class Tag>
+  HWY_INLINE void Vectors(Tag d, size_t begin) const {
+    const size_t step = hn::Lanes(d) * sizeof(E);
+    const size_t out_step = hn::Lanes(d) * sizeof(Out);
+    hn::Vec<Tag> value[kVectors];
+    HWY_UNROLL(4) for (size_t v = 0; v < kVectors; ++v) value[v] = LoadElements<E>(d, Source(0, begin) + v * step);
+    for (size_t s = 1; s < size_; ++s) {
+      const uint8_t* from = Source(s, begin);
+      HWY_UNROLL(4) for (size_t v = 0; v < kVectors; ++v) {
+        value[v] = Op::Apply(d, value[v], LoadElements<E>(d, from + v * step));
+      }
+    }
+    uint8_t* const to = dst_ + begin * sizeof(Out);
+    HWY_UNROLL(4) for (size_t v = 0; v < kVectors; ++v) Store(d, value[v], to + v * out_step);
+  }
+
+  void LessThanOneVector(size_t begin) const {
+    if constexpr (sizeof(Lane) >= sizeof(float)) {
+      ShorterVectors<std::max<size_t>(1, HWY_MAX_BYTES / sizeof(Lane) / 2)>(begin);
+    } else {
+      PaddedVector(begin);
+    }
+  }
+
+  // The last elements in vectors of half the length, of a quarter, and so on. Small reductions consist of little else,
+  // and the way through a buffer takes longer than all the rest of their arithmetic: its loads have to wait until the
+  // shorter stores before them are in the cache.
+  template <size_t kLanes>
+  HWY_INLINE void ShorterVectors(size_t begin) const {
+    const hn::CappedTag<Lane, kLanes> d;
+    for (; begin + hn::Lanes(d) <= count_; begin += hn::Lanes(d)) Vectors<1>(d, begin);
+    if constexpr (kLanes > 1) ShorterVectors<kLanes / 2>(begin);
+  }
+
+  // The last elements, and zeros.
+  void PaddedVector(size_t begin) const {
+    const D d;
+    const size_t bytes = (count_ - begin) * sizeof(E);
+    uint8_t buffer[HWY_MAX_BYTES] = {};
+    std::memcpy(buffer, Source(0, begin), bytes);
+    hn::Vec<D> a = LoadElements<E>(d, buffer);
+    for (size_t s = 1; s < size_; ++s) {
+      std::memcpy(buffer, Source(s, begin), bytes);
+      a = Op::Apply(d, a, LoadElements<E>(d, buffer));
+    }
+    Store(d, a, buffer);
+    std::memcpy(dst_ + begin * sizeof(Out), buffer, (count_ - begin) * sizeof(Out));
+  }
+
+  const void* const* const sources_;
+  const size_t size_;
+  const size_t count_;
+  const size_t offset_;
+  uint8_t* const dst_;
+  const Finish finish_;
+};
+
+template <class E, class Lane, class Op, class Out = E, class Finish>
+void ReduceLanes(const Pass& pass, Finish finish) {
+  Loop<E, Lane, Op, Finish, Out>(pass, finish).Run();
+}
+
+template <class E, class Out = E>
+void ReduceFloats(const Pass& pass) {
+  using Lane = std::conditional_t<std::is_same_v<E, double>, double, float>;
+  const Multiply finish{pass.factor};
+  switch (pass.args.op) {
+    case ReduceOp::kSum:
+      return ReduceLanes<E, Lane, Sum, Out>(pass, finish);
+    case ReduceOp::kMin:
+      return ReduceLanes<E, Lane, Min, Out>(pass, finish);
+    case ReduceOp::kMax:
+      return ReduceLanes<E, Lane, Max, Out>(pass, finish);
+    case ReduceOp::kProduct:
+      return ReduceLanes<E, Lane, Product, Out>(pass, finish);
+    default:
+      HWY_ABORT("%s is not defined on %s", Name(pass.args.op), Name(pass.args.dtype));
+  }
+}
+
+// 16-bit types.
+template <class E>
+void ReduceHalves(const Pass& pass) {
+  if (pass.args.dst_dtype == DType::kFloat32) return ReduceFloats<E, float>(pass);
+  ReduceFloats<E>(pass);
+}
+
+template <class E>
+void ReduceIntegers(const Pass& pass) {
+  // Sums and products wrap, for which signedness does not matter; no target multiplies bytes.
+  using Wrapping = std::make_unsigned_t<E>;
+  using Factor = std::conditional_t<sizeof(E) == 1, uint16_t, Wrapping>;
+  switch (pass.args.op) {
+    case ReduceOp::kSum:
+      return ReduceLanes<Wrapping, Wrapping, Sum>(pass, Keep());
+    case ReduceOp::kMin:
+      return ReduceLanes<E, E, Min>(pass, Keep());
+    case ReduceOp::kMax:
+      return ReduceLanes<E, E, Max>(pass, Keep());
+    case ReduceOp::kProduct:
+      return ReduceLanes<Wrapping, Factor, Product>(pass, Keep());
+    case ReduceOp::kBitAnd:
+      return ReduceLanes<Wrapping, Wrapping, BitAnd>(pass, Keep());
+    case ReduceOp::kBitOr:
+      return ReduceLanes<Wrapping, Wrapping, BitOr>(pass, Keep());
+    case ReduceOp::kBitXor:
+      return ReduceLanes<Wrapping, Wrapping, BitXor>(pass, Keep());
+  }
+}
+
+// The largest byte is not zero where any source is true, the smallest where all are.
+void ReduceBools(const Pass& pass) {
+  switch (pass.args.op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kMax:
+    case ReduceOp::kBitOr:
+      return ReduceLanes<uint8_t, uint8_t, Max>(pass, Normalize());
+    case ReduceOp::kMin:
+    case ReduceOp::kProduct:
+    case ReduceOp::kBitAnd:
+      return ReduceLanes<uint8_t, uint8_t, Min>(pass, Normalize());
+    case ReduceOp::kBitXor:
+      return ReduceLanes<uint8_t, uint8_t, BoolXor>(pass, Normalize());
+  }
+}
+
+void ReduceOnTarget(const ReduceArgs& args, double factor, size_t begin) {
+  const Pass pass = {.args = args, .factor = factor, .begin = begin};
+  VisitDType(args.dtype, [&]<class E>(ElementType<E>) {
+    if constexpr (kKindOf<E> == DTypeKind::kBool) {
+      ReduceBools(pass);
+    } else if constexpr (kKindOf<E> != DTypeKind::kFloating) {
+      ReduceIntegers<E>(pass);
+    } else if constexpr (sizeof(E) < sizeof(float)) {
+      ReduceHalves<E>(pass);
+    } else {
+      ReduceFloats<E>(pass);
+    }
+  });
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace ronda::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
 namespace ronda::kernels {
+
+HWY_EXPORT(ReduceOnTarget);
+
 namespace {
 
-// What is reduced, then converted, at a time: small enough to stay in the L1 cache next to the sources.
+// Bytes that are reduced and then converted at a time: they stay in the L1 cache next to the sources.
 constexpr size_t kBlockBytes = 4096;
 
 // Reduces block by block to `args.dtype`, and converts each block to its destination while it is in the cache.
@@ -17,38 +259,29 @@ void ReduceThenConvert(const ReduceArgs& args, double factor, const Scale& then_
   alignas(64) uint8_t block[kBlockBytes];
   auto* dst = static_cast<uint8_t*>(args.dst);
   const size_t step = kBlockBytes / SizeOf(args.dtype);
+  ReduceArgs part = args;
+  part.dst = block;
+  part.dst_dtype = args.dtype;
   for (size_t begin = 0; begin < args.count; begin += step) {
-    const size_t end = std::min(args.count, begin + step);
-    ReduceVectors({.sources = args.sources,
-                   .dtype = args.dtype,
-                   .op = args.op,
-                   .factor = factor,
-                   .begin = begin,
-                   .end = end,
-                   .dst_dtype = args.dtype,
-                   .dst = block});
-    Convert(block, args.dtype, dst + begin * SizeOf(args.dst_dtype), args.dst_dtype, end - begin, then_scale);
+    part.count = std::min(step, args.count - begin);
+    HWY_DYNAMIC_DISPATCH(ReduceOnTarget)(part, factor, begin);
+    Convert(block, args.dtype, dst + begin * SizeOf(args.dst_dtype), args.dst_dtype, part.count, then_scale);
   }
 }
 
 }  // namespace
 
 void Reduce(const ReduceArgs& args) {
+  const bool is_floating = IsFloatingPoint(args.dtype);
   const bool widens_in_registers =
-      (args.dtype == DType::kFloat16 || args.dtype == DType::kBfloat16) && args.dst_dtype == DType::kFloat32;
+      is_floating && SizeOf(args.dtype) < sizeof(float) && args.dst_dtype == DType::kFloat32;
   if (args.dtype != args.dst_dtype && !widens_in_registers) {
     return ReduceThenConvert(args, args.scale.Factor(), Scale{});
   }
-  const bool scales_integers = !IsFloatingPoint(args.dtype) && args.dtype != DType::kBool && !args.scale.IsIdentity();
+  const bool scales_integers = !is_floating && args.dtype != DType::kBool && !args.scale.IsIdentity();
   if (scales_integers) return ReduceThenConvert(args, 1.0, args.scale);
-  ReduceVectors({.sources = args.sources,
-                 .dtype = args.dtype,
-                 .op = args.op,
-                 .factor = args.scale.Factor(),
-                 .begin = 0,
-                 .end = args.count,
-                 .dst_dtype = args.dst_dtype,
-                 .dst = args.dst});
+  HWY_DYNAMIC_DISPATCH(ReduceOnTarget)(args, args.scale.Factor(), 0);
 }
 
 }  // namespace ronda::kernels
+#endif  // HWY_ONCE

@@ -1,3 +1,112 @@
+#ifndef RONDA_KERNELS_CUDA_BLOCK_H_
+#define RONDA_KERNELS_CUDA_BLOCK_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cuda/elements.h"
+
+namespace ronda::kernels::cuda {
+
+// Of one block of a grid. Its warps have 32.
+inline constexpr int kThreads = 256;
+// What each thread moves of a tile, on its wider side: enough in flight to hide memory's latency.
+inline constexpr int kAccessesInFlight = 4;
+
+// Blocks that a multiprocessor shall have room for: enough threads for their accesses to keep its memory busy, each
+// with registers for what it has under way. Bodies that hold two or three vectors for each that they load have their
+// own (Body::kBlocksAtOnce): with fewer registers they would put some into memory, which a launch may have to wait for.
+inline constexpr int kBlocksAtOnceIfSmall = 4;
+inline constexpr int kBlocksAtOnceIfLarge = 3;
+
+// Elements of a tile whose widest element has `bytes` bytes.
+constexpr uint32_t TileElements(size_t bytes) {
+  return static_cast<uint32_t>(kThreads * kAccessesInFlight * kAccessBytes / bytes);
+}
+
+// `count` elements in tiles; one more if the last is not full.
+RONDA_HOST_DEVICE constexpr uint64_t TileCount(uint64_t count, uint64_t tile_elements) {
+  return (count + tile_elements - 1) / tile_elements;
+}
+
+// What a launch can have of blocks, and so of tiles.
+inline constexpr uint64_t kMaxTiles = 0x7FFFFFFF;
+// What a launch can have of parameters, passed by value, from CUDA 12.1 on.
+inline constexpr size_t kMaxParameterBytes = 32764;
+// Of a launch: enough for BERT-large, whose gradients are 398. More would fit, but all of a kernel's parameters are
+// copied by each launch, used or not.
+inline constexpr int kMaxSegments = 448;
+
+// Many segments (tensors) as one sequence of tiles, which a grid shares out evenly, whatever the segments' sizes. It
+// is passed to the device by value, as a kernel's parameter: no copy, nothing to free, nothing to wait for.
+template <class Segment>
+class Tiling {
+ public:
+  // A tile: number `index` of segment number `segment`.
+  struct Place {
+    int segment;
+    uint32_t index;
+  };
+
+  // Whether a segment of so many tiles still fits.
+  bool Fits(uint64_t tiles) const { return count_ < kMaxSegments && tiles <= kMaxTiles - tiles_; }
+
+  // REQUIRES: `tiles` > 0, and they fit.
+  void Add(const Segment& segment, uint64_t tiles) {
+    segments_[count_] = segment;
+    first_tiles_[count_] = tiles_;
+    ++count_;
+    tiles_ += static_cast<uint32_t>(tiles);
+  }
+
+  RONDA_HOST_DEVICE int count() const { return count_; }
+  RONDA_HOST_DEVICE uint32_t tiles() const { return tiles_; }
+  RONDA_HOST_DEVICE const Segment& segment(int index) const { return segments_[index]; }
+
+  // REQUIRES: `tile` < tiles().
+  RONDA_HOST_DEVICE Place Find(uint32_t tile) const {
+    int low = 0;
+    int high = count_;
+    while (high - low > 1) {
+      const int middle = (low + high) / 2;
+      if (first_tiles_[middle] <= tile) {
+        low = middle;
+      } else {
+        high = middle;
+      }
+    }
+    return {low, tile - first_tiles_[low]};
+  }
+
+ private:
+  int count_ = 0;
+  uint32_t tiles_ = 0;
+  // Only the first count_ mean anything. They are not cleared: that would take as long as the rest of a launch.
+  uint32_t first_tiles_[kMaxSegments];
+  Segment segments_[kMaxSegments];
+};
+
+// Describes `count` segments by `describe(index, segment)`, which fills in the segment and returns its number of
+// tiles, and calls `run` with as few tilings as hold them. Stops at the first error.
+template <class Segment, class Describe, class Run>
+int ForTilings(int count, const Describe& describe, const Run& run) {
+  int next = 0;
+  while (next < count) {
+    Tiling<Segment> tiling;
+    for (; next < count; ++next) {
+      Segment segment;
+      const uint64_t tiles = describe(next, segment);
+      if (tiles > kMaxTiles) return kInvalidCall;
+      if (!tiling.Fits(tiles)) break;
+      if (tiles > 0) tiling.Add(segment, tiles);
+    }
+    const int error = tiling.tiles() == 0 ? 0 : run(tiling);
+    if (error != 0) return error;
+  }
+  return 0;
+}
+
 // How the code of a kernel is cut up, so that a GPU and a CPU can run the same.
 //
 // A kernel is a *body*: a struct with the launch's parameters, whose
@@ -20,16 +129,6 @@
 //   PerLane<T>, ForEachLane(step), Max(of).
 //
 // This is the CPU's; device_block.cuh has the GPU's.
-#ifndef RONDA_KERNELS_CUDA_BLOCK_H_
-#define RONDA_KERNELS_CUDA_BLOCK_H_
-
-#include <algorithm>
-#include <cstdint>
-
-#include "kernels/cuda/host_device.h"
-#include "kernels/cuda/tiling.h"
-
-namespace ronda::kernels::cuda {
 
 inline constexpr int kLanes = 32;
 inline constexpr int kWarps = kThreads / kLanes;

@@ -5,10 +5,82 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/device_block.h"
-#include "kernels/cuda/tiling.h"
+#include "kernels/cuda/block.h"
 
 namespace ronda::kernels::cuda {
+
+// A warp and a block of a GPU, as bodies see them (block.h): each thread has its own part of everything.
+class DeviceWarp {
+ public:
+  // This lane's.
+  template <class T>
+  class PerLane {
+   public:
+    __device__ T& operator[](int /*lane*/) { return own_; }
+    __device__ const T& operator[](int /*lane*/) const { return own_; }
+
+   private:
+    T own_;
+  };
+
+  template <class Step>
+  __device__ void ForEachLane(const Step& step) const {
+    step(static_cast<int>(threadIdx.x % kLanes));
+  }
+
+  template <class Of>
+  __device__ uint32_t Max(const Of& of) const {
+    uint32_t largest = of(static_cast<int>(threadIdx.x % kLanes));
+    for (int distance = kLanes / 2; distance > 0; distance /= 2) {
+      largest = max(largest, __shfl_xor_sync(0xFFFFFFFF, largest, distance));
+    }
+    return largest;
+  }
+};
+
+class DeviceBlock {
+ public:
+  template <class T>
+  using PerThread = DeviceWarp::PerLane<T>;
+
+  __device__ uint32_t index() const { return blockIdx.x; }
+  __device__ uint32_t grid() const { return gridDim.x; }
+
+  template <class Step>
+  __device__ void ForEachThread(const Step& step) const {
+    step(static_cast<int>(threadIdx.x));
+  }
+
+  template <class Step>
+  __device__ void ForEachWarp(const Step& step) const {
+    step(DeviceWarp(), static_cast<int>(threadIdx.x / kLanes));
+  }
+
+  template <class Of>
+  __device__ bool Any(const Of& of) const {
+    return __syncthreads_or(of(static_cast<int>(threadIdx.x))) != 0;
+  }
+
+  template <class Of>
+  __device__ double Total(const Of& of) const {
+    __shared__ double sums[kThreads];
+    const auto thread = static_cast<int>(threadIdx.x);
+    __syncthreads();  // what was there before has been read
+    sums[thread] = of(thread);
+    for (int half = kThreads / 2; half > 0; half /= 2) {
+      __syncthreads();
+      if (thread < half) sums[thread] += sums[thread + half];
+    }
+    __syncthreads();
+    return sums[0];
+  }
+
+  // To memory of the host: everything that this device has written before is to be seen there first.
+  __device__ void Publish(uint32_t* word, uint32_t value) const {
+    __threadfence_system();
+    *static_cast<volatile uint32_t*>(word) = value;
+  }
+};
 
 template <class Body>
 constexpr int BlocksAtOnce() {

@@ -1,7 +1,7 @@
-#include "kernels/cuda/device_kernels.h"
 #include "kernels/cuda/device_launch.h"
-#include "kernels/cuda/every_launch.h"
-#include "kernels/cuda/gradient_launches.h"
+#include "kernels/cuda/gradients.h"
+#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/map_launches.h"
 
 namespace ronda::kernels::cuda {
 

@@ -1,12 +1,12 @@
-#include "kernels/cuda/host_kernels.h"
+#include "kernels/cuda/kernels.h"
 
 #include <algorithm>
 #include <cstdint>
 
 #include "kernels/cuda/block.h"
-#include "kernels/cuda/gradient_launches.h"
+#include "kernels/cuda/gradients.h"
 #include "kernels/cuda/map_launches.h"
-#include "kernels/cuda/reduce_launches.h"
+#include "kernels/cuda/reduce.h"
 
 namespace ronda::kernels::cuda {
 namespace {

@@ -1,6 +1,5 @@
-#include "kernels/cuda/device_kernels.h"
 #include "kernels/cuda/device_launch.h"
-#include "kernels/cuda/every_launch.h"
+#include "kernels/cuda/kernels.h"
 #include "kernels/cuda/map_launches.h"
 
 namespace ronda::kernels::cuda {

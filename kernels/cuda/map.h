@@ -1,22 +1,120 @@
-// Bodies of kernels that make of each element of a source an element of a destination: pack and unpack, but for blocks
-// of 8-bit codes (block_codes.h).
 #ifndef RONDA_KERNELS_CUDA_MAP_H_
 #define RONDA_KERNELS_CUDA_MAP_H_
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <type_traits>
 
-#include "kernels/cpu/integer_scale.h"
 #include "kernels/cpu/scale.h"
-#include "kernels/cuda/ballot.h"
 #include "kernels/cuda/block.h"
+#include "kernels/cuda/calls.h"
 #include "kernels/cuda/elements.h"
-#include "kernels/cuda/floats.h"
-#include "kernels/cuda/host_device.h"
-#include "kernels/cuda/tiling.h"
+#include "kernels/dtype.h"
 
 namespace ronda::kernels::cuda {
+
+// A VoteCount as the device counts it: by bits, whatever the type of the votes.
+struct Ballot {
+  const uint8_t* votes = nullptr;
+  int count = 0;  // 0: no vote
+  int bytes = 0;  // of one vote
+  uint64_t mask = 0;
+  uint64_t stay = 0;  // the bits under the mask of a vote to stay; not under it: nobody stays
+};
+
+RONDA_HOST_DEVICE inline bool Stays(const Ballot& ballot, int index) {
+  uint64_t bits = 0;
+  for (int i = 0; i < ballot.bytes; ++i) {
+    bits |= static_cast<uint64_t>(ballot.votes[static_cast<int64_t>(index) * ballot.bytes + i]) << (8 * i);
+  }
+  return (bits & ballot.mask) == ballot.stay;
+}
+
+// Whether any vote is not to stay. All threads of the block take part.
+template <class Block>
+RONDA_HOST_DEVICE inline bool IsLost(const Block& block, const Ballot& ballot) {
+  if (ballot.count == 0) return false;
+  return block.Any([&](int thread) {
+    bool lost = false;
+    for (int i = thread; i < ballot.count; i += kThreads) lost |= !Stays(ballot, i);
+    return lost;
+  });
+}
+
+// Writes the decision. A launch of its own, after all others of the call: so their effects come before.
+struct DecideBody {
+  Ballot ballot;
+  uint32_t* decision;
+
+  template <class Block>
+  RONDA_HOST_DEVICE void operator()(const Block& block) const {
+    const bool lost = IsLost(block, ballot);
+    block.ForEachThread([&](int thread) {
+      if (thread == 0) block.Publish(decision, lost ? 2 : 1);
+    });
+  }
+};
+
+// The bits of `value` as an element of each kind of type, if it is one exactly.
+template <class E>
+std::optional<uint64_t> FloatBits(double value) {
+  const E element = RoundTo<E>(value);
+  if (Widen<double>(element) != value) return std::nullopt;
+  uint64_t bits = 0;
+  std::memcpy(&bits, &element, sizeof(element));
+  return bits;
+}
+
+template <class E>
+std::optional<uint64_t> IntegerBits(double value) {
+  const E element = SaturatingTruncate<E>(value);
+  if (static_cast<double>(element) != value) return std::nullopt;
+  uint64_t bits = 0;
+  std::memcpy(&bits, &element, sizeof(element));
+  return bits;
+}
+
+// The bits of `value` as an element of `dtype`; nullopt if it is not one exactly.
+inline std::optional<uint64_t> BitsOf(double value, DType dtype) {
+  std::optional<uint64_t> bits;
+  if (IsFloatingPoint(dtype)) {
+    VisitFloat(dtype, [&]<class E>(ElementType<E>) {
+      bits = FloatBits<E>(value);
+      return 0;
+    });
+  } else {
+    VisitInteger(dtype == DType::kBool ? DType::kUint8 : dtype, [&]<class E>(ElementType<E>) {
+      bits = IntegerBits<E>(value);
+      return 0;
+    });
+  }
+  return bits;
+}
+
+// The Ballot that counts these votes, which are elements of `dtype`.
+inline Ballot BallotOf(const VoteCount& vote, DType dtype) {
+  Ballot ballot;
+  if (vote.votes == nullptr) return ballot;
+  ballot.votes = static_cast<const uint8_t*>(vote.votes);
+  ballot.count = vote.count;
+  ballot.bytes = static_cast<int>(SizeOf(dtype));
+  const std::optional<uint64_t> stay = BitsOf(vote.stay, dtype);
+  if (!stay.has_value()) {
+    ballot.stay = 1;  // not under the mask, which is 0
+    return ballot;
+  }
+  ballot.mask = ~uint64_t{0} >> (64 - 8 * ballot.bytes);
+  if (IsFloatingPoint(dtype) && vote.stay == 0) ballot.mask >>= 1;  // zeros of either sign are equal
+  ballot.stay = *stay & ballot.mask;
+  return ballot;
+}
+
+// What one vote is, on this wire.
+constexpr DType VoteDType(const Wire& wire) { return wire.blocks == Wire::Blocks::kNone ? wire.dtype : DType::kUint8; }
+
+// Bodies of kernels that make of each element of a source an element of a destination: pack and unpack, but for blocks
+// of 8-bit codes (block_codes.h).
 
 // A tensor on its way to the wire, or from it.
 struct MapSegment {

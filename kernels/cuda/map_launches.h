@@ -6,13 +6,11 @@
 
 #include <cstdint>
 
-#include "kernels/cpu/fp8_format.h"
-#include "kernels/cuda/ballot.h"
+#include "kernels/cuda/block.h"
 #include "kernels/cuda/calls.h"
 #include "kernels/cuda/elements.h"
-#include "kernels/cuda/fp8_map.h"
+#include "kernels/cuda/fp8.h"
 #include "kernels/cuda/map.h"
-#include "kernels/cuda/tiling.h"
 #include "kernels/dtype.h"
 
 namespace ronda::kernels::cuda {
@@ -185,6 +183,43 @@ int LaunchUnpack(const UnpackCall& call, const Launch& launch) {
   const bool in_blocks = call.wire.blocks != Wire::Blocks::kNone;
   const int error = in_blocks ? LaunchUnpackBlocks(call, launch) : LaunchUnpackElements(call, launch);
   return error != 0 ? error : LaunchDecide(call, launch);
+}
+
+// The following call every launch there is once, so that a DeviceLoad (device_launch.h) or a test sees every kernel. The
+// launches must not run the bodies: there is nothing behind the pointers of the calls.
+
+template <class Visitor>
+void ForEveryDType(const Visitor& visit) {
+  for (int i = 0; i < kDTypeCount; ++i) visit(static_cast<DType>(i));
+}
+
+template <class Visitor>
+void ForEveryWire(const Visitor& visit) {
+  ForEveryDType([&](DType dtype) { visit(Wire{.dtype = dtype}); });
+  visit(Wire{.blocks = Wire::Blocks::kE4M3});
+  visit(Wire{.blocks = Wire::Blocks::kE5M2});
+}
+
+// A combination that is not supported is refused without a launch.
+template <class Launch>
+void LaunchEveryMap(const Launch& launch) {
+  float lost = 0;
+  const PackSegment plain = {.count = 1};
+  const PackSegment with_feedback = {.residual = &lost, .count = 1};
+  const UnpackSegment unpacked = {.count = 1};
+  const VoteCount vote = {.votes = &lost, .count = 1};
+  ForEveryDType([&](DType dtype) {
+    ForEveryWire([&](const Wire& wire) {
+      for (const Scale& scale : {Scale(), Scale{.multiplier = 2}}) {
+        for (const PackSegment* segment : {&plain, &with_feedback}) {
+          LaunchPack({.segments = segment, .segment_count = 1, .dtype = dtype, .wire = wire, .scale = scale}, launch);
+        }
+        LaunchUnpack(
+            {.segments = &unpacked, .segment_count = 1, .dtype = dtype, .wire = wire, .scale = scale, .vote = vote},
+            launch);
+      }
+    });
+  });
 }
 
 }  // namespace ronda::kernels::cuda

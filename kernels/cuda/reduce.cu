@@ -1,7 +1,7 @@
-#include "kernels/cuda/device_kernels.h"
 #include "kernels/cuda/device_launch.h"
-#include "kernels/cuda/every_launch.h"
-#include "kernels/cuda/reduce_launches.h"
+#include "kernels/cuda/kernels.h"
+#include "kernels/cuda/map_launches.h"
+#include "kernels/cuda/reduce.h"
 
 namespace ronda::kernels::cuda {
 

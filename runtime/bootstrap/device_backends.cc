@@ -9,7 +9,7 @@
 #include "runtime/bootstrap/this_host.h"
 #include "runtime/collectives/nccl/nccl_communicator.h"
 #include "runtime/collectives/staged/staged_communicator.h"
-#include "runtime/cuda/cuda_library.h"
+#include "runtime/cuda/device.h"
 
 namespace ronda {
 namespace {

@@ -5,7 +5,6 @@
 
 #include "absl/container/inlined_vector.h"
 #include "kernels/cpu/convert.h"
-#include "kernels/cpu/feedback.h"
 #include "kernels/cpu/fp8.h"
 #include "kernels/cpu/reduce.h"
 

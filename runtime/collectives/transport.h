@@ -8,7 +8,7 @@
 #include "runtime/collectives/device_support.h"
 #include "runtime/collectives/host_levels.h"
 #include "runtime/control/control_plane.h"
-#include "runtime/monitor/flight_board.h"
+#include "runtime/monitor/flight_recorder.h"
 
 namespace ronda {
 

@@ -1,18 +1,52 @@
 #include "runtime/cuda/plugin.h"
 
+#include <cuda.h>
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <string>
 
-#include "kernels/cuda/device_kernels.h"
-#include "runtime/cuda/driver.h"
+#include "kernels/cuda/kernels.h"
 
 namespace {
 
 namespace cuda_kernels = ronda::kernels::cuda;
-using ronda::CudaDriver;
+
+// Functions of the driver's own interface. They answer what the CUDA runtime does not know, or cannot tell without
+// creating a context on the current device, which takes hundreds of megabytes there.
+struct CudaDriver {
+  CUresult (*pointer_attribute)(void* data, CUpointer_attribute attribute, CUdeviceptr pointer);
+  CUresult (*context_state)(CUdevice device, unsigned int* flags, int* active);  // of its primary context
+  CUresult (*device_uuid)(CUuuid* uuid, CUdevice device);  // of a part of a GPU, the part's; nullptr: an old driver
+
+  // nullptr where there is no driver.
+  static const CudaDriver* Get();
+};
+
+template <typename Function>
+bool Find(void* library, const char* name, Function* function) {
+  *function = reinterpret_cast<Function>(dlsym(library, name));
+  return *function != nullptr;
+}
+
+const CudaDriver* LoadDriver() {
+  void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return nullptr;
+  static CudaDriver driver;
+  Find(library, "cuDeviceGetUuid_v2", &driver.device_uuid);
+  CUresult (*initialize)(unsigned int) = nullptr;
+  const bool is_complete = Find(library, "cuInit", &initialize) &&
+                           Find(library, "cuPointerGetAttribute", &driver.pointer_attribute) &&
+                           Find(library, "cuDevicePrimaryCtxGetState", &driver.context_state);
+  return is_complete && initialize(0) == CUDA_SUCCESS ? &driver : nullptr;
+}
+
+const CudaDriver* CudaDriver::Get() {
+  static const CudaDriver* const driver = LoadDriver();
+  return driver;
+}
 
 // The runtime remembers a thread's last error until it is asked for it, and CUDA's own launches would report it as
 // theirs. It is this library's own copy of the runtime: a trainer's has its own last errors, and neither sees the

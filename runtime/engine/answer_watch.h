@@ -5,7 +5,7 @@
 #include "absl/time/time.h"
 #include "runtime/base/types.h"
 #include "runtime/engine/tensor_queue.h"
-#include "runtime/monitor/flight_board.h"
+#include "runtime/monitor/flight_recorder.h"
 
 namespace ronda {
 

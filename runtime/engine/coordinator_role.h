@@ -12,7 +12,7 @@
 #include "absl/time/time.h"
 #include "runtime/base/config.h"
 #include "runtime/control/control_plane.h"
-#include "runtime/monitor/flight_board.h"
+#include "runtime/monitor/flight_recorder.h"
 #include "runtime/negotiation/negotiator.h"
 #include "runtime/negotiation/readiness_observer.h"
 #include "runtime/negotiation/recording.h"

@@ -4,7 +4,7 @@
 #include <new>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/cpu/non_finite.h"
+#include "kernels/cpu/gradients.h"
 
 namespace ronda {
 

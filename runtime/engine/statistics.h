@@ -1,3 +1,4 @@
+// The numbers that a rank counts about its own work.
 #ifndef RONDA_RUNTIME_ENGINE_STATISTICS_H_
 #define RONDA_RUNTIME_ENGINE_STATISTICS_H_
 
@@ -6,7 +7,32 @@
 
 namespace ronda {
 
-// A number that one thread at a time adds to and any thread reads.
+// One row a number, in the order of ronda_statistics (client/ronda.h), to whose end the C ABI appends. All else is
+// derived from the rows: the counters, a copy of them for readers, and the C ABI's struct.
+//
+//   reports_sent        control messages from this rank to rank 0
+//   reports_received    on rank 0: reports of all ranks, its own included
+//   lists_sent          on rank 0: control messages to all ranks
+//   lists_received      control messages from rank 0
+//   buckets_agreed      buckets carried out because a list ordered them
+//   buckets_scheduled   buckets carried out because the locked schedule has them
+//   schedules_begun     locked schedules
+//   schedules_left      of these, those that a veto has unlocked
+//   own_vetoes          of schedules_left, those in which this rank had a veto
+//   schedule_rounds     locked schedules carried out from beginning to end
+#define RONDA_STATISTICS_TABLE(ROW) \
+  ROW(reports_sent)                 \
+  ROW(reports_received)             \
+  ROW(lists_sent)                   \
+  ROW(lists_received)               \
+  ROW(buckets_agreed)               \
+  ROW(buckets_scheduled)            \
+  ROW(schedules_begun)              \
+  ROW(schedules_left)               \
+  ROW(own_vetoes)                   \
+  ROW(schedule_rounds)
+
+// A number to which one thread at a time adds, and which any thread reads.
 class Counter {
  public:
   void Add(uint64_t more = 1) {
@@ -18,36 +44,22 @@ class Counter {
   std::atomic<uint64_t> count_{0};
 };
 
-// What a rank has done since its runtime was created.
+// What a rank has counted since its runtime was created.
 template <typename Count>
 struct BasicStatistics {
-  Count reports_sent{};       // control messages to rank 0
-  Count reports_received{};   // on rank 0, its own included
-  Count lists_sent{};         // on rank 0: control messages to all ranks
-  Count lists_received{};     // from rank 0
-  Count buckets_agreed{};     // carried out because a list said so
-  Count buckets_scheduled{};  // carried out because the locked schedule says so
-  Count schedules_begun{};
-  Count schedules_left{};   // of these, by a veto
-  Count own_vetoes{};       // of schedules_left, those in which this rank wanted to leave
-  Count schedule_rounds{};  // how often a locked schedule was carried out from its beginning to its end
+#define RONDA_STATISTICS_FIELD(name) Count name{};
+  RONDA_STATISTICS_TABLE(RONDA_STATISTICS_FIELD)
+#undef RONDA_STATISTICS_FIELD
 };
 using Statistics = BasicStatistics<uint64_t>;
 
-// The same while it is counted, by the thread that has the turn (engine_driver.h).
+// The same while it is counted, by the thread that drives the progress engine.
 using Counters = BasicStatistics<Counter>;
 
 inline Statistics Read(const Counters& counters) {
-  return {.reports_sent = counters.reports_sent,
-          .reports_received = counters.reports_received,
-          .lists_sent = counters.lists_sent,
-          .lists_received = counters.lists_received,
-          .buckets_agreed = counters.buckets_agreed,
-          .buckets_scheduled = counters.buckets_scheduled,
-          .schedules_begun = counters.schedules_begun,
-          .schedules_left = counters.schedules_left,
-          .own_vetoes = counters.own_vetoes,
-          .schedule_rounds = counters.schedule_rounds};
+#define RONDA_STATISTICS_READ(name) counters.name,
+  return {RONDA_STATISTICS_TABLE(RONDA_STATISTICS_READ)};
+#undef RONDA_STATISTICS_READ
 }
 
 }  // namespace ronda

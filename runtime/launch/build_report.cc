@@ -8,7 +8,7 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/base/version.h"
 #include "runtime/collectives/nccl/nccl_library.h"
-#include "runtime/cuda/cuda_library.h"
+#include "runtime/cuda/device.h"
 #include "runtime/launch/host_probe.h"
 #include "runtime/launch/mpirun_version.h"
 #include "runtime/mpi/mpi_session.h"

@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/monitor/short_name.h"
 
 namespace ronda {
 namespace {

@@ -4,8 +4,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -13,6 +15,14 @@
 #include "runtime/base/types.h"
 
 namespace ronda {
+
+// The beginning of `name` that fits into `bytes`, without half a UTF-8 character at its end.
+inline absl::string_view ShortName(absl::string_view name, size_t bytes) {
+  if (name.size() <= bytes) return name;
+  size_t end = bytes;
+  while (end > 0 && (static_cast<unsigned char>(name[end]) & 0xc0) == 0x80) --end;
+  return name.substr(0, end);
+}
 
 // What has happened to a tensor on a rank. Numeric values lie in shared memory.
 enum class FlightKind : uint8_t {
@@ -86,6 +96,31 @@ class FlightRecorder {
 
 // "did last, 12.1s ago: started allreduce 'x' (4096 bytes)"; "has done nothing yet".
 std::string DescribeLastAct(const FlightRecorder& recorder, FlightTime now = FlightNow());
+
+// The flight recorders of all ranks of a job, as this rank can read them. Each rank writes to its own; what ranks on
+// other hosts do is entered here as far as it is heard of.
+//
+// Thread-safe. Keeps their memory.
+class FlightBoard {
+ public:
+  // Recorders in this process' memory, for ranks that share it.
+  explicit FlightBoard(int size) {
+    const std::shared_ptr<FlightRecorder[]> recorders(new FlightRecorder[static_cast<size_t>(size)]());
+    for (size_t i = 0; i < static_cast<size_t>(size); ++i) recorders_.push_back(&recorders[i]);
+    memory_ = recorders;
+  }
+
+  // Recorders, by rank, that lie in `memory`.
+  FlightBoard(std::vector<FlightRecorder*> recorders, std::shared_ptr<const void> memory)
+      : recorders_(std::move(recorders)), memory_(std::move(memory)) {}
+
+  int size() const { return static_cast<int>(recorders_.size()); }
+  FlightRecorder& Of(RankId rank) const { return *recorders_[static_cast<size_t>(rank)]; }
+
+ private:
+  std::vector<FlightRecorder*> recorders_;
+  std::shared_ptr<const void> memory_;
+};
 
 }  // namespace ronda
 

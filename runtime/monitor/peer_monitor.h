@@ -2,7 +2,9 @@
 #define RONDA_RUNTIME_MONITOR_PEER_MONITOR_H_
 
 #include <poll.h>
+#include <sys/types.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -11,9 +13,21 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "runtime/base/types.h"
-#include "runtime/monitor/process.h"
 
 namespace ronda {
+
+// A process of this host. The start time (clock ticks since boot) tells it from a later process with the same pid;
+// it is 0 where /proc is not there to tell.
+struct ProcessId {
+  pid_t pid = 0;
+  uint64_t start_time = 0;
+};
+
+// The calling process.
+ProcessId ThisProcess();
+
+// Whether `process` has not ended; one that ended and was not yet reaped by its parent has.
+bool IsAlive(const ProcessId& process);
 
 // Watches the processes of this host's other ranks, and says when one ends, whatever the way: off the data path, within
 // milliseconds, and without using the CPU meanwhile (a thread sleeps in poll() on a pidfd for each).

@@ -10,7 +10,7 @@
 #include "absl/time/time.h"
 #include "runtime/base/peer.h"
 #include "runtime/base/types.h"
-#include "runtime/monitor/flight_board.h"
+#include "runtime/monitor/flight_recorder.h"
 
 namespace ronda {
 

@@ -13,7 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/monitor/process.h"
+#include "runtime/monitor/peer_monitor.h"
 
 namespace ronda {
 namespace {

@@ -1,4 +1,4 @@
-#include "client/default_runtime.h"
+#include "client/c_api_support.h"
 
 #include <memory>
 #include <stdexcept>

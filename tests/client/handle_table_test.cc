@@ -1,4 +1,4 @@
-#include "client/handle_table.h"
+#include "client/operation.h"
 
 #include <memory>
 #include <set>

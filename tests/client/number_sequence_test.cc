@@ -1,4 +1,4 @@
-#include "client/number_sequence.h"
+#include "client/session.h"
 
 #include <memory>
 #include <string>

@@ -6,8 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "client/object_broadcast.h"
-#include "client/sparse_average.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/engine/callback_thread.h"

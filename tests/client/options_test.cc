@@ -1,4 +1,4 @@
-#include "client/options.h"
+#include "client/argument_checks.h"
 
 #include <cmath>
 #include <string>

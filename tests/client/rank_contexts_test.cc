@@ -1,4 +1,4 @@
-#include "client/rank_contexts.h"
+#include "client/c_api_support.h"
 
 #include <atomic>
 #include <memory>

@@ -1,4 +1,4 @@
-#include "client/status_code.h"
+#include "client/c_api_support.h"
 
 #include "gtest/gtest.h"
 

@@ -1,4 +1,4 @@
-#include "client/stop_agreement.h"
+#include "client/stop.h"
 
 #include <atomic>
 #include <future>

@@ -1,5 +1,5 @@
 // Each case has a process of its own, as signal handlers are the process'.
-#include "client/stop_signal.h"
+#include "client/stop.h"
 
 #include <csignal>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-#include "client/utf8.h"
+#include "client/argument_checks.h"
 
 #include <cstddef>
 #include <string>

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cpu/feedback.h"
+#include "kernels/cpu/convert.h"
 #include "runtime/collectives/adasum.h"
 #include "runtime/collectives/host_adasum_place.h"
 #include "runtime/engine/device/device_adasum_place.h"

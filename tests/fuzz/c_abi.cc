@@ -7,7 +7,6 @@
 
 #include "client/argument_checks.h"
 #include "client/arguments.h"
-#include "client/options.h"
 #include "runtime/engine/process_sets.h"
 #include "runtime/engine/submission_check.h"
 #include "tests/fuzz/fuzz_input.h"

@@ -1,4 +1,4 @@
-#include "kernels/cpu/adasum.h"
+#include "kernels/cpu/gradients.h"
 
 #include <cmath>
 #include <cstdint>

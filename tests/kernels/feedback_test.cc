@@ -1,4 +1,4 @@
-#include "kernels/cpu/feedback.h"
+#include "kernels/cpu/convert.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,6 @@
 
 #include "gtest/gtest.h"
 #include "hwy/highway.h"
-#include "kernels/cpu/convert.h"
 #include "tests/kernels/kernel_testing.h"
 #include "tests/testing/scalar_reference.h"
 

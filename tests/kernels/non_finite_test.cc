@@ -1,4 +1,4 @@
-#include "kernels/cpu/non_finite.h"
+#include "kernels/cpu/gradients.h"
 
 #include <cmath>
 #include <cstdint>

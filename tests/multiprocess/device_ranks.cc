@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "client/ronda.hpp"
-#include "runtime/cuda/cuda_library.h"
 #include "runtime/cuda/device.h"
 #include "tests/testing/device_access.h"
 

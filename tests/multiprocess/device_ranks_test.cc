@@ -9,7 +9,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/collectives/nccl/nccl_library.h"
-#include "runtime/cuda/cuda_library.h"
 #include "runtime/cuda/device.h"
 #include "tests/multiprocess/launcher_harness.h"
 

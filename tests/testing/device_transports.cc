@@ -10,7 +10,7 @@
 
 #include "runtime/base/status_macros.h"
 #include "runtime/collectives/staged/staged_communicator.h"
-#include "runtime/cuda/cuda_library.h"
+#include "runtime/cuda/device.h"
 #include "tests/testing/fake_cuda/fake_cuda.h"
 #include "tests/testing/on_device.h"
 #include "tests/testing/run_ranks.h"

@@ -12,7 +12,7 @@
 #include "runtime/base/peer.h"
 #include "runtime/collectives/communicator.h"
 #include "runtime/collectives/messages/point_to_point.h"
-#include "runtime/monitor/flight_board.h"
+#include "runtime/monitor/flight_recorder.h"
 #include "runtime/monitor/wait_watch.h"
 
 namespace ronda {

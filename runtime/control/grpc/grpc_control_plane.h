@@ -14,7 +14,7 @@
 #include "runtime/control/grpc/control_server.h"
 #include "runtime/control/rendezvous/endpoint.h"
 #include "runtime/control/tree/control_tree.h"
-#include "runtime/monitor/flight_board.h"
+#include "runtime/monitor/flight_recorder.h"
 
 namespace ronda {
 

@@ -18,7 +18,7 @@
 #include "runtime/base/peer.h"
 #include "runtime/base/types.h"
 #include "runtime/control/control_plane.h"
-#include "runtime/monitor/flight_board.h"
+#include "runtime/monitor/flight_recorder.h"
 #include "runtime/monitor/wait_watch.h"
 
 namespace ronda {

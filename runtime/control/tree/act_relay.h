@@ -8,7 +8,7 @@
 #include "absl/time/time.h"
 #include "runtime/base/peer.h"
 #include "runtime/control/tree/control_frame.h"
-#include "runtime/monitor/flight_board.h"
+#include "runtime/monitor/flight_recorder.h"
 
 namespace ronda {
 

@@ -18,7 +18,7 @@
 #include "runtime/control/tree/control_tree.h"
 #include "runtime/control/tree/frame_stream.h"
 #include "runtime/control/tree/report_batch.h"
-#include "runtime/monitor/flight_board.h"
+#include "runtime/monitor/flight_recorder.h"
 
 namespace ronda {
 

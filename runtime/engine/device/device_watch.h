@@ -14,7 +14,7 @@
 #include "runtime/base/mutex.h"
 #include "runtime/base/types.h"
 #include "runtime/engine/device/device_completion.h"
-#include "runtime/monitor/flight_board.h"
+#include "runtime/monitor/flight_recorder.h"
 
 namespace ronda {
 

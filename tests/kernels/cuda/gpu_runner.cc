@@ -1,7 +1,7 @@
 #include <cuda_runtime_api.h>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/cuda/device_kernels.h"
+#include "kernels/cuda/kernels.h"
 #include "tests/kernels/cuda/runner.h"
 
 namespace ronda::kernels::cuda {

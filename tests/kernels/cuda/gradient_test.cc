@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/cpu/adasum.h"
-#include "kernels/cpu/non_finite.h"
+#include "kernels/cpu/gradients.h"
 #include "tests/kernels/cuda/runner.h"
 #include "tests/kernels/kernel_testing.h"
 #include "tests/testing/scalar_reference.h"

@@ -1,6 +1,6 @@
 #include <cstdlib>
 
-#include "kernels/cuda/host_kernels.h"
+#include "kernels/cuda/kernels.h"
 #include "tests/kernels/cuda/runner.h"
 
 namespace ronda::kernels::cuda {

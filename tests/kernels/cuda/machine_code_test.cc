@@ -18,8 +18,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "kernels/cuda/every_launch.h"
-#include "kernels/cuda/tiling.h"
+#include "kernels/cuda/block.h"
+#include "kernels/cuda/map_launches.h"
 
 namespace ronda::kernels::cuda {
 namespace {

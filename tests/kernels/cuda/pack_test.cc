@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "kernels/cpu/convert.h"
-#include "kernels/cpu/feedback.h"
 #include "kernels/cpu/fp8.h"
 #include "tests/kernels/cuda/runner.h"
 #include "tests/kernels/kernel_testing.h"

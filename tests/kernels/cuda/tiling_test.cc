@@ -1,12 +1,12 @@
 // The arithmetic of indices, at sizes that no test can allocate.
-#include "kernels/cuda/tiling.h"
+#include "kernels/cuda/block.h"
 
 #include <cstdint>
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/cuda/fp8_map.h"
-#include "kernels/cuda/gradient_bodies.h"
+#include "kernels/cuda/fp8.h"
+#include "kernels/cuda/gradients.h"
 
 namespace ronda::kernels::cuda {
 namespace {

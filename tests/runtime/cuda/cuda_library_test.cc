@@ -1,5 +1,5 @@
 // Which file is taken for the CUDA plugin, and what is said of its devices.
-#include "runtime/cuda/cuda_library.h"
+#include "runtime/cuda/device.h"
 
 #include <gtest/gtest.h>
 

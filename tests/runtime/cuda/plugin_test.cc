@@ -7,7 +7,6 @@
 #include <string>
 
 #include "absl/strings/match.h"
-#include "runtime/cuda/cuda_library.h"
 #include "runtime/cuda/device.h"
 
 namespace ronda {

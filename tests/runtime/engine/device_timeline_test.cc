@@ -11,7 +11,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/time/time.h"
 #include "runtime/monitor/flight_recorder.h"
-#include "runtime/monitor/timeline/trace_file.h"
+#include "runtime/monitor/timeline/trace.h"
 #include "tests/runtime/engine/device_job.h"
 #include "tests/runtime/engine/job.h"
 #include "tests/runtime/monitor/timeline/trace_reader.h"

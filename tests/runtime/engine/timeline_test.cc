@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/monitor/timeline/trace_file.h"
+#include "runtime/monitor/timeline/trace.h"
 #include "tests/runtime/engine/job.h"
 #include "tests/runtime/monitor/timeline/trace_reader.h"
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/monitor/flight_board.h"
+#include "runtime/monitor/flight_recorder.h"
 #include "tests/runtime/engine/job.h"
 #include "tests/testing/run_ranks.h"
 

@@ -15,7 +15,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "runtime/monitor/flight_board.h"
 #include "runtime/shm/shm_file.h"
 #include "tests/testing/forked_child.h"
 

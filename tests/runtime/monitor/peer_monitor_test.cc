@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "runtime/base/mutex.h"
-#include "runtime/monitor/process.h"
 #include "tests/testing/forked_child.h"
 
 namespace ronda {

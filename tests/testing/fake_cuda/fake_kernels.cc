@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cpu/fp8_format.h"
-#include "kernels/cuda/host_kernels.h"
+#include "kernels/cuda/kernels.h"
+#include "kernels/dtype.h"
 #include "runtime/base/logging.h"
 
 namespace ronda::testing {

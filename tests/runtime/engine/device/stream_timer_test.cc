@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "runtime/monitor/timeline/trace_file.h"
+#include "runtime/monitor/timeline/trace.h"
 #include "tests/runtime/monitor/timeline/trace_reader.h"
 #include "tests/testing/fake_cuda/fake_cuda.h"
 

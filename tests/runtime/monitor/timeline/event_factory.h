@@ -5,7 +5,7 @@
 
 #include "absl/hash/hash.h"
 #include "absl/strings/string_view.h"
-#include "runtime/monitor/timeline/timeline_event.h"
+#include "runtime/monitor/timeline/event_queue.h"
 
 namespace ronda::testing {
 

@@ -1,4 +1,4 @@
-#include "runtime/monitor/timeline/trace_file.h"
+#include "runtime/monitor/timeline/trace.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

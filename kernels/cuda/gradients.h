@@ -1,17 +1,16 @@
 // Bodies of kernels for what optimizers ask of gradients: overflow, weighted sums, Adasum.
-#ifndef RONDA_KERNELS_CUDA_GRADIENT_BODIES_H_
-#define RONDA_KERNELS_CUDA_GRADIENT_BODIES_H_
+#ifndef RONDA_KERNELS_CUDA_GRADIENTS_H_
+#define RONDA_KERNELS_CUDA_GRADIENTS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 
-#include "kernels/cpu/adasum.h"
+#include "kernels/cpu/gradients.h"
 #include "kernels/cuda/block.h"
 #include "kernels/cuda/calls.h"
 #include "kernels/cuda/elements.h"
-#include "kernels/cuda/floats.h"
-#include "kernels/cuda/host_device.h"
-#include "kernels/cuda/tiling.h"
+#include "kernels/dtype.h"
 
 namespace ronda::kernels::cuda {
 
@@ -247,6 +246,95 @@ class AddPartsBody {
   const Tiling<DotsSegment> tiles_;
 };
 
+// Which kernels work on gradients; `launch` is as in map_launches.h.
+
+// REQUIRES: `call.found` is zeros.
+template <class Launch>
+int LaunchFindNonFinite(const NonFiniteCall& call, const Launch& launch) {
+  if (!IsFloatingPoint(call.dtype)) return kInvalidCall;
+  const size_t bytes = SizeOf(call.dtype);
+  const auto place = [&](int index, FindSegment& segment) {
+    segment = {call.tensors[index].data, call.tensors[index].count, call.found + index};
+    return TileCount(segment.count, TileElements(bytes));
+  };
+  return VisitBits(bytes, [&]<class Bits>(ElementType<Bits>) {
+    if constexpr (sizeof(Bits) == 1) {
+      return kInvalidCall;
+    } else {
+      return ForTilings<FindSegment>(call.tensor_count, place, [&](const Tiling<FindSegment>& tiling) {
+        using Body = FindNonFiniteBody<Bits>;
+        return launch(Body(tiling, static_cast<Bits>(InfoOf(call.dtype).infinity)), tiling.tiles());
+      });
+    }
+  });
+}
+
+template <class E, class Factors, class Describe, class Launch>
+int LaunchAdd(int count, const Factors& factors, const Describe& describe, const Launch& launch) {
+  const auto place = [&](int index, PairSegment& segment) {
+    segment = describe(index);
+    return TileCount(segment.count, TileElements(sizeof(E)));
+  };
+  return ForTilings<PairSegment>(count, place, [&](const Tiling<PairSegment>& tiling) {
+    return launch(AddBody<E, Factors>(tiling, factors), tiling.tiles());
+  });
+}
+
+template <class Launch>
+int LaunchAddScaled(const AddScaledCall& call, const Launch& launch) {
+  const auto describe = [&](int) { return PairSegment{call.a, call.b, call.dst, call.count, nullptr}; };
+  const GivenFactors factors = {{.a = call.a_scale, .b = call.b_scale}};
+  return VisitFloat(call.dtype, [&]<class E>(ElementType<E>) { return LaunchAdd<E>(1, factors, describe, launch); });
+}
+
+template <class Launch>
+int LaunchCombine(const CombineCall& call, const Launch& launch) {
+  const auto describe = [&](int index) {
+    const Extent& a = call.a[index];
+    return PairSegment{a.data, call.b[index].data, const_cast<void*>(a.data), a.count, call.dots + 3 * index};
+  };
+  return VisitWideFloat(call.dtype, [&]<class E>(ElementType<E>) {
+    return LaunchAdd<E>(call.pair_count, AdasumFactors(), describe, launch);
+  });
+}
+
+template <class Launch>
+int LaunchDots(const DotsCall& call, const Launch& launch) {
+  const auto segment_of = [&](int index) {
+    const int64_t at = 3 * int64_t{index};
+    return DotsSegment{call.a[index].data, call.b[index].data, call.a[index].count, call.scratch + at * kDotsMaxParts,
+                       call.dots + at};
+  };
+  const auto place_parts = [&](int index, DotsSegment& segment) {
+    segment = segment_of(index);
+    return DotsParts(segment.count);
+  };
+  const auto place_pairs = [&](int index, DotsSegment& segment) {
+    segment = segment_of(index);
+    return uint64_t{1};
+  };
+  const int error = VisitWideFloat(call.dtype, [&]<class E>(ElementType<E>) {
+    return ForTilings<DotsSegment>(call.pair_count, place_parts, [&](const Tiling<DotsSegment>& tiling) {
+      return launch(DotsBody<E>(tiling), tiling.tiles());
+    });
+  });
+  if (error != 0) return error;
+  return ForTilings<DotsSegment>(call.pair_count, place_pairs, [&](const Tiling<DotsSegment>& tiling) {
+    return launch(AddPartsBody(tiling), tiling.tiles());
+  });
+}
+
+template <class Launch>
+void LaunchEveryGradient(const Launch& launch) {
+  const Extent one = {.count = 1};
+  ForEveryDType([&](DType dtype) {
+    LaunchFindNonFinite({.tensors = &one, .tensor_count = 1, .dtype = dtype}, launch);
+    LaunchAddScaled({.dtype = dtype, .count = 1}, launch);
+    LaunchDots({.a = &one, .b = &one, .pair_count = 1, .dtype = dtype}, launch);
+    LaunchCombine({.a = &one, .b = &one, .pair_count = 1, .dtype = dtype}, launch);
+  });
+}
+
 }  // namespace ronda::kernels::cuda
 
-#endif  // RONDA_KERNELS_CUDA_GRADIENT_BODIES_H_
+#endif  // RONDA_KERNELS_CUDA_GRADIENTS_H_

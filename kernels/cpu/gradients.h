@@ -4,8 +4,8 @@
 //
 // (S. Maleki et al., "Scaling Distributed Training with Adaptive Summation", MLSys 2021.) The dot products are of whole
 // tensors, which may lie in pieces on several ranks; hence the three steps.
-#ifndef RONDA_KERNELS_CPU_ADASUM_H_
-#define RONDA_KERNELS_CPU_ADASUM_H_
+#ifndef RONDA_KERNELS_CPU_GRADIENTS_H_
+#define RONDA_KERNELS_CPU_GRADIENTS_H_
 
 #include <cstddef>
 
@@ -48,6 +48,9 @@ struct AdasumCombineArgs {
 // dst = weights.a * a + weights.b * b, in fp64, rounded to `dtype` at the end.
 void Combine(const AdasumCombineArgs& args);
 
+// Whether any of `count` elements, any alignment, is an infinity or NaN. False for integers and bool.
+bool HasNonFinite(const void* data, DType dtype, size_t count);
+
 }  // namespace ronda::kernels
 
-#endif  // RONDA_KERNELS_CPU_ADASUM_H_
+#endif  // RONDA_KERNELS_CPU_GRADIENTS_H_

@@ -1,11 +1,12 @@
-#include "kernels/cpu/adasum.h"
+#include "kernels/cpu/gradients.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/cpu/adasum.cc"
+#define HWY_TARGET_INCLUDE "kernels/cpu/gradients.cc"
 #include "hwy/foreach_target.h"
 // After foreach_target.h, which decides what these mean.
 #include "hwy/highway.h"
@@ -13,6 +14,47 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace ronda::kernels::HWY_NAMESPACE {
+
+// The highest bit of a lane is set if the element's magnitude, as an integer, is at least `infinity`. (No target lacks
+// the instructions for this, as some do for comparisons of 64-bit integers.)
+template <class D>  // of unsigned integers
+HWY_INLINE hn::Vec<D> Flags(D d, hn::Vec<D> bits, hn::TFromD<D> infinity) {
+  using Lane = hn::TFromD<D>;
+  constexpr Lane kHighest = Lane{1} << (8 * sizeof(Lane) - 1);
+  const auto magnitude = hn::And(bits, hn::Set(d, static_cast<Lane>(kHighest - 1)));
+  return hn::Add(magnitude, hn::Set(d, static_cast<Lane>(kHighest - infinity)));
+}
+
+template <class Lane>
+bool AnyAtLeast(const uint8_t* data, size_t count, Lane infinity) {
+  const hn::ScalableTag<Lane> d;
+  const size_t lanes = hn::Lanes(d);
+  auto flags = hn::Zero(d);
+  size_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const auto bits = hn::LoadU(d, reinterpret_cast<const Lane*>(data + i * sizeof(Lane)));
+    flags = hn::Or(flags, Flags(d, bits, infinity));
+  }
+  Lane rest[HWY_MAX_BYTES / sizeof(Lane)] = {};
+  if (i < count) std::memcpy(rest, data + i * sizeof(Lane), (count - i) * sizeof(Lane));
+  flags = hn::Or(flags, Flags(d, hn::LoadU(d, rest), infinity));
+  const hn::RebindToSigned<decltype(d)> di;
+  return !hn::AllFalse(di, hn::Lt(hn::BitCast(di, flags), hn::Zero(di)));
+}
+
+template <size_t kBytes>
+using UnsignedOf = std::conditional_t<kBytes == 8, uint64_t, std::conditional_t<kBytes == 4, uint32_t, uint16_t>>;
+
+bool HasNonFiniteOnTarget(const uint8_t* data, DType dtype, size_t count) {
+  return VisitDType(dtype, [&]<class E>(ElementType<E>) {
+    if constexpr (kKindOf<E> == DTypeKind::kFloating) {
+      using Lane = UnsignedOf<sizeof(E)>;
+      return AnyAtLeast<Lane>(data, count, static_cast<Lane>(InfoOf(kDTypeOf<E>).infinity));
+    } else {
+      return false;
+    }
+  });
+}
 
 // Sums that are accumulated side by side, at least as many as any target's vectors have lanes of fp64.
 constexpr size_t kSums = 16;
@@ -134,8 +176,14 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ronda::kernels {
 
+HWY_EXPORT(HasNonFiniteOnTarget);
 HWY_EXPORT(DotsOnTarget);
 HWY_EXPORT(CombineOnTarget);
+
+bool HasNonFinite(const void* data, DType dtype, size_t count) {
+  return HWY_DYNAMIC_DISPATCH(HasNonFiniteOnTarget)(static_cast<const uint8_t*>(data), dtype, count);
+}
+
 
 AdasumDots Dots(const void* a, const void* b, DType dtype, size_t count) {
   return HWY_DYNAMIC_DISPATCH(DotsOnTarget)(static_cast<const uint8_t*>(a), static_cast<const uint8_t*>(b), dtype,

@@ -1,5 +1,5 @@
-#ifndef RONDA_CLIENT_STOP_AGREEMENT_H_
-#define RONDA_CLIENT_STOP_AGREEMENT_H_
+#ifndef RONDA_CLIENT_STOP_H_
+#define RONDA_CLIENT_STOP_H_
 
 #include <atomic>
 #include <cstdint>
@@ -12,6 +12,22 @@
 #include "runtime/engine/submission.h"
 
 namespace ronda {
+
+// SIGTERM as a question to the program instead of its end: schedulers send it some time before they kill a job whose
+// machine they take back. What arrives is remembered for as long as the process lives.
+//
+// Thread-safe.
+class StopSignal {
+ public:
+  StopSignal() = delete;
+
+  // From now on a SIGTERM is noted, and passed on to the handler that the program has installed before, if any. A
+  // handler that is installed later takes this one's place. Does nothing the second time.
+  static void Arm();
+
+  // Whether one has arrived.
+  static bool received();
+};
 
 // One rank's calls of ronda_should_stop(), which have the same answers on every rank.
 //
@@ -63,4 +79,4 @@ class StopAgreement {
 
 }  // namespace ronda
 
-#endif  // RONDA_CLIENT_STOP_AGREEMENT_H_
+#endif  // RONDA_CLIENT_STOP_H_

@@ -1,0 +1,146 @@
+// The C ABI on top of the runtime: handles, and the results of operations.
+
+#pragma GCC visibility push(default)
+#include "client/ronda.h"
+#pragma GCC visibility pop
+
+#include <cstdint>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "client/c_api_support.h"
+#include "client/operation.h"
+
+namespace ronda {
+namespace {
+
+// Runs `read` on an operation that has completed well, and has the result that is asked for: or, where streams may read
+// that, an operation that a stream waits for.
+enum class Applicable { kNo, kOnceComplete, kOnceOrdered };
+template <typename ReadFn>
+ronda_status ReadResult(const char* function, ronda_handle handle, absl::FunctionRef<Applicable(const Operation&)> fits,
+                        const ReadFn& read) {
+  return CallWithOperation(function, handle, [&](const Operation& operation) -> Outcome {
+    const auto invalid = [&](absl::string_view what) -> Outcome {
+      return {RONDA_ERROR_INVALID_ARGUMENT, absl::StrCat(function, ": handle ", handle, " is ", what)};
+    };
+    const Applicable applicable = fits(operation);
+    if (applicable == Applicable::kNo) {
+      return invalid(absl::StrCat("of an operation without such a result (", Name(operation.op()), ")"));
+    }
+    if (operation.done()) {
+      if (const absl::Status status = operation.Wait(); !status.ok()) return Failure(status, Answer::kCompletion);
+    } else if (applicable != Applicable::kOnceOrdered || !operation.is_ordered()) {
+      return invalid("still in flight: call ronda_synchronize() first");
+    }
+    read(operation);
+    return {};
+  });
+}
+
+// What the callback of a C caller is told.
+void CallBack(ronda_callback callback, void* context, const absl::Status& status) {
+  const std::string text(status.message());
+  callback(context, ToRondaStatus(status.code(), Answer::kCompletion), text.c_str());
+}
+
+}  // namespace
+}  // namespace ronda
+
+ronda_status ronda_poll(ronda_handle handle, int* done) {
+  return ronda::CallWithOperation("ronda_poll", handle, [&](const ronda::Operation& operation) -> ronda::Outcome {
+    if (done == nullptr) return ronda::NullArgument("ronda_poll", "done");
+    *done = operation.done() ? 1 : 0;
+    return {};
+  });
+}
+
+ronda_status ronda_synchronize(ronda_handle handle) {
+  return ronda::CallWithOperation("ronda_synchronize", handle, [&](const ronda::Operation& operation) {
+    return ronda::Failure(operation.Wait(), ronda::Answer::kCompletion);
+  });
+}
+
+ronda_status ronda_synchronize_on_stream(ronda_handle handle, void* stream) {
+  return ronda::CallWithOperation("ronda_synchronize_on_stream", handle, [&](const ronda::Operation& operation) {
+    const absl::Status status = operation.OrderBefore(stream);
+    if (status.ok()) ronda::globals().handles.NoteOrdered(handle);
+    // What is wrong with the stream says nothing of how the operation ended.
+    const bool is_about_stream = absl::IsInvalidArgument(status);
+    return ronda::Failure(status, is_about_stream ? ronda::Answer::kSubmission : ronda::Answer::kCompletion);
+  });
+}
+
+ronda_status ronda_output(ronda_handle handle, const void** data, int64_t* rows, const int64_t** rows_per_member,
+                          int* members) {
+  constexpr char kFunction[] = "ronda_output";
+  if (data == nullptr || rows == nullptr || (rows_per_member != nullptr && members == nullptr)) {
+    const char* const missing = data == nullptr ? "data" : rows == nullptr ? "rows" : "members";
+    return ronda::Call([&] { return ronda::NullArgument(kFunction, missing); });
+  }
+  return ronda::ReadResult(
+      kFunction, handle,
+      [](const ronda::Operation& operation) {
+        return operation.HasOutput() ? ronda::Applicable::kOnceOrdered : ronda::Applicable::kNo;
+      },
+      [&](const ronda::Operation& operation) {
+        const ronda::Output output = operation.output();
+        *data = output.data;
+        *rows = output.rows;
+        if (rows_per_member == nullptr) return;
+        *rows_per_member = output.rows_per_member.data();
+        *members = static_cast<int>(output.rows_per_member.size());
+      });
+}
+
+ronda_status ronda_found_inf(ronda_handle handle, int* found) {
+  constexpr char kFunction[] = "ronda_found_inf";
+  if (found == nullptr) return ronda::Call([&] { return ronda::NullArgument(kFunction, "found"); });
+  return ronda::ReadResult(
+      kFunction, handle,
+      [](const ronda::Operation& operation) {
+        return operation.Reduces() ? ronda::Applicable::kOnceComplete : ronda::Applicable::kNo;
+      },
+      [&](const ronda::Operation& operation) {
+        *found = operation.handle().result().FindOverflow() == ronda::OperationResult::Overflow::kFound ? 1 : 0;
+      });
+}
+
+ronda_status ronda_last_rank(ronda_handle handle, int* last_rank) {
+  constexpr char kFunction[] = "ronda_last_rank";
+  if (last_rank == nullptr) return ronda::Call([&] { return ronda::NullArgument(kFunction, "last_rank"); });
+  return ronda::ReadResult(
+      kFunction, handle,
+      [](const ronda::Operation& operation) {
+        return operation.op() == ronda::OpType::kJoin ? ronda::Applicable::kOnceComplete : ronda::Applicable::kNo;
+      },
+      [&](const ronda::Operation& operation) { *last_rank = static_cast<int>(operation.handle().result().number); });
+}
+
+ronda_status ronda_on_completion(ronda_handle handle, ronda_callback callback, void* context) {
+  return ronda::Call([&]() -> ronda::Outcome {
+    if (callback == nullptr) return {RONDA_ERROR_INVALID_ARGUMENT, "ronda_on_completion: callback is NULL"};
+    const ronda::Operation operation = ronda::globals().handles.Find(handle);
+    if (!operation.exists()) return ronda::UnknownHandle("ronda_on_completion", handle);
+    // The operation's own verdict may differ from the runtime's.
+    // What the callback submits is of the same rank, on whichever thread it runs.
+    const absl::Status registered =
+        operation.handle().OnCompletion([=, role = ronda::RankContexts::CurrentRole()](const absl::Status&) {
+          const ronda::RankContexts::Visit visit(role);
+          ronda::CallBack(callback, context, operation.Wait());
+        });
+    return ronda::Failure(registered, ronda::Answer::kSubmission);
+  });
+}
+
+ronda_status ronda_release(ronda_handle handle) {
+  return ronda::Call([&]() -> ronda::Outcome {
+    const ronda::Operation operation = ronda::globals().handles.Remove(handle);
+    if (!operation.exists()) return ronda::UnknownHandle("ronda_release", handle);
+    // Its error is for ronda_synchronize() to tell.
+    if (!operation.is_ordered()) static_cast<void>(operation.Wait());
+    return {};
+  });
+}

@@ -1,0 +1,343 @@
+#ifndef RONDA_KERNELS_CUDA_REDUCE_H_
+#define RONDA_KERNELS_CUDA_REDUCE_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/cpu/scale.h"
+#include "kernels/cuda/block.h"
+#include "kernels/cuda/calls.h"
+#include "kernels/cuda/elements.h"
+#include "kernels/cuda/fp8.h"
+#include "kernels/cuda/map_launches.h"
+#include "kernels/dtype.h"
+
+namespace ronda::kernels::cuda {
+
+// a op b; min and max are NaN if either is. Bitwise operators are for integers.
+RONDA_HOST_DEVICE inline float Least(float a, float b) { return a != a || a <= b ? a : b; }
+RONDA_HOST_DEVICE inline float Greatest(float a, float b) { return a != a || a >= b ? a : b; }
+RONDA_HOST_DEVICE inline double Least(double a, double b) { return a != a || a <= b ? a : b; }
+RONDA_HOST_DEVICE inline double Greatest(double a, double b) { return a != a || a >= b ? a : b; }
+
+// Each calls `visit` with the operator, as a function of two numbers: so which it is is asked once for all elements
+// that a thread has, and not once for each.
+template <class Float, class Visitor>
+RONDA_HOST_DEVICE inline void VisitFloatOperator(ReduceOp op, const Visitor& visit) {
+  switch (op) {
+    case ReduceOp::kSum:
+      return visit([](Float a, Float b) { return a + b; });
+    case ReduceOp::kMin:
+      return visit([](Float a, Float b) { return Least(a, b); });
+    case ReduceOp::kMax:
+      return visit([](Float a, Float b) { return Greatest(a, b); });
+    default:
+      return visit([](Float a, Float b) { return a * b; });
+  }
+}
+
+template <class Integer, class Visitor>
+RONDA_HOST_DEVICE inline void VisitIntegerOperator(ReduceOp op, const Visitor& visit) {
+  // Sums and products wrap; what is narrower than an int would not, and what is signed must not.
+  using Wrapping = std::conditional_t<sizeof(Integer) < sizeof(uint32_t), uint32_t, std::make_unsigned_t<Integer>>;
+  switch (op) {
+    case ReduceOp::kSum:
+      return visit([](Integer a, Integer b) {
+        return static_cast<Integer>(static_cast<Wrapping>(a) + static_cast<Wrapping>(b));
+      });
+    case ReduceOp::kMin:
+      return visit([](Integer a, Integer b) { return a < b ? a : b; });
+    case ReduceOp::kMax:
+      return visit([](Integer a, Integer b) { return a > b ? a : b; });
+    case ReduceOp::kProduct:
+      return visit([](Integer a, Integer b) {
+        return static_cast<Integer>(static_cast<Wrapping>(a) * static_cast<Wrapping>(b));
+      });
+    case ReduceOp::kBitAnd:
+      return visit([](Integer a, Integer b) { return static_cast<Integer>(a & b); });
+    case ReduceOp::kBitOr:
+      return visit([](Integer a, Integer b) { return static_cast<Integer>(a | b); });
+    default:
+      return visit([](Integer a, Integer b) { return static_cast<Integer>(a ^ b); });
+  }
+}
+
+template <class Visitor>
+RONDA_HOST_DEVICE inline void VisitBoolOperator(ReduceOp op, const Visitor& visit) {
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kMax:
+    case ReduceOp::kBitOr:
+      return visit([](bool a, bool b) { return a || b; });
+    case ReduceOp::kBitXor:
+      return visit([](bool a, bool b) { return a != b; });
+    default:
+      return visit([](bool a, bool b) { return a && b; });
+  }
+}
+
+// How elements of a type are reduced: First makes an accumulator of one, the operator adds that of another, Last makes
+// the result.
+template <class E>
+struct FloatArithmetic {
+  using Element = E;
+  using Accumulator = LaneOf<E, E>;
+
+  FloatArithmetic(ReduceOp reduce_op, const Scale& scale)
+      : op(reduce_op), factor(static_cast<Accumulator>(scale.Factor())) {}
+
+  RONDA_HOST_DEVICE Accumulator First(E element) const { return Widen<Accumulator>(element); }
+  template <class Visitor>
+  RONDA_HOST_DEVICE void VisitOperator(const Visitor& visit) const {
+    VisitFloatOperator<Accumulator>(op, visit);
+  }
+  RONDA_HOST_DEVICE E Last(Accumulator sum) const { return RoundTo<E>(sum * factor); }
+
+  ReduceOp op;
+  Accumulator factor;
+};
+
+template <class E>
+struct IntegerArithmetic {
+  using Element = E;
+  using Accumulator = E;
+
+  IntegerArithmetic(ReduceOp reduce_op, const Scale& result_scale)
+      : op(reduce_op), is_scaled(!result_scale.IsIdentity()), scale(result_scale) {}
+
+  RONDA_HOST_DEVICE E First(E element) const { return element; }
+  template <class Visitor>
+  RONDA_HOST_DEVICE void VisitOperator(const Visitor& visit) const {
+    VisitIntegerOperator<E>(op, visit);
+  }
+  RONDA_HOST_DEVICE E Last(E sum) const { return is_scaled ? ScaleInteger(sum, scale) : sum; }
+
+  ReduceOp op;
+  bool is_scaled;
+  Scale scale;
+};
+
+// Of truth values: any byte but zero is true, and results are 0 or 1.
+struct BoolArithmetic {
+  using Element = uint8_t;
+  using Accumulator = bool;
+
+  BoolArithmetic(ReduceOp reduce_op, const Scale& /*scale: bool ignores it*/) : op(reduce_op) {}
+
+  RONDA_HOST_DEVICE bool First(uint8_t element) const { return element != 0; }
+  template <class Visitor>
+  RONDA_HOST_DEVICE void VisitOperator(const Visitor& visit) const {
+    VisitBoolOperator(op, visit);
+  }
+  RONDA_HOST_DEVICE uint8_t Last(bool sum) const { return sum; }
+
+  ReduceOp op;
+};
+
+// Bodies of kernels that reduce wires which lie one after the other: elements, or blocks of 8-bit codes.
+
+// What is reduced. The destination may be a source: whoever writes an element has read it from all sources before, and
+// nobody else reads it.
+struct Sources {
+  const uint8_t* first;
+  uint64_t stride;
+  int count;
+  uint8_t* dst;
+  uint64_t granules;
+};
+
+template <class Arithmetic>
+class ReduceBody {
+ public:
+  using E = typename Arithmetic::Element;
+  static constexpr uint32_t kTileElements = TileElements(sizeof(E));
+
+  ReduceBody(const Sources& sources, const Arithmetic& arithmetic) : sources_(sources), arithmetic_(arithmetic) {}
+
+  uint64_t tiles() const { return TileCount(sources_.granules, kTileElements); }
+
+  template <class Block>
+  RONDA_HOST_DEVICE void operator()(const Block& block) const {
+    const uint64_t tiles = TileCount(sources_.granules, kTileElements);
+    for (uint64_t tile = block.index(); tile < tiles; tile += block.grid()) Tile(block, tile * kTileElements);
+  }
+
+ private:
+  using Accumulator = typename Arithmetic::Accumulator;
+  static constexpr int kVector = kAccessBytes / sizeof(E);
+  // Sources that are loaded before the first of them is added. Integers narrower than a register take one each, while
+  // they are worked on.
+  static constexpr int kSourcesAhead = sizeof(Accumulator) < sizeof(float) ? 1 : kAccessesInFlight;
+
+  template <int kCount>
+  struct Accumulators {
+    Accumulator at[kCount];
+  };
+
+  template <class Block>
+  RONDA_HOST_DEVICE void Tile(const Block& block, uint64_t first) const {
+    const uint64_t left = sources_.granules - first;
+    const uint32_t count = left < kTileElements ? static_cast<uint32_t>(left) : kTileElements;
+    const bool vectors = IsAligned(sources_.first, kAccessBytes) && IsAligned(sources_.dst, kAccessBytes) &&
+                         sources_.stride % kAccessBytes == 0;
+    const uint32_t single = vectors ? count / kVector * kVector : 0;
+    Range<kVector>(block, first, 0, single);
+    Range<1>(block, first, single, count);
+  }
+
+  template <int kCount, class Block>
+  RONDA_HOST_DEVICE void Range(const Block& block, uint64_t first, uint32_t begin, uint32_t end) const {
+    const auto reduce = [&](uint32_t at) {
+      return Total<kCount>(At<E>(static_cast<const void*>(sources_.first), first + at));
+    };
+    const auto store = [&](uint32_t at, const Accumulators<kCount>& sum) {
+      Vector<E, kCount> out;
+      for (int i = 0; i < kCount; ++i) out.at[i] = arithmetic_.Last(sum.at[i]);
+      Store(out, At<E>(static_cast<void*>(sources_.dst), first + at));
+    };
+    // One at a time: the sources are enough to have under way.
+    ForBatches<kCount, 1>(block, begin, end, reduce, store);
+  }
+
+  // Of the vectors at `from` in the first source, and where the others have theirs.
+  template <int kCount>
+  RONDA_HOST_DEVICE Accumulators<kCount> Total(const uint8_t* from) const {
+    constexpr int kAhead = kCount == 1 ? 1 : kSourcesAhead;
+    const Vector<E, kCount> own = Load<E, kCount>(from);
+    Accumulators<kCount> sum;
+    int source = 1;
+    do {
+      Vector<E, kCount> next[kAhead] = {};
+      for (int i = 0; i < kAhead; ++i) {
+        from += sources_.stride;
+        if (source + i < sources_.count) next[i] = Load<E, kCount>(from);
+      }
+      for (int i = 0; i < kCount && source == 1; ++i) sum.at[i] = arithmetic_.First(own.at[i]);
+      for (int i = 0; i < kAhead; ++i) {
+        if (source + i < sources_.count) Add(next[i], sum);
+      }
+      source += kAhead;
+    } while (source < sources_.count);
+    return sum;
+  }
+
+  template <int kCount>
+  RONDA_HOST_DEVICE void Add(const Vector<E, kCount>& next, Accumulators<kCount>& sum) const {
+    arithmetic_.VisitOperator([&](const auto& apply) {
+      for (int i = 0; i < kCount; ++i) sum.at[i] = apply(sum.at[i], arithmetic_.First(next.at[i]));
+    });
+  }
+
+  const Sources sources_;
+  const Arithmetic arithmetic_;
+};
+
+template <class Format>
+class ReduceBlocksBody {
+ public:
+  ReduceBlocksBody(const Sources& sources, ReduceOp op, const Scale& scale)
+      : sources_(sources), op_(op), factor_(static_cast<float>(scale.Factor())) {}
+
+  uint64_t tiles() const { return TileCount(sources_.granules, kTileBlocks); }
+
+  template <class Block>
+  RONDA_HOST_DEVICE void operator()(const Block& block) const {
+    const uint64_t tiles = TileCount(sources_.granules, kTileBlocks);
+    for (uint64_t tile = block.index(); tile < tiles; tile += block.grid()) {
+      const uint64_t first = tile * kTileBlocks;
+      ForBlocks(block, sources_.granules - first,
+                [&](const auto& warp, uint32_t i) { OneBlock(warp, (first + i) * kFp8BlockBytes); });
+    }
+  }
+
+ private:
+  template <class Warp>
+  RONDA_HOST_DEVICE void OneBlock(const Warp& warp, uint64_t at) const {
+    typename Warp::template PerLane<LaneNumbers> numbers;
+    warp.ForEachLane([&](int lane) {
+      numbers[lane] = LoadNumbers(sources_.first + at, lane);
+      for (int source = 1; source < sources_.count; ++source) {
+        Add(LoadNumbers(sources_.first + at + source * sources_.stride, lane), numbers[lane]);
+      }
+      for (auto& piece : numbers[lane].at) {
+        for (float& number : piece) number *= factor_;
+      }
+    });
+    EncodeBlock<Format>(warp, numbers, sources_.dst + at, [](int, int, int, float, float) {});
+  }
+
+  RONDA_HOST_DEVICE void Add(const LaneNumbers& next, LaneNumbers& sum) const {
+    VisitFloatOperator<float>(op_, [&](const auto& apply) {
+      for (int piece = 0; piece < kPieces; ++piece) {
+        for (int i = 0; i < kPiece; ++i) sum.at[piece][i] = apply(sum.at[piece][i], next.at[piece][i]);
+      }
+    });
+  }
+
+  RONDA_HOST_DEVICE static LaneNumbers LoadNumbers(const uint8_t* block, int lane) {
+    const float scale = ScaleFromGrid<Format>(block);
+    LaneNumbers numbers;
+    for (int piece = 0; piece < kPieces; ++piece) {
+      const Codes codes = LoadCodes(block, PieceBegin(lane, piece));
+      for (int i = 0; i < kPiece; ++i) numbers.at[piece][i] = Decode<Format>(codes.at[i], scale);
+    }
+    return numbers;
+  }
+
+  const Sources sources_;
+  const ReduceOp op_;
+  const float factor_;
+};
+
+// Which kernels reduce wires, and work on gradients; `launch` is as in map_launches.h.
+
+// Launches a body that counts its tiles itself, and takes any number of them.
+template <class Body, class Launch>
+int LaunchTiles(const Body& body, const Launch& launch) {
+  const uint64_t tiles = body.tiles();
+  return tiles == 0 ? 0 : launch(body, static_cast<uint32_t>(std::min(tiles, kMaxTiles)));
+}
+
+inline Sources SourcesOf(const ReduceCall& call) {
+  return {static_cast<const uint8_t*>(call.sources), call.stride, call.source_count, static_cast<uint8_t*>(call.dst),
+          call.granules};
+}
+
+template <class Launch>
+int LaunchReduceElements(const ReduceCall& call, const Launch& launch) {
+  if (!Supports(call.op, call.wire.dtype)) return kInvalidCall;
+  const auto reduce = [&](const auto& arithmetic) {
+    return LaunchTiles(ReduceBody(SourcesOf(call), arithmetic), launch);
+  };
+  if (call.wire.dtype == DType::kBool) return reduce(BoolArithmetic(call.op, call.scale));
+  if (!IsFloatingPoint(call.wire.dtype)) {
+    return VisitInteger(call.wire.dtype,
+                        [&]<class E>(ElementType<E>) { return reduce(IntegerArithmetic<E>(call.op, call.scale)); });
+  }
+  return VisitFloat(call.wire.dtype,
+                    [&]<class E>(ElementType<E>) { return reduce(FloatArithmetic<E>(call.op, call.scale)); });
+}
+
+template <class Launch>
+int LaunchReduceBlocks(const ReduceCall& call, const Launch& launch) {
+  if (!Supports(call.op, DType::kFloat32)) return kInvalidCall;
+  return VisitFp8(call.wire.blocks, [&]<class Format>(Format) {
+    return LaunchTiles(ReduceBlocksBody<Format>(SourcesOf(call), call.op, call.scale), launch);
+  });
+}
+
+template <class Launch>
+int LaunchReduce(const ReduceCall& call, const Launch& launch) {
+  const bool in_blocks = call.wire.blocks != Wire::Blocks::kNone;
+  return in_blocks ? LaunchReduceBlocks(call, launch) : LaunchReduceElements(call, launch);
+}
+
+template <class Launch>
+void LaunchEveryReduce(const Launch& launch) {
+  ForEveryWire([&](const Wire& wire) { LaunchReduce({.source_count = 1, .wire = wire, .granules = 1}, launch); });
+}
+
+}  // namespace ronda::kernels::cuda
+
+#endif  // RONDA_KERNELS_CUDA_REDUCE_H_
