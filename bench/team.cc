@@ -8,8 +8,8 @@
 #include "runtime/base/config.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/bootstrap/bootstrap.h"
-#include "runtime/collectives/self/self_transport.h"
-#include "runtime/collectives/shm/shm_transport.h"
+#include "runtime/collectives/self/self_communicator.h"
+#include "runtime/collectives/shm/shm_communicator.h"
 
 namespace ronda::bench {
 namespace {

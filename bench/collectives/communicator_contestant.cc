@@ -3,7 +3,7 @@
 
 #include "bench/collectives/contestant.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/collectives/inprocess/in_process_world.h"
+#include "runtime/collectives/inprocess/in_process_communicator.h"
 
 namespace ronda::bench {
 namespace {

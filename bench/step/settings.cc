@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "bench/arguments.h"
-#include "runtime/collectives/wire_layout.h"
+#include "runtime/collectives/reduce_layout.h"
 
 namespace ronda::bench {
 

@@ -17,8 +17,8 @@
 #include "runtime/bootstrap/tcp_data.h"
 #include "runtime/bootstrap/this_host.h"
 #include "runtime/collectives/messages/message_communicator.h"
-#include "runtime/collectives/self/self_transport.h"
-#include "runtime/collectives/shm/shm_transport.h"
+#include "runtime/collectives/self/self_communicator.h"
+#include "runtime/collectives/shm/shm_communicator.h"
 #include "runtime/control/shm/shm_control_plane.h"
 #include "runtime/mpi/mpi_session.h"
 #include "runtime/shm/shm_world.h"
@@ -196,8 +196,7 @@ absl::StatusOr<Transport> Gathering::ConnectMessagesOnThisHost(Backend backend, 
       MessageCommunicator::Options{.messages = *std::move(messages),
                                    .peers = peers_,
                                    .flights = world->flights(),
-                                   .job_failure = [world = world.get()] { return world->failure(); },
-                                   .name = Name(backend)});
+                                   .job_failure = [world = world.get()] { return world->failure(); }});
   return Transport{.control = std::make_unique<ShmControlPlane>(world),
                    .communicator = std::move(communicator),
                    .flights = world->flights()};
@@ -238,7 +237,7 @@ absl::StatusOr<Job> Gathering::MeetAndConnect() {
   if (needs_mpi && session_ == nullptr) RONDA_RETURN_IF_ERROR(StartMpi());
   RONDA_ASSIGN_OR_RETURN(Transport transport, Connect(backend, settings, topology, std::move(meeting)));
   if (session_ != nullptr) {
-    transport.farewell = std::make_shared<const MpiFarewell>(std::move(session_), transport.control.get());
+    transport.departure = std::make_shared<const MpiFarewell>(std::move(session_), transport.control.get());
   }
   return Job{.topology = std::move(topology), .transport = std::move(transport)};
 }

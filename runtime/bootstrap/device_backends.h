@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "runtime/base/config.h"
 #include "runtime/bootstrap/device_hierarchy.h"
-#include "runtime/collectives/device_support.h"
+#include "runtime/collectives/device_transport.h"
 #include "runtime/collectives/nccl/nccl_library.h"
 
 namespace ronda {

@@ -6,8 +6,8 @@
 
 #include "runtime/base/side_by_side.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/collectives/hierarchical/device_ground.h"
 #include "runtime/collectives/hierarchical/hierarchical_communicator.h"
+#include "runtime/collectives/hierarchical/level_ops.h"
 #include "runtime/collectives/host_map.h"
 #include "runtime/collectives/nccl/nccl_communicator.h"
 #include "runtime/collectives/staged/staged_communicator.h"
@@ -63,18 +63,18 @@ class Connecting {
                                                 .meeting = request_.host,
                                                 .chunk_bytes = options_.chunk_bytes};
     RONDA_ASSIGN_OR_RETURN(
-        std::unique_ptr<DeviceGround> ground,
-        DeviceGround::Create({.device = request_.device, .stream = request_.stream, .marks = request_.marks}));
+        std::unique_ptr<DeviceLevelOps> ops,
+        DeviceLevelOps::Create({.device = request_.device, .stream = request_.stream, .marks = request_.marks}));
     const HostMap& hosts = request_.levels->hosts;
-    const HostPlace self = PlaceOf(hosts, request_.rank);
+    const HostPosition self = PositionOf(hosts, request_.rank);
     RONDA_ASSIGN_OR_RETURN(levels.local,
                            Nccl(request_.levels->local, hosts.hosts[static_cast<size_t>(self.host)], Lane()));
     if (request_.levels->across != nullptr) {
       RONDA_ASSIGN_OR_RETURN(
-          levels.across, BetweenHosts(request_.levels->across, RanksAt(hosts, self.place), {ground->across_stream()}));
+          levels.across, BetweenHosts(request_.levels->across, RanksAt(hosts, self.local_rank), {ops->across_stream()}));
     }
     RONDA_ASSIGN_OR_RETURN(levels.flat, BetweenHosts(request_.host, {}, Lane()));
-    levels.ground = std::move(ground);
+    levels.ops = std::move(ops);
     return DeviceTransport{
         .communicator = std::make_unique<DeviceHierarchy>(std::move(levels), nccl_, request_.job_failure),
         .failure = [nccl = nccl_] { return nccl.failure(); },

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "runtime/collectives/device_support.h"
+#include "runtime/collectives/device_transport.h"
 #include "runtime/collectives/nccl/nccl_library.h"
 
 namespace ronda {

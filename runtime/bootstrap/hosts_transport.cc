@@ -47,17 +47,17 @@ class HostsControlPlane final : public ControlPlane {
   const std::unique_ptr<ControlPlane> across_;
 };
 
-const std::vector<RankId>& RanksHere(const HostsTransportOptions& options, const HostPlace& self) {
+const std::vector<RankId>& RanksHere(const HostsTransportOptions& options, const HostPosition& self) {
   return options.hosts.hosts[static_cast<size_t>(self.host)];
 }
 
 // The shared memory of the ranks of this host, also if there is only one.
-absl::StatusOr<std::shared_ptr<ShmWorld>> ConnectHere(const HostsTransportOptions& options, const HostPlace& self) {
+absl::StatusOr<std::shared_ptr<ShmWorld>> ConnectHere(const HostsTransportOptions& options, const HostPosition& self) {
   const std::vector<RankId>& ranks = RanksHere(options, self);
   const std::string& hostname = options.peers[static_cast<size_t>(options.rank)].host;
   absl::StatusOr<std::shared_ptr<ShmWorld>> world =
       ShmWorld::Connect({.job_id = absl::StrCat(options.meeting.membership.job_id, "-", self.host),
-                         .rank = self.place,
+                         .rank = self.local_rank,
                          .size = static_cast<int>(ranks.size()),
                          .ranks = ranks,
                          .job_size = static_cast<int>(options.peers.size()),
@@ -90,10 +90,10 @@ std::vector<RankId> AllRanks(const HostsTransportOptions& options) {
 }
 
 // With this rank's place on their hosts; empty if no level across is wanted, or not every host has the place.
-std::vector<RankId> RanksAcross(const HostsTransportOptions& options, const HostPlace& self) {
+std::vector<RankId> RanksAcross(const HostsTransportOptions& options, const HostPosition& self) {
   const bool is_two_levels = options.levels == HostsTransportOptions::Levels::kTwoLevels;
-  const bool goes_across = is_two_levels && self.place < SizesOf(options.hosts).least;
-  return goes_across ? RanksAt(options.hosts, self.place) : std::vector<RankId>();
+  const bool goes_across = is_two_levels && self.local_rank < SizesOf(options.hosts).least;
+  return goes_across ? RanksAt(options.hosts, self.local_rank) : std::vector<RankId>();
 }
 
 MessageLevel LevelOf(const HostsTransportOptions& options, const std::vector<RankId>& ranks,
@@ -111,7 +111,7 @@ absl::StatusOr<MessageLevel> ConnectMpiLevel(const HostsTransportOptions& option
 
 // All of it is connected before any control message travels through MPI, which blocks for the others when it connects:
 // a rank that blocks there would pass on no messages.
-absl::StatusOr<MessageLevels> ConnectMpiLevels(const HostsTransportOptions& options, const HostPlace& self) {
+absl::StatusOr<MessageLevels> ConnectMpiLevels(const HostsTransportOptions& options, const HostPosition& self) {
   MessageLevels levels;
   RONDA_ASSIGN_OR_RETURN(levels.flat, ConnectMpiLevel(options, AllRanks(options), kFlatTag));
   if (options.meeting.control == NetworkSettings::Control::kMpi) {
@@ -119,16 +119,16 @@ absl::StatusOr<MessageLevels> ConnectMpiLevels(const HostsTransportOptions& opti
   }
   const std::vector<RankId> across = RanksAcross(options, self);
   if (across.empty()) return levels;
-  RONDA_ASSIGN_OR_RETURN(levels.across, ConnectMpiLevel(options, across, kFirstAcrossTag + self.place));
+  RONDA_ASSIGN_OR_RETURN(levels.across, ConnectMpiLevel(options, across, kFirstAcrossTag + self.local_rank));
   return levels;
 }
 
-absl::StatusOr<MessageLevels> ConnectTcpLevels(const HostsTransportOptions& options, const HostPlace& self,
+absl::StatusOr<MessageLevels> ConnectTcpLevels(const HostsTransportOptions& options, const HostPosition& self,
                                                const ControlPlane& control) {
   std::vector<TcpLevel> wanted = {{.number = kFlatTag, .ranks = AllRanks(options)}};
   const std::vector<RankId> across = RanksAcross(options, self);
   if (!across.empty()) {
-    wanted.push_back({.number = static_cast<uint32_t>(kFirstAcrossTag + self.place), .ranks = across});
+    wanted.push_back({.number = static_cast<uint32_t>(kFirstAcrossTag + self.local_rank), .ranks = across});
   }
   RONDA_ASSIGN_OR_RETURN(auto messages,
                          ConnectTcpData(options.meeting, wanted,
@@ -179,13 +179,12 @@ absl::StatusOr<std::unique_ptr<ControlPlane>> ConnectMpiControl(const HostsTrans
 std::unique_ptr<Communicator> MakeCommunicator(const HostsTransportOptions& options, MessageLevel level,
                                                const std::shared_ptr<ShmWorld>& here, const ControlPlane& control) {
   if (level.messages == nullptr) return nullptr;
-  const size_t ranks_here = RanksHere(options, PlaceOf(options.hosts, options.rank)).size();
+  const size_t ranks_here = RanksHere(options, PositionOf(options.hosts, options.rank)).size();
   return std::make_unique<MessageCommunicator>(
       MessageCommunicator::Options{.messages = std::move(level.messages),
                                    .peers = std::move(level.peers),
                                    .flights = here->flights(),
                                    .job_failure = [control = &control] { return control->failure(); },
-                                   .name = options.carrier == HostsTransportOptions::Carrier::kMpi ? "mpi" : "tcp",
                                    .ranks_on_host = static_cast<int>(ranks_here)});
 }
 
@@ -207,7 +206,7 @@ void ConnectData(const HostsTransportOptions& options, const std::shared_ptr<Shm
 }  // namespace
 
 absl::StatusOr<Transport> ConnectHosts(HostsTransportOptions options) {
-  const HostPlace self = PlaceOf(options.hosts, options.rank);
+  const HostPosition self = PositionOf(options.hosts, options.rank);
   RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<ShmWorld> here, ConnectHere(options, self));
   std::unique_ptr<ControlPlane> across;
   // First: it hears of ranks that cannot go on. MPI would wait for them for ever.

@@ -1,18 +1,30 @@
 #include "runtime/collectives/adasum.h"
 
 #include <cstddef>
+#include <cstdint>
+#include <new>
 #include <numeric>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "kernels/cpu/adasum.h"
+#include "kernels/cpu/convert.h"
+#include "kernels/cpu/feedback.h"
 #include "kernels/cuda/calls.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/collectives/adasum_layout.h"
-#include "runtime/collectives/members.h"
-#include "runtime/collectives/wire_layout.h"
+#include "runtime/collectives/communicator.h"
+#include "runtime/collectives/reduce_layout.h"
 
 namespace ronda {
 namespace {
+
+namespace cuda = kernels::cuda;
+
+template <typename T>
+absl::Span<const T> SpanOf(const T* first, int count) {
+  return {first, static_cast<size_t>(count)};
+}
 
 namespace cuda = kernels::cuda;
 
@@ -22,7 +34,7 @@ constexpr size_t kDots = 3;
 // One Adasum on one rank. Lives as long as the call.
 class AdasumRun {
  public:
-  AdasumRun(Communicator& communicator, AdasumPlace& place, const ReduceCall& call)
+  AdasumRun(Communicator& communicator, AdasumOps& place, const ReduceCall& call)
       : communicator_(communicator),
         place_(place),
         call_(call),
@@ -62,7 +74,7 @@ class AdasumRun {
   absl::Status RoundToWire(const std::byte* from, std::byte* to, size_t elements);
 
   Communicator& communicator_;
-  AdasumPlace& place_;
+  AdasumOps& place_;
   const ReduceCall& call_;
   const Members members_;
   const DType wire_;   // in which elements travel
@@ -213,7 +225,66 @@ absl::Status AdasumRun::UnpackResult() {
 
 }  // namespace
 
-absl::Status Adasum(Communicator* communicator, AdasumPlace* place, const ReduceCall& call) {
+absl::StatusOr<std::byte*> HostAdasumOps::Allocate(const Need& need) {
+  memory_.reset(new (std::nothrow) std::byte[need.bytes]);
+  if (memory_ != nullptr) return memory_.get();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("no memory for the ", need.bytes, " bytes that the Adasum of '", need.label, "' needs"));
+}
+
+absl::Status HostAdasumOps::Pack(const cuda::PackCall& call) {
+  for (const cuda::PackSegment& segment : SpanOf(call.segments, call.segment_count)) {
+    std::byte* const to = static_cast<std::byte*>(call.buffer) + segment.offset;
+    if (segment.residual != nullptr) {
+      kernels::ConvertWithFeedback({.src = segment.input,
+                                    .src_dtype = call.dtype,
+                                    .dst = to,
+                                    .dst_dtype = call.wire.dtype,
+                                    .count = segment.count,
+                                    .scale = call.scale,
+                                    .residual = segment.residual});
+    } else {
+      kernels::Convert(segment.input, call.dtype, to, call.wire.dtype, segment.count, call.scale);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status HostAdasumOps::Unpack(const cuda::UnpackCall& call) {
+  for (const cuda::UnpackSegment& segment : SpanOf(call.segments, call.segment_count)) {
+    const std::byte* const from = static_cast<const std::byte*>(call.buffer) + segment.offset;
+    kernels::Convert(from, call.wire.dtype, segment.output, call.dtype, segment.count, call.scale);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status HostAdasumOps::Dots(const cuda::DotsCall& call) {
+  for (int pair = 0; pair < call.pair_count; ++pair) {
+    const cuda::Extent& a = call.a[pair];
+    const kernels::AdasumDots dots = kernels::Dots(a.data, call.b[pair].data, call.dtype, a.count);
+    double* const to = call.dots + 3 * int64_t{pair};
+    to[0] = dots.ab;
+    to[1] = dots.aa;
+    to[2] = dots.bb;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status HostAdasumOps::Combine(const cuda::CombineCall& call) {
+  for (int pair = 0; pair < call.pair_count; ++pair) {
+    const cuda::Extent& a = call.a[pair];
+    const double* const dots = call.dots + 3 * int64_t{pair};
+    kernels::Combine({.a = a.data,
+                      .b = call.b[pair].data,
+                      .weights = kernels::WeightsOf({.ab = dots[0], .aa = dots[1], .bb = dots[2]}),
+                      .dst = const_cast<void*>(a.data),
+                      .dtype = call.dtype,
+                      .count = a.count});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Adasum(Communicator* communicator, AdasumOps* place, const ReduceCall& call) {
   if (!IsFloatingPoint(call.dtype)) {
     return absl::InvalidArgumentError(absl::StrCat("Adasum is not defined on ", Name(call.dtype)));
   }

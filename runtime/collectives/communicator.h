@@ -1,11 +1,12 @@
 #ifndef RONDA_RUNTIME_COLLECTIVES_COMMUNICATOR_H_
 #define RONDA_RUNTIME_COLLECTIVES_COMMUNICATOR_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
+#include <utility>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -17,20 +18,40 @@
 
 namespace ronda {
 
-// The outcome of a vote that the device has still to count. Thread-safe.
+// The result of a vote that a device counts. The device writes it into a word of the host's memory.
+//
+// Thread-safe, but for Reopen.
 class OpenVote {
  public:
   enum class Outcome : uint8_t { kOpen, kCarriedOut, kVetoed };
-  virtual ~OpenVote() = default;
-  virtual Outcome outcome() const = 0;  // once it is not kOpen it does not change
+
+  // `owner` keeps the memory of `decision` alive.
+  OpenVote(std::shared_ptr<const void> owner, uint32_t* decision) : owner_(std::move(owner)), decision_(decision) {}
+
+  // Once it is not kOpen it does not change.
+  Outcome outcome() const {
+    const uint32_t decision = std::atomic_ref<uint32_t>(*decision_).load(std::memory_order_acquire);
+    if (decision == 0) return Outcome::kOpen;
+    return decision == 1 ? Outcome::kCarriedOut : Outcome::kVetoed;
+  }
+
+  // The word into which the device writes 1 or 2 (kernels/cuda/calls.h).
+  uint32_t* decision() const { return decision_; }
+
+  // Makes the vote open again. REQUIRES: its outcome is known, and no other thread reads it.
+  void Reopen() { std::atomic_ref<uint32_t>(*decision_).store(0, std::memory_order_release); }
+
+ private:
+  const std::shared_ptr<const void> owner_;
+  uint32_t* const decision_;
 };
 
 // A vote on whether a call takes place, which travels ahead of its data: all ranks of the job must still want it. Under
 // a veto no rank's output is touched, and the call, which every rank has made, has no effect but its place in the
 // sequence of calls.
 struct Ballot {
-  enum class Vote : uint8_t { kStay, kLeave };
-  Vote own = Vote::kStay;  // kLeave: a veto; the segments' pointers are not looked at
+  enum class Vote : uint8_t { kApprove, kVeto };
+  Vote own = Vote::kApprove;  // kVeto: the segments' pointers are not looked at
   // Called once, by the thread that makes the call, if it waits for the others longer than `limits.warning`.
   absl::FunctionRef<void()> when_late;
   // The same on every rank. kOpen: the votes are counted on the device, with the data; `open_vote` will tell.
@@ -56,6 +77,31 @@ struct CallInfo {
 inline bool IsVetoed(const CallInfo& info) {
   return info.ballot != nullptr && info.ballot->result == Ballot::Result::kVetoed;
 }
+
+// Who takes part in a call, seen from one rank: the ranks of the call's group, or all of the job.
+//
+// A value that costs no allocation; the group must outlive it.
+class Members {
+ public:
+  Members(const CallInfo& info, RankId rank, int job_size)
+      : group_(info.group),
+        size_(group_ == nullptr ? job_size : group_->size()),
+        self_(group_ == nullptr ? rank : group_->PositionOf(rank).value_or(kOutside)) {}
+
+  int size() const { return size_; }
+  RankId operator[](int position) const { return group_ == nullptr ? position : (*group_)[position]; }
+
+  // Whether this rank takes part, and its position then.
+  bool IncludeSelf() const { return self_ != kOutside; }
+  int self() const { return self_; }
+
+ private:
+  static constexpr int kOutside = -1;
+
+  const Group* group_;
+  int size_;
+  int self_;
+};
 
 // One tensor of a bucket. `input` and `output` are equal (in place) or do not overlap; no alignment is needed.
 struct Segment {
@@ -115,13 +161,6 @@ struct Tuning {
   size_t chunk_bytes = 0;  // 0: the backend's own choice
 };
 
-// What a backend can do, and how much it wants the job (DESIGN: backends compete by score).
-struct Capabilities {
-  absl::string_view name;  // "shm"
-  int max_ranks_per_process = 1;
-  Memory memory = Memory::kHost;  // where the buffers of its calls are
-};
-
 // Moves and reduces tensors between the ranks of a job.
 //
 // Every rank makes the same sequence of calls with matching arguments: the negotiation guarantees that. For the same
@@ -146,7 +185,6 @@ class Communicator {
  public:
   virtual ~Communicator() = default;
 
-  virtual Capabilities capabilities() const = 0;
   virtual RankId rank() const = 0;
   virtual int size() const = 0;  // ranks of the job
 

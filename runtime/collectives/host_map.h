@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/base/types.h"
+#include "runtime/collectives/communicator.h"
 
 namespace ronda {
 
@@ -15,27 +16,27 @@ struct HostMap {
 };
 
 // Where a rank is: on which host, and which of its ranks.
-struct HostPlace {
+struct HostPosition {
   int host = 0;
-  int place = 0;
+  int local_rank = 0;
 };
 
 // REQUIRES: `rank` is on a host.
-inline HostPlace PlaceOf(const HostMap& map, RankId rank) {
+inline HostPosition PositionOf(const HostMap& map, RankId rank) {
   for (size_t host = 0; host < map.hosts.size(); ++host) {
     const std::vector<RankId>& ranks = map.hosts[host];
     const auto it = std::lower_bound(ranks.begin(), ranks.end(), rank);
     if (it == ranks.end() || *it != rank) continue;
-    return {.host = static_cast<int>(host), .place = static_cast<int>(it - ranks.begin())};
+    return {.host = static_cast<int>(host), .local_rank = static_cast<int>(it - ranks.begin())};
   }
   return {};
 }
 
 // The ranks that have this place on their hosts, by host.
 // REQUIRES: all hosts have it.
-inline std::vector<RankId> RanksAt(const HostMap& map, int place) {
+inline std::vector<RankId> RanksAt(const HostMap& map, int local_rank) {
   std::vector<RankId> ranks;
-  for (const std::vector<RankId>& host : map.hosts) ranks.push_back(host[static_cast<size_t>(place)]);
+  for (const std::vector<RankId>& host : map.hosts) ranks.push_back(host[static_cast<size_t>(local_rank)]);
   return ranks;
 }
 
@@ -60,6 +61,17 @@ inline bool IsInRankOrder(const HostMap& map) {
   }
   return true;
 }
+
+// The two levels in which the communicator of a job works that spans hosts, for what else works in two levels. They are
+// used as that communicator is: by the same thread, and between its calls.
+//
+// Owns nothing.
+struct HostLevels {
+  HostMap hosts;
+  Communicator* local = nullptr;   // of this host's ranks, numbered by their place in its list
+  Communicator* across = nullptr;  // of the ranks with this place on their hosts, numbered by host; nullptr: not every
+                                   // host has this place
+};
 
 }  // namespace ronda
 

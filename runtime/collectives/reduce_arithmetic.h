@@ -6,8 +6,7 @@
 
 #include "absl/types/span.h"
 #include "runtime/collectives/communicator.h"
-#include "runtime/collectives/logical_buffer.h"
-#include "runtime/collectives/wire_layout.h"
+#include "runtime/collectives/reduce_layout.h"
 
 namespace ronda {
 

@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "runtime/collectives/communicator.h"
-#include "runtime/collectives/device_support.h"
-#include "runtime/collectives/host_levels.h"
+#include "runtime/collectives/device_transport.h"
+#include "runtime/collectives/host_map.h"
 #include "runtime/control/control_plane.h"
 #include "runtime/monitor/flight_recorder.h"
 
@@ -22,7 +22,7 @@ struct Transport {
   // For tensors in the memory of devices; nullptr: they are refused.
   std::shared_ptr<DeviceSupport> devices = nullptr;
   // Destroyed first: decides how this rank leaves what the other parts still use. May be nullptr.
-  std::shared_ptr<const void> farewell = nullptr;
+  std::shared_ptr<const void> departure = nullptr;
 };
 
 }  // namespace ronda

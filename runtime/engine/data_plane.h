@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "runtime/collectives/adasum_place.h"
+#include "runtime/collectives/adasum.h"
 #include "runtime/collectives/communicator.h"
 #include "runtime/engine/handle.h"
 #include "runtime/engine/result_data.h"
@@ -30,7 +30,7 @@ class DataPlane {
   virtual ~DataPlane() = default;
 
   virtual Communicator& communicator() = 0;
-  virtual AdasumPlace& adasum_place() = 0;
+  virtual AdasumOps& adasum_ops() = 0;
 
   // Uninitialised memory for a result.
   // Errors: RESOURCE_EXHAUSTED naming the tensor; the other ranks go ahead, so the job cannot go on.

@@ -74,7 +74,7 @@ absl::Status Executor::Execute(const AgreedBucket& bucket) {
 
 absl::StatusOr<Ballot::Result> Executor::ExecuteIfAllStay(const AgreedBucket& bucket, const Vote& vote) {
   Ballot ballot = {.own = vote.own, .when_late = vote.when_late};
-  const bool stays = vote.own == Ballot::Vote::kStay;
+  const bool stays = vote.own == Ballot::Vote::kApprove;
   ForgetEntries();
   if (stays) {
     entries_.assign(vote.entries.begin(), vote.entries.end());

@@ -62,7 +62,7 @@ class Executor {
   // in the queue.
   // Errors: the communicator's; RESOURCE_EXHAUSTED as Execute.
   struct Vote {
-    Ballot::Vote own = Ballot::Vote::kStay;
+    Ballot::Vote own = Ballot::Vote::kApprove;
     // This rank's submissions, one a response. A rank that votes to leave need not have submitted the tensors.
     absl::Span<const TensorEntry* const> entries;
     absl::FunctionRef<void()> when_late;  // called once if this rank waits for longer than the warning time

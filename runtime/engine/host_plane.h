@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/collectives/host_adasum_place.h"
+#include "runtime/collectives/adasum.h"
 #include "runtime/engine/data_plane.h"
 
 namespace ronda {
@@ -17,7 +17,7 @@ class HostPlane : public DataPlane {
   explicit HostPlane(Communicator* communicator) : communicator_(communicator) {}
 
   Communicator& communicator() override { return *communicator_; }
-  AdasumPlace& adasum_place() override { return adasum_place_; }
+  AdasumOps& adasum_ops() override { return adasum_ops_; }
   absl::StatusOr<ResultData> Allocate(const TensorRequest& request, size_t bytes) override;
   absl::StatusOr<ResultData> AllocateZeros(absl::string_view tensor, size_t bytes) override;
   absl::Status Copy(void* dst, const void* src, size_t bytes) override;
@@ -27,7 +27,7 @@ class HostPlane : public DataPlane {
 
  private:
   Communicator* const communicator_;
-  HostAdasumPlace adasum_place_;
+  HostAdasumOps adasum_ops_;
   std::vector<uint8_t> flags_;
 };
 

@@ -88,7 +88,7 @@ absl::Status Reductions::Reduce(const BucketRun& run) {
                            .prescale = {.multiplier = kind.prescale},
                            .postscale = {.multiplier = kind.postscale, .divisor = averages ? run.averaged_over() : 1},
                            .delivery = DeliveryOf(kind.op)};
-  return kind.reduction == Reduction::kAdasum ? Adasum(&plane_->communicator(), &plane_->adasum_place(), call)
+  return kind.reduction == Reduction::kAdasum ? Adasum(&plane_->communicator(), &plane_->adasum_ops(), call)
                                               : plane_->communicator().Reduce(call);
 }
 

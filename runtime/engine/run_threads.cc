@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/mutex.h"
-#include "runtime/collectives/inprocess/in_process_world.h"
+#include "runtime/collectives/inprocess/in_process_communicator.h"
 
 namespace ronda {
 namespace {

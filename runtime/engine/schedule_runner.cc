@@ -83,7 +83,7 @@ absl::StatusOr<ScheduleRunner::Outcome> ScheduleRunner::Enter(const AgreedBucket
   ScheduleLock& lock = *parts_.reporter->lock();
   if (awaited_since_ < now) awaited_ += now - awaited_since_;
   stuck_since_ = awaited_since_ = absl::InfiniteFuture();
-  const Ballot::Vote own = lock.leaving() ? Ballot::Vote::kLeave : Ballot::Vote::kStay;
+  const Ballot::Vote own = lock.leaving() ? Ballot::Vote::kVeto : Ballot::Vote::kApprove;
   RONDA_ASSIGN_OR_RETURN(const Ballot::Result result, Execute(bucket));
   if (result == Ballot::Result::kVetoed) {
     NoteVeto(own);
@@ -93,7 +93,7 @@ absl::StatusOr<ScheduleRunner::Outcome> ScheduleRunner::Enter(const AgreedBucket
     return Outcome::kLeft;
   }
   const uint64_t rounds = lock.rounds();
-  if (own == Ballot::Vote::kStay) {
+  if (own == Ballot::Vote::kApprove) {
     lock.Advance();
   } else {
     lock.Skip();
@@ -159,11 +159,11 @@ absl::StatusOr<Ballot::Result> ScheduleRunner::Execute(const AgreedBucket& bucke
   };
   if (lock.leaving()) {
     return parts_.executor->ExecuteIfAllStay(bucket,
-                                             {.own = Ballot::Vote::kLeave, .entries = {}, .when_late = call_off});
+                                             {.own = Ballot::Vote::kVeto, .entries = {}, .when_late = call_off});
   }
   const auto entries = absl::MakeConstSpan(entries_[lock.next_place()]).first(bucket.responses.size());
   return parts_.executor->ExecuteIfAllStay(bucket,
-                                           {.own = Ballot::Vote::kStay, .entries = entries, .when_late = call_off});
+                                           {.own = Ballot::Vote::kApprove, .entries = entries, .when_late = call_off});
 }
 
 void ScheduleRunner::EndRound(absl::Time now) {
@@ -218,7 +218,7 @@ void ScheduleRunner::CallOff(uint64_t schedule) {
 
 void ScheduleRunner::LeaveNow(absl::Time now) {
   parts_.counters->schedules_left.Add();
-  if (own_vote_ == Ballot::Vote::kLeave) parts_.counters->own_vetoes.Add();
+  if (own_vote_ == Ballot::Vote::kVeto) parts_.counters->own_vetoes.Add();
   if (parts_.role != nullptr) parts_.role->LeaveSchedule(rounds_, now);
   parts_.reporter->LeaveSchedule();
 }

@@ -93,7 +93,7 @@ class ScheduleRunner {
   // A bucket that this rank has entered, and whose votes are open.
   struct Open {
     Executor::OpenBucket bucket;
-    Ballot::Vote own = Ballot::Vote::kStay;
+    Ballot::Vote own = Ballot::Vote::kApprove;
     bool ends_round = false;
     absl::Time since;
   };
@@ -139,7 +139,7 @@ class ScheduleRunner {
   VoteWindow window_{kOpenVotes};
   std::deque<Open> open_;                        // in the order in which they were entered
   uint64_t rounds_ = 0;                          // carried out
-  Ballot::Vote own_vote_ = Ballot::Vote::kStay;  // in the first vote that was lost
+  Ballot::Vote own_vote_ = Ballot::Vote::kApprove;  // in the first vote that was lost
   uint64_t asked_at_ = 0;                        // how many buckets were settled when a vote was asked for last
   int asked_ = 0;                                // and how often that was
   uint64_t settled_ = 0;

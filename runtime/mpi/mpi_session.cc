@@ -1,16 +1,14 @@
 #include "runtime/mpi/mpi_session.h"
 
-#include <atomic>
+#include <cstdint>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/group.h"
 #include "runtime/base/logging.h"
-#include "runtime/base/mutex.h"
+#include "runtime/base/plugin_search.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/mpi/plugin.h"
-#include "runtime/mpi/plugin_library.h"
 
 namespace ronda {
 namespace {
@@ -19,121 +17,6 @@ constexpr size_t kErrorTextBytes = 1024;
 
 // Messages of one communicator are in order for each pair of ranks: they need no tags.
 constexpr int kMessageTag = 0;
-
-class PluginSession : public MpiSession, public std::enable_shared_from_this<PluginSession> {
- public:
-  PluginSession(const ronda_mpi_plugin& plugin, const ronda_mpi_world& world)
-      : plugin_(plugin), world_(world), library_(plugin.library()) {}
-
-  ~PluginSession() override {
-    if (world_.initialized != 0 && !has_left()) plugin_.finalize();
-  }
-
-  RankId rank() const override { return world_.rank; }
-  int size() const override { return world_.size; }
-  const std::string& library() const override { return library_; }
-
-  absl::StatusOr<std::string> Broadcast(absl::string_view text) override {
-    uint64_t bytes = text.size();
-    RONDA_RETURN_IF_ERROR(Call("broadcast", [&] { return plugin_.broadcast(&bytes, sizeof(bytes)); }));
-    std::string content(rank() == kCoordinatorRank ? text : absl::string_view());
-    content.resize(bytes);
-    RONDA_RETURN_IF_ERROR(Call("broadcast", [&] { return plugin_.broadcast(content.data(), content.size()); }));
-    return content;
-  }
-
-  absl::StatusOr<std::unique_ptr<PointToPoint>> Connect(const std::vector<RankId>& ranks, int tag) override;
-
-  void LeaveWithoutEnd() override { has_left_.store(true, std::memory_order_relaxed); }
-
-  bool has_left() const { return has_left_.load(std::memory_order_relaxed); }
-  const ronda_mpi_plugin& plugin() const { return plugin_; }
-
-  // Makes a call to MPI that returns 0 or an error. Errors: INTERNAL with MPI's text; CANCELLED after LeaveWithoutEnd.
-  // One thread at a time, as the plugin wants it: also where a call blocks, as no other could be made meanwhile.
-  template <typename Function>
-  absl::Status Call(absl::string_view what, const Function& function) const {
-    const MutexLock lock(&mu_);
-    if (has_left()) return absl::CancelledError("the job has failed: MPI is not used any more");
-    const int error = function();
-    return error == 0 ? absl::OkStatus() : Failed(what, error);
-  }
-
- private:
-  absl::Status Failed(absl::string_view what, int error) const {
-    char text[kErrorTextBytes];
-    plugin_.error_text(error, text, sizeof(text));
-    return absl::InternalError(absl::StrCat(library_, " failed in ", what, ": ", text));
-  }
-
-  const ronda_mpi_plugin& plugin_;
-  const ronda_mpi_world world_;
-  const std::string library_;
-  std::atomic<bool> has_left_{false};
-  mutable Mutex mu_;  // whose turn it is to call MPI
-};
-
-// Messages through one communicator of the session.
-class PluginMessages : public PointToPoint {
- public:
-  PluginMessages(std::shared_ptr<PluginSession> session, ronda_mpi_communicator* communicator, RankId rank, int size)
-      : session_(std::move(session)), communicator_(communicator), rank_(rank), size_(size) {}
-
-  ~PluginMessages() override {
-    session_
-        ->Call("disconnect",
-               [&] {
-                 session_->plugin().destroy(communicator_);
-                 return 0;
-               })
-        .IgnoreError();
-  }
-
-  RankId rank() const override { return rank_; }
-  int size() const override { return size_; }
-
-  absl::StatusOr<Request> Send(const void* data, size_t bytes, RankId to) override {
-    ronda_mpi_request request = {};
-    RONDA_RETURN_IF_ERROR(session_->Call(
-        "send", [&] { return session_->plugin().send(communicator_, data, bytes, to, kMessageTag, &request); }));
-    return ToRequest(request);
-  }
-
-  absl::StatusOr<Request> Receive(void* data, size_t bytes, RankId from) override {
-    ronda_mpi_request request = {};
-    RONDA_RETURN_IF_ERROR(session_->Call("receive", [&] {
-      return session_->plugin().receive(communicator_, data, bytes, from, kMessageTag, &request);
-    }));
-    return ToRequest(request);
-  }
-
-  absl::StatusOr<bool> Test(absl::Span<Request> requests) override {
-    static_assert(sizeof(Request) == sizeof(ronda_mpi_request));
-    int done = 0;
-    RONDA_RETURN_IF_ERROR(session_->Call("test", [&] {
-      return session_->plugin().test(reinterpret_cast<ronda_mpi_request*>(requests.data()),
-                                     static_cast<int>(requests.size()), &done);
-    }));
-    return done != 0;
-  }
-
- private:
-  static Request ToRequest(const ronda_mpi_request& request) { return {.words = {request.words[0], request.words[1]}}; }
-
-  const std::shared_ptr<PluginSession> session_;
-  ronda_mpi_communicator* const communicator_;
-  const RankId rank_;
-  const int size_;
-};
-
-absl::StatusOr<std::unique_ptr<PointToPoint>> PluginSession::Connect(const std::vector<RankId>& ranks, int tag) {
-  const int size = static_cast<int>(ranks.size());
-  const std::optional<int> self = Group(ranks).PositionOf(rank());
-  RONDA_CHECK(self.has_value());
-  ronda_mpi_communicator* communicator = nullptr;
-  RONDA_RETURN_IF_ERROR(Call("connect", [&] { return plugin_.create(ranks.data(), size, tag, &communicator); }));
-  return std::make_unique<PluginMessages>(shared_from_this(), communicator, *self, size);
-}
 
 absl::Status NeedsThreads(const std::string& library, const ronda_mpi_world& world) {
   if (world.initialized != 0) {
@@ -149,6 +32,23 @@ absl::Status NeedsThreads(const std::string& library, const ronda_mpi_world& wor
 
 }  // namespace
 
+absl::string_view PluginName(MpiFlavor flavor) {
+  return flavor == MpiFlavor::kOpenMpi ? "libronda_mpi.so" : "libronda_mpi_mpich.so";
+}
+
+absl::StatusOr<const ronda_mpi_plugin*> LoadMpiPlugin(MpiFlavor flavor, const std::string& path) {
+  const PluginDescription plugin = {
+      .kind = "MPI plugin",
+      .file = PluginName(flavor),
+      .variable = "RONDA_MPI_PLUGIN",
+      .needs = flavor == MpiFlavor::kOpenMpi ? "Debian's libopenmpi3 and openmpi-bin" : "Debian's libmpich12 and mpich",
+      .symbol = RONDA_MPI_PLUGIN_SYMBOL,
+      .version = RONDA_MPI_PLUGIN_VERSION,
+      .symbols = PluginDescription::Symbols::kGlobal};  // Open MPI's components look for its symbols
+  RONDA_ASSIGN_OR_RETURN(const void* const table, LoadPlugin(plugin, path));
+  return static_cast<const ronda_mpi_plugin*>(table);
+}
+
 absl::StatusOr<std::string> MpiSession::Library(const Options& options) {
   RONDA_ASSIGN_OR_RETURN(const ronda_mpi_plugin* const plugin, LoadMpiPlugin(options.flavor, options.plugin));
   return std::string(plugin->library());
@@ -163,11 +63,94 @@ absl::StatusOr<std::shared_ptr<MpiSession>> MpiSession::Start(const Options& opt
     plugin->error_text(error, text, sizeof(text));
     return absl::InternalError(absl::StrCat(plugin->library(), " cannot be initialized: ", text));
   }
-  const auto session = std::make_shared<PluginSession>(*plugin, world);
-  if (world.serialized == 0) {
-    return NeedsThreads(session->library(), world);
-  }
+  std::shared_ptr<MpiSession> session(new MpiSession(*plugin, world));
+  if (world.serialized == 0) return NeedsThreads(session->library(), world);
   return session;
+}
+
+MpiSession::MpiSession(const ronda_mpi_plugin& plugin, const ronda_mpi_world& world)
+    : plugin_(plugin), world_(world), library_(plugin.library()) {}
+
+MpiSession::~MpiSession() {
+  if (world_.initialized != 0 && !has_left()) plugin_.finalize();
+}
+
+absl::Status MpiSession::Call(absl::string_view what, absl::FunctionRef<int()> function) const {
+  const MutexLock lock(&mu_);
+  if (has_left()) return absl::CancelledError("the job has failed: MPI is not used any more");
+  const int error = function();
+  if (error == 0) return absl::OkStatus();
+  char text[kErrorTextBytes];
+  plugin_.error_text(error, text, sizeof(text));
+  return absl::InternalError(absl::StrCat(library_, " failed in ", what, ": ", text));
+}
+
+absl::StatusOr<std::string> MpiSession::Broadcast(absl::string_view text) {
+  uint64_t bytes = text.size();
+  RONDA_RETURN_IF_ERROR(Call("broadcast", [&] { return plugin_.broadcast(&bytes, sizeof(bytes)); }));
+  std::string content(rank() == kCoordinatorRank ? text : absl::string_view());
+  content.resize(bytes);
+  RONDA_RETURN_IF_ERROR(Call("broadcast", [&] { return plugin_.broadcast(content.data(), content.size()); }));
+  return content;
+}
+
+// Messages through one communicator of the session.
+class MpiSession::Messages : public PointToPoint {
+ public:
+  Messages(std::shared_ptr<MpiSession> session, ronda_mpi_communicator* communicator, RankId rank, int size)
+      : session_(std::move(session)), communicator_(communicator), rank_(rank), size_(size) {}
+
+  ~Messages() override {
+    const auto disconnect = [&] {
+      session_->plugin_.destroy(communicator_);
+      return 0;
+    };
+    session_->Call("disconnect", disconnect).IgnoreError();
+  }
+
+  RankId rank() const override { return rank_; }
+  int size() const override { return size_; }
+
+  absl::StatusOr<Request> Send(const void* data, size_t bytes, RankId to) override {
+    ronda_mpi_request request = {};
+    RONDA_RETURN_IF_ERROR(session_->Call(
+        "send", [&] { return session_->plugin_.send(communicator_, data, bytes, to, kMessageTag, &request); }));
+    return ToRequest(request);
+  }
+
+  absl::StatusOr<Request> Receive(void* data, size_t bytes, RankId from) override {
+    ronda_mpi_request request = {};
+    RONDA_RETURN_IF_ERROR(session_->Call(
+        "receive", [&] { return session_->plugin_.receive(communicator_, data, bytes, from, kMessageTag, &request); }));
+    return ToRequest(request);
+  }
+
+  absl::StatusOr<bool> Test(absl::Span<Request> requests) override {
+    static_assert(sizeof(Request) == sizeof(ronda_mpi_request));
+    int done = 0;
+    RONDA_RETURN_IF_ERROR(session_->Call("test", [&] {
+      return session_->plugin_.test(reinterpret_cast<ronda_mpi_request*>(requests.data()),
+                                    static_cast<int>(requests.size()), &done);
+    }));
+    return done != 0;
+  }
+
+ private:
+  static Request ToRequest(const ronda_mpi_request& request) { return {.words = {request.words[0], request.words[1]}}; }
+
+  const std::shared_ptr<MpiSession> session_;
+  ronda_mpi_communicator* const communicator_;
+  const RankId rank_;
+  const int size_;
+};
+
+absl::StatusOr<std::unique_ptr<PointToPoint>> MpiSession::Connect(const std::vector<RankId>& ranks, int tag) {
+  const int size = static_cast<int>(ranks.size());
+  const std::optional<int> self = Group(ranks).PositionOf(rank());
+  RONDA_CHECK(self.has_value());
+  ronda_mpi_communicator* communicator = nullptr;
+  RONDA_RETURN_IF_ERROR(Call("connect", [&] { return plugin_.create(ranks.data(), size, tag, &communicator); }));
+  return std::make_unique<Messages>(shared_from_this(), communicator, *self, size);
 }
 
 }  // namespace ronda

@@ -1,57 +1,96 @@
 #ifndef RONDA_RUNTIME_MPI_MPI_SESSION_H_
 #define RONDA_RUNTIME_MPI_MPI_SESSION_H_
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "runtime/base/mutex.h"
 #include "runtime/base/types.h"
 #include "runtime/collectives/messages/point_to_point.h"
-#include "runtime/mpi/plugin_library.h"
+#include "runtime/mpi/plugin.h"
 
 namespace ronda {
 
-// This process' use of MPI, through a plugin that is loaded for it (plugin.h): from MPI_Init, or what the program has
-// done of it already, to MPI_Finalize.
+// The MPI under which a process was started; each needs a plugin of its own.
+enum class MpiFlavor { kOpenMpi, kMpich };
+
+// The file name of the plugin: "libronda_mpi.so", "libronda_mpi_mpich.so".
+absl::string_view PluginName(MpiFlavor flavor);
+
+// Loads the plugin for an MPI. It stays loaded: MPI libraries do not survive being unloaded. The plugin is `path` or,
+// if that is empty, the first one found beside the library or program that contains this code, in ../lib of there, or
+// in the loader's search path.
 //
-// Thread-compatible; what different threads have connected they may use at the same time, as calls to MPI are made one
-// by one. One at a time in a process; kept by what is made from it. Ends MPI when it is destroyed, unless
-// the program had begun it or LeaveWithoutEnd was called. MPI does not begin a second time in a process: who needs that
-// keeps the session, or initializes MPI itself.
-class MpiSession {
+// Errors: NOT_FOUND that names the places searched and the remedy; FAILED_PRECONDITION if it has another version.
+absl::StatusOr<const ronda_mpi_plugin*> LoadMpiPlugin(MpiFlavor flavor, const std::string& path);
+
+// The use that this process makes of MPI, through a plugin that it loads (plugin.h): from MPI_Init, or the program's
+// own call of that, to MPI_Finalize.
+//
+// A process has one session at a time; the objects that Connect returns keep it alive. The destructor ends MPI unless
+// the program initialized it or LeaveWithoutEnd was called. MPI cannot begin again in the same process: a program that
+// needs a second job keeps the session or initializes MPI itself.
+//
+// Thread-compatible. Different threads may use different connections at the same time, since the session makes the
+// calls to MPI one by one.
+class MpiSession : public std::enable_shared_from_this<MpiSession> {
  public:
   struct Options {
     MpiFlavor flavor = MpiFlavor::kOpenMpi;
-    std::string plugin;  // a path, if it is not to be looked for beside libronda.so and as the loader does
+    std::string plugin;  // as LoadMpiPlugin's `path`
   };
 
-  // Errors: NOT_FOUND that names the places looked at and what to install or set; FAILED_PRECONDITION if the plugin is
-  // another version's, or MPI was initialized for one thread only; INTERNAL with MPI's own text, or if it has ended.
+  // Errors: those of LoadMpiPlugin; FAILED_PRECONDITION if MPI was initialized for one thread only; INTERNAL with MPI's
+  // own text, or if MPI has ended.
   static absl::StatusOr<std::shared_ptr<MpiSession>> Start(const Options& options);
 
   // The library that Start would use, without beginning MPI: "Open MPI v4.1.4".
-  // Errors: NOT_FOUND and FAILED_PRECONDITION as Start.
+  // Errors: those of LoadMpiPlugin.
   static absl::StatusOr<std::string> Library(const Options& options);
 
-  virtual ~MpiSession() = default;
+  ~MpiSession();
+  MpiSession(const MpiSession&) = delete;
+  MpiSession& operator=(const MpiSession&) = delete;
 
-  virtual RankId rank() const = 0;
-  virtual int size() const = 0;
-  // "Open MPI v4.1.4"
-  virtual const std::string& library() const = 0;
+  RankId rank() const { return world_.rank; }
+  int size() const { return world_.size; }
+  const std::string& library() const { return library_; }  // "Open MPI v4.1.4"
 
-  // Gives all ranks rank 0's text; `text` is not looked at elsewhere. Every rank calls it; blocks until all have.
-  virtual absl::StatusOr<std::string> Broadcast(absl::string_view text) = 0;
+  // Returns rank 0's text on all ranks; other ranks' `text` is ignored. Every rank calls it; blocks until all have.
+  absl::StatusOr<std::string> Broadcast(absl::string_view text);
 
-  // Messages between `ranks` (of the job, in any order), numbered by their place there, apart from those of any other
-  // Connect. Its members, and only they, call it with the same `tag`, below 32768, and block until all have.
-  virtual absl::StatusOr<std::unique_ptr<PointToPoint>> Connect(const std::vector<RankId>& ranks, int tag) = 0;
+  // Messages between `ranks` (of the job, in any order), which are numbered by their position there. They are separate
+  // from the messages of any other Connect. The members, and only they, call it with the same `tag`, below 32768, and
+  // block until all have.
+  absl::StatusOr<std::unique_ptr<PointToPoint>> Connect(const std::vector<RankId>& ranks, int tag);
 
-  // The job has failed: from now on no more calls to MPI, as its end would wait for ranks that are gone.
-  virtual void LeaveWithoutEnd() = 0;
+  // Makes no more calls to MPI. Called when the job has failed: MPI's end would wait for ranks that are gone.
+  void LeaveWithoutEnd() { has_left_.store(true, std::memory_order_relaxed); }
+
+ private:
+  class Messages;
+
+  MpiSession(const ronda_mpi_plugin& plugin, const ronda_mpi_world& world);
+
+  bool has_left() const { return has_left_.load(std::memory_order_relaxed); }
+
+  // Makes a call to MPI that returns 0 or an error code. The plugin wants one thread at a time, so the lock is held
+  // even while a call blocks.
+  // Errors: INTERNAL with MPI's text; CANCELLED after LeaveWithoutEnd.
+  absl::Status Call(absl::string_view what, absl::FunctionRef<int()> function) const ABSL_LOCKS_EXCLUDED(mu_);
+
+  const ronda_mpi_plugin& plugin_;
+  const ronda_mpi_world world_;
+  const std::string library_;
+  std::atomic<bool> has_left_{false};
+  mutable Mutex mu_;  // held during each call to MPI
 };
 
 }  // namespace ronda

@@ -13,7 +13,7 @@
 #include "runtime/monitor/flight_recorder.h"
 #include "runtime/monitor/peer_monitor.h"
 #include "runtime/shm/layout.h"
-#include "runtime/shm/shm_file.h"
+#include "runtime/shm/shm_attach.h"
 
 namespace ronda {
 

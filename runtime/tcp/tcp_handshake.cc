@@ -19,21 +19,21 @@ struct Nonces {
   absl::string_view caller;
 };
 
-std::string Proof(const TcpJob& job, absl::string_view purpose, const Nonces& nonces, const TcpLine& line) {
+std::string Proof(const TcpJob& job, absl::string_view purpose, const Nonces& nonces, const TcpConnectionId& line) {
   const std::string numbers = absl::StrCat(line.level, ",", line.caller, ",", line.callee);
   const absl::string_view key = job.secret.empty() ? kNoSecret : absl::string_view(job.secret);
   return SecretProof(key, {purpose, nonces.callee, nonces.caller, job.job_id, numbers});
 }
 
 // In the byte order that all ranks of a job have.
-std::string Encode(const TcpLine& line) {
+std::string Encode(const TcpConnectionId& line) {
   const uint32_t words[] = {line.level, static_cast<uint32_t>(line.caller), static_cast<uint32_t>(line.callee)};
   std::string text(sizeof(words), '\0');
   std::memcpy(text.data(), words, sizeof(words));
   return text;
 }
 
-TcpLine DecodeLine(absl::string_view text) {
+TcpConnectionId DecodeLine(absl::string_view text) {
   uint32_t words[3];
   std::memcpy(words, text.data(), sizeof(words));
   return {.level = words[0], .caller = static_cast<RankId>(words[1]), .callee = static_cast<RankId>(words[2])};
@@ -47,7 +47,7 @@ absl::StatusOr<TcpCallee> TcpCallee::Create(const TcpJob* job, RankId self) {
 }
 
 absl::StatusOr<TcpCallee::Welcome> TcpCallee::Check(absl::string_view hello) const {
-  const TcpLine line = DecodeLine(hello);
+  const TcpConnectionId line = DecodeLine(hello);
   const absl::string_view proof = hello.substr(hello.size() - kProofBytes);
   const Nonces nonces = {.callee = nonce_,
                          .caller = hello.substr(hello.size() - kProofBytes - kNonceBytes, kNonceBytes)};
@@ -61,7 +61,7 @@ absl::StatusOr<TcpCallee::Welcome> TcpCallee::Check(absl::string_view hello) con
   return Welcome{.line = line, .text = Proof(*job_, kWelcome, nonces, line)};
 }
 
-absl::StatusOr<TcpCaller> TcpCaller::Create(const TcpJob* job, const TcpLine& line) {
+absl::StatusOr<TcpCaller> TcpCaller::Create(const TcpJob* job, const TcpConnectionId& line) {
   RONDA_ASSIGN_OR_RETURN(std::string nonce, RandomBytes(kNonceBytes));
   return TcpCaller(job, line, std::move(nonce));
 }

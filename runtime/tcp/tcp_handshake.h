@@ -31,12 +31,12 @@ struct TcpJob {
 };
 
 // Which connection of the job it is.
-struct TcpLine {
+struct TcpConnectionId {
   uint32_t level = 0;  // of several connections of the same pair
   RankId caller = 0;
   RankId callee = 0;
 
-  bool operator==(const TcpLine&) const = default;
+  bool operator==(const TcpConnectionId&) const = default;
 };
 
 inline constexpr size_t kTcpChallengeBytes = kNonceBytes;
@@ -52,7 +52,7 @@ class TcpCallee {
   const std::string& challenge() const { return nonce_; }
 
   struct Welcome {
-    TcpLine line;
+    TcpConnectionId line;
     std::string text;  // for the caller
   };
   // Errors: PERMISSION_DENIED if the caller has not proved that it is of this job; INVALID_ARGUMENT if it means another
@@ -72,7 +72,7 @@ class TcpCallee {
 class TcpCaller {
  public:
   // Errors: INTERNAL if the system gives no random bytes.
-  static absl::StatusOr<TcpCaller> Create(const TcpJob* job, const TcpLine& line);
+  static absl::StatusOr<TcpCaller> Create(const TcpJob* job, const TcpConnectionId& line);
 
   // The hello that answers `challenge`.
   // REQUIRES: it has kTcpChallengeBytes.
@@ -82,11 +82,11 @@ class TcpCaller {
   absl::Status Check(absl::string_view welcome) const;
 
  private:
-  TcpCaller(const TcpJob* job, const TcpLine& line, std::string nonce)
+  TcpCaller(const TcpJob* job, const TcpConnectionId& line, std::string nonce)
       : job_(job), line_(line), nonce_(std::move(nonce)) {}
 
   const TcpJob* job_;
-  TcpLine line_;
+  TcpConnectionId line_;
   std::string nonce_;
   std::string callee_nonce_;
 };

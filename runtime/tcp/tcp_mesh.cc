@@ -18,7 +18,7 @@
 #include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/control/rendezvous/rank_names.h"
-#include "runtime/tcp/socket_address.h"
+#include "runtime/tcp/tcp_listener.h"
 #include "runtime/tcp/tcp_messages.h"
 
 namespace ronda {
@@ -85,9 +85,9 @@ absl::Status WriteAll(int fd, absl::string_view text) {
 // A call of this rank to another, made again until it has led to a connection.
 class OutgoingCall {
  public:
-  OutgoingCall(const TcpMeshOptions& options, const TcpLine& line) : options_(options), line_(line) {}
+  OutgoingCall(const TcpMeshOptions& options, const TcpConnectionId& line) : options_(options), line_(line) {}
 
-  const TcpLine& line() const { return line_; }
+  const TcpConnectionId& line() const { return line_; }
   bool is_over() const { return state_ == State::kOver; }
   const absl::Status& last_error() const { return last_error_; }
   UniqueFd TakeSocket() { return std::move(socket_); }
@@ -114,7 +114,7 @@ class OutgoingCall {
     }
     socket_ = std::move(socket);
     state_ = State::kConnecting;
-    end_ = now + options_.patience_with_callees;
+    end_ = now + options_.call_timeout;
     if (connect(socket_.get(), address.get(), address.bytes) != 0 && errno != EINPROGRESS) {
       HangUp(SystemError("cannot connect", errno));
     }
@@ -168,7 +168,7 @@ class OutgoingCall {
   }
 
   const TcpMeshOptions& options_;
-  const TcpLine line_;
+  const TcpConnectionId line_;
   State state_ = State::kConnecting;
   UniqueFd socket_;
   std::optional<TcpCaller> caller_;
@@ -205,7 +205,7 @@ class Mesh {
   void HearAll(absl::Span<const pollfd> polled);
   void Complain(const absl::Status& why);
   absl::Status DeadlineError() const;
-  UniqueFd* SocketOf(const TcpLine& line, RankId peer);
+  UniqueFd* SocketOf(const TcpConnectionId& line, RankId peer);
   size_t Missing() const;
 
   const TcpListener& listener_;
@@ -222,13 +222,13 @@ void Mesh::Plan() {
     sockets_.emplace_back(level.ranks.size());
     for (const RankId rank : level.ranks) {
       if (rank < options_.rank) {
-        outgoing_.emplace_back(options_, TcpLine{.level = level.number, .caller = options_.rank, .callee = rank});
+        outgoing_.emplace_back(options_, TcpConnectionId{.level = level.number, .caller = options_.rank, .callee = rank});
       }
     }
   }
 }
 
-UniqueFd* Mesh::SocketOf(const TcpLine& line, RankId peer) {
+UniqueFd* Mesh::SocketOf(const TcpConnectionId& line, RankId peer) {
   for (size_t i = 0; i < levels_.size(); ++i) {
     const std::optional<size_t> place = PlaceIn(levels_[i], peer);
     if (levels_[i].number == line.level && place.has_value()) return &sockets_[i][*place];
@@ -298,7 +298,7 @@ absl::Status Mesh::Accept() {
     if (incoming_.size() >= Missing() + kRoomForStrangers) incoming_.pop_front();
     incoming_.push_back({.socket = std::move(socket),
                          .callee = std::move(callee),
-                         .end = MonotonicTime() + options_.patience_with_strangers,
+                         .end = MonotonicTime() + options_.caller_timeout,
                          .text = {}});
   }
 }

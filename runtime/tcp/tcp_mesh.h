@@ -30,8 +30,8 @@ struct TcpMeshOptions {
   std::vector<Peer> peers;                                    // by rank
   std::vector<Endpoint> endpoints;                            // by rank: where each listens
   absl::Duration timeout = absl::Seconds(30);                 // longest wait for all others
-  absl::Duration patience_with_strangers = absl::Seconds(5);  // how long a caller may take to say who it is
-  absl::Duration patience_with_callees = absl::Seconds(5);    // how long a call may lead to nothing before the next
+  absl::Duration caller_timeout = absl::Seconds(5);  // how long a caller may take to say who it is
+  absl::Duration call_timeout = absl::Seconds(5);    // how long a call may lead to nothing before the next
   std::function<absl::Status()> job_failure;                  // ends the wait
 };
 

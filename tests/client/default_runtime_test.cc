@@ -6,7 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "runtime/collectives/self/self_transport.h"
+#include "runtime/collectives/self/self_communicator.h"
 
 namespace ronda {
 namespace {

@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "gtest/gtest.h"
-#include "runtime/collectives/self/self_transport.h"
+#include "runtime/collectives/self/self_communicator.h"
 
 namespace ronda {
 namespace {

@@ -9,7 +9,6 @@
 
 #include "kernels/cpu/convert.h"
 #include "runtime/collectives/adasum.h"
-#include "runtime/collectives/host_adasum_place.h"
 #include "runtime/engine/device/device_adasum_place.h"
 #include "tests/conformance/conformance_suite.h"
 #include "tests/testing/on_device.h"
@@ -58,12 +57,12 @@ class AdasumOnRank {
   explicit AdasumOnRank(Communicator* communicator)
       : communicator_(communicator), on_device_(dynamic_cast<OnDevice*>(communicator)) {
     if (on_device_ == nullptr) {
-      place_ = std::make_unique<HostAdasumPlace>();
+      place_ = std::make_unique<HostAdasumOps>();
       return;
     }
     const OnDevice::Parts& parts = on_device_->parts();
-    place_ = std::make_unique<DeviceAdasumPlace>(
-        DeviceAdasumPlace::Options{.device = parts.device,
+    place_ = std::make_unique<DeviceAdasumOps>(
+        DeviceAdasumOps::Options{.device = parts.device,
                                    .stream = parts.stream->handle(),
                                    .blocks = DeviceBlocks::Create(parts.device, RONDA_CUDA_DEVICE_MEMORY)});
   }
@@ -80,7 +79,7 @@ class AdasumOnRank {
  private:
   Communicator* const communicator_;
   OnDevice* const on_device_;  // nullptr: the tensors are the host's
-  std::unique_ptr<AdasumPlace> place_;
+  std::unique_ptr<AdasumOps> place_;
 };
 
 class AdasumConformanceTest : public ConformanceTest {
@@ -201,7 +200,7 @@ TEST_P(AdasumConformanceTest, NeitherBackendNorFusionChangesResults) {
   RunRanks(size(), [&](RankId rank, const Transport& transport) {
     std::string data = MakeInput(fused, rank);
     size_t begin = 0;
-    HostAdasumPlace place;
+    HostAdasumOps place;
     for (size_t count : SegmentCounts(fused)) {
       float* const tensor = reinterpret_cast<float*>(data.data()) + begin;
       const Segment segment = {.input = tensor, .output = tensor, .count = count};

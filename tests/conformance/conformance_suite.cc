@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "runtime/collectives/members.h"
+#include "runtime/collectives/communicator.h"
 
 namespace ronda::testing {
 

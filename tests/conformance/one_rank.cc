@@ -70,7 +70,7 @@ void CheckVotes(uint64_t seed, Communicator& communicator) {
     std::vector<float> data(random() % 40'000, 1.0f);
     const RankId vetoing = static_cast<RankId>(random() % 2 == 0 ? random() % static_cast<uint64_t>(size) : size);
     const auto when_late = [] {};
-    Ballot ballot = {.own = vetoing == communicator.rank() ? Ballot::Vote::kLeave : Ballot::Vote::kStay,
+    Ballot ballot = {.own = vetoing == communicator.rank() ? Ballot::Vote::kVeto : Ballot::Vote::kApprove,
                      .when_late = when_late};
     const Segment segment = {.input = data.data(), .output = data.data(), .count = data.size()};
     CallInfo info = Info("vote");

@@ -51,7 +51,7 @@ void RandomWalk::DrawBallot() {
   const uint64_t leaver = random_() % (2 * ranks);
   somebody_leaves_ = leaver < ranks;
   const bool leaves = leaver == static_cast<uint64_t>(rank_);
-  ballot_.emplace(Ballot{.own = leaves ? Ballot::Vote::kLeave : Ballot::Vote::kStay, .when_late = kNobodyIsLate});
+  ballot_.emplace(Ballot{.own = leaves ? Ballot::Vote::kVeto : Ballot::Vote::kApprove, .when_late = kNobodyIsLate});
 }
 
 CallInfo RandomWalk::Info(absl::string_view label) const {
@@ -85,7 +85,7 @@ void RandomWalk::Reduce() {
   Segment segment = {.input = data.data(), .output = has_parts ? part.data() : data.data(), .count = count_};
   segment.part_begin = begin;
   segment.part_count = end - begin;
-  if (self_ < 0 || (ballot_.has_value() && ballot_->own == Ballot::Vote::kLeave)) segment = {.count = count_};
+  if (self_ < 0 || (ballot_.has_value() && ballot_->own == Ballot::Vote::kVeto)) segment = {.count = count_};
   ASSERT_EQ(communicator_.Reduce({.info = InfoWithBallot("r"),
                                   .segments = {&segment, 1},
                                   .dtype = DType::kInt32,

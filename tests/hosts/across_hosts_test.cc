@@ -15,6 +15,7 @@
 #include "gtest/gtest.h"
 #include "runtime/base/config.h"
 #include "runtime/bootstrap/bootstrap.h"
+#include "runtime/collectives/hierarchical/hierarchical_communicator.h"
 #include "tests/conformance/one_rank.h"
 #include "tests/hosts/hosts_suite.h"
 #include "tests/testing/process_world.h"
@@ -66,7 +67,7 @@ void Conform() {
   EXPECT_EQ(communicator.Barrier({.label = "leave together", .op = OpType::kBarrier}), absl::OkStatus());
   job->transport.control->Depart();
   std::printf("rank %d of %d on %s has conformed over %s\n", job->topology.rank, job->topology.size,
-              job->topology.hostname.c_str(), std::string(communicator.capabilities().name).c_str());
+              job->topology.hostname.c_str(), dynamic_cast<HierarchicalCommunicator*>(&communicator) != nullptr ? "hierarchical" : config->backend.c_str());
 }
 
 // -- The tests --

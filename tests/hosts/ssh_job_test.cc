@@ -11,7 +11,7 @@
 #include "client/ronda.hpp"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "runtime/mpi/plugin_library.h"
+#include "runtime/mpi/mpi_session.h"
 #include "tests/hosts/launcher_suite.h"
 #include "tests/testing/process_world.h"
 

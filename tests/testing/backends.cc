@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/collectives/inprocess/in_process_world.h"
-#include "runtime/collectives/self/self_transport.h"
-#include "runtime/collectives/shm/shm_transport.h"
+#include "runtime/collectives/inprocess/in_process_communicator.h"
+#include "runtime/collectives/self/self_communicator.h"
+#include "runtime/collectives/shm/shm_communicator.h"
 #include "tests/testing/device_hierarchy_transports.h"
 #include "tests/testing/device_transports.h"
 #include "tests/testing/hierarchical_transports.h"

@@ -57,7 +57,7 @@ std::vector<Worlds> ConnectHosts(const HostMap& map, int size) {
 std::shared_ptr<FlightBoard> BoardOf(const HostMap& map, const std::vector<Worlds>& hosts, int size) {
   std::vector<FlightRecorder*> recorders;
   for (RankId rank = 0; rank < size; ++rank) {
-    recorders.push_back(&hosts[PlaceOf(map, rank).host].front()->flights()->Of(rank));
+    recorders.push_back(&hosts[PositionOf(map, rank).host].front()->flights()->Of(rank));
   }
   return std::make_shared<FlightBoard>(std::move(recorders), std::make_shared<std::vector<Worlds>>(hosts));
 }
@@ -107,11 +107,11 @@ std::vector<Transport> ConnectHierarchicalTransports(const HostMap& map, uint64_
   }
   std::vector<Transport> transports;
   for (RankId rank = 0; rank < size; ++rank) {
-    const HostPlace self = PlaceOf(map, rank);
+    const HostPosition self = PositionOf(map, rank);
     // Small chunks: tests need no large tensors to have several.
     HierarchicalCommunicator::Options levels = {.rank = rank, .hosts = map, .chunk_bytes = size_t{1} << 20};
-    levels.local = std::make_unique<ShmCommunicator>(hosts[self.host][self.place]);
-    if (self.place < static_cast<int>(across.size())) levels.across = std::move(across[self.place][self.host]);
+    levels.local = std::make_unique<ShmCommunicator>(hosts[self.host][self.local_rank]);
+    if (self.local_rank < static_cast<int>(across.size())) levels.across = std::move(across[self.local_rank][self.host]);
     levels.flat = std::move(flat[rank]);
     auto job = std::make_unique<InProcessControlPlane>(shared.job, rank);
     auto communicator = std::make_unique<HierarchicalCommunicator>(std::move(levels));

@@ -12,7 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/collectives/members.h"
+#include "runtime/collectives/communicator.h"
 
 namespace ronda::testing {
 namespace {
@@ -85,12 +85,6 @@ struct SegmentCopy {
 };
 
 }  // namespace
-
-Capabilities OnDevice::capabilities() const {
-  Capabilities capabilities = parts_.communicator->capabilities();
-  capabilities.memory = Memory::kHost;
-  return capabilities;
-}
 
 absl::Status OnDevice::Reduce(const ReduceCall& call) {
   return ReduceBy(call, [this](const ReduceCall& on_device) { return parts_.communicator->Reduce(on_device); });

@@ -34,7 +34,6 @@ class OnDevice : public Communicator {
   // As Reduce, but carried out by `reduce`, which is called with the same call on tensors of the device.
   absl::Status ReduceBy(const ReduceCall& call, absl::FunctionRef<absl::Status(const ReduceCall& on_device)> reduce);
 
-  Capabilities capabilities() const override;
   RankId rank() const override { return parts_.communicator->rank(); }
   int size() const override { return parts_.communicator->size(); }
 

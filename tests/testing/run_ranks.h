@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "runtime/base/types.h"
-#include "runtime/collectives/inprocess/in_process_world.h"
+#include "runtime/collectives/inprocess/in_process_communicator.h"
 #include "runtime/collectives/transport.h"
 
 namespace ronda::testing {

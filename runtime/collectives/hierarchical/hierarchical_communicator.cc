@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "runtime/base/status_macros.h"
-#include "runtime/collectives/hierarchical/level_info.h"
+#include "runtime/collectives/hierarchical/level_ops.h"
 
 namespace ronda {
 namespace {
@@ -16,20 +16,14 @@ size_t Sum(absl::Span<const size_t> bytes) { return std::accumulate(bytes.begin(
 HierarchicalCommunicator::HierarchicalCommunicator(Options options)
     : options_(std::move(options)),
       sizes_(SizesOf(options_.hosts)),
-      self_(PlaceOf(options_.hosts, options_.rank)),
+      self_(PositionOf(options_.hosts, options_.rank)),
       in_rank_order_(IsInRankOrder(options_.hosts)),
       reduce_({.local = options_.local.get(),
                .across = options_.across.get(),
                .shards = sizes_.least,
-               .ground = options_.ground.get(),
+               .ops = options_.ops.get(),
                .across_driver = options_.across_driver,
                .chunk_bytes = options_.chunk_bytes}) {}
-
-Capabilities HierarchicalCommunicator::capabilities() const {
-  return {.name = "hierarchical",
-          .max_ranks_per_process = options_.flat->capabilities().max_ranks_per_process,
-          .memory = options_.local->capabilities().memory};
-}
 
 absl::Status HierarchicalCommunicator::Vote(const CallInfo& info) {
   if (options_.meeting != nullptr) return options_.meeting->Barrier(info);
@@ -45,7 +39,7 @@ absl::Status HierarchicalCommunicator::Vote(const CallInfo& info) {
     CallInfo round = LevelInfo(info, steps++);
     round.ballot = &known;
     RONDA_RETURN_IF_ERROR(level.Barrier(round));
-    known.own = known.result == Ballot::Result::kVetoed ? Ballot::Vote::kLeave : Ballot::Vote::kStay;
+    known.own = known.result == Ballot::Result::kVetoed ? Ballot::Vote::kVeto : Ballot::Vote::kApprove;
     return absl::OkStatus();
   };
   RONDA_RETURN_IF_ERROR(vote(*options_.local));
@@ -65,21 +59,21 @@ absl::Status HierarchicalCommunicator::Reduce(const ReduceCall& call) {
 
 absl::Status HierarchicalCommunicator::Broadcast(const BroadcastCall& call) {
   if (!IsOfAll(call.info)) return options_.flat->Broadcast(call);
-  const HostPlace root = PlaceOf(options_.hosts, call.root);
+  const HostPosition root = PositionOf(options_.hosts, call.root);
   const bool is_at_home = self_.host == root.host;
   // Across hosts it goes between the ranks with the root's place, or between the first ones if others lack that place.
-  const bool root_goes_across = root.place < shards();
-  const int courier = root_goes_across ? root.place : 0;
+  const bool root_goes_across = root.local_rank < shards();
+  const int courier = root_goes_across ? root.local_rank : 0;
   BroadcastCall step = call;
   step.info = LevelInfo(call.info, 0);
   if (is_at_home && !root_goes_across) {
-    step.root = root.place;
+    step.root = root.local_rank;
     RONDA_RETURN_IF_ERROR(options_.local->Broadcast(step));
   }
-  if (self_.place == courier) {
+  if (self_.local_rank == courier) {
     step.info = LevelInfo(call.info, 1);
     step.root = root.host;
-    RONDA_RETURN_IF_ERROR(CrossOver(*options_.ground, [&] { return options_.across->Broadcast(step); }));
+    RONDA_RETURN_IF_ERROR(CrossOver(*options_.ops, [&] { return options_.across->Broadcast(step); }));
   }
   if (is_at_home && !root_goes_across) return absl::OkStatus();
   step.info = LevelInfo(call.info, 2);
@@ -99,16 +93,16 @@ absl::Status HierarchicalCommunicator::Allgather(const AllgatherCall& call) {
   }
   // The first rank's, which brings it to the others.
   char* host_block = nullptr;
-  if (self_.place == 0) {
-    RONDA_ASSIGN_OR_RETURN(host_block, options_.ground->GatherMemory(Sum(local_bytes_)));
+  if (self_.local_rank == 0) {
+    RONDA_ASSIGN_OR_RETURN(host_block, options_.ops->GatherMemory(Sum(local_bytes_)));
   }
   RONDA_RETURN_IF_ERROR(options_.local->Allgather({.info = LevelInfo(call.info, 0),
                                                    .input = call.input,
                                                    .output = host_block,
                                                    .bytes_per_rank = local_bytes_,
                                                    .receiver = 0}));
-  if (self_.place == 0) {
-    RONDA_RETURN_IF_ERROR(CrossOver(*options_.ground, [&] {
+  if (self_.local_rank == 0) {
+    RONDA_RETURN_IF_ERROR(CrossOver(*options_.ops, [&] {
       return options_.across->Allgather(
           {.info = LevelInfo(call.info, 1), .input = host_block, .output = call.output, .bytes_per_rank = host_bytes_});
     }));

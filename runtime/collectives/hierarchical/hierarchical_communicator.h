@@ -7,10 +7,8 @@
 #include "absl/status/status.h"
 #include "runtime/base/types.h"
 #include "runtime/collectives/communicator.h"
-#include "runtime/collectives/hierarchical/host_ground.h"
-#include "runtime/collectives/hierarchical/level_ground.h"
+#include "runtime/collectives/hierarchical/level_ops.h"
 #include "runtime/collectives/hierarchical/two_level_reduce.h"
-#include "runtime/collectives/host_levels.h"
 #include "runtime/collectives/host_map.h"
 
 namespace ronda {
@@ -24,7 +22,7 @@ namespace ronda {
 // are as many shards as ranks on the smallest.
 //
 // The tensors are where the levels want them: all of them are communicators of the host, or of the same device, which
-// LevelGround tells apart.
+// LevelOps tells apart.
 //
 // What goes flat: groups of some ranks, reductions that bring each rank a part, all-to-alls, gathers for one rank, and
 // all-gathers if the ranks of a host do not follow each other.
@@ -37,7 +35,7 @@ class HierarchicalCommunicator : public Communicator {
   struct Options {
     RankId rank = 0;
     HostMap hosts;
-    std::unique_ptr<LevelGround> ground = std::make_unique<HostGround>();  // of where the tensors are
+    std::unique_ptr<LevelOps> ops = std::make_unique<HostLevelOps>();  // of where the tensors are
     std::unique_ptr<Communicator> local;   // of this host's ranks, numbered by their place in its list
     std::unique_ptr<Communicator> across;  // of the ranks with this place on their hosts, numbered by host; nullptr:
                                            // this rank has no shard
@@ -58,7 +56,6 @@ class HierarchicalCommunicator : public Communicator {
     return {.hosts = options_.hosts, .local = options_.local.get(), .across = options_.across.get()};
   }
 
-  Capabilities capabilities() const override;
   RankId rank() const override { return options_.rank; }
   int size() const override { return options_.flat->size(); }
   absl::Status Reduce(const ReduceCall& call) override;
@@ -78,7 +75,7 @@ class HierarchicalCommunicator : public Communicator {
 
   const Options options_;
   const HostSizes sizes_;
-  const HostPlace self_;
+  const HostPosition self_;
   const bool in_rank_order_;
   TwoLevelReduce reduce_;
   std::vector<size_t> local_bytes_, host_bytes_;  // of an allgather

@@ -1,10 +1,13 @@
 #include "runtime/collectives/hierarchical/two_level_reduce.h"
 
 #include <algorithm>
+#include <exception>
+#include <new>
+#include <utility>
 
 #include "runtime/base/status_macros.h"
 #include "runtime/base/types.h"
-#include "runtime/collectives/hierarchical/level_info.h"
+#include "runtime/collectives/hierarchical/level_ops.h"
 
 namespace ronda {
 namespace {
@@ -32,6 +35,55 @@ Range ElementsIn(const LogicalBuffer::Run& run, Range range, size_t granule_elem
 
 }  // namespace
 
+AcrossWorker::AcrossWorker(Work work) : work_(std::move(work)), thread_([this] { Run(); }) {}
+
+AcrossWorker::~AcrossWorker() {
+  {
+    MutexLock lock(&mu_);
+    stopping_ = true;
+    changed_.NotifyAll();
+  }
+  thread_.join();
+}
+
+void AcrossWorker::Submit(size_t slot) {
+  MutexLock lock(&mu_);
+  slots_[submitted_++ % kDepth] = slot;
+  changed_.NotifyAll();
+}
+
+absl::Status AcrossWorker::Await() {
+  MutexLock lock(&mu_);
+  while (done_ == awaited_) changed_.Wait(&mu_);
+  return std::move(results_[awaited_++ % kDepth]);
+}
+
+absl::Status AcrossWorker::Carry(size_t slot) const {
+  try {
+    return work_(slot);
+  } catch (const std::bad_alloc&) {
+    return out_of_memory_;
+  } catch (const std::exception&) {
+    return exception_;
+  }
+}
+
+void AcrossWorker::Run() {
+  for (;;) {
+    size_t slot = 0;
+    {
+      MutexLock lock(&mu_);
+      while (!stopping_ && submitted_ == done_) changed_.Wait(&mu_);
+      if (stopping_) return;
+      slot = slots_[done_ % kDepth];
+    }
+    absl::Status result = Carry(slot);
+    MutexLock lock(&mu_);
+    results_[done_++ % kDepth] = std::move(result);
+    changed_.NotifyAll();
+  }
+}
+
 absl::Status TwoLevelReduce::Run(const ReduceCall& call) {
   const WireLayout layout = LayoutOf(call.dtype, call.wire);
   const LogicalBuffer buffer(call.segments, layout.granule_elements, &buffer_memory_);
@@ -45,7 +97,7 @@ absl::Status TwoLevelReduce::Run(const ReduceCall& call) {
   if (chunks > 1) return RunChunks(plan, chunks);
   const Slot& slot = slots_[0];
   RONDA_RETURN_IF_ERROR(ReduceOnHost(plan, 0, 0));
-  if (GoesAcross(slot)) RONDA_RETURN_IF_ERROR(CrossOver(*levels_.ground, [&] { return ReduceAcross(0); }));
+  if (GoesAcross(slot)) RONDA_RETURN_IF_ERROR(CrossOver(*levels_.ops, [&] { return ReduceAcross(0); }));
   return GatherOnHost(plan, slot);
 }
 
@@ -68,9 +120,9 @@ absl::Status TwoLevelReduce::RunChunks(const Plan& plan, size_t chunks) {
 
 absl::Status TwoLevelReduce::BeginAcross(size_t slot) {
   const auto cross = [this](size_t which) {
-    return levels_.ground->Across(which, [&] { return ReduceAcross(which); });
+    return levels_.ops->Across(which, [&] { return ReduceAcross(which); });
   };
-  RONDA_RETURN_IF_ERROR(levels_.ground->HandOver(slot));
+  RONDA_RETURN_IF_ERROR(levels_.ops->HandOver(slot));
   if (levels_.across_driver == Levels::Driver::kCaller) return cross(slot);
   if (worker_ == nullptr) worker_ = std::make_unique<AcrossWorker>(cross);
   worker_->Submit(slot);
@@ -79,7 +131,7 @@ absl::Status TwoLevelReduce::BeginAcross(size_t slot) {
 
 absl::Status TwoLevelReduce::FinishAcross(size_t slot) {
   if (worker_ != nullptr) RONDA_RETURN_IF_ERROR(worker_->Await());
-  return levels_.ground->TakeBack(slot);
+  return levels_.ops->TakeBack(slot);
 }
 
 absl::Status TwoLevelReduce::ReduceOnHost(const Plan& plan, size_t chunk, size_t slot_index) {
@@ -105,7 +157,7 @@ absl::Status TwoLevelReduce::CutUp(const Plan& plan, size_t slot_index) {
   slot.shard = nullptr;
   if (own.begin != own.end) {
     const size_t bytes = (own.end - own.begin) * granule_elements * element;
-    RONDA_ASSIGN_OR_RETURN(slot.shard, levels_.ground->SlotMemory(slot_index, bytes));
+    RONDA_ASSIGN_OR_RETURN(slot.shard, levels_.ops->SlotMemory(slot_index, bytes));
   }
   pieces_.clear();
   slot.parts.clear();
@@ -148,13 +200,13 @@ absl::Status TwoLevelReduce::GatherOnHost(const Plan& plan, const Slot& slot) {
   const bool is_one = runs_.size() == 1;
   char* output = static_cast<char*>(runs_.front().to);
   if (!is_one) {
-    RONDA_ASSIGN_OR_RETURN(output, levels_.ground->GatherMemory(bytes));
+    RONDA_ASSIGN_OR_RETURN(output, levels_.ops->GatherMemory(bytes));
   }
   RONDA_RETURN_IF_ERROR(levels_.local->Allgather({.info = LevelInfo(plan.call.info, 2),
                                                   .input = slot.shard,
                                                   .output = output,
                                                   .bytes_per_rank = slot.bytes_per_rank}));
-  return is_one ? absl::OkStatus() : levels_.ground->Scatter(output, plan.call.dtype, runs_);
+  return is_one ? absl::OkStatus() : levels_.ops->Scatter(output, plan.call.dtype, runs_);
 }
 
 size_t TwoLevelReduce::ListRuns(const Plan& plan, const Slot& slot) {

@@ -3,18 +3,68 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "runtime/base/mutex.h"
 #include "runtime/collectives/communicator.h"
-#include "runtime/collectives/hierarchical/across_worker.h"
-#include "runtime/collectives/hierarchical/level_ground.h"
-#include "runtime/collectives/logical_buffer.h"
-#include "runtime/collectives/wire_layout.h"
+#include "runtime/collectives/hierarchical/level_ops.h"
+#include "runtime/collectives/reduce_layout.h"
 
 namespace ronda {
+
+// Has what the slots of a LevelOps hold reduced across hosts by a thread of its own, one after the other, while its
+// owner does something else.
+//
+// One thread at a time hands over and awaits. While a slot is under way nobody else may use the level across.
+class AcrossWorker {
+ public:
+  // What is to be done with a slot, by the worker's thread. If it throws std::bad_alloc, RESOURCE_EXHAUSTED comes of
+  // it.
+  using Work = std::function<absl::Status(size_t slot)>;
+  explicit AcrossWorker(Work work);
+
+  // Waits for the slot under way, which ends at the latest when the job has failed; later ones are not begun.
+  ~AcrossWorker();
+  AcrossWorker(const AcrossWorker&) = delete;
+  AcrossWorker& operator=(const AcrossWorker&) = delete;
+
+  // Hands a slot over, which stays as it is until it was awaited, or the worker destroyed.
+  // REQUIRES: fewer than LevelOps::kSlots are not awaited.
+  void Submit(size_t slot);
+
+  // Waits for the oldest slot that was not awaited, and returns what became of it.
+  // REQUIRES: there is one.
+  absl::Status Await();
+
+ private:
+  static constexpr size_t kDepth = LevelOps::kSlots;
+
+  void Run();
+  // What becomes of the slot. No exception leaves it: nobody would catch one.
+  absl::Status Carry(size_t slot) const;
+
+  const Work work_;
+  // Made beforehand: there is no memory for it when it is needed.
+  const absl::Status out_of_memory_ =
+      absl::ResourceExhaustedError("out of memory in the thread that reduces across hosts");
+  const absl::Status exception_ = absl::InternalError("an exception in the thread that reduces across hosts");
+  Mutex mu_;
+  CondVar changed_;
+  std::array<size_t, kDepth> slots_ ABSL_GUARDED_BY(mu_) = {};
+  std::array<absl::Status, kDepth> results_ ABSL_GUARDED_BY(mu_);
+  uint64_t submitted_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t done_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t awaited_ ABSL_GUARDED_BY(mu_) = 0;
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  std::thread thread_;
+};
 
 // Allreduces of all ranks in two levels, chunk by chunk: a reduce-scatter between the ranks of the host, a reduction of
 // each rank's shard across hosts, an all-gather on the host. Two chunks are under way at a time, the older one across
@@ -27,7 +77,7 @@ class TwoLevelReduce {
     Communicator* local = nullptr;
     Communicator* across = nullptr;  // nullptr: this rank has no shard
     int shards = 1;                  // of a chunk: the first ranks of each host have one each
-    LevelGround* ground = nullptr;
+    LevelOps* ops = nullptr;
     // Who makes the calls across while there are others to make: a thread of its own, so that they may block, or the
     // caller, for calls that return at once. Then all ranks give their device its work in the same order, which is what
     // kernels that wait for other ranks' want.
@@ -79,9 +129,9 @@ class TwoLevelReduce {
 
   const Levels levels_;
   LogicalBuffer::Memory buffer_memory_;
-  std::array<Slot, LevelGround::kSlots> slots_;
+  std::array<Slot, LevelOps::kSlots> slots_;
   std::vector<Segment> pieces_;           // of the chunk that is being reduced on the host
-  std::vector<LevelGround::Piece> runs_;  // of the chunk that is being gathered
+  std::vector<LevelOps::Piece> runs_;  // of the chunk that is being gathered
   std::unique_ptr<AcrossWorker> worker_;  // from the first reduction of several chunks on; destroyed before the slots
 };
 

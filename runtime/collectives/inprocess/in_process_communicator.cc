@@ -4,12 +4,15 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/collectives/members.h"
+#include "runtime/collectives/communicator.h"
 #include "runtime/collectives/reduce_arithmetic.h"
+#include "runtime/control/inprocess/in_process_control_plane.h"
 
 namespace ronda {
 namespace {
@@ -90,10 +93,6 @@ size_t Sum(absl::Span<const size_t> bytes) { return std::accumulate(bytes.begin(
 
 }  // namespace
 
-Capabilities InProcessCommunicator::capabilities() const {
-  return {.name = "inprocess", .max_ranks_per_process = std::numeric_limits<int>::max()};
-}
-
 absl::Status InProcessCommunicator::Meet(const CallInfo& info, size_t bytes, const void* arguments,
                                          InProcessJob::Work work, LateCall* late_call) {
   const uint64_t meeting = calls_++;
@@ -117,7 +116,7 @@ absl::Status InProcessCommunicator::Vote(const CallInfo& info) {
       info, 0, info.ballot,
       [&](absl::Span<const void* const> ballots) {
         const auto leaves = [](const void* ballot) {
-          return static_cast<const Ballot*>(ballot)->own == Ballot::Vote::kLeave;
+          return static_cast<const Ballot*>(ballot)->own == Ballot::Vote::kVeto;
         };
         const bool is_vetoed = std::any_of(ballots.begin(), ballots.end(), leaves);
         info.ballot->result = is_vetoed ? Ballot::Result::kVetoed : Ballot::Result::kCarriedOut;
@@ -177,6 +176,20 @@ absl::Status InProcessCommunicator::Alltoall(const AlltoallCall& call) {
 absl::Status InProcessCommunicator::Barrier(const CallInfo& info) {
   if (info.ballot != nullptr) return Vote(info);
   return Meet(info, 0, nullptr, [](absl::Span<const void* const>) { return absl::OkStatus(); });
+}
+
+std::unique_ptr<InProcessWorld> InProcessWorld::Create(Options options) {
+  RONDA_CHECK(options.size > 0);
+  return std::unique_ptr<InProcessWorld>(new InProcessWorld(std::move(options)));
+}
+
+InProcessWorld::InProcessWorld(Options options) : job_(std::make_shared<InProcessJob>(std::move(options))) {}
+
+Transport InProcessWorld::Connect(RankId rank) {
+  RONDA_CHECK(0 <= rank && rank < size());
+  return {.control = std::make_unique<InProcessControlPlane>(job_, rank),
+          .communicator = std::make_unique<InProcessCommunicator>(job_, rank),
+          .flights = job_->flights()};
 }
 
 }  // namespace ronda

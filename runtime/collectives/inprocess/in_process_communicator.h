@@ -6,8 +6,10 @@
 #include <memory>
 #include <utility>
 
+#include "runtime/base/types.h"
 #include "runtime/collectives/communicator.h"
-#include "runtime/collectives/logical_buffer.h"
+#include "runtime/collectives/reduce_layout.h"
+#include "runtime/collectives/transport.h"
 #include "runtime/control/inprocess/in_process_job.h"
 
 namespace ronda {
@@ -18,7 +20,6 @@ class InProcessCommunicator : public Communicator {
  public:
   InProcessCommunicator(std::shared_ptr<InProcessJob> job, RankId rank) : job_(std::move(job)), rank_(rank) {}
 
-  Capabilities capabilities() const override;
   RankId rank() const override { return rank_; }
   int size() const override { return job_->size(); }
 
@@ -40,6 +41,31 @@ class InProcessCommunicator : public Communicator {
   const RankId rank_;
   uint64_t calls_ = 0;  // so far, also those of other groups: the same on all ranks
   LogicalBuffer::Memory reduction_memory_;
+};
+
+// A job whose ranks are threads of this process.
+//
+//   auto world = InProcessWorld::Create({.size = 4});
+//   std::thread rank2([transport = world->Connect(2)] { ... });
+//
+// Thread-safe. A transport may outlive the world it came from.
+class InProcessWorld {
+ public:
+  using Options = InProcessJob::Options;
+
+  // REQUIRES: options.size > 0.
+  static std::unique_ptr<InProcessWorld> Create(Options options);
+
+  int size() const { return job_->size(); }
+
+  // The transport of `rank`; to be called once for each rank.
+  // REQUIRES: 0 <= rank < size().
+  Transport Connect(RankId rank);
+
+ private:
+  explicit InProcessWorld(Options options);
+
+  const std::shared_ptr<InProcessJob> job_;
 };
 
 }  // namespace ronda

@@ -44,7 +44,6 @@ class MessageLink {
     std::vector<Peer> peers;                    // by rank of `messages`, with their ranks in the job
     std::shared_ptr<FlightBoard> flights;       // by rank of the job
     std::function<absl::Status()> job_failure;  // the job's first failure
-    absl::string_view name = "messages";        // of what carries them, in lasting memory: "mpi"
     std::optional<int> ranks_on_host;           // of the job, on this rank's; unset: all of them are among `peers`
   };
 
@@ -52,7 +51,6 @@ class MessageLink {
 
   RankId rank() const { return options_.messages->rank(); }
   int size() const { return options_.messages->size(); }
-  absl::string_view name() const { return options_.name; }
   absl::Status failure() const { return options_.job_failure(); }
   // Whether it keeps its core between the looks of a wait: the ranks of this host have one each.
   bool keeps_core() const { return keeps_core_; }

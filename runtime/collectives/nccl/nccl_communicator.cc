@@ -1,136 +1,190 @@
 #include "runtime/collectives/nccl/nccl_communicator.h"
 
-#include <limits>
+#include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "absl/time/clock.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/collectives/members.h"
-#include "runtime/collectives/nccl/nccl_exchanges.h"
-#include "runtime/collectives/nccl/nccl_groups.h"
-#include "runtime/collectives/nccl/nccl_reduce.h"
 
 namespace ronda {
 namespace {
 
 constexpr absl::Duration kNap = absl::Microseconds(100);
 
-class NcclCommunicatorImpl : public NcclCommunicator {
- public:
-  explicit NcclCommunicatorImpl(const Options& options)
-      : options_(options),
-        groups_({.rank = options.rank,
-                 .size = options.size,
-                 .job_ranks = options.job_ranks,
-                 .device = options.device,
-                 .library = options.library,
-                 .host = options.host,
-                 .init_deadline = options.init_deadline,
-                 .job_failure = options.job_failure}),
-        exchanges_({.device = options.device.get(), .stream = options.stream, .groups = &groups_}) {}
+size_t Sum(absl::Span<const size_t> bytes) { return std::accumulate(bytes.begin(), bytes.end(), size_t{0}); }
 
-  ~NcclCommunicatorImpl() override {
-    // What is freed now must not be in use any more.
-    if (AwaitStream().ok()) return;
-    groups_.Abort();
-  }
-
-  absl::Status Begin() {
-    RONDA_ASSIGN_OR_RETURN(reduce_, NcclReduce::Create({.device = options_.device,
-                                                        .stream = options_.stream,
-                                                        .nccl = &options_.library->functions,
-                                                        .groups = &groups_,
-                                                        .host = options_.host,
-                                                        .marks = options_.marks}));
-    return absl::OkStatus();
-  }
-
-  Capabilities capabilities() const override {
-    return {.name = "nccl", .max_ranks_per_process = std::numeric_limits<int>::max(), .memory = Memory::kCuda};
-  }
-  RankId rank() const override { return options_.rank; }
-  int size() const override { return options_.size; }
-
-  absl::Status Reduce(const ReduceCall& call) override {
-    if (!NcclReduce::IsNeeded(call)) return groups_.failure();
-    RONDA_RETURN_IF_ERROR(groups_.failure());
-    RONDA_RETURN_IF_ERROR(reduce_->Prepare(call, Members(call.info, options_.rank, options_.size)));
-    return AsMember(call.info, [&](const Members& members, NcclGroups::Entry* entry) {
-      return reduce_->Run(call, members, entry);
-    });
-  }
-  absl::Status Broadcast(const BroadcastCall& call) override {
-    if (!NcclExchanges::IsNeeded(call)) return groups_.failure();
-    return AsMember(call.info, [&](const Members& members, NcclGroups::Entry* entry) {
-      return exchanges_.Broadcast(call, members, entry);
-    });
-  }
-  absl::Status Allgather(const AllgatherCall& call) override {
-    if (!NcclExchanges::IsNeeded(call)) return groups_.failure();
-    return AsMember(call.info, [&](const Members& members, NcclGroups::Entry* entry) {
-      return exchanges_.Allgather(call, members, entry);
-    });
-  }
-  absl::Status Alltoall(const AlltoallCall& call) override {
-    if (!NcclExchanges::IsNeeded(call)) return groups_.failure();
-    return AsMember(call.info, [&](const Members& members, NcclGroups::Entry* entry) {
-      return exchanges_.Alltoall(call, members, entry);
-    });
-  }
-  absl::Status Barrier(const CallInfo& info) override {
-    return AsMember(
-        info, [&](const Members& members, NcclGroups::Entry* entry) { return reduce_->Meet(info, members, entry); });
-  }
-
-  // NCCL cuts up what it carries by itself.
-  void Tune(const Tuning&) override {}
-
-  absl::Status failure() const override { return groups_.failure(); }
-  void Abort() override { groups_.Abort(); }
-
- private:
-  // Runs the collective if this rank is a member. All ranks of the job, and so the same for all of them, come here.
-  template <typename Collective>
-  absl::Status AsMember(const CallInfo& info, const Collective& collective) {
-    RONDA_RETURN_IF_ERROR(groups_.failure());
-    const Members members(info, options_.rank, options_.size);
-    RONDA_ASSIGN_OR_RETURN(NcclGroups::Entry* const entry, groups_.For(info, members));
-    return members.IncludeSelf() ? collective(members, entry) : absl::OkStatus();
-  }
-
-  // Waits until nothing is under way. Errors: why that may never be.
-  absl::Status AwaitStream() {
-    RONDA_RETURN_IF_ERROR(groups_.failure());  // the device may be stuck
-    RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceEvent> end, options_.device->NewEvent());
-    RONDA_RETURN_IF_ERROR(end->Record(options_.stream));
-    const absl::Duration begin = MonotonicTime();
-    while (true) {
-      RONDA_RETURN_IF_ERROR(groups_.failure());
-      RONDA_ASSIGN_OR_RETURN(const bool is_done, end->done());
-      if (is_done) return absl::OkStatus();
-      RONDA_RETURN_IF_ERROR(options_.job_failure());
-      if (MonotonicTime() - begin > options_.init_deadline) {
-        Log(LogLevel::kWarning, groups_.self(), "NCCL is ended while the device still works for it");
-        return absl::DeadlineExceededError("the device has not come to an end");
-      }
-      absl::SleepFor(kNap);
-    }
-  }
-
-  const Options options_;
-  NcclGroups groups_;
-  NcclExchanges exchanges_;
-  std::unique_ptr<NcclReduce> reduce_;
-};
+bool Goes(NcclResult result) { return result == NcclResult::kSuccess || result == NcclResult::kInProgress; }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Create(Options options) {
-  auto communicator = std::make_unique<NcclCommunicatorImpl>(options);
-  RONDA_RETURN_IF_ERROR(communicator->Begin());
+  std::unique_ptr<NcclCommunicator> communicator(new NcclCommunicator(std::move(options)));
+  const Options& own = communicator->options_;
+  RONDA_ASSIGN_OR_RETURN(communicator->reduce_, NcclReduce::Create({.device = own.device,
+                                                                    .stream = own.stream,
+                                                                    .nccl = &own.library->functions,
+                                                                    .groups = &communicator->groups_,
+                                                                    .host = own.host,
+                                                                    .marks = own.marks}));
   return communicator;
+}
+
+NcclCommunicator::NcclCommunicator(Options options)
+    : options_(std::move(options)),
+      groups_({.rank = options_.rank,
+               .size = options_.size,
+               .job_ranks = options_.job_ranks,
+               .device = options_.device,
+               .library = options_.library,
+               .host = options_.host,
+               .init_deadline = options_.init_deadline,
+               .job_failure = options_.job_failure}) {}
+
+NcclCommunicator::~NcclCommunicator() {
+  // The members free memory that the stream must no longer use.
+  if (!AwaitStream().ok()) groups_.Abort();
+}
+
+absl::Status NcclCommunicator::AwaitStream() {
+  RONDA_RETURN_IF_ERROR(groups_.failure());  // the device may be stuck
+  RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceEvent> end, options_.device->NewEvent());
+  RONDA_RETURN_IF_ERROR(end->Record(options_.stream));
+  const absl::Duration begin = MonotonicTime();
+  while (true) {
+    RONDA_RETURN_IF_ERROR(groups_.failure());
+    RONDA_ASSIGN_OR_RETURN(const bool is_done, end->done());
+    if (is_done) return absl::OkStatus();
+    RONDA_RETURN_IF_ERROR(options_.job_failure());
+    if (MonotonicTime() - begin > options_.init_deadline) {
+      Log(LogLevel::kWarning, groups_.self(), "NCCL is ended while the device still works for it");
+      return absl::DeadlineExceededError("the device has not come to an end");
+    }
+    absl::SleepFor(kNap);
+  }
+}
+
+template <typename Collective>
+absl::Status NcclCommunicator::AsMember(const CallInfo& info, const Collective& collective) {
+  RONDA_RETURN_IF_ERROR(groups_.failure());
+  const Members members(info, options_.rank, options_.size);
+  RONDA_ASSIGN_OR_RETURN(Entry* const entry, groups_.For(info, members));
+  return members.IncludeSelf() ? collective(members, entry) : absl::OkStatus();
+}
+
+absl::Status NcclCommunicator::Reduce(const ReduceCall& call) {
+  if (!NcclReduce::IsNeeded(call)) return groups_.failure();
+  RONDA_RETURN_IF_ERROR(groups_.failure());
+  RONDA_RETURN_IF_ERROR(reduce_->Prepare(call, Members(call.info, options_.rank, options_.size)));
+  return AsMember(call.info,
+                  [&](const Members& members, Entry* entry) { return reduce_->Run(call, members, entry); });
+}
+
+absl::Status NcclCommunicator::Barrier(const CallInfo& info) {
+  return AsMember(info, [&](const Members& members, Entry* entry) { return reduce_->Meet(info, members, entry); });
+}
+
+absl::Status NcclCommunicator::Broadcast(const BroadcastCall& call) {
+  if (call.bytes == 0) return groups_.failure();
+  return AsMember(call.info, [&](const Members&, Entry* entry) -> absl::Status {
+    if (entry == nullptr) return absl::OkStatus();
+    return groups_.Run(call.info, entry, [&](const NcclFunctions& nccl, NcclHandle handle) {
+      return nccl.Broadcast(call.data, call.data, call.bytes, NcclDataType::kUint8, call.root, handle, options_.stream);
+    });
+  });
+}
+
+absl::Status NcclCommunicator::Allgather(const AllgatherCall& call) {
+  const absl::Span<const size_t> bytes = call.bytes_per_rank;
+  if (Sum(bytes) == 0) return groups_.failure();
+  return AsMember(call.info, [&](const Members& members, Entry* entry) {
+    if (entry == nullptr) return Copy(call.output, call.input, bytes.front());
+    if (call.receiver.has_value()) return GatherForOne(call, members, entry);
+    const bool is_equal = std::all_of(bytes.begin(), bytes.end(), [&](size_t each) { return each == bytes.front(); });
+    return is_equal ? GatherEqual(call, entry) : GatherByBroadcasts(call, members, entry);
+  });
+}
+
+absl::Status NcclCommunicator::GatherEqual(const AllgatherCall& call, Entry* entry) {
+  return groups_.Run(call.info, entry, [&](const NcclFunctions& nccl, NcclHandle handle) {
+    return nccl.AllGather(call.input, call.output, call.bytes_per_rank.front(), NcclDataType::kUint8, handle,
+                          options_.stream);
+  });
+}
+
+absl::Status NcclCommunicator::GatherByBroadcasts(const AllgatherCall& call, const Members& members, Entry* entry) {
+  return groups_.Run(call.info, entry, [&](const NcclFunctions& nccl, NcclHandle handle) {
+    NcclResult result = NcclResult::kSuccess;
+    auto* to = static_cast<std::byte*>(call.output);
+    for (int root = 0; root < members.size() && Goes(result); ++root) {
+      const size_t bytes = call.bytes_per_rank[static_cast<size_t>(root)];
+      const void* const from = root == members.self() ? call.input : to;
+      if (bytes > 0) result = nccl.Broadcast(from, to, bytes, NcclDataType::kUint8, root, handle, options_.stream);
+      to += bytes;
+    }
+    return result;
+  });
+}
+
+absl::Status NcclCommunicator::GatherForOne(const AllgatherCall& call, const Members& members, Entry* entry) {
+  const int receiver = *call.receiver;
+  pieces_.assign(static_cast<size_t>(members.size()), {});
+  pieces_[static_cast<size_t>(receiver)].from = static_cast<const std::byte*>(call.input);
+  pieces_[static_cast<size_t>(receiver)].sent = call.bytes_per_rank[static_cast<size_t>(members.self())];
+  if (receiver == members.self()) {
+    auto* to = static_cast<std::byte*>(call.output);
+    for (size_t sender = 0; sender < pieces_.size(); ++sender) {
+      pieces_[sender].to = to;
+      pieces_[sender].received = call.bytes_per_rank[sender];
+      to += call.bytes_per_rank[sender];
+    }
+  }
+  return Exchange(call.info, members, entry);
+}
+
+absl::Status NcclCommunicator::Alltoall(const AlltoallCall& call) {
+  if (Sum(call.bytes) == 0) return groups_.failure();
+  return AsMember(call.info, [&](const Members& members, Entry* entry) {
+    const auto n = static_cast<size_t>(members.size());
+    const auto self = static_cast<size_t>(members.self());
+    const auto* from = static_cast<const std::byte*>(call.input);
+    auto* to = static_cast<std::byte*>(call.output);
+    pieces_.assign(n, {});
+    for (size_t peer = 0; peer < n; ++peer) {
+      pieces_[peer] = {
+          .from = from, .sent = call.bytes[self * n + peer], .to = to, .received = call.bytes[peer * n + self]};
+      from += pieces_[peer].sent;
+      to += pieces_[peer].received;
+    }
+    return Exchange(call.info, members, entry);
+  });
+}
+
+absl::Status NcclCommunicator::Exchange(const CallInfo& info, const Members& members, Entry* entry) {
+  const Piece& own = pieces_[static_cast<size_t>(members.self())];
+  if (own.sent > 0) RONDA_RETURN_IF_ERROR(Copy(own.to, own.from, own.sent));
+  if (members.size() == 1) return absl::OkStatus();
+  return groups_.Run(info, entry, [&](const NcclFunctions& nccl, NcclHandle handle) {
+    NcclResult result = NcclResult::kSuccess;
+    for (int peer = 0; peer < members.size() && Goes(result); ++peer) {
+      if (peer == members.self()) continue;
+      const Piece& piece = pieces_[static_cast<size_t>(peer)];
+      if (piece.sent > 0) {
+        result = nccl.Send(piece.from, piece.sent, NcclDataType::kUint8, peer, handle, options_.stream);
+      }
+      if (piece.received > 0 && Goes(result)) {
+        result = nccl.Recv(piece.to, piece.received, NcclDataType::kUint8, peer, handle, options_.stream);
+      }
+    }
+    return result;
+  });
+}
+
+absl::Status NcclCommunicator::Copy(void* to, const void* from, size_t bytes) {
+  return options_.device->Call(
+      "copying", [&](const ronda_cuda_plugin& cuda) { return cuda.copy(to, from, bytes, options_.stream); });
 }
 
 }  // namespace ronda

@@ -1,6 +1,7 @@
 #ifndef RONDA_RUNTIME_COLLECTIVES_NCCL_NCCL_COMMUNICATOR_H_
 #define RONDA_RUNTIME_COLLECTIVES_NCCL_NCCL_COMMUNICATOR_H_
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -9,49 +10,97 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "runtime/collectives/communicator.h"
+#include "runtime/collectives/device_transport.h"
+#include "runtime/collectives/nccl/nccl_groups.h"
 #include "runtime/collectives/nccl/nccl_library.h"
-#include "runtime/collectives/stream_marks.h"
+#include "runtime/collectives/nccl/nccl_reduce.h"
 #include "runtime/cuda/device.h"
 
 namespace ronda {
 
-// Collectives of tensors in the memory of GPUs, one a rank, over NCCL.
+// Collectives of tensors in the memory of GPUs, one GPU a rank, over NCCL.
 //
-// Calls return once their work is on the stream (communicator.h: a communicator of a device). What NCCL itself reduces
-// as Ronda does, or exactly, is one ncclAllReduce: integers, and sums and products of float32 and float64 (which are
-// then rounded in NCCL's order, not the ranks'). Where NCCL would round at every hop (16-bit types), drop NaN (minima
-// and maxima of floating-point numbers), or has no such format (8-bit blocks), type or operator, the members exchange
-// shards by grouped sends and receives, reduce them here, in the order of the group and in float32, and hand out the
-// result: as many bytes on the wire as a ring has, rounded once.
+// A call returns once its work is on the stream (communicator.h: the communicator of a device). The exchanges, which
+// move bytes without looking at them, are here. NcclReduce does the reductions, and NcclGroups owns NCCL's own
+// communicators: one for each group of ranks.
 //
-// A group has an NCCL communicator of its own, made when the group first has something to do; its id travels over
-// `host`.
+// Some reductions are one ncclAllReduce: those of integers, and the sums and products of float32 and float64, which
+// NCCL rounds in its own order and not in the order of the ranks. For all others NCCL's result would differ: it rounds
+// 16-bit types at every hop, it drops NaN from floating-point minima and maxima, and it lacks the 8-bit blocks and some
+// types and operators. For these the members exchange shards by grouped sends and receives, reduce them here in the
+// order of the group and in float32, and gather the result. That moves as many bytes as a ring and rounds once.
 //
-// Thread-compatible but for failure() and Abort(), which any thread may call.
+// Thread-compatible, but any thread may call failure() and Abort().
 class NcclCommunicator : public Communicator {
  public:
   struct Options {
     RankId rank = 0;
     int size = 1;
-    std::vector<RankId> job_ranks;  // what messages call the ranks, if this is a part of a job; empty: as they are
+    std::vector<RankId> job_ranks;  // the ranks' numbers in the job, for messages; empty: the same numbers
     std::shared_ptr<Device> device;
     StreamHandle stream = nullptr;
     std::shared_ptr<const NcclLibrary> library;
-    Communicator* host = nullptr;  // of the same job, not owned: hands out ids, holds what is not about data
-    StreamMarks* marks = nullptr;  // of the stream; not owned; nullptr: nobody wants to know
+    Communicator* host = nullptr;  // of the same ranks, not owned: carries NCCL's ids and the sizes of parts
+    StreamMarks* marks = nullptr;  // of the stream; not owned; may be nullptr
     absl::Duration init_deadline = absl::Minutes(1);
-    std::function<absl::Status()> job_failure;  // the job's first failure; called while waiting
+    std::function<absl::Status()> job_failure;  // the job's first failure; called during waits
   };
 
+  // Errors: the device's; RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<NcclCommunicator>> Create(Options options);
 
-  // What NCCL has found wrong since (ncclCommGetAsyncError), on any of the communicators; OK if nothing.
-  virtual absl::Status failure() const = 0;
+  // Waits for the stream. If the stream does not end, it aborts what is under way.
+  ~NcclCommunicator() override;
 
-  // Ends what is under way on the device, and may never end by itself because a peer is gone: marks all communicators,
-  // and only then frees any. No call succeeds afterwards. Idempotent. A device that does not let it end within seconds
+  RankId rank() const override { return options_.rank; }
+  int size() const override { return options_.size; }
+  absl::Status Reduce(const ReduceCall& call) override;
+  absl::Status Broadcast(const BroadcastCall& call) override;
+  absl::Status Allgather(const AllgatherCall& call) override;
+  absl::Status Alltoall(const AlltoallCall& call) override;
+  absl::Status Barrier(const CallInfo& info) override;
+  void Tune(const Tuning&) override {}  // NCCL chooses its own chunks
+
+  // The first error that NCCL has reported on any of its communicators (ncclCommGetAsyncError); OK if there is none.
+  absl::Status failure() const { return groups_.failure(); }
+
+  // Aborts the work on the device, which may never end by itself after the loss of a peer. It marks all communicators
+  // and only then frees any. No call succeeds afterwards. Idempotent. If the device does not finish within seconds, it
   // is abandoned (Device::Abandon). Throws std::bad_alloc where the standard library does; the next call aborts then.
-  virtual void Abort() = 0;
+  void Abort() { groups_.Abort(); }
+
+ private:
+  using Entry = NcclGroups::Entry;
+
+  // The bytes that this rank sends to one member and receives from it.
+  struct Piece {
+    const std::byte* from = nullptr;
+    size_t sent = 0;
+    std::byte* to = nullptr;
+    size_t received = 0;
+  };
+
+  explicit NcclCommunicator(Options options);
+
+  // Runs `collective(members, entry)` if this rank is a member; `entry` is nullptr for a group of one. All ranks of the
+  // job call it.
+  template <typename Collective>
+  absl::Status AsMember(const CallInfo& info, const Collective& collective);
+
+  absl::Status GatherEqual(const AllgatherCall& call, Entry* entry);
+  absl::Status GatherByBroadcasts(const AllgatherCall& call, const Members& members, Entry* entry);
+  absl::Status GatherForOne(const AllgatherCall& call, const Members& members, Entry* entry);
+  // Exchanges pieces_, one a member, with all members; a rank copies its piece for itself.
+  absl::Status Exchange(const CallInfo& info, const Members& members, Entry* entry);
+  absl::Status Copy(void* to, const void* from, size_t bytes);
+
+  // Waits until the stream is empty. Errors: the reason why that may never happen.
+  absl::Status AwaitStream();
+
+  const Options options_;
+  NcclGroups groups_;
+  std::unique_ptr<NcclReduce> reduce_;
+  std::vector<Piece> pieces_;  // kept for its memory
 };
 
 }  // namespace ronda

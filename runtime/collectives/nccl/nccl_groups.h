@@ -18,7 +18,6 @@
 #include "runtime/base/side_by_side.h"
 #include "runtime/base/types.h"
 #include "runtime/collectives/communicator.h"
-#include "runtime/collectives/members.h"
 #include "runtime/collectives/nccl/nccl_library.h"
 #include "runtime/cuda/device.h"
 

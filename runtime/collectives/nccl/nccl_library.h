@@ -1,13 +1,94 @@
+// NCCL's C interface, as far as Ronda uses it: declared here, since the library is loaded while the program runs, and
+// neither it nor its header need be there to build. The numbers are part of NCCL's ABI; where nccl.h is installed, a
+// test compares them with it.
 #ifndef RONDA_RUNTIME_COLLECTIVES_NCCL_NCCL_LIBRARY_H_
 #define RONDA_RUNTIME_COLLECTIVES_NCCL_NCCL_LIBRARY_H_
 
+#include <cstddef>
 #include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "runtime/collectives/nccl/nccl_api.h"
 
 namespace ronda {
+
+// ncclComm_t
+using NcclHandle = void*;
+
+// ncclUniqueId: passed by value.
+struct NcclUniqueId {
+  char bytes[128];
+};
+
+enum class NcclResult : int {  // ncclResult_t
+  kSuccess = 0,
+  kUnhandledCudaError = 1,
+  kSystemError = 2,
+  kInternalError = 3,
+  kInvalidArgument = 4,
+  kInvalidUsage = 5,
+  kRemoteError = 6,
+  kInProgress = 7,
+};
+
+enum class NcclDataType : int {  // ncclDataType_t
+  kInt8 = 0,
+  kUint8 = 1,
+  kInt32 = 2,
+  kUint32 = 3,
+  kInt64 = 4,
+  kUint64 = 5,
+  kFloat16 = 6,
+  kFloat32 = 7,
+  kFloat64 = 8,
+  kBfloat16 = 9,
+};
+
+enum class NcclRedOp : int {  // ncclRedOp_t
+  kSum = 0,
+  kProd = 1,
+  kMax = 2,
+  kMin = 3,
+};
+
+// The oldest NCCL that is used: the first whose communicators are made without blocking, and can be aborted then.
+inline constexpr int kOldestNccl = 21400;
+
+// The beginning of ncclConfig_t, as NCCL 2.14 had it. Every later version takes it, and its own defaults for the rest.
+struct NcclConfig {
+  size_t size = sizeof(NcclConfig);
+  unsigned magic = 0xcafebeef;
+  unsigned version = kOldestNccl;
+  int blocking = 0;
+};
+
+// One entry a function, named as in nccl.h without its prefix.
+struct NcclFunctions {
+  NcclResult (*GetVersion)(int* version);  // 22809 is 2.28.9
+  NcclResult (*GetUniqueId)(NcclUniqueId* id);
+  NcclResult (*CommInitRankConfig)(NcclHandle* comm, int ranks, NcclUniqueId id, int rank, void* config);
+  NcclResult (*CommGetAsyncError)(NcclHandle comm, NcclResult* async_error);
+  NcclResult (*CommFinalize)(NcclHandle comm);
+  NcclResult (*CommDestroy)(NcclHandle comm);
+  NcclResult (*CommAbort)(NcclHandle comm);
+  const char* (*GetErrorString)(NcclResult result);
+  const char* (*GetLastError)(NcclHandle comm);
+  NcclResult (*GroupStart)();
+  NcclResult (*GroupEnd)();
+  NcclResult (*AllReduce)(const void* input, void* output, size_t count, NcclDataType type, NcclRedOp op,
+                          NcclHandle comm, void* stream);
+  NcclResult (*Broadcast)(const void* input, void* output, size_t count, NcclDataType type, int root, NcclHandle comm,
+                          void* stream);
+  NcclResult (*AllGather)(const void* input, void* output, size_t count, NcclDataType type, NcclHandle comm,
+                          void* stream);
+  NcclResult (*Send)(const void* data, size_t count, NcclDataType type, int peer, NcclHandle comm, void* stream);
+  NcclResult (*Recv)(void* data, size_t count, NcclDataType type, int peer, NcclHandle comm, void* stream);
+  // From 2.19 on; nullptr before.
+  NcclResult (*MemAlloc)(void** memory, size_t bytes);
+  NcclResult (*MemFree)(void* memory);
+  NcclResult (*CommRegister)(NcclHandle comm, void* memory, size_t bytes, void** registration);
+  NcclResult (*CommDeregister)(NcclHandle comm, void* registration);
+};
 
 // The NCCL of this machine, which stays loaded for good.
 struct NcclLibrary {

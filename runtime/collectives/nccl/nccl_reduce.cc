@@ -17,7 +17,7 @@ constexpr size_t kAlignment = 16;
 
 constexpr size_t RoundUp(size_t n, size_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-bool Stays(const CallInfo& info) { return info.ballot == nullptr || info.ballot->own == Ballot::Vote::kStay; }
+bool Stays(const CallInfo& info) { return info.ballot == nullptr || info.ballot->own == Ballot::Vote::kApprove; }
 
 bool IsEmpty(const ReduceCall& call) {
   return std::all_of(call.segments.begin(), call.segments.end(),

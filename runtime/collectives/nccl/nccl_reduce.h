@@ -11,14 +11,12 @@
 #include "absl/strings/string_view.h"
 #include "kernels/cuda/calls.h"
 #include "runtime/collectives/communicator.h"
-#include "runtime/collectives/members.h"
+#include "runtime/collectives/device_transport.h"
+#include "runtime/collectives/nccl/device_votes.h"
 #include "runtime/collectives/nccl/nccl_groups.h"
-#include "runtime/collectives/nccl/open_votes.h"
 #include "runtime/collectives/nccl/parts_reduce.h"
 #include "runtime/collectives/nccl/stream_buffer.h"
-#include "runtime/collectives/nccl/vote_values.h"
 #include "runtime/collectives/nccl/wire_plan.h"
-#include "runtime/collectives/stream_marks.h"
 #include "runtime/cuda/device.h"
 
 namespace ronda {
@@ -121,7 +119,7 @@ class NcclReduce {
   const Options options_;
   const VoteValues values_;
   OpenVotes votes_;
-  std::shared_ptr<DeviceVote> vote_;  // of the next call that has a ballot
+  std::shared_ptr<OpenVote> vote_;  // of the next call that has a ballot
   const DeviceMemory unseen_;         // where outcomes go that nobody wants to know
   StreamBuffer wire_;
   StreamBuffer arrived_;    // of an exchange

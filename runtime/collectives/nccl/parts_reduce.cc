@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/collectives/wire_layout.h"
+#include "runtime/collectives/reduce_layout.h"
 
 namespace ronda {
 namespace {

@@ -9,8 +9,8 @@
 #include "absl/types/span.h"
 #include "kernels/cuda/calls.h"
 #include "runtime/collectives/communicator.h"
-#include "runtime/collectives/nccl/nccl_api.h"
-#include "runtime/collectives/wire_layout.h"
+#include "runtime/collectives/nccl/nccl_library.h"
+#include "runtime/collectives/reduce_layout.h"
 
 namespace ronda {
 

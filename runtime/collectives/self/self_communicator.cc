@@ -1,10 +1,16 @@
 #include "runtime/collectives/self/self_communicator.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
+#include <memory>
+#include <string>
 
+#include "runtime/base/peer.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/collectives/reduce_arithmetic.h"
+#include "runtime/control/self/self_control_plane.h"
 
 namespace ronda {
 namespace {
@@ -49,10 +55,17 @@ absl::Status SelfCommunicator::Alltoall(const AlltoallCall& call) {
 
 absl::Status SelfCommunicator::Barrier(const CallInfo& info) {
   if (info.ballot != nullptr) {
-    const bool stays = info.ballot->own == Ballot::Vote::kStay;
+    const bool stays = info.ballot->own == Ballot::Vote::kApprove;
     info.ballot->result = stays ? Ballot::Result::kCarriedOut : Ballot::Result::kVetoed;
   }
   return job_->failure();
+}
+
+Transport CreateSelfTransport(absl::string_view hostname) {
+  const auto job = std::make_shared<SelfJob>(Peer{.rank = 0, .host = std::string(hostname), .pid = getpid()});
+  return {.control = std::make_unique<SelfControlPlane>(job),
+          .communicator = std::make_unique<SelfCommunicator>(job),
+          .flights = std::make_shared<FlightBoard>(1)};
 }
 
 }  // namespace ronda

@@ -3,8 +3,10 @@
 
 #include <memory>
 
+#include "absl/strings/string_view.h"
 #include "runtime/collectives/communicator.h"
-#include "runtime/collectives/logical_buffer.h"
+#include "runtime/collectives/reduce_layout.h"
+#include "runtime/collectives/transport.h"
 #include "runtime/control/self/self_control_plane.h"
 
 namespace ronda {
@@ -15,7 +17,6 @@ class SelfCommunicator : public Communicator {
  public:
   explicit SelfCommunicator(std::shared_ptr<const SelfJob> job) : job_(std::move(job)) {}
 
-  Capabilities capabilities() const override { return {.name = "self"}; }
   RankId rank() const override { return 0; }
   int size() const override { return 1; }
 
@@ -30,6 +31,9 @@ class SelfCommunicator : public Communicator {
   const std::shared_ptr<const SelfJob> job_;
   LogicalBuffer::Memory reduction_memory_;
 };
+
+// The transport of a job of one rank; `hostname` appears in its failure's text.
+Transport CreateSelfTransport(absl::string_view hostname);
 
 }  // namespace ronda
 

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/shm/futex.h"
+#include "runtime/shm/doorbell.h"
 
 namespace ronda {
 namespace {

@@ -3,16 +3,26 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "runtime/base/status_macros.h"
-#include "runtime/collectives/shm/shm_alltoall.h"
+#include "runtime/collectives/reduce_layout.h"
 #include "runtime/collectives/shm/shm_reduce.h"
-#include "runtime/collectives/wire_layout.h"
+#include "runtime/control/shm/shm_control_plane.h"
 
 namespace ronda {
 namespace {
+
+// Room for `bytes` bytes from a rank, so that each chunk can carry a slice of every piece: rounding may make the slices
+// of a chunk longer by one byte each.
+ChunkSequence TakeRoom(DataStream& stream, size_t bytes, int members) {
+  if (bytes <= stream.chunk_bytes()) return stream.Take(bytes);
+  const size_t usable = stream.chunk_bytes() - static_cast<size_t>(members);
+  return stream.Take((bytes + usable - 1) / usable * stream.chunk_bytes());
+}
 
 // The bytes of a buffer that chunk k carries; none if the buffer is shorter than others'.
 struct Piece {
@@ -47,11 +57,154 @@ size_t ChunkBytesFor(const ShmGeometry& geometry, size_t wanted) {
   return chunk;
 }
 
-}  // namespace
-
-Capabilities ShmCommunicator::capabilities() const {
-  return {.name = "shm", .max_ranks_per_process = std::numeric_limits<int>::max()};
+Transport MakeTransport(const std::shared_ptr<ShmWorld>& world) {
+  return {.control = std::make_unique<ShmControlPlane>(world),
+          .communicator = std::make_unique<ShmCommunicator>(world),
+          .flights = world->flights()};
 }
+
+// One alltoall through shared memory.
+//
+// Every chunk of a sender carries a slice of each of its pieces, in proportion to their lengths, one slice after the
+// other in the order of the receivers: so all receivers have something to do all the time, however unequal the pieces.
+// What a rank sends to itself does not go through its ring.
+//
+// Lives as long as the call. Thread-compatible.
+class ShmAlltoall {
+ public:
+  // Takes its place in `stream`.
+  ShmAlltoall(const AlltoallCall& call, const Members& members, DataStream& stream, ChunkSync& sync,
+              StreamWriter& writer);
+
+  // REQUIRES: this rank is a member.
+  absl::Status Run();
+
+  // Where the next collective begins in the stream.
+  uint64_t end() const { return chunks_.end; }
+
+ private:
+  // Bytes of a piece that one chunk carries.
+  struct Slice {
+    size_t begin;
+    size_t bytes;
+  };
+
+  size_t LongestRow() const;
+  size_t PieceBytes(int sender, int receiver) const { return call_.bytes[sender * members_.size() + receiver]; }
+  // Bytes of the piece that go through the ring.
+  size_t StreamedBytes(int sender, int receiver) const { return sender == receiver ? 0 : PieceBytes(sender, receiver); }
+  Slice SliceOf(int sender, int receiver, uint64_t k) const;
+  // How far behind the beginning of chunk k the slice for `receiver` begins.
+  size_t OffsetInChunk(int sender, int receiver, uint64_t k) const;
+
+  void CopyOwnPiece();
+  absl::Status SendChunk(uint64_t k);
+  absl::Status TakeChunk(uint64_t k);
+
+  const AlltoallCall& call_;
+  const Members members_;
+  const ChunkSequence chunks_;
+  ChunkSync& sync_;
+  StreamWriter& writer_;
+  RunningCollective running_;
+};
+
+ShmAlltoall::ShmAlltoall(const AlltoallCall& call, const Members& members, DataStream& stream, ChunkSync& sync,
+                         StreamWriter& writer)
+    : call_(call),
+      members_(members),
+      chunks_(TakeRoom(stream, LongestRow(), members.size())),
+      sync_(sync),
+      writer_(writer),
+      running_(sync.Running(call.info, 0)) {
+  if (!members_.IncludeSelf()) return;
+  for (int sender = 0; sender < members_.size(); ++sender) running_.bytes_total += PieceBytes(sender, members_.self());
+}
+
+absl::Status ShmAlltoall::Run() {
+  CopyOwnPiece();
+  if (chunks_.count == 0) return absl::OkStatus();
+  for (uint64_t step = 0; step < chunks_.count + 1; ++step) {
+    if (step < chunks_.count) RONDA_RETURN_IF_ERROR(SendChunk(step));
+    if (step >= 1) RONDA_RETURN_IF_ERROR(TakeChunk(step - 1));
+  }
+  writer_.Stop();
+  return absl::OkStatus();
+}
+
+size_t ShmAlltoall::LongestRow() const {
+  size_t longest = 0;
+  for (int sender = 0; sender < members_.size(); ++sender) {
+    size_t row = 0;
+    for (int receiver = 0; receiver < members_.size(); ++receiver) row += StreamedBytes(sender, receiver);
+    longest = std::max(longest, row);
+  }
+  return longest;
+}
+
+ShmAlltoall::Slice ShmAlltoall::SliceOf(int sender, int receiver, uint64_t k) const {
+  const size_t piece = StreamedBytes(sender, receiver);
+  const size_t begin = piece * k / chunks_.count;
+  return {.begin = begin, .bytes = piece * (k + 1) / chunks_.count - begin};
+}
+
+size_t ShmAlltoall::OffsetInChunk(int sender, int receiver, uint64_t k) const {
+  size_t offset = 0;
+  for (int earlier = 0; earlier < receiver; ++earlier) offset += SliceOf(sender, earlier, k).bytes;
+  return offset;
+}
+
+void ShmAlltoall::CopyOwnPiece() {
+  const int self = members_.self();
+  const size_t bytes = PieceBytes(self, self);
+  if (bytes == 0) return;
+  size_t sent_before = 0;
+  size_t received_before = 0;
+  for (int earlier = 0; earlier < self; ++earlier) {
+    sent_before += PieceBytes(self, earlier);
+    received_before += PieceBytes(earlier, self);
+  }
+  std::memcpy(static_cast<char*>(call_.output) + received_before, static_cast<const char*>(call_.input) + sent_before,
+              bytes);
+  running_.bytes_done += bytes;
+}
+
+absl::Status ShmAlltoall::SendChunk(uint64_t k) {
+  const int self = members_.self();
+  const size_t bytes = OffsetInChunk(self, members_.size(), k);
+  if (bytes == 0) return absl::OkStatus();
+  writer_.Start(chunks_.Begin(k), bytes);
+  RONDA_RETURN_IF_ERROR(sync_.WaitForRoom(chunks_, k, running_));
+  const char* piece = static_cast<const char*>(call_.input);
+  uint64_t position = chunks_.Begin(k);
+  for (int receiver = 0; receiver < members_.size(); ++receiver) {
+    const Slice slice = SliceOf(self, receiver, k);
+    if (slice.bytes > 0) writer_.Copy(piece + slice.begin, slice.bytes, position);
+    position += slice.bytes;
+    piece += PieceBytes(self, receiver);
+  }
+  sync_.Publish(ShmStage::kPacked, chunks_.End(k));
+  return absl::OkStatus();
+}
+
+absl::Status ShmAlltoall::TakeChunk(uint64_t k) {
+  const int self = members_.self();
+  char* piece = static_cast<char*>(call_.output);
+  for (int sender = 0; sender < members_.size(); ++sender) {
+    const Slice slice = SliceOf(sender, self, k);
+    if (slice.bytes > 0) {
+      RONDA_RETURN_IF_ERROR(sync_.WaitFor(members_[sender], ShmStage::kPacked, chunks_.End(k), running_));
+      const uint64_t position = chunks_.Begin(k) + OffsetInChunk(sender, self, k);
+      std::memcpy(piece + slice.begin, sync_.Data(members_[sender], position), slice.bytes);
+      running_.bytes_done += slice.bytes;
+    }
+    piece += PieceBytes(sender, self);
+  }
+  sync_.Publish(ShmStage::kDone, chunks_.End(k));
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 absl::Status ShmCommunicator::FinishAt(uint64_t end) {
   sync_.Publish(ShmStage::kDone, end);
@@ -178,6 +331,20 @@ absl::Status ShmCommunicator::TakeChunkFromOthers(const ChunkSequence& chunks, u
     to += bytes;
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<Transport> ConnectShmTransport(ShmWorld::Options options) {
+  RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<ShmWorld> world, ShmWorld::Connect(std::move(options)));
+  return MakeTransport(world);
+}
+
+absl::StatusOr<std::vector<Transport>> ConnectShmTransportsInProcess(ShmWorld::Options options) {
+  RONDA_ASSIGN_OR_RETURN(const std::vector<std::shared_ptr<ShmWorld>> worlds,
+                         ShmWorld::ConnectInProcess(std::move(options)));
+  std::vector<Transport> transports;
+  transports.reserve(worlds.size());
+  for (const std::shared_ptr<ShmWorld>& world : worlds) transports.push_back(MakeTransport(world));
+  return transports;
 }
 
 }  // namespace ronda

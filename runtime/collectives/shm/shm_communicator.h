@@ -3,15 +3,15 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
+#include "absl/status/statusor.h"
 #include "runtime/collectives/communicator.h"
-#include "runtime/collectives/members.h"
 #include "runtime/collectives/reduce_arithmetic.h"
 #include "runtime/collectives/shm/chunk_sync.h"
-#include "runtime/collectives/shm/data_stream.h"
-#include "runtime/collectives/shm/flat_exchange.h"
 #include "runtime/collectives/shm/small_reduce.h"
 #include "runtime/collectives/shm/stream_writer.h"
+#include "runtime/collectives/transport.h"
 #include "runtime/shm/shm_world.h"
 
 namespace ronda {
@@ -27,7 +27,6 @@ class ShmCommunicator : public Communicator {
         flat_(sync_),
         small_(sync_, stream_, writer_, flat_) {}
 
-  Capabilities capabilities() const override;
   RankId rank() const override { return sync_.world().rank(); }
   int size() const override { return sync_.world().size(); }
 
@@ -57,6 +56,14 @@ class ShmCommunicator : public Communicator {
   SmallReduce small_;
   LogicalBuffer::Memory reduction_memory_;
 };
+
+// Connects this rank to the others of its host through shared memory; waits for all of them.
+// Errors: as ShmWorld::Connect.
+absl::StatusOr<Transport> ConnectShmTransport(ShmWorld::Options options);
+
+// The transports of all ranks of a job whose ranks are threads of this process.
+// Errors: as ShmWorld::ConnectInProcess.
+absl::StatusOr<std::vector<Transport>> ConnectShmTransportsInProcess(ShmWorld::Options options);
 
 }  // namespace ronda
 

@@ -43,7 +43,7 @@ ShmReduce::Way ShmReduce::WayOf(const ReduceArithmetic& reduction, const Members
 absl::Status ShmReduce::Run() {
   if (chunks_.count == 0) return absl::OkStatus();
   Ballot* const ballot = reduction_.call().info.ballot;
-  if (ballot != nullptr && ballot->own == Ballot::Vote::kLeave) {
+  if (ballot != nullptr && ballot->own == Ballot::Vote::kVeto) {
     ballot->result = Ballot::Result::kVetoed;
     return sync_.Veto(chunks_, running_);
   }

@@ -7,10 +7,8 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "runtime/collectives/communicator.h"
-#include "runtime/collectives/members.h"
 #include "runtime/collectives/reduce_arithmetic.h"
 #include "runtime/collectives/shm/chunk_sync.h"
-#include "runtime/collectives/shm/data_stream.h"
 #include "runtime/collectives/shm/stream_writer.h"
 #include "runtime/monitor/wait_watch.h"
 

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "kernels/cpu/stream_copy.h"
-#include "runtime/collectives/shm/prefetch.h"
 
 namespace ronda {
 namespace {

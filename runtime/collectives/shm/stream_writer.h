@@ -13,6 +13,16 @@
 
 namespace ronda {
 
+// Asks for the cache line at `line`, to write it. (The compiler's own prefetch asks for a copy only, on processors that
+// it does not know.)
+inline void PrefetchToWrite(const void* line) {
+#if defined(__x86_64__)
+  asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(line)));
+#else
+  __builtin_prefetch(line, 1);
+#endif
+}
+
 // Writes this rank's data into its ring, in whichever of two ways is faster where the ranks happen to run.
 //
 // Between cores that share a cache, ordinary stores are best: what was written is near for who reads it. Between

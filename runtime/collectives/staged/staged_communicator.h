@@ -9,8 +9,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/collectives/communicator.h"
+#include "runtime/collectives/device_transport.h"
 #include "runtime/collectives/staged/staging.h"
-#include "runtime/collectives/stream_marks.h"
 #include "runtime/cuda/device.h"
 
 namespace ronda {
@@ -39,7 +39,6 @@ class StagedCommunicator : public Communicator {
   // Errors: RESOURCE_EXHAUSTED if there is not as much memory that can be pinned; those of the device.
   static absl::StatusOr<std::unique_ptr<StagedCommunicator>> Create(Options options);
 
-  Capabilities capabilities() const override;
   RankId rank() const override { return host_->rank(); }
   int size() const override { return host_->size(); }
 

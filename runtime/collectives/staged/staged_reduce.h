@@ -6,8 +6,8 @@
 
 #include "absl/types/span.h"
 #include "runtime/collectives/communicator.h"
+#include "runtime/collectives/reduce_layout.h"
 #include "runtime/collectives/staged/staging.h"
-#include "runtime/collectives/wire_layout.h"
 
 namespace ronda {
 

@@ -11,7 +11,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/shm/futex.h"
+#include "runtime/shm/doorbell.h"
 
 namespace ronda {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/collectives/device_support.h"
+#include "runtime/collectives/device_transport.h"
 
 namespace ronda {
 namespace {

@@ -26,7 +26,7 @@ cuda::DotsCall Part(const cuda::DotsCall& call, int begin, double* scratch) {
 
 }  // namespace
 
-absl::StatusOr<std::byte*> DeviceAdasumPlace::Allocate(const Need& need) {
+absl::StatusOr<std::byte*> DeviceAdasumOps::Allocate(const Need& need) {
   constexpr size_t kScratchOfPair = 3 * cuda::kDotsMaxParts * sizeof(double);
   const size_t at_once = std::min(need.pairs, size_t{kPairsAtOnce});
   RONDA_RETURN_IF_ERROR(Grow(memory_, need.bytes, absl::StrCat("the Adasum of '", need.label, "'")));
@@ -35,7 +35,7 @@ absl::StatusOr<std::byte*> DeviceAdasumPlace::Allocate(const Need& need) {
   return memory_.get();
 }
 
-absl::Status DeviceAdasumPlace::Grow(ResultData& block, size_t bytes, absl::string_view purpose) {
+absl::Status DeviceAdasumOps::Grow(ResultData& block, size_t bytes, absl::string_view purpose) {
   if (block != nullptr && block.get_deleter().bytes >= bytes) return absl::OkStatus();
   block.reset();
   RONDA_ASSIGN_OR_RETURN(block, options_.blocks->Take(bytes, purpose));
@@ -44,23 +44,23 @@ absl::Status DeviceAdasumPlace::Grow(ResultData& block, size_t bytes, absl::stri
 
 // Exchanges do not mark the stream; what comes after one unpacks.
 template <typename Function>
-absl::Status DeviceAdasumPlace::Launch(StreamPhase phase, absl::string_view what, const Function& function) {
+absl::Status DeviceAdasumOps::Launch(StreamPhase phase, absl::string_view what, const Function& function) {
   const bool follows_exchange = phase == StreamPhase::kUnpack;
   if (follows_exchange && options_.marks != nullptr) options_.marks->Mark(StreamPhase::kTransfer);
   return Marked(options_.marks, phase, options_.device->Call(what, function));
 }
 
-absl::Status DeviceAdasumPlace::Pack(const cuda::PackCall& call) {
+absl::Status DeviceAdasumOps::Pack(const cuda::PackCall& call) {
   return Launch(StreamPhase::kPack, "packing for Adasum",
                 [&](const ronda_cuda_plugin& kernels) { return kernels.pack(&call, options_.stream); });
 }
 
-absl::Status DeviceAdasumPlace::Unpack(const cuda::UnpackCall& call) {
+absl::Status DeviceAdasumOps::Unpack(const cuda::UnpackCall& call) {
   return Launch(StreamPhase::kUnpack, "unpacking for Adasum",
                 [&](const ronda_cuda_plugin& kernels) { return kernels.unpack(&call, options_.stream); });
 }
 
-absl::Status DeviceAdasumPlace::Dots(const cuda::DotsCall& call) {
+absl::Status DeviceAdasumOps::Dots(const cuda::DotsCall& call) {
   return Launch(StreamPhase::kReduce, "Adasum's dot products", [&](const ronda_cuda_plugin& kernels) {
     int error = 0;
     for (int begin = 0; begin < call.pair_count && error == 0; begin += kPairsAtOnce) {
@@ -71,7 +71,7 @@ absl::Status DeviceAdasumPlace::Dots(const cuda::DotsCall& call) {
   });
 }
 
-absl::Status DeviceAdasumPlace::Combine(const cuda::CombineCall& call) {
+absl::Status DeviceAdasumOps::Combine(const cuda::CombineCall& call) {
   return Launch(StreamPhase::kReduce, "Adasum",
                 [&](const ronda_cuda_plugin& kernels) { return kernels.adasum_combine(&call, options_.stream); });
 }

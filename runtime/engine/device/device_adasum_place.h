@@ -5,8 +5,8 @@
 #include <memory>
 #include <utility>
 
-#include "runtime/collectives/adasum_place.h"
-#include "runtime/collectives/stream_marks.h"
+#include "runtime/collectives/adasum.h"
+#include "runtime/collectives/device_transport.h"
 #include "runtime/cuda/device.h"
 #include "runtime/engine/device/device_blocks.h"
 
@@ -17,7 +17,7 @@ namespace ronda {
 // Memory grows to the largest need and is kept: steps whose tensors are as large as those before allocate nothing.
 //
 // Thread-compatible. The stream must outlive it, and has ended what it was given before this is destroyed.
-class DeviceAdasumPlace : public AdasumPlace {
+class DeviceAdasumOps : public AdasumOps {
  public:
   struct Options {
     std::shared_ptr<Device> device;
@@ -26,7 +26,7 @@ class DeviceAdasumPlace : public AdasumPlace {
     StreamMarks* marks = nullptr;          // of the stream; not owned; nullptr: nobody wants to know
   };
 
-  explicit DeviceAdasumPlace(Options options) : options_(std::move(options)) {}
+  explicit DeviceAdasumOps(Options options) : options_(std::move(options)) {}
 
   absl::StatusOr<std::byte*> Allocate(const Need& need) override;
   void Release() override {}

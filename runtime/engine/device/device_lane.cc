@@ -25,7 +25,7 @@ DeviceLane::DeviceLane(Options options)
       blocks_(DeviceBlocks::Create(device_, RONDA_CUDA_DEVICE_MEMORY)),
       pinned_(DeviceBlocks::Create(device_, RONDA_CUDA_PINNED_HOST_MEMORY)),
       timer_(std::move(options.timer)),
-      adasum_place_({.device = device_, .stream = stream_->handle(), .blocks = blocks_, .marks = timer_.get()}),
+      adasum_ops_({.device = device_, .stream = stream_->handle(), .blocks = blocks_, .marks = timer_.get()}),
       transport_(std::move(options.transport)) {}
 
 absl::StatusOr<std::unique_ptr<DeviceLane>> DeviceLane::Create(Options options) {

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/cuda/calls.h"
-#include "runtime/collectives/device_support.h"
+#include "runtime/collectives/device_transport.h"
 #include "runtime/cuda/device.h"
 #include "runtime/engine/data_plane.h"
 #include "runtime/engine/device/device_adasum_place.h"
@@ -73,7 +73,7 @@ class DeviceLane : public DataPlane {
   void Close(const absl::Status& status);
 
   Communicator& communicator() override { return *transport_.communicator; }
-  AdasumPlace& adasum_place() override { return adasum_place_; }
+  AdasumOps& adasum_ops() override { return adasum_ops_; }
   absl::StatusOr<ResultData> Allocate(const TensorRequest& request, size_t bytes) override;
   absl::StatusOr<ResultData> AllocateZeros(absl::string_view tensor, size_t bytes) override;
   absl::Status Copy(void* dst, const void* src, size_t bytes) override;
@@ -96,7 +96,7 @@ class DeviceLane : public DataPlane {
   const std::shared_ptr<DeviceBlocks> blocks_;  // of the device
   const std::shared_ptr<DeviceBlocks> pinned_;
   const std::unique_ptr<StreamTimer> timer_;  // outlives the transport
-  DeviceAdasumPlace adasum_place_;            // outlives what the transport has under way
+  DeviceAdasumOps adasum_ops_;            // outlives what the transport has under way
   DeviceTransport transport_;
   std::shared_ptr<const std::function<absl::Status()>> failure_;  // of the job or the transport
   ResultData flags_;                                              // what FindNonFinite returns

@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/collectives/communicator.h"
-#include "runtime/collectives/device_support.h"
+#include "runtime/collectives/device_transport.h"
 #include "runtime/engine/device/device_lane.h"
 #include "runtime/engine/device/rank_device.h"
 #include "runtime/monitor/timeline/timeline.h"

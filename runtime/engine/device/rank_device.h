@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "runtime/base/mutex.h"
-#include "runtime/collectives/device_support.h"
+#include "runtime/collectives/device_transport.h"
 #include "runtime/cuda/device.h"
 #include "runtime/engine/device/ready_point.h"
 #include "runtime/engine/submission.h"

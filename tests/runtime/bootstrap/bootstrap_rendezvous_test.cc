@@ -18,6 +18,8 @@
 #include "gtest/gtest.h"
 #include "runtime/base/config.h"
 #include "runtime/bootstrap/bootstrap.h"
+#include "runtime/collectives/messages/message_communicator.h"
+#include "runtime/collectives/shm/shm_communicator.h"
 #include "tests/runtime/bootstrap/rank_bodies.h"
 #include "tests/testing/process_world.h"
 
@@ -57,12 +59,13 @@ std::optional<std::string> TorchrunStyle(const char* name) {
   return it == names->end() ? std::nullopt : ProcessEnvironment()(it->second);
 }
 
-void Meet(const EnvironmentReader& environment, absl::string_view communicator = "shm") {
+template <typename ExpectedCommunicator = ShmCommunicator>
+void Meet(const EnvironmentReader& environment) {
   const absl::StatusOr<Config> config = ReadConfig(environment);
   ASSERT_TRUE(config.ok()) << config.status();
   absl::StatusOr<Job> job = Bootstrap(*config);
   ASSERT_TRUE(job.ok()) << job.status();
-  EXPECT_EQ(job->transport.communicator->capabilities().name, communicator);
+  EXPECT_NE(dynamic_cast<ExpectedCommunicator*>(job->transport.communicator.get()), nullptr);
   testing::ExpectOneHostThatAddsUp(*std::move(job), config->job.rank, config->job.size);
 }
 
@@ -90,7 +93,7 @@ void MeetAcrossHosts() {
   absl::StatusOr<Job> job = Bootstrap(*config);
   ASSERT_TRUE(job.ok()) << job.status();
   EXPECT_EQ(job->topology.cross_size, config->job.size);
-  EXPECT_EQ(job->transport.communicator->capabilities().name, "tcp");
+  EXPECT_NE(dynamic_cast<MessageCommunicator*>(job->transport.communicator.get()), nullptr);
   testing::ExpectAddsUp(*std::move(job), config->job.rank, config->job.size);
 }
 
@@ -103,7 +106,7 @@ void MeetOverTcpAsRankZeroSays() {
     if (std::string(name) == "RONDA_BACKEND" && TorchrunStyle("RANK") == "0") return "tcp";
     return TorchrunStyle(name);
   };
-  Meet(environment, "tcp");
+  Meet<MessageCommunicator>(environment);
 }
 
 void MeetOverTcpNowhere() {

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <vector>
 
-#include "runtime/collectives/shm/shm_transport.h"
+#include "runtime/collectives/shm/shm_communicator.h"
 #include "runtime/shm/layout.h"
 #include "tests/testing/run_ranks.h"
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "runtime/collectives/communicator.h"
-#include "runtime/collectives/shm/shm_transport.h"
+#include "runtime/collectives/shm/shm_communicator.h"
 #include "tests/testing/run_ranks.h"
 
 namespace ronda {
@@ -78,7 +78,7 @@ TEST_P(SmallReduceTest, AVetoedReductionOfAnySizeChangesNothingAndTheNextOneRuns
       for (size_t count : kCounts) {
         const bool leaves = round % 2 == 1 && round / 2 % size == rank;
         const auto when_late = [] {};
-        Ballot ballot = {.own = leaves ? Ballot::Vote::kLeave : Ballot::Vote::kStay, .when_late = when_late};
+        Ballot ballot = {.own = leaves ? Ballot::Vote::kVeto : Ballot::Vote::kApprove, .when_late = when_late};
         std::vector<float> values = Contribution(rank, count, round);
         std::vector<Segment> segments = CutAt(0, values);
         if (leaves) segments[0].input = segments[0].output = nullptr;

@@ -19,7 +19,6 @@ using ::testing::IsEmpty;
 // buffer, and how this rank votes.
 class RecordingCommunicator : public Communicator {
  public:
-  Capabilities capabilities() const override { return {.name = "recording"}; }
   RankId rank() const override { return 1; }
   int size() const override { return 4; }
 
@@ -41,7 +40,7 @@ class RecordingCommunicator : public Communicator {
  private:
   static std::string VoteOf(const CallInfo& info) {
     if (info.ballot == nullptr) return "";
-    return info.ballot->own == Ballot::Vote::kStay ? " stays" : " leaves";
+    return info.ballot->own == Ballot::Vote::kApprove ? " stays" : " leaves";
   }
 
   absl::Status Note(const std::string& what, const CallInfo& info, const void* buffer) {
@@ -80,7 +79,7 @@ class ExecutorTest : public ::testing::Test {
 
   absl::StatusOr<Ballot::Result> ExecuteIfAllStay(const TensorRequest& request, Ballot::Vote own) {
     std::vector<const TensorEntry*> entries;
-    if (own == Ballot::Vote::kStay) entries.push_back(queue_.Find(request.key()));
+    if (own == Ballot::Vote::kApprove) entries.push_back(queue_.Find(request.key()));
     return executor_.ExecuteIfAllStay(BucketOf({request}, {0, 1, 2, 3}),
                                       {.own = own, .entries = entries, .when_late = [] {}});
   }
@@ -216,7 +215,7 @@ TEST_F(ExecutorTest, VotesTravelWithReductionsAndAheadOfAllElse) {
             {"reduce 0 with buffer stays", "reduce 0 with buffer"}}}) {
     communicator_.calls_.clear();
     const auto handle = Submit(c.request);
-    const auto result = ExecuteIfAllStay(c.request, Ballot::Vote::kStay);
+    const auto result = ExecuteIfAllStay(c.request, Ballot::Vote::kApprove);
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_EQ(*result, Ballot::Result::kCarriedOut);
     EXPECT_EQ(communicator_.calls_, c.calls) << Name(c.request.op);
@@ -230,13 +229,13 @@ TEST_F(ExecutorTest, VetoLeavesTheTensorsInFlight) {
     communicator_.calls_.clear();
     const TensorRequest request = {.name = std::string(Name(op)), .op = op, .shape = {4}, .root = 1};
     const auto handle = Submit(request);
-    const auto result = ExecuteIfAllStay(request, Ballot::Vote::kStay);
+    const auto result = ExecuteIfAllStay(request, Ballot::Vote::kApprove);
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_EQ(*result, Ballot::Result::kVetoed);
     EXPECT_EQ(communicator_.calls_.size(), 1U) << Name(op);
     EXPECT_FALSE(handle->done());
     communicator_.votes_say_ = Ballot::Result::kCarriedOut;
-    EXPECT_TRUE(ExecuteIfAllStay(request, Ballot::Vote::kStay).ok());
+    EXPECT_TRUE(ExecuteIfAllStay(request, Ballot::Vote::kApprove).ok());
     EXPECT_TRUE(handle->done());
     communicator_.votes_say_ = Ballot::Result::kVetoed;
   }
@@ -244,7 +243,7 @@ TEST_F(ExecutorTest, VetoLeavesTheTensorsInFlight) {
 
 TEST_F(ExecutorTest, WhoLeavesNeedsNoTensor) {
   communicator_.votes_say_ = Ballot::Result::kVetoed;
-  const auto result = ExecuteIfAllStay({.name = "x", .shape = {4}}, Ballot::Vote::kLeave);
+  const auto result = ExecuteIfAllStay({.name = "x", .shape = {4}}, Ballot::Vote::kVeto);
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(*result, Ballot::Result::kVetoed);
   EXPECT_THAT(communicator_.calls_, ElementsAre("reduce 0 leaves"));
@@ -255,7 +254,7 @@ TEST_F(ExecutorTest, WhoLeavesNeedsNoTensor) {
 TEST_F(ExecutorTest, WaitsForVotesOutlastTheNegotiation) {
   executor_.set_limits({.warning = absl::InfiniteDuration(), .deadline = absl::Seconds(40)});
   Submit({.name = "x", .shape = {4}});
-  ASSERT_TRUE(ExecuteIfAllStay({.name = "x", .shape = {4}}, Ballot::Vote::kStay).ok());
+  ASSERT_TRUE(ExecuteIfAllStay({.name = "x", .shape = {4}}, Ballot::Vote::kApprove).ok());
   EXPECT_EQ(communicator_.limits_.warning, absl::Seconds(40));
   EXPECT_EQ(communicator_.limits_.deadline, absl::Seconds(50));
 }

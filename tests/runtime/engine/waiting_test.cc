@@ -111,7 +111,6 @@ class Dawdler : public Communicator {
   Dawdler(std::unique_ptr<Communicator> communicator, std::shared_future<void> go_on)
       : communicator_(std::move(communicator)), go_on_(std::move(go_on)) {}
 
-  Capabilities capabilities() const override { return communicator_->capabilities(); }
   RankId rank() const override { return communicator_->rank(); }
   int size() const override { return communicator_->size(); }
   absl::Status Reduce(const ReduceCall& call) override {

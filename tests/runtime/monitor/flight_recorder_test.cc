@@ -15,7 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "runtime/shm/shm_file.h"
+#include "runtime/shm/shm_attach.h"
 #include "tests/testing/forked_child.h"
 
 namespace ronda {

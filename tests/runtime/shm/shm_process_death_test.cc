@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
-#include "runtime/collectives/shm/shm_transport.h"
+#include "runtime/collectives/shm/shm_communicator.h"
 #include "tests/testing/forked_child.h"
 
 namespace ronda {

@@ -18,7 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "runtime/shm/layout.h"
-#include "runtime/shm/shm_file.h"
+#include "runtime/shm/shm_attach.h"
 #include "tests/testing/forked_child.h"
 
 namespace ronda {

@@ -8,7 +8,7 @@ namespace ronda {
 namespace {
 
 const TcpJob kJob = {.job_id = "job", .secret = "open sesame"};
-const TcpLine kLine = {.level = 3, .caller = 7, .callee = 2};
+const TcpConnectionId kLine = {.level = 3, .caller = 7, .callee = 2};
 
 TEST(TcpHandshakeTest, EndsOfOneJobProveItToEachOther) {
   TcpCallee callee = *TcpCallee::Create(&kJob, 2);

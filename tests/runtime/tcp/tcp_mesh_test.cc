@@ -13,7 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/unique_fd.h"
-#include "runtime/tcp/socket_address.h"
+#include "runtime/tcp/tcp_listener.h"
 #include "tests/testing/tcp_ranks.h"
 
 namespace ronda {
@@ -106,7 +106,7 @@ TEST(TcpMeshTest, CallThatIsNotAnsweredIsMadeAgain) {
   const Listeners listeners = Listen(2);
   std::thread caller([&] {
     TcpMeshOptions options = MeshOptions(listeners, 1);
-    options.patience_with_callees = absl::Milliseconds(20);
+    options.call_timeout = absl::Milliseconds(20);
     const absl::StatusOr<Messages> messages = ConnectTcp(*listeners[1], options, {{.ranks = {0, 1}}});
     ASSERT_TRUE(messages.ok()) << messages.status();
     ExchangeRanks(*messages->front());
@@ -144,7 +144,7 @@ TEST(TcpMeshTest, SilentCallersAreDroppedWhenPatienceEnds) {
   std::atomic<bool> has_ended = false;
   std::thread rank0([&] {
     TcpMeshOptions options = MeshOptions(listeners, 0);
-    options.patience_with_strangers = absl::Milliseconds(1);
+    options.caller_timeout = absl::Milliseconds(1);
     options.job_failure = [&] { return has_ended ? absl::AbortedError("the test is over") : absl::OkStatus(); };
     EXPECT_EQ(ConnectTcp(*listeners[0], options, {{.ranks = {0, 1}}}).status().code(), absl::StatusCode::kAborted);
   });

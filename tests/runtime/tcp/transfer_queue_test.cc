@@ -1,4 +1,4 @@
-#include "runtime/tcp/transfer_queue.h"
+#include "runtime/tcp/tcp_messages.h"
 
 #include <algorithm>
 #include <cstring>

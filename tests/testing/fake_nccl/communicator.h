@@ -9,7 +9,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "runtime/base/mutex.h"
-#include "runtime/collectives/nccl/nccl_api.h"
+#include "runtime/collectives/nccl/nccl_library.h"
 #include "tests/testing/fake_nccl/fake_nccl.h"
 #include "tests/testing/fake_nccl/mailboxes.h"
 #include "tests/testing/fake_nccl/operations.h"

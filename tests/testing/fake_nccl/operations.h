@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/collectives/nccl/nccl_api.h"
+#include "runtime/collectives/nccl/nccl_library.h"
 #include "tests/testing/fake_nccl/mailboxes.h"
 
 namespace ronda::testing {

@@ -1,4 +1,4 @@
-#include "runtime/collectives/messages/page_scratch.h"
+#include "runtime/collectives/messages/message_reduce.h"
 
 #include <gtest/gtest.h>
 

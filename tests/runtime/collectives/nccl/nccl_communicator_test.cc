@@ -74,7 +74,7 @@ TEST_F(NcclCommunicatorTest, VoteIsOpenUntilTheDeviceHasCountedIt) {
     const DeviceMemory tensor = self.Floats(std::vector<float>(100, 1.0f));
     for (const RankId leaver : {-1, 1}) {
       const auto when_late = [] {};
-      Ballot ballot = {.own = rank == leaver ? Ballot::Vote::kLeave : Ballot::Vote::kStay, .when_late = when_late};
+      Ballot ballot = {.own = rank == leaver ? Ballot::Vote::kVeto : Ballot::Vote::kApprove, .when_late = when_late};
       CallInfo info = Info("voted on");
       info.ballot = &ballot;
       StreamHold hold(self.stream());
@@ -150,7 +150,7 @@ TEST_F(NcclCommunicatorTest, LargeTensorsAreVotedOnToo) {
     for (const RankId leaver : {-1, 0, 2}) {
       const auto when_late = [] {};
       const bool leaves = rank == leaver;
-      Ballot ballot = {.own = leaves ? Ballot::Vote::kLeave : Ballot::Vote::kStay, .when_late = when_late};
+      Ballot ballot = {.own = leaves ? Ballot::Vote::kVeto : Ballot::Vote::kApprove, .when_late = when_late};
       CallInfo info = Info("voted on");
       info.ballot = &ballot;
       Segment segment = {.count = kCount};

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <type_traits>
 
-#include "runtime/collectives/nccl/nccl_api.h"
+#include "runtime/collectives/nccl/nccl_library.h"
 
 // Not every toolkit comes with NCCL.
 #if __has_include(<nccl.h>)

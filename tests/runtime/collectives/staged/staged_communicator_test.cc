@@ -12,7 +12,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/time/time.h"
-#include "runtime/collectives/self/self_transport.h"
+#include "runtime/collectives/self/self_communicator.h"
 #include "tests/testing/fake_cuda/fake_cuda.h"
 
 namespace ronda {
@@ -77,9 +77,7 @@ class StagedCommunicatorTest : public ::testing::Test {
   std::unique_ptr<StagedCommunicator> staged_;
 };
 
-TEST_F(StagedCommunicatorTest, IsForMemoryOfDevices) {
-  EXPECT_EQ(staged_->capabilities().name, "staged");
-  EXPECT_EQ(staged_->capabilities().memory, Memory::kCuda);
+TEST_F(StagedCommunicatorTest, HasTheRanksOfTheHostsCommunicator) {
   EXPECT_EQ(staged_->size(), 1);
   EXPECT_EQ(staged_->rank(), 0);
 }
@@ -151,12 +149,12 @@ TEST_F(StagedCommunicatorTest, NothingIsAllocatedOnceItIsThere) {
 TEST_F(StagedCommunicatorTest, VoteIsDecidedWhenTheCallReturns) {
   const DeviceMemory tensor = Tensor({1, 2});
   const auto when_late = [] {};
-  for (Ballot::Vote vote : {Ballot::Vote::kLeave, Ballot::Vote::kStay}) {
+  for (Ballot::Vote vote : {Ballot::Vote::kVeto, Ballot::Vote::kApprove}) {
     Ballot ballot = {.own = vote, .when_late = when_late};
     const Segment segment = {.input = tensor.data(), .output = tensor.data(), .count = 2};
     ASSERT_EQ(staged_->Reduce({.info = {.label = "vote", .ballot = &ballot}, .segments = {&segment, 1}}),
               absl::OkStatus());
-    EXPECT_EQ(ballot.result, vote == Ballot::Vote::kStay ? Ballot::Result::kCarriedOut : Ballot::Result::kVetoed);
+    EXPECT_EQ(ballot.result, vote == Ballot::Vote::kApprove ? Ballot::Result::kCarriedOut : Ballot::Result::kVetoed);
   }
   EXPECT_EQ(ValuesOf(tensor), (std::vector<float>{1, 2}));
 }

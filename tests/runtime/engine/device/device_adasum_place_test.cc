@@ -35,7 +35,7 @@ class DeviceAdasumPlaceTest : public ::testing::Test {
   const std::shared_ptr<Device> device_ = *Device::Open(cuda_.table(), 0);
   const std::unique_ptr<DeviceStream> stream_ = *DeviceStream::Create(device_.get());
   Phases phases_;
-  DeviceAdasumPlace place_{{.device = device_,
+  DeviceAdasumOps place_{{.device = device_,
                             .stream = stream_->handle(),
                             .blocks = DeviceBlocks::Create(device_, RONDA_CUDA_DEVICE_MEMORY),
                             .marks = &phases_}};

@@ -1,0 +1,123 @@
+#ifndef RONDA_RUNTIME_COLLECTIVES_REDUCE_LAYOUT_H_
+#define RONDA_RUNTIME_COLLECTIVES_REDUCE_LAYOUT_H_
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "kernels/cpu/fp8.h"
+#include "runtime/base/types.h"
+#include "runtime/collectives/communicator.h"
+
+namespace ronda {
+
+// How the elements of a reduction lie on the wire: as granules, one after the other, which are never cut. A granule is
+// one element, or a block of 8-bit codes with their scale. Each segment begins a new one, so that the bits of a result
+// do not depend on what else is in the bucket.
+struct WireLayout {
+  DType dtype;                            // of the elements; not of blocks
+  std::optional<kernels::Fp8Format> fp8;  // granules are blocks of this format
+  size_t granule_elements;                // a power of two
+  size_t granule_bytes;
+};
+
+inline std::optional<kernels::Fp8Format> Fp8FormatOf(DType dtype, WireFormat wire) {
+  if (!IsFloatingPoint(dtype)) return std::nullopt;
+  if (wire == WireFormat::kFp8E4M3) return kernels::Fp8Format::kE4M3;
+  if (wire == WireFormat::kFp8E5M2) return kernels::Fp8Format::kE5M2;
+  return std::nullopt;
+}
+
+inline WireLayout LayoutOf(DType dtype, WireFormat wire) {
+  const DType travels_as = WireDType(dtype, wire);
+  const std::optional<kernels::Fp8Format> fp8 = Fp8FormatOf(dtype, wire);
+  return {.dtype = travels_as,
+          .fp8 = fp8,
+          .granule_elements = fp8.has_value() ? kernels::kFp8BlockElements : 1,
+          .granule_bytes = fp8.has_value() ? kernels::kFp8BlockBytes : SizeOf(travels_as)};
+}
+
+// Whether what a rank contributes can differ from its input by rounding, and packing it so changes residuals.
+inline bool RoundsContributions(DType dtype, WireFormat wire) {
+  const WireLayout layout = LayoutOf(dtype, wire);
+  return layout.fp8.has_value() || layout.dtype != dtype;
+}
+
+// A list of segments seen as one array of granules (wire_layout.h), without copying them together.
+//
+// Finding a place in it is a binary search over the segments' ends. Immutable, thus thread-safe; the segments and what
+// they point to must outlive it.
+class LogicalBuffer {
+ public:
+  // Where it keeps its own. Who makes one after the other allocates nothing if they share one.
+  using Memory = std::vector<size_t>;
+
+  // `memory`, which may be null, must outlive it, and serves one at a time.
+  // REQUIRES: granule_elements is a power of two.
+  LogicalBuffer(absl::Span<const Segment> segments, size_t granule_elements, Memory* memory = nullptr)
+      : segments_(segments), shift_(std::countr_zero(granule_elements)), memory_(memory) {
+    if (memory_ != nullptr) ends_.swap(*memory_);
+    ends_.clear();
+    ends_.reserve(segments.size());
+    for (const Segment& segment : segments) {
+      ends_.push_back(granules() + GranulesOf(segment));
+      elements_ += segment.count;
+    }
+  }
+
+  LogicalBuffer(const LogicalBuffer&) = delete;
+  LogicalBuffer& operator=(const LogicalBuffer&) = delete;
+  ~LogicalBuffer() {
+    if (memory_ != nullptr) ends_.swap(*memory_);
+  }
+
+  // Granules in all segments.
+  size_t granules() const { return ends_.empty() ? 0 : ends_.back(); }
+
+  // In all segments; their last granules need not be full.
+  size_t elements() const { return elements_; }
+
+  absl::Span<const Segment> segments() const { return segments_; }
+
+  // Elements that lie in one segment, one after the other; their first begins a granule.
+  struct Run {
+    size_t segment;  // its index
+    size_t begin;    // of the first element in the segment
+    size_t count;    // elements
+    size_t offset;   // granules between the beginning of the visited range and this
+  };
+
+  // Calls visit(Run) for the non-empty pieces of granules [begin, begin + n), in order.
+  // REQUIRES: begin + n <= granules().
+  template <typename Visit>
+  void ForEachRun(size_t begin, size_t n, const Visit& visit) const {
+    size_t i = static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), begin) - ends_.begin());
+    for (size_t done = 0; done < n; ++i) {
+      const Segment& segment = segments_[i];
+      const size_t granules = GranulesOf(segment);
+      const size_t skip = begin + done - (ends_[i] - granules);
+      const size_t take = std::min(n - done, granules - skip);
+      if (take == 0) continue;
+      const size_t first = skip << shift_;
+      visit(
+          Run{.segment = i, .begin = first, .count = std::min(take << shift_, segment.count - first), .offset = done});
+      done += take;
+    }
+  }
+
+ private:
+  size_t GranulesOf(const Segment& segment) const { return (segment.count + (size_t{1} << shift_) - 1) >> shift_; }
+
+  const absl::Span<const Segment> segments_;
+  const int shift_;  // log2 of a granule's elements
+  Memory* const memory_;
+  size_t elements_ = 0;
+  Memory ends_;  // ends_[i]: granules in segments 0 to i
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_COLLECTIVES_REDUCE_LAYOUT_H_
