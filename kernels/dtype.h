@@ -57,12 +57,12 @@ struct DTypeInfo {
   uint64_t infinity;  // the bits of infinity; 0: the type has none
 };
 
-inline constexpr DTypeInfo kDTypes[] = {
+inline constexpr DTypeInfo kDTypeTable[] = {
 #define RONDA_DTYPE_INFO(enumerator, suffix, name, type, kind, infinity) {name, sizeof(type), DTypeKind::kind, infinity},
     RONDA_DTYPE_TABLE(RONDA_DTYPE_INFO)
 #undef RONDA_DTYPE_INFO
 };
-inline constexpr int kDTypeCount = static_cast<int>(std::size(kDTypes));
+inline constexpr int kDTypeCount = static_cast<int>(std::size(kDTypeTable));
 
 // The DType whose elements are of type E.
 template <class E>
@@ -73,7 +73,7 @@ inline constexpr DType kDTypeOf = DType{0xFF};
 RONDA_DTYPE_TABLE(RONDA_DTYPE_OF)
 #undef RONDA_DTYPE_OF
 
-constexpr const DTypeInfo& InfoOf(DType dtype) { return kDTypes[static_cast<int>(dtype)]; }
+constexpr const DTypeInfo& InfoOf(DType dtype) { return kDTypeTable[static_cast<int>(dtype)]; }
 
 // Bytes of one element.
 constexpr size_t SizeOf(DType dtype) { return InfoOf(dtype).bytes; }

@@ -8,7 +8,6 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "runtime/base/environment.h"
-#include "runtime/base/job_environment.h"
 #include "runtime/base/logging.h"
 
 namespace ronda {

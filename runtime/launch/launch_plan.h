@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "runtime/control/topology.h"
+#include "runtime/base/peer.h"
 #include "runtime/launch/hosts.h"
 #include "runtime/launch/launch_options.h"
 

@@ -10,6 +10,7 @@
 #include "client/ronda.hpp"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/client/world_programs.h"
 #include "tests/testing/process_world.h"
 
 namespace {
@@ -291,4 +292,8 @@ TEST(ManyRanksTest, EightRanksOnFewCoresAgree) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return ronda::testing::RankProgramMain(argc, argv, kPrograms); }
+namespace ronda::testing {
+
+const std::vector<RankProgram>& CollectivesPrograms() { return kPrograms; }
+
+}  // namespace ronda::testing

@@ -13,6 +13,7 @@
 #include "client/ronda.hpp"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/client/world_programs.h"
 #include "tests/testing/process_world.h"
 
 namespace {
@@ -197,4 +198,8 @@ TEST(FailureWorldTest, AVariableThatMakesNoSenseIsNamedByInit) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return ronda::testing::RankProgramMain(argc, argv, kPrograms); }
+namespace ronda::testing {
+
+const std::vector<RankProgram>& FailurePrograms() { return kPrograms; }
+
+}  // namespace ronda::testing

@@ -6,6 +6,7 @@
 #include "client/ronda.hpp"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/client/world_programs.h"
 #include "tests/testing/process_world.h"
 
 namespace {
@@ -219,4 +220,8 @@ INSTANTIATE_TEST_SUITE_P(Programs, MismatchWorldTest, ::testing::ValuesIn([] {
 
 }  // namespace
 
-int main(int argc, char** argv) { return ronda::testing::RankProgramMain(argc, argv, kPrograms); }
+namespace ronda::testing {
+
+const std::vector<RankProgram>& MismatchPrograms() { return kPrograms; }
+
+}  // namespace ronda::testing

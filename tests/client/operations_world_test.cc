@@ -5,6 +5,7 @@
 #include "client/ronda.hpp"
 #include "gtest/gtest.h"
 #include "tests/client/rank_bodies.h"
+#include "tests/client/world_programs.h"
 #include "tests/testing/process_world.h"
 
 namespace ronda::testing {
@@ -36,6 +37,6 @@ TEST_P(OperationsWorldTest, Coordination) { ExpectRankProgramSucceeds("Coordinat
 INSTANTIATE_TEST_SUITE_P(Ranks, OperationsWorldTest, ::testing::Values(2, 3, 4));
 
 }  // namespace
-}  // namespace ronda::testing
+const std::vector<RankProgram>& OperationsPrograms() { return kPrograms; }
 
-int main(int argc, char** argv) { return ronda::testing::RankProgramMain(argc, argv, ronda::testing::kPrograms); }
+}  // namespace ronda::testing

@@ -5,6 +5,7 @@
 #include "client/ronda.hpp"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/client/world_programs.h"
 #include "tests/testing/process_world.h"
 
 namespace {
@@ -157,4 +158,8 @@ TEST(OptimizerWorldTest, BroadcastsParametersAndState) { ExpectRankProgramSuccee
 
 }  // namespace
 
-int main(int argc, char** argv) { return ronda::testing::RankProgramMain(argc, argv, kPrograms); }
+namespace ronda::testing {
+
+const std::vector<RankProgram>& OptimizerPrograms() { return kPrograms; }
+
+}  // namespace ronda::testing

@@ -10,6 +10,7 @@
 #include "client/ronda.hpp"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/client/world_programs.h"
 #include "tests/testing/process_world.h"
 
 namespace {
@@ -139,4 +140,8 @@ TEST(RestartWorldTest, AJobFollowsOneWhoseProcessSetsWereRefused) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return ronda::testing::RankProgramMain(argc, argv, kPrograms); }
+namespace ronda::testing {
+
+const std::vector<RankProgram>& RestartPrograms() { return kPrograms; }
+
+}  // namespace ronda::testing

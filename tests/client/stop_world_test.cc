@@ -10,6 +10,7 @@
 #include "client/ronda.hpp"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/client/world_programs.h"
 #include "tests/testing/process_world.h"
 
 namespace {
@@ -146,12 +147,17 @@ TEST(StopThreadsTest, RanksThatAreThreadsAgree) { ExpectRankProgramSucceeds("Ran
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  return ronda::testing::RankProgramMain(argc, argv,
-                                         {{"OneIsAsked", OneIsAsked},
-                                          {"TheNextJobHearsOfItToo", TheNextJobHearsOfItToo},
-                                          {"AskedWhileTheOthersHaveJoined", AskedWhileTheOthersHaveJoined},
-                                          {"NotWhileARankHasJoined", NotWhileARankHasJoined},
-                                          {"PeerFails", PeerFails},
-                                          {"RanksAreThreads", RanksAreThreads}});
+namespace ronda::testing {
+
+const std::vector<RankProgram>& StopPrograms() {
+  static const std::vector<RankProgram>* const programs =
+      new std::vector<RankProgram>{{"OneIsAsked", OneIsAsked},
+                                   {"TheNextJobHearsOfItToo", TheNextJobHearsOfItToo},
+                                   {"AskedWhileTheOthersHaveJoined", AskedWhileTheOthersHaveJoined},
+                                   {"NotWhileARankHasJoined", NotWhileARankHasJoined},
+                                   {"PeerFails", PeerFails},
+                                   {"RanksAreThreads", RanksAreThreads}};
+  return *programs;
 }
+
+}  // namespace ronda::testing

@@ -11,7 +11,7 @@
 #include "runtime/base/group.h"
 #include "runtime/collectives/communicator.h"
 #include "tests/conformance/reduce_case.h"
-#include "tests/testing/backend_suite.h"
+#include "tests/testing/backends.h"
 
 namespace ronda::testing {
 

@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "tests/hosts/network_hosts.h"
-#include "tests/testing/mpirun.h"
+#include "tests/testing/process_world.h"
 
 namespace ronda::testing {
 

@@ -19,7 +19,6 @@
 #include "tests/hosts/network_hosts.h"
 #include "tests/hosts/ssh_servers.h"
 #include "tests/multiprocess/launcher_harness.h"
-#include "tests/testing/mpirun.h"
 #include "tests/testing/process_world.h"
 
 namespace ronda::testing {

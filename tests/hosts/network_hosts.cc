@@ -13,7 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "runtime/base/status_macros.h"
-#include "tests/testing/mpirun.h"
+#include "tests/testing/process_world.h"
 
 namespace ronda::testing {
 namespace {

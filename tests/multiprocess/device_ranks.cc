@@ -10,7 +10,7 @@
 
 #include "client/ronda.hpp"
 #include "runtime/cuda/device.h"
-#include "tests/testing/device_access.h"
+#include "tests/testing/on_device.h"
 
 namespace ronda::testing {
 namespace {

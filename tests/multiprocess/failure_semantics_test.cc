@@ -24,7 +24,6 @@
 #include "client/ronda.hpp"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/testing/forked_child.h"
 #include "tests/testing/process_world.h"
 
 namespace ronda {

@@ -1,11 +1,17 @@
 #ifndef RONDA_TESTS_TESTING_BACKENDS_H_
 #define RONDA_TESTS_TESTING_BACKENDS_H_
 
+#include <gtest/gtest.h>
+
+#include <ostream>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "runtime/base/types.h"
 #include "runtime/collectives/host_map.h"
 #include "runtime/collectives/transport.h"
+#include "tests/testing/run_ranks.h"
 
 namespace ronda::testing {
 
@@ -42,6 +48,54 @@ struct BackendOptions {
 // One transport a rank. Fails the test, and returns nothing, if they do not connect.
 // REQUIRES: IsTestable(backend, options.size).
 std::vector<Transport> ConnectRanks(Backend backend, const BackendOptions& options);
+
+// Tests of what every backend promises, with several numbers of ranks.
+
+struct BackendRanks {
+  Backend backend;
+  int size;
+};
+
+std::ostream& operator<<(std::ostream& out, const BackendRanks& parameter);
+
+// Each backend for memory of the host with each of these numbers of ranks, of which it must be able to do one at least.
+std::vector<BackendRanks> EveryBackend(const std::vector<int>& sizes);
+
+// The same, and those for memory of devices.
+std::vector<BackendRanks> EveryBackendAndDevice(const std::vector<int>& sizes);
+
+// EveryBackend without those that go through several hosts.
+std::vector<BackendRanks> EveryFlatBackend(const std::vector<int>& sizes);
+
+// "Shm3"
+std::string NameOfBackendRanks(const ::testing::TestParamInfo<BackendRanks>& info);
+
+// Has a job of connected ranks, which are threads of the test.
+//
+//   class MyTest : public BackendTest {};
+//   INSTANTIATE_TEST_SUITE_P(Backends, MyTest, ::testing::ValuesIn(EveryBackend({1, 2, 5})), NameOfBackendRanks);
+class BackendTest : public ::testing::TestWithParam<BackendRanks> {
+ protected:
+  void SetUp() override;
+  // Ranks end their communicators together, as some wait for each other.
+  void TearDown() override;
+
+  int size() const { return static_cast<int>(transports_.size()); }
+  Transport& transport(RankId rank) { return transports_[rank]; }
+  HostMap hosts() const { return HostsOf(GetParam().backend, GetParam().size); }
+
+  // Runs body(rank, transport) on a thread a rank; a failed expectation within names the rank.
+  template <typename Body>
+  void OnEveryRank(const Body& body) {
+    RunRanksOn(transports_, [&](RankId rank, Transport& transport) {
+      SCOPED_TRACE(absl::StrCat("rank ", rank));
+      body(rank, transport);
+    });
+  }
+
+ private:
+  std::vector<Transport> transports_;
+};
 
 }  // namespace ronda::testing
 

@@ -1,8 +1,11 @@
 #ifndef RONDA_TESTS_TESTING_DEVICE_TRANSPORTS_H_
 #define RONDA_TESTS_TESTING_DEVICE_TRANSPORTS_H_
 
+#include <cstdint>
 #include <vector>
 
+#include "runtime/bootstrap/device_hierarchy.h"
+#include "runtime/collectives/host_map.h"
 #include "runtime/collectives/transport.h"
 
 namespace ronda::testing {
@@ -18,6 +21,20 @@ bool HasDevices();
 // Through pinned memory, in small slots, and between the ranks as in InProcessWorld.
 // REQUIRES: HasDevices().
 std::vector<Transport> ConnectStagedTransports(int size);
+
+// Jobs whose tensors travel through NCCL, inside one test: every rank is a thread with a device of its own.
+
+// One transport a rank: an NcclCommunicator over the fakes of NCCL and CUDA, which passes for one of host memory
+// (on_device.h), and a control plane within the process.
+std::vector<Transport> ConnectNcclTransports(int size);
+
+// Jobs on several hosts whose tensors travel between devices, inside one test: every rank is a thread with a device of
+// its own.
+
+// One transport a rank: two levels, over the fakes of NCCL and CUDA and ConnectHierarchicalTransports, which pass for a
+// communicator of host memory (on_device.h).
+std::vector<Transport> ConnectDeviceHierarchyTransports(const HostMap& map, DeviceHierarchyOptions::Across across,
+                                                        uint64_t seed);
 
 }  // namespace ronda::testing
 

@@ -1,4 +1,4 @@
-#include "tests/testing/hierarchical_transports.h"
+#include "tests/testing/message_transports.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -12,8 +12,7 @@
 #include "runtime/control/inprocess/in_process_control_plane.h"
 #include "runtime/control/inprocess/in_process_job.h"
 #include "runtime/shm/shm_world.h"
-#include "tests/testing/fake_messages.h"
-#include "tests/testing/forwarding_control_plane.h"
+#include "tests/testing/fakes.h"
 
 namespace ronda::testing {
 namespace {

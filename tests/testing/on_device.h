@@ -1,15 +1,42 @@
 #ifndef RONDA_TESTS_TESTING_ON_DEVICE_H_
 #define RONDA_TESTS_TESTING_ON_DEVICE_H_
 
+#include <cstddef>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/functional/function_ref.h"
+#include "absl/strings/string_view.h"
 #include "runtime/collectives/communicator.h"
 #include "runtime/cuda/device.h"
-#include "tests/testing/device_access.h"
 
 namespace ronda::testing {
+
+// Reads and writes a device's memory, whatever the device is, in the order of a stream. What goes wrong fails the test.
+//
+// Thread-compatible. The stream must outlive it.
+class DeviceAccess {
+ public:
+  DeviceAccess(std::shared_ptr<Device> device, StreamHandle stream) : device_(std::move(device)), stream_(stream) {}
+
+  // Memory that it allocates must not outlive the device.
+  DeviceMemory Allocate(size_t bytes);
+
+  void Write(void* memory, absl::string_view content);
+  std::string Read(const void* memory, size_t bytes);
+
+  // Waits until the stream has done everything it was given.
+  void Finish();
+
+ private:
+  void Copy(void* dst, const void* src, size_t bytes);
+  void MakeRoom(size_t bytes);
+
+  const std::shared_ptr<Device> device_;
+  const StreamHandle stream_;
+  DeviceMemory pinned_;  // what is copied goes through it
+};
 
 // Has a communicator of a device pass the tests of those of host memory: copies the buffers of each call to the
 // device, waits for the stream, and copies back whatever has changed. Buffers on the device are as well aligned as the

@@ -6,7 +6,6 @@
 
 #include "runtime/base/peer.h"
 #include "runtime/base/types.h"
-#include "runtime/control/topology.h"
 
 namespace ronda {
 

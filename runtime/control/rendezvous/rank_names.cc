@@ -1,4 +1,4 @@
-#include "runtime/control/rendezvous/rank_names.h"
+#include "runtime/base/peer.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/logging.h"
-#include "runtime/control/rendezvous/rank_names.h"
+#include "runtime/base/peer.h"
 
 namespace ronda {
 namespace {

@@ -12,7 +12,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "runtime/base/types.h"
-#include "runtime/control/tree/report_batch.h"
 #include "runtime/monitor/flight_recorder.h"
 
 namespace ronda {

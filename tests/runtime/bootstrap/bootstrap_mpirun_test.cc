@@ -17,7 +17,6 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/runtime/bootstrap/left_ranks.h"
-#include "tests/testing/mpirun.h"
 #include "tests/testing/process_world.h"
 
 namespace ronda {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "tests/testing/fake_messages.h"
+#include "tests/testing/message_transports.h"
 
 namespace ronda::testing {
 namespace {

@@ -13,7 +13,7 @@
 #include "absl/time/time.h"
 #include "runtime/collectives/communicator.h"
 #include "runtime/monitor/flight_recorder.h"
-#include "tests/testing/backend_suite.h"
+#include "tests/testing/backends.h"
 
 namespace ronda::testing {
 namespace {

@@ -12,7 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "tests/testing/hierarchical_transports.h"
+#include "tests/testing/message_transports.h"
 #include "tests/testing/run_ranks.h"
 
 namespace ronda::testing {

@@ -1,6 +1,6 @@
 // The control planes of the backends within a host.
 #include "tests/runtime/control/control_plane_suite.h"
-#include "tests/testing/backend_suite.h"
+#include "tests/testing/backends.h"
 
 namespace ronda::testing {
 namespace {

@@ -12,7 +12,7 @@
 #include "tests/runtime/engine/job.h"
 #include "tests/testing/backends.h"
 #include "tests/testing/fake_nccl/load_fake_nccl.h"
-#include "tests/testing/hierarchical_transports.h"
+#include "tests/testing/message_transports.h"
 #include "tests/testing/run_ranks.h"
 
 namespace ronda::testing {

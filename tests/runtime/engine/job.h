@@ -14,7 +14,7 @@
 #include "runtime/engine/runtime.h"
 #include "runtime/engine/submission.h"
 #include "tests/testing/backends.h"
-#include "tests/testing/fake_clock.h"
+#include "tests/testing/fakes.h"
 
 namespace ronda::testing {
 

@@ -15,7 +15,7 @@
 #include "runtime/control/control_plane.h"
 #include "runtime/negotiation/codec.h"
 #include "tests/runtime/engine/job.h"
-#include "tests/testing/forwarding_control_plane.h"
+#include "tests/testing/fakes.h"
 #include "tests/testing/run_ranks.h"
 
 namespace ronda {

@@ -19,7 +19,7 @@
 #include "runtime/negotiation/codec.h"
 #include "tests/runtime/engine/job.h"
 #include "tests/testing/backends.h"
-#include "tests/testing/forwarding_control_plane.h"
+#include "tests/testing/fakes.h"
 #include "tests/testing/run_ranks.h"
 
 namespace ronda {

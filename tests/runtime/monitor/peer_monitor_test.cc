@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "runtime/base/mutex.h"
-#include "tests/testing/forked_child.h"
+#include "tests/testing/process_world.h"
 
 namespace ronda {
 namespace {

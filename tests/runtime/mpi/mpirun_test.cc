@@ -9,7 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "tests/testing/mpirun.h"
+#include "tests/testing/process_world.h"
 
 namespace ronda::testing {
 namespace {

@@ -1,8 +1,11 @@
 #include "tests/testing/fake_nccl/communicator.h"
 
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/cpu/reduce.h"
+#include "runtime/base/logging.h"
 
 namespace ronda::testing {
 
@@ -99,6 +102,134 @@ void FakeNcclCommunicator::WaitForAbort() {
 void FakeNcclCommunicator::Fail(const std::string& error) {
   const MutexLock lock(&mu_);
   error_ = error;
+}
+
+namespace {
+
+using Kind = NcclOperation::Kind;
+
+DType DTypeOf(NcclDataType type) {
+  constexpr DType kTypes[] = {DType::kInt8,   DType::kUint8,   DType::kInt32,   DType::kUint32,  DType::kInt64,
+                              DType::kUint64, DType::kFloat16, DType::kFloat32, DType::kFloat64, DType::kBfloat16};
+  return kTypes[static_cast<int>(type)];
+}
+
+ReduceOp ReduceOpOf(NcclRedOp op) {
+  constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kProduct, ReduceOp::kMax, ReduceOp::kMin};
+  return kOps[static_cast<int>(op)];
+}
+
+char* WithoutConst(const void* data) { return static_cast<char*>(const_cast<void*>(data)); }
+
+// One rank's part of a group.
+class GroupRun {
+ public:
+  GroupRun(Mailboxes& mailboxes, int rank, int ranks, const std::atomic<bool>& gives_up)
+      : mailboxes_(mailboxes), rank_(rank), ranks_(ranks), gives_up_(gives_up) {}
+
+  bool Run(const std::vector<NcclOperation>& operations) {
+    std::vector<Transfer> transfers;
+    for (const NcclOperation& operation : operations) {
+      const size_t bytes = operation.count * SizeOf(DTypeOf(operation.type));
+      if (operation.kind == Kind::kSend) transfers.push_back(Send(operation.peer, operation.input, bytes));
+      if (operation.kind == Kind::kRecv) transfers.push_back(Receive(operation.peer, operation.output, bytes));
+    }
+    if (!transfers.empty() && !Carry(std::move(transfers))) return false;
+    for (const NcclOperation& operation : operations) {
+      if (!RunCollective(operation)) return false;
+    }
+    return true;
+  }
+
+ private:
+  static Transfer Send(int peer, const void* data, size_t bytes) {
+    return {.way = Transfer::Way::kSend, .peer = peer, .data = WithoutConst(data), .bytes = bytes};
+  }
+  static Transfer Receive(int peer, void* data, size_t bytes) {
+    return {.way = Transfer::Way::kReceive, .peer = peer, .data = static_cast<char*>(data), .bytes = bytes};
+  }
+  bool Carry(std::vector<Transfer> transfers) { return mailboxes_.Run(rank_, std::move(transfers), gives_up_); }
+
+  bool RunCollective(const NcclOperation& operation) {
+    switch (operation.kind) {
+      case Kind::kAllReduce:
+        return AllReduce(operation);
+      case Kind::kBroadcast:
+        return Broadcast(operation);
+      case Kind::kAllGather:
+        return AllGather(operation);
+      case Kind::kSend:
+      case Kind::kRecv:
+        return true;
+    }
+    return false;
+  }
+
+  // A reduce-scatter and an all-gather around the ring.
+  bool AllReduce(const NcclOperation& operation) {
+    const DType dtype = DTypeOf(operation.type);
+    const size_t element = SizeOf(dtype);
+    std::memmove(operation.output, operation.input, operation.count * element);
+    char* const data = static_cast<char*>(operation.output);
+    std::vector<char> arrived((operation.count / ranks_ + 1) * element);
+    const auto begin = [&](int chunk) { return operation.count * Wrap(chunk) / ranks_; };
+    const auto count = [&](int chunk) { return operation.count * (Wrap(chunk) + 1) / ranks_ - begin(chunk); };
+    for (int step = 0; step < 2 * (ranks_ - 1); ++step) {
+      const bool reduces = step < ranks_ - 1;
+      const int leaving = rank_ - step;
+      const int arriving = leaving - 1;
+      char* const place = data + begin(arriving) * element;
+      if (!Carry({Send(Wrap(rank_ + 1), data + begin(leaving) * element, count(leaving) * element),
+                  Receive(Wrap(rank_ - 1), reduces ? arrived.data() : place, count(arriving) * element)})) {
+        return false;
+      }
+      if (reduces) Combine(place, arrived.data(), dtype, ReduceOpOf(operation.op), count(arriving));
+    }
+    return true;
+  }
+
+  static void Combine(char* into, const char* other, DType dtype, ReduceOp op, size_t count) {
+    const void* const sources[] = {other, into};
+    kernels::Reduce({.sources = sources, .dtype = dtype, .op = op, .dst = into, .dst_dtype = dtype, .count = count});
+  }
+
+  bool Broadcast(const NcclOperation& operation) {
+    const size_t bytes = operation.count * SizeOf(DTypeOf(operation.type));
+    if (rank_ != operation.peer) return Carry({Receive(operation.peer, operation.output, bytes)});
+    std::vector<Transfer> transfers;
+    for (int peer = 0; peer < ranks_; ++peer) {
+      if (peer != rank_) transfers.push_back(Send(peer, operation.input, bytes));
+    }
+    std::memmove(operation.output, operation.input, bytes);
+    return Carry(std::move(transfers));
+  }
+
+  bool AllGather(const NcclOperation& operation) {
+    const size_t bytes = operation.count * SizeOf(DTypeOf(operation.type));
+    char* const output = static_cast<char*>(operation.output);
+    std::memmove(output + rank_ * bytes, operation.input, bytes);
+    std::vector<Transfer> transfers;
+    for (int peer = 0; peer < ranks_; ++peer) {
+      if (peer == rank_) continue;
+      transfers.push_back(Send(peer, operation.input, bytes));
+      transfers.push_back(Receive(peer, output + peer * bytes, bytes));
+    }
+    return Carry(std::move(transfers));
+  }
+
+  int Wrap(int rank) const { return (rank % ranks_ + ranks_) % ranks_; }
+
+  Mailboxes& mailboxes_;
+  const int rank_;
+  const int ranks_;
+  const std::atomic<bool>& gives_up_;
+};
+
+}  // namespace
+
+bool RunOperations(const std::vector<NcclOperation>& operations, Mailboxes& mailboxes, int rank, int ranks,
+                   const std::atomic<bool>& gives_up) {
+  return GroupRun(mailboxes, rank, ranks, gives_up).Run(operations);
 }
 
 }  // namespace ronda::testing

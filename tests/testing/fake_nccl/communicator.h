@@ -2,6 +2,8 @@
 #define RONDA_TESTS_TESTING_FAKE_NCCL_COMMUNICATOR_H_
 
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <string>
@@ -12,9 +14,24 @@
 #include "runtime/collectives/nccl/nccl_library.h"
 #include "tests/testing/fake_nccl/fake_nccl.h"
 #include "tests/testing/fake_nccl/mailboxes.h"
-#include "tests/testing/fake_nccl/operations.h"
 
 namespace ronda::testing {
+
+// One call of NCCL's. The device uses the pointers as they are.
+struct NcclOperation {
+  enum class Kind : uint8_t { kAllReduce, kBroadcast, kAllGather, kSend, kRecv } kind = Kind::kSend;
+  const void* input = nullptr;
+  void* output = nullptr;
+  size_t count = 0;
+  NcclDataType type = NcclDataType::kInt8;
+  NcclRedOp op = NcclRedOp::kSum;
+  int peer = 0;  // or root
+};
+
+// Carries out what one rank has grouped: sends and receives all at once, then the collectives one after the other.
+// Returns false if it gave up.
+bool RunOperations(const std::vector<NcclOperation>& operations, Mailboxes& mailboxes, int rank, int ranks,
+                   const std::atomic<bool>& gives_up);
 
 // One rank's side of a communicator. Lives until its work has left the streams.
 //

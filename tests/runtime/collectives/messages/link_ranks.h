@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "runtime/collectives/messages/message_link.h"
-#include "tests/testing/fake_messages.h"
+#include "tests/testing/message_transports.h"
 
 namespace ronda::testing {
 

@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/logging.h"
 #include "runtime/control/grpc/grpc_control_plane.h"
-#include "tests/testing/forked_child.h"
+#include "tests/testing/process_world.h"
 
 namespace ronda::testing {
 namespace {

@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-#include "tests/testing/fake_messages.h"
+#include "tests/testing/message_transports.h"
 
 namespace ronda::testing {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "tests/testing/mpirun.h"
+#include "tests/testing/process_world.h"
 
 namespace ronda::testing {
 namespace {

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "tests/testing/fake_clock.h"
 #include "tests/testing/fake_cuda/fake_cuda.h"
+#include "tests/testing/fakes.h"
 
 namespace ronda {
 namespace {

@@ -1,4 +1,4 @@
-#include "tests/testing/fake_messages.h"
+#include "tests/testing/message_transports.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-#ifndef RONDA_TESTS_TESTING_FORWARDING_CONTROL_PLANE_H_
-#define RONDA_TESTS_TESTING_FORWARDING_CONTROL_PLANE_H_
+#ifndef RONDA_TESTS_TESTING_FAKES_H_
+#define RONDA_TESTS_TESTING_FAKES_H_
 
 #include <cstdint>
 #include <memory>
@@ -9,9 +9,31 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/mutex.h"
 #include "runtime/control/control_plane.h"
 
 namespace ronda::testing {
+
+// A clock that stands still until a test advances it. Thread-safe.
+class FakeClock : public Clock {
+ public:
+  explicit FakeClock(absl::Time start = absl::UnixEpoch() + absl::Hours(1)) : now_(start) {}
+
+  absl::Time Now() const override {
+    MutexLock lock(&mu_);
+    return now_;
+  }
+
+  void Advance(absl::Duration duration) {
+    MutexLock lock(&mu_);
+    now_ += duration;
+  }
+
+ private:
+  mutable Mutex mu_;
+  absl::Time now_ ABSL_GUARDED_BY(mu_);
+};
 
 // A control plane that does what another one does. Tests derive from it to delay or to look at what passes, so that a
 // race between messages always ends the same way.
@@ -37,4 +59,4 @@ class ForwardingControlPlane : public ControlPlane {
 
 }  // namespace ronda::testing
 
-#endif  // RONDA_TESTS_TESTING_FORWARDING_CONTROL_PLANE_H_
+#endif  // RONDA_TESTS_TESTING_FAKES_H_

@@ -1,0 +1,214 @@
+#include <atomic>
+#include <memory>
+#include <stdexcept>
+#include <thread>
+
+#include "client/c_api_support.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/collectives/self/self_communicator.h"
+
+namespace ronda {
+namespace {
+
+TEST(StatusCodeTest, OkIsOkWhoeverSaysIt) {
+  for (Answer from : {Answer::kStartup, Answer::kSubmission, Answer::kCompletion}) {
+    EXPECT_EQ(ToRondaStatus(absl::StatusCode::kOk, from), RONDA_OK);
+  }
+}
+
+TEST(StatusCodeTest, FailuresOfTheJobReadTheSameWhereverTheyAreMet) {
+  for (Answer from : {Answer::kStartup, Answer::kSubmission, Answer::kCompletion}) {
+    EXPECT_EQ(ToRondaStatus(absl::StatusCode::kUnavailable, from), RONDA_ERROR_PEER_FAILED);
+    EXPECT_EQ(ToRondaStatus(absl::StatusCode::kAborted, from), RONDA_ERROR_PEER_FAILED);
+    EXPECT_EQ(ToRondaStatus(absl::StatusCode::kDeadlineExceeded, from), RONDA_ERROR_DEADLINE);
+    EXPECT_EQ(ToRondaStatus(absl::StatusCode::kResourceExhausted, from), RONDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_EQ(ToRondaStatus(absl::StatusCode::kInternal, from), RONDA_ERROR_INTERNAL);
+  }
+}
+
+TEST(StatusCodeTest, ACodeThatNobodyUsesIsInternal) {
+  for (Answer from : {Answer::kStartup, Answer::kSubmission, Answer::kCompletion}) {
+    EXPECT_EQ(ToRondaStatus(absl::StatusCode::kDataLoss, from), RONDA_ERROR_INTERNAL);
+    EXPECT_EQ(ToRondaStatus(static_cast<absl::StatusCode>(99), from), RONDA_ERROR_INTERNAL);
+  }
+}
+
+TEST(StatusCodeTest, SubmissionsTellBadArgumentsDuplicatesAndShutdownApart) {
+  EXPECT_EQ(ToRondaStatus(absl::StatusCode::kInvalidArgument, Answer::kSubmission), RONDA_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(ToRondaStatus(absl::StatusCode::kAlreadyExists, Answer::kSubmission), RONDA_ERROR_DUPLICATE_NAME);
+  EXPECT_EQ(ToRondaStatus(absl::StatusCode::kCancelled, Answer::kSubmission), RONDA_ERROR_NOT_INITIALIZED);
+  EXPECT_EQ(ToRondaStatus(absl::StatusCode::kFailedPrecondition, Answer::kSubmission), RONDA_ERROR_INVALID_ARGUMENT);
+}
+
+TEST(StatusCodeTest, DisagreementOfRanksIsAMismatchAtCompletionOnly) {
+  EXPECT_EQ(ToRondaStatus(absl::StatusCode::kFailedPrecondition, Answer::kCompletion), RONDA_ERROR_MISMATCH);
+  EXPECT_NE(ToRondaStatus(absl::StatusCode::kFailedPrecondition, Answer::kStartup), RONDA_ERROR_MISMATCH);
+}
+
+TEST(StatusCodeTest, StartupBlamesTheConfigurationForRanksThatDoNotFitTogether) {
+  for (absl::StatusCode code :
+       {absl::StatusCode::kInvalidArgument, absl::StatusCode::kFailedPrecondition, absl::StatusCode::kAlreadyExists,
+        absl::StatusCode::kNotFound, absl::StatusCode::kPermissionDenied, absl::StatusCode::kUnauthenticated}) {
+    EXPECT_EQ(ToRondaStatus(code, Answer::kStartup), RONDA_ERROR_INVALID_ARGUMENT);
+  }
+}
+
+using ::testing::HasSubstr;
+
+absl::StatusOr<std::unique_ptr<Session>> OneRank() {
+  return std::make_unique<Session>(Runtime::Create({}, {}, CreateSelfTransport("here")), WaitLimits());
+}
+
+TEST(DefaultRuntimeTest, ThereIsNoneBeforeStartAndAfterStop) {
+  DefaultRuntime runtime;
+  EXPECT_EQ(runtime.Get(), nullptr);
+  EXPECT_EQ(runtime.Stop().code, RONDA_ERROR_NOT_INITIALIZED);
+  ASSERT_TRUE(runtime.Start(OneRank).ok());
+  EXPECT_NE(runtime.Get(), nullptr);
+  EXPECT_TRUE(runtime.Stop().ok());
+  EXPECT_EQ(runtime.Get(), nullptr);
+}
+
+TEST(DefaultRuntimeTest, AFactoryThatFailsLeavesNone) {
+  DefaultRuntime runtime;
+  const Outcome outcome = runtime.Start([] { return absl::DeadlineExceededError("rank 1 did not come"); });
+  EXPECT_EQ(outcome.code, RONDA_ERROR_DEADLINE);
+  EXPECT_EQ(outcome.text, "rank 1 did not come");
+  EXPECT_EQ(runtime.Get(), nullptr);
+  EXPECT_TRUE(runtime.Start(OneRank).ok());
+  EXPECT_TRUE(runtime.Stop().ok());
+}
+
+TEST(DefaultRuntimeTest, AFactoryThatThrowsLeavesNone) {
+  DefaultRuntime runtime;
+  const auto throws = []() -> absl::StatusOr<std::unique_ptr<Session>> { throw std::runtime_error("no threads"); };
+  EXPECT_THROW(runtime.Start(throws), std::runtime_error);
+  EXPECT_TRUE(runtime.Start(OneRank).ok());
+  EXPECT_TRUE(runtime.Stop().ok());
+}
+
+TEST(DefaultRuntimeTest, WhileOneThreadStartsAnotherIsRefused) {
+  DefaultRuntime runtime;
+  Outcome second;
+  ASSERT_TRUE(runtime
+                  .Start([&] {
+                    std::thread([&] { second = runtime.Start(OneRank); }).join();
+                    EXPECT_EQ(runtime.Get(), nullptr);
+                    EXPECT_EQ(runtime.Stop().code, RONDA_ERROR_NOT_INITIALIZED);
+                    return OneRank();
+                  })
+                  .ok());
+  EXPECT_EQ(second.code, RONDA_ERROR_ALREADY_INITIALIZED);
+  EXPECT_THAT(second.text, HasSubstr("another thread is in ronda_init()"));
+  EXPECT_TRUE(runtime.Stop().ok());
+}
+
+TEST(DefaultRuntimeTest, WhoStillHoldsAStoppedSessionCanSubmitNothing) {
+  DefaultRuntime runtime;
+  ASSERT_TRUE(runtime.Start(OneRank).ok());
+  const std::shared_ptr<Session> held = runtime.Get();
+  ASSERT_TRUE(runtime.Stop().ok());
+  EXPECT_EQ(held->SubmitNumbered({.request = {.name = "ronda/barrier", .op = OpType::kBarrier}}).status().code(),
+            absl::StatusCode::kCancelled);
+}
+
+class RankContextsTest : public ::testing::Test {
+ protected:
+  ~RankContextsTest() override { EXPECT_TRUE(runtime_->Shutdown().ok()); }
+
+  RankContexts contexts_;
+  std::unique_ptr<Runtime> runtime_ = Runtime::Create({}, {}, CreateSelfTransport("here"));
+};
+
+TEST_F(RankContextsTest, AThreadActsForItsRankWhileTheScopeLasts) {
+  EXPECT_EQ(RankContexts::Current(), 0);
+  {
+    const RankContexts::Scope scope(&contexts_, *runtime_, {});
+    EXPECT_GT(RankContexts::Current(), 0);
+    EXPECT_EQ(&RankContexts::CurrentSession()->runtime(), runtime_.get());
+  }
+  EXPECT_EQ(RankContexts::Current(), 0);
+}
+
+TEST_F(RankContextsTest, OtherThreadsMayJoinInAndGoBack) {
+  const RankContexts::Scope scope(&contexts_, *runtime_, {});
+  const ronda_context context = RankContexts::Current();
+  std::thread([&] {
+    EXPECT_EQ(RankContexts::Current(), 0);
+    ASSERT_TRUE(contexts_.MakeCurrent(context));
+    EXPECT_EQ(&RankContexts::CurrentSession()->runtime(), runtime_.get());
+    ASSERT_TRUE(contexts_.MakeCurrent(0));
+    EXPECT_EQ(RankContexts::Current(), 0);
+  }).join();
+}
+
+TEST_F(RankContextsTest, AVisitEndsWithWhatWasBefore) {
+  const RankContexts::Role own = RankContexts::CurrentRole();
+  const RankContexts::Scope scope(&contexts_, *runtime_, {});
+  const ronda_context context = RankContexts::Current();
+  {
+    const RankContexts::Visit back(own);
+    EXPECT_EQ(RankContexts::Current(), 0);
+  }
+  EXPECT_EQ(RankContexts::Current(), context);
+  std::thread([&, role = RankContexts::CurrentRole()] {
+    {
+      const RankContexts::Visit visit(role);
+      EXPECT_EQ(&RankContexts::CurrentSession()->runtime(), runtime_.get());
+    }
+    EXPECT_EQ(RankContexts::Current(), 0);
+  }).join();
+}
+
+TEST_F(RankContextsTest, AThreadThatOutlivesItsRankFindsItGone) {
+  ronda_context context = 0;
+  std::atomic<bool> ended{false};
+  std::thread other;
+  {
+    const RankContexts::Scope scope(&contexts_, *runtime_, {});
+    context = RankContexts::Current();
+    std::atomic<bool> joined{false};
+    other = std::thread([&, context] {
+      EXPECT_TRUE(contexts_.MakeCurrent(context));
+      joined = true;
+      ended.wait(false);
+      EXPECT_EQ(RankContexts::CurrentSession(), nullptr);
+    });
+    while (!joined) std::this_thread::yield();
+  }
+  ended = true;
+  ended.notify_all();
+  other.join();
+  EXPECT_FALSE(contexts_.MakeCurrent(context));
+}
+
+TEST_F(RankContextsTest, TheScopeLastsUntilOthersHaveLeftTheSession) {
+  std::atomic<bool> left{false};
+  std::thread other;
+  {
+    const RankContexts::Scope scope(&contexts_, *runtime_, {});
+    std::atomic<bool> entered{false};
+    other = std::thread([&, context = RankContexts::Current()] {
+      ASSERT_TRUE(contexts_.MakeCurrent(context));
+      std::shared_ptr<Session> session = RankContexts::CurrentSession();
+      entered = true;
+      for (int i = 0; i < 1000; ++i) std::this_thread::yield();
+      left = true;
+      session.reset();
+    });
+    while (!entered) std::this_thread::yield();
+  }
+  EXPECT_TRUE(left);
+  other.join();
+}
+
+TEST_F(RankContextsTest, NumbersThatWereNeverGivenOutAreRefused) {
+  EXPECT_FALSE(contexts_.MakeCurrent(1));
+  EXPECT_FALSE(contexts_.MakeCurrent(-1));
+  EXPECT_EQ(RankContexts::Current(), 0);
+}
+
+}  // namespace
+
+}  // namespace ronda

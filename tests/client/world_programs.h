@@ -1,0 +1,22 @@
+// The rank programs of the tests in this folder whose ranks are processes. All of them are one binary, worlds_test.cc,
+// which starts itself once a rank.
+#ifndef RONDA_TESTS_CLIENT_WORLD_PROGRAMS_H_
+#define RONDA_TESTS_CLIENT_WORLD_PROGRAMS_H_
+
+#include <vector>
+
+#include "tests/testing/process_world.h"
+
+namespace ronda::testing {
+
+const std::vector<RankProgram>& CollectivesPrograms();
+const std::vector<RankProgram>& FailurePrograms();
+const std::vector<RankProgram>& MismatchPrograms();
+const std::vector<RankProgram>& OperationsPrograms();
+const std::vector<RankProgram>& OptimizerPrograms();
+const std::vector<RankProgram>& RestartPrograms();
+const std::vector<RankProgram>& StopPrograms();
+
+}  // namespace ronda::testing
+
+#endif  // RONDA_TESTS_CLIENT_WORLD_PROGRAMS_H_
