@@ -3,6 +3,8 @@ SHELL := /bin/bash
 PREFIX ?= /usr/local
 RANKS ?= 2
 BAZEL ?= bazel
+# Where the output is no terminal: a line a minute.
+PROGRESS := $(shell [ -t 2 ] || echo --show_progress_rate_limit=60)
 
 .PHONY: help setup demo build test bench chaos fuzz gpu-test gpu-bench gpu-bundle install lint format asan ubsan tsan clean
 .DEFAULT_GOAL := help
@@ -15,12 +17,12 @@ setup: ## install the Debian packages that are missing (once)
 
 demo: ## train LeNet-5 on MNIST digits on 2 ranks (RANKS=n for others)
 	@third_party/install.sh build
-	$(BAZEL) build //runtime/launch:rondarun //examples/lenet_mnist
+	$(BAZEL) build $(PROGRESS) //runtime/launch:rondarun //examples/lenet_mnist
 	.bazel/bin/runtime/launch/rondarun -np $(RANKS) .bazel/bin/examples/lenet_mnist/lenet_mnist --data examples/lenet_mnist/data
 
 build: ## build everything
 	@third_party/install.sh build test bench
-	$(BAZEL) build //...
+	$(BAZEL) build $(PROGRESS) //...
 
 test: ## run every test; ends with "N passed, N failed"
 	@third_party/install.sh build test bench
@@ -56,7 +58,7 @@ gpu-folder:
 
 install: ## install library, headers, rondarun, ronda-bench and, if built, plugins and peers, under PREFIX (/usr/local)
 	@third_party/install.sh build
-	$(BAZEL) run //client/packaging:install -- "$(PREFIX)" "$(CURDIR)/.bazel/bin"
+	$(BAZEL) run $(PROGRESS) //client/packaging:install -- "$(PREFIX)" "$(CURDIR)/.bazel/bin"
 
 lint: ## formatting, clang-tidy, and clang's thread-safety analysis
 	@third_party/install.sh build test bench lint

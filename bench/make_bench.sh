@@ -10,11 +10,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bazel=${BAZEL:-bazel}
+progress=() && [ -t 2 ] || progress=(--show_progress_rate_limit=60)  # a line a minute
 scale=${BENCH_SCALE:-1}
 only=${BENCH_ONLY:-}
 report=${BENCH_REPORT:-bench-report}
 
-"$bazel" build --noshow_progress -c opt //bench:ronda-bench //bench:kernels_bench //bench/peers:plugins
+"$bazel" build "${progress[@]}" -c opt //bench:ronda-bench //bench:kernels_bench //bench/peers:plugins
 bench=.bazel/bin/bench/ronda-bench
 mkdir -p "$report"
 failed=()

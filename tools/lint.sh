@@ -3,11 +3,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bazel=${BAZEL:-bazel}
+progress=() && [ -t 2 ] || progress=(--show_progress_rate_limit=60)  # a line a minute
 
 git ls-files '*.cc' '*.h' '*.hpp' | xargs clang-format-14 --dry-run -Werror
 echo "lint: formatting is right"
 
-"$bazel" build --config=clang --noshow_progress //...
+"$bazel" build --config=clang "${progress[@]}" //...
 echo "lint: clang compiles everything with -Wthread-safety -Werror"
 
 generated=$("$bazel" info bazel-bin 2>/dev/null)

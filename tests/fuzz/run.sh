@@ -6,12 +6,13 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 bazel=${BAZEL:-bazel}
+progress=() && [ -t 2 ] || progress=(--show_progress_rate_limit=60)  # a line a minute
 export FUZZ_SECONDS=${FUZZ_SECONDS:-60} FUZZ_KEEP=${FUZZ_KEEP:-0}
 export ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1
 
 targets=("$@")
 [ $# -gt 0 ] || mapfile -t targets < <("$bazel" query 'kind(cc_binary, //tests/fuzz:all)' 2>/dev/null | sed -E 's/.*:(.*)_fuzzer$/\1/')
-"$bazel" build --config=fuzz --noshow_progress $(printf '//tests/fuzz:%s_fuzzer ' "${targets[@]}")
+"$bazel" build --config=fuzz "${progress[@]}" $(printf '//tests/fuzz:%s_fuzzer ' "${targets[@]}")
 export BINARIES
 BINARIES=$("$bazel" info --config=fuzz bazel-bin 2>/dev/null)/tests/fuzz
 

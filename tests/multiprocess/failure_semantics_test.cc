@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -73,8 +74,26 @@ void AwaitOwnOutput(const std::string& text) {
   while (!absl::StrContains(OwnOutput(), text)) std::this_thread::sleep_for(milliseconds(5));
 }
 
+bool IsStopped(const std::filesystem::path& thread) {
+  std::ostringstream stat;
+  stat << std::ifstream(thread / "stat").rdbuf();
+  return absl::StrContains(stat.str(), ") T ");
+}
+
+// Returns when no thread of the process runs any more. kill() does not wait for that: on a busy machine the threads go on
+// until the one that takes the signal is scheduled.
+void StopAndAwait(pid_t pid) {
+  kill(pid, SIGSTOP);
+  const std::string threads = "/proc/" + std::to_string(pid) + "/task";
+  const auto all_stopped = [&] {
+    const std::filesystem::directory_iterator all(threads);
+    return std::all_of(begin(all), end(all), [](const auto& thread) { return IsStopped(thread.path()); });
+  };
+  while (!all_stopped()) std::this_thread::sleep_for(milliseconds(1));
+}
+
 // An allreduce of two ranks in which `victim` is stopped: it has submitted the tensor, and the coordinator rank knows,
-// when the other rank stops it and submits too.
+// when the other rank stops it and then submits too.
 class StoppedAllreduce {
  public:
   explicit StoppedAllreduce(int victim) : is_victim_(rank() == victim) {
@@ -83,7 +102,7 @@ class StoppedAllreduce {
     if (is_victim_) Submit();
     barrier();
     if (is_victim_) return;
-    kill(victim_pid_, SIGSTOP);
+    StopAndAwait(victim_pid_);
     Submit();
   }
 

@@ -6,6 +6,7 @@ set -euo pipefail
 readonly here=$(dirname "$(readlink -f "$0")")
 readonly folder=$(readlink -m "${1:?usage: tools/gpu/bundle.sh FOLDER}")
 readonly bazel=${BAZEL:-bazel}
+progress=() && [ -t 2 ] || progress=(--show_progress_rate_limit=60)  # a line a minute
 cd "$here/../.."
 
 tagged() {  # tagged EXPRESSION: the targets among it that need a GPU
@@ -21,7 +22,7 @@ readonly tests=$(tagged 'tests(//...)')
 readonly benches=$(tagged 'kind(cc_binary, //bench/... + //examples/...)')
 [[ -n $tests ]] || { echo "There are no tests for a GPU." >&2 && exit 1; }
 # shellcheck disable=SC2086  # one word a target
-"$bazel" build --noshow_progress //runtime/launch:rondarun //client:libronda.so //runtime/cuda:libronda_cuda.so $tests $benches
+"$bazel" build "${progress[@]}" //runtime/launch:rondarun //client:libronda.so //runtime/cuda:libronda_cuda.so $tests $benches
 
 rm -rf "$folder"
 mkdir -p "$folder/lib/glibc"

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "absl/strings/numbers.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "tests/runtime/monitor/timeline/event_factory.h"
 #include "tests/runtime/monitor/timeline/trace_reader.h"
 
@@ -29,14 +31,14 @@ std::vector<TraceEvent> Read(const std::string& path) {
   return events.value_or(std::vector<TraceEvent>());
 }
 
-// While a batch is being written, who reads may see a part of it.
-bool IsTraceNow(const std::string& path) {
-  constexpr int kAttempts = 100;
-  for (int i = 0; i < kAttempts; ++i) {
-    if (ReadTraceFile(PathOfRank(path, 0)).has_value()) return true;
-    std::this_thread::yield();
+// A reader that comes while a batch is written may see a part of it; the thread that writes may just have lost its core.
+bool BecomesTrace(const std::string& path) {
+  const absl::Time deadline = absl::Now() + absl::Seconds(30);
+  while (!ReadTraceFile(PathOfRank(path, 0)).has_value()) {
+    if (absl::Now() > deadline) return false;
+    absl::SleepFor(absl::Milliseconds(1));
   }
-  return false;
+  return true;
 }
 
 TEST(TimelineTest, HoldsWhatHappensWhileItIsOn) {
@@ -62,7 +64,7 @@ TEST(TimelineTest, IsATraceWhileItIsWritten) {
   for (int i = 0; i < 20'000; ++i) {
     timeline.Record(MakeEvent(i % 2 == 0 ? TimelineKind::kSubmitted : TimelineKind::kFailed, "w", i));
     if (i % 1000 == 0) {
-      EXPECT_TRUE(IsTraceNow(path));
+      EXPECT_TRUE(BecomesTrace(path));
     }
   }
   timeline.Stop();
