@@ -27,7 +27,7 @@ absl::Span<const T> SpanOf(const T* first, int count) {
 
 namespace cuda = kernels::cuda;
 
-// The dot products of a pair.
+// The dot products of a pair: ab, aa, bb.
 constexpr size_t kDots = 3;
 
 // One Adasum on one rank. Lives as long as the call.
@@ -61,14 +61,14 @@ class AdasumRun {
   absl::Status ExchangeShards();
   absl::Status PackContribution();
   absl::Status CombineAll();
-  // Combines each of the first `pairs` * 2 of the partial results in `left_` with its neighbour.
+  // Combines the first 2 * `pairs` partial results of `left_` with their neighbours.
   absl::Status CombinePairs(size_t pairs);
-  // This rank's shards of the partial result that began as the contribution of `member`.
+  // Lists this rank's shards of the partial result that began as the contribution of `member`.
   void ListShards(int member, std::vector<cuda::Extent>& shards) const;
   absl::Status GatherResult();
   absl::Status UnpackResult();
 
-  // Of all elements from `from` on, which are in two formats.
+  // Convert all `elements` between the wire's format and dtype_.
   absl::Status Widen(const std::byte* from, std::byte* to, size_t elements);
   absl::Status RoundToWire(const std::byte* from, std::byte* to, size_t elements);
 
@@ -76,19 +76,19 @@ class AdasumRun {
   AdasumOps& place_;
   const ReduceCall& call_;
   const Members members_;
-  const DType wire_;   // in which elements travel
-  const DType dtype_;  // in which they are combined
+  const DType wire_;   // the type of elements on the wire
+  const DType dtype_;  // the type in which elements are combined
   const AdasumLayout layout_;
   std::vector<size_t> shard_bytes_;  // of each member's shards on the wire
   size_t own_elements_ = 0;          // of this rank's shards
 
-  // In the place's memory.
+  // In the memory of `ops_`.
   std::byte* whole_ = nullptr;     // all members' shards on the wire: what is sent, then the result
   std::byte* shards_ = nullptr;    // this rank's shards on the wire: of all members, then the result
   std::byte* partials_ = nullptr;  // this rank's shards of all members
   double* dots_ = nullptr;         // by pair and tensor
 
-  std::vector<int> left_;  // the members whose partials have not been combined into others
+  std::vector<int> left_;  // the members whose partial results have not been combined into others
 };
 
 absl::Status AdasumRun::Allocate() {
@@ -162,7 +162,7 @@ absl::Status AdasumRun::CombineAll() {
   while (left_.size() > 1) {
     const size_t pairs = left_.size() / 2;
     RONDA_RETURN_IF_ERROR(CombinePairs(pairs));
-    // The first of each pair goes on, and an odd last one.
+    // The first of each pair goes on, and so does an odd last one.
     for (size_t pair = 0; pair < pairs; ++pair) left_[pair] = left_[2 * pair];
     if (left_.size() % 2 == 1) left_[pairs] = left_.back();
     left_.resize(left_.size() - pairs);
@@ -196,7 +196,7 @@ void AdasumRun::ListShards(int member, std::vector<cuda::Extent>& shards) const 
 }
 
 absl::Status AdasumRun::GatherResult() {
-  // What is left is the first member's.
+  // The one partial result that is left is the first member's.
   if (members_.IncludeSelf()) RONDA_RETURN_IF_ERROR(RoundToWire(partials_, shards_, own_elements_));
   RONDA_RETURN_IF_ERROR(communicator_.Allgather(
       {.info = call_.info, .input = shards_, .output = whole_, .bytes_per_rank = shard_bytes_}));

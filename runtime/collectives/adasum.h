@@ -14,9 +14,9 @@
 
 namespace ronda {
 
-// Where the tensors of an Adasum are: memory and arithmetic of the host, or of a device. Calls are described as to the
-// kernels (kernels/cuda/calls.h), and happen in their order and that of the communicator's; on a device they need not
-// have happened when they return.
+// The memory and the arithmetic of an Adasum: the host's or a device's. The calls take the kernels' descriptions
+// (kernels/cuda/calls.h). They take effect in order, also with respect to the communicator's calls; on a device they
+// may return before that.
 //
 // Thread-compatible.
 class AdasumOps {
@@ -25,28 +25,27 @@ class AdasumOps {
 
   struct Need {
     size_t bytes = 0;
-    size_t pairs = 0;         // at most, of a call of Dots
-    absl::string_view label;  // what the Adasum is called
+    size_t pairs = 0;         // the largest number of pairs in a call of Dots
+    absl::string_view label;  // the name of the Adasum, for messages
   };
-  // Uninitialised memory of that many bytes, aligned to 16, until Release; and what the place itself needs. No later
-  // call takes any: what it would wait for may be other ranks' part in this Adasum.
+  // Returns uninitialised memory of that many bytes, aligned to 16, which is valid until Release. Also takes all memory
+  // that the later calls need: an allocation may wait for the device, and so for other ranks' part in this Adasum.
   // Errors: RESOURCE_EXHAUSTED.
   virtual absl::StatusOr<std::byte*> Allocate(const Need& need) = 0;
 
-  // No call that uses the memory comes any more. Does nothing if there is none.
+  // Ends the use of the memory. Does nothing if there is none.
   virtual void Release() = 0;
 
-  // REQUIRES of the conversions: floating point, no blocks, no votes, nothing skipped.
+  // REQUIRES of Pack and Unpack: floating point, no blocks, no votes, nothing skipped.
   virtual absl::Status Pack(const kernels::cuda::PackCall& call) = 0;
   virtual absl::Status Unpack(const kernels::cuda::UnpackCall& call) = 0;
 
-  // `call.scratch` is the place's own affair, and not looked at.
-  // REQUIRES: no more pairs than were said to come.
+  // Sets `call.scratch` itself. REQUIRES: at most Need::pairs pairs.
   virtual absl::Status Dots(const kernels::cuda::DotsCall& call) = 0;
   virtual absl::Status Combine(const kernels::cuda::CombineCall& call) = 0;
 };
 
-// The host: kernels/cpu. Everything has happened when a call returns.
+// The host's operations: kernels/cpu. Each call is complete when it returns.
 //
 // Thread-compatible.
 class HostAdasumOps : public AdasumOps {
@@ -62,9 +61,9 @@ class HostAdasumOps : public AdasumOps {
   std::unique_ptr<std::byte[]> memory_;
 };
 
-// How the tensors of an Adasum are cut into shards, one a member, and where these lie in a buffer: those of the first
-// member, tensor by tensor, then those of the second. On the wire, and in any wider type, each begins at a multiple of
-// 16 bytes, where the kernels of devices access it best.
+// How the tensors of an Adasum are cut into shards, one a member and tensor, and where the shards lie in a buffer:
+// those of the first member, tensor by tensor, then those of the second. Each shard begins at a multiple of 16 bytes on
+// the wire and in any wider type, as the kernels of devices access it best.
 //
 // A value; the segments must outlive it.
 class AdasumLayout {
@@ -72,11 +71,11 @@ class AdasumLayout {
   AdasumLayout(absl::Span<const Segment> segments, int members, DType wire)
       : segments_(segments), members_(static_cast<size_t>(members)), unit_(kAccessBytes / SizeOf(wire)) {}
 
-  // A member's share of one tensor; may be empty.
+  // One member's share of one tensor; may be empty.
   struct Shard {
     size_t begin;  // element of the tensor
     size_t count;
-    size_t place;  // elements from the member's first shard to this one
+    size_t place;  // elements between the member's first shard and this one
   };
 
   // Calls visit(segment, shard) for the shards of a member.
@@ -91,7 +90,7 @@ class AdasumLayout {
     }
   }
 
-  // Elements that the shards of a member take up.
+  // The size of a member's shards in the buffer, in elements.
   size_t Elements(int member) const {
     size_t elements = 0;
     for (const Segment& segment : segments_) {
@@ -113,26 +112,26 @@ class AdasumLayout {
   const size_t unit_;  // elements
 };
 
-// Replaces each segment by the Adasum of the members' contributions: gradients that agree are averaged, orthogonal ones
-// added, so that the step stays right however many ranks there are. (S. Maleki et al., "Scaling Distributed Training
-// with Adaptive Summation", MLSys 2021; the formula for two gradients is in kernels/cpu/adasum.h.)
+// Replaces each segment by the Adasum of the members' contributions: gradients that agree are averaged, and orthogonal
+// ones are added, so that the step stays right for any number of ranks. (S. Maleki et al., "Scaling Distributed
+// Training with Adaptive Summation", MLSys 2021; kernels/cpu/adasum.h has the formula for two gradients.)
 //
-// More than two are combined pairwise, as a binary tree over the members in the order of the group: (0, 1), (2, 3),
-// ...; an odd last one goes up to the next level as it is. Each tensor is cut into one shard a member: an Alltoall
-// brings all contributions to a shard together; on every level of the tree, one Reduce adds up the dot products of all
-// shards, pairs and tensors; an Allgather hands out the result. Contributions are scaled and rounded to the wire's
+// More gradients are combined pairwise in a binary tree over the members in the order of the group: (0, 1), (2, 3), and
+// so on; an odd last one goes up to the next level unchanged. Each tensor is cut into one shard a member. An Alltoall
+// brings all contributions to a shard together. On every level of the tree one Reduce adds up the dot products of all
+// shards, pairs and tensors. An Allgather distributes the result. Contributions are scaled and rounded to the wire's
 // format, combined in fp32 (float64: in fp64), scaled, rounded once to the wire's format, and widened.
 //
-// The bits are the same on every rank. For tensors of the host they are the same on every backend too, and do not
-// depend on what else is in the call. On devices the dot products are added up in another order, and NCCL's sums of
-// them depend on where they lie: the results there are near the host's.
+// All ranks get the same bits. For tensors of the host, every backend gives the same bits, and they do not depend on
+// the other tensors of the call. On devices the dot products are added up in another order, and NCCL's sums depend on
+// addresses: the results there are close to the host's.
 //
-// Every rank of the job calls this, as it does the communicator's operations; `op` is not looked at, and there is no
-// ballot. `place` is where the communicator's buffers are; it is not used by ranks outside of the group. On a device
-// nothing here waits for it. Needs memory for three copies of the tensors.
+// Every rank of the job calls this, as it does the communicator's operations. `call.op` is ignored, and there must be
+// no ballot. `ops` works where the communicator's buffers are; ranks outside the group do not use it. On a device this
+// function does not wait for the device. It needs memory for three copies of the tensors.
 //
-// Errors: the communicator's and the place's; INVALID_ARGUMENT for dtypes that are not floating point, 8-bit wires and
-// deliveries other than kAll; RESOURCE_EXHAUSTED.
+// Errors: those of the communicator and of `ops`; INVALID_ARGUMENT for types that are not floating point, for 8-bit
+// wires, and for deliveries other than kAll; RESOURCE_EXHAUSTED.
 absl::Status Adasum(Communicator* communicator, AdasumOps* place, const ReduceCall& call);
 
 }  // namespace ronda

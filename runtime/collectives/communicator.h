@@ -20,7 +20,7 @@ namespace ronda {
 
 // The result of a vote that a device counts. The device writes it into a word of the host's memory.
 //
-// Thread-safe, but for Reopen.
+// Thread-safe, except for Reopen.
 class OpenVote {
  public:
   enum class Outcome : uint8_t { kOpen, kCarriedOut, kVetoed };
@@ -28,7 +28,7 @@ class OpenVote {
   // `owner` keeps the memory of `decision` alive.
   OpenVote(std::shared_ptr<const void> owner, uint32_t* decision) : owner_(std::move(owner)), decision_(decision) {}
 
-  // Once it is not kOpen it does not change.
+  // The outcome does not change once it is no longer kOpen.
   Outcome outcome() const {
     const uint32_t decision = std::atomic_ref<uint32_t>(*decision_).load(std::memory_order_acquire);
     if (decision == 0) return Outcome::kOpen;
@@ -46,41 +46,42 @@ class OpenVote {
   uint32_t* const decision_;
 };
 
-// A vote on whether a call takes place, which travels ahead of its data: all ranks of the job must still want it. Under
-// a veto no rank's output is touched, and the call, which every rank has made, has no effect but its place in the
-// sequence of calls.
+// A vote on whether a call takes place. It travels ahead of the call's data, or with it. The call is carried out if all
+// ranks of the job approve. If one rank vetoes, no rank's output is written, and the call has no effect except that it
+// counts in the sequence of calls: every rank has made it.
 struct Ballot {
   enum class Vote : uint8_t { kApprove, kVeto };
-  Vote own = Vote::kApprove;  // kVeto: the segments' pointers are not looked at
-  // Called once, by the thread that makes the call, if it waits for the others longer than `limits.warning`.
+  Vote own = Vote::kApprove;  // kVeto: the segments' pointers are not used
+  // The thread that makes the call runs this at most once: when it has waited for the others longer than
+  // `limits.warning`.
   absl::FunctionRef<void()> when_late;
-  // The same on every rank. kOpen: the votes are counted on the device, with the data; `open_vote` will tell.
+  // The same on every rank. kOpen: the device counts the votes together with the data, and `open_vote` has the outcome.
   enum class Result : uint8_t { kCarriedOut, kVetoed, kOpen } result = Result::kCarriedOut;
   std::shared_ptr<const OpenVote> open_vote = nullptr;
 };
 
-// What all calls have in common.
+// The arguments that all calls share.
 //
-// Every rank of the job makes every call, also those outside its group: they pass the same sizes, have no buffers, and
-// return at once. (Backends that stream all collectives of a job through one place skip theirs so; others have nothing
-// to do.) Arrays with an entry a rank are in the order of the group.
+// Every rank of the job makes every call. A rank outside the call's group passes the same sizes and no buffers, and its
+// call returns at once: a backend that streams all collectives of a job through one ring uses the sizes to skip this
+// one. Arrays with one entry a rank are in the order of the group.
 struct CallInfo {
   absl::string_view label;         // names the call in messages: "conv1/weight and 9 more"
-  const Group* group = nullptr;    // who takes part; nullptr: every rank of the job
-  OpType op = OpType::kAllreduce;  // what the client called it, for messages
-  WaitLimits limits;               // of every wait for one rank's progress
-  // Not null: the ranks vote first. For Reduce and Barrier of all ranks of the job only.
+  const Group* group = nullptr;    // the ranks that take part; nullptr: every rank of the job
+  OpType op = OpType::kAllreduce;  // the operation that the client asked for, for messages
+  WaitLimits limits;               // of each wait for another rank's progress
+  // Not null: the ranks vote first. Only for Reduce and Barrier of all ranks of the job.
   Ballot* ballot = nullptr;
 };
 
-// Whether a vote on the call has been held and lost.
+// Whether the call has a vote that ended in a veto.
 inline bool IsVetoed(const CallInfo& info) {
   return info.ballot != nullptr && info.ballot->result == Ballot::Result::kVetoed;
 }
 
-// Who takes part in a call, seen from one rank: the ranks of the call's group, or all of the job.
+// The ranks that take part in a call, as one of them sees it: the call's group, or all ranks of the job.
 //
-// A value that costs no allocation; the group must outlive it.
+// A value that needs no allocation; the group must outlive it.
 class Members {
  public:
   Members(const CallInfo& info, RankId rank, int job_size)
@@ -91,7 +92,7 @@ class Members {
   int size() const { return size_; }
   RankId operator[](int position) const { return group_ == nullptr ? position : (*group_)[position]; }
 
-  // Whether this rank takes part, and its position then.
+  // Whether this rank takes part; if so, self() is its position.
   bool IncludeSelf() const { return self_ != kOutside; }
   int self() const { return self_; }
 
@@ -103,20 +104,21 @@ class Members {
   int self_;
 };
 
-// One tensor of a bucket. `input` and `output` are equal (in place) or do not overlap; no alignment is needed.
+// One tensor of a bucket. `input` and `output` are equal (in place) or do not overlap; they need no alignment.
 struct Segment {
   const void* input = nullptr;
   void* output = nullptr;
-  size_t count = 0;  // elements of the input; 0 is allowed, and then the pointers are not looked at
-  // ReduceCall::Delivery::kParts: `output` receives elements [part_begin, part_begin + part_count) of the result, on
-  // each rank another part, which overlaps no other's, and possibly none. It then does not overlap `input`.
+  size_t count = 0;  // elements of the input; with 0 the pointers are not used
+  // With ReduceCall::Delivery::kParts, `output` receives elements [part_begin, part_begin + part_count) of the result.
+  // The parts of different ranks do not overlap and may be empty. `output` then does not overlap `input`.
   size_t part_begin = 0;
   size_t part_count = 0;
-  // Error feedback: what earlier roundings of this tensor's contributions have lost, `count` elements; nullptr: none.
+  // Error feedback: `count` elements with the sum of all earlier rounding errors of this tensor's contributions;
+  // nullptr: none.
   float* residual = nullptr;
 };
 
-// A reduction over the logical concatenation of the segments: a bucket is never copied into one buffer.
+// A reduction over the logical concatenation of the segments. The bucket is never copied into one buffer.
 struct ReduceCall {
   CallInfo info;
   absl::Span<const Segment> segments;
@@ -126,19 +128,19 @@ struct ReduceCall {
   kernels::Scale prescale;   // of the input, before it is rounded to the wire's format
   kernels::Scale postscale;  // of the reduced value, before it is rounded to the wire's format
   enum class Delivery : uint8_t {
-    kAll,   // everybody receives all of the result: an allreduce
-    kParts  // each rank receives what its segments say: reduce, reducescatter
+    kAll,   // all ranks receive the whole result: an allreduce
+    kParts  // each rank receives the part that its segments name: reduce, reducescatter
   } delivery = Delivery::kAll;
 };
 
 struct BroadcastCall {
   CallInfo info;
-  void* data = nullptr;  // read on the root, written elsewhere
+  void* data = nullptr;  // read on the root, written on the other members
   size_t bytes = 0;
-  int root = 0;  // a position in the group
+  int root = 0;  // the root's position in the group
 };
 
-// Concatenates the members' inputs, in the order of the group, into everybody's output, or one member's.
+// Concatenates the members' inputs in the order of the group, into the output of every member or of one member.
 struct AllgatherCall {
   CallInfo info;
   const void* input = nullptr;              // bytes_per_rank[own position] bytes
@@ -147,8 +149,8 @@ struct AllgatherCall {
   std::optional<int> receiver;              // the position of the only member that receives; nullopt: all do
 };
 
-// Every member sends a piece of its input to every member. Pieces lie one after the other, in the order of the group,
-// in the input (by receiver) as in the output (by sender).
+// Every member sends one piece of its input to every member. The pieces lie one after the other in the order of the
+// group: by receiver in the input, by sender in the output.
 struct AlltoallCall {
   CallInfo info;
   const void* input = nullptr;
@@ -156,31 +158,31 @@ struct AlltoallCall {
   absl::Span<const size_t> bytes;  // [sender * members + receiver], the same on every rank of the job
 };
 
-// How a backend cuts up what it carries.
+// How a backend cuts data into chunks.
 struct Tuning {
   size_t chunk_bytes = 0;  // 0: the backend's own choice
 };
 
 // Moves and reduces tensors between the ranks of a job.
 //
-// Every rank makes the same sequence of calls with matching arguments: the negotiation guarantees that. For the same
-// inputs the results are bit-identical on all ranks, whatever the backend: contributions are rounded to the wire's
-// format, reduced in the order of the group (16-bit and 8-bit formats in fp32), scaled, rounded once to the wire's
-// format, and widened. Only a backend that works on two levels (hierarchical) does so for the ranks of each host first,
-// without the last scaling, and then for the hosts' results.
+// Every rank makes the same sequence of calls with matching arguments; the negotiation guarantees that. The same inputs
+// give bit-identical results on all ranks and on every flat backend: contributions are rounded to the wire's format,
+// reduced in the order of the group (16-bit and 8-bit formats in fp32), scaled, rounded once to the wire's format, and
+// widened. A backend that works in two levels (hierarchical) first does this for the ranks of each host without the
+// last scaling, and then for the hosts' results.
 //
-// Thread-compatible: one thread at a time, the coordinator thread.
+// Thread-compatible: only the background thread or the progress thread calls it, one at a time.
 //
-// Every call blocks until this rank's output is complete and its input may be changed. Errors: the job's first failure
-// (a dead peer is noticed while blocked); DEADLINE_EXCEEDED that names the rank waited for, the label, how far the
-// transfer got and what the late rank did last. A wait longer than `limits.warning` is logged, once. After an error the
-// outputs are undefined and the communicator is not used again.
+// A call blocks until this rank's output is complete and its input may be changed. Errors: the job's first failure (a
+// blocked call notices a dead peer); DEADLINE_EXCEEDED that names the late rank, the label, the progress of the
+// transfer and the late rank's last event. A wait longer than `limits.warning` is logged once. After an error the
+// outputs are undefined and the communicator must not be used again.
 //
-// A communicator of a device (Memory::kCuda) does not block: a call returns once its work is on the communicator's
-// stream, after what was there before; the outputs are complete, and the inputs may be changed, when the device has got
-// there. Arrays that are not buffers (sizes) are read before the call returns. A ballot then ends as kOpen, whatever
-// its outcome, and the outputs are left alone if that is kVetoed. What goes wrong on the device is found by whoever
-// watches the stream.
+// The communicator of a device (buffers in Memory::kCuda) does not block. A call returns once its work is on the
+// communicator's stream, behind all earlier work. The outputs are complete, and the inputs may be changed, when the
+// device has done that work. Arrays that are not buffers, such as sizes, are read before the call returns. A ballot
+// ends as kOpen; a veto leaves the outputs untouched. Errors on the device are found by the thread that watches the
+// stream.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -194,8 +196,8 @@ class Communicator {
   virtual absl::Status Alltoall(const AlltoallCall& call) = 0;
   virtual absl::Status Barrier(const CallInfo& info) = 0;
 
-  // From the next call on. Every rank calls it with the same values at the same place in the sequence of calls. What a
-  // backend cannot do it rounds to what it can.
+  // Takes effect with the next call. Every rank calls it with the same values at the same point in the sequence of
+  // calls. A backend rounds values that it cannot use.
   virtual void Tune(const Tuning& tuning) = 0;
 };
 

@@ -17,69 +17,71 @@
 
 namespace ronda {
 
-// What a device does for a bucket, in parts that a timeline tells apart.
+// The phases of a bucket on a device that a timeline shows.
 enum class StreamPhase : uint8_t {
-  kWaitForData,  // for streams of the trainer's
-  kPack,         // tensors to the wire: copied, scaled, converted
-  kTransfer,     // between ranks, what NCCL reduces on the way included
-  kReduce,       // what Ronda reduces itself
-  kUnpack,       // the wire to tensors
+  kWaitForData,  // for the trainer's streams
+  kPack,         // tensors to the wire's format: copied, scaled, converted
+  kTransfer,     // between ranks, with the reductions that NCCL does on the way
+  kReduce,       // Ronda's own reductions
+  kUnpack,       // from the wire's format to tensors
 };
 
-// Notes on a device's own clock when it has come to a point of its stream.
+// Records when a device reaches points of its stream, on the device's own clock.
 //
-// Thread-compatible: used by who puts work on the stream.
+// Thread-compatible: the thread that puts work on the stream uses it.
 class StreamMarks {
  public:
   virtual ~StreamMarks() = default;
 
-  // What the stream has been given since the mark before was `phase`. Costs nothing unless a timeline is written. A
-  // mark that cannot be made is left out: it is not worth a failure.
+  // Labels all work that was put on the stream since the previous mark as `phase`. Costs nothing unless a timeline is
+  // written. If a mark cannot be made it is left out, without an error.
   virtual void Mark(StreamPhase phase) = 0;
 };
 
-// `status`, of what has put `phase` on the stream, with a mark behind it; `marks` may be nullptr.
+// Marks `phase` behind work that has been put on the stream with `status`, and returns `status`. `marks` may be
+// nullptr.
 inline absl::Status Marked(StreamMarks* marks, StreamPhase phase, absl::Status status) {
   if (marks != nullptr && status.ok()) marks->Mark(phase);
   return status;
 }
 
-// How tensors in the memory of devices travel.
+// A communicator for tensors in the memory of devices, with the hooks that its owner needs.
 struct DeviceTransport {
-  std::unique_ptr<Communicator> communicator;  // Memory::kCuda
-  // What has gone wrong since with what moves the data, if it knows; nullptr: it does not. Any thread may call it.
+  std::unique_ptr<Communicator> communicator;  // for buffers in Memory::kCuda
+  // The first error of the data path since, if the backend knows of such errors; otherwise nullptr. Any thread may call
+  // it.
   std::function<absl::Status()> failure;
-  // Ends what is under way on the device, and may never end by itself; no call succeeds afterwards. nullptr: nothing
-  // needs that. Any thread may call it.
+  // Ends the work under way on the device, which may never end by itself; no later call succeeds. nullptr: the backend
+  // needs no such help. Any thread may call it.
   std::function<void()> abort;
-  // How long a call may take to connect ranks that it is the first of, whatever its own deadline; it ends by itself.
+  // The longest time that the first call of a group may take to connect its ranks, whatever the call's own deadline.
+  // The backend ends it after that.
   absl::Duration setup_deadline = absl::ZeroDuration();
 };
 
-// What a rank can do with devices: where they are found, and what connects those of the ranks. None of it is tried
-// before the first tensor in the memory of a device.
+// The devices of this machine, and the backends that connect the devices of the ranks. Nothing is loaded before the
+// first tensor in the memory of a device.
 class DeviceSupport {
  public:
   virtual ~DeviceSupport() = default;
 
-  // The library that has the devices; loaded by the first call. Thread-safe.
-  // Errors: why there is none.
+  // The plugin of the devices; the first call loads it. Thread-safe. Errors: the reason why there is none.
   virtual absl::StatusOr<const ronda_cuda_plugin*> Plugin() = 0;
 
-  // What the others have to know of this rank's device to choose what connects all: at most kLongestFacts characters.
+  // The facts about this rank's device from which all ranks choose a backend: at most kLongestFacts characters.
   static constexpr size_t kLongestFacts = 320;
   virtual std::string Facts(const Device& device) = 0;
 
-  // Every rank makes the call at the same place, having the same `facts`: those of all ranks.
-  // Errors: why this rank cannot be connected.
+  // Connects the devices of all ranks. Every rank makes the call at the same point in the sequence of calls, with the
+  // same `facts`: those of all ranks. Errors: the reason why this rank cannot be connected.
   struct Request {
     RankId rank = 0;
     std::vector<std::string> facts;
     std::shared_ptr<Device> device;
-    StreamHandle stream = nullptr;       // what calls are put on; outlives the communicator
-    Communicator* host = nullptr;        // of the same job; not owned, and only used in calls
-    const HostLevels* levels = nullptr;  // of `host`; nullptr: it has none
-    StreamMarks* marks = nullptr;        // of `stream`; outlives the communicator; nullptr: nobody wants to know
+    StreamHandle stream = nullptr;       // carries all work of the communicator; outlives it
+    Communicator* host = nullptr;        // of the same job; not owned, and used only in calls
+    const HostLevels* levels = nullptr;  // of `host`; nullptr: it has no levels
+    StreamMarks* marks = nullptr;        // of `stream`; outlives the communicator; may be nullptr
     std::function<absl::Status()> job_failure;
   };
   virtual absl::StatusOr<DeviceTransport> Connect(const Request& request) = 0;

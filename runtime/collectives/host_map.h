@@ -10,12 +10,12 @@
 
 namespace ronda {
 
-// Which ranks of a job share a host, the same on every rank.
+// The ranks of a job by host; the same on every rank.
 struct HostMap {
-  std::vector<std::vector<RankId>> hosts;  // their ranks, ascending; hosts by their lowest rank
+  std::vector<std::vector<RankId>> hosts;  // ascending ranks a host; hosts in the order of their lowest rank
 };
 
-// Where a rank is: on which host, and which of its ranks.
+// The position of a rank in a HostMap.
 struct HostPosition {
   int host = 0;
   int local_rank = 0;
@@ -32,15 +32,14 @@ inline HostPosition PositionOf(const HostMap& map, RankId rank) {
   return {};
 }
 
-// The ranks that have this place on their hosts, by host.
-// REQUIRES: all hosts have it.
+// The ranks with this local rank on their hosts, by host. REQUIRES: all hosts have such a rank.
 inline std::vector<RankId> RanksAt(const HostMap& map, int local_rank) {
   std::vector<RankId> ranks;
   for (const std::vector<RankId>& host : map.hosts) ranks.push_back(host[static_cast<size_t>(local_rank)]);
   return ranks;
 }
 
-// Ranks on the host that has fewest, and on the one that has most.
+// The smallest and the largest number of ranks on a host.
 struct HostSizes {
   int least = 0;
   int most = 0;
@@ -51,7 +50,7 @@ inline HostSizes SizesOf(const HostMap& map) {
   return {.least = static_cast<int>(least->size()), .most = static_cast<int>(most->size())};
 }
 
-// Whether the hosts, one after the other, have the ranks of the job in order.
+// Whether the hosts, one after the other, list the ranks of the job in order.
 inline bool IsInRankOrder(const HostMap& map) {
   RankId next = 0;
   for (const std::vector<RankId>& ranks : map.hosts) {
@@ -62,15 +61,15 @@ inline bool IsInRankOrder(const HostMap& map) {
   return true;
 }
 
-// The two levels in which the communicator of a job works that spans hosts, for what else works in two levels. They are
-// used as that communicator is: by the same thread, and between its calls.
+// The two levels of a communicator that spans hosts, for other code that works in two levels. It is used as the
+// communicator itself is: by the same thread, between the communicator's calls.
 //
 // Owns nothing.
 struct HostLevels {
   HostMap hosts;
-  Communicator* local = nullptr;   // of this host's ranks, numbered by their place in its list
-  Communicator* across = nullptr;  // of the ranks with this place on their hosts, numbered by host; nullptr: not every
-                                   // host has this place
+  Communicator* local = nullptr;   // of this host's ranks, by local rank
+  Communicator* across = nullptr;  // of the ranks with this local rank, by host; nullptr: some
+                                   // host has no such rank
 };
 
 }  // namespace ronda

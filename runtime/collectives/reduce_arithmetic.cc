@@ -14,7 +14,7 @@ namespace {
 char* At(void* base, size_t offset) { return static_cast<char*>(base) + offset; }
 const char* At(const void* base, size_t offset) { return static_cast<const char*>(base) + offset; }
 
-// Whether what a rank contributes is the memory of the tensors itself.
+// Whether a rank contributes the memory of the tensors itself.
 bool ContributesInput(const ReduceCall& call) {
   return WireDType(call.dtype, call.wire) == call.dtype && !Fp8FormatOf(call.dtype, call.wire).has_value() &&
          call.prescale.IsIdentity();
@@ -157,7 +157,7 @@ ReduceArithmetic::Part ReduceArithmetic::NextGranules(const Run& run, Part wante
   const size_t granule = layout_.granule_elements;
   const size_t run_end = run.begin + run.count;
   const size_t begin = wanted.begin / granule * granule;
-  // Several granules at once if the part holds all of them; else the one that it cuts.
+  // Takes several granules at once if the part contains all of them, otherwise the one granule that the part cuts.
   const size_t whole_end = wanted.end == run_end ? run_end : wanted.end / granule * granule;
   if (begin == wanted.begin && whole_end > begin) return {.begin = begin, .end = whole_end};
   return {.begin = begin, .end = std::min(run_end, begin + granule)};

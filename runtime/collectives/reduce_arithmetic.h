@@ -10,25 +10,27 @@
 
 namespace ronda {
 
-// Whether `call` is of the kind that most small ones are: all of one tensor, to all, and a contribution is the memory
-// of the tensor itself. ReduceArithmetic is for these too; ReducePlain is the same in a third of the time, where that
-// counts.
+// Whether `call` reduces one tensor to all ranks and contributes the tensor's own memory, as most small calls do.
+// ReduceArithmetic handles these calls too; ReducePlain takes a third of its time, which matters for small tensors.
 bool IsPlain(const ReduceCall& call);
 
 // Reduces the members' contributions, in the order of the group, into the output.
 // REQUIRES: IsPlain(call).
 void ReducePlain(const ReduceCall& call, absl::Span<const void* const> sources);
 
-// The arithmetic of one ReduceCall on one rank, shared by all backends so that their results agree bit for bit: what
-// the rank contributes, how contributions become the result, and which of it the rank receives. Positions and numbers
-// are in granules of the call's wire (wire_layout.h) unless they are said to be elements.
+// The arithmetic of one ReduceCall on one rank. All backends share it, so that their results agree bit for bit. It
+// makes the rank's contribution, reduces contributions to the result, and delivers the rank's part of the result.
 //
-// Packing updates the segments' residuals: each granule is to be packed once. Otherwise immutable. The call must
+// Vocabulary: the *contribution* is the rank's scaled input in the wire's format; *pack* writes it; *sources* are the
+// members' contributions to the same granules; *deliver* writes a result to the outputs. Positions and numbers are in
+// granules of the wire (reduce_layout.h) unless a comment says elements.
+//
+// Packing updates the segments' residuals, so each granule must be packed once. Otherwise immutable. The call must
 // outlive it.
 class ReduceArithmetic {
  public:
   using Run = LogicalBuffer::Run;
-  // Where the members' contributions lie, in the order of the group.
+  // The addresses of the members' contributions, in the order of the group.
   using Sources = absl::Span<const void* const>;
 
   // `memory`: as LogicalBuffer's.
@@ -41,29 +43,29 @@ class ReduceArithmetic {
   size_t wire_bytes() const { return buffer_.granules() * layout_.granule_bytes; }
   size_t input_bytes() const { return buffer_.elements() * element_bytes_; }
 
-  // True if the contribution is the input itself, so that it can be reduced where it lies.
+  // True if the contribution is the input itself. It can then be reduced in place of a packed copy.
   bool ContributesInputItself() const { return contributes_input_itself_; }
   const void* InputOf(const Run& run) const {
     return static_cast<const char*>(buffer_.segments()[run.segment].input) + run.begin * element_bytes_;
   }
 
-  // True if the result travels as the elements of the outputs, so that it can be sent from there and received there.
+  // True if the result travels in the format of the outputs. It can then be sent from the outputs and received into
+  // them.
   bool DeliversWireItself() const { return layout_.dtype == call_.dtype && !layout_.fp8.has_value(); }
-  // Where the run's result goes. REQUIRES: the call delivers all to all.
+  // The output of the run's result. REQUIRES: the call delivers all to all.
   void* OutputOf(const Run& run) const { return OutputAt(run.segment, run.begin); }
 
   // Writes the contribution of granules [begin, begin + n) to `wire`.
   void Pack(size_t begin, size_t n, void* wire) const;
 
-  // Reduces `count` elements that begin a granule, into granules again.
+  // Reduces `count` elements, the first of which begins a granule, to granules.
   void ReduceToWire(Sources sources, size_t count, void* wire) const;
 
-  // The same into elements, the values that the granules hold. If a granule is more than an element, `count` must not
-  // end within one, unless its segment ends there.
+  // Reduces `count` elements to elements: the values that the granules would hold. If a granule has several elements,
+  // `count` must not end inside a granule unless the segment ends there.
   void ReduceToElements(Sources sources, size_t count, void* elements) const;
 
-  // Widens what this rank wants of granules [begin, begin + n) of the result, which lie at `wire`, into the outputs.
-  // Exact.
+  // Widens this rank's part of granules [begin, begin + n) of the result, which lie at `wire`, into the outputs. Exact.
   void Unpack(size_t begin, size_t n, const void* wire) const;
 
   // Elements [begin, end) of a segment.
@@ -72,28 +74,29 @@ class ReduceArithmetic {
     size_t end;
     bool empty() const { return begin >= end; }
   };
-  // What of a run's result this rank receives.
+  // The elements of the run's result that this rank receives.
   Part WantedOf(const Run& run) const;
 
-  // Reduces what this rank wants of `run` into the output. `sources` lie where the run begins.
+  // Reduces this rank's part of `run` into the output. `sources` point to the beginning of the run.
   void Deliver(const Run& run, Sources sources) const;
 
-  // Copies what this rank wants of `run` from the elements of the run's result.
+  // Copies this rank's part of `run` from `elements`, the elements of the run's result.
   void DeliverFrom(const Run& run, const void* elements) const;
 
  private:
   void PackRun(const Run& run, void* wire) const;
   void ReduceBlocks(Sources sources, size_t count, void* dst, std::optional<DType> dst_dtype) const;
   void ReduceElements(Sources sources, size_t count, void* dst, DType dst_dtype) const;
-  // Calls visit(granules, piece, skipped) for the pieces of what this rank wants of the run, in order: the elements of
-  // the granules that hold it, its own, and the bytes on the wire from the beginning of the run to these granules.
+  // Calls visit(granules, piece, skipped) in order for the pieces of this rank's part of the run. `piece` are elements
+  // of the part, `granules` the elements of the granules that hold them, and `skipped` the bytes on the wire from the
+  // beginning of the run to these granules.
   template <typename Visit>
   void ForEachWantedPiece(const Run& run, const Visit& visit) const;
-  // The granules to take next, in elements of the segment, for what is wanted of the run.
+  // The next granules to visit for `wanted`, as elements of the segment.
   Part NextGranules(const Run& run, Part wanted) const;
-  // The elements of a result at `wire`.
+  // Converts `count` elements of a result from the wire's format to the call's type.
   void Widen(const void* wire, size_t count, void* elements) const;
-  // Reduces `granules`, at which `sources` lie, and delivers `piece` of them.
+  // Reduces `granules`, to which `sources` point, and delivers `piece` of them.
   void DeliverGranules(const Run& run, Part granules, Part piece, Sources sources) const;
   void* OutputAt(size_t segment, size_t element) const;
 

@@ -14,11 +14,11 @@
 
 namespace ronda {
 
-// How the elements of a reduction lie on the wire: as granules, one after the other, which are never cut. A granule is
-// one element, or a block of 8-bit codes with their scale. Each segment begins a new one, so that the bits of a result
-// do not depend on what else is in the bucket.
+// How the elements of a reduction lie on the wire: as a sequence of granules, which are never cut. A granule is one
+// element, or one block of 8-bit codes with its scale. Each segment begins a new granule, so that the bits of a result
+// do not depend on the other tensors of the bucket.
 struct WireLayout {
-  DType dtype;                            // of the elements; not of blocks
+  DType dtype;                            // of the elements; unused for blocks
   std::optional<kernels::Fp8Format> fp8;  // granules are blocks of this format
   size_t granule_elements;                // a power of two
   size_t granule_bytes;
@@ -40,23 +40,23 @@ inline WireLayout LayoutOf(DType dtype, WireFormat wire) {
           .granule_bytes = fp8.has_value() ? kernels::kFp8BlockBytes : SizeOf(travels_as)};
 }
 
-// Whether what a rank contributes can differ from its input by rounding, and packing it so changes residuals.
+// Whether a rank's contribution can differ from its input by rounding. If so, packing changes residuals.
 inline bool RoundsContributions(DType dtype, WireFormat wire) {
   const WireLayout layout = LayoutOf(dtype, wire);
   return layout.fp8.has_value() || layout.dtype != dtype;
 }
 
-// A list of segments seen as one array of granules (wire_layout.h), without copying them together.
+// A list of segments, seen as one array of granules without being copied together.
 //
-// Finding a place in it is a binary search over the segments' ends. Immutable, thus thread-safe; the segments and what
-// they point to must outlive it.
+// Positions are found by binary search over the ends of the segments. Immutable, thus thread-safe; the segments and
+// their tensors must outlive it.
 class LogicalBuffer {
  public:
-  // Where it keeps its own. Who makes one after the other allocates nothing if they share one.
+  // Storage that consecutive buffers share, so that only the first one allocates.
   using Memory = std::vector<size_t>;
 
-  // `memory`, which may be null, must outlive it, and serves one at a time.
-  // REQUIRES: granule_elements is a power of two.
+  // `memory` may be null. It must outlive the buffer and serves one buffer at a time. REQUIRES: granule_elements is a
+  // power of two.
   LogicalBuffer(absl::Span<const Segment> segments, size_t granule_elements, Memory* memory = nullptr)
       : segments_(segments), shift_(std::countr_zero(granule_elements)), memory_(memory) {
     if (memory_ != nullptr) ends_.swap(*memory_);
@@ -74,20 +74,20 @@ class LogicalBuffer {
     if (memory_ != nullptr) ends_.swap(*memory_);
   }
 
-  // Granules in all segments.
+  // Granules of all segments.
   size_t granules() const { return ends_.empty() ? 0 : ends_.back(); }
 
-  // In all segments; their last granules need not be full.
+  // Elements of all segments. The last granule of a segment may hold fewer than granule_elements.
   size_t elements() const { return elements_; }
 
   absl::Span<const Segment> segments() const { return segments_; }
 
-  // Elements that lie in one segment, one after the other; their first begins a granule.
+  // Consecutive elements of one segment; the first one begins a granule.
   struct Run {
-    size_t segment;  // its index
-    size_t begin;    // of the first element in the segment
+    size_t segment;  // the segment's index
+    size_t begin;    // the first element's index in the segment
     size_t count;    // elements
-    size_t offset;   // granules between the beginning of the visited range and this
+    size_t offset;   // granules between the beginning of the visited range and this run
   };
 
   // Calls visit(Run) for the non-empty pieces of granules [begin, begin + n), in order.
@@ -115,7 +115,7 @@ class LogicalBuffer {
   const int shift_;  // log2 of a granule's elements
   Memory* const memory_;
   size_t elements_ = 0;
-  Memory ends_;  // ends_[i]: granules in segments 0 to i
+  Memory ends_;  // ends_[i]: granules of segments 0 to i
 };
 
 }  // namespace ronda

@@ -12,16 +12,16 @@
 
 namespace ronda {
 
-// One rank's connection to the rest of the job. The two halves share their failure: what ControlPlane::Fail records,
-// or a peer's death, makes the communicator's calls return it too.
+// One rank's connection to the rest of the job. The control plane and the communicator share their failure: after
+// ControlPlane::Fail, or a peer's death, the communicator's calls return it too.
 struct Transport {
   std::unique_ptr<ControlPlane> control;
   std::unique_ptr<Communicator> communicator;
   std::shared_ptr<FlightBoard> flights;             // of all ranks; never nullptr
-  std::optional<HostLevels> levels = std::nullopt;  // of the communicator, and owned by it; nullopt: it has none
-  // For tensors in the memory of devices; nullptr: they are refused.
+  std::optional<HostLevels> levels = std::nullopt;  // the communicator's, which owns them; nullopt: it has none
+  // For tensors in the memory of devices; nullptr: such tensors are refused.
   std::shared_ptr<DeviceSupport> devices = nullptr;
-  // Destroyed first: decides how this rank leaves what the other parts still use. May be nullptr.
+  // Destroyed first: prepares the departure of this rank from what the other members still use. May be nullptr.
   std::shared_ptr<const void> departure = nullptr;
 };
 

@@ -1,4 +1,4 @@
-// Sleeping on a word of shared memory, and waking who sleeps there.
+// Sleeping on a word of shared memory, and waking the sleepers: futexes, and a doorbell on top of them.
 #ifndef RONDA_RUNTIME_SHM_DOORBELL_H_
 #define RONDA_RUNTIME_SHM_DOORBELL_H_
 
@@ -9,11 +9,11 @@
 
 namespace ronda {
 
-// Sleeps until FutexWake on the same word, `timeout` has passed, or for no reason. Returns at once if `*word` is not
-// `expected`: the kernel compares it in one step with going to sleep. Works between processes.
+// Sleeps until FutexWake on the same word or until `timeout` has passed; may return early. Returns at once if `*word`
+// is not `expected`: the kernel compares it in one step with going to sleep. Works between processes.
 void FutexWait(const std::atomic<uint32_t>& word, uint32_t expected, absl::Duration timeout);
 
-// Wakes all who sleep on `word`.
+// Wakes all threads that sleep on `word`.
 void FutexWake(const std::atomic<uint32_t>& word);
 
 // Tells the processor that this is a spinning loop.
@@ -25,16 +25,17 @@ inline void CpuRelax() {
 #endif
 }
 
-// What few threads sleep on and anybody rings, in shared memory; zero bytes are a valid doorbell.
+// A doorbell in shared memory, on which a few threads sleep and which any thread rings. Zero bytes are a valid
+// doorbell.
 //
 //   const uint32_t heard = bell.Rings();
-//   if (!condition) bell.Sleep(heard, timeout);   // whoever makes the condition true rings afterwards
+//   if (!condition) bell.Sleep(heard, timeout);   // the thread that makes the condition true rings afterwards
 //
-// Memory ordering: a sleeper announces itself (`asleep_`), then the kernel compares `rings_` as it puts it to sleep;
-// the ringer counts the ring, then looks for a sleeper. All four are sequentially consistent (the kernel's comparison
-// is made under a lock that FUTEX_WAKE takes too). So if the ringer sees nobody asleep, its ring comes before the
-// comparison, which fails, and nobody sleeps. What the ringer wrote before it rang is visible to a sleeper that reads
-// the new count.
+// Memory ordering: a sleeper announces itself (`asleep_`), then the kernel compares `rings_` as it puts the thread to
+// sleep. The ringer counts the ring, then looks for a sleeper. All four are sequentially consistent; the kernel
+// compares under a lock that FUTEX_WAKE takes too. So if the ringer sees no sleeper, its ring comes before the
+// comparison, which fails, and the thread does not sleep. A sleeper that reads the new count sees everything that the
+// ringer wrote before the ring.
 class Doorbell {
  public:
   uint32_t Rings() const { return rings_.load(std::memory_order_seq_cst); }
@@ -53,7 +54,7 @@ class Doorbell {
 
  private:
   std::atomic<uint32_t> rings_{0};
-  std::atomic<uint32_t> asleep_{0};  // how many threads are
+  std::atomic<uint32_t> asleep_{0};  // number of threads asleep
 };
 
 }  // namespace ronda

@@ -1,12 +1,11 @@
 // Messages of any length through a ring of kShmRingBytes in shared memory, from one writer to one reader.
 //
-// A message travels as four bytes of length and its payload. One longer than the ring streams through it in pieces.
+// A frame is four bytes of length and the message's payload. A frame longer than the ring streams through it in pieces.
 //
 // Memory ordering: the writer stores bytes, then `written` (release); the reader loads `written` (acquire), then the
-// bytes; and the same for the room that the reader gives back in `read`. A writer that finds too little room stores
-// `writer_is_blocked`, then looks at `read` once more; the reader stores `read`, then looks at `writer_is_blocked`.
-// These are sequentially consistent: either the writer sees the new room, or the reader sees that it has to ring for
-// it.
+// bytes. `read` works in the same way for the room that the reader returns. A writer that finds too little room stores
+// `writer_is_blocked`, then loads `read` once more; the reader stores `read`, then loads `writer_is_blocked`. These are
+// sequentially consistent: either the writer sees the new room, or the reader sees that it must ring for it.
 #ifndef RONDA_RUNTIME_SHM_FRAME_RING_H_
 #define RONDA_RUNTIME_SHM_FRAME_RING_H_
 
@@ -21,10 +20,10 @@
 
 namespace ronda {
 
-// Longer lengths are taken for damage.
+// A longer length is taken for damage.
 inline constexpr size_t kMaxFrameBytes = size_t{1} << 30;
 
-// The writing end. What does not fit waits here. Thread-compatible.
+// The writing end. Keeps the bytes that do not fit yet. Thread-compatible.
 class FrameWriter {
  public:
   explicit FrameWriter(ShmRingHeader* ring) : ring_(ring) {}
@@ -32,8 +31,8 @@ class FrameWriter {
   // Errors: INVALID_ARGUMENT if `payload` is longer than kMaxFrameBytes.
   absl::Status Queue(absl::string_view payload);
 
-  // Moves as much as there is room for into the ring; returns how many bytes. If something is left, the reader's next
-  // Read will say that the writer waits. Errors: INTERNAL if the ring's words are damaged.
+  // Moves as many bytes into the ring as fit, and returns their number. If some are left, the reader's next Read
+  // reports that the writer waits. Errors: INTERNAL if the ring's words are damaged.
   absl::StatusOr<size_t> Flush();
 
   // Whether everything has been moved into the ring.
@@ -55,11 +54,10 @@ class FrameReader {
 
   struct Result {
     std::vector<std::string> messages;
-    bool writer_waits = false;  // for the room that this read has made: ring its bell
+    bool writer_waits = false;  // for room that this read has made: the caller rings its bell
   };
 
-  // Takes everything out of the ring, and returns the messages that are complete.
-  // Errors: INTERNAL if the ring's words or a length are damaged.
+  // Empties the ring and returns the complete messages. Errors: INTERNAL if the ring's words or a length are damaged.
   absl::StatusOr<Result> Read();
 
  private:

@@ -1,9 +1,9 @@
-// What lies where in the shared memory of a job:
+// The layout of a job's shared memory:
 //
 //   header | one block a rank | one pair of control rings a rank | one flight recorder a rank | flat lines of each rank
 //   | one ring of data a rank
 //
-// Everything starts out as zero bytes. Words that one rank writes and others read have a cache line of their own.
+// Everything starts as zero bytes. Words that one rank writes and others read have a cache line of their own.
 #ifndef RONDA_RUNTIME_SHM_LAYOUT_H_
 #define RONDA_RUNTIME_SHM_LAYOUT_H_
 
@@ -21,18 +21,17 @@ namespace ronda {
 
 // The first failure of a job, in shared memory; zero bytes are an empty record.
 //
-// Memory ordering: `state_` goes from empty to "rank r writes" by compare-and-swap, which lets one writer in, and to
-// "written" by a release store after the text; a reader's acquire load of "written" thus sees the whole text.
+// Memory ordering: `state_` goes from empty to "rank r writes" by compare-and-swap, which admits one writer, and to
+// "written" by a release store after the text. A reader's acquire load of "written" thus sees the whole text.
 class FailureRecord {
  public:
-  // Stores `failure` and returns true, if there is none yet.
-  // REQUIRES: !failure.ok().
+  // Stores `failure` if there is none yet; returns whether it did. REQUIRES: !failure.ok().
   bool Set(RankId writer, const absl::Status& failure);
 
-  // Set for a rank that saw `dead` die: `dead` may have died while it was writing, and then its record is taken over.
+  // Set, called by a rank that saw `dead` die. If `dead` died while it wrote the record, the record is taken over.
   bool SetAfterDeathOf(RankId dead, RankId writer, const absl::Status& failure);
 
-  // The failure; OK while there is none. Fields that no writer of ours can have left are INTERNAL.
+  // The failure; OK while there is none. INTERNAL if the fields are damaged.
   absl::Status Get() const;
 
   // Whether Get would return an error; costs one load.
@@ -64,8 +63,8 @@ inline constexpr int kShmCpuMaskWords = 16;
 // The sizes that all ranks must agree on.
 struct ShmGeometry {
   int size = 1;           // ranks
-  size_t slot_bytes = 0;  // of a chunk of data; a multiple of kShmPageBytes
-  int slot_count = 0;     // chunks a rank has room for; at least 3: one each being packed, reduced and unpacked
+  size_t slot_bytes = 0;  // of a chunk; a multiple of kShmPageBytes
+  int slot_count = 0;     // chunks in a rank's ring; at least 3: one each in packing, reducing and unpacking
 
   size_t RingBytes() const { return slot_bytes * static_cast<size_t>(slot_count); }
 
@@ -78,7 +77,7 @@ absl::Status Validate(const ShmGeometry& geometry);
 enum class ShmPhase : uint32_t { kAttaching = 0, kRunning = 1 };
 
 struct ShmHeader {
-  std::atomic<uint64_t> magic;  // stored last by the creator: once it is there, so is the rest of this group
+  std::atomic<uint64_t> magic;  // stored last by the creator: it publishes the rest of this group
   uint32_t layout_version;
   int32_t creator_pid;
   uint64_t creator_start_time;
@@ -89,53 +88,54 @@ struct ShmHeader {
 
   alignas(kCacheLineBytes) std::atomic<uint32_t> phase;  // a ShmPhase; a futex
   std::atomic<uint32_t> attached;                        // ranks that have attached; a futex
-  std::atomic<uint64_t> cpus[kShmCpuMaskWords];          // that any of the ranks may run on, a bit each
+  std::atomic<uint64_t> cpus[kShmCpuMaskWords];          // one bit for each CPU that any of the ranks may run on
 
   alignas(kCacheLineBytes) std::atomic<uint64_t> called_off;  // the highest schedule that any rank has called off
 
   alignas(kCacheLineBytes) std::atomic<uint32_t> sleepers;  // ranks asleep in a collective
-  std::atomic<uint32_t> stores_past_cache;                  // 1 if rings are better written so (see SlotWriter)
+  // 1 if stores to rings should bypass the caches (StreamWriter).
+  std::atomic<uint32_t> stores_past_cache;
 
   alignas(kCacheLineBytes) FailureRecord failure;
 };
 static_assert(sizeof(ShmHeader) <= kShmPageBytes);
 
-// How far a rank is in the stream of data that all ranks go through together: positions in bytes since the beginning of
-// the job, which only grow. Each is written by its rank only.
+// The progress of a rank in the stream of data that all ranks share: positions in bytes since the beginning of the job,
+// which only grow. Only the rank itself writes its own.
 enum class ShmStage { kPacked = 0, kReduced = 1, kDone = 2 };
 inline constexpr int kShmStageCount = 3;
 
 struct alignas(kCacheLineBytes) ShmProgress {
   std::atomic<uint64_t> position;
-  std::atomic<uint64_t> veto;  // of kPacked: 1 + where in the stream the last collective began that this rank vetoed
+  std::atomic<uint64_t> veto;  // of kPacked: 1 + the position at which the last collective began that this rank vetoed
 };
 
 struct ShmRankBlock {
   alignas(kCacheLineBytes) std::atomic<uint32_t> claimed;  // 1 once a process has taken this rank
   std::atomic<uint32_t> attached;                          // 1 once pid and start_time are valid
   std::atomic<int32_t> pid;
-  std::atomic<uint64_t> start_time;  // of the process, which tells it from a later one with the same pid
+  std::atomic<uint64_t> start_time;  // of the process; tells it from a later one with the same pid
   std::atomic<uint32_t> departed;
 
   alignas(kCacheLineBytes) Doorbell control;  // rung for control messages, Wake and failures
-  alignas(kCacheLineBytes) Doorbell data;     // rung for progress that this rank waits for in a collective
-  std::atomic<uint32_t> waits_for;            // 1 + the rank whose progress this rank sleeps for; 0: none
+  alignas(kCacheLineBytes) Doorbell data;     // rung for progress that this rank awaits in a collective
+  std::atomic<uint32_t> waits_for;            // 1 + the rank whose progress this rank awaits asleep; 0: none
 
   ShmProgress progress[kShmStageCount];
 };
 
-// What is too little for a stream travels in lines that say themselves when they are complete: a reader needs no other
-// line to know, and so waits for one transfer between cores instead of two.
+// Data too small for a stream travels in lines, each of which carries its own sequence number. A reader needs no other
+// line to know that the data is there, so it waits for one transfer between cores instead of two.
 inline constexpr size_t kShmFlatPayloadBytes = kCacheLineBytes - sizeof(uint64_t);
 struct alignas(kCacheLineBytes) ShmFlatLine {
   char payload[kShmFlatPayloadBytes];
-  std::atomic<uint64_t> sequence;  // of the exchange that `payload` is of; it only grows. Stored after the payload
+  std::atomic<uint64_t> sequence;  // the number of the payload's exchange; only grows; stored after the payload
 };
-inline constexpr size_t kShmFlatLines = 40;  // of one exchange, at most: beyond 2 KiB a block is faster
-// Three would be safe. A rank may still read lines of exchange i when it has said that it is done with i, but not when
-// it has sent, or vetoed, anything of i + 1; and who writes the lines of i again, in exchange i + 3, has completed i +
-// 2, to which that rank has contributed. With four, a rank can take back the lines of the exchange after the next,
-// which nobody looks at, before it needs them.
+inline constexpr size_t kShmFlatLines = 40;  // the most lines of one exchange: beyond 2 KiB a block is faster
+// Three turns would be safe. A rank that has announced the end of exchange i may still read lines of i, but not once it
+// has sent or vetoed anything of i + 1. A rank that writes the lines of i again, in exchange i + 3, has completed i +
+// 2, to which that rank has contributed. With a fourth turn, a rank can prefetch the lines of the exchange after the
+// next, which no rank reads, before it needs them.
 inline constexpr size_t kShmFlatTurns = 4;
 static_assert(kShmFlatTurns >= 3);
 
@@ -145,7 +145,7 @@ struct ShmRingHeader {
   std::atomic<uint32_t> writer_is_blocked;  // the writer waits for room
 };
 
-// Finds the parts. Copies of one view are equal; the memory is not owned.
+// Finds the parts of the memory, which it does not own.
 class ShmView {
  public:
   ShmView(void* base, const ShmGeometry& geometry) : base_(static_cast<char*>(base)), geometry_(geometry) {}
@@ -156,17 +156,17 @@ class ShmView {
   ShmHeader& header() const { return *reinterpret_cast<ShmHeader*>(base_); }
   ShmRankBlock& rank(RankId rank) const;
 
-  // The ring from `rank` to the coordinator rank, and the one back: a header, then kShmRingBytes.
+  // The ring from `rank` to the coordinator, and the one back: a header, then kShmRingBytes.
   ShmRingHeader& RingUp(RankId rank) const { return Ring(2 * rank); }
   ShmRingHeader& RingDown(RankId rank) const { return Ring(2 * rank + 1); }
 
-  // Of all ranks, in their order.
+  // The recorders of all ranks, in their order.
   absl::Span<FlightRecorder> FlightRecorders() const;
 
   // The lines that `rank` writes: kShmFlatLines for each of kShmFlatTurns turns.
   ShmFlatLine* FlatLines(RankId rank) const;
 
-  // Where `rank` keeps what is at `position` of its stream, until the ring comes round.
+  // The address of `position` in the ring of `rank`. The ring reuses it one lap later.
   char* Data(RankId rank, uint64_t position) const;
 
  private:

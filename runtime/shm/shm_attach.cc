@@ -25,7 +25,7 @@ namespace ronda {
 namespace {
 
 constexpr char kShmDirectory[] = "/dev/shm";
-// Sizes below a page are no content but an errno (see Refuse).
+// A size below a page means an errno (see Refuse) and no content.
 constexpr size_t kLargestRefusal = 4095;
 
 absl::Status FileError(absl::string_view what, const std::string& name, int error_number) {
@@ -70,7 +70,7 @@ void AddOwnCpus(ShmHeader& header) {
   for (int i = 0; i < kShmCpuMaskWords; ++i) header.cpus[i].fetch_or(words[i], std::memory_order_relaxed);
 }
 
-// Enters `rank` as this process. Errors: ALREADY_EXISTS.
+// Registers this process as `rank`. Errors: ALREADY_EXISTS.
 absl::Status Claim(const ShmView& view, RankId rank) {
   ShmRankBlock& block = view.rank(rank);
   if (block.claimed.exchange(1, std::memory_order_acq_rel) != 0) {
@@ -107,13 +107,13 @@ class Attachment {
   absl::StatusOr<ShmFile> CreateFile();
   absl::Status WaitForAllToAttach(const ShmView& view);
 
-  // The job's memory once its creator has prepared it; nullptr while it has not.
+  // Returns the job's memory once its creator has prepared it, and nullptr before that.
   absl::StatusOr<std::shared_ptr<ShmMapping>> TryToJoin();
   absl::Status CheckOrigin(const ShmHeader& header) const;
   absl::Status CheckSizes(const ShmFile& file, ShmHeader& header);
   absl::Status WaitUntilRunning(const ShmView& view);
 
-  // Makes `failure` the reason for which all others give up as well.
+  // Makes `failure` the reason for which all other ranks give up too.
   absl::Status FailAll(ShmHeader& header, const absl::Status& failure);
 
   bool IsLate() const { return absl::Now() >= deadline_; }
@@ -149,7 +149,7 @@ absl::StatusOr<std::shared_ptr<ShmMapping>> Attachment::AsCreator() {
 absl::StatusOr<ShmFile> Attachment::CreateFile() {
   absl::StatusOr<ShmFile> file = ShmFile::Create(options_.name);
   if (!absl::IsAlreadyExists(file.status())) return file;
-  // Left behind by a job that was killed while its ranks came together? Then its creator is dead.
+  // A job that was killed while its ranks attached may have left it behind. Then its creator is dead.
   absl::StatusOr<ShmFile> old = ShmFile::Open(options_.name);
   if (old.ok() && old->Size() >= kShmPageBytes) {
     RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<ShmMapping> page, old->Map(kShmPageBytes));
@@ -211,7 +211,7 @@ absl::StatusOr<std::shared_ptr<ShmMapping>> Attachment::TryToJoin() {
   ShmHeader& header = *static_cast<ShmHeader*>(page->base());
   if (header.magic.load(std::memory_order_acquire) == 0) return not_yet;
   RONDA_RETURN_IF_ERROR(CheckOrigin(header));
-  // A killed job's leftover: its creator's successor is about to replace it.
+  // The rest of a killed job, which this job's creator is about to replace.
   if (!IsAlive(CreatorOf(header))) return not_yet;
   RONDA_RETURN_IF_ERROR(CheckSizes(*file, header));
   return file->Map(ShmView::TotalBytes(options_.geometry));
@@ -316,7 +316,7 @@ absl::StatusOr<std::shared_ptr<ShmMapping>> ShmFile::Map(size_t bytes) const {
 }
 
 void ShmFile::Refuse(int error_number) const {
-  // A file can be made longer without memory. If even that fails, the others run into their deadline.
+  // Extending a file takes no memory. If even that fails, the other ranks reach their deadline.
   [[maybe_unused]] const int result = ftruncate(fd_, error_number);
 }
 

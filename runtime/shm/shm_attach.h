@@ -13,11 +13,10 @@
 
 namespace ronda {
 
-// Memory mapped into this process, possibly also into others; unmapped by the destructor.
+// Memory mapped into this process, and possibly into others; the destructor unmaps it.
 class ShmMapping {
  public:
-  // Zeroed memory that only this process has.
-  // Errors: RESOURCE_EXHAUSTED.
+  // Zeroed memory of this process alone. Errors: RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::shared_ptr<ShmMapping>> Anonymous(size_t bytes);
 
   ShmMapping(void* base, size_t bytes) : base_(base), bytes_(bytes) {}
@@ -32,38 +31,38 @@ class ShmMapping {
   const size_t bytes_;
 };
 
-// A file under /dev/shm, readable and writable by this user only.
+// A file under /dev/shm that only this user can read and write.
 //
-// Thread-compatible. The destructor closes it; it does not remove it.
+// Thread-compatible. The destructor closes the file and does not remove it.
 class ShmFile {
  public:
-  // `name` as shm_open(3) wants it, "/ronda-...".
-  // Errors: ALREADY_EXISTS; PERMISSION_DENIED and others as the system says.
+  // `name` has the form that shm_open(3) takes: "/ronda-...". Errors: ALREADY_EXISTS; PERMISSION_DENIED and others from
+  // the system.
   static absl::StatusOr<ShmFile> Create(const std::string& name);
-  // Errors: NOT_FOUND; PERMISSION_DENIED and others as the system says.
+  // Errors: NOT_FOUND; PERMISSION_DENIED and others from the system.
   static absl::StatusOr<ShmFile> Open(const std::string& name);
 
   ShmFile(ShmFile&& other) noexcept;
   ShmFile& operator=(ShmFile&&) = delete;
   ~ShmFile();
 
-  // Gives the file `bytes` zero bytes that are really there: no SIGBUS later.
-  // Errors: RESOURCE_EXHAUSTED that says how much there is, how much is needed, and what to do.
+  // Allocates `bytes` zero bytes of real memory, so that no access raises SIGBUS later. Errors: RESOURCE_EXHAUSTED that
+  // says how much there is, how much is needed, and the remedy.
   absl::Status Allocate(size_t bytes);
 
-  // The file's size as it is now.
+  // The current size.
   size_t Size() const;
 
   // Errors: RESOURCE_EXHAUSTED.
   absl::StatusOr<std::shared_ptr<ShmMapping>> Map(size_t bytes) const;
 
-  // Tells those who open the file that its creator gave up because of `error_number` (an errno). That is all the
-  // file can say when there is no memory for any content: its size.
+  // Tells the processes that open the file that its creator gave up because of `error_number` (an errno). It does so by
+  // the file's size, because there may be no memory for any content.
   void Refuse(int error_number) const;
   // The error number of Refuse; 0 if it was not called.
   int RefusedWith() const;
 
-  // Removes the name, unless it means another file by now.
+  // Removes the name, unless it now means another file.
   void Unlink() const;
 
  private:
@@ -79,25 +78,25 @@ std::string DescribeFreeShm();
 struct ShmAttachOptions {
   std::string name;  // of the shared memory: "/ronda-<job id>"
   Peer self;
-  ShmGeometry geometry;  // valid, and the same on every rank
+  ShmGeometry geometry;  // valid; the same on every rank
   absl::Duration timeout = absl::Seconds(30);
-  absl::Duration refusal_time = absl::Seconds(1);  // for which rank 0 lets the others read why it gave up
+  absl::Duration refusal_time = absl::Seconds(1);  // the time that the other ranks get to read why rank 0 gave up
 };
 
-// Brings the ranks of one host together in one piece of shared memory. Rank 0 creates it; the others wait for it, check
-// what they find, and enter their pid; once all have, the name is removed, so that nothing remains when they are
-// killed. When it returns, all ranks have attached.
+// Brings the ranks of one host together in one piece of shared memory. Rank 0 creates it. The others wait for it, check
+// it, and enter their pid. When all have attached, the name is removed, so that nothing remains if the ranks are
+// killed, and the call returns.
 //
-// Errors, with the same reason on every rank where there is memory left to tell it: RESOURCE_EXHAUSTED if /dev/shm is
-// full; DEADLINE_EXCEEDED naming the ranks that are missing; ALREADY_EXISTS if another job has the name or another
-// process the rank; FAILED_PRECONDITION if what was found is not of this job's version and sizes; UNAVAILABLE if rank 0
-// died.
+// Errors, with the same reason on every rank if there is memory to tell it: RESOURCE_EXHAUSTED if /dev/shm is full;
+// DEADLINE_EXCEEDED that names the missing ranks; ALREADY_EXISTS if another job has the name or another process has the
+// rank; FAILED_PRECONDITION if the memory is of another version or size; UNAVAILABLE if rank 0 died.
 absl::StatusOr<std::shared_ptr<ShmMapping>> AttachAllRanks(const ShmAttachOptions& options);
 
-// The same for ranks that are threads of this process and share one mapping.
+// AttachAllRanks for ranks that are threads of this process and share one mapping.
 absl::StatusOr<std::shared_ptr<ShmMapping>> AttachAllRanksInProcess(const ShmGeometry& geometry);
 
-// Whether the ranks together may run on so many cores that one can spin without keeping another from its work.
+// Whether the ranks together may use at least as many cores as there are ranks, so that a spinning rank takes no other
+// rank's core.
 bool HasCoreForEachRank(const ShmView& view);
 
 }  // namespace ronda

@@ -20,7 +20,7 @@ ShmGeometry GeometryOf(const ShmWorld::Options& options) {
   return {.size = options.size, .slot_bytes = options.slot_bytes, .slot_count = options.slot_count};
 }
 
-// Every rank here has one of the job, and no two the same.
+// The ranks here are distinct ranks of the job, in ascending order.
 absl::Status CheckRanks(const ShmWorld::Options& options) {
   const std::vector<RankId>& ranks = options.ranks;
   if (ranks.empty()) return absl::OkStatus();
@@ -34,13 +34,13 @@ absl::Status CheckRanks(const ShmWorld::Options& options) {
                                                  options.job_size, ": ", absl::StrJoin(ranks, ", ")));
 }
 
-// What several mappings have between them.
+// The mappings that hold a board's recorders.
 struct FlightMemory {
   std::shared_ptr<ShmMapping> here;
   std::shared_ptr<ShmMapping> elsewhere;
 };
 
-// Those of ranks on other hosts lie in memory of this process, of which only what is written to takes any.
+// The recorders of ranks on other hosts are in this process's own memory; only pages that are written take memory.
 absl::StatusOr<std::shared_ptr<FlightBoard>> MakeFlightBoard(const ShmWorld::Options& options,
                                                              const std::shared_ptr<ShmMapping>& mapping) {
   std::vector<FlightRecorder*> here;

@@ -17,34 +17,35 @@
 
 namespace ronda {
 
-// One rank's membership in a job, or in the part of a job on one host, that lives in shared memory: who the others are,
-// the job's first failure, and a monitor that makes the death of a peer that failure. Control plane and communicator
-// are built on it. Its ranks are numbered from 0; what others read (peers, flight recorders) goes by ranks of the job.
+// One rank's membership in a job, or in the part of a job on one host, that uses shared memory. It holds the memory,
+// the other ranks' identities, the job's first failure, and a monitor that turns the death of a peer into that failure.
+// The control plane and the communicator are built on it. Its ranks are numbered from 0; peers and flight recorders
+// carry the ranks of the job.
 //
 // Thread-safe.
 class ShmWorld {
  public:
   struct Options {
-    std::string job_id;  // see IsValidJobId; part of the name under /dev/shm while the ranks come together
+    std::string job_id;  // see IsValidJobId; part of the name under /dev/shm until all ranks have attached
     RankId rank = 0;
     int size = 1;
-    // Of a job on several hosts: its ranks that are on this one, by their numbers here. Empty: the same numbers.
+    // For a job on several hosts: the job's ranks on this one, by rank here. Empty: the same numbers.
     std::vector<RankId> ranks;
-    int job_size = 1;                       // ranks on all hosts, where `ranks` is not empty
+    int job_size = 1;                       // ranks on all hosts; used if `ranks` is not empty
     std::string hostname = "localhost";     // for messages
     size_t slot_bytes = size_t{512} << 10;  // of a chunk
     int slot_count = 4;                     // chunks in the ring of a rank
     absl::Duration connect_timeout = absl::Seconds(30);
-    absl::Duration control_timeout = absl::Minutes(10);  // of a wait for a rank to take its control messages
-    absl::Duration refusal_time = absl::Seconds(1);      // for which rank 0 lets the others read why it gave up
+    absl::Duration control_timeout = absl::Minutes(10);  // the longest wait for a rank to take its control messages
+    absl::Duration refusal_time = absl::Seconds(1);      // the time that the other ranks get to read why rank 0 gave up
   };
 
   // Waits until all ranks have connected.
   // Errors: INVALID_ARGUMENT, and those of AttachAllRanks.
   static absl::StatusOr<std::shared_ptr<ShmWorld>> Connect(Options options);
 
-  // All ranks of a job whose ranks are threads of this process, on one mapping. `options.job_id` and `rank` are not
-  // used.
+  // The worlds of all ranks of a job whose ranks are threads of this process, on one mapping. Ignores `options.job_id`
+  // and `rank`.
   static absl::StatusOr<std::vector<std::shared_ptr<ShmWorld>>> ConnectInProcess(Options options);
 
   ~ShmWorld();
@@ -56,33 +57,33 @@ class ShmWorld {
   const Options& options() const { return options_; }
   const ShmView& view() const { return view_; }
   ShmRankBlock& self() const { return view_.rank(options_.rank); }
-  // Of the ranks here, as the job calls it.
+  // Identifies a rank of this world to users of the job.
   Peer PeerOf(RankId rank) const;
   RankId JobRank(RankId rank) const {
     return options_.ranks.empty() ? rank : options_.ranks[static_cast<size_t>(rank)];
   }
 
-  // Of all ranks of the job, by their ranks there.
+  // Of all ranks of the job, by rank of the job.
   const std::shared_ptr<FlightBoard>& flights() const { return flights_; }
 
-  // Whether it pays to spin for a moment before going to sleep: not if that takes the core from who is waited for.
+  // Whether a waiter should spin before it sleeps: not if it may take the core of the rank that it waits for.
   bool MaySpin() const { return may_spin_; }
 
   // The job's first failure; OK while there is none.
   absl::Status failure() const { return view_.header().failure.Get(); }
   bool HasFailed() const { return view_.header().failure.IsSet(); }
 
-  // Makes `failure` of this rank the job's failure, unless there is one already, and wakes all ranks.
+  // Makes this rank's `failure` the job's failure, unless there is one already, and wakes all ranks.
   void Fail(const absl::Status& failure);
 
-  // The same for a failure of the job that has come here in another way and says itself whose it is.
+  // Fail for a failure of the job that has arrived from elsewhere and already names its rank.
   void FailWith(const absl::Status& failure);
 
   // Raises the highest schedule that has been called off to `schedule`, and rings all ranks' control bells.
   void CallOff(uint64_t schedule);
   uint64_t called_off() const { return view_.header().called_off.load(std::memory_order_acquire); }
 
-  // From now on the end of this rank is no failure.
+  // Declares that this rank's end is not a failure from now on.
   void Depart();
   bool HasDeparted(RankId rank) const { return view_.rank(rank).departed.load(std::memory_order_seq_cst) != 0; }
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr absl::string_view kHello = "ronda.v1.Data.Hello";
 constexpr absl::string_view kWelcome = "ronda.v1.Data.Welcome";
-// A proof needs some key. It keeps jobs apart that share a host, and strangers out of nothing.
+// A proof needs a key. Without a secret it keeps jobs on one host apart, and gives no protection against other callers.
 constexpr absl::string_view kNoSecret = "no secret";
 
 struct Nonces {
@@ -25,7 +25,7 @@ std::string Proof(const TcpJob& job, absl::string_view purpose, const Nonces& no
   return SecretProof(key, {purpose, nonces.callee, nonces.caller, job.job_id, numbers});
 }
 
-// In the byte order that all ranks of a job have.
+// Uses the byte order that all ranks of a job share.
 std::string Encode(const TcpConnectionId& line) {
   const uint32_t words[] = {line.level, static_cast<uint32_t>(line.caller), static_cast<uint32_t>(line.callee)};
   std::string text(sizeof(words), '\0');

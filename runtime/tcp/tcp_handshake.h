@@ -1,15 +1,15 @@
-// The first words of a data connection: both ends prove to each other that they know the job's secret.
+// The first messages of a data connection, in which both ends prove that they know the job's secret.
 //
 //   callee                              caller
 //     | challenge: a nonce                |
 //     |---------------------------------->|
-//     |   hello: who, nonce, proof        |
+//     |   hello: id, nonce, proof         |
 //     |<----------------------------------|
 //     | welcome: proof                    |
 //     |---------------------------------->|
 //
-// Both proofs cover both nonces, so that neither can be used again; they name their purpose, so that none can be sent
-// back to where it came from. Each of the three has its own fixed length: nothing that a stranger sends is a size.
+// Both proofs cover both nonces, so that neither can be replayed. They name their purpose, so that neither can be
+// reflected to its sender. Each message has a fixed length: no size comes from an unauthenticated caller.
 #ifndef RONDA_RUNTIME_TCP_TCP_HANDSHAKE_H_
 #define RONDA_RUNTIME_TCP_TCP_HANDSHAKE_H_
 
@@ -24,15 +24,15 @@
 
 namespace ronda {
 
-// What tells the ranks of a job from strangers.
+// The credentials that tell a job's ranks from other callers.
 struct TcpJob {
   std::string job_id;
-  std::string secret;  // may be empty if all ranks are on loopback: then the job's id alone is proved
+  std::string secret;  // may be empty if all ranks are on loopback: then only the job's id is proved
 };
 
-// Which connection of the job it is.
+// Identifies a connection of the job.
 struct TcpConnectionId {
-  uint32_t level = 0;  // of several connections of the same pair
+  uint32_t level = 0;  // tells several connections of the same pair apart
   RankId caller = 0;
   RankId callee = 0;
 
@@ -43,21 +43,20 @@ inline constexpr size_t kTcpChallengeBytes = kNonceBytes;
 inline constexpr size_t kTcpHelloBytes = 3 * sizeof(uint32_t) + kNonceBytes + kProofBytes;
 inline constexpr size_t kTcpWelcomeBytes = kProofBytes;
 
-// The end that has been called. Thread-compatible; `job` must outlive it.
+// The called end. Thread-compatible; `job` must outlive it.
 class TcpCallee {
  public:
-  // Errors: INTERNAL if the system gives no random bytes.
+  // Errors: INTERNAL if the system provides no random bytes.
   static absl::StatusOr<TcpCallee> Create(const TcpJob* job, RankId self);
 
   const std::string& challenge() const { return nonce_; }
 
   struct Welcome {
     TcpConnectionId line;
-    std::string text;  // for the caller
+    std::string text;  // to be sent to the caller
   };
-  // Errors: PERMISSION_DENIED if the caller has not proved that it is of this job; INVALID_ARGUMENT if it means another
-  // rank.
-  // REQUIRES: `hello` has kTcpHelloBytes.
+  // Errors: PERMISSION_DENIED if the caller has not proved that it belongs to this job; INVALID_ARGUMENT if it calls
+  // another rank. REQUIRES: `hello` has kTcpHelloBytes.
   absl::StatusOr<Welcome> Check(absl::string_view hello) const;
 
  private:
@@ -68,17 +67,17 @@ class TcpCallee {
   std::string nonce_;
 };
 
-// The end that calls. Thread-compatible; `job` must outlive it.
+// The calling end. Thread-compatible; `job` must outlive it.
 class TcpCaller {
  public:
-  // Errors: INTERNAL if the system gives no random bytes.
+  // Errors: INTERNAL if the system provides no random bytes.
   static absl::StatusOr<TcpCaller> Create(const TcpJob* job, const TcpConnectionId& line);
 
   // The hello that answers `challenge`.
   // REQUIRES: it has kTcpChallengeBytes.
   std::string Answer(absl::string_view challenge);
 
-  // Errors: PERMISSION_DENIED if the other end has not proved that it is of this job.
+  // Errors: PERMISSION_DENIED if the other end has not proved that it belongs to this job.
   absl::Status Check(absl::string_view welcome) const;
 
  private:

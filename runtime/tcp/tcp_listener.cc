@@ -20,7 +20,7 @@ absl::Status NotNumeric(const Endpoint& endpoint) {
 
 absl::StatusOr<SocketAddress> ToSocketAddress(const Endpoint& endpoint) {
   SocketAddress address;
-  // memcpy, because sockaddr_storage's bytes may not be aliased as another type.
+  // memcpy, since sockaddr_storage must not be accessed through another type.
   if (endpoint.family == AddressFamily::kIPv4) {
     sockaddr_in ipv4 = {};
     ipv4.sin_family = AF_INET;

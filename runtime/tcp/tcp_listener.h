@@ -12,7 +12,7 @@
 
 namespace ronda {
 
-// An endpoint as the kernel wants it.
+// An endpoint in the kernel's format.
 struct SocketAddress {
   sockaddr_storage storage = {};
   socklen_t bytes = 0;
@@ -20,19 +20,17 @@ struct SocketAddress {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
 };
 
-// Errors: INVALID_ARGUMENT if the endpoint's address is not a numeric one of its family.
+// Errors: INVALID_ARGUMENT if the endpoint's address is not a numeric address of its family.
 absl::StatusOr<SocketAddress> ToSocketAddress(const Endpoint& endpoint);
 
-// The port that a socket of ours is bound to.
-// Errors: INTERNAL with the system's text.
+// The port to which a socket is bound. Errors: INTERNAL with the system's text.
 absl::StatusOr<int> BoundPort(int fd);
 
-// Where other ranks reach this one with data. It is opened before the ranks know of each other, so that its address can
-// travel with the membership; who calls early waits in the kernel's queue for ConnectTcp. Thread-compatible.
+// The socket at which other ranks reach this one with data. It is opened before the ranks know each other, so that its
+// address can travel with the membership. Early callers wait in the kernel's queue for ConnectTcp. Thread-compatible.
 class TcpListener {
  public:
-  // Listens on `endpoint` only, whose port may be 0.
-  // Errors: FAILED_PRECONDITION with the system's text.
+  // Listens only on `endpoint`, whose port may be 0. Errors: FAILED_PRECONDITION with the system's text.
   static absl::StatusOr<std::unique_ptr<TcpListener>> Start(const Endpoint& endpoint);
 
   const Endpoint& endpoint() const { return endpoint_; }  // with its port

@@ -24,10 +24,10 @@
 namespace ronda {
 namespace {
 
-// Between two looks for the job's failure, and at the clock.
+// Between two checks of the job's failure and of the clock.
 constexpr absl::Duration kRound = absl::Milliseconds(50);
 constexpr absl::Duration kPauseBetweenCalls = absl::Milliseconds(100);
-// More callers than the ranks that are missing have room, but not any number of them.
+// The number of unauthenticated callers that have room beside the missing ranks.
 constexpr size_t kRoomForStrangers = 64;
 constexpr int kMostComplaints = 5;
 
@@ -45,25 +45,25 @@ absl::Status TooManySockets(int error) {
                    "open files (ulimit -n), or use MPI across hosts"));
 }
 
-// The place of `rank` among those of the level; nullopt: it is none of them.
+// The position of `rank` in the level; nullopt: it is not a member.
 std::optional<size_t> PlaceIn(const TcpLevel& level, RankId rank) {
   const auto place = std::find(level.ranks.begin(), level.ranks.end(), rank);
   if (place == level.ranks.end()) return std::nullopt;
   return static_cast<size_t>(place - level.ranks.begin());
 }
 
-// A connection may be idle for hours, and what lies between the hosts may forget it: it is kept in use.
+// A connection may be idle for hours, and a device between the hosts may forget it. Keepalive prevents that.
 void SetUp(int fd) {
   const auto set = [fd](int level, int option, int value) { setsockopt(fd, level, option, &value, sizeof(value)); };
-  // Small messages are not to wait for more. The buffers are left alone: those that the kernel sizes itself grow larger
-  // than the ones that programs may ask for.
+  // Small messages must not wait for more data. The buffers keep their sizes: those that the kernel sizes itself grow
+  // larger than programs may request.
   set(IPPROTO_TCP, TCP_NODELAY, 1);
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
   set(IPPROTO_TCP, TCP_KEEPIDLE, 60);
   set(IPPROTO_TCP, TCP_KEEPINTVL, 10);
 }
 
-// Reads until `text` has `wanted` bytes; whether it has. Not a byte more: data may follow.
+// Reads until `text` has `wanted` bytes and returns whether it has. It reads no further, because data may follow.
 absl::StatusOr<bool> ReadUpTo(int fd, size_t wanted, std::string* text) {
   const size_t before = text->size();
   text->resize(wanted);
@@ -75,14 +75,14 @@ absl::StatusOr<bool> ReadUpTo(int fd, size_t wanted, std::string* text) {
   return SystemError("cannot read", errno);
 }
 
-// A few bytes, for which a connection's buffer has room when it is new.
+// Writes a few bytes, for which a new connection's buffer has room.
 absl::Status WriteAll(int fd, absl::string_view text) {
   const ssize_t sent = send(fd, text.data(), text.size(), MSG_NOSIGNAL);
   if (sent == static_cast<ssize_t>(text.size())) return absl::OkStatus();
   return SystemError("cannot write", sent < 0 ? errno : EAGAIN);
 }
 
-// A call of this rank to another, made again until it has led to a connection.
+// This rank's call to another rank, repeated until it has led to a connection.
 class OutgoingCall {
  public:
   OutgoingCall(const TcpMeshOptions& options, const TcpConnectionId& line) : options_(options), line_(line) {}
@@ -98,8 +98,7 @@ class OutgoingCall {
             .revents = 0};
   }
 
-  // Calls, if no call is under way and the last one was long enough ago.
-  // Errors: RESOURCE_EXHAUSTED.
+  // Makes a call if none is under way and the last one was long enough ago. Errors: RESOURCE_EXHAUSTED.
   absl::Status CallIfDue() {
     const absl::Duration now = MonotonicTime();
     if (MayHangUp() && now >= end_) HangUp(absl::DeadlineExceededError(SilenceSoFar()));
@@ -121,7 +120,7 @@ class OutgoingCall {
     return absl::OkStatus();
   }
 
-  // Something has happened on the socket.
+  // Handles an event on the socket.
   void Advance() {
     const absl::Status status = TryToAdvance();
     if (!status.ok()) HangUp(status);
@@ -130,7 +129,7 @@ class OutgoingCall {
  private:
   enum class State { kConnecting, kAwaitingChallenge, kAwaitingWelcome, kOver };
 
-  // Once the callee may have heard who calls, it counts on this connection.
+  // Once the callee may know the caller, it counts on this connection.
   bool MayHangUp() const {
     return socket_.valid() && (state_ == State::kConnecting || state_ == State::kAwaitingChallenge);
   }
@@ -172,21 +171,21 @@ class OutgoingCall {
   State state_ = State::kConnecting;
   UniqueFd socket_;
   std::optional<TcpCaller> caller_;
-  std::string text_;                                // as far as it has come
+  std::string text_;                                // received so far
   absl::Duration due_ = -absl::InfiniteDuration();  // of the next call
-  absl::Duration end_;                              // of our patience with the one under way
+  absl::Duration end_;                              // of the call under way
   absl::Status last_error_;
 };
 
-// Somebody who has called this rank and has not proved yet who it is.
+// A caller that has not yet proved which rank it is.
 struct IncomingCall {
   UniqueFd socket;
   TcpCallee callee;
   absl::Duration end;  // of our patience
-  std::string text;    // as far as it has come
+  std::string text;    // received so far
 };
 
-// All connections of one rank, in the making.
+// All connections of one rank while they are being made.
 class Mesh {
  public:
   Mesh(const TcpListener& listener, const TcpMeshOptions& options, const std::vector<TcpLevel>& levels)
@@ -199,7 +198,7 @@ class Mesh {
   void Plan();
   absl::Status Round();
   absl::Status Accept();
-  // Takes what the caller has said so far; whether the call is over.
+  // Reads the caller's message so far and returns whether the call is over.
   absl::StatusOr<bool> Hear(IncomingCall& call);
   absl::Status Admit(IncomingCall& call, const TcpCallee::Welcome& welcome);
   void HearAll(absl::Span<const pollfd> polled);
@@ -211,7 +210,7 @@ class Mesh {
   const TcpListener& listener_;
   const TcpMeshOptions& options_;
   const std::vector<TcpLevel>& levels_;
-  std::vector<std::vector<UniqueFd>> sockets_;  // by level and place there
+  std::vector<std::vector<UniqueFd>> sockets_;  // by level and position
   std::list<OutgoingCall> outgoing_;
   std::list<IncomingCall> incoming_;  // oldest first
   int complaints_ = 0;
@@ -282,7 +281,7 @@ void Mesh::HearAll(absl::Span<const pollfd> polled) {
   for (auto call = incoming_.begin(); call != incoming_.end();) {
     const bool has_spoken = polled[next++].revents != 0;
     const absl::StatusOr<bool> is_over = has_spoken ? Hear(*call) : absl::StatusOr<bool>(false);
-    // Who calls and says nothing may be a rank that has lost patience and called again.
+    // A silent caller may be a rank that has given up and called again.
     if (!is_over.ok() && !call->text.empty()) Complain(is_over.status());
     const bool drop = !is_over.ok() || *is_over || MonotonicTime() >= call->end;
     call = drop ? incoming_.erase(call) : std::next(call);
@@ -319,7 +318,7 @@ absl::Status Mesh::Admit(IncomingCall& call, const TcpCallee::Welcome& welcome) 
         absl::StrCat("rank ", caller, " has called rank ", options_.rank, " for level ", welcome.line.level));
   }
   RONDA_RETURN_IF_ERROR(WriteAll(call.socket.get(), welcome.text));
-  // If there is one already, the caller has lost it, or it would not have called again.
+  // If there is a connection already, the caller has lost it: otherwise it would not have called again.
   *place = std::move(call.socket);
   return absl::OkStatus();
 }

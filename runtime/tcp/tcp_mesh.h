@@ -18,31 +18,31 @@
 
 namespace ronda {
 
-// Ranks that exchange messages, each with each, apart from those of any other level.
+// A set of ranks that exchange messages with each other, apart from those of any other level.
 struct TcpLevel {
   uint32_t number = 0;
-  std::vector<RankId> ranks;  // of the job, in any order; the messages number them by their place here
+  std::vector<RankId> ranks;  // of the job, in any order; the messages number them by position here
 };
 
 struct TcpMeshOptions {
   TcpJob job;
   RankId rank = 0;
   std::vector<Peer> peers;                                    // by rank
-  std::vector<Endpoint> endpoints;                            // by rank: where each listens
-  absl::Duration timeout = absl::Seconds(30);                 // longest wait for all others
-  absl::Duration caller_timeout = absl::Seconds(5);  // how long a caller may take to say who it is
-  absl::Duration call_timeout = absl::Seconds(5);    // how long a call may lead to nothing before the next
+  std::vector<Endpoint> endpoints;                            // by rank: its listener
+  absl::Duration timeout = absl::Seconds(30);                 // the longest wait for all others
+  absl::Duration caller_timeout = absl::Seconds(5);  // the longest wait for a caller's handshake
+  absl::Duration call_timeout = absl::Seconds(5);    // the longest wait for an answer before a call is repeated
   std::function<absl::Status()> job_failure;                  // ends the wait
 };
 
-// Connects this rank, on each of `levels`, of which it is a member, with all others there: a rank calls those with
-// lower numbers, and is called by those with higher ones. Every connection proves that both ends know the job's secret
-// (tcp_handshake.h). A caller that does not is dropped, and so is who says nothing; none of them is waited for. A call
-// that fails, or leads to nothing for a while, is made again until the time is over.
+// Connects this rank with all other members of each of `levels`, of which it is a member. A rank calls those with lower
+// numbers and is called by those with higher ones. Both ends of a connection prove that they know the job's secret
+// (tcp_handshake.h). Callers that fail to prove it, or send nothing, are dropped, and no rank waits for them. A call
+// that fails or gets no answer is repeated until the time is over.
 //
-// Blocks until all connections are there; returns the levels' messages in their order.
-// Errors: DEADLINE_EXCEEDED that names who is missing, and why where that is known; the job's failure;
-// RESOURCE_EXHAUSTED if the process may not open so many sockets.
+// Blocks until all connections exist; returns the messages of the levels in their order. Errors: DEADLINE_EXCEEDED that
+// names the missing ranks, with the reason if it is known; the job's failure; RESOURCE_EXHAUSTED if the process may not
+// open enough sockets.
 absl::StatusOr<std::vector<std::unique_ptr<PointToPoint>>> ConnectTcp(const TcpListener& listener,
                                                                       const TcpMeshOptions& options,
                                                                       const std::vector<TcpLevel>& levels);

@@ -16,12 +16,13 @@ namespace ronda {
 namespace {
 
 constexpr size_t kLengthBytes = sizeof(uint64_t);
-// A queue that is never empty moves to the beginning of its memory when this many of its entries, and most, are over.
+// A queue that never empties moves to the beginning of its memory when this many entries, and most of all entries, are
+// complete.
 constexpr size_t kEntriesToReclaim = 256;
 
 // Of one call to the kernel: two for each message.
 constexpr size_t kVectors = 16;
-// With so few connections under way each is tried, which is cheaper than to ask which of them can move.
+// With so few active connections it is cheaper to try each than to ask the kernel which of them can move data.
 constexpr size_t kFew = 4;
 
 bool IsTemporary(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
@@ -106,7 +107,7 @@ absl::StatusOr<PointToPoint::Request> TcpMessages::Send(const void* data, size_t
   Connection& connection = connections_[static_cast<size_t>(to)];
   RONDA_RETURN_IF_ERROR(connection.failure);
   const bool is_first = connection.sends.empty();
-  // Nothing writes there.
+  // A send only reads the data.
   const TransferQueue::Number number = connection.sends.Add(const_cast<void*>(data), bytes);
   if (is_first) MoveOut(connection);
   if (!connection.sends.empty()) List(to);
@@ -135,7 +136,7 @@ void TcpMessages::Move() {
   size_t left = 0;
   for (size_t i = 0; i < active_.size(); ++i) {
     Connection& connection = connections_[static_cast<size_t>(active_[i])];
-    // What is wrong with a connection is said by the calls that move it.
+    // The calls that move data report a connection's errors.
     const auto can = [&](int16_t events) {
       return are_few || (polled_[i].revents & (events | POLLERR | POLLHUP)) != 0;
     };
@@ -152,7 +153,7 @@ void TcpMessages::MoveOut(Connection& connection) {
   msghdr message = {};
   message.msg_iov = vectors;
   message.msg_iovlen = connection.sends.Fill(absl::MakeSpan(vectors));
-  // Without the flag, a peer that is gone would end this process.
+  // Without the flag, a lost peer would end this process by SIGPIPE.
   const ssize_t moved = sendmsg(connection.socket.get(), &message, MSG_NOSIGNAL);
   if (moved >= 0) {
     connection.failure.Update(connection.sends.Advance(static_cast<size_t>(moved)));

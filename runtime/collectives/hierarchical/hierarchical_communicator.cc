@@ -32,7 +32,7 @@ absl::Status HierarchicalCommunicator::Vote(const CallInfo& info) {
   const auto once = [&] {
     if (!std::exchange(is_late, true)) ballot.when_late();
   };
-  // Of those whose votes a rank knows so far: its own, its host's, all hosts'.
+  // The votes that this rank knows so far: first its own, then its host's, then all hosts'.
   Ballot known = {.own = ballot.own, .when_late = once};
   int steps = 0;
   const auto vote = [&](Communicator& level) -> absl::Status {
@@ -44,7 +44,7 @@ absl::Status HierarchicalCommunicator::Vote(const CallInfo& info) {
   };
   RONDA_RETURN_IF_ERROR(vote(*options_.local));
   if (options_.across != nullptr) RONDA_RETURN_IF_ERROR(vote(*options_.across));
-  // Ranks without a communicator across hear from those that have one.
+  // Ranks without a communicator across hosts learn the result from their host.
   if (IsUneven()) RONDA_RETURN_IF_ERROR(vote(*options_.local));
   ballot.result = known.result;
   return absl::OkStatus();
@@ -61,7 +61,8 @@ absl::Status HierarchicalCommunicator::Broadcast(const BroadcastCall& call) {
   if (!IsOfAll(call.info)) return options_.flat->Broadcast(call);
   const HostPosition root = PositionOf(options_.hosts, call.root);
   const bool is_at_home = self_.host == root.host;
-  // Across hosts it goes between the ranks with the root's place, or between the first ones if others lack that place.
+  // Across hosts the data travels between the ranks with the root's local rank, or between the first ranks if some host
+  // lacks that local rank.
   const bool root_goes_across = root.local_rank < shards();
   const int courier = root_goes_across ? root.local_rank : 0;
   BroadcastCall step = call;
@@ -91,7 +92,7 @@ absl::Status HierarchicalCommunicator::Allgather(const AllgatherCall& call) {
     host_bytes_.push_back(Sum(of_host));
     first += ranks.size();
   }
-  // The first rank's, which brings it to the others.
+  // Only the first rank of a host has it; it brings the data to the others.
   char* host_block = nullptr;
   if (self_.local_rank == 0) {
     RONDA_ASSIGN_OR_RETURN(host_block, options_.ops->GatherMemory(Sum(local_bytes_)));
@@ -118,7 +119,8 @@ absl::Status HierarchicalCommunicator::Barrier(const CallInfo& info) {
   if (info.ballot != nullptr || options_.meeting != nullptr) return Vote(info);
   RONDA_RETURN_IF_ERROR(options_.local->Barrier(LevelInfo(info, 0)));
   if (options_.across != nullptr) RONDA_RETURN_IF_ERROR(options_.across->Barrier(LevelInfo(info, 1)));
-  // Elsewhere, who is through across hosts knows that all have come; ranks without that level wait for those with it.
+  // On hosts of equal size, a rank that is through across hosts knows that all ranks have come. Otherwise the ranks
+  // without that level wait for those that have it.
   return IsUneven() ? options_.local->Barrier(LevelInfo(info, 2)) : absl::OkStatus();
 }
 

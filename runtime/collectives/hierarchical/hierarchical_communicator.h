@@ -13,45 +13,46 @@
 
 namespace ronda {
 
-// Collectives in two levels: a cheap one between the ranks of a host, and a dear one across hosts, over which each byte
-// goes once a host and not once a rank.
+// Collectives in two levels: a cheap one between the ranks of a host and an expensive one across hosts, over which each
+// byte travels once a host and not once a rank.
 //
-// A reduction of all ranks is, chunk by chunk: a reduce-scatter on the host, a reduction of each shard across the hosts
-// between the ranks that have it, and an all-gather on the host. A thread of its own drives a level across that blocks,
-// so that chunk k travels while k + 1 is reduced on the host and k - 1 is gathered. With hosts of different sizes there
-// are as many shards as ranks on the smallest.
+// A reduction of all ranks does three steps for each chunk: a reduce-scatter on the host, a reduction of each shard
+// across hosts between the ranks that hold it, and an allgather on the host. If the calls across hosts block, a thread
+// of their own makes them, so that chunk k travels while chunk k + 1 is reduced on the host and chunk k - 1 is
+// gathered. With hosts of different sizes, a chunk has as many shards as the smallest host has ranks.
 //
-// The tensors are where the levels want them: all of them are communicators of the host, or of the same device, which
-// LevelOps tells apart.
+// The tensors are in the memory that the levels' communicators use: the host's, or one device's. LevelOps hides the
+// difference.
 //
-// What goes flat: groups of some ranks, reductions that bring each rank a part, all-to-alls, gathers for one rank, and
-// all-gathers if the ranks of a host do not follow each other.
+// Some calls use the flat communicator: those of some ranks, reductions in which each rank receives a part,
+// all-to-alls, gathers for one rank, and allgathers if the hosts do not list the ranks in order.
 //
-// Order of summation: on each host in the order of its ranks, then in the order of the hosts; 16-bit and 8-bit wires
-// are rounded once a host and once at the end. So results are the same on all ranks and from run to run, but can differ
-// in the last bits from those of a flat backend.
+// Order of summation: on each host in the order of its ranks, then in the order of the hosts. 16-bit and 8-bit wires
+// are rounded once a host and once at the end. So results are the same on all ranks and in every run, but their last
+// bits can differ from those of a flat backend.
 class HierarchicalCommunicator : public Communicator {
  public:
   struct Options {
     RankId rank = 0;
     HostMap hosts;
-    std::unique_ptr<LevelOps> ops = std::make_unique<HostLevelOps>();  // of where the tensors are
-    std::unique_ptr<Communicator> local;   // of this host's ranks, numbered by their place in its list
-    std::unique_ptr<Communicator> across;  // of the ranks with this place on their hosts, numbered by host; nullptr:
+    std::unique_ptr<LevelOps> ops = std::make_unique<HostLevelOps>();  // for the tensors' memory
+    std::unique_ptr<Communicator> local;   // of this host's ranks, by local rank
+    std::unique_ptr<Communicator> across;  // of the ranks with this local rank, by host; nullptr:
                                            // this rank has no shard
-    std::unique_ptr<Communicator> flat;    // of all ranks, for what two levels do not make cheaper
+    std::unique_ptr<Communicator> flat;    // of all ranks, for calls that two levels do not make cheaper
     TwoLevelReduce::Levels::Driver across_driver = TwoLevelReduce::Levels::Driver::kOwnThread;
-    // Holds votes and barriers of all ranks; not owned. nullptr: the levels do. Those of devices would hold them on the
-    // device, level by level, which is no way to learn of a veto.
+    // Holds votes and barriers of all ranks; not owned. nullptr: the levels hold them. The levels of a device would
+    // hold a vote on the device, one after the other, and could not report a veto to the host.
     Communicator* meeting = nullptr;
-    // What is under way on one level at a time; the levels cut it further. Each chunk is handed to another thread and
-    // back, which four ranks on two cores felt: with chunks of 2 MiB, 4 MiB took half as long again, 16 MiB the same.
+    // The data under way on one level at a time; the levels cut it further. Each chunk is handed to another thread and
+    // back, which costs time where ranks outnumber cores: with four ranks on two cores and chunks of 2 MiB, reductions
+    // of 4 MiB took half as long again, and those of 16 MiB as long as before.
     size_t chunk_bytes = size_t{8} << 20;
   };
 
   explicit HierarchicalCommunicator(Options options);
 
-  // Its own, for what else works in two levels.
+  // The communicator's own levels, for other code that works in two levels.
   HostLevels levels() const {
     return {.hosts = options_.hosts, .local = options_.local.get(), .across = options_.across.get()};
   }
@@ -68,7 +69,7 @@ class HierarchicalCommunicator : public Communicator {
  private:
   // Holds the call's vote on both levels.
   absl::Status Vote(const CallInfo& info);
-  // How many ranks of each host have a communicator across.
+  // The number of ranks on each host that have a communicator across.
   int shards() const { return sizes_.least; }
   bool IsUneven() const { return sizes_.least != sizes_.most; }
   bool IsOfAll(const CallInfo& info) const { return info.group == nullptr || info.group->size() == size(); }

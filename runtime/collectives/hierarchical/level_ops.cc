@@ -12,7 +12,7 @@ namespace {
 using kernels::cuda::UnpackCall;
 using kernels::cuda::UnpackSegment;
 
-// What devices map at once.
+// Devices map memory in units of this size.
 constexpr size_t kUnitBytes = 2 << 20;
 
 }  // namespace
@@ -28,7 +28,7 @@ absl::StatusOr<std::unique_ptr<DeviceLevelOps>> DeviceLevelOps::Create(Options o
   return ops;
 }
 
-// One launch, however many tensors a chunk has.
+// One kernel launch for any number of tensors.
 absl::Status DeviceLevelOps::Scatter(const char* gathered, DType dtype, absl::Span<const Piece> pieces) {
   std::vector<UnpackSegment> segments;
   segments.reserve(pieces.size());

@@ -15,7 +15,7 @@ namespace {
 const char* At(const void* base, size_t offset) { return static_cast<const char*>(base) + offset; }
 char* At(void* base, size_t offset) { return static_cast<char*>(base) + offset; }
 
-// Granules of a chunk that make up a shard, counted from the chunk's beginning.
+// The granules of a shard, counted from the beginning of its chunk.
 struct Range {
   size_t begin;
   size_t end;
@@ -25,7 +25,7 @@ Range ShardOf(size_t granules, int shard, int shards) {
   return {.begin = border(shard), .end = border(shard + 1)};
 }
 
-// The elements of a run that lie in `range`, counted from the run's first.
+// The elements of a run that lie in `range`, counted from the run's first element.
 Range ElementsIn(const LogicalBuffer::Run& run, Range range, size_t granule_elements) {
   const auto clip = [&](size_t granule) {
     return granule <= run.offset ? 0 : std::min((granule - run.offset) * granule_elements, run.count);
@@ -196,7 +196,7 @@ void TwoLevelReduce::MakeCallAcross(const Plan& plan, Slot& slot) const {
 
 absl::Status TwoLevelReduce::GatherOnHost(const Plan& plan, const Slot& slot) {
   const size_t bytes = ListRuns(plan, slot);
-  // The chunk lies in one place if its first run is all of it.
+  // A chunk of one run is contiguous in its tensor.
   const bool is_one = runs_.size() == 1;
   char* output = static_cast<char*>(runs_.front().to);
   if (!is_one) {

@@ -19,39 +19,36 @@
 
 namespace ronda {
 
-// Has what the slots of a LevelOps hold reduced across hosts by a thread of its own, one after the other, while its
-// owner does something else.
+// A thread that reduces the contents of slots across hosts, one after the other, while its owner does other work.
 //
-// One thread at a time hands over and awaits. While a slot is under way nobody else may use the level across.
+// One thread at a time submits and awaits. While a slot is under way no other thread may use the level across.
 class AcrossWorker {
  public:
-  // What is to be done with a slot, by the worker's thread. If it throws std::bad_alloc, RESOURCE_EXHAUSTED comes of
-  // it.
+  // Handles one slot, on the worker's thread. If it throws std::bad_alloc, Await returns RESOURCE_EXHAUSTED.
   using Work = std::function<absl::Status(size_t slot)>;
   explicit AcrossWorker(Work work);
 
-  // Waits for the slot under way, which ends at the latest when the job has failed; later ones are not begun.
+  // Waits for the slot under way, which ends at the latest when the job has failed, and drops later ones.
   ~AcrossWorker();
   AcrossWorker(const AcrossWorker&) = delete;
   AcrossWorker& operator=(const AcrossWorker&) = delete;
 
-  // Hands a slot over, which stays as it is until it was awaited, or the worker destroyed.
-  // REQUIRES: fewer than LevelOps::kSlots are not awaited.
+  // Hands over a slot, which must stay unchanged until it has been awaited or the worker is destroyed. REQUIRES: fewer
+  // than LevelOps::kSlots slots are submitted and not awaited.
   void Submit(size_t slot);
 
-  // Waits for the oldest slot that was not awaited, and returns what became of it.
-  // REQUIRES: there is one.
+  // Waits for the oldest slot that has not been awaited, and returns its result. REQUIRES: there is one.
   absl::Status Await();
 
  private:
   static constexpr size_t kDepth = LevelOps::kSlots;
 
   void Run();
-  // What becomes of the slot. No exception leaves it: nobody would catch one.
+  // Handles the slot. Catches all exceptions, which would end the process here.
   absl::Status Carry(size_t slot) const;
 
   const Work work_;
-  // Made beforehand: there is no memory for it when it is needed.
+  // Made in advance, because there is no memory for it when it is needed.
   const absl::Status out_of_memory_ =
       absl::ResourceExhaustedError("out of memory in the thread that reduces across hosts");
   const absl::Status exception_ = absl::InternalError("an exception in the thread that reduces across hosts");
@@ -67,43 +64,43 @@ class AcrossWorker {
 };
 
 // Allreduces of all ranks in two levels, chunk by chunk: a reduce-scatter between the ranks of the host, a reduction of
-// each rank's shard across hosts, an all-gather on the host. Two chunks are under way at a time, the older one across
-// hosts.
+// each rank's shard across hosts, and an allgather on the host. Two chunks are under way at a time, the older one
+// across hosts.
 //
-// Thread-compatible. The levels are not owned.
+// Thread-compatible. Does not own the levels.
 class TwoLevelReduce {
  public:
   struct Levels {
     Communicator* local = nullptr;
     Communicator* across = nullptr;  // nullptr: this rank has no shard
-    int shards = 1;                  // of a chunk: the first ranks of each host have one each
+    int shards = 1;                  // of a chunk: the first `shards` ranks of each host have one each
     LevelOps* ops = nullptr;
-    // Who makes the calls across while there are others to make: a thread of its own, so that they may block, or the
-    // caller, for calls that return at once. Then all ranks give their device its work in the same order, which is what
-    // kernels that wait for other ranks' want.
+    // The thread that makes the calls across while there are several chunks: a thread of its own, for calls that block,
+    // or the caller, for calls that return at once. In the second case all ranks give their device its work in the same
+    // order, which kernels that wait for other ranks' kernels need.
     enum class Driver { kOwnThread, kCaller } across_driver = Driver::kOwnThread;
-    size_t chunk_bytes = 1;  // elements of a chunk, in bytes
+    size_t chunk_bytes = 1;  // the size of a chunk's elements
   };
 
   explicit TwoLevelReduce(const Levels& levels) : levels_(levels) {}
 
-  // `call` delivers all to all ranks of the job; its ballot is not looked at.
-  // Errors: of the two levels. After one this object is not used again.
+  // `call` delivers all to all ranks of the job; its ballot is ignored. Errors: those of the two levels. After an error
+  // this object must not be used again.
   absl::Status Run(const ReduceCall& call);
 
  private:
-  // A chunk on its way. What the worker uses of it stays until it was awaited.
+  // A chunk under way. The worker's part of it stays unchanged until the slot has been awaited.
   struct Slot {
     size_t begin = 0;                    // granules
     size_t granules = 0;                 // of the chunk
     char* shard = nullptr;               // this rank's elements
-    std::vector<Segment> parts;          // the same, cut where segments begin
+    std::vector<Segment> parts;          // the same elements, cut where segments begin
     std::vector<size_t> bytes_per_rank;  // of each shard
     std::string label;
     ReduceCall across;
   };
 
-  // A reduction and how it is cut up.
+  // A reduction and its division into chunks.
   struct Plan {
     const ReduceCall& call;
     WireLayout layout;
@@ -114,14 +111,14 @@ class TwoLevelReduce {
   absl::Status RunChunks(const Plan& plan, size_t chunks);
   absl::Status BeginAcross(size_t slot);
   absl::Status FinishAcross(size_t slot);
-  // Of what is in the slot, by the thread that drives the level across.
+  // Reduces the slot's shard, on the thread that drives the level across.
   absl::Status ReduceAcross(size_t slot);
   absl::Status ReduceOnHost(const Plan& plan, size_t chunk, size_t slot);
-  // Lists the elements of the chunk for the reduce-scatter, and where this rank's go.
+  // Lists the chunk's elements for the reduce-scatter, with the places of this rank's part.
   absl::Status CutUp(const Plan& plan, size_t slot);
   void MakeCallAcross(const Plan& plan, Slot& slot) const;
   absl::Status GatherOnHost(const Plan& plan, const Slot& slot);
-  // Lists the runs of the chunk, one after the other. Returns their bytes.
+  // Lists the runs of the chunk in order. Returns their bytes.
   size_t ListRuns(const Plan& plan, const Slot& slot);
 
   // Whether this rank reduces a part of the chunk across hosts.
@@ -130,9 +127,10 @@ class TwoLevelReduce {
   const Levels levels_;
   LogicalBuffer::Memory buffer_memory_;
   std::array<Slot, LevelOps::kSlots> slots_;
-  std::vector<Segment> pieces_;           // of the chunk that is being reduced on the host
-  std::vector<LevelOps::Piece> runs_;  // of the chunk that is being gathered
-  std::unique_ptr<AcrossWorker> worker_;  // from the first reduction of several chunks on; destroyed before the slots
+  std::vector<Segment> pieces_;           // of the chunk under reduction on the host
+  std::vector<LevelOps::Piece> runs_;  // of the chunk under gathering
+  // Exists from the first reduction of several chunks on; destroyed before the slots.
+  std::unique_ptr<AcrossWorker> worker_;
 };
 
 }  // namespace ronda

@@ -14,8 +14,8 @@
 
 namespace ronda {
 
-// The collectives of ranks that are threads of one process. They read each other's inputs and write each other's
-// outputs where they lie: nothing is staged but one block that stays in the first-level cache.
+// The collectives of ranks that are threads of one process. A rank reads the others' inputs and writes their outputs
+// directly; only one block at a time, which stays in the first-level cache, is staged.
 class InProcessCommunicator : public Communicator {
  public:
   InProcessCommunicator(std::shared_ptr<InProcessJob> job, RankId rank) : job_(std::move(job)), rank_(rank) {}
@@ -31,7 +31,7 @@ class InProcessCommunicator : public Communicator {
   void Tune(const Tuning&) override {}  // nothing is cut up
 
  private:
-  // Meets the other members of the call, if this rank is one: see InProcessJob::Meet.
+  // Meets the other members of the call if this rank is one; see InProcessJob::Meet.
   absl::Status Meet(const CallInfo& info, size_t bytes, const void* arguments, InProcessJob::Work work,
                     LateCall* late_call = nullptr);
   // Holds the call's vote, if it has one.
@@ -39,7 +39,7 @@ class InProcessCommunicator : public Communicator {
 
   const std::shared_ptr<InProcessJob> job_;
   const RankId rank_;
-  uint64_t calls_ = 0;  // so far, also those of other groups: the same on all ranks
+  uint64_t calls_ = 0;  // all calls so far, also those of other groups: the same on all ranks
   LogicalBuffer::Memory reduction_memory_;
 };
 
@@ -58,8 +58,7 @@ class InProcessWorld {
 
   int size() const { return job_->size(); }
 
-  // The transport of `rank`; to be called once for each rank.
-  // REQUIRES: 0 <= rank < size().
+  // The transport of `rank`; the caller calls it once for each rank. REQUIRES: 0 <= rank < size().
   Transport Connect(RankId rank);
 
  private:

@@ -15,9 +15,9 @@ constexpr int kFanOut = 8;
 constexpr uint64_t kStays = 0;
 constexpr uint64_t kLeaves = 1;
 
-// Up to this size the tree's log N messages cost less than the shares' two.
+// Up to this size, the log N messages of the tree cost less than the two of the shares.
 constexpr size_t kTreeBytes = 64 << 10;
-// Up to this size a block is cheaper to pass on than to send to each member.
+// Up to this size, it is cheaper to pass a block on than to send it to each member.
 constexpr size_t kSmallBlockBytes = 1024;
 
 const char* At(const void* base, size_t offset) { return static_cast<const char*>(base) + offset; }
@@ -37,8 +37,8 @@ class SharedBroadcast {
 
   uint64_t chunks() const { return (call_.bytes + chunk_bytes_ - 1) / chunk_bytes_; }
 
-  // On the root: sends everybody a share of chunk k, and its own share to all. Elsewhere: asks for all shares, for the
-  // own one in `own`.
+  // On the root: sends one share of chunk k to each member, and the root's own share to all. On other members: begins
+  // to receive all shares, the member's own one in `own`.
   absl::Status Begin(uint64_t k, TransferSet& own, TransferSet& others) {
     const bool is_root = members_.self() == call_.root;
     for (int i = 1; i < members_.size(); ++i) {
@@ -56,7 +56,7 @@ class SharedBroadcast {
     return absl::OkStatus();
   }
 
-  // Sends the own share of chunk k, which has arrived, to all but the root.
+  // Sends this member's share of chunk k, which has arrived, to all other members but the root.
   absl::Status PassOn(uint64_t k, TransferSet& transfers) {
     for (int i = 1; i < members_.size() && members_.self() != call_.root; ++i) {
       const int peer = (members_.self() + i) % members_.size();
@@ -158,9 +158,9 @@ absl::Status MessageExchanges::Broadcast(const BroadcastCall& call, const Member
 
 absl::Status MessageExchanges::BroadcastDownTree(const BroadcastCall& call, const Members& members) {
   const int size = members.size();
-  // Places in the tree are counted from the root; the lowest set bit of a place is the distance to its parent.
+  // Positions in the tree are counted from the root. The lowest set bit of a position is the distance to its parent.
   const int place = (members.self() - call.root + size) % size;
-  // Between a place and the root are the places that lack the lowest bits.
+  // The positions between a position and the root are those without its lowest set bits.
   const int between = std::max(0, std::popcount(static_cast<unsigned>(place)) - 1);
   const RunningCollective running = link_.Running(call.info, call.bytes, between);
   const auto rank_at = [&](int at) { return members[(at + call.root) % size]; };

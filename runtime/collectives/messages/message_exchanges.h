@@ -12,11 +12,12 @@
 
 namespace ronda {
 
-// Brings a block of every member to every member, and the members' votes with them. (J. Bruck et al., "Efficient
+// Brings a block of every member to every member, together with the members' votes. (J. Bruck et al., "Efficient
 // Algorithms for All-to-All Communications in Multiport Message-Passing Systems", 1997.)
 //
-// A rank holds the blocks of the members from its own place on, going round. In each step it sends them all to 7
-// others, and so has 8 times as many afterwards: up to 8 ranks exchange theirs directly, 4,096 in four steps.
+// A rank holds the blocks of consecutive members in ring order, beginning with its own. In each step it sends all of
+// them to 7 other ranks and receives as many from 7 ranks, so the number of its blocks grows eightfold: up to 8 ranks
+// exchange their blocks directly, and 4,096 ranks need four steps.
 //
 //   std::memcpy(exchange.Begin(members, bytes), own, bytes);
 //   RONDA_RETURN_IF_ERROR(exchange.Run(info, bytes_total));
@@ -27,20 +28,19 @@ class Dissemination {
  public:
   explicit Dissemination(MessageLink& link) : link_(link) {}
 
-  // Where this rank's block, of `bytes` bytes, is to be written; aligned to 8 bytes. `members` must live until Run has
-  // returned.
-  // REQUIRES: this rank is a member.
+  // Returns the address to which the caller writes this rank's block of `bytes` bytes; aligned to 8 bytes. `members`
+  // must live until Run has returned. REQUIRES: this rank is a member.
   char* Begin(const Members& members, size_t bytes);
 
-  // Exchanges the blocks for the call, which has `bytes_total` bytes to messages' readers, and holds its vote, if it
-  // has one. Errors: MessageLink's.
+  // Exchanges the blocks, and holds the call's vote if it has one. `bytes_total` is the size of the call for messages.
+  // Errors: as MessageLink.
   absl::Status Run(const CallInfo& info, size_t bytes_total);
 
-  // The block of a member, until the next Begin; aligned to 8 bytes. Undefined under a veto.
+  // The block of a member, until the next Begin; aligned to 8 bytes. Undefined after a veto.
   const char* BlockOf(int member) const { return At(PlaceOf(member)) + sizeof(Vote); }
 
  private:
-  // What goes ahead of a block.
+  // Precedes each block.
   using Vote = uint64_t;
 
   int PlaceOf(int member) const { return (member - members_->self() + members_->size()) % members_->size(); }
@@ -48,24 +48,23 @@ class Dissemination {
   char* At(int place) { return blocks_.data() + static_cast<size_t>(place) * block_bytes_; }
   RankId MemberAt(int place) const { return (*members_)[(members_->self() + place) % members_->size()]; }
 
-  // Has `held` blocks; sends them on and receives those behind them.
+  // Sends the `held` blocks on and receives those behind them.
   absl::Status Step(int held, const RunningCollective& running);
   Ballot::Result CountVotes() const;
 
   MessageLink& link_;
   const Members* members_ = nullptr;
   size_t block_bytes_ = 0;    // with the vote
-  std::vector<char> blocks_;  // by place: this rank's, then those of the members behind it, going round
+  std::vector<char> blocks_;  // by position: this rank's block, then those of the next members in ring order
   TransferSet sends_;
   TransferSet receives_;
 };
 
-// The collectives that move bytes without looking at them. Data travels from the callers' memory to the callers'
-// memory.
+// The collectives that move bytes without looking at them, directly between the callers' buffers.
 //
-// - broadcast: little goes down a binomial tree. Of much, the root sends each member one share, chunk by chunk, which
-//   that member sends on to all others: the root sends each byte about once.
-// - allgather: to all others directly, or, as little from many, by Dissemination.
+// - broadcast: small data goes down a binomial tree. Of large data, the root sends each member one share, chunk by
+//   chunk, and that member sends the share on to all others: the root sends each byte about once.
+// - allgather: directly to all others, or by Dissemination if the blocks are small.
 // - alltoall: each piece directly.
 //
 // Keeps its memory from one call to the next. Thread-compatible.

@@ -14,20 +14,20 @@
 namespace ronda {
 namespace {
 
-// Ranks in step wait for less than this many looks for each other.
+// Ranks in step complete their transfers within this number of polls.
 constexpr int kLooks = 200;
-// Between two looks at the clock and for the job's failure.
+// Polls between two checks of the clock and of the job's failure.
 constexpr int kLooksPerRound = 32;
-// Longer than a chunk takes on one host. Who waits for longer sleeps, for a small part of what it has waited: a thread
-// that looks on, or hands its core over and gets it back a scheduler tick later, costs more as soon as anybody else
+// Longer than a chunk takes on one host. A longer wait sleeps, each time for a small part of the time it has waited. A
+// thread that polls, or yields its core and gets it back a scheduler tick later, costs more as soon as another thread
 // wants the core.
 constexpr absl::Duration kLookOn = absl::Microseconds(200);
 constexpr int kSleepShare = 8;
 constexpr absl::Duration kLongestSleep = absl::Milliseconds(1);
-// A peer's end breaks its connections before the job knows of it.
+// The end of a peer breaks its connections before the job knows of it.
 constexpr absl::Duration kFailureSpreads = absl::Seconds(2);
 
-// Ranks need not have begun to wait at the same moment.
+// Covers ranks that did not begin to wait at the same moment.
 constexpr absl::Duration kPatiencePerStep = absl::Milliseconds(200);
 
 int CountRanksOnHost(const std::vector<Peer>& peers, const Peer& self) {

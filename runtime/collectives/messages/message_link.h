@@ -17,7 +17,7 @@
 
 namespace ronda {
 
-// Messages under way that are waited for together. Keeps its memory for the next ones.
+// Transfers under way that are awaited together. Keeps its memory for the next ones.
 class TransferSet {
  private:
   friend class MessageLink;
@@ -29,12 +29,12 @@ class TransferSet {
   std::vector<Transfer> transfers_;
 };
 
-// One rank's messages to and from the others, and what it does while it waits for them.
+// One rank's messages to and from the others, and its waits for them.
 //
-// Who is waited for is known by name at any time: transfers are waited for one after the other (all of them move on
-// meanwhile). A wait is first a number of looks, between which the core is handed over where ranks outnumber cores,
-// and, when it has become long, rests that are short beside what has been waited: who sleeps moves no messages, and not
-// all messages wake somebody.
+// A wait always knows the rank that it waits for: it handles the transfers one after the other, while all of them make
+// progress. A wait begins with a number of polls. Where ranks outnumber cores, it yields the core between them. A long
+// wait sleeps between polls, each time for a small part of the time it has waited: a sleeping rank moves no messages,
+// and not all messages wake a rank.
 //
 // Thread-compatible.
 class MessageLink {
@@ -44,7 +44,8 @@ class MessageLink {
     std::vector<Peer> peers;                    // by rank of `messages`, with their ranks in the job
     std::shared_ptr<FlightBoard> flights;       // by rank of the job
     std::function<absl::Status()> job_failure;  // the job's first failure
-    std::optional<int> ranks_on_host;           // of the job, on this rank's; unset: all of them are among `peers`
+    // Ranks of the job on this rank's host; unset: all of them are in `peers`.
+    std::optional<int> ranks_on_host;
   };
 
   explicit MessageLink(Options options);
@@ -52,20 +53,20 @@ class MessageLink {
   RankId rank() const { return options_.messages->rank(); }
   int size() const { return options_.messages->size(); }
   absl::Status failure() const { return options_.job_failure(); }
-  // Whether it keeps its core between the looks of a wait: the ranks of this host have one each.
+  // Whether a wait keeps its core between polls: this host has a core for each of its ranks.
   bool keeps_core() const { return keeps_core_; }
 
-  // What waits need to know about the collective that this rank is in. With `steps` others between the late rank and
-  // this one, which wait themselves, the deadline is a little later: who waits for the late rank itself is then the
-  // first to say who that is.
+  // Describes the collective that this rank runs, for waits. With `steps` ranks between the late rank and this one, all
+  // of which wait, this rank's deadline is a little later. So the rank that waits for the late rank itself is the first
+  // to report it.
   RunningCollective Running(const CallInfo& info, size_t bytes_total, int steps = 0) const;
 
-  // Begins a transfer and adds it to `set`; 0 bytes: none, on neither side.
+  // Begins a transfer and adds it to `set`. With 0 bytes neither side has a transfer.
   absl::Status Send(const void* data, size_t bytes, RankId to, TransferSet& set);
   absl::Status Receive(void* data, size_t bytes, RankId from, TransferSet& set);
 
-  // Waits until all transfers of `set` are complete; it is empty then.
-  // Errors: the job's failure; DEADLINE_EXCEEDED that names who is late; the library's.
+  // Waits until all transfers of `set` are complete, and empties it. Errors: the job's failure; DEADLINE_EXCEEDED that
+  // names the late rank; those of PointToPoint.
   absl::Status Wait(TransferSet& set, const RunningCollective& running);
 
  private:
@@ -74,7 +75,7 @@ class MessageLink {
   absl::StatusOr<bool> IsComplete(Transfer& transfer);
   absl::Status WaitFor(Transfer& transfer, const RunningCollective& running);
   absl::Status WaitLonger(Transfer& transfer, const RunningCollective& running);
-  // The library's error, or the job's failure if that is what is behind it.
+  // Returns `error`, or the job's failure if that is its cause.
   absl::Status Explain(const absl::Status& error, RankId peer) const;
 
   const Options options_;

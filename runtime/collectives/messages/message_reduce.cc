@@ -11,11 +11,11 @@ namespace ronda {
 namespace {
 
 constexpr size_t kCacheLineBytes = 64;
-// Below this, messages cost more than what they carry.
+// Smaller messages cost more than the data that they carry.
 constexpr size_t kMinSliceBytes = 16 << 10;
-// With more segments the ranks do not tell each other what they receive of each.
+// With more segments, the ranks do not announce the parts that they receive.
 constexpr size_t kMaxAnnouncedSegments = 256;
-// Up to this multiple of an equal share, a rank reduces all that it receives.
+// Up to this multiple of an equal share, a rank reduces everything that it receives.
 constexpr size_t kMaxShares = 2;
 constexpr uint64_t kSlots = 2;
 
@@ -59,7 +59,7 @@ absl::Status MessageReduce::Announce() {
 }
 
 bool MessageReduce::AnnouncesRanges() const {
-  // A granule that two ranks receive parts of must be packed once only.
+  // A granule of which two ranks receive parts must still be packed only once.
   return reduction_.layout().granule_elements == 1 && reduction_.call().segments.size() <= kMaxAnnouncedSegments;
 }
 
@@ -115,7 +115,7 @@ void MessageReduce::DecideRegions() {
   const size_t wanted_bytes = std::max(kMinSliceBytes, chunk_bytes_ / static_cast<size_t>(members_.size()));
   const size_t longest = std::max<size_t>(1, wanted_bytes / granule_bytes_);
   slices_ = (most + longest - 1) / longest;
-  // Equal slices: a short last one would leave less to overlap.
+  // All slices have the same size: a short last one would leave less to overlap.
   slice_granules_ = slices_ == 0 ? 1 : RoundUp((most + slices_ - 1) / slices_, unit);
   slice_bytes_ = RoundUp(slice_granules_ * granule_bytes_, PageScratch::kPageBytes);
 }
@@ -134,7 +134,7 @@ void MessageReduce::AllocateScratch() {
 absl::Status MessageReduce::Contribute(uint64_t k) {
   const int size = members_.size();
   const int self = members_.self();
-  // Each rank begins with its neighbours, so that not all send to the same one at once.
+  // Each rank begins with its neighbours, so that not all ranks send to the same one at once.
   for (int i = 1; i < size; ++i) {
     const int sender = (self + size - i) % size;
     RONDA_RETURN_IF_ERROR(link_.Receive(At(memory_.contributions, sender, k), BytesOf(self, k), members_[sender],
@@ -162,7 +162,7 @@ absl::Status MessageReduce::ReduceSlice(uint64_t k) {
     RONDA_RETURN_IF_ERROR(link_.Wait(memory_.leaving[k % kSlots], running_));
     ReduceOwn(k, nullptr);
   } else {
-    // Nobody else's region: it can be written while this rank's contributions are still leaving.
+    // This region is no other rank's: it can be written while this rank's contributions are still being sent.
     ReduceOwn(k, ResultOf(self, k));
     RONDA_RETURN_IF_ERROR(SendResults(k));
     if (Receives(self) && OutputOf(self, k) == nullptr) Unpack(self, k, ResultOf(self, k));

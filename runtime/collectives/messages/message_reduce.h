@@ -17,16 +17,16 @@
 
 namespace ronda {
 
-// Memory to receive messages into, which begins at a page and keeps the size of the longest use. An MPI that lets the
-// kernel copy from one process to another does so page by page: where the pages of both sides begin together, a large
-// allreduce takes 3 to 5 % less time than where operator new begins, 16 bytes into a page.
+// A page-aligned receive buffer that keeps the size of its longest use. An MPI that lets the kernel copy between
+// processes does so page by page: where the pages of both sides begin together, a large allreduce takes 3 to 5 % less
+// time than with operator new, which begins 16 bytes into a page.
 //
 // Thread-compatible.
 class PageScratch {
  public:
   static constexpr size_t kPageBytes = 4096;
 
-  // Makes it `bytes` long, at least. What it held is lost if it was shorter.
+  // Makes the buffer at least `bytes` long. A buffer that was shorter loses its contents.
   void Grow(size_t bytes) {
     if (bytes_ >= bytes) return;
     data_.reset();
@@ -48,7 +48,7 @@ class PageScratch {
   size_t bytes_ = 0;
 };
 
-// Which granules of a reduction each member reduces: ranges, seen as one array a member.
+// The granules of a reduction that each member reduces: ranges, seen as one array a member.
 //
 // Keeps its memory from one division to the next. Thread-compatible.
 class ReduceRegions {
@@ -58,7 +58,7 @@ class ReduceRegions {
     size_t count;
   };
 
-  // Gives every member as equal a part of `granules` as multiples of `unit` allow.
+  // Gives every member an equal part of `granules`, as far as multiples of `unit` allow.
   void Divide(size_t granules, size_t unit, int members) {
     const size_t units = (granules + unit - 1) / unit;
     const size_t share = (units + static_cast<size_t>(members) - 1) / static_cast<size_t>(members) * unit;
@@ -69,7 +69,7 @@ class ReduceRegions {
     }
   }
 
-  // Forgets all; then every member gets `ranges_per_member` ranges, by Add, member after member.
+  // Forgets all ranges. Add then gives every member `ranges_per_member` ranges, member after member.
   void Reset(size_t ranges_per_member) {
     per_member_ = ranges_per_member;
     ranges_.clear();
@@ -81,18 +81,17 @@ class ReduceRegions {
     ranges_.push_back(range);
   }
 
-  // Granules of a member.
+  // The number of a member's granules.
   size_t GranulesOf(int member) const { return ends_[End(member) - 1]; }
-  // Of the member that has most.
+  // The largest number of granules of a member.
   size_t MostGranules() const {
     size_t most = 0;
     for (size_t last = per_member_ - 1; last < ends_.size(); last += per_member_) most = std::max(most, ends_[last]);
     return most;
   }
 
-  // Calls visit(range, offset) for the ranges that granules [begin, begin + n) of a member's consist of, with the
-  // granules between `begin` and each.
-  // REQUIRES: begin + n <= GranulesOf(member).
+  // Calls visit(range, offset) for the ranges in granules [begin, begin + n) of a member's array. `offset` counts the
+  // granules between `begin` and the range. REQUIRES: begin + n <= GranulesOf(member).
   template <typename Visit>
   void ForEachRange(int member, size_t begin, size_t n, const Visit& visit) const {
     const auto first = ends_.begin() + static_cast<ptrdiff_t>(End(member) - per_member_);
@@ -111,57 +110,57 @@ class ReduceRegions {
 
   size_t per_member_ = 1;
   std::vector<Range> ranges_;
-  std::vector<size_t> ends_;  // of each range, in its member's array
+  std::vector<size_t> ends_;  // the end of each range in its member's array
 };
 
-// What long reductions work in, and keep from one to the next.
+// The memory of long reductions, kept from one to the next.
 struct MessageReduceMemory {
   PageScratch contributions;  // to this rank's region
   PageScratch packed;         // this rank's, to the others' regions
   PageScratch results;
   ReduceRegions regions;
-  std::vector<char> wants_any;       // by member: whether it receives anything, if not all do
+  std::vector<char> wants_any;       // by member: whether it receives anything, unless all do
   std::vector<const void*> sources;  // by member
   TransferSet arriving[2];           // contributions, of slices k and k + 1
-  TransferSet leaving[2];            // this rank's contributions
+  TransferSet leaving[2];            // this rank's contributions, to the others
   TransferSet delivering[2];
 };
 
-// One long reduction, in which each member reduces a region: all send it their contributions to its region, slice by
-// slice, in the format of the wire, and it sends the results to all who receive any. While slice k is on its way, slice
-// k - 1 is reduced and the results of slice k - 2 arrive.
+// One long reduction, in which each member reduces a *region*. All members send it their contributions to its region,
+// *slice* by slice and in the format of the wire. It sends the results to all members that receive any of them. While
+// slice k travels, slice k - 1 is reduced and the results of slice k - 2 arrive.
 //
 //                    contributions            results
 //   all receive all  to equal regions         to all
-//   few receive      to equal regions         to those who receive any: no rank has more to reduce than others
-//   each a part      to what each receives    to nobody
+//   few receive      to equal regions         to those that receive any: no rank reduces more than the others
+//   each a part      to the receiver's part   to no other rank
 //
-// What lies in memory as it travels is sent from there and received there; all else goes through scratch memory, of a
-// few slices a member.
+// Data that lies in memory in the format of the wire is sent from there and received there. All other data goes through
+// scratch memory of a few slices a member.
 //
-// In place is safe: what a slice's results overwrite has been contributed before. Lives as long as the call.
+// In-place calls are safe: a slice's contribution is sent before its results overwrite it. Lives as long as the call.
 // Thread-compatible.
 class MessageReduce {
  public:
-  // A slice of all regions together is about `chunk_bytes`, unless there are so many members that messages would become
-  // too small. What the arguments refer to must outlive it.
+  // One slice of all regions together has about `chunk_bytes`, unless so many members would make the messages too
+  // small. All arguments must outlive the object.
   MessageReduce(const ReduceArithmetic& reduction, const Members& members, size_t chunk_bytes, MessageLink& link,
                 Dissemination& exchange, MessageReduceMemory& memory);
 
-  // REQUIRES: this rank is a member. The call has no ballot if packing has effects that a veto would have to undo.
+  // REQUIRES: this rank is a member. A call with a ballot must not update residuals when it packs.
   absl::Status Run();
 
  private:
   using Range = ReduceRegions::Range;
   enum class Results { kToAll, kToFew, kToNobody };
 
-  // Holds the vote, if there is one, and learns what the others receive, if that is not all.
+  // Holds the vote, if there is one. Unless all members receive all, it also exchanges what they receive.
   absl::Status Announce();
-  // Whether the ranks say which elements they receive, or only whether they receive any.
+  // Whether the ranks announce the elements that they receive, or only whether they receive any.
   bool AnnouncesRanges() const;
   size_t WantedBytes() const;
   void WriteWanted(char* block) const;
-  // Errors: INTERNAL if a member wants what is not there.
+  // Errors: INTERNAL if a member wants elements that do not exist.
   absl::Status ReadWanted();
   void DecideRegions();
   void AllocateScratch();
@@ -173,25 +172,26 @@ class MessageReduce {
   absl::Status SendResults(uint64_t k);
   absl::Status Finish(uint64_t k);
 
-  // Reduces this rank's slice k to `wire`; nullptr: delivers it.
+  // Reduces this rank's slice k to `wire`, or delivers it if `wire` is nullptr.
   void ReduceOwn(uint64_t k, char* wire);
   void Pack(int member, uint64_t k, char* wire) const;
   void Unpack(int member, uint64_t k, const char* wire) const;
 
-  // Granules of a member's region.
+  // Slice k of a member's region, in its granules.
   Range SliceOf(int member, uint64_t k) const;
   size_t BytesOf(int member, uint64_t k) const { return SliceOf(member, k).count * granule_bytes_; }
   bool Receives(int member) const;
 
-  // Where a member's slice k lies as it travels, in the tensors; nullptr: nowhere, or not in one piece.
+  // The address of a member's slice k in the tensors, in the format of the wire; nullptr if it is elsewhere or not
+  // contiguous.
   const char* InputOf(int member, uint64_t k) const;
   char* OutputOf(int member, uint64_t k) const;
   template <typename Address>
   auto InOnePiece(int member, uint64_t k, const Address& address) const;
 
-  // Room in `scratch` for slice k of, or for, a member.
+  // The address of slice k of `member`, or for it, in `scratch`.
   char* At(const PageScratch& scratch, int member, uint64_t k) const;
-  // Where the results of a member's slice k arrive, or are made.
+  // The address at which the results of a member's slice k arrive or are made.
   char* ResultOf(int member, uint64_t k) const;
 
   const Members& members_;
@@ -203,7 +203,7 @@ class MessageReduce {
   MessageReduceMemory& memory_;
   Results results_ = Results::kToAll;
   size_t slice_granules_ = 1;
-  size_t slice_bytes_ = 0;  // rounded up to cache lines
+  size_t slice_bytes_ = 0;  // rounded up to pages
   uint64_t slices_ = 0;
   RunningCollective running_;
 };

@@ -13,10 +13,11 @@
 
 namespace ronda {
 
-// Messages between ranks, which are numbered from 0, in order for each pair of sender and receiver; nothing blocks.
+// Messages between ranks, which are numbered from 0. The messages of a sender to a receiver stay in order. No call but
+// Rest blocks.
 //
-// Thread-compatible. A buffer is the transfer's until Test has said that it is complete; if that never comes, because
-// the job has failed, until no more calls are made.
+// Thread-compatible. A buffer belongs to the transfer until Test has reported that it is complete. If the job fails
+// before that, the buffer belongs to the transfer until no more calls are made.
 class PointToPoint {
  public:
   virtual ~PointToPoint() = default;
@@ -29,14 +30,14 @@ class PointToPoint {
     uint64_t words[2];
   };
 
-  // `bytes` may be 0. The receiver names the exact size. Errors: INTERNAL with the library's text.
+  // `bytes` may be 0. The receiver passes the exact size of the message. Errors: INTERNAL with the library's text.
   virtual absl::StatusOr<Request> Send(const void* data, size_t bytes, RankId to) = 0;
   virtual absl::StatusOr<Request> Receive(void* data, size_t bytes, RankId from) = 0;
 
-  // Moves what can be moved; whether all of `requests` are complete, in which case they are over.
+  // Moves as much data as it can. Returns whether all of `requests` are complete; if so, they are over.
   virtual absl::StatusOr<bool> Test(absl::Span<Request> requests) = 0;
 
-  // Sleeps until something can be moved, but not for longer than `longest`; for as long as that where nothing tells.
+  // Sleeps until data can be moved, but not for longer than `longest`; for that long if the library cannot tell.
   virtual void Rest(absl::Duration longest) { absl::SleepFor(longest); }
 };
 

@@ -10,10 +10,10 @@ namespace ronda {
 namespace {
 
 constexpr size_t kMemoryBytes = 4096;
-// A cache line each: the host looks at one while the device writes another.
+// One cache line a vote: the host reads one while the device writes another.
 constexpr size_t kVoteBytes = 64;
 
-// The bits of 1 as a little-endian element, the lowest byte first.
+// The bits of 1 as a little-endian element, lowest byte first.
 uint64_t BitsOfOne(DType dtype) {
   switch (dtype) {
     case DType::kFloat16:
@@ -32,7 +32,7 @@ uint64_t BitsOfOne(DType dtype) {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<OpenVote>> OpenVotes::New() {
-  // The stream decides votes in the order in which they were handed out: if the oldest is still in use, so are most.
+  // The stream decides votes in the order in which they were handed out. If the oldest is still in use, most are.
   if (!votes_.empty()) {
     std::shared_ptr<OpenVote>& oldest = votes_[next_];
     if (oldest.use_count() == 1 && oldest->outcome() != OpenVote::Outcome::kOpen) {
@@ -55,7 +55,7 @@ absl::StatusOr<std::shared_ptr<OpenVote>> OpenVotes::Add() {
       std::make_shared<OpenVote>(words_, reinterpret_cast<uint32_t*>(words_->memory.data() + words_->used_bytes));
   words_->used_bytes += kVoteBytes;
   vote->Reopen();
-  // In front of the oldest, and thus the newest of all.
+  // Before the oldest in the ring, which makes it the newest.
   votes_.insert(votes_.begin() + static_cast<ptrdiff_t>(next_), vote);
   next_ = (next_ + 1) % votes_.size();
   return vote;

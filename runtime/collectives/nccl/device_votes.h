@@ -15,21 +15,20 @@
 
 namespace ronda {
 
-// Hands out votes, and takes those again that everybody has let go of: once as many are in use as ever were, nothing is
-// allocated. Votes are to be let go of in about the order in which they were handed out: one that is kept keeps all
-// from being taken again.
+// Hands out votes and reuses those that have been released: it allocates only while more votes are in use than ever
+// before. Votes should be released roughly in the order in which they were handed out, because one that is kept blocks
+// the reuse of all later ones.
 //
 // Thread-compatible. The votes may outlive it.
 class OpenVotes {
  public:
   explicit OpenVotes(std::shared_ptr<Device> device) : device_(std::move(device)) {}
 
-  // A vote that is open.
-  // Errors: RESOURCE_EXHAUSTED.
+  // Returns an open vote. Errors: RESOURCE_EXHAUSTED.
   absl::StatusOr<std::shared_ptr<OpenVote>> New();
 
  private:
-  // Memory for the words of several votes, and the device that it is of.
+  // Memory for the words of several votes, with its device.
   struct Words {
     std::shared_ptr<Device> device;
     DeviceMemory memory;
@@ -40,8 +39,8 @@ class OpenVotes {
 
   const std::shared_ptr<Device> device_;
   std::vector<std::shared_ptr<OpenVote>> votes_;
-  size_t next_ = 0;               // the one that was handed out longest ago
-  std::shared_ptr<Words> words_;  // of the newest
+  size_t next_ = 0;               // the vote that was handed out first
+  std::shared_ptr<Words> words_;  // the newest memory
 };
 
 // Zero and one as elements of every type, in the device's memory.
@@ -49,8 +48,7 @@ class OpenVotes {
 // Immutable, thus thread-safe. The device must outlive it.
 class VoteValues {
  public:
-  // They are there for what `stream` is given from then on.
-  // Errors: RESOURCE_EXHAUSTED.
+  // The values are ready for all later work of `stream`. Errors: RESOURCE_EXHAUSTED.
   static absl::StatusOr<VoteValues> Create(Device* device, StreamHandle stream);
 
   const void* Zero() const { return memory_.data(); }
@@ -61,8 +59,8 @@ class VoteValues {
 
   VoteValues(DeviceMemory source, DeviceMemory memory) : source_(std::move(source)), memory_(std::move(memory)) {}
 
-  DeviceMemory source_;  // pinned, from which the stream copies at some time
-  DeviceMemory memory_;  // zero, and then one of each type
+  DeviceMemory source_;  // pinned; the stream copies from it at some time
+  DeviceMemory memory_;  // zero, then the one of each type
 };
 
 }  // namespace ronda

@@ -17,15 +17,15 @@
 namespace ronda {
 namespace {
 
-// NCCL's threads have put most calls onto the stream within this time; then looking for it is left to naps.
+// Within this time NCCL's threads have put most calls onto the stream. Longer waits sleep between polls.
 constexpr absl::Duration kLookOn = absl::Microseconds(100);
 constexpr absl::Duration kShortestNap = absl::Microseconds(20);
 constexpr absl::Duration kLongestNap = absl::Milliseconds(2);
-// For peers that end their communicators too.
+// The time that peers get to end their communicators too.
 constexpr absl::Duration kFinalizeDeadline = absl::Seconds(5);
-// For a device that NCCL waits for to end a communicator.
+// The time that a device gets to finish while NCCL waits for it to end a communicator.
 constexpr absl::Duration kAbortPatience = absl::Seconds(2);
-// More ranks than these are counted, not listed.
+// Longer lists of ranks are only counted.
 constexpr int kListedRanks = 8;
 
 void LogIfError(RankId rank, const absl::Status& status) {
@@ -38,8 +38,8 @@ void AbortOne(RankId rank, Device& device, const NcclFunctions& nccl, NcclHandle
     is_begun = true;
     nccl.CommAbort(handle);
   };
-  // A device that has failed cannot be made current, nor is there always memory to say so, and the other ranks' devices
-  // wait for it all the same.
+  // CommAbort must be called in any case: a failed device cannot be made current, there may be no memory for an error,
+  // and the other ranks' devices wait for this rank all the same.
   const absl::Cleanup in_any_case = [&] {
     if (!is_begun) abort();
   };
@@ -53,7 +53,7 @@ void AbortOne(RankId rank, Device& device, const NcclFunctions& nccl, NcclHandle
 
 class NcclGroups::Entry {
  public:
-  // `ranks`: the members, and `names`: what messages call them.
+  // `names` are the members' numbers in the job, for messages.
   Entry(std::vector<RankId> ranks, std::vector<RankId> names) : ranks_(std::move(ranks)), names_(std::move(names)) {}
 
   // "ranks 0, 2 and 3"
@@ -70,7 +70,7 @@ class NcclGroups::Entry {
     return true;
   }
 
-  // Guarded by NcclGroups::mu_, whose other members it is one of.
+  // Guarded by NcclGroups::mu_.
   NcclHandle handle = nullptr;
   struct Registration {
     void* memory;
@@ -124,7 +124,7 @@ absl::Status NcclGroups::Connect(const CallInfo& info, const NcclUniqueId& id, c
     return 0;
   }));
   Wait wait = {.doing = "making the communicator", .call = &info, .limits = info.limits};
-  // NCCL may take longer to connect many than a program wants to wait for one.
+  // NCCL may need longer to connect many ranks than a program's deadline for one collective.
   wait.limits.deadline = std::max(wait.limits.deadline, options_.init_deadline);
   if (result == NcclResult::kSuccess || result == NcclResult::kInProgress) return AwaitReady(entry, wait);
   absl::Status failure;
@@ -271,7 +271,7 @@ void NcclGroups::Register(Entry* entry, void* memory, size_t bytes) {
     const MutexLock lock(&mu_);
     if (entry->handle == nullptr) return 0;
     void* registration = nullptr;
-    // Where it cannot be done, the data goes through NCCL's own buffers.
+    // Without a registration the data goes through NCCL's own buffers.
     if (nccl_.CommRegister(entry->handle, memory, bytes, &registration) != NcclResult::kSuccess) registration = nullptr;
     entry->registrations.push_back({.memory = memory, .registration = registration});
     return 0;
@@ -311,14 +311,15 @@ std::optional<SideBySide> NcclGroups::TakeAborts() {
   }
   if (calls.empty()) return std::nullopt;
   std::optional<SideBySide> aborts(std::in_place, std::move(calls));
-  // Only now, when there is memory for all that is to come, can no handle be lost.
+  // Only now, with memory for all later steps, can no handle be lost.
   for (const std::unique_ptr<Entry>& entry : entries_) entry->handle = nullptr;
   return aborts;
 }
 
-// ncclCommAbort tells the device's kernels to end, and may then wait for the device; which never gets there if a kernel
-// of another communicator, that has not been told, is before. So each has a thread. Nor does it get there if it is
-// stuck in work of the trainer's. So each thread owns what it needs.
+// ncclCommAbort tells the device's kernels to end and may then wait for the device. The device never gets that far if a
+// kernel of another communicator, which has not been told, runs first. So each communicator is aborted on a thread of
+// its own. Nor does the device get that far if it is stuck in the trainer's work. So each thread owns everything it
+// needs.
 void NcclGroups::AbortAll() {
   std::optional<SideBySide> aborts = TakeAborts();
   if (!aborts.has_value() || aborts->Run(kAbortPatience)) return;

@@ -23,73 +23,75 @@
 
 namespace ronda {
 
-// NCCL's communicators of one rank: one a group of ranks, made when the group first has something to do.
+// NCCL's communicators of one rank: one for each group of ranks, made when the group first has data to move.
 //
-// They do not block: NCCL starts a thread for every call, which costs some microseconds of the host's time, and in
-// return no call of NCCL's can hang, whatever has become of the peers. What NCCL has not yet put onto the stream when a
-// call returns is waited for here, with a warning and a deadline (docs/design.md: why it is done so).
+// They do not block. NCCL starts a thread for every call, which costs the host some microseconds. In return no call of
+// NCCL can hang, whatever happens to the peers. If NCCL has not yet put the work onto the stream when a call returns,
+// this class waits for it, with a warning and a deadline (docs/gpus.md has the reasons).
 //
-// Thread-compatible but for failure() and Abort(), which any thread may call. NCCL itself wants one thread at a time on
-// a communicator: mu_ sees to that, and to nobody using one that is being freed.
+// Thread-compatible, but any thread may call failure() and Abort(). NCCL allows one thread at a time on a communicator.
+// mu_ ensures that, and that no thread uses a communicator that is being freed.
 class NcclGroups {
  public:
   struct Options {
     RankId rank = 0;
     int size = 1;
-    std::vector<RankId> job_ranks;  // as of NcclCommunicator
+    std::vector<RankId> job_ranks;  // as in NcclCommunicator
     std::shared_ptr<Device> device;
     std::shared_ptr<const NcclLibrary> library;
     Communicator* host = nullptr;
-    absl::Duration init_deadline = absl::Minutes(1);  // for NCCL to connect members that have all come to it, at least
+    // The least time that NCCL gets to connect members that have all arrived.
+    absl::Duration init_deadline = absl::Minutes(1);
     std::function<absl::Status()> job_failure;
   };
 
-  // One of them. Belongs to NcclGroups.
+  // One communicator. Belongs to NcclGroups.
   class Entry;
 
   explicit NcclGroups(Options options);
 
-  // What messages call this rank.
+  // This rank's number in the job, for messages.
   RankId self() const { return JobRank(options_.rank); }
 
-  // Ends the communicators together with the peers or, if these do not come to that within seconds, without them.
+  // Ends the communicators together with the peers. If the peers do not end theirs within seconds, it aborts them.
   ~NcclGroups();
 
-  // The communicator of these members; nullptr: this rank is none, or the only one. All ranks of the job call it, at
-  // the same place in the sequence of calls. Errors: DEADLINE_EXCEEDED, UNAVAILABLE, the job's failure; they name the
-  // ranks, and say what NCCL said.
+  // Returns the communicator of these members; nullptr if this rank is not a member or is the only one. All ranks of
+  // the job call it at the same point in the sequence of calls. Errors: DEADLINE_EXCEEDED, UNAVAILABLE, the job's
+  // failure; they name the ranks and contain NCCL's own text.
   absl::StatusOr<Entry*> For(const CallInfo& info, const Members& members);
 
-  // Calls `enqueue`, which calls NCCL's functions, as one of NCCL's groups, and returns when all of it is on its
+  // Runs `enqueue`, which calls NCCL's functions, as one NCCL group. Returns when all of the group's work is on its
   // stream.
   using Enqueue = absl::FunctionRef<NcclResult(const NcclFunctions& nccl, NcclHandle handle)>;
   absl::Status Run(const CallInfo& info, Entry* entry, Enqueue enqueue);
 
-  // Lets NCCL's transports use this memory directly, if they can, in `entry`'s collectives.
+  // Registers memory with NCCL for `entry`'s collectives, so that NCCL's transports can use it directly if they support
+  // that.
   void Register(Entry* entry, void* memory, size_t bytes);
-  // The memory is about to be freed.
+  // Undoes Register before the memory is freed.
   void Deregister(void* memory);
 
-  // What went wrong first, as far as NCCL or we have noticed; OK if nothing.
+  // The first failure that NCCL or this class has found; OK if there is none.
   absl::Status failure() const;
 
-  // Idempotent. Once communicators have not come to their ends for seconds, they are left to threads that nobody waits
-  // for, and the device is abandoned: it is stuck. Throws std::bad_alloc where the standard library does; the next call
-  // aborts then.
+  // Aborts all communicators. Idempotent. If some have not ended after seconds, it leaves them to detached threads and
+  // abandons the device, which is stuck. Throws std::bad_alloc where the standard library does; the next call aborts
+  // then.
   void Abort();
 
  private:
-  // What the first member of a group tells the others.
+  // The first member's message to the other members of a group.
   struct Invitation {
     NcclUniqueId id;
     NcclResult result;
-    char version[32];  // of its NCCL
+    char version[32];  // of its NCCL library
   };
 
-  // For NCCL to do what it has begun.
+  // A wait for NCCL to finish an operation that it has begun.
   struct Wait {
     absl::string_view doing;         // "ending the communicator", for messages; empty: the call itself
-    const CallInfo* call = nullptr;  // that cannot go on; nullptr: none
+    const CallInfo* call = nullptr;  // the call that is blocked; nullptr: none
     WaitLimits limits;
 
     std::string What() const;
@@ -99,22 +101,22 @@ class NcclGroups {
     return options_.job_ranks.empty() ? rank : options_.job_ranks[static_cast<size_t>(rank)];
   }
 
-  // Brings the id from the first member to the others. All ranks of the job take part, as `host` wants it.
-  // Errors: FAILED_PRECONDITION if their versions of NCCL differ.
+  // Brings the id from the first member to the others. All ranks of the job take part, as `host` requires it. Errors:
+  // FAILED_PRECONDITION if the members' versions of NCCL differ.
   absl::StatusOr<NcclUniqueId> AgreeOnId(const CallInfo& info, const Members& members, const Entry& entry);
   absl::Status Connect(const CallInfo& info, const NcclUniqueId& id, const Members& members, Entry* entry);
-  // Waits until NCCL has done what it began. A wait beyond the warning time is logged and, if the call is voted on,
-  // told to who makes it, once.
+  // Waits until NCCL has finished what it began. A wait longer than the warning time is logged once. If the call has a
+  // vote, its thread is also notified once.
   absl::Status AwaitReady(Entry* entry, const Wait& wait);
-  // Whether it has.
+  // Whether NCCL has finished it.
   absl::StatusOr<bool> IsReady(Entry* entry, const Wait& wait);
   void Report(const Entry& entry, const Wait& wait) const;
-  // Remembers `failure` if it is the first, and returns the first.
+  // Records `failure` if it is the first, and returns the first.
   absl::Status Fail(absl::Status failure) const ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Explain(const Entry& entry, NcclResult result, absl::string_view what) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Finalize();
-  // What is to abort those that there are, which entries do not have any more; nullopt: there are none.
+  // Takes all handles from the entries and returns the calls that abort them; nullopt if there are none.
   std::optional<SideBySide> TakeAborts() ABSL_LOCKS_EXCLUDED(mu_);
   void AbortAll();
 

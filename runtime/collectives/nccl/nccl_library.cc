@@ -18,7 +18,7 @@ namespace ronda {
 namespace {
 
 constexpr const char* kFileName = "libnccl.so.2";
-// Patterns of folders that have it, and where the loader does not look.
+// Patterns of folders that may contain the library, and that the loader does not search.
 constexpr const char* kToolkitFolders[] = {"/usr/local/cuda/lib64", "/usr/local/cuda/lib",
                                            "/opt/nvidia/hpc_sdk/Linux_x86_64/*/comm_libs/nccl/lib"};
 constexpr const char* kPythonFolders[] = {"/usr/local/lib/python3*/*-packages", "/usr/lib/python3*/*-packages"};
@@ -36,7 +36,7 @@ std::vector<std::string> FilesLike(const std::string& pattern) {
   return files;
 }
 
-// Where to look, in this order: patterns of files, and a file that the loader finds.
+// The places to search, in order: patterns of files, or a name that the loader resolves.
 std::vector<std::string> PatternsOf(const std::string& path, const std::string& toolkit) {
   if (!path.empty()) return {path};
   std::vector<std::string> patterns = {kFileName};
@@ -50,14 +50,14 @@ std::vector<std::string> PatternsOf(const std::string& path, const std::string& 
   return patterns;
 }
 
-// The library that `pattern` leads to; nullptr: none, and `failures` says what was tried.
+// The library that a pattern leads to; nullptr: none, and `failures` lists the attempts.
 struct Found {
   void* library = nullptr;
   std::string place;
 };
 
 Found Open(const std::string& pattern, std::vector<std::string>* failures) {
-  // The loader's own search is its business, and so is a path that is not there: it says so.
+  // The loader resolves a plain name. It also reports a path that does not exist.
   std::vector<std::string> files = FilesLike(pattern);
   const bool is_pattern = pattern.find('*') != std::string::npos;
   if (files.empty() && is_pattern) failures->push_back(absl::StrCat("no ", pattern));
@@ -85,7 +85,7 @@ class Symbols {
     *function = reinterpret_cast<Function>(dlsym(library_, name));
   }
 
-  // The first that is needed and is not there; empty: none.
+  // The first required function that the library lacks; empty: it has all.
   const std::string& missing() const { return missing_; }
 
  private:
@@ -93,7 +93,7 @@ class Symbols {
   std::string missing_;
 };
 
-// The name of what is not there.
+// Returns the name of a missing function; empty if there is none.
 std::string FindFunctions(void* library, NcclFunctions* nccl) {
   Symbols symbols(library);
   symbols.Need("ncclGetUniqueId", &nccl->GetUniqueId);
@@ -118,7 +118,7 @@ std::string FindFunctions(void* library, NcclFunctions* nccl) {
   return symbols.missing();
 }
 
-// The file that `symbol` is in.
+// The file that contains `symbol`.
 std::string FileOf(const void* symbol, const std::string& otherwise) {
   Dl_info info;
   return dladdr(symbol, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : otherwise;
@@ -149,7 +149,7 @@ absl::StatusOr<NcclLibrary> Examine(void* library, const std::string& place) {
 }  // namespace
 
 std::string NcclVersionText(int version) {
-  // 2.18.5 is 21805; before 2.9 it was 2805 for 2.8.5.
+  // 2.18.5 is 21805. Before 2.9, 2.8.5 was 2805.
   const int major = version < 10000 ? version / 1000 : version / 10000;
   const int rest = version < 10000 ? version % 1000 : version % 10000;
   return absl::StrCat(major, ".", rest / 100, ".", rest % 100);

@@ -1,6 +1,6 @@
-// NCCL's C interface, as far as Ronda uses it: declared here, since the library is loaded while the program runs, and
-// neither it nor its header need be there to build. The numbers are part of NCCL's ABI; where nccl.h is installed, a
-// test compares them with it.
+// NCCL's C interface, as far as Ronda uses it, and its loading. The interface is declared here because the library is
+// loaded at run time: a build needs neither the library nor its header. The numbers are part of NCCL's ABI. Where
+// nccl.h is installed, a test compares them with it.
 #ifndef RONDA_RUNTIME_COLLECTIVES_NCCL_NCCL_LIBRARY_H_
 #define RONDA_RUNTIME_COLLECTIVES_NCCL_NCCL_LIBRARY_H_
 
@@ -51,10 +51,12 @@ enum class NcclRedOp : int {  // ncclRedOp_t
   kMin = 3,
 };
 
-// The oldest NCCL that is used: the first whose communicators are made without blocking, and can be aborted then.
+// The oldest supported version: the first one whose communicators can be made without blocking, and aborted during
+// that.
 inline constexpr int kOldestNccl = 21400;
 
-// The beginning of ncclConfig_t, as NCCL 2.14 had it. Every later version takes it, and its own defaults for the rest.
+// The beginning of ncclConfig_t, as in NCCL 2.14. Every later version accepts it and uses its own defaults for the
+// rest.
 struct NcclConfig {
   size_t size = sizeof(NcclConfig);
   unsigned magic = 0xcafebeef;
@@ -83,14 +85,14 @@ struct NcclFunctions {
                           void* stream);
   NcclResult (*Send)(const void* data, size_t count, NcclDataType type, int peer, NcclHandle comm, void* stream);
   NcclResult (*Recv)(void* data, size_t count, NcclDataType type, int peer, NcclHandle comm, void* stream);
-  // From 2.19 on; nullptr before.
+  // From 2.19 on; nullptr in older versions.
   NcclResult (*MemAlloc)(void** memory, size_t bytes);
   NcclResult (*MemFree)(void* memory);
   NcclResult (*CommRegister)(NcclHandle comm, void* memory, size_t bytes, void** registration);
   NcclResult (*CommDeregister)(NcclHandle comm, void* registration);
 };
 
-// The NCCL of this machine, which stays loaded for good.
+// The NCCL of this machine. It stays loaded.
 struct NcclLibrary {
   NcclFunctions functions;
   std::string path;     // "/usr/lib/x86_64-linux-gnu/libnccl.so.2"
@@ -100,10 +102,10 @@ struct NcclLibrary {
 // "2.28.9" for 22809.
 std::string NcclVersionText(int version);
 
-// Loads `path` (RONDA_NCCL_LIBRARY) or, if that is empty, libnccl.so.2: from where the loader looks (what the process
-// has loaded already is first), then from the CUDA toolkit in `toolkit` (CUDA_HOME) or where toolkits usually are, then
-// from where Python's packages have it. Errors: NOT_FOUND that lists the places looked at and says what to do;
-// FAILED_PRECONDITION if it is too old, with both versions, lacks a function, or is no NCCL.
+// Loads `path` (RONDA_NCCL_LIBRARY) or, if that is empty, libnccl.so.2. It searches the loader's path (a library that
+// the process has already loaded comes first), the CUDA toolkit in `toolkit` (CUDA_HOME), the usual places of toolkits,
+// and Python's packages. Errors: NOT_FOUND that lists the places searched and the remedy; FAILED_PRECONDITION if the
+// library is too old (with both versions), lacks a function, or is not NCCL.
 absl::StatusOr<std::shared_ptr<const NcclLibrary>> LoadNccl(const std::string& path, const std::string& toolkit = "");
 
 }  // namespace ronda

@@ -10,7 +10,7 @@ namespace {
 
 namespace cuda = kernels::cuda;
 
-// So many votes to leave add up to something else than 0, in every type: 8 bits overflow at 256.
+// Up to this number of vetoes add up to a value other than 0 in every type: 8 bits overflow at 256.
 constexpr int kVotersPerElement = 255;
 
 constexpr size_t kAlignment = 16;
@@ -24,15 +24,16 @@ bool IsEmpty(const ReduceCall& call) {
                      [](const Segment& segment) { return segment.count == 0; });
 }
 
-// Whether NCCL can read the tensor where it is. All members say the same.
+// Whether NCCL can read the tensor itself. The same on all members.
 bool IsPlain(const ReduceCall& call) {
   return call.segments.size() == 1 && call.info.ballot == nullptr && call.prescale.IsIdentity();
 }
 
-// From here on packing costs more than NCCL's second operation, for the votes.
+// From this size on, packing costs more than a second operation of NCCL for the votes.
 constexpr size_t kLargeBytes = 1 << 20;
 
-// Whether the tensor goes as it is, and is not worth packing. All members say the same.
+// Whether the call has one tensor that needs no conversion and is too large to be worth packing. The same on all
+// members.
 bool IsLargeAlone(const ReduceCall& call) {
   return call.segments.size() == 1 && call.prescale.IsIdentity() &&
          call.segments.front().count * SizeOf(call.dtype) >= kLargeBytes;
@@ -40,17 +41,18 @@ bool IsLargeAlone(const ReduceCall& call) {
 
 bool DeliversAll(const ReduceCall& call) { return call.delivery == ReduceCall::Delivery::kAll; }
 
-// Elements of the fusion buffer that hold votes.
+// The elements of the fusion buffer that hold votes.
 int VoteElements(const ReduceCall& call, int members) {
   if (call.info.ballot == nullptr) return 0;
   return call.op == ReduceOp::kSum ? (members + kVotersPerElement - 1) / kVotersPerElement : 1;
 }
 
-// Sums and maxima of zeros are zero, products and minima of ones are one; one other vote changes them.
+// Whether ones approve. Sums and maxima of zeros are zero, products and minima of ones are one, and one other vote
+// changes them.
 bool StaysByOne(ReduceOp op) { return op == ReduceOp::kProduct || op == ReduceOp::kMin; }
 
-// Where the votes of an exchange lie behind the `n` shards that have arrived: in the wire's format, and then in
-// float32, for the residuals.
+// The offsets of an exchange's votes behind the `n` shards that have arrived: in the wire's format, and then in float32
+// for the residuals.
 struct VotePlaces {
   VotePlaces(const WirePlan& plan, int n)
       : dtype(plan.layout().fp8.has_value() ? DType::kUint8 : plan.layout().dtype),
@@ -66,7 +68,7 @@ struct VotePlaces {
   const size_t end;
 };
 
-// Does what all of one NCCL group is, up to the first failure.
+// Collects the result of the calls of one NCCL group, up to the first failure.
 class Batch {
  public:
   bool Goes() const { return result_ == NcclResult::kSuccess || result_ == NcclResult::kInProgress; }
@@ -127,7 +129,7 @@ absl::Status NcclReduce::Run(const ReduceCall& call, const Members& members, Ent
 
 absl::Status NcclReduce::Meet(const CallInfo& info, const Members& members, Entry* entry) {
   RONDA_RETURN_IF_ERROR(TakeVote(info));
-  // No data, and votes that are int32.
+  // No data, and votes in int32.
   const ReduceCall empty = {.info = info, .dtype = DType::kInt32};
   plan_.Lay(empty, static_cast<size_t>(std::max(1, VoteElements(empty, members.size()))));
   RONDA_ASSIGN_OR_RETURN(std::byte* const wire, wire_.Get(plan_.bytes()));
@@ -179,7 +181,7 @@ absl::Status NcclReduce::AllReduceAlone(const ReduceCall& call, Entry* entry, st
   const Segment& tensor = call.segments.front();
   const WireLayout& layout = plan_.layout();
   std::byte* const result = wire + plan_.OffsetOf(0);
-  const void* const input = Stays(call.info) ? tensor.input : result;  // who leaves need not have the tensor
+  const void* const input = Stays(call.info) ? tensor.input : result;  // a rank that vetoes may not have the tensor
   if (entry == nullptr) return AllReduce(call.info, entry, input, result, tensor.count, layout.dtype, NcclRedOp::kSum);
   const NcclDataType type = *NcclTypeOf(layout.dtype);
   const NcclRedOp op = *NcclOpOf(layout, call.op);

@@ -21,19 +21,20 @@
 
 namespace ronda {
 
-// The reductions of an NcclCommunicator, in one of four ways, which all members know from what they all know:
+// The reductions of an NcclCommunicator. Each uses one of four algorithms, which all members derive from facts that
+// they share:
 //
-//   plain     one tensor that goes as it is        ncclAllReduce from the tensor [, scaled where it is]
+//   plain     one tensor, needs no conversion      ncclAllReduce on the tensor [, scaled in place]
 //   fused     NCCL adds up (wire_plan.h)           packed, unless it is one large tensor, ncclAllReduce, unpacked
 //   exchange  Ronda adds up                        packed, shards sent and received, reduced, ncclAllGather, unpacked
-//   parts     each receives another (parts_reduce.h)
+//   parts     each member receives another part    (parts_reduce.h)
 //
-// Votes are elements of the wire that travel along: reduced like the data in the fusion buffer, or sent to everybody in
-// an exchange. The unpacking kernel counts them, leaves the outputs alone if one is not to stay, and writes the
-// outcome.
+// Votes are elements of the wire that travel with the data: reduced with it in the fusion buffer, or sent to all
+// members in an exchange. The unpacking kernel counts them. If one is a veto, it leaves the outputs untouched. It
+// writes the outcome.
 //
-// What packing loses goes to the residuals at once or, if there is a vote, to a copy that is taken over with the
-// outputs.
+// The rounding errors of packing go to the residuals at once. If there is a vote, they go to a copy that is taken over
+// together with the outputs.
 //
 // Thread-compatible.
 class NcclReduce {
@@ -49,23 +50,23 @@ class NcclReduce {
 
   static absl::StatusOr<std::unique_ptr<NcclReduce>> Create(Options options);
 
-  // NCCL's communicator of the members; nullptr for one alone.
+  // NCCL's communicator of the members; nullptr for a group of one.
   using Entry = NcclGroups::Entry;
 
-  // Whether the members have anything to tell each other.
+  // Whether the members have data or votes to exchange.
   static bool IsNeeded(const ReduceCall& call);
 
-  // What goes before Run, on all ranks of the job.
+  // Prepares Run, on all ranks of the job.
   absl::Status Prepare(const ReduceCall& call, const Members& members);
 
   // REQUIRES: IsNeeded(call), and this rank is a member.
   absl::Status Run(const ReduceCall& call, const Members& members, Entry* entry);
 
-  // All wait for all, on their streams, and hold the vote if there is one.
+  // Makes every member's stream wait for all others', and holds the vote if there is one.
   absl::Status Meet(const CallInfo& info, const Members& members, Entry* entry);
 
  private:
-  // Votes that lie somewhere on the device, as the unpacking kernels take them.
+  // Votes in the device's memory, as the unpacking kernels take them.
   struct Votes {
     const std::byte* elements = nullptr;  // nullptr: there is no vote
     int count = 0;
@@ -74,18 +75,18 @@ class NcclReduce {
 
   NcclReduce(Options options, VoteValues values, DeviceMemory unseen);
 
-  // Has a vote there for a call that has a ballot, before any of the call is on the stream: what fails then fails
-  // before others count on this rank. One that was not needed stays for the next.
+  // Reserves a vote if the call has a ballot, before any of the call's work is on the stream: an error then happens
+  // before other ranks depend on this one. An unused vote stays for the next call.
   absl::Status TakeVote(const CallInfo& info);
 
   absl::Status RunPlain(const ReduceCall& call, Entry* entry);
   absl::Status RunFused(const ReduceCall& call, const Members& members, Entry* entry);
   absl::Status RunExchange(const ReduceCall& call, const Members& members, Entry* entry);
 
-  // Of a tensor that is not packed, and the votes in front of where its result goes.
+  // Reduces a tensor that is not packed, and the votes in front of its result.
   absl::Status AllReduceAlone(const ReduceCall& call, Entry* entry, std::byte* wire);
 
-  // Of an exchange: everybody's shards to those who reduce them, and all votes to all.
+  // Steps of an exchange. Scatter sends all shards to the members that reduce them, and all votes to all members.
   absl::Status Scatter(const ReduceCall& call, const Members& members, Entry* entry, const std::byte* wire,
                        std::byte* arrived);
   absl::Status ReduceShard(const ReduceCall& call, const Members& members, std::byte* wire, const std::byte* arrived);
@@ -96,18 +97,18 @@ class NcclReduce {
 
   absl::Status Pack(const ReduceCall& call, std::byte* wire);
   absl::Status Unpack(const ReduceCall& call, const std::byte* wire, const kernels::Scale& scale, const Votes& votes);
-  // Copies the residuals to where packing may change them.
+  // Copies the residuals to memory that packing may change.
   absl::Status BorrowResiduals(const ReduceCall& call);
-  // Takes the changed copies over, unless the vote is lost. The votes are float32.
+  // Takes the changed copies over unless there is a veto. The votes are float32.
   absl::Status KeepResiduals(const ReduceCall& call, const Votes& votes);
-  // Unpacks unless the vote is lost, which decides the ballot.
+  // Unpacks unless there is a veto, and leaves the ballot open.
   absl::Status Decide(const CallInfo& info, const kernels::cuda::UnpackCall& unpack, const Votes& votes);
 
-  // Of a fused reduction: this rank's vote, in front of the data.
+  // Of a fused reduction: writes this rank's vote in front of the data.
   absl::Status PutVote(const ReduceCall& call, const Members& members, std::byte* wire);
   Votes FusedVotes(const ReduceCall& call, const Members& members, const std::byte* wire) const;
 
-  // Of what is in packed_ and unpacked_.
+  // Launch the kernels, with the segments in packed_ and unpacked_.
   absl::Status LaunchPack(kernels::cuda::PackCall call);
   absl::Status LaunchReduce(absl::string_view what, const kernels::cuda::ReduceCall& call);
   absl::Status MarkedTransfer(absl::Status status);
@@ -119,11 +120,11 @@ class NcclReduce {
   const Options options_;
   const VoteValues values_;
   OpenVotes votes_;
-  std::shared_ptr<OpenVote> vote_;  // of the next call that has a ballot
-  const DeviceMemory unseen_;         // where outcomes go that nobody wants to know
+  std::shared_ptr<OpenVote> vote_;  // for the next call that has a ballot
+  const DeviceMemory unseen_;         // receives outcomes that are not read
   StreamBuffer wire_;
-  StreamBuffer arrived_;    // of an exchange
-  StreamBuffer residuals_;  // copies
+  StreamBuffer arrived_;    // contributions of the other members
+  StreamBuffer residuals_;  // copies of residuals
   PartsReduce parts_;
   WirePlan plan_;
   // Kept for their memory.

@@ -11,22 +11,22 @@ namespace {
 
 namespace cuda = kernels::cuda;
 
-// Below this the bytes saved are not worth a round of messages between the hosts.
+// Below this size, the bytes saved are not worth a round of messages between the hosts.
 constexpr size_t kLeastBytes = 256 << 10;
-// More tensors than these are not told of one by one.
+// More tensors than these are not announced one by one.
 constexpr size_t kMostTensors = 256;
-// Up to this multiple of an equal share, a member is sent all that it receives.
+// Up to this multiple of an equal share, each member is sent everything that it receives.
 constexpr size_t kMostShares = 2;
 constexpr size_t kAlignment = 16;
 
 constexpr size_t RoundUp(size_t n, size_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-// Whether to ask what the others receive. The same on all ranks of the job.
+// Whether the members announce their parts. The same on all ranks of the job.
 bool IsWorthAsking(const ReduceCall& call) {
   const WireLayout layout = LayoutOf(call.dtype, call.wire);
   size_t elements = 0;
   for (const Segment& segment : call.segments) elements += segment.count;
-  // Parts may begin within a granule; then two members would need it.
+  // Parts may begin inside a granule, which two members would then need.
   return call.delivery == ReduceCall::Delivery::kParts && call.info.ballot == nullptr && layout.granule_elements == 1 &&
          call.segments.size() <= kMostTensors && elements * layout.granule_bytes >= kLeastBytes;
 }

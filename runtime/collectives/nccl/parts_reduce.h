@@ -16,13 +16,13 @@
 
 namespace ronda {
 
-// Reductions of which each member receives another part, none much more than others: a reducescatter. Each member is
-// sent what it is to receive, and nothing else: half the bytes of an allreduce.
+// Reductions in which each member receives another part, none of them much larger than the others: a reducescatter.
+// Each member is sent the contributions to its part and nothing else, half the bytes of an allreduce.
 //
-// For that the members must know what the others receive. They tell each other over the communicator of the host, which
-// makes the host wait for the other hosts' threads, not for the device; small reductions do without it.
+// For that the members must know each other's parts. They announce them over the communicator of the host, so the host
+// waits for the other hosts' threads, but not for the device. Small reductions do without it.
 //
-// Thread-compatible. What it is made of must outlive it.
+// Thread-compatible. The objects of its options must outlive it.
 class PartsReduce {
  public:
   struct Options {
@@ -37,29 +37,29 @@ class PartsReduce {
 
   explicit PartsReduce(const Options& options) : options_(options) {}
 
-  // Has the members tell each other what they receive, if it is worth that: fits() then says whether Run is the way to
-  // go. All ranks of the job call it for every reduction.
-  // Errors: the host's communicator's; INTERNAL if a member wants what is not there.
+  // Lets the members announce their parts if that pays off. fits() then says whether Run serves the call. All ranks of
+  // the job call it for every reduction. Errors: those of the host's communicator; INTERNAL if a member wants elements
+  // that do not exist.
   absl::Status Agree(const ReduceCall& call, const Members& members);
   bool fits() const { return fits_; }
 
-  // REQUIRES: Agree(call, members) has just found that it fits.
+  // REQUIRES: the last call of Agree had these arguments, and fits().
   absl::Status Run(const ReduceCall& call, const Members& members, NcclGroups::Entry* entry);
 
  private:
-  // What a member receives of a tensor, in elements.
+  // The elements of a tensor that a member receives.
   struct Part {
     uint64_t begin;
     uint64_t count;
   };
-  // Where the parts of a member lie in the buffer, one after the other.
+  // The part of the buffer with a member's parts, one after the other.
   struct Region {
     size_t begin;
     size_t bytes;
   };
 
   absl::Status Check(const ReduceCall& call) const;
-  // Lays out the regions. Returns whether none is much longer than others.
+  // Lays out the regions. Returns whether all of them are of similar length.
   bool Lay(const ReduceCall& call, int members);
   absl::Status Pack(const ReduceCall& call, std::byte* packed);
   absl::Status Exchange(const ReduceCall& call, const Members& members, NcclGroups::Entry* entry,
@@ -70,9 +70,9 @@ class PartsReduce {
   bool fits_ = false;
   std::vector<Part> own_;          // by tensor
   std::vector<Part> all_;          // by member and tensor
-  std::vector<size_t> offsets_;    // of the same, in the buffer
+  std::vector<size_t> offsets_;    // of all_, in the buffer
   std::vector<Region> regions_;    // by member
-  std::vector<size_t> all_bytes_;  // kept for their memory, as the next two
+  std::vector<size_t> all_bytes_;  // kept for its memory, as the next two are
   std::vector<kernels::cuda::PackSegment> packs_;
   std::vector<kernels::cuda::UnpackSegment> unpacks_;
 };

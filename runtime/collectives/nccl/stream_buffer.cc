@@ -8,7 +8,7 @@
 namespace ronda {
 namespace {
 
-// What devices map at once: less than this saves nothing, and growing often costs.
+// Devices map memory in this unit: a smaller buffer saves nothing, and growth is expensive.
 constexpr size_t kUnitBytes = 2 << 20;
 
 }  // namespace
@@ -21,7 +21,7 @@ StreamBuffer::~StreamBuffer() {
 absl::StatusOr<std::byte*> StreamBuffer::Get(size_t bytes) {
   if (bytes <= block_.size && block_.data != nullptr) return block_.data;
   absl::StatusOr<Block> larger = Allocate(std::max(bytes, 2 * block_.size));
-  if (!larger.ok()) larger = Allocate(bytes);  // there may be as much as that
+  if (!larger.ok()) larger = Allocate(bytes);  // there may be enough for that
   RONDA_RETURN_IF_ERROR(larger.status());
   std::swap(block_, *larger);
   if (larger->data != nullptr) outgrown_.push_back(*std::move(larger));
@@ -40,7 +40,7 @@ absl::StatusOr<StreamBuffer::Block> StreamBuffer::Allocate(size_t at_least) {
       result = options_.nccl->MemAlloc(&memory, bytes);
       return 0;
     }));
-    // Without virtual memory management, or much memory left, there may still be ordinary memory.
+    // Without virtual memory management, or with little memory left, ordinary memory may still be available.
     if (result == NcclResult::kSuccess) {
       block.data = static_cast<std::byte*>(memory);
       return block;

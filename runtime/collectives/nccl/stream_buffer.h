@@ -12,15 +12,16 @@
 
 namespace ronda {
 
-// Memory of a device that the work on one stream uses, call after call. It grows to the largest need and stays there.
+// Memory of a device that the work on one stream uses, call after call. It grows to the largest need and stays at that
+// size.
 //
-// What was there before it grew is kept to the end. CUDA frees memory when the device has come to everything before,
-// which may be a kernel of NCCL's, of any communicator in the process, that waits for a rank that waits for this one.
-// It at least doubles each time, so that what is kept is less than what is used.
+// Outgrown memory is kept until the end. CUDA frees memory only after the device has done all earlier work, and that
+// may be a kernel of any NCCL communicator in the process that waits for a rank that waits for this one. Each growth at
+// least doubles the size, so the outgrown memory is smaller than the memory in use.
 //
-// NCCL's own allocator provides it where there is one, so that its transports can use the memory directly.
+// The memory comes from NCCL's own allocator if there is one, so that NCCL's transports can use it directly.
 //
-// Thread-compatible. What it is made of must outlive it.
+// Thread-compatible. The objects of its options must outlive it.
 class StreamBuffer {
  public:
   struct Options {
@@ -33,15 +34,14 @@ class StreamBuffer {
 
   explicit StreamBuffer(Options options) : options_(std::move(options)) {}
 
-  // All work on the stream has ended.
+  // REQUIRES: all work on the stream has ended.
   ~StreamBuffer();
 
-  // At least `bytes`, aligned to 256, for work that the stream is given before the next call. What they hold is
-  // undefined.
-  // Errors: RESOURCE_EXHAUSTED.
+  // Returns at least `bytes` bytes, aligned to 256, for work that is put on the stream before the next call. Their
+  // contents are undefined. Errors: RESOURCE_EXHAUSTED.
   absl::StatusOr<std::byte*> Get(size_t bytes);
 
-  // What Get has given last, registered for the collectives of `entry`.
+  // Registers the last result of Get for the collectives of `entry`.
   void RegisterFor(NcclGroups::Entry* entry);
 
  private:

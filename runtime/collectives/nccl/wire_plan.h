@@ -14,20 +14,20 @@
 
 namespace ronda {
 
-// NCCL's name of a type; nullopt: it has none.
+// NCCL's name of a type; nullopt: NCCL lacks it.
 std::optional<NcclDataType> NcclTypeOf(DType dtype);
 
-// NCCL's name of an operator, if it has one that, on this wire, gives what Ronda's gives: exactly or, for sums and
-// products of float32 and float64, rounded in another order. Its minima and maxima of floating-point numbers drop NaN.
+// NCCL's name of an operator if its result on this wire is Ronda's: exactly or, for sums and products of float32 and
+// float64, rounded in another order. NCCL's minima and maxima of floating-point numbers drop NaN.
 std::optional<NcclRedOp> NcclOpOf(const WireLayout& layout, ReduceOp op);
 
-// Where the tensors of a reduction lie in the fusion buffer: one after the other behind the votes, each where the
-// device's kernels can access it best, and a granule begins.
+// The offsets of a reduction's tensors in the fusion buffer: one after the other behind the votes. Each begins a
+// granule at an address that suits the device's kernels.
 //
 // Made anew for every call; keeps its memory.
 class WirePlan {
  public:
-  // `vote_elements`: elements of the wire in front.
+  // `vote_elements`: elements of the wire in front of the tensors.
   void Lay(const ReduceCall& call, size_t vote_elements);
 
   const WireLayout& layout() const { return layout_; }
@@ -35,13 +35,13 @@ class WirePlan {
 
   // A multiple of unit().
   size_t bytes() const { return bytes_; }
-  // What every tensor begins at a multiple of, and shards of the buffer may be cut at: of granules, and of 16 bytes.
+  // Tensors begin, and shards of the buffer may be cut, at multiples of this: of whole granules and of 16 bytes.
   size_t unit() const { return unit_; }
 
-  // To the first granule of tensor i.
+  // The offset of the first granule of tensor i.
   size_t OffsetOf(size_t i) const { return offsets_[i]; }
 
-  // Shard `i` of `n`, all of the same size but for the last ones, which may be short or empty.
+  // Shard `i` of `n`. All have the same size, except that the last ones may be short or empty.
   struct Range {
     size_t begin;
     size_t bytes;

@@ -15,7 +15,7 @@
 namespace ronda {
 namespace {
 
-// Of the wire, handled at a time: the contribution of a block stays in the first-level cache.
+// Bytes of the wire handled at a time: the contribution of a block stays in the first-level cache.
 constexpr size_t kBlockBytes = 16 << 10;
 
 }  // namespace

@@ -11,8 +11,8 @@
 
 namespace ronda {
 
-// The collectives of a job of one rank. An allreduce still scales and rounds to the wire's dtype: a job gives the same
-// results whatever carries it. The smallest complete example of the interface.
+// The collectives of a job of one rank. An allreduce still scales and rounds to the wire's format, so that a job gives
+// the same results on every backend. This is the smallest complete implementation of the interface.
 class SelfCommunicator : public Communicator {
  public:
   explicit SelfCommunicator(std::shared_ptr<const SelfJob> job) : job_(std::move(job)) {}
@@ -32,7 +32,7 @@ class SelfCommunicator : public Communicator {
   LogicalBuffer::Memory reduction_memory_;
 };
 
-// The transport of a job of one rank; `hostname` appears in its failure's text.
+// The transport of a job of one rank. Messages about its failure contain `hostname`.
 Transport CreateSelfTransport(absl::string_view hostname);
 
 }  // namespace ronda

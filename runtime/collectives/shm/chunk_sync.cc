@@ -12,14 +12,13 @@
 namespace ronda {
 namespace {
 
-// Ranks in step wait less than this for each other; who is later has other work to do, and its core is better left to
-// it.
+// Ranks in step wait less than this for each other. A later rank has other work to do and may need the core.
 constexpr absl::Duration kSpin = absl::Microseconds(50);
 constexpr int kSpinsPerLookAtClock = 64;
 constexpr int kYields = 16;
-// Far above the time in which a store is seen by all cores.
+// Far longer than a store takes to be visible to all cores.
 constexpr absl::Duration kStoresArrive = absl::Microseconds(200);
-// A rank may be stopped between the store of its counter and the ring for those who wait.
+// A rank may be stopped between the store of its counter and the ring of the doorbell.
 constexpr absl::Duration kLongestSleep = absl::Seconds(1);
 
 }  // namespace
@@ -70,10 +69,10 @@ absl::Status ChunkSync::WaitForRoom(const ChunkSequence& chunks, uint64_t k, con
   const uint64_t ring_bytes = world_->view().geometry().RingBytes();
   if (chunks.End(k) <= done_by_all_ + ring_bytes) return absl::OkStatus();
   uint64_t needed = chunks.End(k) - ring_bytes;
-  // What lies between two collectives is nobody's: waiting for that would be waiting for this collective's own
-  // beginning.
+  // The gap between two collectives belongs to no collective. To wait for it would be to wait for the beginning of this
+  // one.
   if (needed <= chunks.begin) needed = std::min(needed, chunks.previous_end);
-  // How far the others really are is remembered: to look at their counters for every chunk would cost a transfer each.
+  // Remembers how far the others really are: a look at their counters costs a transfer each.
   uint64_t done = std::max(needed, chunks.begin);
   for (RankId rank = 0; rank < world_->size(); ++rank) {
     if (rank == world_->rank()) continue;
@@ -112,8 +111,8 @@ bool ChunkSync::Spin(const std::atomic<uint64_t>& word, uint64_t value) const {
   return false;
 }
 
-// Where ranks outnumber cores, who is waited for may need this very core. Handing it over costs less than going to
-// sleep and being woken, as long as somebody takes it.
+// Where ranks outnumber cores, the late rank may need this very core. Yielding costs less than sleeping, as long as
+// another thread takes the core.
 bool ChunkSync::Yield(const std::atomic<uint64_t>& word, uint64_t value) const {
   for (int i = 0; i < kYields; ++i) {
     if (word.load(std::memory_order_acquire) >= value) return true;
@@ -130,7 +129,7 @@ absl::Status ChunkSync::Sleep(RankId rank, const std::atomic<uint64_t>& word, ui
   for (;;) {
     const absl::Duration limit = MonotonicTime() - announced < kStoresArrive ? kStoresArrive : kLongestSleep;
     const uint32_t heard = bell.Rings();
-    // Departure is looked at first: a rank departs after its last progress.
+    // Departure must be read first: a rank departs after its last progress.
     const bool has_departed = world_->HasDeparted(rank);
     if (word.load(std::memory_order_seq_cst) >= value) return absl::OkStatus();
     RONDA_RETURN_IF_ERROR(world_->failure());

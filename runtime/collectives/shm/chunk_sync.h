@@ -1,27 +1,27 @@
-// How the ranks of a host pass chunks to each other through slots in shared memory.
+// How the ranks of a host pass chunks to each other through rings in shared memory.
 //
-// All collectives of a job together are one stream of data, in which positions count bytes and mean the same on every
-// rank; see data_stream.h. Each rank keeps the last part of its stream in a ring, and counts up to which position it
-// has packed (its contribution is in its ring), reduced (its shard of the result is in its ring) and is done (it needs
-// nobody's data before that any more). The counters only grow.
+// Vocabulary: all collectives of a job together form one *stream* of data. A *position* counts its bytes and means the
+// same on every rank. Each rank keeps the last part of its stream in a *ring*. It publishes three counters: up to which
+// position it has *packed* (its contribution is in its ring), *reduced* (its shard of the result is in its ring) and is
+// *done* (it no longer reads other ranks' data before that position). The counters only grow.
 //
-// Memory ordering: a rank writes its ring, then stores its counter; who reads the ring has loaded the counter (acquire)
-// before: the bytes are visible. A rank reads rings, then stores `done`; who overwrites a part of a ring has loaded
-// `done` of all ranks before: the reads are over.
+// Memory ordering: a rank writes its ring, then stores its counter. A reader of the ring has loaded that counter before
+// (acquire), so it sees the bytes. A rank reads rings, then stores `done`. Before a rank overwrites a part of its ring,
+// it has loaded `done` of all ranks, so their reads are over.
 //
-// Going to sleep: the waiter stores waits_for, adds itself to `sleepers`, then looks at the counter again; who stores a
-// counter looks at `sleepers` afterwards, then at waits_for, and rings the waiter's doorbell (whose own argument is in
-// doorbell.h). Between the store of the counter and the look at `sleepers` there is no fence, which would cost every
-// hand-over the time that it takes the stored lines to come back from the core that read them last. So a store may
-// still be on its way when its thread finds no sleeper (the compiler, though, must not move the look before the store).
-// It arrives soon, whatever happens to the thread: a waiter therefore sleeps for long only once it has looked in vain
-// kStoresArrive after it announced itself. Even then it looks up every second, in case the other is stopped before the
-// ring.
+// Sleeping: a waiter stores waits_for, adds itself to `sleepers`, then checks the counter again. A publisher stores its
+// counter, then checks `sleepers`, then waits_for, and rings the waiter's doorbell (doorbell.h has its own argument).
+// There is no fence between the store of the counter and the check of `sleepers`: it would add to every hand-over the
+// time in which the stored lines come back from the core that read them last. So the store may still be on its way when
+// the publisher finds no sleeper; only the compiler must not reorder the two. The store arrives soon in any case.
+// Therefore a waiter sleeps for long only if its check fails again kStoresArrive after it announced itself. Even then
+// it wakes up every second, in case the publisher is stopped before it rings.
 //
-// Votes (communicator.h): a rank that vetoes a collective stores where it begins beside its count of what is packed,
-// then the count. Who has seen the count (acquire) sees the veto, and every rank looks for vetoes when all have packed
-// their first chunk, before any output is written. Positions only grow, so nothing is reset. A later veto could hide
-// this one from who has not looked yet: so a rank vetoes when all others are done with the collective before.
+// Votes (communicator.h): a rank that vetoes a collective stores the position at which the collective begins beside its
+// `packed` counter, then the counter. A rank that has seen the counter (acquire) sees the veto. Every rank looks for
+// vetoes when all have packed their first chunk, before any output is written. Positions only grow, so nothing is
+// reset. A later veto could hide an earlier one from a rank that has not looked yet; therefore a rank vetoes only when
+// all others are done with the previous collective.
 #ifndef RONDA_RUNTIME_COLLECTIVES_SHM_CHUNK_SYNC_H_
 #define RONDA_RUNTIME_COLLECTIVES_SHM_CHUNK_SYNC_H_
 
@@ -40,12 +40,12 @@
 
 namespace ronda {
 
-// Where the chunks of one collective lie in the stream of data that all ranks go through together.
+// The positions of one collective's chunks in the stream.
 //
-// Every chunk but the last has chunk_bytes. A rank keeps position p of its stream at p modulo the size of its ring, of
-// which chunk_bytes is a divisor, and no chunk lies across a multiple of chunk_bytes: so each is in one piece.
+// Every chunk but the last has chunk_bytes. A rank keeps position p at p modulo the size of its ring. The size of the
+// ring is a multiple of chunk_bytes, and no chunk crosses a multiple of chunk_bytes, so every chunk is contiguous.
 struct ChunkSequence {
-  uint64_t previous_end;  // of the collective before
+  uint64_t previous_end;  // of the previous collective
   uint64_t begin;
   size_t chunk_bytes;
   uint64_t count;
@@ -55,24 +55,25 @@ struct ChunkSequence {
   uint64_t End(uint64_t k) const { return std::min(end, begin + (k + 1) * chunk_bytes); }
 };
 
-// Gives each collective of a job its place in the stream. All ranks make the same calls, and so get the same places.
+// Assigns each collective of a job its positions in the stream. All ranks make the same calls and get the same
+// positions.
 class DataStream {
  public:
   explicit DataStream(size_t chunk_bytes) : chunk_bytes_(chunk_bytes) {}
 
   size_t chunk_bytes() const { return chunk_bytes_; }
 
-  // For the collectives to come. All ranks make the same call at the same place.
+  // For the collectives to come. All ranks call it at the same point in the sequence of calls.
   void set_chunk_bytes(size_t chunk_bytes) { chunk_bytes_ = chunk_bytes; }
 
-  // Room for `bytes` bytes from each rank, in granules that no chunk cuts: chunks then end with less than a granule of
-  // waste. Little data lies close together, so that it goes round the whole ring too before it comes to a line that
-  // another core has read lately.
-  // REQUIRES: bytes is a multiple of granule_bytes, which is at most chunk_bytes().
+  // Takes room for `bytes` bytes of each rank, in granules that no chunk cuts: a chunk may end with less than a granule
+  // of waste. Small amounts lie close together, so that the stream goes round the whole ring before it reuses a line
+  // that another core has read recently. REQUIRES: bytes is a multiple of granule_bytes, which is at most
+  // chunk_bytes().
   ChunkSequence Take(size_t bytes, size_t granule_bytes = 1) {
     const uint64_t previous_end = next_;
     const uint64_t begin = FitsInCurrentChunk(bytes) ? next_ : RoundUp(next_, chunk_bytes_);
-    // What fits in one chunk, as most calls do, takes no division.
+    // Most calls fit in one chunk and take no division.
     const size_t used_bytes = bytes <= chunk_bytes_ ? chunk_bytes_ : chunk_bytes_ - chunk_bytes_ % granule_bytes;
     const uint64_t full_chunks = bytes <= used_bytes ? 0 : (bytes - 1) / used_bytes;
     next_ = begin + full_chunks * chunk_bytes_ + RoundUp(bytes - full_chunks * used_bytes, kLineBytes);
@@ -83,7 +84,7 @@ class DataStream {
             .end = next_};
   }
 
-  // A place for a collective whose data travels elsewhere.
+  // Takes positions for a collective that carries its data outside the rings.
   ChunkSequence TakeLine() {
     const uint64_t begin = next_;
     next_ += kLineBytes;
@@ -102,14 +103,14 @@ class DataStream {
   uint64_t next_ = 0;
 };
 
-// One rank's view of everybody's counters. Thread-compatible.
+// One rank's access to the counters of all ranks. Thread-compatible.
 class ChunkSync {
  public:
   explicit ChunkSync(std::shared_ptr<ShmWorld> world) : world_(std::move(world)) {}
 
   const ShmWorld& world() const { return *world_; }
 
-  // What waits need to know about the collective that this rank is in.
+  // Describes the collective that this rank runs, for waits.
   RunningCollective Running(const CallInfo& info, size_t bytes_total) const {
     return {.self = world_->JobRank(world_->rank()),
             .op = info.op,
@@ -118,7 +119,7 @@ class ChunkSync {
             .bytes_total = bytes_total};
   }
 
-  // Says that this rank has passed `stage` of everything before `position`.
+  // Announces that this rank has passed `stage` of everything before `position`.
   void Publish(ShmStage stage, uint64_t position) { Publish(Counter(world_->rank(), stage), position); }
 
   // Waits until `rank` has passed `stage` of everything before `position`.
@@ -127,38 +128,35 @@ class ChunkSync {
     return WaitFor(rank, Counter(rank, stage), position, running);
   }
 
-  // Stores `value` in a word that others wait for, which only grows, and wakes who sleeps for it.
+  // Stores `value` in a word that other ranks wait for, and wakes the sleepers. The word only grows.
   void Publish(std::atomic<uint64_t>& word, uint64_t value) {
     word.store(value, std::memory_order_release);
     std::atomic_signal_fence(std::memory_order_seq_cst);  // no instruction: the compiler keeps the order
     if (world_->view().header().sleepers.load(std::memory_order_relaxed) != 0) WakeWaiters();
   }
 
-  // Waits until `word`, which `rank` publishes, is `value` or more.
-  // Errors: as the other.
+  // Waits until `word`, which `rank` publishes, is at least `value`. Errors: as above.
   absl::Status WaitFor(RankId rank, const std::atomic<uint64_t>& word, uint64_t value,
                        const RunningCollective& running) {
     return word.load(std::memory_order_acquire) >= value ? absl::OkStatus() : WaitLonger(rank, word, value, running);
   }
 
-  // WaitFor every other member. REQUIRES: this rank is one.
+  // Calls WaitFor for every other member. REQUIRES: this rank is a member.
   absl::Status WaitForMembers(const Members& members, ShmStage stage, uint64_t position,
                               const RunningCollective& running);
 
-  // Vetoes the collective that takes `chunks`, and has no more to do with it.
-  // Errors: as WaitFor.
+  // Vetoes the collective that takes `chunks`, and ends this rank's part in it. Errors: as WaitFor.
   absl::Status Veto(const ChunkSequence& chunks, const RunningCollective& running);
 
-  // Waits for the votes of all members on the collective that takes `chunks`, of which this rank has packed the first;
-  // after a veto this rank has no more to do with it.
-  // Errors: as WaitFor.
+  // Waits for the votes of all members on the collective that takes `chunks`. REQUIRES: this rank has packed the first
+  // chunk. A veto ends this rank's part in the collective. Errors: as WaitFor.
   absl::StatusOr<Ballot::Result> CountVotes(const Members& members, const ChunkSequence& chunks,
                                             const RunningCollective& running);
 
-  // Waits until nobody needs what chunk k of `chunks` will overwrite; ranks outside of the group may still.
+  // Waits until no rank, also outside the group, still reads the bytes that chunk k of `chunks` will overwrite.
   absl::Status WaitForRoom(const ChunkSequence& chunks, uint64_t k, const RunningCollective& running);
 
-  // Where `rank` keeps what is at `position`.
+  // The address of `position` in the ring of `rank`.
   char* Data(RankId rank, uint64_t position) const { return world_->view().Data(rank, position); }
 
  private:
@@ -168,13 +166,13 @@ class ChunkSync {
   std::atomic<uint64_t>& VetoOf(RankId rank) const {
     return world_->view().rank(rank).progress[static_cast<int>(ShmStage::kPacked)].veto;
   }
-  // Says that this rank has passed all stages of everything before `position`.
+  // Announces that this rank has passed all stages of everything before `position`.
   void PublishAllStages(uint64_t position);
   absl::Status WaitLonger(RankId rank, const std::atomic<uint64_t>& word, uint64_t value,
                           const RunningCollective& running);
-  // Rings for all who sleep for something of this rank.
+  // Rings for all ranks that sleep until this rank makes progress.
   void WakeWaiters();
-  // Wait a moment without going to sleep; whether that was enough.
+  // Wait a moment without sleeping. Return whether the word has reached the value.
   bool Spin(const std::atomic<uint64_t>& word, uint64_t value) const;
   bool Yield(const std::atomic<uint64_t>& word, uint64_t value) const;
   absl::Status Sleep(RankId rank, const std::atomic<uint64_t>& word, uint64_t value, const RunningCollective& running);

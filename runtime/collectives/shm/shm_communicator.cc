@@ -16,15 +16,15 @@
 namespace ronda {
 namespace {
 
-// Room for `bytes` bytes from a rank, so that each chunk can carry a slice of every piece: rounding may make the slices
-// of a chunk longer by one byte each.
+// Takes room for `bytes` bytes of a rank so that each chunk can carry a slice of every piece. Rounding may make each
+// slice of a chunk one byte longer.
 ChunkSequence TakeRoom(DataStream& stream, size_t bytes, int members) {
   if (bytes <= stream.chunk_bytes()) return stream.Take(bytes);
   const size_t usable = stream.chunk_bytes() - static_cast<size_t>(members);
   return stream.Take((bytes + usable - 1) / usable * stream.chunk_bytes());
 }
 
-// The bytes of a buffer that chunk k carries; none if the buffer is shorter than others'.
+// The part of a buffer that chunk k carries; empty if the buffer is shorter than other members' buffers.
 struct Piece {
   size_t begin;
   size_t bytes;
@@ -38,7 +38,7 @@ Piece PieceOf(const ChunkSequence& chunks, uint64_t k, size_t bytes) {
 const char* At(const void* base, size_t offset) { return static_cast<const char*>(base) + offset; }
 char* At(void* base, size_t offset) { return static_cast<char*>(base) + offset; }
 
-// What a member of an allgather has, it need not take from its ring.
+// A member of an allgather copies its own input directly.
 void CopyOwnPiece(const AllgatherCall& call, int self) {
   const absl::Span<const size_t> bytes = call.bytes_per_rank;
   if (bytes[self] == 0) return;
@@ -46,8 +46,8 @@ void CopyOwnPiece(const AllgatherCall& call, int self) {
               bytes[self]);
 }
 
-// The chunk nearest to `wanted` bytes of which the ring has a whole number, at least as many as a geometry must have
-// slots: fewer, and ranks would wait for each other in a circle.
+// The chunk size nearest to `wanted` that divides the ring into at least kShmMinSlotCount chunks. With fewer chunks,
+// ranks could wait for each other in a circle.
 size_t ChunkBytesFor(const ShmGeometry& geometry, size_t wanted) {
   const auto has_room = [&](size_t chunk) { return geometry.RingBytes() / chunk >= kShmMinSlotCount; };
   size_t chunk = geometry.slot_bytes;
@@ -65,25 +65,25 @@ Transport MakeTransport(const std::shared_ptr<ShmWorld>& world) {
 
 // One alltoall through shared memory.
 //
-// Every chunk of a sender carries a slice of each of its pieces, in proportion to their lengths, one slice after the
-// other in the order of the receivers: so all receivers have something to do all the time, however unequal the pieces.
-// What a rank sends to itself does not go through its ring.
+// Every chunk of a sender carries one slice of each of its pieces, in proportion to their lengths and in the order of
+// the receivers. So all receivers always have work, even if the pieces are unequal. A rank's piece for itself does not
+// go through its ring.
 //
 // Lives as long as the call. Thread-compatible.
 class ShmAlltoall {
  public:
-  // Takes its place in `stream`.
+  // Takes its positions in `stream`.
   ShmAlltoall(const AlltoallCall& call, const Members& members, DataStream& stream, ChunkSync& sync,
               StreamWriter& writer);
 
   // REQUIRES: this rank is a member.
   absl::Status Run();
 
-  // Where the next collective begins in the stream.
+  // The position at which the next collective begins.
   uint64_t end() const { return chunks_.end; }
 
  private:
-  // Bytes of a piece that one chunk carries.
+  // The bytes of a piece that one chunk carries.
   struct Slice {
     size_t begin;
     size_t bytes;
@@ -91,10 +91,10 @@ class ShmAlltoall {
 
   size_t LongestRow() const;
   size_t PieceBytes(int sender, int receiver) const { return call_.bytes[sender * members_.size() + receiver]; }
-  // Bytes of the piece that go through the ring.
+  // The bytes of a piece that go through the ring.
   size_t StreamedBytes(int sender, int receiver) const { return sender == receiver ? 0 : PieceBytes(sender, receiver); }
   Slice SliceOf(int sender, int receiver, uint64_t k) const;
-  // How far behind the beginning of chunk k the slice for `receiver` begins.
+  // The offset in chunk k of the slice for `receiver`.
   size_t OffsetInChunk(int sender, int receiver, uint64_t k) const;
 
   void CopyOwnPiece();
@@ -219,7 +219,7 @@ absl::Status ShmCommunicator::Reduce(const ReduceCall& call) {
       return small_.RunPlain(call, bytes);
     }
   }
-  // Packing updates residuals: then the votes must be known before. (Only who has residuals knows that there are any.)
+  // Packing updates residuals, so the result of the vote must be known first. A rank knows only of its own residuals.
   if (call.info.ballot != nullptr && RoundsContributions(call.dtype, call.wire)) {
     RONDA_RETURN_IF_ERROR(Barrier(call.info));
     if (IsVetoed(call.info)) return absl::OkStatus();

@@ -16,8 +16,8 @@
 
 namespace ronda {
 
-// The collectives of ranks on one host, streamed through rings in shared memory; see chunk_sync.h for how a chunk is
-// passed on, shm_reduce.h for reductions, and small_reduce.h for small ones.
+// The collectives of ranks on one host, streamed through rings in shared memory. chunk_sync.h explains how ranks pass
+// chunks on; ShmReduce does the reductions, and SmallReduce the small ones.
 class ShmCommunicator : public Communicator {
  public:
   explicit ShmCommunicator(const std::shared_ptr<ShmWorld>& world)
@@ -38,10 +38,10 @@ class ShmCommunicator : public Communicator {
   void Tune(const Tuning& tuning) override;
 
  private:
-  // Says that this rank needs nothing of the stream before `end`; if it is outside of a collective's group, that is all
-  // it does.
+  // Announces that this rank reads nothing before `end`. A rank outside a collective's group does nothing else.
   absl::Status FinishAt(uint64_t end);
-  // Chunk k of a broadcast or allgather: of `bytes` bytes at `data`, those that are in it.
+  // Send or receive chunk k of a broadcast or allgather: the part of the `bytes` bytes at `data` that the chunk
+  // carries.
   absl::Status SendChunk(const ChunkSequence& chunks, uint64_t k, const void* data, size_t bytes,
                          const RunningCollective& running);
   absl::Status TakeChunk(const ChunkSequence& chunks, uint64_t k, RankId from, void* data, size_t bytes,
@@ -57,12 +57,11 @@ class ShmCommunicator : public Communicator {
   LogicalBuffer::Memory reduction_memory_;
 };
 
-// Connects this rank to the others of its host through shared memory; waits for all of them.
-// Errors: as ShmWorld::Connect.
+// Connects this rank to the others of its host through shared memory; waits for all of them. Errors: as
+// ShmWorld::Connect.
 absl::StatusOr<Transport> ConnectShmTransport(ShmWorld::Options options);
 
-// The transports of all ranks of a job whose ranks are threads of this process.
-// Errors: as ShmWorld::ConnectInProcess.
+// The transports of all ranks of a job whose ranks are threads of this process. Errors: as ShmWorld::ConnectInProcess.
 absl::StatusOr<std::vector<Transport>> ConnectShmTransportsInProcess(ShmWorld::Options options);
 
 }  // namespace ronda

@@ -7,14 +7,14 @@
 namespace ronda {
 namespace {
 
-// Up to this size, reducing everything everywhere costs less than waiting for the shards.
+// Up to this size, a full exchange costs less than the wait for the shards.
 constexpr size_t kFullExchangeBytes = 8 << 10;
-// Shards begin at cache lines, where the granules allow it.
+// Shards begin at cache lines where the granules allow it.
 constexpr size_t kShardAlignment = kCacheLineBytes;
 
 constexpr size_t DivideRoundingUp(size_t a, size_t b) { return (a + b - 1) / b; }
 
-// A vote needs a chunk to travel with, also if there is no data.
+// A vote needs a chunk even if there is no data.
 size_t BytesToTake(const ReduceArithmetic& reduction) {
   const size_t votes_bytes = reduction.call().info.ballot == nullptr ? 0 : reduction.layout().granule_bytes;
   return std::max(reduction.wire_bytes(), votes_bytes);
@@ -104,7 +104,7 @@ absl::Status ShmReduce::PackForOthers(uint64_t k) {
   const Range chunk = ChunkOf(k);
   writer_.Start(chunks_.Begin(k), chunk.count * granule_bytes_);
   RONDA_RETURN_IF_ERROR(sync_.WaitForRoom(chunks_, k, running_));
-  // Here a granule is an element.
+  // With this delivery a granule is an element.
   reduction_.buffer().ForEachRun(chunk.begin, chunk.count, [&](const ReduceArithmetic::Run& run) {
     const ReduceArithmetic::Part own = reduction_.WantedOf(run);
     if (own.empty()) return PackRange(k, {.begin = run.offset, .count = run.count});
@@ -148,8 +148,8 @@ absl::Status ShmReduce::ReduceOwnShard(uint64_t k) {
 
 void ShmReduce::FindSources(const ReduceArithmetic::Run& run, uint64_t position) {
   for (int member = 0; member < members_.size(); ++member) sources_[member] = sync_.Data(members_[member], position);
-  // The own contribution is read where it is, if it can: its lines are in the cache, where the output is needed if in
-  // place.
+  // A rank reads its own contribution from its input if it can: those lines are in the cache, and an in-place output
+  // needs them there.
   if (reduction_.ContributesInputItself()) sources_[members_.self()] = reduction_.InputOf(run);
 }
 
@@ -165,7 +165,7 @@ bool ShmReduce::WantsAnyOf(uint64_t k) const {
 
 absl::Status ShmReduce::UnpackShards(uint64_t k) {
   const Range range = ChunkOf(k);
-  // Each rank begins with its own shard and goes round, so that not all read the same ring at once.
+  // Each rank begins with its own shard, so that not all ranks read the same ring at once.
   for (int i = 0; i < members_.size(); ++i) {
     const int owner = (members_.self() + i) % members_.size();
     const Range shard = ShardOf(owner, k);

@@ -14,28 +14,29 @@
 
 namespace ronda {
 
-// One reduction through shared memory, streamed chunk by chunk: nothing is ever copied into one buffer, and what is in
-// flight stays in the cache. Two ways, which give the same bits:
+// One reduction through shared memory, streamed chunk by chunk. Nothing is copied into one buffer, and data in flight
+// stays in the cache. There are two algorithms, which give the same bits:
 //
-// - full exchange: pack(k) | reduce all members' chunk k-1 into the output. Every rank reduces what it receives: one
-//   step less to wait for. For two ranks, for little data, and wherever each rank receives another part: then each
-//   element is reduced once this way too.
-// - by shards: pack(k) | reduce this rank's shard of chunk k-1, in its own ring | unpack all shards of chunk k-2 into
-//   the output. Each element is reduced once.
+// - full exchange: pack(k) | reduce all members' chunk k-1 into the output. Every rank reduces everything that it
+//   receives. This saves one wait. It serves two ranks, small data, and calls in which each rank receives another part:
+//   there, too, each element is reduced once.
+// - shards: pack(k) | reduce this rank's shard of chunk k-1 in its own ring | unpack all shards of chunk k-2 into the
+//   output. Each element is reduced once.
 //
-// In place is safe: a chunk's outputs are written after its own rank has packed it, and by that rank only.
+// In-place calls are safe: only the rank itself writes its outputs, and it writes those of a chunk after it has packed
+// the chunk.
 //
 // Lives as long as the call. Thread-compatible.
 class ShmReduce {
  public:
-  // Takes its place in `stream`. What the arguments refer to must outlive it.
+  // Takes its positions in `stream`. All arguments must outlive it.
   ShmReduce(const ReduceArithmetic& reduction, const Members& members, DataStream& stream, ChunkSync& sync,
             StreamWriter& writer);
 
-  // REQUIRES: this rank is a member. The call has no ballot if packing has effects that a veto would have to undo.
+  // REQUIRES: this rank is a member. A call with a ballot must not update residuals when it packs.
   absl::Status Run();
 
-  // Where the next collective begins in the stream.
+  // The position at which the next collective begins.
   uint64_t end() const { return chunks_.end; }
 
  private:
@@ -49,23 +50,23 @@ class ShmReduce {
   enum class Way { kFullExchange, kParts, kShards };
   static Way WayOf(const ReduceArithmetic& reduction, const Members& members);
 
-  // Packs the first chunk; the ranks' votes travel with it.
+  // Packs the first chunk and holds the vote, which travels with it.
   absl::Status Begin();
-  // The rest.
+  // The algorithms after Begin.
   absl::Status RunFullExchange();
   absl::Status RunByShards();
 
-  // Packs chunk k but for what no other rank will read.
+  // Packs chunk k, except for data that no other rank reads.
   absl::Status Pack(uint64_t k);
-  // Packs chunk k but for the granules of `left_out`.
+  // Packs chunk k, except for the granules of `left_out`.
   absl::Status PackChunk(uint64_t k, Range left_out);
-  // Packs chunk k but for what this rank alone will receive.
+  // Packs chunk k, except for data that only this rank receives.
   absl::Status PackForOthers(uint64_t k);
   void PackRange(uint64_t k, Range range);
   absl::Status DeliverChunk(uint64_t k);
   absl::Status ReduceOwnShard(uint64_t k);
   absl::Status UnpackShards(uint64_t k);
-  // Looks up where all members' contributions to `run` lie, which begins at `position` of the stream.
+  // Finds the members' contributions to `run`, which begins at `position` of the stream.
   void FindSources(const ReduceArithmetic::Run& run, uint64_t position);
   bool WantsAnyOf(uint64_t k) const;
   void FinishChunk(uint64_t k);

@@ -10,10 +10,10 @@
 namespace ronda {
 namespace {
 
-// All contributions together stay in the first-level cache.
+// The contributions of all ranks together stay in the first-level cache.
 constexpr size_t kMaxBytesOfAll = 16 << 10;
 
-// The number of the exchange at `place`, which is even: that of a rank that vetoes is one more.
+// The number of the exchange at `place`: even, and one more for a rank that vetoes.
 uint64_t NumberOf(const ChunkSequence& place) { return 2 * (place.begin + 1); }
 
 size_t LinesFor(size_t bytes) { return std::max<size_t>(1, (bytes + kShmFlatPayloadBytes - 1) / kShmFlatPayloadBytes); }
@@ -22,7 +22,7 @@ size_t BytesInLine(size_t line, size_t bytes) {
   return std::min(kShmFlatPayloadBytes, bytes - line * kShmFlatPayloadBytes);
 }
 
-// Copies the payload of a line. Whole ones, which are most, take no call of a function.
+// Copies the payload of a line. Full payloads, which are most, need no function call.
 void CopyPayload(const char* from, char* to, size_t bytes) {
   if (bytes == kShmFlatPayloadBytes) {
     std::memcpy(to, from, kShmFlatPayloadBytes);
@@ -31,11 +31,11 @@ void CopyPayload(const char* from, char* to, size_t bytes) {
   }
 }
 
-// Up to this size, reducing everything everywhere costs less than waiting for the shards that a stream would make.
+// Up to this size, reducing everything on every rank costs less than the wait for the shards of a stream.
 constexpr size_t kMaxBytes = 8 << 10;
-// Two ranks reduce everything in any case.
+// Two ranks reduce everything in both cases.
 constexpr size_t kMaxBytesOfTwo = 16 << 10;
-// More would drive what is being reduced out of the first-level cache.
+// A longer prefetch would evict the data under reduction from the first-level cache.
 constexpr size_t kMaxBytesTakenBack = 8 << 10;
 
 bool HasBuffers(const CallInfo& info) { return info.ballot == nullptr || info.ballot->own == Ballot::Vote::kApprove; }
@@ -98,7 +98,7 @@ void FlatExchange::Write(const char* own, size_t bytes, uint64_t number) {
     CopyPayload(own + i * kShmFlatPayloadBytes, lines[i].payload, kShmFlatPayloadBytes);
     lines[i].sequence.store(number, std::memory_order_release);
   }
-  // Without data there may be no buffer.
+  // An exchange without data may have no buffer.
   if (bytes > 0) CopyPayload(own + last * kShmFlatPayloadBytes, lines[last].payload, BytesInLine(last, bytes));
   sync_.Publish(lines[last].sequence, number);
 }
@@ -206,7 +206,7 @@ absl::Status SmallReduce::ExchangeLines(const CallInfo& info, const Contribution
 absl::Status SmallReduce::ExchangeBlock(const CallInfo& info, const Contribution& own, const ChunkSequence& place,
                                         RunningCollective& running) {
   if (HasBuffers(info)) RONDA_RETURN_IF_ERROR(WriteBlock(own, place, running));
-  // The next block is likely to be as long, and there is time now, until the others are there.
+  // The next block probably has the same length, and this rank has time until the others arrive.
   if (own.bytes <= kMaxBytesTakenBack) writer_.TakeBack(place.end, own.bytes);
   RONDA_RETURN_IF_ERROR(flat_.Run(nullptr, 0, place, info.ballot, running));
   for (size_t rank = 0; rank < sources_.size(); ++rank) {

@@ -19,54 +19,54 @@
 
 namespace ronda {
 
-// Gives every rank of the job the contributions of all, if they are small: in one step, without a place in the rings.
+// Brings small contributions of all ranks of the job to every rank, in one step and without the rings.
 //
-// A contribution travels in lines of 64 bytes that carry the number of their exchange (layout.h). A stream takes two
-// transfers between cores, first the counter that says that there is data, then the data; this takes one. The price is
-// that data is copied once more, line by line, so it is for little data only.
+// A contribution travels in *lines* of 64 bytes, each of which carries the number of its exchange (layout.h). A stream
+// needs two transfers between cores: first the counter that announces the data, then the data. A flat exchange needs
+// one. Its price is one more copy of the data, line by line, so it serves small data only.
 //
-// Exchanges use several sets of lines by turns (kShmFlatTurns): a rank that writes a set again has completed an
-// exchange to which all have contributed after they had used the set. So a contribution of one line is used where it
-// lies until the next exchange.
+// Exchanges rotate through several sets of lines (kShmFlatTurns). Before a rank writes a set again, it has completed an
+// exchange to which all ranks contributed after they had used that set. So a contribution of one line can be used in
+// place until the next exchange.
 //
-// A line that was read is in its readers' caches, and the next store to it would have to take it from there first, for
-// as long as a transfer takes. So at the end of each exchange a rank asks for the lines of the one after the next: 4
-// bytes took 0.32 us without that between cores that share no cache, and take 0.20 when the ranks come at the same
-// time; 1 KiB takes 0.43 us instead of 0.54.
+// The readers' caches hold the lines that they have read, and the next store to such a line would have to fetch it from
+// there first. Therefore a rank prefetches the lines of the exchange after the next at the end of each exchange.
+// Between cores that share no cache, 4 bytes take 0.20 us instead of 0.32 when the ranks arrive at the same time, and 1
+// KiB takes 0.43 us instead of 0.54.
 //
 // Votes (communicator.h) travel in the number of the first line.
 //
-// Thread-compatible. The sync is not owned.
+// Thread-compatible. Does not own the ChunkSync.
 class FlatExchange {
  public:
   explicit FlatExchange(ChunkSync& sync);
 
-  // The most bytes that a rank may contribute.
+  // The largest contribution of a rank.
   size_t max_bytes() const { return max_bytes_; }
 
-  // max_bytes() bytes in which this rank's contribution may be put together.
+  // max_bytes() bytes in which this rank may build its contribution.
   char* Scratch() { return ScratchOf(sync_.world().rank()); }
 
-  // Brings every rank's `bytes` bytes, here those at `own`, to every rank. Every rank makes the same call, at `place`
-  // in the stream, which it has taken for it, and says itself that it is done with. If ballot is not null, the vote is
-  // held, and running.late_call stands until it has been; `own` is not looked at by a rank that vetoes.
-  // REQUIRES: bytes <= max_bytes().
-  // Errors: as ChunkSync::WaitFor.
+  // Brings each rank's `bytes` bytes at `own` to every rank. Every rank makes the same call. The caller has taken
+  // `place` in the stream for the exchange, and announces itself that it is done with it. If `ballot` is not null, the
+  // exchange holds the vote, and clears running.late_call when the vote is known. A rank that vetoes does not use
+  // `own`. REQUIRES: bytes <= max_bytes(). Errors: as ChunkSync::WaitFor.
   absl::Status Run(const char* own, size_t bytes, const ChunkSequence& place, Ballot* ballot,
                    RunningCollective& running);
 
-  // Where the contribution of `rank` lies after Run, until the next.
+  // The contribution of `rank`, from the end of Run until the next Run.
   const char* Contribution(RankId rank) const { return contributions_[rank]; }
 
  private:
   absl::Status Veto(const ChunkSequence& place, const RunningCollective& running);
   void Write(const char* own, size_t bytes, uint64_t number);
-  // Waits for the lines of `rank`, and finds or makes its contribution in one piece.
+  // Waits for the lines of `rank` and makes its contribution contiguous.
   absl::Status Read(RankId rank, size_t bytes, uint64_t number, const RunningCollective& running);
   // Waits for the first lines of all ranks.
   absl::Status AwaitAll(uint64_t number, const RunningCollective& running);
   bool IsVetoed(uint64_t number) const;
-  // Takes the lines of the exchange after the next back from those who have read them, if it is like this one.
+  // Prefetches the lines of the exchange after the next from the caches of their readers, as many as this exchange
+  // used.
   void TakeBack(size_t bytes) const;
   char* ScratchOf(RankId rank) { return scratch_.data() + static_cast<size_t>(rank) * max_bytes_; }
   ShmFlatLine* LinesOf(RankId rank) const { return lines_[rank] + turn_ * kShmFlatLines; }
@@ -79,15 +79,15 @@ class FlatExchange {
   size_t turn_ = 0;
 };
 
-// Reductions of little data by all ranks of the job: everybody sends everything to everybody, once, and reduces all of
-// it.
+// Reductions of small data by all ranks of the job: every rank sends its contribution to every rank and reduces all of
+// them.
 //
-// The least data travels in the lines of a flat exchange; more in a block, which each rank writes into its ring before
-// it takes part in a flat exchange without data. That line says that the block is there, and carries the vote: it is
-// taken back from its last readers ahead of time, where a counter of the stream would have to be fetched from who
-// waits for it. Others reduce straight from the block.
+// The smallest contributions travel in the lines of a flat exchange. Larger ones travel in a *block*: each rank writes
+// its block into its ring and then takes part in a flat exchange without data. The line of that exchange announces the
+// block and carries the vote. It is prefetched ahead of time, while a counter of the stream would have to be fetched
+// from the waiting ranks. The other ranks reduce directly from the block.
 //
-// Thread-compatible. What the constructor gets is not owned.
+// Thread-compatible. Does not own the constructor's arguments.
 class SmallReduce {
  public:
   SmallReduce(ChunkSync& sync, DataStream& stream, StreamWriter& writer, FlatExchange& flat);
@@ -95,15 +95,15 @@ class SmallReduce {
   // Whether reductions of this size are small.
   bool Takes(size_t wire_bytes) const { return wire_bytes <= max_bytes_ && wire_bytes <= stream_.chunk_bytes(); }
 
-  // Errors: as ChunkSync::WaitFor.
-  // REQUIRES: Takes the size; all ranks of the job take part. A call with a ballot has no effects of packing.
+  // Errors: as ChunkSync::WaitFor. REQUIRES: Takes(wire bytes); all ranks of the job take part. A call with a ballot
+  // must not update residuals when it packs.
   absl::Status Run(const ReduceArithmetic& reduction);
 
-  // The same in less time. REQUIRES: IsPlain(call), whose input has `bytes` bytes.
+  // The same in less time. REQUIRES: IsPlain(call); `bytes` is the size of its input.
   absl::Status RunPlain(const ReduceCall& call, size_t bytes);
 
  private:
-  // What this rank sends: bytes that lie somewhere, or else what is to be packed.
+  // This rank's contribution: bytes at an address, or a reduction to be packed.
   struct Contribution {
     const char* at = nullptr;
     const ReduceArithmetic* packed = nullptr;
@@ -111,15 +111,16 @@ class SmallReduce {
     size_t granule_bytes = 1;
   };
 
-  // Brings all contributions to all ranks, and finds them. Returns where this rank's place in the stream ends.
+  // Brings all contributions to all ranks, and fills sources_. Returns the position at which this call ends in the
+  // stream.
   absl::StatusOr<uint64_t> Exchange(const CallInfo& info, const Contribution& own, RunningCollective& running);
   absl::Status ExchangeLines(const CallInfo& info, const Contribution& own, const ChunkSequence& place,
                              RunningCollective& running);
   absl::Status ExchangeBlock(const CallInfo& info, const Contribution& own, const ChunkSequence& place,
                              RunningCollective& running);
-  // Writes the own block into the ring.
+  // Writes this rank's block into the ring.
   absl::Status WriteBlock(const Contribution& own, const ChunkSequence& place, const RunningCollective& running);
-  // Says that this rank is done with its place.
+  // Announces that this rank is done with the call.
   void Finish(const CallInfo& info, uint64_t end);
 
   ChunkSync& sync_;

@@ -9,21 +9,22 @@
 namespace ronda {
 namespace {
 
-// Smaller writes are not worth the look at the clock.
+// The clock costs too much for smaller writes.
 constexpr size_t kMinTimedBytes = 4 << 10;
-// A trial: in its first lap the lines are still as the other way has left them; the second is what counts.
+// In the first lap of a trial, the lines are still where the other kind of stores left them; the second lap counts.
 constexpr uint64_t kTrialLaps = 2;
-// Trials begin at laps 4, 8, 16, ... and then always after this many.
+// Trials begin at laps 4, 8, 16 and so on, and later at every multiple of kLapsBetweenTrials.
 constexpr uint64_t kFirstTrialLap = 4;
 constexpr uint64_t kLapsBetweenTrials = 128;
-// The other way must take less than this part of the time to be settled for: two equal ways shall not alternate.
+// The other kind must take less than this part of the time to be chosen, so that two equal kinds do not alternate.
 constexpr double kRequiredGain = 0.8;
-// How fast the cost of a lap that went well is forgotten, each lap.
+// The factor by which the cost of the best lap grows each lap, so that it is forgotten.
 constexpr double kForgetting = 1.25;
-// Contributions that are not the input itself are made here, then copied out; it stays in the first-level cache.
+// A contribution that is not the input itself is built here and then copied out; the block stays in the first-level
+// cache.
 constexpr size_t kBlockBytes = 4 << 10;
 
-// How many laps of a trial are over when `lap` begins; kTrialLaps or more if it is in none.
+// The laps of a trial that are over when `lap` begins; kTrialLaps or more outside a trial.
 uint64_t LapOfTrial(uint64_t lap) {
   if (lap < kFirstTrialLap) return kTrialLaps;
   return lap - (lap < kLapsBetweenTrials ? std::bit_floor(lap) : lap / kLapsBetweenTrials * kLapsBetweenTrials);

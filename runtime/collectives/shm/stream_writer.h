@@ -13,8 +13,8 @@
 
 namespace ronda {
 
-// Asks for the cache line at `line`, to write it. (The compiler's own prefetch asks for a copy only, on processors that
-// it does not know.)
+// Prefetches the cache line at `line` for writing. On processors that it does not know, the compiler's own prefetch
+// asks only for a shared copy.
 inline void PrefetchToWrite(const void* line) {
 #if defined(__x86_64__)
   asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(line)));
@@ -23,27 +23,27 @@ inline void PrefetchToWrite(const void* line) {
 #endif
 }
 
-// Writes this rank's data into its ring, in whichever of two ways is faster where the ranks happen to run.
+// Writes this rank's data into its ring, with the kind of stores that is faster on the cores where the ranks run.
 //
-// Between cores that share a cache, ordinary stores are best: what was written is near for who reads it. Between
-// others, each line has to be taken back from the core that read it last, at 35 ns a line on the AMD EPYC this was
-// measured on: 1.8 GB/s, against 13 to 28 GB/s for stores that bypass the caches (which make the reader go to memory
-// instead). Which case it is can change while a job runs, as threads and virtual machines are moved. And the ranks must
-// do the same: one that bypasses the caches gains nothing while the other clogs the way between them.
+// Between cores that share a cache, ordinary stores are best: the reader finds the data near. Between other cores, each
+// line has to be fetched from the core that read it last, at 35 ns a line on the AMD EPYC of the measurements: 1.8
+// GB/s, against 13 to 28 GB/s for stores that bypass the caches, where the reader goes to memory. The better kind can
+// change during a job, when threads or virtual machines are moved. All ranks must use the same kind: a rank that
+// bypasses the caches gains nothing while another one clogs the path between them.
 //
-// So, for two laps of the ring now and then, all ranks try the way not in use; rank 0 compares the times that chunks
-// take from being written to the next one (by then the chunk before has been read, too) and leaves the result in shared
-// memory. The schedule follows from the position alone. The bytes are the same either way.
+// So all ranks try the other kind from time to time, for two laps of the ring. Rank 0 times each chunk from its write
+// to the next one's, by when the chunk before has been read too, and stores its decision in shared memory. The schedule
+// of trials follows from the position alone. Both kinds give the same bytes.
 //
 // Thread-compatible.
 class StreamWriter {
  public:
   explicit StreamWriter(std::shared_ptr<ShmWorld> world) : world_(std::move(world)) {}
 
-  // Says that the collective comes to a chunk of `bytes` bytes at `position`; Stop, that it has come to its end.
+  // Start announces a chunk of `bytes` bytes at `position`; Stop ends the collective.
   void Start(uint64_t position, size_t bytes);
   void Stop();
-  // What has been started was vetoed, and its time says nothing.
+  // Discards the chunk that was started: its collective was vetoed, and its time means nothing.
   void Drop() { chunk_bytes_ = 0; }
 
   // Packs granules [begin, begin + n) of this rank's contribution to `position` of the stream.
@@ -52,8 +52,8 @@ class StreamWriter {
   // Copies `bytes` bytes to `position` of the stream.
   void Copy(const void* from, size_t bytes, uint64_t position);
 
-  // Asks for the lines of `bytes` bytes at `position`, which are likely to be written soon, unless that is better done
-  // past the cache.
+  // Prefetches the `bytes` bytes at `position`, which are likely to be written soon, unless stores bypass the caches
+  // there.
   void TakeBack(uint64_t position, size_t bytes) const;
 
  private:
@@ -67,13 +67,14 @@ class StreamWriter {
   void FinishLap();
 
   const std::shared_ptr<ShmWorld> world_;
-  // The rest is for rank 0 only. A cost is in nanoseconds a byte, and the least of a lap: threads may be interrupted.
+  // The remaining members are used by rank 0 only. A cost is in nanoseconds a byte, and is the minimum of a lap,
+  // because threads may be interrupted.
   uint64_t chunk_lap_ = 0;
   size_t chunk_bytes_ = 0;  // of the chunk being timed; 0: none
   std::chrono::steady_clock::time_point chunk_start_;
   uint64_t lap_ = 0;
   double lap_cost_ = kUnknown;
-  double settled_cost_ = kUnknown;  // of the last laps that were no trial
+  double settled_cost_ = kUnknown;  // of the last laps without a trial
 };
 
 }  // namespace ronda

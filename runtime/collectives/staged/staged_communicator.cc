@@ -13,7 +13,7 @@
 namespace ronda {
 namespace {
 
-// Copies between a device and a slot, in which bytes that follow each other on both sides are one copy.
+// Copies between a device and a slot. Copies of adjacent bytes on both sides are merged.
 class Copies {
  public:
   void Add(void* dst, const void* src, size_t bytes) {
@@ -53,7 +53,7 @@ size_t RoundsFor(absl::Span<const size_t> bytes, size_t share) {
   return (most + share - 1) / share;
 }
 
-// Of `bytes`, those that have their turn in `round`.
+// The part of `bytes` that belongs to `round`.
 size_t ShareOf(size_t bytes, size_t round, size_t share) {
   const size_t begin = round * share;
   return bytes > begin ? std::min(bytes - begin, share) : 0;
@@ -66,7 +66,7 @@ std::vector<size_t> SharesOf(absl::Span<const size_t> bytes, size_t round, size_
   return shares;
 }
 
-// The calls, and everything they refer to, must outlive these objects.
+// The staged calls below refer to their arguments, which must outlive them.
 
 class StagedBroadcast : public StagedCall {
  public:
@@ -88,7 +88,7 @@ class StagedBroadcast : public StagedCall {
   Staging* const staging_;
 };
 
-// In each round every member gives the next bytes of its input, up to as many as all of which have room in a slot.
+// In each round every member gives the next bytes of its input, as many as fit in a slot for all members.
 class StagedAllgather : public StagedCall {
  public:
   StagedAllgather(const AllgatherCall& call, const Members& members, Communicator* host, Staging* staging);
@@ -119,7 +119,7 @@ class StagedAlltoall : public StagedCall {
 
  private:
   size_t PieceBytes(int sender, int receiver) const { return call_.bytes[sender * members_.size() + receiver]; }
-  // Where in a slot the pieces begin that this rank receives.
+  // The offset in a slot of the pieces that this rank receives.
   size_t ReceivedAt() const { return share_ * members_.size(); }
 
   const AlltoallCall& call_;
@@ -247,7 +247,7 @@ absl::Status Run(Staging& staging, const CallInfo& info, const Members& members,
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<StagedCommunicator>> StagedCommunicator::Create(Options options) {
-  // A piece of every member's has room, however many there are.
+  // A slot has room for a piece of every member, for any number of members.
   const size_t smallest = std::max(StagedReduce::kMinSlotBytes, static_cast<size_t>(options.host->size()) * 64);
   RONDA_ASSIGN_OR_RETURN(std::unique_ptr<Staging> staging,
                          Staging::Create({.device = std::move(options.device),
@@ -259,7 +259,7 @@ absl::StatusOr<std::unique_ptr<StagedCommunicator>> StagedCommunicator::Create(O
 }
 
 absl::Status StagedCommunicator::Reduce(const ReduceCall& call) {
-  // Ahead of the copies, which change residuals.
+  // Votes before the copies, which change residuals.
   if (call.info.ballot != nullptr) RONDA_RETURN_IF_ERROR(host_->Barrier(call.info));
   if (IsVetoed(call.info)) return absl::OkStatus();
   ReduceCall decided = call;

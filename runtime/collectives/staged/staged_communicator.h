@@ -15,28 +15,28 @@
 
 namespace ronda {
 
-// Collectives of tensors in the memory of a GPU by any communicator of the host: tensors are copied to pinned memory
-// there, and the results back. For ranks that share a GPU, and where there is no NCCL.
+// Collectives of tensors in the memory of a GPU by any communicator of the host: tensors are copied to pinned memory,
+// and the results are copied back. For ranks that share a GPU, and for machines without NCCL.
 //
-// Unlike other communicators of devices it blocks, until the last piece of a call has been through the host: for the
-// stream's earlier work, and for the other ranks. What is on the stream when a call returns is copies back to the
-// device. A vote is held on the host, ahead of everything else, and so is decided when the call returns.
+// Unlike other communicators of devices it blocks until the last piece of a call has been through the host: it waits
+// for the stream's earlier work and for the other ranks. When a call returns, only the copies back to the device are
+// still on the stream. A vote is held on the host first, so its result is known when the call returns.
 //
-// Results have the bits of those of the host's communicator: chunks cut no element and no block.
+// Results have the bits of the host's communicator: chunks cut no element and no block.
 //
-// Thread-compatible, as the host's communicator is, whose owner sees to it that it is used for one call at a time.
+// Thread-compatible, as the host's communicator is. That communicator's owner must use it for one call at a time.
 class StagedCommunicator : public Communicator {
  public:
   struct Options {
     std::shared_ptr<Device> device;
     StreamHandle stream = nullptr;        // all work on the device goes there; not owned
-    Communicator* host = nullptr;         // of the same job, for memory of the host; not owned
-    StreamMarks* marks = nullptr;         // of the stream; not owned; nullptr: nobody wants to know
+    Communicator* host = nullptr;         // of the same ranks, for the host's memory; not owned
+    StreamMarks* marks = nullptr;         // of the stream; not owned; may be nullptr
     size_t slot_bytes = size_t{4} << 20;  // of each of two pieces of pinned memory; the same on every rank
-    std::function<absl::Status()> job_failure = [] { return absl::OkStatus(); };  // called while waiting
+    std::function<absl::Status()> job_failure = [] { return absl::OkStatus(); };  // called during waits
   };
 
-  // Errors: RESOURCE_EXHAUSTED if there is not as much memory that can be pinned; those of the device.
+  // Errors: RESOURCE_EXHAUSTED if that much memory cannot be pinned; those of the device.
   static absl::StatusOr<std::unique_ptr<StagedCommunicator>> Create(Options options);
 
   RankId rank() const override { return host_->rank(); }
@@ -48,7 +48,7 @@ class StagedCommunicator : public Communicator {
   absl::Status Alltoall(const AlltoallCall& call) override;
   absl::Status Barrier(const CallInfo& info) override;
 
-  // Nothing: the owner of the host's communicator tunes that.
+  // Does nothing: the owner of the host's communicator tunes that one.
   void Tune(const Tuning&) override {}
 
  private:

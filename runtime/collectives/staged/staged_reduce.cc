@@ -15,8 +15,8 @@ using kernels::cuda::UnpackSegment;
 
 constexpr size_t kAlignment = 16;
 
-// Up to so many tensors are copied one by one if nothing is to be done with their elements: the copy engine is better
-// at it than a kernel, whose one launch is better for many.
+// Up to this number, tensors that need no conversion are copied one by one: the copy engine is faster than a kernel.
+// For more tensors, one kernel launch is faster.
 constexpr size_t kFewTensors = 4;
 
 size_t Aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }

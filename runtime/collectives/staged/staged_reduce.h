@@ -11,20 +11,20 @@
 
 namespace ronda {
 
-// A reduction of tensors of a device, by a communicator of the host.
+// A reduction of a device's tensors by a communicator of the host.
 //
-// Elements leave the device scaled, and in the wire's format if that is 16 bits wide: half as many bytes are copied,
-// and the host reduces what is on the wire anyway. Blocks of 8 bits are made on the host, from the tensors as they are,
-// and residuals go with them.
+// Elements leave the device scaled. If the wire's format has 16 bits, they leave in that format: half as many bytes are
+// copied, and the host reduces that format anyway. Blocks of 8 bits are made on the host from the unchanged tensors, so
+// the residuals travel with them.
 //
-// Which elements make a round follows from what all ranks know of the call, so that all have the same rounds.
+// The division into rounds follows only from facts that all ranks know of the call, so that all have the same rounds.
 class StagedReduce : public StagedCall {
  public:
-  // The call and everything it refers to must outlive it.
-  // REQUIRES: the call has no ballot; kMinSlotBytes.
+  // The call and everything it refers to must outlive it. REQUIRES: the call has no ballot; the slots have at least
+  // kMinSlotBytes.
   StagedReduce(const ReduceCall& call, Communicator* host, Staging* staging);
 
-  // A slot has room for a block of any type, with its residuals and its result.
+  // Room for a block of any type with its residuals and its result.
   static constexpr size_t kMinSlotBytes = 8192;
 
   size_t rounds() const override { return round_begins_.size() - 1; }
@@ -33,24 +33,24 @@ class StagedReduce : public StagedCall {
   absl::Status CopyBack(size_t round, std::byte* slot) override;
 
  private:
-  // Elements of one segment in one round. Offsets are bytes in the slot, multiples of 16.
+  // Elements of one segment in one round. Offsets are bytes in the slot and multiples of 16.
   struct Piece {
     const Segment* segment;
     size_t begin;  // element of the segment
     size_t count;
     size_t input;
     size_t residual;
-    size_t output;  // equals `input` if everybody receives all
+    size_t output;  // equals `input` if all ranks receive all
   };
 
-  // Those of a piece's elements that this rank receives.
+  // The elements of a piece that this rank receives.
   struct Part {
     size_t begin;  // element of the segment
     size_t count;
   };
 
   void Plan();
-  // How many of `left` elements go into what is left of a slot; 0: a new one is needed.
+  // The number of the `left` elements that fit into the rest of a slot; 0: they need the next round.
   size_t CountThatFits(size_t left, size_t used) const;
   Piece PieceAt(const Segment& segment, size_t begin, size_t count, size_t offset) const;
   size_t EndOf(const Piece& piece) const;
@@ -64,7 +64,7 @@ class StagedReduce : public StagedCall {
   Communicator* const host_;
   Staging* const staging_;
   const WireLayout layout_;
-  const DType staged_;  // as what elements are in the slots
+  const DType staged_;  // the type of elements in the slots
   const bool has_residuals_;
   const bool has_parts_;
   std::vector<Piece> pieces_;

@@ -10,7 +10,7 @@
 namespace ronda {
 namespace {
 
-// A copy of a few kilobytes is done within microseconds; who waits for a trainer's kernels sleeps.
+// A copy of a few kilobytes takes microseconds. A wait for a trainer's kernels takes longer and sleeps.
 constexpr absl::Duration kSpin = absl::Microseconds(50);
 constexpr absl::Duration kNap = absl::Microseconds(50);
 
@@ -40,7 +40,7 @@ absl::Status Staging::Run(const CallInfo& info, StagedCall& call) {
   for (size_t round = 0; round < call.rounds(); ++round) {
     if (round + 1 < call.rounds()) RONDA_RETURN_IF_ERROR(CopyOut(round + 1, call));
     RONDA_RETURN_IF_ERROR(Await(SlotOf(round), info));
-    // The stream has waited meanwhile.
+    // The exchange counts as transfer, since the stream waits during it.
     RONDA_RETURN_IF_ERROR(
         Marked(options_.marks, StreamPhase::kTransfer, call.Exchange(round, SlotOf(round).memory.data())));
     RONDA_RETURN_IF_ERROR(CopyBack(round, call));
@@ -53,7 +53,7 @@ absl::Status Staging::RunOutside(StagedCall& call) {
   return absl::OkStatus();
 }
 
-// What was copied back from the slot before is ahead of this in the stream.
+// The stream orders this behind the last copies back from the slot.
 absl::Status Staging::CopyOut(size_t round, StagedCall& call) {
   const Slot& slot = SlotOf(round);
   RONDA_RETURN_IF_ERROR(Marked(options_.marks, StreamPhase::kPack, call.CopyOut(round, slot.memory.data())));

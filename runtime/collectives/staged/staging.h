@@ -15,26 +15,26 @@
 
 namespace ronda {
 
-// A collective that goes through the host in rounds. Each has a slot of pinned memory to itself.
+// A collective that goes through the host in rounds. Each round has a slot of pinned memory to itself.
 class StagedCall {
  public:
   virtual ~StagedCall() = default;
 
   virtual size_t rounds() const = 0;
 
-  // Enqueues the copies of what this rank gives from the device to the slot.
+  // Enqueues the copies of this rank's contribution from the device to the slot.
   virtual absl::Status CopyOut(size_t round, std::byte* slot) = 0;
 
-  // The collective on the host, from slot to slot; blocks. `slot` is nullptr on ranks outside.
+  // Runs the collective on the host, from slot to slot; blocks. `slot` is nullptr on ranks outside the group.
   virtual absl::Status Exchange(size_t round, std::byte* slot) = 0;
 
-  // Enqueues the copies of what this rank receives from the slot to the device.
+  // Enqueues the copies of this rank's results from the slot to the device.
   virtual absl::Status CopyBack(size_t round, std::byte* slot) = 0;
 };
 
-// Pinned memory of the host through which tensors go from a device to a collective on the host, and back.
+// Pinned memory of the host, through which tensors travel from a device to a collective on the host and back.
 //
-// There are two slots: while the host is busy with one round, the device copies the next round out.
+// There are two slots: while the host works on one round, the device copies the next round out.
 //
 // Thread-compatible.
 class Staging {
@@ -43,24 +43,24 @@ class Staging {
     std::shared_ptr<Device> device;
     StreamHandle stream = nullptr;
     size_t slot_bytes = 0;
-    StreamMarks* marks = nullptr;               // of the stream; not owned; nullptr: nobody wants to know
-    std::function<absl::Status()> job_failure;  // the job's first failure; called while waiting for the device
+    StreamMarks* marks = nullptr;               // of the stream; not owned; may be nullptr
+    std::function<absl::Status()> job_failure;  // the job's first failure; called during waits for the device
   };
 
-  // Errors: RESOURCE_EXHAUSTED if there is not as much memory that can be pinned.
+  // Errors: RESOURCE_EXHAUSTED if that much memory cannot be pinned.
   static absl::StatusOr<std::unique_ptr<Staging>> Create(Options options);
 
-  // Waits until the device is done with the slots, unless it or the job has failed: then they are left to it.
+  // Waits until the device has finished with the slots. If the device or the job has failed, it leaves the slots to the
+  // device.
   ~Staging();
 
   size_t slot_bytes() const { return options_.slot_bytes; }
 
-  // All rounds. When it returns, the last copies are on the stream.
-  // Errors: those of the collectives; of the device; DEADLINE_EXCEEDED if the stream's earlier work takes longer than
-  // `info.limits.deadline`.
+  // Runs all rounds. When it returns, the last copies are on the stream. Errors: those of the collectives; those of the
+  // device; DEADLINE_EXCEEDED if the stream's earlier work takes longer than `info.limits.deadline`.
   absl::Status Run(const CallInfo& info, StagedCall& call);
 
-  // The rounds of a call in which this rank has no part.
+  // Runs the rounds of a call whose group does not contain this rank.
   static absl::Status RunOutside(StagedCall& call);
 
   // Calls a function of the plugin with the stream: enqueue(cuda, stream).
@@ -72,7 +72,7 @@ class Staging {
  private:
   struct Slot {
     DeviceMemory memory;
-    std::unique_ptr<DeviceEvent> event;  // behind what the stream was last given to do with it
+    std::unique_ptr<DeviceEvent> event;  // recorded behind the stream's last work on the slot
   };
 
   explicit Staging(Options options) : options_(std::move(options)) {}
@@ -81,7 +81,7 @@ class Staging {
   absl::Status CopyOut(size_t round, StagedCall& call);
   absl::Status CopyBack(size_t round, StagedCall& call);
 
-  // Waits for the device, as long as the job has not failed.
+  // Waits for the device while the job has not failed.
   absl::Status Await(const Slot& slot, const CallInfo& info) const;
 
   const Options options_;
