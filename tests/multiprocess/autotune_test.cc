@@ -8,6 +8,7 @@
 
 #include "client/ronda.hpp"
 #include "gtest/gtest.h"
+#include "tests/multiprocess/rank_programs.h"
 #include "tests/testing/process_world.h"
 
 namespace {
@@ -58,7 +59,7 @@ void Train() {
 TEST(AutotuneTest, AJobOfProcessesTriesSettingsAndEndsWithAChoice) {
   const std::string log = ::testing::TempDir() + "/tuning.csv";
   ExpectRankProgramSucceeds(
-      "train", 2,
+      "tune", 2,
       {.env = {{"RONDA_AUTOTUNE", "1"}, {"RONDA_AUTOTUNE_LOG", log}, {"RONDA_AUTOTUNE_STEPS_PER_SAMPLE", "4"}}});
   EXPECT_TRUE(HasEnded(log));
   EXPECT_GT(Lines(log).size(), 20u);
@@ -66,4 +67,4 @@ TEST(AutotuneTest, AJobOfProcessesTriesSettingsAndEndsWithAChoice) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return ronda::testing::RankProgramMain(argc, argv, {{"train", Train}}); }
+std::vector<ronda::testing::RankProgram> ronda::AutotunePrograms() { return {{"tune", Train}}; }

@@ -1,5 +1,5 @@
-// What a job makes of ranks that are stopped, run out of memory or throw in a callback, with real processes. (Ranks
-// that are killed or end: tests/client/failure_world_test.cc.)
+// Jobs of real processes some of whose ranks are stopped, run out of memory or throw in a callback, and jobs that lose
+// a rank while they follow a locked schedule. (Other ranks that are killed or end: tests/client/failure_world_test.cc.)
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -41,6 +41,8 @@ using testing::RunRankProgram;
 
 constexpr char kFailureLine[] = "FIRST FAILURE: ";
 constexpr milliseconds kNever{1000 * 1000};
+// Busy machines let a rank wait for a core: no step of a healthy job takes this long.
+constexpr milliseconds kDeadline{2000};
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kSanitizer = true;  // they reserve more address space than any limit
@@ -165,7 +167,7 @@ void IsStoppedInAllreduce() {
 
 // `victim` is stopped in a collective, until the other rank has given up.
 void IsStoppedForTooLong(int victim) {
-  InitWithLimits(milliseconds(200), milliseconds(2000));
+  InitWithLimits(milliseconds(200), kDeadline);
   const StoppedAllreduce allreduce(victim);
   const Status failure = allreduce.Wait();
   allreduce.Continue();
@@ -258,17 +260,62 @@ void RunsOutOfMemory() {
   EXPECT_TRUE(end.ok() || end.code() == RONDA_ERROR_OUT_OF_MEMORY) << end.message();
 }
 
-const std::vector<testing::RankProgram> kPrograms = {
-    {"IsStoppedBeforeSubmitting", IsStoppedBeforeSubmitting},
-    {"IsStoppedInAllreduce", IsStoppedInAllreduce},
-    {"WorkerIsStoppedForTooLong", WorkerIsStoppedForTooLong},
-    {"CoordinatorIsStoppedForTooLong", CoordinatorIsStoppedForTooLong},
-    {"CallbackThrows", CallbackThrows},
-    {"ShutsDownInACallback", ShutsDownInACallback},
-    {"EndsWithoutShutdown", EndsWithoutShutdown},
-    {"CannotAllocateSharedMemory", CannotAllocateSharedMemory},
-    {"RunsOutOfMemory", RunsOutOfMemory},
-};
+// -- What ranks do in a locked schedule --
+
+Status Step() {
+  float value = static_cast<float>(rank() + 1);
+  const Status status = try_allreduce(tensor("gradient", &value), {Op::Sum});
+  EXPECT_TRUE(!status.ok() || value == static_cast<float>(size() * (size() + 1) / 2)) << value;
+  return status;
+}
+
+// Steps until nothing is negotiated any more. Returns the pids of all ranks.
+std::vector<int32_t> InitAndLock(milliseconds warning, milliseconds deadline) {
+  Options options;
+  options.stall_warning = warning;
+  options.stall_deadline = deadline;
+  init(options);
+  std::vector<int32_t> pids = PidsOfAllRanks();
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(Step().message(), "");
+  EXPECT_GT(statistics().schedule_rounds, 0U);
+  return pids;
+}
+
+void DiesInALockedSchedule() {
+  InitAndLock(kNever, kNever);
+  if (rank() == 1) raise(SIGKILL);
+  const Status status = Step();
+  EXPECT_EQ(status.code(), RONDA_ERROR_PEER_FAILED);
+  std::printf("%s\n", status.message().c_str());
+  EXPECT_EQ(try_shutdown().code(), RONDA_ERROR_PEER_FAILED);
+}
+
+// Rank 1, until rank 0 has warned of it.
+void IsStoppedInALockedSchedule() {
+  const std::vector<int32_t> pids = InitAndLock(milliseconds(200), kNever);
+  if (rank() == 1) raise(SIGSTOP);
+  std::thread continuing;
+  if (rank() == 0) {
+    continuing = std::thread([&] {
+      AwaitOwnOutput("did last");
+      kill(pids[1], SIGCONT);
+    });
+  }
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(Step().message(), "");
+  if (continuing.joinable()) continuing.join();
+  shutdown();
+}
+
+// Rank 1, until rank 0 has given up.
+void IsStoppedForTooLongInALockedSchedule() {
+  const std::vector<int32_t> pids = InitAndLock(milliseconds(200), kDeadline);
+  if (rank() == 1) raise(SIGSTOP);
+  const Status status = Step();
+  if (rank() == 0) kill(pids[1], SIGCONT);
+  EXPECT_EQ(status.code(), RONDA_ERROR_DEADLINE);
+  std::printf("%s\n", status.message().c_str());
+  EXPECT_FALSE(try_shutdown().ok());
+}
 
 // -- What comes of it --
 
@@ -359,7 +406,45 @@ TEST(FailureSemanticsTest, ARankWithoutMemoryToSubmitWithIsToldSo) {
   ExpectAllEndWell(RunRankProgram("RunsOutOfMemory", 2));
 }
 
-}  // namespace
-}  // namespace ronda
+TEST(LockedScheduleFailureTest, DeathOfARankIsReportedByName) {
+  const JobResult result = RunRankProgram("DiesInALockedSchedule", 3);
+  EXPECT_EQ(result.ranks[1].signal, SIGKILL);
+  for (const size_t survivor : {0, 2}) {
+    EXPECT_EQ(result.ranks[survivor].exit_code, 0) << result.ranks[survivor].output;
+    EXPECT_THAT(result.ranks[survivor].output, AllOf(HasSubstr("rank 1 (host "), HasSubstr("died")));
+  }
+  EXPECT_THAT(result.left_in_shared_memory, IsEmpty());
+}
 
-int main(int argc, char** argv) { return ronda::testing::RankProgramMain(argc, argv, ronda::kPrograms); }
+TEST(LockedScheduleFailureTest, RankThatIsStoppedForAWhileIsWarnedOfAndTheJobGoesOn) {
+  const JobResult result = RunRankProgram("IsStoppedInALockedSchedule", 2);
+  for (const auto& rank : result.ranks) EXPECT_EQ(rank.exit_code, 0) << rank.output;
+  EXPECT_THAT(result.ranks[0].output, AllOf(HasSubstr("rank 1 (host "), HasSubstr("'gradient'")));
+}
+
+TEST(LockedScheduleFailureTest, RankThatIsStoppedForTooLongFailsTheJobByName) {
+  const JobResult result = RunRankProgram("IsStoppedForTooLongInALockedSchedule", 2);
+  for (const auto& rank : result.ranks) EXPECT_EQ(rank.exit_code, 0) << rank.output;
+  EXPECT_THAT(result.ranks[0].output, AllOf(HasSubstr("rank 1 (host "), HasSubstr("'gradient'")));
+}
+
+}  // namespace
+
+std::vector<testing::RankProgram> FailurePrograms() {
+  return {
+      {"IsStoppedBeforeSubmitting", IsStoppedBeforeSubmitting},
+      {"IsStoppedInAllreduce", IsStoppedInAllreduce},
+      {"WorkerIsStoppedForTooLong", WorkerIsStoppedForTooLong},
+      {"CoordinatorIsStoppedForTooLong", CoordinatorIsStoppedForTooLong},
+      {"CallbackThrows", CallbackThrows},
+      {"ShutsDownInACallback", ShutsDownInACallback},
+      {"EndsWithoutShutdown", EndsWithoutShutdown},
+      {"CannotAllocateSharedMemory", CannotAllocateSharedMemory},
+      {"RunsOutOfMemory", RunsOutOfMemory},
+      {"DiesInALockedSchedule", DiesInALockedSchedule},
+      {"IsStoppedInALockedSchedule", IsStoppedInALockedSchedule},
+      {"IsStoppedForTooLongInALockedSchedule", IsStoppedForTooLongInALockedSchedule},
+  };
+}
+
+}  // namespace ronda

@@ -1,4 +1,4 @@
-// Jobs of one host whose ranks rondarun starts, and whose data RONDA_BACKEND sends another way than through memory.
+// Jobs of one host whose ranks rondarun starts, and whose data takes the route that RONDA_BACKEND names.
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -7,6 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/multiprocess/launcher_harness.h"
+#include "tests/multiprocess/rank_programs.h"
 #include "tests/testing/process_world.h"
 
 namespace ronda {
@@ -55,6 +56,7 @@ TEST(LauncherBackendTest, BackendThatCannotSaysWhy) {
 }
 
 }  // namespace
-}  // namespace ronda
 
-int main(int argc, char** argv) { return ronda::testing::RankProgramMain(argc, argv, {{"sum_once", ronda::SumOnce}}); }
+std::vector<testing::RankProgram> LauncherBackendPrograms() { return {{"sum_once", SumOnce}}; }
+
+}  // namespace ronda

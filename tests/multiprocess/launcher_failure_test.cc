@@ -40,9 +40,8 @@ TEST(LauncherFailureTest, SignalOfTheRankIsReported) {
 }
 
 TEST(LauncherFailureTest, RanksThatRunOnAreTerminated) {
-  LauncherRun run(Shell(3,
-                        "if [ $RONDA_RANK = 1 ]; then exit 5; fi; "
-                        "trap 'echo terminated; exit 0' TERM; while :; do sleep 0.05; done"));
+  LauncherRun run(Shell(3, absl::StrCat("trap 'echo terminated; exit 0' TERM; ", AwaitAllRanks(3),
+                                        "if [ $RONDA_RANK = 1 ]; then exit 5; fi; while :; do sleep 0.05; done")));
   EXPECT_EQ(run.Finish(), 5);
   EXPECT_THAT(run.err(), HasSubstr("rondarun: a rank has failed; telling ranks 0 and 2 to end (SIGTERM)"));
   EXPECT_THAT(run.SortedOut(), ::testing::ElementsAre("[0]<stdout>: terminated", "[2]<stdout>: terminated"));
@@ -51,7 +50,8 @@ TEST(LauncherFailureTest, RanksThatRunOnAreTerminated) {
 
 TEST(LauncherFailureTest, RanksThatDoNotListenAreKilledAfterTheGracePeriod) {
   LauncherRun run({"--grace-period", "0.2", "-np", "2", "sh", "-c",
-                   "trap '' TERM; echo pid=$$; if [ $RONDA_RANK = 1 ]; then exit 5; fi; while :; do sleep 0.05; done"});
+                   absl::StrCat("trap '' TERM; ", AwaitAllRanks(2),
+                                "if [ $RONDA_RANK = 1 ]; then exit 5; fi; while :; do sleep 0.05; done")});
   EXPECT_EQ(run.Finish(), 5);
   EXPECT_THAT(run.err(), HasSubstr("rondarun: rank 0 did not end within 200ms; killing (SIGKILL)"));
   EXPECT_THAT(run.LastLine(), MatchesRegex(LastLineOf(1, "exited with code 5")));
@@ -59,9 +59,9 @@ TEST(LauncherFailureTest, RanksThatDoNotListenAreKilledAfterTheGracePeriod) {
 
 TEST(LauncherFailureTest, RanksThatEndByThemselvesAreNotSignalled) {
   // What the launcher gives them a second for: rank 0 has something to say about the death of rank 1.
-  LauncherRun run(Shell(2,
-                        "if [ $RONDA_RANK = 1 ]; then kill -9 $$; fi; trap 'echo signalled; exit 9' TERM; "
-                        "echo 'Error: rank 1 (host h, pid 1) was killed by signal 9' >&2; exit 1"));
+  LauncherRun run(Shell(2, absl::StrCat("trap 'echo signalled; exit 9' TERM; ", AwaitAllRanks(2),
+                                        "if [ $RONDA_RANK = 1 ]; then kill -9 $$; fi; "
+                                        "echo 'Error: rank 1 (host h, pid 1) was killed by signal 9' >&2; exit 1")));
   EXPECT_EQ(run.Finish(), 128 + SIGKILL);
   EXPECT_EQ(run.out(), "");
   EXPECT_THAT(run.LastLine(), MatchesRegex(LastLineOf(1, "was killed by signal 9 \\(SIGKILL\\)")));
@@ -97,9 +97,9 @@ TEST(LauncherFailureTest, WhatARankStartedDiesWithIt) {
 }
 
 TEST(LauncherFailureTest, EightRanksEndWithTheFirst) {
-  LauncherRun run(Shell(8,
-                        "echo pid$RONDA_RANK=$$; if [ $RONDA_RANK = 5 ]; then echo bad luck >&2; exit 9; fi; "
-                        "exec sleep 1000"));
+  LauncherRun run(Shell(8, absl::StrCat("echo pid$RONDA_RANK=$$; ", AwaitAllRanks(8),
+                                        "if [ $RONDA_RANK = 5 ]; then echo bad luck >&2; exit 9; fi; "
+                                        "exec sleep 1000")));
   EXPECT_EQ(run.Finish(), 9);
   EXPECT_THAT(run.LastLine(), MatchesRegex(LastLineOf(5, "exited with code 9; last error: \"bad luck\"")));
   for (int rank = 0; rank < 8; ++rank) EXPECT_FALSE(IsRunning(NumberAfter(run.out(), absl::StrCat("pid", rank, "="))));

@@ -222,6 +222,13 @@ void WaitUntil(const std::function<bool()>& condition, const std::string& awaite
   }
 }
 
+std::string AwaitAllRanks(int rank_count) {
+  static int calls = 0;
+  const std::string folder = absl::StrCat(::testing::TempDir(), "/ranks.", getpid(), ".", calls++);
+  return absl::StrCat("mkdir -p ", folder, "; : > ", folder, "/$RONDA_RANK; until [ $(ls ", folder, " | wc -l) -eq ",
+                      rank_count, " ]; do sleep 0.01; done; ");
+}
+
 std::vector<std::string> Shell(int rank_count, const std::string& script) {
   return {"-np", absl::StrCat(rank_count), "sh", "-c", script};
 }

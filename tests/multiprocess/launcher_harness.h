@@ -95,6 +95,10 @@ void WaitUntil(const std::function<bool()>& condition, const std::string& awaite
 // {"-np", "<rank_count>", "sh", "-c", script}
 std::vector<std::string> Shell(int rank_count, const std::string& script);
 
+// A command for the scripts of `rank_count` ranks, "; " included: each rank waits there for all others, for instance
+// until they have set their traps. Each call makes a barrier of its own.
+std::string AwaitAllRanks(int rank_count);
+
 }  // namespace ronda
 
 #endif  // RONDA_TESTS_MULTIPROCESS_LAUNCHER_HARNESS_H_

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -59,10 +60,18 @@ class LauncherMpirunTest : public ::testing::TestWithParam<std::string> {
     return "RANK=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; " + script;
   }
 
-  // A script that fails so on rank 1 while the others do something else. Not at once: on a busy machine either MPI may
-  // fail to say how a rank ended that it has hardly started (Hydra fails an assertion of its own).
-  static std::string FailAsRank1(const std::string& script, const std::string& others) {
-    return absl::StrCat("[ $RANK = 1 ] || ", others, "; sleep 0.3; ", script);
+  // A job of two ranks: rank 1 runs `script`, which fails, and rank 0 `other`. Both do so when mpirun has passed on what
+  // both have printed: on a busy machine either MPI may fail to say how a rank ended that it has hardly started (Hydra
+  // fails an assertion of its own).
+  std::unique_ptr<LauncherRun> FailAsRank1(const std::string& script, const std::string& other) const {
+    const std::string go = directory_ + "/go";
+    auto run = std::make_unique<LauncherRun>(
+        OnThisHost(2, absl::StrCat("echo up; until [ -e ", go, " ]; do sleep 0.01; done; [ $RANK = 1 ] || ", other,
+                                   "; ", script)),
+        Options());
+    run->WaitForOut("up", 2);
+    std::ofstream(go) << "";
+    return run;
   }
 
   void WriteScript(const std::string& name, const std::string& text) const {
@@ -98,22 +107,22 @@ TEST_P(LauncherMpirunTest, EveryRankHasItsFiles) {
 }
 
 TEST_P(LauncherMpirunTest, RankThatWasKilledIsTheLastLine) {
-  LauncherRun run(OnThisHost(2, FailAsRank1("echo disk on fire >&2; kill -9 $$", "exec sleep 60")), Options());
-  EXPECT_EQ(run.Finish(), 128 + SIGKILL);
+  const auto run = FailAsRank1("echo disk on fire >&2; kill -9 $$", "exec sleep 60");
+  EXPECT_EQ(run->Finish(), 128 + SIGKILL);
   // Hydra says only on which host it was.
-  EXPECT_THAT(run.LastLine(), MatchesRegex(IsOpenMpi() ? "rondarun: rank 1 \\(pid [0-9]+, host [^ ]+\\) was killed by "
+  EXPECT_THAT(run->LastLine(), MatchesRegex(IsOpenMpi() ? "rondarun: rank 1 \\(pid [0-9]+, host [^ ]+\\) was killed by "
                                                          "signal 9 \\(SIGKILL\\); last error: \"disk on fire\""
                                                        : "rondarun: a rank \\(host [^ ]+\\) was killed by signal 9 "
                                                          "\\(SIGKILL\\)"));
-  EXPECT_THAT(run.err(), Not(HasSubstr("mpirun: ")));
+  EXPECT_THAT(run->err(), Not(HasSubstr("mpirun: ")));
 }
 
 TEST_P(LauncherMpirunTest, ExitCodeOfTheFirstRankThatFailedIsOurs) {
   // Hydra lets the others go on after an exit.
-  LauncherRun run(OnThisHost(2, FailAsRank1("echo out of data >&2; exit 3", "exit 0")), Options());
-  EXPECT_EQ(run.Finish(), 3);
+  const auto run = FailAsRank1("echo out of data >&2; exit 3", "exit 0");
+  EXPECT_EQ(run->Finish(), 3);
   EXPECT_THAT(
-      run.LastLine(),
+      run->LastLine(),
       MatchesRegex("rondarun: rank 1 \\(pid [0-9]+, host [^ ]+\\) exited with code 3; last error: \"out of data\""));
 }
 
@@ -127,7 +136,7 @@ TEST_P(LauncherMpirunTest, HostThatDoesNotAnswerIsNamedAfterTheStartTimeout) {
   WriteScript("agent", absl::StrCat("[ $1 = b ] && { echo $$ > ", directory_,
                                     "/pid; exec sleep 600; }; shift; exec sh -c \"$*\""));
   std::vector<std::string> words = OnTwoHosts("exec sleep 600");
-  words.insert(words.begin(), {"--start-timeout", "2"});
+  words.insert(words.begin(), {"--start-timeout", "4"});
   LauncherRun run(words, Options());
   EXPECT_EQ(run.Finish(), 1);
   // Open MPI starts no rank before all hosts are there.

@@ -64,9 +64,8 @@ TEST(LauncherSignalTest, SecondInterruptKillsAtOnce) {
 }
 
 TEST(LauncherSignalTest, FailureBeforeTheSignalDecides) {
-  LauncherRun run(Shell(2,
-                        "if [ $RONDA_RANK = 1 ]; then exit 4; fi; trap 'echo told' TERM; "
-                        "while :; do sleep 0.02; done"));
+  LauncherRun run(Shell(2, absl::StrCat("trap 'echo told' TERM; ", AwaitAllRanks(2),
+                                        "if [ $RONDA_RANK = 1 ]; then exit 4; fi; while :; do sleep 0.02; done")));
   run.WaitForOut("told");
   run.Signal(SIGINT);
   EXPECT_EQ(run.Finish(), 4);

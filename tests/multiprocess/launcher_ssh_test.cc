@@ -116,10 +116,10 @@ TEST_F(LauncherSshTest, HostThatCannotBeReachedIsNamedWithTheReason) {
 TEST_F(LauncherSshTest, HostThatDoesNotAnswerIsNamedAfterTheStartTimeout) {
   WriteAgent("[ $1 = beta ] && { echo agent=$$ >&2; exec sleep 600; }; shift; exec sh -c \"$*\"");
   std::vector<std::string> words = OnTwoHosts("exec sleep 600");
-  words.insert(words.begin(), {"--start-timeout", "2", "--verbose"});
+  words.insert(words.begin(), {"--start-timeout", "4", "--verbose"});
   LauncherRun run(words);
   EXPECT_EQ(run.Finish(), 1);
-  EXPECT_THAT(run.LastLine(), StartsWith("rondarun: rank 2 (host beta) was not started within 2s: "));
+  EXPECT_THAT(run.LastLine(), StartsWith("rondarun: rank 2 (host beta) was not started within 4s: "));
   const pid_t agent = NumberAfter(run.err(), "agent=");
   WaitUntil([&] { return !IsRunning(agent); }, "the end of the agent");
 }
@@ -130,6 +130,7 @@ TEST_F(LauncherSshTest, HostThatIsLostTakesItsRanksWithIt) {
   words.insert(words.begin(), "--verbose");
   LauncherRun run(words);
   run.WaitForOut("pid2=");
+  run.WaitForErr("agent=");
   kill(NumberAfter(run.err(), "agent="), SIGKILL);
   EXPECT_EQ(run.Finish(), 1);
   EXPECT_THAT(run.LastLine(), HasSubstr("rondarun: rank 2 (host beta) was lost: the way to its agent was killed by"));

@@ -1,0 +1,18 @@
+// The programs of ranks in this folder's tests, which start further processes of their own binary.
+#ifndef RONDA_TESTS_MULTIPROCESS_RANK_PROGRAMS_H_
+#define RONDA_TESTS_MULTIPROCESS_RANK_PROGRAMS_H_
+
+#include <vector>
+
+#include "tests/testing/process_world.h"
+
+namespace ronda {
+
+std::vector<testing::RankProgram> AutotunePrograms();
+std::vector<testing::RankProgram> FailurePrograms();
+std::vector<testing::RankProgram> LauncherBackendPrograms();
+std::vector<testing::RankProgram> TimelinePrograms();
+
+}  // namespace ronda
+
+#endif  // RONDA_TESTS_MULTIPROCESS_RANK_PROGRAMS_H_
