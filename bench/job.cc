@@ -17,7 +17,7 @@
 #include "bench/launch.h"
 #include "bench/row_text.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/launch/free_port.h"
+#include "runtime/launch/options/local_host.h"
 
 namespace ronda::bench {
 namespace {

@@ -1,37 +1,33 @@
 #include "runtime/launch/job_runner.h"
 
-#include <limits.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/bootstrap/network_interface.h"
-#include "runtime/launch/argument_sources.h"
-#include "runtime/launch/free_port.h"
-#include "runtime/launch/help_text.h"
-#include "runtime/launch/job_plan.h"
-#include "runtime/launch/job_planner.h"
-#include "runtime/launch/job_report.h"
-#include "runtime/launch/output_files.h"
-#include "runtime/launch/random_hex.h"
-#include "runtime/launch/signal_inbox.h"
-#include "runtime/launch/standard_output.h"
-#include "runtime/launch/supervisor.h"
-#include "runtime/launch/this_hosts_cores.h"
+#include "runtime/bootstrap/this_host.h"
+#include "runtime/launch/options/arguments.h"
+#include "runtime/launch/options/local_host.h"
+#include "runtime/launch/output/output_sinks.h"
+#include "runtime/launch/plan/job_plan.h"
+#include "runtime/launch/supervise/job_report.h"
+#include "runtime/launch/supervise/poll_set.h"
+#include "runtime/launch/supervise/supervisor.h"
 
 namespace ronda {
 namespace {
@@ -45,31 +41,24 @@ rlimit RaiseFileLimit() {
   return before;
 }
 
-std::string Hostname() {
-  char name[HOST_NAME_MAX + 1] = {};
-  return gethostname(name, sizeof(name) - 1) == 0 ? name : "localhost";
-}
-
-std::string ThisProgram() {
-  std::error_code error;
-  const std::filesystem::path path = std::filesystem::read_symlink("/proc/self/exe", error);
-  return error ? "rondarun" : path.string();
-}
-
-std::vector<std::string> Environment() {
-  std::vector<std::string> variables;
-  for (char** variable = environ; *variable != nullptr; ++variable) variables.emplace_back(*variable);
-  return variables;
+// `byte_count` bytes of the kernel's random numbers, as twice as many hexadecimal digits; fit for secrets.
+// REQUIRES: byte_count <= 256, which come in one piece.
+absl::StatusOr<std::string> RandomHex(size_t byte_count) {
+  std::string bytes(byte_count, '\0');
+  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(byte_count)) {
+    return absl::ErrnoToStatus(errno, "cannot get random numbers from the system");
+  }
+  return absl::BytesToHexString(bytes);
 }
 
 absl::StatusOr<LaunchFacts> GatherFacts(const LaunchOptions& options, const StandardOutput& output) {
   LaunchFacts facts;
-  facts.hostname = Hostname();
-  facts.own_addresses = ArgumentSources::OfThisProcess().own_addresses();
+  facts.hostname = HostName();
+  facts.own_addresses = OwnAddresses();
   facts.interfaces = InterfaceAddresses();
-  facts.program = ThisProgram();
+  facts.program = ProgramPath();
   facts.free_port = FindFreePort();
-  facts.environment = Environment();
+  facts.environment = OwnEnvironment();
   const bool is_terminal = output.medium(Stream::kStdout) == Medium::kTerminal;
   facts.output = is_terminal ? LaunchFacts::Output::kTerminal : LaunchFacts::Output::kFile;
   facts.user = geteuid() == 0 ? LaunchFacts::User::kRoot : LaunchFacts::User::kOther;

@@ -1,4 +1,4 @@
-#include "runtime/launch/remote_agent.h"
+#include "runtime/launch/job_runner.h"
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -20,24 +20,21 @@
 #include "runtime/base/types.h"
 #include "runtime/base/version.h"
 #include "runtime/bootstrap/network_interface.h"
-#include "runtime/launch/agent_message.h"
-#include "runtime/launch/binding.h"
-#include "runtime/launch/free_port.h"
-#include "runtime/launch/job_listener.h"
-#include "runtime/launch/job_part.h"
-#include "runtime/launch/launch_environment.h"
-#include "runtime/launch/launch_options.h"
-#include "runtime/launch/signal_inbox.h"
-#include "runtime/launch/standard_output.h"
-#include "runtime/launch/supervisor.h"
-#include "runtime/launch/this_hosts_cores.h"
+#include "runtime/launch/options/launch_options.h"
+#include "runtime/launch/options/local_host.h"
+#include "runtime/launch/output/output_sinks.h"
+#include "runtime/launch/plan/launch_plan.h"
+#include "runtime/launch/supervise/agent_message.h"
+#include "runtime/launch/supervise/job_part.h"
+#include "runtime/launch/supervise/poll_set.h"
+#include "runtime/launch/supervise/supervisor.h"
 
 namespace ronda {
 namespace {
 
 using Kind = AgentMessage::Kind;
 
-// Tells the launcher what becomes of the ranks.
+// Reports to the launcher how the ranks fare.
 class AgentReport final : public JobListener {
  public:
   explicit AgentReport(OutputQueue* queue) : queue_(queue) {}
@@ -73,7 +70,7 @@ class AgentReport final : public JobListener {
   OutputQueue* const queue_;
 };
 
-// What the launcher wants to have started.
+// The ranks that the launcher wants to have started.
 struct Order {
   std::string directory;
   std::string host;
@@ -124,7 +121,7 @@ class Agent {
   OutputQueue* queue() { return output_->queue(Stream::kStdout); }
   void SayHello(const std::vector<std::string>& network_interfaces);
 
-  // Reads what the launcher says next; `order_` takes it. False at the end.
+  // Reads the next messages of the launcher into `order_`. False at the end.
   bool ReadMore();
 
   void EnterDirectory();
@@ -170,9 +167,7 @@ std::vector<std::string> Agent::CommonEnvironment() const {
     const absl::string_view name = NameOf(variable);
     common[std::string(name)] = variable.substr(std::min(variable.size(), name.size() + 1));
   }
-  std::vector<std::string> own;
-  for (char** variable = environ; *variable != nullptr; ++variable) own.emplace_back(*variable);
-  return InheritedVariables(own, common);
+  return InheritedVariables(OwnEnvironment(), common);
 }
 
 absl::StatusOr<std::vector<std::unique_ptr<JobPart>>> Agent::MakeParts() const {
@@ -235,8 +230,8 @@ absl::Status StartAgent(const std::vector<std::string>& network_interfaces) {
 int RunAgent(const std::vector<std::string>& network_interfaces) {
   const absl::Status status = StartAgent(network_interfaces);
   if (status.ok()) return 0;
-  fprintf(stderr, "rondarun: %s\n", std::string(status.message()).c_str());
-  return 1;
+  PrintError(status.message());
+  return kLauncherError;
 }
 
 }  // namespace ronda

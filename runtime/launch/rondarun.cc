@@ -10,20 +10,17 @@
 #include "absl/strings/str_split.h"
 #include "runtime/base/environment.h"
 #include "runtime/base/version.h"
-#include "runtime/launch/argument_sources.h"
-#include "runtime/launch/arguments.h"
-#include "runtime/launch/build_report.h"
-#include "runtime/launch/help_text.h"
-#include "runtime/launch/host_probe.h"
 #include "runtime/launch/job_runner.h"
-#include "runtime/launch/launch_options.h"
-#include "runtime/launch/preflight.h"
-#include "runtime/launch/remote_agent.h"
+#include "runtime/launch/options/arguments.h"
+#include "runtime/launch/options/launch_options.h"
+#include "runtime/launch/preflight/build_report.h"
+#include "runtime/launch/preflight/host_probe.h"
+#include "runtime/launch/preflight/preflight.h"
 
 namespace ronda {
 namespace {
 
-// Descriptors 0, 1 and 2 must be taken: whatever is opened next would become a rank's standard stream.
+// Descriptors 0, 1 and 2 must be taken: the next file to be opened would become a rank's standard stream.
 void OpenMissingStreams() {
   int fd = open("/dev/null", O_RDWR);
   while (fd >= 0 && fd <= STDERR_FILENO) fd = dup(fd);

@@ -1,5 +1,5 @@
 // The command line of rondarun, a word a line, and behind a zero byte what any file that it names contains.
-#include "runtime/launch/arguments.h"
+#include "runtime/launch/options/arguments.h"
 
 #include <string>
 #include <utility>

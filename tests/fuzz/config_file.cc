@@ -1,7 +1,7 @@
 // A configuration file of rondarun, and the options that it becomes.
-#include "runtime/launch/config_file.h"
+#include "runtime/launch/options/config_file.h"
 
-#include "runtime/launch/config_options.h"
+#include "runtime/launch/options/option_table.h"
 #include "tests/fuzz/fuzz_input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -11,7 +11,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const ronda::ConfigEntry& entry : *entries) {
     ronda::fuzz::Require(!entry.values.empty() && entry.line > 0, "an entry has a value and a place");
   }
-  const auto given = ronda::ConfigOptions("f", *entries);
+  ronda::CommandLineDraft draft(nullptr);
+  const ronda::OptionTable table = ronda::RondarunOptions(&draft);
+  const auto given = ronda::ConfigOptions(table, "f", *entries);
   ronda::fuzz::RequireOkOrRefused(given.status());
   if (!given.ok()) return 0;
   for (const ronda::GivenOption& one : *given) ronda::fuzz::Require(one.option != nullptr, "options are known ones");

@@ -1,5 +1,5 @@
 // The -H option of rondarun.
-#include "runtime/launch/hosts.h"
+#include "runtime/launch/options/hosts.h"
 
 #include <numeric>
 #include <vector>

@@ -1,0 +1,121 @@
+#include "runtime/launch/options/arguments.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/launch/options/config_file.h"
+#include "runtime/launch/options/draft.h"
+#include "runtime/launch/options/local_host.h"
+#include "runtime/launch/options/option_table.h"
+
+namespace ronda {
+namespace {
+
+// Not by streams: at a directory they throw.
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  const std::unique_ptr<FILE, int (*)(FILE*)> file(fopen(path.c_str(), "rb"), fclose);
+  if (file == nullptr) return absl::NotFoundError(strerror(errno));
+  std::string content;
+  char block[4096];
+  while (const size_t size = fread(block, 1, sizeof(block), file.get())) content.append(block, size);
+  if (ferror(file.get()) != 0) return absl::NotFoundError(strerror(errno));
+  return content;
+}
+
+// The last one named, with the option's own name for errors.
+const OptionUse* FindConfigFile(const std::vector<GivenOption>& given) {
+  const OptionUse* found = nullptr;
+  for (const GivenOption& one : given) {
+    if (one.option->names.front() == kConfigFileOption) found = &one.use;
+  }
+  return found;
+}
+
+// The options of the configuration file, if the command line names one, in front of those of the command line.
+absl::StatusOr<std::vector<GivenOption>> WithConfigFile(const OptionTable& table,
+                                                        const std::vector<GivenOption>& command_line,
+                                                        const ArgumentSources& sources) {
+  const OptionUse* const use = FindConfigFile(command_line);
+  if (use == nullptr) return command_line;
+  RONDA_ASSIGN_OR_RETURN(const std::string path, ParseText(*use, {.what = "a file", .example = "train.yaml"}));
+  const auto content = sources.read_file(path);
+  if (!content.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(use->name, " ", path, ": ", content.status().message()));
+  }
+  RONDA_ASSIGN_OR_RETURN(const std::vector<ConfigEntry> entries, ParseConfigFile(path, *content));
+  RONDA_ASSIGN_OR_RETURN(const std::vector<GivenOption> in_file, ConfigOptions(table, path, entries));
+  RONDA_RETURN_IF_ERROR(table.CheckAgreement(in_file));
+  std::vector<GivenOption> all = table.NotOverridden(in_file, command_line);
+  all.insert(all.end(), command_line.begin(), command_line.end());
+  return all;
+}
+
+bool EndsWithQuestion(const std::vector<GivenOption>& given) {
+  return !given.empty() && given.back().option->kind == Option::Kind::kQuestion;
+}
+
+}  // namespace
+
+absl::StatusOr<LaunchOptions> ParseArguments(const std::vector<std::string>& words, const ArgumentSources& sources) {
+  CommandLineDraft draft(&sources);
+  const OptionTable table = RondarunOptions(&draft);
+  RONDA_ASSIGN_OR_RETURN(GivenWords given, table.Read(words));
+  if (EndsWithQuestion(given.options)) {
+    RONDA_RETURN_IF_ERROR(given.options.back().Apply());
+    return std::move(draft.options);
+  }
+  RONDA_RETURN_IF_ERROR(table.CheckAgreement(given.options));
+  RONDA_ASSIGN_OR_RETURN(const std::vector<GivenOption> all, WithConfigFile(table, given.options, sources));
+  for (const GivenOption& one : all) RONDA_RETURN_IF_ERROR(one.Apply());
+  draft.options.command = std::move(given.command);
+  RONDA_RETURN_IF_ERROR(Complete(&draft));
+  return std::move(draft.options);
+}
+
+ArgumentSources ArgumentSources::OfThisProcess() {
+  return {.read_file = ReadFile,
+          .count_cores = CountCores,
+          .count_gpus = CountGpus,
+          .own_addresses = OwnAddresses,
+          .is_in_environment = [](const std::string& name) { return getenv(name.c_str()) != nullptr; }};
+}
+
+std::string UsageLine() { return "usage: rondarun -np N [OPTION]... [--] COMMAND [ARGUMENT]..."; }
+
+std::string HelpText() {
+  CommandLineDraft unused(nullptr);
+  return absl::StrCat(UsageLine(), R"(
+
+Runs COMMAND as a job of N ranks, on this machine or on several. What the ranks print
+comes out line by line, marked with the rank. When a rank fails, the others are ended,
+and the last line says which rank it was, how it ended, and its last error.
+
+    rondarun -np 2 ./train --epochs 3
+    rondarun -np 4 -H alpha:2,beta:2 ./train --epochs 3
+    rondarun --nnodes 2 --node-rank 0 --nproc-per-node 2 --master-addr alpha ./train
+
+Options end at the first word that is none, or at --. Values can also be given as
+--option=VALUE.
+)",
+                      RondarunOptions(&unused).Describe(), R"(
+Exit code: 0 if every rank exits with 0; else the exit code of the first rank to fail, or
+128 + N if signal N ended it or told rondarun to end. 2: wrong options. 126: the command
+is not executable. 127: the command was not found.
+
+Ctrl+C tells the ranks to end; a second one ends them at once.
+
+Every rank finds its place in RONDA_RANK, RONDA_SIZE, RONDA_LOCAL_RANK, RONDA_LOCAL_SIZE,
+RONDA_CROSS_RANK and RONDA_CROSS_SIZE. Rank 0 reads the launcher's standard input, if that is
+a file or a pipe; the others have none. When a rank ends, what it started ends with it.
+)");
+}
+
+}  // namespace ronda

@@ -1,0 +1,42 @@
+// The command line of rondarun: reading it, and explaining it.
+#ifndef RONDA_RUNTIME_LAUNCH_OPTIONS_ARGUMENTS_H_
+#define RONDA_RUNTIME_LAUNCH_OPTIONS_ARGUMENTS_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/launch/options/launch_options.h"
+
+namespace ronda {
+
+// What a command line can depend on beside its words: files that it names, and this machine.
+struct ArgumentSources {
+  // The content of a file. Errors: NOT_FOUND or the like, whose text says why without naming the file.
+  std::function<absl::StatusOr<std::string>(const std::string& path)> read_file;
+  std::function<int()> count_cores;                                // that this process may run on
+  std::function<int()> count_gpus;                                 // NVIDIA's, as its driver lists them
+  std::function<std::vector<std::string>()> own_addresses;         // names and numeric addresses of this host
+  std::function<bool(const std::string& name)> is_in_environment;  // whether a variable is set
+
+  // Those of this machine and process.
+  static ArgumentSources OfThisProcess();
+};
+
+// Reads the words after the program's name. Options end at the first word that is none, or at "--"; the rest is the
+// command. A repeated option replaces the earlier one, or adds to it (-x). --help, --version and --check-build end the
+// reading. Options are horovodrun's, torchrun's, Paddle's and Ronda's own (docs/rondarun.md).
+//
+// Errors: INVALID_ARGUMENT that quotes the culprit and shows the right form.
+absl::StatusOr<LaunchOptions> ParseArguments(const std::vector<std::string>& words, const ArgumentSources& sources);
+
+// One line: how to call rondarun.
+std::string UsageLine();
+
+// The text of --help.
+std::string HelpText();
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_LAUNCH_OPTIONS_ARGUMENTS_H_

@@ -1,0 +1,212 @@
+#include "runtime/launch/options/command_line.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "runtime/base/status_macros.h"
+
+namespace ronda {
+namespace {
+
+using Kind = Option::Kind;
+
+// A name with more wrong letters is another word.
+constexpr size_t kMostWrongLetters = 3;
+
+constexpr size_t kLineWidth = 80;
+
+std::string WithDashes(absl::string_view name) {
+  return absl::StartsWith(name, "--") ? absl::StrReplaceAll(name, {{"_", "-"}}) : std::string(name);
+}
+
+// Levenshtein's distance: letters to insert, to remove or to replace.
+size_t Distance(absl::string_view a, absl::string_view b) {
+  std::vector<size_t> row(b.size() + 1);  // distances of a's first letters to each beginning of b
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i + 1);
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
+    }
+  }
+  return row.back();
+}
+
+bool Contains(const std::vector<absl::string_view>& names, const Option& option) {
+  return std::find(names.begin(), names.end(), option.names.front()) != names.end();
+}
+
+absl::Status MissingValue(const GivenOption& given, absl::string_view instead) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(given.use.name, " needs a value: ", given.use.name, " ", given.option->value_name, instead));
+}
+
+std::string DescribeOption(const Option& option) {
+  return absl::StrCat("  ", absl::StrJoin(option.names, ", "), option.value_name.empty() ? "" : " ", option.value_name,
+                      "\n        ", absl::StrReplaceAll(option.help, {{"\n", "\n        "}}), "\n");
+}
+
+}  // namespace
+
+absl::Status GivenOption::Apply() const {
+  const absl::Status status = option->effect(use);
+  if (status.ok() || where.empty()) return status;
+  return absl::Status(status.code(), absl::StrCat(where, status.message()));
+}
+
+const Option* OptionTable::Find(absl::string_view name) const {
+  const std::string dashed = WithDashes(name);
+  for (const Option& option : options_) {
+    if (std::find(option.names.begin(), option.names.end(), dashed) != option.names.end()) return &option;
+  }
+  return nullptr;
+}
+
+// Of the names that `name` begins, and of those that are a few letters away, the nearest; or empty.
+absl::string_view OptionTable::Nearest(absl::string_view name) const {
+  constexpr size_t kShortest = 4;
+  if (name.size() < kShortest || name.size() > 64) return "";
+  absl::string_view nearest;
+  size_t least = kMostWrongLetters + 1;
+  for (const Option& option : options_) {
+    for (const absl::string_view known : option.names) {
+      const size_t distance = absl::StartsWith(known, name) ? 1 : Distance(name, known);
+      if (distance >= least) continue;
+      least = distance;
+      nearest = known;
+    }
+  }
+  return nearest;
+}
+
+absl::Status OptionTable::Unknown(absl::string_view name) const {
+  const std::string dashed = WithDashes(name);
+  const absl::string_view nearest = Nearest(dashed);
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown option \"", name, "\"", nearest.empty() ? "" : absl::StrCat("; is it ", nearest, "?")));
+}
+
+absl::Status OptionTable::TakeValue(const std::vector<std::string>& words, size_t* next, GivenOption* given) const {
+  if (*next == words.size()) return MissingValue(*given, "");
+  const std::string& word = words[(*next)++];
+  if (given->option->value == Option::Value::kNoOption && Find(word) != nullptr) {
+    return MissingValue(*given, absl::StrCat("; got the option ", word));
+  }
+  given->use.value = word;
+  return absl::OkStatus();
+}
+
+// Reads the option at words[*next], with its value if it takes one, and moves *next behind it.
+absl::StatusOr<GivenOption> OptionTable::ReadOption(const std::vector<std::string>& words, size_t* next) const {
+  const std::string& word = words[(*next)++];
+  const size_t equals = absl::StartsWith(word, "--") ? word.find('=') : std::string::npos;
+  GivenOption given;
+  given.use.name = word.substr(0, equals);
+  given.option = Find(given.use.name);
+  if (given.option == nullptr) return Unknown(given.use.name);
+
+  // The error of a refused option is not that its value is missing.
+  const bool takes_value = !given.option->value_name.empty() && given.option->kind != Kind::kRefused;
+  if (equals != std::string::npos) {
+    if (given.option->value_name.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(given.use.name, " takes no value; got \"", word, "\""));
+    }
+    given.use.value = word.substr(equals + 1);
+  } else if (takes_value) {
+    RONDA_RETURN_IF_ERROR(TakeValue(words, next, &given));
+  }
+  return given;
+}
+
+absl::StatusOr<GivenWords> OptionTable::Read(const std::vector<std::string>& words) const {
+  GivenWords given;
+  size_t next = 0;
+  while (next < words.size() && absl::StartsWith(words[next], "-")) {
+    if (words[next] == "--") {
+      ++next;
+      break;
+    }
+    RONDA_ASSIGN_OR_RETURN(GivenOption option, ReadOption(words, &next));
+    const Kind kind = option.option->kind;
+    // The words behind a refused option may be its values, so its error comes before theirs.
+    if (kind == Kind::kRefused) return option.Apply();
+    given.options.push_back(std::move(option));
+    if (kind == Kind::kQuestion) return given;
+  }
+  given.command.assign(words.begin() + static_cast<std::ptrdiff_t>(next), words.end());
+  return given;
+}
+
+const OptionConflict* OptionTable::FindConflict(const Option& a, const Option& b) const {
+  for (const OptionConflict& conflict : conflicts_) {
+    if (Contains(conflict.these, a) && Contains(conflict.those, b)) return &conflict;
+    if (Contains(conflict.these, b) && Contains(conflict.those, a)) return &conflict;
+  }
+  return nullptr;
+}
+
+absl::Status OptionTable::CheckAgreement(const std::vector<GivenOption>& given) const {
+  for (auto a = given.begin(); a != given.end(); ++a) {
+    for (auto b = given.begin(); b != a; ++b) {
+      const OptionConflict* const conflict = FindConflict(*a->option, *b->option);
+      if (conflict == nullptr) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(a->where, b->use.name, " and ", a->use.name, " do not go together: ", conflict->remedy));
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::vector<GivenOption> OptionTable::NotOverridden(const std::vector<GivenOption>& file,
+                                                    const std::vector<GivenOption>& command_line) const {
+  std::vector<GivenOption> left;
+  std::copy_if(file.begin(), file.end(), std::back_inserter(left), [&](const GivenOption& in_file) {
+    return std::none_of(command_line.begin(), command_line.end(), [&](const GivenOption& said) {
+      const bool replaces = said.option == in_file.option && said.option->repetition == Option::Repetition::kReplaces;
+      return replaces || FindConflict(*said.option, *in_file.option) != nullptr;
+    });
+  });
+  return left;
+}
+
+// As many names in a line as fit.
+std::string OptionTable::ListWithoutEffect() const {
+  std::string text;
+  size_t column = kLineWidth;
+  for (const Option& option : options_) {
+    if (option.kind != Kind::kWithoutEffect) continue;
+    const absl::string_view name = option.names.front();
+    const bool fits = column + 1 + name.size() <= kLineWidth;
+    const absl::string_view gap = fits ? " " : "\n  ";
+    column = (fits ? column : 0) + gap.size() + name.size();
+    absl::StrAppend(&text, gap, name);
+  }
+  return text;
+}
+
+std::string OptionTable::Describe() const {
+  std::vector<std::pair<absl::string_view, std::string>> sections;
+  for (const Option& option : options_) {
+    if (option.kind == Kind::kWithoutEffect || option.kind == Kind::kRefused) continue;
+    auto section = std::find_if(sections.begin(), sections.end(),
+                                [&](const auto& known) { return known.first == option.section; });
+    if (section == sections.end()) section = sections.insert(section, {option.section, ""});
+    section->second += DescribeOption(option);
+  }
+  std::string text;
+  for (const auto& [title, options] : sections) absl::StrAppend(&text, "\n", title, ":\n", options);
+  const std::string without_effect = ListWithoutEffect();
+  if (without_effect.empty()) return text;
+  return absl::StrCat(text, "\nAccepted, for other launchers have them; they change nothing:", without_effect, "\n");
+}
+
+}  // namespace ronda

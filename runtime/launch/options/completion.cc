@@ -1,0 +1,231 @@
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/launch/options/arguments.h"
+#include "runtime/launch/options/draft.h"
+#include "runtime/launch/options/hosts.h"
+
+namespace ronda {
+namespace {
+
+using Action = LaunchOptions::Action;
+using Choice = CommandLineDraft::Choice;
+using Launcher = LaunchOptions::Launcher;
+
+bool SpeaksOfNodes(const NodeWords& node) {
+  return node.nodes || node.node_rank || node.ranks_per_node || node.master_address || node.master_port ||
+         node.standalone || !node.addresses.empty();
+}
+
+// Paddle's list of addresses says how many nodes there are, which one this is, and where rank 0 listens.
+absl::Status ReadAddresses(const ArgumentSources& sources, NodeWords* node) {
+  if (node->addresses.empty()) return absl::OkStatus();
+  node->nodes = static_cast<int>(node->addresses.size());
+  node->master_address = node->addresses.front();
+  if (*node->nodes == 1) return absl::OkStatus();
+  const std::vector<std::string> own = sources.own_addresses();
+  const auto this_one = std::find_first_of(node->addresses.begin(), node->addresses.end(), own.begin(), own.end());
+  if (this_one == node->addresses.end()) {
+    return absl::InvalidArgumentError(absl::StrCat("--ips ", absl::StrJoin(node->addresses, ","),
+                                                   ": none of them is this host's; its addresses are ",
+                                                   absl::StrJoin(own, ", ")));
+  }
+  node->node_rank = static_cast<int>(this_one - node->addresses.begin());
+  return absl::OkStatus();
+}
+
+absl::Status CheckNodeRank(const NodeWords& node, int nodes) {
+  if (!node.node_rank) {
+    if (nodes == 1) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("--node-rank is missing: with --nnodes ", nodes,
+                                                   " each node needs its number, for example --node-rank 0"));
+  }
+  if (*node.node_rank < nodes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--node-rank takes a number below --nnodes, from 0 to ", nodes - 1,
+                                                 "; got \"", *node.node_rank, "\""));
+}
+
+// A node alone is a job on this host like any other: its ranks need no address.
+absl::Status PlaceNode(CommandLineDraft* draft) {
+  RONDA_RETURN_IF_ERROR(ReadAddresses(*draft->sources, &draft->node));
+  const NodeWords& node = draft->node;
+  const int nodes = node.nodes.value_or(1);
+  RONDA_RETURN_IF_ERROR(CheckNodeRank(node, nodes));
+  if (nodes == 1) return absl::OkStatus();
+  NodeGroup group{.nodes = nodes, .node_rank = *node.node_rank};
+  group.master_address = node.master_address.value_or(group.master_address);
+  group.master_port = node.master_port.value_or(group.master_port);
+  draft->options.nodes = std::move(group);
+  return absl::OkStatus();
+}
+
+bool NeedsCommand(Action action) { return action == Action::kRun || action == Action::kDryRun; }
+
+absl::Status CountRanks(CommandLineDraft* draft) {
+  LaunchOptions& options = draft->options;
+  if (options.rank_count != 0) return absl::OkStatus();
+  if (draft->node.ranks_per_node) {
+    options.rank_count = *draft->node.ranks_per_node;
+  } else if (!options.devices.empty() && options.hosts.empty()) {
+    options.rank_count = static_cast<int>(options.devices.size());
+  } else if (SpeaksOfNodes(draft->node)) {
+    options.rank_count = 1;
+  } else if (NeedsCommand(options.action)) {
+    return absl::InvalidArgumentError("-np is missing: say how many ranks to start, for example -np 2");
+  }
+  return absl::OkStatus();
+}
+
+// The ranks of each host that gets some.
+std::vector<int> RanksOfHosts(const LaunchOptions& options) {
+  if (options.hosts.empty()) return {options.rank_count};
+  std::vector<int> ranks = FillHosts(options.hosts, options.rank_count);
+  ranks.erase(std::remove(ranks.begin(), ranks.end(), 0), ranks.end());
+  return ranks;
+}
+
+absl::Status CheckHosts(const LaunchOptions& options) {
+  const std::vector<int> ranks = RanksOfHosts(options);
+  const int most = ranks.empty() ? 0 : *std::max_element(ranks.begin(), ranks.end());
+  if (most > kMaxSlots) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("-np takes a number of ranks from 1 to ", kMaxSlots,
+                     " on one host; name more with -H, for example -H alpha:512,beta:512; "
+                     "got \"",
+                     options.rank_count, "\""));
+  }
+  const int devices = static_cast<int>(options.devices.size());
+  if (devices == 0 || most <= devices) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(most, " ranks on a host, but --gpus names ", devices,
+                                                 ": give a GPU for each of them, for example -np ", devices,
+                                                 " on one host"));
+}
+
+bool IsOnSeveralHosts(const LaunchOptions& options) {
+  return options.nodes.has_value() || RanksOfHosts(options).size() > 1;
+}
+
+// Whether some ranks are to run on other hosts, and are not started there by a rondarun of their own.
+bool IsStartedElsewhere(const LaunchOptions& options, const ArgumentSources& sources) {
+  if (options.nodes || options.hosts.empty()) return false;
+  const std::vector<std::string> own = sources.own_addresses();
+  const size_t used = RanksOfHosts(options).size();
+  return std::any_of(options.hosts.begin(), options.hosts.begin() + static_cast<std::ptrdiff_t>(used),
+                     [&](const HostSlots& host) { return !IsThisHost(host.host, own); });
+}
+
+// On one host shared memory is the only sensible backend.
+void ChooseBackend(CommandLineDraft* draft) {
+  if (draft->hierarchical == Choice::kUnsaid || !IsOnSeveralHosts(draft->options)) return;
+  draft->options.settings["RONDA_BACKEND"] = draft->hierarchical == Choice::kYes ? "hierarchical" : "mpi";
+}
+
+absl::Status SetStallTimes(CommandLineDraft* draft) {
+  auto& settings = draft->options.settings;
+  if (draft->stall_check == Choice::kNo) {
+    settings["RONDA_STALL_WARNING"] = "inf";
+    settings["RONDA_STALL_DEADLINE"] = "inf";
+  }
+  const auto warning = settings.find("RONDA_STALL_WARNING");
+  const auto deadline = settings.find("RONDA_STALL_DEADLINE");
+  if (warning == settings.end() || deadline == settings.end()) return absl::OkStatus();
+  absl::Duration warns_after;
+  absl::Duration fails_after;
+  // The ranks judge values that -x has put here.
+  if (!absl::ParseDuration(warning->second, &warns_after) || !absl::ParseDuration(deadline->second, &fails_after)) {
+    return absl::OkStatus();
+  }
+  if (warns_after <= fails_after) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--stall-check-warning-time-seconds is to be no more than --stall-check-shutdown-time-seconds; got ",
+                   warning->second, " and ", deadline->second));
+}
+
+// The first option given that only mpirun can carry out; or empty.
+std::string MpirunOption(const LaunchOptions& options) {
+  if (!options.remote.mpi_arguments.empty()) return "--mpi-args";
+  if (!options.remote.binding_arguments.empty()) return "--binding-args";
+  if (options.remote.transport == RemoteOptions::Transport::kTcp) return "--tcp";
+  return "";
+}
+
+absl::Status ChooseLauncher(CommandLineDraft* draft) {
+  LaunchOptions& options = draft->options;
+  const std::string option = draft->mpi == Choice::kYes ? "--mpi" : MpirunOption(options);
+  if (options.launcher == Launcher::kSsh && !option.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        option, " and --launcher ssh do not go together: only mpirun can do that; give --launcher mpirun, or leave ",
+        option, " out"));
+  }
+  if (options.nodes && (options.launcher != Launcher::kAutomatic || draft->mpi == Choice::kYes)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        draft->mpi == Choice::kYes ? "--mpi" : "--launcher",
+        " and --nnodes do not go together: each node starts its own ranks; give -np and -H to have all ranks started "
+        "from here"));
+  }
+  if (draft->mpi == Choice::kYes) {
+    options.launcher = Launcher::kMpirun;
+    options.settings["RONDA_MPI"] = "1";
+  }
+  const bool mpirun = options.launcher == Launcher::kMpirun || IsStartedElsewhere(options, *draft->sources);
+  if (!mpirun && !option.empty()) {
+    options.notes.push_back(
+        absl::StrCat(option, " has no effect: rondarun starts the ranks of one host itself; add --mpi for mpirun"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ChooseStreams(CommandLineDraft* draft) {
+  const int streams = draft->redirected_streams | draft->copied_streams;
+  if (streams == 0) return absl::OkStatus();
+  if (draft->options.output_directory.empty()) {
+    const absl::string_view option = draft->redirected_streams != 0 ? "--redirects" : "--tee";
+    return absl::InvalidArgumentError(
+        absl::StrCat(option, " needs a directory to write to: add for example --log-dir logs"));
+  }
+  const int hidden = draft->redirected_streams & ~draft->copied_streams;
+  for (const Stream stream : {Stream::kStdout, Stream::kStderr}) {
+    if ((hidden & (1 << static_cast<int>(stream))) != 0) draft->options.hidden_streams.push_back(stream);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckCommand(const CommandLineDraft& draft) {
+  const std::vector<std::string>& command = draft.options.command;
+  if (!NeedsCommand(draft.options.action)) return absl::OkStatus();
+  if (command.empty() || command.front().empty()) {
+    return absl::InvalidArgumentError("the command is missing: name the program that every rank runs");
+  }
+  // torchrun and Paddle would have run it with their own Python.
+  if (SpeaksOfNodes(draft.node) && absl::EndsWith(command.front(), ".py") && !absl::StrContains(command.front(), '/')) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", command.front(),
+                     "\" is a script, and rondarun starts programs: name its interpreter, "
+                     "for example python3 ",
+                     command.front()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status Complete(CommandLineDraft* draft) {
+  RONDA_RETURN_IF_ERROR(PlaceNode(draft));
+  RONDA_RETURN_IF_ERROR(CountRanks(draft));
+  RONDA_RETURN_IF_ERROR(CheckHosts(draft->options));
+  ChooseBackend(draft);
+  RONDA_RETURN_IF_ERROR(SetStallTimes(draft));
+  RONDA_RETURN_IF_ERROR(ChooseLauncher(draft));
+  RONDA_RETURN_IF_ERROR(ChooseStreams(draft));
+  return CheckCommand(*draft);
+}
+
+}  // namespace ronda

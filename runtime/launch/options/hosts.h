@@ -1,0 +1,51 @@
+// The hosts of a job, and how many ranks each of them takes: the -H option and host files.
+#ifndef RONDA_RUNTIME_LAUNCH_OPTIONS_HOSTS_H_
+#define RONDA_RUNTIME_LAUNCH_OPTIONS_HOSTS_H_
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace ronda {
+
+// The most ranks on one host: beyond it, a typing error is likelier than a machine of that size.
+inline constexpr int kMaxSlots = 1024;
+
+// Whether `host` has only characters of names and addresses, and could not be taken for an option of ssh or mpirun.
+bool IsHostName(absl::string_view host);
+
+// Splits "HOST:TEXT" at its last colon: "alpha:2" is alpha and 2, "[fd00::1]:2" fd00::1 and 2. Only brackets tell where
+// an IPv6 address ends. nullopt if there is no such host.
+std::optional<std::pair<absl::string_view, absl::string_view>> SplitHost(absl::string_view text);
+
+struct HostSlots {
+  std::string host;  // a name, or an IPv4 or IPv6 address
+  int slots = 0;     // ranks it takes
+
+  bool operator==(const HostSlots&) const = default;
+};
+
+// Reads "localhost:4" or "alpha:2,[fd00::2]:2", in the given order; a host named twice gets the sum of its slots.
+// Errors: INVALID_ARGUMENT that quotes the entry and shows the right form.
+absl::StatusOr<std::vector<HostSlots>> ParseHosts(absl::string_view text);
+
+// Reads the content of the host file `path`: a line "HOST slots=N" for each host; "#" begins a comment.
+// Errors: INVALID_ARGUMENT that quotes the line, with its number, and shows the right form.
+absl::StatusOr<std::vector<HostSlots>> ParseHostFile(absl::string_view path, absl::string_view content);
+
+// How many of the job's ranks each of `hosts` gets: they are filled in order. Fewer than `rank_count` in all if there
+// are too few slots.
+std::vector<int> FillHosts(const std::vector<HostSlots>& hosts, int rank_count);
+
+// Whether `host` is "localhost", an address of the loopback interface, or one of `own`: the names and addresses of this
+// host; of names the part before the first dot will do.
+bool IsThisHost(absl::string_view host, const std::vector<std::string>& own);
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_LAUNCH_OPTIONS_HOSTS_H_

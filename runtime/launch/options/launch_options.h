@@ -1,0 +1,74 @@
+#ifndef RONDA_RUNTIME_LAUNCH_OPTIONS_LAUNCH_OPTIONS_H_
+#define RONDA_RUNTIME_LAUNCH_OPTIONS_LAUNCH_OPTIONS_H_
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "runtime/launch/options/hosts.h"
+
+namespace ronda {
+
+// The two output streams of a rank.
+enum class Stream { kStdout = 0, kStderr = 1 };
+inline constexpr int kStreamCount = 2;
+
+constexpr const char* Name(Stream stream) { return stream == Stream::kStdout ? "stdout" : "stderr"; }
+
+// Several nodes that each start their own ranks, as many on each, as torchrun has it. Rank 0 is on node 0, where all
+// ranks meet.
+struct NodeGroup {
+  int nodes = 2;
+  int node_rank = 0;
+  std::string master_address = "127.0.0.1";
+  int master_port = 29500;
+};
+
+// How ranks on other hosts are started.
+struct RemoteOptions {
+  int ssh_port = 0;                             // 0: ssh's own choice
+  std::string ssh_identity_file;                // empty: ssh's own choice
+  std::string agent;                            // called as AGENT HOST COMMAND instead of ssh; empty: ssh
+  std::vector<std::string> network_interfaces;  // that hosts talk over; empty: any
+  std::vector<std::string> exports;             // of -x: names of variables that all ranks get, wherever they run
+  std::vector<std::string> mpi_arguments;       // for mpirun, as they are
+  std::vector<std::string> binding_arguments;   // for mpirun, instead of "-bind-to none -map-by slot"
+  enum class Transport { kAny, kTcp } transport = Transport::kAny;
+};
+
+// A job as the user asks for it: the meaning of a command line of rondarun.
+struct LaunchOptions {
+  // kPreflight needs neither ranks nor a command; kHelp, kVersion and kCheckBuild need nothing.
+  enum class Action { kRun, kDryRun, kHelp, kVersion, kCheckBuild, kPreflight };
+  // How a line of a rank is marked in the launcher's output.
+  enum class LinePrefix { kRank, kTimestampAndRank };
+  // The program that starts the ranks; kAutomatic: rondarun itself on this host, mpirun on several.
+  enum class Launcher { kAutomatic, kMpirun, kSsh };
+  // Which core each rank may run on.
+  enum class Binding { kNone, kCore, kNuma };
+
+  Action action = Action::kRun;
+  int rank_count = 0;            // in the job; with `nodes`: on this node; 0: preflight of hosts alone
+  std::vector<HostSlots> hosts;  // empty: this host, with as many slots as there are ranks
+  Launcher launcher = Launcher::kAutomatic;
+  RemoteOptions remote;
+  std::optional<NodeGroup> nodes;  // this rondarun starts only the ranks of its node
+  std::vector<int> devices;        // GPUs to hand out by local rank; empty: all
+  Binding binding = Binding::kNone;
+  int max_restarts = 0;              // after a failure the whole job is started again so many times
+  std::vector<int> signals_to_pass;  // that end the job in order; empty: SIGINT, SIGTERM, SIGHUP
+  bool verbose = false;
+  std::string output_directory;        // empty: no files
+  std::vector<Stream> hidden_streams;  // of the ranks: only written to files, not shown
+  LinePrefix line_prefix = LinePrefix::kRank;
+  absl::Duration grace_period = absl::Seconds(5);
+  std::map<std::string, std::string> settings;  // variables that options set for the ranks (-x NAME=VALUE too)
+  std::vector<std::string> notes;               // to be shown before the start: options without effect, unwise ones
+  std::vector<std::string> command;             // program and its arguments; not empty for kRun and kDryRun
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_LAUNCH_OPTIONS_LAUNCH_OPTIONS_H_

@@ -1,0 +1,232 @@
+#include <algorithm>
+#include <csignal>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/launch/options/arguments.h"
+#include "runtime/launch/options/draft.h"
+#include "runtime/launch/options/hosts.h"
+#include "runtime/launch/options/shell_words.h"
+
+namespace ronda {
+namespace {
+
+constexpr int kMaxNodes = 65536;
+constexpr int kMaxDevice = 1023;
+
+bool IsVariableName(absl::string_view name) {
+  return !name.empty() && !absl::ascii_isdigit(static_cast<unsigned char>(name.front())) &&
+         std::all_of(name.begin(), name.end(), [](unsigned char c) { return absl::ascii_isalnum(c) || c == '_'; });
+}
+
+bool SoundsSecret(absl::string_view name) {
+  constexpr absl::string_view kSigns[] = {"SECRET", "TOKEN", "PASSWORD", "KEY"};
+  const std::string upper = absl::AsciiStrToUpper(name);
+  return std::any_of(std::begin(kSigns), std::end(kSigns),
+                     [&](absl::string_view sign) { return absl::StrContains(upper, sign); });
+}
+
+template <typename T>
+void AddOnce(T value, std::vector<T>* list) {
+  if (std::find(list->begin(), list->end(), value) == list->end()) list->push_back(std::move(value));
+}
+
+absl::StatusOr<int> CountGpus(const OptionUse& use, const ArgumentSources& sources) {
+  const int gpus = sources.count_gpus();
+  if (gpus > 0) return gpus;
+  return absl::InvalidArgumentError(absl::StrCat(
+      use.name, " ", use.value, ": there is no NVIDIA GPU on this host; give a number, for example ", use.name, " 2"));
+}
+
+absl::StatusOr<int> CountRanksPerNode(const OptionUse& use, const ArgumentSources& sources) {
+  const int cores = std::min(sources.count_cores(), kMaxSlots);
+  if (use.value == "cpu") return cores;
+  if (use.value == "gpu") return CountGpus(use, sources);
+  if (use.value == "auto") return sources.count_gpus() > 0 ? sources.count_gpus() : cores;
+  return ParseInteger(use, {.what = "auto, cpu, gpu or a number of ranks", .example = "2", .min = 1, .max = kMaxSlots});
+}
+
+}  // namespace
+
+absl::Status SetHosts(const OptionUse& use, CommandLineDraft* draft) {
+  RONDA_ASSIGN_OR_RETURN(draft->options.hosts, ParseHosts(use.value));
+  return absl::OkStatus();
+}
+
+absl::Status SetHostFile(const OptionUse& use, CommandLineDraft* draft) {
+  RONDA_ASSIGN_OR_RETURN(const std::string path, ParseText(use, {.what = "a file", .example = "hosts.txt"}));
+  const auto content = draft->sources->read_file(path);
+  if (!content.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(use.name, " ", path, ": ", content.status().message()));
+  }
+  RONDA_ASSIGN_OR_RETURN(draft->options.hosts, ParseHostFile(path, *content));
+  return absl::OkStatus();
+}
+
+absl::Status SetInterfaces(const OptionUse& use, CommandLineDraft* draft) {
+  RONDA_ASSIGN_OR_RETURN(draft->options.remote.network_interfaces,
+                         ParseList(use, {.what = "interfaces separated by commas", .example = "eth0,eth1"}));
+  draft->options.settings["RONDA_NETWORK_INTERFACE"] = use.value;
+  return absl::OkStatus();
+}
+
+absl::Status SetGracePeriod(const OptionUse& use, CommandLineDraft* draft) {
+  RONDA_ASSIGN_OR_RETURN(
+      const double seconds,
+      ParseNumber(use,
+                  {.what = "a number of seconds", .example = "10", .max = 86400, .digits = NumberForm::Digits::kAny}));
+  draft->options.grace_period = absl::Seconds(seconds);
+  return absl::OkStatus();
+}
+
+// -x NAME: with the value it has here. -x NAME=VALUE: with that value.
+absl::Status ExportVariable(const OptionUse& use, CommandLineDraft* draft) {
+  const size_t equals = use.value.find('=');
+  const std::string name = use.value.substr(0, equals);
+  if (!IsVariableName(name)) {
+    // A malformed assignment may hold a secret: only the text before "=" is shown.
+    return BadValue({.name = use.name, .value = name},
+                    absl::StrCat("NAME or NAME=VALUE, for example ", use.name, " PATH or ", use.name, " DEBUG=1"));
+  }
+  AddOnce(name, &draft->options.remote.exports);
+  if (equals == std::string::npos) {
+    draft->options.settings.erase(name);
+    if (!draft->sources->is_in_environment(name)) {
+      draft->options.notes.push_back(absl::StrCat(use.name, " ", name,
+                                                  " has no effect: the variable is not set here; give ", use.name, " ",
+                                                  name, "=VALUE, or export it"));
+    }
+    return absl::OkStatus();
+  }
+  draft->options.settings[name] = use.value.substr(equals + 1);
+  if (SoundsSecret(name) && use.origin == OptionUse::Origin::kCommandLine) {
+    draft->options.notes.push_back(absl::StrCat(use.name, " ", name,
+                                                "=...: other users of this machine can read the value in the list of "
+                                                "processes; export ",
+                                                name, " instead, and give ", use.name, " ", name));
+  }
+  return absl::OkStatus();
+}
+
+// torchrun's nodes may be a range, which is for jobs that change their size.
+absl::Status SetNodes(const OptionUse& use, CommandLineDraft* draft) {
+  const NumberForm form = {.what = "a number of nodes", .example = "2", .min = 1, .max = kMaxNodes};
+  const std::pair<absl::string_view, absl::string_view> range = absl::StrSplit(use.value, absl::MaxSplits(':', 1));
+  const bool is_one_number = range.first == range.second;
+  const std::string number = is_one_number ? std::string(range.first) : use.value;
+  const auto nodes = ParseInteger({.name = use.name, .value = number}, form);
+  if (!nodes.ok() && absl::StrContains(use.value, ':')) {
+    return BadValue(use, "one number of nodes, for a job keeps its size: for example --nnodes 2");
+  }
+  RONDA_RETURN_IF_ERROR(nodes.status());
+  draft->node.nodes = *nodes;
+  return absl::OkStatus();
+}
+
+absl::Status SetRanksPerNode(const OptionUse& use, CommandLineDraft* draft) {
+  RONDA_ASSIGN_OR_RETURN(draft->node.ranks_per_node, CountRanksPerNode(use, *draft->sources));
+  return absl::OkStatus();
+}
+
+absl::Status SetMasterAddress(const OptionUse& use, CommandLineDraft* draft) {
+  if (!IsHostName(use.value)) return BadValue(use, absl::StrCat("an address, for example ", use.name, " node0"));
+  draft->node.master_address = use.value;
+  return absl::OkStatus();
+}
+
+absl::Status SetMaster(const OptionUse& use, CommandLineDraft* draft) {
+  const auto parts = SplitHost(use.value);
+  int port = 0;
+  if (!parts || !absl::SimpleAtoi(parts->second, &port) || port < 1 || port > 65535) {
+    return BadValue(
+        use, absl::StrCat("HOST:PORT, for example ", use.name, " node0:29500 or ", use.name, " [fd00::1]:29500"));
+  }
+  draft->node.master_address = std::string(parts->first);
+  draft->node.master_port = port;
+  return absl::OkStatus();
+}
+
+absl::Status SetAddresses(const OptionUse& use, CommandLineDraft* draft) {
+  const TextForm form = {.what = "the addresses of all hosts", .example = "10.0.0.1,10.0.0.2"};
+  RONDA_ASSIGN_OR_RETURN(std::vector<std::string> addresses, ParseList(use, form));
+  if (!std::all_of(addresses.begin(), addresses.end(), [](const std::string& host) { return IsHostName(host); })) {
+    return BadValue(use, absl::StrCat(form.what, ", for example ", use.name, " ", form.example));
+  }
+  std::vector<std::string> sorted = addresses;
+  std::sort(sorted.begin(), sorted.end());
+  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+  if (twice != sorted.end()) return BadValue(use, absl::StrCat("each host once, and ", *twice, " is there twice"));
+  draft->node.addresses = std::move(addresses);
+  return absl::OkStatus();
+}
+
+absl::Status SetDevices(const OptionUse& use, CommandLineDraft* draft) {
+  const TextForm form = {.what = "numbers of GPUs separated by commas", .example = "0,1"};
+  RONDA_ASSIGN_OR_RETURN(const std::vector<std::string> elements, ParseList(use, form));
+  std::vector<int> devices;
+  for (const std::string& element : elements) {
+    const auto device =
+        ParseInteger({.name = use.name, .value = element}, {.what = "GPUs", .example = "0,1", .max = kMaxDevice});
+    if (!device.ok() || std::find(devices.begin(), devices.end(), *device) != devices.end()) {
+      return BadValue(use, absl::StrCat("different numbers of GPUs, for example ", use.name, " 0,1"));
+    }
+    devices.push_back(*device);
+  }
+  draft->options.devices = std::move(devices);
+  return absl::OkStatus();
+}
+
+absl::Status SetSignals(const OptionUse& use, CommandLineDraft* draft) {
+  const WordForm<int> form = {{"SIGTERM", SIGTERM}, {"SIGINT", SIGINT},   {"SIGHUP", SIGHUP},
+                              {"SIGQUIT", SIGQUIT}, {"SIGUSR1", SIGUSR1}, {"SIGUSR2", SIGUSR2}};
+  std::vector<int> signals;
+  for (absl::string_view name : absl::StrSplit(use.value, ',')) {
+    RONDA_ASSIGN_OR_RETURN(const int number, ParseWord({.name = use.name, .value = std::string(name)}, form));
+    if (std::find(signals.begin(), signals.end(), number) == signals.end()) signals.push_back(number);
+  }
+  draft->options.signals_to_pass = std::move(signals);
+  return absl::OkStatus();
+}
+
+OptionEffect AddWords(std::vector<std::string>* list) {
+  return [list](const OptionUse& use) -> absl::Status {
+    const auto words = SplitShellWords(use.value);
+    if (!words.ok() || words->empty()) {
+      const absl::string_view why = words.ok() ? "is empty" : words.status().message();
+      return BadValue(use, absl::StrCat("words as a shell takes them, and what was given ", why));
+    }
+    list->insert(list->end(), words->begin(), words->end());
+    return absl::OkStatus();
+  };
+}
+
+OptionEffect NoteWithoutEffect(absl::string_view reason, CommandLineDraft* draft) {
+  return [reason, draft](const OptionUse& use) {
+    draft->options.notes.push_back(absl::StrCat(use.name, " has no effect: ", reason));
+    return absl::OkStatus();
+  };
+}
+
+VariableText NumberWithUnit(NumberForm form, absl::string_view unit) {
+  return [form, unit](const OptionUse& use) -> absl::StatusOr<std::string> {
+    RONDA_ASSIGN_OR_RETURN(const int number, ParseInteger(use, form));
+    return absl::StrCat(number, unit);
+  };
+}
+
+VariableText DurationIn(absl::Duration unit, NumberForm form, std::optional<absl::Duration> zero) {
+  return [unit, form, zero](const OptionUse& use) -> absl::StatusOr<std::string> {
+    RONDA_ASSIGN_OR_RETURN(const double number, ParseNumber(use, form));
+    return absl::FormatDuration(number == 0 && zero ? *zero : number * unit);
+  };
+}
+
+}  // namespace ronda

@@ -1,0 +1,117 @@
+#ifndef RONDA_RUNTIME_LAUNCH_OUTPUT_CONSOLE_H_
+#define RONDA_RUNTIME_LAUNCH_OUTPUT_CONSOLE_H_
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/strings/string_view.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/types.h"
+#include "runtime/launch/options/arguments.h"
+#include "runtime/launch/options/launch_options.h"
+#include "runtime/launch/output/output_sinks.h"
+
+namespace ronda {
+
+// Cuts a stream of bytes into lines.
+//
+// A line that is redrawn in place ("\r 10 %\r 20 %", as progress bars do) counts as one line: its last state is the
+// line, and progress() is its state so far. "\r\n" ends a line as "\n" does. A line longer than kMaxLine is cut into
+// pieces, so that memory is bounded for every stream.
+//
+// Thread-compatible.
+class LineSplitter {
+ public:
+  static constexpr size_t kMaxLine = size_t{64} << 10;
+
+  // Receives a line, without its end; valid during the call only.
+  using Emit = absl::FunctionRef<void(absl::string_view line)>;
+
+  // Takes the next bytes of the stream and emits the lines that they complete.
+  void Feed(absl::string_view bytes, Emit emit);
+
+  // The stream has ended: emits the last line if it lacks its newline.
+  void Finish(Emit emit);
+
+  // The text of the unfinished line that a terminal would show, if that line has been redrawn; else nullopt. Valid
+  // until the next call.
+  std::optional<absl::string_view> progress() const;
+
+ private:
+  void Append(absl::string_view text, Emit emit);
+  void Redraw();
+  void EndLine(Emit emit);
+  absl::string_view visible() const { return text_.empty() ? previous_ : text_; }
+
+  std::string text_;      // since the line began or was last redrawn
+  std::string previous_;  // the text that the last redrawing replaces
+  bool redrawn_ = false;  // this line has seen a '\r'
+};
+
+// Turns the output of the ranks into the launcher's: whole lines, each marked "[rank]<stdout>: ".
+//
+// On a terminal, a line that a rank redraws in place (a progress bar) is redrawn in place at the bottom: other lines
+// come out above it. One such line is shown at a time; the first keeps its place until it is finished. Elsewhere only
+// the last state of such a line comes out.
+//
+// Thread-compatible. Uses the queues and the clock given to it, which must outlive it.
+class Console {
+ public:
+  struct Options {
+    int rank_count = 0;
+    LaunchOptions::LinePrefix line_prefix = LaunchOptions::LinePrefix::kRank;
+    std::array<Medium, kStreamCount> media = {Medium::kFile, Medium::kFile};  // by Stream
+    std::vector<Stream> hidden;  // of the ranks: lines are looked at, but not shown
+  };
+
+  // Lines go to `out` and `err`, which are the same queue where both are one terminal.
+  Console(const Options& options, OutputQueue* out, OutputQueue* err, const Clock* clock);
+
+  // Takes the next bytes that `rank` printed.
+  void Feed(RankId rank, Stream stream, absl::string_view bytes);
+
+  // `rank` prints no more on `stream`: its last line comes out even without a newline.
+  void Finish(RankId rank, Stream stream);
+
+  // Prints a line of the launcher's own to stderr, as "rondarun: text".
+  void Say(absl::string_view text);
+
+  // The last line of `rank` on stderr that is not blank; empty if there is none. Valid until the next call.
+  absl::string_view last_error(RankId rank) const { return last_errors_[static_cast<size_t>(rank)]; }
+
+ private:
+  // The line being redrawn in place.
+  struct Progress {
+    RankId rank;
+    Stream stream;
+    std::string text;
+    bool drawn;
+
+    bool IsOf(RankId other_rank, Stream other_stream) const { return rank == other_rank && stream == other_stream; }
+  };
+
+  LineSplitter& splitter(RankId rank, Stream stream);
+  OutputQueue* queue(Stream stream) const { return stream == Stream::kStdout ? out_ : err_; }
+  bool IsHidden(Stream stream) const;
+  std::string Prefix(RankId rank, Stream stream) const;
+  void PrintLine(RankId rank, Stream stream, absl::string_view line);
+  void UpdateProgress(RankId rank, Stream stream);
+  void DrawProgress();
+  void EraseProgress();
+
+  const Options options_;
+  OutputQueue* const out_;
+  OutputQueue* const err_;
+  const Clock* const clock_;
+  std::vector<std::array<LineSplitter, kStreamCount>> splitters_;  // by rank
+  std::vector<std::string> last_errors_;                           // by rank
+  std::optional<Progress> progress_;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_LAUNCH_OUTPUT_CONSOLE_H_

@@ -1,0 +1,247 @@
+#include "runtime/launch/plan/job_plan.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/bootstrap/network_interface.h"
+#include "runtime/launch/options/hosts.h"
+#include "runtime/launch/options/shell_words.h"
+#include "runtime/launch/plan/launch_plan.h"
+#include "runtime/launch/plan/mpirun_command.h"
+#include "runtime/launch/plan/ssh_plan.h"
+#include "runtime/launch/supervise/mpirun_part.h"
+#include "runtime/launch/supervise/supervisor.h"
+
+namespace ronda {
+namespace {
+
+using Launcher = LaunchOptions::Launcher;
+
+// mpirun takes its own grace period for the ranks twice over, and ends some time after the last of them.
+constexpr absl::Duration kMpirunMargin = absl::Seconds(5);
+
+// Open MPI's parameter for the networks over which mpirun and its daemons on the hosts talk.
+constexpr absl::string_view kOpenMpiControlNetwork = "oob_tcp_if_include";
+
+std::string ValueOf(const std::vector<std::string>& environment, absl::string_view name) {
+  for (const std::string& variable : environment) {
+    if (NameOf(variable) == name) return variable.substr(name.size() + 1);
+  }
+  return "";
+}
+
+PlanRequest LocalRequest(const LaunchOptions& options, const LaunchFacts& facts) {
+  PlanRequest request{.rank_count = options.rank_count,
+                      .hosts = options.hosts,
+                      .nodes = options.nodes,
+                      .job_id = facts.job_id,
+                      .job_secret = facts.job_secret,
+                      .free_port = facts.free_port,
+                      .output_is_terminal = facts.output == LaunchFacts::Output::kTerminal,
+                      .environment = facts.environment,
+                      .settings = SettingsOf(options)};
+  if (request.hosts.empty() || options.nodes) request.hosts = {{.host = "localhost", .slots = options.rank_count}};
+  if (options.nodes) request.job_secret = ValueOf(facts.environment, "RONDA_JOB_SECRET");
+  return request;
+}
+
+std::unique_ptr<JobPart> MakeRank(const RankPlan& rank, const LaunchOptions& options, const LaunchFacts& facts) {
+  const Topology& place = rank.topology;
+  const bool reads_input = place.rank == kCoordinatorRank;
+  return std::make_unique<RankPart>(
+      place.rank, facts.hostname,
+      ChildProcess::Options{.command = options.command,
+                            .environment = rank.environment,
+                            .input = reads_input ? ChildProcess::Input::kInherited : ChildProcess::Input::kNone,
+                            .cpus = CpusOfRank(facts.cores, options.binding, place.local_rank, place.local_size)});
+}
+
+// All ranks on this host, each a process of ours.
+absl::StatusOr<JobPlan> PlanLocalJob(const LaunchOptions& options, const LaunchFacts& facts) {
+  RONDA_ASSIGN_OR_RETURN(const LaunchPlan launch, MakeLaunchPlan(LocalRequest(options, facts)));
+  JobPlan plan;
+  if (!options.nodes) plan.job_id = facts.job_id;
+  plan.rank_count = launch.ranks.front().topology.size;
+  plan.shutdown.grace = options.grace_period;
+  for (const RankPlan& rank : launch.ranks) {
+    plan.ranks.push_back(rank.topology.rank);
+    plan.commands.push_back(DescribeProcess(rank.environment, facts.environment, options.command));
+    plan.parts.push_back(MakeRank(rank, options, facts));
+  }
+  plan.explanations.push_back(DescribeJob(options, plan));
+  if (launch.sets_omp_threads) {
+    plan.explanations.emplace_back("OMP_NUM_THREADS is not set: the ranks get OMP_NUM_THREADS=1");
+  }
+  return plan;
+}
+
+std::vector<std::string> NamesOf(const std::vector<std::string>& variables) {
+  std::vector<std::string> names;
+  for (const std::string& variable : variables) names.emplace_back(NameOf(variable));
+  return names;
+}
+
+// The host of every rank.
+std::vector<std::string> HostsOfRanks(const LaunchOptions& options, const std::string& hostname) {
+  if (options.hosts.empty()) return std::vector<std::string>(static_cast<size_t>(options.rank_count), hostname);
+  std::vector<std::string> hosts;
+  const std::vector<int> counts = FillHosts(options.hosts, options.rank_count);
+  for (size_t i = 0; i < counts.size(); ++i) {
+    hosts.insert(hosts.end(), static_cast<size_t>(counts[i]), options.hosts[i].host);
+  }
+  return hosts;
+}
+
+MpirunRequest RequestOf(const LaunchOptions& options, const LaunchFacts& facts, Mpirun mpirun,
+                        const std::vector<std::string>& variables) {
+  return {.mpirun = mpirun,
+          .user = facts.user == LaunchFacts::User::kRoot ? MpirunRequest::User::kRoot : MpirunRequest::User::kOther,
+          .rank_count = options.rank_count,
+          .hosts = options.hosts,
+          .remote = options.remote,
+          .binding = options.binding,
+          .grace_period = options.grace_period,
+          .variables = NamesOf(VariablesForOtherHosts(variables, SettingsOf(options), options.remote.exports)),
+          .command = options.command};
+}
+
+// mpirun waits for ever for the hosts to connect to an interface that this one has not.
+absl::Status CheckInterfaces(const RemoteOptions& remote, const LaunchFacts& facts) {
+  const std::vector<std::string>& wanted = remote.network_interfaces;
+  const bool is_users_choice = std::find(remote.mpi_arguments.begin(), remote.mpi_arguments.end(),
+                                         kOpenMpiControlNetwork) != remote.mpi_arguments.end();
+  const bool has_one = std::any_of(facts.interfaces.begin(), facts.interfaces.end(), [&](const InterfaceAddress& own) {
+    return std::find(wanted.begin(), wanted.end(), own.interface) != wanted.end();
+  });
+  if (wanted.empty() || has_one || is_users_choice) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--network-interfaces ", absl::StrJoin(wanted, ","), ": this machine, to which all hosts must connect, has ",
+      wanted.size() == 1 ? "no such interface that is up" : "none of these interfaces, or they are down", "; ",
+      ListInterfaces(facts.interfaces), "; name one that leads to the hosts, or their network: --mpi-args \"--mca ",
+      kOpenMpiControlNetwork, " 10.0.0.0/24\""));
+}
+
+// Whether the ranks' output, and so their start, is not seen by mpirun.
+bool HidesOutput(const std::vector<std::string>& mpi_arguments) {
+  constexpr absl::string_view kSigns[] = {"output-filename", "outfile-pattern", "errfile-pattern", "xml", "xterm"};
+  return std::any_of(mpi_arguments.begin(), mpi_arguments.end(), [&](absl::string_view word) {
+    return std::any_of(std::begin(kSigns), std::end(kSigns), [&](absl::string_view sign) {
+      return absl::StartsWith(word, "-") && absl::EndsWith(word, sign);
+    });
+  });
+}
+
+// Whether all of these variables, "NAME=value", get through a shell: some shells drop variables whose names they do not
+// accept, such as the functions that bash exports.
+bool PassShells(const std::vector<std::string>& variables) {
+  return std::all_of(variables.begin(), variables.end(), [](absl::string_view variable) {
+    const absl::string_view name = variable.substr(0, variable.find('='));
+    return !name.empty() && !absl::ascii_isdigit(name.front()) &&
+           std::all_of(name.begin(), name.end(), [](char c) { return absl::ascii_isalnum(c) || c == '_'; });
+  });
+}
+
+// All ranks behind mpirun.
+absl::StatusOr<JobPlan> PlanMpirunJob(const LaunchOptions& options, const LaunchFacts& facts) {
+  const std::vector<std::string> hosts = HostsOfRanks(options, facts.hostname);
+  if (static_cast<int>(hosts.size()) != options.rank_count)
+    return MakeLaunchPlan(LocalRequest(options, facts)).status();
+  RONDA_RETURN_IF_ERROR(CheckInterfaces(options.remote, facts));
+  RONDA_ASSIGN_OR_RETURN(const std::string version, MpirunVersion());
+  RONDA_ASSIGN_OR_RETURN(const Mpirun mpirun, DetectMpirun(version));
+  std::vector<std::string> variables = InheritedVariables(facts.environment, SettingsOf(options));
+  if (options.rank_count > 1 && !ContainsName(variables, "OMP_NUM_THREADS")) {
+    variables.emplace_back("OMP_NUM_THREADS=1");
+  }
+  if (facts.output == LaunchFacts::Output::kTerminal) variables.emplace_back("RONDA_OUTPUT_IS_TERMINAL=1");
+  // The ranks name their shared memory by it, so that the launcher finds the leftovers of killed ranks on this host.
+  variables.push_back(absl::StrCat("RONDA_JOB_ID=", facts.job_id));
+  MpirunRequest request = RequestOf(options, facts, mpirun, variables);
+  const bool is_marked = PassShells(variables) && PassShells(facts.environment);
+  if (!is_marked) request.start_mark = MpirunRequest::StartMark::kNone;
+  RONDA_ASSIGN_OR_RETURN(const MpirunCommand command, MakeMpirunCommand(request));
+  variables.insert(variables.end(), command.environment.begin(), command.environment.end());
+  JobPlan plan;
+  plan.job_id = facts.job_id;
+  plan.rank_count = options.rank_count;
+  plan.shutdown.grace = 2 * options.grace_period + kMpirunMargin;
+  if (is_marked && !HidesOutput(options.remote.mpi_arguments)) plan.start_timeout = StartTimeoutOf(variables);
+  plan.orphans = Supervisor::Orphans::kKill;  // should it have to be killed
+  for (RankId rank = 0; rank < options.rank_count; ++rank) plan.ranks.push_back(rank);
+  plan.commands.push_back(DescribeProcess(variables, facts.environment, command.argv));
+  plan.explanations = {DescribeJob(options, plan), plan.commands.front()};
+  plan.parts.push_back(std::make_unique<MpirunPart>(
+      ChildProcess::Options{.command = command.argv,
+                            .environment = std::move(variables),
+                            .input = ChildProcess::Input::kInherited,
+                            .at_launcher_death = ChildProcess::AtLauncherDeath::kTerminate},
+      hosts));
+  return plan;
+}
+
+bool AreAllThisHost(const std::vector<HostSlots>& hosts, const LaunchFacts& facts) {
+  return std::all_of(hosts.begin(), hosts.end(),
+                     [&](const HostSlots& host) { return IsThisHost(host.host, facts.own_addresses); });
+}
+
+bool NeedsOtherHosts(const LaunchOptions& options, const LaunchFacts& facts) {
+  return !options.nodes && !AreAllThisHost(options.hosts, facts);
+}
+
+// Whether the user leaves the choice of the launcher open, and this machine has no mpirun.
+bool LacksMpirun(const LaunchOptions& options) {
+  const RemoteOptions& remote = options.remote;
+  const bool is_open = options.launcher == Launcher::kAutomatic && remote.mpi_arguments.empty() &&
+                       remote.binding_arguments.empty() && remote.transport == RemoteOptions::Transport::kAny;
+  return is_open && absl::IsNotFound(MpirunVersion().status());
+}
+
+absl::StatusOr<JobPlan> PlanSshJobInstead(const LaunchOptions& options, const LaunchFacts& facts) {
+  RONDA_ASSIGN_OR_RETURN(JobPlan plan, PlanSshJob(options, facts));
+  plan.notes.emplace_back("there is no mpirun in PATH: the ranks are started over ssh, and exchange data over TCP");
+  return plan;
+}
+
+}  // namespace
+
+std::map<std::string, std::string> SettingsOf(const LaunchOptions& options) {
+  std::map<std::string, std::string> settings = options.settings;
+  if (!options.devices.empty()) settings["CUDA_VISIBLE_DEVICES"] = absl::StrJoin(options.devices, ",");
+  return settings;
+}
+
+std::string DescribeProcess(const std::vector<std::string>& variables, const std::vector<std::string>& inherited,
+                            const std::vector<std::string>& command) {
+  std::vector<std::string> words;
+  for (const std::string& variable : variables) {
+    if (std::find(inherited.begin(), inherited.end(), variable) != inherited.end()) continue;
+    const absl::string_view name = NameOf(variable);
+    words.push_back(name == "RONDA_JOB_SECRET" ? absl::StrCat(name, "=...")
+                                               : absl::StrCat(name, "=", ShellQuote(variable.substr(name.size() + 1))));
+  }
+  words.push_back(ShellQuote(command));
+  return absl::StrJoin(words, " ");
+}
+
+std::string DescribeJob(const LaunchOptions& options, const JobPlan& plan) {
+  return absl::StrCat("job ", plan.job_id, plan.job_id.empty() ? "" : ": ", plan.ranks.size(),
+                      plan.ranks.size() == 1 ? " rank" : " ranks", " of ", absl::StrJoin(options.command, " "));
+}
+
+absl::StatusOr<JobPlan> MakeJobPlan(const LaunchOptions& options, const LaunchFacts& facts) {
+  if (options.launcher == Launcher::kSsh) return PlanSshJob(options, facts);
+  if (!options.nodes && options.launcher == Launcher::kMpirun) return PlanMpirunJob(options, facts);
+  if (!NeedsOtherHosts(options, facts)) return PlanLocalJob(options, facts);
+  return LacksMpirun(options) ? PlanSshJobInstead(options, facts) : PlanMpirunJob(options, facts);
+}
+
+}  // namespace ronda

@@ -1,0 +1,70 @@
+// The plan of a job, and the facts that decide it.
+#ifndef RONDA_RUNTIME_LAUNCH_PLAN_JOB_PLAN_H_
+#define RONDA_RUNTIME_LAUNCH_PLAN_JOB_PLAN_H_
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "runtime/base/types.h"
+#include "runtime/bootstrap/network_interface.h"
+#include "runtime/launch/options/launch_options.h"
+#include "runtime/launch/plan/launch_plan.h"
+#include "runtime/launch/supervise/job_part.h"
+#include "runtime/launch/supervise/shutdown_schedule.h"
+#include "runtime/launch/supervise/supervisor.h"
+
+namespace ronda {
+
+// The facts that a job's plan depends on, beside the user's options.
+struct LaunchFacts {
+  std::string hostname;
+  std::vector<std::string> own_addresses;  // of this host: its names and numeric addresses
+  std::string program;                     // this rondarun's path
+  std::vector<std::string> environment;    // the launcher's own, "NAME=value"
+  enum class Output { kFile, kTerminal } output = Output::kFile;
+  enum class User { kRoot, kOther } user = User::kOther;
+  std::vector<InterfaceAddress> interfaces;  // of this host
+  HostCores cores;                           // of this host, if the ranks are to be bound
+  std::string job_id;                        // fresh
+  std::string job_secret;                    // fresh
+  int free_port = 0;                         // of this host: no program listens there
+};
+
+// A job that is ready to start.
+struct JobPlan {
+  std::vector<std::unique_ptr<JobPart>> parts;
+  std::string job_id;         // whose shared memory is to be removed at the end; empty: unknown here
+  int rank_count = 0;         // of the job
+  std::vector<RankId> ranks;  // that this launcher starts
+  ShutdownSchedule::Options shutdown;
+  absl::Duration start_timeout = absl::InfiniteDuration();  // of ranks that others start
+  Supervisor::Orphans orphans = Supervisor::Orphans::kLeave;
+  std::vector<std::string> notes;         // for every user: surprising choices
+  std::vector<std::string> explanations;  // for --verbose
+  std::vector<std::string> commands;      // a line for each process, as a shell would start it
+};
+
+// The variables that options set for the ranks. Every rank may see all of the devices given; its own is the one
+// numbered by its local rank.
+std::map<std::string, std::string> SettingsOf(const LaunchOptions& options);
+
+// A process as a shell would start it, with the variables that differ from inherited ones, but without the secret.
+std::string DescribeProcess(const std::vector<std::string>& variables, const std::vector<std::string>& inherited,
+                            const std::vector<std::string>& command);
+
+// "job 0123: 2 ranks of ./train"
+std::string DescribeJob(const LaunchOptions& options, const JobPlan& plan);
+
+// Decides which program starts the ranks, and how: this launcher itself on its own host, mpirun, or agents over ssh.
+// mpirun is asked for its version if it is to do that.
+//
+// Errors: INVALID_ARGUMENT, UNIMPLEMENTED, NOT_FOUND and FAILED_PRECONDITION for errors that the user can mend.
+absl::StatusOr<JobPlan> MakeJobPlan(const LaunchOptions& options, const LaunchFacts& facts);
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_LAUNCH_PLAN_JOB_PLAN_H_

@@ -1,0 +1,235 @@
+#include "runtime/launch/plan/launch_plan.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <numeric>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "runtime/base/config.h"
+#include "runtime/base/status_macros.h"
+
+namespace ronda {
+namespace {
+
+// Everything the launcher decides for a rank. Inherited values are dropped even where no new one is set.
+constexpr absl::string_view kOwned[] = {"RONDA_RANK",
+                                        "RONDA_SIZE",
+                                        "RONDA_LOCAL_RANK",
+                                        "RONDA_LOCAL_SIZE",
+                                        "RONDA_CROSS_RANK",
+                                        "RONDA_CROSS_SIZE",
+                                        "RONDA_JOB_ID",
+                                        "RONDA_JOB_SECRET",
+                                        "RONDA_MASTER_ADDR",
+                                        "RONDA_MASTER_PORT",
+                                        "RONDA_OUTPUT_IS_TERMINAL"};
+
+constexpr absl::string_view kPassedPrefixes[] = {"RONDA_", "NCCL_"};
+constexpr absl::string_view kPassed[] = {"PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "OMP_NUM_THREADS",
+                                         "CUDA_VISIBLE_DEVICES"};
+
+bool Contains(const std::vector<std::string>& names, absl::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+bool IsPassed(absl::string_view name) {
+  return std::find(std::begin(kPassed), std::end(kPassed), name) != std::end(kPassed) ||
+         std::any_of(std::begin(kPassedPrefixes), std::end(kPassedPrefixes),
+                     [&](absl::string_view prefix) { return absl::StartsWith(name, prefix); });
+}
+
+constexpr absl::string_view kOmpThreads = "OMP_NUM_THREADS";
+
+// How many hosts have a rank with this local rank.
+int CrossSize(const std::vector<int>& local_sizes, int local_rank) {
+  return static_cast<int>(
+      std::count_if(local_sizes.begin(), local_sizes.end(), [&](int size) { return size > local_rank; }));
+}
+
+// How many ranks run on each host.
+absl::StatusOr<std::vector<int>> CountLocalRanks(const PlanRequest& request) {
+  std::vector<int> local_sizes = FillHosts(request.hosts, request.rank_count);
+  if (std::accumulate(local_sizes.begin(), local_sizes.end(), 0) == request.rank_count) return local_sizes;
+  const int slots = std::accumulate(request.hosts.begin(), request.hosts.end(), 0,
+                                    [](int sum, const HostSlots& host) { return sum + host.slots; });
+  return absl::InvalidArgumentError(absl::StrCat("-np ", request.rank_count, " needs ", request.rank_count,
+                                                 " slots, and -H offers ", slots,
+                                                 "; give more slots, for example -H localhost:", request.rank_count));
+}
+
+std::vector<Topology> PlaceRanks(const PlanRequest& request, const std::vector<int>& local_sizes) {
+  std::vector<Topology> topologies;
+  for (size_t host = 0; host < local_sizes.size(); ++host) {
+    const std::vector<int> hosts_before(local_sizes.begin(), local_sizes.begin() + static_cast<std::ptrdiff_t>(host));
+    for (int local_rank = 0; local_rank < local_sizes[host]; ++local_rank) {
+      topologies.push_back({.rank = static_cast<RankId>(topologies.size()),
+                            .size = request.rank_count,
+                            .local_rank = local_rank,
+                            .local_size = local_sizes[host],
+                            .cross_rank = CrossSize(hosts_before, local_rank),
+                            .cross_size = CrossSize(local_sizes, local_rank),
+                            .hostname = request.hosts[host].host});
+    }
+  }
+  return topologies;
+}
+
+// Every node has as many ranks as this one.
+std::vector<Topology> PlaceRanksOfNode(const PlanRequest& request, const NodeGroup& group) {
+  std::vector<Topology> topologies;
+  for (int local_rank = 0; local_rank < request.rank_count; ++local_rank) {
+    topologies.push_back({.rank = group.node_rank * request.rank_count + local_rank,
+                          .size = group.nodes * request.rank_count,
+                          .local_rank = local_rank,
+                          .local_size = request.rank_count,
+                          .cross_rank = group.node_rank,
+                          .cross_size = group.nodes,
+                          .hostname = request.hosts.front().host});
+  }
+  return topologies;
+}
+
+bool IsLoopback(absl::string_view address) {
+  return address == "localhost" || address == "::1" || absl::StartsWith(address, "127.");
+}
+
+absl::Status CheckSecret(const PlanRequest& request) {
+  if (!request.nodes || !request.job_secret.empty() || IsLoopback(request.nodes->master_address)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      "RONDA_JOB_SECRET is not set: ranks on several nodes prove by it that they belong together; set it to the same "
+      "value on every node, for example to the output of: openssl rand -hex 32");
+}
+
+// Whether ranks that share a host cannot meet in its memory, as they connect over TCP or are to hear why they cannot.
+bool NeedMasterAddress(const std::vector<std::string>& environment) {
+  return std::any_of(environment.begin(), environment.end(), [](const std::string& variable) {
+    return variable == "RONDA_BACKEND=tcp" || variable == "RONDA_BACKEND=hierarchical-tcp" ||
+           variable == "RONDA_BACKEND=hierarchical";
+  });
+}
+
+void AddMasterAddress(absl::string_view address, int port, std::vector<std::string>* environment) {
+  environment->push_back(absl::StrCat("RONDA_MASTER_ADDR=", address));
+  environment->push_back(absl::StrCat("RONDA_MASTER_PORT=", port));
+}
+
+// The variables that all ranks share.
+std::vector<std::string> CommonEnvironment(const PlanRequest& request) {
+  std::vector<std::string> environment = InheritedVariables(request.environment, request.settings);
+  if (!request.nodes) {
+    environment.push_back(absl::StrCat("RONDA_JOB_ID=", request.job_id));
+    const bool has_one = ContainsName(environment, "RONDA_MASTER_PORT");  // one of the settings
+    if (!has_one && request.rank_count > 1 && NeedMasterAddress(environment)) {
+      AddMasterAddress("127.0.0.1", request.free_port, &environment);
+    }
+  } else {
+    AddMasterAddress(request.nodes->master_address, request.nodes->master_port, &environment);
+  }
+  if (!request.job_secret.empty()) environment.push_back(absl::StrCat("RONDA_JOB_SECRET=", request.job_secret));
+  if (request.output_is_terminal) environment.push_back("RONDA_OUTPUT_IS_TERMINAL=1");
+  return environment;
+}
+
+std::vector<int> CpusOf(const std::vector<Core>& cores) {
+  std::vector<int> cpus;
+  for (const Core& core : cores) cpus.insert(cpus.end(), core.begin(), core.end());
+  return cpus;
+}
+
+std::vector<Core> CoresOf(const HostCores& host) {
+  std::vector<Core> cores;
+  for (const auto& node : host.nodes) cores.insert(cores.end(), node.begin(), node.end());
+  return cores;
+}
+
+}  // namespace
+
+absl::string_view NameOf(absl::string_view variable) { return variable.substr(0, variable.find('=')); }
+
+bool ContainsName(const std::vector<std::string>& variables, absl::string_view name) {
+  return std::any_of(variables.begin(), variables.end(),
+                     [&](const std::string& variable) { return NameOf(variable) == name; });
+}
+
+std::vector<std::string> InheritedVariables(const std::vector<std::string>& environment,
+                                            const std::map<std::string, std::string>& settings) {
+  std::vector<std::string> variables;
+  for (const std::string& variable : environment) {
+    const absl::string_view name = NameOf(variable);
+    const bool is_owned = std::find(std::begin(kOwned), std::end(kOwned), name) != std::end(kOwned);
+    if (!is_owned && !settings.contains(std::string(name))) variables.push_back(variable);
+  }
+  for (const auto& [name, value] : settings) variables.push_back(absl::StrCat(name, "=", value));
+  return variables;
+}
+
+std::vector<std::string> VariablesForOtherHosts(const std::vector<std::string>& variables,
+                                                const std::map<std::string, std::string>& settings,
+                                                const std::vector<std::string>& exports) {
+  std::vector<std::string> passed;
+  for (const std::string& variable : variables) {
+    const absl::string_view name = NameOf(variable);
+    if (IsPassed(name) || settings.contains(std::string(name)) || Contains(exports, name)) passed.push_back(variable);
+  }
+  return passed;
+}
+
+absl::Duration StartTimeoutOf(const std::vector<std::string>& variables) {
+  const absl::Duration otherwise = Tunables().start_timeout;
+  for (const std::string& variable : variables) {
+    if (NameOf(variable) != "RONDA_START_TIMEOUT") continue;
+    absl::Duration timeout;
+    const bool is_one = absl::ParseDuration(variable.substr(variable.find('=') + 1), &timeout);
+    return is_one && timeout > absl::ZeroDuration() ? timeout : otherwise;
+  }
+  return otherwise;
+}
+
+absl::StatusOr<LaunchPlan> MakeLaunchPlan(const PlanRequest& request) {
+  RONDA_ASSIGN_OR_RETURN(const std::vector<int> local_sizes, CountLocalRanks(request));
+  RONDA_RETURN_IF_ERROR(CheckSecret(request));
+  LaunchPlan plan;
+  std::vector<std::string> common = CommonEnvironment(request);
+  if (request.rank_count > 1 && !ContainsName(common, kOmpThreads)) {
+    plan.sets_omp_threads = true;
+    common.push_back(absl::StrCat(kOmpThreads, "=1"));
+  }
+  for (Topology& topology :
+       request.nodes ? PlaceRanksOfNode(request, *request.nodes) : PlaceRanks(request, local_sizes)) {
+    RankPlan rank{.topology = std::move(topology), .environment = common};
+    for (std::string& variable : PlaceVariables(rank.topology)) rank.environment.push_back(std::move(variable));
+    plan.ranks.push_back(std::move(rank));
+  }
+  return plan;
+}
+
+std::vector<std::string> PlaceVariables(const Topology& topology) {
+  const std::pair<absl::string_view, int> values[] = {{"RONDA_RANK", topology.rank},
+                                                      {"RONDA_SIZE", topology.size},
+                                                      {"RONDA_LOCAL_RANK", topology.local_rank},
+                                                      {"RONDA_LOCAL_SIZE", topology.local_size},
+                                                      {"RONDA_CROSS_RANK", topology.cross_rank},
+                                                      {"RONDA_CROSS_SIZE", topology.cross_size}};
+  std::vector<std::string> variables;
+  for (const auto& [name, value] : values) variables.push_back(absl::StrCat(name, "=", value));
+  return variables;
+}
+
+std::vector<int> CpusOfRank(const HostCores& cores, LaunchOptions::Binding binding, int local_rank, int local_size) {
+  if (cores.nodes.empty() || binding == LaunchOptions::Binding::kNone) return {};
+  const auto rank = static_cast<size_t>(local_rank);
+  if (binding == LaunchOptions::Binding::kNuma) {
+    return CpusOf(cores.nodes[rank * cores.nodes.size() / static_cast<size_t>(local_size)]);
+  }
+  const std::vector<Core> all = CoresOf(cores);
+  return all[rank % all.size()];
+}
+
+}  // namespace ronda

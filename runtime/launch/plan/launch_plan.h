@@ -1,0 +1,91 @@
+// Which rank runs where: with which environment, and on which cores. Pure: everything it knows is passed in.
+#ifndef RONDA_RUNTIME_LAUNCH_PLAN_LAUNCH_PLAN_H_
+#define RONDA_RUNTIME_LAUNCH_PLAN_LAUNCH_PLAN_H_
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "runtime/control/topology.h"
+#include "runtime/launch/options/hosts.h"
+#include "runtime/launch/options/launch_options.h"
+#include "runtime/launch/options/local_host.h"
+
+namespace ronda {
+
+// "NAME" of "NAME=value".
+absl::string_view NameOf(absl::string_view variable);
+
+bool ContainsName(const std::vector<std::string>& variables, absl::string_view name);
+
+// The variables that ranks inherit from the launcher's `environment` ("NAME=value"), with `settings` in place of those
+// of the same names. Variables that tell a rank its place in a job are left out: the launcher may be a rank of another
+// job.
+std::vector<std::string> InheritedVariables(const std::vector<std::string>& environment,
+                                            const std::map<std::string, std::string>& settings);
+
+// Those of `variables` that ranks on other hosts get too: Ronda's, NCCL's, where programs and libraries are, the
+// settings, and those that the user names in `exports`.
+std::vector<std::string> VariablesForOtherHosts(const std::vector<std::string>& variables,
+                                                const std::map<std::string, std::string>& settings,
+                                                const std::vector<std::string>& exports);
+
+// How long the ranks that get `variables` may take to start: their RONDA_START_TIMEOUT, or its default if it is unset
+// or makes no sense, which the ranks then say.
+absl::Duration StartTimeoutOf(const std::vector<std::string>& variables);
+
+// The facts that a plan is made from.
+struct PlanRequest {
+  int rank_count = 0;              // with `nodes`, on this node
+  std::vector<HostSlots> hosts;    // filled in this order
+  std::optional<NodeGroup> nodes;  // the ranks are those of one node of several; `hosts` is this one alone
+  std::string job_id;              // names the job's shared memory, /dev/shm/ronda-<job id>*
+  std::string job_secret;          // proves membership of the job
+  int free_port = 0;               // of this host, where its ranks meet if they cannot do that in memory
+  bool output_is_terminal = false;
+  std::vector<std::string> environment;         // the launcher's own, "NAME=value"
+  std::map<std::string, std::string> settings;  // variables that replace those of the environment
+};
+
+// One rank: where it stands, and the environment it starts with.
+struct RankPlan {
+  Topology topology;
+  std::vector<std::string> environment;  // "NAME=value"
+};
+
+struct LaunchPlan {
+  std::vector<RankPlan> ranks;    // by rank; with `nodes`, this node's
+  bool sets_omp_threads = false;  // OMP_NUM_THREADS was unset and is 1 in this plan
+};
+
+// Decides which rank runs where, and with which environment. Pure: all its knowledge is in `request`.
+//
+// Ranks fill the hosts in order. The variables that tell a rank its place replace inherited ones, so
+// that a job started by a rank of another job is a job of its own; so do the settings. All others are passed on.
+// Ranks of several nodes have no job id, which would mean that all share a host; they meet at the master's address.
+// Those of one host meet in memory, but for a RONDA_BACKEND of messages over TCP at the free port.
+//
+// Several ranks on a host share its cores, so OMP_NUM_THREADS is 1 unless the user has set it.
+//
+// Errors: INVALID_ARGUMENT if the hosts have too few slots, or nodes on several hosts no secret.
+absl::StatusOr<LaunchPlan> MakeLaunchPlan(const PlanRequest& request);
+
+// The variables that tell a rank its place.
+std::vector<std::string> PlaceVariables(const Topology& topology);
+
+// The hardware threads that a rank may run on, by their numbers in the system; empty: all.
+//
+// kCore: one core each, in the order of the memory nodes; where ranks outnumber cores they begin again at the first.
+// kNuma: those of one memory node; neighbouring ranks share one, and every node gets the same number of ranks, give or
+// take one.
+//
+// REQUIRES: 0 <= local_rank < local_size.
+std::vector<int> CpusOfRank(const HostCores& cores, LaunchOptions::Binding binding, int local_rank, int local_size);
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_LAUNCH_PLAN_LAUNCH_PLAN_H_

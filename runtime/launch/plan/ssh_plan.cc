@@ -1,0 +1,167 @@
+#include "runtime/launch/plan/ssh_plan.h"
+
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/launch/options/hosts.h"
+#include "runtime/launch/options/shell_words.h"
+#include "runtime/launch/plan/launch_plan.h"
+#include "runtime/launch/supervise/agent_part.h"
+
+namespace ronda {
+namespace {
+
+using Words = std::vector<std::string>;
+
+Words AgentWords(const RemoteOptions& remote, absl::string_view program) {
+  Words words = {std::string(program), "--agent"};
+  if (!remote.network_interfaces.empty()) words.push_back(absl::StrJoin(remote.network_interfaces, ","));
+  return words;
+}
+
+// The ranks of one host, and the agent that starts them.
+struct HostRanks {
+  std::string host;
+  std::vector<RankId> ranks;
+  std::vector<Words> variables;  // of each rank
+  AgentPart* agent = nullptr;
+  enum class State { kAbsent, kPresent } state = State::kAbsent;
+};
+
+// Brings the hosts of a job together: as soon as the first one's agent has said where rank 0 can listen, every agent
+// that is there starts its ranks.
+class Rendezvous {
+ public:
+  Rendezvous(std::vector<HostRanks> hosts, Words common, std::optional<std::string> address)
+      : hosts_(std::move(hosts)), common_(std::move(common)), address_(std::move(address)) {}
+
+  std::vector<HostRanks>& hosts() { return hosts_; }
+
+  void OnHello(size_t index, const AgentPart::Hello& hello) {
+    hosts_[index].state = HostRanks::State::kPresent;
+    if (index != 0) {
+      if (is_open_) Start(hosts_[index]);
+      return;
+    }
+    common_.push_back(absl::StrCat("RONDA_MASTER_ADDR=", address_.value_or(hello.address)));
+    common_.push_back(absl::StrCat("RONDA_MASTER_PORT=", hello.free_port));
+    is_open_ = true;
+    for (const HostRanks& host : hosts_) {
+      if (host.state == HostRanks::State::kPresent) Start(host);
+    }
+  }
+
+ private:
+  void Start(const HostRanks& host) const { host.agent->StartRanks(common_, host.variables); }
+
+  std::vector<HostRanks> hosts_;
+  Words common_;                              // variables of all ranks
+  const std::optional<std::string> address_;  // of the first host, if its agent is not asked for it
+  bool is_open_ = false;
+};
+
+std::vector<HostRanks> RanksByHost(const LaunchPlan& plan) {
+  std::vector<HostRanks> hosts;
+  for (const RankPlan& rank : plan.ranks) {
+    if (hosts.empty() || rank.topology.local_rank == 0) hosts.push_back({.host = rank.topology.hostname});
+    hosts.back().ranks.push_back(rank.topology.rank);
+    hosts.back().variables.push_back(PlaceVariables(rank.topology));
+  }
+  return hosts;
+}
+
+// The variables that ranks get on every host.
+Words CommonVariables(const LaunchOptions& options, const LaunchFacts& facts) {
+  const std::map<std::string, std::string> settings = SettingsOf(options);
+  const Words inherited = InheritedVariables(facts.environment, settings);
+  Words common = VariablesForOtherHosts(inherited, settings, options.remote.exports);
+  if (options.rank_count > 1 && !ContainsName(common, "OMP_NUM_THREADS")) common.emplace_back("OMP_NUM_THREADS=1");
+  common.push_back(absl::StrCat("RONDA_JOB_SECRET=", facts.job_secret));
+  if (facts.output == LaunchFacts::Output::kTerminal) common.emplace_back("RONDA_OUTPUT_IS_TERMINAL=1");
+  return common;
+}
+
+// The user's name of the first host, unless that may mean something else on other hosts.
+std::optional<std::string> AddressOf(const std::string& host, const LaunchOptions& options, const LaunchFacts& facts) {
+  if (!options.remote.network_interfaces.empty() || IsThisHost(host, facts.own_addresses)) return std::nullopt;
+  return host;
+}
+
+std::string WorkingDirectory() {
+  std::error_code error;
+  return std::filesystem::current_path(error).string();
+}
+
+absl::StatusOr<LaunchPlan> PlaceRanks(const LaunchOptions& options, const LaunchFacts& facts) {
+  PlanRequest request = {.rank_count = options.rank_count, .hosts = options.hosts, .job_id = facts.job_id};
+  if (request.hosts.empty()) request.hosts = {{.host = "localhost", .slots = options.rank_count}};
+  return MakeLaunchPlan(request);
+}
+
+std::unique_ptr<AgentPart> MakeAgent(const HostRanks& host, size_t index, const LaunchOptions& options,
+                                     const LaunchFacts& facts, const std::shared_ptr<Rendezvous>& rendezvous,
+                                     Words command) {
+  return std::make_unique<AgentPart>(
+      AgentPart::Options{.process = {.command = std::move(command),
+                                     .environment = facts.environment,
+                                     .input = ChildProcess::Input::kPipe},
+                         .host = host.host,
+                         .directory = WorkingDirectory(),
+                         .command = options.command,
+                         .binding = options.binding},
+      host.ranks, [rendezvous, index](const AgentPart::Hello& hello) { rendezvous->OnHello(index, hello); });
+}
+
+}  // namespace
+
+std::vector<std::string> RemoteCommand(const RemoteOptions& remote, absl::string_view host,
+                                       const std::vector<std::string>& command) {
+  const std::string line = absl::StrCat("exec ", ShellQuote(command));
+  if (!remote.agent.empty()) return {remote.agent, std::string(host), line};
+  // So that a lost host is noticed, and no terminal changes the output.
+  std::vector<std::string> words = {
+      "ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=30", "-o", "ServerAliveInterval=10"};
+  if (remote.ssh_port != 0) words.insert(words.end(), {"-p", absl::StrCat(remote.ssh_port)});
+  if (!remote.ssh_identity_file.empty()) words.insert(words.end(), {"-i", remote.ssh_identity_file});
+  words.insert(words.end(), {std::string(host), line});
+  return words;
+}
+
+std::vector<std::string> AgentCommand(const RemoteOptions& remote, absl::string_view host, absl::string_view program) {
+  return RemoteCommand(remote, host, AgentWords(remote, program));
+}
+
+absl::StatusOr<JobPlan> PlanSshJob(const LaunchOptions& options, const LaunchFacts& facts) {
+  RONDA_ASSIGN_OR_RETURN(const LaunchPlan launch, PlaceRanks(options, facts));
+  std::vector<HostRanks> hosts = RanksByHost(launch);
+  const std::optional<std::string> address = AddressOf(hosts.front().host, options, facts);
+  const auto rendezvous = std::make_shared<Rendezvous>(std::move(hosts), CommonVariables(options, facts), address);
+  JobPlan plan;
+  plan.rank_count = options.rank_count;
+  plan.shutdown.grace = options.grace_period;
+  plan.start_timeout = StartTimeoutOf(InheritedVariables(facts.environment, SettingsOf(options)));
+  for (size_t i = 0; i < rendezvous->hosts().size(); ++i) {
+    HostRanks& host = rendezvous->hosts()[i];
+    const bool is_here = IsThisHost(host.host, facts.own_addresses);
+    Words command =
+        is_here ? AgentWords(options.remote, facts.program) : AgentCommand(options.remote, host.host, facts.program);
+    plan.ranks.insert(plan.ranks.end(), host.ranks.begin(), host.ranks.end());
+    plan.commands.push_back(ShellQuote(command));
+    std::unique_ptr<AgentPart> agent = MakeAgent(host, i, options, facts, rendezvous, std::move(command));
+    host.agent = agent.get();
+    plan.parts.push_back(std::move(agent));
+  }
+  plan.explanations = {DescribeJob(options, plan)};
+  plan.explanations.insert(plan.explanations.end(), plan.commands.begin(), plan.commands.end());
+  return plan;
+}
+
+}  // namespace ronda

@@ -1,0 +1,31 @@
+#ifndef RONDA_RUNTIME_LAUNCH_PREFLIGHT_BUILD_REPORT_H_
+#define RONDA_RUNTIME_LAUNCH_PREFLIGHT_BUILD_REPORT_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "runtime/base/environment.h"
+
+namespace ronda {
+
+// The parts that are found when they are needed: a name and version of each, or the reason why it is missing.
+struct OptionalParts {
+  absl::StatusOr<std::string> open_mpi;  // the library behind libronda_mpi.so
+  absl::StatusOr<std::string> mpich;     // and the one behind libronda_mpi_mpich.so
+  absl::StatusOr<std::string> cuda;      // the devices that libronda_cuda.so finds
+  absl::StatusOr<std::string> nccl;
+  absl::StatusOr<std::string> mpirun;
+};
+
+// Looks for them as a job with this environment would. The libraries of CUDA and NCCL stay loaded.
+//
+// To be called by a single-threaded process: it forks.
+OptionalParts FindOptionalParts(const EnvironmentReader& environment);
+
+// The text of --check-build: the parts that this build of Ronda contains, the optional parts that were found, and why
+// others were not.
+std::string BuildReport(const OptionalParts& parts);
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_LAUNCH_PREFLIGHT_BUILD_REPORT_H_

@@ -1,0 +1,63 @@
+#ifndef RONDA_RUNTIME_LAUNCH_PREFLIGHT_PREFLIGHT_H_
+#define RONDA_RUNTIME_LAUNCH_PREFLIGHT_PREFLIGHT_H_
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "runtime/base/unique_fd.h"
+#include "runtime/launch/options/launch_options.h"
+#include "runtime/launch/preflight/preflight_report.h"
+
+namespace ronda {
+
+// A probe (host_probe.h) that runs as a child process, here or behind ssh, and the conversation with it.
+//
+// Thread-compatible. The destructor ends the child.
+class ProbeClient {
+ public:
+  // `command` is looked up in PATH unless it contains a slash.
+  // Errors: NOT_FOUND if there is no such command; the system's.
+  static absl::StatusOr<std::unique_ptr<ProbeClient>> Start(const std::vector<std::string>& command);
+
+  ~ProbeClient();
+  ProbeClient(const ProbeClient&) = delete;
+  ProbeClient& operator=(const ProbeClient&) = delete;
+
+  // Asks a question. That the probe is gone shows when its answer is read.
+  void Ask(absl::string_view question);
+
+  // The next line that the probe prints, without newline.
+  // Errors: UNAVAILABLE with the last line that it has printed to standard error, if it has ended; DEADLINE_EXCEEDED.
+  absl::StatusOr<std::string> ReadLine(absl::Time deadline);
+
+ private:
+  ProbeClient(pid_t pid, UniqueFd conversation, UniqueFd errors);
+
+  // Why it has ended.
+  absl::Status Ended();
+
+  const pid_t pid_;
+  UniqueFd conversation_;  // a socket: its input and output
+  UniqueFd errors_;        // its standard error
+  std::string unread_;
+};
+
+// rondarun --check: asks all hosts of `options` at the same time, starting `program` (the path of rondarun, which must
+// be the same everywhere) as a probe on each of them, lets them try to reach each other, and reports. Hosts with one of
+// the names `own` are this one; the others are asked through the agent or ssh.
+PreflightReport CheckHosts(const LaunchOptions& options, const std::string& program,
+                           const std::vector<std::string>& own);
+
+// Checks, and prints the report. Returns the exit code: 1 if something keeps a job from running.
+int RunPreflight(const LaunchOptions& options);
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_LAUNCH_PREFLIGHT_PREFLIGHT_H_

@@ -1,0 +1,153 @@
+#include "runtime/launch/supervise/agent_part.h"
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/version.h"
+
+namespace ronda {
+
+using Kind = AgentMessage::Kind;
+
+AgentPart::AgentPart(Options options, std::vector<RankId> ranks, OnHello on_hello)
+    : JobPart(std::move(options.process)),
+      host_(std::move(options.host)),
+      directory_(std::move(options.directory)),
+      command_(std::move(options.command)),
+      binding_(options.binding),
+      ranks_(std::move(ranks)),
+      on_hello_(std::move(on_hello)) {}
+
+void AgentPart::StartRanks(const std::vector<std::string>& common,
+                           const std::vector<std::vector<std::string>>& of_ranks) {
+  Send({.kind = Kind::kJob, .numbers = {static_cast<int>(binding_)}, .texts = {directory_, host_}});
+  Send({.kind = Kind::kVariables, .numbers = {}, .texts = common});
+  Send({.kind = Kind::kCommand, .numbers = {}, .texts = command_});
+  for (size_t i = 0; i < of_ranks.size(); ++i) {
+    Send({.kind = Kind::kRank, .numbers = {ranks_[i]}, .texts = of_ranks[i]});
+  }
+  Send({.kind = Kind::kGo, .numbers = {}, .texts = {}});
+}
+
+void AgentPart::OnBytes(Stream stream, absl::string_view bytes) {
+  if (stream == Stream::kStderr) {
+    errors_.Feed(bytes, [this](absl::string_view line) { TakeLine(line); });
+    return;
+  }
+  if (given_up_) return;
+  const absl::Status status = messages_.Feed(bytes, [this](const AgentMessage& message) { Take(message); });
+  if (!status.ok()) GiveUp(status.message());
+}
+
+void AgentPart::OnBytesEnd(Stream stream) {
+  if (stream == Stream::kStderr) errors_.Finish([this](absl::string_view line) { TakeLine(line); });
+}
+
+void AgentPart::TakeLine(absl::string_view line) {
+  if (!line.empty()) last_line_ = std::string(line);
+  listener().OnHelperLine(absl::StrCat("host ", host_), line);
+}
+
+bool AgentPart::IsOurs(RankId rank) const { return std::find(ranks_.begin(), ranks_.end(), rank) != ranks_.end(); }
+
+void AgentPart::Take(const AgentMessage& message) {
+  const auto rank = static_cast<RankId>(message.number(0));
+  const auto stream = message.number(1) == 0 ? Stream::kStdout : Stream::kStderr;
+  switch (message.kind) {
+    case Kind::kHello:
+      return TakeHello(message);
+    case Kind::kRankStart:
+      return TakeRankStart(rank, static_cast<pid_t>(message.number(1)));
+    case Kind::kOutput:
+      if (IsOurs(rank)) listener().OnOutput(rank, stream, message.text(0));
+      return;
+    case Kind::kOutputEnd:
+      if (IsOurs(rank)) listener().OnOutputEnd(rank, stream);
+      return;
+    case Kind::kRankEnd:
+      return TakeRankEnd(message);
+    case Kind::kText:
+      return listener().OnHelperLine(absl::StrCat("host ", host_), message.text(0));
+    case Kind::kFailure:
+      return listener().OnJobFailure(absl::StrCat("host ", host_, ": ", message.text(0)),
+                                     static_cast<int>(message.number(0)));
+    case Kind::kJob:
+    case Kind::kVariables:
+    case Kind::kCommand:
+    case Kind::kRank:
+    case Kind::kGo:
+    case Kind::kSignal:
+      return GiveUp("its agent says what only the launcher says");
+  }
+}
+
+std::vector<AwaitedRank> AgentPart::AwaitedRanks() const {
+  std::vector<AwaitedRank> awaited;
+  for (const RankId rank : ranks_) {
+    if (std::find(started_.begin(), started_.end(), rank) == started_.end()) {
+      awaited.push_back({.rank = rank, .host = host_});
+    }
+  }
+  return awaited;
+}
+
+void AgentPart::TakeRankStart(RankId rank, pid_t pid) {
+  if (!IsOurs(rank)) return;
+  started_.push_back(rank);
+  listener().OnRankStart(rank, pid, host_);
+}
+
+void AgentPart::TakeHello(const AgentMessage& message) {
+  if (message.text(0) != kVersion) {
+    GiveUp(absl::StrCat("its rondarun is of Ronda ", message.text(0), ", this one of ", kVersion));
+    return;
+  }
+  if (std::exchange(greeted_, true)) return;
+  on_hello_({.address = message.text(1), .free_port = static_cast<int>(message.number(0))});
+}
+
+void AgentPart::TakeRankEnd(const AgentMessage& message) {
+  const auto rank = static_cast<RankId>(message.number(0));
+  if (!IsOurs(rank)) return;
+  ranks_.erase(std::find(ranks_.begin(), ranks_.end(), rank));
+  const bool told = message.number(4) != 0;
+  listener().OnRankEnd({.rank = rank,
+                        .pid = static_cast<pid_t>(message.number(1)),
+                        .host = host_,
+                        .exit_code = static_cast<int>(message.number(2)),
+                        .signal = static_cast<int>(message.number(3)),
+                        .cause = told ? RankEnd::Cause::kLauncher : RankEnd::Cause::kItself});
+}
+
+void AgentPart::GiveUp(absl::string_view why) {
+  given_up_ = true;
+  listener().OnJobFailure(absl::StrCat("host ", host_, ": ", why), 1);
+}
+
+void AgentPart::OnEnd(const ChildProcess::End& end) {
+  const RankEnd own = {.exit_code = end.exit_code, .signal = end.signal};
+  std::string what = absl::StrCat("the way to its agent ", DescribeEnd(own));
+  if (!last_line_.empty()) absl::StrAppend(&what, " (", last_line_, ")");
+  const bool has_reported_all = greeted_ && ranks_.empty();
+  if (!given_up_ && cause() == RankEnd::Cause::kItself && (has_reported_all ? own.failed() : !greeted_)) {
+    listener().OnJobFailure(absl::StrCat("host ", host_, ": ", what), 1);
+    return;
+  }
+  for (const RankId rank : std::exchange(ranks_, {})) {
+    for (const Stream stream : {Stream::kStdout, Stream::kStderr}) listener().OnOutputEnd(rank, stream);
+    listener().OnRankEnd({.rank = rank, .host = host_, .cause = cause(), .lost = what});
+  }
+}
+
+void AgentPart::Pass(int signo) {
+  if (signo == SIGKILL || !greeted_) {
+    // The agent kills its ranks when its input ends. Waiting for a host that does not answer is no use.
+    process().SignalGroup(SIGKILL);
+  } else {
+    Send({.kind = Kind::kSignal, .numbers = {signo}, .texts = {}});
+  }
+}
+
+}  // namespace ronda

@@ -1,0 +1,215 @@
+#include "runtime/launch/supervise/child_process.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "runtime/base/status_macros.h"
+
+namespace ronda {
+namespace {
+
+struct Pipe {
+  UniqueFd read_end;
+  UniqueFd write_end;
+};
+
+absl::StatusOr<Pipe> MakePipe() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "cannot create a pipe");
+  return Pipe{.read_end = UniqueFd(ends[0]), .write_end = UniqueFd(ends[1])};
+}
+
+// Everything the child needs between fork and exec, where it must not allocate.
+struct ChildSetup {
+  pid_t launcher;
+  char* const* argv;
+  char* const* environment;
+  std::array<int, 3> streams;  // become descriptors 0, 1 and 2
+  int error_pipe;              // takes the errno of the call that fails
+  ChildProcess::AtLauncherDeath at_launcher_death;
+  const cpu_set_t* cpus;  // nullptr: the launcher's
+  ChildProcess::Context context;
+};
+
+// Tells the kernel, and the guard, how this process is to end when the launcher dies.
+bool BindToLauncher(const ChildSetup& setup) {
+  const bool kill = setup.at_launcher_death == ChildProcess::AtLauncherDeath::kKill;
+  if (prctl(PR_SET_PDEATHSIG, kill ? SIGKILL : SIGTERM) != 0) return false;
+  if (getppid() != setup.launcher) _exit(1);  // it died before the line above
+  if (setpgid(0, 0) != 0) return false;
+  setup.context.guard->Watch(getpid(), kill ? Guard::Patience::kNone : Guard::Patience::kSome);
+  return true;
+}
+
+// A rank is not in the terminal's foreground group: reading from the terminal would stop it, and the job with it. With
+// SIGTTIN ignored the read fails instead, and the rank can say so.
+void AvoidStopOnTerminalInput() {
+  if (isatty(STDIN_FILENO) == 1) signal(SIGTTIN, SIG_IGN);
+}
+
+// Returns only if something fails, with errno set. Async-signal-safe but for execvpe, which is in practice.
+void BecomeCommand(const ChildSetup& setup) {
+  if (!BindToLauncher(setup)) return;
+  for (int fd = 0; fd < 3; ++fd) {
+    const int source = setup.streams[static_cast<size_t>(fd)];
+    if (source != fd && dup2(source, fd) < 0) return;
+  }
+  AvoidStopOnTerminalInput();
+  if (setup.cpus != nullptr && sched_setaffinity(0, sizeof(*setup.cpus), setup.cpus) != 0) return;
+  setrlimit(RLIMIT_NOFILE, &setup.context.file_limit);
+  // Our own descriptors are closed on exec anyway; these are others that the launcher inherited.
+  close_range(3, UINT_MAX, CLOSE_RANGE_CLOEXEC);
+  setup.context.signals->RestoreInChild();
+  execvpe(setup.argv[0], setup.argv, setup.environment);
+}
+
+[[noreturn]] void RunChild(const ChildSetup& setup) {
+  BecomeCommand(setup);
+  const int error = errno;
+  [[maybe_unused]] const ssize_t count = write(setup.error_pipe, &error, sizeof(error));
+  _exit(127);
+}
+
+// The errno that the child reports, or 0 when the pipe ends because the command runs.
+int ReadChildError(int pipe) {
+  int error = 0;
+  ssize_t count = 0;
+  do {
+    count = read(pipe, &error, sizeof(error));
+  } while (count < 0 && errno == EINTR);
+  return count == sizeof(error) ? error : 0;
+}
+
+// By hand: glibc 2.36 declares pidfd_open without C linkage.
+int OpenPidfd(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
+
+bool IsDirectory(const std::string& path) {
+  struct stat info = {};
+  return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
+
+absl::Status CommandNotFound(const std::string& command) {
+  const bool is_path = absl::string_view(command).find('/') != absl::string_view::npos;
+  std::string text = absl::StrCat("command not found: ", command);
+  if (is_path && Exists(command)) {
+    absl::StrAppend(&text, " (the file exists, but not the interpreter it asks for)");
+  } else if (!is_path && Exists(command)) {
+    absl::StrAppend(&text, " (to run the file in this directory, write ./", command, ")");
+  } else if (!is_path) {
+    absl::StrAppend(&text, " (in no directory of PATH)");
+  }
+  return absl::NotFoundError(text);
+}
+
+absl::Status StartError(const std::string& command, int error) {
+  if (error == ENOENT || error == ENOTDIR) return CommandNotFound(command);
+  if (error == EACCES || error == ENOEXEC) {
+    const absl::string_view why = IsDirectory(command) ? " (it is a directory)" : "";
+    return absl::PermissionDeniedError(absl::StrCat("command is not executable: ", command, why));
+  }
+  return absl::ErrnoToStatus(error, absl::StrCat("cannot start ", command));
+}
+
+std::vector<char*> PointersTo(const std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  // exec takes char* for history's sake, and changes nothing.
+  for (const std::string& string : strings) pointers.push_back(const_cast<char*>(string.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+absl::StatusOr<Pipe> OpenInput(ChildProcess::Input input) {
+  if (input == ChildProcess::Input::kInherited) return Pipe();
+  if (input == ChildProcess::Input::kPipe) return MakePipe();
+  Pipe null;
+  null.read_end.Reset(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!null.read_end.valid()) return absl::ErrnoToStatus(errno, "cannot open /dev/null");
+  return null;
+}
+
+cpu_set_t MakeCpuSet(const std::vector<int>& cpus) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int cpu : cpus) CPU_SET(static_cast<size_t>(cpu), &set);
+  return set;
+}
+
+}  // namespace
+
+absl::StatusOr<ChildProcess> ChildProcess::Start(const Options& options, const Context& context) {
+  RONDA_ASSIGN_OR_RETURN(Pipe input, OpenInput(options.input));
+  RONDA_ASSIGN_OR_RETURN(Pipe out, MakePipe());
+  RONDA_ASSIGN_OR_RETURN(Pipe err, MakePipe());
+  RONDA_ASSIGN_OR_RETURN(Pipe failure, MakePipe());
+  const std::vector<char*> argv = PointersTo(options.command);
+  const std::vector<char*> environment = PointersTo(options.environment);
+  const cpu_set_t cpus = MakeCpuSet(options.cpus);
+  const ChildSetup setup{.launcher = getpid(),
+                         .argv = argv.data(),
+                         .environment = environment.data(),
+                         .streams = {input.read_end.valid() ? input.read_end.get() : STDIN_FILENO, out.write_end.get(),
+                                     err.write_end.get()},
+                         .error_pipe = failure.write_end.get(),
+                         .at_launcher_death = options.at_launcher_death,
+                         .cpus = options.cpus.empty() ? nullptr : &cpus,
+                         .context = context};
+  ChildProcess process;
+  process.pid_ = fork();
+  if (process.pid_ < 0) return absl::ErrnoToStatus(errno, "cannot start a process");
+  if (process.pid_ == 0) RunChild(setup);
+
+  failure.write_end.Reset();
+  RONDA_RETURN_IF_ERROR(process.AwaitStart(failure.read_end.get(), options.command.front(), *context.guard));
+  process.input_ = std::move(input.write_end);
+  process.outputs_ = {std::move(out.read_end), std::move(err.read_end)};
+  for (const UniqueFd& output : process.outputs_) fcntl(output.get(), F_SETFL, O_NONBLOCK);
+  return process;
+}
+
+absl::Status ChildProcess::AwaitStart(int failure_pipe, const std::string& command, const Guard& guard) {
+  int error = ReadChildError(failure_pipe);
+  if (error == 0) {
+    pidfd_.Reset(OpenPidfd(pid_));
+    if (pidfd_.valid()) return absl::OkStatus();
+    error = errno;
+  }
+  SignalGroup(SIGKILL);
+  waitpid(pid_, nullptr, 0);
+  guard.Release(pid_);
+  return StartError(command, error);
+}
+
+void ChildProcess::SignalGroup(int signo) const {
+  // A process that has moved to another group is still ours.
+  if (kill(-pid_, signo) != 0) kill(pid_, signo);
+}
+
+void ChildProcess::SignalAlone(int signo) const { kill(pid_, signo); }
+
+ChildProcess::End ChildProcess::Collect(const Guard& guard) {
+  // First look, then kill, then collect: until it is collected, no other process can have its group's number.
+  siginfo_t info = {};
+  waitid(P_PIDFD, static_cast<id_t>(pidfd_.get()), &info, WEXITED | WNOWAIT);
+  kill(-pid_, SIGKILL);
+  guard.Release(pid_);
+  waitid(P_PIDFD, static_cast<id_t>(pidfd_.get()), &info, WEXITED);
+  pidfd_.Reset();
+  if (info.si_code == CLD_EXITED) return {.exit_code = info.si_status, .signal = 0};
+  return {.exit_code = 0, .signal = info.si_status};
+}
+
+}  // namespace ronda

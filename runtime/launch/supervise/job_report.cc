@@ -1,0 +1,91 @@
+#include "runtime/launch/supervise/job_report.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace ronda {
+namespace {
+
+// Of lines of helpers; more of them would bury the important ones.
+constexpr size_t kMaxHelperLines = 60;
+
+Console::Options ConsoleOptions(const JobReport::Options& options, const StandardOutput& output) {
+  return {.rank_count = options.rank_count,
+          .line_prefix = options.line_prefix,
+          .media = {output.medium(Stream::kStdout), output.medium(Stream::kStderr)},
+          .hidden = options.hidden_streams};
+}
+
+}  // namespace
+
+JobReport::JobReport(Options options, StandardOutput* output, const Clock* clock)
+    : options_(std::move(options)),
+      output_(output),
+      clock_(clock),
+      console_(ConsoleOptions(options_, *output), output->queue(Stream::kStdout), output->queue(Stream::kStderr),
+               clock),
+      started_(static_cast<size_t>(options_.rank_count), clock->Now()) {}
+
+void JobReport::OnRankStart(RankId rank, pid_t pid, const std::string& host) {
+  started_[static_cast<size_t>(rank)] = clock_->Now();
+  Explain(absl::StrCat("rank ", rank, " is pid ", pid, " on host ", host));
+}
+
+void JobReport::OnOutput(RankId rank, Stream stream, absl::string_view bytes) {
+  const absl::Status saved = options_.files.Write(rank, stream, bytes);
+  if (!saved.ok()) console_.Say(saved.message());
+  console_.Feed(rank, stream, bytes);
+}
+
+void JobReport::OnOutputEnd(RankId rank, Stream stream) { console_.Finish(rank, stream); }
+
+void JobReport::OnRankEnd(RankEnd end) {
+  std::string text = DescribeEnd(end);
+  if (end.rank >= 0 && end.rank < options_.rank_count) {
+    end.last_error = std::string(console_.last_error(end.rank));
+    const absl::Duration lived = clock_->Now() - started_[static_cast<size_t>(end.rank)];
+    absl::StrAppend(&text, " after ", absl::ToDoubleSeconds(absl::Trunc(lived, absl::Milliseconds(1))), " s");
+  }
+  Explain(absl::StrCat("rank ", end.rank, " (pid ", end.pid, ") ", text));
+  ends_.push_back(std::move(end));
+}
+
+void JobReport::OnHelperLine(absl::string_view helper, absl::string_view line) {
+  std::string text = absl::StrCat(helper, ": ", line);
+  if (options_.verbosity == Verbosity::kVerbose) {
+    console_.Say(text);
+    return;
+  }
+  helper_lines_.push_back(std::move(text));
+  if (helper_lines_.size() > kMaxHelperLines) helper_lines_.pop_front();
+}
+
+void JobReport::OnJobFailure(absl::string_view what, int exit_code) {
+  if (!failure_.has_value()) failure_ = Failure{.what = std::string(what), .exit_code = exit_code};
+}
+
+void JobReport::Say(absl::string_view text) { console_.Say(text); }
+
+void JobReport::Explain(absl::string_view text) {
+  if (options_.verbosity == Verbosity::kVerbose) console_.Say(text);
+}
+
+int JobReport::Conclude(const std::optional<Interruption>& interruption) {
+  if (failure_.has_value()) {
+    for (const std::string& line : helper_lines_) console_.Say(line);
+    console_.Say(failure_->what);
+    return failure_->exit_code;
+  }
+  if (const RankEnd* const failure = FirstFailure(ends_)) {
+    console_.Say(DescribeFailure(*failure));
+    return ExitCodeOf(*failure);
+  }
+  if (interruption.has_value()) {
+    console_.Say(absl::StrCat("the job was ended: ", interruption->what));
+    return interruption->exit_code;
+  }
+  return 0;
+}
+
+}  // namespace ronda

@@ -1,0 +1,75 @@
+#ifndef RONDA_RUNTIME_LAUNCH_SUPERVISE_JOB_REPORT_H_
+#define RONDA_RUNTIME_LAUNCH_SUPERVISE_JOB_REPORT_H_
+
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "runtime/base/clock.h"
+#include "runtime/launch/output/console.h"
+#include "runtime/launch/output/output_sinks.h"
+#include "runtime/launch/supervise/job_part.h"
+
+namespace ronda {
+
+// Tells the user about a job: the ranks' output on the launcher's own and in files, and at the end why it
+// ended.
+//
+// Thread-compatible. Uses the output and the clock given to it, which must outlive it.
+class JobReport final : public JobListener {
+ public:
+  enum class Verbosity { kNormal, kVerbose };
+
+  struct Options {
+    int rank_count = 0;
+    Verbosity verbosity = Verbosity::kNormal;
+    LaunchOptions::LinePrefix line_prefix = LaunchOptions::LinePrefix::kRank;
+    std::vector<Stream> hidden_streams;
+    OutputFiles files;
+  };
+
+  JobReport(Options options, StandardOutput* output, const Clock* clock);
+
+  void OnRankStart(RankId rank, pid_t pid, const std::string& host) override;
+  void OnOutput(RankId rank, Stream stream, absl::string_view bytes) override;
+  void OnOutputEnd(RankId rank, Stream stream) override;
+  void OnRankEnd(RankEnd end) override;
+  void OnHelperLine(absl::string_view helper, absl::string_view line) override;
+  void OnJobFailure(absl::string_view what, int exit_code) override;
+  size_t Pending(Stream stream) const override { return output_->queue(stream)->pending().size(); }
+  void Say(absl::string_view text) override;
+  void Explain(absl::string_view text) override;
+
+  // Whether the job ended because a rank failed.
+  bool rank_failed() const { return !failure_.has_value() && FirstFailure(ends_) != nullptr; }
+
+  // The signal by which the user ended the job, in words, and the exit code for that.
+  struct Interruption {
+    std::string what;
+    int exit_code = 0;
+  };
+
+  // Says why the job ended, and returns the launcher's exit code.
+  int Conclude(const std::optional<Interruption>& interruption);
+
+ private:
+  struct Failure {
+    std::string what;
+    int exit_code = 0;
+  };
+
+  Options options_;
+  StandardOutput* const output_;
+  const Clock* const clock_;
+  Console console_;
+  std::vector<absl::Time> started_;  // by rank
+  std::vector<RankEnd> ends_;
+  std::deque<std::string> helper_lines_;  // the last ones, if not shown already
+  std::optional<Failure> failure_;        // the first that no rank is to blame for
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_LAUNCH_SUPERVISE_JOB_REPORT_H_

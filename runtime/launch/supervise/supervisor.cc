@@ -1,0 +1,248 @@
+#include "runtime/launch/supervise/supervisor.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/launch/supervise/guard.h"
+#include "runtime/launch/supervise/verdict.h"
+
+namespace ronda {
+namespace {
+
+constexpr Stream kStreams[] = {Stream::kStdout, Stream::kStderr};
+
+// While so much waits to be written, parts are not read: they wait in turn, and memory stays bounded.
+constexpr size_t kMaxPending = size_t{256} << 10;
+
+// Read at once from a part, so that none can keep the others waiting.
+constexpr size_t kReadSize = size_t{64} << 10;
+
+// As shells have it.
+int ExitCodeOf(const absl::Status& start_error) {
+  if (absl::IsNotFound(start_error)) return 127;
+  return absl::IsPermissionDenied(start_error) ? 126 : 1;
+}
+
+absl::string_view AtOnceHint(int cause) { return cause == SIGINT ? ", at once with another Ctrl+C" : ""; }
+
+}  // namespace
+
+std::string DescribeInterruption(int signo) {
+  if (signo == SIGPIPE) return "nobody reads the standard output any more";
+  return absl::StrCat("received ", SignalName(signo));
+}
+
+absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Create(Options options, const Surroundings& surroundings) {
+  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<Guard> guard, Guard::Start(options.job_id));
+  return absl::WrapUnique(new Supervisor(std::move(options), surroundings, std::move(guard)));
+}
+
+Supervisor::Supervisor(Options options, const Surroundings& surroundings, std::unique_ptr<Guard> guard)
+    : options_(std::move(options)),
+      surroundings_(surroundings),
+      guard_(std::move(guard)),
+      schedule_(options_.shutdown) {}
+
+Supervisor::~Supervisor() { RemoveSharedMemoryLeftovers(options_.job_id); }
+
+void Supervisor::Watch(int fd, std::function<void()> on_ready) {
+  watched_ = Watched{.fd = fd, .on_ready = std::move(on_ready)};
+}
+
+void Supervisor::Run(std::vector<std::unique_ptr<JobPart>> parts) {
+  parts_ = std::move(parts);
+  if (options_.orphans == Orphans::kKill) AdoptOrphans();
+  start_deadline_ = now() + options_.start_timeout;
+  StartParts();
+  while (IsRunning()) Step();
+  if (options_.orphans == Orphans::kKill) KillOrphans({guard_->pid()});
+}
+
+void Supervisor::StartParts() {
+  const ChildProcess::Context context = {
+      .file_limit = options_.file_limit, .signals = surroundings_.signals, .guard = guard_.get()};
+  for (const auto& part : parts_) {
+    const absl::Status started = part->Start(context, this);
+    if (started.ok()) continue;
+    OnJobFailure(started.message(), ExitCodeOf(started));
+    return;
+  }
+}
+
+void Supervisor::Step() {
+  ++round_;
+  PollSet poll;
+  poll.Add(surroundings_.signals->fd(), POLLIN, [this] { HandleSignals(); });
+  if (watched_.has_value()) poll.Add(watched_->fd, POLLIN, [this] { watched_->on_ready(); });
+  for (const auto& part : parts_) {
+    if (part->running()) AddPart(part.get(), &poll);
+  }
+  AddQueues(&poll);
+  poll.Wait(std::min(schedule_.deadline(), start_deadline_) - now());
+  ActOnTime();
+  WriteQueues();
+}
+
+void Supervisor::AddPart(JobPart* part, PollSet* poll) {
+  for (const Stream stream : kStreams) {
+    const int fd = part->process().output(stream);
+    if (fd < 0 || MustWait(*part, stream)) continue;
+    poll->Add(fd, POLLIN, [part, stream] { part->Read(stream, kReadSize); });
+  }
+  poll->Add(part->process().pidfd(), POLLIN, [this, part] { part->Collect(*guard_); });
+}
+
+// Whether the output of that stream would only pile up here.
+bool Supervisor::MustWait(const JobPart& part, Stream stream) const {
+  if (!part.mixes_streams()) return Pending(stream) >= kMaxPending;
+  return std::max(Pending(Stream::kStdout), Pending(Stream::kStderr)) >= kMaxPending;
+}
+
+void Supervisor::AddQueues(PollSet* poll) {
+  std::vector<const OutputQueue*> queues;
+  for (const Stream stream : kStreams) queues.push_back(surroundings_.output->queue(stream));
+  for (const auto& part : parts_) {
+    if (part->running() && part->input() != nullptr) queues.push_back(part->input());
+  }
+  for (const OutputQueue* queue : queues) {
+    // Only to wake up: the queues are written after every wait.
+    if (!queue->pending().empty()) poll->Add(queue->fd(), POLLOUT, [] {});
+  }
+}
+
+void Supervisor::OnRankStart(RankId rank, pid_t pid, const std::string& host) {
+  surroundings_.report->OnRankStart(rank, pid, host);
+}
+
+void Supervisor::OnOutput(RankId rank, Stream stream, absl::string_view bytes) {
+  surroundings_.report->OnOutput(rank, stream, bytes);
+}
+
+void Supervisor::OnOutputEnd(RankId rank, Stream stream) { surroundings_.report->OnOutputEnd(rank, stream); }
+
+void Supervisor::OnRankEnd(RankEnd end) {
+  end.round = round_;
+  const bool failed = end.failed();
+  surroundings_.report->OnRankEnd(std::move(end));
+  if (failed && options_.on_failure == OnFailure::kEndJob) schedule_.OnFailure(now());
+}
+
+void Supervisor::OnHelperLine(absl::string_view helper, absl::string_view line) {
+  surroundings_.report->OnHelperLine(helper, line);
+}
+
+void Supervisor::OnJobFailure(absl::string_view what, int exit_code) {
+  surroundings_.report->OnJobFailure(what, exit_code);
+  SignalParts(schedule_.OnAbandon());
+}
+
+void Supervisor::Say(absl::string_view text) { surroundings_.report->Say(text); }
+
+void Supervisor::Explain(absl::string_view text) { surroundings_.report->Explain(text); }
+
+void Supervisor::HandleSignals() {
+  while (const std::optional<int> signo = surroundings_.signals->Next()) EndJob(*signo, *signo);
+}
+
+void Supervisor::CheckStart() {
+  if (now() < start_deadline_) return;
+  start_deadline_ = absl::InfiniteFuture();
+  std::vector<AwaitedRank> awaited;
+  for (const auto& part : parts_) {
+    const std::vector<AwaitedRank> more = part->running() ? part->AwaitedRanks() : std::vector<AwaitedRank>();
+    awaited.insert(awaited.end(), more.begin(), more.end());
+  }
+  // A job that ends already has another reason.
+  if (awaited.empty() || schedule_.phase() != ShutdownSchedule::Phase::kRunning) return;
+  surroundings_.report->OnJobFailure(DescribeLateStart(awaited, options_.start_timeout), 1);
+  Say(absl::StrCat("not all ranks have started; ending the job (killed in ",
+                   absl::FormatDuration(options_.shutdown.grace), ")"));
+  SignalParts(schedule_.OnGiveUp(now()));
+}
+
+void Supervisor::ActOnTime() {
+  CheckStart();
+  const std::optional<int> signo = schedule_.Due(now());
+  if (!signo.has_value() || !IsRunning()) return;
+  const std::string ranks = NameRunning();
+  if (*signo == SIGKILL) {
+    Say(absl::StrCat(ranks, " did not end within ", absl::FormatDuration(options_.shutdown.grace),
+                     "; killing (SIGKILL)"));
+  } else {
+    Say(absl::StrCat("a rank has failed; telling ", ranks, " to end (", SignalName(*signo), ")"));
+  }
+  SignalParts(*signo);
+}
+
+void Supervisor::EndJob(int cause, int signo) {
+  if (schedule_.phase() == ShutdownSchedule::Phase::kRunning) ended_by_ = cause;
+  const std::optional<int> to_send = schedule_.OnUserSignal(signo, now());
+  if (!to_send.has_value() || !IsRunning()) return;
+  const std::string ranks = NameRunning();
+  if (*to_send == SIGKILL) {
+    Say(absl::StrCat("killing ", ranks));
+  } else {
+    Say(absl::StrCat(DescribeInterruption(cause), "; telling ", ranks, " to end (killed in ",
+                     absl::FormatDuration(options_.shutdown.grace), AtOnceHint(cause), ")"));
+  }
+  SignalParts(*to_send);
+}
+
+void Supervisor::SignalParts(int signo) {
+  for (const auto& part : parts_) {
+    if (part->running()) part->Signal(signo);
+  }
+}
+
+void Supervisor::WriteQueues() {
+  for (const Stream stream : kStreams) WriteQueue(stream);
+  for (const auto& part : parts_) {
+    // A part that reads no more is about to end, and its end says why.
+    if (part->running() && part->input() != nullptr) (void)part->input()->Write();
+  }
+}
+
+void Supervisor::WriteQueue(Stream stream) {
+  const absl::Status written = surroundings_.output->queue(stream)->Write();
+  if (written.ok() || stream == Stream::kStderr) return;
+  if (absl::IsUnavailable(written)) {
+    EndJob(SIGPIPE, SIGTERM);
+  } else {
+    Say(absl::StrCat("cannot write to the standard output: ", written.message()));
+  }
+}
+
+void Supervisor::Flush() {
+  bool enough = false;
+  while (!surroundings_.output->empty() && !enough) {
+    PollSet poll;
+    poll.Add(surroundings_.signals->fd(), POLLIN, [&] { enough = true; });
+    AddQueues(&poll);
+    poll.Wait(absl::InfiniteDuration());
+    WriteQueues();
+  }
+}
+
+bool Supervisor::IsRunning() const {
+  return std::any_of(parts_.begin(), parts_.end(), [](const auto& part) { return part->running(); });
+}
+
+std::string Supervisor::NameRunning() const {
+  std::vector<RankId> ranks;
+  for (const auto& part : parts_) {
+    const std::vector<RankId> more = part->RunningRanks();
+    ranks.insert(ranks.end(), more.begin(), more.end());
+  }
+  std::sort(ranks.begin(), ranks.end());
+  // A helper can hang when all its ranks have ended.
+  return ranks.empty() ? "what is left of the job" : NameRanks(ranks);
+}
+
+}  // namespace ronda

@@ -1,0 +1,136 @@
+#ifndef RONDA_RUNTIME_LAUNCH_SUPERVISE_SUPERVISOR_H_
+#define RONDA_RUNTIME_LAUNCH_SUPERVISE_SUPERVISOR_H_
+
+#include <sys/resource.h>
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/types.h"
+#include "runtime/launch/options/launch_options.h"
+#include "runtime/launch/output/output_sinks.h"
+#include "runtime/launch/supervise/guard.h"
+#include "runtime/launch/supervise/job_part.h"
+#include "runtime/launch/supervise/poll_set.h"
+#include "runtime/launch/supervise/shutdown_schedule.h"
+
+namespace ronda {
+
+// Runs the processes of a job: starts its parts, passes their output and signals on, and ends all when one fails.
+//
+// One thread, one loop around poll(). ShutdownSchedule decides which signals are sent, and the JobListener what the
+// user sees. Nothing it starts outlives it, however it ends (Guard).
+//
+// Thread-compatible; to be used once, by a single-threaded process whose descriptors 0, 1 and 2 are open.
+class Supervisor final : private JobListener {
+ public:
+  // After the failure of a rank the others are ended, or the owner of this decides.
+  enum class OnFailure { kEndJob, kGoOn };
+
+  // At the end, processes that a helper has left behind live on or are killed.
+  enum class Orphans { kLeave, kKill };
+
+  struct Options {
+    std::string job_id;  // whose leftovers in shared memory are removed; empty: unknown
+    ShutdownSchedule::Options shutdown;
+    OnFailure on_failure = OnFailure::kEndJob;
+    Orphans orphans = Orphans::kLeave;
+    absl::Duration start_timeout = absl::InfiniteDuration();  // the job ends if a rank has not started by then
+    rlimit file_limit = {};                                   // of open descriptors, for the parts
+  };
+
+  // The objects it works with, owned by others and outliving it.
+  struct Surroundings {
+    JobListener* report = nullptr;
+    StandardOutput* output = nullptr;
+    SignalInbox* signals = nullptr;
+    const Clock* clock = nullptr;
+  };
+
+  // Errors: the system's, if the guard cannot be started.
+  static absl::StatusOr<std::unique_ptr<Supervisor>> Create(Options options, const Surroundings& surroundings);
+
+  // Removes the leftovers of the job in shared memory.
+  ~Supervisor() override;
+
+  // Calls `on_ready` from Run whenever `fd` is readable. One at a time.
+  void Watch(int fd, std::function<void()> on_ready);
+  void StopWatching() { watched_.reset(); }
+
+  // Starts `parts`, and runs them to their end. Tells the user of important events through the report.
+  void Run(std::vector<std::unique_ptr<JobPart>> parts);
+
+  // Tells all parts to end, by `signo`.
+  void SignalParts(int signo);
+
+  // Writes the pending output. A signal from the user ends the wait for a reader that does not read.
+  void Flush();
+
+  // The signal to the launcher that ended the job, if one did: SIGPIPE if its output has no reader any more.
+  std::optional<int> ended_by() const { return ended_by_; }
+
+ private:
+  Supervisor(Options options, const Surroundings& surroundings, std::unique_ptr<Guard> guard);
+
+  void OnRankStart(RankId rank, pid_t pid, const std::string& host) override;
+  void OnOutput(RankId rank, Stream stream, absl::string_view bytes) override;
+  void OnOutputEnd(RankId rank, Stream stream) override;
+  void OnRankEnd(RankEnd end) override;
+  void OnHelperLine(absl::string_view helper, absl::string_view line) override;
+  void OnJobFailure(absl::string_view what, int exit_code) override;
+  size_t Pending(Stream stream) const override { return surroundings_.report->Pending(stream); }
+  void Say(absl::string_view text) override;
+  void Explain(absl::string_view text) override;
+
+  void StartParts();
+
+  // One round of the loop: waits until something happens, and reacts to it.
+  void Step();
+  void AddPart(JobPart* part, PollSet* poll);
+  void AddQueues(PollSet* poll);
+  bool MustWait(const JobPart& part, Stream stream) const;
+  void HandleSignals();
+  void CheckStart();
+  void ActOnTime();
+
+  // The launcher got the signal `cause`: passes `signo` on to the parts.
+  void EndJob(int cause, int signo);
+  void WriteQueues();
+  void WriteQueue(Stream stream);
+
+  bool IsRunning() const;
+  std::string NameRunning() const;  // the ranks that run
+  absl::Time now() const { return surroundings_.clock->Now(); }
+
+  struct Watched {
+    int fd;
+    std::function<void()> on_ready;
+  };
+
+  const Options options_;
+  const Surroundings surroundings_;
+  const std::unique_ptr<Guard> guard_;
+  ShutdownSchedule schedule_;
+
+  std::vector<std::unique_ptr<JobPart>> parts_;
+  std::optional<Watched> watched_;
+  absl::Time start_deadline_ = absl::InfiniteFuture();
+  int round_ = 0;
+  std::optional<int> ended_by_;
+};
+
+// "received SIGTERM", for the signals that can be ended_by().
+std::string DescribeInterruption(int signo);
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_LAUNCH_SUPERVISE_SUPERVISOR_H_

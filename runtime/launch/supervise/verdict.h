@@ -1,0 +1,72 @@
+// Why a job failed, and how the launcher says it.
+#ifndef RONDA_RUNTIME_LAUNCH_SUPERVISE_VERDICT_H_
+#define RONDA_RUNTIME_LAUNCH_SUPERVISE_VERDICT_H_
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "runtime/base/types.h"
+
+namespace ronda {
+
+// "rank 2", "ranks 0, 1 and 3", "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 12 more".
+// REQUIRES: `ranks` is not empty.
+std::string NameRanks(const std::vector<RankId>& ranks);
+
+// How a rank ended.
+struct RankEnd {
+  // The cause of its end.
+  enum class Cause { kItself, kLauncher };  // kLauncher: the launcher had sent it a signal before
+
+  RankId rank = 0;  // -1: unknown
+  pid_t pid = 0;    // 0: unknown
+  std::string host;
+  int exit_code = 0;  // 0 if it was killed by a signal
+  int signal = 0;     // 0 if it exited
+  int round = 0;      // ranks whose ends were noticed together have the same; earlier ones have less
+  Cause cause = Cause::kItself;
+  std::string lost;        // not empty: its end is unknown, for this reason
+  std::string last_error;  // its last line on stderr that is not blank
+
+  bool failed() const { return exit_code != 0 || signal != 0 || !lost.empty(); }
+};
+
+// "exited with code 3", "was killed by signal 9 (SIGKILL)", or "was lost: ...".
+std::string DescribeEnd(const RankEnd& end);
+
+// "SIGTERM"; "signal 64" for those without a name.
+std::string SignalName(int signo);
+
+// The rank whose failure made the job fail, or null if none failed by itself.
+//
+// It is the first to fail. Among those noticed together, death by a signal goes before an exit code, and then the lower
+// rank. A rank whose last error is Ronda's report that another rank failed ("... rank 2 (host a, pid 71) ...") is a
+// consequence: if that other rank failed too, it is the one.
+const RankEnd* FirstFailure(const std::vector<RankEnd>& ends);
+
+// The launcher's last line for that failure, without newline.
+std::string DescribeFailure(const RankEnd& failure);
+
+// The launcher's exit code for that failure: the rank's, 128 + signal, or 1 for a rank that was lost.
+int ExitCodeOf(const RankEnd& failure);
+
+// A rank that is not known to have started, and the host where it is to run.
+struct AwaitedRank {
+  RankId rank = 0;
+  std::string host;
+
+  bool operator==(const AwaitedRank&) const = default;
+};
+
+// "ranks 2 and 3 (host beta) were not started within 30s: ...", and remedies.
+// REQUIRES: `ranks` is not empty.
+std::string DescribeLateStart(const std::vector<AwaitedRank>& ranks, absl::Duration timeout);
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_LAUNCH_SUPERVISE_VERDICT_H_

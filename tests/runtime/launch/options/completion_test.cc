@@ -1,0 +1,125 @@
+// torchrun's and Paddle's ways to start a job.
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/launch/options/arguments.h"
+#include "tests/runtime/launch/options/fake_sources.h"
+
+namespace ronda {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using Words = std::vector<std::string>;
+
+LaunchOptions Parsed(const Words& words, const FakeMachine& machine = {}) {
+  const auto options = ParseArguments(words, Sources(machine));
+  EXPECT_TRUE(options.ok()) << options.status();
+  return options.value_or(LaunchOptions{});
+}
+
+TEST(NodeArgumentsTest, ANodeAloneIsAJobOfThisHost) {
+  const std::vector<Words> all = {{"--nproc-per-node", "2", "x"},
+                                  {"--nproc_per_node=2", "x"},
+                                  {"--standalone", "--nproc-per-node", "2", "x"},
+                                  {"--nnodes", "1", "--nproc-per-node", "2", "x"},
+                                  {"--nnodes=1:1", "--node-rank=0", "--nproc-per-node", "2", "x"},
+                                  {"--master-port", "1234", "--nproc-per-node", "2", "x"},
+                                  {"--ips", "10.9.9.9", "--nproc-per-node", "2", "x"},
+                                  {"--gpus", "4,6", "x"}};
+  for (const Words& words : all) {
+    const LaunchOptions options = Parsed(words);
+    EXPECT_EQ(options.rank_count, 2) << words.front();
+    EXPECT_FALSE(options.nodes.has_value()) << words.front();
+    EXPECT_THAT(options.hosts, IsEmpty());
+    EXPECT_THAT(options.command, ElementsAre("x"));
+  }
+}
+
+TEST(NodeArgumentsTest, WithoutANumberANodeHasOneRank) {
+  EXPECT_EQ(Parsed({"--standalone", "x"}).rank_count, 1);
+  EXPECT_EQ(Parsed({"--nnodes", "2", "--node-rank", "1", "x"}).rank_count, 1);
+}
+
+TEST(NodeArgumentsTest, RanksCanFollowCoresAndGpus) {
+  const FakeMachine machine{.cores = 6, .gpus = 4};
+  EXPECT_EQ(Parsed({"--nproc-per-node", "cpu", "x"}, machine).rank_count, 6);
+  EXPECT_EQ(Parsed({"--nproc-per-node", "gpu", "x"}, machine).rank_count, 4);
+  EXPECT_EQ(Parsed({"--nproc-per-node", "auto", "x"}, machine).rank_count, 4);
+  EXPECT_EQ(Parsed({"--nproc-per-node", "auto", "x"}, {.cores = 6}).rank_count, 6);
+}
+
+struct Group {
+  Words words;
+  int node_rank;
+  std::string address;
+  int port;
+};
+
+class NodeGroupTest : public ::testing::TestWithParam<Group> {};
+
+TEST_P(NodeGroupTest, OneOfTwoNodesStartsItsOwnRanks) {
+  Words words = GetParam().words;
+  words.insert(words.end(), {"--nproc-per-node", "3", "./train", "--nnodes"});
+  const LaunchOptions options = Parsed(words);
+  ASSERT_TRUE(options.nodes.has_value());
+  EXPECT_EQ(options.nodes->nodes, 2);
+  EXPECT_EQ(options.nodes->node_rank, GetParam().node_rank);
+  EXPECT_EQ(options.nodes->master_address, GetParam().address);
+  EXPECT_EQ(options.nodes->master_port, GetParam().port);
+  EXPECT_EQ(options.rank_count, 3);
+  EXPECT_THAT(options.command, ElementsAre("./train", "--nnodes"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, NodeGroupTest,
+    ::testing::Values(
+        Group{{"--nnodes", "2", "--node-rank", "1"}, 1, "127.0.0.1", 29500},
+        Group{{"--nnodes=2:2", "--node_rank=0", "--master_addr=alpha", "--master_port=1234"}, 0, "alpha", 1234},
+        Group{{"--nnodes", "2", "--node-rank", "1", "--rdzv-backend", "c10d", "--rdzv-endpoint", "alpha:1234"},
+              1,
+              "alpha",
+              1234},
+        Group{{"--nnodes", "2", "--rank", "1", "--master", "[fd00::7]:1234"}, 1, "fd00::7", 1234},
+        Group{{"--ips", "10.0.0.1,10.0.0.2"}, 0, "10.0.0.1", 29500},
+        Group{{"--ips", "10.0.0.9,10.0.0.1", "--master-port", "6170"}, 1, "10.0.0.9", 6170},
+        Group{{"--ips=fd00::2,fd00::1"}, 1, "fd00::2", 29500}, Group{{"--ips=beta,alpha"}, 1, "beta", 29500}));
+
+TEST(NodeArgumentsTest, SeveralNodesHaveTheBackendThatIsWishedFor) {
+  EXPECT_EQ(Parsed({"--nnodes", "2", "--node-rank", "0", "--hierarchical-allreduce", "x"}).settings.at("RONDA_BACKEND"),
+            "hierarchical");
+}
+
+TEST(NodeArgumentsTest, ScriptsNeedTheirInterpreterNamed) {
+  const auto options = ParseArguments({"--nproc-per-node", "2", "train.py"}, Sources({}));
+  EXPECT_EQ(std::string(options.status().message()),
+            "\"train.py\" is a script, and rondarun starts programs: name its interpreter, for example python3 "
+            "train.py");
+  EXPECT_THAT(Parsed({"--nproc-per-node", "2", "python3", "train.py"}).command, ElementsAre("python3", "train.py"));
+  EXPECT_THAT(Parsed({"--nproc-per-node", "2", "./train.py"}).command, ElementsAre("./train.py"));
+}
+
+TEST(MasterTest, EndpointsOfEveryKindAreRead) {
+  const auto master = [](const std::string& text) {
+    const LaunchOptions options = Parsed({"--nnodes", "2", "--node-rank", "1", "--master", text, "x"});
+    return std::make_pair(options.nodes->master_address, options.nodes->master_port);
+  };
+  EXPECT_EQ(master("node0:1"), std::make_pair(std::string("node0"), 1));
+  EXPECT_EQ(master("10.0.0.1:65535"), std::make_pair(std::string("10.0.0.1"), 65535));
+  EXPECT_EQ(master("[fd00::1]:29500"), std::make_pair(std::string("fd00::1"), 29500));
+}
+
+TEST(MasterTest, WhatIsNoEndpointIsQuotedWithBothForms) {
+  for (const std::string text : {"", "node0", ":1", "node0:", "node0:0", "node0:65536", "node0:x", "fd00::1",
+                                 "fd00::1:1", "[fd00::1]", "[]:1", "[fd00::1:1", "fd00::1]:1", "http://node0:1"}) {
+    const auto options = ParseArguments({"--master", text, "x"}, Sources({}));
+    EXPECT_EQ(
+        std::string(options.status().message()),
+        "--master takes HOST:PORT, for example --master node0:29500 or --master [fd00::1]:29500; got \"" + text + "\"");
+  }
+}
+
+}  // namespace
+}  // namespace ronda

@@ -1,0 +1,39 @@
+#ifndef RONDA_TESTS_RUNTIME_LAUNCH_OPTIONS_FAKE_SOURCES_H_
+#define RONDA_TESTS_RUNTIME_LAUNCH_OPTIONS_FAKE_SOURCES_H_
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/launch/options/arguments.h"
+
+namespace ronda {
+
+// A machine as a test wants it.
+struct FakeMachine {
+  std::map<std::string, std::string> files;  // contents by path
+  int cores = 8;
+  int gpus = 0;
+  std::vector<std::string> addresses = {"alpha", "10.0.0.1", "fd00::1"};
+  std::set<std::string> environment = {"PATH"};
+};
+
+// What arguments see of `machine`.
+inline ArgumentSources Sources(const FakeMachine& machine) {
+  return {.read_file = [machine](const std::string& path) -> absl::StatusOr<std::string> {
+            const auto file = machine.files.find(path);
+            if (file == machine.files.end()) return absl::NotFoundError("No such file or directory");
+            return file->second;
+          },
+          .count_cores = [machine] { return machine.cores; },
+          .count_gpus = [machine] { return machine.gpus; },
+          .own_addresses = [machine] { return machine.addresses; },
+          .is_in_environment = [machine](const std::string& name) { return machine.environment.contains(name); }};
+}
+
+}  // namespace ronda
+
+#endif  // RONDA_TESTS_RUNTIME_LAUNCH_OPTIONS_FAKE_SOURCES_H_

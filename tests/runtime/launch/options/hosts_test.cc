@@ -1,0 +1,87 @@
+#include "runtime/launch/options/hosts.h"
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ronda {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(HostsTest, ListIsReadInOrder) {
+  const auto hosts = ParseHosts("beta:2,alpha:1");
+  ASSERT_TRUE(hosts.ok()) << hosts.status();
+  EXPECT_THAT(*hosts, ElementsAre(HostSlots{"beta", 2}, HostSlots{"alpha", 1}));
+}
+
+TEST(HostsTest, SlotsOfAHostNamedTwiceAddUp) {
+  const auto hosts = ParseHosts("a:2,b:1,a:3");
+  ASSERT_TRUE(hosts.ok()) << hosts.status();
+  EXPECT_THAT(*hosts, ElementsAre(HostSlots{"a", 5}, HostSlots{"b", 1}));
+}
+
+TEST(HostsTest, AddressesOfBothKindsAreRead) {
+  const auto hosts = ParseHosts("10.0.0.1:2,[fd00::1]:3,[fe80::1%eth0]:1,[alpha]:1");
+  ASSERT_TRUE(hosts.ok()) << hosts.status();
+  EXPECT_THAT(*hosts, ElementsAre(HostSlots{"10.0.0.1", 2}, HostSlots{"fd00::1", 3}, HostSlots{"fe80::1%eth0", 1},
+                                  HostSlots{"alpha", 1}));
+}
+
+TEST(HostsTest, UnknownFormsAreRefusedAndQuoted) {
+  for (const char* text :
+       {"", "localhost", "localhost:", ":2", "localhost:x", "localhost:0", "localhost:-1", "a:1:2", "a:1025",
+        "a:9999999999", "fd00::1:2", "[fd00::1]", "[]:2", "[a:2", "-oProxyCommand=x:2", "a b:2", "a;b:2", "a$b:2"}) {
+    const auto hosts = ParseHosts(text);
+    EXPECT_EQ(hosts.status().code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(std::string(hosts.status().message()),
+                AllOf(HasSubstr("-H localhost:4"), HasSubstr("\"" + std::string(text) + "\"")));
+  }
+  EXPECT_THAT(std::string(ParseHosts("a:1,,b:1").status().message()), HasSubstr("\"\""));
+}
+
+TEST(HostsTest, AHostFileNamesAHostALine) {
+  const auto hosts =
+      ParseHostFile("hosts.txt", "# the cluster\n\nbeta slots=2\r\n  alpha\tslots=1  # old\nbeta slots=3");
+  ASSERT_TRUE(hosts.ok()) << hosts.status();
+  EXPECT_THAT(*hosts, ElementsAre(HostSlots{"beta", 5}, HostSlots{"alpha", 1}));
+}
+
+TEST(HostsTest, AWrongLineOfAHostFileIsQuotedWithItsNumber) {
+  for (const std::string line : {"beta", "beta 2", "beta slots=", "beta slots=0", "beta slots=x", "beta slots=1025",
+                                 "beta slots=1 slots=2", "beta:2", "-x slots=1", "beta slots = 2"}) {
+    const auto hosts = ParseHostFile("hosts.txt", "alpha slots=1\n" + line + " # note\n");
+    EXPECT_EQ(hosts.status().code(), absl::StatusCode::kInvalidArgument) << line;
+    EXPECT_EQ(
+        std::string(hosts.status().message()),
+        "hosts.txt:2: a line takes HOST slots=N with 1 to 1024 slots, for example alpha slots=4; got \"" + line + "\"");
+  }
+}
+
+TEST(HostsTest, AHostFileWithoutAHostIsRefused) {
+  for (const char* content : {"", "\n\n", "# alpha slots=1\n"}) {
+    EXPECT_THAT(std::string(ParseHostFile("hosts.txt", content).status().message()), HasSubstr("hosts.txt: no host"));
+  }
+}
+
+TEST(HostsTest, HostsAreFilledInOrder) {
+  const std::vector<HostSlots> hosts = {{"a", 2}, {"b", 3}, {"c", 1}};
+  EXPECT_THAT(FillHosts(hosts, 1), ElementsAre(1, 0, 0));
+  EXPECT_THAT(FillHosts(hosts, 4), ElementsAre(2, 2, 0));
+  EXPECT_THAT(FillHosts(hosts, 9), ElementsAre(2, 3, 1));
+}
+
+TEST(HostsTest, ThisHostIsKnownByAllItsNames) {
+  const std::vector<std::string> own = {"node7.cluster", "10.0.0.7", "fd00::7"};
+  for (const char* name : {"localhost", "127.0.0.1", "::1", "node7", "node7.cluster", "10.0.0.7", "fd00::7"}) {
+    EXPECT_TRUE(IsThisHost(name, own)) << name;
+  }
+  for (const char* name : {"", "node8", "node7.other", "10.0.0.8"}) EXPECT_FALSE(IsThisHost(name, own)) << name;
+}
+
+}  // namespace
+}  // namespace ronda

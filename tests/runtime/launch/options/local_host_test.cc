@@ -1,0 +1,72 @@
+#include "runtime/launch/options/local_host.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/launch/options/arguments.h"
+
+namespace ronda {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+TEST(ArgumentSourcesTest, AFileIsReadAsItIs) {
+  const std::string path = testing::TempDir() + "/argument_sources_test.txt";
+  const std::string content("a\nb\0c", 5);
+  std::ofstream(path, std::ios::binary) << content;
+  const auto read = ArgumentSources::OfThisProcess().read_file(path);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(*read, content);
+}
+
+TEST(ArgumentSourcesTest, WhatCannotBeReadSaysWhy) {
+  const ArgumentSources sources = ArgumentSources::OfThisProcess();
+  EXPECT_THAT(std::string(sources.read_file("/no/such/file").status().message()), HasSubstr("No such file"));
+  EXPECT_THAT(std::string(sources.read_file("/").status().message()), HasSubstr("directory"));
+}
+
+TEST(ArgumentSourcesTest, CoresAreCountedAndAddressesListed) {
+  const ArgumentSources sources = ArgumentSources::OfThisProcess();
+  EXPECT_GE(sources.count_cores(), 1);
+  EXPECT_LE(sources.count_cores(), sysconf(_SC_NPROCESSORS_CONF));
+  EXPECT_GE(sources.count_gpus(), 0);
+  char name[256] = {};
+  ASSERT_EQ(gethostname(name, sizeof(name) - 1), 0);
+  EXPECT_THAT(sources.own_addresses(), Contains(std::string(name)));
+  EXPECT_THAT(sources.own_addresses(), Contains(AnyOf("127.0.0.1", "::1")));
+}
+
+TEST(ArgumentSourcesTest, VariablesAreSetOrNot) {
+  const ArgumentSources sources = ArgumentSources::OfThisProcess();
+  ASSERT_EQ(setenv("RONDA_ARGUMENT_SOURCES_TEST", "", 1), 0);
+  EXPECT_TRUE(sources.is_in_environment("RONDA_ARGUMENT_SOURCES_TEST"));
+  ASSERT_EQ(unsetenv("RONDA_ARGUMENT_SOURCES_TEST"), 0);
+  EXPECT_FALSE(sources.is_in_environment("RONDA_ARGUMENT_SOURCES_TEST"));
+}
+
+TEST(ThisHostsCoresTest, AreThoseThatThisProcessMayRunOn) {
+  const auto cores = ThisHostsCores();
+  ASSERT_TRUE(cores.ok()) << cores.status();
+  cpu_set_t allowed;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
+  int count = 0;
+  for (const std::vector<Core>& node : cores->nodes) {
+    for (const Core& core : node) {
+      for (const int cpu : core) EXPECT_TRUE(CPU_ISSET(static_cast<size_t>(cpu), &allowed)) << cpu;
+      count += static_cast<int>(core.size());
+    }
+  }
+  EXPECT_EQ(count, CPU_COUNT(&allowed));
+}
+
+}  // namespace
+}  // namespace ronda

@@ -1,0 +1,191 @@
+#include "runtime/launch/plan/job_plan.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ronda {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+LaunchFacts Facts() {
+  return {.hostname = "head",
+          .own_addresses = {"head.cluster", "10.0.0.1"},
+          .program = "/bin/rondarun",
+          .environment = {"PATH=/bin", "RONDA_JOB_SECRET=inherited"},
+          .interfaces = {{.interface = "lo", .address = "127.0.0.1"}, {.interface = "eth0", .address = "10.0.0.1"}},
+          .job_id = "cafe",
+          .job_secret = "f00d"};
+}
+
+LaunchOptions Options(int rank_count) {
+  LaunchOptions options;
+  options.rank_count = rank_count;
+  options.command = {"./train", "two words"};
+  return options;
+}
+
+JobPlan Planned(const LaunchOptions& options) {
+  auto plan = MakeJobPlan(options, Facts());
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return plan.ok() ? *std::move(plan) : JobPlan{};
+}
+
+TEST(JobPlannerTest, RanksOfThisHostAreItsOwnProcesses) {
+  const JobPlan plan = Planned(Options(2));
+  EXPECT_EQ(plan.parts.size(), 2u);
+  EXPECT_EQ(plan.job_id, "cafe");
+  EXPECT_EQ(plan.rank_count, 2);
+  EXPECT_THAT(plan.ranks, ElementsAre(0, 1));
+  EXPECT_EQ(plan.orphans, Supervisor::Orphans::kLeave);
+  EXPECT_THAT(plan.commands[1],
+              AllOf(HasSubstr("RONDA_RANK=1 "), HasSubstr(" ./train 'two words'"), Not(HasSubstr("PATH"))));
+}
+
+TEST(JobPlannerTest, SecretsAreNotShown) {
+  const JobPlan plan = Planned(Options(1));
+  EXPECT_THAT(plan.commands[0], AllOf(HasSubstr("RONDA_JOB_SECRET=..."), Not(HasSubstr("f00d"))));
+}
+
+TEST(JobPlannerTest, OtherNamesOfThisHostNeedNoMpirun) {
+  LaunchOptions options = Options(3);
+  options.hosts = {{"head", 1}, {"10.0.0.1", 1}, {"localhost", 1}};
+  EXPECT_EQ(Planned(options).parts.size(), 3u);
+}
+
+TEST(JobPlannerTest, DevicesAreForAllRanks) {
+  LaunchOptions options = Options(2);
+  options.devices = {2, 3};
+  for (const std::string& command : Planned(options).commands) {
+    EXPECT_THAT(command, HasSubstr("CUDA_VISIBLE_DEVICES=2,3 "));
+  }
+}
+
+TEST(JobPlannerTest, RanksOfANodeAreAPartOfTheJob) {
+  LaunchOptions options = Options(2);
+  options.nodes = NodeGroup{.nodes = 2, .node_rank = 1, .master_address = "10.0.0.1"};
+  const JobPlan plan = Planned(options);
+  EXPECT_EQ(plan.job_id, "");
+  EXPECT_EQ(plan.rank_count, 4);
+  EXPECT_THAT(plan.ranks, ElementsAre(2, 3));
+  EXPECT_THAT(plan.commands[0], HasSubstr("RONDA_RANK=2 RONDA_SIZE=4 "));
+}
+
+TEST(JobPlannerTest, AgentsAreStartedOverSsh) {
+  LaunchOptions options = Options(2);
+  options.hosts = {{"alpha", 1}, {"beta", 1}};
+  options.launcher = LaunchOptions::Launcher::kSsh;
+  const JobPlan plan = Planned(options);
+  EXPECT_EQ(plan.parts.size(), 2u);
+  EXPECT_THAT(plan.commands, ::testing::Each(StartsWith("ssh ")));
+}
+
+TEST(JobPlannerTest, RanksOfThisHostHaveNoStartTimeout) {
+  EXPECT_EQ(Planned(Options(2)).start_timeout, absl::InfiniteDuration());
+}
+
+// On two other hosts, by mpirun.
+LaunchOptions MpirunOptions(const std::vector<std::string>& interfaces) {
+  LaunchOptions options = Options(2);
+  options.hosts = {{"alpha", 1}, {"beta", 1}};
+  options.launcher = LaunchOptions::Launcher::kMpirun;
+  options.remote.network_interfaces = interfaces;
+  return options;
+}
+
+TEST(JobPlannerTest, MpirunNeedsOneOfTheInterfacesOnThisHost) {
+  const auto plan = MakeJobPlan(MpirunOptions({"ib0", "ib1"}), Facts());
+  EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(plan.status().message()),
+              AllOf(StartsWith("--network-interfaces ib0,ib1: this machine, "),
+                    HasSubstr("none of these interfaces, or they are down; there are lo (127.0.0.1), eth0 (10.0.0.1)"),
+                    HasSubstr("oob_tcp_if_include")));
+}
+
+// What comes of the plan then depends on which mpirun this machine has, if any.
+TEST(JobPlannerTest, InterfacesThatMpirunCanUseAreAccepted) {
+  LaunchOptions network_given = MpirunOptions({"ib0"});
+  network_given.remote.mpi_arguments = {"--mca", "oob_tcp_if_include", "10.0.0.0/24"};
+  for (const LaunchOptions& options : {MpirunOptions({}), MpirunOptions({"ib0", "eth0"}), network_given}) {
+    EXPECT_THAT(std::string(MakeJobPlan(options, Facts()).status().message()), Not(HasSubstr("--network-interfaces")));
+  }
+}
+
+// The agents hear from this machine over ssh, and say themselves which interface their host has not.
+TEST(JobPlannerTest, RanksAreNotStartedByAShellThatWouldDropVariables) {
+  LaunchFacts facts = Facts();
+  auto plan = MakeJobPlan(MpirunOptions({}), facts);
+  if (!plan.ok()) GTEST_SKIP() << plan.status().message();
+  EXPECT_THAT(plan->commands, ::testing::Contains(HasSubstr("/bin/sh")));
+  EXPECT_LT(plan->start_timeout, absl::InfiniteDuration());
+  facts.environment.push_back("BASH_FUNC_module%%=() { :; }");
+  plan = MakeJobPlan(MpirunOptions({}), facts);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  EXPECT_THAT(plan->commands, ::testing::Each(Not(HasSubstr("/bin/sh"))));
+  EXPECT_EQ(plan->start_timeout, absl::InfiniteDuration());
+}
+
+TEST(JobPlannerTest, AgentsNeedNoInterfaceOfThisHost) {
+  LaunchOptions options = MpirunOptions({"ib0"});
+  options.launcher = LaunchOptions::Launcher::kSsh;
+  EXPECT_EQ(Planned(options).parts.size(), 2u);
+}
+
+TEST(JobPlannerTest, WithoutMpirunRanksOfOtherHostsAreStartedOverSsh) {
+  const std::string path = std::getenv("PATH");
+  ASSERT_EQ(setenv("PATH", "/nonexistent", 1), 0);
+  LaunchOptions options = MpirunOptions({});
+  options.launcher = LaunchOptions::Launcher::kAutomatic;
+  const JobPlan over_ssh = Planned(options);
+  options.launcher = LaunchOptions::Launcher::kMpirun;
+  const absl::Status wanted = MakeJobPlan(options, Facts()).status();
+  options.launcher = LaunchOptions::Launcher::kAutomatic;
+  options.remote.mpi_arguments = {"--mca", "btl", "tcp"};
+  const absl::Status needed = MakeJobPlan(options, Facts()).status();
+  ASSERT_EQ(setenv("PATH", path.c_str(), 1), 0);
+  EXPECT_EQ(over_ssh.parts.size(), 2u);
+  EXPECT_THAT(over_ssh.notes, ::testing::Contains(HasSubstr("there is no mpirun in PATH")));
+  for (const absl::Status& status : {wanted, needed}) EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << status;
+}
+
+// As one does that lacks a library.
+TEST(JobPlannerTest, MpirunThatDoesNotWorkIsNotPassedOver) {
+  const std::string directory = ::testing::TempDir();
+  const std::string mpirun = directory + "/mpirun";
+  std::ofstream(mpirun) << "#!/bin/sh\necho libopen-rte.so.40 is missing >&2\nexit 127\n";
+  std::filesystem::permissions(mpirun, std::filesystem::perms::owner_all);
+  const std::string path = std::getenv("PATH");
+  ASSERT_EQ(setenv("PATH", (directory + ":" + path).c_str(), 1), 0);
+  LaunchOptions options = MpirunOptions({});
+  options.launcher = LaunchOptions::Launcher::kAutomatic;
+  const absl::Status status = MakeJobPlan(options, Facts()).status();
+  ASSERT_EQ(setenv("PATH", path.c_str(), 1), 0);
+  std::filesystem::remove(mpirun);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(StartsWith(mpirun), HasSubstr("exited with code 127"), HasSubstr("libopen-rte.so.40 is missing")));
+}
+
+TEST(JobPlannerTest, TooFewSlotsAreAnErrorForEveryLauncher) {
+  for (const LaunchOptions::Launcher launcher :
+       {LaunchOptions::Launcher::kAutomatic, LaunchOptions::Launcher::kMpirun, LaunchOptions::Launcher::kSsh}) {
+    LaunchOptions options = Options(3);
+    options.hosts = {{"alpha", 1}, {"beta", 1}};
+    options.launcher = launcher;
+    const auto plan = MakeJobPlan(options, Facts());
+    EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(plan.status().message()), HasSubstr("-np 3 needs 3 slots, and -H offers 2"));
+  }
+}
+
+}  // namespace
+}  // namespace ronda

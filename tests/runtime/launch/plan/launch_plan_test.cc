@@ -1,0 +1,237 @@
+#include "runtime/launch/plan/launch_plan.h"
+
+#include <sched.h>
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/launch/options/local_host.h"
+
+namespace ronda {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::IsSupersetOf;
+using ::testing::Not;
+using ::testing::StartsWith;
+using Binding = LaunchOptions::Binding;
+
+PlanRequest Request(int rank_count) {
+  return {.rank_count = rank_count,
+          .hosts = {{"localhost", rank_count}},
+          .job_id = "cafe",
+          .job_secret = "f00d",
+          .environment = {"PATH=/bin", "HOME=/root"}};
+}
+
+LaunchPlan Planned(const PlanRequest& request) {
+  const auto plan = MakeLaunchPlan(request);
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return plan.value_or(LaunchPlan{});
+}
+
+TEST(LaunchPlanTest, EveryRankLearnsItsPlaceAndTheJob) {
+  const LaunchPlan plan = Planned(Request(2));
+  ASSERT_EQ(plan.ranks.size(), 2u);
+  EXPECT_THAT(plan.ranks[1].environment,
+              IsSupersetOf({"PATH=/bin", "HOME=/root", "RONDA_RANK=1", "RONDA_SIZE=2", "RONDA_LOCAL_RANK=1",
+                            "RONDA_LOCAL_SIZE=2", "RONDA_CROSS_RANK=0", "RONDA_CROSS_SIZE=1", "RONDA_JOB_ID=cafe",
+                            "RONDA_JOB_SECRET=f00d"}));
+  EXPECT_THAT(plan.ranks[0].environment, Contains("RONDA_RANK=0"));
+}
+
+TEST(LaunchPlanTest, InheritedPlaceOfAnotherJobIsReplaced) {
+  PlanRequest request = Request(1);
+  request.environment = {"RONDA_RANK=7",       "RONDA_SIZE=8",          "RONDA_JOB_ID=old",
+                         "RONDA_JOB_SECRET=s", "RONDA_LOG_LEVEL=debug", "RONDA_OUTPUT_IS_TERMINAL=1"};
+  const std::vector<std::string> environment = Planned(request).ranks[0].environment;
+  EXPECT_THAT(environment,
+              IsSupersetOf({"RONDA_RANK=0", "RONDA_SIZE=1", "RONDA_JOB_ID=cafe", "RONDA_JOB_SECRET=f00d"}));
+  for (const char* old : {"RONDA_RANK=7", "RONDA_SIZE=8", "RONDA_JOB_ID=old", "RONDA_JOB_SECRET=s"}) {
+    EXPECT_THAT(environment, Not(Contains(old)));
+  }
+  EXPECT_THAT(environment, Each(Not(StartsWith("RONDA_OUTPUT_IS_TERMINAL"))));
+  EXPECT_THAT(environment, Contains("RONDA_LOG_LEVEL=debug"));
+}
+
+TEST(LaunchPlanTest, RanksThatConnectOverTcpGetAFreePortToMeetAt) {
+  PlanRequest request = Request(2);
+  request.free_port = 4711;
+  request.environment = {"RONDA_MASTER_PORT=1"};  // another job's
+  EXPECT_THAT(Planned(request).ranks[1].environment, Each(Not(StartsWith("RONDA_MASTER_"))));
+  for (const char* backend : {"tcp", "hierarchical-tcp", "hierarchical"}) {
+    request.settings = {{"RONDA_BACKEND", backend}};
+    EXPECT_THAT(Planned(request).ranks[1].environment,
+                IsSupersetOf({"RONDA_MASTER_ADDR=127.0.0.1", "RONDA_MASTER_PORT=4711", "RONDA_JOB_ID=cafe"}));
+  }
+  request.settings["RONDA_MASTER_PORT"] = "4712";
+  EXPECT_THAT(Planned(request).ranks[1].environment,
+              AllOf(Contains("RONDA_MASTER_PORT=4712"), Not(Contains("RONDA_MASTER_PORT=4711"))));
+}
+
+TEST(LaunchPlanTest, OtherRanksOfAHostGetNoPortToMeetAt) {
+  for (const char* backend : {"shm", "mpi", "hierarchical-mpi"}) {
+    PlanRequest request = Request(2);
+    request.environment = {std::string("RONDA_BACKEND=") + backend};
+    EXPECT_THAT(Planned(request).ranks[0].environment, Each(Not(StartsWith("RONDA_MASTER_"))));
+  }
+}
+
+TEST(LaunchPlanTest, TerminalIsAnnounced) {
+  PlanRequest request = Request(1);
+  request.output_is_terminal = true;
+  EXPECT_THAT(Planned(request).ranks[0].environment, Contains("RONDA_OUTPUT_IS_TERMINAL=1"));
+}
+
+TEST(LaunchPlanTest, SettingsReplaceTheInheritedOnes) {
+  PlanRequest request = Request(1);
+  request.environment = {"RONDA_START_TIMEOUT=9s", "RONDA_AUTOTUNE=1"};
+  EXPECT_THAT(Planned(request).ranks[0].environment, Contains("RONDA_START_TIMEOUT=9s"));
+  request.settings = {{"RONDA_START_TIMEOUT", "90.5s"}, {"RONDA_AUTOTUNE_LOG", "a=b"}};
+  const std::vector<std::string> environment = Planned(request).ranks[0].environment;
+  EXPECT_THAT(environment, Contains("RONDA_START_TIMEOUT=90.5s"));
+  EXPECT_THAT(environment, Not(Contains("RONDA_START_TIMEOUT=9s")));
+  EXPECT_THAT(environment, Contains("RONDA_AUTOTUNE=1"));
+  EXPECT_THAT(environment, Contains("RONDA_AUTOTUNE_LOG=a=b"));
+}
+
+TEST(LaunchPlanTest, RanksThatShareAHostGetOneThreadUnlessTheUserSaysOtherwise) {
+  EXPECT_TRUE(Planned(Request(2)).sets_omp_threads);
+  EXPECT_THAT(Planned(Request(2)).ranks[1].environment, Contains("OMP_NUM_THREADS=1"));
+  EXPECT_FALSE(Planned(Request(1)).sets_omp_threads);
+  EXPECT_THAT(Planned(Request(1)).ranks[0].environment, Each(Not(StartsWith("OMP_NUM_THREADS"))));
+
+  PlanRequest set = Request(2);
+  set.environment = {"OMP_NUM_THREADS=6"};
+  EXPECT_FALSE(Planned(set).sets_omp_threads);
+  EXPECT_THAT(Planned(set).ranks[1].environment, Contains("OMP_NUM_THREADS=6"));
+  EXPECT_THAT(Planned(set).ranks[1].environment, Not(Contains("OMP_NUM_THREADS=1")));
+}
+
+TEST(LaunchPlanTest, RanksFillHostsInOrder) {
+  PlanRequest request = Request(6);
+  request.hosts = {{"a", 3}, {"b", 1}, {"c", 4}};
+  const LaunchPlan plan = Planned(request);
+  struct Place {
+    std::string host;
+    int local_rank, local_size, cross_rank, cross_size;
+  };
+  const std::vector<Place> expected = {{"a", 0, 3, 0, 3}, {"a", 1, 3, 0, 2}, {"a", 2, 3, 0, 1},
+                                       {"b", 0, 1, 1, 3}, {"c", 0, 2, 2, 3}, {"c", 1, 2, 1, 2}};
+  ASSERT_EQ(plan.ranks.size(), expected.size());
+  for (size_t rank = 0; rank < expected.size(); ++rank) {
+    SCOPED_TRACE(rank);
+    const Topology& topology = plan.ranks[rank].topology;
+    EXPECT_EQ(topology.rank, static_cast<int>(rank));
+    EXPECT_EQ(topology.hostname, expected[rank].host);
+    EXPECT_EQ(topology.local_rank, expected[rank].local_rank);
+    EXPECT_EQ(topology.local_size, expected[rank].local_size);
+    EXPECT_EQ(topology.cross_rank, expected[rank].cross_rank);
+    EXPECT_EQ(topology.cross_size, expected[rank].cross_size);
+  }
+}
+
+PlanRequest NodeRequest() {
+  PlanRequest request = Request(2);
+  request.nodes = NodeGroup{.nodes = 3, .node_rank = 1, .master_address = "node0", .master_port = 4711};
+  return request;
+}
+
+TEST(LaunchPlanTest, RanksOfANodeComeAfterThoseOfTheNodesBefore) {
+  const LaunchPlan plan = Planned(NodeRequest());
+  ASSERT_EQ(plan.ranks.size(), 2u);
+  EXPECT_THAT(plan.ranks[1].environment,
+              IsSupersetOf({"RONDA_RANK=3", "RONDA_SIZE=6", "RONDA_LOCAL_RANK=1", "RONDA_LOCAL_SIZE=2",
+                            "RONDA_CROSS_RANK=1", "RONDA_CROSS_SIZE=3", "RONDA_MASTER_ADDR=node0",
+                            "RONDA_MASTER_PORT=4711", "RONDA_JOB_SECRET=f00d"}));
+  EXPECT_THAT(plan.ranks[1].environment, Each(Not(StartsWith("RONDA_JOB_ID="))));
+  EXPECT_EQ(plan.ranks[0].topology.rank, 2);
+}
+
+TEST(LaunchPlanTest, NodesNeedASecretUnlessTheyAreOnOneHost) {
+  PlanRequest request = NodeRequest();
+  request.job_secret = "";
+  EXPECT_THAT(std::string(MakeLaunchPlan(request).status().message()), HasSubstr("RONDA_JOB_SECRET is not set"));
+  for (const char* address : {"127.0.0.1", "localhost", "::1"}) {
+    request.nodes->master_address = address;
+    EXPECT_THAT(Planned(request).ranks[0].environment, Each(Not(StartsWith("RONDA_JOB_SECRET"))));
+  }
+}
+
+TEST(LaunchPlanTest, TooFewSlotsAreAnError) {
+  PlanRequest request = Request(4);
+  request.hosts = {{"localhost", 2}};
+  const auto plan = MakeLaunchPlan(request);
+  EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(plan.status().message()), HasSubstr("-np 4 needs 4 slots, and -H offers 2"));
+}
+
+TEST(LaunchEnvironmentTest, NamesEndAtTheFirstEqualsSign) {
+  EXPECT_EQ(NameOf("A=b=c"), "A");
+  EXPECT_EQ(NameOf("A"), "A");
+  EXPECT_TRUE(ContainsName({"X=1", "AB=2"}, "AB"));
+  EXPECT_FALSE(ContainsName({"X=1", "AB=2"}, "A"));
+}
+
+TEST(LaunchEnvironmentTest, PlaceInAnotherJobIsNotInherited) {
+  EXPECT_THAT(
+      InheritedVariables(
+          {"RONDA_RANK=3", "HOME=/root", "RONDA_JOB_SECRET=x", "RONDA_MASTER_ADDR=a", "RONDA_LOG_LEVEL=debug"}, {}),
+      ElementsAre("HOME=/root", "RONDA_LOG_LEVEL=debug"));
+}
+
+TEST(LaunchEnvironmentTest, SettingsReplaceWhatIsInherited) {
+  EXPECT_THAT(InheritedVariables({"A=1", "B=2"}, {{"A", "3"}, {"C", "4"}}), ElementsAre("B=2", "A=3", "C=4"));
+}
+
+TEST(LaunchEnvironmentTest, OtherHostsGetWhatTheyNeed) {
+  EXPECT_THAT(VariablesForOtherHosts(
+                  {"HOME=/root", "PATH=/bin", "LD_LIBRARY_PATH=/lib", "RONDA_LOG_LEVEL=info", "NCCL_DEBUG=WARN",
+                   "OMP_NUM_THREADS=1", "CUDA_VISIBLE_DEVICES=0", "MY=1", "FOO=2", "PATHS=3"},
+                  {{"MY", "1"}}, {"FOO", "UNSET"}),
+              ElementsAre("PATH=/bin", "LD_LIBRARY_PATH=/lib", "RONDA_LOG_LEVEL=info", "NCCL_DEBUG=WARN",
+                          "OMP_NUM_THREADS=1", "CUDA_VISIBLE_DEVICES=0", "MY=1", "FOO=2"));
+  EXPECT_THAT(VariablesForOtherHosts({"HOME=/root"}, {}, {}), IsEmpty());
+}
+
+TEST(LaunchEnvironmentTest, StartTimeoutIsTheRanksOwn) {
+  EXPECT_EQ(StartTimeoutOf({"A=1", "RONDA_START_TIMEOUT=1m30s"}), absl::Seconds(90));
+  for (const char* other : {"A=1", "RONDA_START_TIMEOUT=", "RONDA_START_TIMEOUT=-1s", "RONDA_START_TIMEOUT=soon"}) {
+    EXPECT_EQ(StartTimeoutOf({other}), absl::Seconds(30)) << other;
+  }
+}
+
+// Two memory nodes with two cores each, and two threads on each of these, numbered as Linux does.
+HostCores Cores() { return {.nodes = {{{0, 4}, {1, 5}}, {{2, 6}, {3, 7}}}}; }
+
+TEST(BindingTest, RanksRunAnywhereUnlessTheUserSaysOtherwise) {
+  EXPECT_THAT(CpusOfRank(Cores(), Binding::kNone, 0, 2), IsEmpty());
+}
+
+TEST(BindingTest, EveryRankHasACoreOfItsOwn) {
+  EXPECT_THAT(CpusOfRank(Cores(), Binding::kCore, 0, 4), ElementsAre(0, 4));
+  EXPECT_THAT(CpusOfRank(Cores(), Binding::kCore, 3, 4), ElementsAre(3, 7));
+}
+
+TEST(BindingTest, RanksThatOutnumberCoresShareThem) {
+  EXPECT_THAT(CpusOfRank(Cores(), Binding::kCore, 5, 6), ElementsAre(1, 5));
+}
+
+TEST(BindingTest, RanksAreSpreadOverMemoryNodes) {
+  EXPECT_THAT(CpusOfRank(Cores(), Binding::kNuma, 0, 3), ElementsAre(0, 4, 1, 5));
+  EXPECT_THAT(CpusOfRank(Cores(), Binding::kNuma, 1, 3), ElementsAre(0, 4, 1, 5));
+  EXPECT_THAT(CpusOfRank(Cores(), Binding::kNuma, 2, 3), ElementsAre(2, 6, 3, 7));
+  EXPECT_THAT(CpusOfRank(Cores(), Binding::kNuma, 0, 1), ElementsAre(0, 4, 1, 5));
+}
+
+TEST(BindingTest, HostWithoutKnownCoresBindsNothing) { EXPECT_THAT(CpusOfRank({}, Binding::kCore, 0, 1), IsEmpty()); }
+
+}  // namespace
+}  // namespace ronda

@@ -1,0 +1,164 @@
+#include "runtime/launch/supervise/verdict.h"
+
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ronda {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+using Cause = RankEnd::Cause;
+
+RankId FirstOf(const std::vector<RankEnd>& ends) {
+  const RankEnd* const first = FirstFailure(ends);
+  return first == nullptr ? -1 : first->rank;
+}
+
+TEST(VerdictTest, NoRankFailedWhereAllExitedWithZero) { EXPECT_EQ(FirstOf({{.rank = 0}, {.rank = 1}}), -1); }
+
+TEST(VerdictTest, FirstToFailDecides) {
+  EXPECT_EQ(FirstOf({{.rank = 2, .exit_code = 1, .round = 3},
+                     {.rank = 0, .exit_code = 0, .round = 1},
+                     {.rank = 1, .signal = SIGSEGV, .round = 4}}),
+            2);
+}
+
+TEST(VerdictTest, DeathByASignalGoesFirstInARound) {
+  EXPECT_EQ(FirstOf({{.rank = 0, .exit_code = 1}, {.rank = 1, .signal = SIGKILL}, {.rank = 2, .signal = SIGKILL}}), 1);
+}
+
+TEST(VerdictTest, LowestRankGoesFirstAmongEquals) {
+  EXPECT_EQ(FirstOf({{.rank = 2, .exit_code = 1}, {.rank = 1, .exit_code = 7}}), 1);
+}
+
+TEST(VerdictTest, RankThatTheLauncherEndedDidNotFail) {
+  EXPECT_EQ(FirstOf({{.rank = 0, .signal = SIGTERM, .round = 1, .cause = Cause::kLauncher},
+                     {.rank = 1, .exit_code = 1, .round = 1}}),
+            1);
+  EXPECT_EQ(FirstOf({{.rank = 0, .signal = SIGINT, .cause = Cause::kLauncher}}), -1);
+}
+
+TEST(VerdictTest, ReportOfAnotherRanksFailureIsAConsequence) {
+  const std::string report = "ronda::Error: allreduce 'w': rank 2 (host vm, pid 71) was killed by signal 9";
+  EXPECT_EQ(FirstOf({{.rank = 0, .exit_code = 1, .round = 1, .last_error = report},
+                     {.rank = 1, .exit_code = 1, .round = 2, .last_error = report},
+                     {.rank = 2, .signal = SIGKILL, .round = 3}}),
+            2);
+}
+
+TEST(VerdictTest, ReportAboutARankThatDidNotFailStands) {
+  const std::string report = "rank 1 (host vm, pid 71) has not submitted 'w'";
+  EXPECT_EQ(FirstOf({{.rank = 0, .exit_code = 1, .last_error = report}, {.rank = 1}}), 0);
+  EXPECT_EQ(FirstOf({{.rank = 0, .exit_code = 1, .round = 1, .last_error = report},
+                     {.rank = 1, .signal = SIGTERM, .round = 2, .cause = Cause::kLauncher}}),
+            0);
+}
+
+TEST(VerdictTest, ReportThatNamesItsOwnRankBlamesNobody) {
+  const std::string report = "'w': rank 0 (host vm, pid 70) says shape [2], rank 1 (host vm, pid 71) says [3]";
+  EXPECT_EQ(FirstOf({{.rank = 0, .exit_code = 1, .round = 1, .last_error = report},
+                     {.rank = 1, .exit_code = 1, .round = 2, .last_error = report}}),
+            0);
+}
+
+TEST(VerdictTest, ReportsAreFollowedToTheRankThatBlamesNobody) {
+  EXPECT_EQ(FirstOf({{.rank = 0, .exit_code = 1, .round = 1, .last_error = "rank 1 (host a, pid 1) is gone"},
+                     {.rank = 1, .exit_code = 1, .round = 2, .last_error = "rank 2 (host a, pid 2) is gone"},
+                     {.rank = 2, .exit_code = 9, .round = 3, .last_error = "out of data"}}),
+            2);
+}
+
+TEST(VerdictTest, RanksThatBlameEachOtherDoNotConfuseIt) {
+  EXPECT_EQ(FirstOf({{.rank = 1, .exit_code = 1, .round = 1, .last_error = "rank 0 (host a, pid 1) is late"},
+                     {.rank = 0, .exit_code = 1, .round = 2, .last_error = "rank 1 (host a, pid 2) is gone"}}),
+            1);
+}
+
+TEST(VerdictTest, OtherTextsAboutRanksBlameNobody) {
+  for (const char* text : {"rank 1 failed", "rank 1 (host vm) failed", "rank x (host vm, pid 3)",
+                           "rank 99999999999 (host vm, pid 3)", "rank 5 (host vm, pid 3)", "rank 1 (host vm, pid 3"}) {
+    EXPECT_EQ(
+        FirstOf({{.rank = 0, .exit_code = 1, .round = 1, .last_error = text}, {.rank = 1, .exit_code = 1, .round = 2}}),
+        0)
+        << text;
+  }
+}
+
+TEST(VerdictTest, FailureIsDescribedInOneLine) {
+  EXPECT_EQ(DescribeFailure({.rank = 2, .pid = 4711, .host = "h", .signal = SIGKILL, .last_error = "  boom \r"}),
+            "rank 2 (pid 4711, host h) was killed by signal 9 (SIGKILL); last error: \"boom\"");
+  EXPECT_EQ(DescribeFailure({.rank = 0, .pid = 1, .host = "h", .exit_code = 3}),
+            "rank 0 (pid 1, host h) exited with code 3");
+}
+
+TEST(VerdictTest, WhatNobodyKnowsIsLeftOut) {
+  EXPECT_EQ(DescribeFailure({.rank = 1, .host = "h", .exit_code = 3}), "rank 1 (host h) exited with code 3");
+  EXPECT_EQ(DescribeFailure({.rank = -1, .pid = 4, .host = "h", .signal = SIGSEGV}),
+            "a rank (pid 4, host h) was killed by signal 11 (SIGSEGV)");
+  EXPECT_EQ(DescribeFailure({.rank = 1, .exit_code = 3}), "rank 1 exited with code 3");
+}
+
+TEST(VerdictTest, LostRankHasFailed) {
+  const RankEnd lost = {.rank = 1, .pid = 5, .host = "b", .round = 2, .lost = "the way to b is cut"};
+  EXPECT_EQ(FirstOf({{.rank = 0, .exit_code = 0, .round = 1}, lost}), 1);
+  EXPECT_EQ(DescribeFailure(lost), "rank 1 (pid 5, host b) was lost: the way to b is cut");
+  EXPECT_EQ(ExitCodeOf(lost), 1);
+}
+
+TEST(VerdictTest, ReportOfARankThatWasLostIsAConsequence) {
+  EXPECT_EQ(FirstOf({{.rank = 0, .exit_code = 1, .round = 1, .last_error = "rank 1 (host b, pid 5) is gone"},
+                     {.rank = 1, .host = "b", .round = 2, .lost = "the way to b is cut"}}),
+            1);
+}
+
+TEST(VerdictTest, LongErrorsAreCut) {
+  const std::string text =
+      DescribeFailure({.rank = 0, .pid = 1, .host = "h", .exit_code = 3, .last_error = std::string(5000, 'x')});
+  EXPECT_LT(text.size(), 1200u);
+  EXPECT_THAT(text, EndsWith("xxx...\""));
+}
+
+TEST(VerdictTest, SignalsWithoutANameAreNumbers) {
+  EXPECT_EQ(SignalName(SIGTERM), "SIGTERM");
+  EXPECT_EQ(SignalName(63), "signal 63");
+}
+
+TEST(VerdictTest, ExitCodeIsTheRanksOrThatOfItsSignal) {
+  EXPECT_EQ(ExitCodeOf({.exit_code = 3}), 3);
+  EXPECT_EQ(ExitCodeOf({.signal = SIGKILL}), 137);
+}
+
+TEST(LateStartTest, RanksAndHostsAreNamed) {
+  EXPECT_THAT(DescribeLateStart({{2, "beta"}}, absl::Seconds(30)),
+              StartsWith("rank 2 (host beta) was not started within 30s: "));
+  EXPECT_THAT(DescribeLateStart({{2, "beta"}, {3, "beta"}}, absl::Milliseconds(1500)),
+              StartsWith("ranks 2 and 3 (host beta) were not started within 1.5s: "));
+  EXPECT_THAT(DescribeLateStart({{3, "beta"}, {0, "alpha"}, {1, "alpha"}}, absl::Seconds(30)),
+              StartsWith("ranks 0, 1 and 3 (hosts beta and alpha) were not started within 30s: "));
+}
+
+TEST(LateStartTest, SaysWhatToLookAt) {
+  EXPECT_THAT(DescribeLateStart({{0, "alpha"}}, absl::Seconds(30)),
+              AllOf(HasSubstr("rondarun --check"), HasSubstr("--network-interfaces"), HasSubstr("--start-timeout")));
+}
+
+TEST(RankNamesTest, FewAreAllNamed) {
+  EXPECT_EQ(NameRanks({2}), "rank 2");
+  EXPECT_EQ(NameRanks({0, 3}), "ranks 0 and 3");
+  EXPECT_EQ(NameRanks({0, 1, 3}), "ranks 0, 1 and 3");
+  EXPECT_EQ(NameRanks({0, 1, 2, 3, 4, 5, 6, 7}), "ranks 0, 1, 2, 3, 4, 5, 6 and 7");
+}
+
+TEST(RankNamesTest, OfManyTheFirstAreNamedAndTheRestCounted) {
+  EXPECT_EQ(NameRanks({0, 1, 2, 3, 4, 5, 6, 7, 8}), "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 1 more");
+}
+
+}  // namespace
+}  // namespace ronda
