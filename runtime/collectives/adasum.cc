@@ -33,9 +33,9 @@ constexpr size_t kDots = 3;
 // One Adasum on one rank. Lives as long as the call.
 class AdasumRun {
  public:
-  AdasumRun(Communicator& communicator, AdasumOps& place, const ReduceCall& call)
+  AdasumRun(Communicator& communicator, AdasumOps& ops, const ReduceCall& call)
       : communicator_(communicator),
-        place_(place),
+        ops_(ops),
         call_(call),
         members_(call.info, communicator.rank(), communicator.size()),
         wire_(WireDType(call.dtype, call.wire)),
@@ -46,7 +46,7 @@ class AdasumRun {
     }
     if (members_.IncludeSelf()) own_elements_ = layout_.Elements(members_.self());
   }
-  ~AdasumRun() { place_.Release(); }
+  ~AdasumRun() { ops_.Release(); }
 
   absl::Status Run() {
     if (members_.IncludeSelf()) RONDA_RETURN_IF_ERROR(Allocate());
@@ -73,7 +73,7 @@ class AdasumRun {
   absl::Status RoundToWire(const std::byte* from, std::byte* to, size_t elements);
 
   Communicator& communicator_;
-  AdasumOps& place_;
+  AdasumOps& ops_;
   const ReduceCall& call_;
   const Members members_;
   const DType wire_;   // the type of elements on the wire
@@ -99,7 +99,7 @@ absl::Status AdasumRun::Allocate() {
   const size_t pairs = n / 2 * call_.segments.size();
   const size_t dots = pairs * kDots * sizeof(double);
   RONDA_ASSIGN_OR_RETURN(
-      whole_, place_.Allocate({.bytes = whole + shards + partials + dots, .pairs = pairs, .label = call_.info.label}));
+      whole_, ops_.Allocate({.bytes = whole + shards + partials + dots, .pairs = pairs, .label = call_.info.label}));
   shards_ = whole_ + whole;
   partials_ = shards_ + shards;
   dots_ = reinterpret_cast<double*>(partials_ + partials);
@@ -128,32 +128,31 @@ absl::Status AdasumRun::PackContribution() {
       pieces.push_back({.input = static_cast<const std::byte*>(segment.input) + shard.begin * SizeOf(call_.dtype),
                         .residual = has_residual ? segment.residual + shard.begin : nullptr,
                         .count = shard.count,
-                        .offset = offset + shard.place * SizeOf(wire_)});
+                        .offset = offset + shard.offset * SizeOf(wire_)});
     });
     offset += shard_bytes_[static_cast<size_t>(member)];
   }
-  return place_.Pack({.segments = pieces.data(),
-                      .segment_count = static_cast<int>(pieces.size()),
-                      .dtype = call_.dtype,
-                      .wire = {.dtype = wire_},
-                      .scale = call_.prescale,
-                      .buffer = whole_});
+  return ops_.Pack({.segments = pieces.data(),
+                    .segment_count = static_cast<int>(pieces.size()),
+                    .dtype = call_.dtype,
+                    .wire = {.dtype = wire_},
+                    .scale = call_.prescale,
+                    .buffer = whole_});
 }
 
 absl::Status AdasumRun::Widen(const std::byte* from, std::byte* to, size_t elements) {
   const cuda::UnpackSegment all = {.output = to, .count = elements};
-  return place_.Unpack(
-      {.segments = &all, .segment_count = 1, .dtype = dtype_, .wire = {.dtype = wire_}, .buffer = from});
+  return ops_.Unpack({.segments = &all, .segment_count = 1, .dtype = dtype_, .wire = {.dtype = wire_}, .buffer = from});
 }
 
 absl::Status AdasumRun::RoundToWire(const std::byte* from, std::byte* to, size_t elements) {
   const cuda::PackSegment all = {.input = from, .count = elements};
-  return place_.Pack({.segments = &all,
-                      .segment_count = 1,
-                      .dtype = dtype_,
-                      .wire = {.dtype = wire_},
-                      .scale = call_.postscale,
-                      .buffer = to});
+  return ops_.Pack({.segments = &all,
+                    .segment_count = 1,
+                    .dtype = dtype_,
+                    .wire = {.dtype = wire_},
+                    .scale = call_.postscale,
+                    .buffer = to});
 }
 
 absl::Status AdasumRun::CombineAll() {
@@ -180,18 +179,18 @@ absl::Status AdasumRun::CombinePairs(size_t pairs) {
   const auto count = static_cast<int>(a.size());
   if (members_.IncludeSelf()) {
     RONDA_RETURN_IF_ERROR(
-        place_.Dots({.a = a.data(), .b = b.data(), .pair_count = count, .dtype = dtype_, .dots = dots_}));
+        ops_.Dots({.a = a.data(), .b = b.data(), .pair_count = count, .dtype = dtype_, .dots = dots_}));
   }
   const Segment all = {.input = dots_, .output = dots_, .count = pairs * call_.segments.size() * kDots};
   RONDA_RETURN_IF_ERROR(communicator_.Reduce({.info = call_.info, .segments = {&all, 1}, .dtype = DType::kFloat64}));
   if (!members_.IncludeSelf()) return absl::OkStatus();
-  return place_.Combine({.a = a.data(), .b = b.data(), .pair_count = count, .dtype = dtype_, .dots = dots_});
+  return ops_.Combine({.a = a.data(), .b = b.data(), .pair_count = count, .dtype = dtype_, .dots = dots_});
 }
 
 void AdasumRun::ListShards(int member, std::vector<cuda::Extent>& shards) const {
   const size_t first = static_cast<size_t>(member) * own_elements_;
   layout_.ForEach(members_.self(), [&](const Segment&, const AdasumLayout::Shard& shard) {
-    shards.push_back({.data = partials_ + (first + shard.place) * SizeOf(dtype_), .count = shard.count});
+    shards.push_back({.data = partials_ + (first + shard.offset) * SizeOf(dtype_), .count = shard.count});
   });
 }
 
@@ -211,15 +210,15 @@ absl::Status AdasumRun::UnpackResult() {
       if (shard.count == 0) return;
       pieces.push_back({.output = static_cast<std::byte*>(segment.output) + shard.begin * SizeOf(call_.dtype),
                         .count = shard.count,
-                        .offset = offset + shard.place * SizeOf(wire_)});
+                        .offset = offset + shard.offset * SizeOf(wire_)});
     });
     offset += shard_bytes_[static_cast<size_t>(member)];
   }
-  return place_.Unpack({.segments = pieces.data(),
-                        .segment_count = static_cast<int>(pieces.size()),
-                        .dtype = call_.dtype,
-                        .wire = {.dtype = wire_},
-                        .buffer = whole_});
+  return ops_.Unpack({.segments = pieces.data(),
+                      .segment_count = static_cast<int>(pieces.size()),
+                      .dtype = call_.dtype,
+                      .wire = {.dtype = wire_},
+                      .buffer = whole_});
 }
 
 }  // namespace
@@ -283,14 +282,14 @@ absl::Status HostAdasumOps::Combine(const cuda::CombineCall& call) {
   return absl::OkStatus();
 }
 
-absl::Status Adasum(Communicator* communicator, AdasumOps* place, const ReduceCall& call) {
+absl::Status Adasum(Communicator* communicator, AdasumOps* ops, const ReduceCall& call) {
   if (!IsFloatingPoint(call.dtype)) {
     return absl::InvalidArgumentError(absl::StrCat("Adasum is not defined on ", Name(call.dtype)));
   }
   if (Fp8FormatOf(call.dtype, call.wire).has_value() || call.delivery != ReduceCall::Delivery::kAll) {
     return absl::InvalidArgumentError("Adasum has no 8-bit wires, and delivers all to all");
   }
-  return AdasumRun(*communicator, *place, call).Run();
+  return AdasumRun(*communicator, *ops, call).Run();
 }
 
 }  // namespace ronda

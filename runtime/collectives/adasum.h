@@ -75,18 +75,18 @@ class AdasumLayout {
   struct Shard {
     size_t begin;  // element of the tensor
     size_t count;
-    size_t place;  // elements between the member's first shard and this one
+    size_t offset;  // elements between the member's first shard and this one
   };
 
   // Calls visit(segment, shard) for the shards of a member.
   template <typename Visit>
   void ForEach(int member, const Visit& visit) const {
-    size_t place = 0;
+    size_t offset = 0;
     for (const Segment& segment : segments_) {
       const size_t begin = BeginOf(segment, member);
       const size_t count = BeginOf(segment, member + 1) - begin;
-      visit(segment, Shard{.begin = begin, .count = count, .place = place});
-      place += RoomFor(count);
+      visit(segment, Shard{.begin = begin, .count = count, .offset = offset});
+      offset += RoomFor(count);
     }
   }
 
@@ -132,7 +132,7 @@ class AdasumLayout {
 //
 // Errors: those of the communicator and of `ops`; INVALID_ARGUMENT for types that are not floating point, for 8-bit
 // wires, and for deliveries other than kAll; RESOURCE_EXHAUSTED.
-absl::Status Adasum(Communicator* communicator, AdasumOps* place, const ReduceCall& call);
+absl::Status Adasum(Communicator* communicator, AdasumOps* ops, const ReduceCall& call);
 
 }  // namespace ronda
 

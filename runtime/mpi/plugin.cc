@@ -1,4 +1,4 @@
-// libronda_mpi*.so: built once for each MPI, which share this source and not their ABI.
+// libronda_mpi*.so: built once for each MPI. The builds share this source, but not their ABI.
 #include "runtime/mpi/plugin.h"
 
 #include <mpi.h>
@@ -8,26 +8,27 @@
 #include <cstdio>
 #include <cstring>
 
-// What a communicator of the table is here.
+// The table's opaque communicator.
 struct ronda_mpi_communicator {
   MPI_Comm comm;
 };
 
 namespace {
 
-// An MPI knows one job a process, and so does this: its ranks, apart from what the program sends between them.
+// The ranks of the job, with communication apart from the program's own. An MPI serves one job a process, and so does
+// this plugin.
 MPI_Comm& World() {
   static MPI_Comm world = MPI_COMM_NULL;
   return world;
 }
 
-// MPI counts in int. Longer messages are blocks of this size, and a rest.
+// MPI counts in int. Longer messages are described as blocks of this size and a rest.
 constexpr size_t kBlockBytes = size_t{1} << 30;
 
-// No code of an MPI's: they are positive.
+// Not an error code of any MPI: those are positive.
 constexpr int kEnded = -1;
 
-// How `bytes` bytes are described to MPI.
+// The description of `bytes` bytes to MPI.
 class Layout {
  public:
   explicit Layout(size_t bytes) {
@@ -76,7 +77,7 @@ void Keep(MPI_Request mpi_request, ronda_mpi_request* request) {
   std::memcpy(request->words, &mpi_request, sizeof(mpi_request));
 }
 
-// "Open MPI v4.1.4" of a paragraph; "MPICH Version: 4.0.2" of several lines with tabs.
+// Shortens "Open MPI v4.1.4" from a paragraph, and "MPICH Version: 4.0.2" from several lines with tabs.
 const char* Library() {
   static char text[MPI_MAX_LIBRARY_VERSION_STRING];
   int length = 0;
@@ -90,7 +91,7 @@ int Join(ronda_mpi_world* world) {
   if (World() == MPI_COMM_NULL) {
     const int error = MPI_Comm_dup(MPI_COMM_WORLD, &World());
     if (error != MPI_SUCCESS) return error;
-    // The default ends the process.
+    // The default handler ends the process.
     MPI_Comm_set_errhandler(World(), MPI_ERRORS_RETURN);
   }
   MPI_Comm_rank(World(), &world->rank);
@@ -179,7 +180,7 @@ int Test(ronda_mpi_request* requests, int count, int* done) {
   for (int i = 0; i < count && *done != 0; ++i) {
     MPI_Request request = RequestOf(requests[i]);
     const int error = MPI_Test(&request, done, MPI_STATUS_IGNORE);
-    // A complete one is null from now on, and complete again when it is asked for with the others.
+    // A complete request is null from now on, and counts as complete when it is tested again with the others.
     Keep(request, &requests[i]);
     if (error != MPI_SUCCESS) return error;
   }

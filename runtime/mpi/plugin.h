@@ -1,8 +1,9 @@
-/* What libronda_mpi*.so offers: MPI behind a table of C functions, so that nothing else is linked with an MPI and one
- * build of Ronda works with any. Ranks are those of MPI_COMM_WORLD unless a communicator says otherwise.
+/* The interface of libronda_mpi*.so: MPI behind a table of C functions. Only the plugin is linked with an MPI, so one
+ * build of Ronda works with any. Ranks are those of MPI_COMM_WORLD unless a function has a communicator.
  *
- * Functions that return int return 0, or an MPI error code for error_text. None blocks for another rank but those said
- * to. Calls come from one thread at a time (MPI_THREAD_SERIALIZED is enough), but not always from the same one. */
+ * Functions that return int return 0 or an MPI error code for error_text. A function blocks for other ranks only where
+ * its comment says so. Calls come from one thread at a time (MPI_THREAD_SERIALIZED is enough), but not always from the
+ * same one. */
 #ifndef RONDA_RUNTIME_MPI_PLUGIN_H_
 #define RONDA_RUNTIME_MPI_PLUGIN_H_
 
@@ -23,11 +24,11 @@ typedef struct {
   uint64_t words[2];
 } ronda_mpi_request;
 
-/* What initialize found and did. */
+/* The result of initialize. */
 typedef struct {
   int rank;
   int size;
-  int serialized;  /* whether threads may call it by turns; 0: only the thread that initialized it */
+  int serialized;  /* whether several threads may call MPI, one at a time; 0: only the thread that initialized it */
   int initialized; /* whether this call initialized MPI; 0: the program had, and finalizes it too */
 } ronda_mpi_world;
 
@@ -41,10 +42,10 @@ typedef struct {
   int (*finalize)(void);
   /* At most `size` bytes, with a zero at the end. */
   void (*error_text)(int error, char* text, size_t size);
-  /* Blocks until all ranks of MPI_COMM_WORLD have called it with the same size; what lies at `data` on rank 0 replaces
-   * it on the others. */
+  /* Copies `data` of rank 0 to all ranks. Blocks until all ranks of MPI_COMM_WORLD have called it with the same size.
+   */
   int (*broadcast)(void* data, size_t size);
-  /* A communicator of `ranks`, which its members, and only they, ask for; blocks for them. */
+  /* Makes a communicator of `ranks`. Only its members call it; blocks until all of them have. */
   int (*create)(const int* ranks, int size, int tag, ronda_mpi_communicator** communicator);
   void (*destroy)(ronda_mpi_communicator* communicator);
   int (*send)(ronda_mpi_communicator* communicator, const void* data, size_t bytes, int to, int tag,

@@ -52,7 +52,7 @@ class TcpCallee {
   const std::string& challenge() const { return nonce_; }
 
   struct Welcome {
-    TcpConnectionId line;
+    TcpConnectionId id;
     std::string text;  // to be sent to the caller
   };
   // Errors: PERMISSION_DENIED if the caller has not proved that it belongs to this job; INVALID_ARGUMENT if it calls
@@ -71,7 +71,7 @@ class TcpCallee {
 class TcpCaller {
  public:
   // Errors: INTERNAL if the system provides no random bytes.
-  static absl::StatusOr<TcpCaller> Create(const TcpJob* job, const TcpConnectionId& line);
+  static absl::StatusOr<TcpCaller> Create(const TcpJob* job, const TcpConnectionId& id);
 
   // The hello that answers `challenge`.
   // REQUIRES: it has kTcpChallengeBytes.
@@ -81,11 +81,11 @@ class TcpCaller {
   absl::Status Check(absl::string_view welcome) const;
 
  private:
-  TcpCaller(const TcpJob* job, const TcpConnectionId& line, std::string nonce)
-      : job_(job), line_(line), nonce_(std::move(nonce)) {}
+  TcpCaller(const TcpJob* job, const TcpConnectionId& id, std::string nonce)
+      : job_(job), id_(id), nonce_(std::move(nonce)) {}
 
   const TcpJob* job_;
-  TcpConnectionId line_;
+  TcpConnectionId id_;
   std::string nonce_;
   std::string callee_nonce_;
 };

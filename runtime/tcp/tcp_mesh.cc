@@ -28,7 +28,7 @@ namespace {
 constexpr absl::Duration kRound = absl::Milliseconds(50);
 constexpr absl::Duration kPauseBetweenCalls = absl::Milliseconds(100);
 // The number of unauthenticated callers that have room beside the missing ranks.
-constexpr size_t kRoomForStrangers = 64;
+constexpr size_t kRoomForCallers = 64;
 constexpr int kMostComplaints = 5;
 
 constexpr char kAdvice[] =
@@ -46,10 +46,10 @@ absl::Status TooManySockets(int error) {
 }
 
 // The position of `rank` in the level; nullopt: it is not a member.
-std::optional<size_t> PlaceIn(const TcpLevel& level, RankId rank) {
-  const auto place = std::find(level.ranks.begin(), level.ranks.end(), rank);
-  if (place == level.ranks.end()) return std::nullopt;
-  return static_cast<size_t>(place - level.ranks.begin());
+std::optional<size_t> PositionIn(const TcpLevel& level, RankId rank) {
+  const auto it = std::find(level.ranks.begin(), level.ranks.end(), rank);
+  if (it == level.ranks.end()) return std::nullopt;
+  return static_cast<size_t>(it - level.ranks.begin());
 }
 
 // A connection may be idle for hours, and a device between the hosts may forget it. Keepalive prevents that.
@@ -85,9 +85,9 @@ absl::Status WriteAll(int fd, absl::string_view text) {
 // This rank's call to another rank, repeated until it has led to a connection.
 class OutgoingCall {
  public:
-  OutgoingCall(const TcpMeshOptions& options, const TcpConnectionId& line) : options_(options), line_(line) {}
+  OutgoingCall(const TcpMeshOptions& options, const TcpConnectionId& id) : options_(options), id_(id) {}
 
-  const TcpConnectionId& line() const { return line_; }
+  const TcpConnectionId& id() const { return id_; }
   bool is_over() const { return state_ == State::kOver; }
   const absl::Status& last_error() const { return last_error_; }
   UniqueFd TakeSocket() { return std::move(socket_); }
@@ -103,7 +103,7 @@ class OutgoingCall {
     const absl::Duration now = MonotonicTime();
     if (MayHangUp() && now >= end_) HangUp(absl::DeadlineExceededError(SilenceSoFar()));
     if (is_over() || socket_.valid() || now < due_) return absl::OkStatus();
-    RONDA_ASSIGN_OR_RETURN(caller_, TcpCaller::Create(&options_.job, line_));
+    RONDA_ASSIGN_OR_RETURN(caller_, TcpCaller::Create(&options_.job, id_));
     RONDA_ASSIGN_OR_RETURN(const SocketAddress address, ToSocketAddress(callee()));
     UniqueFd socket(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!socket.valid() && errno == EMFILE) return TooManySockets(errno);
@@ -138,7 +138,7 @@ class OutgoingCall {
     return state_ == State::kConnecting ? "no answer" : "connected, but who is there does not answer as a rank does";
   }
 
-  const Endpoint& callee() const { return options_.endpoints[static_cast<size_t>(line_.callee)]; }
+  const Endpoint& callee() const { return options_.endpoints[static_cast<size_t>(id_.callee)]; }
 
   void HangUp(const absl::Status& error) {
     last_error_ = error;
@@ -167,7 +167,7 @@ class OutgoingCall {
   }
 
   const TcpMeshOptions& options_;
-  const TcpConnectionId line_;
+  const TcpConnectionId id_;
   State state_ = State::kConnecting;
   UniqueFd socket_;
   std::optional<TcpCaller> caller_;
@@ -204,7 +204,7 @@ class Mesh {
   void HearAll(absl::Span<const pollfd> polled);
   void Complain(const absl::Status& why);
   absl::Status DeadlineError() const;
-  UniqueFd* SocketOf(const TcpConnectionId& line, RankId peer);
+  UniqueFd* SocketOf(const TcpConnectionId& id, RankId peer);
   size_t Missing() const;
 
   const TcpListener& listener_;
@@ -221,16 +221,17 @@ void Mesh::Plan() {
     sockets_.emplace_back(level.ranks.size());
     for (const RankId rank : level.ranks) {
       if (rank < options_.rank) {
-        outgoing_.emplace_back(options_, TcpConnectionId{.level = level.number, .caller = options_.rank, .callee = rank});
+        outgoing_.emplace_back(options_,
+                               TcpConnectionId{.level = level.number, .caller = options_.rank, .callee = rank});
       }
     }
   }
 }
 
-UniqueFd* Mesh::SocketOf(const TcpConnectionId& line, RankId peer) {
+UniqueFd* Mesh::SocketOf(const TcpConnectionId& id, RankId peer) {
   for (size_t i = 0; i < levels_.size(); ++i) {
-    const std::optional<size_t> place = PlaceIn(levels_[i], peer);
-    if (levels_[i].number == line.level && place.has_value()) return &sockets_[i][*place];
+    const std::optional<size_t> position = PositionIn(levels_[i], peer);
+    if (levels_[i].number == id.level && position.has_value()) return &sockets_[i][*position];
   }
   return nullptr;
 }
@@ -270,7 +271,7 @@ absl::Status Mesh::Round() {
   for (OutgoingCall& call : outgoing_) {
     if (polled[next++].revents == 0) continue;
     call.Advance();
-    if (call.is_over()) *SocketOf(call.line(), call.line().callee) = call.TakeSocket();
+    if (call.is_over()) *SocketOf(call.id(), call.id().callee) = call.TakeSocket();
   }
   HearAll(absl::MakeSpan(polled).subspan(next));
   return polled[0].revents != 0 ? Accept() : absl::OkStatus();
@@ -294,7 +295,7 @@ absl::Status Mesh::Accept() {
     if (!socket.valid()) return errno == EMFILE ? TooManySockets(errno) : absl::OkStatus();
     RONDA_ASSIGN_OR_RETURN(TcpCallee callee, TcpCallee::Create(&options_.job, options_.rank));
     if (!WriteAll(socket.get(), callee.challenge()).ok()) continue;
-    if (incoming_.size() >= Missing() + kRoomForStrangers) incoming_.pop_front();
+    if (incoming_.size() >= Missing() + kRoomForCallers) incoming_.pop_front();
     incoming_.push_back({.socket = std::move(socket),
                          .callee = std::move(callee),
                          .end = MonotonicTime() + options_.caller_timeout,
@@ -311,15 +312,15 @@ absl::StatusOr<bool> Mesh::Hear(IncomingCall& call) {
 }
 
 absl::Status Mesh::Admit(IncomingCall& call, const TcpCallee::Welcome& welcome) {
-  const RankId caller = welcome.line.caller;
-  UniqueFd* const place = caller > options_.rank ? SocketOf(welcome.line, caller) : nullptr;
-  if (place == nullptr) {
+  const RankId caller = welcome.id.caller;
+  UniqueFd* const socket = caller > options_.rank ? SocketOf(welcome.id, caller) : nullptr;
+  if (socket == nullptr) {
     return absl::InvalidArgumentError(
-        absl::StrCat("rank ", caller, " has called rank ", options_.rank, " for level ", welcome.line.level));
+        absl::StrCat("rank ", caller, " has called rank ", options_.rank, " for level ", welcome.id.level));
   }
   RONDA_RETURN_IF_ERROR(WriteAll(call.socket.get(), welcome.text));
   // If there is a connection already, the caller has lost it: otherwise it would not have called again.
-  *place = std::move(call.socket);
+  *socket = std::move(call.socket);
   return absl::OkStatus();
 }
 
@@ -334,16 +335,16 @@ absl::Status Mesh::DeadlineError() const {
       absl::StrCat(ToString(options_.peers[static_cast<size_t>(options_.rank)]), " has no connections for data");
   for (const OutgoingCall& call : outgoing_) {
     if (call.is_over()) continue;
-    const auto callee = static_cast<size_t>(call.line().callee);
+    const auto callee = static_cast<size_t>(call.id().callee);
     absl::StrAppend(&text, " to ", ToString(options_.peers[callee]), " at ", NumericText(options_.endpoints[callee]),
                     call.last_error().ok() ? "" : absl::StrCat(" (", call.last_error().message(), ")"), ",");
     break;
   }
   std::vector<RankId> awaited;
   for (size_t i = 0; i < levels_.size(); ++i) {
-    for (size_t place = 0; place < levels_[i].ranks.size(); ++place) {
-      const RankId rank = levels_[i].ranks[place];
-      if (rank > options_.rank && !sockets_[i][place].valid()) awaited.push_back(rank);
+    for (size_t position = 0; position < levels_[i].ranks.size(); ++position) {
+      const RankId rank = levels_[i].ranks[position];
+      if (rank > options_.rank && !sockets_[i][position].valid()) awaited.push_back(rank);
     }
   }
   std::sort(awaited.begin(), awaited.end());
@@ -361,7 +362,7 @@ std::vector<std::unique_ptr<PointToPoint>> Mesh::TakeMessages() {
     for (const UniqueFd& socket : sockets_[i]) {
       if (socket.valid()) SetUp(socket.get());
     }
-    const auto self = static_cast<RankId>(*PlaceIn(levels_[i], options_.rank));
+    const auto self = static_cast<RankId>(*PositionIn(levels_[i], options_.rank));
     messages.push_back(std::make_unique<TcpMessages>(self, std::move(sockets_[i])));
   }
   return messages;

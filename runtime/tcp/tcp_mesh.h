@@ -27,12 +27,12 @@ struct TcpLevel {
 struct TcpMeshOptions {
   TcpJob job;
   RankId rank = 0;
-  std::vector<Peer> peers;                                    // by rank
-  std::vector<Endpoint> endpoints;                            // by rank: its listener
-  absl::Duration timeout = absl::Seconds(30);                 // the longest wait for all others
+  std::vector<Peer> peers;                           // by rank
+  std::vector<Endpoint> endpoints;                   // by rank: its listener
+  absl::Duration timeout = absl::Seconds(30);        // the longest wait for all others
   absl::Duration caller_timeout = absl::Seconds(5);  // the longest wait for a caller's handshake
   absl::Duration call_timeout = absl::Seconds(5);    // the longest wait for an answer before a call is repeated
-  std::function<absl::Status()> job_failure;                  // ends the wait
+  std::function<absl::Status()> job_failure;         // ends the wait
 };
 
 // Connects this rank with all other members of each of `levels`, of which it is a member. A rank calls those with lower

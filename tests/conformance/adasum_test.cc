@@ -63,8 +63,8 @@ class AdasumOnRank {
     const OnDevice::Parts& parts = on_device_->parts();
     place_ = std::make_unique<DeviceAdasumOps>(
         DeviceAdasumOps::Options{.device = parts.device,
-                                   .stream = parts.stream->handle(),
-                                   .blocks = DeviceBlocks::Create(parts.device, RONDA_CUDA_DEVICE_MEMORY)});
+                                 .stream = parts.stream->handle(),
+                                 .blocks = DeviceBlocks::Create(parts.device, RONDA_CUDA_DEVICE_MEMORY)});
   }
 
   bool is_on_device() const { return on_device_ != nullptr; }

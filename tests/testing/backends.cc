@@ -8,13 +8,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-<<<<<<< HEAD
 #include "runtime/collectives/inprocess/in_process_communicator.h"
 #include "runtime/collectives/self/self_communicator.h"
 #include "runtime/collectives/shm/shm_communicator.h"
 #include "tests/testing/device_transports.h"
-=======
->>>>>>> 6b332d7 (Tests: fewer and fuller files; the client's tests of several processes are one binary)
 #include "tests/testing/message_transports.h"
 
 namespace ronda::testing {

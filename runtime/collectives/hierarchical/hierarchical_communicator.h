@@ -36,7 +36,7 @@ class HierarchicalCommunicator : public Communicator {
     RankId rank = 0;
     HostMap hosts;
     std::unique_ptr<LevelOps> ops = std::make_unique<HostLevelOps>();  // for the tensors' memory
-    std::unique_ptr<Communicator> local;   // of this host's ranks, by local rank
+    std::unique_ptr<Communicator> local;                               // of this host's ranks, by local rank
     std::unique_ptr<Communicator> across;  // of the ranks with this local rank, by host; nullptr:
                                            // this rank has no shard
     std::unique_ptr<Communicator> flat;    // of all ranks, for calls that two levels do not make cheaper

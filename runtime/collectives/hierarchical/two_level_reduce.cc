@@ -119,9 +119,7 @@ absl::Status TwoLevelReduce::RunChunks(const Plan& plan, size_t chunks) {
 }
 
 absl::Status TwoLevelReduce::BeginAcross(size_t slot) {
-  const auto cross = [this](size_t which) {
-    return levels_.ops->Across(which, [&] { return ReduceAcross(which); });
-  };
+  const auto cross = [this](size_t which) { return levels_.ops->Across(which, [&] { return ReduceAcross(which); }); };
   RONDA_RETURN_IF_ERROR(levels_.ops->HandOver(slot));
   if (levels_.across_driver == Levels::Driver::kCaller) return cross(slot);
   if (worker_ == nullptr) worker_ = std::make_unique<AcrossWorker>(cross);

@@ -127,7 +127,7 @@ class TwoLevelReduce {
   const Levels levels_;
   LogicalBuffer::Memory buffer_memory_;
   std::array<Slot, LevelOps::kSlots> slots_;
-  std::vector<Segment> pieces_;           // of the chunk under reduction on the host
+  std::vector<Segment> pieces_;        // of the chunk under reduction on the host
   std::vector<LevelOps::Piece> runs_;  // of the chunk under gathering
   // Exists from the first reduction of several chunks on; destroyed before the slots.
   std::unique_ptr<AcrossWorker> worker_;

@@ -70,8 +70,7 @@ absl::Status MessageCommunicator::ReduceShort(const ReduceArithmetic& reduction,
 }
 
 absl::Status MessageCommunicator::Broadcast(const BroadcastCall& call) {
-  return AsMember(call.info,
-                  [&](const Members& members) { return exchanges_.Broadcast(call, members, chunk_bytes_); });
+  return AsMember(call.info, [&](const Members& members) { return exchanges_.Broadcast(call, members, chunk_bytes_); });
 }
 
 absl::Status MessageCommunicator::Allgather(const AllgatherCall& call) {

@@ -121,18 +121,18 @@ absl::Status Dissemination::Run(const CallInfo& info, size_t bytes_total) {
 
 absl::Status Dissemination::Step(int held, const RunningCollective& running) {
   const int size = members_->size();
-  for (int place = held; place < std::min(size, kFanOut * held); place += held) {
-    const size_t bytes = static_cast<size_t>(std::min(held, size - place)) * block_bytes_;
-    RONDA_RETURN_IF_ERROR(link_.Receive(At(place), bytes, MemberAt(place), receives_));
-    RONDA_RETURN_IF_ERROR(link_.Send(At(0), bytes, MemberAt(size - place), sends_));
+  for (int position = held; position < std::min(size, kFanOut * held); position += held) {
+    const size_t bytes = static_cast<size_t>(std::min(held, size - position)) * block_bytes_;
+    RONDA_RETURN_IF_ERROR(link_.Receive(At(position), bytes, MemberAt(position), receives_));
+    RONDA_RETURN_IF_ERROR(link_.Send(At(0), bytes, MemberAt(size - position), sends_));
   }
   return link_.Wait(receives_, running);
 }
 
 Ballot::Result Dissemination::CountVotes() const {
-  for (int place = 0; place < members_->size(); ++place) {
+  for (int position = 0; position < members_->size(); ++position) {
     Vote vote = kStays;
-    std::memcpy(&vote, At(place), sizeof(vote));
+    std::memcpy(&vote, At(position), sizeof(vote));
     if (vote != kStays) return Ballot::Result::kVetoed;
   }
   return Ballot::Result::kCarriedOut;
@@ -159,20 +159,20 @@ absl::Status MessageExchanges::Broadcast(const BroadcastCall& call, const Member
 absl::Status MessageExchanges::BroadcastDownTree(const BroadcastCall& call, const Members& members) {
   const int size = members.size();
   // Positions in the tree are counted from the root. The lowest set bit of a position is the distance to its parent.
-  const int place = (members.self() - call.root + size) % size;
+  const int position = (members.self() - call.root + size) % size;
   // The positions between a position and the root are those without its lowest set bits.
-  const int between = std::max(0, std::popcount(static_cast<unsigned>(place)) - 1);
+  const int between = std::max(0, std::popcount(static_cast<unsigned>(position)) - 1);
   const RunningCollective running = link_.Running(call.info, call.bytes, between);
   const auto rank_at = [&](int at) { return members[(at + call.root) % size]; };
   int distance = 1;
-  while (distance < size && (place & distance) == 0) distance *= 2;
-  if (place != 0) {
-    RONDA_RETURN_IF_ERROR(link_.Receive(call.data, call.bytes, rank_at(place - distance), transfers_[0]));
+  while (distance < size && (position & distance) == 0) distance *= 2;
+  if (position != 0) {
+    RONDA_RETURN_IF_ERROR(link_.Receive(call.data, call.bytes, rank_at(position - distance), transfers_[0]));
     RONDA_RETURN_IF_ERROR(link_.Wait(transfers_[0], running));
   }
   for (distance /= 2; distance > 0; distance /= 2) {
-    if (place + distance >= size) continue;
-    RONDA_RETURN_IF_ERROR(link_.Send(call.data, call.bytes, rank_at(place + distance), transfers_[0]));
+    if (position + distance >= size) continue;
+    RONDA_RETURN_IF_ERROR(link_.Send(call.data, call.bytes, rank_at(position + distance), transfers_[0]));
   }
   return link_.Wait(transfers_[0], running);
 }

@@ -37,16 +37,16 @@ class Dissemination {
   absl::Status Run(const CallInfo& info, size_t bytes_total);
 
   // The block of a member, until the next Begin; aligned to 8 bytes. Undefined after a veto.
-  const char* BlockOf(int member) const { return At(PlaceOf(member)) + sizeof(Vote); }
+  const char* BlockOf(int member) const { return At(PositionOf(member)) + sizeof(Vote); }
 
  private:
   // Precedes each block.
   using Vote = uint64_t;
 
-  int PlaceOf(int member) const { return (member - members_->self() + members_->size()) % members_->size(); }
-  const char* At(int place) const { return blocks_.data() + static_cast<size_t>(place) * block_bytes_; }
-  char* At(int place) { return blocks_.data() + static_cast<size_t>(place) * block_bytes_; }
-  RankId MemberAt(int place) const { return (*members_)[(members_->self() + place) % members_->size()]; }
+  int PositionOf(int member) const { return (member - members_->self() + members_->size()) % members_->size(); }
+  const char* At(int position) const { return blocks_.data() + static_cast<size_t>(position) * block_bytes_; }
+  char* At(int position) { return blocks_.data() + static_cast<size_t>(position) * block_bytes_; }
+  RankId MemberAt(int position) const { return (*members_)[(members_->self() + position) % members_->size()]; }
 
   // Sends the `held` blocks on and receives those behind them.
   absl::Status Step(int held, const RunningCollective& running);

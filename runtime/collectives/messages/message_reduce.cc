@@ -250,14 +250,14 @@ template <typename Address>
 auto MessageReduce::InOnePiece(int member, uint64_t k, const Address& address) const {
   const Range slice = SliceOf(member, k);
   int pieces = 0;
-  std::invoke_result_t<Address, const ReduceArithmetic::Run&> place = nullptr;
+  std::invoke_result_t<Address, const ReduceArithmetic::Run&> address_of_piece = nullptr;
   memory_.regions.ForEachRange(member, slice.begin, slice.count, [&](Range range, size_t) {
     reduction_.buffer().ForEachRun(range.begin, range.count, [&](const ReduceArithmetic::Run& run) {
       ++pieces;
-      place = address(run);
+      address_of_piece = address(run);
     });
   });
-  return pieces == 1 ? place : nullptr;
+  return pieces == 1 ? address_of_piece : nullptr;
 }
 
 const char* MessageReduce::InputOf(int member, uint64_t k) const {
@@ -278,8 +278,8 @@ char* MessageReduce::ResultOf(int member, uint64_t k) const {
 }
 
 char* MessageReduce::At(const PageScratch& scratch, int member, uint64_t k) const {
-  const size_t place = k % kSlots * static_cast<size_t>(members_.size()) + static_cast<size_t>(member);
-  return scratch.data() + place * slice_bytes_;
+  const size_t slot = k % kSlots * static_cast<size_t>(members_.size()) + static_cast<size_t>(member);
+  return scratch.data() + slot * slice_bytes_;
 }
 
 }  // namespace ronda

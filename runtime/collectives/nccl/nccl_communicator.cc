@@ -78,8 +78,7 @@ absl::Status NcclCommunicator::Reduce(const ReduceCall& call) {
   if (!NcclReduce::IsNeeded(call)) return groups_.failure();
   RONDA_RETURN_IF_ERROR(groups_.failure());
   RONDA_RETURN_IF_ERROR(reduce_->Prepare(call, Members(call.info, options_.rank, options_.size)));
-  return AsMember(call.info,
-                  [&](const Members& members, Entry* entry) { return reduce_->Run(call, members, entry); });
+  return AsMember(call.info, [&](const Members& members, Entry* entry) { return reduce_->Run(call, members, entry); });
 }
 
 absl::Status NcclCommunicator::Barrier(const CallInfo& info) {

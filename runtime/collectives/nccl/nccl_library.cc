@@ -53,7 +53,7 @@ std::vector<std::string> PatternsOf(const std::string& path, const std::string& 
 // The library that a pattern leads to; nullptr: none, and `failures` lists the attempts.
 struct Found {
   void* library = nullptr;
-  std::string place;
+  std::string file;
 };
 
 Found Open(const std::string& pattern, std::vector<std::string>* failures) {
@@ -62,8 +62,8 @@ Found Open(const std::string& pattern, std::vector<std::string>* failures) {
   const bool is_pattern = pattern.find('*') != std::string::npos;
   if (files.empty() && is_pattern) failures->push_back(absl::StrCat("no ", pattern));
   if (files.empty() && !is_pattern) files.push_back(pattern);
-  for (const std::string& place : files) {
-    if (void* const library = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL)) return {library, place};
+  for (const std::string& file : files) {
+    if (void* const library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) return {library, file};
     failures->emplace_back(dlerror());
   }
   return {};
@@ -124,12 +124,12 @@ std::string FileOf(const void* symbol, const std::string& otherwise) {
   return dladdr(symbol, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : otherwise;
 }
 
-absl::StatusOr<NcclLibrary> Examine(void* library, const std::string& place) {
-  NcclLibrary nccl = {.functions = {}, .path = place};
+absl::StatusOr<NcclLibrary> Examine(void* library, const std::string& file) {
+  NcclLibrary nccl = {.functions = {}, .path = file};
   Symbols symbols(library);
   symbols.Need("ncclGetVersion", &nccl.functions.GetVersion);
-  if (!symbols.missing().empty()) return absl::FailedPreconditionError(absl::StrCat(place, " is not NCCL"));
-  nccl.path = FileOf(reinterpret_cast<const void*>(nccl.functions.GetVersion), place);
+  if (!symbols.missing().empty()) return absl::FailedPreconditionError(absl::StrCat(file, " is not NCCL"));
+  nccl.path = FileOf(reinterpret_cast<const void*>(nccl.functions.GetVersion), file);
   int version = 0;
   const NcclResult result = nccl.functions.GetVersion(&version);
   if (result != NcclResult::kSuccess) {
@@ -160,7 +160,7 @@ absl::StatusOr<std::shared_ptr<const NcclLibrary>> LoadNccl(const std::string& p
   for (const std::string& pattern : PatternsOf(path, toolkit)) {
     const Found found = Open(pattern, &failures);
     if (found.library == nullptr) continue;
-    RONDA_ASSIGN_OR_RETURN(NcclLibrary nccl, Examine(found.library, found.place));
+    RONDA_ASSIGN_OR_RETURN(NcclLibrary nccl, Examine(found.library, found.file));
     return std::make_shared<const NcclLibrary>(std::move(nccl));
   }
   return absl::NotFoundError(absl::StrCat("NCCL cannot be loaded (", absl::StrJoin(failures, "; "),

@@ -53,8 +53,8 @@ bool StaysByOne(ReduceOp op) { return op == ReduceOp::kProduct || op == ReduceOp
 
 // The offsets of an exchange's votes behind the `n` shards that have arrived: in the wire's format, and then in float32
 // for the residuals.
-struct VotePlaces {
-  VotePlaces(const WirePlan& plan, int n)
+struct VoteOffsets {
+  VoteOffsets(const WirePlan& plan, int n)
       : dtype(plan.layout().fp8.has_value() ? DType::kUint8 : plan.layout().dtype),
         element_bytes(SizeOf(dtype)),
         of_wire(plan.ShardBytes(n) * static_cast<size_t>(n)),
@@ -197,10 +197,10 @@ absl::Status NcclReduce::AllReduceAlone(const ReduceCall& call, Entry* entry, st
 absl::Status NcclReduce::RunExchange(const ReduceCall& call, const Members& members, Entry* entry) {
   plan_.Lay(call, 0);
   const int n = members.size();
-  const VotePlaces places(plan_, n);
+  const VoteOffsets offsets(plan_, n);
   const bool votes = call.info.ballot != nullptr;
   RONDA_ASSIGN_OR_RETURN(std::byte* const wire, wire_.Get(plan_.ShardBytes(n) * static_cast<size_t>(n)));
-  RONDA_ASSIGN_OR_RETURN(std::byte* const arrived, arrived_.Get(places.end));
+  RONDA_ASSIGN_OR_RETURN(std::byte* const arrived, arrived_.Get(offsets.end));
   if (entry != nullptr) {
     wire_.RegisterFor(entry);
     arrived_.RegisterFor(entry);
@@ -211,23 +211,23 @@ absl::Status NcclReduce::RunExchange(const ReduceCall& call, const Members& memb
   RONDA_RETURN_IF_ERROR(ReduceShard(call, members, wire, arrived));
   RONDA_RETURN_IF_ERROR(Gather(call, members, entry, wire));
   if (!votes) return Unpack(call, wire, {}, {});
-  RONDA_RETURN_IF_ERROR(KeepResiduals(call, {.elements = arrived + places.of_residuals, .count = n, .stay = 1}));
-  return Unpack(call, wire, {}, {.elements = arrived + places.of_wire, .count = n, .stay = 1});
+  RONDA_RETURN_IF_ERROR(KeepResiduals(call, {.elements = arrived + offsets.of_residuals, .count = n, .stay = 1}));
+  return Unpack(call, wire, {}, {.elements = arrived + offsets.of_wire, .count = n, .stay = 1});
 }
 
 absl::Status NcclReduce::Scatter(const ReduceCall& call, const Members& members, Entry* entry, const std::byte* wire,
                                  std::byte* arrived) {
   const int n = members.size();
-  const VotePlaces places(plan_, n);
+  const VoteOffsets offsets(plan_, n);
   const bool votes = call.info.ballot != nullptr;
   const bool keeps_residuals = votes && RoundsContributions(call.dtype, call.wire);
-  const void* const vote = Stays(call.info) ? values_.One(places.dtype) : values_.Zero();
+  const void* const vote = Stays(call.info) ? values_.One(offsets.dtype) : values_.Zero();
   const void* const float_vote = Stays(call.info) ? values_.One(DType::kFloat32) : values_.Zero();
   if (entry == nullptr) {
     RONDA_RETURN_IF_ERROR(Copy(arrived, wire, plan_.bytes()));
     if (!votes) return absl::OkStatus();
-    RONDA_RETURN_IF_ERROR(Copy(arrived + places.of_wire, vote, places.element_bytes));
-    return Copy(arrived + places.of_residuals, float_vote, sizeof(float));
+    RONDA_RETURN_IF_ERROR(Copy(arrived + offsets.of_wire, vote, offsets.element_bytes));
+    return Copy(arrived + offsets.of_residuals, float_vote, sizeof(float));
   }
   const size_t shard = plan_.ShardBytes(n);
   const size_t own = plan_.Shard(members.self(), n).bytes;
@@ -242,10 +242,10 @@ absl::Status NcclReduce::Scatter(const ReduceCall& call, const Members& members,
       const WirePlan::Range theirs = plan_.Shard(i, n);
       exchange(i, wire + theirs.begin, theirs.bytes, arrived + shard * at, own);
       if (!votes) continue;
-      exchange(i, vote, places.element_bytes, arrived + places.of_wire + places.element_bytes * at,
-               places.element_bytes);
+      exchange(i, vote, offsets.element_bytes, arrived + offsets.of_wire + offsets.element_bytes * at,
+               offsets.element_bytes);
       if (!keeps_residuals) continue;
-      exchange(i, float_vote, sizeof(float), arrived + places.of_residuals + sizeof(float) * at, sizeof(float));
+      exchange(i, float_vote, sizeof(float), arrived + offsets.of_residuals + sizeof(float) * at, sizeof(float));
     }
     return batch.result();
   }));

@@ -121,7 +121,7 @@ class NcclReduce {
   const VoteValues values_;
   OpenVotes votes_;
   std::shared_ptr<OpenVote> vote_;  // for the next call that has a ballot
-  const DeviceMemory unseen_;         // receives outcomes that are not read
+  const DeviceMemory unseen_;       // receives outcomes that are not read
   StreamBuffer wire_;
   StreamBuffer arrived_;    // contributions of the other members
   StreamBuffer residuals_;  // copies of residuals

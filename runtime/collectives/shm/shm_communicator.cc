@@ -284,17 +284,17 @@ absl::Status ShmCommunicator::Alltoall(const AlltoallCall& call) {
 absl::Status ShmCommunicator::Barrier(const CallInfo& info) {
   RONDA_RETURN_IF_ERROR(sync_.world().failure());
   const Members members(info, rank(), size());
-  const ChunkSequence place = stream_.TakeLine();
+  const ChunkSequence chunks = stream_.TakeLine();
   RunningCollective running = sync_.Running(info, /*bytes_total=*/0);
   if (members.size() == size()) {
     std::optional<LateCall> late_call;
     if (info.ballot != nullptr) running.late_call = &late_call.emplace(info.ballot->when_late);
-    RONDA_RETURN_IF_ERROR(flat_.Run(nullptr, 0, place, info.ballot, running));
+    RONDA_RETURN_IF_ERROR(flat_.Run(nullptr, 0, chunks, info.ballot, running));
   } else if (members.IncludeSelf()) {
-    sync_.Publish(ShmStage::kPacked, place.end);
-    RONDA_RETURN_IF_ERROR(sync_.WaitForMembers(members, ShmStage::kPacked, place.end, running));
+    sync_.Publish(ShmStage::kPacked, chunks.end);
+    RONDA_RETURN_IF_ERROR(sync_.WaitForMembers(members, ShmStage::kPacked, chunks.end, running));
   }
-  return FinishAt(place.end);
+  return FinishAt(chunks.end);
 }
 
 void ShmCommunicator::Tune(const Tuning& tuning) {

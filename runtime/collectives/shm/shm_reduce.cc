@@ -26,7 +26,7 @@ ShmReduce::ShmReduce(const ReduceArithmetic& reduction, const Members& members, 
                      StreamWriter& writer)
     : members_(members),
       reduction_(reduction),
-      way_(WayOf(reduction_, members)),
+      algorithm_(ChooseAlgorithm(reduction_, members)),
       granule_bytes_(reduction_.layout().granule_bytes),
       chunks_(stream.Take(BytesToTake(reduction_), granule_bytes_)),
       sync_(sync),
@@ -34,10 +34,10 @@ ShmReduce::ShmReduce(const ReduceArithmetic& reduction, const Members& members, 
       running_(sync.Running(reduction.call().info, reduction.input_bytes())),
       sources_(members.size()) {}
 
-ShmReduce::Way ShmReduce::WayOf(const ReduceArithmetic& reduction, const Members& members) {
-  if (reduction.call().delivery == ReduceCall::Delivery::kParts) return Way::kParts;
+ShmReduce::Algorithm ShmReduce::ChooseAlgorithm(const ReduceArithmetic& reduction, const Members& members) {
+  if (reduction.call().delivery == ReduceCall::Delivery::kParts) return Algorithm::kParts;
   const bool is_small = reduction.wire_bytes() <= kFullExchangeBytes;
-  return members.size() <= 2 || is_small ? Way::kFullExchange : Way::kShards;
+  return members.size() <= 2 || is_small ? Algorithm::kFullExchange : Algorithm::kShards;
 }
 
 absl::Status ShmReduce::Run() {
@@ -52,7 +52,7 @@ absl::Status ShmReduce::Run() {
     writer_.Drop();
     return absl::OkStatus();
   }
-  absl::Status status = way_ == Way::kShards ? RunByShards() : RunFullExchange();
+  absl::Status status = algorithm_ == Algorithm::kShards ? RunByShards() : RunFullExchange();
   writer_.Stop();
   return status;
 }
@@ -85,8 +85,8 @@ absl::Status ShmReduce::RunByShards() {
 }
 
 absl::Status ShmReduce::Pack(uint64_t k) {
-  if (way_ == Way::kFullExchange || !reduction_.ContributesInputItself()) return PackChunk(k, kNothing);
-  return way_ == Way::kParts ? PackForOthers(k) : PackChunk(k, ShardOf(members_.self(), k));
+  if (algorithm_ == Algorithm::kFullExchange || !reduction_.ContributesInputItself()) return PackChunk(k, kNothing);
+  return algorithm_ == Algorithm::kParts ? PackForOthers(k) : PackChunk(k, ShardOf(members_.self(), k));
 }
 
 absl::Status ShmReduce::PackChunk(uint64_t k, Range left_out) {

@@ -47,8 +47,8 @@ class ShmReduce {
   };
   static constexpr Range kNothing = {.begin = 0, .count = 0};
 
-  enum class Way { kFullExchange, kParts, kShards };
-  static Way WayOf(const ReduceArithmetic& reduction, const Members& members);
+  enum class Algorithm { kFullExchange, kParts, kShards };
+  static Algorithm ChooseAlgorithm(const ReduceArithmetic& reduction, const Members& members);
 
   // Packs the first chunk and holds the vote, which travels with it.
   absl::Status Begin();
@@ -77,7 +77,7 @@ class ShmReduce {
 
   const Members members_;
   const ReduceArithmetic& reduction_;
-  const Way way_;
+  const Algorithm algorithm_;
   const size_t granule_bytes_;
   const ChunkSequence chunks_;
   ChunkSync& sync_;

@@ -13,8 +13,8 @@ namespace {
 // The contributions of all ranks together stay in the first-level cache.
 constexpr size_t kMaxBytesOfAll = 16 << 10;
 
-// The number of the exchange at `place`: even, and one more for a rank that vetoes.
-uint64_t NumberOf(const ChunkSequence& place) { return 2 * (place.begin + 1); }
+// The number of the exchange at `chunks`: even, and one more for a rank that vetoes.
+uint64_t NumberOf(const ChunkSequence& chunks) { return 2 * (chunks.begin + 1); }
 
 size_t LinesFor(size_t bytes) { return std::max<size_t>(1, (bytes + kShmFlatPayloadBytes - 1) / kShmFlatPayloadBytes); }
 
@@ -51,13 +51,13 @@ FlatExchange::FlatExchange(ChunkSync& sync)
   for (RankId rank = 0; rank < sync.world().size(); ++rank) lines_.push_back(sync.world().view().FlatLines(rank));
 }
 
-absl::Status FlatExchange::Run(const char* own, size_t bytes, const ChunkSequence& place, Ballot* ballot,
+absl::Status FlatExchange::Run(const char* own, size_t bytes, const ChunkSequence& chunks, Ballot* ballot,
                                RunningCollective& running) {
   turn_ = (turn_ + 1) % kShmFlatTurns;
-  const uint64_t number = NumberOf(place);
+  const uint64_t number = NumberOf(chunks);
   if (ballot != nullptr && ballot->own == Ballot::Vote::kVeto) {
     ballot->result = Ballot::Result::kVetoed;
-    return Veto(place, running);
+    return Veto(chunks, running);
   }
   Write(own, bytes, number);
   if (ballot != nullptr) {
@@ -81,13 +81,13 @@ void FlatExchange::TakeBack(size_t bytes) const {
   for (size_t i = 0; i < count; ++i) PrefetchToWrite(lines + i);
 }
 
-absl::Status FlatExchange::Veto(const ChunkSequence& place, const RunningCollective& running) {
+absl::Status FlatExchange::Veto(const ChunkSequence& chunks, const RunningCollective& running) {
   const ShmWorld& world = sync_.world();
   for (RankId rank = 0; rank < world.size(); ++rank) {
     if (rank == world.rank()) continue;
-    RONDA_RETURN_IF_ERROR(sync_.WaitFor(rank, ShmStage::kDone, place.previous_end, running));
+    RONDA_RETURN_IF_ERROR(sync_.WaitFor(rank, ShmStage::kDone, chunks.previous_end, running));
   }
-  sync_.Publish(LinesOf(world.rank())->sequence, NumberOf(place) + 1);
+  sync_.Publish(LinesOf(world.rank())->sequence, NumberOf(chunks) + 1);
   return absl::OkStatus();
 }
 
@@ -182,48 +182,48 @@ absl::StatusOr<uint64_t> SmallReduce::Exchange(const CallInfo& info, const Contr
   std::optional<LateCall> late_call;
   if (info.ballot != nullptr) running.late_call = &late_call.emplace(info.ballot->when_late);
   const bool fits_lines = own.bytes <= flat_.max_bytes();
-  const ChunkSequence place = fits_lines ? stream_.TakeLine() : stream_.Take(own.bytes, own.granule_bytes);
-  RONDA_RETURN_IF_ERROR(fits_lines ? ExchangeLines(info, own, place, running)
-                                   : ExchangeBlock(info, own, place, running));
+  const ChunkSequence chunks = fits_lines ? stream_.TakeLine() : stream_.Take(own.bytes, own.granule_bytes);
+  RONDA_RETURN_IF_ERROR(fits_lines ? ExchangeLines(info, own, chunks, running)
+                                   : ExchangeBlock(info, own, chunks, running));
   running.late_call = nullptr;
-  return place.end;
+  return chunks.end;
 }
 
-absl::Status SmallReduce::ExchangeLines(const CallInfo& info, const Contribution& own, const ChunkSequence& place,
+absl::Status SmallReduce::ExchangeLines(const CallInfo& info, const Contribution& own, const ChunkSequence& chunks,
                                         RunningCollective& running) {
   const char* from = own.at;
   if (own.packed != nullptr && HasBuffers(info)) {
     own.packed->Pack(0, own.packed->granules(), flat_.Scratch());
     from = flat_.Scratch();
   }
-  RONDA_RETURN_IF_ERROR(flat_.Run(from, own.bytes, place, info.ballot, running));
+  RONDA_RETURN_IF_ERROR(flat_.Run(from, own.bytes, chunks, info.ballot, running));
   for (size_t rank = 0; rank < sources_.size(); ++rank) {
     sources_[rank] = flat_.Contribution(static_cast<RankId>(rank));
   }
   return absl::OkStatus();
 }
 
-absl::Status SmallReduce::ExchangeBlock(const CallInfo& info, const Contribution& own, const ChunkSequence& place,
+absl::Status SmallReduce::ExchangeBlock(const CallInfo& info, const Contribution& own, const ChunkSequence& chunks,
                                         RunningCollective& running) {
-  if (HasBuffers(info)) RONDA_RETURN_IF_ERROR(WriteBlock(own, place, running));
+  if (HasBuffers(info)) RONDA_RETURN_IF_ERROR(WriteBlock(own, chunks, running));
   // The next block probably has the same length, and this rank has time until the others arrive.
-  if (own.bytes <= kMaxBytesTakenBack) writer_.TakeBack(place.end, own.bytes);
-  RONDA_RETURN_IF_ERROR(flat_.Run(nullptr, 0, place, info.ballot, running));
+  if (own.bytes <= kMaxBytesTakenBack) writer_.TakeBack(chunks.end, own.bytes);
+  RONDA_RETURN_IF_ERROR(flat_.Run(nullptr, 0, chunks, info.ballot, running));
   for (size_t rank = 0; rank < sources_.size(); ++rank) {
-    sources_[rank] = sync_.Data(static_cast<RankId>(rank), place.begin);
+    sources_[rank] = sync_.Data(static_cast<RankId>(rank), chunks.begin);
   }
   if (own.at != nullptr) sources_[sync_.world().rank()] = own.at;
   return absl::OkStatus();
 }
 
-absl::Status SmallReduce::WriteBlock(const Contribution& own, const ChunkSequence& place,
+absl::Status SmallReduce::WriteBlock(const Contribution& own, const ChunkSequence& chunks,
                                      const RunningCollective& running) {
-  writer_.Start(place.begin, own.bytes);
-  RONDA_RETURN_IF_ERROR(sync_.WaitForRoom(place, 0, running));
+  writer_.Start(chunks.begin, own.bytes);
+  RONDA_RETURN_IF_ERROR(sync_.WaitForRoom(chunks, 0, running));
   if (own.at != nullptr) {
-    writer_.Copy(own.at, own.bytes, place.begin);
+    writer_.Copy(own.at, own.bytes, chunks.begin);
   } else {
-    writer_.Pack(*own.packed, 0, own.packed->granules(), place.begin);
+    writer_.Pack(*own.packed, 0, own.packed->granules(), chunks.begin);
   }
   return absl::OkStatus();
 }

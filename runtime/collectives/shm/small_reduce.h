@@ -48,17 +48,17 @@ class FlatExchange {
   char* Scratch() { return ScratchOf(sync_.world().rank()); }
 
   // Brings each rank's `bytes` bytes at `own` to every rank. Every rank makes the same call. The caller has taken
-  // `place` in the stream for the exchange, and announces itself that it is done with it. If `ballot` is not null, the
+  // `chunks` in the stream for the exchange, and announces itself that it is done with it. If `ballot` is not null, the
   // exchange holds the vote, and clears running.late_call when the vote is known. A rank that vetoes does not use
   // `own`. REQUIRES: bytes <= max_bytes(). Errors: as ChunkSync::WaitFor.
-  absl::Status Run(const char* own, size_t bytes, const ChunkSequence& place, Ballot* ballot,
+  absl::Status Run(const char* own, size_t bytes, const ChunkSequence& chunks, Ballot* ballot,
                    RunningCollective& running);
 
   // The contribution of `rank`, from the end of Run until the next Run.
   const char* Contribution(RankId rank) const { return contributions_[rank]; }
 
  private:
-  absl::Status Veto(const ChunkSequence& place, const RunningCollective& running);
+  absl::Status Veto(const ChunkSequence& chunks, const RunningCollective& running);
   void Write(const char* own, size_t bytes, uint64_t number);
   // Waits for the lines of `rank` and makes its contribution contiguous.
   absl::Status Read(RankId rank, size_t bytes, uint64_t number, const RunningCollective& running);
@@ -114,12 +114,12 @@ class SmallReduce {
   // Brings all contributions to all ranks, and fills sources_. Returns the position at which this call ends in the
   // stream.
   absl::StatusOr<uint64_t> Exchange(const CallInfo& info, const Contribution& own, RunningCollective& running);
-  absl::Status ExchangeLines(const CallInfo& info, const Contribution& own, const ChunkSequence& place,
+  absl::Status ExchangeLines(const CallInfo& info, const Contribution& own, const ChunkSequence& chunks,
                              RunningCollective& running);
-  absl::Status ExchangeBlock(const CallInfo& info, const Contribution& own, const ChunkSequence& place,
+  absl::Status ExchangeBlock(const CallInfo& info, const Contribution& own, const ChunkSequence& chunks,
                              RunningCollective& running);
   // Writes this rank's block into the ring.
-  absl::Status WriteBlock(const Contribution& own, const ChunkSequence& place, const RunningCollective& running);
+  absl::Status WriteBlock(const Contribution& own, const ChunkSequence& chunks, const RunningCollective& running);
   // Announces that this rank is done with the call.
   void Finish(const CallInfo& info, uint64_t end);
 

@@ -65,7 +65,7 @@ void StreamWriter::Stop() {
 
 void StreamWriter::Pack(const ReduceArithmetic& reduction, size_t begin, size_t n, uint64_t position) {
   char* const to = world_->view().Data(world_->rank(), position);
-  if (WayAt(position, n * reduction.layout().granule_bytes) == kPastCache) {
+  if (StoresAt(position, n * reduction.layout().granule_bytes) == kPastCache) {
     PackPastCache(reduction, begin, n, to);
   } else {
     reduction.Pack(begin, n, to);
@@ -76,7 +76,7 @@ void StreamWriter::Copy(const void* from, size_t bytes, uint64_t position) {
   // An empty buffer may be a null pointer, which memcpy does not take.
   if (bytes == 0) return;
   char* const to = world_->view().Data(world_->rank(), position);
-  if (WayAt(position, bytes) == kPastCache) {
+  if (StoresAt(position, bytes) == kPastCache) {
     kernels::StreamCopy(from, to, bytes);
   } else {
     std::memcpy(to, from, bytes);
@@ -85,18 +85,18 @@ void StreamWriter::Copy(const void* from, size_t bytes, uint64_t position) {
 
 void StreamWriter::TakeBack(uint64_t position, size_t bytes) const {
   const uint64_t ring_bytes = world_->view().geometry().RingBytes();
-  if (position % ring_bytes + bytes > ring_bytes || WayAt(position, bytes) == kPastCache) return;
+  if (position % ring_bytes + bytes > ring_bytes || StoresAt(position, bytes) == kPastCache) return;
   const char* const lines = world_->view().Data(world_->rank(), position);
   for (size_t i = 0; i < bytes; i += kCacheLineBytes) PrefetchToWrite(lines + i);
 }
 
-StreamWriter::Way StreamWriter::WayAt(uint64_t position, size_t bytes) const {
+StreamWriter::Stores StreamWriter::StoresAt(uint64_t position, size_t bytes) const {
   if (bytes < kMinTimedBytes) return kThroughCache;
   const bool is_trial = LapOfTrial(LapOf(position)) < kTrialLaps;
-  return is_trial == (SettledWay() == kThroughCache) ? kPastCache : kThroughCache;
+  return is_trial == (SettledStores() == kThroughCache) ? kPastCache : kThroughCache;
 }
 
-StreamWriter::Way StreamWriter::SettledWay() const {
+StreamWriter::Stores StreamWriter::SettledStores() const {
   return world_->view().header().stores_past_cache.load(std::memory_order_relaxed) != 0 ? kPastCache : kThroughCache;
 }
 
@@ -111,7 +111,7 @@ void StreamWriter::FinishLap() {
   const uint64_t lap_of_trial = LapOfTrial(lap_);
   if (lap_of_trial >= kTrialLaps) settled_cost_ = std::min(cost, kForgetting * settled_cost_);
   if (lap_of_trial != kTrialLaps - 1 || cost >= kRequiredGain * settled_cost_) return;
-  world_->view().header().stores_past_cache.store(SettledWay() == kThroughCache ? 1 : 0, std::memory_order_relaxed);
+  world_->view().header().stores_past_cache.store(SettledStores() == kThroughCache ? 1 : 0, std::memory_order_relaxed);
   settled_cost_ = cost;
 }
 

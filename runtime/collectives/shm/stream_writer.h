@@ -57,11 +57,11 @@ class StreamWriter {
   void TakeBack(uint64_t position, size_t bytes) const;
 
  private:
-  enum Way { kThroughCache = 0, kPastCache = 1 };
+  enum Stores { kThroughCache = 0, kPastCache = 1 };
   static constexpr double kUnknown = std::numeric_limits<double>::infinity();
 
-  Way SettledWay() const;
-  Way WayAt(uint64_t position, size_t bytes) const;
+  Stores SettledStores() const;
+  Stores StoresAt(uint64_t position, size_t bytes) const;
   uint64_t LapOf(uint64_t position) const { return position / world_->view().geometry().RingBytes(); }
   void Learn(uint64_t lap, double cost);
   void FinishLap();

@@ -48,9 +48,9 @@ TEST_P(AdasumLayoutTest, ShardsDoNotOverlapAndBeginWhereKernelsLikeIt) {
   for (int member = 0; member < GetParam().members; ++member) {
     size_t end = 0;
     layout.ForEach(member, [&](const Segment&, const AdasumLayout::Shard& shard) {
-      EXPECT_GE(shard.place, end);
-      EXPECT_EQ(shard.place * SizeOf(GetParam().wire) % 16, 0u);
-      end = shard.place + shard.count;
+      EXPECT_GE(shard.offset, end);
+      EXPECT_EQ(shard.offset * SizeOf(GetParam().wire) % 16, 0u);
+      end = shard.offset + shard.count;
     });
     EXPECT_GE(layout.Elements(member), end);
     EXPECT_EQ(layout.Elements(member) * SizeOf(GetParam().wire) % 16, 0u);

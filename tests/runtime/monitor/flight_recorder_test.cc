@@ -15,11 +15,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-<<<<<<< HEAD
 #include "runtime/shm/shm_attach.h"
 #include "tests/testing/process_world.h"
-=======
->>>>>>> 6b332d7 (Tests: fewer and fuller files; the client's tests of several processes are one binary)
 
 namespace ronda {
 namespace {

@@ -11,11 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
-<<<<<<< HEAD
 #include "runtime/collectives/shm/shm_communicator.h"
 #include "tests/testing/process_world.h"
-=======
->>>>>>> 6b332d7 (Tests: fewer and fuller files; the client's tests of several processes are one binary)
 
 namespace ronda {
 namespace {

@@ -18,11 +18,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "runtime/shm/layout.h"
-<<<<<<< HEAD
 #include "runtime/shm/shm_attach.h"
 #include "tests/testing/process_world.h"
-=======
->>>>>>> 6b332d7 (Tests: fewer and fuller files; the client's tests of several processes are one binary)
 
 namespace ronda {
 namespace {

@@ -13,11 +13,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/unique_fd.h"
-<<<<<<< HEAD
 #include "runtime/tcp/tcp_listener.h"
 #include "tests/testing/message_transports.h"
-=======
->>>>>>> 6b332d7 (Tests: fewer and fuller files; the client's tests of several processes are one binary)
 
 namespace ronda {
 namespace {
