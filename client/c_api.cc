@@ -22,11 +22,11 @@
 #include "runtime/base/config.h"
 #include "runtime/base/group.h"
 #include "runtime/base/logging.h"
-#include "runtime/base/peer.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/version.h"
 #include "runtime/bootstrap/bootstrap.h"
 #include "runtime/bootstrap/device_backends.h"
+#include "runtime/bootstrap/this_host.h"
 #include "runtime/engine/run_threads.h"
 #include "runtime/engine/runtime.h"
 

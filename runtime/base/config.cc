@@ -9,7 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "runtime/base/environment.h"
+#include "runtime/base/environment_variables.h"
 #include "runtime/base/launchers.h"
 #include "runtime/base/status_macros.h"
 

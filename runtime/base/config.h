@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "runtime/base/environment.h"
+#include "runtime/base/job_environment.h"
 #include "runtime/base/logging.h"
 
 namespace ronda {

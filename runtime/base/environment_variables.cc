@@ -1,4 +1,4 @@
-#include "runtime/base/environment.h"
+#include "runtime/base/environment_variables.h"
 
 #include <limits>
 

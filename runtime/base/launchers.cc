@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "runtime/base/config.h"
+#include "runtime/base/job_id.h"
 #include "runtime/base/slurm_lists.h"
 #include "runtime/base/status_macros.h"
 

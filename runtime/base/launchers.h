@@ -2,8 +2,8 @@
 #define RONDA_RUNTIME_BASE_LAUNCHERS_H_
 
 #include "absl/status/statusor.h"
-#include "runtime/base/config.h"
-#include "runtime/base/environment.h"
+#include "runtime/base/environment_variables.h"
+#include "runtime/base/job_environment.h"
 
 namespace ronda {
 

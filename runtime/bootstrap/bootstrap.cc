@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/logging.h"
-#include "runtime/base/peer.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/bootstrap/backend_choice.h"
 #include "runtime/bootstrap/device_backends.h"
@@ -16,6 +15,7 @@
 #include "runtime/bootstrap/mpi_farewell.h"
 #include "runtime/bootstrap/rank_facts.h"
 #include "runtime/bootstrap/tcp_data.h"
+#include "runtime/bootstrap/this_host.h"
 #include "runtime/collectives/messages/message_communicator.h"
 #include "runtime/collectives/self/self_communicator.h"
 #include "runtime/collectives/shm/shm_communicator.h"

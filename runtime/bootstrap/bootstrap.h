@@ -3,8 +3,8 @@
 
 #include "absl/status/statusor.h"
 #include "runtime/base/config.h"
-#include "runtime/base/peer.h"
 #include "runtime/collectives/transport.h"
+#include "runtime/control/topology.h"
 
 namespace ronda {
 

@@ -4,9 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/logging.h"
-#include "runtime/base/peer.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/bootstrap/device_choice.h"
+#include "runtime/bootstrap/this_host.h"
 #include "runtime/collectives/nccl/nccl_communicator.h"
 #include "runtime/collectives/staged/staged_communicator.h"
 #include "runtime/cuda/device.h"

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/base/peer.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/bootstrap/tcp_data.h"
 #include "runtime/collectives/hierarchical/hierarchical_communicator.h"
@@ -11,6 +10,7 @@
 #include "runtime/collectives/shm/shm_communicator.h"
 #include "runtime/control/grpc/grpc_control_plane.h"
 #include "runtime/control/mpi/mpi_control_plane.h"
+#include "runtime/control/rendezvous/rank_names.h"
 #include "runtime/shm/shm_world.h"
 
 namespace ronda {

@@ -1,4 +1,4 @@
-#include "runtime/base/peer.h"
+#include "runtime/bootstrap/this_host.h"
 
 #include <limits.h>
 #include <sys/stat.h>

@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/tuning/autotuner.h"
-#include "runtime/tuning/tuning_role.h"
+#include "runtime/tuning/tuning_space.h"
 
 namespace ronda {
 

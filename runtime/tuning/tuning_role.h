@@ -8,6 +8,8 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "runtime/tuning/autotuner.h"
+#include "runtime/tuning/tuning_log.h"
+#include "runtime/tuning/tuning_space.h"
 
 namespace ronda {
 

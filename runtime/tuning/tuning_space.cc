@@ -1,4 +1,4 @@
-#include "runtime/tuning/tuning_role.h"
+#include "runtime/tuning/tuning_space.h"
 
 #include <initializer_list>
 

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "runtime/control/rendezvous/endpoint.h"
-#include "runtime/control/tree/frame_stream.h"
+#include "runtime/control/tree/control_stream.h"
 
 namespace ronda {
 

@@ -5,7 +5,7 @@
 
 #include "absl/status/status.h"
 #include "runtime/control/rendezvous/endpoint.h"
-#include "runtime/control/tree/frame_stream.h"
+#include "runtime/control/tree/control_stream.h"
 
 namespace ronda {
 

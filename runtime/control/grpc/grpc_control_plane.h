@@ -13,7 +13,7 @@
 #include "runtime/control/control_plane.h"
 #include "runtime/control/grpc/control_server.h"
 #include "runtime/control/rendezvous/endpoint.h"
-#include "runtime/control/tree/control_node.h"
+#include "runtime/control/tree/control_tree.h"
 #include "runtime/monitor/flight_recorder.h"
 
 namespace ronda {

@@ -15,7 +15,7 @@
 #include "runtime/base/types.h"
 #include "runtime/collectives/messages/point_to_point.h"
 #include "runtime/control/mpi/parcel_link.h"
-#include "runtime/control/tree/frame_stream.h"
+#include "runtime/control/tree/control_stream.h"
 
 namespace ronda {
 

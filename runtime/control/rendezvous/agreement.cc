@@ -8,7 +8,7 @@
 #include "absl/container/btree_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "runtime/base/peer.h"
+#include "runtime/control/rendezvous/rank_names.h"
 
 namespace ronda {
 namespace {

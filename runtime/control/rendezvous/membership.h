@@ -6,6 +6,7 @@
 
 #include "runtime/base/peer.h"
 #include "runtime/base/types.h"
+#include "runtime/control/topology.h"
 
 namespace ronda {
 

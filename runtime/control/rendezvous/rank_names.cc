@@ -1,4 +1,4 @@
-#include "runtime/base/peer.h"
+#include "runtime/control/rendezvous/rank_names.h"
 
 #include <algorithm>
 #include <cstddef>

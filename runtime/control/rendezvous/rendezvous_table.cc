@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/logging.h"
-#include "runtime/base/peer.h"
+#include "runtime/control/rendezvous/rank_names.h"
 
 namespace ronda {
 namespace {

@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/config.h"
-#include "runtime/base/peer.h"
+#include "runtime/bootstrap/this_host.h"
 #include "tests/runtime/bootstrap/rank_bodies.h"
 #include "tests/testing/process_world.h"
 
