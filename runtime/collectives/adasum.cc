@@ -8,9 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "kernels/cpu/adasum.h"
 #include "kernels/cpu/convert.h"
-#include "kernels/cpu/feedback.h"
+#include "kernels/cpu/gradients.h"
 #include "kernels/cuda/calls.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/collectives/communicator.h"
