@@ -74,7 +74,7 @@ std::string TcpCaller::Answer(absl::string_view challenge) {
 absl::Status TcpCaller::Check(absl::string_view welcome) const {
   const Nonces nonces = {.callee = callee_nonce_, .caller = nonce_};
   if (IsSameProof(welcome, Proof(*job_, kWelcome, nonces, id_))) return absl::OkStatus();
-  return absl::PermissionDeniedError("who listens there has not proved that it belongs to the job");
+  return absl::PermissionDeniedError("the listener there has not proved that it belongs to the job");
 }
 
 }  // namespace ronda

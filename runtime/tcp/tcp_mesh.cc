@@ -135,7 +135,8 @@ class OutgoingCall {
   }
 
   absl::string_view SilenceSoFar() const {
-    return state_ == State::kConnecting ? "no answer" : "connected, but who is there does not answer as a rank does";
+    return state_ == State::kConnecting ? "no answer"
+                                        : "connected, but the listener there does not answer as a rank does";
   }
 
   const Endpoint& callee() const { return options_.endpoints[static_cast<size_t>(id_.callee)]; }

@@ -32,7 +32,7 @@ Vector Combine(const Vector& a, const Vector& b) {
   return combined;
 }
 
-// The tree of the header, level by level.
+// Combines vectors level by level, as adasum.h describes.
 Vector Tree(std::vector<Vector> vectors) {
   while (vectors.size() > 1) {
     std::vector<Vector> next;
@@ -43,7 +43,7 @@ Vector Tree(std::vector<Vector> vectors) {
   return vectors.front();
 }
 
-// What one rounding costs, and the sums of a tree: in the types that contributions are rounded to and combined in.
+// Covers one rounding of the contributions and the sums of a tree, in their types.
 double RelativeTolerance(const ReduceCase& c) {
   const DType wire = WireDType(c.dtype, c.wire);
   if (wire == DType::kFloat16) return 0x1p-8;
@@ -51,7 +51,7 @@ double RelativeTolerance(const ReduceCase& c) {
   return wire == DType::kFloat32 ? 0x1p-18 : 0x1p-45;
 }
 
-// What an Adasum on one rank needs: where the communicator's tensors are, which is used for one after the other.
+// The communicator and the operations of an Adasum on one rank.
 class AdasumOnRank {
  public:
   explicit AdasumOnRank(Communicator* communicator)
@@ -78,7 +78,7 @@ class AdasumOnRank {
 
  private:
   Communicator* const communicator_;
-  OnDevice* const on_device_;  // nullptr: the tensors are the host's
+  OnDevice* const on_device_;  // nullptr: the tensors are in the host's memory
   std::unique_ptr<AdasumOps> place_;
 };
 
@@ -191,7 +191,7 @@ TEST_P(AdasumConformanceTest, IsTheTreeOfPairsOnEveryMember) {
   }
 }
 
-// What another backend gives, for tensors of the host; and the same tensor alone what it is among others.
+// Another backend gives the same bits for the host's tensors, and so does a tensor alone.
 TEST_P(AdasumConformanceTest, NeitherBackendNorFusionChangesResults) {
   const Group all = Group::All(size());
   const ReduceCase fused = {.count = 5000, .cut = Cut::kPieces, .seed = 77};
@@ -256,7 +256,7 @@ TEST_P(AdasumConformanceTest, EqualVectorsAreAveragedAndOrthogonalOnesAdded) {
   });
 }
 
-// All contribute the same, so that the result is what each has sent.
+// All ranks contribute the same, so the result is each rank's contribution.
 TEST_P(AdasumConformanceTest, WhatRoundingLosesIsSentTheNextTime) {
   constexpr size_t kCount = 100;
   std::vector<float> values(kCount);

@@ -1,4 +1,4 @@
-// Votes ahead of a call's data, on every communicator: under a veto nothing has happened, on any rank.
+// Votes ahead of a call's data, on every communicator: after a veto no rank's memory has changed.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -21,7 +21,7 @@ constexpr float kResidual = 0.25f;
 
 class BallotConformanceTest : public ConformanceTest {
  protected:
-  // Everything that changes how a reduction travels: sizes around a chunk, wires, parts, fused or not, in place or not.
+  // All properties that change the algorithm: sizes around a chunk, wires, parts, fused or not, in place or not.
   static std::vector<ReduceCase> Cases() {
     std::vector<ReduceCase> cases;
     uint64_t seed = 100;
@@ -41,7 +41,7 @@ class BallotConformanceTest : public ConformanceTest {
     return cases;
   }
 
-  // Reduces once, with `own` as this rank's vote; the result is the case's, or nothing has changed.
+  // Reduces once with `own` as this rank's vote. Expects the case's result, or no change after a veto.
   void Check(const ReduceCase& c, RankId rank, Communicator& communicator, Vote own, Result expected) {
     SCOPED_TRACE(ToString(c));
     const std::string input = MakeInput(c, rank);
@@ -121,7 +121,7 @@ TEST_P(BallotConformanceTest, CallThatAllStayInGivesTheSameBitsAsOneWithoutAVote
   });
 }
 
-// Vetoes of each rank alone, of all, and of none in turns: a vetoed call leaves nothing behind that disturbs the next.
+// Vetoes of each rank alone, of all ranks and of none in turn: a vetoed call must not disturb the next one.
 TEST_P(BallotConformanceTest, OneVetoKeepsTheOutputsOfAllRanks) {
   const std::vector<ReduceCase> cases = Cases();
   OnEveryRank([&](RankId rank, Transport& transport) {
@@ -170,10 +170,10 @@ TEST_P(BallotConformanceTest, RandomVetoesAreSeenByAllRanks) {
   });
 }
 
-// The last rank comes when all others have been told that somebody is late, and vetoes or stays.
+// The last rank arrives after all others have been told that a rank is late, and vetoes or approves.
 TEST_P(BallotConformanceTest, WhoWaitsTooLongIsToldOnceAndTheVoteGoesOn) {
   if (size() == 1) GTEST_SKIP() << "nobody to wait for";
-  // Those that connect when they are first used wait for all without a vote.
+  // Backends that connect on first use wait for all ranks without a vote.
   OnEveryRank([](RankId, Transport& transport) {
     ASSERT_EQ(transport.communicator->Barrier(Info("first")), absl::OkStatus());
   });
@@ -184,7 +184,7 @@ TEST_P(BallotConformanceTest, WhoWaitsTooLongIsToldOnceAndTheVoteGoesOn) {
       while (is_late && told.load() < size() - 1) std::this_thread::yield();
       int times = 0;
       const auto when_late = [&] {
-        // What is called may use the job's control plane.
+        // The callback may use the job's control plane.
         transport.control->CallOff(1);
         told.fetch_add(1);
         ++times;

@@ -9,8 +9,8 @@ namespace ronda::testing {
 
 namespace {
 
-// How many contributions NCCL is given at once, at most. `levels`: the hosts whose ranks are reduced first; none: all
-// at once.
+// The largest number of contributions that NCCL reduces at once. `levels`: the hosts whose ranks are reduced first;
+// none: one level.
 size_t AddedUpByNccl(Backend backend, const HostMap& levels, size_t contributions) {
   const bool is_flat = levels.hosts.empty();
   const size_t on_a_host = is_flat ? 0 : static_cast<size_t>(SizesOf(levels).most);
@@ -20,7 +20,7 @@ size_t AddedUpByNccl(Backend backend, const HostMap& levels, size_t contribution
   return 0;
 }
 
-// Whether NCCL itself adds up, so that more than two contributions are rounded in another order.
+// Whether NCCL itself adds up. More than two contributions are then rounded in another order.
 bool IsSummedByNccl(Backend backend, const ReduceCase& c, const HostMap& levels, size_t contributions) {
   const DType wire = WireDType(c.dtype, c.wire);
   const bool is_fp8 = c.wire == WireFormat::kFp8E4M3 || c.wire == WireFormat::kFp8E5M2;
@@ -118,7 +118,7 @@ void ConformanceTest::RunAsMember(const ReduceCase& c, const Prepared& prepared,
   EXPECT_TRUE(tensor.IsUntouchedElsewhere()) << ToString(c);
 }
 
-// Ranks outside say how long the tensors are, and nothing else.
+// Ranks outside the group pass only the lengths of the tensors.
 void ConformanceTest::RunAsOutsider(const ReduceCase& c, const Group* group, Communicator& communicator) {
   std::vector<Segment> segments;
   for (size_t count : SegmentCounts(c)) segments.push_back({.count = count});

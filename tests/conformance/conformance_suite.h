@@ -1,4 +1,4 @@
-// What the conformance tests share: one suite for every communicator, with several numbers of ranks.
+// The fixture of the conformance tests: one suite for every communicator, with several numbers of ranks.
 #ifndef RONDA_TESTS_CONFORMANCE_CONFORMANCE_SUITE_H_
 #define RONDA_TESTS_CONFORMANCE_CONFORMANCE_SUITE_H_
 
@@ -15,7 +15,7 @@
 
 namespace ronda::testing {
 
-// Every test that is instantiated on all backends with all numbers of ranks.
+// Instantiates a suite on all backends with all numbers of ranks.
 #define RONDA_CONFORMANCE_SUITE(suite)                                                                       \
   INSTANTIATE_TEST_SUITE_P(Backends, suite,                                                                  \
                            ::testing::ValuesIn(::ronda::testing::EveryBackendAndDevice({1, 2, 3, 4, 5, 8})), \
@@ -28,11 +28,11 @@ class ConformanceTest : public BackendTest {
     return {.label = label, .group = group, .limits = {.deadline = absl::Seconds(50)}};
   }
 
-  // How the members of a call that delivers so are reduced: on which hosts first; none: all at once.
+  // The hosts on which the members are reduced first with this delivery; none: one level.
   HostMap LevelsOf(Receives receives, const Group* group = nullptr) const;
 
-  // "" if `output` is the whole result of the case as the backend owes it: to the bit or, where it adds up in an order
-  // of its own, near the result in fp64.
+  // Returns "" if `output` is the result that the backend must deliver: the exact bits or, if it adds up in another
+  // order, a value near the result in fp64.
   std::string CheckResult(const ReduceCase& c, const std::vector<std::string>& inputs, const std::string& output) const;
 
   // Groups of all shapes: all ranks, each end alone, every second one, all but the first.

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kLengths[] = {0, 1, 13, 127, 4096, 1'000'003};
 
-// Bytes that differ from place to place and from rank to rank.
+// Bytes that differ by position and by rank.
 std::string Pattern(size_t bytes, int salt) {
   std::string pattern(bytes, '\0');
   for (size_t i = 0; i < bytes; ++i) pattern[i] = static_cast<char>(i * 31 + i / 256 + static_cast<size_t>(salt) * 7);
@@ -26,8 +26,8 @@ std::string Pattern(size_t bytes, int salt) {
 
 class ExchangeConformanceTest : public ConformanceTest {
  protected:
-  // Runs body(position, members, group, communicator) on every rank, in groups of every shape; the position of ranks
-  // outside is -1.
+  // Runs body(position, members, group, communicator) on every rank, in groups of every shape. The position of ranks
+  // outside the group is -1.
   template <typename Body>
   void InEveryGroup(const Body& body) {
     for (const Group& group : Groups()) {
@@ -148,7 +148,7 @@ TEST_P(ExchangeConformanceTest, AlltoallOfAnyPieces) {
   });
 }
 
-// A scatter is an alltoall in which one member sends; a message from one to another, one with a single piece.
+// Alltoalls with few senders: a scatter, a message from one member to another, and one with a single piece.
 TEST_P(ExchangeConformanceTest, AlltoallInWhichFewHaveSomethingToSend) {
   InEveryGroup([](int self, int members, const Group* group, Communicator& communicator) {
     for (int root = 0; root < members; ++root) {
@@ -174,7 +174,7 @@ TEST_P(ExchangeConformanceTest, NobodyPassesABarrierBeforeAllHaveArrived) {
   }
 }
 
-// Members do not wait for ranks outside, which come to the call when they come.
+// Members do not wait for ranks outside the group, which may come to the call later.
 TEST_P(ExchangeConformanceTest, AGroupDoesNotWaitForRanksOutside) {
   if (size() < 4) GTEST_SKIP() << "two groups of two need four ranks";
   const Group first({0, 1});

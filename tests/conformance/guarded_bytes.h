@@ -10,7 +10,7 @@ namespace ronda::testing {
 
 enum class Alignment { kOdd, kAligned };
 
-// A buffer with guard bytes around it, which nobody may touch.
+// A buffer with guard bytes around it that no code may change.
 class GuardedBytes {
  public:
   explicit GuardedBytes(absl::string_view content, Alignment alignment = Alignment::kOdd)

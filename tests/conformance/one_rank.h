@@ -1,4 +1,4 @@
-// What one rank of a job checks of its communicator where each rank is a process. Every rank makes the same calls.
+// Checks of a communicator by one rank of a job of processes. Every rank makes the same calls.
 #ifndef RONDA_TESTS_CONFORMANCE_ONE_RANK_H_
 #define RONDA_TESTS_CONFORMANCE_ONE_RANK_H_
 
@@ -9,14 +9,14 @@
 
 namespace ronda::testing {
 
-// Reductions from no elements to many, in several wire formats, for all and for some: to the bits of the kernels.
-// `hosts`: which ranks are reduced first, where all receive all; none: all at once.
+// Reductions of no elements to many, in several wire formats, for all and for some: compared with the kernels' bits.
+// `hosts`: the hosts that are reduced first when all receive all; none: one level.
 void CheckReductions(uint64_t seed, const HostMap& hosts, Communicator& communicator);
 
-// Operations in random order, until the first that fails.
+// Operations in random order, until the first failure.
 void CheckRandomWalk(uint64_t seed, Communicator& communicator);
 
-// Reductions that a rank drawn at random vetoes, or none.
+// Reductions with a veto of a random rank, or without one.
 void CheckVotes(uint64_t seed, Communicator& communicator);
 
 }  // namespace ronda::testing

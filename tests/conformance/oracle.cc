@@ -1,4 +1,4 @@
-// The result in fp64, and how far from it a communicator may be.
+// The result in fp64, and a communicator's permitted distance from it.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -10,9 +10,9 @@
 namespace ronda::testing {
 namespace {
 
-// The tolerance table, and the only one: what one rounding to a wire's format costs, relative and (below the normal
-// numbers) absolute, and what one operation in its accumulator costs. In the 8-bit formats the absolute one is for a
-// largest magnitude of 1 in the block, whose scale takes that to half of the format's range at least.
+// The only tolerance table. It gives the error of one rounding to a wire's format, relative and (below the normal
+// numbers) absolute, and the error of one operation in its accumulator. In the 8-bit formats the absolute error is for
+// a largest magnitude of 1 in the block, whose scale maps that to at least half of the format's range.
 struct Precision {
   double rounding;
   double smallest;
@@ -64,8 +64,8 @@ OracleValue FloatOracle(const ReduceCase& c, const std::vector<std::string>& inp
     magnitude = c.op == ReduceOp::kProduct ? std::abs(value) : magnitude + std::abs(next);
   }
   const Precision precision = PrecisionOf(c);
-  // Each contribution is rounded to the wire's format, then the result, once a level: of a sum that is two roundings,
-  // of a product one a factor and one more, on one level.
+  // Each contribution is rounded to the wire's format, and then the result, once a level. A sum takes two roundings; a
+  // product on one level takes one a factor and one more.
   const double roundings = c.op == ReduceOp::kProduct ? ranks * levels + 1 : 1 + levels;
   const double relative = std::pow(1 + precision.rounding, roundings) - 1 + (ranks + 2) * precision.accumulation;
   // No input is larger than 2.
@@ -77,7 +77,7 @@ OracleValue FloatOracle(const ReduceCase& c, const std::vector<std::string>& inp
           .tolerance = relative * std::abs(Apply(c.postscale, magnitude)) + absolute};
 }
 
-// What remains of a number modulo 2^64 in an integer of the type.
+// A number modulo 2^64, stored in an integer of the type.
 double Wrapped(DType dtype, uint64_t bits) {
   switch (dtype) {
     case DType::kUint8:

@@ -13,8 +13,8 @@
 
 namespace ronda::testing {
 
-// One rank's way through the sequence, which follows from the seed: all ranks draw the same numbers. Each step checks
-// what comes out.
+// One rank's steps through the sequence, which follows from the seed: all ranks draw the same numbers. Each step checks
+// its results.
 class RandomWalk {
  public:
   RandomWalk(uint64_t seed, RankId rank, Communicator& communicator)
@@ -24,10 +24,10 @@ class RandomWalk {
 
  private:
   void DrawGroup();
-  // A vote, if the job's ranks are to hold one. Of every other vote one rank leaves.
+  // Draws a vote, if the job's ranks are to hold one. In every other vote one rank vetoes.
   void DrawBallot();
   CallInfo Info(absl::string_view label) const;
-  // For what votes may be held on.
+  // For calls that may have a vote.
   CallInfo InfoWithBallot(absl::string_view label);
   // Whether the call was vetoed, as the votes that were drawn demand.
   bool IsVetoedAsDrawn() const;
@@ -41,7 +41,7 @@ class RandomWalk {
   const RankId rank_;
   Communicator& communicator_;
   std::optional<Group> group_;
-  bool names_group_ = true;  // false: it is everybody, and left out
+  bool names_group_ = true;  // false: the group is all ranks, and is left out
   int self_ = -1;            // position in the group; -1: outside
   std::optional<Ballot> ballot_;
   bool somebody_leaves_ = false;

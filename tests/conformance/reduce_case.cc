@@ -20,7 +20,7 @@ bool Is8Bit(const ReduceCase& c) {
   return IsFloatingPoint(c.dtype) && (c.wire == WireFormat::kFp8E4M3 || c.wire == WireFormat::kFp8E5M2);
 }
 
-// Numbers whose sums and products over 8 ranks stay in the range of fp16; integers that, scaled, do not leave int8.
+// Numbers whose sums and products over 8 ranks stay in the range of fp16, and integers that stay in int8 after scaling.
 double RandomValue(const ReduceCase& c, std::mt19937_64& random) {
   if (IsFloatingPoint(c.dtype)) {
     const double magnitude = std::uniform_real_distribution<double>(0.5, 2.0)(random);

@@ -12,15 +12,15 @@
 
 namespace ronda::testing {
 
-// Who receives what.
+// The members that receive the result, and their parts.
 enum class Receives {
-  kAll,      // everybody all
-  kRootAll,  // one member all, the others nothing: a reduce
-  kRows,     // each member as equal a part of each segment as possible: a reducescatter
-  kAnyPart,  // each member some part of each segment or none, and some elements nobody
+  kAll,      // all members, the whole result
+  kRootAll,  // one member, the whole result: a reduce
+  kRows,     // each member an equal part of each segment, as far as possible: a reducescatter
+  kAnyPart,  // each member any part of each segment or none; some elements go to no member
 };
 
-// One reduction: the inputs, and what must come out.
+// One reduction: its inputs and its expected result.
 struct ReduceCase {
   size_t count = 0;
   DType dtype = DType::kFloat32;
@@ -40,7 +40,7 @@ std::string ToString(const ReduceCase& c);
 // The elements of the case's segments.
 std::vector<size_t> SegmentCounts(const ReduceCase& c);
 
-// What each segment's `member` of `members` receives of it.
+// The part of each segment that `member` of `members` receives.
 std::vector<Part> PartsOf(const ReduceCase& c, int member, int members);
 
 // The input of a member: pseudo-random from the seed.
@@ -52,10 +52,10 @@ std::string ExpectedBits(const ReduceCase& c, const std::vector<std::string>& in
 // The same where the ranks of each host are reduced first, then the hosts' results. None: as above.
 std::string ExpectedBits(const ReduceCase& c, const std::vector<std::string>& inputs, const HostMap& hosts);
 
-// What of `whole` the member receives: its parts, one after the other.
+// The parts of `whole` that the member receives, one after the other.
 std::string ReceivedBy(const ReduceCase& c, const std::string& whole, int member, int members);
 
-// `whole` with what the member has received instead of its parts.
+// `whole` with `received` in place of the member's parts.
 std::string WithParts(const ReduceCase& c, const std::string& whole, const std::string& received, int member,
                       int members);
 

@@ -16,7 +16,7 @@ constexpr Receives kParts[] = {Receives::kRootAll, Receives::kRows, Receives::kA
 
 class ReduceConformanceTest : public ConformanceTest {
  protected:
-  // Lays the case out in memory in a way that changes from seed to seed, so that all cases meet all of these.
+  // Varies the layout in memory with the seed, so that all cases meet all layouts.
   static ReduceCase LaidOut(ReduceCase c) {
     c.cut = c.seed % 2 == 0 ? Cut::kWhole : Cut::kPieces;
     c.placement = c.seed / 2 % 2 == 0 ? Placement::kInPlace : Placement::kOutOfPlace;
@@ -75,7 +75,7 @@ TEST_P(ReduceConformanceTest, EveryCountInEveryLayout) {
   CheckReduces(cases);
 }
 
-// Shared memory carries up to 2,240 bytes (with 8 ranks: 2,048) in another way than more.
+// Shared memory carries up to 2,240 bytes (with 8 ranks: 2,048) by another algorithm.
 TEST_P(ReduceConformanceTest, WhatIsJustSmallEnoughForAnotherWay) {
   std::vector<ReduceCase> cases;
   uint64_t seed = 2500;
@@ -134,7 +134,7 @@ TEST_P(ReduceConformanceTest, LargeOnesTakeManyChunks) {
                 {.count = kLargeCount / 4, .receives = Receives::kRootAll, .cut = Cut::kPieces, .seed = 4}});
 }
 
-// A tensor's bits are the same in a bucket of its own and in one with others, whatever the wire's granules.
+// A tensor has the same bits in a bucket of its own and in one with others, for any wire.
 TEST_P(ReduceConformanceTest, FusionDoesNotChangeBits) {
   for (WireFormat wire : kWires) {
     const ReduceCase fused = {.count = 3000, .wire = wire, .cut = Cut::kPieces, .seed = 17};
@@ -193,7 +193,7 @@ TEST_P(ReduceConformanceTest, SegmentsMayShareInputs) {
   }
 }
 
-// What a rank's contributions lose by rounding is in its residual, whichever thread packed them.
+// The residual holds the rounding errors of a rank's contributions, on any packing thread.
 TEST_P(ReduceConformanceTest, ResidualsHoldWhatContributionsLost) {
   constexpr size_t kCount = 5000;
   for (WireFormat wire : {WireFormat::kFloat16, WireFormat::kBfloat16, WireFormat::kFp8E4M3, WireFormat::kFp8E5M2}) {

@@ -1,5 +1,5 @@
-// Operations in random order, of random size and in random groups, back to back: what one leaves behind must not
-// disturb the next, and a rank that is ahead must not overwrite what another still reads.
+// Operations in random order, of random size and in random groups, back to back: one operation must not disturb the
+// next, and a rank that is ahead must not overwrite data that another rank still reads.
 #include <gtest/gtest.h>
 
 #include <iostream>

@@ -1,4 +1,4 @@
-// Changes of how communicators cut up what they carry, between calls.
+// Changes of the communicators' chunk sizes between calls.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -12,7 +12,7 @@ class TuneConformanceTest : public ConformanceTest {};
 
 RONDA_CONFORMANCE_SUITE(TuneConformanceTest);
 
-// Sizes that backends can use and sizes that they must round, from much too small to larger than any ring.
+// Sizes that backends can use and sizes that they must round, from far too small to larger than any ring.
 TEST_P(TuneConformanceTest, ResultsDoNotDependOnTheSizeOfChunks) {
   uint64_t seed = 200;
   for (size_t chunk_bytes : {size_t{64} << 20, size_t{1}, size_t{8192}, size_t{0}}) {

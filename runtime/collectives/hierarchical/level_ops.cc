@@ -41,7 +41,7 @@ absl::Status DeviceLevelOps::Scatter(const char* gathered, DType dtype, absl::Sp
                            .wire = {.dtype = dtype},
                            .buffer = gathered};
   return Marked(options_.marks, StreamPhase::kUnpack,
-                options_.device->Call("handing out what was gathered", [&](const ronda_cuda_plugin& cuda) {
+                options_.device->Call("distributing gathered data", [&](const ronda_cuda_plugin& cuda) {
                   return cuda.unpack(&call, options_.stream);
                 }));
 }

@@ -111,7 +111,7 @@ class DeviceLevelOps : public LevelOps {
     return AtLeast(bytes, slots_[slot].memory, "a shard on its way to other hosts");
   }
   absl::StatusOr<char*> GatherMemory(size_t bytes) override {
-    return AtLeast(bytes, gathered_, "what the ranks of the host have gathered");
+    return AtLeast(bytes, gathered_, "data gathered from the ranks of the host");
   }
   absl::Status Scatter(const char* gathered, DType dtype, absl::Span<const Piece> pieces) override;
   absl::Status HandOver(size_t slot) override { return slots_[slot].handed_over->Record(options_.stream); }

@@ -97,7 +97,7 @@ absl::Status MessageReduce::ReadWanted() {
       std::memcpy(&range, at, sizeof(range));
       if (range.begin > reduction_.granules() || range.count > reduction_.granules() - range.begin) {
         return absl::InternalError(absl::StrCat("member ", member, " of '", running_.label,
-                                                "' wants what is not there: ", range.count, " elements from ",
+                                                "' wants elements that do not exist: ", range.count, " elements from ",
                                                 range.begin, " of ", reduction_.granules()));
       }
       memory_.regions.Add(range);

@@ -323,7 +323,7 @@ std::optional<SideBySide> NcclGroups::TakeAborts() {
 void NcclGroups::AbortAll() {
   std::optional<SideBySide> aborts = TakeAborts();
   if (!aborts.has_value() || aborts->Run(kAbortPatience)) return;
-  options_.device->Abandon(absl::StrCat("the job has failed, and what NCCL has under way for rank ", self(),
+  options_.device->Abandon(absl::StrCat("the job has failed, and NCCL's work for rank ", self(),
                                         " does not end within ", absl::FormatDuration(kAbortPatience)));
 }
 

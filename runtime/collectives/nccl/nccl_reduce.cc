@@ -86,7 +86,7 @@ class Batch {
 absl::StatusOr<std::unique_ptr<NcclReduce>> NcclReduce::Create(Options options) {
   RONDA_ASSIGN_OR_RETURN(VoteValues values, VoteValues::Create(options.device.get(), options.stream));
   RONDA_ASSIGN_OR_RETURN(DeviceMemory unseen, options.device->Allocate(RONDA_CUDA_PINNED_HOST_MEMORY, sizeof(uint32_t),
-                                                                       "votes that nobody looks at"));
+                                                                       "outcomes that are not read"));
   return std::unique_ptr<NcclReduce>(new NcclReduce(std::move(options), std::move(values), std::move(unseen)));
 }
 

@@ -63,7 +63,7 @@ absl::Status PartsReduce::Check(const ReduceCall& call) const {
     const size_t count = call.segments[i % call.segments.size()].count;
     if (all_[i].begin <= count && all_[i].count <= count - all_[i].begin) continue;
     return absl::InternalError(absl::StrCat("member ", i / call.segments.size(), " of '", call.info.label,
-                                            "' wants what is not there: ", all_[i].count, " elements from ",
+                                            "' wants elements that do not exist: ", all_[i].count, " elements from ",
                                             all_[i].begin, " of ", count));
   }
   return absl::OkStatus();

@@ -196,7 +196,7 @@ uint64_t ShmReduce::PositionOf(uint64_t k, size_t granule) const { return chunks
 void ShmReduce::FinishChunk(uint64_t k) {
   sync_.Publish(ShmStage::kDone, chunks_.End(k));
   const size_t elements = ChunkOf(k).count * reduction_.layout().granule_elements;
-  // The last granule of a segment may be longer than what is left of it.
+  // The last granule of a segment may be longer than the rest of the segment.
   running_.bytes_done =
       std::min(running_.bytes_total, running_.bytes_done + elements * SizeOf(reduction_.call().dtype));
 }

@@ -80,7 +80,7 @@ absl::Status Staging::Await(const Slot& slot, const CallInfo& info) const {
     if (waited > info.limits.deadline) {
       return absl::DeadlineExceededError(absl::StrCat(options_.device->name(), " has not come to ", Name(info.op), " '",
                                                       info.label, "' after ", absl::FormatDuration(waited),
-                                                      ": what its stream was given before is not done"));
+                                                      ": earlier work on its stream is not done"));
     }
     absl::SleepFor(kNap);
   }

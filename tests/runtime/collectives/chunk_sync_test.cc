@@ -56,8 +56,8 @@ TEST(DataStreamTest, ChunksOfAnotherSizeBeginAtAMultipleOfIt) {
   EXPECT_EQ(chunks.count, 2u);
 }
 
-// Whatever is asked for, in chunks whose size changes: chunks follow each other, hold all the data, and none lies
-// across a multiple of the chunk's size.
+// With any requests and changing chunk sizes, chunks follow each other, hold all the data, and do not cross a multiple
+// of the chunk's size.
 TEST(DataStreamTest, NoChunkIsCutByTheEndOfTheRing) {
   const uint64_t seed = std::random_device()();
   std::cout << "seed " << seed << "\n";

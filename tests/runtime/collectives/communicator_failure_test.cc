@@ -1,4 +1,4 @@
-// What a rank gets whose collective cannot end, on each backend and with several numbers of ranks.
+// The errors of collectives that cannot end, on each backend and with several numbers of ranks.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -23,7 +23,7 @@ constexpr size_t kCount = 100'000;
 
 class CommunicatorFailureTest : public BackendTest {
  protected:
-  // The one that does not take part.
+  // The rank that does not take part.
   RankId late() const { return size() - 1; }
   std::string LateName() const { return absl::StrCat("rank ", late(), " (host localhost, pid ", getpid(), ")"); }
 
@@ -60,7 +60,7 @@ TEST_P(CommunicatorFailureTest, LateRankIsNamedAfterTheDeadline) {
 TEST_P(CommunicatorFailureTest, LateRankIsWarnedOfAndThenWaitedForAgain) {
   ::testing::internal::CaptureStderr();
   OnEveryRank([&](RankId rank, Transport& transport) {
-    // The others have warned when their last act is to wait.
+    // The other ranks have warned once their last event is a wait.
     for (RankId other = 0; rank == late() && other < late(); ++other) {
       const auto is_waiting = [&] {
         const std::optional<FlightEvent> last = transport.flights->Of(other).Last();
@@ -72,7 +72,7 @@ TEST_P(CommunicatorFailureTest, LateRankIsWarnedOfAndThenWaitedForAgain) {
               absl::OkStatus());
   });
   const std::string warnings = ::testing::internal::GetCapturedStderr();
-  // On a busy machine others are late too, and may be named first; the last of them has only this one to wait for.
+  // On a busy machine other ranks are late too, and may be named first. The last of them waits only for this one.
   const std::string warning = absl::StrCat("W has waited 20ms for ", LateName(),
                                            " in allreduce 'conv1/weight and 9 more', 0 of 400000 bytes done; rank ",
                                            late(), " has done nothing yet\n");

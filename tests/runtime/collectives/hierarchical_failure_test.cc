@@ -1,5 +1,5 @@
-// What becomes of a job on two levels whose collective cannot end, as its engine goes about it: the first error that a
-// rank gets is the job's failure.
+// Jobs on two levels whose collective cannot end, with the engine's rule: the first error of a rank is the job's
+// failure.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -46,8 +46,7 @@ absl::Status FailureWithout(RankId late, const HostMap& map, size_t count) {
   return transports.front().control->failure();
 }
 
-// Whoever waits for whom: the others of its host wait for the late rank itself, those of other hosts for one that
-// waits.
+// The other ranks of its host wait for the late rank itself; those of other hosts wait for a rank that waits.
 TEST(HierarchicalFailureTest, LateRankIsNamedWhereverItIs) {
   const HostMap map = {.hosts = {{0, 1}, {2, 3}}};
   for (RankId late : {0, 1, 3}) {

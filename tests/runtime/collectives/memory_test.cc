@@ -1,4 +1,4 @@
-// What collectives on one host cost in memory, however large the tensors.
+// The memory that collectives on one host take for tensors of any size.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kModelFloats = size_t{16} << 20;
 constexpr size_t kSegments = 50;
 
-// Of this process, in memory.
+// This process's resident memory.
 size_t ResidentBytes() {
   size_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages >> pages;
@@ -43,7 +43,7 @@ TEST(MemoryTest, SharedMemoryOfAJobIsAtMostTwiceItsRings) {
   }
 }
 
-// No buffer for a bucket exists anywhere. (What is used once whatever the size, such as the rings, is used before.)
+// There is no buffer for a bucket. Memory that is independent of the size, such as the rings, is used before.
 TEST(MemoryTest, ABucketTakesLessThanOnePercentOfItsSize) {
   absl::StatusOr<std::vector<Transport>> transports = ConnectShmTransportsInProcess({.size = 2});
   ASSERT_TRUE(transports.ok()) << transports.status();

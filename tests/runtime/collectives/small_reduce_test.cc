@@ -1,4 +1,4 @@
-// Reductions that take a way of their own because they are small: in lines, in blocks, and just above.
+// Reductions that use algorithms for small data: lines, blocks, and sizes just above.
 #include <gtest/gtest.h>
 
 #include <iterator>
@@ -14,7 +14,7 @@ namespace {
 // So small a ring that tests go round it often.
 constexpr size_t kSlotBytes = 20 << 10;
 constexpr int kSlotCount = 3;
-// Floats: less than a line, lines, blocks, what is too much for a block.
+// Numbers of floats: less than a line, lines, blocks, and more than a block.
 constexpr size_t kCounts[] = {1, 3, 14, 15, 31, 33, 559, 561, 1000, 1023, 2048, 2049, 4096, 4097, 5120, 6000};
 
 std::vector<Transport> Connect(int size) {
@@ -24,7 +24,7 @@ std::vector<Transport> Connect(int size) {
   return *std::move(transports);
 }
 
-// Element i of what `rank` contributes in `round`. Sums are exact.
+// Element i of the contribution of `rank` in `round`. Sums are exact.
 float Value(RankId rank, size_t i, int round) {
   return static_cast<float>((static_cast<size_t>(rank) + 1) * (i % 251 + 1) + static_cast<size_t>(round));
 }
@@ -43,7 +43,7 @@ std::vector<float> Sum(int size, size_t count, int round) {
   return sum;
 }
 
-// One tensor, or two: the one takes the short way, the other the general one.
+// One tensor takes the short path, two take the general one.
 std::vector<Segment> CutAt(size_t cut, std::vector<float>& values) {
   std::vector<Segment> segments;
   if (cut > 0) segments.push_back({.input = values.data(), .output = values.data(), .count = cut});

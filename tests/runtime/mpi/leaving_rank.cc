@@ -1,4 +1,4 @@
-// A rank whose job has failed: leaving_rank PLUGIN. It must end although the others never finish with MPI.
+// A rank whose job has failed: leaving_rank PLUGIN. It must end although the other rank never finishes with MPI.
 #include <unistd.h>
 
 #include <cstdio>
@@ -15,7 +15,7 @@ int Run(const char* plugin) {
   std::unique_ptr<PointToPoint> messages = *(*session)->Connect({0, 1}, 0);
   const RankId other = 1 - messages->rank();
   char byte = 0;
-  // Nobody ever sends it.
+  // No rank sends this message.
   PointToPoint::Request request = *messages->Receive(&byte, 1, other);
   (*session)->LeaveWithoutEnd();
   const bool is_refused = messages->Send(&byte, 1, other).status().code() == absl::StatusCode::kCancelled &&
@@ -26,7 +26,7 @@ int Run(const char* plugin) {
   session->reset();
   std::printf(is_refused ? "left\n" : "FAILED\n");
   std::fflush(stdout);
-  // The other rank never comes to MPI_Finalize: who waited for it would never end.
+  // The other rank never comes to MPI_Finalize: a rank that waited for it would never end.
   while (!is_rank0) pause();
   return 0;
 }

@@ -1,4 +1,4 @@
-// What each rank of mpirun_test runs: mpi_ranks PLUGIN open_mpi|mpich SEED [gtest's arguments].
+// The program of each rank of mpirun_test: mpi_ranks PLUGIN open_mpi|mpich SEED [gtest's arguments].
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -17,7 +17,7 @@
 namespace ronda::testing {
 namespace {
 
-// What all tests of the process share: MPI begins and ends once.
+// Shared by all tests of the process: MPI begins and ends once.
 struct Program {
   std::shared_ptr<MpiSession> session;
   uint64_t seed = 0;
@@ -132,8 +132,7 @@ TEST(MessageCommunicatorRanks, OperationsDoNotDisturbEachOther) {
 TEST(MessageCommunicatorRanks, VotesReachAll) { CheckVotes(Self().seed, *ConnectCommunicator()); }
 
 int Main(int argc, char** argv) {
-  // What is said to the test that starts the ranks is not for them: which part of its cases to run, and which files to
-  // write.
+  // These variables address the test that starts the ranks: the part of its cases to run, and the files to write.
   for (const char* variable : {"GTEST_TOTAL_SHARDS", "GTEST_SHARD_INDEX", "TEST_PREMATURE_EXIT_FILE",
                                "TEST_SHARD_STATUS_FILE", "XML_OUTPUT_FILE"}) {
     unsetenv(variable);

@@ -1,4 +1,4 @@
-// Which file is taken for MPI's plugin, and what is said if none can be.
+// The search for MPI's plugin, and its errors.
 #include "runtime/mpi/mpi_session.h"
 
 #include <gtest/gtest.h>

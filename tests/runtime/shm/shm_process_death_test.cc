@@ -1,4 +1,4 @@
-// What the others get when the process of a rank ends, with real processes.
+// The errors of the other ranks after the end of a rank's process, with real processes.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -19,7 +19,7 @@ namespace {
 
 using testing::ForkedChild;
 
-// Far above the second that is promised: the machine may be busy with other things.
+// Far more than the promised second: the machine may be busy.
 constexpr absl::Duration kGenerousBound = absl::Seconds(10);
 
 ShmWorld::Options OptionsOf(absl::string_view job, RankId rank, int size) {

@@ -40,7 +40,7 @@ class ShmWorldTest : public ::testing::Test {
   std::string Name() const { return absl::StrCat("/ronda-", JobId()); }
   bool NameExists() const { return access(absl::StrCat("/dev/shm", Name()).c_str(), F_OK) == 0; }
 
-  // How many ranks have come together so far, as the file says that still has its name.
+  // The number of attached ranks, read from the file while it still has its name.
   uint32_t AttachedRanks() const {
     auto file = ShmFile::Open(Name());
     if (!file.ok() || file->Size() < kShmPageBytes) return 0;
@@ -226,8 +226,7 @@ TEST_F(ShmWorldTest, DeathOfTheCreatorWhileRanksComeTogetherIsNamed) {
             absl::StrCat("rank 0 (host testhost, pid ", creator.pid(), ") died while the ranks came together"));
 }
 
-// Runs in a child that has a /dev/shm of its own with `free_bytes` free; nullopt if that takes rights that it does not
-// have.
+// Runs in a child with its own /dev/shm of `free_bytes`; nullopt if the child lacks the right to mount it.
 std::optional<std::string> EnterTinyDevShm(size_t free_bytes) {
   if (unshare(CLONE_NEWNS) != 0) return std::nullopt;
   if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return std::nullopt;

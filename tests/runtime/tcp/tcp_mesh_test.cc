@@ -31,7 +31,7 @@ Listeners Listen(int size) {
   return listeners;
 }
 
-// A connection to `listener` by somebody who is no rank.
+// Connects to `listener` without being a rank.
 UniqueFd Visit(const TcpListener& listener) {
   const absl::StatusOr<SocketAddress> address = ToSocketAddress(listener.endpoint());
   EXPECT_TRUE(address.ok());
@@ -44,7 +44,7 @@ void Say(const UniqueFd& socket, const std::string& text) {
   EXPECT_EQ(send(socket.get(), text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size()));
 }
 
-// Sends each other's rank to everybody at the same place.
+// Sends each rank's number to all others at the same position.
 void ExchangeRanks(PointToPoint& messages) {
   const auto size = static_cast<size_t>(messages.size());
   const RankId own = messages.rank();
@@ -93,7 +93,7 @@ TEST(TcpMeshTest, LevelsAreApart) {
   });
 }
 
-// Hosts that are numbered by their lowest ranks may have any ranks at the same place.
+// Hosts that are numbered by their lowest ranks may have any ranks at the same position.
 TEST(TcpMeshTest, RanksOfALevelHaveAnyOrder) {
   ConnectAndExchange(Listen(6), [](RankId rank) {
     std::vector<TcpLevel> levels = {{.number = 0, .ranks = {0, 1, 2, 3, 4, 5}}};
@@ -111,7 +111,7 @@ TEST(TcpMeshTest, CallThatIsNotAnsweredIsMadeAgain) {
     ASSERT_TRUE(messages.ok()) << messages.status();
     ExchangeRanks(*messages->front());
   });
-  // Somebody else answers first, and says nothing.
+  // Another program answers first and sends nothing.
   int answered = -1;
   while (answered < 0) answered = accept(listeners[0]->fd(), nullptr, nullptr);
   const UniqueFd silent(answered);
@@ -125,22 +125,22 @@ TEST(TcpMeshTest, RankAloneOnALevelWaitsForNobody) {
   ConnectAndExchange(Listen(1), [](RankId) { return std::vector<TcpLevel>{{.ranks = {0}}}; });
 }
 
-TEST(TcpMeshTest, StrangersDoNotStopTheStart) {
+TEST(TcpMeshTest, UnauthenticatedCallersDoNotStopTheStart) {
   const Listeners listeners = Listen(2);
-  std::vector<UniqueFd> strangers;
-  // Silent ones, more than there is room for; one that talks, one that talks and goes, one that stops in the middle.
-  for (int i = 0; i < 100; ++i) strangers.push_back(Visit(*listeners[0]));
-  strangers.push_back(Visit(*listeners[0]));
-  Say(strangers.back(), "GET / HTTP/1.1\r\nHost: example.org\r\n" + std::string(1000, 'x'));
+  std::vector<UniqueFd> callers;
+  // More silent callers than there is room for; one that talks, one that talks and goes, one that stops in the middle.
+  for (int i = 0; i < 100; ++i) callers.push_back(Visit(*listeners[0]));
+  callers.push_back(Visit(*listeners[0]));
+  Say(callers.back(), "GET / HTTP/1.1\r\nHost: example.org\r\n" + std::string(1000, 'x'));
   Say(Visit(*listeners[0]), std::string(kTcpHelloBytes, '\0'));
-  strangers.push_back(Visit(*listeners[0]));
-  Say(strangers.back(), "hel");
+  callers.push_back(Visit(*listeners[0]));
+  Say(callers.back(), "hel");
   ConnectAndExchange(listeners, [](RankId) { return std::vector<TcpLevel>{{.ranks = {0, 1}}}; });
 }
 
 TEST(TcpMeshTest, SilentCallersAreDroppedWhenPatienceEnds) {
   const Listeners listeners = Listen(2);
-  const UniqueFd stranger = Visit(*listeners[0]);
+  const UniqueFd caller = Visit(*listeners[0]);
   std::atomic<bool> has_ended = false;
   std::thread rank0([&] {
     TcpMeshOptions options = MeshOptions(listeners, 0);
@@ -149,9 +149,9 @@ TEST(TcpMeshTest, SilentCallersAreDroppedWhenPatienceEnds) {
     EXPECT_EQ(ConnectTcp(*listeners[0], options, {{.ranks = {0, 1}}}).status().code(), absl::StatusCode::kAborted);
   });
   std::string challenge(kTcpChallengeBytes, '\0');
-  EXPECT_EQ(recv(stranger.get(), challenge.data(), challenge.size(), MSG_WAITALL),
+  EXPECT_EQ(recv(caller.get(), challenge.data(), challenge.size(), MSG_WAITALL),
             static_cast<ssize_t>(challenge.size()));
-  EXPECT_EQ(recv(stranger.get(), challenge.data(), 1, 0), 0);
+  EXPECT_EQ(recv(caller.get(), challenge.data(), 1, 0), 0);
   has_ended = true;
   rank0.join();
 }

@@ -25,7 +25,7 @@ TEST(DisseminationTest, BlocksOfAllReachAll) {
     OnEveryLink(links, [&](MessageLink& link) {
       Dissemination exchange(link);
       const Members members(kInfo, link.rank(), size);
-      // Of other sizes, so that what is left of the last exchange would be seen.
+      // Other sizes reveal the rest of an earlier exchange.
       for (size_t bytes : {size_t{3}, size_t{21}, size_t{0}, size_t{8}}) {
         const auto block = [&](int member) { return std::string(bytes, static_cast<char>('!' + member)); };
         const std::string own = block(link.rank());
@@ -75,7 +75,7 @@ TEST(DisseminationTest, GroupsExchangeAmongThemselves) {
   });
 }
 
-// In the second step who is waited for waits itself: the first to give up is one that waits for the late rank.
+// In the second step the awaited rank waits itself: the first to give up must be one that waits for the late rank.
 TEST(DisseminationTest, FirstToGiveUpNamesTheLateRank) {
   constexpr int kSize = 20;
   constexpr RankId kLate = 13;

@@ -47,7 +47,7 @@ TEST(MessageLinkTest, LateRankIsNamedAsTheJobKnowsIt) {
   const auto links = ConnectLinks(3, 1);
   TransferSet transfers;
   char bytes[2] = {};
-  // What comes from rank 1 is here; rank 2 is late.
+  // The message from rank 1 has arrived; rank 2 is late.
   TransferSet of_rank1;
   ASSERT_EQ(links[1]->Send(bytes, 1, 0, of_rank1), absl::OkStatus());
   std::thread rank1([&] { ASSERT_EQ(links[1]->Wait(of_rank1, links[1]->Running(Info(), 1)), absl::OkStatus()); });

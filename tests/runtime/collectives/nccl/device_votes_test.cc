@@ -22,7 +22,7 @@ class OpenVotesTest : public ::testing::Test {
     return *std::move(vote);
   }
 
-  // What the device does.
+  // Writes a decision as the device does.
   static void Decide(const OpenVote& vote, uint32_t decision) {
     std::atomic_ref<uint32_t>(*vote.decision()).store(decision);
   }

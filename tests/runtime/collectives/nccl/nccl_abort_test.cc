@@ -80,7 +80,7 @@ TEST(NcclAbort, IsMadeAgainWhereMemoryHasRunOut) {
   EXPECT_GT(failures, 2);
 }
 
-// What the trainer has put there, no abort ends.
+// An abort does not end the trainer's work.
 TEST(NcclAbort, OfAStuckDeviceReturnsAndAbandonsIt) {
   NcclJob job(2, absl::Seconds(20), FakeCuda::Frees::kWaitForTheDevice);
   Meet(job);

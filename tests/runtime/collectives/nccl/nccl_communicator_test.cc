@@ -1,5 +1,5 @@
-// What only a communicator over NCCL has: failures, and that the host does not wait. That its results are right is
-// tests/conformance.
+// Properties of the communicator over NCCL alone: its failures, and that the host does not wait. tests/conformance
+// checks its results.
 #include "runtime/collectives/nccl/nccl_communicator.h"
 
 #include <gmock/gmock.h>
@@ -56,7 +56,7 @@ TEST_F(NcclCommunicatorTest, CallsReturnBeforeTheDeviceGetsThere) {
     const DeviceMemory tensor = self.Floats({1.0f, static_cast<float>(rank)});
     {
       StreamHold hold(self.stream());
-      // More than one, and of every way.
+      // More than one, and each with another algorithm.
       ASSERT_EQ(self.Allreduce(tensor, Info("first")), absl::OkStatus());
       ASSERT_EQ(self.Allreduce(tensor, Info("second"), WireFormat::kFloat16), absl::OkStatus());
       ASSERT_EQ(self.communicator().Barrier(Info("third")), absl::OkStatus());
@@ -164,8 +164,7 @@ TEST_F(NcclCommunicatorTest, LargeTensorsAreVotedOnToo) {
   job.End();
 }
 
-// Large enough for members to tell each other what they receive: in a group, of several tensors of which some have
-// nothing for some.
+// Large enough for members to announce their parts: in a group, of several tensors, with some empty parts.
 TEST_F(NcclCommunicatorTest, MembersReceivePartsOfSeveralTensors) {
   static constexpr size_t kCounts[] = {90'000, 1, 60'001};
   NcclJob& job = Start(4);
@@ -230,7 +229,7 @@ TEST_F(NcclCommunicatorTest, MemberThatWantsWhatIsNotThereIsNamed) {
   job.End();
 }
 
-// The fake stops the test if memory is freed that is registered.
+// The fake stops the test if registered memory is freed.
 TEST_F(NcclCommunicatorTest, BuffersAreNcclsAndRegisteredOnceWithEveryCommunicator) {
   const int allocations = FakeNcclAllocations();
   const int registrations = FakeNcclRegistrations();
@@ -393,7 +392,7 @@ TEST_F(NcclCommunicatorTest, LongWaitIsReportedOnceAndToldToWhoHoldsAVote) {
   job.End();
 }
 
-// As a rank is that computes for longer than the others: NCCL has nothing to do with that, nor has its deadline.
+// A rank that computes for longer than the others does not concern NCCL or its deadline.
 TEST_F(NcclCommunicatorTest, RankThatComesLateToTheFirstCallIsWaitedForAsLongAsTheCallSays) {
   NcclJob& job = Start(2, kNoFaults, absl::Milliseconds(50));
   job.OnEveryRank([](RankId rank, NcclRank& self) {

@@ -1,4 +1,4 @@
-// What nccl_api.h says of NCCL, compared with NCCL's own header.
+// Compares the declarations of nccl_library.h with NCCL's own header.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -51,7 +51,7 @@ static_assert(offsetof(NcclConfig, version) == offsetof(ncclConfig_t, version));
 static_assert(offsetof(NcclConfig, blocking) == offsetof(ncclConfig_t, blocking));
 static_assert(sizeof(NcclConfig) <= sizeof(ncclConfig_t));
 
-// Whether what NCCL declares takes as many bytes, parameter by parameter, as what we call.
+// Whether NCCL's declaration takes as many bytes as ours, parameter by parameter.
 template <typename Ours, typename Theirs>
 struct HasSameShape : std::false_type {};
 template <typename OurResult, typename... Ours, typename TheirResult, typename... Theirs>

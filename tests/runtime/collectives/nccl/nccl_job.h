@@ -13,7 +13,7 @@
 
 namespace ronda::testing {
 
-// One rank of an NcclJob: a device, a stream, and what tests need to use them.
+// One rank of an NcclJob: a device, a stream, and helpers for tests.
 class NcclRank {
  public:
   NcclRank(const ronda_cuda_plugin* plugin, std::shared_ptr<InProcessJob> job, RankId rank, int size,

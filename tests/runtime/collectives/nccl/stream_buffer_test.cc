@@ -13,7 +13,7 @@
 namespace ronda::testing {
 namespace {
 
-constexpr size_t kUnit = 2 << 20;  // what a buffer's size is a multiple of
+constexpr size_t kUnit = 2 << 20;  // a buffer's size is a multiple of this
 
 class StreamBufferTest : public ::testing::Test {
  protected:
@@ -59,7 +59,7 @@ TEST_F(StreamBufferTest, GivesTheSameMemoryUntilItDoesNotSuffice) {
   EXPECT_NE(*buffer_->Get(kUnit + 1), first);
 }
 
-// To free memory is to wait for the device, and so for whatever other ranks have still to do.
+// To free memory would wait for the device, and so for other ranks' work.
 TEST_F(StreamBufferTest, WhatIsOutgrownIsKeptAndGrowthDoubles) {
   Start();
   const size_t before = cuda_->allocations();

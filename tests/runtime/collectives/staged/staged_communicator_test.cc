@@ -1,5 +1,4 @@
-// How tensors of a device go through the host: what is waited for, and what is not. That the results are right is
-// tests/conformance's.
+// Tensors of a device on their path through the host: the waits. tests/conformance checks the results.
 #include "runtime/collectives/staged/staged_communicator.h"
 
 #include <gtest/gtest.h>
@@ -82,7 +81,7 @@ TEST_F(StagedCommunicatorTest, HasTheRanksOfTheHostsCommunicator) {
   EXPECT_EQ(staged_->rank(), 0);
 }
 
-// The tensor is written by what is on the stream already when the call is made.
+// The stream writes the tensor in work that it was given before the call.
 TEST_F(StagedCommunicatorTest, CallWaitsForTheStreamsEarlierWork) {
   const DeviceMemory tensor = Tensor({1, 2});
   const DeviceMemory later = Tensor({3, 4});
