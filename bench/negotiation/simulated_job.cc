@@ -25,11 +25,25 @@ SimulatedJob::SimulatedJob(int ranks, Locking locking)
     : negotiator_(
           {.world_size = ranks, .schedule = {.identical_steps = locking == Locking::kOn ? kIdenticalSteps : 0}}) {
   for (RankId rank = 0; rank < ranks; ++rank) {
-    reporters_.push_back(std::make_unique<Reporter>(Reporter::Options{.rank = rank, .world_size = ranks}));
+    ranks_.push_back(std::make_unique<Rank>(Rank{.reporter = Reporter({.rank = rank, .world_size = ranks})}));
   }
   ResponseList first;
   first.settings = {.cache_capacity = 1024};
-  for (const auto& reporter : reporters_) RONDA_CHECK(reporter->Apply(first).ok());
+  for (const auto& rank : ranks_) rank->Apply(first, now_);
+}
+
+void SimulatedJob::Rank::Submit(const TensorRequest& request) {
+  if (schedule.locked()) {
+    schedule.Submit(reporter.Find(request));
+  } else {
+    reporter.Submit(request);
+  }
+}
+
+void SimulatedJob::Rank::Apply(const ResponseList& list, absl::Time now) {
+  auto work = reporter.Apply(list);
+  RONDA_CHECK(work.ok());
+  if (work->schedule) schedule.Begin(*std::move(work->schedule), now);
 }
 
 NegotiationCost SimulatedJob::Step(const Submissions& submissions) {
@@ -38,43 +52,48 @@ NegotiationCost SimulatedJob::Step(const Submissions& submissions) {
   const double start = ThreadMicroseconds();
   SubmitAll(submissions);
   if (locked()) CarryOutBuckets();
-  if (locked() && reporters_.front()->lock()->leaving()) LeaveSchedule(submissions);
-  cost.other_us = (ThreadMicroseconds() - start) / static_cast<double>(reporters_.size());
+  if (locked() && ranks_.front()->schedule.unlocking()) Unlock(submissions);
+  cost.other_us = (ThreadMicroseconds() - start) / static_cast<double>(ranks_.size());
   if (!locked()) Negotiate(&cost);
   return cost;
 }
 
 void SimulatedJob::SubmitAll(const Submissions& submissions) {
-  for (size_t rank = 0; rank < reporters_.size(); ++rank) {
-    for (const TensorRequest* request : submissions(static_cast<RankId>(rank))) reporters_[rank]->Submit(*request);
+  for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+    for (const TensorRequest* request : submissions(static_cast<RankId>(rank))) ranks_[rank]->Submit(*request);
   }
 }
 
 // As far as the step goes, or until the vote: every rank votes alike here, and at the same bucket.
 void SimulatedJob::CarryOutBuckets() {
-  for (const auto& reporter : reporters_) {
-    ScheduleLock& lock = *reporter->lock();
-    while (!lock.leaving() && lock.Next() != nullptr) lock.Advance();
+  for (const auto& rank : ranks_) {
+    LockedSchedule& schedule = rank->schedule;
+    while (!schedule.unlocking() && schedule.Next() != nullptr) {
+      schedule.Enter(LockedSchedule::Outcome::kCarriedOut, now_);
+    }
   }
 }
 
-void SimulatedJob::LeaveSchedule(const Submissions& submissions) {
-  negotiator_.LeaveSchedule(reporters_.front()->lock()->rounds());
-  for (const auto& reporter : reporters_) reporter->LeaveSchedule();
+void SimulatedJob::Unlock(const Submissions& submissions) {
+  negotiator_.LeaveSchedule(ranks_.front()->schedule.rounds());
+  for (const auto& rank : ranks_) {
+    rank->schedule.Enter(LockedSchedule::Outcome::kVetoed, now_);
+    rank->schedule.Unlock();
+  }
   SubmitAll(submissions);
 }
 
 void SimulatedJob::Negotiate(NegotiationCost* cost) {
   const double start = ThreadMicroseconds();
   std::vector<std::string> reports;
-  for (const auto& reporter : reporters_) reports.push_back(Encode(reporter->TakeReport()));
+  for (const auto& rank : ranks_) reports.push_back(Encode(rank->reporter.TakeReport()));
   const double before_coordinating = ThreadMicroseconds();
   const std::string list = Coordinate(reports);
   const double before_applying = ThreadMicroseconds();
-  for (const auto& reporter : reporters_) RONDA_CHECK(reporter->Apply(*DecodeResponseList(list)).ok());
+  for (const auto& rank : ranks_) rank->Apply(*DecodeResponseList(list), now_);
   const double end = ThreadMicroseconds();
   cost->coordinator_us = before_applying - before_coordinating;
-  cost->other_us += (before_coordinating - start + end - before_applying) / static_cast<double>(reporters_.size());
+  cost->other_us += (before_coordinating - start + end - before_applying) / static_cast<double>(ranks_.size());
   for (const std::string& report : reports) cost->report_bytes = std::max(cost->report_bytes, report.size());
   cost->list_bytes = list.size();
   cost->messages_up = 1;

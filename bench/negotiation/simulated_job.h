@@ -13,6 +13,7 @@
 #include "runtime/negotiation/messages.h"
 #include "runtime/negotiation/negotiator.h"
 #include "runtime/negotiation/reporter.h"
+#include "runtime/schedule/locked_schedule.h"
 
 namespace ronda::bench {
 
@@ -38,20 +39,28 @@ class SimulatedJob {
   using Submissions = std::function<std::vector<const TensorRequest*>(RankId rank)>;
 
   // All ranks go through one step: it is carried out in one list, or in the locked schedule; a schedule that does not
-  // fit is left first.
+  // fit is unlocked first.
   NegotiationCost Step(const Submissions& submissions);
 
-  bool locked() const { return reporters_.front()->lock() != nullptr; }
+  bool locked() const { return ranks_.front()->schedule.locked(); }
 
  private:
+  struct Rank {
+    Reporter reporter;
+    LockedSchedule schedule;
+
+    void Submit(const TensorRequest& request);
+    void Apply(const ResponseList& list, absl::Time now);
+  };
+
   void SubmitAll(const Submissions& submissions);
   void CarryOutBuckets();
-  void LeaveSchedule(const Submissions& submissions);
+  void Unlock(const Submissions& submissions);
   void Negotiate(NegotiationCost* cost);
   std::string Coordinate(const std::vector<std::string>& reports);
 
   Negotiator negotiator_;
-  std::vector<std::unique_ptr<Reporter>> reporters_;
+  std::vector<std::unique_ptr<Rank>> ranks_;
   absl::Time now_ = absl::UnixEpoch();
 };
 

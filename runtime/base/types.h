@@ -121,6 +121,12 @@ struct WaitLimits {
   friend bool operator==(const WaitLimits&, const WaitLimits&) = default;
 };
 
+// How long a rank waits for the coordinator, which fails a stalled tensor itself at the deadline: this much later the
+// other ranks conclude that it does not run.
+inline absl::Duration AnswerDeadline(const WaitLimits& limits) {
+  return limits.deadline + std::max(absl::Seconds(1), limits.deadline / 4);
+}
+
 // The format in which floating-point elements travel between ranks when they are reduced: the 16-bit formats apply to
 // float32 and float64, the 8-bit ones (blocks with a scale each, see kernels/cpu/fp8.h) to the 16-bit types too. Other
 // dtypes travel as they are. Numeric values are part of the C ABI (ronda_compression) and of the protocol.

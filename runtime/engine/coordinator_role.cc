@@ -11,12 +11,7 @@
 #include "runtime/negotiation/codec.h"
 
 namespace ronda {
-
 namespace {
-
-WaitLimits LimitsOf(const Tunables& tunables) {
-  return {.warning = tunables.stall_warning, .deadline = tunables.stall_deadline};
-}
 
 std::unique_ptr<TuningRole> MakeTuning(const Tunables& tunables, const Negotiator::Options& options) {
   if (tunables.autotune == Tunables::Autotune::kOff) return nullptr;
@@ -30,6 +25,10 @@ std::unique_ptr<TuningRole> MakeTuning(const Tunables& tunables, const Negotiato
 }
 
 }  // namespace
+
+WaitLimits LimitsOf(const Tunables& tunables) {
+  return {.warning = tunables.stall_warning, .deadline = tunables.stall_deadline};
+}
 
 CoordinatorRole::CoordinatorRole(const Tunables& tunables, int world_size, std::shared_ptr<FlightBoard> flights,
                                  ReadinessObserver* observer)
@@ -116,15 +115,15 @@ void CoordinatorRole::Tune(absl::Time now) {
   negotiator_.SetBucketSizes(sizes);
 }
 
-void CoordinatorRole::LeaveSchedule(uint64_t rounds, absl::Time now) {
+void CoordinatorRole::Unlock(uint64_t rounds, absl::Time now) {
   // What autotune ends has lasted: the steps go on as before, and the next schedule shall not begin later for it.
-  if (wants_to_leave()) rounds = std::numeric_limits<uint64_t>::max();
+  if (wants_to_unlock()) rounds = std::numeric_limits<uint64_t>::max();
   if (recording_ != nullptr) Record(NegotiationEvent::Leave(rounds, now));
   negotiator_.LeaveSchedule(rounds);
 }
 
 std::string CoordinatorRole::TakeBroadcast(absl::Time now) {
-  if (wants_to_leave() && !negotiator_.locked()) Tune(now);
+  if (wants_to_unlock() && !negotiator_.locked()) Tune(now);
   ResponseList list = negotiator_.TakeResponses();
   if (tuning_ != nullptr && !list.buckets.empty()) tuning_->Negotiated(now);
   if (tuning_ != nullptr && list.schedule) tuning_->ScheduleBegins(now);
@@ -133,6 +132,44 @@ std::string CoordinatorRole::TakeBroadcast(absl::Time now) {
   std::string bytes = Encode(list);
   if (recording_ != nullptr) Record(NegotiationEvent::List(bytes, now));
   return bytes;
+}
+
+AnswerWatch::AnswerWatch(const TensorQueue* queue, const FlightBoard* flights, WaitLimits limits)
+    : queue_(queue), flights_(flights), limits_(limits) {}
+
+void AnswerWatch::set_limits(WaitLimits limits) {
+  limits_ = limits;
+  next_check_ = absl::InfinitePast();  // what waits may be due earlier than it was
+}
+
+void AnswerWatch::Expect(const TensorEntry& entry) { next_check_ = std::min(next_check_, AnswerDue(entry)); }
+
+void AnswerWatch::ExpectEnd(absl::Time now) {
+  leaving_since_ = now;
+  next_check_ = std::min(next_check_, now + AnswerDeadline(limits_));
+}
+
+void AnswerWatch::Heard(absl::Time now) { last_activity_ = now; }
+
+absl::Time AnswerWatch::UnansweredSince(const TensorEntry& entry) const {
+  return std::max(entry.taken, last_activity_);
+}
+
+absl::Time AnswerWatch::AnswerDue(const TensorEntry& entry) const {
+  return UnansweredSince(entry) + AnswerDeadline(entry.submission.request.limits.value_or(limits_));
+}
+
+absl::Status AnswerWatch::Check(absl::Time now) {
+  if (now < next_check_) return absl::OkStatus();
+  const TensorEntry* first = queue_->Earliest([&](const TensorEntry& entry) { return AnswerDue(entry); });
+  const absl::Time tensor_due = first == nullptr ? absl::InfiniteFuture() : AnswerDue(*first);
+  next_check_ = std::min(tensor_due, leaving_since_ + AnswerDeadline(limits_));
+  if (now < next_check_) return absl::OkStatus();
+  const absl::Time since = tensor_due <= now ? UnansweredSince(*first) : leaving_since_;
+  return absl::DeadlineExceededError(absl::StrCat(
+      "rank 0, which coordinates the job, has not answered for ", absl::FormatDuration(now - since), " (waiting for ",
+      tensor_due <= now ? absl::StrCat("tensor '", first->submission.request.name, "'") : "the end of the job",
+      "): it is stopped, or its machine is overloaded; it ", DescribeLastAct(flights_->Of(kCoordinatorRank))));
 }
 
 }  // namespace ronda

@@ -11,7 +11,9 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "runtime/base/config.h"
+#include "runtime/base/types.h"
 #include "runtime/control/control_plane.h"
+#include "runtime/engine/tensor_queue.h"
 #include "runtime/monitor/flight_recorder.h"
 #include "runtime/negotiation/negotiator.h"
 #include "runtime/negotiation/readiness_observer.h"
@@ -26,7 +28,7 @@ namespace ronda {
 // tensors that some rank does not submit. Joins the negotiator, the stall inspector, autotune and the codec; does no
 // I/O but the log and, if asked to, a recording of the negotiation and a log of autotune.
 //
-// Thread-compatible: used by the thread that has the turn (engine_driver.h).
+// Thread-compatible: used by the thread that has the turn (progress_engine.h).
 class CoordinatorRole {
  public:
   // `flights` tell what late ranks did last. `observer`, which is not owned, hears which rank is ready for what.
@@ -45,8 +47,8 @@ class CoordinatorRole {
   // Errors: DEADLINE_EXCEEDED if ranks wait in shutdown for others that do not come.
   absl::Status Inspect(absl::Time now);
 
-  // Whether a schedule that rank 0 has sent out is in force: from then on, and until all ranks have left it, reports
-  // have time.
+  // Whether a schedule that the coordinator has sent out is locked: from then on, and until all ranks have unlocked it,
+  // reports have time.
   bool locked() const { return negotiator_.locked(); }
 
   // The encoded list of what has been decided since the last call; empty if nothing has. The first one is never empty:
@@ -56,11 +58,11 @@ class CoordinatorRole {
   // The locked schedule has been carried out once more.
   void EndRound(absl::Time now);
 
-  // Whether the locked schedule is to be left, because other settings are to be tried.
-  bool wants_to_leave() const { return tuning_ != nullptr && tuning_->wants_change(); }
+  // Whether the schedule is to be unlocked, because other settings are to be tried.
+  bool wants_to_unlock() const { return tuning_ != nullptr && tuning_->wants_change(); }
 
-  // The ranks have left the locked schedule, after it was carried out `rounds` times.
-  void LeaveSchedule(uint64_t rounds, absl::Time now);
+  // The ranks have unlocked the schedule, after it was carried out `rounds` times.
+  void Unlock(uint64_t rounds, absl::Time now);
 
   // When to call Inspect again at the latest.
   absl::Time next_inspection() const { return next_inspection_; }
@@ -80,6 +82,49 @@ class CoordinatorRole {
   enum class Settings { kSent, kNew } settings_state_ = Settings::kNew;
   std::unique_ptr<TuningRole> tuning_;  // nullptr without autotune
   absl::Time next_inspection_ = absl::InfiniteFuture();
+};
+
+// The limits that a job's tunables set.
+WaitLimits LimitsOf(const Tunables& tunables);
+
+// Watches whether rank 0 answers what this rank has told it. As long as it answers anything it is there: what then
+// waits for too long it fails itself.
+//
+// Thread-compatible: used by the thread that has the turn (progress_engine.h).
+class AnswerWatch {
+ public:
+  // Neither is owned.
+  AnswerWatch(const TensorQueue* queue, const FlightBoard* flights, WaitLimits limits);
+
+  // The job's limits, once they are known.
+  void set_limits(WaitLimits limits);
+
+  // The tensor has been reported.
+  void Expect(const TensorEntry& entry);
+
+  // This rank has said that it leaves.
+  void ExpectEnd(absl::Time now);
+
+  // What rank 0 has last said is carried out: while this rank was in collectives it did not listen, nor did rank 0
+  // speak.
+  void Heard(absl::Time now);
+
+  // Errors: DEADLINE_EXCEEDED if rank 0 has not answered for too long, with what it did last.
+  absl::Status Check(absl::Time now);
+
+  // When to call Check again at the latest.
+  absl::Time next_check() const { return next_check_; }
+
+ private:
+  absl::Time UnansweredSince(const TensorEntry& entry) const;
+  absl::Time AnswerDue(const TensorEntry& entry) const;
+
+  const TensorQueue* const queue_;
+  const FlightBoard* const flights_;
+  WaitLimits limits_;
+  absl::Time leaving_since_ = absl::InfiniteFuture();
+  absl::Time last_activity_ = absl::InfinitePast();
+  absl::Time next_check_ = absl::InfiniteFuture();  // nothing that waits is due before
 };
 
 }  // namespace ronda

@@ -3,14 +3,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "runtime/collectives/adasum.h"
+#include "runtime/collectives/adasum.h"
 #include "runtime/collectives/communicator.h"
 #include "runtime/engine/handle.h"
-#include "runtime/engine/result_data.h"
 #include "runtime/negotiation/messages.h"
 
 namespace ronda {
@@ -24,7 +25,7 @@ struct TensorView {
 // Where the tensors of a bucket are: the host's memory, or a device's. Everything here happens there, in the order of
 // the calls and of those to the communicator; on a device it need not have happened when a call returns.
 //
-// Thread-compatible: used by the thread that has the turn (engine_driver.h).
+// Thread-compatible: used by the thread that has the turn (progress_engine.h).
 class DataPlane {
  public:
   virtual ~DataPlane() = default;
@@ -54,6 +55,28 @@ class DataPlane {
   // Tells each of `results` its flag.
   // REQUIRES: PrepareOverflow.
   virtual absl::Status DeliverOverflow(const uint8_t* flags, absl::Span<OperationResult> results) = 0;
+};
+
+// Tensors in the host's memory: everything has happened when a call returns.
+//
+// Thread-compatible. The communicator is not owned.
+class HostPlane : public DataPlane {
+ public:
+  explicit HostPlane(Communicator* communicator) : communicator_(communicator) {}
+
+  Communicator& communicator() override { return *communicator_; }
+  AdasumOps& adasum_ops() override { return adasum_ops_; }
+  absl::StatusOr<ResultData> Allocate(const TensorRequest& request, size_t bytes) override;
+  absl::StatusOr<ResultData> AllocateZeros(absl::string_view tensor, size_t bytes) override;
+  absl::Status Copy(void* dst, const void* src, size_t bytes) override;
+  absl::Status PrepareOverflow(size_t tensors) override;
+  absl::StatusOr<uint8_t*> FindNonFinite(absl::Span<const TensorView> tensors, DType dtype) override;
+  absl::Status DeliverOverflow(const uint8_t* flags, absl::Span<OperationResult> results) override;
+
+ private:
+  Communicator* const communicator_;
+  HostAdasumOps adasum_ops_;
+  std::vector<uint8_t> flags_;
 };
 
 }  // namespace ronda

@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/engine/answer_watch.h"
 #include "runtime/engine/device/device_completion.h"
 
 namespace ronda {
@@ -72,7 +71,7 @@ absl::Status Executor::Execute(const AgreedBucket& bucket) {
   return CarryAndComplete(MakeRun(bucket, group));
 }
 
-absl::StatusOr<Ballot::Result> Executor::ExecuteIfAllStay(const AgreedBucket& bucket, const Vote& vote) {
+absl::StatusOr<Executor::Voted> Executor::ExecuteIfAllStay(const AgreedBucket& bucket, const Vote& vote) {
   Ballot ballot = {.own = vote.own, .when_late = vote.when_late};
   const bool stays = vote.own == Ballot::Vote::kApprove;
   ForgetEntries();
@@ -85,7 +84,7 @@ absl::StatusOr<Ballot::Result> Executor::ExecuteIfAllStay(const AgreedBucket& bu
   run.info.limits = LimitsOfVote(run.info.limits);
   run.info.ballot = &ballot;
   RONDA_RETURN_IF_ERROR(CarryAndComplete(run));
-  return ballot.result;
+  return Voted{.result = ballot.result, .open = std::exchange(open_, {})};
 }
 
 // The label is "conv1/weight and 9 more".
@@ -127,23 +126,24 @@ absl::Status Executor::CarryOnDevice(const BucketRun& run) {
     RONDA_RETURN_IF_ERROR(VoteFirst(run));
     return IsVetoed(run.info) ? absl::OkStatus() : CarryOnDevice(Decided(run));
   }
-  RONDA_ASSIGN_OR_RETURN(const absl::Status refusal, OpenDevice(run));
-  if (!refusal.ok()) {
-    parts_.log->Ended(CollectiveOf(run), BucketOutcome::kFailed);
-    RefuseAll(run, refusal);
-    return absl::OkStatus();
-  }
+  RONDA_ASSIGN_OR_RETURN(const Opened opened, OpenDevice(run));
+  if (opened == Opened::kRefused) return absl::OkStatus();
   const absl::Status status = GiveToDevice(run);
   if (status.ok()) return status;
   parts_.log->Ended(CollectiveOf(run), BucketOutcome::kFailed);
   return WhileGiving(run.info, status);
 }
 
-absl::StatusOr<absl::Status> Executor::OpenDevice(const BucketRun& run) {
-  if (parts_.devices->lane() != nullptr) return absl::OkStatus();
-  RONDA_ASSIGN_OR_RETURN(absl::Status refusal, parts_.devices->Open(run.info));
-  if (refusal.ok()) device_.emplace(parts_.devices->lane(), parts_.communicator);
-  return refusal;
+absl::StatusOr<Executor::Opened> Executor::OpenDevice(const BucketRun& run) {
+  if (parts_.devices->lane() != nullptr) return Opened::kYes;
+  RONDA_ASSIGN_OR_RETURN(const DeviceLanes::Opening opening, parts_.devices->Open(run.info));
+  if (opening.lane != nullptr) {
+    device_.emplace(opening.lane, parts_.communicator);
+    return Opened::kYes;
+  }
+  parts_.log->Ended(CollectiveOf(run), BucketOutcome::kFailed);
+  RefuseAll(run, opening.refusal);
+  return Opened::kRefused;
 }
 
 void Executor::RefuseAll(const BucketRun& run, const absl::Status& status) {

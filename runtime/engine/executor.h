@@ -13,13 +13,11 @@
 #include "absl/types/span.h"
 #include "runtime/base/types.h"
 #include "runtime/collectives/communicator.h"
-#include "runtime/engine/bucket_run.h"
-#include "runtime/engine/device/device_lanes.h"
-#include "runtime/engine/exchanges.h"
+#include "runtime/engine/data_plane.h"
+#include "runtime/engine/device/device_lane.h"
 #include "runtime/engine/handle.h"
-#include "runtime/engine/host_plane.h"
-#include "runtime/engine/process_sets.h"
-#include "runtime/engine/reductions.h"
+#include "runtime/engine/operations.h"
+#include "runtime/engine/submission.h"
 #include "runtime/engine/tensor_log.h"
 #include "runtime/engine/tensor_queue.h"
 #include "runtime/negotiation/messages.h"
@@ -33,7 +31,7 @@ namespace ronda {
 // come to the first bucket of such: as every rank executes every bucket, that is the same place for all. Their handles
 // complete when the bucket has been given to the device, and with what is still to be waited for.
 //
-// Thread-compatible: used by the thread that has the turn (engine_driver.h).
+// Thread-compatible: used by the thread that has the turn (progress_engine.h).
 class Executor {
  public:
   // Not owned; all must outlive the executor.
@@ -67,8 +65,6 @@ class Executor {
     absl::Span<const TensorEntry* const> entries;
     absl::FunctionRef<void()> when_late;  // called once if this rank waits for longer than the warning time
   };
-  absl::StatusOr<Ballot::Result> ExecuteIfAllStay(const AgreedBucket& bucket, const Vote& vote);
-
   // A bucket whose votes the device has still to count. Its handles are in the queue.
   struct OpenBucket {
     std::vector<const TensorEntry*> entries;  // this rank's; none if it has voted to leave
@@ -76,9 +72,11 @@ class Executor {
     std::shared_ptr<const OpenVote> vote;
     std::shared_ptr<DeviceCompletion> completion;
   };
-
-  // The bucket for which ExecuteIfAllStay has just returned kOpen.
-  OpenBucket TakeOpen() { return std::exchange(open_, {}); }
+  struct Voted {
+    Ballot::Result result = Ballot::Result::kCarriedOut;
+    OpenBucket open;  // of kOpen
+  };
+  absl::StatusOr<Voted> ExecuteIfAllStay(const AgreedBucket& bucket, const Vote& vote);
 
   // All have voted to stay: the handles complete.
   void Complete(OpenBucket& open) { parts_.queue->CompleteAll(open.entries, absl::MakeSpan(open.results)); }
@@ -98,8 +96,9 @@ class Executor {
   BucketRun MakeRun(const AgreedBucket& bucket, const Group& group);
   absl::Status CarryAndComplete(const BucketRun& run);
   absl::Status CarryOnDevice(const BucketRun& run);
-  // Makes the device's lane if there is none. What is returned: why there is none on any rank.
-  absl::StatusOr<absl::Status> OpenDevice(const BucketRun& run);
+  // Makes the device's lane if there is none. kRefused: some rank cannot, and the bucket's tensors have failed.
+  enum class Opened { kYes, kRefused };
+  absl::StatusOr<Opened> OpenDevice(const BucketRun& run);
   absl::Status GiveToDevice(const BucketRun& run);
   absl::Status FinishOnDevice(const BucketRun& run);
   void RefuseAll(const BucketRun& run, const absl::Status& status);
@@ -119,7 +118,7 @@ class Executor {
   std::vector<OperationResult> results_;
   LastPoints ready_;
   std::string label_;
-  OpenBucket open_;
+  OpenBucket open_;  // between FinishOnDevice and the return of ExecuteIfAllStay
 };
 
 }  // namespace ronda

@@ -4,9 +4,19 @@
 
 #include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/engine/device/device_blocks.h"
 #include "runtime/engine/device/device_completion.h"
+#include "runtime/engine/submission.h"
 
 namespace ronda {
+
+void ResultDeleter::operator()(std::byte* data) const {
+  if (blocks == nullptr) {
+    delete[] data;
+  } else {
+    blocks->Release(data, bytes);
+  }
+}
 
 absl::Status Handle::Wait() const {
   AwaitLaunch();
@@ -35,8 +45,8 @@ bool Handle::IsPastDevice() const { return result_.completion->done(); }
 
 void Handle::AwaitLaunch() const {
   const auto sleep = [this] { SleepUntilLaunched(); };
-  if (driver_ != nullptr) {
-    driver_->Await([this] { return launched(); }, sleep);
+  if (progress_ != nullptr) {
+    progress_->Await([this] { return launched(); }, sleep);
   } else {
     sleep();
   }
@@ -92,7 +102,7 @@ void Handle::TellWaiters() {
   completed_.NotifyAll();
   if (callbacks.empty() || (result_.completion != nullptr && result_.completion->Then(&callbacks))) return;
   for (CallbackThread::Callback& callback : callbacks) callback.status = KnownStatus();
-  if (driver_ != nullptr) driver_->NoteLearned();
+  if (progress_ != nullptr) progress_->NoteLearned();
   callback_thread_->Post(std::move(callbacks));
 }
 

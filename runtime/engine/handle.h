@@ -14,10 +14,22 @@
 #include "absl/status/status.h"
 #include "runtime/base/mutex.h"
 #include "runtime/engine/callback_thread.h"
-#include "runtime/engine/engine_driver.h"
-#include "runtime/engine/result_data.h"
+#include "runtime/engine/progress_engine.h"
 
 namespace ronda {
+
+class DeviceBlocks;
+
+// Frees a result's memory: gives it back to the blocks it is from, or to the heap if that is nullptr.
+struct ResultDeleter {
+  std::shared_ptr<DeviceBlocks> blocks;
+  size_t bytes = 0;
+
+  void operator()(std::byte* data) const;
+};
+
+// The memory of a result that belongs to Ronda: where its tensor is, on the host or a device.
+using ResultData = std::unique_ptr<std::byte[], ResultDeleter>;
 
 class DeviceCompletion;
 
@@ -58,11 +70,11 @@ struct OperationResult {
 // takes the lock before it notifies: by then the sleeper sleeps, and the callback is in the list.
 class Handle {
  public:
-  // `callbacks` runs what OnCompletion gets. `driver`, which may be null, is the engine's that carries the operation
+  // `callbacks` runs what OnCompletion gets. `progress`, which may be null, is the engine's that carries the operation
   // out. `tensor` is the tensor's name, for messages.
-  Handle(std::shared_ptr<CallbackThread> callbacks, std::shared_ptr<EngineDriver> driver,
+  Handle(std::shared_ptr<CallbackThread> callbacks, std::shared_ptr<ProgressEngine> progress,
          std::shared_ptr<const std::string> tensor)
-      : callback_thread_(std::move(callbacks)), driver_(std::move(driver)), tensor_(std::move(tensor)) {}
+      : callback_thread_(std::move(callbacks)), progress_(std::move(progress)), tensor_(std::move(tensor)) {}
 
   // Whether the operation is complete, or is under way on a device.
   bool launched() const { return state_.load(std::memory_order_acquire) == State::kDone; }
@@ -93,7 +105,7 @@ class Handle {
   // Errors: RESOURCE_EXHAUSTED if the system has no thread to give; `callback` will not be called.
   absl::Status OnCompletion(std::function<void(const absl::Status&)> callback);
 
-  // Only the thread that has the turn (engine_driver.h): the operation has ended. Allocates nothing. The second call is
+  // Only the thread that has the turn (progress_engine.h): the operation has ended. Allocates nothing. The second call is
   // a bug.
   void Complete(absl::Status status);
   void Complete(OperationResult result);
@@ -104,8 +116,8 @@ class Handle {
   // The program knows that this is complete. To hear it again teaches it nothing: it is counted once, or a few times if
   // threads learn of it at the same time.
   void NoteLearned() const {
-    if (driver_ == nullptr || learned_.load(std::memory_order_acquire)) return;
-    driver_->NoteLearned();
+    if (progress_ == nullptr || learned_.load(std::memory_order_acquire)) return;
+    progress_->NoteLearned();
     // Whoever sees this sees the count, too.
     learned_.store(true, std::memory_order_release);
   }
@@ -121,7 +133,7 @@ class Handle {
   void TellWaiters();
 
   const std::shared_ptr<CallbackThread> callback_thread_;
-  const std::shared_ptr<EngineDriver> driver_;
+  const std::shared_ptr<ProgressEngine> progress_;
   const std::shared_ptr<const std::string> tensor_;
   mutable Mutex mu_;
   mutable CondVar completed_;

@@ -1,54 +1,203 @@
 #include "runtime/engine/rank_engine.h"
 
 #include <algorithm>
+#include <exception>
 #include <iterator>
+#include <new>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/float_environment.h"
+#include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/negotiation/codec.h"
 
 namespace ronda {
 namespace {
 
-WaitLimits LimitsOf(const Tunables& tunables) {
-  return {.warning = tunables.stall_warning, .deadline = tunables.stall_deadline};
-}
+// Enough to record a failure and to complete the handles with it.
+constexpr size_t kEmergencyBytes = size_t{256} << 10;
 
 }  // namespace
 
-RankEngine::RankEngine(Options options, const Parts& parts)
+RankEngine::RankEngine(Options options, const Topology& topology, Transport transport)
     : options_(std::move(options)),
-      parts_(parts),
-      control_(parts.transport->control.get()),
+      topology_(topology),
+      transport_(std::move(transport)),
+      control_(transport_.control.get()),
+      progress_(std::make_shared<ProgressEngine>()),
+      callbacks_(CallbackThread::Create(MakeHooks())),
+      process_sets_(topology.size),
+      log_(&transport_.flights->Of(topology.rank), &timeline_),
+      queue_(callbacks_, progress_, &log_),
+      device_(transport_.devices, topology.local_rank),
+      devices_(MakeDeviceOptions()),
       cycle_time_(options_.tunables.cycle_time),
-      answers_(parts.queue, parts.transport->flights.get(), LimitsOf(options_.tunables)),
-      reporter_(std::make_unique<Reporter>(Reporter::Options{
-          .rank = parts.topology->rank, .world_size = parts.topology->size, .identity = options_.identity})),
-      executor_(std::make_unique<Executor>(Executor::Parts{.communicator = parts.transport->communicator.get(),
-                                                           .queue = parts.queue,
-                                                           .process_sets = parts.process_sets,
-                                                           .log = parts.log,
-                                                           .devices = parts.devices},
+      answers_(&queue_, transport_.flights.get(), LimitsOf(options_.tunables)),
+      reporter_(std::make_unique<Reporter>(
+          Reporter::Options{.rank = topology.rank, .world_size = topology.size, .identity = options_.identity})),
+      executor_(std::make_unique<Executor>(Executor::Parts{.communicator = transport_.communicator.get(),
+                                                           .queue = &queue_,
+                                                           .process_sets = &process_sets_,
+                                                           .log = &log_,
+                                                           .devices = &devices_},
                                            LimitsOf(options_.tunables))),
-      role_(parts.topology->rank == kCoordinatorRank
-                ? std::make_unique<CoordinatorRole>(options_.tunables, parts.topology->size, parts.transport->flights,
-                                                    parts.log)
+      role_(topology.rank == kCoordinatorRank
+                ? std::make_unique<CoordinatorRole>(options_.tunables, topology.size, transport_.flights, &log_)
                 : nullptr),
       schedule_({.control = control_,
-                 .driver = parts.driver,
-                 .queue = parts.queue,
+                 .progress = progress_.get(),
+                 .queue = &queue_,
                  .executor = executor_.get(),
-                 .reporter = reporter_.get(),
                  .role = role_.get(),
-                 .log = parts.log,
-                 .counters = &counters_}) {}
+                 .log = &log_,
+                 .counters = &counters_}),
+      emergency_memory_(new std::byte[kEmergencyBytes]) {
+  progress_->Connect(this);
+}
 
-absl::StatusOr<RankEngine::Progress> RankEngine::Step() {
+CallbackThread::Hooks RankEngine::MakeHooks() {
+  return {.thrown = [this](const absl::Status& status) { Abandon(status); }, .idle = [this] { WakeForShutdown(); }};
+}
+
+DeviceLanes::Options RankEngine::MakeDeviceOptions() {
+  return {.rank = topology_.rank,
+          .support = transport_.devices,
+          .device = &device_,
+          .host = transport_.communicator.get(),
+          .levels = transport_.levels.has_value() ? &*transport_.levels : nullptr,
+          .callbacks = callbacks_,
+          .progress = progress_,
+          .timeline = &timeline_,
+          .watch = {.rank = topology_.rank,
+                    .flights = transport_.flights,
+                    .job_failure = [this] { return control_->failure(); },
+                    .fail_job = [this](const absl::Status& status) { Abandon(status); },
+                    .settled = [this] { Wake(); },
+                    .idle = [this] { WakeForShutdown(); }}};
+}
+
+// --- For any thread ---
+
+absl::Status RankEngine::Run() {
+  while (const std::optional<absl::Time> deadline = progress_->DriveUntilIdle()) control_->Wait(*deadline);
+  return result_;
+}
+
+void RankEngine::Announce(absl::Time now) {
+  if (progress_->TakeNote(now) == ProgressEngine::Attempt::kBusy) Wake();
+}
+
+void RankEngine::CarryOut(const Handle& handle) {
+  if (progress_->Drive([&] { return handle.launched(); }) == ProgressEngine::Attempt::kBusy) Wake();
+  static_cast<void>(handle.Wait());  // the caller asks for the status
+}
+
+void RankEngine::RequestShutdown() {
+  queue_.Refuse(absl::CancelledError("this rank is shutting down and accepts no tensors any more"));
+  shutdown_requested_.store(true);
+  Wake();
+}
+
+void RankEngine::WakeForShutdown() {
+  if (shutdown_requested_.load()) Wake();
+}
+
+void RankEngine::Abandon(const absl::Status& status) {
+  // Once this rank's job has ended, the others may still be reading that theirs has: nothing may be recorded any more.
+  if (!ended_.load()) control_->Fail(status);
+}
+
+// --- How a step ends ---
+
+ProgressEngine::Steps::Progress RankEngine::Advance() {
+  return Guard([this] { return Step(); });
+}
+
+ProgressEngine::Steps::Progress RankEngine::TakeNote(absl::Time now) {
+  return Guard([this, now]() -> absl::StatusOr<Progress> {
+    // Without a locked schedule, and if a bucket is ready, the background thread has to make a step.
+    if (!schedule_.locked() || orders_) return Progress::kNone;
+    TakeFresh(now);
+    schedule_.CheckPatience(now);
+    return Progress::kNone;
+  });
+}
+
+ProgressEngine::Steps::Progress RankEngine::Guard(absl::FunctionRef<absl::StatusOr<Progress>()> step) {
+  const absl::StatusOr<Progress> progress = StepOrCatch(step);
+  if (progress.ok() && *progress != Progress::kOver) return *progress;
+  if (progress.ok()) {
+    End();
+  } else {
+    result_ = FailOrRetry(progress.status());
+  }
+  return Progress::kOver;
+}
+
+// Nothing of ours throws but the standard library, above all when memory runs out. What it leaves half done does not
+// matter: the job is over.
+absl::StatusOr<ProgressEngine::Steps::Progress> RankEngine::StepOrCatch(
+    absl::FunctionRef<absl::StatusOr<Progress>()> step) {
+  try {
+    // Whichever thread this is: all ranks must get the same bits.
+    const ScopedFloatEnvironment default_environment;
+    return step();
+  } catch (const std::bad_alloc&) {
+    // Trainer threads that go on submitting would take the reserve.
+    queue_.Refuse(out_of_memory_);
+    emergency_memory_.reset();
+    AbandonState();
+    return out_of_memory_;
+  } catch (const std::exception& error) {
+    return absl::InternalError(absl::StrCat("exception in the coordinator thread: ", error.what()));
+  }
+}
+
+void RankEngine::End() {
+  ended_.store(true);
+  control_->Depart();
+  devices_.Close(absl::OkStatus());
+  queue_.Close(shut_down_);
+}
+
+// Recording a failure takes a little memory, and other threads may be quicker to take what has been given back. Their
+// submissions are refused by now, so that it comes free.
+absl::Status RankEngine::FailOrRetry(const absl::Status& cause) {
+  while (true) {
+    try {
+      return Fail(cause);
+    } catch (const std::bad_alloc&) {
+      std::this_thread::yield();
+    }
+  }
+}
+
+absl::Status RankEngine::Fail(const absl::Status& cause) {
+  control_->Fail(cause);
+  absl::Status failure = control_->failure();
+  Log(LogLevel::kError, topology_.rank, failure.message());
+  // In this order: to end what is under way on a device may take long, and no thread shall wait for that.
+  queue_.Close(failure);
+  devices_.Close(failure);
+  return failure;
+}
+
+void RankEngine::AbandonState() {
+  static_cast<void>(reporter_.release());
+  static_cast<void>(executor_.release());
+  static_cast<void>(role_.release());
+}
+
+// --- The steps ---
+
+absl::StatusOr<ProgressEngine::Steps::Progress> RankEngine::Step() {
   if (role_ && !std::exchange(started_, true)) RONDA_RETURN_IF_ERROR(role_->Start());
-  // Rank 0 speaks only when it has left the schedule. So does this rank, before it does what the list says.
-  if (!lists_.empty()) schedule_.Leave();
-  // First: rank 0 must be done with its lists before it listens again.
+  // The coordinator sends a list only after it has unlocked the schedule. So does this rank, before it does what the
+  // list says.
+  if (!lists_.empty()) schedule_.RequestUnlock();
+  // First: the coordinator must be done with its lists before it listens again.
   if (orders_ || (!lists_.empty() && !schedule_.locked())) return CarryOutNext();
   const absl::Time now = options_.clock->Now();
   RONDA_RETURN_IF_ERROR(ReportFresh(now));
@@ -59,87 +208,80 @@ absl::StatusOr<RankEngine::Progress> RankEngine::Step() {
   return Listen(now);
 }
 
-absl::StatusOr<RankEngine::Progress> RankEngine::FollowSchedule(absl::Time now) {
+absl::StatusOr<ProgressEngine::Steps::Progress> RankEngine::FollowSchedule(absl::Time now) {
   RONDA_ASSIGN_OR_RETURN(const ScheduleRunner::Outcome outcome, schedule_.RunNext(now));
   if (outcome == ScheduleRunner::Outcome::kNotReady) return Progress::kNone;
-  if (outcome == ScheduleRunner::Outcome::kLeft) {
-    const absl::Time left = options_.clock->Now();
-    answers_.Heard(left);
-    ReportWhatWaited(left);
+  if (outcome == ScheduleRunner::Outcome::kUnlocked) {
+    const absl::Time unlocked = options_.clock->Now();
+    answers_.Heard(unlocked);
+    ReportWhatWaited(unlocked);
   }
   return Progress::kSome;
 }
 
 absl::Status RankEngine::ReportFresh(absl::Time now) {
   // Read before the queue is looked at: every submission that was accepted before the request is then found.
-  const bool shutting_down = parts_.shutdown_requested->load();
-  if (shutting_down || schedule_.locked() || now - parts_.queue->OldestFresh() >= cycle_time_) {
+  const bool shutting_down = shutdown_requested_.load();
+  if (shutting_down || schedule_.locked() || now - queue_.OldestFresh() >= cycle_time_) {
     TakeFresh(now);
   }
-  if (shutting_down) LeaveIfDone(now);
-  if (!reporter_->has_news()) return absl::OkStatus();
+  if (shutting_down) ShutDownIfDone(now);
+  if (schedule_.locked() || !reporter_->has_news()) return absl::OkStatus();
   counters_.reports_sent.Add();
   return control_->SendToCoordinator(Encode(reporter_->TakeReport()));
 }
 
 void RankEngine::TakeFresh(absl::Time now) {
-  for (const TensorEntry* entry : parts_.queue->TakeFresh(now)) Report(*entry);
+  for (TensorEntry* entry : queue_.TakeFresh(now)) Report(*entry);
 }
 
-void RankEngine::TakeNote(absl::Time now) {
-  if (!schedule_.locked() || orders_) return;
-  TakeFresh(now);
-  schedule_.CheckPatience(now);
-}
-
-void RankEngine::LeaveIfDone(absl::Time now) {
+void RankEngine::ShutDownIfDone(absl::Time now) {
   // What is in flight may be part of a bucket that will never have the rest.
-  schedule_.Leave();
-  if (leaving_ != Leaving::kNo || !parts_.queue->empty()) return;
+  schedule_.RequestUnlock();
+  if (shutdown_ != Shutdown::kNo || !queue_.empty()) return;
   // In this order: what the device comes to has callbacks.
-  if (!parts_.devices->idle() || !parts_.callbacks->idle()) return;
-  reporter_->Leave();
-  leaving_ = Leaving::kReported;
+  if (!devices_.idle() || !callbacks_->idle()) return;
+  reporter_->ShutDown();
+  shutdown_ = Shutdown::kReported;
   answers_.ExpectEnd(now);
 }
 
-void RankEngine::Report(const TensorEntry& entry) {
+void RankEngine::Report(TensorEntry& entry) {
   if (schedule_.SubmitAgain(entry)) return;
   const TensorRequest& request = entry.submission.request;
   if (reporter_->process_sets().Find(request.process_set) == nullptr) {
-    parts_.queue->Complete(
+    queue_.Complete(
         &entry, absl::FailedPreconditionError(
                     absl::StrCat("tensor '", request.name, "': process set ", request.process_set, " was removed")));
     return;
   }
   reporter_->NoteCompletions(entry.learned_of);
-  const std::optional<ScheduleLock::Place> place = reporter_->Submit(request);
-  if (place) schedule_.Remember(entry, *place);
-  if (schedule_.locked()) return;
-  parts_.log->Reported(request);
+  if (schedule_.locked()) return schedule_.Submit(entry, reporter_->Find(request));
+  reporter_->Submit(request);
+  log_.Reported(request);
   answers_.Expect(entry);
 }
 
 void RankEngine::ReportAnew() {
-  for (const TensorEntry* entry : parts_.queue->Taken()) Report(*entry);
+  for (TensorEntry* entry : queue_.Taken()) Report(*entry);
 }
 
 // Together with what has come meanwhile, so that one age holds for all: deadlines count from the submission.
 void RankEngine::ReportWhatWaited(absl::Time now) {
-  static_cast<void>(parts_.queue->TakeFresh(now));  // it is among what has been taken, then
+  static_cast<void>(queue_.TakeFresh(now));  // it is among what has been taken, then
   absl::Time newest = absl::InfinitePast();
-  for (const TensorEntry* entry : parts_.queue->Taken()) newest = std::max(newest, entry->since);
+  for (const TensorEntry* entry : queue_.Taken()) newest = std::max(newest, entry->since);
   if (newest < now && newest != absl::InfinitePast()) reporter_->SetAge(now - newest);
   ReportAnew();
 }
 
-absl::StatusOr<RankEngine::Progress> RankEngine::Listen(absl::Time now) {
+absl::StatusOr<ProgressEngine::Steps::Progress> RankEngine::Listen(absl::Time now) {
   RONDA_ASSIGN_OR_RETURN(ControlPlane::Inbox inbox, control_->Receive());
   counters_.reports_received.Add(inbox.to_coordinator.size());
   counters_.lists_received.Add(inbox.broadcasts.size());
   std::move(inbox.to_coordinator.begin(), inbox.to_coordinator.end(), std::back_inserter(reports_));
   std::move(inbox.broadcasts.begin(), inbox.broadcasts.end(), std::back_inserter(lists_));
-  if (schedule_.CalledOff(inbox.called_off)) return Progress::kSome;
+  if (schedule_.NoteCallOff(inbox.called_off)) return Progress::kSome;
   if (role_) RONDA_RETURN_IF_ERROR(Coordinate(now));
   if (!inbox.to_coordinator.empty() || !lists_.empty()) return Progress::kSome;
   // Only now: a rank that was stopped for long finds its answers in the inbox.
@@ -160,7 +302,7 @@ absl::Status RankEngine::Coordinate(absl::Time now) {
   return control_->Broadcast(list);
 }
 
-absl::StatusOr<RankEngine::Progress> RankEngine::CarryOutNext() {
+absl::StatusOr<ProgressEngine::Steps::Progress> RankEngine::CarryOutNext() {
   if (!orders_) {
     RONDA_RETURN_IF_ERROR(Begin(lists_.front()));
     lists_.pop_front();
@@ -177,7 +319,7 @@ absl::Status RankEngine::Begin(const std::string& list) {
   orders_.emplace(Orders{.work = std::move(work)});
   if (orders_->work.settings) ApplySettings(*orders_->work.settings);
   for (const TensorError& error : orders_->work.errors) RONDA_RETURN_IF_ERROR(Answer(error));
-  if (orders_->has_buckets()) parts_.log->Cycled();
+  if (orders_->has_buckets()) log_.Cycled();
   RecordOrders(orders_->work.buckets);
   return absl::OkStatus();
 }
@@ -186,50 +328,46 @@ void RankEngine::ApplySettings(const JobSettings& settings) {
   executor_->set_limits(settings.limits);
   answers_.set_limits(settings.limits);
   cycle_time_ = settings.cycle_time;
-  parts_.transport->communicator->Tune({.chunk_bytes = settings.chunk_bytes});
+  transport_.communicator->Tune({.chunk_bytes = settings.chunk_bytes});
 }
 
 void RankEngine::RecordOrders(const std::vector<AgreedBucket>& buckets) {
   for (const AgreedBucket& bucket : buckets) {
-    if (bucket.members->Contains(parts_.topology->rank)) parts_.log->Agreed(bucket);
+    if (bucket.members->Contains(topology_.rank)) log_.Agreed(bucket);
   }
 }
 
 absl::Status RankEngine::Answer(const TensorError& error) {
-  const TensorEntry* entry = parts_.queue->Find(error.key());
+  const TensorEntry* entry = queue_.Find(error.key());
   if (entry == nullptr) {
     return absl::InternalError(
         absl::StrCat("the coordinator rank answers tensor '", error.name, "', which was not submitted on this rank"));
   }
-  parts_.log->Failed(entry->submission.request);
-  parts_.queue->Complete(entry, error.status);
+  log_.Failed(entry->submission.request);
+  queue_.Complete(entry, error.status);
   return absl::OkStatus();
 }
 
-absl::StatusOr<RankEngine::Progress> RankEngine::Conclude() {
+absl::StatusOr<ProgressEngine::Steps::Progress> RankEngine::Conclude() {
   const ResponseList::Job job = orders_->work.job;
-  const bool schedule_begins = orders_->work.schedule_begins;
+  std::optional<ResolvedSchedule> schedule = std::move(orders_->work.schedule);
   orders_.reset();
-  answers_.Heard(options_.clock->Now());
-  if (schedule_begins) {
+  const absl::Time now = options_.clock->Now();
+  answers_.Heard(now);
+  if (schedule) {
     counters_.schedules_begun.Add();
+    schedule_.Begin(*std::move(schedule), now);
     ReportAnew();
   }
   return job == ResponseList::Job::kGoesOn ? Progress::kSome : Progress::kOver;
 }
 
-absl::Time RankEngine::NextDeadline() const {
+absl::Time RankEngine::NextDeadline() {
   if (orders_ || !lists_.empty()) return absl::InfinitePast();
-  const absl::Time fresh = parts_.queue->OldestFresh();
+  const absl::Time fresh = queue_.OldestFresh();
   if (schedule_.ready()) return absl::InfinitePast();
   if (schedule_.locked()) return std::min(fresh, schedule_.NextDeadline());
   return std::min(fresh + cycle_time_, role_ ? role_->next_inspection() : answers_.next_check());
-}
-
-void RankEngine::AbandonState() {
-  static_cast<void>(reporter_.release());
-  static_cast<void>(executor_.release());
-  static_cast<void>(role_.release());
 }
 
 }  // namespace ronda

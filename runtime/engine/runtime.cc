@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/engine/coordinator_loop.h"
+#include "runtime/engine/rank_engine.h"
 
 namespace ronda {
 namespace {
@@ -33,47 +33,64 @@ Result CatchOutOfMemory(const Function& submit) {
 
 Runtime::Runtime(Options options, Topology topology, Transport transport)
     : topology_(std::move(topology)),
-      timeline_bytes_(options.timeline_bytes),
-      loop_(std::make_unique<CoordinatorLoop>(
-          RankEngine::Options{.tunables = options.tunables, .clock = options.clock, .identity = Identity(topology_)},
+      options_(std::move(options)),
+      engine_(std::make_unique<RankEngine>(
+          RankEngine::Options{
+              .tunables = options_.tunables, .clock = options_.clock, .identity = Identity(topology_)},
           topology_, std::move(transport))) {}
 
 std::unique_ptr<Runtime> Runtime::Create(Options options, Topology topology, Transport transport) {
   auto runtime = std::unique_ptr<Runtime>(new Runtime(std::move(options), std::move(topology), std::move(transport)));
-  runtime->thread_ = std::thread([self = runtime.get()] {
-    absl::Status result = self->loop_->Run();
-    self->StopTimeline();
-    MutexLock lock(&self->mu_);
-    self->result_ = std::move(result);
-    self->ended_ = true;
-    self->job_ended_.NotifyAll();
-  });
+  runtime->background_thread_ = std::thread([self = runtime.get()] { self->RunBackgroundThread(); });
   return runtime;
+}
+
+void Runtime::RunBackgroundThread() {
+  absl::Status result = engine_->Run();
+  StopTimeline();
+  MutexLock lock(&mu_);
+  result_ = std::move(result);
+  ended_ = true;
+  job_ended_.NotifyAll();
 }
 
 Runtime::~Runtime() {
   Abandon(absl::AbortedError("ended without shutdown()"));
-  if (thread_.joinable()) thread_.join();  // unless Create has failed to start it
-  loop_->StopCallbacks();
+  if (background_thread_.joinable()) background_thread_.join();  // unless Create has failed to start it
+  engine_->StopCallbacks();
 }
 
-void Runtime::Abandon(const absl::Status& cause) { loop_->Abandon(cause); }
+void Runtime::Abandon(const absl::Status& cause) { engine_->Abandon(cause); }
 
 Submitter Runtime::submitter() const {
-  return {.rank = topology_.rank, .world_size = topology_.size, .process_sets = &loop_->process_sets()};
+  return {.rank = topology_.rank, .world_size = topology_.size, .process_sets = &engine_->process_sets()};
 }
 
 absl::StatusOr<std::shared_ptr<const Group>> Runtime::ProcessSet(ProcessSetId id) const {
-  return loop_->process_sets().Find(id);
+  return engine_->process_sets().Find(id);
 }
 
-std::vector<ProcessSetId> Runtime::ProcessSetIds() const { return loop_->process_sets().Ids(); }
+std::vector<ProcessSetId> Runtime::ProcessSetIds() const { return engine_->process_sets().Ids(); }
+
+absl::StatusOr<std::shared_ptr<Handle>> Runtime::Add(const Submission& submission, absl::Time now) {
+  RONDA_RETURN_IF_ERROR(CheckSubmission(submission, submitter()));
+  RONDA_ASSIGN_OR_RETURN(const std::vector<RankDevice::Ready> ready, engine_->device().Admit({&submission, 1}));
+  return engine_->queue().Add(submission, now, ready.empty() ? nullptr : ready.front());
+}
+
+absl::Status Runtime::AddAll(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles) {
+  RONDA_RETURN_IF_ERROR(CheckSubmissions(submissions, submitter()));
+  RONDA_ASSIGN_OR_RETURN(const std::vector<RankDevice::Ready> ready, engine_->device().Admit(submissions));
+  return engine_->queue().AddAll(submissions, options_.clock->Now(), handles, ready);
+}
 
 absl::StatusOr<std::shared_ptr<Handle>> Runtime::Submit(const Submission& submission) {
   using Result = absl::StatusOr<std::shared_ptr<Handle>>;
   return CatchOutOfMemory<Result>([&]() -> Result {
-    RONDA_RETURN_IF_ERROR(CheckSubmission(submission, submitter()));
-    return loop_->Submit(submission);
+    const absl::Time now = options_.clock->Now();
+    RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, Add(submission, now));
+    engine_->Announce(now);
+    return handle;
   });
 }
 
@@ -86,47 +103,50 @@ absl::StatusOr<std::vector<std::shared_ptr<Handle>>> Runtime::SubmitAll(absl::Sp
 absl::Status Runtime::SubmitAll(absl::Span<const Submission> submissions,
                                 std::vector<std::shared_ptr<Handle>>* handles) {
   handles->clear();
-  return CatchOutOfMemory<absl::Status>([&] {
-    RONDA_RETURN_IF_ERROR(CheckSubmissions(submissions, submitter()));
-    return loop_->SubmitAll(submissions, handles);
+  return CatchOutOfMemory<absl::Status>([&]() -> absl::Status {
+    RONDA_RETURN_IF_ERROR(AddAll(submissions, handles));
+    engine_->Wake();
+    return absl::OkStatus();
   });
 }
 
 absl::StatusOr<std::shared_ptr<Handle>> Runtime::Run(const Submission& submission) {
   using Result = absl::StatusOr<std::shared_ptr<Handle>>;
   return CatchOutOfMemory<Result>([&]() -> Result {
-    RONDA_RETURN_IF_ERROR(CheckSubmission(submission, submitter()));
-    return loop_->Run(submission);
+    RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, Add(submission, options_.clock->Now()));
+    engine_->CarryOut(*handle);
+    return handle;
   });
 }
 
 absl::Status Runtime::RunAll(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles) {
-  return CatchOutOfMemory<absl::Status>([&] {
-    RONDA_RETURN_IF_ERROR(CheckSubmissions(submissions, submitter()));
-    return loop_->RunAll(submissions, handles);
+  return CatchOutOfMemory<absl::Status>([&]() -> absl::Status {
+    RONDA_RETURN_IF_ERROR(AddAll(submissions, handles));
+    for (const std::shared_ptr<Handle>& handle : *handles) engine_->CarryOut(*handle);
+    return absl::OkStatus();
   });
 }
 
 absl::Status Runtime::FillZeroOnDevice(void* memory, size_t bytes, void* stream) {
-  return loop_->device().FillZero(memory, bytes, stream);
+  return engine_->device().FillZero(memory, bytes, stream);
 }
 
 absl::Status Runtime::StartTimeline(const std::string& path) {
-  return loop_->timeline().Start(
-      {.path = path, .rank = topology_.rank, .host = topology_.hostname, .most_bytes = timeline_bytes_});
+  return engine_->timeline().Start(
+      {.path = path, .rank = topology_.rank, .host = topology_.hostname, .most_bytes = options_.timeline_bytes});
 }
 
-void Runtime::StopTimeline() { loop_->timeline().Stop(); }
+void Runtime::StopTimeline() { engine_->timeline().Stop(); }
 
-Statistics Runtime::statistics() const { return loop_->statistics(); }
+Statistics Runtime::statistics() const { return engine_->statistics(); }
 
-bool Runtime::InCallback() const { return loop_->IsCallbackThread(); }
+bool Runtime::InCallback() const { return engine_->IsCallbackThread(); }
 
 absl::Status Runtime::Shutdown() {
   if (InCallback()) {
     return absl::FailedPreconditionError("shutdown from a callback, which it would wait for: call it elsewhere");
   }
-  loop_->RequestShutdown();
+  engine_->RequestShutdown();
   MutexLock lock(&mu_);
   while (!ended_) job_ended_.Wait(&mu_);
   return result_;

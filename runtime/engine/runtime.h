@@ -10,6 +10,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/config.h"
@@ -21,15 +22,14 @@
 #include "runtime/engine/handle.h"
 #include "runtime/engine/statistics.h"
 #include "runtime/engine/submission.h"
-#include "runtime/engine/submission_check.h"
 
 namespace ronda {
 
-class CoordinatorLoop;
+class RankEngine;
 
-// One rank's membership in a job: accepts named tensors from any thread and carries them out, on a background
-// coordinator thread or a thread that waits for them, in an order that all ranks agree on. Nothing here is global:
-// several ranks can live in one process.
+// One rank's membership in a job: accepts named tensors from any thread, and has them carried out in an order that all
+// ranks agree on. The work is done by a background thread, or by a thread that waits for it (progress_engine.h).
+// Nothing here is global: several ranks can live in one process.
 //
 //   std::unique_ptr<Runtime> runtime = Runtime::Create({}, topology, std::move(transport));
 //   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, runtime->Submit({.name = "loss", ...}));
@@ -44,7 +44,7 @@ class Runtime {
     size_t timeline_bytes = size_t{256} << 20;  // how large the file of a timeline may become
   };
 
-  // Starts the coordinator thread.
+  // Starts the background thread.
   static std::unique_ptr<Runtime> Create(Options options, Topology topology, Transport transport);
 
   ~Runtime();
@@ -78,8 +78,8 @@ class Runtime {
   // The same. `handles`, which is cleared first and may bring its memory along, receives the handles.
   absl::Status SubmitAll(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles);
 
-  // Submits and waits until the operation is complete; the calling thread carries it out itself if no other is at it,
-  // which spares the way over the coordinator thread and back.
+  // Submits and waits until the operation is complete; the calling thread carries it out itself if no other drives,
+  // which spares two wake-ups, of the background thread and back.
   // Errors: as Submit; the operation's own are the handle's. The runtime must outlive the call.
   absl::StatusOr<std::shared_ptr<Handle>> Run(const Submission& submission);
 
@@ -118,12 +118,16 @@ class Runtime {
  private:
   Runtime(Options options, Topology topology, Transport transport);
 
+  // Checks the tensors and adds them to the queue. An error or an exception leaves none of them there.
+  absl::StatusOr<std::shared_ptr<Handle>> Add(const Submission& submission, absl::Time now);
+  absl::Status AddAll(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles);
   Submitter submitter() const;
+  void RunBackgroundThread();
 
   const Topology topology_;
-  const size_t timeline_bytes_;
-  const std::unique_ptr<CoordinatorLoop> loop_;
-  std::thread thread_;
+  const Options options_;
+  const std::unique_ptr<RankEngine> engine_;
+  std::thread background_thread_;
 
   mutable Mutex mu_;
   CondVar job_ended_;

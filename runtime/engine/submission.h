@@ -3,10 +3,17 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "runtime/base/group.h"
+#include "runtime/base/mutex.h"
 #include "runtime/base/types.h"
 #include "runtime/negotiation/messages.h"
+#include "runtime/negotiation/process_set_table.h"
 
 namespace ronda {
 
@@ -30,10 +37,47 @@ struct Submission {
   enum class ErrorFeedback : uint8_t { kOff, kOn } error_feedback = ErrorFeedback::kOff;
 };
 
-// Bytes of the whole tensor.
-inline size_t TensorBytes(const TensorRequest& request) {
-  return static_cast<size_t>(ElementCount(request.shape)) * SizeOf(request.dtype);
-}
+// The process sets as far as this rank has carried out what was agreed on: what trainer threads see.
+//
+// Thread-safe.
+class ProcessSets {
+ public:
+  explicit ProcessSets(int world_size) : table_(world_size), global_(table_.Find(kGlobalProcessSet)) {}
+
+  // Errors: INVALID_ARGUMENT that tells a set that was removed from one that never was.
+  absl::StatusOr<std::shared_ptr<const Group>> Find(ProcessSetId id) const;
+
+  // All ranks: set 0, which is always there.
+  const Group& global() const { return *global_; }
+
+  // Of the sets that there are, ascending.
+  std::vector<ProcessSetId> Ids() const;
+
+  // Takes note of a response that adds or removes a set. Only the thread that has the turn (progress_engine.h).
+  absl::Status Apply(const Response& response);
+
+ private:
+  mutable Mutex mu_;
+  ProcessSetTable table_ ABSL_GUARDED_BY(mu_);
+  const std::shared_ptr<const Group> global_;  // which is never removed
+};
+
+// `status` as an error of the tensor of this name; OK stays OK. Without the name if there is no memory for the text.
+absl::Status AboutTensor(const std::string& name, const absl::Status& status);
+
+// The rank that submits, and its job.
+struct Submitter {
+  RankId rank = 0;
+  int world_size = 1;
+  const ProcessSets* process_sets = nullptr;  // not owned
+};
+
+// Whether `submission` makes sense by itself; whether it agrees with the other ranks' is the negotiation's business.
+// Errors: INVALID_ARGUMENT that names the tensor, what is wrong and what to do.
+absl::Status CheckSubmission(const Submission& submission, const Submitter& submitter);
+
+// CheckSubmission of each; and groups of tensors must be complete, for they run as a whole.
+absl::Status CheckSubmissions(absl::Span<const Submission> submissions, const Submitter& submitter);
 
 }  // namespace ronda
 

@@ -35,15 +35,6 @@ bool InSameGroup(const TensorRequest& a, const TensorRequest& b) {
   return a.group == b.group && a.process_set == b.process_set;
 }
 
-// `status` with the tensor's name in front; without it where there is no memory for that.
-absl::Status About(const std::string& name, const absl::Status& status) {
-  try {
-    return absl::Status(status.code(), absl::StrCat("tensor '", name, "': ", status.message()));
-  } catch (const std::bad_alloc&) {
-    return status;
-  }
-}
-
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<Handle>> TensorQueue::Add(const Submission& submission, absl::Time now,
@@ -112,9 +103,9 @@ absl::Status TensorQueue::InsertLocked(const Submission& submission, const Ready
   slot.ready = ready;
   slot.since = now;
   slot.taken = absl::InfiniteFuture();
-  slot.learned_of = driver_ == nullptr ? 0 : driver_->learned_of();
+  slot.learned_of = progress_ == nullptr ? 0 : progress_->learned_of();
   slot.handle =
-      std::allocate_shared<Handle>(PoolAllocator<Handle>(handle_memory_.get()), callbacks_, driver_, slot.name);
+      std::allocate_shared<Handle>(PoolAllocator<Handle>(handle_memory_.get()), callbacks_, progress_, slot.name);
   ExpectAfterLocked(slot);
   in_flight_.splice(in_flight_.end(), idle_, slot.place);
   most_in_flight_ = std::max(most_in_flight_, in_flight_.size());
@@ -174,7 +165,7 @@ void TensorQueue::RemoveLocked(size_t first) {
   fresh_count_.store(first, std::memory_order_relaxed);
 }
 
-const std::vector<const TensorEntry*>& TensorQueue::TakeFresh(absl::Time now) {
+const std::vector<TensorEntry*>& TensorQueue::TakeFresh(absl::Time now) {
   MutexLock lock(&mu_);
   taken_.assign(fresh_.begin(), fresh_.end());
   for (Slot* slot : fresh_) slot->taken = now;
@@ -183,10 +174,10 @@ const std::vector<const TensorEntry*>& TensorQueue::TakeFresh(absl::Time now) {
   return taken_;
 }
 
-std::vector<const TensorEntry*> TensorQueue::Taken() const {
+std::vector<TensorEntry*> TensorQueue::Taken() {
   MutexLock lock(&mu_);
-  std::vector<const TensorEntry*> taken;
-  for (const Slot& slot : in_flight_) {
+  std::vector<TensorEntry*> taken;
+  for (Slot& slot : in_flight_) {
     if (slot.taken != absl::InfiniteFuture()) taken.push_back(&slot);
   }
   return taken;
@@ -264,7 +255,7 @@ void TensorQueue::Close(const absl::Status& status) {
       MutexLock lock(&mu_);
       if (in_flight_.empty()) return;
       // Before it is taken out: without memory for the text the entry stays, for the next attempt.
-      with_name = About(*in_flight_.front().name, status);
+      with_name = AboutTensor(*in_flight_.front().name, status);
       handle = RetireLocked(in_flight_.front());
     }
     handle->Complete(std::move(with_name));

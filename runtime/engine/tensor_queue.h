@@ -20,12 +20,12 @@
 #include "runtime/base/block_pool.h"
 #include "runtime/base/mutex.h"
 #include "runtime/engine/callback_thread.h"
-#include "runtime/engine/engine_driver.h"
 #include "runtime/engine/handle.h"
+#include "runtime/engine/progress_engine.h"
 #include "runtime/engine/submission.h"
 #include "runtime/engine/tensor_log.h"
-#include "runtime/negotiation/schedule_lock.h"
 #include "runtime/negotiation/tensor_key.h"
+#include "runtime/schedule/locked_schedule.h"
 
 namespace ronda {
 
@@ -41,13 +41,14 @@ struct TensorEntry {
   absl::Time taken = absl::InfiniteFuture();  // when the engine took it
   uint64_t learned_of = 0;                    // of how many completions the program had learned when it was added
 
-  // Where a version of the request is in a locked schedule: the engine's own note, kept for the next submission.
+  // Where a version of the request is in a locked schedule: the progress thread's own note, kept for the next
+  // submission.
   struct Scheduled {
     uint64_t schedule = 0;  // its number; 0: in none
     uint64_t version = 0;
-    ScheduleLock::Place place;
+    LockedSchedule::Position position;
   };
-  mutable Scheduled scheduled;
+  Scheduled scheduled;
 };
 
 // The tensors in flight on this rank, by process set and name: trainer threads add them, the engine takes them out.
@@ -62,10 +63,10 @@ class TensorQueue {
  public:
   static constexpr size_t kMaxIdle = 4096;
 
-  // `callbacks` and `driver`, which may be null, are for the handles. `log`, which is not owned, takes note of
+  // `callbacks` and `progress`, which may be null, are for the handles. `log`, which is not owned, takes note of
   // submissions.
-  TensorQueue(std::shared_ptr<CallbackThread> callbacks, std::shared_ptr<EngineDriver> driver, TensorLog* log)
-      : callbacks_(std::move(callbacks)), driver_(std::move(driver)), log_(log), handle_memory_(BlockPool::Create()) {}
+  TensorQueue(std::shared_ptr<CallbackThread> callbacks, std::shared_ptr<ProgressEngine> progress, TensorLog* log)
+      : callbacks_(std::move(callbacks)), progress_(std::move(progress)), log_(log), handle_memory_(BlockPool::Create()) {}
 
   using Ready = std::shared_ptr<const ReadyPoint>;
 
@@ -83,10 +84,10 @@ class TensorQueue {
 
   // The entries added since the last call, in the order in which they were added. Valid until the next call: for one
   // thread at a time.
-  const std::vector<const TensorEntry*>& TakeFresh(absl::Time now);
+  const std::vector<TensorEntry*>& TakeFresh(absl::Time now);
 
   // The entries that TakeFresh has returned and that are still in flight, in the order in which they were added.
-  std::vector<const TensorEntry*> Taken() const;
+  std::vector<TensorEntry*> Taken();
 
   // When the oldest entry that TakeFresh would return was added; infinite future if there is none.
   absl::Time OldestFresh() const;
@@ -158,10 +159,10 @@ class TensorQueue {
   void RemoveLocked(size_t first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const std::shared_ptr<CallbackThread> callbacks_;
-  const std::shared_ptr<EngineDriver> driver_;
+  const std::shared_ptr<ProgressEngine> progress_;
   TensorLog* const log_;
   const BlockPool::Owner handle_memory_;
-  std::vector<const TensorEntry*> taken_;         // by the last TakeFresh
+  std::vector<TensorEntry*> taken_;         // by the last TakeFresh
   std::vector<std::shared_ptr<Handle>> retired_;  // empty but in CompleteAll
 
   mutable Mutex mu_;
@@ -172,7 +173,7 @@ class TensorQueue {
   size_t most_in_flight_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<Slot*> fresh_ ABSL_GUARDED_BY(mu_);
   // How many there are, for who only wants to know that there are none. Written under mu_: that orders them with what
-  // any reader can know of. Who adds an entry while nobody is looking has somebody look afterwards (engine_driver.h).
+  // any reader can know of. Who adds an entry while nobody is looking has somebody look afterwards (progress_engine.h).
   std::atomic<size_t> in_flight_count_{0};
   std::atomic<size_t> fresh_count_{0};
   absl::Status refusal_ ABSL_GUARDED_BY(mu_);

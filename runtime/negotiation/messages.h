@@ -59,6 +59,12 @@ struct TensorRequest {
   friend bool operator==(const TensorRequest&, const TensorRequest&) = default;
 };
 
+// Bytes of the whole tensor.
+// REQUIRES: the element count fits in memory (the codec and the client have checked).
+inline size_t TensorBytes(const TensorRequest& request) {
+  return static_cast<size_t>(ElementCount(request.shape)) * SizeOf(request.dtype);
+}
+
 // A request that the rank has reported by an id which was evicted while nothing had answered it.
 struct RepeatedRequest {
   CacheId id = 0;

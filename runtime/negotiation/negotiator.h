@@ -12,8 +12,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "runtime/fusion/fusion_planner.h"
-#include "runtime/fusion/schedule_planner.h"
 #include "runtime/negotiation/group_table.h"
 #include "runtime/negotiation/join_table.h"
 #include "runtime/negotiation/messages.h"
@@ -22,8 +20,9 @@
 #include "runtime/negotiation/readiness_observer.h"
 #include "runtime/negotiation/response_cache.h"
 #include "runtime/negotiation/roster.h"
-#include "runtime/negotiation/schedule_detector.h"
 #include "runtime/negotiation/waiting.h"
+#include "runtime/schedule/fusion_planner.h"
+#include "runtime/schedule/schedule_planner.h"
 
 namespace ronda {
 

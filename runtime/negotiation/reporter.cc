@@ -29,53 +29,40 @@ bool HasItsRanks(const AgreedBucket& bucket, const TensorRequest& request) {
 Reporter::Reporter(Options options)
     : options_(options), process_sets_(options.world_size), report_{.identity = options.identity} {}
 
-std::optional<ScheduleLock::Place> Reporter::Submit(const TensorRequest& request) {
-  if (lock_) return SubmitToLock(request);
+void Reporter::Submit(const TensorRequest& request) {
   if (request.op == OpType::kJoin) joined_.insert(request.process_set);
   // After a join requests keep their order, so that the coordinator sees what came too late.
-  const std::shared_ptr<const Group> members = process_sets_.Find(request.process_set);
-  const bool by_id = cache_ && members != nullptr && !joined_.contains(request.process_set);
-  const std::optional<CacheId> id = by_id ? cache_->Find(request, options_.rank, *members) : std::nullopt;
+  const std::optional<CacheId> id = joined_.contains(request.process_set) ? std::nullopt : Find(request);
   if (id) {
     report_.cached.push_back(*id);
     by_id_.emplace(request.key(), *id);
   } else {
     report_.requests.push_back(request);
   }
-  return std::nullopt;
 }
 
-std::optional<ScheduleLock::Place> Reporter::SubmitToLock(const TensorRequest& request) {
+std::optional<CacheId> Reporter::Find(const TensorRequest& request) const {
+  if (!cache_) return std::nullopt;
   const std::shared_ptr<const Group> members = process_sets_.Find(request.process_set);
-  const auto id = members != nullptr ? cache_->Find(request, options_.rank, *members) : std::nullopt;
-  if (id) return lock_->Submit(*id);
-  lock_->Leave();
-  return std::nullopt;
+  return members != nullptr ? cache_->Find(request, options_.rank, *members) : std::nullopt;
 }
 
-void Reporter::Leave() {
-  leaving_ = true;
+void Reporter::ShutDown() {
+  shutting_down_ = true;
   report_.membership = RankReport::Membership::kLeaving;
-  if (lock_) lock_->Leave();
 }
 
-void Reporter::LeaveSchedule() {
-  RONDA_CHECK(lock_.has_value());
-  lock_.reset();
-}
-
-// What was not sent before a schedule began is part of the schedule too, but for who this rank is and whether it
-// leaves.
+// Submissions that were not sent before a schedule began are part of the schedule, too. This rank's identity is not,
+// nor is its shutdown.
 void Reporter::ForgetReported() {
   report_ = {.identity = std::move(report_.identity)};
-  if (leaving_) report_.membership = RankReport::Membership::kLeaving;
+  if (shutting_down_) report_.membership = RankReport::Membership::kLeaving;
   by_id_.clear();
   joined_.clear();
   reported_.reset();
 }
 
 RankReport Reporter::TakeReport() {
-  RONDA_CHECK(!lock_);
   // In the order in which they were first agreed on: then they are few runs, in whatever order this rank has them
   // ready.
   std::sort(report_.cached.begin(), report_.cached.end());
@@ -89,7 +76,6 @@ absl::StatusOr<Reporter::Work> Reporter::Apply(const ResponseList& list) {
   Work work;
   work.job = list.job;
   work.settings = list.settings;
-  if (lock_) return absl::InvalidArgumentError("a response list while a schedule is locked");
   if (list.settings) RONDA_RETURN_IF_ERROR(TakeSettings(*list.settings));
   if (!cache_) return absl::InvalidArgumentError("the first response list does not begin with the job's settings");
   for (const TensorError& error : list.errors) {
@@ -103,8 +89,9 @@ absl::StatusOr<Reporter::Work> Reporter::Apply(const ResponseList& list) {
   }
   RONDA_ASSIGN_OR_RETURN(const auto evicted, cache_->Apply(list));
   RepeatEvicted(evicted);
-  if (list.schedule) RONDA_RETURN_IF_ERROR(Begin(*list.schedule));
-  work.schedule_begins = list.schedule.has_value();
+  if (list.schedule) {
+    RONDA_ASSIGN_OR_RETURN(work.schedule, Begin(*list.schedule));
+  }
   return work;
 }
 
@@ -115,7 +102,7 @@ absl::Status Reporter::TakeSettings(const JobSettings& settings) {
       absl::StrCat("a response cache of ", settings.cache_capacity, " entries instead of ", cache_->capacity()));
 }
 
-absl::Status Reporter::Begin(const Schedule& schedule) {
+absl::StatusOr<ResolvedSchedule> Reporter::Begin(const Schedule& schedule) {
   if (schedule.number != schedule_ + 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("schedule ", schedule.number, " begins where ", schedule_ + 1, " is the next"));
@@ -131,10 +118,8 @@ absl::Status Reporter::Begin(const Schedule& schedule) {
     buckets.push_back(std::move(bucket));
   }
   schedule_ = schedule.number;
-  lock_.emplace(schedule, std::move(buckets));
   ForgetReported();
-  if (leaving_) lock_->Leave();
-  return absl::OkStatus();
+  return ResolvedSchedule{.schedule = schedule, .buckets = std::move(buckets)};
 }
 
 void Reporter::Answered(TensorKeyView key) {

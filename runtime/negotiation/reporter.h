@@ -12,16 +12,16 @@
 #include "runtime/negotiation/messages.h"
 #include "runtime/negotiation/process_set_table.h"
 #include "runtime/negotiation/response_cache.h"
-#include "runtime/negotiation/schedule_lock.h"
+#include "runtime/schedule/locked_schedule.h"
 
 namespace ronda {
 
 // A rank's own side of the negotiation: turns its submissions into reports, by id where the response cache knows them,
 // and response lists into work.
 //
-// While a schedule is locked nothing is reported: submissions go to the lock. What has been reported, and what goes to
-// the lock, is forgotten when a schedule begins and when it is left; the caller then submits whatever is in flight here
-// once more, in the order in which it was submitted.
+// While a schedule is locked (runtime/schedule/locked_schedule.h) the caller submits nothing here and takes no report.
+// What has been submitted here is forgotten when a schedule begins. When it is unlocked the caller submits all that is
+// in flight here once more, in the order in which it was submitted.
 //
 // A pure state machine; the Negotiator is its counterpart on the coordinator rank. Thread-compatible.
 class Reporter {
@@ -35,38 +35,33 @@ class Reporter {
   explicit Reporter(Options options);
 
   // The next report says that `request` is ready here.
-  // Its place in the locked schedule; nullopt if none is locked, or if it is not in it.
   // REQUIRES: the process set exists in process_sets() and this rank is in it (a removal that is under way is answered
   // with an error).
-  std::optional<ScheduleLock::Place> Submit(const TensorRequest& request);
+  void Submit(const TensorRequest& request);
+
+  // The id of `request` in the response cache: how schedules call it. nullopt if it is not there.
+  std::optional<CacheId> Find(const TensorRequest& request) const;
 
   // Of how many completions the program had learned when it made the next submission. As long as it has learned of no
   // other one, what it submits does not wait for what it has submitted. Without these calls it may always have waited.
   void NoteCompletions(uint64_t learned_of) { learned_of_ = learned_of; }
 
-  // What is submitted once more after a schedule was left was submitted for the first time at least this long ago.
+  // The tensors that are submitted once more after a schedule was unlocked were submitted for the first time at least
+  // this long ago.
   void SetAge(absl::Duration age) { report_.age = age; }
 
-  // The next report is the last one. It comes once no schedule is locked; a schedule that is, is to be left.
-  void Leave();
+  // This rank shuts down: the next report is the last one, after a schedule that is locked.
+  void ShutDown();
 
   // True at first if there is an identity to tell: errors about a rank that never submits anything name it too.
   bool has_news() const {
-    return !lock_ && (!report_.identity.empty() || !report_.cached.empty() || !report_.repeated.empty() ||
-                      !report_.requests.empty() || report_.membership == RankReport::Membership::kLeaving);
+    return !report_.identity.empty() || !report_.cached.empty() || !report_.repeated.empty() ||
+           !report_.requests.empty() || report_.membership == RankReport::Membership::kLeaving;
   }
 
   // What to send to the coordinator rank now.
   // REQUIRES: no schedule is locked.
   RankReport TakeReport();
-
-  // This rank's place in the locked schedule; nullptr if none is locked.
-  ScheduleLock* lock() { return lock_ ? &*lock_ : nullptr; }
-  const ScheduleLock* lock() const { return lock_ ? &*lock_ : nullptr; }
-
-  // The vote on a bucket was to leave the schedule.
-  // REQUIRES: lock() != nullptr. The caller submits whatever is in flight here once more.
-  void LeaveSchedule();
 
   // What a response list means for this rank, in the order in which it must be done. Every rank does every bucket,
   // also those of process sets that it is not in.
@@ -74,11 +69,12 @@ class Reporter {
     std::optional<JobSettings> settings;  // in the first work, and whenever they change
     std::vector<TensorError> errors;      // those that answer this rank's submissions
     std::vector<AgreedBucket> buckets;
-    // After the buckets lock() is there, and the caller submits whatever is in flight here once more.
-    bool schedule_begins = false;
+    // Begins after the buckets: the caller submits all that is in flight to it.
+    std::optional<ResolvedSchedule> schedule;
     ResponseList::Job job = ResponseList::Job::kGoesOn;
   };
 
+  // REQUIRES: no schedule is locked.
   // Errors: INVALID_ARGUMENT if the coordinator rank cannot have sent this list.
   absl::StatusOr<Work> Apply(const ResponseList& list);
 
@@ -86,9 +82,8 @@ class Reporter {
   const ProcessSetTable& process_sets() const { return process_sets_; }
 
  private:
-  std::optional<ScheduleLock::Place> SubmitToLock(const TensorRequest& request);
   absl::Status TakeSettings(const JobSettings& settings);
-  absl::Status Begin(const Schedule& schedule);
+  absl::StatusOr<ResolvedSchedule> Begin(const Schedule& schedule);
   void ForgetReported();
   absl::StatusOr<AgreedBucket> CarryOut(const Bucket& bucket);
   absl::StatusOr<AgreedBucket> Resolve(const Bucket& bucket) const;
@@ -101,9 +96,8 @@ class Reporter {
   const Options options_;
   std::optional<ResponseCache> cache_;  // of rank 0's capacity, once that is known
   ProcessSetTable process_sets_;
-  std::optional<ScheduleLock> lock_;
   uint64_t schedule_ = 0;                     // the number of the last schedule that has begun
-  bool leaving_ = false;                      // Leave has been called
+  bool shutting_down_ = false;                // ShutDown has been called
   RankReport report_;                         // the next one
   std::optional<uint64_t> learned_of_;        // with the last submission
   std::optional<uint64_t> reported_;          // what that was in the last report, if it counts

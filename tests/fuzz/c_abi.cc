@@ -7,8 +7,7 @@
 
 #include "client/argument_checks.h"
 #include "client/arguments.h"
-#include "runtime/engine/process_sets.h"
-#include "runtime/engine/submission_check.h"
+#include "runtime/engine/submission.h"
 #include "tests/fuzz/fuzz_input.h"
 
 namespace ronda::fuzz {

@@ -48,7 +48,7 @@ class Job {
     }
   }
 
-  // False once somebody has refused a message: the job has failed.
+  // False once a message has been refused: the job has failed.
   bool Step(FuzzInput& input) {
     const RankId rank = input.Below(kWorldSize);
     switch (input.Below(7)) {
@@ -56,7 +56,7 @@ class Job {
         SubmitIfAllowed(rank, ReadRequest(input));
         return true;
       case 1:
-        return !reporters_[rank].has_news() || Send(rank, reporters_[rank].TakeReport());
+        return schedules_[rank].locked() || !reporters_[rank].has_news() || Send(rank, reporters_[rank].TakeReport());
       case 2:
         return Send(rank, ReadReport(input));
       case 3:
@@ -66,7 +66,8 @@ class Job {
         FailOverdue();
         return true;
       case 5:
-        reporters_[rank].Leave();
+        reporters_[rank].ShutDown();
+        schedules_[rank].RequestUnlock();
         return true;
       default:
         VoteOnBucket();
@@ -93,9 +94,9 @@ class Job {
   void SubmitIfAllowed(RankId rank, TensorRequest request) {
     const auto members = reporters_[rank].process_sets().Find(request.process_set);
     if (members == nullptr || !members->Contains(rank)) return;
-    const bool locked = reporters_[rank].lock() != nullptr;
-    if (locked && !in_schedule_[rank].insert(TensorKey(request.key())).second) return;
-    reporters_[rank].Submit(request);
+    if (!schedules_[rank].locked()) return reporters_[rank].Submit(request);
+    if (!in_schedule_[rank].insert(TensorKey(request.key())).second) return;
+    schedules_[rank].Submit(reporters_[rank].Find(request));
   }
 
   bool Send(RankId rank, const RankReport& report) {
@@ -113,34 +114,38 @@ class Job {
     if (list.empty()) return true;
     const auto received = DecodeResponseList(Encode(list));
     Require(received.ok(), "every rank can decode what the coordinator rank sends");
-    for (Reporter& reporter : reporters_) {
-      const auto work = reporter.Apply(*received);
+    for (RankId rank = 0; rank < kWorldSize; ++rank) {
+      if (schedules_[rank].locked()) return false;
+      auto work = reporters_[rank].Apply(*received);
       RequireOkOrRefused(work.status());
       if (!work.ok()) return false;
+      if (work->schedule) schedules_[rank].Begin(*std::move(work->schedule), now_);
     }
     return received->job == ResponseList::Job::kGoesOn;
   }
 
   // All ranks enter the next bucket of the schedule, if there is one that all can enter.
   void VoteOnBucket() {
-    if (reporters_[0].lock() == nullptr) return;
+    if (!schedules_[0].locked()) return;
     bool veto = false;
-    for (Reporter& reporter : reporters_) {
-      Require(reporter.lock() != nullptr, "all ranks are in the schedule or none is");
-      if (reporter.lock()->Next() == nullptr) return;
-      veto |= reporter.lock()->leaving();
+    for (LockedSchedule& schedule : schedules_) {
+      Require(schedule.locked(), "all ranks are in the schedule or none is");
+      if (schedule.Next() == nullptr) return;
+      veto |= schedule.unlocking();
     }
-    const uint64_t rounds = reporters_[0].lock()->rounds();
+    const uint64_t rounds = schedules_[0].rounds();
     for (RankId rank = 0; rank < kWorldSize; ++rank) {
+      LockedSchedule& schedule = schedules_[rank];
       if (veto) {
-        reporters_[rank].LeaveSchedule();
+        schedule.Enter(LockedSchedule::Outcome::kVetoed, now_);
+        schedule.Unlock();
         in_schedule_[rank].clear();
         continue;
       }
-      for (const auto& response : reporters_[rank].lock()->Next()->responses) {
+      for (const auto& response : schedule.Next()->responses) {
         in_schedule_[rank].erase(TensorKey(response->request.key()));
       }
-      reporters_[rank].lock()->Advance();
+      schedule.Enter(LockedSchedule::Outcome::kCarriedOut, now_);
     }
     if (veto) negotiator_.LeaveSchedule(rounds);
   }
@@ -164,6 +169,7 @@ class Job {
                           .limits = limits_,
                           .schedule = {.identical_steps = 1}}};
   std::vector<Reporter> reporters_;
+  LockedSchedule schedules_[kWorldSize];
   std::set<TensorKey> in_schedule_[kWorldSize];  // what each rank has submitted to the locked one
   absl::Time now_ = absl::UnixEpoch();
 };

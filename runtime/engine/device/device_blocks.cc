@@ -72,7 +72,7 @@ ResultData DeviceBlocks::HandOutLocked(DeviceMemory block) {
   taken_.emplace(data, std::move(block));
   taken_bytes_ += size;
   most_taken_ = std::max(most_taken_, taken_bytes_);
-  return ResultData(data, {.pool = shared_from_this(), .bytes = size});
+  return ResultData(data, {.blocks = shared_from_this(), .bytes = size});
 }
 
 void DeviceBlocks::Release(std::byte* data, size_t bytes) {

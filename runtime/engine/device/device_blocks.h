@@ -15,7 +15,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/mutex.h"
 #include "runtime/cuda/device.h"
-#include "runtime/engine/result_data.h"
+#include "runtime/engine/handle.h"
 
 namespace ronda {
 
@@ -28,7 +28,7 @@ namespace ronda {
 // given back comes before. What other streams do with it must be done by then.
 //
 // Thread-safe. Keeps the device.
-class DeviceBlocks : public ResultPool, public std::enable_shared_from_this<DeviceBlocks> {
+class DeviceBlocks : public std::enable_shared_from_this<DeviceBlocks> {
  public:
   static std::shared_ptr<DeviceBlocks> Create(std::shared_ptr<Device> device, ronda_cuda_memory kind,
                                               const Clock* clock = Clock::Real()) {
@@ -38,7 +38,8 @@ class DeviceBlocks : public ResultPool, public std::enable_shared_from_this<Devi
   // Errors: RESOURCE_EXHAUSTED that says what for.
   absl::StatusOr<ResultData> Take(size_t bytes, absl::string_view purpose);
 
-  void Release(std::byte* data, size_t bytes) override;
+  // Takes memory of a result back.
+  void Release(std::byte* data, size_t bytes);
 
  private:
   struct Idle {

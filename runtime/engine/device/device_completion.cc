@@ -6,7 +6,7 @@
 #include "absl/time/time.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/engine/device/ready_point.h"
+#include "runtime/engine/device/rank_device.h"
 
 namespace ronda {
 namespace {
@@ -90,13 +90,8 @@ void DeviceCompletion::SettleAs(absl::FunctionRef<absl::Status()> outcome) {
   }
   changed_.NotifyAll();
   for (CallbackThread::Callback& callback : callbacks) callback.status = AboutTensor(*callback.tensor, status_);
-  if (!callbacks.empty() && options_.driver != nullptr) options_.driver->NoteLearned();
+  if (!callbacks.empty() && options_.progress != nullptr) options_.progress->NoteLearned();
   options_.callbacks->Post(std::move(callbacks));
-}
-
-absl::Status AboutTensor(const std::string& name, const absl::Status& status) {
-  if (status.ok()) return status;
-  return absl::Status(status.code(), absl::StrCat("tensor '", name, "': ", status.message()));
 }
 
 }  // namespace ronda

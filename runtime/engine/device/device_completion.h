@@ -17,7 +17,7 @@
 #include "runtime/base/types.h"
 #include "runtime/cuda/device.h"
 #include "runtime/engine/callback_thread.h"
-#include "runtime/engine/engine_driver.h"
+#include "runtime/engine/progress_engine.h"
 
 namespace ronda {
 
@@ -40,7 +40,7 @@ class DeviceCompletion {
     WaitLimits limits;
     std::shared_ptr<Device> device;
     std::shared_ptr<CallbackThread> callbacks;
-    std::shared_ptr<EngineDriver> driver;  // may be null
+    std::shared_ptr<ProgressEngine> progress;  // may be null
     // The failure of the job, or of what moves the data: work that was ended by one has come to its end, too, but has
     // not been done. nullptr: there is none. Called under the completion's lock, and not once this is settled: whoever
     // ends what it looks at settles this before.
@@ -110,9 +110,6 @@ class DeviceCompletion {
   std::vector<uint64_t> waiting_streams_ ABSL_GUARDED_BY(mu_);  // their numbers; most often one
   absl::Status status_;                                         // written before settled_ is true, read after
 };
-
-// `status` as an error of the tensor of this name.
-absl::Status AboutTensor(const std::string& name, const absl::Status& status);
 
 }  // namespace ronda
 

@@ -1,15 +1,71 @@
 #include "runtime/engine/device/device_lane.h"
 
+#include <cstddef>
+#include <cstring>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/collectives/device_transport.h"
+#include "runtime/collectives/device_transport.h"
+#include "runtime/engine/device/stream_timer.h"
 
 namespace ronda {
 namespace {
+
+// Of fixed length, as all ranks must know how much the others send.
+struct Statement {
+  char can = 0;
+  char reason[511] = {};
+  char facts[DeviceSupport::kLongestFacts + 1] = {};
+};
+
+template <size_t kSize>
+void Fill(absl::string_view text, char (&field)[kSize]) {
+  text.copy(field, kSize - 1);
+}
+
+template <size_t kSize>
+std::string TextOf(const char (&field)[kSize]) {
+  return std::string(field, strnlen(field, kSize));
+}
+
+// The answers of all ranks to the same question.
+struct Agreement {
+  absl::Status refusal;            // OK if all said OK; else FAILED_PRECONDITION that names the first that did not
+  std::vector<std::string> facts;  // by rank
+};
+
+// Tells all ranks of the job whether this one can (`own`), and its `facts`; both are cut where they are too long. A
+// collective call over `host`.
+// Errors: the communicator's.
+absl::StatusOr<Agreement> AgreeWithAll(Communicator& host, const CallInfo& info, const absl::Status& own,
+                                       const std::string& facts) {
+  Statement statement;
+  statement.can = own.ok() ? 1 : 0;
+  Fill(own.message(), statement.reason);
+  Fill(facts, statement.facts);
+  std::vector<Statement> all(static_cast<size_t>(host.size()));
+  const std::vector<size_t> bytes_per_rank(all.size(), sizeof(Statement));
+  CallInfo whole = info;
+  whole.group = nullptr;
+  whole.ballot = nullptr;
+  RONDA_RETURN_IF_ERROR(
+      host.Allgather({.info = whole, .input = &statement, .output = all.data(), .bytes_per_rank = bytes_per_rank}));
+  Agreement agreement;
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    agreement.facts.push_back(TextOf(all[rank].facts));
+    if (all[rank].can != 0 || !agreement.refusal.ok()) continue;
+    agreement.refusal = absl::FailedPreconditionError(absl::StrCat(
+        "rank ", rank, " cannot take part with tensors in the memory of GPUs: ", TextOf(all[rank].reason)));
+  }
+  return agreement;
+}
 
 // For what is under way when the job fails. It has been ended by then, unless it waits for work of the trainer's.
 constexpr absl::Duration kPatience = absl::Seconds(2);
@@ -20,7 +76,7 @@ constexpr absl::Duration kNap = absl::Microseconds(100);
 DeviceLane::DeviceLane(Options options)
     : device_(std::move(options.device)),
       callbacks_(std::move(options.callbacks)),
-      driver_(std::move(options.driver)),
+      progress_(std::move(options.progress)),
       stream_(std::move(options.stream)),
       blocks_(DeviceBlocks::Create(device_, RONDA_CUDA_DEVICE_MEMORY)),
       pinned_(DeviceBlocks::Create(device_, RONDA_CUDA_PINNED_HOST_MEMORY)),
@@ -53,7 +109,7 @@ absl::Status DeviceLane::Begin(const Operation& operation, absl::Span<const Read
                                                                             .limits = operation.limits,
                                                                             .device = device_,
                                                                             .callbacks = callbacks_,
-                                                                            .driver = driver_,
+                                                                            .progress = progress_,
                                                                             .failure = failure_});
   watch_->Watch(launching_);
   timer_->Begin();
@@ -166,6 +222,48 @@ absl::Status DeviceLane::DeliverOverflow(const uint8_t* flags, absl::Span<Operat
   const auto* const first = reinterpret_cast<const uint8_t*>(shared->get());
   for (size_t i = 0; i < results.size(); ++i) results[i].device_overflow = {shared, first + i};
   return absl::OkStatus();
+}
+
+absl::StatusOr<DeviceLanes::Opening> DeviceLanes::Open(const CallInfo& info) {
+  absl::StatusOr<Place> place = Prepare();
+  const std::string own_facts = place.ok() ? place->facts : std::string();
+  RONDA_ASSIGN_OR_RETURN(Agreement prepared, AgreeWithAll(*options_.host, info, place.status(), own_facts));
+  if (!prepared.refusal.ok()) return Opening{.refusal = prepared.refusal};
+  absl::StatusOr<std::unique_ptr<DeviceLane>> lane = Connect(*std::move(place), std::move(prepared.facts));
+  RONDA_ASSIGN_OR_RETURN(const Agreement connected, AgreeWithAll(*options_.host, info, lane.status(), ""));
+  if (connected.refusal.ok()) lane_ = *std::move(lane);
+  return Opening{.lane = lane_.get(), .refusal = connected.refusal};
+}
+
+absl::StatusOr<DeviceLanes::Place> DeviceLanes::Prepare() {
+  Place place;
+  RONDA_ASSIGN_OR_RETURN(place.device, options_.device->Get());
+  // While nothing on the device waits for other ranks.
+  RONDA_RETURN_IF_ERROR(
+      place.device->Call("loading the kernels", [](const ronda_cuda_plugin& cuda) { return cuda.prepare_device(); }));
+  RONDA_ASSIGN_OR_RETURN(place.stream, DeviceStream::Create(place.device.get()));
+  place.facts = options_.support->Facts(*place.device);
+  return place;
+}
+
+absl::StatusOr<std::unique_ptr<DeviceLane>> DeviceLanes::Connect(Place place, std::vector<std::string> facts) {
+  auto timer = std::make_unique<StreamTimer>(place.device, place.stream->handle(), options_.timeline);
+  RONDA_ASSIGN_OR_RETURN(DeviceTransport transport,
+                         options_.support->Connect({.rank = options_.rank,
+                                                    .facts = std::move(facts),
+                                                    .device = place.device,
+                                                    .stream = place.stream->handle(),
+                                                    .host = options_.host,
+                                                    .levels = options_.levels,
+                                                    .marks = timer.get(),
+                                                    .job_failure = options_.watch.job_failure}));
+  return DeviceLane::Create({.device = std::move(place.device),
+                             .stream = std::move(place.stream),
+                             .timer = std::move(timer),
+                             .transport = std::move(transport),
+                             .callbacks = options_.callbacks,
+                             .progress = options_.progress,
+                             .watch = options_.watch});
 }
 
 }  // namespace ronda

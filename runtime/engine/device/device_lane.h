@@ -5,21 +5,24 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/cuda/calls.h"
+#include "runtime/collectives/communicator.h"
 #include "runtime/collectives/device_transport.h"
 #include "runtime/cuda/device.h"
 #include "runtime/engine/data_plane.h"
-#include "runtime/engine/device/device_adasum_place.h"
+#include "runtime/engine/device/device_adasum_ops.h"
 #include "runtime/engine/device/device_blocks.h"
 #include "runtime/engine/device/device_completion.h"
 #include "runtime/engine/device/device_watch.h"
-#include "runtime/engine/device/ready_point.h"
+#include "runtime/engine/device/rank_device.h"
 #include "runtime/engine/device/stream_timer.h"
+#include "runtime/monitor/timeline/timeline.h"
 
 namespace ronda {
 
@@ -33,7 +36,7 @@ namespace ronda {
 // From Begin on the watch looks after the bucket: what puts it on the stream may be held up, too. After an error the
 // job is over; the watch settles the bucket when the lane is closed.
 //
-// Thread-compatible: used by the thread that has the turn (engine_driver.h), but for idle().
+// Thread-compatible: used by the thread that has the turn (progress_engine.h), but for idle().
 class DeviceLane : public DataPlane {
  public:
   struct Options {
@@ -42,7 +45,7 @@ class DeviceLane : public DataPlane {
     std::unique_ptr<StreamTimer> timer;  // of that stream
     DeviceTransport transport;           // on it
     std::shared_ptr<CallbackThread> callbacks;
-    std::shared_ptr<EngineDriver> driver;
+    std::shared_ptr<ProgressEngine> progress;
     DeviceWatch::Options watch;  // but for what is the transport's
   };
 
@@ -91,7 +94,7 @@ class DeviceLane : public DataPlane {
 
   const std::shared_ptr<Device> device_;
   const std::shared_ptr<CallbackThread> callbacks_;
-  const std::shared_ptr<EngineDriver> driver_;
+  const std::shared_ptr<ProgressEngine> progress_;
   const std::unique_ptr<DeviceStream> stream_;
   const std::shared_ptr<DeviceBlocks> blocks_;  // of the device
   const std::shared_ptr<DeviceBlocks> pinned_;
@@ -104,6 +107,60 @@ class DeviceLane : public DataPlane {
   std::vector<kernels::cuda::Extent> extents_;
   std::shared_ptr<DeviceCompletion> launching_;  // from Begin to Finish or Drop
   std::unique_ptr<DeviceWatch> watch_;           // last: uses the others
+};
+
+// The way of tensors in the memory of devices, which is made when the job has the first of them: by all ranks together,
+// or by none.
+//
+// Thread-compatible: used by the thread that has the turn (progress_engine.h).
+class DeviceLanes {
+ public:
+  // None of the pointers is owned.
+  struct Options {
+    RankId rank = 0;
+    std::shared_ptr<DeviceSupport> support;  // may be nullptr
+    RankDevice* device = nullptr;
+    Communicator* host = nullptr;
+    const HostLevels* levels = nullptr;  // of `host`; nullptr: it has none
+    std::shared_ptr<CallbackThread> callbacks;
+    std::shared_ptr<ProgressEngine> progress;
+    Timeline* timeline = nullptr;  // nullptr: there is none
+    DeviceWatch::Options watch;
+  };
+
+  explicit DeviceLanes(Options options) : options_(std::move(options)) {}
+
+  // nullptr while there is none.
+  DeviceLane* lane() const { return lane_.get(); }
+
+  // Makes the lane. Every rank of the job calls it at the same point in its sequence of calls to the communicators;
+  // `info` names the operation that needs it. The outcome is the same on all ranks.
+  // Errors: the host communicator's; the job has failed.
+  struct Opening {
+    DeviceLane* lane = nullptr;  // nullptr: there is none, and the job goes on
+    absl::Status refusal;        // then FAILED_PRECONDITION: it names a rank that cannot take part, and says why
+  };
+  absl::StatusOr<Opening> Open(const CallInfo& info);
+
+  bool idle() const { return lane_ == nullptr || lane_->idle(); }
+
+  // The job has ended, or failed with `status`.
+  void Close(const absl::Status& status) {
+    if (lane_ != nullptr) lane_->Close(status);
+  }
+
+ private:
+  // What a rank has of its own before it knows of the others.
+  struct Place {
+    std::shared_ptr<Device> device;
+    std::unique_ptr<DeviceStream> stream;
+    std::string facts;
+  };
+  absl::StatusOr<Place> Prepare();
+  absl::StatusOr<std::unique_ptr<DeviceLane>> Connect(Place place, std::vector<std::string> facts);
+
+  const Options options_;
+  std::unique_ptr<DeviceLane> lane_;
 };
 
 }  // namespace ronda

@@ -10,7 +10,6 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/engine/answer_watch.h"
 #include "runtime/monitor/flight_recorder.h"
 
 namespace ronda {

@@ -11,14 +11,62 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "runtime/base/mutex.h"
 #include "runtime/collectives/device_transport.h"
 #include "runtime/cuda/device.h"
-#include "runtime/engine/device/ready_point.h"
 #include "runtime/engine/submission.h"
 
 namespace ronda {
+
+// A point on a stream of the trainer's, from which on a submission's buffers are ready. Keeps the device.
+//
+// Thread-safe. Two threads may note points on one stream at the same time, and then nobody knows in which order these
+// are: so a point has the number of points that had been noted before it was begun, and before it was complete.
+class ReadyPoint {
+ public:
+  // Notes how far `stream` has come. `noted`: of all points that are compared.
+  // Errors: INVALID_ARGUMENT if the stream is being captured; INTERNAL (the driver's).
+  static absl::StatusOr<std::shared_ptr<const ReadyPoint>> Note(const std::shared_ptr<Device>& device,
+                                                                StreamHandle stream, std::atomic<uint64_t>* noted);
+
+  // Whether who waits for this need not wait for `other`.
+  bool Covers(const ReadyPoint& other) const {
+    return this == &other || (stream_id_ == other.stream_id_ && begun_ >= other.complete_);
+  }
+
+  // What `stream` is given from now on comes after the point.
+  absl::Status OrderBefore(StreamHandle stream) const { return event_->OrderBefore(stream); }
+
+ private:
+  ReadyPoint(std::shared_ptr<Device> device, uint64_t stream_id, uint64_t begun)
+      : device_(std::move(device)), stream_id_(stream_id), begun_(begun) {}
+
+  const std::shared_ptr<Device> device_;
+  const uint64_t stream_id_;
+  const uint64_t begun_;
+  uint64_t complete_ = 0;
+  std::unique_ptr<DeviceEvent> event_;
+};
+
+// The fewest of some points that have to be waited for: of each stream the last.
+//
+// Thread-compatible.
+class LastPoints {
+ public:
+  void Clear() { points_.clear(); }
+  void Add(const ReadyPoint* point);
+  const std::vector<const ReadyPoint*>& points() const { return points_; }
+
+ private:
+  std::vector<const ReadyPoint*> points_;  // none covers another
+};
+
+// The number of the stream, which no other has in this process. `otherwise` says what to do if it is being captured
+// into a graph, which cannot hold what the ranks still have to agree on.
+// Errors: INVALID_ARGUMENT if it is; INTERNAL (the driver's).
+absl::StatusOr<uint64_t> IdOfStream(Device& device, StreamHandle stream, absl::string_view otherwise);
 
 // The device of this rank: that of the first tensor in the memory of one; it stays the same.
 //

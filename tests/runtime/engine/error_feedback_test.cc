@@ -1,4 +1,4 @@
-#include "runtime/engine/error_feedback.h"
+#include "runtime/engine/operations.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

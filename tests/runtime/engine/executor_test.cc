@@ -80,8 +80,10 @@ class ExecutorTest : public ::testing::Test {
   absl::StatusOr<Ballot::Result> ExecuteIfAllStay(const TensorRequest& request, Ballot::Vote own) {
     std::vector<const TensorEntry*> entries;
     if (own == Ballot::Vote::kApprove) entries.push_back(queue_.Find(request.key()));
-    return executor_.ExecuteIfAllStay(BucketOf({request}, {0, 1, 2, 3}),
-                                      {.own = own, .entries = entries, .when_late = [] {}});
+    const absl::StatusOr<Executor::Voted> voted = executor_.ExecuteIfAllStay(
+        BucketOf({request}, {0, 1, 2, 3}), {.own = own, .entries = entries, .when_late = [] {}});
+    if (!voted.ok()) return voted.status();
+    return voted->result;
   }
 
   float data_[8] = {};

@@ -11,8 +11,8 @@
 namespace ronda {
 namespace {
 
-std::shared_ptr<Handle> NewHandle(std::shared_ptr<EngineDriver> driver = nullptr) {
-  return std::make_shared<Handle>(CallbackThread::Create({}), std::move(driver), std::make_shared<std::string>("t"));
+std::shared_ptr<Handle> NewHandle(std::shared_ptr<ProgressEngine> progress = nullptr) {
+  return std::make_shared<Handle>(CallbackThread::Create({}), std::move(progress), std::make_shared<std::string>("t"));
 }
 
 TEST(HandleTest, IsDoneOnceItIsComplete) {
@@ -84,7 +84,7 @@ TEST(HandleTest, CompletionMissesNobodyWhoComesAtTheSameTime) {
 }
 
 // Completes a handle when it is driven.
-class FakeEngine : public EngineDriver::Engine {
+class FakeEngine : public ProgressEngine::Steps {
  public:
   Progress Advance() override {
     if (handle == nullptr) return Progress::kNone;
@@ -102,14 +102,14 @@ class FakeEngine : public EngineDriver::Engine {
 };
 
 TEST(HandleTest, WhoWaitsCarriesTheOperationOut) {
-  const auto driver = std::make_shared<EngineDriver>();
+  const auto progress = std::make_shared<ProgressEngine>();
   FakeEngine engine;
-  driver->Connect(&engine);
-  const auto handle = engine.handle = NewHandle(driver);
+  progress->Connect(&engine);
+  const auto handle = engine.handle = NewHandle(progress);
   EXPECT_FALSE(handle->done());
   EXPECT_TRUE(handle->Wait().ok());
   EXPECT_EQ(engine.driven_by, std::this_thread::get_id());
-  driver->Disconnect();
+  progress->Disconnect();
   EXPECT_TRUE(handle->Wait().ok()) << "a handle outlives the engine";
 }
 

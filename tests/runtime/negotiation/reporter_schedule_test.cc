@@ -30,47 +30,61 @@ class ReporterScheduleTest : public ::testing::Test {
     return list;
   }
 
+  // Applies the list and begins its schedule, if it has one.
   Reporter::Work Apply(const ResponseList& list) {
     auto work = reporter_.Apply(list);
     EXPECT_TRUE(work.ok()) << work.status();
-    return work.ok() ? *std::move(work) : Reporter::Work();
+    if (!work.ok()) return {};
+    if (work->schedule) schedule_.Begin(*work->schedule, absl::UnixEpoch());
+    return *std::move(work);
+  }
+
+  void Submit(const TensorRequest& request) {
+    if (!schedule_.locked()) return reporter_.Submit(request);
+    schedule_.Submit(reporter_.Find(request));
   }
 
   // Goes round the whole schedule of tensors that are all submitted.
   void CarryOut() {
-    while (reporter_.lock()->submitted() > 0) reporter_.lock()->Advance();
+    while (schedule_.submitted() > 0) schedule_.Enter(LockedSchedule::Outcome::kCarriedOut, absl::UnixEpoch());
+  }
+
+  void Unlock() {
+    schedule_.RequestUnlock();
+    schedule_.Enter(LockedSchedule::Outcome::kVetoed, absl::UnixEpoch());
+    schedule_.Unlock();
   }
 
   Reporter reporter_{{.rank = 1, .world_size = 3, .identity = "host h, pid 1"}};
+  LockedSchedule schedule_;
 };
 
 TEST_F(ReporterScheduleTest, ScheduleBeginsAfterTheBucketsOfItsList) {
   ResponseList list = Begin({{1, 2}, {3}});
   list.buckets = {{{CacheId{3}}}};
   const Reporter::Work work = Apply(list);
-  EXPECT_TRUE(work.schedule_begins);
   EXPECT_THAT(work.buckets, SizeIs(1));
-  ASSERT_NE(reporter_.lock(), nullptr);
-  EXPECT_EQ(reporter_.lock()->number(), 1u);
+  ASSERT_TRUE(schedule_.locked());
+  EXPECT_EQ(schedule_.number(), 1u);
 }
 
-TEST_F(ReporterScheduleTest, SubmissionsGoToTheLockAndNothingIsReported) {
+TEST_F(ReporterScheduleTest, SubmissionsGoToTheScheduleAndNothingIsReported) {
   reporter_.TakeReport();
   Apply(Begin({{1, 2}, {3}}));
-  reporter_.Submit(Allreduce("b"));
-  EXPECT_EQ(reporter_.lock()->Next(), nullptr);
-  reporter_.Submit(Allreduce("a"));
+  Submit(Allreduce("b"));
+  EXPECT_EQ(schedule_.Next(), nullptr);
+  Submit(Allreduce("a"));
   EXPECT_FALSE(reporter_.has_news());
-  const AgreedBucket* bucket = reporter_.lock()->Next();
+  const AgreedBucket* bucket = schedule_.Next();
   ASSERT_NE(bucket, nullptr);
   ASSERT_THAT(bucket->responses, SizeIs(2));
   EXPECT_EQ(bucket->responses[0]->request, Allreduce("a"));
   EXPECT_EQ(bucket->responses[1]->request, Allreduce("b"));
   EXPECT_THAT(bucket->participants->ranks(), ElementsAre(0, 1, 2));
-  EXPECT_FALSE(reporter_.lock()->leaving());
+  EXPECT_FALSE(schedule_.unlocking());
 }
 
-TEST_F(ReporterScheduleTest, EverythingElseIsACauseToLeave) {
+TEST_F(ReporterScheduleTest, EverythingElseIsACauseToUnlock) {
   ResponseList more;
   more.buckets = {{{Response{Allreduce("known"), {}}}}};
   Apply(more);
@@ -81,38 +95,38 @@ TEST_F(ReporterScheduleTest, EverythingElseIsACauseToLeave) {
   uint64_t number = 0;
   for (const TensorRequest& cause : causes) {
     Apply(Begin({{1}}, ++number));
-    reporter_.Submit(cause);
-    EXPECT_TRUE(reporter_.lock()->leaving()) << cause.name;
-    reporter_.LeaveSchedule();
+    Submit(cause);
+    EXPECT_TRUE(schedule_.unlocking()) << cause.name;
+    Unlock();
   }
 }
 
 TEST_F(ReporterScheduleTest, WhatWasReportedBeforeIsForgotten) {
-  reporter_.Submit(Allreduce("a"));
+  Submit(Allreduce("a"));
   reporter_.TakeReport();
-  reporter_.Submit(Allreduce("b"));
-  reporter_.Submit(JoinOf());
+  Submit(Allreduce("b"));
+  Submit(JoinOf());
   Apply(Begin({{1}, {2}, {3}}));
-  reporter_.LeaveSchedule();
+  Unlock();
   EXPECT_FALSE(reporter_.has_news());
   // Neither is it repeated when it is evicted, nor does the join keep anything from being said by its id.
   ResponseList evicting;
   for (const char* name : {"d", "e"}) evicting.buckets.push_back({{Response{Allreduce(name), {}}}});
   Apply(evicting);
   EXPECT_FALSE(reporter_.has_news());
-  reporter_.Submit(Allreduce("c"));
+  Submit(Allreduce("c"));
   EXPECT_THAT(reporter_.TakeReport().cached, ElementsAre(3));
 }
 
 TEST_F(ReporterScheduleTest, WhatIsSubmittedOnceMoreAfterTheScheduleIsReported) {
   reporter_.TakeReport();
   Apply(Begin({{1, 2}}));
-  reporter_.Submit(Allreduce("a"));
-  reporter_.Submit(Allreduce("new"));
-  reporter_.LeaveSchedule();
-  EXPECT_EQ(reporter_.lock(), nullptr);
-  reporter_.Submit(Allreduce("a"));
-  reporter_.Submit(Allreduce("new"));
+  Submit(Allreduce("a"));
+  Submit(Allreduce("new"));
+  Unlock();
+  EXPECT_FALSE(schedule_.locked());
+  Submit(Allreduce("a"));
+  Submit(Allreduce("new"));
   ASSERT_TRUE(reporter_.has_news());
   const RankReport report = reporter_.TakeReport();
   EXPECT_EQ(report.schedule, 1u);
@@ -124,29 +138,26 @@ TEST_F(ReporterScheduleTest, WhatIsSubmittedOnceMoreAfterTheScheduleIsReported) 
 TEST_F(ReporterScheduleTest, IdentityThatWasNotSentYetIsSentAfterTheSchedule) {
   EXPECT_TRUE(reporter_.has_news());
   Apply(Begin({{1}}));
-  EXPECT_FALSE(reporter_.has_news());
-  reporter_.LeaveSchedule();
+  Unlock();
   ASSERT_TRUE(reporter_.has_news());
   EXPECT_EQ(reporter_.TakeReport().identity, "host h, pid 1");
 }
 
-TEST_F(ReporterScheduleTest, ShutdownIsACauseToLeaveAndReportedAfterwards) {
+TEST_F(ReporterScheduleTest, ShutdownInAScheduleIsReportedAfterwards) {
   reporter_.TakeReport();
   Apply(Begin({{1}}));
-  reporter_.Leave();
-  EXPECT_TRUE(reporter_.lock()->leaving());
   EXPECT_FALSE(reporter_.has_news());
-  reporter_.LeaveSchedule();
+  reporter_.ShutDown();
+  Unlock();
   ASSERT_TRUE(reporter_.has_news());
   EXPECT_EQ(reporter_.TakeReport().membership, RankReport::Membership::kLeaving);
 }
 
 TEST_F(ReporterScheduleTest, ShutdownThatCrossedTheScheduleIsReportedOnceMore) {
-  reporter_.Leave();
+  reporter_.ShutDown();
   EXPECT_EQ(reporter_.TakeReport().membership, RankReport::Membership::kLeaving);
   Apply(Begin({{1}}));
-  EXPECT_TRUE(reporter_.lock()->leaving());
-  reporter_.LeaveSchedule();
+  Unlock();
   const RankReport report = reporter_.TakeReport();
   EXPECT_EQ(report.membership, RankReport::Membership::kLeaving);
   EXPECT_EQ(report.schedule, 1u);
@@ -155,17 +166,17 @@ TEST_F(ReporterScheduleTest, ShutdownThatCrossedTheScheduleIsReportedOnceMore) {
 TEST_F(ReporterScheduleTest, CacheIsTheSameAfterAScheduleHoweverOftenItWentRound) {
   Apply(Begin({{1}, {3}}));
   for (int round = 0; round < 3; ++round) {
-    for (const char* name : {"a", "c"}) reporter_.Submit(Allreduce(name));
+    for (const char* name : {"a", "c"}) Submit(Allreduce(name));
     CarryOut();
   }
-  EXPECT_EQ(reporter_.lock()->rounds(), 3u);
-  reporter_.LeaveSchedule();
+  EXPECT_EQ(schedule_.rounds(), 3u);
+  Unlock();
   ResponseList evicting;  // the oldest one, as if nothing had been carried out since
   for (const char* name : {"d", "e"}) evicting.buckets.push_back({{Response{Allreduce(name), {}}}});
   Apply(evicting);
   reporter_.TakeReport();
-  reporter_.Submit(Allreduce("a"));
-  reporter_.Submit(Allreduce("b"));
+  Submit(Allreduce("a"));
+  Submit(Allreduce("b"));
   const RankReport report = reporter_.TakeReport();
   EXPECT_THAT(report.cached, ElementsAre(2));
   EXPECT_THAT(report.requests, ElementsAre(Allreduce("a")));
@@ -173,11 +184,11 @@ TEST_F(ReporterScheduleTest, CacheIsTheSameAfterAScheduleHoweverOftenItWentRound
 
 TEST_F(ReporterScheduleTest, ReportSaysWhetherTheProgramMayHaveWaited) {
   const auto report = [&](const char* tensor) {
-    reporter_.Submit(Allreduce(tensor));
+    Submit(Allreduce(tensor));
     return reporter_.TakeReport().waited;
   };
   EXPECT_EQ(report("a"), RankReport::Waited::kPerhaps);
-  EXPECT_EQ(report("b"), RankReport::Waited::kPerhaps) << "nobody has said anything";
+  EXPECT_EQ(report("b"), RankReport::Waited::kPerhaps) << "the program has told nothing";
   reporter_.NoteCompletions(7);
   EXPECT_EQ(report("a"), RankReport::Waited::kPerhaps);
   reporter_.NoteCompletions(7);
@@ -186,7 +197,7 @@ TEST_F(ReporterScheduleTest, ReportSaysWhetherTheProgramMayHaveWaited) {
   EXPECT_EQ(report("c"), RankReport::Waited::kPerhaps);
   // What was said before a schedule may not have been heard.
   Apply(Begin({{1}}));
-  reporter_.LeaveSchedule();
+  Unlock();
   reporter_.NoteCompletions(8);
   EXPECT_EQ(report("a"), RankReport::Waited::kPerhaps);
 }
@@ -196,7 +207,7 @@ TEST_F(ReporterScheduleTest, SettingsMayChangeButForTheCache) {
   list.settings = {.cache_capacity = 4, .cycle_time = absl::Milliseconds(1), .chunk_bytes = 4096};
   EXPECT_EQ(Apply(list).settings, list.settings);
   reporter_.TakeReport();
-  reporter_.Submit(Allreduce("a"));
+  Submit(Allreduce("a"));
   EXPECT_THAT(reporter_.TakeReport().cached, ElementsAre(1)) << "the cache has been kept";
   list.settings->cache_capacity = 5;
   EXPECT_EQ(reporter_.Apply(list).status().code(), absl::StatusCode::kInvalidArgument);
@@ -211,8 +222,7 @@ TEST_F(ReporterScheduleTest, ScheduleTheCoordinatorCannotHaveSentIsRefused) {
     EXPECT_EQ(reporter_.Apply(lists[i]).status().code(), absl::StatusCode::kInvalidArgument) << "list " << i;
   }
   Apply(Begin({{1}}));
-  EXPECT_EQ(reporter_.Apply(Begin({{1}}, 2)).status().code(), absl::StatusCode::kInvalidArgument) << "while locked";
-  reporter_.LeaveSchedule();
+  Unlock();
   EXPECT_EQ(reporter_.Apply(Begin({{1}}, 1)).status().code(), absl::StatusCode::kInvalidArgument) << "once more";
   Apply(Begin({{1}}, 2));
 }

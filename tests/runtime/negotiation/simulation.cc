@@ -230,7 +230,7 @@ void Simulation::Disturb(TensorRequest* request) {
 
 void Simulation::SendReport(RankId id) {
   Reporter& reporter = ranks_[id].reporter;
-  if (!reporter.has_news()) return;
+  if (ranks_[id].schedule.locked() || !reporter.has_news()) return;
   const RankReport report = reporter.TakeReport();
   counts_.repeated += static_cast<int>(report.repeated.size());
   counts_.by_id += static_cast<int>(report.cached.size());
@@ -293,9 +293,11 @@ void Simulation::ApplyList(RankId id) {
   for (const TensorError& error : list->errors) own += std::count(error.ranks.begin(), error.ranks.end(), id);
   if (own != work->errors.size()) Violate(absl::StrCat("rank ", id, " gets other errors than its own"));
   for (const AgreedBucket& bucket : work->buckets) TakeBucket(id, bucket);
-  if (work->schedule_begins) {
+  if (work->schedule) {
+    rank.schedule.Begin(*work->schedule, now_);
+    if (rank.state == Rank::State::kLeaving) rank.schedule.RequestUnlock();
     counts_.schedules += id == 0 ? 1 : 0;
-    counts_.early_calls += rank.called_off >= rank.reporter.lock()->number() ? 1 : 0;
+    counts_.early_calls += rank.called_off >= rank.schedule.number() ? 1 : 0;
     rank.votes = 0;
     rank.since = now_;
     SubmitAgain(id);
@@ -325,8 +327,9 @@ void Simulation::Drain() {
 
 void Simulation::Leave(RankId id) {
   if (ranks_[id].state != Rank::State::kPresent) return;
-  counts_.left_for_shutdown += ranks_[id].reporter.lock() != nullptr ? 1 : 0;
-  ranks_[id].reporter.Leave();
+  counts_.unlocked_for_shutdown += ranks_[id].schedule.locked() ? 1 : 0;
+  ranks_[id].reporter.ShutDown();
+  ranks_[id].schedule.RequestUnlock();
   ranks_[id].state = Rank::State::kLeaving;
 }
 
@@ -441,7 +444,7 @@ void Simulation::CheckRightlyWaits(RankId id, const TensorKey& key, const Tensor
 }
 
 void Simulation::Finish() {
-  if (world_.identical_steps > 0) LeaveInTheLoop();
+  if (world_.identical_steps > 0) ShutDownInTheLoop();
   for (RankId id = 0; id < world_.ranks; ++id) {
     if (ranks_[id].in_flight.empty() && Percent(50)) Leave(id);
   }

@@ -15,6 +15,7 @@
 #include "runtime/negotiation/recording.h"
 #include "runtime/negotiation/reporter.h"
 #include "runtime/negotiation/stall_inspector.h"
+#include "runtime/schedule/locked_schedule.h"
 
 namespace ronda {
 
@@ -45,7 +46,7 @@ inline void PrintTo(const World& world, std::ostream* out) {
 //
 // In worlds with schedules, ranks also run a training loop for some time, with something else in between now and then.
 // They enter the buckets of a schedule at random times, learn of votes and of schedules that are called off at random
-// later times, and leave for any cause there is. While a schedule is locked rank 0 gets no report and sends no list,
+// later times, and unlock for any cause there is. While a schedule is locked rank 0 gets no report and sends no list,
 // but for what was under way. A bucket counts as carried out only where its vote says so, and all ranks must have
 // carried out the same ones in the end, under the same ids.
 class Simulation {
@@ -67,10 +68,10 @@ class Simulation {
   struct Counts {
     int executed = 0, mismatches = 0, joins = 0, without_joined = 0, sets = 0, removals = 0, deadlines = 0, groups = 0;
     int repeated = 0, by_id = 0, sent = 0, refused = 0;
-    // Of schedules. Why a rank wanted to leave, and what else may happen to them.
+    // Of schedules. Why a rank wanted to unlock, and what else may happen.
     int schedules = 0, scheduled = 0, vetoes = 0;
-    int left_for_tensor = 0, left_for_change = 0, left_for_join = 0, left_for_set = 0, left_for_shutdown = 0;
-    int left_for_call = 0, left_for_lateness = 0, left_for_lack = 0;
+    int unlocked_for_tensor = 0, unlocked_for_change = 0, unlocked_for_join = 0, unlocked_for_set = 0, unlocked_for_shutdown = 0;
+    int unlocked_for_call = 0, unlocked_for_lateness = 0, unlocked_for_lack = 0;
     int stale_reports = 0, early_calls = 0;
   };
   const Counts& counts() const { return counts_; }
@@ -80,6 +81,7 @@ class Simulation {
     explicit Rank(Reporter own) : reporter(std::move(own)) {}
 
     Reporter reporter;
+    LockedSchedule schedule;
     std::deque<std::string> inbox;
     std::map<TensorKey, TensorRequest> in_flight;
     std::vector<std::string> history;  // the buckets it has carried out
@@ -138,7 +140,7 @@ class Simulation {
   bool InLoop() const;
   void SubmitLoop(RankId id);
   void SubmitStray(RankId id);
-  void LeaveInTheLoop();
+  void ShutDownInTheLoop();
   bool IsFree(RankId id, int item);
   void TakeFresh(RankId id);
   void SubmitAgain(RankId id);
@@ -146,11 +148,11 @@ class Simulation {
   void CountCause(const TensorRequest& request);
   void ActInSchedule(RankId id);
   void DeliverCall(RankId id);
-  void ConsiderLeaving(RankId id);
+  void ConsiderUnlocking(RankId id);
   void CallOff(RankId id, uint64_t schedule);
   void Enter(RankId id);
   void SeeVote(RankId id);
-  void LeaveSchedule(RankId id);
+  void Unlock(RankId id);
   bool DrainSchedule();
   bool ExpirePatience();
   void Complete(RankId id, std::map<TensorKey, TensorRequest>::iterator it);

@@ -47,13 +47,13 @@ void Simulation::SubmitStray(RankId id) {
   }
 }
 
-// Until a schedule has been left because a rank shuts down between two steps, or it takes too long.
-void Simulation::LeaveInTheLoop() {
+// Until a schedule has been unlocked because a rank shuts down between two steps, or it takes too long.
+void Simulation::ShutDownInTheLoop() {
   const uint64_t wait_for = schedules_ + 2;
   for (int i = 0; i < 20000 && violations_.empty(); ++i) {
     Step();
     Rank& rank = ranks_[0];
-    if (schedules_ < wait_for || rank.reporter.lock() == nullptr || !rank.in_flight.empty() || rank.in_bucket) continue;
+    if (schedules_ < wait_for || !rank.schedule.locked() || !rank.in_flight.empty() || rank.in_bucket) continue;
     return Leave(0);
   }
 }
@@ -118,21 +118,21 @@ void Simulation::SubmitAgain(RankId id) {
 void Simulation::SubmitTaken(RankId id, const TensorKey& key) {
   Rank& rank = ranks_[id];
   const TensorRequest& request = rank.in_flight.at(key);
-  const ScheduleLock* lock = rank.reporter.lock();
-  const bool stays = lock != nullptr && !lock->leaving();
-  rank.reporter.Submit(request);
-  if (stays && lock->leaving()) CountCause(request);
+  if (!rank.schedule.locked()) return rank.reporter.Submit(request);
+  const bool follows = !rank.schedule.unlocking();
+  rank.schedule.Submit(rank.reporter.Find(request));
+  if (follows && rank.schedule.unlocking()) CountCause(request);
 }
 
 void Simulation::CountCause(const TensorRequest& request) {
   if (request.op == OpType::kJoin) {
-    ++counts_.left_for_join;
+    ++counts_.unlocked_for_join;
   } else if (request.op == OpType::kAddProcessSet || request.op == OpType::kRemoveProcessSet) {
-    ++counts_.left_for_set;
+    ++counts_.unlocked_for_set;
   } else if (absl::StartsWith(request.name, "loop/")) {
-    ++counts_.left_for_change;
+    ++counts_.unlocked_for_change;
   } else {
-    ++counts_.left_for_tensor;
+    ++counts_.unlocked_for_tensor;
   }
 }
 
@@ -145,10 +145,10 @@ void Simulation::Complete(RankId id, std::map<TensorKey, TensorRequest>::iterato
 void Simulation::ActInSchedule(RankId id) {
   Rank& rank = ranks_[id];
   if (Percent(50)) DeliverCall(id);
-  if (rank.reporter.lock() == nullptr) return;
+  if (!rank.schedule.locked()) return;
   if (rank.in_bucket) return SeeVote(id);
-  ConsiderLeaving(id);
-  if (rank.reporter.lock()->Next() != nullptr) Enter(id);
+  ConsiderUnlocking(id);
+  if (rank.schedule.Next() != nullptr) Enter(id);
 }
 
 void Simulation::DeliverCall(RankId id) {
@@ -158,19 +158,19 @@ void Simulation::DeliverCall(RankId id) {
   rank.calls.pop_front();
 }
 
-void Simulation::ConsiderLeaving(RankId id) {
+void Simulation::ConsiderUnlocking(RankId id) {
   Rank& rank = ranks_[id];
-  ScheduleLock& lock = *rank.reporter.lock();
-  if (!lock.leaving() && rank.called_off >= lock.number()) {
-    ++counts_.left_for_call;
-    lock.Leave();
+  LockedSchedule& schedule = rank.schedule;
+  if (!schedule.unlocking() && rank.called_off >= schedule.number()) {
+    ++counts_.unlocked_for_call;
+    schedule.RequestUnlock();
   }
-  const bool lacks = lock.submitted() > 0 && lock.Next() == nullptr;
+  const bool lacks = schedule.submitted() > 0 && schedule.Next() == nullptr;
   if (lacks && now_ - rank.since >= kPatience) {
-    ++counts_.left_for_lack;
-    lock.Leave();
+    ++counts_.unlocked_for_lack;
+    schedule.RequestUnlock();
   }
-  if (lock.leaving()) CallOff(id, lock.number());
+  if (schedule.unlocking()) CallOff(id, schedule.number());
 }
 
 void Simulation::CallOff(RankId id, uint64_t schedule) {
@@ -181,43 +181,46 @@ void Simulation::CallOff(RankId id, uint64_t schedule) {
 
 void Simulation::Enter(RankId id) {
   Rank& rank = ranks_[id];
-  const ScheduleLock& lock = *rank.reporter.lock();
-  Vote& vote = votes_[{lock.number(), rank.votes}];
+  const LockedSchedule& schedule = rank.schedule;
+  Vote& vote = votes_[{schedule.number(), rank.votes}];
   ++vote.entered;
-  vote.vetoes += lock.leaving() ? 1 : 0;
+  vote.vetoes += schedule.unlocking() ? 1 : 0;
   rank.in_bucket = rank.votes;
   rank.since = now_;
 }
 
 void Simulation::SeeVote(RankId id) {
   Rank& rank = ranks_[id];
-  ScheduleLock& lock = *rank.reporter.lock();
-  const Vote& vote = votes_[{lock.number(), *rank.in_bucket}];
+  LockedSchedule& schedule = rank.schedule;
+  const Vote& vote = votes_[{schedule.number(), *rank.in_bucket}];
   if (vote.entered < world_.ranks) {
-    if (now_ - rank.since < kWarning || rank.calling_off >= lock.number()) return;
-    ++counts_.left_for_lateness;
-    return CallOff(id, lock.number());
+    if (now_ - rank.since < kWarning || rank.calling_off >= schedule.number()) return;
+    ++counts_.unlocked_for_lateness;
+    return CallOff(id, schedule.number());
   }
   rank.in_bucket.reset();
   ++rank.votes;
   rank.since = now_;
-  if (vote.vetoes > 0) return LeaveSchedule(id);
+  if (vote.vetoes > 0) {
+    schedule.Enter(LockedSchedule::Outcome::kVetoed, now_);
+    return Unlock(id);
+  }
   counts_.scheduled += id == 0 ? 1 : 0;
-  if (lock.leaving()) Violate(absl::StrCat("rank ", id, " wants to leave, and its vote does not count"));
-  TakeBucket(id, *lock.Next());
-  lock.Advance();
+  if (schedule.unlocking()) Violate(absl::StrCat("rank ", id, " wants to unlock, and its vote does not count"));
+  TakeBucket(id, *schedule.Next());
+  schedule.Enter(LockedSchedule::Outcome::kCarriedOut, now_);
   TakeFresh(id);
 }
 
-void Simulation::LeaveSchedule(RankId id) {
+void Simulation::Unlock(RankId id) {
   Rank& rank = ranks_[id];
+  rank.schedule.Unlock();
   if (id == 0) {
     ++counts_.vetoes;
-    const uint64_t rounds = rank.reporter.lock()->rounds();
+    const uint64_t rounds = rank.schedule.rounds();
     recording_.events.push_back(NegotiationEvent::Leave(rounds, now_));
     negotiator_.LeaveSchedule(rounds);
   }
-  rank.reporter.LeaveSchedule();
   SubmitAgain(id);
 }
 
@@ -229,21 +232,20 @@ bool Simulation::DrainSchedule() {
   for (RankId id = 0; id < world_.ranks; ++id) {
     Rank& rank = ranks_[id];
     while (!rank.calls.empty()) DeliverCall(id);
-    const ScheduleLock* lock = rank.reporter.lock();
-    if (lock == nullptr) continue;
+    if (!rank.schedule.locked()) continue;
     const uint64_t votes = rank.votes;
     const bool was_in = rank.in_bucket.has_value();
     ActInSchedule(id);
-    busy |= rank.votes != votes || rank.in_bucket.has_value() != was_in || rank.reporter.lock() == nullptr;
+    busy |= rank.votes != votes || rank.in_bucket.has_value() != was_in || !rank.schedule.locked();
   }
   const auto called = [](const Rank& rank) { return !rank.calls.empty(); };
   return busy || std::any_of(ranks_.begin(), ranks_.end(), called);
 }
 
-// Lets time pass for those who wait in a schedule. False if nobody does.
+// Lets time pass for the ranks that wait in a schedule. False if none does.
 bool Simulation::ExpirePatience() {
   const auto waits = [](const Rank& rank) {
-    return rank.reporter.lock() != nullptr && (rank.in_bucket || rank.reporter.lock()->submitted() > 0);
+    return rank.schedule.locked() && (rank.in_bucket || rank.schedule.submitted() > 0);
   };
   if (std::none_of(ranks_.begin(), ranks_.end(), waits)) return false;
   now_ += std::max(kPatience, kWarning);

@@ -1,4 +1,4 @@
-#include "runtime/engine/device/ready_point.h"
+#include "runtime/engine/device/rank_device.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

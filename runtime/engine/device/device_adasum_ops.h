@@ -1,0 +1,54 @@
+#ifndef RONDA_RUNTIME_ENGINE_DEVICE_DEVICE_ADASUM_OPS_H_
+#define RONDA_RUNTIME_ENGINE_DEVICE_DEVICE_ADASUM_OPS_H_
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+#include "runtime/collectives/adasum.h"
+#include "runtime/collectives/device_transport.h"
+#include "runtime/collectives/device_transport.h"
+#include "runtime/cuda/device.h"
+#include "runtime/engine/device/device_blocks.h"
+
+namespace ronda {
+
+// A device: its kernels, on one stream, for which nothing here waits.
+//
+// Memory grows to the largest need and is kept: steps whose tensors are as large as those before allocate nothing.
+//
+// Thread-compatible. The stream must outlive it, and has ended what it was given before this is destroyed.
+class DeviceAdasumOps : public AdasumOps {
+ public:
+  struct Options {
+    std::shared_ptr<Device> device;
+    StreamHandle stream = nullptr;
+    std::shared_ptr<DeviceBlocks> blocks;  // of the device's memory
+    StreamMarks* marks = nullptr;          // of the stream; not owned; nullptr: nobody wants to know
+  };
+
+  explicit DeviceAdasumOps(Options options) : options_(std::move(options)) {}
+
+  absl::StatusOr<std::byte*> Allocate(const Need& need) override;
+  void Release() override {}
+  absl::Status Pack(const kernels::cuda::PackCall& call) override;
+  absl::Status Unpack(const kernels::cuda::UnpackCall& call) override;
+  absl::Status Dots(const kernels::cuda::DotsCall& call) override;
+  absl::Status Combine(const kernels::cuda::CombineCall& call) override;
+
+ private:
+  // Puts work on the stream.
+  template <typename Function>
+  absl::Status Launch(StreamPhase phase, absl::string_view what, const Function& function);
+
+  // What `block` was used for is before what it, or another in its place, is used for next.
+  absl::Status Grow(ResultData& block, size_t bytes, absl::string_view purpose);
+
+  const Options options_;
+  ResultData memory_;
+  ResultData scratch_;  // of dot products, which follow each other in its use
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_ENGINE_DEVICE_DEVICE_ADASUM_OPS_H_

@@ -1,0 +1,333 @@
+#include "runtime/engine/operations.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/collectives/adasum.h"
+
+namespace ronda {
+namespace {
+
+ReduceCall::Delivery DeliveryOf(OpType op) {
+  return op == OpType::kAllreduce ? ReduceCall::Delivery::kAll : ReduceCall::Delivery::kParts;
+}
+
+// The same call over all ranks of the job.
+CallInfo WholeJob(const CallInfo& info) {
+  CallInfo whole = info;
+  whole.group = nullptr;
+  return whole;
+}
+
+absl::Status TooLarge(const TensorRequest& request) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the result of ", Name(request.op), " '", request.name, "' is too large"));
+}
+
+// Bytes of `rows` rows each, and in all; the numbers are other ranks'.
+// Errors: RESOURCE_EXHAUSTED if 64 bits cannot count them; INTERNAL if one is negative.
+struct Extent {
+  std::vector<size_t> bytes;
+  size_t total = 0;
+};
+absl::StatusOr<Extent> ExtentOf(const TensorRequest& request, absl::Span<const int64_t> rows) {
+  Extent extent;
+  const size_t row_bytes = RowBytes(request);
+  for (int64_t count : rows) {
+    if (count < 0) return absl::InternalError(absl::StrCat("tensor '", request.name, "': ", count, " rows"));
+    size_t bytes = 0;
+    if (__builtin_mul_overflow(static_cast<size_t>(count), row_bytes, &bytes) ||
+        __builtin_add_overflow(extent.total, bytes, &extent.total)) {
+      return TooLarge(request);
+    }
+    extent.bytes.push_back(bytes);
+  }
+  return extent;
+}
+
+// What `submission` says about how its rows are split among `members`.
+std::vector<int64_t> SplitsOf(const Submission& submission, int members) {
+  if (!submission.splits.empty()) return submission.splits;
+  std::vector<int64_t> splits;
+  for (int position = 0; position < members; ++position) {
+    splits.push_back(EvenSplit(submission.request.shape.front(), members, position).count);
+  }
+  return splits;
+}
+
+}  // namespace
+
+size_t RowElements(const TensorRequest& request) {
+  size_t elements = 1;
+  for (size_t i = 1; i < request.shape.size(); ++i) elements *= static_cast<size_t>(request.shape[i]);
+  return elements;
+}
+
+size_t RowBytes(const TensorRequest& request) { return RowElements(request) * SizeOf(request.dtype); }
+
+RowRange EvenSplit(int64_t rows, int members, int position) {
+  const int64_t share = rows / members;
+  const int64_t longer = rows % members;
+  return {.begin = position * share + std::min<int64_t>(position, longer),
+          .count = share + (position < longer ? 1 : 0)};
+}
+
+absl::StatusOr<float*> ErrorFeedback::Residual(TensorKeyView key, size_t count) {
+  auto it = entries_.find(key);
+  if (it == entries_.end()) it = entries_.try_emplace(TensorKey(key)).first;
+  Entry& entry = it->second;
+  if (entry.values == nullptr || entry.count != count) {
+    // First: what is gone may be what makes room.
+    entry.values = ResultData();
+    RONDA_ASSIGN_OR_RETURN(entry.values, allocate_(key.name, count * sizeof(float)));
+    entry.count = count;
+  }
+  return reinterpret_cast<float*>(entry.values.get());
+}
+
+void ErrorFeedback::Drop(ProcessSetId process_set) {
+  absl::erase_if(entries_, [&](const auto& entry) { return entry.first.process_set == process_set; });
+}
+
+bool IsLossy(WireFormat wire, DType dtype) {
+  switch (wire) {
+    case WireFormat::kNone:
+      return false;
+    case WireFormat::kFloat16:
+    case WireFormat::kBfloat16:
+      return dtype == DType::kFloat32 || dtype == DType::kFloat64;
+    case WireFormat::kFp8E4M3:
+    case WireFormat::kFp8E5M2:
+      return IsFloatingPoint(dtype);
+  }
+  return false;
+}
+
+absl::Status Reductions::Run(const BucketRun& run) {
+  // All tensors of a bucket have asked for it, or none.
+  const bool detects_overflow = run.request(0).overflow == TensorRequest::Overflow::kDetected;
+  RONDA_RETURN_IF_ERROR(PrepareSegments(run));
+  if (detects_overflow) RONDA_RETURN_IF_ERROR(plane_->PrepareOverflow(run.size()));
+  RONDA_RETURN_IF_ERROR(Reduce(run));
+  if (IsVetoed(run.info)) {
+    staged_.clear();
+    return absl::OkStatus();
+  }
+  if (detects_overflow) RONDA_RETURN_IF_ERROR(DetectOverflow(run));
+  for (const Staged& staged : staged_) {
+    RONDA_RETURN_IF_ERROR(plane_->Copy(staged.output, staged.data.get(), staged.bytes));
+  }
+  staged_.clear();
+  return absl::OkStatus();
+}
+
+absl::Status Reductions::PrepareSegments(const BucketRun& run) {
+  segments_.clear();
+  for (size_t i = 0; i < run.size(); ++i) {
+    Segment& segment = segments_.emplace_back();
+    segment.count = static_cast<size_t>(ElementCount(run.request(i).shape));
+    if (run.takes_part()) RONDA_RETURN_IF_ERROR(PrepareOwnSegment(run, i, &segment));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Reductions::PrepareOwnSegment(const BucketRun& run, size_t i, Segment* segment) {
+  const Submission& submission = run.submission(i);
+  const TensorRequest& request = run.request(i);
+  segment->input = submission.input;
+  segment->output = submission.output;
+  if (submission.error_feedback == Submission::ErrorFeedback::kOn && IsLossy(request.wire, request.dtype)) {
+    RONDA_ASSIGN_OR_RETURN(segment->residual, feedback_.Residual(request.key(), segment->count));
+  }
+  return request.op == OpType::kAllreduce ? absl::OkStatus() : PreparePart(run, i, segment);
+}
+
+absl::Status Reductions::PreparePart(const BucketRun& run, size_t i, Segment* segment) {
+  const Submission& submission = run.submission(i);
+  const TensorRequest& request = run.request(i);
+  if (request.op == OpType::kReduce) {
+    if (run.PositionOf(request.root) != *run.position) return absl::OkStatus();
+    segment->part_count = segment->count;
+    if (submission.output != submission.input) return absl::OkStatus();
+    const size_t bytes = TensorBytes(request);
+    RONDA_ASSIGN_OR_RETURN(auto data, plane_->Allocate(request, bytes));
+    segment->output = data.get();
+    staged_.push_back({.data = std::move(data), .output = submission.output, .bytes = bytes});
+    return absl::OkStatus();
+  }
+  const RowRange rows = EvenSplit(request.shape.front(), run.participants(), *run.position);
+  const size_t row = RowElements(request);
+  segment->part_begin = static_cast<size_t>(rows.begin) * row;
+  segment->part_count = static_cast<size_t>(rows.count) * row;
+  OperationResult& result = run.results[i];
+  RONDA_ASSIGN_OR_RETURN(result.data, plane_->Allocate(request, segment->part_count * SizeOf(request.dtype)));
+  result.first_dims = {rows.count};
+  segment->output = result.data.get();
+  return absl::OkStatus();
+}
+
+absl::Status Reductions::Reduce(const BucketRun& run) {
+  const TensorRequest& kind = run.request(0);
+  const bool averages = kind.reduction == Reduction::kAverage;
+  const ReduceCall call = {.info = run.info,
+                           .segments = segments_,
+                           .dtype = kind.dtype,
+                           .wire = kind.wire,
+                           .op = KernelOp(kind.reduction),
+                           .prescale = {.multiplier = kind.prescale},
+                           .postscale = {.multiplier = kind.postscale, .divisor = averages ? run.averaged_over() : 1},
+                           .delivery = DeliveryOf(kind.op)};
+  return kind.reduction == Reduction::kAdasum ? Adasum(&plane_->communicator(), &plane_->adasum_ops(), call)
+                                              : plane_->communicator().Reduce(call);
+}
+
+absl::Status Reductions::DetectOverflow(const BucketRun& run) {
+  const TensorRequest& kind = run.request(0);
+  const bool is_everywhere = kind.op == OpType::kAllreduce;
+  parts_.assign(run.size(), {});
+  for (size_t i = 0; i < run.size() && run.takes_part(); ++i) {
+    const Segment& segment = segments_[i];
+    parts_[i] = {.data = segment.output, .count = is_everywhere ? segment.count : segment.part_count};
+  }
+  RONDA_ASSIGN_OR_RETURN(uint8_t* const flags, plane_->FindNonFinite(parts_, kind.dtype));
+  if (!is_everywhere) RONDA_RETURN_IF_ERROR(VoteOnOverflow(run, flags));
+  return plane_->DeliverOverflow(flags, run.results);
+}
+
+// A rank that has vetoed a bucket whose votes are still open has no tensors in it, but is one of the group all the
+// same.
+absl::Status Reductions::VoteOnOverflow(const BucketRun& run, uint8_t* flags) {
+  Segment segment = {.count = run.size()};
+  const bool is_member = run.takes_part() || run.info.ballot != nullptr;
+  if (is_member) segment.input = segment.output = flags;
+  CallInfo info = run.info;
+  info.ballot = nullptr;  // the data has taken it along
+  return plane_->communicator().Reduce(
+      {.info = info, .segments = {&segment, 1}, .dtype = DType::kUint8, .op = ReduceOp::kMax});
+}
+
+absl::Status Exchanges::Run(const BucketRun& run) {
+  for (size_t i = 0; i < run.size(); ++i) RONDA_RETURN_IF_ERROR(RunOne(run, i));
+  return absl::OkStatus();
+}
+
+absl::Status Exchanges::RunOne(const BucketRun& run, size_t i) {
+  switch (run.request(i).op) {
+    case OpType::kBroadcast:
+      return Broadcast(run, i);
+    case OpType::kAllgather:
+    case OpType::kGather:
+      return Gather(run, i);
+    case OpType::kScatter:
+      return Scatter(run, i);
+    case OpType::kAlltoall:
+      return Alltoall(run, i);
+    case OpType::kSendRecv:
+      return SendRecv(run, i);
+    default:
+      return plane_->communicator().Barrier(run.info);
+  }
+}
+
+absl::Status Exchanges::Broadcast(const BucketRun& run, size_t i) {
+  const TensorRequest& request = run.request(i);
+  return plane_->communicator().Broadcast({.info = run.info,
+                                           .data = run.takes_part() ? run.submission(i).output : nullptr,
+                                           .bytes = TensorBytes(request),
+                                           .root = run.PositionOf(request.root)});
+}
+
+absl::Status Exchanges::Gather(const BucketRun& run, size_t i) {
+  const TensorRequest& request = run.request(i);
+  const Group& members = *run.bucket.members;
+  const std::vector<int64_t>& first_dims = run.bucket.responses[i]->first_dims;  // by member
+  std::vector<int64_t> rows;                                                     // by participant
+  for (RankId rank : run.bucket.participants->ranks()) rows.push_back(first_dims[*members.PositionOf(rank)]);
+  RONDA_ASSIGN_OR_RETURN(const Extent extent, ExtentOf(request, rows));
+  AllgatherCall call = {.info = run.info, .bytes_per_rank = extent.bytes};
+  if (request.op == OpType::kGather) call.receiver = run.PositionOf(request.root);
+  if (run.takes_part()) {
+    call.input = run.submission(i).input;
+    run.results[i].number = run.averaged_over();
+    if (!call.receiver || call.receiver == run.position) {
+      RONDA_ASSIGN_OR_RETURN(run.results[i].data, plane_->Allocate(request, extent.total));
+      run.results[i].first_dims = first_dims;
+      call.output = run.results[i].data.get();
+    }
+  }
+  return plane_->communicator().Allgather(call);
+}
+
+absl::Status Exchanges::Scatter(const BucketRun& run, size_t i) {
+  const TensorRequest& request = run.request(i);
+  const size_t members = static_cast<size_t>(run.participants());
+  const size_t root = static_cast<size_t>(run.PositionOf(request.root));
+  std::vector<int64_t> of_root(members);
+  if (run.takes_part() && static_cast<size_t>(*run.position) == root) {
+    of_root = SplitsOf(run.submission(i), run.participants());
+  }
+  RONDA_RETURN_IF_ERROR(host_->Broadcast(
+      {.info = WholeJob(run.info), .data = of_root.data(), .bytes = members * sizeof(int64_t), .root = request.root}));
+  std::vector<int64_t> splits(members * members);
+  std::copy(of_root.begin(), of_root.end(), splits.begin() + static_cast<std::ptrdiff_t>(root * members));
+  RONDA_RETURN_IF_ERROR(MoveRows(run, i, splits));
+  if (run.takes_part()) run.results[i].first_dims = {of_root[static_cast<size_t>(*run.position)]};
+  return absl::OkStatus();
+}
+
+absl::Status Exchanges::Alltoall(const BucketRun& run, size_t i) {
+  RONDA_ASSIGN_OR_RETURN(const std::vector<int64_t> splits, ShareSplits(run, i));
+  RONDA_RETURN_IF_ERROR(MoveRows(run, i, splits));
+  if (!run.takes_part()) return absl::OkStatus();
+  const int members = run.participants();
+  for (int sender = 0; sender < members; ++sender) {
+    run.results[i].first_dims.push_back(splits[sender * members + *run.position]);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<int64_t>> Exchanges::ShareSplits(const BucketRun& run, size_t i) {
+  const size_t members = static_cast<size_t>(run.participants());
+  std::vector<int64_t> own;
+  if (run.takes_part()) own = SplitsOf(run.submission(i), run.participants());
+  std::vector<size_t> bytes_per_rank(static_cast<size_t>(host_->size()), 0);
+  for (RankId rank : run.bucket.participants->ranks()) bytes_per_rank[rank] = members * sizeof(int64_t);
+  std::vector<int64_t> splits(members * members);
+  RONDA_RETURN_IF_ERROR(host_->Allgather(
+      {.info = WholeJob(run.info), .input = own.data(), .output = splits.data(), .bytes_per_rank = bytes_per_rank}));
+  return splits;
+}
+
+absl::Status Exchanges::MoveRows(const BucketRun& run, size_t i, const std::vector<int64_t>& splits) {
+  const TensorRequest& request = run.request(i);
+  RONDA_ASSIGN_OR_RETURN(const Extent extent, ExtentOf(request, splits));
+  AlltoallCall call = {.info = run.info, .bytes = extent.bytes};
+  if (run.takes_part()) {
+    size_t received = 0;
+    for (size_t from = static_cast<size_t>(*run.position); from < extent.bytes.size();
+         from += static_cast<size_t>(run.participants())) {
+      received += extent.bytes[from];
+    }
+    RONDA_ASSIGN_OR_RETURN(run.results[i].data, plane_->Allocate(request, received));
+    call.input = run.submission(i).input;
+    call.output = run.results[i].data.get();
+  }
+  return plane_->communicator().Alltoall(call);
+}
+
+absl::Status Exchanges::SendRecv(const BucketRun& run, size_t i) {
+  const TensorRequest& request = run.request(i);
+  const int sender = run.PositionOf(request.root);
+  const int receiver = run.PositionOf(request.receiver);
+  std::vector<size_t> bytes(4, 0);  // the two participants, squared
+  bytes[static_cast<size_t>(sender * 2 + receiver)] = TensorBytes(request);
+  AlltoallCall call = {.info = run.info, .bytes = bytes};
+  if (run.position == sender) call.input = run.submission(i).input;
+  if (run.position == receiver) call.output = run.submission(i).output;
+  return plane_->communicator().Alltoall(call);
+}
+
+}  // namespace ronda

@@ -1,0 +1,179 @@
+#ifndef RONDA_RUNTIME_ENGINE_OPERATIONS_H_
+#define RONDA_RUNTIME_ENGINE_OPERATIONS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "runtime/base/types.h"
+#include "runtime/collectives/communicator.h"
+#include "runtime/engine/data_plane.h"
+#include "runtime/engine/handle.h"
+#include "runtime/engine/submission.h"
+#include "runtime/engine/tensor_queue.h"
+#include "runtime/negotiation/messages.h"
+#include "runtime/negotiation/tensor_key.h"
+
+namespace ronda {
+
+// A bucket that is being carried out, as one rank sees it. A rank that takes no part (it is not in the process set, or
+// has joined) makes the same calls to the communicator, without buffers.
+//
+// Owns nothing.
+struct BucketRun {
+  const AgreedBucket& bucket;
+  CallInfo info;
+  std::optional<int> position;                     // among the participants; nullopt: this rank takes no part
+  absl::Span<const TensorEntry* const> entries{};  // this rank's, by response; empty if it takes no part
+  absl::Span<OperationResult> results{};           // what to leave with the handles, by response; empty likewise
+
+  bool takes_part() const { return position.has_value(); }
+  size_t size() const { return bucket.responses.size(); }
+  const TensorRequest& request(size_t i) const { return bucket.responses[i]->request; }
+
+  // REQUIRES: takes_part().
+  const Submission& submission(size_t i) const { return entries[i]->submission; }
+
+  int participants() const { return bucket.participants->size(); }
+
+  // How many ranks an average counts.
+  int averaged_over() const {
+    const bool counts_joined = bucket.absent == TensorRequest::Absent::kCountedAsZeros;
+    return counts_joined ? bucket.members->size() : participants();
+  }
+
+  // The place of `rank` among the participants.
+  // REQUIRES: it is one of them; the negotiation has failed operations whose root has joined.
+  int PositionOf(RankId rank) const { return *bucket.participants->PositionOf(rank); }
+};
+
+// What one unit of the first dimension has: elements, and their bytes.
+// REQUIRES: the shape has a first dimension.
+size_t RowElements(const TensorRequest& request);
+size_t RowBytes(const TensorRequest& request);
+
+// The number of `rows` that the member at `position` of `members` gets when they are split as evenly as possible: the
+// first rows % members get one more.
+struct RowRange {
+  int64_t begin = 0;
+  int64_t count = 0;
+};
+RowRange EvenSplit(int64_t rows, int members, int position);
+
+// Keeps, for each tensor that asks for it, what rounding this rank's contributions to the wire's format has lost so
+// far: the next contribution makes up for it. (What is lost when the reduced value is rounded is not made up for: it is
+// the same on all ranks, and none of them owns it.)
+//
+// Thread-compatible: used by the thread that has the turn (progress_engine.h).
+class ErrorFeedback {
+ public:
+  // Makes memory full of zeros for what is kept of a tensor, where the tensor is.
+  using Allocate = std::function<absl::StatusOr<ResultData>(absl::string_view tensor, size_t bytes)>;
+
+  explicit ErrorFeedback(Allocate allocate) : allocate_(std::move(allocate)) {}
+
+  // The residual of a tensor of `count` elements, zeros at first, and again whenever the count has changed. Valid until
+  // the next call for this tensor, or Drop.
+  // Errors: those of Allocate.
+  absl::StatusOr<float*> Residual(TensorKeyView key, size_t count);
+
+  // Forgets all tensors of a process set.
+  void Drop(ProcessSetId process_set);
+
+ private:
+  struct Entry {
+    ResultData values;
+    size_t count = 0;
+  };
+
+  const Allocate allocate_;
+  TensorKeyMap<Entry> entries_;
+};
+
+// Whether rounding to `wire` changes values of `dtype`.
+bool IsLossy(WireFormat wire, DType dtype);
+
+// Carries out buckets of allreduce, reduce and reducescatter: one Reduce, or an Adasum, whatever the number of tensors.
+//
+// Where overflow is to be detected, all participants learn of a non-finite element in anybody's part of the result:
+// an allreduce leaves the same bits everywhere, so each looks at its own; otherwise a second, tiny reduction tells.
+//
+// Thread-compatible: used by the thread that has the turn (progress_engine.h). The plane is not owned.
+class Reductions {
+ public:
+  explicit Reductions(DataPlane* plane)
+      : plane_(plane),
+        feedback_([plane](absl::string_view tensor, size_t bytes) { return plane->AllocateZeros(tensor, bytes); }) {}
+
+  // Errors: the communicator's; RESOURCE_EXHAUSTED if there is no memory for a result.
+  absl::Status Run(const BucketRun& run);
+
+  // The process set is no more: forget what was kept for its tensors.
+  void Drop(ProcessSetId process_set) { feedback_.Drop(process_set); }
+
+ private:
+  // A root's result that cannot be written to its output before all of the input, at the same place, has been read.
+  struct Staged {
+    ResultData data;
+    void* output;
+    size_t bytes;
+  };
+
+  absl::Status PrepareSegments(const BucketRun& run);
+  absl::Status PrepareOwnSegment(const BucketRun& run, size_t i, Segment* segment);
+  absl::Status PreparePart(const BucketRun& run, size_t i, Segment* segment);
+  absl::Status Reduce(const BucketRun& run);
+  absl::Status DetectOverflow(const BucketRun& run);
+  absl::Status VoteOnOverflow(const BucketRun& run, uint8_t* flags);
+
+  DataPlane* const plane_;
+  ErrorFeedback feedback_;
+  std::vector<Segment> segments_;  // kept for its memory, as the next two
+  std::vector<Staged> staged_;     // empty between calls
+  std::vector<TensorView> parts_;  // by response: this rank's part of the result
+};
+
+// Carries out what moves tensors without computing: broadcast, allgather, gather, scatter, alltoall, send/recv and
+// barrier, one call to the communicator a tensor.
+//
+// How the rows of an alltoall or scatter are split only the senders know; the communicator wants to know it on every
+// rank of the job. So the splits travel first, over the whole job.
+//
+// Thread-compatible: used by the thread that has the turn (progress_engine.h). The plane and `host`,
+// the communicator that moves what is in the host's memory, are not owned.
+class Exchanges {
+ public:
+  Exchanges(DataPlane* plane, Communicator* host) : plane_(plane), host_(host) {}
+
+  // Errors: the communicator's; RESOURCE_EXHAUSTED if there is no memory for a result.
+  absl::Status Run(const BucketRun& run);
+
+ private:
+  absl::Status RunOne(const BucketRun& run, size_t i);
+  absl::Status Broadcast(const BucketRun& run, size_t i);
+  absl::Status Gather(const BucketRun& run, size_t i);
+  absl::Status Scatter(const BucketRun& run, size_t i);
+  absl::Status Alltoall(const BucketRun& run, size_t i);
+  absl::Status SendRecv(const BucketRun& run, size_t i);
+
+  // Sends rows as `splits` says ([sender * participants + receiver]) and leaves what arrives with the result, but for
+  // the first dimensions.
+  absl::Status MoveRows(const BucketRun& run, size_t i, const std::vector<int64_t>& splits);
+  // How many rows each participant sends to each.
+  absl::StatusOr<std::vector<int64_t>> ShareSplits(const BucketRun& run, size_t i);
+
+  DataPlane* const plane_;
+  Communicator* const host_;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_ENGINE_OPERATIONS_H_

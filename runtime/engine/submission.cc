@@ -1,0 +1,341 @@
+#include "runtime/engine/submission.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/negotiation/operation_rules.h"
+
+namespace ronda {
+namespace {
+
+// Which ranks of the process set pass a buffer.
+enum class Who : uint8_t { kNobody, kMembers, kRoot, kReceiver };
+
+struct Rules {
+  Who input;
+  Who output;
+  enum class Reduces : uint8_t { kNo, kYes } reduces;
+  Who splits;
+};
+
+constexpr Rules kRules[kOpTypeCount] = {
+    {Who::kMembers, Who::kMembers, Rules::Reduces::kYes, Who::kNobody},  // allreduce
+    {Who::kMembers, Who::kNobody, Rules::Reduces::kNo, Who::kNobody},    // allgather
+    {Who::kNobody, Who::kMembers, Rules::Reduces::kNo, Who::kNobody},    // broadcast
+    {Who::kNobody, Who::kNobody, Rules::Reduces::kNo, Who::kNobody},     // barrier
+    {Who::kMembers, Who::kRoot, Rules::Reduces::kYes, Who::kNobody},     // reduce
+    {Who::kMembers, Who::kNobody, Rules::Reduces::kYes, Who::kNobody},   // reducescatter
+    {Who::kMembers, Who::kNobody, Rules::Reduces::kNo, Who::kNobody},    // gather
+    {Who::kRoot, Who::kNobody, Rules::Reduces::kNo, Who::kRoot},         // scatter
+    {Who::kMembers, Who::kNobody, Rules::Reduces::kNo, Who::kMembers},   // alltoall
+    {Who::kRoot, Who::kReceiver, Rules::Reduces::kNo, Who::kNobody},     // send/recv
+    {Who::kNobody, Who::kNobody, Rules::Reduces::kNo, Who::kNobody},     // join
+    {Who::kNobody, Who::kNobody, Rules::Reduces::kNo, Who::kNobody},     // add_process_set
+    {Who::kNobody, Who::kNobody, Rules::Reduces::kNo, Who::kNobody},     // remove_process_set
+};
+
+// The checks of one submission, in the order in which a later one may rely on an earlier one.
+class Check {
+ public:
+  Check(const Submission& submission, const Submitter& submitter)
+      : submission_(submission),
+        request_(submission.request),
+        submitter_(submitter),
+        rules_(kRules[static_cast<int>(submission.request.op)]) {}
+
+  absl::Status Run() {
+    if (request_.name.empty()) return absl::InvalidArgumentError("a tensor needs a name, the same on every rank");
+    RONDA_RETURN_IF_ERROR(ProcessSet());
+    RONDA_RETURN_IF_ERROR(Root());
+    RONDA_RETURN_IF_ERROR(Extent());
+    RONDA_RETURN_IF_ERROR(Buffers());
+    RONDA_RETURN_IF_ERROR(Overlap());
+    RONDA_RETURN_IF_ERROR(rules_.reduces == Rules::Reduces::kYes ? Reduces() : DoesNotReduce());
+    RONDA_RETURN_IF_ERROR(Splits());
+    RONDA_RETURN_IF_ERROR(Membership());
+    return Limits();
+  }
+
+ private:
+  template <typename... Parts>
+  absl::Status Invalid(const Parts&... parts) const {
+    // Names that Ronda itself gives mean nothing to the caller.
+    const bool is_callers = !absl::StartsWith(request_.name, "ronda/");
+    const std::string tensor = is_callers ? absl::StrCat(" of tensor '", request_.name, "'") : "";
+    return absl::InvalidArgumentError(absl::StrCat(Name(request_.op), tensor, ": ", parts...));
+  }
+
+  // Whether this rank is one of `who`.
+  bool IsOne(Who who) const {
+    switch (who) {
+      case Who::kNobody:
+        return false;
+      case Who::kMembers:
+        return true;
+      case Who::kRoot:
+        return submitter_.rank == request_.root;
+      case Who::kReceiver:
+        return submitter_.rank == request_.receiver;
+    }
+    return false;
+  }
+
+  absl::Status ProcessSet() {
+    if (request_.process_set == kGlobalProcessSet) {
+      set_ = &submitter_.process_sets->global();
+      return absl::OkStatus();
+    }
+    const auto found = submitter_.process_sets->Find(request_.process_set);
+    if (!found.ok()) return Invalid(found.status().message());
+    kept_ = *found;
+    set_ = kept_.get();
+    if (set_->Contains(submitter_.rank)) return absl::OkStatus();
+    return Invalid("rank ", submitter_.rank, " is not in process set ", request_.process_set, ", whose ranks are ",
+                   absl::StrJoin(set_->ranks(), ", "), ": submit it on those only");
+  }
+
+  absl::Status InSet(absl::string_view what, RankId rank) const {
+    if (set_->Contains(rank)) return absl::OkStatus();
+    return Invalid(what, " ", rank, " is not in process set ", request_.process_set, ", whose ranks are ",
+                   absl::StrJoin(set_->ranks(), ", "), ": name one of them");
+  }
+
+  absl::Status Root() const {
+    if (!HasRoot(request_.op)) return absl::OkStatus();
+    if (request_.op != OpType::kSendRecv) return InSet("root", request_.root);
+    RONDA_RETURN_IF_ERROR(InSet("sender", request_.root));
+    RONDA_RETURN_IF_ERROR(InSet("receiver", request_.receiver));
+    if (request_.root == request_.receiver) {
+      return Invalid("rank ", request_.root, " is sender and receiver: copy the tensor instead");
+    }
+    if (IsOne(Who::kRoot) || IsOne(Who::kReceiver)) return absl::OkStatus();
+    return Invalid("rank ", submitter_.rank, " is neither the sender, ", request_.root, ", nor the receiver, ",
+                   request_.receiver, ": submit it on those two only");
+  }
+
+  // Also a shape with a zero among its dimensions must not overflow in the others: whoever multiplies them may meet
+  // the zero last.
+  absl::Status Extent() {
+    if (NeedsFirstDimension(request_.op) && request_.shape.empty()) {
+      return Invalid("a scalar has no first dimension to divide or join along: give it the shape [1]");
+    }
+    int64_t bytes = static_cast<int64_t>(SizeOf(request_.dtype));
+    for (int64_t dim : request_.shape) {
+      if (dim < 0) return Invalid("shape ", ToString(request_.shape), " has a negative dimension");
+      if (__builtin_mul_overflow(bytes, std::max<int64_t>(dim, 1), &bytes)) {
+        return Invalid("shape ", ToString(request_.shape), " of ", Name(request_.dtype),
+                       " has more bytes than 64 bits can count");
+      }
+    }
+    bytes_ = ElementCount(request_.shape) == 0 ? 0 : bytes;
+    return absl::OkStatus();
+  }
+
+  absl::Status Buffers() const {
+    if (request_.memory != Memory::kHost && rules_.input == Who::kNobody && rules_.output == Who::kNobody) {
+      return Invalid("it has no tensor that could be in the memory of a GPU: leave that out");
+    }
+    if (bytes_ == 0) return absl::OkStatus();
+    if (IsOne(rules_.input) && submission_.input == nullptr) {
+      return Invalid("input is null, but shape ", ToString(request_.shape), " has elements");
+    }
+    if (IsOne(rules_.output) && submission_.output == nullptr) {
+      return Invalid("output is null, but shape ", ToString(request_.shape), " has elements");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Overlap() const {
+    if (!IsOne(rules_.input) || !IsOne(rules_.output)) return absl::OkStatus();
+    const auto input = reinterpret_cast<uintptr_t>(submission_.input);
+    const auto output = reinterpret_cast<uintptr_t>(submission_.output);
+    const uintptr_t distance = input > output ? input - output : output - input;
+    if (distance == 0 || distance >= static_cast<uintptr_t>(bytes_)) return absl::OkStatus();
+    return Invalid("input and output overlap by ", static_cast<uintptr_t>(bytes_) - distance,
+                   " bytes: pass the same pointer or disjoint buffers");
+  }
+
+  absl::Status Reduces() const {
+    const char* const reduction = Name(request_.reduction);
+    const char* const dtype = Name(request_.dtype);
+    if (request_.reduction == Reduction::kAverage && request_.dtype == DType::kBool) {
+      return Invalid("bool cannot be averaged; use sum (logical or) or product (logical and)");
+    }
+    if (!Supports(KernelOp(request_.reduction), request_.dtype)) {
+      return Invalid(reduction, " is not defined on ", dtype, ": use an integer type or bool");
+    }
+    if (!std::isfinite(request_.prescale) || !std::isfinite(request_.postscale)) {
+      return Invalid("prescale and postscale must be finite");
+    }
+    if (request_.reduction == Reduction::kAdasum) RONDA_RETURN_IF_ERROR(Adasum());
+    const bool adds = request_.reduction == Reduction::kSum || request_.reduction == Reduction::kAverage;
+    if (submission_.error_feedback == Submission::ErrorFeedback::kOn && !adds) {
+      return Invalid("error feedback makes up for rounding in sums and averages, not in ", reduction, ": leave it off");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Adasum() const {
+    if (request_.op != OpType::kAllreduce) return Invalid("only an allreduce can be an Adasum");
+    if (!IsFloatingPoint(request_.dtype)) {
+      return Invalid("Adasum is not defined on ", Name(request_.dtype), ": use a floating-point type");
+    }
+    if (request_.wire == WireFormat::kFp8E4M3 || request_.wire == WireFormat::kFp8E5M2) {
+      return Invalid("Adasum does not travel as ", Name(request_.wire), ": use fp16, bf16 or none");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status DoesNotReduce() const {
+    const char* option = nullptr;
+    if (request_.wire != WireFormat::kNone) option = "a wire format";
+    if (request_.overflow != TensorRequest::Overflow::kIgnored) option = "overflow detection";
+    if (submission_.error_feedback != Submission::ErrorFeedback::kOff) option = "error feedback";
+    if (option == nullptr) return absl::OkStatus();
+    return Invalid(option, " is for allreduce, reduce and reducescatter: leave it off");
+  }
+
+  absl::Status Splits() const {
+    const std::vector<int64_t>& splits = submission_.splits;
+    const bool wanted = IsOne(rules_.splits);
+    if (!wanted && !splits.empty()) return Invalid("splits are for alltoall, and for the root of a scatter");
+    if (!wanted || (splits.empty() && request_.op == OpType::kScatter)) return absl::OkStatus();
+    const int64_t rows = request_.shape.front();
+    if (splits.empty()) {
+      if (rows % set_->size() == 0) return absl::OkStatus();
+      return Invalid("its ", rows, " rows cannot be split evenly among ", set_->size(), " ranks: pass splits");
+    }
+    if (splits.size() != static_cast<size_t>(set_->size())) {
+      return Invalid("splits has ", splits.size(), " entries for ", set_->size(), " ranks: pass one for each");
+    }
+    int64_t left = rows;
+    for (int64_t split : splits) {
+      if (split < 0) return Invalid("splits has the negative entry ", split);
+      if (split > left) return Invalid("splits has more rows than the tensor, which has ", rows);
+      left -= split;
+    }
+    if (left > 0) return Invalid("splits leaves out ", left, " of ", rows, " rows: they must add up");
+    return absl::OkStatus();
+  }
+
+  absl::Status Membership() const {
+    if (!ChangesProcessSets(request_.op)) return absl::OkStatus();
+    if (request_.process_set != kGlobalProcessSet) return Invalid("all ranks do that: leave process_set at 0");
+    return request_.op == OpType::kAddProcessSet ? Added() : Removed();
+  }
+
+  absl::Status Added() const {
+    const std::vector<RankId>& members = request_.members;
+    if (members.empty()) return Invalid("a process set needs at least one rank");
+    if (members.front() < 0 || members.back() >= submitter_.world_size ||
+        std::adjacent_find(members.begin(), members.end(), std::greater_equal<>()) != members.end()) {
+      return Invalid("members [", absl::StrJoin(members, ", "), "] should be ascending ranks of this job, 0 to ",
+                     submitter_.world_size - 1, ", each once");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Removed() const {
+    if (request_.subject == kGlobalProcessSet) return Invalid("process set 0 is the job itself and stays");
+    const auto found = submitter_.process_sets->Find(request_.subject);
+    return found.ok() ? absl::OkStatus() : Invalid(found.status().message());
+  }
+
+  absl::Status Limits() const {
+    if (!request_.limits) return absl::OkStatus();
+    if (request_.limits->warning > absl::ZeroDuration() && request_.limits->deadline > absl::ZeroDuration()) {
+      return absl::OkStatus();
+    }
+    return Invalid("warning ", absl::FormatDuration(request_.limits->warning), " and deadline ",
+                   absl::FormatDuration(request_.limits->deadline), " must be above zero");
+  }
+
+  const Submission& submission_;
+  const TensorRequest& request_;
+  const Submitter& submitter_;
+  const Rules& rules_;
+  const Group* set_ = nullptr;         // once ProcessSet() has succeeded
+  std::shared_ptr<const Group> kept_;  // the same, if it may be removed meanwhile
+  int64_t bytes_ = 0;                  // of the tensor, once Extent() has succeeded
+};
+
+bool InSameGroup(const TensorRequest& a, const TensorRequest& b) {
+  return a.group == b.group && a.process_set == b.process_set;
+}
+
+// How many of `submissions` are in the group of `request`.
+int64_t MembersOfGroup(absl::Span<const Submission> submissions, const TensorRequest& request) {
+  return std::count_if(submissions.begin(), submissions.end(),
+                       [&](const Submission& other) { return InSameGroup(other.request, request); });
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const Group>> ProcessSets::Find(ProcessSetId id) const {
+  if (id == kGlobalProcessSet) return global_;
+  {
+    MutexLock lock(&mu_);
+    if (auto group = table_.Find(id)) return group;
+    if (table_.Known(id)) {
+      return absl::InvalidArgumentError(absl::StrCat("process set ", id, " was removed: use another, or 0 for all"));
+    }
+  }
+  return absl::InvalidArgumentError(absl::StrCat("there is no process set ", id, ", only ", absl::StrJoin(Ids(), ", "),
+                                                 ": add it on every rank first"));
+}
+
+std::vector<ProcessSetId> ProcessSets::Ids() const {
+  MutexLock lock(&mu_);
+  std::vector<ProcessSetId> ids;
+  for (ProcessSetId id = 0; id < table_.next_id(); ++id) {
+    if (table_.Find(id) != nullptr) ids.push_back(id);
+  }
+  return ids;
+}
+
+absl::Status ProcessSets::Apply(const Response& response) {
+  MutexLock lock(&mu_);
+  return table_.Apply(response);
+}
+
+absl::Status AboutTensor(const std::string& name, const absl::Status& status) {
+  if (status.ok()) return status;
+  try {
+    return absl::Status(status.code(), absl::StrCat("tensor '", name, "': ", status.message()));
+  } catch (const std::bad_alloc&) {
+    return status;
+  }
+}
+
+absl::Status CheckSubmission(const Submission& submission, const Submitter& submitter) {
+  return CheckSubmissions({&submission, 1}, submitter);
+}
+
+absl::Status CheckSubmissions(absl::Span<const Submission> submissions, const Submitter& submitter) {
+  for (const Submission& submission : submissions) RONDA_RETURN_IF_ERROR(Check(submission, submitter).Run());
+  const TensorRequest* counted = nullptr;  // most often all are of one group
+  int64_t present = 0;
+  for (const Submission& submission : submissions) {
+    const TensorRequest& request = submission.request;
+    if (counted == nullptr || !InSameGroup(*counted, request)) {
+      present = request.group.empty() ? 0 : MembersOfGroup(submissions, request);
+      counted = &request;
+    }
+    if (present == request.group_size) continue;
+    return absl::InvalidArgumentError(absl::StrCat("tensor '", request.name, "': group '", request.group,
+                                                   "' is said to have ", request.group_size, " tensors, but ", present,
+                                                   " are submitted: submit a group in one call"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ronda

@@ -1,0 +1,202 @@
+#include "runtime/schedule/schedule_planner.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "runtime/schedule/fusion_planner.h"
+
+namespace ronda {
+namespace {
+
+constexpr int kMostSteps = 1024;
+constexpr size_t kBatchesKept = 8;  // of four steps; more would hardly say more about what is ready together
+
+// What is never divided: a tensor, or all tensors of a group.
+struct Item {
+  std::vector<const StepTensor*> tensors;
+  absl::Duration ready;  // of the last of them
+  size_t bytes = 0;
+
+  const TensorRequest& request() const { return tensors.front()->response->request; }
+};
+
+struct PlannedBucket {
+  const TensorRequest* kind;  // that of its first tensor
+  absl::Duration ready;       // when its last item is
+  size_t bytes = 0;
+  std::vector<CacheId> ids;
+};
+
+// Successive items that were all together in some step, in their buckets: each was submitted before any other was
+// complete, so the order among them is free.
+struct Wave {
+  const StepTensor* first = nullptr;
+  std::vector<size_t> places;  // of StepTensor::batches in which they are equal
+  std::vector<PlannedBucket> buckets;
+};
+
+std::vector<size_t> AllPlaces(const StepTensor& tensor) {
+  std::vector<size_t> places(tensor.batches.size());
+  for (size_t place = 0; place < places.size(); ++place) places[place] = place;
+  return places;
+}
+
+// Those of `places` in which all of `item` was together with `first`.
+std::vector<size_t> Together(const StepTensor& first, const Item& item, std::vector<size_t> places) {
+  std::erase_if(places, [&](size_t place) {
+    return std::any_of(item.tensors.begin(), item.tensors.end(),
+                       [&](const StepTensor* tensor) { return tensor->batches[place] != first.batches[place]; });
+  });
+  return places;
+}
+
+std::vector<Item> ItemsOf(const std::vector<StepTensor>& step) {
+  std::vector<Item> items;
+  TensorKeyMap<size_t> item_of_group;
+  for (const StepTensor& tensor : step) {
+    const TensorRequest& request = tensor.response->request;
+    size_t place = items.size();
+    if (!request.group.empty()) {
+      place = item_of_group.emplace(TensorKey(request.process_set, request.group), place).first->second;
+    }
+    if (place == items.size()) items.emplace_back();
+    Item& item = items[place];
+    item.tensors.push_back(&tensor);
+    item.ready = std::max(item.ready, tensor.ready);
+    item.bytes += TensorBytes(request);
+  }
+  std::stable_sort(items.begin(), items.end(), [](const Item& a, const Item& b) { return a.ready < b.ready; });
+  return items;
+}
+
+// Whether one bucket can hold a group.
+bool CanBeOneBucket(const Item& item, const SchedulePlanner::Options& options) {
+  if (!Fuses(item.request().op) || options.threshold == 0) return false;
+  return std::all_of(item.tensors.begin(), item.tensors.end(),
+                     [&](const StepTensor* tensor) { return SameKind(item.request(), tensor->response->request); });
+}
+
+// The bucket of the wave that takes `item`; nullptr if it needs one of its own.
+PlannedBucket* FindBucket(const Item& item, const SchedulePlanner::Options& options, Wave* wave) {
+  if (!Fuses(item.request().op) || options.threshold == 0) return nullptr;
+  const auto same_kind = [&](const PlannedBucket& bucket) { return SameKind(*bucket.kind, item.request()); };
+  const auto last = std::find_if(wave->buckets.rbegin(), wave->buckets.rend(), same_kind);
+  if (last == wave->buckets.rend() || last->bytes + item.bytes > options.threshold) return nullptr;
+  const bool is_worth_it = last->bytes < options.min_bucket_bytes || item.ready - last->ready <= options.hold;
+  return is_worth_it ? &*last : nullptr;
+}
+
+void Take(const Item& item, const SchedulePlanner::Options& options, Wave* wave) {
+  PlannedBucket* bucket = FindBucket(item, options, wave);
+  if (bucket == nullptr) bucket = &wave->buckets.emplace_back(PlannedBucket{.kind = &item.request()});
+  bucket->ready = item.ready;
+  bucket->bytes += item.bytes;
+  for (const StepTensor* tensor : item.tensors) bucket->ids.push_back(tensor->id);
+}
+
+// The wave that has no more items: its buckets as they become ready.
+void Finish(Wave* wave, std::vector<std::vector<CacheId>>* plan) {
+  std::stable_sort(wave->buckets.begin(), wave->buckets.end(),
+                   [](const PlannedBucket& a, const PlannedBucket& b) { return a.ready < b.ready; });
+  for (PlannedBucket& bucket : wave->buckets) plan->push_back(std::move(bucket.ids));
+  *wave = {};
+}
+
+}  // namespace
+
+void ScheduleDetector::Release(CacheId id, absl::Time now) {
+  if (base_ == 0 || broken_) return;
+  if (!released_.insert(id).second) {
+    BeginWithThisList();
+    // No rank can submit a tensor again before it has seen the list with it.
+    if (!released_.insert(id).second) return Break();
+  }
+  current_.push_back({id, now, list_, waits_});
+}
+
+// A step of another kind than the last one ends in front of the list that is being made.
+void ScheduleDetector::BeginWithThisList() {
+  const auto first =
+      std::find_if(current_.begin(), current_.end(), [&](const Released& entry) { return entry.list == list_; });
+  std::vector<Released> rest(first, current_.end());
+  current_.erase(first, current_.end());
+  last_.clear();
+  identical_ = 0;
+  if (!current_.empty()) EndStep();
+  current_ = std::move(rest);
+  for (const Released& entry : current_) released_.insert(entry.id);
+}
+
+void ScheduleDetector::Break() {
+  broken_ = true;
+  Restart();
+}
+
+void ScheduleDetector::Restart() {
+  current_.clear();
+  released_.clear();
+  last_.clear();
+  identical_ = 0;
+}
+
+void ScheduleDetector::EndList() {
+  ++list_;
+  broken_ = false;
+  if (EqualsLastStep()) EndStep();
+}
+
+bool ScheduleDetector::EqualsLastStep() const {
+  return !current_.empty() && current_.size() == last_.size() &&
+         std::all_of(current_.begin(), current_.end(), [&](const Released& entry) { return last_.contains(entry.id); });
+}
+
+void ScheduleDetector::EndStep() {
+  const absl::Time begin = current_.front().time;
+  for (size_t place = 0; place < current_.size(); ++place) {
+    const Released& entry = current_[place];
+    Seen& seen = last_[entry.id];
+    seen.place = place;
+    if (identical_ < kMostSteps) seen.total += entry.time - begin;
+    if (seen.batches.size() == kBatchesKept) seen.batches.erase(seen.batches.begin(), seen.batches.begin() + 2);
+    seen.batches.push_back(entry.list);
+    seen.batches.push_back(entry.waits);
+  }
+  identical_ = std::min(identical_ + 1, kMostSteps);
+  current_.clear();
+  released_.clear();
+}
+
+std::vector<ScheduleDetector::Tensor> ScheduleDetector::step() const {
+  std::vector<Tensor> tensors(last_.size());
+  for (const auto& [id, seen] : last_) tensors[seen.place] = {id, seen.total / identical_, seen.batches};
+  return tensors;
+}
+
+void ScheduleDetector::Left(uint64_t rounds) {
+  needed_ = rounds < static_cast<uint64_t>(needed_) ? std::max(base_, std::min(2 * needed_, kMostSteps)) : base_;
+  Restart();
+}
+
+std::optional<std::vector<std::vector<CacheId>>> SchedulePlanner::Plan(const std::vector<StepTensor>& step) const {
+  std::vector<std::vector<CacheId>> plan;
+  Wave wave;
+  const std::vector<Item> items = ItemsOf(step);
+  for (const Item& item : items) {
+    if (item.tensors.size() > 1 && !CanBeOneBucket(item, options_)) return std::nullopt;
+    std::vector<size_t> places;
+    if (wave.first != nullptr) places = Together(*wave.first, item, wave.places);
+    if (places.empty()) {
+      Finish(&wave, &plan);
+      wave.first = item.tensors.front();
+      places = Together(*wave.first, item, AllPlaces(*wave.first));
+    }
+    wave.places = std::move(places);
+    Take(item, options_, &wave);
+  }
+  Finish(&wave, &plan);
+  return plan;
+}
+
+}  // namespace ronda

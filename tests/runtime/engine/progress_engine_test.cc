@@ -1,0 +1,172 @@
+#include "runtime/engine/progress_engine.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <latch>
+#include <optional>
+#include <thread>
+
+namespace ronda {
+namespace {
+
+const absl::Time kSoon = absl::UnixEpoch();
+const absl::Time kLater = absl::UnixEpoch() + absl::Seconds(1);
+
+// Some steps to do.
+class FakeSteps : public ProgressEngine::Steps {
+ public:
+  Progress Advance() override {
+    if (hold != nullptr) hold->wait();
+    if (left == 0) return then;
+    --left;
+    return Progress::kSome;
+  }
+  Progress TakeNote(absl::Time) override {
+    ++noted;
+    return then;
+  }
+  absl::Time NextDeadline() override { return left > 0 ? absl::InfinitePast() : deadline; }
+  void Wake() override { ++rung; }
+
+  std::atomic<int> left{0};
+  Progress then = Progress::kNone;
+  absl::Time deadline = absl::InfiniteFuture();
+  std::atomic<int> rung{0};
+  int noted = 0;
+  std::latch* hold = nullptr;
+};
+
+class ProgressEngineTest : public ::testing::Test {
+ protected:
+  ProgressEngineTest() { progress_.Connect(&steps_); }
+
+  bool AllDone() const { return steps_.left == 0; }
+
+  FakeSteps steps_;
+  ProgressEngine progress_;
+};
+
+TEST_F(ProgressEngineTest, BackgroundThreadDoesAllThereIsAndSleeps) {
+  steps_.left = 3;
+  steps_.deadline = kSoon;
+  EXPECT_EQ(progress_.DriveUntilIdle(), kSoon);
+  EXPECT_EQ(steps_.left, 0);
+}
+
+TEST_F(ProgressEngineTest, ThereIsNothingToComeForWhenTheJobIsOver) {
+  steps_.then = FakeSteps::Progress::kOver;
+  EXPECT_EQ(progress_.DriveUntilIdle(), std::nullopt);
+  EXPECT_EQ(progress_.DriveUntilIdle(), std::nullopt);
+}
+
+TEST_F(ProgressEngineTest, WaiterStopsWhenItsOwnIsDoneAndHasTheRestDone) {
+  progress_.DriveUntilIdle();
+  steps_.left = 3;
+  EXPECT_EQ(progress_.Drive([&] { return steps_.left == 2; }), ProgressEngine::Attempt::kDriven);
+  EXPECT_EQ(steps_.left, 2);
+  EXPECT_EQ(steps_.rung, 1) << "for what is left";
+}
+
+TEST_F(ProgressEngineTest, NoThreadIsWokenIfNothingIsLeft) {
+  progress_.DriveUntilIdle();
+  steps_.left = 3;
+  progress_.Drive([&] { return AllDone(); });
+  EXPECT_EQ(steps_.rung, 0);
+}
+
+TEST_F(ProgressEngineTest, WaiterWakesForAnEarlierDeadlineAlone) {
+  steps_.deadline = kLater;
+  progress_.DriveUntilIdle();
+  progress_.Drive([] { return false; });
+  EXPECT_EQ(steps_.rung, 0);
+  steps_.deadline = kSoon;
+  progress_.Drive([] { return false; });
+  EXPECT_EQ(steps_.rung, 1);
+  progress_.Drive([] { return false; });
+  EXPECT_EQ(steps_.rung, 1) << "it is bound to come";
+}
+
+TEST_F(ProgressEngineTest, WaiterThatSeesTheEndTellsTheBackgroundThread) {
+  progress_.DriveUntilIdle();
+  steps_.then = FakeSteps::Progress::kOver;
+  progress_.Drive([] { return false; });
+  EXPECT_EQ(steps_.rung, 1);
+  EXPECT_EQ(progress_.DriveUntilIdle(), std::nullopt);
+}
+
+TEST_F(ProgressEngineTest, SubmissionWakesOnlyIfThereIsSomethingToDo) {
+  progress_.DriveUntilIdle();
+  EXPECT_EQ(progress_.TakeNote(absl::UnixEpoch()), ProgressEngine::Attempt::kDriven);
+  EXPECT_EQ(steps_.noted, 1);
+  EXPECT_EQ(steps_.rung, 0);
+  steps_.left = 1;
+  progress_.TakeNote(absl::UnixEpoch());
+  EXPECT_EQ(steps_.rung, 1);
+  EXPECT_EQ(steps_.left, 1) << "left to the background thread";
+  progress_.TakeNote(absl::UnixEpoch());
+  EXPECT_EQ(steps_.rung, 1) << "it is bound to come";
+}
+
+TEST_F(ProgressEngineTest, OnlyOneThreadDrives) {
+  std::latch hold(1);
+  steps_.hold = &hold;
+  steps_.left = 1;
+  std::atomic<bool> driving{false};
+  std::thread other([&] {
+    progress_.Drive([&] {
+      driving = true;
+      return AllDone();
+    });
+  });
+  while (!driving) std::this_thread::yield();
+  EXPECT_EQ(progress_.Drive([] { return false; }), ProgressEngine::Attempt::kBusy);
+  EXPECT_EQ(progress_.TakeNote(absl::UnixEpoch()), ProgressEngine::Attempt::kBusy);
+  hold.count_down();
+  other.join();
+}
+
+TEST_F(ProgressEngineTest, DisconnectWaitsForTheThreadThatDrives) {
+  std::latch hold(1);
+  steps_.hold = &hold;
+  steps_.left = 1;
+  std::atomic<bool> driving{false};
+  std::thread waiter([&] {
+    progress_.Drive([&] {
+      driving = true;
+      return AllDone();
+    });
+  });
+  while (!driving) std::this_thread::yield();
+  std::thread owner([&] {
+    progress_.Disconnect();
+    EXPECT_EQ(steps_.left, 0);
+  });
+  hold.count_down();
+  owner.join();
+  waiter.join();
+  steps_.left = 1;
+  EXPECT_EQ(progress_.Drive([] { return false; }), ProgressEngine::Attempt::kDriven);
+  EXPECT_EQ(steps_.left, 1) << "no thread drives any more";
+}
+
+TEST_F(ProgressEngineTest, AwaitDrivesFirstAndThenBlocks) {
+  steps_.left = 2;
+  bool blocked = false;
+  progress_.Await([&] { return blocked; },
+                [&] {
+                  EXPECT_EQ(progress_.waiting(), 1);
+                  EXPECT_EQ(steps_.left, 0);
+                  blocked = true;
+                });
+  EXPECT_TRUE(blocked);
+  EXPECT_EQ(progress_.waiting(), 0);
+}
+
+TEST_F(ProgressEngineTest, AwaitDoesNotBlockForWhatItHasDoneItself) {
+  steps_.left = 2;
+  progress_.Await([&] { return AllDone(); }, [] { ADD_FAILURE() << "blocks"; });
+}
+
+}  // namespace
+}  // namespace ronda
