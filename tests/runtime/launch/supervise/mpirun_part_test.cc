@@ -1,4 +1,4 @@
-#include "runtime/launch/supervise/mpirun_output.h"
+#include "runtime/launch/supervise/mpirun_part.h"
 
 #include <csignal>
 #include <cstdio>
