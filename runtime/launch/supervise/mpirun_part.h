@@ -145,7 +145,7 @@ class MpirunPart final : public JobPart {
   void TakeOutput(RankId rank, Stream stream, absl::string_view bytes);
   void TakeLine(absl::string_view line);
 
-  // Fills in of the failed rank what its mark has told.
+  // Adds to `failure` the host and the pid that the mark of the rank has told.
   void Complete(RankEnd* failure) const;
 
   std::vector<Rank> ranks_;
