@@ -18,7 +18,7 @@ inline constexpr int kLauncherError = 1;
 int RunJob(const LaunchOptions& options);
 
 // `rondarun --agent`: starts the ranks of this host for a rondarun on another one, which sends its
-// orders on stdin (agent_message.h) and reads on stdout how the ranks fare. The end of stdin means that the other one
+// orders on stdin (agent.h) and reads on stdout how the ranks fare. The end of stdin means that the other one
 // is gone: the ranks are killed.
 //
 // `network_interfaces` are those on which this host is to be reached; empty: any. Returns the exit code.

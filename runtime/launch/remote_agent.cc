@@ -24,7 +24,7 @@
 #include "runtime/launch/options/local_host.h"
 #include "runtime/launch/output/output_sinks.h"
 #include "runtime/launch/plan/launch_plan.h"
-#include "runtime/launch/supervise/agent_message.h"
+#include "runtime/launch/supervise/agent.h"
 #include "runtime/launch/supervise/job_part.h"
 #include "runtime/launch/supervise/poll_set.h"
 #include "runtime/launch/supervise/supervisor.h"

@@ -12,7 +12,6 @@
 #include "absl/strings/string_view.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/launch/options/config_file.h"
-#include "runtime/launch/options/draft.h"
 #include "runtime/launch/options/local_host.h"
 #include "runtime/launch/options/option_table.h"
 

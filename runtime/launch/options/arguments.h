@@ -11,7 +11,7 @@
 
 namespace ronda {
 
-// What a command line can depend on beside its words: files that it names, and this machine.
+// The sources that a command line can depend on beside its words: files that it names, and this machine.
 struct ArgumentSources {
   // The content of a file. Errors: NOT_FOUND or the like, whose text says why without naming the file.
   std::function<absl::StatusOr<std::string>(const std::string& path)> read_file;

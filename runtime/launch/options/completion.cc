@@ -10,8 +10,8 @@
 #include "absl/time/time.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/launch/options/arguments.h"
-#include "runtime/launch/options/draft.h"
 #include "runtime/launch/options/hosts.h"
+#include "runtime/launch/options/option_table.h"
 
 namespace ronda {
 namespace {

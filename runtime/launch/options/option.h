@@ -64,7 +64,7 @@ Option MakeOption(absl::string_view spec, std::string help, OptionEffect effect)
 
 // Forms of values. The Parse functions return INVALID_ARGUMENT that quotes the value and shows the form.
 
-// INVALID_ARGUMENT that quotes the value and says what the option takes: `expected` continues "-np takes ".
+// INVALID_ARGUMENT that quotes the value and names the right ones: `expected` continues "-np takes ".
 absl::Status BadValue(const OptionUse& use, absl::string_view expected);
 
 // A number from `min` to `max`.

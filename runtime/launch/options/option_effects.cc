@@ -12,8 +12,8 @@
 #include "absl/strings/str_split.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/launch/options/arguments.h"
-#include "runtime/launch/options/draft.h"
 #include "runtime/launch/options/hosts.h"
+#include "runtime/launch/options/option_table.h"
 #include "runtime/launch/options/shell_words.h"
 
 namespace ronda {

@@ -284,9 +284,8 @@ constexpr NumberForm kSamples = {.what = "a number of samples", .example = "5", 
 constexpr NumberForm kNoise = {.what = "a number", .example = "0.8", .max = 1, .digits = Digits::kAny};
 constexpr NumberForm kNcclStreams = {.what = "a number of streams", .example = "1", .max = 64};
 
-const std::vector<ForeignOptions>& AllForeignOptions() {
-  static const auto* const all = new std::vector<ForeignOptions>{
-      // Horovod's.
+std::vector<ForeignOptions> HorovodVocabulary() {
+  return {
       {Kind::kWithoutEffect, "a timeline always has its cycles marked", {"--no-timeline-mark-cycles"}},
       {Kind::kWithoutEffect,
        kOwnSearch,
@@ -318,7 +317,11 @@ const std::vector<ForeignOptions>& AllForeignOptions() {
        kNoElasticity,
        {"--min-np --min-num-proc N", "--max-np --max-num-proc N", "--slots-per-host --slots N", "--elastic-timeout S",
         "--reset-limit N", "--blacklist-cooldown-range S", "--host-discovery-script FILE"}},
-      // torchrun's.
+  };
+}
+
+std::vector<ForeignOptions> TorchrunVocabulary() {
+  return {
       {Kind::kWithoutEffect, "", {"--no-python"}},
       {Kind::kWithoutEffect,
        "rondarun looks after its ranks in its own way",
@@ -339,7 +342,11 @@ const std::vector<ForeignOptions>& AllForeignOptions() {
        {"--rdzv-backend static|c10d"},
        std::nullopt,
        "static|c10d"},
-      // Paddle's.
+  };
+}
+
+std::vector<ForeignOptions> PaddleVocabulary() {
+  return {
       {Kind::kWithoutEffect, kNoParameterServer, {"--run-mode collective"}, std::nullopt, "collective"},
       {Kind::kRefused,
        kNoParameterServer,
@@ -347,7 +354,6 @@ const std::vector<ForeignOptions>& AllForeignOptions() {
       {Kind::kRefused, kNoElasticity, {"--elastic-level N", "--elastic-server ADDRESS"}},
       {Kind::kRefused, "it knows NVIDIA's GPUs, with --gpus", {"--xpus N,...", "--npus N,..."}},
   };
-  return *all;
 }
 
 OptionEffect Refuse(absl::string_view reason) {
@@ -375,8 +381,8 @@ OptionEffect EffectOf(const ForeignOptions& foreign, CommandLineDraft* draft) {
   };
 }
 
-void AppendForeign(CommandLineDraft* draft, Options* all) {
-  for (const ForeignOptions& foreign : AllForeignOptions()) {
+void AppendForeign(const std::vector<ForeignOptions>& vocabulary, CommandLineDraft* draft, Options* all) {
+  for (const ForeignOptions& foreign : vocabulary) {
     for (const absl::string_view spec : foreign.specs) {
       all->push_back(WithKind(foreign.kind, MakeOption(spec, "", EffectOf(foreign, draft))));
     }
@@ -428,7 +434,9 @@ OptionTable RondarunOptions(CommandLineDraft* draft) {
   AppendSection(kTunables, TunableOptions(draft), &all);
   AppendSection(kTunables, WaitingOptions(draft), &all);
   AppendSection("Questions", Questions(draft), &all);
-  AppendForeign(draft, &all);
+  AppendForeign(HorovodVocabulary(), draft, &all);
+  AppendForeign(TorchrunVocabulary(), draft, &all);
+  AppendForeign(PaddleVocabulary(), draft, &all);
   return OptionTable(std::move(all), Conflicts());
 }
 

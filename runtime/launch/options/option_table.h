@@ -1,18 +1,97 @@
+// The options of rondarun, the half-read command line that they write to, and their effects on it.
 #ifndef RONDA_RUNTIME_LAUNCH_OPTIONS_OPTION_TABLE_H_
 #define RONDA_RUNTIME_LAUNCH_OPTIONS_OPTION_TABLE_H_
 
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "runtime/launch/options/command_line.h"
-#include "runtime/launch/options/draft.h"
+#include "runtime/launch/options/launch_options.h"
+#include "runtime/launch/options/option.h"
 
 namespace ronda {
+
+struct ArgumentSources;
+
+// torchrun's and Paddle's options about nodes, as the user gave them.
+struct NodeWords {
+  std::optional<int> nodes;
+  std::optional<int> node_rank;
+  std::optional<int> ranks_per_node;
+  std::optional<std::string> master_address;
+  std::optional<int> master_port;
+  std::vector<std::string> addresses;  // of all nodes, in the order of their ranks
+  bool standalone = false;
+};
+
+// The launch options so far, and the words that can only be judged when everything has been read.
+//
+// Thread-compatible. Options are bound to it (option_table.h), so it stays where it is.
+struct CommandLineDraft {
+  enum class Choice { kUnsaid, kYes, kNo };
+
+  explicit CommandLineDraft(const ArgumentSources* argument_sources) : sources(argument_sources) {}
+  CommandLineDraft(const CommandLineDraft&) = delete;
+  CommandLineDraft& operator=(const CommandLineDraft&) = delete;
+
+  LaunchOptions options;
+  NodeWords node;
+  Choice hierarchical = Choice::kUnsaid;
+  Choice stall_check = Choice::kUnsaid;
+  Choice mpi = Choice::kUnsaid;
+  int redirected_streams = 0;  // torchrun's numbers: 1 is stdout, 2 is stderr, 3 is both
+  int copied_streams = 0;
+  const ArgumentSources* const sources;  // not owned; options may ask it while they take effect
+};
+
+// Ends the reading of a command line: works out the consequences of several options together (which node of how many
+// this is, how many ranks it starts, which settings they get), notes options that have no effect in that company, and
+// looks for missing ones.
+//
+// Errors: INVALID_ARGUMENT that names the options and the remedy.
+absl::Status Complete(CommandLineDraft* draft);
+
+// Effects of single options, by the option's name where they are one option's own.
+
+absl::Status SetHosts(const OptionUse& use, CommandLineDraft* draft);
+absl::Status SetHostFile(const OptionUse& use, CommandLineDraft* draft);
+absl::Status SetInterfaces(const OptionUse& use, CommandLineDraft* draft);
+absl::Status SetGracePeriod(const OptionUse& use, CommandLineDraft* draft);
+absl::Status ExportVariable(const OptionUse& use, CommandLineDraft* draft);
+absl::Status SetNodes(const OptionUse& use, CommandLineDraft* draft);
+absl::Status SetRanksPerNode(const OptionUse& use, CommandLineDraft* draft);
+absl::Status SetMasterAddress(const OptionUse& use, CommandLineDraft* draft);
+absl::Status SetMaster(const OptionUse& use, CommandLineDraft* draft);
+absl::Status SetAddresses(const OptionUse& use, CommandLineDraft* draft);
+absl::Status SetDevices(const OptionUse& use, CommandLineDraft* draft);
+absl::Status SetSignals(const OptionUse& use, CommandLineDraft* draft);
+
+// Adds the words of the option's value, split as a shell does, to `list`.
+OptionEffect AddWords(std::vector<std::string>* list);
+
+// Notes that the option has no effect: `reason` continues "--x has no effect: ".
+OptionEffect NoteWithoutEffect(absl::string_view reason, CommandLineDraft* draft);
+
+// The text of an environment variable that an option's value stands for.
+using VariableText = std::function<absl::StatusOr<std::string>(const OptionUse& use)>;
+
+// A number, with `unit` behind it.
+VariableText NumberWithUnit(NumberForm form, absl::string_view unit);
+// A duration of so many times `unit`; `zero` is the meaning of 0, where that is not nothing.
+VariableText DurationIn(absl::Duration unit, NumberForm form, std::optional<absl::Duration> zero = std::nullopt);
 
 // The first name of the option that reads more options from a file.
 inline constexpr absl::string_view kConfigFileOption = "--config-file";
 
 // All options of rondarun: horovodrun's, torchrun's, Paddle's, mpirun's -x and Ronda's own. The text of --help, keys of
 // configuration files, errors about unknown names and the test of the manual derive from this table, so a new option is
-// a row here, its effect if that is a new one (draft.h), and a line of docs/rondarun.md.
+// a row here, its effect if that is a new one (below), and a line of docs/rondarun.md.
 //
 // The options write to `draft`, which must outlive their use.
 OptionTable RondarunOptions(CommandLineDraft* draft);

@@ -18,7 +18,7 @@
 #include "absl/strings/strip.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/launch/options/shell_words.h"
-#include "runtime/launch/supervise/mpirun_output.h"
+#include "runtime/launch/supervise/mpirun_part.h"
 
 namespace ronda {
 namespace {

@@ -14,7 +14,7 @@
 #include "runtime/launch/options/hosts.h"
 #include "runtime/launch/options/shell_words.h"
 #include "runtime/launch/plan/launch_plan.h"
-#include "runtime/launch/supervise/agent_part.h"
+#include "runtime/launch/supervise/agent.h"
 
 namespace ronda {
 namespace {

@@ -90,7 +90,7 @@ std::string Usual(const std::vector<const ProbedHost*>& hosts, absl::string_view
 // A fact that should be the same on all hosts.
 struct Equal {
   const char* name;
-  const char* noun;   // names what is missing where there is no such fact
+  const char* noun;   // names the fact where it is missing
   const char* label;  // goes before its value
 };
 constexpr Equal kVersionEqual = {fact::kVersion, "Ronda", "Ronda "};

@@ -1,18 +1,251 @@
 #include "runtime/launch/supervise/mpirun_part.h"
 
+#include <sys/wait.h>
+
 #include <algorithm>
+#include <array>
 #include <csignal>
+#include <cstddef>
 #include <numeric>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 
 namespace ronda {
 namespace {
 
+constexpr std::array<absl::string_view, 3> kEnds = {"]<stdout>:", "]<stderr>:", "]<stddiag>:"};
+
+// Longer ones are no mark.
+constexpr size_t kMaxDigits = 10;
+
+struct Mark {
+  enum class Kind { kNone, kIncomplete, kMark } kind = Kind::kNone;
+  RankId rank = 0;
+  size_t length = 0;
+};
+
+constexpr Mark kNoMark = {};
+constexpr Mark kIncompleteMark = {.kind = Mark::Kind::kIncomplete};
+
+size_t CountDigits(absl::string_view text) {
+  size_t count = 0;
+  while (count < text.size() && count <= kMaxDigits && absl::ascii_isdigit(text[count])) ++count;
+  return count;
+}
+
+// Reads one of kEnds, behind a rank's number that ends at `begin`.
+Mark ReadEnd(absl::string_view text, size_t begin, RankId rank) {
+  const absl::string_view rest = text.substr(begin);
+  for (const absl::string_view end : kEnds) {
+    if (absl::StartsWith(rest, end)) return {Mark::Kind::kMark, rank, begin + end.size()};
+    if (absl::StartsWith(end, rest)) return kIncompleteMark;
+  }
+  return kNoMark;
+}
+
+// Reads a mark at the start of `text`, which begins with "[".
+Mark ReadMark(absl::string_view text) {
+  size_t at = 1;
+  const size_t job_digits = CountDigits(text.substr(at));
+  at += job_digits;
+  if (at == text.size() && job_digits <= kMaxDigits) return kIncompleteMark;
+  if (job_digits == 0 || job_digits > kMaxDigits || text[at] != ',') return kNoMark;
+  const size_t rank_begin = ++at;
+  const size_t rank_digits = CountDigits(text.substr(rank_begin));
+  at += rank_digits;
+  if (at == text.size() && rank_digits <= kMaxDigits) return kIncompleteMark;
+  RankId rank = 0;
+  if (!absl::SimpleAtoi(text.substr(rank_begin, rank_digits), &rank)) return kNoMark;
+  return ReadEnd(text, at, rank);
+}
+
+constexpr absl::string_view kLabel = "ronda-start ";
+
+// A pid has fewer digits.
+constexpr size_t kMaxLength = kLabel.size() + 12;
+
+// Whether more bytes can make a mark of `text`, which has no newline.
+bool MayBecomeMark(absl::string_view text) {
+  return text.size() <= kMaxLength && text.substr(0, kLabel.size()) == kLabel.substr(0, text.size());
+}
+
+// Of a line without its newline.
+std::optional<pid_t> ReadStartMark(absl::string_view line) {
+  pid_t pid = 0;
+  if (!absl::StartsWith(line, kLabel) || !absl::SimpleAtoi(line.substr(kLabel.size()), &pid)) return std::nullopt;
+  return pid;
+}
+
+// The word behind `label`, up to a blank or one of ",.])"; empty if there is none.
+absl::string_view WordAfter(absl::string_view line, absl::string_view label) {
+  const size_t at = line.find(label);
+  if (at == absl::string_view::npos) return "";
+  const absl::string_view rest = absl::StripLeadingAsciiWhitespace(line.substr(at + label.size()));
+  return rest.substr(0, rest.find_first_of(" \t\r"));
+}
+
+std::optional<int> NumberAfter(absl::string_view line, absl::string_view label) {
+  int number = 0;
+  if (absl::SimpleAtoi(WordAfter(line, label), &number)) return number;
+  return std::nullopt;
+}
+
+// As waitpid() gives it.
+void SetWaitStatus(int status, RankEnd* end) {
+  end->exit_code = WIFSIGNALED(status) ? 0 : WEXITSTATUS(status);
+  end->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
 constexpr absl::string_view kName = "mpirun";
 
 }  // namespace
+
+void TaggedOutput::Feed(absl::string_view bytes, Emit emit) {
+  std::string joined;
+  if (!held_.empty()) {
+    joined = held_ + std::string(bytes);
+    held_.clear();
+    bytes = joined;
+  }
+  size_t text_begin = 0;
+  for (size_t at = bytes.find('['); at != absl::string_view::npos; at = bytes.find('[', at)) {
+    const Mark mark = ReadMark(bytes.substr(at));
+    if (mark.kind == Mark::Kind::kNone || mark.rank >= rank_count_) {
+      ++at;
+      continue;
+    }
+    EmitText(bytes.substr(text_begin, at - text_begin), emit);
+    if (mark.kind == Mark::Kind::kIncomplete) {
+      held_ = std::string(bytes.substr(at));
+      return;
+    }
+    source_ = mark.rank;
+    at += mark.length;
+    text_begin = at;
+  }
+  EmitText(bytes.substr(text_begin), emit);
+}
+
+void TaggedOutput::Finish(Emit emit) {
+  EmitText(held_, emit);
+  held_.clear();
+}
+
+// A rank's text ends with its line, as its next line has a mark again.
+void TaggedOutput::EmitText(absl::string_view text, Emit emit) {
+  if (text.empty()) return;
+  const size_t newline = source_.has_value() ? text.find('\n') : absl::string_view::npos;
+  if (newline == absl::string_view::npos) {
+    emit(source_, text);
+    return;
+  }
+  emit(source_, text.substr(0, newline + 1));
+  source_.reset();
+  EmitText(text.substr(newline + 1), emit);
+}
+
+std::vector<std::string> WithStartMark(const std::vector<std::string>& command) {
+  // The shell's complaints about the command begin with the last word.
+  std::vector<std::string> words = {"/bin/sh", "-c", "echo ronda-start $$ >&2; exec \"$@\"", "rondarun"};
+  words.insert(words.end(), command.begin(), command.end());
+  return words;
+}
+
+void StartMarkReader::Feed(absl::string_view bytes, Emit emit) {
+  if (state_ == State::kRest) {
+    emit(bytes);
+    return;
+  }
+  held_.append(bytes.data(), bytes.size());
+  const size_t newline = held_.find('\n');
+  if (newline == std::string::npos && MayBecomeMark(held_)) return;
+  state_ = State::kRest;
+  const std::string held = std::exchange(held_, {});
+  pid_ = ReadStartMark(absl::string_view(held).substr(0, newline));
+  const absl::string_view rest = absl::string_view(held).substr(pid_.has_value() ? newline + 1 : 0);
+  if (!rest.empty()) emit(rest);
+}
+
+void StartMarkReader::Finish(Emit emit) {
+  state_ = State::kRest;
+  if (!held_.empty()) emit(std::exchange(held_, {}));
+}
+
+void MpirunReport::Add(absl::string_view line) {
+  ReadNotice(line);
+  ReadProcessName(line);
+  ReadTermination(line);
+  ReadExitCodes(line);
+}
+
+void MpirunReport::ReadNotice(absl::string_view line) {
+  const std::optional<int> rank = NumberAfter(line, "noticed that process rank ");
+  const std::optional<int> signal = NumberAfter(line, " exited on signal ");
+  if (found_.has_value() || !rank || !signal) return;
+  found_ = RankEnd{.rank = *rank,
+                   .pid = NumberAfter(line, " with PID ").value_or(0),
+                   .host = std::string(WordAfter(line, " on node ")),
+                   .signal = *signal};
+}
+
+void MpirunReport::ReadProcessName(absl::string_view line) {
+  const absl::string_view name = WordAfter(line, "Process name: ");
+  RankId rank = 0;
+  if (!found_.has_value() && absl::EndsWith(name, "]") &&
+      absl::SimpleAtoi(name.substr(0, name.size() - 1).substr(name.rfind(',') + 1), &rank)) {
+    found_ = RankEnd{.rank = rank};
+  }
+  const std::optional<int> code = NumberAfter(line, "Exit code: ");
+  if (found_.has_value() && !found_->failed() && code) found_->exit_code = *code;
+}
+
+void MpirunReport::ReadTermination(absl::string_view line) {
+  // The pid is that of the host's first rank, whichever rank it was that failed.
+  if (!found_.has_value() && NumberAfter(line, "=   PID ")) {
+    found_ = RankEnd{.rank = -1, .host = std::string(WordAfter(line, " RUNNING AT "))};
+  }
+  if (!found_.has_value()) return;
+  const std::optional<int> code = NumberAfter(line, "=   EXIT CODE: ");
+  if (!found_->failed() && code) found_->exit_code = *code;
+  // The code of a rank that was killed is the signal, and only this says so.
+  const std::optional<int> signal = NumberAfter(line.substr(0, line.rfind(')')), "EXIT STRING: Killed (signal ");
+  if (signal) {
+    found_->exit_code = 0;
+    found_->signal = *signal;
+  }
+}
+
+void MpirunReport::ReadExitCodes(absl::string_view line) {
+  const size_t at = line.find("] Exit codes: ");
+  if (at == absl::string_view::npos || numbered_.has_value()) return;
+  RankId rank = 0;
+  std::string host;
+  for (const absl::string_view word : absl::StrSplit(line.substr(at + 14), absl::ByAnyChar(" ,"), absl::SkipEmpty())) {
+    if (word.front() == '[') {
+      host = std::string(word.substr(1, word.find(']') - 1));
+      continue;
+    }
+    int status = 0;
+    if (!absl::SimpleAtoi(word, &status)) return;
+    if (status != 0) {
+      numbered_ = RankEnd{.rank = rank, .host = host};
+      SetWaitStatus(status, &*numbered_);
+      return;
+    }
+    ++rank;
+  }
+}
+
+std::optional<RankEnd> MpirunReport::failure() const {
+  if (found_.has_value() && found_->failed()) return found_;
+  return numbered_;
+}
 
 MpirunPart::MpirunPart(ChildProcess::Options options, const std::vector<std::string>& hosts)
     : JobPart(std::move(options)),

@@ -252,12 +252,12 @@ INSTANTIATE_TEST_SUITE_P(
                       Setting{{"--log-level", "trace"}, {{"RONDA_LOG_LEVEL", "debug"}}},
                       Setting{{"--log-level", "Fatal"}, {{"RONDA_LOG_LEVEL", "error"}}},
                       Setting{{"--network-interfaces", "eth0"}, {{"RONDA_NETWORK_INTERFACE", "eth0"}}},
-                      // One host has shared memory, whatever is wished for.
+                      // One host has shared memory, even if the user asks for another backend.
                       Setting{{"--hierarchical-allreduce"}, {}}, Setting{{"--no-hierarchical-allreduce"}, {}},
                       Setting{{"-H", "a:2,b:2", "--hierarchical-allreduce"}, {}},
                       Setting{{"-H", "a:1,b:1", "--hierarchical-allreduce"}, {{"RONDA_BACKEND", "hierarchical"}}},
                       Setting{{"-H", "a:1,b:1", "--no-hierarchical-allreduce"}, {{"RONDA_BACKEND", "mpi"}}},
-                      // What rondarun does anyway.
+                      // Defaults of rondarun.
                       Setting{{"--no-python", "--disable-cache", "--log-without-timestamp", "--log-hide-timestamp"},
                               {}},
                       Setting{{"--timeline-mark-cycles", "--no-torus-allreduce"}, {}},

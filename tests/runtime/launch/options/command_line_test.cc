@@ -175,7 +175,7 @@ TEST(HelpTextTest, TheManualKnowsEveryOption) {
   ASSERT_FALSE(manual.empty());
   for (const Option& option : Table().options()) {
     for (const absl::string_view name : option.names) {
-      // As code, alone or with what it takes.
+      // As code, alone or with its value.
       const bool is_there = absl::StrContains(manual, absl::StrCat("`", name, "`")) ||
                             absl::StrContains(manual, absl::StrCat("`", name, " "));
       EXPECT_TRUE(is_there) << name;

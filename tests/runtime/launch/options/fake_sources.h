@@ -21,7 +21,7 @@ struct FakeMachine {
   std::set<std::string> environment = {"PATH"};
 };
 
-// What arguments see of `machine`.
+// The sources of arguments on `machine`.
 inline ArgumentSources Sources(const FakeMachine& machine) {
   return {.read_file = [machine](const std::string& path) -> absl::StatusOr<std::string> {
             const auto file = machine.files.find(path);

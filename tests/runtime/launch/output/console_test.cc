@@ -23,7 +23,7 @@ using ::testing::Not;
 using LinePrefix = LaunchOptions::LinePrefix;
 using Lines = std::vector<std::string>;
 
-// What a terminal of unlimited width shows after `bytes`: lines, the unfinished one last.
+// The lines that a terminal of unlimited width shows after `bytes`, the unfinished one last.
 std::string Screen(absl::string_view bytes) {
   std::string done;
   std::string line;

@@ -111,7 +111,7 @@ TEST(JobPlannerTest, MpirunNeedsOneOfTheInterfacesOnThisHost) {
                     HasSubstr("oob_tcp_if_include")));
 }
 
-// What comes of the plan then depends on which mpirun this machine has, if any.
+// The plan then depends on the mpirun of this machine, if it has one.
 TEST(JobPlannerTest, InterfacesThatMpirunCanUseAreAccepted) {
   LaunchOptions network_given = MpirunOptions({"ib0"});
   network_given.remote.mpi_arguments = {"--mca", "oob_tcp_if_include", "10.0.0.0/24"};

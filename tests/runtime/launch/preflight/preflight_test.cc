@@ -33,7 +33,7 @@ std::string Script(const std::string& name, const std::string& body) {
   return path;
 }
 
-// Has one fact, and answers what it is asked.
+// Has one fact, and answers each question.
 std::string FakeProgram() {
   return Script("rondarun", R"([ "$1" = --probe ] || exit 9
 echo "Welcome."

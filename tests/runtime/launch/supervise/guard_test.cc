@@ -36,7 +36,7 @@ TEST(OrphansTest, AllChildrenAreKilledButThoseSpared) {
   const pid_t spared = StartFamily();
   KillOrphans({spared});
   EXPECT_EQ(kill(spared, SIGKILL), 0);
-  // Nobody else is left to wait for.
+  // No other child is left to wait for.
   EXPECT_EQ(waitpid(-1, nullptr, 0), spared);
   EXPECT_EQ(waitpid(-1, nullptr, 0), -1);
   EXPECT_EQ(errno, ECHILD);

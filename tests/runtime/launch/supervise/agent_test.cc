@@ -1,4 +1,4 @@
-#include "runtime/launch/supervise/agent_message.h"
+#include "runtime/launch/supervise/agent.h"
 
 #include <cstdint>
 #include <random>

@@ -1,4 +1,4 @@
-#include "runtime/launch/preflight/echo.h"
+#include "runtime/launch/preflight/host_probe.h"
 
 #include <netinet/in.h>
 #include <sys/socket.h>

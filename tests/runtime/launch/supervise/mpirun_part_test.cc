@@ -1,4 +1,4 @@
-#include "runtime/launch/supervise/mpirun_output.h"
+#include "runtime/launch/supervise/mpirun_part.h"
 
 #include <csignal>
 #include <cstdio>
@@ -86,7 +86,7 @@ TEST(MpirunReportTest, OtherTextsNameNobody) {
   }
 }
 
-// What is left of `pieces` when the mark has been taken out.
+// The rest of `pieces` without the mark.
 std::string OwnOutput(const std::vector<std::string>& pieces, StartMarkReader* reader) {
   std::string own;
   const auto append = [&](absl::string_view bytes) { absl::StrAppend(&own, bytes); };
@@ -140,7 +140,7 @@ TEST(StartMarkTest, NothingIsHeldBackThatCannotBeTheMark) {
 
 constexpr int kMpirun = -1;
 
-// What each rank printed, and mpirun under kMpirun.
+// The output of each rank, and that of mpirun under kMpirun.
 std::map<int, std::string> TakenApart(const std::vector<std::string>& pieces, int rank_count = 4) {
   TaggedOutput output(rank_count);
   std::map<int, std::string> texts;
