@@ -11,11 +11,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "runtime/launch/options/command_line.h"
 
 namespace ronda::bench {
 namespace {
+
+constexpr absl::string_view kSection = "Options";
 
 absl::Status Expected(absl::string_view form) { return absl::InvalidArgumentError(form); }
 
@@ -58,8 +60,22 @@ Flags::Reader ListOf(std::vector<T>* values, ReadOne read_one) {
 
 }  // namespace
 
+Flags::Flags(std::string command, std::string description)
+    : command_(std::move(command)), description_(std::move(description)) {
+  Option help = MakeOption("-h --help", "Show this text.", [](const OptionUse&) { return absl::OkStatus(); });
+  help.kind = Option::Kind::kQuestion;
+  help.section = kSection;
+  options_.push_back(std::move(help));
+}
+
 void Flags::Add(Flag flag, Reader reader) {
-  entries_.push_back({.flag = std::move(flag), .reader = std::move(reader)});
+  Option option = {.names = std::move(flag.names), .value_name = flag.value, .help = std::move(flag.help)};
+  option.effect = [reader = std::move(reader)](const OptionUse& use) {
+    const absl::Status status = reader(use.value);
+    return status.ok() ? status : BadValue(use, status.message());
+  };
+  option.section = kSection;
+  options_.insert(options_.end() - 1, std::move(option));
 }
 
 void Flags::AllowOperands(std::string name, std::vector<std::string>* operands) {
@@ -67,47 +83,22 @@ void Flags::AllowOperands(std::string name, std::vector<std::string>* operands) 
   operands_ = operands;
 }
 
-const Flags::Entry* Flags::Find(absl::string_view name) const {
-  for (const Entry& entry : entries_) {
-    for (const std::string& known : entry.flag.names) {
-      if (known == name) return &entry;
-    }
-  }
-  return nullptr;
-}
-
 absl::Status Flags::Parse(const std::vector<std::string>& words) {
-  size_t next = 0;
-  while (next < words.size()) {
-    const std::string& word = words[next];
-    if (word == "-h" || word == "--help") {
-      help_requested_ = true;
-      return absl::OkStatus();
+  const OptionTable table(options_);
+  GivenWords given = {.command = words};
+  do {
+    RONDA_ASSIGN_OR_RETURN(given, table.Read(given.command));
+    for (const GivenOption& option : given.options) {
+      help_requested_ = help_requested_ || option.option->kind == Option::Kind::kQuestion;
+      RONDA_RETURN_IF_ERROR(option.Apply());
     }
-    if (absl::StartsWith(word, "-") || operands_ == nullptr) {
-      RONDA_RETURN_IF_ERROR(ReadOption(words, &next));
-    } else {
-      operands_->push_back(words[next++]);
-    }
-  }
+    if (given.command.empty()) break;
+    const std::string& word = given.command.front();
+    if (operands_ == nullptr) return absl::InvalidArgumentError(absl::StrCat("\"", word, "\" is not an option"));
+    operands_->push_back(word);
+    given.command.erase(given.command.begin());
+  } while (!given.command.empty());
   return absl::OkStatus();
-}
-
-absl::Status Flags::ReadOption(const std::vector<std::string>& words, size_t* next) {
-  const std::string& word = words[(*next)++];
-  const size_t equals = absl::StartsWith(word, "--") ? word.find('=') : std::string::npos;
-  const std::string name = word.substr(0, equals);
-  const Entry* const entry = Find(name);
-  if (entry == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat("\"", name, "\" is no option of ", command_));
-  }
-  if (equals == std::string::npos && *next == words.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(name, " needs a value: ", name, " ", entry->flag.value));
-  }
-  const std::string value = equals != std::string::npos ? word.substr(equals + 1) : words[(*next)++];
-  const absl::Status status = entry->reader(value);
-  if (status.ok()) return status;
-  return absl::InvalidArgumentError(absl::StrCat(name, " takes ", status.message(), "; got \"", value, "\""));
 }
 
 std::string Flags::Usage() const {
@@ -115,12 +106,7 @@ std::string Flags::Usage() const {
 }
 
 std::string Flags::Help() const {
-  std::string text = absl::StrCat(Usage(), "\n\n", description_, "\n\nOptions:\n");
-  for (const Entry& entry : entries_) {
-    absl::StrAppend(&text, "  ", absl::StrJoin(entry.flag.names, ", "), " ", entry.flag.value, "\n        ",
-                    absl::StrReplaceAll(entry.flag.help, {{"\n", "\n        "}}), "\n");
-  }
-  return absl::StrCat(text, "  -h, --help\n        Show this text.\n");
+  return absl::StrCat(Usage(), "\n\n", description_, "\n", OptionTable(options_).Describe());
 }
 
 absl::StatusOr<size_t> ParseSize(absl::string_view text) {

@@ -14,12 +14,13 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/launch/options/option.h"
 
 namespace ronda::bench {
 
-// The options of one subcommand: their names, the variables that take their values, and the text of --help. Every
-// option but --help and -h takes a value, as "--name value" or "--name=value". A repeated option replaces the earlier
-// one. The variables must outlive the Flags, and hold their defaults until an option sets them.
+// The options of one subcommand, and the text of --help: an OptionTable (runtime/launch/options) whose options write to
+// variables. Every option but --help and -h takes a value, as "--name value" or "--name=value". A repeated option
+// replaces the earlier one. The variables must outlive the Flags, and hold their defaults until an option sets them.
 //
 //   CollectivesOptions options;
 //   Flags flags("collectives", "Times collective operations.");
@@ -34,13 +35,12 @@ class Flags {
   using Reader = std::function<absl::Status(const std::string& value)>;
 
   struct Flag {
-    std::vector<std::string> names;  // "-b", "--min-bytes"
-    std::string value;               // the value's name in --help
-    std::string help;                // may have several lines
+    std::vector<absl::string_view> names;  // "-b", "--min-bytes"
+    absl::string_view value;               // the value's name in --help
+    std::string help;                      // may have several lines
   };
 
-  Flags(std::string command, std::string description)
-      : command_(std::move(command)), description_(std::move(description)) {}
+  Flags(std::string command, std::string description);
 
   void Add(Flag flag, Reader reader);
 
@@ -56,17 +56,9 @@ class Flags {
   std::string Help() const;
 
  private:
-  struct Entry {
-    Flag flag;
-    Reader reader;
-  };
-
-  const Entry* Find(absl::string_view name) const;
-  absl::Status ReadOption(const std::vector<std::string>& words, size_t* next);
-
-  const std::string command_;
-  const std::string description_;
-  std::vector<Entry> entries_;
+  std::string command_;
+  std::string description_;
+  std::vector<Option> options_;
   std::string operand_name_;
   std::vector<std::string>* operands_ = nullptr;
   bool help_requested_ = false;

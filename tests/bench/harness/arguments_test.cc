@@ -74,8 +74,8 @@ TEST(FlagsTest, AllStandsForEveryChoice) {
 }
 
 TEST(FlagsTest, ErrorsQuoteTheCulpritAndSayWhatIsRight) {
-  EXPECT_EQ(ErrorOf({"--speed", "3"}), "\"--speed\" is no option of example");
-  EXPECT_EQ(ErrorOf({"fast"}), "\"fast\" is no option of example");
+  EXPECT_EQ(ErrorOf({"--speed", "3"}), "unknown option \"--speed\"");
+  EXPECT_EQ(ErrorOf({"fast"}), "\"fast\" is not an option");
   EXPECT_EQ(ErrorOf({"--rounds"}), "--rounds needs a value: --rounds N");
   EXPECT_EQ(ErrorOf({"--rounds", "101"}), "--rounds takes a whole number from 1 to 100; got \"101\"");
   EXPECT_EQ(ErrorOf({"--rounds", "3.5"}), "--rounds takes a whole number from 1 to 100; got \"3.5\"");
