@@ -1,16 +1,8 @@
-// ronda-bench: measures Ronda, beside its peers. See `ronda-bench --help`.
 #include <cstdio>
 #include <string>
 #include <vector>
 
-#include "bench/collectives/collectives_command.h"
-#include "bench/command.h"
-#include "bench/latency/latency_command.h"
-#include "bench/model/model_command.h"
-#include "bench/negotiation/negotiation_command.h"
-#include "bench/report/report_command.h"
-#include "bench/startup/startup_command.h"
-#include "bench/step/step_command.h"
+#include "bench/harness/command.h"
 #include "runtime/base/version.h"
 
 namespace ronda::bench {
@@ -32,7 +24,8 @@ std::string HelpText() {
     text += "  " + name + std::string(name.size() < 12 ? 12 - name.size() : 1, ' ') + command.summary + "\n";
   }
   return text +
-         "\nA command starts its own ranks (-np N). Started by rondarun, mpirun or mpiexec, it is one of theirs.\n";
+         "\nA command starts its own ranks (-np N). Started by rondarun, mpirun or mpiexec, it is one of their "
+         "ranks.\n";
 }
 
 int UsageError(const std::string& message) {
@@ -41,7 +34,7 @@ int UsageError(const std::string& message) {
 }
 
 int Main(const std::vector<std::string>& words) {
-  if (words.empty()) return UsageError("which command?");
+  if (words.empty()) return UsageError("no command");
   if (words[0] == "--help" || words[0] == "-h") return std::fputs(HelpText().c_str(), stdout) < 0 ? 1 : 0;
   if (words[0] == "--version") return std::printf("ronda-bench %s\n", kVersion) < 0 ? 1 : 0;
   for (const Command& command : Commands()) {

@@ -1,29 +1,21 @@
 #include "bench/collectives/collective_case.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <new>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
+#include "kernels/cpu/convert.h"
 
 namespace ronda::bench {
 namespace {
 
-constexpr OpType kOps[] = {OpType::kAllreduce,     OpType::kReduce,   OpType::kBroadcast, OpType::kAllgather,
-                           OpType::kReduceScatter, OpType::kAlltoall, OpType::kBarrier};
-constexpr DType kDTypes[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBfloat16,
-                             DType::kInt32,   DType::kInt64,   DType::kUint8};
-constexpr const char* kDTypeNames[] = {"float32", "float64", "float16", "bfloat16", "int32", "int64", "uint8"};
-
 bool HasShares(OpType op) {
   return op == OpType::kAllgather || op == OpType::kReduceScatter || op == OpType::kAlltoall;
-}
-
-// The places at which `wanted` are found in `names`.
-std::vector<size_t> PlacesOf(const std::vector<std::string>& wanted, const std::vector<std::string>& names) {
-  std::vector<size_t> places;
-  for (const std::string& name : wanted) {
-    places.push_back(static_cast<size_t>(std::find(names.begin(), names.end(), name) - names.begin()));
-  }
-  return places;
 }
 
 bool IsSensible(const CollectiveCase& candidate) {
@@ -40,12 +32,10 @@ bool IsSensible(const CollectiveCase& candidate) {
   }
 }
 
-std::vector<Placement> PlacementsOf(OpType op, const std::vector<std::string>& wanted) {
+// Of those that are `wanted`.
+std::vector<Placement> PlacementsOf(OpType op, const std::vector<Placement>& wanted) {
   if (op == OpType::kBroadcast) return {Placement::kInPlace};
-  if (op != OpType::kAllreduce) return {Placement::kOutOfPlace};
-  std::vector<Placement> placements;
-  for (const size_t place : PlacesOf(wanted, PlacementNames())) placements.push_back(static_cast<Placement>(place));
-  return placements;
+  return op == OpType::kAllreduce ? wanted : std::vector<Placement>{Placement::kOutOfPlace};
 }
 
 size_t CountOf(const CollectiveCase& shape, size_t bytes) {
@@ -68,6 +58,99 @@ void AddSizes(const CaseRanges& ranges, CollectiveCase shape, std::vector<Collec
   }
 }
 
+constexpr size_t kPeriod = 17;   // no power of two, so that a shift by whole chunks is found
+constexpr size_t kBlock = 4096;  // elements that are converted at a time
+using Block = std::array<double, kBlock>;
+
+template <typename T>
+void NarrowTo(const Block& values, size_t count, void* elements) {
+  for (size_t i = 0; i < count; ++i) static_cast<T*>(elements)[i] = static_cast<T>(static_cast<int64_t>(values[i]));
+}
+
+template <typename T>
+void WidenFrom(const void* elements, size_t count, Block* values) {
+  for (size_t i = 0; i < count; ++i) (*values)[i] = static_cast<double>(static_cast<const T*>(elements)[i]);
+}
+
+void Store(const Block& values, size_t count, DType dtype, void* elements) {
+  switch (dtype) {
+    case DType::kInt32:
+      return NarrowTo<int32_t>(values, count, elements);
+    case DType::kInt64:
+      return NarrowTo<int64_t>(values, count, elements);
+    case DType::kUint8:
+      return NarrowTo<uint8_t>(values, count, elements);
+    default:
+      return kernels::Convert(values.data(), DType::kFloat64, elements, dtype, count);
+  }
+}
+
+void Load(const void* elements, DType dtype, size_t count, Block* values) {
+  switch (dtype) {
+    case DType::kInt32:
+      return WidenFrom<int32_t>(elements, count, values);
+    case DType::kInt64:
+      return WidenFrom<int64_t>(elements, count, values);
+    case DType::kUint8:
+      return WidenFrom<uint8_t>(elements, count, values);
+    default:
+      return kernels::Convert(elements, dtype, values->data(), DType::kFloat64, count);
+  }
+}
+
+// Calls `visit` with the index of the first element of each block, and the block's length.
+void ForEachBlock(size_t count, absl::FunctionRef<void(size_t begin, size_t length)> visit) {
+  for (size_t begin = 0; begin < count; begin += kBlock) visit(begin, std::min(kBlock, count - begin));
+}
+
+double Contribution(int rank, size_t index) { return (rank + 1) * static_cast<double>(index % kPeriod); }
+
+double SumOfContributions(int ranks, size_t index) {
+  return 0.5 * ranks * (ranks + 1) * static_cast<double>(index % kPeriod);
+}
+
+double Expected(const CollectiveCase& shape, int rank, size_t index) {
+  const size_t sender = index / std::max<size_t>(1, shape.count);
+  const size_t within = index - sender * shape.count;
+  const size_t own_begin = static_cast<size_t>(rank) * shape.count;
+  switch (shape.op) {
+    case OpType::kBroadcast:
+      return Contribution(0, index);
+    case OpType::kAllgather:
+      return Contribution(static_cast<int>(sender), within);
+    case OpType::kAlltoall:
+      return Contribution(static_cast<int>(sender), own_begin + within);
+    case OpType::kReduceScatter:
+      return SumOfContributions(shape.ranks, own_begin + index);
+    default:
+      return SumOfContributions(shape.ranks, index);
+  }
+}
+
+// The error that rounding may cause: relative to the value, or for formats with a scale for each block to the largest
+// value. Twice (contributions, then the result) half the distance between two numbers of the format.
+double Tolerance(const CollectiveCase& shape, double expected) {
+  const double largest = SumOfContributions(shape.ranks, kPeriod - 1);
+  switch (shape.wire) {
+    case WireFormat::kFp8E4M3:
+      return largest / 8;
+    case WireFormat::kFp8E5M2:
+      return largest / 4;
+    case WireFormat::kBfloat16:
+      return expected / 128;
+    case WireFormat::kFloat16:
+      return expected / 1024;
+    case WireFormat::kNone:
+      break;
+  }
+  if (shape.dtype == DType::kBfloat16) return expected / 128;
+  return shape.dtype == DType::kFloat16 ? expected / 1024 : 0;
+}
+
+bool Receives(const CollectiveCase& shape, int rank) {
+  return shape.op != OpType::kBarrier && (shape.op != OpType::kReduce || rank == 0);
+}
+
 }  // namespace
 
 size_t CollectiveCase::input_count() const {
@@ -83,8 +166,7 @@ size_t CollectiveCase::output_count() const {
 size_t CollectiveCase::bytes() const { return std::max(input_count(), output_count()) * SizeOf(dtype); }
 
 std::string CollectiveCase::label() const {
-  return absl::StrCat(ronda::Name(op), ".", NameOf(dtype), ".", ronda::Name(wire), ".", bench::Name(placement), ".",
-                      count);
+  return absl::StrCat(Name(op), ".", Name(dtype), ".", Name(wire), ".", Name(placement), ".", count);
 }
 
 double BusFactor(OpType op, int ranks) {
@@ -93,59 +175,72 @@ double BusFactor(OpType op, int ranks) {
   return HasShares(op) ? others : 1;
 }
 
-const std::vector<std::string>& OpNames() {
-  static const auto* const names = [] {
-    auto* const all = new std::vector<std::string>;
-    for (const OpType op : kOps) all->emplace_back(ronda::Name(op));
-    return all;
-  }();
-  return *names;
-}
-
-const std::vector<std::string>& DTypeNames() {
-  static const auto* const names = new std::vector<std::string>(std::begin(kDTypeNames), std::end(kDTypeNames));
-  return *names;
-}
-
-const std::vector<std::string>& WireNames() {
-  static const auto* const names = [] {
-    auto* const all = new std::vector<std::string>;
-    for (int i = 0; i < kWireFormatCount; ++i) all->emplace_back(ronda::Name(static_cast<WireFormat>(i)));
-    return all;
-  }();
-  return *names;
-}
-
-const std::vector<std::string>& PlacementNames() {
-  static const auto* const names = new std::vector<std::string>{"in", "out"};
-  return *names;
-}
-
-std::string NameOf(DType dtype) {
-  return kDTypeNames[std::find(std::begin(kDTypes), std::end(kDTypes), dtype) - std::begin(kDTypes)];
+CaseRanges CaseRanges::Everything(const CaseRanges& ranges) {
+  CaseRanges all = ranges;
+  all.ops = {OpType::kAllreduce,     OpType::kReduce,   OpType::kBroadcast, OpType::kAllgather,
+             OpType::kReduceScatter, OpType::kAlltoall, OpType::kBarrier};
+  all.dtypes = {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBfloat16,
+                DType::kInt32,   DType::kInt64,   DType::kUint8};
+  all.wires.clear();
+  for (int i = 0; i < kWireFormatCount; ++i) all.wires.push_back(static_cast<WireFormat>(i));
+  all.placements = {Placement::kInPlace, Placement::kOutOfPlace};
+  return all;
 }
 
 std::vector<CollectiveCase> MakeCases(const CaseRanges& ranges, int ranks) {
   std::vector<CollectiveCase> cases;
   bool has_barrier = false;
-  for (const size_t op : PlacesOf(ranges.ops, OpNames())) {
-    for (const size_t dtype : PlacesOf(ranges.dtypes, DTypeNames())) {
-      for (const size_t wire : PlacesOf(ranges.wires, WireNames())) {
-        for (const Placement placement : PlacementsOf(kOps[op], ranges.placements)) {
-          const CollectiveCase shape = {.op = kOps[op],
-                                        .dtype = kDTypes[dtype],
-                                        .wire = static_cast<WireFormat>(wire),
-                                        .placement = placement,
-                                        .ranks = ranks};
-          const bool is_repeated = shape.op == OpType::kBarrier && has_barrier;
+  for (const OpType op : ranges.ops) {
+    for (const DType dtype : ranges.dtypes) {
+      for (const WireFormat wire : ranges.wires) {
+        for (const Placement placement : PlacementsOf(op, ranges.placements)) {
+          const CollectiveCase shape = {.op = op, .dtype = dtype, .wire = wire, .placement = placement, .ranks = ranks};
+          const bool is_repeated = op == OpType::kBarrier && has_barrier;
           if (!IsSensible(shape) || is_repeated) continue;
-          has_barrier = has_barrier || shape.op == OpType::kBarrier;
+          has_barrier = has_barrier || op == OpType::kBarrier;
           AddSizes(ranges, shape, &cases);
         }
       }
     }
   }
   return cases;
+}
+
+AlignedBytes::AlignedBytes(size_t size) : size_(size) {
+  constexpr size_t kLine = 64;
+  memory_.reset(std::aligned_alloc(kLine, std::max(kLine, (size + kLine - 1) / kLine * kLine)));
+  if (memory_ == nullptr) throw std::bad_alloc();
+  std::memset(memory_.get(), 0, size);
+}
+
+void AlignedBytes::Free::operator()(void* memory) const { std::free(memory); }
+
+void FillInput(const CollectiveCase& shape, int rank, void* input) {
+  ForEachBlock(shape.input_count(), [&](size_t begin, size_t length) {
+    Block values;
+    for (size_t i = 0; i < length; ++i) values[i] = Contribution(rank, begin + i);
+    Store(values, length, shape.dtype, static_cast<char*>(input) + begin * SizeOf(shape.dtype));
+  });
+}
+
+void FillOutput(const CollectiveCase& shape, void* output) {
+  constexpr int kPattern = 0x5a;
+  std::memset(output, kPattern, shape.output_count() * SizeOf(shape.dtype));
+}
+
+int64_t CountWrong(const CollectiveCase& shape, int rank, const void* output) {
+  if (!Receives(shape, rank)) return 0;
+  int64_t wrong = 0;
+  ForEachBlock(shape.output_count(), [&](size_t begin, size_t length) {
+    Block values;
+    Load(static_cast<const char*>(output) + begin * SizeOf(shape.dtype), shape.dtype, length, &values);
+    for (size_t i = 0; i < length; ++i) {
+      double expected = Expected(shape, rank, begin + i);
+      if (shape.dtype == DType::kUint8) expected = std::fmod(expected, 256);
+      wrong += std::abs(values[i] - expected) <= Tolerance(shape, expected) ? 0 : 1;  // a NaN is wrong too
+    }
+  });
+  return wrong;
 }
 
 }  // namespace ronda::bench

@@ -2,6 +2,8 @@
 #define RONDA_BENCH_COLLECTIVES_COLLECTIVE_CASE_H_
 
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,49 +21,71 @@ struct CollectiveCase {
   DType dtype = DType::kFloat32;
   WireFormat wire = WireFormat::kNone;  // of reductions
   Placement placement = Placement::kInPlace;
-  size_t count = 0;  // elements: of an allreduce, reduce or broadcast; of one rank's share of anything else
+  size_t count = 0;  // elements: of an allreduce, reduce or broadcast; of one rank's share of any other operation
   int ranks = 1;
 
   // Elements that a rank gives and receives.
   size_t input_count() const;
   size_t output_count() const;
 
-  // The larger of both, in bytes: what collective benchmarks call a message's size.
+  // The larger of both, in bytes: a message's size in the words of collective benchmarks.
   size_t bytes() const;
 
   // "allreduce.float32.none.in.1024": unique among cases.
   std::string label() const;
 };
 
-// The bandwidth that the busiest link sees, over the algorithm's (algbw), as NCCL's performance tests define it.
+// The busiest link's bandwidth over the algorithm's (algbw), as NCCL's performance tests define it.
 double BusFactor(OpType op, int ranks);
 
 constexpr bool IsReduction(OpType op) {
   return op == OpType::kAllreduce || op == OpType::kReduce || op == OpType::kReduceScatter;
 }
 
-// What the user asks for.
+// The cases that the user asks for.
 struct CaseRanges {
-  std::vector<std::string> ops = {"allreduce"};
+  std::vector<OpType> ops = {OpType::kAllreduce};
   size_t min_bytes = 8;
   size_t max_bytes = size_t{256} << 20;
   size_t factor = 4;
-  std::vector<std::string> dtypes = {"float32"};
-  std::vector<std::string> wires = {"none"};
-  std::vector<std::string> placements = {"in"};
+  std::vector<DType> dtypes = {DType::kFloat32};
+  std::vector<WireFormat> wires = {WireFormat::kNone};
+  std::vector<Placement> placements = {Placement::kInPlace};
+
+  // Every operation, dtype, wire format and placement that can be measured, with the sizes of `ranges`.
+  static CaseRanges Everything(const CaseRanges& ranges);
 };
 
-// The names of everything, for --help and for reading options.
-const std::vector<std::string>& OpNames();
-const std::vector<std::string>& DTypeNames();
-const std::vector<std::string>& WireNames();
-const std::vector<std::string>& PlacementNames();
-std::string NameOf(DType dtype);
-
-// All combinations that make sense: only allreduce knows both placements (a broadcast is in place, the others are not),
-// only reductions of float32 and float64 know 16-bit wires (8-bit ones: also of 16-bit types), a barrier is one case.
-// Sizes that are less than one element a rank become that.
+// All sensible combinations: only allreduce has both placements (a broadcast is in place, the others are not), only
+// reductions of float32 and float64 have 16-bit wires (8-bit ones: also of 16-bit types), a barrier is one case.
+// A size of less than one element a rank becomes that.
 std::vector<CollectiveCase> MakeCases(const CaseRanges& ranges, int ranks);
+
+// Memory that begins at a cache line, as frameworks allocate their tensors, and has been written to.
+class AlignedBytes {
+ public:
+  explicit AlignedBytes(size_t size);
+
+  void* data() const { return memory_.get(); }
+  size_t size() const { return size_; }
+
+ private:
+  struct Free {
+    void operator()(void* memory) const;
+  };
+  size_t size_ = 0;
+  std::unique_ptr<void, Free> memory_;
+};
+
+// Element `index` of the input of `rank` becomes (rank + 1) * (index % 17).
+void FillInput(const CollectiveCase& shape, int rank, void* input);
+
+// Fills the output with values that no operation gives, so that an output without a result is found to be wrong.
+void FillOutput(const CollectiveCase& shape, void* output);
+
+// The number of elements of `output` on `rank` that differ from the operation's result; 0 where nothing is received.
+// Compressed wires may round.
+int64_t CountWrong(const CollectiveCase& shape, int rank, const void* output);
 
 }  // namespace ronda::bench
 

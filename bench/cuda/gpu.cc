@@ -1,7 +1,14 @@
 #include "bench/cuda/gpu.h"
 
-#include <cstdlib>
+#include <dirent.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <ctime>
+#include <memory>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/cuda/device.h"
@@ -51,6 +58,16 @@ class Span {
   void* end_ = nullptr;
 };
 
+absl::Duration Read(clockid_t clock) {
+  timespec time = {};
+  if (clock_gettime(clock, &time) != 0) return absl::ZeroDuration();
+  return absl::DurationFromTimespec(time);
+}
+
+struct CloseDirectory {
+  void operator()(DIR* directory) const { closedir(directory); }
+};
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Gpu>> Gpu::Open(int rank) {
@@ -80,10 +97,10 @@ absl::Status Gpu::Finish() {
   }
 }
 
-absl::StatusOr<absl::Duration> Gpu::Time(const std::string& what, const Submit& submit) {
+absl::StatusOr<absl::Duration> Gpu::Time(const std::string& label, const Submit& submit) {
   Span span(device_.get());
   RONDA_RETURN_IF_ERROR(span.Begin(stream()));
-  RONDA_RETURN_IF_ERROR(device_->Call(what, [&](const auto& cuda) { return submit(cuda, stream()); }));
+  RONDA_RETURN_IF_ERROR(device_->Call(label, [&](const auto& cuda) { return submit(cuda, stream()); }));
   RONDA_RETURN_IF_ERROR(span.End(stream()));
   return span.Elapsed();
 }
@@ -98,11 +115,33 @@ absl::StatusOr<GpuGradients> GpuGradients::Create(const ModelShapes& model, Gpu*
   std::byte* next = gradients.memory_.data();
   for (const Parameter& parameter : model.parameters) {
     const auto count = static_cast<size_t>(parameter.count());
-    gradients.places_.push_back({reinterpret_cast<float*>(next), count});
+    gradients.tensors_.push_back({reinterpret_cast<float*>(next), count});
     gradients.bytes_ += count * sizeof(float);
     next += RoundedUp(count * sizeof(float));
   }
   return gradients;
 }
+
+std::vector<pid_t> Threads() {
+  std::vector<pid_t> threads;
+  const std::unique_ptr<DIR, CloseDirectory> tasks(opendir("/proc/self/task"));
+  if (tasks == nullptr) return threads;
+  while (const dirent* const entry = readdir(tasks.get())) {
+    pid_t thread = 0;
+    if (absl::SimpleAtoi(absl::string_view(entry->d_name), &thread)) threads.push_back(thread);
+  }
+  std::sort(threads.begin(), threads.end());
+  return threads;
+}
+
+// The kernel's number of that clock, as the C library computes it for pthread_getcpuclockid(): the thread's complement,
+// then the bits for "a thread's, not a process'" (4) and "as counted by the scheduler" (2).
+absl::Duration CpuTimeOf(pid_t thread) {
+  return Read(static_cast<clockid_t>((~static_cast<unsigned>(thread) << 3) | 6));
+}
+
+absl::Duration CpuTimeOfThisThread() { return Read(CLOCK_THREAD_CPUTIME_ID); }
+
+absl::Duration CpuTimeOfProcess() { return Read(CLOCK_PROCESS_CPUTIME_ID); }
 
 }  // namespace ronda::bench

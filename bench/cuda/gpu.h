@@ -1,6 +1,8 @@
 #ifndef RONDA_BENCH_CUDA_GPU_H_
 #define RONDA_BENCH_CUDA_GPU_H_
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -11,15 +13,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "bench/shapes/shapes.h"
+#include "bench/harness/model_shapes.h"
 #include "runtime/cuda/device.h"
 
 namespace ronda::bench {
 
-// The GPU that a benchmark uses, and a stream of it. It comes with Ronda's plugin, which may also be one whose devices
-// are the CPU: then what is measured is the benchmark itself.
-//
-// Thread-compatible.
+// The GPU of a benchmark, and a stream of it. It comes with Ronda's plugin. In tests the plugin's devices are the CPU:
+// then the figures mean nothing. Thread-compatible.
 class Gpu {
  public:
   // A rank's GPU: ranks of a host share GPUs if they have to. `rank` is that on its host.
@@ -30,15 +30,15 @@ class Gpu {
   int devices() const { return devices_; }  // of this host
   StreamHandle stream() const { return stream_->handle(); }
 
-  // Filled with zeros once the stream comes to it.
+  // The stream fills the memory with zeros.
   absl::StatusOr<DeviceMemory> Allocate(size_t bytes);
 
-  // Sleeps until the stream has done what it has been given: uses no CPU to speak of.
+  // Sleeps until the stream has finished all of its work: uses hardly any CPU time.
   absl::Status Finish();
 
-  // How long the stream takes for what `submit` gives it, by the device's own clock. Waits for it.
+  // The stream's time for the work of `submit`, by the device's own clock. Waits for its end.
   using Submit = std::function<int(const ronda_cuda_plugin& cuda, StreamHandle stream)>;
-  absl::StatusOr<absl::Duration> Time(const std::string& what, const Submit& submit);
+  absl::StatusOr<absl::Duration> Time(const std::string& label, const Submit& submit);
 
  private:
   Gpu(std::shared_ptr<Device> device, int devices, std::unique_ptr<DeviceStream> stream)
@@ -55,20 +55,39 @@ class GpuGradients {
  public:
   static absl::StatusOr<GpuGradients> Create(const ModelShapes& model, Gpu* gpu);
 
-  struct Place {
+  struct Tensor {
     float* data;
     size_t count;  // elements
   };
-  const std::vector<Place>& places() const { return places_; }  // in the model's order
-  size_t bytes() const { return bytes_; }                       // of the elements
+  const std::vector<Tensor>& tensors() const { return tensors_; }  // in the model's order
+  size_t bytes() const { return bytes_; }                          // of the elements
 
  private:
   GpuGradients() = default;
 
-  std::vector<Place> places_;
+  std::vector<Tensor> tensors_;
   size_t bytes_ = 0;
   DeviceMemory memory_;
 };
+
+// The threads of this process, ascending.
+std::vector<pid_t> Threads();
+
+// The CPU time of a thread since it began, to the nanosecond and up to now, also while it runs on another core. Zero if
+// it has ended.
+absl::Duration CpuTimeOf(pid_t thread);
+
+absl::Duration CpuTimeOfThisThread();
+
+// Also of threads that have ended.
+absl::Duration CpuTimeOfProcess();
+
+// A figure beside its aim, as a line of its own: "packing to float16: 93.1 % of a copy (aim: at least 85 %
+// of a copy)". tools/gpu/run.sh makes its table of such lines.
+// REQUIRES: `subject` has no ": ".
+inline std::string AimLine(const std::string& subject, const std::string& measured, const std::string& aim) {
+  return subject + ": " + measured + " (aim: " + aim + ")\n";
+}
 
 }  // namespace ronda::bench
 

@@ -1,13 +1,11 @@
-// How much CPU time of the host an allreduce of a model's gradients costs that are in memory of a GPU, once steps
-// repeat themselves:
+// The host's CPU time for an allreduce of a model's gradients in memory of a GPU, once the steps are locked:
 //
 //   export RONDA_CUDA_PLUGIN=.bazel/bin/runtime/cuda/libronda_cuda.so
 //   .bazel/bin/runtime/launch/rondarun -np 2 .bazel/bin/bench/cuda/host_time_bench
 //
-// Counted is what the trainer's thread uses between the first submission and the last tensor that its stream waits for,
-// and what the coordinator's thread uses in the meantime and afterwards; not how long it takes. Other threads (the
-// watch of the device, CUDA's, NCCL's) have a column of their own. Where ranks share a GPU, NCCL is told that they are
-// on different hosts.
+// CPU time is counted, not elapsed time: that of the trainer thread from the first submission until its stream waits
+// for the last tensor, and that of the background thread. Other threads (the watch of the device, CUDA's, NCCL's) have
+// a column of their own. Where ranks share a GPU, NCCL is told that they are on different hosts.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -19,14 +17,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "bench/arguments.h"
-#include "bench/cuda/aim_line.h"
 #include "bench/cuda/gpu.h"
-#include "bench/cuda/thread_times.h"
-#include "bench/place.h"
-#include "bench/shapes/presets.h"
-#include "bench/statistics.h"
-#include "bench/table.h"
+#include "bench/harness/arguments.h"
+#include "bench/harness/launch.h"
+#include "bench/harness/model_shapes.h"
+#include "bench/harness/results.h"
+#include "bench/harness/statistics.h"
 #include "client/ronda.hpp"
 #include "runtime/base/status_macros.h"
 
@@ -40,12 +36,12 @@ struct HostTimeOptions {
   int warm_up = 40;  // steps before the first block
 };
 
-// How the tensors are submitted.
-enum class Way { kOneByOne, kGrouped };
+// The way in which the tensors are submitted.
+enum class Submission { kOneByOne, kGrouped };
 
-const char* Name(Way way) { return way == Way::kOneByOne ? "one by one" : "as a group"; }
+const char* Name(Submission submission) { return submission == Submission::kOneByOne ? "one by one" : "as a group"; }
 
-// What one step costs: CPU time in microseconds.
+// The cost of one step: CPU time in microseconds.
 struct HostTime {
   double trainer = 0;
   double coordinator = 0;
@@ -54,7 +50,7 @@ struct HostTime {
   double buckets = 0;  // their number
 };
 
-// Threads that there are now, and were not `before`.
+// The threads that have begun since `before`.
 std::vector<pid_t> ThreadsSince(const std::vector<pid_t>& before) {
   const std::vector<pid_t> now = Threads();
   std::vector<pid_t> added;
@@ -66,10 +62,11 @@ std::vector<pid_t> ThreadsSince(const std::vector<pid_t>& before) {
 // schedule makes of them. Every rank makes the same calls. Throws ronda::Error.
 class Steps {
  public:
-  Steps(Way way, const ModelShapes& model, const GpuGradients& gradients, Gpu* gpu) : way_(way), gpu_(*gpu) {
+  Steps(Submission submission, const ModelShapes& model, const GpuGradients& gradients, Gpu* gpu)
+      : submission_(submission), gpu_(*gpu) {
     for (size_t i = 0; i < model.parameters.size(); ++i) {
       tensors_.push_back(
-          cuda_tensor(model.parameters[i].name, gradients.places()[i].data, model.parameters[i].shape, gpu->stream()));
+          cuda_tensor(model.parameters[i].name, gradients.tensors()[i].data, model.parameters[i].shape, gpu->stream()));
     }
     handles_.reserve(tensors_.size());
     const std::vector<pid_t> before = Threads();
@@ -80,7 +77,7 @@ class Steps {
   }
   ~Steps() {
     handles_.clear();
-    static_cast<void>(try_shutdown());  // what has failed has been thrown before
+    static_cast<void>(try_shutdown());  // an error has been thrown before
   }
   Steps(const Steps&) = delete;
   Steps& operator=(const Steps&) = delete;
@@ -110,7 +107,7 @@ class Steps {
 
  private:
   void Submit() {
-    if (way_ == Way::kGrouped) {
+    if (submission_ == Submission::kGrouped) {
       handles_ = grouped_allreduce_async("gradients", tensors_);
     } else {
       for (const Tensor& tensor : tensors_) handles_.push_back(allreduce_async(tensor));
@@ -123,7 +120,7 @@ class Steps {
     return total;
   }
 
-  const Way way_;
+  const Submission submission_;
   Gpu& gpu_;
   std::vector<Tensor> tensors_;
   std::vector<Handle> handles_;
@@ -139,7 +136,7 @@ absl::StatusOr<double> BucketsOfLockedSteps(const ronda_statistics& before, cons
   return static_cast<double>(after.buckets_scheduled - before.buckets_scheduled) / steps;
 }
 
-// The median over the blocks, of the rank that has used most.
+// The median over the blocks, of the rank with the largest.
 double MedianOf(double HostTime::*part, const std::vector<HostTime>& blocks) {
   std::vector<double> values;
   for (const HostTime& block : blocks) values.push_back(block.*part);
@@ -164,7 +161,7 @@ absl::StatusOr<HostTime> Measure(const HostTimeOptions& options, Steps* steps) {
                   .buckets = buckets};
 }
 
-absl::Status Run(const HostTimeOptions& options, const Place& place, Gpu* gpu) {
+absl::Status Run(const HostTimeOptions& options, const LaunchedRank& launched, Gpu* gpu) {
   RONDA_ASSIGN_OR_RETURN(const ModelShapes model, PresetShapes(options.preset));
   RONDA_ASSIGN_OR_RETURN(const GpuGradients gradients, GpuGradients::Create(model, gpu));
   RONDA_RETURN_IF_ERROR(gpu->Finish());
@@ -175,41 +172,41 @@ absl::Status Run(const HostTimeOptions& options, const Place& place, Gpu* gpu) {
                      {.title = "other threads us", .width = 11},
                      {.title = "buckets", .width = 7}});
   std::string text =
-      absl::StrCat("# ", gpu->name(), ", ", place.size, place.size == 1 ? " rank" : " ranks", "; medians of ",
+      absl::StrCat("# ", gpu->name(), ", ", launched.size, launched.size == 1 ? " rank" : " ranks", "; medians of ",
                    options.blocks, " blocks of ", options.steps, " steps\n", table.Header());
   std::string aims;
-  for (const Way way : {Way::kOneByOne, Way::kGrouped}) {
-    Steps steps(way, model, gradients, gpu);
+  for (const Submission submission : {Submission::kOneByOne, Submission::kGrouped}) {
+    Steps steps(submission, model, gradients, gpu);
     RONDA_ASSIGN_OR_RETURN(const HostTime time, Measure(options, &steps));
-    absl::StrAppend(&text, table.Row({Name(way), Fixed(time.trainer, 1), Fixed(time.coordinator, 1),
+    absl::StrAppend(&text, table.Row({Name(submission), Fixed(time.trainer, 1), Fixed(time.coordinator, 1),
                                       Fixed(time.both, 1), Fixed(time.others, 1), Fixed(time.buckets, 1)}));
     absl::StrAppend(
         &aims,
         AimLine(absl::StrCat("CPU time of an allreduce of ", model.name, "'s ", model.parameters.size(), " tensors, ",
-                             Name(way), ", ", place.size, place.size == 1 ? " rank" : " ranks"),
+                             Name(submission), ", ", launched.size, launched.size == 1 ? " rank" : " ranks"),
                 absl::StrCat(Fixed(time.both, 1), " us, in ", Fixed(time.buckets, 1), " buckets"), "under 60 us"));
   }
-  if (place.rank == 0) std::fputs(absl::StrCat(text, aims, "\n").c_str(), stdout);
+  if (launched.rank == 0) std::fputs(absl::StrCat(text, aims, "\n").c_str(), stdout);
   return absl::OkStatus();
 }
 
 // NCCL refuses two ranks of a host that share a GPU.
-void TellNcclOfDifferentHosts(const Place& place) {
+void TellNcclOfDifferentHosts(const LaunchedRank& launched) {
   constexpr int kKeep = 0;
-  setenv("NCCL_HOSTID", absl::StrCat("rank-", place.rank).c_str(), kKeep);
+  setenv("NCCL_HOSTID", absl::StrCat("rank-", launched.rank).c_str(), kKeep);
 }
 
 absl::Status RunOnRank(const HostTimeOptions& options) {
-  RONDA_ASSIGN_OR_RETURN(const std::optional<Place> found, FindPlace(ProcessVariables(), /*parent=*/0));
-  const Place place = found.value_or(Place());
-  const absl::StatusOr<std::unique_ptr<Gpu>> gpu = Gpu::Open(place.rank);
+  RONDA_ASSIGN_OR_RETURN(const std::optional<LaunchedRank> found, FindLaunchedRank(ProcessVariables(), /*parent=*/0));
+  const LaunchedRank launched = found.value_or(LaunchedRank());
+  const absl::StatusOr<std::unique_ptr<Gpu>> gpu = Gpu::Open(launched.rank);
   if (!gpu.ok()) {
     std::printf("no GPU: %s\n", std::string(gpu.status().message()).c_str());
     return absl::OkStatus();
   }
-  if ((*gpu)->devices() < place.size) TellNcclOfDifferentHosts(place);
+  if ((*gpu)->devices() < launched.size) TellNcclOfDifferentHosts(launched);
   try {
-    return Run(options, place, gpu->get());
+    return Run(options, launched, gpu->get());
   } catch (const Error& error) {
     return absl::InternalError(error.what());
   }

@@ -1,9 +1,9 @@
-// How fast the CUDA kernels pack and unpack a model's gradients, next to the device's own copies:
+// The speed at which the CUDA kernels pack and unpack a model's gradients, next to the device's own copies:
 //
 //   RONDA_CUDA_PLUGIN=.bazel/bin/runtime/cuda/libronda_cuda.so .bazel/bin/bench/cuda/kernels_bench [--preset LIST]
 //
 // Every line counts the bytes read and the bytes written, once each, copies too: a copy moves as many elements as the
-// model has, in float32. Contestants take turns, so that all have the same clocks; figures are medians over the
+// model has, in float32. Kernels run interleaved, so that all have the same clocks; figures are medians over the
 // rounds. "host us" is what one call costs the thread that makes it.
 #include <cstdio>
 #include <memory>
@@ -12,13 +12,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "bench/arguments.h"
-#include "bench/cuda/aim_line.h"
 #include "bench/cuda/gpu.h"
-#include "bench/cuda/thread_times.h"
-#include "bench/shapes/presets.h"
-#include "bench/statistics.h"
-#include "bench/table.h"
+#include "bench/harness/arguments.h"
+#include "bench/harness/model_shapes.h"
+#include "bench/harness/results.h"
+#include "bench/harness/statistics.h"
 #include "kernels/dtype.h"
 #include "runtime/base/status_macros.h"
 
@@ -52,11 +50,11 @@ class Bucket {
   static absl::StatusOr<std::unique_ptr<Bucket>> Create(const GpuGradients& gradients, const Wire& wire, Gpu* gpu) {
     auto bucket = std::unique_ptr<Bucket>(new Bucket(wire));
     size_t offset = 0;
-    for (const GpuGradients::Place& place : gradients.places()) {
-      bucket->pack_.push_back({.input = place.data, .count = place.count, .offset = offset});
-      bucket->unpack_.push_back({.output = place.data, .count = place.count, .offset = offset});
-      const size_t bytes = WireBytes(wire, place.count);
-      bucket->moved_ += place.count * sizeof(float) + bytes;
+    for (const GpuGradients::Tensor& tensor : gradients.tensors()) {
+      bucket->pack_.push_back({.input = tensor.data, .count = tensor.count, .offset = offset});
+      bucket->unpack_.push_back({.output = tensor.data, .count = tensor.count, .offset = offset});
+      const size_t bytes = WireBytes(wire, tensor.count);
+      bucket->moved_ += tensor.count * sizeof(float) + bytes;
       offset += RoundedUp(bytes, 16);
     }
     RONDA_ASSIGN_OR_RETURN(bucket->buffer_, gpu->Allocate(offset));
@@ -90,7 +88,7 @@ class Bucket {
   size_t moved_ = 0;
 };
 
-struct Contestant {
+struct Kernel {
   std::string name;
   size_t bytes = 0;  // moved by a call
   Gpu::Submit call;
@@ -100,39 +98,39 @@ struct Contestant {
 };
 
 // One round of calls, one right after the other.
-absl::Status Time(Gpu* gpu, Contestant* contestant) {
+absl::Status Time(Gpu* gpu, Kernel* kernel) {
   absl::Duration host;
   RONDA_ASSIGN_OR_RETURN(const absl::Duration device,
-                         gpu->Time(contestant->name, [&](const ronda_cuda_plugin& cuda, StreamHandle stream) {
+                         gpu->Time(kernel->name, [&](const ronda_cuda_plugin& cuda, StreamHandle stream) {
                            const absl::Duration before = CpuTimeOfThisThread();
                            int error = 0;
-                           for (int i = 0; i < kCallsARound && error == 0; ++i) error = contestant->call(cuda, stream);
+                           for (int i = 0; i < kCallsARound && error == 0; ++i) error = kernel->call(cuda, stream);
                            host = CpuTimeOfThisThread() - before;
                            return error;
                          }));
-  contestant->device_us.push_back(absl::ToDoubleMicroseconds(device) / kCallsARound);
-  contestant->host_us.push_back(absl::ToDoubleMicroseconds(host) / kCallsARound);
+  kernel->device_us.push_back(absl::ToDoubleMicroseconds(device) / kCallsARound);
+  kernel->host_us.push_back(absl::ToDoubleMicroseconds(host) / kCallsARound);
   return absl::OkStatus();
 }
 
-absl::Status Compete(int rounds, Gpu* gpu, std::vector<Contestant>* contestants) {
+absl::Status TimeInterleaved(int rounds, Gpu* gpu, std::vector<Kernel>* kernels) {
   for (int round = -kWarmUpRounds; round < rounds; ++round) {
-    for (Contestant& contestant : *contestants) {
-      RONDA_RETURN_IF_ERROR(Time(gpu, &contestant));
+    for (Kernel& kernel : *kernels) {
+      RONDA_RETURN_IF_ERROR(Time(gpu, &kernel));
       if (round >= 0) continue;
-      contestant.device_us.clear();
-      contestant.host_us.clear();
+      kernel.device_us.clear();
+      kernel.host_us.clear();
     }
   }
   return absl::OkStatus();
 }
 
-double Rate(const Contestant& contestant) {  // GB/s
-  return static_cast<double>(contestant.bytes) / Median(contestant.device_us) / 1e3;
+double Rate(const Kernel& kernel) {  // GB/s
+  return static_cast<double>(kernel.bytes) / Median(kernel.device_us) / 1e3;
 }
 
-// The first of the contestants is the copy.
-void PrintTable(const std::string& model, const std::vector<Contestant>& contestants) {
+// The first of the kernels is the copy.
+void PrintTable(const std::string& model, const std::vector<Kernel>& kernels) {
   const Table table({{.title = model, .width = 22, .align = Table::Column::Align::kLeft},
                      {.title = "MB", .width = 8},
                      {.title = "us", .width = 9},
@@ -140,23 +138,23 @@ void PrintTable(const std::string& model, const std::vector<Contestant>& contest
                      {.title = "% of copy", .width = 9},
                      {.title = "host us", .width = 8}});
   std::fputs(table.Header().c_str(), stdout);
-  for (const Contestant& contestant : contestants) {
-    const double share = 100 * Rate(contestant) / Rate(contestants.front());
-    std::fputs(table
-                   .Row({contestant.name, Fixed(static_cast<double>(contestant.bytes) / 1e6, 1),
-                         Fixed(Median(contestant.device_us), 1), Fixed(Rate(contestant), 0), Fixed(share, 1),
-                         Fixed(Median(contestant.host_us), 1)})
-                   .c_str(),
-               stdout);
+  for (const Kernel& kernel : kernels) {
+    const double share = 100 * Rate(kernel) / Rate(kernels.front());
+    std::fputs(
+        table
+            .Row({kernel.name, Fixed(static_cast<double>(kernel.bytes) / 1e6, 1), Fixed(Median(kernel.device_us), 1),
+                  Fixed(Rate(kernel), 0), Fixed(share, 1), Fixed(Median(kernel.host_us), 1)})
+            .c_str(),
+        stdout);
   }
 }
 
-void PrintAims(const std::string& model, const std::vector<Contestant>& contestants) {
-  const Contestant& copy = contestants.front();
-  for (const Contestant& contestant : contestants) {
-    if (contestant.conversion == Contestant::Conversion::kNone) continue;
-    const std::string share = Fixed(100 * Rate(contestant) / Rate(copy), 1);
-    std::fputs(AimLine(absl::StrCat(model, ", ", contestant.name),
+void PrintAims(const std::string& model, const std::vector<Kernel>& kernels) {
+  const Kernel& copy = kernels.front();
+  for (const Kernel& kernel : kernels) {
+    if (kernel.conversion == Kernel::Conversion::kNone) continue;
+    const std::string share = Fixed(100 * Rate(kernel) / Rate(copy), 1);
+    std::fputs(AimLine(absl::StrCat(model, ", ", kernel.name),
                        absl::StrCat(share, " % of the rate of a copy, which is ", Fixed(Rate(copy), 0), " GB/s"),
                        "at least 85 %")
                    .c_str(),
@@ -165,37 +163,37 @@ void PrintAims(const std::string& model, const std::vector<Contestant>& contesta
   std::fputs("\n", stdout);
 }
 
-Contestant Copy(size_t bytes, std::byte* to, const std::byte* from) {
+Kernel Copy(size_t bytes, std::byte* to, const std::byte* from) {
   return {.name = "copy", .bytes = 2 * bytes, .call = [=](const ronda_cuda_plugin& cuda, StreamHandle stream) {
             return cuda.copy(to, from, bytes, stream);
           }};
 }
 
-void AddPair(const std::string& name, const Bucket& bucket, std::vector<Contestant>* contestants) {
-  const auto conversion = name == "float32" ? Contestant::Conversion::kNone : Contestant::Conversion::kOther;
-  contestants->push_back({.name = absl::StrCat("pack to ", name),
-                          .bytes = bucket.moved(),
-                          .call =
-                              [&bucket](const ronda_cuda_plugin& cuda, StreamHandle stream) {
-                                const PackCall call = bucket.Pack();
-                                return cuda.pack(&call, stream);
-                              },
-                          .conversion = conversion});
-  contestants->push_back({.name = absl::StrCat("unpack from ", name),
-                          .bytes = bucket.moved(),
-                          .call =
-                              [&bucket](const ronda_cuda_plugin& cuda, StreamHandle stream) {
-                                const UnpackCall call = bucket.Unpack();
-                                return cuda.unpack(&call, stream);
-                              },
-                          .conversion = conversion});
+void AddPair(const std::string& name, const Bucket& bucket, std::vector<Kernel>* kernels) {
+  const auto conversion = name == "float32" ? Kernel::Conversion::kNone : Kernel::Conversion::kOther;
+  kernels->push_back({.name = absl::StrCat("pack to ", name),
+                      .bytes = bucket.moved(),
+                      .call =
+                          [&bucket](const ronda_cuda_plugin& cuda, StreamHandle stream) {
+                            const PackCall call = bucket.Pack();
+                            return cuda.pack(&call, stream);
+                          },
+                      .conversion = conversion});
+  kernels->push_back({.name = absl::StrCat("unpack from ", name),
+                      .bytes = bucket.moved(),
+                      .call =
+                          [&bucket](const ronda_cuda_plugin& cuda, StreamHandle stream) {
+                            const UnpackCall call = bucket.Unpack();
+                            return cuda.unpack(&call, stream);
+                          },
+                      .conversion = conversion});
 }
 
 absl::Status Benchmark(const ModelShapes& model, int rounds, Gpu* gpu) {
   RONDA_ASSIGN_OR_RETURN(const GpuGradients gradients, GpuGradients::Create(model, gpu));
   RONDA_ASSIGN_OR_RETURN(const DeviceMemory from, gpu->Allocate(gradients.bytes()));
   RONDA_ASSIGN_OR_RETURN(const DeviceMemory to, gpu->Allocate(gradients.bytes()));
-  std::vector<Contestant> contestants = {Copy(gradients.bytes(), to.data(), from.data())};
+  std::vector<Kernel> kernels = {Copy(gradients.bytes(), to.data(), from.data())};
   const std::pair<const char*, Wire> wires[] = {{"float32", {.dtype = DType::kFloat32}},
                                                 {"float16", {.dtype = DType::kFloat16}},
                                                 {"bfloat16", {.dtype = DType::kBfloat16}},
@@ -203,12 +201,12 @@ absl::Status Benchmark(const ModelShapes& model, int rounds, Gpu* gpu) {
   std::vector<std::unique_ptr<Bucket>> buckets;
   for (const auto& [name, wire] : wires) {
     RONDA_ASSIGN_OR_RETURN(buckets.emplace_back(), Bucket::Create(gradients, wire, gpu));
-    AddPair(name, *buckets.back(), &contestants);
+    AddPair(name, *buckets.back(), &kernels);
   }
-  RONDA_RETURN_IF_ERROR(Compete(rounds, gpu, &contestants));
+  RONDA_RETURN_IF_ERROR(TimeInterleaved(rounds, gpu, &kernels));
   const std::string title = absl::StrCat(model.name, ", ", model.parameters.size());
-  PrintTable(title, contestants);
-  PrintAims(absl::StrCat(title, " tensors"), contestants);
+  PrintTable(title, kernels);
+  PrintAims(absl::StrCat(title, " tensors"), kernels);
   return gpu->Finish();  // before the memory goes
 }
 
@@ -226,7 +224,7 @@ int Main(const std::vector<std::string>& words) {
   Flags flags("kernels_bench", "Packs and unpacks the gradients of models on a GPU, beside copies.");
   flags.Add({.names = {"--preset"}, .value = "LIST", .help = "Models, or all (resnet50,bert-large)."},
             ChoiceList(&options.presets, PresetNames()));
-  flags.Add({.names = {"--rounds"}, .value = "N", .help = "How often each has its turn (21)."},
+  flags.Add({.names = {"--rounds"}, .value = "N", .help = "Rounds of calls of each kernel (21)."},
             Integer(&options.rounds, {.min = 1, .max = 100000}));
   if (const absl::Status parsed = flags.Parse(words); !parsed.ok()) {
     std::fprintf(stderr, "kernels_bench: %s\n", std::string(parsed.message()).c_str());

@@ -1,5 +1,3 @@
-#include "bench/model/model_command.h"
-
 #include <cstdio>
 #include <string>
 #include <utility>
@@ -8,13 +6,12 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "bench/arguments.h"
-#include "bench/job.h"
-#include "bench/model/published.h"
-#include "bench/model/sweep.h"
-#include "bench/results.h"
-#include "bench/shapes/presets.h"
-#include "bench/table.h"
+#include "bench/harness/arguments.h"
+#include "bench/harness/command.h"
+#include "bench/harness/job.h"
+#include "bench/harness/model_shapes.h"
+#include "bench/harness/results.h"
+#include "bench/model/predictions.h"
 
 namespace ronda::bench {
 namespace {
@@ -22,7 +19,7 @@ namespace {
 struct ModelOptions {
   model::SweepOptions sweep;
   absl::Duration link_latency;
-  absl::Duration compute;     // zero: what is assumed for each model
+  absl::Duration compute;     // zero: as assumed for each model
   double host_gigabytes = 0;  // a second; 0: as measured
   Results::Files files;
 };
@@ -36,8 +33,8 @@ void AddFlags(Flags* flags, ModelOptions* options) {
              IntegerList(&options->sweep.gbit, any));
   flags->Add({.names = {"--link-gbit"},
               .value = "GBIT/S",
-              .help = "Instead of --gbit: what large messages that go both ways at once got each way from a link\n"
-                      "that was measured, which the ranks' CPUs drive (TCP); in decimals."},
+              .help = "Instead of --gbit: the measured rate, each way, of large messages that go both ways at once\n"
+                      "over a link that the ranks' CPUs drive (TCP); in decimals."},
              Number(&options->sweep.link.gbit));
   flags->Add({.names = {"--link-latency"}, .value = "TIME", .help = "Of a small message on that link (0)."},
              Duration(&options->link_latency));
@@ -51,7 +48,7 @@ void AddFlags(Flags* flags, ModelOptions* options) {
              Duration(&options->compute));
   flags->Add({.names = {"--host-gigabytes"},
               .value = "GB/S",
-              .help = "Bandwidth between ranks of a host: what two ranks had over shared memory, 9.3."},
+              .help = "Bandwidth between ranks of a host: as measured with two ranks over shared memory, 9.3."},
              Number(&options->host_gigabytes));
   AddFileFlags(flags, &options->files);
 }
@@ -62,12 +59,12 @@ void PrintPublished() {
   std::printf(
       "# Horovod on 4 P100 a host, 25 Gbit/s: scaling efficiency in percent, published and by the model. C: a "
       "constant\n"
-      "# of the model was calibrated with this figure. The last columns are Ronda's ways on the same hosts.\n");
+      "# of the model was calibrated with this figure. The last columns are Ronda's algorithms on the same hosts.\n");
   std::vector<Table::Column> columns = {{.title = "model", .width = 10, .align = Table::Column::Align::kLeft},
                                         {.title = "GPUs", .width = 5},
                                         {.title = "published", .width = 9}};
-  for (const model::Contestant contestant : model::Contestants()) {
-    columns.push_back({.title = model::ContestantName(contestant)});
+  for (const model::Runtime runtime : model::kRuntimes) {
+    columns.push_back({.title = model::Name(runtime)});
   }
   const Table table(std::move(columns));
   std::fputs(table.Header().c_str(), stdout);
@@ -75,8 +72,8 @@ void PrintPublished() {
     const char* mark = point.use == model::PublishedPoint::Use::kCalibrates ? "C " : "";
     std::vector<std::string> cells = {point.model, absl::StrCat(point.gpus),
                                       absl::StrCat(mark, Percent(point.efficiency))};
-    for (const model::Contestant contestant : model::Contestants()) {
-      cells.push_back(Percent(model::SimulatePublished(point, contestant).efficiency));
+    for (const model::Runtime runtime : model::kRuntimes) {
+      cells.push_back(Percent(model::SimulatePublished(point, runtime).efficiency));
     }
     std::fputs(table.Row(cells).c_str(), stdout);
   }
@@ -106,11 +103,6 @@ void PrintSweep(const std::vector<model::SweepLine>& lines) {
   }
 }
 
-int Fail(const absl::Status& status) {
-  std::fprintf(stderr, "ronda-bench model: %s\n", std::string(status.message()).c_str());
-  return 1;
-}
-
 int RunModel(const std::vector<std::string>& words) {
   ModelOptions options;
   Flags flags("model", "Predicts training steps on clusters from measured and assumed constants (docs/scaling.md).");
@@ -121,14 +113,14 @@ int RunModel(const std::vector<std::string>& words) {
   options.sweep.link.latency = absl::ToDoubleSeconds(options.link_latency);
   options.sweep.host_bandwidth = options.host_gigabytes * 1e9;
   const absl::StatusOr<std::vector<model::SweepLine>> lines = model::Sweep(options.sweep);
-  if (!lines.ok()) return Fail(lines.status());
+  if (!lines.ok()) return Explain(lines.status());
   PrintPublished();
   PrintSweep(*lines);
   Results results("model", words);
   for (ResultRow& row : model::PublishedRows()) results.Add(std::move(row));
   for (ResultRow& row : model::SweepRows(*lines)) results.Add(std::move(row));
   const absl::Status written = results.Write(options.files);
-  return written.ok() ? 0 : Fail(written);
+  return written.ok() ? 0 : Explain(written);
 }
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace {
 constexpr double kFloatBytes = 4;
 constexpr double kMiB = 1 << 20;
 constexpr double kLargestMinBucket = 256 * kMiB;
-// Measured on one core, s for each byte of fp32: adding what has arrived, and what conversions take (docs/scaling.md).
+// Measured on one core, s for each byte of fp32: additions and conversions (docs/scaling.md).
 constexpr double kSumWork = 0.03e-9;
 constexpr double kFp16Work = 0.10e-9;
 constexpr double kFp8Work = 0.18e-9;
@@ -100,8 +100,8 @@ class StepSimulation {
     return buckets;
   }
 
-  // Rounds with whatever is ready when rank 0 is free.
-  std::vector<Batch> AgreeOnWhatIsReady() {
+  // Rounds with all tensors that are ready when rank 0 is free.
+  std::vector<Batch> AgreeOnReadyTensors() {
     std::vector<Batch> rounds;
     for (size_t begin = 0; begin < gradients_.size();) {
       const double start = NextCycle(std::max(ReadyAt(begin), coordinator_free_));
@@ -114,7 +114,7 @@ class StepSimulation {
   }
 
   void ReduceWhileBusy() {
-    const std::vector<Batch> rounds = AgreeOnWhatIsReady();
+    const std::vector<Batch> rounds = AgreeOnReadyTensors();
     std::vector<double> agreed_at(gradients_.size());
     for (const Batch& round : rounds) std::fill(&agreed_at[round.begin], &agreed_at[round.end - 1] + 1, round.at);
     for (size_t begin = 0; begin < gradients_.size();) {
@@ -138,7 +138,7 @@ class StepSimulation {
     ++result_.buckets;
   }
 
-  // What the link waits for in a bucket, besides itself.
+  // The ranks' work that the link waits for in a bucket.
   double WorkOf(double bytes) const {
     const bool is_waited_for = options_.mover == Mover::kCpu && options_.ranks > 1;
     return is_waited_for ? bytes * CostOf(options_.wire).work_per_byte : 0;
@@ -173,18 +173,6 @@ std::vector<Gradient> EvenGradients(int tensors, double parameters) {
     gradients.push_back({.bytes = kFloatBytes * parameters / tensors, .ready = static_cast<double>(i) / tensors});
   }
   return gradients;
-}
-
-const char* WireName(Wire wire) {
-  switch (wire) {
-    case Wire::kNone:
-      return "none";
-    case Wire::kFp16:
-      return "fp16";
-    case Wire::kFp8:
-      return "fp8";
-  }
-  return "?";
 }
 
 WireCost CostOf(Wire wire) {

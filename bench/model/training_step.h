@@ -5,9 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/model/allreduce_cost.h"
-#include "bench/model/coordination.h"
-#include "bench/shapes/shapes.h"
+#include "bench/harness/model_shapes.h"
+#include "bench/model/costs.h"
 
 namespace ronda::bench::model {
 
@@ -21,15 +20,17 @@ struct Gradient {
 // its `work`.
 std::vector<Gradient> BackwardOrder(const ModelShapes& shapes);
 
-// A model of which only the size and the number of parameters are known: all alike, spread evenly over the pass.
+// The gradients of a model with a known number of tensors and parameters: all alike, spread evenly over the pass.
 std::vector<Gradient> EvenGradients(int tensors, double parameters);
 
 enum class Wire { kNone, kFp16, kFp8 };
 
-// "none", "fp16", "fp8".
-const char* WireName(Wire wire);
+constexpr const char* Name(Wire wire) {
+  constexpr const char* kNames[] = {"none", "fp16", "fp8"};
+  return kNames[static_cast<int>(wire)];
+}
 
-// What a format changes. Ranks of a host convert where they would copy; only links between hosts carry fewer bytes.
+// The cost of a format. Ranks of a host convert where they would copy; only links between hosts carry fewer bytes.
 struct WireCost {
   double network_ratio = 1;  // bytes between hosts for each byte of fp32; fp8 has a scale for each 256 codes
   double host_factor = 1;    // time on the host, relative to fp32
@@ -38,14 +39,14 @@ struct WireCost {
 
 WireCost CostOf(Wire wire);
 
-// Who moves the bytes between hosts.
+// The part of a host that moves the bytes between hosts.
 enum class Mover {
-  kHardware,  // meanwhile the ranks convert and add the next ones
-  kCpu,       // the ranks themselves, as with TCP: what they convert and add comes on top
+  kHardware,  // the network card: meanwhile the ranks convert and add the next bytes
+  kCpu,       // the ranks themselves, as with TCP: their conversions and additions come on top
 };
 
 enum class Bucketing {
-  kWhileBusy,  // what has become ready while a bucket was under way travels in the next ones
+  kWhileBusy,  // tensors that become ready while a bucket is under way travel in the next ones
   kPlanned,    // the buckets of the locked schedule: large enough to hide latency, the last one small
 };
 
@@ -84,7 +85,7 @@ struct StepResult {
 StepResult SimulateStep(const std::vector<Gradient>& gradients, const TrainingStepOptions& options);
 
 // The same with the min_bucket that gives the shortest step, out of powers of two from 1 MiB to 256 MiB, which is also
-// the fusion threshold if it is more than that: what tuning would find. REQUIRES: bucketing is kPlanned.
+// the fusion threshold if it is more than that: the result of tuning. REQUIRES: bucketing is kPlanned.
 StepResult SimulateTunedStep(const std::vector<Gradient>& gradients, const TrainingStepOptions& options);
 
 }  // namespace ronda::bench::model

@@ -1,5 +1,3 @@
-#include "bench/negotiation/negotiation_command.h"
-
 #include <algorithm>
 #include <cstdio>
 #include <random>
@@ -8,27 +6,27 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "bench/arguments.h"
-#include "bench/job.h"
+#include "bench/harness/arguments.h"
+#include "bench/harness/command.h"
+#include "bench/harness/job.h"
+#include "bench/harness/model_shapes.h"
+#include "bench/harness/results.h"
 #include "bench/negotiation/simulated_job.h"
-#include "bench/results.h"
-#include "bench/shapes/presets.h"
-#include "bench/table.h"
-#include "bench/team.h"
 #include "runtime/base/logging.h"
 
 namespace ronda::bench {
 namespace {
 
 constexpr char kDescription[] =
-    "What agreeing on a training step costs, for jobs whose ranks are all simulated in this process: every message is\n"
-    "real, and only its way is left out. Steps:\n"
+    "The cost of agreeing on a training step, for jobs whose ranks are all simulated in this process: every message "
+    "is\n"
+    "real, but none is sent. Steps:\n"
     "  first         everything is spelled out\n"
     "  cached        the response cache answers\n"
     "  other orders  the same, and every rank submits in an order of its own\n"
     "  one new       the same, with one tensor that was never seen\n"
     "  locked        the schedule is locked: nothing is sent\n"
-    "  left          one tensor that was never seen makes all leave the schedule and negotiate\n"
+    "  unlocked      one tensor that was never seen makes all ranks unlock the schedule and negotiate\n"
     "CPU is one thread's time.";
 
 struct NegotiationOptions {
@@ -38,7 +36,7 @@ struct NegotiationOptions {
   Results::Files files;
 };
 
-// The steps of one job, in turn. Thread-compatible.
+// Runs the steps of simulated jobs, and reports their costs. Thread-compatible.
 class NegotiationBench {
  public:
   NegotiationBench(const NegotiationOptions& options, const ModelShapes& model, Results* results)
@@ -72,7 +70,7 @@ class NegotiationBench {
     for (int i = 0; i < kMostStepsBeforeLock && !job.locked(); ++i) job.Step(all);
     RONDA_CHECK(job.locked());
     Report(ranks, "locked", MedianOfRuns([&] { return job.Step(all); }));
-    Report(ranks, "left", StepWithNew(&job));
+    Report(ranks, "unlocked", StepWithNew(&job));
   }
 
   NegotiationCost StepWithNew(SimulatedJob* job) {
@@ -88,7 +86,7 @@ class NegotiationBench {
     return submitted;
   }
 
-  // The one with the median cost on rank 0, or where that does nothing, on another rank.
+  // The run with the median cost on rank 0, or, where that does nothing, on another rank.
   template <typename Run>
   NegotiationCost MedianOfRuns(Run run) const {
     std::vector<NegotiationCost> costs;
@@ -99,43 +97,40 @@ class NegotiationBench {
   }
 
   void Report(int ranks, const std::string& step, const NegotiationCost& cost) {
-    const size_t others = static_cast<size_t>(ranks) - 1;
-    std::fputs(
-        table_
-            .Row({absl::StrCat(ranks), step, Fixed(cost.coordinator_us, 0), Fixed(cost.coordinator_us / ranks, 2),
-                  Fixed(cost.other_us, 1), absl::StrCat(cost.messages_up + cost.messages_down),
-                  absl::StrCat(cost.report_bytes), absl::StrCat(cost.list_bytes),
-                  absl::StrCat(cost.report_bytes * others), absl::StrCat(cost.list_bytes * others)})
-            .c_str(),
-        stdout);
+    const auto others = static_cast<int64_t>(ranks) - 1;
+    const auto report_bytes = static_cast<int64_t>(cost.report_bytes);
+    const auto list_bytes = static_cast<int64_t>(cost.list_bytes);
+    ResultRow row = {{"preset", options_.preset},
+                     {"tensors", static_cast<int64_t>(gradients_.size())},
+                     {"ranks", static_cast<int64_t>(ranks)},
+                     {"step", step},
+                     {"coordinator_us", cost.coordinator_us},
+                     {"coordinator_us_per_rank", cost.coordinator_us / ranks},
+                     {"other_us", cost.other_us},
+                     {"messages", static_cast<int64_t>(cost.messages_up + cost.messages_down)},
+                     {"report_bytes", report_bytes},
+                     {"list_bytes", list_bytes},
+                     {"received_bytes", report_bytes * others},
+                     {"sent_bytes", list_bytes * others}};
+    std::fputs(table_.RowOf(row).c_str(), stdout);
     std::fflush(stdout);
-    results_->Add({{"preset", options_.preset},
-                   {"tensors", static_cast<int64_t>(gradients_.size())},
-                   {"ranks", static_cast<int64_t>(ranks)},
-                   {"step", step},
-                   {"coordinator_us", cost.coordinator_us},
-                   {"other_us", cost.other_us},
-                   {"messages", static_cast<int64_t>(cost.messages_up + cost.messages_down)},
-                   {"report_bytes", static_cast<int64_t>(cost.report_bytes)},
-                   {"list_bytes", static_cast<int64_t>(cost.list_bytes)},
-                   {"received_bytes", static_cast<int64_t>(cost.report_bytes * others)},
-                   {"sent_bytes", static_cast<int64_t>(cost.list_bytes * others)}});
+    results_->Add(std::move(row));
   }
 
   const NegotiationOptions options_;
   const std::vector<TensorRequest> gradients_;
   Submitted backward_order_;
   Results* const results_;
-  const Table table_{{{.title = "ranks", .width = 6},
-                      {.title = "step", .width = 12, .align = Table::Column::Align::kLeft},
-                      {.title = "us", .width = 8, .group = "rank 0"},
-                      {.title = "us/rank", .width = 8, .group = "rank 0"},
-                      {.title = "us", .width = 8, .group = "another rank"},
-                      {.title = "messages", .group = "another rank"},
-                      {.title = "report", .width = 9, .group = "bytes"},
-                      {.title = "list", .width = 9, .group = "bytes"},
-                      {.title = "received", .width = 11, .group = "bytes of rank 0"},
-                      {.title = "sent", .width = 11, .group = "bytes of rank 0"}}};
+  const Table table_{{{.title = "ranks", .width = 6, .field = "ranks"},
+                      {.title = "step", .width = 12, .align = Table::Column::Align::kLeft, .field = "step"},
+                      {.title = "us", .width = 8, .group = "rank 0", .field = "coordinator_us", .digits = 0},
+                      {.title = "us/rank", .width = 8, .group = "rank 0", .field = "coordinator_us_per_rank"},
+                      {.title = "us", .width = 8, .group = "another rank", .field = "other_us", .digits = 1},
+                      {.title = "messages", .group = "another rank", .field = "messages"},
+                      {.title = "report", .width = 9, .group = "bytes", .field = "report_bytes"},
+                      {.title = "list", .width = 9, .group = "bytes", .field = "list_bytes"},
+                      {.title = "received", .width = 11, .group = "bytes of rank 0", .field = "received_bytes"},
+                      {.title = "sent", .width = 11, .group = "bytes of rank 0", .field = "sent_bytes"}}};
   int new_tensors_ = 0;
 };
 
@@ -159,14 +154,15 @@ int RunNegotiation(const std::vector<std::string>& words) {
   Results results("negotiation", words);
   NegotiationBench bench(options, *PresetShapes(options.preset), &results);
   for (int ranks : options.ranks) bench.Run(ranks);
-  ExitIfError(results.Write(options.files));
-  return 0;
+  const absl::Status written = results.Write(options.files);
+  return written.ok() ? 0 : Explain(written);
 }
 
 }  // namespace
 
 Command NegotiationCommand() {
-  return {.name = "negotiation", .summary = "what agreeing on a step costs, on simulated ranks", .run = RunNegotiation};
+  return {
+      .name = "negotiation", .summary = "the cost of agreeing on a step, on simulated ranks", .run = RunNegotiation};
 }
 
 }  // namespace ronda::bench

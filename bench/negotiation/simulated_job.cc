@@ -64,7 +64,7 @@ void SimulatedJob::SubmitAll(const Submissions& submissions) {
   }
 }
 
-// As far as the step goes, or until the vote: every rank votes alike here, and at the same bucket.
+// To the end of the step, or until the vote: here every rank votes alike, and at the same bucket.
 void SimulatedJob::CarryOutBuckets() {
   for (const auto& rank : ranks_) {
     LockedSchedule& schedule = rank->schedule;

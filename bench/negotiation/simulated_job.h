@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "bench/shapes/shapes.h"
+#include "bench/harness/model_shapes.h"
 #include "runtime/negotiation/messages.h"
 #include "runtime/negotiation/negotiator.h"
 #include "runtime/negotiation/reporter.h"
@@ -17,29 +17,29 @@
 
 namespace ronda::bench {
 
-// What agreeing on one step has cost. CPU is the calling thread's, in microseconds.
+// The cost of agreeing on one step. CPU is the calling thread's, in microseconds.
 struct NegotiationCost {
   double coordinator_us = 0;  // rank 0: decoding all reports, negotiating, fusing, encoding the list
   double other_us = 0;        // of one rank: its report, and applying the list
   size_t report_bytes = 0;    // the largest report; 0 if none was sent
   size_t list_bytes = 0;
   int messages_up = 0;    // that a rank sends to rank 0
-  int messages_down = 0;  // that it gets from there
+  int messages_down = 0;  // that it receives from rank 0
 };
 
 enum class Locking { kOff, kOn };
 
-// The negotiation of a job whose ranks are all simulated in this process: it is a state machine without threads or I/O,
-// so every message is real, encoded and decoded, and only its way is left out. Thread-compatible.
+// The negotiation of a job whose ranks are all simulated in this process. The negotiation is a state machine without
+// threads or I/O: every message is encoded and decoded, but none is sent. Thread-compatible.
 class SimulatedJob {
  public:
   SimulatedJob(int ranks, Locking locking);
 
-  // What `rank` submits in a step, in its order.
+  // The requests that `rank` submits in a step, in its order.
   using Submissions = std::function<std::vector<const TensorRequest*>(RankId rank)>;
 
-  // All ranks go through one step: it is carried out in one list, or in the locked schedule; a schedule that does not
-  // fit is unlocked first.
+  // All ranks go through one step, by one list or by the locked schedule. A schedule that does not fit is unlocked
+  // first.
   NegotiationCost Step(const Submissions& submissions);
 
   bool locked() const { return ranks_.front()->schedule.locked(); }

@@ -1,4 +1,4 @@
-// Gloo as a peer: its TCP transport over the loopback interface, ranks meeting through files. Every algorithm for
+// Gloo as a peer: its TCP transport over the loopback interface, ranks rendezvous through files. Every algorithm for
 // allreduce that Debian's libgloo (2022) has is offered, so that the fastest can be chosen.
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
@@ -24,17 +24,20 @@
 #include <string>
 #include <vector>
 
-#include "bench/peers/plugin.h"
+#include "bench/peers/peer.h"
 
 // An operation with everything bound to it.
 struct ronda_bench_prepared {
   std::function<void()> run;
 };
 
-namespace ronda::bench::plugin {
+namespace ronda::bench {
 namespace {
 
-// This process' membership. Not destroyed at exit: finalize() ends it.
+using Call = ronda_bench_call;
+using Prepared = ronda_bench_prepared;
+
+// This process' membership. Not destroyed at exit: Finalize() ends it.
 struct Membership {
   std::shared_ptr<gloo::rendezvous::Context> context;
   std::string error;
@@ -45,7 +48,7 @@ Membership& Self() {
   return *self;
 }
 
-// Runs `body`, and turns what it throws into an error of the table's functions.
+// Runs `body`, and turns an exception into an error of the table's functions.
 int Guard(const std::function<void()>& body) {
   try {
     body();
@@ -194,8 +197,6 @@ std::function<void()> PrepareAny(const Call& call, int algorithm) {
   }
 }
 
-}  // namespace
-
 int Init(int rank, int size, const char* directory) {
   return Guard([&] {
     gloo::transport::tcp::attr attributes;
@@ -241,4 +242,20 @@ void Finalize() { Self().context.reset(); }
 
 const char* LastError() { return Self().error.c_str(); }
 
-}  // namespace ronda::bench::plugin
+constexpr ronda_bench_peer kTable = {.version = RONDA_BENCH_PEER_VERSION,
+                                     .init = Init,
+                                     .description = Description,
+                                     .algorithm_count = AlgorithmCount,
+                                     .algorithm_name = AlgorithmName,
+                                     .prepare = Prepare,
+                                     .run = Run,
+                                     .release = Release,
+                                     .finalize = Finalize,
+                                     .last_error = LastError};
+
+}  // namespace
+}  // namespace ronda::bench
+
+extern "C" __attribute__((visibility("default"))) const ronda_bench_peer* ronda_bench_peer_functions() {
+  return &ronda::bench::kTable;
+}

@@ -13,6 +13,10 @@
 extern "C" {
 #endif
 
+/* A collective library that Ronda is compared with, as a plugin: a shared library whose one symbol,
+ *   const ronda_bench_peer* ronda_bench_peer_functions(void)
+ * returns a table of functions. One thread calls them. Functions that return int return 0 for success. */
+
 #define RONDA_BENCH_PEER_VERSION 1
 
 enum ronda_bench_op {
@@ -53,23 +57,24 @@ typedef struct ronda_bench_prepared ronda_bench_prepared; /* the peer's own */
 typedef struct ronda_bench_peer {
   int version; /* RONDA_BENCH_PEER_VERSION */
 
-  /* Joins the job. `directory` is empty, exists, and is the same on all ranks, for peers whose ranks meet in files. */
+  /* Joins the job. `directory` is empty, exists, and is the same on all ranks, for peers whose rendezvous is by files.
+   */
   int (*init)(int rank, int size, const char* directory);
 
   /* "Open MPI 4.1.4", after init(). */
   const char* (*description)(void);
 
-  /* How many algorithms there are for the call, numbered from 0: 0 if the peer cannot do it. */
+  /* The number of algorithms for the call; 0 if the peer cannot carry it out. */
   int (*algorithm_count)(const ronda_bench_call* call);
   const char* (*algorithm_name)(const ronda_bench_call* call, int algorithm);
 
-  /* Whatever an operation needs once: not timed. The buffers stay the caller's, and must outlive the prepared call.
+  /* Sets up an operation: not timed. The buffers stay the caller's, and must outlive the prepared call.
    * NULL: an error. */
   ronda_bench_prepared* (*prepare)(const ronda_bench_call* call, int algorithm);
   int (*run)(ronda_bench_prepared* prepared);
   void (*release)(ronda_bench_prepared* prepared);
 
-  /* Leaves the job; the last call. */
+  /* Ends the membership in the job; the last call. */
   void (*finalize)(void);
 
   const char* (*last_error)(void);

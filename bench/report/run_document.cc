@@ -1,64 +1,78 @@
 #include "bench/report/run_document.h"
 
-#include <google/protobuf/struct.pb.h>
-#include <google/protobuf/util/json_util.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <limits>
 #include <system_error>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "bench/files.h"
+#include "bench/harness/arguments.h"
+#include "bench/harness/results.h"
+#include "nlohmann/json.hpp"
 #include "runtime/base/status_macros.h"
 
 namespace ronda::bench {
 namespace {
 
-using JsonObject = google::protobuf::Struct;
-using JsonValue = google::protobuf::Value;
-
-// A default value, which is none of text, number, list and object, if there is no such field.
-const JsonValue& Field(const JsonObject& object, const std::string& name) {
-  const auto found = object.fields().find(name);
-  return found == object.fields().end() ? JsonValue::default_instance() : found->second;
-}
+using Json = nlohmann::json;
 
 // A null stands for a number that is not finite.
-double NumberOf(const JsonValue& value) {
-  return value.kind_case() == JsonValue::kNumberValue ? value.number_value() : std::numeric_limits<double>::quiet_NaN();
+double NumberOf(const Json& value) {
+  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
 }
 
-std::vector<double> NumbersOf(const JsonValue& value) {
-  std::vector<double> numbers;
-  for (const JsonValue& entry : value.list_value().values()) numbers.push_back(NumberOf(entry));
-  return numbers;
-}
-
-RunRow RowOf(const JsonObject& object) {
+RunRow RowOf(const Json& object) {
   RunRow row;
-  for (const auto& [name, value] : object.fields()) {
-    if (value.kind_case() == JsonValue::kNumberValue) row.numbers[name] = value.number_value();
-    if (value.kind_case() == JsonValue::kStringValue) row.texts[name] = value.string_value();
-    if (value.kind_case() == JsonValue::kListValue) row.lists[name] = NumbersOf(value);
+  for (const auto& [name, value] : object.get_ref<const Json::object_t&>()) {
+    if (value.is_string()) {
+      row.texts[name] = value.get<std::string>();
+    } else if (value.is_array()) {
+      for (const Json& entry : value) row.lists[name].push_back(NumberOf(entry));
+    } else if (!value.is_null()) {
+      row.numbers[name] = value.get<double>();
+    }
   }
   return row;
 }
 
-Machine MachineOf(const JsonObject& object) {
-  return {.cpu = Field(object, "cpu").string_value(),
-          .cores = static_cast<int>(Field(object, "cores").number_value()),
-          .memory_gib = Field(object, "memory_gib").number_value(),
-          .kernel = Field(object, "kernel").string_value()};
+// Throws Json::exception.
+RunDocument DocumentOf(const Json& json, const std::string& file) {
+  RunDocument run;
+  run.name = std::filesystem::path(file).stem().string();
+  run.version = json.at("version").get<std::string>();
+  run.command = json.at("command").get<std::string>();
+  run.date = json.at("date").get<std::string>();
+  run.arguments = json.at("arguments").get<std::vector<std::string>>();
+  const Json& machine = json.at("machine");
+  run.machine = {.cpu = machine.at("cpu").get<std::string>(),
+                 .cores = machine.at("cores").get<int>(),
+                 .memory_gib = machine.at("memory_gib").get<double>(),
+                 .kernel = machine.at("kernel").get<std::string>()};
+  run.core_distance_ns = json.at("core_distance_ns").get<std::array<double, 2>>();
+  for (const Json& row : json.at("rows")) run.rows.push_back(RowOf(row));
+  return run;
 }
 
 template <typename Map>
 typename Map::mapped_type Lookup(const Map& map, const std::string& name, typename Map::mapped_type otherwise) {
   const auto found = map.find(name);
   return found == map.end() ? otherwise : found->second;
+}
+
+constexpr const char* kSettings[] = {"fusion_threshold", "wire", "cycle_time_us", "backend", "lock"};
+
+// As people write it; "" if the row has no such setting.
+std::string SettingText(const RunRow& row, const std::string& field) {
+  if (row.numbers.count(field) + row.texts.count(field) == 0) return "";
+  const double number = row.Number(field);
+  if (field == "fusion_threshold") {
+    return number == 0 ? "no fusion" : absl::StrCat("fusion ", FormatSize(static_cast<size_t>(number)));
+  }
+  if (field == "cycle_time_us") return absl::StrCat("cycle ", number, " us");
+  if (field == "lock") return "lock " + row.Text(field);
+  return field == "wire" && row.Text(field) == "none" ? "fp32" : row.Text(field);
 }
 
 }  // namespace
@@ -74,27 +88,13 @@ std::string RunDocument::CommandLine() const {
 }
 
 absl::StatusOr<RunDocument> ParseRun(const std::string& json, const std::string& file) {
-  JsonObject object;
-  const auto parsed = google::protobuf::util::JsonStringToMessage(json, &object);
-  if (!parsed.ok()) return absl::InvalidArgumentError(absl::StrCat(file, ": no JSON: ", parsed.ToString()));
-  if (Field(object, "tool").string_value() != "ronda-bench") {
+  try {
+    const Json document = Json::parse(json);
+    if (document.at("tool") == "ronda-bench") return DocumentOf(document, file);
     return absl::InvalidArgumentError(absl::StrCat(file, ": not a result of ronda-bench"));
+  } catch (const Json::exception& error) {
+    return absl::InvalidArgumentError(absl::StrCat(file, ": not a result of ronda-bench: ", error.what()));
   }
-  RunDocument run;
-  run.name = std::filesystem::path(file).stem().string();
-  run.version = Field(object, "version").string_value();
-  run.command = Field(object, "command").string_value();
-  run.date = Field(object, "date").string_value();
-  run.machine = MachineOf(Field(object, "machine").struct_value());
-  for (const JsonValue& word : Field(object, "arguments").list_value().values()) {
-    run.arguments.push_back(word.string_value());
-  }
-  const std::vector<double> distances = NumbersOf(Field(object, "core_distance_ns"));
-  std::copy_n(distances.begin(), std::min(distances.size(), run.core_distance_ns.size()), run.core_distance_ns.begin());
-  for (const JsonValue& row : Field(object, "rows").list_value().values()) {
-    run.rows.push_back(RowOf(row.struct_value()));
-  }
-  return run;
 }
 
 absl::StatusOr<std::vector<RunDocument>> ReadRuns(const std::string& directory) {
@@ -112,6 +112,43 @@ absl::StatusOr<std::vector<RunDocument>> ReadRuns(const std::string& directory) 
     RONDA_ASSIGN_OR_RETURN(runs.emplace_back(), ParseRun(text, path.string()));
   }
   return runs;
+}
+
+std::string ImplementationName(const RunRow& row) {
+  const std::string name = row.Text("contestant");
+  const std::string wire = row.Text("wire");
+  // Layers of Ronda have names of their own.
+  const bool needs_owner = row.Text("kind") == "ronda" && name.rfind("ronda", 0) != 0;
+  return absl::StrCat(needs_owner ? "ronda " : "", name, wire.empty() || wire == "none" ? "" : ", " + wire);
+}
+
+std::string CaseLabel(const RunRow& row) {
+  const double compute = row.Number("compute_ms");
+  return absl::StrCat(
+      row.Text("preset"), ", ", row.Number("ranks"), " ranks, ",
+      compute > 0 ? absl::StrCat(compute, " ms of backward (", row.Text("compute_kind"), ")") : "no computation");
+}
+
+ImplementationLabels::ImplementationLabels(const std::vector<RunRow>& rows) {
+  for (const RunRow& row : rows) {
+    for (const char* field : kSettings) {
+      const std::string text = SettingText(row, field);
+      if (!text.empty()) values_[field].insert(text);
+    }
+  }
+}
+
+std::string ImplementationLabels::Of(const RunRow& row) const {
+  std::string label = row.Text("contestant");
+  const char* separator = " ";
+  for (const char* field : kSettings) {
+    const std::string text = SettingText(row, field);
+    const auto values = values_.find(field);
+    if (text.empty() || values == values_.end() || values->second.size() < 2) continue;
+    absl::StrAppend(&label, separator, text);
+    separator = ", ";
+  }
+  return label;
 }
 
 }  // namespace ronda::bench

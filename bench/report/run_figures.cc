@@ -1,5 +1,3 @@
-#include "bench/report/run_figures.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -8,15 +6,18 @@
 #include <string>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "bench/arguments.h"
-#include "bench/report/row_labels.h"
+#include "bench/harness/arguments.h"
+#include "bench/harness/peers.h"
+#include "bench/report/presentation.h"
+#include "bench/report/run_document.h"
 
 namespace ronda::bench {
 namespace {
 
-// A name of a file: what is not a letter or a digit becomes a dash, but none at the end.
+// A name of a file: characters other than letters and digits become a dash, but none at the end.
 std::string IdFrom(const std::string& text) {
   std::string id;
   for (const char c : text) {
@@ -30,28 +31,34 @@ std::string IdFrom(const std::string& text) {
   return id;
 }
 
-// A row and the run that it is of.
+// A row, and its run.
 struct RunAndRow {
   const RunDocument* run;
   const RunRow* row;
 };
 
-// The rows of all runs of `command`, by what `title` makes of them, in the order in which they appear.
+// Rows with a title of their own.
+struct RowGroup {
+  std::string title;
+  std::vector<RunAndRow> rows;
+};
+
+// The rows of all runs of `command`, grouped by title(run, row), in the order in which they appear. Rows with an empty
+// title are left out.
 template <typename Title>
-std::vector<std::pair<std::string, std::vector<RunAndRow>>> GroupRows(const std::vector<RunDocument>& runs,
-                                                                      const std::string& command, Title title) {
-  std::vector<std::pair<std::string, std::vector<RunAndRow>>> groups;
+std::vector<RowGroup> GroupRows(const std::vector<RunDocument>& runs, const std::string& command, Title title) {
+  std::vector<RowGroup> groups;
   for (const RunDocument& run : runs) {
     if (run.command != command) continue;
     for (const RunRow& row : run.rows) {
       const std::string name = title(run, row);
       if (name.empty()) continue;
       const auto found =
-          std::find_if(groups.begin(), groups.end(), [&](const auto& group) { return group.first == name; });
+          std::find_if(groups.begin(), groups.end(), [&](const RowGroup& group) { return group.title == name; });
       if (found != groups.end()) {
-        found->second.push_back({&run, &row});
+        found->rows.push_back({&run, &row});
       } else {
-        groups.push_back({name, {{&run, &row}}});
+        groups.push_back({.title = name, .rows = {{&run, &row}}});
       }
     }
   }
@@ -60,15 +67,15 @@ std::vector<std::pair<std::string, std::vector<RunAndRow>>> GroupRows(const std:
 
 std::string Ranks(const RunRow& row) { return absl::StrCat(row.Number("ranks"), " ranks"); }
 
-// Contestants' names, with the run's where several runs have them.
+// Implementations' names, with the run's where several runs have them.
 class SeriesNames {
  public:
   explicit SeriesNames(const std::vector<RunAndRow>& rows) {
-    for (const RunAndRow& each : rows) runs_[ContestantName(*each.row)].insert(each.run->name);
+    for (const RunAndRow& each : rows) runs_[ImplementationName(*each.row)].insert(each.run->name);
   }
 
   std::string Of(const RunAndRow& each) const {
-    const std::string name = ContestantName(*each.row);
+    const std::string name = ImplementationName(*each.row);
     return runs_.at(name).size() == 1 ? name : absl::StrCat(name, " (", each.run->name, ")");
   }
 
@@ -86,7 +93,7 @@ LineChart::Series* SeriesOf(const std::string& name, LineChart* chart) {
 
 void AddBandwidths(const std::vector<RunDocument>& runs, std::vector<Figure>* figures) {
   const auto title = [](const RunDocument&, const RunRow& row) -> std::string {
-    if (!(row.Number("bytes") > 0) || !row.Has("algbw_gbs")) return "";
+    if (!(row.Number("bytes") > 0) || !(row.Number("algbw_gbs") > 0)) return "";
     return absl::StrCat(row.Text("op"), ", ", row.Text("dtype"), ", ", Ranks(row),
                         row.Text("placement") == "out" ? ", out of place" : "");
   };
@@ -131,49 +138,8 @@ void AddLatencies(const std::vector<RunDocument>& runs, std::vector<Figure>* fig
   }
 }
 
-// The distinct values of a field of some rows, in the order in which they appear.
-template <typename Read>
-auto Distinct(const std::vector<RunAndRow>& rows, Read read) {
-  std::vector<decltype(read(*rows.front().row))> values;
-  for (const RunAndRow& each : rows) {
-    const auto value = read(*each.row);
-    if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
-  }
-  return values;
-}
-
-double Fusion(const RunRow& row) { return row.Number("fusion_threshold"); }
-std::string Wire(const RunRow& row) { return row.Text("wire"); }
-
-void AddHeatMaps(const std::vector<RunDocument>& runs, std::vector<Figure>* figures) {
-  const auto title = [](const RunDocument&, const RunRow& row) -> std::string {
-    if (!row.Has("fusion_threshold")) return "";
-    return absl::StrCat(CaseLabel(row), ", cycle time ", row.Number("cycle_time_us"), " us, ", row.Text("backend"),
-                        ", lock ", row.Text("lock"));
-  };
-  for (const auto& [name, rows] : GroupRows(runs, "step", title)) {
-    std::vector<double> thresholds = Distinct(rows, Fusion);
-    const std::vector<std::string> wires = Distinct(rows, Wire);
-    if (thresholds.size() < 2 || wires.size() < 2) continue;
-    std::sort(thresholds.begin(), thresholds.end());
-    HeatMap map = {.id = IdFrom("sweep " + name),
-                   .title = "Step time, ms: " + name,
-                   .x_label = "wire format",
-                   .y_label = "fusion threshold",
-                   .x_names = wires};
-    map.values.assign(thresholds.size(), std::vector<double>(wires.size(), std::numeric_limits<double>::quiet_NaN()));
-    for (double threshold : thresholds) map.y_names.push_back(FusionLabel(threshold));
-    for (const RunAndRow& each : rows) {
-      const auto y = std::find(thresholds.begin(), thresholds.end(), Fusion(*each.row)) - thresholds.begin();
-      const auto x = std::find(wires.begin(), wires.end(), Wire(*each.row)) - wires.begin();
-      map.values[static_cast<size_t>(y)][static_cast<size_t>(x)] = each.row->Number("step_ms");
-    }
-    figures->push_back(std::move(map));
-  }
-}
-
 void AddBreakdowns(const std::vector<RunDocument>& runs, std::vector<Figure>* figures) {
-  constexpr size_t kMostBars = 14;  // a sweep has heat maps
+  constexpr size_t kMostBars = 24;  // a larger sweep has its table
   const auto title = [](const RunDocument& run, const RunRow& row) {
     return absl::StrCat(CaseLabel(row), " (", run.name, ")");
   };
@@ -183,7 +149,7 @@ void AddBreakdowns(const std::vector<RunDocument>& runs, std::vector<Figure>* fi
                         .title = "Step: " + name,
                         .value_label = "ms",
                         .part_names = {"compute", "exposed communication"}};
-    const ContestantLabels labels(rows.front().run->rows);
+    const ImplementationLabels labels(rows.front().run->rows);
     for (const RunAndRow& each : rows) {
       if (each.row->Text("contestant") == "compute only") continue;
       bars.bars.push_back({.name = labels.Of(*each.row),
@@ -208,13 +174,63 @@ void AddStartups(const std::vector<RunDocument>& runs, std::vector<Figure>* figu
   }
 }
 
+// The line of a row of `collectives` in SpeedAgainstPeers; "" if it is no row of it.
+std::string SpeedLine(const RunRow& row, const std::string& ronda_layer) {
+  const bool is_plain = row.Text("op") == "allreduce" && row.Text("dtype") == "float32" &&
+                        row.Text("placement") == "in" && row.Text("wire") == "none";
+  if (!is_plain) return "";
+  if (row.Text("kind") != "ronda") return row.Text("contestant");
+  return row.Text("contestant") == ronda_layer ? "Ronda" : "";
+}
+
+bool HasLayer(const std::vector<RunDocument>& runs, const std::string& layer) {
+  return std::any_of(runs.begin(), runs.end(), [&](const RunDocument& run) {
+    return std::any_of(run.rows.begin(), run.rows.end(), [&](const RunRow& row) {
+      return !SpeedLine(row, layer).empty() && row.Text("contestant") == layer;
+    });
+  });
+}
+
+// As people write it.
+std::string PeerTitle(const std::string& name) {
+  const PeerInfo* const peer = FindPeer(name);
+  return peer == nullptr ? name : peer->title;
+}
+
 }  // namespace
+
+absl::StatusOr<Figure> SpeedAgainstPeers(const std::vector<RunDocument>& runs) {
+  const std::string layer = HasLayer(runs, "client") ? "client" : "communicator";
+  const auto line = [&](const RunDocument&, const RunRow& row) { return SpeedLine(row, layer); };
+  LineChart chart = {.id = "speed",
+                     .x_label = "message size",
+                     .y_label = "bus bandwidth, GB/s",
+                     .x_axis = Axis::kLogarithmicBytes,
+                     .y_axis = Axis::kLogarithmic};
+  for (const RowGroup& group : GroupRows(runs, "collectives", line)) {
+    const RunAndRow& first = group.rows.front();
+    if (chart.title.empty()) {
+      chart.title = absl::StrCat("Allreduce of float32, ", Ranks(*first.row), ", ", first.run->machine.cpu, ", ",
+                                 first.run->machine.cores, " cores");
+    }
+    LineChart::Series series = {.name = PeerTitle(group.title)};
+    for (const RunAndRow& each : group.rows) {
+      if (each.run != first.run || each.row->Number("ranks") != first.row->Number("ranks")) continue;
+      series.points.emplace_back(each.row->Number("bytes"), each.row->Number("busbw_gbs"));
+    }
+    std::sort(series.points.begin(), series.points.end());
+    chart.series.push_back(std::move(series));
+  }
+  if (chart.series.empty()) return absl::NotFoundError("no run of collectives has an allreduce of float32 in place");
+  std::stable_partition(chart.series.begin(), chart.series.end(),
+                        [](const LineChart::Series& series) { return series.name == "Ronda"; });
+  return chart;
+}
 
 std::vector<Figure> FiguresOf(const std::vector<RunDocument>& runs) {
   std::vector<Figure> figures;
   AddBandwidths(runs, &figures);
   AddBreakdowns(runs, &figures);
-  AddHeatMaps(runs, &figures);
   AddLatencies(runs, &figures);
   AddStartups(runs, &figures);
   return figures;

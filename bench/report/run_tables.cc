@@ -1,5 +1,3 @@
-#include "bench/report/run_tables.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -7,9 +5,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "bench/arguments.h"
-#include "bench/report/row_labels.h"
-#include "bench/table.h"
+#include "bench/harness/arguments.h"
+#include "bench/harness/results.h"
+#include "bench/report/presentation.h"
+#include "bench/report/run_document.h"
 
 namespace ronda::bench {
 namespace {
@@ -27,7 +26,7 @@ std::string Distance(const RunDocument& run) {
 
 // Position of `value` in `values`, where it is put if it is new.
 template <typename T>
-size_t PlaceOf(const T& value, std::vector<T>* values) {
+size_t IndexOf(const T& value, std::vector<T>* values) {
   const auto found = std::find(values->begin(), values->end(), value);
   if (found != values->end()) return static_cast<size_t>(found - values->begin());
   values->push_back(value);
@@ -36,23 +35,23 @@ size_t PlaceOf(const T& value, std::vector<T>* values) {
 
 bool IsPeer(const RunRow& row) { return row.Text("kind") == "peer"; }
 
-// One operation on one dtype: a row a size, a column a contestant, and how Ronda compares with the fastest peer.
+// One operation on one dtype: a row a size, a column a implementation, and how Ronda compares with the fastest peer.
 struct CollectivesPivot {
   std::string title;
   std::vector<double> sizes;
-  std::vector<std::string> contestants;
-  std::vector<std::vector<const RunRow*>> rows;  // of each size, by contestant; null: none
+  std::vector<std::string> implementations;
+  std::vector<std::vector<const RunRow*>> rows;  // of each size, by implementation; null: none
 
   void Add(const RunRow& row) {
-    const size_t size = PlaceOf(row.Number("bytes"), &sizes);
-    const size_t contestant = PlaceOf(ContestantName(row), &contestants);
+    const size_t size = IndexOf(row.Number("bytes"), &sizes);
+    const size_t implementation = IndexOf(ImplementationName(row), &implementations);
     rows.resize(sizes.size());
-    rows[size].resize(std::max(rows[size].size(), contestant + 1));
-    rows[size][contestant] = &row;
+    rows[size].resize(std::max(rows[size].size(), implementation + 1));
+    rows[size][implementation] = &row;
   }
 
-  const RunRow* At(size_t size, size_t contestant) const {
-    return contestant < rows[size].size() ? rows[size][contestant] : nullptr;
+  const RunRow* At(size_t size, size_t implementation) const {
+    return implementation < rows[size].size() ? rows[size][implementation] : nullptr;
   }
 
   // The least time of the peers; NaN without peers.
@@ -77,12 +76,12 @@ std::string CollectivesCell(const RunRow& row, double fastest_peer) {
 
 ReportTable TableOf(const CollectivesPivot& pivot) {
   ReportTable table = {.title = pivot.title, .header = {"size"}};
-  table.header.insert(table.header.end(), pivot.contestants.begin(), pivot.contestants.end());
+  table.header.insert(table.header.end(), pivot.implementations.begin(), pivot.implementations.end());
   for (size_t size = 0; size < pivot.sizes.size(); ++size) {
     std::vector<std::string>& cells = table.rows.emplace_back();
     cells.push_back(FormatSize(static_cast<size_t>(pivot.sizes[size])));
-    for (size_t contestant = 0; contestant < pivot.contestants.size(); ++contestant) {
-      const RunRow* const row = pivot.At(size, contestant);
+    for (size_t implementation = 0; implementation < pivot.implementations.size(); ++implementation) {
+      const RunRow* const row = pivot.At(size, implementation);
       cells.push_back(row == nullptr ? "" : CollectivesCell(*row, pivot.FastestPeer(size)));
     }
   }
@@ -96,16 +95,16 @@ std::vector<ReportTable> CollectivesTables(const RunDocument& run) {
     const std::string title =
         absl::StrCat(row.Text("op"), ", ", row.Text("dtype"), row.Text("placement") == "out" ? ", out of place" : "",
                      ", ", row.Number("ranks"), " ranks: time, algbw, and how many times faster than the fastest peer");
-    const size_t place = PlaceOf(title, &titles);
-    if (place == pivots.size()) pivots.push_back({.title = title});
-    pivots[place].Add(row);
+    const size_t index = IndexOf(title, &titles);
+    if (index == pivots.size()) pivots.push_back({.title = title});
+    pivots[index].Add(row);
   }
   std::vector<ReportTable> tables;
   for (const CollectivesPivot& pivot : pivots) tables.push_back(TableOf(pivot));
   return tables;
 }
 
-// How many times longer the fastest form of a peer takes: the smallest of the fields ratio_*.
+// The time of the fastest form of a peer over this one: the smallest of the fields ratio_*.
 std::string RatioCell(const RunRow& row) {
   double least = std::numeric_limits<double>::infinity();
   for (const auto& [name, value] : row.numbers) {
@@ -117,16 +116,16 @@ std::string RatioCell(const RunRow& row) {
 std::vector<ReportTable> StepTables(const RunDocument& run) {
   std::vector<std::string> cases;
   std::vector<ReportTable> tables;
-  const ContestantLabels labels(run.rows);
+  const ImplementationLabels labels(run.rows);
   for (const RunRow& row : run.rows) {
     const std::string title = CaseLabel(row);
-    const size_t place = PlaceOf(title, &cases);
-    if (place == tables.size()) {
+    const size_t index = IndexOf(title, &cases);
+    if (index == tables.size()) {
       tables.push_back({.title = title,
-                        .header = {"contestant", "step, ms", "p10 - p90", "exposed, ms", "efficiency", "wire, MB",
+                        .header = {"implementation", "step, ms", "p10 - p90", "exposed, ms", "efficiency", "wire, MB",
                                    "control messages a step", "times faster than the fastest peer"}});
     }
-    tables[place].rows.push_back(
+    tables[index].rows.push_back(
         {labels.Of(row), Readable(row.Number("step_ms")),
          absl::StrCat(Readable(row.Number("step_ms_p10")), " - ", Readable(row.Number("step_ms_p90"))),
          Readable(row.Number("exposed_ms")), Cell(row.Number("efficiency"), 3),
@@ -137,7 +136,7 @@ std::vector<ReportTable> StepTables(const RunDocument& run) {
 
 std::vector<ReportTable> LatencyTables(const RunDocument& run) {
   ReportTable calls = {.title = "blocking allreduce, us",
-                       .header = {"contestant", "ranks", "size", "min", "median", "p90", "p99", "max"}};
+                       .header = {"implementation", "ranks", "size", "min", "median", "p90", "p99", "max"}};
   ReportTable idle = {.title = "idle job, of one rank",
                       .header = {"ranks", "seconds", "CPU of all threads, us", "context switches"}};
   for (const RunRow& row : run.rows) {
@@ -147,7 +146,7 @@ std::vector<ReportTable> LatencyTables(const RunDocument& run) {
       continue;
     }
     std::vector<std::string>& cells = calls.rows.emplace_back();
-    cells = {ContestantName(row), Cell(row.Number("ranks"), 0), SizeCell(row)};
+    cells = {ImplementationName(row), Cell(row.Number("ranks"), 0), SizeCell(row)};
     for (const char* field : {"min_us", "median_us", "p90_us", "p99_us", "max_us"}) {
       cells.push_back(Readable(row.Number(field)));
     }
@@ -159,7 +158,7 @@ std::vector<ReportTable> LatencyTables(const RunDocument& run) {
 
 std::vector<ReportTable> StartupTables(const RunDocument& run) {
   ReportTable table = {.title = "from the launcher to the end of the first allreduce, s",
-                       .header = {"contestant", "ranks", "median", "p10 - p90", "until the job has ended"}};
+                       .header = {"implementation", "ranks", "median", "p10 - p90", "until the job has ended"}};
   for (const RunRow& row : run.rows) {
     table.rows.push_back({row.Text("contestant"), Cell(row.Number("ranks"), 0), Cell(row.Number("median_s"), 3),
                           absl::StrCat(Cell(row.Number("p10_s"), 3), " - ", Cell(row.Number("p90_s"), 3)),

@@ -1,6 +1,3 @@
-#include "bench/step/step_command.h"
-
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <utility>
@@ -8,87 +5,101 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "bench/backend.h"
-#include "bench/job.h"
-#include "bench/shapes/shapes.h"
-#include "bench/step/backward.h"
-#include "bench/step/contestants.h"
-#include "bench/step/gradients.h"
-#include "bench/step/measurement.h"
+#include "bench/harness/command.h"
+#include "bench/harness/job.h"
+#include "bench/harness/model_shapes.h"
+#include "bench/step/implementations.h"
 #include "bench/step/step_loop.h"
 #include "bench/step/step_options.h"
 #include "bench/step/step_report.h"
-#include "client/ronda.hpp"
 #include "runtime/base/status_macros.h"
 
 namespace ronda::bench {
 namespace {
 
-// How far a run is, over all that it is to measure. Thread-compatible.
-class TurnCount {
- public:
-  TurnCount(size_t total, Output* output) : total_(total), output_(output) {}
+using Implementations = std::vector<std::unique_ptr<StepImplementation>>;
 
-  void Next(const std::string& label) {
-    output_->Progress(static_cast<double>(done_++) / static_cast<double>(total_), label);
+absl::StatusOr<Implementations> ImplementationsIn(const StepContext& context, const StepOptions& options) {
+  Implementations implementations;
+  implementations.push_back(ComputeOnly(context));
+  for (const Setting& setting : AllSettings(options.sweep)) implementations.push_back(RondaWith(setting, context));
+  for (const std::unique_ptr<Peer>& peer : context.rank.peers) {
+    RONDA_ASSIGN_OR_RETURN(Implementations forms, FormsOf(peer.get(), context));
+    for (std::unique_ptr<StepImplementation>& form : forms) implementations.push_back(std::move(form));
+  }
+  return implementations;
+}
+
+// Measures every model with every length of the backward pass. Every rank makes the same calls. Throws ronda::Error.
+// Thread-compatible.
+class StepRun {
+ public:
+  StepRun(const StepOptions& options, Rank* rank) : options_(options), rank_(*rank) {}
+
+  absl::Status Run(const std::vector<ModelShapes>& models) {
+    cases_ = models.size() * options_.computes.size();
+    for (const ModelShapes& model : models) {
+      for (const absl::Duration compute : options_.computes) {
+        RONDA_RETURN_IF_ERROR(RunCase(
+            {.model = model, .compute = compute, .compute_kind = options_.compute_kind, .ranks = rank_.group.size()}));
+        ++done_cases_;
+      }
+    }
+    return absl::OkStatus();
   }
 
  private:
-  const size_t total_;
-  Output* const output_;
-  size_t done_ = 0;
-};
-
-absl::StatusOr<std::vector<std::unique_ptr<StepContestant>>> ContestantsIn(const Arena& arena,
-                                                                           const StepOptions& options) {
-  std::vector<std::unique_ptr<StepContestant>> contestants;
-  contestants.push_back(ComputeOnly(arena));
-  for (const Setting& setting : AllSettings(options.sweep)) contestants.push_back(RondaWith(setting, arena));
-  for (const std::unique_ptr<Peer>& peer : arena.rank.peers) {
-    RONDA_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<StepContestant>> forms, FormsOf(peer.get(), arena));
-    for (std::unique_ptr<StepContestant>& form : forms) contestants.push_back(std::move(form));
-  }
-  return contestants;
-}
-
-absl::Status MeasureCase(const StepCase& step_case, const StepOptions& options, TurnCount* turns, Rank* rank) {
-  const StepLoop loop({.pass = BackwardPass(step_case.model, step_case.compute),
-                       .compute_kind = step_case.compute_kind,
-                       .warm_up = options.warm_up,
-                       .steps = options.steps});
-  Gradients gradients(step_case.model);
-  const Arena arena = {.model = step_case.model, .loop = loop, .gradients = gradients, .rank = *rank};
-  RONDA_ASSIGN_OR_RETURN(const std::vector<std::unique_ptr<StepContestant>> contestants, ContestantsIn(arena, options));
-  const auto on_turn = [&](const std::string& name) { turns->Next(absl::StrCat(step_case.model.name, ", ", name)); };
-  const std::vector<Measured> measured =
-      Measure(contestants, {.rounds = options.rounds, .on_turn = on_turn}, &rank->team);
-  rank->output.Print(StepTable(step_case, measured));
-  for (ResultRow& row : StepRows(step_case, measured)) rank->results.Add(std::move(row));
-  for (const Measured& contestant : measured) {
-    if (contestant.wrong == 0) continue;
-    return absl::InternalError(
-        absl::StrCat(contestant.wrong, " elements of ", step_case.model.name, " are wrong after \"",
-                     contestant.setting.has_value() ? Name(*contestant.setting) : contestant.name, "\""));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status MeasureAll(const std::vector<ModelShapes>& models, const StepOptions& options, Rank* rank) {
-  constexpr size_t kFormsOfAPeer = 2;
-  const size_t contestants = 1 + AllSettings(options.sweep).size() + kFormsOfAPeer * rank->peers.size();
-  TurnCount turns(models.size() * options.computes.size() * contestants * static_cast<size_t>(options.rounds),
-                  &rank->output);
-  for (const ModelShapes& model : models) {
-    for (absl::Duration compute : options.computes) {
-      const StepCase step_case = {
-          .model = model, .compute = compute, .compute_kind = options.compute_kind, .ranks = rank->team.size()};
-      RONDA_RETURN_IF_ERROR(MeasureCase(step_case, options, &turns, rank));
+  absl::Status RunCase(const StepCase& step_case) {
+    const StepLoop loop({.pass = BackwardPass(step_case.model, step_case.compute),
+                         .compute_kind = step_case.compute_kind,
+                         .warm_up = options_.warm_up,
+                         .steps = options_.steps});
+    Gradients gradients(step_case.model);
+    const StepContext context = {.model = step_case.model, .loop = loop, .gradients = gradients, .rank = rank_};
+    RONDA_ASSIGN_OR_RETURN(const Implementations implementations, ImplementationsIn(context, options_));
+    const std::vector<Measured> measured = Measure(step_case, implementations);
+    rank_.output.Print(StepTable(step_case, measured));
+    for (ResultRow& row : StepRows(step_case, measured)) rank_.results.Add(std::move(row));
+    for (const Measured& each : measured) {
+      if (each.wrong == 0) continue;
+      return absl::InternalError(absl::StrCat(each.wrong, " elements of ", step_case.model.name, " are wrong after \"",
+                                              each.setting.has_value() ? Name(*each.setting) : each.name, "\""));
     }
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
-}
 
-constexpr int kUsageError = 2;
+  // Runs blocks of the implementations, interleaved. Returns their figures in the same order.
+  std::vector<Measured> Measure(const StepCase& step_case, const Implementations& implementations) {
+    std::vector<Measured> measured;
+    for (const auto& implementation : implementations) {
+      measured.push_back({.name = implementation->name()});
+      if (implementation->setting() != nullptr) measured.back().setting = *implementation->setting();
+    }
+    const double blocks = static_cast<double>(options_.rounds) * static_cast<double>(implementations.size());
+    double done = 0;
+    for (int round = 0; round < options_.rounds; ++round) {
+      for (size_t i = 0; i < implementations.size(); ++i) {
+        rank_.output.Progress((static_cast<double>(done_cases_) + done++ / blocks) / static_cast<double>(cases_),
+                              absl::StrCat(step_case.model.name, ", ", measured[i].name));
+        RunBlock(implementations[i].get(), round == 0 ? Checking::kOn : Checking::kOff, &measured[i]);
+      }
+    }
+    return measured;
+  }
+
+  void RunBlock(StepImplementation* implementation, Checking checking, Measured* measured) {
+    BlockResult result = implementation->RunBlock(checking);
+    for (double& step : result.step_ms) step = rank_.group.Max(step);
+    measured->steps.push_back(std::move(result.step_ms));
+    measured->control_messages += rank_.group.Sum(result.control_messages);
+    measured->wrong += rank_.group.Sum(result.wrong);
+  }
+
+  const StepOptions& options_;
+  Rank& rank_;
+  size_t cases_ = 0;
+  size_t done_cases_ = 0;
+};
 
 int RunStep(const std::vector<std::string>& words) {
   StepOptions options;
@@ -97,17 +108,9 @@ int RunStep(const std::vector<std::string>& words) {
   if (!ParseOrExplain(&flags, words, &exit_code)) return exit_code;
   options.job.backend = JobBackend(options.sweep.backends);
   const absl::StatusOr<std::vector<ModelShapes>> models = ModelsOf(options);
-  if (!models.ok()) {
-    std::fprintf(stderr, "ronda-bench: %s\n", std::string(models.status().message()).c_str());
-    return kUsageError;
-  }
-  return RunJob({.command = "step", .words = words, .options = options.job}, [&](Rank& rank) -> absl::Status {
-    try {
-      return MeasureAll(*models, options, &rank);
-    } catch (const Error& error) {
-      return absl::InternalError(error.what());
-    }
-  });
+  if (!models.ok()) return Explain(models.status());
+  return RunJob({.command = "step", .words = words, .options = options.job},
+                [&](Rank& rank) { return StepRun(options, &rank).Run(*models); });
 }
 
 }  // namespace

@@ -6,39 +6,102 @@
 #include <utility>
 #include <vector>
 
-#include "bench/step/backward.h"
-#include "bench/step/gradients.h"
+#include "absl/time/time.h"
+#include "bench/collectives/collective_case.h"
+#include "bench/harness/model_shapes.h"
 #include "runtime/base/types.h"
 
 namespace ronda::bench {
 
-// How one rank's gradients meet those of the others.
+// A gradient, and the time at which it is complete.
+struct ReadyGradient {
+  size_t parameter = 0;  // its index in ModelShapes::parameters
+  absl::Duration after;  // since the backward pass began
+};
+
+// The backward pass of `model`, which takes `compute`: last parameter first, the time spread over the parameters in
+// proportion to their work (evenly if none has any).
+std::vector<ReadyGradient> BackwardPass(const ModelShapes& model, absl::Duration compute);
+
+// The way in which the time of a backward pass is spent.
+enum class ComputeKind {
+  kSpin,   // the thread keeps its core busy until the time has passed: as a trainer that drives an accelerator
+  kSleep,  // the thread sleeps
+  kBurn,   // the thread uses so much CPU time: as a trainer that computes on the CPU, where other threads delay it
+};
+
+constexpr const char* Name(ComputeKind kind) {
+  constexpr const char* kNames[] = {"spin", "sleep", "burn"};
+  return kNames[static_cast<int>(kind)];
+}
+
+// Spends the time of one backward pass, in the thread that constructs it. Thread-compatible.
+class Computation {
+ public:
+  // The backward pass begins.
+  explicit Computation(ComputeKind kind);
+
+  // Returns when `duration` of it has passed.
+  void Until(absl::Duration duration) const;
+
+ private:
+  const ComputeKind kind_;
+  const absl::Duration start_;  // on the clock of the kind
+};
+
+// One rank's gradients, fp32, each in memory of its own that begins at a cache line, as frameworks allocate them.
+// Thread-compatible.
+class Gradients {
+ public:
+  explicit Gradients(const ModelShapes& model);
+
+  size_t size() const { return counts_.size(); }
+  float* data(size_t parameter) const { return static_cast<float*>(buffers_[parameter].data()); }
+  int64_t count(size_t parameter) const { return counts_[parameter]; }
+
+  // With values that no number of averages changes and that sums do not make infinite soon.
+  void FillForTiming();
+
+  // With small integers that depend on the rank and the index.
+  void FillForCheck(int rank);
+
+  enum class Expected { kSum, kAverage };
+  // The number of elements that differ from the result of `ranks` ranks with FillForCheck(), beyond the precision of
+  // `wire`.
+  int64_t CountWrong(int ranks, Expected expected, WireFormat wire) const;
+
+ private:
+  std::vector<int64_t> counts_;
+  std::vector<AlignedBytes> buffers_;
+};
+
+// Combines one rank's gradients with those of the others.
 class GradientExchange {
  public:
   virtual ~GradientExchange() = default;
 
-  // This gradient is complete on this rank.
+  // Takes a gradient that is complete on this rank.
   virtual void Ready(size_t parameter) = 0;
 
-  // All of them are: returns when this rank has the result of every one.
+  // All gradients are complete. Returns when this rank has the result of every one.
   virtual void Finish() = 0;
 
-  // Control messages that this rank has sent or received so far.
+  // The number of control messages that this rank has sent or received so far.
   virtual int64_t control_messages() { return 0; }
 };
 
-// Nothing is exchanged: what a step takes that only computes.
+// Exchanges nothing: for the time of a step that only computes.
 class NoExchange : public GradientExchange {
  public:
   void Ready(size_t) override {}
   void Finish() override {}
 };
 
-// What one rank's block of steps came to.
+// The result of one rank's block of steps.
 struct BlockResult {
   std::vector<double> step_ms;
   int64_t control_messages = 0;  // in all timed steps
-  int64_t wrong = 0;             // elements; 0 if they were not looked at
+  int64_t wrong = 0;             // elements; 0 if they were not checked
 };
 
 // Runs blocks of training steps without the training. Immutable: the ranks of one process may share it.
@@ -48,14 +111,14 @@ class StepLoop {
     std::vector<ReadyGradient> pass;
     ComputeKind compute_kind = ComputeKind::kSpin;
     int warm_up = 8;  // steps that are not timed
-    int steps = 10;   // that are
+    int steps = 10;   // timed steps
   };
 
   explicit StepLoop(Options options) : options_(std::move(options)) {}
 
   int steps() const { return options_.steps; }
 
-  // A further step, after the timed ones, whose results are looked at.
+  // A further step, after the timed ones, whose results are checked.
   struct Check {
     int rank = 0;
     int ranks = 1;
@@ -63,7 +126,7 @@ class StepLoop {
     WireFormat wire = WireFormat::kNone;
   };
 
-  // `check`: null to do without. The exchange must be of `gradients`.
+  // `check`: nullptr for no check. The exchange must be of `gradients`.
   BlockResult Run(GradientExchange* exchange, Gradients* gradients, const Check* check) const;
 
  private:

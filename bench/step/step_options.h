@@ -1,20 +1,53 @@
 #ifndef RONDA_BENCH_STEP_STEP_OPTIONS_H_
 #define RONDA_BENCH_STEP_STEP_OPTIONS_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "bench/arguments.h"
-#include "bench/job.h"
-#include "bench/shapes/shapes.h"
-#include "bench/step/backward.h"
-#include "bench/step/settings.h"
+#include "bench/harness/arguments.h"
+#include "bench/harness/job.h"
+#include "bench/harness/model_shapes.h"
+#include "bench/step/step_loop.h"
+#include "runtime/base/types.h"
 
 namespace ronda::bench {
 
-// What the user asks of ronda-bench step.
+enum class ScheduleLocking { kOn, kOff };
+
+constexpr const char* Name(ScheduleLocking locking) { return locking == ScheduleLocking::kOn ? "on" : "off"; }
+
+// The settings of Ronda during some training steps.
+struct Setting {
+  size_t fusion_threshold = size_t{64} << 20;  // bytes of a bucket; 0: no fusion
+  WireFormat wire = WireFormat::kNone;
+  absl::Duration cycle_time = absl::ZeroDuration();
+  std::string backend = kShm;
+  ScheduleLocking locking = ScheduleLocking::kOn;
+};
+
+// "ronda fusion=64 MiB wire=fp16 cycle=0 shm lock=on"
+std::string Name(const Setting& setting);
+
+// The values to try of each dimension; a sweep measures every combination.
+struct Sweep {
+  std::vector<size_t> fusion_thresholds = {size_t{64} << 20};
+  std::vector<WireFormat> wires = {WireFormat::kNone};
+  std::vector<absl::Duration> cycle_times = {absl::ZeroDuration()};
+  std::vector<std::string> backends = {kShm};
+  std::vector<ScheduleLocking> lockings = {ScheduleLocking::kOn};
+};
+
+// In the order of nested loops over the dimensions as they are listed above, the last one innermost.
+std::vector<Setting> AllSettings(const Sweep& sweep);
+
+// The size of one step's gradients in the wire's format: one rank's contribution to their sums.
+int64_t WireBytes(const ModelShapes& model, WireFormat wire);
+
+// The options of ronda-bench step.
 struct StepOptions {
   JobOptions job;
   std::vector<std::string> presets = {"resnet50"};

@@ -6,62 +6,78 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
-#include "bench/arguments.h"
-#include "bench/step/figures.h"
-#include "bench/step/settings.h"
-#include "bench/table.h"
+#include "bench/harness/arguments.h"
+#include "bench/harness/results.h"
+#include "bench/harness/statistics.h"
 
 namespace ronda::bench {
 namespace {
 
+double MedianOfRounds(const Rounds& rounds) {
+  std::vector<double> medians;
+  for (const std::vector<double>& round : rounds) medians.push_back(Median(round));
+  return Median(medians);
+}
+
+std::vector<double> AllSorted(const Rounds& rounds) {
+  std::vector<double> all;
+  for (const std::vector<double>& round : rounds) all.insert(all.end(), round.begin(), round.end());
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
 constexpr double kMegabyte = 1e6;
 
-StepFigures FiguresIn(const StepCase& step_case, const std::vector<Measured>& measured, const Measured& contestant) {
-  return FiguresOf(contestant.steps, measured.front().steps,
+StepFigures FiguresIn(const StepCase& step_case, const std::vector<Measured>& measured,
+                      const Measured& implementation) {
+  return FiguresOf(implementation.steps, measured.front().steps,
                    step_case.compute == absl::ZeroDuration() ? Computes::kNothing : Computes::kSomething);
 }
 
-double ControlMessagesAStep(const Measured& contestant) {
+double ControlMessagesAStep(const Measured& implementation) {
   size_t steps = 0;
-  for (const std::vector<double>& round : contestant.steps) steps += round.size();
-  return static_cast<double>(contestant.control_messages) / static_cast<double>(steps);
+  for (const std::vector<double>& round : implementation.steps) steps += round.size();
+  return static_cast<double>(implementation.control_messages) / static_cast<double>(steps);
 }
 
-bool IsPeer(const std::vector<Measured>& measured, const Measured& contestant) {
-  return !contestant.setting.has_value() && &contestant != &measured.front();
+bool IsPeer(const std::vector<Measured>& measured, const Measured& implementation) {
+  return !implementation.setting.has_value() && &implementation != &measured.front();
 }
 
 // The peers' form with the smallest step time; nullptr if there is no peer.
 const Measured* FastestPeer(const StepCase& step_case, const std::vector<Measured>& measured) {
   const Measured* fastest = nullptr;
   double least = std::numeric_limits<double>::infinity();
-  for (const Measured& contestant : measured) {
-    if (!IsPeer(measured, contestant)) continue;
-    const double step = FiguresIn(step_case, measured, contestant).step;
+  for (const Measured& implementation : measured) {
+    if (!IsPeer(measured, implementation)) continue;
+    const double step = FiguresIn(step_case, measured, implementation).step;
     if (step >= least) continue;
     least = step;
-    fastest = &contestant;
+    fastest = &implementation;
   }
   return fastest;
 }
 
-Table TableOf() {
-  using Align = Table::Column::Align;
-  return Table({{.title = "contestant", .width = 19, .align = Align::kLeft},
-                {.title = "fusion", .width = 8},
-                {.title = "wire", .width = 8},
-                {.title = "cycle", .width = 5},
-                {.title = "backend", .width = 9},
-                {.title = "lock"},
-                {.title = "step ms", .width = 9},
-                {.title = "p10", .width = 9},
-                {.title = "p90", .width = 9},
-                {.title = "exposed ms", .width = 9},
-                {.title = "efficiency"},
-                {.title = "wire MB", .width = 8},
-                {.title = "messages"},
-                {.title = "ratio", .width = 6},
-                {.title = "#wrong"}});
+std::string RatioField(const Measured& peer) {
+  return absl::StrCat("ratio_", absl::StrReplaceAll(peer.name, {{" ", "_"}}));
+}
+
+Table TableOf(const Measured* fastest_peer) {
+  return Table({{.title = "implementation", .width = 19, .align = Table::Column::Align::kLeft, .field = "contestant"},
+                {.title = "fusion", .width = 8, .field = "fusion"},
+                {.title = "wire", .width = 8, .field = "wire"},
+                {.title = "cycle", .width = 5, .field = "cycle"},
+                {.title = "backend", .width = 9, .field = "backend"},
+                {.title = "lock", .field = "lock"},
+                {.title = "step ms", .width = 9, .field = "step_ms", .digits = 3},
+                {.title = "p10", .width = 9, .field = "step_ms_p10", .digits = 3},
+                {.title = "p90", .width = 9, .field = "step_ms_p90", .digits = 3},
+                {.title = "exposed ms", .width = 9, .field = "exposed_ms", .digits = 3},
+                {.title = "efficiency", .field = "efficiency", .digits = 3},
+                {.title = "wire MB", .width = 8, .field = "wire_mb"},
+                {.title = "messages", .field = "control_messages", .digits = 1},
+                {.title = "ratio", .width = 6, .field = fastest_peer != nullptr ? RatioField(*fastest_peer) : ""},
+                {.title = "#wrong", .field = "wrong"}});
 }
 
 std::string HeadLine(const StepCase& step_case, const Measured* fastest_peer) {
@@ -74,31 +90,6 @@ std::string HeadLine(const StepCase& step_case, const Measured* fastest_peer) {
   return line + "\n";
 }
 
-std::vector<std::string> SettingCells(const Measured& contestant) {
-  if (!contestant.setting.has_value()) return {"", "", "", "", ""};
-  const Setting& setting = *contestant.setting;
-  return {FormatSize(setting.fusion_threshold), Name(setting.wire), absl::FormatDuration(setting.cycle_time),
-          Name(setting.backend), Name(setting.locking)};
-}
-
-std::vector<std::string> Cells(const StepCase& step_case, const std::vector<Measured>& measured,
-                               const Measured& contestant, const Measured* fastest_peer) {
-  const StepFigures figures = FiguresIn(step_case, measured, contestant);
-  const bool is_rondas = contestant.setting.has_value();
-  std::vector<std::string> cells = {contestant.name};
-  for (std::string& cell : SettingCells(contestant)) cells.push_back(std::move(cell));
-  for (double number : {figures.step, figures.step_p10, figures.step_p90, figures.exposed}) {
-    cells.push_back(Fixed(number, 3));
-  }
-  cells.push_back(figures.efficiency.has_value() ? Fixed(*figures.efficiency, 3) : "-");
-  cells.push_back(
-      is_rondas ? Fixed(static_cast<double>(WireBytes(step_case.model, contestant.setting->wire)) / kMegabyte, 2) : "");
-  cells.push_back(is_rondas ? Fixed(ControlMessagesAStep(contestant), 1) : "");
-  cells.push_back(is_rondas && fastest_peer != nullptr ? Fixed(RatioOf(fastest_peer->steps, contestant.steps), 2) : "");
-  cells.push_back(absl::StrCat(contestant.wrong));
-  return cells;
-}
-
 void AppendCase(const StepCase& step_case, ResultRow* row) {
   row->emplace_back("preset", step_case.model.name);
   row->emplace_back("tensors", static_cast<int64_t>(step_case.model.parameters.size()));
@@ -106,61 +97,76 @@ void AppendCase(const StepCase& step_case, ResultRow* row) {
   row->emplace_back("bytes", static_cast<int64_t>(step_case.model.count() * sizeof(float)));
   row->emplace_back("ranks", static_cast<int64_t>(step_case.ranks));
   row->emplace_back("compute_ms", absl::ToDoubleMilliseconds(step_case.compute));
-  row->emplace_back("compute_kind", std::string(Name(step_case.compute_kind)));
+  row->emplace_back("compute_kind", Name(step_case.compute_kind));
 }
 
-void AppendSetting(const StepCase& step_case, const Measured& contestant, ResultRow* row) {
-  const Setting& setting = *contestant.setting;
+void AppendSetting(const StepCase& step_case, const Measured& implementation, ResultRow* row) {
+  const Setting& setting = *implementation.setting;
   row->emplace_back("fusion_threshold", static_cast<int64_t>(setting.fusion_threshold));
-  row->emplace_back("wire", std::string(Name(setting.wire)));
+  row->emplace_back("wire", Name(setting.wire));
   row->emplace_back("cycle_time_us", absl::ToDoubleMicroseconds(setting.cycle_time));
-  row->emplace_back("backend", Name(setting.backend));
-  row->emplace_back("lock", std::string(Name(setting.locking)));
+  row->emplace_back("backend", setting.backend);
+  row->emplace_back("lock", Name(setting.locking));
   row->emplace_back("wire_bytes", WireBytes(step_case.model, setting.wire));
-  row->emplace_back("control_messages", ControlMessagesAStep(contestant));
+  row->emplace_back("control_messages", ControlMessagesAStep(implementation));
 }
 
-void AppendRatios(const std::vector<Measured>& measured, const Measured& contestant, ResultRow* row) {
+void AppendRatios(const std::vector<Measured>& measured, const Measured& implementation, ResultRow* row) {
   for (const Measured& other : measured) {
     if (!IsPeer(measured, other)) continue;
-    row->emplace_back(absl::StrCat("ratio_", absl::StrReplaceAll(other.name, {{" ", "_"}})),
-                      RatioOf(other.steps, contestant.steps));
+    row->emplace_back(RatioField(other), RatioOf(other.steps, implementation.steps));
   }
 }
 
 }  // namespace
 
-const char* Name(ComputeKind kind) {
-  constexpr const char* kNames[] = {"spin", "sleep", "burn"};
-  return kNames[static_cast<int>(kind)];
+StepFigures FiguresOf(const Rounds& steps, const Rounds& compute_only, Computes computes) {
+  const std::vector<double> all = AllSorted(steps);
+  const double compute = MedianOfRounds(compute_only);
+  StepFigures figures;
+  figures.step = MedianOfRounds(steps);
+  figures.step_p10 = Quantile(all, 0.1);
+  figures.step_p90 = Quantile(all, 0.9);
+  figures.exposed = figures.step - compute;
+  if (computes == Computes::kSomething) figures.efficiency = compute / figures.step;
+  return figures;
 }
+
+double RatioOf(const Rounds& other, const Rounds& own) { return MedianOfRounds(other) / MedianOfRounds(own); }
 
 std::string StepTable(const StepCase& step_case, const std::vector<Measured>& measured) {
   const Measured* const fastest_peer = FastestPeer(step_case, measured);
-  const Table table = TableOf();
+  const Table table = TableOf(fastest_peer);
   std::string text = absl::StrCat(HeadLine(step_case, fastest_peer), table.Header());
-  for (const Measured& contestant : measured) {
-    absl::StrAppend(&text, table.Row(Cells(step_case, measured, contestant, fastest_peer)));
+  std::vector<ResultRow> rows = StepRows(step_case, measured);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    // As people read them.
+    if (const std::optional<Setting>& setting = measured[i].setting) {
+      rows[i].emplace_back("fusion", FormatSize(setting->fusion_threshold));
+      rows[i].emplace_back("cycle", absl::FormatDuration(setting->cycle_time));
+      rows[i].emplace_back("wire_mb", static_cast<double>(WireBytes(step_case.model, setting->wire)) / kMegabyte);
+    }
+    absl::StrAppend(&text, table.RowOf(rows[i]));
   }
   return text;
 }
 
 std::vector<ResultRow> StepRows(const StepCase& step_case, const std::vector<Measured>& measured) {
   std::vector<ResultRow> rows;
-  for (const Measured& contestant : measured) {
-    const StepFigures figures = FiguresIn(step_case, measured, contestant);
+  for (const Measured& implementation : measured) {
+    const StepFigures figures = FiguresIn(step_case, measured, implementation);
     ResultRow& row = rows.emplace_back();
     AppendCase(step_case, &row);
-    row.emplace_back("contestant", contestant.name);
-    if (contestant.setting.has_value()) AppendSetting(step_case, contestant, &row);
+    row.emplace_back("contestant", implementation.name);
+    if (implementation.setting.has_value()) AppendSetting(step_case, implementation, &row);
     row.emplace_back("step_ms", figures.step);
     row.emplace_back("step_ms_p10", figures.step_p10);
     row.emplace_back("step_ms_p90", figures.step_p90);
     row.emplace_back("compute_only_ms", figures.step - figures.exposed);
     row.emplace_back("exposed_ms", figures.exposed);
     if (figures.efficiency.has_value()) row.emplace_back("efficiency", *figures.efficiency);
-    if (contestant.setting.has_value()) AppendRatios(measured, contestant, &row);
-    row.emplace_back("wrong", contestant.wrong);
+    if (implementation.setting.has_value()) AppendRatios(measured, implementation, &row);
+    row.emplace_back("wrong", implementation.wrong);
   }
   return rows;
 }

@@ -1,18 +1,51 @@
 #ifndef RONDA_BENCH_STEP_STEP_REPORT_H_
 #define RONDA_BENCH_STEP_STEP_REPORT_H_
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/time/time.h"
-#include "bench/results.h"
-#include "bench/shapes/shapes.h"
-#include "bench/step/backward.h"
-#include "bench/step/measured.h"
+#include "bench/harness/model_shapes.h"
+#include "bench/harness/results.h"
+#include "bench/step/step_loop.h"
+#include "bench/step/step_options.h"
 
 namespace ronda::bench {
 
-// What was measured: a model, with so much computation, on so many ranks.
+// The times of one implementation's steps, in milliseconds: a vector a round, of equally many steps.
+using Rounds = std::vector<std::vector<double>>;
+
+// The figures of an implementation's steps, in milliseconds.
+struct StepFigures {
+  double step = 0;      // the median of the rounds' medians
+  double step_p10 = 0;  // of all steps
+  double step_p90 = 0;
+  double exposed = 0;                // communication beyond the step that only computes: below 0 only by noise
+  std::optional<double> efficiency;  // the step that only computes over this one; none where nothing is computed
+};
+
+// `compute_only` are the steps of the same job without communication, interleaved with those of the implementation;
+// `computes` says whether they computed anything at all.
+// REQUIRES: neither is empty, nor any of their rounds.
+enum class Computes { kNothing, kSomething };
+StepFigures FiguresOf(const Rounds& steps, const Rounds& compute_only, Computes computes);
+
+// The time of `other` over that of `own`: above 1 if `own` is faster. Of the medians of rounds.
+// REQUIRES: as FiguresOf; the time of `own` is not 0.
+double RatioOf(const Rounds& other, const Rounds& own);
+
+// The blocks of one implementation, on the slowest rank.
+struct Measured {
+  std::string name;
+  std::optional<Setting> setting;  // of Ronda's
+  Rounds steps;
+  int64_t control_messages = 0;  // of all ranks, in all of its timed steps
+  int64_t wrong = 0;             // elements, of all ranks; checked after the first block
+};
+
+// A model, with so much computation, on so many ranks.
 struct StepCase {
   const ModelShapes& model;
   absl::Duration compute;
@@ -20,17 +53,14 @@ struct StepCase {
   int ranks = 1;
 };
 
-const char* Name(ComputeKind kind);
-
-// A table of the contestants, and a line before it that says what they did. `measured` are the contestants' figures,
-// that which only computes first.
+// A table of the implementations, below a line with the case. The first of `measured` only computes.
 std::string StepTable(const StepCase& step_case, const std::vector<Measured>& measured);
 
 // The same as rows of a result document:
 //
-//   preset, tensors, elements, bytes, ranks, compute_ms, compute_kind; contestant; of Ronda's fusion_threshold, wire,
-//   cycle_time_us, backend, lock, wire_bytes, control_messages (of all ranks, a step); step_ms, step_ms_p10,
-//   step_ms_p90, compute_only_ms, exposed_ms, efficiency (if anything is computed); of Ronda's also
+//   preset, tensors, elements, bytes, ranks, compute_ms, compute_kind; contestant: the implementation; of Ronda's
+//   fusion_threshold, wire, cycle_time_us, backend, lock, wire_bytes, control_messages (of all ranks, a step); step_ms,
+//   step_ms_p10, step_ms_p90, compute_only_ms, exposed_ms, efficiency (if anything is computed); of Ronda's also
 //   ratio_NAME_OF_PEER for each peer; wrong
 std::vector<ResultRow> StepRows(const StepCase& step_case, const std::vector<Measured>& measured);
 

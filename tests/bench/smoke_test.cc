@@ -1,17 +1,24 @@
 // The real program, with the smallest of everything: it starts its ranks, finds its peers, measures, and writes files.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
-#include <sstream>
+#include <iterator>
 #include <string>
 
-#include "tests/bench/json_check.h"
+#include "nlohmann/json.hpp"
 
 namespace ronda::bench {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
 
 struct Outcome {
   int exit_code = -1;
@@ -31,32 +38,37 @@ Outcome RunTool(const std::string& arguments) {
   return outcome;
 }
 
-std::string ContentsOf(const std::string& path) {
+std::string ReadFile(const std::filesystem::path& path) {
   std::ifstream file(path);
-  std::stringstream contents;
-  contents << file.rdbuf();
-  return contents.str();
+  return std::string((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
 }
 
-std::string JsonPath(const std::string& name) { return testing::TempDir() + "/" + name + ".json"; }
+std::string PathOf(const std::string& name) { return testing::TempDir() + "/" + name; }
 
-int CountOf(const std::string& text, const std::string& part) {
+// The rows of a JSON file; none if it is not JSON.
+Json RowsOf(const std::string& path) {
+  const Json document = Json::parse(ReadFile(path), nullptr, /*allow_exceptions=*/false);
+  EXPECT_TRUE(document.is_object()) << path;
+  return document.is_object() ? document.at("rows") : Json::array();
+}
+
+int CountOf(const Json& rows, const std::string& field, const Json& value) {
   int count = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  for (const Json& row : rows) count += row.contains(field) && row.at(field) == value ? 1 : 0;
   return count;
 }
 
-// That the run went well, and that its JSON holds `rows` measurements whose results were right.
-void ExpectRows(const Outcome& outcome, const std::string& json_path, int rows) {
+// Expects success, and `rows` measurements, all without wrong elements.
+void ExpectRows(const Outcome& outcome, const std::string& path, int rows) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
-  const std::string json = ContentsOf(json_path);
-  EXPECT_EQ(FindJsonError(json), "") << json;
-  EXPECT_EQ(CountOf(json, "\"wrong\":0"), rows) << json << outcome.text;
-  EXPECT_EQ(CountOf(json, "\"wrong\":"), rows) << json;
+  int measured = 0;
+  for (const Json& row : RowsOf(path)) measured += row.contains("wrong") ? 1 : 0;
+  EXPECT_EQ(measured, rows) << outcome.text;
+  EXPECT_EQ(CountOf(RowsOf(path), "wrong", 0), rows) << outcome.text;
 }
 
 TEST(SmokeTest, CollectivesOfEveryKindAreRight) {
-  const std::string json = JsonPath("collectives");
+  const std::string json = PathOf("collectives.json");
   const Outcome outcome =
       RunTool("collectives -np 2 --op all --place in,out -b 4K -e 4K --rounds 1 --block-time 100us --json " + json);
   // Six operations, one of them in two places, and the barrier; in two layers.
@@ -65,24 +77,24 @@ TEST(SmokeTest, CollectivesOfEveryKindAreRight) {
 }
 
 TEST(SmokeTest, SeveralNumbersOfRanksAreOneRun) {
-  const std::string json = JsonPath("ranks");
+  const std::string json = PathOf("ranks.json");
   const Outcome outcome =
       RunTool("collectives -np 1,3 --layer communicator -b 4K -e 4K --rounds 1 --block-time 100us --json " + json);
   ExpectRows(outcome, json, 2);
-  for (const char* ranks : {"1", "3"}) {
-    EXPECT_NE(outcome.text.find(std::string("# ") + ranks + " ranks, started by rondarun"), std::string::npos);
-    EXPECT_EQ(CountOf(ContentsOf(json), std::string("\"ranks\":") + ranks + ","), 1) << ContentsOf(json);
+  for (const int ranks : {1, 3}) {
+    EXPECT_NE(outcome.text.find("# " + std::to_string(ranks) + " ranks, started by rondarun"), std::string::npos);
+    EXPECT_EQ(CountOf(RowsOf(json), "ranks", ranks), 1);
   }
 }
 
-TEST(SmokeTest, BackendsTakeTurns) {
-  const std::string json = JsonPath("backends");
+TEST(SmokeTest, BackendsAreInterleaved) {
+  const std::string json = PathOf("backends.json");
   const Outcome outcome = RunTool(
       "collectives -np 3 --op all --layer communicator --backend shm,inprocess -b 4K -e 4K --rounds 1 "
       "--block-time 100us --json " +
       json);
   ExpectRows(outcome, json, 2 * 7);
-  EXPECT_EQ(CountOf(ContentsOf(json), "\"contestant\":\"inprocess\""), 7);
+  EXPECT_EQ(CountOf(RowsOf(json), "contestant", "inprocess"), 7);
   const Outcome mistake = RunTool("collectives --backend shm,mpi");
   EXPECT_EQ(mistake.exit_code, 2);
   EXPECT_NE(mistake.text.find("shm, inprocess"), std::string::npos) << mistake.text;
@@ -91,7 +103,7 @@ TEST(SmokeTest, BackendsTakeTurns) {
 TEST(SmokeTest, ABackendOfTheWholeJobHasARunOfItsOwn) {
   setenv("RONDA_MPI_PLUGIN", "runtime/mpi/libronda_mpi.so", 1);
   for (const std::string backend : {"mpi", "tcp"}) {
-    const std::string json = JsonPath(backend + "-job");
+    const std::string json = PathOf(backend + ".json");
     const Outcome outcome =
         RunTool("collectives -np 2 --backend " + backend + " -b 4K -e 4K --rounds 1 --block-time 100us --json " + json);
     if (outcome.text.find("mpirun.openmpi is not here") != std::string::npos) continue;
@@ -102,7 +114,7 @@ TEST(SmokeTest, ABackendOfTheWholeJobHasARunOfItsOwn) {
 }
 
 TEST(SmokeTest, EveryDtypeAndWireIsCheckedOnThreeRanks) {
-  const std::string json = JsonPath("dtypes");
+  const std::string json = PathOf("dtypes.json");
   const Outcome outcome = RunTool(
       "collectives -np 3 --dtype all --wire all --layer client -b 3000 -e 3000 --rounds 1 --block-time 100us --json " +
       json);
@@ -111,35 +123,34 @@ TEST(SmokeTest, EveryDtypeAndWireIsCheckedOnThreeRanks) {
 }
 
 TEST(SmokeTest, LatencyPrintsAHistogram) {
-  const std::string json = JsonPath("latency");
+  const std::string json = PathOf("latency.json");
   const Outcome outcome = RunTool("latency -np 2 --calls 50 --rounds 1 --idle 1ms --json " + json);
   ExpectRows(outcome, json, 2);
   EXPECT_NE(outcome.text.find("####"), std::string::npos) << outcome.text;
-  EXPECT_EQ(CountOf(ContentsOf(json), "\"measure\":\"idle\""), 1);
+  EXPECT_EQ(CountOf(RowsOf(json), "measure", "idle"), 1);
 }
 
 TEST(SmokeTest, StartupTimesTheFirstAllreduce) {
-  const std::string json = JsonPath("startup");
+  const std::string json = PathOf("startup.json");
   const Outcome outcome = RunTool("startup -np 2 --rounds 1 --json " + json);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
-  EXPECT_EQ(FindJsonError(ContentsOf(json)), "");
-  EXPECT_EQ(CountOf(ContentsOf(json), "\"contestant\":\"ronda\""), 1);
+  EXPECT_EQ(CountOf(RowsOf(json), "contestant", "ronda"), 1);
 }
 
 class PeerSmokeTest : public testing::TestWithParam<const char*> {};
 
 TEST_P(PeerSmokeTest, APeerIsRightTooOrNamed) {
   const std::string peer = GetParam();
-  const std::string json = JsonPath(peer);
+  const std::string json = PathOf(peer + ".json");
   const Outcome outcome = RunTool(
-      "collectives -np 2 --op allreduce,alltoall --layer communicator --dtype float16 -b 2K -e 2K --rounds 1 "
+      "collectives -np 2 --op allreduce,alltoall --layer communicator --dtype float16 -b 2002 -e 2002 --rounds 1 "
       "--block-time 100us --peer " +
       peer + " --json " + json);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
   const bool is_missing = outcome.text.find("cannot be used here") != std::string::npos;
-  const std::string results = ContentsOf(json);
-  EXPECT_EQ(CountOf(results, "\"kind\":\"peer\""), is_missing ? 0 : 2) << outcome.text;
-  EXPECT_EQ(CountOf(results, "\"wrong\":0"), is_missing ? 2 : 4) << outcome.text;
+  const Json results = RowsOf(json);
+  EXPECT_EQ(CountOf(results, "kind", "peer"), is_missing ? 0 : 2) << outcome.text;
+  EXPECT_EQ(CountOf(results, "wrong", 0), is_missing ? 2 : 4) << outcome.text;
 }
 
 // Each MPI in a job of its own, as their launchers have to start it.
@@ -171,6 +182,71 @@ TEST(SmokeTest, HelpExplainsEveryCommand) {
     EXPECT_EQ(own.exit_code, 0);
     EXPECT_NE(own.text.find("--json FILE"), std::string::npos) << own.text;
   }
+}
+
+TEST(StepSmokeTest, LeNetOnTwoRanksWithInterleavedSettings) {
+  const std::string json = PathOf("step.json");
+  const Outcome run = RunTool(
+      "step -np 2 --preset lenet --compute 0,1ms --wire none,fp8_e4m3 --backend all --lock on "
+      "--rounds 1 --steps 2 --warm-up 6 --json " +
+      json);
+  ASSERT_EQ(run.exit_code, 0) << run.text;
+  EXPECT_THAT(run.text, HasSubstr("# lenet: 10 tensors, 61706 elements, 0.2 MB of fp32; 2 ranks"));
+  const Json rows = RowsOf(json);
+  EXPECT_EQ(CountOf(rows, "contestant", "ronda"), 2 * 2 * 2);
+  EXPECT_EQ(CountOf(rows, "wrong", 0), static_cast<int>(rows.size()));
+}
+
+TEST(StepSmokeTest, OneRankRunsAlone) {
+  const Outcome run = RunTool("step -np 1 --preset lenet --rounds 1 --steps 1 --warm-up 0");
+  EXPECT_EQ(run.exit_code, 0) << run.text;
+}
+
+TEST(StepSmokeTest, SeveralNumbersOfRanksAreOneRun) {
+  const std::string csv = PathOf("ranks.csv");
+  const Outcome run = RunTool("step -np 1,2 --preset lenet --rounds 1 --steps 1 --warm-up 0 --csv " + csv);
+  ASSERT_EQ(run.exit_code, 0) << run.text;
+  EXPECT_THAT(run.text, AllOf(HasSubstr("0.2 MB of fp32; 1 ranks"), HasSubstr("0.2 MB of fp32; 2 ranks")));
+  EXPECT_THAT(ReadFile(csv), AllOf(HasSubstr("lenet,10,61706,246824,1,"), HasSubstr("lenet,10,61706,246824,2,")));
+}
+
+TEST(StepSmokeTest, AFileThatIsNoListOfShapesIsAUsageError) {
+  const std::string path = PathOf("broken.txt");
+  std::ofstream(path) << "weight 3\nbias many\n";
+  const Outcome run = RunTool("step --shapes " + path);
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.text, HasSubstr(path + ":2: a dimension is a number of 1 or more, not \"many\""));
+}
+
+// A report of a run of the tool itself.
+TEST(ReportSmokeTest, WritesThePageThePicturesAndTheTables) {
+  const std::filesystem::path folder = PathOf("report");
+  std::filesystem::create_directories(folder);
+  const Outcome run = RunTool("collectives -np 2 -b 4K -e 16K --rounds 1 --block-time 100us --json " +
+                              (folder / "collectives.json").string());
+  ASSERT_EQ(run.exit_code, 0) << run.text;
+  const std::filesystem::path page = folder / "results.md";
+  std::ofstream(page) << "<!-- results: written by ronda-bench report -->\n<!-- end of results -->\n";
+  const std::filesystem::path speed = folder / "speed.svg";
+  const Outcome report =
+      RunTool("report " + folder.string() + " --markdown " + page.string() + " --speed " + speed.string());
+  ASSERT_EQ(report.exit_code, 0) << report.text;
+  EXPECT_THAT(report.text, HasSubstr("index.html: 1 runs, 1 figures\n"));
+  EXPECT_THAT(ReadFile(folder / "index.html"), AllOf(HasSubstr("<svg"), HasSubstr("ronda client")));
+  EXPECT_THAT(ReadFile(folder / "bandwidth-allreduce-float32-2-ranks.svg"), HasSubstr("<svg"));
+  EXPECT_THAT(ReadFile(speed), AllOf(HasSubstr(">Ronda</text>"), HasSubstr("bus bandwidth, GB/s")));
+  EXPECT_THAT(ReadFile(page), HasSubstr("| 16 KiB |"));
+}
+
+TEST(ReportSmokeTest, AFolderWithoutResultsIsAnError) {
+  const std::filesystem::path folder = PathOf("empty");
+  std::filesystem::create_directories(folder);
+  const Outcome empty = RunTool("report " + folder.string());
+  EXPECT_EQ(empty.exit_code, 1);
+  EXPECT_THAT(empty.text, HasSubstr("there is no file *.json in this folder"));
+  const Outcome mistake = RunTool("report");
+  EXPECT_EQ(mistake.exit_code, 2);
+  EXPECT_THAT(mistake.text, HasSubstr("report needs one folder"));
 }
 
 }  // namespace

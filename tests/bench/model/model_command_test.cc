@@ -1,10 +1,9 @@
-#include "bench/model/model_command.h"
-
 #include <fstream>
 #include <iterator>
 #include <string>
 #include <vector>
 
+#include "bench/harness/command.h"
 #include "gtest/gtest.h"
 
 namespace ronda::bench {

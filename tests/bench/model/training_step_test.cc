@@ -1,10 +1,9 @@
-#include "bench/model/training_step.h"
-
 #include <algorithm>
 #include <vector>
 
-#include "bench/model/constants.h"
-#include "bench/shapes/presets.h"
+#include "bench/harness/model_shapes.h"
+#include "bench/model/costs.h"
+#include "bench/model/training_step.h"
 #include "gtest/gtest.h"
 
 namespace ronda::bench::model {
@@ -142,10 +141,10 @@ TEST(TrainingStepTest, MoreRanksAreNeverFasterAndMoreBandwidthIsNeverSlower) {
       options.algorithm = algorithm;
       options.min_bucket = 16 << 20;
       const double slow = SimulateStep(gradients, options).step;
-      EXPECT_GE(slow, fewer) << AlgorithmName(algorithm) << ranks;
+      EXPECT_GE(slow, fewer) << Name(algorithm) << ranks;
       fewer = slow;
       options.cluster.network = AssumedNetwork(100);
-      EXPECT_LE(SimulateStep(gradients, options).step, slow) << AlgorithmName(algorithm) << ranks;
+      EXPECT_LE(SimulateStep(gradients, options).step, slow) << Name(algorithm) << ranks;
     }
   }
 }
@@ -183,10 +182,10 @@ TEST(TrainingStepTest, RanksThatMoveTheBytesThemselvesConvertInBetween) {
     const StepResult by_hardware = SimulateStep({{1e6, 0.5}, {2e6, 1}}, options);
     options.mover = Mover::kCpu;
     const StepResult by_cpu = SimulateStep({{1e6, 0.5}, {2e6, 1}}, options);
-    EXPECT_GT(CostOf(wire).work_per_byte, 0) << WireName(wire);
-    EXPECT_NEAR(by_cpu.link_busy - by_hardware.link_busy, 3e6 * CostOf(wire).work_per_byte, 1e-9) << WireName(wire);
+    EXPECT_GT(CostOf(wire).work_per_byte, 0) << Name(wire);
+    EXPECT_NEAR(by_cpu.link_busy - by_hardware.link_busy, 3e6 * CostOf(wire).work_per_byte, 1e-9) << Name(wire);
     options.ranks = 1;
-    EXPECT_EQ(SimulateStep({{1e6, 0.5}}, options).link_busy, 0) << WireName(wire);
+    EXPECT_EQ(SimulateStep({{1e6, 0.5}}, options).link_busy, 0) << Name(wire);
   }
 }
 

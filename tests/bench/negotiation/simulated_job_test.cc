@@ -1,11 +1,10 @@
-#include "bench/negotiation/simulated_job.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-#include "bench/shapes/presets.h"
+#include "bench/harness/model_shapes.h"
+#include "bench/negotiation/simulated_job.h"
 
 namespace ronda::bench {
 namespace {

@@ -1,5 +1,3 @@
-#include "bench/report/run_document.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/results.h"
+#include "bench/harness/results.h"
+#include "bench/report/run_document.h"
 #include "tests/bench/report/sample_runs.h"
 
 namespace ronda::bench {
@@ -20,7 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-TEST(RunDocument, HoldsWhatTheFileSays) {
+TEST(RunDocument, HoldsTheContentsOfTheFile) {
   const absl::StatusOr<RunDocument> run = ParseRun(SampleLatency(), "folder/latency-2.json");
   ASSERT_TRUE(run.ok()) << run.status();
   EXPECT_EQ(run->name, "latency-2");
@@ -35,15 +34,14 @@ TEST(RunDocument, HoldsWhatTheFileSays) {
   EXPECT_THAT(run->rows[0].List("histogram_begin_us"), ElementsAre(4, 5, 6, 8));
 }
 
-TEST(RunDocument, WhatIsNotThereIsNoNumber) {
+TEST(RunDocument, AnAbsentFieldIsNoNumber) {
   const RunRow row;
   EXPECT_TRUE(std::isnan(row.Number("bytes")));
   EXPECT_EQ(row.Text("op"), "");
   EXPECT_TRUE(row.List("rounds").empty());
-  EXPECT_FALSE(row.Has("bytes"));
 }
 
-TEST(RunDocument, ReadsWhatResultsWrite) {
+TEST(RunDocument, ReadsTheOutputOfResults) {
   Results results("step", {"--shapes", "a \"quoted\"\tname"});
   results.Add({{"contestant", "ronda"}, {"step_ms", 12.5}, {"wrong", int64_t{0}}, {"ratio", std::nan("")}});
   results.SetCoreDistance(50, 60);
@@ -58,21 +56,12 @@ TEST(RunDocument, ReadsWhatResultsWrite) {
 }
 
 TEST(RunDocument, OtherFilesAreRefusedByName) {
-  for (const char* text : {"", "[1]", "{\"tool\":", "{\"tool\":\"other\"}", "{}"}) {
+  for (const char* text :
+       {"", "[1]", "{\"tool\":", "{\"tool\":\"other\"}", "{}", "{\"tool\":\"ronda-bench\",\"version\":3}"}) {
     const absl::Status status = ParseRun(text, "broken.json").status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
-    EXPECT_THAT(std::string(status.message()), StartsWith("broken.json: no")) << text;
+    EXPECT_THAT(std::string(status.message()), StartsWith("broken.json: not a result of ronda-bench")) << text;
   }
-}
-
-TEST(RunDocument, FieldsOfAnotherKindAreLeftOut) {
-  const absl::StatusOr<RunDocument> run = ParseRun(
-      "{\"tool\":\"ronda-bench\",\"command\":3,\"machine\":[],\"core_distance_ns\":[1,2,3],\"rows\":[5,{\"a\":{}}]}",
-      "odd.json");
-  ASSERT_TRUE(run.ok()) << run.status();
-  EXPECT_EQ(run->command, "");
-  EXPECT_EQ(run->rows.size(), 2u);
-  EXPECT_FALSE(run->rows[1].Has("a"));
 }
 
 TEST(ReadRuns, TakesTheJsonFilesOfAFolderByName) {
@@ -87,8 +76,52 @@ TEST(ReadRuns, TakesTheJsonFilesOfAFolderByName) {
   ASSERT_EQ(runs->size(), 2u);
   EXPECT_EQ(runs->at(0).name, "a");
   std::ofstream(folder / "c.json") << "{";
-  EXPECT_THAT(std::string(ReadRuns(folder.string()).status().message()), HasSubstr("c.json: no JSON"));
+  EXPECT_THAT(std::string(ReadRuns(folder.string()).status().message()), HasSubstr("c.json: not a result"));
   EXPECT_EQ(ReadRuns((folder / "absent").string()).status().code(), absl::StatusCode::kNotFound);
+}
+
+RunRow RondaRow(double fusion, const std::string& wire, const std::string& lock) {
+  RunRow row;
+  row.texts = {{"preset", "gpt2"}, {"contestant", "ronda"}, {"wire", wire},
+               {"lock", lock},     {"backend", "shm"},      {"compute_kind", "burn"}};
+  row.numbers = {{"ranks", 4}, {"compute_ms", 12.5}, {"fusion_threshold", fusion}, {"cycle_time_us", 0}};
+  return row;
+}
+
+TEST(RowLabels, NameOnlyWhatTheRunHasVaried) {
+  const std::vector<RunRow> rows = {RondaRow(0, "none", "on"), RondaRow(1 << 20, "fp16", "on")};
+  const ImplementationLabels labels(rows);
+  EXPECT_EQ(labels.Of(rows[0]), "ronda no fusion, fp32");
+  EXPECT_EQ(labels.Of(rows[1]), "ronda fusion 1 MiB, fp16");
+  EXPECT_EQ(ImplementationLabels({rows[0]}).Of(rows[0]), "ronda");
+}
+
+TEST(RowLabels, LayersAreRondas) {
+  RunRow row;
+  row.texts = {{"contestant", "client"}, {"kind", "ronda"}, {"wire", "fp16"}};
+  EXPECT_EQ(ImplementationName(row), "ronda client, fp16");
+  row.texts = {{"contestant", "openmpi"}, {"kind", "peer"}, {"wire", "none"}};
+  EXPECT_EQ(ImplementationName(row), "openmpi");
+  row.texts = {{"contestant", "ronda"}};
+  EXPECT_EQ(ImplementationName(row), "ronda");
+}
+
+TEST(RowLabels, LocksAreNamedAsSuch) {
+  const std::vector<RunRow> rows = {RondaRow(0, "none", "on"), RondaRow(0, "none", "off")};
+  EXPECT_EQ(ImplementationLabels(rows).Of(rows[1]), "ronda lock off");
+}
+
+TEST(RowLabels, PeersHaveNoSettings) {
+  RunRow peer;
+  peer.texts = {{"contestant", "gloo flat"}};
+  EXPECT_EQ(ImplementationLabels({RondaRow(0, "none", "on"), RondaRow(4, "none", "on"), peer}).Of(peer), "gloo flat");
+}
+
+TEST(RowLabels, ACaseIsModelRanksAndComputation) {
+  RunRow row = RondaRow(0, "none", "on");
+  EXPECT_EQ(CaseLabel(row), "gpt2, 4 ranks, 12.5 ms of backward (burn)");
+  row.numbers["compute_ms"] = 0;
+  EXPECT_EQ(CaseLabel(row), "gpt2, 4 ranks, no computation");
 }
 
 }  // namespace

@@ -8,15 +8,11 @@
 
 namespace ronda::bench {
 
-// Results of each command, small and made up, as ronda-bench writes them.
-std::string SampleCollectives();
+// Results of two commands, small and made up, as ronda-bench writes them.
 std::string SampleStep();
-std::string SampleSweep();
 std::string SampleLatency();
-std::string SampleStartup();
-std::string SampleNegotiation();
 
-// All of them, as if they had been read from files: collectives, latency, negotiation, startup, step, sweep.
+// Results of all commands, as if they had been read from files: collectives, latency, negotiation, startup, step.
 std::vector<RunDocument> SampleRuns();
 
 }  // namespace ronda::bench

@@ -1,12 +1,118 @@
-#include "bench/step/step_loop.h"
-
 #include <gtest/gtest.h>
+#include <time.h>
 
 #include <cstdint>
+#include <limits>
 #include <vector>
+
+#include "bench/step/step_loop.h"
 
 namespace ronda::bench {
 namespace {
+
+ModelShapes ModelWithWork(const std::vector<double>& work) {
+  ModelShapes model;
+  for (double each : work) model.parameters.push_back({.name = "w", .shape = {1}, .work = each});
+  return model;
+}
+
+absl::Duration Now(clockid_t clock) {
+  timespec now;
+  clock_gettime(clock, &now);
+  return absl::DurationFromTimespec(now);
+}
+
+TEST(BackwardPass, LastParameterComesFirstAndTimeFollowsTheWork) {
+  const std::vector<ReadyGradient> pass = BackwardPass(ModelWithWork({1, 2, 5}), absl::Milliseconds(80));
+  ASSERT_EQ(pass.size(), 3u);
+  EXPECT_EQ(pass[0].parameter, 2u);
+  EXPECT_EQ(pass[0].after, absl::Milliseconds(50));
+  EXPECT_EQ(pass[1].parameter, 1u);
+  EXPECT_EQ(pass[1].after, absl::Milliseconds(70));
+  EXPECT_EQ(pass[2].parameter, 0u);
+  EXPECT_EQ(pass[2].after, absl::Milliseconds(80));
+}
+
+TEST(BackwardPass, WithoutWorkTheTimeIsSpreadEvenly) {
+  const std::vector<ReadyGradient> pass = BackwardPass(ModelWithWork({0, 0, 0, 0}), absl::Milliseconds(4));
+  for (size_t i = 0; i < pass.size(); ++i) EXPECT_EQ(pass[i].after, absl::Milliseconds(i + 1));
+}
+
+TEST(BackwardPass, WithoutTimeEverythingIsReadyAtOnce) {
+  for (const ReadyGradient& gradient : BackwardPass(ModelWithWork({3, 0, 1}), absl::ZeroDuration())) {
+    EXPECT_EQ(gradient.after, absl::ZeroDuration());
+  }
+}
+
+TEST(Computation, SpinningAndSleepingTakeTheTimeThatWasAsked) {
+  for (ComputeKind kind : {ComputeKind::kSpin, ComputeKind::kSleep}) {
+    const absl::Duration start = Now(CLOCK_MONOTONIC);
+    const Computation computation(kind);
+    computation.Until(absl::Milliseconds(2));
+    computation.Until(absl::Milliseconds(1));  // has passed
+    EXPECT_GE(Now(CLOCK_MONOTONIC) - start, absl::Milliseconds(2));
+  }
+}
+
+TEST(Computation, BurningUsesCpuTimeAndSleepingNone) {
+  const absl::Duration start = Now(CLOCK_THREAD_CPUTIME_ID);
+  Computation(ComputeKind::kBurn).Until(absl::Milliseconds(2));
+  const absl::Duration burnt = Now(CLOCK_THREAD_CPUTIME_ID);
+  EXPECT_GE(burnt - start, absl::Milliseconds(2));
+  Computation(ComputeKind::kSleep).Until(absl::Milliseconds(5));
+  EXPECT_LT(Now(CLOCK_THREAD_CPUTIME_ID) - burnt, absl::Milliseconds(5));
+}
+
+ModelShapes TwoTensors() { return {.parameters = {{.name = "a", .shape = {40}}, {.name = "b", .shape = {3, 5}}}}; }
+
+// The result of an exact allreduce of FillForCheck() over `ranks`, times `factor`.
+Gradients Reduced(int ranks, float factor) {
+  Gradients sum(TwoTensors());
+  std::vector<Gradients> all;
+  for (int rank = 0; rank < ranks; ++rank) all.emplace_back(TwoTensors()).FillForCheck(rank);
+  for (size_t i = 0; i < sum.size(); ++i) {
+    for (int64_t index = 0; index < sum.count(i); ++index) {
+      sum.data(i)[index] = 0;
+      for (Gradients& one : all) sum.data(i)[index] += one.data(i)[index] * factor;
+    }
+  }
+  return sum;
+}
+
+TEST(Gradients, BeginAtCacheLines) {
+  Gradients gradients(TwoTensors());
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(gradients.data(i)) % 64, 0u);
+  }
+}
+
+TEST(Gradients, SumsAndAveragesAreRecognised) {
+  for (int ranks : {1, 2, 3, 5}) {
+    EXPECT_EQ(Reduced(ranks, 1).CountWrong(ranks, Gradients::Expected::kSum, WireFormat::kNone), 0);
+    EXPECT_EQ(Reduced(ranks, 1.0f / static_cast<float>(ranks))
+                  .CountWrong(ranks, Gradients::Expected::kAverage, WireFormat::kNone),
+              0);
+  }
+}
+
+TEST(Gradients, WrongElementsAreCounted) {
+  Gradients untouched(TwoTensors());
+  untouched.FillForCheck(0);
+  // Elements where the pattern is zero, every 13th, are right by accident.
+  EXPECT_EQ(untouched.CountWrong(2, Gradients::Expected::kSum, WireFormat::kNone), 40 - 4 + 15 - 2);
+  Gradients reduced = Reduced(2, 1);
+  reduced.data(1)[14] += 1;
+  EXPECT_EQ(reduced.CountWrong(2, Gradients::Expected::kSum, WireFormat::kNone), 1);
+  reduced.data(0)[0] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(reduced.CountWrong(2, Gradients::Expected::kSum, WireFormat::kNone), 2);
+}
+
+TEST(Gradients, RoundingOfTheWireIsNoError) {
+  Gradients reduced = Reduced(2, 1);
+  reduced.data(0)[12] *= 1.05f;
+  EXPECT_EQ(reduced.CountWrong(2, Gradients::Expected::kSum, WireFormat::kFp8E4M3), 0);
+  EXPECT_EQ(reduced.CountWrong(2, Gradients::Expected::kSum, WireFormat::kFloat16), 1);
+}
 
 ModelShapes ThreeTensors() {
   return {.parameters = {{.name = "a", .shape = {2}, .work = 1},
@@ -14,7 +120,7 @@ ModelShapes ThreeTensors() {
                          {.name = "c", .shape = {4}, .work = 1}}};
 }
 
-// Notes what it is asked, and sends a control message for each finished step.
+// Records its calls, and sends a control message for each finished step.
 class NotingExchange : public GradientExchange {
  public:
   static constexpr size_t kFinish = 100;

@@ -1,5 +1,3 @@
-#include "bench/step/step_report.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,15 +6,49 @@
 #include <variant>
 #include <vector>
 
+#include "bench/step/step_report.h"
+
 namespace ronda::bench {
 namespace {
+
+TEST(StepFigures, ExposedIsWhatCommunicationAddsToTheStepThatOnlyComputes) {
+  const StepFigures figures =
+      FiguresOf({{110, 112, 130}, {111, 111, 111}, {90, 113, 114}}, {{100}, {99}, {101}}, Computes::kSomething);
+  EXPECT_DOUBLE_EQ(figures.step, 112);
+  EXPECT_DOUBLE_EQ(figures.exposed, 12);
+  ASSERT_TRUE(figures.efficiency.has_value());
+  EXPECT_DOUBLE_EQ(*figures.efficiency, 100.0 / 112);
+}
+
+TEST(StepFigures, OneSlowRoundDoesNotMoveTheMedian) {
+  const StepFigures figures = FiguresOf({{10, 10}, {500, 500}, {10, 10}}, {{0}, {0}, {0}}, Computes::kNothing);
+  EXPECT_DOUBLE_EQ(figures.step, 10);
+  EXPECT_GT(figures.step_p90, 10);
+}
+
+TEST(StepFigures, SpreadIsThatOfAllSteps) {
+  const StepFigures figures = FiguresOf({{1, 2, 3, 4, 5}, {6, 7, 8, 9, 10, 11}}, {{0}}, Computes::kNothing);
+  EXPECT_DOUBLE_EQ(figures.step_p10, 2);
+  EXPECT_DOUBLE_EQ(figures.step_p90, 10);
+}
+
+TEST(StepFigures, WithoutComputationThereIsNoEfficiency) {
+  const StepFigures figures = FiguresOf({{7}}, {{0.5}}, Computes::kNothing);
+  EXPECT_FALSE(figures.efficiency.has_value());
+  EXPECT_DOUBLE_EQ(figures.exposed, 6.5);
+}
+
+TEST(StepFigures, RatioIsAboveOneForTheFaster) {
+  EXPECT_DOUBLE_EQ(RatioOf({{30}, {20}, {10}}, {{10}, {10}, {10}}), 2);
+  EXPECT_DOUBLE_EQ(RatioOf({{5}}, {{10}}), 0.5);
+}
 
 using ::testing::HasSubstr;
 using ::testing::Not;
 
 ModelShapes Model() { return {.name = "tiny", .parameters = {{.name = "w", .shape = {1000, 1000}, .work = 1}}}; }
 
-std::vector<Measured> Contestants(double compute_ms) {
+std::vector<Measured> MeasuredWith(double compute_ms) {
   std::vector<Measured> measured(4);
   measured[0] = {.name = "compute only", .steps = {{compute_ms, compute_ms}}};
   measured[1] = {.name = "ronda",
@@ -47,7 +79,7 @@ double NumberIn(const ResultRow& row, const std::string& name) {
 
 TEST(StepReport, TableComparesWithTheFastestFormOfAPeer) {
   const ModelShapes model = Model();
-  const std::string text = StepTable({.model = model, .compute = absl::Milliseconds(10), .ranks = 2}, Contestants(10));
+  const std::string text = StepTable({.model = model, .compute = absl::Milliseconds(10), .ranks = 2}, MeasuredWith(10));
   EXPECT_THAT(text, HasSubstr("# tiny: 1 tensors, 1000000 elements, 4.0 MB of fp32; 2 ranks; backward pass of 10ms "
                               "(spin); ratio: step of \"openmpi flat\" over this one\n"));
   const auto row_of = [&](const std::string& name) {
@@ -65,8 +97,8 @@ TEST(StepReport, TableComparesWithTheFastestFormOfAPeer) {
 TEST(StepReport, WithoutComputationThereIsNoEfficiency) {
   const ModelShapes model = Model();
   const StepCase nothing = {.model = model, .compute = absl::ZeroDuration(), .ranks = 2};
-  EXPECT_THAT(StepTable(nothing, Contestants(0.001)), HasSubstr("backward pass of 0 (spin)"));
-  for (const ResultRow& row : StepRows(nothing, Contestants(0.001))) {
+  EXPECT_THAT(StepTable(nothing, MeasuredWith(0.001)), HasSubstr("backward pass of 0 (spin)"));
+  for (const ResultRow& row : StepRows(nothing, MeasuredWith(0.001))) {
     EXPECT_FALSE(Find(row, "efficiency").has_value());
   }
 }
@@ -74,7 +106,7 @@ TEST(StepReport, WithoutComputationThereIsNoEfficiency) {
 TEST(StepReport, RowsHoldWhatTheTableShows) {
   const ModelShapes model = Model();
   const std::vector<ResultRow> rows =
-      StepRows({.model = model, .compute = absl::Milliseconds(10), .ranks = 2}, Contestants(10));
+      StepRows({.model = model, .compute = absl::Milliseconds(10), .ranks = 2}, MeasuredWith(10));
   ASSERT_EQ(rows.size(), 4u);
   EXPECT_EQ(Find(rows[1], "preset"), Value("tiny"));
   EXPECT_EQ(Find(rows[1], "contestant"), Value("ronda"));

@@ -1,0 +1,280 @@
+#include "bench/collectives/implementation.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/ronda.h"
+#include "client/ronda.hpp"
+#include "runtime/base/status_macros.h"
+#include "runtime/collectives/inprocess/in_process_communicator.h"
+
+namespace ronda::bench {
+namespace {
+
+void ExitUnlessOk(ronda_status status) {
+  if (status != RONDA_OK) ExitIfError(absl::InternalError(ronda_last_error()));
+}
+
+// A case is a tensor of one dimension. An output that Ronda allocates stays until the next call, as a trainer would
+// keep it.
+class ClientImplementation : public Implementation {
+ public:
+  ~ClientImplementation() override { Release(); }
+
+  std::string name() const override { return "client"; }
+  Kind kind() const override { return Kind::kRonda; }
+
+  absl::StatusOr<bool> Prepare(const CollectiveCase& shape, const CaseBuffers& buffers) override {
+    Release();
+    shape_ = shape;
+    buffers_ = buffers;
+    label_ = shape.label();
+    rows_ = static_cast<int64_t>(shape.input_count());
+    view_ = {label_, buffers.input, static_cast<ronda_dtype>(shape.dtype), {rows_}};
+    reduce_.op = Op::Sum;
+    reduce_.compression = static_cast<Compression>(shape.wire);
+    return true;
+  }
+
+  const void* Run() override {
+    switch (shape_.op) {
+      case OpType::kAllreduce:
+        ronda::allreduce(view_, buffers_.output, reduce_, call_);
+        return buffers_.output;
+      case OpType::kReduce:
+        ronda::reduce(view_, buffers_.output, 0, reduce_, call_);
+        return buffers_.output;
+      case OpType::kBroadcast:
+        ronda::broadcast(view_, 0, call_);
+        return buffers_.output;
+      case OpType::kBarrier:
+        ronda::barrier();
+        return nullptr;
+      default:
+        return RunWithOutput();
+    }
+  }
+
+ private:
+  ronda_status Submit(ronda_handle* handle) const {
+    const ronda_tensor tensor = {label_.c_str(), view_.dtype, 1, &rows_};
+    if (shape_.op == OpType::kReduceScatter) {
+      ronda_reducescatter_args args = RONDA_REDUCESCATTER_ARGS_INIT;
+      args.tensor = tensor;
+      args.input = buffers_.input;
+      args.op = RONDA_SUM;
+      args.compression = static_cast<ronda_compression>(shape_.wire);
+      return ronda_reducescatter_async(&args, handle);
+    }
+    if (shape_.op == OpType::kAllgather) {
+      ronda_allgather_args args = RONDA_ALLGATHER_ARGS_INIT;
+      args.tensor = tensor;
+      args.input = buffers_.input;
+      return ronda_allgather_async(&args, handle);
+    }
+    ronda_alltoall_args args = RONDA_ALLTOALL_ARGS_INIT;
+    args.tensor = tensor;
+    args.input = buffers_.input;
+    return ronda_alltoall_async(&args, handle);
+  }
+
+  const void* RunWithOutput() {
+    Release();
+    ExitUnlessOk(Submit(&handle_));
+    ExitUnlessOk(ronda_synchronize(handle_));
+    const void* data = nullptr;
+    const int64_t* rows_per_rank = nullptr;
+    int64_t rows = 0;
+    int members = 0;
+    ExitUnlessOk(ronda_output(handle_, &data, &rows, &rows_per_rank, &members));
+    return data;
+  }
+
+  void Release() {
+    if (handle_ != 0) ExitUnlessOk(ronda_release(handle_));
+    handle_ = 0;
+  }
+
+  CollectiveCase shape_;
+  CaseBuffers buffers_;
+  std::string label_;
+  int64_t rows_ = 0;
+  Tensor view_;
+  ReduceOptions reduce_;
+  const CallOptions call_;
+  ronda_handle handle_ = 0;  // of the output that the last call returned; 0: none
+};
+
+class CommunicatorImplementation : public Implementation {
+ public:
+  explicit CommunicatorImplementation(Transport transport) : transport_(std::move(transport)) {}
+  ~CommunicatorImplementation() override { transport_.control->Depart(); }
+
+  std::string name() const override { return "communicator"; }
+  Kind kind() const override { return Kind::kRonda; }
+
+  absl::StatusOr<bool> Prepare(const CollectiveCase& shape, const CaseBuffers& buffers) override {
+    shape_ = shape;
+    buffers_ = buffers;
+    label_ = shape.label();
+    const auto ranks = static_cast<size_t>(shape.ranks);
+    const size_t share_bytes = shape.count * SizeOf(shape.dtype);
+    bytes_.assign(shape.op == OpType::kAlltoall ? ranks * ranks : ranks, share_bytes);
+    return true;
+  }
+
+  const void* Run() override {
+    ExitIfError(Carry());
+    return buffers_.output;
+  }
+
+ private:
+  absl::Status Carry() {
+    const CallInfo info = {.label = label_, .op = shape_.op};
+    Communicator& communicator = *transport_.communicator;
+    switch (shape_.op) {
+      case OpType::kBroadcast:
+        return communicator.Broadcast({.info = info, .data = buffers_.output, .bytes = shape_.bytes(), .root = 0});
+      case OpType::kAllgather:
+        return communicator.Allgather(
+            {.info = info, .input = buffers_.input, .output = buffers_.output, .bytes_per_rank = bytes_});
+      case OpType::kAlltoall:
+        return communicator.Alltoall(
+            {.info = info, .input = buffers_.input, .output = buffers_.output, .bytes = bytes_});
+      case OpType::kBarrier:
+        return communicator.Barrier(info);
+      default:
+        return Reduce(info);
+    }
+  }
+
+  absl::Status Reduce(const CallInfo& info) {
+    Segment segment = {.input = buffers_.input, .output = buffers_.output, .count = shape_.input_count()};
+    const auto rank = static_cast<size_t>(transport_.communicator->rank());
+    if (shape_.op == OpType::kReduceScatter) {
+      segment.part_begin = rank * shape_.count;
+      segment.part_count = shape_.count;
+    } else if (shape_.op == OpType::kReduce && rank == 0) {
+      segment.part_count = shape_.count;
+    }
+    return transport_.communicator->Reduce(
+        {.info = info,
+         .segments = {&segment, 1},
+         .dtype = shape_.dtype,
+         .wire = shape_.wire,
+         .delivery = shape_.op == OpType::kAllreduce ? ReduceCall::Delivery::kAll : ReduceCall::Delivery::kParts});
+  }
+
+  const Transport transport_;
+  CollectiveCase shape_;
+  CaseBuffers buffers_;
+  std::string label_;
+  std::vector<size_t> bytes_;
+};
+
+std::optional<int> PeerOp(OpType op) {
+  switch (op) {
+    case OpType::kAllreduce:
+      return RONDA_BENCH_ALLREDUCE;
+    case OpType::kReduce:
+      return RONDA_BENCH_REDUCE;
+    case OpType::kBroadcast:
+      return RONDA_BENCH_BROADCAST;
+    case OpType::kAllgather:
+      return RONDA_BENCH_ALLGATHER;
+    case OpType::kReduceScatter:
+      return RONDA_BENCH_REDUCESCATTER;
+    case OpType::kAlltoall:
+      return RONDA_BENCH_ALLTOALL;
+    case OpType::kBarrier:
+      return RONDA_BENCH_BARRIER;
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<int> PeerDType(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return RONDA_BENCH_FLOAT32;
+    case DType::kFloat64:
+      return RONDA_BENCH_FLOAT64;
+    case DType::kFloat16:
+      return RONDA_BENCH_FLOAT16;
+    case DType::kInt32:
+      return RONDA_BENCH_INT32;
+    case DType::kInt64:
+      return RONDA_BENCH_INT64;
+    case DType::kUint8:
+      return RONDA_BENCH_UINT8;
+    default:
+      return std::nullopt;
+  }
+}
+
+// A peer has no wire formats: it is the same for all of them.
+class PeerImplementation : public Implementation {
+ public:
+  PeerImplementation(Peer* peer, ProcessGroup* group) : peer_(*peer), group_(*group) {}
+
+  std::string name() const override { return peer_.info().name; }
+  Kind kind() const override { return Kind::kPeer; }
+  std::string algorithm() const override { return algorithm_; }
+
+  absl::StatusOr<bool> Prepare(const CollectiveCase& shape, const CaseBuffers& buffers) override {
+    prepared_ = nullptr;
+    output_ = buffers.output;
+    const std::optional<int> op = PeerOp(shape.op);
+    const std::optional<int> dtype = PeerDType(shape.dtype);
+    if (!op || !dtype) return false;
+    const ronda_bench_call call = {
+        .op = *op, .dtype = *dtype, .input = buffers.input, .output = buffers.output, .count = shape.count};
+    const std::vector<std::string> algorithms = peer_.Algorithms(call);
+    if (algorithms.empty()) return false;
+    RONDA_ASSIGN_OR_RETURN(const int fastest, peer_.FastestAlgorithm(call, &group_));
+    algorithm_ = algorithms[static_cast<size_t>(fastest)];
+    RONDA_ASSIGN_OR_RETURN(prepared_, peer_.Prepare(call, fastest));
+    return true;
+  }
+
+  const void* Run() override {
+    prepared_->Run();
+    return output_;
+  }
+
+ private:
+  Peer& peer_;
+  ProcessGroup& group_;
+  std::unique_ptr<PeerCall> prepared_;
+  std::string algorithm_;
+  const void* output_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<Implementation> MakeClient() { return std::make_unique<ClientImplementation>(); }
+
+absl::StatusOr<std::unique_ptr<Implementation>> ConnectCommunicator(const LaunchedRank& launched,
+                                                                    const ConnectOptions& options) {
+  RONDA_ASSIGN_OR_RETURN(Transport transport, Connect(launched, options));
+  return std::make_unique<CommunicatorImplementation>(std::move(transport));
+}
+
+std::vector<std::unique_ptr<Implementation>> MakeInProcessRanks(int ranks) {
+  const std::unique_ptr<InProcessWorld> world = InProcessWorld::Create({.size = ranks});
+  std::vector<std::unique_ptr<Implementation>> implementations;
+  for (RankId rank = 0; rank < ranks; ++rank) {
+    implementations.push_back(std::make_unique<CommunicatorImplementation>(world->Connect(rank)));
+  }
+  return implementations;
+}
+
+std::unique_ptr<Implementation> MakePeer(Peer* peer, ProcessGroup* group) {
+  return std::make_unique<PeerImplementation>(peer, group);
+}
+
+}  // namespace ronda::bench

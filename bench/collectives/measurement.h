@@ -1,0 +1,110 @@
+#ifndef RONDA_BENCH_COLLECTIVES_MEASUREMENT_H_
+#define RONDA_BENCH_COLLECTIVES_MEASUREMENT_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "bench/collectives/collective_case.h"
+#include "bench/collectives/implementation.h"
+#include "bench/harness/process_group.h"
+#include "bench/harness/results.h"
+
+namespace ronda::bench {
+
+// The ranks of one implementation that live in this process: one, which is the calling thread; or, where ranks are
+// threads, all of them in the first process and none in the others. Every process makes the same calls.
+// Thread-compatible.
+class LocalRanks {
+ public:
+  // `implementation` is rank `rank`.
+  LocalRanks(std::unique_ptr<Implementation> implementation, int rank);
+
+  // `implementations` are ranks 0 and up; empty in all processes but the first. All of them are called `name`.
+  LocalRanks(std::string name, std::vector<std::unique_ptr<Implementation>> implementations);
+
+  const std::string& name() const { return name_; }
+  Implementation::Kind kind() const;
+  std::string algorithm() const;
+
+  // As Implementation::Prepare. `buffers` are those of the first rank here; the others have their own.
+  absl::StatusOr<bool> Prepare(const CollectiveCase& shape, const CaseBuffers& buffers);
+
+  // Sets the inputs and outputs of the ranks here to zeros, whose sums stay zeros.
+  void Clear();
+
+  // Carries the prepared case out `times` times. Returns the seconds that it took the slowest rank here, from the
+  // moment at which all of them were ready.
+  double Run(int times);
+
+  // Carries it out once more, checks every element, and returns the number of wrong ones on the ranks here.
+  int64_t CountWrong();
+
+ private:
+  struct Member {
+    std::unique_ptr<Implementation> implementation;
+    int rank = 0;
+    CaseBuffers buffers = {};
+    std::vector<AlignedBytes> memory = {};  // of `buffers`, unless they are the caller's
+  };
+
+  // Calls `body` for all members at the same time, on threads of their own if there are several.
+  void ForEach(absl::FunctionRef<void(Member& member)> body);
+
+  std::string name_;
+  std::vector<Member> members_;
+  CollectiveCase shape_;
+};
+
+struct InterleavingOptions {
+  int rounds = 9;                                      // of one block of each implementation
+  absl::Duration block_time = absl::Milliseconds(20);  // of a block, roughly
+  int max_iterations = 2000;                           // in a block
+};
+
+// The times of one implementation.
+struct Timing {
+  std::vector<double> microseconds;  // an iteration, one number a round: that of the block's slowest rank
+  int iterations = 0;                // in a block
+};
+
+// The number of iterations that last for `block_time`: at least 2, so that one of them follows the implementation's own
+// work.
+int IterationsFor(double seconds_each, const InterleavingOptions& options);
+
+// Carries out so many iterations of an implementation, and returns the seconds that they took on this rank.
+using Block = std::function<double(int iterations)>;
+
+// Times implementations interleaved: in each round one block of each, of always the same number of iterations, between
+// barriers, after a round that warms up. So a change of the machine's speed affects all of them alike. The same on
+// every rank.
+std::vector<Timing> TimeInterleaved(const std::vector<Block>& blocks, const InterleavingOptions& options,
+                                    ProcessGroup* group);
+
+// The result of one implementation in one case.
+struct CaseOutcome {
+  std::string implementation;
+  Implementation::Kind kind = Implementation::Kind::kRonda;
+  std::string algorithm;
+  Timing timing;
+  int64_t wrong = 0;  // elements, on all ranks
+};
+
+// Decimal gigabytes a second: the message's bytes over the time.
+double AlgorithmBandwidth(const CollectiveCase& shape, double microseconds);
+
+// A row of results for each outcome of one case. Ronda's rows say of each peer how many times as long it took: the
+// median of the rounds' ratios.
+std::vector<ResultRow> RowsOf(const CollectiveCase& shape, const std::vector<CaseOutcome>& outcomes);
+
+// The table of such rows, with a column for each of the peers.
+Table CollectivesTable(const std::vector<std::string>& peers);
+
+}  // namespace ronda::bench
+
+#endif  // RONDA_BENCH_COLLECTIVES_MEASUREMENT_H_

@@ -1,0 +1,314 @@
+#include "bench/harness/job.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <iterator>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "bench/harness/machine.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/launch/options/local_host.h"
+
+namespace ronda::bench {
+namespace {
+
+constexpr int kFailure = 1;
+constexpr int kUsageError = 2;
+constexpr int kOverwrite = 1;
+constexpr int kKeep = 0;
+
+const std::vector<std::string>& InterleavedBackends() {
+  static const auto* const names = new std::vector<std::string>{kShm, kInProcess};
+  return *names;
+}
+
+// Values of RONDA_BACKEND. Each has runs of its own.
+const std::vector<std::string>& WholeJobBackends() {
+  static const auto* const names =
+      new std::vector<std::string>{"mpi", "tcp", "hierarchical", "hierarchical-mpi", "hierarchical-tcp"};
+  return *names;
+}
+
+bool IsAmong(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+absl::Status ReadBackends(const std::string& text, std::vector<std::string>* backends) {
+  if (IsAmong(WholeJobBackends(), text)) {
+    *backends = {text};
+    return absl::OkStatus();
+  }
+  const absl::Status read = ChoiceList(backends, InterleavedBackends())(text);
+  if (read.ok()) return read;
+  return absl::InvalidArgumentError(
+      absl::StrCat(read.message(), ", or one of ", absl::StrJoin(WholeJobBackends(), ", ")));
+}
+
+Flags::Reader PeerList(std::vector<std::string>* peers) {
+  return [peers](const std::string& text) -> absl::Status {
+    RONDA_ASSIGN_OR_RETURN(const std::vector<std::string> names, SplitList(text));
+    for (const std::string& name : names) {
+      if (FindPeer(name) == nullptr) return absl::InvalidArgumentError("a list of mpi (Open MPI), mpich and gloo");
+    }
+    *peers = names;
+    return absl::OkStatus();
+  };
+}
+
+// The launcher that starts all `peers`, or ranks with this backend. Errors: INVALID_ARGUMENT if two peers need
+// different launchers.
+absl::StatusOr<Launcher> LauncherFor(const std::vector<const PeerInfo*>& peers, const std::string& backend) {
+  const PeerInfo* chosen = nullptr;
+  for (const PeerInfo* peer : peers) {
+    if (!peer->launcher) continue;
+    if (chosen != nullptr && chosen->launcher != peer->launcher) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(chosen->title, " and ", peer->title, " have to be compared with in runs of their own"));
+    }
+    chosen = peer;
+  }
+  if (chosen != nullptr) return *chosen->launcher;
+  return absl::StrContains(backend, "mpi") ? Launcher::kOpenMpi : Launcher::kRondarun;
+}
+
+// The peers that are installed. Names the MPIs that are not; the ranks name the others.
+std::vector<const PeerInfo*> UsablePeers(const std::vector<std::string>& names) {
+  std::vector<const PeerInfo*> usable;
+  for (const std::string& name : names) {
+    const PeerInfo* const info = FindPeer(name);
+    const absl::Status installed = CheckInstalled(*info);
+    if (installed.ok()) {
+      usable.push_back(info);
+    } else if (info->launcher) {
+      Explain(installed);
+    }
+  }
+  return usable;
+}
+
+// The results of jobs that run one after the other. Thread-compatible.
+class JobResults {
+ public:
+  explicit JobResults(const JobRequest& request) : results_(request.command, request.words) {}
+
+  // Takes a message of a job's rank 0.
+  void Take(const OutputMessage& message) {
+    if (message.kind == OutputMessage::Kind::kDistances) {
+      results_.SetCoreDistance(is_any_complete_ ? results_.core_distance()[0] : message.distances[0],
+                               message.distances[1]);
+      is_any_complete_ = true;
+      return;
+    }
+    absl::StatusOr<ResultRow> row = DecodeRow(message.text);
+    if (row.ok()) {
+      results_.Add(*std::move(row));
+    } else {
+      status_.Update(row.status());
+    }
+  }
+
+  // Errors: a row that cannot be read; a file that cannot be written.
+  absl::Status Write(const Results::Files& files) {
+    if (is_any_complete_) status_.Update(results_.Write(files));
+    return status_;
+  }
+
+ private:
+  Results results_;
+  bool is_any_complete_ = false;  // a job's distances come after its rows
+  absl::Status status_;
+};
+
+// Tells ranks over TCP the port of their rendezvous. rondarun does that itself.
+void ChooseRendezvousPort(Launcher launcher, const std::string& backend) {
+  if (launcher == Launcher::kRondarun || !absl::StrContains(backend, "tcp")) return;
+  setenv("RONDA_MASTER_PORT", absl::StrCat(FindFreePort()).c_str(), kKeep);
+}
+
+absl::StatusOr<int> StartJobs(const JobRequest& request) {
+  RONDA_ASSIGN_OR_RETURN(const Launcher launcher,
+                         LauncherFor(UsablePeers(request.options.peers), request.options.backend));
+  ChooseRendezvousPort(launcher, request.options.backend);
+  LaunchRequest launch = {
+      .launcher = launcher,
+      .setting = request.options.peer_setting == "best" ? PeerSetting::kBest : PeerSetting::kDefault,
+      .command = {OwnProgram(), request.command},
+      .user_id = static_cast<int>(getuid())};
+  launch.command.insert(launch.command.end(), request.words.begin(), request.words.end());
+  JobResults results(request);
+  int exit_code = 0;
+  for (size_t i = 0; i < request.options.ranks.size() && exit_code == 0; ++i) {
+    launch.ranks = request.options.ranks[i];
+    RONDA_ASSIGN_OR_RETURN(const LaunchCommand command, PlanLaunch(launch, FindInstalledProgram()));
+    RONDA_ASSIGN_OR_RETURN(exit_code,
+                           ShowLaunch(command, [&](const OutputMessage& message) { results.Take(message); }));
+  }
+  RONDA_RETURN_IF_ERROR(results.Write(request.options.files));
+  return exit_code;
+}
+
+// The peers that are installed. Names the others.
+absl::StatusOr<std::vector<std::unique_ptr<Peer>>> LoadPeers(const JobOptions& options, const LaunchedRank& launched,
+                                                             ProcessGroup* group, Output* output) {
+  std::vector<std::unique_ptr<Peer>> peers;
+  for (const std::string& name : options.peers) {
+    const PeerInfo& info = *FindPeer(name);
+    if (info.launcher.value_or(launched.launcher) != launched.launcher) {
+      output->Print(absl::StrCat("# without ", info.title, ": ", Name(*info.launcher), " has not started this job\n"));
+      continue;
+    }
+    absl::StatusOr<std::unique_ptr<Peer>> peer = Peer::Load(info, group);
+    if (absl::IsNotFound(peer.status())) {
+      output->Print(absl::StrCat("# ", peer.status().message(), "\n"));
+      continue;
+    }
+    RONDA_RETURN_IF_ERROR(peer.status());
+    peers.push_back(*std::move(peer));
+  }
+  return peers;
+}
+
+// Measured by rank 0 while the others wait.
+double MeasureCoreDistance(const char* when, ProcessGroup* group, Output* output) {
+  group->Barrier();
+  const double distance = group->is_first() ? CoreDistanceNanoseconds() : 0;
+  output->Print(absl::StrCat("# cache line between two cores, ", when, ": ", static_cast<int>(distance), " ns\n"));
+  group->Barrier();
+  return distance;
+}
+
+void PrintHead(const LaunchedRank& launched, const std::vector<std::unique_ptr<Peer>>& peers, Output* output) {
+  const Machine machine = DescribeMachine();
+  output->Print(absl::StrCat("# ", machine.cpu, ", ", machine.cores, " cores, ", machine.kernel, ", ", NowInUtc(),
+                             "\n# ", launched.size, " ranks, started by ", Name(launched.launcher)));
+  for (const std::unique_ptr<Peer>& peer : peers) output->Print(absl::StrCat("# beside ", peer->description(), "\n"));
+}
+
+// The client's API throws.
+absl::Status RunBody(const Body& body, Rank& rank) {
+  try {
+    return body(rank);
+  } catch (const std::exception& error) {
+    return absl::InternalError(error.what());
+  }
+}
+
+// Sends the results to the process that started the ranks. If that was not ronda-bench, writes the files.
+absl::Status HandOver(const Results& results, const Results::Files& files, Output* output) {
+  if (!output->has_reader()) return results.Write(files);
+  for (const ResultRow& row : results.rows()) output->Row(EncodeRow(row));
+  output->Distances(results.core_distance()[0], results.core_distance()[1]);
+  return absl::OkStatus();
+}
+
+absl::Status RunRank(const JobRequest& request, const Body& body, const LaunchedRank& launched) {
+  const auto& bindings = BindingNames();
+  Bind(static_cast<Binding>(std::find(bindings.begin(), bindings.end(), request.options.binding) - bindings.begin()),
+       launched.rank);
+  DescribeJobToRonda(launched);
+  RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<ProcessGroup> group, ProcessGroup::Create(launched));
+  Output output(launched.rank, ProcessVariables()(kOutputVariable).value_or(""));
+  RONDA_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<Peer>> peers,
+                         LoadPeers(request.options, launched, group.get(), &output));
+  PrintHead(launched, peers, &output);
+  Results results(request.command, request.words);
+  Rank rank = {.launched = launched, .group = *group, .output = output, .peers = peers, .results = results};
+  const double before = MeasureCoreDistance("before", group.get(), &output);
+  RONDA_RETURN_IF_ERROR(RunBody(body, rank));
+  results.SetCoreDistance(before, MeasureCoreDistance("after", group.get(), &output));
+  return group->is_first() ? HandOver(results, request.options.files, &output) : absl::OkStatus();
+}
+
+}  // namespace
+
+void AddFileFlags(Flags* flags, Results::Files* files) {
+  flags->Add({.names = {"--json"}, .value = "FILE", .help = "Also write the results to FILE, as JSON."},
+             Text(&files->json));
+  flags->Add({.names = {"--csv"}, .value = "FILE", .help = "Also write the results to FILE, as CSV."},
+             Text(&files->csv));
+}
+
+void AddPeerFlag(Flags* flags, std::vector<std::string>* peers) {
+  flags->Add({.names = {"--peer"},
+              .value = "LIST",
+              .help = "Libraries to compare with, interleaved: mpi (Open MPI), mpich,\n"
+                      "gloo. The two MPIs need runs of their own."},
+             PeerList(peers));
+}
+
+void AddBackendFlag(Flags* flags, const std::string& purpose, std::vector<std::string>* backends) {
+  flags->Add({.names = {"--backend"},
+              .value = "LIST",
+              .help = absl::StrCat(purpose, ": ", absl::StrJoin(InterleavedBackends(), ", "),
+                                   ", or all (shm). inprocess runs the ranks as threads\n"
+                                   "of the first process. Or one of ",
+                                   absl::StrJoin(WholeJobBackends(), ", "),
+                                   ",\nwhich sets RONDA_BACKEND for the whole job; ranks that need MPI are started by "
+                                   "Open MPI's mpirun.\nAcross hosts shm stands for the backend that ronda::init() "
+                                   "would choose.")},
+             [backends](const std::string& text) { return ReadBackends(text, backends); });
+}
+
+std::string JobBackend(const std::vector<std::string>& backends) {
+  return IsAmong(InterleavedBackends(), backends.front()) ? "" : backends.front();
+}
+
+void AddJobFlags(Flags* flags, JobOptions* options) {
+  flags->Add({.names = {"-np", "--ranks"},
+              .value = "LIST",
+              .help = "Ranks to start on this machine (2); 2,4 runs all with 2,\n"
+                      "then with 4. Ignored when a launcher has started this program."},
+             IntegerList(&options->ranks, {.min = 1, .max = 1024}));
+  AddPeerFlag(flags, &options->peers);
+  flags->Add({.names = {"--peer-setting"},
+              .value = "SETTING",
+              .help = "default: peers as they come. best: as they are fastest on\n"
+                      "one host (user-space copies, an allocator that keeps memory)."},
+             Choice(&options->peer_setting, {"default", "best"}));
+  flags->Add({.names = {"--bind"},
+              .value = "HOW",
+              .help = "launcher: ranks run on the cores that the launcher gives them.\n"
+                      "none: on all. core: on one each."},
+             Choice(&options->binding, BindingNames()));
+  AddFileFlags(flags, &options->files);
+}
+
+int Explain(const absl::Status& error) {
+  std::fprintf(stderr, "ronda-bench: %s\n", std::string(error.message()).c_str());
+  return absl::IsInvalidArgument(error) ? kUsageError : kFailure;
+}
+
+bool ParseOrExplain(Flags* flags, const std::vector<std::string>& words, int* exit_code) {
+  const absl::Status parsed = flags->Parse(words);
+  if (!parsed.ok()) {
+    *exit_code = Explain(parsed);
+    std::fprintf(stderr, "%s\n       with --help it explains its options\n", flags->Usage().c_str());
+    return false;
+  }
+  if (!flags->help_requested()) return true;
+  std::fputs(flags->Help().c_str(), stdout);
+  *exit_code = 0;
+  return false;
+}
+
+int RunJob(const JobRequest& request, const Body& body) {
+  if (!request.options.backend.empty()) setenv("RONDA_BACKEND", request.options.backend.c_str(), kOverwrite);
+  const absl::StatusOr<std::optional<LaunchedRank>> launched = FindLaunchedRank(ProcessVariables(), getppid());
+  if (!launched.ok()) return Explain(launched.status());
+  if (launched->has_value()) {
+    const absl::Status status = RunRank(request, body, **launched);
+    return status.ok() ? 0 : Explain(status);
+  }
+  const absl::StatusOr<int> exit_code = StartJobs(request);
+  return exit_code.ok() ? *exit_code : Explain(exit_code.status());
+}
+
+}  // namespace ronda::bench

@@ -1,0 +1,87 @@
+#ifndef RONDA_BENCH_HARNESS_JOB_H_
+#define RONDA_BENCH_HARNESS_JOB_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "bench/harness/arguments.h"
+#include "bench/harness/launch.h"
+#include "bench/harness/output.h"
+#include "bench/harness/peers.h"
+#include "bench/harness/process_group.h"
+#include "bench/harness/results.h"
+
+namespace ronda::bench {
+
+// The options of all subcommands that run on several ranks.
+struct JobOptions {
+  std::vector<int> ranks = {2};    // of the jobs that ronda-bench starts, unless a launcher has started it
+  std::vector<std::string> peers;  // names of KnownPeers()
+  std::string peer_setting = "default";
+  std::string binding = "launcher";
+  std::string backend;  // RONDA_BACKEND of all ranks; "": that of the environment
+  Results::Files files;
+};
+
+// -np, --peer, --peer-setting, --bind, --json, --csv.
+void AddJobFlags(Flags* flags, JobOptions* options);
+
+// --peer alone.
+void AddPeerFlag(Flags* flags, std::vector<std::string>* peers);
+
+// --json and --csv alone.
+void AddFileFlags(Flags* flags, Results::Files* files);
+
+// Backends whose ranks one job can have at the same time, so that they can be measured interleaved. kShm: ranks are
+// processes; it stands for the choice of ronda::init() where that is another. kInProcess: ranks are threads of the
+// first process, and the other processes wait.
+inline constexpr char kShm[] = "shm";
+inline constexpr char kInProcess[] = "inprocess";
+
+// --backend, into `backends`: a list of the two above, of which "all" stands for both, or one other value of
+// RONDA_BACKEND, which holds for a whole job. `purpose` begins the option's help: "Backends of the communicator layer".
+void AddBackendFlag(Flags* flags, const std::string& purpose, std::vector<std::string>* backends);
+
+// The value of RONDA_BACKEND that all ranks of a job need for these backends; "": none.
+std::string JobBackend(const std::vector<std::string>& backends);
+
+// One rank of a benchmark, as its body sees it.
+struct Rank {
+  const LaunchedRank& launched;
+  ProcessGroup& group;
+  Output& output;                             // prints on rank 0 alone
+  std::vector<std::unique_ptr<Peer>>& peers;  // that the user asked for and that are installed
+  Results& results;                           // written on rank 0
+};
+
+// The benchmark itself, on every rank. An error ends the job with its text.
+using Body = std::function<absl::Status(Rank& rank)>;
+
+struct JobRequest {
+  std::string command;             // the subcommand
+  std::vector<std::string> words;  // and its arguments, as the user gave them
+  JobOptions options;
+};
+
+// Runs `body` on every rank of a job: in a process that a launcher has started, as a rank of its job; elsewhere by
+// starting a job for each number of ranks, one after the other, with the launcher that the peers need. The files hold
+// the results of all jobs. After a job that fails no other is started, and the results so far are written.
+//
+// The environment is set so that ronda::init() joins a job of the same ranks; `body` calls init() and shutdown(). Peers
+// that are not installed are named, and the job runs without them. Prints the distance between the cores before and
+// after. Returns the process' exit code.
+int RunJob(const JobRequest& request, const Body& body);
+
+// Reads a subcommand's words. Returns true if it may go on; otherwise help or the error was printed, and *exit_code is
+// the process' exit code.
+bool ParseOrExplain(Flags* flags, const std::vector<std::string>& words, int* exit_code);
+
+// Prints "ronda-bench: ERROR" to stderr. Returns the exit code: 2 for INVALID_ARGUMENT, 1 for others.
+int Explain(const absl::Status& error);
+
+}  // namespace ronda::bench
+
+#endif  // RONDA_BENCH_HARNESS_JOB_H_

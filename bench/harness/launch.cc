@@ -1,0 +1,312 @@
+#include "bench/harness/launch.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "bench/harness/output.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/base/unique_fd.h"
+
+namespace ronda::bench {
+namespace {
+
+// A launcher's variables for the rank, and for the number of ranks of the job and of its host.
+struct LauncherVariables {
+  const char* rank;
+  const char* size;
+  const char* local_size;
+  const char* job_id;  // nullptr: it has none
+  Launcher launcher;
+};
+
+constexpr LauncherVariables kLaunchers[] = {
+    {"RONDA_RANK", "RONDA_SIZE", "RONDA_LOCAL_SIZE", "RONDA_JOB_ID", Launcher::kRondarun},
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", nullptr, Launcher::kOpenMpi},
+    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", nullptr, Launcher::kMpich},
+};
+
+absl::StatusOr<int> ReadNumber(const ReadVariable& variable, const char* name) {
+  const std::string text = variable(name).value_or("");
+  int number = 0;
+  if (absl::SimpleAtoi(text, &number) && number >= 0) return number;
+  return absl::InvalidArgumentError(absl::StrCat(name, "=\"", text, "\" is no number from 0 up"));
+}
+
+absl::StatusOr<LaunchedRank::Rendezvous> FindRendezvous(const ReadVariable& variable, const char* local_size_name,
+                                                        int size) {
+  using Rendezvous = LaunchedRank::Rendezvous;
+  const std::string backend = variable("RONDA_BACKEND").value_or("");
+  if (!backend.empty() && backend != "shm") return Rendezvous::kAsInit;
+  if (!variable(local_size_name)) return Rendezvous::kInMemory;
+  RONDA_ASSIGN_OR_RETURN(const int local_size, ReadNumber(variable, local_size_name));
+  return local_size < size ? Rendezvous::kAsInit : Rendezvous::kInMemory;
+}
+
+// The settings with which Open MPI is fastest with large messages on one host: copies through shared memory instead of
+// system calls, and an allocator that keeps its memory.
+constexpr std::pair<const char*, const char*> kBestOpenMpi[] = {
+    {"OMPI_MCA_btl_vader_single_copy_mechanism", "none"},
+    {"MALLOC_MMAP_THRESHOLD_", "1073741824"},
+    {"MALLOC_TRIM_THRESHOLD_", "1073741824"},
+    {"MALLOC_TOP_PAD_", "268435456"},
+};
+
+// MPICH gains from the same settings of the allocator.
+constexpr std::pair<const char*, const char*> kBestMpich[] = {
+    {"MALLOC_MMAP_THRESHOLD_", "1073741824"},
+    {"MALLOC_TRIM_THRESHOLD_", "1073741824"},
+    {"MALLOC_TOP_PAD_", "268435456"},
+};
+
+absl::StatusOr<std::string> Locate(const FindProgram& find_program, const std::vector<std::string>& names,
+                                   const std::string& cure) {
+  for (const std::string& name : names) {
+    std::string path = find_program(name);
+    if (!path.empty()) return path;
+  }
+  return absl::NotFoundError(absl::StrCat(names.front(), " is not here: ", cure));
+}
+
+absl::StatusOr<LaunchCommand> PlanRondarun(const LaunchRequest& request, const FindProgram& find_program) {
+  RONDA_ASSIGN_OR_RETURN(const std::string launcher,
+                         Locate(find_program, {"rondarun"}, "install it beside ronda-bench, or build it"));
+  return LaunchCommand{.words = {launcher, "-np", absl::StrCat(request.ranks)}};
+}
+
+absl::StatusOr<LaunchCommand> PlanOpenMpi(const LaunchRequest& request, const FindProgram& find_program) {
+  RONDA_ASSIGN_OR_RETURN(const std::string launcher,
+                         Locate(find_program, {"mpirun.openmpi", "orterun"}, "install Debian's openmpi-bin"));
+  LaunchCommand plan{.words = {launcher, "-np", absl::StrCat(request.ranks), "--oversubscribe"}};
+  if (request.user_id == 0) {
+    plan.environment = {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
+  }
+  if (request.setting == PeerSetting::kBest) {
+    plan.environment.insert(plan.environment.end(), std::begin(kBestOpenMpi), std::end(kBestOpenMpi));
+  }
+  return plan;
+}
+
+absl::StatusOr<LaunchCommand> PlanMpich(const LaunchRequest& request, const FindProgram& find_program) {
+  RONDA_ASSIGN_OR_RETURN(const std::string launcher,
+                         Locate(find_program, {"mpiexec.hydra", "mpiexec.mpich"}, "install Debian's mpich"));
+  LaunchCommand plan{.words = {launcher, "-np", absl::StrCat(request.ranks)}};
+  if (request.setting == PeerSetting::kBest) {
+    plan.environment.insert(plan.environment.end(), std::begin(kBestMpich), std::end(kBestMpich));
+  }
+  return plan;
+}
+
+bool IsExecutable(const std::string& path) {
+  struct stat file;
+  return stat(path.c_str(), &file) == 0 && S_ISREG(file.st_mode) && access(path.c_str(), X_OK) == 0;
+}
+
+// A pipe with a name, in a directory of its own. The destructor removes both.
+class NamedPipe {
+ public:
+  static absl::StatusOr<std::unique_ptr<NamedPipe>> Create() {
+    char directory[] = "/tmp/ronda-bench-XXXXXX";
+    if (mkdtemp(directory) == nullptr) return Refused("a directory under /tmp");
+    std::unique_ptr<NamedPipe> pipe(new NamedPipe(directory));
+    if (mkfifo(pipe->path().c_str(), S_IRUSR | S_IWUSR) != 0) return Refused("a pipe");
+    // Open for writing too, so that it does not end before rank 0 has opened it.
+    pipe->end_ = UniqueFd(open(pipe->path().c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
+    if (!pipe->end_.valid()) return Refused("a pipe");
+    return pipe;
+  }
+
+  ~NamedPipe() {
+    unlink(path().c_str());
+    rmdir(directory_.c_str());
+  }
+
+  std::string path() const { return directory_ + "/output"; }
+  int fd() const { return end_.get(); }
+
+ private:
+  explicit NamedPipe(std::string directory) : directory_(std::move(directory)) {}
+
+  static absl::Status Refused(const char* what) {
+    return absl::UnavailableError(absl::StrCat("cannot create ", what, ": ", std::strerror(errno)));
+  }
+
+  const std::string directory_;
+  UniqueFd end_;
+};
+
+// Reads messages from the pipe.
+class OutputReader {
+ public:
+  OutputReader(int fd, const MessageSink& sink) : fd_(fd), sink_(sink) {}
+
+  // Hands on all messages that have arrived.
+  void Drain() {
+    std::array<char, 4096> bytes;
+    ssize_t count = 0;
+    while ((count = read(fd_, bytes.data(), bytes.size())) > 0) {
+      pending_.append(bytes.data(), static_cast<size_t>(count));
+      HandOnLines();
+    }
+  }
+
+ private:
+  void HandOnLines() {
+    size_t begin = 0;
+    for (size_t end; (end = pending_.find('\n', begin)) != std::string::npos; begin = end + 1) {
+      sink_(DecodeLine(pending_.substr(begin, end - begin)));
+    }
+    pending_.erase(0, begin);
+  }
+
+  const int fd_;
+  const MessageSink& sink_;
+  std::string pending_;
+};
+
+[[noreturn]] void Become(const LaunchCommand& command, const std::string& pipe) {
+  // A launcher that is told to end ends its ranks.
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  constexpr int kOverwrite = 1;
+  for (const auto& [name, value] : command.environment) setenv(name.c_str(), value.c_str(), kOverwrite);
+  setenv(kOutputVariable, pipe.c_str(), kOverwrite);
+  std::vector<char*> words;
+  for (const std::string& word : command.words) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  execv(words[0], words.data());
+  std::fprintf(stderr, "ronda-bench: cannot run %s: %s\n", words[0], std::strerror(errno));
+  _exit(127);
+}
+
+int ExitCode(int wait_status) {
+  return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
+}
+
+// Waits for the end of the process, and hands on the messages that arrive meanwhile.
+int Attend(pid_t process, OutputReader* reader, int fd) {
+  constexpr int kPollMilliseconds = 50;
+  int wait_status = 0;
+  while (waitpid(process, &wait_status, WNOHANG) == 0) {
+    pollfd readable = {.fd = fd, .events = POLLIN, .revents = 0};
+    poll(&readable, 1, kPollMilliseconds);
+    reader->Drain();
+  }
+  reader->Drain();
+  return ExitCode(wait_status);
+}
+
+}  // namespace
+
+ReadVariable ProcessVariables() {
+  return [](const char* name) -> std::optional<std::string> {
+    const char* const value = std::getenv(name);
+    if (value == nullptr) return std::nullopt;
+    return value;
+  };
+}
+
+absl::StatusOr<std::optional<LaunchedRank>> FindLaunchedRank(const ReadVariable& variable, int parent) {
+  for (const LauncherVariables& names : kLaunchers) {
+    if (!variable(names.rank)) continue;
+    LaunchedRank launched{.launcher = names.launcher};
+    RONDA_ASSIGN_OR_RETURN(launched.rank, ReadNumber(variable, names.rank));
+    RONDA_ASSIGN_OR_RETURN(launched.size, ReadNumber(variable, names.size));
+    if (launched.rank >= launched.size) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(names.rank, "=", launched.rank, ", but ", names.size, "=", launched.size));
+    }
+    launched.job_id = names.job_id != nullptr ? variable(names.job_id).value_or("") : "";
+    if (launched.job_id.empty()) launched.job_id = absl::StrCat("bench-", parent);
+    RONDA_ASSIGN_OR_RETURN(launched.rendezvous, FindRendezvous(variable, names.local_size, launched.size));
+    return std::optional<LaunchedRank>(std::move(launched));
+  }
+  return std::optional<LaunchedRank>();
+}
+
+void DescribeJobToRonda(const LaunchedRank& launched) {
+  if (launched.rendezvous == LaunchedRank::Rendezvous::kAsInit) return;
+  constexpr int kOverwrite = 1;
+  setenv("RONDA_RANK", absl::StrCat(launched.rank).c_str(), kOverwrite);
+  setenv("RONDA_SIZE", absl::StrCat(launched.size).c_str(), kOverwrite);
+  setenv("RONDA_JOB_ID", launched.job_id.c_str(), kOverwrite);
+}
+
+std::string OwnProgram() {
+  std::array<char, PATH_MAX> path;
+  const ssize_t length = readlink("/proc/self/exe", path.data(), path.size());
+  return length > 0 ? std::string(path.data(), static_cast<size_t>(length)) : "";
+}
+
+FindProgram FindInstalledProgram() {
+  return [](const std::string& name) -> std::string {
+    const std::string program = OwnProgram();
+    const std::string beside = program.substr(0, program.rfind('/') + 1);
+    std::vector<std::string> candidates = {beside + name, absl::StrCat(beside, "../runtime/launch/", name)};
+    const char* const path = std::getenv("PATH");
+    for (const absl::string_view directory : absl::StrSplit(path != nullptr ? path : "", ':')) {
+      candidates.push_back(absl::StrCat(directory, "/", name));
+    }
+    for (const std::string& candidate : candidates) {
+      if (IsExecutable(candidate)) return candidate;
+    }
+    return "";
+  };
+}
+
+absl::StatusOr<LaunchCommand> PlanLaunch(const LaunchRequest& request, const FindProgram& find_program) {
+  constexpr decltype(&PlanRondarun) kPlans[] = {PlanRondarun, PlanOpenMpi, PlanMpich};
+  RONDA_ASSIGN_OR_RETURN(LaunchCommand plan, kPlans[static_cast<int>(request.launcher)](request, find_program));
+  plan.words.insert(plan.words.end(), request.command.begin(), request.command.end());
+  return plan;
+}
+
+absl::StatusOr<int> ShowLaunch(const LaunchCommand& command, const MessageSink& sink) {
+  ProgressBar progress(stderr);
+  return RunLaunch(command, [&](const OutputMessage& message) {
+    switch (message.kind) {
+      case OutputMessage::Kind::kProgress:
+        progress.Show(message.fraction, message.text);
+        break;
+      case OutputMessage::Kind::kText:
+        progress.Clear();
+        std::fputs(message.text.c_str(), stdout);
+        std::fflush(stdout);
+        break;
+      default:
+        sink(message);
+    }
+  });
+}
+
+absl::StatusOr<int> RunLaunch(const LaunchCommand& command, const MessageSink& sink) {
+  RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<NamedPipe> pipe, NamedPipe::Create());
+  // Ctrl+C reaches the launcher too, which ends its ranks. This process only has to outlive it.
+  std::signal(SIGINT, SIG_IGN);
+  std::fflush(nullptr);
+  const pid_t process = fork();
+  if (process < 0) return absl::UnavailableError(absl::StrCat("cannot start a process: ", std::strerror(errno)));
+  if (process == 0) {
+    std::signal(SIGINT, SIG_DFL);
+    Become(command, pipe->path());
+  }
+  OutputReader reader(pipe->fd(), sink);
+  return Attend(process, &reader, pipe->fd());
+}
+
+}  // namespace ronda::bench

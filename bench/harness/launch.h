@@ -1,0 +1,91 @@
+#ifndef RONDA_BENCH_HARNESS_LAUNCH_H_
+#define RONDA_BENCH_HARNESS_LAUNCH_H_
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "bench/harness/output.h"
+
+namespace ronda::bench {
+
+// The launchers that can start the ranks of a benchmark.
+enum class Launcher { kRondarun, kOpenMpi, kMpich };
+
+constexpr const char* Name(Launcher launcher) {
+  constexpr const char* kNames[] = {"rondarun", "Open MPI's mpirun", "MPICH's mpiexec"};
+  return kNames[static_cast<int>(launcher)];
+}
+
+// This process as a rank of the job that a launcher has started.
+struct LaunchedRank {
+  int rank = 0;
+  int size = 1;
+  Launcher launcher = Launcher::kRondarun;
+  std::string job_id;  // valid as Ronda's, the same on every rank, and on no other job's
+  // How the ranks find each other: kInMemory: in the shared memory of their one host. kAsInit: as ronda::init() does,
+  // on several hosts and where RONDA_BACKEND needs more than shared memory.
+  enum class Rendezvous { kInMemory, kAsInit } rendezvous = Rendezvous::kInMemory;
+};
+
+// Reads an environment variable; nullopt if it is unset.
+using ReadVariable = std::function<std::optional<std::string>(const char* name)>;
+
+// The environment of this process.
+ReadVariable ProcessVariables();
+
+// nullopt in a process that no launcher has started. `parent` is the parent process' id: MPI launchers do not name the
+// job, but they are the parents of all ranks of a host.
+// Errors: INVALID_ARGUMENT if the launcher's variables make no sense.
+absl::StatusOr<std::optional<LaunchedRank>> FindLaunchedRank(const ReadVariable& variable, int parent);
+
+// Sets RONDA_RANK, RONDA_SIZE and RONDA_JOB_ID for ronda::init(), as rondarun would have, where ranks find each other
+// in memory; elsewhere ronda::init() needs no more than the launcher's variables.
+void DescribeJobToRonda(const LaunchedRank& launched);
+
+// The settings of a peer: as it comes, or as it is fastest on one host.
+enum class PeerSetting { kDefault, kBest };
+
+struct LaunchRequest {
+  Launcher launcher = Launcher::kRondarun;
+  int ranks = 2;
+  PeerSetting setting = PeerSetting::kDefault;
+  std::vector<std::string> command;  // of every rank
+  int user_id = 0;                   // Open MPI runs root's jobs only on request
+};
+
+struct LaunchCommand {
+  std::vector<std::string> words;                                // the launcher and its arguments, then the command
+  std::vector<std::pair<std::string, std::string>> environment;  // in addition to this process' own
+};
+
+// The path of a program; empty if it is not installed.
+using FindProgram = std::function<std::string(const std::string& name)>;
+
+// Looks beside this executable (as installed, and as Bazel builds it), then in PATH.
+FindProgram FindInstalledProgram();
+
+// Errors: NOT_FOUND that names the launcher and how to install it.
+absl::StatusOr<LaunchCommand> PlanLaunch(const LaunchRequest& request, const FindProgram& find_program);
+
+// Takes the messages of rank 0's Output.
+using MessageSink = std::function<void(const OutputMessage& message)>;
+
+// Starts the command, hands all messages to `sink`, and waits for its end. If this process ends before, the command
+// gets SIGTERM. Returns the launcher's exit code, or 128 + N if signal N ended it. Errors: UNAVAILABLE if the system
+// refuses a pipe or a process.
+absl::StatusOr<int> RunLaunch(const LaunchCommand& command, const MessageSink& sink);
+
+// The same; prints text, and draws a progress bar if there is a terminal. `sink` gets the other messages: results.
+absl::StatusOr<int> ShowLaunch(const LaunchCommand& command, const MessageSink& sink);
+
+// The path of this program. "" if the system does not tell it.
+std::string OwnProgram();
+
+}  // namespace ronda::bench
+
+#endif  // RONDA_BENCH_HARNESS_LAUNCH_H_

@@ -1,0 +1,153 @@
+#include "bench/harness/machine.h"
+
+#include <sched.h>
+#include <sys/sysinfo.h>
+#include <sys/utsname.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <fstream>
+#include <thread>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+
+namespace ronda::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::string CpuName() {
+  std::ifstream lines("/proc/cpuinfo");
+  for (std::string line; std::getline(lines, line);) {
+    if (!absl::StartsWith(line, "model name")) continue;
+    return std::string(absl::StripAsciiWhitespace(line.substr(line.find(':') + 1)));
+  }
+  return "unknown";
+}
+
+double MemoryGib() {
+  struct sysinfo info;
+  if (sysinfo(&info) != 0) return 0;
+  return static_cast<double>(info.totalram) * info.mem_unit / (1 << 30);
+}
+
+std::string Kernel() {
+  utsname names;
+  return uname(&names) == 0 ? absl::StrCat(names.sysname, " ", names.release) : "unknown";
+}
+
+void BindToCore(int core) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(static_cast<size_t>(core), &set);
+  sched_setaffinity(0, sizeof(set), &set);
+}
+
+// Asks for all cores. The system grants those that this process may use.
+void UseAllCores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (size_t core = 0; core < CPU_SETSIZE; ++core) CPU_SET(core, &set);
+  sched_setaffinity(0, sizeof(set), &set);
+}
+
+std::vector<int> OwnCores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  sched_getaffinity(0, sizeof(set), &set);
+  std::vector<int> cores;
+  for (size_t core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &set)) cores.push_back(static_cast<int>(core));
+  }
+  return cores;
+}
+
+// Two threads pass a ball. Its value is the thread that has it, or that the game is over.
+enum : int { kFirst, kSecond, kOver };
+
+constexpr int kRoundTrips = 250;  // in a batch
+
+// The second thread: sends the ball back until the game is over.
+void Return(std::atomic<int>* ball) {
+  BindToCore(1);
+  for (;;) {
+    int holder;
+    while ((holder = ball->load(std::memory_order_acquire)) == kFirst) {
+    }
+    if (holder == kOver) return;
+    ball->store(kFirst, std::memory_order_release);
+  }
+}
+
+// The first thread. Returns the time of the fastest batch: batches are so short that nothing disturbs at least one of
+// them. On a busy machine there is time for fewer of them.
+Clock::duration Serve(std::atomic<int>* ball) {
+  constexpr int kBatches = 400;
+  constexpr Clock::duration kMostTime = std::chrono::milliseconds(100);
+  BindToCore(0);
+  Clock::duration fastest = Clock::duration::max();
+  const Clock::time_point begin = Clock::now();
+  for (int batch = 0; batch < kBatches && Clock::now() - begin < kMostTime; ++batch) {
+    const Clock::time_point start = Clock::now();
+    for (int i = 0; i < kRoundTrips; ++i) {
+      ball->store(kSecond, std::memory_order_release);
+      while (ball->load(std::memory_order_acquire) != kFirst) {
+      }
+    }
+    fastest = std::min(fastest, Clock::now() - start);
+  }
+  ball->store(kOver, std::memory_order_release);
+  return fastest;
+}
+
+}  // namespace
+
+Machine DescribeMachine() {
+  return {.cpu = CpuName(),
+          .cores = static_cast<int>(GrantedCores().size()),
+          .memory_gib = MemoryGib(),
+          .kernel = Kernel()};
+}
+
+std::string NowInUtc() { return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone()); }
+
+const std::vector<std::string>& BindingNames() {
+  static const auto* const names = new std::vector<std::string>{"launcher", "none", "core"};
+  return *names;
+}
+
+std::vector<int> GrantedCores() {
+  cpu_set_t before;
+  const bool is_known = sched_getaffinity(0, sizeof(before), &before) == 0;
+  UseAllCores();
+  std::vector<int> cores = OwnCores();
+  if (is_known) sched_setaffinity(0, sizeof(before), &before);
+  return cores;
+}
+
+void Bind(Binding binding, int rank) {
+  if (binding == Binding::kLauncher) return;
+  UseAllCores();
+  const std::vector<int> cores = OwnCores();
+  if (binding == Binding::kNone || cores.empty()) return;
+  BindToCore(cores[static_cast<size_t>(rank) % cores.size()]);
+}
+
+double CoreDistanceNanoseconds() {
+  if (std::thread::hardware_concurrency() < 2) return 0;
+  alignas(128) std::atomic<int> ball{kFirst};
+  Clock::duration fastest = Clock::duration::max();
+  std::thread second(Return, &ball);
+  std::thread first([&] { fastest = Serve(&ball); });
+  first.join();
+  second.join();
+  return std::chrono::duration<double, std::nano>(fastest).count() / kRoundTrips / 2;
+}
+
+}  // namespace ronda::bench

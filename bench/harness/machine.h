@@ -1,0 +1,48 @@
+#ifndef RONDA_BENCH_HARNESS_MACHINE_H_
+#define RONDA_BENCH_HARNESS_MACHINE_H_
+
+#include <string>
+#include <vector>
+
+namespace ronda::bench {
+
+// The machine of a measurement.
+struct Machine {
+  std::string cpu;        // "AMD EPYC 9B14"; "unknown" if the system does not say
+  int cores = 0;          // that the system grants, however many of them a launcher has bound this process to
+  double memory_gib = 0;  // installed
+  std::string kernel;     // "Linux 6.1.0"
+};
+
+// This machine.
+Machine DescribeMachine();
+
+// The time in UTC, "2026-11-21T19:30:00Z".
+std::string NowInUtc();
+
+// The cores on which a rank's threads may run.
+enum class Binding {
+  kLauncher,  // those of the launcher: rondarun lets them be, Open MPI gives two ranks a core each
+  kNone,      // all
+  kCore       // one each: the rank modulo the number of cores
+};
+
+// "launcher", "none", "core", in the order of the enumeration.
+const std::vector<std::string>& BindingNames();
+
+// The cores that the system grants this process, wherever the calling thread is bound to. Some containers grant fewer
+// than there are.
+std::vector<int> GrantedCores();
+
+// Binds the calling thread, and with it the threads that it will start.
+void Bind(Binding binding, int rank);
+
+// The time in nanoseconds that a cache line takes from one of the process' first two CPUs to the other and back,
+// halved, undisturbed by other processes; 0 on a single CPU. On virtual machines it changes by a factor of five within
+// minutes, and every transfer between ranks changes with it: print it before and after, and compare only measurements
+// that were taken at the same distance.
+double CoreDistanceNanoseconds();
+
+}  // namespace ronda::bench
+
+#endif  // RONDA_BENCH_HARNESS_MACHINE_H_

@@ -1,0 +1,58 @@
+#ifndef RONDA_BENCH_HARNESS_MODEL_SHAPES_H_
+#define RONDA_BENCH_HARNESS_MODEL_SHAPES_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace ronda::bench {
+
+// A trainable tensor of a model.
+struct Parameter {
+  std::string name;
+  std::vector<int64_t> shape;  // outermost dimension first
+  // The backward pass' multiply-adds for one sample between the gradient before this one and this one, up to a factor
+  // that all tensors share: the time of the pass is spread over the tensors in proportion to it.
+  double work = 0;
+
+  int64_t count() const {
+    int64_t elements = 1;
+    for (int64_t dimension : shape) elements *= dimension;
+    return elements;
+  }
+};
+
+// The trainable tensors of a model in the order of its forward pass. Their gradients become ready in the opposite one.
+struct ModelShapes {
+  std::string name;
+  std::string description;  // of the variant
+  std::vector<Parameter> parameters;
+
+  int64_t count() const {
+    int64_t elements = 0;
+    for (const Parameter& parameter : parameters) elements += parameter.count();
+    return elements;
+  }
+};
+
+// The names that PresetShapes() knows.
+std::vector<std::string> PresetNames();
+
+// The parameters of a well-known model. Errors: INVALID_ARGUMENT that lists the names there are.
+absl::StatusOr<ModelShapes> PresetShapes(absl::string_view name);
+
+// Reads a model from text: a line a tensor, in forward order, with its name and its dimensions ("layer1.weight 64 3 7
+// 7"), separated by blanks; a name alone is a scalar. Empty lines and comments behind a '#' are skipped. A tensor's
+// work is taken to be its number of elements. `file` is for messages. Errors: INVALID_ARGUMENT that begins with
+// "file:line: ".
+absl::StatusOr<ModelShapes> ParseShapes(absl::string_view text, absl::string_view file);
+
+// The same from a file. Errors: NOT_FOUND too.
+absl::StatusOr<ModelShapes> ReadShapes(const std::string& path);
+
+}  // namespace ronda::bench
+
+#endif  // RONDA_BENCH_HARNESS_MODEL_SHAPES_H_

@@ -1,0 +1,78 @@
+#ifndef RONDA_BENCH_HARNESS_OUTPUT_H_
+#define RONDA_BENCH_HARNESS_OUTPUT_H_
+
+#include <array>
+#include <cstdio>
+#include <string>
+
+#include "runtime/base/unique_fd.h"
+
+namespace ronda::bench {
+
+// The environment variable that names the pipe from rank 0 to the process that started the ranks.
+inline constexpr char kOutputVariable[] = "RONDA_BENCH_OUTPUT";
+
+// The output of a benchmark: that of rank 0 alone, without a launcher's prefixes. Where ronda-bench started the ranks,
+// it goes to the process that the user started, which also draws the progress bar; elsewhere to stdout, and progress is
+// not shown. Thread-compatible.
+class Output {
+ public:
+  // `pipe` is the value of kOutputVariable; empty: stdout. A pipe that cannot be opened counts as none.
+  Output(int rank, const std::string& pipe);
+
+  void Print(const std::string& text);
+  void Progress(double fraction, const std::string& label);
+
+  // Whether a process reads the pipe, which then writes the results to files.
+  bool has_reader() const { return pipe_.valid(); }
+
+  // A row of results as EncodeRow() writes it, and the distances between the cores before and after the measurements,
+  // which come last. REQUIRES: has_reader().
+  void Row(const std::string& row);
+  void Distances(double before, double after);
+
+ private:
+  void Send(const std::string& line);
+
+  const int rank_;
+  UniqueFd pipe_;
+};
+
+// One message through the pipe.
+struct OutputMessage {
+  enum class Kind { kText, kProgress, kRow, kDistances } kind = Kind::kText;
+  std::string text;  // to print, with its newline; or the progress' label; or a row
+  double fraction = 0;
+  std::array<double, 2> distances = {0, 0};
+};
+std::string EncodeLine(const OutputMessage& message);  // a line for each of the text's, each with its newline
+OutputMessage DecodeLine(const std::string& line);     // without newline; a line that is no message is text
+
+// The line of a progress bar: "[#####     ]  50 %  64 KiB".
+std::string ProgressLine(double fraction, const std::string& label);
+
+// A bar on the last line of a terminal that shows the progress of a benchmark; nothing if `stream` is no terminal.
+// Thread-compatible.
+class ProgressBar {
+ public:
+  // Does not own `stream`.
+  explicit ProgressBar(std::FILE* stream);
+  ~ProgressBar() { Clear(); }
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+
+  // 0 <= fraction <= 1. `label` names the current measurement.
+  void Show(double fraction, const std::string& label);
+
+  // Takes the bar away, so that a line can be printed; the next Show() puts it back.
+  void Clear();
+
+ private:
+  std::FILE* const stream_;
+  const bool is_terminal_;
+  bool is_shown_ = false;
+};
+
+}  // namespace ronda::bench
+
+#endif  // RONDA_BENCH_HARNESS_OUTPUT_H_

@@ -1,0 +1,147 @@
+#include "bench/harness/peers.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "bench/harness/launch.h"
+#include "runtime/base/status_macros.h"
+
+namespace ronda::bench {
+namespace {
+
+using TableFunction = const ronda_bench_peer* (*)();
+
+absl::Status NotInstalled(const PeerInfo& info, const std::string& reason) {
+  return absl::NotFoundError(absl::StrCat("--peer ", info.name, ": ", info.title, " cannot be used here (", reason,
+                                          "): install Debian's ", info.packages));
+}
+
+absl::StatusOr<const ronda_bench_peer*> LoadTable(const PeerInfo& info) {
+  const std::string path = FindPeerFile(info.library);
+  if (path.empty()) return NotInstalled(info, absl::StrCat("there is no ", info.library, ", which make bench builds"));
+  // Never closed: MPI libraries do not survive that. Global, because Open MPI's components look for its symbols.
+  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  if (library == nullptr) return NotInstalled(info, dlerror());
+  const auto table_function = reinterpret_cast<TableFunction>(dlsym(library, "ronda_bench_peer_functions"));
+  if (table_function == nullptr) return NotInstalled(info, absl::StrCat(path, " is no peer"));
+  const ronda_bench_peer* const table = table_function();
+  if (table->version != RONDA_BENCH_PEER_VERSION)
+    return NotInstalled(info, absl::StrCat(path, " is of another version"));
+  return table;
+}
+
+void RemoveDirectory(const std::string& directory) {
+  DIR* const files = opendir(directory.c_str());
+  if (files == nullptr) return;
+  while (const dirent* file = readdir(files)) unlink(absl::StrCat(directory, "/", file->d_name).c_str());
+  closedir(files);
+  rmdir(directory.c_str());
+}
+
+absl::Status Failed(const ronda_bench_peer* table) {
+  return absl::InternalError(absl::StrCat("a peer failed: ", table->last_error()));
+}
+
+double TimeOnce(PeerCall* call, ProcessGroup* group) {
+  group->Barrier();
+  const auto start = std::chrono::steady_clock::now();
+  call->Run();
+  const std::chrono::duration<double> own = std::chrono::steady_clock::now() - start;
+  return group->Max(own.count());
+}
+
+}  // namespace
+
+const std::vector<PeerInfo>& KnownPeers() {
+  static const auto* const peers = new std::vector<PeerInfo>{
+      {"openmpi", "Open MPI", "libronda_bench_openmpi.so", "libopenmpi-dev and openmpi-bin", Launcher::kOpenMpi},
+      {"mpich", "MPICH", "libronda_bench_mpich.so", "libmpich-dev and mpich", Launcher::kMpich},
+      {"gloo", "Gloo", "libronda_bench_gloo.so", "libgloo-dev", std::nullopt},
+  };
+  return *peers;
+}
+
+const PeerInfo* FindPeer(const std::string& name) {
+  for (const PeerInfo& info : KnownPeers()) {
+    if (info.name == name || (name == "mpi" && info.launcher == Launcher::kOpenMpi)) return &info;
+  }
+  return nullptr;
+}
+
+std::string FindPeerFile(const std::string& name) {
+  const std::string program = OwnProgram();
+  const std::string beside = program.substr(0, program.rfind('/') + 1);
+  for (const char* folder : {"peers/", "../lib/ronda/"}) {
+    std::string path = absl::StrCat(beside, folder, name);
+    if (access(path.c_str(), R_OK) == 0) return path;
+  }
+  return "";
+}
+
+absl::Status CheckInstalled(const PeerInfo& info) { return LoadTable(info).status(); }
+
+void PeerCall::Run() {
+  if (table_->run(prepared_) != 0) ExitIfError(Failed(table_));
+}
+
+absl::StatusOr<std::unique_ptr<Peer>> Peer::Load(const PeerInfo& info, ProcessGroup* group) {
+  absl::StatusOr<const ronda_bench_peer*> table = LoadTable(info);
+  // All ranks use the peer, or none.
+  if (group->Sum(table.ok() ? 0 : 1) > 0) return table.ok() ? NotInstalled(info, "on some rank") : table.status();
+  std::string directory;
+  if (group->is_first()) {
+    char name[] = "/tmp/ronda-bench-peer-XXXXXX";
+    if (mkdtemp(name) != nullptr) directory = name;
+  }
+  const std::string shared = group->FromFirst(directory);
+  if (shared.empty()) return absl::UnavailableError("cannot create a directory under /tmp");
+  std::unique_ptr<Peer> peer(new Peer(info, *table, directory));
+  if ((*table)->init(group->rank(), group->size(), shared.c_str()) != 0) return Failed(*table);
+  return peer;
+}
+
+Peer::~Peer() {
+  table_->finalize();
+  if (!directory_.empty()) RemoveDirectory(directory_);
+}
+
+std::vector<std::string> Peer::Algorithms(const ronda_bench_call& call) const {
+  std::vector<std::string> names;
+  const int count = table_->algorithm_count(&call);
+  for (int i = 0; i < count; ++i) names.emplace_back(table_->algorithm_name(&call, i));
+  return names;
+}
+
+absl::StatusOr<std::unique_ptr<PeerCall>> Peer::Prepare(const ronda_bench_call& call, int algorithm) {
+  ronda_bench_prepared* const prepared = table_->prepare(&call, algorithm);
+  if (prepared == nullptr) return Failed(table_);
+  return std::make_unique<PeerCall>(table_, prepared);
+}
+
+absl::StatusOr<int> Peer::FastestAlgorithm(const ronda_bench_call& call, ProcessGroup* group) {
+  constexpr int kTrials = 3;  // the first one also warms up
+  const int count = table_->algorithm_count(&call);
+  if (count <= 1) return 0;
+  int fastest = 0;
+  double fastest_seconds = std::numeric_limits<double>::infinity();
+  for (int algorithm = 0; algorithm < count; ++algorithm) {
+    RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<PeerCall> prepared, Prepare(call, algorithm));
+    double seconds = std::numeric_limits<double>::infinity();
+    for (int trial = 0; trial < kTrials; ++trial) seconds = std::min(seconds, TimeOnce(prepared.get(), group));
+    if (seconds >= fastest_seconds) continue;
+    fastest = algorithm;
+    fastest_seconds = seconds;
+  }
+  return fastest;
+}
+
+}  // namespace ronda::bench

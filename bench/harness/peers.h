@@ -1,0 +1,89 @@
+#ifndef RONDA_BENCH_HARNESS_PEERS_H_
+#define RONDA_BENCH_HARNESS_PEERS_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "bench/harness/launch.h"
+#include "bench/harness/process_group.h"
+#include "bench/peers/peer.h"
+
+namespace ronda::bench {
+
+// A collective library that Ronda is compared with.
+struct PeerInfo {
+  std::string name;                  // as in --peer
+  std::string title;                 // "Open MPI"
+  std::string library;               // the plugin's file
+  std::string packages;              // Debian's, with the libraries that the plugin needs
+  std::optional<Launcher> launcher;  // the only one that can start its ranks; nullopt: any launcher can
+};
+
+// All peers, in the order of their columns.
+const std::vector<PeerInfo>& KnownPeers();
+
+// "mpi" is another name of "openmpi". nullptr if there is no such peer.
+const PeerInfo* FindPeer(const std::string& name);
+
+// The path of a peer's plugin or program: beside this program as Bazel builds it (peers/), or below the prefix of `make
+// install` (lib/ronda/). "" if there is no such file.
+std::string FindPeerFile(const std::string& name);
+
+// A collective operation of a peer, ready to be run again and again. Thread-compatible.
+class PeerCall {
+ public:
+  PeerCall(const ronda_bench_peer* table, ronda_bench_prepared* prepared) : table_(table), prepared_(prepared) {}
+  ~PeerCall() { table_->release(prepared_); }
+  PeerCall(const PeerCall&) = delete;
+  PeerCall& operator=(const PeerCall&) = delete;
+
+  // Ends the process if the peer reports an error.
+  void Run();
+
+ private:
+  const ronda_bench_peer* const table_;
+  ronda_bench_prepared* const prepared_;
+};
+
+// A peer that all ranks have loaded, and whose job they have joined. Every rank makes the same calls.
+// Thread-compatible. Must outlive its calls, and is destroyed by all ranks.
+class Peer {
+ public:
+  // Loads the peer's plugin and joins its job. Errors: NOT_FOUND that names what is missing and the packages to
+  // install.
+  static absl::StatusOr<std::unique_ptr<Peer>> Load(const PeerInfo& info, ProcessGroup* group);
+  ~Peer();
+  Peer(const Peer&) = delete;
+  Peer& operator=(const Peer&) = delete;
+
+  const PeerInfo& info() const { return info_; }
+  std::string description() const { return table_->description(); }
+
+  // The names of the algorithms that can carry out `call`; empty if the peer cannot.
+  std::vector<std::string> Algorithms(const ronda_bench_call& call) const;
+
+  // Errors: INTERNAL with the peer's own text.
+  absl::StatusOr<std::unique_ptr<PeerCall>> Prepare(const ronda_bench_call& call, int algorithm = 0);
+
+  // The algorithm that is fastest for `call`, by a few trials on all ranks; the buffers are overwritten.
+  absl::StatusOr<int> FastestAlgorithm(const ronda_bench_call& call, ProcessGroup* group);
+
+ private:
+  Peer(const PeerInfo& info, const ronda_bench_peer* table, std::string directory)
+      : info_(info), table_(table), directory_(std::move(directory)) {}
+
+  const PeerInfo& info_;
+  const ronda_bench_peer* const table_;
+  const std::string directory_;  // that this rank removes; empty: another rank does
+};
+
+// OK if the plugin can be loaded. Joins no job. Errors: as Load.
+absl::Status CheckInstalled(const PeerInfo& info);
+
+}  // namespace ronda::bench
+
+#endif  // RONDA_BENCH_HARNESS_PEERS_H_

@@ -1,0 +1,63 @@
+#ifndef RONDA_BENCH_HARNESS_PROCESS_GROUP_H_
+#define RONDA_BENCH_HARNESS_PROCESS_GROUP_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "bench/harness/launch.h"
+#include "runtime/collectives/transport.h"
+#include "runtime/mpi/mpi_session.h"
+
+namespace ronda::bench {
+
+struct ConnectOptions {
+  std::string suffix;      // tells several connections of a job apart
+  size_t chunk_bytes = 0;  // 0: the backend's own choice
+  int chunks = 0;          // in a rank's ring; 0: the backend's own choice
+};
+
+// Connects this rank to the others by Ronda's communicator alone, without client or background thread: over shared
+// memory or, where that is not the ranks' rendezvous, by the backend that ronda::init() would choose.
+absl::StatusOr<Transport> Connect(const LaunchedRank& launched, const ConnectOptions& options);
+
+// Keeps the ranks of a benchmark in step, over connections of its own. Every rank makes the same calls.
+//
+// An error, such as the death of a peer, ends the process with its text: there is nothing left to measure.
+// Thread-compatible.
+class ProcessGroup {
+ public:
+  // Errors: those of Connect.
+  static absl::StatusOr<std::unique_ptr<ProcessGroup>> Create(const LaunchedRank& launched);
+  ~ProcessGroup();
+  ProcessGroup(const ProcessGroup&) = delete;
+  ProcessGroup& operator=(const ProcessGroup&) = delete;
+
+  int rank() const { return launched_.rank; }
+  int size() const { return launched_.size; }
+  bool is_first() const { return launched_.rank == 0; }
+
+  void Barrier();
+  double Max(double value);                 // over the ranks
+  int64_t Sum(int64_t value);               // over the ranks
+  std::string FromFirst(std::string text);  // rank 0's
+
+ private:
+  ProcessGroup(LaunchedRank launched, std::shared_ptr<MpiSession> session, Transport transport)
+      : launched_(std::move(launched)), session_(std::move(session)), transport_(std::move(transport)) {}
+  void Reduce(DType dtype, ReduceOp op, void* value);
+
+  const LaunchedRank launched_;
+  const std::shared_ptr<MpiSession> session_;  // keeps MPI begun, as it does not begin a second time; may be nullptr
+  const Transport transport_;
+};
+
+// Ends this process with exit code 1 and `status` on stderr, unless it is OK.
+void ExitIfError(const absl::Status& status);
+
+}  // namespace ronda::bench
+
+#endif  // RONDA_BENCH_HARNESS_PROCESS_GROUP_H_

@@ -1,0 +1,117 @@
+#ifndef RONDA_BENCH_HARNESS_RESULTS_H_
+#define RONDA_BENCH_HARNESS_RESULTS_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "bench/harness/machine.h"
+
+namespace ronda::bench {
+
+using Value = std::variant<int64_t, double, std::string, std::vector<double>>;
+
+// One measurement: names and values, in the order in which they are written.
+using ResultRow = std::vector<std::pair<std::string, Value>>;
+
+// A text table whose rows can be printed as they come: columns are as wide as their title or their `width`, whichever
+// is more, and longer cells push the rest of their line to the right. Lines of the header begin with '#', so that
+// plotting tools skip them. Immutable.
+//
+//   Table table({{.title = "size"}, {.title = "us", .width = 10}});
+//   std::fputs(table.Header().c_str(), stdout);
+//   std::fputs(table.Row({"4", "1.25"}).c_str(), stdout);
+class Table {
+ public:
+  struct Column {
+    enum class Align { kLeft, kRight };
+    std::string title;
+    size_t width = 0;  // of the widest expected cell
+    Align align = Align::kRight;
+    std::string group = "";  // printed once over neighbouring columns of the same group
+    std::string field = "";  // of a ResultRow
+    int digits = 2;          // of such a number after the point
+  };
+
+  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+
+  // One line, or two if any column has a group.
+  std::string Header() const;
+
+  // REQUIRES: as many cells as columns.
+  std::string Row(const std::vector<std::string>& cells) const;
+
+  // The columns' fields of a row; blank where it has no such field.
+  std::string RowOf(const ResultRow& row) const;
+
+ private:
+  std::string GroupLine() const;
+
+  const std::vector<Column> columns_;
+};
+
+// A number as a cell: with `digits` after the point.
+std::string Fixed(double number, int digits);
+
+// A row as one line of JSON, on its way from rank 0 to the process that started the ranks and writes the files.
+// Numbers come back to the last bit. A number that is not finite comes back as NaN: JSON and CSV cannot tell them
+// apart.
+std::string EncodeRow(const ResultRow& row);
+
+// Errors: INVALID_ARGUMENT that quotes a line which is not a row.
+absl::StatusOr<ResultRow> DecodeRow(const std::string& line);
+
+// The document of one run:
+//
+//   {"tool":"ronda-bench","version":"0.3.0","command":"collectives","date":"2026-11-21T19:30:00Z",
+//    "machine":{"cpu":"AMD EPYC","cores":2,"memory_gib":7.8,"kernel":"Linux 6.1.0"},
+//    "core_distance_ns":[55.0,57.5],"arguments":["--peer","mpi"],
+//    "rows":[{"op":"allreduce","bytes":4,"median_us":2.5}]}
+//
+// In JSON numbers that are not finite are null. In CSV the columns are those of all rows, in the order in which they
+// first appear, and lists are joined by semicolons. Thread-compatible.
+class Results {
+ public:
+  Results(std::string command, std::vector<std::string> arguments)
+      : command_(std::move(command)), arguments_(std::move(arguments)) {}
+
+  void Add(ResultRow row) { rows_.push_back(std::move(row)); }
+  // CoreDistanceNanoseconds() before and after the measurements.
+  void SetCoreDistance(double before, double after) { core_distance_ = {before, after}; }
+
+  const std::vector<ResultRow>& rows() const { return rows_; }
+  const std::array<double, 2>& core_distance() const { return core_distance_; }
+
+  std::string ToJson(const Machine& machine, const std::string& date) const;
+  std::string ToCsv() const;
+
+  // Where the user wants them. An empty name: no file.
+  struct Files {
+    std::string json;
+    std::string csv;
+  };
+  // Errors: UNAVAILABLE that names the file and the reason.
+  absl::Status Write(const Files& files) const;
+
+ private:
+  const std::string command_;
+  const std::vector<std::string> arguments_;
+  std::array<double, 2> core_distance_ = {0, 0};
+  std::vector<ResultRow> rows_;
+};
+
+// The contents of a file. Errors: NOT_FOUND that names it.
+absl::StatusOr<std::string> ReadFile(const std::string& path);
+
+// Replaces the contents of a file. Errors: UNAVAILABLE that names the file and the reason.
+absl::Status WriteFile(const std::string& path, const std::string& text);
+
+}  // namespace ronda::bench
+
+#endif  // RONDA_BENCH_HARNESS_RESULTS_H_

@@ -1,0 +1,63 @@
+#ifndef RONDA_BENCH_HARNESS_STATISTICS_H_
+#define RONDA_BENCH_HARNESS_STATISTICS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ronda::bench {
+
+// The value below which `fraction` of `sorted` lie, interpolated between neighbours.
+// REQUIRES: `sorted` ascends and is not empty; 0 <= fraction <= 1.
+double Quantile(const std::vector<double>& sorted, double fraction);
+
+// The distribution of a quantity.
+struct Summary {
+  size_t count = 0;
+  double min = 0;
+  double p10 = 0;
+  double median = 0;
+  double p90 = 0;
+  double p99 = 0;
+  double max = 0;
+};
+
+// All zeros if there are no values.
+Summary Summarize(std::vector<double> values);
+
+// REQUIRES: not empty.
+double Median(std::vector<double> values);
+
+// The median of numerator[i] / denominator[i]: compares two implementations that ran interleaved, round by round.
+// REQUIRES: as many numerators as denominators, at least one, no denominator 0.
+double MedianRatio(const std::vector<double>& numerators, const std::vector<double>& denominators);
+
+// Counts values in bins that grow with the value: four to each doubling. Thread-compatible.
+class Histogram {
+ public:
+  struct Bin {
+    double begin = 0;  // its smallest value; it ends where the next one begins
+    double end = 0;
+    int64_t count = 0;
+  };
+
+  // REQUIRES: value > 0.
+  void Add(double value);
+
+  // From the first to the last one that is not empty, ascending, without gaps.
+  std::vector<Bin> Bins() const;
+
+  // A line for each bin that is not empty: its limits, its count, its share of all values, and a bar of that length.
+  // "..." stands for empty bins.
+  std::string Text() const;
+
+ private:
+  std::vector<int64_t> counts_;
+  int first_ = 0;  // the number of the bin of counts_[0]
+  int64_t total_ = 0;
+};
+
+}  // namespace ronda::bench
+
+#endif  // RONDA_BENCH_HARNESS_STATISTICS_H_

@@ -1,0 +1,103 @@
+#ifndef RONDA_BENCH_MODEL_COSTS_H_
+#define RONDA_BENCH_MODEL_COSTS_H_
+
+namespace ronda::bench::model {
+
+// The cost of messages over one kind of link: the parameters of LogGP (Alexandrov, Ionescu, Schauser and
+// Scheiman, "LogGP: incorporating long messages into the LogP model", SPAA 1995). In seconds.
+struct LogGP {
+  double latency = 0;       // L: from the sender's port to the receiver's
+  double overhead = 0;      // o: of a processor, for each message it sends and each that it receives
+  double gap = 0;           // g: the shortest time between two messages of one port
+  double gap_per_byte = 0;  // G: the same for each byte of a long message; 1 / bandwidth
+};
+
+// From the call that sends to the call that has received, without the bytes: L + 2o, also called alpha.
+inline double MessageLatency(const LogGP& link) { return link.latency + 2 * link.overhead; }
+
+// Hosts with `local_size` ranks each, the last one perhaps with fewer. A host's ranks share one port to the network,
+// which sends and receives at the same time.
+struct Cluster {
+  int local_size = 8;
+  LogGP host;     // between ranks of one host; its G includes the addition
+  LogGP network;  // between hosts
+};
+
+enum class Algorithm {
+  kRing,          // reduce-scatter and allgather around a ring of all ranks
+  kTree,          // two pipelined binary trees, each with half of the bytes
+  kHierarchical,  // reduce-scatter on each host, allreduce between hosts, allgather on each host, chunk by chunk
+};
+
+constexpr const char* Name(Algorithm algorithm) {
+  constexpr const char* kNames[] = {"ring", "tree", "hierarchical"};
+  return kNames[static_cast<int>(algorithm)];
+}
+
+// Seconds of one allreduce of `bytes`, if all ranks begin at the same time. Formulas, with n bytes, p ranks, h hosts of
+// l ranks and alpha = L + 2o:
+//
+//   ring          2 ((p - h) alpha_host + (h - 1) alpha_network) + 2 (p - 1) n/p G, but at least 2 (p - 1) g
+//   tree          with d hops from the leaves to the root and back, whose alphas add up to A, in k chunks:
+//                 A + d 2 n/k G + (k - 1) max(g, 2 n/k G), with the best k
+//   hierarchical  with S(n) = (l - 1) alpha_host + (l - 1)/l n G_host for each phase on the host, N(n) the cheaper of
+//                 ring and tree between h ranks, in k chunks: 2 S(n/k) + N(n/k) + (k - 1) max(2 S(n/k), N(n/k)), with
+//                 the best k
+//
+// Ring: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH" (IJHPCA 2005),
+// with the latencies of two kinds of hops counted as NCCL's tuning model does; g and G are those of the slowest link.
+// Tree: Sanders, Speck and Traff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan" (Parallel
+// Computing 2009): an inner node of one tree is a leaf of the other, so a port carries 2 n in either direction. The
+// lower levels of the trees are on the host.
+//
+// REQUIRES: ranks >= 1, local_size >= 1, bytes >= 0. A single rank needs no time.
+double AllreduceTime(Algorithm algorithm, const Cluster& cluster, int ranks, double bytes);
+
+// The way in which ranks agree on the next tensors to reduce.
+enum class Coordination {
+  kNegotiated,  // rank 0 receives every tensor's description from every rank, and answers in full
+  kCached,      // the same with ids of the response cache
+  kLocked,      // the order is known: only a ballot travels with the data
+};
+
+constexpr const char* Name(Coordination coordination) {
+  constexpr const char* kNames[] = {"negotiated", "cached", "locked"};
+  return kNames[static_cast<int>(coordination)];
+}
+
+// The cost of agreeing by rank 0. It receives a report from every rank, and sends a list to every rank, one after the
+// other, so its time is linear in the number of ranks.
+struct CoordinationCosts {
+  double round = 0;             // seconds of rank 0's CPU, for any number of tensors
+  double submission = 0;        // seconds of rank 0's CPU for each rank and tensor, cached or not
+  double submission_bytes = 0;  // of the report and the list together, for each rank and tensor
+};
+
+// Measured: the negotiation's benchmark, as docs/scaling.md has it. REQUIRES: not kLocked.
+CoordinationCosts MeasuredCosts(Coordination coordination);
+
+// Seconds for which rank 0 is busy with one round in which `tensors` are agreed on by `ranks`. A round of a locked
+// schedule, or of a single rank, costs nothing.
+double RoundBusyTime(Coordination coordination, const LogGP& network, int ranks, int tensors);
+
+// Seconds that pass besides, while the last report and the last list travel.
+double RoundLatency(Coordination coordination, const LogGP& network, int ranks);
+
+// Measured: ranks of one host, over shared memory, for messages that do not stay in the caches. The least-squares fit
+// to tests/bench/model/testdata/allreduce_2_ranks.txt (docs/scaling.md).
+LogGP MeasuredHost();
+
+// Assumed: the share of a link's nominal bandwidth that large messages get. Calibrated with a published figure
+// (predictions.h).
+inline constexpr double kLinkEfficiency = 0.83;
+
+// Assumed: a network of `gbit` Gbit/s with hardware that moves bytes without the CPU, such as RoCE or InfiniBand.
+LogGP AssumedNetwork(double gbit);
+
+// Assumed: seconds of the forward and backward pass of one rank's batch, on an accelerator of the 2020s.
+inline constexpr double kResNet50Compute = 0.15;
+inline constexpr double kBertLargeCompute = 0.3;
+
+}  // namespace ronda::bench::model
+
+#endif  // RONDA_BENCH_MODEL_COSTS_H_

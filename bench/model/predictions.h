@@ -1,0 +1,109 @@
+#ifndef RONDA_BENCH_MODEL_PREDICTIONS_H_
+#define RONDA_BENCH_MODEL_PREDICTIONS_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "bench/harness/results.h"
+#include "bench/model/training_step.h"
+
+namespace ronda::bench::model {
+
+// A scaling efficiency that Horovod's authors have published: TensorFlow's convolutional benchmarks, synthetic images,
+// 64 a GPU; 4 P100 GPUs a host; 25 Gbit/s RoCE; NCCL. 16 GPUs: table in the project's README of August 2017, which
+// also has the speed of a single GPU. 128 GPUs: the README of October 2017. 512 GPUs: the README and
+// docs/benchmarks.rst since April 2018. The paper (Sergeev and Del Balso, "Horovod: fast and easy distributed deep
+// learning in TensorFlow", arXiv:1802.05799) describes the method, and the experiments up to 128 GPUs.
+struct PublishedPoint {
+  enum class Use {
+    kCalibrates,  // a constant of the model was chosen to meet it
+    kChecks,      // the model has to predict it
+  };
+
+  const char* model;  // "inception3", "resnet101", "vgg16"
+  int gpus = 0;
+  double efficiency = 0;  // images a second, over those of as many single GPUs
+  Use use = Use::kChecks;
+};
+
+// Of a host's port in those experiments.
+inline constexpr int kPublishedGbit = 25;
+
+std::vector<PublishedPoint> PublishedPoints();
+
+// The gradients of one of these models. Inception V3's are taken to be alike and spread evenly over the pass.
+std::vector<Gradient> PublishedGradients(const PublishedPoint& point);
+
+// Horovod of that time: rings over all GPUs, tensors negotiated by name in cycles of 5 ms, up to 64 MiB fused.
+TrainingStepOptions PublishedStep(const PublishedPoint& point);
+
+// The same cluster and model with another runtime.
+enum class Runtime {
+  kHorovod,             // PublishedStep
+  kLocked,              // locked schedule, planned buckets, rings over all ranks
+  kLockedHierarchical,  // the same, hierarchical
+  kLockedFp16,          // the same with an fp16 wire
+};
+
+inline constexpr Runtime kRuntimes[] = {Runtime::kHorovod, Runtime::kLocked, Runtime::kLockedHierarchical,
+                                        Runtime::kLockedFp16};
+
+constexpr const char* Name(Runtime runtime) {
+  constexpr const char* kNames[] = {"Horovod, ring", "locked, ring", "locked, hierarchical",
+                                    "locked, hierarchical, fp16"};
+  return kNames[static_cast<int>(runtime)];
+}
+
+StepResult SimulatePublished(const PublishedPoint& point, Runtime runtime);
+
+// A measured link between two hosts whose ranks drive it themselves (TCP).
+struct MeasuredLink {
+  double gbit = 0;     // Gbit/s each way of large messages that go both ways at once; 0: there is none
+  double latency = 0;  // s of a small message, from the call that sends to the call that has received
+};
+
+// The predictions to make: every model on every link with every number of ranks, each in all variants.
+struct SweepOptions {
+  std::vector<std::string> models = {"resnet50", "bert-large"};  // presets of shapes
+  std::vector<int> gbit = {25, 100, 400};                        // of a host's port to the network
+  MeasuredLink link;                                             // instead of `gbit`, if there is one
+  std::vector<int> ranks = {8, 64, 512, 4096, 16384};
+  int local_size = 8;
+  double compute = 0;         // s of forward and backward pass; 0: ModelCompute()
+  double host_bandwidth = 0;  // bytes a second between ranks of a host; 0: as measured
+};
+
+// One configuration of a step.
+struct Variant {
+  std::string name;
+  std::string group;  // of variants that are compared with each other
+  Algorithm algorithm = Algorithm::kHierarchical;
+  Coordination coordination = Coordination::kLocked;
+  Wire wire = Wire::kNone;
+};
+
+// The algorithms, the kinds of coordination, and the wire formats, each beside others that are otherwise equal.
+std::vector<Variant> Variants();
+
+// A line of a table: one number of ranks, and a result for each of Variants().
+struct SweepLine {
+  std::string model;
+  double gbit = 0;
+  int ranks = 0;
+  std::vector<StepResult> results;
+};
+
+// Seconds of compute that are assumed for a model's step.
+double ModelCompute(const std::string& model);
+
+// Errors: INVALID_ARGUMENT if there is no such model.
+absl::StatusOr<std::vector<SweepLine>> Sweep(const SweepOptions& options);
+
+// For --json and --csv: a row for each variant, and a row for each published figure with its predictions.
+std::vector<ResultRow> SweepRows(const std::vector<SweepLine>& lines);
+std::vector<ResultRow> PublishedRows();
+
+}  // namespace ronda::bench::model
+
+#endif  // RONDA_BENCH_MODEL_PREDICTIONS_H_

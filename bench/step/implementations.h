@@ -1,0 +1,57 @@
+#ifndef RONDA_BENCH_STEP_IMPLEMENTATIONS_H_
+#define RONDA_BENCH_STEP_IMPLEMENTATIONS_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "bench/harness/job.h"
+#include "bench/harness/model_shapes.h"
+#include "bench/harness/peers.h"
+#include "bench/step/step_loop.h"
+#include "bench/step/step_options.h"
+
+namespace ronda::bench {
+
+// The parts that all implementations of one measurement share. Must outlive them.
+struct StepContext {
+  const ModelShapes& model;
+  const StepLoop& loop;
+  Gradients& gradients;  // this rank's
+  Rank& rank;
+};
+
+enum class Checking { kOff, kOn };
+
+// An implementation of the steps, timed interleaved with the others. Every rank makes the same calls.
+// Thread-compatible.
+class StepImplementation {
+ public:
+  virtual ~StepImplementation() = default;
+  StepImplementation() = default;
+  StepImplementation(const StepImplementation&) = delete;
+  StepImplementation& operator=(const StepImplementation&) = delete;
+
+  // For tables: "ronda", "openmpi per tensor", "compute only".
+  virtual std::string name() const = 0;
+
+  // Ronda's setting; nullptr of a peer.
+  virtual const Setting* setting() const { return nullptr; }
+
+  // Runs a block of steps on this rank; setting up is not timed. Throws ronda::Error.
+  virtual BlockResult RunBlock(Checking checking) = 0;
+};
+
+// Computes and does not communicate.
+std::unique_ptr<StepImplementation> ComputeOnly(const StepContext& context);
+
+// Joins a job of Ronda's with `setting` for each block, so that no state of other settings is left.
+std::unique_ptr<StepImplementation> RondaWith(const Setting& setting, const StepContext& context);
+
+// Both forms of a peer: a loop over the tensors, and a flat buffer. Errors: the peer's.
+absl::StatusOr<std::vector<std::unique_ptr<StepImplementation>>> FormsOf(Peer* peer, const StepContext& context);
+
+}  // namespace ronda::bench
+
+#endif  // RONDA_BENCH_STEP_IMPLEMENTATIONS_H_
