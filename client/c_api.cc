@@ -19,14 +19,14 @@
 #include "client/arguments.h"
 #include "client/c_api_support.h"
 #include "client/stop.h"
+#include "runtime/backends/device_backends.h"
+#include "runtime/backends/job.h"
+#include "runtime/backends/read_config.h"
 #include "runtime/base/config.h"
 #include "runtime/base/group.h"
 #include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/version.h"
-#include "runtime/bootstrap/bootstrap.h"
-#include "runtime/bootstrap/device_backends.h"
-#include "runtime/bootstrap/this_host.h"
 #include "runtime/engine/run_threads.h"
 #include "runtime/engine/runtime.h"
 
@@ -73,7 +73,7 @@ absl::Status StartTimelineIfAsked(const TimelineSettings& timeline, Runtime& run
 
 absl::StatusOr<std::unique_ptr<Session>> JoinJob(const ronda_options* options) {
   RONDA_ASSIGN_OR_RETURN(const JobOptions job_options, ReadOptions(options));
-  RONDA_ASSIGN_OR_RETURN(Job job, Bootstrap(job_options.config));
+  RONDA_ASSIGN_OR_RETURN(Job job, ConnectJob(job_options.config));
   auto session = std::make_unique<Session>(Runtime::Create({.tunables = job_options.client.tunables,
                                                             .timeline_bytes = job_options.config.timeline.most_bytes},
                                                            std::move(job.topology), std::move(job.transport)),

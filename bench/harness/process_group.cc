@@ -5,9 +5,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/backends/job.h"
+#include "runtime/backends/read_config.h"
 #include "runtime/base/config.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/bootstrap/bootstrap.h"
 #include "runtime/collectives/self/self_communicator.h"
 #include "runtime/collectives/shm/shm_communicator.h"
 
@@ -30,7 +31,7 @@ absl::StatusOr<std::shared_ptr<MpiSession>> BeginMpi() {
 absl::StatusOr<Transport> ConnectAsInitDoes(const ConnectOptions& options) {
   RONDA_ASSIGN_OR_RETURN(Config config, ReadConfig(ProcessEnvironment()));
   if (!config.job.job_id.empty()) config.job.job_id += options.suffix;
-  RONDA_ASSIGN_OR_RETURN(Job job, Bootstrap(config));
+  RONDA_ASSIGN_OR_RETURN(Job job, ConnectJob(config));
   if (options.chunk_bytes > 0) job.transport.communicator->Tune({.chunk_bytes = options.chunk_bytes});
   return std::move(job.transport);
 }

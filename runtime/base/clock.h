@@ -1,12 +1,14 @@
 #ifndef RONDA_RUNTIME_BASE_CLOCK_H_
 #define RONDA_RUNTIME_BASE_CLOCK_H_
 
+#include <chrono>
+
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 
 namespace ronda {
 
-// Where deadlines and ages read the time from. Tests inject FakeClock (tests/testing/fake_clock.h).
+// The source of time for deadlines and ages. Tests inject FakeClock (tests/testing/fake_clock.h).
 //
 // Thread-safe.
 class Clock {
@@ -18,9 +20,18 @@ class Clock {
   static Clock* Real();
 };
 
+inline Clock* Clock::Real() {
+  class RealClock : public Clock {
+   public:
+    absl::Time Now() const override { return absl::Now(); }
+  };
+  static RealClock* const clock = new RealClock;
+  return clock;
+}
+
 // The time since some moment in the past, for measuring waits: unlike absl::Now() it does not jump when the machine's
 // clock is set.
-absl::Duration MonotonicTime();
+inline absl::Duration MonotonicTime() { return absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch()); }
 
 }  // namespace ronda
 

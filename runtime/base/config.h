@@ -1,17 +1,58 @@
 #ifndef RONDA_RUNTIME_BASE_CONFIG_H_
 #define RONDA_RUNTIME_BASE_CONFIG_H_
 
+#include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "runtime/base/environment.h"
-#include "runtime/base/job_environment.h"
 #include "runtime/base/logging.h"
 
 namespace ronda {
+
+inline constexpr size_t kMaxJobIdLength = 64;
+
+// Whether `id` can name a job: 1 to 64 letters, digits, '-', '_' or '.', not beginning with '.'. A job's id becomes
+// part of file names under /dev/shm, and it comes from the environment or from the network.
+inline bool IsValidJobId(absl::string_view id) {
+  if (id.empty() || id.size() > kMaxJobIdLength || id.front() == '.') return false;
+  return std::all_of(id.begin(), id.end(),
+                     [](unsigned char c) { return absl::ascii_isalnum(c) || c == '-' || c == '_' || c == '.'; });
+}
+
+// How MPI gets into a job.
+struct MpiEnvironment {
+  // Whose launcher has started this process, and so which library's MPI_Init finds the other ranks.
+  enum class Launcher { kNone, kOpenMpi, kMpich } launcher = Launcher::kNone;
+  // kAutomatic: if ranks are on several hosts, or cannot meet otherwise.
+  enum class Use { kAutomatic, kNever, kAlways } use = Use::kAutomatic;
+  std::string plugin;  // the plugin's path; empty: to be looked for
+
+  bool IsUsable() const { return use != Use::kNever && (launcher != Launcher::kNone || !plugin.empty()); }
+};
+
+// How the ranks of this job find each other, as the environment says it.
+struct JobEnvironment {
+  int rank = 0;
+  int size = 1;
+  std::optional<int> local_rank;
+  std::optional<int> local_size;
+  std::optional<int> cross_rank;
+  std::optional<int> cross_size;
+  std::string job_id;          // the same on every rank, and no other job's: names the shared memory
+  std::string job_secret;      // set by rondarun or the user; proves membership on control connections
+  std::string master_address;  // where rank 0 listens; empty: the ranks meet by job id or MPI
+  int master_port = 0;
+  MpiEnvironment mpi;
+  std::string source;  // "rondarun", "torchrun-style variables", "single process", for messages
+
+  // As far as the launcher says; true if it does not.
+  bool IsOnOneHost() const { return local_size.value_or(size) == size && cross_size.value_or(1) == 1; }
+};
 
 // How the runtime behaves. Rank 0's hold for the job, but for start_timeout.
 struct Tunables {
@@ -67,10 +108,6 @@ struct Config {
                         // "hierarchical-tcp"; empty: the best one that can
   LogLevel log_level = LogLevel::kWarning;
 };
-
-// Reads RONDA_* and what the launcher of this process has set (see docs/configuration.md).
-// Errors: INVALID_ARGUMENT that names the variable, its value, and what it should look like.
-absl::StatusOr<Config> ReadConfig(const EnvironmentReader& environment);
 
 }  // namespace ronda
 

@@ -1,8 +1,42 @@
 #include "runtime/base/environment.h"
 
 #include <cstdlib>
+#include <limits>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "runtime/base/status_macros.h"
 
 namespace ronda {
+namespace {
+
+// Enough to recognise a value; the rest of a nonsensical one only hides the message.
+constexpr size_t kShownValueLength = 80;
+
+struct ByteUnit {
+  absl::string_view suffix;
+  int64_t bytes;
+};
+
+constexpr ByteUnit kByteUnits[] = {{"KiB", int64_t{1} << 10}, {"MiB", int64_t{1} << 20}, {"GiB", int64_t{1} << 30}};
+
+std::optional<int64_t> ParseBytes(absl::string_view text) {
+  int64_t unit = 1;
+  for (const ByteUnit& candidate : kByteUnits) {
+    if (absl::ConsumeSuffix(&text, candidate.suffix)) {
+      unit = candidate.bytes;
+      break;
+    }
+  }
+  int64_t count = 0;
+  if (!absl::SimpleAtoi(text, &count) || count < 0) return std::nullopt;
+  if (count > std::numeric_limits<int64_t>::max() / unit) return std::nullopt;
+  return count * unit;
+}
+
+}  // namespace
 
 EnvironmentReader ProcessEnvironment() {
   return [](const char* name) -> std::optional<std::string> {
@@ -10,6 +44,68 @@ EnvironmentReader ProcessEnvironment() {
     if (value == nullptr) return std::nullopt;
     return value;
   };
+}
+
+absl::Status InvalidVariable(absl::string_view name, absl::string_view value, absl::string_view expectation) {
+  const absl::string_view ellipsis = value.size() > kShownValueLength ? "..." : "";
+  const std::string shown = absl::CHexEscape(value.substr(0, kShownValueLength));
+  return absl::InvalidArgumentError(absl::StrCat(name, "=\"", shown, ellipsis, "\": should be ", expectation));
+}
+
+absl::Status EnvironmentVariables::ReadInteger(const char* name, IntegerRange range, int64_t* value) const {
+  const std::optional<std::string> text = Get(name);
+  if (!text) return absl::OkStatus();
+  int64_t parsed = 0;
+  if (!absl::SimpleAtoi(*text, &parsed) || parsed < range.min || parsed > range.max) {
+    return InvalidVariable(name, *text, absl::StrCat("an integer from ", range.min, " to ", range.max));
+  }
+  *value = parsed;
+  return absl::OkStatus();
+}
+
+absl::Status EnvironmentVariables::ReadInteger(const char* name, IntegerRange range, std::optional<int>* value) const {
+  if (!IsSet(name)) return absl::OkStatus();
+  int64_t parsed = 0;
+  RONDA_RETURN_IF_ERROR(ReadInteger(name, range, &parsed));
+  *value = static_cast<int>(parsed);
+  return absl::OkStatus();
+}
+
+absl::Status EnvironmentVariables::ReadSwitch(const char* name, std::optional<bool>* value) const {
+  const std::optional<std::string> text = Get(name);
+  if (!text) return absl::OkStatus();
+  if (*text != "0" && *text != "1") return InvalidVariable(name, *text, "0 or 1");
+  *value = *text == "1";
+  return absl::OkStatus();
+}
+
+absl::Status EnvironmentVariables::ReadText(const char* name, absl::string_view expectation, std::string* value) const {
+  const std::optional<std::string> text = Get(name);
+  if (!text) return absl::OkStatus();
+  if (text->empty()) return InvalidVariable(name, *text, expectation);
+  *value = *text;
+  return absl::OkStatus();
+}
+
+absl::Status EnvironmentVariables::ReadBytes(const char* name, size_t* value) const {
+  const std::optional<std::string> text = Get(name);
+  if (!text) return absl::OkStatus();
+  const std::optional<int64_t> bytes = ParseBytes(*text);
+  if (!bytes) return InvalidVariable(name, *text, "a number of bytes, such as 67108864, 65536KiB or 64MiB");
+  *value = static_cast<size_t>(*bytes);
+  return absl::OkStatus();
+}
+
+absl::Status EnvironmentVariables::ReadDuration(const char* name, const DurationRange& range,
+                                                absl::Duration* value) const {
+  const std::optional<std::string> text = Get(name);
+  if (!text) return absl::OkStatus();
+  absl::Duration parsed;
+  if (!absl::ParseDuration(*text, &parsed) || parsed < range.min || parsed > range.max) {
+    return InvalidVariable(name, *text, range.expectation);
+  }
+  *value = parsed;
+  return absl::OkStatus();
 }
 
 }  // namespace ronda

@@ -1,9 +1,15 @@
 #ifndef RONDA_RUNTIME_BASE_ENVIRONMENT_H_
 #define RONDA_RUNTIME_BASE_ENVIRONMENT_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 
 namespace ronda {
 
@@ -12,6 +18,52 @@ using EnvironmentReader = std::function<std::optional<std::string>(const char* n
 
 // The environment of this process.
 EnvironmentReader ProcessEnvironment();
+
+struct IntegerRange {
+  int64_t min = 0;
+  int64_t max = 0;
+};
+
+struct DurationRange {
+  absl::Duration min = absl::ZeroDuration();
+  absl::Duration max = absl::InfiniteDuration();
+  absl::string_view expectation;  // what a value should look like, for messages
+};
+
+// The error of a variable whose value is not what it should be: "RONDA_RANK="x": should be ...".
+absl::Status InvalidVariable(absl::string_view name, absl::string_view value, absl::string_view expectation);
+
+// Typed access to environment variables. Each Read* leaves its target alone if the variable is unset, so that the
+// target's value is the default. A variable that is set but empty is set.
+//
+// Thread-compatible; keeps a reference to the environment.
+//
+// Errors: INVALID_ARGUMENT that names the variable, its value and what it should look like.
+class EnvironmentVariables {
+ public:
+  explicit EnvironmentVariables(const EnvironmentReader& environment) : environment_(environment) {}
+
+  bool IsSet(const char* name) const { return environment_(name).has_value(); }
+  std::optional<std::string> Get(const char* name) const { return environment_(name); }
+
+  absl::Status ReadInteger(const char* name, IntegerRange range, int64_t* value) const;
+  absl::Status ReadInteger(const char* name, IntegerRange range, std::optional<int>* value) const;
+
+  // "0" or "1".
+  absl::Status ReadSwitch(const char* name, std::optional<bool>* value) const;
+
+  // `expectation` says what the variable should be, as it must not be empty.
+  absl::Status ReadText(const char* name, absl::string_view expectation, std::string* value) const;
+
+  // A number of bytes, alone or with KiB, MiB or GiB behind it.
+  absl::Status ReadBytes(const char* name, size_t* value) const;
+
+  // A duration as absl::ParseDuration reads it: "1ms", "1.5h", "inf".
+  absl::Status ReadDuration(const char* name, const DurationRange& range, absl::Duration* value) const;
+
+ private:
+  const EnvironmentReader& environment_;
+};
 
 }  // namespace ronda
 

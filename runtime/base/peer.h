@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -27,6 +28,31 @@ inline std::string ToString(const Peer& peer) {
 inline absl::Status Attribute(const absl::Status& failure, const Peer& peer) {
   return absl::Status(failure.code(), absl::StrCat(ToString(peer), ": ", failure.message()));
 }
+
+// "rank 3", "ranks 1, 3"; of many the first, "ranks 1, 2, 3 and 40 more": enough to see the pattern.
+std::string NameRanks(const std::vector<RankId>& ranks);
+
+// Where a rank stands in the job. Ranks on one host form the local group; ranks with the same local rank on different
+// hosts form the cross group.
+struct Topology {
+  RankId rank = 0;
+  int size = 1;
+  int local_rank = 0;
+  int local_size = 1;
+  int cross_rank = 0;
+  int cross_size = 1;
+  std::string hostname = "localhost";
+};
+
+// The name of this host, for messages; "localhost" if it has none.
+std::string HostName();
+
+// Of the running kernel, which containers share: another one after every start of the machine; empty if there is none.
+std::string BootId();
+
+// Equal for two processes if they can share memory and see each other's pids: the running kernel, its /dev/shm and the
+// pid namespace. Containers of one machine that share neither count as different hosts.
+std::string HostId();
 
 }  // namespace ronda
 

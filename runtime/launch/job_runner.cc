@@ -18,9 +18,8 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/peer.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/bootstrap/network_interface.h"
-#include "runtime/bootstrap/this_host.h"
 #include "runtime/launch/options/arguments.h"
 #include "runtime/launch/options/local_host.h"
 #include "runtime/launch/output/output_sinks.h"
@@ -28,6 +27,7 @@
 #include "runtime/launch/supervise/job_report.h"
 #include "runtime/launch/supervise/poll_set.h"
 #include "runtime/launch/supervise/supervisor.h"
+#include "runtime/net/endpoint.h"
 
 namespace ronda {
 namespace {

@@ -19,7 +19,6 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/base/types.h"
 #include "runtime/base/version.h"
-#include "runtime/bootstrap/network_interface.h"
 #include "runtime/launch/options/launch_options.h"
 #include "runtime/launch/options/local_host.h"
 #include "runtime/launch/output/output_sinks.h"
@@ -28,6 +27,7 @@
 #include "runtime/launch/supervise/job_part.h"
 #include "runtime/launch/supervise/poll_set.h"
 #include "runtime/launch/supervise/supervisor.h"
+#include "runtime/net/endpoint.h"
 
 namespace ronda {
 namespace {

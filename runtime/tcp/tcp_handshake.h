@@ -20,7 +20,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "runtime/base/types.h"
-#include "runtime/control/rendezvous/secret_proof.h"
+#include "runtime/net/proof.h"
 
 namespace ronda {
 

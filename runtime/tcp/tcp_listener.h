@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "runtime/base/unique_fd.h"
-#include "runtime/control/rendezvous/endpoint.h"
+#include "runtime/net/endpoint.h"
 
 namespace ronda {
 

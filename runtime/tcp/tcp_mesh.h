@@ -12,7 +12,7 @@
 #include "runtime/base/peer.h"
 #include "runtime/base/types.h"
 #include "runtime/collectives/messages/point_to_point.h"
-#include "runtime/control/rendezvous/endpoint.h"
+#include "runtime/net/endpoint.h"
 #include "runtime/tcp/tcp_handshake.h"
 #include "runtime/tcp/tcp_listener.h"
 

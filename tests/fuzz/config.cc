@@ -1,4 +1,5 @@
 // The environment, a variable a line.
+#include "runtime/backends/read_config.h"
 #include "runtime/base/config.h"
 
 #include <map>

@@ -1,6 +1,7 @@
 // What rank 0 and the joining ranks believe of each other's messages when they come together over the network.
-#include "runtime/control/rendezvous/rendezvous_codec.h"
-#include "runtime/control/rendezvous/rendezvous_table.h"
+#include "runtime/rendezvous/rank_facts.h"
+#include "runtime/rendezvous/rendezvous_codec.h"
+#include "runtime/rendezvous/rendezvous_table.h"
 #include "tests/fuzz/fuzz_input.h"
 
 namespace ronda::fuzz {

@@ -13,8 +13,9 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/backends/job.h"
+#include "runtime/backends/read_config.h"
 #include "runtime/base/config.h"
-#include "runtime/bootstrap/bootstrap.h"
 #include "runtime/collectives/hierarchical/hierarchical_communicator.h"
 #include "tests/conformance/one_rank.h"
 #include "tests/hosts/hosts_suite.h"
@@ -55,7 +56,7 @@ HostMap HostsOfAll(const Job& job) {
 void Conform() {
   const absl::StatusOr<Config> config = ReadConfig(ProcessEnvironment());
   ASSERT_TRUE(config.ok()) << config.status();
-  absl::StatusOr<Job> job = Bootstrap(*config);
+  absl::StatusOr<Job> job = ConnectJob(*config);
   ASSERT_TRUE(job.ok()) << job.status();
   Communicator& communicator = *job->transport.communicator;
   const uint64_t seed = std::strtoull(std::getenv(kSeedVariable), nullptr, 10);

@@ -12,7 +12,6 @@
 #include "runtime/collectives/inprocess/in_process_communicator.h"
 #include "runtime/collectives/nccl/nccl_communicator.h"
 #include "runtime/collectives/staged/staged_communicator.h"
-#include "runtime/control/inprocess/in_process_control_plane.h"
 #include "runtime/control/inprocess/in_process_job.h"
 #include "runtime/cuda/device.h"
 #include "tests/testing/fake_cuda/fake_cuda.h"

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/bootstrap/device_hierarchy.h"
+#include "runtime/backends/device_hierarchy.h"
 #include "runtime/collectives/host_map.h"
 #include "runtime/collectives/transport.h"
 

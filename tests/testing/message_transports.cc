@@ -19,7 +19,6 @@
 #include "runtime/collectives/hierarchical/hierarchical_communicator.h"
 #include "runtime/collectives/messages/message_communicator.h"
 #include "runtime/collectives/shm/shm_communicator.h"
-#include "runtime/control/inprocess/in_process_control_plane.h"
 #include "runtime/control/inprocess/in_process_job.h"
 #include "runtime/shm/shm_world.h"
 #include "tests/testing/fakes.h"

@@ -12,7 +12,7 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/collectives/communicator.h"
 #include "runtime/collectives/reduce_arithmetic.h"
-#include "runtime/control/inprocess/in_process_control_plane.h"
+#include "runtime/control/inprocess/in_process_job.h"
 
 namespace ronda {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/control/grpc/control_client.h"
+#include "runtime/control/grpc/grpc_streams.h"
 #include "runtime/control/tree/control_core.h"
 
 namespace ronda {

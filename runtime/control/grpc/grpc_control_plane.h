@@ -11,10 +11,10 @@
 #include "absl/time/time.h"
 #include "runtime/base/peer.h"
 #include "runtime/control/control_plane.h"
-#include "runtime/control/grpc/control_server.h"
-#include "runtime/control/rendezvous/endpoint.h"
-#include "runtime/control/tree/control_tree.h"
+#include "runtime/control/grpc/grpc_streams.h"
+#include "runtime/control/tree/control_node.h"
 #include "runtime/monitor/flight_recorder.h"
+#include "runtime/net/endpoint.h"
 
 namespace ronda {
 

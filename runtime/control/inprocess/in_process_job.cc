@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda {
@@ -160,5 +161,10 @@ void InProcessJob::WakeAllLocked() {
 }
 
 Peer InProcessJob::PeerOf(RankId rank) const { return {.rank = rank, .host = options_.hostname, .pid = getpid()}; }
+
+absl::Status InProcessControlPlane::Broadcast(absl::string_view payload) {
+  RONDA_CHECK(rank_ == kCoordinatorRank);
+  return job_->Broadcast(payload);
+}
 
 }  // namespace ronda

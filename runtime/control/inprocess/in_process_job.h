@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -100,6 +101,26 @@ class InProcessJob {
   uint64_t called_off_ ABSL_GUARDED_BY(mu_) = 0;     // the highest schedule that has been
   absl::Status meeting_error_ ABSL_GUARDED_BY(mu_);  // of the first meeting that did not come about; no other will
   std::map<uint64_t, Meeting> meetings_ ABSL_GUARDED_BY(mu_);  // that have not ended, by number
+};
+
+// The control plane of one rank of an InProcessJob. Thread-safe, as the job is.
+class InProcessControlPlane : public ControlPlane {
+ public:
+  InProcessControlPlane(std::shared_ptr<InProcessJob> job, RankId rank) : job_(std::move(job)), rank_(rank) {}
+
+  absl::Status SendToCoordinator(absl::string_view payload) override { return job_->SendToCoordinator(rank_, payload); }
+  absl::Status Broadcast(absl::string_view payload) override;
+  absl::StatusOr<Inbox> Receive() override { return job_->Receive(rank_); }
+  void Wait(absl::Time deadline) override { job_->Wait(rank_, deadline); }
+  void Wake() override { job_->Wake(rank_); }
+  void CallOff(uint64_t schedule) override { job_->CallOff(schedule); }
+  void Fail(const absl::Status& failure) override { job_->Fail(rank_, failure); }
+  absl::Status failure() const override { return job_->failure(); }
+  void Depart() override { job_->Depart(rank_); }
+
+ private:
+  const std::shared_ptr<InProcessJob> job_;
+  const RankId rank_;
 };
 
 }  // namespace ronda

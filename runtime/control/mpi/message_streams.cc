@@ -44,7 +44,7 @@ struct MessageStreams::Stream final : ControlStream {
   MessageStreams& streams;
   const Side side;
   std::shared_ptr<ControlStreamOwner> owner;  // constant from Open on
-  ParcelLink link;
+  FrameLink link;
   int unwritten = 0;          // pieces
   bool is_ending = false;     // End has been called
   bool has_end_gone = false;  // and the other end will hear it

@@ -14,8 +14,8 @@
 #include "runtime/base/mutex.h"
 #include "runtime/base/types.h"
 #include "runtime/collectives/messages/point_to_point.h"
-#include "runtime/control/mpi/parcel_link.h"
-#include "runtime/control/tree/control_stream.h"
+#include "runtime/control/mpi/frame_link.h"
+#include "runtime/control/tree/frame_stream.h"
 
 namespace ronda {
 

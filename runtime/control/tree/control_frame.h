@@ -1,13 +1,14 @@
-// What ranks say to each other over a stream of the control plane. See proto/ronda/v1/control.proto, field by field.
 #ifndef RONDA_RUNTIME_CONTROL_TREE_CONTROL_FRAME_H_
 #define RONDA_RUNTIME_CONTROL_TREE_CONTROL_FRAME_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -16,6 +17,45 @@
 #include "runtime/monitor/flight_recorder.h"
 
 namespace ronda {
+
+// The same message from each of several ranks.
+struct SharedReport {
+  std::string payload;
+  std::vector<RankId> ranks;
+
+  friend bool operator==(const SharedReport&, const SharedReport&) = default;
+};
+
+// Reports that wait to travel on to rank 0. Equal ones become one, with the ranks it is from: in a step that all ranks
+// report alike, a relay passes on one message, however many ranks are below it.
+//
+// Of two reports from one rank, the later one is never put before or into one that holds the earlier.
+//
+// Thread-compatible.
+class ReportBatch {
+ public:
+  // REQUIRES: no rank comes twice in `report`.
+  void Add(SharedReport report);
+
+  bool empty() const { return reports_.empty(); }
+
+  // The oldest reports, each with its ranks in ascending order: as many as have at most `max_bytes` of payload
+  // together, but one at least. Empty if there are none.
+  std::vector<SharedReport> Take(size_t max_bytes);
+
+ private:
+  uint64_t next_number() const { return first_number_ + reports_.size(); }
+  // The first of all reports that may hold another one from `ranks`.
+  uint64_t Earliest(const std::vector<RankId>& ranks) const;
+  SharedReport PopFront();
+
+  std::deque<SharedReport> reports_;  // numbered; a deque, so that their payloads stay where they are
+  uint64_t first_number_ = 0;         // of reports_.front()
+  absl::flat_hash_map<RankId, uint64_t> last_of_rank_;
+  absl::flat_hash_map<absl::string_view, uint64_t> last_of_payload_;  // keys lie in reports_
+};
+
+// What ranks say to each other over a stream of the control plane. See proto/ronda/v1/control.proto, field by field.
 
 // Longest message that a rank may send, and longest frame.
 inline constexpr size_t kMaxControlPayload = size_t{1} << 30;

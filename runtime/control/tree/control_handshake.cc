@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/control/rendezvous/secret_proof.h"
+#include "runtime/net/proof.h"
 
 namespace ronda {
 namespace {

@@ -1,9 +1,11 @@
 #ifndef RONDA_RUNTIME_CONTROL_TREE_CONTROL_NODE_H_
 #define RONDA_RUNTIME_CONTROL_TREE_CONTROL_NODE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "runtime/base/peer.h"
+#include "runtime/base/types.h"
 #include "runtime/control/control_plane.h"
 #include "runtime/control/tree/act_relay.h"
 #include "runtime/control/tree/control_frame.h"
@@ -21,6 +24,80 @@
 #include "runtime/monitor/flight_recorder.h"
 
 namespace ronda {
+
+// Who relays for whom.
+
+// Most children of a rank: up to 65 ranks are rank 0 and its children.
+inline constexpr int kControlFanOut = 64;
+
+// Ranks form a tree in which rank r's parent is (r - 1) / fan_out. So parents have lower numbers than their children,
+// and the children of a rank are consecutive.
+struct ControlTree {
+  int size = 1;  // of the job
+  int fan_out = kControlFanOut;
+
+  // REQUIRES: `rank` is not 0.
+  RankId Parent(RankId rank) const { return (rank - 1) / fan_out; }
+
+  std::vector<RankId> Children(RankId rank) const {
+    std::vector<RankId> children;
+    const RankId first = rank * fan_out + 1;
+    for (RankId child = first; child < std::min(first + fan_out, size); ++child) children.push_back(child);
+    return children;
+  }
+
+  // Whether `rank` is `top`, or reaches rank 0 through it.
+  bool IsWithin(RankId rank, RankId top) const {
+    while (rank > top) rank = Parent(rank);
+    return rank == top;
+  }
+};
+
+inline RankId ControlParent(RankId rank) { return ControlTree{}.Parent(rank); }
+inline bool HasControlChildren(RankId rank, int size) { return rank * kControlFanOut + 1 < size; }
+
+// Spreads what ranks did last, so that a report of a late rank can say it on any host: up the tree to rank 0, and down
+// again to everybody. Only an act that nothing has followed for a while travels, and only once: ranks that work cause
+// no traffic, and idle ones neither.
+//
+// Ages travel, because hosts' clocks differ. Thread-compatible.
+class EventRelay {
+ public:
+  struct Options {
+    RankId rank = 0;
+    std::vector<Peer> peers;               // by rank
+    absl::Duration standstill;             // after which an act is worth telling
+    std::shared_ptr<FlightBoard> flights;  // nullptr: there is nothing to tell, nor anywhere to note it
+  };
+
+  explicit EventRelay(Options options) : options_(std::move(options)) {}
+
+  // Acts that have come from a child, and from the parent.
+  void TakeFromBelow(const std::vector<Act>& acts, FlightTime now);
+  void TakeFromAbove(const std::vector<Act>& acts, FlightTime now);
+
+  // What there is to tell since the last time: to the parent; and to the children, all of them the same.
+  struct News {
+    std::vector<Act> up;
+    std::vector<Act> down;
+  };
+  News Take(FlightTime now);
+
+ private:
+  struct Timed {
+    Act act;  // its age counts from `at`
+    FlightTime at;
+  };
+
+  static std::vector<Act> TakeAged(std::vector<Timed>& acts, FlightTime now);
+  void LookAtOwn(FlightTime now);
+  void Note(const Act& act, FlightTime now);
+
+  const Options options_;
+  std::optional<FlightTime> last_told_;  // when this rank's act happened that was told last
+  std::vector<Timed> up_;
+  std::vector<Timed> down_;
+};
 
 // One rank's place in the tree of the control plane: what it makes of its neighbours' frames, of their silence and
 // their end, and what it has to tell them. A neighbour is a rank's parent or one of its children.
@@ -126,7 +203,7 @@ class ControlNode {
 
   const Options options_;
   std::map<RankId, Link> links_;
-  ActRelay acts_;
+  EventRelay acts_;
   ReportBatch reports_;  // that go up
   ControlPlane::Inbox inbox_;
   uint64_t called_off_ = 0;  // the highest schedule that has been

@@ -12,7 +12,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/bootstrap/network_interface.h"
 #include "runtime/launch/options/hosts.h"
 #include "runtime/launch/options/shell_words.h"
 #include "runtime/launch/plan/launch_plan.h"
@@ -20,6 +19,7 @@
 #include "runtime/launch/plan/ssh_plan.h"
 #include "runtime/launch/supervise/mpirun_part.h"
 #include "runtime/launch/supervise/supervisor.h"
+#include "runtime/net/endpoint.h"
 
 namespace ronda {
 namespace {

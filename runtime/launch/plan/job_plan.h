@@ -10,12 +10,12 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "runtime/base/types.h"
-#include "runtime/bootstrap/network_interface.h"
 #include "runtime/launch/options/launch_options.h"
 #include "runtime/launch/plan/launch_plan.h"
 #include "runtime/launch/supervise/job_part.h"
 #include "runtime/launch/supervise/shutdown_schedule.h"
 #include "runtime/launch/supervise/supervisor.h"
+#include "runtime/net/endpoint.h"
 
 namespace ronda {
 

@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "runtime/control/topology.h"
+#include "runtime/base/peer.h"
 #include "runtime/launch/options/hosts.h"
 #include "runtime/launch/options/launch_options.h"
 #include "runtime/launch/options/local_host.h"

@@ -30,10 +30,10 @@
 #include "absl/time/clock.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/version.h"
-#include "runtime/bootstrap/network_interface.h"
 #include "runtime/collectives/nccl/nccl_library.h"
 #include "runtime/launch/options/local_host.h"
 #include "runtime/launch/plan/mpirun_command.h"
+#include "runtime/net/endpoint.h"
 
 namespace ronda {
 namespace {

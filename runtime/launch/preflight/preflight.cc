@@ -23,6 +23,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "runtime/backends/read_config.h"
 #include "runtime/base/config.h"
 #include "runtime/base/environment.h"
 #include "runtime/base/status_macros.h"

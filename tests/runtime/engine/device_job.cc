@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "runtime/backends/device_backends.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/bootstrap/device_backends.h"
 #include "tests/runtime/engine/job.h"
 #include "tests/testing/backends.h"
 #include "tests/testing/fake_nccl/load_fake_nccl.h"

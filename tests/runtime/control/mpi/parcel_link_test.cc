@@ -1,4 +1,4 @@
-#include "runtime/control/mpi/parcel_link.h"
+#include "runtime/control/mpi/frame_link.h"
 
 #include <gmock/gmock.h>
 
@@ -17,7 +17,7 @@ namespace {
 using ::testing::HasSubstr;
 
 // The next parcel at `to`; `from` moves too, as what is long goes only while its sender looks.
-absl::StatusOr<Parcel> Transfer(ParcelLink& from, ParcelLink& to) {
+absl::StatusOr<Parcel> Transfer(FrameLink& from, FrameLink& to) {
   for (;;) {
     const absl::StatusOr<std::optional<Parcel::Kind>> sent = from.TakeSent();
     if (!sent.ok()) return sent.status();
@@ -30,8 +30,8 @@ absl::StatusOr<Parcel> Transfer(ParcelLink& from, ParcelLink& to) {
 TEST(ParcelLinkTest, ParcelsOfAnyLengthArriveInOrder) {
   for (uint64_t seed = 0; seed < 10; ++seed) {
     const auto ends = ConnectFakeMessages(2, seed);
-    ParcelLink left(*ends[0], 1);
-    ParcelLink right(*ends[1], 0);
+    FrameLink left(*ends[0], 1);
+    FrameLink right(*ends[1], 0);
     ASSERT_TRUE(right.Listen().ok());
     std::vector<std::string> contents;
     for (const size_t bytes : {0UL, 1UL, 247UL, 248UL, 249UL, 5000UL, 3UL, kControlPieceBytes}) {
@@ -49,8 +49,8 @@ TEST(ParcelLinkTest, ParcelsOfAnyLengthArriveInOrder) {
 
 TEST(ParcelLinkTest, NothingIsUnderWayOnceTheEndHasCome) {
   const auto ends = ConnectFakeMessages(2, /*seed=*/1);
-  ParcelLink left(*ends[0], 1);
-  ParcelLink right(*ends[1], 0);
+  FrameLink left(*ends[0], 1);
+  FrameLink right(*ends[1], 0);
   ASSERT_TRUE(right.Listen().ok());
   ASSERT_TRUE(left.Send({.kind = Parcel::Kind::kOpen}).ok());
   ASSERT_TRUE(left.Send({.kind = Parcel::Kind::kEnd, .content = "why"}).ok());
@@ -72,7 +72,7 @@ struct BadCard {
 // A card is a kind, a length and 248 bytes, whoever sends it.
 absl::Status ReceiveCard(const BadCard& card) {
   const auto ends = ConnectFakeMessages(2, /*seed=*/1);
-  ParcelLink right(*ends[1], 0);
+  FrameLink right(*ends[1], 0);
   absl::Status status = right.Listen();
   char bytes[256] = {};
   std::memcpy(bytes, &card, sizeof(card));

@@ -22,7 +22,7 @@ struct Relay {
   }
 
   std::shared_ptr<FlightBoard> board = std::make_shared<FlightBoard>(4);
-  ActRelay relay;
+  EventRelay relay;
 };
 
 void Record(const Relay& at, RankId rank, const std::string& name, FlightTime time) {
@@ -33,7 +33,7 @@ TEST(ActRelayTest, ActThatNothingFollowsTravelsUpOnce) {
   Relay leaf(3);
   Record(leaf, 3, "a", kBegin);
   EXPECT_TRUE(leaf.relay.Take(kBegin + kStandstill / 2).up.empty());
-  const ActRelay::News news = leaf.relay.Take(kBegin + 2 * kStandstill);
+  const EventRelay::News news = leaf.relay.Take(kBegin + 2 * kStandstill);
   ASSERT_EQ(news.up.size(), 1U);
   EXPECT_TRUE(news.down.empty());
   EXPECT_EQ(news.up[0].rank, 3);
@@ -55,7 +55,7 @@ TEST(ActRelayTest, BusyRankTellsNothing) {
 TEST(ActRelayTest, RankZeroTellsItsOwnToAll) {
   Relay root(0);
   Record(root, 0, "a", kBegin);
-  const ActRelay::News news = root.relay.Take(kBegin + kStandstill);
+  const EventRelay::News news = root.relay.Take(kBegin + kStandstill);
   EXPECT_TRUE(news.up.empty());
   ASSERT_EQ(news.down.size(), 1U);
   EXPECT_EQ(news.down[0].rank, 0);
@@ -65,14 +65,14 @@ TEST(ActRelayTest, ActsFromBelowGoUpAndComeBackDownGrowingOlder) {
   const Act act = {.rank = 3, .kind = FlightKind::kWaiting, .name = "a", .bytes = 8, .age = absl::Seconds(5)};
   Relay inner(1);
   inner.relay.TakeFromBelow({act}, kBegin);
-  const ActRelay::News up = inner.relay.Take(kBegin + absl::Seconds(1));
+  const EventRelay::News up = inner.relay.Take(kBegin + absl::Seconds(1));
   ASSERT_EQ(up.up.size(), 1U);
   EXPECT_TRUE(up.down.empty());
   EXPECT_EQ(up.up[0].age, absl::Seconds(6));
 
   Relay root(0);
   root.relay.TakeFromBelow(up.up, kBegin);
-  const ActRelay::News down = root.relay.Take(kBegin);
+  const EventRelay::News down = root.relay.Take(kBegin);
   EXPECT_TRUE(down.up.empty());
   ASSERT_EQ(down.down.size(), 1U);
   const std::optional<FlightEvent> noted = root.board->Of(3).Last();
@@ -97,7 +97,7 @@ TEST(ActRelayTest, ActsOfRanksOnThisHostAreNotNoted) {
 }
 
 TEST(ActRelayTest, WithoutABoardActsAreOnlyPassedOn) {
-  ActRelay relay({.rank = 1, .peers = Relay::Peers(), .standstill = kStandstill});
+  EventRelay relay({.rank = 1, .peers = Relay::Peers(), .standstill = kStandstill});
   relay.TakeFromAbove({{.rank = 2}}, kBegin);
   EXPECT_EQ(relay.Take(kBegin).down.size(), 1U);
 }

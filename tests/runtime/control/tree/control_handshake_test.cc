@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "runtime/control/rendezvous/secret_proof.h"
+#include "runtime/net/proof.h"
 
 namespace ronda {
 namespace {

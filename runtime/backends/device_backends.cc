@@ -1,0 +1,216 @@
+#include "runtime/backends/device_backends.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "runtime/backends/device_hierarchy.h"
+#include "runtime/base/logging.h"
+#include "runtime/base/peer.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/collectives/nccl/nccl_communicator.h"
+#include "runtime/collectives/staged/staged_communicator.h"
+#include "runtime/cuda/device.h"
+
+namespace ronda {
+namespace {
+
+constexpr char kSeparator = '\t';
+
+std::vector<RankId> AllRanks(const DeviceSituation& situation) {
+  std::vector<RankId> ranks(situation.facts.size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+const DeviceFacts& FactsOf(const DeviceSituation& situation, RankId rank) {
+  return situation.facts[static_cast<size_t>(rank)];
+}
+
+// Two of the ranks whose devices are one, or nullopt: for NCCL, or in truth (in containers, say, whose names differ, so
+// that NCCL would let them, and its kernels wait for each other).
+std::optional<std::pair<RankId, RankId>> RanksThatShare(const DeviceSituation& situation, absl::Span<const RankId> ranks) {
+  std::map<std::pair<absl::string_view, absl::string_view>, RankId> rank_of_place;
+  std::map<absl::string_view, RankId> rank_of_uuid;
+  for (const RankId rank : ranks) {
+    const DeviceFacts& facts = FactsOf(situation, rank);
+    const auto [there, is_new_place] = rank_of_place.try_emplace({facts.host, facts.pci_bus}, rank);
+    if (!is_new_place) return std::pair(there->second, rank);
+    if (facts.uuid.empty()) continue;
+    const auto [same, is_new_device] = rank_of_uuid.try_emplace(facts.uuid, rank);
+    if (!is_new_device) return std::pair(same->second, rank);
+  }
+  return std::nullopt;
+}
+
+// Why the ranks cannot use NCCL together; empty if they can.
+std::string ObjectionToNccl(const DeviceSituation& situation, absl::Span<const RankId> ranks) {
+  if (const auto sharing = RanksThatShare(situation, ranks)) {
+    return absl::StrCat("ranks ", sharing->first, " and ", sharing->second,
+                        " share a GPU, which NCCL does not let them");
+  }
+  const RankId first = ranks.front();
+  for (const RankId rank : ranks) {
+    const DeviceFacts& facts = FactsOf(situation, rank);
+    if (facts.nccl.empty()) return absl::StrCat("rank ", rank, ": ", facts.why_no_nccl);
+    if (facts.nccl == FactsOf(situation, first).nccl) continue;
+    return absl::StrCat("rank ", first, " has NCCL ", FactsOf(situation, first).nccl, ", rank ", rank, " has ", facts.nccl);
+  }
+  return "";
+}
+
+// Why there is nothing for two levels; empty if there is.
+std::string ObjectionToLevels(const DeviceSituation& situation) {
+  if (situation.hosts == nullptr) {
+    return "the ranks are on one host, or RONDA_BACKEND is not hierarchical";
+  }
+  return SizesOf(*situation.hosts).most > 1 ? "" : "no host has more than one rank";
+}
+
+// Why the ranks of some host cannot use NCCL together; empty if those of all can.
+std::string ObjectionToNcclOnHosts(const DeviceSituation& situation) {
+  for (const std::vector<RankId>& host : situation.hosts->hosts) {
+    std::string objection = ObjectionToNccl(situation, host);
+    if (!objection.empty()) return objection;
+  }
+  return "";
+}
+
+absl::StatusOr<std::string> MeritUnless(std::string objection, absl::string_view merit) {
+  if (!objection.empty()) return absl::FailedPreconditionError(objection);
+  return std::string(merit);
+}
+
+absl::StatusOr<DeviceTransport> ConnectHierarchy(const DeviceSupport::Request& request, const NcclLoader& nccl,
+                                                 DeviceHierarchyOptions::Across across) {
+  RONDA_ASSIGN_OR_RETURN(std::shared_ptr<const NcclLibrary> library, nccl());
+  return ConnectDeviceHierarchy({.request = request, .library = std::move(library), .across = across});
+}
+
+}  // namespace
+
+std::string Encode(const DeviceFacts& facts, size_t longest) {
+  const std::string fields =
+      absl::StrJoin({facts.host, facts.pci_bus, facts.uuid, facts.nccl, facts.wanted, facts.why_no_nccl},
+                    absl::string_view(&kSeparator, 1));
+  return fields.substr(0, longest);
+}
+
+absl::StatusOr<DeviceFacts> DecodeDeviceFacts(absl::string_view text) {
+  const std::vector<std::string> fields = absl::StrSplit(text, absl::MaxSplits(kSeparator, 5));
+  if (fields.size() != 6) return absl::InternalError(absl::StrCat("damaged facts about a device: '", text, "'"));
+  return DeviceFacts{.host = fields[0],
+                     .pci_bus = fields[1],
+                     .uuid = fields[2],
+                     .nccl = fields[3],
+                     .why_no_nccl = fields[5],
+                     .wanted = fields[4]};
+}
+
+absl::StatusOr<std::string> RateNccl(const DeviceSituation& situation) {
+  return MeritUnless(ObjectionToNccl(situation, AllRanks(situation)),
+                     absl::StrCat("NCCL ", situation.facts.front().nccl, ", a GPU a rank"));
+}
+
+absl::StatusOr<DeviceTransport> ConnectNccl(const DeviceSupport::Request& request, const NcclLoader& nccl) {
+  RONDA_ASSIGN_OR_RETURN(std::shared_ptr<const NcclLibrary> library, nccl());
+  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<NcclCommunicator> communicator,
+                         NcclCommunicator::Create({.rank = request.rank,
+                                                   .size = static_cast<int>(request.facts.size()),
+                                                   .device = request.device,
+                                                   .stream = request.stream,
+                                                   .library = std::move(library),
+                                                   .host = request.host,
+                                                   .marks = request.marks,
+                                                   .job_failure = request.job_failure}));
+  NcclCommunicator* const made = communicator.get();
+  return DeviceTransport{.communicator = std::move(communicator),
+                         .failure = [made] { return made->failure(); },
+                         .abort = [made] { made->Abort(); },
+                         .setup_deadline = NcclCommunicator::Options().init_deadline};
+}
+
+absl::StatusOr<std::string> RateStaged(const DeviceSituation&) { return "through pinned memory of the host"; }
+
+absl::StatusOr<DeviceTransport> ConnectStaged(const DeviceSupport::Request& request, const NcclLoader&) {
+  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> communicator,
+                         StagedCommunicator::Create({.device = request.device,
+                                                     .stream = request.stream,
+                                                     .host = request.host,
+                                                     .marks = request.marks,
+                                                     .job_failure = request.job_failure}));
+  return DeviceTransport{.communicator = std::move(communicator)};
+}
+
+absl::StatusOr<std::string> RateHierarchicalStaged(const DeviceSituation& situation) {
+  std::string objection = ObjectionToLevels(situation);
+  if (objection.empty()) objection = ObjectionToNcclOnHosts(situation);
+  return MeritUnless(std::move(objection), "NCCL on each host, across hosts through pinned memory");
+}
+
+absl::StatusOr<DeviceTransport> ConnectHierarchicalStaged(const DeviceSupport::Request& request,
+                                                          const NcclLoader& nccl) {
+  return ConnectHierarchy(request, nccl, DeviceHierarchyOptions::Across::kStaged);
+}
+
+absl::StatusOr<std::string> RateHierarchicalNccl(const DeviceSituation& situation) {
+  std::string objection = ObjectionToLevels(situation);
+  if (objection.empty()) objection = ObjectionToNccl(situation, AllRanks(situation));
+  return MeritUnless(std::move(objection), "NCCL on each host, and NCCL across hosts");
+}
+
+absl::StatusOr<DeviceTransport> ConnectHierarchicalNccl(const DeviceSupport::Request& request, const NcclLoader& nccl) {
+  return ConnectHierarchy(request, nccl, DeviceHierarchyOptions::Across::kNccl);
+}
+
+std::shared_ptr<DeviceSupport> DeviceBackends::Create(const DeviceSettings& settings, const std::string& hostname) {
+  Libraries libraries = {
+      .cuda = [path = settings.cuda_plugin] { return LoadCudaPlugin(path); },
+      .nccl = [path = settings.nccl_library, toolkit = settings.cuda_home] { return LoadNccl(path, toolkit); }};
+  if (!settings.nccl_host.empty()) {
+    return std::make_shared<DeviceBackends>(std::move(libraries), settings.backend, settings.nccl_host,
+                                            Identity::kPlace);
+  }
+  // As NCCL does: machines may have the same name.
+  return std::make_shared<DeviceBackends>(std::move(libraries), settings.backend,
+                                          absl::StrCat(hostname, "/", BootId()));
+}
+
+std::string DeviceBackends::Facts(const Device& device) {
+  DeviceFacts facts = {.host = host_, .wanted = wanted_};
+  ronda_cuda_device description = {};
+  // Who cannot say where its device is shares it with nobody.
+  if (device.plugin().describe(device.ordinal(), &description) == 0) {
+    facts.pci_bus = description.pci_bus;
+    if (identity_ == Identity::kUuid) facts.uuid = description.uuid;
+  }
+  const auto nccl = libraries_.nccl();
+  if (nccl.ok()) {
+    facts.nccl = (*nccl)->version;
+  } else {
+    facts.why_no_nccl = std::string(nccl.status().message());
+  }
+  return Encode(facts, kLongestFacts);
+}
+
+absl::StatusOr<DeviceTransport> DeviceBackends::Connect(const Request& request) {
+  std::vector<DeviceFacts> facts;
+  for (const std::string& text : request.facts) {
+    RONDA_ASSIGN_OR_RETURN(facts.emplace_back(), DecodeDeviceFacts(text));
+  }
+  const std::vector<BackendRating> ratings = RateDeviceBackends(
+      {.facts = facts, .hosts = request.levels == nullptr ? nullptr : &request.levels->hosts});
+  const std::string& wanted = facts.front().wanted;
+  RONDA_ASSIGN_OR_RETURN(const absl::string_view name, ChooseDeviceBackend(ratings, wanted));
+  Log(LogLevel::kInfo, request.rank,
+      absl::StrCat("tensors on ", request.device->name(), " go over ", name,
+                   wanted.empty() ? "" : ", as RONDA_DEVICE_BACKEND says", "; of ", ToString(ratings)));
+  return FindDeviceBackend(name)->connect(request, libraries_.nccl);
+}
+
+}  // namespace ronda

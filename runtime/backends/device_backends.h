@@ -1,0 +1,94 @@
+#ifndef RONDA_RUNTIME_BACKENDS_DEVICE_BACKENDS_H_
+#define RONDA_RUNTIME_BACKENDS_DEVICE_BACKENDS_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "runtime/backends/registry.h"
+#include "runtime/base/config.h"
+#include "runtime/collectives/device_transport.h"
+#include "runtime/collectives/host_map.h"
+#include "runtime/collectives/nccl/nccl_library.h"
+
+namespace ronda {
+
+// What a rank tells the others about its device, for the choice of a backend.
+struct DeviceFacts {
+  std::string host;         // by the name that NCCL gives it
+  std::string pci_bus;      // NCCL refuses two ranks with the same one on the same host
+  std::string uuid;         // of the device, the same in every container; empty: not to be compared
+  std::string nccl;         // the version of NCCL; empty: none can be used
+  std::string why_no_nccl;  // the reason, if none can be used
+  std::string wanted;       // RONDA_DEVICE_BACKEND; rank 0's holds
+
+  friend bool operator==(const DeviceFacts&, const DeviceFacts&) = default;
+};
+
+// One line, of at most `longest` characters: the reason is cut if it must be.
+std::string Encode(const DeviceFacts& facts, size_t longest);
+// Errors: INTERNAL if `text` is not from Encode.
+absl::StatusOr<DeviceFacts> DecodeDeviceFacts(absl::string_view text);
+
+// What the choice between backends for the memory of GPUs depends on.
+struct DeviceSituation {
+  absl::Span<const DeviceFacts> facts;  // by rank
+  const HostMap* hosts = nullptr;       // the levels of the hosts' communicator; nullptr: it has one level
+};
+
+absl::StatusOr<std::string> RateNccl(const DeviceSituation& situation);
+absl::StatusOr<DeviceTransport> ConnectNccl(const DeviceSupport::Request& request, const NcclLoader& nccl);
+
+// Through pinned memory, and the hosts' communicator.
+absl::StatusOr<std::string> RateStaged(const DeviceSituation& situation);
+absl::StatusOr<DeviceTransport> ConnectStaged(const DeviceSupport::Request& request, const NcclLoader& nccl);
+
+// NCCL on each host; across hosts as staged does, or NCCL.
+absl::StatusOr<std::string> RateHierarchicalStaged(const DeviceSituation& situation);
+absl::StatusOr<DeviceTransport> ConnectHierarchicalStaged(const DeviceSupport::Request& request,
+                                                          const NcclLoader& nccl);
+absl::StatusOr<std::string> RateHierarchicalNccl(const DeviceSituation& situation);
+absl::StatusOr<DeviceTransport> ConnectHierarchicalNccl(const DeviceSupport::Request& request, const NcclLoader& nccl);
+
+// The CUDA devices of this machine, and the backends between those of all ranks.
+//
+// Thread-safe: the ranks of a process may share it.
+class DeviceBackends : public DeviceSupport {
+ public:
+  // The functions that load its libraries; tests bring their own.
+  struct Libraries {
+    std::function<absl::StatusOr<const ronda_cuda_plugin*>()> cuda;
+    NcclLoader nccl;
+  };
+
+  // How ranks that share a device are found. kUuid: by the device's UUID, even if NCCL takes them to be on different
+  // hosts, and by its PCI bus. kPlace: only by the host that NCCL takes them to be on, and the PCI bus there: a user can
+  // tell NCCL to take them for ranks on several hosts (NCCL_HOSTID), and may then let them share a device.
+  enum class Identity : uint8_t { kUuid, kPlace };
+
+  // `hostname` is this machine's. Loads nothing yet.
+  static std::shared_ptr<DeviceSupport> Create(const DeviceSettings& settings, const std::string& hostname);
+
+  // `host` is the name that NCCL gives this host.
+  DeviceBackends(Libraries libraries, std::string wanted, std::string host, Identity identity = Identity::kUuid)
+      : libraries_(std::move(libraries)), wanted_(std::move(wanted)), host_(std::move(host)), identity_(identity) {}
+
+  absl::StatusOr<const ronda_cuda_plugin*> Plugin() override { return libraries_.cuda(); }
+  std::string Facts(const Device& device) override;
+  absl::StatusOr<DeviceTransport> Connect(const Request& request) override;
+
+ private:
+  const Libraries libraries_;
+  const std::string wanted_;
+  const std::string host_;
+  const Identity identity_;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_BACKENDS_DEVICE_BACKENDS_H_

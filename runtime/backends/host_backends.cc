@@ -1,0 +1,356 @@
+#include "runtime/backends/host_backends.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/collectives/hierarchical/hierarchical_communicator.h"
+#include "runtime/collectives/messages/message_communicator.h"
+#include "runtime/collectives/shm/shm_communicator.h"
+#include "runtime/control/grpc/grpc_control_plane.h"
+#include "runtime/control/mpi/mpi_control_plane.h"
+#include "runtime/control/shm/shm_control_plane.h"
+#include "runtime/net/endpoint.h"
+#include "runtime/shm/shm_world.h"
+#include "runtime/tcp/tcp_mesh.h"
+
+namespace ronda {
+namespace {
+
+using MessageEnds = std::vector<std::unique_ptr<PointToPoint>>;
+using MpiUse = MpiEnvironment::Use;
+
+// The tags of message groups. Ranks with the same local rank share the tag of their local rank, behind the last.
+constexpr int kFlatTag = 0;
+constexpr int kControlTag = 1;
+constexpr int kFirstAcrossTag = 2;
+
+bool AsksForMessages(absl::string_view backend) {
+  return !backend.empty() && (MayNeed(backend, Carrier::Needs::kMpi) || MayNeed(backend, Carrier::Needs::kAddress));
+}
+
+absl::Status CheckMpi(const FoundJob& job) {
+  if (job.settings.mpi == MpiUse::kNever) return absl::FailedPreconditionError("RONDA_MPI=0 forbids MPI");
+  if (!job.config.job.mpi.IsUsable()) {
+    return absl::FailedPreconditionError("no launcher of MPI has started the ranks");
+  }
+  // A launcher's variables may be there, as under srun, and no MPI. The ranks have compared their MPIs, and they agree.
+  RONDA_RETURN_IF_ERROR(MpiSession::Library(MpiOptions(job.config.job)).status());
+  const bool is_asked_for = job.settings.mpi == MpiUse::kAlways || AsksForMessages(job.settings.backend);
+  if (job.hosts.hosts.size() > 1 || is_asked_for) return absl::OkStatus();
+  return absl::FailedPreconditionError("on one host it is used with RONDA_MPI=1 only");
+}
+
+absl::StatusOr<MessageEnds> ConnectMpi(const FoundJob& job, const std::vector<MessageGroup>& groups,
+                                       const std::function<absl::Status()>&) {
+  MessageEnds ends;
+  for (const MessageGroup& group : groups) {
+    RONDA_ASSIGN_OR_RETURN(ends.emplace_back(), job.mpi->Connect(group.ranks, group.tag));
+  }
+  return ends;
+}
+
+absl::Status CheckTcp(const FoundJob& job) {
+  if (job.rendezvous.control == NetworkSettings::Control::kMpi) {
+    return absl::FailedPreconditionError("RONDA_CONTROL=mpi leaves the ranks no network but MPI's");
+  }
+  for (const Member& member : job.rendezvous.membership.members) {
+    if (member.data_port != 0) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat(ToString(member.peer), " listens nowhere for data; RONDA_LOG_LEVEL=info there says why"));
+  }
+  if (job.hosts.hosts.size() > 1 || AsksForMessages(job.settings.backend)) return absl::OkStatus();
+  return absl::FailedPreconditionError("on one host it is used with RONDA_BACKEND=tcp only");
+}
+
+// REQUIRES: CheckTcp(job) is OK.
+absl::StatusOr<MessageEnds> ConnectTcpGroups(const FoundJob& job, const std::vector<MessageGroup>& groups,
+                                             const std::function<absl::Status()>& job_failure) {
+  const RendezvousResult& rendezvous = job.rendezvous;
+  TcpMeshOptions mesh = {.job = {.job_id = rendezvous.membership.job_id, .secret = rendezvous.secret},
+                         .rank = job.topology.rank,
+                         .timeout = job.config.tunables.start_timeout,
+                         .job_failure = job_failure};
+  for (const Member& member : rendezvous.membership.members) {
+    RONDA_ASSIGN_OR_RETURN(Endpoint endpoint, ResolveEndpoint(member.data_address, member.data_port));
+    RONDA_RETURN_IF_ERROR(CheckSecret(endpoint, rendezvous.secret));
+    mesh.peers.push_back(member.peer);
+    mesh.endpoints.push_back(std::move(endpoint));
+  }
+  std::vector<TcpLevel> levels;
+  for (const MessageGroup& group : groups) {
+    levels.push_back({.number = static_cast<uint32_t>(group.tag), .ranks = group.ranks});
+  }
+  return ConnectTcp(*rendezvous.data_listener, mesh, levels);
+}
+
+absl::Status CheckCarrier(const HostBackend& backend, const HostSituation& situation) {
+  const auto it = situation.carriers.find(backend.carrier->name);
+  return it == situation.carriers.end() ? absl::OkStatus() : it->second;
+}
+
+// The control plane across hosts, for ranks that are also in the shared memory of their host.
+class HostsControlPlane final : public ControlPlane {
+ public:
+  HostsControlPlane(std::unique_ptr<ControlPlane> across, std::shared_ptr<ShmWorld> here)
+      : here_(std::move(here)), across_(std::move(across)) {}
+
+  absl::Status SendToCoordinator(absl::string_view payload) override { return across_->SendToCoordinator(payload); }
+  absl::Status Broadcast(absl::string_view payload) override { return across_->Broadcast(payload); }
+  absl::StatusOr<Inbox> Receive() override { return across_->Receive(); }
+  void Wait(absl::Time deadline) override { across_->Wait(deadline); }
+  void Wake() override { across_->Wake(); }
+  void CallOff(uint64_t schedule) override { across_->CallOff(schedule); }
+  void Fail(const absl::Status& failure) override { across_->Fail(failure); }
+  absl::Status failure() const override { return across_->failure(); }
+
+  void Depart() override {
+    across_->Depart();
+    here_->Depart();
+  }
+
+ private:
+  const std::shared_ptr<ShmWorld> here_;  // outlives `across_`, whose threads tell it of failures
+  const std::unique_ptr<ControlPlane> across_;
+};
+
+std::vector<RankId> RanksOf(const std::vector<Peer>& peers) {
+  std::vector<RankId> ranks;
+  for (const Peer& peer : peers) ranks.push_back(peer.rank);
+  return ranks;
+}
+
+std::unique_ptr<Communicator> MakeMessageCommunicator(const FoundJob& job,
+                                                      std::unique_ptr<PointToPoint> messages,
+                                                      const std::vector<RankId>& ranks,
+                                                      MessageCommunicator::Options options) {
+  options.messages = std::move(messages);
+  for (const RankId rank : ranks) options.peers.push_back(job.peers[static_cast<size_t>(rank)]);
+  return std::make_unique<MessageCommunicator>(std::move(options));
+}
+
+// Messages go over the backend's carrier also between ranks that share a host; control messages go through memory.
+absl::StatusOr<Transport> ConnectMessagesOnThisHost(const HostBackend& backend, const FoundJob& job) {
+  RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<ShmWorld> world,
+                         ShmWorld::Connect(ShmOptions(job.config, job.rendezvous.membership.job_id, job.topology)));
+  const std::vector<RankId>& all = job.hosts.hosts.front();
+  absl::StatusOr<MessageEnds> messages =
+      backend.carrier->connect(job, {{.tag = kFlatTag, .ranks = all}}, [&] { return world->failure(); });
+  if (!messages.ok()) {
+    // Otherwise the other ranks would wait for this one, and not learn why it does not come.
+    world->Fail(messages.status());
+    return messages.status();
+  }
+  auto communicator = MakeMessageCommunicator(
+      job, std::move(messages->front()), all,
+      {.flights = world->flights(), .job_failure = [world = world.get()] { return world->failure(); }});
+  return Transport{.control = std::make_unique<ShmControlPlane>(world),
+                   .communicator = std::move(communicator),
+                   .flights = world->flights()};
+}
+
+// Connects the ranks of a job that runs on several hosts.
+class HostsConnector {
+ public:
+  enum class Levels { kFlat, kTwo };
+
+  HostsConnector(const HostBackend& backend, Levels levels, FoundJob& job)
+      : backend_(backend), levels_(levels), job_(job), self_(PositionOf(job.hosts, job.topology.rank)) {}
+
+  absl::StatusOr<Transport> Run();
+
+ private:
+  const std::vector<RankId>& RanksHere() const { return job_.hosts.hosts[static_cast<size_t>(self_.host)]; }
+
+  absl::Status JoinMemoryHere();
+  absl::Status ConnectGrpcControl();
+  absl::Status ConnectMpiControl(std::unique_ptr<PointToPoint> messages);
+  std::vector<MessageGroup> Groups() const;
+  absl::StatusOr<MessageEnds> ConnectGroups(const std::vector<MessageGroup>& groups) const;
+  std::unique_ptr<Communicator> MakeCommunicator(std::unique_ptr<PointToPoint> messages,
+                                                 const std::vector<RankId>& ranks) const;
+  void MakeCommunicators(MessageEnds ends, const std::vector<MessageGroup>& groups, Transport* transport) const;
+
+  const HostBackend& backend_;
+  const Levels levels_;
+  FoundJob& job_;
+  const HostPosition self_;
+  std::shared_ptr<ShmWorld> here_;
+  std::unique_ptr<ControlPlane> control_;
+};
+
+// Also a rank that is alone on its host has shared memory.
+absl::Status HostsConnector::JoinMemoryHere() {
+  const std::string& hostname = job_.topology.hostname;
+  ShmWorld::Options options =
+      ShmOptions(job_.config, absl::StrCat(job_.rendezvous.membership.job_id, "-", self_.host), job_.topology);
+  options.rank = self_.local_rank;
+  options.size = static_cast<int>(RanksHere().size());
+  options.ranks = RanksHere();
+  options.job_size = job_.topology.size;
+  absl::StatusOr<std::shared_ptr<ShmWorld>> world = ShmWorld::Connect(options);
+  if (!world.ok()) {
+    return absl::Status(world.status().code(),
+                        absl::StrCat("on host ", hostname, ", where ", NameRanks(RanksHere()),
+                                     " of the job are numbered from 0: ", world.status().message()));
+  }
+  here_ = *std::move(world);
+  return absl::OkStatus();
+}
+
+absl::Status HostsConnector::ConnectGrpcControl() {
+  RendezvousResult& rendezvous = job_.rendezvous;
+  const RankId rank = job_.topology.rank;
+  Endpoint parent;
+  if (rank != kCoordinatorRank) {
+    const Member& member = rendezvous.membership.members[static_cast<size_t>(ControlParent(rank))];
+    RONDA_ASSIGN_OR_RETURN(parent, ResolveEndpoint(member.control_address, member.control_port));
+  }
+  RONDA_ASSIGN_OR_RETURN(
+      control_, ConnectGrpcControlPlane(
+                    {.rank = rank,
+                     .peers = job_.peers,
+                     .listener = std::move(rendezvous.listener),
+                     .parent = std::move(parent),
+                     .job_id = rendezvous.membership.job_id,
+                     .secret = rendezvous.secret,
+                     .start_timeout = job_.config.tunables.start_timeout,
+                     .heartbeat = job_.settings.heartbeat,
+                     .heartbeat_timeout = job_.settings.heartbeat_timeout,
+                     .flights = here_->flights(),
+                     .on_failure = [here = here_](const absl::Status& failure) { here->FailWith(failure); }}));
+  return absl::OkStatus();
+}
+
+absl::Status HostsConnector::ConnectMpiControl(std::unique_ptr<PointToPoint> messages) {
+  RONDA_ASSIGN_OR_RETURN(
+      control_, ConnectMpiControlPlane(
+                    {.rank = job_.topology.rank,
+                     .peers = job_.peers,
+                     .messages = std::move(messages),
+                     .job_id = job_.rendezvous.membership.job_id,
+                     .start_timeout = job_.config.tunables.start_timeout,
+                     .heartbeat = job_.settings.heartbeat,
+                     .heartbeat_timeout = job_.settings.heartbeat_timeout,
+                     .flights = here_->flights(),
+                     .on_failure = [here = here_](const absl::Status& failure) { here->FailWith(failure); },
+                     .abandon_messages = [session = job_.mpi] { session->LeaveWithoutEnd(); }}));
+  return absl::OkStatus();
+}
+
+// All ranks; and, of two levels, the ranks with this rank's local rank, where every host has it.
+std::vector<MessageGroup> HostsConnector::Groups() const {
+  std::vector<MessageGroup> groups = {{.tag = kFlatTag, .ranks = RanksOf(job_.peers)}};
+  if (levels_ == Levels::kTwo && self_.local_rank < SizesOf(job_.hosts).least) {
+    groups.push_back({.tag = kFirstAcrossTag + self_.local_rank, .ranks = RanksAt(job_.hosts, self_.local_rank)});
+  }
+  return groups;
+}
+
+absl::StatusOr<MessageEnds> HostsConnector::ConnectGroups(const std::vector<MessageGroup>& groups) const {
+  const ControlPlane* const control = control_.get();  // nullptr if control messages will go over MPI
+  return backend_.carrier->connect(job_, groups,
+                                   [control] { return control == nullptr ? absl::OkStatus() : control->failure(); });
+}
+
+std::unique_ptr<Communicator> HostsConnector::MakeCommunicator(std::unique_ptr<PointToPoint> messages,
+                                                               const std::vector<RankId>& ranks) const {
+  // The control plane outlives the communicator.
+  return MakeMessageCommunicator(job_, std::move(messages), ranks,
+                                 {.flights = here_->flights(),
+                                  .job_failure = [control = control_.get()] { return control->failure(); },
+                                  .ranks_on_host = static_cast<int>(RanksHere().size())});
+}
+
+void HostsConnector::MakeCommunicators(MessageEnds ends, const std::vector<MessageGroup>& groups,
+                                       Transport* transport) const {
+  transport->communicator = MakeCommunicator(std::move(ends[0]), groups[0].ranks);
+  if (levels_ == Levels::kFlat) return;
+  std::unique_ptr<Communicator> across;
+  if (groups.size() > 1) across = MakeCommunicator(std::move(ends[1]), groups[1].ranks);
+  auto hierarchical = std::make_unique<HierarchicalCommunicator>(
+      HierarchicalCommunicator::Options{.rank = job_.topology.rank,
+                                        .hosts = job_.hosts,
+                                        .local = std::make_unique<ShmCommunicator>(here_),
+                                        .across = std::move(across),
+                                        .flat = std::move(transport->communicator)});
+  transport->levels = hierarchical->levels();
+  transport->communicator = std::move(hierarchical);
+}
+
+absl::StatusOr<Transport> HostsConnector::Run() {
+  RONDA_RETURN_IF_ERROR(JoinMemoryHere());
+  const bool is_control_mpi = job_.rendezvous.control == NetworkSettings::Control::kMpi;
+  // The gRPC control plane comes first: it hears of ranks that cannot go on. MPI would wait for them for ever.
+  if (!is_control_mpi) RONDA_RETURN_IF_ERROR(ConnectGrpcControl());
+  const std::vector<MessageGroup> groups = Groups();
+  absl::StatusOr<MessageEnds> ends = ConnectGroups(groups);
+  if (!ends.ok()) {
+    // Otherwise the other ranks would take the end of the control plane for this rank's departure, and wait for it.
+    if (control_ != nullptr) control_->Fail(ends.status());
+    return ends.status();
+  }
+  if (is_control_mpi) {
+    // MPI blocks for the other ranks when it connects, and a rank that blocks there passes on no control messages: all
+    // groups are connected before the first control message.
+    RONDA_ASSIGN_OR_RETURN(auto messages, job_.mpi->Connect(groups[0].ranks, kControlTag));
+    RONDA_RETURN_IF_ERROR(ConnectMpiControl(std::move(messages)));
+  }
+  Transport transport = {.flights = here_->flights()};
+  MakeCommunicators(*std::move(ends), groups, &transport);
+  transport.control = std::make_unique<HostsControlPlane>(std::move(control_), here_);
+  return transport;
+}
+
+}  // namespace
+
+const Carrier kMpiCarrier = {
+    .name = "mpi", .title = "MPI", .needs = Carrier::Needs::kMpi, .check = CheckMpi, .connect = ConnectMpi};
+const Carrier kTcpCarrier = {
+    .name = "tcp", .title = "TCP", .needs = Carrier::Needs::kAddress, .check = CheckTcp, .connect = ConnectTcpGroups};
+
+absl::StatusOr<std::string> RateShm(const HostBackend&, const HostSituation& situation) {
+  if (situation.hosts == 1) return "all ranks share a host's memory";
+  return absl::FailedPreconditionError(absl::StrCat("the ranks are on ", situation.hosts, " hosts"));
+}
+
+absl::StatusOr<std::string> RateTwoLevels(const HostBackend& backend, const HostSituation& situation) {
+  if (situation.hosts == 1) return absl::FailedPreconditionError("all ranks are on one host");
+  if (situation.most_ranks_on_a_host == 1) return absl::FailedPreconditionError("no two ranks share a host");
+  RONDA_RETURN_IF_ERROR(CheckCarrier(backend, situation));
+  return absl::StrCat("shared memory on each of ", situation.hosts, " hosts, ", backend.carrier->title, " across");
+}
+
+absl::StatusOr<std::string> RateMessages(const HostBackend& backend, const HostSituation& situation) {
+  RONDA_RETURN_IF_ERROR(CheckCarrier(backend, situation));
+  return absl::StrCat(backend.carrier->title, " between all ranks");
+}
+
+absl::StatusOr<Transport> ConnectShm(const HostBackend&, FoundJob& job) {
+  return ConnectShmTransport(ShmOptions(job.config, job.rendezvous.membership.job_id, job.topology));
+}
+
+absl::StatusOr<Transport> ConnectTwoLevels(const HostBackend& backend, FoundJob& job) {
+  return HostsConnector(backend, HostsConnector::Levels::kTwo, job).Run();
+}
+
+absl::StatusOr<Transport> ConnectMessages(const HostBackend& backend, FoundJob& job) {
+  if (job.hosts.hosts.size() == 1) return ConnectMessagesOnThisHost(backend, job);
+  return HostsConnector(backend, HostsConnector::Levels::kFlat, job).Run();
+}
+
+ShmWorld::Options ShmOptions(const Config& config, const std::string& job_id, const Topology& topology) {
+  return {.job_id = job_id,
+          .rank = topology.rank,
+          .size = topology.size,
+          .hostname = topology.hostname,
+          .connect_timeout = config.tunables.start_timeout,
+          .control_timeout = config.tunables.stall_deadline};
+}
+
+MpiSession::Options MpiOptions(const JobEnvironment& job) {
+  const bool is_mpich = job.mpi.launcher == MpiEnvironment::Launcher::kMpich;
+  return {.flavor = is_mpich ? MpiFlavor::kMpich : MpiFlavor::kOpenMpi, .plugin = job.mpi.plugin};
+}
+
+}  // namespace ronda

@@ -1,0 +1,62 @@
+// How tensors in the memory of hosts travel: over shared memory, over messages, or over both in two levels. The control
+// plane that goes with each is connected here too.
+#ifndef RONDA_RUNTIME_BACKENDS_HOST_BACKENDS_H_
+#define RONDA_RUNTIME_BACKENDS_HOST_BACKENDS_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/backends/registry.h"
+#include "runtime/base/config.h"
+#include "runtime/base/peer.h"
+#include "runtime/collectives/host_map.h"
+#include "runtime/collectives/transport.h"
+#include "runtime/mpi/mpi_session.h"
+#include "runtime/rendezvous/rank_facts.h"
+#include "runtime/rendezvous/rendezvous.h"
+#include "runtime/shm/shm_world.h"
+
+namespace ronda {
+
+// A job whose ranks have found each other, as one of them sees it. But for `config`, `topology`, the listeners in
+// `rendezvous` and `mpi` all is the same on every rank.
+struct FoundJob {
+  const Config& config;
+  RendezvousResult rendezvous;
+  ConnectionSettings settings;      // rank 0's
+  Topology topology;                // of this rank
+  std::vector<Peer> peers;          // by rank
+  HostMap hosts;                    // of all ranks
+  std::shared_ptr<MpiSession> mpi;  // nullptr: MPI has not been started
+};
+
+extern const Carrier kMpiCarrier;
+extern const Carrier kTcpCarrier;
+
+// Shared memory, for ranks on one host.
+absl::StatusOr<std::string> RateShm(const HostBackend& backend, const HostSituation& situation);
+absl::StatusOr<Transport> ConnectShm(const HostBackend& backend, FoundJob& job);
+
+// Shared memory on each host and the backend's carrier between hosts.
+absl::StatusOr<std::string> RateTwoLevels(const HostBackend& backend, const HostSituation& situation);
+absl::StatusOr<Transport> ConnectTwoLevels(const HostBackend& backend, FoundJob& job);
+
+// The backend's carrier between all ranks.
+absl::StatusOr<std::string> RateMessages(const HostBackend& backend, const HostSituation& situation);
+absl::StatusOr<Transport> ConnectMessages(const HostBackend& backend, FoundJob& job);
+
+// The errors of the Connect functions are those of ShmWorld::Connect, ConnectGrpcControlPlane, ConnectMpiControlPlane,
+// and of the carrier. Across hosts the control plane knows the job's first failure; it reaches ranks that wait in
+// shared memory, and a rank that departs from the job departs there too.
+
+// What connecting in the shared memory of one host takes.
+ShmWorld::Options ShmOptions(const Config& config, const std::string& job_id, const Topology& topology);
+
+// The MPI that belongs to the launcher of this process.
+MpiSession::Options MpiOptions(const JobEnvironment& job);
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_BACKENDS_HOST_BACKENDS_H_

@@ -1,0 +1,170 @@
+#include "runtime/backends/job.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/backends/device_backends.h"
+#include "runtime/backends/host_backends.h"
+#include "runtime/backends/registry.h"
+#include "runtime/base/logging.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/collectives/self/self_communicator.h"
+#include "runtime/collectives/shm/shm_communicator.h"
+
+namespace ronda {
+namespace {
+
+using MpiUse = MpiEnvironment::Use;
+
+// Decides how a rank leaves MPI: through MPI_Finalize, where all ranks wait for each other once more, or not at all if
+// the job has failed, as dead ranks would be waited for. A Transport destroys its departure before all that uses MPI.
+class MpiDeparture {
+ public:
+  // `control` outlives it.
+  MpiDeparture(std::shared_ptr<MpiSession> session, const ControlPlane* control)
+      : session_(std::move(session)), control_(control) {}
+
+  ~MpiDeparture() {
+    if (!control_->failure().ok()) session_->LeaveWithoutEnd();
+  }
+
+  MpiDeparture(const MpiDeparture&) = delete;
+  MpiDeparture& operator=(const MpiDeparture&) = delete;
+
+ private:
+  const std::shared_ptr<MpiSession> session_;
+  const ControlPlane* const control_;
+};
+
+// Whether all ranks share a host, know a name for their shared memory, and need nothing else.
+bool CanJoinInMemory(const Config& config) {
+  const JobEnvironment& job = config.job;
+  const HostBackend* const wanted = FindHostBackend(config.backend);
+  const bool is_for_memory = config.backend.empty() || (wanted != nullptr && wanted->carrier == nullptr);
+  return !job.job_id.empty() && job.IsOnOneHost() && job.mpi.use != MpiUse::kAlways && is_for_memory;
+}
+
+absl::StatusOr<Job> JoinInMemory(const Config& config) {
+  const JobEnvironment& job = config.job;
+  Topology topology{.rank = job.rank,
+                    .size = job.size,
+                    .local_rank = job.local_rank.value_or(job.rank),
+                    .local_size = job.size,
+                    .hostname = HostName()};
+  RONDA_ASSIGN_OR_RETURN(Transport transport, ConnectShmTransport(ShmOptions(config, job.job_id, topology)));
+  return Job{.topology = std::move(topology), .transport = std::move(transport)};
+}
+
+// Joins a job through the rendezvous at rank 0, and by the backend that fits the hosts its ranks turn out to be on.
+class Joining {
+ public:
+  explicit Joining(const Config& config) : job_{.config = config} {}
+
+  absl::StatusOr<Job> Run() {
+    absl::StatusOr<Job> joined = FindAndConnect();
+    // The end of MPI would wait for ranks that may never come.
+    if (!joined.ok() && job_.mpi != nullptr) job_.mpi->LeaveWithoutEnd();
+    return joined;
+  }
+
+ private:
+  absl::StatusOr<Job> FindAndConnect();
+  absl::StatusOr<RendezvousResult> Find();
+  absl::Status StartMpi();
+  std::string MpiLibrary() const;
+  absl::StatusOr<const HostBackend*> Choose() const;
+
+  FoundJob job_;
+};
+
+absl::Status Joining::StartMpi() {
+  const JobEnvironment& job = job_.config.job;
+  RONDA_ASSIGN_OR_RETURN(job_.mpi, MpiSession::Start(MpiOptions(job)));
+  if (job_.mpi->rank() == job.rank && job_.mpi->size() == job.size) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      job_.mpi->library(), " takes this process for rank ", job_.mpi->rank(), " of ", job_.mpi->size(), ", but ",
+      job.source, " for rank ", job.rank, " of ", job.size,
+      ": start the job with this MPI's own mpirun (srun needs --mpi=pmix or --mpi=pmi2), and leave ranks as it says"));
+}
+
+// The MPI that this rank would use across hosts.
+std::string Joining::MpiLibrary() const {
+  const JobEnvironment& job = job_.config.job;
+  if (!job.mpi.IsUsable() || job.local_size == job.size) return "";
+  const absl::StatusOr<std::string> library = MpiSession::Library(MpiOptions(job));
+  return library.ok() ? *library : std::string(library.status().message());
+}
+
+absl::StatusOr<RendezvousResult> Joining::Find() {
+  const Config& config = job_.config;
+  const bool is_control_mpi = config.network.control == NetworkSettings::Control::kMpi;
+  if (!config.job.master_address.empty() && !is_control_mpi) return RendezvousAtAddress(config, MpiLibrary());
+  if (!config.job.mpi.IsUsable()) {
+    const std::string wish =
+        is_control_mpi ? "RONDA_CONTROL=\"mpi\"" : absl::StrCat("RONDA_BACKEND=\"", config.backend, "\"");
+    return absl::FailedPreconditionError(absl::StrCat(
+        wish,
+        " needs MPI, but no launcher of MPI has started this process: start the job with rondarun --mpi or mpirun",
+        is_control_mpi ? "" : "; for TCP set RONDA_MASTER_PORT to a port that is free, the same on every rank"));
+  }
+  RONDA_RETURN_IF_ERROR(StartMpi());
+  return RendezvousThroughMpi(config, *job_.mpi);
+}
+
+absl::StatusOr<const HostBackend*> Joining::Choose() const {
+  HostSituation situation = {.hosts = static_cast<int>(job_.hosts.hosts.size()),
+                             .most_ranks_on_a_host = SizesOf(job_.hosts).most};
+  for (const HostBackend& backend : HostBackends()) {
+    if (backend.carrier == nullptr || situation.carriers.contains(backend.carrier->name)) continue;
+    situation.carriers[backend.carrier->name] = backend.carrier->check(job_);
+  }
+  const std::string& wanted = job_.settings.backend;
+  const std::vector<BackendRating> ratings = RateHostBackends(situation);
+  RONDA_ASSIGN_OR_RETURN(const absl::string_view name, ChooseHostBackend(ratings, wanted));
+  Log(LogLevel::kInfo, job_.config.job.rank,
+      absl::StrCat("data goes over ", name, wanted.empty() ? "" : ", as RONDA_BACKEND says", "; of ",
+                   ToString(ratings)));
+  return FindHostBackend(name);
+}
+
+absl::StatusOr<Job> Joining::FindAndConnect() {
+  RONDA_ASSIGN_OR_RETURN(job_.rendezvous, Find());
+  const Membership& membership = job_.rendezvous.membership;
+  RONDA_ASSIGN_OR_RETURN(job_.settings, SettingsOf(membership.members.front()));
+  job_.hosts = {.hosts = HostsOf(membership)};
+  for (const Member& member : membership.members) job_.peers.push_back(member.peer);
+  job_.topology = TopologyOf(membership, job_.config.job.rank);
+  RONDA_ASSIGN_OR_RETURN(const HostBackend* const backend, Choose());
+  const bool goes_over_mpi = backend->carrier != nullptr && backend->carrier->needs == Carrier::Needs::kMpi;
+  const bool needs_mpi = goes_over_mpi || job_.settings.mpi == MpiUse::kAlways;
+  if (needs_mpi && job_.mpi == nullptr) RONDA_RETURN_IF_ERROR(StartMpi());
+  RONDA_ASSIGN_OR_RETURN(Transport transport, backend->connect(*backend, job_));
+  if (job_.mpi != nullptr) {
+    transport.departure = std::make_shared<const MpiDeparture>(std::move(job_.mpi), transport.control.get());
+  }
+  return Job{.topology = std::move(job_.topology), .transport = std::move(transport)};
+}
+
+Job Alone() {
+  Topology alone{.hostname = HostName()};
+  Transport transport = CreateSelfTransport(alone.hostname);
+  return {.topology = std::move(alone), .transport = std::move(transport)};
+}
+
+absl::StatusOr<Job> Connect(const Config& config) {
+  if (config.job.size == 1) return Alone();
+  return CanJoinInMemory(config) ? JoinInMemory(config) : Joining(config).Run();
+}
+
+}  // namespace
+
+absl::StatusOr<Job> ConnectJob(const Config& config) {
+  RONDA_ASSIGN_OR_RETURN(Job job, Connect(config));
+  job.transport.devices = DeviceBackends::Create(config.devices, job.topology.hostname);
+  return job;
+}
+
+}  // namespace ronda

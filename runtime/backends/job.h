@@ -1,0 +1,33 @@
+#ifndef RONDA_RUNTIME_BACKENDS_JOB_H_
+#define RONDA_RUNTIME_BACKENDS_JOB_H_
+
+#include "absl/status/statusor.h"
+#include "runtime/base/config.h"
+#include "runtime/base/peer.h"
+#include "runtime/collectives/transport.h"
+
+namespace ronda {
+
+// One rank's place in a job, and its connection to the others.
+struct Job {
+  Topology topology;
+  Transport transport;
+};
+
+// Finds the other ranks as `config.job` says, and connects to them; blocks until all are there, for at most
+// `config.tunables.start_timeout` a step:
+// - a job of one rank connects to nothing;
+// - with a job id, on one host, the ranks find each other in the shared memory of that name;
+// - otherwise they find each other at rank 0, whose address the environment says or MPI brings, and learn there which of
+//   them share a host; on one host they go on in shared memory, across hosts over MPI (data) and gRPC (control).
+//   RONDA_BACKEND and RONDA_MPI of rank 0 can change that;
+// - with RONDA_CONTROL=mpi they find each other by messages of MPI, and control messages go over MPI across hosts.
+// Only the calls of MPI itself (MPI_Init, making communicators) have no deadline: there the launcher watches.
+//
+// Errors: FAILED_PRECONDITION if no backend can carry the data; those of RendezvousServer, JoinRendezvous,
+// ShmWorld::Connect, MpiSession::Start and of the backend, which name the ranks that are missing or do not fit.
+absl::StatusOr<Job> ConnectJob(const Config& config);
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_BACKENDS_JOB_H_

@@ -1,0 +1,122 @@
+// The backends that carry tensors between ranks. Each is one entry of a list in registry.cc, from which all else is
+// derived: the values of RONDA_BACKEND and RONDA_DEVICE_BACKEND, their errors, help texts, and the choice by score.
+#ifndef RONDA_RUNTIME_BACKENDS_REGISTRY_H_
+#define RONDA_RUNTIME_BACKENDS_REGISTRY_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "runtime/base/types.h"
+#include "runtime/collectives/device_transport.h"
+#include "runtime/collectives/messages/point_to_point.h"
+#include "runtime/collectives/nccl/nccl_library.h"
+#include "runtime/collectives/transport.h"
+
+namespace ronda {
+
+struct DeviceSituation;  // device_backends.h
+struct FoundJob;         // host_backends.h
+
+// Ranks that exchange messages among themselves; the tag tells the groups of a job apart.
+struct MessageGroup {
+  int tag = 0;
+  std::vector<RankId> ranks;  // ascending
+};
+
+// A way to exchange messages between ranks, over which backends can work.
+struct Carrier {
+  absl::string_view name;   // of the flat backend over it: "mpi"
+  absl::string_view title;  // in sentences: "MPI"
+  // What connecting takes: that MPI's launcher has started the ranks, or that they know the address of rank 0.
+  enum class Needs { kMpi, kAddress } needs = Needs::kAddress;
+
+  // OK if the ranks of `job` can use it, else the reason why not.
+  absl::Status (*check)(const FoundJob& job);
+
+  // Connects this rank to the others of each group. `job_failure` is asked while it waits for them.
+  absl::StatusOr<std::vector<std::unique_ptr<PointToPoint>>> (*connect)(
+      const FoundJob& job, const std::vector<MessageGroup>& groups, const std::function<absl::Status()>& job_failure);
+};
+
+// What the choice between backends for the memory of hosts depends on.
+struct HostSituation {
+  int hosts = 1;
+  int most_ranks_on_a_host = 1;
+  std::map<absl::string_view, absl::Status> carriers;  // the results of Carrier::check by name; absent: OK
+};
+
+// A backend for tensors in the memory of hosts.
+struct HostBackend {
+  absl::string_view name;            // its value in RONDA_BACKEND
+  absl::string_view family;          // another value, which stands for the best backend of a family; empty: none
+  absl::string_view help;            // "ranks on one host, through shared memory"
+  int score = 0;                     // of those that can carry the data the highest wins; above 0
+  const Carrier* carrier = nullptr;  // nullptr: all goes through shared memory
+
+  // The reason for this backend, or an error with the reason against it.
+  absl::StatusOr<std::string> (*rate)(const HostBackend& backend, const HostSituation& situation);
+  absl::StatusOr<Transport> (*connect)(const HostBackend& backend, FoundJob& job);
+};
+
+using NcclLoader = std::function<absl::StatusOr<std::shared_ptr<const NcclLibrary>>()>;
+
+// A backend for tensors in the memory of GPUs.
+struct DeviceBackend {
+  absl::string_view name;  // its value in RONDA_DEVICE_BACKEND
+  absl::string_view help;
+  int score = 0;
+
+  // As HostBackend's.
+  absl::StatusOr<std::string> (*rate)(const DeviceSituation& situation);
+  absl::StatusOr<DeviceTransport> (*connect)(const DeviceSupport::Request& request, const NcclLoader& nccl);
+};
+
+absl::Span<const HostBackend> HostBackends();
+absl::Span<const DeviceBackend> AllDeviceBackends();
+
+// nullptr if there is none of this name.
+const HostBackend* FindHostBackend(absl::string_view name);
+const DeviceBackend* FindDeviceBackend(absl::string_view name);
+
+// The values that RONDA_BACKEND and RONDA_DEVICE_BACKEND can have.
+std::vector<absl::string_view> HostBackendNames();
+std::vector<absl::string_view> DeviceBackendNames();
+
+// The backends that RONDA_BACKEND=`value` can mean: one, a family, none if there is no such value; all if it is empty.
+std::vector<const HostBackend*> HostBackendsMeantBy(absl::string_view value);
+
+// Whether some backend that RONDA_BACKEND=`value` can mean works over a carrier with these needs, and whether all do.
+bool MayNeed(absl::string_view value, Carrier::Needs needs);
+bool AlwaysNeeds(absl::string_view value, Carrier::Needs needs);
+
+// What a backend is worth to a job.
+struct BackendRating {
+  absl::string_view name;
+  absl::string_view family;
+  int score = 0;  // 0: it cannot carry the job's tensors
+  std::string reason;
+};
+
+// Of all backends, best first.
+std::vector<BackendRating> RateHostBackends(const HostSituation& situation);
+std::vector<BackendRating> RateDeviceBackends(const DeviceSituation& situation);
+
+// The name of the best backend or, if `wanted` is not empty, of the best one with that name or family.
+// Errors: FAILED_PRECONDITION that says why the wanted backend, or each one, cannot carry the job's tensors.
+absl::StatusOr<absl::string_view> ChooseHostBackend(absl::Span<const BackendRating> ratings, absl::string_view wanted);
+absl::StatusOr<absl::string_view> ChooseDeviceBackend(absl::Span<const BackendRating> ratings,
+                                                      absl::string_view wanted);
+
+// "hierarchical-mpi (score 200: ...), mpi (score 100: ...), shm (no: the ranks are on 2 hosts)"
+std::string ToString(absl::Span<const BackendRating> ratings);
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_BACKENDS_REGISTRY_H_

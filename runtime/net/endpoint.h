@@ -1,0 +1,65 @@
+#ifndef RONDA_RUNTIME_NET_ENDPOINT_H_
+#define RONDA_RUNTIME_NET_ENDPOINT_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace ronda {
+
+enum class AddressFamily { kIPv4, kIPv6 };
+
+// A TCP port on one address.
+struct Endpoint {
+  std::string host;                             // as the user wrote it, for messages
+  AddressFamily family = AddressFamily::kIPv4;  // of `address`
+  std::string address;                          // numeric: "127.0.0.1", "::1"
+  int port = 0;                                 // 0 lets the system choose, where a server listens
+  bool loopback = false;                        // only processes of this host can reach it
+};
+
+// "127.0.0.1:29500", "[::1]:29500"
+std::string NumericText(const Endpoint& endpoint);
+
+// "localhost:29500", "[::1]:29500": as the user wrote it.
+std::string ToString(const Endpoint& endpoint);
+
+// Finds the address of `host`, which is a name, an IPv4 address or an IPv6 address.
+// Errors: INVALID_ARGUMENT if the address stands for all interfaces; NOT_FOUND if there is no such host.
+absl::StatusOr<Endpoint> ResolveEndpoint(absl::string_view host, int port);
+
+// Beyond this host, joining a job takes a secret.
+// Errors: FAILED_PRECONDITION if `secret` is empty and the endpoint is not on loopback.
+absl::Status CheckSecret(const Endpoint& endpoint, absl::string_view secret);
+
+// Whether a server could listen there now.
+// Errors: ALREADY_EXISTS if another program holds the port; FAILED_PRECONDITION for any other reason.
+absl::Status CheckCanListen(const Endpoint& endpoint);
+
+// An address that this host has on a network interface.
+struct InterfaceAddress {
+  std::string interface;
+  AddressFamily family = AddressFamily::kIPv4;
+  std::string address;  // numeric
+  enum class Scope { kHost, kLink, kGlobal } scope = Scope::kGlobal;
+};
+
+// Of the interfaces that are up.
+std::vector<InterfaceAddress> InterfaceAddresses();
+
+// "there are lo (127.0.0.1), eth0 (10.0.0.1)", for messages.
+std::string ListInterfaces(const std::vector<InterfaceAddress>& addresses);
+
+// Where other hosts can reach this one; the endpoint's port is 0. With `names`, the first of these interfaces that has
+// an address; else the first that has one which is valid beyond its link, not looking at bridges to containers and
+// virtual machines. IPv4 comes before IPv6.
+// Errors: NOT_FOUND that lists what there is.
+absl::StatusOr<Endpoint> ChooseAddress(const std::vector<InterfaceAddress>& addresses,
+                                       const std::vector<std::string>& names);
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_NET_ENDPOINT_H_

@@ -1,0 +1,71 @@
+#ifndef RONDA_RUNTIME_RENDEZVOUS_GRPC_RENDEZVOUS_H_
+#define RONDA_RUNTIME_RENDEZVOUS_GRPC_RENDEZVOUS_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "runtime/net/endpoint.h"
+#include "runtime/rendezvous/rendezvous_table.h"
+
+namespace ronda {
+
+// Where the other ranks meet rank 0: a gRPC server in rank 0's process that lives from the start of a job until
+// everybody has joined. Listens on one address only. Rank 0 is a member from the start and never calls itself.
+//
+//   RONDA_ASSIGN_OR_RETURN(auto server, RendezvousServer::Start({...}));
+//   RONDA_ASSIGN_OR_RETURN(Membership membership, server->Await());
+//
+// Thread-safe. Destroying the server lets the answers under way go out first; ranks that still wait are told.
+class RendezvousServer {
+ public:
+  struct Options {
+    Endpoint endpoint;                           // to listen on
+    std::string secret;                          // of the job; may be empty on a loopback endpoint only
+    std::string job_id;                          // what the job will be called
+    JoinClaim claim;                             // of rank 0
+    absl::Duration timeout = absl::Seconds(30);  // longest wait for everybody, counted from Start
+  };
+
+  // Errors: FAILED_PRECONDITION without a secret beyond loopback, or if the address is not this host's; ALREADY_EXISTS
+  // if another program holds the port.
+  static absl::StatusOr<std::unique_ptr<RendezvousServer>> Start(const Options& options);
+
+  ~RendezvousServer();
+
+  // The port it listens on.
+  int port() const;
+
+  // Blocks until all ranks have joined.
+  // Errors: DEADLINE_EXCEEDED that names the missing ranks.
+  absl::StatusOr<Membership> Await();
+
+ private:
+  class Impl;  // keeps gRPC's headers out of this one
+
+  explicit RendezvousServer(std::unique_ptr<Impl> impl);
+
+  const std::unique_ptr<Impl> impl_;
+};
+
+struct RendezvousClientOptions {
+  Endpoint endpoint;                           // of rank 0
+  std::string secret;                          // of the job; may be empty on a loopback endpoint only
+  JoinClaim claim;                             // who asks
+  absl::Duration timeout = absl::Seconds(30);  // longest wait for rank 0 to appear; then its own timeout counts
+  // What to think of if rank 0 does not appear, for the message.
+  std::string advice =
+      "it has not started, or MASTER_ADDR and MASTER_PORT differ between ranks, or another program holds the port";
+};
+
+// Joins the job whose rank 0 runs a RendezvousServer at the endpoint; blocks until everybody has joined. Thread-safe.
+//
+// Errors: FAILED_PRECONDITION without a secret beyond loopback; DEADLINE_EXCEEDED if rank 0 does not appear, or names
+// the ranks that did not; UNAVAILABLE if rank 0 went away; those of RendezvousService::Join if this rank is refused.
+absl::StatusOr<Membership> JoinRendezvous(const RendezvousClientOptions& options);
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_RENDEZVOUS_GRPC_RENDEZVOUS_H_

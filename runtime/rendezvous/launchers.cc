@@ -1,0 +1,428 @@
+#include "runtime/rendezvous/launchers.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "runtime/base/config.h"
+#include "runtime/base/status_macros.h"
+
+namespace ronda {
+namespace {
+
+constexpr size_t kMaxHosts = size_t{1} << 20;
+
+struct CountedHosts {
+  int tasks = 0;
+  int hosts = 1;
+};
+
+// "2(x3)" or "2"
+std::optional<CountedHosts> ParseCount(absl::string_view item) {
+  CountedHosts counted;
+  const size_t open = item.find("(x");
+  if (open != absl::string_view::npos) {
+    absl::string_view times = item.substr(open + 2);
+    if (!absl::ConsumeSuffix(&times, ")") || !absl::SimpleAtoi(times, &counted.hosts) || counted.hosts < 1) {
+      return std::nullopt;
+    }
+    item = item.substr(0, open);
+  }
+  if (!absl::SimpleAtoi(item, &counted.tasks) || counted.tasks < 0) return std::nullopt;
+  return counted;
+}
+
+// Far beyond any job, and small enough that products of ranks and sizes stay far from overflow.
+constexpr int64_t kMaxSize = 1 << 20;
+constexpr size_t kMaxAddressLength = 255;
+constexpr absl::string_view kDefaultMasterAddress = "127.0.0.1";
+
+// Ports that neither well-known services nor outgoing connections use, for jobs that nobody has given one.
+constexpr int64_t kDerivedPorts = 20000;
+constexpr int64_t kDerivedPortCount = 12000;
+
+// From here on Slurm's step ids are not of srun: batch scripts, interactive shells.
+constexpr int64_t kSlurmSpecialSteps = 0xfffffff0;
+
+absl::Status MissingVariable(const char* missing, const char* given, const std::optional<std::string>& value) {
+  return absl::InvalidArgumentError(absl::StrCat(missing, " is not set, but ", given, "=\"", value.value_or(""),
+                                                 "\" is: set both, or neither for a job of one rank"));
+}
+
+// Names and literal addresses; whether there is such a host is found out when it is used.
+bool IsValidAddress(absl::string_view address) {
+  if (address.empty() || address.size() > kMaxAddressLength) return false;
+  return std::all_of(address.begin(), address.end(), [](unsigned char c) {
+    return absl::ascii_isalnum(c) || c == '-' || c == '_' || c == '.' || c == ':';
+  });
+}
+
+// Where rank 0 listens; each of the two variables replaces what others have said.
+absl::Status ReadMaster(const EnvironmentVariables& variables, const char* address_name, const char* port_name,
+                        JobEnvironment* job) {
+  int64_t port = job->master_port;
+  RONDA_RETURN_IF_ERROR(variables.ReadInteger(port_name, {.min = 1, .max = 65535}, &port));
+  const std::string address = variables.Get(address_name).value_or(job->master_address);
+  if (variables.IsSet(address_name) && !IsValidAddress(address)) {
+    return InvalidVariable(address_name, address, "a host name, an IPv4 address or an IPv6 address");
+  }
+  job->master_port = static_cast<int>(port);
+  job->master_address = address;
+  return absl::OkStatus();
+}
+
+// Ronda's names let Ronda live beside torchrun, which keeps a store of its own on MASTER_PORT.
+absl::Status CompleteMaster(const EnvironmentVariables& variables, JobEnvironment* job) {
+  RONDA_RETURN_IF_ERROR(ReadMaster(variables, "RONDA_MASTER_ADDR", "RONDA_MASTER_PORT", job));
+  if (job->master_port == 0 && !job->master_address.empty()) {
+    const bool is_rondas = variables.IsSet("RONDA_MASTER_ADDR");
+    const char* const given = is_rondas ? "RONDA_MASTER_ADDR" : "MASTER_ADDR";
+    return MissingVariable(is_rondas ? "RONDA_MASTER_PORT" : "MASTER_PORT", given, variables.Get(given));
+  }
+  if (job->master_port != 0 && job->master_address.empty()) job->master_address = std::string(kDefaultMasterAddress);
+  return absl::OkStatus();
+}
+
+absl::Status CompleteNothing(const EnvironmentVariables&, JobEnvironment*) { return absl::OkStatus(); }
+
+absl::Status CompleteTorchrun(const EnvironmentVariables& variables, JobEnvironment* job) {
+  return ReadMaster(variables, "MASTER_ADDR", "MASTER_PORT", job);
+}
+
+absl::Status CompleteRonda(const EnvironmentVariables& variables, JobEnvironment* job) {
+  return variables.IsSet("RONDA_JOB_ID") ? absl::OkStatus() : CompleteTorchrun(variables, job);
+}
+
+// "10.0.0.1:6170" or "[fd00::1]:6170"
+bool ReadEndpoint(absl::string_view text, JobEnvironment* job) {
+  const size_t colon = text.rfind(':');
+  if (colon == absl::string_view::npos) return false;
+  absl::string_view address = text.substr(0, colon);
+  if (address.size() > 2 && address.front() == '[' && address.back() == ']') {
+    address = address.substr(1, address.size() - 2);
+  }
+  int port = 0;
+  if (!absl::SimpleAtoi(text.substr(colon + 1), &port) || port < 1 || port > 65535) return false;
+  if (!IsValidAddress(address)) return false;
+  job->master_address = std::string(address);
+  job->master_port = port;
+  return true;
+}
+
+absl::Status CompletePaddle(const EnvironmentVariables& variables, JobEnvironment* job) {
+  constexpr char kEndpoints[] = "PADDLE_TRAINER_ENDPOINTS";
+  const std::optional<std::string> list = variables.Get(kEndpoints);
+  if (!list) return absl::OkStatus();
+  const std::vector<std::string> endpoints = absl::StrSplit(*list, ',');
+  if (static_cast<int>(endpoints.size()) != job->size) {
+    return InvalidVariable(kEndpoints, *list, absl::StrCat("one ip:port for each of the ", job->size, " trainers"));
+  }
+  if (!ReadEndpoint(endpoints.front(), job)) {
+    return InvalidVariable(kEndpoints, *list, "a list such as 10.0.0.1:6170,10.0.0.2:6170");
+  }
+  const std::optional<std::string> own = variables.Get("PADDLE_CURRENT_ENDPOINT");
+  if (own && *own != endpoints[static_cast<size_t>(job->rank)]) {
+    return InvalidVariable("PADDLE_CURRENT_ENDPOINT", *own,
+                           absl::StrCat(endpoints[static_cast<size_t>(job->rank)], ", as number ", job->rank, " of ",
+                                        kEndpoints, " says"));
+  }
+  return absl::OkStatus();
+}
+
+// `parts` name the job among all of one launcher; left alone if they cannot. What only shared memory is named by is of
+// use if it is known that all ranks share a host.
+void SetJobId(absl::string_view prefix, const std::vector<std::optional<std::string>>& parts, JobEnvironment* job) {
+  if (job->local_size != job->size) return;
+  std::string id(prefix);
+  for (const std::optional<std::string>& part : parts) {
+    if (!part) return;
+    absl::StrAppend(&id, "-", *part);
+  }
+  if (IsValidJobId(id)) job->job_id = std::move(id);
+}
+
+absl::Status CompleteOpenMpi(const EnvironmentVariables& variables, JobEnvironment* job) {
+  SetJobId("ompi", {variables.Get("PMIX_NAMESPACE")}, job);
+  return absl::OkStatus();
+}
+
+absl::Status ReadSlurmHosts(const EnvironmentVariables& variables, JobEnvironment* job) {
+  const std::optional<std::string> tasks = variables.Get("SLURM_STEP_TASKS_PER_NODE");
+  if (!tasks) return absl::OkStatus();
+  const std::optional<std::vector<int>> counts = SlurmTaskCounts(*tasks);
+  if (!counts) return InvalidVariable("SLURM_STEP_TASKS_PER_NODE", *tasks, "a list of counts such as 2(x3),1");
+  std::optional<int> node;
+  const auto last = static_cast<int64_t>(counts->size()) - 1;
+  RONDA_RETURN_IF_ERROR(variables.ReadInteger("SLURM_NODEID", {.min = 0, .max = last}, &node));
+  const int here = (*counts)[static_cast<size_t>(node.value_or(0))];
+  if (std::accumulate(counts->begin(), counts->end(), int64_t{0}) != job->size || here == 0) {
+    return InvalidVariable("SLURM_STEP_TASKS_PER_NODE", *tasks,
+                           absl::StrCat("counts of tasks on hosts, this one too, that add up to ", job->size));
+  }
+  // With one host it does not take its number to know how many tasks it has.
+  if (node || last == 0) job->local_size = here;
+  return absl::OkStatus();
+}
+
+absl::Status CompleteSlurm(const EnvironmentVariables& variables, JobEnvironment* job) {
+  RONDA_RETURN_IF_ERROR(ReadSlurmHosts(variables, job));
+  SetJobId("slurm", {variables.Get("SLURM_JOB_ID"), variables.Get("SLURM_STEP_ID")}, job);
+  // Through MPI the ranks can meet without a secret, which only the user could give to all of them.
+  if (job->mpi.use == MpiEnvironment::Use::kAlways) return absl::OkStatus();
+  const std::optional<std::string> hosts = variables.Get("SLURM_STEP_NODELIST");
+  if (!hosts) return absl::OkStatus();
+  const std::optional<std::string> first = FirstSlurmHost(*hosts);
+  if (!first || !IsValidAddress(*first)) {
+    return InvalidVariable("SLURM_STEP_NODELIST", *hosts, "a list of hosts such as n[01-03,7]");
+  }
+  int64_t slurm_job = 0, step = 0;
+  RONDA_RETURN_IF_ERROR(variables.ReadInteger("SLURM_JOB_ID", {.min = 0, .max = INT64_MAX}, &slurm_job));
+  RONDA_RETURN_IF_ERROR(variables.ReadInteger("SLURM_STEP_ID", {.min = 0, .max = kSlurmSpecialSteps}, &step));
+  job->master_address = *first;
+  job->master_port = static_cast<int>(kDerivedPorts + (slurm_job % kDerivedPortCount + step) % kDerivedPortCount);
+  return absl::OkStatus();
+}
+
+// One launcher's names for the same facts; nullptr where it has none.
+struct LauncherVariables {
+  const char* source;
+  const char* rank = nullptr;
+  const char* size = nullptr;
+  const char* size_list = nullptr;  // of which each item is a rank, if `size` is not set
+  const char* local_rank = nullptr;
+  const char* local_size = nullptr;
+  const char* cross_rank = nullptr;
+  const char* cross_size = nullptr;
+  // Any of them shows that this launcher's job is meant, so that a part of its settings is an error and not a job of
+  // one rank.
+  const char* signs[6] = {};
+  // Reads what no other launcher says; rank and size are known.
+  absl::Status (*complete)(const EnvironmentVariables&, JobEnvironment*) = CompleteNothing;
+};
+
+// The first that has given a sign counts. Slurm comes after MPICH, whose mpiexec has its agents started by srun.
+constexpr LauncherVariables kLaunchers[] = {
+    {.source = "rondarun",
+     .rank = "RONDA_RANK",
+     .size = "RONDA_SIZE",
+     .local_rank = "RONDA_LOCAL_RANK",
+     .local_size = "RONDA_LOCAL_SIZE",
+     .cross_rank = "RONDA_CROSS_RANK",
+     .cross_size = "RONDA_CROSS_SIZE",
+     .signs = {"RONDA_RANK", "RONDA_SIZE", "RONDA_LOCAL_RANK", "RONDA_LOCAL_SIZE", "RONDA_CROSS_RANK",
+               "RONDA_CROSS_SIZE"},
+     .complete = CompleteRonda},
+    {.source = "torchrun-style variables",
+     .rank = "RANK",
+     .size = "WORLD_SIZE",
+     .local_rank = "LOCAL_RANK",
+     .local_size = "LOCAL_WORLD_SIZE",
+     .signs = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
+     .complete = CompleteTorchrun},
+    {.source = "Paddle-style variables",
+     .rank = "PADDLE_TRAINER_ID",
+     .size = "PADDLE_TRAINERS_NUM",
+     .size_list = "PADDLE_TRAINER_ENDPOINTS",
+     .signs = {"PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM", "PADDLE_TRAINER_ENDPOINTS", "PADDLE_CURRENT_ENDPOINT"},
+     .complete = CompletePaddle},
+    {.source = "mpirun of Open MPI",
+     .rank = "OMPI_COMM_WORLD_RANK",
+     .size = "OMPI_COMM_WORLD_SIZE",
+     .local_rank = "OMPI_COMM_WORLD_LOCAL_RANK",
+     .local_size = "OMPI_COMM_WORLD_LOCAL_SIZE",
+     .signs = {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+     .complete = CompleteOpenMpi},
+    {.source = "mpiexec of MPICH",
+     .rank = "PMI_RANK",
+     .size = "PMI_SIZE",
+     .local_rank = "MPI_LOCALRANKID",
+     .local_size = "MPI_LOCALNRANKS",
+     .signs = {"MPI_LOCALRANKID", "MPI_LOCALNRANKS"}},
+    {.source = "srun of Slurm",
+     .rank = "SLURM_PROCID",
+     .size = "SLURM_NTASKS",
+     .local_rank = "SLURM_LOCALID",
+     .signs = {"SLURM_STEP_ID"},
+     .complete = CompleteSlurm},
+    {.source = "a process manager with PMI", .rank = "PMI_RANK", .size = "PMI_SIZE", .signs = {"PMI_RANK", "PMI_SIZE"}},
+};
+
+// Show that a job was meant, though no launcher says which; with what is missing then.
+constexpr std::pair<const char*, const char*> kSignsOfAnyJob[] = {{"RONDA_JOB_ID", "RONDA_RANK"},
+                                                                  {"MASTER_ADDR", "RANK"},
+                                                                  {"MASTER_PORT", "RANK"},
+                                                                  {"RONDA_MASTER_ADDR", "RANK"},
+                                                                  {"RONDA_MASTER_PORT", "RANK"}};
+
+struct Found {
+  const LauncherVariables* launcher = nullptr;
+  const char* sign = nullptr;
+};
+
+// A shell or script in an allocation has Slurm's variables, but is no task of a step.
+bool IsSign(const EnvironmentVariables& variables, const char* name) {
+  const std::optional<std::string> value = variables.Get(name);
+  if (!value || absl::string_view(name) != "SLURM_STEP_ID") return value.has_value();
+  int64_t step = 0;
+  return !absl::SimpleAtoi(*value, &step) || step < kSlurmSpecialSteps;
+}
+
+Found FindLauncher(const EnvironmentVariables& variables) {
+  for (const LauncherVariables& launcher : kLaunchers) {
+    for (const char* sign : launcher.signs) {
+      if (sign != nullptr && IsSign(variables, sign)) return {.launcher = &launcher, .sign = sign};
+    }
+  }
+  return {};
+}
+
+absl::Status CheckNoJobIsMeant(const EnvironmentVariables& variables) {
+  for (const auto& [sign, missing] : kSignsOfAnyJob) {
+    if (variables.IsSet(sign)) return MissingVariable(missing, sign, variables.Get(sign));
+  }
+  return absl::OkStatus();
+}
+
+// Reads a rank within a group and the group's size. Only one of them may be given; `limit` bounds the size.
+absl::Status ReadGroup(const EnvironmentVariables& variables, const char* rank_name, const char* size_name, int limit,
+                       std::optional<int>* rank, std::optional<int>* size) {
+  if (size_name != nullptr) {
+    RONDA_RETURN_IF_ERROR(variables.ReadInteger(size_name, {.min = 1, .max = limit}, size));
+  }
+  if (rank_name == nullptr) return absl::OkStatus();
+  return variables.ReadInteger(rank_name, {.min = 0, .max = size->value_or(limit) - 1}, rank);
+}
+
+absl::Status ReadRanks(const EnvironmentVariables& variables, const Found& found, JobEnvironment* job) {
+  const LauncherVariables& names = *found.launcher;
+  if (!variables.IsSet(names.rank)) return MissingVariable(names.rank, found.sign, variables.Get(found.sign));
+  std::optional<int> rank;
+  std::optional<int> size;
+  if (!variables.IsSet(names.size)) {
+    const char* const source = names.size_list != nullptr ? names.size_list : names.size;
+    const std::optional<std::string> list = variables.Get(source);
+    if (!list) return MissingVariable(source, found.sign, variables.Get(found.sign));
+    size = static_cast<int>(std::count(list->begin(), list->end(), ',') + 1);
+  }
+  RONDA_RETURN_IF_ERROR(ReadGroup(variables, names.rank, names.size, static_cast<int>(kMaxSize), &rank, &size));
+  job->rank = *rank;
+  job->size = *size;
+  job->source = names.source;
+  RONDA_RETURN_IF_ERROR(
+      ReadGroup(variables, names.local_rank, names.local_size, job->size, &job->local_rank, &job->local_size));
+  return ReadGroup(variables, names.cross_rank, names.cross_size, job->size, &job->cross_rank, &job->cross_size);
+}
+
+absl::Status ReadJobId(const EnvironmentVariables& variables, JobEnvironment* job) {
+  const std::optional<std::string> id = variables.Get("RONDA_JOB_ID");
+  if (!id) return absl::OkStatus();
+  if (!IsValidJobId(*id)) {
+    return InvalidVariable("RONDA_JOB_ID", *id, "1 to 64 letters, digits, '-', '_' or '.', not beginning with '.'");
+  }
+  job->job_id = *id;
+  return absl::OkStatus();
+}
+
+// The one variable whose value never appears in a message.
+absl::Status ReadJobSecret(const EnvironmentVariables& variables, JobEnvironment* job) {
+  const std::optional<std::string> secret = variables.Get("RONDA_JOB_SECRET");
+  if (!secret) return absl::OkStatus();
+  if (secret->empty()) {
+    return absl::InvalidArgumentError(
+        "RONDA_JOB_SECRET is set but empty: give every rank the same secret, or unset it");
+  }
+  job->job_secret = *secret;
+  return absl::OkStatus();
+}
+
+// Whose MPI_Init would find the other ranks does not depend on who gave this process its rank: srun, and scripts that
+// mpirun starts, can set any of the variables above.
+MpiEnvironment::Launcher FindMpi(const EnvironmentVariables& variables) {
+  for (const char* sign : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK"}) {
+    if (variables.IsSet(sign)) return MpiEnvironment::Launcher::kOpenMpi;
+  }
+  return variables.IsSet("PMI_RANK") ? MpiEnvironment::Launcher::kMpich : MpiEnvironment::Launcher::kNone;
+}
+
+absl::Status ReadMpi(const EnvironmentVariables& variables, MpiEnvironment* mpi) {
+  mpi->launcher = FindMpi(variables);
+  std::optional<bool> use;
+  RONDA_RETURN_IF_ERROR(variables.ReadSwitch("RONDA_MPI", &use));
+  if (use) mpi->use = *use ? MpiEnvironment::Use::kAlways : MpiEnvironment::Use::kNever;
+  RONDA_RETURN_IF_ERROR(variables.ReadText("RONDA_MPI_PLUGIN", "the path of a libronda_mpi*.so", &mpi->plugin));
+  if (mpi->use != MpiEnvironment::Use::kAlways || mpi->IsUsable()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "RONDA_MPI=\"1\", but no launcher of MPI has started this process: start the job with rondarun --mpi, mpirun or "
+      "srun --mpi=pmix, or unset RONDA_MPI");
+}
+
+absl::Status CheckRanksCanMeet(const Found& found, const JobEnvironment& job) {
+  const bool has_job_id = !job.job_id.empty() && job.IsOnOneHost();
+  if (job.size == 1 || has_job_id || !job.master_address.empty() || job.mpi.IsUsable()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      found.launcher->size, "=\"", job.size,
+      "\", but nothing says how the ranks find each other: start the job with rondarun (which sets RONDA_JOB_ID on one "
+      "host), with mpirun and without RONDA_MPI=0, or set MASTER_ADDR and MASTER_PORT to where rank 0 listens "
+      "(RONDA_MASTER_ADDR and RONDA_MASTER_PORT if ",
+      found.launcher->source, " started it)"));
+}
+
+}  // namespace
+
+std::optional<std::string> FirstSlurmHost(absl::string_view list) {
+  std::string host;
+  // A name can have several numbers, and go on behind them: "rack[1-2]n[01-03]a".
+  while (!list.empty() && list.front() != ',') {
+    const size_t text_end = list.find_first_of("[],");
+    absl::StrAppend(&host, list.substr(0, text_end));
+    if (text_end == absl::string_view::npos || list[text_end] == ',') break;
+    const absl::string_view ranges = list.substr(text_end + 1);
+    const size_t number_end = ranges.find_first_of("-,]");
+    const size_t close = ranges.find(']');
+    const bool is_range = list[text_end] == '[' && close != absl::string_view::npos && number_end != 0;
+    if (!is_range) return std::nullopt;
+    absl::StrAppend(&host, ranges.substr(0, number_end));
+    list = ranges.substr(close + 1);
+  }
+  if (host.empty()) return std::nullopt;
+  return host;
+}
+
+std::optional<std::vector<int>> SlurmTaskCounts(absl::string_view list) {
+  std::vector<int> counts;
+  for (const absl::string_view item : absl::StrSplit(list, ',')) {
+    const std::optional<CountedHosts> counted = ParseCount(item);
+    if (!counted || counts.size() + static_cast<size_t>(counted->hosts) > kMaxHosts) return std::nullopt;
+    counts.insert(counts.end(), static_cast<size_t>(counted->hosts), counted->tasks);
+  }
+  return counts;
+}
+
+absl::StatusOr<JobEnvironment> ReadJob(const EnvironmentVariables& variables) {
+  JobEnvironment job;
+  job.source = "single process";
+  RONDA_RETURN_IF_ERROR(ReadJobSecret(variables, &job));
+  RONDA_RETURN_IF_ERROR(ReadMpi(variables, &job.mpi));
+  const Found found = FindLauncher(variables);
+  if (found.launcher == nullptr) {
+    RONDA_RETURN_IF_ERROR(CheckNoJobIsMeant(variables));
+    return job;
+  }
+  RONDA_RETURN_IF_ERROR(ReadRanks(variables, found, &job));
+  RONDA_RETURN_IF_ERROR(found.launcher->complete(variables, &job));
+  RONDA_RETURN_IF_ERROR(ReadJobId(variables, &job));
+  RONDA_RETURN_IF_ERROR(CompleteMaster(variables, &job));
+  RONDA_RETURN_IF_ERROR(CheckRanksCanMeet(found, job));
+  return job;
+}
+
+}  // namespace ronda

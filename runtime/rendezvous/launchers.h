@@ -1,0 +1,32 @@
+#ifndef RONDA_RUNTIME_RENDEZVOUS_LAUNCHERS_H_
+#define RONDA_RUNTIME_RENDEZVOUS_LAUNCHERS_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "runtime/base/config.h"
+#include "runtime/base/environment.h"
+
+namespace ronda {
+
+// Reads what the launcher of this process says about the job. In this order: RONDA_RANK and what goes with it;
+// torchrun-style variables; Paddle-style ones; those of Open MPI's mpirun, MPICH's mpiexec, Slurm's srun, and other
+// process managers with PMI. Without any of them the job has one rank.
+//
+// Errors: INVALID_ARGUMENT that names the variable, its value, and what it should be.
+absl::StatusOr<JobEnvironment> ReadJob(const EnvironmentVariables& variables);
+
+// The compressed lists in which Slurm's variables name hosts and count tasks.
+
+// "n01" of "n[01-03,7],m2"; nullopt if that is no list.
+std::optional<std::string> FirstSlurmHost(absl::string_view list);
+
+// {2, 2, 2, 1} of "2(x3),1"; nullopt if that is no list, or one of more than 1048576 hosts.
+std::optional<std::vector<int>> SlurmTaskCounts(absl::string_view list);
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_RENDEZVOUS_LAUNCHERS_H_

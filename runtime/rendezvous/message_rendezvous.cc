@@ -1,0 +1,161 @@
+#include "runtime/rendezvous/message_rendezvous.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "proto/ronda/v1/rendezvous.pb.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/peer.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/control/tree/control_frame.h"
+#include "runtime/control/tree/frame_stream.h"
+#include "runtime/rendezvous/rendezvous_codec.h"
+
+namespace ronda {
+namespace {
+
+// Between two looks for messages.
+constexpr absl::Duration kNap = absl::Microseconds(200);
+
+// How much longer than rank 0 the others wait: it knows best who is missing.
+constexpr absl::Duration kGrace = absl::Seconds(5);
+
+// For those that are there to hear why there is no job: one that is not may never.
+constexpr absl::Duration kLastWordsTime = absl::Seconds(1);
+
+// Of an answer's end: nothing, or why there is no membership.
+std::string EncodeVerdict(const absl::Status& status) { return status.ok() ? "" : Encode(FailureFrame{status}); }
+
+absl::Status DecodeVerdict(const std::string& content, int size) {
+  if (content.empty()) return absl::OkStatus();
+  RONDA_ASSIGN_OR_RETURN(const ControlFrame frame, DecodeControlFrame(content, size));
+  const auto* const verdict = std::get_if<FailureFrame>(&frame);
+  if (verdict != nullptr) return verdict->failure;
+  return absl::InvalidArgumentError("rendezvous: rank 0's answer is none");
+}
+
+}  // namespace
+
+absl::StatusOr<Membership> MessageRendezvous::Run() {
+  end_ = MonotonicTime() + options_.timeout;
+  return messages_.rank() == kCoordinatorRank ? Host() : Join();
+}
+
+absl::StatusOr<Membership> MessageRendezvous::Host() {
+  const absl::StatusOr<Membership> membership = AwaitAll();
+  const absl::Status answered = Answer(membership);
+  if (membership.ok() && !answered.ok()) return answered;
+  return membership;
+}
+
+absl::StatusOr<Membership> MessageRendezvous::AwaitAll() {
+  RendezvousTable table({.job_id = options_.job_id, .size = messages_.size(), .coordinator = options_.claim.member});
+  RONDA_RETURN_IF_ERROR(Gather(table));
+  RONDA_RETURN_IF_ERROR(table.Agreement());
+  return table.membership();
+}
+
+absl::Status MessageRendezvous::Gather(RendezvousTable& table) {
+  std::vector<FrameLink*> awaited;
+  for (RankId rank = 1; rank < messages_.size(); ++rank) {
+    awaited.push_back(&links_.emplace_back(messages_, rank));
+    RONDA_RETURN_IF_ERROR(awaited.back()->Listen());
+  }
+  while (!awaited.empty()) {
+    const size_t before = awaited.size();
+    for (FrameLink*& link : awaited) {
+      RONDA_ASSIGN_OR_RETURN(const bool has_come, TakeClaim(*link, table));
+      if (has_come) link = nullptr;
+    }
+    awaited.erase(std::remove(awaited.begin(), awaited.end(), nullptr), awaited.end());
+    if (awaited.size() < before) continue;
+    if (MonotonicTime() >= end_) return table.DeadlineError(options_.timeout);
+    absl::SleepFor(kNap);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> MessageRendezvous::TakeClaim(FrameLink& link, RendezvousTable& table) {
+  RONDA_ASSIGN_OR_RETURN(const std::optional<Parcel> parcel, link.TakeReceived());
+  if (!parcel.has_value()) return false;
+  v1::JoinRequest request;
+  if (!request.ParseFromString(parcel->content)) {
+    return absl::InvalidArgumentError(absl::StrCat("rendezvous: what rank ", link.peer(), " says is no claim"));
+  }
+  RONDA_ASSIGN_OR_RETURN(const JoinClaim claim, DecodeClaim(request));
+  if (claim.member.peer.rank != link.peer()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rendezvous: MPI's rank ", link.peer(), " says it is ", ToString(claim.member.peer)));
+  }
+  RONDA_RETURN_IF_ERROR(table.Add(claim));
+  return true;
+}
+
+absl::Status MessageRendezvous::Answer(const absl::StatusOr<Membership>& membership) {
+  const std::string text = membership.ok() ? EncodeMembership(*membership).SerializeAsString() : "";
+  for (FrameLink& link : links_) {
+    for (size_t from = 0; from < text.size(); from += kControlPieceBytes) {
+      RONDA_RETURN_IF_ERROR(link.Send({.content = text.substr(from, kControlPieceBytes)}));
+    }
+    RONDA_RETURN_IF_ERROR(link.Send({.kind = Parcel::Kind::kEnd, .content = EncodeVerdict(membership.status())}));
+  }
+  return AwaitSent(membership.ok() ? options_.timeout : kLastWordsTime);
+}
+
+absl::Status MessageRendezvous::AwaitSent(absl::Duration patience) {
+  const absl::Duration end = MonotonicTime() + patience;
+  std::vector<FrameLink*> sending;
+  for (FrameLink& link : links_) sending.push_back(&link);
+  for (;;) {
+    for (FrameLink*& link : sending) {
+      RONDA_ASSIGN_OR_RETURN(const std::optional<Parcel::Kind> sent, link->TakeSent());
+      if (sent == Parcel::Kind::kEnd) link = nullptr;
+    }
+    sending.erase(std::remove(sending.begin(), sending.end(), nullptr), sending.end());
+    if (sending.empty()) return absl::OkStatus();
+    if (MonotonicTime() >= end) {
+      return absl::DeadlineExceededError(absl::StrCat(
+          "rank ", sending.front()->peer(), " has not taken what it was told within ", absl::FormatDuration(patience)));
+    }
+    absl::SleepFor(kNap);
+  }
+}
+
+absl::StatusOr<std::string> MessageRendezvous::AwaitAnswer(FrameLink& link) {
+  std::string text;
+  for (;;) {
+    RONDA_ASSIGN_OR_RETURN(const std::optional<Parcel> parcel, link.TakeReceived());
+    if (parcel.has_value() && parcel->kind == Parcel::Kind::kEnd) {
+      RONDA_RETURN_IF_ERROR(DecodeVerdict(parcel->content, messages_.size()));
+      return text;
+    }
+    if (parcel.has_value()) {
+      text += parcel->content;
+    } else if (MonotonicTime() >= end_ + kGrace) {
+      return absl::DeadlineExceededError(absl::StrCat(ToString(options_.claim.member.peer),
+                                                      " heard nothing of rank 0 within ",
+                                                      absl::FormatDuration(options_.timeout + kGrace)));
+    } else {
+      absl::SleepFor(kNap);
+    }
+  }
+}
+
+absl::StatusOr<Membership> MessageRendezvous::Join() {
+  FrameLink& link = links_.emplace_back(messages_, kCoordinatorRank);
+  RONDA_RETURN_IF_ERROR(link.Listen());
+  RONDA_RETURN_IF_ERROR(
+      link.Send({.kind = Parcel::Kind::kEnd, .content = EncodeClaim(options_.claim).SerializeAsString()}));
+  RONDA_RETURN_IF_ERROR(AwaitSent(options_.timeout + kGrace));
+  RONDA_ASSIGN_OR_RETURN(const std::string text, AwaitAnswer(link));
+  v1::JoinResponse response;
+  if (!response.ParseFromString(text)) return absl::InvalidArgumentError("rendezvous: rank 0's answer is none");
+  return DecodeMembership(response, options_.claim);
+}
+
+}  // namespace ronda

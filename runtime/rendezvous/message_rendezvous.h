@@ -1,0 +1,57 @@
+#ifndef RONDA_RUNTIME_RENDEZVOUS_MESSAGE_RENDEZVOUS_H_
+#define RONDA_RUNTIME_RENDEZVOUS_MESSAGE_RENDEZVOUS_H_
+
+#include <deque>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "runtime/collectives/messages/point_to_point.h"
+#include "runtime/control/mpi/frame_link.h"
+#include "runtime/rendezvous/rendezvous_table.h"
+
+namespace ronda {
+
+// What the rendezvous is over a network, over messages: every rank tells rank 0 who it is, and rank 0 answers all with
+// the membership, or with why there is none, once it has heard of all.
+//
+// Thread-compatible. If Run fails transfers may be under way: no calls to `messages` may be made any more when this is
+// destroyed.
+class MessageRendezvous {
+ public:
+  struct Options {
+    std::string job_id;  // rank 0's counts
+    JoinClaim claim;     // this rank's
+    absl::Duration timeout = absl::Seconds(30);
+  };
+
+  // `messages` are between all ranks of the job, and outlive it.
+  MessageRendezvous(PointToPoint& messages, Options options) : messages_(messages), options_(std::move(options)) {}
+
+  // Blocks until all ranks have come.
+  // Errors: DEADLINE_EXCEEDED that names who is missing; FAILED_PRECONDITION if ranks differ in what must be the same,
+  // on all; INVALID_ARGUMENT if a claim makes no sense; the library's.
+  absl::StatusOr<Membership> Run();
+
+ private:
+  absl::StatusOr<Membership> Host();
+  absl::StatusOr<Membership> Join();
+  absl::StatusOr<Membership> AwaitAll();
+  absl::Status Gather(RendezvousTable& table);
+  absl::StatusOr<bool> TakeClaim(FrameLink& link, RendezvousTable& table);
+  absl::Status Answer(const absl::StatusOr<Membership>& membership);
+  absl::StatusOr<std::string> AwaitAnswer(FrameLink& link);
+  // Until all links' ends have gone.
+  absl::Status AwaitSent(absl::Duration patience);
+
+  PointToPoint& messages_;
+  const Options options_;
+  absl::Duration end_;
+  std::deque<FrameLink> links_;  // rank 0: to all others, by rank; others: to rank 0
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_RENDEZVOUS_MESSAGE_RENDEZVOUS_H_

@@ -1,0 +1,226 @@
+#include "runtime/rendezvous/rendezvous.h"
+
+#include <unistd.h>
+
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "proto/ronda/v1/rendezvous.pb.h"
+#include "runtime/base/job_id.h"
+#include "runtime/base/logging.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/base/version.h"
+#include "runtime/net/endpoint.h"
+#include "runtime/net/proof.h"
+#include "runtime/rendezvous/grpc_rendezvous.h"
+#include "runtime/rendezvous/message_rendezvous.h"
+#include "runtime/rendezvous/rank_facts.h"
+
+namespace ronda {
+namespace {
+
+constexpr size_t kJobIdBytes = 16;
+constexpr size_t kSecretBytes = 32;
+// What is added to a job's id where each host has a part of it.
+constexpr size_t kHostSuffixBytes = 8;
+
+// Of MpiSession::Connect; what is connected later may use it again.
+constexpr int kMeetingTag = 0;
+
+constexpr char kLoopback[] = "127.0.0.1";
+constexpr char kMpiAdvice[] =
+    "do the hosts reach each other there? RONDA_NETWORK_INTERFACE names the network interface to use";
+
+JoinClaim ClaimOf(const Config& config, absl::string_view mpi_library) {
+  const JobEnvironment& job = config.job;
+  return {.member = {.peer = {.rank = job.rank, .host = HostName(), .pid = getpid()},
+                     .host_id = HostId(),
+                     .version = kVersion,
+                     .facts = FactsOf(config, mpi_library)},
+          .size = job.size};
+}
+
+// The launcher's name for the job, by which it finds what may be left of it; else one that is nobody else's.
+absl::StatusOr<std::string> JobIdOf(const JobEnvironment& job) {
+  if (!job.job_id.empty() && job.job_id.size() + kHostSuffixBytes <= kMaxJobIdLength) return job.job_id;
+  RONDA_ASSIGN_OR_RETURN(const std::string id, RandomBytes(kJobIdBytes));
+  return absl::BytesToHexString(id);
+}
+
+// Where other ranks reach this one: on loopback if rank 0 is met there, as all are on one host then.
+absl::StatusOr<Endpoint> OwnEndpoint(const Config& config, const Endpoint& rendezvous) {
+  Endpoint endpoint = rendezvous;
+  if (config.job.rank != kCoordinatorRank && !rendezvous.loopback) {
+    RONDA_ASSIGN_OR_RETURN(endpoint, ChooseAddress(InterfaceAddresses(), config.network.interfaces));
+  }
+  endpoint.port = 0;
+  return endpoint;
+}
+
+absl::StatusOr<std::unique_ptr<ControlListener>> ListenForChildren(const Config& config, const Endpoint& rendezvous,
+                                                                   Member* self) {
+  if (!HasControlChildren(config.job.rank, config.job.size)) return nullptr;
+  RONDA_ASSIGN_OR_RETURN(const Endpoint endpoint, OwnEndpoint(config, rendezvous));
+  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<ControlListener> listener, ControlListener::Start(endpoint));
+  self->control_address = endpoint.address;
+  self->control_port = listener->port();
+  return listener;
+}
+
+// nullptr where there is no place to listen: most jobs need none, and those that do say so.
+std::unique_ptr<TcpListener> ListenForData(const Config& config, const Endpoint& rendezvous, Member* self) {
+  const auto listen = [&]() -> absl::StatusOr<std::unique_ptr<TcpListener>> {
+    RONDA_ASSIGN_OR_RETURN(const Endpoint endpoint, OwnEndpoint(config, rendezvous));
+    return TcpListener::Start(endpoint);
+  };
+  absl::StatusOr<std::unique_ptr<TcpListener>> listener = listen();
+  if (!listener.ok()) {
+    Log(LogLevel::kInfo, config.job.rank, absl::StrCat("no messages over TCP: ", listener.status().message()));
+    return nullptr;
+  }
+  self->data_address = (*listener)->endpoint().address;
+  self->data_port = (*listener)->endpoint().port;
+  return *std::move(listener);
+}
+
+// Rank 0 on its way to a meeting: the others can come from now on.
+struct Host {
+  std::unique_ptr<RendezvousServer> server;
+  std::unique_ptr<ControlListener> listener;
+  std::unique_ptr<TcpListener> data_listener;
+};
+
+absl::StatusOr<Host> OpenMeeting(const Config& config, const Endpoint& endpoint, const std::string& secret,
+                                 JoinClaim claim) {
+  RONDA_RETURN_IF_ERROR(CheckSecret(endpoint, secret));
+  RONDA_ASSIGN_OR_RETURN(const std::string job_id, JobIdOf(config.job));
+  Host host;
+  RONDA_ASSIGN_OR_RETURN(host.listener, ListenForChildren(config, endpoint, &claim.member));
+  host.data_listener = ListenForData(config, endpoint, &claim.member);
+  RONDA_ASSIGN_OR_RETURN(host.server, RendezvousServer::Start({.endpoint = endpoint,
+                                                               .secret = secret,
+                                                               .job_id = job_id,
+                                                               .claim = std::move(claim),
+                                                               .timeout = config.tunables.start_timeout}));
+  return host;
+}
+
+void LogDifferences(const Membership& membership) {
+  for (const std::string& difference : DescribeDifferences(membership.members)) {
+    Log(LogLevel::kWarning, kCoordinatorRank, absl::StrCat("ranks have different settings: ", difference));
+  }
+}
+
+absl::StatusOr<RendezvousResult> AwaitOthers(Host host, std::string secret) {
+  RONDA_ASSIGN_OR_RETURN(Membership membership, host.server->Await());
+  LogDifferences(membership);
+  return RendezvousResult{.membership = std::move(membership),
+                 .secret = std::move(secret),
+                 .listener = std::move(host.listener),
+                 .data_listener = std::move(host.data_listener)};
+}
+
+absl::StatusOr<RendezvousResult> JoinMeeting(const Config& config, RendezvousClientOptions options) {
+  RONDA_RETURN_IF_ERROR(CheckSecret(options.endpoint, options.secret));
+  options.timeout = config.tunables.start_timeout;
+  RendezvousResult meeting;
+  RONDA_ASSIGN_OR_RETURN(meeting.listener, ListenForChildren(config, options.endpoint, &options.claim.member));
+  meeting.data_listener = ListenForData(config, options.endpoint, &options.claim.member);
+  RONDA_ASSIGN_OR_RETURN(meeting.membership, JoinRendezvous(options));
+  meeting.secret = std::move(options.secret);
+  return meeting;
+}
+
+// Where rank 0 of a job that MPI has started lets the others come.
+absl::StatusOr<Endpoint> ChooseMeetingPlace(const Config& config) {
+  if (config.job.local_size == config.job.size) return ResolveEndpoint(kLoopback, 0);
+  return ChooseAddress(InterfaceAddresses(), config.network.interfaces);
+}
+
+absl::StatusOr<Host> OpenMeetingSomewhere(const Config& config, JoinClaim claim, v1::MeetingPoint* point) {
+  RONDA_ASSIGN_OR_RETURN(const std::string secret, RandomBytes(kSecretBytes));
+  RONDA_ASSIGN_OR_RETURN(const Endpoint endpoint, ChooseMeetingPlace(config));
+  RONDA_ASSIGN_OR_RETURN(Host host, OpenMeeting(config, endpoint, secret, std::move(claim)));
+  point->set_address(endpoint.address);
+  point->set_port(host.server->port());
+  point->set_secret(secret);
+  return host;
+}
+
+// Without a network of ours.
+absl::StatusOr<RendezvousResult> MeetByMessages(const Config& config, MpiSession& session, JoinClaim claim) {
+  std::vector<RankId> all(static_cast<size_t>(config.job.size));
+  std::iota(all.begin(), all.end(), 0);
+  RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<PointToPoint> messages, session.Connect(all, kMeetingTag));
+  RONDA_ASSIGN_OR_RETURN(std::string job_id, JobIdOf(config.job));
+  MessageRendezvous gathering(
+      *messages, {.job_id = std::move(job_id), .claim = std::move(claim), .timeout = config.tunables.start_timeout});
+  absl::StatusOr<Membership> membership = gathering.Run();
+  if (!membership.ok()) {
+    // Before what it has under way is destroyed.
+    session.LeaveWithoutEnd();
+    return membership.status();
+  }
+  if (config.job.rank == kCoordinatorRank) {
+    LogDifferences(*membership);
+    Log(LogLevel::kInfo, kCoordinatorRank, "control messages go over MPI, as RONDA_CONTROL says");
+  }
+  RendezvousResult meeting;
+  meeting.membership = *std::move(membership);
+  meeting.control = NetworkSettings::Control::kMpi;
+  return meeting;
+}
+
+absl::StatusOr<RendezvousResult> InviteByMessages(const Config& config, MpiSession& session, JoinClaim claim) {
+  v1::MeetingPoint point;
+  point.set_messages(true);
+  RONDA_RETURN_IF_ERROR(session.Broadcast(point.SerializeAsString()).status());
+  return MeetByMessages(config, session, std::move(claim));
+}
+
+absl::StatusOr<RendezvousResult> InviteThroughMpi(const Config& config, MpiSession& session, JoinClaim claim) {
+  v1::MeetingPoint point;
+  absl::StatusOr<Host> host = OpenMeetingSomewhere(config, claim, &point);
+  // The others must hear of it either way.
+  if (!host.ok()) point.set_error(ToString(claim.member.peer) + ": " + std::string(host.status().message()));
+  RONDA_RETURN_IF_ERROR(session.Broadcast(point.SerializeAsString()).status());
+  if (!host.ok()) return host.status();
+  return AwaitOthers(*std::move(host), point.secret());
+}
+
+absl::StatusOr<RendezvousResult> FollowThroughMpi(const Config& config, MpiSession& session, JoinClaim claim) {
+  RONDA_ASSIGN_OR_RETURN(const std::string text, session.Broadcast(""));
+  v1::MeetingPoint point;
+  if (!point.ParseFromString(text)) return absl::InternalError("rank 0 broadcast no meeting point through MPI");
+  if (!point.error().empty()) return absl::FailedPreconditionError(point.error());
+  if (point.messages()) return MeetByMessages(config, session, std::move(claim));
+  RONDA_ASSIGN_OR_RETURN(const Endpoint endpoint, ResolveEndpoint(point.address(), point.port()));
+  return JoinMeeting(
+      config,
+      {.endpoint = endpoint, .secret = point.secret(), .claim = std::move(claim), .timeout = {}, .advice = kMpiAdvice});
+}
+
+}  // namespace
+
+absl::StatusOr<RendezvousResult> RendezvousAtAddress(const Config& config, absl::string_view mpi_library) {
+  const JobEnvironment& job = config.job;
+  RONDA_ASSIGN_OR_RETURN(const Endpoint endpoint, ResolveEndpoint(job.master_address, job.master_port));
+  JoinClaim claim = ClaimOf(config, mpi_library);
+  if (job.rank != kCoordinatorRank) {
+    return JoinMeeting(config, {.endpoint = endpoint, .secret = job.job_secret, .claim = std::move(claim)});
+  }
+  RONDA_ASSIGN_OR_RETURN(Host host, OpenMeeting(config, endpoint, job.job_secret, std::move(claim)));
+  return AwaitOthers(std::move(host), job.job_secret);
+}
+
+absl::StatusOr<RendezvousResult> RendezvousThroughMpi(const Config& config, MpiSession& session) {
+  JoinClaim claim = ClaimOf(config, session.library());
+  if (config.job.rank != kCoordinatorRank) return FollowThroughMpi(config, session, std::move(claim));
+  return config.network.control == NetworkSettings::Control::kMpi ? InviteByMessages(config, session, std::move(claim))
+                                                                  : InviteThroughMpi(config, session, std::move(claim));
+}
+
+}  // namespace ronda

@@ -1,0 +1,40 @@
+#ifndef RONDA_RUNTIME_RENDEZVOUS_RENDEZVOUS_H_
+#define RONDA_RUNTIME_RENDEZVOUS_RENDEZVOUS_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "runtime/base/config.h"
+#include "runtime/control/grpc/grpc_control_plane.h"
+#include "runtime/mpi/mpi_session.h"
+#include "runtime/rendezvous/rendezvous_table.h"
+#include "runtime/tcp/tcp_listener.h"
+
+namespace ronda {
+
+// What the ranks of a job know of each other once they have met at rank 0.
+struct RendezvousResult {
+  Membership membership;
+  std::string secret;                         // of the job; may be empty if all met on loopback
+  std::unique_ptr<ControlListener> listener;  // of a rank that has children in the tree of control connections
+  // For messages over TCP; nullptr where this rank has no address for that. Members say who else has none.
+  std::unique_ptr<TcpListener> data_listener;
+  // How control messages travel across hosts; without gRPC there are no listeners.
+  NetworkSettings::Control control = NetworkSettings::Control::kGrpc;
+};
+
+// Meets the others at the master address in `config`; blocks until all are there. `mpi_library` says which MPI this
+// rank would use. Errors: those of ResolveEndpoint, RendezvousServer and JoinRendezvous; NOT_FOUND if no network
+// interface fits.
+absl::StatusOr<RendezvousResult> RendezvousAtAddress(const Config& config, absl::string_view mpi_library);
+
+// Meets the others where rank 0 says, who tells them through MPI, with a secret that it makes up; or, if rank 0's
+// control messages are to travel over MPI, by messages of MPI alone.
+// Errors: as RendezvousAtAddress, on all ranks; those of MPI.
+absl::StatusOr<RendezvousResult> RendezvousThroughMpi(const Config& config, MpiSession& session);
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_RENDEZVOUS_RENDEZVOUS_H_

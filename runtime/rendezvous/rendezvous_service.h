@@ -1,0 +1,115 @@
+#ifndef RONDA_RUNTIME_RENDEZVOUS_RENDEZVOUS_SERVICE_H_
+#define RONDA_RUNTIME_RENDEZVOUS_RENDEZVOUS_SERVICE_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "proto/ronda/v1/rendezvous.pb.h"
+#include "runtime/base/mutex.h"
+#include "runtime/rendezvous/rendezvous_table.h"
+
+namespace ronda {
+
+// The nonces that were given out and not used yet, so that a proof counts once.
+//
+// Thread-compatible.
+class NonceLedger {
+ public:
+  // `capacity` bounds the memory that strangers can make us use: beyond it, the oldest nonce is forgotten.
+  explicit NonceLedger(size_t capacity) : capacity_(capacity) {}
+
+  void Issue(std::string nonce) {
+    if (outstanding_.size() == capacity_) outstanding_.pop_front();
+    outstanding_.push_back(std::move(nonce));
+  }
+
+  // Whether `nonce` was issued and not consumed before.
+  bool Consume(absl::string_view nonce) {
+    const auto it = std::find(outstanding_.begin(), outstanding_.end(), nonce);
+    if (it == outstanding_.end()) return false;
+    outstanding_.erase(it);
+    return true;
+  }
+
+ private:
+  const size_t capacity_;
+  std::deque<std::string> outstanding_;  // oldest first
+};
+
+// Rank 0's half of the rendezvous, in terms of messages: admits ranks to a RendezvousTable and answers all of them at
+// once. Knows no network; RendezvousServer puts it on one.
+//
+// Thread-safe.
+class RendezvousService {
+ public:
+  struct Options {
+    RendezvousTable::Options table;
+    std::string secret;                                 // empty: no proof is asked for
+    absl::Time deadline = absl::InfiniteFuture();       // by which everybody must have joined
+    absl::Duration timeout = absl::InfiniteDuration();  // from the start to the deadline, for messages
+  };
+
+  // Called exactly once for a Join, from any thread and possibly before Join returns.
+  using JoinDone = std::function<void(const absl::StatusOr<v1::JoinResponse>& response)>;
+  using Ticket = uint64_t;
+
+  explicit RendezvousService(Options options);
+
+  // Errors: INTERNAL if the system gives no random bytes.
+  absl::StatusOr<v1::ChallengeResponse> Challenge(absl::Time now);
+
+  // Answers through `done`, at once if the rank is refused, else when the rendezvous ends. Errors: those of
+  // RendezvousTable::Add and Agreement; INVALID_ARGUMENT for a damaged message; UNAUTHENTICATED for an unknown nonce;
+  // PERMISSION_DENIED for a wrong proof; or why the rendezvous failed.
+  Ticket Join(const v1::JoinRequest& request, const JoinDone& done);
+
+  // The sender of a Join does not wait for its answer any more. If it had none yet, its rank's place becomes free, and
+  // its `done` is called with CANCELLED.
+  void Abandon(Ticket ticket);
+
+  // Blocks until all ranks have joined. At the deadline, or if they do not fit together, the rendezvous fails.
+  // Errors: why the rendezvous failed; DEADLINE_EXCEEDED names the missing ranks.
+  absl::StatusOr<Membership> Await();
+
+  // Fails the rendezvous, unless it is over: everybody who waits gets `failure`.
+  void Fail(const absl::Status& failure);
+
+ private:
+  struct Waiter {
+    RankId rank = 0;
+    JoinDone done;
+  };
+  using Waiters = std::map<Ticket, Waiter>;
+
+  // A claim from a rank that has proved membership.
+  absl::StatusOr<JoinClaim> AuthenticateLocked(const v1::JoinRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status CheckProof(const v1::JoinRequest& request, const JoinClaim& claim) const;
+  absl::Status AdmitLocked(const v1::JoinRequest& request, Ticket ticket, const JoinDone& done)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Waiters TakeWaitersLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const Options options_;
+
+  Mutex mu_;
+  CondVar over_;  // notified once the table is complete or failure_ is set
+  RendezvousTable table_ ABSL_GUARDED_BY(mu_);
+  NonceLedger nonces_ ABSL_GUARDED_BY(mu_);
+  Waiters waiters_ ABSL_GUARDED_BY(mu_);
+  Ticket next_ticket_ ABSL_GUARDED_BY(mu_) = 0;
+  absl::Status failure_ ABSL_GUARDED_BY(mu_);  // sticky
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_RENDEZVOUS_RENDEZVOUS_SERVICE_H_

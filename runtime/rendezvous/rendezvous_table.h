@@ -1,0 +1,107 @@
+#ifndef RONDA_RUNTIME_RENDEZVOUS_RENDEZVOUS_TABLE_H_
+#define RONDA_RUNTIME_RENDEZVOUS_RENDEZVOUS_TABLE_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "runtime/base/peer.h"
+#include "runtime/base/types.h"
+
+namespace ronda {
+
+// What a rank says about itself that may not be the same everywhere: {"byte order", "little"}.
+struct Fact {
+  std::string name;
+  std::string value;
+
+  bool operator==(const Fact&) const = default;
+};
+
+// What a rank tells the others about itself.
+struct Member {
+  Peer peer;
+  std::string host_id;          // equal for ranks that can share memory
+  std::string version;          // of Ronda
+  std::string control_address;  // where its children in the tree of control connections reach it; numeric
+  int control_port = 0;         // 0: nowhere
+  std::string data_address;     // where other ranks reach it for messages over TCP; numeric
+  int data_port = 0;            // 0: nowhere
+  std::vector<Fact> facts;      // (agreement.h)
+};
+
+// A rank's wish to join a job.
+struct JoinClaim {
+  Member member;
+  int size = 1;  // of the job, as this rank knows it
+};
+
+// The result of a rendezvous, the same on every rank.
+struct Membership {
+  std::string job_id;           // names the shared memory
+  std::vector<Member> members;  // by rank; only on rank 0 with the facts of others than rank 0
+};
+
+// The ranks of each host, ascending; hosts are told apart by their ids and numbered by their lowest rank.
+std::vector<std::vector<RankId>> HostsOf(const Membership& membership);
+
+// Where `rank` stands: hosts are told apart by their ids and numbered by their lowest rank.
+// REQUIRES: 0 <= rank < members.size().
+Topology TopologyOf(const Membership& membership, RankId rank);
+
+// Who has joined a job that is gathering. Rank 0, whose process keeps the table, is there from the start.
+//
+// A pure state machine: no threads, clocks or network.
+//
+// Thread-compatible.
+class RendezvousTable {
+ public:
+  struct Options {
+    std::string job_id;
+    int size = 1;  // of the job
+    Member coordinator;
+  };
+
+  explicit RendezvousTable(Options options);
+
+  const Options& options() const { return options_; }
+
+  // Takes a rank in. A refused claim changes nothing but the text of a later DeadlineError.
+  // Errors, all of which name both parties: INVALID_ARGUMENT (another size, no such rank), ALREADY_EXISTS (the rank is
+  // taken).
+  absl::Status Add(const JoinClaim& claim);
+
+  // Forgets a rank that went away before the job was complete; its place can be taken again.
+  // REQUIRES: `rank` is not 0, has joined, and the table is not complete.
+  void Remove(RankId rank);
+
+  // Remembers why a claim was refused, here or by the caller: it may be the reason why a rank is missing.
+  void NoteRefusal(const absl::Status& refusal);
+
+  bool complete() const { return joined_ == options_.size; }
+
+  // Whether the members, of which only all together show who is the odd one, can work together.
+  // REQUIRES: complete().
+  // Errors: those of CheckAgreement.
+  absl::Status Agreement() const;
+
+  // REQUIRES: complete().
+  Membership membership() const;
+
+  // DEADLINE_EXCEEDED that names the ranks missing after `waited`, and what is known about why.
+  absl::Status DeadlineError(absl::Duration waited) const;
+
+ private:
+  absl::Status Check(const JoinClaim& claim) const;
+
+  const Options options_;
+  std::vector<std::optional<Member>> members_;  // by rank
+  int joined_ = 0;
+  std::vector<std::string> notes_;  // refusals and departures, the oldest kMaxNotes of them
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_RENDEZVOUS_RENDEZVOUS_TABLE_H_

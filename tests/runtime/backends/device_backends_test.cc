@@ -1,0 +1,127 @@
+#include "runtime/backends/device_backends.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace ronda {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+DeviceFacts Facts(const std::string& host, const std::string& pci_bus, const std::string& nccl = "2.28.9") {
+  return {.host = host, .pci_bus = pci_bus, .nccl = nccl, .why_no_nccl = nccl.empty() ? "no libnccl.so.2" : ""};
+}
+
+// Of ranks whose hosts' communicator has one level.
+std::string Rate(const std::vector<DeviceFacts>& facts) { return ToString(RateDeviceBackends({.facts = facts})); }
+
+std::string NameOf(const absl::StatusOr<absl::string_view>& backend) {
+  return std::string(backend.ok() ? *backend : backend.status().message());
+}
+std::string Choose(const std::vector<DeviceFacts>& facts, const std::string& wanted = "") {
+  return NameOf(ChooseDeviceBackend(RateDeviceBackends({.facts = facts}), wanted));
+}
+std::string ChooseOn(const HostMap& hosts, const std::vector<DeviceFacts>& facts, const std::string& wanted = "") {
+  return NameOf(ChooseDeviceBackend(RateDeviceBackends({.facts = facts, .hosts = &hosts}), wanted));
+}
+
+TEST(DeviceBackendsTest, NcclIsBestWhereEachRankHasAGpu) {
+  EXPECT_EQ(Choose({Facts("a", "1b"), Facts("a", "1c"), Facts("b", "1b")}), "nccl");
+  EXPECT_EQ(ChooseOn({.hosts = {{0, 1}, {2}}}, {Facts("a", "1b"), Facts("a", "1c"), Facts("b", "1b")}), "nccl");
+}
+
+TEST(DeviceBackendsTest, RanksThatShareAGpuAreStaged) {
+  const std::vector<DeviceFacts> facts = {Facts("a", "1b"), Facts("b", "1b"), Facts("b", "1b")};
+  EXPECT_EQ(Choose(facts), "staged");
+  EXPECT_EQ(ChooseOn({.hosts = {{0}, {1, 2}}}, facts), "staged");
+  EXPECT_THAT(Rate(facts), AllOf(HasSubstr("staged (score 100: "), HasSubstr("nccl (no: ranks 1 and 2 share a GPU")));
+}
+
+TEST(DeviceBackendsTest, DevicesWithOneUuidAreOneWhateverTheirHostsAreCalled) {
+  std::vector<DeviceFacts> facts = {Facts("container1", "1b"), Facts("container2", "1b")};
+  EXPECT_EQ(Choose(facts), "nccl");
+  facts[0].uuid = "5c8a9b6e";
+  facts[1].uuid = "0d1f7a33";
+  EXPECT_EQ(Choose(facts), "nccl");
+  facts[1].uuid = facts[0].uuid;
+  EXPECT_EQ(Choose(facts), "staged");
+  EXPECT_THAT(Rate(facts), HasSubstr("nccl (no: ranks 0 and 1 share a GPU"));
+}
+
+// Parts of a GPU (MIG) have UUIDs of their own, and NCCL refuses them all the same.
+TEST(DeviceBackendsTest, PartsOfOneGpuAreStaged) {
+  std::vector<DeviceFacts> facts = {Facts("a", "1b"), Facts("a", "1b")};
+  facts[0].uuid = "part1";
+  facts[1].uuid = "part2";
+  EXPECT_EQ(Choose(facts), "staged");
+}
+
+TEST(DeviceBackendsTest, NcclHasToBeThereOnAllRanksInOneVersion) {
+  EXPECT_EQ(Choose({Facts("a", "1b"), Facts("a", "1c", "")}), "staged");
+  EXPECT_THAT(Rate({Facts("a", "1b"), Facts("a", "1c", "")}), HasSubstr("nccl (no: rank 1: no libnccl.so.2)"));
+  EXPECT_THAT(Rate({Facts("a", "1b"), Facts("a", "1c", "2.18.3")}),
+              HasSubstr("rank 0 has NCCL 2.28.9, rank 1 has 2.18.3"));
+}
+
+// Hosts whose NCCLs differ, and hosts of a test whose ranks share the GPUs of one machine.
+TEST(DeviceBackendsTest, NcclOnEachHostIsEnoughForTwoLevels) {
+  const HostMap hosts = {.hosts = {{0, 2}, {1, 3}}};
+  EXPECT_EQ(
+      ChooseOn(hosts, {Facts("a", "1b"), Facts("b", "1b", "2.18.3"), Facts("a", "1c"), Facts("b", "1c", "2.18.3")}),
+      "hierarchical-staged");
+  EXPECT_EQ(ChooseOn(hosts, {Facts("a", "1b"), Facts("a", "1b"), Facts("a", "1c"), Facts("a", "1c")}),
+            "hierarchical-staged");
+}
+
+TEST(DeviceBackendsTest, ObjectionOfOneHostIsOneToTwoLevels) {
+  const HostMap hosts = {.hosts = {{0, 1}, {2, 3}}};
+  const std::vector<DeviceFacts> differ = {Facts("a", "1b"), Facts("a", "1c"), Facts("b", "1b"),
+                                           Facts("b", "1c", "2.18.3")};
+  EXPECT_EQ(ChooseOn(hosts, differ), "staged");
+  EXPECT_THAT(ChooseOn(hosts, differ, "hierarchical-staged"), HasSubstr("rank 2 has NCCL 2.28.9, rank 3 has 2.18.3"));
+  const std::vector<DeviceFacts> lacks = {Facts("a", "1b"), Facts("a", "1c"), Facts("b", "1b"), Facts("b", "1c", "")};
+  EXPECT_THAT(ChooseOn(hosts, lacks, "hierarchical-staged"), HasSubstr("rank 3: no libnccl.so.2"));
+}
+
+TEST(DeviceBackendsTest, NcclOnBothLevelsIsForWhoWantsItAndNeedsNcclBetweenAll) {
+  const HostMap hosts = {.hosts = {{0, 1}, {2, 3}}};
+  const std::vector<DeviceFacts> good = {Facts("a", "1b"), Facts("a", "1c"), Facts("b", "1b"), Facts("b", "1c")};
+  EXPECT_EQ(ChooseOn(hosts, good, "hierarchical-nccl"), "hierarchical-nccl");
+  EXPECT_EQ(ChooseOn(hosts, good, "hierarchical-staged"), "hierarchical-staged");
+  const std::vector<DeviceFacts> shared = {Facts("a", "1b"), Facts("a", "1c"), Facts("a", "1b"), Facts("a", "1c")};
+  EXPECT_THAT(ChooseOn(hosts, shared, "hierarchical-nccl"), HasSubstr("ranks 0 and 2 share a GPU"));
+}
+
+TEST(DeviceBackendsTest, TwoLevelsHaveToBeThere) {
+  const std::vector<DeviceFacts> facts = {Facts("a", "1b"), Facts("b", "1b")};
+  for (const char* wanted : {"hierarchical-staged", "hierarchical-nccl"}) {
+    EXPECT_THAT(Choose(facts, wanted), HasSubstr("the ranks are on one host, or RONDA_BACKEND is not hierarchical"));
+    EXPECT_THAT(ChooseOn({.hosts = {{0}, {1}}}, facts, wanted), HasSubstr("no host has more than one rank"));
+  }
+}
+
+TEST(DeviceBackendsTest, WhatIsWantedIsTakenOrRefused) {
+  EXPECT_EQ(Choose({Facts("a", "1b"), Facts("a", "1c")}, "staged"), "staged");
+  EXPECT_THAT(Choose({Facts("a", "1b"), Facts("a", "1b")}, "nccl"),
+              AllOf(HasSubstr("RONDA_DEVICE_BACKEND=\"nccl\" cannot"), HasSubstr("share a GPU")));
+}
+
+TEST(DeviceBackendsTest, FactsSurviveTheirWayAndLoseOnlyTheEndOfTheReason) {
+  DeviceFacts facts = {.host = "h",
+                       .pci_bus = "0000:1b:00.0",
+                       .uuid = "5c8a9b6e",
+                       .why_no_nccl = std::string(500, 'x'),
+                       .wanted = "nccl"};
+  const std::string text = Encode(facts, 100);
+  EXPECT_EQ(text.size(), 100u);
+  facts.why_no_nccl.resize(DecodeDeviceFacts(text)->why_no_nccl.size());
+  EXPECT_EQ(*DecodeDeviceFacts(text), facts);
+  EXPECT_FALSE(DecodeDeviceFacts("h").ok());
+}
+
+}  // namespace
+}  // namespace ronda

@@ -1,0 +1,59 @@
+#include "tests/runtime/backends/left_ranks.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+#include "runtime/backends/job.h"
+#include "runtime/backends/read_config.h"
+#include "runtime/base/config.h"
+#include "runtime/engine/runtime.h"
+
+namespace ronda::testing {
+namespace {
+
+// mpirun ends all ranks as soon as one has ended without MPI_Finalize, so that they wait for each other's words.
+void AwaitTheOthersWords(int size) {
+  const std::filesystem::path directory = std::getenv("WORDS");
+  std::ofstream(directory / absl::StrCat(getpid()));
+  const absl::Time deadline = absl::Now() + absl::Seconds(30);
+  const auto words = [&] { return std::distance(std::filesystem::directory_iterator(directory), {}); };
+  while (words() < size && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(20));
+}
+
+}  // namespace
+
+void IsLeftByTheLastRank() {
+  const absl::StatusOr<Config> config = ReadConfig(ProcessEnvironment());
+  ASSERT_TRUE(config.ok()) << config.status();
+  absl::StatusOr<Job> job = ConnectJob(*config);
+  ASSERT_TRUE(job.ok()) << job.status();
+  const int size = config->job.size;
+  auto runtime = Runtime::Create({.tunables = config->tunables}, job->topology, std::move(job->transport));
+  const auto wait = [&](const std::string& name) {
+    const auto handle = runtime->Submit({.request = {.name = name, .op = OpType::kBarrier}});
+    return handle.ok() ? (*handle)->Wait() : handle.status();
+  };
+  // The last rank may be done with it, and give up, before the others are.
+  wait("all are here").IgnoreError();
+  if (config->job.rank < size - 1) {
+    EXPECT_FALSE(wait("not all come").ok());
+    const absl::Status told = runtime->Shutdown();
+    std::printf("rank %d was told: %s\n", config->job.rank, std::string(told.message()).c_str());
+  }
+  runtime.reset();
+  std::fflush(stdout);
+  AwaitTheOthersWords(size);
+}
+
+}  // namespace ronda::testing

@@ -1,0 +1,212 @@
+// Jobs that an MPI's own launcher starts: on one host, and on two, which are two sets of processes that see a /dev/shm
+// of their own.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "client/ronda.hpp"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/runtime/backends/left_ranks.h"
+#include "tests/testing/process_world.h"
+
+namespace ronda {
+namespace {
+
+using ::testing::AllOf;
+using testing::HasMpirun;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::ProcessResult;
+using testing::RunUnderMpirun;
+
+// -- What ranks do --
+
+int FromEnvironment(const char* name) {
+  int value = -1;
+  EXPECT_TRUE(absl::SimpleAtoi(std::getenv(name), &value)) << name;
+  return value;
+}
+
+// Sums that are exact in any order.
+void AddUp(const std::string& name, size_t count) {
+  std::vector<float> data(count, static_cast<float>(rank() + 1));
+  allreduce(tensor(name, data), {Op::Sum});
+  const auto sum = static_cast<float>(size() * (size() + 1) / 2);
+  EXPECT_TRUE(std::all_of(data.begin(), data.end(), [sum](float value) { return value == sum; })) << name;
+}
+
+void Train() {
+  init();
+  EXPECT_EQ(local_size(), FromEnvironment("EXPECTED_LOCAL_SIZE"));
+  EXPECT_EQ(cross_size(), size() / local_size());
+  for (int step = 0; step < 12; ++step) {
+    for (const size_t count : {1, 1000, 300000}) AddUp(absl::StrCat("gradient", count), count);
+  }
+  EXPECT_GT(statistics().schedule_rounds, 0U);
+  const int32_t own = 100 + rank();
+  const std::vector<int32_t> all = allgather("ranks", &own, {1});
+  for (int i = 0; i < size(); ++i) EXPECT_EQ(all[static_cast<size_t>(i)], 100 + i);
+  std::printf("rank %d of %d has trained\n", rank(), size());
+  shutdown();
+}
+
+// -- The tests --
+
+struct Mpi {
+  MpiFlavor flavor;
+  const char* name;
+  // So that it does not use /dev/shm either, of which there are two.
+  std::vector<std::string> network_only;
+};
+
+const Mpi kOpenMpi = {MpiFlavor::kOpenMpi, "OpenMpi", {"OMPI_MCA_pml=ob1", "OMPI_MCA_btl=self,tcp"}};
+const Mpi kMpich = {MpiFlavor::kMpich, "Mpich", {"MPIR_CVAR_NOLOCAL=1"}};
+
+std::ostream& operator<<(std::ostream& out, const Mpi& mpi) { return out << mpi.name; }
+
+class BootstrapMpirunTest : public ::testing::TestWithParam<Mpi> {
+ protected:
+  void SetUp() override {
+    if (!HasMpirun(GetParam().flavor)) GTEST_SKIP() << "its mpirun is not installed";
+  }
+
+  // The command line of a rank in which the variables of `settings` are set, and those of RunProcesses are not.
+  static std::vector<std::string> RankWith(std::vector<std::string> settings, const std::string& program) {
+    std::vector<std::string> argv = {"/usr/bin/env", "-u", "RONDA_RANK", "-u", "RONDA_SIZE", "-u", "RONDA_JOB_ID"};
+    argv.insert(argv.end(), settings.begin(), settings.end());
+    argv.push_back(absl::StrCat("RONDA_MPI_PLUGIN=", Plugin()));
+    argv.push_back("RONDA_LOG_LEVEL=info");
+    argv.push_back(std::filesystem::read_symlink("/proc/self/exe"));
+    argv.push_back(absl::StrCat("--rank_program=", program));
+    return argv;
+  }
+
+  static std::string Plugin() {
+    return std::filesystem::absolute(absl::StrCat("runtime/mpi/", PluginName(GetParam().flavor)));
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Mpis, BootstrapMpirunTest, ::testing::Values(kOpenMpi, kMpich),
+                         [](const auto& info) { return info.param.name; });
+
+void ExpectAllTrained(const ProcessResult& result, int size) {
+  EXPECT_EQ(result.exit_code, 0) << "signal " << result.signal << ", said:\n" << result.output;
+  for (int rank = 0; rank < size; ++rank) {
+    EXPECT_THAT(result.output, HasSubstr(absl::StrCat("rank ", rank, " of ", size, " has trained")));
+  }
+}
+
+TEST_P(BootstrapMpirunTest, RanksOnOneHostTrainInSharedMemory) {
+  const ProcessResult result = RunUnderMpirun(GetParam().flavor, 2, RankWith({"EXPECTED_LOCAL_SIZE=2"}, "train"));
+  ExpectAllTrained(result, 2);
+  EXPECT_THAT(result.output, Not(HasSubstr("data goes over mpi")));
+}
+
+TEST_P(BootstrapMpirunTest, BackendOfMpiIsUsedOnOneHostIfAskedFor) {
+  const ProcessResult result =
+      RunUnderMpirun(GetParam().flavor, 3, RankWith({"EXPECTED_LOCAL_SIZE=3", "RONDA_BACKEND=mpi"}, "train"));
+  ExpectAllTrained(result, 3);
+  EXPECT_THAT(result.output, HasSubstr("data goes over mpi, as RONDA_BACKEND says"));
+}
+
+// A mount namespace whose /dev/shm is a directory of the test is another host to Ronda.
+class BootstrapTwoHostsTest : public BootstrapMpirunTest {
+ protected:
+  void SetUp() override {
+    BootstrapMpirunTest::SetUp();
+    if (IsSkipped()) return;
+    if (std::system("unshare --mount true 2>/dev/null") != 0) GTEST_SKIP() << "mount namespaces need root";
+    std::filesystem::create_directories(SharedMemoryOfSecondHost());
+  }
+  ~BootstrapTwoHostsTest() override { std::filesystem::remove_all(SharedMemoryOfSecondHost()); }
+
+  static std::string SharedMemoryOfSecondHost() {
+    return absl::StrCat(::testing::TempDir(), "/second_host_", getpid(), "_", GetParam().name);
+  }
+
+  // Ranks from `first_of_second` on are on the second host.
+  static ProcessResult Run(int size, int first_of_second, std::vector<std::string> settings,
+                           const std::string& program) {
+    for (const std::string& setting : GetParam().network_only) settings.push_back(setting);
+    // The ranks meet on loopback, as the launcher believes that they are on one host.
+    settings.push_back("RONDA_MPI=1");
+    std::vector<std::string> argv = {
+        "/bin/sh", "-c",
+        absl::StrCat("rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; [ $rank -lt ", first_of_second,
+                     " ] && exec \"$@\"; exec unshare --mount --propagation private /bin/sh -c 'mount --bind ",
+                     SharedMemoryOfSecondHost(), " /dev/shm && exec \"$@\"' sh \"$@\""),
+        "sh"};
+    const std::vector<std::string> rank = RankWith(std::move(settings), program);
+    argv.insert(argv.end(), rank.begin(), rank.end());
+    return RunUnderMpirun(GetParam().flavor, size, argv);
+  }
+
+  // With these settings rank 3 of two hosts ends without a word, and the others say what they were told.
+  static void ExpectLastRankToBeNamed(std::vector<std::string> settings) {
+    const std::string words = absl::StrCat(SharedMemoryOfSecondHost(), "/words");
+    std::filesystem::create_directories(words);
+    settings.push_back(absl::StrCat("WORDS=", words));
+    const ProcessResult result = Run(4, 2, std::move(settings), "is_left");
+    for (int rank = 0; rank < 3; ++rank) {
+      EXPECT_THAT(result.output, HasSubstr(absl::StrCat("rank ", rank, " was told: rank 3 (host ")));
+    }
+    EXPECT_THAT(result.output, HasSubstr("ended without shutdown()"));
+    EXPECT_THAT(result.output, Not(HasSubstr("Failure"))) << "of an expectation";
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Mpis, BootstrapTwoHostsTest, ::testing::Values(kOpenMpi, kMpich),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_P(BootstrapTwoHostsTest, TwoRanksOnEachTrainInTwoLevels) {
+  const ProcessResult result = Run(4, 2, {"EXPECTED_LOCAL_SIZE=2"}, "train");
+  ExpectAllTrained(result, 4);
+  EXPECT_THAT(result.output, HasSubstr("data goes over hierarchical-mpi;"));
+}
+
+TEST_P(BootstrapTwoHostsTest, OneRankOnEachTrainsOverMpi) {
+  const ProcessResult result = Run(2, 1, {"EXPECTED_LOCAL_SIZE=1"}, "train");
+  ExpectAllTrained(result, 2);
+  EXPECT_THAT(result.output, HasSubstr("data goes over mpi;"));
+}
+
+TEST_P(BootstrapTwoHostsTest, ControlMessagesGoOverMpiIfAskedFor) {
+  // No network interface that there is: Ronda has no connections of its own.
+  const std::vector<std::string> settings = {"RONDA_CONTROL=mpi", "RONDA_NETWORK_INTERFACE=none"};
+  std::vector<std::string> two_a_host = settings;
+  two_a_host.push_back("EXPECTED_LOCAL_SIZE=2");
+  const ProcessResult result = Run(4, 2, two_a_host, "train");
+  ExpectAllTrained(result, 4);
+  EXPECT_THAT(result.output, HasSubstr("control messages go over MPI"));
+  std::vector<std::string> one_a_host = settings;
+  one_a_host.push_back("EXPECTED_LOCAL_SIZE=1");
+  ExpectAllTrained(Run(2, 1, one_a_host, "train"), 2);
+}
+
+TEST_P(BootstrapTwoHostsTest, RankThatGivesUpIsNamedOverMpiToo) { ExpectLastRankToBeNamed({"RONDA_CONTROL=mpi"}); }
+
+TEST_P(BootstrapTwoHostsTest, SharedMemoryAcrossHostsIsRefusedOnAllRanks) {
+  const ProcessResult result = Run(2, 1, {"EXPECTED_LOCAL_SIZE=1", "RONDA_BACKEND=shm"}, "train");
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_THAT(result.output, HasSubstr("RONDA_BACKEND=\"shm\" cannot carry this job's data: the ranks are on 2 hosts"));
+}
+
+TEST_P(BootstrapTwoHostsTest, RankThatGivesUpIsNamedOnBothHostsAndMpiIsLeftAtOnce) { ExpectLastRankToBeNamed({}); }
+
+}  // namespace
+}  // namespace ronda
+
+int main(int argc, char** argv) {
+  return ronda::testing::RankProgramMain(argc, argv,
+                                         {{"train", ronda::Train}, {"is_left", ronda::testing::IsLeftByTheLastRank}});
+}

@@ -1,0 +1,205 @@
+// Processes that know each other by torchrun-style variables only: they meet at rank 0 over gRPC and go on in shared
+// memory. No process of this test uses gRPC before it forks or forks after it has.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <iostream>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/backends/job.h"
+#include "runtime/backends/read_config.h"
+#include "runtime/base/config.h"
+#include "runtime/collectives/messages/message_communicator.h"
+#include "runtime/collectives/shm/shm_communicator.h"
+#include "tests/runtime/backends/rank_bodies.h"
+#include "tests/testing/process_world.h"
+
+namespace ronda {
+namespace {
+
+using ::ronda::testing::ExpectRankProgramSucceeds;
+using ::ronda::testing::JobResult;
+using ::ronda::testing::ProcessJob;
+using ::ronda::testing::RunRankProgram;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// A port of the loopback interface that nobody listens on.
+std::string FreePort() {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), length), 0);
+  EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length), 0);
+  close(fd);
+  return absl::StrCat(ntohs(address.sin_port));
+}
+
+// Presents what RunRankProgram sets as torchrun would, so that no job id is left to meet by.
+std::optional<std::string> TorchrunStyle(const char* name) {
+  static const auto* const names =
+      new std::map<std::string, const char*>{{"RANK", "RONDA_RANK"},
+                                             {"WORLD_SIZE", "RONDA_SIZE"},
+                                             {"MASTER_PORT", "MASTER_PORT"},
+                                             {"MASTER_ADDR", "MASTER_ADDR"},
+                                             {"RONDA_JOB_SECRET", "RONDA_JOB_SECRET"},
+                                             {"RONDA_START_TIMEOUT", "RONDA_START_TIMEOUT"}};
+  const auto it = names->find(name);
+  return it == names->end() ? std::nullopt : ProcessEnvironment()(it->second);
+}
+
+template <typename ExpectedCommunicator = ShmCommunicator>
+void Meet(const EnvironmentReader& environment) {
+  const absl::StatusOr<Config> config = ReadConfig(environment);
+  ASSERT_TRUE(config.ok()) << config.status();
+  absl::StatusOr<Job> job = ConnectJob(*config);
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_NE(dynamic_cast<ExpectedCommunicator*>(job->transport.communicator.get()), nullptr);
+  testing::ExpectOneHostThatAddsUp(*std::move(job), config->job.rank, config->job.size);
+}
+
+void MeetTheOthers() { Meet(TorchrunStyle); }
+
+// The same job as Paddle's launcher would describe it.
+std::optional<std::string> PaddleStyle(const char* name) {
+  const EnvironmentReader environment = ProcessEnvironment();
+  const std::string port = environment("MASTER_PORT").value_or("");
+  if (std::string(name) == "PADDLE_TRAINER_ID") return environment("RONDA_RANK");
+  if (std::string(name) == "PADDLE_TRAINERS_NUM") return environment("RONDA_SIZE");
+  if (std::string(name) == "PADDLE_TRAINER_ENDPOINTS") return absl::StrCat("[::1]:", port, ",[::1]:1,[::1]:2");
+  return std::nullopt;
+}
+
+void MeetAsPaddleSays() { Meet(PaddleStyle); }
+
+// Each rank has a host of its own, as far as the others can see.
+void MeetAcrossHosts() {
+  ASSERT_EQ(unshare(CLONE_NEWNS), 0);
+  ASSERT_EQ(mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr), 0);
+  ASSERT_EQ(mount("tmpfs", "/dev/shm", "tmpfs", 0, nullptr), 0);
+  const absl::StatusOr<Config> config = ReadConfig(TorchrunStyle);
+  ASSERT_TRUE(config.ok()) << config.status();
+  absl::StatusOr<Job> job = ConnectJob(*config);
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->topology.cross_size, config->job.size);
+  EXPECT_NE(dynamic_cast<MessageCommunicator*>(job->transport.communicator.get()), nullptr);
+  testing::ExpectAddsUp(*std::move(job), config->job.rank, config->job.size);
+}
+
+void MeetUnlessRankOne() {
+  if (TorchrunStyle("RANK") != "1") Meet(TorchrunStyle);
+}
+
+void MeetOverTcpAsRankZeroSays() {
+  const auto environment = [](const char* name) -> std::optional<std::string> {
+    if (std::string(name) == "RONDA_BACKEND" && TorchrunStyle("RANK") == "0") return "tcp";
+    return TorchrunStyle(name);
+  };
+  Meet<MessageCommunicator>(environment);
+}
+
+void MeetOverTcpNowhere() {
+  Meet([](const char* name) -> std::optional<std::string> {
+    return std::string(name) == "RONDA_BACKEND" ? "tcp" : ProcessEnvironment()(name);
+  });
+}
+
+void MeetWithASecretOfItsOwn() {
+  Meet([](const char* name) {
+    return std::string(name) == "RONDA_JOB_SECRET" ? TorchrunStyle("RANK") : TorchrunStyle(name);
+  });
+}
+
+void MeetWithSettingsOfItsOwn() {
+  Meet([](const char* name) -> std::optional<std::string> {
+    const bool is_rank_one = TorchrunStyle("RANK") == "1";
+    if (is_rank_one && std::string(name) == "RONDA_BACKEND") return "mpi";
+    if (is_rank_one && std::string(name) == "RONDA_LOCK_AFTER") return "9";
+    return TorchrunStyle(name);
+  });
+}
+
+TEST(BootstrapRendezvousTest, ProcessesMeetAtTheDefaultAddressWithoutASecret) {
+  ExpectRankProgramSucceeds("meet", 2, {.env = {{"MASTER_PORT", FreePort()}}});
+}
+
+TEST(BootstrapRendezvousTest, ProcessesMeetAtANameWithASecret) {
+  ExpectRankProgramSucceeds(
+      "meet", 4,
+      {.env = {{"MASTER_ADDR", "localhost"}, {"MASTER_PORT", FreePort()}, {"RONDA_JOB_SECRET", "open sesame"}}});
+}
+
+TEST(BootstrapRendezvousTest, ProcessesMeetAtAnIPv6AddressAsPaddleSays) {
+  ExpectRankProgramSucceeds("paddle", 3, {.env = {{"MASTER_PORT", FreePort()}}});
+}
+
+TEST(BootstrapRendezvousTest, HostsThatHaveNoMpiBetweenThemAddUpOverTcp) {
+  if (geteuid() != 0) GTEST_SKIP() << "mount namespaces need root";
+  ExpectRankProgramSucceeds("across_hosts", 3, {.env = {{"MASTER_PORT", FreePort()}}});
+}
+
+TEST(BootstrapRendezvousTest, ProcessesOfOneHostTakeTcpIfRankZeroSaysSo) {
+  ExpectRankProgramSucceeds("tcp", 3, {.env = {{"MASTER_PORT", FreePort()}, {"RONDA_JOB_SECRET", "open sesame"}}});
+}
+
+TEST(BootstrapRendezvousTest, TcpWithoutAMeetingPlaceIsToldWhatToSet) {
+  const JobResult result = RunRankProgram("no_place", 2);
+  for (const auto& rank : result.ranks) EXPECT_THAT(rank.output, HasSubstr("for TCP set RONDA_MASTER_PORT"));
+}
+
+TEST(BootstrapRendezvousTest, SettingsThatDifferAreSaidByRankZeroWhoseHold) {
+  const JobResult result = RunRankProgram("own_backend", 2, {.env = {{"MASTER_PORT", FreePort()}}});
+  EXPECT_EQ(result.ranks[1].exit_code, 0) << result.ranks[1].output;
+  EXPECT_THAT(result.ranks[0].output,
+              AllOf(HasSubstr("different settings: RONDA_LOCK_AFTER: rank 1"), HasSubstr("RONDA_BACKEND: rank 1")));
+}
+
+TEST(BootstrapRendezvousTest, MissingRankIsNamedOnEveryOther) {
+  const JobResult result =
+      RunRankProgram("all_but_rank_1", 3, {.env = {{"MASTER_PORT", FreePort()}, {"RONDA_START_TIMEOUT", "1s"}}});
+  for (const int rank : {0, 2}) {
+    EXPECT_NE(result.ranks[rank].exit_code, 0);
+    EXPECT_THAT(result.ranks[rank].output, HasSubstr("rank 1 of 3 did not join rank 0"));
+  }
+}
+
+TEST(BootstrapRendezvousTest, RankWithAnotherSecretIsRefusedAndNamedToTheRest) {
+  const JobResult result =
+      RunRankProgram("own_secret", 2, {.env = {{"MASTER_PORT", FreePort()}, {"RONDA_START_TIMEOUT", "1s"}}});
+  EXPECT_THAT(result.ranks[1].output,
+              AllOf(HasSubstr("has another job secret than rank 0"), HasSubstr("rank 1 (host ")));
+  EXPECT_THAT(result.ranks[0].output,
+              AllOf(HasSubstr("rank 1 of 2 did not join"), HasSubstr("has another job secret than rank 0")));
+}
+
+TEST(BootstrapRendezvousTest, AddressBeyondLoopbackAsksForASecret) {
+  const JobResult result = RunRankProgram("meet", 2, {.env = {{"MASTER_ADDR", "192.0.2.7"}, {"MASTER_PORT", "29500"}}});
+  for (const auto& rank : result.ranks) EXPECT_THAT(rank.output, HasSubstr("set RONDA_JOB_SECRET"));
+}
+
+}  // namespace
+}  // namespace ronda
+
+int main(int argc, char** argv) {
+  return ronda::testing::RankProgramMain(argc, argv,
+                                         {{"meet", ronda::MeetTheOthers},
+                                          {"all_but_rank_1", ronda::MeetUnlessRankOne},
+                                          {"own_secret", ronda::MeetWithASecretOfItsOwn},
+                                          {"own_backend", ronda::MeetWithSettingsOfItsOwn},
+                                          {"paddle", ronda::MeetAsPaddleSays},
+                                          {"tcp", ronda::MeetOverTcpAsRankZeroSays},
+                                          {"no_place", ronda::MeetOverTcpNowhere},
+                                          {"across_hosts", ronda::MeetAcrossHosts}});
+}

@@ -1,0 +1,206 @@
+// Rank 0's server and its clients as threads of one process, over real sockets on loopback.
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <semaphore>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "proto/ronda/v1/rendezvous.grpc.pb.h"
+#include "runtime/rendezvous/grpc_rendezvous.h"
+#include "runtime/rendezvous/rendezvous_codec.h"
+#include "tests/runtime/rendezvous/claims.h"
+
+namespace ronda {
+namespace {
+
+using ::ronda::testing::ClaimOf;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr char kSecret[] = "open sesame";
+
+std::string Text(const absl::Status& status) { return std::string(status.message()); }
+
+RendezvousServer::Options ServerOptions(int size, const std::string& host = "127.0.0.1") {
+  return {.endpoint = *ResolveEndpoint(host, 0), .secret = kSecret, .job_id = "job", .claim = ClaimOf(0, size)};
+}
+
+// Options with which `rank` joins `server`.
+RendezvousClientOptions ClientOptions(const RendezvousServer& server, RankId rank, int size,
+                                      const std::string& host = "127.0.0.1") {
+  return {.endpoint = *ResolveEndpoint(host, server.port()), .secret = kSecret, .claim = ClaimOf(rank, size)};
+}
+
+std::unique_ptr<RendezvousServer> StartServer(const RendezvousServer::Options& options) {
+  absl::StatusOr<std::unique_ptr<RendezvousServer>> server = RendezvousServer::Start(options);
+  EXPECT_TRUE(server.ok()) << server.status();
+  return *std::move(server);
+}
+
+// Joins ranks 1 to size-1, in `order`, and expects everybody to get the same table.
+void ExpectAllMeet(const std::string& host, int size, const std::vector<RankId>& order) {
+  const std::unique_ptr<RendezvousServer> server = StartServer(ServerOptions(size, host));
+  std::vector<absl::StatusOr<Membership>> results(size);
+  std::vector<std::thread> ranks;
+  for (const RankId rank : order) {
+    ranks.emplace_back([&, rank] { results[rank] = JoinRendezvous(ClientOptions(*server, rank, size, host)); });
+  }
+  results[0] = server->Await();
+  for (std::thread& rank : ranks) rank.join();
+  for (const absl::StatusOr<Membership>& result : results) {
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(result->job_id, "job");
+    ASSERT_EQ(result->members.size(), static_cast<size_t>(size));
+    for (RankId rank = 0; rank < size; ++rank) EXPECT_EQ(result->members[rank].peer.pid, 1000 + rank);
+  }
+}
+
+TEST(RendezvousGrpcTest, RanksMeetInWhateverOrderTheyCome) {
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE(absl::StrCat("seed ", seed));
+  std::mt19937 random(seed);
+  for (const int size : {1, 2, 3, 5, 8}) {
+    std::vector<RankId> order(size - 1);
+    std::iota(order.begin(), order.end(), 1);
+    std::shuffle(order.begin(), order.end(), random);
+    ExpectAllMeet("127.0.0.1", size, order);
+  }
+}
+
+TEST(RendezvousGrpcTest, RanksMeetByNameAndOverIPv6) {
+  ExpectAllMeet("localhost", 2, {1});
+  if (!CheckCanListen(*ResolveEndpoint("::1", 0)).ok()) GTEST_SKIP() << "this host has no IPv6 loopback";
+  ExpectAllMeet("::1", 2, {1});
+}
+
+TEST(RendezvousGrpcTest, ClientThatComesBeforeTheServerWaitsForIt) {
+  int port = 0;
+  // A port that was free a moment ago.
+  { port = StartServer(ServerOptions(2))->port(); }
+  absl::StatusOr<Membership> joined;
+  std::thread early([&] {
+    joined =
+        JoinRendezvous({.endpoint = *ResolveEndpoint("127.0.0.1", port), .secret = kSecret, .claim = ClaimOf(1, 2)});
+  });
+  // Long enough that the first attempt to connect fails, most of the time; the test holds either way.
+  absl::SleepFor(absl::Milliseconds(50));
+  RendezvousServer::Options options = ServerOptions(2);
+  options.endpoint.port = port;
+  const std::unique_ptr<RendezvousServer> server = StartServer(options);
+  EXPECT_TRUE(server->Await().ok());
+  early.join();
+  EXPECT_TRUE(joined.ok()) << joined.status();
+}
+
+TEST(RendezvousGrpcTest, WrongSecretIsRefusedAndTheJobGoesOn) {
+  const std::unique_ptr<RendezvousServer> server = StartServer(ServerOptions(2));
+  RendezvousClientOptions stranger = ClientOptions(*server, 1, 2);
+  stranger.secret = "guess";
+  const absl::Status refused = JoinRendezvous(stranger).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_THAT(Text(refused), AllOf(HasSubstr("rank 1 (host a, pid 1001)"), HasSubstr("rank 0 (host a, pid 1000)")));
+
+  std::thread friendly([&] { EXPECT_TRUE(JoinRendezvous(ClientOptions(*server, 1, 2)).ok()); });
+  EXPECT_TRUE(server->Await().ok());
+  friendly.join();
+}
+
+TEST(RendezvousGrpcTest, MissingRankIsNamedToEverybodyAtTheDeadline) {
+  RendezvousServer::Options options = ServerOptions(3);
+  options.timeout = absl::Milliseconds(300);
+  const std::unique_ptr<RendezvousServer> server = StartServer(options);
+  absl::Status one;
+  std::thread rank([&] { one = JoinRendezvous(ClientOptions(*server, 1, 3)).status(); });
+  const absl::Status zero = server->Await().status();
+  rank.join();
+  EXPECT_EQ(zero.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(Text(zero), HasSubstr("rank 2 of 3 did not join rank 0 (host a, pid 1000) within 300ms"));
+  EXPECT_EQ(one, zero);
+}
+
+TEST(RendezvousGrpcTest, AbsentServerIsExplained) {
+  int port = 0;
+  { port = StartServer(ServerOptions(2))->port(); }
+  const absl::Status status = JoinRendezvous({.endpoint = *ResolveEndpoint("localhost", port),
+                                              .secret = kSecret,
+                                              .claim = ClaimOf(1, 2),
+                                              .timeout = absl::Milliseconds(200)})
+                                  .status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(Text(status), AllOf(HasSubstr("rank 1 (host a, pid 1001) found no rank 0"),
+                                  HasSubstr(absl::StrCat("localhost:", port)), HasSubstr("MASTER_PORT")));
+}
+
+TEST(RendezvousGrpcTest, TwinIsRefusedAndTheRankThatWaitsIsToldWhenRankZeroGivesUp) {
+  std::unique_ptr<RendezvousServer> server = StartServer(ServerOptions(3));
+  const RendezvousClientOptions options = ClientOptions(*server, 1, 3);
+  std::counting_semaphore<2> finished(0);
+  const auto join = [&](absl::Status* status) {
+    *status = JoinRendezvous(options).status();
+    finished.release();
+  };
+  absl::Status statuses[2];
+  std::thread first(join, &statuses[0]);
+  std::thread second(join, &statuses[1]);
+  finished.acquire();  // one is refused, so the other one waits
+  server.reset();
+  first.join();
+  second.join();
+  const bool first_waited = absl::IsCancelled(statuses[0]);
+  EXPECT_THAT(Text(statuses[first_waited ? 0 : 1]), HasSubstr("rank 0 (host a, pid 1000) does not wait any more"));
+  EXPECT_EQ(statuses[first_waited ? 1 : 0].code(), absl::StatusCode::kAlreadyExists);
+}
+
+TEST(RendezvousGrpcTest, PlaceOfARankThatHangsUpIsFreeAgain) {
+  const std::unique_ptr<RendezvousServer> server = StartServer(ServerOptions(3));
+  const auto stub = v1::Rendezvous::NewStub(
+      grpc::CreateChannel(absl::StrCat("127.0.0.1:", server->port()), grpc::InsecureChannelCredentials()));
+  v1::ChallengeResponse challenge;
+  grpc::ClientContext challenge_context;
+  ASSERT_TRUE(stub->Challenge(&challenge_context, v1::ChallengeRequest(), &challenge).ok());
+  v1::JoinRequest request = EncodeClaim(ClaimOf(1, 3));
+  request.set_nonce(challenge.nonce());
+  request.set_proof(JoinProof(kSecret, challenge.nonce(), ClaimOf(1, 3)));
+  grpc::ClientContext join_context;
+  join_context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Milliseconds(100)));
+  v1::JoinResponse response;
+  EXPECT_EQ(stub->Join(&join_context, request, &response).error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+
+  std::thread two([&] { EXPECT_TRUE(JoinRendezvous(ClientOptions(*server, 2, 3)).ok()); });
+  absl::StatusOr<Membership> one;
+  do {  // the server may notice a moment later
+    one = JoinRendezvous(ClientOptions(*server, 1, 3));
+  } while (absl::IsAlreadyExists(one.status()));
+  EXPECT_TRUE(one.ok()) << one.status();
+  EXPECT_TRUE(server->Await().ok());
+  two.join();
+}
+
+TEST(RendezvousGrpcTest, TwoJobsCannotShareAPort) {
+  const std::unique_ptr<RendezvousServer> server = StartServer(ServerOptions(2));
+  RendezvousServer::Options options = ServerOptions(2);
+  options.endpoint.port = server->port();
+  const absl::Status status = RendezvousServer::Start(options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(Text(status), HasSubstr("RONDA_MASTER_PORT"));
+}
+
+TEST(RendezvousGrpcTest, BeyondLoopbackBothSidesNeedASecret) {
+  RendezvousServer::Options server = ServerOptions(2, "192.0.2.7");
+  server.secret.clear();
+  EXPECT_THAT(Text(RendezvousServer::Start(server).status()), HasSubstr("RONDA_JOB_SECRET"));
+  const RendezvousClientOptions client = {.endpoint = *ResolveEndpoint("192.0.2.7", 1), .claim = ClaimOf(1, 2)};
+  EXPECT_THAT(Text(JoinRendezvous(client).status()), HasSubstr("RONDA_JOB_SECRET"));
+}
+
+}  // namespace
+}  // namespace ronda

@@ -1,0 +1,278 @@
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/base/config.h"
+#include "runtime/rendezvous/launchers.h"
+#include "tests/runtime/backends/variables.h"
+
+// What each launcher of other systems says of its job, as ReadConfig understands it.
+
+namespace ronda {
+namespace {
+
+using ::testing::HasSubstr;
+
+using MpiLauncher = MpiEnvironment::Launcher;
+
+Variables OpenMpi(const Variables& changes = {}) {
+  return With({{"OMPI_COMM_WORLD_RANK", "3"},
+               {"OMPI_COMM_WORLD_SIZE", "4"},
+               {"OMPI_COMM_WORLD_LOCAL_RANK", "3"},
+               {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
+               {"PMIX_NAMESPACE", "344588289"},
+               {"PMIX_RANK", "3"}},
+              changes);
+}
+
+Variables Mpich(const Variables& changes = {}) {
+  return With({{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}}, changes);
+}
+
+Variables Paddle(const Variables& changes = {}) {
+  return With({{"PADDLE_TRAINER_ID", "1"},
+               {"PADDLE_TRAINERS_NUM", "2"},
+               {"PADDLE_TRAINER_ENDPOINTS", "10.0.0.1:6170,10.0.0.2:6171"},
+               {"PADDLE_CURRENT_ENDPOINT", "10.0.0.2:6171"}},
+              changes);
+}
+
+Variables Slurm(const Variables& changes = {}) {
+  return With({{"SLURM_PROCID", "3"},
+               {"SLURM_NTASKS", "5"},
+               {"SLURM_LOCALID", "1"},
+               {"SLURM_NODEID", "1"},
+               {"SLURM_STEP_TASKS_PER_NODE", "2(x2),1"},
+               {"SLURM_STEP_NODELIST", "n[07-08,11]"},
+               {"SLURM_JOB_ID", "12003"},
+               {"SLURM_STEP_ID", "2"}},
+              changes);
+}
+
+struct Expected {
+  const char* what;
+  Variables variables;
+  std::string source;
+  int rank;
+  int size;
+  std::optional<int> local_rank;
+  std::optional<int> local_size;
+  std::string job_id;
+  std::string master;  // "address port"
+  MpiLauncher mpi = MpiLauncher::kNone;
+};
+
+std::string MasterOf(const JobEnvironment& job) {
+  return job.master_address.empty() ? "" : job.master_address + " " + std::to_string(job.master_port);
+}
+
+void ExpectRead(const Expected& expected) {
+  SCOPED_TRACE(expected.what);
+  const absl::StatusOr<Config> config = Read(expected.variables);
+  ASSERT_TRUE(config.ok()) << config.status();
+  const JobEnvironment& job = config->job;
+  EXPECT_EQ(job.source, expected.source);
+  EXPECT_EQ(job.rank, expected.rank);
+  EXPECT_EQ(job.size, expected.size);
+  EXPECT_EQ(job.local_rank, expected.local_rank);
+  EXPECT_EQ(job.local_size, expected.local_size);
+  EXPECT_EQ(job.job_id, expected.job_id);
+  EXPECT_EQ(MasterOf(job), expected.master);
+  EXPECT_EQ(job.mpi.launcher, expected.mpi);
+}
+
+constexpr char kOpenMpiSource[] = "mpirun of Open MPI";
+constexpr char kMpichSource[] = "mpiexec of MPICH";
+constexpr char kPaddleSource[] = "Paddle-style variables";
+constexpr char kSlurmSource[] = "srun of Slurm";
+
+TEST(LaunchersTest, MpirunOfOpenMpi) {
+  ExpectRead({"one host", OpenMpi(), kOpenMpiSource, 3, 4, 3, 4, "ompi-344588289", "", MpiLauncher::kOpenMpi});
+  ExpectRead({"two hosts", OpenMpi({{"OMPI_COMM_WORLD_LOCAL_RANK", "1"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}),
+              kOpenMpiSource, 3, 4, 1, 2, "", "", MpiLauncher::kOpenMpi});
+  ExpectRead({"an id of the user's", OpenMpi({{"RONDA_JOB_ID", "mine"}}), kOpenMpiSource, 3, 4, 3, 4, "mine", "",
+              MpiLauncher::kOpenMpi});
+  ExpectRead({"a namespace that names no file", OpenMpi({{"PMIX_NAMESPACE", "a/b"}}), kOpenMpiSource, 3, 4, 3, 4, "",
+              "", MpiLauncher::kOpenMpi});
+}
+
+TEST(LaunchersTest, MpiexecOfMpich) {
+  ExpectRead({"two hosts", Mpich(), kMpichSource, 1, 4, 1, 2, "", "", MpiLauncher::kMpich});
+  ExpectRead({"in an allocation of Slurm, whose srun has started the agents", With(Slurm(), Mpich()), kMpichSource, 1,
+              4, 1, 2, "", "", MpiLauncher::kMpich});
+  ExpectRead({"another process manager", Mpich({{"MPI_LOCALRANKID", "-"}, {"MPI_LOCALNRANKS", "-"}}),
+              "a process manager with PMI", 1, 4, std::nullopt, std::nullopt, "", "", MpiLauncher::kMpich});
+}
+
+TEST(LaunchersTest, PaddleStyle) {
+  ExpectRead({"as paddle.distributed.launch sets them", Paddle(), kPaddleSource, 1, 2, {}, {}, "", "10.0.0.1 6170"});
+  ExpectRead({"the number follows from the endpoints",
+              Paddle({{"PADDLE_TRAINERS_NUM", "-"}, {"PADDLE_CURRENT_ENDPOINT", "-"}}),
+              kPaddleSource,
+              1,
+              2,
+              {},
+              {},
+              "",
+              "10.0.0.1 6170"});
+  ExpectRead({"IPv6",
+              Paddle({{"PADDLE_TRAINER_ENDPOINTS", "[fd00::1]:6170,[fd00::2]:6170"},
+                      {"PADDLE_CURRENT_ENDPOINT", "[fd00::2]:6170"}}),
+              kPaddleSource,
+              1,
+              2,
+              {},
+              {},
+              "",
+              "fd00::1 6170"});
+  ExpectRead(
+      {"one trainer", {{"PADDLE_TRAINER_ID", "0"}, {"PADDLE_TRAINERS_NUM", "1"}}, kPaddleSource, 0, 1, {}, {}, "", ""});
+  ExpectRead(
+      {"a port of Ronda's own", Paddle({{"RONDA_MASTER_PORT", "99"}}), kPaddleSource, 1, 2, {}, {}, "", "10.0.0.1 99"});
+}
+
+TEST(LaunchersTest, SrunOfSlurm) {
+  ExpectRead({"three hosts", Slurm(), kSlurmSource, 3, 5, 1, 2, "", "n07 20005"});
+  const Variables one_host = {
+      {"SLURM_STEP_TASKS_PER_NODE", "5"}, {"SLURM_STEP_NODELIST", "n07"}, {"SLURM_NODEID", "0"}};
+  ExpectRead({"one host", Slurm(one_host), kSlurmSource, 3, 5, 1, 5, "slurm-12003-2", "n07 20005"});
+  ExpectRead({"hosts unknown", Slurm({{"SLURM_STEP_TASKS_PER_NODE", "-"}}), kSlurmSource, 3, 5, 1, std::nullopt, "",
+              "n07 20005"});
+  ExpectRead({"through MPI, which needs no secret", Slurm({{"RONDA_MPI", "1"}, {"PMIX_RANK", "3"}}), kSlurmSource, 3, 5,
+              1, 2, "", "", MpiLauncher::kOpenMpi});
+}
+
+TEST(LaunchersTest, ShellInAnAllocationOfSlurmIsNoStep) {
+  const char* const kBatchScript = "-";
+  for (const char* step : {kBatchScript, "4294967290", "4294967291"}) {
+    ExpectRead({step, Slurm({{"SLURM_STEP_ID", step}}), "single process", 0, 1, {}, {}, "", ""});
+  }
+}
+
+TEST(LaunchersTest, FirstOfSeveralLaunchersInOrderCounts) {
+  Variables all = With(With(Slurm(), Mpich()), OpenMpi());
+  ExpectRead({"mpirun before srun", all, kOpenMpiSource, 3, 4, 3, 4, "ompi-344588289", "", MpiLauncher::kOpenMpi});
+  all = With(all, Paddle());
+  ExpectRead({"Paddle before mpirun", all, kPaddleSource, 1, 2, {}, {}, "", "10.0.0.1 6170", MpiLauncher::kOpenMpi});
+  all = With(all, {{"RANK", "0"}, {"WORLD_SIZE", "3"}, {"MASTER_PORT", "1"}});
+  ExpectRead({"torchrun before Paddle",
+              all,
+              "torchrun-style variables",
+              0,
+              3,
+              {},
+              {},
+              "",
+              "127.0.0.1 1",
+              MpiLauncher::kOpenMpi});
+  all = With(all, {{"RONDA_RANK", "6"}, {"RONDA_SIZE", "7"}, {"RONDA_JOB_ID", "j"}});
+  ExpectRead({"rondarun before all", all, "rondarun", 6, 7, {}, {}, "j", "", MpiLauncher::kOpenMpi});
+}
+
+TEST(LaunchersTest, UseOfMpiIsRead) {
+  EXPECT_EQ(Read(OpenMpi())->job.mpi.use, MpiEnvironment::Use::kAutomatic);
+  EXPECT_EQ(Read(OpenMpi({{"RONDA_MPI", "0"}}))->job.mpi.use, MpiEnvironment::Use::kNever);
+  EXPECT_EQ(Read(OpenMpi({{"RONDA_MPI", "1"}}))->job.mpi.use, MpiEnvironment::Use::kAlways);
+  const absl::StatusOr<Config> foreign = Read({{"RONDA_MPI", "1"}, {"RONDA_MPI_PLUGIN", "/opt/libmpi_of_mine.so"}});
+  ASSERT_TRUE(foreign.ok()) << foreign.status();
+  EXPECT_EQ(foreign->job.mpi.plugin, "/opt/libmpi_of_mine.so");
+  EXPECT_TRUE(foreign->job.mpi.IsUsable());
+}
+
+struct BadCase {
+  const char* what;
+  Variables variables;
+  std::vector<std::string> mentions;  // all of them are in the error's text
+};
+
+TEST(LaunchersTest, PartialAndContradictorySettingsAreRefused) {
+  const std::vector<BadCase> cases = {
+      {"size alone",
+       {{"OMPI_COMM_WORLD_SIZE", "4"}},
+       {"OMPI_COMM_WORLD_RANK is not set", "OMPI_COMM_WORLD_SIZE=\"4\""}},
+      {"rank too high", OpenMpi({{"OMPI_COMM_WORLD_RANK", "4"}}), {"OMPI_COMM_WORLD_RANK=\"4\"", "from 0 to 3"}},
+      {"no MPI allowed to meet",
+       OpenMpi({{"RONDA_MPI", "0"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}}),
+       {"OMPI_COMM_WORLD_SIZE=\"4\"", "RONDA_MPI=0", "RONDA_MASTER_ADDR"}},
+      {"hydra without a rank", {{"MPI_LOCALNRANKS", "2"}}, {"PMI_RANK is not set", "MPI_LOCALNRANKS=\"2\""}},
+      {"more ranks here than in the job", Mpich({{"MPI_LOCALNRANKS", "5"}}), {"MPI_LOCALNRANKS=\"5\"", "from 1 to 4"}},
+      {"no endpoints",
+       {{"PADDLE_TRAINER_ID", "1"}},
+       {"PADDLE_TRAINER_ENDPOINTS is not set", "PADDLE_TRAINER_ID=\"1\""}},
+      {"no id", Paddle({{"PADDLE_TRAINER_ID", "-"}}), {"PADDLE_TRAINER_ID is not set", "PADDLE_TRAINERS_NUM=\"2\""}},
+      {"too few endpoints",
+       Paddle({{"PADDLE_TRAINER_ENDPOINTS", "10.0.0.1:6170"}}),
+       {"PADDLE_TRAINER_ENDPOINTS=\"10.0.0.1:6170\"", "each of the 2 trainers"}},
+      {"another endpoint than the list's",
+       Paddle({{"PADDLE_CURRENT_ENDPOINT", "10.0.0.1:6170"}}),
+       {"PADDLE_CURRENT_ENDPOINT=\"10.0.0.1:6170\"", "10.0.0.2:6171, as number 1"}},
+      {"no port",
+       Paddle({{"PADDLE_TRAINER_ENDPOINTS", "a,b"}, {"PADDLE_CURRENT_ENDPOINT", "-"}}),
+       {"PADDLE_TRAINER_ENDPOINTS=\"a,b\"", "10.0.0.1:6170"}},
+      {"step without tasks", {{"SLURM_STEP_ID", "0"}}, {"SLURM_PROCID is not set", "SLURM_STEP_ID=\"0\""}},
+      {"hosts that cannot be read",
+       Slurm({{"SLURM_STEP_NODELIST", "n["}}),
+       {"SLURM_STEP_NODELIST=\"n[\"", "n[01-03,7]"}},
+      {"counts that cannot be read",
+       Slurm({{"SLURM_STEP_TASKS_PER_NODE", "2(3)"}}),
+       {"SLURM_STEP_TASKS_PER_NODE=\"2(3)\"", "2(x3),1"}},
+      {"counts that do not add up",
+       Slurm({{"SLURM_STEP_TASKS_PER_NODE", "2(x2)"}}),
+       {"SLURM_STEP_TASKS_PER_NODE=\"2(x2)\"", "add up to 5"}},
+      {"node out of range", Slurm({{"SLURM_NODEID", "3"}}), {"SLURM_NODEID=\"3\"", "from 0 to 2"}},
+      {"job that is no number", Slurm({{"SLURM_JOB_ID", "x"}}), {"SLURM_JOB_ID=\"x\""}},
+  };
+  for (const BadCase& bad : cases) {
+    const absl::StatusOr<Config> config = Read(bad.variables);
+    ASSERT_FALSE(config.ok()) << bad.what;
+    EXPECT_EQ(config.status().code(), absl::StatusCode::kInvalidArgument) << bad.what;
+    for (const std::string& mention : bad.mentions) {
+      EXPECT_THAT(std::string(config.status().message()), HasSubstr(mention)) << bad.what;
+    }
+  }
+}
+
+using ::testing::ElementsAre;
+
+TEST(SlurmListsTest, FirstHostOfEveryForm) {
+  const std::vector<std::pair<const char*, const char*>> cases = {
+      {"node", "node"},
+      {"node7,node9", "node7"},
+      {"n[01-03,7]", "n01"},
+      {"n[7]", "n7"},
+      {"n[7,9-12],m2", "n7"},
+      {"a,n[1-2]", "a"},
+      {"rack[1-2]-a", "rack1-a"},
+      {"rack[1-2]n[003-004]x,other", "rack1n003x"},
+      {"[1-2]", "1"},
+  };
+  for (const auto& [list, first] : cases) EXPECT_EQ(FirstSlurmHost(list), first) << list;
+}
+
+TEST(SlurmListsTest, WhatIsNoListOfHosts) {
+  for (const char* list : {"", ",", "n[", "n[]", "n[1", "n]1[", "n[-2]", "n[,]"}) {
+    EXPECT_EQ(FirstSlurmHost(list), std::nullopt) << list;
+  }
+}
+
+TEST(SlurmListsTest, CountsOfTasks) {
+  EXPECT_THAT(SlurmTaskCounts("4").value(), ElementsAre(4));
+  EXPECT_THAT(SlurmTaskCounts("2(x3),1").value(), ElementsAre(2, 2, 2, 1));
+  EXPECT_THAT(SlurmTaskCounts("1,0,12(x2)").value(), ElementsAre(1, 0, 12, 12));
+}
+
+TEST(SlurmListsTest, WhatIsNoListOfCounts) {
+  for (const char* list : {"", "2,", "x", "-1", "2(3)", "2(x)", "2(x0)", "2(x-1)", "2(x3", "1(x1048576),1",
+                           "1(x2147483647),1(x2147483647)", "99999999999"}) {
+    EXPECT_EQ(SlurmTaskCounts(list), std::nullopt) << list;
+  }
+}
+
+}  // namespace
+
+
+
+}  // namespace ronda

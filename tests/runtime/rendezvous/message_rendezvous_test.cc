@@ -1,0 +1,92 @@
+// Ranks that are threads meet by fake messages.
+#include "runtime/rendezvous/message_rendezvous.h"
+
+#include <gmock/gmock.h>
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/testing/message_transports.h"
+
+namespace ronda::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::vector<MessageRendezvous::Options> OptionsOf(int size) {
+  std::vector<MessageRendezvous::Options> all;
+  for (RankId rank = 0; rank < size; ++rank) {
+    all.push_back(
+        {.job_id = absl::StrCat("job", rank),
+         .claim = {.member = {.peer = {.rank = rank, .host = absl::StrCat("host", rank / 2), .pid = 100 + rank},
+                              .host_id = absl::StrCat("id", rank / 2),
+                              .version = "1"},
+                   .size = size},
+         .timeout = absl::Seconds(30)});
+  }
+  return all;
+}
+
+// What each rank gets; ranks behind the last of `options` do not come.
+std::vector<absl::StatusOr<Membership>> Meet(int size, std::vector<MessageRendezvous::Options> options) {
+  const auto ends = ConnectFakeMessages(size, /*seed=*/7);
+  std::vector<absl::StatusOr<Membership>> results(options.size());
+  std::vector<std::unique_ptr<MessageRendezvous>> meetings(options.size());
+  std::vector<std::thread> threads;
+  for (size_t rank = 0; rank < options.size(); ++rank) {
+    meetings[rank] = std::make_unique<MessageRendezvous>(*ends[rank], std::move(options[rank]));
+    threads.emplace_back([&, rank] { results[rank] = meetings[rank]->Run(); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return results;
+}
+
+TEST(MessageMeetingTest, AllRanksLearnOfAllAndOfRank0sJob) {
+  for (const int size : {1, 2, 9}) {
+    for (const absl::StatusOr<Membership>& membership : Meet(size, OptionsOf(size))) {
+      ASSERT_TRUE(membership.ok()) << membership.status();
+      EXPECT_EQ(membership->job_id, "job0");
+      ASSERT_EQ(membership->members.size(), static_cast<size_t>(size));
+      for (RankId rank = 0; rank < size; ++rank) {
+        const Member& member = membership->members[static_cast<size_t>(rank)];
+        EXPECT_EQ(ToString(member.peer),
+                  absl::StrCat("rank ", rank, " (host host", rank / 2, ", pid ", 100 + rank, ")"));
+        EXPECT_EQ(member.host_id, absl::StrCat("id", rank / 2));
+      }
+    }
+  }
+}
+
+TEST(MessageMeetingTest, MissingRankIsNamedToAllThatHaveCome) {
+  std::vector<MessageRendezvous::Options> options = OptionsOf(4);
+  for (MessageRendezvous::Options& of_rank : options) of_rank.timeout = absl::Milliseconds(200);
+  options.pop_back();
+  for (const absl::StatusOr<Membership>& membership : Meet(4, std::move(options))) {
+    EXPECT_EQ(membership.status().code(), absl::StatusCode::kDeadlineExceeded);
+    EXPECT_THAT(std::string(membership.status().message()), HasSubstr("rank 3"));
+  }
+}
+
+TEST(MessageMeetingTest, OddVersionIsNamedToAll) {
+  std::vector<MessageRendezvous::Options> options = OptionsOf(3);
+  options[1].claim.member.version = "2";
+  for (const absl::StatusOr<Membership>& membership : Meet(3, std::move(options))) {
+    EXPECT_EQ(membership.status().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(membership.status().message()), HasSubstr("rank 1"));
+  }
+}
+
+TEST(MessageMeetingTest, RankThatSaysItIsAnotherIsRefused) {
+  std::vector<MessageRendezvous::Options> options = OptionsOf(3);
+  options[2].claim.member.peer.rank = 1;
+  const auto results = Meet(3, std::move(options));
+  EXPECT_EQ(results[0].status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(results[2].status(), results[0].status());
+}
+
+}  // namespace
+}  // namespace ronda::testing
