@@ -36,7 +36,7 @@ Sequence SequenceOf(uint8_t lead) {
   return {0, 0, 0};
 }
 
-// Names are mostly printable ASCII: how many of the first bytes are, a multiple of eight; those after it may be, too.
+// Counts printable ASCII at the beginning of `text`, as most names are: a multiple of eight bytes. More may follow.
 size_t AsciiPrefix(absl::string_view text) {
   constexpr uint64_t kEach = 0x0101010101010101;  // times a byte: that byte in each of the eight
   constexpr uint64_t kHigh = 0x80 * kEach;
@@ -58,7 +58,7 @@ size_t AsciiPrefix(absl::string_view text) {
 bool IsPrintableUtf8(absl::string_view text) {
   size_t i = AsciiPrefix(text);
   while (i < text.size()) {
-    // So is most of the rest.
+    // Most of the rest is printable ASCII, too.
     if (text[i] >= 0x20 && text[i] < 0x7f) {
       ++i;
       continue;
@@ -78,7 +78,12 @@ bool IsPrintableUtf8(absl::string_view text) {
 
 namespace {
 
-// Names that begin so are given by Ronda itself: to barriers, for instance.
+#define RONDA_DTYPE_CHECK(enumerator, suffix, name, type, kind, infinity) \
+  static_assert(static_cast<int>(DType::enumerator) == RONDA_##suffix);
+RONDA_DTYPE_TABLE(RONDA_DTYPE_CHECK)
+#undef RONDA_DTYPE_CHECK
+
+// Prefix of the names that Ronda itself gives: to barriers, for instance.
 constexpr absl::string_view kReservedPrefix = "ronda/";
 
 absl::Status CheckShape(const ronda_tensor& tensor, const Submission& submission) {
@@ -93,7 +98,7 @@ absl::Status CheckShape(const ronda_tensor& tensor, const Submission& submission
   return absl::OkStatus();
 }
 
-// All fields get their defaults, in the memory that the submission has.
+// Sets all fields to their defaults, and keeps the submission's memory.
 void Reset(Submission* submission) {
   static const Submission* const defaults = new Submission;
   *submission = *defaults;

@@ -1,7 +1,8 @@
-// What the arguments of all operations have in common, turned into the runtime's types, and checked as far as C's types
-// do not do that and the runtime cannot: sizes of structs, enums, pointers that are followed here. Pure.
+// Checks of the arguments that C callers pass, and their conversion into the runtime's types. These checks cover
+// everything that neither the types of C nor the runtime check: sizes of structs, enums, and pointers that are followed
+// here. Pure.
 //
-// Every error is INVALID_ARGUMENT, names the operation, the tensor and the argument, and says what to do.
+// Every error is INVALID_ARGUMENT, names the operation, the tensor and the argument, and gives advice.
 #ifndef RONDA_CLIENT_ARGUMENT_CHECKS_H_
 #define RONDA_CLIENT_ARGUMENT_CHECKS_H_
 
@@ -24,7 +25,7 @@
 
 namespace ronda {
 
-// Far above the size of any struct of ours: a larger struct_size was never written by a caller who set it.
+// Far above the size of any struct of this API: a larger struct_size is memory that the caller has not initialised.
 inline constexpr size_t kMaxStructSize = 4096;
 
 // The number that the caller stored in `value`. Reading an enum that holds none of its enumerators would be undefined.
@@ -53,8 +54,8 @@ constexpr size_t FirstSize() {
   }
 }
 
-// Copies the caller's struct, which may come from another version of ronda.h. What an older one lacks is zero; a newer
-// one is longer, and what we do not know must be zero: that is, not asked for.
+// Copies the caller's struct, which may come from another version of ronda.h. Fields that an older version lacks become
+// zero. A newer version is longer: its unknown fields must be zero, which means that the caller does not use them.
 template <typename T>
 absl::StatusOr<T> CopySized(const T* from, absl::string_view type, absl::string_view init_macro) {
   if (from == nullptr) return absl::InvalidArgumentError(absl::StrCat(type, " is NULL: pass a pointer to one"));
@@ -74,7 +75,7 @@ absl::StatusOr<T> CopySized(const T* from, absl::string_view type, absl::string_
   return copy;
 }
 
-// Who submits.
+// The rank that submits.
 struct Caller {
   RankId rank = 0;
   WaitLimits limits;  // the job's, as this rank knows them: where a call sets one of its two only
@@ -83,28 +84,28 @@ struct Caller {
 // "allreduce 'conv1/weight'", with which the messages about a tensor begin.
 std::string Describe(const Submission& submission);
 
-// `name` is that of `what`: "tensor.name".
+// Checks the name of a tensor or group. `what` is the argument's name for messages: "tensor.name".
 absl::Status CheckName(absl::string_view operation, absl::string_view what, const char* name);
 
-// Makes `*submission`, whatever it was, one of `tensor`, in the memory that it has. A send or receive gets no name, as
-// the caller gives none.
+// Makes `*submission` a submission of `tensor`, and reuses the memory of its former content. A send or receive gets no
+// name, as the caller gives none.
 absl::Status FromTensor(OpType op, const ronda_tensor& tensor, Submission* submission);
 
 // Sets the process set, where the buffers are, and limits if `call` has any.
 absl::Status SetCall(const ronda_call_options& call, const Caller& caller, Submission* submission);
 
-// Whether `text` is well-formed UTF-8 (Unicode 15, table 3-7) without ASCII control characters: what protobuf accepts
-// in a string field and what can be printed on one line of a log.
+// Whether `text` is well-formed UTF-8 (Unicode 15, table 3-7) without ASCII control characters: text that protobuf
+// accepts in a string field, and that fits on one line of a log.
 bool IsPrintableUtf8(absl::string_view text);
 
-// What ronda_options says.
+// The content of ronda_options.
 struct ClientOptions {
-  Tunables tunables;                              // what the options do not set is as it was
+  Tunables tunables;                              // fields that the options do not set are unchanged
   std::vector<std::vector<RankId>> process_sets;  // to be added from the start, in this order
 };
 
 // Overrides in `client` what `options` sets; a null `options` sets nothing. Pure.
-// Errors: INVALID_ARGUMENT that names the option and says what to do.
+// Errors: INVALID_ARGUMENT that names the option and gives advice.
 absl::Status ApplyOptions(const ronda_options* options, ClientOptions* client);
 
 }  // namespace ronda

@@ -68,7 +68,7 @@ absl::Status SetSplits(const Args& args, Submission* submission) {
   return absl::OkStatus();
 }
 
-// What a send and its receive agree on.
+// The facts that a send and its receive agree on.
 struct Channel {
   int from;
   int to;
@@ -117,10 +117,10 @@ absl::StatusOr<absl::Span<const Submission>> GroupOf(const Args* args, size_t co
   return absl::MakeConstSpan(*submissions).first(count);
 }
 
-// In the caller's words: the allgathers would speak of inputs.
+// Checks here, so that the message has the caller's words: the allgathers would speak of inputs.
 absl::Status CheckSparseBuffers(const ronda_sparse_allreduce_args& args, const TensorRequest& values) {
   const auto is_zero = [](int64_t dim) { return dim == 0; };
-  // A scalar has no rows, and is refused with the rest.
+  // A scalar has no rows; the runtime refuses it.
   const bool has_rows = !values.shape.empty() && !is_zero(values.shape.front());
   const bool has_elements = has_rows && std::none_of(values.shape.begin(), values.shape.end(), is_zero);
   const bool lacks_indices = has_rows && args.indices == nullptr;
@@ -249,7 +249,7 @@ absl::StatusOr<SparseSubmissions> ToSubmissions(const ronda_sparse_allreduce_arg
   values.request.group = values.request.name;
   values.request.group_size = 2;
   values.request.reduction = *reduction;
-  // A scalar has no rows, and is refused with the rest.
+  // A scalar has no rows; the runtime refuses it.
   const int64_t rows = values.request.shape.empty() ? 0 : values.request.shape.front();
   Submission indices = values;
   indices.input = known.indices;

@@ -1,7 +1,7 @@
-// What C callers pass, turned into submissions. Pure: no function here looks at tensor data or at a runtime.
+// Turns the arguments of C callers into submissions. Pure: no function here looks at tensor data or at a runtime.
 //
-// Every error is INVALID_ARGUMENT, names the operation, the tensor and the argument, and says what to do. What a
-// submission means (shapes, buffers, ranks, process sets, splits) is left for Runtime::Submit to check.
+// Every error is INVALID_ARGUMENT, names the operation, the tensor and the argument, and gives advice. Runtime::Submit
+// checks the meaning of a submission: shapes, buffers, ranks, process sets, splits.
 #ifndef RONDA_CLIENT_ARGUMENTS_H_
 #define RONDA_CLIENT_ARGUMENTS_H_
 
@@ -17,7 +17,7 @@
 
 namespace ronda {
 
-// `args` may be null, which is an error. What is in `*submission` is lost but for its memory, which is used again.
+// `args` may be null, which is an error. The content of `*submission` is lost; its memory is reused.
 absl::Status ToSubmission(const ronda_allreduce_args* args, const Caller& caller, Submission* submission);
 absl::Status ToSubmission(const ronda_reduce_args* args, const Caller& caller, Submission* submission);
 absl::Status ToSubmission(const ronda_reducescatter_args* args, const Caller& caller, Submission* submission);
@@ -27,22 +27,22 @@ absl::Status ToSubmission(const ronda_gather_args* args, const Caller& caller, S
 absl::Status ToSubmission(const ronda_scatter_args* args, const Caller& caller, Submission* submission);
 absl::Status ToSubmission(const ronda_alltoall_args* args, const Caller& caller, Submission* submission);
 
-// The name is that of the channel between the two ranks; the session numbers what goes through it.
+// The name is that of the channel between the two ranks; the session numbers the tensors that go through it.
 absl::Status ToSubmission(const ronda_send_args* args, const Caller& caller, Submission* submission);
 absl::Status ToSubmission(const ronda_recv_args* args, const Caller& caller, Submission* submission);
 
 // An allgather of bytes, `function` being the C function. `root` keeps the caller's.
 absl::Status ToSubmission(const ronda_object_args* args, const Caller& caller, Submission* submission);
 
-// Allgathers of one group. That of the values says as its reduction what is asked for, for the ranks to agree on.
+// Allgathers of one group. The request of the values holds the caller's reduction, so that the ranks agree on it.
 struct SparseSubmissions {
   Submission indices;
   Submission values;
 };
 absl::StatusOr<SparseSubmissions> ToSubmissions(const ronda_sparse_allreduce_args* args, const Caller& caller);
 
-// `count` structs of the size that the first of them tells, as a group: the first of `*submissions`, which grows if
-// need be, and whose memory is used again.
+// Makes a group of `count` structs, each of the size that the first one tells. The result are the first `count` of
+// `*submissions`, which grows if need be, and whose memory is reused.
 // REQUIRES: count > 0.
 absl::StatusOr<absl::Span<const Submission>> ToGroup(const ronda_allreduce_args* args, size_t count, const char* group,
                                                      const Caller& caller, std::vector<Submission>* submissions);

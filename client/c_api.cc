@@ -1,6 +1,6 @@
 // The C ABI on top of the runtime: the job and its process sets.
 
-// Everything is compiled with hidden visibility; these declarations are what the library is for.
+// Everything is compiled with hidden visibility, except for these declarations: the library exports them.
 #pragma GCC visibility push(default)
 #include "client/ronda.h"
 #pragma GCC visibility pop
@@ -61,7 +61,8 @@ absl::Status AddProcessSets(const std::vector<std::vector<RankId>>& sets, Sessio
   return absl::OkStatus();
 }
 
-// Begins the timeline that the environment asks for. The job fails if a rank cannot: all are to hear why.
+// Begins the timeline that the environment asks for. The job fails if a rank cannot, so that all ranks learn the
+// reason.
 absl::Status StartTimelineIfAsked(const TimelineSettings& timeline, Runtime& runtime) {
   if (timeline.path.empty()) return absl::OkStatus();
   const absl::Status started = runtime.StartTimeline(timeline.path);
@@ -80,7 +81,8 @@ absl::StatusOr<std::unique_ptr<Session>> JoinJob(const ronda_options* options) {
                                            job_options.limits());
   RONDA_RETURN_IF_ERROR(StartTimelineIfAsked(job_options.config.timeline, session->runtime()));
   if (absl::Status status = AddProcessSets(job_options.client.process_sets, session.get()); !status.ok()) {
-    // Leaves in an orderly way, as the others do who hear of it: the job's error should not be that a rank vanished.
+    // Shuts down in an orderly way, as the other ranks do that learn of the error: else the job's error would be that a
+    // rank vanished.
     session->runtime().Shutdown().IgnoreError();
     return status;
   }
@@ -106,11 +108,12 @@ Outcome RunThreadsOf(const ronda_options* options, int size, void (*body)(void* 
                   .timeline_bytes = job_options->config.timeline.most_bytes,
                   .devices = DeviceBackends::Create(job_options->config.devices, HostName())},
                  [&](Runtime& runtime) { return RunRank(*job_options, body, context, runtime); });
-  // What the body threw is in the text. Its thread is gone, and the caller may not know what an exception is.
+  // The text of an exception of the body is in the status. It is not rethrown: its thread has ended, and the caller may
+  // be C code.
   return Failure(outcome.status, Answer::kStartup);
 }
 
-// What a rank that is a thread hears when it calls what only processes may.
+// The error of a function that a rank which is a thread must not call.
 Outcome NotInThreads(ronda_status code, absl::string_view function) {
   return {code, absl::StrCat(function,
                              ": this thread acts for a rank of ronda_run_threads(), where the job begins and "
@@ -146,7 +149,7 @@ ronda_status Barrier(ronda_process_set set, double timeout_s) {
       &handle);
 }
 
-// Hands over what a call of ronda_should_stop() submits. The call has given its session up meanwhile.
+// Submits the operation of a call of ronda_should_stop(), which no longer holds a session.
 absl::StatusOr<std::shared_ptr<Handle>> SubmitIfRunning(const Submission& submission) {
   const std::shared_ptr<Session> session = CurrentSession();
   if (session == nullptr) return absl::CancelledError(NotInitialized().text);
@@ -161,7 +164,7 @@ Outcome ShouldStop(int* stop) {
   const absl::StatusOr<uint64_t> joins = session->CountJoins();
   if (!joins.ok()) return Failure(joins.status(), Answer::kSubmission);
   const std::shared_ptr<StopAgreement> agreement = session->stop_agreement();
-  // It waits, and must not keep the session from ending then.
+  // The call below waits, and must not keep the session from ending meanwhile.
   session.reset();
   using Request = StopAgreement::Request;
   const absl::StatusOr<Request> answer = agreement->Call(

@@ -16,8 +16,8 @@
 namespace ronda {
 namespace {
 
-// Runs `read` on an operation that has completed well, and has the result that is asked for: or, where streams may read
-// that, an operation that a stream waits for.
+// Runs `read` on an operation that has succeeded and has the requested kind of result. Where streams may read the
+// result, it is enough that a stream waits for the operation.
 enum class Applicable { kNo, kOnceComplete, kOnceOrdered };
 template <typename ReadFn>
 ronda_status ReadResult(const char* function, ronda_handle handle, absl::FunctionRef<Applicable(const Operation&)> fits,
@@ -40,7 +40,7 @@ ronda_status ReadResult(const char* function, ronda_handle handle, absl::Functio
   });
 }
 
-// What the callback of a C caller is told.
+// Calls the callback of a C caller.
 void CallBack(ronda_callback callback, void* context, const absl::Status& status) {
   const std::string text(status.message());
   callback(context, ToRondaStatus(status.code(), Answer::kCompletion), text.c_str());
@@ -67,7 +67,7 @@ ronda_status ronda_synchronize_on_stream(ronda_handle handle, void* stream) {
   return ronda::CallWithOperation("ronda_synchronize_on_stream", handle, [&](const ronda::Operation& operation) {
     const absl::Status status = operation.OrderBefore(stream);
     if (status.ok()) ronda::globals().handles.NoteOrdered(handle);
-    // What is wrong with the stream says nothing of how the operation ended.
+    // An error of the stream is not an error of the operation.
     const bool is_about_stream = absl::IsInvalidArgument(status);
     return ronda::Failure(status, is_about_stream ? ronda::Answer::kSubmission : ronda::Answer::kCompletion);
   });
@@ -124,8 +124,7 @@ ronda_status ronda_on_completion(ronda_handle handle, ronda_callback callback, v
     if (callback == nullptr) return {RONDA_ERROR_INVALID_ARGUMENT, "ronda_on_completion: callback is NULL"};
     const ronda::Operation operation = ronda::globals().handles.Find(handle);
     if (!operation.exists()) return ronda::UnknownHandle("ronda_on_completion", handle);
-    // The operation's own verdict may differ from the runtime's.
-    // What the callback submits is of the same rank, on whichever thread it runs.
+    // The operation's own status may differ from the runtime's. The callback acts for the same rank on any thread.
     const absl::Status registered =
         operation.handle().OnCompletion([=, role = ronda::RankContexts::CurrentRole()](const absl::Status&) {
           const ronda::RankContexts::Visit visit(role);
@@ -139,7 +138,7 @@ ronda_status ronda_release(ronda_handle handle) {
   return ronda::Call([&]() -> ronda::Outcome {
     const ronda::Operation operation = ronda::globals().handles.Remove(handle);
     if (!operation.exists()) return ronda::UnknownHandle("ronda_release", handle);
-    // Its error is for ronda_synchronize() to tell.
+    // ronda_synchronize() reports the operation's error.
     if (!operation.is_ordered()) static_cast<void>(operation.Wait());
     return {};
   });

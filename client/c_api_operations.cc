@@ -25,8 +25,9 @@ namespace {
 
 using Handles = std::vector<std::shared_ptr<Handle>>;
 
-// What has been submitted and not handed out yet. Should there be no memory to hand it out, the caller is told that
-// nothing was submitted, and may free the buffers: then it has to be complete.
+// Operations that have been submitted, but whose handles the caller does not have yet. If there is no memory for the
+// handles, the caller learns that nothing was submitted, and may free the buffers. So the destructor waits for the
+// operations.
 class Submitted {
  public:
   // `handles` is empty, and will be again.
@@ -39,9 +40,9 @@ class Submitted {
   }
 
   Handles& handles() { return handles_; }
-  // What travels, if it is not the caller's.
+  // Keeps the bytes that travel, if they are not the caller's.
   void Keep(std::shared_ptr<const void> contribution) { contribution_ = std::move(contribution); }
-  // Somebody else has taken note of the handles.
+  // The caller has the handles.
   void HandedOut() { handles_.clear(); }
 
  private:
@@ -49,7 +50,8 @@ class Submitted {
   std::shared_ptr<const void> contribution_;
 };
 
-// Writes the numbers of `count` operations, operation(0) to operation(count - 1), or, after an exception, none.
+// Writes the numbers of `count` operations, operation(0) to operation(count - 1). After an exception the table keeps
+// none of them.
 template <typename OperationFn>
 void HandOut(size_t count, const OperationFn& operation, ronda_handle* handles) {
   HandleTable& table = globals().handles;
@@ -62,8 +64,8 @@ void HandOut(size_t count, const OperationFn& operation, ronda_handle* handles) 
   }
 }
 
-// Runs `submit`, which leaves what it has submitted in its second argument before it allocates anything, and then
-// `hand_out` on that.
+// Runs `submit`, which puts its operations into its second argument before it allocates anything, and then `hand_out`
+// on them.
 template <typename SubmitFn, typename HandOutFn>
 ronda_status Submit(const char* function, const ronda_handle* handles, const SubmitFn& submit,
                     const HandOutFn& hand_out) {
@@ -79,7 +81,7 @@ ronda_status Submit(const char* function, const ronda_handle* handles, const Sub
   });
 }
 
-// The same for operations that are what the runtime makes of submissions.
+// The same for operations whose result is the runtime's.
 template <typename SubmitFn>
 ronda_status SubmitAsItIs(const char* function, OpType op, ronda_handle* handles, const SubmitFn& submit) {
   return Submit(function, handles, submit, [&](const Handles& submitted) {
@@ -134,7 +136,7 @@ absl::Status AllgatherObject(const ronda_object_args* args, Session& session, Su
   return SubmitTo(session, object, &submitted->handles());
 }
 
-// What a sparse allreduce makes of the values that were gathered.
+// The conversion of the gathered values into the result of a sparse allreduce.
 struct SparseValues {
   bool averages = false;
   DType dtype = DType::kFloat32;
@@ -171,8 +173,8 @@ absl::Status Join(ronda_process_set set, const ronda_absent& absent, Session& se
   return absl::OkStatus();
 }
 
-// The session that a blocking call acts for. It gives the session up before it waits in a way that needs no runtime: a
-// rank that is a thread may be about to end because its body threw, and its end waits for who is in its session.
+// The session that a blocking call acts for. The call gives the session up before it waits without the runtime. A rank
+// that is a thread may be about to end because its body threw, and its end waits until no call holds its session.
 class BlockingCall {
  public:
   explicit BlockingCall(std::shared_ptr<Session> session) : session_(std::move(session)) {}
@@ -226,8 +228,8 @@ ronda_status RunOne(const Args* args) {
   });
 }
 
-// Of the group all have the same error, or none has; but for the devices', which may come to one bucket and not to the
-// next.
+// All operations of a group have the same error, or none has one. Only errors of a device may come to one bucket and
+// not to the next.
 Outcome EndOfGroup(std::vector<std::shared_ptr<Handle>>* handles) {
   absl::Status first_error;
   for (const std::shared_ptr<Handle>& handle : *handles) first_error.Update(handle->Wait());

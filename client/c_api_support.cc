@@ -25,13 +25,13 @@ ronda_status CommonStatus(absl::StatusCode code) {
   }
 }
 
-// Whatever keeps ranks from coming together though none has failed is a matter of how the job was set up.
+// If ranks do not come together though none has failed, the job was set up wrongly.
 ronda_status StartupStatus(absl::StatusCode code) {
   switch (code) {
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kFailedPrecondition:  // other versions or sizes
     case absl::StatusCode::kAlreadyExists:       // a job id, a rank or a port that is taken
-    case absl::StatusCode::kNotFound:            // the host to meet at
+    case absl::StatusCode::kNotFound:            // the rendezvous host
     case absl::StatusCode::kPermissionDenied:    // another secret
     case absl::StatusCode::kUnauthenticated:
       return RONDA_ERROR_INVALID_ARGUMENT;
@@ -211,7 +211,7 @@ std::shared_ptr<Session> CurrentSession() {
 const char* LastErrorText() { return last_error.text; }
 
 ronda_status FailWith(Outcome outcome) {
-  // There was not even memory for a text.
+  // An empty text means that there was no memory for one.
   if (outcome.text.empty()) return FailWithLiteral(outcome.code, "out of memory");
   last_error.storage = std::move(outcome.text);
   last_error.text = last_error.storage.c_str();

@@ -22,14 +22,14 @@
 
 namespace ronda {
 
-// Which part of the runtime answered: the same absl code means something else to the caller in each.
+// The part of the runtime that answered. The same absl code has a different meaning to the caller in each.
 enum class Answer {
   kStartup,     // reading the configuration, finding the other ranks
   kSubmission,  // Runtime::Submit
   kCompletion,  // Handle::Wait, Runtime::Shutdown
 };
 
-// The code under which a C caller learns of `code`. Pure.
+// The C ABI's code for `code`. Pure.
 ronda_status ToRondaStatus(absl::StatusCode code, Answer from);
 
 // How a call ended, in the C ABI's terms.
@@ -42,18 +42,18 @@ struct Outcome {
 
 // The Runtime behind the C ABI: none, being started, running, or being shut down, in a circle.
 //
-// Thread-safe. Start and Stop block outside the lock, so that other threads get an answer meanwhile: while a runtime
-// starts or stops there is none.
+// Thread-safe. Start and Stop block outside the lock, so that other threads get an answer meanwhile: that there is no
+// runtime.
 class DefaultRuntime {
  public:
   using Factory = std::function<absl::StatusOr<std::unique_ptr<Session>>()>;
 
-  // Makes what `factory` returns the process' session.
+  // Makes the result of `factory` the session of the process.
   // Errors: ALREADY_INITIALIZED; the factory's.
   Outcome Start(const Factory& factory);
 
-  // Shuts the runtime down, and forgets it even if that fails. Callers of Get keep theirs alive; it accepts no tensors.
-  // Errors: NOT_INITIALIZED; the job's failure.
+  // Shuts the runtime down, and drops it even if that fails. Results of Get stay alive, but accept no tensors. Errors:
+  // NOT_INITIALIZED; the job's failure.
   Outcome Stop();
 
   // Null while there is none.
@@ -69,22 +69,22 @@ class DefaultRuntime {
   std::shared_ptr<Session> session_ ABSL_GUARDED_BY(mu_);  // null unless kRunning
 };
 
-// What C callers read who call too early or too late.
+// The error of calls before ronda_init() or after ronda_shutdown().
 Outcome NotInitialized();
 
-// The ranks that are threads of this process, by number; and which of them each thread acts for.
+// The ranks that are threads of this process, by number; and the rank for which each thread acts.
 //
 // Thread-safe.
 class RankContexts {
  public:
-  // What a thread acts for. Weak: a thread that outlives its rank finds that it is gone.
+  // The rank for which a thread acts. The pointer is weak: a thread that outlives its rank finds it expired.
   struct Role {
     ronda_context id = 0;  // 0: the process' own
     std::weak_ptr<Session> session;
   };
 
-  // Makes the calling thread act for `session`, and lets other threads do so too, until it is destroyed. That waits for
-  // the others to leave the session, which must not be destroyed before. One a thread.
+  // Makes the calling thread act for `session`, and lets other threads do so too, until it is destroyed. The destructor
+  // waits until no other thread holds the session. At most one a thread.
   class Scope {
    public:
     Scope(RankContexts* contexts, Runtime& runtime, WaitLimits limits);
@@ -97,7 +97,7 @@ class RankContexts {
     std::shared_ptr<Session> session_;
     Mutex mu_;
     CondVar left_;
-    bool is_left_ ABSL_GUARDED_BY(mu_) = false;  // by everybody
+    bool is_left_ ABSL_GUARDED_BY(mu_) = false;  // by all threads
     ronda_context id_;
   };
 
@@ -122,7 +122,7 @@ class RankContexts {
   // The rank that the calling thread acts for; 0: the process' own.
   static ronda_context Current();
 
-  // Its session; null if its scope has ended.
+  // The session of that rank; null if its scope has ended.
   // REQUIRES: Current() is not 0.
   static std::shared_ptr<Session> CurrentSession();
 
@@ -132,8 +132,7 @@ class RankContexts {
   absl::flat_hash_map<ronda_context, std::weak_ptr<Session>> sessions_ ABSL_GUARDED_BY(mu_);
 };
 
-// What the functions of the C ABI share: the only mutable state outside of objects, and the only place where exceptions
-// are caught.
+// The state of the C ABI: the only mutable state outside of objects.
 
 struct Globals {
   DefaultRuntime runtime;
@@ -141,7 +140,7 @@ struct Globals {
   HandleTable handles;
 };
 
-// Never destroyed: threads of the trainer may still be in here when the process exits.
+// Never destroyed: threads of the trainer may still use it when the process exits.
 Globals& globals();
 
 // The session of the rank that the calling thread acts for; null if there is none (any more).
@@ -156,7 +155,7 @@ struct Scratch {
 };
 Scratch& scratch();
 
-// What ronda_last_error() returns in this thread.
+// The result of ronda_last_error() in this thread.
 const char* LastErrorText();
 ronda_status FailWith(Outcome outcome);
 ronda_status FailWithLiteral(ronda_status code, const char* text) noexcept;
@@ -166,7 +165,8 @@ Outcome Failure(const absl::Status& status, Answer from);
 Outcome NullArgument(absl::string_view function, absl::string_view argument);
 Outcome UnknownHandle(absl::string_view function, ronda_handle handle);
 
-// Runs the body of a C function, which returns an Outcome: nothing it throws goes further.
+// Runs the body of a C function, which returns an Outcome. This is the only place that catches exceptions: none leaves
+// it.
 template <typename Body>
 ronda_status Call(const Body& body) noexcept {
   // A thread's first look at its last error takes memory: later, to report that there is none, would be too late.

@@ -20,29 +20,29 @@
 
 namespace ronda {
 
-// What ronda_output() hands out. Valid as long as the operation.
+// The result of ronda_output(). Valid as long as the operation.
 struct Output {
   const void* data = nullptr;
   int64_t rows = 0;
   absl::Span<const int64_t> rows_per_member;  // empty where rows do not come from members
 };
 
-// What a C caller gets of a submission whose result is not what the caller asked for.
+// Converts the runtime's result of a submission into the result that the C caller asked for.
 //
 // Thread-safe.
 class Interpretation {
  public:
   virtual ~Interpretation() = default;
 
-  // What the caller learns of an operation of the runtime's that went well.
+  // The status that the caller gets of an operation that succeeded in the runtime.
   virtual absl::Status Check(const OperationResult&) const { return absl::OkStatus(); }
 
-  // The output, where `plain` is what the runtime has left. Valid as long as this.
+  // The output; `plain` is the runtime's. Valid as long as this object.
   virtual Output Read(const OperationResult& result, Output plain) const = 0;
 };
 
-// An operation as C callers see it: a submission of the runtime's, and what is made of its result. A value: copies are
-// of the same operation, and submitting one takes no memory beyond the runtime's.
+// An operation as C callers see it: the handle of a submission, and the conversion of its result. A value: copies are
+// of the same operation, and creating one allocates nothing.
 //
 // Thread-safe, as far as it is not assigned to.
 class Operation {
@@ -65,7 +65,7 @@ class Operation {
   // Has `stream` (a cudaStream_t) wait for an operation on GPU memory, as Handle::OrderBefore.
   absl::Status OrderBefore(void* stream) const;
 
-  // Notes in this copy that a stream waits for the operation, so that nobody else has to.
+  // Notes in this copy that a stream waits for the operation, so that no thread has to.
   void NoteOrdered() { is_ordered_ = true; }
   bool is_ordered() const { return is_ordered_; }
 
@@ -82,7 +82,7 @@ class Operation {
   absl::Status Checked() const;
 
   std::shared_ptr<Handle> handle_;
-  std::shared_ptr<const Interpretation> interpretation_;  // null: the result is what the caller asked for
+  std::shared_ptr<const Interpretation> interpretation_;  // null: the caller gets the runtime's result
   OpType op_ = OpType::kAllreduce;
   bool is_ordered_ = false;
 };
@@ -90,8 +90,8 @@ class Operation {
 // The operations that C callers hold, by number. Numbers are never used twice, so one that was released, or that an
 // earlier job gave out, cannot reach another operation's handle.
 //
-// A number is the place of the operation among the slots, and how often that slot has been used: finding it is an array
-// access, and a slot that is free again costs no memory. A slot whose uses are exhausted stays empty.
+// A number consists of the operation's slot and of the count of the slot's uses. Finding an operation is an array
+// access, and slots are reused. A slot whose uses are exhausted stays empty.
 //
 // Thread-safe.
 class HandleTable {
@@ -105,7 +105,7 @@ class HandleTable {
   // Marks the operation, if it is there, with Operation::NoteOrdered.
   void NoteOrdered(ronda_handle id);
 
-  // What `id` stood for; none as in Find.
+  // Removes the operation, and returns it; none as in Find.
   Operation Remove(ronda_handle id);
 
  private:
@@ -130,13 +130,13 @@ class HandleTable {
   std::vector<size_t> free_ ABSL_GUARDED_BY(mu_);  // places; has room for all of them
 };
 
-// Bytes of the root's, when the other ranks do not know how many there are: an allgather to which only the root
-// contributes. The root adds one byte, so that all ranks see who takes itself for the root even if the object is empty.
+// A broadcast of bytes whose number only the root knows: an allgather to which only the root contributes. The root adds
+// one byte, so that all ranks see which ranks act as root even if the object is empty.
 //
 // Thread-safe.
 class ObjectBroadcast : public Interpretation {
  public:
-  // What one rank knows. It owns the bytes that travel, and so has to outlive the operation.
+  // One rank's arguments. It owns the bytes that travel, and so has to outlive the operation.
   struct Plan {
     std::string name;
     RankId root = 0;
@@ -144,7 +144,7 @@ class ObjectBroadcast : public Interpretation {
     std::string contribution;
   };
 
-  // Makes `object`, the caller's bytes and root, what has to be submitted on `rank`.
+  // Turns `object`, the caller's bytes and root, into the submission of `rank`.
   // Errors: INVALID_ARGUMENT if the root is not one of `members`, or the bytes of the root are null.
   static absl::StatusOr<std::unique_ptr<Plan>> Prepare(std::shared_ptr<const Group> members, RankId rank,
                                                        Submission* object);
@@ -153,7 +153,7 @@ class ObjectBroadcast : public Interpretation {
   ObjectBroadcast(std::shared_ptr<Handle> handle, std::shared_ptr<const Plan> plan)
       : handle_(std::move(handle)), plan_(std::move(plan)) {}
 
-  // Waits: the contribution must not go before.
+  // Waits for the operation, which reads the contribution.
   ~ObjectBroadcast() override { handle_->Wait().IgnoreError(); }
 
   // The operation of a submission that `plan` was made with.
@@ -179,7 +179,7 @@ class SparseAverage : public Interpretation {
   // `row` is the number of elements of a row of values.
   SparseAverage(DType dtype, int64_t row) : dtype_(dtype), row_(row) {}
 
-  // The operation whose result are the values.
+  // The operation that results in the averaged values.
   static Operation Of(std::shared_ptr<Handle> values, DType dtype, int64_t row) {
     return Operation(std::move(values), OpType::kAllgather, std::make_shared<SparseAverage>(dtype, row));
   }

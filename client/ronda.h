@@ -1,8 +1,8 @@
 /* Ronda's C ABI, version 1: everything libronda.so exports.
  *
- * A process is one rank of a job. After ronda_init() it submits named tensors with the *_async functions, in any
- * order; each is carried out once every rank has submitted the tensor of that name. A submission returns a handle:
- * wait for it with ronda_synchronize(), look at it with ronda_poll(), and give it back with ronda_release().
+ * A process is one rank of a job. After ronda_init() it submits named tensors with the *_async functions, in any order;
+ * each is carried out once every rank has submitted the tensor of that name. A submission returns a handle: wait for it
+ * with ronda_synchronize(), look at it with ronda_poll(), and give it back with ronda_release().
  *
  * Functions return RONDA_OK or one of the codes below; ronda_last_error() then says what happened, with names, ranks
  * and what to do. Argument structs begin with their size, so that later versions can add fields: set struct_size to
@@ -15,10 +15,9 @@
  * untouched until the handle is complete.
  *
  * Tensors in a GPU's memory are submitted with RONDA_MEMORY_CUDA and a stream, as soon as the work that fills them has
- * been given to that stream: nothing waits for it but the device. ronda_synchronize_on_stream() has the result waited
- * for in the same way. Outputs that Ronda owns are in the GPU's memory then. What stays on the host: the arguments
- * themselves, shapes, splits.
- */
+ * been given to that stream. Only the device waits for that work. With ronda_synchronize_on_stream() a stream waits for
+ * the result in the same way. Outputs that Ronda owns are in the GPU's memory then. The arguments themselves, shapes
+ * and splits stay on the host. */
 #ifndef RONDA_H_
 #define RONDA_H_
 
@@ -132,21 +131,21 @@ typedef struct ronda_tensor {
 #define RONDA_TENSOR_INIT \
   { NULL, RONDA_FLOAT32, 0, NULL }
 
-/* What all operations have in common. */
+/* The part that the arguments of all operations share. */
 typedef struct ronda_call_options {
-  ronda_process_set process_set; /* whose ranks take part */
+  ronda_process_set process_set; /* its ranks take part */
   double warning_s;              /* as stall_warning_s, for this operation; 0: the job's; negative: never */
   double deadline_s;             /* as stall_deadline_s, for this operation; 0: the job's; negative: never */
   ronda_memory memory;           /* where the buffers are */
-  void* stream; /* with RONDA_MEMORY_CUDA, a cudaStream_t: what it has been given so far comes before the operation;
-                   NULL: the default stream. Not one that a graph is captured from. Otherwise NULL */
+  void* stream;                  /* with RONDA_MEMORY_CUDA, a cudaStream_t: its work so far comes before the operation;
+                                    NULL: the default stream. Not one that a graph is captured from. Otherwise NULL */
 } ronda_call_options;
 #define RONDA_CALL_OPTIONS_INIT \
   { 0, 0, 0, RONDA_MEMORY_HOST, NULL }
 
 typedef int64_t ronda_handle; /* > 0 */
 
-/* Reduces over all ranks; everybody gets the result. */
+/* Reduces over all ranks; every rank gets the result. */
 typedef struct ronda_allreduce_args {
   size_t struct_size;
   ronda_tensor tensor; /* the same shape on every rank */
@@ -156,7 +155,7 @@ typedef struct ronda_allreduce_args {
   ronda_compression compression;
   double prescale;     /* finite factor of the input; 0 or 1: none. Integers round towards zero and saturate */
   double postscale;    /* the same of the result */
-  int error_feedback;  /* not 0: what compression rounds off is added to this rank's next tensor of the same name */
+  int error_feedback;  /* not 0: rounding errors of compression are added to this rank's next tensor of this name */
   int detect_overflow; /* not 0: see ronda_found_inf() */
   ronda_call_options call;
 } ronda_allreduce_args;
@@ -302,9 +301,9 @@ typedef struct ronda_object_args {
 #define RONDA_OBJECT_ARGS_INIT \
   { sizeof(ronda_object_args), NULL, NULL, 0, 0, RONDA_CALL_OPTIONS_INIT }
 
-/* A sum or average of tensors that are zero but for a few rows: everybody gets everybody's rows and their indices. The
- * same index may come from several ranks; who needs the dense tensor adds those rows up. An average divides by the
- * same number as that of an allreduce. Ronda owns the outputs. */
+/* A sum or average of tensors that are zero but for a few rows: every rank gets the rows of all ranks and their
+ * indices. The same index may come from several ranks; a caller that needs the dense tensor adds those rows up. An
+ * average divides by the same number as that of an allreduce. Ronda owns the outputs. */
 typedef struct ronda_sparse_allreduce_args {
   size_t struct_size;
   ronda_tensor tensor;    /* of the values: the first dimension counts this rank's rows */
@@ -320,8 +319,8 @@ typedef struct ronda_sparse_allreduce_args {
 /* The version of the library, "0.1.0". */
 const char* ronda_version(void);
 
-/* What went wrong in this thread's last call that did not return RONDA_OK; "" if none did. Valid until its next call.
- */
+/* The error text of this thread's last call that did not return RONDA_OK; "" if there is none. Valid until the thread's
+ * next call. */
 const char* ronda_last_error(void);
 
 /* -- The job -- */
@@ -330,9 +329,10 @@ const char* ronda_last_error(void);
  * every rank has. `options` may be NULL. */
 ronda_status ronda_init(const ronda_options* options);
 
-/* Completes what is in flight, waits until every rank has called it, and leaves the job, also if it returns an error:
- * then the job had failed, and what was in flight has that error. Handles stay valid, complete, until they are
- * released. ronda_init() may be called again afterwards. A process that ends without it counts as failed. */
+/* Completes the operations in flight, waits until every rank has called it, and ends the job for this process. It does
+ * so also if it returns an error: then the job had failed, and the operations in flight have that error. Handles stay
+ * valid, complete, until they are released. ronda_init() may be called again afterwards. A process that ends without it
+ * counts as failed. */
 ronda_status ronda_shutdown(void);
 
 int ronda_is_initialized(void); /* 1 or 0 */
@@ -345,31 +345,32 @@ int ronda_local_size(void);
 int ronda_cross_rank(void);
 int ronda_cross_size(void);
 
-/* *stop becomes 1 once some rank has been asked to end, by SIGTERM, as schedulers send it to jobs whose machine they
- * take back; else 0. Every rank calls it as often as the others, once a step; all read the 1 in the same call, and may
- * save their state there and leave.
+/* *stop becomes 1 once some rank has received SIGTERM, which schedulers send to jobs whose machine they take back; else
+ * 0. Every rank calls it as often as the others, once a step. All ranks read the 1 in the same call, and may save their
+ * state there and end.
  *
- * A call answers with what the ranks knew in the one before, and nobody waits where that is complete: a request is
- * heard up to two calls after it has come. The first call sets a handler for SIGTERM, which calls the program's if that
- * is there already; before that the signal ends the process as ever. Ranks that have joined do not call it until all
- * have; then the first call answers 0. One thread of a rank calls it. Errors: as those of an operation. */
+ * A call answers with the knowledge of the ranks in the previous call, and does not wait where that is complete. So
+ * ranks learn of a signal up to two calls after it has come. The first call sets a handler for SIGTERM, which calls a
+ * handler that the program has installed before. Until the first call the signal ends the process as usual. Ranks that
+ * have joined do not call it until all have; then the first call answers 0. One thread of a rank calls it. Errors: as
+ * those of an operation. */
 ronda_status ronda_should_stop(int* stop);
 
 /* Runs `body` once for each rank of a job of `size` ranks that are threads of this process, and returns when all have
- * ended: the job's first failure, if it failed. In `body`, and what it calls, every function of this header acts for
- * that thread's rank; the job begins and ends with `body`, so ronda_init() is not called there. `options` may be NULL;
- * otherwise the environment's settings and these hold. */
+ * ended: the job's first failure, if it failed. In `body`, and in functions that it calls, every function of this
+ * header acts for that thread's rank; the job begins and ends with `body`, so ronda_init() is not called there.
+ * `options` may be NULL; otherwise the environment's settings and these hold. */
 ronda_status ronda_run_threads(const ronda_options* options, int size, void (*body)(void* context), void* context);
 
-/* For which rank a thread acts: 0 for the rank that ronda_init() made, else one of ronda_run_threads(). A thread that
- * `body` starts acts for the same rank as the one that starts it once it has passed on what ronda_current() returned
- * there to ronda_make_current(). */
+/* The rank for which a thread acts: 0 for the rank that ronda_init() made, else one of ronda_run_threads(). A thread
+ * that `body` starts acts for the same rank as the one that starts it once it has passed on what ronda_current()
+ * returned there to ronda_make_current(). */
 typedef int64_t ronda_context;
 ronda_context ronda_current(void);
 ronda_status ronda_make_current(ronda_context context);
 
-/* What this rank has done since ronda_init(), in numbers that only grow. They tell whether a job has settled: once its
- * steps repeat, all that still grows is buckets_scheduled and schedule_rounds. */
+/* Counts of this rank's work since ronda_init(), which only grow. They tell whether a job has settled: once its steps
+ * repeat, only buckets_scheduled and schedule_rounds still grow. */
 typedef struct ronda_statistics {
   size_t struct_size;
   uint64_t reports_sent;      /* control messages to rank 0 */
@@ -386,13 +387,13 @@ typedef struct ronda_statistics {
 #define RONDA_STATISTICS_INIT \
   { sizeof(ronda_statistics), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
-/* Writes the first struct_size bytes of the statistics; what is beyond those that this library knows becomes zero. */
+/* Writes the first struct_size bytes of the statistics; bytes beyond those that this library knows become zero. */
 ronda_status ronda_get_statistics(ronda_statistics* statistics);
 
-/* Has this rank write a timeline from now on: what happens to its tensors, as a trace that Perfetto shows, in a file of
- * its own: `path` with the rank before the extension, "trace.json" becomes "trace.rank3.json". What was there before is
- * replaced. Every rank that calls it writes one; ranks need not call it together. The same as RONDA_TIMELINE for a part
- * of the job. Errors: RONDA_ERROR_INVALID_ARGUMENT (the file cannot be created, or there is a timeline already). */
+/* Makes this rank write a timeline from now on: the events of its tensors, as a trace that Perfetto shows. The file is
+ * `path` with the rank before the extension: "trace.json" becomes "trace.rank3.json". An existing file is replaced.
+ * Every rank that calls it writes one; ranks need not call it together. The same as RONDA_TIMELINE for a part of the
+ * job. Errors: RONDA_ERROR_INVALID_ARGUMENT (the file cannot be created, or there is a timeline already). */
 ronda_status ronda_start_timeline(const char* path);
 
 /* Ends the file; so does ronda_shutdown(). Nothing happens if there is none. */
@@ -404,10 +405,10 @@ ronda_status ronda_stop_timeline(void);
  * in the set, has called it with the same ranks. */
 ronda_status ronda_add_process_set(const int* ranks, int count, ronda_process_set* id);
 
-/* Ends a set. Blocks until every rank of the job has called it. What is in flight in the set fails. */
+/* Ends a set. Blocks until every rank of the job has called it. Operations in flight in the set fail. */
 ronda_status ronda_remove_process_set(ronda_process_set id);
 
-/* How many ranks the set has, and which place this rank has among them; -1 if there is no such set, or this rank is not
+/* The number of ranks in the set, and this rank's position among them; -1 if there is no such set, or this rank is not
  * in it. */
 int ronda_process_set_size(ronda_process_set id);
 int ronda_process_set_rank(ronda_process_set id);
@@ -433,8 +434,8 @@ ronda_status ronda_recv_async(const ronda_recv_args* args, ronda_handle* handle)
 ronda_status ronda_broadcast_object_async(const ronda_object_args* args, ronda_handle* handle);
 ronda_status ronda_allgather_object_async(const ronda_object_args* args, ronda_handle* handle);
 
-/* The same, and waits: RONDA_OK, or the error of the submission or of the operation. For small tensors these are the
- * faster way: the calling thread does what it would otherwise wait for, and there is no handle. */
+/* The same, and waits: RONDA_OK, or the error of the submission or of the operation. For small tensors these are
+ * faster: the calling thread carries out the operation instead of waiting for it, and there is no handle. */
 ronda_status ronda_allreduce(const ronda_allreduce_args* args);
 ronda_status ronda_reduce(const ronda_reduce_args* args);
 ronda_status ronda_broadcast(const ronda_broadcast_args* args);
@@ -465,13 +466,14 @@ ronda_status ronda_barrier(ronda_process_set process_set);
  * names every rank that is missing. */
 ronda_status ronda_monitored_barrier(ronda_process_set process_set, double timeout_s);
 
-/* Sets `bytes` bytes of a GPU's memory to zero, after what `stream` (a cudaStream_t) has been given so far; nothing
- * waits for it but the stream. A rank that has nothing to add to a tensor submits it so. */
+/* Sets `bytes` bytes of a GPU's memory to zero, after the work that `stream` (a cudaStream_t) has been given so far.
+ * Only the stream waits for it. A rank that has nothing to add to a tensor submits zeros. */
 ronda_status ronda_cuda_zero(void* data, size_t bytes, void* stream);
 
 /* This rank has no more data: until every rank of the set has joined, the operations of the others go on without it, as
- * far as they can; what needs this rank (as its root, for instance) fails on them with RONDA_ERROR_MISMATCH. Blocks
- * until every rank has joined; then all take part again, and `*last_rank`, unless NULL, is the last that joined. */
+ * far as they can. Operations that need this rank (as their root, for instance) fail on them with RONDA_ERROR_MISMATCH.
+ * Blocks until every rank has joined; then all take part again, and `*last_rank`, unless NULL, is the last that joined.
+ */
 ronda_status ronda_join(ronda_process_set process_set, ronda_absent absent, int* last_rank);
 ronda_status ronda_join_async(ronda_process_set process_set, ronda_absent absent, ronda_handle* handle);
 
@@ -483,14 +485,13 @@ ronda_status ronda_poll(ronda_handle handle, int* done);
 /* Blocks until the operation has completed and returns its status. The handle stays valid. */
 ronda_status ronda_synchronize(ronda_handle handle);
 
-/* Has `stream` (a cudaStream_t) wait for an operation on GPU memory: what the stream is given from now on comes after
- * it, and the buffers are the caller's again there. The calling thread waits until all ranks have submitted the tensor
- * and the device has its work (in a locked schedule, until the device has all ranks' votes on it), not for that work.
- * Errors known by then are returned; what goes wrong on the device later fails the job, and comes from
- * ronda_synchronize() and whatever is submitted next. After RONDA_OK the handle may be given back without any wait;
- * while it is kept, ronda_poll() tells when the device has done the operation, and ronda_synchronize() how it ended.
- * RONDA_ERROR_INVALID_ARGUMENT if the stream is being captured into a graph. Operations on host memory are waited for
- * as by ronda_synchronize(). */
+/* Makes `stream` (a cudaStream_t) wait for an operation on GPU memory: work that the stream is given from now on comes
+ * after it, and there the buffers are the caller's again. The calling thread waits until all ranks have submitted the
+ * tensor and the device has its work (in a locked schedule, until the device has all ranks' votes on it), not for that
+ * work. Errors known by then are returned. Later errors on the device fail the job; ronda_synchronize() and the next
+ * submission return them. After RONDA_OK the handle may be given back without any wait; while it is kept, ronda_poll()
+ * tells when the device has done the operation, and ronda_synchronize() how it ended. RONDA_ERROR_INVALID_ARGUMENT if
+ * the stream is being captured into a graph. Operations on host memory are waited for as by ronda_synchronize(). */
 ronda_status ronda_synchronize_on_stream(ronda_handle handle, void* stream);
 
 /* The result of a completed operation whose output Ronda owns. `*data` holds `*rows` rows: units of the first
@@ -505,7 +506,7 @@ ronda_status ronda_output(ronda_handle handle, const void** data, int64_t* rows,
                           int* members);
 
 /* Whether the result of a completed reduction has an element that is infinite or not a number, on any rank: the same
- * answer on every rank. For operations submitted with detect_overflow; of others, which nobody has looked at, 0. */
+ * answer on every rank. For operations submitted with detect_overflow; 0 for others, which are not searched. */
 ronda_status ronda_found_inf(ronda_handle handle, int* found);
 
 /* The last rank to join, of a completed ronda_join_async(). */
@@ -513,7 +514,7 @@ ronda_status ronda_last_rank(ronda_handle handle, int* last_rank);
 
 /* Has `callback` called once, with the operation's status and, if that is an error, its text, when it has completed; at
  * once if it has. It runs on a thread of Ronda's that serves nothing else, and acts for the same rank as the calling
- * thread; it may submit, but what it waits for delays the callbacks after it. */
+ * thread; it may submit, but if it waits, the callbacks after it are delayed. */
 typedef void (*ronda_callback)(void* context, ronda_status status, const char* message);
 ronda_status ronda_on_completion(ronda_handle handle, ronda_callback callback, void* context);
 

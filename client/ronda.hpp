@@ -20,8 +20,8 @@
 // Build it with `pkg-config --cflags --libs ronda`, or CMake's find_package(ronda) and the target ronda::ronda; run it
 // alone or as `rondarun -np 4 ./trainer`. Ranks can also be threads of one process: see run_threads() in threads.hpp.
 //
-// Errors are thrown as ronda::Error. Who prefers values calls the functions that begin with try_: they return a
-// ronda::Status or a ronda::Result, and throw nothing of Ronda's.
+// Errors are thrown as ronda::Error. The functions that begin with try_ return a ronda::Status or a ronda::Result
+// instead, and throw no error of Ronda.
 //
 // Thread-safety: functions may be called from any thread; classes say theirs.
 #ifndef RONDA_CLIENT_RONDA_HPP_

@@ -35,7 +35,7 @@ void NumberSequence::Settle() {
 
 namespace {
 
-// Instead of the runtime's text, as the caller has not given the names that it speaks of.
+// Replaces the runtime's text, which names tensors that the caller has not named.
 absl::Status TooMany(OpType op, RankId sender, RankId receiver) {
   const bool is_message = op == OpType::kSendRecv;
   return absl::AlreadyExistsError(absl::StrCat(
@@ -70,7 +70,7 @@ absl::StatusOr<std::shared_ptr<Handle>> Session::SubmitJoin(const Submission& su
   const ProcessSetId set = submission.request.process_set;
   MutexLock lock(&mu_);
   SettleJoinLocked(set);
-  // Made first: a join that is under way cannot be taken back for lack of memory.
+  // The entry is made first: a join that is under way cannot be taken back for lack of memory.
   std::shared_ptr<const Handle>& join = joins_[set];
   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, runtime_.Submit(submission));
   join = handle;
@@ -92,7 +92,7 @@ void Session::SettleJoinLocked(ProcessSetId set) {
   const auto join = joins_.find(set);
   if (join == joins_.end() || join->second == nullptr || !join->second->done()) return;
   const absl::Status status = join->second->Wait();
-  // What ranks disagree about they are told when all have joined. Other errors come earlier, and not to all ranks.
+  // Ranks that disagree learn so when all have joined. Other errors come earlier, and not to all ranks.
   if (status.ok() || absl::IsFailedPrecondition(status)) {
     if (set == kGlobalProcessSet) ++joins_of_all_;
     absl::erase_if(sequences_, [set](const auto& sequence) { return sequence.first.first == set; });

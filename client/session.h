@@ -20,11 +20,11 @@
 
 namespace ronda {
 
-// Numbers the operations that callers do not name, barriers for instance, so that the n-th on one rank meets the n-th
-// on every other.
+// Numbers the operations that callers do not name, barriers for instance, so that the n-th on one rank matches the n-th
+// on every other rank.
 //
-// A number whose operation failed because some rank did not come in time is given out again: the rank that comes late
-// then meets the next operation of those that have waited, instead of one that they have given up.
+// A number whose operation failed because some rank was late is given out again. So the late rank matches the next
+// operation of the ranks that have waited, and not one that they have given up.
 //
 // Thread-compatible.
 class NumberSequence {
@@ -38,7 +38,7 @@ class NumberSequence {
   void Take(std::shared_ptr<const Handle> operation);
 
  private:
-  // Notes how operations have ended since.
+  // Notes the ends of operations since the last call.
   void Settle();
 
   uint64_t next_ = 0;                                            // never given out
@@ -68,16 +68,16 @@ class Session {
   // Whether the runtime lives at least as long as the session.
   bool owns_runtime() const { return owned_ != nullptr; }
 
-  // Submits what C callers ask for: a send or receive as this rank's next of its kind, all else as it is.
+  // Submits for a C caller: a send or receive as this rank's next of its kind, other operations unchanged.
   // Errors: as SubmitNumbered.
   absl::StatusOr<std::shared_ptr<Handle>> Submit(const Submission& submission);
 
-  // Submits this rank's next operation of a kind; request.name says which. It gets a number behind that.
-  // Errors: Runtime::Submit's; ALREADY_EXISTS if kConcurrentOfAKind are in flight.
+  // Submits this rank's next operation of a kind, which request.name says. A number is appended to the name. Errors:
+  // Runtime::Submit's; ALREADY_EXISTS if kConcurrentOfAKind are in flight.
   absl::StatusOr<std::shared_ptr<Handle>> SubmitNumbered(Submission submission);
 
-  // Submits a join. Ranks that have joined do not count the operations that the others go on with: once all have joined
-  // the numbers of the process set begin anew, on every rank.
+  // Submits a join. Ranks that have joined do not count the further operations of the others. So the numbers of the
+  // process set begin anew, on every rank, once all have joined.
   // Errors: Runtime::Submit's.
   absl::StatusOr<std::shared_ptr<Handle>> SubmitJoin(const Submission& submission);
 
@@ -85,14 +85,14 @@ class Session {
   // Errors: INVALID_ARGUMENT if this rank has joined and others have not yet.
   absl::StatusOr<uint64_t> CountJoins();
 
-  // Outlives the session where somebody keeps it.
+  // Lives as long as a caller keeps it, also beyond the session.
   std::shared_ptr<StopAgreement> stop_agreement() const { return stop_agreement_; }
 
  private:
   // Begins the numbers of a process set anew if its join has ended since.
   void SettleJoinLocked(ProcessSetId set) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  const std::unique_ptr<Runtime> owned_;  // null if the runtime is somebody else's
+  const std::unique_ptr<Runtime> owned_;  // null if the runtime is the caller's
   Runtime& runtime_;
   const WaitLimits limits_;
   const std::shared_ptr<StopAgreement> stop_agreement_ = std::make_shared<StopAgreement>();

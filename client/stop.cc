@@ -11,8 +11,8 @@
 namespace ronda {
 namespace {
 
-// What a signal handler can reach is what has static storage. The flag is free of locks, which makes it safe there; the
-// earlier action is written before the handler is installed, and read by nobody else.
+// A signal handler can only reach static storage. The flag is lock-free, and so safe in a handler. The earlier action
+// is written before the handler is installed, and only the handler reads it.
 std::atomic<bool> is_received{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
 struct sigaction earlier = {};
@@ -33,8 +33,8 @@ void OnSignal(int signo, siginfo_t* info, void* context) {
 bool Install() {
   if (sigaction(SIGTERM, nullptr, &earlier) != 0) return false;
   struct sigaction action = earlier;
-  // Where nobody reckons with signals, system calls should not end early for one. A handler of the program's keeps the
-  // surroundings that it was installed with; it stays installed, even if it was to serve once.
+  // In a program without a handler, system calls should not end early for a signal. A handler of the program keeps its
+  // flags, and stays installed even if it was to serve once.
   action.sa_flags = HasHandler(earlier) ? action.sa_flags & ~static_cast<int>(SA_RESETHAND) : SA_RESTART;
   action.sa_flags |= SA_SIGINFO;
   action.sa_sigaction = OnSignal;

@@ -14,7 +14,7 @@
 namespace ronda {
 
 // SIGTERM as a question to the program instead of its end: schedulers send it some time before they kill a job whose
-// machine they take back. What arrives is remembered for as long as the process lives.
+// machine they take back. A signal is remembered for as long as the process lives.
 //
 // Thread-safe.
 class StopSignal {
@@ -32,20 +32,21 @@ class StopSignal {
 // One rank's calls of ronda_should_stop(), which have the same answers on every rank.
 //
 // Each call submits a byte, of which the ranks take the maximum: whether this rank has been asked to stop. Its answer
-// is what the call before has submitted. Where ranks compute between their calls that is complete by then, so that
-// nobody waits; and as there is one tensor in flight at most, one name does for all, and the tensor is part of every
-// step that a locked schedule repeats. A rank that knows of a request goes on to report it, whoever it was that got the
-// signal.
+// is the result of the previous call's submission. Where ranks compute between their calls, that operation is complete
+// by then, and no rank waits. At most one tensor is in flight, so one name serves all calls, and the tensor is part of
+// every step that a locked schedule repeats. A rank that knows of a request keeps reporting it, also if another rank
+// got the signal.
 //
-// Ranks that have joined make no calls while the others do. When all have joined, what the last calls before have
-// submitted is no answer, on any rank: they begin anew.
+// Ranks that have joined make no calls while the others do. When all have joined, the submissions of the last calls
+// before are no answer on any rank: the ranks begin anew.
 //
-// Thread-safe, for one call at a time. The operation in flight writes into this, which must live until it is complete.
+// Thread-safe, for one call at a time. The operation in flight writes into this object, which must live until it is
+// complete.
 class StopAgreement {
  public:
   enum class Request : uint8_t { kNone = 0, kStop = 1 };  // as bytes travel
 
-  // What a call of this rank knows.
+  // The knowledge of a call of this rank.
   struct Knowledge {
     Request request = Request::kNone;
     uint64_t joins = 0;  // how often all ranks have joined
@@ -56,16 +57,16 @@ class StopAgreement {
 
   StopAgreement();
 
-  // This rank's next call: waits for what the one before has submitted, submits this rank's knowledge, and answers.
-  // Errors: ALREADY_EXISTS if another thread is in a call; those of the operation and of `submit`. After an error the
-  // next call is like the first: it answers that nobody is to stop.
+  // This rank's next call: waits for the previous call's operation, submits this rank's knowledge, and answers. Errors:
+  // ALREADY_EXISTS if another thread is in a call; those of the operation and of `submit`. After an error the next call
+  // is like the first: it answers that no rank is to stop.
   absl::StatusOr<Request> Call(const Knowledge& knowledge, SubmitFn submit);
 
  private:
-  // The right to make a call: one thread at a time has it.
+  // The right to make a call, which one thread at a time has.
   class Turn;
 
-  // What the call before has submitted came to.
+  // The result of the previous call's operation.
   absl::StatusOr<Request> Answer(uint64_t joins);
 
   std::atomic<bool> in_call_{false};

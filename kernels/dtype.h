@@ -1,7 +1,7 @@
 // The element types of tensors and of the wire, the operators that reduce them, and the 8-bit block formats.
 //
-// What a dtype is stands in one row of RONDA_DTYPE_TABLE. Sizes, names, checks of numbers from outside, the one switch
-// over dtypes (VisitDType) and the test against the C ABI's enum are derived from the rows.
+// One row of RONDA_DTYPE_TABLE says everything about a dtype. Sizes, names, checks of numbers from outside, the one
+// switch over dtypes (VisitDType) and the test against the C ABI's enum are derived from the rows.
 #ifndef RONDA_KERNELS_DTYPE_H_
 #define RONDA_KERNELS_DTYPE_H_
 
@@ -25,23 +25,23 @@ struct Bool {
 
 enum class DTypeKind : uint8_t { kUnsigned, kSigned, kFloating, kBool };
 
-// The columns: enumerator of DType; suffix of the enumerator in client/ronda.h; name in messages; element type; kind; of
-// floating-point types the bits of infinity.
+// The columns: enumerator of DType; suffix of the enumerator in client/ronda.h; name in messages; element type; kind;
+// of floating-point types the bits of infinity.
 //
 // Rows are in the order of the numbers, which are part of the C ABI and of the protocol: append, never reorder.
-#define RONDA_DTYPE_TABLE(ROW)                                                   \
-  ROW(kUint8, UINT8, "uint8", uint8_t, kUnsigned, 0)                             \
-  ROW(kInt8, INT8, "int8", int8_t, kSigned, 0)                                   \
-  ROW(kInt32, INT32, "int32", int32_t, kSigned, 0)                               \
-  ROW(kInt64, INT64, "int64", int64_t, kSigned, 0)                               \
-  ROW(kFloat16, FLOAT16, "float16", Float16, kFloating, 0x7C00)                  \
-  ROW(kBfloat16, BFLOAT16, "bfloat16", Bfloat16, kFloating, 0x7F80)              \
-  ROW(kFloat32, FLOAT32, "float32", float, kFloating, 0x7F800000)                \
-  ROW(kFloat64, FLOAT64, "float64", double, kFloating, 0x7FF0000000000000)       \
-  ROW(kBool, BOOL, "bool", Bool, kBool, 0)                                       \
-  ROW(kUint16, UINT16, "uint16", uint16_t, kUnsigned, 0)                         \
-  ROW(kInt16, INT16, "int16", int16_t, kSigned, 0)                               \
-  ROW(kUint32, UINT32, "uint32", uint32_t, kUnsigned, 0)                         \
+#define RONDA_DTYPE_TABLE(ROW)                                             \
+  ROW(kUint8, UINT8, "uint8", uint8_t, kUnsigned, 0)                       \
+  ROW(kInt8, INT8, "int8", int8_t, kSigned, 0)                             \
+  ROW(kInt32, INT32, "int32", int32_t, kSigned, 0)                         \
+  ROW(kInt64, INT64, "int64", int64_t, kSigned, 0)                         \
+  ROW(kFloat16, FLOAT16, "float16", Float16, kFloating, 0x7C00)            \
+  ROW(kBfloat16, BFLOAT16, "bfloat16", Bfloat16, kFloating, 0x7F80)        \
+  ROW(kFloat32, FLOAT32, "float32", float, kFloating, 0x7F800000)          \
+  ROW(kFloat64, FLOAT64, "float64", double, kFloating, 0x7FF0000000000000) \
+  ROW(kBool, BOOL, "bool", Bool, kBool, 0)                                 \
+  ROW(kUint16, UINT16, "uint16", uint16_t, kUnsigned, 0)                   \
+  ROW(kInt16, INT16, "int16", int16_t, kSigned, 0)                         \
+  ROW(kUint32, UINT32, "uint32", uint32_t, kUnsigned, 0)                   \
   ROW(kUint64, UINT64, "uint64", uint64_t, kUnsigned, 0)
 
 enum class DType : uint8_t {
@@ -58,7 +58,8 @@ struct DTypeInfo {
 };
 
 inline constexpr DTypeInfo kDTypeTable[] = {
-#define RONDA_DTYPE_INFO(enumerator, suffix, name, type, kind, infinity) {name, sizeof(type), DTypeKind::kind, infinity},
+#define RONDA_DTYPE_INFO(enumerator, suffix, name, type, kind, infinity) \
+  {name, sizeof(type), DTypeKind::kind, infinity},
     RONDA_DTYPE_TABLE(RONDA_DTYPE_INFO)
 #undef RONDA_DTYPE_INFO
 };
@@ -146,10 +147,10 @@ namespace kernels {
 //
 // A block is a float32 scale followed by 256 codes. The value of an element is its code's value times the scale. The
 // scale is the smallest power of two that brings the largest finite magnitude of the block into the format's range; it
-// is 1 for a block of zeros. Division by a power of two is exact, so only the code rounds. The scale is at least 2^-126,
-// so that it has an inverse, and small enough that the value of every code is finite. Only magnitudes that round to
-// more than 1.75 * 2^127 overflow: they become infinity or, in a format without infinity, NaN. The codes are those of
-// OCP's "8-bit Floating Point Specification" (OFP8). The unused codes of a shorter last block are zeros.
+// is 1 for a block of zeros. Division by a power of two is exact, so only the code rounds. The scale is at least
+// 2^-126, so that it has an inverse, and small enough that the value of every code is finite. Only magnitudes that
+// round to more than 1.75 * 2^127 overflow: they become infinity or, in a format without infinity, NaN. The codes are
+// those of OCP's "8-bit Floating Point Specification" (OFP8). The unused codes of a shorter last block are zeros.
 //
 // Numbers round to nearest even, and NaN has one code only: equal input gives equal bytes on every CPU.
 enum class Fp8Format : uint8_t {

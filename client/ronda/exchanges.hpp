@@ -63,7 +63,7 @@ Result<Handle> submit(ronda_status (*submit)(const Args*, ronda_handle*), const 
   return to_handle(code, handle);
 }
 
-// Calls the C function `submit` of an operation whose result the library allocates.
+// Calls the C function `submit` for an operation whose result the library allocates.
 template <class T, class Args>
 Result<OutputHandle<T>> submit_output(ronda_status (*submit)(const Args*, ronda_handle*), const Args& args,
                                       const Dims& shape) {
@@ -73,7 +73,7 @@ Result<OutputHandle<T>> submit_output(ronda_status (*submit)(const Args*, ronda_
   return OutputHandle<T>(handle, row_of(shape), args.call.memory);
 }
 
-// The same of `input`; `args` are complete but for what that tells.
+// The same for `input`, from which the rest of `args` is filled in.
 template <class T, class Args>
 Result<OutputHandle<T>> submit_input(ronda_status (*submit)(const Args*, ronda_handle*), Args args, const Tensor& input,
                                      const CallOptions& call) {

@@ -20,7 +20,7 @@ using Callback = std::function<void(const Status& status)>;
 
 namespace detail {
 
-// What the C ABI calls back; `context` is a Callback that nobody else owns.
+// The function that the C ABI calls back. It takes ownership of `context`, a Callback.
 inline void run_callback(void* context, ronda_status code, const char* message) {
   const std::unique_ptr<Callback> callback(static_cast<Callback*>(context));
   (*callback)(code == RONDA_OK ? Status() : Status(code, message));
@@ -59,9 +59,10 @@ class Handle {
   // The same, throwing the error.
   void synchronize() const { wait().throw_if_error(); }
 
-  // Has `stream`, a cudaStream_t, wait for an operation on GPU memory, instead of this thread: what the stream is given
-  // from now on finds the result. Returns once the device has the operation's work; see ronda_synchronize_on_stream().
-  // Afterwards the destructor does not wait. Operations on host memory are waited for as by wait().
+  // Makes `stream`, a cudaStream_t, wait for an operation on GPU memory, instead of this thread: work that the stream
+  // is given from now on finds the result. Returns once the device has the operation's work; see
+  // ronda_synchronize_on_stream(). Afterwards the destructor does not wait. Operations on host memory are waited for as
+  // by wait().
   Status wait_on(void* stream) const {
     return id_ == 0 ? Status() : detail::to_status(ronda_synchronize_on_stream(id_, stream));
   }
@@ -69,8 +70,8 @@ class Handle {
   void synchronize_on(void* stream) const { wait_on(stream).throw_if_error(); }
 
   // Waits, throws the operation's error, and otherwise returns whether the result has an element that is infinite or
-  // not a number, on any rank: the same answer on every rank. For reductions with `detect_overflow`; of others, which
-  // nobody has looked at, false.
+  // not a number, on any rank: the same answer on every rank. For reductions with `detect_overflow`; false for others,
+  // which are not searched.
   bool found_inf() const {
     synchronize();
     int found = 0;
@@ -79,7 +80,7 @@ class Handle {
   }
 
   // Has `callback` called once, when the operation has ended; at once if it has. It runs on a thread of Ronda's that
-  // serves nothing else: it may submit, but what it waits for delays the callbacks after it. If it throws, the job
+  // serves nothing else: it may submit, but if it waits, the callbacks after it are delayed. If it throws, the job
   // fails with the exception's text on every rank.
   Status try_on_completion(Callback callback) const {
     auto context = std::make_unique<Callback>(std::move(callback));
@@ -188,7 +189,7 @@ inline Result<Handle> to_handle(ronda_status code, const ronda_handle& handle) {
   return Handle(handle);
 }
 
-// Waits for what was submitted, if it was.
+// Waits for the operation, if it was submitted.
 template <class SomeHandle>
 Status wait_for(const Result<SomeHandle>& submitted) {
   return submitted.ok() ? submitted.value().wait() : submitted.status();
@@ -205,7 +206,7 @@ Status wait_for_all(const std::vector<SomeHandle>& handles) {
   return first_error;
 }
 
-// Waits for what was submitted, if it was, and returns its result.
+// Waits for the operation, if it was submitted, and returns its result.
 template <class T>
 Result<std::vector<T>> result_of(Result<OutputHandle<T>> submitted) {
   Status status = wait_for(submitted);
@@ -221,14 +222,14 @@ inline std::size_t row_of(const std::vector<std::int64_t>& shape) {
   return row;
 }
 
-// Owners of what a C function has written.
+// Owners of the handles that a C function has written.
 inline std::vector<Handle> take_over(const std::vector<ronda_handle>& handles) {
   std::vector<Handle> owners;
   for (const ronda_handle handle : handles) owners.emplace_back(handle);
   return owners;
 }
 
-// What an OutputHandle knows of its operation.
+// The facts about its operation that an OutputHandle needs.
 struct OutputKind {
   std::size_t row = 0;
   ronda_memory memory = RONDA_MEMORY_HOST;

@@ -14,8 +14,8 @@
 namespace ronda {
 inline namespace v1 {
 
-// Overrides of the environment (RONDA_*). What is not set keeps the environment's value, or the default; zero switches
-// a feature off. Rank 0's fusion threshold, cache capacity and stall times hold for the job.
+// Overrides of the environment (RONDA_*). Options that are not set keep the environment's value, or the default; zero
+// switches a feature off. Rank 0's fusion threshold, cache capacity and stall times hold for the job.
 struct Options {
   using Seconds = std::chrono::duration<double>;
 
@@ -45,7 +45,7 @@ inline std::optional<double> in_seconds(const std::optional<Options::Seconds>& d
   return duration->count();
 }
 
-// The C ABI's options, and what they point at. Valid as long as the Options are.
+// The C ABI's options, and the memory that they point at. Valid as long as the Options are.
 struct OptionsView {
   ronda_options c = RONDA_OPTIONS_INIT;
   std::vector<ronda_rank_list> process_sets;
@@ -78,17 +78,18 @@ inline int require_initialized(int number) {
 }  // namespace detail
 
 // Joins the job that the environment describes: the one that rondarun started, or torchrun-style variables do, or else
-// a job of this process alone. Blocks until every rank has joined. Errors: RONDA_ERROR_ALREADY_INITIALIZED;
-// RONDA_ERROR_INVALID_ARGUMENT (an option or an environment variable); RONDA_ERROR_DEADLINE (start_timeout has passed);
-// RONDA_ERROR_PEER_FAILED; RONDA_ERROR_OUT_OF_MEMORY.
+// a job of this process alone. Blocks until every rank has joined.
+// Errors: RONDA_ERROR_ALREADY_INITIALIZED; RONDA_ERROR_INVALID_ARGUMENT (an option or an environment variable);
+// RONDA_ERROR_DEADLINE (start_timeout has passed); RONDA_ERROR_PEER_FAILED; RONDA_ERROR_OUT_OF_MEMORY.
 inline Status try_init(const Options& options = {}) {
   const detail::OptionsView view = detail::to_c(options);
   return detail::to_status(ronda_init(&view.c));
 }
 inline void init(const Options& options = {}) { try_init(options).throw_if_error(); }
 
-// Completes what is in flight, waits until every rank has called it, and leaves the job, also if it fails. A process
-// that ends without it counts as failed. Errors: RONDA_ERROR_NOT_INITIALIZED; the job's failure, if it has failed.
+// Completes the operations in flight, waits until every rank has called it, and ends the job for this process, also if
+// it fails. A process that ends without it counts as failed.
+// Errors: RONDA_ERROR_NOT_INITIALIZED; the job's failure, if it has failed.
 inline Status try_shutdown() { return detail::to_status(ronda_shutdown()); }
 inline void shutdown() { try_shutdown().throw_if_error(); }
 
@@ -121,7 +122,8 @@ inline Result<bool> try_should_stop() {
 inline bool should_stop() { return try_should_stop().value(); }
 
 // Has this rank write a timeline from now on, to a file of its own: "trace.json" becomes "trace.rank3.json". ronda.h
-// has the details. Errors: RONDA_ERROR_INVALID_ARGUMENT (the file cannot be created, or there is a timeline already).
+// has the details.
+// Errors: RONDA_ERROR_INVALID_ARGUMENT (the file cannot be created, or there is a timeline already).
 inline Status try_start_timeline(const std::string& path) {
   return detail::to_status(ronda_start_timeline(path.c_str()));
 }
@@ -131,7 +133,7 @@ inline void start_timeline(const std::string& path) { try_start_timeline(path).t
 inline Status try_stop_timeline() { return detail::to_status(ronda_stop_timeline()); }
 inline void stop_timeline() { try_stop_timeline().throw_if_error(); }
 
-// What this rank has done since init(), in numbers that only grow; ronda.h says which.
+// Counts of this rank's work since init(), which only grow; see ronda.h.
 inline ronda_statistics statistics() {
   ronda_statistics numbers = RONDA_STATISTICS_INIT;
   detail::to_status(ronda_get_statistics(&numbers)).throw_if_error();

@@ -38,7 +38,7 @@ inline Result<OutputHandle<char>> submit_object(SubmitObject submit, const std::
   return OutputHandle<char>(handle, 1);
 }
 
-// The object whose bytes travelled.
+// The object made of the bytes that travelled.
 template <class T>
 T object_of(std::string_view bytes) {
   if constexpr (std::is_same_v<T, std::string>) {
@@ -71,7 +71,7 @@ Status check_size(const std::string& name, std::int64_t size, int rank) {
 
 }  // namespace detail
 
-// The bytes of rank `root`, as many as it has, on every rank. What the other ranks pass is not looked at.
+// The bytes of rank `root`, as many as it has, on every rank. The arguments of the other ranks are not looked at.
 inline Result<OutputHandle<char>> try_broadcast_object_async(const std::string& name, std::string_view bytes, int root,
                                                              const CallOptions& call = {}) {
   return detail::submit_object(ronda_broadcast_object_async, name, bytes, root, call);
@@ -97,7 +97,7 @@ T broadcast_object(const std::string& name, const T& object, int root, const Cal
   return try_broadcast_object(name, object, root, call).value();
 }
 
-// The bytes of all ranks, one after the other; the handle's rows_per_rank() tells how many are whose.
+// The bytes of all ranks, one after the other; the handle's rows_per_rank() tells how many come from each rank.
 inline Result<OutputHandle<char>> try_allgather_object_async(const std::string& name, std::string_view bytes,
                                                              const CallOptions& call = {}) {
   return detail::submit_object(ronda_allgather_object_async, name, bytes, 0, call);
@@ -138,7 +138,7 @@ struct SparseRows {
   std::vector<T> values;              // indices.size() rows
 };
 
-// What a sparse_allreduce_async() results in: everybody's rows, in the order of ranks.
+// The result of a sparse_allreduce_async(): the rows of all ranks, in the order of ranks.
 template <class T>
 struct SparseHandles {
   OutputHandle<std::int64_t> indices;
@@ -180,9 +180,9 @@ SparseHandles<T> sparse_allreduce_async(const Tensor& values, const std::int64_t
   return try_sparse_allreduce_async<T>(values, indices, op, call).value();
 }
 
-// The sum or average over all ranks of tensors of which each rank passes the rows that are not zero: everybody's rows,
-// in the order of ranks. An average divides by the same number as that of an allreduce. `row_shape` is the shape of one
-// row; {} if rows are single elements.
+// The sum or average over all ranks of tensors of which each rank passes the rows that are not zero. The result are the
+// rows of all ranks, in the order of ranks. An average divides by the same number as that of an allreduce. `row_shape`
+// is the shape of one row; {} if rows are single elements.
 template <class T>
 Result<SparseRows<T>> try_sparse_allreduce(const std::string& name, const SparseRows<T>& rows, const Dims& row_shape,
                                            Op op = Op::Average, const CallOptions& call = {}) {

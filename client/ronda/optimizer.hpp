@@ -23,8 +23,8 @@ namespace ronda {
 inline namespace v1 {
 
 // Copies `parameters` from rank `root` to all ranks: all at once, then waits, also for those in a GPU's memory. Every
-// rank passes tensors of the same names, shapes and dtypes, in any order. Errors: the first tensor's that failed, as of
-// broadcast(). Nothing is in flight any more when it returns.
+// rank passes tensors of the same names, shapes and dtypes, in any order.
+// Errors: the first tensor's that failed, as of broadcast(). Nothing is in flight any more when it returns.
 inline Status try_broadcast_parameters(const std::vector<Tensor>& parameters, int root, const CallOptions& call = {}) {
   Status first_error;
   std::vector<Handle> handles;
@@ -45,7 +45,8 @@ inline void broadcast_parameters(const std::vector<Tensor>& parameters, int root
 }
 
 // Copies an optimizer's state from rank `root` to all ranks. `Optimizer` has a member state() that returns a
-// std::vector<ronda::Tensor> of what step() depends on: momentum buffers, step counters, the learning rate, ...
+// std::vector<ronda::Tensor> of the state that step() depends on: momentum buffers, step counters, the learning rate,
+// ...
 // Errors: as of broadcast_parameters().
 template <class Optimizer>
 Status try_broadcast_optimizer_state(Optimizer& optimizer, int root, const CallOptions& call = {}) {
@@ -62,7 +63,7 @@ struct DistributedOptimizerOptions {
   double prescale = 1;   // factor applied to each rank's gradients; finite, not 0
   double postscale = 1;  // factor applied to the results; finite, not 0
 
-  // What compression rounds off this rank's gradients is added to those of its next step.
+  // The rounding errors of compression are added to this rank's gradients of the next step.
   bool error_feedback = false;
 
   // With Op::Average: gradients are divided by this factor before they are summed, and by size() / factor after. Above
@@ -79,11 +80,11 @@ struct DistributedOptimizerOptions {
   int group_count = 0;
   std::vector<std::vector<std::string>> groups = {};
 
-  // Among whom the gradients are reduced, and how long that may wait for a rank.
+  // The ranks that reduce the gradients, and how long they may wait for a rank.
   CallOptions call = {};
 
-  // How often backward runs, adding to the gradients, before step(): gradients travel once, after the last pass. What
-  // travels is the sum over the passes; for their mean, set prescale to 1.0 / backward_passes_per_step.
+  // How often backward runs, adding to the gradients, before step(): gradients travel once, after the last pass. The
+  // sum over the passes travels; for their mean, set prescale to 1.0 / backward_passes_per_step.
   int backward_passes_per_step = 1;
 };
 
@@ -101,8 +102,8 @@ struct DistributedOptimizerOptions {
 //
 // Gradients in a GPU's memory (cuda_tensor()) are announced when the work that computes them has been given to their
 // stream. No thread waits for it: the stream waits for the reduced gradients, and step() calls the optimizer, which
-// gives that stream its own work, as soon as the device knows of all that. What then goes wrong on the device, the next
-// synchronize() or step() tells, or finish(), which waits for the device: call that before the parameters are kept for
+// gives that stream its own work, as soon as the device has all of that work. The next synchronize() or step() reports
+// later errors on the device. So does finish(), which waits for the device: call it before the parameters are kept for
 // good, as in a checkpoint.
 //
 // Every rank has the same gradients: names, shapes and dtypes. A gradient belongs to the library from its last
@@ -135,8 +136,9 @@ class DistributedOptimizer {
   DistributedOptimizer& operator=(const DistributedOptimizer&) = delete;
 
   // Backward has added to the gradient for the last time in this pass. In the last pass the allreduce starts, in place,
-  // and this returns at once. Errors: RONDA_ERROR_INVALID_ARGUMENT if there is no such gradient, or it has been
-  // announced in every pass of this step; those of a submission.
+  // and this returns at once.
+  // Errors: RONDA_ERROR_INVALID_ARGUMENT if there is no such gradient, or it has been announced in every pass of this
+  // step; those of a submission.
   Status try_gradient_ready(std::string_view name) {
     const auto found = index_.find(name);
     if (found == index_.end()) {
@@ -169,10 +171,11 @@ class DistributedOptimizer {
   void gradient_ready(std::size_t index) { try_gradient_ready(index).throw_if_error(); }
 
   // Waits until all gradients are reduced, to look at them or clip them before step(); for those in a GPU's memory
-  // their streams wait. Submits what has not been announced in every pass, so that all ranks communicate the same: a
-  // gradient announced in some passes as it is, one announced in none as zeros. The second call in a step does nothing.
-  // Errors: those of submissions and of operations: the first gradient's that failed, also if that was in the step
-  // before, on the device, and after step() had returned.
+  // their streams wait. Submits the gradients that have not been announced in every pass, so that all ranks communicate
+  // the same: a gradient announced in some passes as it is, one announced in none as zeros. The second call in a step
+  // does nothing.
+  // Errors: the error of the first gradient whose submission or operation failed. It may have failed in the previous
+  // step, on the device, after step() had returned.
   Status try_synchronize() {
     if (synchronized_) return {};
     Status first_error = look_at_last_step();
@@ -369,7 +372,7 @@ class DistributedOptimizer {
     return {};
   }
 
-  // What is known by now of what streams wait for.
+  // The status, as far as it is known, of the operations that streams wait for.
   Status look_at_last_step() const {
     for (const State& state : states_) {
       if (!state.on_device.poll()) continue;

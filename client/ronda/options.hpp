@@ -1,4 +1,4 @@
-// What operations can be told.
+// Options of operations.
 #ifndef RONDA_CLIENT_RONDA_OPTIONS_HPP_
 #define RONDA_CLIENT_RONDA_OPTIONS_HPP_
 
@@ -12,7 +12,7 @@
 namespace ronda {
 inline namespace v1 {
 
-// Among whom an operation runs, and how long it may wait for a rank.
+// The ranks among which an operation runs, and how long it may wait for a rank.
 //
 //   ronda::broadcast(view, 0, {set});
 struct CallOptions {
@@ -51,7 +51,7 @@ struct ReduceOptions {
   double prescale = 1;   // factor of each rank's input; finite, not 0; integers round towards zero and saturate
   double postscale = 1;  // the same of the result
 
-  // What compression rounds off this rank's input is added to its next input of the same name.
+  // The rounding error of compression is added to this rank's next input of the same name.
   bool error_feedback = false;
 
   // The handle's found_inf() tells whether the result has an element that is infinite or not a number.

@@ -35,7 +35,8 @@ class ProcessSet {
   int size() const { return known(ronda_process_set_size(id_), "there is no process set "); }
   int rank() const { return known(ronda_process_set_rank(id_), "this rank is not in process set "); }
 
-  // Its ranks, ascending. Errors: as of size().
+  // Its ranks, ascending.
+  // Errors: as of size().
   std::vector<int> ranks() const {
     std::vector<int> ranks(static_cast<std::size_t>(size()));
     detail::to_status(ronda_process_set_ranks(id_, ranks.data())).throw_if_error();
@@ -58,7 +59,8 @@ class ProcessSet {
 };
 
 // Makes a set of these ranks, ascending. Blocks until every rank of the job, also those that are not in the set, has
-// called it with the same ranks. Errors: RONDA_ERROR_INVALID_ARGUMENT; those of an operation.
+// called it with the same ranks.
+// Errors: RONDA_ERROR_INVALID_ARGUMENT; those of an operation.
 inline Result<ProcessSet> try_add_process_set(const std::vector<int>& ranks) {
   ronda_process_set id = 0;
   Status status = detail::to_status(ronda_add_process_set(ranks.data(), static_cast<int>(ranks.size()), &id));
@@ -67,8 +69,8 @@ inline Result<ProcessSet> try_add_process_set(const std::vector<int>& ranks) {
 }
 inline ProcessSet add_process_set(const std::vector<int>& ranks) { return try_add_process_set(ranks).value(); }
 
-// Ends a set. Blocks until every rank of the job has called it; what is in flight in the set fails.
-// Errors: RONDA_ERROR_INVALID_ARGUMENT if there is no such set, or it is that of all ranks; those of an operation.
+// Ends a set. Blocks until every rank of the job has called it; operations in flight in the set fail. Errors:
+// RONDA_ERROR_INVALID_ARGUMENT if there is no such set, or it is that of all ranks; those of an operation.
 inline Status try_remove_process_set(const ProcessSet& set) {
   return detail::to_status(ronda_remove_process_set(set.id()));
 }

@@ -17,7 +17,7 @@ namespace ronda {
 inline namespace v1 {
 namespace detail {
 
-// A factor of zero is what the C ABI takes for "not set".
+// Zero factors are refused: the C ABI takes zero for "not set".
 inline Status check_scales(const std::string& name, const ReduceOptions& options) {
   if (options.prescale != 0 && options.postscale != 0) return {};
   return invalid_argument("tensor '" + name + "': a scale is 0, which would erase the tensor");
@@ -73,7 +73,7 @@ inline Status set_group(const std::vector<Tensor>& tensors, const ReduceOptions&
   return {};
 }
 
-// What an OutputHandle<T> of the tensor's reduction needs.
+// The facts that an OutputHandle<T> of the tensor's reduction needs.
 template <class T>
 Status check_output(const Tensor& tensor, const ReduceOptions& options) {
   Status status = check_dtype<T>(tensor);

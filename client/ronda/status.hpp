@@ -14,7 +14,7 @@ namespace ronda {
 // Inline, so that users write ronda::Error, while no symbol of theirs can meet one inside the library.
 inline namespace v1 {
 
-// What the throwing functions throw. what() names the tensor, the ranks concerned and what to do.
+// The exception of the throwing functions. Its what() names the tensor and the ranks concerned, and gives advice.
 class Error : public std::runtime_error {
  public:
   Error(ronda_status code, const std::string& message) : std::runtime_error(message), code_(code) {}

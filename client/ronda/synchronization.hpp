@@ -33,8 +33,8 @@ enum class Absent {
 };
 
 // This rank has no more data: until every rank of the set has joined, the operations of the others go on without it, as
-// far as they can; what needs this rank (as its root, for instance) fails on them with RONDA_ERROR_MISMATCH. Waits
-// until every rank has joined; then all take part again. Returns the last rank to join.
+// far as they can. Operations that need this rank (as their root, for instance) fail on them with RONDA_ERROR_MISMATCH.
+// Waits until every rank has joined; then all take part again. Returns the last rank to join.
 //
 //   while (reader.next(&batch)) train(batch);   // more often on some ranks than on others
 //   const int longest = ronda::join();

@@ -101,7 +101,8 @@ constexpr std::size_t size_of(ronda_dtype dtype) noexcept {
 }
 
 // A dense tensor in row-major order that the caller owns: Ronda reads and writes `data` until the operation is
-// complete. In a GPU's memory it is ready when the device has done what `stream` has been given before the submission.
+// complete. In a GPU's memory it is ready when the device has done the work that `stream` was given before the
+// submission.
 struct Tensor {
   std::string name;  // unique among the tensors in flight; the same on every rank
   void* data = nullptr;
@@ -110,7 +111,8 @@ struct Tensor {
   ronda_memory memory = RONDA_MEMORY_HOST;
   void* stream = nullptr;  // of RONDA_MEMORY_CUDA: a cudaStream_t; nullptr: the default stream
 
-  // Elements. REQUIRES: the shape has no negative dimensions (operations check that, and report it).
+  // Elements.
+  // REQUIRES: the shape has no negative dimensions (operations check that, and report it).
   std::size_t count() const noexcept {
     std::size_t count = 1;
     for (std::int64_t dim : shape) count *= static_cast<std::size_t>(dim);
@@ -154,7 +156,7 @@ inline ronda_tensor to_c(const Tensor& tensor) {
   return {tensor.name.c_str(), tensor.dtype, static_cast<int>(tensor.shape.size()), tensor.shape.data()};
 }
 
-// That the elements of `tensor` are a T each.
+// Checks that each element of `tensor` is a T.
 template <class T>
 Status check_dtype(const Tensor& tensor) {
   if (tensor.dtype == dtype_of<T>) return {};

@@ -20,8 +20,8 @@ class ThreadBody {
  public:
   explicit ThreadBody(const std::function<void()>& body) : body_(body) {}
 
-  // What the C ABI calls on each thread; `context` is a ThreadBody. Lets the exception pass: it fails the job, so that
-  // the other ranks do not wait for this one.
+  // The function that the C ABI calls on each thread; `context` is a ThreadBody. An exception passes through: it fails
+  // the job, so that the other ranks do not wait for this one.
   static void run(void* context) {
     auto* const self = static_cast<ThreadBody*>(context);
     try {

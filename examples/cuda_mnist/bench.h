@@ -11,7 +11,7 @@
 
 namespace cuda_mnist {
 
-// `count` digits that nobody has written: random pixels, random labels, the same on every rank.
+// `count` made-up digits: random pixels and random labels, the same on every rank.
 lenet::MnistImages MadeUpDigits(std::size_t count);
 
 // How fast training is, over all ranks: medians of measurements that take turns.
@@ -20,7 +20,7 @@ struct BenchResult {
   double images_per_second_alone = 0;  // with gradients that stay on their ranks
   std::uint64_t control_messages = 0;  // of this rank meanwhile; none while its steps are locked
 
-  // What communication adds to a step, as a fraction of it.
+  // The time that communication adds to a step, as a fraction of it.
   double overhead() const { return images_per_second_alone / images_per_second - 1; }
   std::string text() const;
 };

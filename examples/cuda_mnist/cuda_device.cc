@@ -44,7 +44,7 @@ cublasHandle_t NewBlas() {
   return blas;
 }
 
-// What fails while something ends has failed before, and was reported then.
+// Errors of a destructor are ignored: the first error was reported before.
 struct Destroy {
   void operator()(cudaStream_t stream) const { static_cast<void>(cudaStreamDestroy(stream)); }
   void operator()(cublasHandle_t blas) const { static_cast<void>(cublasDestroy(blas)); }

@@ -29,8 +29,8 @@ struct Product {
   enum class Onto { kNothing, kResult } onto = Onto::kNothing;  // kResult: adds to what the result holds
 };
 
-// One GPU, the stream that this rank trains on, and cuBLAS on that stream. What it is given runs in order and later:
-// the functions that wait say so.
+// One GPU, the stream that this rank trains on, and cuBLAS on that stream. Work that it is given runs in order and
+// later: the functions that wait say so.
 //
 // Nothing here needs CUDA's headers, so that tests can have another Device (tests/examples/cuda_mnist/host_device.cc).
 //

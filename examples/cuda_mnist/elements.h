@@ -1,5 +1,5 @@
-// What each thread of the GPU computes: a struct an operation, called for the numbers 0 to count - 1, in any order and
-// all at once. Launch() (launch.h) runs them on a stream.
+// The computation of each thread of the GPU: a struct for each operation, called for the numbers 0 to count - 1, in any
+// order and all at once. Launch() (launch.h) runs them on a stream.
 //
 // Arrays are in the device's memory. An image is stored as channels, each row by row; images follow each other.
 #ifndef RONDA_EXAMPLES_CUDA_MNIST_ELEMENTS_H_

@@ -19,7 +19,7 @@ struct Flags {
 // Throws lenet::UsageError, as lenet::ParseFlags().
 Flags ParseFlags(std::vector<std::string> arguments);
 
-// What --help prints.
+// The text of --help.
 std::string Usage();
 
 }  // namespace cuda_mnist

@@ -10,7 +10,7 @@
 
 namespace cuda_mnist {
 
-// What training changes, in the device's memory: a matrix, and the gradient of the loss with respect to it.
+// A parameter that training changes, in the device's memory: a matrix, and the gradient of the loss with respect to it.
 struct Parameter {
   // The value is `initial`'s; the gradient is zero.
   Parameter(Device& device, const lenet::Parameter& initial);

@@ -44,7 +44,7 @@ void LeNet::Backward(const float* logits_gradient, const GradientReady& ready) {
     const std::size_t count = (*layer)->parameters().size();
     first_ready -= count;
     for (std::size_t i = 0; i < count; ++i) ready(first_ready + i);
-    const bool is_first_layer = layer + 1 == layers_.rend();  // nobody needs the gradient of the images
+    const bool is_first_layer = layer + 1 == layers_.rend();  // no layer needs the gradient of the images
     if (!is_first_layer) gradient = (*layer)->InputGradient(gradient);
   }
 }

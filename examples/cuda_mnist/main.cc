@@ -50,7 +50,7 @@ void TrainAndTest(const lenet::Flags& flags, Device& device) {
   reporter.Say(lenet::AccuracyText(accuracy, std::chrono::steady_clock::now() - start));
 }
 
-// What there is to measure with one rank, beside what it ought to be (tools/gpu/run.sh looks for the form).
+// The measurements with one rank, beside their limits (tools/gpu/run.sh looks for the form).
 std::string OptimizerText(const BenchResult& result) {
   char text[160];
   std::snprintf(text, sizeof(text), "DistributedOptimizer in a step of LeNet-5, 1 rank: %.1f %% (aim: under 3 %%)",

@@ -9,7 +9,7 @@
 
 namespace cuda_mnist {
 
-// What Ronda is told of a device matrix that work on the device's stream computes.
+// Ronda's view of a device matrix that work on the device's stream computes.
 ronda::Tensor View(const Device& device, const std::string& name, float* data, const Parameter& like);
 
 // lenet::Sgd on the device: what step() gives to the stream comes after the reduced gradients, for which the stream
@@ -26,7 +26,7 @@ class Sgd {
   // Updates the parameters' values from their gradients.
   void step();
 
-  // What this optimizer remembers between steps: on the device, but for the learning rate.
+  // The state of this optimizer between steps: on the device, except for the learning rate.
   std::vector<ronda::Tensor> state();
 
  private:

@@ -48,7 +48,7 @@ LeNet RandomModel(Device& device, std::uint64_t seed, std::size_t max_samples) {
 
 }  // namespace
 
-// broadcast_parameters() makes rank 0's weights everybody's. From there on they stay the same, as all ranks apply the
+// broadcast_parameters() copies rank 0's weights to all ranks. From there on they stay the same, as all ranks apply the
 // same averages.
 Trainer::Trainer(Device& device, const lenet::TrainingOptions& options, const lenet::MnistImages* images,
                  lenet::Reporter* reporter)

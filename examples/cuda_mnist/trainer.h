@@ -25,7 +25,7 @@ namespace cuda_mnist {
 // Every rank makes the same calls. Thread-compatible.
 class Trainer {
  public:
-  // Makes rank 0's random weights everybody's. `device`, `images` and `reporter` must outlive the trainer.
+  // Copies rank 0's random weights to all ranks. `device`, `images` and `reporter` must outlive the trainer.
   //
   // REQUIRES: ronda::init() has been called.
   // Throws std::invalid_argument if the ranks cannot share such batches; ronda::Error and the device's errors, here and

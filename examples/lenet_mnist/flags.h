@@ -29,7 +29,7 @@ struct Flags {
 // Throws UsageError that names the flag and what it takes.
 Flags ParseFlags(const std::vector<std::string>& arguments);
 
-// What --help prints in the program of this name.
+// The text of --help in the program of this name.
 std::string Usage(const std::string& program);
 
 }  // namespace lenet

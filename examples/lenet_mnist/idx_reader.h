@@ -15,7 +15,7 @@ class DataError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// What an IDX file of unsigned bytes holds, in row-major order: data.size() is the product of `shape`.
+// The content of an IDX file of unsigned bytes, in row-major order: data.size() is the product of `shape`.
 struct IdxArray {
   std::vector<std::size_t> shape;
   std::vector<std::uint8_t> data;

@@ -14,7 +14,8 @@ namespace lenet {
 using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 using Index = Eigen::Index;
 
-// What training changes: a value, and the gradient of the loss with respect to it, which has the same shape.
+// A parameter that training changes: a value, and the gradient of the loss with respect to it, which has the same
+// shape.
 struct Parameter {
   std::string name;
   Matrix value;

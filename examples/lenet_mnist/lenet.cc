@@ -31,7 +31,7 @@ void LeNet::Backward(const Matrix& logits_gradient, const GradientReady& ready) 
   for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
     (*layer)->ComputeParameterGradients(*gradient);
     for (const Parameter* parameter : (*layer)->parameters()) ready(*parameter);
-    const bool is_first_layer = layer + 1 == layers_.rend();  // nobody needs the gradient of the images
+    const bool is_first_layer = layer + 1 == layers_.rend();  // no layer needs the gradient of the images
     if (!is_first_layer) gradient = &(*layer)->InputGradient(*gradient);
   }
 }

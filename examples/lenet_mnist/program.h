@@ -1,4 +1,4 @@
-// What the programs that train LeNet have in common, whatever they train it on.
+// The common part of the programs that train LeNet, on a CPU or a GPU.
 #ifndef RONDA_EXAMPLES_LENET_MNIST_PROGRAM_H_
 #define RONDA_EXAMPLES_LENET_MNIST_PROGRAM_H_
 
@@ -11,7 +11,7 @@
 
 namespace lenet {
 
-// Rank 0 reports, with a progress bar if somebody looks. REQUIRES: ronda::init() has been called.
+// Rank 0 reports, with a progress bar on a terminal. REQUIRES: ronda::init() has been called.
 Reporter::Mode ReporterMode();
 
 // "2 ranks"

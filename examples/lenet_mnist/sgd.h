@@ -25,7 +25,7 @@ class Sgd {
   // Updates the parameters' values from their gradients.
   void step();
 
-  // What this optimizer remembers between steps.
+  // The state of this optimizer between steps.
   std::vector<ronda::Tensor> state();
 
  private:

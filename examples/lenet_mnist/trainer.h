@@ -36,7 +36,7 @@ struct TrainingOptions {
 // Every rank makes the same calls. Thread-compatible.
 class Trainer {
  public:
-  // Makes rank 0's random weights everybody's. `images` and `reporter` must outlive the trainer.
+  // Copies rank 0's random weights to all ranks. `images` and `reporter` must outlive the trainer.
   //
   // REQUIRES: ronda::init() has been called.
   // Throws std::invalid_argument if the ranks cannot share such batches; ronda::Error, here and below.

@@ -8,17 +8,17 @@
 
 namespace ronda::kernels {
 
-// True if Convert supports this pair: equal types, or both floating point.
+// Whether Convert supports this pair: equal types, or both floating point.
 constexpr bool IsConvertible(DType from, DType to) {
   return from == to || (IsFloatingPoint(from) && IsFloatingPoint(to));
 }
 
 // dst[i] = to<dst_dtype>(src[i] * scale), for i in [0, count), in one pass over memory: this is pack and unpack.
 //
-// Narrowing rounds once, to nearest even; out of range becomes infinity; NaN stays NaN (quiet). The scale is applied
-// before rounding, in fp64 if either type is that, else in fp32. Results have the same bits on every CPU, except for
-// which NaN a NaN is. `src` and `dst` may be equal when the element sizes are; otherwise they must not overlap. Neither
-// needs any alignment.
+// Narrowing rounds once, to nearest even. A number out of range becomes infinity, and NaN stays NaN (quiet). The scale
+// is applied before rounding, in fp64 if either type is fp64, else in fp32. Results have the same bits on every CPU,
+// except for the payload of NaN. `src` and `dst` may be equal when the element sizes are; otherwise they must not
+// overlap. Neither needs any alignment.
 //
 // REQUIRES: IsConvertible(src_dtype, dst_dtype).
 void Convert(const void* src, DType src_dtype, void* dst, DType dst_dtype, size_t count, const Scale& scale = {});
@@ -33,15 +33,15 @@ struct ConvertWithFeedbackArgs {
   float* residual;  // `count` elements, read and written; zeros before the first call
 };
 
-// Narrows with error feedback: what rounding loses is kept, and added to what is sent next.
+// Narrows with error feedback: the rounding error is kept, and added to the next value that is sent.
 //
 //   v = float32(src * scale) + residual,   dst = to<dst_dtype>(v),   residual = v - dst
 //
-// so that the sum of everything sent follows the sum of everything meant, and gradients too small for the format arrive
-// in the end. (F. Seide et al., "1-Bit Stochastic Gradient Descent and its Application to Data-Parallel Distributed
-// Training of Speech DNNs", Interspeech 2014; S. P. Karimireddy et al., "Error Feedback Fixes SignSGD and other
-// Gradient Compression Schemes", ICML 2019.) Where v or dst is not finite, the residual becomes 0: an overflow is not
-// repeated. Rounding and its guarantees are those of Convert (convert.h).
+// The sum of the sent values follows the sum of the true values, and gradients too small for the format arrive in the
+// end. (F. Seide et al., "1-Bit Stochastic Gradient Descent and its Application to Data-Parallel Distributed Training
+// of Speech DNNs", Interspeech 2014; S. P. Karimireddy et al., "Error Feedback Fixes SignSGD and other Gradient
+// Compression Schemes", ICML 2019.) Where v or dst is not finite, the residual becomes 0: an overflow is not repeated.
+// Rounding and its guarantees are those of Convert.
 void ConvertWithFeedback(const ConvertWithFeedbackArgs& args);
 
 }  // namespace ronda::kernels

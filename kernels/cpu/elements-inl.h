@@ -25,7 +25,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // AVX2 and up convert between fp16 and fp32 in hardware, exactly as the functions below do.
 inline constexpr bool kHasF16c = HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL;
-// Targets made of scalar code, whose Highway conversion from fp64 to fp32 saturates instead of giving infinity.
+// Targets made of scalar code. Highway's conversion from fp64 to fp32 saturates there, where it should give infinity.
 inline constexpr bool kIsEmulated = HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128;
 
 // fp16, one in the low half of each 32-bit lane, to fp32.
@@ -218,7 +218,7 @@ template <class E>
 using FloatsFor =
     std::conditional_t<std::is_same_v<E, double>, hn::Rebind<float, hn::ScalableTag<double>>, hn::ScalableTag<float>>;
 
-// Floating-point elements times `factor`, in fp32: what is fp64 is multiplied as that, then rounded.
+// Floating-point elements times `factor`, in fp32; fp64 elements are multiplied in fp64, then rounded.
 template <class E, class D>  // of float
 HWY_INLINE hn::Vec<D> LoadScaledFloats(D d, const uint8_t* from, double factor) {
   if constexpr (std::is_same_v<E, double>) {
@@ -253,7 +253,8 @@ void VisitFloatType(DType dtype, const Visitor& visit) {
   });
 }
 
-// What rounding `value` to `rounded` lost; nothing where either is not finite, or that would stay for ever.
+// The error of rounding `value` to `rounded`; 0 where either is not finite, as infinity and NaN would stay in the
+// residual for ever.
 template <class D>  // of float
 HWY_INLINE hn::Vec<D> Lost(D d, hn::Vec<D> value, hn::Vec<D> rounded) {
   const hn::RebindToSigned<D> di;
@@ -306,8 +307,8 @@ struct Product {
   }
 };
 
-// Targets differ in what their min and max instructions return for NaN and for zeros of either sign, comparisons do
-// not: `keep_a` is false if either is NaN, so that b is taken unless a is the NaN.
+// The min and max instructions of the targets differ for NaN and for zeros of either sign. Comparisons do not. `keep_a`
+// is false if either is NaN, so the result is b unless a is NaN.
 template <class D, class M>
 HWY_INLINE hn::Vec<D> SelectOrNan(D, M keep_a, hn::Vec<D> a, hn::Vec<D> b) {
   return hn::IfThenElse(hn::IsNaN(a), a, hn::IfThenElse(keep_a, a, b));

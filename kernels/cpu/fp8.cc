@@ -7,7 +7,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/fp8.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h, which decides what these mean.
+// After foreach_target.h, which sets the target that these are compiled for.
 #include "hwy/highway.h"
 #include "kernels/cpu/elements-inl.h"
 
@@ -32,8 +32,8 @@ HWY_INLINE hn::Mask<D> IsAbove(D d, hn::Vec<D> fp16, int16_t limit) {
   return hn::RebindMask(d, hn::Gt(magnitude, hn::Set(di, limit)));
 }
 
-// What the two formats differ in. `Grid` is the fp16 number with the code's bits, of which kToGrid times the value is
-// one; all functions are on fp16 patterns in 16-bit lanes.
+// The differences between the two formats. The grid of a format are the fp16 numbers with a code's bits; kToGrid times
+// a value of the format is on it. All functions are on fp16 patterns in 16-bit lanes.
 struct E4M3 {
   static constexpr int kMantissaBits = 3;
   static constexpr uint32_t kLargestExponent = 8;
@@ -86,7 +86,7 @@ struct E5M2 {
   }
 };
 
-// `value` rounded to the grid of F; infinity and NaN stay what they are.
+// `value` rounded to the grid of F; infinity and NaN are kept.
 template <class F, class D>  // of float
 HWY_INLINE hn::Vec<D> RoundToGrid(D d, hn::Vec<D> value) {
   const hn::RebindToUnsigned<D> du;
@@ -102,7 +102,7 @@ HWY_INLINE hn::Vec<D> RoundToGrid(D d, hn::Vec<D> value) {
   return hn::BitCast(d, hn::Or(hn::BitCast(du, rounded), sign));
 }
 
-// Which numbers of a block count for its largest.
+// The numbers of a block that count for its largest.
 struct AllNumbers {
   template <class D>  // of int32_t
   static HWY_INLINE hn::Vec<D> Counted(D, hn::Vec<D> magnitude) {
@@ -130,7 +130,7 @@ HWY_INLINE uint32_t LargestMagnitude(const Fp8Values& values) {
   return static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(d, largest)));
 }
 
-// The largest magnitude that needs no scale beyond the largest, 1.75 * 2^127.
+// The largest magnitude that the largest scale serves, 1.75 * 2^127.
 inline constexpr uint32_t kLargestEncodable = 0x7F600000;
 
 // The bits of the scale for a block whose largest finite number has the magnitude `largest`.
@@ -148,7 +148,7 @@ inline float FloatFromBits(uint32_t bits) {
   return value;
 }
 
-// What a block holds: where no number overflows or is none, fewer instructions encode it.
+// Two kinds of blocks: a block without overflow and NaN takes fewer instructions to encode.
 template <class F>
 struct EncodableBlock {
   template <class D>  // of uint16_t
@@ -199,7 +199,7 @@ class BlockReader {
     factor_ = scale * (1.0f / F::kToGrid);
   }
 
-  // Those from `index` on.
+  // The numbers from `index` on.
   template <class D>  // of float
   HWY_INLINE hn::Vec<D> Load(D d, size_t index) const {
     const hn::Rebind<uint16_t, D> d16;
@@ -213,7 +213,7 @@ class BlockReader {
   float factor_;
 };
 
-// Calls `visit` with what the format is about.
+// Calls `visit` with the struct of the format.
 template <class Visitor>
 void VisitFp8Format(Fp8Format format, Visitor visit) {
   switch (format) {
@@ -240,7 +240,7 @@ void LoadBlock(const uint8_t* src, size_t count, double factor, Fp8Values& value
   std::fill(values.at + count, std::end(values.at), 0.0f);  // not the zeros of before: a factor gives zeros a sign
 }
 
-// Encodes the sum of `values` and `residual`, a block of both, and keeps there what was lost.
+// Encodes the sum of `values` and `residual`, a block of each, and stores the rounding errors in `residual`.
 template <class F>
 void EncodeWithFeedback(Fp8Values& values, float* residual, uint8_t* block) {
   const hn::ScalableTag<float> d;
@@ -387,11 +387,10 @@ void DecodeFp8(const void* blocks, Fp8Format format, void* dst, DType dst_dtype,
 
 namespace {
 
-// What is reduced, then decoded, at a time: small enough to stay in the L1 cache next to the sources.
+// Blocks that are reduced and then decoded at a time: they stay in the L1 cache next to the sources.
 constexpr size_t kStepBlocks = 8;
 
 }  // namespace
-
 
 void ReduceFp8(const ReduceFp8Args& args) {
   auto* dst = static_cast<uint8_t*>(args.dst);

@@ -18,7 +18,7 @@ struct EncodeFp8Args {
   Scale scale;  // applied in float64 to float64, in float32 to the others
   Fp8Format format;
   void* blocks;               // Fp8Bytes(count) bytes, any alignment; no overlap with the source
-  float* residual = nullptr;  // if given, error feedback as in feedback.h: `count` elements, read and written
+  float* residual = nullptr;  // if given, error feedback as in convert.h: `count` elements, read and written
 };
 
 // blocks = encoded(float32(src * scale) + residual).
@@ -37,8 +37,8 @@ struct ReduceFp8Args {
   std::optional<DType> dst_dtype = std::nullopt;  // floating point: `count` decoded elements; none: blocks
 };
 
-// dst = encoded(scale * (sources[0] op sources[1] op ...)), in float32 and in the order of `sources`; or what DecodeFp8
-// makes of exactly those blocks. min and max propagate NaN.
+// dst = encoded(scale * (sources[0] op sources[1] op ...)), in float32 and in the order of `sources`; or the elements
+// that DecodeFp8 makes of exactly those blocks. min and max propagate NaN.
 void ReduceFp8(const ReduceFp8Args& args);
 
 }  // namespace ronda::kernels

@@ -8,7 +8,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/gradients.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h, which decides what these mean.
+// After foreach_target.h, which sets the target that these are compiled for.
 #include "hwy/highway.h"
 #include "kernels/cpu/elements-inl.h"
 
@@ -59,7 +59,7 @@ bool HasNonFiniteOnTarget(const uint8_t* data, DType dtype, size_t count) {
 // Sums that are accumulated side by side, at least as many as any target's vectors have lanes of fp64.
 constexpr size_t kSums = 16;
 
-// Few enough that the next column finds them in the L1 cache.
+// So few rows that the next column finds them in the L1 cache.
 constexpr size_t kRowsAtOnce = 64;
 
 using Doubles = hn::ScalableTag<double>;
@@ -183,7 +183,6 @@ HWY_EXPORT(CombineOnTarget);
 bool HasNonFinite(const void* data, DType dtype, size_t count) {
   return HWY_DYNAMIC_DISPATCH(HasNonFiniteOnTarget)(static_cast<const uint8_t*>(data), dtype, count);
 }
-
 
 AdasumDots Dots(const void* a, const void* b, DType dtype, size_t count) {
   return HWY_DYNAMIC_DISPATCH(DotsOnTarget)(static_cast<const uint8_t*>(a), static_cast<const uint8_t*>(b), dtype,

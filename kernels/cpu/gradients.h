@@ -1,9 +1,12 @@
-// Adasum of two gradients a and b: their sum where they are orthogonal, their average where they are equal.
+// Kernels on gradients: the search for overflow, and Adasum.
+//
+// Adasum of two gradients a and b is their sum where they are orthogonal and their average where they are equal:
 //
 //   Adasum(a, b) = (1 - a.b / (2 |a|^2)) a  +  (1 - a.b / (2 |b|^2)) b
 //
 // (S. Maleki et al., "Scaling Distributed Training with Adaptive Summation", MLSys 2021.) The dot products are of whole
-// tensors, which may lie in pieces on several ranks; hence the three steps.
+// tensors, whose pieces may lie on several ranks. So Adasum takes three steps: Dots of each piece, WeightsOf their
+// sums, Combine.
 #ifndef RONDA_KERNELS_CPU_GRADIENTS_H_
 #define RONDA_KERNELS_CPU_GRADIENTS_H_
 
@@ -19,11 +22,11 @@ struct AdasumDots {
   double bb = 0;
 };
 
-// The dot products of `count` elements; `dtype` is float32 or float64, any alignment. Those of pieces add up to those
-// of the whole.
+// The dot products of `count` elements; `dtype` is float32 or float64, any alignment. The dot products of pieces add up
+// to those of the whole.
 //
-// Products and sums are in fp64. Element i goes to sum i mod 16, in order, and these are added pairwise: the same bits
-// on every CPU, but not for every way of cutting a buffer.
+// Products and sums are in fp64. Element i is added to sum i mod 16, in order, and the sums are added pairwise. This
+// gives the same bits on every CPU. They depend on where a buffer is cut into pieces.
 AdasumDots Dots(const void* a, const void* b, DType dtype, size_t count);
 
 struct AdasumWeights {
@@ -31,7 +34,7 @@ struct AdasumWeights {
   double b = 1;
 };
 
-// What a and b are multiplied with; 1 for one that is zero.
+// The factors of a and b; 1 for a gradient that is zero.
 constexpr AdasumWeights WeightsOf(const AdasumDots& dots) {
   return {.a = dots.aa == 0 ? 1 : 1 - dots.ab / (2 * dots.aa), .b = dots.bb == 0 ? 1 : 1 - dots.ab / (2 * dots.bb)};
 }

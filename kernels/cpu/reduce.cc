@@ -10,14 +10,15 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/reduce.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h, which decides what these mean.
+// After foreach_target.h, which sets the target that these are compiled for.
 #include "hwy/highway.h"
 #include "kernels/cpu/elements-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ronda::kernels::HWY_NAMESPACE {
 
-// One pass over vectors: reduces elements [begin, begin + args.count) of every source, and stores the first at args.dst.
+// One pass over vectors: reduces elements [begin, begin + args.count) of every source, and stores the first at
+// args.dst.
 struct Pass {
   const ReduceArgs& args;  // its scale is not looked at
   double factor;           // multiplies floating-point results before they are rounded; other results are not scaled
@@ -48,7 +49,7 @@ struct Normalize {  // to 0 or 1
   }
 };
 
-// What a vector of floats is once it has been stored as elements of type E, which have 16 bits.
+// Rounds a vector of floats as storing it as elements of type E, of 16 bits, would.
 template <class E, class D>
 HWY_INLINE hn::Vec<D> RoundedTo(D d, hn::Vec<D> value) {
   if constexpr (std::is_same_v<E, Bfloat16>) {
@@ -123,8 +124,8 @@ class Loop {
     }
   }
 
-  // The last elements in vectors of half the length, of a quarter, and so on. Small reductions consist of little else,
-  // and the way through a buffer takes longer than all the rest of their arithmetic: its loads have to wait until the
+  // The last elements in vectors of half the length, of a quarter, and so on. Small reductions consist of little else.
+  // A detour through a buffer would take longer than the rest of their arithmetic: its loads have to wait until the
   // shorter stores before them are in the cache.
   template <size_t kLanes>
   HWY_INLINE void ShorterVectors(size_t begin) const {

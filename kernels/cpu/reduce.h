@@ -21,11 +21,11 @@ struct ReduceArgs {
 
 // dst = to<dst_dtype>(to<dtype>(scale * (sources[0] op sources[1] op ...))).
 //
-// The order of the operations is the order of `sources`, for every element, whatever `count` is: the result does not
+// For every element and every `count`, the order of the operations is the order of `sources`: the result does not
 // depend on how a caller cuts a buffer into chunks. 16-bit types accumulate in fp32, others in their own type (integer
 // sums wrap). The result is rounded once, to `dtype`; widening that to `dst_dtype` is exact. min and max propagate NaN.
 // For bool, sum, max and bor are logical or; product, min and band logical and; bxor is true where an odd number of
-// sources is.
+// sources is true.
 //
 // REQUIRES: Supports(op, dtype) and IsConvertible(dtype, dst_dtype).
 void Reduce(const ReduceArgs& args);

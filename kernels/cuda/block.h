@@ -9,14 +9,15 @@
 
 namespace ronda::kernels::cuda {
 
-// Of one block of a grid. Its warps have 32.
+// Threads of one block of a grid. A warp has 32 of them.
 inline constexpr int kThreads = 256;
-// What each thread moves of a tile, on its wider side: enough in flight to hide memory's latency.
+// Accesses of each thread to a tile, on its wider side: so many in flight hide the latency of memory.
 inline constexpr int kAccessesInFlight = 4;
 
-// Blocks that a multiprocessor shall have room for: enough threads for their accesses to keep its memory busy, each
-// with registers for what it has under way. Bodies that hold two or three vectors for each that they load have their
-// own (Body::kBlocksAtOnce): with fewer registers they would put some into memory, which a launch may have to wait for.
+// Blocks for which a multiprocessor shall have room. So many threads keep its memory busy, and each has registers for
+// the accesses that it has in flight. Bodies that hold two or three vectors for each that they load set their own
+// number (Body::kBlocksAtOnce): with fewer registers they would spill to memory, and a launch may have to wait for
+// that.
 inline constexpr int kBlocksAtOnceIfSmall = 4;
 inline constexpr int kBlocksAtOnceIfLarge = 3;
 
@@ -30,16 +31,16 @@ RONDA_HOST_DEVICE constexpr uint64_t TileCount(uint64_t count, uint64_t tile_ele
   return (count + tile_elements - 1) / tile_elements;
 }
 
-// What a launch can have of blocks, and so of tiles.
+// The most blocks, and so tiles, of a launch.
 inline constexpr uint64_t kMaxTiles = 0x7FFFFFFF;
-// What a launch can have of parameters, passed by value, from CUDA 12.1 on.
+// The most parameters of a launch, passed by value, from CUDA 12.1 on.
 inline constexpr size_t kMaxParameterBytes = 32764;
-// Of a launch: enough for BERT-large, whose gradients are 398. More would fit, but all of a kernel's parameters are
-// copied by each launch, used or not.
+// Segments of a launch: enough for BERT-large, which has 398 gradients. More would fit, but each launch copies all of a
+// kernel's parameters, used or not.
 inline constexpr int kMaxSegments = 448;
 
-// Many segments (tensors) as one sequence of tiles, which a grid shares out evenly, whatever the segments' sizes. It
-// is passed to the device by value, as a kernel's parameter: no copy, nothing to free, nothing to wait for.
+// Many segments (tensors) as one sequence of tiles, which a grid shares out evenly for segments of any size. The device
+// gets it by value, as a parameter of the kernel: there is no copy, nothing to free and nothing to wait for.
 template <class Segment>
 class Tiling {
  public:
@@ -109,26 +110,27 @@ int ForTilings(int count, const Describe& describe, const Run& run) {
 
 // How the code of a kernel is cut up, so that a GPU and a CPU can run the same.
 //
-// A kernel is a *body*: a struct with the launch's parameters, whose
+// A kernel is a *body*: a struct that holds the parameters of a launch. Its
 //
 //   template <class Block> RONDA_HOST_DEVICE void operator()(Block& block) const
 //
-// is what one block of a grid does. It consists of steps that every thread (or, in a warp, every lane) takes before any
-// takes the next: ForEachThread runs a step, on a GPU with this thread's number, on the CPU with one after the other.
-// What a thread keeps from step to step is in a PerThread or PerLane. A block has
+// is the work of one block of a grid. It consists of steps: every thread (or, in a warp, every lane) finishes a step
+// before any begins the next. ForEachThread runs a step: on a GPU with the number of this thread, on the CPU with all
+// numbers one after the other. A PerThread or PerLane holds the values that a thread keeps from step to step. A block
+// has
 //
 //   index(), grid()           which block this is, of how many
 //   ForEachThread(step)       step(thread) for thread in [0, kThreads)
 //   ForEachWarp(step)         step(warp, index) for index in [0, kWarps)
 //   Any(of)                   whether of(thread) is true for any thread
 //   Total(of)                 of(thread) of all threads, doubles, added pairwise
-//   Publish(word, value)      stores what the host may be waiting for
+//   Publish(word, value)      stores a word that the host may wait for
 //
 // and a warp
 //
 //   PerLane<T>, ForEachLane(step), Max(of).
 //
-// This is the CPU's; device_block.cuh has the GPU's.
+// The block and the warp here are the CPU's; those of a GPU are in device_launch.h.
 
 inline constexpr int kLanes = 32;
 inline constexpr int kWarps = kThreads / kLanes;
@@ -196,8 +198,8 @@ class HostBlock {
   const uint32_t grid_;
 };
 
-// Calls `load(i)`, then `store(i, what was loaded)` for each i in [begin, end) that is a multiple of kStep from
-// `begin`; a thread has kAhead loads under way before it stores.
+// Calls `load(i)`, then `store(i, loaded value)` for each i in [begin, end) that is a multiple of kStep from `begin`; a
+// thread has kAhead loads under way before it stores.
 template <int kStep, int kAhead = kAccessesInFlight, class Block, class Load, class Store>
 RONDA_HOST_DEVICE inline void ForBatches(const Block& block, uint32_t begin, uint32_t end, const Load& load,
                                          const Store& store) {

@@ -1,10 +1,10 @@
-// What the kernels for CUDA devices are asked to do: plain structs, the same on both sides of the plugin that has the
-// kernels (runtime/cuda/plugin.h), and needing nothing of CUDA's.
+// The calls of the kernels for CUDA devices: plain structs that are the same on both sides of the plugin that has the
+// kernels (runtime/cuda/plugin.h), and need nothing of CUDA.
 //
 // The arithmetic is that of kernels/cpu, and so are the bits of the results, unless said otherwise: conversions round
 // once, to nearest even; 16-bit and 8-bit sources are reduced in float32, in the order given; blocks of 8-bit codes are
-// those of kernels/cpu/fp8.h. All pointers are to memory that the device can address, with any alignment, and all
-// structs are copied by the call: nothing they point to on the host is looked at after it has returned.
+// those of kernels/cpu/fp8.h. All pointers are to memory that the device can address, with any alignment. A call copies
+// the structs: it reads nothing on the host after it has returned.
 #ifndef RONDA_KERNELS_CUDA_CALLS_H_
 #define RONDA_KERNELS_CUDA_CALLS_H_
 
@@ -22,10 +22,10 @@ struct Wire {
   enum class Blocks : uint8_t { kNone, kE4M3, kE5M2 } blocks = Blocks::kNone;
 };
 
-// One tensor of a bucket, and its place on the wire.
+// One tensor of a bucket, and its position on the wire.
 struct PackSegment {
   const void* input = nullptr;
-  float* residual = nullptr;  // error feedback (kernels/cpu/feedback.h); nullptr: none. Read and written
+  float* residual = nullptr;  // error feedback (kernels/cpu/convert.h); nullptr: none. Read and written
   uint64_t count = 0;         // elements
   uint64_t offset = 0;        // bytes from the beginning of the wire; a multiple of 16
 };
@@ -41,7 +41,7 @@ struct PackCall {
   void* buffer = nullptr;  // aligned to 16 bytes, as all wires are
 };
 
-// What of a tensor's result is wanted, and where it lies on the wire.
+// The elements wanted of a tensor's result, and their position on the wire.
 struct UnpackSegment {
   void* output = nullptr;
   uint64_t count = 0;   // elements wanted
@@ -71,10 +71,10 @@ struct UnpackCall {
   VoteCount vote;
 };
 
-// dst = to<wire>(scale * (source 0 op source 1 op ...)), in the order of the sources. What lies between the tensors on
-// the wire is reduced like anything else.
+// dst = to<wire>(scale * (source 0 op source 1 op ...)), in the order of the sources. Bytes between the tensors on the
+// wire are reduced as well.
 struct ReduceCall {
-  const void* sources = nullptr;  // the first; the others follow
+  const void* sources = nullptr;  // the first source; the others follow
   uint64_t stride = 0;            // bytes from one to the next; a multiple of 16
   int source_count = 0;
   Wire wire;
@@ -84,7 +84,7 @@ struct ReduceCall {
   uint64_t granules = 0;  // elements or blocks of each
 };
 
-// A tensor to look at.
+// A tensor that is read.
 struct Extent {
   const void* data = nullptr;
   uint64_t count = 0;  // elements
@@ -109,10 +109,10 @@ struct AddScaledCall {
   double b_scale = 1;
 };
 
-// The parts of a pair of tensors whose dot products are added up side by side, at most.
+// The most parts of a pair of tensors whose dot products are added up side by side.
 inline constexpr int kDotsMaxParts = 256;
 
-// Adasum's three dot products (kernels/cpu/adasum.h) of pairs of tensors, in float64: dots[3 * i] is a.b of pair i,
+// Adasum's three dot products (kernels/cpu/gradients.h) of pairs of tensors, in float64: dots[3 * i] is a.b of pair i,
 // then a.a and b.b. The order of summation is fixed, but is not the CPU's.
 struct DotsCall {
   const Extent* a = nullptr;

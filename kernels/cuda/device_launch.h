@@ -12,7 +12,7 @@ namespace ronda::kernels::cuda {
 // A warp and a block of a GPU, as bodies see them (block.h): each thread has its own part of everything.
 class DeviceWarp {
  public:
-  // This lane's.
+  // The value of this lane.
   template <class T>
   class PerLane {
    public:
@@ -65,7 +65,7 @@ class DeviceBlock {
   __device__ double Total(const Of& of) const {
     __shared__ double sums[kThreads];
     const auto thread = static_cast<int>(threadIdx.x);
-    __syncthreads();  // what was there before has been read
+    __syncthreads();  // all threads have read the previous totals
     sums[thread] = of(thread);
     for (int half = kThreads / 2; half > 0; half /= 2) {
       __syncthreads();
@@ -75,7 +75,7 @@ class DeviceBlock {
     return sums[0];
   }
 
-  // To memory of the host: everything that this device has written before is to be seen there first.
+  // To memory of the host: all earlier writes of this device are visible there first.
   __device__ void Publish(uint32_t* word, uint32_t value) const {
     __threadfence_system();
     *static_cast<volatile uint32_t*>(word) = value;
@@ -99,7 +99,7 @@ struct DeviceLaunch {
   int operator()(const Body& body, uint32_t blocks) const {
     static_assert(sizeof(Body) <= kMaxParameterBytes);
     void* parameters[] = {const_cast<Body*>(&body)};
-    // Rather than <<<>>>: its errors are this launch's, and no call before it is blamed for them, or blames.
+    // Not <<<>>>: cudaLaunchKernel returns the errors of this launch alone, and leaves none for a later call.
     return cudaLaunchKernel(reinterpret_cast<const void*>(&BodyKernel<Body>), dim3(blocks), dim3(kThreads), parameters,
                             0, stream);
   }

@@ -8,7 +8,7 @@
 
 #include "kernels/dtype.h"
 
-// Marks what runs on the device, and on the host too: there for tests, and for a device that is made of the CPU
+// Marks code that runs on the device and on the host. The host runs it in tests, and as a fake device
 // (tests/testing/fake_cuda).
 #ifdef __CUDACC__
 #define RONDA_HOST_DEVICE __host__ __device__
@@ -134,7 +134,7 @@ RONDA_HOST_DEVICE inline E RoundTo(Lane value) {
   }
 }
 
-// What arithmetic on elements of these types is done in.
+// The type in which arithmetic on elements of these types is done.
 template <class From, class To>
 using LaneOf = std::conditional_t<std::is_same_v<From, double> || std::is_same_v<To, double>, double, float>;
 
@@ -157,8 +157,9 @@ RONDA_HOST_DEVICE inline bool IsAlignedFor(const void* pointer) {
   return IsAligned(pointer, alignof(Vector<E, kCount>));
 }
 
-// What lies at any address. By bytes: nvcc has been seen to take a memcpy for an access of the element's width, once it
-// had merged it with one, and a device faults where that is not aligned (tests/kernels/cuda/machine_code_test.cc).
+// Loads from an address of any alignment, byte by byte. After it had merged a memcpy with an access of the element's
+// width, nvcc has been seen to emit that access for both, and a device faults where it is not aligned
+// (tests/kernels/cuda/machine_code_test.cc).
 template <class T>
 RONDA_HOST_DEVICE inline T LoadBytes(const void* from) {
   uint8_t bytes[sizeof(T)];
@@ -203,11 +204,11 @@ RONDA_HOST_DEVICE inline uint8_t* At(void* elements, uint64_t index) {
   return static_cast<uint8_t*>(elements) + index * sizeof(E);
 }
 
-// What functions of a wrong kind of call return: cudaErrorInvalidValue.
+// The result of a call that does not exist: cudaErrorInvalidValue.
 inline constexpr int kInvalidCall = 1;
 
-// Each calls `visit` with the ElementType of `dtype`, and returns its result. They return kInvalidCall if `dtype` is not
-// of their kind.
+// Each calls `visit` with the ElementType of `dtype`, and returns its result. They return kInvalidCall if `dtype` is
+// not of their kind.
 template <class Visitor>
 int VisitFloat(DType dtype, const Visitor& visit) {
   return VisitDType(dtype, [&]<class E>(ElementType<E> type) -> int {

@@ -15,7 +15,8 @@
 
 namespace ronda::kernels::cuda {
 
-// What the two formats differ in. The grid is that of fp16 numbers with the code's bits; kToGrid times a value is one.
+// The differences between the two formats. The grid of a format are the fp16 numbers with a code's bits; kToGrid times
+// a value of the format is on it.
 struct E4M3 {
   static constexpr int kMantissaBits = 3;
   static constexpr uint32_t kLargestExponent = 8;
@@ -48,7 +49,7 @@ struct E5M2 {
   }
 };
 
-// `value` rounded to the grid of F; infinity and NaN stay what they are.
+// `value` rounded to the grid of F; infinity and NaN are kept.
 template <class F>
 RONDA_HOST_DEVICE inline float RoundToGrid(float value) {
   // A number 1.5 * 2^(23 - mantissa bits) times larger has its last bit where the format's is at this exponent;
@@ -66,7 +67,7 @@ RONDA_HOST_DEVICE inline float RoundToGrid(float value) {
 template <class F>
 RONDA_HOST_DEVICE inline uint32_t ScaleBits(uint32_t largest) {
   if (largest == 0) return 127u << 23;
-  // The largest magnitude that needs no scale beyond the largest, 1.75 * 2^127.
+  // The largest magnitude that the largest scale serves, 1.75 * 2^127.
   constexpr uint32_t kLargestEncodable = 0x7F600000;
   // The formats' maxima are both 1.75 times a power of two: beyond that, the next power is needed.
   const uint32_t exponent = ((largest < kLargestEncodable ? largest : kLargestEncodable) + 0x1FFFFFu) >> 23;
@@ -135,7 +136,7 @@ RONDA_HOST_DEVICE inline void StoreCodes(const Codes& codes, uint8_t* block, int
   for (int i = 0; i < kPiece; ++i) to[i] = codes.at[i];
 }
 
-// Encodes what the lanes of the warp have as the block at `block`, and tells of each number what its code's value is:
+// Encodes the numbers of the warp's lanes as the block at `block`, and passes each number with the value of its code to
 // feedback(lane, piece, i, number, value).
 template <class F, class Warp, class Lanes, class Feedback>
 RONDA_HOST_DEVICE inline void EncodeBlock(const Warp& warp, const Lanes& numbers, uint8_t* block,
@@ -174,7 +175,7 @@ RONDA_HOST_DEVICE inline void ForBlocks(const Block& block, uint64_t blocks, con
 template <class Format, class E>
 class EncodeBody {
  public:
-  // Of segments whose `dst` are blocks.
+  // `dst` of the segments are blocks.
   EncodeBody(const Tiling<MapSegment>& tiles, const Scale& scale) : factor_(scale.Factor()), tiles_(tiles) {}
 
   template <class Block>
@@ -239,7 +240,7 @@ class EncodeBody {
   const Tiling<MapSegment> tiles_;
 };
 
-// What is wanted of a tensor that lies on the wire in blocks.
+// The elements wanted of a tensor that lies on the wire in blocks.
 struct DecodeSegment {
   const void* blocks;  // the tensor's first
   void* dst;
@@ -247,7 +248,7 @@ struct DecodeSegment {
   uint64_t count;  // elements wanted
 };
 
-// How many blocks have elements that are wanted, and the first of them.
+// The first block that has wanted elements, and the number of such blocks.
 RONDA_HOST_DEVICE inline uint64_t FirstBlock(const DecodeSegment& segment) { return segment.skip / kFp8BlockElements; }
 RONDA_HOST_DEVICE inline uint64_t BlocksWanted(const DecodeSegment& segment) {
   return segment.count == 0 ? 0 : Fp8BlockCount(segment.skip + segment.count) - FirstBlock(segment);
@@ -290,7 +291,7 @@ class DecodeBody {
     });
   }
 
-  // Stores what is wanted of elements of the tensor from `at` on.
+  // Stores the wanted ones of these elements of the tensor, the first of which is element `at`.
   RONDA_HOST_DEVICE static void StorePiece(const Vector<E, kPiece>& out, const DecodeSegment& segment, uint64_t at) {
     const uint64_t end = segment.skip + segment.count;
     if (at >= segment.skip && at + kPiece <= end) {

@@ -1,4 +1,4 @@
-// Bodies of kernels for what optimizers ask of gradients: overflow, weighted sums, Adasum.
+// Kernels on gradients for optimizers: overflow, weighted sums, Adasum. `launch` is as in map_launches.h.
 #ifndef RONDA_KERNELS_CUDA_GRADIENTS_H_
 #define RONDA_KERNELS_CUDA_GRADIENTS_H_
 
@@ -57,7 +57,7 @@ class FindNonFiniteBody {
     const auto look = [&](uint32_t, const Vector<Bits, kCount>& bits) {
       bool any = false;
       for (int i = 0; i < kCount; ++i) any |= (bits.at[i] & std::numeric_limits<Bits>::max() >> 1) >= infinity_;
-      if (any) *found = 1;  // all who write, write the same
+      if (any) *found = 1;  // all writers write the same
     };
     ForBatches<kCount>(block, begin, end, load, look);
   }
@@ -74,13 +74,13 @@ struct PairSegment {
   const double* dots;  // of the pair
 };
 
-// The factors are given.
+// Factors from the call.
 struct GivenFactors {
   RONDA_HOST_DEVICE AdasumWeights operator()(const double* /*dots*/) const { return factors; }
   AdasumWeights factors;
 };
 
-// They are Adasum's weights for the pair's dot products.
+// Adasum's weights for the dot products of the pair.
 struct AdasumFactors {
   RONDA_HOST_DEVICE AdasumWeights operator()(const double* dots) const {
     return WeightsOf({.ab = dots[0], .aa = dots[1], .bb = dots[2]});
@@ -147,8 +147,8 @@ class AddBody {
   const Tiling<PairSegment> tiles_;
 };
 
-// Dot products are added up in parts of a pair, each by a block, and the parts by another launch: so their order is
-// fixed, and nothing waits for anything within a launch.
+// Dot products are added up in parts of a pair, each by a block, and the parts by another launch. So their order is
+// fixed, and no block waits for another.
 inline constexpr uint64_t kDotsPartElements = 4096;  // at least
 
 RONDA_HOST_DEVICE inline uint64_t DotsParts(uint64_t count) {
@@ -174,7 +174,7 @@ struct ThreadDots {
   double at[3];
 };
 
-// Stores the three sums of what the block's threads have.
+// Adds up the three numbers of the block's threads, and stores the sums.
 template <class Block, class Dots>
 RONDA_HOST_DEVICE inline void StoreTotals(const Block& block, const Dots& dots, double* to) {
   for (int i = 0; i < 3; ++i) {
@@ -246,7 +246,7 @@ class AddPartsBody {
   const Tiling<DotsSegment> tiles_;
 };
 
-// Which kernels work on gradients; `launch` is as in map_launches.h.
+// The launches.
 
 // REQUIRES: `call.found` is zeros.
 template <class Launch>

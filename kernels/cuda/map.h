@@ -14,13 +14,13 @@
 
 namespace ronda::kernels::cuda {
 
-// A VoteCount as the device counts it: by bits, whatever the type of the votes.
+// A VoteCount as the device counts it: it compares bits, so that votes of any dtype are the same to it.
 struct Ballot {
   const uint8_t* votes = nullptr;
   int count = 0;  // 0: no vote
   int bytes = 0;  // of one vote
   uint64_t mask = 0;
-  uint64_t stay = 0;  // the bits under the mask of a vote to stay; not under it: nobody stays
+  uint64_t stay = 0;  // the bits under the mask of a vote to stay; else no vote can be to stay
 };
 
 RONDA_HOST_DEVICE inline bool Stays(const Ballot& ballot, int index) {
@@ -110,7 +110,7 @@ inline Ballot BallotOf(const VoteCount& vote, DType dtype) {
   return ballot;
 }
 
-// What one vote is, on this wire.
+// The dtype of a vote on this wire.
 constexpr DType VoteDType(const Wire& wire) { return wire.blocks == Wire::Blocks::kNone ? wire.dtype : DType::kUint8; }
 
 // Bodies of kernels that make of each element of a source an element of a destination: pack and unpack, but for blocks
@@ -124,14 +124,14 @@ struct MapSegment {
   uint64_t count;
 };
 
-// What one error feedback keeps of `value`, sent as `rounded`; nothing where either is not finite, or that would stay
-// for ever.
+// The residual that error feedback keeps of `value`, sent as `rounded`; 0 where either is not finite, as infinity and
+// NaN would stay for ever.
 RONDA_HOST_DEVICE inline float Lost(float value, float rounded) {
   const float lost = value - rounded;
   return (BitCast<uint32_t>(lost) & 0x7FFFFFFFu) < kFloatInfinity ? lost : 0.0f;
 }
 
-// What is done to an element. The types: From and To, and whether there can be error feedback.
+// Functions of an element. Each has the types From and To, and says whether there can be error feedback.
 template <class E>
 struct Keep {
   using From = E;
@@ -171,8 +171,8 @@ struct ScaleFloats {
   Lane factor;
 };
 
-// To 16 bits, with error feedback where a segment has any: feedback.h of kernels/cpu. (Apart from ScaleFloats, whose
-// kernels have fewer registers, and so more threads at a time.)
+// Narrows to 16 bits, with error feedback (kernels/cpu/convert.h) where a segment has a residual. A function of its
+// own: the kernels of ScaleFloats need fewer registers, and so run more threads at a time.
 template <class F, class T>
 struct NarrowFloats : ScaleFloats<F, T> {
   static constexpr bool kHasFeedback = true;

@@ -1,6 +1,6 @@
-// Which kernels pack and unpack a bucket: templates over what launches them, a GPU (cuda_kernels.h) or the CPU
-// (host_kernels.h). `launch(body, blocks)` runs a body in that many blocks, after what was launched before, and returns
-// 0 or an error.
+// The launches that pack and unpack a bucket: templates over `launch`, which a GPU (device_launch.h) or the CPU
+// (host_kernels.cc) provides. `launch(body, blocks)` runs a body in that many blocks, after all earlier launches, and
+// returns 0 or an error.
 #ifndef RONDA_KERNELS_CUDA_MAP_LAUNCHES_H_
 #define RONDA_KERNELS_CUDA_MAP_LAUNCHES_H_
 
@@ -55,7 +55,7 @@ int LaunchMap(int count, const Function& function, const Ballot& ballot, const D
   });
 }
 
-// A conversion of elements, whichever way.
+// A conversion of elements, to the wire or from it.
 struct MapCall {
   DType from;
   DType to;
@@ -86,7 +86,7 @@ int MapWithFeedback(const MapCall& call, const Describe& describe, const Launch&
   });
 }
 
-// Elements that stay what they are, whatever their type.
+// Copies elements of any type.
 template <class Describe, class Launch>
 int MapCopies(const MapCall& call, const Describe& describe, const Launch& launch) {
   return VisitBits(SizeOf(call.from), [&]<class E>(ElementType<E>) {
@@ -185,8 +185,8 @@ int LaunchUnpack(const UnpackCall& call, const Launch& launch) {
   return error != 0 ? error : LaunchDecide(call, launch);
 }
 
-// The following call every launch there is once, so that a DeviceLoad (device_launch.h) or a test sees every kernel. The
-// launches must not run the bodies: there is nothing behind the pointers of the calls.
+// The following call every launch there is once, so that a DeviceLoad (device_launch.h) or a test sees every kernel.
+// The launches must not run the bodies: there is nothing behind the pointers of the calls.
 
 template <class Visitor>
 void ForEveryDType(const Visitor& visit) {

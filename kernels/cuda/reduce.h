@@ -39,7 +39,8 @@ RONDA_HOST_DEVICE inline void VisitFloatOperator(ReduceOp op, const Visitor& vis
 
 template <class Integer, class Visitor>
 RONDA_HOST_DEVICE inline void VisitIntegerOperator(ReduceOp op, const Visitor& visit) {
-  // Sums and products wrap; what is narrower than an int would not, and what is signed must not.
+  // Sums and products wrap. Types narrower than int would be promoted and not wrap, and overflow of signed types is
+  // undefined.
   using Wrapping = std::conditional_t<sizeof(Integer) < sizeof(uint32_t), uint32_t, std::make_unsigned_t<Integer>>;
   switch (op) {
     case ReduceOp::kSum:
@@ -137,8 +138,8 @@ struct BoolArithmetic {
 
 // Bodies of kernels that reduce wires which lie one after the other: elements, or blocks of 8-bit codes.
 
-// What is reduced. The destination may be a source: whoever writes an element has read it from all sources before, and
-// nobody else reads it.
+// The sources of a reduction, and its destination, which may be a source: the thread that writes an element has read it
+// from all sources before, and no other thread reads it.
 struct Sources {
   const uint8_t* first;
   uint64_t stride;

@@ -22,13 +22,13 @@ namespace ronda {
 // The file name of the plugin.
 inline constexpr char kCudaPluginName[] = "libronda_cuda.so";
 
-// Loads the plugin for CUDA devices, for good: from `path` (RONDA_CUDA_PLUGIN) or, if that is empty, from where plugins
-// are (runtime/base/plugin_search.h). That it can be loaded does not say that there is a driver, or a device.
+// Loads the plugin for CUDA devices, and never unloads it: from `path` (RONDA_CUDA_PLUGIN) or, if that is empty, from
+// the folders of plugins (runtime/base/plugin_search.h). The plugin loads also where there is no driver or no device.
 //
-// Errors: NOT_FOUND that names the places looked at and what to do; FAILED_PRECONDITION if it is of another version.
+// Errors: NOT_FOUND with the folders that were searched and advice; FAILED_PRECONDITION if it is of another version.
 absl::StatusOr<const ronda_cuda_plugin*> LoadCudaPlugin(const std::string& path);
 
-// What --check-build says of the plugin's devices: "2 devices: NVIDIA H200, NVIDIA H200 (CUDA runtime 13.0, driver
+// The text of --check-build about the plugin's devices: "2 devices: NVIDIA H200, NVIDIA H200 (CUDA runtime 13.0, driver
 // 13.0)".
 // Errors: UNAVAILABLE with the driver's own words if there is none, or no device.
 absl::StatusOr<std::string> DescribeDevices(const ronda_cuda_plugin& plugin);
@@ -60,21 +60,24 @@ class DeviceStream {
 // Thread-compatible but for done() and Wait(). The device must outlive it.
 class DeviceEvent {
  public:
-  // A timed one knows when the device has passed it, which costs the device a little.
+  // A timed event knows when the device has passed it, which costs the device a little.
   enum class Kind : uint8_t { kOrder, kTimed };
 
   ~DeviceEvent();
 
-  // What `stream` has been given so far is before the point.
+  // Puts the point after the work that `stream` has been given so far.
   absl::Status Record(StreamHandle stream);
-  // What `stream` is given from now on waits for the point; the caller does not.
+  // Work that `stream` is given from now on waits for the point; the caller does not wait.
   absl::Status OrderBefore(StreamHandle stream) const;
-  // Whether the device has passed the point. Errors: what went wrong on the device before it (INTERNAL).
+  // Whether the device has passed the point.
+  // Errors: INTERNAL with the error of the device before it.
   absl::StatusOr<bool> done() const;
-  // Blocks until then. Errors: as done().
+  // Blocks until then.
+  // Errors: as done().
   absl::Status Wait() const;
   // How long after `earlier` the device has passed it, to about half a microsecond, and less exactly from seconds on.
-  // REQUIRES: both are timed. Errors: INTERNAL, also if the device has not passed both.
+  // REQUIRES: both are timed.
+  // Errors: INTERNAL, also if the device has not passed both.
   absl::StatusOr<absl::Duration> Since(const DeviceEvent& earlier) const;
 
  private:
@@ -99,8 +102,7 @@ class DeviceMemory {
   std::byte* data() const { return data_; }
   size_t size() const { return size_; }
 
-  // Does not free it, ever: the device may still use it, and to free it would be to wait for a device that may never
-  // come to an end.
+  // Never frees it: the device may still use it, and freeing it would wait for a device that may never finish.
   void Abandon() { data_ = nullptr; }
 
  private:
@@ -135,19 +137,19 @@ class Device {
   const std::string& name() const { return name_; }
   const ronda_cuda_plugin& plugin() const { return *plugin_; }
 
-  // Errors: RESOURCE_EXHAUSTED that says how much of what was asked for. `purpose` is for that: "the fusion buffer".
+  // Errors: RESOURCE_EXHAUSTED with the size, the kind of memory and `purpose` ("the fusion buffer").
   absl::StatusOr<DeviceMemory> Allocate(ronda_cuda_memory kind, size_t bytes, absl::string_view purpose);
 
-  // An event that has been given back, or a new one: once as many are in use as ever were, nothing is created.
+  // Reuses an event that has been given back; creates one only if there is none.
   absl::StatusOr<std::unique_ptr<DeviceEvent>> NewEvent(DeviceEvent::Kind kind = DeviceEvent::Kind::kOrder);
 
-  // Somebody has given up waiting for the device; `why` is logged. From now on nothing is given back to it: to free
-  // memory is to wait for the device, too. What Ronda has there stays there until the process ends.
+  // Notes that a caller has given up waiting for the device, and logs `why`. From now on nothing is given back to the
+  // device, as freeing memory waits for it too. Ronda's memory stays there until the process ends.
   void Abandon(absl::string_view why);
   bool is_abandoned() const { return is_abandoned_.load(std::memory_order_acquire); }
 
-  // Calls what gives something back to the device, of the plugin's functions or of another library's, unless the device
-  // has been abandoned. Who gives back cannot do anything about errors: they are logged.
+  // Calls a function of the plugin or of another library that gives something back to the device, unless the device has
+  // been abandoned. Errors are logged, as the caller can do nothing about them.
   template <typename Function>
   void GiveBack(absl::string_view what, const Function& function) {
     if (!is_abandoned()) LogIfError(Call(what, function));

@@ -48,16 +48,16 @@ const CudaDriver* CudaDriver::Get() {
   return driver;
 }
 
-// The runtime remembers a thread's last error until it is asked for it, and CUDA's own launches would report it as
-// theirs. It is this library's own copy of the runtime: a trainer's has its own last errors, and neither sees the
-// other's, but for those that have broken the context, which nobody can clear.
+// Clears a thread's last error, which the runtime remembers until it is asked for it: CUDA's own launches would report
+// it as theirs. This library has its own copy of the runtime, so the last errors of a trainer's copy are untouched.
+// Errors that have broken the context cannot be cleared, and both copies see them.
 int Result(int error) {
   if (error != cudaSuccess) cudaGetLastError();
   return error;
 }
 
-// For calls that could disturb a graph that is being captured. A trainer's capture refuses them in all threads, and is
-// broken by them, unless the thread says that they have nothing to do with it.
+// Runs calls that could disturb a graph that is being captured. They would break a trainer's capture from any thread,
+// unless the calling thread declares them to be unrelated.
 template <typename Function>
 int BesideCaptures(const Function& function) {
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
@@ -151,7 +151,7 @@ int DeviceOf(const void* pointer, int* device) {
   if (driver == nullptr) return cudaErrorInsufficientDriver;
   const auto address = reinterpret_cast<CUdeviceptr>(pointer);
   unsigned int type = 0;
-  // Fails for memory that CUDA knows nothing of.
+  // Fails for memory that CUDA does not know.
   if (driver->pointer_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) != CUDA_SUCCESS) return cudaSuccess;
   if (type != CU_MEMORYTYPE_DEVICE) return cudaSuccess;
   const CUresult result = driver->pointer_attribute(device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address);
@@ -192,7 +192,7 @@ int DestroyStream(void* stream) {
 int IsCapturing(void* stream, int* capturing) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   const int error = Result(cudaStreamIsCapturing(AsStream(stream), &status));
-  // The default stream is ordered with another that is being captured, and cannot be used before that is over.
+  // The default stream is ordered with a stream that is being captured, and cannot be used before the capture ends.
   if (error == cudaErrorStreamCaptureImplicit) {
     *capturing = 1;
     return cudaSuccess;
@@ -210,7 +210,7 @@ int StreamId(void* stream, uint64_t* id) {
 
 int CreateEvent(int timing, void** event) {
   cudaEvent_t created = nullptr;
-  // Who waits for it on the host sleeps, and does not spin.
+  // A host thread that waits for the event sleeps; it does not spin.
   const unsigned int flags = cudaEventBlockingSync | (timing != 0 ? cudaEventDefault : cudaEventDisableTiming);
   const int error = BesideCaptures([&] { return cudaEventCreateWithFlags(&created, flags); });
   *event = created;

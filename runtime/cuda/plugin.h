@@ -1,9 +1,9 @@
-// What libronda_cuda.so offers: CUDA behind a table of functions, so that nothing else is linked with it and one build
-// of Ronda runs on machines with and without GPUs. The CUDA runtime and the kernels (kernels/cuda) are inside,
-// statically. Tests have another such library, whose device is the CPU (tests/testing/fake_cuda).
+// The interface of libronda_cuda.so: CUDA behind a table of functions. Nothing else is linked with CUDA, so one build
+// of Ronda runs on machines with and without GPUs. The library contains the CUDA runtime and the kernels
+// (kernels/cuda), statically. Tests have another such library, whose device is the CPU (tests/testing/fake_cuda).
 //
-// Functions that return int return 0, or an error code for error_text. None blocks but synchronize_event and
-// those said to. Calls may come from any thread, and act on the device that was made current in that thread by
+// Functions that return int return 0, or an error code for error_text. Only synchronize_event and the functions that
+// say so block. Calls may come from any thread, and act on the device that was made current in that thread by
 // use_device. Streams and events are CUDA's own (cudaStream_t, cudaEvent_t): a trainer's stream may be passed as it is.
 #ifndef RONDA_RUNTIME_CUDA_PLUGIN_H_
 #define RONDA_RUNTIME_CUDA_PLUGIN_H_
@@ -15,13 +15,13 @@
 
 extern "C" {
 
-// Raised with every change of the table, or of what it is called with.
+// Raised with every change of the table or of the structs in its arguments.
 #define RONDA_CUDA_PLUGIN_VERSION 2
 
 struct ronda_cuda_device {
   char name[256];    // "NVIDIA H200"
   char pci_bus[16];  // "0000:1b:00.0"
-  char uuid[40];     // "5c8a9b6e-...", of a part of a GPU (MIG) the part's, as nvidia-smi -L has them; empty: not known
+  char uuid[40];     // "5c8a9b6e-...", of a part of a GPU (MIG) the part's, as in nvidia-smi -L; empty: not known
   int capability_major;
   int capability_minor;
   int multiprocessors;
@@ -46,12 +46,12 @@ struct ronda_cuda_plugin {
   int (*describe)(int device, ronda_cuda_device* description);
   int (*use_device)(int device);       // in this thread
   int (*current_device)(int* device);  // of this thread
-  // Like use_device, unless nobody in this process has used the device yet: then it does nothing. (A thread that has
-  // chosen no device is told of device 0, and to use that in earnest would occupy memory there.)
+  // Like use_device, but does nothing if this process has not used the device yet. (A thread that has chosen no device
+  // has device 0 as its current one. Using device 0 in earnest would occupy memory there.)
   int (*restore_device)(int device);
-  // Loads all kernels onto this thread's device; may block for the device. To be called before anything is on the
-  // device that waits for other ranks: CUDA would load a kernel with its first launch, and may wait for the device
-  // before it does, and so for a kernel of NCCL's that waits for a rank which waits for this launch.
+  // Loads all kernels onto this thread's device; may block for the device. Must be called before the device has work
+  // that waits for other ranks. CUDA would load a kernel with its first launch, and may wait for the device before
+  // that: for a kernel of NCCL, for instance, that waits for a rank which waits for this launch.
   int (*prepare_device)();
   // Which device's memory `pointer` is; -1: the host's (pinned or not).
   int (*device_of)(const void* pointer, int* device);
@@ -63,11 +63,11 @@ struct ronda_cuda_plugin {
   // Of the highest priority there is; does not wait for the default stream.
   int (*create_stream)(void** stream);
   int (*destroy_stream)(void* stream);
-  // Whether what is submitted to the stream goes into a graph that is being captured; or, of the default stream, would
-  // break one: that of a stream that waits for it.
+  // Whether work submitted to the stream goes into a graph that is being captured, or, for the default stream, would
+  // break the capture of a stream that waits for it.
   int (*is_capturing)(void* stream, int* capturing);
-  // Another number for every stream that there ever was in the process: a handle may come again, and that of the
-  // default stream of a thread is the same in all of them. Not while the stream is being captured.
+  // A number that no other stream of the process ever has. Handles may come again, and the default streams of all
+  // threads have the same handle. Fails while the stream is being captured.
   int (*stream_id)(void* stream, uint64_t* id);
 
   int (*create_event)(int timing, void** event);  // timing: not 0 to be able to ask for elapsed_ms

@@ -15,26 +15,26 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
 constexpr uint64_t kByte = 0xff;
 
-struct What {
+struct Description {
   FlightKind kind;
   OpType op;
   size_t name_bytes;
 };
 
-uint64_t Pack(const What& what) {
+uint64_t Pack(const Description& what) {
   return static_cast<uint64_t>(what.kind) | static_cast<uint64_t>(what.op) << 8 |
          static_cast<uint64_t>(what.name_bytes) << 16;
 }
 
-// nullopt if no writer of ours can have left these bits.
-std::optional<What> Unpack(uint64_t bits) {
+// nullopt if the bits come from no writer of this code.
+std::optional<Description> Unpack(uint64_t bits) {
   const uint64_t kind = bits & kByte;
   const std::optional<OpType> op = OpTypeFromInt(static_cast<int64_t>(bits >> 8 & kByte));
   const uint64_t name_bytes = bits >> 16;
   if (kind < 1 || kind > kLastFlightKind || !op.has_value() || name_bytes > FlightRecorder::kNameBytes) {
     return std::nullopt;
   }
-  return What{static_cast<FlightKind>(kind), *op, name_bytes};
+  return Description{static_cast<FlightKind>(kind), *op, name_bytes};
 }
 
 FlightTime ReadClock(clockid_t clock) {
@@ -84,7 +84,7 @@ std::optional<FlightEvent> FlightRecorder::Read(uint64_t ticket) const {
   uint64_t name[kNameWords];
   for (size_t i = 0; i < kNameWords; ++i) name[i] = slot.name[i].load(std::memory_order_acquire);
   if (slot.sequence.load(std::memory_order_relaxed) != complete) return std::nullopt;
-  const std::optional<What> what = Unpack(bits);
+  const std::optional<Description> what = Unpack(bits);
   if (!what.has_value()) return std::nullopt;
   return FlightEvent{.kind = what->kind,
                      .op = what->op,

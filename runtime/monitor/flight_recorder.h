@@ -24,7 +24,7 @@ inline absl::string_view ShortName(absl::string_view name, size_t bytes) {
   return name.substr(0, end);
 }
 
-// What has happened to a tensor on a rank. Numeric values lie in shared memory.
+// An event in the life of a tensor on a rank. Numeric values lie in shared memory.
 enum class FlightKind : uint8_t {
   kSubmitted = 1,  // the trainer handed it over
   kReported = 2,   // the coordinator rank was told
@@ -40,7 +40,7 @@ inline constexpr int kLastFlightKind = 8;
 // Time on the clock of flight recorders: since the host was started, and the same for all its processes.
 using FlightTime = absl::Duration;
 FlightTime FlightNow();
-// The same, some milliseconds late at most: costs little, for what happens often.
+// The same, late by a few milliseconds at most: cheap enough for frequent events.
 FlightTime CoarseFlightNow();
 
 struct FlightEvent {
@@ -54,8 +54,8 @@ struct FlightEvent {
 // The last events on one rank, in memory that its peers can read, also while the rank is stopped or after it has died.
 // Zero bytes are an empty recorder.
 //
-// Thread-safe, and safe between processes; nobody ever waits. An event is lost if its slot is still being written
-// kEvents later. What a reader finds being written it leaves out.
+// Thread-safe, and safe between processes; no call ever waits. An event is lost if its slot is still being written
+// kEvents later. A reader leaves out events that are being written.
 //
 // Memory ordering: each slot is a sequence lock. A writer draws a ticket, which says its slot; it moves the slot's
 // sequence from that of an earlier ticket to its own odd one by compare-and-swap, which lets one writer in; it stores
@@ -97,10 +97,10 @@ class FlightRecorder {
 // "did last, 12.1s ago: started allreduce 'x' (4096 bytes)"; "has done nothing yet".
 std::string DescribeLastAct(const FlightRecorder& recorder, FlightTime now = FlightNow());
 
-// The flight recorders of all ranks of a job, as this rank can read them. Each rank writes to its own; what ranks on
-// other hosts do is entered here as far as it is heard of.
+// The flight recorders of all ranks of a job, as this rank can read them. Each rank writes to its own. Events of ranks
+// on other hosts are entered here as far as this host learns of them.
 //
-// Thread-safe. Keeps their memory.
+// Thread-safe. Shares ownership of the recorders' memory.
 class FlightBoard {
  public:
   // Recorders in this process' memory, for ranks that share it.

@@ -107,7 +107,7 @@ PeerMonitor::PeerMonitor(std::vector<Entry> entries, int stop_event, OnEnd on_en
 
 PeerMonitor::~PeerMonitor() {
   const uint64_t one = 1;
-  // An eventfd takes this write whatever its state.
+  // An eventfd takes this write in any state.
   [[maybe_unused]] const ssize_t written = write(stop_event_, &one, sizeof(one));
   thread_.join();
   for (const Entry& entry : entries_) {
@@ -117,8 +117,8 @@ PeerMonitor::~PeerMonitor() {
 }
 
 void PeerMonitor::Run() {
-  // A pidfd opened after the process had ended may be that of a later process with its pid: hence this look at the
-  // start times first. From then on the pidfd's word is good.
+  // A pidfd opened after the process had ended may be that of a later process with its pid: hence the start times are
+  // compared first. From then on the pidfd can be trusted.
   for (Entry& entry : entries_) {
     if (entry.pidfd >= 0 && !IsAlive(entry.peer.process)) close(std::exchange(entry.pidfd, -1));
   }

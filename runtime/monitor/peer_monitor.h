@@ -26,10 +26,10 @@ struct ProcessId {
 // The calling process.
 ProcessId ThisProcess();
 
-// Whether `process` has not ended; one that ended and was not yet reaped by its parent has.
+// Whether `process` still runs. A process that has ended, but that its parent has not reaped yet, does not.
 bool IsAlive(const ProcessId& process);
 
-// Watches the processes of this host's other ranks, and says when one ends, whatever the way: off the data path, within
+// Watches the processes of this host's other ranks, and reports when one ends for any reason: off the data path, within
 // milliseconds, and without using the CPU meanwhile (a thread sleeps in poll() on a pidfd for each).
 //
 // Thread-safe. The destructor stops the thread; no callback runs after it.
@@ -44,8 +44,8 @@ class PeerMonitor {
 
   enum class Method { kPidFd, kPolling };
   struct Options {
-    // kPolling reads /proc five times a second, and is used for what pidfd_open() refuses to watch (old kernels,
-    // sandboxes).
+    // kPolling reads /proc five times a second. It also serves for processes that pidfd_open() refuses to watch (old
+    // kernels, sandboxes).
     Method method = Method::kPidFd;
   };
 

@@ -14,7 +14,7 @@
 
 namespace ronda {
 
-// What to do, once, when a collective waits longer than its limits' warning.
+// A function to call once, when a collective waits longer than the warning time of its limits.
 class LateCall {
  public:
   explicit LateCall(absl::FunctionRef<void()> when_late) : when_late_(when_late) {}
@@ -36,15 +36,15 @@ struct RunningCollective {
   absl::string_view label;
   WaitLimits limits;
   size_t bytes_total = 0;
-  size_t bytes_done = 0;          // with which this rank has nothing more to do
-  LateCall* late_call = nullptr;  // nullptr: none. Made by who waits, as a WaitWatch may be asked under a lock
+  size_t bytes_done = 0;          // this rank has finished its part of them
+  LateCall* late_call = nullptr;  // nullptr: none. Made by the waiting code: a WaitWatch may be asked under a lock
 };
 
 // "rank 3 (host h, pid 42) in allreduce 'conv1/weight', 0 of 400 bytes done"
 std::string DescribeWait(const Peer& late, const RunningCollective& running);
 
-// One wait for one rank in a collective: says when to look again, logs a warning, once, and finds the words for giving
-// up.
+// One wait for one rank in a collective: says when to look again, logs one warning, and writes the error of a wait that
+// is given up.
 //
 //   WaitWatch watch(running, flights);
 //   while (!condition) {
@@ -59,16 +59,16 @@ class WaitWatch {
   WaitWatch(const RunningCollective& running, const FlightBoard& flights);
 
   // To be called in the course of the wait for `late`.
-  // Errors: DEADLINE_EXCEEDED that names it and says what it did last.
+  // Errors: DEADLINE_EXCEEDED that names the rank and its last event.
   absl::Status Check(const Peer& late);
 
   bool has_warned() const { return has_warned_; }
 
-  // Until there may be something new to say.
+  // The time until Check may have a new result.
   absl::Duration UntilNextCheck() const;
 
  private:
-  // Whom and what `late` delays, and what it did last.
+  // The rank and the collective that `late` delays, and the last event of `late`.
   std::string Report(const Peer& late) const;
 
   const RunningCollective& running_;

@@ -18,7 +18,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// What a caller may write into an enum of the C ABI, whatever C++ thinks of it.
+// A number that a C caller may write into an enum of the C ABI, also where it is no enumerator.
 template <typename Enum>
 void SetRaw(Enum* value, int raw) {
   std::memcpy(value, &raw, sizeof(raw));

@@ -292,7 +292,7 @@ TEST(COperationsTest, OverflowAndCompletionAreReported) {
   });
 }
 
-// What can be wrong with arguments, and what the text must name. A tensor of 6 rows "t", without buffers, on rank 0.
+// Wrong arguments, and the words that the error text must contain. A tensor of 6 rows "t", without buffers, on rank 0.
 struct WrongCall {
   const char* what;
   std::function<ronda_status(ronda_handle*)> call;

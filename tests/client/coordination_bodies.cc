@@ -167,7 +167,7 @@ void WhatNeedsARankThatHasJoinedFails() {
   ronda::join();
 }
 
-// Operations without a name meet their like, whatever a rank has missed after it had joined.
+// Operations without a name match their like, also if a rank has missed some after it had joined.
 void BarriersAndMessagesGoOnAfterAJoin() {
   if (ronda::size() == 1) return;
   constexpr CallOptions kSoon = {.deadline = std::chrono::seconds(20)};

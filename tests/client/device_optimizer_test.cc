@@ -36,7 +36,7 @@ class DeviceOptimizerTest : public ::testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(Backends, DeviceOptimizerTest, ::testing::Values("nccl", "staged"),
                          [](const auto& backend) { return backend.param; });
 
-// What backward computes: it depends on the parameters, the rank and the step.
+// The gradients of backward: they depend on the parameters, the rank and the step.
 float Gradient(float parameter, int rank, int step, std::size_t i) {
   return parameter * 0.25f + static_cast<float>(rank + 1) / static_cast<float>(step + 3) + static_cast<float>(i % 7);
 }

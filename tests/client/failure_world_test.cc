@@ -1,4 +1,4 @@
-// A rank that fails, in every way it can: the others learn which one, and nobody hangs.
+// A rank that fails, in every possible way: the others learn which one, and no rank hangs.
 #include <signal.h>
 #include <unistd.h>
 
@@ -27,7 +27,7 @@ using ::testing::Not;
 
 constexpr int kFailingRank = 1;
 
-// What the ranks that survive see: the failure of kFailingRank, by name, at once and not by any deadline; then, and
+// The view of the surviving ranks: the failure of kFailingRank, by name, at once and not by any deadline; then, and
 // from then on, from every call.
 void ExpectPeerFailure(const ronda::Status& status) {
   EXPECT_EQ(status.code(), RONDA_ERROR_PEER_FAILED) << status.message();

@@ -101,7 +101,7 @@ TEST(ObjectBroadcastTest, ARootOutsideTheSetAndMissingBytesAreRefused) {
               HasSubstr("data is NULL, but there are 3 bytes"));
 }
 
-// What rank 0, which takes 1 for the root, makes of bytes that came from the ranks.
+// The status on rank 0, which takes 1 for the root, for bytes that came from the ranks.
 Operation Received(const std::string& bytes, std::vector<int64_t> sizes) {
   Submission submission = Object("", 1);
   auto plan = ObjectBroadcast::Prepare(ThreeRanks(), 0, &submission);

@@ -41,7 +41,7 @@ struct Gradients {
   std::vector<ronda::Tensor> tensors;
 };
 
-// What kMeasured steps have cost.
+// The cost of kMeasured steps.
 struct Cost {
   Allocations allocations;
   ronda_statistics before;

@@ -126,8 +126,7 @@ TEST_F(AcrossHostsTest, HostsThatHaveAddressesOfIPv6OnlyOverTcp) {
 }
 
 }  // namespace
-}  // namespace ronda::testing
 
-int main(int argc, char** argv) {
-  return ronda::testing::RankProgramMain(argc, argv, {{"conform", ronda::testing::Conform}});
-}
+std::vector<RankProgram> AcrossHostsPrograms() { return {{"conform", Conform}}; }
+
+}  // namespace ronda::testing

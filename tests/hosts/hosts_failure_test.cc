@@ -95,7 +95,7 @@ class HostsFailureTest : public testing::HostsTest, public ::testing::WithParamI
     // Else mpirun kills the other ranks before they can say anything; sometimes its helpers do so all the same, but not
     // to what has a session of its own. It does not end by itself then, and does not always notice that they are gone.
     job.mpirun_options = {"--enable-recovery"};
-    job.timeout = absl::Seconds(30);
+    job.timeout = absl::Seconds(90);
     const std::string note = absl::StrCat(notes_, "/$OMPI_COMM_WORLD_RANK.exit");
     job.argv.insert(job.argv.begin(),
                     {"/usr/bin/setsid", "--wait", "/bin/sh", "-c",
@@ -111,7 +111,7 @@ class HostsFailureTest : public testing::HostsTest, public ::testing::WithParamI
 
   // What the rank has noted, when it has; "" and a test failure if it does not.
   std::string Await(int rank, const std::string& kind) const {
-    constexpr absl::Duration kPatience = absl::Seconds(15);
+    constexpr absl::Duration kPatience = absl::Seconds(40);
     const std::string path = absl::StrCat(notes_, "/", rank, ".", kind);
     for (const absl::Time end = absl::Now() + kPatience; absl::Now() < end; absl::SleepFor(absl::Milliseconds(10))) {
       if (!std::filesystem::exists(path)) continue;
@@ -185,8 +185,9 @@ TEST_F(HostsApartTest, RanksThatDoNotReachEachOtherEndTheStartOfAll) {
 }
 
 }  // namespace
-}  // namespace ronda
 
-int main(int argc, char** argv) {
-  return ronda::testing::RankProgramMain(argc, argv, {{"add_up", ronda::AddUp}, {"start", ronda::StartAndAddUp}});
+std::vector<testing::RankProgram> testing::HostsFailurePrograms() {
+  return {{"add_up", AddUp}, {"start", StartAndAddUp}};
 }
+
+}  // namespace ronda

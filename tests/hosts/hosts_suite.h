@@ -1,10 +1,13 @@
-// What tests across hosts share.
+// Fixtures of the tests across hosts, and the programs of their ranks.
 #ifndef RONDA_TESTS_HOSTS_HOSTS_SUITE_H_
 #define RONDA_TESTS_HOSTS_HOSTS_SUITE_H_
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -13,9 +16,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "tests/hosts/network_hosts.h"
+#include "tests/hosts/ssh_servers.h"
+#include "tests/multiprocess/launcher_harness.h"
 #include "tests/testing/process_world.h"
 
 namespace ronda::testing {
+
+// The programs of ranks, each file's: the tests start further processes of their own binary.
+std::vector<RankProgram> AcrossHostsPrograms();
+std::vector<RankProgram> HostsFailurePrograms();
+std::vector<RankProgram> SshJobPrograms();
 
 // A test across hosts; skipped, with the reason, where there can be none.
 class HostsTest : public ::testing::Test {
@@ -46,6 +56,93 @@ class HostsTest : public ::testing::Test {
     return RondaJob(std::move(slots),
                     {std::filesystem::read_symlink("/proc/self/exe"), absl::StrCat("--rank_program=", program)});
   }
+};
+
+using Words = std::vector<std::string>;
+
+inline Words Joined(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+// rondarun, between two hosts.
+class LauncherHostsTest : public HostsTest {
+ protected:
+  void SetUp() override {
+    HostsTest::SetUp();
+    if (IsSkipped()) return;
+    hosts_ = MakeHosts({.count = 2});
+    ASSERT_NE(hosts_, nullptr);
+    directory_ = absl::StrCat(::testing::TempDir(), "/launcher-", getpid());
+    std::filesystem::create_directories(directory_);
+    UseMpirun(MpiFlavor::kOpenMpi);
+  }
+  void TearDown() override {
+    if (!directory_.empty()) std::filesystem::remove_all(directory_);
+  }
+
+  // What rondarun finds as mpirun from now on.
+  void UseMpirun(MpiFlavor flavor) const {
+    const std::string path = directory_ + "/mpirun";
+    std::ofstream(path) << "#!/bin/sh\nexec " << PathOfMpirun(flavor) << " \"$@\"\n";
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  }
+
+  // The network of the hosts, for mpirun.
+  Words OnTheirNetwork(MpiFlavor flavor) const {
+    if (flavor == MpiFlavor::kMpich) return {"--mpi-args", "-iface " + hosts_->interface()};
+    std::string words = "--mca btl self,vader,tcp";
+    for (const auto& [name, value] : hosts_->MpiNetwork()) absl::StrAppend(&words, " --mca ", name, " ", value);
+    return {"--mpi-args", words};
+  }
+
+  LauncherRun::Options Options(const std::string& client_directory = "/") const {
+    return {.environment = {absl::StrCat("PATH=", directory_, ":", client_directory, ":", getenv("PATH"))}};
+  }
+
+  // What runs on a host.
+  std::string ProcessesOn(int host) const {
+    const std::string command = "PATH=$PATH:/usr/sbin:/sbin; ip netns pids " + hosts_->NameOf(host);
+    return RunProcesses({.argv = {"/bin/sh", "-c", command}}).ranks.front().output;
+  }
+
+  std::unique_ptr<NetworkHosts> hosts_;
+  std::string directory_;
+};
+
+// The same, and OpenSSH leads to the hosts.
+class SshHostsTest : public LauncherHostsTest {
+ protected:
+  void SetUp() override {
+    LauncherHostsTest::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    const absl::Status available = SshServers::Available();
+    if (!available.ok()) GTEST_SKIP() << available.message();
+    auto servers = SshServers::Start(*hosts_);
+    ASSERT_TRUE(servers.ok()) << servers.status();
+    servers_ = *std::move(servers);
+  }
+
+  // Two ranks on each host, whose names are their addresses.
+  Words TwoOnEach(const std::string& identity) const {
+    return {"-np",
+            "4",
+            "-H",
+            absl::StrCat(hosts_->AddressOf(0), ":2,", hosts_->AddressOf(1), ":2"),
+            "--ssh-port",
+            absl::StrCat(servers_->port()),
+            "--ssh-identity-file",
+            identity,
+            "--start-timeout",
+            "20",
+            "--grace-period",
+            "1"};
+  }
+  Words TwoOnEach() const { return TwoOnEach(servers_->identity()); }
+
+  LauncherRun::Options SshOptions() const { return Options(servers_->client_directory()); }
+
+  std::unique_ptr<SshServers> servers_;
 };
 
 }  // namespace ronda::testing

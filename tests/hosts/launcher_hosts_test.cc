@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/hosts/launcher_suite.h"
+#include "tests/hosts/hosts_suite.h"
 
 namespace ronda::testing {
 namespace {

@@ -12,7 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/mpi/mpi_session.h"
-#include "tests/hosts/launcher_suite.h"
+#include "tests/hosts/hosts_suite.h"
 #include "tests/testing/process_world.h"
 
 namespace ronda {
@@ -105,9 +105,9 @@ TEST_F(SshJobTest, RanksThatAreKilledLeaveNoSharedMemory) {
 }
 
 }  // namespace
-}  // namespace ronda
 
-int main(int argc, char** argv) {
-  return ronda::testing::RankProgramMain(argc, argv,
-                                         {{"sum_once", ronda::SumOnce}, {"sum_for_ever", ronda::SumForEver}});
+std::vector<testing::RankProgram> testing::SshJobPrograms() {
+  return {{"sum_once", SumOnce}, {"sum_for_ever", SumForEver}};
 }
+
+}  // namespace ronda

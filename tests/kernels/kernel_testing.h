@@ -1,4 +1,4 @@
-// What the tests of the kernels share.
+// Helpers of the kernels' tests.
 #ifndef RONDA_TESTS_KERNELS_KERNEL_TESTING_H_
 #define RONDA_TESTS_KERNELS_KERNEL_TESTING_H_
 
@@ -36,7 +36,7 @@ class ForcedTarget {
   ForcedTarget& operator=(const ForcedTarget&) = delete;
 };
 
-// Elements that start `misalignment` bytes after an aligned address, between bytes that nobody may change.
+// Elements that start `misalignment` bytes after an aligned address, between guard bytes that must not change.
 class Buffer {
  public:
   Buffer(DType dtype, size_t count, size_t misalignment = 0);

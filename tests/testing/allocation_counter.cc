@@ -11,7 +11,7 @@
 // The linker's: where the program was loaded.
 extern "C" const char __executable_start;
 
-// The C library's own, under the names that it keeps for those who replace malloc.
+// The C library's own functions, under the names that it keeps for programs that replace malloc.
 extern "C" {
 void* __libc_malloc(size_t size);
 void* __libc_calloc(size_t count, size_t size);

@@ -15,7 +15,7 @@ struct Allocations {
                       // addr2line
 };
 
-// What all threads of the process allocate while `body` runs; `body` is called once. One at a time.
+// Counts the allocations of all threads of the process while `body` runs; `body` is called once. Not reentrant.
 Allocations CountAllocations(const std::function<void()>& body);
 
 }  // namespace ronda::testing

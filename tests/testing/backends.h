@@ -15,7 +15,7 @@
 
 namespace ronda::testing {
 
-// What can carry a job whose ranks are threads of one test.
+// Backends that can carry a job whose ranks are threads of one test.
 enum class Backend {
   kSelf,  // one rank only
   kInProcess,

@@ -50,7 +50,7 @@ struct Channel {
   std::map<uint64_t, Message> under_way;
 };
 
-// What the ends share.
+// State that the ends share.
 class Post {
  public:
   Post(int size, uint64_t seed)
@@ -317,7 +317,7 @@ std::shared_ptr<FlightBoard> BoardOf(const HostMap& map, const std::vector<World
   return std::make_shared<FlightBoard>(std::move(recorders), std::make_shared<std::vector<Worlds>>(hosts));
 }
 
-// What the ranks of one job share.
+// State that the ranks of one job share.
 struct Shared {
   std::shared_ptr<InProcessJob> job;
   std::shared_ptr<FlightBoard> flights;
@@ -366,7 +366,8 @@ std::vector<Transport> ConnectHierarchicalTransports(const HostMap& map, uint64_
     // Small chunks: tests need no large tensors to have several.
     HierarchicalCommunicator::Options levels = {.rank = rank, .hosts = map, .chunk_bytes = size_t{1} << 20};
     levels.local = std::make_unique<ShmCommunicator>(hosts[self.host][self.local_rank]);
-    if (self.local_rank < static_cast<int>(across.size())) levels.across = std::move(across[self.local_rank][self.host]);
+    if (self.local_rank < static_cast<int>(across.size()))
+      levels.across = std::move(across[self.local_rank][self.host]);
     levels.flat = std::move(flat[rank]);
     auto job = std::make_unique<InProcessControlPlane>(shared.job, rank);
     auto communicator = std::make_unique<HierarchicalCommunicator>(std::move(levels));

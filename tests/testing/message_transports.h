@@ -26,7 +26,7 @@ std::vector<std::unique_ptr<PointToPoint>> ConnectFakeMessages(int size, uint64_
 // A rank on loopback; nullptr after a test failure.
 std::unique_ptr<TcpListener> ListenOnLoopback();
 
-// What `rank` of those that listen at `listeners` tells ConnectTcp.
+// The arguments with which `rank`, of the ranks that listen at `listeners`, calls ConnectTcp.
 TcpMeshOptions MeshOptions(const std::vector<std::unique_ptr<TcpListener>>& listeners, RankId rank);
 
 // The ends of `size` ranks on loopback. Fails the test, and returns nothing, if they do not connect.

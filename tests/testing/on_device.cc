@@ -76,7 +76,7 @@ class DeviceCopy {
 
   void* data() const { return host_ == nullptr ? nullptr : memory_.data() + before_; }
 
-  // What is on the device now becomes the host's, into which it is written only if it has changed: inputs are const.
+  // Copies the device's content to the host, but writes there only bytes that have changed: inputs are const.
   void CopyBack() const {
     if (host_ == nullptr) return;
     const std::string all = access_.Read(memory_.data(), memory_.size());

@@ -13,7 +13,7 @@
 
 namespace ronda::testing {
 
-// Reads and writes a device's memory, whatever the device is, in the order of a stream. What goes wrong fails the test.
+// Reads and writes the memory of any device, in the order of a stream. Errors fail the test.
 //
 // Thread-compatible. The stream must outlive it.
 class DeviceAccess {
@@ -38,8 +38,8 @@ class DeviceAccess {
   DeviceMemory pinned_;  // what is copied goes through it
 };
 
-// Has a communicator of a device pass the tests of those of host memory: copies the buffers of each call to the
-// device, waits for the stream, and copies back whatever has changed. Buffers on the device are as well aligned as the
+// Has a communicator of a device pass the tests of those of host memory: copies the buffers of each call to the device,
+// waits for the stream, and copies back the bytes that have changed. Buffers on the device are as well aligned as the
 // host's, and have guard bytes around them.
 //
 // Thread-compatible, as any communicator.
@@ -74,7 +74,7 @@ class OnDevice : public Communicator {
  private:
   // Waits until the device has done everything, and learns how a vote of the call has ended.
   absl::Status Finish(const CallInfo& info);
-  // Has whoever waits for the vote told if it is not counted soon, as a communicator of the host does.
+  // Reports a vote that is not counted soon to the ranks that wait for it, as a communicator of the host does.
   absl::Status TellIfLate(const CallInfo& info);
 
   Parts parts_;

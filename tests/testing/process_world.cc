@@ -38,7 +38,7 @@ std::string NewJobId() {
 std::vector<std::string> Environment(const ProcessJob& job, const std::string& job_id, int rank) {
   std::vector<std::string> environment;
   for (char** variable = environ; *variable != nullptr; ++variable) {
-    // A variable of the outer job, or of whoever runs the tests, would contradict those below.
+    // A variable of the outer job, or of the tests' environment, would contradict those below.
     if (!absl::StartsWith(*variable, "RONDA_")) environment.push_back(*variable);
   }
   for (const auto& [name, value] : job.env) environment.push_back(absl::StrCat(name, "=", value));

@@ -37,7 +37,7 @@ struct JobResult {
 // Runs argv once a rank, with RONDA_RANK, RONDA_SIZE and a RONDA_JOB_ID of its own, and waits for all of them.
 JobResult RunProcesses(const ProcessJob& job);
 
-// What a rank of a test does. A gtest expectation that fails in it fails the rank.
+// The work of a rank in a test. A gtest expectation that fails in it fails the rank.
 struct RankProgram {
   std::string name;
   std::function<void()> body;
@@ -86,7 +86,7 @@ class ForkedChild {
 
   void Kill(int signal) const { kill(pid_, signal); }
 
-  // What `body` returned; empty if the child was killed.
+  // The result of `body`; empty if the child was killed.
   std::string Result();
 
  private:

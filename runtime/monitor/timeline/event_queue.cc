@@ -44,7 +44,7 @@ bool EventQueue::IsWorthWaking() const {
 }
 
 void EventQueue::Wake() {
-  // One of those that find it asleep.
+  // Only one of the threads that find the reader asleep wakes it.
   if (reader_.exchange(Reader::kAwake) == Reader::kAwake) return;
   { const MutexLock lock(&mu_); }
   changed_.NotifyAll();
@@ -75,7 +75,7 @@ void EventQueue::AwaitMore(absl::Duration linger) {
 
 void EventQueue::Drain(absl::FunctionRef<void(const TimelineEvent&)> take) {
   uint64_t ticket = head_.load(std::memory_order_relaxed);
-  // No more than are there now, lest it never end.
+  // No more than are there now, so that it ends.
   const uint64_t end = tail_.load();
   for (; ticket < end; ++ticket) {
     Slot& slot = slots_[ticket & (capacity_ - 1)];

@@ -39,8 +39,8 @@ enum class BucketOutcome : int32_t {
   kFailed,
 };
 
-// Something that has happened to a tensor or a collective on a rank, as it is handed to the writer of a timeline: of
-// fixed size, and nothing in it points anywhere.
+// An event of a tensor or a collective on a rank, as it is handed to the writer of a timeline: of fixed size and
+// without pointers.
 struct TimelineEvent {
   static constexpr size_t kNameBytes = 80;
 
@@ -65,20 +65,21 @@ struct TimelineEvent {
   void set_time(FlightTime at) { time = absl::ToInt64Nanoseconds(at); }
 };
 
-// The way of events to the thread that writes them: a ring of fixed size. Who has an event copies it there and goes on:
-// nothing is allocated, no other thread is waited for, and what finds the ring full is counted and dropped. The reader
-// sleeps until there is something, then lingers for a batch; so it is woken once a batch, and once more if the ring is
-// half full by then.
+// Carries events to the thread that writes them: a ring of fixed size. A thread that has an event copies it there and
+// goes on: it allocates nothing and waits for no other thread. Events that find the ring full are counted and dropped.
+// The reader sleeps until there is an event, then lingers for a batch. So it is woken once a batch, and once more if
+// the ring is half full by then.
 //
 // Thread-safe: any number of threads push, one reads.
 //
 // Memory ordering. Each slot has a sequence: `ticket` while it is free for the push of that ticket, ticket + 1 once the
-// event is in it. A push finds its slot free (acquire: the reader is done with what was there), draws the ticket by
+// event is in it. A push finds its slot free (acquire: the reader is done with the earlier event), draws the ticket by
 // compare-and-swap, copies, and stores ticket + 1 with release, which the reader loads with acquire.
 //
-// No wake-up is lost: the reader announces that it sleeps, then looks whether a ticket has been drawn; who pushes draws
-// a ticket, then looks whether the reader sleeps. All four are sequentially consistent, so one of the two sees the
-// other. Who wakes the reader takes the lock in between, which the reader holds from its look until it sleeps.
+// No wake-up is lost: the reader announces that it sleeps, then looks whether a ticket has been drawn; a pushing thread
+// draws a ticket, then looks whether the reader sleeps. All four are sequentially consistent, so one of the two sees
+// the other. Before it wakes the reader, a pushing thread takes the lock, which the reader holds from its look until it
+// sleeps.
 class EventQueue {
  public:
   // `capacity`: a power of two.
@@ -88,11 +89,11 @@ class EventQueue {
 
   // Only the reader calls the following.
 
-  // Blocks until there is something, or the reader has been interrupted.
+  // Blocks until there is an event, or the reader has been interrupted.
   void AwaitFirst();
   // Blocks until the ring is half full, `linger` has passed, or the reader has been interrupted.
   void AwaitMore(absl::Duration linger);
-  // Hands what is there to `take`, in order, and makes room.
+  // Hands the events in the ring to `take`, in order, and makes room.
   void Drain(absl::FunctionRef<void(const TimelineEvent&)> take);
   // How many events have been dropped since the last call.
   uint64_t TakeDropped() { return dropped_.exchange(0, std::memory_order_relaxed); }

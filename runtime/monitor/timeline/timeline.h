@@ -33,11 +33,11 @@ class TimelineWriter {
     size_t most_bytes = size_t{256} << 20;  // of the file; some KiB at least
   };
 
-  // What is in the queue by now is not part of this timeline.
+  // Discards the events that are in the queue already.
   // Errors: that of the operating system, with the path; RESOURCE_EXHAUSTED if there is no thread.
   static absl::StatusOr<std::unique_ptr<TimelineWriter>> Start(const Options& options, EventQueue* queue);
 
-  // Writes what is in the queue, and ends the file.
+  // Writes the events in the queue, and ends the file.
   ~TimelineWriter();
 
   const std::string& path() const { return file_->path(); }
@@ -47,7 +47,7 @@ class TimelineWriter {
 
   void Run();
   void WriteBatch();
-  // What the file ends with at the moment.
+  // The end of the file for the time being: unfinished spans, and the count of missing events.
   std::string End() const;
   std::string Missing() const;
   void WriteWhatFits(absl::string_view elements);
@@ -65,8 +65,8 @@ class TimelineWriter {
   std::thread thread_;
 };
 
-// A rank's timeline: off, or being written to a file by a thread of its own. What happens is recorded from any thread;
-// while the timeline is off that costs a load, and otherwise a copy (event_queue.h).
+// A rank's timeline: off, or being written to a file by a thread of its own. Any thread records events. While the
+// timeline is off this costs a load, otherwise a copy (event_queue.h).
 //
 //   if (timeline.on()) timeline.Record(event);
 //
@@ -97,7 +97,7 @@ class Timeline {
  private:
   enum class State { kOff, kChanging, kOn };
 
-  // Of who changes the state.
+  // For the thread that changes the state.
   absl::StatusOr<std::unique_ptr<TimelineWriter>> StartWriter(const TimelineWriter::Options& options);
 
   std::atomic<EventQueue*> queue_{nullptr};  // while it is on

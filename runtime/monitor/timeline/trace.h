@@ -18,7 +18,7 @@
 
 namespace ronda {
 
-// What belongs to an event of a trace besides its name and time, as members of a JSON object.
+// The arguments of an event of a trace, as members of a JSON object.
 class TraceArgs {
  public:
   TraceArgs& Add(absl::string_view name, uint64_t value);
@@ -48,9 +48,9 @@ class TraceText {
 
   // Spans of a row lie in each other or apart; of those that begin at the same time the outer one is written first.
   void Span(int row, absl::string_view name, int64_t begin, int64_t end, const TraceArgs& args = {});
-  // The same of one whose end is not known.
+  // The same for a span whose end is not known.
   void OpenSpan(int row, absl::string_view name, int64_t begin, const TraceArgs& args = {});
-  // Something without an extent.
+  // A point in time.
   void Mark(int row, absl::string_view name, int64_t time, const TraceArgs& args = {});
 
   const std::string& text() const { return text_; }
@@ -71,21 +71,21 @@ class TraceText {
   std::string text_;
 };
 
-// Draws what happens on a rank: turns events into the text of a trace.
+// Draws the events of a rank: turns them into the text of a trace.
 //
 // Each tensor has a row with a span for each time that it is submitted, from there to its completion. In that are
-// NEGOTIATE_ALLREDUCE (or another operation's name; until all ranks are known to have it), QUEUE (until it is its
-// bucket's turn), and ALLREDUCE. In the locked schedule LOCKED, until its bucket has all of its tensors, takes the
-// place of the first two. Collectives have a row of their own, and so has what a device does for them.
+// NEGOTIATE_ALLREDUCE (or another operation's name; until all ranks are known to have it), QUEUE (until its bucket is
+// carried out), and ALLREDUCE. In the locked schedule, LOCKED stands for the first two, until the bucket has all of its
+// tensors. Collectives have a row of their own, and so has the work of a device for them.
 //
-// A span is written as a whole once it has ended. Those that have not are part of Unfinished, which is written anew
-// every time.
+// A span is written as a whole once it has ended. Spans that have not ended are part of Unfinished, which is written
+// anew every time.
 //
-// No I/O, no clock, no thread. What comes without its beginning, as when the timeline is started in the middle, is
+// No I/O, no clock, no thread. A span whose beginning is missing, as when the timeline is started in the middle, is
 // drawn as far as it is known. Thread-compatible.
 class TraceBuilder {
  public:
-  // Names of which rows are made; what happens to others is left out, and counted.
+  // The most tensors that get rows; events of others are left out, and counted.
   static constexpr size_t kMostTensors = 4096;
 
   struct Options {
@@ -96,11 +96,11 @@ class TraceBuilder {
 
   void Add(const TimelineEvent& event);
 
-  // What has been completed since the last call, the first time with the beginning of the trace. To be written one
-  // behind the other.
+  // The spans completed since the last call; the first time with the beginning of the trace. Each result is written
+  // behind the last.
   std::string TakeFinished() { return finished_.Take(); }
 
-  // What is under way, to be written behind that.
+  // The spans under way, to be written behind the finished ones.
   std::string Unfinished() const;
 
   // Of the events added, those that are not drawn.
@@ -152,22 +152,22 @@ class TraceBuilder {
   uint64_t left_out_ = 0;
 };
 
-// A file that holds a JSON array whenever somebody looks, and to which elements are added: each call writes, at once,
-// the new elements, an end that the next call replaces, and the closing bracket, over the end and the bracket before.
-// Spaces cover what is left of a longer end. A process that is killed leaves it so, unless the kernel is in the middle
-// of copying that very write; then the closing bracket is missing, without which viewers do.
+// A file that holds a complete JSON array at any time, and to which elements are added. Each call writes, at once, the
+// new elements, an end that the next call replaces, and the closing bracket, over the earlier end and bracket. Spaces
+// cover the rest of a longer end. A process that is killed leaves the array complete, unless the kernel is in the
+// middle of copying that very write. Then the closing bracket is missing; viewers do not need it.
 //
 // Thread-compatible. Owns the open file.
 class TraceFile {
  public:
-  // Replaces what is at `path`. `most_bytes`: what the file does not grow beyond.
+  // Replaces a file at `path`. The file does not grow beyond `most_bytes`.
   // Errors: that of the operating system, with the path.
   static absl::StatusOr<std::unique_ptr<TraceFile>> Create(const std::string& path, size_t most_bytes);
   ~TraceFile();
 
   const std::string& path() const { return path_; }
 
-  // How many bytes of elements and end may still be added, if something of kReserve bytes is to fit besides.
+  // How many bytes of elements and end may still be added, if kReserve bytes are to stay free.
   static constexpr size_t kReserve = 1024;
   size_t room() const { return most_bytes_ > size_ + kReserve ? most_bytes_ - size_ - kReserve : 0; }
 

@@ -1,4 +1,4 @@
-// What optimizers ask of gradients: overflow, weighted sums, Adasum.
+// Kernels on gradients for optimizers: overflow, weighted sums, Adasum.
 #include <cmath>
 #include <cstring>
 #include <limits>

@@ -1,4 +1,4 @@
-// What nvcc has made of the kernels, as NVIDIA's cuobjdump reads it out of the plugin: no GPU is needed to see that a
+// The machine code of the kernels, as NVIDIA's cuobjdump reads it out of the plugin: no GPU is needed to see that a
 // kernel would be slow, or wrong in a way that the CPU does not show.
 #include <cxxabi.h>
 #include <gmock/gmock.h>
@@ -42,7 +42,7 @@ std::string BodyOf(const std::string& kernel) {
   return std::string(absl::StripSuffix(name.substr(from, name.find(">(", from) - from), " "));
 }
 
-// What is after `key` up to the next of `ends`; empty if there is no key.
+// The text after `key` up to the next of `ends`; empty if there is no key.
 std::string After(absl::string_view line, absl::string_view key, absl::string_view ends) {
   const size_t at = line.find(key);
   if (at == absl::string_view::npos) return "";

@@ -100,7 +100,7 @@ class Bucket {
   }
 
  private:
-  // What the CPU packs.
+  // The wire that the CPU packs.
   void Expect(size_t index, float* residual, uint8_t* wire) const {
     const void* src = inputs_[index].data();
     const auto& [dtype, format, scale] = conversion_;

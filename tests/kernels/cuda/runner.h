@@ -1,5 +1,5 @@
-// What runs the kernels under test: the same tests are linked with host_runner.cc, where the CPU runs the device's
-// code, and with gpu_runner.cc, where a GPU does.
+// Runs the kernels under test. The same tests are linked with host_runner.cc, where the CPU runs the device's code, and
+// with gpu_runner.cc, where a GPU does.
 #ifndef RONDA_TESTS_KERNELS_CUDA_RUNNER_H_
 #define RONDA_TESTS_KERNELS_CUDA_RUNNER_H_
 
@@ -27,7 +27,8 @@ int RunCall(const AddScaledCall& call);
 int RunCall(const DotsCall& call);
 int RunCall(const CombineCall& call);
 
-// Bytes in such memory, `misalignment` bytes after an address of alignment 64, between bytes that nobody may change.
+// Bytes in such memory, `misalignment` bytes after an address of alignment 64, between guard bytes that must not
+// change.
 class SharedBytes {
  public:
   explicit SharedBytes(size_t size, size_t misalignment = 0);

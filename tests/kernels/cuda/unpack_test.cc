@@ -19,7 +19,7 @@ namespace {
 constexpr Scale kNoScale = {};
 constexpr Scale kSomeScale = {.multiplier = 1.25, .divisor = 3};
 
-// What of a tensor is wanted.
+// The wanted part of a tensor.
 struct Wanted {
   size_t count;
   size_t skip;
@@ -94,7 +94,7 @@ class UnpackTest : public ::testing::Test {
     return element / kFp8BlockElements * kFp8BlockBytes;
   }
 
-  // What kernels/cpu makes of it.
+  // The result of kernels/cpu.
   static SharedBytes Expected(DType dtype, const Wire& wire, const Scale& scale, const uint8_t* tensor,
                               const Wanted& wanted) {
     SharedBytes expected(wanted.count * SizeOf(dtype));

@@ -124,7 +124,7 @@ TEST_F(DevicePluginTest, CopiesThereAndBack) {
   EXPECT_EQ(std::memcmp(first.data() + kBytes / 2, second.data() + kBytes / 2, kBytes / 2), 0);
 }
 
-// What the staged communicator relies on: kernels read and write pinned memory of the host by the same address.
+// The staged communicator relies on this: kernels read and write pinned memory of the host by the same address.
 TEST_F(DevicePluginTest, KernelsReachPinnedMemory) {
   const DeviceMemory values = *device_->Allocate(RONDA_CUDA_PINNED_HOST_MEMORY, 4 * sizeof(float), "a test");
   const DeviceMemory wire = *device_->Allocate(RONDA_CUDA_PINNED_HOST_MEMORY, 4 * sizeof(float), "a test");

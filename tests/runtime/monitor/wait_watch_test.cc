@@ -47,7 +47,7 @@ TEST_F(WaitWatchTest, WarnsOnceAndThenWaitsForTheDeadline) {
   EXPECT_GT(watch.UntilNextCheck(), absl::Hours(1));
 }
 
-// So that whoever waits for this rank can read that it waits itself.
+// So ranks that wait for this rank can read that it waits itself.
 TEST_F(WaitWatchTest, RecordsThatThisRankWaits) {
   ::testing::internal::CaptureStderr();
   const RunningCollective running = WithLimits({.warning = absl::ZeroDuration()});

@@ -207,7 +207,7 @@ int WaitEvent(void* stream, void* handle) {
 int QueryEvent(void* handle, int* done) {
   return WithEvent(handle, [done](const std::shared_ptr<FakeEvent>& event) {
     *done = event->IsPassed(event->last_recording()) ? 1 : 0;
-    // What the stream did before it passed the event may have failed.
+    // Work of the stream before the event may have failed.
     return CurrentError();
   });
 }

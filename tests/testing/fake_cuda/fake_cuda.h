@@ -29,7 +29,7 @@ __attribute__((visibility("default"))) void fake_cuda_wait_before_free();
 
 namespace ronda::testing {
 
-// What the functions of the table return; CUDA's numbers.
+// Results of the functions of the table; CUDA's numbers.
 enum FakeCudaError : int {
   kCudaSuccess = 0,
   kCudaInvalidValue = 1,
@@ -71,10 +71,10 @@ class FakeCuda {
 
   const ronda_cuda_plugin* table() const;
 
-  // From now on, whatever is asked of the device has this error, as after a kernel that went wrong.
+  // From now on every call for the device has this error, as after a kernel that went wrong.
   void FailDevice(int device, int error);
 
-  // What is_capturing says of the stream.
+  // Sets the result of is_capturing for the stream.
   void SetCapturing(void* stream, int capturing);
 
   // Of all devices, so far.
@@ -86,7 +86,7 @@ class FakeCuda {
   // Calls that wait for a device before they free memory, now.
   int waiting_frees() const;
 
-  // What has not been released or destroyed: "2 streams, 1 event"; empty if nothing.
+  // The objects that have not been released or destroyed: "2 streams, 1 event"; empty if there are none.
   std::string Leaks() const;
 };
 

@@ -1,5 +1,5 @@
-// Kernels, run by the thread of a stream. What a call points to on the host is copied, as by a launch; what it points
-// to on the device is looked up there.
+// Kernels, run by the thread of a stream. Host memory of a call is copied, as by a launch; what it points to on the
+// device is looked up there.
 #ifndef RONDA_TESTS_TESTING_FAKE_CUDA_FAKE_KERNELS_H_
 #define RONDA_TESTS_TESTING_FAKE_CUDA_FAKE_KERNELS_H_
 

@@ -22,7 +22,7 @@
 
 namespace ronda::testing {
 
-// What a stream of a device does, done by a thread of its own: tasks one after the other, while the caller goes on.
+// A stream of a device: a thread of its own carries out its tasks one after the other, while the caller goes on.
 //
 // Thread-safe.
 class FakeStream {
@@ -82,7 +82,7 @@ class FakeEvent {
   absl::Time passed_at_ ABSL_GUARDED_BY(mu_) = absl::UnixEpoch();
 };
 
-// What there is behind the table of a FakeCuda: devices, and the objects that have been created on them. Thread-safe.
+// The state behind the table of a FakeCuda: devices, and the objects that have been created on them. Thread-safe.
 class FakeMachine {
  public:
   explicit FakeMachine(const FakeCuda::Options& options);
@@ -107,7 +107,7 @@ class FakeMachine {
   };
   Calls& calls() { return calls_; }
 
-  // As FakeMemory's. What the streams have been given still finds the memory.
+  // As FakeMemory's. Work that the streams already have still finds the memory.
   bool Release(int device, void* memory);
 
   void* CreateStream(int device);

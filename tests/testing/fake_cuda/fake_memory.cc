@@ -10,7 +10,7 @@ constexpr size_t kPage = 4096;
 
 size_t RoundUpToPages(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
-// An address with room for `bytes`, and nobody's page on both sides; nullptr if there is none.
+// An address with room for `bytes`, between two pages without access; nullptr if there is none.
 char* Reserve(size_t bytes) {
   void* const mapping = mmap(nullptr, bytes + 2 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   return mapping == MAP_FAILED ? nullptr : static_cast<char*>(mapping) + kPage;

@@ -17,7 +17,7 @@ struct Library {
   EnqueueFunction enqueue;
 };
 
-// The same for all who open this path, Ronda among them.
+// The same for all code that opens this path, Ronda included.
 const Library& LoadedLibrary() {
   static const Library* const loaded = [] {
     void* const library = dlopen(kFakeCudaPath, RTLD_NOW | RTLD_LOCAL);

@@ -70,7 +70,7 @@ class FakeGpuArray {
     stream_.Enqueue([=, data = data_] { std::memcpy(data, values.data(), values.size() * sizeof(T)); });
   }
 
-  // What it holds once the stream has done all that it has been given.
+  // The content once the stream has done all of its work.
   std::vector<T> Get() const {
     stream_.Synchronize();
     return std::vector<T>(data_, data_ + size_);

@@ -47,7 +47,7 @@ class FakeNcclCommunicator : public std::enable_shared_from_this<FakeNcclCommuni
   // ncclCommGetAsyncError: hands on what waits for its stream, too.
   NcclResult Progress();
 
-  // What is to go onto the stream when Progress is called next.
+  // Queues a group, which the next Progress puts onto the stream.
   NcclResult Submit(std::vector<NcclOperation> group, void* stream);
   NcclResult Finalize();
   void Abort();

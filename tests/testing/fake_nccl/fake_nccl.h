@@ -12,7 +12,7 @@
 
 extern "C" {
 
-// What goes wrong, in all communicators that are made from then on. Before the first call the environment says so:
+// Faults of all communicators that are made from then on. Before the first call the environment sets them:
 // FAKE_NCCL_VERSION, FAKE_NCCL_RANK, FAKE_NCCL_FAIL_INIT=1, FAKE_NCCL_HANG_INIT=1, FAKE_NCCL_ERROR_AT=<n>,
 // FAKE_NCCL_HANG_AT=<n>.
 struct fake_nccl_faults {

@@ -24,7 +24,7 @@ namespace {
 
 constexpr int kVersion = 22809;
 
-// What an ncclComm_t points to.
+// The object behind an ncclComm_t.
 struct Handle {
   std::shared_ptr<FakeNcclCommunicator> communicator;
 };
@@ -96,7 +96,7 @@ Registrations& TheRegistrations() {
   return *registrations;
 }
 
-// What this thread has called between ncclGroupStart and ncclGroupEnd.
+// The calls of this thread between ncclGroupStart and ncclGroupEnd.
 struct Group {
   using Destination = std::pair<FakeNcclCommunicator*, void*>;  // and stream
   int depth = 0;

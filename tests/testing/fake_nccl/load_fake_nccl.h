@@ -25,7 +25,7 @@ void SetFakeNcclFaults(const fake_nccl_faults& faults);
 // Communicators that have not been destroyed or aborted.
 int LiveFakeNcclCommunicators();
 
-// What the fake has allocated and registered so far.
+// Counts of the fake's allocations and registrations so far.
 int FakeNcclAllocations();
 int FakeNcclRegistrations();
 

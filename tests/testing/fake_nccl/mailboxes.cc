@@ -60,7 +60,7 @@ std::shared_ptr<Mailboxes> Mailboxes::Open(const std::string& name, int ranks) {
   std::weak_ptr<Mailboxes>& known = opened.by_name[name];
   if (std::shared_ptr<Mailboxes> mailboxes = known.lock()) return mailboxes;
   const int file = shm_open(name.c_str(), O_CREAT | O_RDWR, 0600);
-  // Whoever comes second changes nothing; what is new is zero, which is what empty rings look like.
+  // The second rank to come changes nothing. New memory is zero, and zeros are empty rings.
   RONDA_CHECK(file >= 0 && ftruncate(file, static_cast<off_t>(BytesFor(ranks))) == 0);
   void* const memory = mmap(nullptr, BytesFor(ranks), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   RONDA_CHECK(memory != MAP_FAILED);

@@ -112,7 +112,7 @@ class Reader {
   absl::string_view rest_;
 };
 
-// What doubles make of a nanosecond some days after the host was started.
+// The rounding error of a time in a double, some days after the host was started.
 constexpr double kRounding = 0.0005;
 
 bool Apart(const TraceEvent& a, const TraceEvent& b) {

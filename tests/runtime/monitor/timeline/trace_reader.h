@@ -36,7 +36,7 @@ std::vector<TraceEvent> Named(const std::vector<TraceEvent>& events, absl::strin
 // The number of the row with this name; -1 if there is none.
 int RowOf(const std::vector<TraceEvent>& events, absl::string_view name);
 
-// What is wrong with the spans of a row: two of them overlap and neither lies in the other; "" if nothing is.
+// The first error among the spans of a row: two of them overlap and neither lies in the other; "" if there is none.
 std::string Overlap(const std::vector<TraceEvent>& events);
 
 }  // namespace ronda::testing

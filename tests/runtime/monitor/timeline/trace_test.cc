@@ -18,7 +18,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::SizeIs;
 
-// What the file would hold; a text that is no JSON fails the test.
+// The content of the file; a text that is no JSON fails the test.
 std::vector<TraceEvent> Drawn(TraceBuilder& builder) {
   const std::string text = "[" + builder.TakeFinished() + builder.Unfinished() + "]";
   const auto events = ReadTrace(text);
