@@ -25,6 +25,7 @@
 #include "runtime/base/config.h"
 #include "runtime/base/group.h"
 #include "runtime/base/logging.h"
+#include "runtime/base/peer.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/version.h"
 #include "runtime/engine/run_threads.h"

@@ -1,4 +1,4 @@
-#include "runtime/bootstrap/this_host.h"
+#include "runtime/base/peer.h"
 
 #include <limits.h>
 #include <sys/stat.h>

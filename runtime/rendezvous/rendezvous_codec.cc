@@ -8,7 +8,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "runtime/base/job_id.h"
+#include "runtime/base/config.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda {

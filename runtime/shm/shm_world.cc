@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "runtime/base/job_id.h"
+#include "runtime/base/config.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/monitor/flight_recorder.h"
 #include "runtime/shm/shm_attach.h"

@@ -16,8 +16,8 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/logging.h"
+#include "runtime/base/peer.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/control/rendezvous/rank_names.h"
 #include "runtime/tcp/tcp_listener.h"
 #include "runtime/tcp/tcp_messages.h"
 

@@ -18,7 +18,6 @@
 #include "runtime/control/control_plane.h"
 #include "runtime/control/tree/control_handshake.h"
 #include "runtime/control/tree/control_node.h"
-#include "runtime/control/tree/control_stream.h"
 #include "runtime/control/tree/frame_stream.h"
 
 namespace ronda {

@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "runtime/base/peer.h"
 #include "runtime/control/tree/control_frame.h"
-#include "runtime/control/tree/control_tree.h"
+#include "runtime/control/tree/control_node.h"
 
 namespace ronda {
 

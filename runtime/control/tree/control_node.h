@@ -16,11 +16,9 @@
 #include "runtime/base/peer.h"
 #include "runtime/base/types.h"
 #include "runtime/control/control_plane.h"
-#include "runtime/control/tree/act_relay.h"
 #include "runtime/control/tree/control_frame.h"
-#include "runtime/control/tree/control_tree.h"
+#include "runtime/control/tree/control_node.h"
 #include "runtime/control/tree/frame_stream.h"
-#include "runtime/control/tree/report_batch.h"
 #include "runtime/monitor/flight_recorder.h"
 
 namespace ronda {

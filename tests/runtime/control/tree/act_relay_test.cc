@@ -1,4 +1,4 @@
-#include "runtime/control/tree/act_relay.h"
+#include "runtime/control/tree/control_node.h"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "runtime/base/mutex.h"
-#include "runtime/control/tree/control_stream.h"
+#include "runtime/control/tree/frame_stream.h"
 
 namespace ronda::testing {
 

@@ -1,4 +1,4 @@
-#include "runtime/control/tree/report_batch.h"
+#include "runtime/control/tree/control_frame.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
