@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "client/ronda.hpp"
@@ -21,6 +22,7 @@ using ::testing::Each;
 
 constexpr int kTensors = 161;  // as many as ResNet-50 has
 constexpr int kWarmUp = 100;   // steps
+constexpr int kMostRepetitions = 3;
 constexpr int kMeasured = 50;
 
 std::string NameOf(int i) { return "layer" + std::to_string(i) + "/a name that is too long to lie in a string"; }
@@ -61,12 +63,17 @@ Cost Measure(const std::function<void()>& step) {
   return cost;
 }
 
-// Repeats `step` until a schedule must have been locked, and then counts. On a machine that is so busy that a rank is
-// stopped for long, a schedule may be left for that and locked again: then the other measurement counts.
+// Repeats `step` until a schedule must have been locked, and then counts. A busy machine can stop a rank for so long
+// that a schedule is unlocked, or that more operations are in flight at once than ever before, for which pools grow
+// once. Such a measurement is made again: costs of every step would be in all of them.
 void ExpectSteady(const std::function<void()>& step) {
   for (int i = 0; i < kWarmUp; ++i) step();
-  const Cost first = Measure(step), second = Measure(step);
-  const Cost& cost = first.schedules_left() <= second.schedules_left() ? first : second;
+  Cost cost = Measure(step);
+  for (int again = 0; again < kMostRepetitions; ++again) {
+    const Cost next = Measure(step);
+    const auto disturbances = [](const Cost& of) { return std::pair(of.schedules_left(), of.allocations.count); };
+    if (disturbances(next) < disturbances(cost)) cost = next;
+  }
   ASSERT_GE(cost.before.schedule_rounds, 3u) << "no schedule was locked";
   EXPECT_EQ(cost.schedules_left(), 0u);
   EXPECT_EQ(cost.allocations.count, 0) << "the first one:" << cost.allocations.first;

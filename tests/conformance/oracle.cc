@@ -79,24 +79,13 @@ OracleValue FloatOracle(const ReduceCase& c, const std::vector<std::string>& inp
 
 // A number modulo 2^64, stored in an integer of the type.
 double Wrapped(DType dtype, uint64_t bits) {
-  switch (dtype) {
-    case DType::kUint8:
-      return static_cast<uint8_t>(bits);
-    case DType::kInt8:
-      return static_cast<int8_t>(bits);
-    case DType::kUint16:
-      return static_cast<uint16_t>(bits);
-    case DType::kInt16:
-      return static_cast<int16_t>(bits);
-    case DType::kUint32:
-      return static_cast<uint32_t>(bits);
-    case DType::kInt32:
-      return static_cast<int32_t>(bits);
-    case DType::kInt64:
-      return static_cast<double>(static_cast<int64_t>(bits));
-    default:
+  return VisitDType(dtype, [&]<class E>(ElementType<E>) {
+    if constexpr (kKindOf<E> == DTypeKind::kUnsigned || kKindOf<E> == DTypeKind::kSigned) {
+      return static_cast<double>(static_cast<E>(bits));
+    } else {
       return static_cast<double>(bits);
-  }
+    }
+  });
 }
 
 // Modulo 2^64. Inputs are small numbers, so that they compare as signed ones whatever their type.

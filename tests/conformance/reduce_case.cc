@@ -13,7 +13,7 @@ namespace ronda::testing {
 namespace {
 
 bool IsSigned(DType dtype) {
-  return dtype == DType::kInt8 || dtype == DType::kInt16 || dtype == DType::kInt32 || dtype == DType::kInt64;
+  return InfoOf(dtype).kind == DTypeKind::kSigned;
 }
 
 bool Is8Bit(const ReduceCase& c) {

@@ -2,6 +2,7 @@
 #ifndef RONDA_TESTS_KERNELS_KERNEL_TESTING_H_
 #define RONDA_TESTS_KERNELS_KERNEL_TESTING_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -15,10 +16,11 @@ namespace ronda::kernels {
 
 using Random = std::mt19937_64;
 
-inline constexpr DType kAllDTypes[] = {
-    DType::kUint8, DType::kInt8,    DType::kUint16,   DType::kInt16,   DType::kUint32,  DType::kInt32, DType::kUint64,
-    DType::kInt64, DType::kFloat16, DType::kBfloat16, DType::kFloat32, DType::kFloat64, DType::kBool};
-static_assert(std::size(kAllDTypes) == kDTypeCount);
+inline constexpr auto kAllDTypes = [] {
+  std::array<DType, kDTypeCount> all{};
+  for (int i = 0; i < kDTypeCount; ++i) all[i] = static_cast<DType>(i);
+  return all;
+}();
 inline constexpr DType kFloatDTypes[] = {DType::kFloat16, DType::kBfloat16, DType::kFloat32, DType::kFloat64};
 inline constexpr ReduceOp kAllOps[] = {ReduceOp::kSum,    ReduceOp::kMin,   ReduceOp::kMax,   ReduceOp::kProduct,
                                        ReduceOp::kBitAnd, ReduceOp::kBitOr, ReduceOp::kBitXor};

@@ -154,32 +154,15 @@ void ReferenceConvert(const void* src, DType src_dtype, void* dst, DType dst_dty
 }
 
 void ReferenceReduce(const ReduceArgs& args) {
-  switch (args.dtype) {
-    case DType::kUint8:
-      return ReduceIntegers<uint8_t>(args);
-    case DType::kInt8:
-      return ReduceIntegers<int8_t>(args);
-    case DType::kInt32:
-      return ReduceIntegers<int32_t>(args);
-    case DType::kUint16:
-      return ReduceIntegers<uint16_t>(args);
-    case DType::kInt16:
-      return ReduceIntegers<int16_t>(args);
-    case DType::kUint32:
-      return ReduceIntegers<uint32_t>(args);
-    case DType::kUint64:
-      return ReduceIntegers<uint64_t>(args);
-    case DType::kInt64:
-      return ReduceIntegers<int64_t>(args);
-    case DType::kFloat16:
-    case DType::kBfloat16:
-    case DType::kFloat32:
-      return ReduceFloats<float>(args);
-    case DType::kFloat64:
-      return ReduceFloats<double>(args);
-    case DType::kBool:
-      return ReduceBools(args);
-  }
+  VisitDType(args.dtype, [&]<class E>(ElementType<E>) {
+    if constexpr (kKindOf<E> == DTypeKind::kBool) {
+      ReduceBools(args);
+    } else if constexpr (kKindOf<E> != DTypeKind::kFloating) {
+      ReduceIntegers<E>(args);
+    } else {
+      ReduceFloats<std::conditional_t<std::is_same_v<E, double>, double, float>>(args);
+    }
+  });
 }
 
 }  // namespace ronda::kernels

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 namespace ronda::testing {
 namespace {
@@ -86,66 +87,32 @@ uint8_t E4M3FromDouble(double value) { return EncodeFp8(kE4M3, value); }
 uint8_t E5M2FromDouble(double value) { return EncodeFp8(kE5M2, value); }
 
 double ReadElement(const void* buffer, DType dtype, size_t index) {
-  switch (dtype) {
-    case DType::kUint8:
-      return Load<uint8_t>(buffer, index);
-    case DType::kInt8:
-      return Load<int8_t>(buffer, index);
-    case DType::kUint16:
-      return Load<uint16_t>(buffer, index);
-    case DType::kInt16:
-      return Load<int16_t>(buffer, index);
-    case DType::kUint32:
-      return Load<uint32_t>(buffer, index);
-    case DType::kInt32:
-      return Load<int32_t>(buffer, index);
-    case DType::kUint64:
-      return static_cast<double>(Load<uint64_t>(buffer, index));
-    case DType::kInt64:
-      return static_cast<double>(Load<int64_t>(buffer, index));
-    case DType::kFloat16:
-      return DoubleFromFp16(Load<uint16_t>(buffer, index));
-    case DType::kBfloat16:
-      return DoubleFromBf16(Load<uint16_t>(buffer, index));
-    case DType::kFloat32:
-      return Load<float>(buffer, index);
-    case DType::kFloat64:
-      return Load<double>(buffer, index);
-    case DType::kBool:
-      return Load<uint8_t>(buffer, index) != 0 ? 1.0 : 0.0;
-  }
-  return 0;
+  return VisitDType(dtype, [&]<class E>(ElementType<E>) -> double {
+    const E element = Load<E>(buffer, index);
+    if constexpr (std::is_same_v<E, Bool>) {
+      return element.byte != 0 ? 1.0 : 0.0;
+    } else if constexpr (std::is_same_v<E, Float16>) {
+      return DoubleFromFp16(element.bits);
+    } else if constexpr (std::is_same_v<E, Bfloat16>) {
+      return DoubleFromBf16(element.bits);
+    } else {
+      return static_cast<double>(element);
+    }
+  });
 }
 
 void WriteElement(void* buffer, DType dtype, size_t index, double value) {
-  switch (dtype) {
-    case DType::kUint8:
-      return Store(buffer, index, static_cast<uint8_t>(value));
-    case DType::kInt8:
-      return Store(buffer, index, static_cast<int8_t>(value));
-    case DType::kUint16:
-      return Store(buffer, index, static_cast<uint16_t>(value));
-    case DType::kInt16:
-      return Store(buffer, index, static_cast<int16_t>(value));
-    case DType::kUint32:
-      return Store(buffer, index, static_cast<uint32_t>(value));
-    case DType::kUint64:
-      return Store(buffer, index, static_cast<uint64_t>(value));
-    case DType::kInt32:
-      return Store(buffer, index, static_cast<int32_t>(value));
-    case DType::kInt64:
-      return Store(buffer, index, static_cast<int64_t>(value));
-    case DType::kFloat16:
-      return Store(buffer, index, Fp16FromDouble(value));
-    case DType::kBfloat16:
-      return Store(buffer, index, Bf16FromDouble(value));
-    case DType::kFloat32:
-      return Store(buffer, index, static_cast<float>(value));
-    case DType::kFloat64:
-      return Store(buffer, index, value);
-    case DType::kBool:
-      return Store(buffer, index, static_cast<uint8_t>(value != 0));
-  }
+  VisitDType(dtype, [&]<class E>(ElementType<E>) {
+    if constexpr (std::is_same_v<E, Bool>) {
+      Store(buffer, index, Bool{value != 0});
+    } else if constexpr (std::is_same_v<E, Float16>) {
+      Store(buffer, index, Float16{Fp16FromDouble(value)});
+    } else if constexpr (std::is_same_v<E, Bfloat16>) {
+      Store(buffer, index, Bfloat16{Bf16FromDouble(value)});
+    } else {
+      Store(buffer, index, static_cast<E>(value));
+    }
+  });
 }
 
 double RoundedTo(DType dtype, double value) {

@@ -34,12 +34,9 @@ std::optional<NcclDataType> NcclTypeOf(DType dtype) {
       return NcclDataType::kFloat32;
     case DType::kFloat64:
       return NcclDataType::kFloat64;
-    case DType::kBool:
-    case DType::kUint16:
-    case DType::kInt16:
+    default:  // NCCL has no such type
       return std::nullopt;
   }
-  return std::nullopt;
 }
 
 std::optional<NcclRedOp> NcclOpOf(const WireLayout& layout, ReduceOp op) {

@@ -31,7 +31,8 @@ std::vector<TraceEvent> Read(const std::string& path) {
   return events.value_or(std::vector<TraceEvent>());
 }
 
-// A reader that comes while a batch is written may see a part of it; the thread that writes may just have lost its core.
+// A reader that comes while a batch is written may see a part of it; the thread that writes may just have lost its
+// core.
 bool BecomesTrace(const std::string& path) {
   const absl::Time deadline = absl::Now() + absl::Seconds(30);
   while (!ReadTraceFile(PathOfRank(path, 0)).has_value()) {
@@ -150,7 +151,16 @@ TEST(TimelineTest, ThreadsMayRecordWhileItIsStartedAndStopped) {
   other.join();
   for (std::thread& thread : threads) thread.join();
   timeline.Stop();
-  Read(path);
+  EXPECT_FALSE(timeline.on());
+  // The last file that both threads left is complete, and a timeline that is started now has its own events only.
+  EXPECT_EQ(Named(Read(path), "process_name").size(), 1);
+  ASSERT_TRUE(timeline.Start({.path = path}).ok());
+  timeline.Record(MakeEvent(TimelineKind::kReady, "afterwards", 0));
+  timeline.Stop();
+  const auto events = Read(path);
+  EXPECT_EQ(Named(events, "rank 0 is ready").size(), 1);
+  EXPECT_NE(RowOf(events, "afterwards"), -1);
+  EXPECT_EQ(RowOf(events, "w"), -1);
 }
 
 }  // namespace
