@@ -91,7 +91,7 @@ void AwaitGoAhead() {
 void NeverSubmits() {
   ronda::Options options;
   options.stall_warning = std::chrono::milliseconds(200);
-  options.stall_deadline = std::chrono::milliseconds(800);
+  options.stall_deadline = std::chrono::milliseconds(1500);
   ronda::init(options);
   float value = 1;
   if (ronda::rank() == kFailingRank) {

@@ -73,7 +73,7 @@ TEST_P(DeviceHierarchyFaults, ALevelThatHangsEndsTheJobByItsDeadline) {
   faults.hang_at = 1;
   Runtime::Options options;
   options.tunables.stall_warning = absl::Milliseconds(100);
-  options.tunables.stall_deadline = absl::Milliseconds(500);
+  options.tunables.stall_deadline = absl::Milliseconds(1500);
   Run(faults, options, absl::StatusCode::kDeadlineExceeded);
 }
 
@@ -104,7 +104,7 @@ TEST_P(DeviceHierarchy, ARankThatIsGoneLeavesNobodyWaitingForTheDevice) {
 TEST_P(DeviceHierarchy, AStuckDeviceDoesNotHoldUpTheEndOfAFailedJob) {
   Runtime::Options options;
   options.tunables.stall_warning = absl::Milliseconds(100);
-  options.tunables.stall_deadline = absl::Milliseconds(500);
+  options.tunables.stall_deadline = absl::Milliseconds(1500);
   RunDeviceRanks({.size = 6,
                   .backend = GetParam(),
                   .hosts = ThreeHosts(),

@@ -166,7 +166,7 @@ TEST(DeviceScheduleOfOne, StreamsMayLagFarBehind) {
 TEST(DeviceScheduleFailures, ARankThatStopsIsNamedByTheNegotiation) {
   Runtime::Options options;
   options.tunables.stall_warning = absl::Milliseconds(100);
-  options.tunables.stall_deadline = absl::Milliseconds(400);
+  options.tunables.stall_deadline = absl::Milliseconds(1500);
   std::barrier<> meeting(2);
   RunDeviceRanks({.size = 2, .runtime = options}, [&](DeviceRank& rank) {
     MixedStep step(rank, {kCuda, kCuda});

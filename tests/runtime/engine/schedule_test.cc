@@ -332,7 +332,7 @@ TEST_P(ScheduleTest, RankThatStopsSubmittingIsNamedWithTheTensor) {
         }
         while (expired < others) std::this_thread::yield();
       },
-      {.tunables = {.stall_warning = absl::Milliseconds(200), .stall_deadline = absl::Milliseconds(400)}});
+      {.tunables = {.stall_warning = absl::Milliseconds(200), .stall_deadline = absl::Seconds(1)}});
 }
 
 TEST_P(ScheduleTest, LateRankIsWaitedFor) {

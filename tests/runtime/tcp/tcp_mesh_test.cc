@@ -163,7 +163,7 @@ TEST(TcpMeshTest, RankWithAnotherSecretIsNotConnected) {
   for (RankId rank = 0; rank < 2; ++rank) {
     threads.emplace_back([&, rank] {
       TcpMeshOptions options = MeshOptions(listeners, rank);
-      options.timeout = absl::Milliseconds(300);
+      options.timeout = absl::Seconds(1);
       if (rank == 1) options.job.secret = "open barley";
       ends[rank] = ConnectTcp(*listeners[static_cast<size_t>(rank)], options, {{.ranks = {0, 1}}}).status();
     });

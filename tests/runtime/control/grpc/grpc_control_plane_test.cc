@@ -74,30 +74,30 @@ TEST(GrpcControlPlaneTest, BroadcastsNeedNoHelpFromTheRanksInBetween) {
 
 TEST(GrpcControlPlaneTest, MissingRankIsNamedToEverybody) {
   auto options = OptionsOf({.size = 4, .fan_out = 2, .adapt = [](GrpcControlPlaneOptions& options) {
-                              options.start_timeout = absl::Milliseconds(300);
+                              options.start_timeout = absl::Milliseconds(1500);
                             }});
   options.erase(options.begin() + 3);
   const GrpcPlanes planes = ConnectAll(std::move(options));
   for (const auto& plane : planes) {
     EXPECT_EQ(plane.status(),
-              absl::DeadlineExceededError(absl::StrCat("no control connection within 300ms from ", PeerText(3))));
+              absl::DeadlineExceededError(absl::StrCat("no control connection within 1.5s from ", PeerText(3))));
   }
 }
 
 TEST(GrpcControlPlaneTest, ParentThatCannotBeReachedIsNamedWithItsAddress) {
   auto options = OptionsOf(
-      {.size = 2, .adapt = [](GrpcControlPlaneOptions& options) { options.start_timeout = absl::Milliseconds(300); }});
+      {.size = 2, .adapt = [](GrpcControlPlaneOptions& options) { options.start_timeout = absl::Milliseconds(1500); }});
   const std::string address = ToString(options[1].parent);
   options[0].listener.reset();
   const absl::Status status = ConnectGrpcControlPlane(std::move(options[1])).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(Text(status),
-              HasSubstr(absl::StrCat(PeerText(1), " found no ", PeerText(0), " at ", address, " within 300ms")));
+              HasSubstr(absl::StrCat(PeerText(1), " found no ", PeerText(0), " at ", address, " within 1.5s")));
 }
 
 TEST(GrpcControlPlaneTest, WrongSecretIsRefusedAndNamedInTheEnd) {
   const GrpcPlanes planes = TryConnect({.size = 3, .adapt = [](GrpcControlPlaneOptions& options) {
-                                          options.start_timeout = absl::Milliseconds(500);
+                                          options.start_timeout = absl::Milliseconds(1500);
                                           if (options.rank == 2) options.secret = "guess";
                                         }});
   const std::string refusal = absl::StrCat(PeerText(2), " has another job secret than ", PeerText(0));
@@ -165,14 +165,14 @@ TEST(GrpcControlPlaneTest, WireThatBreaksIsTheFailureOfBothEnds) {
 TEST(GrpcControlPlaneTest, WireThatFallsSilentIsNoticedByBothEnds) {
   auto options = OptionsOf({.size = 3, .fan_out = 1, .adapt = [](GrpcControlPlaneOptions& options) {
                               options.heartbeat = absl::Milliseconds(50);
-                              options.heartbeat_timeout = absl::Milliseconds(500);
+                              options.heartbeat_timeout = absl::Seconds(1);
                             }});
   TcpProxy wire(options[2].parent.port);
   options[2].parent.port = wire.port();
   const auto planes = ConnectAll(std::move(options));
   ASSERT_TRUE(planes[2].ok()) << planes[2].status();
   wire.Freeze();
-  const std::string silent = " gave no sign of life for 500ms (host down or network cut?)";
+  const std::string silent = " gave no sign of life for 1s (host down or network cut?)";
   EXPECT_EQ(Text(AwaitFailure(**planes[2])), PeerText(1) + silent);
   EXPECT_EQ(Text(AwaitFailure(**planes[1])), PeerText(2) + silent);
   EXPECT_EQ(Text(AwaitFailure(**planes[0])), PeerText(2) + silent);
@@ -181,9 +181,9 @@ TEST(GrpcControlPlaneTest, WireThatFallsSilentIsNoticedByBothEnds) {
 TEST(GrpcControlPlaneTest, HeartbeatsKeepAnIdleJobAlive) {
   const auto planes = Connect({.size = 3, .fan_out = 1, .adapt = [](GrpcControlPlaneOptions& options) {
                                  options.heartbeat = absl::Milliseconds(20);
-                                 options.heartbeat_timeout = absl::Milliseconds(400);
+                                 options.heartbeat_timeout = absl::Seconds(1);
                                }});
-  planes[0]->Wait(absl::Now() + absl::Milliseconds(900));
+  planes[0]->Wait(absl::Now() + absl::Milliseconds(1500));
   for (const auto& plane : planes) EXPECT_EQ(plane->failure(), absl::OkStatus());
 }
 
