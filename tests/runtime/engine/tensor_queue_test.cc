@@ -130,7 +130,7 @@ TEST_F(TensorQueueTest, TakenAreThoseInFlightInTheOrderOfTheirSubmission) {
   ASSERT_TRUE(queue_.Add(Named("d"), kStart).ok());
   queue_.Complete(Find("a"), absl::OkStatus());
   ASSERT_TRUE(queue_.Add(Named("a"), kStart).ok());
-  const std::vector<const TensorEntry*> taken = queue_.Taken();
+  const std::vector<TensorEntry*> taken = queue_.Taken();
   ASSERT_THAT(taken, SizeIs(2));
   EXPECT_EQ(taken[0]->submission.request.name, "b");
   EXPECT_EQ(taken[1]->submission.request.name, "c");
@@ -189,7 +189,7 @@ TEST_F(TensorQueueTest, RequestThatDiffersFromTheLastOneOfItsNameIsAnotherVersio
 TEST_F(TensorQueueTest, ManyAreCompletedAtOnce) {
   std::vector<std::shared_ptr<Handle>> handles;
   ASSERT_TRUE(queue_.AddAll({Named("a"), Named("b"), Named("c")}, kStart, &handles).ok());
-  const std::vector<const TensorEntry*> fresh = queue_.TakeFresh(kStart);
+  const std::vector<TensorEntry*> fresh = queue_.TakeFresh(kStart);
   std::vector<OperationResult> results(2);
   results[1].number = 7;
   queue_.CompleteAll({fresh[0], fresh[2]}, absl::MakeSpan(results));
@@ -208,7 +208,7 @@ TEST_F(TensorQueueTest, NamesMayComeAgainInAnyOrder) {
   for (const std::vector<std::string>& names : orders) {
     std::vector<std::shared_ptr<Handle>> handles;
     for (const std::string& name : names) handles.push_back(*queue_.Add(Named(name), kStart));
-    const std::vector<const TensorEntry*> fresh = queue_.TakeFresh(kStart);
+    const std::vector<TensorEntry*> fresh = queue_.TakeFresh(kStart);
     ASSERT_EQ(fresh.size(), names.size());
     for (size_t i = 0; i < names.size(); ++i) {
       EXPECT_EQ(fresh[i]->submission.request.name, names[i]);
