@@ -9,7 +9,6 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "runtime/collectives/adasum.h"
-#include "runtime/collectives/adasum.h"
 #include "runtime/collectives/communicator.h"
 #include "runtime/engine/handle.h"
 #include "runtime/negotiation/messages.h"

@@ -9,7 +9,7 @@
 
 #include "kernels/cpu/convert.h"
 #include "runtime/collectives/adasum.h"
-#include "runtime/engine/device/device_adasum_place.h"
+#include "runtime/engine/device/device_adasum_ops.h"
 #include "tests/conformance/conformance_suite.h"
 #include "tests/testing/on_device.h"
 #include "tests/testing/scalar_reference.h"

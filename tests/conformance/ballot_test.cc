@@ -52,7 +52,7 @@ class BallotConformanceTest : public ConformanceTest {
                                        : ScatteredTensor(input, SizeOf(c.dtype), counts, PartsOf(c, rank, size()));
     const std::string before = tensor.Output();
     std::vector<float> residuals(c.count + 1, kResidual);
-    const std::vector<Segment> segments = own == Vote::kLeave ? Bufferless(tensor) : WithResiduals(tensor, residuals);
+    const std::vector<Segment> segments = own == Vote::kVeto ? Bufferless(tensor) : WithResiduals(tensor, residuals);
     const auto when_late = [] { ADD_FAILURE() << "nobody is late"; };
     Ballot ballot = {.own = own, .when_late = when_late};
     ReduceCall call = CallOf(c, Info("tensor"));
@@ -129,7 +129,7 @@ TEST_P(BallotConformanceTest, OneVetoKeepsTheOutputsOfAllRanks) {
     for (const ReduceCase& c : cases) {
       const int vetoing = turn++ % (size() + 2);  // a rank, or all, or none
       const bool all = vetoing == size();
-      const Vote own = all || vetoing == rank ? Vote::kLeave : Vote::kStay;
+      const Vote own = all || vetoing == rank ? Vote::kVeto : Vote::kApprove;
       Check(c, rank, *transport.communicator, own, vetoing == size() + 1 ? Result::kCarriedOut : Result::kVetoed);
     }
   });
@@ -139,7 +139,7 @@ TEST_P(BallotConformanceTest, BarriersVoteToo) {
   OnEveryRank([&](RankId rank, Transport& transport) {
     for (int vetoing = 0; vetoing <= size(); ++vetoing) {
       const auto when_late = [] { ADD_FAILURE() << "nobody is late"; };
-      Ballot ballot = {.own = vetoing == rank ? Vote::kLeave : Vote::kStay, .when_late = when_late};
+      Ballot ballot = {.own = vetoing == rank ? Vote::kVeto : Vote::kApprove, .when_late = when_late};
       CallInfo info = Info("barrier");
       info.ballot = &ballot;
       ASSERT_EQ(transport.communicator->Barrier(info), absl::OkStatus());
@@ -161,7 +161,7 @@ TEST_P(BallotConformanceTest, RandomVetoesAreSeenByAllRanks) {
       const size_t count = random() % (size_t{1} << (random() % 14));
       const uint64_t vetoing = (random() % 2 == 0 ? random() : 0) & ((uint64_t{1} << size()) - 1);
       const auto when_late = [] {};
-      Ballot ballot = {.own = (vetoing >> rank & 1) != 0 ? Vote::kLeave : Vote::kStay, .when_late = when_late};
+      Ballot ballot = {.own = (vetoing >> rank & 1) != 0 ? Vote::kVeto : Vote::kApprove, .when_late = when_late};
       const std::vector<float> data = AllreduceOnes(rank, *transport.communicator, count, ballot);
       ASSERT_EQ(ballot.result, vetoing == 0 ? Result::kCarriedOut : Result::kVetoed) << "call " << i;
       const float expected = vetoing == 0 ? SumOfRanks() : static_cast<float>(rank + 1);
@@ -177,7 +177,7 @@ TEST_P(BallotConformanceTest, WhoWaitsTooLongIsToldOnceAndTheVoteGoesOn) {
   OnEveryRank([](RankId, Transport& transport) {
     ASSERT_EQ(transport.communicator->Barrier(Info("first")), absl::OkStatus());
   });
-  for (Vote late_vote : {Vote::kLeave, Vote::kStay}) {
+  for (Vote late_vote : {Vote::kVeto, Vote::kApprove}) {
     std::atomic<int> told{0};
     OnEveryRank([&](RankId rank, Transport& transport) {
       const bool is_late = rank == size() - 1;
@@ -189,12 +189,12 @@ TEST_P(BallotConformanceTest, WhoWaitsTooLongIsToldOnceAndTheVoteGoesOn) {
         told.fetch_add(1);
         ++times;
       };
-      Ballot ballot = {.own = is_late ? late_vote : Vote::kStay, .when_late = when_late};
+      Ballot ballot = {.own = is_late ? late_vote : Vote::kApprove, .when_late = when_late};
       CallInfo info = Info("late");
       info.limits.warning = absl::Milliseconds(20);
       info.ballot = &ballot;
       ASSERT_EQ(transport.communicator->Barrier(info), absl::OkStatus());
-      EXPECT_EQ(ballot.result, late_vote == Vote::kLeave ? Result::kVetoed : Result::kCarriedOut);
+      EXPECT_EQ(ballot.result, late_vote == Vote::kVeto ? Result::kVetoed : Result::kCarriedOut);
       EXPECT_TRUE(is_late || times == 1) << times;
       std::vector<float> data(100, 1.0f);
       const Segment segment = {.input = data.data(), .output = data.data(), .count = data.size()};

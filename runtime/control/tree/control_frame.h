@@ -13,7 +13,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "runtime/base/types.h"
-#include "runtime/control/tree/control_frame.h"
 #include "runtime/monitor/flight_recorder.h"
 
 namespace ronda {

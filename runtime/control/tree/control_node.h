@@ -17,7 +17,6 @@
 #include "runtime/base/types.h"
 #include "runtime/control/control_plane.h"
 #include "runtime/control/tree/control_frame.h"
-#include "runtime/control/tree/control_node.h"
 #include "runtime/control/tree/frame_stream.h"
 #include "runtime/monitor/flight_recorder.h"
 

@@ -7,7 +7,6 @@
 
 #include "runtime/collectives/adasum.h"
 #include "runtime/collectives/device_transport.h"
-#include "runtime/collectives/device_transport.h"
 #include "runtime/cuda/device.h"
 #include "runtime/engine/device/device_blocks.h"
 

@@ -12,7 +12,6 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/collectives/device_transport.h"
-#include "runtime/collectives/device_transport.h"
 #include "runtime/engine/device/stream_timer.h"
 
 namespace ronda {

@@ -11,7 +11,6 @@
 #include "absl/strings/string_view.h"
 #include "runtime/base/types.h"
 #include "runtime/collectives/device_transport.h"
-#include "runtime/collectives/device_transport.h"
 #include "runtime/cuda/device.h"
 #include "runtime/monitor/flight_recorder.h"
 #include "runtime/monitor/timeline/timeline.h"
