@@ -14,7 +14,7 @@ absl::Status Thrown(const CallbackThread::Callback& callback, const char* what) 
   return absl::AbortedError(absl::StrCat("callback of tensor '", *callback.tensor, "' threw: ", what));
 }
 
-// What the callback, which is the trainer's code, threw; OK if it returned.
+// The exception of the callback, which is the trainer's code, as a status; OK if it returned.
 absl::Status Invoke(const CallbackThread::Callback& callback) {
   try {
     callback.function(callback.status);
@@ -82,7 +82,7 @@ void CallbackThread::Run() {
   while (TakeNext(&next)) {
     const absl::Status thrown = Invoke(next.front());
     if (!thrown.ok() && hooks_.thrown) hooks_.thrown(thrown);
-    next.clear();  // what the callback holds is part of it
+    next.clear();  // destroying the objects that a callback holds is part of it
     if (Finish() == Left::kNone && hooks_.idle) hooks_.idle();
   }
 }

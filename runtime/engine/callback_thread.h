@@ -14,7 +14,7 @@
 namespace ronda {
 
 // Runs the callbacks of completed handles, one after the other in the order of completion, on a thread of their own:
-// a callback may take its time, submit tensors and wait for them, and the coordinator thread goes on. The thread starts
+// a callback may take its time, submit tensors and wait for them, and the background thread goes on. The thread starts
 // with the first callback that is asked for.
 //
 // Thread-safe. Shared by a runtime, which stops it, and its handles, which may outlive the runtime.
@@ -50,8 +50,8 @@ class CallbackThread : public std::enable_shared_from_this<CallbackThread> {
 
   bool IsThisThread() const;
 
-  // Waits for what has been posted, and ends the thread. On the callback thread itself it does not wait. The hooks are
-  // not called after it has returned.
+  // Waits for the callbacks that have been posted, and ends the thread. On the callback thread itself it does not wait.
+  // The hooks are not called after it has returned.
   void Stop();
 
  private:

@@ -116,7 +116,7 @@ void CoordinatorRole::Tune(absl::Time now) {
 }
 
 void CoordinatorRole::Unlock(uint64_t rounds, absl::Time now) {
-  // What autotune ends has lasted: the steps go on as before, and the next schedule shall not begin later for it.
+  // A schedule that autotune ends has lasted: the steps go on as before, and the next one shall not begin later for it.
   if (wants_to_unlock()) rounds = std::numeric_limits<uint64_t>::max();
   if (recording_ != nullptr) Record(NegotiationEvent::Leave(rounds, now));
   negotiator_.LeaveSchedule(rounds);
@@ -139,13 +139,13 @@ AnswerWatch::AnswerWatch(const TensorQueue* queue, const FlightBoard* flights, W
 
 void AnswerWatch::set_limits(WaitLimits limits) {
   limits_ = limits;
-  next_check_ = absl::InfinitePast();  // what waits may be due earlier than it was
+  next_check_ = absl::InfinitePast();  // waiting tensors may be due earlier than they were
 }
 
 void AnswerWatch::Expect(const TensorEntry& entry) { next_check_ = std::min(next_check_, AnswerDue(entry)); }
 
 void AnswerWatch::ExpectEnd(absl::Time now) {
-  leaving_since_ = now;
+  shut_down_since_ = now;
   next_check_ = std::min(next_check_, now + AnswerDeadline(limits_));
 }
 
@@ -163,9 +163,9 @@ absl::Status AnswerWatch::Check(absl::Time now) {
   if (now < next_check_) return absl::OkStatus();
   const TensorEntry* first = queue_->Earliest([&](const TensorEntry& entry) { return AnswerDue(entry); });
   const absl::Time tensor_due = first == nullptr ? absl::InfiniteFuture() : AnswerDue(*first);
-  next_check_ = std::min(tensor_due, leaving_since_ + AnswerDeadline(limits_));
+  next_check_ = std::min(tensor_due, shut_down_since_ + AnswerDeadline(limits_));
   if (now < next_check_) return absl::OkStatus();
-  const absl::Time since = tensor_due <= now ? UnansweredSince(*first) : leaving_since_;
+  const absl::Time since = tensor_due <= now ? UnansweredSince(*first) : shut_down_since_;
   return absl::DeadlineExceededError(absl::StrCat(
       "rank 0, which coordinates the job, has not answered for ", absl::FormatDuration(now - since), " (waiting for ",
       tensor_due <= now ? absl::StrCat("tensor '", first->submission.request.name, "'") : "the end of the job",

@@ -24,14 +24,15 @@
 
 namespace ronda {
 
-// What rank 0 does on top of what every rank does: turns the ranks' reports into response lists, and watches for
-// tensors that some rank does not submit. Joins the negotiator, the stall inspector, autotune and the codec; does no
-// I/O but the log and, if asked to, a recording of the negotiation and a log of autotune.
+// The coordinator's part, which rank 0 does besides its own work as a rank: it turns the ranks' reports into response
+// lists, and watches for tensors that some rank does not submit. Joins the negotiator, the stall inspector, autotune
+// and the codec; does no I/O but the log and, if asked to, a recording of the negotiation and a log of autotune.
 //
-// Thread-compatible: used by the thread that has the turn (progress_engine.h).
+// Thread-compatible: used by the progress thread (progress_engine.h).
 class CoordinatorRole {
  public:
-  // `flights` tell what late ranks did last. `observer`, which is not owned, hears which rank is ready for what.
+  // `flights` tell what late ranks did last. `observer`, which is not owned, hears which rank is ready for which
+  // tensor.
   CoordinatorRole(const Tunables& tunables, int world_size, std::shared_ptr<FlightBoard> flights,
                   ReadinessObserver* observer);
 
@@ -51,7 +52,7 @@ class CoordinatorRole {
   // reports have time.
   bool locked() const { return negotiator_.locked(); }
 
-  // The encoded list of what has been decided since the last call; empty if nothing has. The first one is never empty:
+  // The encoded list of all decisions since the last call; empty if there are none. The first one is never empty:
   // it carries the job's settings.
   std::string TakeBroadcast(absl::Time now);
 
@@ -87,10 +88,10 @@ class CoordinatorRole {
 // The limits that a job's tunables set.
 WaitLimits LimitsOf(const Tunables& tunables);
 
-// Watches whether rank 0 answers what this rank has told it. As long as it answers anything it is there: what then
-// waits for too long it fails itself.
+// Watches whether the coordinator answers this rank's reports. As long as it answers any it is there; it then fails
+// tensors that wait for too long itself.
 //
-// Thread-compatible: used by the thread that has the turn (progress_engine.h).
+// Thread-compatible: used by the progress thread (progress_engine.h).
 class AnswerWatch {
  public:
   // Neither is owned.
@@ -102,14 +103,14 @@ class AnswerWatch {
   // The tensor has been reported.
   void Expect(const TensorEntry& entry);
 
-  // This rank has said that it leaves.
+  // This rank has reported its shutdown.
   void ExpectEnd(absl::Time now);
 
-  // What rank 0 has last said is carried out: while this rank was in collectives it did not listen, nor did rank 0
-  // speak.
+  // The coordinator's last list is carried out: while this rank was in collectives it received nothing, and the
+  // coordinator sent nothing.
   void Heard(absl::Time now);
 
-  // Errors: DEADLINE_EXCEEDED if rank 0 has not answered for too long, with what it did last.
+  // Errors: DEADLINE_EXCEEDED if the coordinator has not answered for too long, with its last activity.
   absl::Status Check(absl::Time now);
 
   // When to call Check again at the latest.
@@ -122,7 +123,7 @@ class AnswerWatch {
   const TensorQueue* const queue_;
   const FlightBoard* const flights_;
   WaitLimits limits_;
-  absl::Time leaving_since_ = absl::InfiniteFuture();
+  absl::Time shut_down_since_ = absl::InfiniteFuture();
   absl::Time last_activity_ = absl::InfinitePast();
   absl::Time next_check_ = absl::InfiniteFuture();  // nothing that waits is due before
 };

@@ -15,16 +15,16 @@
 
 namespace ronda {
 
-// A tensor to look at.
+// A tensor to examine.
 struct TensorView {
   const void* data = nullptr;
   size_t count = 0;  // elements
 };
 
-// Where the tensors of a bucket are: the host's memory, or a device's. Everything here happens there, in the order of
-// the calls and of those to the communicator; on a device it need not have happened when a call returns.
+// The memory that holds the tensors of a bucket: the host's, or a device's. All calls take effect there, in their order
+// and in that of the calls to the communicator; on a device they may take effect after they have returned.
 //
-// Thread-compatible: used by the thread that has the turn (progress_engine.h).
+// Thread-compatible: used by the progress thread (progress_engine.h).
 class DataPlane {
  public:
   virtual ~DataPlane() = default;
@@ -36,14 +36,14 @@ class DataPlane {
   // Errors: RESOURCE_EXHAUSTED naming the tensor; the other ranks go ahead, so the job cannot go on.
   virtual absl::StatusOr<ResultData> Allocate(const TensorRequest& request, size_t bytes) = 0;
 
-  // Memory full of zeros, for what is kept of the tensor.
+  // Memory full of zeros, for the residual of the tensor.
   // Errors: RESOURCE_EXHAUSTED.
   virtual absl::StatusOr<ResultData> AllocateZeros(absl::string_view tensor, size_t bytes) = 0;
 
   virtual absl::Status Copy(void* dst, const void* src, size_t bytes) = 0;
 
-  // Room for the flags of so many tensors. Called before the work whose results are looked at: taking memory of a
-  // device may mean to wait for what is under way there, and an error would come too late. Errors: RESOURCE_EXHAUSTED.
+  // Room for the flags of so many tensors. Called before the work whose results are examined: taking memory of a device
+  // may have to wait for work under way there, and an error would come too late. Errors: RESOURCE_EXHAUSTED.
   virtual absl::Status PrepareOverflow(size_t tensors) = 0;
 
   // One flag a tensor, there: 1 if it has an element that is infinite or NaN, else 0. Valid until the next

@@ -10,7 +10,7 @@
 namespace ronda {
 namespace {
 
-// Whether the operation changes who takes part in others, and moves no data.
+// Whether the operation changes which ranks take part in others, and moves no data.
 bool IsMembership(OpType op) {
   return op == OpType::kJoin || op == OpType::kAddProcessSet || op == OpType::kRemoveProcessSet;
 }
@@ -41,7 +41,7 @@ WaitLimits LimitsOfVote(const WaitLimits& limits) {
   return {.warning = std::min(limits.warning, limits.deadline), .deadline = AnswerDeadline(limits)};
 }
 
-// What a driver says names no tensor.
+// A GPU driver's error names no tensor.
 absl::Status WhileGiving(const CallInfo& info, const absl::Status& status) {
   if (status.code() != absl::StatusCode::kInternal) return status;
   return absl::InternalError(absl::StrCat(Name(info.op), " '", info.label, "': ", status.message()));
@@ -64,23 +64,23 @@ Executor::Executor(const Parts& parts, WaitLimits limits)
 
 absl::Status Executor::Execute(const AgreedBucket& bucket) {
   const OpType op = bucket.responses.front()->request.op;
-  // Joins and changes of process sets are everybody's, those that have joined included.
+  // Joins and changes of process sets concern all members, those that have joined included.
   const Group& group = IsMembership(op) ? *bucket.members : *bucket.participants;
   ForgetEntries();
   if (group.Contains(parts_.communicator->rank())) RONDA_RETURN_IF_ERROR(FindEntries(bucket));
   return CarryAndComplete(MakeRun(bucket, group));
 }
 
-absl::StatusOr<Executor::Voted> Executor::ExecuteIfAllStay(const AgreedBucket& bucket, const Vote& vote) {
+absl::StatusOr<Executor::Voted> Executor::ExecuteIfAllApprove(const AgreedBucket& bucket, const Vote& vote) {
   Ballot ballot = {.own = vote.own, .when_late = vote.when_late};
-  const bool stays = vote.own == Ballot::Vote::kApprove;
+  const bool approves = vote.own == Ballot::Vote::kApprove;
   ForgetEntries();
-  if (stays) {
+  if (approves) {
     entries_.assign(vote.entries.begin(), vote.entries.end());
     results_.resize(entries_.size());
   }
   BucketRun run = MakeRun(bucket, *bucket.participants);
-  if (!stays) run.position.reset();
+  if (!approves) run.position.reset();
   run.info.limits = LimitsOfVote(run.info.limits);
   run.info.ballot = &ballot;
   RONDA_RETURN_IF_ERROR(CarryAndComplete(run));
@@ -119,7 +119,7 @@ absl::Status Executor::CarryAndComplete(const BucketRun& run) {
 }
 
 absl::Status Executor::CarryOnDevice(const BucketRun& run) {
-  // A rank on its own knows how the vote ends. And who has no lane yet cannot vote there.
+  // A rank on its own knows how the vote ends, and a rank without a lane cannot vote there.
   const bool votes_there =
       parts_.devices->lane() != nullptr && parts_.communicator->size() > 1 && VotesWithData(run.request(0));
   if (run.info.ballot != nullptr && !votes_there) {

@@ -24,14 +24,14 @@
 
 namespace ronda {
 
-// Carries out buckets: looks up the tensors, has the collective run, completes the handles. What each operation calls
-// is in Reductions and Exchanges; joins and process sets, which move no data, are settled here.
+// Carries out buckets: looks up the tensors, has the collective run, completes the handles. The calls of each operation
+// are in Reductions and Exchanges; joins and process sets, which move no data, are settled here.
 //
 // Tensors in the memory of a device have a lane of their own (device/device_lane.h), which all ranks make when they
-// come to the first bucket of such: as every rank executes every bucket, that is the same place for all. Their handles
-// complete when the bucket has been given to the device, and with what is still to be waited for.
+// come to the first bucket of such: as every rank executes every bucket, that is the same point for all. Their handles
+// complete when the bucket has been given to the device, with a DeviceCompletion that tells of the rest.
 //
-// Thread-compatible: used by the thread that has the turn (progress_engine.h).
+// Thread-compatible: used by the progress thread (progress_engine.h).
 class Executor {
  public:
   // Not owned; all must outlive the executor.
@@ -56,18 +56,18 @@ class Executor {
   // for a result. The handles of the bucket are then still in the queue, and the job cannot go on.
   absl::Status Execute(const AgreedBucket& bucket);
 
-  // Executes a bucket of all ranks if they all vote to stay; otherwise nothing has happened, and the handles are still
+  // Executes a bucket of all ranks if they all approve; otherwise nothing has happened, and the handles are still
   // in the queue.
   // Errors: the communicator's; RESOURCE_EXHAUSTED as Execute.
   struct Vote {
     Ballot::Vote own = Ballot::Vote::kApprove;
-    // This rank's submissions, one a response. A rank that votes to leave need not have submitted the tensors.
+    // This rank's submissions, one a response. A rank that vetoes need not have submitted the tensors.
     absl::Span<const TensorEntry* const> entries;
     absl::FunctionRef<void()> when_late;  // called once if this rank waits for longer than the warning time
   };
   // A bucket whose votes the device has still to count. Its handles are in the queue.
   struct OpenBucket {
-    std::vector<const TensorEntry*> entries;  // this rank's; none if it has voted to leave
+    std::vector<const TensorEntry*> entries;  // this rank's; none if it has vetoed
     std::vector<OperationResult> results;
     std::shared_ptr<const OpenVote> vote;
     std::shared_ptr<DeviceCompletion> completion;
@@ -76,13 +76,13 @@ class Executor {
     Ballot::Result result = Ballot::Result::kCarriedOut;
     OpenBucket open;  // of kOpen
   };
-  absl::StatusOr<Voted> ExecuteIfAllStay(const AgreedBucket& bucket, const Vote& vote);
+  absl::StatusOr<Voted> ExecuteIfAllApprove(const AgreedBucket& bucket, const Vote& vote);
 
-  // All have voted to stay: the handles complete.
+  // All ranks have approved: the handles complete.
   void Complete(OpenBucket& open) { parts_.queue->CompleteAll(open.entries, absl::MakeSpan(open.results)); }
 
  private:
-  // What carries out the tensors of one place.
+  // The operations on tensors in one memory.
   struct Lane {
     Lane(DataPlane* plane, Communicator* host) : reductions(plane), exchanges(plane, host) {}
 
@@ -118,7 +118,7 @@ class Executor {
   std::vector<OperationResult> results_;
   LastPoints ready_;
   std::string label_;
-  OpenBucket open_;  // between FinishOnDevice and the return of ExecuteIfAllStay
+  OpenBucket open_;  // between FinishOnDevice and the return of ExecuteIfAllApprove
 };
 
 }  // namespace ronda

@@ -31,7 +31,7 @@ absl::Status Handle::Wait() const {
 
 absl::Status Handle::OrderBefore(void* stream) const {
   AwaitLaunch();
-  // What the program submits next may be what waits for this.
+  // The tensor that the program submits next may be the one that waits for this.
   NoteLearned();
   if (result_.completion == nullptr) return status_;
   return AboutTensor(*tensor_, result_.completion->OrderBefore(stream));
@@ -98,7 +98,7 @@ void Handle::TellWaiters() {
     MutexLock lock(&mu_);
     callbacks.swap(callbacks_);
   }
-  // Outside of the lock, which who wakes up takes.
+  // Outside of the lock, which the threads that wake up take.
   completed_.NotifyAll();
   if (callbacks.empty() || (result_.completion != nullptr && result_.completion->Then(&callbacks))) return;
   for (CallbackThread::Callback& callback : callbacks) callback.status = KnownStatus();

@@ -33,7 +33,7 @@ using ResultData = std::unique_ptr<std::byte[], ResultDeleter>;
 
 class DeviceCompletion;
 
-// What an operation leaves with its handle.
+// The results that an operation leaves with its handle.
 struct OperationResult {
   // allgather, gather (on the root), scatter, reducescatter, alltoall: the rows that this rank receives. Of a tensor in
   // the memory of a GPU it is there too, and used again as soon as it is freed: by then the device must be done with
@@ -58,16 +58,17 @@ struct OperationResult {
   }
 };
 
-// The future of one submission. Completed exactly once, by the thread that has the engine's turn, waited for by any
-// number of threads. An operation in the memory of a device is then merely under way there, and the rest is up to
-// OperationResult::completion.
+// The future of one submission. Completed exactly once, by the progress thread, and waited for by any number of
+// threads. An operation in the memory of a device is then merely under way there; OperationResult::completion tells of
+// the rest.
 //
 // Thread-safe. Memory ordering: status_ and result_ are written before state_ becomes kDone with release, and not after
-// that; who loads kDone with acquire may read them without the lock.
+// that; a thread that loads kDone with acquire may read them without the lock.
 //
-// No wake-up is lost, and none costs anything where nobody waits: who is about to sleep, or leaves a callback, changes
-// kPending to kAwaited under the lock. If completion comes first, that fails. If not, who completes finds kAwaited, and
-// takes the lock before it notifies: by then the sleeper sleeps, and the callback is in the list.
+// No wake-up is lost, and none costs anything where no thread waits: a thread that is about to sleep, or leaves a
+// callback, changes kPending to kAwaited under the lock. If completion comes first, that fails. If not, the completing
+// thread finds kAwaited, and takes the lock before it notifies: by then the sleeper sleeps, and the callback is in the
+// list.
 class Handle {
  public:
   // `callbacks` runs what OnCompletion gets. `progress`, which may be null, is the engine's that carries the operation
@@ -87,10 +88,10 @@ class Handle {
   }
 
   // Blocks until the operation has completed; its status. An error status names the tensor. The calling thread carries
-  // the operation out itself if no other is at it.
+  // the operation out itself if no other thread drives.
   absl::Status Wait() const;
 
-  // Makes what `stream` (a cudaStream_t) is given from now on wait for the operation. Blocks until the operation has
+  // Makes the work that `stream` (a cudaStream_t) is given from now on wait for the operation. Blocks until it has
   // been given to the device, as Wait does, but not for the device; of a tensor in the host's memory this is Wait.
   // Errors: the operation's, as far as they are known by then.
   absl::Status OrderBefore(void* stream) const;
@@ -99,13 +100,13 @@ class Handle {
   const OperationResult& result() const;
 
   // `callback` is called once, with the operation's status, after the operation has completed; soon, if it has already.
-  // It runs on the runtime's callback thread, after the callbacks of what has completed before. It may submit tensors
-  // and wait for other handles. If it throws, the job fails: "callback of tensor 'x' threw: ...". Once the runtime is
-  // gone it is called in the calling thread.
-  // Errors: RESOURCE_EXHAUSTED if the system has no thread to give; `callback` will not be called.
+  // It runs on the runtime's callback thread, after the callbacks of operations that have completed before. It may
+  // submit tensors and wait for other handles. If it throws, the job fails: "callback of tensor 'x' threw: ...". Once
+  // the runtime is gone it is called in the calling thread. Errors: RESOURCE_EXHAUSTED if the system has no thread to
+  // give; `callback` will not be called.
   absl::Status OnCompletion(std::function<void(const absl::Status&)> callback);
 
-  // Only the thread that has the turn (progress_engine.h): the operation has ended. Allocates nothing. The second call is
+  // Only the progress thread (progress_engine.h): the operation has ended. Allocates nothing. The second call is
   // a bug.
   void Complete(absl::Status status);
   void Complete(OperationResult result);
@@ -118,7 +119,7 @@ class Handle {
   void NoteLearned() const {
     if (progress_ == nullptr || learned_.load(std::memory_order_acquire)) return;
     progress_->NoteLearned();
-    // Whoever sees this sees the count, too.
+    // A thread that sees this sees the count, too.
     learned_.store(true, std::memory_order_release);
   }
 
@@ -127,7 +128,7 @@ class Handle {
   absl::Status KnownStatus() const;
   void AwaitLaunch() const;
   void SleepUntilLaunched() const;
-  // Somebody is to be told of the completion; false if it has come already.
+  // Some thread or callback awaits the completion; false if it has come already.
   bool AnnounceWaiterLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Tells all those.
   void TellWaiters();

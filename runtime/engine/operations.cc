@@ -48,7 +48,7 @@ absl::StatusOr<Extent> ExtentOf(const TensorRequest& request, absl::Span<const i
   return extent;
 }
 
-// What `submission` says about how its rows are split among `members`.
+// How `submission` has its rows split among `members`.
 std::vector<int64_t> SplitsOf(const Submission& submission, int members) {
   if (!submission.splits.empty()) return submission.splits;
   std::vector<int64_t> splits;
@@ -80,7 +80,7 @@ absl::StatusOr<float*> ErrorFeedback::Residual(TensorKeyView key, size_t count) 
   if (it == entries_.end()) it = entries_.try_emplace(TensorKey(key)).first;
   Entry& entry = it->second;
   if (entry.values == nullptr || entry.count != count) {
-    // First: what is gone may be what makes room.
+    // First: the freed memory may be the room that is needed.
     entry.values = ResultData();
     RONDA_ASSIGN_OR_RETURN(entry.values, allocate_(key.name, count * sizeof(float)));
     entry.count = count;

@@ -33,7 +33,7 @@ struct BucketRun {
   CallInfo info;
   std::optional<int> position;                     // among the participants; nullopt: this rank takes no part
   absl::Span<const TensorEntry* const> entries{};  // this rank's, by response; empty if it takes no part
-  absl::Span<OperationResult> results{};           // what to leave with the handles, by response; empty likewise
+  absl::Span<OperationResult> results{};           // for the handles, by response; empty likewise
 
   bool takes_part() const { return position.has_value(); }
   size_t size() const { return bucket.responses.size(); }
@@ -55,7 +55,7 @@ struct BucketRun {
   int PositionOf(RankId rank) const { return *bucket.participants->PositionOf(rank); }
 };
 
-// What one unit of the first dimension has: elements, and their bytes.
+// The elements of one unit of the first dimension, and their bytes.
 // REQUIRES: the shape has a first dimension.
 size_t RowElements(const TensorRequest& request);
 size_t RowBytes(const TensorRequest& request);
@@ -68,14 +68,14 @@ struct RowRange {
 };
 RowRange EvenSplit(int64_t rows, int members, int position);
 
-// Keeps, for each tensor that asks for it, what rounding this rank's contributions to the wire's format has lost so
-// far: the next contribution makes up for it. (What is lost when the reduced value is rounded is not made up for: it is
-// the same on all ranks, and none of them owns it.)
+// Keeps, for each tensor that asks for it, the residual: the sum of all that rounding this rank's contributions to the
+// wire's format has lost so far. The next contribution makes up for it. (Rounding of the reduced value is not made up
+// for: its error is the same on all ranks, and none of them owns it.)
 //
-// Thread-compatible: used by the thread that has the turn (progress_engine.h).
+// Thread-compatible: used by the progress thread (progress_engine.h).
 class ErrorFeedback {
  public:
-  // Makes memory full of zeros for what is kept of a tensor, where the tensor is.
+  // Makes memory full of zeros for the residual of a tensor, where the tensor is.
   using Allocate = std::function<absl::StatusOr<ResultData>(absl::string_view tensor, size_t bytes)>;
 
   explicit ErrorFeedback(Allocate allocate) : allocate_(std::move(allocate)) {}
@@ -101,12 +101,12 @@ class ErrorFeedback {
 // Whether rounding to `wire` changes values of `dtype`.
 bool IsLossy(WireFormat wire, DType dtype);
 
-// Carries out buckets of allreduce, reduce and reducescatter: one Reduce, or an Adasum, whatever the number of tensors.
+// Carries out buckets of allreduce, reduce and reducescatter: one Reduce, or an Adasum, for any number of tensors.
 //
-// Where overflow is to be detected, all participants learn of a non-finite element in anybody's part of the result:
+// Where overflow is to be detected, all participants learn of a non-finite element in any rank's part of the result:
 // an allreduce leaves the same bits everywhere, so each looks at its own; otherwise a second, tiny reduction tells.
 //
-// Thread-compatible: used by the thread that has the turn (progress_engine.h). The plane is not owned.
+// Thread-compatible: used by the progress thread (progress_engine.h). The plane is not owned.
 class Reductions {
  public:
   explicit Reductions(DataPlane* plane)
@@ -116,7 +116,7 @@ class Reductions {
   // Errors: the communicator's; RESOURCE_EXHAUSTED if there is no memory for a result.
   absl::Status Run(const BucketRun& run);
 
-  // The process set is no more: forget what was kept for its tensors.
+  // The process set is no more: forget the residuals of its tensors.
   void Drop(ProcessSetId process_set) { feedback_.Drop(process_set); }
 
  private:
@@ -141,14 +141,14 @@ class Reductions {
   std::vector<TensorView> parts_;  // by response: this rank's part of the result
 };
 
-// Carries out what moves tensors without computing: broadcast, allgather, gather, scatter, alltoall, send/recv and
-// barrier, one call to the communicator a tensor.
+// Carries out the operations that move tensors without computing: broadcast, allgather, gather, scatter, alltoall,
+// send/recv and barrier, one call to the communicator a tensor.
 //
-// How the rows of an alltoall or scatter are split only the senders know; the communicator wants to know it on every
-// rank of the job. So the splits travel first, over the whole job.
+// Only the senders know how the rows of an alltoall or scatter are split; the communicator needs it on every rank of
+// the job. So the splits travel first, over the whole job.
 //
-// Thread-compatible: used by the thread that has the turn (progress_engine.h). The plane and `host`,
-// the communicator that moves what is in the host's memory, are not owned.
+// Thread-compatible: used by the progress thread (progress_engine.h). The plane and `host`,
+// the communicator for the host's memory, are not owned.
 class Exchanges {
  public:
   Exchanges(DataPlane* plane, Communicator* host) : plane_(plane), host_(host) {}
@@ -164,8 +164,8 @@ class Exchanges {
   absl::Status Alltoall(const BucketRun& run, size_t i);
   absl::Status SendRecv(const BucketRun& run, size_t i);
 
-  // Sends rows as `splits` says ([sender * participants + receiver]) and leaves what arrives with the result, but for
-  // the first dimensions.
+  // Sends rows as `splits` says ([sender * participants + receiver]) and leaves the received rows with the result, but
+  // not the first dimensions.
   absl::Status MoveRows(const BucketRun& run, size_t i, const std::vector<int64_t>& splits);
   // How many rows each participant sends to each.
   absl::StatusOr<std::vector<int64_t>> ShareSplits(const BucketRun& run, size_t i);

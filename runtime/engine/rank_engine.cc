@@ -136,12 +136,12 @@ ProgressEngine::Steps::Progress RankEngine::Guard(absl::FunctionRef<absl::Status
   return Progress::kOver;
 }
 
-// Nothing of ours throws but the standard library, above all when memory runs out. What it leaves half done does not
-// matter: the job is over.
+// Only the standard library throws, above all when memory runs out. Work that it leaves half done does not matter: the
+// job is over.
 absl::StatusOr<ProgressEngine::Steps::Progress> RankEngine::StepOrCatch(
     absl::FunctionRef<absl::StatusOr<Progress>()> step) {
   try {
-    // Whichever thread this is: all ranks must get the same bits.
+    // On any thread: all ranks must get the same bits.
     const ScopedFloatEnvironment default_environment;
     return step();
   } catch (const std::bad_alloc&) {
@@ -178,7 +178,7 @@ absl::Status RankEngine::Fail(const absl::Status& cause) {
   control_->Fail(cause);
   absl::Status failure = control_->failure();
   Log(LogLevel::kError, topology_.rank, failure.message());
-  // In this order: to end what is under way on a device may take long, and no thread shall wait for that.
+  // In this order: to end the work under way on a device may take long, and no thread shall wait for that.
   queue_.Close(failure);
   devices_.Close(failure);
   return failure;
@@ -194,8 +194,8 @@ void RankEngine::AbandonState() {
 
 absl::StatusOr<ProgressEngine::Steps::Progress> RankEngine::Step() {
   if (role_ && !std::exchange(started_, true)) RONDA_RETURN_IF_ERROR(role_->Start());
-  // The coordinator sends a list only after it has unlocked the schedule. So does this rank, before it does what the
-  // list says.
+  // The coordinator sends a list only after it has unlocked the schedule. This rank unlocks too before it carries the
+  // list out.
   if (!lists_.empty()) schedule_.RequestUnlock();
   // First: the coordinator must be done with its lists before it listens again.
   if (orders_ || (!lists_.empty() && !schedule_.locked())) return CarryOutNext();
@@ -236,10 +236,10 @@ void RankEngine::TakeFresh(absl::Time now) {
 }
 
 void RankEngine::ShutDownIfDone(absl::Time now) {
-  // What is in flight may be part of a bucket that will never have the rest.
+  // Tensors in flight may be part of a bucket that will never have the rest.
   schedule_.RequestUnlock();
   if (shutdown_ != Shutdown::kNo || !queue_.empty()) return;
-  // In this order: what the device comes to has callbacks.
+  // In this order: operations that a device completes have callbacks.
   if (!devices_.idle() || !callbacks_->idle()) return;
   reporter_->ShutDown();
   shutdown_ = Shutdown::kReported;
@@ -250,9 +250,8 @@ void RankEngine::Report(TensorEntry& entry) {
   if (schedule_.SubmitAgain(entry)) return;
   const TensorRequest& request = entry.submission.request;
   if (reporter_->process_sets().Find(request.process_set) == nullptr) {
-    queue_.Complete(
-        &entry, absl::FailedPreconditionError(
-                    absl::StrCat("tensor '", request.name, "': process set ", request.process_set, " was removed")));
+    queue_.Complete(&entry, absl::FailedPreconditionError(absl::StrCat("tensor '", request.name, "': process set ",
+                                                                       request.process_set, " was removed")));
     return;
   }
   reporter_->NoteCompletions(entry.learned_of);
@@ -266,9 +265,10 @@ void RankEngine::ReportAnew() {
   for (TensorEntry* entry : queue_.Taken()) Report(*entry);
 }
 
-// Together with what has come meanwhile, so that one age holds for all: deadlines count from the submission.
+// Together with submissions that have come meanwhile, so that one age holds for all: deadlines count from the
+// submission.
 void RankEngine::ReportWhatWaited(absl::Time now) {
-  static_cast<void>(queue_.TakeFresh(now));  // it is among what has been taken, then
+  static_cast<void>(queue_.TakeFresh(now));  // so that Taken() has them
   absl::Time newest = absl::InfinitePast();
   for (const TensorEntry* entry : queue_.Taken()) newest = std::max(newest, entry->since);
   if (newest < now && newest != absl::InfinitePast()) reporter_->SetAge(now - newest);

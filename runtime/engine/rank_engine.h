@@ -33,8 +33,8 @@
 
 namespace ronda {
 
-// A rank's part in a job: the queue that its trainer threads fill, and the steps that empty it. A step moves submissions
-// to the negotiation, or carries out what the coordinator's last response list says, or the next bucket of the locked
+// A rank's part in a job: the queue that its trainer threads fill, and the steps that empty it. A step moves
+// submissions to the negotiation, or carries out the coordinator's last response list, or the next bucket of the locked
 // schedule; while a schedule is locked nothing is sent.
 //
 // Every error, and every exception, in a step is the job's failure: it is recorded for all ranks, every handle in
@@ -67,7 +67,7 @@ class RankEngine : private ProgressEngine::Steps {
   // Rings the bell: the background thread comes and looks.
   void Wake() override { transport_.control->Wake(); }
 
-  // The process sets, as far as this rank has carried out what was agreed on.
+  // The process sets, as far as this rank has carried out the agreed changes.
   const ProcessSets& process_sets() const { return process_sets_; }
   RankDevice& device() { return device_; }
   Timeline& timeline() { return timeline_; }  // off at first

@@ -34,7 +34,7 @@ class FirstFailure {
   RunThreadsOutcome outcome_ ABSL_GUARDED_BY(mu_);
 };
 
-// What the body returned; or what it threw, as a status and in `exception`.
+// The status that the body returned; or its exception, as a status and in `exception`.
 absl::Status CallBody(const Body& body, Runtime& runtime, std::exception_ptr* exception) {
   try {
     return body(runtime);

@@ -35,8 +35,7 @@ Runtime::Runtime(Options options, Topology topology, Transport transport)
     : topology_(std::move(topology)),
       options_(std::move(options)),
       engine_(std::make_unique<RankEngine>(
-          RankEngine::Options{
-              .tunables = options_.tunables, .clock = options_.clock, .identity = Identity(topology_)},
+          RankEngine::Options{.tunables = options_.tunables, .clock = options_.clock, .identity = Identity(topology_)},
           topology_, std::move(transport))) {}
 
 std::unique_ptr<Runtime> Runtime::Create(Options options, Topology topology, Transport transport) {

@@ -87,8 +87,8 @@ class Runtime {
   // Errors: as SubmitAll.
   absl::Status RunAll(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles);
 
-  // Has this rank's GPU set memory of its own to zero, after what `stream` (a cudaStream_t) has been given so far; does
-  // not wait for that.
+  // Has this rank's GPU set memory of its own to zero, after the work that `stream` (a cudaStream_t) has been given so
+  // far; does not wait for that.
   // Errors: INVALID_ARGUMENT (memory of the host or of another GPU), FAILED_PRECONDITION (no GPU), INTERNAL.
   absl::Status FillZeroOnDevice(void* memory, size_t bytes, void* stream);
 
@@ -100,13 +100,12 @@ class Runtime {
   // Ends the file. So does the end of the job. Nothing happens if there is none.
   void StopTimeline();
 
-  // What this rank has done so far.
+  // The counts of this rank so far.
   Statistics statistics() const;
 
-  // Completes what is in flight on this rank, waits for its callbacks, tells the others, and waits until all of them
-  // have shut down too. Idempotent.
-  // Errors: the job's failure, if it failed; DEADLINE_EXCEEDED naming the ranks that did not shut down;
-  // FAILED_PRECONDITION if called from a callback, which it would have to wait for.
+  // Completes all operations in flight on this rank, waits for its callbacks, tells the others, and waits until all of
+  // them have shut down too. Idempotent. Errors: the job's failure, if it failed; DEADLINE_EXCEEDED naming the ranks
+  // that did not shut down; FAILED_PRECONDITION if called from a callback, which it would have to wait for.
   absl::Status Shutdown();
 
   // Whether the calling thread runs a callback, where Shutdown would refuse.

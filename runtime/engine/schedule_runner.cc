@@ -38,8 +38,8 @@ void ScheduleRunner::Submit(TensorEntry& entry, std::optional<CacheId> id) {
 }
 
 void ScheduleRunner::CheckPatience(absl::Time now) {
-  schedule_.CheckPatience(
-      {.has_submissions = !parts_.queue->empty(), .is_awaited = parts_.progress->waiting() > 0}, now);
+  schedule_.CheckPatience({.has_submissions = !parts_.queue->empty(), .is_awaited = parts_.progress->waiting() > 0},
+                          now);
 }
 
 absl::StatusOr<ScheduleRunner::Outcome> ScheduleRunner::RunNext(absl::Time now) {
@@ -82,7 +82,7 @@ absl::StatusOr<Executor::Voted> ScheduleRunner::Execute(const AgreedBucket& buck
     vote.own = Ballot::Vote::kApprove;
     vote.entries = absl::MakeConstSpan(entries_[schedule_.next_bucket()]).first(bucket.responses.size());
   }
-  return parts_.executor->ExecuteIfAllStay(bucket, vote);
+  return parts_.executor->ExecuteIfAllApprove(bucket, vote);
 }
 
 void ScheduleRunner::NoteCarriedOut(uint64_t rounds_before, absl::Time now) {

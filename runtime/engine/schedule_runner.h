@@ -19,9 +19,9 @@
 
 namespace ronda {
 
-// Does what a rank's locked schedule asks for: has the executor carry out the bucket that is next, with this rank's
-// vote, tells the other ranks when this one calls the schedule off, and keeps the tensors of each bucket at hand.
-// Which bucket is next, and when to unlock, is LockedSchedule's to say.
+// Carries out a rank's locked schedule: has the executor carry out the bucket that is next, with this rank's vote,
+// tells the other ranks when this one calls the schedule off, and keeps the tensors of each bucket at hand.
+// LockedSchedule says which bucket is next, and when to unlock.
 //
 // Votes on tensors in the memory of devices are open for a while, in which this rank goes on. It never sleeps for them:
 // the watch of the device rings the bell.
@@ -48,9 +48,7 @@ class ScheduleRunner {
   void RequestUnlock() { schedule_.RequestUnlock(); }
 
   // Whether RunNext has something to do.
-  bool ready() const {
-    return locked() && (IsOpenOver() || schedule_.HasToUnlock() || schedule_.Next() != nullptr);
-  }
+  bool ready() const { return locked() && (IsOpenOver() || schedule_.HasToUnlock() || schedule_.Next() != nullptr); }
 
   // Takes note of Inbox::called_off. Whether the locked schedule is to be unlocked for it.
   bool NoteCallOff(uint64_t schedule);

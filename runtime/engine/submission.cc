@@ -122,8 +122,8 @@ class Check {
                    request_.receiver, ": submit it on those two only");
   }
 
-  // Also a shape with a zero among its dimensions must not overflow in the others: whoever multiplies them may meet
-  // the zero last.
+  // Also a shape with a zero among its dimensions must not overflow in the others: a product may meet the zero
+  // last.
   absl::Status Extent() {
     if (NeedsFirstDimension(request_.op) && request_.shape.empty()) {
       return Invalid("a scalar has no first dimension to divide or join along: give it the shape [1]");

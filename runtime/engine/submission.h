@@ -17,10 +17,10 @@
 
 namespace ronda {
 
-// What a client asks for: one collective operation on one named tensor.
+// A client's request: one collective operation on one named tensor.
 struct Submission {
   TensorRequest request;        // the name is not empty, and unique in its process set among the tensors in flight
-  const void* input = nullptr;  // not for broadcast, which uses `output` alone, nor for who only receives
+  const void* input = nullptr;  // not for broadcast, which uses `output` alone, nor for a rank that only receives
   // allreduce (may equal input), reduce (on the root), broadcast, receive. Of other operations the result belongs to
   // the handle.
   void* output = nullptr;
@@ -33,11 +33,11 @@ struct Submission {
   // ends using `output`; nullptr is the default stream. The operation comes after that work on the device.
   void* stream = nullptr;
 
-  // Whether what rounding to the wire's format loses is added to the next contribution of the same name.
+  // Whether the error of rounding to the wire's format is added to the next contribution of the same name.
   enum class ErrorFeedback : uint8_t { kOff, kOn } error_feedback = ErrorFeedback::kOff;
 };
 
-// The process sets as far as this rank has carried out what was agreed on: what trainer threads see.
+// The process sets that trainer threads see: as far as this rank has carried out the agreed changes.
 //
 // Thread-safe.
 class ProcessSets {
@@ -53,7 +53,7 @@ class ProcessSets {
   // Of the sets that there are, ascending.
   std::vector<ProcessSetId> Ids() const;
 
-  // Takes note of a response that adds or removes a set. Only the thread that has the turn (progress_engine.h).
+  // Takes note of a response that adds or removes a set. Only the progress thread (progress_engine.h).
   absl::Status Apply(const Response& response);
 
  private:
@@ -73,7 +73,7 @@ struct Submitter {
 };
 
 // Whether `submission` makes sense by itself; whether it agrees with the other ranks' is the negotiation's business.
-// Errors: INVALID_ARGUMENT that names the tensor, what is wrong and what to do.
+// Errors: INVALID_ARGUMENT that names the tensor, the mistake and the remedy.
 absl::Status CheckSubmission(const Submission& submission, const Submitter& submitter);
 
 // CheckSubmission of each; and groups of tensors must be complete, for they run as a whole.

@@ -60,7 +60,8 @@ void TensorLog::Started(const Collective& collective) {
   }
 }
 
-// What is vetoed has not happened; what is launched ends when the device has come to it, which its watch notes.
+// A vetoed bucket has not happened. A launched one ends when the device has come to it, which the watch of the device
+// notes.
 void TensorLog::Ended(const Collective& collective, BucketOutcome outcome) {
   const FlightTime now = FlightNow();
   if (outcome == BucketOutcome::kDone || outcome == BucketOutcome::kFailed) {

@@ -12,7 +12,7 @@
 
 namespace ronda {
 
-// Takes note of what happens to a rank's tensors: in its flight recorder, always, and in its timeline, in more detail,
+// Takes note of the events of a rank's tensors: in its flight recorder, always, and in its timeline, in more detail,
 // while there is one.
 //
 // Thread-safe. Owns neither of the two.
@@ -25,7 +25,7 @@ class TensorLog : public ReadinessObserver {
   FlightTime SubmissionTime() const { return IsDrawn() ? FlightNow() : CoarseFlightNow(); }
   void Submitted(const TensorRequest& request, FlightTime time);
   void Reported(const TensorRequest& request);
-  // The tensors of `bucket` wait for their turn.
+  // The tensors of `bucket` are agreed on, and wait for the buckets before.
   void Agreed(const AgreedBucket& bucket);
   // One that is not carried out.
   void Failed(const TensorRequest& request);
@@ -43,7 +43,7 @@ class TensorLog : public ReadinessObserver {
 
   // This rank has waited in a collective of the locked schedule for longer than the warning time.
   void Waited(const AgreedBucket& bucket);
-  // The engine begins to carry out what was ordered, or a round of the locked schedule has been.
+  // The engine begins to carry out a response list, or a round of the locked schedule has been carried out.
   void Cycled();
 
   bool IsInterested() const override { return IsDrawn(); }

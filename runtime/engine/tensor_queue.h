@@ -53,7 +53,7 @@ struct TensorEntry {
 
 // The tensors in flight on this rank, by process set and name: trainer threads add them, the engine takes them out.
 //
-// What a tensor needs here is kept, idle, for the next submission of the same name: a training step that is like those
+// The memory of a tensor is kept, idle, for the next submission of the same name: a training step that is like those
 // before allocates nothing. Names that have not been in flight for the longest time are forgotten when there are too
 // many (kMaxIdle, or as many as have been in flight at once).
 //
@@ -66,7 +66,10 @@ class TensorQueue {
   // `callbacks` and `progress`, which may be null, are for the handles. `log`, which is not owned, takes note of
   // submissions.
   TensorQueue(std::shared_ptr<CallbackThread> callbacks, std::shared_ptr<ProgressEngine> progress, TensorLog* log)
-      : callbacks_(std::move(callbacks)), progress_(std::move(progress)), log_(log), handle_memory_(BlockPool::Create()) {}
+      : callbacks_(std::move(callbacks)),
+        progress_(std::move(progress)),
+        log_(log),
+        handle_memory_(BlockPool::Create()) {}
 
   using Ready = std::shared_ptr<const ReadyPoint>;
 
@@ -146,7 +149,8 @@ class TensorQueue {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The slot of this name; a new one, idle, if there is none.
   Slot& SlotLocked(TensorKeyView key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // `slot` is about to leave the idle ones. Who repeats its steps submits next what was completed next.
+  // `slot` is about to leave the idle ones. A program that repeats its steps submits next the tensor that was completed
+  // next.
   void ExpectAfterLocked(const Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ForgetOldestLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   static Slot& SlotOf(const TensorEntry* entry) { return *static_cast<const Slot*>(entry)->place; }
@@ -162,18 +166,19 @@ class TensorQueue {
   const std::shared_ptr<ProgressEngine> progress_;
   TensorLog* const log_;
   const BlockPool::Owner handle_memory_;
-  std::vector<TensorEntry*> taken_;         // by the last TakeFresh
+  std::vector<TensorEntry*> taken_;               // by the last TakeFresh
   std::vector<std::shared_ptr<Handle>> retired_;  // empty but in CompleteAll
 
   mutable Mutex mu_;
   SlotList in_flight_ ABSL_GUARDED_BY(mu_);                       // in the order in which they were added
   SlotList idle_ ABSL_GUARDED_BY(mu_);                            // in the order in which they were completed
-  SlotList::iterator likely_ ABSL_GUARDED_BY(mu_) = idle_.end();  // idle, and perhaps what is submitted next
+  SlotList::iterator likely_ ABSL_GUARDED_BY(mu_) = idle_.end();  // idle, and perhaps submitted next
   Table slots_ ABSL_GUARDED_BY(mu_);                              // of both lists
   size_t most_in_flight_ ABSL_GUARDED_BY(mu_) = 0;
   std::vector<Slot*> fresh_ ABSL_GUARDED_BY(mu_);
-  // How many there are, for who only wants to know that there are none. Written under mu_: that orders them with what
-  // any reader can know of. Who adds an entry while nobody is looking has somebody look afterwards (progress_engine.h).
+  // How many there are, for readers that only need to know that there are none. Written under mu_: that orders them
+  // with all that a reader can know of. A thread that adds an entry while no thread drives has one drive afterwards
+  // (progress_engine.h).
   std::atomic<size_t> in_flight_count_{0};
   std::atomic<size_t> fresh_count_{0};
   absl::Status refusal_ ABSL_GUARDED_BY(mu_);

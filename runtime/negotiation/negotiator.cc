@@ -511,7 +511,7 @@ bool Negotiator::OnlyStepWaits(const std::vector<StepTensor>& step) const {
 void Negotiator::LeaveSchedule(uint64_t rounds) {
   RONDA_CHECK(locked_);
   locked_ = false;
-  detector_.Left(rounds);
+  detector_.Unlocked(rounds);
 }
 
 void Negotiator::SetBucketSizes(const BucketSizes& sizes) { sizes_ = sizes; }

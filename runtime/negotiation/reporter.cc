@@ -12,7 +12,7 @@
 namespace ronda {
 namespace {
 
-// Whether those who are needed take part.
+// Whether the ranks that are needed take part.
 bool HasItsRanks(const AgreedBucket& bucket, const TensorRequest& request) {
   const Group& participants = *bucket.participants;
   if (participants.size() == 0) return false;
@@ -63,8 +63,8 @@ void Reporter::ForgetReported() {
 }
 
 RankReport Reporter::TakeReport() {
-  // In the order in which they were first agreed on: then they are few runs, in whatever order this rank has them
-  // ready.
+  // In the order in which they were first agreed on: then they are few runs, in any order in which this rank has
+  // them ready.
   std::sort(report_.cached.begin(), report_.cached.end());
   report_.schedule = schedule_;
   if (learned_of_ && learned_of_ == reported_) report_.waited = RankReport::Waited::kNo;
@@ -187,7 +187,7 @@ absl::Status Reporter::FindParticipants(AgreedBucket* bucket) const {
   return absl::OkStatus();
 }
 
-// What the executor relies on.
+// Checks the properties that the executor relies on.
 absl::Status Reporter::CheckBelongs(const AgreedBucket& bucket, const Response& response) const {
   const TensorRequest& request = response.request;
   const Group& members = *bucket.members;

@@ -20,7 +20,7 @@ namespace ronda {
 // and response lists into work.
 //
 // While a schedule is locked (runtime/schedule/locked_schedule.h) the caller submits nothing here and takes no report.
-// What has been submitted here is forgotten when a schedule begins. When it is unlocked the caller submits all that is
+// Submissions made here are forgotten when a schedule begins. When it is unlocked the caller submits all that is
 // in flight here once more, in the order in which it was submitted.
 //
 // A pure state machine; the Negotiator is its counterpart on the coordinator rank. Thread-compatible.
@@ -43,7 +43,7 @@ class Reporter {
   std::optional<CacheId> Find(const TensorRequest& request) const;
 
   // Of how many completions the program had learned when it made the next submission. As long as it has learned of no
-  // other one, what it submits does not wait for what it has submitted. Without these calls it may always have waited.
+  // other one, its next submissions do not wait for the earlier ones. Without these calls they may always have waited.
   void NoteCompletions(uint64_t learned_of) { learned_of_ = learned_of; }
 
   // The tensors that are submitted once more after a schedule was unlocked were submitted for the first time at least
@@ -59,11 +59,11 @@ class Reporter {
            !report_.requests.empty() || report_.membership == RankReport::Membership::kLeaving;
   }
 
-  // What to send to the coordinator rank now.
+  // The report to send to the coordinator now.
   // REQUIRES: no schedule is locked.
   RankReport TakeReport();
 
-  // What a response list means for this rank, in the order in which it must be done. Every rank does every bucket,
+  // The work that a response list gives this rank, in the order of its parts. Every rank does every bucket,
   // also those of process sets that it is not in.
   struct Work {
     std::optional<JobSettings> settings;  // in the first work, and whenever they change
@@ -100,7 +100,7 @@ class Reporter {
   bool shutting_down_ = false;                // ShutDown has been called
   RankReport report_;                         // the next one
   std::optional<uint64_t> learned_of_;        // with the last submission
-  std::optional<uint64_t> reported_;          // what that was in the last report, if it counts
+  std::optional<uint64_t> reported_;          // learned_of_ in the last report, if it counts
   TensorKeyMap<CacheId> by_id_;               // submitted by id and not answered yet
   absl::flat_hash_set<ProcessSetId> joined_;  // process sets this rank has joined, until all have
 };

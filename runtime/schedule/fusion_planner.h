@@ -33,7 +33,7 @@ struct Agreed {
 // Groups tensors into buckets, each carried out as one collective.
 //
 // Only allreduces fuse, and reducescatters among themselves: those of one process set with equal dtype, memory, reduce
-// op, wire format, scales, overflow detection and wait limits (a late rank costs nobody's patience but the call's own)
+// op, wire format, scales, overflow detection and wait limits (a late rank shall try the patience of its own call only)
 // and the same joined ranks. Adasum weighs each tensor for itself but travels with its kind. Groups keep nothing apart.
 // A bucket holds at most `threshold` bytes, or a single tensor of any size. Tensors join the open bucket of their kind
 // even when others stand between them; buckets run in the order of their first tensors.

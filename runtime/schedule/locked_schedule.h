@@ -17,8 +17,8 @@ namespace ronda {
 // How far a rank may go in a locked schedule while votes are open: those on tensors in the memory of devices are
 // counted there, and are known when the device has come to the bucket.
 //
-// What keeps the ranks together is that each knows the outcome of bucket n before it enters bucket n + `size`, counted
-// from the beginning of the schedule. So after a veto of n all ranks have entered all buckets up to n + size - 1, and
+// The ranks stay together because each knows the outcome of bucket n before it enters bucket n + `size`, counted from
+// the beginning of the schedule. So after a veto of n all ranks have entered all buckets up to n + size - 1, and
 // unlock there. Those after n are vetoed as well, by the rank that has vetoed n and wants to unlock ever since. If one
 // of them is a bucket whose vote is known at once, all unlock there, which is the same position for all, too. Before it
 // unlocks a rank awaits the votes that are still open.
@@ -84,7 +84,7 @@ struct ResolvedSchedule {
 //               Begin                   RequestUnlock, a lost vote              Unlock
 //   kUnlocked ---------->  kFollowing  ---------------------------> kUnlocking ---------> kUnlocked
 //
-// kUnlocked: no schedule is locked. What is submitted is negotiated, and the coordinator's detector (schedule_planner.h)
+// kUnlocked: no schedule is locked. Submissions are negotiated, and the coordinator's detector (schedule_planner.h)
 // watches for steps that repeat themselves.
 //
 // kFollowing: nothing is negotiated and no control message is sent. A rank enters the next bucket when it has submitted
@@ -103,8 +103,8 @@ struct ResolvedSchedule {
 //
 // The last cause is patience: tensors have been submitted here for long without the next bucket being ready. That is
 // for programs that have changed their ways: if one now waits for each tensor before it submits the next, a bucket with
-// both never becomes ready, on any rank; so the negotiation runs each as it comes. And it is for threads that have taken
-// to different paces: in a schedule the fast one would wait for the slow one in every round.
+// both never becomes ready, on any rank; so the negotiation runs each as it comes. And it is for threads that have
+// taken to different paces: in a schedule the fast one would wait for the slow one in every round.
 //
 // Votes on buckets in the memory of a device are open for a while, in which this rank goes on (VoteWindow).
 //
@@ -117,7 +117,7 @@ class LockedSchedule {
   // Longer than the parts of a backward pass between two tensors of a bucket usually take. Unlocking too early costs a
   // few negotiated steps.
   static constexpr absl::Duration kPatience = absl::Seconds(1);
-  // If a thread sleeps until something is complete, it may well be the one that is to submit what is missing.
+  // If a thread sleeps until something is complete, it may well be the one that is to submit the missing tensor.
   static constexpr absl::Duration kPatienceOfWaiters = absl::Milliseconds(20);
 
   enum class State : uint8_t { kUnlocked, kFollowing, kUnlocking };
@@ -173,7 +173,7 @@ class LockedSchedule {
 
   // --- Buckets. REQUIRES: locked().
 
-  // The bucket to enter now: with a vote to stay, or with a veto while unlocking(). nullptr while this rank lacks
+  // The bucket to enter now: approving, or with a veto while unlocking(). nullptr while this rank lacks
   // tensors of it, or has to wait for open votes.
   const AgreedBucket* Next() const;
 
@@ -233,7 +233,7 @@ class LockedSchedule {
   uint64_t called_off_ = 0;  // the highest schedule that has been, as far as this rank knows
 
   VoteWindow window_{kOpenVotes};
-  std::deque<Entered> open_;    // in the order in which they were entered
+  std::deque<Entered> open_;   // in the order in which they were entered
   Cause cause_ = Cause::kOwn;  // of the first vote that was lost
 
   // When the schedule began, and how long threads have waited in it for buckets that lacked a tensor.

@@ -11,9 +11,9 @@ namespace ronda {
 namespace {
 
 constexpr int kMostSteps = 1024;
-constexpr size_t kBatchesKept = 8;  // of four steps; more would hardly say more about what is ready together
+constexpr size_t kBatchesKept = 8;  // of four steps; more would hardly tell more
 
-// What is never divided: a tensor, or all tensors of a group.
+// An item is never divided: a tensor, or all tensors of a group.
 struct Item {
   std::vector<const StepTensor*> tensors;
   absl::Duration ready;  // of the last of them
@@ -174,7 +174,7 @@ std::vector<ScheduleDetector::Tensor> ScheduleDetector::step() const {
   return tensors;
 }
 
-void ScheduleDetector::Left(uint64_t rounds) {
+void ScheduleDetector::Unlocked(uint64_t rounds) {
   needed_ = rounds < static_cast<uint64_t>(needed_) ? std::max(base_, std::min(2 * needed_, kMostSteps)) : base_;
   Restart();
 }

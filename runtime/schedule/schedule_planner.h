@@ -14,8 +14,8 @@
 
 namespace ronda {
 
-// Watches what the coordinator rank releases, and says when a job repeats itself: when the same set of tensors has been
-// released `identical_steps` times in a row and nothing else has happened.
+// Watches the tensors that the coordinator releases, and says when a job repeats itself: when the same set of tensors
+// has been released `identical_steps` times in a row and nothing else has happened.
 //
 // A step ends with a list, as soon as it has all tensors of the one before; or, if a tensor comes again before that, in
 // front of the list that it comes in: then the run begins anew. Where a step begins does not matter: buckets of a
@@ -27,16 +27,16 @@ class ScheduleDetector {
   // `identical_steps`: at least this many; 0: no step is ever found.
   explicit ScheduleDetector(int identical_steps) : base_(identical_steps), needed_(identical_steps) {}
 
-  // What is released from now on may have waited for what has been released before, if that is in an earlier list.
+  // Tensors that are released from now on may have waited for those released before, if these are in an earlier list.
   void Wait() { ++waits_; }
 
   // The tensor of this id runs with the next list, on all ranks of the job.
   void Release(CacheId id, absl::Time now);
 
-  // The next list has something that a schedule cannot have. What is released with it counts for nothing.
+  // The next list has something that a schedule cannot have. Its releases do not count.
   void Break();
 
-  // What has been released since the last call is in one list.
+  // All releases since the last call are in one list.
   void EndList();
 
   // The last list has ended a step, and enough of them were identical.
@@ -52,9 +52,9 @@ class ScheduleDetector {
   // REQUIRES: complete().
   std::vector<Tensor> step() const;
 
-  // The schedule has been left, after all of its buckets were carried out `rounds` times. One that did not last takes
-  // twice as many identical steps the next time, and so on, up to 1,024.
-  void Left(uint64_t rounds);
+  // The schedule has been unlocked, after all of its buckets were carried out `rounds` times. One that did not last
+  // takes twice as many identical steps the next time, and so on, up to 1,024.
+  void Unlocked(uint64_t rounds);
 
  private:
   struct Released {
@@ -85,7 +85,7 @@ class ScheduleDetector {
   int identical_ = 0;                        // steps that last_ has seen
 };
 
-// A tensor of a step that repeats itself, and what was seen of it.
+// A tensor of a step that repeats itself, as the detector has seen it.
 struct StepTensor {
   CacheId id = 0;
   absl::Duration ready;  // mean time from the beginning of the step until all ranks had submitted it
@@ -95,16 +95,17 @@ struct StepTensor {
   std::shared_ptr<const Response> response;
 };
 
-// Puts the tensors of a step into the buckets of a schedule (schedule_lock.h).
+// Puts the tensors of a step into the buckets of a schedule (locked_schedule.h).
 //
-// Buckets follow the order in which tensors become ready, and hold what fuses (tensor_kind.h). A bucket ends at
+// Buckets follow the order in which tensors become ready, and hold tensors that fuse. A bucket ends at
 // `threshold` bytes; or, once it has `min_bucket_bytes`, before a tensor that comes more than `hold` after the one
-// before it, so that what is left at the end of a step is small.
+// before it, so that little is left at the end of a step.
 //
 // Tensors share a bucket only if all that stand between the first and the last of it have been seen together. Otherwise
-// one might wait for another: a bucket with both would never be ready. The order of what has not been seen together is
-// safe because what waits for another tensor becomes ready after it in every step, so also on average. Among what has
-// been, buckets run as they become ready: a bucket of a rare kind that takes the whole step to fill holds up no other.
+// one might wait for another: a bucket with both would never be ready. The order of tensors that have not been seen
+// together is safe because a tensor that waits for another becomes ready after it in every step, so also on average.
+// Among those that have, buckets run as they become ready: a bucket of a rare kind that takes the whole step to fill
+// holds up no other.
 //
 // A group of tensors runs as a whole or not at all: it is never divided.
 //
@@ -113,7 +114,7 @@ class SchedulePlanner {
  public:
   struct Options {
     size_t threshold = size_t{64} << 20;        // bytes of input in a bucket; 0: every tensor for itself
-    size_t min_bucket_bytes = size_t{1} << 20;  // what is worth waiting for
+    size_t min_bucket_bytes = size_t{1} << 20;  // worth waiting for
     absl::Duration hold = absl::Microseconds(100);
   };
 

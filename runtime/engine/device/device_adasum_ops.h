@@ -16,14 +16,14 @@ namespace ronda {
 //
 // Memory grows to the largest need and is kept: steps whose tensors are as large as those before allocate nothing.
 //
-// Thread-compatible. The stream must outlive it, and has ended what it was given before this is destroyed.
+// Thread-compatible. The stream must outlive it, and has ended its work before this is destroyed.
 class DeviceAdasumOps : public AdasumOps {
  public:
   struct Options {
     std::shared_ptr<Device> device;
     StreamHandle stream = nullptr;
     std::shared_ptr<DeviceBlocks> blocks;  // of the device's memory
-    StreamMarks* marks = nullptr;          // of the stream; not owned; nullptr: nobody wants to know
+    StreamMarks* marks = nullptr;          // of the stream; not owned; nullptr: none are made
   };
 
   explicit DeviceAdasumOps(Options options) : options_(std::move(options)) {}
@@ -40,7 +40,7 @@ class DeviceAdasumOps : public AdasumOps {
   template <typename Function>
   absl::Status Launch(StreamPhase phase, absl::string_view what, const Function& function);
 
-  // What `block` was used for is before what it, or another in its place, is used for next.
+  // The last use of `block` comes before the next use of it, or of another in its place.
   absl::Status Grow(ResultData& block, size_t bytes, absl::string_view purpose);
 
   const Options options_;

@@ -21,11 +21,11 @@ namespace ronda {
 
 // Memory that a device can address, in blocks that are used again: allocating may wait for the device, and freeing
 // does. So a step like those before does neither: of each size as many are kept as were ever in use at once. When new
-// memory is needed, blocks that nobody has used for a minute are freed, as long as there is more than was ever in use
+// memory is needed, blocks that were not used for a minute are freed, as long as there is more than was ever in use
 // at once; and all that are idle, if the device has no more.
 //
-// Whoever takes a block writes it by work on the rank's one stream; so what that stream still does with a block that is
-// given back comes before. What other streams do with it must be done by then.
+// A block is written by work on the rank's one stream; so the stream's work on a block that is given back comes before.
+// Work of other streams on it must be done by then.
 //
 // Thread-safe. Keeps the device.
 class DeviceBlocks : public std::enable_shared_from_this<DeviceBlocks> {
@@ -35,7 +35,7 @@ class DeviceBlocks : public std::enable_shared_from_this<DeviceBlocks> {
     return std::shared_ptr<DeviceBlocks>(new DeviceBlocks(std::move(device), kind, clock));
   }
 
-  // Errors: RESOURCE_EXHAUSTED that says what for.
+  // Errors: RESOURCE_EXHAUSTED that names the purpose.
   absl::StatusOr<ResultData> Take(size_t bytes, absl::string_view purpose);
 
   // Takes memory of a result back.
@@ -52,9 +52,9 @@ class DeviceBlocks : public std::enable_shared_from_this<DeviceBlocks> {
       : device_(std::move(device)), kind_(kind), clock_(clock) {}
 
   ResultData HandOutLocked(DeviceMemory block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // These may wait for the device, which others who give blocks back must not have to.
+  // These may wait for the device; threads that give blocks back must not have to.
   absl::StatusOr<DeviceMemory> Allocate(size_t bytes, absl::string_view purpose) ABSL_LOCKS_EXCLUDED(mu_);
-  // What nobody has used for long, and is more than was ever in use at once.
+  // Blocks that were not used for long, as long as there are more than were ever in use at once.
   void FreeStale() ABSL_LOCKS_EXCLUDED(mu_);
   // False: there are none.
   bool FreeIdle() ABSL_LOCKS_EXCLUDED(mu_);

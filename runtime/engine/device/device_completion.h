@@ -23,11 +23,11 @@ namespace ronda {
 
 struct BucketTiming;
 
-// What a bucket that is being given to a device still has before it: the rest of that, and then the device. Shared by
-// the DeviceWatch, which settles it, and, once it is launched, by the bucket's handles.
+// The completion of a bucket on a device, from the moment at which the bucket is being given to it. Shared by the
+// DeviceWatch, which settles it, and, once it is launched, by the bucket's handles.
 //
-// Settled once: by whoever first finds that the device has got there, or that the job has failed. Who only wants to
-// know asks the device; who waits sleeps until the watch has found out.
+// Settled once: by the thread that first finds that the device has got there, or that the job has failed. A thread that
+// only wants to know asks the device; one that waits sleeps until the watch has found out.
 //
 // Thread-safe. Memory ordering: status_ is written before settled_ becomes true with release, and not after that; so
 // are event_, waiting_ and timing_ before launch_ is other than kUnderWay.
@@ -41,9 +41,9 @@ class DeviceCompletion {
     std::shared_ptr<Device> device;
     std::shared_ptr<CallbackThread> callbacks;
     std::shared_ptr<ProgressEngine> progress;  // may be null
-    // The failure of the job, or of what moves the data: work that was ended by one has come to its end, too, but has
-    // not been done. nullptr: there is none. Called under the completion's lock, and not once this is settled: whoever
-    // ends what it looks at settles this before.
+    // The failure of the job, or of the transport: work that was ended by one has come to its end, too, but has not
+    // been done. nullptr: there is none. Called under the completion's lock, and not once this is settled: the thread
+    // that ends the job or the transport settles this before.
     std::shared_ptr<const std::function<absl::Status()>> failure;
   };
 
@@ -51,19 +51,19 @@ class DeviceCompletion {
 
   const Options& options() const { return options_; }
 
-  // Who waits for it: the engine is told, or its handles alone.
+  // Whether the engine is told, or its handles alone.
   enum class Waiting : uint8_t { kHandles, kEngine };
 
-  // All of the bucket is on its stream, and `event` is recorded behind it. Before this nobody but the watch has the
+  // All of the bucket is on its stream, and `event` is recorded behind it. Before this only the watch has the
   // completion. The last call of Launch and Withdraw, of which there is one.
   void Launch(std::unique_ptr<DeviceEvent> event, Waiting waiting);
 
-  // How the timeline will know what the device did when; to be called before Launch, if at all.
+  // The times that the timeline will show; to be called before Launch, if at all.
   void set_timing(std::shared_ptr<BucketTiming> timing) { timing_ = std::move(timing); }
   // REQUIRES: settled. Of the watch.
   std::shared_ptr<BucketTiming> TakeTiming() { return std::move(timing_); }
 
-  // Nobody waits for the bucket: its vote was lost, or this rank has no part in it. It counts as done.
+  // No thread waits for the bucket: its vote was lost, or this rank has no part in it. It counts as done.
   void Withdraw();
 
   enum class Launching : uint8_t { kUnderWay, kDone, kWithdrawn };
@@ -81,10 +81,9 @@ class DeviceCompletion {
   // REQUIRES: done.
   const absl::Status& status() const { return status_; }
 
-  // Makes what `stream` is given from now on wait for the operation; the caller does not wait. A stream that waits
-  // already, for another tensor of the bucket, is left alone.
-  // REQUIRES: launched.
-  // Errors: the operation's, if it has failed; INVALID_ARGUMENT if the stream is being captured; the device's.
+  // Makes the work that `stream` is given from now on wait for the operation; the caller does not wait. A stream that
+  // waits already, for another tensor of the bucket, is left alone. REQUIRES: launched. Errors: the operation's, if it
+  // has failed; INVALID_ARGUMENT if the stream is being captured; the device's.
   absl::Status OrderBefore(StreamHandle stream);
 
   // Has `callbacks` run once it is done, with its status and after those of earlier calls. False if it is done already:

@@ -66,7 +66,7 @@ absl::StatusOr<Agreement> AgreeWithAll(Communicator& host, const CallInfo& info,
   return agreement;
 }
 
-// For what is under way when the job fails. It has been ended by then, unless it waits for work of the trainer's.
+// For the work under way when the job fails. It has been ended by then, unless it waits for work of the trainer's.
 constexpr absl::Duration kPatience = absl::Seconds(2);
 constexpr absl::Duration kNap = absl::Microseconds(100);
 
@@ -186,7 +186,7 @@ absl::Status DeviceLane::Copy(void* dst, const void* src, size_t bytes) {
                        [&](const ronda_cuda_plugin& cuda) { return cuda.copy(dst, src, bytes, stream_->handle()); });
 }
 
-// What is asked of the device comes after all else on the stream: the blocks of the bucket before may be used again.
+// Work for this comes after all else on the stream: the blocks of the bucket before may be used again.
 absl::Status DeviceLane::PrepareOverflow(size_t tensors) {
   constexpr absl::string_view kPurpose = "overflow detection";
   flags_.reset();
@@ -224,40 +224,40 @@ absl::Status DeviceLane::DeliverOverflow(const uint8_t* flags, absl::Span<Operat
 }
 
 absl::StatusOr<DeviceLanes::Opening> DeviceLanes::Open(const CallInfo& info) {
-  absl::StatusOr<Place> place = Prepare();
-  const std::string own_facts = place.ok() ? place->facts : std::string();
-  RONDA_ASSIGN_OR_RETURN(Agreement prepared, AgreeWithAll(*options_.host, info, place.status(), own_facts));
+  absl::StatusOr<Resources> own = Prepare();
+  const std::string own_facts = own.ok() ? own->facts : std::string();
+  RONDA_ASSIGN_OR_RETURN(Agreement prepared, AgreeWithAll(*options_.host, info, own.status(), own_facts));
   if (!prepared.refusal.ok()) return Opening{.refusal = prepared.refusal};
-  absl::StatusOr<std::unique_ptr<DeviceLane>> lane = Connect(*std::move(place), std::move(prepared.facts));
+  absl::StatusOr<std::unique_ptr<DeviceLane>> lane = Connect(*std::move(own), std::move(prepared.facts));
   RONDA_ASSIGN_OR_RETURN(const Agreement connected, AgreeWithAll(*options_.host, info, lane.status(), ""));
   if (connected.refusal.ok()) lane_ = *std::move(lane);
   return Opening{.lane = lane_.get(), .refusal = connected.refusal};
 }
 
-absl::StatusOr<DeviceLanes::Place> DeviceLanes::Prepare() {
-  Place place;
-  RONDA_ASSIGN_OR_RETURN(place.device, options_.device->Get());
+absl::StatusOr<DeviceLanes::Resources> DeviceLanes::Prepare() {
+  Resources own;
+  RONDA_ASSIGN_OR_RETURN(own.device, options_.device->Get());
   // While nothing on the device waits for other ranks.
   RONDA_RETURN_IF_ERROR(
-      place.device->Call("loading the kernels", [](const ronda_cuda_plugin& cuda) { return cuda.prepare_device(); }));
-  RONDA_ASSIGN_OR_RETURN(place.stream, DeviceStream::Create(place.device.get()));
-  place.facts = options_.support->Facts(*place.device);
-  return place;
+      own.device->Call("loading the kernels", [](const ronda_cuda_plugin& cuda) { return cuda.prepare_device(); }));
+  RONDA_ASSIGN_OR_RETURN(own.stream, DeviceStream::Create(own.device.get()));
+  own.facts = options_.support->Facts(*own.device);
+  return own;
 }
 
-absl::StatusOr<std::unique_ptr<DeviceLane>> DeviceLanes::Connect(Place place, std::vector<std::string> facts) {
-  auto timer = std::make_unique<StreamTimer>(place.device, place.stream->handle(), options_.timeline);
+absl::StatusOr<std::unique_ptr<DeviceLane>> DeviceLanes::Connect(Resources own, std::vector<std::string> facts) {
+  auto timer = std::make_unique<StreamTimer>(own.device, own.stream->handle(), options_.timeline);
   RONDA_ASSIGN_OR_RETURN(DeviceTransport transport,
                          options_.support->Connect({.rank = options_.rank,
                                                     .facts = std::move(facts),
-                                                    .device = place.device,
-                                                    .stream = place.stream->handle(),
+                                                    .device = own.device,
+                                                    .stream = own.stream->handle(),
                                                     .host = options_.host,
                                                     .levels = options_.levels,
                                                     .marks = timer.get(),
                                                     .job_failure = options_.watch.job_failure}));
-  return DeviceLane::Create({.device = std::move(place.device),
-                             .stream = std::move(place.stream),
+  return DeviceLane::Create({.device = std::move(own.device),
+                             .stream = std::move(own.stream),
                              .timer = std::move(timer),
                              .transport = std::move(transport),
                              .callbacks = options_.callbacks,

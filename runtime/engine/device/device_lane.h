@@ -26,17 +26,17 @@
 
 namespace ronda {
 
-// How buckets of tensors in the memory of a device are carried out: on one stream, which waits for the streams that
-// have written the tensors. A call puts work there and returns.
+// Carries out buckets of tensors in the memory of a device: on one stream, which waits for the streams that have
+// written the tensors. A call puts work there and returns.
 //
 //   lane->Begin({.label = "conv1/weight", ...}, ready_events);
 //   ... calls to the communicator and the DataPlane ...
 //   lane->Finish(waiting)  // when the device is there
 //
-// From Begin on the watch looks after the bucket: what puts it on the stream may be held up, too. After an error the
-// job is over; the watch settles the bucket when the lane is closed.
+// From Begin on the watch looks after the bucket: the thread that puts it on the stream may be held up, too. After an
+// error the job is over; the watch settles the bucket when the lane is closed.
 //
-// Thread-compatible: used by the thread that has the turn (progress_engine.h), but for idle().
+// Thread-compatible: used by the progress thread (progress_engine.h), but for idle().
 class DeviceLane : public DataPlane {
  public:
   struct Options {
@@ -46,7 +46,7 @@ class DeviceLane : public DataPlane {
     DeviceTransport transport;           // on it
     std::shared_ptr<CallbackThread> callbacks;
     std::shared_ptr<ProgressEngine> progress;
-    DeviceWatch::Options watch;  // but for what is the transport's
+    DeviceWatch::Options watch;  // without the transport's part
   };
 
   // Errors: RESOURCE_EXHAUSTED if the system has no thread to give.
@@ -55,7 +55,7 @@ class DeviceLane : public DataPlane {
 
   // A bucket comes, which waits for these points. Finish or Drop ends it.
   struct Operation {
-    absl::string_view label;  // what it is called
+    absl::string_view label;  // its name, for messages
     OpType op = OpType::kAllreduce;
     uint64_t bytes = 0;
     WaitLimits limits;
@@ -65,13 +65,13 @@ class DeviceLane : public DataPlane {
   // All of it is on the stream.
   absl::StatusOr<std::shared_ptr<DeviceCompletion>> Finish(DeviceCompletion::Waiting waiting);
 
-  // Nobody waits for it.
+  // No thread waits for it.
   void Drop();
 
   // Whether the device has carried out everything.
   bool idle() const { return watch_->idle(); }
 
-  // Nothing comes any more; what is still under way fails with `status`, and is ended if that is the job's failure. If
+  // No bucket comes any more; those under way fail with `status`, and are ended if that is the job's failure. If
   // the device does not come to that end within seconds it is abandoned (Device::Abandon).
   void Close(const absl::Status& status);
 
@@ -99,20 +99,20 @@ class DeviceLane : public DataPlane {
   const std::shared_ptr<DeviceBlocks> blocks_;  // of the device
   const std::shared_ptr<DeviceBlocks> pinned_;
   const std::unique_ptr<StreamTimer> timer_;  // outlives the transport
-  DeviceAdasumOps adasum_ops_;            // outlives what the transport has under way
+  DeviceAdasumOps adasum_ops_;                // outlives the transport's work
   DeviceTransport transport_;
   std::shared_ptr<const std::function<absl::Status()>> failure_;  // of the job or the transport
-  ResultData flags_;                                              // what FindNonFinite returns
-  ResultData delivered_;                                          // where DeliverOverflow takes that
+  ResultData flags_;                                              // of FindNonFinite
+  ResultData delivered_;                                          // of DeliverOverflow
   std::vector<kernels::cuda::Extent> extents_;
   std::shared_ptr<DeviceCompletion> launching_;  // from Begin to Finish or Drop
   std::unique_ptr<DeviceWatch> watch_;           // last: uses the others
 };
 
-// The way of tensors in the memory of devices, which is made when the job has the first of them: by all ranks together,
-// or by none.
+// Makes the lane for tensors in the memory of devices when the job has the first of them: on all ranks together, or on
+// none.
 //
-// Thread-compatible: used by the thread that has the turn (progress_engine.h).
+// Thread-compatible: used by the progress thread (progress_engine.h).
 class DeviceLanes {
  public:
   // None of the pointers is owned.
@@ -150,14 +150,14 @@ class DeviceLanes {
   }
 
  private:
-  // What a rank has of its own before it knows of the others.
-  struct Place {
+  // A rank's own resources, before it knows of the others'.
+  struct Resources {
     std::shared_ptr<Device> device;
     std::unique_ptr<DeviceStream> stream;
     std::string facts;
   };
-  absl::StatusOr<Place> Prepare();
-  absl::StatusOr<std::unique_ptr<DeviceLane>> Connect(Place place, std::vector<std::string> facts);
+  absl::StatusOr<Resources> Prepare();
+  absl::StatusOr<std::unique_ptr<DeviceLane>> Connect(Resources own, std::vector<std::string> facts);
 
   const Options options_;
   std::unique_ptr<DeviceLane> lane_;

@@ -144,7 +144,7 @@ void DeviceWatch::Nap(Phase phase, const DeviceCompletion& completion, absl::Dur
   if (phase == Phase::kDevice) {
     changed_.WaitFor(&mu_, std::clamp(waited / 4, kShortestNap, kLongestNap));
   } else if (completion.launching() == DeviceCompletion::Launching::kUnderWay) {
-    // Who launches it takes the lock afterwards, to wake this thread up.
+    // The thread that launches it takes the lock afterwards, to wake this one up.
     changed_.WaitFor(&mu_, kCheckPeriod);
   }
 }
@@ -165,7 +165,7 @@ absl::Status DeviceWatch::Check(Phase phase, const DeviceCompletion& completion,
   if (waited >= deadline) {
     failure = absl::DeadlineExceededError(
         absl::StrCat("waited ", absl::FormatDuration(deadline), " for ", Report(phase, completion)));
-    // Whoever is to launch it may be stuck, and not come to say so.
+    // The thread that is to launch it may be stuck, and not come to say so.
     if (phase == Phase::kLaunch) Log(LogLevel::kError, options_.rank, failure.message());
     return Fail(failure);
   }
@@ -204,7 +204,7 @@ void DeviceWatch::EndAll(const absl::Status& status) {
   if (options_.abort != nullptr) options_.abort();
 }
 
-// Which rank keeps the device waiting cannot be asked of it: what each did last tells.
+// The device does not tell which rank it waits for: the last activity of each does.
 std::string DeviceWatch::Report(Phase phase, const DeviceCompletion& completion) const {
   const DeviceCompletion::Options& options = completion.options();
   constexpr int kNamed = 8;

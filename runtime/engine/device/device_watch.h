@@ -18,16 +18,16 @@
 
 namespace ronda {
 
-// Watches what is given to a rank's device, one bucket after the other as the stream has them: a thread that asks the
-// device now and then while something is under way, and sleeps otherwise.
+// Watches the buckets that are given to a rank's device, one after the other as the stream has them: a thread that asks
+// the device now and then while one is under way, and sleeps otherwise.
 //
-// What the device is done with it settles. What the device does not come to for longer than the limits' warning it
-// reports; beyond the deadline the job fails. So it does with what does not come onto the stream: the thread that puts
-// it there may be held up by a device, a library or a rank. That has deadlines of its own, which know more of the
-// reason, and gets a little more time here (AnswerDeadline); that of connecting ranks may be the longer one. An error
-// of the device, or of what moves the data, fails the job too. And once the job has failed, whatever the reason, it
-// settles everything with the failure, and then ends what is under way on the device, which may wait for a rank that is
-// gone.
+// It settles the buckets that the device is done with. A bucket that the device does not come to for longer than the
+// limits' warning is reported; beyond the deadline the job fails. The same holds for one that does not come onto the
+// stream: the thread that puts it there may be held up by a device, a library or a rank. That has deadlines of its own,
+// which know more of the reason, and gets a little more time here (AnswerDeadline); that of connecting ranks may be the
+// longer one. An error of the device, or of the transport, fails the job too. And once the job has failed, for any
+// reason, the watch settles all buckets with the failure, and then ends the work under way on the device, which may
+// wait for a rank that is gone.
 //
 // Thread-safe.
 class DeviceWatch {
@@ -38,10 +38,10 @@ class DeviceWatch {
     std::shared_ptr<FlightBoard> flights;
     std::function<absl::Status()> job_failure;             // the job's first failure, or OK
     std::function<void(const absl::Status&)> fail_job;     // records one
-    std::function<absl::Status()> transport_failure;       // of what moves the data; may be nullptr
-    std::function<void()> abort;                           // ends what is under way; may be nullptr
+    std::function<absl::Status()> transport_failure;       // may be nullptr
+    std::function<void()> abort;                           // ends the work under way; may be nullptr
     absl::Duration setup_deadline = absl::ZeroDuration();  // DeviceTransport's
-    // What the device has carried out, before anybody else is told; may be nullptr.
+    // A bucket that the device has carried out, before any other thread is told; may be nullptr.
     std::function<void(DeviceCompletion&)> carried_out;
     std::function<void()> settled;  // something that the engine waits for has been settled
     std::function<void()> idle;     // everything has been
@@ -61,11 +61,11 @@ class DeviceWatch {
   // Whether everything has been settled.
   bool idle() const;
 
-  // What is not settled yet fails with `status`, which is not OK; so does what comes later. Ends the thread.
+  // Buckets that are not settled yet fail with `status`, which is not OK; so do later ones. Ends the thread.
   void Stop(const absl::Status& status);
 
  private:
-  // What is waited for: the bucket to be on the stream, or the device to come to its end.
+  // The watch waits until the bucket is on the stream, then until the device comes to its end.
   enum class Phase : uint8_t { kLaunch, kDevice };
 
   explicit DeviceWatch(Options options) : options_(std::move(options)) {}
@@ -86,7 +86,7 @@ class DeviceWatch {
   absl::Status Check(Phase phase, const DeviceCompletion& completion, absl::Duration waited,
                      absl::Duration checked_before);
   absl::Status Fail(const absl::Status& cause);
-  // Everything fails with `status`. In this order: what has been ended looks as if it were done.
+  // All buckets fail with `status`. In this order: ended work looks as if it were done.
   void SettleAll(const absl::Status& status);
   void EndAll(const absl::Status& status);
   std::string Report(Phase phase, const DeviceCompletion& completion) const;

@@ -25,7 +25,7 @@ absl::Status NotNow(const absl::Status& status) { return absl::FailedPreconditio
 absl::StatusOr<std::shared_ptr<const ReadyPoint>> ReadyPoint::Note(const std::shared_ptr<Device>& device,
                                                                    StreamHandle stream, std::atomic<uint64_t>* noted) {
   RONDA_ASSIGN_OR_RETURN(const uint64_t id, IdOfStream(*device, stream, "submit it before or after the capture"));
-  // Whoever reads a number here sees the recordings of all points that have been counted.
+  // A thread that reads a number here sees the recordings of all points that have been counted.
   std::shared_ptr<ReadyPoint> point(new ReadyPoint(device, id, noted->load(std::memory_order_acquire)));
   RONDA_ASSIGN_OR_RETURN(point->event_, device->NewEvent());
   RONDA_RETURN_IF_ERROR(point->event_->Record(stream));

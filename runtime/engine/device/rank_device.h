@@ -22,8 +22,8 @@ namespace ronda {
 
 // A point on a stream of the trainer's, from which on a submission's buffers are ready. Keeps the device.
 //
-// Thread-safe. Two threads may note points on one stream at the same time, and then nobody knows in which order these
-// are: so a point has the number of points that had been noted before it was begun, and before it was complete.
+// Thread-safe. Two threads may note points on one stream at the same time, and then their order is unknown: so a point
+// has the number of points that had been noted before it was begun, and before it was complete.
 class ReadyPoint {
  public:
   // Notes how far `stream` has come. `noted`: of all points that are compared.
@@ -31,12 +31,12 @@ class ReadyPoint {
   static absl::StatusOr<std::shared_ptr<const ReadyPoint>> Note(const std::shared_ptr<Device>& device,
                                                                 StreamHandle stream, std::atomic<uint64_t>* noted);
 
-  // Whether who waits for this need not wait for `other`.
+  // Whether a stream that waits for this need not wait for `other`.
   bool Covers(const ReadyPoint& other) const {
     return this == &other || (stream_id_ == other.stream_id_ && begun_ >= other.complete_);
   }
 
-  // What `stream` is given from now on comes after the point.
+  // The work that `stream` is given from now on comes after the point.
   absl::Status OrderBefore(StreamHandle stream) const { return event_->OrderBefore(stream); }
 
  private:
@@ -63,8 +63,8 @@ class LastPoints {
   std::vector<const ReadyPoint*> points_;  // none covers another
 };
 
-// The number of the stream, which no other has in this process. `otherwise` says what to do if it is being captured
-// into a graph, which cannot hold what the ranks still have to agree on.
+// The number of the stream, which no other has in this process. `otherwise` is the advice if it is being captured
+// into a graph, which cannot hold operations that the ranks still have to agree on.
 // Errors: INVALID_ARGUMENT if it is; INTERNAL (the driver's).
 absl::StatusOr<uint64_t> IdOfStream(Device& device, StreamHandle stream, absl::string_view otherwise);
 
@@ -86,7 +86,7 @@ class RankDevice {
   // captured into a graph), FAILED_PRECONDITION (no device), INTERNAL (the driver's). All name the tensor.
   absl::StatusOr<std::vector<Ready>> Admit(absl::Span<const Submission> submissions);
 
-  // Has the device set memory of its own to zero, after what `stream` has been given so far.
+  // Has the device set memory of its own to zero, after the work that `stream` has been given so far.
   // Errors: as of Admit, without a tensor's name.
   absl::Status FillZero(void* buffer, size_t bytes, StreamHandle stream);
 

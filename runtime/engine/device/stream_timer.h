@@ -29,19 +29,19 @@ struct BucketTiming {
   std::vector<Part> parts;
 };
 
-// Shows in a timeline what a device does for each bucket, and when. Who puts work on the stream marks its parts by
-// events, while a timeline is written; nobody ever waits for the device: who learns that it has done a bucket
-// asks for the time between the events.
+// Shows in a timeline the work of a device for each bucket, and its times. The thread that puts work on the stream
+// marks its parts by events, while a timeline is written. No thread ever waits for the device: the watch, which learns
+// that a bucket is done, asks for the time between the events.
 //
 // Device time is not the host's. The first bucket is taken to begin when the host recorded its begin, and each later
 // one begins so long after the end of the one before as the events say; if that was a second or more it begins anew, as
-// times between events are short floating-point numbers. Both clocks' errors are bounded by what must be so:
-// no bucket begins before the host gave it to the device, and none ends after the host has seen it end. Whatever would
-// is moved, and what follows with it. So spans are late or early by what it takes until the device hears of the first
+// times between events are short floating-point numbers. Two facts bound both clocks' errors:
+// no bucket begins before the host gave it to the device, and none ends after the host has seen it end. A bucket that
+// would is moved, and those after it too. So spans are late or early by the time until the device hears of the first
 // bucket, some microseconds, and exact among themselves.
 //
-// Thread-safety: Begin, Mark and Take are for who puts work on the stream; Draw for who learns of its end, bucket by
-// bucket. Does not own the timeline; keeps the device.
+// Thread-safety: Begin, Mark and Take are for the thread that puts work on the stream; Draw for the one that learns of
+// its end, bucket by bucket. Does not own the timeline; keeps the device.
 class StreamTimer : public StreamMarks {
  public:
   // `timeline` may be nullptr: nothing is timed, ever.
@@ -51,7 +51,7 @@ class StreamTimer : public StreamMarks {
   // A bucket begins.
   void Begin();
   void Mark(StreamPhase phase) override;
-  // All of it is on the stream; what was not marked is a transfer. nullptr if it is not timed.
+  // All of it is on the stream; a part that was not marked is a transfer. nullptr if it is not timed.
   std::shared_ptr<BucketTiming> Take();
 
   // The device has come to the end of the bucket.

@@ -77,10 +77,10 @@ class ExecutorTest : public ::testing::Test {
     return *queue_.Add({.request = request, .input = data_, .output = data_}, absl::UnixEpoch());
   }
 
-  absl::StatusOr<Ballot::Result> ExecuteIfAllStay(const TensorRequest& request, Ballot::Vote own) {
+  absl::StatusOr<Ballot::Result> ExecuteIfAllApprove(const TensorRequest& request, Ballot::Vote own) {
     std::vector<const TensorEntry*> entries;
     if (own == Ballot::Vote::kApprove) entries.push_back(queue_.Find(request.key()));
-    const absl::StatusOr<Executor::Voted> voted = executor_.ExecuteIfAllStay(
+    const absl::StatusOr<Executor::Voted> voted = executor_.ExecuteIfAllApprove(
         BucketOf({request}, {0, 1, 2, 3}), {.own = own, .entries = entries, .when_late = [] {}});
     if (!voted.ok()) return voted.status();
     return voted->result;
@@ -217,7 +217,7 @@ TEST_F(ExecutorTest, VotesTravelWithReductionsAndAheadOfAllElse) {
             {"reduce 0 with buffer stays", "reduce 0 with buffer"}}}) {
     communicator_.calls_.clear();
     const auto handle = Submit(c.request);
-    const auto result = ExecuteIfAllStay(c.request, Ballot::Vote::kApprove);
+    const auto result = ExecuteIfAllApprove(c.request, Ballot::Vote::kApprove);
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_EQ(*result, Ballot::Result::kCarriedOut);
     EXPECT_EQ(communicator_.calls_, c.calls) << Name(c.request.op);
@@ -231,13 +231,13 @@ TEST_F(ExecutorTest, VetoLeavesTheTensorsInFlight) {
     communicator_.calls_.clear();
     const TensorRequest request = {.name = std::string(Name(op)), .op = op, .shape = {4}, .root = 1};
     const auto handle = Submit(request);
-    const auto result = ExecuteIfAllStay(request, Ballot::Vote::kApprove);
+    const auto result = ExecuteIfAllApprove(request, Ballot::Vote::kApprove);
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_EQ(*result, Ballot::Result::kVetoed);
     EXPECT_EQ(communicator_.calls_.size(), 1U) << Name(op);
     EXPECT_FALSE(handle->done());
     communicator_.votes_say_ = Ballot::Result::kCarriedOut;
-    EXPECT_TRUE(ExecuteIfAllStay(request, Ballot::Vote::kApprove).ok());
+    EXPECT_TRUE(ExecuteIfAllApprove(request, Ballot::Vote::kApprove).ok());
     EXPECT_TRUE(handle->done());
     communicator_.votes_say_ = Ballot::Result::kVetoed;
   }
@@ -245,7 +245,7 @@ TEST_F(ExecutorTest, VetoLeavesTheTensorsInFlight) {
 
 TEST_F(ExecutorTest, WhoLeavesNeedsNoTensor) {
   communicator_.votes_say_ = Ballot::Result::kVetoed;
-  const auto result = ExecuteIfAllStay({.name = "x", .shape = {4}}, Ballot::Vote::kVeto);
+  const auto result = ExecuteIfAllApprove({.name = "x", .shape = {4}}, Ballot::Vote::kVeto);
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(*result, Ballot::Result::kVetoed);
   EXPECT_THAT(communicator_.calls_, ElementsAre("reduce 0 leaves"));
@@ -256,7 +256,7 @@ TEST_F(ExecutorTest, WhoLeavesNeedsNoTensor) {
 TEST_F(ExecutorTest, WaitsForVotesOutlastTheNegotiation) {
   executor_.set_limits({.warning = absl::InfiniteDuration(), .deadline = absl::Seconds(40)});
   Submit({.name = "x", .shape = {4}});
-  ASSERT_TRUE(ExecuteIfAllStay({.name = "x", .shape = {4}}, Ballot::Vote::kApprove).ok());
+  ASSERT_TRUE(ExecuteIfAllApprove({.name = "x", .shape = {4}}, Ballot::Vote::kApprove).ok());
   EXPECT_EQ(communicator_.limits_.warning, absl::Seconds(40));
   EXPECT_EQ(communicator_.limits_.deadline, absl::Seconds(50));
 }

@@ -1,4 +1,4 @@
-// What runs out of memory is told, and nothing is left half done. Replaces the global operator new: allocations fail
+// A lack of memory is reported, and nothing is left half done. Replaces the global operator new: allocations fail
 // where a test says so.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
 void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
 void operator delete[](void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
 
-// A coordinator thread that has run out of memory leaves its state behind.
+// An engine that has run out of memory leaves its state behind.
 extern "C" __attribute__((visibility("default"))) int __lsan_is_turned_off() { return 1; }
 
 namespace ronda {
@@ -127,7 +127,18 @@ TEST(OutOfMemory, GroupIsSubmittedWholeOrNotAtAll) {
   });
 }
 
-// Runs `body` on two ranks, whose coordinator threads have no memory for anything large.
+// Submits with memory, and waits without: both threads that may carry the operation out, the background thread and this
+// one, have no memory for anything large.
+absl::Status CarryOut(Runtime& runtime, const Submission& submission) {
+  const auto handle = runtime.Submit(submission);
+  if (!handle.ok()) return handle.status();
+  exempt = false;
+  absl::Status status = (*handle)->Wait();
+  exempt = true;
+  return status;
+}
+
+// Runs `body` on two ranks, whose runtimes have no memory for anything large once tensors are submitted.
 void RunWithoutLargeMemory(const std::function<void(Runtime&)>& body) {
   testing::RunRanks(2, [&](RankId rank, Transport transport) {
     exempt = true;
@@ -143,7 +154,7 @@ void RunWithoutLargeMemory(const std::function<void(Runtime&)>& body) {
 TEST(OutOfMemory, ForAResultFailsTheJobAndSaysForWhat) {
   RunWithoutLargeMemory([](Runtime& runtime) {
     const std::vector<char> data(kLarge / 2 + 1);
-    const absl::Status status = testing::CarryOut(
+    const absl::Status status = CarryOut(
         runtime, {.request = {.name = "x", .op = OpType::kAllgather, .dtype = DType::kInt8, .shape = {kLarge / 2 + 1}},
                   .input = data.data()});
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
@@ -157,16 +168,16 @@ TEST(OutOfMemory, ForErrorFeedbackFailsTheJobAndSaysForWhat) {
     Submission submission = Sum("x", &data);
     submission.request.wire = WireFormat::kBfloat16;
     submission.error_feedback = Submission::ErrorFeedback::kOn;
-    const absl::Status status = testing::CarryOut(runtime, submission);
+    const absl::Status status = CarryOut(runtime, submission);
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
     EXPECT_THAT(std::string(status.message()), HasSubstr("bytes of error feedback of tensor 'x'"));
   });
 }
 
-TEST(OutOfMemory, InTheCoordinatorThreadFailsTheJobInsteadOfTheProcess) {
+TEST(OutOfMemory, WhileCarryingOutFailsTheJobInsteadOfTheProcess) {
   RunWithoutLargeMemory([](Runtime& runtime) {
     std::vector<float> data(3, 1.0f);
-    const absl::Status status = testing::CarryOut(runtime, Sum(std::string(2 * kLarge, 'x'), &data));
+    const absl::Status status = CarryOut(runtime, Sum(std::string(2 * kLarge, 'x'), &data));
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
     EXPECT_THAT(std::string(status.message()), HasSubstr("out of memory in the coordinator thread"));
   });

@@ -154,11 +154,11 @@ TEST_F(ProgressEngineTest, AwaitDrivesFirstAndThenBlocks) {
   steps_.left = 2;
   bool blocked = false;
   progress_.Await([&] { return blocked; },
-                [&] {
-                  EXPECT_EQ(progress_.waiting(), 1);
-                  EXPECT_EQ(steps_.left, 0);
-                  blocked = true;
-                });
+                  [&] {
+                    EXPECT_EQ(progress_.waiting(), 1);
+                    EXPECT_EQ(steps_.left, 0);
+                    blocked = true;
+                  });
   EXPECT_TRUE(blocked);
   EXPECT_EQ(progress_.waiting(), 0);
 }

@@ -70,7 +70,8 @@ class Simulation {
     int repeated = 0, by_id = 0, sent = 0, refused = 0;
     // Of schedules. Why a rank wanted to unlock, and what else may happen.
     int schedules = 0, scheduled = 0, vetoes = 0;
-    int unlocked_for_tensor = 0, unlocked_for_change = 0, unlocked_for_join = 0, unlocked_for_set = 0, unlocked_for_shutdown = 0;
+    int unlocked_for_tensor = 0, unlocked_for_change = 0, unlocked_for_join = 0, unlocked_for_set = 0,
+        unlocked_for_shutdown = 0;
     int unlocked_for_call = 0, unlocked_for_lateness = 0, unlocked_for_lack = 0;
     int stale_reports = 0, early_calls = 0;
   };

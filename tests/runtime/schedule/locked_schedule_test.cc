@@ -171,9 +171,9 @@ TEST(LockedSchedule, AnotherMayBeginAfterwards) {
   schedule.Unlock();
   schedule.RequestUnlock();
   EXPECT_FALSE(schedule.locked()) << "there is nothing to unlock";
-  schedule.Begin({.schedule = {.number = 8, .buckets = {{1}}},
-                  .buckets = {{.responses = {std::make_shared<const Response>()}}}},
-                 kStart);
+  schedule.Begin(
+      {.schedule = {.number = 8, .buckets = {{1}}}, .buckets = {{.responses = {std::make_shared<const Response>()}}}},
+      kStart);
   EXPECT_EQ(schedule.state(), State::kFollowing);
   EXPECT_EQ(schedule.submitted(), 0u);
   EXPECT_EQ(schedule.Next(), nullptr);
@@ -252,7 +252,7 @@ TEST(Patience, BeginsAnewWithEachBucketAndWhenNothingIsInFlight) {
 
 TEST(Patience, DoesNotEndWhileABucketIsReadyOrAVoteIsOpen) {
   LockedSchedule ready = TwoBuckets();
-  ready.CheckPatience(kAwaited, kStart);
+  ready.CheckPatience(kBusy, kStart);
   for (CacheId id : {1, 2}) ready.Submit(id);
   ready.CheckPatience(kAwaited, kStart + absl::Seconds(2));
   EXPECT_FALSE(ready.unlocking());

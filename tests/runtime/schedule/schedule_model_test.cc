@@ -1,9 +1,9 @@
 // The locked schedule, model-checked: every interleaving of three ranks with three buckets.
 //
-// The ranks' positions in the schedule are real LockedSchedules; a list that begins it, votes and calls that reach ranks
-// whenever they like, and a negotiation that carries out at once what all ranks have submitted, are the model around
-// them. A program submits the three tensors in any order, again when they are complete, and a tensor that is not in the
-// schedule; or stops for ever, at any time.
+// The ranks' positions in the schedule are real LockedSchedules; a list that begins it, votes and calls that reach
+// ranks whenever they like, and a negotiation that carries out at once what all ranks have submitted, are the model
+// around them. A program submits the three tensors in any order, again when they are complete, and a tensor that is not
+// in the schedule; or stops for ever, at any time.
 //
 // Shown in every reachable state: no rank carries out a bucket that another has seen vetoed, and all unlock at the same
 // one. In every state in which nothing can move but the programs: what all have submitted is complete, and no rank
@@ -123,9 +123,9 @@ class ScheduleModel {
     Schedule schedule = {.number = 1, .buckets = {{1}, {2}, {3}}};
     const auto response = std::make_shared<const Response>();
     LockedSchedule locked;
-    locked.Begin({.schedule = schedule,
-                  .buckets = std::vector<AgreedBucket>(kBuckets, AgreedBucket{.responses = {response}})},
-                 absl::UnixEpoch());
+    locked.Begin(
+        {.schedule = schedule, .buckets = std::vector<AgreedBucket>(kBuckets, AgreedBucket{.responses = {response}})},
+        absl::UnixEpoch());
     for (uint64_t bucket = 0; bucket < rank.advanced; ++bucket) {
       locked.Submit(bucket % kBuckets + 1);
       locked.Enter(LockedSchedule::Outcome::kCarriedOut, absl::UnixEpoch());
@@ -189,7 +189,8 @@ class ScheduleModel {
   void Wait(const State& state, int number) {
     const uint64_t bucket = state.ranks[number].advanced;
     const bool all_entered = std::all_of(state.ranks.begin(), state.ranks.end(), [&](const RankState& rank) {
-      return rank.advanced > bucket || (rank.advanced == bucket && (rank.in_bucket || rank.phase == RankState::kUnlocked));
+      return rank.advanced > bucket ||
+             (rank.advanced == bucket && (rank.in_bucket || rank.phase == RankState::kUnlocked));
     });
     if (!all_entered) {
       if (!rules_.waits_expire || state.called_off) return;

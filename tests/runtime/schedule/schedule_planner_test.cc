@@ -313,17 +313,17 @@ TEST_F(ScheduleDetectorTest, ScheduleThatDidNotLastTakesTwiceAsManyStepsTheNextT
       List({1, 2});
     }
     EXPECT_TRUE(detector_.complete());
-    detector_.Left(needed - 1);
+    detector_.Unlocked(needed - 1);
   }
   for (int step = 0; step < 24; ++step) List({1, 2});
   EXPECT_TRUE(detector_.complete());
-  detector_.Left(24);
+  detector_.Unlocked(24);
   for (int step = 0; step < 3; ++step) List({1, 2});
   EXPECT_TRUE(detector_.complete());
 }
 
 TEST_F(ScheduleDetectorTest, ThereIsAMostThatItTakes) {
-  for (int i = 0; i < 40; ++i) detector_.Left(0);
+  for (int i = 0; i < 40; ++i) detector_.Unlocked(0);
   for (int step = 0; step < 1023; ++step) List({1});
   EXPECT_FALSE(detector_.complete());
   List({1});

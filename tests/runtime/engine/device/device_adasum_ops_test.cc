@@ -36,9 +36,9 @@ class DeviceAdasumPlaceTest : public ::testing::Test {
   const std::unique_ptr<DeviceStream> stream_ = *DeviceStream::Create(device_.get());
   Phases phases_;
   DeviceAdasumOps place_{{.device = device_,
-                            .stream = stream_->handle(),
-                            .blocks = DeviceBlocks::Create(device_, RONDA_CUDA_DEVICE_MEMORY),
-                            .marks = &phases_}};
+                          .stream = stream_->handle(),
+                          .blocks = DeviceBlocks::Create(device_, RONDA_CUDA_DEVICE_MEMORY),
+                          .marks = &phases_}};
 };
 
 TEST_F(DeviceAdasumPlaceTest, MemoryIsKeptAndServesWhateverIsSmaller) {
