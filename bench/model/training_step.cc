@@ -63,7 +63,7 @@ class StepSimulation {
     return bytes;
   }
 
-  // As runtime/fusion's planner of schedules.
+  // As SchedulePlanner (runtime/schedule).
   std::vector<Batch> PlanBuckets() const {
     std::vector<Batch> buckets;
     double bytes = 0;

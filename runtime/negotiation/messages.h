@@ -147,7 +147,7 @@ struct JobSettings {
 };
 
 // Buckets that all ranks carry out from now on, over and over, as their tensors become ready and without being told,
-// until one of them votes to leave: the locked schedule (schedule_lock.h). All ranks take part in all of them, and each
+// until one of them votes to leave: the locked schedule (locked_schedule.h). All ranks take part in all of them, and each
 // tensor is there once, by its place in the response cache.
 struct Schedule {
   uint64_t number = 0;  // 1, 2, 3, ... in the order in which they begin

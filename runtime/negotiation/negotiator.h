@@ -34,7 +34,7 @@ namespace ronda {
 // ranks and what each said. A rank that leaves fails every tensor that lacks its submission, now and later.
 // docs/protocol.md has the states and the rules.
 //
-// When the job repeats itself, a list begins a schedule (schedule_lock.h). Until it is left nothing is negotiated.
+// When the job repeats itself, a list begins a schedule (locked_schedule.h). Until it is left nothing is negotiated.
 //
 // A pure state machine: it owns no thread, reads no clock and does no I/O. What it decides depends on nothing but the
 // calls it gets, so that a recorded negotiation can be replayed (recording.h).
