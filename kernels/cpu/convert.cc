@@ -9,7 +9,7 @@
 // After foreach_target.h, which sets the target that these are compiled for.
 #include "hwy/highway.h"
 #include "kernels/cpu/elements-inl.h"
-#include "kernels/cpu/scale.h"
+#include "kernels/dtype.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ronda::kernels::HWY_NAMESPACE {

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 
-#include "kernels/cpu/scale.h"
 #include "kernels/dtype.h"
 
 namespace ronda::kernels {

@@ -213,6 +213,16 @@ HWY_INLINE void StoreElements(D d, hn::Vec<D> value, uint8_t* to) {
   }
 }
 
+// Rounds a vector of floats as storing it as elements of type E, of 16 bits, would.
+template <class E, class D>
+HWY_INLINE hn::Vec<D> RoundedTo(D d, hn::Vec<D> value) {
+  if constexpr (std::is_same_v<E, Bfloat16>) {
+    return hn::BitCast(d, hn::ShiftLeft<16>(Bf16FromFp32(d, value)));
+  } else {
+    return Fp32FromFp16Bits(d, Fp16BitsFromFp32(d, value));
+  }
+}
+
 // The largest vectors of float of whose lanes one vector of E can be made.
 template <class E>
 using FloatsFor =

@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "absl/types/span.h"
-#include "kernels/cpu/scale.h"
 #include "kernels/dtype.h"
 
 namespace ronda::kernels {

@@ -42,13 +42,10 @@ bool AnyAtLeast(const uint8_t* data, size_t count, Lane infinity) {
   return !hn::AllFalse(di, hn::Lt(hn::BitCast(di, flags), hn::Zero(di)));
 }
 
-template <size_t kBytes>
-using UnsignedOf = std::conditional_t<kBytes == 8, uint64_t, std::conditional_t<kBytes == 4, uint32_t, uint16_t>>;
-
 bool HasNonFiniteOnTarget(const uint8_t* data, DType dtype, size_t count) {
   return VisitDType(dtype, [&]<class E>(ElementType<E>) {
     if constexpr (kKindOf<E> == DTypeKind::kFloating) {
-      using Lane = UnsignedOf<sizeof(E)>;
+      using Lane = hwy::UnsignedFromSize<sizeof(E)>;
       return AnyAtLeast<Lane>(data, count, static_cast<Lane>(InfoOf(kDTypeOf<E>).infinity));
     } else {
       return false;

@@ -49,16 +49,6 @@ struct Normalize {  // to 0 or 1
   }
 };
 
-// Rounds a vector of floats as storing it as elements of type E, of 16 bits, would.
-template <class E, class D>
-HWY_INLINE hn::Vec<D> RoundedTo(D d, hn::Vec<D> value) {
-  if constexpr (std::is_same_v<E, Bfloat16>) {
-    return hn::BitCast(d, hn::ShiftLeft<16>(Bf16FromFp32(d, value)));
-  } else {
-    return Fp32FromFp16Bits(d, Fp16BitsFromFp32(d, value));
-  }
-}
-
 // Reduces elements of type E in lanes of type Lane, and stores them as elements of type Out: E, or float. (A loop of
 // its own for two sources was no faster.)
 template <class E, class Lane, class Op, class Finish, class Out>

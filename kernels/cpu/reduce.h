@@ -4,7 +4,6 @@
 #include <cstddef>
 
 #include "absl/types/span.h"
-#include "kernels/cpu/scale.h"
 #include "kernels/dtype.h"
 
 namespace ronda::kernels {

@@ -11,7 +11,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/cpu/scale.h"
 #include "kernels/dtype.h"
 
 namespace ronda::kernels::cuda {

@@ -6,7 +6,6 @@
 #include <optional>
 #include <type_traits>
 
-#include "kernels/cpu/scale.h"
 #include "kernels/cuda/block.h"
 #include "kernels/cuda/calls.h"
 #include "kernels/cuda/elements.h"

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "kernels/cpu/scale.h"
 #include "kernels/cuda/block.h"
 #include "kernels/cuda/calls.h"
 #include "kernels/cuda/elements.h"

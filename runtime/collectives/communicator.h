@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "kernels/cpu/scale.h"
+#include "kernels/dtype.h"
 #include "runtime/base/group.h"
 #include "runtime/base/types.h"
 

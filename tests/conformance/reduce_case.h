@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cpu/scale.h"
+#include "kernels/dtype.h"
 #include "runtime/base/types.h"
 #include "runtime/collectives/host_map.h"
 #include "tests/conformance/scattered_tensor.h"

@@ -4,7 +4,6 @@
 #include <cstddef>
 
 #include "kernels/cpu/reduce.h"
-#include "kernels/cpu/scale.h"
 #include "kernels/dtype.h"
 
 namespace ronda::kernels {
