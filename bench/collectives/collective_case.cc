@@ -26,9 +26,9 @@ bool IsSensible(const CollectiveCase& candidate) {
       return true;
     case WireFormat::kFloat16:
     case WireFormat::kBfloat16:
-      return IsReduction(candidate.op) && is_wide;
+      return TraitsOf(candidate.op).reduces && is_wide;
     default:
-      return IsReduction(candidate.op) && (is_wide || is_half);
+      return TraitsOf(candidate.op).reduces && (is_wide || is_half);
   }
 }
 

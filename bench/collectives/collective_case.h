@@ -38,10 +38,6 @@ struct CollectiveCase {
 // The busiest link's bandwidth over the algorithm's (algbw), as NCCL's performance tests define it.
 double BusFactor(OpType op, int ranks);
 
-constexpr bool IsReduction(OpType op) {
-  return op == OpType::kAllreduce || op == OpType::kReduce || op == OpType::kReduceScatter;
-}
-
 // The cases that the user asks for.
 struct CaseRanges {
   std::vector<OpType> ops = {OpType::kAllreduce};

@@ -154,7 +154,7 @@ std::vector<ResultRow> RowsOf(const CollectiveCase& shape, const std::vector<Cas
            {"bytes", static_cast<int64_t>(shape.op == OpType::kBarrier ? 0 : shape.bytes())},
            {"count", static_cast<int64_t>(shape.count)},
            {"dtype", Name(shape.dtype)},
-           {"redop", IsReduction(shape.op) ? "sum" : "none"},
+           {"redop", TraitsOf(shape.op).reduces ? "sum" : "none"},
            {"placement", Name(shape.placement)},
            {"wire", is_peer ? "none" : Name(shape.wire)},
            {"contestant", outcome.implementation},

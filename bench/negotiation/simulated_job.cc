@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/logging.h"
-#include "runtime/negotiation/codec.h"
+#include "runtime/negotiation/messages.h"
 
 namespace ronda::bench {
 namespace {
@@ -75,7 +75,7 @@ void SimulatedJob::CarryOutBuckets() {
 }
 
 void SimulatedJob::Unlock(const Submissions& submissions) {
-  negotiator_.LeaveSchedule(ranks_.front()->schedule.rounds());
+  negotiator_.Unlock(ranks_.front()->schedule.rounds());
   for (const auto& rank : ranks_) {
     rank->schedule.Enter(LockedSchedule::Outcome::kVetoed, now_);
     rank->schedule.Unlock();

@@ -25,10 +25,9 @@ struct WireLayout {
 };
 
 inline std::optional<kernels::Fp8Format> Fp8FormatOf(DType dtype, WireFormat wire) {
-  if (!IsFloatingPoint(dtype)) return std::nullopt;
-  if (wire == WireFormat::kFp8E4M3) return kernels::Fp8Format::kE4M3;
-  if (wire == WireFormat::kFp8E5M2) return kernels::Fp8Format::kE5M2;
-  return std::nullopt;
+  const bool as_blocks = TraitsOf(wire).encoding == WireFormatTraits::Encoding::kBlocks;
+  if (!as_blocks || !IsNarrowed(dtype, wire)) return std::nullopt;
+  return wire == WireFormat::kFp8E4M3 ? kernels::Fp8Format::kE4M3 : kernels::Fp8Format::kE5M2;
 }
 
 inline WireLayout LayoutOf(DType dtype, WireFormat wire) {
@@ -38,12 +37,6 @@ inline WireLayout LayoutOf(DType dtype, WireFormat wire) {
           .fp8 = fp8,
           .granule_elements = fp8.has_value() ? kernels::kFp8BlockElements : 1,
           .granule_bytes = fp8.has_value() ? kernels::kFp8BlockBytes : SizeOf(travels_as)};
-}
-
-// Whether a rank's contribution can differ from its input by rounding. If so, packing changes residuals.
-inline bool RoundsContributions(DType dtype, WireFormat wire) {
-  const WireLayout layout = LayoutOf(dtype, wire);
-  return layout.fp8.has_value() || layout.dtype != dtype;
 }
 
 // A list of segments, seen as one array of granules without being copied together.

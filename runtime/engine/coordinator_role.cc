@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/negotiation/codec.h"
+#include "runtime/negotiation/messages.h"
 
 namespace ronda {
 namespace {
@@ -31,17 +31,18 @@ WaitLimits LimitsOf(const Tunables& tunables) {
 }
 
 CoordinatorRole::CoordinatorRole(const Tunables& tunables, int world_size, std::shared_ptr<FlightBoard> flights,
-                                 ReadinessObserver* observer)
+                                 TensorLog* log)
     : options_({.world_size = world_size,
                 .cache_capacity = tunables.cache_capacity,
                 .limits = LimitsOf(tunables),
                 .fusion = {.threshold = tunables.fusion_threshold},
-                .schedule = {.identical_steps = tunables.lock_after, .min_bucket_bytes = tunables.min_bucket_bytes},
-                .observer = observer}),
+                .schedule = {.identical_steps = tunables.lock_after, .min_bucket_bytes = tunables.min_bucket_bytes}}),
       recording_path_(tunables.negotiation_log),
+      log_(log),
+      on_ready_([log](RankId rank, const TensorRequest& request) { log->Ready(rank, request); }),
       negotiator_(options_),
-      inspector_(
-          {.last_act = [flights = std::move(flights)](RankId rank) { return DescribeLastAct(flights->Of(rank)); }}),
+      inspector_({.last_activity =
+                      [flights = std::move(flights)](RankId rank) { return DescribeLastAct(flights->Of(rank)); }}),
       settings_({.cache_capacity = tunables.cache_capacity,
                  .limits = LimitsOf(tunables),
                  .cycle_time = tunables.cycle_time,
@@ -74,19 +75,20 @@ absl::Status CoordinatorRole::Take(const std::vector<ControlMessage>& reports, a
     return absl::Status(status.code(),
                         absl::StrCat("report of ", negotiator_.Describe(message.from), ": ", status.message()));
   }
-  next_inspection_ = std::min(next_inspection_, inspector_.NextInspection(negotiator_, now));
+  next_inspection_ = std::min(next_inspection_, inspector_.NextInspection(negotiator_.waiting(), now));
   return absl::OkStatus();
 }
 
 absl::Status CoordinatorRole::TakeOne(const ControlMessage& message, absl::Time now) {
   if (recording_ != nullptr) Record(NegotiationEvent::Report(message.from, message.payload, now));
   RONDA_ASSIGN_OR_RETURN(const RankReport report, DecodeRankReport(message.payload));
-  return negotiator_.Add(message.from, report, now);
+  const bool is_drawn = log_ != nullptr && log_->IsDrawn();
+  return negotiator_.Add(message.from, report, now, is_drawn ? &on_ready_ : nullptr);
 }
 
 absl::Status CoordinatorRole::Inspect(absl::Time now) {
   if (now < next_inspection_) return absl::OkStatus();
-  for (StallInspector::Finding& finding : inspector_.Inspect(negotiator_, now)) {
+  for (StallInspector::Finding& finding : inspector_.Inspect(negotiator_.waiting(), now)) {
     Log(LogLevel::kWarning, kCoordinatorRank, finding.text);
     if (finding.verdict == StallInspector::Finding::Verdict::kWarn) continue;
     const absl::Status expired = absl::DeadlineExceededError(finding.text);
@@ -94,7 +96,7 @@ absl::Status CoordinatorRole::Inspect(absl::Time now) {
     if (recording_ != nullptr) Record(NegotiationEvent::Failure(finding.tensor, expired, now));
     negotiator_.Fail(finding.tensor, expired);
   }
-  next_inspection_ = inspector_.NextInspection(negotiator_, now);
+  next_inspection_ = inspector_.NextInspection(negotiator_.waiting(), now);
   return absl::OkStatus();
 }
 
@@ -118,8 +120,8 @@ void CoordinatorRole::Tune(absl::Time now) {
 void CoordinatorRole::Unlock(uint64_t rounds, absl::Time now) {
   // A schedule that autotune ends has lasted: the steps go on as before, and the next one shall not begin later for it.
   if (wants_to_unlock()) rounds = std::numeric_limits<uint64_t>::max();
-  if (recording_ != nullptr) Record(NegotiationEvent::Leave(rounds, now));
-  negotiator_.LeaveSchedule(rounds);
+  if (recording_ != nullptr) Record(NegotiationEvent::Unlock(rounds, now));
+  negotiator_.Unlock(rounds);
 }
 
 std::string CoordinatorRole::TakeBroadcast(absl::Time now) {

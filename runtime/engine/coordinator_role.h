@@ -16,10 +16,9 @@
 #include "runtime/engine/tensor_queue.h"
 #include "runtime/monitor/flight_recorder.h"
 #include "runtime/negotiation/negotiator.h"
-#include "runtime/negotiation/readiness_observer.h"
 #include "runtime/negotiation/recording.h"
-#include "runtime/negotiation/recording_file.h"
 #include "runtime/negotiation/stall_inspector.h"
+#include "runtime/negotiation/tensor_request.h"
 #include "runtime/tuning/tuning_role.h"
 
 namespace ronda {
@@ -31,10 +30,9 @@ namespace ronda {
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class CoordinatorRole {
  public:
-  // `flights` tell what late ranks did last. `observer`, which is not owned, hears which rank is ready for which
-  // tensor.
-  CoordinatorRole(const Tunables& tunables, int world_size, std::shared_ptr<FlightBoard> flights,
-                  ReadinessObserver* observer);
+  // `flights` tell the last activity of late ranks. `log`, which is not owned, notes which rank is ready for which
+  // tensor; nullptr: there is none.
+  CoordinatorRole(const Tunables& tunables, int world_size, std::shared_ptr<FlightBoard> flights, TensorLog* log);
 
   // To be called first: begins the files that the tunables ask for.
   // Errors: the operating system's, with the path.
@@ -77,6 +75,8 @@ class CoordinatorRole {
   const Negotiator::Options options_;
   const std::string recording_path_;  // empty: there is none
   std::unique_ptr<RecordingFile> recording_;
+  TensorLog* const log_;
+  const Negotiator::ReadyCallback on_ready_;
   Negotiator negotiator_;
   StallInspector inspector_;
   JobSettings settings_;

@@ -10,20 +10,11 @@
 namespace ronda {
 namespace {
 
-// Whether the operation changes which ranks take part in others, and moves no data.
-bool IsMembership(OpType op) {
-  return op == OpType::kJoin || op == OpType::kAddProcessSet || op == OpType::kRemoveProcessSet;
-}
-
-bool IsReduction(OpType op) {
-  return op == OpType::kAllreduce || op == OpType::kReduce || op == OpType::kReduceScatter;
-}
-
 // Whether the votes travel with the data. On a device those of a reduce do not: its result may go to where its input
 // is, by a copy that would come before the votes are known.
 bool VotesWithData(const TensorRequest& request) {
   if (request.memory != Memory::kHost && request.op == OpType::kReduce) return false;
-  return IsReduction(request.op) && request.reduction != Reduction::kAdasum;
+  return TraitsOf(request.op).reduces && request.reduction != Reduction::kAdasum;
 }
 
 // `run`, once its vote has been for it.
@@ -65,7 +56,7 @@ Executor::Executor(const Parts& parts, WaitLimits limits)
 absl::Status Executor::Execute(const AgreedBucket& bucket) {
   const OpType op = bucket.responses.front()->request.op;
   // Joins and changes of process sets concern all members, those that have joined included.
-  const Group& group = IsMembership(op) ? *bucket.members : *bucket.participants;
+  const Group& group = TraitsOf(op).membership ? *bucket.members : *bucket.participants;
   ForgetEntries();
   if (group.Contains(parts_.communicator->rank())) RONDA_RETURN_IF_ERROR(FindEntries(bucket));
   return CarryAndComplete(MakeRun(bucket, group));
@@ -209,9 +200,9 @@ absl::Status Executor::FindEntries(const AgreedBucket& bucket) {
 }
 
 absl::Status Executor::Carry(const BucketRun& run, Lane& lane) {
-  if (IsMembership(run.info.op)) return SettleMembership(run);
+  if (TraitsOf(run.info.op).membership) return SettleMembership(run);
   if (run.info.ballot == nullptr || VotesWithData(run.request(0))) {
-    return IsReduction(run.info.op) ? lane.reductions.Run(run) : lane.exchanges.Run(run);
+    return TraitsOf(run.info.op).reduces ? lane.reductions.Run(run) : lane.exchanges.Run(run);
   }
   RONDA_RETURN_IF_ERROR(VoteFirst(run));
   // A barrier has had its vote for a barrier.

@@ -92,20 +92,6 @@ void ErrorFeedback::Drop(ProcessSetId process_set) {
   absl::erase_if(entries_, [&](const auto& entry) { return entry.first.process_set == process_set; });
 }
 
-bool IsLossy(WireFormat wire, DType dtype) {
-  switch (wire) {
-    case WireFormat::kNone:
-      return false;
-    case WireFormat::kFloat16:
-    case WireFormat::kBfloat16:
-      return dtype == DType::kFloat32 || dtype == DType::kFloat64;
-    case WireFormat::kFp8E4M3:
-    case WireFormat::kFp8E5M2:
-      return IsFloatingPoint(dtype);
-  }
-  return false;
-}
-
 absl::Status Reductions::Run(const BucketRun& run) {
   // All tensors of a bucket have asked for it, or none.
   const bool detects_overflow = run.request(0).overflow == TensorRequest::Overflow::kDetected;
@@ -139,7 +125,7 @@ absl::Status Reductions::PrepareOwnSegment(const BucketRun& run, size_t i, Segme
   const TensorRequest& request = run.request(i);
   segment->input = submission.input;
   segment->output = submission.output;
-  if (submission.error_feedback == Submission::ErrorFeedback::kOn && IsLossy(request.wire, request.dtype)) {
+  if (submission.error_feedback == Submission::ErrorFeedback::kOn && IsNarrowed(request.dtype, request.wire)) {
     RONDA_ASSIGN_OR_RETURN(segment->residual, feedback_.Residual(request.key(), segment->count));
   }
   return request.op == OpType::kAllreduce ? absl::OkStatus() : PreparePart(run, i, segment);
@@ -176,7 +162,7 @@ absl::Status Reductions::Reduce(const BucketRun& run) {
                            .segments = segments_,
                            .dtype = kind.dtype,
                            .wire = kind.wire,
-                           .op = KernelOp(kind.reduction),
+                           .op = TraitsOf(kind.reduction).kernel,
                            .prescale = {.multiplier = kind.prescale},
                            .postscale = {.multiplier = kind.postscale, .divisor = averages ? run.averaged_over() : 1},
                            .delivery = DeliveryOf(kind.op)};

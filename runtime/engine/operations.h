@@ -20,7 +20,7 @@
 #include "runtime/engine/submission.h"
 #include "runtime/engine/tensor_queue.h"
 #include "runtime/negotiation/messages.h"
-#include "runtime/negotiation/tensor_key.h"
+#include "runtime/negotiation/tensor_request.h"
 
 namespace ronda {
 
@@ -97,9 +97,6 @@ class ErrorFeedback {
   const Allocate allocate_;
   TensorKeyMap<Entry> entries_;
 };
-
-// Whether rounding to `wire` changes values of `dtype`.
-bool IsLossy(WireFormat wire, DType dtype);
 
 // Carries out buckets of allreduce, reduce and reducescatter: one Reduce, or an Adasum, for any number of tensors.
 //

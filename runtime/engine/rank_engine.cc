@@ -11,7 +11,7 @@
 #include "runtime/base/float_environment.h"
 #include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/negotiation/codec.h"
+#include "runtime/negotiation/messages.h"
 
 namespace ronda {
 namespace {

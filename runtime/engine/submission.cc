@@ -11,37 +11,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "runtime/base/operation.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/negotiation/operation_rules.h"
+#include "runtime/base/operation.h"
 
 namespace ronda {
 namespace {
-
-// Which ranks of the process set pass a buffer.
-enum class Who : uint8_t { kNobody, kMembers, kRoot, kReceiver };
-
-struct Rules {
-  Who input;
-  Who output;
-  enum class Reduces : uint8_t { kNo, kYes } reduces;
-  Who splits;
-};
-
-constexpr Rules kRules[kOpTypeCount] = {
-    {Who::kMembers, Who::kMembers, Rules::Reduces::kYes, Who::kNobody},  // allreduce
-    {Who::kMembers, Who::kNobody, Rules::Reduces::kNo, Who::kNobody},    // allgather
-    {Who::kNobody, Who::kMembers, Rules::Reduces::kNo, Who::kNobody},    // broadcast
-    {Who::kNobody, Who::kNobody, Rules::Reduces::kNo, Who::kNobody},     // barrier
-    {Who::kMembers, Who::kRoot, Rules::Reduces::kYes, Who::kNobody},     // reduce
-    {Who::kMembers, Who::kNobody, Rules::Reduces::kYes, Who::kNobody},   // reducescatter
-    {Who::kMembers, Who::kNobody, Rules::Reduces::kNo, Who::kNobody},    // gather
-    {Who::kRoot, Who::kNobody, Rules::Reduces::kNo, Who::kRoot},         // scatter
-    {Who::kMembers, Who::kNobody, Rules::Reduces::kNo, Who::kMembers},   // alltoall
-    {Who::kRoot, Who::kReceiver, Rules::Reduces::kNo, Who::kNobody},     // send/recv
-    {Who::kNobody, Who::kNobody, Rules::Reduces::kNo, Who::kNobody},     // join
-    {Who::kNobody, Who::kNobody, Rules::Reduces::kNo, Who::kNobody},     // add_process_set
-    {Who::kNobody, Who::kNobody, Rules::Reduces::kNo, Who::kNobody},     // remove_process_set
-};
 
 // The checks of one submission, in the order in which a later one may rely on an earlier one.
 class Check {
@@ -50,7 +25,7 @@ class Check {
       : submission_(submission),
         request_(submission.request),
         submitter_(submitter),
-        rules_(kRules[static_cast<int>(submission.request.op)]) {}
+        traits_(TraitsOf(submission.request.op)) {}
 
   absl::Status Run() {
     if (request_.name.empty()) return absl::InvalidArgumentError("a tensor needs a name, the same on every rank");
@@ -59,7 +34,7 @@ class Check {
     RONDA_RETURN_IF_ERROR(Extent());
     RONDA_RETURN_IF_ERROR(Buffers());
     RONDA_RETURN_IF_ERROR(Overlap());
-    RONDA_RETURN_IF_ERROR(rules_.reduces == Rules::Reduces::kYes ? Reduces() : DoesNotReduce());
+    RONDA_RETURN_IF_ERROR(traits_.reduces ? Reduces() : DoesNotReduce());
     RONDA_RETURN_IF_ERROR(Splits());
     RONDA_RETURN_IF_ERROR(Membership());
     return Limits();
@@ -74,16 +49,16 @@ class Check {
     return absl::InvalidArgumentError(absl::StrCat(Name(request_.op), tensor, ": ", parts...));
   }
 
-  // Whether this rank is one of `who`.
-  bool IsOne(Who who) const {
-    switch (who) {
-      case Who::kNobody:
+  // Whether this rank is one of `side`.
+  bool IsOne(Side side) const {
+    switch (side) {
+      case Side::kNone:
         return false;
-      case Who::kMembers:
+      case Side::kMembers:
         return true;
-      case Who::kRoot:
+      case Side::kRoot:
         return submitter_.rank == request_.root;
-      case Who::kReceiver:
+      case Side::kReceiver:
         return submitter_.rank == request_.receiver;
     }
     return false;
@@ -103,21 +78,21 @@ class Check {
                    absl::StrJoin(set_->ranks(), ", "), ": submit it on those only");
   }
 
-  absl::Status InSet(absl::string_view what, RankId rank) const {
+  absl::Status InSet(absl::string_view role, RankId rank) const {
     if (set_->Contains(rank)) return absl::OkStatus();
-    return Invalid(what, " ", rank, " is not in process set ", request_.process_set, ", whose ranks are ",
+    return Invalid(role, " ", rank, " is not in process set ", request_.process_set, ", whose ranks are ",
                    absl::StrJoin(set_->ranks(), ", "), ": name one of them");
   }
 
   absl::Status Root() const {
-    if (!HasRoot(request_.op)) return absl::OkStatus();
-    if (request_.op != OpType::kSendRecv) return InSet("root", request_.root);
-    RONDA_RETURN_IF_ERROR(InSet("sender", request_.root));
+    if (!traits_.has_root()) return absl::OkStatus();
+    RONDA_RETURN_IF_ERROR(InSet(traits_.root, request_.root));
+    if (request_.op != OpType::kSendRecv) return absl::OkStatus();
     RONDA_RETURN_IF_ERROR(InSet("receiver", request_.receiver));
     if (request_.root == request_.receiver) {
       return Invalid("rank ", request_.root, " is sender and receiver: copy the tensor instead");
     }
-    if (IsOne(Who::kRoot) || IsOne(Who::kReceiver)) return absl::OkStatus();
+    if (IsOne(Side::kRoot) || IsOne(Side::kReceiver)) return absl::OkStatus();
     return Invalid("rank ", submitter_.rank, " is neither the sender, ", request_.root, ", nor the receiver, ",
                    request_.receiver, ": submit it on those two only");
   }
@@ -125,7 +100,7 @@ class Check {
   // Also a shape with a zero among its dimensions must not overflow in the others: a product may meet the zero
   // last.
   absl::Status Extent() {
-    if (NeedsFirstDimension(request_.op) && request_.shape.empty()) {
+    if (traits_.by_rows && request_.shape.empty()) {
       return Invalid("a scalar has no first dimension to divide or join along: give it the shape [1]");
     }
     int64_t bytes = static_cast<int64_t>(SizeOf(request_.dtype));
@@ -141,21 +116,21 @@ class Check {
   }
 
   absl::Status Buffers() const {
-    if (request_.memory != Memory::kHost && rules_.input == Who::kNobody && rules_.output == Who::kNobody) {
+    if (request_.memory != Memory::kHost && !traits_.has_tensor()) {
       return Invalid("it has no tensor that could be in the memory of a GPU: leave that out");
     }
     if (bytes_ == 0) return absl::OkStatus();
-    if (IsOne(rules_.input) && submission_.input == nullptr) {
+    if (IsOne(traits_.input) && submission_.input == nullptr) {
       return Invalid("input is null, but shape ", ToString(request_.shape), " has elements");
     }
-    if (IsOne(rules_.output) && submission_.output == nullptr) {
+    if (IsOne(traits_.output) && submission_.output == nullptr) {
       return Invalid("output is null, but shape ", ToString(request_.shape), " has elements");
     }
     return absl::OkStatus();
   }
 
   absl::Status Overlap() const {
-    if (!IsOne(rules_.input) || !IsOne(rules_.output)) return absl::OkStatus();
+    if (!IsOne(traits_.input) || !IsOne(traits_.output)) return absl::OkStatus();
     const auto input = reinterpret_cast<uintptr_t>(submission_.input);
     const auto output = reinterpret_cast<uintptr_t>(submission_.output);
     const uintptr_t distance = input > output ? input - output : output - input;
@@ -165,31 +140,24 @@ class Check {
   }
 
   absl::Status Reduces() const {
-    const char* const reduction = Name(request_.reduction);
-    const char* const dtype = Name(request_.dtype);
-    if (request_.reduction == Reduction::kAverage && request_.dtype == DType::kBool) {
-      return Invalid("bool cannot be averaged; use sum (logical or) or product (logical and)");
-    }
-    if (!Supports(KernelOp(request_.reduction), request_.dtype)) {
-      return Invalid(reduction, " is not defined on ", dtype, ": use an integer type or bool");
+    const ReductionTraits& reduction = TraitsOf(request_.reduction);
+    if (!Supports(request_.reduction, request_.dtype)) {
+      return Invalid(reduction.name, " is not defined on ", Name(request_.dtype), ": ", reduction.instead);
     }
     if (!std::isfinite(request_.prescale) || !std::isfinite(request_.postscale)) {
       return Invalid("prescale and postscale must be finite");
     }
     if (request_.reduction == Reduction::kAdasum) RONDA_RETURN_IF_ERROR(Adasum());
-    const bool adds = request_.reduction == Reduction::kSum || request_.reduction == Reduction::kAverage;
-    if (submission_.error_feedback == Submission::ErrorFeedback::kOn && !adds) {
-      return Invalid("error feedback makes up for rounding in sums and averages, not in ", reduction, ": leave it off");
+    if (submission_.error_feedback == Submission::ErrorFeedback::kOn && !reduction.adds) {
+      return Invalid("error feedback makes up for rounding in sums and averages, not in ", reduction.name,
+                     ": leave it off");
     }
     return absl::OkStatus();
   }
 
   absl::Status Adasum() const {
     if (request_.op != OpType::kAllreduce) return Invalid("only an allreduce can be an Adasum");
-    if (!IsFloatingPoint(request_.dtype)) {
-      return Invalid("Adasum is not defined on ", Name(request_.dtype), ": use a floating-point type");
-    }
-    if (request_.wire == WireFormat::kFp8E4M3 || request_.wire == WireFormat::kFp8E5M2) {
+    if (TraitsOf(request_.wire).encoding == WireFormatTraits::Encoding::kBlocks) {
       return Invalid("Adasum does not travel as ", Name(request_.wire), ": use fp16, bf16 or none");
     }
     return absl::OkStatus();
@@ -206,7 +174,7 @@ class Check {
 
   absl::Status Splits() const {
     const std::vector<int64_t>& splits = submission_.splits;
-    const bool wanted = IsOne(rules_.splits);
+    const bool wanted = IsOne(traits_.splits);
     if (!wanted && !splits.empty()) return Invalid("splits are for alltoall, and for the root of a scatter");
     if (!wanted || (splits.empty() && request_.op == OpType::kScatter)) return absl::OkStatus();
     const int64_t rows = request_.shape.front();
@@ -228,7 +196,7 @@ class Check {
   }
 
   absl::Status Membership() const {
-    if (!ChangesProcessSets(request_.op)) return absl::OkStatus();
+    if (!traits_.changes_process_sets) return absl::OkStatus();
     if (request_.process_set != kGlobalProcessSet) return Invalid("all ranks do that: leave process_set at 0");
     return request_.op == OpType::kAddProcessSet ? Added() : Removed();
   }
@@ -262,7 +230,7 @@ class Check {
   const Submission& submission_;
   const TensorRequest& request_;
   const Submitter& submitter_;
-  const Rules& rules_;
+  const OperationTraits& traits_;
   const Group* set_ = nullptr;         // once ProcessSet() has succeeded
   std::shared_ptr<const Group> kept_;  // the same, if it may be removed meanwhile
   int64_t bytes_ = 0;                  // of the tensor, once Extent() has succeeded

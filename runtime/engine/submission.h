@@ -13,7 +13,7 @@
 #include "runtime/base/mutex.h"
 #include "runtime/base/types.h"
 #include "runtime/negotiation/messages.h"
-#include "runtime/negotiation/process_set_table.h"
+#include "runtime/negotiation/membership.h"
 
 namespace ronda {
 

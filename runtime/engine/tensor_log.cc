@@ -1,7 +1,7 @@
 #include "runtime/engine/tensor_log.h"
 
 #include "runtime/engine/submission.h"
-#include "runtime/negotiation/tensor_key.h"
+#include "runtime/negotiation/tensor_request.h"
 
 namespace ronda {
 

@@ -8,7 +8,7 @@
 #include "runtime/monitor/flight_recorder.h"
 #include "runtime/monitor/timeline/timeline.h"
 #include "runtime/negotiation/messages.h"
-#include "runtime/negotiation/readiness_observer.h"
+#include "runtime/negotiation/tensor_request.h"
 
 namespace ronda {
 
@@ -16,7 +16,7 @@ namespace ronda {
 // while there is one.
 //
 // Thread-safe. Owns neither of the two.
-class TensorLog : public ReadinessObserver {
+class TensorLog {
  public:
   // `timeline` may be nullptr: there is none, ever.
   TensorLog(FlightRecorder* flight, Timeline* timeline) : flight_(flight), timeline_(timeline) {}
@@ -46,11 +46,12 @@ class TensorLog : public ReadinessObserver {
   // The engine begins to carry out a response list, or a round of the locked schedule has been carried out.
   void Cycled();
 
-  bool IsInterested() const override { return IsDrawn(); }
-  void Ready(RankId rank, const TensorRequest& request) override;
+  // Whether a timeline shows what this log takes note of.
+  bool IsDrawn() const { return timeline_ != nullptr && timeline_->on(); }
+  // `rank` is ready for a tensor; the coordinator rank notes it while IsDrawn().
+  void Ready(RankId rank, const TensorRequest& request);
 
  private:
-  bool IsDrawn() const { return timeline_ != nullptr && timeline_->on(); }
   void Draw(TimelineKind kind, const TensorRequest& request, FlightTime time, int number = 0);
 
   FlightRecorder* const flight_;

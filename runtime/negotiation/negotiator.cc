@@ -7,11 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/negotiation/describe.h"
-#include "runtime/negotiation/mismatch.h"
-#include "runtime/negotiation/operation_rules.h"
-#include "runtime/negotiation/pending_response.h"
-#include "runtime/negotiation/request_check.h"
 
 namespace ronda {
 namespace {
@@ -26,7 +21,7 @@ absl::Status SetIsGone(ProcessSetId set) {
   return absl::FailedPreconditionError(absl::StrCat("process set ", set, " was removed"));
 }
 
-// Why the other tensors of the culprit's group do not run either.
+// The error of all tensors in the group of `culprit`.
 absl::Status BecauseOf(const TensorRequest& culprit, const absl::Status& status) {
   return absl::Status(status.code(),
                       absl::StrCat("no tensor of group '", culprit.group, "' is carried out, because of tensor '",
@@ -40,20 +35,20 @@ Negotiator::Negotiator(Options options)
       sizes_{.threshold = options.fusion.threshold, .min_bucket_bytes = options.schedule.min_bucket_bytes},
       cache_(options.cache_capacity),
       process_sets_(options.world_size),
-      roster_(options.world_size),
+      ranks_(options.world_size),
       inboxes_(options.world_size),
       detector_(options.schedule.identical_steps) {}
 
-absl::Status Negotiator::Add(RankId rank, const RankReport& report, absl::Time now) {
-  if (!roster_.Has(rank)) return absl::InvalidArgumentError(absl::StrCat("a report of rank ", rank));
-  if (roster_.HasLeft(rank)) {
-    return absl::InvalidArgumentError(absl::StrCat(Describe(rank), " reports after it has left"));
+absl::Status Negotiator::Add(RankId rank, const RankReport& report, absl::Time now, const ReadyCallback* on_ready) {
+  if (!ranks_.Has(rank)) return absl::InvalidArgumentError(absl::StrCat("a report of rank ", rank));
+  if (ranks_.HasShutDown(rank)) {
+    return absl::InvalidArgumentError(absl::StrCat(Describe(rank), " reports after it has shut down"));
   }
   now_ = now;
   submitted_ = now - report.age;
-  observer_ = options_.observer != nullptr && options_.observer->IsInterested() ? options_.observer : nullptr;
-  if (!anything_waits()) own_limits_ = false;
-  if (!report.identity.empty()) roster_.Introduce(rank, report.identity);
+  on_ready_ = on_ready;
+  if (!anything_waits()) own_limits_ = WaitingView::OwnLimits::kNone;
+  if (!report.identity.empty()) ranks_.Introduce(rank, report.identity);
   RONDA_ASSIGN_OR_RETURN(const Freshness freshness, CheckSchedule(rank, report));
   if (freshness == Freshness::kStale) return absl::OkStatus();
   if (report.waited == RankReport::Waited::kPerhaps) detector_.Wait();
@@ -64,11 +59,11 @@ absl::Status Negotiator::Add(RankId rank, const RankReport& report, absl::Time n
     RONDA_RETURN_IF_ERROR(joins ? SubmitJoin(rank, request) : Submit(rank, request, Time::kNow));
   }
   ReleaseGroups();
-  if (report.membership == RankReport::Membership::kLeaving) Leave(rank);
+  if (report.membership == RankReport::Membership::kShuttingDown) ShutDown(rank);
   return absl::OkStatus();
 }
 
-// Nearly all of what a large job's coordinator rank does in its steady state: one lookup by number, one bit.
+// Nearly all of the coordinator rank's work in a large job's steady state: one lookup by number, one bit.
 absl::Status Negotiator::SubmitById(RankId rank, CacheId id) {
   PendingTensor* tensor = pending_.FindById(id);
   if (tensor == nullptr) return StartById(rank, id);
@@ -137,7 +132,7 @@ absl::Status Negotiator::Submit(RankId rank, const TensorRequest& request, Time 
     Refuse(rank, request.key(), SetIsGone(request.process_set));
     return absl::OkStatus();
   }
-  RONDA_RETURN_IF_ERROR(CheckRequest(rank, request, *members, roster_));
+  RONDA_RETURN_IF_ERROR(CheckRequest(rank, request, *members, ranks_));
   if (time == Time::kNow && HasJoined(rank, request.process_set)) {
     Refuse(rank, request.key(), HasJoinedError(rank, request));
     return absl::OkStatus();
@@ -159,8 +154,8 @@ PendingTensor* Negotiator::Start(RankId rank, PendingTensor* tensor) {
   tensor->missing = tensor->participants->size();
   tensor->first_rank = rank;
   tensor->since = submitted_;
-  if (request.limits) own_limits_ = true;
-  if (FirstDimensionOf(request.op) == FirstDimension::kGathered && !tensor->cached) {
+  if (request.limits) own_limits_ = WaitingView::OwnLimits::kPossible;
+  if (TraitsOf(request.op).first_dimension == FirstDimension::kGathered && !tensor->cached) {
     tensor->first_dims.assign(tensor->participants->size(), 0);
   }
   const SetJoins* joins = joins_.Find(request.process_set);
@@ -169,13 +164,13 @@ PendingTensor* Negotiator::Start(RankId rank, PendingTensor* tensor) {
   return tensor;
 }
 
-// A submission in full: remembers in what it differs from those before it.
+// A submission in full. Remembers how it differs from the first one.
 void Negotiator::Merge(RankId rank, const TensorRequest& request, PendingTensor* tensor) {
   TensorRequest& first = tensor->spelled;
   if (request.limits != first.limits) {
     const WaitLimits a = LimitsOf(request), b = LimitsOf(first);
     first.limits = {.warning = std::min(a.warning, b.warning), .deadline = std::min(a.deadline, b.deadline)};
-    own_limits_ = true;
+    own_limits_ = WaitingView::OwnLimits::kPossible;
   }
   if (rank == tensor->first_rank && tensor->submitted.count() == 0) {
     // This is the submission that the tensor began with.
@@ -186,7 +181,7 @@ void Negotiator::Merge(RankId rank, const TensorRequest& request, PendingTensor*
     tensor->mismatch = mismatch.value_or("");
   }
   if (request.op != first.op || request.shape.empty()) return;
-  const FirstDimension meaning = FirstDimensionOf(request.op);
+  const FirstDimension meaning = TraitsOf(request.op).first_dimension;
   const std::optional<int> position = tensor->participants->PositionOf(rank);
   if (meaning == FirstDimension::kGathered && position) tensor->first_dims[*position] = request.shape.front();
   if (meaning == FirstDimension::kOfRoot && rank == request.root && !first.shape.empty()) {
@@ -205,10 +200,10 @@ absl::Status Negotiator::Arrive(RankId rank, PendingTensor* tensor) {
         absl::StrCat(Describe(rank), " reports ", NameForErrors(tensor->request()), " twice"));
   }
   tensor->since = std::min(tensor->since, submitted_);
-  if (observer_ != nullptr) observer_->Ready(rank, tensor->request());
+  if (on_ready_ != nullptr) (*on_ready_)(rank, tensor->request());
   if (--tensor->missing == 0) {
     Conclude(tensor);
-  } else if (!roster_.leavers().empty()) {
+  } else if (!ranks_.departures().empty()) {
     FailForDeparture(tensor);
   }
   return absl::OkStatus();
@@ -216,15 +211,15 @@ absl::Status Negotiator::Arrive(RankId rank, PendingTensor* tensor) {
 
 absl::Status Negotiator::SubmitJoin(RankId rank, const TensorRequest& request) {
   const std::shared_ptr<const Group> members = process_sets_.Find(request.process_set);
-  if (members == nullptr) return Submit(rank, request, Time::kNow);  // which says so
-  RONDA_RETURN_IF_ERROR(CheckRequest(rank, request, *members, roster_));
+  if (members == nullptr) return Submit(rank, request, Time::kNow);  // fails
+  RONDA_RETURN_IF_ERROR(CheckRequest(rank, request, *members, ranks_));
   if (HasJoined(rank, request.process_set)) {
     return absl::InvalidArgumentError(absl::StrCat(Describe(rank), " reports ", NameForErrors(request), " twice"));
   }
   if (inboxes_[rank].ignored.empty()) {
     Join(rank, request);
   } else {
-    // What it had submitted before is still to come again.
+    // The rank will repeat requests that it submitted before it joined.
     inboxes_[rank].delayed_joins.push_back(request);
   }
   return absl::OkStatus();
@@ -233,7 +228,7 @@ absl::Status Negotiator::SubmitJoin(RankId rank, const TensorRequest& request) {
 void Negotiator::Join(RankId rank, const TensorRequest& request) {
   const ProcessSetId set = request.process_set;
   SetJoins* joins = joins_.Add(rank, request, process_sets_.Find(set), now_);
-  if (request.limits) own_limits_ = true;
+  if (request.limits) own_limits_ = WaitingView::OwnLimits::kPossible;
   if (joins->mismatch.empty() && rank != joins->first) {
     joins->mismatch = DescribeMismatch(joins->request, Describe(joins->first), request, Describe(rank)).value_or("");
   }
@@ -243,11 +238,11 @@ void Negotiator::Join(RankId rank, const TensorRequest& request) {
     return position && !tensor.submitted.Contains(*position);
   };
   for (PendingTensor* tensor : pending_.Select(lacks_it)) {
-    // Concludes this tensor and touches no other: what changes process sets cannot do without a rank.
+    // Concludes this tensor and touches no other: changes of process sets do not run without a rank.
     if (--tensor->missing == 0) Conclude(tensor);
   }
   if (joins->complete()) {
-    ReleaseGroups();  // while those that joined are still away
+    ReleaseGroups();  // while the ranks that joined are still absent
     ConcludeJoins(set);
   } else {
     FailJoinsForDeparture(set);
@@ -281,9 +276,9 @@ void Negotiator::FailJoins(ProcessSetId set, const absl::Status& status) {
 
 void Negotiator::FailJoinsForDeparture(ProcessSetId set) {
   const SetJoins* joins = joins_.Find(set);
-  for (RankId leaver : roster_.leavers()) {
-    if (!joins->members->Contains(leaver)) continue;
-    FailJoins(set, DepartureError(leaver, joins->request));
+  for (RankId departed : ranks_.departures()) {
+    if (!joins->members->Contains(departed)) continue;
+    FailJoins(set, DepartureError(departed, joins->request));
     return;
   }
 }
@@ -293,8 +288,8 @@ absl::Status Negotiator::DepartureError(RankId rank, const TensorRequest& reques
       absl::StrCat(Describe(rank), " has shut down and will not submit ", DescribeTensor(request)));
 }
 
-void Negotiator::Leave(RankId rank) {
-  roster_.Leave(rank, now_);
+void Negotiator::ShutDown(RankId rank) {
+  ranks_.ShutDown(rank, now_);
   const auto lacks_it = [&](const PendingTensor& tensor) {
     const std::optional<int> position = tensor.participants->PositionOf(rank);
     return position && !tensor.submitted.Contains(*position);
@@ -302,18 +297,18 @@ void Negotiator::Leave(RankId rank) {
   std::vector<TensorKey> lacking;
   for (const PendingTensor* tensor : pending_.Select(lacks_it)) lacking.emplace_back(tensor->request().key());
   for (const TensorKey& key : lacking) {
-    // It may have failed along with another one of its group.
+    // It may have failed together with another tensor of its group.
     if (PendingTensor* tensor = pending_.Find(key)) FailForDeparture(tensor);
   }
   for (ProcessSetId set : joins_.sets()) FailJoinsForDeparture(set);
 }
 
 void Negotiator::FailForDeparture(PendingTensor* tensor) {
-  for (RankId leaver : roster_.leavers()) {
-    const std::optional<int> position = tensor->participants->PositionOf(leaver);
+  for (RankId departed : ranks_.departures()) {
+    const std::optional<int> position = tensor->participants->PositionOf(departed);
     if (!position || tensor->submitted.Contains(*position)) continue;
     const TensorKey key(tensor->request().key());
-    Fail(key, DepartureError(leaver, tensor->request()));
+    Fail(key, DepartureError(departed, tensor->request()));
     return;
   }
 }
@@ -364,17 +359,17 @@ absl::Status Negotiator::Verdict(const PendingTensor& tensor, const std::vector<
     return absl::FailedPreconditionError(
         absl::StrCat("ranks disagree: ", tensor.mismatch, "; submit the same on every rank"));
   }
-  return CheckFeasible(tensor.request(), joined, process_sets_, roster_);
+  return CheckFeasible(tensor.request(), joined, process_sets_, ranks_);
 }
 
 void Negotiator::Release(ConcludedTensor concluded) {
   PendingTensor& tensor = *concluded.tensor;
   Agreed agreed = {.joined = std::move(concluded.joined), .absent = concluded.absent};
-  if (CachedResponseHolds(tensor, agreed.joined)) {
+  if (tensor.CachedResponseHolds(agreed.joined)) {
     agreed.cached_as = tensor.cached_as;
     agreed.response = tensor.cached;
   } else {
-    const std::shared_ptr<Response> response = SpelledResponse(agreed.joined, &tensor);
+    const std::shared_ptr<Response> response = tensor.TakeResponse(agreed.joined);
     ChangeProcessSets(&response->request);
     agreed.response = response;
   }
@@ -384,7 +379,7 @@ void Negotiator::Release(ConcludedTensor concluded) {
 }
 
 void Negotiator::ChangeProcessSets(TensorRequest* request) {
-  if (!ChangesProcessSets(request->op)) return;
+  if (!TraitsOf(request->op).changes_process_sets) return;
   const ProcessSetId removed = request->subject;
   if (request->op == OpType::kAddProcessSet) request->subject = process_sets_.next_id();
   const absl::Status changed = process_sets_.Apply({*request, {}});
@@ -414,7 +409,7 @@ void Negotiator::ReleaseGroups() {
   }
 }
 
-// What is held of the group, and what still waits for ranks.
+// Fails the held tensors of the group, and those that still wait for ranks.
 void Negotiator::FailGroup(TensorKeyView group, const absl::Status& status) {
   for (HeldGroup& held : groups_.Take(group)) AnswerAll(std::move(held), status);
   const auto in_group = [&](const PendingTensor& tensor) {
@@ -450,19 +445,19 @@ ResponseList Negotiator::TakeResponses() {
     if (PendingTensor* tensor = pending_.FindById(entry.id)) pending_.SpellOut(tensor);
     groups_.SpellOut(entry.id);
   }
-  if (roster_.all_left()) list.job = ResponseList::Job::kEnds;
+  if (ranks_.all_departed()) list.job = ResponseList::Job::kEnds;
   detector_.EndList();
   if (detector_.complete() && !locked_) list.schedule = BeginSchedule();
   return list;
 }
 
-// What a rank sent before it had begun the last schedule it says again once that is left.
+// A rank that sent a report before it had begun the last schedule submits its content again after the unlock.
 absl::StatusOr<Negotiator::Freshness> Negotiator::CheckSchedule(RankId rank, const RankReport& report) const {
   if (report.schedule < schedules_) return Freshness::kStale;
   if (report.schedule == schedules_ && !locked_) return Freshness::kFresh;
   return absl::InvalidArgumentError(
       absl::StrCat(Describe(rank), " reports after schedule ", report.schedule,
-                   locked_ ? ", and the job has not left schedule " : ", and the last was ", schedules_));
+                   locked_ ? ", and the job has not unlocked schedule " : ", and the last was ", schedules_));
 }
 
 void Negotiator::Watch(const Agreed& agreed) {
@@ -479,7 +474,7 @@ std::optional<Schedule> Negotiator::BeginSchedule() {
   std::vector<StepTensor> step;
   for (ScheduleDetector::Tensor& tensor : detector_.step()) {
     std::shared_ptr<const Response> response = cache_.Get(tensor.id);
-    RONDA_CHECK(response != nullptr);  // what evicts is not in the step, and breaks it
+    RONDA_CHECK(response != nullptr);  // a response that evicts breaks the step
     step.push_back({tensor.id, tensor.ready, std::move(tensor.batches), std::move(response)});
   }
   if (!OnlyStepWaits(step)) return std::nullopt;
@@ -495,9 +490,9 @@ std::optional<Schedule> Negotiator::BeginSchedule() {
   return Schedule{.number = ++schedules_, .buckets = *std::move(buckets)};
 }
 
-// Whatever else waits would have the schedule left at once.
+// Anything else that waits would make the ranks unlock the schedule at once.
 bool Negotiator::OnlyStepWaits(const std::vector<StepTensor>& step) const {
-  if (!joins_.empty() || !groups_.empty() || !roster_.leavers().empty()) return false;
+  if (!joins_.empty() || !groups_.empty() || !ranks_.departures().empty()) return false;
   for (const Inbox& inbox : inboxes_) {
     if (!inbox.ignored.empty()) return false;
   }
@@ -508,33 +503,12 @@ bool Negotiator::OnlyStepWaits(const std::vector<StepTensor>& step) const {
   return only;
 }
 
-void Negotiator::LeaveSchedule(uint64_t rounds) {
+void Negotiator::Unlock(uint64_t rounds) {
   RONDA_CHECK(locked_);
   locked_ = false;
   detector_.Unlocked(rounds);
 }
 
 void Negotiator::SetBucketSizes(const BucketSizes& sizes) { sizes_ = sizes; }
-
-std::vector<std::string> Negotiator::SubmittedBy(RankId rank, size_t limit) const {
-  const auto submitted = [&](const PendingTensor& tensor) {
-    const std::optional<int> position = tensor.participants->PositionOf(rank);
-    return position && tensor.submitted.Contains(*position);
-  };
-  std::vector<std::string> names;
-  for (const PendingTensor* tensor : pending_.Select(submitted)) names.push_back(tensor->request().name);
-  std::sort(names.begin(), names.end());
-  if (names.size() > limit) names.resize(limit);
-  return names;
-}
-
-WaitingView Negotiator::waiting() const { return WaitingView(pending_, joins_, groups_, roster_, options_.limits); }
-
-absl::Duration Negotiator::ShortestLimit() const {
-  if (!anything_waits()) return absl::InfiniteDuration();
-  return own_limits_ ? waiting().ShortestLimit() : std::min(options_.limits.warning, options_.limits.deadline);
-}
-
-std::vector<Waiting> Negotiator::Overdue(absl::Time now) const { return waiting().Overdue(now); }
 
 }  // namespace ronda

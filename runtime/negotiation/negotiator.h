@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,15 +13,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "runtime/negotiation/group_table.h"
-#include "runtime/negotiation/join_table.h"
+#include "runtime/negotiation/membership.h"
 #include "runtime/negotiation/messages.h"
-#include "runtime/negotiation/pending_table.h"
-#include "runtime/negotiation/process_set_table.h"
-#include "runtime/negotiation/readiness_observer.h"
+#include "runtime/negotiation/pending_tensors.h"
 #include "runtime/negotiation/response_cache.h"
-#include "runtime/negotiation/roster.h"
-#include "runtime/negotiation/waiting.h"
+#include "runtime/negotiation/stall_inspector.h"
 #include "runtime/schedule/fusion_planner.h"
 #include "runtime/schedule/schedule_planner.h"
 
@@ -30,14 +27,14 @@ namespace ronda {
 //
 // Ranks report whenever they have something new; there are no rounds. A tensor is agreed on when the last rank of its
 // process set has reported it or joined, and tensors are run in the order in which they were agreed on. Submissions
-// that contradict each other still wait for the last rank, and then fail on all of them, with a text that names two
-// ranks and what each said. A rank that leaves fails every tensor that lacks its submission, now and later.
-// docs/protocol.md has the states and the rules.
+// that contradict each other still wait for the last rank, and then fail on all of them, with a text that has the words
+// of two ranks. A rank that shuts down fails every tensor that lacks its submission, now and later. docs/protocol.md
+// has the states and the rules.
 //
-// When the job repeats itself, a list begins a schedule (locked_schedule.h). Until it is left nothing is negotiated.
+// When the job repeats itself, a list begins a schedule (locked_schedule.h). Nothing is negotiated until the unlock.
 //
-// A pure state machine: it owns no thread, reads no clock and does no I/O. What it decides depends on nothing but the
-// calls it gets, so that a recorded negotiation can be replayed (recording.h).
+// A pure state machine: it owns no thread, reads no clock and does no I/O. Its decisions depend on its calls alone, so
+// that a recorded negotiation can be replayed (recording.h).
 //
 // Thread-compatible: callers serialise access.
 class Negotiator {
@@ -45,14 +42,13 @@ class Negotiator {
   struct Options {
     int world_size = 1;            // ranks whose agreement is needed
     size_t cache_capacity = 1024;  // entries of the response cache; must be the same on every rank
-    WaitLimits limits;             // of tensors that come without their own
+    WaitLimits limits;             // of tensors that come without limits of their own
     FusionPlanner::Options fusion;
     struct Schedules {
-      int identical_steps = 0;                    // that it takes to begin one; 0: there are none
-      size_t min_bucket_bytes = size_t{1} << 20;  // what is worth waiting for (SchedulePlanner)
+      int identical_steps = 0;                    // after which a schedule begins; 0: there are no schedules
+      size_t min_bucket_bytes = size_t{1} << 20;  // see SchedulePlanner
       absl::Duration hold = absl::Microseconds(100);
     } schedule;
-    ReadinessObserver* observer = nullptr;  // not owned; nullptr: nobody wants to know
   };
 
   // How much travels together.
@@ -61,24 +57,27 @@ class Negotiator {
     size_t min_bucket_bytes = 0;  // in schedules
   };
 
+  // Called with each submission of a report, whether that names it in full or by its id.
+  using ReadyCallback = std::function<void(RankId, const TensorRequest&)>;
+
   explicit Negotiator(Options options);
 
-  // Takes `report` from `rank`, at time `now`.
+  // Takes `report` from `rank`, at time `now`. `on_ready` may be nullptr, and is not kept.
   // Errors: INVALID_ARGUMENT if no correct rank can have sent this: a tensor reported twice, a process set that never
-  // was or that the rank is not in, a root outside of it, a report after leaving, or while a schedule is locked.
-  absl::Status Add(RankId rank, const RankReport& report, absl::Time now);
+  // was or that the rank is not in, a root outside of it, a report after a shutdown, or while a schedule is locked.
+  absl::Status Add(RankId rank, const RankReport& report, absl::Time now, const ReadyCallback* on_ready = nullptr);
 
   // Fails a tensor with `status`, and with it its whole group, for the ranks that have submitted them. Nothing happens
   // if no rank has.
   void Fail(TensorKeyView tensor, const absl::Status& status);
 
-  // What has been decided since the last call, fused into buckets. Every rank must apply it. If it begins a schedule,
+  // The decisions since the last call, fused into buckets. Every rank must apply them. If the list begins a schedule,
   // nothing waits any more.
   ResponseList TakeResponses();
 
-  // The locked schedule has been left, after it was carried out `rounds` times.
+  // The ranks have unlocked the schedule, after they carried it out `rounds` times.
   // REQUIRES: a schedule is locked.
-  void LeaveSchedule(uint64_t rounds);
+  void Unlock(uint64_t rounds);
 
   // From the next list on.
   void SetBucketSizes(const BucketSizes& sizes);
@@ -86,29 +85,20 @@ class Negotiator {
   // Whether the last list that began a schedule is still in force.
   bool locked() const { return locked_; }
 
-  // Everything that waits for so long that a warning or the deadline is due, oldest first.
-  std::vector<Waiting> Overdue(absl::Time now) const;
+  // Valid until the next call of a method that is not const.
+  WaitingView waiting() const { return {{pending_, joins_, groups_, ranks_}, options_.limits, own_limits_}; }
+  bool anything_waits() const { return !waiting().empty(); }
 
-  bool anything_waits() const {
-    return !pending_.empty() || !joins_.empty() || !groups_.empty() || roster_.departing();
-  }
-
-  // The shortest limit of anything that waits; infinite if nothing does.
-  absl::Duration ShortestLimit() const;
-
-  // The tensors that `rank` has submitted and that wait for others, at most `limit` names.
-  std::vector<std::string> SubmittedBy(RankId rank, size_t limit) const;
-
-  // "rank 1 (host h, pid 42)", as far as it has introduced itself.
-  std::string Describe(RankId rank) const { return roster_.Describe(rank); }
+  // "rank 1 (host h, pid 42)", or "rank 1" until it has introduced itself.
+  std::string Describe(RankId rank) const { return ranks_.Describe(rank); }
 
  private:
-  // What is known of a rank's reports.
+  // The open ends of a rank's reports.
   struct Inbox {
     absl::flat_hash_set<CacheId> ignored;      // ids that came after their eviction: the rank will repeat the requests
-    std::vector<TensorRequest> delayed_joins;  // that count when it has
+    std::vector<TensorRequest> delayed_joins;  // count once the rank has repeated them
   };
-  // A repeated request counts as made when it was made first.
+  // A repeated request counts from its first submission, so a rank may have joined since.
   enum class Time { kNow, kBeforeJoining };
   // Whether a report was sent before the last schedule began.
   enum class Freshness { kFresh, kStale };
@@ -131,7 +121,7 @@ class Negotiator {
   void ConcludeJoins(ProcessSetId set);
   void FailJoins(ProcessSetId set, const absl::Status& status);
   void FailJoinsForDeparture(ProcessSetId set);
-  void Leave(RankId rank);
+  void ShutDown(RankId rank);
   void FailForDeparture(PendingTensor* tensor);
   absl::Status DepartureError(RankId rank, const TensorRequest& request) const;
 
@@ -153,26 +143,25 @@ class Negotiator {
   std::optional<Schedule> BeginSchedule();
   bool OnlyStepWaits(const std::vector<StepTensor>& step) const;
 
-  WaitingView waiting() const;
   WaitLimits LimitsOf(const TensorRequest& request) const { return request.limits.value_or(options_.limits); }
 
   const Options options_;
   BucketSizes sizes_;
   ResponseCache cache_;
   ProcessSetTable process_sets_;
-  Roster roster_;
+  JobRanks ranks_;
   PendingTable pending_;
   JoinTable joins_;
   GroupTable groups_;
-  std::vector<Inbox> inboxes_;             // by rank
-  absl::Time now_;                         // of the last report
-  absl::Time submitted_;                   // when what is in it was submitted
-  ReadinessObserver* observer_ = nullptr;  // of this report
-  bool own_limits_ = false;                // something that waits may have limits of its own
-  std::vector<TensorError> errors_;        // decided, not yet taken
-  std::vector<Agreed> agreed_;             // decided, not yet taken
+  std::vector<Inbox> inboxes_;               // by rank
+  absl::Time now_;                           // of the last report
+  absl::Time submitted_;                     // when the last of its submissions was made
+  const ReadyCallback* on_ready_ = nullptr;  // of this report
+  WaitingView::OwnLimits own_limits_ = WaitingView::OwnLimits::kNone;
+  std::vector<TensorError> errors_;  // decided, not yet taken
+  std::vector<Agreed> agreed_;       // decided, not yet taken
   ScheduleDetector detector_;
-  uint64_t schedules_ = 0;  // that have begun
+  uint64_t schedules_ = 0;  // number of schedules that have begun
   bool locked_ = false;     // the last of them is in force
 };
 

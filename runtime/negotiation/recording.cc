@@ -1,11 +1,13 @@
 #include "runtime/negotiation/recording.h"
 
+#include <cerrno>
+#include <fstream>
+#include <iterator>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/negotiation/codec.h"
 
 namespace ronda {
 namespace {
@@ -69,14 +71,14 @@ absl::Status Compare(size_t number, ResponseList recorded, const ResponseList& r
 // An event that is nothing but numbers.
 absl::Status ReplayNumbers(size_t number, const NegotiationEvent& event, Negotiator* negotiator) {
   absl::string_view bytes = event.bytes;
-  const bool leaves = event.kind == NegotiationEvent::Kind::kLeave;
+  const bool unlocks = event.kind == NegotiationEvent::Kind::kUnlock;
   const std::optional<uint64_t> first = TakeNumber<uint64_t>(&bytes);
-  const std::optional<uint64_t> second = leaves ? 0 : TakeNumber<uint64_t>(&bytes);
-  if (!first || !second || (leaves && !negotiator->locked())) {
+  const std::optional<uint64_t> second = unlocks ? 0 : TakeNumber<uint64_t>(&bytes);
+  if (!first || !second || (unlocks && !negotiator->locked())) {
     return absl::InvalidArgumentError(absl::StrCat("event ", number, " is damaged"));
   }
-  if (leaves) {
-    negotiator->LeaveSchedule(*first);
+  if (unlocks) {
+    negotiator->Unlock(*first);
   } else {
     negotiator->SetBucketSizes({.threshold = *first, .min_bucket_bytes = *second});
   }
@@ -94,7 +96,7 @@ absl::Status ReplayEvent(size_t number, const NegotiationEvent& event, Negotiato
       for (const TensorError& error : list.errors) negotiator->Fail(error.key(), error.status);
       return absl::OkStatus();
     }
-    case NegotiationEvent::Kind::kLeave:
+    case NegotiationEvent::Kind::kUnlock:
     case NegotiationEvent::Kind::kSizes:
       return ReplayNumbers(number, event, negotiator);
     case NegotiationEvent::Kind::kList: {
@@ -113,8 +115,8 @@ NegotiationEvent NegotiationEvent::Failure(TensorKeyView tensor, const absl::Sta
   return {Kind::kFailure, now, 0, Encode(list)};
 }
 
-NegotiationEvent NegotiationEvent::Leave(uint64_t rounds, absl::Time now) {
-  NegotiationEvent event = {.kind = Kind::kLeave, .time = now};
+NegotiationEvent NegotiationEvent::Unlock(uint64_t rounds, absl::Time now) {
+  NegotiationEvent event = {.kind = Kind::kUnlock, .time = now};
   AppendNumber(rounds, &event.bytes);
   return event;
 }
@@ -187,6 +189,29 @@ absl::Status Replay(const Recording& recording) {
     RONDA_RETURN_IF_ERROR(ReplayEvent(number, recording.events[number], &negotiator));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<RecordingFile>> RecordingFile::Create(const std::string& path,
+                                                                     const Negotiator::Options& options) {
+  std::FILE* file = std::fopen(path.c_str(), "wbe");
+  if (file == nullptr) return absl::ErrnoToStatus(errno, absl::StrCat("cannot create ", path));
+  std::unique_ptr<RecordingFile> recording(new RecordingFile(path, file));
+  RONDA_RETURN_IF_ERROR(recording->Write(EncodeHeader(options)));
+  return recording;
+}
+
+absl::Status RecordingFile::Write(const std::string& bytes) {
+  if (std::fwrite(bytes.data(), 1, bytes.size(), file_.get()) == bytes.size() && std::fflush(file_.get()) == 0) {
+    return absl::OkStatus();
+  }
+  return absl::UnavailableError(absl::StrCat("cannot write the negotiation's recording ", path_));
+}
+
+absl::StatusOr<Recording> ReadRecording(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return absl::NotFoundError(absl::StrCat("cannot open ", path));
+  const std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  return DecodeRecording(bytes);
 }
 
 }  // namespace ronda

@@ -2,6 +2,8 @@
 #define RONDA_RUNTIME_NEGOTIATION_RECORDING_H_
 
 #include <cstdint>
+#include <cstdio>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,7 +23,7 @@ struct NegotiationEvent {
     kReport = 1,   // of `rank`, encoded, in `bytes`
     kFailure = 2,  // a call of Negotiator::Fail, as an encoded list of one error
     kList = 3,     // the encoded response list that was sent
-    kLeave = 4,    // a call of Negotiator::LeaveSchedule: the rounds
+    kUnlock = 4,   // a call of Negotiator::Unlock: the rounds
     kSizes = 5,    // a call of Negotiator::SetBucketSizes: both sizes
   };
   Kind kind = Kind::kReport;
@@ -34,14 +36,14 @@ struct NegotiationEvent {
   }
   static NegotiationEvent Failure(TensorKeyView tensor, const absl::Status& status, absl::Time now);
   static NegotiationEvent List(std::string bytes, absl::Time now) { return {Kind::kList, now, 0, std::move(bytes)}; }
-  static NegotiationEvent Leave(uint64_t rounds, absl::Time now);
+  static NegotiationEvent Unlock(uint64_t rounds, absl::Time now);
   static NegotiationEvent Sizes(const Negotiator::BucketSizes& sizes, absl::Time now);
 };
 
-// What happened on a coordinator rank, from the beginning of its job on.
+// The calls and answers of a coordinator rank's negotiator, from the beginning of its job on.
 //
 // In a file: "RONDANEG", the version, the options, then the events, each with its length in front. Numbers are
-// little-endian. The end may be missing: the process may have been killed while it wrote.
+// little-endian. The end may be missing: the process may have been killed while it wrote it.
 struct Recording {
   Negotiator::Options options;
   std::vector<NegotiationEvent> events;
@@ -57,6 +59,34 @@ absl::StatusOr<Recording> DecodeRecording(absl::string_view bytes);
 // Errors: INTERNAL with the number of the first list that comes out differently, and both versions of it;
 // INVALID_ARGUMENT if an event cannot be decoded, or the negotiator refuses a report.
 absl::Status Replay(const Recording& recording);
+
+// Writes a recording as it happens. Every event is in the file when Append returns, so that it survives the process.
+//
+// Thread-compatible. Owns the open file.
+class RecordingFile {
+ public:
+  // Replaces a file at `path`.
+  // Errors: that of the operating system, with the path.
+  static absl::StatusOr<std::unique_ptr<RecordingFile>> Create(const std::string& path,
+                                                               const Negotiator::Options& options);
+
+  // Errors: UNAVAILABLE with the path, if the file cannot be written.
+  absl::Status Append(const NegotiationEvent& event) { return Write(Encode(event)); }
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+
+  RecordingFile(std::string path, std::FILE* file) : path_(std::move(path)), file_(file) {}
+  absl::Status Write(const std::string& bytes);
+
+  const std::string path_;
+  const std::unique_ptr<std::FILE, Close> file_;
+};
+
+// Errors: NOT_FOUND if it cannot be opened; those of DecodeRecording.
+absl::StatusOr<Recording> ReadRecording(const std::string& path);
 
 }  // namespace ronda
 

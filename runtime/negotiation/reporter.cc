@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/logging.h"
+#include "runtime/base/operation.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/negotiation/operation_rules.h"
 
 namespace ronda {
 namespace {
@@ -16,12 +16,12 @@ namespace {
 bool HasItsRanks(const AgreedBucket& bucket, const TensorRequest& request) {
   const Group& participants = *bucket.participants;
   if (participants.size() == 0) return false;
-  if (!bucket.joined.empty() && !RunsWithoutJoined(request.op)) return false;
+  if (!bucket.joined.empty() && !TraitsOf(request.op).runs_without_joined) return false;
   if (request.op == OpType::kSendRecv) {
     return request.root != request.receiver && bucket.members->Contains(request.root) &&
            bucket.members->Contains(request.receiver);
   }
-  return !HasRoot(request.op) || participants.Contains(request.root);
+  return !TraitsOf(request.op).has_root() || participants.Contains(request.root);
 }
 
 }  // namespace
@@ -49,14 +49,14 @@ std::optional<CacheId> Reporter::Find(const TensorRequest& request) const {
 
 void Reporter::ShutDown() {
   shutting_down_ = true;
-  report_.membership = RankReport::Membership::kLeaving;
+  report_.membership = RankReport::Membership::kShuttingDown;
 }
 
 // Submissions that were not sent before a schedule began are part of the schedule, too. This rank's identity is not,
 // nor is its shutdown.
 void Reporter::ForgetReported() {
   report_ = {.identity = std::move(report_.identity)};
-  if (shutting_down_) report_.membership = RankReport::Membership::kLeaving;
+  if (shutting_down_) report_.membership = RankReport::Membership::kShuttingDown;
   by_id_.clear();
   joined_.clear();
   reported_.reset();
@@ -191,7 +191,7 @@ absl::Status Reporter::FindParticipants(AgreedBucket* bucket) const {
 absl::Status Reporter::CheckBelongs(const AgreedBucket& bucket, const Response& response) const {
   const TensorRequest& request = response.request;
   const Group& members = *bucket.members;
-  const bool gathers = FirstDimensionOf(request.op) == FirstDimension::kGathered;
+  const bool gathers = TraitsOf(request.op).first_dimension == FirstDimension::kGathered;
   if (response.first_dims.size() != (gathers ? static_cast<size_t>(members.size()) : 0)) {
     return absl::InvalidArgumentError(absl::StrCat("response for tensor '", request.name, "' has ",
                                                    response.first_dims.size(), " first dimensions for ", members.size(),

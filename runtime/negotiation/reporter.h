@@ -9,8 +9,8 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
+#include "runtime/negotiation/membership.h"
 #include "runtime/negotiation/messages.h"
-#include "runtime/negotiation/process_set_table.h"
 #include "runtime/negotiation/response_cache.h"
 #include "runtime/schedule/locked_schedule.h"
 
@@ -56,7 +56,7 @@ class Reporter {
   // True at first if there is an identity to tell: errors about a rank that never submits anything name it too.
   bool has_news() const {
     return !report_.identity.empty() || !report_.cached.empty() || !report_.repeated.empty() ||
-           !report_.requests.empty() || report_.membership == RankReport::Membership::kLeaving;
+           !report_.requests.empty() || report_.membership == RankReport::Membership::kShuttingDown;
   }
 
   // The report to send to the coordinator now.

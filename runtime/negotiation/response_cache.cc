@@ -1,27 +1,16 @@
 #include "runtime/negotiation/response_cache.h"
 
-#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/negotiation/operation_rules.h"
 
 namespace ronda {
 namespace {
 
-// All that must be equal, but for the shape.
-bool SameButShape(const TensorRequest& a, const TensorRequest& b) {
-  const auto fields = [](const TensorRequest& r) {
-    return std::tie(r.process_set, r.op, r.dtype, r.memory, r.reduction, r.wire, r.prescale, r.postscale, r.overflow,
-                    r.root, r.receiver, r.group_size, r.absent, r.subject, r.limits, r.name, r.group, r.members);
-  };
-  return fields(a) == fields(b);
-}
-
 bool FirstDimensionFits(const Response& response, const TensorRequest& request, RankId rank, const Group& members) {
   const TensorRequest& agreed = response.request;
-  switch (FirstDimensionOf(agreed.op)) {
+  switch (TraitsOf(agreed.op).first_dimension) {
     case FirstDimension::kGathered: {
       const std::optional<int> position = members.PositionOf(rank);
       return position && request.shape.front() == response.first_dims[*position];
@@ -97,7 +86,7 @@ void ResponseCache::Take(const Execution& execution, std::vector<Evicted>* evict
     return;
   }
   const Response& response = std::get<Response>(execution);
-  if (IsCached(response.request.op)) Insert(response, evicted);
+  if (TraitsOf(response.request.op).cached()) Insert(response, evicted);
   if (response.request.op == OpType::kRemoveProcessSet) EvictAllOf(response.request.subject, evicted);
 }
 

@@ -15,16 +15,16 @@
 
 namespace ronda {
 
-// Remembers what was agreed about tensors, so that next time an id says it all.
+// Remembers agreements about tensors, so that next time an id is enough.
 //
 // Every rank applies the same response lists in the same order, so the caches are equal without ever being compared:
 // ids, contents and evictions are functions of that sequence alone. The least recently executed entry is evicted first.
 //
-// What makes eviction safe: a rank that has reported an id, and sees it evicted in a list that does not answer the
-// report, repeats the request in full; the coordinator remembers from whom it has had to ignore an id that it had
-// evicted, and counts the repetition then and only then.
+// Eviction is safe because of two rules. A rank that has reported an id, and sees it evicted by a list that does not
+// answer the report, repeats the request in full. The coordinator remembers from which ranks it has ignored an id that
+// it had evicted, and counts a repetition in these cases alone.
 //
-// Joins and changes of process sets are not kept. When a process set is removed its entries are evicted.
+// Joins and changes of process sets are not kept. The entries of a process set are evicted when it is removed.
 //
 // A pure state machine. Thread-compatible.
 class ResponseCache {
@@ -39,7 +39,7 @@ class ResponseCache {
   std::shared_ptr<const Response> Get(CacheId id) const;
 
   // Takes note of a list that every rank applies: marks its cached executions as used, remembers the new ones, and
-  // returns the entries that had to go for them.
+  // returns the entries that were evicted for them.
   // Errors: INVALID_ARGUMENT if the list names an id that is not here; the cache is then unchanged.
   struct Evicted {
     CacheId id;
@@ -53,7 +53,7 @@ class ResponseCache {
  private:
   struct Entry {
     std::shared_ptr<const Response> response;
-    std::list<CacheId>::iterator age;  // its place in by_age_
+    std::list<CacheId>::iterator age;  // its position in by_age_
   };
 
   absl::Status CheckIds(const ResponseList& list) const;

@@ -26,7 +26,7 @@ std::vector<Bucket> FusionPlanner::Plan(std::vector<Agreed> agreed) const {
   for (Agreed& tensor : agreed) {
     const TensorRequest& request = tensor.response->request;
     size_t bytes = 0;
-    if (Fuses(request.op)) {
+    if (TraitsOf(request.op).fuses) {
       const auto same_kind = [&](const OpenBucket& bucket) {
         return SameKind(bucket.first->request, request) && plan[bucket.index].joined == tensor.joined &&
                plan[bucket.index].absent == tensor.absent;

@@ -3,38 +3,24 @@
 
 #include <cstddef>
 #include <memory>
-#include <tuple>
 #include <vector>
 
 #include "runtime/negotiation/messages.h"
 
 namespace ronda {
 
-// Whether tensors of this operation fuse with others of their kind.
-constexpr bool Fuses(OpType op) { return op == OpType::kAllreduce || op == OpType::kReduceScatter; }
-
-// Whether two tensors whose operations fuse are of one kind.
-inline bool SameKind(const TensorRequest& a, const TensorRequest& b) {
-  const auto fields = [](const TensorRequest& r) {
-    return std::tie(r.process_set, r.op, r.dtype, r.memory, r.reduction, r.wire, r.prescale, r.postscale, r.overflow,
-                    r.limits);
-  };
-  return fields(a) == fields(b);
-}
-
-// A tensor that every rank is ready for, and how the response list will say so.
+// A tensor that every rank is ready for, and its form in the response list.
 struct Agreed {
   std::shared_ptr<const Response> response;
-  CacheId cached_as = 0;  // said by this id; 0: spelled out
+  CacheId cached_as = 0;  // named by this id; 0: spelled out
   std::vector<RankId> joined;
   TensorRequest::Absent absent = TensorRequest::Absent::kNotCounted;
 };
 
 // Groups tensors into buckets, each carried out as one collective.
 //
-// Only allreduces fuse, and reducescatters among themselves: those of one process set with equal dtype, memory, reduce
-// op, wire format, scales, overflow detection and wait limits (a late rank shall try the patience of its own call only)
-// and the same joined ranks. Adasum weighs each tensor for itself but travels with its kind. Groups keep nothing apart.
+// Tensors fuse if their operation does (OperationTraits), they are of one kind (SameKind) and lack the same joined
+// ranks. Adasum weighs each tensor for itself but travels with its kind. Groups keep no tensors apart.
 // A bucket holds at most `threshold` bytes, or a single tensor of any size. Tensors join the open bucket of their kind
 // even when others stand between them; buckets run in the order of their first tensors.
 //

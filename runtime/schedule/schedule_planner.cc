@@ -73,14 +73,14 @@ std::vector<Item> ItemsOf(const std::vector<StepTensor>& step) {
 
 // Whether one bucket can hold a group.
 bool CanBeOneBucket(const Item& item, const SchedulePlanner::Options& options) {
-  if (!Fuses(item.request().op) || options.threshold == 0) return false;
+  if (!TraitsOf(item.request().op).fuses || options.threshold == 0) return false;
   return std::all_of(item.tensors.begin(), item.tensors.end(),
                      [&](const StepTensor* tensor) { return SameKind(item.request(), tensor->response->request); });
 }
 
 // The bucket of the wave that takes `item`; nullptr if it needs one of its own.
 PlannedBucket* FindBucket(const Item& item, const SchedulePlanner::Options& options, Wave* wave) {
-  if (!Fuses(item.request().op) || options.threshold == 0) return nullptr;
+  if (!TraitsOf(item.request().op).fuses || options.threshold == 0) return nullptr;
   const auto same_kind = [&](const PlannedBucket& bucket) { return SameKind(*bucket.kind, item.request()); };
   const auto last = std::find_if(wave->buckets.rbegin(), wave->buckets.rend(), same_kind);
   if (last == wave->buckets.rend() || last->bytes + item.bytes > options.threshold) return nullptr;

@@ -97,7 +97,7 @@ struct StepTensor {
 
 // Puts the tensors of a step into the buckets of a schedule (locked_schedule.h).
 //
-// Buckets follow the order in which tensors become ready, and hold tensors that fuse. A bucket ends at
+// Buckets follow the order in which tensors become ready, and hold tensors that fuse (SameKind). A bucket ends at
 // `threshold` bytes; or, once it has `min_bucket_bytes`, before a tensor that comes more than `hold` after the one
 // before it, so that little is left at the end of a step.
 //

@@ -7,9 +7,43 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "runtime/tuning/sample.h"
+#include "absl/types/span.h"
 
 namespace ronda {
+
+// The times of some rounds under the same settings. Immutable.
+//
+// Medians and quartiles, because a machine that does something else now and then makes single rounds arbitrarily long.
+class Sample {
+ public:
+  // REQUIRES: at least one round.
+  explicit Sample(std::vector<double> microseconds);
+
+  // Linear between the rounds; `fraction` from 0 (the shortest) to 1 (the longest).
+  double Quantile(double fraction) const;
+
+  double lower_quartile() const { return Quantile(0.25); }
+  double median() const { return Quantile(0.5); }
+  double upper_quartile() const { return Quantile(0.75); }
+
+  // Half the width of an interval that holds the median of all rounds that there could have been, with about 95 %
+  // confidence: 1.57 interquartile ranges over the root of the number of rounds (McGill, Tukey and Larsen, Variations
+  // of Box Plots, 1978).
+  double median_error() const;
+
+  const std::vector<double>& microseconds() const { return microseconds_; }  // ascending
+
+ private:
+  std::vector<double> microseconds_;
+};
+
+// Whether the challenger is faster than the incumbent by more than noise explains: by at least `min_gain` (0.02: 2 %)
+// in each pair of samples, and so that over all pairs the intervals of the two medians do not meet. The samples of a
+// pair were measured one after the other. Rounds are compared within their pair only, so that a machine that becomes
+// slower or faster in between favours neither side.
+//
+// REQUIRES: as many samples of each, at least one.
+bool IsFaster(absl::Span<const Sample> challenger, absl::Span<const Sample> incumbent, double min_gain);
 
 // Settings as the tuner sees them: for each dimension the index of one of its values. All zeros: the defaults.
 using TuningPoint = std::vector<size_t>;
@@ -24,11 +58,11 @@ using TuningPoint = std::vector<size_t>;
 //
 // The search goes through the dimensions one by one and changes one at a time. A *screening* measures all values of a
 // dimension, with the settings that have been best so far (the incumbent) in between. Each value is compared with the
-// measurement of the incumbent next to it; what looks better enters a *duel*: both are measured again in turns, and the
-// incumbent is replaced only if the challenger is faster beyond noise (IsFaster). When no dimension has anything
-// better, or rounds run out, a *final* duel sets the incumbent against the defaults. It has to win that too; otherwise
-// the choice is the defaults. Who is no better is never chosen, and a machine that changes its speed for minutes is no
-// reason to choose anything: what is compared was measured one after the other.
+// measurement of the incumbent next to it; a value that looks better enters a *duel*: both are measured again in turns,
+// and the incumbent is replaced only if the challenger is faster beyond noise (IsFaster). When no dimension has
+// anything better, or rounds run out, a *final* duel sets the incumbent against the defaults. It has to win that too;
+// otherwise the choice is the defaults. A value that is no better is never chosen. A machine that changes its speed for
+// minutes is no reason to choose one: two values are compared by measurements that followed each other directly.
 //
 // A pure state machine: no clock, no thread, no randomness. Thread-compatible.
 class Autotuner {
@@ -45,7 +79,7 @@ class Autotuner {
   };
 
   enum class Stage { kScreening, kDuel, kFinal };
-  // What a sample has led to.
+  // The consequence of a sample.
   enum class Decision {
     kNone,      // its stage goes on
     kDuel,      // a value of the screening looks better: a duel follows
@@ -62,7 +96,7 @@ class Autotuner {
 
   explicit Autotuner(Options options);
 
-  // What is to be in force for the next round; once finished, the choice.
+  // The settings to put in force for the next round; once finished, the choice.
   const TuningPoint& point() const { return finished_ ? incumbent_ : plan_[samples_.size()]; }
 
   // Nothing is measured any more.

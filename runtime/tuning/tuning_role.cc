@@ -1,14 +1,38 @@
 #include "runtime/tuning/tuning_role.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <initializer_list>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "runtime/base/logging.h"
+#include "runtime/base/status_macros.h"
 #include "runtime/base/types.h"
 
 namespace ronda {
 namespace {
+
+constexpr int64_t kKiB = 1024;
+constexpr int64_t kMiB = 1024 * kKiB;
+
+std::vector<int64_t> Values(int64_t first, std::initializer_list<int64_t> others) {
+  std::vector<int64_t> values = {first};
+  for (const int64_t other : others) {
+    if (other != first) values.push_back(other);
+  }
+  return values;
+}
+
+constexpr char kHeader[] =
+    "rounds,stage,fusion_threshold_bytes,min_bucket_bytes,chunk_bytes,cycle_time_us,lower_quartile_us,median_us,"
+    "upper_quartile_us,decision\n";
+
+std::string Columns(const TunedSettings& settings) {
+  return absl::StrCat(settings.fusion_threshold, ",", settings.min_bucket_bytes, ",", settings.chunk_bytes, ",",
+                      absl::ToDoubleMicroseconds(settings.cycle_time));
+}
 
 constexpr int kWarmUpRounds = 3;
 constexpr int kMaxSamples = 46;
@@ -21,6 +45,62 @@ Autotuner::Options TunerOptions(const TuningSpace& space, int rounds_per_sample)
 }
 
 }  // namespace
+
+std::string Describe(const TunedSettings& settings) {
+  return absl::StrCat(
+      "fusion threshold ", settings.fusion_threshold, " bytes, smallest bucket ", settings.min_bucket_bytes,
+      " bytes, chunks of ",
+      settings.chunk_bytes == 0 ? "the backend's own size" : absl::StrCat(settings.chunk_bytes, " bytes"),
+      ", cycle time ", absl::FormatDuration(settings.cycle_time));
+}
+
+// A threshold of 0, no fusion at all, is not among the values: groups could not be locked then.
+TuningSpace::TuningSpace(const TunedSettings& defaults)
+    : values_({Values(static_cast<int64_t>(defaults.fusion_threshold),
+                      {512 * kKiB, 4 * kMiB, 16 * kMiB, 64 * kMiB, 256 * kMiB}),
+               Values(static_cast<int64_t>(defaults.min_bucket_bytes), {256 * kKiB, kMiB, 4 * kMiB, 16 * kMiB}),
+               Values(static_cast<int64_t>(defaults.chunk_bytes), {0, 128 * kKiB, 256 * kKiB, kMiB}),
+               Values(absl::ToInt64Nanoseconds(defaults.cycle_time), {0, 200'000, 1'000'000})}) {}
+
+std::vector<size_t> TuningSpace::grid() const {
+  std::vector<size_t> grid;
+  for (const std::vector<int64_t>& values : values_) grid.push_back(values.size());
+  return grid;
+}
+
+TunedSettings TuningSpace::At(const TuningPoint& point) const {
+  return {.fusion_threshold = static_cast<size_t>(values_[0].at(point.at(0))),
+          .min_bucket_bytes = static_cast<size_t>(values_[1].at(point.at(1))),
+          .chunk_bytes = static_cast<size_t>(values_[2].at(point.at(2))),
+          .cycle_time = absl::Nanoseconds(values_[3].at(point.at(3)))};
+}
+
+absl::StatusOr<std::unique_ptr<TuningLog>> TuningLog::Create(const std::string& path) {
+  std::FILE* file = std::fopen(path.c_str(), "wbe");
+  if (file == nullptr) return absl::ErrnoToStatus(errno, absl::StrCat("cannot create ", path));
+  std::unique_ptr<TuningLog> log(new TuningLog(path, file));
+  RONDA_RETURN_IF_ERROR(log->Write(kHeader));
+  return log;
+}
+
+absl::Status TuningLog::AddSample(int rounds, const Autotuner::Measurement& measurement,
+                                  const TunedSettings& settings) {
+  const Sample& sample = measurement.sample;
+  return Write(absl::StrFormat("%d,%s,%s,%.1f,%.1f,%.1f,%s\n", rounds, Name(measurement.stage), Columns(settings),
+                               sample.lower_quartile(), sample.median(), sample.upper_quartile(),
+                               Name(measurement.decision)));
+}
+
+absl::Status TuningLog::AddChoice(int rounds, const TunedSettings& settings) {
+  return Write(absl::StrFormat("%d,choice,%s,,,,chosen\n", rounds, Columns(settings)));
+}
+
+absl::Status TuningLog::Write(const std::string& row) {
+  if (std::fwrite(row.data(), 1, row.size(), file_.get()) == row.size() && std::fflush(file_.get()) == 0) {
+    return absl::OkStatus();
+  }
+  return absl::UnavailableError(absl::StrCat("cannot write the autotuner's log ", path_));
+}
 
 TuningRole::TuningRole(Options options)
     : options_(std::move(options)),
@@ -46,7 +126,7 @@ void TuningRole::ScheduleBegins(absl::Time now) {
   tuner_.BeginMeasuring();
 }
 
-// After a sample that asks for other settings, rounds may go on until the ranks have left the schedule.
+// After a sample that asks for other settings, rounds may go on until the ranks have unlocked the schedule.
 void TuningRole::RoundEnds(absl::Time now) {
   if (phase_ != Phase::kMeasuring) return;
   unlike_since_ = absl::InfiniteFuture();

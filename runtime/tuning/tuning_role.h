@@ -1,26 +1,90 @@
 #ifndef RONDA_RUNTIME_TUNING_TUNING_ROLE_H_
 #define RONDA_RUNTIME_TUNING_TUNING_ROLE_H_
 
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "runtime/tuning/autotuner.h"
-#include "runtime/tuning/tuning_log.h"
-#include "runtime/tuning/tuning_space.h"
+#include "runtime/tuning/tuning_role.h"
+#include "runtime/tuning/tuning_role.h"
 
 namespace ronda {
 
-// What rank 0 does on top of coordinating when autotune is on: measures how long the rounds of the locked schedule
-// take, and says which settings to put in force. Rounds are measured in the locked schedule alone, because only there
-// all steps are alike. Joins the autotuner, the space and the log.
+// The settings of a job that the autotuner may change.
+struct TunedSettings {
+  size_t fusion_threshold = 0;  // bytes of a bucket
+  size_t min_bucket_bytes = 0;  // from which on a bucket of the locked schedule waits for no further tensor
+  size_t chunk_bytes = 0;       // in which collectives cut their data; 0: the backend's own choice
+  absl::Duration cycle_time;    // longest time a tensor may wait for others to be fused with
+
+  friend bool operator==(const TunedSettings&, const TunedSettings&) = default;
+};
+
+// "fusion threshold 4194304 bytes, ..."
+std::string Describe(const TunedSettings& settings);
+
+// The settings to choose from: a few values for each, a factor of four or so apart, and the defaults.
 //
-// Other settings can be put in force only while no schedule is locked. So the owner leaves the schedule when
-// wants_change() says so, sends what TakeSettings() returns, and waits for the next schedule:
+// Immutable.
+class TuningSpace {
+ public:
+  // Point 0 is `defaults`: the user's settings, or Ronda's own.
+  explicit TuningSpace(const TunedSettings& defaults);
+
+  // For Autotuner::Options.
+  std::vector<size_t> grid() const;
+
+  // REQUIRES: `point` is in the grid.
+  TunedSettings At(const TuningPoint& point) const;
+
+ private:
+  std::vector<std::vector<int64_t>> values_;  // of each dimension; the default first
+};
+
+// Writes the autotuner's measurements and decisions to a file, as comma-separated values: a row a sample, and as the
+// last one the choice. Every row is in the file when the call returns. docs/autotune.md explains the columns.
 //
-//   begin schedule -> ScheduleBegins, RoundEnds, RoundEnds, ... wants_change() -> leave -> TakeSettings -> ...
+// Thread-compatible. Owns the open file.
+class TuningLog {
+ public:
+  // Replaces a file at `path`.
+  // Errors: that of the operating system, with the path.
+  static absl::StatusOr<std::unique_ptr<TuningLog>> Create(const std::string& path);
+
+  // `rounds`: how many there have been so far.
+  // Errors: UNAVAILABLE with the path, if the file cannot be written.
+  absl::Status AddSample(int rounds, const Autotuner::Measurement& measurement, const TunedSettings& settings);
+  absl::Status AddChoice(int rounds, const TunedSettings& settings);
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+
+  TuningLog(std::string path, std::FILE* file) : path_(std::move(path)), file_(file) {}
+  absl::Status Write(const std::string& row);
+
+  const std::string path_;
+  const std::unique_ptr<std::FILE, Close> file_;
+};
+
+// Autotune on rank 0: measures the rounds of the locked schedule, and chooses the settings to put in force. Rounds are
+// measured in the locked schedule alone, because only there all steps are alike. Joins the autotuner, the space and the
+// log.
+//
+// Other settings can be put in force only while no schedule is locked. So the owner has the ranks unlock the schedule
+// when wants_change() is true, sends the settings that TakeSettings() returns, and waits for the next schedule:
+//
+//   begin schedule -> ScheduleBegins, RoundEnds, RoundEnds, ... wants_change() -> unlock -> TakeSettings -> ...
 //
 // Thread-compatible. Reads no clock; writes the log of the job and, if asked to, its own.
 class TuningRole {
@@ -29,8 +93,8 @@ class TuningRole {
     TunedSettings defaults;      // in force at the beginning
     int rounds_per_sample = 10;  // see Autotuner
     std::string log_path;        // empty: there is none
-    // How long steps may go on without one that repeats itself, until that is reported, and until settings that are
-    // being tried are given up; and at least so many times a step.
+    // How long steps may differ from each other until that is reported, and until the search is given up; and at least
+    // so many times the length of a step.
     absl::Duration patience = absl::Seconds(60);
     int patience_rounds = 40;
   };
@@ -50,7 +114,7 @@ class TuningRole {
   // Tensors have been agreed on outside of any schedule.
   void Negotiated(absl::Time now);
 
-  // Settings other than those in force are to be.
+  // Settings other than those in force are to be put in force.
   bool wants_change() const { return wanted_ != in_force_; }
 
   // These settings, which count as in force from now on; nullopt if there is nothing to change.

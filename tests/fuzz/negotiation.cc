@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/negotiation/codec.h"
+#include "runtime/negotiation/messages.h"
 #include "runtime/negotiation/negotiator.h"
 #include "runtime/negotiation/reporter.h"
 #include "tests/fuzz/fuzz_input.h"
@@ -84,7 +84,7 @@ class Job {
       report.repeated.push_back({id, ReadRequest(input)});
     }
     for (int i = input.Below(4); i > 0; --i) report.requests.push_back(ReadRequest(input));
-    if (input.Below(8) == 0) report.membership = RankReport::Membership::kLeaving;
+    if (input.Below(8) == 0) report.membership = RankReport::Membership::kShuttingDown;
     report.schedule = static_cast<uint64_t>(input.Below(3));
     if (input.Below(2) == 0) report.waited = RankReport::Waited::kNo;
     return report;
@@ -147,15 +147,15 @@ class Job {
       }
       schedule.Enter(LockedSchedule::Outcome::kCarriedOut, now_);
     }
-    if (veto) negotiator_.LeaveSchedule(rounds);
+    if (veto) negotiator_.Unlock(rounds);
   }
 
   void FailOverdue() {
-    for (const Waiting& waiting : negotiator_.Overdue(now_)) {
+    for (const Waiting& waiting : negotiator_.waiting().Overdue(now_)) {
       Require(!waiting.present.empty(), "somebody waits for what is overdue");
       for (RankId rank : waiting.missing) {
         Require(!negotiator_.Describe(rank).empty(), "late ranks are described");
-        negotiator_.SubmittedBy(rank, 2);
+        negotiator_.waiting().SubmittedBy(rank, 2);
       }
       if (now_ - waiting.since < waiting.limits.deadline) continue;
       negotiator_.Fail(waiting.tensor, absl::DeadlineExceededError("late"));

@@ -1,5 +1,5 @@
 // A rank's report, as the coordinator rank decodes it.
-#include "runtime/negotiation/codec.h"
+#include "runtime/negotiation/messages.h"
 #include "tests/fuzz/fuzz_input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,5 +1,5 @@
 // The coordinator rank's answer, as every rank decodes and applies it.
-#include "runtime/negotiation/codec.h"
+#include "runtime/negotiation/messages.h"
 #include "runtime/negotiation/reporter.h"
 #include "tests/fuzz/fuzz_input.h"
 

@@ -220,7 +220,7 @@ absl::Status NcclReduce::Scatter(const ReduceCall& call, const Members& members,
   const int n = members.size();
   const VoteOffsets offsets(plan_, n);
   const bool votes = call.info.ballot != nullptr;
-  const bool keeps_residuals = votes && RoundsContributions(call.dtype, call.wire);
+  const bool keeps_residuals = votes && IsNarrowed(call.dtype, call.wire);
   const void* const vote = Stays(call.info) ? values_.One(offsets.dtype) : values_.Zero();
   const void* const float_vote = Stays(call.info) ? values_.One(DType::kFloat32) : values_.Zero();
   if (entry == nullptr) {
@@ -285,7 +285,7 @@ absl::Status NcclReduce::AllReduce(const CallInfo& info, Entry* entry, const voi
 
 absl::Status NcclReduce::Pack(const ReduceCall& call, std::byte* wire) {
   if (!Stays(call.info)) return absl::OkStatus();
-  const bool rounds = RoundsContributions(call.dtype, call.wire);
+  const bool rounds = IsNarrowed(call.dtype, call.wire);
   packed_.clear();
   for (size_t i = 0; i < call.segments.size(); ++i) {
     const Segment& segment = call.segments[i];
@@ -310,7 +310,7 @@ absl::Status NcclReduce::LaunchPack(cuda::PackCall call) {
 absl::Status NcclReduce::BorrowResiduals(const ReduceCall& call) {
   packed_.clear();
   residual_copies_.assign(call.segments.size(), nullptr);
-  if (!RoundsContributions(call.dtype, call.wire) || !Stays(call.info)) return absl::OkStatus();
+  if (!IsNarrowed(call.dtype, call.wire) || !Stays(call.info)) return absl::OkStatus();
   size_t bytes = 0;
   for (const Segment& segment : call.segments) {
     if (segment.residual == nullptr || segment.count == 0) continue;

@@ -100,7 +100,7 @@ absl::Status PartsReduce::Run(const ReduceCall& call, const Members& members, Nc
 
 absl::Status PartsReduce::Pack(const ReduceCall& call, std::byte* packed) {
   const size_t tensors = call.segments.size();
-  const bool rounds = RoundsContributions(call.dtype, call.wire);
+  const bool rounds = IsNarrowed(call.dtype, call.wire);
   packs_.clear();
   for (size_t i = 0; i < all_.size(); ++i) {
     const Segment& segment = call.segments[i % tensors];

@@ -52,7 +52,7 @@ TEST(MakeCasesTest, EveryCombinationIsSensibleAndAppearsOnce) {
     EXPECT_TRUE(labels.insert(shape.label()).second) << shape.label();
     barriers += shape.op == OpType::kBarrier ? 1 : 0;
     if (shape.wire == WireFormat::kNone) continue;
-    EXPECT_TRUE(IsReduction(shape.op)) << shape.label();
+    EXPECT_TRUE(TraitsOf(shape.op).reduces) << shape.label();
     EXPECT_NE(shape.dtype, DType::kInt32) << shape.label();
   }
   EXPECT_EQ(barriers, 1);

@@ -29,13 +29,5 @@ TEST(ErrorFeedback, ChangedCountAndRemovedSetBeginAnew) {
   EXPECT_EQ((*feedback.Residual({2, "x"}, 3))[0], 0.25f);
 }
 
-TEST(ErrorFeedback, IsForWhatTheWireRounds) {
-  EXPECT_FALSE(IsLossy(WireFormat::kNone, DType::kFloat32));
-  EXPECT_TRUE(IsLossy(WireFormat::kFloat16, DType::kFloat64));
-  EXPECT_FALSE(IsLossy(WireFormat::kBfloat16, DType::kFloat16)) << "travels as it is";
-  EXPECT_TRUE(IsLossy(WireFormat::kFp8E4M3, DType::kFloat16));
-  EXPECT_FALSE(IsLossy(WireFormat::kFp8E5M2, DType::kInt32));
-}
-
 }  // namespace
 }  // namespace ronda

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/negotiation/codec.h"
+#include "runtime/negotiation/messages.h"
 #include "runtime/negotiation/recording.h"
-#include "runtime/negotiation/recording_file.h"
+#include "runtime/negotiation/recording.h"
 #include "tests/runtime/engine/job.h"
 #include "tests/testing/run_ranks.h"
 
@@ -71,7 +71,7 @@ TEST(NegotiationLog, OfAJobThatLeavesSchedulesReplays) {
   const auto recording = ReadRecording(path);
   ASSERT_TRUE(recording.ok()) << recording.status();
   EXPECT_TRUE(std::any_of(recording->events.begin(), recording->events.end(),
-                          [](const NegotiationEvent& event) { return event.kind == NegotiationEvent::Kind::kLeave; }));
+                          [](const NegotiationEvent& event) { return event.kind == NegotiationEvent::Kind::kUnlock; }));
   EXPECT_TRUE(Replay(*recording).ok()) << Replay(*recording);
 }
 

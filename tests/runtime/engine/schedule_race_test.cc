@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "runtime/control/control_plane.h"
-#include "runtime/negotiation/codec.h"
+#include "runtime/negotiation/messages.h"
 #include "tests/runtime/engine/job.h"
 #include "tests/testing/fakes.h"
 #include "tests/testing/run_ranks.h"

@@ -16,7 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "runtime/control/control_plane.h"
-#include "runtime/negotiation/codec.h"
+#include "runtime/negotiation/messages.h"
 #include "tests/runtime/engine/job.h"
 #include "tests/testing/backends.h"
 #include "tests/testing/fakes.h"

@@ -44,7 +44,7 @@ inline RankReport Report(std::vector<TensorRequest> requests) { return {.request
 
 inline RankReport ReportById(CacheId id) { return {.cached = {id}}; }
 
-inline RankReport Leaving() { return {.membership = RankReport::Membership::kLeaving}; }
+inline RankReport Leaving() { return {.membership = RankReport::Membership::kShuttingDown}; }
 
 inline const Response& Spelled(const ResponseList& list, size_t bucket, size_t position = 0) {
   return std::get<Response>(list.buckets.at(bucket).executions.at(position));

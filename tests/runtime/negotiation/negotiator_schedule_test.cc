@@ -117,7 +117,7 @@ TEST_F(NegotiatorScheduleTest, WhatSomeRanksHaveSubmittedOfTheNextStepIsPartOfIt
   Step();
   for (RankId rank : {0, 1}) Take(rank, {.cached = {1, 2}});
   ASSERT_TRUE(negotiator_.TakeResponses().schedule);
-  negotiator_.LeaveSchedule(5);
+  negotiator_.Unlock(5);
   begun_ = 1;
   Step();
   Step();
@@ -128,7 +128,7 @@ TEST_F(NegotiatorScheduleTest, WhatSomeRanksHaveSubmittedOfTheNextStepIsPartOfIt
   Take(1, {.cached = {1}});
   EXPECT_TRUE(negotiator_.TakeResponses().schedule);
   EXPECT_FALSE(negotiator_.anything_waits());
-  EXPECT_THAT(negotiator_.SubmittedBy(0, 9), IsEmpty());
+  EXPECT_THAT(negotiator_.waiting().SubmittedBy(0, 9), IsEmpty());
 }
 
 TEST_F(NegotiatorScheduleTest, DoesNotBeginWhileAnythingElseWaits) {
@@ -151,7 +151,7 @@ TEST_F(NegotiatorScheduleTest, DoesNotBeginWhileARankHasJoinedOrLeft) {
   EXPECT_FALSE(negotiator_.TakeResponses().schedule);
   Step();
   Step();
-  Take(0, {.cached = {1, 2}, .membership = RankReport::Membership::kLeaving});
+  Take(0, {.cached = {1, 2}, .membership = RankReport::Membership::kShuttingDown});
   Take(1, {.cached = {1, 2}});
   EXPECT_FALSE(negotiator_.TakeResponses().schedule);
 }
@@ -207,7 +207,7 @@ TEST_F(NegotiatorScheduleTest, ReportsFromBeforeTheScheduleCountForNothing) {
   TakeStale(1, Leaving());
   EXPECT_FALSE(negotiator_.anything_waits());
   EXPECT_TRUE(negotiator_.TakeResponses().empty());
-  negotiator_.LeaveSchedule(1);
+  negotiator_.Unlock(1);
   TakeStale(0, {.cached = {1}});
   EXPECT_FALSE(negotiator_.anything_waits());
   for (RankId rank : {0, 1}) Take(rank, {.cached = {1}});
@@ -225,14 +225,14 @@ TEST_F(NegotiatorScheduleTest, ReportWhileTheScheduleIsLockedIsRefused) {
   const absl::Status early = negotiator_.Add(1, {.schedule = 1}, now_);
   EXPECT_EQ(early.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(early.message()), HasSubstr("rank 1 reports after schedule 1"));
-  negotiator_.LeaveSchedule(1);
+  negotiator_.Unlock(1);
   const absl::Status later = negotiator_.Add(1, {.schedule = 2}, now_);
   EXPECT_EQ(later.code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(NegotiatorScheduleTest, NegotiationGoesOnWhereItWasAfterTheSchedule) {
   Lock();
-  negotiator_.LeaveSchedule(100);
+  negotiator_.Unlock(100);
   EXPECT_FALSE(negotiator_.locked());
   for (RankId rank : {0, 1}) Take(rank, {.cached = {2}, .requests = {Allreduce("c")}});
   const ResponseList list = negotiator_.TakeResponses();
@@ -246,10 +246,10 @@ TEST_F(NegotiatorScheduleTest, NegotiationGoesOnWhereItWasAfterTheSchedule) {
 
 TEST_F(NegotiatorScheduleTest, ScheduleThatDidNotLastTakesMoreStepsTheNextTime) {
   Lock();
-  negotiator_.LeaveSchedule(2);
+  negotiator_.Unlock(2);
   for (int step = 0; step < 5; ++step) EXPECT_FALSE(Step().schedule);
   EXPECT_TRUE(Step().schedule);
-  negotiator_.LeaveSchedule(6);
+  negotiator_.Unlock(6);
   Lock();
 }
 
@@ -260,7 +260,7 @@ TEST_F(NegotiatorScheduleTest, SizesOfBucketsCanChange) {
   const ResponseList list = Step();
   ASSERT_TRUE(list.schedule);
   EXPECT_THAT(list.schedule->buckets, ElementsAre(ElementsAre(1), ElementsAre(2)));
-  negotiator_.LeaveSchedule(9);
+  negotiator_.Unlock(9);
   negotiator_.SetBucketSizes({.threshold = 1000, .min_bucket_bytes = 0});
   EXPECT_THAT(Step().buckets, SizeIs(1));
 }
@@ -276,24 +276,24 @@ TEST_F(NegotiatorScheduleTest, DoesNotBeginWhileARankIsToRepeatARequest) {
   EXPECT_THAT(negotiator_.TakeResponses().buckets, SizeIs(1));
 }
 
-TEST_F(NegotiatorScheduleTest, LeavingWhatIsNotLockedIsABug) { EXPECT_DEATH(negotiator_.LeaveSchedule(0), "locked_"); }
+TEST_F(NegotiatorScheduleTest, LeavingWhatIsNotLockedIsABug) { EXPECT_DEATH(negotiator_.Unlock(0), "locked_"); }
 
 TEST_F(NegotiatorScheduleTest, DeadlinesCountFromTheSubmissionAlsoIfThatWaitedInASchedule) {
   Lock();
-  negotiator_.LeaveSchedule(1);
+  negotiator_.Unlock(1);
   Take(0, {.cached = {1}, .age = absl::Seconds(50)});
-  EXPECT_THAT(negotiator_.Overdue(now_ + absl::Seconds(9)), IsEmpty());
-  EXPECT_THAT(negotiator_.Overdue(now_ + absl::Seconds(10)), SizeIs(1)) << "the warning is due after a minute";
+  EXPECT_THAT(negotiator_.waiting().Overdue(now_ + absl::Seconds(9)), IsEmpty());
+  EXPECT_THAT(negotiator_.waiting().Overdue(now_ + absl::Seconds(10)), SizeIs(1)) << "the warning is due after a minute";
 }
 
 TEST_F(NegotiatorScheduleTest, OldestSubmissionCountsWhoeverReportsFirst) {
   Lock();
-  negotiator_.LeaveSchedule(1);
+  negotiator_.Unlock(1);
   Take(0, {.cached = {1}});
   Take(1, {.requests = {Allreduce("c")}, .age = absl::Seconds(50)});
   Take(0, {.requests = {Allreduce("d")}, .age = absl::Seconds(20)});
-  EXPECT_THAT(negotiator_.Overdue(now_ + absl::Seconds(10)), SizeIs(1));
-  EXPECT_THAT(negotiator_.Overdue(now_ + absl::Seconds(40)), SizeIs(2));
+  EXPECT_THAT(negotiator_.waiting().Overdue(now_ + absl::Seconds(10)), SizeIs(1));
+  EXPECT_THAT(negotiator_.waiting().Overdue(now_ + absl::Seconds(40)), SizeIs(2));
 }
 
 }  // namespace

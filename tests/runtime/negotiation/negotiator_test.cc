@@ -234,7 +234,7 @@ TEST(Negotiator, MismatchInTheGroupFailsTheWholeGroup) {
   const ResponseList list = negotiator.Responses();
   ASSERT_THAT(list.errors, SizeIs(2));
   EXPECT_THAT(std::string(list.errors[0].status.message()),
-              HasSubstr("rank 0 says group 'g' of 2 tensors, rank 1 says group 'h' of 2 tensors"));
+              HasSubstr("rank 0 says group 'g', rank 1 says group 'h'"));
 }
 
 TEST(Negotiator, PrescaleThatIsNoNumberIsTheSameAsItself) {
@@ -313,7 +313,7 @@ TEST(Negotiator, DepartureOfAThirdRankDoesNotTouchSendAndReceive) {
 TEST(Negotiator, RankThatLeavesFailsWhatLacksItNowAndLater) {
   Negotiator negotiator({.world_size = 3});
   ASSERT_TRUE(negotiator.Add(0, Report({Allreduce("a")}), kStart).ok());
-  ASSERT_TRUE(negotiator.Add(2, {.membership = RankReport::Membership::kLeaving}, kStart).ok());
+  ASSERT_TRUE(negotiator.Add(2, {.membership = RankReport::Membership::kShuttingDown}, kStart).ok());
   ResponseList list = negotiator.TakeResponses();
   ASSERT_THAT(list.errors, SizeIs(1));
   EXPECT_THAT(list.errors[0].ranks, ElementsAre(0));
@@ -328,9 +328,9 @@ TEST(Negotiator, RankThatLeavesFailsWhatLacksItNowAndLater) {
 
 TEST(Negotiator, JobEndsWhenEveryRankHasLeft) {
   Negotiator negotiator = TwoRanks();
-  ASSERT_TRUE(negotiator.Add(0, {.membership = RankReport::Membership::kLeaving}, kStart).ok());
+  ASSERT_TRUE(negotiator.Add(0, {.membership = RankReport::Membership::kShuttingDown}, kStart).ok());
   EXPECT_TRUE(negotiator.TakeResponses().empty());
-  ASSERT_TRUE(negotiator.Add(1, {.membership = RankReport::Membership::kLeaving}, kStart).ok());
+  ASSERT_TRUE(negotiator.Add(1, {.membership = RankReport::Membership::kShuttingDown}, kStart).ok());
   EXPECT_EQ(negotiator.TakeResponses().job, ResponseList::Job::kEnds);
   EXPECT_FALSE(negotiator.Add(1, Report({Allreduce("late")}), kStart).ok());
 }

@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
-#include "runtime/negotiation/codec.h"
-#include "runtime/negotiation/recording_file.h"
+#include "runtime/negotiation/messages.h"
+#include "runtime/negotiation/recording.h"
 #include "tests/runtime/negotiation/simulation.h"
 
 namespace ronda {
@@ -49,7 +49,7 @@ TEST(Recording, OfSchedulesReplaysToTheSameLists) {
   EXPECT_EQ(decoded->options.schedule.hold, recording.options.schedule.hold);
   EXPECT_EQ(Replay(*decoded), absl::OkStatus());
   std::erase_if(recording.events,
-                [](const NegotiationEvent& event) { return event.kind == NegotiationEvent::Kind::kLeave; });
+                [](const NegotiationEvent& event) { return event.kind == NegotiationEvent::Kind::kUnlock; });
   EXPECT_FALSE(Replay(recording).ok()) << "reports while a schedule is locked";
 }
 
@@ -137,7 +137,7 @@ TEST(Recording, AnythingElseIsRefused) {
   Recording damaged = {{.world_size = 1}, {NegotiationEvent::Report(0, "damage", absl::UnixEpoch())}};
   EXPECT_EQ(Replay(damaged).code(), absl::StatusCode::kInvalidArgument);
   for (NegotiationEvent event :
-       {NegotiationEvent::Leave(1, absl::UnixEpoch()), NegotiationEvent::Sizes({}, absl::UnixEpoch())}) {
+       {NegotiationEvent::Unlock(1, absl::UnixEpoch()), NegotiationEvent::Sizes({}, absl::UnixEpoch())}) {
     if (event.kind == NegotiationEvent::Kind::kSizes) event.bytes.pop_back();
     EXPECT_EQ(Replay({{.world_size = 1}, {event}}).code(), absl::StatusCode::kInvalidArgument);
   }

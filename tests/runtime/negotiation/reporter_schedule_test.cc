@@ -150,16 +150,16 @@ TEST_F(ReporterScheduleTest, ShutdownInAScheduleIsReportedAfterwards) {
   reporter_.ShutDown();
   Unlock();
   ASSERT_TRUE(reporter_.has_news());
-  EXPECT_EQ(reporter_.TakeReport().membership, RankReport::Membership::kLeaving);
+  EXPECT_EQ(reporter_.TakeReport().membership, RankReport::Membership::kShuttingDown);
 }
 
 TEST_F(ReporterScheduleTest, ShutdownThatCrossedTheScheduleIsReportedOnceMore) {
   reporter_.ShutDown();
-  EXPECT_EQ(reporter_.TakeReport().membership, RankReport::Membership::kLeaving);
+  EXPECT_EQ(reporter_.TakeReport().membership, RankReport::Membership::kShuttingDown);
   Apply(Begin({{1}}));
   Unlock();
   const RankReport report = reporter_.TakeReport();
-  EXPECT_EQ(report.membership, RankReport::Membership::kLeaving);
+  EXPECT_EQ(report.membership, RankReport::Membership::kShuttingDown);
   EXPECT_EQ(report.schedule, 1u);
 }
 

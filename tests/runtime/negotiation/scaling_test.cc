@@ -5,7 +5,7 @@
 #include <functional>
 #include <memory>
 
-#include "runtime/negotiation/codec.h"
+#include "runtime/negotiation/messages.h"
 #include "runtime/negotiation/reporter.h"
 #include "tests/runtime/negotiation/negotiator_driver.h"
 

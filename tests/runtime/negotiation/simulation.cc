@@ -6,7 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "runtime/negotiation/codec.h"
+#include "runtime/negotiation/messages.h"
 
 namespace ronda {
 namespace {
@@ -265,7 +265,7 @@ void Simulation::Broadcast() {
 }
 
 void Simulation::Inspect() {
-  for (const StallInspector::Finding& finding : inspector_.Inspect(negotiator_, now_)) {
+  for (const StallInspector::Finding& finding : inspector_.Inspect(negotiator_.waiting(), now_)) {
     if (finding.verdict == StallInspector::Finding::Verdict::kWarn || finding.tensor.name.empty()) continue;
     const absl::Status late = absl::DeadlineExceededError(finding.text);
     recording_.events.push_back(NegotiationEvent::Failure(finding.tensor, late, now_));

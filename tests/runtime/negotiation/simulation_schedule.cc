@@ -218,8 +218,8 @@ void Simulation::Unlock(RankId id) {
   if (id == 0) {
     ++counts_.vetoes;
     const uint64_t rounds = rank.schedule.rounds();
-    recording_.events.push_back(NegotiationEvent::Leave(rounds, now_));
-    negotiator_.LeaveSchedule(rounds);
+    recording_.events.push_back(NegotiationEvent::Unlock(rounds, now_));
+    negotiator_.Unlock(rounds);
   }
   SubmitAgain(id);
 }

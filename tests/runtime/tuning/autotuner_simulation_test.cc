@@ -1,19 +1,100 @@
 // The autotuner on simulated machines that disturb it as real ones do, over many seeds.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <iostream>
+#include <random>
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "runtime/tuning/autotuner.h"
-#include "tests/runtime/tuning/simulated_machine.h"
 
 namespace ronda {
 namespace {
 
-using ::ronda::testing::RandomCurves;
-using ::ronda::testing::SimulatedMachine;
+// The times of rounds on a machine that is not quiet: a surface over the settings, times the disturbances.
+//
+// The surface is a product of one curve a dimension: `curves[d][value]`, 1 for the best value. Around it there is
+// noise, some rounds are disturbed by something else and take much longer, and the whole machine changes its speed by a
+// factor now and then, for long times.
+//
+// Thread-compatible.
+class SimulatedMachine {
+ public:
+  struct Options {
+    std::vector<std::vector<double>> curves;
+    double noise = 0.03;      // the deviation of a round's time, relative
+    double disturbed = 0.05;  // the share of rounds that take 2 to 12 times as long
+    double mode_factor = 1;   // between the two speeds of the machine
+    int mode_rounds = 300;    // how long it keeps one, on average
+    absl::Duration best_round = absl::Milliseconds(10);
+  };
+
+  SimulatedMachine(Options options, uint32_t seed) : options_(std::move(options)), random_(seed) {}
+
+  // The time of an undisturbed round at `point`, in units of the best one.
+  double TimeAt(const TuningPoint& point) const;
+
+  // The time of the next round.
+  absl::Duration Round(const TuningPoint& point);
+
+  std::vector<size_t> grid() const;
+
+ private:
+  const Options options_;
+  std::mt19937 random_;
+  bool slow_ = false;
+};
+
+namespace {
+
+double Uniform(double from, double to, std::mt19937* random) {
+  return std::uniform_real_distribution<double>(from, to)(*random);
+}
+
+}  // namespace
+
+double SimulatedMachine::TimeAt(const TuningPoint& point) const {
+  double time = 1;
+  for (size_t d = 0; d < point.size(); ++d) time *= options_.curves.at(d).at(point[d]);
+  return time;
+}
+
+absl::Duration SimulatedMachine::Round(const TuningPoint& point) {
+  if (Uniform(0, options_.mode_rounds, &random_) < 1) slow_ = !slow_;
+  double time = TimeAt(point) * (slow_ ? options_.mode_factor : 1);
+  time *= std::max(0.5, std::normal_distribution<double>(1, options_.noise)(random_));
+  if (Uniform(0, 1, &random_) < options_.disturbed) time *= Uniform(2, 12, &random_);
+  return time * options_.best_round;
+}
+
+std::vector<size_t> SimulatedMachine::grid() const {
+  std::vector<size_t> grid;
+  for (const auto& curve : options_.curves) grid.push_back(curve.size());
+  return grid;
+}
+
+// Curves of `dimensions` dimensions with 2 to 6 values each: single valleys, plateaus and flat ones, whose worst values
+// are up to `depth` times as slow as the best. The default is anywhere.
+std::vector<std::vector<double>> RandomCurves(size_t dimensions, double depth, std::mt19937* random) {
+  std::vector<std::vector<double>> curves(dimensions);
+  for (std::vector<double>& curve : curves) {
+    curve.resize(std::uniform_int_distribution<size_t>(2, 6)(*random));
+    const double best = std::uniform_int_distribution<int>(0, static_cast<int>(curve.size()) - 1)(*random);
+    // The logarithm of the time grows by `slope` a step, outside of a plateau around the best value.
+    const double slope = Uniform(0, 2, random) < 0.5 ? 0 : Uniform(0, std::log(depth), random) / 5;
+    const double plateau = std::uniform_int_distribution<int>(0, 2)(*random);
+    for (size_t value = 0; value < curve.size(); ++value) {
+      const double distance = std::max(0.0, std::abs(static_cast<double>(value) - best) - plateau);
+      curve[value] = std::exp(slope * distance);
+    }
+    // The default is the first, and may be any.
+    std::shuffle(curve.begin(), curve.end(), *random);
+  }
+  return curves;
+}
 
 constexpr uint32_t kSeeds = 300;
 

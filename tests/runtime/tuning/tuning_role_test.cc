@@ -2,7 +2,9 @@
 
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,9 @@
 namespace ronda {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::Gt;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
@@ -216,6 +221,98 @@ TEST(TuningRoleTest, TheChoiceIsInTheLogOfTheJob) {
   SetLogLevel(LogLevel::kWarning);
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               HasSubstr("steps the choice is fusion threshold 67108864 bytes"));
+}
+
+TuningPoint Defaults(const TuningSpace& space) { return TuningPoint(space.grid().size(), 0); }
+
+TEST(TuningSpaceTest, ItsFirstPointIsTheDefaults) {
+  const TunedSettings odd = {
+      .fusion_threshold = 12345, .min_bucket_bytes = 77, .chunk_bytes = 4096, .cycle_time = absl::Nanoseconds(1234567)};
+  for (const TunedSettings& defaults : {kDefaults, odd}) {
+    const TuningSpace space(defaults);
+    EXPECT_EQ(space.At(Defaults(space)), defaults);
+  }
+}
+
+TEST(TuningSpaceTest, EveryDimensionOffersAChoiceAndNoneTwice) {
+  const TuningSpace space(kDefaults);
+  EXPECT_THAT(space.grid(), Each(Gt(1u)));
+  for (size_t d = 0; d < space.grid().size(); ++d) {
+    std::set<std::string> seen;
+    for (size_t value = 0; value < space.grid()[d]; ++value) {
+      TuningPoint point = Defaults(space);
+      point[d] = value;
+      EXPECT_TRUE(seen.insert(Describe(space.At(point))).second) << Describe(space.At(point));
+    }
+  }
+}
+
+TEST(TuningSpaceTest, OwnDefaultsAreWithinReachOfOtherOnes) {
+  const TuningSpace space(
+      {.fusion_threshold = 1, .min_bucket_bytes = 1, .chunk_bytes = 1, .cycle_time = absl::Hours(1)});
+  std::set<std::string> reached;
+  TuningPoint point = Defaults(space);
+  for (point[0] = 0; point[0] < space.grid()[0]; ++point[0]) {
+    for (point[1] = 0; point[1] < space.grid()[1]; ++point[1]) {
+      for (point[2] = 0; point[2] < space.grid()[2]; ++point[2]) {
+        for (point[3] = 0; point[3] < space.grid()[3]; ++point[3]) reached.insert(Describe(space.At(point)));
+      }
+    }
+  }
+  EXPECT_TRUE(reached.contains(Describe(kDefaults)));
+}
+
+TEST(TuningSpaceTest, FusionIsNeverSwitchedOff) {
+  const TuningSpace space(kDefaults);
+  TuningPoint point = Defaults(space);
+  for (point[0] = 0; point[0] < space.grid()[0]; ++point[0]) EXPECT_GT(space.At(point).fusion_threshold, 0u);
+}
+
+TEST(TuningSpaceTest, SettingsAreDescribedWithTheirUnits) {
+  TunedSettings settings = kDefaults;
+  settings.cycle_time = absl::Microseconds(200);
+  EXPECT_THAT(Describe(settings), AllOf(HasSubstr("fusion threshold 67108864 bytes"), HasSubstr("own size"),
+                                        HasSubstr("cycle time 200us")));
+  settings.chunk_bytes = 4096;
+  EXPECT_THAT(Describe(settings), HasSubstr("chunks of 4096 bytes"));
+}
+
+constexpr TunedSettings kSettings = {
+    .fusion_threshold = 4096, .min_bucket_bytes = 1024, .chunk_bytes = 0, .cycle_time = absl::ZeroDuration()};
+
+std::string Contents(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+TEST(TuningLogTest, ARowASampleAndTheChoiceLast) {
+  const std::string path = ::testing::TempDir() + "/tuning.csv";
+  auto log = TuningLog::Create(path);
+  ASSERT_TRUE(log.ok()) << log.status();
+  const Autotuner::Measurement measurement = {.point = {0},
+                                              .sample = Sample({10, 20, 30, 40, 50}),
+                                              .stage = Autotuner::Stage::kDuel,
+                                              .decision = Autotuner::Decision::kReplaced};
+  EXPECT_TRUE((*log)->AddSample(13, measurement, kSettings).ok());
+  EXPECT_TRUE((*log)->AddChoice(26, kSettings).ok());
+  EXPECT_EQ(Contents(path),
+            "rounds,stage,fusion_threshold_bytes,min_bucket_bytes,chunk_bytes,cycle_time_us,"
+            "lower_quartile_us,median_us,upper_quartile_us,decision\n"
+            "13,duel,4096,1024,0,0,20.0,30.0,40.0,replaced\n"
+            "26,choice,4096,1024,0,0,,,,chosen\n")
+      << "and all of it is in the file while the log is still open";
+}
+
+TEST(TuningLogTest, AFileThatCannotBeMadeIsNamed) {
+  const auto log = TuningLog::Create("/nonexistent/tuning.csv");
+  ASSERT_FALSE(log.ok());
+  EXPECT_THAT(std::string(log.status().message()), HasSubstr("cannot create /nonexistent/tuning.csv"));
+}
+
+TEST(TuningLogTest, AFullDiskIsNamedWithTheFile) {
+  auto log = TuningLog::Create("/dev/full");
+  ASSERT_FALSE(log.ok()) << "the header does not fit";
+  EXPECT_THAT(std::string(log.status().message()), HasSubstr("autotuner's log /dev/full"));
 }
 
 }  // namespace

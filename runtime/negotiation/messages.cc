@@ -1,4 +1,4 @@
-#include "runtime/negotiation/codec.h"
+#include "runtime/negotiation/messages.h"
 
 #include <algorithm>
 #include <functional>
@@ -10,13 +10,22 @@
 #include "proto/ronda/v1/negotiation.pb.h"
 #include "runtime/base/runs.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/negotiation/request_codec.h"
 
 namespace ronda {
 namespace {
 
-// More tensors than any response list or report has; bounds what a few damaged bytes can ask for.
+// More tensors than any response list or report has; bounds the memory that a few damaged bytes can ask for.
 constexpr size_t kMaxIds = size_t{1} << 18;
+// More ranks than any job has.
+constexpr size_t kMaxRanks = size_t{1} << 16;
+
+absl::Status Damaged(absl::string_view problem) {
+  return absl::InvalidArgumentError(absl::StrCat("damaged control message: ", problem));
+}
+
+absl::Status DamagedField(absl::string_view field, absl::string_view tensor) {
+  return Damaged(absl::StrCat("out of range: the ", field, " of tensor '", tensor, "'"));
+}
 
 template <typename T>
 void SetRuns(const std::vector<T>& values, google::protobuf::RepeatedField<T>* field) {
@@ -24,22 +33,147 @@ void SetRuns(const std::vector<T>& values, google::protobuf::RepeatedField<T>* f
   field->Assign(runs.begin(), runs.end());
 }
 
-// Ranks, ascending.
+bool IsAscending(const std::vector<RankId>& ranks) {
+  return std::is_sorted(ranks.begin(), ranks.end(), std::less_equal<RankId>());
+}
+
 absl::StatusOr<std::vector<RankId>> RanksFromRuns(const google::protobuf::RepeatedField<int32_t>& runs,
                                                   absl::string_view of) {
   auto ranks = FromRuns<RankId>(runs, kMaxRanks);
-  if (ranks && std::is_sorted(ranks->begin(), ranks->end(), std::less_equal<RankId>())) return *std::move(ranks);
-  return absl::InvalidArgumentError(absl::StrCat("damaged control message: the ranks of ", of, " are out of range"));
+  if (ranks && IsAscending(*ranks)) return *std::move(ranks);
+  return Damaged(absl::StrCat("the ranks of ", of, " are out of range"));
+}
+
+// INT64_MAX: for ever.
+absl::Duration DurationFromNanoseconds(int64_t ns) {
+  return ns == std::numeric_limits<int64_t>::max() ? absl::InfiniteDuration() : absl::Nanoseconds(ns);
+}
+
+// The value of a field of a request as its protobuf setter takes it, by the field's type.
+template <typename T>
+auto ToScalar(T value) {
+  if constexpr (std::is_enum_v<T>) {
+    return static_cast<uint32_t>(value);
+  } else {
+    return value;
+  }
+}
+const std::string& ToScalar(const std::string& value) { return value; }
+bool ToScalar(TensorRequest::Overflow overflow) { return overflow == TensorRequest::Overflow::kDetected; }
+bool ToScalar(TensorRequest::Absent absent) { return absent == TensorRequest::Absent::kCountedAsZeros; }
+
+void ToList(const Shape& shape, google::protobuf::RepeatedField<int64_t>* field) {
+  field->Assign(shape.begin(), shape.end());
+}
+void ToList(const std::vector<RankId>& ranks, google::protobuf::RepeatedField<int32_t>* field) {
+  SetRuns(ranks, field);
+}
+
+// Saturates: an infinite duration becomes the largest number.
+void ToProto(const WaitLimits& limits, v1::WaitLimits* proto) {
+  proto->set_warning_ns(absl::ToInt64Nanoseconds(limits.warning));
+  proto->set_deadline_ns(absl::ToInt64Nanoseconds(limits.deadline));
+}
+
+void ToProto(const TensorRequest& request, v1::TensorRequest* proto) {
+  proto->set_name(request.name);
+#define RONDA_SCALAR(field, proto_field, ...) proto->set_##proto_field(ToScalar(request.field));
+#define RONDA_LIST(field, proto_field, ...) ToList(request.field, proto->mutable_##proto_field());
+#define RONDA_MESSAGE(field, proto_field, ...) \
+  if (request.field) ToProto(*request.field, proto->mutable_##proto_field());
+  RONDA_REQUEST_FIELDS(RONDA_SCALAR, RONDA_LIST, RONDA_MESSAGE)
+#undef RONDA_SCALAR
+#undef RONDA_LIST
+#undef RONDA_MESSAGE
+}
+
+// Each takes a field of a request. False: the value is out of range.
+template <typename T>
+bool TakeIf(std::optional<T> value, T* field) {
+  if (value) *field = *value;
+  return value.has_value();
+}
+bool Take(uint32_t value, OpType* field) { return TakeIf(OpTypeFromInt(value), field); }
+bool Take(uint32_t value, DType* field) { return TakeIf(DTypeFromInt(value), field); }
+bool Take(uint32_t value, Memory* field) { return TakeIf(MemoryFromInt(value), field); }
+bool Take(uint32_t value, Reduction* field) { return TakeIf(ReductionFromInt(value), field); }
+bool Take(uint32_t value, WireFormat* field) { return TakeIf(WireFormatFromInt(value), field); }
+// Ranks and sizes.
+bool Take(int32_t value, int* field) {
+  *field = value;
+  return value >= 0;
+}
+template <typename T>
+bool Take(const T& value, T* field) {
+  *field = value;
+  return true;
+}
+bool Take(bool value, TensorRequest::Overflow* field) {
+  *field = value ? TensorRequest::Overflow::kDetected : TensorRequest::Overflow::kIgnored;
+  return true;
+}
+bool Take(bool value, TensorRequest::Absent* field) {
+  *field = value ? TensorRequest::Absent::kCountedAsZeros : TensorRequest::Absent::kNotCounted;
+  return true;
+}
+
+// The dimensions are not negative and their product, in bytes of the widest dtype, does not overflow.
+bool Take(const google::protobuf::RepeatedField<int64_t>& dims, Shape* shape) {
+  shape->assign(dims.begin(), dims.end());
+  int64_t count = 1;
+  for (int64_t dim : *shape) {
+    if (dim < 0) return false;
+    if (dim > 0 && count > std::numeric_limits<int64_t>::max() / 16 / dim) return false;
+    if (dim > 0) count *= dim;
+  }
+  return true;
+}
+
+bool Take(const google::protobuf::RepeatedField<int32_t>& runs, std::vector<RankId>* ranks) {
+  return TakeIf(FromRuns<RankId>(runs, kMaxRanks), ranks) && IsAscending(*ranks);
+}
+
+bool Take(const v1::WaitLimits& proto, WaitLimits* limits) {
+  *limits = {.warning = DurationFromNanoseconds(proto.warning_ns()),
+             .deadline = DurationFromNanoseconds(proto.deadline_ns())};
+  return proto.warning_ns() >= 0 && proto.deadline_ns() >= 0;
+}
+
+// Fields that are in range by themselves and contradict each other. nullptr if there are none.
+const char* Contradiction(const TensorRequest& request) {
+  const OperationTraits& traits = TraitsOf(request.op);
+  if ((request.op == OpType::kJoin) != (request.name == kJoinName)) return "name";
+  if (traits.by_rows && request.shape.empty()) return "shape";
+  if (request.members.empty() == (request.op == OpType::kAddProcessSet)) return "members";
+  const bool grouped = !request.group.empty();
+  return grouped != (request.group_size > 0) || (grouped && !traits.cached()) ? "group" : nullptr;
+}
+
+absl::StatusOr<TensorRequest> FromProto(const v1::TensorRequest& proto) {
+  TensorRequest request;
+  request.name = proto.name();
+  if (request.name.empty()) return Damaged("a tensor without a name");
+#define RONDA_FIELD(field, proto_field, word, uses) \
+  if (!Take(proto.proto_field(), &request.field)) return DamagedField(word, request.name);
+#define RONDA_MESSAGE(field, proto_field, word, uses)                                      \
+  if (proto.has_##proto_field() && !Take(proto.proto_field(), &request.field.emplace())) { \
+    return DamagedField(word, request.name);                                               \
+  }
+  RONDA_REQUEST_FIELDS(RONDA_FIELD, RONDA_FIELD, RONDA_MESSAGE)
+#undef RONDA_FIELD
+#undef RONDA_MESSAGE
+  if (const char* field = Contradiction(request)) return DamagedField(field, request.name);
+  return request;
 }
 
 void ToProto(const Response& response, v1::Response* proto) {
-  RequestToProto(response.request, proto->mutable_request());
+  ToProto(response.request, proto->mutable_request());
   proto->mutable_first_dims()->Assign(response.first_dims.begin(), response.first_dims.end());
 }
 
 absl::StatusOr<Response> FromProto(const v1::Response& proto) {
   Response response;
-  RONDA_ASSIGN_OR_RETURN(response.request, RequestFromProto(proto.request()));
+  RONDA_ASSIGN_OR_RETURN(response.request, FromProto(proto.request()));
   response.first_dims.assign(proto.first_dims().begin(), proto.first_dims().end());
   for (int64_t dim : response.first_dims) {
     if (dim < 0) return DamagedField("first dimension", response.request.name);
@@ -49,7 +183,7 @@ absl::StatusOr<Response> FromProto(const v1::Response& proto) {
 
 void ToProto(const Bucket& bucket, v1::Bucket* proto) {
   RunWriter<uint64_t> ids;
-  const auto say_ids = [&] {
+  const auto write_ids = [&] {
     const std::vector<uint64_t> runs = ids.Take();
     if (!runs.empty()) proto->add_executions()->mutable_cached()->Assign(runs.begin(), runs.end());
     ids = {};
@@ -59,10 +193,10 @@ void ToProto(const Bucket& bucket, v1::Bucket* proto) {
       ids.Add(*id);
       continue;
     }
-    say_ids();
+    write_ids();
     ToProto(std::get<Response>(execution), proto->add_executions()->mutable_response());
   }
-  say_ids();
+  write_ids();
   SetRuns(bucket.joined, proto->mutable_joined());
   proto->set_absent_as_zeros(bucket.absent == TensorRequest::Absent::kCountedAsZeros);
 }
@@ -71,7 +205,7 @@ void ToProto(const Bucket& bucket, v1::Bucket* proto) {
 absl::Status TakeExecution(const v1::Execution& proto, size_t* ids_left, Bucket* bucket) {
   const auto ids = FromRuns<uint64_t>(proto.cached(), *ids_left);
   if (!ids || ids->empty() != proto.has_response()) {
-    return absl::InvalidArgumentError("damaged control message: an execution without a tensor, or with too many");
+    return Damaged("an execution without a tensor, or with too many");
   }
   *ids_left -= ids->size();
   bucket->executions.insert(bucket->executions.end(), ids->begin(), ids->end());
@@ -83,7 +217,7 @@ absl::Status TakeExecution(const v1::Execution& proto, size_t* ids_left, Bucket*
 
 absl::StatusOr<Bucket> FromProto(const v1::Bucket& proto, size_t* ids_left) {
   Bucket bucket;
-  if (proto.executions().empty()) return absl::InvalidArgumentError("damaged control message: an empty bucket");
+  if (proto.executions().empty()) return Damaged("an empty bucket");
   for (const v1::Execution& execution : proto.executions()) {
     RONDA_RETURN_IF_ERROR(TakeExecution(execution, ids_left, &bucket));
   }
@@ -112,10 +246,9 @@ absl::StatusOr<TensorError> FromProto(const v1::TensorError& proto) {
 }
 
 absl::StatusOr<JobSettings> FromProto(const v1::JobSettings& proto) {
-  RONDA_ASSIGN_OR_RETURN(const WaitLimits limits, LimitsFromProto(proto.limits(), "the job"));
-  if (proto.cycle_time_ns() < 0) {
-    return absl::InvalidArgumentError("damaged control message: the cycle time of the job is negative");
-  }
+  WaitLimits limits;
+  if (!Take(proto.limits(), &limits)) return Damaged("the wait limits of the job are negative");
+  if (proto.cycle_time_ns() < 0) return Damaged("the cycle time of the job is negative");
   return JobSettings{.cache_capacity = proto.cache_capacity(),
                      .limits = limits,
                      .cycle_time = DurationFromNanoseconds(proto.cycle_time_ns()),
@@ -124,7 +257,7 @@ absl::StatusOr<JobSettings> FromProto(const v1::JobSettings& proto) {
 
 void ToProto(const JobSettings& settings, v1::JobSettings* proto) {
   proto->set_cache_capacity(settings.cache_capacity);
-  LimitsToProto(settings.limits, proto->mutable_limits());
+  ToProto(settings.limits, proto->mutable_limits());
   proto->set_cycle_time_ns(absl::ToInt64Nanoseconds(settings.cycle_time));
   proto->set_chunk_bytes(settings.chunk_bytes);
 }
@@ -137,25 +270,25 @@ void ToProto(const Schedule& schedule, v1::Schedule* proto) {
 absl::StatusOr<Schedule> FromProto(const v1::Schedule& proto) {
   Schedule schedule = {.number = proto.number()};
   if (schedule.number == 0 || proto.buckets().empty()) {
-    return absl::InvalidArgumentError("damaged control message: a schedule without a number or without buckets");
+    return Damaged("a schedule without a number or without buckets");
   }
   absl::flat_hash_set<CacheId> seen;
   for (const v1::ScheduledBucket& bucket : proto.buckets()) {
     auto ids = FromRuns<uint64_t>(bucket.cached(), kMaxIds - seen.size());
     if (!ids || ids->empty()) {
-      return absl::InvalidArgumentError("damaged control message: a bucket of a schedule is empty or too large");
+      return Damaged("a bucket of a schedule is empty or too large");
     }
     for (CacheId id : *ids) {
       if (seen.insert(id).second) continue;
-      return absl::InvalidArgumentError(absl::StrCat("damaged control message: a schedule has id ", id, " twice"));
+      return Damaged(absl::StrCat("a schedule has id ", id, " twice"));
     }
     schedule.buckets.push_back(*std::move(ids));
   }
   return schedule;
 }
 
-absl::Status Undecodable(absl::string_view what, size_t bytes) {
-  return absl::InvalidArgumentError(absl::StrCat("damaged control message: ", bytes, " bytes are no ", what));
+absl::Status Undecodable(absl::string_view message, size_t bytes) {
+  return Damaged(absl::StrCat(bytes, " bytes are no ", message));
 }
 
 bool Parse(absl::string_view bytes, google::protobuf::MessageLite* proto) {
@@ -171,10 +304,10 @@ std::string Encode(const RankReport& report) {
   for (const RepeatedRequest& repeated : report.repeated) {
     v1::RepeatedRequest* out = proto.add_repeated();
     out->set_id(repeated.id);
-    RequestToProto(repeated.request, out->mutable_request());
+    ToProto(repeated.request, out->mutable_request());
   }
-  for (const TensorRequest& request : report.requests) RequestToProto(request, proto.add_requests());
-  proto.set_leaving(report.membership == RankReport::Membership::kLeaving);
+  for (const TensorRequest& request : report.requests) ToProto(request, proto.add_requests());
+  proto.set_leaving(report.membership == RankReport::Membership::kShuttingDown);
   proto.set_identity(report.identity);
   proto.set_schedule(report.schedule);
   proto.set_not_waited(report.waited == RankReport::Waited::kNo);
@@ -197,22 +330,22 @@ absl::StatusOr<RankReport> DecodeRankReport(absl::string_view bytes) {
   if (!Parse(bytes, &proto)) return Undecodable("report", bytes.size());
   RankReport report;
   auto cached = FromRuns<uint64_t>(proto.cached(), kMaxIds);
-  if (!cached) return absl::InvalidArgumentError("damaged control message: a report with too many ids");
+  if (!cached) return Damaged("a report with too many ids");
   report.cached = *std::move(cached);
   for (const v1::RepeatedRequest& repeated : proto.repeated()) {
-    RONDA_ASSIGN_OR_RETURN(TensorRequest request, RequestFromProto(repeated.request()));
+    RONDA_ASSIGN_OR_RETURN(TensorRequest request, FromProto(repeated.request()));
     report.repeated.push_back({repeated.id(), std::move(request)});
   }
   report.requests.reserve(proto.requests_size());
   for (const v1::TensorRequest& request : proto.requests()) {
-    RONDA_ASSIGN_OR_RETURN(TensorRequest decoded, RequestFromProto(request));
+    RONDA_ASSIGN_OR_RETURN(TensorRequest decoded, FromProto(request));
     report.requests.push_back(std::move(decoded));
   }
-  report.membership = proto.leaving() ? RankReport::Membership::kLeaving : RankReport::Membership::kStaying;
+  report.membership = proto.leaving() ? RankReport::Membership::kShuttingDown : RankReport::Membership::kPresent;
   report.identity = proto.identity();
   report.schedule = proto.schedule();
   report.waited = proto.not_waited() ? RankReport::Waited::kNo : RankReport::Waited::kPerhaps;
-  if (proto.age_ns() < 0) return absl::InvalidArgumentError("damaged control message: a report from the future");
+  if (proto.age_ns() < 0) return Damaged("a report from the future");
   report.age = absl::Nanoseconds(proto.age_ns());
   return report;
 }
@@ -234,7 +367,7 @@ absl::StatusOr<ResponseList> DecodeResponseList(absl::string_view bytes) {
     list.buckets.push_back(std::move(decoded));
   }
   if (proto.has_schedule()) {
-    if (proto.all_left()) return absl::InvalidArgumentError("damaged control message: a schedule in the last list");
+    if (proto.all_left()) return Damaged("a schedule in the last list");
     RONDA_ASSIGN_OR_RETURN(list.schedule, FromProto(proto.schedule()));
   }
   list.job = proto.all_left() ? ResponseList::Job::kEnds : ResponseList::Job::kGoesOn;

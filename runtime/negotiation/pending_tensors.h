@@ -1,5 +1,7 @@
-#ifndef RONDA_RUNTIME_NEGOTIATION_PENDING_TABLE_H_
-#define RONDA_RUNTIME_NEGOTIATION_PENDING_TABLE_H_
+// Tensors on their way to an agreement: pending until every participant has submitted them, then concluded, and held
+// until their group is complete if they are in one.
+#ifndef RONDA_RUNTIME_NEGOTIATION_PENDING_TENSORS_H_
+#define RONDA_RUNTIME_NEGOTIATION_PENDING_TENSORS_H_
 
 #include <cstdint>
 #include <functional>
@@ -9,15 +11,16 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "runtime/base/group.h"
+#include "runtime/negotiation/membership.h"
 #include "runtime/negotiation/messages.h"
-#include "runtime/negotiation/position_set.h"
 
 namespace ronda {
 
-// A tensor that some of its ranks have submitted. As long as all of them have named the same entry of the response
-// cache it is that entry and nothing is copied.
+// A tensor that some of its ranks have submitted. While all of them have named the same entry of the response cache it
+// refers to that entry, and nothing is copied.
 //
 // Invariant: `cached` is the response of the id `cached_as`, or null when that is 0.
 struct PendingTensor {
@@ -26,12 +29,18 @@ struct PendingTensor {
   // From now on the response will be spelled out, not named by its id.
   void SpellOut();
 
+  // Whether the cached response, if there is one, is what has been agreed on: a rank that has joined has no rows.
+  bool CachedResponseHolds(const std::vector<RankId>& joined) const;
+
+  // Moves the tensor's fields into a response. The ranks `joined` contribute no rows.
+  std::shared_ptr<Response> TakeResponse(const std::vector<RankId>& joined);
+
   std::shared_ptr<const Response> cached;
   CacheId cached_as = 0;
   TensorRequest spelled;            // the first submission; meaningless while `cached`
   std::vector<int64_t> first_dims;  // by position, where they are gathered; meaningless while `cached`
 
-  std::shared_ptr<const Group> participants;  // whom it takes
+  std::shared_ptr<const Group> participants;  // the ranks that carry it out
   PositionSet submitted;                      // of `participants`
   int missing = 0;                            // participants that have neither submitted it nor joined
   RankId first_rank = 0;                      // the first to submit it
@@ -40,8 +49,8 @@ struct PendingTensor {
   std::string mismatch;                       // empty while the submissions agree
 };
 
-// The tensors that wait for ranks, by name and by id. Its entries stay where they are until they are extracted; the
-// memory of entries is used again, so that a job that repeats itself allocates nothing.
+// The tensors that wait for ranks, by name and by id. An entry does not move until it is extracted. The memory of
+// entries is used again, so that a job that repeats itself allocates nothing.
 //
 // Thread-compatible.
 class PendingTable {
@@ -58,16 +67,15 @@ class PendingTable {
   PendingTensor* Start(const TensorRequest& request);
   PendingTensor* Start(CacheId id, std::shared_ptr<const Response> response);
 
-  // The tensor differs from the response of its id, or the id is no more.
+  // The tensor differs from the response of its id, or that was evicted.
   void SpellOut(PendingTensor* tensor);
 
-  // Takes it out of the table.
   std::unique_ptr<PendingTensor> Extract(PendingTensor* tensor);
 
   // Takes back an extracted tensor that is not needed any more.
   void Recycle(std::unique_ptr<PendingTensor> tensor);
 
-  // Forgets all that waits.
+  // Forgets all of them.
   void Clear();
 
   // Those for which `wanted` is true, in the order in which they became pending.
@@ -108,6 +116,63 @@ class PendingTable {
   uint64_t next_sequence_ = 0;
 };
 
+// A tensor that every rank has submitted, and the verdict on it.
+struct ConcludedTensor {
+  std::unique_ptr<PendingTensor> tensor;
+  std::vector<RankId> joined;  // that take no part
+  TensorRequest::Absent absent = TensorRequest::Absent::kNotCounted;
+  absl::Status verdict;  // OK: it can be carried out
+};
+
+// Concluded tensors of a group whose other tensors have not concluded yet.
+struct HeldGroup {
+  std::vector<ConcludedTensor> tensors;  // in the order in which they concluded; at least one
+  int size = 0;                          // how many tensors the group has
+  absl::Time since;
+  uint64_t sequence = 0;
+
+  // OK if all may be carried out; otherwise names the culprit.
+  absl::Status Verdict() const;
+};
+
+// Groups of tensors that run as a whole or not at all. A group is named by its process set and its name.
+//
+// Thread-compatible.
+class GroupTable {
+ public:
+  GroupTable() = default;
+  GroupTable(GroupTable&&) = default;
+
+  void Hold(ConcludedTensor tensor, absl::Time now);
+
+  // Takes out the groups of which all tensors have concluded, in the order in which they began.
+  std::vector<HeldGroup> TakeComplete();
+
+  // Takes out one group, or all groups of a process set. Empty if nothing is held.
+  std::vector<HeldGroup> Take(TensorKeyView group);
+  std::vector<HeldGroup> TakeAllOf(ProcessSetId set);
+
+  // The response of this id was evicted.
+  void SpellOut(CacheId id);
+
+  // The group in which a tensor of this name is held; nullptr if it is in none.
+  const HeldGroup* FindByTensor(TensorKeyView tensor) const;
+
+  const TensorKeyMap<HeldGroup>& held() const { return groups_; }
+  bool empty() const { return groups_.empty(); }
+
+ private:
+  template <typename Predicate>
+  std::vector<HeldGroup> TakeIf(Predicate predicate);
+
+  TensorKeyMap<HeldGroup> groups_;
+  uint64_t next_sequence_ = 0;
+};
+
+// The group that a request is in.
+// REQUIRES: it is in one.
+inline TensorKeyView GroupOf(const TensorRequest& request) { return {request.process_set, request.group}; }
+
 }  // namespace ronda
 
-#endif  // RONDA_RUNTIME_NEGOTIATION_PENDING_TABLE_H_
+#endif  // RONDA_RUNTIME_NEGOTIATION_PENDING_TENSORS_H_

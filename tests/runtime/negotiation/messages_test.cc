@@ -1,4 +1,4 @@
-#include "runtime/negotiation/codec.h"
+#include "runtime/negotiation/messages.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ RankReport SomeReport() {
   report.requests.push_back({.name = "add", .op = OpType::kAddProcessSet, .members = {0, 1, 2, 9}});
   report.requests.push_back({.name = std::string(kJoinName), .op = OpType::kJoin});
   report.repeated = {{77, {.name = "again"}}};
-  report.membership = RankReport::Membership::kLeaving;
+  report.membership = RankReport::Membership::kShuttingDown;
   report.identity = "host h, pid 1";
   report.schedule = uint64_t{1} << 40;
   report.waited = RankReport::Waited::kNo;
@@ -72,7 +72,7 @@ ResponseList SomeList() {
   return list;
 }
 
-TEST(Codec, ReportSurvivesTheRoundTrip) {
+TEST(Messages, ReportSurvivesTheRoundTrip) {
   const RankReport sent = SomeReport();
   const auto got = DecodeRankReport(Encode(sent));
   ASSERT_TRUE(got.ok()) << got.status();
@@ -87,7 +87,7 @@ TEST(Codec, ReportSurvivesTheRoundTrip) {
   EXPECT_EQ(DecodeRankReport(Encode(RankReport()))->waited, RankReport::Waited::kPerhaps);
 }
 
-TEST(Codec, ResponseListSurvivesTheRoundTrip) {
+TEST(Messages, ResponseListSurvivesTheRoundTrip) {
   const ResponseList sent = SomeList();
   const auto got = DecodeResponseList(Encode(sent));
   ASSERT_TRUE(got.ok()) << got.status();
@@ -101,7 +101,7 @@ TEST(Codec, ResponseListSurvivesTheRoundTrip) {
   EXPECT_EQ(got->settings, sent.settings);
 }
 
-TEST(Codec, ScheduleSurvivesTheRoundTrip) {
+TEST(Messages, ScheduleSurvivesTheRoundTrip) {
   ResponseList sent;
   sent.schedule = Schedule{.number = 3, .buckets = {{9, 8, 7}, {1}, {2, 3, uint64_t{1} << 50}}};
   const auto got = DecodeResponseList(Encode(sent));
@@ -110,7 +110,7 @@ TEST(Codec, ScheduleSurvivesTheRoundTrip) {
   EXPECT_EQ(DecodeResponseList(Encode(ResponseList()))->schedule, std::nullopt);
 }
 
-TEST(Codec, ScheduleThatCannotBeIsRefused) {
+TEST(Messages, ScheduleThatCannotBeIsRefused) {
   struct Case {
     std::string what;
     void (*damage)(v1::ResponseList*);
@@ -140,13 +140,13 @@ TEST(Codec, ScheduleThatCannotBeIsRefused) {
   }
 }
 
-TEST(Codec, InfiniteTimesSurviveTheRoundTrip) {
+TEST(Messages, InfiniteTimesSurviveTheRoundTrip) {
   ResponseList sent;
   sent.settings = {.cache_capacity = 0, .cycle_time = absl::InfiniteDuration()};
   EXPECT_EQ(DecodeResponseList(Encode(sent))->settings, sent.settings);
 }
 
-TEST(Codec, FieldOutOfRangeIsRefusedWithItsName) {
+TEST(Messages, FieldOutOfRangeIsRefusedWithItsName) {
   struct Case {
     std::string field;
     void (*damage)(v1::TensorRequest*);
@@ -155,7 +155,7 @@ TEST(Codec, FieldOutOfRangeIsRefusedWithItsName) {
       {"operation", [](v1::TensorRequest* r) { r->set_op(200); }},
       {"dtype", [](v1::TensorRequest* r) { r->set_dtype(99); }},
       {"reduce op", [](v1::TensorRequest* r) { r->set_reduction(17); }},
-      {"wire format", [](v1::TensorRequest* r) { r->set_wire(5); }},
+      {"compression", [](v1::TensorRequest* r) { r->set_wire(5); }},
       {"memory", [](v1::TensorRequest* r) { r->set_memory(2); }},
       {"shape", [](v1::TensorRequest* r) { r->add_shape(-1); }},
       {"shape", [](v1::TensorRequest* r) { r->add_shape(int64_t{1} << 62); }},
@@ -166,10 +166,10 @@ TEST(Codec, FieldOutOfRangeIsRefusedWithItsName) {
       {"name", [](v1::TensorRequest* r) { r->set_op(static_cast<uint32_t>(OpType::kJoin)); }},
       {"group", [](v1::TensorRequest* r) { r->set_group("without a size"); }},
       {"group", [](v1::TensorRequest* r) { r->set_group_size(2); }},
-      {"group", [](v1::TensorRequest* r) { r->set_group_size(-1); }},
-      {"list of members", [](v1::TensorRequest* r) { r->add_members(1); }},
-      {"list of members", [](v1::TensorRequest* r) { r->mutable_members()->Add(1), r->mutable_members()->Add(1); }},
-      {"list of members", [](v1::TensorRequest* r) { r->set_op(static_cast<uint32_t>(OpType::kAddProcessSet)); }},
+      {"group size", [](v1::TensorRequest* r) { r->set_group_size(-1); }},
+      {"members", [](v1::TensorRequest* r) { r->add_members(1); }},
+      {"members", [](v1::TensorRequest* r) { r->mutable_members()->Add(1), r->mutable_members()->Add(1); }},
+      {"members", [](v1::TensorRequest* r) { r->set_op(static_cast<uint32_t>(OpType::kAddProcessSet)); }},
   };
   for (const Case& c : kCases) {
     v1::RankReport proto;
@@ -181,7 +181,7 @@ TEST(Codec, FieldOutOfRangeIsRefusedWithItsName) {
   }
 }
 
-TEST(Codec, NamelessTensorAndEmptyExecutionAreRefused) {
+TEST(Messages, NamelessTensorAndEmptyExecutionAreRefused) {
   v1::RankReport report;
   report.add_requests();
   EXPECT_FALSE(DecodeRankReport(report.SerializeAsString()).ok());
@@ -190,7 +190,7 @@ TEST(Codec, NamelessTensorAndEmptyExecutionAreRefused) {
   EXPECT_FALSE(DecodeResponseList(list.SerializeAsString()).ok());
 }
 
-TEST(Codec, NegativeLimitsAreRefused) {
+TEST(Messages, NegativeLimitsAreRefused) {
   v1::RankReport report;
   report.add_requests()->set_name("x");
   report.mutable_requests(0)->mutable_limits()->set_warning_ns(-1);
@@ -200,14 +200,14 @@ TEST(Codec, NegativeLimitsAreRefused) {
   EXPECT_FALSE(DecodeResponseList(list.SerializeAsString()).ok());
 }
 
-TEST(Codec, RanksThatAreNotAscendingAreRefused) {
+TEST(Messages, RanksThatAreNotAscendingAreRefused) {
   v1::ResponseList list;
   list.add_errors()->set_code(1);
   for (int number : {3, 1, 2, 1}) list.mutable_errors(0)->add_ranks(number);
   EXPECT_FALSE(DecodeResponseList(list.SerializeAsString()).ok());
 }
 
-TEST(Codec, FewBytesCannotAskForAllMemory) {
+TEST(Messages, FewBytesCannotAskForAllMemory) {
   v1::RankReport report;
   for (uint64_t number : {uint64_t{1}, uint64_t{1} << 40}) report.add_cached(number);
   EXPECT_FALSE(DecodeRankReport(report.SerializeAsString()).ok());
@@ -219,7 +219,7 @@ TEST(Codec, FewBytesCannotAskForAllMemory) {
   EXPECT_FALSE(DecodeResponseList(list.SerializeAsString()).ok()) << "the limit is the whole list's";
 }
 
-TEST(Codec, StepOfCachedTensorsIsAFewBytesHoweverManyTheyAre) {
+TEST(Messages, StepOfCachedTensorsIsAFewBytesHoweverManyTheyAre) {
   RankReport report;
   Bucket bucket;
   for (CacheId id = 1000; id < 1161; ++id) {
@@ -232,7 +232,7 @@ TEST(Codec, StepOfCachedTensorsIsAFewBytesHoweverManyTheyAre) {
   EXPECT_LE(Encode(list).size(), 16u);
 }
 
-TEST(Codec, RandomDamageNeverCrashesTheDecoder) {
+TEST(Messages, RandomDamageNeverCrashesTheDecoder) {
   const uint32_t seed = 20240601;
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);

@@ -1,0 +1,184 @@
+// Which ranks take part in what: the ranks of the job and those that have shut down, the process sets, and the ranks
+// that have joined; and whether a request fits all of that.
+#ifndef RONDA_RUNTIME_NEGOTIATION_MEMBERSHIP_H_
+#define RONDA_RUNTIME_NEGOTIATION_MEMBERSHIP_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "runtime/base/group.h"
+#include "runtime/base/types.h"
+#include "runtime/negotiation/messages.h"
+
+namespace ronda {
+
+// The ranks of a job: how each has introduced itself, and which have shut down.
+//
+// Thread-compatible.
+class JobRanks {
+ public:
+  explicit JobRanks(int size) : identities_(size), departed_(size, false) {}
+
+  void Introduce(RankId rank, std::string identity) { identities_[rank] = std::move(identity); }
+
+  // "rank 1 (host h, pid 42)", or "rank 1" until it has introduced itself.
+  std::string Describe(RankId rank) const {
+    if (identities_[rank].empty()) return absl::StrCat("rank ", rank);
+    return absl::StrCat("rank ", rank, " (", identities_[rank], ")");
+  }
+
+  void ShutDown(RankId rank, absl::Time now) {
+    if (departures_.empty()) first_departure_ = now;
+    departed_[rank] = true;
+    departures_.push_back(rank);
+  }
+
+  int size() const { return static_cast<int>(departed_.size()); }
+  bool Has(RankId rank) const { return rank >= 0 && rank < size(); }
+  bool HasShutDown(RankId rank) const { return departed_[rank]; }
+  const std::vector<RankId>& departures() const { return departures_; }  // in the order in which they shut down
+  bool all_departed() const { return static_cast<int>(departures_.size()) == size(); }
+  bool some_departed() const { return !departures_.empty() && !all_departed(); }
+
+  // REQUIRES: a rank has shut down.
+  absl::Time first_departure() const { return first_departure_; }
+
+ private:
+  std::vector<std::string> identities_;  // by rank; empty until it introduces itself
+  std::vector<bool> departed_;           // by rank
+  std::vector<RankId> departures_;
+  absl::Time first_departure_;
+};
+
+// The process sets of a job. A function of the sequence of responses alone, so that the tables of all ranks are equal
+// without being compared: sets get the ids 1, 2, ... as they are added, and no id is used twice.
+//
+// Thread-compatible. Callers may keep the groups, also after their set was removed.
+class ProcessSetTable {
+ public:
+  explicit ProcessSetTable(int world_size);
+
+  // The members of a set; nullptr if there is none of this id, or no longer.
+  std::shared_ptr<const Group> Find(ProcessSetId id) const { return id < sets_.size() ? sets_[id] : nullptr; }
+
+  // Whether there ever was a set of this id.
+  bool Known(ProcessSetId id) const { return id < sets_.size(); }
+
+  // The id of the next set.
+  ProcessSetId next_id() const { return static_cast<ProcessSetId>(sets_.size()); }
+
+  // Takes note of a response, if it is one that adds or removes a set.
+  // Errors: INVALID_ARGUMENT if it does not continue the sequence: another id than the next one, members that are no
+  // ranks of the job, the removal of a set that is not there.
+  absl::Status Apply(const Response& response);
+
+ private:
+  absl::Status Add(const TensorRequest& request);
+  absl::Status Remove(ProcessSetId id);
+
+  std::vector<std::shared_ptr<const Group>> sets_;  // by id; nullptr: removed
+};
+
+// Positions in a Group, one bit each, and their count.
+//
+// Thread-compatible.
+class PositionSet {
+ public:
+  // Empties it and makes room for the positions 0 to `size` - 1. Keeps its memory.
+  void Reset(int size) {
+    words_.assign((static_cast<size_t>(size) + 63) / 64, 0);
+    count_ = 0;
+  }
+
+  bool Contains(int position) const { return (words_[position / 64] >> (position % 64) & 1) != 0; }
+
+  // False if it was there already.
+  bool Insert(int position) {
+    uint64_t& word = words_[position / 64];
+    const uint64_t bit = uint64_t{1} << (position % 64);
+    if ((word & bit) != 0) return false;
+    word |= bit;
+    ++count_;
+    return true;
+  }
+
+  int count() const { return count_; }
+
+ private:
+  std::vector<uint64_t> words_;
+  int count_ = 0;
+};
+
+// The members of one process set that have joined; there is at least one.
+struct SetJoins {
+  TensorRequest request;                 // of the first to join
+  std::shared_ptr<const Group> members;  // of the process set
+  PositionSet joined;                    // of `members`
+  RankId first = 0;
+  RankId last = 0;
+  absl::Time since;      // the last event in the process set: a join may rightly wait for long
+  std::string mismatch;  // empty while the joins agree
+
+  bool complete() const { return joined.count() == members->size(); }
+  bool Contains(RankId rank) const {
+    const std::optional<int> position = members->PositionOf(rank);
+    return position && joined.Contains(*position);
+  }
+  // Ascending.
+  std::vector<RankId> ranks() const;
+};
+
+// The ranks that have joined, by process set.
+//
+// Thread-compatible.
+class JoinTable {
+ public:
+  // nullptr if no rank of the set has joined.
+  SetJoins* Find(ProcessSetId set) {
+    const auto it = sets_.find(set);
+    return it == sets_.end() ? nullptr : &it->second;
+  }
+  const SetJoins* Find(ProcessSetId set) const { return const_cast<JoinTable*>(this)->Find(set); }
+
+  bool Contains(ProcessSetId set, RankId rank) const {
+    if (sets_.empty()) return false;
+    const SetJoins* joins = Find(set);
+    return joins != nullptr && joins->Contains(rank);
+  }
+
+  // REQUIRES: `rank` is in `members` and has not joined.
+  SetJoins* Add(RankId rank, const TensorRequest& request, const std::shared_ptr<const Group>& members, absl::Time now);
+
+  // All members are present again.
+  void Erase(ProcessSetId set) { sets_.erase(set); }
+
+  // Process sets in which a rank has joined; ascending.
+  std::vector<ProcessSetId> sets() const;
+
+  bool empty() const { return sets_.empty(); }
+
+ private:
+  absl::flat_hash_map<ProcessSetId, SetJoins> sets_;
+};
+
+// Whether a correct rank can have sent `request`, whose process set has these `members`. The codec has checked the
+// rest, which needs no knowledge of the job. Errors: INVALID_ARGUMENT that names the rank.
+absl::Status CheckRequest(RankId rank, const TensorRequest& request, const Group& members, const JobRanks& ranks);
+
+// Whether a tensor on which all agree can be carried out without the ranks `joined`; and if it changes the process
+// sets, whether that is possible.
+// Errors: FAILED_PRECONDITION that names the rank that joined, or the process set.
+absl::Status CheckFeasible(const TensorRequest& request, const std::vector<RankId>& joined,
+                           const ProcessSetTable& process_sets, const JobRanks& ranks);
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_NEGOTIATION_MEMBERSHIP_H_

@@ -1,0 +1,110 @@
+#include "runtime/negotiation/tensor_request.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace ronda {
+namespace {
+
+std::string OfSet(const TensorRequest& request) {
+  return request.process_set == kGlobalProcessSet ? "" : absl::StrCat(" of process set ", request.process_set);
+}
+
+// Long lists by their ends: texts stay one line.
+std::string Ranks(const std::vector<RankId>& ranks) {
+  constexpr size_t kNamed = 8;
+  if (ranks.size() <= kNamed) return absl::StrJoin(ranks, ", ");
+  return absl::StrCat(absl::StrJoin(ranks.begin(), ranks.begin() + kNamed - 1, ", "), ", ..., ", ranks.back());
+}
+
+// One rank's value of a field, behind the field's word.
+template <typename T>
+std::string ValueText(const T& value) {
+  if constexpr (std::is_enum_v<T>) {
+    return Name(value);
+  } else {
+    return absl::StrCat(value);
+  }
+}
+std::string ValueText(Memory memory) { return memory == Memory::kHost ? "of the host" : "of a GPU"; }
+std::string ValueText(TensorRequest::Overflow overflow) {
+  return overflow == TensorRequest::Overflow::kDetected ? "on" : "off";
+}
+std::string ValueText(TensorRequest::Absent absent) {
+  return absent == TensorRequest::Absent::kCountedAsZeros ? "count as zeros" : "do not count";
+}
+std::string ValueText(const std::string& name) { return name.empty() ? "none" : absl::StrCat("'", name, "'"); }
+std::string ValueText(const Shape& shape) { return ToString(shape); }
+std::string ValueText(const std::vector<RankId>& ranks) { return Ranks(ranks); }
+std::string ValueText(const std::optional<WaitLimits>&) { return ""; }  // not compared
+
+template <typename T>
+bool SameValue(const T& a, const T& b) {
+  return a == b;
+}
+bool SameValue(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+
+bool SameShape(const TensorRequest& a, const TensorRequest& b) {
+  if (TraitsOf(a.op).first_dimension == FirstDimension::kShared) return a.shape == b.shape;
+  return a.shape.size() == b.shape.size() && std::equal(a.shape.begin() + 1, a.shape.end(), b.shape.begin() + 1);
+}
+
+// The word and one side's value of the first field in which the two differ; the other side is asked with a and b
+// exchanged.
+std::optional<std::string> FirstDifference(const TensorRequest& a, const TensorRequest& b) {
+#define RONDA_FIELD(field, proto_field, word, uses)                                                \
+  if (((uses)&kAgreed) != 0) {                                                                     \
+    constexpr bool is_shape = std::is_same_v<decltype(a.field), Shape>;                            \
+    constexpr bool is_root = absl::string_view(word) == "root";                                    \
+    if (is_shape ? !SameShape(a, b) : !SameValue(a.field, b.field)) {                              \
+      const char* const named = is_root && TraitsOf(a.op).has_root() ? TraitsOf(a.op).root : word; \
+      return absl::StrCat(named, " ", ValueText(a.field));                                         \
+    }                                                                                              \
+  }
+  RONDA_REQUEST_FIELDS(RONDA_FIELD, RONDA_FIELD, RONDA_FIELD)
+#undef RONDA_FIELD
+  return std::nullopt;
+}
+
+// Which shapes would do, where that is not obvious.
+const char* Hint(const TensorRequest& a, const TensorRequest& b) {
+  if (a.op != b.op || a.dtype != b.dtype || a.memory != b.memory || SameShape(a, b)) return "";
+  const bool is_shared = TraitsOf(a.op).first_dimension == FirstDimension::kShared;
+  return is_shared ? "" : " (all dimensions but the first must be equal)";
+}
+
+}  // namespace
+
+std::string NameForErrors(const TensorRequest& request) {
+  switch (request.op) {
+    case OpType::kBarrier:
+      return absl::StrCat("the barrier", OfSet(request));
+    case OpType::kJoin:
+      return absl::StrCat("the join of process set ", request.process_set);
+    case OpType::kAddProcessSet:
+      return absl::StrCat("the process set of ranks ", Ranks(request.members));
+    case OpType::kRemoveProcessSet:
+      return absl::StrCat("the removal of process set ", request.subject);
+    default:
+      return absl::StrCat("tensor '", request.name, "'", OfSet(request));
+  }
+}
+
+std::string DescribeTensor(const TensorRequest& request) {
+  if (!TraitsOf(request.op).has_tensor()) return NameForErrors(request);
+  return absl::StrCat(NameForErrors(request), " (", Name(request.op), " of ", Name(request.dtype), " ",
+                      ToString(request.shape), ")");
+}
+
+std::optional<std::string> DescribeMismatch(const TensorRequest& a, absl::string_view rank_a, const TensorRequest& b,
+                                            absl::string_view rank_b) {
+  const std::optional<std::string> difference = FirstDifference(a, b);
+  if (!difference) return std::nullopt;
+  return absl::StrCat("tensor '", a.name, "'", OfSet(a), ": ", rank_a, " says ", *difference, ", ", rank_b, " says ",
+                      *FirstDifference(b, a), Hint(a, b));
+}
+
+}  // namespace ronda

@@ -1,0 +1,177 @@
+// What a rank asks for: one tensor and an operation on it. The fields of a request are listed once, in
+// RONDA_REQUEST_FIELDS; the cache key, the fusion key, the texts of mismatches and the codec come from that list.
+#ifndef RONDA_RUNTIME_NEGOTIATION_TENSOR_REQUEST_H_
+#define RONDA_RUNTIME_NEGOTIATION_TENSOR_REQUEST_H_
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/hash/hash.h"
+#include "absl/strings/string_view.h"
+#include "runtime/base/types.h"
+
+namespace ronda {
+
+// A TensorKey that owns nothing, for lookups that should not copy the name.
+struct TensorKeyView {
+  ProcessSetId process_set = kGlobalProcessSet;
+  absl::string_view name;
+
+  friend bool operator==(const TensorKeyView& a, const TensorKeyView& b) {
+    return a.process_set == b.process_set && a.name == b.name;
+  }
+  template <typename H>
+  friend H AbslHashValue(H h, const TensorKeyView& key) {
+    return H::combine(std::move(h), key.process_set, key.name);
+  }
+};
+
+// Tells tensors in flight apart: the same name may be in flight in several process sets at once.
+struct TensorKey {
+  ProcessSetId process_set = kGlobalProcessSet;
+  std::string name;
+
+  TensorKey() = default;
+  TensorKey(ProcessSetId set, std::string tensor) : process_set(set), name(std::move(tensor)) {}
+  explicit TensorKey(TensorKeyView view) : process_set(view.process_set), name(view.name) {}
+
+  operator TensorKeyView() const { return {process_set, name}; }  // NOLINT(google-explicit-constructor): lookups
+
+  friend bool operator==(const TensorKey&, const TensorKey&) = default;
+  friend auto operator<=>(const TensorKey&, const TensorKey&) = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const TensorKey& key) {
+    return AbslHashValue(std::move(h), TensorKeyView(key));
+  }
+};
+
+struct TensorKeyHash {
+  using is_transparent = void;
+  size_t operator()(const TensorKeyView& key) const { return absl::Hash<TensorKeyView>()(key); }
+};
+
+struct TensorKeyEqual {
+  using is_transparent = void;
+  bool operator()(const TensorKeyView& a, const TensorKeyView& b) const { return a == b; }
+};
+
+// Finds by TensorKeyView too.
+template <typename V>
+using TensorKeyMap = absl::flat_hash_map<TensorKey, V, TensorKeyHash, TensorKeyEqual>;
+
+// The name of every join.
+inline constexpr absl::string_view kJoinName = "ronda/join";
+
+// One tensor that a rank is ready to operate on. Ranks are numbered as in the job, not as in the process set.
+struct TensorRequest {
+  std::string name;  // with the process set, brings the ranks' requests together
+  ProcessSetId process_set = kGlobalProcessSet;
+  OpType op = OpType::kAllreduce;
+  DType dtype = DType::kFloat32;
+  Memory memory = Memory::kHost;  // where the buffers are, on every rank; an operation without a tensor: kHost
+  Shape shape;
+  Reduction reduction = Reduction::kSum;
+  WireFormat wire = WireFormat::kNone;
+  double prescale = 1.0;
+  double postscale = 1.0;
+  enum class Overflow : uint8_t { kIgnored, kDetected } overflow = Overflow::kIgnored;
+  RankId root = 0;      // of operations with one (OperationTraits::root). In a join's response: the last rank to join
+  RankId receiver = 0;  // send/recv
+
+  // A group of tensors runs as a whole or not at all. Empty: this tensor is in none.
+  std::string group;
+  int group_size = 0;
+
+  // A join: how averages count the ranks that have joined.
+  enum class Absent : uint8_t { kNotCounted, kCountedAsZeros } absent = Absent::kNotCounted;
+
+  std::vector<RankId> members;  // kAddProcessSet; ascending
+  ProcessSetId subject = 0;     // kRemoveProcessSet
+
+  std::optional<WaitLimits> limits;  // nullopt: the job's. Ranks may differ in it; the shortest holds
+
+  TensorKeyView key() const { return {process_set, name}; }
+
+  friend bool operator==(const TensorRequest&, const TensorRequest&) = default;
+};
+
+// Uses of a field beyond the cache key and the codec, which have all of them.
+inline constexpr unsigned kAgreed = 1;  // ranks that differ in it make the tensor fail, with its word in the text
+inline constexpr unsigned kFused = 2;   // tensors that differ in it never travel as one collective
+
+// The fields of TensorRequest but for its name, in the order in which a mismatch is looked for. Each row has the
+// field, its name in proto/ronda/v1/negotiation.proto, the word for it in messages, and its uses. SCALAR, LIST and
+// MESSAGE are its form there. It is a macro because protobuf's accessors are found by name alone.
+#define RONDA_REQUEST_FIELDS(SCALAR, LIST, MESSAGE)                         \
+  SCALAR(op, op, "operation", kAgreed | kFused)                             \
+  SCALAR(dtype, dtype, "dtype", kAgreed | kFused)                           \
+  SCALAR(memory, memory, "memory", kAgreed | kFused)                        \
+  LIST(shape, shape, "shape", kAgreed)                                      \
+  SCALAR(root, root, "root", kAgreed)                                       \
+  SCALAR(receiver, receiver, "receiver", kAgreed)                           \
+  SCALAR(reduction, reduction, "reduce op", kAgreed | kFused)               \
+  SCALAR(wire, wire, "compression", kAgreed | kFused)                       \
+  SCALAR(prescale, prescale, "prescale", kAgreed | kFused)                  \
+  SCALAR(postscale, postscale, "postscale", kAgreed | kFused)               \
+  SCALAR(overflow, detect_overflow, "overflow detection", kAgreed | kFused) \
+  SCALAR(group, group, "group", kAgreed)                                    \
+  SCALAR(group_size, group_size, "group size", kAgreed)                     \
+  SCALAR(absent, absent_as_zeros, "joined ranks", kAgreed)                  \
+  LIST(members, members, "members", kAgreed)                                \
+  SCALAR(subject, subject, "process set", kAgreed)                          \
+  SCALAR(process_set, process_set, "process set of the operation", kFused)  \
+  MESSAGE(limits, limits, "wait limits", kFused)
+
+// Does not compile while the list lacks a field.
+inline void CheckEveryFieldIsListed(const TensorRequest& request) {
+#define RONDA_FIELD(field, ...) , field
+  [[maybe_unused]] const auto& [name RONDA_REQUEST_FIELDS(RONDA_FIELD, RONDA_FIELD, RONDA_FIELD)] = request;
+#undef RONDA_FIELD
+}
+
+// Whether two requests of one name are equal in all but the shape.
+inline bool SameButShape(const TensorRequest& a, const TensorRequest& b) {
+#define RONDA_FIELD(field, ...) &&(std::is_same_v<decltype(a.field), Shape> || a.field == b.field)
+  return a.name == b.name RONDA_REQUEST_FIELDS(RONDA_FIELD, RONDA_FIELD, RONDA_FIELD);
+#undef RONDA_FIELD
+}
+
+// Whether two tensors whose operations fuse can travel as one collective.
+inline bool SameKind(const TensorRequest& a, const TensorRequest& b) {
+#define RONDA_FIELD(field, proto_field, word, uses) &&(((uses)&kFused) == 0 || a.field == b.field)
+  return true RONDA_REQUEST_FIELDS(RONDA_FIELD, RONDA_FIELD, RONDA_FIELD);
+#undef RONDA_FIELD
+}
+
+// Whether the operation can be part of a schedule. A late rank fails an operation with limits of its own, and that
+// alone; in a schedule it would fail the job.
+inline bool CanBeScheduled(const TensorRequest& request) { return TraitsOf(request.op).schedulable && !request.limits; }
+
+// REQUIRES: the element count fits in memory (the codec and the client have checked).
+inline size_t TensorBytes(const TensorRequest& request) {
+  return static_cast<size_t>(ElementCount(request.shape)) * SizeOf(request.dtype);
+}
+
+// Names the subject of a request in errors: "tensor 'x'", "tensor 'x' of process set 3", "the barrier", "the join of
+// process set 0".
+std::string NameForErrors(const TensorRequest& request);
+
+// The same with the operation, dtype and shape where there are any: "tensor 'x' (allreduce of float32 [3])".
+std::string DescribeTensor(const TensorRequest& request);
+
+// Why two requests for the tensor of the same name cannot be carried out together, as "tensor 'x': rank 0 (host h, pid
+// 1) says shape [3], rank 1 (host h, pid 2) says shape [4]"; nullopt if they can. `rank_a` and `rank_b` name the ranks.
+// First dimensions that are each rank's own may differ (FirstDimension), and so may what is not kAgreed.
+std::optional<std::string> DescribeMismatch(const TensorRequest& a, absl::string_view rank_a, const TensorRequest& b,
+                                            absl::string_view rank_b);
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_NEGOTIATION_TENSOR_REQUEST_H_
