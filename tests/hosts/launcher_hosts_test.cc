@@ -24,7 +24,7 @@ TEST_F(LauncherHostsTest, InterfaceThatLeadsElsewhereIsNoWaitForEver) {
                          {"sleep", "600"}),
                   Options());
   EXPECT_EQ(run.Finish(), 1);
-  EXPECT_THAT(run.LastLine(), StartsWith(absl::StrCat("rondarun: ranks 0 and 1 (hosts ", hosts_->NameOf(0), " and ",
+  EXPECT_THAT(run.LastLine(), StartsWith(absl::StrCat("rondarun: ranks 0, 1 (hosts ", hosts_->NameOf(0), ", ",
                                                       hosts_->NameOf(1), ") were not started within 2s: ")));
   for (int host : {0, 1}) {
     WaitUntil([&] { return ProcessesOn(host).empty(); }, "the end of all that ran on a host");
@@ -71,7 +71,7 @@ TEST_F(SshHostsTest, UnknownHostIsSaidWithTheReason) {
   LauncherRun agents(Joined(TwoOnEach(), {"--launcher", "ssh", "sleep", "600"}), SshOptions());
   EXPECT_EQ(agents.Finish(), 1);
   EXPECT_EQ(agents.LastLine(), absl::StrCat("rondarun: host ", hosts_->AddressOf(1),
-                                            ": the way to its agent exited with code 255 (Host key verification "
+                                            ": the connection to its agent exited with code 255 (Host key verification "
                                             "failed.)"));
   LauncherRun mpirun(Joined(TwoOnEach(), {"true"}), SshOptions());
   EXPECT_NE(mpirun.Finish(), 0);

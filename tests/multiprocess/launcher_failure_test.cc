@@ -43,7 +43,7 @@ TEST(LauncherFailureTest, RanksThatRunOnAreTerminated) {
   LauncherRun run(Shell(3, absl::StrCat("trap 'echo terminated; exit 0' TERM; ", AwaitAllRanks(3),
                                         "if [ $RONDA_RANK = 1 ]; then exit 5; fi; while :; do sleep 0.05; done")));
   EXPECT_EQ(run.Finish(), 5);
-  EXPECT_THAT(run.err(), HasSubstr("rondarun: a rank has failed; telling ranks 0 and 2 to end (SIGTERM)"));
+  EXPECT_THAT(run.err(), HasSubstr("rondarun: a rank has failed; telling ranks 0, 2 to end (SIGTERM)"));
   EXPECT_THAT(run.SortedOut(), ::testing::ElementsAre("[0]<stdout>: terminated", "[2]<stdout>: terminated"));
   EXPECT_THAT(run.LastLine(), MatchesRegex(LastLineOf(1, "exited with code 5")));
 }

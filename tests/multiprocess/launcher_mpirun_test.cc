@@ -140,7 +140,7 @@ TEST_P(LauncherMpirunTest, HostThatDoesNotAnswerIsNamedAfterTheStartTimeout) {
   LauncherRun run(words, Options());
   EXPECT_EQ(run.Finish(), 1);
   // Open MPI starts no rank before all hosts are there.
-  EXPECT_THAT(run.LastLine(), StartsWith(IsOpenMpi() ? "rondarun: ranks 0, 1 and 2 (hosts a and b) were not started "
+  EXPECT_THAT(run.LastLine(), StartsWith(IsOpenMpi() ? "rondarun: ranks 0, 1, 2 (hosts a, b) were not started "
                                                      : "rondarun: rank 2 (host b) was not started "));
   EXPECT_THAT(run.err(), HasSubstr("not all ranks have started; ending the job (killed in 7s)"));
   pid_t pid = 0;

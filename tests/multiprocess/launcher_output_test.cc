@@ -133,7 +133,7 @@ TEST(LauncherOutputTest, ReaderThatGoesAwayEndsTheJob) {
   run.WaitForOut("again");
   run.CloseOut();
   EXPECT_EQ(run.Finish(), 128 + SIGPIPE);
-  EXPECT_EQ(run.LastLine(), "rondarun: the job was ended: nobody reads the standard output any more");
+  EXPECT_EQ(run.LastLine(), "rondarun: the job was ended: the standard output has no reader any more");
 }
 
 TEST(LauncherOutputTest, FullDeviceIsReportedAndTheJobGoesOn) {

@@ -34,7 +34,7 @@ TEST_P(ForwardedSignalTest, ReachesEveryRankAndEndsTheJob) {
   run.Signal(signo);
   run.WaitForOut("got " + name, 3);
   EXPECT_EQ(run.Finish(), 128 + signo);
-  EXPECT_THAT(run.err(), HasSubstr("received SIG" + name + "; telling ranks 0, 1 and 2 to end (killed in 5s"));
+  EXPECT_THAT(run.err(), HasSubstr("received SIG" + name + "; telling ranks 0, 1, 2 to end (killed in 5s"));
   EXPECT_EQ(run.LastLine(), "rondarun: the job was ended: received SIG" + name);
 }
 
@@ -48,7 +48,7 @@ TEST(LauncherSignalTest, RanksThatDoNotListenAreKilledAfterTheGracePeriod) {
   run.WaitForOut("ready", 2);
   run.Signal(SIGTERM);
   EXPECT_EQ(run.Finish(), 128 + SIGTERM);
-  EXPECT_THAT(run.err(), HasSubstr("rondarun: ranks 0 and 1 did not end within 200ms; killing (SIGKILL)"));
+  EXPECT_THAT(run.err(), HasSubstr("rondarun: ranks 0, 1 did not end within 200ms; killing (SIGKILL)"));
 }
 
 TEST(LauncherSignalTest, SecondInterruptKillsAtOnce) {
@@ -60,7 +60,7 @@ TEST(LauncherSignalTest, SecondInterruptKillsAtOnce) {
   run.WaitForOut("ignored", 2);
   run.Signal(SIGINT);
   EXPECT_EQ(run.Finish(), 128 + SIGINT);
-  EXPECT_THAT(run.err(), HasSubstr("rondarun: killing ranks 0 and 1"));
+  EXPECT_THAT(run.err(), HasSubstr("rondarun: killing ranks 0, 1"));
 }
 
 TEST(LauncherSignalTest, FailureBeforeTheSignalDecides) {

@@ -79,7 +79,7 @@ TEST_F(LauncherSshTest, FailureIsNamedWithItsHost) {
   EXPECT_EQ(run.Finish(), 128 + SIGKILL);
   EXPECT_THAT(run.LastLine(), MatchesRegex("rondarun: rank 2 \\(pid [0-9]+, host beta\\) was killed by signal 9 "
                                            "\\(SIGKILL\\); last error: \"disk on fire\""));
-  EXPECT_THAT(run.err(), HasSubstr("a rank has failed; telling ranks 0 and 1 to end (SIGTERM)"));
+  EXPECT_THAT(run.err(), HasSubstr("a rank has failed; telling ranks 0, 1 to end (SIGTERM)"));
 }
 
 TEST_F(LauncherSshTest, ManyLinesArriveWhole) {
@@ -109,7 +109,7 @@ TEST_F(LauncherSshTest, HostThatCannotBeReachedIsNamedWithTheReason) {
   EXPECT_EQ(run.Finish(), 1);
   EXPECT_EQ(
       run.LastLine(),
-      "rondarun: host beta: the way to its agent exited with code 255 (ssh: connect to host beta port 22: No route "
+      "rondarun: host beta: the connection to its agent exited with code 255 (ssh: connect to host beta port 22: No route "
       "to host)");
 }
 
@@ -133,7 +133,7 @@ TEST_F(LauncherSshTest, HostThatIsLostTakesItsRanksWithIt) {
   run.WaitForErr("agent=");
   kill(NumberAfter(run.err(), "agent="), SIGKILL);
   EXPECT_EQ(run.Finish(), 1);
-  EXPECT_THAT(run.LastLine(), HasSubstr("rondarun: rank 2 (host beta) was lost: the way to its agent was killed by"));
+  EXPECT_THAT(run.LastLine(), HasSubstr("rondarun: rank 2 (host beta) was lost: the connection to its agent was killed by"));
   const pid_t rank = NumberAfter(run.out(), "pid2=");
   WaitUntil([&] { return !IsRunning(rank); }, "the end of a rank");
 }

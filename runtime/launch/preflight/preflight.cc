@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -23,8 +24,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
-#include "runtime/backends/read_config.h"
-#include "runtime/base/config.h"
 #include "runtime/base/environment.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/launch/options/hosts.h"
@@ -253,9 +252,9 @@ PreflightReport CheckHosts(const LaunchOptions& options, const std::string& prog
 int RunPreflight(const LaunchOptions& options) {
   LaunchOptions asked = options;
   // The interfaces that ranks would find in the environment.
-  const absl::StatusOr<Config> config = ReadConfig(ProcessEnvironment());
-  if (config.ok() && asked.remote.network_interfaces.empty()) {
-    asked.remote.network_interfaces = config->network.interfaces;
+  const std::optional<std::string> interfaces = ProcessEnvironment()("RONDA_NETWORK_INTERFACE");
+  if (interfaces.has_value() && asked.remote.network_interfaces.empty()) {
+    asked.remote.network_interfaces = absl::StrSplit(*interfaces, ',', absl::SkipEmpty());
   }
   const PreflightReport report = CheckHosts(asked, ProgramPath(), OwnAddresses());
   fputs(report.text.c_str(), stdout);

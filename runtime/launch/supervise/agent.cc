@@ -240,7 +240,7 @@ void AgentPart::GiveUp(absl::string_view why) {
 
 void AgentPart::OnEnd(const ChildProcess::End& end) {
   const RankEnd own = {.exit_code = end.exit_code, .signal = end.signal};
-  std::string what = absl::StrCat("the way to its agent ", DescribeEnd(own));
+  std::string what = absl::StrCat("the connection to its agent ", DescribeEnd(own));
   if (!last_line_.empty()) absl::StrAppend(&what, " (", last_line_, ")");
   const bool has_reported_all = greeted_ && ranks_.empty();
   if (!given_up_ && cause() == RankEnd::Cause::kItself && (has_reported_all ? own.failed() : !greeted_)) {

@@ -9,6 +9,7 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/base/peer.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/launch/supervise/guard.h"
 #include "runtime/launch/supervise/verdict.h"
@@ -35,7 +36,7 @@ absl::string_view AtOnceHint(int cause) { return cause == SIGINT ? ", at once wi
 }  // namespace
 
 std::string DescribeInterruption(int signo) {
-  if (signo == SIGPIPE) return "nobody reads the standard output any more";
+  if (signo == SIGPIPE) return "the standard output has no reader any more";
   return absl::StrCat("received ", SignalName(signo));
 }
 

@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "runtime/base/peer.h"
 
 namespace ronda {
 namespace {
@@ -60,21 +61,7 @@ const RankEnd* Blamed(const RankEnd& end, const std::vector<RankEnd>& ends) {
   return nullptr;
 }
 
-template <typename Item>
-std::string Enumerate(absl::string_view noun, const std::vector<Item>& items) {
-  constexpr size_t kNamed = 8;
-  if (items.size() == 1) return absl::StrCat(noun, " ", items.front());
-  const size_t named = items.size() > kNamed ? kNamed : items.size() - 1;
-  const std::string first = absl::StrJoin(items.begin(), items.begin() + static_cast<std::ptrdiff_t>(named), ", ");
-  if (items.size() > kNamed) return absl::StrCat(noun, "s ", first, " and ", items.size() - named, " more");
-  return absl::StrCat(noun, "s ", first, " and ", items.back());
-}
-
-std::string NameHosts(const std::vector<std::string>& hosts) { return Enumerate("host", hosts); }
-
 }  // namespace
-
-std::string NameRanks(const std::vector<RankId>& ranks) { return Enumerate("rank", ranks); }
 
 std::string SignalName(int signo) {
   const char* const name = sigabbrev_np(signo);
@@ -127,7 +114,7 @@ std::string DescribeLateStart(const std::vector<AwaitedRank>& ranks, absl::Durat
   }
   std::sort(numbers.begin(), numbers.end());
   return absl::StrCat(
-      NameRanks(numbers), " (", NameHosts(hosts), ") ", ranks.size() == 1 ? "was" : "were", " not started within ",
+      NameRanks(numbers), " (", hosts.size() == 1 ? "host " : "hosts ", absl::StrJoin(hosts, ", "), ") ", ranks.size() == 1 ? "was" : "were", " not started within ",
       absl::FormatDuration(timeout),
       ": rondarun --check with the same hosts and --network-interfaces shows whether they, and this machine, reach "
       "each other; if they are only slow, give them more time with --start-timeout");

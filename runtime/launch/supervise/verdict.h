@@ -14,10 +14,6 @@
 
 namespace ronda {
 
-// "rank 2", "ranks 0, 1 and 3", "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 12 more".
-// REQUIRES: `ranks` is not empty.
-std::string NameRanks(const std::vector<RankId>& ranks);
-
 // How a rank ended.
 struct RankEnd {
   // The cause of its end.
@@ -63,7 +59,7 @@ struct AwaitedRank {
   bool operator==(const AwaitedRank&) const = default;
 };
 
-// "ranks 2 and 3 (host beta) were not started within 30s: ...", and remedies.
+// "ranks 2, 3 (host beta) were not started within 30s: ...", and remedies.
 // REQUIRES: `ranks` is not empty.
 std::string DescribeLateStart(const std::vector<AwaitedRank>& ranks, absl::Duration timeout);
 

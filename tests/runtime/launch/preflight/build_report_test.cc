@@ -1,9 +1,15 @@
 #include "runtime/launch/preflight/build_report.h"
 
 #include <optional>
+#include <string>
+#include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/backends/registry.h"
 #include "runtime/base/version.h"
 
 namespace ronda {
@@ -24,6 +30,17 @@ OptionalParts Nothing() {
 TEST(BuildReportTest, SaysWhatIsInTheBuild) {
   EXPECT_THAT(BuildReport(Nothing()), AllOf(StartsWith("Ronda " + std::string(kVersion) + "\n"), HasSubstr("[X] shm "),
                                             HasSubstr("[X] tcp "), HasSubstr("[X] rondarun ")));
+}
+
+// The registry of backends is not linked with rondarun, which would load gRPC at every start for the sake of a list.
+TEST(BuildReportTest, ListsEveryBackendOfTheRegistry) {
+  std::vector<absl::string_view> names = HostBackendNames();
+  for (const absl::string_view name : DeviceBackendNames()) names.push_back(name);
+  for (const absl::string_view name : names) {
+    // Two levels are made of backends that are listed.
+    if (absl::StartsWith(name, "hierarchical")) continue;
+    EXPECT_THAT(BuildReport(Nothing()), HasSubstr(absl::StrCat("] ", name, " "))) << name;
+  }
 }
 
 TEST(BuildReportTest, SaysWhyAPartIsNotThere) {

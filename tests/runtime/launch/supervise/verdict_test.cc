@@ -139,25 +139,14 @@ TEST(LateStartTest, RanksAndHostsAreNamed) {
   EXPECT_THAT(DescribeLateStart({{2, "beta"}}, absl::Seconds(30)),
               StartsWith("rank 2 (host beta) was not started within 30s: "));
   EXPECT_THAT(DescribeLateStart({{2, "beta"}, {3, "beta"}}, absl::Milliseconds(1500)),
-              StartsWith("ranks 2 and 3 (host beta) were not started within 1.5s: "));
+              StartsWith("ranks 2, 3 (host beta) were not started within 1.5s: "));
   EXPECT_THAT(DescribeLateStart({{3, "beta"}, {0, "alpha"}, {1, "alpha"}}, absl::Seconds(30)),
-              StartsWith("ranks 0, 1 and 3 (hosts beta and alpha) were not started within 30s: "));
+              StartsWith("ranks 0, 1, 3 (hosts beta, alpha) were not started within 30s: "));
 }
 
 TEST(LateStartTest, SaysWhatToLookAt) {
   EXPECT_THAT(DescribeLateStart({{0, "alpha"}}, absl::Seconds(30)),
               AllOf(HasSubstr("rondarun --check"), HasSubstr("--network-interfaces"), HasSubstr("--start-timeout")));
-}
-
-TEST(RankNamesTest, FewAreAllNamed) {
-  EXPECT_EQ(NameRanks({2}), "rank 2");
-  EXPECT_EQ(NameRanks({0, 3}), "ranks 0 and 3");
-  EXPECT_EQ(NameRanks({0, 1, 3}), "ranks 0, 1 and 3");
-  EXPECT_EQ(NameRanks({0, 1, 2, 3, 4, 5, 6, 7}), "ranks 0, 1, 2, 3, 4, 5, 6 and 7");
-}
-
-TEST(RankNamesTest, OfManyTheFirstAreNamedAndTheRestCounted) {
-  EXPECT_EQ(NameRanks({0, 1, 2, 3, 4, 5, 6, 7, 8}), "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 1 more");
 }
 
 }  // namespace
