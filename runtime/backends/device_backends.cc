@@ -34,7 +34,8 @@ const DeviceFacts& FactsOf(const DeviceSituation& situation, RankId rank) {
 
 // Two of the ranks whose devices are one, or nullopt: for NCCL, or in truth (in containers, say, whose names differ, so
 // that NCCL would let them, and its kernels wait for each other).
-std::optional<std::pair<RankId, RankId>> RanksThatShare(const DeviceSituation& situation, absl::Span<const RankId> ranks) {
+std::optional<std::pair<RankId, RankId>> RanksThatShare(const DeviceSituation& situation,
+                                                        absl::Span<const RankId> ranks) {
   std::map<std::pair<absl::string_view, absl::string_view>, RankId> rank_of_place;
   std::map<absl::string_view, RankId> rank_of_uuid;
   for (const RankId rank : ranks) {
@@ -59,7 +60,8 @@ std::string ObjectionToNccl(const DeviceSituation& situation, absl::Span<const R
     const DeviceFacts& facts = FactsOf(situation, rank);
     if (facts.nccl.empty()) return absl::StrCat("rank ", rank, ": ", facts.why_no_nccl);
     if (facts.nccl == FactsOf(situation, first).nccl) continue;
-    return absl::StrCat("rank ", first, " has NCCL ", FactsOf(situation, first).nccl, ", rank ", rank, " has ", facts.nccl);
+    return absl::StrCat("rank ", first, " has NCCL ", FactsOf(situation, first).nccl, ", rank ", rank, " has ",
+                        facts.nccl);
   }
   return "";
 }
@@ -184,7 +186,7 @@ std::shared_ptr<DeviceSupport> DeviceBackends::Create(const DeviceSettings& sett
 std::string DeviceBackends::Facts(const Device& device) {
   DeviceFacts facts = {.host = host_, .wanted = wanted_};
   ronda_cuda_device description = {};
-  // Who cannot say where its device is shares it with nobody.
+  // A rank whose device cannot be located counts as sharing it with no other.
   if (device.plugin().describe(device.ordinal(), &description) == 0) {
     facts.pci_bus = description.pci_bus;
     if (identity_ == Identity::kUuid) facts.uuid = description.uuid;
@@ -203,8 +205,8 @@ absl::StatusOr<DeviceTransport> DeviceBackends::Connect(const Request& request) 
   for (const std::string& text : request.facts) {
     RONDA_ASSIGN_OR_RETURN(facts.emplace_back(), DecodeDeviceFacts(text));
   }
-  const std::vector<BackendRating> ratings = RateDeviceBackends(
-      {.facts = facts, .hosts = request.levels == nullptr ? nullptr : &request.levels->hosts});
+  const std::vector<BackendRating> ratings =
+      RateDeviceBackends({.facts = facts, .hosts = request.levels == nullptr ? nullptr : &request.levels->hosts});
   const std::string& wanted = facts.front().wanted;
   RONDA_ASSIGN_OR_RETURN(const absl::string_view name, ChooseDeviceBackend(ratings, wanted));
   Log(LogLevel::kInfo, request.rank,

@@ -15,7 +15,7 @@
 namespace ronda {
 namespace {
 
-// A rank's communicators of NCCL, which work for each other: what one has found wrong ends all. They are not owned.
+// A rank's communicators of NCCL, which depend on each other: the failure of one ends all. They are not owned.
 class NcclLevels {
  public:
   void Add(NcclCommunicator* communicator) { all_.push_back(communicator); }
@@ -70,8 +70,8 @@ class Connecting {
     RONDA_ASSIGN_OR_RETURN(levels.local,
                            Nccl(request_.levels->local, hosts.hosts[static_cast<size_t>(self.host)], Lane()));
     if (request_.levels->across != nullptr) {
-      RONDA_ASSIGN_OR_RETURN(
-          levels.across, BetweenHosts(request_.levels->across, RanksAt(hosts, self.local_rank), {ops->across_stream()}));
+      RONDA_ASSIGN_OR_RETURN(levels.across, BetweenHosts(request_.levels->across, RanksAt(hosts, self.local_rank),
+                                                         {ops->across_stream()}));
     }
     RONDA_ASSIGN_OR_RETURN(levels.flat, BetweenHosts(request_.host, {}, Lane()));
     levels.ops = std::move(ops);
@@ -83,7 +83,7 @@ class Connecting {
   }
 
  private:
-  // A stream, and who marks what it is given; nullptr: nobody.
+  // A stream, and the marks of the work that it is given; may be nullptr.
   struct Stream {
     StreamHandle handle = nullptr;
     StreamMarks* marks = nullptr;

@@ -20,8 +20,8 @@ struct DeviceHierarchyOptions {
 };
 
 // A HierarchicalCommunicator of a device. The level on the host works on the request's stream, and the one across on a
-// stream of its own; votes, and what does not go in two levels, go over the host's communicator of the job, or, with
-// Across::kNccl, over NCCL between all ranks.
+// stream of its own; votes, and calls that do not go in two levels, go over the host's communicator of the job, or,
+// with Across::kNccl, over NCCL between all ranks.
 //
 // Errors: the device's; RESOURCE_EXHAUSTED.
 absl::StatusOr<DeviceTransport> ConnectDeviceHierarchy(const DeviceHierarchyOptions& options);

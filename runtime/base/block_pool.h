@@ -14,8 +14,8 @@ namespace ronda {
 //
 // All blocks of a pool have one size, that of the first; others are passed on to the global operator new. Thread-safe.
 //
-// Blocks may outlive the owner: the pool goes when it has none and the last block has come back. So who holds a block
-// need not hold a reference to the pool, whose count all threads would write to with every block.
+// Blocks may outlive the owner: the pool is destroyed when it has no owner and the last block has come back. So the
+// holder of a block needs no reference to the pool, whose count all threads would write to with every block.
 class BlockPool {
  public:
   struct GiveUp {
@@ -31,7 +31,7 @@ class BlockPool {
   // `bytes`, aligned as by operator new. Throws std::bad_alloc.
   void* Allocate(size_t bytes);
 
-  // Takes back what Allocate(bytes) has returned.
+  // Takes back a block from Allocate(bytes).
   void Free(void* block, size_t bytes) noexcept;
 
  private:

@@ -26,7 +26,7 @@ inline bool IsValidJobId(absl::string_view id) {
 
 // How MPI gets into a job.
 struct MpiEnvironment {
-  // Whose launcher has started this process, and so which library's MPI_Init finds the other ranks.
+  // The MPI whose launcher has started this process, and whose MPI_Init finds the other ranks.
   enum class Launcher { kNone, kOpenMpi, kMpich } launcher = Launcher::kNone;
   // kAutomatic: if ranks are on several hosts, or cannot meet otherwise.
   enum class Use { kAutomatic, kNever, kAlways } use = Use::kAutomatic;
@@ -56,22 +56,22 @@ struct JobEnvironment {
 
 // How the runtime behaves. Rank 0's hold for the job, but for start_timeout.
 struct Tunables {
-  absl::Duration cycle_time = absl::ZeroDuration();   // longest time a tensor may wait for others to be fused with
-  size_t fusion_threshold = size_t{64} << 20;         // bytes of a bucket; 0: no fusion
-  size_t min_bucket_bytes = size_t{1} << 20;          // from which on a bucket of the locked schedule waits for nobody
-  size_t chunk_bytes = 0;                             // in which collectives cut data; 0: the backend's own choice
-  size_t cache_capacity = 1024;                       // entries of the response cache; 0: no cache
+  absl::Duration cycle_time = absl::ZeroDuration();  // longest time a tensor may wait for others to be fused with
+  size_t fusion_threshold = size_t{64} << 20;        // bytes of a bucket; 0: no fusion
+  size_t min_bucket_bytes = size_t{1} << 20;  // a bucket of the locked schedule with so many waits for no other tensor
+  size_t chunk_bytes = 0;                     // in which collectives cut data; 0: the backend's own choice
+  size_t cache_capacity = 1024;               // entries of the response cache; 0: no cache
   absl::Duration stall_warning = absl::Seconds(60);   // a wait for another rank that lasts so long is reported
   absl::Duration stall_deadline = absl::Minutes(10);  // and fails after so long; infinite: never
   absl::Duration start_timeout = absl::Seconds(30);   // longest wait for the other ranks at init
-  // So many steps with the same tensors in a row, and what ranks do from then on is not negotiated any more, until one
-  // of them does something else; 0: always negotiated.
+  // After so many steps in a row with the same tensors the schedule is locked: steps are not negotiated any more, until
+  // a rank does something else; 0: always negotiated.
   int lock_after = 4;
   // Rank 0 looks for settings under which the job is faster (docs/autotune.md), beginning with those above.
   enum class Autotune { kOff, kOn } autotune = Autotune::kOff;
-  std::string autotune_log;            // the file in which rank 0 says what it has measured; empty: none
+  std::string autotune_log;            // the file for the measurements of rank 0; empty: none
   int autotune_steps_per_sample = 10;  // steps measured under the same settings
-  std::string negotiation_log;         // the file in which rank 0 records what the ranks report; empty: none
+  std::string negotiation_log;         // the file in which rank 0 records the reports of ranks; empty: none
 };
 
 // How ranks on different hosts talk to each other.
@@ -88,11 +88,12 @@ struct DeviceSettings {
   std::string cuda_plugin;   // the path of libronda_cuda.so; empty: where plugins are
   std::string nccl_library;  // the path of NCCL; empty: where the loader finds it
   std::string cuda_home;     // the CUDA toolkit's folder, where NCCL may be too; empty: not known
-  std::string nccl_host;     // what NCCL takes for this host; empty: its name
-  std::string backend;  // carries them between ranks: "nccl", "staged"; empty: the best one that can. Rank 0's holds
+  std::string nccl_host;     // the name that NCCL gives this host; empty: its own
+  std::string
+      backend;  // carries them between ranks: see AllDeviceBackends; empty: the best one that can. Rank 0's holds
 };
 
-// A trace of what happens to tensors (docs/timeline.md).
+// A trace of the operations on tensors (docs/timeline.md).
 struct TimelineSettings {
   std::string path;                       // each rank inserts its number; empty: none is begun at the start
   size_t most_bytes = size_t{256} << 20;  // of a file
@@ -104,8 +105,7 @@ struct Config {
   NetworkSettings network;
   DeviceSettings devices;
   TimelineSettings timeline;
-  std::string backend;  // carries the data between ranks: "shm", "mpi", "tcp", "hierarchical", "hierarchical-mpi",
-                        // "hierarchical-tcp"; empty: the best one that can
+  std::string backend;  // carries the data between ranks, a value of HostBackendNames; empty: the best one that can
   LogLevel log_level = LogLevel::kWarning;
 };
 

@@ -27,10 +27,10 @@ struct IntegerRange {
 struct DurationRange {
   absl::Duration min = absl::ZeroDuration();
   absl::Duration max = absl::InfiniteDuration();
-  absl::string_view expectation;  // what a value should look like, for messages
+  absl::string_view expectation;  // the proper form of a value, for messages
 };
 
-// The error of a variable whose value is not what it should be: "RONDA_RANK="x": should be ...".
+// The error of a variable with a bad value: "RONDA_RANK="x": should be ...".
 absl::Status InvalidVariable(absl::string_view name, absl::string_view value, absl::string_view expectation);
 
 // Typed access to environment variables. Each Read* leaves its target alone if the variable is unset, so that the
@@ -38,7 +38,7 @@ absl::Status InvalidVariable(absl::string_view name, absl::string_view value, ab
 //
 // Thread-compatible; keeps a reference to the environment.
 //
-// Errors: INVALID_ARGUMENT that names the variable, its value and what it should look like.
+// Errors: INVALID_ARGUMENT that names the variable, its value and its proper form.
 class EnvironmentVariables {
  public:
   explicit EnvironmentVariables(const EnvironmentReader& environment) : environment_(environment) {}
@@ -52,7 +52,7 @@ class EnvironmentVariables {
   // "0" or "1".
   absl::Status ReadSwitch(const char* name, std::optional<bool>* value) const;
 
-  // `expectation` says what the variable should be, as it must not be empty.
+  // Any text that is not empty; `expectation` describes it.
   absl::Status ReadText(const char* name, absl::string_view expectation, std::string* value) const;
 
   // A number of bytes, alone or with KiB, MiB or GiB behind it.

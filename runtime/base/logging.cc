@@ -15,7 +15,7 @@ namespace {
 std::atomic<LogLevel> g_level{LogLevel::kWarning};
 
 void WriteLine(absl::string_view line) {
-  // Nobody is left to tell if standard error is gone.
+  // If standard error is gone there is no place to report it.
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
 }
 
@@ -26,9 +26,9 @@ void SetLogLevel(LogLevel level) { g_level.store(level, std::memory_order_relaxe
 void Log(LogLevel level, int rank, absl::string_view text) {
   if (level < g_level.load(std::memory_order_relaxed)) return;
   constexpr char kLetters[] = "DIWE";
-  const std::string who = rank >= 0 ? absl::StrCat("ronda[", rank, "] ") : "ronda ";
+  const std::string prefix = rank >= 0 ? absl::StrCat("ronda[", rank, "] ") : "ronda ";
   const char letter[] = {kLetters[static_cast<int>(level)], '\0'};
-  WriteLine(absl::StrCat(who, letter, " ", text, "\n"));
+  WriteLine(absl::StrCat(prefix, letter, " ", text, "\n"));
 }
 
 namespace internal {

@@ -4,28 +4,31 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 
 namespace ronda {
 namespace {
 
-constexpr size_t kMaxNamedRanks = 16;
+template <typename Item>
+std::string Enumerate(absl::string_view noun, const std::vector<Item>& items) {
+  constexpr size_t kNamed = 8;  // enough to see the pattern
+  if (items.size() == 1) return absl::StrCat(noun, " ", items.front());
+  const size_t named = items.size() > kNamed ? kNamed : items.size() - 1;
+  const std::string first = absl::StrJoin(items.begin(), items.begin() + static_cast<std::ptrdiff_t>(named), ", ");
+  if (items.size() > kNamed) return absl::StrCat(noun, "s ", first, " and ", items.size() - named, " more");
+  return absl::StrCat(noun, "s ", first, " and ", items.back());
+}
 
 }  // namespace
 
-std::string NameRanks(const std::vector<RankId>& ranks) {
-  const size_t named = std::min(ranks.size(), kMaxNamedRanks);
-  std::string text =
-      absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ",
-                   absl::StrJoin(ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(named), ", "));
-  if (named < ranks.size()) absl::StrAppend(&text, " and ", ranks.size() - named, " more");
-  return text;
-}
+std::string NameRanks(const std::vector<RankId>& ranks) { return Enumerate("rank", ranks); }
+
+std::string NameHosts(const std::vector<std::string>& hosts) { return Enumerate("host", hosts); }
 
 std::string HostName() {
   char name[HOST_NAME_MAX + 1] = {};
@@ -46,7 +49,7 @@ std::string HostId() {
   stat("/dev/shm", &shm);
   struct stat pid_namespace = {};
   stat("/proc/self/ns/pid", &pid_namespace);
-  // A failed stat leaves zeros: the ranks then count as sharing, and connecting says what is wrong.
+  // A failed stat leaves zeros: the ranks then count as sharing, and connecting reports the error.
   return absl::StrCat(boot_id, "/", shm.st_dev, "/", pid_namespace.st_ino);
 }
 

@@ -12,7 +12,7 @@
 
 namespace ronda {
 
-// How messages name a rank: by what a user needs to find its process.
+// The name of a rank in messages, by which a user finds its process.
 struct Peer {
   RankId rank = 0;
   std::string host;
@@ -24,13 +24,18 @@ inline std::string ToString(const Peer& peer) {
   return absl::StrCat("rank ", peer.rank, " (host ", peer.host, ", pid ", peer.pid, ")");
 }
 
-// `failure` as the other ranks read it: its text starts with whose it is.
+// `failure` as the other ranks read it: its text starts with the rank.
 inline absl::Status Attribute(const absl::Status& failure, const Peer& peer) {
   return absl::Status(failure.code(), absl::StrCat(ToString(peer), ": ", failure.message()));
 }
 
-// "rank 3", "ranks 1, 3"; of many the first, "ranks 1, 2, 3 and 40 more": enough to see the pattern.
+// "rank 2", "ranks 0, 1 and 3", "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 12 more".
+// REQUIRES: `ranks` is not empty.
 std::string NameRanks(const std::vector<RankId>& ranks);
+
+// "host beta", "hosts alpha and beta", and so on.
+// REQUIRES: `hosts` is not empty.
+std::string NameHosts(const std::vector<std::string>& hosts);
 
 // Where a rank stands in the job. Ranks on one host form the local group; ranks with the same local rank on different
 // hosts form the cross group.

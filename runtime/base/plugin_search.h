@@ -9,7 +9,7 @@
 
 namespace ronda {
 
-// A part of Ronda that is a shared library of its own, since it needs what is not on every machine.
+// A part of Ronda that is a shared library of its own, since it needs libraries that are not on every machine.
 struct PluginDescription {
   absl::string_view kind;      // "MPI plugin"
   absl::string_view file;      // "libronda_mpi.so"
@@ -17,13 +17,13 @@ struct PluginDescription {
   absl::string_view needs;     // "Debian's libopenmpi3 and openmpi-bin"
   const char* symbol;          // its only one: a function that returns a table, which begins with a uint32_t
   uint32_t version;            // that the uint32_t must be
-  enum class Symbols { kLocal, kGlobal } symbols = Symbols::kLocal;  // kGlobal: what it needs is seen by all libraries
+  enum class Symbols { kLocal, kGlobal } symbols = Symbols::kLocal;  // kGlobal: all libraries see its dependencies
 };
 
 // Loads a plugin for good, from `path` or, if that is empty, from beside the library or program that this is in, from
 // ../lib of there, or from where the loader looks. Returns its table.
 //
-// Errors: NOT_FOUND that names the places looked at and what to do; FAILED_PRECONDITION if it is of another version, or
+// Errors: NOT_FOUND that names the paths tried and the remedy; FAILED_PRECONDITION if it is of another version, or
 // no such plugin.
 absl::StatusOr<const void*> LoadPlugin(const PluginDescription& plugin, const std::string& path);
 

@@ -10,7 +10,7 @@
 
 namespace ronda {
 
-// What the threads share.
+// Shared by the threads.
 class SideBySide::State {
  public:
   explicit State(std::vector<std::function<void()>> calls) : calls_(std::move(calls)), under_way_(calls_.size()) {}

@@ -10,8 +10,8 @@
 
 namespace ronda {
 
-// Calls that are made at the same time, by a thread each: for what may wait for each other. Where the system has no
-// more threads to give, the rest come one after the other.
+// Calls that are made at the same time, by a thread each: for calls that may wait for each other. Where the system has
+// no more threads to give, the rest come one after the other.
 //
 // Thread-compatible. It may go while calls are under way.
 class SideBySide {

@@ -13,19 +13,19 @@
 
 namespace ronda {
 
-// One control message and who sent it. The payload is opaque here; the engine encodes and decodes it.
+// One control message and its sender. The payload is opaque here; the engine encodes and decodes it.
 struct ControlMessage {
   RankId from = 0;
   std::string payload;
 };
 
 // Carries control messages between a rank and the coordinator rank (rank 0), in order and reliably, and spreads the
-// job's first failure to everybody.
+// job's first failure to all ranks.
 //
-// Why it cannot deadlock: SendToCoordinator never blocks (what does not fit is kept here and sent as the coordinator
-// drains), so a rank always comes back to Receive. Nor does Broadcast. Only the coordinator's Receive may wait, before
-// it hands out a broadcast that others cannot receive yet; and only for ranks that are executing collectives of earlier
-// broadcasts, which the coordinator has itself finished by then.
+// Why it cannot deadlock: SendToCoordinator never blocks (messages that do not fit are kept here and sent as the
+// coordinator drains), so a rank always comes back to Receive. Nor does Broadcast. Only the coordinator's Receive may
+// wait, before it hands out a broadcast that others cannot receive yet; and only for ranks that are executing
+// collectives of earlier broadcasts, which the coordinator has itself finished by then.
 //
 // Thread-safety: Wake, CallOff, Fail and failure may be called from any thread at any time; Wait by one thread at a
 // time; all else by one thread at a time, which may be another than the one in Wait.
@@ -45,8 +45,8 @@ class ControlPlane {
 
   // All messages that have arrived, oldest first for each sender; empty if there are none. Does not wait for messages.
   // On rank 0 this yields both reports (from any rank) and its own broadcasts; `to_coordinator` and `broadcasts` keep
-  // them apart. It waits until the others have drained what keeps the broadcasts that it returns from them.
-  // REQUIRES: on rank 0: the caller is done with what earlier broadcasts have asked of it.
+  // them apart. It waits until the others have drained the messages that keep the returned broadcasts from them.
+  // REQUIRES: on rank 0: the caller has done all that earlier broadcasts have asked of it.
   // Errors: the job's first failure; INTERNAL if a peer's framing is damaged; on rank 0, DEADLINE_EXCEEDED naming a
   // rank that does not drain its messages.
   struct Inbox {
@@ -75,7 +75,7 @@ class ControlPlane {
   // The first failure of the job, the same text on every rank; OK while there is none.
   virtual absl::Status failure() const = 0;
 
-  // Says that this rank leaves on purpose: from now on its end is no failure.
+  // Announces that this rank departs on purpose: from now on its end is no failure.
   virtual void Depart() = 0;
 };
 

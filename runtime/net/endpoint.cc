@@ -27,7 +27,7 @@ namespace {
 using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
 absl::StatusOr<AddressList> Lookup(std::string host, const std::string& service, int flags) {
-  // Of this name RFC 6761 says what it means; bare containers often have no /etc/hosts that does.
+  // RFC 6761 fixes the meaning of this name; bare containers often have no /etc/hosts that does.
   if (host == "localhost") host = "127.0.0.1";
   const addrinfo hints = {.ai_flags = flags, .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
   addrinfo* found = nullptr;
@@ -39,7 +39,7 @@ absl::StatusOr<AddressList> Lookup(std::string host, const std::string& service,
 }
 
 // The first IPv4 address, or else the first IPv6 address: a fixed choice, so that all ranks take the same one of a name
-// that has several, in whatever order the system's resolver lists them.
+// that has several, regardless of the order in which the system's resolver lists them.
 const addrinfo* Choose(const addrinfo* list) {
   const addrinfo* ipv6 = nullptr;
   for (const addrinfo* item = list; item != nullptr; item = item->ai_next) {
@@ -93,7 +93,7 @@ absl::Status CannotListen(const Endpoint& endpoint, int error) {
 
 using Scope = InterfaceAddress::Scope;
 
-// They have addresses that look like any other, but lead to nobody outside of the host.
+// Their addresses look like any other, but cannot be reached from outside of the host.
 constexpr absl::string_view kBridgePrefixes[] = {"docker", "virbr", "lxcbr", "cni"};
 
 Scope ScopeOf(const in_addr& address) {

@@ -56,7 +56,7 @@ std::string ListInterfaces(const std::vector<InterfaceAddress>& addresses);
 // Where other hosts can reach this one; the endpoint's port is 0. With `names`, the first of these interfaces that has
 // an address; else the first that has one which is valid beyond its link, not looking at bridges to containers and
 // virtual machines. IPv4 comes before IPv6.
-// Errors: NOT_FOUND that lists what there is.
+// Errors: NOT_FOUND that lists all interfaces.
 absl::StatusOr<Endpoint> ChooseAddress(const std::vector<InterfaceAddress>& addresses,
                                        const std::vector<std::string>& names);
 

@@ -14,7 +14,7 @@ std::shared_ptr<grpc::Channel> ConnectChannel(const Endpoint& endpoint, const Ch
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 20);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 200);
-  // Ranks talk to each other directly, whatever http_proxy says.
+  // Ranks talk to each other directly, regardless of http_proxy.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   // Channels of one process would otherwise share connections, and so the wait after a failed one.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);

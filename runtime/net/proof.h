@@ -1,4 +1,4 @@
-// How somebody proves that he knows the job's secret without sending it: HMAC-SHA256 over what he says.
+// Proofs that a process knows the job's secret, without sending it: HMAC-SHA256 over the fields of a message.
 #ifndef RONDA_RUNTIME_CONTROL_RENDEZVOUS_SECRET_PROOF_H_
 #define RONDA_RUNTIME_CONTROL_RENDEZVOUS_SECRET_PROOF_H_
 
@@ -18,7 +18,7 @@ inline constexpr size_t kProofBytes = 32;
 // Errors: INTERNAL if the system has none.
 absl::StatusOr<std::string> RandomBytes(size_t count);
 
-// Proves `fields`, and where one ends and the next begins. The first one says what the proof is for, which keeps proofs
+// Proves `fields`, and where one ends and the next begins. The first field names the purpose, which keeps proofs
 // for other purposes with the same secret apart.
 // REQUIRES: `secret` is not empty.
 std::string SecretProof(absl::string_view secret, std::initializer_list<absl::string_view> fields);

@@ -18,7 +18,7 @@
 namespace ronda {
 namespace {
 
-// A JoinRequest with all that the codec lets through is below 40 KiB; nobody can make us buffer more than this.
+// A JoinRequest with all that the codec lets through is below 40 KiB; no caller can make this rank buffer more.
 constexpr int kMaxRequestBytes = 64 << 10;
 
 // For answers under way, when the server is destroyed.
@@ -75,7 +75,7 @@ RendezvousService::Options ServiceOptions(const RendezvousServer::Options& optio
           .timeout = options.timeout};
 }
 
-// Rank 0 answers by its own deadline, with better words than ours; this is for the answer's way.
+// Rank 0 answers by its own deadline, with a better text than ours; this is for the answer to arrive.
 constexpr absl::Duration kAnswerGrace = absl::Seconds(5);
 
 // Bounds what the answer says about rank 0's deadline; the longest that RONDA_START_TIMEOUT can be.

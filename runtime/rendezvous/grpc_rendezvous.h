@@ -12,8 +12,8 @@
 
 namespace ronda {
 
-// Where the other ranks meet rank 0: a gRPC server in rank 0's process that lives from the start of a job until
-// everybody has joined. Listens on one address only. Rank 0 is a member from the start and never calls itself.
+// The rendezvous at rank 0: a gRPC server in rank 0's process that lives from the start of a job until
+// all ranks have joined. Listens on one address only. Rank 0 is a member from the start and never calls itself.
 //
 //   RONDA_ASSIGN_OR_RETURN(auto server, RendezvousServer::Start({...}));
 //   RONDA_ASSIGN_OR_RETURN(Membership membership, server->Await());
@@ -24,9 +24,9 @@ class RendezvousServer {
   struct Options {
     Endpoint endpoint;                           // to listen on
     std::string secret;                          // of the job; may be empty on a loopback endpoint only
-    std::string job_id;                          // what the job will be called
+    std::string job_id;                          // the id that the job will have
     JoinClaim claim;                             // of rank 0
-    absl::Duration timeout = absl::Seconds(30);  // longest wait for everybody, counted from Start
+    absl::Duration timeout = absl::Seconds(30);  // longest wait for all ranks, counted from Start
   };
 
   // Errors: FAILED_PRECONDITION without a secret beyond loopback, or if the address is not this host's; ALREADY_EXISTS
@@ -53,14 +53,14 @@ class RendezvousServer {
 struct RendezvousClientOptions {
   Endpoint endpoint;                           // of rank 0
   std::string secret;                          // of the job; may be empty on a loopback endpoint only
-  JoinClaim claim;                             // who asks
+  JoinClaim claim;                             // of this rank
   absl::Duration timeout = absl::Seconds(30);  // longest wait for rank 0 to appear; then its own timeout counts
-  // What to think of if rank 0 does not appear, for the message.
+  // Possible reasons if rank 0 does not appear, for the message.
   std::string advice =
       "it has not started, or MASTER_ADDR and MASTER_PORT differ between ranks, or another program holds the port";
 };
 
-// Joins the job whose rank 0 runs a RendezvousServer at the endpoint; blocks until everybody has joined. Thread-safe.
+// Joins the job whose rank 0 runs a RendezvousServer at the endpoint; blocks until all ranks have joined. Thread-safe.
 //
 // Errors: FAILED_PRECONDITION without a secret beyond loopback; DEADLINE_EXCEEDED if rank 0 does not appear, or names
 // the ranks that did not; UNAVAILABLE if rank 0 went away; those of RendezvousService::Join if this rank is refused.

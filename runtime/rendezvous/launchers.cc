@@ -46,7 +46,7 @@ constexpr int64_t kMaxSize = 1 << 20;
 constexpr size_t kMaxAddressLength = 255;
 constexpr absl::string_view kDefaultMasterAddress = "127.0.0.1";
 
-// Ports that neither well-known services nor outgoing connections use, for jobs that nobody has given one.
+// Ports that neither well-known services nor outgoing connections use, for jobs without a port of their own.
 constexpr int64_t kDerivedPorts = 20000;
 constexpr int64_t kDerivedPortCount = 12000;
 
@@ -66,7 +66,7 @@ bool IsValidAddress(absl::string_view address) {
   });
 }
 
-// Where rank 0 listens; each of the two variables replaces what others have said.
+// Where rank 0 listens; each of the two variables replaces the values of others.
 absl::Status ReadMaster(const EnvironmentVariables& variables, const char* address_name, const char* port_name,
                         JobEnvironment* job) {
   int64_t port = job->master_port;
@@ -138,8 +138,8 @@ absl::Status CompletePaddle(const EnvironmentVariables& variables, JobEnvironmen
   return absl::OkStatus();
 }
 
-// `parts` name the job among all of one launcher; left alone if they cannot. What only shared memory is named by is of
-// use if it is known that all ranks share a host.
+// `parts` name the job among all of one launcher; left alone if they cannot. The id names
+// shared memory alone, and is of use only if all ranks are known to share a host.
 void SetJobId(absl::string_view prefix, const std::vector<std::optional<std::string>>& parts, JobEnvironment* job) {
   if (job->local_size != job->size) return;
   std::string id(prefix);
@@ -205,7 +205,7 @@ struct LauncherVariables {
   // Any of them shows that this launcher's job is meant, so that a part of its settings is an error and not a job of
   // one rank.
   const char* signs[6] = {};
-  // Reads what no other launcher says; rank and size are known.
+  // Reads this launcher's further variables; rank and size are known.
   absl::Status (*complete)(const EnvironmentVariables&, JobEnvironment*) = CompleteNothing;
 };
 
@@ -256,7 +256,8 @@ constexpr LauncherVariables kLaunchers[] = {
     {.source = "a process manager with PMI", .rank = "PMI_RANK", .size = "PMI_SIZE", .signs = {"PMI_RANK", "PMI_SIZE"}},
 };
 
-// Show that a job was meant, though no launcher says which; with what is missing then.
+// Variables that show that a job was meant, though no launcher has given a sign; with the variable that is missing
+// then.
 constexpr std::pair<const char*, const char*> kSignsOfAnyJob[] = {{"RONDA_JOB_ID", "RONDA_RANK"},
                                                                   {"MASTER_ADDR", "RANK"},
                                                                   {"MASTER_PORT", "RANK"},
@@ -344,8 +345,8 @@ absl::Status ReadJobSecret(const EnvironmentVariables& variables, JobEnvironment
   return absl::OkStatus();
 }
 
-// Whose MPI_Init would find the other ranks does not depend on who gave this process its rank: srun, and scripts that
-// mpirun starts, can set any of the variables above.
+// The MPI whose MPI_Init would find the other ranks does not depend on the launcher that set the rank: srun, and
+// scripts that mpirun starts, can set any of the variables above.
 MpiEnvironment::Launcher FindMpi(const EnvironmentVariables& variables) {
   for (const char* sign : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK"}) {
     if (variables.IsSet(sign)) return MpiEnvironment::Launcher::kOpenMpi;

@@ -12,11 +12,11 @@
 
 namespace ronda {
 
-// Reads what the launcher of this process says about the job. In this order: RONDA_RANK and what goes with it;
+// Reads the job from the variables of the launcher of this process. In this order: RONDA_RANK and its companions;
 // torchrun-style variables; Paddle-style ones; those of Open MPI's mpirun, MPICH's mpiexec, Slurm's srun, and other
 // process managers with PMI. Without any of them the job has one rank.
 //
-// Errors: INVALID_ARGUMENT that names the variable, its value, and what it should be.
+// Errors: INVALID_ARGUMENT that names the variable, its value, and its proper form.
 absl::StatusOr<JobEnvironment> ReadJob(const EnvironmentVariables& variables);
 
 // The compressed lists in which Slurm's variables name hosts and count tasks.

@@ -22,7 +22,7 @@ namespace {
 // Between two looks for messages.
 constexpr absl::Duration kNap = absl::Microseconds(200);
 
-// How much longer than rank 0 the others wait: it knows best who is missing.
+// The other ranks wait so much longer than rank 0, which knows best which ranks are missing.
 constexpr absl::Duration kGrace = absl::Seconds(5);
 
 // For those that are there to hear why there is no job: one that is not may never.
@@ -81,11 +81,11 @@ absl::Status MessageRendezvous::Gather(RendezvousTable& table) {
 }
 
 absl::StatusOr<bool> MessageRendezvous::TakeClaim(FrameLink& link, RendezvousTable& table) {
-  RONDA_ASSIGN_OR_RETURN(const std::optional<Parcel> parcel, link.TakeReceived());
-  if (!parcel.has_value()) return false;
+  RONDA_ASSIGN_OR_RETURN(const std::optional<LinkFrame> frame, link.TakeReceived());
+  if (!frame.has_value()) return false;
   v1::JoinRequest request;
-  if (!request.ParseFromString(parcel->content)) {
-    return absl::InvalidArgumentError(absl::StrCat("rendezvous: what rank ", link.peer(), " says is no claim"));
+  if (!request.ParseFromString(frame->content)) {
+    return absl::InvalidArgumentError(absl::StrCat("rendezvous: rank ", link.peer(), " sent no claim"));
   }
   RONDA_ASSIGN_OR_RETURN(const JoinClaim claim, DecodeClaim(request));
   if (claim.member.peer.rank != link.peer()) {
@@ -102,7 +102,7 @@ absl::Status MessageRendezvous::Answer(const absl::StatusOr<Membership>& members
     for (size_t from = 0; from < text.size(); from += kControlPieceBytes) {
       RONDA_RETURN_IF_ERROR(link.Send({.content = text.substr(from, kControlPieceBytes)}));
     }
-    RONDA_RETURN_IF_ERROR(link.Send({.kind = Parcel::Kind::kEnd, .content = EncodeVerdict(membership.status())}));
+    RONDA_RETURN_IF_ERROR(link.Send({.kind = LinkFrame::Kind::kEnd, .content = EncodeVerdict(membership.status())}));
   }
   return AwaitSent(membership.ok() ? options_.timeout : kLastWordsTime);
 }
@@ -113,14 +113,14 @@ absl::Status MessageRendezvous::AwaitSent(absl::Duration patience) {
   for (FrameLink& link : links_) sending.push_back(&link);
   for (;;) {
     for (FrameLink*& link : sending) {
-      RONDA_ASSIGN_OR_RETURN(const std::optional<Parcel::Kind> sent, link->TakeSent());
-      if (sent == Parcel::Kind::kEnd) link = nullptr;
+      RONDA_ASSIGN_OR_RETURN(const std::optional<LinkFrame::Kind> sent, link->TakeSent());
+      if (sent == LinkFrame::Kind::kEnd) link = nullptr;
     }
     sending.erase(std::remove(sending.begin(), sending.end(), nullptr), sending.end());
     if (sending.empty()) return absl::OkStatus();
     if (MonotonicTime() >= end) {
       return absl::DeadlineExceededError(absl::StrCat(
-          "rank ", sending.front()->peer(), " has not taken what it was told within ", absl::FormatDuration(patience)));
+          "rank ", sending.front()->peer(), " has not taken its answer within ", absl::FormatDuration(patience)));
     }
     absl::SleepFor(kNap);
   }
@@ -129,13 +129,13 @@ absl::Status MessageRendezvous::AwaitSent(absl::Duration patience) {
 absl::StatusOr<std::string> MessageRendezvous::AwaitAnswer(FrameLink& link) {
   std::string text;
   for (;;) {
-    RONDA_ASSIGN_OR_RETURN(const std::optional<Parcel> parcel, link.TakeReceived());
-    if (parcel.has_value() && parcel->kind == Parcel::Kind::kEnd) {
-      RONDA_RETURN_IF_ERROR(DecodeVerdict(parcel->content, messages_.size()));
+    RONDA_ASSIGN_OR_RETURN(const std::optional<LinkFrame> frame, link.TakeReceived());
+    if (frame.has_value() && frame->kind == LinkFrame::Kind::kEnd) {
+      RONDA_RETURN_IF_ERROR(DecodeVerdict(frame->content, messages_.size()));
       return text;
     }
-    if (parcel.has_value()) {
-      text += parcel->content;
+    if (frame.has_value()) {
+      text += frame->content;
     } else if (MonotonicTime() >= end_ + kGrace) {
       return absl::DeadlineExceededError(absl::StrCat(ToString(options_.claim.member.peer),
                                                       " heard nothing of rank 0 within ",
@@ -150,7 +150,7 @@ absl::StatusOr<Membership> MessageRendezvous::Join() {
   FrameLink& link = links_.emplace_back(messages_, kCoordinatorRank);
   RONDA_RETURN_IF_ERROR(link.Listen());
   RONDA_RETURN_IF_ERROR(
-      link.Send({.kind = Parcel::Kind::kEnd, .content = EncodeClaim(options_.claim).SerializeAsString()}));
+      link.Send({.kind = LinkFrame::Kind::kEnd, .content = EncodeClaim(options_.claim).SerializeAsString()}));
   RONDA_RETURN_IF_ERROR(AwaitSent(options_.timeout + kGrace));
   RONDA_ASSIGN_OR_RETURN(const std::string text, AwaitAnswer(link));
   v1::JoinResponse response;

@@ -14,8 +14,8 @@
 
 namespace ronda {
 
-// What the rendezvous is over a network, over messages: every rank tells rank 0 who it is, and rank 0 answers all with
-// the membership, or with why there is none, once it has heard of all.
+// The rendezvous over messages instead of a network: every rank introduces itself to rank 0, and rank 0 answers all
+// with the membership, or with why there is none, once it has heard of all.
 //
 // Thread-compatible. If Run fails transfers may be under way: no calls to `messages` may be made any more when this is
 // destroyed.
@@ -31,8 +31,8 @@ class MessageRendezvous {
   MessageRendezvous(PointToPoint& messages, Options options) : messages_(messages), options_(std::move(options)) {}
 
   // Blocks until all ranks have come.
-  // Errors: DEADLINE_EXCEEDED that names who is missing; FAILED_PRECONDITION if ranks differ in what must be the same,
-  // on all; INVALID_ARGUMENT if a claim makes no sense; the library's.
+  // Errors: DEADLINE_EXCEEDED that names the missing ranks; FAILED_PRECONDITION if ranks differ in facts that must be
+  // the same, on all; INVALID_ARGUMENT if a claim makes no sense; the library's.
   absl::StatusOr<Membership> Run();
 
  private:

@@ -41,7 +41,7 @@ absl::string_view ValueOf(const Member& member, absl::string_view fact) {
   return fact == kVersionFact ? absl::string_view(member.version) : FactOf(member, fact);
 }
 
-// Who says the same of a fact, as indices of members.
+// The members with one value of a fact, as indices.
 struct Opinion {
   absl::string_view value;
   std::vector<size_t> holders;
@@ -94,7 +94,7 @@ constexpr char kHeartbeatTimeout[] = "RONDA_HEARTBEAT_TIMEOUT";
 constexpr absl::string_view kUnset = "unset";
 constexpr absl::string_view kMpiUses[] = {"unset", "0", "1"};  // by MpiEnvironment::Use
 
-// What the rendezvous lets through.
+// The longest value that the rendezvous lets through.
 constexpr size_t kMaxValueBytes = 200;
 
 std::string Printable(absl::string_view text) {

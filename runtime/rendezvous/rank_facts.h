@@ -1,3 +1,5 @@
+// The facts that ranks tell each other about themselves at the rendezvous: a job that cannot work ends with the name of
+// the odd rank, and the settings of rank 0 hold for all.
 #ifndef RONDA_RUNTIME_RENDEZVOUS_RANK_FACTS_H_
 #define RONDA_RUNTIME_RENDEZVOUS_RANK_FACTS_H_
 
@@ -13,8 +15,6 @@
 
 namespace ronda {
 
-// Whether what the ranks of a job say about themselves fits together.
-
 // Facts that all ranks must have the same; the others are settings, of which rank 0's hold.
 inline constexpr absl::string_view kByteOrderFact = "byte order";
 inline constexpr absl::string_view kPointerSizeFact = "size of a pointer";
@@ -22,25 +22,22 @@ inline constexpr absl::string_view kWireFormatsFact = "wire formats";
 inline constexpr absl::string_view kMpiLibraryFact = "MPI library";
 inline constexpr absl::string_view kNcclVersionFact = "NCCL version";
 
-// What `member` says of `name`; "nothing" if it does not mention it.
+// The value of the fact `name` of `member`; "nothing" if it does not mention it.
 absl::string_view FactOf(const Member& member, absl::string_view name);
 
-// Whether ranks with what must be the same: the version of Ronda, and the facts above.
+// Whether the ranks agree on all that must be the same: the version of Ronda, and the facts above.
 // REQUIRES: `members` is not empty.
-// Errors: FAILED_PRECONDITION that says what differs first, names the ranks and hosts that differ from most others, and
-// says what to do.
+// Errors: FAILED_PRECONDITION that says which fact differs first, names the ranks and hosts that differ from most
+// others, and gives the remedy.
 absl::Status CheckAgreement(const std::vector<Member>& members);
 
 // A sentence for each setting that some ranks have otherwise than rank 0, the first member.
 std::vector<std::string> DescribeDifferences(const std::vector<Member>& members);
 
-// What ranks tell each other about themselves when they meet, so that a job that cannot work ends with the name of the
-// odd rank, and what rank 0 has set holds for all.
-
 // Facts about this process and its settings. `mpi_library` says which MPI it would use.
 std::vector<Fact> FactsOf(const Config& config, absl::string_view mpi_library);
 
-// What connecting the ranks depends on.
+// The settings that connecting the ranks depends on.
 struct ConnectionSettings {
   std::string backend;  // as Config::backend
   MpiEnvironment::Use mpi = MpiEnvironment::Use::kAutomatic;

@@ -25,11 +25,11 @@ namespace {
 
 constexpr size_t kJobIdBytes = 16;
 constexpr size_t kSecretBytes = 32;
-// What is added to a job's id where each host has a part of it.
+// The suffix of a job's id for each of its hosts.
 constexpr size_t kHostSuffixBytes = 8;
 
-// Of MpiSession::Connect; what is connected later may use it again.
-constexpr int kMeetingTag = 0;
+// Of MpiSession::Connect; later calls may use it again.
+constexpr int kRendezvousTag = 0;
 
 constexpr char kLoopback[] = "127.0.0.1";
 constexpr char kMpiAdvice[] =
@@ -44,7 +44,7 @@ JoinClaim ClaimOf(const Config& config, absl::string_view mpi_library) {
           .size = job.size};
 }
 
-// The launcher's name for the job, by which it finds what may be left of it; else one that is nobody else's.
+// The launcher's name for the job, by which it finds leftovers of it; else a random one.
 absl::StatusOr<std::string> JobIdOf(const JobEnvironment& job) {
   if (!job.job_id.empty() && job.job_id.size() + kHostSuffixBytes <= kMaxJobIdLength) return job.job_id;
   RONDA_ASSIGN_OR_RETURN(const std::string id, RandomBytes(kJobIdBytes));
@@ -87,15 +87,15 @@ std::unique_ptr<TcpListener> ListenForData(const Config& config, const Endpoint&
   return *std::move(listener);
 }
 
-// Rank 0 on its way to a meeting: the others can come from now on.
+// Rank 0 before the rendezvous: the other ranks can come from now on.
 struct Host {
   std::unique_ptr<RendezvousServer> server;
   std::unique_ptr<ControlListener> listener;
   std::unique_ptr<TcpListener> data_listener;
 };
 
-absl::StatusOr<Host> OpenMeeting(const Config& config, const Endpoint& endpoint, const std::string& secret,
-                                 JoinClaim claim) {
+absl::StatusOr<Host> OpenRendezvous(const Config& config, const Endpoint& endpoint, const std::string& secret,
+                                    JoinClaim claim) {
   RONDA_RETURN_IF_ERROR(CheckSecret(endpoint, secret));
   RONDA_ASSIGN_OR_RETURN(const std::string job_id, JobIdOf(config.job));
   Host host;
@@ -119,32 +119,32 @@ absl::StatusOr<RendezvousResult> AwaitOthers(Host host, std::string secret) {
   RONDA_ASSIGN_OR_RETURN(Membership membership, host.server->Await());
   LogDifferences(membership);
   return RendezvousResult{.membership = std::move(membership),
-                 .secret = std::move(secret),
-                 .listener = std::move(host.listener),
-                 .data_listener = std::move(host.data_listener)};
+                          .secret = std::move(secret),
+                          .listener = std::move(host.listener),
+                          .data_listener = std::move(host.data_listener)};
 }
 
-absl::StatusOr<RendezvousResult> JoinMeeting(const Config& config, RendezvousClientOptions options) {
+absl::StatusOr<RendezvousResult> JoinAt(const Config& config, RendezvousClientOptions options) {
   RONDA_RETURN_IF_ERROR(CheckSecret(options.endpoint, options.secret));
   options.timeout = config.tunables.start_timeout;
-  RendezvousResult meeting;
-  RONDA_ASSIGN_OR_RETURN(meeting.listener, ListenForChildren(config, options.endpoint, &options.claim.member));
-  meeting.data_listener = ListenForData(config, options.endpoint, &options.claim.member);
-  RONDA_ASSIGN_OR_RETURN(meeting.membership, JoinRendezvous(options));
-  meeting.secret = std::move(options.secret);
-  return meeting;
+  RendezvousResult result;
+  RONDA_ASSIGN_OR_RETURN(result.listener, ListenForChildren(config, options.endpoint, &options.claim.member));
+  result.data_listener = ListenForData(config, options.endpoint, &options.claim.member);
+  RONDA_ASSIGN_OR_RETURN(result.membership, JoinRendezvous(options));
+  result.secret = std::move(options.secret);
+  return result;
 }
 
 // Where rank 0 of a job that MPI has started lets the others come.
-absl::StatusOr<Endpoint> ChooseMeetingPlace(const Config& config) {
+absl::StatusOr<Endpoint> ChooseRendezvousAddress(const Config& config) {
   if (config.job.local_size == config.job.size) return ResolveEndpoint(kLoopback, 0);
   return ChooseAddress(InterfaceAddresses(), config.network.interfaces);
 }
 
-absl::StatusOr<Host> OpenMeetingSomewhere(const Config& config, JoinClaim claim, v1::MeetingPoint* point) {
+absl::StatusOr<Host> OpenAnywhere(const Config& config, JoinClaim claim, v1::MeetingPoint* point) {
   RONDA_ASSIGN_OR_RETURN(const std::string secret, RandomBytes(kSecretBytes));
-  RONDA_ASSIGN_OR_RETURN(const Endpoint endpoint, ChooseMeetingPlace(config));
-  RONDA_ASSIGN_OR_RETURN(Host host, OpenMeeting(config, endpoint, secret, std::move(claim)));
+  RONDA_ASSIGN_OR_RETURN(const Endpoint endpoint, ChooseRendezvousAddress(config));
+  RONDA_ASSIGN_OR_RETURN(Host host, OpenRendezvous(config, endpoint, secret, std::move(claim)));
   point->set_address(endpoint.address);
   point->set_port(host.server->port());
   point->set_secret(secret);
@@ -152,16 +152,16 @@ absl::StatusOr<Host> OpenMeetingSomewhere(const Config& config, JoinClaim claim,
 }
 
 // Without a network of ours.
-absl::StatusOr<RendezvousResult> MeetByMessages(const Config& config, MpiSession& session, JoinClaim claim) {
+absl::StatusOr<RendezvousResult> RendezvousByMessages(const Config& config, MpiSession& session, JoinClaim claim) {
   std::vector<RankId> all(static_cast<size_t>(config.job.size));
   std::iota(all.begin(), all.end(), 0);
-  RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<PointToPoint> messages, session.Connect(all, kMeetingTag));
+  RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<PointToPoint> messages, session.Connect(all, kRendezvousTag));
   RONDA_ASSIGN_OR_RETURN(std::string job_id, JobIdOf(config.job));
-  MessageRendezvous gathering(
+  MessageRendezvous rendezvous(
       *messages, {.job_id = std::move(job_id), .claim = std::move(claim), .timeout = config.tunables.start_timeout});
-  absl::StatusOr<Membership> membership = gathering.Run();
+  absl::StatusOr<Membership> membership = rendezvous.Run();
   if (!membership.ok()) {
-    // Before what it has under way is destroyed.
+    // Before the transfers under way are destroyed.
     session.LeaveWithoutEnd();
     return membership.status();
   }
@@ -169,22 +169,22 @@ absl::StatusOr<RendezvousResult> MeetByMessages(const Config& config, MpiSession
     LogDifferences(*membership);
     Log(LogLevel::kInfo, kCoordinatorRank, "control messages go over MPI, as RONDA_CONTROL says");
   }
-  RendezvousResult meeting;
-  meeting.membership = *std::move(membership);
-  meeting.control = NetworkSettings::Control::kMpi;
-  return meeting;
+  RendezvousResult result;
+  result.membership = *std::move(membership);
+  result.control = NetworkSettings::Control::kMpi;
+  return result;
 }
 
 absl::StatusOr<RendezvousResult> InviteByMessages(const Config& config, MpiSession& session, JoinClaim claim) {
   v1::MeetingPoint point;
   point.set_messages(true);
   RONDA_RETURN_IF_ERROR(session.Broadcast(point.SerializeAsString()).status());
-  return MeetByMessages(config, session, std::move(claim));
+  return RendezvousByMessages(config, session, std::move(claim));
 }
 
 absl::StatusOr<RendezvousResult> InviteThroughMpi(const Config& config, MpiSession& session, JoinClaim claim) {
   v1::MeetingPoint point;
-  absl::StatusOr<Host> host = OpenMeetingSomewhere(config, claim, &point);
+  absl::StatusOr<Host> host = OpenAnywhere(config, claim, &point);
   // The others must hear of it either way.
   if (!host.ok()) point.set_error(ToString(claim.member.peer) + ": " + std::string(host.status().message()));
   RONDA_RETURN_IF_ERROR(session.Broadcast(point.SerializeAsString()).status());
@@ -195,11 +195,11 @@ absl::StatusOr<RendezvousResult> InviteThroughMpi(const Config& config, MpiSessi
 absl::StatusOr<RendezvousResult> FollowThroughMpi(const Config& config, MpiSession& session, JoinClaim claim) {
   RONDA_ASSIGN_OR_RETURN(const std::string text, session.Broadcast(""));
   v1::MeetingPoint point;
-  if (!point.ParseFromString(text)) return absl::InternalError("rank 0 broadcast no meeting point through MPI");
+  if (!point.ParseFromString(text)) return absl::InternalError("rank 0 broadcast no address through MPI");
   if (!point.error().empty()) return absl::FailedPreconditionError(point.error());
-  if (point.messages()) return MeetByMessages(config, session, std::move(claim));
+  if (point.messages()) return RendezvousByMessages(config, session, std::move(claim));
   RONDA_ASSIGN_OR_RETURN(const Endpoint endpoint, ResolveEndpoint(point.address(), point.port()));
-  return JoinMeeting(
+  return JoinAt(
       config,
       {.endpoint = endpoint, .secret = point.secret(), .claim = std::move(claim), .timeout = {}, .advice = kMpiAdvice});
 }
@@ -211,9 +211,9 @@ absl::StatusOr<RendezvousResult> RendezvousAtAddress(const Config& config, absl:
   RONDA_ASSIGN_OR_RETURN(const Endpoint endpoint, ResolveEndpoint(job.master_address, job.master_port));
   JoinClaim claim = ClaimOf(config, mpi_library);
   if (job.rank != kCoordinatorRank) {
-    return JoinMeeting(config, {.endpoint = endpoint, .secret = job.job_secret, .claim = std::move(claim)});
+    return JoinAt(config, {.endpoint = endpoint, .secret = job.job_secret, .claim = std::move(claim)});
   }
-  RONDA_ASSIGN_OR_RETURN(Host host, OpenMeeting(config, endpoint, job.job_secret, std::move(claim)));
+  RONDA_ASSIGN_OR_RETURN(Host host, OpenRendezvous(config, endpoint, job.job_secret, std::move(claim)));
   return AwaitOthers(std::move(host), job.job_secret);
 }
 

@@ -14,24 +14,24 @@
 
 namespace ronda {
 
-// What the ranks of a job know of each other once they have met at rank 0.
+// The knowledge of one rank about the others after the rendezvous at rank 0.
 struct RendezvousResult {
   Membership membership;
-  std::string secret;                         // of the job; may be empty if all met on loopback
+  std::string secret;                         // of the job; may be empty if all ranks are on loopback
   std::unique_ptr<ControlListener> listener;  // of a rank that has children in the tree of control connections
-  // For messages over TCP; nullptr where this rank has no address for that. Members say who else has none.
+  // For messages over TCP; nullptr where this rank has no address for that. A member without a port has none either.
   std::unique_ptr<TcpListener> data_listener;
   // How control messages travel across hosts; without gRPC there are no listeners.
   NetworkSettings::Control control = NetworkSettings::Control::kGrpc;
 };
 
-// Meets the others at the master address in `config`; blocks until all are there. `mpi_library` says which MPI this
-// rank would use. Errors: those of ResolveEndpoint, RendezvousServer and JoinRendezvous; NOT_FOUND if no network
+// The rendezvous at the master address in `config`; blocks until all ranks are there. `mpi_library` names the MPI that
+// this rank would use. Errors: those of ResolveEndpoint, RendezvousServer and JoinRendezvous; NOT_FOUND if no network
 // interface fits.
 absl::StatusOr<RendezvousResult> RendezvousAtAddress(const Config& config, absl::string_view mpi_library);
 
-// Meets the others where rank 0 says, who tells them through MPI, with a secret that it makes up; or, if rank 0's
-// control messages are to travel over MPI, by messages of MPI alone.
+// The rendezvous at an address that rank 0 chooses and broadcasts through MPI, with a secret that it generates; or, if
+// rank 0's control messages are to travel over MPI, by messages of MPI alone.
 // Errors: as RendezvousAtAddress, on all ranks; those of MPI.
 absl::StatusOr<RendezvousResult> RendezvousThroughMpi(const Config& config, MpiSession& session);
 

@@ -11,7 +11,7 @@
 
 namespace ronda {
 
-// Between the rendezvous' messages and its plain structs. What comes from the network is checked here, once.
+// Between the rendezvous' messages and its plain structs. Input from the network is checked here, once.
 
 // Without nonce and proof.
 v1::JoinRequest EncodeClaim(const JoinClaim& claim);

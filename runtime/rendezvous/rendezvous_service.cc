@@ -13,7 +13,7 @@
 namespace ronda {
 namespace {
 
-// A rank uses its nonce at once, so a few spare ones are enough for strangers who ask and never come back.
+// A rank uses its nonce at once, so a few spare ones are enough for callers that ask and never come back.
 size_t NonceCapacity(int size) { return 2 * static_cast<size_t>(size) + 64; }
 
 }  // namespace
@@ -73,7 +73,7 @@ absl::Status RendezvousService::AdmitLocked(const v1::JoinRequest& request, Tick
     table_.NoteRefusal(claim.status());
     return claim.status();
   }
-  // After the proof: what happened in the job is nobody else's business.
+  // After the proof: only ranks of the job may learn of its failure.
   RONDA_RETURN_IF_ERROR(failure_);
   RONDA_RETURN_IF_ERROR(table_.Add(*claim));
   waiters_[ticket] = {.rank = claim->member.peer.rank, .done = done};

@@ -26,7 +26,7 @@ namespace ronda {
 // Thread-compatible.
 class NonceLedger {
  public:
-  // `capacity` bounds the memory that strangers can make us use: beyond it, the oldest nonce is forgotten.
+  // `capacity` bounds the memory that unauthenticated callers can use: beyond it, the oldest nonce is forgotten.
   explicit NonceLedger(size_t capacity) : capacity_(capacity) {}
 
   void Issue(std::string nonce) {
@@ -82,7 +82,7 @@ class RendezvousService {
   // Errors: why the rendezvous failed; DEADLINE_EXCEEDED names the missing ranks.
   absl::StatusOr<Membership> Await();
 
-  // Fails the rendezvous, unless it is over: everybody who waits gets `failure`.
+  // Fails the rendezvous, unless it is over: every waiting rank gets `failure`.
   void Fail(const absl::Status& failure);
 
  private:

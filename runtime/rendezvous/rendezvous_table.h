@@ -12,7 +12,7 @@
 
 namespace ronda {
 
-// What a rank says about itself that may not be the same everywhere: {"byte order", "little"}.
+// A property of a rank that may differ between ranks: {"byte order", "little"}.
 struct Fact {
   std::string name;
   std::string value;
@@ -20,7 +20,7 @@ struct Fact {
   bool operator==(const Fact&) const = default;
 };
 
-// What a rank tells the others about itself.
+// A rank's description of itself.
 struct Member {
   Peer peer;
   std::string host_id;          // equal for ranks that can share memory
@@ -51,7 +51,7 @@ std::vector<std::vector<RankId>> HostsOf(const Membership& membership);
 // REQUIRES: 0 <= rank < members.size().
 Topology TopologyOf(const Membership& membership, RankId rank);
 
-// Who has joined a job that is gathering. Rank 0, whose process keeps the table, is there from the start.
+// The ranks that have joined a job so far. Rank 0, whose process keeps the table, is there from the start.
 //
 // A pure state machine: no threads, clocks or network.
 //
@@ -82,7 +82,7 @@ class RendezvousTable {
 
   bool complete() const { return joined_ == options_.size; }
 
-  // Whether the members, of which only all together show who is the odd one, can work together.
+  // Whether the members, of which only all together show the odd one, can work together.
   // REQUIRES: complete().
   // Errors: those of CheckAgreement.
   absl::Status Agreement() const;
@@ -90,7 +90,7 @@ class RendezvousTable {
   // REQUIRES: complete().
   Membership membership() const;
 
-  // DEADLINE_EXCEEDED that names the ranks missing after `waited`, and what is known about why.
+  // DEADLINE_EXCEEDED that names the ranks missing after `waited`, and the known reasons.
   absl::Status DeadlineError(absl::Duration waited) const;
 
  private:

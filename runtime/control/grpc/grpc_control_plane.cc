@@ -12,8 +12,8 @@
 namespace ronda {
 namespace {
 
-// For the neighbours to hear the farewell. Those that are well answer within a round trip.
-constexpr absl::Duration kFarewellTime = absl::Seconds(2);
+// For the neighbours to hear of the departure. Healthy ones answer within a round trip.
+constexpr absl::Duration kDepartureTime = absl::Seconds(2);
 
 class GrpcControlPlane final : public ControlPlane {
  public:
@@ -24,7 +24,7 @@ class GrpcControlPlane final : public ControlPlane {
         pulse_([core = core_] { core->Run(); }) {}
 
   ~GrpcControlPlane() override {
-    core_->Close(kFarewellTime);
+    core_->Close(kDepartureTime);
     if (client_.has_value()) client_->Cancel();
     listener_.reset();
     core_->AwaitStreams();

@@ -50,28 +50,29 @@ struct GrpcControlPlaneOptions {
   // Without a sign of life for so long a rank counts as lost, also one that is stopped; infinite where a debugger is
   // used.
   absl::Duration heartbeat_timeout = absl::Seconds(10);
-  std::shared_ptr<FlightBoard> flights;  // heartbeats bring the last act of ranks on other hosts; may be nullptr
-  // Called once, by a thread of the control plane, with the job's first failure after the start; nullptr: nobody. Must
-  // not destroy the control plane.
+  std::shared_ptr<FlightBoard> flights;  // heartbeats bring the latest events of ranks on other hosts; may be nullptr
+  // Called once, by a thread of the control plane, with the job's first failure after the start; may be nullptr.
+  // Must not destroy the control plane.
   std::function<void(const absl::Status&)> on_failure;
   int fan_out = kControlFanOut;  // most children of a rank, the same on all ranks
 };
 
-// Control messages over one gRPC stream from each rank to its parent in the tree, which passes on what is not for it.
+// Control messages over one gRPC stream from each rank to its parent in the tree, which passes on messages for others.
 // Reports that wait travel on together, equal ones once. gRPC's threads relay, and one of ours gives and expects signs
 // of life: neither the trainer nor the coordinator thread has to listen for messages, failures and signs of life to
 // pass through a rank.
 //
-// A stream that breaks without a farewell, or a rank that gives no sign of life for heartbeat_timeout, is the job's
+// A stream that breaks without a departure, or a rank that gives no sign of life for heartbeat_timeout, is the job's
 // failure and names rank, host and pid. Of several failures the first that rank 0 hears of counts: Fail waits for its
-// word, a few seconds at most. A rank that is cut off from rank 0 has its own failure, which names the rank that it has
-// lost on the way there.
+// word, a few seconds at most. A rank that is cut off from rank 0 has its own failure, which names the lost rank on the
+// path there.
 //
-// Destroying it says farewell to parent and children, and returns once they have heard it, or after a few seconds.
+// The destructor announces the departure to parent and children, and returns once they have heard it, or after a few
+// seconds.
 //
 // Blocks until all ranks have connected to their parents.
-// Errors: DEADLINE_EXCEEDED that names who is missing; PERMISSION_DENIED with another secret; INVALID_ARGUMENT to who
-// has come to the wrong job; FAILED_PRECONDITION without a secret beyond loopback.
+// Errors: DEADLINE_EXCEEDED that names the missing ranks; PERMISSION_DENIED with another secret; INVALID_ARGUMENT for a
+// caller of another job; FAILED_PRECONDITION without a secret beyond loopback.
 absl::StatusOr<std::unique_ptr<ControlPlane>> ConnectGrpcControlPlane(GrpcControlPlaneOptions options);
 
 }  // namespace ronda

@@ -11,18 +11,20 @@
 #include "proto/ronda/v1/control.grpc.pb.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/control/tree/control_core.h"
 #include "runtime/control/tree/frame_stream.h"
 #include "runtime/net/grpc.h"
 
 namespace ronda {
 namespace {
 
-// Streams that wait for an owner: bounds what strangers can make us keep, and is more than children there can be.
+// Streams that wait for an owner: bounds the memory that unauthenticated callers can use, and is more than the children
+// there can be.
 constexpr size_t kMaxWaiting = 1024;
 
 class ServerStream final : public grpc::ServerBidiReactor<v1::ControlPiece, v1::ControlPiece>, public ControlStream {
  public:
-  void Open(std::shared_ptr<ControlStreamOwner> owner) override {
+  void Open(std::shared_ptr<ControlCore> owner) override {
     owner_ = std::move(owner);
     StartRead(&in_);
   }
@@ -30,7 +32,7 @@ class ServerStream final : public grpc::ServerBidiReactor<v1::ControlPiece, v1::
     out_.set_data(std::move(piece));
     StartWrite(&out_);
   }
-  // gRPC calls OnDone only after this, whatever becomes of the connection.
+  // gRPC calls OnDone only after this, even if the connection breaks.
   void End(const absl::Status& status) override { Finish(ToGrpcStatus(status)); }
 
   void OnReadDone(bool ok) override {
@@ -46,7 +48,7 @@ class ServerStream final : public grpc::ServerBidiReactor<v1::ControlPiece, v1::
   }
 
  private:
-  std::shared_ptr<ControlStreamOwner> owner_;  // constant once open
+  std::shared_ptr<ControlCore> owner_;  // constant once open
   v1::ControlPiece in_;
   v1::ControlPiece out_;
 };
@@ -56,7 +58,7 @@ class ClientStream final : public grpc::ClientBidiReactor<v1::ControlPiece, v1::
   ClientStream(std::shared_ptr<v1::Control::Stub> stub, std::shared_ptr<grpc::ClientContext> context)
       : stub_(std::move(stub)), context_(std::move(context)) {}
 
-  void Open(std::shared_ptr<ControlStreamOwner> owner) override {
+  void Open(std::shared_ptr<ControlCore> owner) override {
     owner_ = std::move(owner);
     stub_->async()->Attach(context_.get(), this);
     // Until End: writes start outside of gRPC's calls too.
@@ -84,9 +86,9 @@ class ClientStream final : public grpc::ClientBidiReactor<v1::ControlPiece, v1::
   }
   void OnWriteDone(bool) override { owner_->OnWritten(this); }
   void OnDone(const grpc::Status& status) override {
-    const std::shared_ptr<ControlStreamOwner> owner = std::move(owner_);
-    // Who hears of the end may destroy the client. Were these the last references then, the channel would be destroyed
-    // here, on a thread of gRPC's that it has to join.
+    const std::shared_ptr<ControlCore> owner = std::move(owner_);
+    // The owner may destroy the client when it hears of the end. If these were the last references, the channel would
+    // be destroyed here, on a thread of gRPC's that it has to join.
     stub_.reset();
     context_.reset();
     owner->OnClosed(this, FromGrpcStatus(status));
@@ -96,7 +98,7 @@ class ClientStream final : public grpc::ClientBidiReactor<v1::ControlPiece, v1::
  private:
   std::shared_ptr<v1::Control::Stub> stub_;       // constant until it closes, like the next
   std::shared_ptr<grpc::ClientContext> context_;  // of ControlClient, too
-  std::shared_ptr<ControlStreamOwner> owner_;     // constant from Open until it closes
+  std::shared_ptr<ControlCore> owner_;            // constant from Open until it closes
   v1::ControlPiece in_;
   v1::ControlPiece out_;
 };
@@ -133,7 +135,7 @@ class ControlServer::Impl final : public v1::Control::CallbackService {
 
   int port() const { return port_; }
 
-  void Serve(std::shared_ptr<ControlStreamOwner> owner) {
+  void Serve(std::shared_ptr<ControlCore> owner) {
     std::vector<ControlStream*> waiting;
     {
       MutexLock lock(&mu_);
@@ -145,8 +147,8 @@ class ControlServer::Impl final : public v1::Control::CallbackService {
 
   grpc::ServerBidiReactor<v1::ControlPiece, v1::ControlPiece>* Attach(grpc::CallbackServerContext*) override {
     auto* const stream = new ServerStream();
-    // gRPC keeps what the stream does from now on for when it knows the stream.
-    if (const std::shared_ptr<ControlStreamOwner> owner = OwnerOrWait(stream); owner != nullptr) {
+    // gRPC defers the calls of the stream until it knows the stream.
+    if (const std::shared_ptr<ControlCore> owner = OwnerOrWait(stream); owner != nullptr) {
       owner->OnAccepted(stream);
     }
     return stream;
@@ -154,7 +156,7 @@ class ControlServer::Impl final : public v1::Control::CallbackService {
 
  private:
   // nullptr if there is none yet: then `stream` waits for it, or is ended.
-  std::shared_ptr<ControlStreamOwner> OwnerOrWait(ControlStream* stream) {
+  std::shared_ptr<ControlCore> OwnerOrWait(ControlStream* stream) {
     {
       MutexLock lock(&mu_);
       if (owner_ != nullptr) return owner_;
@@ -169,7 +171,7 @@ class ControlServer::Impl final : public v1::Control::CallbackService {
 
   int port_ = 0;
   Mutex mu_;
-  std::shared_ptr<ControlStreamOwner> owner_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<ControlCore> owner_ ABSL_GUARDED_BY(mu_);
   std::vector<ControlStream*> waiting_ ABSL_GUARDED_BY(mu_);
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   std::unique_ptr<grpc::Server> server_;
@@ -180,7 +182,7 @@ ControlServer::~ControlServer() = default;
 
 absl::Status ControlServer::Listen(const Endpoint& endpoint) { return impl_->Listen(endpoint); }
 int ControlServer::port() const { return impl_->port(); }
-void ControlServer::Serve(std::shared_ptr<ControlStreamOwner> owner) { impl_->Serve(std::move(owner)); }
+void ControlServer::Serve(std::shared_ptr<ControlCore> owner) { impl_->Serve(std::move(owner)); }
 
 class ControlClient::Impl {
  public:

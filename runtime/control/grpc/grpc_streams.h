@@ -9,7 +9,7 @@
 
 namespace ronda {
 
-// The parent's end of streams: takes those that come in, from children and from strangers.
+// The parent's end of streams: accepts all callers, children and unauthenticated ones.
 //
 // Thread-safe. Destroying it cuts off the streams that are left, and waits until their owner has heard of it.
 class ControlServer {
@@ -23,7 +23,7 @@ class ControlServer {
   int port() const;
 
   // From now on `owner` gets the streams, those first that have come in already. To be called once.
-  void Serve(std::shared_ptr<ControlStreamOwner> owner);
+  void Serve(std::shared_ptr<ControlCore> owner);
 
  private:
   class Impl;  // keeps gRPC's headers out of this one

@@ -24,7 +24,8 @@
 
 namespace ronda {
 
-// What the ranks of a job share that are threads of one process: mailboxes, the first failure, and a meeting point.
+// The shared state of ranks that are threads of one process: mailboxes, the first failure, and calls that all members
+// of a group make together.
 //
 // Thread-safe. Outlives the control planes and communicators made on it, which share its ownership.
 class InProcessJob {
@@ -50,20 +51,20 @@ class InProcessJob {
   absl::Status failure() const;
   void Depart(RankId rank);
 
-  // What one member of a meeting brings along.
+  // One member's part of a meeting, a call that all members of a group make together.
   struct Post {
     uint64_t meeting;              // the same number on every member, and never used twice
     const Group* group = nullptr;  // the members; nullptr: all ranks
-    RunningCollective running;     // for errors; `self` is who posts
+    RunningCollective running;     // for errors; `self` is the member
     const void* arguments;         // of the call, of a type that the caller knows
   };
 
   // Waits until every member of the meeting has posted, runs `work` with all members' arguments, in the order of the
-  // group, and returns when every member's `work` has returned: what a post points to is used only while its Meet is
+  // group, and returns when every member's `work` has returned: the data of a post is used only while its Meet is
   // running. Meetings of disjoint groups do not wait for each other.
   //
   // Errors: the job's failure; ABORTED if a rank that is waited for has departed; DEADLINE_EXCEEDED naming it and the
-  // label. `work` has not run then. Otherwise, what `work` returned.
+  // label. `work` has not run then. Otherwise, the result of `work`.
   using Work = absl::FunctionRef<absl::Status(absl::Span<const void* const> arguments)>;
   absl::Status Meet(const Post& post, Work work);
 
@@ -75,11 +76,11 @@ class InProcessJob {
   };
   struct Meeting {
     std::vector<RankId> ranks;
-    std::vector<const Post*> posts;      // of those who have arrived; nullptr: not yet
+    std::vector<const Post*> posts;      // by position; nullptr: has not arrived
     std::vector<const void*> arguments;  // of all; constant once all have arrived
-    int missing = 0;                     // who have not arrived
-    int working = 0;                     // who have not done their work
-    int present = 0;                     // who have not left again
+    int missing = 0;                     // members that have not arrived
+    int working = 0;                     // members that have not done their work
+    int present = 0;                     // members that have not returned
   };
 
   Peer PeerOf(RankId rank) const;

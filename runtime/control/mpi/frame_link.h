@@ -1,5 +1,5 @@
-#ifndef RONDA_RUNTIME_CONTROL_MPI_PARCEL_LINK_H_
-#define RONDA_RUNTIME_CONTROL_MPI_PARCEL_LINK_H_
+#ifndef RONDA_RUNTIME_CONTROL_MPI_FRAME_LINK_H_
+#define RONDA_RUNTIME_CONTROL_MPI_FRAME_LINK_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -14,16 +14,16 @@
 
 namespace ronda {
 
-// What one rank says to another at a time.
-struct Parcel {
+// A frame between two ranks.
+struct LinkFrame {
   enum class Kind : uint32_t { kOpen = 1, kPiece = 2, kEnd = 3 } kind = Kind::kPiece;
   std::string content;
 };
 
-// Parcels of any length to and from one other rank, in order, over messages whose receiver names the size.
+// Frames of any length to and from one other rank, in order, over messages whose receiver names the size.
 //
-// A parcel is a message of a fixed size, the card, which says what follows and has room for all that most parcels hold;
-// a longer content goes on in a second message. So the receiver always knows what it waits for, nobody asks the library
+// A frame is a message of a fixed size, the header, which tells the length and has room for the content of most frames;
+// a longer content goes on in a second message. So the receiver always knows the next size, no call asks the library
 // which messages there are, and a report of a cached step is a single short message.
 //
 // Both ends have the same byte order: ranks compare it when they meet.
@@ -43,47 +43,47 @@ class FrameLink {
   // Begins to receive. To be called once.
   absl::Status Listen();
 
-  // Queues a parcel. Errors: the library's.
-  absl::Status Send(Parcel parcel);
+  // Queues a frame. Errors: the library's.
+  absl::Status Send(LinkFrame frame);
 
-  // What has gone since the last call, the oldest first, or nothing. Errors: the library's.
-  absl::StatusOr<std::optional<Parcel::Kind>> TakeSent();
+  // The kind of the next frame that has gone, the oldest first, or nothing. Errors: the library's.
+  absl::StatusOr<std::optional<LinkFrame::Kind>> TakeSent();
 
-  // The next parcel, if it has come. An end is the last one.
+  // The next frame, if it has come. An end is the last one.
   // Errors: INTERNAL if it makes no sense; the library's.
-  absl::StatusOr<std::optional<Parcel>> TakeReceived();
+  absl::StatusOr<std::optional<LinkFrame>> TakeReceived();
 
   // Whether the library has any of the buffers.
   bool IsUnderWay() const { return receiving_ != Receiving::kNothing || !outgoing_.empty(); }
 
  private:
-  static constexpr size_t kCardContent = 248;
-  struct Card {
+  static constexpr size_t kHeaderContent = 248;
+  struct Header {
     uint32_t kind;
     uint32_t bytes;  // of the content
-    char content[kCardContent];
+    char content[kHeaderContent];
   };
-  enum class Receiving { kNothing, kCard, kRest };
+  enum class Receiving { kNothing, kHeader, kRest };
 
   absl::Status BeginSending();
-  absl::Status BeginReceivingCard();
-  absl::Status CheckCard() const;
-  absl::StatusOr<Parcel> FinishReceiving();
+  absl::Status BeginReceivingHeader();
+  absl::Status CheckHeader() const;
+  absl::StatusOr<LinkFrame> FinishReceiving();
 
   PointToPoint& messages_;
   const RankId peer_;
 
-  std::deque<Parcel> outgoing_;  // the first is under way
-  Card card_out_ = {};
+  std::deque<LinkFrame> outgoing_;  // the first is under way
+  Header header_out_ = {};
   PointToPoint::Request sending_[2] = {};
   size_t sending_count_ = 0;
 
   Receiving receiving_ = Receiving::kNothing;
-  Card card_in_ = {};
+  Header header_in_ = {};
   std::string rest_in_;
   PointToPoint::Request receipt_ = {};
 };
 
 }  // namespace ronda
 
-#endif  // RONDA_RUNTIME_CONTROL_MPI_PARCEL_LINK_H_
+#endif  // RONDA_RUNTIME_CONTROL_MPI_FRAME_LINK_H_

@@ -10,11 +10,12 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/control/tree/control_core.h"
 
 namespace ronda {
 namespace {
 
-// A refusal's words, as a parcel's content: the code, then the text.
+// A refusal's words, as a frame's content: the code, then the text.
 std::string EncodeLastWord(const absl::Status& status) {
   return absl::StrCat(std::string(1, static_cast<char>(status.code())), status.message());
 }
@@ -26,24 +27,24 @@ absl::Status DecodeLastWord(const std::string& content) {
 
 }  // namespace
 
-// What changes of it is guarded by the streams' lock.
+// Its variable members are guarded by the streams' lock.
 struct MessageStreams::Stream final : ControlStream {
   enum class Side { kParents, kChilds };
 
   Stream(MessageStreams& streams, RankId peer, Side side)
       : streams(streams), side(side), link(*streams.messages_, peer) {}
 
-  void Open(std::shared_ptr<ControlStreamOwner> new_owner) override { streams.Open(*this, std::move(new_owner)); }
+  void Open(std::shared_ptr<ControlCore> new_owner) override { streams.Open(*this, std::move(new_owner)); }
   void Write(std::string piece) override {
-    streams.Send(*this, {.kind = Parcel::Kind::kPiece, .content = std::move(piece)});
+    streams.Send(*this, {.kind = LinkFrame::Kind::kPiece, .content = std::move(piece)});
   }
   void End(const absl::Status& status) override {
-    streams.Send(*this, {.kind = Parcel::Kind::kEnd, .content = EncodeLastWord(status)});
+    streams.Send(*this, {.kind = LinkFrame::Kind::kEnd, .content = EncodeLastWord(status)});
   }
 
   MessageStreams& streams;
   const Side side;
-  std::shared_ptr<ControlStreamOwner> owner;  // constant from Open on
+  std::shared_ptr<ControlCore> owner;  // constant from Open on
   FrameLink link;
   int unwritten = 0;          // pieces
   bool is_ending = false;     // End has been called
@@ -65,7 +66,7 @@ ControlStream* MessageStreams::StreamTo(RankId parent) {
   return streams_.emplace_back(std::make_unique<Stream>(*this, parent, Stream::Side::kChilds)).get();
 }
 
-absl::Status MessageStreams::Accept(const std::vector<RankId>& children, std::shared_ptr<ControlStreamOwner> owner) {
+absl::Status MessageStreams::Accept(const std::vector<RankId>& children, std::shared_ptr<ControlCore> owner) {
   MutexLock lock(&mu_);
   acceptor_ = std::move(owner);
   for (const RankId child : children) {
@@ -79,23 +80,23 @@ void MessageStreams::NoteMovement() {
   last_movement_ns_.store(absl::ToInt64Nanoseconds(MonotonicTime()), std::memory_order_relaxed);
 }
 
-void MessageStreams::Open(Stream& stream, std::shared_ptr<ControlStreamOwner> owner) {
+void MessageStreams::Open(Stream& stream, std::shared_ptr<ControlCore> owner) {
   {
     MutexLock lock(&mu_);
     stream.owner = std::move(owner);
     if (stream.side == Stream::Side::kParents || is_stopped_) return;
     if (const absl::Status status = stream.link.Listen(); !status.ok()) NoteBreakLocked(stream, status);
   }
-  Send(stream, {.kind = Parcel::Kind::kOpen});
+  Send(stream, {.kind = LinkFrame::Kind::kOpen});
 }
 
-void MessageStreams::Send(Stream& stream, Parcel parcel) {
+void MessageStreams::Send(Stream& stream, LinkFrame frame) {
   NoteMovement();
   MutexLock lock(&mu_);
-  if (parcel.kind == Parcel::Kind::kPiece) ++stream.unwritten;
-  if (parcel.kind == Parcel::Kind::kEnd) stream.is_ending = true;
+  if (frame.kind == LinkFrame::Kind::kPiece) ++stream.unwritten;
+  if (frame.kind == LinkFrame::Kind::kEnd) stream.is_ending = true;
   if (stream.is_broken || is_stopped_) return;
-  if (const absl::Status status = stream.link.Send(std::move(parcel)); !status.ok()) NoteBreakLocked(stream, status);
+  if (const absl::Status status = stream.link.Send(std::move(frame)); !status.ok()) NoteBreakLocked(stream, status);
 }
 
 void MessageStreams::NoteBreakLocked(Stream& stream, const absl::Status& status) {
@@ -106,18 +107,18 @@ void MessageStreams::NoteBreakLocked(Stream& stream, const absl::Status& status)
 
 void MessageStreams::CollectReceivedLocked(Stream& stream, std::vector<Event>& events) {
   while (!stream.is_broken) {
-    absl::StatusOr<std::optional<Parcel>> parcel = stream.link.TakeReceived();
-    if (!parcel.ok()) NoteBreakLocked(stream, parcel.status());
-    if (!parcel.ok() || !parcel->has_value()) return;
-    switch ((*parcel)->kind) {
-      case Parcel::Kind::kOpen:
+    absl::StatusOr<std::optional<LinkFrame>> frame = stream.link.TakeReceived();
+    if (!frame.ok()) NoteBreakLocked(stream, frame.status());
+    if (!frame.ok() || !frame->has_value()) return;
+    switch ((*frame)->kind) {
+      case LinkFrame::Kind::kOpen:
         events.push_back({.kind = Event::Kind::kAccepted, .stream = &stream});
         break;
-      case Parcel::Kind::kPiece:
-        events.push_back({.kind = Event::Kind::kPiece, .stream = &stream, .piece = std::move((*parcel)->content)});
+      case LinkFrame::Kind::kPiece:
+        events.push_back({.kind = Event::Kind::kPiece, .stream = &stream, .piece = std::move((*frame)->content)});
         break;
-      case Parcel::Kind::kEnd:
-        stream.last_word = DecodeLastWord((*parcel)->content);
+      case LinkFrame::Kind::kEnd:
+        stream.last_word = DecodeLastWord((*frame)->content);
         stream.have_reads_ended = true;
         events.push_back({.kind = Event::Kind::kReadsEnd, .stream = &stream});
         break;
@@ -127,11 +128,11 @@ void MessageStreams::CollectReceivedLocked(Stream& stream, std::vector<Event>& e
 
 void MessageStreams::CollectSentLocked(Stream& stream, std::vector<Event>& events) {
   while (!stream.is_broken) {
-    const absl::StatusOr<std::optional<Parcel::Kind>> sent = stream.link.TakeSent();
+    const absl::StatusOr<std::optional<LinkFrame::Kind>> sent = stream.link.TakeSent();
     if (!sent.ok()) NoteBreakLocked(stream, sent.status());
     if (!sent.ok() || !sent->has_value()) break;
-    if (*sent == Parcel::Kind::kEnd) stream.has_end_gone = true;
-    if (*sent != Parcel::Kind::kPiece) continue;
+    if (*sent == LinkFrame::Kind::kEnd) stream.has_end_gone = true;
+    if (*sent != LinkFrame::Kind::kPiece) continue;
     --stream.unwritten;
     events.push_back({.kind = Event::Kind::kWritten, .stream = &stream});
   }
@@ -143,7 +144,7 @@ void MessageStreams::CollectSentLocked(Stream& stream, std::vector<Event>& event
 }
 
 void MessageStreams::CollectLocked(std::vector<Event>& events) {
-  // What has come goes to the owners first: while a message is under way to the parent, what children report alike
+  // Received frames go to the owners first: while a message is under way to the parent, what children report alike
   // becomes one.
   for (const auto& stream : streams_) CollectReceivedLocked(*stream, events);
   for (const auto& stream : streams_) CollectSentLocked(*stream, events);
@@ -158,8 +159,8 @@ void MessageStreams::CollectLocked(std::vector<Event>& events) {
 void MessageStreams::Deliver(Event& event) {
   Stream& stream = *event.stream;
   if (event.kind == Event::Kind::kAccepted) return acceptor_->OnAccepted(&stream);
-  // Of a stream that was refused nobody hears.
-  const std::shared_ptr<ControlStreamOwner> owner = stream.owner;
+  // A stream that was refused has no owner to tell.
+  const std::shared_ptr<ControlCore> owner = stream.owner;
   if (owner == nullptr) return;
   switch (event.kind) {
     case Event::Kind::kPiece:
@@ -189,7 +190,7 @@ MessageStreams::Movement MessageStreams::Poll() {
   for (Event& event : events) Deliver(event);
   MutexLock lock(&mu_);
   is_polled_ = false;
-  turn_changed_.NotifyAll();
+  polling_ended_.NotifyAll();
   return Movement::kSome;
 }
 
@@ -200,7 +201,7 @@ bool MessageStreams::AreClosed() const {
 
 void MessageStreams::Stop() {
   MutexLock lock(&mu_);
-  while (is_polled_) turn_changed_.Wait(&mu_);
+  while (is_polled_) polling_ended_.Wait(&mu_);
   is_stopped_ = true;
 }
 

@@ -19,10 +19,10 @@
 
 namespace ronda {
 
-// The streams between a rank and its neighbours in the tree, over messages. A message library wakes nobody up, so that
-// streams move, and their owner is called, only while somebody calls Poll.
+// The streams between a rank and its neighbours in the tree, over messages. A message library wakes no thread, so that
+// streams move, and their owner is called, only while a thread calls Poll.
 //
-// What is written is handed to the library at once; whoever polls next may find it gone. Owners are called by one
+// Writes are handed to the library at once; the next Poll may find them gone. Owners are called by one
 // thread at a time, the one that polls, without a lock: so they may call streams.
 //
 // Thread-safe.
@@ -36,9 +36,9 @@ class MessageStreams {
 
   // `owner` is told of each of `children` that has opened its stream. To be called once.
   // Errors: the library's.
-  absl::Status Accept(const std::vector<RankId>& children, std::shared_ptr<ControlStreamOwner> owner);
+  absl::Status Accept(const std::vector<RankId>& children, std::shared_ptr<ControlCore> owner);
 
-  // Moves what can be moved and tells the owners; kNone also if another thread does so already.
+  // Moves all that can be moved and tells the owners; kNone also if another thread does so already.
   enum class Movement { kNone, kSome };
   Movement Poll();
 
@@ -50,7 +50,7 @@ class MessageStreams {
   // Whether all streams have closed: their ends have gone both ways.
   bool AreClosed() const;
 
-  // From now on nothing is moved, and no call made to the library. Waits until nobody polls.
+  // From now on nothing is moved, and no call made to the library. Waits until no thread polls.
   // REQUIRES: not called by an owner.
   void Stop();
   bool IsStopped() const;
@@ -70,8 +70,8 @@ class MessageStreams {
     std::string piece = {};
   };
 
-  void Open(Stream& stream, std::shared_ptr<ControlStreamOwner> owner);
-  void Send(Stream& stream, Parcel parcel);
+  void Open(Stream& stream, std::shared_ptr<ControlCore> owner);
+  void Send(Stream& stream, LinkFrame frame);
 
   void CollectLocked(std::vector<Event>& events) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CollectReceivedLocked(Stream& stream, std::vector<Event>& events) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -84,9 +84,9 @@ class MessageStreams {
   std::atomic<int64_t> last_movement_ns_;
 
   mutable Mutex mu_;
-  CondVar turn_changed_;
+  CondVar polling_ended_;
   std::vector<std::unique_ptr<Stream>> streams_ ABSL_GUARDED_BY(mu_);  // grows before the first Poll only
-  std::shared_ptr<ControlStreamOwner> acceptor_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<ControlCore> acceptor_ ABSL_GUARDED_BY(mu_);
   bool is_polled_ ABSL_GUARDED_BY(mu_) = false;  // by some thread, which may be calling an owner
   bool is_stopped_ ABSL_GUARDED_BY(mu_) = false;
 };

@@ -19,11 +19,11 @@
 namespace ronda {
 namespace {
 
-// For the neighbours to hear the farewell, or of a failure. Those that are well do within a few looks.
-constexpr absl::Duration kFarewellTime = absl::Seconds(2);
+// For the neighbours to hear of the departure, or of a failure. Healthy ones hear of it within a few polls.
+constexpr absl::Duration kDepartureTime = absl::Seconds(2);
 constexpr absl::Duration kLastWordsTime = absl::Seconds(1);
 
-// About what an answer takes: who has just sent something looks on for so long.
+// About the time of an answer: a rank that has just sent something polls without a pause for so long.
 constexpr absl::Duration kLookOn = absl::Microseconds(100);
 constexpr int kNapShare = 8;
 constexpr absl::Duration kShortestNap = absl::Microseconds(20);
@@ -31,7 +31,7 @@ constexpr absl::Duration kLongestNap = absl::Milliseconds(1);
 // After which Wait leaves looking to the thread that does nothing else.
 constexpr absl::Duration kAttentive = absl::Milliseconds(20);
 
-// Looks for messages while nobody else does. See the class comment of the control plane.
+// Polls for messages while no other thread does. See the class comment of the control plane.
 class Lookout {
  public:
   // `streams` outlives it.
@@ -89,7 +89,7 @@ class MpiControlPlane final : public ControlPlane {
   }
 
   ~MpiControlPlane() override {
-    Close(failure().ok() ? kFarewellTime : absl::ZeroDuration());
+    Close(failure().ok() ? kDepartureTime : absl::ZeroDuration());
     lookout_.reset();
     streams_->Stop();
     const bool is_done = streams_->Cut() == MessageStreams::Rest::kNothing;
@@ -139,7 +139,7 @@ class MpiControlPlane final : public ControlPlane {
   }
 
  private:
-  // What was handed over as `sent` has most likely gone by now: then more can go without waiting for the next look.
+  // The messages handed over have most likely gone by now: then more can go without waiting for the next poll.
   absl::Status Flush(const absl::Status& sent) const {
     streams_->NoteMovement();
     streams_->Poll();
@@ -147,7 +147,7 @@ class MpiControlPlane final : public ControlPlane {
     return sent;
   }
 
-  // Says farewell, and stays until the neighbours have heard it and said theirs.
+  // Announces the departure, and stays until the neighbours have heard it and announced theirs.
   void Close(absl::Duration patience) {
     const absl::Duration end = MonotonicTime() + patience;
     core_->Close(patience);

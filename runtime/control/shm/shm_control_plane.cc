@@ -16,7 +16,7 @@
 namespace ronda {
 namespace {
 
-// About what going to sleep and being woken cost: spinning longer than that cannot win much.
+// About the cost of going to sleep and being woken: longer spinning cannot win much.
 constexpr absl::Duration kMaxSpin = absl::Microseconds(40);
 constexpr absl::Duration kMinSpin = absl::Microseconds(2);
 constexpr int kSpinsPerLookAtClock = 16;
@@ -78,7 +78,8 @@ absl::Status ShmControlPlane::FlushAllAndWait() {
 
 absl::StatusOr<ControlPlane::Inbox> ShmControlPlane::Receive() {
   RONDA_RETURN_IF_ERROR(failure());
-  // What this rank does next it does with the others: they must know of it, and this rank may not come back before.
+  // This rank acts on its broadcasts next, together with the others: they must have them, as it may not come back
+  // before.
   RONDA_RETURN_IF_ERROR(own_.broadcasts.empty() ? FlushAll().status() : FlushAllAndWait());
   Inbox inbox = std::exchange(own_, Inbox{});
   for (Link& link : links_) RONDA_RETURN_IF_ERROR(ReceiveFrom(link, inbox));

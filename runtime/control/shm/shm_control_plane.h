@@ -14,8 +14,8 @@ namespace ronda {
 // Control messages through rings in shared memory: one up to the coordinator rank and one back down for each other
 // rank. A message, a Wake and a failure all ring the receiver's doorbell, on which Wait sleeps.
 //
-// Who finds a ring full keeps the rest, and the reader rings the bell for it once there is room; the rest is sent from
-// Receive. The coordinator waits there, before it hands out its own broadcasts, until all of it is in the rings.
+// A writer that finds a ring full keeps the rest, and the reader rings its bell once there is room; the rest is sent
+// from Receive. The coordinator waits there, before it hands out its own broadcasts, until all of it is in the rings.
 class ShmControlPlane : public ControlPlane {
  public:
   explicit ShmControlPlane(std::shared_ptr<ShmWorld> world);
@@ -53,7 +53,7 @@ class ShmControlPlane : public ControlPlane {
   const std::shared_ptr<ShmWorld> world_;
   Doorbell* const bell_;
   std::vector<Link> links_;  // of the coordinator: one a worker; of a worker: one
-  Inbox own_;                // what the coordinator has sent to itself
+  Inbox own_;                // messages of the coordinator to itself
   // Used by Wait alone.
   uint32_t heard_ = 0;   // rings of the bell up to the last return of Wait
   absl::Duration spin_;  // how long Wait spins before it sleeps

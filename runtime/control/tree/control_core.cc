@@ -13,18 +13,18 @@
 namespace ronda {
 namespace {
 
-// A stranger's frames are no longer than this, and he has this long to prove that he belongs to the job.
+// The longest frame of an unauthenticated caller, and the time it has to prove that it belongs to the job.
 constexpr size_t kMaxGreetingBytes = 4096;
 constexpr absl::Duration kGreetingTime = absl::Seconds(10);
 
-// Streams beyond those of the children: strangers, and what they leave behind.
+// Streams beyond those of the children: of unauthenticated callers, and those that are being closed.
 constexpr size_t kSpareStreams = 64;
 
-// How much longer than rank 0 the others wait for the start: it knows best who is missing.
+// The other ranks wait so much longer than rank 0 for the start: rank 0 knows best which ranks are missing.
 constexpr absl::Duration kStartGrace = absl::Seconds(5);
 
-// How long a rank waits to hear from rank 0 which failure was first. What keeps the answer from coming is a failure
-// too, which most of the time is noticed earlier.
+// The longest wait of a rank for rank 0's word on which failure was first. If the answer cannot come, that is a failure
+// too, and most of the time it is noticed earlier.
 constexpr absl::Duration kVerdictTime = absl::Seconds(5);
 
 constexpr size_t kNamedRanks = 8;
@@ -132,7 +132,8 @@ absl::Status ControlCore::GreetLocked(StreamState& state, absl::string_view fram
     BecomeNeighbourLocked(state, options_.job.tree.Parent(options_.job.rank));
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError("control: a stranger has begun with something else than a handshake");
+  return absl::InvalidArgumentError(
+      "control: an unauthenticated caller has begun with something else than a handshake");
 }
 
 absl::Status ControlCore::WelcomeLocked(StreamState& state, const HelloFrame& hello) {
@@ -230,7 +231,8 @@ void ControlCore::Publish() {
     actions = ActionsLocked();
   }
   for (const std::string& refusal : refusals) Log(LogLevel::kWarning, options_.job.rank, refusal);
-  // Each of these streams stays: it closes only after End, and nobody else calls that while it is marked as writing.
+  // Each of these streams stays: it closes only after End, and no other thread calls that while it is marked as
+  // writing.
   for (Action& action : actions) {
     if (action.piece.empty()) {
       action.stream->End(action.last_word);
@@ -298,7 +300,7 @@ void ControlCore::TickLocked(absl::Duration now) {
   for (auto& [stream, state] : streams_) {
     const bool is_late = now - state.begun > kGreetingTime;
     if (state.neighbour.has_value() || state.ending || state.end == End::kChilds || !is_late) continue;
-    RefuseLocked(state, absl::DeadlineExceededError("control: a stranger has not said who he is"));
+    RefuseLocked(state, absl::DeadlineExceededError("control: an unauthenticated caller has not identified itself"));
   }
 }
 

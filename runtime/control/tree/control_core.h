@@ -22,18 +22,18 @@
 
 namespace ronda {
 
-// What a rank's threads and its streams have in common: the node of the tree, under one lock, and what is under way on
-// each stream. Lets strangers become neighbours, hands bytes between streams and node, and wakes those who wait.
+// The node of the tree under one lock, for the threads of a rank and for its streams. It authenticates callers, which
+// become neighbours, hands bytes between streams and node, and wakes waiting threads.
 //
 // Thread-safe. Shared with the streams, which may outlive the control plane by a moment.
-class ControlCore final : public ControlStreamOwner, public std::enable_shared_from_this<ControlCore> {
+class ControlCore final : public std::enable_shared_from_this<ControlCore> {
  public:
   struct Options {
     ControlJob job;
     ControlNode::Options node;
     absl::Duration start_timeout;
     std::string parent_address;  // for messages
-    // Called once, from Run, with the first failure after the start; nullptr: nobody.
+    // Called once, from Run, with the first failure after the start; may be nullptr.
     std::function<void(const absl::Status&)> on_failure;
   };
 
@@ -44,15 +44,16 @@ class ControlCore final : public ControlStreamOwner, public std::enable_shared_f
   absl::Status Attach(ControlStream* stream);
 
   // Blocks until all ranks of the job have connected.
-  // Errors: DEADLINE_EXCEEDED that names who has not; why the parent refused this rank; the job's failure.
+  // Errors: DEADLINE_EXCEEDED that names the ranks that have not; the parent's reason to refuse this rank; the job's
+  // failure.
   absl::Status AwaitStart();
 
   // Sends signs of life, looks for those of others and calls on_failure, until Stop.
   void Run();
   void Stop();
 
-  // Says farewell, and waits until the neighbours have heard it: for `patience` at most, and not for those that would
-  // not hear. No stream is taken from now on.
+  // Announces the departure of this rank, and waits until the neighbours have heard it: for `patience` at most, and not
+  // for those that cannot hear it. No stream is taken from now on.
   void Close(absl::Duration patience);
   // Waits until all streams have closed. REQUIRES: Close, and they have been cut off.
   void AwaitStreams();
@@ -72,11 +73,17 @@ class ControlCore final : public ControlStreamOwner, public std::enable_shared_f
   absl::Status failure() const;
   void Depart();
 
-  void OnAccepted(ControlStream* stream) override;
-  void OnPiece(ControlStream* stream, absl::string_view piece) override;
-  void OnReadsEnd(ControlStream* stream) override;
-  void OnWritten(ControlStream* stream) override;
-  void OnClosed(ControlStream* stream, const absl::Status& status) override;
+  // The calls of streams, from threads of their own: one call at a time for reads, and one for writes.
+  // A caller has connected: `stream` is to be opened or ended, now or later.
+  void OnAccepted(ControlStream* stream);
+  void OnPiece(ControlStream* stream, absl::string_view piece);
+  // Nothing more will come.
+  void OnReadsEnd(ControlStream* stream);
+  // The piece of the last Write has gone, or never will; the stream takes the next.
+  void OnWritten(ControlStream* stream);
+  // The last call; the stream is about to delete itself. `status` is the word of the other end at the child's end, and
+  // OK at the parent's.
+  void OnClosed(ControlStream* stream, const absl::Status& status);
 
  private:
   enum class End { kParents, kChilds };
@@ -85,12 +92,12 @@ class ControlCore final : public ControlStreamOwner, public std::enable_shared_f
     ControlHandshake handshake;
     FrameAssembler assembler;
     FrameQueue greetings = {};             // of the handshake: go out before the node's frames
-    std::optional<RankId> neighbour = {};  // who has proved that it is at the other end
+    std::optional<RankId> neighbour = {};  // the rank at the other end, once it has proved that
     absl::Duration begun = {};
     bool writing = false;         // a piece is under way
     bool ending = false;          // to end once nothing is left to write
     bool ended = false;           // End has been called
-    absl::Status last_word = {};  // to end with
+    absl::Status last_word = {};  // the reason that End is given
   };
   using Streams = std::map<ControlStream*, StreamState>;
   // A call of a stream, that is made without the lock.
@@ -108,7 +115,7 @@ class ControlCore final : public ControlStreamOwner, public std::enable_shared_f
   absl::Status GreetLocked(StreamState& state, absl::string_view frame) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status WelcomeLocked(StreamState& state, const HelloFrame& hello) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void BecomeNeighbourLocked(StreamState& state, RankId neighbour) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // What the end of the stream to the parent means to a rank that has not become its child.
+  // The meaning of the end of the stream to the parent, for a rank that has not become its child.
   absl::Status RefusalOf(const absl::Status& last_word) const;
   bool IsToEndLocked(const StreamState& state) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool IsWorthWaitingForLocked(const StreamState& state) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -119,21 +126,21 @@ class ControlCore final : public ControlStreamOwner, public std::enable_shared_f
   absl::Status MissingErrorLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void TickLocked(absl::Duration now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // Wakes those who wait for what has happened, and has the streams send what there is to send. To be called after
-  // whatever may have changed the node or a stream.
+  // Wakes the threads that wait for changes, and has the streams send the frames that are due. To be called after each
+  // possible change of the node or of a stream.
   void Publish() ABSL_LOCKS_EXCLUDED(mu_);
 
   const Options options_;
   std::atomic<bool> has_failed_{false};  // whether the node has a failure; to look without the lock
 
   mutable Mutex mu_;
-  CondVar woken_changed_;  // who waits in Wait
+  CondVar woken_changed_;  // for Wait
   CondVar pulse_changed_;  // Run
-  CondVar state_changed_;  // who waits for the start, for rank 0's word, or for streams to close
+  CondVar state_changed_;  // for the start, for rank 0's answer, and for the end of streams
   ControlNode node_ ABSL_GUARDED_BY(mu_);
   Streams streams_ ABSL_GUARDED_BY(mu_);
   absl::Status refused_by_parent_ ABSL_GUARDED_BY(mu_);     // the stream to the parent ended before it was a neighbour
-  std::vector<std::string> refusals_ ABSL_GUARDED_BY(mu_);  // of strangers, that have not been logged yet
+  std::vector<std::string> refusals_ ABSL_GUARDED_BY(mu_);  // of unauthenticated callers, not logged yet
   std::string last_refusal_ ABSL_GUARDED_BY(mu_);           // that has been; empty: none
   bool woken_ ABSL_GUARDED_BY(mu_) = false;
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;

@@ -12,13 +12,13 @@
 namespace ronda {
 namespace {
 
-// Of a failure, which names a tensor and quotes what two ranks said of it.
+// Of a failure, which names a tensor and quotes two ranks.
 constexpr size_t kMaxFailureText = size_t{64} << 10;
 
 // Nothing of a job is older; keeps arithmetic with ages far from its limits.
 constexpr absl::Duration kMaxAge = absl::Hours(24 * 3650);
 
-absl::Status Damaged(absl::string_view what) { return absl::InvalidArgumentError(absl::StrCat("control: ", what)); }
+absl::Status Damaged(absl::string_view text) { return absl::InvalidArgumentError(absl::StrCat("control: ", text)); }
 
 void Put(const ChallengeFrame& frame, v1::ControlFrame& message) {
   message.mutable_challenge()->set_nonce(frame.nonce);
@@ -65,18 +65,18 @@ void Put(const DepartureFrame&, v1::ControlFrame& message) { message.mutable_dep
 
 void Put(const HeartbeatFrame& frame, v1::ControlFrame& message) {
   v1::ControlHeartbeat& heartbeat = *message.mutable_heartbeat();
-  for (const Act& act : frame.acts) {
-    v1::ControlAct& entry = *heartbeat.add_acts();
-    entry.set_rank(act.rank);
-    entry.set_kind(static_cast<int>(act.kind));
-    entry.set_op(static_cast<int>(act.op));
-    entry.set_name(act.name);
-    entry.set_bytes(act.bytes);
-    entry.set_age_ms(absl::ToInt64Milliseconds(act.age));
+  for (const RankEvent& event : frame.events) {
+    v1::ControlEvent& entry = *heartbeat.add_events();
+    entry.set_rank(event.rank);
+    entry.set_kind(static_cast<int>(event.kind));
+    entry.set_op(static_cast<int>(event.op));
+    entry.set_name(event.name);
+    entry.set_bytes(event.bytes);
+    entry.set_age_ms(absl::ToInt64Milliseconds(event.age));
   }
 }
 
-// What a rank says of itself is for its parent to check, with better words.
+// The parent checks a rank's claims about itself, with better words.
 absl::StatusOr<ControlFrame> DecodeHello(const v1::ControlHello& hello) {
   return HelloFrame{.rank = hello.rank(),
                     .size = hello.size(),
@@ -118,28 +118,28 @@ absl::StatusOr<ControlFrame> DecodeFailure(const v1::ControlFailure& failure) {
   return FailureFrame{absl::Status(static_cast<absl::StatusCode>(failure.code()), failure.text())};
 }
 
-absl::StatusOr<Act> DecodeAct(const v1::ControlAct& act, int size) {
-  const std::optional<OpType> op = OpTypeFromInt(act.op());
-  if (!op.has_value()) return Damaged(absl::StrCat("act.op is ", act.op()));
-  if (act.rank() < 0 || act.rank() >= size) return Damaged(absl::StrCat("act.rank is ", act.rank()));
-  if (act.kind() < 1 || act.kind() > kLastFlightKind) return Damaged(absl::StrCat("act.kind is ", act.kind()));
-  if (act.name().size() > FlightRecorder::kNameBytes) return Damaged("act.name is too long");
-  if (act.age_ms() < 0 || absl::Milliseconds(act.age_ms()) > kMaxAge) {
-    return Damaged(absl::StrCat("act.age_ms is ", act.age_ms()));
+absl::StatusOr<RankEvent> DecodeEvent(const v1::ControlEvent& event, int size) {
+  const std::optional<OpType> op = OpTypeFromInt(event.op());
+  if (!op.has_value()) return Damaged(absl::StrCat("event.op is ", event.op()));
+  if (event.rank() < 0 || event.rank() >= size) return Damaged(absl::StrCat("event.rank is ", event.rank()));
+  if (event.kind() < 1 || event.kind() > kLastFlightKind) return Damaged(absl::StrCat("event.kind is ", event.kind()));
+  if (event.name().size() > FlightRecorder::kNameBytes) return Damaged("event.name is too long");
+  if (event.age_ms() < 0 || absl::Milliseconds(event.age_ms()) > kMaxAge) {
+    return Damaged(absl::StrCat("event.age_ms is ", event.age_ms()));
   }
-  return Act{.rank = act.rank(),
-             .kind = static_cast<FlightKind>(act.kind()),
-             .op = *op,
-             .name = act.name(),
-             .bytes = act.bytes(),
-             .age = absl::Milliseconds(act.age_ms())};
+  return RankEvent{.rank = event.rank(),
+                   .kind = static_cast<FlightKind>(event.kind()),
+                   .op = *op,
+                   .name = event.name(),
+                   .bytes = event.bytes(),
+                   .age = absl::Milliseconds(event.age_ms())};
 }
 
 absl::StatusOr<ControlFrame> DecodeHeartbeat(const v1::ControlHeartbeat& heartbeat, int size) {
   HeartbeatFrame frame;
-  for (const v1::ControlAct& entry : heartbeat.acts()) {
-    RONDA_ASSIGN_OR_RETURN(Act act, DecodeAct(entry, size));
-    frame.acts.push_back(std::move(act));
+  for (const v1::ControlEvent& entry : heartbeat.events()) {
+    RONDA_ASSIGN_OR_RETURN(RankEvent event, DecodeEvent(entry, size));
+    frame.events.push_back(std::move(event));
   }
   return frame;
 }

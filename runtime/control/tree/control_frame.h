@@ -54,7 +54,7 @@ class ReportBatch {
   absl::flat_hash_map<absl::string_view, uint64_t> last_of_payload_;  // keys lie in reports_
 };
 
-// What ranks say to each other over a stream of the control plane. See proto/ronda/v1/control.proto, field by field.
+// The frames of a stream of the control plane. See proto/ronda/v1/control.proto, field by field.
 
 // Longest message that a rank may send, and longest frame.
 inline constexpr size_t kMaxControlPayload = size_t{1} << 30;
@@ -100,8 +100,8 @@ struct FailureFrame {
 
 struct DepartureFrame {};
 
-// What a rank did last, so long ago.
-struct Act {
+// The latest event of a rank, and its age.
+struct RankEvent {
   RankId rank = 0;
   FlightKind kind = FlightKind::kSubmitted;
   OpType op = OpType::kAllreduce;
@@ -111,7 +111,7 @@ struct Act {
 };
 
 struct HeartbeatFrame {
-  std::vector<Act> acts;
+  std::vector<RankEvent> events;
 };
 
 using ControlFrame = std::variant<ChallengeFrame, HelloFrame, WelcomeFrame, ArrivalFrame, StartFrame, ReportsFrame,

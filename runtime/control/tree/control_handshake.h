@@ -12,7 +12,7 @@
 
 namespace ronda {
 
-// What a rank has to know of the job to tell its neighbours from strangers.
+// Facts of the job by which a rank authenticates its neighbours.
 struct ControlJob {
   RankId rank = 0;
   std::vector<Peer> peers;  // by rank
@@ -26,7 +26,7 @@ struct ControlJob {
 //   parent                        child
 //     | challenge: a nonce          |
 //     |---------------------------->|
-//     |   hello: who, nonce, proof  |
+//     |   hello: rank, nonce, proof |
 //     |<----------------------------|
 //     | welcome: proof              |
 //     |---------------------------->|
@@ -40,7 +40,7 @@ class ControlHandshake {
   // Errors: INTERNAL if the system gives no random bytes.
   static absl::StatusOr<ControlHandshake> Create(const ControlJob* job);
 
-  // What the parent says first.
+  // The first word, the parent's.
   ChallengeFrame Challenge() const { return {.nonce = own_nonce_}; }
 
   // The child's answer.
@@ -58,7 +58,7 @@ class ControlHandshake {
  private:
   ControlHandshake(const ControlJob* job, std::string nonce) : job_(job), own_nonce_(std::move(nonce)) {}
 
-  // A proof that both nonces, of parent and child, were seen by who knows the secret.
+  // A proof that an owner of the secret has seen both nonces, of parent and child.
   struct Nonces {
     absl::string_view parent;
     absl::string_view child;

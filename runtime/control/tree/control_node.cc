@@ -15,30 +15,30 @@ namespace {
 // Payload in one frame of reports, unless a single one is longer.
 constexpr size_t kReportFrameBytes = size_t{1} << 20;
 
-absl::Status Misplaced(absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat("control: ", what, " came the wrong way"));
+absl::Status Misplaced(absl::string_view frame) {
+  return absl::InvalidArgumentError(absl::StrCat("control: ", frame, " came from the wrong side"));
 }
 
 }  // namespace
 
-void EventRelay::TakeFromBelow(const std::vector<Act>& acts, FlightTime now) {
-  if (options_.rank == kCoordinatorRank) return TakeFromAbove(acts, now);
+void EventRelay::TakeFromBelow(const std::vector<RankEvent>& events, FlightTime now) {
+  if (options_.rank == kCoordinatorRank) return TakeFromAbove(events, now);
   // It comes back from rank 0, and is noted then.
-  for (const Act& act : acts) up_.push_back({.act = act, .at = now});
+  for (const RankEvent& event : events) up_.push_back({.event = event, .at = now});
 }
 
-void EventRelay::TakeFromAbove(const std::vector<Act>& acts, FlightTime now) {
-  for (const Act& act : acts) {
-    Note(act, now);
-    down_.push_back({.act = act, .at = now});
+void EventRelay::TakeFromAbove(const std::vector<RankEvent>& events, FlightTime now) {
+  for (const RankEvent& event : events) {
+    Note(event, now);
+    down_.push_back({.event = event, .at = now});
   }
 }
 
-void EventRelay::Note(const Act& act, FlightTime now) {
+void EventRelay::Note(const RankEvent& event, FlightTime now) {
   // Ranks of this host write to recorders that all of them can read.
-  const bool is_remote = options_.peers[act.rank].host != options_.peers[options_.rank].host;
+  const bool is_remote = options_.peers[event.rank].host != options_.peers[options_.rank].host;
   if (options_.flights == nullptr || !is_remote) return;
-  options_.flights->Of(act.rank).Record(act.kind, act.op, act.name, act.bytes, now - act.age);
+  options_.flights->Of(event.rank).Record(event.kind, event.op, event.name, event.bytes, now - event.age);
 }
 
 void EventRelay::LookAtOwn(FlightTime now) {
@@ -46,20 +46,20 @@ void EventRelay::LookAtOwn(FlightTime now) {
   const std::optional<FlightEvent> last = options_.flights->Of(options_.rank).Last();
   if (!last.has_value() || last_told_ == last->time || now - last->time < options_.standstill) return;
   last_told_ = last->time;
-  const Act act = {.rank = options_.rank,
-                   .kind = last->kind,
-                   .op = last->op,
-                   .name = last->name,
-                   .bytes = last->bytes,
-                   .age = now - last->time};
-  (options_.rank == kCoordinatorRank ? down_ : up_).push_back({.act = act, .at = now});
+  const RankEvent event = {.rank = options_.rank,
+                           .kind = last->kind,
+                           .op = last->op,
+                           .name = last->name,
+                           .bytes = last->bytes,
+                           .age = now - last->time};
+  (options_.rank == kCoordinatorRank ? down_ : up_).push_back({.event = event, .at = now});
 }
 
-std::vector<Act> EventRelay::TakeAged(std::vector<Timed>& acts, FlightTime now) {
-  std::vector<Act> aged;
-  for (Timed& timed : std::exchange(acts, {})) {
-    timed.act.age += now - timed.at;
-    aged.push_back(std::move(timed.act));
+std::vector<RankEvent> EventRelay::TakeAged(std::vector<Timed>& events, FlightTime now) {
+  std::vector<RankEvent> aged;
+  for (Timed& timed : std::exchange(events, {})) {
+    timed.event.age += now - timed.at;
+    aged.push_back(std::move(timed.event));
   }
   return aged;
 }
@@ -71,10 +71,10 @@ EventRelay::News EventRelay::Take(FlightTime now) {
 
 ControlNode::ControlNode(Options options)
     : options_(std::move(options)),
-      acts_({.rank = options_.rank,
-             .peers = options_.peers,
-             .standstill = options_.heartbeat,
-             .flights = options_.flights}),
+      events_({.rank = options_.rank,
+               .peers = options_.peers,
+               .standstill = options_.heartbeat,
+               .flights = options_.flights}),
       arrived_(options_.tree.size) {
   NoteArrival({options_.rank});
 }
@@ -149,7 +149,7 @@ void ControlNode::Take(RankId neighbour, std::string frame, absl::Duration now) 
   if (link.distrusted) return;
   absl::StatusOr<ControlFrame> decoded = DecodeControlFrame(frame, options_.tree.size);
   if (!decoded.ok()) return Distrust(neighbour, decoded.status());
-  // After a failure nothing counts any more but who leaves on purpose.
+  // After a failure only departures count.
   if (!failure_.ok() && !std::holds_alternative<DepartureFrame>(*decoded)) return;
   const absl::Status status = Handle(neighbour, *decoded, std::make_shared<const std::string>(std::move(frame)));
   if (!status.ok()) Distrust(neighbour, status);
@@ -168,7 +168,7 @@ absl::Status ControlNode::Handle(RankId neighbour, const ControlFrame& frame, co
 }
 
 absl::Status ControlNode::CheckBelow(RankId neighbour, const std::vector<RankId>& ranks) const {
-  if (IsParent(neighbour)) return Misplaced("what goes up");
+  if (IsParent(neighbour)) return Misplaced("a frame for parents");
   for (const RankId rank : ranks) {
     if (options_.tree.IsWithin(rank, neighbour)) continue;
     return absl::InvalidArgumentError(absl::StrCat("control: rank ", rank, " is not below rank ", neighbour));
@@ -177,7 +177,7 @@ absl::Status ControlNode::CheckBelow(RankId neighbour, const std::vector<RankId>
 }
 
 absl::Status ControlNode::CheckFromParent(RankId neighbour) const {
-  return IsParent(neighbour) ? absl::OkStatus() : Misplaced("what goes down");
+  return IsParent(neighbour) ? absl::OkStatus() : Misplaced("a frame for children");
 }
 
 absl::Status ControlNode::On(RankId neighbour, const ArrivalFrame& frame, const FrameBytes&) {
@@ -234,9 +234,9 @@ absl::Status ControlNode::On(RankId neighbour, const DepartureFrame&, const Fram
 
 absl::Status ControlNode::On(RankId neighbour, const HeartbeatFrame& frame, const FrameBytes&) {
   if (IsParent(neighbour)) {
-    acts_.TakeFromAbove(frame.acts, FlightNow());
+    events_.TakeFromAbove(frame.events, FlightNow());
   } else {
-    acts_.TakeFromBelow(frame.acts, FlightNow());
+    events_.TakeFromBelow(frame.events, FlightNow());
   }
   return absl::OkStatus();
 }
@@ -261,7 +261,7 @@ void ControlNode::CallOff(uint64_t schedule) {
   if (schedule <= called_off_) return;
   called_off_ = schedule;
   news_ = true;
-  // To all, also where it came from: who knows of it already does nothing.
+  // To all, also to its origin: a rank that knows of it already does nothing.
   const auto frame = std::make_shared<const std::string>(Encode(CallOffFrame{.schedule = schedule}));
   for (const auto& [neighbour, link] : links_) SendTo(neighbour, frame);
 }
@@ -270,7 +270,7 @@ void ControlNode::Propose(const absl::Status& failure) {
   if (!failure_.ok()) return;
   if (!CanReachParent()) return Decide(failure);
   if (std::exchange(has_proposed_, true)) return;
-  // The job has failed, whichever failure was first: what has not been sent yet would only keep this from arriving.
+  // The job has failed, whichever failure was first: frames that have not been sent yet would only delay this one.
   reports_ = ReportBatch();
   links_.at(options_.tree.Parent(options_.rank)).queue.DropUnbegun();
   SendUp(FailureFrame{failure});
@@ -285,16 +285,16 @@ void ControlNode::Decide(const absl::Status& failure) {
     if (!IsParent(neighbour)) link.queue.DropUnbegun();
   }
   SendDown(FailureFrame{failure});
-  if (has_departed_) SayFarewell();
+  if (has_departed_) AnnounceDeparture();
 }
 
 void ControlNode::Depart() {
-  if (!std::exchange(has_departed_, true)) SayFarewell();
+  if (!std::exchange(has_departed_, true)) AnnounceDeparture();
 }
 
-void ControlNode::SayFarewell() {
-  const auto farewell = std::make_shared<const std::string>(Encode(DepartureFrame{}));
-  for (const auto& [neighbour, link] : links_) SendTo(neighbour, farewell);
+void ControlNode::AnnounceDeparture() {
+  const auto departure = std::make_shared<const std::string>(Encode(DepartureFrame{}));
+  for (const auto& [neighbour, link] : links_) SendTo(neighbour, departure);
 }
 
 ControlPlane::Inbox ControlNode::TakeInbox() {
@@ -333,7 +333,7 @@ void ControlNode::Tick(absl::Duration now) {
 }
 
 void ControlNode::CheckSilence(absl::Duration now) {
-  // Who was stopped itself, by a debugger perhaps, finds what the others have said in the meantime only later.
+  // A rank that was stopped itself, by a debugger perhaps, reads only later the frames that have come in the meantime.
   const bool was_stopped = now - last_tick_ > std::max(2 * options_.heartbeat, options_.heartbeat_timeout / 2);
   for (auto& [neighbour, link] : links_) {
     if (was_stopped) link.last_heard = now;
@@ -345,9 +345,9 @@ void ControlNode::CheckSilence(absl::Duration now) {
 }
 
 void ControlNode::SendHeartbeats() {
-  EventRelay::News news = acts_.Take(FlightNow());
-  SendUp(HeartbeatFrame{.acts = std::move(news.up)});
-  SendDown(HeartbeatFrame{.acts = std::move(news.down)});
+  EventRelay::News news = events_.Take(FlightNow());
+  SendUp(HeartbeatFrame{.events = std::move(news.up)});
+  SendDown(HeartbeatFrame{.events = std::move(news.down)});
 }
 
 }  // namespace ronda

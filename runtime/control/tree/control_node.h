@@ -22,8 +22,6 @@
 
 namespace ronda {
 
-// Who relays for whom.
-
 // Most children of a rank: up to 65 ranks are rank 0 and its children.
 inline constexpr int kControlFanOut = 64;
 
@@ -53,9 +51,9 @@ struct ControlTree {
 inline RankId ControlParent(RankId rank) { return ControlTree{}.Parent(rank); }
 inline bool HasControlChildren(RankId rank, int size) { return rank * kControlFanOut + 1 < size; }
 
-// Spreads what ranks did last, so that a report of a late rank can say it on any host: up the tree to rank 0, and down
-// again to everybody. Only an act that nothing has followed for a while travels, and only once: ranks that work cause
-// no traffic, and idle ones neither.
+// Spreads the latest event of each rank, so that a report of a late rank can tell it on any host: up the tree to rank
+// 0, and down again to all ranks. An event travels only if no other has followed for a while, and only once: neither
+// ranks that work nor idle ranks cause traffic.
 //
 // Ages travel, because hosts' clocks differ. Thread-compatible.
 class EventRelay {
@@ -63,47 +61,47 @@ class EventRelay {
   struct Options {
     RankId rank = 0;
     std::vector<Peer> peers;               // by rank
-    absl::Duration standstill;             // after which an act is worth telling
-    std::shared_ptr<FlightBoard> flights;  // nullptr: there is nothing to tell, nor anywhere to note it
+    absl::Duration standstill;             // an event that is the latest for so long is told
+    std::shared_ptr<FlightBoard> flights;  // nullptr: nothing is told or noted
   };
 
   explicit EventRelay(Options options) : options_(std::move(options)) {}
 
-  // Acts that have come from a child, and from the parent.
-  void TakeFromBelow(const std::vector<Act>& acts, FlightTime now);
-  void TakeFromAbove(const std::vector<Act>& acts, FlightTime now);
+  // Take events that have come from a child, and from the parent.
+  void TakeFromBelow(const std::vector<RankEvent>& events, FlightTime now);
+  void TakeFromAbove(const std::vector<RankEvent>& events, FlightTime now);
 
-  // What there is to tell since the last time: to the parent; and to the children, all of them the same.
+  // The events to tell since the last time: to the parent; and to all children alike.
   struct News {
-    std::vector<Act> up;
-    std::vector<Act> down;
+    std::vector<RankEvent> up;
+    std::vector<RankEvent> down;
   };
   News Take(FlightTime now);
 
  private:
   struct Timed {
-    Act act;  // its age counts from `at`
+    RankEvent event;  // its age counts from `at`
     FlightTime at;
   };
 
-  static std::vector<Act> TakeAged(std::vector<Timed>& acts, FlightTime now);
+  static std::vector<RankEvent> TakeAged(std::vector<Timed>& events, FlightTime now);
   void LookAtOwn(FlightTime now);
-  void Note(const Act& act, FlightTime now);
+  void Note(const RankEvent& event, FlightTime now);
 
   const Options options_;
-  std::optional<FlightTime> last_told_;  // when this rank's act happened that was told last
+  std::optional<FlightTime> last_told_;  // the time of this rank's event that was told last
   std::vector<Timed> up_;
   std::vector<Timed> down_;
 };
 
-// One rank's place in the tree of the control plane: what it makes of its neighbours' frames, of their silence and
-// their end, and what it has to tell them. A neighbour is a rank's parent or one of its children.
+// One rank in the tree of the control plane: it handles its neighbours' frames, their silence and their end, and has
+// frames for them. A neighbour is a rank's parent or one of its children.
 //
-// A pure state machine: knows no network, no thread and no clock. Whoever drives it hands in frames and times, and
-// takes pieces of bytes out, which have to reach the neighbour in order.
+// A pure state machine: it knows no network, no thread and no clock. Its driver hands in frames and times, and takes
+// pieces of bytes out, which have to reach the neighbour in order.
 //
-// The job's first failure is the first that rank 0 hears of. Others pass theirs on and adopt what rank 0 says, unless
-// they are cut off from it: then what cut them off is their failure, and that of the ranks below them.
+// The job's first failure is the first that rank 0 hears of. The other ranks pass theirs on and adopt the one that rank
+// 0 announces. A rank that is cut off from rank 0 has that as its failure, and so have the ranks below it.
 //
 // Thread-compatible. Times are on one clock, that does not jump.
 class ControlNode {
@@ -119,18 +117,18 @@ class ControlNode {
 
   explicit ControlNode(Options options);
 
-  // What happens to the neighbours. Attach: it has proved who it is. REQUIRES: Attach has been called once for
-  // `neighbour`, before all else.
+  // Events of the neighbours. Attach: the neighbour has proved its identity.
+  // REQUIRES: Attach has been called once for `neighbour`, before all else.
   void Attach(RankId neighbour, absl::Duration now);
   bool IsAttached(RankId neighbour) const { return links_.contains(neighbour); }
   void Take(RankId neighbour, std::string frame, absl::Duration now);
-  // What it sends cannot be understood any more, because of `damage`.
+  // Its frames cannot be understood any more, because of `damage`.
   void Distrust(RankId neighbour, const absl::Status& damage);
   // Its stream has ended.
   void Lose(RankId neighbour);
-  // Whether it has said that it leaves on purpose.
+  // Whether it has announced its departure.
   bool HasDeparted(RankId neighbour) const { return links_.at(neighbour).departed; }
-  // Whether it may still hear what this rank sends: its stream has not ended, nor has it been given up.
+  // Whether frames of this rank may still reach it: its stream has not ended, and it has not been given up.
   bool IsTrusted(RankId neighbour) const { return !links_.at(neighbour).lost && !links_.at(neighbour).distrusted; }
 
   // The next bytes to send to a neighbour; empty if there are none.
@@ -164,8 +162,8 @@ class ControlNode {
   struct Link {
     FrameQueue queue;
     absl::Duration last_heard;
-    bool departed = false;    // said farewell
-    bool distrusted = false;  // damaged or silent, and said so: what it sends is not looked at any more
+    bool departed = false;    // announced its departure
+    bool distrusted = false;  // damaged or silent, and told so: its frames are ignored
     bool lost = false;        // its stream has ended
   };
 
@@ -177,7 +175,7 @@ class ControlNode {
   void SendDown(const ControlFrame& frame) { PassDown(std::make_shared<const std::string>(Encode(frame))); }
   void PassDown(const FrameBytes& frame);
 
-  // One for each kind of frame. Errors: why `neighbour` cannot have meant it.
+  // One for each kind of frame. Errors: the reason why `neighbour` cannot have meant it.
   absl::Status Handle(RankId neighbour, const ControlFrame& frame, const FrameBytes& bytes);
   absl::Status On(RankId neighbour, const ArrivalFrame& frame, const FrameBytes& bytes);
   absl::Status On(RankId neighbour, const StartFrame& frame, const FrameBytes& bytes);
@@ -194,21 +192,21 @@ class ControlNode {
   void Start();
   // `failure` cuts this rank off from `neighbour`.
   void GiveUp(RankId neighbour, const absl::Status& failure);
-  void SayFarewell();
+  void AnnounceDeparture();
   void CheckSilence(absl::Duration now);
   void SendHeartbeats();
 
   const Options options_;
   std::map<RankId, Link> links_;
-  EventRelay acts_;
+  EventRelay events_;
   ReportBatch reports_;  // that go up
   ControlPlane::Inbox inbox_;
   uint64_t called_off_ = 0;  // the highest schedule that has been
   absl::Status failure_;
-  std::vector<bool> arrived_;  // by rank: which of those below this one, itself included, have connected
+  std::vector<bool> arrived_;  // by rank: whether it has connected; of this rank and those below it
   int arrivals_ = 0;           // of them
   bool started_ = false;
-  bool has_proposed_ = false;  // a failure, which is before any other that could go the same way
+  bool has_proposed_ = false;  // a failure, which precedes any other on the same path
   bool has_departed_ = false;
   bool news_ = false;
   absl::Duration last_tick_ = -absl::InfiniteDuration();

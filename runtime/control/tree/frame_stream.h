@@ -13,45 +13,30 @@
 
 namespace ronda {
 
-class ControlStream;
-
-// What streams tell whom they belong to, from threads of their own: one call at a time for reads, and one for writes.
-class ControlStreamOwner {
- public:
-  virtual ~ControlStreamOwner() = default;
-  // Somebody has connected. `stream` is to be opened or ended, now or later.
-  virtual void OnAccepted(ControlStream* stream) = 0;
-  virtual void OnPiece(ControlStream* stream, absl::string_view piece) = 0;
-  // Nothing more will come.
-  virtual void OnReadsEnd(ControlStream* stream) = 0;
-  // What Write was called with has gone, or never will; the stream takes the next.
-  virtual void OnWritten(ControlStream* stream) = 0;
-  // The last call; the stream is about to delete itself. `status` is the other end's word at the child's end, and OK at
-  // the parent's.
-  virtual void OnClosed(ControlStream* stream, const absl::Status& status) = 0;
-};
+class ControlCore;
 
 // One end of the stream between a rank and its parent. Deletes itself, once its owner has heard OnClosed; that comes
-// some time after End, never before. A stream that has not been opened may be ended too; then nobody hears of it again.
+// some time after End, never before. A stream that has not been opened may be ended too; then no call follows.
 class ControlStream {
  public:
   virtual ~ControlStream() = default;
   // Begins to read. To be called once.
-  virtual void Open(std::shared_ptr<ControlStreamOwner> owner) = 0;
+  virtual void Open(std::shared_ptr<ControlCore> owner) = 0;
   // REQUIRES: neither End nor another Write has been called that OnWritten has not followed.
   virtual void Write(std::string piece) = 0;
-  // Says that nothing more will be written, and, at the parent's end, why. To be called once.
+  // Announces that nothing more will be written, at the parent's end with the reason. To be called once.
   // REQUIRES: as Write.
   virtual void End(const absl::Status& status) = 0;
 };
 
-// Frames, which are as long as they are, as a stream of pieces, which are short.
+// Frames of any length travel as a stream of short pieces.
 
-// About what a slow link (400 kbit/s) moves within the heartbeat timeout: each piece that arrives is a sign of life.
+// About the bytes that a slow link (400 kbit/s) moves within the heartbeat timeout: each piece that arrives is a sign
+// of life.
 inline constexpr size_t kControlPieceBytes = size_t{512} << 10;
 
-// What may be under way on a stream without an answer. gRPC begins with less than a piece, and stops in each until the
-// other end has asked for more.
+// Bytes that may be under way on a stream without an answer. gRPC begins with less than a piece, and would stop in each
+// until the other end has asked for more.
 inline constexpr int kControlWindowBytes = 2 << 20;
 
 inline constexpr size_t kFrameHeaderBytes = 4;
@@ -86,7 +71,7 @@ class FrameAssembler {
   void Append(absl::string_view piece);
 
   // Moves the next frame to `frame`; false if it has not all come yet.
-  // Errors: INVALID_ARGUMENT if a frame is longer than allowed; what follows has no meaning then.
+  // Errors: INVALID_ARGUMENT if a frame is longer than allowed; all that follows is meaningless then.
   absl::StatusOr<bool> Next(std::string* frame);
 
  private:

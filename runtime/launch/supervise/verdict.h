@@ -10,6 +10,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "runtime/base/peer.h"
 #include "runtime/base/types.h"
 
 namespace ronda {

@@ -36,6 +36,7 @@ TEST_P(ControlPlaneTest, BroadcastsReachEveryRankInOrder) {
     for (size_t i = 0; rank == 0 && i < kMessages; ++i) ASSERT_EQ(control.Broadcast(absl::StrCat(i)), absl::OkStatus());
     const ControlPlane::Inbox inbox =
         ReceiveUntil(control, [&](const ControlPlane::Inbox& all) { return all.broadcasts.size() == kMessages; });
+    ASSERT_EQ(inbox.broadcasts.size(), kMessages);
     for (size_t i = 0; i < kMessages; ++i) EXPECT_EQ(inbox.broadcasts[i], absl::StrCat(i));
     EXPECT_TRUE(inbox.to_coordinator.empty());
   });
@@ -79,22 +80,26 @@ TEST_P(ControlPlaneTest, LongMessagesBothWaysAtOnceDoNotDeadlock) {
 }
 
 TEST_P(ControlPlaneTest, WakeEndsTheNextWait) {
+  const absl::Time deadline = Deadline();
   control(0).Wake();
-  control(0).Wait(absl::InfiniteFuture());
+  control(0).Wait(deadline);
+  EXPECT_LT(absl::Now(), deadline) << "Wake has not ended the next wait";
 }
 
 TEST_P(ControlPlaneTest, WakeFromAnotherThreadEndsWait) {
   for (int i = 0; i < 20; ++i) {
+    const absl::Time deadline = Deadline();
     std::thread waking([&] { control(0).Wake(); });
-    control(0).Wait(absl::InfiniteFuture());
+    control(0).Wait(deadline);
     waking.join();
+    ASSERT_LT(absl::Now(), deadline) << "Wake has not ended the wait, attempt " << i;
   }
 }
 
 TEST_P(ControlPlaneTest, CallOffWakesEveryRankAndStays) {
   OnEveryRank([&](RankId rank, ControlPlane& control) {
     if (rank == size() - 1) control.CallOff(3);
-    while (control.Receive()->called_off < 3) control.Wait(absl::InfiniteFuture());
+    ReceiveUntil(control, [](const ControlPlane::Inbox& all) { return all.called_off >= 3; });
     EXPECT_EQ(control.Receive()->called_off, 3U);
   });
 }
@@ -113,8 +118,9 @@ TEST_P(ControlPlaneTest, HighestScheduleThatWasCalledOffCounts) {
 // As a thread that drives the engine does while the coordinator thread sleeps.
 TEST_P(ControlPlaneTest, OneThreadMayWaitWhileAnotherSendsAndReceives) {
   std::atomic<bool> over{false};
+  const absl::Time deadline = Deadline();
   std::thread waiting([&] {
-    while (!over) control(0).Wait(absl::InfiniteFuture());
+    while (!over && absl::Now() < deadline) control(0).Wait(deadline);
   });
   for (int i = 0; i < 100; ++i) {
     ASSERT_EQ(control(0).SendToCoordinator("x"), absl::OkStatus());
@@ -123,6 +129,7 @@ TEST_P(ControlPlaneTest, OneThreadMayWaitWhileAnotherSendsAndReceives) {
   over = true;
   control(0).Wake();
   waiting.join();
+  EXPECT_LT(absl::Now(), deadline) << "Wake has not ended the wait of the other thread";
 }
 
 TEST_P(ControlPlaneTest, WaitEndsAtItsDeadline) {
@@ -138,7 +145,8 @@ TEST_P(ControlPlaneTest, FirstFailureReachesEveryRankWithTheSameText) {
       control.Fail(absl::DataLossError("first"));
       control.Fail(absl::InternalError("second"));
     }
-    while (control.failure().ok()) control.Wait(absl::InfiniteFuture());
+    const absl::Time deadline = Deadline();
+    while (control.failure().ok() && absl::Now() < deadline) control.Wait(deadline);
     const absl::Status expected =
         absl::DataLossError(absl::StrCat("rank ", failing, " (host localhost, pid ", getpid(), "): first"));
     EXPECT_EQ(control.failure(), expected);

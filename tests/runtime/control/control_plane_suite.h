@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "runtime/base/types.h"
 #include "runtime/collectives/transport.h"
@@ -57,11 +58,15 @@ class ControlPlaneTest : public ::testing::TestWithParam<ControlRanks> {
     });
   }
 
-  // Receives until `done` says so of everything that has come so far.
+  // By then each wait has ended, however busy the machine is; a test that waits longer has failed.
+  static absl::Time Deadline() { return absl::Now() + absl::Minutes(1); }
+
+  // Receives until `done` says so of all messages so far; fails the test at the deadline, and returns what has come.
   template <typename Done>
   static ControlPlane::Inbox ReceiveUntil(ControlPlane& control, const Done& done) {
     ControlPlane::Inbox all;
-    for (;;) {
+    const absl::Time deadline = Deadline();
+    while (absl::Now() < deadline) {
       absl::StatusOr<ControlPlane::Inbox> more = control.Receive();
       EXPECT_TRUE(more.ok()) << more.status();
       if (!more.ok()) return all;
@@ -69,8 +74,11 @@ class ControlPlaneTest : public ::testing::TestWithParam<ControlRanks> {
       for (std::string& message : more->broadcasts) all.broadcasts.push_back(std::move(message));
       all.called_off = more->called_off;
       if (done(all)) return all;
-      control.Wait(absl::InfiniteFuture());
+      control.Wait(deadline);
     }
+    ADD_FAILURE() << "after a minute only " << all.to_coordinator.size() << " reports and " << all.broadcasts.size()
+                  << " broadcasts have come, and schedule " << all.called_off << " has been called off";
+    return all;
   }
 
  private:

@@ -1,12 +1,12 @@
-#include "runtime/control/tree/control_frame.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <random>
 
 #include "absl/strings/str_cat.h"
 #include "proto/ronda/v1/control.pb.h"
+#include "runtime/control/tree/control_frame.h"
 
 namespace ronda {
 namespace {
@@ -16,12 +16,12 @@ using ::testing::HasSubstr;
 constexpr int kSize = 5;
 
 std::vector<ControlFrame> OneOfEach() {
-  const Act act = {.rank = 4,
-                   .kind = FlightKind::kWaiting,
-                   .op = OpType::kReduce,
-                   .name = "conv1",
-                   .bytes = uint64_t{1} << 40,
-                   .age = absl::Milliseconds(1234)};
+  const RankEvent event = {.rank = 4,
+                           .kind = FlightKind::kWaiting,
+                           .op = OpType::kReduce,
+                           .name = "conv1",
+                           .bytes = uint64_t{1} << 40,
+                           .age = absl::Milliseconds(1234)};
   return {ChallengeFrame{.nonce = std::string("n\0nce", 5)},
           HelloFrame{.rank = 3, .size = kSize, .job_id = "job", .nonce = "n", .proof = "\xff\xfe"},
           WelcomeFrame{.proof = "p"},
@@ -33,7 +33,7 @@ std::vector<ControlFrame> OneOfEach() {
           FailureFrame{absl::DataLossError("lost \xff")},
           DepartureFrame{},
           HeartbeatFrame{},
-          HeartbeatFrame{.acts = {act}}};
+          HeartbeatFrame{.events = {event}}};
 }
 
 // Equal frames encode equally.
@@ -49,13 +49,13 @@ TEST(ControlFrameTest, EveryFrameSurvivesItsTravel) {
 
 TEST(ControlFrameTest, FieldsArriveAsTheyWere) {
   const ControlFrame frame = *DecodeControlFrame(Encode(OneOfEach().back()), kSize);
-  const Act& act = std::get<HeartbeatFrame>(frame).acts.at(0);
-  EXPECT_EQ(act.rank, 4);
-  EXPECT_EQ(act.kind, FlightKind::kWaiting);
-  EXPECT_EQ(act.op, OpType::kReduce);
-  EXPECT_EQ(act.name, "conv1");
-  EXPECT_EQ(act.bytes, uint64_t{1} << 40);
-  EXPECT_EQ(act.age, absl::Milliseconds(1234));
+  const RankEvent& event = std::get<HeartbeatFrame>(frame).events.at(0);
+  EXPECT_EQ(event.rank, 4);
+  EXPECT_EQ(event.kind, FlightKind::kWaiting);
+  EXPECT_EQ(event.op, OpType::kReduce);
+  EXPECT_EQ(event.name, "conv1");
+  EXPECT_EQ(event.bytes, uint64_t{1} << 40);
+  EXPECT_EQ(event.age, absl::Milliseconds(1234));
 }
 
 TEST(ControlFrameTest, LongFailuresAreCut) {
@@ -92,23 +92,23 @@ TEST(ControlFrameTest, NumbersOutOfRangeAreRefusedByName) {
   EXPECT_THAT(Refusal(message), HasSubstr("failure.code is 0"));
   message.mutable_failure()->set_code(17);
   EXPECT_THAT(Refusal(message), HasSubstr("failure.code is 17"));
-  v1::ControlAct good;
+  v1::ControlEvent good;
   good.set_rank(1);
   good.set_kind(1);
   const auto refusal = [&](const auto& spoil) {
-    v1::ControlAct act = good;
-    spoil(act);
-    message.mutable_heartbeat()->clear_acts();
-    *message.mutable_heartbeat()->add_acts() = act;
+    v1::ControlEvent event = good;
+    spoil(event);
+    message.mutable_heartbeat()->clear_events();
+    *message.mutable_heartbeat()->add_events() = event;
     return Refusal(message);
   };
-  EXPECT_THAT(refusal([](v1::ControlAct& act) { act.set_rank(kSize); }), HasSubstr("act.rank is 5"));
-  EXPECT_THAT(refusal([](v1::ControlAct& act) { act.set_kind(0); }), HasSubstr("act.kind is 0"));
-  EXPECT_THAT(refusal([](v1::ControlAct& act) { act.set_kind(9); }), HasSubstr("act.kind is 9"));
-  EXPECT_THAT(refusal([](v1::ControlAct& act) { act.set_op(-1); }), HasSubstr("act.op is -1"));
-  EXPECT_THAT(refusal([](v1::ControlAct& act) { act.set_age_ms(-1); }), HasSubstr("act.age_ms is -1"));
-  EXPECT_THAT(refusal([](v1::ControlAct& act) { act.set_age_ms(INT64_MAX); }), HasSubstr("act.age_ms"));
-  EXPECT_THAT(refusal([](v1::ControlAct& act) { act.set_name(std::string(97, 'x')); }), HasSubstr("act.name"));
+  EXPECT_THAT(refusal([](v1::ControlEvent& event) { event.set_rank(kSize); }), HasSubstr("event.rank is 5"));
+  EXPECT_THAT(refusal([](v1::ControlEvent& event) { event.set_kind(0); }), HasSubstr("event.kind is 0"));
+  EXPECT_THAT(refusal([](v1::ControlEvent& event) { event.set_kind(9); }), HasSubstr("event.kind is 9"));
+  EXPECT_THAT(refusal([](v1::ControlEvent& event) { event.set_op(-1); }), HasSubstr("event.op is -1"));
+  EXPECT_THAT(refusal([](v1::ControlEvent& event) { event.set_age_ms(-1); }), HasSubstr("event.age_ms is -1"));
+  EXPECT_THAT(refusal([](v1::ControlEvent& event) { event.set_age_ms(INT64_MAX); }), HasSubstr("event.age_ms"));
+  EXPECT_THAT(refusal([](v1::ControlEvent& event) { event.set_name(std::string(97, 'x')); }), HasSubstr("event.name"));
 }
 
 // Whatever comes is taken for what it is, or refused: a frame that is accepted can be sent again.
@@ -135,4 +135,99 @@ TEST(ControlFrameTest, DamagedBytesAreRefusedOrMeanAFrame) {
 }
 
 }  // namespace
+
+void PrintTo(const SharedReport& report, std::ostream* out) {
+  *out << '"' << report.payload << "\" from " << ::testing::PrintToString(report.ranks);
+}
+
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr size_t kEverything = size_t{1} << 30;
+
+TEST(ReportBatchTest, EqualReportsBecomeOneWithTheirRanksInOrder) {
+  ReportBatch batch;
+  batch.Add({.payload = "a", .ranks = {7}});
+  batch.Add({.payload = "b", .ranks = {2}});
+  batch.Add({.payload = "a", .ranks = {1, 3}});
+  EXPECT_THAT(batch.Take(kEverything), ElementsAre(SharedReport{"a", {1, 3, 7}}, SharedReport{"b", {2}}));
+  EXPECT_TRUE(batch.empty());
+}
+
+TEST(ReportBatchTest, ReportsOfOneRankKeepTheirOrder) {
+  ReportBatch batch;
+  batch.Add({.payload = "a", .ranks = {1}});
+  batch.Add({.payload = "b", .ranks = {1}});
+  batch.Add({.payload = "a", .ranks = {1}});
+  EXPECT_THAT(batch.Take(kEverything),
+              ElementsAre(SharedReport{"a", {1}}, SharedReport{"b", {1}}, SharedReport{"a", {1}}));
+}
+
+TEST(ReportBatchTest, RankWithALaterReportDoesNotJoinAnEarlierOne) {
+  ReportBatch batch;
+  batch.Add({.payload = "a", .ranks = {1}});
+  batch.Add({.payload = "b", .ranks = {2}});
+  batch.Add({.payload = "a", .ranks = {2}});
+  EXPECT_THAT(batch.Take(kEverything),
+              ElementsAre(SharedReport{"a", {1}}, SharedReport{"b", {2}}, SharedReport{"a", {2}}));
+}
+
+TEST(ReportBatchTest, ManyEqualReportsOfOneRankAreNotJoined) {
+  ReportBatch batch;
+  for (int i = 0; i < 3; ++i) batch.Add({.payload = "a", .ranks = {1}});
+  for (int i = 0; i < 3; ++i) batch.Add({.payload = "a", .ranks = {2}});
+  size_t from_two = 0;
+  for (const SharedReport& report : batch.Take(kEverything)) {
+    EXPECT_EQ(report.payload, "a");
+    from_two += report.ranks.back() == 2;
+  }
+  EXPECT_EQ(from_two, 3U);
+}
+
+TEST(ReportBatchTest, TakesNoMoreThanAskedForButOneReportAtLeast) {
+  ReportBatch batch;
+  batch.Add({.payload = std::string(100, 'a'), .ranks = {1}});
+  batch.Add({.payload = "b", .ranks = {1}});
+  batch.Add({.payload = "c", .ranks = {1}});
+  EXPECT_EQ(batch.Take(10).size(), 1U);
+  EXPECT_EQ(batch.Take(2).size(), 2U);
+  EXPECT_THAT(batch.Take(2), IsEmpty());
+}
+
+TEST(ReportBatchTest, WhatHasBeenTakenIsJoinedByNothing) {
+  ReportBatch batch;
+  batch.Add({.payload = "a", .ranks = {1}});
+  batch.Add({.payload = "b", .ranks = {1}});
+  EXPECT_THAT(batch.Take(1), ElementsAre(SharedReport{"a", {1}}));
+  batch.Add({.payload = "a", .ranks = {2}});
+  EXPECT_THAT(batch.Take(kEverything), ElementsAre(SharedReport{"b", {1}}, SharedReport{"a", {2}}));
+}
+
+// Against what it is to be: each rank's reports, in order, none lost and none twice.
+TEST(ReportBatchTest, RandomReportsComeOutInTheOrderOfEachRank) {
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE(absl::StrCat("seed ", seed));
+  std::mt19937 random(seed);
+  ReportBatch batch;
+  std::map<RankId, std::string> put, taken;
+  const auto take = [&](size_t bytes) {
+    for (const SharedReport& report : batch.Take(bytes)) {
+      for (const RankId rank : report.ranks) taken[rank] += report.payload;
+    }
+  };
+  for (int i = 0; i < 3000; ++i) {
+    const RankId rank = static_cast<RankId>(random() % 5);
+    const std::string payload(1, static_cast<char>('a' + random() % 3));
+    batch.Add({.payload = payload, .ranks = {rank}});
+    put[rank] += payload;
+    if (random() % 8 == 0) take(random() % 6);
+  }
+  take(kEverything);
+  EXPECT_EQ(taken, put);
+}
+
+}  // namespace
+
 }  // namespace ronda

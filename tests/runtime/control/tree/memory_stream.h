@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "runtime/base/mutex.h"
+#include "runtime/control/tree/control_core.h"
 #include "runtime/control/tree/frame_stream.h"
 
 namespace ronda::testing {
@@ -18,7 +19,7 @@ namespace ronda::testing {
 class MemoryStream final : public ControlStream {
  public:
   // Makes both ends; gives the parent's to `parent`, and returns the child's, which is to be opened.
-  static ControlStream* Connect(ControlStreamOwner& parent) {
+  static ControlStream* Connect(ControlCore& parent) {
     auto* const parents = new MemoryStream();
     auto* const childs = new MemoryStream();
     parents->inbox_->other = childs->inbox_;
@@ -27,7 +28,7 @@ class MemoryStream final : public ControlStream {
     return childs;
   }
 
-  void Open(std::shared_ptr<ControlStreamOwner> owner) override {
+  void Open(std::shared_ptr<ControlCore> owner) override {
     owner_ = std::move(owner);
     std::thread([this] { Run(); }).detach();
   }
@@ -86,7 +87,7 @@ class MemoryStream final : public ControlStream {
   }
 
   const std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();
-  std::shared_ptr<ControlStreamOwner> owner_;  // constant once open
+  std::shared_ptr<ControlCore> owner_;  // constant once open
 };
 
 }  // namespace ronda::testing

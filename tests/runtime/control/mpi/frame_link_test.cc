@@ -16,18 +16,18 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// The next parcel at `to`; `from` moves too, as what is long goes only while its sender looks.
-absl::StatusOr<Parcel> Transfer(FrameLink& from, FrameLink& to) {
+// The next frame at `to`; `from` moves too, as what is long goes only while its sender looks.
+absl::StatusOr<LinkFrame> Transfer(FrameLink& from, FrameLink& to) {
   for (;;) {
-    const absl::StatusOr<std::optional<Parcel::Kind>> sent = from.TakeSent();
+    const absl::StatusOr<std::optional<LinkFrame::Kind>> sent = from.TakeSent();
     if (!sent.ok()) return sent.status();
-    absl::StatusOr<std::optional<Parcel>> received = to.TakeReceived();
+    absl::StatusOr<std::optional<LinkFrame>> received = to.TakeReceived();
     if (!received.ok()) return received.status();
     if (received->has_value()) return **std::move(received);
   }
 }
 
-TEST(ParcelLinkTest, ParcelsOfAnyLengthArriveInOrder) {
+TEST(FrameLinkTest, ParcelsOfAnyLengthArriveInOrder) {
   for (uint64_t seed = 0; seed < 10; ++seed) {
     const auto ends = ConnectFakeMessages(2, seed);
     FrameLink left(*ends[0], 1);
@@ -39,26 +39,26 @@ TEST(ParcelLinkTest, ParcelsOfAnyLengthArriveInOrder) {
       ASSERT_TRUE(left.Send({.content = contents.back()}).ok());
     }
     for (const std::string& content : contents) {
-      const absl::StatusOr<Parcel> parcel = Transfer(left, right);
-      ASSERT_TRUE(parcel.ok()) << parcel.status();
-      EXPECT_EQ(parcel->kind, Parcel::Kind::kPiece);
-      EXPECT_TRUE(parcel->content == content) << content.size() << " bytes, seed " << seed;
+      const absl::StatusOr<LinkFrame> frame = Transfer(left, right);
+      ASSERT_TRUE(frame.ok()) << frame.status();
+      EXPECT_EQ(frame->kind, LinkFrame::Kind::kPiece);
+      EXPECT_TRUE(frame->content == content) << content.size() << " bytes, seed " << seed;
     }
   }
 }
 
-TEST(ParcelLinkTest, NothingIsUnderWayOnceTheEndHasCome) {
+TEST(FrameLinkTest, NothingIsUnderWayOnceTheEndHasCome) {
   const auto ends = ConnectFakeMessages(2, /*seed=*/1);
   FrameLink left(*ends[0], 1);
   FrameLink right(*ends[1], 0);
   ASSERT_TRUE(right.Listen().ok());
-  ASSERT_TRUE(left.Send({.kind = Parcel::Kind::kOpen}).ok());
-  ASSERT_TRUE(left.Send({.kind = Parcel::Kind::kEnd, .content = "why"}).ok());
-  EXPECT_EQ(Transfer(left, right)->kind, Parcel::Kind::kOpen);
+  ASSERT_TRUE(left.Send({.kind = LinkFrame::Kind::kOpen}).ok());
+  ASSERT_TRUE(left.Send({.kind = LinkFrame::Kind::kEnd, .content = "why"}).ok());
+  EXPECT_EQ(Transfer(left, right)->kind, LinkFrame::Kind::kOpen);
   EXPECT_TRUE(right.IsUnderWay());
-  const absl::StatusOr<Parcel> end = Transfer(left, right);
+  const absl::StatusOr<LinkFrame> end = Transfer(left, right);
   ASSERT_TRUE(end.ok()) << end.status();
-  EXPECT_EQ(end->kind, Parcel::Kind::kEnd);
+  EXPECT_EQ(end->kind, LinkFrame::Kind::kEnd);
   EXPECT_EQ(end->content, "why");
   while (left.IsUnderWay()) ASSERT_TRUE(left.TakeSent().ok());
   EXPECT_FALSE(right.IsUnderWay());
@@ -69,31 +69,31 @@ struct BadCard {
   uint32_t bytes;
 };
 
-// A card is a kind, a length and 248 bytes, whoever sends it.
-absl::Status ReceiveCard(const BadCard& card) {
+// A header is a kind, a length and 248 bytes, whoever sends it.
+absl::Status ReceiveCard(const BadCard& header) {
   const auto ends = ConnectFakeMessages(2, /*seed=*/1);
   FrameLink right(*ends[1], 0);
   absl::Status status = right.Listen();
   char bytes[256] = {};
-  std::memcpy(bytes, &card, sizeof(card));
+  std::memcpy(bytes, &header, sizeof(header));
   const auto request = ends[0]->Send(bytes, sizeof(bytes), 1);
   EXPECT_TRUE(request.ok());
   PointToPoint::Request sending = *request;
   for (bool is_sent = false; status.ok();) {
     if (!is_sent) is_sent = *ends[0]->Test({&sending, 1});
-    const absl::StatusOr<std::optional<Parcel>> received = right.TakeReceived();
+    const absl::StatusOr<std::optional<LinkFrame>> received = right.TakeReceived();
     if (received.ok() && received->has_value()) break;
     status = received.status();
   }
   return status;
 }
 
-TEST(ParcelLinkTest, CardThatMakesNoSenseIsRefused) {
+TEST(FrameLinkTest, CardThatMakesNoSenseIsRefused) {
   EXPECT_TRUE(ReceiveCard({.kind = 2, .bytes = 5}).ok());
-  for (const BadCard& card : {BadCard{0, 5}, BadCard{4, 5}, BadCard{2, uint32_t{kControlPieceBytes} + 1}}) {
-    const absl::Status status = ReceiveCard(card);
+  for (const BadCard& header : {BadCard{0, 5}, BadCard{4, 5}, BadCard{2, uint32_t{kControlPieceBytes} + 1}}) {
+    const absl::Status status = ReceiveCard(header);
     EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
-    EXPECT_THAT(std::string(status.message()), HasSubstr("a parcel of kind"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("a frame of kind"));
   }
 }
 
