@@ -63,7 +63,7 @@ class ControlPlane {
   // Makes the current or the next Wait return.
   virtual void Wake() = 0;
 
-  // Tells all ranks, the caller included, that schedule number `schedule` is to be left (see locked_schedule.h): their
+  // Tells all ranks, the caller included, that schedule number `schedule` is to be unlocked (see locked_schedule.h): their
   // current or next Wait returns, and each Inbox says so from then on. Reaches ranks that do not listen to rank 0 at
   // the moment, and does not need rank 0 to listen. Never blocks.
   virtual void CallOff(uint64_t schedule) = 0;
