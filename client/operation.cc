@@ -42,7 +42,7 @@ Output Operation::output() const {
 }
 
 void HandleTable::AddSlotLocked() {
-  if (slots_.size() >> kPlaceBits != 0) throw std::bad_alloc();
+  if (slots_.size() >> kIndexBits != 0) throw std::bad_alloc();
   if (free_.capacity() <= slots_.size()) free_.reserve(std::max<size_t>(64, 2 * slots_.size()));
   slots_.emplace_back();
   free_.push_back(slots_.size() - 1);
@@ -51,16 +51,16 @@ void HandleTable::AddSlotLocked() {
 ronda_handle HandleTable::Add(Operation operation) {
   MutexLock lock(&mu_);
   if (free_.empty()) AddSlotLocked();
-  const size_t place = free_.back();
+  const size_t index = free_.back();
   free_.pop_back();
-  Slot& slot = slots_[place];
+  Slot& slot = slots_[index];
   slot.operation = std::move(operation);
-  return ++slot.uses << kPlaceBits | static_cast<int64_t>(place);
+  return ++slot.uses << kIndexBits | static_cast<int64_t>(index);
 }
 
 const HandleTable::Slot* HandleTable::SlotLocked(ronda_handle id) const {
-  const size_t place = PlaceOf(id);
-  return place < slots_.size() && slots_[place].uses == id >> kPlaceBits ? &slots_[place] : nullptr;
+  const size_t index = IndexOf(id);
+  return index < slots_.size() && slots_[index].uses == id >> kIndexBits ? &slots_[index] : nullptr;
 }
 
 HandleTable::Slot* HandleTable::SlotLocked(ronda_handle id) {
@@ -83,7 +83,7 @@ Operation HandleTable::Remove(ronda_handle id) {
   MutexLock lock(&mu_);
   Slot* const slot = SlotLocked(id);
   if (slot == nullptr) return Operation();
-  if (slot->operation.exists() && slot->uses < kMaxUses) free_.push_back(PlaceOf(id));
+  if (slot->operation.exists() && slot->uses < kMaxUses) free_.push_back(IndexOf(id));
   return std::exchange(slot->operation, Operation());
 }
 

@@ -109,15 +109,15 @@ class HandleTable {
   Operation Remove(ronda_handle id);
 
  private:
-  static constexpr int kPlaceBits = 24;
-  static constexpr int64_t kMaxUses = INT64_MAX >> kPlaceBits;
+  static constexpr int kIndexBits = 24;
+  static constexpr int64_t kMaxUses = INT64_MAX >> kIndexBits;
 
   struct Slot {
     int64_t uses = 0;     // this one included
     Operation operation;  // none: free
   };
 
-  static size_t PlaceOf(ronda_handle id) { return static_cast<size_t>(id) & ((size_t{1} << kPlaceBits) - 1); }
+  static size_t IndexOf(ronda_handle id) { return static_cast<size_t>(id) & ((size_t{1} << kIndexBits) - 1); }
 
   // nullptr if `id` was never given out or has been removed.
   const Slot* SlotLocked(ronda_handle id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -127,7 +127,7 @@ class HandleTable {
 
   mutable Mutex mu_;
   std::vector<Slot> slots_ ABSL_GUARDED_BY(mu_);
-  std::vector<size_t> free_ ABSL_GUARDED_BY(mu_);  // places; has room for all of them
+  std::vector<size_t> free_ ABSL_GUARDED_BY(mu_);  // indices of slots; has room for all of them
 };
 
 // A broadcast of bytes whose number only the root knows: an allgather to which only the root contributes. The root adds

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Installs the launcher, the benchmark tool, the library, its headers and its package files under PREFIX (below $DESTDIR, if that is set).
-# What it copies lies beside it in Bazel's runfiles: run it as `bazel run //client/packaging:install -- PREFIX [BUILT]`. BUILT is the
+# The files that it copies lie beside it in Bazel's runfiles: run it as `bazel run //client/packaging:install -- PREFIX [BUILT]`. BUILT is the
 # folder of Bazel's outputs, for what needs packages that Ronda does without, if it was built: the plugins for MPI
 # (bazel build //runtime/mpi:all) and for CUDA devices (//runtime/cuda:all), and the benchmark tool's peers (bazel build //bench/peers:plugins).
 set -euo pipefail

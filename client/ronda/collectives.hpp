@@ -3,8 +3,8 @@
 //   exchanges.hpp        broadcast, allgather, gather, scatter, alltoall, send and receive
 //   objects.hpp          bytes of any number, sparse tensors
 //   synchronization.hpp  barriers, joins
-//   process_set.hpp      who takes part
-//   options.hpp          what operations can be told
+//   process_set.hpp      the ranks that take part
+//   options.hpp          options of operations
 //   handle.hpp           operations in flight
 //
 // Every rank of the process set (of the job, by default) submits the same tensors with the same arguments, in any

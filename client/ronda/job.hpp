@@ -1,4 +1,4 @@
-// Joining and leaving a job, and this process' place in it.
+// Joining a job, shutting it down, and this process' position in it.
 #ifndef RONDA_CLIENT_RONDA_JOB_HPP_
 #define RONDA_CLIENT_RONDA_JOB_HPP_
 

@@ -29,7 +29,7 @@ class ProcessSet {
   // Whether this rank is in it.
   bool included() const noexcept { return ronda_process_set_rank(id_) >= 0; }
 
-  // The number of ranks in it, and this rank's place among them, 0 <= rank() < size().
+  // The number of ranks in it, and this rank's position among them, 0 <= rank() < size().
   // Errors: RONDA_ERROR_INVALID_ARGUMENT if there is no such set (any more), or this rank is not in it;
   // RONDA_ERROR_NOT_INITIALIZED.
   int size() const { return known(ronda_process_set_size(id_), "there is no process set "); }

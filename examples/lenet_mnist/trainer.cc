@@ -32,7 +32,7 @@ std::vector<ronda::Tensor> GradientsOf(LeNet& model) {
 }  // namespace
 
 // Each rank draws weights of its own, as if only rank 0 had read a checkpoint; broadcast_parameters() then makes rank
-// 0's everybody's. From there on they stay the same, as all ranks apply the same averages.
+// 0's those of all ranks. From there on they stay the same, as all ranks apply the same averages.
 Trainer::Trainer(const TrainingOptions& options, const MnistImages* images, Reporter* reporter)
     : options_(options),
       batch_size_(options.batch_size == 0 ? kImagesPerRank * Size() : options.batch_size),

@@ -45,7 +45,7 @@ template <class Segment>
 class Tiling {
  public:
   // A tile: number `index` of segment number `segment`.
-  struct Place {
+  struct Position {
     int segment;
     uint32_t index;
   };
@@ -66,7 +66,7 @@ class Tiling {
   RONDA_HOST_DEVICE const Segment& segment(int index) const { return segments_[index]; }
 
   // REQUIRES: `tile` < tiles().
-  RONDA_HOST_DEVICE Place Find(uint32_t tile) const {
+  RONDA_HOST_DEVICE Position Find(uint32_t tile) const {
     int low = 0;
     int high = count_;
     while (high - low > 1) {

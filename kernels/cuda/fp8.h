@@ -181,8 +181,8 @@ class EncodeBody {
   template <class Block>
   RONDA_HOST_DEVICE void operator()(const Block& block) const {
     for (uint32_t tile = block.index(); tile < tiles_.tiles(); tile += block.grid()) {
-      const auto place = tiles_.Find(tile);
-      Tile(block, tiles_.segment(place.segment), uint64_t{place.index} * kTileBlocks);
+      const auto position = tiles_.Find(tile);
+      Tile(block, tiles_.segment(position.segment), uint64_t{position.index} * kTileBlocks);
     }
   }
 
@@ -264,8 +264,8 @@ class DecodeBody {
   RONDA_HOST_DEVICE void operator()(const Block& block) const {
     if (IsLost(block, ballot_)) return;
     for (uint32_t tile = block.index(); tile < tiles_.tiles(); tile += block.grid()) {
-      const auto place = tiles_.Find(tile);
-      Tile(block, tiles_.segment(place.segment), uint64_t{place.index} * kTileBlocks);
+      const auto position = tiles_.Find(tile);
+      Tile(block, tiles_.segment(position.segment), uint64_t{position.index} * kTileBlocks);
     }
   }
 

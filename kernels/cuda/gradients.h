@@ -32,8 +32,8 @@ class FindNonFiniteBody {
   template <class Block>
   RONDA_HOST_DEVICE void operator()(const Block& block) const {
     for (uint32_t tile = block.index(); tile < tiles_.tiles(); tile += block.grid()) {
-      const auto place = tiles_.Find(tile);
-      Tile(block, tiles_.segment(place.segment), uint64_t{place.index} * kTileElements);
+      const auto position = tiles_.Find(tile);
+      Tile(block, tiles_.segment(position.segment), uint64_t{position.index} * kTileElements);
     }
   }
 
@@ -99,8 +99,8 @@ class AddBody {
   template <class Block>
   RONDA_HOST_DEVICE void operator()(const Block& block) const {
     for (uint32_t tile = block.index(); tile < tiles_.tiles(); tile += block.grid()) {
-      const auto place = tiles_.Find(tile);
-      Tile(block, tiles_.segment(place.segment), uint64_t{place.index} * kTileElements);
+      const auto position = tiles_.Find(tile);
+      Tile(block, tiles_.segment(position.segment), uint64_t{position.index} * kTileElements);
     }
   }
 
@@ -193,14 +193,14 @@ class DotsBody {
   template <class Block>
   RONDA_HOST_DEVICE void operator()(const Block& block) const {
     for (uint32_t tile = block.index(); tile < tiles_.tiles(); tile += block.grid()) {
-      const auto place = tiles_.Find(tile);
-      const DotsSegment& segment = tiles_.segment(place.segment);
+      const auto position = tiles_.Find(tile);
+      const DotsSegment& segment = tiles_.segment(position.segment);
       const uint64_t length = DotsPartLength(segment.count);
-      const uint64_t begin = place.index * length;
+      const uint64_t begin = position.index * length;
       const uint64_t end = begin + length < segment.count ? begin + length : segment.count;
       typename Block::template PerThread<ThreadDots> dots;
       block.ForEachThread([&](int thread) { dots[thread] = Sum(segment, begin + thread, end); });
-      StoreTotals(block, dots, segment.parts + 3 * place.index);
+      StoreTotals(block, dots, segment.parts + 3 * position.index);
     }
   }
 
@@ -253,7 +253,7 @@ template <class Launch>
 int LaunchFindNonFinite(const NonFiniteCall& call, const Launch& launch) {
   if (!IsFloatingPoint(call.dtype)) return kInvalidCall;
   const size_t bytes = SizeOf(call.dtype);
-  const auto place = [&](int index, FindSegment& segment) {
+  const auto fill_in = [&](int index, FindSegment& segment) {
     segment = {call.tensors[index].data, call.tensors[index].count, call.found + index};
     return TileCount(segment.count, TileElements(bytes));
   };
@@ -261,7 +261,7 @@ int LaunchFindNonFinite(const NonFiniteCall& call, const Launch& launch) {
     if constexpr (sizeof(Bits) == 1) {
       return kInvalidCall;
     } else {
-      return ForTilings<FindSegment>(call.tensor_count, place, [&](const Tiling<FindSegment>& tiling) {
+      return ForTilings<FindSegment>(call.tensor_count, fill_in, [&](const Tiling<FindSegment>& tiling) {
         using Body = FindNonFiniteBody<Bits>;
         return launch(Body(tiling, static_cast<Bits>(InfoOf(call.dtype).infinity)), tiling.tiles());
       });
@@ -271,11 +271,11 @@ int LaunchFindNonFinite(const NonFiniteCall& call, const Launch& launch) {
 
 template <class E, class Factors, class Describe, class Launch>
 int LaunchAdd(int count, const Factors& factors, const Describe& describe, const Launch& launch) {
-  const auto place = [&](int index, PairSegment& segment) {
+  const auto fill_in = [&](int index, PairSegment& segment) {
     segment = describe(index);
     return TileCount(segment.count, TileElements(sizeof(E)));
   };
-  return ForTilings<PairSegment>(count, place, [&](const Tiling<PairSegment>& tiling) {
+  return ForTilings<PairSegment>(count, fill_in, [&](const Tiling<PairSegment>& tiling) {
     return launch(AddBody<E, Factors>(tiling, factors), tiling.tiles());
   });
 }
@@ -305,21 +305,21 @@ int LaunchDots(const DotsCall& call, const Launch& launch) {
     return DotsSegment{call.a[index].data, call.b[index].data, call.a[index].count, call.scratch + at * kDotsMaxParts,
                        call.dots + at};
   };
-  const auto place_parts = [&](int index, DotsSegment& segment) {
+  const auto fill_in_parts = [&](int index, DotsSegment& segment) {
     segment = segment_of(index);
     return DotsParts(segment.count);
   };
-  const auto place_pairs = [&](int index, DotsSegment& segment) {
+  const auto fill_in_pairs = [&](int index, DotsSegment& segment) {
     segment = segment_of(index);
     return uint64_t{1};
   };
   const int error = VisitWideFloat(call.dtype, [&]<class E>(ElementType<E>) {
-    return ForTilings<DotsSegment>(call.pair_count, place_parts, [&](const Tiling<DotsSegment>& tiling) {
+    return ForTilings<DotsSegment>(call.pair_count, fill_in_parts, [&](const Tiling<DotsSegment>& tiling) {
       return launch(DotsBody<E>(tiling), tiling.tiles());
     });
   });
   if (error != 0) return error;
-  return ForTilings<DotsSegment>(call.pair_count, place_pairs, [&](const Tiling<DotsSegment>& tiling) {
+  return ForTilings<DotsSegment>(call.pair_count, fill_in_pairs, [&](const Tiling<DotsSegment>& tiling) {
     return launch(AddPartsBody(tiling), tiling.tiles());
   });
 }

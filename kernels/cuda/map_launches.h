@@ -46,11 +46,11 @@ template <class Function, class Describe, class Launch>
 int LaunchMap(int count, const Function& function, const Ballot& ballot, const Describe& describe,
               const Launch& launch) {
   constexpr uint32_t kTile = MapBody<Function>::kTileElements;
-  const auto place = [&](int index, MapSegment& segment) {
+  const auto fill_in = [&](int index, MapSegment& segment) {
     segment = describe(index);
     return TileCount(segment.count, kTile);
   };
-  return ForTilings<MapSegment>(count, place, [&](const Tiling<MapSegment>& tiling) {
+  return ForTilings<MapSegment>(count, fill_in, [&](const Tiling<MapSegment>& tiling) {
     return launch(MapBody<Function>(tiling, function, ballot), tiling.tiles());
   });
 }
@@ -128,13 +128,13 @@ int LaunchPackElements(const PackCall& call, const Launch& launch) {
 
 template <class Launch>
 int LaunchPackBlocks(const PackCall& call, const Launch& launch) {
-  const auto place = [&](int index, MapSegment& segment) {
+  const auto fill_in = [&](int index, MapSegment& segment) {
     segment = ToWire(call, index);
     return TileCount(Fp8BlockCount(segment.count), kTileBlocks);
   };
   return VisitFp8(call.wire.blocks, [&]<class Format>(Format) {
     return VisitFloat(call.dtype, [&]<class E>(ElementType<E>) {
-      return ForTilings<MapSegment>(call.segment_count, place, [&](const Tiling<MapSegment>& tiling) {
+      return ForTilings<MapSegment>(call.segment_count, fill_in, [&](const Tiling<MapSegment>& tiling) {
         return launch(EncodeBody<Format, E>(tiling, call.scale), tiling.tiles());
       });
     });
@@ -152,14 +152,14 @@ int LaunchUnpackElements(const UnpackCall& call, const Launch& launch) {
 template <class Launch>
 int LaunchUnpackBlocks(const UnpackCall& call, const Launch& launch) {
   const Ballot ballot = BallotOf(call.vote, VoteDType(call.wire));
-  const auto place = [&](int index, DecodeSegment& segment) {
+  const auto fill_in = [&](int index, DecodeSegment& segment) {
     const UnpackSegment& from = call.segments[index];
     segment = {WireAt(call.buffer, from.offset), from.output, from.skip, from.count};
     return TileCount(BlocksWanted(segment), kTileBlocks);
   };
   return VisitFp8(call.wire.blocks, [&]<class Format>(Format) {
     return VisitFloat(call.dtype, [&]<class E>(ElementType<E>) {
-      return ForTilings<DecodeSegment>(call.segment_count, place, [&](const Tiling<DecodeSegment>& tiling) {
+      return ForTilings<DecodeSegment>(call.segment_count, fill_in, [&](const Tiling<DecodeSegment>& tiling) {
         return launch(DecodeBody<Format, E>(tiling, call.scale, ballot), tiling.tiles());
       });
     });

@@ -44,7 +44,7 @@ class Counter {
   std::atomic<uint64_t> count_{0};
 };
 
-// What a rank has counted since its runtime was created.
+// The counts of a rank since its runtime was created.
 template <typename Count>
 struct BasicStatistics {
 #define RONDA_STATISTICS_FIELD(name) Count name{};

@@ -98,8 +98,8 @@ void GradientReadyDoesNotWait() {
   float go = 0;
   Recorder recorder;
   ronda::DistributedOptimizer optimizer(recorder, {ronda::tensor("early", early), ronda::tensor("late", late)});
-  // The other ranks announce nothing before rank 0 has come back from gradient_ready(): if that waited for them, nobody
-  // would get further.
+  // The other ranks announce nothing before rank 0 has come back from gradient_ready(): if that waited for them, no
+  // rank would get further.
   if (ronda::rank() == 0) optimizer.gradient_ready("early");
   ronda::broadcast(ronda::tensor("go", &go), 0);
   if (ronda::rank() != 0) optimizer.gradient_ready("early");

@@ -364,7 +364,7 @@ TEST_P(FeedbackTest, WhatIsSentAndWhatIsKeptAddUp) {
         sent[i] += ReadElement(dst.data(), to, i);
       }
     }
-    // What one round may lose is a hundred times as much as rounding in fp32 loses in all.
+    // One round may lose a hundred times as much as all rounding in fp32.
     for (size_t i = 0; i < kCount; ++i) {
       ASSERT_NEAR(sent[i] + static_cast<double>(residual[i]), meant[i], 1e-4) << Name(to);
       ASSERT_LE(std::fabs(residual[i]), 0x1p-7) << Name(to);

@@ -98,7 +98,7 @@ std::string TimelineWriter::End() const {
 std::string TimelineWriter::Missing() const {
   const uint64_t missing = missing_ + builder_.left_out();
   if (missing == 0) return "";
-  TraceText text(rank_, TraceText::Place::kContinues);
+  TraceText text(rank_, TraceText::Start::kContinues);
   text.Mark(kMissingRow, "MISSING_EVENTS", last_time_, TraceArgs().Add("count", missing));
   return text.Take();
 }

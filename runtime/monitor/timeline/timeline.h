@@ -104,7 +104,7 @@ class Timeline {
   Mutex mu_;
   CondVar changed_;
   State state_ ABSL_GUARDED_BY(mu_) = State::kOff;
-  std::unique_ptr<EventQueue> memory_;      // of who changes the state; kept, as somebody may still be recording
+  std::unique_ptr<EventQueue> memory_;      // of the thread that changes the state; kept, as another may still record
   std::unique_ptr<TimelineWriter> writer_;  // likewise
   // Made beforehand: there is no memory for it when it is needed.
   const absl::Status out_of_memory_ = absl::ResourceExhaustedError("out of memory for a timeline");

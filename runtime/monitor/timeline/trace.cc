@@ -132,7 +132,7 @@ class Pen {
 }  // namespace
 
 TraceBuilder::TraceBuilder(const Options& options)
-    : process_(options.rank), finished_(options.rank, TraceText::Place::kBegins) {
+    : process_(options.rank), finished_(options.rank, TraceText::Start::kBegins) {
   finished_.NameProcess(absl::StrCat("rank ", options.rank, " (host ", options.host, ")"));
   finished_.NameRow(kCollectivesRow, "collectives");
 }
@@ -283,7 +283,7 @@ void TraceBuilder::AddOfDevice(const TimelineEvent& event) {
 }
 
 std::string TraceBuilder::Unfinished() const {
-  TraceText text(process_, TraceText::Place::kContinues);
+  TraceText text(process_, TraceText::Start::kContinues);
   if (bucket_.has_value()) DrawBucket(*bucket_, std::nullopt, "under way", &text);
   for (const auto& [key, tensor] : tensors_) {
     if (tensor.phase != Phase::kIdle) Draw(tensor, std::nullopt, TraceArgs().Add("outcome", "under way"), &text);

@@ -39,8 +39,8 @@ class TraceArgs {
 // Thread-compatible.
 class TraceText {
  public:
-  enum class Place { kBegins, kContinues };
-  TraceText(int process, Place place) : process_(process), is_first_(place == Place::kBegins) {}
+  enum class Start { kBegins, kContinues };
+  TraceText(int process, Start start) : process_(process), is_first_(start == Start::kBegins) {}
 
   void NameProcess(absl::string_view name);
   // Rows are shown in the order of their numbers.

@@ -12,7 +12,7 @@
 namespace ronda::testing {
 
 // Whose memory is where: that of the devices, and the host's that is pinned. All of it is the host's in truth, between
-// pages that nobody may touch.
+// pages without access.
 //
 // Where host code may not touch the devices' memory, its pages cannot be accessed by the addresses that are given out;
 // the device has another view of them.

@@ -116,8 +116,8 @@ bool Mailboxes::Run(int self, std::vector<Transfer> transfers, const std::atomic
     if (transfer.way == Transfer::Way::kSend) transfer.length = transfer.bytes;
   }
   while (!transfers.empty()) {
-    // Before anything is moved: who has given up an operation in the middle must not begin the next one, whose first
-    // bytes a peer would take for the rest of that.
+    // Before anything is moved: a rank that has given up an operation in the middle must not begin the next one, whose
+    // first bytes a peer would take for the rest of that.
     if (gives_up.load()) return false;
     const uint32_t heard = BellOf(self).Rings();
     std::set<std::pair<Transfer::Way, int>> busy;  // an earlier transfer is not through
