@@ -111,7 +111,7 @@ TEST_P(DeviceAdasum, ManyTensorsHaveTheHostsResultsAndTheSameBitsOnAllRanks) {
     CarryOutAll(rank.runtime(),
                 tensors.Submissions(host.data(), [&](size_t i) { return Sum(absl::StrCat("host", i), &host); }));
     std::vector<float> result = device.Get<float>();
-    // One unit of bfloat16, if the two lie on different sides of what is rounded up.
+    // One unit of bfloat16, if the two lie on different sides of a point of rounding.
     EXPECT_THAT(result, Pointwise(FloatNear(0x1p-5f), host));
     results[static_cast<size_t>(rank.rank())] = std::move(result);
   });
@@ -193,7 +193,7 @@ TEST_P(DeviceAdasum, StepsThatRepeatThemselvesAreScheduledAndAllocateNothing) {
   });
 }
 
-TEST(DeviceAdasumOrder, NobodyWaitsForTheDevice) {
+TEST(DeviceAdasumOrder, NoThreadWaitsForTheDevice) {
   RunDeviceRanks({.size = 3}, [](DeviceRank& rank) {
     const DeviceTensor tensor(rank, std::vector<float>(3, 4));
     ASSERT_NE(SucceedOn(rank, DeviceAdasumOf("connects", rank, tensor, 3)), nullptr);

@@ -1,4 +1,4 @@
-// Jobs on several hosts whose tensors are on devices, in two levels: what goes wrong on one of them.
+// Jobs on several hosts whose tensors are on devices, in two levels, and failures of one of them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -82,14 +82,14 @@ class DeviceHierarchy : public ::testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Backends, DeviceHierarchy, ::testing::Values("hierarchical-staged", "hierarchical-nccl"),
                          [](const auto& backend) { return backend.param.substr(sizeof("hierarchical")); });
 
-TEST_P(DeviceHierarchy, ARankThatIsGoneLeavesNobodyWaitingForTheDevice) {
+TEST_P(DeviceHierarchy, ARankThatIsGoneLeavesNoThreadWaitingForTheDevice) {
   std::barrier<> under_way(6);
   RunDeviceRanks({.size = 6, .backend = GetParam(), .hosts = ThreeHosts(), .expects_failure = true},
                  [&](DeviceRank& rank) {
                    const DeviceTensor& tensor = rank.Keep(std::vector<float>(3, 1));
                    ASSERT_NE(SucceedOn(rank, DeviceSum("x", rank, tensor, 3)), nullptr);
                    ASSERT_NE(SucceedOn(rank, Barrier("b")), nullptr);
-                   // What the others do is under way on their devices, and waits there for this one's.
+                   // The others' work is under way on their devices, and waits there for this one's.
                    std::unique_ptr<StreamHold> hold;
                    if (rank.rank() == 3) hold = std::make_unique<StreamHold>(rank.stream());
                    const auto handle = rank.runtime().Submit(DeviceSum("x", rank, tensor, 3));

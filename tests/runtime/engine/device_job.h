@@ -24,7 +24,7 @@ class DeviceRank;
 
 // A tensor on the device of a rank.
 //
-// What it is set to is written by the rank's stream; what it holds is read once that stream has come to the place.
+// The rank's stream writes the values that it is set to; they are read once that stream has come to the place.
 class DeviceTensor {
  public:
   DeviceTensor(DeviceRank& rank, size_t bytes);
@@ -47,7 +47,7 @@ class DeviceTensor {
     return ReadAs<T>(rank_, memory_.data(), bytes_ / sizeof(T));
   }
 
-  // What is at `data` on the device, in the order of the rank's stream.
+  // The values at `data` on the device, in the order of the rank's stream.
   template <typename T>
   static std::vector<T> ReadAs(DeviceRank& rank, const void* data, size_t count) {
     std::vector<T> values(count);
@@ -62,7 +62,7 @@ class DeviceTensor {
   DeviceRank& rank_;
   const size_t bytes_;
   DeviceMemory memory_;
-  DeviceMemory staging_;  // pinned: what is being written
+  DeviceMemory staging_;  // pinned: values that are being written
 };
 
 // One rank of such a job: its runtime, its device, and a stream of its own, as a trainer has one.
@@ -76,7 +76,7 @@ class DeviceRank {
   StreamHandle stream() const { return stream_->handle(); }
   FakeCuda& fake() { return cuda_; }
 
-  // A tensor that outlives the runtime: when a job has failed, the device may still be at what was under way.
+  // A tensor that outlives the runtime: when a job has failed, the device may still be at work on it.
   DeviceTensor& Keep(const std::vector<float>& values) { return tensors_.emplace_back(*this, values); }
 
   // The stream does not go on any more, until the runtime is gone.
@@ -112,7 +112,7 @@ HostMap HostsFor(absl::string_view backend, int size);
 // An allreduce in place.
 Submission DeviceSum(const std::string& name, DeviceRank& rank, const DeviceTensor& tensor, size_t count);
 
-// Submits and waits; the handle of what has succeeded, or nullptr, which is a failure of the test.
+// Submits and waits; the handle after a success, or nullptr, which is a failure of the test.
 std::shared_ptr<Handle> SucceedOn(DeviceRank& rank, const Submission& submission);
 
 }  // namespace ronda::testing

@@ -27,7 +27,7 @@ using ::testing::Le;
 
 constexpr size_t kCount = 5;
 
-// What every rank contributes to a sum of a step, and what comes out.
+// The contribution of every rank to a sum of a step, and the result.
 float ValueOf(int step, RankId rank) { return static_cast<float>(step % 64 + rank); }
 float SumOf(int step, int size) {
   float sum = 0;

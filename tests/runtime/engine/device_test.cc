@@ -1,4 +1,4 @@
-// Tensors in the memory of devices, negotiated: what comes out, who waits for what, and what goes wrong.
+// Tensors in the memory of devices, negotiated: results, waits and failures.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -169,7 +169,7 @@ TEST_P(DeviceOperations, OverflowIsFoundWherever) {
 
 TEST_P(DeviceOperations, WhatRoundingLosesIsMadeUpFor) {
   Run([](DeviceRank& rank) {
-    // 1 + 2^-12 cannot be said in 16 bits: what is lost in each step is half of their last place after four.
+    // 1 + 2^-12 cannot be said in 16 bits: the loss of four steps is half of their last place.
     const float value = 1.0f + 1.0f / 4096;
     float sum = 0;
     DeviceTensor tensor(rank, sizeof(float));
@@ -201,7 +201,7 @@ TEST_P(DeviceOperations, TensorsOfTheHostGoOnBesideThem) {
   });
 }
 
-// --- Who waits for what ---
+// --- Waits ---
 
 TEST(DeviceOrder, AnOperationComesAfterWhatItsStreamWasGivenBefore) {
   RunDeviceRanks({.size = 2}, [](DeviceRank& rank) {
@@ -277,7 +277,7 @@ TEST(DeviceOrder, ManyTensorsOfOneStreamAreWaitedForOnce) {
     std::deque<DeviceTensor> tensors;
     for (size_t i = 0; i < kTensors; ++i) tensors.emplace_back(rank, std::vector<float>(3, 1));
     const auto step = [&] {
-      StreamHold hold(rank.stream());  // what is done already needs no wait
+      StreamHold hold(rank.stream());  // a completed operation needs no wait
       std::vector<std::shared_ptr<Handle>> handles;
       for (size_t i = 0; i < kTensors; ++i) {
         handles.push_back(*rank.runtime().Submit(DeviceSum(absl::StrCat("x", i), rank, tensors[i], 3)));
@@ -388,7 +388,7 @@ TEST(DeviceMemoryUse, DoesNotGrowWithTheNumberOfSteps) {
   });
 }
 
-// --- What is refused ---
+// --- Refusals ---
 
 absl::Status StatusOf(DeviceRank& rank, const Submission& submission) { return CarryOut(rank.runtime(), submission); }
 
@@ -483,7 +483,7 @@ TEST(DeviceRefusals, RanksThatShareADeviceAreStagedOrRefused) {
   }
 }
 
-// --- What goes wrong ---
+// --- Failures ---
 
 TEST(DeviceFailures, AnErrorOfTheDeviceFailsTheJobAndReachesWhoWaits) {
   std::barrier<> under_way(2);
@@ -566,7 +566,7 @@ TEST(DeviceFailures, WhatNcclFindsWrongFailsTheJob) {
   SetFakeNcclFaults(kNoFaults);
 }
 
-TEST(DeviceFailures, ARankThatIsGoneLeavesNobodyWaitingForTheDevice) {
+TEST(DeviceFailures, ARankThatIsGoneLeavesNoThreadWaitingForTheDevice) {
   std::barrier<> under_way(2);
   RunDeviceRanks({.size = 2, .expects_failure = true}, [&](DeviceRank& rank) {
     const DeviceTensor& tensor = rank.Keep(std::vector<float>(3, 1));

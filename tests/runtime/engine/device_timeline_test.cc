@@ -1,4 +1,4 @@
-// What a timeline shows of devices: what they did for each bucket, when, by their own clocks.
+// Devices in a timeline: their work for each bucket, and its times, by their own clocks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// What the executor asks of the communicator, whoever takes part.
+// The executor's calls to the communicator, for all sets of participants.
 #include "runtime/engine/executor.h"
 
 #include <gmock/gmock.h>
@@ -43,8 +43,8 @@ class RecordingCommunicator : public Communicator {
     return info.ballot->own == Ballot::Vote::kApprove ? " stays" : " leaves";
   }
 
-  absl::Status Note(const std::string& what, const CallInfo& info, const void* buffer) {
-    calls_.push_back(absl::StrCat(what, " ", info.group == nullptr ? 0 : info.group->size(),
+  absl::Status Note(const std::string& call, const CallInfo& info, const void* buffer) {
+    calls_.push_back(absl::StrCat(call, " ", info.group == nullptr ? 0 : info.group->size(),
                                   buffer == nullptr ? "" : " with buffer", VoteOf(info)));
     limits_ = info.limits;
     if (info.ballot != nullptr) info.ballot->result = votes_say_;
@@ -122,7 +122,7 @@ TEST_F(ExecutorTest, RanksOutsideMakeTheSameCallsWithoutBuffers) {
   EXPECT_THAT(flight_->Events(), IsEmpty()) << "none of this was this rank's";
 }
 
-// The host's memory, which notes what is asked of it, and when the communicator is.
+// The host's memory, which notes calls to it and to the communicator.
 class RecordingPlane : public HostPlane {
  public:
   using HostPlane::HostPlane;

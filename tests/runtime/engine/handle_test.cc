@@ -24,8 +24,8 @@ TEST(HandleTest, IsDoneOnceItIsComplete) {
   EXPECT_EQ(handle->Wait(), absl::UnavailableError("rank 1 died")) << "as often as one likes";
 }
 
-// What the completing thread has written before is there for everybody who sees that the handle is done: those who
-// sleep, and those who only look.
+// All that the completing thread has written before is visible to every thread that sees that the handle is done: to
+// those that sleep, and those that only look.
 TEST(HandleTest, WhoSeesThatItIsDoneSeesTheResult) {
   constexpr int kRounds = 200;
   for (int round = 0; round < kRounds; ++round) {
@@ -51,7 +51,7 @@ TEST(HandleTest, WhoSeesThatItIsDoneSeesTheResult) {
 }
 
 // Whoever is about to sleep, or leaves a callback, while the operation completes: all of them hear of it, once.
-TEST(HandleTest, CompletionMissesNobodyWhoComesAtTheSameTime) {
+TEST(HandleTest, CompletionMissesNoWaiterThatComesAtTheSameTime) {
   constexpr int kRounds = 300;
   const std::shared_ptr<CallbackThread> callbacks = CallbackThread::Create({});
   for (int round = 0; round < kRounds; ++round) {

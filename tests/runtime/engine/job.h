@@ -36,7 +36,7 @@ absl::Status CarryOut(Runtime& runtime, Submission submission);
 // deadline should be in flight but on rank 0, which is not the one to look whether rank 0 answers.
 absl::Status WaitAndAdvance(const Handle& handle, FakeClock* clock);
 
-// Submits and waits; the handle of what has succeeded, or nullptr, which is a failure of the test.
+// Submits and waits; the handle after a success, or nullptr, which is a failure of the test.
 std::shared_ptr<Handle> Succeed(Runtime& runtime, Submission submission);
 
 // A barrier of all ranks, or of a process set.

@@ -1,4 +1,4 @@
-// What rank 0 records of a job can be replayed.
+// The coordinator's recording of a job can be replayed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -65,7 +65,7 @@ TEST_F(ProgressEngineTest, WaiterStopsWhenItsOwnIsDoneAndHasTheRestDone) {
   steps_.left = 3;
   EXPECT_EQ(progress_.Drive([&] { return steps_.left == 2; }), ProgressEngine::Attempt::kDriven);
   EXPECT_EQ(steps_.left, 2);
-  EXPECT_EQ(steps_.rung, 1) << "for what is left";
+  EXPECT_EQ(steps_.rung, 1) << "for the rest";
 }
 
 TEST_F(ProgressEngineTest, NoThreadIsWokenIfNothingIsLeft) {

@@ -247,7 +247,7 @@ TEST(Reductions, OverflowOfASubsetIsTheSubsetsBusiness) {
   });
 }
 
-// The largest error of the running sum of many steps of gradients, relative to what the exact sum is.
+// The largest error of the running sum of many steps of gradients, relative to the exact sum.
 float DriftAfter(int steps, WireFormat wire, Submission::ErrorFeedback feedback) {
   constexpr size_t kCount = 300;
   std::atomic<float> drift{0};

@@ -46,14 +46,14 @@ bool WasSentAfterSchedule(const ControlMessage& report) {
   return decoded.ok() && decoded->schedule > 0;
 }
 
-// What another rank sends when it has left the schedule.
+// Another rank's report after it has unlocked the schedule.
 bool HasReportAfterSchedule(const Inbox& inbox) {
   return std::any_of(inbox.to_coordinator.begin(), inbox.to_coordinator.end(), WasSentAfterSchedule);
 }
 
 bool HasListAfterSchedule(const Inbox& inbox) { return !BeginsSchedule(inbox.broadcasts.back()); }
 
-// Keeps what arrives, from the list that begins the first schedule on, until that is `enough`.
+// Keeps messages, from the list that begins the first schedule on, until that is `enough`.
 class HoldsScheduleBack : public ForwardingControlPlane {
  public:
   using Predicate = std::function<bool(const Inbox&)>;
@@ -86,8 +86,8 @@ class HoldsScheduleBack : public ForwardingControlPlane {
   bool handed_over_ = false;
 };
 
-// A job in which `late` begins the first schedule only when it has received what is `enough`. Over shared memory, where
-// a rank that vetoes waits for nobody.
+// A job in which `late` begins the first schedule only when it has received messages that are `enough`. Over shared
+// memory, where a rank that vetoes waits for no other.
 void RunWithLate(RankId late, const HoldsScheduleBack::Predicate& enough,
                  const std::function<void(Runtime& runtime)>& body) {
   std::vector<Transport> transports = testing::ConnectRanks(Backend::kShm, {.size = kRanks});
@@ -101,7 +101,7 @@ void RunWithLate(RankId late, const HoldsScheduleBack::Predicate& enough,
   });
 }
 
-// Nobody waits for anybody in steps without elements.
+// No rank waits for another in steps without elements.
 void RunEmptySteps(Runtime& runtime) {
   std::vector<float> none;
   for (int i = 0; i < kSteps; ++i) Succeed(runtime, Sum("empty", &none));

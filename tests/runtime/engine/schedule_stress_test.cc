@@ -1,5 +1,5 @@
 // Jobs that repeat themselves for random times, with something else in between, which each rank begins when it likes:
-// everything completes, with the right results, whatever a locked schedule had foreseen and autotune tries meanwhile.
+// everything completes, with the right results, in and out of locked schedules, and while autotune tries settings.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -41,8 +41,8 @@ struct Tensor {
   enum class Kind { kSum, kBroadcast } kind = Kind::kSum;
 };
 
-// What a rank does beside the steps, together with others or all by itself: submissions, none if this rank has no part
-// in it, and what is to be in their buffers in the end.
+// A rank's work beside the steps, together with others or all by itself: submissions, none if this rank has no part in
+// it, and the values that are to be in their buffers in the end.
 struct Extra {
   std::vector<Submission> submissions;
   std::vector<std::unique_ptr<std::vector<float>>> buffers;
@@ -65,8 +65,8 @@ struct Extra {
   }
 };
 
-// What one rank does. All ranks draw the same numbers from Common(), also where they have no part in something, so that
-// they do the same; what they may do each in its own way is drawn from Own().
+// The body of one rank. All ranks draw the same numbers from Common(), also where they have no part in something, so
+// that they do the same; choices that each rank makes by itself are drawn from Own().
 class RandomTrainer {
  public:
   RandomTrainer(Runtime& runtime, uint32_t seed)
@@ -331,7 +331,7 @@ std::string NameOf(const ::testing::TestParamInfo<Job>& info) {
   return absl::StrCat(Name(info.param.backend), "_", info.param.size, info.param.is_tuned() ? "_tuned" : "");
 }
 
-// What the ranks of a job have counted.
+// The counts of the ranks of a job.
 struct Counts {
   std::atomic<uint64_t> rounds{0};
   std::atomic<uint64_t> left{0};

@@ -89,7 +89,7 @@ uint64_t MessagesOf(const Statistics& statistics) {
 
 class ScheduleTest : public ::testing::TestWithParam<Job> {
  protected:
-  // Until all ranks are here none goes on: what one does next leaves the schedule, which the others still count.
+  // Until all ranks are here none goes on: the next step of one unlocks the schedule, which the others still count.
   void Meet() { meeting_.arrive_and_wait(); }
 
   void Run(const std::function<void(Runtime& runtime)>& body, const Runtime::Options& options = {}) {
@@ -220,7 +220,7 @@ TEST_P(ScheduleTest, MismatchIsExplainedAndTheJobGoesOn) {
 }
 
 TEST_P(ScheduleTest, JoinLeaves) {
-  if (GetParam().size == 1) GTEST_SKIP() << "nobody is left to train";
+  if (GetParam().size == 1) GTEST_SKIP() << "no rank is left to train";
   Run([&](Runtime& runtime) {
     const int size = runtime.topology().size;
     Step step({"a", "b"});
@@ -315,7 +315,7 @@ TEST_P(ScheduleTest, FailureOfOneRankReachesTheOthersInABucket) {
 
 // A rank that never submits is named by the negotiation, which the others go back to, and the job goes on.
 TEST_P(ScheduleTest, RankThatStopsSubmittingIsNamedWithTheTensor) {
-  if (GetParam().size == 1) GTEST_SKIP() << "nobody is late";
+  if (GetParam().size == 1) GTEST_SKIP() << "no rank is late";
   std::atomic<int> expired{0};
   Run(
       [&](Runtime& runtime) {
@@ -336,7 +336,7 @@ TEST_P(ScheduleTest, RankThatStopsSubmittingIsNamedWithTheTensor) {
 }
 
 TEST_P(ScheduleTest, LateRankIsWaitedFor) {
-  if (GetParam().size == 1) GTEST_SKIP() << "nobody is late";
+  if (GetParam().size == 1) GTEST_SKIP() << "no rank is late";
   std::atomic<int> submitted{0};
   Run([&](Runtime& runtime) {
     Step step({"a", "b"});

@@ -1,4 +1,4 @@
-// Timelines that jobs write: what the events of the engine look like in the files of all ranks.
+// Timelines that jobs write: the events of the engine in the files of all ranks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ constexpr int kSteps = 12;
 
 std::string Path(const std::string& name) { return ::testing::TempDir() + name; }
 
-// What a rank has written, which has to be a trace whose spans lie in each other or apart.
+// A rank's file, which has to be a trace whose spans lie in each other or apart.
 std::vector<TraceEvent> Read(const std::string& path, RankId rank) {
   const auto events = ReadTraceFile(PathOfRank(path, rank));
   EXPECT_TRUE(events.has_value()) << "rank " << rank;
@@ -36,7 +36,7 @@ std::vector<TraceEvent> Read(const std::string& path, RankId rank) {
   return *events;
 }
 
-// The names of what is in the row of a tensor.
+// The names of the spans in the row of a tensor.
 std::vector<std::string> NamesIn(const std::vector<TraceEvent>& events, const std::string& row) {
   std::vector<std::string> names;
   for (const TraceEvent& event : events) {

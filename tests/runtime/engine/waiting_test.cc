@@ -1,4 +1,4 @@
-// Limits of waiting, and what the flight recorder keeps.
+// Limits of waiting, and the events that the flight recorder keeps.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,13 +1,13 @@
 // The locked schedule, model-checked: every interleaving of three ranks with three buckets.
 //
 // The ranks' positions in the schedule are real LockedSchedules; a list that begins it, votes and calls that reach
-// ranks whenever they like, and a negotiation that carries out at once what all ranks have submitted, are the model
-// around them. A program submits the three tensors in any order, again when they are complete, and a tensor that is not
-// in the schedule; or stops for ever, at any time.
+// ranks at any time, and a negotiation that carries out at once the tensors that all ranks have submitted, are the
+// model around them. A program submits the three tensors in any order, again when they are complete, and a tensor that
+// is not in the schedule; or stops for ever, at any time.
 //
 // Shown in every reachable state: no rank carries out a bucket that another has seen vetoed, and all unlock at the same
-// one. In every state in which nothing can move but the programs: what all have submitted is complete, and no rank
-// waits in a schedule.
+// one. In every state in which nothing can move but the programs: tensors that all have submitted are complete, and no
+// rank waits in a schedule.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ struct RankState {
   uint64_t phase : 2 = kBefore;
   uint64_t advanced : 3 = 0;   // buckets carried out
   uint64_t unlocking : 1 = 0;  // wants to
-  uint64_t in_bucket : 1 = 0;  // has entered the next one, with what it wants as its vote
+  uint64_t in_bucket : 1 = 0;  // has entered the next one, with its wish as its vote
   uint64_t knows : 1 = 0;      // that the schedule has been called off
 
   uint64_t Bits() const {
@@ -70,7 +70,7 @@ struct State {
   }
 };
 
-// What may be left out, to see that it is needed.
+// Rules that may be left out, to see that they are needed.
 struct Rules {
   bool calls_arrive = true;
   bool ranks_lose_patience = true;  // with their own lack of tensors
@@ -216,7 +216,7 @@ class ScheduleModel {
     });
   }
 
-  // Carries out what all have submitted, once all have unlocked.
+  // Carries out the tensors that all have submitted, once all have unlocked.
   void Negotiate(const State& state) {
     State next = state;
     for (const RankState& rank : state.ranks) {
@@ -238,7 +238,7 @@ class ScheduleModel {
   void CheckSafe(const State& state) {
     for (const RankState& unlocked : state.ranks) {
       if (unlocked.phase != RankState::kUnlocked) continue;
-      // No rank has carried out what this one has seen vetoed, and all that have unlocked have unlocked there.
+      // No rank has carried out a bucket that this one has seen vetoed, and all that have unlocked have unlocked there.
       for (const RankState& other : state.ranks) {
         if (other.advanced > unlocked.advanced) ++unsafe_;
         if (other.phase == RankState::kUnlocked && other.advanced != unlocked.advanced) ++unsafe_;
@@ -276,7 +276,7 @@ TEST(ScheduleModel, AllRanksUnlockAtTheSameBucketAndNothingHangs) {
   EXPECT_EQ(model.hanging(), 0u);
 }
 
-// What makes it end is needed: without any one of these some state hangs. It is never unsafe.
+// The rules that make it end are needed: without any one of these some state hangs. It is never unsafe.
 TEST(ScheduleModel, CallsAndPatienceAreNeeded) {
   const Rules lacking[] = {{.calls_arrive = false, .submissions = 2},
                            {.ranks_lose_patience = false, .submissions = 2},

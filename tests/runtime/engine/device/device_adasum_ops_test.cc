@@ -46,7 +46,7 @@ TEST_F(DeviceAdasumPlaceTest, MemoryIsKeptAndServesWhateverIsSmaller) {
   EXPECT_EQ(Allocate(1000), memory);
   EXPECT_EQ(Allocate(100000), memory);
   EXPECT_EQ(Allocate(0), memory);
-  EXPECT_EQ(cuda_.allocations(), 2u) << "that, and what dot products need";
+  EXPECT_EQ(cuda_.allocations(), 2u) << "that, and the memory of dot products";
 }
 
 // Once an exchange is on the stream, to take memory may be to wait for a rank that waits for this one.
@@ -65,7 +65,7 @@ TEST_F(DeviceAdasumPlaceTest, MemoryGrowsToTheLargestNeed) {
   Allocate(1000);
   std::byte* const larger = Allocate(600 << 10);
   EXPECT_EQ(Allocate(1000), larger);
-  // What was there before makes room.
+  // The memory from before makes room.
   EXPECT_NE(Allocate(900 << 10), nullptr);
 }
 
@@ -73,7 +73,7 @@ TEST_F(DeviceAdasumPlaceTest, WhatTheDeviceHasNoMemoryForIsNamed) {
   const absl::Status status = place_.Allocate({.bytes = 2 << 20, .label = "conv1/weight"}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()), HasSubstr("the Adasum of 'conv1/weight'"));
-  EXPECT_NE(Allocate(1000), nullptr) << "what fits is still to be had";
+  EXPECT_NE(Allocate(1000), nullptr) << "memory that fits is still to be had";
 }
 
 TEST_F(DeviceAdasumPlaceTest, TheStreamIsMarkedWithWhatItDoes) {

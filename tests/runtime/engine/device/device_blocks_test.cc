@@ -65,7 +65,7 @@ TEST_F(DeviceBlocksTest, AStepLikeThoseBeforeAllocatesNothing) {
   EXPECT_EQ(cuda_.allocations(), 4u) << "nor has anything been freed";
 }
 
-TEST_F(DeviceBlocksTest, WhatNobodyUsesForLongIsFreedWhenOtherMemoryIsNeeded) {
+TEST_F(DeviceBlocksTest, BlocksUnusedForLongAreFreedWhenOtherMemoryIsNeeded) {
   for (const size_t kib : {100, 60, 30}) Take(kib << 10);
   clock_.Advance(absl::Seconds(50));
   Take(30 << 10);

@@ -21,7 +21,7 @@ using ::ronda::testing::StreamHold;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// A job of one rank, whose failure is what the watch says.
+// A job of one rank, whose failure is the watch's.
 class DeviceWatchTest : public ::testing::Test {
  protected:
   DeviceWatchTest() { StartWatch(absl::ZeroDuration()); }
@@ -117,14 +117,14 @@ TEST_F(DeviceWatchTest, DeadlineFailsTheJobAndEndsWhatIsUnderWay) {
                     HasSubstr("; rank 1 ")));
   EXPECT_EQ(behind->Wait(), status);
   EXPECT_EQ(failure(), status);
-  while (aborts_ == 0) std::this_thread::yield();  // and what is under way has been ended
+  while (aborts_ == 0) std::this_thread::yield();  // and the work under way has been ended
 }
 
 TEST_F(DeviceWatchTest, WhatDoesNotComeOntoTheStreamIsReportedToo) {
   const auto stuck = Announce({.warning = absl::Milliseconds(5), .deadline = absl::Milliseconds(20)});
   const absl::Status status = stuck->Wait();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
-  // A second later than the deadlines of whatever keeps it.
+  // A second later than the deadlines of the calls that may keep it.
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("waited 1.02s for"), HasSubstr("cuda:0 of rank 0 to be given allreduce 'x'")));
   EXPECT_EQ(failure(), status);
@@ -160,7 +160,7 @@ TEST_F(DeviceWatchTest, WhatTheTransportFindsWrongIsKnownBeforeAllIsOnTheStream)
   EXPECT_EQ(failure(), broken_);
 }
 
-TEST_F(DeviceWatchTest, NobodyIsToldOfWhatIsWithdrawn) {
+TEST_F(DeviceWatchTest, NoThreadIsToldOfWithdrawnBuckets) {
   StreamHold hold(stream_->handle());
   const auto before = Launch();
   const auto withdrawn = Announce();
@@ -191,7 +191,7 @@ TEST_F(DeviceWatchTest, FailureOfTheJobSettlesEverything) {
   const auto completion = Launch();
   SetFailure(absl::AbortedError("rank 1 is gone"));
   EXPECT_EQ(completion->Wait(), absl::AbortedError("rank 1 is gone"));
-  while (aborts_ == 0) std::this_thread::yield();  // and what is under way has been ended
+  while (aborts_ == 0) std::this_thread::yield();  // and the work under way has been ended
 }
 
 TEST_F(DeviceWatchTest, ErrorOfTheDeviceIsTheJobs) {
