@@ -1,3 +1,5 @@
+// The base of the C ABI's functions: outcomes and error texts, the sessions of the process and of ranks that are threads,
+// and the only place that catches exceptions.
 #ifndef RONDA_CLIENT_C_API_SUPPORT_H_
 #define RONDA_CLIENT_C_API_SUPPORT_H_
 
@@ -52,8 +54,8 @@ class DefaultRuntime {
   // Errors: ALREADY_INITIALIZED; the factory's.
   Outcome Start(const Factory& factory);
 
-  // Shuts the runtime down, and drops it even if that fails. Results of Get stay alive, but accept no tensors. Errors:
-  // NOT_INITIALIZED; the job's failure.
+  // Shuts the runtime down, and drops it even if that fails. Results of Get stay alive, but accept no tensors.
+  // Errors: NOT_INITIALIZED; the job's failure.
   Outcome Stop();
 
   // Null while there is none.

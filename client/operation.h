@@ -1,3 +1,4 @@
+// Operations as C callers hold them: by number, and with the results that they asked for.
 #ifndef RONDA_CLIENT_OPERATION_H_
 #define RONDA_CLIENT_OPERATION_H_
 

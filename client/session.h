@@ -1,3 +1,4 @@
+// One rank's part in a job, as the C ABI uses it.
 #ifndef RONDA_CLIENT_SESSION_H_
 #define RONDA_CLIENT_SESSION_H_
 
@@ -72,8 +73,8 @@ class Session {
   // Errors: as SubmitNumbered.
   absl::StatusOr<std::shared_ptr<Handle>> Submit(const Submission& submission);
 
-  // Submits this rank's next operation of a kind, which request.name says. A number is appended to the name. Errors:
-  // Runtime::Submit's; ALREADY_EXISTS if kConcurrentOfAKind are in flight.
+  // Submits this rank's next operation of a kind, which request.name says. A number is appended to the name.
+  // Errors: Runtime::Submit's; ALREADY_EXISTS if kConcurrentOfAKind are in flight.
   absl::StatusOr<std::shared_ptr<Handle>> SubmitNumbered(Submission submission);
 
   // Submits a join. Ranks that have joined do not count the further operations of the others. So the numbers of the

@@ -1,3 +1,4 @@
+// ronda_should_stop(): the signal that asks a process to end, and the ranks' agreement about it.
 #ifndef RONDA_CLIENT_STOP_H_
 #define RONDA_CLIENT_STOP_H_
 
@@ -57,9 +58,9 @@ class StopAgreement {
 
   StopAgreement();
 
-  // This rank's next call: waits for the previous call's operation, submits this rank's knowledge, and answers. Errors:
-  // ALREADY_EXISTS if another thread is in a call; those of the operation and of `submit`. After an error the next call
-  // is like the first: it answers that no rank is to stop.
+  // This rank's next call: waits for the previous call's operation, submits this rank's knowledge, and answers.
+  // Errors: ALREADY_EXISTS if another thread is in a call; those of the operation and of `submit`. After an error the
+  // next call is like the first: it answers that no rank is to stop.
   absl::StatusOr<Request> Call(const Knowledge& knowledge, SubmitFn submit);
 
  private:

@@ -69,8 +69,8 @@ inline Result<ProcessSet> try_add_process_set(const std::vector<int>& ranks) {
 }
 inline ProcessSet add_process_set(const std::vector<int>& ranks) { return try_add_process_set(ranks).value(); }
 
-// Ends a set. Blocks until every rank of the job has called it; operations in flight in the set fail. Errors:
-// RONDA_ERROR_INVALID_ARGUMENT if there is no such set, or it is that of all ranks; those of an operation.
+// Ends a set. Blocks until every rank of the job has called it; operations in flight in the set fail.
+// Errors: RONDA_ERROR_INVALID_ARGUMENT if there is no such set, or it is that of all ranks; those of an operation.
 inline Status try_remove_process_set(const ProcessSet& set) {
   return detail::to_status(ronda_remove_process_set(set.id()));
 }

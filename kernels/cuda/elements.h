@@ -1,3 +1,4 @@
+// Elements as the device and the host load, store, convert and visit them.
 #ifndef RONDA_KERNELS_CUDA_ELEMENTS_H_
 #define RONDA_KERNELS_CUDA_ELEMENTS_H_
 

@@ -1,8 +1,10 @@
-// The 8-bit wire formats of kernels/cpu/fp8_format.h, as a warp encodes and decodes their blocks.
+// Kernels that pack and unpack the 8-bit wire formats (kernels/dtype.h), whose blocks a warp encodes and decodes: the
+// bodies. map_launches.h launches them.
 //
-// Both formats are prefixes of fp16: E5M2 codes are the upper bytes of fp16 patterns, and E4M3 codes, with a bit for
-// the missing one of the exponent, those of numbers 2^8 times smaller, subnormal numbers included. So a number is
-// rounded to the format's grid in fp32, where that is two additions, and the rest is an exact conversion to fp16.
+// Both formats are prefixes of fp16. E5M2 codes are the upper bytes of fp16 patterns. E4M3 codes, with a bit for the
+// missing one of the exponent, are the upper bytes of the patterns of numbers 2^8 times smaller, subnormal numbers
+// included. So a number is rounded to the format's grid in fp32, which takes two additions, and the rest is an exact
+// conversion to fp16.
 #ifndef RONDA_KERNELS_CUDA_FP8_H_
 #define RONDA_KERNELS_CUDA_FP8_H_
 

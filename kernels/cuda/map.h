@@ -1,3 +1,4 @@
+// Kernels that pack and unpack elements, and the votes on whether they do: the bodies. map_launches.h launches them.
 #ifndef RONDA_KERNELS_CUDA_MAP_H_
 #define RONDA_KERNELS_CUDA_MAP_H_
 
@@ -113,7 +114,7 @@ inline Ballot BallotOf(const VoteCount& vote, DType dtype) {
 constexpr DType VoteDType(const Wire& wire) { return wire.blocks == Wire::Blocks::kNone ? wire.dtype : DType::kUint8; }
 
 // Bodies of kernels that make of each element of a source an element of a destination: pack and unpack, but for blocks
-// of 8-bit codes (block_codes.h).
+// of 8-bit codes (fp8.h).
 
 // A tensor on its way to the wire, or from it.
 struct MapSegment {

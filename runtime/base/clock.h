@@ -8,7 +8,7 @@
 
 namespace ronda {
 
-// The source of time for deadlines and ages. Tests inject FakeClock (tests/testing/fake_clock.h).
+// The source of time for deadlines and ages. Tests inject FakeClock (tests/testing/fakes.h).
 //
 // Thread-safe.
 class Clock {

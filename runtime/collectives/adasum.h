@@ -114,7 +114,7 @@ class AdasumLayout {
 
 // Replaces each segment by the Adasum of the members' contributions: gradients that agree are averaged, and orthogonal
 // ones are added, so that the step stays right for any number of ranks. (S. Maleki et al., "Scaling Distributed
-// Training with Adaptive Summation", MLSys 2021; kernels/cpu/adasum.h has the formula for two gradients.)
+// Training with Adaptive Summation", MLSys 2021; kernels/cpu/gradients.h has the formula for two gradients.)
 //
 // More gradients are combined pairwise in a binary tree over the members in the order of the group: (0, 1), (2, 3), and
 // so on; an odd last one goes up to the next level unchanged. Each tensor is cut into one shard a member. An Alltoall

@@ -1,3 +1,4 @@
+// The last events on each rank, for reports about ranks that are late or dead.
 #ifndef RONDA_RUNTIME_MONITOR_FLIGHT_RECORDER_H_
 #define RONDA_RUNTIME_MONITOR_FLIGHT_RECORDER_H_
 

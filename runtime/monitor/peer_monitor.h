@@ -1,3 +1,4 @@
+// The processes of this host's ranks, and the watch over them.
 #ifndef RONDA_RUNTIME_MONITOR_PEER_MONITOR_H_
 #define RONDA_RUNTIME_MONITOR_PEER_MONITOR_H_
 

@@ -34,8 +34,8 @@ std::vector<std::unique_ptr<PointToPoint>> ConnectTcpMessages(int size);
 
 // Jobs whose tensors travel as messages, inside one test: every rank is a thread.
 
-// One transport a rank: a MessageCommunicator over fake messages (fake_messages.h, with this seed), in chunks so small
-// that little data takes many, and a control plane within the process.
+// One transport a rank: a MessageCommunicator over fake messages (with this seed), in chunks so small that little data
+// takes many, and a control plane within the process.
 std::vector<Transport> ConnectMessageTransports(int size, uint64_t seed);
 
 // The same over TCP on loopback. Fails the test, and returns nothing, if the ranks do not connect.
@@ -43,7 +43,7 @@ std::vector<Transport> ConnectTcpTransports(int size);
 
 // Jobs on several hosts inside one test: every rank is a thread.
 
-// One transport a rank: shared memory between the ranks of a host, fake messages (fake_messages.h, with this seed)
+// One transport a rank: shared memory between the ranks of a host, fake messages (with this seed)
 // across hosts, and a control plane within the process.
 std::vector<Transport> ConnectHierarchicalTransports(const HostMap& map, uint64_t seed);
 

@@ -11,7 +11,7 @@ Without a toolkit, or with one that is too old, the same targets are there, and 
 whatever needs them, in //... patterns.
 """
 
-# From 12.1 on, a launch has 32,764 bytes of parameters: kernels/cuda/tiling.h.
+# From 12.1 on, a launch has 32,764 bytes of parameters: kernels/cuda/block.h.
 _OLDEST = (12, 1)
 
 # Compute capabilities to compile for, as far as the toolkit knows them. Others of the same major number run the one

@@ -1,3 +1,4 @@
+// Traces: from events to text in the Trace Event Format, and from text to a file.
 #ifndef RONDA_RUNTIME_MONITOR_TIMELINE_TRACE_H_
 #define RONDA_RUNTIME_MONITOR_TIMELINE_TRACE_H_
 

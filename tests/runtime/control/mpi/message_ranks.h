@@ -11,7 +11,7 @@
 
 namespace ronda::testing {
 
-// A job of ranks of this process, whose control messages are fake ones (fake_messages.h).
+// A job of ranks of this process, whose control messages are fake ones (message_transports.h).
 struct MessageRanks {
   int size = 2;
   int fan_out = kMpiControlFanOut;
