@@ -10,10 +10,10 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "bench/harness/machine.h"
+#include "runtime/backends/registry.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/launch/options/local_host.h"
 
@@ -30,10 +30,15 @@ const std::vector<std::string>& InterleavedBackends() {
   return *names;
 }
 
-// Values of RONDA_BACKEND. Each has runs of its own.
+// Values of RONDA_BACKEND that name a backend with messages. Each has runs of its own.
 const std::vector<std::string>& WholeJobBackends() {
-  static const auto* const names =
-      new std::vector<std::string>{"mpi", "tcp", "hierarchical", "hierarchical-mpi", "hierarchical-tcp"};
+  static const auto* const names = [] {
+    auto* const all = new std::vector<std::string>;
+    for (const absl::string_view name : HostBackendNames()) {
+      if (name != kShm) all->emplace_back(name);
+    }
+    return all;
+  }();
   return *names;
 }
 
@@ -76,7 +81,7 @@ absl::StatusOr<Launcher> LauncherFor(const std::vector<const PeerInfo*>& peers, 
     chosen = peer;
   }
   if (chosen != nullptr) return *chosen->launcher;
-  return absl::StrContains(backend, "mpi") ? Launcher::kOpenMpi : Launcher::kRondarun;
+  return AlwaysNeeds(backend, Carrier::Needs::kMpi) ? Launcher::kOpenMpi : Launcher::kRondarun;
 }
 
 // The peers that are installed. Names the MPIs that are not; the ranks name the others.
@@ -129,7 +134,7 @@ class JobResults {
 
 // Tells ranks over TCP the port of their rendezvous. rondarun does that itself.
 void ChooseRendezvousPort(Launcher launcher, const std::string& backend) {
-  if (launcher == Launcher::kRondarun || !absl::StrContains(backend, "tcp")) return;
+  if (launcher == Launcher::kRondarun || !AlwaysNeeds(backend, Carrier::Needs::kAddress)) return;
   setenv("RONDA_MASTER_PORT", absl::StrCat(FindFreePort()).c_str(), kKeep);
 }
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/backends/job.h"
 #include "runtime/backends/read_config.h"
+#include "runtime/backends/registry.h"
 #include "runtime/base/config.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/collectives/self/self_communicator.h"
@@ -23,7 +24,7 @@ bool UsesInitsRendezvous(const LaunchedRank& launched) {
 absl::StatusOr<std::shared_ptr<MpiSession>> BeginMpi() {
   RONDA_ASSIGN_OR_RETURN(const Config config, ReadConfig(ProcessEnvironment()));
   const MpiEnvironment& mpi = config.job.mpi;
-  if (!mpi.IsUsable() || config.backend == "tcp" || config.backend == "hierarchical-tcp") return nullptr;
+  if (!mpi.IsUsable() || AlwaysNeeds(config.backend, Carrier::Needs::kAddress)) return nullptr;
   const bool is_mpich = mpi.launcher == MpiEnvironment::Launcher::kMpich;
   return MpiSession::Start({.flavor = is_mpich ? MpiFlavor::kMpich : MpiFlavor::kOpenMpi, .plugin = mpi.plugin});
 }

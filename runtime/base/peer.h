@@ -29,13 +29,8 @@ inline absl::Status Attribute(const absl::Status& failure, const Peer& peer) {
   return absl::Status(failure.code(), absl::StrCat(ToString(peer), ": ", failure.message()));
 }
 
-// "rank 2", "ranks 0, 1 and 3", "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 12 more".
-// REQUIRES: `ranks` is not empty.
+// "rank 3", "ranks 1, 3"; of many the first, "ranks 1, 2, 3 and 40 more": enough to see the pattern.
 std::string NameRanks(const std::vector<RankId>& ranks);
-
-// "host beta", "hosts alpha and beta", and so on.
-// REQUIRES: `hosts` is not empty.
-std::string NameHosts(const std::vector<std::string>& hosts);
 
 // Where a rank stands in the job. Ranks on one host form the local group; ranks with the same local rank on different
 // hosts form the cross group.

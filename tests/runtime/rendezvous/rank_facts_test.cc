@@ -40,14 +40,14 @@ TEST(AgreementTest, OddRankIsNamedWithHostAndRemedy) {
   members[1].version = "0.9";
   EXPECT_EQ(
       Text(CheckAgreement(members)),
-      "version of Ronda: rank 1 (host b, pid 1001) has 0.9, but ranks 0 and 2 (on a, c) have 1.0; install one version "
+      "version of Ronda: rank 1 (host b, pid 1001) has 0.9, but ranks 0, 2 (on a, c) have 1.0; install one version "
       "on all hosts");
 }
 
 TEST(AgreementTest, RankZeroIsTheOddOneIfItIsAlone) {
   std::vector<Member> members = Members({"a", "b", "c"});
   members[0].version = "2.0";
-  EXPECT_THAT(Text(CheckAgreement(members)), HasSubstr("rank 0 (host a, pid 1000) has 2.0, but ranks 1 and 2 (on b, c)"));
+  EXPECT_THAT(Text(CheckAgreement(members)), HasSubstr("rank 0 (host a, pid 1000) has 2.0, but ranks 1, 2 (on b, c)"));
 }
 
 TEST(AgreementTest, OfTwoTheOtherIsOdd) {
@@ -62,8 +62,8 @@ TEST(AgreementTest, ThreeOpinionsAreAllNamed) {
   members[4].facts = {};
   const absl::Status status = CheckAgreement(members);
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(Text(status), AllOf(HasSubstr("MPI library: ranks 2 and 3 (on b) have Open MPI v4.0.3, rank 4 (host c"),
-                                  HasSubstr("has nothing, but ranks 0 and 1 (on a) have Open MPI v4.1.4"),
+  EXPECT_THAT(Text(status), AllOf(HasSubstr("MPI library: ranks 2, 3 (on b) have Open MPI v4.0.3, rank 4 (host c"),
+                                  HasSubstr("has nothing, but ranks 0, 1 (on a) have Open MPI v4.1.4"),
                                   HasSubstr("LD_LIBRARY_PATH")));
 }
 
@@ -90,7 +90,7 @@ TEST(AgreementTest, SettingsThatDifferAreListedButNoError) {
   members[1].facts[0].value = members[2].facts[0].value = "8";
   EXPECT_TRUE(CheckAgreement(members).ok());
   EXPECT_THAT(DescribeDifferences(members),
-              ElementsAre("RONDA_LOCK_AFTER: ranks 1 and 2 (on b, c) have 8, but rank 0 has 4, which holds for the job"));
+              ElementsAre("RONDA_LOCK_AFTER: ranks 1, 2 (on b, c) have 8, but rank 0 has 4, which holds for the job"));
 }
 
 TEST(AgreementTest, FactOfSaysWhatAMemberDoesNotMention) {

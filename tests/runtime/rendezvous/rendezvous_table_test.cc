@@ -77,7 +77,7 @@ TEST(RendezvousTableTest, OddRankIsNamedOnceAllAreThere) {
   ASSERT_TRUE(table.Add(ClaimOf(2, 3)).ok());
   const absl::Status status = table.Agreement();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(Text(status), HasSubstr("rank 1 (host a, pid 1001) has 0.9, but ranks 0 and 2 (on a) have 1.0"));
+  EXPECT_THAT(Text(status), HasSubstr("rank 1 (host a, pid 1001) has 0.9, but ranks 0, 2 (on a) have 1.0"));
 }
 
 TEST(RendezvousTableTest, MissingRanksAreNamedAtTheDeadline) {
@@ -85,7 +85,7 @@ TEST(RendezvousTableTest, MissingRanksAreNamedAtTheDeadline) {
   ASSERT_TRUE(table.Add(ClaimOf(2, 4)).ok());
   const absl::Status status = table.DeadlineError(absl::Seconds(30));
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_THAT(Text(status), HasSubstr("ranks 1 and 3 of 4 did not join rank 0 (host a, pid 1000) within 30s"));
+  EXPECT_THAT(Text(status), HasSubstr("ranks 1, 3 of 4 did not join rank 0 (host a, pid 1000) within 30s"));
 }
 
 TEST(RendezvousTableTest, DeadlineErrorSaysWhoWasRefusedAndWhoLeft) {
@@ -94,7 +94,7 @@ TEST(RendezvousTableTest, DeadlineErrorSaysWhoWasRefusedAndWhoLeft) {
   ASSERT_TRUE(table.Add(ClaimOf(2, 3)).ok());
   table.Remove(2);
   EXPECT_THAT(Text(table.DeadlineError(absl::Seconds(1))),
-              AllOf(HasSubstr("ranks 1 and 2 of 3"), HasSubstr("says that the job has 8 ranks"),
+              AllOf(HasSubstr("ranks 1, 2 of 3"), HasSubstr("says that the job has 8 ranks"),
                     HasSubstr("rank 2 (host a, pid 1002) had joined but went away")));
 }
 
@@ -102,7 +102,7 @@ TEST(RendezvousTableTest, DeadlineErrorOfALargeJobStaysShort) {
   RendezvousTable table = MakeTable(10000);
   for (int i = 0; i < 1000; ++i) EXPECT_FALSE(table.Add(ClaimOf(1, 8)).ok());
   const std::string text = Text(table.DeadlineError(absl::Seconds(1)));
-  EXPECT_THAT(text, AllOf(HasSubstr("ranks 1, 2, 3,"), HasSubstr("and 9991 more of 10000"), Not(HasSubstr(", 9 "))));
+  EXPECT_THAT(text, AllOf(HasSubstr("ranks 1, 2, 3,"), HasSubstr("and 9983 more of 10000"), Not(HasSubstr(", 17 "))));
   EXPECT_LT(text.size(), 1500u);
 }
 
