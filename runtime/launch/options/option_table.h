@@ -32,7 +32,7 @@ struct NodeWords {
 
 // The launch options so far, and the words that can only be judged when everything has been read.
 //
-// Thread-compatible. Options are bound to it (option_table.h), so it stays where it is.
+// Thread-compatible. The options of a table write to it, so it stays where it is.
 struct CommandLineDraft {
   enum class Choice { kUnsaid, kYes, kNo };
 

@@ -47,7 +47,8 @@ struct MpirunCommand {
 absl::StatusOr<MpirunCommand> MakeMpirunCommand(const MpirunRequest& request);
 
 // The output of `mpirun --version`, of the mpirun in PATH.
-// Errors: NOT_FOUND that names the package to install if there is none; FAILED_PRECONDITION with its output if it failed.
+// Errors: NOT_FOUND that names the package to install if there is none; FAILED_PRECONDITION with its output if it
+// failed.
 absl::StatusOr<std::string> MpirunVersion();
 
 // "Open MPI 4.1.4" or "MPICH 4.0.2" of the output of `mpirun --version`; its first line if that is

@@ -20,8 +20,8 @@ namespace ronda {
 struct AgentMessage {
   enum class Kind : uint8_t {
     // To the agent. kJob: number is the LaunchOptions::Binding, texts are the working directory and the host's name;
-    // kVariables: "NAME=value" for all ranks; kCommand: the command; kRank: number is a rank of this host, texts its own
-    // variables; kGo: start them; kSignal: number is the signal they are to get.
+    // kVariables: "NAME=value" for all ranks; kCommand: the command; kRank: number is a rank of this host, texts its
+    // own variables; kGo: start them; kSignal: number is the signal they are to get.
     kJob,
     kVariables,
     kCommand,

@@ -114,8 +114,8 @@ std::string DescribeLateStart(const std::vector<AwaitedRank>& ranks, absl::Durat
   }
   std::sort(numbers.begin(), numbers.end());
   return absl::StrCat(
-      NameRanks(numbers), " (", hosts.size() == 1 ? "host " : "hosts ", absl::StrJoin(hosts, ", "), ") ", ranks.size() == 1 ? "was" : "were", " not started within ",
-      absl::FormatDuration(timeout),
+      NameRanks(numbers), " (", hosts.size() == 1 ? "host " : "hosts ", absl::StrJoin(hosts, ", "), ") ",
+      ranks.size() == 1 ? "was" : "were", " not started within ", absl::FormatDuration(timeout),
       ": rondarun --check with the same hosts and --network-interfaces shows whether they, and this machine, reach "
       "each other; if they are only slow, give them more time with --start-timeout");
 }
