@@ -46,13 +46,13 @@ RankEngine::RankEngine(Options options, const Topology& topology, Transport tran
       role_(topology.rank == kCoordinatorRank
                 ? std::make_unique<CoordinatorRole>(options_.tunables, topology.size, transport_.flights, &log_)
                 : nullptr),
-      schedule_({.control = control_,
-                 .progress = progress_.get(),
-                 .queue = &queue_,
-                 .executor = executor_.get(),
-                 .role = role_.get(),
-                 .log = &log_,
-                 .counters = &counters_}),
+      schedule_(std::make_unique<ScheduleRunner>(ScheduleRunner::Parts{.control = control_,
+                                                                       .progress = progress_.get(),
+                                                                       .queue = &queue_,
+                                                                       .executor = executor_.get(),
+                                                                       .role = role_.get(),
+                                                                       .log = &log_,
+                                                                       .counters = &counters_})),
       emergency_memory_(new std::byte[kEmergencyBytes]) {
   progress_->Connect(this);
 }
@@ -118,9 +118,9 @@ ProgressEngine::Steps::Progress RankEngine::Advance() {
 ProgressEngine::Steps::Progress RankEngine::TakeNote(absl::Time now) {
   return Guard([this, now]() -> absl::StatusOr<Progress> {
     // Without a locked schedule, and if a bucket is ready, the background thread has to make a step.
-    if (!schedule_.locked() || orders_) return Progress::kNone;
+    if (!schedule_->locked() || orders_) return Progress::kNone;
     TakeFresh(now);
-    schedule_.CheckPatience(now);
+    schedule_->CheckPatience(now);
     return Progress::kNone;
   });
 }
@@ -188,6 +188,7 @@ void RankEngine::AbandonState() {
   static_cast<void>(reporter_.release());
   static_cast<void>(executor_.release());
   static_cast<void>(role_.release());
+  static_cast<void>(schedule_.release());
 }
 
 // --- The steps ---
@@ -196,12 +197,12 @@ absl::StatusOr<ProgressEngine::Steps::Progress> RankEngine::Step() {
   if (role_ && !std::exchange(started_, true)) RONDA_RETURN_IF_ERROR(role_->Start());
   // The coordinator sends a list only after it has unlocked the schedule. This rank unlocks too before it carries the
   // list out.
-  if (!lists_.empty()) schedule_.RequestUnlock();
+  if (!lists_.empty()) schedule_->RequestUnlock();
   // First: the coordinator must be done with its lists before it listens again.
-  if (orders_ || (!lists_.empty() && !schedule_.locked())) return CarryOutNext();
+  if (orders_ || (!lists_.empty() && !schedule_->locked())) return CarryOutNext();
   const absl::Time now = options_.clock->Now();
   RONDA_RETURN_IF_ERROR(ReportFresh(now));
-  if (schedule_.locked()) {
+  if (schedule_->locked()) {
     RONDA_ASSIGN_OR_RETURN(const Progress progress, FollowSchedule(now));
     if (progress != Progress::kNone) return progress;
   }
@@ -209,7 +210,7 @@ absl::StatusOr<ProgressEngine::Steps::Progress> RankEngine::Step() {
 }
 
 absl::StatusOr<ProgressEngine::Steps::Progress> RankEngine::FollowSchedule(absl::Time now) {
-  RONDA_ASSIGN_OR_RETURN(const ScheduleRunner::Outcome outcome, schedule_.RunNext(now));
+  RONDA_ASSIGN_OR_RETURN(const ScheduleRunner::Outcome outcome, schedule_->RunNext(now));
   if (outcome == ScheduleRunner::Outcome::kNotReady) return Progress::kNone;
   if (outcome == ScheduleRunner::Outcome::kUnlocked) {
     const absl::Time unlocked = options_.clock->Now();
@@ -222,11 +223,11 @@ absl::StatusOr<ProgressEngine::Steps::Progress> RankEngine::FollowSchedule(absl:
 absl::Status RankEngine::ReportFresh(absl::Time now) {
   // Read before the queue is looked at: every submission that was accepted before the request is then found.
   const bool shutting_down = shutdown_requested_.load();
-  if (shutting_down || schedule_.locked() || now - queue_.OldestFresh() >= cycle_time_) {
+  if (shutting_down || schedule_->locked() || now - queue_.OldestFresh() >= cycle_time_) {
     TakeFresh(now);
   }
   if (shutting_down) ShutDownIfDone(now);
-  if (schedule_.locked() || !reporter_->has_news()) return absl::OkStatus();
+  if (schedule_->locked() || !reporter_->has_news()) return absl::OkStatus();
   counters_.reports_sent.Add();
   return control_->SendToCoordinator(Encode(reporter_->TakeReport()));
 }
@@ -237,7 +238,7 @@ void RankEngine::TakeFresh(absl::Time now) {
 
 void RankEngine::ShutDownIfDone(absl::Time now) {
   // Tensors in flight may be part of a bucket that will never have the rest.
-  schedule_.RequestUnlock();
+  schedule_->RequestUnlock();
   if (shutdown_ != Shutdown::kNo || !queue_.empty()) return;
   // In this order: operations that a device completes have callbacks.
   if (!devices_.idle() || !callbacks_->idle()) return;
@@ -247,7 +248,7 @@ void RankEngine::ShutDownIfDone(absl::Time now) {
 }
 
 void RankEngine::Report(TensorEntry& entry) {
-  if (schedule_.SubmitAgain(entry)) return;
+  if (schedule_->SubmitAgain(entry)) return;
   const TensorRequest& request = entry.submission.request;
   if (reporter_->process_sets().Find(request.process_set) == nullptr) {
     queue_.Complete(&entry, absl::FailedPreconditionError(absl::StrCat("tensor '", request.name, "': process set ",
@@ -255,7 +256,7 @@ void RankEngine::Report(TensorEntry& entry) {
     return;
   }
   reporter_->NoteCompletions(entry.learned_of);
-  if (schedule_.locked()) return schedule_.Submit(entry, reporter_->Find(request));
+  if (schedule_->locked()) return schedule_->Submit(entry, reporter_->Find(request));
   reporter_->Submit(request);
   log_.Reported(request);
   answers_.Expect(entry);
@@ -281,11 +282,11 @@ absl::StatusOr<ProgressEngine::Steps::Progress> RankEngine::Listen(absl::Time no
   counters_.lists_received.Add(inbox.broadcasts.size());
   std::move(inbox.to_coordinator.begin(), inbox.to_coordinator.end(), std::back_inserter(reports_));
   std::move(inbox.broadcasts.begin(), inbox.broadcasts.end(), std::back_inserter(lists_));
-  if (schedule_.NoteCallOff(inbox.called_off)) return Progress::kSome;
+  if (schedule_->NoteCallOff(inbox.called_off)) return Progress::kSome;
   if (role_) RONDA_RETURN_IF_ERROR(Coordinate(now));
   if (!inbox.to_coordinator.empty() || !lists_.empty()) return Progress::kSome;
   // Only now: a rank that was stopped for long finds its answers in the inbox.
-  if (!role_ && !schedule_.locked()) RONDA_RETURN_IF_ERROR(answers_.Check(now));
+  if (!role_ && !schedule_->locked()) RONDA_RETURN_IF_ERROR(answers_.Check(now));
   return Progress::kNone;
 }
 
@@ -356,7 +357,7 @@ absl::StatusOr<ProgressEngine::Steps::Progress> RankEngine::Conclude() {
   answers_.Heard(now);
   if (schedule) {
     counters_.schedules_begun.Add();
-    schedule_.Begin(*std::move(schedule), now);
+    schedule_->Begin(*std::move(schedule), now);
     ReportAnew();
   }
   return job == ResponseList::Job::kGoesOn ? Progress::kSome : Progress::kOver;
@@ -365,8 +366,8 @@ absl::StatusOr<ProgressEngine::Steps::Progress> RankEngine::Conclude() {
 absl::Time RankEngine::NextDeadline() {
   if (orders_ || !lists_.empty()) return absl::InfinitePast();
   const absl::Time fresh = queue_.OldestFresh();
-  if (schedule_.ready()) return absl::InfinitePast();
-  if (schedule_.locked()) return std::min(fresh, schedule_.NextDeadline());
+  if (schedule_->ready()) return absl::InfinitePast();
+  if (schedule_->locked()) return std::min(fresh, schedule_->NextDeadline());
   return std::min(fresh + cycle_time_, role_ ? role_->next_inspection() : answers_.next_check());
 }
 

@@ -158,7 +158,7 @@ class RankEngine : private ProgressEngine::Steps {
   std::unique_ptr<Reporter> reporter_;
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<CoordinatorRole> role_;  // on the coordinator
-  ScheduleRunner schedule_;
+  std::unique_ptr<ScheduleRunner> schedule_;
   bool started_ = false;
   std::vector<ControlMessage> reports_;  // on the coordinator: received, not taken
   std::deque<std::string> lists_;        // received, not begun
