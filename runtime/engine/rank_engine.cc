@@ -151,7 +151,7 @@ absl::StatusOr<ProgressEngine::Steps::Progress> RankEngine::StepOrCatch(
     AbandonState();
     return out_of_memory_;
   } catch (const std::exception& error) {
-    return absl::InternalError(absl::StrCat("exception in the coordinator thread: ", error.what()));
+    return absl::InternalError(absl::StrCat("exception in the progress engine: ", error.what()));
   }
 }
 

@@ -166,7 +166,7 @@ class RankEngine : private ProgressEngine::Steps {
   enum class Shutdown { kNo, kReported } shutdown_ = Shutdown::kNo;
   absl::Status result_;  // once the job is over
   // Made beforehand: there is no memory for it when it is needed.
-  const absl::Status out_of_memory_ = absl::ResourceExhaustedError("out of memory in the coordinator thread");
+  const absl::Status out_of_memory_ = absl::ResourceExhaustedError("out of memory in the progress engine");
   const absl::Status shut_down_ = absl::CancelledError("the job has been shut down");
   std::unique_ptr<std::byte[]> emergency_memory_;  // given back when there is none left, to be able to say so
 };

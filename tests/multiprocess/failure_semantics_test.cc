@@ -255,7 +255,7 @@ void RunsOutOfMemory() {
     EXPECT_EQ(code, RONDA_ERROR_OUT_OF_MEMORY) << text;
     EXPECT_THAT(text, HasSubstr("memory"));
   }
-  // If it was the coordinator thread that got no memory, the job has failed, and says so to all.
+  // If it was the progress engine that got no memory, the job has failed, and says so to all.
   const Status end = try_shutdown();
   EXPECT_TRUE(end.ok() || end.code() == RONDA_ERROR_OUT_OF_MEMORY) << end.message();
 }

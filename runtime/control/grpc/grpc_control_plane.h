@@ -59,7 +59,7 @@ struct GrpcControlPlaneOptions {
 
 // Control messages over one gRPC stream from each rank to its parent in the tree, which passes on messages for others.
 // Reports that wait travel on together, equal ones once. gRPC's threads relay, and one of ours gives and expects signs
-// of life: neither the trainer nor the coordinator thread has to listen for messages, failures and signs of life to
+// of life: neither the trainer nor the background thread has to listen for messages, failures and signs of life to
 // pass through a rank.
 //
 // A stream that breaks without a departure, or a rank that gives no sign of life for heartbeat_timeout, is the job's

@@ -115,7 +115,7 @@ TEST_P(ControlPlaneTest, HighestScheduleThatWasCalledOffCounts) {
   }
 }
 
-// As a thread that drives the engine does while the coordinator thread sleeps.
+// As a thread that drives the engine does while the background thread sleeps.
 TEST_P(ControlPlaneTest, OneThreadMayWaitWhileAnotherSendsAndReceives) {
   std::atomic<bool> over{false};
   const absl::Time deadline = Deadline();

@@ -179,7 +179,7 @@ TEST(OutOfMemory, WhileCarryingOutFailsTheJobInsteadOfTheProcess) {
     std::vector<float> data(3, 1.0f);
     const absl::Status status = CarryOut(runtime, Sum(std::string(2 * kLarge, 'x'), &data));
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-    EXPECT_THAT(std::string(status.message()), HasSubstr("out of memory in the coordinator thread"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("out of memory in the progress engine"));
   });
 }
 

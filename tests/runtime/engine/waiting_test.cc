@@ -86,7 +86,7 @@ TEST(Limits, RankZeroThatNeverAnswersIsNamedWithWhatItDidLast) {
   std::vector<float> data(3, 1.0f);
   const auto handle = runtime->Submit(Sum("x", &data));
   ASSERT_TRUE(handle.ok());
-  // Not all at once: time counts from when the coordinator thread takes the tensor.
+  // Not all at once: time counts from when the background thread takes the tensor.
   while (!(*handle)->done()) {
     clock.Advance(absl::Minutes(10));
     std::this_thread::yield();
@@ -129,7 +129,7 @@ class Dawdler : public Communicator {
   const std::shared_future<void> go_on_;
 };
 
-// Until the coordinator thread of the runtime has come by once more, without news for it.
+// Until the background thread of the runtime has come by once more, without news for it.
 void WaitForAnotherStep(Runtime& runtime, const FlightRecorder& flight) {
   for (const std::string name : {"probe/1", "probe/2"}) {
     const auto probe = runtime.Submit(testing::Barrier(name));
