@@ -12,9 +12,9 @@
 #include "absl/types/span.h"
 #include "runtime/backends/registry.h"
 #include "runtime/base/config.h"
-#include "runtime/collectives/device_transport.h"
 #include "runtime/collectives/host_map.h"
 #include "runtime/collectives/nccl/nccl_library.h"
+#include "runtime/collectives/transport.h"
 
 namespace ronda {
 

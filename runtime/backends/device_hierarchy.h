@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "runtime/collectives/device_transport.h"
 #include "runtime/collectives/nccl/nccl_library.h"
+#include "runtime/collectives/transport.h"
 
 namespace ronda {
 

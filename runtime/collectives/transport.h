@@ -1,16 +1,94 @@
 #ifndef RONDA_RUNTIME_COLLECTIVES_TRANSPORT_H_
 #define RONDA_RUNTIME_COLLECTIVES_TRANSPORT_H_
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "runtime/base/types.h"
 #include "runtime/collectives/communicator.h"
-#include "runtime/collectives/device_transport.h"
 #include "runtime/collectives/host_map.h"
 #include "runtime/control/control_plane.h"
+#include "runtime/cuda/device.h"
 #include "runtime/monitor/flight_recorder.h"
 
 namespace ronda {
+
+// The phases of a bucket on a device that a timeline shows.
+enum class StreamPhase : uint8_t {
+  kWaitForData,  // for the trainer's streams
+  kPack,         // tensors to the wire's format: copied, scaled, converted
+  kTransfer,     // between ranks, with the reductions that NCCL does on the way
+  kReduce,       // Ronda's own reductions
+  kUnpack,       // from the wire's format to tensors
+};
+
+// Records when a device reaches points of its stream, on the device's own clock.
+//
+// Thread-compatible: the thread that puts work on the stream uses it.
+class StreamMarks {
+ public:
+  virtual ~StreamMarks() = default;
+
+  // Labels all work that was put on the stream since the previous mark as `phase`. Costs nothing unless a timeline is
+  // written. If a mark cannot be made it is left out, without an error.
+  virtual void Mark(StreamPhase phase) = 0;
+};
+
+// Marks `phase` behind work that has been put on the stream with `status`, and returns `status`. `marks` may be
+// nullptr.
+inline absl::Status Marked(StreamMarks* marks, StreamPhase phase, absl::Status status) {
+  if (marks != nullptr && status.ok()) marks->Mark(phase);
+  return status;
+}
+
+// A communicator for tensors in the memory of devices, with the hooks that its owner needs.
+struct DeviceTransport {
+  std::unique_ptr<Communicator> communicator;  // for buffers in Memory::kCuda
+  // The first error of the data path since, if the backend knows of such errors; otherwise nullptr. Any thread may call
+  // it.
+  std::function<absl::Status()> failure;
+  // Ends the work under way on the device, which may never end by itself; no later call succeeds. nullptr: the backend
+  // needs no such help. Any thread may call it.
+  std::function<void()> abort;
+  // The longest time that the first call of a group may take to connect its ranks, whatever the call's own deadline.
+  // The backend ends it after that.
+  absl::Duration setup_deadline = absl::ZeroDuration();
+};
+
+// The devices of this machine, and the backends that connect the devices of the ranks. Nothing is loaded before the
+// first tensor in the memory of a device.
+class DeviceSupport {
+ public:
+  virtual ~DeviceSupport() = default;
+
+  // The plugin of the devices; the first call loads it. Thread-safe. Errors: the reason why there is none.
+  virtual absl::StatusOr<const ronda_cuda_plugin*> Plugin() = 0;
+
+  // The facts about this rank's device from which all ranks choose a backend: at most kLongestFacts characters.
+  static constexpr size_t kLongestFacts = 320;
+  virtual std::string Facts(const Device& device) = 0;
+
+  // Connects the devices of all ranks. Every rank makes the call at the same point in the sequence of calls, with the
+  // same `facts`: those of all ranks. Errors: the reason why this rank cannot be connected.
+  struct Request {
+    RankId rank = 0;
+    std::vector<std::string> facts;
+    std::shared_ptr<Device> device;
+    StreamHandle stream = nullptr;       // carries all work of the communicator; outlives it
+    Communicator* host = nullptr;        // of the same job; not owned, and used only in calls
+    const HostLevels* levels = nullptr;  // of `host`; nullptr: it has no levels
+    StreamMarks* marks = nullptr;        // of `stream`; outlives the communicator; may be nullptr
+    std::function<absl::Status()> job_failure;
+  };
+  virtual absl::StatusOr<DeviceTransport> Connect(const Request& request) = 0;
+};
 
 // One rank's connection to the rest of the job. The control plane and the communicator share their failure: after
 // ControlPlane::Fail, or a peer's death, the communicator's calls return it too.

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "runtime/base/config.h"
-#include "runtime/collectives/device_transport.h"
+#include "runtime/collectives/transport.h"
 #include "runtime/engine/runtime.h"
 
 namespace ronda {

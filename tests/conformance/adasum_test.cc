@@ -257,7 +257,7 @@ TEST_P(AdasumConformanceTest, EqualVectorsAreAveragedAndOrthogonalOnesAdded) {
 }
 
 // All ranks contribute the same, so the result is each rank's contribution.
-TEST_P(AdasumConformanceTest, WhatRoundingLosesIsSentTheNextTime) {
+TEST_P(AdasumConformanceTest, RoundingErrorsAreSentTheNextTime) {
   constexpr size_t kCount = 100;
   std::vector<float> values(kCount);
   for (size_t i = 0; i < kCount; ++i) values[i] = 1.0f + 1e-4f * static_cast<float>(i);
@@ -292,7 +292,7 @@ TEST_P(AdasumConformanceTest, TensorsWithoutElementsAreLeftAlone) {
   });
 }
 
-TEST_P(AdasumConformanceTest, RefusesWhatItIsNotDefinedOn) {
+TEST_P(AdasumConformanceTest, RefusesTypesWithoutAdasum) {
   OnEveryRank([&](RankId rank, Transport&) {
     AdasumOnRank& adasum = OnRank(rank);
     EXPECT_EQ(adasum.Run({.dtype = DType::kInt32}).code(), absl::StatusCode::kInvalidArgument);

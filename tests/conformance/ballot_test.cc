@@ -171,7 +171,7 @@ TEST_P(BallotConformanceTest, RandomVetoesAreSeenByAllRanks) {
 }
 
 // The last rank arrives after all others have been told that a rank is late, and vetoes or approves.
-TEST_P(BallotConformanceTest, WhoWaitsTooLongIsToldOnceAndTheVoteGoesOn) {
+TEST_P(BallotConformanceTest, ALongWaitIsReportedOnceAndTheVoteGoesOn) {
   if (size() == 1) GTEST_SKIP() << "nobody to wait for";
   // Backends that connect on first use wait for all ranks without a vote.
   OnEveryRank([](RankId, Transport& transport) {

@@ -160,7 +160,7 @@ TEST_P(ExchangeConformanceTest, AlltoallInWhichFewHaveSomethingToSend) {
   });
 }
 
-TEST_P(ExchangeConformanceTest, NobodyPassesABarrierBeforeAllHaveArrived) {
+TEST_P(ExchangeConformanceTest, NoRankPassesABarrierBeforeAllHaveArrived) {
   constexpr int kRounds = 20;
   for (const Group& group : Groups()) {
     std::atomic<int> arrivals{0};

@@ -76,7 +76,7 @@ TEST_P(ReduceConformanceTest, EveryCountInEveryLayout) {
 }
 
 // Shared memory carries up to 2,240 bytes (with 8 ranks: 2,048) by another algorithm.
-TEST_P(ReduceConformanceTest, WhatIsJustSmallEnoughForAnotherWay) {
+TEST_P(ReduceConformanceTest, SizesAroundTheLimitOfTheSmallAlgorithm) {
   std::vector<ReduceCase> cases;
   uint64_t seed = 2500;
   for (size_t bytes :
@@ -194,7 +194,7 @@ TEST_P(ReduceConformanceTest, SegmentsMayShareInputs) {
 }
 
 // The residual holds the rounding errors of a rank's contributions, on any packing thread.
-TEST_P(ReduceConformanceTest, ResidualsHoldWhatContributionsLost) {
+TEST_P(ReduceConformanceTest, ResidualsHoldTheRoundingErrorsOfContributions) {
   constexpr size_t kCount = 5000;
   for (WireFormat wire : {WireFormat::kFloat16, WireFormat::kBfloat16, WireFormat::kFp8E4M3, WireFormat::kFp8E5M2}) {
     OnEveryRank([&](RankId rank, Transport& transport) {

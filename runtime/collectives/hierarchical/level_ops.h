@@ -15,7 +15,7 @@
 #include "kernels/dtype.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/collectives/communicator.h"
-#include "runtime/collectives/device_transport.h"
+#include "runtime/collectives/transport.h"
 #include "runtime/cuda/device.h"
 
 namespace ronda {

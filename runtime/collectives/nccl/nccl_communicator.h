@@ -10,10 +10,10 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "runtime/collectives/communicator.h"
-#include "runtime/collectives/device_transport.h"
 #include "runtime/collectives/nccl/nccl_groups.h"
 #include "runtime/collectives/nccl/nccl_library.h"
 #include "runtime/collectives/nccl/nccl_reduce.h"
+#include "runtime/collectives/transport.h"
 #include "runtime/cuda/device.h"
 
 namespace ronda {

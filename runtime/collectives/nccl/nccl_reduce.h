@@ -11,12 +11,12 @@
 #include "absl/strings/string_view.h"
 #include "kernels/cuda/calls.h"
 #include "runtime/collectives/communicator.h"
-#include "runtime/collectives/device_transport.h"
 #include "runtime/collectives/nccl/device_votes.h"
 #include "runtime/collectives/nccl/nccl_groups.h"
 #include "runtime/collectives/nccl/parts_reduce.h"
 #include "runtime/collectives/nccl/stream_buffer.h"
 #include "runtime/collectives/nccl/wire_plan.h"
+#include "runtime/collectives/transport.h"
 #include "runtime/cuda/device.h"
 
 namespace ronda {

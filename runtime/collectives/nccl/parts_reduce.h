@@ -9,9 +9,9 @@
 #include "absl/types/span.h"
 #include "kernels/cuda/calls.h"
 #include "runtime/collectives/communicator.h"
-#include "runtime/collectives/device_transport.h"
 #include "runtime/collectives/nccl/nccl_groups.h"
 #include "runtime/collectives/nccl/stream_buffer.h"
+#include "runtime/collectives/transport.h"
 #include "runtime/cuda/device.h"
 
 namespace ronda {

@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/collectives/communicator.h"
-#include "runtime/collectives/device_transport.h"
+#include "runtime/collectives/transport.h"
 #include "runtime/cuda/device.h"
 
 namespace ronda {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "runtime/collectives/adasum.h"
-#include "runtime/collectives/device_transport.h"
+#include "runtime/collectives/transport.h"
 #include "runtime/cuda/device.h"
 #include "runtime/engine/device/device_blocks.h"
 

@@ -13,7 +13,7 @@
 #include "absl/types/span.h"
 #include "kernels/cuda/calls.h"
 #include "runtime/collectives/communicator.h"
-#include "runtime/collectives/device_transport.h"
+#include "runtime/collectives/transport.h"
 #include "runtime/cuda/device.h"
 #include "runtime/engine/data_plane.h"
 #include "runtime/engine/device/device_adasum_ops.h"

@@ -14,7 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "runtime/base/mutex.h"
-#include "runtime/collectives/device_transport.h"
+#include "runtime/collectives/transport.h"
 #include "runtime/cuda/device.h"
 #include "runtime/engine/submission.h"
 

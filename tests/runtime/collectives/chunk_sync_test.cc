@@ -24,7 +24,7 @@ TEST(DataStreamTest, LittleDataLiesCloseTogether) {
   EXPECT_EQ(stream.Take(1).begin, 192u);
 }
 
-TEST(DataStreamTest, WhatDoesNotFitInTheRestOfAChunkBeginsTheNext) {
+TEST(DataStreamTest, DataThatDoesNotFitInTheRestOfAChunkBeginsTheNext) {
   DataStream stream(kChunk);
   stream.Take(4);
   const ChunkSequence chunks = stream.Take(kChunk);

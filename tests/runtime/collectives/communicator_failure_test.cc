@@ -144,7 +144,7 @@ TEST_P(CommunicatorFailureTest, RankThatHasLeftIsNamedAtOnce) {
   });
 }
 
-TEST_P(CommunicatorFailureTest, RankThatLeavesAfterItsPartDisturbsNobody) {
+TEST_P(CommunicatorFailureTest, RankThatDepartsAfterItsPartDisturbsNoOther) {
   OnEveryRank([&](RankId, Transport& transport) {
     EXPECT_EQ(Allreduce(transport), absl::OkStatus());
     transport.control->Depart();

@@ -54,7 +54,7 @@ std::vector<Segment> CutAt(size_t cut, std::vector<float>& values) {
 
 class SmallReduceTest : public ::testing::TestWithParam<int> {};
 
-TEST_P(SmallReduceTest, SizesAndWaysMayFollowEachOtherInAnyOrder) {
+TEST_P(SmallReduceTest, SizesAndAlgorithmsMayFollowEachOtherInAnyOrder) {
   const int size = GetParam();
   std::vector<Transport> transports = Connect(size);
   testing::RunRanksOn(transports, [size](RankId rank, Transport& transport) {

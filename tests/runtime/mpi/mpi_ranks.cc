@@ -56,7 +56,7 @@ void AwaitAll(PointToPoint& messages, std::vector<PointToPoint::Request> request
   }
 }
 
-TEST(MpiSessionRanks, KnowWhoTheyAreAndWhichLibraryThisIs) {
+TEST(MpiSessionRanks, KnowTheirRankAndTheLibrary) {
   const MpiSession& session = *Self().session;
   EXPECT_GE(session.rank(), 0);
   EXPECT_LT(session.rank(), session.size());

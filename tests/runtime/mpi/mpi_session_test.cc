@@ -11,7 +11,7 @@
 namespace ronda {
 namespace {
 
-TEST(PluginLibraryTest, MissingPluginIsSaidWithThePlacesLookedAtAndWhatToDo) {
+TEST(PluginLibraryTest, MissingPluginIsNamedWithThePathsSearchedAndTheRemedy) {
   const absl::Status status = LoadMpiPlugin(MpiFlavor::kOpenMpi, "").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   const std::string beside = std::filesystem::read_symlink("/proc/self/exe").parent_path();

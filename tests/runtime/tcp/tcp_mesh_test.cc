@@ -121,7 +121,7 @@ TEST(TcpMeshTest, CallThatIsNotAnsweredIsMadeAgain) {
   caller.join();
 }
 
-TEST(TcpMeshTest, RankAloneOnALevelWaitsForNobody) {
+TEST(TcpMeshTest, RankAloneOnALevelDoesNotWait) {
   ConnectAndExchange(Listen(1), [](RankId) { return std::vector<TcpLevel>{{.ranks = {0}}}; });
 }
 

@@ -202,7 +202,7 @@ TEST_F(TcpMessagesTest, MessagesArriveInTheirOrderBothWaysAtOnce) {
   EXPECT_EQ(rooms, data);
 }
 
-TEST_F(TcpMessagesTest, WhatAPeerHasSentBeforeItsEndIsReceived) {
+TEST_F(TcpMessagesTest, DataSentBeforeAPeersEndIsReceived) {
   const std::string text = "last words";
   ASSERT_TRUE(ranks_[0]->Send(text.data(), text.size(), 1).ok());
   ranks_[0].reset();

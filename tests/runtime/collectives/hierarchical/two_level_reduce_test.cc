@@ -24,7 +24,7 @@ TEST(AcrossWorkerTest, SlotsAreCarriedOutInTheirOrder) {
   EXPECT_EQ(carried, (std::vector<size_t>{0, 1, 0}));
 }
 
-TEST(AcrossWorkerTest, AnExceptionIsWhatBecomesOfItsSlot) {
+TEST(AcrossWorkerTest, AnExceptionIsTheResultOfItsSlot) {
   AcrossWorker worker([](size_t slot) -> absl::Status {
     if (slot == 0) throw std::bad_alloc();
     throw std::length_error("too long");

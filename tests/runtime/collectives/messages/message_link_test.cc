@@ -61,7 +61,7 @@ TEST(MessageLinkTest, LateRankIsNamedAsTheJobKnowsIt) {
             "nothing yet");
 }
 
-TEST(MessageLinkTest, WhoIsFurtherAwayFromTheLateRankHasMorePatience) {
+TEST(MessageLinkTest, DeadlineGrowsWithTheDistanceToTheLateRank) {
   const auto links = ConnectLinks(2, 1);
   const CallInfo info = Info(absl::Seconds(1));
   EXPECT_EQ(links[0]->Running(info, 1).limits.deadline, absl::Seconds(1));

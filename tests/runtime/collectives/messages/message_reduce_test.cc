@@ -21,7 +21,7 @@ TEST(PageScratchTest, BeginsAtAPage) {
   }
 }
 
-TEST(PageScratchTest, KeepsWhatItHasForShorterUses) {
+TEST(PageScratchTest, KeepsItsMemoryForShorterUses) {
   PageScratch scratch;
   scratch.Grow(10000);
   char* const before = scratch.data();

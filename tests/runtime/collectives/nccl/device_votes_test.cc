@@ -76,7 +76,7 @@ TEST_F(OpenVotesTest, VoteThatTheDeviceHasStillToDecideIsNotHandedOutAgain) {
   EXPECT_EQ(later.count(undecided), 1u);
 }
 
-TEST_F(OpenVotesTest, VoteOutlivesWhatHandedItOut) {
+TEST_F(OpenVotesTest, VoteOutlivesItsPool) {
   const auto vote = New();
   votes_.reset();
   device_.reset();

@@ -210,7 +210,7 @@ TEST_F(NcclCommunicatorTest, MembersReceivePartsOfSeveralTensors) {
   job.End();
 }
 
-TEST_F(NcclCommunicatorTest, MemberThatWantsWhatIsNotThereIsNamed) {
+TEST_F(NcclCommunicatorTest, MemberThatWantsMissingElementsIsNamed) {
   constexpr size_t kCount = 100'000;
   NcclJob& job = Start(2);
   job.OnEveryRank([](RankId rank, NcclRank& self) {
@@ -297,7 +297,7 @@ TEST_F(NcclCommunicatorTest, AsynchronousErrorIsFoundWithNcclsWords) {
   job.End();
 }
 
-TEST_F(NcclCommunicatorTest, AbortEndsWhatHangsOnTheDeviceAndAllCallsAfterwards) {
+TEST_F(NcclCommunicatorTest, AbortEndsHungWorkOnTheDeviceAndAllLaterCalls) {
   fake_nccl_faults faults = FaultsOfRank(0);
   faults.hang_at = 0;
   NcclJob& job = Start(3, faults);
@@ -339,7 +339,7 @@ TEST_F(NcclCommunicatorTest, AbortEndsTheCommunicatorsOfAllGroups) {
   job.End();
 }
 
-TEST_F(NcclCommunicatorTest, FailureToBeginNamesTheRanksAndWhatNcclSaid) {
+TEST_F(NcclCommunicatorTest, FailureToBeginNamesTheRanksAndNcclsError) {
   fake_nccl_faults faults = FaultsOfRank(1);
   faults.fail_init = 1;
   NcclJob& job = Start(2, faults, absl::Milliseconds(200));
@@ -370,7 +370,7 @@ TEST_F(NcclCommunicatorTest, RankThatNeverBeginsIsGivenUpAtTheDeadline) {
   job.End();
 }
 
-TEST_F(NcclCommunicatorTest, LongWaitIsReportedOnceAndToldToWhoHoldsAVote) {
+TEST_F(NcclCommunicatorTest, LongWaitIsReportedOnceAlsoToTheHolderOfAVote) {
   fake_nccl_faults faults = FaultsOfRank(1);
   faults.hang_init = 1;
   NcclJob& job = Start(2, faults, absl::Milliseconds(600));

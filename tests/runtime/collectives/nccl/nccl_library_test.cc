@@ -34,7 +34,7 @@ TEST_F(NcclLibraryTest, VersionsReadAsNvidiaWritesThem) {
   EXPECT_EQ(NcclVersionText(2805), "2.8.5");
 }
 
-TEST_F(NcclLibraryTest, LoadsWhatAPathNames) {
+TEST_F(NcclLibraryTest, LoadsTheFileOfAPath) {
   const auto library = LoadNccl(testing::kFakeNcclPath);
   ASSERT_EQ(library.status(), absl::OkStatus());
   EXPECT_EQ((*library)->version, "2.28.9");
@@ -64,7 +64,7 @@ TEST_F(NcclLibraryTest, OtherLibraryIsNotTakenForNccl) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("libm.so.6 is not NCCL"));
 }
 
-TEST_F(NcclLibraryTest, MissingOneIsNamedAndWhatToDo) {
+TEST_F(NcclLibraryTest, MissingOneIsNamedWithTheRemedy) {
   const absl::Status status = LoadNccl("/nowhere/libnccl.so.2").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(status.message()),
@@ -95,7 +95,7 @@ TEST_F(NcclLibraryTest, PlacesLookedAtAreListed) {
 }
 
 // No driver is needed for this.
-TEST_F(NcclLibraryTest, NcclOfThisMachineHasWhatIsNeeded) {
+TEST_F(NcclLibraryTest, NcclOfThisMachineHasAllFunctions) {
   const auto library = LoadNccl("");
   if (library.status().code() == absl::StatusCode::kNotFound) GTEST_SKIP() << library.status();
   ASSERT_EQ(library.status(), absl::OkStatus());

@@ -60,7 +60,7 @@ TEST_F(StreamBufferTest, GivesTheSameMemoryUntilItDoesNotSuffice) {
 }
 
 // To free memory would wait for the device, and so for other ranks' work.
-TEST_F(StreamBufferTest, WhatIsOutgrownIsKeptAndGrowthDoubles) {
+TEST_F(StreamBufferTest, OutgrownMemoryIsKeptAndGrowthDoubles) {
   Start();
   const size_t before = cuda_->allocations();
   std::vector<std::byte*> blocks;
@@ -71,7 +71,7 @@ TEST_F(StreamBufferTest, WhatIsOutgrownIsKeptAndGrowthDoubles) {
   for (const std::byte* block : blocks) EXPECT_TRUE(IsAllocated(block));
 }
 
-TEST_F(StreamBufferTest, GrowsByWhatIsNeededWhereThereIsNoMoreMemory) {
+TEST_F(StreamBufferTest, GrowsByTheNeedWhereThereIsNoMoreMemory) {
   Start(8 * kUnit);
   ASSERT_EQ(buffer_->Get(3 * kUnit).status(), absl::OkStatus());
   EXPECT_EQ(buffer_->Get(4 * kUnit).status(), absl::OkStatus());

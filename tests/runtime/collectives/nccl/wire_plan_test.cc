@@ -63,7 +63,7 @@ TEST(WirePlanTest, ShardsCoverTheBufferAndBeginAtUnits) {
   }
 }
 
-TEST(WirePlanTest, NcclReducesOnlyWhatItReducesAsRondaDoes) {
+TEST(WirePlanTest, NcclReducesOnlyWithRondasResults) {
   const auto is_native = [](DType dtype, WireFormat wire, ReduceOp op) {
     return NcclOpOf(LayoutOf(dtype, wire), op).has_value();
   };
