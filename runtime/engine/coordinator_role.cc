@@ -42,7 +42,7 @@ CoordinatorRole::CoordinatorRole(const Tunables& tunables, int world_size, std::
       on_ready_([log](RankId rank, const TensorRequest& request) { log->Ready(rank, request); }),
       negotiator_(options_),
       inspector_({.last_activity =
-                      [flights = std::move(flights)](RankId rank) { return DescribeLastAct(flights->Of(rank)); }}),
+                      [flights = std::move(flights)](RankId rank) { return DescribeLastEvent(flights->Of(rank)); }}),
       settings_({.cache_capacity = tunables.cache_capacity,
                  .limits = LimitsOf(tunables),
                  .cycle_time = tunables.cycle_time,
@@ -171,7 +171,7 @@ absl::Status AnswerWatch::Check(absl::Time now) {
   return absl::DeadlineExceededError(absl::StrCat(
       "rank 0, which coordinates the job, has not answered for ", absl::FormatDuration(now - since), " (waiting for ",
       tensor_due <= now ? absl::StrCat("tensor '", first->submission.request.name, "'") : "the end of the job",
-      "): it is stopped, or its machine is overloaded; it ", DescribeLastAct(flights_->Of(kCoordinatorRank))));
+      "): it is stopped, or its machine is overloaded; it ", DescribeLastEvent(flights_->Of(kCoordinatorRank))));
 }
 
 }  // namespace ronda

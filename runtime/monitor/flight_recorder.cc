@@ -111,7 +111,7 @@ std::optional<FlightEvent> FlightRecorder::Last() const {
   return std::nullopt;
 }
 
-std::string DescribeLastAct(const FlightRecorder& recorder, FlightTime now) {
+std::string DescribeLastEvent(const FlightRecorder& recorder, FlightTime now) {
   const std::optional<FlightEvent> last = recorder.Last();
   if (!last.has_value()) return "has done nothing yet";
   std::string text =

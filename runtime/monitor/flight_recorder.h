@@ -96,7 +96,7 @@ class FlightRecorder {
 };
 
 // "did last, 12.1s ago: started allreduce 'x' (4096 bytes)"; "has done nothing yet".
-std::string DescribeLastAct(const FlightRecorder& recorder, FlightTime now = FlightNow());
+std::string DescribeLastEvent(const FlightRecorder& recorder, FlightTime now = FlightNow());
 
 // The flight recorders of all ranks of a job, as this rank can read them. Each rank writes to its own. Events of ranks
 // on other hosts are entered here as far as this host learns of them.

@@ -125,7 +125,7 @@ absl::Status ShmWorld::StartMonitor() {
 void ShmWorld::OnPeerEnd(RankId peer) {
   if (HasDeparted(peer)) return;
   const absl::Status death = absl::UnavailableError(
-      absl::StrCat(ToString(PeerOf(peer)), " died; it ", DescribeLastAct(flights_->Of(JobRank(peer)))));
+      absl::StrCat(ToString(PeerOf(peer)), " died; it ", DescribeLastEvent(flights_->Of(JobRank(peer)))));
   view_.header().failure.SetAfterDeathOf(peer, rank(), death);
   WakeAll();
 }

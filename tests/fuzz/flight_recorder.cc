@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const ronda::FlightEvent& event : recorder->Events()) {
     ronda::fuzz::Require(event.name.size() <= FlightRecorder::kNameBytes, "names are within their bounds");
   }
-  ronda::fuzz::Require(!DescribeLastAct(*recorder).empty(), "there is always something to say");
+  ronda::fuzz::Require(!DescribeLastEvent(*recorder).empty(), "there is always something to say");
   recorder->Record(ronda::FlightKind::kFailed, ronda::OpType::kBarrier, "after the damage", 0);
   return 0;
 }

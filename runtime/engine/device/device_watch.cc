@@ -213,7 +213,7 @@ std::string DeviceWatch::Report(Phase phase, const DeviceCompletion& completion)
                                     " '", options.label, "'");
   const int named = std::min(options_.flights->size(), kNamed);
   for (RankId rank = 0; rank < named; ++rank) {
-    absl::StrAppend(&report, "; rank ", rank, " ", DescribeLastAct(options_.flights->Of(rank)));
+    absl::StrAppend(&report, "; rank ", rank, " ", DescribeLastEvent(options_.flights->Of(rank)));
   }
   return report;
 }

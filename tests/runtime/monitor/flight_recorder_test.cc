@@ -51,7 +51,7 @@ class FlightRecorderTest : public ::testing::Test {
 TEST_F(FlightRecorderTest, ZeroBytesAreAnEmptyRecorder) {
   EXPECT_TRUE(recorder_->Events().empty());
   EXPECT_FALSE(recorder_->Last().has_value());
-  EXPECT_EQ(DescribeLastAct(*recorder_), "has done nothing yet");
+  EXPECT_EQ(DescribeLastEvent(*recorder_), "has done nothing yet");
 }
 
 TEST_F(FlightRecorderTest, EventsAreReadAsTheyWereRecorded) {
@@ -123,10 +123,10 @@ TEST_F(FlightRecorderTest, ImpossibleFieldsAreLeftOut) {
 
 TEST_F(FlightRecorderTest, TheLastActIsDescribedWithItsAge) {
   recorder_->Record(FlightKind::kStarted, OpType::kAllreduce, "x", 4096, kNoon);
-  EXPECT_EQ(DescribeLastAct(*recorder_, kNoon + absl::Milliseconds(12100)),
+  EXPECT_EQ(DescribeLastEvent(*recorder_, kNoon + absl::Milliseconds(12100)),
             "did last, 12.1s ago: started allreduce 'x' (4096 bytes)");
   recorder_->Record(FlightKind::kWaiting, OpType::kBarrier, "epoch", 0, kNoon + absl::Seconds(1));
-  EXPECT_EQ(DescribeLastAct(*recorder_, kNoon + absl::Seconds(3)), "did last, 2s ago: waited in barrier 'epoch'");
+  EXPECT_EQ(DescribeLastEvent(*recorder_, kNoon + absl::Seconds(3)), "did last, 2s ago: waited in barrier 'epoch'");
 }
 
 TEST_F(FlightRecorderTest, TimeIsTheSameInOtherProcesses) {
@@ -178,7 +178,7 @@ class RecordingProcessTest : public FlightRecorderTest {
     const std::vector<FlightEvent> events = board.Of(0).Events();
     EXPECT_GE(events.size(), FlightRecorder::kEvents - 1) << "more than the one being written is missing";
     for (const FlightEvent& event : events) EXPECT_TRUE(IsWhole(event)) << event.name;
-    EXPECT_TRUE(absl::StrContains(DescribeLastAct(board.Of(0)), "started allgather 'tensor "));
+    EXPECT_TRUE(absl::StrContains(DescribeLastEvent(board.Of(0)), "started allgather 'tensor "));
   }
 };
 
