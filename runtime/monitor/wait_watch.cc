@@ -34,7 +34,8 @@ absl::Status WaitWatch::Check(const Peer& late) {
 }
 
 std::string WaitWatch::Report(const Peer& late) const {
-  return absl::StrCat(DescribeWait(late, running_), "; rank ", late.rank, " ", DescribeLastEvent(flights_.Of(late.rank)));
+  return absl::StrCat(DescribeWait(late, running_), "; rank ", late.rank, " ",
+                      DescribeLastEvent(flights_.Of(late.rank)));
 }
 
 absl::Duration WaitWatch::UntilNextCheck() const {
