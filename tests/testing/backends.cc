@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <iterator>
 #include <thread>
 #include <utility>
 
@@ -69,40 +71,72 @@ std::vector<Transport> ConnectShmSeparately(const BackendOptions& options) {
   return transports;
 }
 
+// A job whose ranks are to be connected.
+struct Setup {
+  BackendOptions options;
+  HostMap hosts;
+  uint64_t seed = 0;
+};
+
+using Across = DeviceHierarchyOptions::Across;
+
+// The numbers of ranks with which a backend is tested.
+bool Alone(int size) { return size == 1; }
+bool Any(int) { return true; }
+bool Several(int size) { return size > 1; }
+// More ranks find nothing new in layers below messages, or on top of another backend.
+bool TwoOrThree(int size) { return size == 2 || size == 3; }
+bool UpToFour(int size) { return size <= 4; }
+// Ranks on hosts of equal sizes and not; on three hosts, and in no order.
+bool ThreeOrFour(int size) { return size == 3 || size == 4; }
+bool ThreeOrEight(int size) { return size == 3 || size == 8; }
+
+// What the suites know of a backend; a new one is one more line.
+struct Entry {
+  Backend backend;
+  const char* name;
+  enum class Tensors { kOnHost, kOnDevice } tensors;
+  enum class Hosts { kOne, kSeveral } hosts;
+  bool (*is_meant_for)(int size);
+  std::vector<Transport> (*connect)(const Setup& setup);
+};
+using Tensors = Entry::Tensors;
+using Hosts = Entry::Hosts;
+
+constexpr Entry kEntries[] = {
+    {Backend::kSelf, "Self", Tensors::kOnHost, Hosts::kOne, Alone, [](const Setup&) { return ConnectSelf(); }},
+    {Backend::kInProcess, "InProcess", Tensors::kOnHost, Hosts::kOne, Any,
+     [](const Setup& setup) { return ConnectInProcess(setup.options); }},
+    {Backend::kShm, "Shm", Tensors::kOnHost, Hosts::kOne, Any,
+     [](const Setup& setup) { return ConnectShm(setup.options); }},
+    {Backend::kShmSeparately, "ShmSeparately", Tensors::kOnHost, Hosts::kOne, Any,
+     [](const Setup& setup) { return ConnectShmSeparately(setup.options); }},
+    {Backend::kHierarchical, "Hierarchical", Tensors::kOnHost, Hosts::kSeveral, Several,
+     [](const Setup& setup) { return ConnectHierarchicalTransports(setup.hosts, setup.seed); }},
+    {Backend::kMpi, "Mpi", Tensors::kOnHost, Hosts::kOne, Any,
+     [](const Setup& setup) { return ConnectMessageTransports(setup.options.size, setup.seed); }},
+    {Backend::kTcp, "Tcp", Tensors::kOnHost, Hosts::kOne, TwoOrThree,
+     [](const Setup& setup) { return ConnectTcpTransports(setup.options.size); }},
+    {Backend::kStaged, "Staged", Tensors::kOnDevice, Hosts::kOne, UpToFour,
+     [](const Setup& setup) { return ConnectStagedTransports(setup.options.size); }},
+    {Backend::kNccl, "Nccl", Tensors::kOnDevice, Hosts::kOne, Any,
+     [](const Setup& setup) { return ConnectNcclTransports(setup.options.size); }},
+    {Backend::kHierarchicalStaged, "HierarchicalStaged", Tensors::kOnDevice, Hosts::kSeveral, ThreeOrFour,
+     [](const Setup& setup) { return ConnectDeviceHierarchyTransports(setup.hosts, Across::kStaged, setup.seed); }},
+    {Backend::kHierarchicalNccl, "HierarchicalNccl", Tensors::kOnDevice, Hosts::kSeveral, ThreeOrEight,
+     [](const Setup& setup) { return ConnectDeviceHierarchyTransports(setup.hosts, Across::kNccl, setup.seed); }},
+};
+
+const Entry& EntryOf(Backend backend) {
+  return *std::find_if(std::begin(kEntries), std::end(kEntries),
+                       [&](const Entry& entry) { return entry.backend == backend; });
+}
+
 }  // namespace
 
-std::string Name(Backend backend) {
-  switch (backend) {
-    case Backend::kSelf:
-      return "Self";
-    case Backend::kInProcess:
-      return "InProcess";
-    case Backend::kShm:
-      return "Shm";
-    case Backend::kShmSeparately:
-      return "ShmSeparately";
-    case Backend::kHierarchical:
-      return "Hierarchical";
-    case Backend::kMpi:
-      return "Mpi";
-    case Backend::kTcp:
-      return "Tcp";
-    case Backend::kStaged:
-      return "Staged";
-    case Backend::kNccl:
-      return "Nccl";
-    case Backend::kHierarchicalStaged:
-      return "HierarchicalStaged";
-    case Backend::kHierarchicalNccl:
-      return "HierarchicalNccl";
-  }
-  return "";
-}
+std::string Name(Backend backend) { return EntryOf(backend).name; }
 
-bool HasHosts(Backend backend) {
-  return backend == Backend::kHierarchical || backend == Backend::kHierarchicalStaged ||
-         backend == Backend::kHierarchicalNccl;
-}
+bool HasHosts(Backend backend) { return EntryOf(backend).hosts == Hosts::kSeveral; }
 
 bool IsTestable(Backend backend, int size) {
   if (backend == Backend::kSelf) return size == 1;
@@ -123,47 +157,9 @@ HostMap HostsOf(Backend backend, int size) {
 }
 
 std::vector<Transport> ConnectRanks(Backend backend, const BackendOptions& options) {
-  using Across = DeviceHierarchyOptions::Across;
-  const HostMap hosts = HostsOf(backend, options.size);
-  const auto seed = static_cast<uint64_t>(options.size);
-  switch (backend) {
-    case Backend::kSelf:
-      return ConnectSelf();
-    case Backend::kInProcess:
-      return ConnectInProcess(options);
-    case Backend::kShm:
-      return ConnectShm(options);
-    case Backend::kShmSeparately:
-      return ConnectShmSeparately(options);
-    case Backend::kHierarchical:
-      return ConnectHierarchicalTransports(hosts, seed);
-    case Backend::kMpi:
-      return ConnectMessageTransports(options.size, seed);
-    case Backend::kTcp:
-      return ConnectTcpTransports(options.size);
-    case Backend::kStaged:
-      return ConnectStagedTransports(options.size);
-    case Backend::kNccl:
-      return ConnectNcclTransports(options.size);
-    case Backend::kHierarchicalStaged:
-      return ConnectDeviceHierarchyTransports(hosts, Across::kStaged, seed);
-    case Backend::kHierarchicalNccl:
-      return ConnectDeviceHierarchyTransports(hosts, Across::kNccl, seed);
-  }
-  return {};
+  return EntryOf(backend).connect(
+      {.options = options, .hosts = HostsOf(backend, options.size), .seed = static_cast<uint64_t>(options.size)});
 }
-
-namespace {
-
-// Whether the two make sense together anywhere.
-bool IsMeantFor(Backend backend, int size) {
-  if (backend == Backend::kSelf) return size == 1;
-  // More ranks find nothing new in what is below messages.
-  if (backend == Backend::kTcp) return size == 2 || size == 3;
-  return !HasHosts(backend) || size > 1;
-}
-
-}  // namespace
 
 std::ostream& operator<<(std::ostream& out, const BackendRanks& parameter) {
   return out << Name(parameter.backend) << " with " << parameter.size << " ranks";
@@ -171,10 +167,9 @@ std::ostream& operator<<(std::ostream& out, const BackendRanks& parameter) {
 
 std::vector<BackendRanks> EveryBackend(const std::vector<int>& sizes) {
   std::vector<BackendRanks> all;
-  for (Backend backend : {Backend::kSelf, Backend::kInProcess, Backend::kShm, Backend::kShmSeparately,
-                          Backend::kHierarchical, Backend::kMpi, Backend::kTcp}) {
+  for (const Entry& entry : kEntries) {
     for (int size : sizes) {
-      if (IsMeantFor(backend, size)) all.push_back({backend, size});
+      if (entry.tensors == Tensors::kOnHost && entry.is_meant_for(size)) all.push_back({entry.backend, size});
     }
   }
   return all;
@@ -183,12 +178,9 @@ std::vector<BackendRanks> EveryBackend(const std::vector<int>& sizes) {
 std::vector<BackendRanks> EveryBackendAndDevice(const std::vector<int>& sizes) {
   std::vector<BackendRanks> all = EveryBackend(sizes);
   for (int size : sizes) {
-    // More ranks find nothing new in what is on top of another backend.
-    if (size <= 4) all.push_back({Backend::kStaged, size});
-    all.push_back({Backend::kNccl, size});
-    // Ranks on hosts of equal sizes and not; on three hosts, and in no order.
-    if (size == 3 || size == 4) all.push_back({Backend::kHierarchicalStaged, size});
-    if (size == 3 || size == 8) all.push_back({Backend::kHierarchicalNccl, size});
+    for (const Entry& entry : kEntries) {
+      if (entry.tensors == Tensors::kOnDevice && entry.is_meant_for(size)) all.push_back({entry.backend, size});
+    }
   }
   return all;
 }
