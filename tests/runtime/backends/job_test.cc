@@ -22,21 +22,21 @@ using ::testing::HasSubstr;
 
 std::string Text(const absl::Status& status) { return std::string(status.message()); }
 
-TEST(BootstrapTest, ProgramWithoutALauncherIsAJobOfOneRank) {
+TEST(JobTest, ProgramWithoutALauncherIsAJobOfOneRank) {
   absl::StatusOr<Job> job = ConnectJob(Config());
   ASSERT_TRUE(job.ok()) << job.status();
   testing::ExpectOneHostThatAddsUp(*std::move(job), 0, 1);
 }
 
-TEST(BootstrapTest, ProcessesWithAJobIdMeetInSharedMemory) { ExpectRankProgramSucceeds("meet", 3); }
+TEST(JobTest, ProcessesWithAJobIdMeetInSharedMemory) { ExpectRankProgramSucceeds("meet", 3); }
 
-TEST(BootstrapTest, MissingRankIsNamedAfterTheStartTimeout) {
+TEST(JobTest, MissingRankIsNamedAfterTheStartTimeout) {
   const JobResult result = RunRankProgram("all_but_rank_1", 3, {.env = {{"RONDA_START_TIMEOUT", "500ms"}}});
   EXPECT_THAT(result.ranks[0].output, HasSubstr("rank 1"));
   EXPECT_TRUE(result.left_in_shared_memory.empty());
 }
 
-TEST(BootstrapTest, PluginOfMpiThatIsNotThereIsNamed) {
+TEST(JobTest, PluginOfMpiThatIsNotThereIsNamed) {
   Config config;
   config.job = {.rank = 1, .size = 4, .local_rank = 1, .local_size = 2};
   config.job.mpi = {.launcher = MpiEnvironment::Launcher::kOpenMpi, .plugin = "/nowhere/libronda_mpi.so"};
@@ -45,7 +45,7 @@ TEST(BootstrapTest, PluginOfMpiThatIsNotThereIsNamed) {
   EXPECT_THAT(Text(status), HasSubstr("/nowhere/libronda_mpi.so"));
 }
 
-TEST(BootstrapTest, BackendOfMpiWithoutMpiIsRefusedBeforeAnybodyWaits) {
+TEST(JobTest, BackendOfMpiWithoutMpiIsRefusedBeforeAnyRankWaits) {
   Config config;
   config.job = {.rank = 1, .size = 2, .job_id = "no-mpi-here"};
   config.backend = "mpi";

@@ -29,7 +29,7 @@ using ::testing::Not;
 using testing::ProcessResult;
 using testing::RunUnderMpirun;
 
-// -- What ranks do --
+// -- Programs of ranks --
 
 int FromEnvironment(const char* name) {
   int value = -1;
@@ -74,7 +74,7 @@ const Mpi kMpich = {MpiFlavor::kMpich, "Mpich", {"MPIR_CVAR_NOLOCAL=1"}};
 
 std::ostream& operator<<(std::ostream& out, const Mpi& mpi) { return out << mpi.name; }
 
-class BootstrapMpirunTest : public ::testing::TestWithParam<Mpi> {
+class MpirunJobTest : public ::testing::TestWithParam<Mpi> {
  protected:
   void SetUp() override {
     if (!HasMpirun(GetParam().flavor)) GTEST_SKIP() << "its mpirun is not installed";
@@ -96,7 +96,7 @@ class BootstrapMpirunTest : public ::testing::TestWithParam<Mpi> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Mpis, BootstrapMpirunTest, ::testing::Values(kOpenMpi, kMpich),
+INSTANTIATE_TEST_SUITE_P(Mpis, MpirunJobTest, ::testing::Values(kOpenMpi, kMpich),
                          [](const auto& info) { return info.param.name; });
 
 void ExpectAllTrained(const ProcessResult& result, int size) {
@@ -106,13 +106,13 @@ void ExpectAllTrained(const ProcessResult& result, int size) {
   }
 }
 
-TEST_P(BootstrapMpirunTest, RanksOnOneHostTrainInSharedMemory) {
+TEST_P(MpirunJobTest, RanksOnOneHostTrainInSharedMemory) {
   const ProcessResult result = RunUnderMpirun(GetParam().flavor, 2, RankWith({"EXPECTED_LOCAL_SIZE=2"}, "train"));
   ExpectAllTrained(result, 2);
   EXPECT_THAT(result.output, Not(HasSubstr("data goes over mpi")));
 }
 
-TEST_P(BootstrapMpirunTest, BackendOfMpiIsUsedOnOneHostIfAskedFor) {
+TEST_P(MpirunJobTest, BackendOfMpiIsUsedOnOneHostIfAskedFor) {
   const ProcessResult result =
       RunUnderMpirun(GetParam().flavor, 3, RankWith({"EXPECTED_LOCAL_SIZE=3", "RONDA_BACKEND=mpi"}, "train"));
   ExpectAllTrained(result, 3);
@@ -120,15 +120,15 @@ TEST_P(BootstrapMpirunTest, BackendOfMpiIsUsedOnOneHostIfAskedFor) {
 }
 
 // A mount namespace whose /dev/shm is a directory of the test is another host to Ronda.
-class BootstrapTwoHostsTest : public BootstrapMpirunTest {
+class TwoHostsJobTest : public MpirunJobTest {
  protected:
   void SetUp() override {
-    BootstrapMpirunTest::SetUp();
+    MpirunJobTest::SetUp();
     if (IsSkipped()) return;
     if (std::system("unshare --mount true 2>/dev/null") != 0) GTEST_SKIP() << "mount namespaces need root";
     std::filesystem::create_directories(SharedMemoryOfSecondHost());
   }
-  ~BootstrapTwoHostsTest() override { std::filesystem::remove_all(SharedMemoryOfSecondHost()); }
+  ~TwoHostsJobTest() override { std::filesystem::remove_all(SharedMemoryOfSecondHost()); }
 
   static std::string SharedMemoryOfSecondHost() {
     return absl::StrCat(::testing::TempDir(), "/second_host_", getpid(), "_", GetParam().name);
@@ -151,7 +151,7 @@ class BootstrapTwoHostsTest : public BootstrapMpirunTest {
     return RunUnderMpirun(GetParam().flavor, size, argv);
   }
 
-  // With these settings rank 3 of two hosts ends without a word, and the others say what they were told.
+  // With these settings rank 3 of two hosts ends silently, and the others print the failure that they get.
   static void ExpectLastRankToBeNamed(std::vector<std::string> settings) {
     const std::string words = absl::StrCat(SharedMemoryOfSecondHost(), "/words");
     std::filesystem::create_directories(words);
@@ -165,22 +165,22 @@ class BootstrapTwoHostsTest : public BootstrapMpirunTest {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Mpis, BootstrapTwoHostsTest, ::testing::Values(kOpenMpi, kMpich),
+INSTANTIATE_TEST_SUITE_P(Mpis, TwoHostsJobTest, ::testing::Values(kOpenMpi, kMpich),
                          [](const auto& info) { return info.param.name; });
 
-TEST_P(BootstrapTwoHostsTest, TwoRanksOnEachTrainInTwoLevels) {
+TEST_P(TwoHostsJobTest, TwoRanksOnEachTrainInTwoLevels) {
   const ProcessResult result = Run(4, 2, {"EXPECTED_LOCAL_SIZE=2"}, "train");
   ExpectAllTrained(result, 4);
   EXPECT_THAT(result.output, HasSubstr("data goes over hierarchical-mpi;"));
 }
 
-TEST_P(BootstrapTwoHostsTest, OneRankOnEachTrainsOverMpi) {
+TEST_P(TwoHostsJobTest, OneRankOnEachTrainsOverMpi) {
   const ProcessResult result = Run(2, 1, {"EXPECTED_LOCAL_SIZE=1"}, "train");
   ExpectAllTrained(result, 2);
   EXPECT_THAT(result.output, HasSubstr("data goes over mpi;"));
 }
 
-TEST_P(BootstrapTwoHostsTest, ControlMessagesGoOverMpiIfAskedFor) {
+TEST_P(TwoHostsJobTest, ControlMessagesGoOverMpiIfAskedFor) {
   // No network interface that there is: Ronda has no connections of its own.
   const std::vector<std::string> settings = {"RONDA_CONTROL=mpi", "RONDA_NETWORK_INTERFACE=none"};
   std::vector<std::string> two_a_host = settings;
@@ -193,15 +193,15 @@ TEST_P(BootstrapTwoHostsTest, ControlMessagesGoOverMpiIfAskedFor) {
   ExpectAllTrained(Run(2, 1, one_a_host, "train"), 2);
 }
 
-TEST_P(BootstrapTwoHostsTest, RankThatGivesUpIsNamedOverMpiToo) { ExpectLastRankToBeNamed({"RONDA_CONTROL=mpi"}); }
+TEST_P(TwoHostsJobTest, RankThatGivesUpIsNamedOverMpiToo) { ExpectLastRankToBeNamed({"RONDA_CONTROL=mpi"}); }
 
-TEST_P(BootstrapTwoHostsTest, SharedMemoryAcrossHostsIsRefusedOnAllRanks) {
+TEST_P(TwoHostsJobTest, SharedMemoryAcrossHostsIsRefusedOnAllRanks) {
   const ProcessResult result = Run(2, 1, {"EXPECTED_LOCAL_SIZE=1", "RONDA_BACKEND=shm"}, "train");
   EXPECT_NE(result.exit_code, 0);
   EXPECT_THAT(result.output, HasSubstr("RONDA_BACKEND=\"shm\" cannot carry this job's data: the ranks are on 2 hosts"));
 }
 
-TEST_P(BootstrapTwoHostsTest, RankThatGivesUpIsNamedOnBothHostsAndMpiIsLeftAtOnce) { ExpectLastRankToBeNamed({}); }
+TEST_P(TwoHostsJobTest, RankThatGivesUpIsNamedOnBothHostsAndMpiIsLeftAtOnce) { ExpectLastRankToBeNamed({}); }
 
 }  // namespace
 }  // namespace ronda

@@ -1,4 +1,4 @@
-// What ranks do once they have found each other.
+// The programs of ranks that have found each other.
 #ifndef RONDA_TESTS_RUNTIME_BACKENDS_RANK_BODIES_H_
 #define RONDA_TESTS_RUNTIME_BACKENDS_RANK_BODIES_H_
 

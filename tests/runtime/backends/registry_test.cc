@@ -12,8 +12,8 @@ namespace ronda {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
 
 using Carriers = std::map<absl::string_view, absl::Status>;
 
@@ -134,8 +134,8 @@ TEST(RegistryTest, EveryEntryIsCompleteAndItsNameIsUnique) {
 
 TEST(RegistryTest, FamiliesAreValuesOfTheVariableToo) {
   EXPECT_THAT(HostBackendNames(),
-              ElementsAre("shm", "hierarchical", "hierarchical-mpi", "hierarchical-tcp", "mpi", "tcp"));
-  EXPECT_THAT(DeviceBackendNames(), ElementsAre("nccl", "hierarchical-staged", "staged", "hierarchical-nccl"));
+              IsSupersetOf({"shm", "hierarchical", "hierarchical-mpi", "hierarchical-tcp", "mpi", "tcp"}));
+  EXPECT_THAT(DeviceBackendNames(), IsSupersetOf({"nccl", "hierarchical-staged", "staged", "hierarchical-nccl"}));
 }
 
 TEST(RegistryTest, NeedsOfAValueAreThoseOfTheBackendsItCanMean) {

@@ -34,7 +34,7 @@ using ::ronda::testing::RunRankProgram;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// A port of the loopback interface that nobody listens on.
+// A port of the loopback interface that no process listens on.
 std::string FreePort() {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address = {};
@@ -47,7 +47,7 @@ std::string FreePort() {
   return absl::StrCat(ntohs(address.sin_port));
 }
 
-// Presents what RunRankProgram sets as torchrun would, so that no job id is left to meet by.
+// Presents the variables of RunRankProgram as torchrun would set them, without a job id.
 std::optional<std::string> TorchrunStyle(const char* name) {
   static const auto* const names =
       new std::map<std::string, const char*>{{"RANK", "RONDA_RANK"},
@@ -131,42 +131,42 @@ void MeetWithSettingsOfItsOwn() {
   });
 }
 
-TEST(BootstrapRendezvousTest, ProcessesMeetAtTheDefaultAddressWithoutASecret) {
+TEST(TcpJobTest, ProcessesMeetAtTheDefaultAddressWithoutASecret) {
   ExpectRankProgramSucceeds("meet", 2, {.env = {{"MASTER_PORT", FreePort()}}});
 }
 
-TEST(BootstrapRendezvousTest, ProcessesMeetAtANameWithASecret) {
+TEST(TcpJobTest, ProcessesMeetAtANameWithASecret) {
   ExpectRankProgramSucceeds(
       "meet", 4,
       {.env = {{"MASTER_ADDR", "localhost"}, {"MASTER_PORT", FreePort()}, {"RONDA_JOB_SECRET", "open sesame"}}});
 }
 
-TEST(BootstrapRendezvousTest, ProcessesMeetAtAnIPv6AddressAsPaddleSays) {
+TEST(TcpJobTest, ProcessesMeetAtAnIPv6AddressAsPaddleSays) {
   ExpectRankProgramSucceeds("paddle", 3, {.env = {{"MASTER_PORT", FreePort()}}});
 }
 
-TEST(BootstrapRendezvousTest, HostsThatHaveNoMpiBetweenThemAddUpOverTcp) {
+TEST(TcpJobTest, HostsThatHaveNoMpiBetweenThemAddUpOverTcp) {
   if (geteuid() != 0) GTEST_SKIP() << "mount namespaces need root";
   ExpectRankProgramSucceeds("across_hosts", 3, {.env = {{"MASTER_PORT", FreePort()}}});
 }
 
-TEST(BootstrapRendezvousTest, ProcessesOfOneHostTakeTcpIfRankZeroSaysSo) {
+TEST(TcpJobTest, ProcessesOfOneHostTakeTcpIfRankZeroSaysSo) {
   ExpectRankProgramSucceeds("tcp", 3, {.env = {{"MASTER_PORT", FreePort()}, {"RONDA_JOB_SECRET", "open sesame"}}});
 }
 
-TEST(BootstrapRendezvousTest, TcpWithoutAMeetingPlaceIsToldWhatToSet) {
+TEST(TcpJobTest, TcpWithoutAnAddressNamesTheVariableToSet) {
   const JobResult result = RunRankProgram("no_place", 2);
   for (const auto& rank : result.ranks) EXPECT_THAT(rank.output, HasSubstr("for TCP set RONDA_MASTER_PORT"));
 }
 
-TEST(BootstrapRendezvousTest, SettingsThatDifferAreSaidByRankZeroWhoseHold) {
+TEST(TcpJobTest, DifferentSettingsAreReportedByRankZeroWhoseHold) {
   const JobResult result = RunRankProgram("own_backend", 2, {.env = {{"MASTER_PORT", FreePort()}}});
   EXPECT_EQ(result.ranks[1].exit_code, 0) << result.ranks[1].output;
   EXPECT_THAT(result.ranks[0].output,
               AllOf(HasSubstr("different settings: RONDA_LOCK_AFTER: rank 1"), HasSubstr("RONDA_BACKEND: rank 1")));
 }
 
-TEST(BootstrapRendezvousTest, MissingRankIsNamedOnEveryOther) {
+TEST(TcpJobTest, MissingRankIsNamedOnEveryOther) {
   const JobResult result =
       RunRankProgram("all_but_rank_1", 3, {.env = {{"MASTER_PORT", FreePort()}, {"RONDA_START_TIMEOUT", "1s"}}});
   for (const int rank : {0, 2}) {
@@ -175,7 +175,7 @@ TEST(BootstrapRendezvousTest, MissingRankIsNamedOnEveryOther) {
   }
 }
 
-TEST(BootstrapRendezvousTest, RankWithAnotherSecretIsRefusedAndNamedToTheRest) {
+TEST(TcpJobTest, RankWithAnotherSecretIsRefusedAndNamedToTheRest) {
   const JobResult result =
       RunRankProgram("own_secret", 2, {.env = {{"MASTER_PORT", FreePort()}, {"RONDA_START_TIMEOUT", "1s"}}});
   EXPECT_THAT(result.ranks[1].output,
@@ -184,7 +184,7 @@ TEST(BootstrapRendezvousTest, RankWithAnotherSecretIsRefusedAndNamedToTheRest) {
               AllOf(HasSubstr("rank 1 of 2 did not join"), HasSubstr("has another job secret than rank 0")));
 }
 
-TEST(BootstrapRendezvousTest, AddressBeyondLoopbackAsksForASecret) {
+TEST(TcpJobTest, AddressBeyondLoopbackAsksForASecret) {
   const JobResult result = RunRankProgram("meet", 2, {.env = {{"MASTER_ADDR", "192.0.2.7"}, {"MASTER_PORT", "29500"}}});
   for (const auto& rank : result.ranks) EXPECT_THAT(rank.output, HasSubstr("set RONDA_JOB_SECRET"));
 }

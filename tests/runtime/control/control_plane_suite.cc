@@ -54,7 +54,7 @@ TEST_P(ControlPlaneTest, LongBroadcastsDoNotWaitForRanksThatReceiveNothing) {
   });
 }
 
-// All ranks send more than any ring holds while the coordinator does the same, before anybody receives.
+// All ranks send more than any ring holds while the coordinator does the same, before any of them receives.
 TEST_P(ControlPlaneTest, LongMessagesBothWaysAtOnceDoNotDeadlock) {
   constexpr size_t kMessages = 3;
   const std::string text(300'000, 'x');

@@ -1,4 +1,4 @@
-// What ControlPlane promises, as tests that any implementation can be put through.
+// The promises of ControlPlane, as tests for any implementation.
 //
 //   INSTANTIATE_TEST_SUITE_P(Mine, ControlPlaneTest, ::testing::ValuesIn({...}), NameOfControlRanks);
 #ifndef RONDA_TESTS_RUNTIME_CONTROL_CONTROL_PLANE_SUITE_H_
@@ -61,7 +61,7 @@ class ControlPlaneTest : public ::testing::TestWithParam<ControlRanks> {
   // By then each wait has ended, however busy the machine is; a test that waits longer has failed.
   static absl::Time Deadline() { return absl::Now() + absl::Minutes(1); }
 
-  // Receives until `done` says so of all messages so far; fails the test at the deadline, and returns what has come.
+  // Receives until `done` says so of all messages so far; fails the test at the deadline, and returns the messages so far.
   template <typename Done>
   static ControlPlane::Inbox ReceiveUntil(ControlPlane& control, const Done& done) {
     ControlPlane::Inbox all;

@@ -46,7 +46,7 @@ std::unique_ptr<RendezvousServer> StartServer(const RendezvousServer::Options& o
   return *std::move(server);
 }
 
-// Joins ranks 1 to size-1, in `order`, and expects everybody to get the same table.
+// Joins ranks 1 to size-1, in `order`, and expects all ranks to get the same table.
 void ExpectAllMeet(const std::string& host, int size, const std::vector<RankId>& order) {
   const std::unique_ptr<RendezvousServer> server = StartServer(ServerOptions(size, host));
   std::vector<absl::StatusOr<Membership>> results(size);
@@ -103,9 +103,9 @@ TEST(RendezvousGrpcTest, ClientThatComesBeforeTheServerWaitsForIt) {
 
 TEST(RendezvousGrpcTest, WrongSecretIsRefusedAndTheJobGoesOn) {
   const std::unique_ptr<RendezvousServer> server = StartServer(ServerOptions(2));
-  RendezvousClientOptions stranger = ClientOptions(*server, 1, 2);
-  stranger.secret = "guess";
-  const absl::Status refused = JoinRendezvous(stranger).status();
+  RendezvousClientOptions unproven = ClientOptions(*server, 1, 2);
+  unproven.secret = "guess";
+  const absl::Status refused = JoinRendezvous(unproven).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kPermissionDenied);
   EXPECT_THAT(Text(refused), AllOf(HasSubstr("rank 1 (host a, pid 1001)"), HasSubstr("rank 0 (host a, pid 1000)")));
 

@@ -9,7 +9,7 @@
 #include "runtime/rendezvous/launchers.h"
 #include "tests/runtime/backends/variables.h"
 
-// What each launcher of other systems says of its job, as ReadConfig understands it.
+// The variables of the launchers of other systems, as ReadConfig understands them.
 
 namespace ronda {
 namespace {

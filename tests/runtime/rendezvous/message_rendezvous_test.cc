@@ -31,7 +31,7 @@ std::vector<MessageRendezvous::Options> OptionsOf(int size) {
   return all;
 }
 
-// What each rank gets; ranks behind the last of `options` do not come.
+// The result of each rank; ranks behind the last of `options` do not come.
 std::vector<absl::StatusOr<Membership>> Meet(int size, std::vector<MessageRendezvous::Options> options) {
   const auto ends = ConnectFakeMessages(size, /*seed=*/7);
   std::vector<absl::StatusOr<Membership>> results(options.size());
@@ -45,7 +45,7 @@ std::vector<absl::StatusOr<Membership>> Meet(int size, std::vector<MessageRendez
   return results;
 }
 
-TEST(MessageMeetingTest, AllRanksLearnOfAllAndOfRank0sJob) {
+TEST(MessageRendezvousTest, AllRanksLearnOfAllAndOfRank0sJob) {
   for (const int size : {1, 2, 9}) {
     for (const absl::StatusOr<Membership>& membership : Meet(size, OptionsOf(size))) {
       ASSERT_TRUE(membership.ok()) << membership.status();
@@ -61,7 +61,7 @@ TEST(MessageMeetingTest, AllRanksLearnOfAllAndOfRank0sJob) {
   }
 }
 
-TEST(MessageMeetingTest, MissingRankIsNamedToAllThatHaveCome) {
+TEST(MessageRendezvousTest, MissingRankIsNamedToAllThatHaveCome) {
   std::vector<MessageRendezvous::Options> options = OptionsOf(4);
   for (MessageRendezvous::Options& of_rank : options) of_rank.timeout = absl::Seconds(1);
   options.pop_back();
@@ -71,7 +71,7 @@ TEST(MessageMeetingTest, MissingRankIsNamedToAllThatHaveCome) {
   }
 }
 
-TEST(MessageMeetingTest, OddVersionIsNamedToAll) {
+TEST(MessageRendezvousTest, OddVersionIsNamedToAll) {
   std::vector<MessageRendezvous::Options> options = OptionsOf(3);
   options[1].claim.member.version = "2";
   for (const absl::StatusOr<Membership>& membership : Meet(3, std::move(options))) {
@@ -80,7 +80,7 @@ TEST(MessageMeetingTest, OddVersionIsNamedToAll) {
   }
 }
 
-TEST(MessageMeetingTest, RankThatSaysItIsAnotherIsRefused) {
+TEST(MessageRendezvousTest, RankThatSaysItIsAnotherIsRefused) {
   std::vector<MessageRendezvous::Options> options = OptionsOf(3);
   options[2].claim.member.peer.rank = 1;
   const auto results = Meet(3, std::move(options));

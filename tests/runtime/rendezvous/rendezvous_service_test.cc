@@ -255,7 +255,7 @@ TEST_F(RendezvousServiceTest, AwaitReturnsWhenTheLastRankJoinsFromAnotherThread)
   EXPECT_TRUE(answer.value().ok());
 }
 
-// Ranks on threads join, sometimes give up and come again: everybody ends with the same answer, each Join has exactly
+// Ranks on threads join, sometimes give up and come again: all ranks end with the same answer, each Join has exactly
 // one.
 TEST_F(RendezvousServiceTest, ConcurrentJoinsAndDeparturesEndInOneMembership) {
   const unsigned seed = std::random_device()();

@@ -1,4 +1,4 @@
-// Ranks as threads of one process, over real sockets on loopback: how they come together, and what ends their job.
+// Ranks as threads of one process, over real sockets on loopback: how they connect, and how their job ends.
 #include "runtime/control/grpc/grpc_control_plane.h"
 
 #include <gmock/gmock.h>
@@ -128,7 +128,7 @@ TEST(GrpcControlPlaneTest, TwinIsRefusedAndTheJobGoesOn) {
 }
 
 // A program that speaks gRPC, and nothing else right.
-TEST(GrpcControlPlaneTest, StrangerIsTurnedAwayAndTheJobGoesOn) {
+TEST(GrpcControlPlaneTest, UnauthenticatedCallerIsTurnedAwayAndTheJobGoesOn) {
   auto options = OptionsOf({.size = 2});
   const auto stub = v1::Control::NewStub(
       grpc::CreateChannel(absl::StrCat("127.0.0.1:", options[0].listener->port()), grpc::InsecureChannelCredentials()));

@@ -24,7 +24,7 @@ struct GrpcRanks {
 
 using GrpcPlanes = std::vector<absl::StatusOr<std::unique_ptr<ControlPlane>>>;
 
-// What each rank connects with; listeners are started.
+// The options of each rank; listeners are started.
 std::vector<GrpcControlPlaneOptions> OptionsOf(const GrpcRanks& ranks);
 
 // Connects the ranks, each on a thread of its own.
@@ -34,7 +34,7 @@ GrpcPlanes TryConnect(const GrpcRanks& ranks);
 // The same, and expects all to connect; returns nothing otherwise.
 std::vector<std::unique_ptr<ControlPlane>> Connect(const GrpcRanks& ranks);
 
-// Waits until the job fails, as this rank sees it, and says with what.
+// Waits until the job fails, as this rank sees it, and returns the failure.
 absl::Status AwaitFailure(ControlPlane& control);
 
 }  // namespace ronda::testing

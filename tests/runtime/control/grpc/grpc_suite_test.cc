@@ -1,4 +1,4 @@
-// What every control plane promises, over gRPC.
+// The promises of every control plane, over gRPC.
 #include <utility>
 
 #include "tests/runtime/control/control_plane_suite.h"

@@ -31,7 +31,7 @@ class TcpProxy {
 
   void Run();
   void Accept();
-  // Passes on what has come; whether the connection is still whole.
+  // Passes on the bytes that have come; returns whether the connection is still whole.
   bool Forward(int from, int to) const;
 
   const int target_port_;

@@ -1,4 +1,4 @@
-// What each rank of mpirun_control_test runs: control_ranks PLUGIN open_mpi|mpich mpi|grpc rounds|measure|idle|failure.
+// The program of each rank of mpirun_control_test: control_ranks PLUGIN open_mpi|mpich mpi|grpc rounds|measure|idle|failure.
 //
 // By hand it compares the control planes: mpirun -np 2 control_ranks ... mpi measure, and the same with grpc.
 #include <sys/resource.h>
@@ -65,7 +65,7 @@ absl::StatusOr<std::unique_ptr<ControlPlane>> ConnectOverGrpc(MpiSession& sessio
   return ConnectGrpcControlPlane(std::move(options));
 }
 
-// Receives until `done` says so of what has come, or the job fails.
+// Receives until `done` says so of all messages so far, or the job fails.
 template <typename Done>
 void ReceiveUntil(ControlPlane& control, const Done& done) {
   for (;;) {
@@ -117,7 +117,7 @@ void Idle(Program& program) {
   std::printf("idle: %.2f %% of a core\n", (CpuSeconds() - before) / 3 * 100);
 }
 
-// The last rank fails, and leaves when the others have said what they know: mpirun ends all with the first that leaves.
+// The last rank fails, and exits when the others have printed their failure: mpirun ends all with the first that exits.
 void FailAndSay(Program& program) {
   ControlPlane& control = *program.control;
   const bool is_last = program.session->rank() == program.session->size() - 1;

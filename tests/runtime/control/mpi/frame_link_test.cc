@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// The next frame at `to`; `from` moves too, as what is long goes only while its sender looks.
+// The next frame at `to`; `from` moves too, as a long frame goes only while its sender polls.
 absl::StatusOr<LinkFrame> Transfer(FrameLink& from, FrameLink& to) {
   for (;;) {
     const absl::StatusOr<std::optional<LinkFrame::Kind>> sent = from.TakeSent();
@@ -27,7 +27,7 @@ absl::StatusOr<LinkFrame> Transfer(FrameLink& from, FrameLink& to) {
   }
 }
 
-TEST(FrameLinkTest, ParcelsOfAnyLengthArriveInOrder) {
+TEST(FrameLinkTest, FramesOfAnyLengthArriveInOrder) {
   for (uint64_t seed = 0; seed < 10; ++seed) {
     const auto ends = ConnectFakeMessages(2, seed);
     FrameLink left(*ends[0], 1);
@@ -69,7 +69,7 @@ struct BadCard {
   uint32_t bytes;
 };
 
-// A header is a kind, a length and 248 bytes, whoever sends it.
+// A header is a kind, a length and 248 bytes, for every sender.
 absl::Status ReceiveCard(const BadCard& header) {
   const auto ends = ConnectFakeMessages(2, /*seed=*/1);
   FrameLink right(*ends[1], 0);

@@ -22,7 +22,7 @@ struct MessageRanks {
 
 using MpiPlanes = std::vector<absl::StatusOr<std::unique_ptr<ControlPlane>>>;
 
-// What each rank connects with.
+// The options of each rank.
 std::vector<MpiControlPlaneOptions> OptionsOf(const MessageRanks& ranks);
 
 // Connects the ranks, each on a thread of its own.

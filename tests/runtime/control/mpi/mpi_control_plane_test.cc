@@ -42,7 +42,7 @@ ControlPlane::Inbox ReceiveSome(ControlPlane& control) {
   }
 }
 
-// What the ends of a job's messages are asked for.
+// The calls that the ends of a job's messages get.
 struct Traffic {
   std::atomic<int> sent{0};         // messages
   std::atomic<uint64_t> calls{0};   // of any kind

@@ -1,4 +1,4 @@
-// What every control plane promises, over messages.
+// The promises of every control plane, over messages.
 #include <iostream>
 #include <random>
 #include <utility>

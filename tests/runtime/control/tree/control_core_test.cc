@@ -98,7 +98,7 @@ INSTANTIATE_TEST_SUITE_P(Core, ControlPlaneTest,
                                            Ranks("Binary", {.size = 7, .fan_out = 2})),
                          NameOfControlRanks);
 
-// Everything at once: what ThreadSanitizer has to see.
+// All calls at once, for ThreadSanitizer.
 TEST(ControlCoreTest, AllThreadsOfAllRanksMayCallAtOnce) {
   CorePlanes planes = ConnectCores({.size = 7, .fan_out = 2});
   std::atomic<int> heard{0};

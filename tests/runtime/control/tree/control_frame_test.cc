@@ -111,7 +111,7 @@ TEST(ControlFrameTest, NumbersOutOfRangeAreRefusedByName) {
   EXPECT_THAT(refusal([](v1::ControlEvent& event) { event.set_name(std::string(97, 'x')); }), HasSubstr("event.name"));
 }
 
-// Whatever comes is taken for what it is, or refused: a frame that is accepted can be sent again.
+// Any bytes are decoded correctly or refused: a frame that is accepted can be sent again.
 TEST(ControlFrameTest, DamagedBytesAreRefusedOrMeanAFrame) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE(absl::StrCat("seed ", seed));
@@ -205,7 +205,7 @@ TEST(ReportBatchTest, WhatHasBeenTakenIsJoinedByNothing) {
   EXPECT_THAT(batch.Take(kEverything), ElementsAre(SharedReport{"b", {1}}, SharedReport{"a", {2}}));
 }
 
-// Against what it is to be: each rank's reports, in order, none lost and none twice.
+// Against the expected result: each rank's reports, in order, none lost and none twice.
 TEST(ReportBatchTest, RandomReportsComeOutInTheOrderOfEachRank) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE(absl::StrCat("seed ", seed));

@@ -16,7 +16,7 @@ ControlJob JobOf(RankId rank, std::string secret = "open sesame") {
   return job;
 }
 
-// A parent and a child, and what they say to each other.
+// A parent and a child, and their frames.
 struct Conversation {
   explicit Conversation(const ControlJob& parent_job = JobOf(0), const ControlJob& child_job = JobOf(1))
       : parent_job(parent_job), child_job(child_job) {}

@@ -199,7 +199,7 @@ TEST(ControlNodeTest, EqualReportsOfAllTravelAsOne) {
   EXPECT_EQ(network.node(0).TakeInbox().to_coordinator.size(), 21U);
 }
 
-// Everybody sends at random: each sender's messages arrive in order, broadcasts in the same order everywhere.
+// All ranks send at random: each sender's messages arrive in order, broadcasts in the same order everywhere.
 TEST(ControlNodeTest, MessagesArriveInOrderHoweverTheyTravel) {
   const unsigned seed = NewSeed();
   TRACE_SEED(seed);
@@ -356,7 +356,7 @@ TEST(ControlNodeTest, RankThatHasLeftDoesNotMindWhoGoes) {
   network.node(0).Lose(1);
   network.Deliver();
   EXPECT_EQ(network.node(0).failure(), absl::OkStatus());
-  // Nobody is left to ask which failure was first.
+  // No rank is left to ask which failure was first.
   network.node(2).Propose(absl::InternalError("own"));
   EXPECT_EQ(network.node(2).failure(), absl::InternalError("own"));
 }
@@ -369,7 +369,7 @@ TEST(ControlNodeTest, RankThatJoinsAFailedJobIsTold) {
   EXPECT_EQ(network.node(1).failure(), absl::InternalError("over"));
 }
 
-// What `frame` from `from` makes of `to`, in a job of 7.
+// The failure of `to` after `frame` from `from`, in a job of 7.
 absl::Status FailureAfter(RankId from, RankId to, const std::string& frame) {
   NodeNetwork network({.size = 7});
   network.ConnectAll();
