@@ -1,5 +1,5 @@
-// What is the control plane over messages' own: how it starts, how it passes on what it must while nobody listens, and
-// that it leaves the library alone once the job has failed.
+// The control plane over messages: how it starts, how it passes on messages while no thread listens, and that it makes
+// no calls to the library once the job has failed.
 #include "runtime/control/mpi/mpi_control_plane.h"
 
 #include <gmock/gmock.h>
