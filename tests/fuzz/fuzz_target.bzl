@@ -10,13 +10,10 @@ def fuzz_target(name, deps):
     native.cc_test(
         name = name + "_corpus_test",
         size = "small",
-        srcs = [
-            "replay_main.cc",
-            name + ".cc",
-        ],
+        srcs = [name + ".cc"],
         args = ["tests/fuzz/corpus/" + name],
         data = native.glob(["corpus/" + name + "/*"]),
-        deps = deps + ["//third_party/googletest:gtest"],
+        deps = deps + [":replay"],
     )
     native.cc_binary(
         name = name + "_fuzzer",
