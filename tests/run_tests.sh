@@ -14,7 +14,7 @@ progress=()
 "$bazel" test --keep_going --build_tests_only --build_event_json_file="$events" "${progress[@]}" "$@"
 status=$?
 
-# What Bazel says of each run and shard: its outcome and the path of its report, a "-" if there is none.
+# A line for each run and shard: its outcome and the path of its report, or "-" without one.
 results() {
   grep '^{"id":{"testResult"' "$events" | while IFS= read -r event; do
     outcome=$(sed -nE 's/.*"status":"([A-Z_]+)".*/\1/p' <<< "$event")

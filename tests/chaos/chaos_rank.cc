@@ -26,7 +26,7 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// What a job must give back when it ends.
+// The resources that a job must give back when it ends.
 struct Possessions {
   static long Count(const char* directory) {
     return std::distance(std::filesystem::directory_iterator(directory), std::filesystem::directory_iterator());
@@ -82,7 +82,7 @@ class Rank {
 
   void Injure(const std::vector<int32_t>& pids) {
     const Injury& injury = plan_.injury;
-    // Who is to be killed stays until then: had it left the job, its death would be nobody's business.
+    // A victim waits to be killed: after its shutdown the job would not notice its death.
     while (injury.kind == Injury::Kind::kKill && IsVictim()) pause();
     std::this_thread::sleep_for(injury.after);
     if (injury.kind == Injury::Kind::kExit && IsVictim()) _exit(kExitCode);
@@ -187,7 +187,7 @@ void RunRound() {
     Rank rank(plan, seed);
     of_operation = rank.Run();
   }
-  // What was in flight fails as "tensor 'x': <the job's failure>"; from then on everything returns the job's failure.
+  // An operation in flight fails with "tensor 'x': <the job's failure>"; every later call returns the job's failure.
   const Status later = of_operation.ok() ? Status() : try_barrier();
   const Status failure = try_shutdown();
   EXPECT_EQ(failure.ok(), !EndsJob(plan.injury)) << failure.message();

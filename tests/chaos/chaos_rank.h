@@ -14,7 +14,7 @@ inline constexpr char kFailureLine[] = "FIRST FAILURE: ";
 inline constexpr int kExitCode = 7;
 
 // Carries out this process' part of the round, and checks results, the failure if there is one, and that nothing is
-// left over; what is not as it should be is a gtest failure.
+// left over; every difference is a gtest failure.
 void RunRound();
 
 }  // namespace ronda::chaos

@@ -1,5 +1,5 @@
-// Rounds of random operations on four ranks, some of which are killed, stopped or late. In each round: nobody hangs, no
-// result is wrong, all survivors report the same first failure, and nothing is left over.
+// Rounds of random operations on four ranks, some of which are killed, stopped or late. In each round: no rank hangs,
+// no result is wrong, all survivors report the same first failure, and nothing is left over.
 //
 // CHAOS_ROUNDS says how many (50), and CHAOS_SEED repeats the one that was printed with it.
 #include <sys/prctl.h>

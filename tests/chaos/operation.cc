@@ -42,7 +42,7 @@ size_t SomeCount(Random& random) {
   return kCounts[random.Below(std::size(kCounts))];
 }
 
-// What all operations know of themselves: decisions are drawn in the same order on every rank.
+// The base of all operations: decisions are drawn in the same order on every rank.
 class PlannedOperation : public Operation {
  public:
   PlannedOperation(const OperationPlan& plan, int rank) : plan_(plan), rank_(rank), random_(plan.seed) {}
@@ -63,7 +63,7 @@ class PlannedOperation : public Operation {
     return rows;
   }
 
-  // `wire_error` is what an 8-bit wire may add to an element.
+  // `wire_error`: the error that an 8-bit wire may add to an element.
   template <class T>
   void ExpectEqual(const std::vector<T>& result, const std::vector<T>& expected, double wire_error = 0) const {
     ASSERT_EQ(result.size(), expected.size()) << Where();
@@ -186,7 +186,7 @@ class SendRecv : public PlannedOperation {
   }
 
   Status Submit(const CallOptions& call) override {
-    // A set of one rank has nobody to send to; the other members have nothing to do.
+    // The only rank of a set has no peer; ranks between the two ends have nothing to do.
     if (plan_.root == plan_.receiver || (rank_ != plan_.root && rank_ != plan_.receiver)) return {};
     const Tensor view = tensor(plan_.name, values_);
     Result<Handle> handle =

@@ -8,7 +8,7 @@
 
 namespace ronda::chaos {
 
-// One operation as one rank carries it out, and what its result must be: every rank can compute every rank's
+// One operation as one rank carries it out, and its expected result: every rank can compute every rank's
 // contribution. Not to be moved while in flight: it owns the buffers.
 class Operation {
  public:

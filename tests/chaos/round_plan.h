@@ -1,5 +1,5 @@
-// What the ranks of a chaos test do, and what is done to them: a function of a seed, so that each of them, and who
-// checks them, knows it all without asking.
+// The operations of the ranks of a chaos test, and the injuries of the ranks: a function of a seed, so that every rank
+// and the test know the whole round.
 #ifndef RONDA_TESTS_CHAOS_ROUND_PLAN_H_
 #define RONDA_TESTS_CHAOS_ROUND_PLAN_H_
 

@@ -16,7 +16,7 @@ namespace {
 constexpr int kWorldSize = 3;
 constexpr int kMostNumbers = RONDA_MAX_NDIM;
 
-// What pointers of the arguments point to: read off the input, null as often as it says.
+// The targets of pointers in the arguments: taken from the input, which also chooses null pointers.
 class Pointers {
  public:
   explicit Pointers(FuzzInput& input) : name_(input.Text()) {

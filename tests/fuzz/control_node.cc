@@ -1,4 +1,4 @@
-// What a rank of the control plane across hosts makes of its neighbours' bytes, and of what else happens meanwhile.
+// A rank of the control plane across hosts, fed with its neighbours' bytes and other events.
 #include "runtime/control/tree/control_node.h"
 
 #include "tests/fuzz/fuzz_input.h"
@@ -45,14 +45,14 @@ void Act(ControlNode& node, FuzzInput& input) {
   }
 }
 
-// Whatever goes out is what the others take for frames.
+// Everything that goes out are frames that the others decode.
 void CheckOutput(ControlNode& node) {
   for (const RankId neighbour : kNeighbours) {
     FrameAssembler assembler(kMaxControlFrame);
     for (std::string piece = node.TakePiece(neighbour); !piece.empty(); piece = node.TakePiece(neighbour)) {
       assembler.Append(piece);
       for (std::string frame; *assembler.Next(&frame);) {
-        Require(DecodeControlFrame(frame, kSize).ok(), "what is sent is a frame");
+        Require(DecodeControlFrame(frame, kSize).ok(), "outgoing bytes are a frame");
       }
     }
   }
@@ -65,11 +65,11 @@ void Run(FuzzInput& input) {
   for (const RankId neighbour : kNeighbours) node.Attach(neighbour, now);
   while (!input.empty()) {
     const absl::Status before = node.failure();
-    const int what = input.Below(6);
-    if (what < 3) TakeBytes(node, kNeighbours[what], streams[what], input.Text(), now);
-    if (what == 3) Act(node, input);
-    if (what == 4) node.Tick(now += absl::Seconds(input.Below(20)));
-    if (what == 5) node.TakeInbox();
+    const int event = input.Below(6);
+    if (event < 3) TakeBytes(node, kNeighbours[event], streams[event], input.Text(), now);
+    if (event == 3) Act(node, input);
+    if (event == 4) node.Tick(now += absl::Seconds(input.Below(20)));
+    if (event == 5) node.TakeInbox();
     CheckOutput(node);
     Require(before.ok() || node.failure() == before, "the first failure stays");
   }

@@ -1,4 +1,4 @@
-// What fuzz targets have in common: how they read their bytes as decisions, and how they object.
+// The common part of fuzz targets: how they read their bytes as decisions, and how they fail.
 #ifndef RONDA_TESTS_FUZZ_FUZZ_INPUT_H_
 #define RONDA_TESTS_FUZZ_FUZZ_INPUT_H_
 
@@ -15,13 +15,13 @@
 namespace ronda::fuzz {
 
 // Ends the process, which is how a fuzz target fails, unless `holds`.
-inline void Require(bool holds, const char* what) {
+inline void Require(bool holds, const char* requirement) {
   if (holds) return;
-  std::fprintf(stderr, "does not hold: %s\n", what);
+  std::fprintf(stderr, "does not hold: %s\n", requirement);
   std::abort();
 }
 
-// What comes from outside is accepted, or refused as INVALID_ARGUMENT with a text.
+// Input from outside is accepted, or refused as INVALID_ARGUMENT with a text.
 inline void RequireOkOrRefused(const absl::Status& status) {
   if (status.ok()) return;
   const bool refused = status.code() == absl::StatusCode::kInvalidArgument && !status.message().empty();

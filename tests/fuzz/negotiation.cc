@@ -90,7 +90,7 @@ class Job {
     return report;
   }
 
-  // What the engine sees to before it submits.
+  // The engine ensures this before it submits.
   void SubmitIfAllowed(RankId rank, TensorRequest request) {
     const auto members = reporters_[rank].process_sets().Find(request.process_set);
     if (members == nullptr || !members->Contains(rank)) return;
@@ -113,7 +113,7 @@ class Job {
     list.settings = std::exchange(settings_, std::nullopt);
     if (list.empty()) return true;
     const auto received = DecodeResponseList(Encode(list));
-    Require(received.ok(), "every rank can decode what the coordinator rank sends");
+    Require(received.ok(), "every rank can decode the messages of the coordinator");
     for (RankId rank = 0; rank < kWorldSize; ++rank) {
       if (schedules_[rank].locked()) return false;
       auto work = reporters_[rank].Apply(*received);
@@ -152,7 +152,7 @@ class Job {
 
   void FailOverdue() {
     for (const Waiting& waiting : negotiator_.waiting().Overdue(now_)) {
-      Require(!waiting.present.empty(), "somebody waits for what is overdue");
+      Require(!waiting.present.empty(), "some rank waits for an overdue tensor");
       for (RankId rank : waiting.missing) {
         Require(!negotiator_.Describe(rank).empty(), "late ranks are described");
         negotiator_.waiting().SubmittedBy(rank, 2);
@@ -170,7 +170,7 @@ class Job {
                           .schedule = {.identical_steps = 1}}};
   std::vector<Reporter> reporters_;
   LockedSchedule schedules_[kWorldSize];
-  std::set<TensorKey> in_schedule_[kWorldSize];  // what each rank has submitted to the locked one
+  std::set<TensorKey> in_schedule_[kWorldSize];  // the submissions of each rank to the locked one
   absl::Time now_ = absl::UnixEpoch();
 };
 

@@ -9,7 +9,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!report.ok()) return 0;
   const std::string encoded = Encode(*report);
   const auto again = ronda::DecodeRankReport(encoded);
-  Require(again.ok(), "what was decoded can be encoded and decoded again");
+  Require(again.ok(), "a decoded report can be encoded and decoded again");
   Require(Encode(*again) == encoded, "decoding loses nothing");
   return 0;
 }

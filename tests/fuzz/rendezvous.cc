@@ -1,4 +1,4 @@
-// What rank 0 and the joining ranks believe of each other's messages when they come together over the network.
+// How rank 0 and the joining ranks take each other's messages in a rendezvous over the network.
 #include "runtime/rendezvous/rank_facts.h"
 #include "runtime/rendezvous/rendezvous_codec.h"
 #include "runtime/rendezvous/rendezvous_table.h"

@@ -19,11 +19,11 @@ class Replay : public ::testing::Test {
  public:
   explicit Replay(std::filesystem::path file) : file_(std::move(file)) {}
 
-  // Whatever is wrong ends the process.
+  // A failure ends the process.
   void TestBody() override {
     std::ostringstream contents;
     contents << std::ifstream(file_, std::ios::binary).rdbuf();
-    // A copy of exactly this size: AddressSanitizer then sees what reads past its end.
+    // A copy of exactly this size: AddressSanitizer then sees reads past its end.
     const std::string text = contents.str();
     const std::vector<uint8_t> input(text.begin(), text.end());
     EXPECT_EQ(LLVMFuzzerTestOneInput(input.data(), input.size()), 0);

@@ -10,7 +10,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!list.ok()) return 0;
   const std::string encoded = Encode(*list);
   const auto again = ronda::DecodeResponseList(encoded);
-  Require(again.ok(), "what was decoded can be encoded and decoded again");
+  Require(again.ok(), "a decoded list can be encoded and decoded again");
   Require(Encode(*again) == encoded, "decoding loses nothing");
 
   ronda::Reporter reporter({.rank = 1, .world_size = 3});

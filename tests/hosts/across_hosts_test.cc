@@ -28,7 +28,7 @@ using ::testing::HasSubstr;
 
 constexpr char kSeedVariable[] = "TEST_SEED";
 
-// -- What ranks do --
+// -- Programs of ranks --
 
 // From the names of the hosts, as ranks see only those hosts' numbers that have a rank of the same local rank.
 HostMap HostsOfAll(const Job& job) {
@@ -67,15 +67,17 @@ void Conform() {
   CheckRandomWalk(seed, communicator);
   EXPECT_EQ(communicator.Barrier({.label = "leave together", .op = OpType::kBarrier}), absl::OkStatus());
   job->transport.control->Depart();
-  std::printf("rank %d of %d on %s has conformed over %s\n", job->topology.rank, job->topology.size,
-              job->topology.hostname.c_str(), dynamic_cast<HierarchicalCommunicator*>(&communicator) != nullptr ? "hierarchical" : config->backend.c_str());
+  std::printf(
+      "rank %d of %d on %s has conformed over %s\n", job->topology.rank, job->topology.size,
+      job->topology.hostname.c_str(),
+      dynamic_cast<HierarchicalCommunicator*>(&communicator) != nullptr ? "hierarchical" : config->backend.c_str());
 }
 
 // -- The tests --
 
 class AcrossHostsTest : public HostsTest {
  protected:
-  // What says that it has carried the data, if this is the value of RONDA_BACKEND.
+  // The name of the communicator that carries the data under this value of RONDA_BACKEND.
   static std::string CommunicatorOf(const std::string& backend) {
     return backend == "mpi" || backend == "tcp" ? backend : "hierarchical";
   }

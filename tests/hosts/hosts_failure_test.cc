@@ -1,4 +1,4 @@
-// What a job across hosts makes of a host that cannot be reached any more, and of a rank that is killed there.
+// Jobs across hosts that lose the connection to a host, or a rank there.
 #include <signal.h>
 #include <unistd.h>
 
@@ -32,9 +32,9 @@ using testing::RunProcesses;
 
 constexpr char kNotesVariable[] = "TEST_NOTES";
 
-// -- What ranks do --
+// -- Programs of ranks --
 
-// Ranks leave notes in a directory, which the hosts share: what they print passes through the network.
+// Ranks leave notes in a directory that the hosts share, because their output passes through the network.
 void Note(const std::string& kind, const std::string& text) {
   const std::string path = absl::StrCat(std::getenv(kNotesVariable), "/", rank(), ".", kind);
   std::ofstream(path + ".new") << text;
@@ -56,7 +56,7 @@ void AddUp() {
   FAIL() << failure.message();
 }
 
-// Says what has become of the start or, where it succeeds, of what comes then.
+// Reports the outcome of the start or, if it succeeds, of an allreduce.
 void StartAndAddUp() {
   std::vector<float> data(1, 1.0f);
   Status status = try_init();
@@ -93,7 +93,8 @@ class HostsFailureTest : public testing::HostsTest, public ::testing::WithParamI
                                    {"RONDA_HEARTBEAT_TIMEOUT", "2s"},
                                    {"RONDA_BACKEND", GetParam()}});
     // Else mpirun kills the other ranks before they can say anything; sometimes its helpers do so all the same, but not
-    // to what has a session of its own. It does not end by itself then, and does not always notice that they are gone.
+    // to a process with a session of its own. It does not end by itself then, and does not always notice that they are
+    // gone.
     job.mpirun_options = {"--enable-recovery"};
     job.timeout = absl::Seconds(90);
     const std::string note = absl::StrCat(notes_, "/$OMPI_COMM_WORLD_RANK.exit");
@@ -109,7 +110,7 @@ class HostsFailureTest : public testing::HostsTest, public ::testing::WithParamI
     EXPECT_NE(job.get().exit_code, 0);
   }
 
-  // What the rank has noted, when it has; "" and a test failure if it does not.
+  // Waits for the note of the rank and returns it; "" and a test failure if there is none in time.
   std::string Await(int rank, const std::string& kind) const {
     constexpr absl::Duration kPatience = absl::Seconds(40);
     const std::string path = absl::StrCat(notes_, "/", rank, ".", kind);

@@ -81,7 +81,7 @@ class LauncherHostsTest : public HostsTest {
     if (!directory_.empty()) std::filesystem::remove_all(directory_);
   }
 
-  // What rondarun finds as mpirun from now on.
+  // Makes this the mpirun that rondarun finds.
   void UseMpirun(MpiFlavor flavor) const {
     const std::string path = directory_ + "/mpirun";
     std::ofstream(path) << "#!/bin/sh\nexec " << PathOfMpirun(flavor) << " \"$@\"\n";
@@ -100,7 +100,7 @@ class LauncherHostsTest : public HostsTest {
     return {.environment = {absl::StrCat("PATH=", directory_, ":", client_directory, ":", getenv("PATH"))}};
   }
 
-  // What runs on a host.
+  // The pids of the processes on a host.
   std::string ProcessesOn(int host) const {
     const std::string command = "PATH=$PATH:/usr/sbin:/sbin; ip netns pids " + hosts_->NameOf(host);
     return RunProcesses({.argv = {"/bin/sh", "-c", command}}).ranks.front().output;

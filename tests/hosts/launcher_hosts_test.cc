@@ -1,4 +1,4 @@
-// What rondarun makes of hosts: over OpenSSH, and where hosts, or this machine, are not as they should be.
+// rondarun across hosts: over OpenSSH, and with hosts, or a machine, that lack something.
 #include <string>
 #include <vector>
 

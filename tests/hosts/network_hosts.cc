@@ -77,7 +77,7 @@ absl::StatusOr<std::unique_ptr<NetworkHosts>> NetworkHosts::Create(const Options
 
 NetworkHosts::~NetworkHosts() {
   for (int host = 0; host < count(); ++host) {
-    // What still runs there would keep the namespace, and the system takes its time to remove that with the cable.
+    // A process there would keep the namespace, and the system is slow to remove the namespace with the cable.
     KillAllOn(host);
     Shell(absl::StrCat("ip link del ", LinkOf(host), "; ip netns del ", NameOf(host)));
   }

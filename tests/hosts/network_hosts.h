@@ -16,9 +16,9 @@
 namespace ronda::testing {
 
 // Hosts that reach each other over one network, which this machine is on too. Each has a name, an address, an interface
-// "eth0", a loopback of its own and, for what is started there by agent(), a /dev/shm and a hostname of its own.
+// "eth0", a loopback of its own and, for processes that agent() starts there, a /dev/shm and a hostname of its own.
 //
-// Needs root and iproute2. Names contain this process' id; what a killed test has left behind is removed by the next.
+// Needs root and iproute2. Names contain this process' id; the next test removes the remains of a killed one.
 class NetworkHosts {
  public:
   enum class Family { kIPv4, kIPv6 };
@@ -27,7 +27,7 @@ class NetworkHosts {
     Family family = Family::kIPv4;
   };
 
-  // OK if hosts can be made here; else what is missing.
+  // OK if hosts can be made here; else the reason.
   static absl::Status Available();
 
   static absl::StatusOr<std::unique_ptr<NetworkHosts>> Create(const Options& options);
@@ -49,10 +49,10 @@ class NetworkHosts {
   // Runs a command on a host, as the agent does.
   absl::Status RunOn(int host, const std::string& command) const;
 
-  // What each host sends is limited to this from now on, in Mbit/s.
+  // Limits the rate at which each host sends, in Mbit/s.
   absl::Status LimitRate(double mbit);
 
-  // Kills what runs on a host.
+  // Kills all processes on a host.
   void KillAllOn(int host) const;
 
   // Pulls the plug of a host, and puts it back in.
@@ -73,7 +73,7 @@ class NetworkHosts {
   std::string agent_;
 };
 
-// What mpirun is to start across hosts.
+// A job that mpirun starts across hosts.
 struct HostsJob {
   std::vector<int> slots;         // ranks of each host
   std::vector<std::string> argv;  // of each rank
@@ -85,7 +85,7 @@ struct HostsJob {
 // The command line of Open MPI's mpirun for it.
 std::vector<std::string> MpirunAcross(const NetworkHosts& hosts, const HostsJob& job);
 
-// Runs it; what the ranks write is interleaved in the output.
+// Runs the job; the output interleaves that of its ranks.
 ProcessResult RunAcross(const NetworkHosts& hosts, const HostsJob& job);
 
 }  // namespace ronda::testing

@@ -20,7 +20,7 @@ using ::testing::Not;
 
 class NetworkHostsTest : public HostsTest {
  protected:
-  // What a command says on a host, as who starts a process there by ssh would hear it.
+  // The output of a command on a host, as over ssh.
   static ProcessResult On(const NetworkHosts& hosts, int host, const std::string& command) {
     return RunProcesses({.argv = {hosts.agent(), hosts.NameOf(host), command}}).ranks.front();
   }

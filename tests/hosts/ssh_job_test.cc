@@ -23,7 +23,7 @@ using ::testing::IsEmpty;
 using testing::Joined;
 using testing::Words;
 
-// -- What ranks do --
+// -- Programs of ranks --
 
 void SumOnce() {
   init();
@@ -74,7 +74,7 @@ TEST_F(SshJobTest, RanksOfTwoHostsAddUpUnderMpirun) {
   EXPECT_THAT(run.err(), HasSubstr("data goes over hierarchical"));
 }
 
-// What rondarun does by itself where there is no mpirun.
+// rondarun does so by itself where there is no mpirun.
 TEST_F(SshJobTest, RanksOfTwoHostsAddUpWithoutMpi) {
   LauncherRun::Options options = SshOptions();
   options.environment.emplace_back("RONDA_LOG_LEVEL=info");

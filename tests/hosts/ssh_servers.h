@@ -11,11 +11,11 @@
 
 namespace ronda::testing {
 
-// An sshd on every host, with keys made for this test: what is run over it there sees the host's name and one /dev/shm.
+// An sshd on every host, with keys made for this test. Its processes see the host's name and one /dev/shm.
 // The servers end with the hosts.
 class SshServers {
  public:
-  // OK if servers can run here; else what is missing.
+  // OK if servers can run here; else the reason.
   static absl::Status Available();
 
   static absl::StatusOr<std::unique_ptr<SshServers>> Start(const NetworkHosts& hosts);
@@ -29,7 +29,7 @@ class SshServers {
   std::string identity() const { return directory_ + "/known"; }
   std::string foreign_identity() const { return directory_ + "/foreign"; }
 
-  // Holds OpenSSH's ssh as it is for a user who knows these hosts' keys only, and has no other settings.
+  // Holds an ssh for these hosts: it knows only their keys and has no other settings.
   std::string client_directory() const { return directory_ + "/bin"; }
 
   // From now on the user does not know this host's key.

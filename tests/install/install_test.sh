@@ -1,5 +1,5 @@
 #!/bin/bash
-# What a user does after `make install`: builds a trainer outside of the tree, with pkg-config and with CMake, and runs it alone and
+# The steps of a user after `make install`: builds a trainer outside of the tree, with pkg-config and with CMake, and runs it alone and
 # under rondarun. The installed tree is moved first: nothing in it may know where it was installed.
 set -euo pipefail
 
@@ -54,7 +54,7 @@ grep -q "2 ranks, started by rondarun" "$work/bench.log" || fail "ronda-bench: $
 "$prefix/bin/ronda-bench" collectives --layer communicator --peer gloo -e 8 --rounds 1 --block-time 100us > "$work/peer.log" 2>&1 ||
   fail "ronda-bench --peer gloo: $(cat "$work/peer.log")"
 grep -q "beside Gloo" "$work/peer.log" || fail "ronda-bench --peer gloo: $(cat "$work/peer.log")"
-[[ -x $prefix/lib/ronda/openmpi_first_allreduce ]] || fail "what ronda-bench startup starts is not installed"
+[[ -x $prefix/lib/ronda/openmpi_first_allreduce ]] || fail "the program of ronda-bench startup is not installed"
 
 # The plugins lie where libronda.so looks for them, and can be loaded.
 for plugin in libronda_mpi.so libronda_mpi_mpich.so; do

@@ -29,7 +29,7 @@ bool HasEnded(const std::string& log) {
   return !lines.empty() && lines.back().find(",choice,") != std::string::npos;
 }
 
-// Averages that are right in every step, whatever is being tried, until rank 0 has made its choice.
+// Averages that are right in every step, with all settings that are tried, until rank 0 has made its choice.
 void Train() {
   ronda::init();
   const float own = static_cast<float>(ronda::rank());

@@ -1,5 +1,5 @@
-// A rank whose tensors are in the memory of a GPU, which it may share with other ranks: trains nothing, but does what a
-// training loop does, with values that are known, and says "rank 1 of 3: ok". RONDA_CUDA_PLUGIN says what the GPU is.
+// A rank whose tensors are in the memory of a GPU, which it may share with other ranks. It runs the steps of a training
+// loop with known values and prints "rank 1 of 3: ok". RONDA_CUDA_PLUGIN selects a real GPU or a fake one.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kSteps = 20;  // the schedule is locked after a few
 
-// What a rank's steps need.
+// The tensors and settings of a rank's steps.
 struct Trainer {
   std::shared_ptr<Device> device;
   std::unique_ptr<DeviceStream> stream;

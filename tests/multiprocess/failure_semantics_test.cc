@@ -50,7 +50,7 @@ constexpr bool kSanitizer = true;  // they reserve more address space than any l
 constexpr bool kSanitizer = false;
 #endif
 
-// -- What ranks do --
+// -- Programs of ranks --
 
 void InitWithLimits(milliseconds warning, milliseconds deadline) {
   Options options;
@@ -65,7 +65,7 @@ std::vector<int32_t> PidsOfAllRanks() {
   return allgather("pids", &pid, {1});
 }
 
-// What this rank has written to its output, which is a file.
+// This rank's output so far; the output is a file.
 std::string OwnOutput() {
   std::ostringstream text;
   text << std::ifstream(std::filesystem::read_symlink("/proc/self/fd/2")).rdbuf();
@@ -82,8 +82,8 @@ bool IsStopped(const std::filesystem::path& thread) {
   return absl::StrContains(stat.str(), ") T ");
 }
 
-// Returns when no thread of the process runs any more. kill() does not wait for that: on a busy machine the threads go on
-// until the one that takes the signal is scheduled.
+// Returns when no thread of the process runs any more. kill() does not wait for that: on a busy machine the threads go
+// on until the one that takes the signal is scheduled.
 void StopAndAwait(pid_t pid) {
   kill(pid, SIGSTOP);
   const std::string threads = "/proc/" + std::to_string(pid) + "/task";
@@ -125,7 +125,7 @@ class StoppedAllreduce {
   Handle handle_;
 };
 
-// What was in flight fails as "tensor 'x': <the job's failure>"; from then on everything returns the job's failure.
+// An operation in flight fails with "tensor 'x': <the job's failure>"; every later call returns the job's failure.
 void ReportAndShutDown(const Status& of_operation) {
   EXPECT_FALSE(of_operation.ok());
   const Status failure = try_barrier();
@@ -189,7 +189,7 @@ void CallbackThrows() {
   ReportAndShutDown(status);
 }
 
-// Which would wait for itself.
+// A shutdown in a callback would wait for itself.
 void ShutsDownInACallback() {
   init();
   float value = 1;
@@ -239,7 +239,7 @@ void RunsOutOfMemory() {
   if (rank() == 1) {
     SetMemoryLimit(MemoryInUse());
     float value = 1;
-    // The C API: the C++ API's own copies of the names could be what fails.
+    // The C API, because the C++ API copies names and could fail there.
     for (int i = 0; code == RONDA_OK && i < 2000000; ++i) {
       char name[64];
       std::snprintf(name, sizeof(name), "one of very many tensors, number %d", i);
@@ -255,12 +255,12 @@ void RunsOutOfMemory() {
     EXPECT_EQ(code, RONDA_ERROR_OUT_OF_MEMORY) << text;
     EXPECT_THAT(text, HasSubstr("memory"));
   }
-  // If it was the progress engine that got no memory, the job has failed, and says so to all.
+  // If the progress engine got no memory, the job has failed on all ranks.
   const Status end = try_shutdown();
   EXPECT_TRUE(end.ok() || end.code() == RONDA_ERROR_OUT_OF_MEMORY) << end.message();
 }
 
-// -- What ranks do in a locked schedule --
+// -- Programs of ranks that follow a locked schedule --
 
 Status Step() {
   float value = static_cast<float>(rank() + 1);
@@ -317,7 +317,7 @@ void IsStoppedForTooLongInALockedSchedule() {
   EXPECT_FALSE(try_shutdown().ok());
 }
 
-// -- What comes of it --
+// -- The tests --
 
 void ExpectAllEndWell(const JobResult& result) {
   for (size_t rank = 0; rank < result.ranks.size(); ++rank) {

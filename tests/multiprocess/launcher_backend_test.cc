@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// -- What ranks do --
+// -- Programs of ranks --
 
 void SumOnce() {
   init();

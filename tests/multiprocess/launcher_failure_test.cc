@@ -1,4 +1,4 @@
-// What rondarun does and says when ranks fail.
+// rondarun's reaction to ranks that fail, and its report.
 #include <csignal>
 #include <fstream>
 #include <string>
@@ -58,7 +58,7 @@ TEST(LauncherFailureTest, RanksThatDoNotListenAreKilledAfterTheGracePeriod) {
 }
 
 TEST(LauncherFailureTest, RanksThatEndByThemselvesAreNotSignalled) {
-  // What the launcher gives them a second for: rank 0 has something to say about the death of rank 1.
+  // The launcher gives them a second to end by themselves: rank 0 reports the death of rank 1.
   LauncherRun run(Shell(2, absl::StrCat("trap 'echo signalled; exit 9' TERM; ", AwaitAllRanks(2),
                                         "if [ $RONDA_RANK = 1 ]; then kill -9 $$; fi; "
                                         "echo 'Error: rank 1 (host h, pid 1) was killed by signal 9' >&2; exit 1")));

@@ -11,13 +11,13 @@
 
 namespace ronda {
 
-// Runs the real rondarun with the given arguments, and collects what it prints.
+// Runs the real rondarun with the given arguments, and collects its output.
 //
 //   LauncherRun run({"-np", "2", "sh", "-c", "echo hello"});
 //   EXPECT_EQ(run.Finish(), 0);
 //   EXPECT_EQ(run.out(), ...);
 //
-// All waiting ends with a test failure after kPatience, with what was printed until then. Thread-compatible. Kills the
+// All waiting ends with a test failure after kPatience, with the output until then. Thread-compatible. Kills the
 // launcher when destroyed.
 class LauncherRun {
  public:
@@ -71,7 +71,7 @@ class LauncherRun {
 
   void Read(Collected* from);
 
-  // Reads what comes until `condition` holds. Returns whether it does; else it is a test failure that says `awaited`.
+  // Reads output until `condition` holds. Returns whether it holds; if not, it is a test failure that names `awaited`.
   bool PumpUntil(const std::function<bool()>& condition, const std::string& awaited);
 
   pid_t pid_ = -1;

@@ -24,8 +24,8 @@ using ::testing::MatchesRegex;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// An mpirun of either kind, found first in PATH by the launcher, and a stand-in for ssh that runs on this host what is
-// for another.
+// An mpirun of either kind, found first in PATH by the launcher, and a stand-in for ssh that runs commands for
+// another host on this one.
 class LauncherMpirunTest : public ::testing::TestWithParam<std::string> {
  protected:
   LauncherMpirunTest() : directory_(absl::StrCat(::testing::TempDir(), "/mpirun.", getpid(), ".", GetParam())) {
@@ -60,9 +60,9 @@ class LauncherMpirunTest : public ::testing::TestWithParam<std::string> {
     return "RANK=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; " + script;
   }
 
-  // A job of two ranks: rank 1 runs `script`, which fails, and rank 0 `other`. Both do so when mpirun has passed on what
-  // both have printed: on a busy machine either MPI may fail to say how a rank ended that it has hardly started (Hydra
-  // fails an assertion of its own).
+  // A job of two ranks: rank 1 runs `script`, which fails, and rank 0 `other`. Both wait until mpirun has passed on
+  // the output of both: on a busy machine either MPI may fail to report the end of a rank that it has hardly started
+  // (Hydra fails an assertion of its own).
   std::unique_ptr<LauncherRun> FailAsRank1(const std::string& script, const std::string& other) const {
     const std::string go = directory_ + "/go";
     auto run = std::make_unique<LauncherRun>(
@@ -111,9 +111,9 @@ TEST_P(LauncherMpirunTest, RankThatWasKilledIsTheLastLine) {
   EXPECT_EQ(run->Finish(), 128 + SIGKILL);
   // Hydra says only on which host it was.
   EXPECT_THAT(run->LastLine(), MatchesRegex(IsOpenMpi() ? "rondarun: rank 1 \\(pid [0-9]+, host [^ ]+\\) was killed by "
-                                                         "signal 9 \\(SIGKILL\\); last error: \"disk on fire\""
-                                                       : "rondarun: a rank \\(host [^ ]+\\) was killed by signal 9 "
-                                                         "\\(SIGKILL\\)"));
+                                                          "signal 9 \\(SIGKILL\\); last error: \"disk on fire\""
+                                                        : "rondarun: a rank \\(host [^ ]+\\) was killed by signal 9 "
+                                                          "\\(SIGKILL\\)"));
   EXPECT_THAT(run->err(), Not(HasSubstr("mpirun: ")));
 }
 

@@ -1,4 +1,4 @@
-// What rondarun makes of what its ranks print.
+// How rondarun passes on the output of its ranks.
 #include <unistd.h>
 
 #include <csignal>
@@ -167,12 +167,12 @@ TEST(LauncherOutputTest, OutputOfARankThatIsKilledIsNotLost) {
   EXPECT_EQ(Lines(run.out()).size(), 5000u);
 }
 
-TEST(LauncherOutputTest, StrangerWhoHoldsTheOutputOpenDoesNotKeepTheLauncher) {
+TEST(LauncherOutputTest, ProcessThatHoldsTheOutputOpenDoesNotKeepTheLauncher) {
   // A process that has left the rank's group and session keeps both pipes.
-  LauncherRun run(Shell(1, "setsid sleep 1000 & echo stranger=$!; exit 0"));
-  run.WaitForOut("stranger=");
+  LauncherRun run(Shell(1, "setsid sleep 1000 & echo escaped=$!; exit 0"));
+  run.WaitForOut("escaped=");
   EXPECT_EQ(run.Finish(), 0);
-  kill(NumberAfter(run.out(), "stranger="), SIGKILL);
+  kill(NumberAfter(run.out(), "escaped="), SIGKILL);
 }
 
 TEST(LauncherOutputTest, HiddenStreamIsOnlyInTheFiles) {

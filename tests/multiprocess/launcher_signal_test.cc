@@ -1,4 +1,4 @@
-// What rondarun does with signals, and what is left when it is killed itself.
+// How rondarun forwards signals, and that nothing is left when rondarun itself is killed.
 #include <unistd.h>
 
 #include <csignal>

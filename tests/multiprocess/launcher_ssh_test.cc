@@ -1,5 +1,5 @@
 // How rondarun has ranks started by agents on other hosts. The hosts are this one under other names, and in ssh's place
-// is a script that runs what is to run there.
+// is a script that runs the command on this host.
 #include <csignal>
 #include <filesystem>
 #include <fstream>

@@ -1,4 +1,4 @@
-// How rondarun answers to its command line, and what its ranks find when they start.
+// How rondarun answers to its command line, and the environment that its ranks get.
 #include <sys/ioctl.h>
 #include <unistd.h>
 

@@ -58,7 +58,7 @@ std::vector<TraceEvent> ReadOfKilled(const std::string& name, int rank) {
   return ReadTrace(whole_events + "\n]\n").value_or(std::vector<TraceEvent>());
 }
 
-// -- What ranks do --
+// -- Programs of ranks --
 
 Status Step() {
   float value = 1;
@@ -105,7 +105,7 @@ void CannotWrite() {
   EXPECT_EQ(status.ok(), false);
 }
 
-// -- What comes of it --
+// -- The tests --
 
 TEST(Timeline, EnvironmentBeginsOneOnEveryRank) {
   ExpectRankProgramSucceeds("trains", 2, {.env = {{"RONDA_TIMELINE", Path("trains.json")}}});

@@ -27,7 +27,7 @@ ARCHITECTURES = {architectures}
 _BUILD_WITH = """
 package(default_visibility = ["//visibility:public"])
 
-# Changes with the toolkit: what is compiled with it depends on it.
+# Changes with the toolkit: its object files depend on this file.
 exports_files(["version.txt"])
 
 cc_library(
@@ -77,7 +77,7 @@ def _architectures(context, nvcc):
 
 def _without(context, why):
     # buildifier: disable=print
-    print("No CUDA toolkit: %s. What needs one is not built; all else is." % why)
+    print("No CUDA toolkit: %s. Targets that need one are not built; all others are." % why)
     context.file("version.txt", "none")
     context.file("toolkit.bzl", _TOOLKIT.format(present = False, nvcc = "", architectures = []))
     context.file("BUILD.bazel", _BUILD_WITHOUT)

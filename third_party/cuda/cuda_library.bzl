@@ -7,10 +7,10 @@ load("@cuda//:toolkit.bzl", "ARCHITECTURES", "NVCC", "PRESENT")
 # For other targets that are of no use without a toolkit: target_compatible_with = CUDA_ONLY.
 CUDA_ONLY = [] if PRESENT else ["//third_party/cuda:no_toolkit"]
 
-# GPUs from this one on run what is made from its PTX, which is included for those to come.
+# GPUs from this one on run machine code made from its PTX, which is included for future GPUs.
 _PTX_OF_ALL_OTHERS = 80
 
-# What nvcc passes on to the host's compiler is code that nvcc has made of ours: these warnings are of that.
+# nvcc rewrites our code before it passes it to the host's compiler: these warnings concern the rewritten code.
 _GENERATED_CODE_FLAGS = ["-Wno-unused-parameter", "-Wno-unused-function"]
 
 def _architecture_flags():

@@ -1,5 +1,4 @@
-// What the sanitizers should know about the system's libraries; every test links it. Without a sanitizer nobody calls
-// it.
+// Settings of the sanitizers for the system's libraries. Every test links them; only a sanitizer calls them.
 
 extern "C" {
 

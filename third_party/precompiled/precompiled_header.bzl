@@ -46,7 +46,7 @@ def _precompile(ctx, toolchain):
     return [header, precompiled]
 
 def _leave_empty(ctx):
-    """Other compilers parse what each file includes, and so find out if that is not enough."""
+    """Other compilers parse the includes of each file, and so report missing ones."""
     header = ctx.actions.declare_file(ctx.label.name + ".h")
     ctx.actions.write(header, "")
     return [header]

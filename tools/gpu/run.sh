@@ -32,7 +32,7 @@ part() {  # part NAME
     sed -nE "s/^ +\[(.)\] $1 +(.*)/\1 \2/p" | sed 's/^  /- /'
 }
 
-# Runs every test, for so long at most, with the given command in front of it, and says what has become of it.
+# Runs every test, for so long at most, with the given command in front of it, and prints its outcome.
 run_tests() {  # run_tests SECONDS [COMMAND...]
   local seconds=$1 passed=0 failed=0 skipped=0 program log
   shift
@@ -67,7 +67,7 @@ sanitize() {
   return $status
 }
 
-# Runs a benchmark, and keeps what it prints.
+# Runs a benchmark, and keeps its output.
 measure() {  # measure COMMAND...
   echo "== $*"
   timeout 300 "$@" < /dev/null | sed -u 's/^\[0\]<stdout>: //' | tee -a "$logs/figures"

@@ -1,4 +1,4 @@
-// What examples/cuda_mnist/device.h and launch.h declare, where the GPU is the fake one (tests/testing/fake_cuda),
+// The functions of examples/cuda_mnist/device.h and launch.h for the fake GPU (tests/testing/fake_cuda),
 // which Ronda uses too: kernels and products are loops that its streams run, in order and later.
 #include <cstring>
 #include <memory>

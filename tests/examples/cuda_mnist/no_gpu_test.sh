@@ -1,5 +1,5 @@
 #!/bin/bash
-# Without a GPU cuda_mnist says so, and what to do instead; with one there is nothing to test.
+# Without a GPU cuda_mnist says so, and names the alternative; with one there is nothing to test.
 set -euo pipefail
 
 readonly program=examples/cuda_mnist/cuda_mnist

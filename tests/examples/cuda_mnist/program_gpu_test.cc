@@ -1,4 +1,4 @@
-// cuda_mnist on a GPU learns what lenet_mnist learns.
+// cuda_mnist on a GPU learns the same as lenet_mnist.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,4 @@
-// cuda_mnist as its users meet it, on a fake GPU (host_device.cc): what it learns, which is what lenet_mnist learns,
-// and what it prints.
+// cuda_mnist as its users meet it, on a fake GPU (host_device.cc): it learns the same as lenet_mnist; its output.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -32,9 +32,9 @@ class MnistTest : public ::testing::Test {
     return "no error";
   }
 
-  // What an error about the file `name` says: its path, then `what`.
-  std::string About(const std::string& name, const std::string& what) const {
-    return directory_.path() + name + ": " + what;
+  // The text of an error about the file `name`: its path, then `problem`.
+  std::string About(const std::string& name, const std::string& problem) const {
+    return directory_.path() + name + ": " + problem;
   }
 
   TemporaryDirectory directory_;

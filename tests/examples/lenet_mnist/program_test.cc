@@ -1,4 +1,4 @@
-// lenet_mnist as its users meet it: what it prints, and how it ends.
+// lenet_mnist as its users meet it: its output, and its exit codes.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

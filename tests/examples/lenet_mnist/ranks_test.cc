@@ -28,7 +28,7 @@ Parameters Train(int ranks, int steps, const std::string& compression) {
   return ReadParameters(file);
 }
 
-// What one rank computes without compression: what all others are compared with. Trained once for all tests.
+// The result of one rank without compression, with which all others are compared. Trained once for all tests.
 const Parameters& OneRank(int steps) {
   static std::map<int, Parameters>* const trained = new std::map<int, Parameters>;
   const auto found = trained->find(steps);
@@ -62,7 +62,7 @@ TEST_P(LenetRanksTest, CompressionRoundsAStepTwice) {
 }
 
 // Afterwards small differences grow, as some activations fall on the other side of a ReLU. These bounds, relative to
-// the norm of the parameters, are several times what was measured; 20 steps move the parameters by 4e-2 of it.
+// the norm of the parameters, are several times the measured differences; 20 steps move the parameters by 4e-2 of it.
 TEST_P(LenetRanksTest, CompressedTrainingStaysClose) {
   for (const auto& [compression, bound] : {std::pair("fp16", 1e-3), std::pair("bf16", 4e-3)}) {
     const double error = Distance(Train(GetParam(), kSteps, compression), OneRank(kSteps));

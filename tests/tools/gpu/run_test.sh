@@ -51,7 +51,7 @@ run test
 expect 1 "FAILED  tests/bad" "what went wrong" "1 passed, 1 failed, 1 skipped"
 sed -i '/bad/d' "$bundle/tests.txt"
 
-# Benchmarks, and the table of what has an aim.
+# Benchmarks, and the table of figures that have an aim.
 run bench
 expect 0 "# not a figure" "| packing, all of it | 93.1 % of a copy | at least 85 % |" "| time, 1 ranks | 5 us | under 60 us |" \
   "| time, 2 ranks | 5 us | under 60 us |" "| training --bench | 2 % | under 3 % |" "fake GPU" "libfake_nccl.so"

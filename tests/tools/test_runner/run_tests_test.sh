@@ -31,7 +31,7 @@ built() { echo '{"id":{"targetCompleted":{"label":"//a:b"}},"completed":{"succes
 unbuilt() { echo '{"id":{"targetCompleted":{"label":"//a:c"}},"completed":{"failureDetail":{"message":"no"}}}'; }
 left_out() { echo '{"id":{"targetCompleted":{"label":"//a:d"}},"aborted":{"reason":"SKIPPED"}}'; }
 
-# What run_tests.sh makes of the events on stdin when Bazel ends with $1: its last line is $2.
+# Runs run_tests.sh with the events on stdin and a Bazel that ends with $1: the last line is $2.
 expect() {
   cat > "$folder/events"
   cat > "$folder/bazel" << END
@@ -52,7 +52,7 @@ END
 { built; result PASSED 1 1 7 0 0; } | expect 0 "7 passed, 0 failed"
 { built; result PASSED 1 1 7 0 2; left_out; } | expect 0 "5 passed, 0 failed, 2 skipped"
 
-# Each run and each shard is counted, and that alone: not what an earlier call has left beside it.
+# Each run and each shard is counted.
 {
   built
   for run in 1 2 3; do result PASSED $run 1 4 0 1 && result PASSED $run 2 3 0 0; done
@@ -64,7 +64,7 @@ END
 { built; result FAILED 1 1 1 0 0; } | expect 3 "0 passed, 1 failed"
 { built; result FAILED 1 1 - 0 0; result FAILED 1 2 9 2 0; } | expect 3 "7 passed, 3 failed"
 
-# What is not built; and a failure of Bazel itself.
+# Targets that are not built; and a failure of Bazel itself.
 { built; result PASSED 1 1 4 0 0; unbuilt; } | expect 1 "4 passed, 1 failed"
 expect 37 "0 passed, 1 failed" < /dev/null
 
