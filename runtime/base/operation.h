@@ -1,5 +1,5 @@
-// The operations, the reductions and the wire formats. What each of them is stands in one table each; all that the
-// runtime, the client and the benchmarks do differently for different operations is derived from these tables.
+// The operations, the reductions and the wire formats: one table each, which has all of their properties. The runtime,
+// the client and the benchmarks derive everything that depends on the operation from these tables.
 #ifndef RONDA_RUNTIME_BASE_OPERATION_H_
 #define RONDA_RUNTIME_BASE_OPERATION_H_
 
@@ -40,7 +40,7 @@ enum class FirstDimension : uint8_t {
   kOfRoot,    // the root's counts; those of the other ranks are ignored
 };
 
-// The properties of an operation. Each default is what most operations have.
+// The properties of an operation. Each default holds for most operations.
 struct OperationTraits {
   OpType op;
   const char* name;
@@ -154,7 +154,7 @@ struct ReductionTraits {
   const char* name;
   ReduceOp kernel;  // applied to the elements; Adasum has none of its own and adds
   enum class DTypes : uint8_t { kAll, kNotBool, kNotFloatingPoint, kFloatingPoint } dtypes = DTypes::kAll;
-  const char* instead = "";  // advice for those who ask for it on another dtype
+  const char* instead = "";  // advice to a caller that asks for it on another dtype
   bool adds = false;         // error feedback makes up for the rounding of sums alone
 };
 

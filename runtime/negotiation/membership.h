@@ -1,5 +1,5 @@
-// Which ranks take part in what: the ranks of the job and those that have shut down, the process sets, and the ranks
-// that have joined; and whether a request fits all of that.
+// Which ranks take part in an operation: the ranks of the job and those that have shut down, the process sets, and the
+// ranks that have joined; and whether a request fits all of that.
 #ifndef RONDA_RUNTIME_NEGOTIATION_MEMBERSHIP_H_
 #define RONDA_RUNTIME_NEGOTIATION_MEMBERSHIP_H_
 

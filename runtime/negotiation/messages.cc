@@ -201,7 +201,7 @@ void ToProto(const Bucket& bucket, v1::Bucket* proto) {
   proto->set_absent_as_zeros(bucket.absent == TensorRequest::Absent::kCountedAsZeros);
 }
 
-// `ids_left` is what the whole list may still hold.
+// `ids_left`: the number of ids that the whole list may still hold.
 absl::Status TakeExecution(const v1::Execution& proto, size_t* ids_left, Bucket* bucket) {
   const auto ids = FromRuns<uint64_t>(proto.cached(), *ids_left);
   if (!ids || ids->empty() != proto.has_response()) {

@@ -1,4 +1,4 @@
-// What ranks tell the coordinator rank and what it answers: plain structs, and their form on the wire, which is
+// The ranks' reports to the coordinator rank and its answers: plain structs, and their form on the wire, which is
 // proto/ronda/v1/negotiation.proto.
 #ifndef RONDA_RUNTIME_NEGOTIATION_MESSAGES_H_
 #define RONDA_RUNTIME_NEGOTIATION_MESSAGES_H_

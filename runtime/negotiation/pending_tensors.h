@@ -29,7 +29,7 @@ struct PendingTensor {
   // From now on the response will be spelled out, not named by its id.
   void SpellOut();
 
-  // Whether the cached response, if there is one, is what has been agreed on: a rank that has joined has no rows.
+  // Whether there is a cached response that equals the agreement: a rank that has joined has no rows.
   bool CachedResponseHolds(const std::vector<RankId>& joined) const;
 
   // Moves the tensor's fields into a response. The ranks `joined` contribute no rows.

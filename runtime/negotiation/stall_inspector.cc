@@ -79,7 +79,7 @@ Waiting WaitingView::WaitingOf(const SetJoins& joins) const {
   return waiting;
 }
 
-// All ranks have submitted what is held; it waits for tensors that no rank has submitted as part of the group.
+// All ranks have submitted the held tensors. They wait for tensors that no rank has submitted as part of the group.
 Waiting WaitingView::WaitingOf(const HeldGroup& group) const {
   const PendingTensor& first = *group.tensors.front().tensor;
   const TensorRequest& request = first.request();

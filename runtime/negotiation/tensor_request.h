@@ -1,5 +1,5 @@
-// What a rank asks for: one tensor and an operation on it. The fields of a request are listed once, in
-// RONDA_REQUEST_FIELDS; the cache key, the fusion key, the texts of mismatches and the codec come from that list.
+// A rank's request: one tensor and an operation on it. Its fields are listed once, in RONDA_REQUEST_FIELDS; the cache
+// key, the fusion key, the texts of mismatches and the codec come from that list.
 #ifndef RONDA_RUNTIME_NEGOTIATION_TENSOR_REQUEST_H_
 #define RONDA_RUNTIME_NEGOTIATION_TENSOR_REQUEST_H_
 
@@ -168,7 +168,7 @@ std::string DescribeTensor(const TensorRequest& request);
 
 // Why two requests for the tensor of the same name cannot be carried out together, as "tensor 'x': rank 0 (host h, pid
 // 1) says shape [3], rank 1 (host h, pid 2) says shape [4]"; nullopt if they can. `rank_a` and `rank_b` name the ranks.
-// First dimensions that are each rank's own may differ (FirstDimension), and so may what is not kAgreed.
+// First dimensions that are each rank's own may differ (FirstDimension), and so may fields without kAgreed.
 std::optional<std::string> DescribeMismatch(const TensorRequest& a, absl::string_view rank_a, const TensorRequest& b,
                                             absl::string_view rank_b);
 

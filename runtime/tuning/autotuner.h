@@ -143,7 +143,7 @@ class Autotuner {
   int warm_up_left_ = 0;
   std::vector<double> microseconds_;  // of the sample under way
   Stage stage_ = Stage::kScreening;
-  std::vector<TuningPoint> plan_;  // what the stage measures, in this order
+  std::vector<TuningPoint> plan_;  // the points that the stage measures, in this order
   std::vector<Sample> samples_;    // of the stage, so far
   size_t dimension_ = 0;           // under screening, or in a duel
   size_t settled_ = 0;             // how many dimensions in a row have nothing better than the incumbent

@@ -112,7 +112,7 @@ TEST(Messages, ScheduleSurvivesTheRoundTrip) {
 
 TEST(Messages, ScheduleThatCannotBeIsRefused) {
   struct Case {
-    std::string what;
+    std::string problem;
     void (*damage)(v1::ResponseList*);
   };
   const Case kCases[] = {
@@ -135,8 +135,8 @@ TEST(Messages, ScheduleThatCannotBeIsRefused) {
     ASSERT_TRUE(DecodeResponseList(proto.SerializeAsString()).ok());
     c.damage(&proto);
     const auto got = DecodeResponseList(proto.SerializeAsString());
-    EXPECT_EQ(got.status().code(), absl::StatusCode::kInvalidArgument) << c.what;
-    EXPECT_THAT(std::string(got.status().message()), HasSubstr(c.what));
+    EXPECT_EQ(got.status().code(), absl::StatusCode::kInvalidArgument) << c.problem;
+    EXPECT_THAT(std::string(got.status().message()), HasSubstr(c.problem));
   }
 }
 

@@ -1,4 +1,4 @@
-// Simulations of whole jobs, each from a seed that a failure prints (simulation.h says what is checked).
+// Simulations of whole jobs, each from a seed that a failure prints (simulation.h lists the checks).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

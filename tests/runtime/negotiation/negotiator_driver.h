@@ -44,7 +44,7 @@ inline RankReport Report(std::vector<TensorRequest> requests) { return {.request
 
 inline RankReport ReportById(CacheId id) { return {.cached = {id}}; }
 
-inline RankReport Leaving() { return {.membership = RankReport::Membership::kShuttingDown}; }
+inline RankReport ShuttingDown() { return {.membership = RankReport::Membership::kShuttingDown}; }
 
 inline const Response& Spelled(const ResponseList& list, size_t bucket, size_t position = 0) {
   return std::get<Response>(list.buckets.at(bucket).executions.at(position));
@@ -54,7 +54,7 @@ inline CacheId IdOf(const ResponseList& list, size_t bucket) {
   return std::get<CacheId>(list.buckets.at(bucket).executions.at(0));
 }
 
-// A negotiator to which tests say in one line what ranks report. Nothing is fused.
+// A negotiator that takes the report of a rank in one line of a test. Nothing is fused.
 class NegotiatorDriver {
  public:
   explicit NegotiatorDriver(int world_size, size_t cache_capacity = 1024)

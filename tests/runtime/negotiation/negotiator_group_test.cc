@@ -63,7 +63,7 @@ TEST(Group, DepartureFailsTheWholeGroup) {
   NegotiatorDriver negotiator(3);
   negotiator.Submit(0, {Member("a"), Member("b")});
   negotiator.Submit(2, {Member("a"), Member("b")});
-  negotiator.Take(1, Leaving());
+  negotiator.Take(1, ShuttingDown());
   EXPECT_THAT(negotiator.Responses().errors, SizeIs(2));
 }
 

@@ -221,7 +221,7 @@ TEST(Join, FailedJoinMakesItsRanksPresentAgain) {
 TEST(Join, DepartureOfARankFailsJoinsBeforeAndAfter) {
   NegotiatorDriver negotiator(3);
   negotiator.Submit(0, {JoinOf()});
-  negotiator.Take(2, Leaving());
+  negotiator.Take(2, ShuttingDown());
   negotiator.Submit(1, {JoinOf()});
   const ResponseList list = negotiator.Responses();
   ASSERT_THAT(list.errors, SizeIs(2));

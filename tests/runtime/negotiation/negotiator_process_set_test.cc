@@ -63,7 +63,7 @@ TEST_F(ProcessSets, ErrorsSayWhichSet) {
 
 TEST_F(ProcessSets, DepartureOfARankOutsideDoesNotMatter) {
   negotiator_.Submit(0, {OnSet(1, Allreduce("a"))});
-  negotiator_.Take(1, Leaving());
+  negotiator_.Take(1, ShuttingDown());
   negotiator_.Submit(2, {OnSet(1, Allreduce("a"))});
   EXPECT_THAT(negotiator_.Responses().buckets, SizeIs(1));
 }

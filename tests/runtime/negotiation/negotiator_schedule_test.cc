@@ -204,7 +204,7 @@ TEST_F(NegotiatorScheduleTest, GroupRunsInOneBucketOrTheStepIsNotScheduled) {
 TEST_F(NegotiatorScheduleTest, ReportsFromBeforeTheScheduleCountForNothing) {
   Lock();
   TakeStale(0, {.cached = {1}, .requests = {Allreduce("c")}});
-  TakeStale(1, Leaving());
+  TakeStale(1, ShuttingDown());
   EXPECT_FALSE(negotiator_.anything_waits());
   EXPECT_TRUE(negotiator_.TakeResponses().empty());
   negotiator_.Unlock(1);
@@ -283,7 +283,8 @@ TEST_F(NegotiatorScheduleTest, DeadlinesCountFromTheSubmissionAlsoIfThatWaitedIn
   negotiator_.Unlock(1);
   Take(0, {.cached = {1}, .age = absl::Seconds(50)});
   EXPECT_THAT(negotiator_.waiting().Overdue(now_ + absl::Seconds(9)), IsEmpty());
-  EXPECT_THAT(negotiator_.waiting().Overdue(now_ + absl::Seconds(10)), SizeIs(1)) << "the warning is due after a minute";
+  EXPECT_THAT(negotiator_.waiting().Overdue(now_ + absl::Seconds(10)), SizeIs(1))
+      << "the warning is due after a minute";
 }
 
 TEST_F(NegotiatorScheduleTest, OldestSubmissionCountsWhoeverReportsFirst) {

@@ -83,7 +83,7 @@ TEST(Negotiator, ReportByIdCountsThoughItsEntryIsEvictedLater) {
   negotiator.Take(0, ReportById(1));
   negotiator.SubmitAll({0, 1}, Allreduce("b"));
   negotiator.Responses();
-  // Rank 0 sees the eviction of 'a' and repeats what counts already.
+  // Rank 0 sees the eviction of 'a' and repeats a request that counts already.
   negotiator.Take(0, {.repeated = {{1, Allreduce("a")}}});
   negotiator.Submit(1, {Allreduce("a")});
   EXPECT_EQ(Spelled(negotiator.Responses(), 0).request.name, "a");
@@ -233,8 +233,7 @@ TEST(Negotiator, MismatchInTheGroupFailsTheWholeGroup) {
   negotiator.Submit(1, {InGroup("h", 2, Allreduce("a")), InGroup("g", 2, Allreduce("b"))});
   const ResponseList list = negotiator.Responses();
   ASSERT_THAT(list.errors, SizeIs(2));
-  EXPECT_THAT(std::string(list.errors[0].status.message()),
-              HasSubstr("rank 0 says group 'g', rank 1 says group 'h'"));
+  EXPECT_THAT(std::string(list.errors[0].status.message()), HasSubstr("rank 0 says group 'g', rank 1 says group 'h'"));
 }
 
 TEST(Negotiator, PrescaleThatIsNoNumberIsTheSameAsItself) {
@@ -277,7 +276,7 @@ TEST(Negotiator, FirstDimensionsAreGatheredByIdAndInFullAlike) {
   negotiator.Take(2, ReportById(1));
   const ResponseList list = negotiator.Responses();
   EXPECT_THAT(Spelled(list, 0).first_dims, ElementsAre(0, 7, 2));
-  EXPECT_EQ(Spelled(list, 0).request.shape, Shape({0, 2})) << "whoever came first";
+  EXPECT_EQ(Spelled(list, 0).request.shape, Shape({0, 2})) << "in either order";
 }
 
 TEST(Negotiator, RowsOfTheScattersRootCount) {
@@ -305,7 +304,7 @@ TEST(Negotiator, DepartureOfAThirdRankDoesNotTouchSendAndReceive) {
   NegotiatorDriver negotiator(3);
   const TensorRequest send = {.name = "p2p", .op = OpType::kSendRecv, .shape = {2}, .root = 0, .receiver = 1};
   negotiator.Submit(0, {send});
-  negotiator.Take(2, Leaving());
+  negotiator.Take(2, ShuttingDown());
   negotiator.Submit(1, {send});
   EXPECT_THAT(negotiator.Responses().buckets, SizeIs(1));
 }
@@ -339,7 +338,7 @@ TEST(Negotiator, FailureAnswersOnlyTheRanksThatHadSubmitted) {
   Negotiator negotiator = TwoRanks();
   ASSERT_TRUE(negotiator.Add(0, Report({Allreduce("a")}), kStart).ok());
   negotiator.Fail({0, "a"}, absl::DeadlineExceededError("too late"));
-  negotiator.Fail({0, "unknown"}, absl::DeadlineExceededError("nobody waits for it"));
+  negotiator.Fail({0, "unknown"}, absl::DeadlineExceededError("no rank waits for it"));
   const ResponseList list = negotiator.TakeResponses();
   ASSERT_THAT(list.errors, SizeIs(1));
   EXPECT_THAT(list.errors[0].ranks, ElementsAre(0));
@@ -370,8 +369,8 @@ TEST(Negotiator, ReportNoCorrectRankCanSendIsRefused) {
     EXPECT_EQ(negotiator->Add(0, reports[i], kStart).code(), absl::StatusCode::kInvalidArgument) << "report " << i;
   }
   NegotiatorDriver negotiator(2);
-  for (RankId nobody : {-1, 2}) {
-    EXPECT_EQ(negotiator->Add(nobody, {}, kStart).code(), absl::StatusCode::kInvalidArgument);
+  for (RankId unknown : {-1, 2}) {
+    EXPECT_EQ(negotiator->Add(unknown, {}, kStart).code(), absl::StatusCode::kInvalidArgument);
   }
 }
 

@@ -168,7 +168,7 @@ TEST(RecordingFile, ErrorsNameThePath) {
 }
 
 // A negotiation of three ranks with joins, process sets, groups and deadlines, as it was when the format was new. A
-// change that makes it come out differently changes what ranks of one job agree on.
+// change that makes it come out differently changes the agreements of a job.
 TEST(Recording, CheckedInOneReplaysToTheSameLists) {
   const std::string path = "tests/runtime/negotiation/testdata/three_ranks.negotiation";
   const auto recording = ReadRecording(path);

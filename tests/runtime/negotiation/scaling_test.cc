@@ -1,4 +1,4 @@
-// What crosses the wire does not grow with the number of ranks: a rank other than 0 pays for its own tensors alone.
+// The bytes on the wire do not grow with the number of ranks: a rank other than 0 pays for its own tensors alone.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Simulations of whole jobs that repeat themselves, each from a seed that a failure prints (simulation.h says what is
-// checked).
+// Simulations of whole jobs that repeat themselves, each from a seed that a failure prints (simulation.h lists the
+// checks).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

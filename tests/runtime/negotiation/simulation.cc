@@ -86,7 +86,7 @@ void Simulation::Step() {
   if (Percent(5)) Inspect();
 }
 
-// --- What ranks submit ---
+// --- Submissions ---
 
 void Simulation::SubmitSomething(RankId id) {
   Rank& rank = ranks_[id];
@@ -283,7 +283,7 @@ void Simulation::ApplyList(RankId id) {
   const auto work = rank.reporter.Apply(*list);
   if (!work.ok()) return Violate(work.status().ToString());
   const size_t number = rank.lists++;
-  // A join may fail in the very list that carries out what went on without the rank: errors come first.
+  // A join may fail in the very list that carries out tensors without the rank: errors come first.
   rank.joined.clear();
   for (const auto& [key, request] : rank.in_flight) {
     if (request.op == OpType::kJoin) rank.joined.insert(key.process_set);
@@ -295,7 +295,7 @@ void Simulation::ApplyList(RankId id) {
   for (const AgreedBucket& bucket : work->buckets) TakeBucket(id, bucket);
   if (work->schedule) {
     rank.schedule.Begin(*work->schedule, now_);
-    if (rank.state == Rank::State::kLeaving) rank.schedule.RequestUnlock();
+    if (rank.state == Rank::State::kShuttingDown) rank.schedule.RequestUnlock();
     counts_.schedules += id == 0 ? 1 : 0;
     counts_.early_calls += rank.called_off >= rank.schedule.number() ? 1 : 0;
     rank.votes = 0;
@@ -330,10 +330,10 @@ void Simulation::Leave(RankId id) {
   counts_.unlocked_for_shutdown += ranks_[id].schedule.locked() ? 1 : 0;
   ranks_[id].reporter.ShutDown();
   ranks_[id].schedule.RequestUnlock();
-  ranks_[id].state = Rank::State::kLeaving;
+  ranks_[id].state = Rank::State::kShuttingDown;
 }
 
-// --- What is checked ---
+// --- Checks ---
 
 void Simulation::TakeError(RankId id, size_t list, size_t number, const TensorError& error) {
   if (!std::binary_search(error.ranks.begin(), error.ranks.end(), id)) return;
@@ -429,16 +429,16 @@ void Simulation::CheckNothingIsLeftBehind() {
 
 void Simulation::CheckRightlyWaits(RankId id, const TensorKey& key, const TensorRequest& request) {
   const auto members = ranks_[id].reporter.process_sets().Find(key.process_set);
-  const std::string what = absl::StrCat("rank ", id, " still waits for ", Show(request));
-  if (members == nullptr) return Violate(absl::StrCat(what, ", and the set is gone"));
+  const std::string text = absl::StrCat("rank ", id, " still waits for ", Show(request));
+  if (members == nullptr) return Violate(absl::StrCat(text, ", and the set is gone"));
   const bool pair = request.op == OpType::kSendRecv;
   const Group participants =
       pair ? Group({std::min(request.root, request.receiver), std::max(request.root, request.receiver)}) : *members;
   const bool ready = request.group.empty() ? AllAreReady(key, participants) : GroupIsReady(request, *members);
-  if (ready) return Violate(absl::StrCat(what, ", and all are ready"));
+  if (ready) return Violate(absl::StrCat(text, ", and all are ready"));
   for (RankId rank : participants.ranks()) {
     if (ranks_[rank].state != Rank::State::kPresent && !ranks_[rank].in_flight.contains(key)) {
-      Violate(absl::StrCat(what, ", and rank ", rank, " has left"));
+      Violate(absl::StrCat(text, ", and rank ", rank, " has shut down"));
     }
   }
 }

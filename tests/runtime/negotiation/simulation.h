@@ -19,7 +19,7 @@
 
 namespace ronda {
 
-// What a simulation is like. Equal worlds run equally.
+// The properties of a simulation. Equal worlds run equally.
 struct World {
   int ranks = 2;
   int names = 4;  // tensors that are submitted again and again
@@ -39,10 +39,10 @@ inline void PrintTo(const World& world, std::ostream* out) {
 // encoded and delivered late. Ranks add, remove and join process sets, submit single tensors and groups, send and
 // receive; some submissions contradict others, and some tensors run into their deadlines.
 //
-// What is checked as it happens: a rank gets an answer to what it has in flight and to nothing else; an execution fits
-// the submission of every rank that takes part, and who does not take part has joined; all ranks carry out the same
-// buckets in the same order. What is checked at the end, against a model that looks at nothing but what ranks have in
-// flight: an error has its cause, and nothing is left that should have been answered.
+// Checked as it happens: a rank gets an answer to its tensors in flight and to nothing else; an execution fits
+// the submission of every rank that takes part, and a member that does not take part has joined; all ranks carry out
+// the same buckets in the same order. Checked at the end, against a model that looks at nothing but the tensors that
+// ranks have in flight: an error has its cause, and nothing is left that should have been answered.
 //
 // In worlds with schedules, ranks also run a training loop for some time, with something else in between now and then.
 // They enter the buckets of a schedule at random times, learn of votes and of schedules that are called off at random
@@ -56,10 +56,10 @@ class Simulation {
   // Random steps; then everything that is on its way is delivered.
   void Run(int steps);
 
-  // Some ranks leave; then what still waits runs into its deadline; then all leave and the job ends.
+  // Some ranks shut down; then the waiting tensors run into their deadlines; then all ranks shut down and the job ends.
   void Finish();
 
-  // What went wrong. The first one stops the simulation.
+  // The violations found. The first one stops the simulation.
   const std::vector<std::string>& violations() const { return violations_; }
 
   const Recording& recording() const { return recording_; }
@@ -89,7 +89,7 @@ class Simulation {
     size_t lists = 0;                  // that it has applied
     std::set<ProcessSetId> joined;     // when it began to apply the latest one
     int next_plan = 0;
-    enum class State { kPresent, kLeaving, kDone } state = State::kPresent;
+    enum class State { kPresent, kShuttingDown, kDone } state = State::kPresent;
 
     std::deque<TensorKey> fresh;          // submitted, and not yet looked at
     std::map<uint64_t, TensorKey> taken;  // those looked at, in the order of their submission
@@ -112,9 +112,9 @@ class Simulation {
   // A change of the process sets; all ranks walk through the same sequence.
   struct Plan {
     TensorRequest request;
-    int adds = -1;  // the plan that added what this one removes
+    int adds = -1;  // the plan that added the set that this one removes
   };
-  // What the ranks that an error answered had in flight.
+  // The tensors in flight of the ranks that an error answered.
   struct Answer {
     TensorError error;
     std::vector<TensorRequest> requests;
@@ -122,7 +122,7 @@ class Simulation {
 
   int Random(int below) { return static_cast<int>(random_() % static_cast<uint32_t>(below)); }
   bool Percent(int percent) { return Random(100) < percent; }
-  void Violate(std::string what) { violations_.push_back(std::move(what)); }
+  void Violate(std::string text) { violations_.push_back(std::move(text)); }
 
   void Step();
   void SubmitSomething(RankId id);

@@ -1,4 +1,4 @@
-// The part of the simulation that is about schedules: the loop that makes them begin, and what a rank's engine does
+// The part of the simulation that is about schedules: the loop that makes them begin, and the part of a rank's engine
 // while one is locked.
 #include <algorithm>
 #include <utility>
@@ -27,7 +27,7 @@ bool Simulation::InLoop() const {
   return world_.identical_steps > 0 && (now_ - absl::UnixEpoch()) / kPhase % kPhases != 0;
 }
 
-// What is in between the steps, at most once a rank and period.
+// Submissions between the steps, at most once a rank and period.
 void Simulation::SubmitStray(RankId id) {
   Rank& rank = ranks_[id];
   const int number = static_cast<int>((now_ - absl::UnixEpoch()) / kStrayPeriod);
@@ -97,7 +97,7 @@ void Simulation::SubmitLoop(RankId id) {
   Submit(id, std::move(second));
 }
 
-// --- What the engine does ---
+// --- The engine ---
 
 void Simulation::TakeFresh(RankId id) {
   Rank& rank = ranks_[id];

@@ -98,7 +98,7 @@ std::vector<std::vector<double>> RandomCurves(size_t dimensions, double depth, s
 
 constexpr uint32_t kSeeds = 300;
 
-// What came of one search.
+// The result of one search.
 struct Outcome {
   uint32_t seed = 0;
   double defaults = 1;  // the time of a round, in units of the best one that there is
@@ -183,7 +183,7 @@ TEST(AutotunerSimulationTest, NoiseAloneIsNoReasonToChange) {
   EXPECT_LE(changed, 3);
 }
 
-// In dimensions where the defaults are the best, they are what is chosen.
+// In dimensions where the defaults are the best, they are chosen.
 TEST(AutotunerSimulationTest, TheBestDefaultsAreKept) {
   for (uint32_t seed = 1; seed <= kSeeds; ++seed) {
     std::mt19937 random(seed);

@@ -26,7 +26,7 @@ using ::testing::StartsWith;
 constexpr TunedSettings kDefaults = {
     .fusion_threshold = size_t{64} << 20, .min_bucket_bytes = size_t{1} << 20, .chunk_bytes = 0};
 
-// A job as its owner sees it: locks a schedule whenever it may, leaves it when the role wants a change.
+// A job as its owner sees it: locks a schedule whenever it may, unlocks it when the role wants a change.
 class Job {
  public:
   // How long a round takes under some settings.
@@ -57,7 +57,7 @@ class Job {
     }
   }
 
-  // Until the role has ended and what it has chosen is in force.
+  // Until the role has ended and its choice is in force.
   void RunToTheEnd(const RoundTime& time) {
     while (!role_->finished() || role_->wants_change()) {
       RunSchedule(time, 1000);
@@ -130,7 +130,7 @@ TEST(TuningRoleTest, SchedulesThatAreLeftEarlyEndInTheDefaults) {
   TuningRole role({.defaults = kDefaults});
   Job job(&role);
   while (!role.finished() || role.wants_change()) {
-    job.RunSchedule(BestWithSmallChunks, 2);  // no more than what warms up
+    job.RunSchedule(BestWithSmallChunks, 2);  // no more than the warm-up
     job.Negotiate();
   }
   EXPECT_EQ(job.in_force(), kDefaults);
