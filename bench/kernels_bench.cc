@@ -1,4 +1,4 @@
-// How fast the CPU kernels move memory, next to memcpy.
+// The speed at which the CPU kernels move memory, next to memcpy.
 //
 // The rate counts every byte read and every byte written once, for memcpy as well, so that all lines compare. The
 // size in a benchmark's name is that of one buffer of fp32, or of as many elements of another type.

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # ronda-bench on two hosts whose links are limited: network namespaces of this machine, joined by a bridge. Needs root,
-# iproute2 and Open MPI. docs/benchmarks.md has what it has measured.
+# iproute2 and Open MPI. docs/benchmarks.md has its results.
 #
 #   bench/limited_links.sh step ["RATE..."]   the step time of ResNet-50 against the bandwidth, in three wire formats,
-#                                             beside what the model makes of the link, measured in the same run
+#                                             beside the prediction for the link, measured in the same run
 #   bench/limited_links.sh levels             two levels, flat, and bare MPI_Allreduce: 16 MiB, two ranks on each host
 #   bench/limited_links.sh run RATE RANKS ... ronda-bench ... on RANKS ranks a host; RATE in Mbit/s, 0: unlimited
 #
@@ -52,7 +52,7 @@ AGENT
   chmod +x "$agent"
 }
 
-# limit MBIT: what each host sends; bursts of 2 ms, and room for 50 ms.
+# limit MBIT: the rate at which each host sends; bursts of 2 ms, and room for 50 ms.
 limit() {
   for host in "${hosts[@]}"; do
     ip netns exec "$host" tc qdisc del dev eth0 root 2>/dev/null || true
@@ -72,8 +72,8 @@ bench() {
     -x RONDA_MPI_PLUGIN ${RONDA_BACKEND:+-x RONDA_BACKEND} "$bin/bench/ronda-bench" "$@"
 }
 
-# link RATE: what reducing one tensor of 16 MiB gets from the link, and the latency of a small one: us, and Gbit/s. (Not
-# what bare MPI or two messages that cross get: neither keeps the limit's token bucket as evenly busy.)
+# link RATE: the rate of reducing one tensor of 16 MiB over the link, and the latency of a small one: us, and Gbit/s. (Not
+# that of bare MPI or of two messages that cross: neither keeps the limit's token bucket as evenly busy.)
 link() {
   bench 1 collectives --op allreduce --layer communicator -b 64 -e 16M -f 262144 --rounds 5 \
     --csv "$report/link-$1.csv" >/dev/null
@@ -113,7 +113,7 @@ case ${1:-} in
       steps=$((rate == 100 ? 1 : 5))
       warm_up=$((rate == 100 ? 1 : 6))
       echo "== ${rate} Mbit/s (0: unlimited)"
-      before=$(link "$rate")  # and after: what is left of a limit changes by the minute
+      before=$(link "$rate")  # and after: the rate of a limited link changes by the minute
       bench 1 step --preset resnet50 --wire none,fp16,fp8_e4m3 --steps "$steps" --warm-up "$warm_up" --rounds 1 \
         --json "$report/step-hosts-$rate.json"
       measured=$({ echo "$before" && link "$rate"; } | mean_link)

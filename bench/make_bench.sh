@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# What `make bench` runs: Ronda beside its peers, every part of ronda-bench, in about ten minutes on two cores. Results go to
+# The runs of `make bench`: Ronda beside its peers, every part of ronda-bench, in about ten minutes on two cores. Results go to
 # bench-report/ as JSON, and from there to one page with plots, bench-report/index.html.
 #
 #   BENCH_SCALE=0.1    fewer rounds, for a look (1)
 #   BENCH_ONLY=step    only the runs whose name begins so (all)
 #   BENCH_REPORT=DIR   another folder (bench-report)
 #
-# A run that fails is named at the end, and the others go on.
+# A run that fails is named at the end, and the other runs continue.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bazel=${BAZEL:-bazel}
@@ -56,7 +56,7 @@ run operations-2-openmpi-best collectives -np 2 --op all --peer mpi --peer-setti
   -b 1K -e 16M -f 16 --rounds "$few"
 run float16-2-openmpi-best collectives -np 2 --dtype float16 --peer mpi --peer-setting best -b 16M -e 64M --rounds "$some"
 
-# Training steps: communication alone, under a backward pass, and what settings do.
+# Training steps: communication alone, under a backward pass, and the effect of settings.
 run step-2-openmpi-best step -np 2 --preset lenet,resnet50,many-small --peer mpi,gloo --peer-setting best --rounds "$some"
 run step-2-mpich step -np 2 --preset resnet50,many-small --peer mpich --peer-setting best --rounds "$few"
 run step-2-large step -np 2 --preset vgg16,gpt2,bert-large --peer mpi --peer-setting best --rounds "$few" --steps 3 --warm-up 6

@@ -1,6 +1,9 @@
 #include "bench/collectives/implementation.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
@@ -176,44 +179,19 @@ class CommunicatorImplementation : public Implementation {
   std::vector<size_t> bytes_;
 };
 
-std::optional<int> PeerOp(OpType op) {
-  switch (op) {
-    case OpType::kAllreduce:
-      return RONDA_BENCH_ALLREDUCE;
-    case OpType::kReduce:
-      return RONDA_BENCH_REDUCE;
-    case OpType::kBroadcast:
-      return RONDA_BENCH_BROADCAST;
-    case OpType::kAllgather:
-      return RONDA_BENCH_ALLGATHER;
-    case OpType::kReduceScatter:
-      return RONDA_BENCH_REDUCESCATTER;
-    case OpType::kAlltoall:
-      return RONDA_BENCH_ALLTOALL;
-    case OpType::kBarrier:
-      return RONDA_BENCH_BARRIER;
-    default:
-      return std::nullopt;
-  }
-}
+// The peers' numbers of operations and dtypes (peer.h) are positions in these lists.
+constexpr OpType kPeerOps[] = {OpType::kAllreduce,     OpType::kReduce,   OpType::kBroadcast, OpType::kAllgather,
+                               OpType::kReduceScatter, OpType::kAlltoall, OpType::kBarrier};
+constexpr DType kPeerDTypes[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16,
+                                 DType::kInt32,   DType::kInt64,   DType::kUint8};
+static_assert(kPeerOps[RONDA_BENCH_BARRIER] == OpType::kBarrier && kPeerDTypes[RONDA_BENCH_UINT8] == DType::kUint8);
 
-std::optional<int> PeerDType(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return RONDA_BENCH_FLOAT32;
-    case DType::kFloat64:
-      return RONDA_BENCH_FLOAT64;
-    case DType::kFloat16:
-      return RONDA_BENCH_FLOAT16;
-    case DType::kInt32:
-      return RONDA_BENCH_INT32;
-    case DType::kInt64:
-      return RONDA_BENCH_INT64;
-    case DType::kUint8:
-      return RONDA_BENCH_UINT8;
-    default:
-      return std::nullopt;
-  }
+// nullopt if peers have no such value.
+template <typename T, size_t kCount>
+std::optional<int> PositionIn(const T (&values)[kCount], T value) {
+  const T* const found = std::find(std::begin(values), std::end(values), value);
+  if (found == std::end(values)) return std::nullopt;
+  return static_cast<int>(found - std::begin(values));
 }
 
 // A peer has no wire formats: it is the same for all of them.
@@ -228,8 +206,8 @@ class PeerImplementation : public Implementation {
   absl::StatusOr<bool> Prepare(const CollectiveCase& shape, const CaseBuffers& buffers) override {
     prepared_ = nullptr;
     output_ = buffers.output;
-    const std::optional<int> op = PeerOp(shape.op);
-    const std::optional<int> dtype = PeerDType(shape.dtype);
+    const std::optional<int> op = PositionIn(kPeerOps, shape.op);
+    const std::optional<int> dtype = PositionIn(kPeerDTypes, shape.dtype);
     if (!op || !dtype) return false;
     const ronda_bench_call call = {
         .op = *op, .dtype = *dtype, .input = buffers.input, .output = buffers.output, .count = shape.count};

@@ -4,7 +4,7 @@
 //
 // Every line counts the bytes read and the bytes written, once each, copies too: a copy moves as many elements as the
 // model has, in float32. Kernels run interleaved, so that all have the same clocks; figures are medians over the
-// rounds. "host us" is what one call costs the thread that makes it.
+// rounds. "host us" is the CPU time of one call in the thread that makes it.
 #include <cstdio>
 #include <memory>
 #include <string>

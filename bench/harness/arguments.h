@@ -44,7 +44,7 @@ class Flags {
 
   void Add(Flag flag, Reader reader);
 
-  // Errors: INVALID_ARGUMENT that quotes the culprit and says what is right. Words that are not options are refused
+  // Errors: INVALID_ARGUMENT that quotes the culprit and shows the right form. Words that are not options are refused
   // unless AllowOperands was called.
   absl::Status Parse(const std::vector<std::string>& words);
 

@@ -143,8 +143,8 @@ class NamedPipe {
  private:
   explicit NamedPipe(std::string directory) : directory_(std::move(directory)) {}
 
-  static absl::Status Refused(const char* what) {
-    return absl::UnavailableError(absl::StrCat("cannot create ", what, ": ", std::strerror(errno)));
+  static absl::Status Refused(const char* object) {
+    return absl::UnavailableError(absl::StrCat("cannot create ", object, ": ", std::strerror(errno)));
   }
 
   const std::string directory_;

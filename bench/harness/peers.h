@@ -53,7 +53,7 @@ class PeerCall {
 // Thread-compatible. Must outlive its calls, and is destroyed by all ranks.
 class Peer {
  public:
-  // Loads the peer's plugin and joins its job. Errors: NOT_FOUND that names what is missing and the packages to
+  // Loads the peer's plugin and joins its job. Errors: NOT_FOUND that names the missing file and the packages to
   // install.
   static absl::StatusOr<std::unique_ptr<Peer>> Load(const PeerInfo& info, ProcessGroup* group);
   ~Peer();

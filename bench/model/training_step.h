@@ -41,7 +41,7 @@ WireCost CostOf(Wire wire);
 
 // The part of a host that moves the bytes between hosts.
 enum class Mover {
-  kHardware,  // the network card: meanwhile the ranks convert and add the next bytes
+  kHardware,  // the network adapter: meanwhile the ranks convert and add the next bytes
   kCpu,       // the ranks themselves, as with TCP: their conversions and additions come on top
 };
 

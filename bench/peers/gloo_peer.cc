@@ -1,4 +1,4 @@
-// Gloo as a peer: its TCP transport over the loopback interface, ranks rendezvous through files. Every algorithm for
+// Gloo as a peer: its TCP transport over the loopback interface, rendezvous by files. Every algorithm for
 // allreduce that Debian's libgloo (2022) has is offered, so that the fastest can be chosen.
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>

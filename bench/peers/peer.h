@@ -1,9 +1,9 @@
-/* What a peer of the benchmarks is: a shared library with a table of C functions, which ronda-bench opens at run time
- * and is not linked with. libronda_bench_NAME.so exports one function,
+/* A peer of the benchmarks: a shared library with a table of C functions, which ronda-bench opens at run time and is not
+ * linked with. libronda_bench_NAME.so exports one function,
  * const ronda_bench_peer* ronda_bench_peer_functions(void).
  *
  * One thread of a process uses a peer. All ranks make the same calls in the same order. Functions that return int
- * return 0, or another number for an error, which last_error() then explains. */
+ * return 0, or another number for an error, whose text last_error() returns. */
 #ifndef RONDA_BENCH_PEERS_PEER_H_
 #define RONDA_BENCH_PEERS_PEER_H_
 
@@ -12,10 +12,6 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* A collective library that Ronda is compared with, as a plugin: a shared library whose one symbol,
- *   const ronda_bench_peer* ronda_bench_peer_functions(void)
- * returns a table of functions. One thread calls them. Functions that return int return 0 for success. */
 
 #define RONDA_BENCH_PEER_VERSION 1
 

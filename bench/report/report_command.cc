@@ -154,7 +154,7 @@ absl::StatusOr<std::string> WithResults(const std::string& page, const std::stri
 
 Command ReportCommand() {
   return {.name = "report",
-          .summary = "a page with plots and tables of what other commands have measured",
+          .summary = "a page with plots and tables of the results of other commands",
           .run = RunReport};
 }
 

@@ -1,5 +1,5 @@
-// The programs that measure on GPUs, on fake ones: that they run, and print what tools/gpu/run.sh looks for. What they
-// measure here is nothing.
+// The programs that measure on GPUs, on fake ones: they run, and print the lines that tools/gpu/run.sh reads. Their
+// figures mean nothing here.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

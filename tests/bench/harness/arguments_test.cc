@@ -74,7 +74,7 @@ TEST(FlagsTest, AllStandsForEveryChoice) {
 }
 
 TEST(FlagsTest, ErrorsQuoteTheCulpritAndSayWhatIsRight) {
-  EXPECT_EQ(ErrorOf({"--speed", "3"}), "unknown option \"--speed\"");
+  EXPECT_EQ(ErrorOf({"--size", "3"}), "unknown option \"--size\"; is it --sizes?");
   EXPECT_EQ(ErrorOf({"fast"}), "\"fast\" is not an option");
   EXPECT_EQ(ErrorOf({"--rounds"}), "--rounds needs a value: --rounds N");
   EXPECT_EQ(ErrorOf({"--rounds", "101"}), "--rounds takes a whole number from 1 to 100; got \"101\"");

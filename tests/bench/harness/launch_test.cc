@@ -70,13 +70,24 @@ TEST(FindLaunchedRankTest, NonsenseFromALauncherIsAnError) {
   EXPECT_EQ(Find({{"RONDA_RANK", "4"}, {"RONDA_SIZE", "4"}}).status().message(), "RONDA_RANK=4, but RONDA_SIZE=4");
 }
 
-TEST(DescribeJobToRondaTest, KeepsTheLaunchersVariablesForInitsRendezvous) {
-  unsetenv("RONDA_RANK");
+// Leaves no job in the environment of the tests behind it.
+class DescribeJobToRondaTest : public testing::Test {
+ protected:
+  DescribeJobToRondaTest() { Clear(); }
+  ~DescribeJobToRondaTest() override { Clear(); }
+
+ private:
+  static void Clear() {
+    for (const char* name : {"RONDA_RANK", "RONDA_SIZE", "RONDA_JOB_ID"}) unsetenv(name);
+  }
+};
+
+TEST_F(DescribeJobToRondaTest, KeepsTheLaunchersVariablesForInitsRendezvous) {
   DescribeJobToRonda({.rank = 2, .size = 3, .job_id = "job", .rendezvous = LaunchedRank::Rendezvous::kAsInit});
   EXPECT_EQ(ProcessVariables()("RONDA_RANK"), std::nullopt);
 }
 
-TEST(DescribeJobToRondaTest, SetsTheVariablesThatRondarunWouldHave) {
+TEST_F(DescribeJobToRondaTest, SetsTheVariablesThatRondarunWouldHave) {
   DescribeJobToRonda({.rank = 2, .size = 3, .job_id = "job"});
   const ReadVariable variable = ProcessVariables();
   EXPECT_EQ(variable("RONDA_RANK"), "2");
