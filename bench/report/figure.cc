@@ -61,7 +61,10 @@ class Canvas {
   explicit Canvas(double height) : height_(height) {}
 
   void GridLine(double x1, double y1, double x2, double y2) {
-    absl::StrAppendFormat(&body_, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>\n", x1, y1, x2, y2);
+    absl::StrAppendFormat(&body_,
+                          "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#8c959f\" "
+                          "stroke-opacity=\"0.3\"/>\n",
+                          x1, y1, x2, y2);
   }
 
   void Rectangle(const Area& area, const std::string& color) {
@@ -97,8 +100,7 @@ class Canvas {
   std::string Finish() const {
     return absl::StrFormat(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" width=\"%.0f\" height=\"%.0f\" "
-        "font-family=\"sans-serif\" font-size=\"13\" fill=\"%s\">\n"
-        "<style>line{stroke:#8c959f;stroke-opacity:.3}</style>\n%s</svg>\n",
+        "font-family=\"sans-serif\" font-size=\"13\" fill=\"%s\">\n%s</svg>\n",
         kWidth, height_, kWidth, height_, kTextColor, body_);
   }
 
