@@ -19,7 +19,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "kernels/cuda/block.h"
+#include "kernels/cuda/gradients.h"
 #include "kernels/cuda/map_launches.h"
+#include "kernels/cuda/reduce.h"
 
 namespace ronda::kernels::cuda {
 namespace {
