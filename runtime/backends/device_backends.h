@@ -18,7 +18,7 @@
 
 namespace ronda {
 
-// What a rank tells the others about its device, for the choice of a backend.
+// The facts about its device that a rank tells the others, for the choice of a backend.
 struct DeviceFacts {
   std::string host;         // by the name that NCCL gives it
   std::string pci_bus;      // NCCL refuses two ranks with the same one on the same host
@@ -35,7 +35,7 @@ std::string Encode(const DeviceFacts& facts, size_t longest);
 // Errors: INTERNAL if `text` is not from Encode.
 absl::StatusOr<DeviceFacts> DecodeDeviceFacts(absl::string_view text);
 
-// What the choice between backends for the memory of GPUs depends on.
+// The facts on which the choice between backends for the memory of GPUs depends.
 struct DeviceSituation {
   absl::Span<const DeviceFacts> facts;  // by rank
   const HostMap* hosts = nullptr;       // the levels of the hosts' communicator; nullptr: it has one level

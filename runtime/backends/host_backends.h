@@ -51,7 +51,7 @@ absl::StatusOr<Transport> ConnectMessages(const HostBackend& backend, FoundJob& 
 // and of the carrier. Across hosts the control plane knows the job's first failure; it reaches ranks that wait in
 // shared memory, and a rank that departs from the job departs there too.
 
-// What connecting in the shared memory of one host takes.
+// The settings for connecting in the shared memory of one host.
 ShmWorld::Options ShmOptions(const Config& config, const std::string& job_id, const Topology& topology);
 
 // The MPI that belongs to the launcher of this process.

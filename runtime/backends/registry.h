@@ -33,7 +33,7 @@ struct MessageGroup {
 struct Carrier {
   absl::string_view name;   // of the flat backend over it: "mpi"
   absl::string_view title;  // in sentences: "MPI"
-  // What connecting takes: that MPI's launcher has started the ranks, or that they know the address of rank 0.
+  // The precondition of connecting: that MPI's launcher has started the ranks, or that they know the address of rank 0.
   enum class Needs { kMpi, kAddress } needs = Needs::kAddress;
 
   // OK if the ranks of `job` can use it, else the reason why not.
@@ -44,7 +44,7 @@ struct Carrier {
       const FoundJob& job, const std::vector<MessageGroup>& groups, const std::function<absl::Status()>& job_failure);
 };
 
-// What the choice between backends for the memory of hosts depends on.
+// The facts on which the choice between backends for the memory of hosts depends.
 struct HostSituation {
   int hosts = 1;
   int most_ranks_on_a_host = 1;
@@ -95,7 +95,7 @@ std::vector<const HostBackend*> HostBackendsMeantBy(absl::string_view value);
 bool MayNeed(absl::string_view value, Carrier::Needs needs);
 bool AlwaysNeeds(absl::string_view value, Carrier::Needs needs);
 
-// What a backend is worth to a job.
+// The value of a backend to a job.
 struct BackendRating {
   absl::string_view name;
   absl::string_view family;

@@ -89,7 +89,7 @@ TEST(StopAgreementTest, ACallBesideAnotherIsRefused) {
     });
     EXPECT_TRUE(answer.ok()) << answer.status();
     EXPECT_EQ(refused.code(), absl::StatusCode::kAlreadyExists) << refused;
-    EXPECT_EQ(Call(*runtime, agreement, {}), Request::kNone) << "the turn is given back";
+    EXPECT_EQ(Call(*runtime, agreement, {}), Request::kNone) << "the progress engine is free again";
     EXPECT_TRUE(runtime->Shutdown().ok());
   });
 }

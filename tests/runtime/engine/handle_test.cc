@@ -50,7 +50,7 @@ TEST(HandleTest, WhoSeesThatItIsDoneSeesTheResult) {
   }
 }
 
-// Whoever is about to sleep, or leaves a callback, while the operation completes: all of them hear of it, once.
+// Threads that are about to sleep or leave a callback while the operation completes all hear of it, once.
 TEST(HandleTest, CompletionMissesNoWaiterThatComesAtTheSameTime) {
   constexpr int kRounds = 300;
   const std::shared_ptr<CallbackThread> callbacks = CallbackThread::Create({});

@@ -407,7 +407,7 @@ void Simulation::CheckCause(const Answer& answer) {
   Violate(absl::StrCat("all submitted the same, and are told: ", text));
 }
 
-// Whoever must submit the tensor of this key has done so, or has joined.
+// Every rank that must submit the tensor of this key has done so, or has joined.
 bool Simulation::AllAreReady(const TensorKey& key, const Group& participants) const {
   return std::all_of(participants.ranks().begin(), participants.ranks().end(), [&](RankId rank) {
     return ranks_[rank].in_flight.contains(key) || HasJoin(ranks_[rank], key.process_set);

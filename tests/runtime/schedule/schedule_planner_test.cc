@@ -64,7 +64,7 @@ TEST(SchedulePlanner, SmallBucketWaits) {
               ElementsAre(ElementsAre(1, 2)));
 }
 
-// Whoever submits the second one only when the first one is complete would wait for ever otherwise.
+// A program that submits the second one only when the first one is complete would wait for ever otherwise.
 TEST(SchedulePlanner, TensorsThatWereNeverInOneListDoNotShareABucket) {
   EXPECT_THAT(
       Plan({Ready(1, absl::ZeroDuration(), Floats(1), {1, 3}), Ready(2, absl::ZeroDuration(), Floats(1), {2, 4})}),
