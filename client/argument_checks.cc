@@ -242,7 +242,7 @@ absl::Status SetProcessSets(const ronda_options& options, std::vector<std::vecto
 
 absl::Status ApplyOptions(const ronda_options* options, ClientOptions* client) {
   if (options == nullptr) return absl::OkStatus();
-  RONDA_ASSIGN_OR_RETURN(const ronda_options known, CopySized(options, "ronda_options", "RONDA_OPTIONS_INIT"));
+  RONDA_ASSIGN_OR_RETURN(const ronda_options known, CopySized(options, "ronda_options"));
   RONDA_RETURN_IF_ERROR(SetTunables(known, &client->tunables));
   return SetProcessSets(known, &client->process_sets);
 }

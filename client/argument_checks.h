@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "client/ronda.h"
@@ -56,13 +57,15 @@ constexpr size_t FirstSize() {
 
 // Copies the caller's struct, which may come from another version of ronda.h. Fields that an older version lacks become
 // zero. A newer version is longer: its unknown fields must be zero, which means that the caller does not use them.
+// `type` is the struct's name.
 template <typename T>
-absl::StatusOr<T> CopySized(const T* from, absl::string_view type, absl::string_view init_macro) {
+absl::StatusOr<T> CopySized(const T* from, absl::string_view type) {
   if (from == nullptr) return absl::InvalidArgumentError(absl::StrCat(type, " is NULL: pass a pointer to one"));
   const size_t size = from->struct_size;
   if ((size < sizeof(T) && size != FirstSize<T>()) || size > kMaxStructSize) {
     return absl::InvalidArgumentError(absl::StrCat(type, ".struct_size is ", size, ", expected ", sizeof(T),
-                                                   ": begin with ", init_macro, " or set it to sizeof(", type, ")"));
+                                                   ": begin with ", absl::AsciiStrToUpper(type),
+                                                   "_INIT or set it to sizeof(", type, ")"));
   }
   const char* bytes = reinterpret_cast<const char*>(from);
   if (size > sizeof(T) && std::any_of(bytes + sizeof(T), bytes + size, [](char byte) { return byte != 0; })) {

@@ -86,37 +86,6 @@ absl::Status SetChannel(const Channel& channel, Submission* submission) {
   return absl::OkStatus();
 }
 
-// The i-th of structs that lie `stride` bytes apart.
-template <typename Args>
-const Args* At(const Args* args, size_t stride, size_t i) {
-  return reinterpret_cast<const Args*>(reinterpret_cast<const char*>(args) + i * stride);
-}
-
-template <typename Args>
-absl::StatusOr<absl::Span<const Submission>> GroupOf(const Args* args, size_t count, const char* group,
-                                                     const Caller& caller, std::vector<Submission>* submissions) {
-  RONDA_RETURN_IF_ERROR(CheckName("group", "the group's name", group));
-  if (args == nullptr || count > static_cast<size_t>(INT32_MAX)) {
-    return absl::InvalidArgumentError(absl::StrCat("group '", group, "': count is ", count,
-                                                   ", which is more than there are arguments: pass an array of them"));
-  }
-  const size_t stride = args->struct_size;
-  for (size_t i = 0; i < count; ++i) {
-    const Args* const member = At(args, stride, i);
-    if (stride % alignof(Args) != 0 || member->struct_size != stride) {
-      return absl::InvalidArgumentError(absl::StrCat("group '", group, "': struct_size is ", member->struct_size,
-                                                     " in member ", i, " and ", stride,
-                                                     " in the first: set all to the size of the struct"));
-    }
-    if (i == submissions->size()) submissions->emplace_back();
-    Submission& submission = (*submissions)[i];
-    RONDA_RETURN_IF_ERROR(ToSubmission(member, caller, &submission));
-    submission.request.group = group;
-    submission.request.group_size = static_cast<int>(count);
-  }
-  return absl::MakeConstSpan(*submissions).first(count);
-}
-
 // Checks here, so that the message has the caller's words: the allgathers would speak of inputs.
 absl::Status CheckSparseBuffers(const ronda_sparse_allreduce_args& args, const TensorRequest& values) {
   const auto is_zero = [](int64_t dim) { return dim == 0; };
@@ -130,106 +99,130 @@ absl::Status CheckSparseBuffers(const ronda_sparse_allreduce_args& args, const T
                                                  " is NULL, but the shape has rows: pass both arrays"));
 }
 
-}  // namespace
+// The fields of each operation's arguments. An operation has one of these functions, and a line in the table below.
 
-absl::Status ToSubmission(const ronda_allreduce_args* args, const Caller& caller, Submission* submission) {
-  RONDA_ASSIGN_OR_RETURN(const auto known, CopySized(args, "ronda_allreduce_args", "RONDA_ALLREDUCE_ARGS_INIT"));
-  RONDA_RETURN_IF_ERROR(FromReduction(OpType::kAllreduce, known, caller, submission));
-  submission->output = known.output;
+absl::Status Fill(const ronda_allreduce_args& args, const Caller& caller, Submission* submission) {
+  RONDA_RETURN_IF_ERROR(FromReduction(OpType::kAllreduce, args, caller, submission));
+  submission->output = args.output;
   return absl::OkStatus();
 }
 
-absl::Status ToSubmission(const ronda_reduce_args* args, const Caller& caller, Submission* submission) {
-  RONDA_ASSIGN_OR_RETURN(const auto known, CopySized(args, "ronda_reduce_args", "RONDA_REDUCE_ARGS_INIT"));
-  RONDA_RETURN_IF_ERROR(FromReduction(OpType::kReduce, known, caller, submission));
-  submission->request.root = known.root;
-  if (known.root == caller.rank) submission->output = known.output;
+absl::Status Fill(const ronda_reduce_args& args, const Caller& caller, Submission* submission) {
+  RONDA_RETURN_IF_ERROR(FromReduction(OpType::kReduce, args, caller, submission));
+  submission->request.root = args.root;
+  if (args.root == caller.rank) submission->output = args.output;
   return absl::OkStatus();
 }
 
-absl::Status ToSubmission(const ronda_reducescatter_args* args, const Caller& caller, Submission* submission) {
-  RONDA_ASSIGN_OR_RETURN(const auto known,
-                         CopySized(args, "ronda_reducescatter_args", "RONDA_REDUCESCATTER_ARGS_INIT"));
-  return FromReduction(OpType::kReduceScatter, known, caller, submission);
+absl::Status Fill(const ronda_reducescatter_args& args, const Caller& caller, Submission* submission) {
+  return FromReduction(OpType::kReduceScatter, args, caller, submission);
 }
 
-absl::Status ToSubmission(const ronda_broadcast_args* args, const Caller& caller, Submission* submission) {
-  RONDA_ASSIGN_OR_RETURN(const auto known, CopySized(args, "ronda_broadcast_args", "RONDA_BROADCAST_ARGS_INIT"));
-  RONDA_RETURN_IF_ERROR(FromArgs(OpType::kBroadcast, known, caller, submission));
-  submission->output = known.data;
-  submission->request.root = known.root;
+absl::Status Fill(const ronda_broadcast_args& args, const Caller& caller, Submission* submission) {
+  RONDA_RETURN_IF_ERROR(FromArgs(OpType::kBroadcast, args, caller, submission));
+  submission->output = args.data;
+  submission->request.root = args.root;
   return absl::OkStatus();
 }
 
-absl::Status ToSubmission(const ronda_allgather_args* args, const Caller& caller, Submission* submission) {
-  RONDA_ASSIGN_OR_RETURN(const auto known, CopySized(args, "ronda_allgather_args", "RONDA_ALLGATHER_ARGS_INIT"));
-  RONDA_RETURN_IF_ERROR(FromArgs(OpType::kAllgather, known, caller, submission));
-  submission->input = known.input;
+absl::Status Fill(const ronda_allgather_args& args, const Caller& caller, Submission* submission) {
+  RONDA_RETURN_IF_ERROR(FromArgs(OpType::kAllgather, args, caller, submission));
+  submission->input = args.input;
   return absl::OkStatus();
 }
 
-absl::Status ToSubmission(const ronda_gather_args* args, const Caller& caller, Submission* submission) {
-  RONDA_ASSIGN_OR_RETURN(const auto known, CopySized(args, "ronda_gather_args", "RONDA_GATHER_ARGS_INIT"));
-  RONDA_RETURN_IF_ERROR(FromArgs(OpType::kGather, known, caller, submission));
-  submission->input = known.input;
-  submission->request.root = known.root;
+absl::Status Fill(const ronda_gather_args& args, const Caller& caller, Submission* submission) {
+  RONDA_RETURN_IF_ERROR(FromArgs(OpType::kGather, args, caller, submission));
+  submission->input = args.input;
+  submission->request.root = args.root;
   return absl::OkStatus();
 }
 
-absl::Status ToSubmission(const ronda_scatter_args* args, const Caller& caller, Submission* submission) {
-  RONDA_ASSIGN_OR_RETURN(const auto known, CopySized(args, "ronda_scatter_args", "RONDA_SCATTER_ARGS_INIT"));
-  RONDA_RETURN_IF_ERROR(FromArgs(OpType::kScatter, known, caller, submission));
-  submission->request.root = known.root;
-  if (known.root != caller.rank) return absl::OkStatus();
-  submission->input = known.input;
-  return SetSplits(known, submission);
+absl::Status Fill(const ronda_scatter_args& args, const Caller& caller, Submission* submission) {
+  RONDA_RETURN_IF_ERROR(FromArgs(OpType::kScatter, args, caller, submission));
+  submission->request.root = args.root;
+  if (args.root != caller.rank) return absl::OkStatus();
+  submission->input = args.input;
+  return SetSplits(args, submission);
 }
 
-absl::Status ToSubmission(const ronda_alltoall_args* args, const Caller& caller, Submission* submission) {
-  RONDA_ASSIGN_OR_RETURN(const auto known, CopySized(args, "ronda_alltoall_args", "RONDA_ALLTOALL_ARGS_INIT"));
-  RONDA_RETURN_IF_ERROR(FromArgs(OpType::kAlltoall, known, caller, submission));
-  submission->input = known.input;
-  return SetSplits(known, submission);
+absl::Status Fill(const ronda_alltoall_args& args, const Caller& caller, Submission* submission) {
+  RONDA_RETURN_IF_ERROR(FromArgs(OpType::kAlltoall, args, caller, submission));
+  submission->input = args.input;
+  return SetSplits(args, submission);
 }
 
-absl::Status ToSubmission(const ronda_send_args* args, const Caller& caller, Submission* submission) {
-  RONDA_ASSIGN_OR_RETURN(const auto known, CopySized(args, "ronda_send_args", "RONDA_SEND_ARGS_INIT"));
-  RONDA_RETURN_IF_ERROR(FromArgs(OpType::kSendRecv, known, caller, submission));
-  RONDA_RETURN_IF_ERROR(SetChannel({.from = caller.rank, .to = known.to, .tag = known.tag}, submission));
-  submission->input = known.input;
+absl::Status Fill(const ronda_send_args& args, const Caller& caller, Submission* submission) {
+  RONDA_RETURN_IF_ERROR(FromArgs(OpType::kSendRecv, args, caller, submission));
+  RONDA_RETURN_IF_ERROR(SetChannel({.from = caller.rank, .to = args.to, .tag = args.tag}, submission));
+  submission->input = args.input;
   return absl::OkStatus();
 }
 
-absl::Status ToSubmission(const ronda_recv_args* args, const Caller& caller, Submission* submission) {
-  RONDA_ASSIGN_OR_RETURN(const auto known, CopySized(args, "ronda_recv_args", "RONDA_RECV_ARGS_INIT"));
-  RONDA_RETURN_IF_ERROR(FromArgs(OpType::kSendRecv, known, caller, submission));
-  RONDA_RETURN_IF_ERROR(SetChannel({.from = known.from, .to = caller.rank, .tag = known.tag}, submission));
-  submission->output = known.output;
+absl::Status Fill(const ronda_recv_args& args, const Caller& caller, Submission* submission) {
+  RONDA_RETURN_IF_ERROR(FromArgs(OpType::kSendRecv, args, caller, submission));
+  RONDA_RETURN_IF_ERROR(SetChannel({.from = args.from, .to = caller.rank, .tag = args.tag}, submission));
+  submission->output = args.output;
   return absl::OkStatus();
 }
 
-absl::Status ToSubmission(const ronda_object_args* args, const Caller& caller, Submission* submission) {
-  RONDA_ASSIGN_OR_RETURN(const auto known, CopySized(args, "ronda_object_args", "RONDA_OBJECT_ARGS_INIT"));
-  RONDA_RETURN_IF_ERROR(CheckName("object", "name", known.name));
-  *submission = {.request = {.name = known.name,
+absl::Status Fill(const ronda_object_args& args, const Caller& caller, Submission* submission) {
+  RONDA_RETURN_IF_ERROR(CheckName("object", "name", args.name));
+  *submission = {.request = {.name = args.name,
                              .op = OpType::kAllgather,
                              .dtype = DType::kUint8,
-                             .shape = {static_cast<int64_t>(known.size)},
-                             .root = known.root},
-                 .input = known.data};
-  if (known.size > static_cast<size_t>(INT64_MAX)) {
+                             .shape = {static_cast<int64_t>(args.size)},
+                             .root = args.root},
+                 .input = args.data};
+  if (args.size > static_cast<size_t>(INT64_MAX)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("object '", known.name, "': size is ", known.size, ", more bytes than there can be"));
+        absl::StrCat("object '", args.name, "': size is ", args.size, ", more bytes than there can be"));
   }
-  RONDA_RETURN_IF_ERROR(SetCall(known.call, caller, submission));
+  RONDA_RETURN_IF_ERROR(SetCall(args.call, caller, submission));
   if (submission->request.memory == Memory::kHost) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("object '", known.name, "': call.memory is RONDA_MEMORY_CUDA, but objects are in host memory"));
+      absl::StrCat("object '", args.name, "': call.memory is RONDA_MEMORY_CUDA, but objects are in host memory"));
 }
 
+// The structs that become one submission each.
+#define RONDA_SUBMISSION_ARGS(ROW) \
+  ROW(ronda_allreduce_args)        \
+  ROW(ronda_reduce_args)           \
+  ROW(ronda_reducescatter_args)    \
+  ROW(ronda_broadcast_args)        \
+  ROW(ronda_allgather_args)        \
+  ROW(ronda_gather_args)           \
+  ROW(ronda_scatter_args)          \
+  ROW(ronda_alltoall_args)         \
+  ROW(ronda_send_args)             \
+  ROW(ronda_recv_args)             \
+  ROW(ronda_object_args)
+
+#define RONDA_NAME_OF(Args) \
+  constexpr absl::string_view NameOf(const Args*) { return #Args; }
+RONDA_SUBMISSION_ARGS(RONDA_NAME_OF)
+#undef RONDA_NAME_OF
+
+// The i-th of structs that lie `stride` bytes apart.
+template <typename Args>
+const Args* At(const Args* args, size_t stride, size_t i) {
+  return reinterpret_cast<const Args*>(reinterpret_cast<const char*>(args) + i * stride);
+}
+
+}  // namespace
+
+template <typename Args>
+absl::Status ToSubmission(const Args* args, const Caller& caller, Submission* submission) {
+  RONDA_ASSIGN_OR_RETURN(const Args known, CopySized(args, NameOf(args)));
+  return Fill(known, caller, submission);
+}
+
+#define RONDA_INSTANTIATE(Args) template absl::Status ToSubmission(const Args*, const Caller&, Submission*);
+RONDA_SUBMISSION_ARGS(RONDA_INSTANTIATE)
+#undef RONDA_INSTANTIATE
+
 absl::StatusOr<SparseSubmissions> ToSubmissions(const ronda_sparse_allreduce_args* args, const Caller& caller) {
-  RONDA_ASSIGN_OR_RETURN(const auto known,
-                         CopySized(args, "ronda_sparse_allreduce_args", "RONDA_SPARSE_ALLREDUCE_ARGS_INIT"));
+  RONDA_ASSIGN_OR_RETURN(const auto known, CopySized(args, "ronda_sparse_allreduce_args"));
   Submission values;
   RONDA_RETURN_IF_ERROR(FromArgs(OpType::kAllgather, known, caller, &values));
   const std::optional<Reduction> reduction = ReductionFromInt(RawValue(known.op));
@@ -259,21 +252,37 @@ absl::StatusOr<SparseSubmissions> ToSubmissions(const ronda_sparse_allreduce_arg
   return SparseSubmissions{.indices = std::move(indices), .values = std::move(values)};
 }
 
-absl::StatusOr<absl::Span<const Submission>> ToGroup(const ronda_allreduce_args* args, size_t count, const char* group,
+template <typename Args>
+absl::StatusOr<absl::Span<const Submission>> ToGroup(const Args* args, size_t count, const char* group,
                                                      const Caller& caller, std::vector<Submission>* submissions) {
-  return GroupOf(args, count, group, caller, submissions);
+  RONDA_RETURN_IF_ERROR(CheckName("group", "the group's name", group));
+  if (args == nullptr || count > static_cast<size_t>(INT32_MAX)) {
+    return absl::InvalidArgumentError(absl::StrCat("group '", group, "': count is ", count,
+                                                   ", which is more than there are arguments: pass an array of them"));
+  }
+  const size_t stride = args->struct_size;
+  for (size_t i = 0; i < count; ++i) {
+    const Args* const member = At(args, stride, i);
+    if (stride % alignof(Args) != 0 || member->struct_size != stride) {
+      return absl::InvalidArgumentError(absl::StrCat("group '", group, "': struct_size is ", member->struct_size,
+                                                     " in member ", i, " and ", stride,
+                                                     " in the first: set all to the size of the struct"));
+    }
+    if (i == submissions->size()) submissions->emplace_back();
+    Submission& submission = (*submissions)[i];
+    RONDA_RETURN_IF_ERROR(ToSubmission(member, caller, &submission));
+    submission.request.group = group;
+    submission.request.group_size = static_cast<int>(count);
+  }
+  return absl::MakeConstSpan(*submissions).first(count);
 }
 
-absl::StatusOr<absl::Span<const Submission>> ToGroup(const ronda_allgather_args* args, size_t count, const char* group,
-                                                     const Caller& caller, std::vector<Submission>* submissions) {
-  return GroupOf(args, count, group, caller, submissions);
-}
-
-absl::StatusOr<absl::Span<const Submission>> ToGroup(const ronda_reducescatter_args* args, size_t count,
-                                                     const char* group, const Caller& caller,
-                                                     std::vector<Submission>* submissions) {
-  return GroupOf(args, count, group, caller, submissions);
-}
+template absl::StatusOr<absl::Span<const Submission>> ToGroup(const ronda_allreduce_args*, size_t, const char*,
+                                                              const Caller&, std::vector<Submission>*);
+template absl::StatusOr<absl::Span<const Submission>> ToGroup(const ronda_allgather_args*, size_t, const char*,
+                                                              const Caller&, std::vector<Submission>*);
+template absl::StatusOr<absl::Span<const Submission>> ToGroup(const ronda_reducescatter_args*, size_t, const char*,
+                                                              const Caller&, std::vector<Submission>*);
 
 absl::StatusOr<Submission> BarrierSubmission(ronda_process_set set, double timeout_s, const Caller& caller) {
   if (std::isnan(timeout_s)) return absl::InvalidArgumentError("monitored_barrier: timeout_s is not a number");

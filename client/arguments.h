@@ -17,22 +17,13 @@
 
 namespace ronda {
 
-// `args` may be null, which is an error. The content of `*submission` is lost; its memory is reused.
-absl::Status ToSubmission(const ronda_allreduce_args* args, const Caller& caller, Submission* submission);
-absl::Status ToSubmission(const ronda_reduce_args* args, const Caller& caller, Submission* submission);
-absl::Status ToSubmission(const ronda_reducescatter_args* args, const Caller& caller, Submission* submission);
-absl::Status ToSubmission(const ronda_broadcast_args* args, const Caller& caller, Submission* submission);
-absl::Status ToSubmission(const ronda_allgather_args* args, const Caller& caller, Submission* submission);
-absl::Status ToSubmission(const ronda_gather_args* args, const Caller& caller, Submission* submission);
-absl::Status ToSubmission(const ronda_scatter_args* args, const Caller& caller, Submission* submission);
-absl::Status ToSubmission(const ronda_alltoall_args* args, const Caller& caller, Submission* submission);
-
-// The name is that of the channel between the two ranks; the session numbers the tensors that go through it.
-absl::Status ToSubmission(const ronda_send_args* args, const Caller& caller, Submission* submission);
-absl::Status ToSubmission(const ronda_recv_args* args, const Caller& caller, Submission* submission);
-
-// An allgather of bytes, `function` being the C function. `root` keeps the caller's.
-absl::Status ToSubmission(const ronda_object_args* args, const Caller& caller, Submission* submission);
+// Args are those of one operation: ronda_allreduce_args, ronda_send_args and so on. `args` may be null, which is an
+// error. The content of `*submission` is lost; its memory is reused.
+//
+// The name of a send or a receive is that of the channel between the two ranks; the session numbers the tensors that go
+// through it. ronda_object_args become an allgather of bytes whose root is the caller's.
+template <typename Args>
+absl::Status ToSubmission(const Args* args, const Caller& caller, Submission* submission);
 
 // Allgathers of one group. The request of the values holds the caller's reduction, so that the ranks agree on it.
 struct SparseSubmissions {
@@ -42,15 +33,12 @@ struct SparseSubmissions {
 absl::StatusOr<SparseSubmissions> ToSubmissions(const ronda_sparse_allreduce_args* args, const Caller& caller);
 
 // Makes a group of `count` structs, each of the size that the first one tells. The result are the first `count` of
-// `*submissions`, which grows if need be, and whose memory is reused.
+// `*submissions`, which grows if need be, and whose memory is reused. Args: ronda_allreduce_args, ronda_allgather_args,
+// ronda_reducescatter_args.
 // REQUIRES: count > 0.
-absl::StatusOr<absl::Span<const Submission>> ToGroup(const ronda_allreduce_args* args, size_t count, const char* group,
+template <typename Args>
+absl::StatusOr<absl::Span<const Submission>> ToGroup(const Args* args, size_t count, const char* group,
                                                      const Caller& caller, std::vector<Submission>* submissions);
-absl::StatusOr<absl::Span<const Submission>> ToGroup(const ronda_allgather_args* args, size_t count, const char* group,
-                                                     const Caller& caller, std::vector<Submission>* submissions);
-absl::StatusOr<absl::Span<const Submission>> ToGroup(const ronda_reducescatter_args* args, size_t count,
-                                                     const char* group, const Caller& caller,
-                                                     std::vector<Submission>* submissions);
 
 // A barrier or a join: their name is given, like that of send and receive. `timeout_s` as ronda_monitored_barrier().
 absl::StatusOr<Submission> BarrierSubmission(ronda_process_set set, double timeout_s, const Caller& caller);

@@ -195,125 +195,154 @@ absl::Status Reductions::VoteOnOverflow(const BucketRun& run, uint8_t* flags) {
       {.info = info, .segments = {&segment, 1}, .dtype = DType::kUint8, .op = ReduceOp::kMax});
 }
 
-absl::Status Exchanges::Run(const BucketRun& run) {
-  for (size_t i = 0; i < run.size(); ++i) RONDA_RETURN_IF_ERROR(RunOne(run, i));
-  return absl::OkStatus();
-}
+namespace {
 
-absl::Status Exchanges::RunOne(const BucketRun& run, size_t i) {
-  switch (run.request(i).op) {
+// One tensor of a bucket on its way between ranks. Owns nothing.
+class Exchange {
+ public:
+  Exchange(DataPlane* plane, Communicator* host, const BucketRun& run, size_t i)
+      : plane_(*plane), host_(*host), run_(run), i_(i), request_(run.request(i)) {}
+
+  absl::Status Run();
+
+ private:
+  absl::Status Broadcast();
+  absl::Status Gather();
+  absl::Status Scatter();
+  absl::Status Alltoall();
+  absl::Status SendRecv();
+
+  // Sends rows as `splits` says ([sender * participants + receiver]) and leaves the received rows with the result, but
+  // not the first dimensions.
+  absl::Status MoveRows(const std::vector<int64_t>& splits);
+  // The number of rows that each participant sends to each.
+  absl::StatusOr<std::vector<int64_t>> ShareSplits();
+
+  DataPlane& plane_;
+  Communicator& host_;
+  const BucketRun& run_;
+  const size_t i_;
+  const TensorRequest& request_;
+};
+
+absl::Status Exchange::Run() {
+  switch (request_.op) {
     case OpType::kBroadcast:
-      return Broadcast(run, i);
+      return Broadcast();
     case OpType::kAllgather:
     case OpType::kGather:
-      return Gather(run, i);
+      return Gather();
     case OpType::kScatter:
-      return Scatter(run, i);
+      return Scatter();
     case OpType::kAlltoall:
-      return Alltoall(run, i);
+      return Alltoall();
     case OpType::kSendRecv:
-      return SendRecv(run, i);
+      return SendRecv();
     default:
-      return plane_->communicator().Barrier(run.info);
+      return plane_.communicator().Barrier(run_.info);
   }
 }
 
-absl::Status Exchanges::Broadcast(const BucketRun& run, size_t i) {
-  const TensorRequest& request = run.request(i);
-  return plane_->communicator().Broadcast({.info = run.info,
-                                           .data = run.takes_part() ? run.submission(i).output : nullptr,
-                                           .bytes = TensorBytes(request),
-                                           .root = run.PositionOf(request.root)});
+absl::Status Exchange::Broadcast() {
+  return plane_.communicator().Broadcast({.info = run_.info,
+                                          .data = run_.takes_part() ? run_.submission(i_).output : nullptr,
+                                          .bytes = TensorBytes(request_),
+                                          .root = run_.PositionOf(request_.root)});
 }
 
-absl::Status Exchanges::Gather(const BucketRun& run, size_t i) {
-  const TensorRequest& request = run.request(i);
-  const Group& members = *run.bucket.members;
-  const std::vector<int64_t>& first_dims = run.bucket.responses[i]->first_dims;  // by member
-  std::vector<int64_t> rows;                                                     // by participant
-  for (RankId rank : run.bucket.participants->ranks()) rows.push_back(first_dims[*members.PositionOf(rank)]);
-  RONDA_ASSIGN_OR_RETURN(const Extent extent, ExtentOf(request, rows));
-  AllgatherCall call = {.info = run.info, .bytes_per_rank = extent.bytes};
-  if (request.op == OpType::kGather) call.receiver = run.PositionOf(request.root);
-  if (run.takes_part()) {
-    call.input = run.submission(i).input;
-    run.results[i].number = run.averaged_over();
-    if (!call.receiver || call.receiver == run.position) {
-      RONDA_ASSIGN_OR_RETURN(run.results[i].data, plane_->Allocate(request, extent.total));
-      run.results[i].first_dims = first_dims;
-      call.output = run.results[i].data.get();
+absl::Status Exchange::Gather() {
+  const Group& members = *run_.bucket.members;
+  const std::vector<int64_t>& first_dims = run_.bucket.responses[i_]->first_dims;  // by member
+  std::vector<int64_t> rows;                                                       // by participant
+  for (RankId rank : run_.bucket.participants->ranks()) rows.push_back(first_dims[*members.PositionOf(rank)]);
+  RONDA_ASSIGN_OR_RETURN(const Extent extent, ExtentOf(request_, rows));
+  AllgatherCall call = {.info = run_.info, .bytes_per_rank = extent.bytes};
+  if (request_.op == OpType::kGather) call.receiver = run_.PositionOf(request_.root);
+  if (run_.takes_part()) {
+    call.input = run_.submission(i_).input;
+    run_.results[i_].number = run_.averaged_over();
+    if (!call.receiver || call.receiver == run_.position) {
+      RONDA_ASSIGN_OR_RETURN(run_.results[i_].data, plane_.Allocate(request_, extent.total));
+      run_.results[i_].first_dims = first_dims;
+      call.output = run_.results[i_].data.get();
     }
   }
-  return plane_->communicator().Allgather(call);
+  return plane_.communicator().Allgather(call);
 }
 
-absl::Status Exchanges::Scatter(const BucketRun& run, size_t i) {
-  const TensorRequest& request = run.request(i);
-  const size_t members = static_cast<size_t>(run.participants());
-  const size_t root = static_cast<size_t>(run.PositionOf(request.root));
+absl::Status Exchange::Scatter() {
+  const size_t members = static_cast<size_t>(run_.participants());
+  const size_t root = static_cast<size_t>(run_.PositionOf(request_.root));
   std::vector<int64_t> of_root(members);
-  if (run.takes_part() && static_cast<size_t>(*run.position) == root) {
-    of_root = SplitsOf(run.submission(i), run.participants());
+  if (run_.takes_part() && static_cast<size_t>(*run_.position) == root) {
+    of_root = SplitsOf(run_.submission(i_), run_.participants());
   }
-  RONDA_RETURN_IF_ERROR(host_->Broadcast(
-      {.info = WholeJob(run.info), .data = of_root.data(), .bytes = members * sizeof(int64_t), .root = request.root}));
+  RONDA_RETURN_IF_ERROR(host_.Broadcast({.info = WholeJob(run_.info),
+                                         .data = of_root.data(),
+                                         .bytes = members * sizeof(int64_t),
+                                         .root = request_.root}));
   std::vector<int64_t> splits(members * members);
   std::copy(of_root.begin(), of_root.end(), splits.begin() + static_cast<std::ptrdiff_t>(root * members));
-  RONDA_RETURN_IF_ERROR(MoveRows(run, i, splits));
-  if (run.takes_part()) run.results[i].first_dims = {of_root[static_cast<size_t>(*run.position)]};
+  RONDA_RETURN_IF_ERROR(MoveRows(splits));
+  if (run_.takes_part()) run_.results[i_].first_dims = {of_root[static_cast<size_t>(*run_.position)]};
   return absl::OkStatus();
 }
 
-absl::Status Exchanges::Alltoall(const BucketRun& run, size_t i) {
-  RONDA_ASSIGN_OR_RETURN(const std::vector<int64_t> splits, ShareSplits(run, i));
-  RONDA_RETURN_IF_ERROR(MoveRows(run, i, splits));
-  if (!run.takes_part()) return absl::OkStatus();
-  const int members = run.participants();
+absl::Status Exchange::Alltoall() {
+  RONDA_ASSIGN_OR_RETURN(const std::vector<int64_t> splits, ShareSplits());
+  RONDA_RETURN_IF_ERROR(MoveRows(splits));
+  if (!run_.takes_part()) return absl::OkStatus();
+  const int members = run_.participants();
   for (int sender = 0; sender < members; ++sender) {
-    run.results[i].first_dims.push_back(splits[sender * members + *run.position]);
+    run_.results[i_].first_dims.push_back(splits[sender * members + *run_.position]);
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<int64_t>> Exchanges::ShareSplits(const BucketRun& run, size_t i) {
-  const size_t members = static_cast<size_t>(run.participants());
+absl::StatusOr<std::vector<int64_t>> Exchange::ShareSplits() {
+  const size_t members = static_cast<size_t>(run_.participants());
   std::vector<int64_t> own;
-  if (run.takes_part()) own = SplitsOf(run.submission(i), run.participants());
-  std::vector<size_t> bytes_per_rank(static_cast<size_t>(host_->size()), 0);
-  for (RankId rank : run.bucket.participants->ranks()) bytes_per_rank[rank] = members * sizeof(int64_t);
+  if (run_.takes_part()) own = SplitsOf(run_.submission(i_), run_.participants());
+  std::vector<size_t> bytes_per_rank(static_cast<size_t>(host_.size()), 0);
+  for (RankId rank : run_.bucket.participants->ranks()) bytes_per_rank[rank] = members * sizeof(int64_t);
   std::vector<int64_t> splits(members * members);
-  RONDA_RETURN_IF_ERROR(host_->Allgather(
-      {.info = WholeJob(run.info), .input = own.data(), .output = splits.data(), .bytes_per_rank = bytes_per_rank}));
+  RONDA_RETURN_IF_ERROR(host_.Allgather(
+      {.info = WholeJob(run_.info), .input = own.data(), .output = splits.data(), .bytes_per_rank = bytes_per_rank}));
   return splits;
 }
 
-absl::Status Exchanges::MoveRows(const BucketRun& run, size_t i, const std::vector<int64_t>& splits) {
-  const TensorRequest& request = run.request(i);
-  RONDA_ASSIGN_OR_RETURN(const Extent extent, ExtentOf(request, splits));
-  AlltoallCall call = {.info = run.info, .bytes = extent.bytes};
-  if (run.takes_part()) {
+absl::Status Exchange::MoveRows(const std::vector<int64_t>& splits) {
+  RONDA_ASSIGN_OR_RETURN(const Extent extent, ExtentOf(request_, splits));
+  AlltoallCall call = {.info = run_.info, .bytes = extent.bytes};
+  if (run_.takes_part()) {
     size_t received = 0;
-    for (size_t from = static_cast<size_t>(*run.position); from < extent.bytes.size();
-         from += static_cast<size_t>(run.participants())) {
+    for (size_t from = static_cast<size_t>(*run_.position); from < extent.bytes.size();
+         from += static_cast<size_t>(run_.participants())) {
       received += extent.bytes[from];
     }
-    RONDA_ASSIGN_OR_RETURN(run.results[i].data, plane_->Allocate(request, received));
-    call.input = run.submission(i).input;
-    call.output = run.results[i].data.get();
+    RONDA_ASSIGN_OR_RETURN(run_.results[i_].data, plane_.Allocate(request_, received));
+    call.input = run_.submission(i_).input;
+    call.output = run_.results[i_].data.get();
   }
-  return plane_->communicator().Alltoall(call);
+  return plane_.communicator().Alltoall(call);
 }
 
-absl::Status Exchanges::SendRecv(const BucketRun& run, size_t i) {
-  const TensorRequest& request = run.request(i);
-  const int sender = run.PositionOf(request.root);
-  const int receiver = run.PositionOf(request.receiver);
+absl::Status Exchange::SendRecv() {
+  const int sender = run_.PositionOf(request_.root);
+  const int receiver = run_.PositionOf(request_.receiver);
   std::vector<size_t> bytes(4, 0);  // the two participants, squared
-  bytes[static_cast<size_t>(sender * 2 + receiver)] = TensorBytes(request);
-  AlltoallCall call = {.info = run.info, .bytes = bytes};
-  if (run.position == sender) call.input = run.submission(i).input;
-  if (run.position == receiver) call.output = run.submission(i).output;
-  return plane_->communicator().Alltoall(call);
+  bytes[static_cast<size_t>(sender * 2 + receiver)] = TensorBytes(request_);
+  AlltoallCall call = {.info = run_.info, .bytes = bytes};
+  if (run_.position == sender) call.input = run_.submission(i_).input;
+  if (run_.position == receiver) call.output = run_.submission(i_).output;
+  return plane_.communicator().Alltoall(call);
+}
+
+}  // namespace
+
+absl::Status Exchanges::Run(const BucketRun& run) {
+  for (size_t i = 0; i < run.size(); ++i) RONDA_RETURN_IF_ERROR(Exchange(plane_, host_, run, i).Run());
+  return absl::OkStatus();
 }
 
 }  // namespace ronda

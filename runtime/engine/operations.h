@@ -154,19 +154,6 @@ class Exchanges {
   absl::Status Run(const BucketRun& run);
 
  private:
-  absl::Status RunOne(const BucketRun& run, size_t i);
-  absl::Status Broadcast(const BucketRun& run, size_t i);
-  absl::Status Gather(const BucketRun& run, size_t i);
-  absl::Status Scatter(const BucketRun& run, size_t i);
-  absl::Status Alltoall(const BucketRun& run, size_t i);
-  absl::Status SendRecv(const BucketRun& run, size_t i);
-
-  // Sends rows as `splits` says ([sender * participants + receiver]) and leaves the received rows with the result, but
-  // not the first dimensions.
-  absl::Status MoveRows(const BucketRun& run, size_t i, const std::vector<int64_t>& splits);
-  // How many rows each participant sends to each.
-  absl::StatusOr<std::vector<int64_t>> ShareSplits(const BucketRun& run, size_t i);
-
   DataPlane* const plane_;
   Communicator* const host_;
 };
