@@ -30,7 +30,7 @@ copy() {  # copy MODE SOURCE... DIRECTORY
 
 copy 755 runtime/launch/rondarun bench/ronda-bench "$root/bin"
 copy 644 client/ronda.h client/ronda.hpp "$root/include"
-copy 644 client/ronda/*.hpp "$root/include/ronda"
+copy 644 client/ronda/*.h client/ronda/*.hpp "$root/include/ronda"
 copy 644 client/packaging/ronda.pc "$root/lib/pkgconfig"
 copy 644 client/packaging/ronda-config.cmake client/packaging/ronda-config-version.cmake "$root/lib/cmake/ronda"
 

@@ -1,0 +1,318 @@
+/* Operations and their handles: part of ronda.h, which see. */
+#ifndef RONDA_OPERATIONS_H_
+#define RONDA_OPERATIONS_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../ronda.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define RONDA_MAX_NAME_LENGTH 1024 /* bytes, without the terminating zero */
+#define RONDA_MAX_NDIM 64
+
+/* A dense tensor in row-major order. A tensor with a zero among its dimensions needs no buffer. */
+typedef struct ronda_tensor {
+  const char* name; /* UTF-8, not beginning with "ronda/"; unique among the tensors in flight; the same on every rank */
+  ronda_dtype dtype;
+  int ndim;             /* 0: a scalar */
+  const int64_t* shape; /* ndim dimensions, outermost first */
+} ronda_tensor;
+#define RONDA_TENSOR_INIT \
+  { NULL, RONDA_FLOAT32, 0, NULL }
+
+/* The part that the arguments of all operations share. */
+typedef struct ronda_call_options {
+  ronda_process_set process_set; /* its ranks take part */
+  double warning_s;              /* as stall_warning_s, for this operation; 0: the job's; negative: never */
+  double deadline_s;             /* as stall_deadline_s, for this operation; 0: the job's; negative: never */
+  ronda_memory memory;           /* where the buffers are */
+  void* stream;                  /* with RONDA_MEMORY_CUDA, a cudaStream_t: its work so far comes before the operation;
+                                    NULL: the default stream. Not one that a graph is captured from. Otherwise NULL */
+} ronda_call_options;
+#define RONDA_CALL_OPTIONS_INIT \
+  { 0, 0, 0, RONDA_MEMORY_HOST, NULL }
+
+typedef int64_t ronda_handle; /* > 0 */
+
+/* Reduces over all ranks; every rank gets the result. */
+typedef struct ronda_allreduce_args {
+  size_t struct_size;
+  ronda_tensor tensor; /* the same shape on every rank */
+  const void* input;
+  void* output; /* may equal input; must not overlap it otherwise */
+  ronda_reduce_op op;
+  ronda_compression compression;
+  double prescale;     /* finite factor of the input; 0 or 1: none. Integers round towards zero and saturate */
+  double postscale;    /* the same of the result */
+  int error_feedback;  /* not 0: rounding errors of compression are added to this rank's next tensor of this name */
+  int detect_overflow; /* not 0: see ronda_found_inf() */
+  ronda_call_options call;
+} ronda_allreduce_args;
+#define RONDA_ALLREDUCE_ARGS_INIT                                                                                   \
+  {                                                                                                                 \
+    sizeof(ronda_allreduce_args), RONDA_TENSOR_INIT, NULL, NULL, RONDA_SUM, RONDA_COMPRESSION_NONE, 1.0, 1.0, 0, 0, \
+        RONDA_CALL_OPTIONS_INIT                                                                                     \
+  }
+
+/* The same; only `root` gets the result. */
+typedef struct ronda_reduce_args {
+  size_t struct_size;
+  ronda_tensor tensor;
+  const void* input;
+  void* output; /* on root; not looked at elsewhere; may equal input; must not overlap it otherwise */
+  ronda_reduce_op op;
+  ronda_compression compression;
+  double prescale;
+  double postscale;
+  int error_feedback;
+  int detect_overflow;
+  int root;
+  ronda_call_options call;
+} ronda_reduce_args;
+#define RONDA_REDUCE_ARGS_INIT                                                                                      \
+  {                                                                                                                 \
+    sizeof(ronda_reduce_args), RONDA_TENSOR_INIT, NULL, NULL, RONDA_SUM, RONDA_COMPRESSION_NONE, 1.0, 1.0, 0, 0, 0, \
+        RONDA_CALL_OPTIONS_INIT                                                                                     \
+  }
+
+/* The same; the rows of the first dimension are dealt out: with n rows and m members each gets n / m, and the first
+ * n % m members one more. ndim >= 1. Ronda owns the output: see ronda_output(). */
+typedef struct ronda_reducescatter_args {
+  size_t struct_size;
+  ronda_tensor tensor;
+  const void* input;
+  ronda_reduce_op op;
+  ronda_compression compression;
+  double prescale;
+  double postscale;
+  int error_feedback;
+  int detect_overflow;
+  ronda_call_options call;
+} ronda_reducescatter_args;
+#define RONDA_REDUCESCATTER_ARGS_INIT                                                                             \
+  {                                                                                                               \
+    sizeof(ronda_reducescatter_args), RONDA_TENSOR_INIT, NULL, RONDA_SUM, RONDA_COMPRESSION_NONE, 1.0, 1.0, 0, 0, \
+        RONDA_CALL_OPTIONS_INIT                                                                                   \
+  }
+
+typedef struct ronda_broadcast_args {
+  size_t struct_size;
+  ronda_tensor tensor;
+  void* data; /* read on root, written on the other ranks */
+  int root;
+  ronda_call_options call;
+} ronda_broadcast_args;
+#define RONDA_BROADCAST_ARGS_INIT \
+  { sizeof(ronda_broadcast_args), RONDA_TENSOR_INIT, NULL, 0, RONDA_CALL_OPTIONS_INIT }
+
+/* Concatenates along the first dimension, which may differ between ranks; ndim >= 1. Ronda owns the output: see
+ * ronda_output(). */
+typedef struct ronda_allgather_args {
+  size_t struct_size;
+  ronda_tensor tensor;
+  const void* input;
+  ronda_call_options call;
+} ronda_allgather_args;
+#define RONDA_ALLGATHER_ARGS_INIT \
+  { sizeof(ronda_allgather_args), RONDA_TENSOR_INIT, NULL, RONDA_CALL_OPTIONS_INIT }
+
+/* The same; only `root` gets the result. */
+typedef struct ronda_gather_args {
+  size_t struct_size;
+  ronda_tensor tensor;
+  const void* input;
+  int root;
+  ronda_call_options call;
+} ronda_gather_args;
+#define RONDA_GATHER_ARGS_INIT \
+  { sizeof(ronda_gather_args), RONDA_TENSOR_INIT, NULL, 0, RONDA_CALL_OPTIONS_INIT }
+
+/* Deals the rows of root's tensor out to the members; ndim >= 1. The other ranks pass the same dtype and dimensions;
+ * their first dimension is not looked at. Ronda owns the output: see ronda_output(). */
+typedef struct ronda_scatter_args {
+  size_t struct_size;
+  ronda_tensor tensor;
+  const void* input;     /* on root; not looked at elsewhere */
+  const int64_t* splits; /* on root: rows for each member; NULL: as ronda_reducescatter_args deals them */
+  int split_count;       /* entries of splits */
+  int root;
+  ronda_call_options call;
+} ronda_scatter_args;
+#define RONDA_SCATTER_ARGS_INIT \
+  { sizeof(ronda_scatter_args), RONDA_TENSOR_INIT, NULL, NULL, 0, 0, RONDA_CALL_OPTIONS_INIT }
+
+/* Sends rows of the first dimension to every member, and receives theirs in the order of the members; ndim >= 1. The
+ * first dimension may differ between ranks. Ronda owns the output: see ronda_output(). */
+typedef struct ronda_alltoall_args {
+  size_t struct_size;
+  ronda_tensor tensor;
+  const void* input;
+  const int64_t* splits; /* rows for each member; NULL: the same for all, which must divide the first dimension */
+  int split_count;       /* entries of splits */
+  ronda_call_options call;
+} ronda_alltoall_args;
+#define RONDA_ALLTOALL_ARGS_INIT \
+  { sizeof(ronda_alltoall_args), RONDA_TENSOR_INIT, NULL, NULL, 0, RONDA_CALL_OPTIONS_INIT }
+
+/* One tensor from one rank to another. The n-th send from a to b with a tag meets the n-th receive on b from a with
+ * that tag; up to 64 of them may be in flight. tensor.name is not looked at. */
+typedef struct ronda_send_args {
+  size_t struct_size;
+  ronda_tensor tensor;
+  const void* input;
+  int to;
+  int tag; /* not negative */
+  ronda_call_options call;
+} ronda_send_args;
+#define RONDA_SEND_ARGS_INIT \
+  { sizeof(ronda_send_args), RONDA_TENSOR_INIT, NULL, 0, 0, RONDA_CALL_OPTIONS_INIT }
+
+typedef struct ronda_recv_args {
+  size_t struct_size;
+  ronda_tensor tensor; /* dtype and shape as sent */
+  void* output;
+  int from;
+  int tag;
+  ronda_call_options call;
+} ronda_recv_args;
+#define RONDA_RECV_ARGS_INIT \
+  { sizeof(ronda_recv_args), RONDA_TENSOR_INIT, NULL, 0, 0, RONDA_CALL_OPTIONS_INIT }
+
+/* Bytes, as many as each rank likes, in host memory. Ronda owns the output: see ronda_output(); a row is a byte. */
+typedef struct ronda_object_args {
+  size_t struct_size;
+  const char* name; /* as ronda_tensor's */
+  const void* data; /* broadcast: on root; not looked at elsewhere */
+  size_t size;
+  int root; /* broadcast only */
+  ronda_call_options call;
+} ronda_object_args;
+#define RONDA_OBJECT_ARGS_INIT \
+  { sizeof(ronda_object_args), NULL, NULL, 0, 0, RONDA_CALL_OPTIONS_INIT }
+
+/* A sum or average of tensors that are zero but for a few rows: every rank gets the rows of all ranks and their
+ * indices. The same index may come from several ranks; a caller that needs the dense tensor adds those rows up. An
+ * average divides by the same number as that of an allreduce. Ronda owns the outputs. */
+typedef struct ronda_sparse_allreduce_args {
+  size_t struct_size;
+  ronda_tensor tensor;    /* of the values: the first dimension counts this rank's rows */
+  const void* values;     /* rows */
+  const int64_t* indices; /* of the rows in the dense tensor */
+  ronda_reduce_op op;     /* RONDA_SUM, or RONDA_AVERAGE of floating-point numbers in host memory: the values come back
+                             divided */
+  ronda_call_options call;
+} ronda_sparse_allreduce_args;
+#define RONDA_SPARSE_ALLREDUCE_ARGS_INIT \
+  { sizeof(ronda_sparse_allreduce_args), RONDA_TENSOR_INIT, NULL, NULL, RONDA_SUM, RONDA_CALL_OPTIONS_INIT }
+
+/* -- Operations -- */
+
+ronda_status ronda_allreduce_async(const ronda_allreduce_args* args, ronda_handle* handle);
+ronda_status ronda_reduce_async(const ronda_reduce_args* args, ronda_handle* handle);
+ronda_status ronda_reducescatter_async(const ronda_reducescatter_args* args, ronda_handle* handle);
+ronda_status ronda_broadcast_async(const ronda_broadcast_args* args, ronda_handle* handle);
+ronda_status ronda_allgather_async(const ronda_allgather_args* args, ronda_handle* handle);
+ronda_status ronda_gather_async(const ronda_gather_args* args, ronda_handle* handle);
+ronda_status ronda_scatter_async(const ronda_scatter_args* args, ronda_handle* handle);
+ronda_status ronda_alltoall_async(const ronda_alltoall_args* args, ronda_handle* handle);
+ronda_status ronda_send_async(const ronda_send_args* args, ronda_handle* handle);
+ronda_status ronda_recv_async(const ronda_recv_args* args, ronda_handle* handle);
+ronda_status ronda_broadcast_object_async(const ronda_object_args* args, ronda_handle* handle);
+ronda_status ronda_allgather_object_async(const ronda_object_args* args, ronda_handle* handle);
+
+/* The same, and waits: RONDA_OK, or the error of the submission or of the operation. For small tensors these are
+ * faster: the calling thread carries out the operation instead of waiting for it, and there is no handle. */
+ronda_status ronda_allreduce(const ronda_allreduce_args* args);
+ronda_status ronda_reduce(const ronda_reduce_args* args);
+ronda_status ronda_broadcast(const ronda_broadcast_args* args);
+ronda_status ronda_send(const ronda_send_args* args);
+ronda_status ronda_recv(const ronda_recv_args* args);
+
+/* Two handles, one for each output: of the indices (int64), and of the values. */
+ronda_status ronda_sparse_allreduce_async(const ronda_sparse_allreduce_args* args, ronda_handle* indices,
+                                          ronda_handle* values);
+
+/* `count` operations, `args[0]` to `args[count - 1]`, that are carried out together or, if one of them fails, not at
+ * all: then each has the error of the first that failed. `group` names them, the same on every rank. Writes `count`
+ * handles, or none if it fails. */
+ronda_status ronda_grouped_allreduce_async(const ronda_allreduce_args* args, size_t count, const char* group,
+                                           ronda_handle* handles);
+ronda_status ronda_grouped_allgather_async(const ronda_allgather_args* args, size_t count, const char* group,
+                                           ronda_handle* handles);
+ronda_status ronda_grouped_reducescatter_async(const ronda_reducescatter_args* args, size_t count, const char* group,
+                                               ronda_handle* handles);
+
+/* The first of these, and waits. */
+ronda_status ronda_grouped_allreduce(const ronda_allreduce_args* args, size_t count, const char* group);
+
+/* Blocks until every rank of the set has called it. */
+ronda_status ronda_barrier(ronda_process_set process_set);
+
+/* The same, for at most `timeout_s` seconds (0: the job's deadline; negative: for ever). RONDA_ERROR_DEADLINE then
+ * names every rank that is missing. */
+ronda_status ronda_monitored_barrier(ronda_process_set process_set, double timeout_s);
+
+/* Sets `bytes` bytes of a GPU's memory to zero, after the work that `stream` (a cudaStream_t) has been given so far.
+ * Only the stream waits for it. A rank that has nothing to add to a tensor submits zeros. */
+ronda_status ronda_cuda_zero(void* data, size_t bytes, void* stream);
+
+/* This rank has no more data: until every rank of the set has joined, the operations of the others go on without it, as
+ * far as they can. Operations that need this rank (as their root, for instance) fail on them with RONDA_ERROR_MISMATCH.
+ * Blocks until every rank has joined; then all take part again, and `*last_rank`, unless NULL, is the last that joined.
+ */
+ronda_status ronda_join(ronda_process_set process_set, ronda_absent absent, int* last_rank);
+ronda_status ronda_join_async(ronda_process_set process_set, ronda_absent absent, ronda_handle* handle);
+
+/* -- Handles -- */
+
+/* *done becomes 1 if the operation has completed, in success or failure, else 0. */
+ronda_status ronda_poll(ronda_handle handle, int* done);
+
+/* Blocks until the operation has completed and returns its status. The handle stays valid. */
+ronda_status ronda_synchronize(ronda_handle handle);
+
+/* Makes `stream` (a cudaStream_t) wait for an operation on GPU memory: work that the stream is given from now on comes
+ * after it, and there the buffers are the caller's again. The calling thread waits until all ranks have submitted the
+ * tensor and the device has its work (in a locked schedule, until the device has all ranks' votes on it), not for that
+ * work. Errors known by then are returned. Later errors on the device fail the job; ronda_synchronize() and the next
+ * submission return them. After RONDA_OK the handle may be given back without any wait; while it is kept, ronda_poll()
+ * tells when the device has done the operation, and ronda_synchronize() how it ended. RONDA_ERROR_INVALID_ARGUMENT if
+ * the stream is being captured into a graph. Operations on host memory are waited for as by ronda_synchronize(). */
+ronda_status ronda_synchronize_on_stream(ronda_handle handle, void* stream);
+
+/* The result of a completed operation whose output Ronda owns. `*data` holds `*rows` rows: units of the first
+ * dimension. If `rows_per_member` is not NULL, `*rows_per_member` and `*members` become an array and its length: for
+ * allgather (of tensors or objects), gather (on root) and alltoall how many of the rows came from each member of the
+ * process set; for other operations it is empty. All is valid until ronda_release().
+ *
+ * Of an operation on GPU memory `*data` is there, and the operation need not have completed: work on a stream for which
+ * ronda_synchronize_on_stream() has returned RONDA_OK finds the result. That work has to be done before
+ * ronda_release(). */
+ronda_status ronda_output(ronda_handle handle, const void** data, int64_t* rows, const int64_t** rows_per_member,
+                          int* members);
+
+/* Whether the result of a completed reduction has an element that is infinite or not a number, on any rank: the same
+ * answer on every rank. For operations submitted with detect_overflow; 0 for others, which are not searched. */
+ronda_status ronda_found_inf(ronda_handle handle, int* found);
+
+/* The last rank to join, of a completed ronda_join_async(). */
+ronda_status ronda_last_rank(ronda_handle handle, int* last_rank);
+
+/* Has `callback` called once, with the operation's status and, if that is an error, its text, when it has completed; at
+ * once if it has. It runs on a thread of Ronda's that serves nothing else, and acts for the same rank as the calling
+ * thread; it may submit, but if it waits, the callbacks after it are delayed. */
+typedef void (*ronda_callback)(void* context, ronda_status status, const char* message);
+ronda_status ronda_on_completion(ronda_handle handle, ronda_callback callback, void* context);
+
+/* Gives the handle back; waits for the operation first if it is still in flight and no stream waits for it. */
+ronda_status ronda_release(ronda_handle handle);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* RONDA_OPERATIONS_H_ */
