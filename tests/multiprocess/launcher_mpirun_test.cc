@@ -31,7 +31,9 @@ class LauncherMpirunTest : public ::testing::TestWithParam<std::string> {
   LauncherMpirunTest() : directory_(absl::StrCat(::testing::TempDir(), "/mpirun.", getpid(), ".", GetParam())) {
     std::filesystem::create_directories(directory_);
     WriteScript("mpirun", absl::StrCat("exec /usr/bin/mpirun.", GetParam(), " \"$@\""));
-    WriteScript("agent", "shift; exec sh -c \"$*\"");
+    // Each host has a folder of its own for temporary files, as real ones do. Daemons of Open MPI that start at the
+    // same time and share the folder sometimes wait for ever.
+    WriteScript("agent", absl::StrCat("export TMPDIR=", directory_, "/$1; mkdir -p $TMPDIR; shift; exec sh -c \"$*\""));
   }
   void SetUp() override {
     if (access(absl::StrCat("/usr/bin/mpirun.", GetParam()).c_str(), X_OK) != 0) {
@@ -128,7 +130,7 @@ TEST_P(LauncherMpirunTest, ExitCodeOfTheFirstRankThatFailedIsOurs) {
 
 TEST_P(LauncherMpirunTest, RanksStartOnOtherHostsThroughTheAgent) {
   LauncherRun run(OnTwoHosts("echo $RANK $MY_SECRET"), Options());
-  EXPECT_EQ(run.Finish(), 0);
+  EXPECT_EQ(run.Finish(), 0) << run.err();
   EXPECT_THAT(run.SortedOut(), ElementsAre("[0]<stdout>: 0 hidden", "[1]<stdout>: 1 hidden", "[2]<stdout>: 2 hidden"));
 }
 
