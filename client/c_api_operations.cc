@@ -25,57 +25,65 @@ namespace {
 
 using Handles = std::vector<std::shared_ptr<Handle>>;
 
-// Operations that have been submitted, but whose handles the caller does not have yet. If there is no memory for the
-// handles, the caller learns that nothing was submitted, and may free the buffers. So the destructor waits for the
-// operations.
+// Operations that have been submitted, but whose handles the caller does not have yet. Room for `count` of them is
+// there before they are submitted. If there is no memory for what a handle of an object needs besides, the caller
+// learns that nothing was submitted, and may free the buffers. So the destructor waits for the operations.
 class Submitted {
  public:
   // `handles` is empty, and will be again.
-  explicit Submitted(Handles* handles) : handles_(*handles) {}
+  Submitted(Handles* handles, size_t count) : handles_(*handles), room_(count) {
+    handles_.reserve(count);
+    globals().handles.Reserve(count);
+  }
   Submitted(const Submitted&) = delete;
   Submitted& operator=(const Submitted&) = delete;
   ~Submitted() {
     for (const std::shared_ptr<Handle>& handle : handles_) handle->Wait().IgnoreError();
     handles_.clear();
+    if (room_ > 0) globals().handles.Unreserve(room_);
   }
 
   Handles& handles() { return handles_; }
   // Keeps the bytes that travel, if they are not the caller's.
   void Keep(std::shared_ptr<const void> contribution) { contribution_ = std::move(contribution); }
+  // The number of an operation, which has room.
+  ronda_handle Number(Operation operation) {
+    --room_;
+    return globals().handles.Add(std::move(operation));
+  }
   // The caller has the handles.
   void HandedOut() { handles_.clear(); }
 
  private:
   Handles& handles_;
+  size_t room_;
   std::shared_ptr<const void> contribution_;
 };
 
 // Writes the numbers of `count` operations, operation(0) to operation(count - 1). After an exception the table keeps
 // none of them.
 template <typename OperationFn>
-void HandOut(size_t count, const OperationFn& operation, ronda_handle* handles) {
-  HandleTable& table = globals().handles;
+void HandOut(size_t count, const OperationFn& operation, Submitted& submitted, ronda_handle* handles) {
   size_t done = 0;
   try {
-    for (; done < count; ++done) handles[done] = table.Add(operation(done));
+    for (; done < count; ++done) handles[done] = submitted.Number(operation(done));
   } catch (...) {
-    while (done > 0) table.Remove(handles[--done]);
+    while (done > 0) globals().handles.Remove(handles[--done]);
     throw;
   }
 }
 
-// Runs `submit`, which puts its operations into its second argument before it allocates anything, and then `hand_out`
-// on them.
+// Runs `submit`, which puts its `count` operations into its second argument before it allocates anything, and then
+// `hand_out` on that.
 template <typename SubmitFn, typename HandOutFn>
-ronda_status Submit(const char* function, const ronda_handle* handles, const SubmitFn& submit,
+ronda_status Submit(const char* function, const ronda_handle* handles, size_t count, const SubmitFn& submit,
                     const HandOutFn& hand_out) {
   return CallWithSession([&](Session& session) -> Outcome {
     if (handles == nullptr) return NullArgument(function, "handle");
-    Submitted submitted(&scratch().handles);
-    submitted.handles().reserve(1);
+    Submitted submitted(&scratch().handles, count);
     const absl::Status status = submit(session, &submitted);
     if (!status.ok()) return Failure(status, Answer::kSubmission);
-    hand_out(submitted.handles());
+    hand_out(submitted);
     submitted.HandedOut();
     return {};
   });
@@ -83,10 +91,11 @@ ronda_status Submit(const char* function, const ronda_handle* handles, const Sub
 
 // The same for operations whose result is the runtime's.
 template <typename SubmitFn>
-ronda_status SubmitAsItIs(const char* function, OpType op, ronda_handle* handles, const SubmitFn& submit) {
-  return Submit(function, handles, submit, [&](const Handles& submitted) {
+ronda_status SubmitAsItIs(const char* function, OpType op, ronda_handle* handles, size_t count,
+                          const SubmitFn& submit) {
+  return Submit(function, handles, count, submit, [&](Submitted& submitted) {
     HandOut(
-        submitted.size(), [&](size_t i) { return Operation(submitted[i], op); }, handles);
+        count, [&](size_t i) { return Operation(submitted.handles()[i], op); }, submitted, handles);
   });
 }
 
@@ -99,7 +108,7 @@ absl::Status SubmitTo(Session& session, const Submission& submission, Handles* h
 
 template <typename Args>
 ronda_status SubmitOne(const char* function, OpType op, const Args* args, ronda_handle* handle) {
-  return SubmitAsItIs(function, op, handle, [&](Session& session, Submitted* submitted) -> absl::Status {
+  return SubmitAsItIs(function, op, handle, 1, [&](Session& session, Submitted* submitted) -> absl::Status {
     Submission& submission = scratch().submission;
     RONDA_RETURN_IF_ERROR(ToSubmission(args, session.caller(), &submission));
     return SubmitTo(session, submission, &submitted->handles());
@@ -111,7 +120,7 @@ ronda_status SubmitGroup(const char* function, OpType op, const Args* args, size
                          ronda_handle* handles) {
   // No handles, and nowhere to write them.
   if (count == 0) return CallWithSession([](Session&) { return Outcome(); });
-  return SubmitAsItIs(function, op, handles, [&](Session& session, Submitted* submitted) -> absl::Status {
+  return SubmitAsItIs(function, op, handles, count, [&](Session& session, Submitted* submitted) -> absl::Status {
     RONDA_ASSIGN_OR_RETURN(const auto submissions, ToGroup(args, count, group, session.caller(), &scratch().group));
     return session.runtime().SubmitAll(submissions, &submitted->handles());
   });
@@ -158,12 +167,15 @@ absl::StatusOr<SparseValues> SparseAllreduce(const ronda_sparse_allreduce_args* 
   return values;
 }
 
-void HandOutSparse(const Handles& submitted, const SparseValues& values, ronda_handle* handles) {
+constexpr size_t kSparseOperations = 2;
+
+void HandOutSparse(Submitted& submitted, const SparseValues& values, ronda_handle* handles) {
   const auto operation = [&](size_t i) {
-    if (i == 0 || !values.averages) return Operation(submitted[i], OpType::kAllgather);
-    return SparseAverage::Of(submitted[i], values.dtype, values.row);
+    const std::shared_ptr<Handle>& handle = submitted.handles()[i];
+    if (i == 0 || !values.averages) return Operation(handle, OpType::kAllgather);
+    return SparseAverage::Of(handle, values.dtype, values.row);
   };
-  HandOut(2, operation, handles);
+  HandOut(kSparseOperations, operation, submitted, handles);
 }
 
 absl::Status Join(ronda_process_set set, const ronda_absent& absent, Session& session, Submitted* submitted) {
@@ -295,20 +307,20 @@ ronda_status ronda_recv_async(const ronda_recv_args* args, ronda_handle* handle)
 ronda_status ronda_broadcast_object_async(const ronda_object_args* args, ronda_handle* handle) {
   std::shared_ptr<const ronda::ObjectBroadcast::Plan> plan;
   return ronda::Submit(
-      "ronda_broadcast_object_async", handle,
+      "ronda_broadcast_object_async", handle, 1,
       [&](ronda::Session& session, ronda::Submitted* submitted) -> absl::Status {
         RONDA_ASSIGN_OR_RETURN(plan, ronda::BroadcastObject(args, session, submitted));
         return absl::OkStatus();
       },
-      [&](const ronda::Handles& handles) {
-        const auto operation = [&](size_t) { return ronda::ObjectBroadcast::Of(handles[0], plan); };
-        ronda::HandOut(1, operation, handle);
+      [&](ronda::Submitted& submitted) {
+        const auto operation = [&](size_t) { return ronda::ObjectBroadcast::Of(submitted.handles()[0], plan); };
+        ronda::HandOut(1, operation, submitted, handle);
       });
 }
 
 ronda_status ronda_allgather_object_async(const ronda_object_args* args, ronda_handle* handle) {
   return ronda::SubmitAsItIs(
-      "ronda_allgather_object_async", ronda::OpType::kAllgather, handle,
+      "ronda_allgather_object_async", ronda::OpType::kAllgather, handle, 1,
       [&](auto& session, auto* submitted) { return ronda::AllgatherObject(args, session, submitted); });
 }
 
@@ -318,15 +330,15 @@ ronda_status ronda_sparse_allreduce_async(const ronda_sparse_allreduce_args* arg
   if (indices == nullptr || values == nullptr) {
     return ronda::Call([&] { return ronda::NullArgument(kFunction, indices == nullptr ? "indices" : "values"); });
   }
-  ronda_handle handles[2];
+  ronda_handle handles[ronda::kSparseOperations];
   ronda::SparseValues gathered;
   const ronda_status status = ronda::Submit(
-      kFunction, handles,
+      kFunction, handles, ronda::kSparseOperations,
       [&](ronda::Session& session, ronda::Submitted* submitted) -> absl::Status {
         RONDA_ASSIGN_OR_RETURN(gathered, ronda::SparseAllreduce(args, session, submitted));
         return absl::OkStatus();
       },
-      [&](const ronda::Handles& submitted) { ronda::HandOutSparse(submitted, gathered, handles); });
+      [&](ronda::Submitted& submitted) { ronda::HandOutSparse(submitted, gathered, handles); });
   if (status != RONDA_OK) return status;
   *indices = handles[0];
   *values = handles[1];
@@ -359,7 +371,7 @@ ronda_status ronda_cuda_zero(void* data, size_t bytes, void* stream) {
 }
 
 ronda_status ronda_join_async(ronda_process_set process_set, ronda_absent absent, ronda_handle* handle) {
-  return ronda::SubmitAsItIs("ronda_join_async", ronda::OpType::kJoin, handle, [&](auto& session, auto* submitted) {
+  return ronda::SubmitAsItIs("ronda_join_async", ronda::OpType::kJoin, handle, 1, [&](auto& session, auto* submitted) {
     return ronda::Join(process_set, absent, session, submitted);
   });
 }

@@ -48,9 +48,24 @@ void HandleTable::AddSlotLocked() {
   free_.push_back(slots_.size() - 1);
 }
 
+void HandleTable::Reserve(size_t count) {
+  MutexLock lock(&mu_);
+  while (free_.size() < reserved_ + count) AddSlotLocked();
+  reserved_ += count;
+}
+
+void HandleTable::Unreserve(size_t count) {
+  MutexLock lock(&mu_);
+  reserved_ -= count;
+}
+
 ronda_handle HandleTable::Add(Operation operation) {
   MutexLock lock(&mu_);
-  if (free_.empty()) AddSlotLocked();
+  if (reserved_ > 0) {
+    --reserved_;
+  } else if (free_.empty()) {
+    AddSlotLocked();
+  }
   const size_t index = free_.back();
   free_.pop_back();
   Slot& slot = slots_[index];

@@ -97,7 +97,12 @@ class Operation {
 // Thread-safe.
 class HandleTable {
  public:
-  // Keeps `operation` until Remove. Throws std::bad_alloc, also if 2^24 operations are kept already.
+  // Finds room for `count` operations, before they are submitted: to keep them then cannot fail. Throws std::bad_alloc,
+  // also if there is room for 2^24 operations already. Each is for one call of Add, or of the count of Unreserve.
+  void Reserve(size_t count);
+  void Unreserve(size_t count);
+
+  // Keeps `operation` until Remove. Throws as Reserve, unless there is reserved room.
   ronda_handle Add(Operation operation);
 
   // None if `id` was never given out or has been removed.
@@ -129,6 +134,7 @@ class HandleTable {
   mutable Mutex mu_;
   std::vector<Slot> slots_ ABSL_GUARDED_BY(mu_);
   std::vector<size_t> free_ ABSL_GUARDED_BY(mu_);  // indices of slots; has room for all of them
+  size_t reserved_ ABSL_GUARDED_BY(mu_) = 0;       // of the free ones
 };
 
 // A broadcast of bytes whose number only the root knows: an allgather to which only the root contributes. The root adds

@@ -26,16 +26,18 @@ constexpr size_t DataOffset(int size) {
 
 }  // namespace
 
-bool FailureRecord::Set(RankId writer, const absl::Status& failure) { return SetFrom(kEmpty, writer, failure); }
-
-bool FailureRecord::SetAfterDeathOf(RankId dead, RankId writer, const absl::Status& failure) {
-  return SetFrom(kEmpty, writer, failure) || SetFrom(WrittenBy(dead), writer, failure);
+bool FailureRecord::Set(RankId writer, const absl::Status& failure) {
+  return SetFrom(kEmpty, writer, failure.code(), failure.message());
 }
 
-bool FailureRecord::SetFrom(uint32_t expected, RankId writer, const absl::Status& failure) {
+bool FailureRecord::SetAfterDeathOf(RankId dead, RankId writer, absl::string_view text) {
+  constexpr absl::StatusCode kCode = absl::StatusCode::kUnavailable;
+  return SetFrom(kEmpty, writer, kCode, text) || SetFrom(WrittenBy(dead), writer, kCode, text);
+}
+
+bool FailureRecord::SetFrom(uint32_t expected, RankId writer, absl::StatusCode code, absl::string_view text) {
   if (!state_.compare_exchange_strong(expected, WrittenBy(writer), std::memory_order_acq_rel)) return false;
-  const absl::string_view text = failure.message();
-  code_ = static_cast<uint32_t>(failure.code());
+  code_ = static_cast<uint32_t>(code);
   text_bytes_ = static_cast<uint32_t>(std::min<size_t>(text.size(), kTextBytes));
   std::memcpy(text_, text.data(), text_bytes_);
   state_.store(kWritten, std::memory_order_release);

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "runtime/base/types.h"
 #include "runtime/monitor/flight_recorder.h"
@@ -28,8 +29,9 @@ class FailureRecord {
   // Stores `failure` if there is none yet; returns whether it did. REQUIRES: !failure.ok().
   bool Set(RankId writer, const absl::Status& failure);
 
-  // Set, called by a rank that saw `dead` die. If `dead` died while it wrote the record, the record is taken over.
-  bool SetAfterDeathOf(RankId dead, RankId writer, const absl::Status& failure);
+  // The same with code UNAVAILABLE and without a status, which would take memory; called by a rank that saw `dead` die.
+  // If `dead` died while it wrote the record, the record is taken over.
+  bool SetAfterDeathOf(RankId dead, RankId writer, absl::string_view text);
 
   // The failure; OK while there is none. INTERNAL if the fields are damaged.
   absl::Status Get() const;
@@ -43,7 +45,7 @@ class FailureRecord {
   static constexpr uint32_t kTextBytes = 2000;
 
   static constexpr uint32_t WrittenBy(RankId rank) { return 2 + static_cast<uint32_t>(rank); }
-  bool SetFrom(uint32_t expected, RankId writer, const absl::Status& failure);
+  bool SetFrom(uint32_t expected, RankId writer, absl::StatusCode code, absl::string_view text);
 
   std::atomic<uint32_t> state_{kEmpty};
   uint32_t code_ = 0;

@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <functional>
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -124,10 +126,23 @@ absl::Status ShmWorld::StartMonitor() {
 
 void ShmWorld::OnPeerEnd(RankId peer) {
   if (HasDeparted(peer)) return;
-  const absl::Status death = absl::UnavailableError(
-      absl::StrCat(ToString(PeerOf(peer)), " died; it ", DescribeLastEvent(flights_->Of(JobRank(peer)))));
-  view_.header().failure.SetAfterDeathOf(peer, rank(), death);
+  // A rank that has run out of memory has often failed the job before: its peers end then, and there is nothing to say.
+  if (!HasFailed()) RecordDeath(peer);
   WakeAll();
+}
+
+void ShmWorld::RecordDeath(RankId peer) {
+  FailureRecord& record = view_.header().failure;
+  try {
+    record.SetAfterDeathOf(
+        peer, rank(),
+        absl::StrCat(ToString(PeerOf(peer)), " died; it ", DescribeLastEvent(flights_->Of(JobRank(peer)))));
+  } catch (const std::bad_alloc&) {
+    char text[64];
+    const int bytes = std::snprintf(text, sizeof(text), "rank %d (pid %d) died", JobRank(peer),
+                                    view_.rank(peer).pid.load(std::memory_order_relaxed));
+    record.SetAfterDeathOf(peer, rank(), absl::string_view(text, static_cast<size_t>(bytes)));
+  }
 }
 
 void ShmWorld::Fail(const absl::Status& failure) {

@@ -92,6 +92,7 @@ class ShmWorld {
   static absl::StatusOr<std::shared_ptr<ShmWorld>> Create(Options options, std::shared_ptr<ShmMapping> mapping);
   absl::Status StartMonitor();
   void OnPeerEnd(RankId peer);
+  void RecordDeath(RankId peer);
   void WakeAll();
 
   const Options options_;

@@ -194,6 +194,17 @@ TEST(HandleTableTest, ASlotIsUsedAgainUnderAnotherNumber) {
   EXPECT_TRUE(table.Find(kept).exists());
 }
 
+TEST(HandleTableTest, ReservedRoomIsUsedAgainWhenItIsGivenUp) {
+  HandleTable table;
+  table.Reserve(3);
+  const ronda_handle id = table.Add(NewOperation());
+  table.Unreserve(2);
+  table.Remove(id);
+  table.Reserve(2);
+  EXPECT_TRUE(table.Find(table.Add(NewOperation())).exists());
+  EXPECT_TRUE(table.Find(table.Add(NewOperation())).exists());
+}
+
 TEST(HandleTableTest, KnowsNoNumberThatItDidNotGiveOut) {
   HandleTable table;
   for (ronda_handle id : {ronda_handle{0}, ronda_handle{-1}, ronda_handle{1}, INT64_MAX}) {

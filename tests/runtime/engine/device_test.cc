@@ -380,10 +380,12 @@ TEST(DeviceMemoryUse, DoesNotGrowWithTheNumberOfSteps) {
     ASSERT_NE(SucceedOn(rank, Barrier("begin")), nullptr);
     const size_t allocations = rank.fake().allocations();
     const size_t events = rank.fake().created_events();
-    for (int i = 0; i < 100; ++i) step();
-    // How much is in use at once may depend on when each thread lets go of a handle, but not on the number of steps.
-    EXPECT_LE(rank.fake().allocations(), allocations + 10);
-    EXPECT_LE(rank.fake().created_events(), events + 10);
+    constexpr int kSteps = 100;
+    for (int i = 0; i < kSteps; ++i) step();
+    // On a busy machine more may be in use at once than ever before, as that depends on when each thread lets go of a
+    // handle. Whatever a step leaves behind would be there as often as there were steps.
+    EXPECT_LE(rank.fake().allocations(), allocations + kSteps / 2);
+    EXPECT_LE(rank.fake().created_events(), events + kSteps / 2);
     ASSERT_NE(SucceedOn(rank, Barrier("end")), nullptr);
   });
 }

@@ -37,9 +37,9 @@ TEST(FailureRecordTest, DeathOfTheWriterIsTakenOver) {
   // As rank 3 leaves it that dies between the compare-and-swap and the end of the text: 2 + its rank.
   reinterpret_cast<std::atomic<uint32_t>&>(record).store(5);
   EXPECT_FALSE(record.Set(0, absl::InternalError("x")));
-  EXPECT_FALSE(record.SetAfterDeathOf(2, 0, absl::InternalError("x")));
+  EXPECT_FALSE(record.SetAfterDeathOf(2, 0, "rank 2 died"));
   EXPECT_FALSE(record.IsSet());
-  EXPECT_TRUE(record.SetAfterDeathOf(3, 0, absl::UnavailableError("rank 3 died")));
+  EXPECT_TRUE(record.SetAfterDeathOf(3, 0, "rank 3 died"));
   EXPECT_EQ(record.Get(), absl::UnavailableError("rank 3 died"));
 }
 
