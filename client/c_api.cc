@@ -9,6 +9,8 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -23,6 +25,7 @@
 #include "runtime/backends/job.h"
 #include "runtime/backends/read_config.h"
 #include "runtime/base/config.h"
+#include "runtime/base/environment.h"
 #include "runtime/base/group.h"
 #include "runtime/base/logging.h"
 #include "runtime/base/peer.h"
@@ -43,11 +46,23 @@ struct JobOptions {
   }
 };
 
+// Misspelt variables have no effect, and nobody else would say so. The ranks of a job have the same environment as a
+// rule, so one of them speaks for all; jobs that begin later in this process say nothing new.
+void WarnOfUnknownVariables(const JobEnvironment& job) {
+  if (job.rank != 0) return;
+  std::call_once(globals().unknown_variables_told, [&] {
+    for (const std::string& message : DescribeUnknownVariables(ProcessVariables())) {
+      Log(LogLevel::kWarning, job.rank, message);
+    }
+  });
+}
+
 absl::StatusOr<JobOptions> ReadOptions(const ronda_options* options) {
   RONDA_ASSIGN_OR_RETURN(Config config, ReadConfig(ProcessEnvironment()));
   ClientOptions client{.tunables = config.tunables};
   RONDA_RETURN_IF_ERROR(ApplyOptions(options, &client));
   SetLogLevel(config.log_level);
+  WarnOfUnknownVariables(config.job);
   config.tunables = client.tunables;
   return JobOptions{.config = std::move(config), .client = std::move(client)};
 }

@@ -1,11 +1,12 @@
-// The base of the C ABI's functions: outcomes and error texts, the sessions of the process and of ranks that are threads,
-// and the only place that catches exceptions.
+// The base of the C ABI's functions: outcomes and error texts, the sessions of the process and of ranks that are
+// threads, and the only place that catches exceptions.
 #ifndef RONDA_CLIENT_C_API_SUPPORT_H_
 #define RONDA_CLIENT_C_API_SUPPORT_H_
 
 #include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <string>
 #include <utility>
@@ -140,6 +141,7 @@ struct Globals {
   DefaultRuntime runtime;
   RankContexts ranks;
   HandleTable handles;
+  std::once_flag unknown_variables_told;
 };
 
 // Never destroyed: threads of the trainer may still use it when the process exits.

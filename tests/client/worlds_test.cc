@@ -10,7 +10,7 @@ namespace {
 std::vector<RankProgram> AllPrograms() {
   std::vector<RankProgram> all;
   for (const auto programs : {CollectivesPrograms, FailurePrograms, MismatchPrograms, OperationsPrograms,
-                              OptimizerPrograms, RestartPrograms, StopPrograms}) {
+                              OptimizerPrograms, RestartPrograms, StartupPrograms, StopPrograms}) {
     all.insert(all.end(), programs().begin(), programs().end());
   }
   return all;
