@@ -20,6 +20,7 @@
 #include "client/argument_checks.h"
 #include "client/arguments.h"
 #include "client/c_api_support.h"
+#include "client/job_variables.h"
 #include "client/stop.h"
 #include "runtime/backends/device_backends.h"
 #include "runtime/backends/job.h"
@@ -58,7 +59,10 @@ void WarnOfUnknownVariables(const JobEnvironment& job) {
 }
 
 absl::StatusOr<JobOptions> ReadOptions(const ronda_options* options) {
-  RONDA_ASSIGN_OR_RETURN(Config config, ReadConfig(ProcessEnvironment()));
+  RONDA_ASSIGN_OR_RETURN(const JobVariables variables, OverrideEnvironment(options, ProcessEnvironment()));
+  absl::StatusOr<Config> read = ReadConfig(variables.reader);
+  if (!read.ok()) return absl::Status(read.status().code(), absl::StrCat(read.status().message(), variables.origin));
+  Config config = *std::move(read);
   ClientOptions client{.tunables = config.tunables};
   RONDA_RETURN_IF_ERROR(ApplyOptions(options, &client));
   SetLogLevel(config.log_level);
