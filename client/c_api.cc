@@ -140,6 +140,20 @@ Outcome NotInThreads(ronda_status code, absl::string_view function) {
                              "ends with the body: leave the call out")};
 }
 
+// Whether the process that forked this one had a job then.
+bool IsForkOfRank() {
+  const Globals* const parents = globals().parents;
+  return parents != nullptr && parents->runtime.Exists();
+}
+
+// The variables that say which job to join are the parent's, and libraries below (gRPC, MPI, CUDA) do not work in a
+// child after they have in its parent.
+Outcome InitInForkOfRank() {
+  return {RONDA_ERROR_INVALID_ARGUMENT,
+          "ronda_init() in a child that a rank has made with fork(): the rank is its parent, and libraries that the "
+          "parent uses do not work here; execute a program in the child, or fork before ronda_init()"};
+}
+
 // Submits, and waits without keeping the session from ending.
 template <typename SubmitFn>
 ronda_status SubmitAndWait(const SubmitFn& submit, std::shared_ptr<Handle>* handle) {
@@ -256,6 +270,7 @@ const char* ronda_last_error(void) { return ronda::LastErrorText(); }
 
 ronda_status ronda_init(const ronda_options* options) {
   return ronda::Call([&] {
+    if (ronda::IsForkOfRank()) return ronda::InitInForkOfRank();
     if (ronda_current() != 0) return ronda::NotInThreads(RONDA_ERROR_ALREADY_INITIALIZED, "ronda_init");
     return ronda::globals().runtime.Start([&] { return ronda::JoinJob(options); });
   });

@@ -14,6 +14,9 @@
  * Thread-safety: all functions may be called from any thread. Buffers belong to the caller and must stay valid and
  * untouched until the handle is complete.
  *
+ * A child that a rank makes with fork() is no rank: it finds Ronda uninitialised, cannot call ronda_init(), and may end
+ * in any way without a trace in the job.
+ *
  * Tensors in a GPU's memory are submitted with RONDA_MEMORY_CUDA and a stream, as soon as the work that fills them has
  * been given to that stream. Only the device waits for that work. With ronda_synchronize_on_stream() a stream waits for
  * the result in the same way. Outputs that Ronda owns are in the GPU's memory then. The arguments themselves, shapes

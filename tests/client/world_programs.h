@@ -11,6 +11,7 @@ namespace ronda::testing {
 
 const std::vector<RankProgram>& CollectivesPrograms();
 const std::vector<RankProgram>& FailurePrograms();
+const std::vector<RankProgram>& ForkPrograms();
 const std::vector<RankProgram>& MismatchPrograms();
 const std::vector<RankProgram>& OperationsPrograms();
 const std::vector<RankProgram>& OptimizerPrograms();

@@ -9,7 +9,7 @@ namespace {
 
 std::vector<RankProgram> AllPrograms() {
   std::vector<RankProgram> all;
-  for (const auto programs : {CollectivesPrograms, FailurePrograms, MismatchPrograms, OperationsPrograms,
+  for (const auto programs : {CollectivesPrograms, FailurePrograms, ForkPrograms, MismatchPrograms, OperationsPrograms,
                               OptimizerPrograms, RestartPrograms, StartupPrograms, StopPrograms}) {
     all.insert(all.end(), programs().begin(), programs().end());
   }
