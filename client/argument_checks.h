@@ -43,13 +43,17 @@ concept HasCallOptions = requires(T args) {
   { args.call } -> std::same_as<ronda_call_options&>;
 };
 
-// The size that T had in the first version of ronda.h: ronda_call_options, with which the arguments of operations end,
-// has grown since.
+// The size that T had in the first version of ronda.h. Since then ronda_options has grown, and ronda_call_options, with
+// which the arguments of operations end.
 template <typename T>
 constexpr size_t FirstSize() {
   if constexpr (HasCallOptions<T>) {
     static_assert(offsetof(T, call) + sizeof(ronda_call_options) == sizeof(T));
     return offsetof(T, call) + offsetof(ronda_call_options, memory);
+  } else if constexpr (std::same_as<T, ronda_options>) {
+    // The first version ended with padding, in which a new field would read what an old program never wrote.
+    static_assert(offsetof(T, master_address) >= offsetof(T, process_set_count) + sizeof(int));
+    return offsetof(T, master_address);
   } else {
     return sizeof(T);
   }

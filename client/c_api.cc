@@ -9,6 +9,8 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -18,11 +20,13 @@
 #include "client/argument_checks.h"
 #include "client/arguments.h"
 #include "client/c_api_support.h"
+#include "client/job_variables.h"
 #include "client/stop.h"
 #include "runtime/backends/device_backends.h"
 #include "runtime/backends/job.h"
 #include "runtime/backends/read_config.h"
 #include "runtime/base/config.h"
+#include "runtime/base/environment.h"
 #include "runtime/base/group.h"
 #include "runtime/base/logging.h"
 #include "runtime/base/peer.h"
@@ -43,11 +47,26 @@ struct JobOptions {
   }
 };
 
+// Misspelt variables have no effect, and nobody else would say so. The ranks of a job have the same environment as a
+// rule, so one of them speaks for all; jobs that begin later in this process say nothing new.
+void WarnOfUnknownVariables(const JobEnvironment& job) {
+  if (job.rank != 0) return;
+  std::call_once(globals().unknown_variables_told, [&] {
+    for (const std::string& message : DescribeUnknownVariables(ProcessVariables())) {
+      Log(LogLevel::kWarning, job.rank, message);
+    }
+  });
+}
+
 absl::StatusOr<JobOptions> ReadOptions(const ronda_options* options) {
-  RONDA_ASSIGN_OR_RETURN(Config config, ReadConfig(ProcessEnvironment()));
+  RONDA_ASSIGN_OR_RETURN(const JobVariables variables, OverrideEnvironment(options, ProcessEnvironment()));
+  absl::StatusOr<Config> read = ReadConfig(variables.reader);
+  if (!read.ok()) return absl::Status(read.status().code(), absl::StrCat(read.status().message(), variables.origin));
+  Config config = *std::move(read);
   ClientOptions client{.tunables = config.tunables};
   RONDA_RETURN_IF_ERROR(ApplyOptions(options, &client));
   SetLogLevel(config.log_level);
+  WarnOfUnknownVariables(config.job);
   config.tunables = client.tunables;
   return JobOptions{.config = std::move(config), .client = std::move(client)};
 }
@@ -119,6 +138,20 @@ Outcome NotInThreads(ronda_status code, absl::string_view function) {
   return {code, absl::StrCat(function,
                              ": this thread acts for a rank of ronda_run_threads(), where the job begins and "
                              "ends with the body: leave the call out")};
+}
+
+// Whether the process that forked this one had a job then.
+bool IsForkOfRank() {
+  const Globals* const parents = globals().parents;
+  return parents != nullptr && parents->runtime.Exists();
+}
+
+// The variables that say which job to join are the parent's, and libraries below (gRPC, MPI, CUDA) do not work in a
+// child after they have in its parent.
+Outcome InitInForkOfRank() {
+  return {RONDA_ERROR_INVALID_ARGUMENT,
+          "ronda_init() in a child that a rank has made with fork(): the rank is its parent, and libraries that the "
+          "parent uses do not work here; execute a program in the child, or fork before ronda_init()"};
 }
 
 // Submits, and waits without keeping the session from ending.
@@ -237,6 +270,7 @@ const char* ronda_last_error(void) { return ronda::LastErrorText(); }
 
 ronda_status ronda_init(const ronda_options* options) {
   return ronda::Call([&] {
+    if (ronda::IsForkOfRank()) return ronda::InitInForkOfRank();
     if (ronda_current() != 0) return ronda::NotInThreads(RONDA_ERROR_ALREADY_INITIALIZED, "ronda_init");
     return ronda::globals().runtime.Start([&] { return ronda::JoinJob(options); });
   });

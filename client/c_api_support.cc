@@ -1,5 +1,7 @@
 #include "client/c_api_support.h"
 
+#include <pthread.h>
+
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -82,22 +84,27 @@ const char* DefaultRuntime::DescribeConflict(State state) {
   }
 }
 
+void DefaultRuntime::SetStateLocked(State state) {
+  state_ = state;
+  exists_.store(state != State::kNone, std::memory_order_release);
+}
+
 Outcome DefaultRuntime::Start(const Factory& factory) {
   {
     MutexLock lock(&mu_);
     if (state_ != State::kNone) return {RONDA_ERROR_ALREADY_INITIALIZED, DescribeConflict(state_)};
-    state_ = State::kStarting;
+    SetStateLocked(State::kStarting);
   }
   absl::StatusOr<std::unique_ptr<Session>> session = absl::UnknownError("not started");
   try {
     session = factory();
   } catch (...) {
     MutexLock lock(&mu_);
-    state_ = State::kNone;
+    SetStateLocked(State::kNone);
     throw;
   }
   MutexLock lock(&mu_);
-  state_ = session.ok() ? State::kRunning : State::kNone;
+  SetStateLocked(session.ok() ? State::kRunning : State::kNone);
   if (!session.ok()) {
     return {ToRondaStatus(session.status().code(), Answer::kStartup), std::string(session.status().message())};
   }
@@ -114,14 +121,14 @@ Outcome DefaultRuntime::Stop() {
       return {RONDA_ERROR_INVALID_ARGUMENT,
               "ronda_shutdown() in a callback, which it would have to wait for: call it elsewhere"};
     }
-    state_ = State::kStopping;
+    SetStateLocked(State::kStopping);
     session = std::move(session_);
   }
   const absl::Status status = session->runtime().Shutdown();
   // Without other users the transport is gone before the next Start, which may meet the same ranks again.
   session.reset();
   MutexLock lock(&mu_);
-  state_ = State::kNone;
+  SetStateLocked(State::kNone);
   return {ToRondaStatus(status.code(), Answer::kCompletion), std::string(status.message())};
 }
 
@@ -178,6 +185,8 @@ bool RankContexts::MakeCurrent(ronda_context id) {
   return true;
 }
 
+void RankContexts::Leave() { current_role = {}; }
+
 ronda_context RankContexts::Current() { return current_role.id; }
 
 std::shared_ptr<Session> RankContexts::CurrentSession() { return current_role.session.lock(); }
@@ -192,11 +201,34 @@ struct LastError {
 
 thread_local LastError last_error;
 
+// Of this process. A child keeps its parent's reachable, for leak checkers.
+std::atomic<Globals*> current_globals{nullptr};
+
+// In a child of fork(), before fork() returns there. Takes no lock, since another thread may have held it.
+void LeaveTheParentsJob() {
+  Globals* const parents = current_globals.load(std::memory_order_acquire);
+  if (parents == nullptr) return;
+  auto* const own = new Globals;
+  own->parents = parents;
+  current_globals.store(own, std::memory_order_release);
+  RankContexts::Leave();
+}
+
+Globals& MakeGlobals() {
+  // No memory for it is as much as no memory for the rest.
+  static const int registered = pthread_atfork(nullptr, nullptr, LeaveTheParentsJob);
+  if (registered != 0) throw std::bad_alloc();
+  auto made = std::make_unique<Globals>();
+  Globals* existing = nullptr;
+  if (!current_globals.compare_exchange_strong(existing, made.get(), std::memory_order_acq_rel)) return *existing;
+  return *made.release();
+}
+
 }  // namespace
 
 Globals& globals() {
-  static Globals* const instance = new Globals;
-  return *instance;
+  Globals* const existing = current_globals.load(std::memory_order_acquire);
+  return existing != nullptr ? *existing : MakeGlobals();
 }
 
 Scratch& scratch() {

@@ -1,11 +1,13 @@
-// The base of the C ABI's functions: outcomes and error texts, the sessions of the process and of ranks that are threads,
-// and the only place that catches exceptions.
+// The base of the C ABI's functions: outcomes and error texts, the sessions of the process and of ranks that are
+// threads, and the only place that catches exceptions.
 #ifndef RONDA_CLIENT_C_API_SUPPORT_H_
 #define RONDA_CLIENT_C_API_SUPPORT_H_
 
+#include <atomic>
 #include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <string>
 #include <utility>
@@ -61,13 +63,19 @@ class DefaultRuntime {
   // Null while there is none.
   std::shared_ptr<Session> Get() const;
 
+  // Whether there is one, or one is being started or shut down. Takes no lock: for a child of fork(), in which another
+  // thread's lock stays locked.
+  bool Exists() const { return exists_.load(std::memory_order_acquire); }
+
  private:
   enum class State { kNone, kStarting, kRunning, kStopping };
 
   static const char* DescribeConflict(State state);
+  void SetStateLocked(State state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   mutable Mutex mu_;
   State state_ ABSL_GUARDED_BY(mu_) = State::kNone;
+  std::atomic<bool> exists_{false};                        // follows state_
   std::shared_ptr<Session> session_ ABSL_GUARDED_BY(mu_);  // null unless kRunning
 };
 
@@ -124,6 +132,9 @@ class RankContexts {
   // The rank that the calling thread acts for; 0: the process' own.
   static ronda_context Current();
 
+  // The calling thread acts for no rank any more.
+  static void Leave();
+
   // The session of that rank; null if its scope has ended.
   // REQUIRES: Current() is not 0.
   static std::shared_ptr<Session> CurrentSession();
@@ -137,12 +148,17 @@ class RankContexts {
 // The state of the C ABI: the only mutable state outside of objects.
 
 struct Globals {
+  // Those of the process that has forked this one, which stay as they are; null if this process was not forked since
+  // its first call. They may hold locks of threads that are not in this process.
+  const Globals* parents = nullptr;
   DefaultRuntime runtime;
   RankContexts ranks;
   HandleTable handles;
+  std::once_flag unknown_variables_told;
 };
 
-// Never destroyed: threads of the trainer may still use it when the process exits.
+// Never destroyed: threads of the trainer may still use it when the process exits. A child of fork() begins with a new
+// one, and so finds itself uninitialised: the job's threads are not in the child, and its end is not the rank's.
 Globals& globals();
 
 // The session of the rank that the calling thread acts for; null if there is none (any more).

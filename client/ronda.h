@@ -14,6 +14,9 @@
  * Thread-safety: all functions may be called from any thread. Buffers belong to the caller and must stay valid and
  * untouched until the handle is complete.
  *
+ * A child that a rank makes with fork() is no rank: it finds Ronda uninitialised, cannot call ronda_init(), and may end
+ * in any way without a trace in the job.
+ *
  * Tensors in a GPU's memory are submitted with RONDA_MEMORY_CUDA and a stream, as soon as the work that fills them has
  * been given to that stream. Only the device waits for that work. With ronda_synchronize_on_stream() a stream waits for
  * the result in the same way. Outputs that Ronda owns are in the GPU's memory then. The arguments themselves, shapes
@@ -102,7 +105,11 @@ typedef struct ronda_rank_list {
   int count;
 } ronda_rank_list;
 
-/* Overrides of the environment (RONDA_*); zero leaves the environment's value, or the default. */
+/* Overrides of the environment (RONDA_*); zero leaves the environment's value, or the default.
+ *
+ * A program that knows its place in the job gives it in the last fields. They stand for the variables RONDA_RANK,
+ * RONDA_SIZE, RONDA_LOCAL_RANK, RONDA_LOCAL_SIZE, RONDA_MASTER_ADDR, RONDA_MASTER_PORT and RONDA_JOB_SECRET, and come
+ * before those of any launcher. Ranks that have a size and a port here need no variable at all. */
 typedef struct ronda_options {
   size_t struct_size;
   double cycle_time_ms;     /* longest time a tensor may wait for others to be fused with; negative: none */
@@ -114,9 +121,17 @@ typedef struct ronda_options {
   /* Process sets that exist from the start, the same on every rank; their ids are 1, 2, ... in this order. */
   const ronda_rank_list* process_sets;
   int process_set_count;
+  /* The first version ended here. */
+  const char* master_address; /* where rank 0 listens; needs master_port */
+  const char* secret;         /* the same on every rank; needed where master_address is not a loopback address */
+  int master_port;            /* 1 to 65535; without master_address: at 127.0.0.1, if the environment says no other */
+  int rank;                   /* 0 <= rank < size; needs size */
+  int size;                   /* ranks of the job; 0: rank and size are the environment's */
+  int local_rank;             /* number among the ranks on this host; needs local_size */
+  int local_size;             /* ranks on this host; 0: found out */
 } ronda_options;
 #define RONDA_OPTIONS_INIT \
-  { sizeof(ronda_options), 0, 0, 0, 0, 0, 0, NULL, 0 }
+  { sizeof(ronda_options), 0, 0, 0, 0, 0, 0, NULL, 0, NULL, NULL, 0, 0, 0, 0, 0 }
 
 /* The version of the library, "0.1.0". */
 const char* ronda_version(void);

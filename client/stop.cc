@@ -1,5 +1,7 @@
 #include "client/stop.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <csignal>
@@ -16,12 +18,20 @@ namespace {
 std::atomic<bool> is_received{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
 struct sigaction earlier = {};
+std::atomic<pid_t> armed_process{-1};
+static_assert(std::atomic<pid_t>::is_always_lock_free);
 
 bool HasHandler(const struct sigaction& action) {
   return (action.sa_flags & SA_SIGINFO) != 0 || (action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN);
 }
 
 void OnSignal(int signo, siginfo_t* info, void* context) {
+  if (armed_process.load(std::memory_order_relaxed) != getpid()) {
+    // Blocked while a handler runs, the signal comes again as soon as this one returns.
+    sigaction(signo, &earlier, nullptr);
+    raise(signo);
+    return;
+  }
   is_received.store(true, std::memory_order_relaxed);
   if ((earlier.sa_flags & SA_SIGINFO) != 0) {
     earlier.sa_sigaction(signo, info, context);
@@ -30,22 +40,27 @@ void OnSignal(int signo, siginfo_t* info, void* context) {
   }
 }
 
-bool Install() {
-  if (sigaction(SIGTERM, nullptr, &earlier) != 0) return false;
-  struct sigaction action = earlier;
+void Install() {
+  struct sigaction action = {};
+  if (sigaction(SIGTERM, nullptr, &action) != 0) return;
+  // A child inherits the handler, and what was there before.
+  if ((action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == OnSignal) return;
+  earlier = action;
   // In a program without a handler, system calls should not end early for a signal. A handler of the program keeps its
   // flags, and stays installed even if it was to serve once.
   action.sa_flags = HasHandler(earlier) ? action.sa_flags & ~static_cast<int>(SA_RESETHAND) : SA_RESTART;
   action.sa_flags |= SA_SIGINFO;
   action.sa_sigaction = OnSignal;
-  return sigaction(SIGTERM, &action, nullptr) == 0;
+  sigaction(SIGTERM, &action, nullptr);
 }
 
 }  // namespace
 
 void StopSignal::Arm() {
-  static const bool is_installed = Install();
-  static_cast<void>(is_installed);
+  const pid_t self = getpid();
+  if (armed_process.load(std::memory_order_relaxed) == self) return;
+  is_received.store(false, std::memory_order_relaxed);
+  if (armed_process.exchange(self, std::memory_order_relaxed) != self) Install();
 }
 
 bool StopSignal::received() { return is_received.load(std::memory_order_relaxed); }

@@ -23,7 +23,8 @@ class StopSignal {
   StopSignal() = delete;
 
   // From now on a SIGTERM is noted, and passed on to the handler that the program has installed before, if any. A
-  // handler that is installed later takes this one's place. Does nothing the second time.
+  // handler that is installed later takes this one's place. Does nothing the second time. In children of fork() a
+  // SIGTERM does what it did before: it is meant to end them. A child may call it anew.
   static void Arm();
 
   // Whether one has arrived.

@@ -29,6 +29,21 @@ struct Options {
   // Process sets that exist from the start: the ranks of each, ascending, the same on every rank. Their ids are 1, 2,
   // ... in this order.
   std::vector<std::vector<int>> process_sets;
+
+  // This process' place in the job, where the program knows it; it comes before the variables of any launcher.
+  struct Place {
+    int rank = 0;
+    int size = 1;
+    int local_rank = 0;  // among the ranks on this host
+    int local_size = 0;  // ranks on this host; 0: found out
+  };
+  std::optional<Place> place;
+
+  // Where rank 0 listens. With a place, a process needs no environment variable. An empty address is 127.0.0.1, or what
+  // the environment says; 0 and an empty secret are what it says.
+  std::string master_address;
+  int master_port = 0;
+  std::string secret;  // the same on every rank; needed where the address is not a loopback one
 };
 
 namespace detail {
@@ -66,6 +81,15 @@ inline OptionsView to_c(const Options& options) {
   // The elements stay where they are when the view is moved.
   c.process_sets = view.process_sets.data();
   c.process_set_count = static_cast<int>(view.process_sets.size());
+  if (options.place) {
+    c.rank = options.place->rank;
+    c.size = options.place->size;
+    c.local_rank = options.place->local_rank;
+    c.local_size = options.place->local_size;
+  }
+  if (!options.master_address.empty()) c.master_address = options.master_address.c_str();
+  if (!options.secret.empty()) c.secret = options.secret.c_str();
+  c.master_port = options.master_port;
   return view;
 }
 

@@ -129,7 +129,7 @@ absl::Status ReadControl(const EnvironmentVariables& variables, NetworkSettings:
   return absl::OkStatus();
 }
 
-absl::Status ReadBackend(const EnvironmentVariables& variables, const char* variable,
+absl::Status ReadBackend(const EnvironmentVariables& variables, VariableName variable,
                          const std::vector<absl::string_view>& names, std::string* backend) {
   const std::optional<std::string> text = variables.Get(variable);
   if (!text) return absl::OkStatus();
@@ -138,7 +138,7 @@ absl::Status ReadBackend(const EnvironmentVariables& variables, const char* vari
     *backend = *text;
     return absl::OkStatus();
   }
-  return InvalidVariable(variable, *text, absl::StrJoin(names, " or "));
+  return InvalidVariable(variable.view(), *text, absl::StrJoin(names, " or "));
 }
 
 absl::Status ReadDevices(const EnvironmentVariables& variables, DeviceSettings* devices) {

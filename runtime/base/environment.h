@@ -6,10 +6,12 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "runtime/base/variable_name.h"
 
 namespace ronda {
 
@@ -18,6 +20,13 @@ using EnvironmentReader = std::function<std::optional<std::string>(const char* n
 
 // The environment of this process.
 EnvironmentReader ProcessEnvironment();
+
+// All of it, "NAME=value".
+std::vector<std::string> ProcessVariables();
+
+// A message for each of `variables`, "NAME=value", that has Ronda's prefix and is none of its variables: most likely it
+// is misspelt. Names the variable that it resembles, and no values.
+std::vector<std::string> DescribeUnknownVariables(const std::vector<std::string>& variables);
 
 struct IntegerRange {
   int64_t min = 0;
@@ -43,23 +52,23 @@ class EnvironmentVariables {
  public:
   explicit EnvironmentVariables(const EnvironmentReader& environment) : environment_(environment) {}
 
-  bool IsSet(const char* name) const { return environment_(name).has_value(); }
-  std::optional<std::string> Get(const char* name) const { return environment_(name); }
+  bool IsSet(VariableName name) const { return Get(name).has_value(); }
+  std::optional<std::string> Get(VariableName name) const { return environment_(name.c_str()); }
 
-  absl::Status ReadInteger(const char* name, IntegerRange range, int64_t* value) const;
-  absl::Status ReadInteger(const char* name, IntegerRange range, std::optional<int>* value) const;
+  absl::Status ReadInteger(VariableName name, IntegerRange range, int64_t* value) const;
+  absl::Status ReadInteger(VariableName name, IntegerRange range, std::optional<int>* value) const;
 
   // "0" or "1".
-  absl::Status ReadSwitch(const char* name, std::optional<bool>* value) const;
+  absl::Status ReadSwitch(VariableName name, std::optional<bool>* value) const;
 
   // Any text that is not empty; `expectation` describes it.
-  absl::Status ReadText(const char* name, absl::string_view expectation, std::string* value) const;
+  absl::Status ReadText(VariableName name, absl::string_view expectation, std::string* value) const;
 
   // A number of bytes, alone or with KiB, MiB or GiB behind it.
-  absl::Status ReadBytes(const char* name, size_t* value) const;
+  absl::Status ReadBytes(VariableName name, size_t* value) const;
 
   // A duration as absl::ParseDuration reads it: "1ms", "1.5h", "inf".
-  absl::Status ReadDuration(const char* name, const DurationRange& range, absl::Duration* value) const;
+  absl::Status ReadDuration(VariableName name, const DurationRange& range, absl::Duration* value) const;
 
  private:
   const EnvironmentReader& environment_;

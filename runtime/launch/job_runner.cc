@@ -18,6 +18,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/environment.h"
 #include "runtime/base/peer.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/launch/options/arguments.h"
@@ -58,7 +59,7 @@ absl::StatusOr<LaunchFacts> GatherFacts(const LaunchOptions& options, const Stan
   facts.interfaces = InterfaceAddresses();
   facts.program = ProgramPath();
   facts.free_port = FindFreePort();
-  facts.environment = OwnEnvironment();
+  facts.environment = ProcessVariables();
   const bool is_terminal = output.medium(Stream::kStdout) == Medium::kTerminal;
   facts.output = is_terminal ? LaunchFacts::Output::kTerminal : LaunchFacts::Output::kFile;
   facts.user = geteuid() == 0 ? LaunchFacts::User::kRoot : LaunchFacts::User::kOther;

@@ -53,8 +53,9 @@ constexpr int64_t kDerivedPortCount = 12000;
 // From here on Slurm's step ids are not of srun: batch scripts, interactive shells.
 constexpr int64_t kSlurmSpecialSteps = 0xfffffff0;
 
-absl::Status MissingVariable(const char* missing, const char* given, const std::optional<std::string>& value) {
-  return absl::InvalidArgumentError(absl::StrCat(missing, " is not set, but ", given, "=\"", value.value_or(""),
+absl::Status MissingVariable(VariableName missing, VariableName given, const std::optional<std::string>& value) {
+  return absl::InvalidArgumentError(absl::StrCat(missing.view(), " is not set, but ", given.view(), "=\"",
+                                                 value.value_or(""),
                                                  "\" is: set both, or neither for a job of one rank"));
 }
 
@@ -67,13 +68,13 @@ bool IsValidAddress(absl::string_view address) {
 }
 
 // Where rank 0 listens; each of the two variables replaces the values of others.
-absl::Status ReadMaster(const EnvironmentVariables& variables, const char* address_name, const char* port_name,
+absl::Status ReadMaster(const EnvironmentVariables& variables, VariableName address_name, VariableName port_name,
                         JobEnvironment* job) {
   int64_t port = job->master_port;
   RONDA_RETURN_IF_ERROR(variables.ReadInteger(port_name, {.min = 1, .max = 65535}, &port));
   const std::string address = variables.Get(address_name).value_or(job->master_address);
   if (variables.IsSet(address_name) && !IsValidAddress(address)) {
-    return InvalidVariable(address_name, address, "a host name, an IPv4 address or an IPv6 address");
+    return InvalidVariable(address_name.view(), address, "a host name, an IPv4 address or an IPv6 address");
   }
   job->master_port = static_cast<int>(port);
   job->master_address = address;
@@ -85,8 +86,9 @@ absl::Status CompleteMaster(const EnvironmentVariables& variables, JobEnvironmen
   RONDA_RETURN_IF_ERROR(ReadMaster(variables, "RONDA_MASTER_ADDR", "RONDA_MASTER_PORT", job));
   if (job->master_port == 0 && !job->master_address.empty()) {
     const bool is_rondas = variables.IsSet("RONDA_MASTER_ADDR");
-    const char* const given = is_rondas ? "RONDA_MASTER_ADDR" : "MASTER_ADDR";
-    return MissingVariable(is_rondas ? "RONDA_MASTER_PORT" : "MASTER_PORT", given, variables.Get(given));
+    const VariableName given = is_rondas ? VariableName("RONDA_MASTER_ADDR") : VariableName("MASTER_ADDR");
+    const VariableName missing = is_rondas ? VariableName("RONDA_MASTER_PORT") : VariableName("MASTER_PORT");
+    return MissingVariable(missing, given, variables.Get(given));
   }
   if (job->master_port != 0 && job->master_address.empty()) job->master_address = std::string(kDefaultMasterAddress);
   return absl::OkStatus();
@@ -119,21 +121,22 @@ bool ReadEndpoint(absl::string_view text, JobEnvironment* job) {
 }
 
 absl::Status CompletePaddle(const EnvironmentVariables& variables, JobEnvironment* job) {
-  constexpr char kEndpoints[] = "PADDLE_TRAINER_ENDPOINTS";
+  constexpr VariableName kEndpoints = "PADDLE_TRAINER_ENDPOINTS";
   const std::optional<std::string> list = variables.Get(kEndpoints);
   if (!list) return absl::OkStatus();
   const std::vector<std::string> endpoints = absl::StrSplit(*list, ',');
   if (static_cast<int>(endpoints.size()) != job->size) {
-    return InvalidVariable(kEndpoints, *list, absl::StrCat("one ip:port for each of the ", job->size, " trainers"));
+    return InvalidVariable(kEndpoints.view(), *list,
+                           absl::StrCat("one ip:port for each of the ", job->size, " trainers"));
   }
   if (!ReadEndpoint(endpoints.front(), job)) {
-    return InvalidVariable(kEndpoints, *list, "a list such as 10.0.0.1:6170,10.0.0.2:6170");
+    return InvalidVariable(kEndpoints.view(), *list, "a list such as 10.0.0.1:6170,10.0.0.2:6170");
   }
   const std::optional<std::string> own = variables.Get("PADDLE_CURRENT_ENDPOINT");
   if (own && *own != endpoints[static_cast<size_t>(job->rank)]) {
     return InvalidVariable("PADDLE_CURRENT_ENDPOINT", *own,
                            absl::StrCat(endpoints[static_cast<size_t>(job->rank)], ", as number ", job->rank, " of ",
-                                        kEndpoints, " says"));
+                                        kEndpoints.view(), " says"));
   }
   return absl::OkStatus();
 }
@@ -192,19 +195,19 @@ absl::Status CompleteSlurm(const EnvironmentVariables& variables, JobEnvironment
   return absl::OkStatus();
 }
 
-// One launcher's names for the same facts; nullptr where it has none.
+// One launcher's names for the same facts, as far as it has any.
 struct LauncherVariables {
   const char* source;
-  const char* rank = nullptr;
-  const char* size = nullptr;
-  const char* size_list = nullptr;  // of which each item is a rank, if `size` is not set
-  const char* local_rank = nullptr;
-  const char* local_size = nullptr;
-  const char* cross_rank = nullptr;
-  const char* cross_size = nullptr;
+  VariableName rank;
+  VariableName size;
+  VariableName size_list;  // of which each item is a rank, if `size` is not set
+  VariableName local_rank;
+  VariableName local_size;
+  VariableName cross_rank;
+  VariableName cross_size;
   // Any of them shows that this launcher's job is meant, so that a part of its settings is an error and not a job of
   // one rank.
-  const char* signs[6] = {};
+  VariableName signs[6] = {};
   // Reads this launcher's further variables; rank and size are known.
   absl::Status (*complete)(const EnvironmentVariables&, JobEnvironment*) = CompleteNothing;
 };
@@ -258,29 +261,33 @@ constexpr LauncherVariables kLaunchers[] = {
 
 // Variables that show that a job was meant, though no launcher has given a sign; with the variable that is missing
 // then.
-constexpr std::pair<const char*, const char*> kSignsOfAnyJob[] = {{"RONDA_JOB_ID", "RONDA_RANK"},
-                                                                  {"MASTER_ADDR", "RANK"},
-                                                                  {"MASTER_PORT", "RANK"},
-                                                                  {"RONDA_MASTER_ADDR", "RANK"},
-                                                                  {"RONDA_MASTER_PORT", "RANK"}};
+struct SignOfAnyJob {
+  VariableName sign;
+  VariableName missing;
+};
+constexpr SignOfAnyJob kSignsOfAnyJob[] = {{"RONDA_JOB_ID", "RONDA_RANK"},
+                                           {"MASTER_ADDR", "RANK"},
+                                           {"MASTER_PORT", "RANK"},
+                                           {"RONDA_MASTER_ADDR", "RANK"},
+                                           {"RONDA_MASTER_PORT", "RANK"}};
 
 struct Found {
   const LauncherVariables* launcher = nullptr;
-  const char* sign = nullptr;
+  VariableName sign;
 };
 
 // A shell or script in an allocation has Slurm's variables, but is no task of a step.
-bool IsSign(const EnvironmentVariables& variables, const char* name) {
+bool IsSign(const EnvironmentVariables& variables, VariableName name) {
   const std::optional<std::string> value = variables.Get(name);
-  if (!value || absl::string_view(name) != "SLURM_STEP_ID") return value.has_value();
+  if (!value || name.view() != "SLURM_STEP_ID") return value.has_value();
   int64_t step = 0;
   return !absl::SimpleAtoi(*value, &step) || step < kSlurmSpecialSteps;
 }
 
 Found FindLauncher(const EnvironmentVariables& variables) {
   for (const LauncherVariables& launcher : kLaunchers) {
-    for (const char* sign : launcher.signs) {
-      if (sign != nullptr && IsSign(variables, sign)) return {.launcher = &launcher, .sign = sign};
+    for (const VariableName sign : launcher.signs) {
+      if (sign.exists() && IsSign(variables, sign)) return {.launcher = &launcher, .sign = sign};
     }
   }
   return {};
@@ -294,12 +301,12 @@ absl::Status CheckNoJobIsMeant(const EnvironmentVariables& variables) {
 }
 
 // Reads a rank within a group and the group's size. Only one of them may be given; `limit` bounds the size.
-absl::Status ReadGroup(const EnvironmentVariables& variables, const char* rank_name, const char* size_name, int limit,
+absl::Status ReadGroup(const EnvironmentVariables& variables, VariableName rank_name, VariableName size_name, int limit,
                        std::optional<int>* rank, std::optional<int>* size) {
-  if (size_name != nullptr) {
+  if (size_name.exists()) {
     RONDA_RETURN_IF_ERROR(variables.ReadInteger(size_name, {.min = 1, .max = limit}, size));
   }
-  if (rank_name == nullptr) return absl::OkStatus();
+  if (!rank_name.exists()) return absl::OkStatus();
   return variables.ReadInteger(rank_name, {.min = 0, .max = size->value_or(limit) - 1}, rank);
 }
 
@@ -309,7 +316,7 @@ absl::Status ReadRanks(const EnvironmentVariables& variables, const Found& found
   std::optional<int> rank;
   std::optional<int> size;
   if (!variables.IsSet(names.size)) {
-    const char* const source = names.size_list != nullptr ? names.size_list : names.size;
+    const VariableName source = names.size_list.exists() ? names.size_list : names.size;
     const std::optional<std::string> list = variables.Get(source);
     if (!list) return MissingVariable(source, found.sign, variables.Get(found.sign));
     size = static_cast<int>(std::count(list->begin(), list->end(), ',') + 1);
@@ -348,7 +355,7 @@ absl::Status ReadJobSecret(const EnvironmentVariables& variables, JobEnvironment
 // The MPI whose MPI_Init would find the other ranks does not depend on the launcher that set the rank: srun, and
 // scripts that mpirun starts, can set any of the variables above.
 MpiEnvironment::Launcher FindMpi(const EnvironmentVariables& variables) {
-  for (const char* sign : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK"}) {
+  for (const VariableName sign : {VariableName("OMPI_COMM_WORLD_SIZE"), VariableName("PMIX_RANK")}) {
     if (variables.IsSet(sign)) return MpiEnvironment::Launcher::kOpenMpi;
   }
   return variables.IsSet("PMI_RANK") ? MpiEnvironment::Launcher::kMpich : MpiEnvironment::Launcher::kNone;
@@ -370,7 +377,7 @@ absl::Status CheckRanksCanMeet(const Found& found, const JobEnvironment& job) {
   const bool has_job_id = !job.job_id.empty() && job.IsOnOneHost();
   if (job.size == 1 || has_job_id || !job.master_address.empty() || job.mpi.IsUsable()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      found.launcher->size, "=\"", job.size,
+      found.launcher->size.view(), "=\"", job.size,
       "\", but nothing says how the ranks find each other: start the job with rondarun (which sets RONDA_JOB_ID on one "
       "host), with mpirun and without RONDA_MPI=0, or set MASTER_ADDR and MASTER_PORT to where rank 0 listens "
       "(RONDA_MASTER_ADDR and RONDA_MASTER_PORT if ",

@@ -1,10 +1,13 @@
 #include <cmath>
 #include <cstddef>
+#include <cstring>
+#include <optional>
 #include <string>
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "client/argument_checks.h"
+#include "client/job_variables.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -65,6 +68,22 @@ TEST(OptionsTest, SenselessValuesAreNamed) {
   options.stall_warning_s = 0;
   options.struct_size = 3;
   EXPECT_THAT(std::string(ApplyOptions(&options, &client).message()), HasSubstr("RONDA_OPTIONS_INIT"));
+}
+
+// The first version ended with padding, which its programs leave as it is.
+TEST(OptionsTest, AnOldProgramsStructIsReadUpToItsEnd) {
+  ronda_options options = RONDA_OPTIONS_INIT;
+  std::memset(&options, 0xff, sizeof(options));
+  std::memset(&options, 0, offsetof(ronda_options, process_set_count) + sizeof(int));
+  options.struct_size = offsetof(ronda_options, master_address);
+  options.cache_capacity = 7;
+  ClientOptions client;
+  ASSERT_TRUE(ApplyOptions(&options, &client).ok());
+  EXPECT_EQ(client.tunables.cache_capacity, 7u);
+  const auto variables = OverrideEnvironment(&options, [](const char*) { return std::nullopt; });
+  ASSERT_TRUE(variables.ok()) << variables.status();
+  EXPECT_EQ(variables->origin, "");
+  EXPECT_EQ(variables->reader("RONDA_RANK"), std::nullopt);
 }
 
 TEST(OptionsTest, ProcessSetsAreCopied) {

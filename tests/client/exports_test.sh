@@ -1,8 +1,9 @@
 #!/bin/bash
-# libronda.so exports what the C headers declare, and nothing else.
+# libronda.so exports what the C headers declare, and nothing else; and needs no newer glibc than it promises.
 set -euo pipefail
 
 readonly library=client/libronda.so
+readonly glibc=2.34  # docs/abi.md
 readonly headers="client/ronda.h client/ronda/operations.h"
 failures=0
 
@@ -23,6 +24,10 @@ done <<< "$declared"
 
 soname=$(readelf --dynamic "$library" | sed -n 's/.*soname: \[\(.*\)\].*/\1/p')
 [[ $soname == libronda.so.0 ]] || { echo "FAILED: the soname is '$soname'" && failures=$((failures + 1)); }
+
+newest=$(objdump --dynamic-syms "$library" | sed -n 's/.*(GLIBC_\([0-9.]*\)).*/\1/p' | sort --version-sort | tail -n 1)
+[[ -n $newest && $(printf '%s\n' "$newest" "$glibc" | sort --version-sort | tail -n 1) == "$glibc" ]] ||
+  { echo "FAILED: $library needs glibc '$newest', newer than $glibc" && failures=$((failures + 1)); }
 
 count=$(wc -l <<< "$declared")
 ((count >= 50)) || { echo "FAILED: found $count functions in $headers only" && failures=$((failures + 1)); }

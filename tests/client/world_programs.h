@@ -11,10 +11,12 @@ namespace ronda::testing {
 
 const std::vector<RankProgram>& CollectivesPrograms();
 const std::vector<RankProgram>& FailurePrograms();
+const std::vector<RankProgram>& ForkPrograms();
 const std::vector<RankProgram>& MismatchPrograms();
 const std::vector<RankProgram>& OperationsPrograms();
 const std::vector<RankProgram>& OptimizerPrograms();
 const std::vector<RankProgram>& RestartPrograms();
+const std::vector<RankProgram>& StartupPrograms();
 const std::vector<RankProgram>& StopPrograms();
 
 }  // namespace ronda::testing

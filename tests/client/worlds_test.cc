@@ -9,8 +9,8 @@ namespace {
 
 std::vector<RankProgram> AllPrograms() {
   std::vector<RankProgram> all;
-  for (const auto programs : {CollectivesPrograms, FailurePrograms, MismatchPrograms, OperationsPrograms,
-                              OptimizerPrograms, RestartPrograms, StopPrograms}) {
+  for (const auto programs : {CollectivesPrograms, FailurePrograms, ForkPrograms, MismatchPrograms, OperationsPrograms,
+                              OptimizerPrograms, RestartPrograms, StartupPrograms, StopPrograms}) {
     all.insert(all.end(), programs().begin(), programs().end());
   }
   return all;

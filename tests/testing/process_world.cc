@@ -1,9 +1,12 @@
 #include "tests/testing/process_world.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -159,6 +162,18 @@ void ExpectRankProgramSucceeds(const std::string& name, int size, ProcessJob job
                                     << process.output;
   }
   EXPECT_TRUE(result.left_in_shared_memory.empty()) << result.left_in_shared_memory.front();
+}
+
+std::string FreePort() {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), length), 0);
+  EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length), 0);
+  close(fd);
+  return absl::StrCat(ntohs(address.sin_port));
 }
 
 std::string PathOfMpirun(MpiFlavor flavor) {

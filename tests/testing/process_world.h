@@ -53,6 +53,9 @@ JobResult RunRankProgram(const std::string& name, int size, ProcessJob job = {})
 // The same, expecting that every rank ends well.
 void ExpectRankProgramSucceeds(const std::string& name, int size, ProcessJob job = {});
 
+// A port of the loopback interface that no process listens on.
+std::string FreePort();
+
 // Jobs of N ranks inside one test: every rank is a process that an MPI's own launcher starts.
 
 // Debian's name for this MPI's launcher, which does not depend on what the administrator prefers.

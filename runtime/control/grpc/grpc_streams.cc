@@ -3,6 +3,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/control/tree/control_core.h"
 #include "runtime/control/tree/frame_stream.h"
+#include "runtime/net/fork_guard.h"
 #include "runtime/net/grpc.h"
 
 namespace ronda {
@@ -129,8 +131,13 @@ class ControlServer::Impl final : public v1::Control::CallbackService {
     builder.AddListeningPort(NumericText(endpoint), grpc::InsecureServerCredentials(), &port_);
     builder.RegisterService(this);
     server_ = builder.BuildAndStart();
-    if (server_ != nullptr && port_ > 0) return absl::OkStatus();
-    return absl::UnavailableError(absl::StrCat("gRPC cannot listen on ", ToString(endpoint)));
+    if (server_ == nullptr || port_ <= 0) {
+      return absl::UnavailableError(absl::StrCat("gRPC cannot listen on ", ToString(endpoint)));
+    }
+    Endpoint bound = endpoint;
+    bound.port = port_;
+    guard_.emplace(bound);
+    return absl::OkStatus();
   }
 
   int port() const { return port_; }
@@ -170,6 +177,7 @@ class ControlServer::Impl final : public v1::Control::CallbackService {
   }
 
   int port_ = 0;
+  std::optional<ForkGuard> guard_;
   Mutex mu_;
   std::shared_ptr<ControlCore> owner_ ABSL_GUARDED_BY(mu_);
   std::vector<ControlStream*> waiting_ ABSL_GUARDED_BY(mu_);
@@ -189,7 +197,8 @@ class ControlClient::Impl {
   explicit Impl(const Endpoint& parent)
       : stub_(v1::Control::NewStub(ConnectChannel(
             parent, {.max_message_bytes = 2 * kControlPieceBytes, .window_bytes = kControlWindowBytes}))),
-        context_(std::make_shared<grpc::ClientContext>()) {
+        context_(std::make_shared<grpc::ClientContext>()),
+        guard_(parent) {
     context_->set_wait_for_ready(true);
   }
 
@@ -199,6 +208,7 @@ class ControlClient::Impl {
  private:
   const std::shared_ptr<v1::Control::Stub> stub_;
   const std::shared_ptr<grpc::ClientContext> context_;
+  const ForkGuard guard_;
 };
 
 ControlClient::ControlClient(const Endpoint& parent) : impl_(std::make_unique<Impl>(parent)) {}

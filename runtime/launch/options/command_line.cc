@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
-#include <numeric>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "runtime/base/nearest_name.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda {
@@ -17,28 +17,10 @@ namespace {
 
 using Kind = Option::Kind;
 
-// A name with more wrong letters is another word.
-constexpr size_t kMostWrongLetters = 3;
-
 constexpr size_t kLineWidth = 80;
 
 std::string WithDashes(absl::string_view name) {
   return absl::StartsWith(name, "--") ? absl::StrReplaceAll(name, {{"_", "-"}}) : std::string(name);
-}
-
-// Levenshtein's distance: letters to insert, to remove or to replace.
-size_t Distance(absl::string_view a, absl::string_view b) {
-  std::vector<size_t> row(b.size() + 1);  // distances of a's first letters to each beginning of b
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i + 1);
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
-    }
-  }
-  return row.back();
 }
 
 bool Contains(const std::vector<absl::string_view>& names, const Option& option) {
@@ -71,26 +53,10 @@ const Option* OptionTable::Find(absl::string_view name) const {
   return nullptr;
 }
 
-// Of the names that `name` begins, and of those that are a few letters away, the nearest; or empty.
-absl::string_view OptionTable::Nearest(absl::string_view name) const {
-  constexpr size_t kShortest = 4;
-  if (name.size() < kShortest || name.size() > 64) return "";
-  absl::string_view nearest;
-  size_t least = kMostWrongLetters + 1;
-  for (const Option& option : options_) {
-    for (const absl::string_view known : option.names) {
-      const size_t distance = absl::StartsWith(known, name) ? 1 : Distance(name, known);
-      if (distance >= least) continue;
-      least = distance;
-      nearest = known;
-    }
-  }
-  return nearest;
-}
-
 absl::Status OptionTable::Unknown(absl::string_view name) const {
-  const std::string dashed = WithDashes(name);
-  const absl::string_view nearest = Nearest(dashed);
+  std::vector<absl::string_view> known;
+  for (const Option& option : options_) known.insert(known.end(), option.names.begin(), option.names.end());
+  const absl::string_view nearest = NearestName(WithDashes(name), known);
   return absl::InvalidArgumentError(
       absl::StrCat("unknown option \"", name, "\"", nearest.empty() ? "" : absl::StrCat("; is it ", nearest, "?")));
 }

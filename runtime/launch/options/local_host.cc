@@ -123,10 +123,4 @@ std::string ProgramPath() {
   return error ? "rondarun" : path.string();
 }
 
-std::vector<std::string> OwnEnvironment() {
-  std::vector<std::string> variables;
-  for (char** variable = environ; *variable != nullptr; ++variable) variables.emplace_back(*variable);
-  return variables;
-}
-
 }  // namespace ronda

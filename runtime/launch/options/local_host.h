@@ -36,9 +36,6 @@ int FindFreePort();
 // The path of this program; "rondarun" if the system does not tell.
 std::string ProgramPath();
 
-// The environment of this process, "NAME=value".
-std::vector<std::string> OwnEnvironment();
-
 }  // namespace ronda
 
 #endif  // RONDA_RUNTIME_LAUNCH_OPTIONS_LOCAL_HOST_H_

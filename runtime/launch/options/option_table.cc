@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/base/variable_name.h"
 
 namespace ronda {
 namespace {
@@ -163,11 +164,11 @@ Options OutputOptions(CommandLineDraft* draft) {
 }
 
 // An option that sets an environment variable of the ranks; "$" in `help` stands for its name.
-Option Setting(absl::string_view spec, absl::string_view variable, absl::string_view help, VariableText text,
+Option Setting(absl::string_view spec, VariableName variable, absl::string_view help, VariableText text,
                CommandLineDraft* draft) {
-  return MakeOption(spec, absl::StrReplaceAll(help, {{"$", variable}}),
+  return MakeOption(spec, absl::StrReplaceAll(help, {{"$", variable.view()}}),
                     [draft, variable, text = std::move(text)](const OptionUse& use) -> absl::Status {
-                      RONDA_ASSIGN_OR_RETURN(draft->options.settings[std::string(variable)], text(use));
+                      RONDA_ASSIGN_OR_RETURN(draft->options.settings[variable.c_str()], text(use));
                       return absl::OkStatus();
                     });
 }

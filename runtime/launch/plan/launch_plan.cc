@@ -12,22 +12,23 @@
 #include "absl/strings/string_view.h"
 #include "runtime/base/config.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/base/variable_name.h"
 
 namespace ronda {
 namespace {
 
 // Everything the launcher decides for a rank. Inherited values are dropped even where no new one is set.
-constexpr absl::string_view kOwned[] = {"RONDA_RANK",
-                                        "RONDA_SIZE",
-                                        "RONDA_LOCAL_RANK",
-                                        "RONDA_LOCAL_SIZE",
-                                        "RONDA_CROSS_RANK",
-                                        "RONDA_CROSS_SIZE",
-                                        "RONDA_JOB_ID",
-                                        "RONDA_JOB_SECRET",
-                                        "RONDA_MASTER_ADDR",
-                                        "RONDA_MASTER_PORT",
-                                        "RONDA_OUTPUT_IS_TERMINAL"};
+constexpr VariableName kOwned[] = {"RONDA_RANK",
+                                   "RONDA_SIZE",
+                                   "RONDA_LOCAL_RANK",
+                                   "RONDA_LOCAL_SIZE",
+                                   "RONDA_CROSS_RANK",
+                                   "RONDA_CROSS_SIZE",
+                                   "RONDA_JOB_ID",
+                                   "RONDA_JOB_SECRET",
+                                   "RONDA_MASTER_ADDR",
+                                   "RONDA_MASTER_PORT",
+                                   "RONDA_OUTPUT_IS_TERMINAL"};
 
 constexpr absl::string_view kPassedPrefixes[] = {"RONDA_", "NCCL_"};
 constexpr absl::string_view kPassed[] = {"PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "OMP_NUM_THREADS",
@@ -163,7 +164,8 @@ std::vector<std::string> InheritedVariables(const std::vector<std::string>& envi
   std::vector<std::string> variables;
   for (const std::string& variable : environment) {
     const absl::string_view name = NameOf(variable);
-    const bool is_owned = std::find(std::begin(kOwned), std::end(kOwned), name) != std::end(kOwned);
+    const bool is_owned =
+        std::any_of(std::begin(kOwned), std::end(kOwned), [&](VariableName owned) { return owned.view() == name; });
     if (!is_owned && !settings.contains(std::string(name))) variables.push_back(variable);
   }
   for (const auto& [name, value] : settings) variables.push_back(absl::StrCat(name, "=", value));

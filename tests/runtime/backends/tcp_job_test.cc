@@ -1,10 +1,7 @@
 // Processes that know each other by torchrun-style variables only: they meet at rank 0 over gRPC and go on in shared
 // memory. No process of this test uses gRPC before it forks or forks after it has.
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <sched.h>
 #include <sys/mount.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <iostream>
@@ -28,24 +25,12 @@ namespace ronda {
 namespace {
 
 using ::ronda::testing::ExpectRankProgramSucceeds;
+using ::ronda::testing::FreePort;
 using ::ronda::testing::JobResult;
 using ::ronda::testing::ProcessJob;
 using ::ronda::testing::RunRankProgram;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-// A port of the loopback interface that no process listens on.
-std::string FreePort() {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof(address);
-  EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), length), 0);
-  EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length), 0);
-  close(fd);
-  return absl::StrCat(ntohs(address.sin_port));
-}
 
 // Presents the variables of RunRankProgram as torchrun would set them, without a job id.
 std::optional<std::string> TorchrunStyle(const char* name) {

@@ -1,0 +1,85 @@
+#include "client/job_variables.h"
+
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "client/argument_checks.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/base/variable_name.h"
+
+namespace ronda {
+namespace {
+
+class Replacements {
+ public:
+  void Set(VariableName name, absl::string_view value) { values_[name.c_str()] = std::string(value); }
+  void Set(VariableName name, int value) { values_[name.c_str()] = absl::StrCat(value); }
+  void Hide(VariableName name) { values_[name.c_str()] = std::nullopt; }
+
+  // Those with a value, for errors.
+  std::string Origin() const {
+    std::vector<absl::string_view> names;
+    for (const auto& [name, value] : values_) {
+      if (value) names.push_back(name);
+    }
+    return names.empty() ? "" : absl::StrCat(" (ronda_options gives ", absl::StrJoin(names, ", "), ")");
+  }
+
+  EnvironmentReader Over(EnvironmentReader environment) const {
+    return [values = values_, environment = std::move(environment)](const char* name) {
+      const auto found = values.find(name);
+      return found == values.end() ? environment(name) : found->second;
+    };
+  }
+
+ private:
+  std::map<std::string, std::optional<std::string>> values_;  // nullopt: hidden
+};
+
+absl::Status CheckPair(absl::string_view given, bool is_given, absl::string_view needed, bool is_needed_there) {
+  if (!is_given || is_needed_there) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("ronda_options.", given, " is set, but ronda_options.", needed,
+                                                 " is not: set both, or neither to take them from the environment"));
+}
+
+absl::Status CheckPairs(const ronda_options& options) {
+  RONDA_RETURN_IF_ERROR(CheckPair("rank", options.rank != 0, "size", options.size != 0));
+  RONDA_RETURN_IF_ERROR(CheckPair("local_size", options.local_size != 0, "size", options.size != 0));
+  RONDA_RETURN_IF_ERROR(CheckPair("local_rank", options.local_rank != 0, "local_size", options.local_size != 0));
+  return CheckPair("master_address", options.master_address != nullptr, "master_port", options.master_port != 0);
+}
+
+void SetPlace(const ronda_options& options, Replacements* variables) {
+  if (options.size == 0) return;
+  variables->Set("RONDA_RANK", options.rank);
+  variables->Set("RONDA_SIZE", options.size);
+  variables->Hide("RONDA_LOCAL_RANK");
+  variables->Hide("RONDA_LOCAL_SIZE");
+  variables->Hide("RONDA_CROSS_RANK");
+  variables->Hide("RONDA_CROSS_SIZE");
+  if (options.master_port != 0) variables->Hide("RONDA_JOB_ID");
+  if (options.local_size == 0) return;
+  variables->Set("RONDA_LOCAL_RANK", options.local_rank);
+  variables->Set("RONDA_LOCAL_SIZE", options.local_size);
+}
+
+}  // namespace
+
+absl::StatusOr<JobVariables> OverrideEnvironment(const ronda_options* options, EnvironmentReader environment) {
+  if (options == nullptr) return JobVariables{.reader = std::move(environment), .origin = ""};
+  RONDA_ASSIGN_OR_RETURN(const ronda_options known, CopySized(options, "ronda_options"));
+  RONDA_RETURN_IF_ERROR(CheckPairs(known));
+  Replacements variables;
+  SetPlace(known, &variables);
+  if (known.master_address != nullptr) variables.Set("RONDA_MASTER_ADDR", known.master_address);
+  if (known.master_port != 0) variables.Set("RONDA_MASTER_PORT", known.master_port);
+  if (known.secret != nullptr) variables.Set("RONDA_JOB_SECRET", known.secret);
+  return JobVariables{.reader = variables.Over(std::move(environment)), .origin = variables.Origin()};
+}
+
+}  // namespace ronda

@@ -1,0 +1,29 @@
+#ifndef RONDA_CLIENT_JOB_VARIABLES_H_
+#define RONDA_CLIENT_JOB_VARIABLES_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "client/ronda.h"
+#include "runtime/base/environment.h"
+
+namespace ronda {
+
+// The environment as ronda_init() sees it: options that tell the process its place in the job stand for the variables
+// that say the same.
+struct JobVariables {
+  EnvironmentReader reader;
+  std::string origin;  // for errors about those variables: " (ronda_options gives RONDA_RANK, RONDA_SIZE)"; or empty
+};
+
+// Replaces RONDA_RANK, RONDA_SIZE and the local ones as soon as a size is given: then the cross ranks are not the
+// options' to say, and are hidden. Replaces RONDA_MASTER_ADDR, RONDA_MASTER_PORT and RONDA_JOB_SECRET where these are
+// given. A size with a port describes the job completely, so that RONDA_JOB_ID, which could be an outer job's, is
+// hidden too. A null `options` replaces nothing. Pure. Values are checked by the reader of the variables.
+//
+// Errors: INVALID_ARGUMENT for options of which one lacks the other, and for a bad struct_size.
+absl::StatusOr<JobVariables> OverrideEnvironment(const ronda_options* options, EnvironmentReader environment);
+
+}  // namespace ronda
+
+#endif  // RONDA_CLIENT_JOB_VARIABLES_H_

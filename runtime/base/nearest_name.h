@@ -1,0 +1,16 @@
+#ifndef RONDA_RUNTIME_BASE_NEAREST_NAME_H_
+#define RONDA_RUNTIME_BASE_NEAREST_NAME_H_
+
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace ronda {
+
+// The name in `known` that a user meant by `wrong`: one that begins with it, or else one that is at most three letters,
+// and half of its letters, away. Empty if there is none.
+absl::string_view NearestName(absl::string_view wrong, const std::vector<absl::string_view>& known);
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_BASE_NEAREST_NAME_H_

@@ -1,0 +1,85 @@
+// The environment variables of Ronda, by name.
+#ifndef RONDA_RUNTIME_BASE_VARIABLE_NAME_H_
+#define RONDA_RUNTIME_BASE_VARIABLE_NAME_H_
+
+#include <algorithm>
+#include <iterator>
+
+#include "absl/strings/string_view.h"
+
+namespace ronda {
+
+inline constexpr absl::string_view kVariablePrefix = "RONDA_";
+
+// All variables of that prefix: those that the library, its plugins, rondarun, ronda-bench and the examples read or
+// set. A VariableName of another one does not compile, so the table cannot lack a variable that is read.
+inline constexpr absl::string_view kVariables[] = {
+    "RONDA_AUTOTUNE",
+    "RONDA_AUTOTUNE_LOG",
+    "RONDA_AUTOTUNE_STEPS_PER_SAMPLE",
+    "RONDA_BACKEND",
+    "RONDA_BENCH_OUTPUT",
+    "RONDA_CACHE_CAPACITY",
+    "RONDA_CHUNK_BYTES",
+    "RONDA_CONTROL",
+    "RONDA_CROSS_RANK",
+    "RONDA_CROSS_SIZE",
+    "RONDA_CUDA_PLUGIN",
+    "RONDA_CYCLE_TIME",
+    "RONDA_DEVICE_BACKEND",
+    "RONDA_FUSION_THRESHOLD",
+    "RONDA_HEARTBEAT",
+    "RONDA_HEARTBEAT_TIMEOUT",
+    "RONDA_JOB_ID",
+    "RONDA_JOB_SECRET",
+    "RONDA_LOCAL_RANK",
+    "RONDA_LOCAL_SIZE",
+    "RONDA_LOCK_AFTER",
+    "RONDA_LOG_LEVEL",
+    "RONDA_MASTER_ADDR",
+    "RONDA_MASTER_PORT",
+    "RONDA_MIN_BUCKET_BYTES",
+    "RONDA_MPI",
+    "RONDA_MPI_PLUGIN",
+    "RONDA_NCCL_LIBRARY",
+    "RONDA_NEGOTIATION_LOG",
+    "RONDA_NETWORK_INTERFACE",
+    "RONDA_OUTPUT_IS_TERMINAL",
+    "RONDA_RANK",
+    "RONDA_SIZE",
+    "RONDA_STALL_DEADLINE",
+    "RONDA_STALL_WARNING",
+    "RONDA_START_TIMEOUT",
+    "RONDA_TIMELINE",
+    "RONDA_TIMELINE_MAX_MB",
+};
+
+// Whether `name` is in the table, or is not Ronda's at all.
+constexpr bool IsKnownVariable(absl::string_view name) {
+  return name.substr(0, kVariablePrefix.size()) != kVariablePrefix ||
+         std::find(std::begin(kVariables), std::end(kVariables), name) != std::end(kVariables);
+}
+
+// The name of an environment variable that this code knows: a literal.
+class VariableName {
+ public:
+  constexpr VariableName() = default;  // names none
+
+  // NOLINTNEXTLINE(google-explicit-constructor): a literal is a name
+  consteval VariableName(const char* name) : name_(name) {
+    if (!IsKnownVariable(name)) throw "add the variable to kVariables";
+  }
+
+  constexpr bool exists() const { return name_ != nullptr; }
+
+  // REQUIRES: exists()
+  constexpr const char* c_str() const { return name_; }
+  constexpr absl::string_view view() const { return name_; }
+
+ private:
+  const char* name_ = nullptr;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_BASE_VARIABLE_NAME_H_
