@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/environment.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/types.h"
 #include "runtime/base/version.h"
@@ -167,7 +168,7 @@ std::vector<std::string> Agent::CommonEnvironment() const {
     const absl::string_view name = NameOf(variable);
     common[std::string(name)] = variable.substr(std::min(variable.size(), name.size() + 1));
   }
-  return InheritedVariables(OwnEnvironment(), common);
+  return InheritedVariables(ProcessVariables(), common);
 }
 
 absl::StatusOr<std::vector<std::unique_ptr<JobPart>>> Agent::MakeParts() const {
