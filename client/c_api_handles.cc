@@ -4,12 +4,15 @@
 #include "client/ronda.h"
 #pragma GCC visibility pop
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "client/c_api_support.h"
 #include "client/operation.h"
 
@@ -44,6 +47,39 @@ ronda_status ReadResult(const char* function, ronda_handle handle, absl::Functio
 void CallBack(ronda_callback callback, void* context, const absl::Status& status) {
   const std::string text(status.message());
   callback(context, ToRondaStatus(status.code(), Answer::kCompletion), text.c_str());
+}
+
+// Gives the handle back.
+Outcome Release(const char* function, ronda_handle handle) {
+  const Operation operation = globals().handles.Remove(handle);
+  if (!operation.exists()) return UnknownHandle(function, handle);
+  // ronda_synchronize() reports the operation's error.
+  if (!operation.is_ordered()) static_cast<void>(operation.Wait());
+  return {};
+}
+
+// Runs `visit` on each of the caller's handles; the first error.
+template <typename VisitFn>
+Outcome ForAll(const char* function, absl::Span<const ronda_handle> handles, const VisitFn& visit) {
+  if (handles.data() == nullptr && !handles.empty()) {
+    return {RONDA_ERROR_INVALID_ARGUMENT,
+            absl::StrCat(function, ": handles is NULL, but count is ", handles.size(), ": pass an array of that many")};
+  }
+  Outcome first_error;
+  for (const ronda_handle handle : handles) {
+    Outcome outcome = visit(handle);
+    if (first_error.ok()) first_error = std::move(outcome);
+  }
+  return first_error;
+}
+
+// The same for a `visit` of the operations.
+template <typename VisitFn>
+Outcome ForAllOperations(const char* function, absl::Span<const ronda_handle> handles, const VisitFn& visit) {
+  return ForAll(function, handles, [&](ronda_handle handle) -> Outcome {
+    const Operation operation = globals().handles.Find(handle);
+    return operation.exists() ? visit(operation) : UnknownHandle(function, handle);
+  });
 }
 
 }  // namespace
@@ -135,11 +171,36 @@ ronda_status ronda_on_completion(ronda_handle handle, ronda_callback callback, v
 }
 
 ronda_status ronda_release(ronda_handle handle) {
+  return ronda::Call([&] { return ronda::Release("ronda_release", handle); });
+}
+
+ronda_status ronda_poll_all(const ronda_handle* handles, size_t count, int* done) {
+  constexpr char kFunction[] = "ronda_poll_all";
   return ronda::Call([&]() -> ronda::Outcome {
-    const ronda::Operation operation = ronda::globals().handles.Remove(handle);
-    if (!operation.exists()) return ronda::UnknownHandle("ronda_release", handle);
-    // ronda_synchronize() reports the operation's error.
-    if (!operation.is_ordered()) static_cast<void>(operation.Wait());
-    return {};
+    if (done == nullptr) return ronda::NullArgument(kFunction, "done");
+    bool all_done = true;
+    ronda::Outcome outcome =
+        ronda::ForAllOperations(kFunction, {handles, count}, [&](const ronda::Operation& operation) -> ronda::Outcome {
+          all_done = all_done && operation.done();
+          return {};
+        });
+    if (outcome.ok()) *done = all_done ? 1 : 0;
+    return outcome;
+  });
+}
+
+ronda_status ronda_synchronize_all(const ronda_handle* handles, size_t count) {
+  return ronda::Call([&] {
+    return ronda::ForAllOperations("ronda_synchronize_all", {handles, count}, [](const ronda::Operation& operation) {
+      return ronda::Failure(operation.Wait(), ronda::Answer::kCompletion);
+    });
+  });
+}
+
+ronda_status ronda_release_all(const ronda_handle* handles, size_t count) {
+  constexpr char kFunction[] = "ronda_release_all";
+  return ronda::Call([&] {
+    return ronda::ForAll(kFunction, {handles, count},
+                         [&](ronda_handle handle) { return ronda::Release(kFunction, handle); });
   });
 }

@@ -181,6 +181,29 @@ class OutputHandle {
   std::vector<std::int64_t> rows_per_rank_;
 };
 
+// Of several operations, whose handles are Handles or OutputHandles: whether all have ended; waits until all have, and
+// returns the first error; the same, throwing it.
+template <class SomeHandle>
+bool poll_all(const std::vector<SomeHandle>& handles) {
+  for (const SomeHandle& handle : handles) {
+    if (!handle.poll()) return false;
+  }
+  return true;
+}
+template <class SomeHandle>
+Status wait_for_all(const std::vector<SomeHandle>& handles) {
+  Status first_error;
+  for (const SomeHandle& handle : handles) {
+    Status status = handle.wait();
+    if (first_error.ok()) first_error = std::move(status);
+  }
+  return first_error;
+}
+template <class SomeHandle>
+void synchronize_all(const std::vector<SomeHandle>& handles) {
+  wait_for_all(handles).throw_if_error();
+}
+
 namespace detail {
 
 // The handle that a C function has written if it returned RONDA_OK.
@@ -193,17 +216,6 @@ inline Result<Handle> to_handle(ronda_status code, const ronda_handle& handle) {
 template <class SomeHandle>
 Status wait_for(const Result<SomeHandle>& submitted) {
   return submitted.ok() ? submitted.value().wait() : submitted.status();
-}
-
-// Waits for all, and returns the first error.
-template <class SomeHandle>
-Status wait_for_all(const std::vector<SomeHandle>& handles) {
-  Status first_error;
-  for (const SomeHandle& handle : handles) {
-    Status status = handle.wait();
-    if (first_error.ok()) first_error = std::move(status);
-  }
-  return first_error;
 }
 
 // Waits for the operation, if it was submitted, and returns its result.

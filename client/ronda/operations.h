@@ -252,6 +252,10 @@ ronda_status ronda_grouped_allreduce(const ronda_allreduce_args* args, size_t co
 /* Blocks until every rank of the set has called it. */
 ronda_status ronda_barrier(ronda_process_set process_set);
 
+/* The same without blocking: the operation is complete when every rank of the set has submitted it. A rank's n-th
+ * barrier of a set, in either form, meets the n-th of the others; up to 64 of a set may be in flight. */
+ronda_status ronda_barrier_async(ronda_process_set process_set, ronda_handle* handle);
+
 /* The same, for at most `timeout_s` seconds (0: the job's deadline; negative: for ever). RONDA_ERROR_DEADLINE then
  * names every rank that is missing. */
 ronda_status ronda_monitored_barrier(ronda_process_set process_set, double timeout_s);
@@ -310,6 +314,18 @@ ronda_status ronda_on_completion(ronda_handle handle, ronda_callback callback, v
 
 /* Gives the handle back; waits for the operation first if it is still in flight and no stream waits for it. */
 ronda_status ronda_release(ronda_handle handle);
+
+/* One call for the handles of a step, `handles[0]` to `handles[count - 1]`.
+ *
+ * *done becomes 1 if all operations have completed, in success or failure, else 0. */
+ronda_status ronda_poll_all(const ronda_handle* handles, size_t count, int* done);
+
+/* Blocks until all operations have completed, also after the first error, which it returns. First in the order of the
+ * array; an unknown handle is an error, too. The handles stay valid. */
+ronda_status ronda_synchronize_all(const ronda_handle* handles, size_t count);
+
+/* ronda_release() of each. A handle that is unknown is an error, after which the others are given back all the same. */
+ronda_status ronda_release_all(const ronda_handle* handles, size_t count);
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -62,6 +62,16 @@ static void test_join(void) {
   expect(ronda_remove_process_set(set) == RONDA_OK, "ronda_remove_process_set");
 }
 
+static void test_barrier_and_handles(void) {
+  ronda_handle handles[2] = {0, 0};
+  int done = 0;
+  expect(ronda_barrier_async(0, &handles[0]) == RONDA_OK, "ronda_barrier_async");
+  expect(ronda_barrier_async(0, &handles[1]) == RONDA_OK, "a second barrier in flight");
+  expect(ronda_synchronize_all(handles, 2) == RONDA_OK, "ronda_synchronize_all");
+  expect(ronda_poll_all(handles, 2, &done) == RONDA_OK && done == 1, "ronda_poll_all");
+  expect(ronda_release_all(handles, 2) == RONDA_OK, "ronda_release_all");
+}
+
 static void set_to_size(void* context) { *(int*)context = ronda_size(); }
 
 static void test_run_threads(void) {
@@ -76,6 +86,7 @@ int main(void) {
   expect(ronda_init(&options) == RONDA_OK, "ronda_init");
   test_allreduce();
   test_join();
+  test_barrier_and_handles();
   test_run_threads();
   expect(ronda_shutdown() == RONDA_OK, "ronda_shutdown");
   return failures == 0 ? 0 : 1;

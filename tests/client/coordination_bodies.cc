@@ -190,6 +190,14 @@ void BarriersAndMessagesGoOnAfterAJoin() {
   }
 }
 
+void BarriersMayHaveHandles() {
+  std::vector<Handle> barriers;
+  for (int i = 0; i < 3; ++i) barriers.push_back(ronda::barrier_async());
+  ronda::barrier();  // the fourth
+  ronda::synchronize_all(barriers);
+  EXPECT_TRUE(ronda::poll_all(barriers));
+}
+
 void BarriersMayBeMonitored() {
   ronda::barrier();
   ronda::monitored_barrier(std::chrono::seconds(30));
@@ -258,6 +266,7 @@ std::vector<RankBody> CoordinationBodies() {
           {"JoinedRanksMayCountAsZeros", JoinedRanksMayCountAsZeros},
           {"WhatNeedsARankThatHasJoinedFails", WhatNeedsARankThatHasJoinedFails},
           {"BarriersAndMessagesGoOnAfterAJoin", BarriersAndMessagesGoOnAfterAJoin},
+          {"BarriersMayHaveHandles", BarriersMayHaveHandles},
           {"BarriersMayBeMonitored", BarriersMayBeMonitored},
           {"AMonitoredBarrierNamesWhoIsMissing", AMonitoredBarrierNamesWhoIsMissing},
           {"ACallMayHaveADeadlineOfItsOwn", ACallMayHaveADeadlineOfItsOwn},
