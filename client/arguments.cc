@@ -68,6 +68,13 @@ absl::Status SetSplits(const Args& args, Submission* submission) {
   return absl::OkStatus();
 }
 
+// Where the result goes, on a rank that has one.
+template <typename Args>
+void SetOutput(const Args& args, Submission* submission) {
+  submission->output = args.output;
+  submission->output_bytes = args.output_bytes;
+}
+
 // The facts that a send and its receive agree on.
 struct Channel {
   int from;
@@ -115,7 +122,9 @@ absl::Status Fill(const ronda_reduce_args& args, const Caller& caller, Submissio
 }
 
 absl::Status Fill(const ronda_reducescatter_args& args, const Caller& caller, Submission* submission) {
-  return FromReduction(OpType::kReduceScatter, args, caller, submission);
+  RONDA_RETURN_IF_ERROR(FromReduction(OpType::kReduceScatter, args, caller, submission));
+  SetOutput(args, submission);
+  return absl::OkStatus();
 }
 
 absl::Status Fill(const ronda_broadcast_args& args, const Caller& caller, Submission* submission) {
@@ -128,6 +137,7 @@ absl::Status Fill(const ronda_broadcast_args& args, const Caller& caller, Submis
 absl::Status Fill(const ronda_allgather_args& args, const Caller& caller, Submission* submission) {
   RONDA_RETURN_IF_ERROR(FromArgs(OpType::kAllgather, args, caller, submission));
   submission->input = args.input;
+  SetOutput(args, submission);
   return absl::OkStatus();
 }
 
@@ -135,12 +145,14 @@ absl::Status Fill(const ronda_gather_args& args, const Caller& caller, Submissio
   RONDA_RETURN_IF_ERROR(FromArgs(OpType::kGather, args, caller, submission));
   submission->input = args.input;
   submission->request.root = args.root;
+  if (args.root == caller.rank) SetOutput(args, submission);
   return absl::OkStatus();
 }
 
 absl::Status Fill(const ronda_scatter_args& args, const Caller& caller, Submission* submission) {
   RONDA_RETURN_IF_ERROR(FromArgs(OpType::kScatter, args, caller, submission));
   submission->request.root = args.root;
+  SetOutput(args, submission);
   if (args.root != caller.rank) return absl::OkStatus();
   submission->input = args.input;
   return SetSplits(args, submission);
@@ -149,6 +161,7 @@ absl::Status Fill(const ronda_scatter_args& args, const Caller& caller, Submissi
 absl::Status Fill(const ronda_alltoall_args& args, const Caller& caller, Submission* submission) {
   RONDA_RETURN_IF_ERROR(FromArgs(OpType::kAlltoall, args, caller, submission));
   submission->input = args.input;
+  SetOutput(args, submission);
   return SetSplits(args, submission);
 }
 

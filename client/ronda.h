@@ -32,7 +32,8 @@ extern "C" {
 
 typedef enum ronda_status {
   RONDA_OK = 0,
-  RONDA_ERROR_INVALID_ARGUMENT = 1,    /* nothing was submitted; in ronda_init(): the ranks do not fit */
+  RONDA_ERROR_INVALID_ARGUMENT = 1,    /* nothing was submitted, or the caller's output is too small for the result; in
+                                          ronda_init(): the ranks do not fit */
   RONDA_ERROR_NOT_INITIALIZED = 2,     /* ronda_init() has not been called, or ronda_shutdown() has */
   RONDA_ERROR_ALREADY_INITIALIZED = 3, /* ronda_init() was called twice */
   RONDA_ERROR_DUPLICATE_NAME = 4,      /* a tensor of this name is in flight in this process set */

@@ -108,8 +108,8 @@ class Handle {
 inline bool poll(const Handle& handle) { return handle.poll(); }
 inline void synchronize(const Handle& handle) { handle.synchronize(); }
 
-// An operation in flight whose result the library allocates: rows of elements of type T, a row being a unit of the
-// first dimension. Thread-compatible.
+// An operation in flight whose result is rows of elements of type T, a row being a unit of the first dimension. The
+// library allocates the result, unless the caller has passed memory for it. Thread-compatible.
 template <class T>
 class OutputHandle {
  public:
@@ -142,7 +142,7 @@ class OutputHandle {
     const T* elements = data();
     return std::vector<T>(elements, elements + count());
   }
-  // the same without a copy, count() elements, valid as long as this handle; those in a GPU's memory are there for work
+  // the same without a copy, count() elements, valid as long as this handle or the caller's memory; those in a GPU's memory are there for work
   // on the stream of wait_on(), which must be done before this handle goes;
   const T* data() { return fetch(), data_; }
   std::size_t count() { return fetch(), static_cast<std::size_t>(rows_) * row_; }
@@ -176,7 +176,7 @@ class OutputHandle {
   bool is_ordered_ = false;  // a stream waits for the operation
   // Set by fetch():
   bool fetched_ = false;
-  const T* data_ = nullptr;  // the library's
+  const T* data_ = nullptr;
   std::int64_t rows_ = 0;
   std::vector<std::int64_t> rows_per_rank_;
 };

@@ -26,19 +26,20 @@ absl::Status Handle::Wait() const {
   }
   const absl::Status status = result_.completion->Wait();
   NoteLearned();
-  return AboutTensor(*tensor_, status);
+  return status.ok() ? status_ : AboutTensor(*tensor_, status);
 }
 
 absl::Status Handle::OrderBefore(void* stream) const {
   AwaitLaunch();
   // The tensor that the program submits next may be the one that waits for this.
   NoteLearned();
-  if (result_.completion == nullptr) return status_;
+  if (result_.completion == nullptr || !status_.ok()) return status_;
   return AboutTensor(*tensor_, result_.completion->OrderBefore(stream));
 }
 
 absl::Status Handle::KnownStatus() const {
-  return result_.completion == nullptr ? status_ : AboutTensor(*tensor_, result_.completion->status());
+  if (result_.completion == nullptr || result_.completion->status().ok()) return status_;
+  return AboutTensor(*tensor_, result_.completion->status());
 }
 
 bool Handle::IsPastDevice() const { return result_.completion->done(); }
@@ -108,7 +109,7 @@ void Handle::TellWaiters() {
 
 void Handle::Complete(OperationResult result) {
   result_ = std::move(result);
-  Complete(absl::OkStatus());
+  Complete(std::exchange(result_.status, absl::OkStatus()));
 }
 
 }  // namespace ronda

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "runtime/base/mutex.h"
 #include "runtime/engine/callback_thread.h"
@@ -33,15 +34,22 @@ using ResultData = std::unique_ptr<std::byte[], ResultDeleter>;
 
 class DeviceCompletion;
 
+// Numbers of rows, one a rank; those of a few ranks need no allocation.
+using RowCounts = absl::InlinedVector<int64_t, 8>;
+
 // The results that an operation leaves with its handle.
 struct OperationResult {
-  // allgather, gather (on the root), scatter, reducescatter, alltoall: the rows that this rank receives. Of a tensor in
-  // the memory of a GPU it is there too, and used again as soon as it is freed: by then the device must be done with
-  // it.
+  // allgather, gather (on the root), scatter, reducescatter, alltoall: the rows that this rank receives, in memory of
+  // Ronda's or of the caller's. Of a tensor in the memory of a GPU they are there too. Memory of Ronda's is used again
+  // as soon as it is freed: by then the device must be done with it.
   ResultData data;
+  const void* callers = nullptr;  // not nullptr: the rows are here
+  const void* rows() const { return callers != nullptr ? callers : data.get(); }
+  // Not OK: the operation has been carried out, but this rank does not get its result.
+  absl::Status status = absl::OkStatus();
   // allgather, gather (on the root), alltoall: how many rows each member of the process set has sent; scatter,
   // reducescatter: one entry, the number of rows received.
-  std::vector<int64_t> first_dims;
+  RowCounts first_dims;
   // join: the last rank to join; add_process_set: the set's id; allgather, gather: how many ranks an average counts.
   int64_t number = 0;
   // Whether the result, on any rank, has an element that is infinite or NaN. If detection was asked for.
@@ -141,7 +149,8 @@ class Handle {
   mutable std::atomic<State> state_{State::kPending};
   mutable std::atomic<bool> learned_{false};
   std::list<CallbackThread::Callback> callbacks_ ABSL_GUARDED_BY(mu_);
-  absl::Status status_;  // these two are written before state_ is kDone, and read after
+  absl::Status status_;  // these two are written before state_ is kDone, and read after; of an operation on a device:
+                         // as far as the host can tell
   OperationResult result_;
 };
 

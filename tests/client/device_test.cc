@@ -187,6 +187,26 @@ TEST_F(DeviceTest, ResultsThatRondaOwnsAreInTheGpusMemory) {
   });
 }
 
+TEST_F(DeviceTest, ResultsMayGoToTheCallersMemoryOfTheGpu) {
+  ronda::run_threads(kRanks, [] {
+    const FakeGpuStream stream(ronda::rank());
+    const FakeGpuArray<float> array(stream, {Own(), 10 * Own()});
+    const FakeGpuArray<float> all(stream, std::vector<float>(4, -1)), part(stream, std::vector<float>(1, -1));
+    const ronda::Tensor view = View("x", array, stream);
+    auto gathered = ronda::allgather_async<float>(view, {}, ronda::into(all.data(), 4));
+    gathered.synchronize_on(stream.handle());
+    EXPECT_EQ(gathered.data(), all.data());
+    EXPECT_THAT(all.Get(), ElementsAre(1, 10, 2, 20));
+    auto scattered = ronda::reducescatter_async<float>(view, {ronda::Op::Sum}, {}, ronda::into(part.data(), 1));
+    scattered.synchronize_on(stream.handle());
+    EXPECT_THAT(part.Get(), ElementsAre(ronda::rank() == 0 ? 3 : 30));
+    std::vector<float> host(4);
+    EXPECT_EQ(ronda::try_allgather_async<float>(view, {}, ronda::into(host)).status().code(),
+              RONDA_ERROR_INVALID_ARGUMENT)
+        << "the output is not where the input is";
+  });
+}
+
 TEST_F(DeviceTest, GroupsAreCarriedOutAsAWholeOnTheDevice) {
   ronda::run_threads(kRanks, [] {
     const FakeGpuStream stream(ronda::rank());
