@@ -308,6 +308,13 @@ ronda_status ronda_synchronize(ronda_handle handle);
  * the stream is being captured into a graph. Operations on host memory are waited for as by ronda_synchronize(). */
 ronda_status ronda_synchronize_on_stream(ronda_handle handle, void* stream);
 
+/* The same without blocking the host: `callback` is called once `stream` waits for the operation, with RONDA_OK, or
+ * with the error that ronda_synchronize_on_stream() would have returned. The stream's next work is given to it in the
+ * callback or after that; the stream lives until then. The callback runs as those of ronda_on_completion() do. */
+typedef void (*ronda_callback)(void* context, ronda_status status, const char* message);
+ronda_status ronda_synchronize_on_stream_async(ronda_handle handle, void* stream, ronda_callback callback,
+                                               void* context);
+
 /* The result of a completed operation by rows: `*data`, which is `output` if that was passed, holds `*rows` rows: units
  * of the first dimension. If `rows_per_member` is not NULL, `*rows_per_member` and `*members` become an array and its
  * length: for allgather (of tensors or objects), gather (on root) and alltoall how many of the rows came from each
@@ -315,7 +322,7 @@ ronda_status ronda_synchronize_on_stream(ronda_handle handle, void* stream);
  *
  * Of an operation on GPU memory `*data` is there, and the operation need not have completed: work on a stream for which
  * ronda_synchronize_on_stream() has returned RONDA_OK finds the result. That work has to be done before
- * ronda_release(). */
+ * ronda_release(), but not before ronda_release_on_stream(). */
 ronda_status ronda_output(ronda_handle handle, const void** data, int64_t* rows, const int64_t** rows_per_member,
                           int* members);
 
@@ -329,11 +336,15 @@ ronda_status ronda_last_rank(ronda_handle handle, int* last_rank);
 /* Has `callback` called once, with the operation's status and, if that is an error, its text, when it has completed; at
  * once if it has. It runs on a thread of Ronda's that serves nothing else, and acts for the same rank as the calling
  * thread; it may submit, but if it waits, the callbacks after it are delayed. */
-typedef void (*ronda_callback)(void* context, ronda_status status, const char* message);
 ronda_status ronda_on_completion(ronda_handle handle, ronda_callback callback, void* context);
 
 /* Gives the handle back; waits for the operation first if it is still in flight and no stream waits for it. */
 ronda_status ronda_release(ronda_handle handle);
+
+/* The same where work that `stream` (a cudaStream_t) has been given so far still uses an output that Ronda owns, in a
+ * GPU's memory: that memory is used again once the device has done this work. No thread waits for it. After an error
+ * the handle is still valid; RONDA_ERROR_INVALID_ARGUMENT if the stream is being captured into a graph. */
+ronda_status ronda_release_on_stream(ronda_handle handle, void* stream);
 
 /* One call for the handles of a step, `handles[0]` to `handles[count - 1]`.
  *
