@@ -226,6 +226,8 @@ ronda_status ronda_process_set_ids(ronda_process_set* ids, int capacity, int* co
 } /* extern "C" */
 #endif
 
-#include "ronda/operations.h" /* last: it needs the types above */
+/* Last: these need the types above. */
+#include "ronda/groups.h"
+#include "ronda/operations.h"
 
 #endif /* RONDA_H_ */

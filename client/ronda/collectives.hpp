@@ -6,6 +6,7 @@
 //   process_set.hpp      the ranks that take part
 //   options.hpp          options of operations
 //   handle.hpp           operations in flight
+//   group.hpp            the allreduces of a step that repeats
 //
 // Every rank of the process set (of the job, by default) submits the same tensors with the same arguments, in any
 // order; the name brings them together. Functions named *_async return at once, and the buffers belong to the operation
@@ -25,6 +26,7 @@
 #define RONDA_CLIENT_RONDA_COLLECTIVES_HPP_
 
 #include "exchanges.hpp"
+#include "group.hpp"
 #include "handle.hpp"
 #include "objects.hpp"
 #include "options.hpp"

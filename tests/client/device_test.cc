@@ -285,6 +285,24 @@ TEST_F(DeviceTest, AHandleMayBeGivenBackWhileAStreamReadsTheResult) {
   });
 }
 
+TEST_F(DeviceTest, AStreamMayWaitForAPreparedGroup) {
+  ronda::run_threads(kRanks, [] {
+    const FakeGpuStream stream(ronda::rank());
+    const FakeGpuArray<float> x(stream, 3), y(stream, 5);
+    ronda::PreparedGroup group = ronda::prepare_group("g", {View("x", x, stream), View("y", y, stream)}, {ronda::Op::Sum});
+    for (int step = 1; step < 10; ++step) {
+      const float own = Own() * static_cast<float>(step);
+      x.Set(std::vector<float>(3, own));
+      group.ready(0);
+      y.Set(std::vector<float>(5, own));
+      group.ready(1);
+      group.synchronize_on(stream.handle());
+      EXPECT_THAT(x.Get(), Each(kSum * static_cast<float>(step)));
+      EXPECT_THAT(y.Get(), Each(kSum * static_cast<float>(step)));
+    }
+  });
+}
+
 TEST_F(DeviceTest, GroupsAreCarriedOutAsAWholeOnTheDevice) {
   ronda::run_threads(kRanks, [] {
     const FakeGpuStream stream(ronda::rank());

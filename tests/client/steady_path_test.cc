@@ -190,6 +190,19 @@ void OutputsOfTheCallers() {
   ronda::shutdown();
 }
 
+void PreparedGroup() {
+  ronda::init();
+  Gradients gradients;
+  ronda::PreparedGroup group = ronda::prepare_group("gradients", gradients.tensors);
+  ExpectSteady([&] {
+    gradients.Set(static_cast<float>(ronda::rank()));
+    for (std::size_t i = gradients.tensors.size(); i > 0; --i) group.ready(i - 1);
+    group.synchronize();
+  });
+  EXPECT_THAT(gradients.values, Each(Each(0.5f)));
+  ronda::shutdown();
+}
+
 struct Counter {
   void step() { ++steps; }
   int steps = 0;
@@ -237,7 +250,7 @@ TEST_P(SteadyPathTest, SendsAndAllocatesNothing) { ExpectRankProgramSucceeds(Get
 
 INSTANTIATE_TEST_SUITE_P(Step, SteadyPathTest,
                          ::testing::Values("ManyTensorsThroughC", "GroupThroughC", "BlockingSmallTensor",
-                                           "AsynchronousTensorsOfSeveralKinds", "OutputsOfTheCallers",
+                                           "AsynchronousTensorsOfSeveralKinds", "OutputsOfTheCallers", "PreparedGroup",
                                            "Optimizer", "OptimizerWithGroups", "StepThatAsksWhetherToStop"),
                          [](const auto& param) { return param.param; });
 
@@ -259,6 +272,7 @@ int main(int argc, char** argv) {
                                           {"BlockingSmallTensor", BlockingSmallTensor},
                                           {"AsynchronousTensorsOfSeveralKinds", AsynchronousTensorsOfSeveralKinds},
                                           {"OutputsOfTheCallers", OutputsOfTheCallers},
+                                          {"PreparedGroup", PreparedGroup},
                                           {"Optimizer", Optimizer},
                                           {"OptimizerWithGroups", OptimizerWithGroups},
                                           {"StepThatAsksWhetherToStop", StepThatAsksWhetherToStop}});
