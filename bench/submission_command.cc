@@ -167,7 +167,7 @@ int Run(const std::vector<std::string>& words) {
 }  // namespace
 
 Command SubmissionCommand() {
-  return {.name = "submission", .summary = "what handing over a step's gradients costs a trainer's thread", .run = Run};
+  return {.name = "submission", .summary = "the cost of handing over a step's gradients, call by call", .run = Run};
 }
 
 }  // namespace ronda::bench

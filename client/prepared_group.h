@@ -28,8 +28,8 @@ namespace ronda {
 // other thread had written to the inputs of its members, and passes that on with the submission.
 class PreparedGroup {
  public:
-  // The most members of a batch, and their bytes: what is held back until the last one is ready travels in a fraction
-  // of a millisecond, and a lock and a wake-up a batch weigh little on each of its members.
+  // The most members of a batch, and their bytes. So much data travels in a fraction of a millisecond: little is lost
+  // if it is held back until the last member is ready. The batch's lock and wake-up weigh little on each member.
   static constexpr size_t kBatchMembers = 32;
   static constexpr size_t kBatchBytes = size_t{1} << 20;
 

@@ -20,6 +20,7 @@
 //                             joined; the job goes on
 //   RONDA_ERROR_DEADLINE      a rank has not submitted the tensor in time
 //   RONDA_ERROR_PEER_FAILED   a rank has died or left
+//   RONDA_ERROR_INVALID_ARGUMENT  the caller's memory for the result (see Into) is too small
 //   RONDA_ERROR_OUT_OF_MEMORY, RONDA_ERROR_INTERNAL
 // After an error the contents of the outputs are undefined.
 #ifndef RONDA_CLIENT_RONDA_COLLECTIVES_HPP_
