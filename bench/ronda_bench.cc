@@ -10,8 +10,8 @@ namespace {
 
 const std::vector<Command>& Commands() {
   static const auto* const commands =
-      new std::vector<Command>{CollectivesCommand(), StepCommand(),    LatencyCommand(), NegotiationCommand(),
-                               ModelCommand(),       StartupCommand(), ReportCommand()};
+      new std::vector<Command>{CollectivesCommand(), StepCommand(),       LatencyCommand(), NegotiationCommand(),
+                               ModelCommand(),       SubmissionCommand(), StartupCommand(), ReportCommand()};
   return *commands;
 }
 

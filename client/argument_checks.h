@@ -7,6 +7,7 @@
 #define RONDA_CLIENT_ARGUMENT_CHECKS_H_
 
 #include <algorithm>
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -43,19 +44,20 @@ concept HasCallOptions = requires(T args) {
   { args.call } -> std::same_as<ronda_call_options&>;
 };
 
-// The size that T had in the first version of ronda.h. Since then ronda_options has grown, and ronda_call_options, with
-// which the arguments of operations end.
+// The sizes that T has had in versions of ronda.h, ascending. ronda_options has grown; ronda_call_options has grown while
+// the arguments of operations ended with it, and fields have been added behind it since.
 template <typename T>
-constexpr size_t FirstSize() {
+constexpr auto KnownSizes() {
   if constexpr (HasCallOptions<T>) {
-    static_assert(offsetof(T, call) + sizeof(ronda_call_options) == sizeof(T));
-    return offsetof(T, call) + offsetof(ronda_call_options, memory);
+    constexpr size_t kBeforeCall = offsetof(T, call);
+    return std::array{kBeforeCall + offsetof(ronda_call_options, memory), kBeforeCall + sizeof(ronda_call_options),
+                      sizeof(T)};
   } else if constexpr (std::same_as<T, ronda_options>) {
     // The first version ended with padding, in which a new field would read what an old program never wrote.
     static_assert(offsetof(T, master_address) >= offsetof(T, process_set_count) + sizeof(int));
-    return offsetof(T, master_address);
+    return std::array{offsetof(T, master_address), sizeof(T)};
   } else {
-    return sizeof(T);
+    return std::array{sizeof(T)};
   }
 }
 
@@ -66,7 +68,9 @@ template <typename T>
 absl::StatusOr<T> CopySized(const T* from, absl::string_view type) {
   if (from == nullptr) return absl::InvalidArgumentError(absl::StrCat(type, " is NULL: pass a pointer to one"));
   const size_t size = from->struct_size;
-  if ((size < sizeof(T) && size != FirstSize<T>()) || size > kMaxStructSize) {
+  constexpr auto kSizes = KnownSizes<T>();
+  const bool is_known = std::find(kSizes.begin(), kSizes.end(), size) != kSizes.end();
+  if ((size < sizeof(T) && !is_known) || size > kMaxStructSize) {
     return absl::InvalidArgumentError(absl::StrCat(type, ".struct_size is ", size, ", expected ", sizeof(T),
                                                    ": begin with ", absl::AsciiStrToUpper(type),
                                                    "_INIT or set it to sizeof(", type, ")"));
@@ -78,7 +82,7 @@ absl::StatusOr<T> CopySized(const T* from, absl::string_view type) {
                                                    "newer ronda.h and needs the libronda.so that came with it"));
   }
   T copy = {};
-  std::memcpy(&copy, from, size < sizeof(T) ? FirstSize<T>() : sizeof(T));
+  std::memcpy(&copy, from, std::min(size, sizeof(T)));
   return copy;
 }
 

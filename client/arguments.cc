@@ -68,6 +68,13 @@ absl::Status SetSplits(const Args& args, Submission* submission) {
   return absl::OkStatus();
 }
 
+// Where the result goes, on a rank that has one.
+template <typename Args>
+void SetOutput(const Args& args, Submission* submission) {
+  submission->output = args.output;
+  submission->output_bytes = args.output_bytes;
+}
+
 // The facts that a send and its receive agree on.
 struct Channel {
   int from;
@@ -115,7 +122,9 @@ absl::Status Fill(const ronda_reduce_args& args, const Caller& caller, Submissio
 }
 
 absl::Status Fill(const ronda_reducescatter_args& args, const Caller& caller, Submission* submission) {
-  return FromReduction(OpType::kReduceScatter, args, caller, submission);
+  RONDA_RETURN_IF_ERROR(FromReduction(OpType::kReduceScatter, args, caller, submission));
+  SetOutput(args, submission);
+  return absl::OkStatus();
 }
 
 absl::Status Fill(const ronda_broadcast_args& args, const Caller& caller, Submission* submission) {
@@ -128,6 +137,7 @@ absl::Status Fill(const ronda_broadcast_args& args, const Caller& caller, Submis
 absl::Status Fill(const ronda_allgather_args& args, const Caller& caller, Submission* submission) {
   RONDA_RETURN_IF_ERROR(FromArgs(OpType::kAllgather, args, caller, submission));
   submission->input = args.input;
+  SetOutput(args, submission);
   return absl::OkStatus();
 }
 
@@ -135,12 +145,14 @@ absl::Status Fill(const ronda_gather_args& args, const Caller& caller, Submissio
   RONDA_RETURN_IF_ERROR(FromArgs(OpType::kGather, args, caller, submission));
   submission->input = args.input;
   submission->request.root = args.root;
+  if (args.root == caller.rank) SetOutput(args, submission);
   return absl::OkStatus();
 }
 
 absl::Status Fill(const ronda_scatter_args& args, const Caller& caller, Submission* submission) {
   RONDA_RETURN_IF_ERROR(FromArgs(OpType::kScatter, args, caller, submission));
   submission->request.root = args.root;
+  SetOutput(args, submission);
   if (args.root != caller.rank) return absl::OkStatus();
   submission->input = args.input;
   return SetSplits(args, submission);
@@ -149,6 +161,7 @@ absl::Status Fill(const ronda_scatter_args& args, const Caller& caller, Submissi
 absl::Status Fill(const ronda_alltoall_args& args, const Caller& caller, Submission* submission) {
   RONDA_RETURN_IF_ERROR(FromArgs(OpType::kAlltoall, args, caller, submission));
   submission->input = args.input;
+  SetOutput(args, submission);
   return SetSplits(args, submission);
 }
 
@@ -252,15 +265,18 @@ absl::StatusOr<SparseSubmissions> ToSubmissions(const ronda_sparse_allreduce_arg
   return SparseSubmissions{.indices = std::move(indices), .values = std::move(values)};
 }
 
+namespace {
+
+// Converts `count` structs, each of the size that the first one tells.
 template <typename Args>
-absl::StatusOr<absl::Span<const Submission>> ToGroup(const Args* args, size_t count, const char* group,
-                                                     const Caller& caller, std::vector<Submission>* submissions) {
+absl::Status ToArray(const Args* args, size_t count, const char* group, const Caller& caller,
+                     std::vector<Submission>* submissions) {
   RONDA_RETURN_IF_ERROR(CheckName("group", "the group's name", group));
-  if (args == nullptr || count > static_cast<size_t>(INT32_MAX)) {
+  if ((args == nullptr && count > 0) || count > static_cast<size_t>(INT32_MAX)) {
     return absl::InvalidArgumentError(absl::StrCat("group '", group, "': count is ", count,
                                                    ", which is more than there are arguments: pass an array of them"));
   }
-  const size_t stride = args->struct_size;
+  const size_t stride = count == 0 ? 0 : args->struct_size;
   for (size_t i = 0; i < count; ++i) {
     const Args* const member = At(args, stride, i);
     if (stride % alignof(Args) != 0 || member->struct_size != stride) {
@@ -269,12 +285,28 @@ absl::StatusOr<absl::Span<const Submission>> ToGroup(const Args* args, size_t co
                                                      " in the first: set all to the size of the struct"));
     }
     if (i == submissions->size()) submissions->emplace_back();
-    Submission& submission = (*submissions)[i];
-    RONDA_RETURN_IF_ERROR(ToSubmission(member, caller, &submission));
-    submission.request.group = group;
-    submission.request.group_size = static_cast<int>(count);
+    RONDA_RETURN_IF_ERROR(ToSubmission(member, caller, &(*submissions)[i]));
   }
-  return absl::MakeConstSpan(*submissions).first(count);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ToMembers(const ronda_allreduce_args* args, size_t count, const char* group, const Caller& caller,
+                       std::vector<Submission>* submissions) {
+  return ToArray(args, count, group, caller, submissions);
+}
+
+template <typename Args>
+absl::StatusOr<absl::Span<const Submission>> ToGroup(const Args* args, size_t count, const char* group,
+                                                     const Caller& caller, std::vector<Submission>* submissions) {
+  RONDA_RETURN_IF_ERROR(ToArray(args, count, group, caller, submissions));
+  const auto members = absl::MakeSpan(*submissions).first(count);
+  for (Submission& member : members) {
+    member.request.group = group;
+    member.request.group_size = static_cast<int>(count);
+  }
+  return members;
 }
 
 template absl::StatusOr<absl::Span<const Submission>> ToGroup(const ronda_allreduce_args*, size_t, const char*,

@@ -40,6 +40,10 @@ template <typename Args>
 absl::StatusOr<absl::Span<const Submission>> ToGroup(const Args* args, size_t count, const char* group,
                                                      const Caller& caller, std::vector<Submission>* submissions);
 
+// The same without making them a group: `*submissions` becomes theirs, and at least as long. `group` is for messages.
+absl::Status ToMembers(const ronda_allreduce_args* args, size_t count, const char* group, const Caller& caller,
+                       std::vector<Submission>* submissions);
+
 // A barrier or a join: their name is given, like that of send and receive. `timeout_s` as ronda_monitored_barrier().
 absl::StatusOr<Submission> BarrierSubmission(ronda_process_set set, double timeout_s, const Caller& caller);
 // `absent` may hold no enumerator, and is not loaded as one.

@@ -4,12 +4,15 @@
 #include "client/ronda.h"
 #pragma GCC visibility pop
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "client/c_api_support.h"
 #include "client/operation.h"
 
@@ -40,10 +43,60 @@ ronda_status ReadResult(const char* function, ronda_handle handle, absl::Functio
   });
 }
 
-// Calls the callback of a C caller.
-void CallBack(ronda_callback callback, void* context, const absl::Status& status) {
-  const std::string text(status.message());
-  callback(context, ToRondaStatus(status.code(), Answer::kCompletion), text.c_str());
+// Has `callback` called by `post`, which gets a function that is run later, on any thread; `outcome` tells how. The
+// callback acts for the same rank as the calling thread.
+template <typename PostFn, typename OutcomeFn>
+Outcome PostCallback(const char* function, ronda_callback callback, void* context, const PostFn& post,
+                     const OutcomeFn& outcome) {
+  if (callback == nullptr) return {RONDA_ERROR_INVALID_ARGUMENT, absl::StrCat(function, ": callback is NULL")};
+  const absl::Status posted = post([=, role = RankContexts::CurrentRole()](const absl::Status&) {
+    const RankContexts::Visit visit(role);
+    const Outcome ended = outcome();
+    callback(context, ended.code, ended.text.c_str());
+  });
+  return Failure(posted, Answer::kSubmission);
+}
+
+// Has `stream` wait for an operation, and notes that in the caller's handle.
+Outcome OrderBefore(const Operation& operation, ronda_handle handle, void* stream) {
+  const absl::Status status = operation.OrderBefore(stream);
+  if (status.ok()) globals().handles.NoteOrdered(handle);
+  // An error of the stream is not an error of the operation.
+  const bool is_about_stream = absl::IsInvalidArgument(status);
+  return Failure(status, is_about_stream ? Answer::kSubmission : Answer::kCompletion);
+}
+
+// Gives the handle back.
+Outcome Release(const char* function, ronda_handle handle) {
+  const Operation operation = globals().handles.Remove(handle);
+  if (!operation.exists()) return UnknownHandle(function, handle);
+  // ronda_synchronize() reports the operation's error.
+  if (!operation.is_ordered()) static_cast<void>(operation.Wait());
+  return {};
+}
+
+// Runs `visit` on each of the caller's handles; the first error.
+template <typename VisitFn>
+Outcome ForAll(const char* function, absl::Span<const ronda_handle> handles, const VisitFn& visit) {
+  if (handles.data() == nullptr && !handles.empty()) {
+    return {RONDA_ERROR_INVALID_ARGUMENT,
+            absl::StrCat(function, ": handles is NULL, but count is ", handles.size(), ": pass an array of that many")};
+  }
+  Outcome first_error;
+  for (const ronda_handle handle : handles) {
+    Outcome outcome = visit(handle);
+    if (first_error.ok()) first_error = std::move(outcome);
+  }
+  return first_error;
+}
+
+// The same for a `visit` of the operations.
+template <typename VisitFn>
+Outcome ForAllOperations(const char* function, absl::Span<const ronda_handle> handles, const VisitFn& visit) {
+  return ForAll(function, handles, [&](ronda_handle handle) -> Outcome {
+    const Operation operation = globals().handles.Find(handle);
+    return operation.exists() ? visit(operation) : UnknownHandle(function, handle);
+  });
 }
 
 }  // namespace
@@ -65,11 +118,17 @@ ronda_status ronda_synchronize(ronda_handle handle) {
 
 ronda_status ronda_synchronize_on_stream(ronda_handle handle, void* stream) {
   return ronda::CallWithOperation("ronda_synchronize_on_stream", handle, [&](const ronda::Operation& operation) {
-    const absl::Status status = operation.OrderBefore(stream);
-    if (status.ok()) ronda::globals().handles.NoteOrdered(handle);
-    // An error of the stream is not an error of the operation.
-    const bool is_about_stream = absl::IsInvalidArgument(status);
-    return ronda::Failure(status, is_about_stream ? ronda::Answer::kSubmission : ronda::Answer::kCompletion);
+    return ronda::OrderBefore(operation, handle, stream);
+  });
+}
+
+ronda_status ronda_synchronize_on_stream_async(ronda_handle handle, void* stream, ronda_callback callback,
+                                               void* context) {
+  constexpr char kFunction[] = "ronda_synchronize_on_stream_async";
+  return ronda::CallWithOperation(kFunction, handle, [&](const ronda::Operation& operation) {
+    return ronda::PostCallback(
+        kFunction, callback, context, [&](auto run) { return operation.handle().OnLaunch(std::move(run)); },
+        [operation, handle, stream] { return ronda::OrderBefore(operation, handle, stream); });
   });
 }
 
@@ -120,26 +179,57 @@ ronda_status ronda_last_rank(ronda_handle handle, int* last_rank) {
 }
 
 ronda_status ronda_on_completion(ronda_handle handle, ronda_callback callback, void* context) {
-  return ronda::Call([&]() -> ronda::Outcome {
-    if (callback == nullptr) return {RONDA_ERROR_INVALID_ARGUMENT, "ronda_on_completion: callback is NULL"};
-    const ronda::Operation operation = ronda::globals().handles.Find(handle);
-    if (!operation.exists()) return ronda::UnknownHandle("ronda_on_completion", handle);
-    // The operation's own status may differ from the runtime's. The callback acts for the same rank on any thread.
-    const absl::Status registered =
-        operation.handle().OnCompletion([=, role = ronda::RankContexts::CurrentRole()](const absl::Status&) {
-          const ronda::RankContexts::Visit visit(role);
-          ronda::CallBack(callback, context, operation.Wait());
-        });
-    return ronda::Failure(registered, ronda::Answer::kSubmission);
+  constexpr char kFunction[] = "ronda_on_completion";
+  return ronda::CallWithOperation(kFunction, handle, [&](const ronda::Operation& operation) {
+    return ronda::PostCallback(
+        kFunction, callback, context, [&](auto run) { return operation.handle().OnCompletion(std::move(run)); },
+        // The operation's own status may differ from the runtime's.
+        [operation] { return ronda::Failure(operation.Wait(), ronda::Answer::kCompletion); });
   });
 }
 
 ronda_status ronda_release(ronda_handle handle) {
+  return ronda::Call([&] { return ronda::Release("ronda_release", handle); });
+}
+
+ronda_status ronda_release_on_stream(ronda_handle handle, void* stream) {
+  return ronda::CallWithOperation("ronda_release_on_stream", handle,
+                                  [&](const ronda::Operation& operation) -> ronda::Outcome {
+                                    if (!operation.is_ordered()) static_cast<void>(operation.Wait());
+                                    const absl::Status status = operation.handle().FreeAfter(stream);
+                                    if (!status.ok()) return ronda::Failure(status, ronda::Answer::kSubmission);
+                                    ronda::globals().handles.Remove(handle);
+                                    return {};
+                                  });
+}
+
+ronda_status ronda_poll_all(const ronda_handle* handles, size_t count, int* done) {
+  constexpr char kFunction[] = "ronda_poll_all";
   return ronda::Call([&]() -> ronda::Outcome {
-    const ronda::Operation operation = ronda::globals().handles.Remove(handle);
-    if (!operation.exists()) return ronda::UnknownHandle("ronda_release", handle);
-    // ronda_synchronize() reports the operation's error.
-    if (!operation.is_ordered()) static_cast<void>(operation.Wait());
-    return {};
+    if (done == nullptr) return ronda::NullArgument(kFunction, "done");
+    bool all_done = true;
+    ronda::Outcome outcome =
+        ronda::ForAllOperations(kFunction, {handles, count}, [&](const ronda::Operation& operation) -> ronda::Outcome {
+          all_done = all_done && operation.done();
+          return {};
+        });
+    if (outcome.ok()) *done = all_done ? 1 : 0;
+    return outcome;
+  });
+}
+
+ronda_status ronda_synchronize_all(const ronda_handle* handles, size_t count) {
+  return ronda::Call([&] {
+    return ronda::ForAllOperations("ronda_synchronize_all", {handles, count}, [](const ronda::Operation& operation) {
+      return ronda::Failure(operation.Wait(), ronda::Answer::kCompletion);
+    });
+  });
+}
+
+ronda_status ronda_release_all(const ronda_handle* handles, size_t count) {
+  constexpr char kFunction[] = "ronda_release_all";
+  return ronda::Call([&] {
+    return ronda::ForAll(kFunction, {handles, count},
+                         [&](ronda_handle handle) { return ronda::Release(kFunction, handle); });
   });
 }

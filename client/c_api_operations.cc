@@ -178,6 +178,13 @@ void HandOutSparse(Submitted& submitted, const SparseValues& values, ronda_handl
   HandOut(kSparseOperations, operation, submitted, handles);
 }
 
+absl::Status Barrier(ronda_process_set set, Session& session, Submitted* submitted) {
+  RONDA_ASSIGN_OR_RETURN(Submission submission, BarrierSubmission(set, 0, session.caller()));
+  RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, session.SubmitNumbered(std::move(submission)));
+  submitted->handles().push_back(std::move(handle));
+  return absl::OkStatus();
+}
+
 absl::Status Join(ronda_process_set set, const ronda_absent& absent, Session& session, Submitted* submitted) {
   RONDA_ASSIGN_OR_RETURN(const Submission submission, JoinSubmission(set, absent));
   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, session.SubmitJoin(submission));
@@ -368,6 +375,12 @@ ronda_status ronda_cuda_zero(void* data, size_t bytes, void* stream) {
     return {ronda::ToRondaStatus(status.code(), ronda::Answer::kSubmission),
             absl::StrCat("ronda_cuda_zero: ", status.message())};
   });
+}
+
+ronda_status ronda_barrier_async(ronda_process_set process_set, ronda_handle* handle) {
+  return ronda::SubmitAsItIs(
+      "ronda_barrier_async", ronda::OpType::kBarrier, handle,
+      [&](auto& session, auto* submitted) { return ronda::Barrier(process_set, session, submitted); });
 }
 
 ronda_status ronda_join_async(ronda_process_set process_set, ronda_absent absent, ronda_handle* handle) {

@@ -65,7 +65,9 @@ ronda_status ToRondaStatus(absl::StatusCode code, Answer from) {
     case Answer::kSubmission:
       return SubmissionStatus(code);
     case Answer::kCompletion:
-      return code == absl::StatusCode::kFailedPrecondition ? RONDA_ERROR_MISMATCH : CommonStatus(code);
+      if (code == absl::StatusCode::kFailedPrecondition) return RONDA_ERROR_MISMATCH;
+      // The caller's output is too small.
+      return code == absl::StatusCode::kOutOfRange ? RONDA_ERROR_INVALID_ARGUMENT : CommonStatus(code);
   }
   return RONDA_ERROR_INTERNAL;
 }

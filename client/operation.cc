@@ -34,8 +34,8 @@ bool Operation::Reduces() const { return TraitsOf(op_).reduces; }
 
 Output Operation::output() const {
   const OperationResult& result = handle_->result();
-  const std::vector<int64_t>& rows = result.first_dims;
-  Output output{.data = result.data.get(), .rows = std::accumulate(rows.begin(), rows.end(), int64_t{0})};
+  const RowCounts& rows = result.first_dims;
+  Output output{.data = result.rows(), .rows = std::accumulate(rows.begin(), rows.end(), int64_t{0})};
   const FirstDimension meaning = TraitsOf(op_).first_dimension;
   if (meaning == FirstDimension::kGathered || meaning == FirstDimension::kLocal) output.rows_per_member = rows;
   return interpretation_ == nullptr ? output : interpretation_->Read(result, output);
@@ -127,7 +127,7 @@ absl::StatusOr<std::unique_ptr<ObjectBroadcast::Plan>> ObjectBroadcast::Prepare(
 }
 
 absl::Status ObjectBroadcast::Check(const OperationResult& result) const {
-  const std::vector<int64_t>& sizes = result.first_dims;
+  const RowCounts& sizes = result.first_dims;
   for (int i = 0; i < plan_->members->size(); ++i) {
     const RankId member = (*plan_->members)[i];
     if ((sizes[i] > 0) == (member == plan_->root)) continue;

@@ -35,7 +35,8 @@ extern "C" {
 
 typedef enum ronda_status {
   RONDA_OK = 0,
-  RONDA_ERROR_INVALID_ARGUMENT = 1,    /* nothing was submitted; in ronda_init(): the ranks do not fit */
+  RONDA_ERROR_INVALID_ARGUMENT = 1,    /* nothing was submitted, or the caller's output is too small for the result; in
+                                          ronda_init(): the ranks do not fit */
   RONDA_ERROR_NOT_INITIALIZED = 2,     /* ronda_init() has not been called, or ronda_shutdown() has */
   RONDA_ERROR_ALREADY_INITIALIZED = 3, /* ronda_init() was called twice */
   RONDA_ERROR_DUPLICATE_NAME = 4,      /* a tensor of this name is in flight in this process set */
@@ -240,6 +241,8 @@ ronda_status ronda_process_set_ids(ronda_process_set* ids, int capacity, int* co
 } /* extern "C" */
 #endif
 
-#include "ronda/operations.h" /* last: it needs the types above */
+/* Last: these need the types above. */
+#include "ronda/groups.h"
+#include "ronda/operations.h"
 
 #endif /* RONDA_H_ */

@@ -19,6 +19,7 @@ Command StepCommand();         // the communication of training steps
 Command LatencyCommand();      // one small allreduce through the whole client, call by call; the cost of an idle job
 Command NegotiationCommand();  // the cost of agreeing on a step, in CPU time, messages and bytes
 Command ModelCommand();        // predicts steps on clusters; runs nothing
+Command SubmissionCommand();   // the cost of handing over a step's gradients, call by call
 Command StartupCommand();      // from the launcher's start to the first allreduce
 Command ReportCommand();       // a page with plots and tables of the other commands' results
 

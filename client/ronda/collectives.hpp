@@ -6,6 +6,7 @@
 //   process_set.hpp      the ranks that take part
 //   options.hpp          options of operations
 //   handle.hpp           operations in flight
+//   group.hpp            the allreduces of a step that repeats
 //
 // Every rank of the process set (of the job, by default) submits the same tensors with the same arguments, in any
 // order; the name brings them together. Functions named *_async return at once, and the buffers belong to the operation
@@ -19,12 +20,14 @@
 //                             joined; the job goes on
 //   RONDA_ERROR_DEADLINE      a rank has not submitted the tensor in time
 //   RONDA_ERROR_PEER_FAILED   a rank has died or left
+//   RONDA_ERROR_INVALID_ARGUMENT  the caller's memory for the result (see Into) is too small
 //   RONDA_ERROR_OUT_OF_MEMORY, RONDA_ERROR_INTERNAL
 // After an error the contents of the outputs are undefined.
 #ifndef RONDA_CLIENT_RONDA_COLLECTIVES_HPP_
 #define RONDA_CLIENT_RONDA_COLLECTIVES_HPP_
 
 #include "exchanges.hpp"
+#include "group.hpp"
 #include "handle.hpp"
 #include "objects.hpp"
 #include "options.hpp"

@@ -63,7 +63,7 @@ Result<Handle> submit(ronda_status (*submit)(const Args*, ronda_handle*), const 
   return to_handle(code, handle);
 }
 
-// Calls the C function `submit` for an operation whose result the library allocates.
+// Calls the C function `submit` for an operation by rows.
 template <class T, class Args>
 Result<OutputHandle<T>> submit_output(ronda_status (*submit)(const Args*, ronda_handle*), const Args& args,
                                       const Dims& shape) {
@@ -76,12 +76,14 @@ Result<OutputHandle<T>> submit_output(ronda_status (*submit)(const Args*, ronda_
 // The same for `input`, from which the rest of `args` is filled in.
 template <class T, class Args>
 Result<OutputHandle<T>> submit_input(ronda_status (*submit)(const Args*, ronda_handle*), Args args, const Tensor& input,
-                                     const CallOptions& call) {
+                                     const CallOptions& call, const Into& into) {
   Status status = check_dtype<T>(input);
   if (!status.ok()) return status;
   args.tensor = to_c(input);
   args.input = input.data;
   args.call = to_c(call, input);
+  args.output = into.data;
+  args.output_bytes = into.bytes;
   return submit_output<T>(submit, args, input.shape);
 }
 
@@ -129,15 +131,16 @@ OutputHandle<T> allgather_async(const std::string& name, const T* data, const Di
                                 const CallOptions& call = {}) {
   return try_allgather_async(name, data, shape, call).value();
 }
-// The same of a tensor that may be in a GPU's memory, as the result then is. This form the other operations have, too.
+// The same of a tensor that may be in a GPU's memory, as the result then is; it may go straight to memory of the
+// caller's. This form the other operations have, too.
 template <class T>
-Result<OutputHandle<T>> try_allgather_async(const Tensor& input, const CallOptions& call = {}) {
+Result<OutputHandle<T>> try_allgather_async(const Tensor& input, const CallOptions& call = {}, const Into& into = {}) {
   const ronda_allgather_args args = RONDA_ALLGATHER_ARGS_INIT;
-  return detail::submit_input<T>(ronda_allgather_async, args, input, call);
+  return detail::submit_input<T>(ronda_allgather_async, args, input, call, into);
 }
 template <class T>
-OutputHandle<T> allgather_async(const Tensor& input, const CallOptions& call = {}) {
-  return try_allgather_async<T>(input, call).value();
+OutputHandle<T> allgather_async(const Tensor& input, const CallOptions& call = {}, const Into& into = {}) {
+  return try_allgather_async<T>(input, call, into).value();
 }
 // The concatenation itself; allgather_async tells also which rank gave how much.
 template <class T>
@@ -219,14 +222,15 @@ OutputHandle<T> gather_async(const std::string& name, const T* data, const Dims&
   return try_gather_async(name, data, shape, root, call).value();
 }
 template <class T>
-Result<OutputHandle<T>> try_gather_async(const Tensor& input, int root, const CallOptions& call = {}) {
+Result<OutputHandle<T>> try_gather_async(const Tensor& input, int root, const CallOptions& call = {},
+                                         const Into& into = {}) {
   ronda_gather_args args = RONDA_GATHER_ARGS_INIT;
   args.root = root;
-  return detail::submit_input<T>(ronda_gather_async, args, input, call);
+  return detail::submit_input<T>(ronda_gather_async, args, input, call, into);
 }
 template <class T>
-OutputHandle<T> gather_async(const Tensor& input, int root, const CallOptions& call = {}) {
-  return try_gather_async<T>(input, root, call).value();
+OutputHandle<T> gather_async(const Tensor& input, int root, const CallOptions& call = {}, const Into& into = {}) {
+  return try_gather_async<T>(input, root, call, into).value();
 }
 template <class T>
 Result<std::vector<T>> try_gather(const std::string& name, const T* data, const Dims& shape, int root,
@@ -261,16 +265,17 @@ OutputHandle<T> scatter_async(const std::string& name, const T* data, const Dims
 }
 template <class T>
 Result<OutputHandle<T>> try_scatter_async(const Tensor& input, int root, const Dims& splits = {},
-                                          const CallOptions& call = {}) {
+                                          const CallOptions& call = {}, const Into& into = {}) {
   ronda_scatter_args args = RONDA_SCATTER_ARGS_INIT;
   args.splits = splits.data();
   args.split_count = static_cast<int>(splits.size());
   args.root = root;
-  return detail::submit_input<T>(ronda_scatter_async, args, input, call);
+  return detail::submit_input<T>(ronda_scatter_async, args, input, call, into);
 }
 template <class T>
-OutputHandle<T> scatter_async(const Tensor& input, int root, const Dims& splits = {}, const CallOptions& call = {}) {
-  return try_scatter_async<T>(input, root, splits, call).value();
+OutputHandle<T> scatter_async(const Tensor& input, int root, const Dims& splits = {}, const CallOptions& call = {},
+                              const Into& into = {}) {
+  return try_scatter_async<T>(input, root, splits, call, into).value();
 }
 template <class T>
 Result<std::vector<T>> try_scatter(const std::string& name, const T* data, const Dims& shape, int root,
@@ -304,15 +309,17 @@ OutputHandle<T> alltoall_async(const std::string& name, const T* data, const Dim
 }
 
 template <class T>
-Result<OutputHandle<T>> try_alltoall_async(const Tensor& input, const Dims& splits = {}, const CallOptions& call = {}) {
+Result<OutputHandle<T>> try_alltoall_async(const Tensor& input, const Dims& splits = {}, const CallOptions& call = {},
+                                           const Into& into = {}) {
   ronda_alltoall_args args = RONDA_ALLTOALL_ARGS_INIT;
   args.splits = splits.data();
   args.split_count = static_cast<int>(splits.size());
-  return detail::submit_input<T>(ronda_alltoall_async, args, input, call);
+  return detail::submit_input<T>(ronda_alltoall_async, args, input, call, into);
 }
 template <class T>
-OutputHandle<T> alltoall_async(const Tensor& input, const Dims& splits = {}, const CallOptions& call = {}) {
-  return try_alltoall_async<T>(input, splits, call).value();
+OutputHandle<T> alltoall_async(const Tensor& input, const Dims& splits = {}, const CallOptions& call = {},
+                               const Into& into = {}) {
+  return try_alltoall_async<T>(input, splits, call, into).value();
 }
 
 // The rows that this rank received, and how many of them came from each rank.

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,21 @@ namespace detail {
 inline void run_callback(void* context, ronda_status code, const char* message) {
   const std::unique_ptr<Callback> callback(static_cast<Callback*>(context));
   (*callback)(code == RONDA_OK ? Status() : Status(code, message));
+}
+
+// Has `callback` run by the C ABI: `post` passes it on, and returns the call's status; nothing if there is no operation
+// to wait for, and then `callback` runs here.
+template <class Post>
+Status post_callback(Callback callback, const Post& post) {
+  auto context = std::make_unique<Callback>(std::move(callback));
+  const std::optional<ronda_status> code = post(context.get());
+  if (!code) {
+    run_callback(context.release(), RONDA_OK, "");
+    return {};
+  }
+  Status status = to_status(*code);
+  if (status.ok()) static_cast<void>(context.release());
+  return status;
 }
 
 }  // namespace detail
@@ -69,6 +85,28 @@ class Handle {
   // The same, throwing the error.
   void synchronize_on(void* stream) const { wait_on(stream).throw_if_error(); }
 
+  // The same without blocking: `callback` is called as by on_completion(), once `stream` waits for the operation. The
+  // stream's next work is given to it in the callback or after that.
+  Status try_wait_on_async(void* stream, Callback callback) const {
+    return detail::post_callback(std::move(callback), [&](void* context) {
+      return id_ == 0 ? std::nullopt
+                      : std::optional(ronda_synchronize_on_stream_async(id_, stream, detail::run_callback, context));
+    });
+  }
+  void wait_on_async(void* stream, Callback callback) const {
+    try_wait_on_async(stream, std::move(callback)).throw_if_error();
+  }
+
+  // Gives the handle back while work that `stream` has been given so far may still use a result that the library owns;
+  // see ronda_release_on_stream(). After an error the handle is as it was.
+  Status try_release_on(void* stream) {
+    if (id_ == 0) return {};
+    Status status = detail::to_status(ronda_release_on_stream(id_, stream));
+    if (status.ok()) id_ = 0;
+    return status;
+  }
+  void release_on(void* stream) { try_release_on(stream).throw_if_error(); }
+
   // Waits, throws the operation's error, and otherwise returns whether the result has an element that is infinite or
   // not a number, on any rank: the same answer on every rank. For reductions with `detect_overflow`; false for others,
   // which are not searched.
@@ -83,14 +121,9 @@ class Handle {
   // serves nothing else: it may submit, but if it waits, the callbacks after it are delayed. If it throws, the job
   // fails with the exception's text on every rank.
   Status try_on_completion(Callback callback) const {
-    auto context = std::make_unique<Callback>(std::move(callback));
-    if (id_ == 0) {
-      detail::run_callback(context.release(), RONDA_OK, "");
-      return {};
-    }
-    Status status = detail::to_status(ronda_on_completion(id_, detail::run_callback, context.get()));
-    if (status.ok()) static_cast<void>(context.release());
-    return status;
+    return detail::post_callback(std::move(callback), [&](void* context) {
+      return id_ == 0 ? std::nullopt : std::optional(ronda_on_completion(id_, detail::run_callback, context));
+    });
   }
   void on_completion(Callback callback) const { try_on_completion(std::move(callback)).throw_if_error(); }
 
@@ -108,8 +141,8 @@ class Handle {
 inline bool poll(const Handle& handle) { return handle.poll(); }
 inline void synchronize(const Handle& handle) { handle.synchronize(); }
 
-// An operation in flight whose result the library allocates: rows of elements of type T, a row being a unit of the
-// first dimension. Thread-compatible.
+// An operation in flight whose result is rows of elements of type T, a row being a unit of the first dimension. The
+// library allocates the result, unless the caller has passed memory for it. Thread-compatible.
 template <class T>
 class OutputHandle {
  public:
@@ -122,12 +155,14 @@ class OutputHandle {
   bool poll() const { return handle_.poll(); }
   Status wait() const { return handle_.wait(); }
   void synchronize() const { handle_.synchronize(); }
-  Status wait_on(void* stream) {
-    Status status = handle_.wait_on(stream);
-    is_ordered_ |= status.ok();
-    return status;
+  Status wait_on(void* stream) const { return handle_.wait_on(stream); }
+  void synchronize_on(void* stream) const { handle_.synchronize_on(stream); }
+  Status try_wait_on_async(void* stream, Callback callback) const {
+    return handle_.try_wait_on_async(stream, std::move(callback));
   }
-  void synchronize_on(void* stream) { wait_on(stream).throw_if_error(); }
+  void wait_on_async(void* stream, Callback callback) const { handle_.wait_on_async(stream, std::move(callback)); }
+  Status try_release_on(void* stream) { return handle_.try_release_on(stream); }
+  void release_on(void* stream) { handle_.release_on(stream); }
   bool found_inf() const { return handle_.found_inf(); }
   Status try_on_completion(Callback callback) const { return handle_.try_on_completion(std::move(callback)); }
   void on_completion(Callback callback) const { handle_.on_completion(std::move(callback)); }
@@ -135,15 +170,15 @@ class OutputHandle {
 
   ronda_memory memory() const noexcept { return memory_; }  // where the result is
 
-  // Wait, unless wait_on() has been called, throw the operation's error, and otherwise return:
+  // Wait, unless a stream waits for the operation, throw the operation's error, and otherwise return:
   // the elements, if they are in host memory (RONDA_ERROR_INVALID_ARGUMENT);
   std::vector<T> result() {
     check_memory().throw_if_error();
     const T* elements = data();
     return std::vector<T>(elements, elements + count());
   }
-  // the same without a copy, count() elements, valid as long as this handle; those in a GPU's memory are there for work
-  // on the stream of wait_on(), which must be done before this handle goes;
+  // the same without a copy, count() elements, valid as long as this handle or the caller's memory; those in a GPU's
+  // memory are there for work on the stream of wait_on(), which must be done before this handle goes;
   const T* data() { return fetch(), data_; }
   std::size_t count() { return fetch(), static_cast<std::size_t>(rows_) * row_; }
   // the number of rows, that is, the first dimension;
@@ -160,11 +195,15 @@ class OutputHandle {
  private:
   void fetch() {
     if (fetched_) return;
-    if (!is_ordered_) synchronize();
     const void* data = nullptr;
     const std::int64_t* rows = nullptr;
     int members = 0;
-    detail::to_status(ronda_output(handle_.id(), &data, &rows_, &rows, &members)).throw_if_error();
+    const auto ask = [&] { return ronda_output(handle_.id(), &data, &rows_, &rows, &members); };
+    // The library knows whether the operation has ended, or a stream waits for it.
+    if (ask() != RONDA_OK) {
+      synchronize();
+      detail::to_status(ask()).throw_if_error();
+    }
     data_ = static_cast<const T*>(data);
     rows_per_rank_.assign(rows, rows + members);
     fetched_ = true;
@@ -173,13 +212,35 @@ class OutputHandle {
   Handle handle_;
   std::size_t row_ = 0;
   ronda_memory memory_ = RONDA_MEMORY_HOST;
-  bool is_ordered_ = false;  // a stream waits for the operation
   // Set by fetch():
   bool fetched_ = false;
-  const T* data_ = nullptr;  // the library's
+  const T* data_ = nullptr;
   std::int64_t rows_ = 0;
   std::vector<std::int64_t> rows_per_rank_;
 };
+
+// Of several operations, whose handles are Handles or OutputHandles: whether all have ended; waits until all have, and
+// returns the first error; the same, throwing it.
+template <class SomeHandle>
+bool poll_all(const std::vector<SomeHandle>& handles) {
+  for (const SomeHandle& handle : handles) {
+    if (!handle.poll()) return false;
+  }
+  return true;
+}
+template <class SomeHandle>
+Status wait_for_all(const std::vector<SomeHandle>& handles) {
+  Status first_error;
+  for (const SomeHandle& handle : handles) {
+    Status status = handle.wait();
+    if (first_error.ok()) first_error = std::move(status);
+  }
+  return first_error;
+}
+template <class SomeHandle>
+void synchronize_all(const std::vector<SomeHandle>& handles) {
+  wait_for_all(handles).throw_if_error();
+}
 
 namespace detail {
 
@@ -193,17 +254,6 @@ inline Result<Handle> to_handle(ronda_status code, const ronda_handle& handle) {
 template <class SomeHandle>
 Status wait_for(const Result<SomeHandle>& submitted) {
   return submitted.ok() ? submitted.value().wait() : submitted.status();
-}
-
-// Waits for all, and returns the first error.
-template <class SomeHandle>
-Status wait_for_all(const std::vector<SomeHandle>& handles) {
-  Status first_error;
-  for (const SomeHandle& handle : handles) {
-    Status status = handle.wait();
-    if (first_error.ok()) first_error = std::move(status);
-  }
-  return first_error;
 }
 
 // Waits for the operation, if it was submitted, and returns its result.

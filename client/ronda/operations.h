@@ -24,7 +24,7 @@ typedef struct ronda_tensor {
 #define RONDA_TENSOR_INIT \
   { NULL, RONDA_FLOAT32, 0, NULL }
 
-/* The part that the arguments of all operations share. */
+/* The part that the arguments of all operations share. Fields follow it in some of them, so it cannot grow any more. */
 typedef struct ronda_call_options {
   ronda_process_set process_set; /* its ranks take part */
   double warning_s;              /* as stall_warning_s, for this operation; 0: the job's; negative: never */
@@ -37,6 +37,17 @@ typedef struct ronda_call_options {
   { 0, 0, 0, RONDA_MEMORY_HOST, NULL }
 
 typedef int64_t ronda_handle; /* > 0 */
+
+/* -- Outputs of the caller's --
+ *
+ * The result of reducescatter, allgather, gather, scatter and alltoall may be of another size than the input. Without
+ * an `output` Ronda allocates it, with the handle: ronda_output() tells where it is and how many rows it has. With one
+ * the rows go straight to `output`, in the memory that call.memory names, and ronda_output() tells the same of them;
+ * they stay when the handle is given back. `output` must not overlap the input. Each rank chooses for itself.
+ *
+ * Where the result has more than `output_bytes` bytes the operation fails on this rank, once it has been carried out,
+ * with RONDA_ERROR_INVALID_ARGUMENT and a text that names both sizes; nothing is written to `output`, and the other
+ * ranks have their results. */
 
 /* Reduces over all ranks; every rank gets the result. */
 typedef struct ronda_allreduce_args {
@@ -92,11 +103,13 @@ typedef struct ronda_reducescatter_args {
   int error_feedback;
   int detect_overflow;
   ronda_call_options call;
+  void* output;        /* NULL: Ronda owns the output; else it goes here, see "Outputs of the caller's" */
+  size_t output_bytes; /* room at output */
 } ronda_reducescatter_args;
 #define RONDA_REDUCESCATTER_ARGS_INIT                                                                             \
   {                                                                                                               \
     sizeof(ronda_reducescatter_args), RONDA_TENSOR_INIT, NULL, RONDA_SUM, RONDA_COMPRESSION_NONE, 1.0, 1.0, 0, 0, \
-        RONDA_CALL_OPTIONS_INIT                                                                                   \
+        RONDA_CALL_OPTIONS_INIT, NULL, 0                                                                          \
   }
 
 typedef struct ronda_broadcast_args {
@@ -109,16 +122,17 @@ typedef struct ronda_broadcast_args {
 #define RONDA_BROADCAST_ARGS_INIT \
   { sizeof(ronda_broadcast_args), RONDA_TENSOR_INIT, NULL, 0, RONDA_CALL_OPTIONS_INIT }
 
-/* Concatenates along the first dimension, which may differ between ranks; ndim >= 1. Ronda owns the output: see
- * ronda_output(). */
+/* Concatenates along the first dimension, which may differ between ranks; ndim >= 1. */
 typedef struct ronda_allgather_args {
   size_t struct_size;
   ronda_tensor tensor;
   const void* input;
   ronda_call_options call;
+  void* output;        /* NULL: Ronda owns the output; else it goes here, see "Outputs of the caller's" */
+  size_t output_bytes; /* room at output */
 } ronda_allgather_args;
 #define RONDA_ALLGATHER_ARGS_INIT \
-  { sizeof(ronda_allgather_args), RONDA_TENSOR_INIT, NULL, RONDA_CALL_OPTIONS_INIT }
+  { sizeof(ronda_allgather_args), RONDA_TENSOR_INIT, NULL, RONDA_CALL_OPTIONS_INIT, NULL, 0 }
 
 /* The same; only `root` gets the result. */
 typedef struct ronda_gather_args {
@@ -127,12 +141,14 @@ typedef struct ronda_gather_args {
   const void* input;
   int root;
   ronda_call_options call;
+  void* output;        /* the same on root; not looked at elsewhere */
+  size_t output_bytes; /* room at output */
 } ronda_gather_args;
 #define RONDA_GATHER_ARGS_INIT \
-  { sizeof(ronda_gather_args), RONDA_TENSOR_INIT, NULL, 0, RONDA_CALL_OPTIONS_INIT }
+  { sizeof(ronda_gather_args), RONDA_TENSOR_INIT, NULL, 0, RONDA_CALL_OPTIONS_INIT, NULL, 0 }
 
 /* Deals the rows of root's tensor out to the members; ndim >= 1. The other ranks pass the same dtype and dimensions;
- * their first dimension is not looked at. Ronda owns the output: see ronda_output(). */
+ * their first dimension is not looked at. */
 typedef struct ronda_scatter_args {
   size_t struct_size;
   ronda_tensor tensor;
@@ -141,12 +157,14 @@ typedef struct ronda_scatter_args {
   int split_count;       /* entries of splits */
   int root;
   ronda_call_options call;
+  void* output;        /* NULL: Ronda owns the output; else it goes here, see "Outputs of the caller's" */
+  size_t output_bytes; /* room at output */
 } ronda_scatter_args;
 #define RONDA_SCATTER_ARGS_INIT \
-  { sizeof(ronda_scatter_args), RONDA_TENSOR_INIT, NULL, NULL, 0, 0, RONDA_CALL_OPTIONS_INIT }
+  { sizeof(ronda_scatter_args), RONDA_TENSOR_INIT, NULL, NULL, 0, 0, RONDA_CALL_OPTIONS_INIT, NULL, 0 }
 
 /* Sends rows of the first dimension to every member, and receives theirs in the order of the members; ndim >= 1. The
- * first dimension may differ between ranks. Ronda owns the output: see ronda_output(). */
+ * first dimension may differ between ranks. */
 typedef struct ronda_alltoall_args {
   size_t struct_size;
   ronda_tensor tensor;
@@ -154,9 +172,11 @@ typedef struct ronda_alltoall_args {
   const int64_t* splits; /* rows for each member; NULL: the same for all, which must divide the first dimension */
   int split_count;       /* entries of splits */
   ronda_call_options call;
+  void* output;        /* NULL: Ronda owns the output; else it goes here, see "Outputs of the caller's" */
+  size_t output_bytes; /* room at output */
 } ronda_alltoall_args;
 #define RONDA_ALLTOALL_ARGS_INIT \
-  { sizeof(ronda_alltoall_args), RONDA_TENSOR_INIT, NULL, NULL, 0, RONDA_CALL_OPTIONS_INIT }
+  { sizeof(ronda_alltoall_args), RONDA_TENSOR_INIT, NULL, NULL, 0, RONDA_CALL_OPTIONS_INIT, NULL, 0 }
 
 /* One tensor from one rank to another. The n-th send from a to b with a tag meets the n-th receive on b from a with
  * that tag; up to 64 of them may be in flight. tensor.name is not looked at. */
@@ -252,6 +272,10 @@ ronda_status ronda_grouped_allreduce(const ronda_allreduce_args* args, size_t co
 /* Blocks until every rank of the set has called it. */
 ronda_status ronda_barrier(ronda_process_set process_set);
 
+/* The same without blocking: the operation is complete when every rank of the set has submitted it. A rank's n-th
+ * barrier of a set, in either form, meets the n-th of the others; up to 64 of a set may be in flight. */
+ronda_status ronda_barrier_async(ronda_process_set process_set, ronda_handle* handle);
+
 /* The same, for at most `timeout_s` seconds (0: the job's deadline; negative: for ever). RONDA_ERROR_DEADLINE then
  * names every rank that is missing. */
 ronda_status ronda_monitored_barrier(ronda_process_set process_set, double timeout_s);
@@ -284,14 +308,21 @@ ronda_status ronda_synchronize(ronda_handle handle);
  * the stream is being captured into a graph. Operations on host memory are waited for as by ronda_synchronize(). */
 ronda_status ronda_synchronize_on_stream(ronda_handle handle, void* stream);
 
-/* The result of a completed operation whose output Ronda owns. `*data` holds `*rows` rows: units of the first
- * dimension. If `rows_per_member` is not NULL, `*rows_per_member` and `*members` become an array and its length: for
- * allgather (of tensors or objects), gather (on root) and alltoall how many of the rows came from each member of the
- * process set; for other operations it is empty. All is valid until ronda_release().
+/* The same without blocking the host: `callback` is called once `stream` waits for the operation, with RONDA_OK, or
+ * with the error that ronda_synchronize_on_stream() would have returned. The stream's next work is given to it in the
+ * callback or after that; the stream lives until then. The callback runs as those of ronda_on_completion() do. */
+typedef void (*ronda_callback)(void* context, ronda_status status, const char* message);
+ronda_status ronda_synchronize_on_stream_async(ronda_handle handle, void* stream, ronda_callback callback,
+                                               void* context);
+
+/* The result of a completed operation by rows: `*data`, which is `output` if that was passed, holds `*rows` rows: units
+ * of the first dimension. If `rows_per_member` is not NULL, `*rows_per_member` and `*members` become an array and its
+ * length: for allgather (of tensors or objects), gather (on root) and alltoall how many of the rows came from each
+ * member of the process set; for other operations it is empty. All is valid until ronda_release().
  *
  * Of an operation on GPU memory `*data` is there, and the operation need not have completed: work on a stream for which
  * ronda_synchronize_on_stream() has returned RONDA_OK finds the result. That work has to be done before
- * ronda_release(). */
+ * ronda_release(), but not before ronda_release_on_stream(). */
 ronda_status ronda_output(ronda_handle handle, const void** data, int64_t* rows, const int64_t** rows_per_member,
                           int* members);
 
@@ -305,11 +336,27 @@ ronda_status ronda_last_rank(ronda_handle handle, int* last_rank);
 /* Has `callback` called once, with the operation's status and, if that is an error, its text, when it has completed; at
  * once if it has. It runs on a thread of Ronda's that serves nothing else, and acts for the same rank as the calling
  * thread; it may submit, but if it waits, the callbacks after it are delayed. */
-typedef void (*ronda_callback)(void* context, ronda_status status, const char* message);
 ronda_status ronda_on_completion(ronda_handle handle, ronda_callback callback, void* context);
 
 /* Gives the handle back; waits for the operation first if it is still in flight and no stream waits for it. */
 ronda_status ronda_release(ronda_handle handle);
+
+/* The same where work that `stream` (a cudaStream_t) has been given so far still uses an output that Ronda owns, in a
+ * GPU's memory: that memory is used again once the device has done this work. No thread waits for it. After an error
+ * the handle is still valid; RONDA_ERROR_INVALID_ARGUMENT if the stream is being captured into a graph. */
+ronda_status ronda_release_on_stream(ronda_handle handle, void* stream);
+
+/* One call for the handles of a step, `handles[0]` to `handles[count - 1]`.
+ *
+ * *done becomes 1 if all operations have completed, in success or failure, else 0. */
+ronda_status ronda_poll_all(const ronda_handle* handles, size_t count, int* done);
+
+/* Blocks until all operations have completed, also after the first error, which it returns. First in the order of the
+ * array; an unknown handle is an error, too. The handles stay valid. */
+ronda_status ronda_synchronize_all(const ronda_handle* handles, size_t count);
+
+/* ronda_release() of each. A handle that is unknown is an error, after which the others are given back all the same. */
+ronda_status ronda_release_all(const ronda_handle* handles, size_t count);
 
 #ifdef __cplusplus
 } /* extern "C" */

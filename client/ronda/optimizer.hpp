@@ -37,7 +37,7 @@ inline Status try_broadcast_parameters(const std::vector<Tensor>& parameters, in
     }
     handles.push_back(std::move(handle).value());
   }
-  Status status = detail::wait_for_all(handles);
+  Status status = wait_for_all(handles);
   return first_error.ok() ? status : first_error;
 }
 inline void broadcast_parameters(const std::vector<Tensor>& parameters, int root, const CallOptions& call = {}) {

@@ -3,7 +3,9 @@
 #define RONDA_CLIENT_RONDA_OPTIONS_HPP_
 
 #include <chrono>
+#include <cstddef>
 #include <optional>
+#include <vector>
 
 #include "../ronda.h"
 #include "process_set.hpp"
@@ -58,6 +60,24 @@ struct ReduceOptions {
   bool detect_overflow = false;
 };
 using AllreduceOptions = ReduceOptions;
+
+// Memory of the caller's for the result of a reducescatter, allgather, gather, scatter or alltoall, where the tensor's
+// own memory is. It must not overlap the tensor. If the result has more bytes, the operation ends with
+// RONDA_ERROR_INVALID_ARGUMENT on this rank and nothing is written; the other ranks have their results.
+//
+//   ronda::allgather_async<float>(ronda::tensor("w", shard), {}, ronda::into(weights));
+struct Into {
+  void* data = nullptr;  // null: the library allocates the result
+  std::size_t bytes = 0;
+};
+template <class T>
+Into into(T* data, std::size_t count) {
+  return {data, count * sizeof(T)};
+}
+template <class T>
+Into into(std::vector<T>& values) {
+  return into(values.data(), values.size());
+}
 
 namespace detail {
 

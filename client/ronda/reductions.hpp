@@ -55,9 +55,11 @@ inline ronda_reduce_args reduce_args(const Tensor& input, void* output, int root
 }
 
 inline ronda_reducescatter_args reducescatter_args(const Tensor& input, const ReduceOptions& options,
-                                                   const CallOptions& call) {
+                                                   const CallOptions& call, const Into& into = {}) {
   ronda_reducescatter_args args = RONDA_REDUCESCATTER_ARGS_INIT;
   set_reduction(input, options, call, &args);
+  args.output = into.data;
+  args.output_bytes = into.bytes;
   return args;
 }
 
@@ -184,13 +186,14 @@ inline void reduce(const Tensor& input, void* output, int root, const ReduceOpti
 }
 
 // Reduces `input` over all ranks and deals the rows of the result out: with n rows and m ranks each gets n / m of them,
-// and the first n % m ranks one more. T is the type of the tensor's elements.
+// and the first n % m ranks one more. T is the type of the tensor's elements. The rows may go straight to memory of the
+// caller's.
 template <class T>
 Result<OutputHandle<T>> try_reducescatter_async(const Tensor& input, const ReduceOptions& options = {},
-                                                const CallOptions& call = {}) {
+                                                const CallOptions& call = {}, const Into& into = {}) {
   Status status = detail::check_output<T>(input, options);
   if (!status.ok()) return status;
-  const ronda_reducescatter_args args = detail::reducescatter_args(input, options, call);
+  const ronda_reducescatter_args args = detail::reducescatter_args(input, options, call, into);
   ronda_handle handle = 0;
   status = detail::to_status(ronda_reducescatter_async(&args, &handle));
   if (!status.ok()) return status;
@@ -198,8 +201,8 @@ Result<OutputHandle<T>> try_reducescatter_async(const Tensor& input, const Reduc
 }
 template <class T>
 OutputHandle<T> reducescatter_async(const Tensor& input, const ReduceOptions& options = {},
-                                    const CallOptions& call = {}) {
-  return try_reducescatter_async<T>(input, options, call).value();
+                                    const CallOptions& call = {}, const Into& into = {}) {
+  return try_reducescatter_async<T>(input, options, call, into).value();
 }
 template <class T>
 Result<std::vector<T>> try_reducescatter(const Tensor& input, const ReduceOptions& options = {},

@@ -17,7 +17,16 @@ inline namespace v1 {
 inline Status try_barrier(const ProcessSet& set = {}) { return detail::to_status(ronda_barrier(set.id())); }
 inline void barrier(const ProcessSet& set = {}) { try_barrier(set).throw_if_error(); }
 
-// The same, for at most `timeout`, which is more than zero. RONDA_ERROR_DEADLINE then names every rank that is missing.
+// The same without waiting: the operation ends when every rank of the set has submitted it.
+inline Result<Handle> try_barrier_async(const ProcessSet& set = {}) {
+  ronda_handle handle = 0;
+  const ronda_status code = ronda_barrier_async(set.id(), &handle);
+  return detail::to_handle(code, handle);
+}
+inline Handle barrier_async(const ProcessSet& set = {}) { return try_barrier_async(set).value(); }
+
+// The same as barrier(), for at most `timeout`, which is more than zero. RONDA_ERROR_DEADLINE then names every rank
+// that is missing.
 inline Status try_monitored_barrier(CallOptions::Seconds timeout, const ProcessSet& set = {}) {
   if (!(timeout.count() > 0)) return detail::invalid_argument("monitored_barrier: the timeout must be more than zero");
   return detail::to_status(ronda_monitored_barrier(set.id(), timeout.count()));

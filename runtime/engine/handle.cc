@@ -14,7 +14,7 @@ void ResultDeleter::operator()(std::byte* data) const {
   if (blocks == nullptr) {
     delete[] data;
   } else {
-    blocks->Release(data, bytes);
+    blocks->Release(data, bytes, after);
   }
 }
 
@@ -26,19 +26,20 @@ absl::Status Handle::Wait() const {
   }
   const absl::Status status = result_.completion->Wait();
   NoteLearned();
-  return AboutTensor(*tensor_, status);
+  return status.ok() ? status_ : AboutTensor(*tensor_, status);
 }
 
 absl::Status Handle::OrderBefore(void* stream) const {
   AwaitLaunch();
   // The tensor that the program submits next may be the one that waits for this.
   NoteLearned();
-  if (result_.completion == nullptr) return status_;
+  if (result_.completion == nullptr || !status_.ok()) return status_;
   return AboutTensor(*tensor_, result_.completion->OrderBefore(stream));
 }
 
 absl::Status Handle::KnownStatus() const {
-  return result_.completion == nullptr ? status_ : AboutTensor(*tensor_, result_.completion->status());
+  if (result_.completion == nullptr || result_.completion->status().ok()) return status_;
+  return AboutTensor(*tensor_, result_.completion->status());
 }
 
 bool Handle::IsPastDevice() const { return result_.completion->done(); }
@@ -68,6 +69,31 @@ const OperationResult& Handle::result() const {
   return result_;
 }
 
+absl::Status Handle::FreeAfter(void* stream) {
+  RONDA_CHECK(launched());
+  if (result_.data == nullptr || result_.data.get_deleter().blocks == nullptr) return absl::OkStatus();
+  ResultDeleter& deleter = result_.data.get_deleter();
+  absl::StatusOr<std::shared_ptr<const DeviceEvent>> point = deleter.blocks->Note(stream);
+  if (!point.ok()) return AboutTensor(*tensor_, point.status());
+  deleter.after = *std::move(point);
+  return absl::OkStatus();
+}
+
+absl::Status Handle::OnLaunch(std::function<void(const absl::Status&)> callback) {
+  RONDA_RETURN_IF_ERROR(callback_thread_->Start());
+  std::list<CallbackThread::Callback> callbacks;
+  callbacks.push_back({.function = std::move(callback), .tensor = tensor_});
+  {
+    MutexLock lock(&mu_);
+    if (AnnounceWaiterLocked()) {
+      launch_callbacks_.splice(launch_callbacks_.end(), callbacks);
+      return absl::OkStatus();
+    }
+  }
+  Post(std::move(callbacks), status_);
+  return absl::OkStatus();
+}
+
 absl::Status Handle::OnCompletion(std::function<void(const absl::Status&)> callback) {
   RONDA_RETURN_IF_ERROR(callback_thread_->Start());
   std::list<CallbackThread::Callback> callbacks;
@@ -80,10 +106,15 @@ absl::Status Handle::OnCompletion(std::function<void(const absl::Status&)> callb
     }
   }
   if (result_.completion != nullptr && result_.completion->Then(&callbacks)) return absl::OkStatus();
-  NoteLearned();
-  callbacks.front().status = KnownStatus();
-  callback_thread_->Post(std::move(callbacks));
+  Post(std::move(callbacks), KnownStatus());
   return absl::OkStatus();
+}
+
+void Handle::Post(std::list<CallbackThread::Callback> callbacks, const absl::Status& status) const {
+  if (callbacks.empty()) return;
+  for (CallbackThread::Callback& callback : callbacks) callback.status = status;
+  NoteLearned();
+  callback_thread_->Post(std::move(callbacks));
 }
 
 void Handle::Complete(absl::Status status) {
@@ -94,21 +125,22 @@ void Handle::Complete(absl::Status status) {
 
 void Handle::TellWaiters() {
   std::list<CallbackThread::Callback> callbacks;
+  std::list<CallbackThread::Callback> launch_callbacks;
   {
     MutexLock lock(&mu_);
     callbacks.swap(callbacks_);
+    launch_callbacks.swap(launch_callbacks_);
   }
   // Outside of the lock, which the threads that wake up take.
   completed_.NotifyAll();
+  Post(std::move(launch_callbacks), status_);
   if (callbacks.empty() || (result_.completion != nullptr && result_.completion->Then(&callbacks))) return;
-  for (CallbackThread::Callback& callback : callbacks) callback.status = KnownStatus();
-  if (progress_ != nullptr) progress_->NoteLearned();
-  callback_thread_->Post(std::move(callbacks));
+  Post(std::move(callbacks), KnownStatus());
 }
 
 void Handle::Complete(OperationResult result) {
   result_ = std::move(result);
-  Complete(absl::OkStatus());
+  Complete(std::exchange(result_.status, absl::OkStatus()));
 }
 
 }  // namespace ronda

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "runtime/base/mutex.h"
 #include "runtime/engine/callback_thread.h"
@@ -19,11 +20,13 @@
 namespace ronda {
 
 class DeviceBlocks;
+class DeviceEvent;
 
 // Frees a result's memory: gives it back to the blocks it is from, or to the heap if that is nullptr.
 struct ResultDeleter {
   std::shared_ptr<DeviceBlocks> blocks;
   size_t bytes = 0;
+  std::shared_ptr<const DeviceEvent> after = nullptr;  // not nullptr: the block may be used again after this point
 
   void operator()(std::byte* data) const;
 };
@@ -33,15 +36,22 @@ using ResultData = std::unique_ptr<std::byte[], ResultDeleter>;
 
 class DeviceCompletion;
 
+// Numbers of rows, one a rank; those of a few ranks need no allocation.
+using RowCounts = absl::InlinedVector<int64_t, 8>;
+
 // The results that an operation leaves with its handle.
 struct OperationResult {
-  // allgather, gather (on the root), scatter, reducescatter, alltoall: the rows that this rank receives. Of a tensor in
-  // the memory of a GPU it is there too, and used again as soon as it is freed: by then the device must be done with
-  // it.
+  // allgather, gather (on the root), scatter, reducescatter, alltoall: the rows that this rank receives, in memory of
+  // Ronda's or of the caller's. Of a tensor in the memory of a GPU they are there too. Memory of Ronda's is used again
+  // as soon as it is freed: by then the device must be done with it. Or see Handle::FreeAfter.
   ResultData data;
+  const void* callers = nullptr;  // not nullptr: the rows are here
+  const void* rows() const { return callers != nullptr ? callers : data.get(); }
+  // Not OK: the operation has been carried out, but this rank does not get its result.
+  absl::Status status = absl::OkStatus();
   // allgather, gather (on the root), alltoall: how many rows each member of the process set has sent; scatter,
   // reducescatter: one entry, the number of rows received.
-  std::vector<int64_t> first_dims;
+  RowCounts first_dims;
   // join: the last rank to join; add_process_set: the set's id; allgather, gather: how many ranks an average counts.
   int64_t number = 0;
   // Whether the result, on any rank, has an element that is infinite or NaN. If detection was asked for.
@@ -99,6 +109,15 @@ class Handle {
   // REQUIRES: Wait() has returned OK; or OrderBefore, and then `overflow` is not known yet.
   const OperationResult& result() const;
 
+  // Keeps the memory of the result, once the last reference to this handle is gone, until the device has done the work
+  // that `stream` (a cudaStream_t) has been given so far. Does nothing if there is no such memory of Ronda's.
+  // REQUIRES: launched(); called once.
+  // Errors: INVALID_ARGUMENT if the stream is being captured; the device's. Nothing has changed then.
+  absl::Status FreeAfter(void* stream);
+
+  // As OnCompletion, when launched(): at that moment the status is OK if the operation is under way on a device.
+  absl::Status OnLaunch(std::function<void(const absl::Status&)> callback);
+
   // `callback` is called once, with the operation's status, after the operation has completed; soon, if it has already.
   // It runs on the runtime's callback thread, after the callbacks of operations that have completed before. It may
   // submit tensors and wait for other handles. If it throws, the job fails: "callback of tensor 'x' threw: ...". Once
@@ -132,6 +151,7 @@ class Handle {
   bool AnnounceWaiterLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Tells all those.
   void TellWaiters();
+  void Post(std::list<CallbackThread::Callback> callbacks, const absl::Status& status) const;
 
   const std::shared_ptr<CallbackThread> callback_thread_;
   const std::shared_ptr<ProgressEngine> progress_;
@@ -140,8 +160,10 @@ class Handle {
   mutable CondVar completed_;
   mutable std::atomic<State> state_{State::kPending};
   mutable std::atomic<bool> learned_{false};
-  std::list<CallbackThread::Callback> callbacks_ ABSL_GUARDED_BY(mu_);
-  absl::Status status_;  // these two are written before state_ is kDone, and read after
+  std::list<CallbackThread::Callback> callbacks_ ABSL_GUARDED_BY(mu_);         // for the completion
+  std::list<CallbackThread::Callback> launch_callbacks_ ABSL_GUARDED_BY(mu_);  // for the launch
+  absl::Status status_;  // these two are written before state_ is kDone, and read after; of an operation on a device:
+                         // as far as the host can tell
   OperationResult result_;
 };
 

@@ -27,35 +27,52 @@ absl::Status TooLarge(const TensorRequest& request) {
       absl::StrCat("the result of ", Name(request.op), " '", request.name, "' is too large"));
 }
 
-// Bytes of `rows` rows each, and in all; the numbers are other ranks'.
+// Sets `bytes` to those of `rows` rows each, and returns how many they are in all; the numbers are other ranks'.
 // Errors: RESOURCE_EXHAUSTED if 64 bits cannot count them; INTERNAL if one is negative.
-struct Extent {
-  std::vector<size_t> bytes;
+absl::StatusOr<size_t> BytesOf(const TensorRequest& request, absl::Span<const int64_t> rows,
+                               std::vector<size_t>* bytes) {
+  bytes->clear();
   size_t total = 0;
-};
-absl::StatusOr<Extent> ExtentOf(const TensorRequest& request, absl::Span<const int64_t> rows) {
-  Extent extent;
   const size_t row_bytes = RowBytes(request);
   for (int64_t count : rows) {
     if (count < 0) return absl::InternalError(absl::StrCat("tensor '", request.name, "': ", count, " rows"));
-    size_t bytes = 0;
-    if (__builtin_mul_overflow(static_cast<size_t>(count), row_bytes, &bytes) ||
-        __builtin_add_overflow(extent.total, bytes, &extent.total)) {
+    size_t of_rows = 0;
+    if (__builtin_mul_overflow(static_cast<size_t>(count), row_bytes, &of_rows) ||
+        __builtin_add_overflow(total, of_rows, &total)) {
       return TooLarge(request);
     }
-    extent.bytes.push_back(bytes);
+    bytes->push_back(of_rows);
   }
-  return extent;
+  return total;
 }
 
-// How `submission` has its rows split among `members`.
-std::vector<int64_t> SplitsOf(const Submission& submission, int members) {
-  if (!submission.splits.empty()) return submission.splits;
-  std::vector<int64_t> splits;
+// Sets `splits` to how `submission` has its rows split among `members`.
+void SplitRows(const Submission& submission, int members, std::vector<int64_t>* splits) {
+  *splits = submission.splits;
+  if (!splits->empty()) return;
   for (int position = 0; position < members; ++position) {
-    splits.push_back(EvenSplit(submission.request.shape.front(), members, position).count);
+    splits->push_back(EvenSplit(submission.request.shape.front(), members, position).count);
   }
-  return splits;
+}
+
+// Where the `bytes` of a result by rows go: to the caller's memory, or to memory of the result's. The latter also if
+// the caller's is too small. The other ranks count on this one to take part, so the operation then ends with an error
+// here, and only here.
+absl::StatusOr<void*> PlaceResult(DataPlane& plane, const Submission& submission, size_t bytes,
+                                  OperationResult* result) {
+  if (submission.output != nullptr && bytes <= submission.output_bytes) {
+    result->callers = submission.output;
+    return submission.output;
+  }
+  const TensorRequest& request = submission.request;
+  if (submission.output != nullptr) {
+    result->status =
+        absl::OutOfRangeError(absl::StrCat("tensor '", request.name, "': the result of this ", Name(request.op),
+                                           " has ", bytes, " bytes, but output_bytes is ", submission.output_bytes,
+                                           ": pass room for all of it, or no output and ask the handle for Ronda's"));
+  }
+  RONDA_ASSIGN_OR_RETURN(result->data, plane.Allocate(request, bytes));
+  return result->data.get();
 }
 
 }  // namespace
@@ -149,9 +166,9 @@ absl::Status Reductions::PreparePart(const BucketRun& run, size_t i, Segment* se
   segment->part_begin = static_cast<size_t>(rows.begin) * row;
   segment->part_count = static_cast<size_t>(rows.count) * row;
   OperationResult& result = run.results[i];
-  RONDA_ASSIGN_OR_RETURN(result.data, plane_->Allocate(request, segment->part_count * SizeOf(request.dtype)));
+  RONDA_ASSIGN_OR_RETURN(segment->output,
+                         PlaceResult(*plane_, submission, segment->part_count * SizeOf(request.dtype), &result));
   result.first_dims = {rows.count};
-  segment->output = result.data.get();
   return absl::OkStatus();
 }
 
@@ -200,8 +217,9 @@ namespace {
 // One tensor of a bucket on its way between ranks. Owns nothing.
 class Exchange {
  public:
-  Exchange(DataPlane* plane, Communicator* host, const BucketRun& run, size_t i)
-      : plane_(*plane), host_(*host), run_(run), i_(i), request_(run.request(i)) {}
+  // The other arguments are shared by the tensors of the bucket.
+  Exchange(DataPlane* plane, Communicator* host, Exchanges::Scratch* scratch, const BucketRun& run, size_t i)
+      : plane_(*plane), host_(*host), scratch_(*scratch), run_(run), i_(i), request_(run.request(i)) {}
 
   absl::Status Run();
 
@@ -212,14 +230,14 @@ class Exchange {
   absl::Status Alltoall();
   absl::Status SendRecv();
 
-  // Sends rows as `splits` says ([sender * participants + receiver]) and leaves the received rows with the result, but
-  // not the first dimensions.
-  absl::Status MoveRows(const std::vector<int64_t>& splits);
-  // The number of rows that each participant sends to each.
-  absl::StatusOr<std::vector<int64_t>> ShareSplits();
+  // Sends rows as scratch_.splits says, and leaves the received rows with the result, but not the first dimensions.
+  absl::Status MoveRows();
+  // Sets scratch_.splits to the number of rows that each participant sends to each.
+  absl::Status ShareSplits();
 
   DataPlane& plane_;
   Communicator& host_;
+  Exchanges::Scratch& scratch_;
   const BucketRun& run_;
   const size_t i_;
   const TensorRequest& request_;
@@ -253,18 +271,20 @@ absl::Status Exchange::Broadcast() {
 absl::Status Exchange::Gather() {
   const Group& members = *run_.bucket.members;
   const std::vector<int64_t>& first_dims = run_.bucket.responses[i_]->first_dims;  // by member
-  std::vector<int64_t> rows;                                                       // by participant
+  std::vector<int64_t>& rows = scratch_.rows;                                      // by participant
+  rows.clear();
   for (RankId rank : run_.bucket.participants->ranks()) rows.push_back(first_dims[*members.PositionOf(rank)]);
-  RONDA_ASSIGN_OR_RETURN(const Extent extent, ExtentOf(request_, rows));
-  AllgatherCall call = {.info = run_.info, .bytes_per_rank = extent.bytes};
+  RONDA_ASSIGN_OR_RETURN(const size_t total, BytesOf(request_, rows, &scratch_.bytes));
+  AllgatherCall call = {.info = run_.info, .bytes_per_rank = scratch_.bytes};
   if (request_.op == OpType::kGather) call.receiver = run_.PositionOf(request_.root);
   if (run_.takes_part()) {
-    call.input = run_.submission(i_).input;
-    run_.results[i_].number = run_.averaged_over();
+    const Submission& submission = run_.submission(i_);
+    OperationResult& result = run_.results[i_];
+    call.input = submission.input;
+    result.number = run_.averaged_over();
     if (!call.receiver || call.receiver == run_.position) {
-      RONDA_ASSIGN_OR_RETURN(run_.results[i_].data, plane_.Allocate(request_, extent.total));
-      run_.results[i_].first_dims = first_dims;
-      call.output = run_.results[i_].data.get();
+      RONDA_ASSIGN_OR_RETURN(call.output, PlaceResult(plane_, submission, total, &result));
+      result.first_dims.assign(first_dims.begin(), first_dims.end());
     }
   }
   return plane_.communicator().Allgather(call);
@@ -273,56 +293,62 @@ absl::Status Exchange::Gather() {
 absl::Status Exchange::Scatter() {
   const size_t members = static_cast<size_t>(run_.participants());
   const size_t root = static_cast<size_t>(run_.PositionOf(request_.root));
-  std::vector<int64_t> of_root(members);
+  std::vector<int64_t>& of_root = scratch_.rows;
+  of_root.assign(members, 0);
   if (run_.takes_part() && static_cast<size_t>(*run_.position) == root) {
-    of_root = SplitsOf(run_.submission(i_), run_.participants());
+    SplitRows(run_.submission(i_), run_.participants(), &of_root);
   }
   RONDA_RETURN_IF_ERROR(host_.Broadcast({.info = WholeJob(run_.info),
                                          .data = of_root.data(),
                                          .bytes = members * sizeof(int64_t),
                                          .root = request_.root}));
-  std::vector<int64_t> splits(members * members);
+  std::vector<int64_t>& splits = scratch_.splits;
+  splits.assign(members * members, 0);
   std::copy(of_root.begin(), of_root.end(), splits.begin() + static_cast<std::ptrdiff_t>(root * members));
-  RONDA_RETURN_IF_ERROR(MoveRows(splits));
+  RONDA_RETURN_IF_ERROR(MoveRows());
   if (run_.takes_part()) run_.results[i_].first_dims = {of_root[static_cast<size_t>(*run_.position)]};
   return absl::OkStatus();
 }
 
 absl::Status Exchange::Alltoall() {
-  RONDA_ASSIGN_OR_RETURN(const std::vector<int64_t> splits, ShareSplits());
-  RONDA_RETURN_IF_ERROR(MoveRows(splits));
+  RONDA_RETURN_IF_ERROR(ShareSplits());
+  RONDA_RETURN_IF_ERROR(MoveRows());
   if (!run_.takes_part()) return absl::OkStatus();
   const int members = run_.participants();
   for (int sender = 0; sender < members; ++sender) {
-    run_.results[i_].first_dims.push_back(splits[sender * members + *run_.position]);
+    run_.results[i_].first_dims.push_back(scratch_.splits[static_cast<size_t>(sender * members + *run_.position)]);
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<int64_t>> Exchange::ShareSplits() {
+absl::Status Exchange::ShareSplits() {
   const size_t members = static_cast<size_t>(run_.participants());
-  std::vector<int64_t> own;
-  if (run_.takes_part()) own = SplitsOf(run_.submission(i_), run_.participants());
-  std::vector<size_t> bytes_per_rank(static_cast<size_t>(host_.size()), 0);
-  for (RankId rank : run_.bucket.participants->ranks()) bytes_per_rank[rank] = members * sizeof(int64_t);
-  std::vector<int64_t> splits(members * members);
-  RONDA_RETURN_IF_ERROR(host_.Allgather(
-      {.info = WholeJob(run_.info), .input = own.data(), .output = splits.data(), .bytes_per_rank = bytes_per_rank}));
-  return splits;
+  std::vector<int64_t>& own = scratch_.rows;
+  if (run_.takes_part()) SplitRows(run_.submission(i_), run_.participants(), &own);
+  scratch_.bytes.assign(static_cast<size_t>(host_.size()), 0);
+  for (RankId rank : run_.bucket.participants->ranks()) {
+    scratch_.bytes[static_cast<size_t>(rank)] = members * sizeof(int64_t);
+  }
+  scratch_.splits.resize(members * members);
+  return host_.Allgather({.info = WholeJob(run_.info),
+                          .input = own.data(),
+                          .output = scratch_.splits.data(),
+                          .bytes_per_rank = scratch_.bytes});
 }
 
-absl::Status Exchange::MoveRows(const std::vector<int64_t>& splits) {
-  RONDA_ASSIGN_OR_RETURN(const Extent extent, ExtentOf(request_, splits));
-  AlltoallCall call = {.info = run_.info, .bytes = extent.bytes};
+absl::Status Exchange::MoveRows() {
+  std::vector<size_t>& bytes = scratch_.bytes;
+  RONDA_RETURN_IF_ERROR(BytesOf(request_, scratch_.splits, &bytes).status());
+  AlltoallCall call = {.info = run_.info, .bytes = bytes};
   if (run_.takes_part()) {
     size_t received = 0;
-    for (size_t from = static_cast<size_t>(*run_.position); from < extent.bytes.size();
+    for (size_t from = static_cast<size_t>(*run_.position); from < bytes.size();
          from += static_cast<size_t>(run_.participants())) {
-      received += extent.bytes[from];
+      received += bytes[from];
     }
-    RONDA_ASSIGN_OR_RETURN(run_.results[i_].data, plane_.Allocate(request_, received));
-    call.input = run_.submission(i_).input;
-    call.output = run_.results[i_].data.get();
+    const Submission& submission = run_.submission(i_);
+    call.input = submission.input;
+    RONDA_ASSIGN_OR_RETURN(call.output, PlaceResult(plane_, submission, received, &run_.results[i_]));
   }
   return plane_.communicator().Alltoall(call);
 }
@@ -341,7 +367,7 @@ absl::Status Exchange::SendRecv() {
 }  // namespace
 
 absl::Status Exchanges::Run(const BucketRun& run) {
-  for (size_t i = 0; i < run.size(); ++i) RONDA_RETURN_IF_ERROR(Exchange(plane_, host_, run, i).Run());
+  for (size_t i = 0; i < run.size(); ++i) RONDA_RETURN_IF_ERROR(Exchange(plane_, host_, &scratch_, run, i).Run());
   return absl::OkStatus();
 }
 

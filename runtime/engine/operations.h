@@ -148,6 +148,13 @@ class Reductions {
 // the communicator for the host's memory, are not owned.
 class Exchanges {
  public:
+  // Arrays that an operation needs while it is carried out.
+  struct Scratch {
+    std::vector<int64_t> rows;    // by participant
+    std::vector<int64_t> splits;  // [sender * participants + receiver], in rows
+    std::vector<size_t> bytes;
+  };
+
   Exchanges(DataPlane* plane, Communicator* host) : plane_(plane), host_(host) {}
 
   // Errors: the communicator's; RESOURCE_EXHAUSTED if there is no memory for a result.
@@ -156,6 +163,7 @@ class Exchanges {
  private:
   DataPlane* const plane_;
   Communicator* const host_;
+  Scratch scratch_;  // kept for its memory
 };
 
 }  // namespace ronda

@@ -78,9 +78,28 @@ absl::StatusOr<std::shared_ptr<Handle>> Runtime::Add(const Submission& submissio
 }
 
 absl::Status Runtime::AddAll(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles) {
-  RONDA_RETURN_IF_ERROR(CheckSubmissions(submissions, submitter()));
+  RONDA_RETURN_IF_ERROR(Check(submissions));
+  return AddChecked(submissions, options_.clock->Now(), handles);
+}
+
+absl::Status Runtime::AddChecked(absl::Span<const Submission> submissions, absl::Time now,
+                                 std::vector<std::shared_ptr<Handle>>* handles) {
   RONDA_ASSIGN_OR_RETURN(const std::vector<RankDevice::Ready> ready, engine_->device().Admit(submissions));
-  return engine_->queue().AddAll(submissions, options_.clock->Now(), handles, ready);
+  return engine_->queue().AddAll(submissions, now, handles, ready);
+}
+
+absl::Status Runtime::Check(absl::Span<const Submission> submissions) const {
+  return CheckSubmissions(submissions, submitter());
+}
+
+absl::Status Runtime::SubmitChecked(absl::Span<const Submission> submissions,
+                                    std::vector<std::shared_ptr<Handle>>* handles) {
+  return CatchOutOfMemory<absl::Status>([&]() -> absl::Status {
+    const absl::Time now = options_.clock->Now();
+    RONDA_RETURN_IF_ERROR(AddChecked(submissions, now, handles));
+    engine_->Announce(now);
+    return absl::OkStatus();
+  });
 }
 
 absl::StatusOr<std::shared_ptr<Handle>> Runtime::Submit(const Submission& submission) {

@@ -78,6 +78,14 @@ class Runtime {
   // The same. `handles`, which is cleared first and may bring its memory along, receives the handles.
   absl::Status SubmitAll(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles);
 
+  // Whether Submit would accept these.
+  // Errors: as Submit's INVALID_ARGUMENT.
+  absl::Status Check(absl::Span<const Submission> submissions) const;
+
+  // SubmitAll of tensors without groups that Check() has accepted, and that have not changed since. Their process set
+  // may be gone: then the handles end with that error.
+  absl::Status SubmitChecked(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles);
+
   // Submits and waits until the operation is complete; the calling thread carries it out itself if no other drives,
   // which spares two wake-ups, of the background thread and back.
   // Errors: as Submit; the operation's own are the handle's. The runtime must outlive the call.
@@ -120,6 +128,9 @@ class Runtime {
   // Checks the tensors and adds them to the queue. An error or an exception leaves none of them there.
   absl::StatusOr<std::shared_ptr<Handle>> Add(const Submission& submission, absl::Time now);
   absl::Status AddAll(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles);
+  // The same without the checks.
+  absl::Status AddChecked(absl::Span<const Submission> submissions, absl::Time now,
+                          std::vector<std::shared_ptr<Handle>>* handles);
   Submitter submitter() const;
   void RunBackgroundThread();
 

@@ -13,7 +13,6 @@
 #include "absl/strings/string_view.h"
 #include "runtime/base/operation.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/base/operation.h"
 
 namespace ronda {
 namespace {
@@ -119,6 +118,10 @@ class Check {
     if (request_.memory != Memory::kHost && !traits_.has_tensor()) {
       return Invalid("it has no tensor that could be in the memory of a GPU: leave that out");
     }
+    if (submission_.output == nullptr && submission_.output_bytes > 0) {
+      return Invalid("output is null, but output_bytes is ", submission_.output_bytes,
+                     ": pass that much memory, or leave both out");
+    }
     if (bytes_ == 0) return absl::OkStatus();
     if (IsOne(traits_.input) && submission_.input == nullptr) {
       return Invalid("input is null, but shape ", ToString(request_.shape), " has elements");
@@ -130,6 +133,7 @@ class Check {
   }
 
   absl::Status Overlap() const {
+    if (traits_.by_rows) return OverlapOfRows();
     if (!IsOne(traits_.input) || !IsOne(traits_.output)) return absl::OkStatus();
     const auto input = reinterpret_cast<uintptr_t>(submission_.input);
     const auto output = reinterpret_cast<uintptr_t>(submission_.output);
@@ -137,6 +141,17 @@ class Check {
     if (distance == 0 || distance >= static_cast<uintptr_t>(bytes_)) return absl::OkStatus();
     return Invalid("input and output overlap by ", static_cast<uintptr_t>(bytes_) - distance,
                    " bytes: pass the same pointer or disjoint buffers");
+  }
+
+  // There is no result in place: it has another size.
+  absl::Status OverlapOfRows() const {
+    if (!IsOne(traits_.input) || bytes_ == 0 || submission_.output_bytes == 0) return absl::OkStatus();
+    const auto input = reinterpret_cast<uintptr_t>(submission_.input);
+    const auto output = reinterpret_cast<uintptr_t>(submission_.output);
+    const bool is_disjoint = output >= input ? output - input >= static_cast<uintptr_t>(bytes_)
+                                             : input - output >= static_cast<uintptr_t>(submission_.output_bytes);
+    if (is_disjoint) return absl::OkStatus();
+    return Invalid("input and output overlap: pass disjoint buffers");
   }
 
   absl::Status Reduces() const {

@@ -12,8 +12,8 @@
 #include "runtime/base/group.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/types.h"
-#include "runtime/negotiation/messages.h"
 #include "runtime/negotiation/membership.h"
+#include "runtime/negotiation/messages.h"
 
 namespace ronda {
 
@@ -21,9 +21,10 @@ namespace ronda {
 struct Submission {
   TensorRequest request;        // the name is not empty, and unique in its process set among the tensors in flight
   const void* input = nullptr;  // not for broadcast, which uses `output` alone, nor for a rank that only receives
-  // allreduce (may equal input), reduce (on the root), broadcast, receive. Of other operations the result belongs to
-  // the handle.
+  // allreduce (may equal input), reduce (on the root), broadcast, receive. Of operations by rows the result goes here
+  // if there is room for it, and belongs to the handle if this is null; it must not overlap the input.
   void* output = nullptr;
+  size_t output_bytes = 0;  // operations by rows: the room at `output`
 
   // alltoall: rows of the first dimension for each member of the process set, in its order; scatter: the same, on the
   // root. Empty: equal parts (scatter: as equal as possible).

@@ -124,6 +124,7 @@ void TensorQueue::Assign(const Submission& submission, Slot& slot) {
   }
   kept.input = submission.input;
   kept.output = submission.output;
+  kept.output_bytes = submission.output_bytes;
   kept.splits = submission.splits;
   kept.stream = submission.stream;
   kept.error_feedback = submission.error_feedback;

@@ -164,6 +164,15 @@ TEST(SmokeTest, TwoMpisAreRefused) {
   EXPECT_NE(outcome.text.find("runs of their own"), std::string::npos) << outcome.text;
 }
 
+TEST(SmokeTest, SubmissionsOfGroupsAndOfHandlesAreTimed) {
+  const std::string json = PathOf("submission.json");
+  const Outcome run = RunTool("submission -np 2 --tensors 40 --steps 2 --rounds 1 --json " + json);
+  EXPECT_EQ(run.exit_code, 0) << run.text;
+  const Json rows = RowsOf(json);
+  EXPECT_EQ(CountOf(rows, "contestant", "group"), 1) << run.text;
+  EXPECT_EQ(CountOf(rows, "contestant", "handles"), 1) << run.text;
+}
+
 TEST(SmokeTest, MistakesAreUsageErrors) {
   for (const char* arguments :
        {"", "nonsense", "collectives --nonsense", "collectives -b 8 -e 4", "latency -np 0", "startup --peer horovod"}) {
@@ -176,7 +185,7 @@ TEST(SmokeTest, MistakesAreUsageErrors) {
 TEST(SmokeTest, HelpExplainsEveryCommand) {
   const Outcome help = RunTool("--help");
   EXPECT_EQ(help.exit_code, 0);
-  for (const std::string command : {"collectives", "latency", "startup"}) {
+  for (const std::string command : {"collectives", "latency", "submission", "startup"}) {
     EXPECT_NE(help.text.find("  " + command), std::string::npos) << help.text;
     const Outcome own = RunTool(command + " --help");
     EXPECT_EQ(own.exit_code, 0);

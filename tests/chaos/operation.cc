@@ -414,7 +414,7 @@ class GroupedAllreduce : public Reducing<T> {
     return handles.ok() ? Status() : handles.status();
   }
   Status Finish() override {
-    const Status status = detail::wait_for_all(handles_);
+    const Status status = wait_for_all(handles_);
     for (size_t i = 0; i < values_.size() && status.ok(); ++i) {
       this->ExpectEqual(values_[i], this->Expected(this->plan_.seed + i, values_[i].size()), this->wire_error());
     }

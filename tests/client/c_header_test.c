@@ -62,6 +62,39 @@ static void test_join(void) {
   expect(ronda_remove_process_set(set) == RONDA_OK, "ronda_remove_process_set");
 }
 
+static void test_barrier_and_handles(void) {
+  ronda_handle handles[2] = {0, 0};
+  int done = 0;
+  expect(ronda_barrier_async(0, &handles[0]) == RONDA_OK, "ronda_barrier_async");
+  expect(ronda_barrier_async(0, &handles[1]) == RONDA_OK, "a second barrier in flight");
+  expect(ronda_synchronize_all(handles, 2) == RONDA_OK, "ronda_synchronize_all");
+  expect(ronda_poll_all(handles, 2, &done) == RONDA_OK && done == 1, "ronda_poll_all");
+  expect(ronda_release_all(handles, 2) == RONDA_OK, "ronda_release_all");
+}
+
+static void test_group(void) {
+  const int64_t shape[1] = {2};
+  float values[2][2] = {{1, 2}, {3, 4}};
+  const char* const names[2] = {"first", "second"};
+  ronda_allreduce_args args[2] = {RONDA_ALLREDUCE_ARGS_INIT, RONDA_ALLREDUCE_ARGS_INIT};
+  ronda_group group = NULL;
+  int found = -1;
+  size_t i;
+  for (i = 0; i < 2; ++i) {
+    args[i].tensor.name = names[i];
+    args[i].tensor.ndim = 1;
+    args[i].tensor.shape = shape;
+    args[i].input = args[i].output = values[i];
+    args[i].postscale = 2;
+  }
+  expect(ronda_prepare_group(args, 2, "gradients", &group) == RONDA_OK, "ronda_prepare_group");
+  for (i = 0; i < 2; ++i) expect(ronda_group_ready(group, i) == RONDA_OK, "ronda_group_ready");
+  expect(ronda_group_wait(group) == RONDA_OK, "ronda_group_wait");
+  expect(values[0][0] == 2 && values[1][1] == 8, "the results of the group");
+  expect(ronda_group_found_inf(group, &found) == RONDA_OK && found == 0, "ronda_group_found_inf");
+  expect(ronda_group_release(group) == RONDA_OK, "ronda_group_release");
+}
+
 static void set_to_size(void* context) { *(int*)context = ronda_size(); }
 
 static void test_run_threads(void) {
@@ -76,6 +109,8 @@ int main(void) {
   expect(ronda_init(&options) == RONDA_OK, "ronda_init");
   test_allreduce();
   test_join();
+  test_barrier_and_handles();
+  test_group();
   test_run_threads();
   expect(ronda_shutdown() == RONDA_OK, "ronda_shutdown");
   return failures == 0 ? 0 : 1;

@@ -190,6 +190,34 @@ void BarriersAndMessagesGoOnAfterAJoin() {
   }
 }
 
+void APreparedGroupIsReducedInEveryStep() {
+  constexpr std::size_t kTensors = 70;
+  std::vector<std::vector<float>> values(kTensors, std::vector<float>(3));
+  std::vector<Tensor> tensors;
+  for (std::size_t i = 0; i < kTensors; ++i) tensors.push_back(ronda::tensor("g" + std::to_string(i), values[i]));
+  PreparedGroup group = ronda::prepare_group("gradients", tensors, {Op::Sum});
+  for (int step = 0; step < 10; ++step) {
+    for (std::size_t i = kTensors; i > 0; --i) {
+      values[i - 1].assign(3, static_cast<float>(step));
+      group.ready(i - 1);
+    }
+    group.synchronize();
+    EXPECT_THAT(values, Each(Each(static_cast<float>(step * ronda::size()))));
+  }
+  EXPECT_EQ(group.try_ready(kTensors).code(), RONDA_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(group.wait().code(), RONDA_ERROR_INVALID_ARGUMENT) << "nothing was announced";
+  EXPECT_FALSE(group.found_inf());
+  EXPECT_EQ(ronda::try_prepare_group("twice", {tensors[0], tensors[0]}).status().code(), RONDA_ERROR_INVALID_ARGUMENT);
+}
+
+void BarriersMayHaveHandles() {
+  std::vector<Handle> barriers;
+  for (int i = 0; i < 3; ++i) barriers.push_back(ronda::barrier_async());
+  ronda::barrier();  // the fourth
+  ronda::synchronize_all(barriers);
+  EXPECT_TRUE(ronda::poll_all(barriers));
+}
+
 void BarriersMayBeMonitored() {
   ronda::barrier();
   ronda::monitored_barrier(std::chrono::seconds(30));
@@ -258,6 +286,8 @@ std::vector<RankBody> CoordinationBodies() {
           {"JoinedRanksMayCountAsZeros", JoinedRanksMayCountAsZeros},
           {"WhatNeedsARankThatHasJoinedFails", WhatNeedsARankThatHasJoinedFails},
           {"BarriersAndMessagesGoOnAfterAJoin", BarriersAndMessagesGoOnAfterAJoin},
+          {"APreparedGroupIsReducedInEveryStep", APreparedGroupIsReducedInEveryStep},
+          {"BarriersMayHaveHandles", BarriersMayHaveHandles},
           {"BarriersMayBeMonitored", BarriersMayBeMonitored},
           {"AMonitoredBarrierNamesWhoIsMissing", AMonitoredBarrierNamesWhoIsMissing},
           {"ACallMayHaveADeadlineOfItsOwn", ACallMayHaveADeadlineOfItsOwn},

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
@@ -184,6 +185,121 @@ TEST_F(DeviceTest, ResultsThatRondaOwnsAreInTheGpusMemory) {
     EXPECT_THAT(Read(dealt, stream), ElementsAre(ronda::rank() == 0 ? 2 : 20));
     auto collected = ronda::gather_async<float>(view, /*root=*/0);
     EXPECT_EQ(Read(collected, stream).size(), ronda::rank() == 0 ? 4u : 0u);
+  });
+}
+
+TEST_F(DeviceTest, ResultsMayGoToTheCallersMemoryOfTheGpu) {
+  ronda::run_threads(kRanks, [] {
+    const FakeGpuStream stream(ronda::rank());
+    const FakeGpuArray<float> array(stream, {Own(), 10 * Own()});
+    const FakeGpuArray<float> all(stream, std::vector<float>(4, -1)), part(stream, std::vector<float>(1, -1));
+    const ronda::Tensor view = View("x", array, stream);
+    auto gathered = ronda::allgather_async<float>(view, {}, ronda::into(all.data(), 4));
+    gathered.synchronize_on(stream.handle());
+    EXPECT_EQ(gathered.data(), all.data());
+    EXPECT_THAT(all.Get(), ElementsAre(1, 10, 2, 20));
+    auto scattered = ronda::reducescatter_async<float>(view, {ronda::Op::Sum}, {}, ronda::into(part.data(), 1));
+    scattered.synchronize_on(stream.handle());
+    EXPECT_THAT(part.Get(), ElementsAre(ronda::rank() == 0 ? 3 : 30));
+    std::vector<float> host(4);
+    EXPECT_EQ(ronda::try_allgather_async<float>(view, {}, ronda::into(host)).status().code(),
+              RONDA_ERROR_INVALID_ARGUMENT)
+        << "the output is not where the input is";
+  });
+}
+
+// The first callback finds the stream ordered while the device has not begun; the other ranks come later.
+TEST_F(DeviceTest, AStreamMayBeMadeToWaitWithoutBlockingTheHost) {
+  ronda::run_threads(kRanks, [] {
+    const FakeGpuStream stream(ronda::rank());
+    const FakeGpuArray<float> array(stream, 100);
+    array.Get();
+    Gate gate(stream);
+    array.Set(std::vector<float>(100, Own()));
+    std::promise<ronda_status> ordered;
+    // Rank 1 submits once rank 0 has asked for the order: that cannot have waited for rank 1.
+    if (ronda::rank() == 1) {
+      float word = 0;
+      ronda::recv(ronda::tensor("", &word), /*from=*/0);
+    }
+    ronda::Handle handle = ronda::allreduce_async(View("x", array, stream), {ronda::Op::Sum});
+    handle.wait_on_async(stream.handle(), [&](const ronda::Status& status) { ordered.set_value(status.code()); });
+    if (ronda::rank() == 0) {
+      float word = 1;
+      ronda::send(ronda::tensor("", &word), /*to=*/1);
+    }
+    EXPECT_EQ(ordered.get_future().get(), RONDA_OK);
+    EXPECT_FALSE(handle.poll()) << "the device cannot have got there";
+    handle = ronda::Handle();  // does not wait either: the gate is closed
+    gate.Open();
+    EXPECT_THAT(array.Get(), Each(kSum));
+  });
+}
+
+TEST_F(DeviceTest, TheCallbackOfAStreamGetsTheErrorOfTheOperation) {
+  ronda::run_threads(kRanks, [] {
+    const FakeGpuStream stream(ronda::rank());
+    const FakeGpuArray<float> array(stream, std::vector<float>(static_cast<std::size_t>(2 + ronda::rank()), Own()));
+    std::promise<std::string> error;
+    const ronda::Handle handle = ronda::allreduce_async(View("x", array, stream));
+    handle.wait_on_async(stream.handle(), [&](const ronda::Status& status) { error.set_value(status.message()); });
+    EXPECT_THAT(error.get_future().get(), HasSubstr("'x'"));
+    EXPECT_EQ(ronda_synchronize_on_stream_async(handle.id(), stream.handle(), nullptr, nullptr),
+              RONDA_ERROR_INVALID_ARGUMENT);
+    EXPECT_THAT(ronda_last_error(), HasSubstr("callback is NULL"));
+    std::promise<void> nothing;
+    ronda::Handle().wait_on_async(stream.handle(), [&](const ronda::Status&) { nothing.set_value(); });
+    nothing.get_future().get();
+  });
+}
+
+// The result is read by work that the stream comes to only after the handle was given back and other results of the
+// same size have been made.
+TEST_F(DeviceTest, AHandleMayBeGivenBackWhileAStreamReadsTheResult) {
+  ronda::run_threads(kRanks, [] {
+    const FakeGpuStream stream(ronda::rank()), reader(ronda::rank());
+    const FakeGpuArray<float> array(stream, {Own(), 10 * Own()});
+    const ronda::Tensor view = View("x", array, stream);
+    auto first = ronda::allgather_async<float>(view);
+    first.synchronize_on(reader.handle());
+    const float* const data = first.data();
+    std::vector<float> read(4);
+    {
+      Gate gate(reader);
+      reader.Enqueue([&read, data] { std::copy_n(data, read.size(), read.begin()); });
+      first.release_on(reader.handle());
+      EXPECT_EQ(first.id(), 0);
+      array.Set({-1, -1});
+      for (int i = 0; i < 5; ++i) {
+        auto other = ronda::allgather_async<float>(view);
+        EXPECT_THAT(Read(other, stream), Each(-1));
+      }
+    }
+    reader.Synchronize();
+    EXPECT_THAT(read, ElementsAre(1, 10, 2, 20));
+    // Without an output of Ronda's it is like any release.
+    ronda::Handle reduced = ronda::allreduce_async(view);
+    EXPECT_TRUE(reduced.try_release_on(stream.handle()).ok());
+    EXPECT_TRUE(ronda::Handle().try_release_on(stream.handle()).ok());
+    EXPECT_EQ(ronda_release_on_stream(77, stream.handle()), RONDA_ERROR_INVALID_ARGUMENT);
+  });
+}
+
+TEST_F(DeviceTest, AStreamMayWaitForAPreparedGroup) {
+  ronda::run_threads(kRanks, [] {
+    const FakeGpuStream stream(ronda::rank());
+    const FakeGpuArray<float> x(stream, 3), y(stream, 5);
+    ronda::PreparedGroup group = ronda::prepare_group("g", {View("x", x, stream), View("y", y, stream)}, {ronda::Op::Sum});
+    for (int step = 1; step < 10; ++step) {
+      const float own = Own() * static_cast<float>(step);
+      x.Set(std::vector<float>(3, own));
+      group.ready(0);
+      y.Set(std::vector<float>(5, own));
+      group.ready(1);
+      group.synchronize_on(stream.handle());
+      EXPECT_THAT(x.Get(), Each(kSum * static_cast<float>(step)));
+      EXPECT_THAT(y.Get(), Each(kSum * static_cast<float>(step)));
+    }
   });
 }
 

@@ -103,6 +103,48 @@ void WrongSplitsAreExplained() {
   EXPECT_THAT(explain(too_few), HasSubstr("12 rows"));
 }
 
+// Every rank has a row, its number; the results go straight to the caller's memory.
+void ResultsMayGoToMemoryOfTheCallers() {
+  const int rank = ronda::rank(), size = ronda::size();
+  const auto count = static_cast<std::size_t>(size);
+  std::vector<float> one = {static_cast<float>(rank)}, all(count, -1), expected(count);
+  std::iota(expected.begin(), expected.end(), 0.0f);
+  auto gathered = ronda::allgather_async<float>(ronda::tensor("allgather", one), {}, ronda::into(all));
+  EXPECT_EQ(gathered.data(), all.data());
+  EXPECT_EQ(gathered.rows(), size);
+  EXPECT_EQ(all, expected);
+  std::vector<float> received(count, -1);
+  auto exchanged = ronda::alltoall_async<float>(ronda::tensor("alltoall", all), {}, {}, ronda::into(received));
+  exchanged.synchronize();
+  EXPECT_THAT(received, Each(static_cast<float>(rank)));
+  float part = -1;
+  ronda::scatter_async<float>(ronda::tensor("scatter", all), 0, {}, {}, ronda::into(&part, 1)).synchronize();
+  EXPECT_EQ(part, static_cast<float>(rank));
+  for (int root = 0; root < size; ++root) {
+    std::vector<float> on_root(count, -1);
+    ronda::gather_async<float>(ronda::tensor("gather", one), root, {}, ronda::into(on_root)).synchronize();
+    if (rank == root) {
+      EXPECT_EQ(on_root, expected);
+    } else {
+      EXPECT_THAT(on_root, Each(-1));
+    }
+  }
+}
+
+void TooLittleRoomForAResultIsExplained() {
+  std::vector<double> one = {1}, all(static_cast<std::size_t>(ronda::size()), -1);
+  const bool is_short = ronda::rank() == ronda::size() - 1;
+  auto gathered = ronda::allgather_async<double>(ronda::tensor("a", one), {},
+                                                 ronda::into(all.data(), all.size() - (is_short ? 1 : 0)));
+  const Status status = gathered.wait();
+  EXPECT_EQ(status.ok(), !is_short) << status.message();
+  EXPECT_THAT(all, Each(is_short ? -1 : 1));
+  if (!is_short) return;
+  EXPECT_EQ(status.code(), RONDA_ERROR_INVALID_ARGUMENT);
+  EXPECT_THAT(status.message(), AllOf(HasSubstr("'a'"), HasSubstr("output_bytes is")));
+  EXPECT_THROW(gathered.result(), Error);
+}
+
 // A ring, twice around, on two tags: the messages of one tag do not overtake each other.
 void SendAndReceiveInARing() {
   const int rank = ronda::rank(), size = ronda::size();
@@ -205,6 +247,8 @@ void SparseSumsAndAverages() {
 std::vector<RankBody> ExchangeBodies() {
   return {{"GatherToEveryRoot", GatherToEveryRoot},
           {"ScatterFromEveryRoot", ScatterFromEveryRoot},
+          {"ResultsMayGoToMemoryOfTheCallers", ResultsMayGoToMemoryOfTheCallers},
+          {"TooLittleRoomForAResultIsExplained", TooLittleRoomForAResultIsExplained},
           {"AlltoallWithUnevenSplits", AlltoallWithUnevenSplits},
           {"WrongSplitsAreExplained", WrongSplitsAreExplained},
           {"SendAndReceiveInARing", SendAndReceiveInARing},

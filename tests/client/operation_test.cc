@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 // A handle whose operation has completed with these bytes.
-std::shared_ptr<Handle> Completed(const void* data, size_t bytes, std::vector<int64_t> first_dims) {
+std::shared_ptr<Handle> Completed(const void* data, size_t bytes, RowCounts first_dims) {
   OperationResult result{.data = ResultData(new std::byte[bytes]), .first_dims = std::move(first_dims)};
   std::memcpy(result.data.get(), data, bytes);
   auto handle = std::make_shared<Handle>(CallbackThread::Create({}), nullptr, std::make_shared<const std::string>("t"));
@@ -28,7 +28,7 @@ std::shared_ptr<Handle> Completed(const void* data, size_t bytes, std::vector<in
   return handle;
 }
 
-std::shared_ptr<Handle> Gathered(const std::string& bytes, std::vector<int64_t> sizes) {
+std::shared_ptr<Handle> Gathered(const std::string& bytes, RowCounts sizes) {
   return Completed(bytes.data(), bytes.size(), std::move(sizes));
 }
 
@@ -102,7 +102,7 @@ TEST(ObjectBroadcastTest, ARootOutsideTheSetAndMissingBytesAreRefused) {
 }
 
 // The status on rank 0, which takes 1 for the root, for bytes that came from the ranks.
-Operation Received(const std::string& bytes, std::vector<int64_t> sizes) {
+Operation Received(const std::string& bytes, RowCounts sizes) {
   Submission submission = Object("", 1);
   auto plan = ObjectBroadcast::Prepare(ThreeRanks(), 0, &submission);
   return ObjectBroadcast::Of(Gathered(bytes, std::move(sizes)), *std::move(plan));

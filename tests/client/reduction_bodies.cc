@@ -140,11 +140,27 @@ void ReducesTheNewDtypes() {
   check(std::uint64_t{}, "uint64");
 }
 
+void ReducescatterIntoTheCallersMemory() {
+  const int size = ronda::size(), rank = ronda::rank();
+  std::vector<float> input(static_cast<std::size_t>(2 * size), 1), part(2, -1);
+  const Tensor tensor = ronda::tensor("rs", input.data(), {size, 2});
+  auto handle = ronda::reducescatter_async<float>(tensor, {Op::Sum}, {}, ronda::into(part));
+  EXPECT_EQ(handle.data(), part.data());
+  EXPECT_EQ(handle.rows(), 1);
+  EXPECT_THAT(part, Each(size));
+  part.assign(2, -1);
+  const Status status =
+      ronda::reducescatter_async<float>(tensor, {Op::Sum}, {}, ronda::into(part.data(), rank == 0 ? 1 : 2)).wait();
+  EXPECT_EQ(status.code(), rank == 0 ? RONDA_ERROR_INVALID_ARGUMENT : RONDA_OK);
+  EXPECT_THAT(part, Each(rank == 0 ? -1 : size));
+}
+
 }  // namespace
 
 std::vector<RankBody> ReductionBodies() {
   return {{"ReduceToEveryRoot", ReduceToEveryRoot},
           {"ReducescatterUnevenRows", ReducescatterUnevenRows},
+          {"ReducescatterIntoTheCallersMemory", ReducescatterIntoTheCallersMemory},
           {"BitwiseOperators", BitwiseOperators},
           {"AdasumAveragesWhatAgreesAndAddsWhatDoesNot", AdasumAveragesWhatAgreesAndAddsWhatDoesNot},
           {"EightBitWires", EightBitWires},

@@ -19,6 +19,7 @@ using ronda::testing::Allocations;
 using ronda::testing::CountAllocations;
 using ronda::testing::ExpectRankProgramSucceeds;
 using ::testing::Each;
+using ::testing::ElementsAre;
 
 constexpr int kTensors = 161;  // as many as ResNet-50 has
 constexpr int kWarmUp = 100;   // steps
@@ -164,6 +165,44 @@ void AsynchronousTensorsOfSeveralKinds() {
   ronda::shutdown();
 }
 
+void OutputsOfTheCallers() {
+  ronda::init();
+  std::vector<float> one = {static_cast<float>(ronda::rank())}, all(2), two(2), received(2), part(1), dealt(1),
+                     all_on_0(2);
+  const ronda::Tensor one_tensor = ronda::tensor(NameOf(0), one), two_tensor = ronda::tensor(NameOf(1), two);
+  const ronda::Tensor reduced_tensor = ronda::tensor(NameOf(2), two), dealt_tensor = ronda::tensor(NameOf(3), two);
+  const ronda::Tensor gathered_tensor = ronda::tensor(NameOf(4), one);
+  ExpectSteady([&] {
+    two = {1, 2};
+    const auto gathered = ronda::allgather_async<float>(one_tensor, {}, ronda::into(all));
+    const auto exchanged = ronda::alltoall_async<float>(two_tensor, {}, {}, ronda::into(received));
+    const auto reduced = ronda::reducescatter_async<float>(reduced_tensor, {Op::Sum}, {}, ronda::into(part));
+    const auto scattered = ronda::scatter_async<float>(dealt_tensor, 1, {}, {}, ronda::into(dealt));
+    const auto collected = ronda::gather_async<float>(gathered_tensor, 0, {}, ronda::into(all_on_0));
+    for (const auto* handle : {&gathered, &exchanged, &reduced, &scattered, &collected}) handle->synchronize();
+  });
+  const auto own = static_cast<float>(ronda::rank() + 1);
+  EXPECT_THAT(all, ElementsAre(0, 1));
+  EXPECT_THAT(received, Each(own));
+  EXPECT_THAT(part, Each(2 * own));
+  EXPECT_THAT(dealt, Each(own));
+  EXPECT_THAT(all_on_0, ElementsAre(0, ronda::rank() == 0 ? 1 : 0));
+  ronda::shutdown();
+}
+
+void PreparedGroup() {
+  ronda::init();
+  Gradients gradients;
+  ronda::PreparedGroup group = ronda::prepare_group("gradients", gradients.tensors);
+  ExpectSteady([&] {
+    gradients.Set(static_cast<float>(ronda::rank()));
+    for (std::size_t i = gradients.tensors.size(); i > 0; --i) group.ready(i - 1);
+    group.synchronize();
+  });
+  EXPECT_THAT(gradients.values, Each(Each(0.5f)));
+  ronda::shutdown();
+}
+
 struct Counter {
   void step() { ++steps; }
   int steps = 0;
@@ -211,8 +250,8 @@ TEST_P(SteadyPathTest, SendsAndAllocatesNothing) { ExpectRankProgramSucceeds(Get
 
 INSTANTIATE_TEST_SUITE_P(Step, SteadyPathTest,
                          ::testing::Values("ManyTensorsThroughC", "GroupThroughC", "BlockingSmallTensor",
-                                           "AsynchronousTensorsOfSeveralKinds", "Optimizer", "OptimizerWithGroups",
-                                           "StepThatAsksWhetherToStop"),
+                                           "AsynchronousTensorsOfSeveralKinds", "OutputsOfTheCallers", "PreparedGroup",
+                                           "Optimizer", "OptimizerWithGroups", "StepThatAsksWhetherToStop"),
                          [](const auto& param) { return param.param; });
 
 TEST(AllocationCounterTest, CountsWhatIsAllocatedAndSaysWhere) {
@@ -232,6 +271,8 @@ int main(int argc, char** argv) {
                                           {"GroupThroughC", GroupThroughC},
                                           {"BlockingSmallTensor", BlockingSmallTensor},
                                           {"AsynchronousTensorsOfSeveralKinds", AsynchronousTensorsOfSeveralKinds},
+                                          {"OutputsOfTheCallers", OutputsOfTheCallers},
+                                          {"PreparedGroup", PreparedGroup},
                                           {"Optimizer", Optimizer},
                                           {"OptimizerWithGroups", OptimizerWithGroups},
                                           {"StepThatAsksWhetherToStop", StepThatAsksWhetherToStop}});

@@ -63,6 +63,10 @@ class CallersStruct {
     if constexpr (requires { args().name; }) args().name = pointers.name();
     if constexpr (requires { args().input; }) point(args().input, pointers.buffer());
     if constexpr (requires { args().output; }) point(args().output, pointers.buffer());
+    // Near 16, the size of the buffer, or anything.
+    if constexpr (requires { args().output_bytes; }) {
+      if (input.Below(2) == 0) args().output_bytes = input.Below(32);
+    }
     if constexpr (requires { args().data; }) point(args().data, pointers.buffer());
     if constexpr (requires { args().values; }) point(args().values, pointers.buffer());
     if constexpr (requires { args().indices; }) args().indices = pointers.numbers();

@@ -27,8 +27,9 @@ client/packaging/install "$work/first" .
 mv "$work/first" "$work/moved"
 readonly prefix=$work/moved
 
-for file in bin/rondarun bin/ronda-bench include/ronda.h include/ronda/operations.h include/ronda.hpp lib/libronda.so lib/libronda.so.0 \
-  lib/pkgconfig/ronda.pc lib/cmake/ronda/ronda-config.cmake lib/cmake/ronda/ronda-config-version.cmake; do
+for file in bin/rondarun bin/ronda-bench include/ronda.h include/ronda/operations.h include/ronda/groups.h \
+  include/ronda.hpp lib/libronda.so lib/libronda.so.0 lib/pkgconfig/ronda.pc \
+  lib/cmake/ronda/ronda-config.cmake lib/cmake/ronda/ronda-config-version.cmake; do
   [[ -s $prefix/$file ]] || fail "$file is not installed"
 done
 # The message would otherwise be that of a missing library on somebody else's machine.

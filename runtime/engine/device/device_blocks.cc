@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "runtime/base/status_macros.h"
+#include "runtime/engine/device/rank_device.h"
 
 namespace ronda {
 namespace {
@@ -20,14 +22,18 @@ size_t BlockBytes(size_t bytes) {
 
 }  // namespace
 
+// An error of the device fails the job soon; the block may go on until then.
+bool DeviceBlocks::Idle::IsUsable() const { return after == nullptr || after->done().value_or(true); }
+
 absl::StatusOr<ResultData> DeviceBlocks::Take(size_t bytes, absl::string_view purpose) {
   const size_t size = BlockBytes(bytes);
   {
     MutexLock lock(&mu_);
-    const auto found = idle_.find(size);
-    if (found != idle_.end() && !found->second.empty()) {
-      DeviceMemory block = std::move(found->second.back().memory);
-      found->second.pop_back();
+    std::vector<Idle>& idle = idle_[size];
+    const auto found = std::find_if(idle.rbegin(), idle.rend(), [](const Idle& block) { return block.IsUsable(); });
+    if (found != idle.rend()) {
+      DeviceMemory block = std::move(found->memory);
+      idle.erase(std::next(found).base());
       idle_bytes_ -= size;
       return HandOutLocked(std::move(block));
     }
@@ -75,12 +81,19 @@ ResultData DeviceBlocks::HandOutLocked(DeviceMemory block) {
   return ResultData(data, {.blocks = shared_from_this(), .bytes = size});
 }
 
-void DeviceBlocks::Release(std::byte* data, size_t bytes) {
+absl::StatusOr<std::shared_ptr<const DeviceEvent>> DeviceBlocks::Note(StreamHandle stream) {
+  RONDA_RETURN_IF_ERROR(IdOfStream(*device_, stream, "give its memory back before or after the capture").status());
+  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<DeviceEvent> event, device_->NewEvent());
+  RONDA_RETURN_IF_ERROR(event->Record(stream));
+  return std::shared_ptr<const DeviceEvent>(std::move(event));
+}
+
+void DeviceBlocks::Release(std::byte* data, size_t bytes, std::shared_ptr<const DeviceEvent> after) {
   MutexLock lock(&mu_);
   const auto found = taken_.find(data);
   if (found == taken_.end()) return;
   taken_bytes_ -= bytes;
-  idle_[bytes].push_back({.memory = std::move(found->second), .since = clock_->Now()});
+  idle_[bytes].push_back({.memory = std::move(found->second), .since = clock_->Now(), .after = std::move(after)});
   idle_bytes_ += bytes;
   taken_.erase(found);
 }

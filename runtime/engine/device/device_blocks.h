@@ -25,7 +25,8 @@ namespace ronda {
 // at once; and all that are idle, if the device has no more.
 //
 // A block is written by work on the rank's one stream; so the stream's work on a block that is given back comes before.
-// Work of other streams on it must be done by then.
+// Work of other streams on it must be done by then; or the block is given back with a point behind that work, and is
+// used again once the device has passed the point.
 //
 // Thread-safe. Keeps the device.
 class DeviceBlocks : public std::enable_shared_from_this<DeviceBlocks> {
@@ -38,13 +39,20 @@ class DeviceBlocks : public std::enable_shared_from_this<DeviceBlocks> {
   // Errors: RESOURCE_EXHAUSTED that names the purpose.
   absl::StatusOr<ResultData> Take(size_t bytes, absl::string_view purpose);
 
-  // Takes memory of a result back.
-  void Release(std::byte* data, size_t bytes);
+  // The point that `stream` has come to, for Release.
+  // Errors: INVALID_ARGUMENT if it is being captured; INTERNAL (the driver's).
+  absl::StatusOr<std::shared_ptr<const DeviceEvent>> Note(StreamHandle stream);
+
+  // Takes memory of a result back, for use after the point `after`; nullptr: at once.
+  void Release(std::byte* data, size_t bytes, std::shared_ptr<const DeviceEvent> after);
 
  private:
   struct Idle {
     DeviceMemory memory;
     absl::Time since;
+    std::shared_ptr<const DeviceEvent> after;  // nullptr: usable
+
+    bool IsUsable() const;
   };
   using IdleBlocks = std::map<size_t, std::vector<Idle>>;  // by size; the first of each have been idle the longest
 

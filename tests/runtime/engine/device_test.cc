@@ -5,6 +5,7 @@
 #include <atomic>
 #include <barrier>
 #include <deque>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
@@ -40,12 +41,12 @@ INSTANTIATE_TEST_SUITE_P(Backends, DeviceOperations,
 
 float Of(DeviceRank& rank) { return static_cast<float>(rank.rank() + 1); }
 
-// The result, which belongs to the handle and is on the device, as it is for the rank's stream.
+// The result, which is on the device, as it is for the rank's stream.
 template <typename T>
 std::vector<T> ResultOf(DeviceRank& rank, const Handle& handle, size_t row_elements = 1) {
   size_t rows = 0;
   for (int64_t dim : handle.result().first_dims) rows += static_cast<size_t>(dim);
-  return DeviceTensor::ReadAs<T>(rank, handle.result().data.get(), rows * row_elements);
+  return DeviceTensor::ReadAs<T>(rank, handle.result().rows(), rows * row_elements);
 }
 
 TEST_P(DeviceOperations, AllreduceSumsScalesAndAverages) {
@@ -88,11 +89,46 @@ TEST_P(DeviceOperations, ReduceAndReduceScatterReachTheirOwners) {
     EXPECT_THAT(tensor.Get<float>(), Each(rank.rank() == 1 ? 6.0f : Of(rank)));
     Submission scatter = DeviceSum("scattered", rank, tensor, 5);
     scatter.request.op = OpType::kReduceScatter;
+    scatter.output = nullptr;
     scatter.request.reduction = Reduction::kMax;
     const auto handle = SucceedOn(rank, scatter);
     ASSERT_NE(handle, nullptr);
     EXPECT_THAT(handle->result().first_dims, ElementsAre(rank.rank() == 2 ? 1 : 2));
     EXPECT_THAT(ResultOf<float>(rank, *handle), Each(6.0f));
+  });
+}
+
+// The result goes to the caller's memory, or nowhere if there is too little room on a rank.
+TEST_P(DeviceOperations, ResultsMayGoToMemoryOfTheCallers) {
+  Run([](DeviceRank& rank) {
+    const DeviceTensor tensor(rank, std::vector<float>(3, Of(rank)));
+    for (const OpType op : {OpType::kAllgather, OpType::kReduceScatter, OpType::kAlltoall}) {
+      SCOPED_TRACE(Name(op));
+      const size_t elements = op == OpType::kAllgather ? 9 : op == OpType::kAlltoall ? 3 : 1;
+      const DeviceTensor output(rank, std::vector<float>(9, -1));
+      Submission submission = DeviceSum(Name(op), rank, tensor, 3);
+      submission.request.op = op;
+      submission.output = output.data();
+      submission.output_bytes = elements * sizeof(float);
+      const auto handle = SucceedOn(rank, submission);
+      ASSERT_NE(handle, nullptr);
+      EXPECT_EQ(handle->result().rows(), output.data());
+      EXPECT_EQ(ResultOf<float>(rank, *handle).size(), elements);
+      std::vector<float> expected(9, -1);
+      if (op == OpType::kAllgather) expected = {1, 1, 1, 2, 2, 2, 3, 3, 3};
+      if (op == OpType::kReduceScatter) expected[0] = 6;
+      if (op == OpType::kAlltoall) std::iota(expected.begin(), expected.begin() + 3, 1.0f);
+      EXPECT_EQ(output.Get<float>(), expected);
+      const DeviceTensor untouched(rank, std::vector<float>(9, -1));
+      submission.output = untouched.data();
+      if (rank.rank() == 1) submission.output_bytes -= 1;
+      const auto second = rank.runtime().Submit(submission);
+      ASSERT_TRUE(second.ok()) << second.status();
+      const absl::StatusCode code = rank.rank() == 1 ? absl::StatusCode::kOutOfRange : absl::StatusCode::kOk;
+      EXPECT_EQ((*second)->OrderBefore(rank.stream()).code(), code);
+      EXPECT_EQ((*second)->Wait().code(), code);
+      EXPECT_EQ(untouched.Get<float>(), rank.rank() == 1 ? std::vector<float>(9, -1) : expected);
+    }
   });
 }
 
@@ -157,6 +193,7 @@ TEST_P(DeviceOperations, OverflowIsFoundWherever) {
         const DeviceTensor tensor(rank, std::vector<float>{1, 1, value});
         Submission submission = DeviceSum(absl::StrCat(Name(op), value), rank, tensor, 3);
         submission.request.op = op;
+        if (TraitsOf(op).by_rows) submission.output = nullptr;
         submission.request.overflow = TensorRequest::Overflow::kDetected;
         const auto handle = SucceedOn(rank, submission);
         ASSERT_NE(handle, nullptr);
@@ -370,6 +407,7 @@ TEST(DeviceMemoryUse, DoesNotGrowWithTheNumberOfSteps) {
     const auto step = [&] {
       Submission scatter = DeviceSum("scatter", rank, tensor, 100);
       scatter.request.op = OpType::kReduceScatter;
+      scatter.output = nullptr;
       scatter.request.overflow = TensorRequest::Overflow::kDetected;
       const auto handles = rank.runtime().SubmitAll({DeviceSum("x", rank, tensor, 100), scatter});
       ASSERT_TRUE(handles.ok()) << handles.status();

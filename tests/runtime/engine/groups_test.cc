@@ -31,6 +31,7 @@ std::vector<Submission> Group(const std::string& name, OpType op, std::vector<st
   for (size_t i = 0; i < data->size(); ++i) {
     Submission submission = Sum(absl::StrCat(name, "/", i), &(*data)[i]);
     submission.request.op = op;
+    if (TraitsOf(op).by_rows) submission.output = nullptr;
     submission.request.group = name;
     submission.request.group_size = static_cast<int>(data->size());
     submissions.push_back(std::move(submission));

@@ -54,7 +54,7 @@ std::vector<T> Received(const Handle& handle, size_t row_elements = 1) {
   const OperationResult& result = handle.result();
   size_t rows = 0;
   for (int64_t dim : result.first_dims) rows += static_cast<size_t>(dim);
-  const auto* const first = reinterpret_cast<const T*>(result.data.get());
+  const auto* const first = static_cast<const T*>(result.rows());
   return std::vector<T>(first, first + rows * row_elements);
 }
 

@@ -152,6 +152,7 @@ TEST(Reductions, FusedReduceScattersAndReducesKeepTheirResultsApart) {
     for (int i = 0; i < 6; ++i) {
       Submission submission = Sum(absl::StrCat("t", i), &data[static_cast<size_t>(i)]);
       submission.request.op = i % 2 == 0 ? OpType::kReduceScatter : OpType::kReduce;
+      if (i % 2 == 0) submission.output = nullptr;
       submission.request.root = 2;
       handles.push_back(*runtime.Submit(submission));
     }
@@ -204,6 +205,7 @@ TEST_P(Overflow, IsToldToEveryRankWhoeverHasIt) {
       std::vector<float> data = {1, 2, 3, 4, 5, rank == 1 ? last : 6.0f};
       Submission submission = Sum("x", &data);
       submission.request.op = GetParam().op;
+      if (TraitsOf(GetParam().op).by_rows) submission.output = nullptr;
       submission.request.reduction = GetParam().reduction;
       submission.request.root = 2;
       submission.request.overflow = TensorRequest::Overflow::kDetected;
@@ -242,6 +244,7 @@ TEST(Reductions, OverflowOfASubsetIsTheSubsetsBusiness) {
     Submission submission = Sum("x", &data);
     submission.request.process_set = set;
     submission.request.op = OpType::kReduceScatter;
+    submission.output = nullptr;
     submission.request.overflow = TensorRequest::Overflow::kDetected;
     EXPECT_EQ(Succeed(runtime, submission)->result().overflow, OperationResult::Overflow::kFound);
   });

@@ -116,6 +116,26 @@ TEST(DeviceBlocksOfABusyDevice, BlocksAreGivenBackWhileAnotherThreadWaitsForTheD
   EXPECT_TRUE(large.ok()) << large.status();
 }
 
+// A block that a stream still uses is not handed out, and no thread waits for the stream.
+TEST_F(DeviceBlocksTest, ABlockMayBeGivenBackBehindWorkOfAStream) {
+  const std::shared_ptr<Device> device = *Device::Open(cuda_.table(), 0);
+  const auto stream = *DeviceStream::Create(device.get());
+  ResultData first = Take(1000);
+  const std::byte* const place = first.get();
+  StreamHold hold(stream->handle());
+  const absl::StatusOr<std::shared_ptr<const DeviceEvent>> point = blocks_->Note(stream->handle());
+  ASSERT_TRUE(point.ok()) << point.status();
+  first.get_deleter().after = *point;
+  first.reset();
+  const ResultData other = Take(1000);
+  EXPECT_NE(other.get(), place);
+  EXPECT_EQ(cuda_.allocations(), 2u);
+  hold.Release();
+  EXPECT_TRUE((*point)->Wait().ok());
+  EXPECT_EQ(Take(1000).get(), place);
+  EXPECT_EQ(cuda_.allocations(), 2u);
+}
+
 TEST_F(DeviceBlocksTest, BlocksMayOutliveWhoHandsThemOut) {
   {
     const ResultData block = Take(10);

@@ -1,0 +1,94 @@
+// Prepared groups: the allreduces of a step that repeats.
+#ifndef RONDA_CLIENT_RONDA_GROUP_HPP_
+#define RONDA_CLIENT_RONDA_GROUP_HPP_
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../ronda.h"
+#include "options.hpp"
+#include "reductions.hpp"
+#include "status.hpp"
+#include "tensor.hpp"
+
+namespace ronda {
+inline namespace v1 {
+
+// Allreduces that are checked once, announced one by one in each step, and waited for together. See groups.h.
+//
+//   ronda::PreparedGroup gradients = ronda::prepare_group("gradients", tensors);
+//   for (...) {
+//     ... backward: tensors[i] is complete
+//     gradients.ready(i);
+//     gradients.synchronize();
+//   }
+//
+// The destructor waits for what has been submitted. ready() is thread-safe; the rest is thread-compatible.
+class PreparedGroup {
+ public:
+  PreparedGroup() = default;                                             // of no members
+  explicit PreparedGroup(ronda_group group) noexcept : group_(group) {}  // takes `group` over
+  PreparedGroup(PreparedGroup&& other) noexcept : group_(std::exchange(other.group_, nullptr)) {}
+  PreparedGroup& operator=(PreparedGroup&& other) noexcept {
+    if (this != &other) {
+      release();
+      group_ = std::exchange(other.group_, nullptr);
+    }
+    return *this;
+  }
+  ~PreparedGroup() { release(); }
+
+  // Tensor `index` is complete, and belongs to the library until the end of the step.
+  // Errors: RONDA_ERROR_INVALID_ARGUMENT if it has been announced in this step; those of a submission.
+  Status try_ready(std::size_t index) { return detail::to_status(ronda_group_ready(group_, index)); }
+  void ready(std::size_t index) { try_ready(index).throw_if_error(); }
+
+  // Waits until all tensors are reduced, and begins the next step.
+  // Errors: RONDA_ERROR_INVALID_ARGUMENT if one was not announced, and nothing has changed; else the first tensor's.
+  Status wait() { return detail::to_status(ronda_group_wait(group_)); }
+  void synchronize() { wait().throw_if_error(); }
+
+  // The same for tensors in a GPU's memory: `stream`, a cudaStream_t, waits instead of this thread.
+  Status wait_on(void* stream) { return detail::to_status(ronda_group_wait_on_stream(group_, stream)); }
+  void synchronize_on(void* stream) { wait_on(stream).throw_if_error(); }
+
+  // With `detect_overflow`: whether a result of the step that wait() has ended has an element that is infinite or not a
+  // number, on any rank.
+  bool found_inf() const {
+    int found = 0;
+    detail::to_status(ronda_group_found_inf(group_, &found)).throw_if_error();
+    return found != 0;
+  }
+
+  ronda_group get() const noexcept { return group_; }
+
+ private:
+  void release() noexcept {
+    if (group_ != nullptr) static_cast<void>(ronda_group_release(group_));
+  }
+
+  ronda_group group_ = nullptr;
+};
+
+// Prepares allreduces in place. `name` is for error texts.
+inline Result<PreparedGroup> try_prepare_group(const std::string& name, const std::vector<Tensor>& in_place,
+                                               const ReduceOptions& options = {}, const CallOptions& call = {}) {
+  std::vector<ronda_allreduce_args> args;
+  Status status = detail::set_group(in_place, options, call, &args);
+  if (!status.ok()) return status;
+  ronda_group group = nullptr;
+  status = detail::to_status(ronda_prepare_group(args.data(), args.size(), name.c_str(), &group));
+  if (!status.ok()) return status;
+  return PreparedGroup(group);
+}
+inline PreparedGroup prepare_group(const std::string& name, const std::vector<Tensor>& in_place,
+                                   const ReduceOptions& options = {}, const CallOptions& call = {}) {
+  return try_prepare_group(name, in_place, options, call).value();
+}
+
+}  // namespace v1
+}  // namespace ronda
+
+#endif  // RONDA_CLIENT_RONDA_GROUP_HPP_

@@ -1,0 +1,274 @@
+// Prepared groups of the C ABI, on ranks that are threads.
+#include <atomic>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "client/ronda.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+constexpr int kRanks = 3;
+constexpr float kSum = 0 + 1 + 2;
+
+void Call(void* context) { (*static_cast<const std::function<void()>*>(context))(); }
+
+void RunRanks(const std::function<void()>& body) {
+  EXPECT_EQ(ronda_run_threads(nullptr, kRanks, Call, const_cast<std::function<void()>*>(&body)), RONDA_OK)
+      << ronda_last_error();
+}
+
+// Tensors of different lengths, in place, and a group of them.
+class Gradients {
+ public:
+  explicit Gradients(size_t count, ronda_reduce_op op = RONDA_SUM) : values_(count), shapes_(count), names_(count) {
+    for (size_t i = 0; i < count; ++i) {
+      shapes_[i] = static_cast<int64_t>(1 + i % 5);
+      names_[i] = "g" + std::to_string(i);
+      values_[i].resize(static_cast<size_t>(shapes_[i]));
+      ronda_allreduce_args args = RONDA_ALLREDUCE_ARGS_INIT;
+      args.tensor = {names_[i].c_str(), RONDA_FLOAT32, 1, &shapes_[i]};
+      args.input = args.output = values_[i].data();
+      args.op = op;
+      args_.push_back(args);
+    }
+    Set(static_cast<float>(ronda_rank()));
+  }
+  ~Gradients() {
+    if (group_ == nullptr) return;
+    EXPECT_EQ(ronda_group_release(group_), RONDA_OK) << ronda_last_error();
+  }
+
+  void Set(float value) {
+    for (std::vector<float>& values : values_) values.assign(values.size(), value);
+  }
+  std::vector<ronda_allreduce_args>& args() { return args_; }
+  std::vector<std::vector<float>>& values() { return values_; }
+
+  ronda_status Prepare() { return ronda_prepare_group(args_.data(), args_.size(), "gradients", &group_); }
+  ronda_group group() { return group_; }
+
+ private:
+  std::vector<std::vector<float>> values_;
+  std::vector<int64_t> shapes_;
+  std::vector<std::string> names_;
+  std::vector<ronda_allreduce_args> args_;
+  ronda_group group_ = nullptr;
+};
+
+TEST(CGroupsTest, MembersAreReducedInEveryStepInWhicheverOrderTheyBecomeReady) {
+  RunRanks([] {
+    constexpr size_t kCount = 100;  // several batches
+    Gradients gradients(kCount);
+    ASSERT_EQ(gradients.Prepare(), RONDA_OK) << ronda_last_error();
+    for (size_t step = 0; step < 30; ++step) {
+      gradients.Set(static_cast<float>(ronda_rank()));
+      // 7 and 100 have no common divisor; every rank has an order of its own.
+      const size_t first = step + static_cast<size_t>(ronda_rank());
+      for (size_t i = 0; i < kCount; ++i) {
+        ASSERT_EQ(ronda_group_ready(gradients.group(), (first + 7 * i) % kCount), RONDA_OK) << ronda_last_error();
+      }
+      ASSERT_EQ(ronda_group_wait(gradients.group()), RONDA_OK) << ronda_last_error();
+      ASSERT_THAT(gradients.values(), Each(Each(kSum)));
+    }
+  });
+}
+
+TEST(CGroupsTest, ThreadsMayAnnounceMembersAtTheSameTime) {
+  RunRanks([] {
+    constexpr size_t kCount = 96, kThreads = 3;
+    Gradients gradients(kCount);
+    ASSERT_EQ(gradients.Prepare(), RONDA_OK) << ronda_last_error();
+    for (int step = 0; step < 10; ++step) {
+      gradients.Set(-1);
+      const auto own = static_cast<float>(ronda_rank());
+      std::vector<std::thread> threads;
+      for (size_t t = 0; t < kThreads; ++t) {
+        // Neighbours are announced by different threads, which write the inputs, too.
+        threads.emplace_back([&, t] {
+          for (size_t i = t; i < kCount; i += kThreads) {
+            gradients.values()[i].assign(gradients.values()[i].size(), own);
+            EXPECT_EQ(ronda_group_ready(gradients.group(), i), RONDA_OK) << ronda_last_error();
+          }
+        });
+      }
+      for (std::thread& thread : threads) thread.join();
+      ASSERT_EQ(ronda_group_wait(gradients.group()), RONDA_OK) << ronda_last_error();
+      ASSERT_THAT(gradients.values(), Each(Each(kSum)));
+    }
+  });
+}
+
+// Rank 0 announces one member, and sees it reduced, before it announces the other, which is not its neighbour.
+TEST(CGroupsTest, AMemberTravelsBeforeTheLastIsReady) {
+  RunRanks([] {
+    const int64_t shape[1] = {1 << 18};  // 1 MiB: a batch of its own
+    std::vector<float> first(1 << 18, 1), second(1 << 18, 1);
+    ronda_allreduce_args args[2] = {RONDA_ALLREDUCE_ARGS_INIT, RONDA_ALLREDUCE_ARGS_INIT};
+    args[0].tensor = {"first", RONDA_FLOAT32, 1, shape};
+    args[1].tensor = {"second", RONDA_FLOAT32, 1, shape};
+    args[0].input = args[0].output = first.data();
+    args[1].input = args[1].output = second.data();
+    if (ronda_rank() != 0) {
+      // The other ranks need no group.
+      ASSERT_EQ(ronda_allreduce(&args[0]), RONDA_OK) << ronda_last_error();
+      int32_t word = 0;
+      ronda_recv_args recv = RONDA_RECV_ARGS_INIT;
+      recv.tensor.dtype = RONDA_INT32;
+      recv.output = &word;
+      ASSERT_EQ(ronda_recv(&recv), RONDA_OK) << ronda_last_error();
+      ASSERT_EQ(ronda_allreduce(&args[1]), RONDA_OK) << ronda_last_error();
+      return;
+    }
+    ronda_group group = nullptr;
+    ASSERT_EQ(ronda_prepare_group(args, 2, "g", &group), RONDA_OK) << ronda_last_error();
+    ASSERT_EQ(ronda_group_ready(group, 0), RONDA_OK) << ronda_last_error();
+    // The other ranks receive this once they have the first result; until then the second is not announced.
+    for (int to = 1; to < kRanks; ++to) {
+      int32_t word = 1;
+      ronda_send_args send = RONDA_SEND_ARGS_INIT;
+      send.tensor.dtype = RONDA_INT32;
+      send.input = &word;
+      send.to = to;
+      ASSERT_EQ(ronda_send(&send), RONDA_OK) << ronda_last_error();
+    }
+    ASSERT_EQ(ronda_group_ready(group, 1), RONDA_OK) << ronda_last_error();
+    ASSERT_EQ(ronda_group_wait(group), RONDA_OK) << ronda_last_error();
+    EXPECT_EQ(first[0], kRanks);
+    EXPECT_EQ(second[0], kRanks);
+    EXPECT_EQ(ronda_group_release(group), RONDA_OK) << ronda_last_error();
+  });
+}
+
+TEST(CGroupsTest, MistakesAreNamedAndTheStepGoesOn) {
+  RunRanks([] {
+    Gradients gradients(3);
+    ASSERT_EQ(gradients.Prepare(), RONDA_OK) << ronda_last_error();
+    EXPECT_EQ(ronda_group_ready(gradients.group(), 3), RONDA_ERROR_INVALID_ARGUMENT);
+    EXPECT_THAT(ronda_last_error(), HasSubstr("group 'gradients': there is no member 3 among 3"));
+    EXPECT_EQ(ronda_group_ready(gradients.group(), 0), RONDA_OK) << ronda_last_error();
+    EXPECT_EQ(ronda_group_ready(gradients.group(), 0), RONDA_ERROR_INVALID_ARGUMENT);
+    EXPECT_THAT(ronda_last_error(), HasSubstr("member 0 'g0' has been announced in this step"));
+    EXPECT_EQ(ronda_group_ready(gradients.group(), 2), RONDA_OK) << ronda_last_error();
+    EXPECT_EQ(ronda_group_wait(gradients.group()), RONDA_ERROR_INVALID_ARGUMENT);
+    EXPECT_THAT(ronda_last_error(), HasSubstr("member 1 'g1' has not been announced"));
+    EXPECT_EQ(ronda_group_ready(gradients.group(), 1), RONDA_OK) << ronda_last_error();
+    EXPECT_EQ(ronda_group_wait(gradients.group()), RONDA_OK) << ronda_last_error();
+    EXPECT_THAT(gradients.values(), Each(Each(kSum)));
+  });
+}
+
+TEST(CGroupsTest, WhatCannotBePreparedIsRefused) {
+  RunRanks([] {
+    if (ronda_rank() != 0) return;
+    Gradients gradients(3);
+    const auto refusal = [&](const std::function<void(std::vector<ronda_allreduce_args>*)>& change) -> std::string {
+      std::vector<ronda_allreduce_args> args = gradients.args();
+      change(&args);
+      ronda_group group = nullptr;
+      EXPECT_EQ(ronda_prepare_group(args.data(), args.size(), "g", &group), RONDA_ERROR_INVALID_ARGUMENT);
+      EXPECT_EQ(group, nullptr);
+      return ronda_last_error();
+    };
+    EXPECT_THAT(refusal([](auto* args) { (*args)[1].op = static_cast<ronda_reduce_op>(77); }),
+                HasSubstr("'g1': op 77"));
+    EXPECT_THAT(refusal([](auto* args) { (*args)[2].output = nullptr; }), AllOf(HasSubstr("'g2'"), HasSubstr("null")));
+    EXPECT_THAT(refusal([](auto* args) { (*args)[2].tensor.name = "g0"; }), HasSubstr("two members are named 'g0'"));
+    EXPECT_THAT(refusal([](auto* args) { (*args)[1].struct_size -= 8; }), HasSubstr("in member 1"));
+    EXPECT_EQ(ronda_prepare_group(gradients.args().data(), 3, "g", nullptr), RONDA_ERROR_INVALID_ARGUMENT);
+    EXPECT_THAT(ronda_last_error(), HasSubstr("group is NULL"));
+    EXPECT_EQ(ronda_group_ready(nullptr, 0), RONDA_ERROR_INVALID_ARGUMENT);
+    EXPECT_THAT(ronda_last_error(), HasSubstr("ronda_group_ready: group is NULL"));
+    EXPECT_EQ(ronda_group_release(nullptr), RONDA_ERROR_INVALID_ARGUMENT);
+  });
+}
+
+TEST(CGroupsTest, TheFirstErrorOfAStepIsReturnedAndTheNextStepIsFree) {
+  RunRanks([] {
+    Gradients gradients(3);
+    gradients.args()[1].op = ronda_rank() == 0 ? RONDA_MIN : RONDA_MAX;  // the ranks disagree
+    ASSERT_EQ(gradients.Prepare(), RONDA_OK) << ronda_last_error();
+    for (int step = 0; step < 3; ++step) {
+      gradients.Set(static_cast<float>(ronda_rank()));
+      for (size_t i = 0; i < 3; ++i) EXPECT_EQ(ronda_group_ready(gradients.group(), i), RONDA_OK) << ronda_last_error();
+      EXPECT_EQ(ronda_group_wait(gradients.group()), RONDA_ERROR_MISMATCH);
+      EXPECT_THAT(ronda_last_error(), HasSubstr("'g1'"));
+      EXPECT_THAT(gradients.values()[0], Each(kSum));
+      EXPECT_THAT(gradients.values()[2], Each(kSum));
+    }
+  });
+}
+
+TEST(CGroupsTest, ANameInFlightIsAnErrorOfTheCallAndOfTheStep) {
+  RunRanks([] {
+    Gradients gradients(2);
+    ASSERT_EQ(gradients.Prepare(), RONDA_OK) << ronda_last_error();
+    // Nothing submits the rest on the other ranks before rank 0 is done with this.
+    if (ronda_rank() == 0) {
+      ronda_handle handle = 0;
+      ASSERT_EQ(ronda_allreduce_async(&gradients.args()[1], &handle), RONDA_OK) << ronda_last_error();
+      EXPECT_EQ(ronda_group_ready(gradients.group(), 0), RONDA_OK) << ronda_last_error();
+      EXPECT_EQ(ronda_group_ready(gradients.group(), 1), RONDA_ERROR_DUPLICATE_NAME);
+      EXPECT_THAT(ronda_last_error(), HasSubstr("'g1' is in flight already"));
+      EXPECT_EQ(ronda_group_wait(gradients.group()), RONDA_ERROR_DUPLICATE_NAME);
+      EXPECT_EQ(ronda_barrier(0), RONDA_OK) << ronda_last_error();
+      EXPECT_EQ(ronda_synchronize(handle), RONDA_OK) << ronda_last_error();
+      EXPECT_EQ(ronda_release(handle), RONDA_OK) << ronda_last_error();
+    } else {
+      EXPECT_EQ(ronda_barrier(0), RONDA_OK) << ronda_last_error();
+      EXPECT_EQ(ronda_allreduce(&gradients.args()[1]), RONDA_OK) << ronda_last_error();
+    }
+    EXPECT_THAT(gradients.values()[1], Each(kSum));
+    gradients.Set(static_cast<float>(ronda_rank()));
+    for (size_t i = 0; i < 2; ++i) EXPECT_EQ(ronda_group_ready(gradients.group(), i), RONDA_OK) << ronda_last_error();
+    EXPECT_EQ(ronda_group_wait(gradients.group()), RONDA_OK) << ronda_last_error();
+    EXPECT_THAT(gradients.values(), Each(Each(kSum)));
+  });
+}
+
+TEST(CGroupsTest, OverflowInAnyMemberIsFound) {
+  RunRanks([] {
+    Gradients gradients(3);
+    for (ronda_allreduce_args& args : gradients.args()) args.detect_overflow = 1;
+    ASSERT_EQ(gradients.Prepare(), RONDA_OK) << ronda_last_error();
+    for (const bool overflows : {true, false}) {
+      gradients.Set(1);
+      if (overflows && ronda_rank() == 2) gradients.values()[1].back() = INFINITY;
+      for (size_t i = 0; i < 3; ++i) EXPECT_EQ(ronda_group_ready(gradients.group(), i), RONDA_OK) << ronda_last_error();
+      EXPECT_EQ(ronda_group_wait(gradients.group()), RONDA_OK) << ronda_last_error();
+      int found = -1;
+      EXPECT_EQ(ronda_group_found_inf(gradients.group(), &found), RONDA_OK) << ronda_last_error();
+      EXPECT_EQ(found, overflows ? 1 : 0);
+    }
+    EXPECT_EQ(ronda_group_found_inf(gradients.group(), nullptr), RONDA_ERROR_INVALID_ARGUMENT);
+  });
+}
+
+TEST(CGroupsTest, AGroupOutlivesItsJobButIsOfNoUse) {
+  ronda_group group = nullptr;
+  float value = 1;
+  const int64_t shape[1] = {1};
+  ronda_allreduce_args args = RONDA_ALLREDUCE_ARGS_INIT;
+  args.tensor = {"t", RONDA_FLOAT32, 1, shape};
+  args.input = args.output = &value;
+  EXPECT_EQ(ronda_prepare_group(&args, 1, "early", &group), RONDA_ERROR_NOT_INITIALIZED);
+  const std::function<void()> prepare = [&] {
+    EXPECT_EQ(ronda_prepare_group(&args, 1, "early", &group), RONDA_OK) << ronda_last_error();
+  };
+  ASSERT_EQ(ronda_run_threads(nullptr, 1, Call, const_cast<std::function<void()>*>(&prepare)), RONDA_OK);
+  EXPECT_EQ(ronda_group_ready(group, 0), RONDA_ERROR_NOT_INITIALIZED);
+  EXPECT_THAT(ronda_last_error(), HasSubstr("group 'early' was prepared for a job that has ended"));
+  EXPECT_EQ(ronda_group_release(group), RONDA_OK) << ronda_last_error();
+}
+
+}  // namespace
