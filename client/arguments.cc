@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "runtime/base/status_macros.h"
 
@@ -305,19 +307,36 @@ absl::StatusOr<Submission> JoinSubmission(ronda_process_set set, const ronda_abs
                                 .absent = static_cast<TensorRequest::Absent>(raw)}};
 }
 
+namespace {
+
+absl::StatusOr<std::vector<RankId>> ToRanks(absl::string_view function, const int* ranks, int count) {
+  if (ranks != nullptr && count > 0) return std::vector<RankId>(ranks, ranks + count);
+  return absl::InvalidArgumentError(absl::StrCat(function, ": there are no ranks: list those of the set"));
+}
+
+}  // namespace
+
 absl::StatusOr<Submission> AddProcessSetSubmission(const int* ranks, int count) {
-  if (ranks == nullptr || count <= 0) {
-    return absl::InvalidArgumentError("ronda_add_process_set: there are no ranks: list those of the set");
-  }
-  return AddProcessSetSubmission(std::vector<RankId>(ranks, ranks + count));
+  RONDA_ASSIGN_OR_RETURN(std::vector<RankId> members, ToRanks("ronda_add_process_set", ranks, count));
+  return AddProcessSetSubmission(std::move(members));
 }
 
 Submission AddProcessSetSubmission(std::vector<RankId> ranks) {
   return {.request = {.name = "ronda/add_process_set", .op = OpType::kAddProcessSet, .members = std::move(ranks)}};
 }
 
-Submission RemoveProcessSetSubmission(ronda_process_set id) {
-  return {.request = {.name = "ronda/remove_process_set", .op = OpType::kRemoveProcessSet, .subject = id}};
+absl::StatusOr<Submission> CreateProcessSetSubmission(const int* ranks, int count, const char* tag) {
+  RONDA_ASSIGN_OR_RETURN(std::vector<RankId> members, ToRanks("ronda_create_process_set", ranks, count));
+  const bool has_tag = tag != nullptr && *tag != '\0';
+  if (has_tag) RONDA_RETURN_IF_ERROR(CheckName("create_process_set", "tag", tag));
+  std::string name = absl::StrCat("ronda/create_process_set/", absl::StrJoin(members, ","), "/", has_tag ? tag : "");
+  return Submission{
+      .request = {.name = std::move(name), .op = OpType::kCreateProcessSet, .members = std::move(members)}};
+}
+
+Submission RemoveProcessSetSubmission(ronda_process_set id, ProcessSetId by) {
+  return {.request = {
+              .name = "ronda/remove_process_set", .process_set = by, .op = OpType::kRemoveProcessSet, .subject = id}};
 }
 
 }  // namespace ronda

@@ -197,8 +197,10 @@ class Check {
 
   absl::Status Membership() const {
     if (!traits_.changes_process_sets) return absl::OkStatus();
-    if (request_.process_set != kGlobalProcessSet) return Invalid("all ranks do that: leave process_set at 0");
-    return request_.op == OpType::kAddProcessSet ? Added() : Removed();
+    const bool removes = request_.op == OpType::kRemoveProcessSet;
+    const ProcessSetId by = removes ? submitter_.process_sets->RemoversOf(request_.subject) : kGlobalProcessSet;
+    if (request_.process_set != by) return Invalid("the ranks of process set ", by, " do that together: name that set");
+    return removes ? Removed() : Added();
   }
 
   absl::Status Added() const {
@@ -208,6 +210,10 @@ class Check {
         std::adjacent_find(members.begin(), members.end(), std::greater_equal<>()) != members.end()) {
       return Invalid("members [", absl::StrJoin(members, ", "), "] should be ascending ranks of this job, 0 to ",
                      submitter_.world_size - 1, ", each once");
+    }
+    if (traits_.by_new_members && !std::binary_search(members.begin(), members.end(), submitter_.rank)) {
+      return Invalid("rank ", submitter_.rank, " is not one of the members [", absl::StrJoin(members, ", "),
+                     "]: call it on those only");
     }
     return absl::OkStatus();
   }
@@ -259,6 +265,11 @@ absl::StatusOr<std::shared_ptr<const Group>> ProcessSets::Find(ProcessSetId id) 
   }
   return absl::InvalidArgumentError(absl::StrCat("there is no process set ", id, ", only ", absl::StrJoin(Ids(), ", "),
                                                  ": add it on every rank first"));
+}
+
+ProcessSetId ProcessSets::RemoversOf(ProcessSetId id) const {
+  MutexLock lock(&mu_);
+  return table_.CreatedByMembers(id) ? id : kGlobalProcessSet;
 }
 
 std::vector<ProcessSetId> ProcessSets::Ids() const {

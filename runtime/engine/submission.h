@@ -50,6 +50,9 @@ class ProcessSets {
   // All ranks: set 0, which is always there.
   const Group& global() const { return *global_; }
 
+  // The set whose ranks remove set `id` together: set 0, or the set itself if its members have created it.
+  ProcessSetId RemoversOf(ProcessSetId id) const;
+
   // Of the sets that there are, ascending.
   std::vector<ProcessSetId> Ids() const;
 

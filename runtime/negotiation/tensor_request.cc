@@ -85,6 +85,7 @@ std::string NameForErrors(const TensorRequest& request) {
     case OpType::kJoin:
       return absl::StrCat("the join of process set ", request.process_set);
     case OpType::kAddProcessSet:
+    case OpType::kCreateProcessSet:
       return absl::StrCat("the process set of ranks ", Ranks(request.members));
     case OpType::kRemoveProcessSet:
       return absl::StrCat("the removal of process set ", request.subject);

@@ -92,7 +92,7 @@ struct TensorRequest {
   // A join: how averages count the ranks that have joined.
   enum class Absent : uint8_t { kNotCounted, kCountedAsZeros } absent = Absent::kNotCounted;
 
-  std::vector<RankId> members;  // kAddProcessSet; ascending
+  std::vector<RankId> members;  // OperationTraits::adds_process_set; ascending
   ProcessSetId subject = 0;     // kRemoveProcessSet
 
   std::optional<WaitLimits> limits;  // nullopt: the job's. Ranks may differ in it; the shortest holds

@@ -477,7 +477,21 @@ TEST(MembershipArgumentsTest, BarriersJoinsAndSetsAreGivenNames) {
   EXPECT_EQ(AddProcessSetSubmission(ranks, 2)->request.members, (std::vector<RankId>{0, 2}));
   EXPECT_THAT(MessageOf(AddProcessSetSubmission(nullptr, 2).status()), HasSubstr("no ranks"));
   EXPECT_THAT(MessageOf(AddProcessSetSubmission(ranks, 0).status()), HasSubstr("no ranks"));
-  EXPECT_EQ(RemoveProcessSetSubmission(4).request.subject, 4u);
+  EXPECT_EQ(RemoveProcessSetSubmission(4, 0).request.subject, 4u);
+  EXPECT_EQ(RemoveProcessSetSubmission(4, 4).request.process_set, 4u);
+}
+
+TEST(MembershipArgumentsTest, CreationsAreToldApartByRanksAndTag) {
+  const int ranks[2] = {0, 2};
+  const auto created = CreateProcessSetSubmission(ranks, 2, "t");
+  EXPECT_EQ(created->request.op, OpType::kCreateProcessSet);
+  EXPECT_EQ(created->request.members, (std::vector<RankId>{0, 2}));
+  EXPECT_NE(created->request.name, CreateProcessSetSubmission(ranks, 2, "u")->request.name);
+  EXPECT_NE(created->request.name, CreateProcessSetSubmission(ranks, 1, "t")->request.name);
+  EXPECT_EQ(CreateProcessSetSubmission(ranks, 2, nullptr)->request.name,
+            CreateProcessSetSubmission(ranks, 2, "")->request.name);
+  EXPECT_THAT(MessageOf(CreateProcessSetSubmission(nullptr, 2, "").status()), HasSubstr("no ranks"));
+  EXPECT_THAT(MessageOf(CreateProcessSetSubmission(ranks, 2, "caf\xe9").status()), HasSubstr("tag is not UTF-8"));
 }
 
 }  // namespace

@@ -62,6 +62,14 @@ static void test_join(void) {
   expect(ronda_remove_process_set(set) == RONDA_OK, "ronda_remove_process_set");
 }
 
+static void test_create_process_set(void) {
+  ronda_process_set set = 0;
+  const int ranks[1] = {0};
+  expect(ronda_create_process_set(ranks, 1, NULL, &set) == RONDA_OK && set > 0, "ronda_create_process_set");
+  expect(ronda_process_set_size(set) == 1, "the size of the set");
+  expect(ronda_remove_process_set(set) == RONDA_OK, "the end of the set");
+}
+
 static void set_to_size(void* context) { *(int*)context = ronda_size(); }
 
 static void test_run_threads(void) {
@@ -76,6 +84,7 @@ int main(void) {
   expect(ronda_init(&options) == RONDA_OK, "ronda_init");
   test_allreduce();
   test_join();
+  test_create_process_set();
   test_run_threads();
   expect(ronda_shutdown() == RONDA_OK, "ronda_shutdown");
   return failures == 0 ? 0 : 1;
