@@ -169,8 +169,8 @@ absl::Status Fill(const ronda_recv_args& args, const Caller& caller, Submission*
 }
 
 absl::Status Fill(const ronda_object_args& args, const Caller& caller, Submission* submission) {
-  RONDA_RETURN_IF_ERROR(CheckName("object", "name", args.name));
-  *submission = {.request = {.name = args.name,
+  if (args.name != nullptr) RONDA_RETURN_IF_ERROR(CheckName("object", "name", args.name));
+  *submission = {.request = {.name = args.name != nullptr ? args.name : "",
                              .op = OpType::kAllgather,
                              .dtype = DType::kUint8,
                              .shape = {static_cast<int64_t>(args.size)},
@@ -226,6 +226,7 @@ RONDA_SUBMISSION_ARGS(RONDA_INSTANTIATE)
 absl::StatusOr<SparseSubmissions> ToSubmissions(const ronda_sparse_allreduce_args* args, const Caller& caller) {
   RONDA_ASSIGN_OR_RETURN(const auto known, CopySized(args, "ronda_sparse_allreduce_args"));
   Submission values;
+  RONDA_RETURN_IF_ERROR(CheckName("sparse_allreduce", "tensor.name", known.tensor.name));
   RONDA_RETURN_IF_ERROR(FromArgs(OpType::kAllgather, known, caller, &values));
   const std::optional<Reduction> reduction = ReductionFromInt(RawValue(known.op));
   const bool averages = reduction == Reduction::kAverage && IsFloatingPoint(values.request.dtype);
@@ -273,6 +274,10 @@ absl::StatusOr<absl::Span<const Submission>> ToGroup(const Args* args, size_t co
     if (i == submissions->size()) submissions->emplace_back();
     Submission& submission = (*submissions)[i];
     RONDA_RETURN_IF_ERROR(ToSubmission(member, caller, &submission));
+    if (submission.request.name.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat("group '", group, "': tensor.name is NULL in member ", i,
+                                                     ": the tensors of a group need names"));
+    }
     submission.request.group = group;
     submission.request.group_size = static_cast<int>(count);
   }

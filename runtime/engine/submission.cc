@@ -13,7 +13,6 @@
 #include "absl/strings/string_view.h"
 #include "runtime/base/operation.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/base/operation.h"
 
 namespace ronda {
 namespace {
@@ -148,6 +147,9 @@ class Check {
       return Invalid("prescale and postscale must be finite");
     }
     if (request_.reduction == Reduction::kAdasum) RONDA_RETURN_IF_ERROR(Adasum());
+    if (submission_.error_feedback == Submission::ErrorFeedback::kOn && submission_.unnamed_call > 0) {
+      return Invalid("error feedback is kept by the tensor's name: give it one, or leave error feedback off");
+    }
     if (submission_.error_feedback == Submission::ErrorFeedback::kOn && !reduction.adds) {
       return Invalid("error feedback makes up for rounding in sums and averages, not in ", reduction.name,
                      ": leave it off");
@@ -293,6 +295,12 @@ absl::Status AboutTensor(const std::string& name, const absl::Status& status) {
   } catch (const std::bad_alloc&) {
     return status;
   }
+}
+
+absl::Status AboutCall(const Submission& submission, const absl::Status& status) {
+  if (submission.unnamed_call == 0) return status;
+  return absl::Status(status.code(), absl::StrCat("unnamed call ", submission.unnamed_call,
+                                                  ", counted alike on every rank: ", status.message()));
 }
 
 absl::Status CheckSubmission(const Submission& submission, const Submitter& submitter) {

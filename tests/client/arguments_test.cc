@@ -188,7 +188,7 @@ TEST_F(ArgumentsTest, AStructOfTheFirstVersionIsOnHostMemory) {
 
 TEST_F(ArgumentsTest, NamesAreChecked) {
   allreduce_.tensor.name = nullptr;
-  ExpectAllreduceRefused({"allreduce", "tensor.name is NULL"});
+  EXPECT_EQ(Converted(&allreduce_)->request.name, "") << "the session makes it up";
   allreduce_.tensor.name = "";
   ExpectAllreduceRefused({"allreduce", "tensor.name is empty"});
   const std::string longest(RONDA_MAX_NAME_LENGTH, 'x');
@@ -329,6 +329,9 @@ TEST(OtherArgumentsTest, AnObjectIsAnAllgatherOfBytes) {
   EXPECT_THAT(MessageOf(Converted(&args).status()), HasSubstr("object 'o': size is"));
   args.name = "";
   EXPECT_THAT(MessageOf(Converted(&args).status()), HasSubstr("name is empty"));
+  args.name = nullptr;
+  args.size = 3;
+  EXPECT_EQ(Converted(&args)->request.name, "");
 }
 
 TEST(OtherArgumentsTest, ASparseAllreduceIsAGroupOfAllgathers) {
@@ -419,6 +422,9 @@ TEST(GroupArgumentsTest, MembersAreFoundByTheSizeThatTheFirstTells) {
   EXPECT_EQ((*group)[1].request.name, "b");
   EXPECT_EQ((*group)[1].request.group, "g");
   EXPECT_EQ((*group)[1].request.group_size, 2);
+  args[1].known.tensor.name = nullptr;
+  EXPECT_THAT(MessageOf(ToGroup(&args[0].known, 2, "g", kCaller, &memory).status()),
+              HasSubstr("group 'g': tensor.name is NULL in member 1: the tensors of a group need names"));
   args[1].known.struct_size = sizeof(ronda_allreduce_args);
   EXPECT_THAT(MessageOf(ToGroup(&args[0].known, 2, "g", kCaller, &memory).status()),
               AllOf(HasSubstr("group 'g'"), HasSubstr("in member 1")));

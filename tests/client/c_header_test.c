@@ -70,6 +70,14 @@ static void test_create_process_set(void) {
   expect(ronda_remove_process_set(set) == RONDA_OK, "the end of the set");
 }
 
+static void test_unnamed(void) {
+  int32_t value = 4;
+  ronda_broadcast_args args = RONDA_BROADCAST_ARGS_INIT;
+  args.tensor.dtype = RONDA_INT32;
+  args.data = &value;
+  expect(args.tensor.name == NULL && ronda_broadcast(&args) == RONDA_OK && value == 4, "a tensor without a name");
+}
+
 static void set_to_size(void* context) { *(int*)context = ronda_size(); }
 
 static void test_run_threads(void) {
@@ -85,6 +93,7 @@ int main(void) {
   test_allreduce();
   test_join();
   test_create_process_set();
+  test_unnamed();
   test_run_threads();
   expect(ronda_shutdown() == RONDA_OK, "ronda_shutdown");
   return failures == 0 ? 0 : 1;

@@ -139,7 +139,8 @@ TEST_F(SubmissionCheckTest, BuffersMayBeTheSameButNotOverlap) {
 }
 
 TEST_F(SubmissionCheckTest, ReductionsMustBeDefinedOnTheDtype) {
-  EXPECT_THAT(Objection(Full({.dtype = DType::kBool, .reduction = Reduction::kAverage})), HasSubstr("average is not defined on bool"));
+  EXPECT_THAT(Objection(Full({.dtype = DType::kBool, .reduction = Reduction::kAverage})),
+              HasSubstr("average is not defined on bool"));
   EXPECT_THAT(Objection(Full({.reduction = Reduction::kBitXor})), HasSubstr("bxor is not defined on float32"));
   EXPECT_THAT(Objection(Full({.dtype = DType::kInt32, .reduction = Reduction::kAdasum})),
               HasSubstr("adasum is not defined on int32"));
@@ -212,6 +213,14 @@ TEST_F(SubmissionCheckTest, MembersCreateAndRemoveTheirSetsThemselves) {
   EXPECT_EQ(Objection(Full(removal)), "");
   removal.subject = 1;
   EXPECT_THAT(Objection(Full(removal)), HasSubstr("the ranks of process set 0 do that together"));
+}
+
+TEST_F(SubmissionCheckTest, ErrorFeedbackNeedsAName) {
+  Submission submission = Full({.wire = WireFormat::kFloat16});
+  submission.error_feedback = Submission::ErrorFeedback::kOn;
+  EXPECT_EQ(Objection(submission), "");
+  submission.unnamed_call = 1;
+  EXPECT_THAT(Objection(submission), HasSubstr("error feedback is kept by the tensor's name"));
 }
 
 TEST_F(SubmissionCheckTest, LimitsAreAboveZero) {
