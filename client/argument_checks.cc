@@ -162,7 +162,7 @@ absl::Status CheckName(absl::string_view operation, absl::string_view what, cons
 absl::Status FromTensor(OpType op, const ronda_tensor& tensor, Submission* submission) {
   Reset(submission);
   submission->request.op = op;
-  if (op != OpType::kSendRecv) {
+  if (op != OpType::kSendRecv && tensor.name != nullptr) {
     RONDA_RETURN_IF_ERROR(CheckName(Name(op), "tensor.name", tensor.name));
     submission->request.name = tensor.name;
   }

@@ -99,7 +99,7 @@ std::string Describe(const Submission& submission);
 absl::Status CheckName(absl::string_view operation, absl::string_view what, const char* name);
 
 // Makes `*submission` a submission of `tensor`, and reuses the memory of its former content. A send or receive gets no
-// name, as the caller gives none.
+// name, as the caller gives none, and neither does a tensor without one.
 absl::Status FromTensor(OpType op, const ronda_tensor& tensor, Submission* submission);
 
 // Sets the process set, where the buffers are, and limits if `call` has any.

@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "runtime/base/status_macros.h"
 
@@ -180,8 +182,8 @@ absl::Status Fill(const ronda_recv_args& args, const Caller& caller, Submission*
 }
 
 absl::Status Fill(const ronda_object_args& args, const Caller& caller, Submission* submission) {
-  RONDA_RETURN_IF_ERROR(CheckName("object", "name", args.name));
-  *submission = {.request = {.name = args.name,
+  if (args.name != nullptr) RONDA_RETURN_IF_ERROR(CheckName("object", "name", args.name));
+  *submission = {.request = {.name = args.name != nullptr ? args.name : "",
                              .op = OpType::kAllgather,
                              .dtype = DType::kUint8,
                              .shape = {static_cast<int64_t>(args.size)},
@@ -237,6 +239,7 @@ RONDA_SUBMISSION_ARGS(RONDA_INSTANTIATE)
 absl::StatusOr<SparseSubmissions> ToSubmissions(const ronda_sparse_allreduce_args* args, const Caller& caller) {
   RONDA_ASSIGN_OR_RETURN(const auto known, CopySized(args, "ronda_sparse_allreduce_args"));
   Submission values;
+  RONDA_RETURN_IF_ERROR(CheckName("sparse_allreduce", "tensor.name", known.tensor.name));
   RONDA_RETURN_IF_ERROR(FromArgs(OpType::kAllgather, known, caller, &values));
   const std::optional<Reduction> reduction = ReductionFromInt(RawValue(known.op));
   const bool averages = reduction == Reduction::kAverage && IsFloatingPoint(values.request.dtype);
@@ -285,7 +288,12 @@ absl::Status ToArray(const Args* args, size_t count, const char* group, const Ca
                                                      " in the first: set all to the size of the struct"));
     }
     if (i == submissions->size()) submissions->emplace_back();
-    RONDA_RETURN_IF_ERROR(ToSubmission(member, caller, &(*submissions)[i]));
+    Submission& submission = (*submissions)[i];
+    RONDA_RETURN_IF_ERROR(ToSubmission(member, caller, &submission));
+    if (submission.request.name.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat("group '", group, "': tensor.name is NULL in member ", i,
+                                                     ": the tensors of a group need names"));
+    }
   }
   return absl::OkStatus();
 }
@@ -337,19 +345,36 @@ absl::StatusOr<Submission> JoinSubmission(ronda_process_set set, const ronda_abs
                                 .absent = static_cast<TensorRequest::Absent>(raw)}};
 }
 
+namespace {
+
+absl::StatusOr<std::vector<RankId>> ToRanks(absl::string_view function, const int* ranks, int count) {
+  if (ranks != nullptr && count > 0) return std::vector<RankId>(ranks, ranks + count);
+  return absl::InvalidArgumentError(absl::StrCat(function, ": there are no ranks: list those of the set"));
+}
+
+}  // namespace
+
 absl::StatusOr<Submission> AddProcessSetSubmission(const int* ranks, int count) {
-  if (ranks == nullptr || count <= 0) {
-    return absl::InvalidArgumentError("ronda_add_process_set: there are no ranks: list those of the set");
-  }
-  return AddProcessSetSubmission(std::vector<RankId>(ranks, ranks + count));
+  RONDA_ASSIGN_OR_RETURN(std::vector<RankId> members, ToRanks("ronda_add_process_set", ranks, count));
+  return AddProcessSetSubmission(std::move(members));
 }
 
 Submission AddProcessSetSubmission(std::vector<RankId> ranks) {
   return {.request = {.name = "ronda/add_process_set", .op = OpType::kAddProcessSet, .members = std::move(ranks)}};
 }
 
-Submission RemoveProcessSetSubmission(ronda_process_set id) {
-  return {.request = {.name = "ronda/remove_process_set", .op = OpType::kRemoveProcessSet, .subject = id}};
+absl::StatusOr<Submission> CreateProcessSetSubmission(const int* ranks, int count, const char* tag) {
+  RONDA_ASSIGN_OR_RETURN(std::vector<RankId> members, ToRanks("ronda_create_process_set", ranks, count));
+  const bool has_tag = tag != nullptr && *tag != '\0';
+  if (has_tag) RONDA_RETURN_IF_ERROR(CheckName("create_process_set", "tag", tag));
+  std::string name = absl::StrCat("ronda/create_process_set/", absl::StrJoin(members, ","), "/", has_tag ? tag : "");
+  return Submission{
+      .request = {.name = std::move(name), .op = OpType::kCreateProcessSet, .members = std::move(members)}};
+}
+
+Submission RemoveProcessSetSubmission(ronda_process_set id, ProcessSetId by) {
+  return {.request = {
+              .name = "ronda/remove_process_set", .process_set = by, .op = OpType::kRemoveProcessSet, .subject = id}};
 }
 
 }  // namespace ronda

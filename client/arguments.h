@@ -49,10 +49,14 @@ absl::StatusOr<Submission> BarrierSubmission(ronda_process_set set, double timeo
 // `absent` may hold no enumerator, and is not loaded as one.
 absl::StatusOr<Submission> JoinSubmission(ronda_process_set set, const ronda_absent& absent);
 
-// The ends of a set, and its begin.
+// The begin of a set: by all ranks of the job, or by its members, for whom the ranks and `tag` (which may be null) make
+// up the name.
 absl::StatusOr<Submission> AddProcessSetSubmission(const int* ranks, int count);
 Submission AddProcessSetSubmission(std::vector<RankId> ranks);
-Submission RemoveProcessSetSubmission(ronda_process_set id);
+absl::StatusOr<Submission> CreateProcessSetSubmission(const int* ranks, int count, const char* tag);
+
+// The end of a set, by the ranks of the set `by` (Runtime::RemoversOf).
+Submission RemoveProcessSetSubmission(ronda_process_set id, ProcessSetId by);
 
 }  // namespace ronda
 

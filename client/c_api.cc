@@ -173,6 +173,17 @@ absl::StatusOr<std::shared_ptr<Handle>> SubmitJoin(Session& session, ronda_proce
   return session.SubmitJoin(submission);
 }
 
+// Not numbered, as the caller tells creations apart by their tags.
+absl::StatusOr<std::shared_ptr<Handle>> CreateProcessSet(Session& session, const int* ranks, int count,
+                                                         const char* tag) {
+  RONDA_ASSIGN_OR_RETURN(const Submission submission, CreateProcessSetSubmission(ranks, count, tag));
+  absl::StatusOr<std::shared_ptr<Handle>> handle = session.runtime().Submit(submission);
+  if (!absl::IsAlreadyExists(handle.status())) return handle;
+  return absl::AlreadyExistsError(
+      "create_process_set: another thread of this rank creates a set of the same ranks with the same tag: give each "
+      "creation a tag of its own");
+}
+
 ronda_status Barrier(ronda_process_set set, double timeout_s) {
   std::shared_ptr<Handle> handle;
   return SubmitAndWait(
@@ -341,10 +352,23 @@ ronda_status ronda_add_process_set(const int* ranks, int count, ronda_process_se
   return status;
 }
 
+ronda_status ronda_create_process_set(const int* ranks, int count, const char* tag, ronda_process_set* id) {
+  if (id == nullptr) return ronda::Call([] { return ronda::NullArgument("ronda_create_process_set", "id"); });
+  std::shared_ptr<ronda::Handle> handle;
+  const ronda_status status = ronda::SubmitAndWait(
+      [&](ronda::Session& session) { return ronda::CreateProcessSet(session, ranks, count, tag); }, &handle);
+  if (status == RONDA_OK) *id = static_cast<ronda_process_set>(handle->result().number);
+  return status;
+}
+
 ronda_status ronda_remove_process_set(ronda_process_set id) {
   std::shared_ptr<ronda::Handle> handle;
   return ronda::SubmitAndWait(
-      [&](ronda::Session& session) { return session.SubmitNumbered(ronda::RemoveProcessSetSubmission(id)); }, &handle);
+      [&](ronda::Session& session) {
+        const ronda::ProcessSetId by = session.runtime().RemoversOf(id);
+        return session.SubmitNumbered(ronda::RemoveProcessSetSubmission(id, by));
+      },
+      &handle);
 }
 
 int ronda_process_set_size(ronda_process_set id) {

@@ -100,7 +100,7 @@ ronda_status SubmitAsItIs(const char* function, OpType op, ronda_handle* handles
 }
 
 // Submits one tensor into `handles`.
-absl::Status SubmitTo(Session& session, const Submission& submission, Handles* handles) {
+absl::Status SubmitTo(Session& session, Submission* submission, Handles* handles) {
   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, session.Submit(submission));
   handles->push_back(std::move(handle));
   return absl::OkStatus();
@@ -111,7 +111,7 @@ ronda_status SubmitOne(const char* function, OpType op, const Args* args, ronda_
   return SubmitAsItIs(function, op, handle, 1, [&](Session& session, Submitted* submitted) -> absl::Status {
     Submission& submission = scratch().submission;
     RONDA_RETURN_IF_ERROR(ToSubmission(args, session.caller(), &submission));
-    return SubmitTo(session, submission, &submitted->handles());
+    return SubmitTo(session, &submission, &submitted->handles());
   });
 }
 
@@ -134,7 +134,7 @@ absl::StatusOr<std::shared_ptr<const ObjectBroadcast::Plan>> BroadcastObject(con
   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<const ObjectBroadcast::Plan> plan,
                          ObjectBroadcast::Prepare(std::move(members), session.caller().rank, &object));
   submitted->Keep(plan);
-  RONDA_RETURN_IF_ERROR(SubmitTo(session, object, &submitted->handles()));
+  RONDA_RETURN_IF_ERROR(SubmitTo(session, &object, &submitted->handles()));
   return plan;
 }
 
@@ -142,7 +142,7 @@ absl::Status AllgatherObject(const ronda_object_args* args, Session& session, Su
   Submission object;
   RONDA_RETURN_IF_ERROR(ToSubmission(args, session.caller(), &object));
   object.request.root = 0;  // an allgather has none
-  return SubmitTo(session, object, &submitted->handles());
+  return SubmitTo(session, &object, &submitted->handles());
 }
 
 // The conversion of the gathered values into the result of a sparse allreduce.
@@ -200,11 +200,10 @@ class BlockingCall {
 
   const Session& session() const { return *session_; }
 
-  // Submits, and waits for the end of the operation, whose handle this is.
+  // Submits, and waits for the end of the operation, whose handle this is. The content of `*submission` is lost.
   // Errors: the submission's.
-  absl::StatusOr<std::shared_ptr<Handle>> Run(const Submission& submission) {
-    const bool is_numbered = submission.request.op == OpType::kSendRecv;
-    if (session_->owns_runtime() && !is_numbered) return session_->runtime().Run(submission);
+  absl::StatusOr<std::shared_ptr<Handle>> Run(Submission* submission) {
+    if (session_->owns_runtime() && !Session::Names(*submission)) return session_->runtime().Run(*submission);
     RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, session_->Submit(submission));
     session_.reset();
     handle->Wait().IgnoreError();
@@ -241,7 +240,7 @@ ronda_status RunOne(const Args* args) {
     Submission& submission = scratch().submission;
     absl::Status status = ToSubmission(args, call.session().caller(), &submission);
     if (!status.ok()) return Failure(status, Answer::kSubmission);
-    const absl::StatusOr<std::shared_ptr<Handle>> handle = call.Run(submission);
+    const absl::StatusOr<std::shared_ptr<Handle>> handle = call.Run(&submission);
     if (!handle.ok()) return Failure(handle.status(), Answer::kSubmission);
     return Failure((*handle)->Wait(), Answer::kCompletion);
   });

@@ -223,7 +223,16 @@ ronda_status ronda_stop_timeline(void);
  * in the set, has called it with the same ranks. */
 ronda_status ronda_add_process_set(const int* ranks, int count, ronda_process_set* id);
 
-/* Ends a set. Blocks until every rank of the job has called it. Operations in flight in the set fail. */
+/* The same, called by the ranks of the set alone: blocks until each of them has called it with the same ranks and tag.
+ * The other ranks of the job do nothing for it, and learn of the set. `tag` tells apart sets of the same ranks that are
+ * being made at the same time; NULL is the same as "". Errors: RONDA_ERROR_INVALID_ARGUMENT (the caller is not among
+ * the ranks, or they are not ascending ranks of the job); RONDA_ERROR_DUPLICATE_NAME (another thread of this rank makes
+ * a set of the same ranks and tag); RONDA_ERROR_PEER_FAILED (a rank of the set has shut down); RONDA_ERROR_DEADLINE (a
+ * rank of the set has not called it in time); RONDA_ERROR_MISMATCH (a rank of the set has joined). */
+ronda_status ronda_create_process_set(const int* ranks, int count, const char* tag, ronda_process_set* id);
+
+/* Ends a set. Blocks until every rank of the job has called it; of a set that ronda_create_process_set() has made,
+ * every rank of the set, and no others. Operations in flight in the set fail. */
 ronda_status ronda_remove_process_set(ronda_process_set id);
 
 /* The number of ranks in the set, and this rank's position among them; -1 if there is no such set, or this rank is not

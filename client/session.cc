@@ -1,5 +1,7 @@
 #include "client/session.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -11,26 +13,32 @@ namespace ronda {
 
 uint64_t NumberSequence::Next() {
   Settle();
-  const uint64_t number = again_.empty() ? next_ : *again_.begin();
-  in_flight_.try_emplace(number);
-  return number;
+  // Take() allocates nothing then.
+  if (in_flight_.size() == in_flight_.capacity()) in_flight_.reserve(2 * in_flight_.size() + 1);
+  return again_.empty() ? next_ : *again_.begin();
 }
 
 void NumberSequence::Take(std::shared_ptr<const Handle> operation) {
   const uint64_t number = again_.empty() ? next_ : *again_.begin();
   if (again_.erase(number) == 0) ++next_;
-  in_flight_.at(number) = std::move(operation);
+  const auto is_before = [](const InFlight& a, uint64_t b) { return a.number < b; };
+  const auto place = std::lower_bound(in_flight_.begin(), in_flight_.end(), number, is_before);
+  in_flight_.insert(place, {number, std::move(operation)});
 }
 
 void NumberSequence::Settle() {
-  for (auto it = in_flight_.begin(); it != in_flight_.end();) {
-    if (it->second == nullptr || !it->second->done()) {
-      ++it;
-      continue;
-    }
-    if (absl::IsDeadlineExceeded(it->second->Wait())) again_.insert(it->first);
-    it = in_flight_.erase(it);
-  }
+  const auto last = in_flight_.begin() + static_cast<ptrdiff_t>(std::min(in_flight_.size(), kLookedAt));
+  const auto has_ended = [](const InFlight& one) { return one.operation->done(); };
+  std::for_each(in_flight_.begin(), last, [&](const InFlight& one) {
+    if (has_ended(one)) Settle(one);
+  });
+  in_flight_.erase(std::remove_if(in_flight_.begin(), last, has_ended), last);
+}
+
+void NumberSequence::Settle(const InFlight& ended) {
+  const absl::Status status = ended.operation->Wait();
+  if (absl::IsDeadlineExceeded(status)) again_.insert(ended.number);
+  if (absl::IsFailedPrecondition(status)) disagreement_ = std::max(ended.number, disagreement_.value_or(0));
 }
 
 namespace {
@@ -46,9 +54,30 @@ absl::Status TooMany(OpType op, RankId sender, RankId receiver) {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<Handle>> Session::Submit(const Submission& submission) {
-  // Send and receive have no name that the caller gave.
-  return submission.request.op == OpType::kSendRecv ? SubmitNumbered(submission) : runtime_.Submit(submission);
+absl::StatusOr<std::shared_ptr<Handle>> Session::Submit(Submission* submission) {
+  if (submission->request.op == OpType::kSendRecv) return SubmitNumbered(*submission);
+  return submission->request.name.empty() ? SubmitUnnamed(submission) : runtime_.Submit(*submission);
+}
+
+absl::StatusOr<std::shared_ptr<Handle>> Session::SubmitUnnamed(Submission* submission) {
+  TensorRequest& request = submission->request;
+  MutexLock lock(&mu_);
+  SettleJoinLocked(request.process_set);
+  UnnamedCalls& calls = unnamed_[request.process_set];
+  const uint64_t number = calls.numbers.Next();
+  if (const auto disagreement = calls.numbers.TakeDisagreement()) calls.order.RestartAfter(*disagreement);
+  if (number - std::min(number, calls.numbers.oldest()) >= CallOrder::kRemembered - 1) {
+    return absl::AlreadyExistsError(absl::StrCat(Name(request.op), ": ", CallOrder::kRemembered - 1,
+                                                 " tensors without a name are in flight already in this process set: "
+                                                 "wait for the first of them, or give tensors names"));
+  }
+  const bool again = number < calls.order.count();
+  absl::StrAppend(&request.name, kUnnamedPrefix, again ? calls.order.NameOf(number) : calls.order.NextName());
+  submission->unnamed_call = number + 1;
+  RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, runtime_.Submit(*submission));
+  if (!again) calls.order.Add(SignatureOf(request));
+  calls.numbers.Take(handle);
+  return handle;
 }
 
 absl::StatusOr<std::shared_ptr<Handle>> Session::SubmitNumbered(Submission submission) {
@@ -96,6 +125,7 @@ void Session::SettleJoinLocked(ProcessSetId set) {
   if (status.ok() || absl::IsFailedPrecondition(status)) {
     if (set == kGlobalProcessSet) ++joins_of_all_;
     absl::erase_if(sequences_, [set](const auto& sequence) { return sequence.first.first == set; });
+    unnamed_.erase(set);
   }
   joins_.erase(join);
 }

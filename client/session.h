@@ -3,8 +3,8 @@
 #define RONDA_CLIENT_SESSION_H_
 
 #include <cstdint>
-#include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/argument_checks.h"
+#include "client/call_order.h"
 #include "client/stop.h"
 #include "runtime/base/mutex.h"
 #include "runtime/engine/handle.h"
@@ -33,18 +34,40 @@ class NumberSequence {
   // The number for the next operation.
   uint64_t Next();
 
+  // The last number on whose operation ranks have disagreed, if there is one since the last call of this.
+  std::optional<uint64_t> TakeDisagreement() { return std::exchange(disagreement_, std::nullopt); }
+
+  // The smallest number that is under way, or else the next.
+  uint64_t oldest() const { return in_flight_.empty() ? next_ : in_flight_.front().number; }
+
   // The operation with the number that Next() has returned is under way. Until then Next() keeps returning it.
   // Allocates nothing: an operation that is under way cannot be taken back.
   // REQUIRES: Next() has been called since the last Take().
   void Take(std::shared_ptr<const Handle> operation);
 
  private:
+  struct InFlight {
+    uint64_t number;
+    std::shared_ptr<const Handle> operation;
+  };
+
+  // Looks for ends among so many of the oldest: a look at all of them, at each of many, would take long.
+  static constexpr size_t kLookedAt = 64;
+
   // Notes the ends of operations since the last call.
   void Settle();
+  void Settle(const InFlight& ended);
 
-  uint64_t next_ = 0;                                            // never given out
-  std::set<uint64_t> again_;                                     // to be given out before
-  std::map<uint64_t, std::shared_ptr<const Handle>> in_flight_;  // null: returned by Next(), and not taken
+  uint64_t next_ = 0;                // never given out
+  std::set<uint64_t> again_;         // to be given out before
+  std::vector<InFlight> in_flight_;  // ascending
+  std::optional<uint64_t> disagreement_;
+};
+
+// A rank's operations on tensors without a name, in one process set.
+struct UnnamedCalls {
+  NumberSequence numbers;
+  CallOrder order;
 };
 
 // One rank's part in a job, from ronda_init() to ronda_shutdown() or while the body of ronda_run_threads() runs: the
@@ -69,9 +92,15 @@ class Session {
   // Whether the runtime lives at least as long as the session.
   bool owns_runtime() const { return owned_ != nullptr; }
 
-  // Submits for a C caller: a send or receive as this rank's next of its kind, other operations unchanged.
-  // Errors: as SubmitNumbered.
-  absl::StatusOr<std::shared_ptr<Handle>> Submit(const Submission& submission);
+  // Whether Submit() makes up the name: of sends and receives, and of tensors without a name.
+  static bool Names(const Submission& submission) {
+    return submission.request.op == OpType::kSendRecv || submission.request.name.empty();
+  }
+
+  // Submits for a C caller: a send or receive as this rank's next of its kind, a tensor without a name as this rank's
+  // next of those in the process set (call_order.h), other operations unchanged. The content of `*submission` is lost.
+  // Errors: as SubmitNumbered; ALREADY_EXISTS if CallOrder::kRemembered tensors without a name are in flight.
+  absl::StatusOr<std::shared_ptr<Handle>> Submit(Submission* submission);
 
   // Submits this rank's next operation of a kind, which request.name says. A number is appended to the name.
   // Errors: Runtime::Submit's; ALREADY_EXISTS if kConcurrentOfAKind are in flight.
@@ -90,6 +119,7 @@ class Session {
   std::shared_ptr<StopAgreement> stop_agreement() const { return stop_agreement_; }
 
  private:
+  absl::StatusOr<std::shared_ptr<Handle>> SubmitUnnamed(Submission* submission);
   // Begins the numbers of a process set anew if its join has ended since.
   void SettleJoinLocked(ProcessSetId set) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -100,6 +130,7 @@ class Session {
   Mutex mu_;
   // By process set and name.
   absl::flat_hash_map<std::pair<ProcessSetId, std::string>, NumberSequence> sequences_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<ProcessSetId, UnnamedCalls> unnamed_ ABSL_GUARDED_BY(mu_);
   // This rank's last join of each process set, until it is settled; null: not submitted.
   absl::flat_hash_map<ProcessSetId, std::shared_ptr<const Handle>> joins_ ABSL_GUARDED_BY(mu_);
   uint64_t joins_of_all_ ABSL_GUARDED_BY(mu_) = 0;  // joins of the set of all ranks that have ended

@@ -23,7 +23,7 @@ namespace detail {
 
 template <class T>
 ronda_tensor tensor_of(const std::string& name, const Dims& shape) {
-  return {name.c_str(), dtype_of<T>, static_cast<int>(shape.size()), shape.data()};
+  return {name_to_c(name), dtype_of<T>, static_cast<int>(shape.size()), shape.data()};
 }
 
 inline ronda_broadcast_args broadcast_args(const Tensor& tensor, int root, const CallOptions& call) {

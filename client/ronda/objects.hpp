@@ -27,7 +27,7 @@ using SubmitObject = ronda_status (*)(const ronda_object_args*, ronda_handle*);
 inline Result<OutputHandle<char>> submit_object(SubmitObject submit, const std::string& name, std::string_view bytes,
                                                 int root, const CallOptions& call) {
   ronda_object_args args = RONDA_OBJECT_ARGS_INIT;
-  args.name = name.c_str();
+  args.name = name_to_c(name);
   args.data = bytes.data();
   args.size = bytes.size();
   args.root = root;

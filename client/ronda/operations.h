@@ -14,9 +14,21 @@ extern "C" {
 #define RONDA_MAX_NAME_LENGTH 1024 /* bytes, without the terminating zero */
 #define RONDA_MAX_NDIM 64
 
-/* A dense tensor in row-major order. A tensor with a zero among its dimensions needs no buffer. */
+/* A dense tensor in row-major order. A tensor with a zero among its dimensions needs no buffer.
+ *
+ * Operations on tensors without a name (NULL) match by their order, as in MPI: the n-th of each rank in a process set
+ * meets the n-th of the other ranks, and is not told apart by time. A step that repeats itself is as fast as one with
+ * names: at most 1,024 such operations are one step. Ranks that differ in the n-th operation get RONDA_ERROR_MISMATCH
+ * from it, with n and what two of the ranks have called. These operations count:
+ *  - those that were submitted: a call whose arguments are refused does not count, and one that failed with
+ *    RONDA_ERROR_DEADLINE, because a rank was late, is made good by the next one, which repeats it;
+ *  - from the beginning, or from the last time that all ranks of the set had joined.
+ * Threads of a rank that make them in the same process set at the same time have no order: one thread makes them, or
+ * each thread has a process set of its own. Two that are alike and follow each other may run one after the other, not
+ * together. Sends and receives have an order of their own. Groups, sparse tensors and error feedback need names. */
 typedef struct ronda_tensor {
-  const char* name; /* UTF-8, not beginning with "ronda/"; unique among the tensors in flight; the same on every rank */
+  const char* name; /* NULL, or UTF-8, not beginning with "ronda/"; unique among the tensors in flight; the same on
+                       every rank */
   ronda_dtype dtype;
   int ndim;             /* 0: a scalar */
   const int64_t* shape; /* ndim dimensions, outermost first */
@@ -205,7 +217,7 @@ typedef struct ronda_recv_args {
 /* Bytes, as many as each rank likes, in host memory. Ronda owns the output: see ronda_output(); a row is a byte. */
 typedef struct ronda_object_args {
   size_t struct_size;
-  const char* name; /* as ronda_tensor's */
+  const char* name; /* as ronda_tensor's; without one it is one of those operations */
   const void* data; /* broadcast: on root; not looked at elsewhere */
   size_t size;
   int root; /* broadcast only */

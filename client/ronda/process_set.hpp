@@ -3,6 +3,10 @@
 //   ronda::ProcessSet even = ronda::add_process_set({0, 2});   // on every rank, also on those that are not in it
 //   if (even.included()) ronda::allreduce(view, {ronda::Op::Sum}, {even});
 //   ronda::remove_process_set(even);
+//
+// A set may also be made by its own ranks, without the others:
+//
+//   if (ronda::rank() % 2 == 0) even = ronda::create_process_set({0, 2});
 #ifndef RONDA_CLIENT_RONDA_PROCESS_SET_HPP_
 #define RONDA_CLIENT_RONDA_PROCESS_SET_HPP_
 
@@ -69,7 +73,23 @@ inline Result<ProcessSet> try_add_process_set(const std::vector<int>& ranks) {
 }
 inline ProcessSet add_process_set(const std::vector<int>& ranks) { return try_add_process_set(ranks).value(); }
 
-// Ends a set. Blocks until every rank of the job has called it; operations in flight in the set fail.
+// The same, called by the ranks of the set alone: blocks until each of them has called it with the same ranks and tag.
+// `tag` tells apart sets of the same ranks that are being made at the same time.
+// Errors: RONDA_ERROR_INVALID_ARGUMENT (this rank is not among them, for instance); RONDA_ERROR_DUPLICATE_NAME (another
+// thread of this rank makes a set of the same ranks and tag); those of an operation.
+inline Result<ProcessSet> try_create_process_set(const std::vector<int>& ranks, const std::string& tag = "") {
+  ronda_process_set id = 0;
+  Status status =
+      detail::to_status(ronda_create_process_set(ranks.data(), static_cast<int>(ranks.size()), tag.c_str(), &id));
+  if (!status.ok()) return status;
+  return ProcessSet(id);
+}
+inline ProcessSet create_process_set(const std::vector<int>& ranks, const std::string& tag = "") {
+  return try_create_process_set(ranks, tag).value();
+}
+
+// Ends a set. Blocks until every rank of the job has called it, or every rank of the set if create_process_set() has
+// made it; operations in flight in the set fail.
 // Errors: RONDA_ERROR_INVALID_ARGUMENT if there is no such set, or it is that of all ranks; those of an operation.
 inline Status try_remove_process_set(const ProcessSet& set) {
   return detail::to_status(ronda_remove_process_set(set.id()));

@@ -1,4 +1,4 @@
-// Named views of the trainer's buffers.
+// Views of the trainer's buffers.
 #ifndef RONDA_CLIENT_RONDA_TENSOR_HPP_
 #define RONDA_CLIENT_RONDA_TENSOR_HPP_
 
@@ -104,7 +104,9 @@ constexpr std::size_t size_of(ronda_dtype dtype) noexcept {
 // complete. In a GPU's memory it is ready when the device has done the work that `stream` was given before the
 // submission.
 struct Tensor {
-  std::string name;  // unique among the tensors in flight; the same on every rank
+  // Unique among the tensors in flight; the same on every rank. Empty: the tensor meets those of the other ranks by the
+  // order of such operations in the process set (see ronda_tensor in operations.h).
+  std::string name;
   void* data = nullptr;
   ronda_dtype dtype = RONDA_FLOAT32;
   std::vector<std::int64_t> shape;  // outermost dimension first; {} is a scalar
@@ -121,7 +123,7 @@ struct Tensor {
   std::size_t bytes() const noexcept { return count() * size_of(dtype); }
 };
 
-// Views `data` as a tensor of `shape`; without one, as a scalar.
+// Views `data` as a tensor of `shape`; without one, as a scalar. The name may be empty.
 template <class T>
 Tensor tensor(std::string name, T* data, std::vector<std::int64_t> shape = {}) {
   static_assert(!std::is_const_v<T>, "operations write to a tensor: its elements cannot be const");
@@ -151,9 +153,12 @@ Tensor cuda_tensor(std::string name, T* data, std::vector<std::int64_t> shape, v
 
 namespace detail {
 
+// Valid as long as `name` is.
+inline const char* name_to_c(const std::string& name) { return name.empty() ? nullptr : name.c_str(); }
+
 // Valid as long as `tensor` is.
 inline ronda_tensor to_c(const Tensor& tensor) {
-  return {tensor.name.c_str(), tensor.dtype, static_cast<int>(tensor.shape.size()), tensor.shape.data()};
+  return {name_to_c(tensor.name), tensor.dtype, static_cast<int>(tensor.shape.size()), tensor.shape.data()};
 }
 
 // Checks that each element of `tensor` is a T.

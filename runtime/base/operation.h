@@ -26,7 +26,8 @@ enum class OpType : uint8_t {
   kSendRecv = 9,           // one tensor from one rank to another
   kJoin = 10,              // the rank takes no part in anything until all ranks have joined
   kAddProcessSet = 11,     // by all ranks of the job
-  kRemoveProcessSet = 12,  // by all ranks of the job
+  kRemoveProcessSet = 12,  // by all ranks of the job, or by the set's own if they have created it
+  kCreateProcessSet = 13,  // by the ranks of the set
 };
 
 // Ranks of a process set, as far as an operation tells them apart.
@@ -56,6 +57,8 @@ struct OperationTraits {
   bool runs_without_joined = false;  // can do without ranks that have joined, unless its root is one of them
   bool membership = false;           // changes which ranks take part in others; moves no data, and is not cached
   bool changes_process_sets = false;  // adds or removes a set
+  bool adds_process_set = false;      // adds TensorRequest::members as a set
+  bool by_new_members = false;        // its participants are TensorRequest::members alone
   bool schedulable = true;            // can be part of a locked schedule, which all ranks carry out together
 
   constexpr bool has_root() const { return root != nullptr; }
@@ -127,11 +130,19 @@ inline constexpr OperationTraits kOperations[] = {
      .name = "add_process_set",
      .membership = true,
      .changes_process_sets = true,
+     .adds_process_set = true,
      .schedulable = false},
     {.op = OpType::kRemoveProcessSet,
      .name = "remove_process_set",
      .membership = true,
      .changes_process_sets = true,
+     .schedulable = false},
+    {.op = OpType::kCreateProcessSet,
+     .name = "create_process_set",
+     .membership = true,
+     .changes_process_sets = true,
+     .adds_process_set = true,
+     .by_new_members = true,
      .schedulable = false},
 };
 inline constexpr int kOpTypeCount = static_cast<int>(std::size(kOperations));

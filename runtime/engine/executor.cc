@@ -55,8 +55,8 @@ Executor::Executor(const Parts& parts, WaitLimits limits)
 
 absl::Status Executor::Execute(const AgreedBucket& bucket) {
   const OpType op = bucket.responses.front()->request.op;
-  // Joins and changes of process sets concern all members, those that have joined included.
-  const Group& group = TraitsOf(op).membership ? *bucket.members : *bucket.participants;
+  // A join concerns all members, those that have joined included.
+  const Group& group = op == OpType::kJoin ? *bucket.members : *bucket.participants;
   ForgetEntries();
   if (group.Contains(parts_.communicator->rank())) RONDA_RETURN_IF_ERROR(FindEntries(bucket));
   return CarryAndComplete(MakeRun(bucket, group));

@@ -345,7 +345,7 @@ absl::Status RankEngine::Answer(const TensorError& error) {
         absl::StrCat("the coordinator rank answers tensor '", error.name, "', which was not submitted on this rank"));
   }
   log_.Failed(entry->submission.request);
-  queue_.Complete(entry, error.status);
+  queue_.Complete(entry, AboutCall(entry->submission, error.status));
   return absl::OkStatus();
 }
 

@@ -71,6 +71,8 @@ absl::StatusOr<std::shared_ptr<const Group>> Runtime::ProcessSet(ProcessSetId id
 
 std::vector<ProcessSetId> Runtime::ProcessSetIds() const { return engine_->process_sets().Ids(); }
 
+ProcessSetId Runtime::RemoversOf(ProcessSetId id) const { return engine_->process_sets().RemoversOf(id); }
+
 absl::StatusOr<std::shared_ptr<Handle>> Runtime::Add(const Submission& submission, absl::Time now) {
   RONDA_RETURN_IF_ERROR(CheckSubmission(submission, submitter()));
   RONDA_ASSIGN_OR_RETURN(const std::vector<RankDevice::Ready> ready, engine_->device().Admit({&submission, 1}));

@@ -58,10 +58,13 @@ class Runtime {
   // The process sets that there are, ascending.
   std::vector<ProcessSetId> ProcessSetIds() const;
 
+  // The set whose ranks remove set `id` together: set 0, or the set itself if its members have created it.
+  ProcessSetId RemoversOf(ProcessSetId id) const;
+
   // Hands a tensor over; never waits for other ranks. The buffers stay the caller's and must remain valid until the
   // handle is complete.
   //
-  // Process sets are added and removed by submissions too, of every rank of the job.
+  // Process sets are added and removed by submissions too, of every rank of the job or of the set's members alone.
   //
   // Errors: INVALID_ARGUMENT, ALREADY_EXISTS (name in flight in the process set), CANCELLED (after Shutdown),
   // RESOURCE_EXHAUSTED (no memory to submit it), or the job's failure.

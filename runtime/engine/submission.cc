@@ -163,6 +163,9 @@ class Check {
       return Invalid("prescale and postscale must be finite");
     }
     if (request_.reduction == Reduction::kAdasum) RONDA_RETURN_IF_ERROR(Adasum());
+    if (submission_.error_feedback == Submission::ErrorFeedback::kOn && submission_.unnamed_call > 0) {
+      return Invalid("error feedback is kept by the tensor's name: give it one, or leave error feedback off");
+    }
     if (submission_.error_feedback == Submission::ErrorFeedback::kOn && !reduction.adds) {
       return Invalid("error feedback makes up for rounding in sums and averages, not in ", reduction.name,
                      ": leave it off");
@@ -212,8 +215,10 @@ class Check {
 
   absl::Status Membership() const {
     if (!traits_.changes_process_sets) return absl::OkStatus();
-    if (request_.process_set != kGlobalProcessSet) return Invalid("all ranks do that: leave process_set at 0");
-    return request_.op == OpType::kAddProcessSet ? Added() : Removed();
+    const bool removes = request_.op == OpType::kRemoveProcessSet;
+    const ProcessSetId by = removes ? submitter_.process_sets->RemoversOf(request_.subject) : kGlobalProcessSet;
+    if (request_.process_set != by) return Invalid("the ranks of process set ", by, " do that together: name that set");
+    return removes ? Removed() : Added();
   }
 
   absl::Status Added() const {
@@ -223,6 +228,10 @@ class Check {
         std::adjacent_find(members.begin(), members.end(), std::greater_equal<>()) != members.end()) {
       return Invalid("members [", absl::StrJoin(members, ", "), "] should be ascending ranks of this job, 0 to ",
                      submitter_.world_size - 1, ", each once");
+    }
+    if (traits_.by_new_members && !std::binary_search(members.begin(), members.end(), submitter_.rank)) {
+      return Invalid("rank ", submitter_.rank, " is not one of the members [", absl::StrJoin(members, ", "),
+                     "]: call it on those only");
     }
     return absl::OkStatus();
   }
@@ -276,6 +285,11 @@ absl::StatusOr<std::shared_ptr<const Group>> ProcessSets::Find(ProcessSetId id) 
                                                  ": add it on every rank first"));
 }
 
+ProcessSetId ProcessSets::RemoversOf(ProcessSetId id) const {
+  MutexLock lock(&mu_);
+  return table_.CreatedByMembers(id) ? id : kGlobalProcessSet;
+}
+
 std::vector<ProcessSetId> ProcessSets::Ids() const {
   MutexLock lock(&mu_);
   std::vector<ProcessSetId> ids;
@@ -297,6 +311,12 @@ absl::Status AboutTensor(const std::string& name, const absl::Status& status) {
   } catch (const std::bad_alloc&) {
     return status;
   }
+}
+
+absl::Status AboutCall(const Submission& submission, const absl::Status& status) {
+  if (submission.unnamed_call == 0) return status;
+  return absl::Status(status.code(), absl::StrCat("unnamed call ", submission.unnamed_call,
+                                                  ", counted alike on every rank: ", status.message()));
 }
 
 absl::Status CheckSubmission(const Submission& submission, const Submitter& submitter) {

@@ -17,7 +17,7 @@
 
 namespace ronda {
 
-// A client's request: one collective operation on one named tensor.
+// A client's request: one collective operation on one tensor.
 struct Submission {
   TensorRequest request;        // the name is not empty, and unique in its process set among the tensors in flight
   const void* input = nullptr;  // not for broadcast, which uses `output` alone, nor for a rank that only receives
@@ -33,6 +33,10 @@ struct Submission {
   // A tensor in the memory of a GPU (request.memory): the stream that has been given the work which writes `input` and
   // ends using `output`; nullptr is the default stream. The operation comes after that work on the device.
   void* stream = nullptr;
+
+  // A tensor that the caller has not named (IsUnnamed): its number, from 1, among this rank's unnamed tensors in the
+  // process set. If its name is in flight, it is submitted as soon as that is complete. 0: it has a name.
+  uint64_t unnamed_call = 0;
 
   // Whether the error of rounding to the wire's format is added to the next contribution of the same name.
   enum class ErrorFeedback : uint8_t { kOff, kOn } error_feedback = ErrorFeedback::kOff;
@@ -51,6 +55,9 @@ class ProcessSets {
   // All ranks: set 0, which is always there.
   const Group& global() const { return *global_; }
 
+  // The set whose ranks remove set `id` together: set 0, or the set itself if its members have created it.
+  ProcessSetId RemoversOf(ProcessSetId id) const;
+
   // Of the sets that there are, ascending.
   std::vector<ProcessSetId> Ids() const;
 
@@ -65,6 +72,9 @@ class ProcessSets {
 
 // `status` as an error of the tensor of this name; OK stays OK. Without the name if there is no memory for the text.
 absl::Status AboutTensor(const std::string& name, const absl::Status& status);
+
+// `status` of an operation with the number of its call, if it has no name that the caller could know it by.
+absl::Status AboutCall(const Submission& submission, const absl::Status& status);
 
 // The rank that submits, and its job.
 struct Submitter {

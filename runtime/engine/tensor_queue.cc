@@ -42,6 +42,10 @@ absl::StatusOr<std::shared_ptr<Handle>> TensorQueue::Add(const Submission& submi
   MutexLock lock(&mu_);
   RONDA_RETURN_IF_ERROR(refusal_);
   ReserveLocked(1);
+  if (submission.unnamed_call > 0) {
+    Slot& slot = SlotLocked(submission.request.key());
+    if (slot.in_flight()) return FollowLocked(submission, ready, now, slot);
+  }
   RONDA_RETURN_IF_ERROR(InsertLocked(submission, ready, now));
   RecordLocked(fresh_.size() - 1);
   return fresh_.back()->handle;
@@ -84,7 +88,7 @@ const Submission* TensorQueue::GroupInFlightLocked(absl::Span<const Submission> 
 }
 
 void TensorQueue::ReserveLocked(size_t more) {
-  const size_t needed = fresh_.size() + more;
+  const size_t needed = fresh_.size() + follower_count_ + more;
   if (needed > fresh_.capacity()) fresh_.reserve(std::max(needed, 2 * fresh_.capacity()));
 }
 
@@ -104,8 +108,7 @@ absl::Status TensorQueue::InsertLocked(const Submission& submission, const Ready
   slot.since = now;
   slot.taken = absl::InfiniteFuture();
   slot.learned_of = progress_ == nullptr ? 0 : progress_->learned_of();
-  slot.handle =
-      std::allocate_shared<Handle>(PoolAllocator<Handle>(handle_memory_.get()), callbacks_, progress_, slot.name);
+  slot.handle = MakeHandle(slot);
   ExpectAfterLocked(slot);
   in_flight_.splice(in_flight_.end(), idle_, slot.place);
   most_in_flight_ = std::max(most_in_flight_, in_flight_.size());
@@ -113,6 +116,37 @@ absl::Status TensorQueue::InsertLocked(const Submission& submission, const Ready
   in_flight_count_.store(in_flight_.size(), std::memory_order_relaxed);
   fresh_count_.store(fresh_.size(), std::memory_order_relaxed);
   return absl::OkStatus();
+}
+
+std::shared_ptr<Handle> TensorQueue::MakeHandle(const Slot& slot) {
+  return std::allocate_shared<Handle>(PoolAllocator<Handle>(handle_memory_.get()), callbacks_, progress_, slot.name);
+}
+
+std::shared_ptr<Handle> TensorQueue::FollowLocked(const Submission& submission, const Ready& ready, absl::Time now,
+                                                  Slot& slot) {
+  std::list<Follower> added;
+  added.push_back({.submission = submission, .ready = ready, .since = now, .handle = MakeHandle(slot)});
+  slot.followers.splice(slot.followers.end(), added);
+  ++follower_count_;
+  return slot.followers.back().handle;
+}
+
+void TensorQueue::AdvanceLocked(Slot& slot) {
+  Follower& next = slot.followers.front();
+  if (slot.submission.request != next.submission.request) ++slot.version;
+  std::swap(slot.submission, next.submission);
+  slot.ready = std::move(next.ready);
+  slot.since = next.since;
+  slot.taken = absl::InfiniteFuture();
+  slot.learned_of = progress_ == nullptr ? 0 : progress_->learned_of();
+  slot.handle = std::move(next.handle);
+  slot.followers.pop_front();
+  --follower_count_;
+  in_flight_.splice(in_flight_.end(), idle_, slot.place);
+  fresh_.push_back(&slot);
+  in_flight_count_.store(in_flight_.size(), std::memory_order_relaxed);
+  fresh_count_.store(fresh_.size(), std::memory_order_relaxed);
+  RecordLocked(fresh_.size() - 1);
 }
 
 // Most submissions ask for the same as the last one of their name.
@@ -127,6 +161,7 @@ void TensorQueue::Assign(const Submission& submission, Slot& slot) {
   kept.output_bytes = submission.output_bytes;
   kept.splits = submission.splits;
   kept.stream = submission.stream;
+  kept.unnamed_call = submission.unnamed_call;
   kept.error_feedback = submission.error_feedback;
 }
 
@@ -214,15 +249,22 @@ std::shared_ptr<Handle> TensorQueue::RetireLocked(Slot& slot) {
   idle_.splice(idle_.end(), in_flight_, slot.place);
   in_flight_count_.store(in_flight_.size(), std::memory_order_relaxed);
   slot.ready.reset();
-  return std::move(slot.handle);
+  std::shared_ptr<Handle> handle = std::move(slot.handle);
+  if (!slot.followers.empty()) AdvanceLocked(slot);
+  return handle;
 }
 
 void TensorQueue::Complete(const TensorEntry* entry, absl::Status status) {
   std::shared_ptr<Handle> handle;
+  std::list<Follower> given_up;
   {
     MutexLock lock(&mu_);
-    handle = RetireLocked(SlotOf(entry));
+    Slot& slot = SlotOf(entry);
+    if (absl::IsDeadlineExceeded(status)) given_up.swap(slot.followers);
+    follower_count_ -= given_up.size();
+    handle = RetireLocked(slot);
   }
+  for (const Follower& follower : given_up) follower.handle->Complete(status);
   handle->Complete(std::move(status));
 }
 
@@ -258,6 +300,9 @@ void TensorQueue::Close(const absl::Status& status) {
       // Before it is taken out: without memory for the text the entry stays, for the next attempt.
       with_name = AboutTensor(*in_flight_.front().name, status);
       handle = RetireLocked(in_flight_.front());
+      // A follower is in flight now, and not for the engine.
+      fresh_.clear();
+      fresh_count_.store(0, std::memory_order_relaxed);
     }
     handle->Complete(std::move(with_name));
   }

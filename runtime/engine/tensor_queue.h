@@ -74,8 +74,10 @@ class TensorQueue {
   using Ready = std::shared_ptr<const ReadyPoint>;
 
   // Adds a copy of `submission` or, after an error or an exception (std::bad_alloc), nothing. `ready` is of those in
-  // the memory of a device.
-  // Errors: ALREADY_EXISTS if the name is in flight in its process set; the status the queue was closed with.
+  // the memory of a device. An unnamed tensor whose name is in flight follows behind: the engine gets it when the one
+  // before is complete.
+  // Errors: ALREADY_EXISTS if a name that the caller gave is in flight in its process set; the status the queue was
+  // closed with.
   absl::StatusOr<std::shared_ptr<Handle>> Add(const Submission& submission, absl::Time now,
                                               const Ready& ready = nullptr);
 
@@ -101,7 +103,8 @@ class TensorQueue {
   // nullptr if no tensor of this name is in flight in this process set.
   const TensorEntry* Find(TensorKeyView key) const;
 
-  // Frees the name, then completes the handle.
+  // Frees the name, then completes the handle. If a rank was late, so that it may still come to this one, the unnamed
+  // tensors behind are given up too: it must not meet them instead.
   // REQUIRES: `entry` is in the queue.
   void Complete(const TensorEntry* entry, absl::Status status);
 
@@ -118,6 +121,14 @@ class TensorQueue {
   bool empty() const { return in_flight_count_.load(std::memory_order_relaxed) == 0; }
 
  private:
+  // An unnamed tensor that waits for the one of its name to be complete.
+  struct Follower {
+    Submission submission;
+    Ready ready;
+    absl::Time since;
+    std::shared_ptr<Handle> handle;
+  };
+
   // A name, and its entry: in flight if that has a handle, else idle.
   struct Slot : TensorEntry {
     explicit Slot(TensorKeyView k)
@@ -128,6 +139,7 @@ class TensorQueue {
     const std::shared_ptr<const std::string> name;
     const TensorKeyView key;
     std::list<Slot>::iterator place;  // this slot's own, in either list
+    std::list<Follower> followers;    // empty while idle
   };
   using SlotList = std::list<Slot>;
 
@@ -147,6 +159,12 @@ class TensorQueue {
   // REQUIRES: ReserveLocked.
   absl::Status InsertLocked(const Submission& submission, const Ready& ready, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // REQUIRES: ReserveLocked; `slot` is in flight.
+  std::shared_ptr<Handle> FollowLocked(const Submission& submission, const Ready& ready, absl::Time now, Slot& slot)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The first follower of an idle slot goes in flight. Allocates nothing.
+  void AdvanceLocked(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::shared_ptr<Handle> MakeHandle(const Slot& slot);
   // The slot of this name; a new one, idle, if there is none.
   Slot& SlotLocked(TensorKeyView key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // `slot` is about to leave the idle ones. A program that repeats its steps submits next the tensor that was completed
@@ -156,7 +174,7 @@ class TensorQueue {
   static Slot& SlotOf(const TensorEntry* entry) { return *static_cast<const Slot*>(entry)->place; }
   // Takes a copy of `submission` into the memory that the slot has.
   static void Assign(const Submission& submission, Slot& slot);
-  // The slot becomes idle; its handle.
+  // The slot becomes idle, or its first follower goes in flight; its handle.
   std::shared_ptr<Handle> RetireLocked(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Those among the fresh entries from place `first` on.
   void RecordLocked(size_t first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -175,6 +193,7 @@ class TensorQueue {
   SlotList::iterator likely_ ABSL_GUARDED_BY(mu_) = idle_.end();  // idle, and perhaps submitted next
   Table slots_ ABSL_GUARDED_BY(mu_);                              // of both lists
   size_t most_in_flight_ ABSL_GUARDED_BY(mu_) = 0;
+  size_t follower_count_ ABSL_GUARDED_BY(mu_) = 0;  // of all slots
   std::vector<Slot*> fresh_ ABSL_GUARDED_BY(mu_);
   // How many there are, for readers that only need to know that there are none. Written under mu_: that orders them
   // with all that a reader can know of. A thread that adds an entry while no thread drives has one drive afterwards

@@ -17,14 +17,23 @@ absl::Status CheckMember(absl::string_view role, RankId member, RankId rank, con
                                                  request.process_set, " of ", members.size(), " ranks"));
 }
 
-absl::Status CheckProcessSetChange(RankId rank, const TensorRequest& request, const JobRanks& ranks) {
-  if (request.process_set != kGlobalProcessSet) {
+// A set that its members have created is removed on the set itself.
+absl::Status CheckProcessSetChange(RankId rank, const TensorRequest& request, const ProcessSetTable& process_sets,
+                                   const JobRanks& ranks) {
+  const bool on_itself = request.op == OpType::kRemoveProcessSet && request.process_set == request.subject &&
+                         process_sets.CreatedByMembers(request.subject);
+  if (request.process_set != kGlobalProcessSet && !on_itself) {
     return absl::InvalidArgumentError(absl::StrCat(ranks.Describe(rank), " submits ", DescribeTensor(request),
                                                    " on process set ", request.process_set));
   }
-  if (request.op == OpType::kAddProcessSet && (request.members.empty() || !ranks.Has(request.members.back()))) {
+  const OperationTraits& traits = TraitsOf(request.op);
+  if (traits.adds_process_set && (request.members.empty() || !ranks.Has(request.members.back()))) {
     return absl::InvalidArgumentError(
         absl::StrCat(ranks.Describe(rank), " adds a process set of other ranks than 0 to ", ranks.size() - 1));
+  }
+  if (traits.by_new_members && !std::binary_search(request.members.begin(), request.members.end(), rank)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(ranks.Describe(rank), " creates ", NameForErrors(request), ", and is not in it"));
   }
   return absl::OkStatus();
 }
@@ -43,10 +52,11 @@ absl::Status CheckRemoval(const TensorRequest& request, const ProcessSetTable& p
 
 ProcessSetTable::ProcessSetTable(int world_size) {
   sets_.push_back(std::make_shared<const Group>(Group::All(world_size)));
+  by_members_.push_back(false);
 }
 
 absl::Status ProcessSetTable::Apply(const Response& response) {
-  if (response.request.op == OpType::kAddProcessSet) return Add(response.request);
+  if (TraitsOf(response.request.op).adds_process_set) return Add(response.request);
   if (response.request.op == OpType::kRemoveProcessSet) return Remove(response.request.subject);
   return absl::OkStatus();
 }
@@ -64,6 +74,7 @@ absl::Status ProcessSetTable::Add(const TensorRequest& request) {
                                                    world_size - 1, ", each once and in ascending order"));
   }
   sets_.push_back(std::make_shared<const Group>(members));
+  by_members_.push_back(TraitsOf(request.op).by_new_members);
   return absl::OkStatus();
 }
 
@@ -106,12 +117,23 @@ std::vector<ProcessSetId> JoinTable::sets() const {
   return ids;
 }
 
-absl::Status CheckRequest(RankId rank, const TensorRequest& request, const Group& members, const JobRanks& ranks) {
+std::shared_ptr<const Group> ParticipantsOf(const TensorRequest& request, std::shared_ptr<const Group> members) {
+  if (TraitsOf(request.op).by_new_members) return std::make_shared<const Group>(request.members);
+  if (request.op != OpType::kSendRecv) return members;
+  const auto [low, high] = std::minmax(request.root, request.receiver);
+  return std::make_shared<const Group>(std::vector<RankId>{low, high});
+}
+
+absl::Status CheckRequest(RankId rank, const TensorRequest& request, const ProcessSetTable& process_sets,
+                          const JobRanks& ranks) {
+  const Group& members = *process_sets.Find(request.process_set);
   if (!members.Contains(rank)) {
     return absl::InvalidArgumentError(absl::StrCat(ranks.Describe(rank), " submits ", DescribeTensor(request),
                                                    " and is not in process set ", request.process_set));
   }
-  if (TraitsOf(request.op).changes_process_sets) return CheckProcessSetChange(rank, request, ranks);
+  if (TraitsOf(request.op).changes_process_sets) {
+    return CheckProcessSetChange(rank, request, process_sets, ranks);
+  }
   if (!TraitsOf(request.op).has_root()) return absl::OkStatus();
   RONDA_RETURN_IF_ERROR(CheckMember(TraitsOf(request.op).root, request.root, rank, request, members, ranks));
   if (request.op != OpType::kSendRecv) return absl::OkStatus();

@@ -69,6 +69,9 @@ class ProcessSetTable {
   // The members of a set; nullptr if there is none of this id, or no longer.
   std::shared_ptr<const Group> Find(ProcessSetId id) const { return id < sets_.size() ? sets_[id] : nullptr; }
 
+  // Whether its members alone have created the set, and so remove it without the other ranks.
+  bool CreatedByMembers(ProcessSetId id) const { return id < by_members_.size() && by_members_[id]; }
+
   // Whether there ever was a set of this id.
   bool Known(ProcessSetId id) const { return id < sets_.size(); }
 
@@ -85,6 +88,7 @@ class ProcessSetTable {
   absl::Status Remove(ProcessSetId id);
 
   std::vector<std::shared_ptr<const Group>> sets_;  // by id; nullptr: removed
+  std::vector<bool> by_members_;                    // by id
 };
 
 // Positions in a Group, one bit each, and their count.
@@ -169,9 +173,13 @@ class JoinTable {
   absl::flat_hash_map<ProcessSetId, SetJoins> sets_;
 };
 
-// Whether a correct rank can have sent `request`, whose process set has these `members`. The codec has checked the
-// rest, which needs no knowledge of the job. Errors: INVALID_ARGUMENT that names the rank.
-absl::Status CheckRequest(RankId rank, const TensorRequest& request, const Group& members, const JobRanks& ranks);
+// The ranks that carry out `request`, whose process set has these `members`, if none has joined.
+std::shared_ptr<const Group> ParticipantsOf(const TensorRequest& request, std::shared_ptr<const Group> members);
+
+// Whether a correct rank can have sent `request`, whose process set exists. The codec has checked the rest, which needs
+// no knowledge of the job. Errors: INVALID_ARGUMENT that names the rank.
+absl::Status CheckRequest(RankId rank, const TensorRequest& request, const ProcessSetTable& process_sets,
+                          const JobRanks& ranks);
 
 // Whether a tensor on which all agree can be carried out without the ranks `joined`; and if it changes the process
 // sets, whether that is possible.

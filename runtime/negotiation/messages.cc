@@ -144,7 +144,7 @@ const char* Contradiction(const TensorRequest& request) {
   const OperationTraits& traits = TraitsOf(request.op);
   if ((request.op == OpType::kJoin) != (request.name == kJoinName)) return "name";
   if (traits.by_rows && request.shape.empty()) return "shape";
-  if (request.members.empty() == (request.op == OpType::kAddProcessSet)) return "members";
+  if (request.members.empty() == traits.adds_process_set) return "members";
   const bool grouped = !request.group.empty();
   return grouped != (request.group_size > 0) || (grouped && !traits.cached()) ? "group" : nullptr;
 }

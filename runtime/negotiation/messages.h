@@ -54,7 +54,7 @@ struct RankReport {
 // `first_dims` holds every member's, in the order of the process set (otherwise it is empty). kLocal: it is 0. kOfRoot:
 // it is the root's.
 //
-// The response to kAddProcessSet has the new set's id in `request.subject`.
+// The response to an operation that adds a process set has the new set's id in `request.subject`.
 struct Response {
   TensorRequest request;
   std::vector<int64_t> first_dims;

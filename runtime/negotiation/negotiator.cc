@@ -11,12 +11,6 @@
 namespace ronda {
 namespace {
 
-std::shared_ptr<const Group> ParticipantsOf(const TensorRequest& request, std::shared_ptr<const Group> members) {
-  if (request.op != OpType::kSendRecv) return members;
-  const auto [low, high] = std::minmax(request.root, request.receiver);
-  return std::make_shared<const Group>(std::vector<RankId>{low, high});
-}
-
 absl::Status SetIsGone(ProcessSetId set) {
   return absl::FailedPreconditionError(absl::StrCat("process set ", set, " was removed"));
 }
@@ -132,7 +126,7 @@ absl::Status Negotiator::Submit(RankId rank, const TensorRequest& request, Time 
     Refuse(rank, request.key(), SetIsGone(request.process_set));
     return absl::OkStatus();
   }
-  RONDA_RETURN_IF_ERROR(CheckRequest(rank, request, *members, ranks_));
+  RONDA_RETURN_IF_ERROR(CheckRequest(rank, request, process_sets_, ranks_));
   if (time == Time::kNow && HasJoined(rank, request.process_set)) {
     Refuse(rank, request.key(), HasJoinedError(rank, request));
     return absl::OkStatus();
@@ -212,7 +206,7 @@ absl::Status Negotiator::Arrive(RankId rank, PendingTensor* tensor) {
 absl::Status Negotiator::SubmitJoin(RankId rank, const TensorRequest& request) {
   const std::shared_ptr<const Group> members = process_sets_.Find(request.process_set);
   if (members == nullptr) return Submit(rank, request, Time::kNow);  // fails
-  RONDA_RETURN_IF_ERROR(CheckRequest(rank, request, *members, ranks_));
+  RONDA_RETURN_IF_ERROR(CheckRequest(rank, request, process_sets_, ranks_));
   if (HasJoined(rank, request.process_set)) {
     return absl::InvalidArgumentError(absl::StrCat(Describe(rank), " reports ", NameForErrors(request), " twice"));
   }
@@ -381,7 +375,7 @@ void Negotiator::Release(ConcludedTensor concluded) {
 void Negotiator::ChangeProcessSets(TensorRequest* request) {
   if (!TraitsOf(request->op).changes_process_sets) return;
   const ProcessSetId removed = request->subject;
-  if (request->op == OpType::kAddProcessSet) request->subject = process_sets_.next_id();
+  if (TraitsOf(request->op).adds_process_set) request->subject = process_sets_.next_id();
   const absl::Status changed = process_sets_.Apply({*request, {}});
   RONDA_CHECK(changed.ok());
   if (request->op == OpType::kRemoveProcessSet) FailAllOf(removed);

@@ -176,12 +176,8 @@ absl::Status Reporter::FindParticipants(AgreedBucket* bucket) const {
     return absl::InvalidArgumentError(absl::StrCat("response for tensor '", first.name, "' without ranks that are not ",
                                                    "in process set ", first.process_set));
   }
-  if (first.op == OpType::kSendRecv) {
-    const auto [low, high] = std::minmax(first.root, first.receiver);
-    bucket->participants = std::make_shared<const Group>(std::vector<RankId>{low, high});
-  } else if (bucket->joined.empty()) {
-    bucket->participants = bucket->members;
-  } else {
+  bucket->participants = ParticipantsOf(first, bucket->members);
+  if (bucket->participants == bucket->members && !bucket->joined.empty()) {
     bucket->participants = std::make_shared<const Group>(bucket->members->Without(bucket->joined));
   }
   return absl::OkStatus();
@@ -198,8 +194,10 @@ absl::Status Reporter::CheckBelongs(const AgreedBucket& bucket, const Response& 
                                                    " ranks"));
   }
   const TensorRequest& first = bucket.responses.front()->request;
+  // Its participants are its own.
+  const bool is_single = request.op == OpType::kSendRecv || TraitsOf(request.op).by_new_members;
   const bool fits = request.process_set == first.process_set && request.op == first.op &&
-                    (request.op != OpType::kSendRecv || bucket.responses.size() == 1);
+                    (!is_single || bucket.responses.size() == 1);
   if (!fits || !HasItsRanks(bucket, request)) {
     return absl::InvalidArgumentError(
         absl::StrCat("response for tensor '", request.name, "' does not fit its process set or its bucket"));

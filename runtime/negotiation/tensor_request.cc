@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/types/span.h"
 
 namespace ronda {
 namespace {
@@ -69,6 +70,18 @@ std::optional<std::string> FirstDifference(const TensorRequest& a, const TensorR
   return std::nullopt;
 }
 
+// "allreduce of float32 [3]"; the name alone of an operation without a tensor.
+std::string Call(const TensorRequest& request) {
+  if (!TraitsOf(request.op).has_tensor()) return Name(request.op);
+  return absl::StrCat(Name(request.op), " of ", Name(request.dtype), " ", ToString(request.shape));
+}
+
+// What `a` says of an unnamed tensor that `b` says differently: as nobody knows it by name, always what it is.
+std::string CallAndDifference(const TensorRequest& a, const TensorRequest& b, const std::string& difference) {
+  const bool is_in_call = a.op != b.op || a.dtype != b.dtype || (a.memory == b.memory && !SameShape(a, b));
+  return is_in_call ? Call(a) : absl::StrCat(Call(a), " with ", difference);
+}
+
 // Which shapes would do, where that is not obvious.
 const char* Hint(const TensorRequest& a, const TensorRequest& b) {
   if (a.op != b.op || a.dtype != b.dtype || a.memory != b.memory || SameShape(a, b)) return "";
@@ -85,24 +98,46 @@ std::string NameForErrors(const TensorRequest& request) {
     case OpType::kJoin:
       return absl::StrCat("the join of process set ", request.process_set);
     case OpType::kAddProcessSet:
+    case OpType::kCreateProcessSet:
       return absl::StrCat("the process set of ranks ", Ranks(request.members));
     case OpType::kRemoveProcessSet:
       return absl::StrCat("the removal of process set ", request.subject);
     default:
+      if (IsUnnamed(request)) return absl::StrCat("the unnamed tensor", OfSet(request));
       return absl::StrCat("tensor '", request.name, "'", OfSet(request));
   }
 }
 
 std::string DescribeTensor(const TensorRequest& request) {
   if (!TraitsOf(request.op).has_tensor()) return NameForErrors(request);
-  return absl::StrCat(NameForErrors(request), " (", Name(request.op), " of ", Name(request.dtype), " ",
-                      ToString(request.shape), ")");
+  return absl::StrCat(NameForErrors(request), " (", Call(request), ")");
+}
+
+uint64_t SignatureOf(const TensorRequest& request) {
+  size_t hash = 0;
+  const bool own_rows = TraitsOf(request.op).first_dimension != FirstDimension::kShared && !request.shape.empty();
+#define RONDA_FIELD(field, proto_field, word, uses)                           \
+  if constexpr (((uses)&kAgreed) != 0) {                                      \
+    if constexpr (std::is_same_v<decltype(request.field), Shape>) {           \
+      const absl::Span<const int64_t> dims = request.shape;                   \
+      hash = absl::HashOf(hash, dims.size(), dims.subspan(own_rows ? 1 : 0)); \
+    } else {                                                                  \
+      hash = absl::HashOf(hash, request.field);                               \
+    }                                                                         \
+  }
+  RONDA_REQUEST_FIELDS(RONDA_FIELD, RONDA_FIELD, RONDA_FIELD)
+#undef RONDA_FIELD
+  return hash;
 }
 
 std::optional<std::string> DescribeMismatch(const TensorRequest& a, absl::string_view rank_a, const TensorRequest& b,
                                             absl::string_view rank_b) {
   const std::optional<std::string> difference = FirstDifference(a, b);
   if (!difference) return std::nullopt;
+  if (IsUnnamed(a)) {
+    return absl::StrCat("the unnamed tensor", OfSet(a), ": ", rank_a, " says ", CallAndDifference(a, b, *difference),
+                        ", ", rank_b, " says ", CallAndDifference(b, a, *FirstDifference(b, a)), Hint(a, b));
+  }
   return absl::StrCat("tensor '", a.name, "'", OfSet(a), ": ", rank_a, " says ", *difference, ", ", rank_b, " says ",
                       *FirstDifference(b, a), Hint(a, b));
 }

@@ -14,6 +14,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/hash/hash.h"
+#include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
 #include "runtime/base/types.h"
 
@@ -69,6 +70,9 @@ using TensorKeyMap = absl::flat_hash_map<TensorKey, V, TensorKeyHash, TensorKeyE
 // The name of every join.
 inline constexpr absl::string_view kJoinName = "ronda/join";
 
+// The names of tensors that the caller has not named begin with it.
+inline constexpr absl::string_view kUnnamedPrefix = "ronda/unnamed/";
+
 // One tensor that a rank is ready to operate on. Ranks are numbered as in the job, not as in the process set.
 struct TensorRequest {
   std::string name;  // with the process set, brings the ranks' requests together
@@ -92,7 +96,7 @@ struct TensorRequest {
   // A join: how averages count the ranks that have joined.
   enum class Absent : uint8_t { kNotCounted, kCountedAsZeros } absent = Absent::kNotCounted;
 
-  std::vector<RankId> members;  // kAddProcessSet; ascending
+  std::vector<RankId> members;  // OperationTraits::adds_process_set; ascending
   ProcessSetId subject = 0;     // kRemoveProcessSet
 
   std::optional<WaitLimits> limits;  // nullopt: the job's. Ranks may differ in it; the shortest holds
@@ -154,6 +158,13 @@ inline bool SameKind(const TensorRequest& a, const TensorRequest& b) {
 // alone; in a schedule it would fail the job.
 inline bool CanBeScheduled(const TensorRequest& request) { return TraitsOf(request.op).schedulable && !request.limits; }
 
+// Whether the caller has given the tensor no name, so that it meets those of other ranks by the order of the calls.
+inline bool IsUnnamed(const TensorRequest& request) { return absl::StartsWith(request.name, kUnnamedPrefix); }
+
+// Equal for two requests of a rank on which DescribeMismatch() would find nothing but for their names, and else
+// different, as far as 64 bits can tell. Another process has other numbers.
+uint64_t SignatureOf(const TensorRequest& request);
+
 // REQUIRES: the element count fits in memory (the codec and the client have checked).
 inline size_t TensorBytes(const TensorRequest& request) {
   return static_cast<size_t>(ElementCount(request.shape)) * SizeOf(request.dtype);
@@ -167,7 +178,8 @@ std::string NameForErrors(const TensorRequest& request);
 std::string DescribeTensor(const TensorRequest& request);
 
 // Why two requests for the tensor of the same name cannot be carried out together, as "tensor 'x': rank 0 (host h, pid
-// 1) says shape [3], rank 1 (host h, pid 2) says shape [4]"; nullopt if they can. `rank_a` and `rank_b` name the ranks.
+// 1) says shape [3], rank 1 (host h, pid 2) says shape [4]"; of unnamed tensors always with operation, dtype and shape;
+// nullopt if they can. `rank_a` and `rank_b` name the ranks.
 // First dimensions that are each rank's own may differ (FirstDimension), and so may fields without kAgreed.
 std::optional<std::string> DescribeMismatch(const TensorRequest& a, absl::string_view rank_a, const TensorRequest& b,
                                             absl::string_view rank_b);

@@ -188,7 +188,7 @@ TEST_F(ArgumentsTest, AStructOfTheFirstVersionIsOnHostMemory) {
 
 TEST_F(ArgumentsTest, NamesAreChecked) {
   allreduce_.tensor.name = nullptr;
-  ExpectAllreduceRefused({"allreduce", "tensor.name is NULL"});
+  EXPECT_EQ(Converted(&allreduce_)->request.name, "") << "the session makes it up";
   allreduce_.tensor.name = "";
   ExpectAllreduceRefused({"allreduce", "tensor.name is empty"});
   const std::string longest(RONDA_MAX_NAME_LENGTH, 'x');
@@ -329,6 +329,9 @@ TEST(OtherArgumentsTest, AnObjectIsAnAllgatherOfBytes) {
   EXPECT_THAT(MessageOf(Converted(&args).status()), HasSubstr("object 'o': size is"));
   args.name = "";
   EXPECT_THAT(MessageOf(Converted(&args).status()), HasSubstr("name is empty"));
+  args.name = nullptr;
+  args.size = 3;
+  EXPECT_EQ(Converted(&args)->request.name, "");
 }
 
 TEST(OtherArgumentsTest, ASparseAllreduceIsAGroupOfAllgathers) {
@@ -419,6 +422,9 @@ TEST(GroupArgumentsTest, MembersAreFoundByTheSizeThatTheFirstTells) {
   EXPECT_EQ((*group)[1].request.name, "b");
   EXPECT_EQ((*group)[1].request.group, "g");
   EXPECT_EQ((*group)[1].request.group_size, 2);
+  args[1].known.tensor.name = nullptr;
+  EXPECT_THAT(MessageOf(ToGroup(&args[0].known, 2, "g", kCaller, &memory).status()),
+              HasSubstr("group 'g': tensor.name is NULL in member 1: the tensors of a group need names"));
   args[1].known.struct_size = sizeof(ronda_allreduce_args);
   EXPECT_THAT(MessageOf(ToGroup(&args[0].known, 2, "g", kCaller, &memory).status()),
               AllOf(HasSubstr("group 'g'"), HasSubstr("in member 1")));
@@ -477,7 +483,21 @@ TEST(MembershipArgumentsTest, BarriersJoinsAndSetsAreGivenNames) {
   EXPECT_EQ(AddProcessSetSubmission(ranks, 2)->request.members, (std::vector<RankId>{0, 2}));
   EXPECT_THAT(MessageOf(AddProcessSetSubmission(nullptr, 2).status()), HasSubstr("no ranks"));
   EXPECT_THAT(MessageOf(AddProcessSetSubmission(ranks, 0).status()), HasSubstr("no ranks"));
-  EXPECT_EQ(RemoveProcessSetSubmission(4).request.subject, 4u);
+  EXPECT_EQ(RemoveProcessSetSubmission(4, 0).request.subject, 4u);
+  EXPECT_EQ(RemoveProcessSetSubmission(4, 4).request.process_set, 4u);
+}
+
+TEST(MembershipArgumentsTest, CreationsAreToldApartByRanksAndTag) {
+  const int ranks[2] = {0, 2};
+  const auto created = CreateProcessSetSubmission(ranks, 2, "t");
+  EXPECT_EQ(created->request.op, OpType::kCreateProcessSet);
+  EXPECT_EQ(created->request.members, (std::vector<RankId>{0, 2}));
+  EXPECT_NE(created->request.name, CreateProcessSetSubmission(ranks, 2, "u")->request.name);
+  EXPECT_NE(created->request.name, CreateProcessSetSubmission(ranks, 1, "t")->request.name);
+  EXPECT_EQ(CreateProcessSetSubmission(ranks, 2, nullptr)->request.name,
+            CreateProcessSetSubmission(ranks, 2, "")->request.name);
+  EXPECT_THAT(MessageOf(CreateProcessSetSubmission(nullptr, 2, "").status()), HasSubstr("no ranks"));
+  EXPECT_THAT(MessageOf(CreateProcessSetSubmission(ranks, 2, "caf\xe9").status()), HasSubstr("tag is not UTF-8"));
 }
 
 }  // namespace

@@ -95,6 +95,22 @@ static void test_group(void) {
   expect(ronda_group_release(group) == RONDA_OK, "ronda_group_release");
 }
 
+static void test_create_process_set(void) {
+  ronda_process_set set = 0;
+  const int ranks[1] = {0};
+  expect(ronda_create_process_set(ranks, 1, NULL, &set) == RONDA_OK && set > 0, "ronda_create_process_set");
+  expect(ronda_process_set_size(set) == 1, "the size of the set");
+  expect(ronda_remove_process_set(set) == RONDA_OK, "the end of the set");
+}
+
+static void test_unnamed(void) {
+  int32_t value = 4;
+  ronda_broadcast_args args = RONDA_BROADCAST_ARGS_INIT;
+  args.tensor.dtype = RONDA_INT32;
+  args.data = &value;
+  expect(args.tensor.name == NULL && ronda_broadcast(&args) == RONDA_OK && value == 4, "a tensor without a name");
+}
+
 static void set_to_size(void* context) { *(int*)context = ronda_size(); }
 
 static void test_run_threads(void) {
@@ -111,6 +127,8 @@ int main(void) {
   test_join();
   test_barrier_and_handles();
   test_group();
+  test_create_process_set();
+  test_unnamed();
   test_run_threads();
   expect(ronda_shutdown() == RONDA_OK, "ronda_shutdown");
   return failures == 0 ? 0 : 1;

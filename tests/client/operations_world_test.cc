@@ -26,6 +26,7 @@ const std::vector<RankProgram> kPrograms = {
     {"Reductions", [] { RunAll(ReductionBodies()); }},
     {"Exchanges", [] { RunAll(ExchangeBodies()); }},
     {"Coordination", [] { RunAll(CoordinationBodies()); }},
+    {"Order", [] { RunAll(OrderBodies()); }},
 };
 
 class OperationsWorldTest : public ::testing::TestWithParam<int> {};
@@ -33,6 +34,7 @@ class OperationsWorldTest : public ::testing::TestWithParam<int> {};
 TEST_P(OperationsWorldTest, Reductions) { ExpectRankProgramSucceeds("Reductions", GetParam()); }
 TEST_P(OperationsWorldTest, Exchanges) { ExpectRankProgramSucceeds("Exchanges", GetParam()); }
 TEST_P(OperationsWorldTest, Coordination) { ExpectRankProgramSucceeds("Coordination", GetParam()); }
+TEST_P(OperationsWorldTest, Order) { ExpectRankProgramSucceeds("Order", GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, OperationsWorldTest, ::testing::Values(2, 3, 4));
 

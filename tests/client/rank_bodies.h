@@ -23,6 +23,9 @@ std::vector<RankBody> ExchangeBodies();
 // Process sets, groups of tensors, joins, barriers, callbacks.
 std::vector<RankBody> CoordinationBodies();
 
+// Tensors without a name, and process sets that their members create.
+std::vector<RankBody> OrderBodies();
+
 // All of them.
 std::vector<RankBody> AllRankBodies();
 

@@ -171,7 +171,7 @@ std::vector<RankBody> ReductionBodies() {
 
 std::vector<RankBody> AllRankBodies() {
   std::vector<RankBody> all = ReductionBodies();
-  for (const auto& bodies : {ExchangeBodies(), CoordinationBodies()})
+  for (const auto& bodies : {ExchangeBodies(), CoordinationBodies(), OrderBodies()})
     all.insert(all.end(), bodies.begin(), bodies.end());
   return all;
 }

@@ -203,6 +203,43 @@ void PreparedGroup() {
   ronda::shutdown();
 }
 
+void TensorsWithoutNames() {
+  ronda::init();
+  std::vector<float> sum(3), copy(5);
+  float named = 0, last = 0;
+  const ronda::Tensor sum_tensor = ronda::tensor("", sum), copy_tensor = ronda::tensor("", copy);
+  const ronda::Tensor named_tensor = ronda::tensor(NameOf(0), &named), last_tensor = ronda::tensor("", &last);
+  ExpectSteady([&] {
+    sum.assign(3, 1);
+    copy.assign(5, static_cast<float>(ronda::rank()));
+    named = last = 2;
+    const ronda::Handle summed = ronda::allreduce_async(sum_tensor, {Op::Sum});
+    const ronda::Handle copied = ronda::broadcast_async(copy_tensor, 1);
+    ronda::allreduce(named_tensor, {Op::Sum});
+    copied.synchronize();
+    summed.synchronize();
+    ronda::allreduce(last_tensor, {Op::Sum});
+  });
+  EXPECT_THAT(sum, Each(2));
+  EXPECT_THAT(copy, Each(1));
+  EXPECT_EQ(named, 4);
+  EXPECT_EQ(last, 4);
+  ronda::shutdown();
+}
+
+void OneTensorWithoutAName() {
+  ronda::init();
+  float named = 0, loss = 0;
+  const ronda::Tensor named_tensor = ronda::tensor(NameOf(0), &named), loss_tensor = ronda::tensor("", &loss);
+  ExpectSteady([&] {
+    named = loss = 1;
+    ronda::allreduce(named_tensor, {Op::Sum});
+    ronda::allreduce(loss_tensor, {Op::Sum});
+  });
+  EXPECT_EQ(loss, 2);
+  ronda::shutdown();
+}
+
 struct Counter {
   void step() { ++steps; }
   int steps = 0;
@@ -251,7 +288,8 @@ TEST_P(SteadyPathTest, SendsAndAllocatesNothing) { ExpectRankProgramSucceeds(Get
 INSTANTIATE_TEST_SUITE_P(Step, SteadyPathTest,
                          ::testing::Values("ManyTensorsThroughC", "GroupThroughC", "BlockingSmallTensor",
                                            "AsynchronousTensorsOfSeveralKinds", "OutputsOfTheCallers", "PreparedGroup",
-                                           "Optimizer", "OptimizerWithGroups", "StepThatAsksWhetherToStop"),
+                                           "TensorsWithoutNames", "OneTensorWithoutAName", "Optimizer",
+                                           "OptimizerWithGroups", "StepThatAsksWhetherToStop"),
                          [](const auto& param) { return param.param; });
 
 TEST(AllocationCounterTest, CountsWhatIsAllocatedAndSaysWhere) {
@@ -273,6 +311,8 @@ int main(int argc, char** argv) {
                                           {"AsynchronousTensorsOfSeveralKinds", AsynchronousTensorsOfSeveralKinds},
                                           {"OutputsOfTheCallers", OutputsOfTheCallers},
                                           {"PreparedGroup", PreparedGroup},
+                                          {"TensorsWithoutNames", TensorsWithoutNames},
+                                          {"OneTensorWithoutAName", OneTensorWithoutAName},
                                           {"Optimizer", Optimizer},
                                           {"OptimizerWithGroups", OptimizerWithGroups},
                                           {"StepThatAsksWhetherToStop", StepThatAsksWhetherToStop}});

@@ -9,6 +9,8 @@ TEST(OperationTest, APropertyThatNeedsAnotherComesWithIt) {
   for (const OperationTraits& traits : kOperations) {
     EXPECT_TRUE(!traits.fuses || traits.reduces) << traits.name;
     EXPECT_TRUE(!traits.changes_process_sets || traits.membership) << traits.name;
+    EXPECT_TRUE(!traits.adds_process_set || traits.changes_process_sets) << traits.name;
+    EXPECT_TRUE(!traits.by_new_members || traits.adds_process_set) << traits.name;
     EXPECT_TRUE(!traits.schedulable || traits.cached()) << traits.name << ": schedules name tensors by their cache ids";
     EXPECT_TRUE(traits.first_dimension == FirstDimension::kShared || traits.by_rows) << traits.name;
     const bool names_root = traits.input == Side::kRoot || traits.output == Side::kRoot || traits.splits == Side::kRoot;
@@ -44,7 +46,7 @@ TEST(OperationTest, OnlyWideFloatingPointTypesAreNarrowedTo16Bits) {
 }
 
 TEST(OperationTest, NumbersThatAreNoneOfTheValuesAreRefused) {
-  EXPECT_EQ(OpTypeFromInt(12), OpType::kRemoveProcessSet);
+  EXPECT_EQ(OpTypeFromInt(13), OpType::kCreateProcessSet);
   EXPECT_EQ(OpTypeFromInt(kOpTypeCount), std::nullopt);
   EXPECT_EQ(ReductionFromInt(-1), std::nullopt);
   EXPECT_EQ(WireFormatFromInt(kWireFormatCount), std::nullopt);

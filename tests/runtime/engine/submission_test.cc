@@ -48,6 +48,7 @@ TEST_F(SubmissionCheckTest, EveryOperationIsAcceptedWithTheBuffersThatItUses) {
   for (int op = 0; op < kOpTypeCount; ++op) {
     TensorRequest request{.op = static_cast<OpType>(op), .root = 1, .receiver = 3};
     if (request.op == OpType::kAddProcessSet) request.members = {0, 3};
+    if (request.op == OpType::kCreateProcessSet) request.members = {1, 3};
     if (request.op == OpType::kRemoveProcessSet) request.subject = 2;
     EXPECT_EQ(Objection(Full(request)), "") << Name(request.op);
   }
@@ -138,7 +139,8 @@ TEST_F(SubmissionCheckTest, BuffersMayBeTheSameButNotOverlap) {
 }
 
 TEST_F(SubmissionCheckTest, ReductionsMustBeDefinedOnTheDtype) {
-  EXPECT_THAT(Objection(Full({.dtype = DType::kBool, .reduction = Reduction::kAverage})), HasSubstr("average is not defined on bool"));
+  EXPECT_THAT(Objection(Full({.dtype = DType::kBool, .reduction = Reduction::kAverage})),
+              HasSubstr("average is not defined on bool"));
   EXPECT_THAT(Objection(Full({.reduction = Reduction::kBitXor})), HasSubstr("bxor is not defined on float32"));
   EXPECT_THAT(Objection(Full({.dtype = DType::kInt32, .reduction = Reduction::kAdasum})),
               HasSubstr("adasum is not defined on int32"));
@@ -192,9 +194,33 @@ TEST_F(SubmissionCheckTest, ProcessSetsAreAddedByTheWholeJobOfAscendingRanks) {
   EXPECT_THAT(Objection(Full(add({-1, 0}))), HasSubstr("0 to 3"));
   TensorRequest elsewhere = add({1});
   elsewhere.process_set = 1;
-  EXPECT_THAT(Objection(Full(elsewhere)), HasSubstr("leave process_set at 0"));
+  EXPECT_THAT(Objection(Full(elsewhere)), HasSubstr("the ranks of process set 0 do that together: name that set"));
   EXPECT_THAT(Objection(Full({.op = OpType::kRemoveProcessSet})), HasSubstr("process set 0 is the job itself"));
   EXPECT_THAT(Objection(Full({.op = OpType::kRemoveProcessSet, .subject = 3})), HasSubstr("was removed"));
+}
+
+TEST_F(SubmissionCheckTest, MembersCreateAndRemoveTheirSetsThemselves) {
+  EXPECT_THAT(Objection(Full({.op = OpType::kCreateProcessSet, .members = {0, 2}})),
+              HasSubstr("rank 1 is not one of the members [0, 2]"));
+  EXPECT_THAT(Objection(Full({.op = OpType::kCreateProcessSet, .members = {1, 1}})), HasSubstr("ascending"));
+  ASSERT_TRUE(sets_.Apply({.request = {.op = OpType::kCreateProcessSet, .members = {1, 2}, .subject = 4}}).ok());
+  EXPECT_EQ(sets_.RemoversOf(4), 4u);
+  EXPECT_EQ(sets_.RemoversOf(1), 0u);
+  EXPECT_EQ(sets_.RemoversOf(99), 0u);
+  TensorRequest removal = {.op = OpType::kRemoveProcessSet, .subject = 4};
+  EXPECT_THAT(Objection(Full(removal)), HasSubstr("the ranks of process set 4 do that together"));
+  removal.process_set = 4;
+  EXPECT_EQ(Objection(Full(removal)), "");
+  removal.subject = 1;
+  EXPECT_THAT(Objection(Full(removal)), HasSubstr("the ranks of process set 0 do that together"));
+}
+
+TEST_F(SubmissionCheckTest, ErrorFeedbackNeedsAName) {
+  Submission submission = Full({.wire = WireFormat::kFloat16});
+  submission.error_feedback = Submission::ErrorFeedback::kOn;
+  EXPECT_EQ(Objection(submission), "");
+  submission.unnamed_call = 1;
+  EXPECT_THAT(Objection(submission), HasSubstr("error feedback is kept by the tensor's name"));
 }
 
 TEST_F(SubmissionCheckTest, LimitsAreAboveZero) {

@@ -245,6 +245,58 @@ TEST_F(TensorQueueTest, RefusalKeepsWhatIsInFlight) {
   EXPECT_TRUE((*handle)->Wait().ok());
 }
 
+Submission Unnamed(uint64_t call, Shape shape) {
+  return {.request = {.name = "ronda/unnamed/0", .shape = std::move(shape)}, .unnamed_call = call};
+}
+
+TEST_F(TensorQueueTest, UnnamedTensorsOfOneNameFollowEachOther) {
+  const auto first = queue_.Add(Unnamed(1, {1}), kStart), second = queue_.Add(Unnamed(2, {2}), kStart),
+             third = queue_.Add(Unnamed(3, {2}), kStart);
+  ASSERT_TRUE(first.ok() && second.ok() && third.ok());
+  EXPECT_THAT(Fresh(), SizeIs(1));
+  const TensorEntry* const entry = Find("ronda/unnamed/0");
+  const uint64_t version = entry->version;
+  queue_.Complete(entry, absl::OkStatus());
+  EXPECT_TRUE((*first)->done());
+  EXPECT_FALSE((*second)->done());
+  EXPECT_EQ(entry->submission.unnamed_call, 2u);
+  EXPECT_EQ(entry->submission.request.shape, Shape{2});
+  EXPECT_NE(entry->version, version);
+  EXPECT_EQ(entry->taken, absl::InfiniteFuture());
+  EXPECT_THAT(Fresh(), SizeIs(1));
+  EXPECT_THAT(queue_.Taken(), ElementsAre(entry));
+  OperationResult results[1];
+  queue_.CompleteAll({&entry, 1}, absl::MakeSpan(results));
+  EXPECT_TRUE((*second)->done());
+  EXPECT_FALSE((*third)->done());
+  EXPECT_EQ(entry->submission.unnamed_call, 3u);
+  EXPECT_FALSE(queue_.empty());
+  queue_.Complete(entry, absl::OkStatus());
+  EXPECT_TRUE((*third)->done());
+  EXPECT_TRUE(queue_.empty());
+}
+
+TEST_F(TensorQueueTest, ThoseThatFollowATensorForWhichARankWasLateAreGivenUp) {
+  const auto first = queue_.Add(Unnamed(1, {1}), kStart), second = queue_.Add(Unnamed(2, {1}), kStart);
+  Fresh();
+  queue_.Complete(Find("ronda/unnamed/0"), absl::DeadlineExceededError("rank 1 is missing"));
+  EXPECT_EQ((*first)->Wait().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ((*second)->Wait().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_TRUE(queue_.empty());
+  EXPECT_THAT(Fresh(), IsEmpty());
+}
+
+TEST_F(TensorQueueTest, CloseFailsThoseThatFollowToo) {
+  const auto first = queue_.Add(Unnamed(1, {1}), kStart), second = queue_.Add(Unnamed(2, {1}), kStart);
+  EXPECT_EQ(queue_.Add(Named("ronda/unnamed/0"), kStart).status().code(), absl::StatusCode::kAlreadyExists);
+  Fresh();
+  queue_.Close(absl::UnavailableError("over"));
+  EXPECT_EQ((*first)->Wait().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ((*second)->Wait().code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(queue_.empty());
+  EXPECT_THAT(Fresh(), IsEmpty());
+}
+
 TEST_F(TensorQueueTest, CloseFailsEverythingAndNamesEachTensor) {
   const auto a = queue_.Add(Named("a"), kStart);
   const auto b = queue_.Add(Named("b"), kStart);

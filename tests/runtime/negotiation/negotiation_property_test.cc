@@ -49,6 +49,7 @@ TEST(NegotiationSimulation, MakesEverythingHappen) {
     total.joins += counts.joins;
     total.without_joined += counts.without_joined;
     total.sets += counts.sets;
+    total.sets_by_members += counts.sets_by_members;
     total.removals += counts.removals;
     total.deadlines += counts.deadlines;
     total.groups += counts.groups;
@@ -62,6 +63,7 @@ TEST(NegotiationSimulation, MakesEverythingHappen) {
   EXPECT_GT(total.joins, 10);
   EXPECT_GT(total.without_joined, 30);
   EXPECT_GT(total.sets, 3);
+  EXPECT_GT(total.sets_by_members, 3);
   EXPECT_GT(total.removals, 0);
   EXPECT_GT(total.deadlines, 3);
   EXPECT_GT(total.groups, 100);

@@ -1,6 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "tests/runtime/negotiation/negotiator_driver.h"
 
 namespace ronda {
@@ -129,6 +133,73 @@ TEST_F(ProcessSets, RemovalOfWhatCannotBeRemovedIsAnErrorAndTheJobGoesOn) {
   EXPECT_THAT(std::string(list.errors[1].status.message()), HasSubstr("process set 7 does not exist"));
   EXPECT_THAT(std::string(list.errors[2].status.message()), HasSubstr("process set 1 was removed before"));
   EXPECT_THAT(list.buckets, SizeIs(1));
+}
+
+TensorRequest CreateSet(std::vector<RankId> members, const std::string& name = "create") {
+  return {.name = name, .op = OpType::kCreateProcessSet, .members = std::move(members)};
+}
+
+TEST_F(ProcessSets, MembersAloneCreateOne) {
+  negotiator_.Submit(1, {Allreduce("training")});
+  negotiator_.Submit(2, {CreateSet({0, 2})});
+  EXPECT_TRUE(negotiator_.Responses().empty());
+  negotiator_.Submit(0, {CreateSet({0, 2})});
+  EXPECT_EQ(Spelled(negotiator_.Responses(), 0).request.subject, 3u);
+  negotiator_.SubmitAll({0, 2}, OnSet(3, Allreduce("a")));
+  EXPECT_EQ(Spelled(negotiator_.Responses(), 0).request.process_set, 3u);
+  negotiator_.SubmitAll({0, 2}, Allreduce("training"));
+  EXPECT_EQ(Spelled(negotiator_.Responses(), 0).request.name, "training");
+}
+
+TEST_F(ProcessSets, SeveralAreCreatedAtOnce) {
+  negotiator_.Submit(0, {CreateSet({0, 2}, "x"), CreateSet({0, 2}, "y")});
+  negotiator_.Submit(1, {CreateSet({1}, "z")});
+  negotiator_.Submit(2, {CreateSet({0, 2}, "y"), CreateSet({0, 2}, "x")});
+  const ResponseList list = negotiator_.Responses();
+  ASSERT_THAT(list.buckets, SizeIs(3));
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(Spelled(list, i).request.subject, 3 + i);
+  EXPECT_EQ(Spelled(list, 0).request.name, "z");
+  EXPECT_EQ(Spelled(list, 1).request.name, "y");
+}
+
+TEST_F(ProcessSets, OnlyTheMembersDeparturesMatterToACreation) {
+  negotiator_.Take(1, ShuttingDown());
+  negotiator_.SubmitAll({0, 2}, CreateSet({0, 2}));
+  EXPECT_THAT(negotiator_.Responses().buckets, SizeIs(1));
+  negotiator_.Submit(0, {CreateSet({0, 1, 2})});
+  const ResponseList list = negotiator_.Responses();
+  ASSERT_THAT(list.errors, SizeIs(1));
+  EXPECT_THAT(list.errors[0].ranks, ElementsAre(0));
+  EXPECT_EQ(list.errors[0].status,
+            absl::UnavailableError("rank 1 has shut down and will not submit the process set of ranks 0, 1, 2"));
+}
+
+TEST_F(ProcessSets, ACreationNeedsMembersThatHaveNotJoined) {
+  negotiator_.Submit(1, {JoinOf()});
+  negotiator_.SubmitAll({0, 2}, CreateSet({0, 2}));
+  EXPECT_THAT(negotiator_.Responses().buckets, SizeIs(1)) << "rank 1 is not in it";
+  negotiator_.SubmitAll({0, 2}, CreateSet({0, 1, 2}));
+  const ResponseList list = negotiator_.Responses();
+  ASSERT_THAT(list.errors, SizeIs(1));
+  EXPECT_THAT(std::string(list.errors[0].status.message()), HasSubstr("needs rank 1, which has joined"));
+}
+
+TEST_F(ProcessSets, MembersRemoveWhatTheyHaveCreated) {
+  negotiator_.SubmitAll({0, 2}, CreateSet({0, 2}));
+  negotiator_.Responses();
+  negotiator_.Submit(0, {OnSet(3, Allreduce("a"))});
+  negotiator_.SubmitAll({0, 2}, OnSet(3, RemoveSet(3)));
+  const ResponseList list = negotiator_.Responses();
+  ASSERT_THAT(list.buckets, SizeIs(1));
+  ASSERT_THAT(list.errors, SizeIs(1));
+  EXPECT_EQ(list.errors[0].status, absl::FailedPreconditionError("process set 3 was removed"));
+}
+
+TEST_F(ProcessSets, ChangesByOthersThanThoseConcernedAreRefused) {
+  EXPECT_EQ((*negotiator_).Add(1, Report({CreateSet({0, 2})}), kStart).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ((*negotiator_).Add(0, Report({CreateSet({0, 3})}), kStart).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ((*negotiator_).Add(0, Report({OnSet(1, RemoveSet(1))}), kStart).code(), absl::StatusCode::kInvalidArgument)
+      << "all ranks have added it";
 }
 
 TEST_F(ProcessSets, RemovalRunsAfterWhatWasAgreedOnBefore) {

@@ -167,7 +167,7 @@ TEST_P(Mismatch, FailsOnEveryRankWithBothSidesNamed) {
   const ResponseList list = negotiator.TakeResponses();
   ASSERT_THAT(list.errors, SizeIs(1));
   EXPECT_THAT(list.buckets, IsEmpty());
-  EXPECT_EQ(list.errors[0].name, "x");
+  EXPECT_EQ(list.errors[0].name, GetParam().a.name);
   EXPECT_THAT(list.errors[0].ranks, ElementsAre(0, 1));
   EXPECT_EQ(list.errors[0].status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(list.errors[0].status.message()), HasSubstr(GetParam().text));
@@ -221,6 +221,15 @@ INSTANTIATE_TEST_SUITE_P(
         MismatchCase{kX,
                      {.name = "x", .shape = {4, 2}, .wire = WireFormat::kFp8E4M3},
                      "rank 0 says compression none, rank 1 (host h, pid 7) says compression fp8_e4m3"},
+        MismatchCase{{.name = "ronda/unnamed/4", .shape = {4, 2}},
+                     {.name = "ronda/unnamed/4", .op = OpType::kBroadcast, .dtype = DType::kInt32, .shape = {}},
+                     "the unnamed tensor: rank 0 says allreduce of float32 [4, 2], rank 1 (host h, pid 7) says "
+                     "broadcast of int32 []"},
+        MismatchCase{
+            {.name = "ronda/unnamed/4", .shape = {4}, .reduction = Reduction::kMax},
+            {.name = "ronda/unnamed/4", .shape = {4}, .reduction = Reduction::kMin},
+            "rank 0 says allreduce of float32 [4] with reduce op max, rank 1 (host h, pid 7) says allreduce of "
+            "float32 [4] with reduce op min"},
         MismatchCase{AddSet({0, 1}, "x"), AddSet({1}, "x"),
                      "rank 0 says members 0, 1, rank 1 (host h, pid 7) says members 1"},
         MismatchCase{{.name = "x", .op = OpType::kRemoveProcessSet, .subject = 1},
@@ -242,6 +251,19 @@ TEST(Negotiator, PrescaleThatIsNoNumberIsTheSameAsItself) {
   request.prescale = std::numeric_limits<double>::quiet_NaN();
   negotiator.SubmitAll({0, 1}, request);
   EXPECT_THAT(negotiator.Responses().buckets, SizeIs(1));
+}
+
+TEST(Signature, IsEqualWhereRanksMayMeet) {
+  const auto of = [](TensorRequest request) { return SignatureOf(request); };
+  EXPECT_EQ(of({.name = "x", .shape = {3}}), of({.name = "y", .shape = {3}, .limits = WaitLimits{}}));
+  EXPECT_NE(of({.shape = {3}}), of({.shape = {4}}));
+  EXPECT_NE(of({.shape = {3}}), of({.op = OpType::kBroadcast, .shape = {3}}));
+  EXPECT_NE(of({.shape = {3}}), of({.dtype = DType::kInt32, .shape = {3}}));
+  EXPECT_NE(of({.op = OpType::kBroadcast}), of({.op = OpType::kBroadcast, .root = 1}));
+  const auto gather = [&](Shape shape) { return of({.op = OpType::kAllgather, .shape = std::move(shape)}); };
+  EXPECT_EQ(gather({3, 2}), gather({5, 2})) << "each rank has rows of its own";
+  EXPECT_NE(gather({3, 2}), gather({3, 4}));
+  EXPECT_NE(gather({3}), gather({3, 1}));
 }
 
 TEST(Negotiator, MismatchLeavesTheNameFreeForTheNextAttempt) {

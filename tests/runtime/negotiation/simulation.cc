@@ -135,16 +135,20 @@ void Simulation::SubmitPlan(RankId id) {
   const int number = static_cast<int>((now_ - absl::UnixEpoch()) / kPlanPeriod);
   if (rank.next_plan > number) return;
   const Plan& plan = PlanAt(number);
-  const bool busy = std::any_of(rank.in_flight.begin(), rank.in_flight.end(), [](const auto& entry) {
-    return entry.second.op == OpType::kAddProcessSet || entry.second.op == OpType::kRemoveProcessSet;
-  });
+  const bool busy = std::any_of(rank.in_flight.begin(), rank.in_flight.end(),
+                                [](const auto& entry) { return TraitsOf(entry.second.op).changes_process_sets; });
   if (busy) return;
   rank.next_plan = number + 1;
   TensorRequest request = plan.request;
+  const std::vector<RankId>& created = request.members;
+  if (request.op == OpType::kCreateProcessSet && !std::binary_search(created.begin(), created.end(), id)) return;
   if (plan.adds >= 0) {
+    const ProcessSetTable& sets = rank.reporter.process_sets();
     const auto added = set_of_plan_.find(plan.adds);
-    if (added == set_of_plan_.end() || rank.reporter.process_sets().Find(added->second) == nullptr) return;
+    if (added == set_of_plan_.end() || sets.Find(added->second) == nullptr) return;
     request.subject = added->second;
+    if (sets.CreatedByMembers(request.subject)) request.process_set = request.subject;
+    if (!sets.Find(request.process_set)->Contains(id)) return;
   }
   Submit(id, std::move(request));
 }
@@ -159,7 +163,7 @@ const Simulation::Plan& Simulation::PlanAt(int number) {
       plan.adds = next - 1 - Random(3);
       continue;
     }
-    plan.request.op = OpType::kAddProcessSet;
+    plan.request.op = next % 4 == 1 ? OpType::kCreateProcessSet : OpType::kAddProcessSet;
     for (RankId rank = 0; rank < world_.ranks; ++rank) {
       if (Percent(60)) plan.request.members.push_back(rank);
     }
@@ -361,7 +365,8 @@ void Simulation::TakeBucket(RankId id, const AgreedBucket& bucket) {
   ++counts_.executed;
   counts_.without_joined += bucket.joined.empty() ? 0 : 1;
   counts_.joins += first.op == OpType::kJoin ? 1 : 0;
-  counts_.sets += first.op == OpType::kAddProcessSet ? 1 : 0;
+  counts_.sets += TraitsOf(first.op).adds_process_set ? 1 : 0;
+  counts_.sets_by_members += first.op == OpType::kCreateProcessSet ? 1 : 0;
   counts_.removals += first.op == OpType::kRemoveProcessSet ? 1 : 0;
   counts_.sent += first.op == OpType::kSendRecv ? 1 : 0;
   counts_.groups += first.group.empty() ? 0 : 1;
@@ -373,14 +378,14 @@ void Simulation::TakeExecution(RankId id, const AgreedBucket& bucket, const Resp
   if (std::binary_search(bucket.joined.begin(), bucket.joined.end(), id) && !rank.joined.contains(agreed.process_set)) {
     Violate(absl::StrCat("rank ", id, " has not joined, and is left out of ", Show(agreed)));
   }
-  if (agreed.op == OpType::kAddProcessSet) {
+  if (TraitsOf(agreed.op).adds_process_set) {
     set_of_plan_[std::stoi(agreed.name.substr(4))] = agreed.subject;
   }
   if (!bucket.participants->Contains(id)) return;
   const auto it = rank.in_flight.find(TensorKey(agreed.key()));
   if (it == rank.in_flight.end()) return Violate(absl::StrCat("rank ", id, " has not submitted ", Show(agreed)));
   TensorRequest expected = agreed;
-  if (agreed.op == OpType::kAddProcessSet) expected.subject = 0;
+  if (TraitsOf(agreed.op).adds_process_set) expected.subject = 0;
   if (agreed.op == OpType::kJoin) expected.root = 0;
   if (!MayMeet(it->second, expected)) {
     Violate(absl::StrCat("rank ", id, " submitted ", Show(it->second), " and carries out ", Show(agreed)));
@@ -427,13 +432,22 @@ void Simulation::CheckNothingIsLeftBehind() {
   }
 }
 
+namespace {
+
+// The ranks that have to submit it.
+Group Participants(const TensorRequest& request, const Group& members) {
+  if (request.op == OpType::kCreateProcessSet) return Group(request.members);
+  if (request.op != OpType::kSendRecv) return members;
+  return Group({std::min(request.root, request.receiver), std::max(request.root, request.receiver)});
+}
+
+}  // namespace
+
 void Simulation::CheckRightlyWaits(RankId id, const TensorKey& key, const TensorRequest& request) {
   const auto members = ranks_[id].reporter.process_sets().Find(key.process_set);
   const std::string text = absl::StrCat("rank ", id, " still waits for ", Show(request));
   if (members == nullptr) return Violate(absl::StrCat(text, ", and the set is gone"));
-  const bool pair = request.op == OpType::kSendRecv;
-  const Group participants =
-      pair ? Group({std::min(request.root, request.receiver), std::max(request.root, request.receiver)}) : *members;
+  const Group participants = Participants(request, *members);
   const bool ready = request.group.empty() ? AllAreReady(key, participants) : GroupIsReady(request, *members);
   if (ready) return Violate(absl::StrCat(text, ", and all are ready"));
   for (RankId rank : participants.ranks()) {

@@ -66,7 +66,8 @@ class Simulation {
 
   // How often each thing happened: a simulation in which nothing happens proves nothing.
   struct Counts {
-    int executed = 0, mismatches = 0, joins = 0, without_joined = 0, sets = 0, removals = 0, deadlines = 0, groups = 0;
+    int executed = 0, mismatches = 0, joins = 0, without_joined = 0, sets = 0, sets_by_members = 0, removals = 0,
+        deadlines = 0, groups = 0;
     int repeated = 0, by_id = 0, sent = 0, refused = 0;
     // Of schedules. Why a rank wanted to unlock, and what else may happen.
     int schedules = 0, scheduled = 0, vetoes = 0;
@@ -109,7 +110,7 @@ class Simulation {
     int entered = 0;
     int vetoes = 0;
   };
-  // A change of the process sets; all ranks walk through the same sequence.
+  // A change of the process sets; all ranks that it concerns walk through the same sequence.
   struct Plan {
     TensorRequest request;
     int adds = -1;  // the plan that added the set that this one removes

@@ -127,7 +127,7 @@ void Simulation::SubmitTaken(RankId id, const TensorKey& key) {
 void Simulation::CountCause(const TensorRequest& request) {
   if (request.op == OpType::kJoin) {
     ++counts_.unlocked_for_join;
-  } else if (request.op == OpType::kAddProcessSet || request.op == OpType::kRemoveProcessSet) {
+  } else if (TraitsOf(request.op).changes_process_sets) {
     ++counts_.unlocked_for_set;
   } else if (absl::StartsWith(request.name, "loop/")) {
     ++counts_.unlocked_for_change;
