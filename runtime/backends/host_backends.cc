@@ -100,6 +100,9 @@ class HostsControlPlane final : public ControlPlane {
   absl::StatusOr<Inbox> Receive() override { return across_->Receive(); }
   void Wait(absl::Time deadline) override { across_->Wait(deadline); }
   void Wake() override { across_->Wake(); }
+  bool StartPolling() override { return across_->StartPolling(); }
+  bool KeepPolling() override { return across_->KeepPolling(); }
+  void StopPolling() override { across_->StopPolling(); }
   void CallOff(uint64_t schedule) override { across_->CallOff(schedule); }
   void Fail(const absl::Status& failure) override { across_->Fail(failure); }
   absl::Status failure() const override { return across_->failure(); }

@@ -63,6 +63,15 @@ class ControlPlane {
   // Makes the current or the next Wait return.
   virtual void Wake() = 0;
 
+  // The thread that uses this object may poll: it looks at Receive again and again, where no message and no Wake need
+  // wake the thread in Wait. False: there is no core to spare for it, or this control plane cannot.
+  virtual bool StartPolling() { return false; }
+  // Called after each look, that is before the next one. False: nothing has come for so long that it is better to sleep.
+  // REQUIRES: StartPolling() was true, as for StopPolling.
+  virtual bool KeepPolling() { return false; }
+  // Messages and Wakes since the last StartPolling or KeepPolling make Wait return.
+  virtual void StopPolling() {}
+
   // Tells all ranks, the caller included, that schedule number `schedule` is to be unlocked (see locked_schedule.h): their
   // current or next Wait returns, and each Inbox says so from then on. Reaches ranks that do not listen to rank 0 at
   // the moment, and does not need rank 0 to listen. Never blocks.

@@ -33,7 +33,12 @@ ProgressEngine::Attempt ProgressEngine::Drive(absl::FunctionRef<bool()> done) {
 
 void ProgressEngine::DriveLocked(absl::FunctionRef<bool()> done) {
   Steps::Progress progress = Steps::Progress::kSome;
-  while (progress == Steps::Progress::kSome && !done()) progress = steps_->Advance();
+  const bool polls = steps_->StartPolling();
+  while (progress != Steps::Progress::kOver && !done()) {
+    if (progress == Steps::Progress::kNone && !(polls && steps_->KeepPolling())) break;
+    progress = steps_->Advance();
+  }
+  if (polls) steps_->StopPolling();
   StopDrivingLocked(progress);
 }
 

@@ -17,7 +17,9 @@ namespace ronda {
 //
 // The background thread drives whenever the rank's bell has rung or a deadline has come. It does all there is to do and
 // sleeps again. A thread that waits for a handle drives too, if no other thread does, until its handle is complete or
-// nothing is left to do.
+// nothing is left to do. If there is a core for it, it polls for a while for messages that give it something to do: to
+// be woken takes longer than what it waits for usually does, and the background thread, if it were woken too, would
+// compete with it.
 //
 // Why no wake-up is lost. Messages, a shutdown and failures come from other threads and ranks. They ring the bell, and
 // only the background thread takes note of it; if another thread drives at that time, the background thread waits for
@@ -46,6 +48,13 @@ class ProgressEngine {
 
     // Rings the bell.
     virtual void Wake() = 0;
+
+    // A thread that waits is about to make steps: it may go on to do so while there is nothing to do, if that is true.
+    // The bell is for it alone then. KeepPolling is called before each further step, until it is false; then
+    // StopPolling, after which the background thread comes for what has rung since the last step began.
+    virtual bool StartPolling() = 0;
+    virtual bool KeepPolling() = 0;
+    virtual void StopPolling() = 0;
   };
 
   // `steps` is not owned. To be called once, before the background thread begins.
@@ -59,7 +68,8 @@ class ProgressEngine {
   // REQUIRES: connected.
   std::optional<absl::Time> DriveUntilIdle();
 
-  // A thread that will wait: drives until `done`, or nothing is left to do. kBusy: another thread drives.
+  // A thread that will wait: drives until `done`, or nothing has been left to do for a while. kBusy: another thread
+  // drives.
   enum class Attempt { kDriven, kBusy };
   Attempt Drive(absl::FunctionRef<bool()> done);
 

@@ -103,6 +103,10 @@ class RankEngine : private ProgressEngine::Steps {
   Progress Advance() override;
   Progress TakeNote(absl::Time now) override;
   absl::Time NextDeadline() override;
+  // In a locked schedule no message comes.
+  bool StartPolling() override { return !schedule_->locked() && control_->StartPolling(); }
+  bool KeepPolling() override { return control_->KeepPolling(); }
+  void StopPolling() override { control_->StopPolling(); }
 
   // Makes `step`; an error of it, or an exception, fails the job.
   Progress Guard(absl::FunctionRef<absl::StatusOr<Progress>()> step);

@@ -31,18 +31,39 @@ inline void CpuRelax() {
 //   const uint32_t heard = bell.Rings();
 //   if (!condition) bell.Sleep(heard, timeout);   // the thread that makes the condition true rings afterwards
 //
+// A thread that looks at the condition again and again needs no ring, and the sleepers need not be woken for what it
+// sees. While it polls, rings are only counted:
+//
+//   bell.StartPolling();
+//   uint32_t seen;
+//   do seen = bell.RingsWhilePolled(); while (!condition && patient());
+//   if (bell.StopPolling(seen)) bell.Ring();   // the sleepers look, as the poller may have missed something
+//
 // Memory ordering: a sleeper announces itself (`asleep_`), then the kernel compares `rings_` as it puts the thread to
 // sleep. The ringer counts the ring, then looks for a sleeper. All four are sequentially consistent; the kernel
 // compares under a lock that FUTEX_WAKE takes too. So if the ringer sees no sleeper, its ring comes before the
 // comparison, which fails, and the thread does not sleep. A sleeper that reads the new count sees everything that the
 // ringer wrote before the ring.
+//
+// A ringer counts a ring for the poller, then looks whether the poller is still there; the poller goes, then looks at
+// the count. These are sequentially consistent too: either the ringer sees that the poller has gone, and rings for the
+// sleepers, or the poller sees the ring. The same holds for a condition that the ringer makes true before
+// RingUnlessPolled, and that the poller looks at once more after StopPolling; no ring needs to be counted for it.
 class Doorbell {
  public:
   uint32_t Rings() const { return rings_.load(std::memory_order_seq_cst); }
 
   void Ring() {
-    rings_.fetch_add(1, std::memory_order_seq_cst);
-    if (asleep_.load(std::memory_order_seq_cst) != 0) FutexWake(rings_);
+    if (polled_.load(std::memory_order_seq_cst) != 0) {
+      rings_while_polled_.fetch_add(1, std::memory_order_seq_cst);
+      if (polled_.load(std::memory_order_seq_cst) != 0) return;
+    }
+    RingForSleepers();
+  }
+
+  void RingUnlessPolled() {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (polled_.load(std::memory_order_seq_cst) == 0) RingForSleepers();
   }
 
   // Sleeps until the bell has rung since `heard`, or `timeout` has passed; may return early.
@@ -52,9 +73,26 @@ class Doorbell {
     asleep_.fetch_sub(1, std::memory_order_relaxed);
   }
 
+  // One thread at a time may poll.
+  void StartPolling() { polled_.store(1, std::memory_order_seq_cst); }
+  uint32_t RingsWhilePolled() const { return rings_while_polled_.load(std::memory_order_seq_cst); }
+  // Whether the bell has rung since `seen`, which was RingsWhilePolled() before the last look.
+  [[nodiscard]] bool StopPolling(uint32_t seen) {
+    polled_.store(0, std::memory_order_seq_cst);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    return RingsWhilePolled() != seen;
+  }
+
  private:
+  void RingForSleepers() {
+    rings_.fetch_add(1, std::memory_order_seq_cst);
+    if (asleep_.load(std::memory_order_seq_cst) != 0) FutexWake(rings_);
+  }
+
   std::atomic<uint32_t> rings_{0};
   std::atomic<uint32_t> asleep_{0};  // number of threads asleep
+  std::atomic<uint32_t> polled_{0};  // 1 while a thread polls
+  std::atomic<uint32_t> rings_while_polled_{0};
 };
 
 }  // namespace ronda

@@ -60,6 +60,9 @@ class FrameReader {
   // Empties the ring and returns the complete messages. Errors: INTERNAL if the ring's words or a length are damaged.
   absl::StatusOr<Result> Read();
 
+  // Whether bytes have come since the last Read.
+  bool HasNews() const { return ring_->written.load(std::memory_order_seq_cst) != read_; }
+
  private:
   absl::Status TakeMessages(std::vector<std::string>& messages);
 

@@ -56,7 +56,7 @@ class FailureRecord {
 inline constexpr size_t kCacheLineBytes = 64;
 inline constexpr size_t kShmPageBytes = 4096;
 inline constexpr uint64_t kShmMagic = 0x314d4853444e4f52;  // "RONDSHM1"
-inline constexpr uint32_t kShmLayoutVersion = 4;
+inline constexpr uint32_t kShmLayoutVersion = 5;
 inline constexpr int kShmMinSlotCount = 3;
 inline constexpr int kShmMaxRanks = 1024;
 inline constexpr size_t kShmRingBytes = size_t{64} << 10;

@@ -48,6 +48,9 @@ class ForwardingControlPlane : public ControlPlane {
   absl::StatusOr<Inbox> Receive() override { return to_->Receive(); }
   void Wait(absl::Time deadline) override { to_->Wait(deadline); }
   void Wake() override { to_->Wake(); }
+  bool StartPolling() override { return to_->StartPolling(); }
+  bool KeepPolling() override { return to_->KeepPolling(); }
+  void StopPolling() override { to_->StopPolling(); }
   void CallOff(uint64_t schedule) override { to_->CallOff(schedule); }
   void Fail(const absl::Status& failure) override { to_->Fail(failure); }
   absl::Status failure() const override { return to_->failure(); }

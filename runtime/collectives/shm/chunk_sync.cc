@@ -107,6 +107,8 @@ bool ChunkSync::Spin(const std::atomic<uint64_t>& word, uint64_t value) const {
     const absl::Duration now = MonotonicTime();
     if (end == absl::InfiniteDuration()) end = now + kSpin;
     if (now >= end) return false;
+    // There is a core for each rank, but the late one may have been put on this one, where it waits for this thread.
+    sched_yield();
   } while (!world_->HasFailed());
   return false;
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "runtime/base/clock.h"
@@ -20,6 +21,9 @@ namespace {
 constexpr absl::Duration kMaxSpin = absl::Microseconds(40);
 constexpr absl::Duration kMinSpin = absl::Microseconds(2);
 constexpr int kSpinsPerLookAtClock = 16;
+
+// As long as a rank spins for another one in a collective.
+constexpr absl::Duration kPoll = absl::Microseconds(50);
 
 }  // namespace
 
@@ -42,7 +46,7 @@ absl::Status ShmControlPlane::SendToCoordinator(absl::string_view payload) {
   RONDA_RETURN_IF_ERROR(failure());
   if (world_->rank() == kCoordinatorRank) {
     own_.to_coordinator.push_back({.from = kCoordinatorRank, .payload = std::string(payload)});
-    Wake();
+    if (!polling_) Wake();
     return absl::OkStatus();
   }
   RONDA_RETURN_IF_ERROR(links_[0].writer.Queue(payload));
@@ -53,7 +57,7 @@ absl::Status ShmControlPlane::Broadcast(absl::string_view payload) {
   RONDA_CHECK(world_->rank() == kCoordinatorRank);
   RONDA_RETURN_IF_ERROR(failure());
   own_.broadcasts.emplace_back(payload);
-  Wake();
+  if (!polling_) Wake();
   for (Link& link : links_) {
     if (!world_->HasDeparted(link.peer)) RONDA_RETURN_IF_ERROR(link.writer.Queue(payload));
   }
@@ -61,6 +65,11 @@ absl::Status ShmControlPlane::Broadcast(absl::string_view payload) {
 }
 
 absl::Status ShmControlPlane::FlushAllAndWait() {
+  // The rings that it sleeps for have to wake it.
+  if (polling_ && bell_->StopPolling(seen_)) bell_->Ring();
+  const auto resume = absl::MakeCleanup([this] {
+    if (polling_) bell_->StartPolling();
+  });
   const absl::Time deadline = absl::Now() + world_->options().control_timeout;
   for (;;) {
     const uint32_t heard = bell_->Rings();
@@ -83,6 +92,7 @@ absl::StatusOr<ControlPlane::Inbox> ShmControlPlane::Receive() {
   RONDA_RETURN_IF_ERROR(own_.broadcasts.empty() ? FlushAll().status() : FlushAllAndWait());
   Inbox inbox = std::exchange(own_, Inbox{});
   for (Link& link : links_) RONDA_RETURN_IF_ERROR(ReceiveFrom(link, inbox));
+  if (!inbox.to_coordinator.empty() || !inbox.broadcasts.empty()) idle_looks_ = 0;
   inbox.called_off = world_->called_off();
   return inbox;
 }
@@ -102,7 +112,7 @@ absl::Status ShmControlPlane::ReceiveFrom(Link& link, Inbox& inbox) {
 
 absl::Status ShmControlPlane::Flush(Link& link) {
   RONDA_ASSIGN_OR_RETURN(const size_t moved, link.writer.Flush());
-  if (moved > 0) world_->view().rank(link.peer).control.Ring();
+  if (moved > 0) world_->view().rank(link.peer).control.RingUnlessPolled();
   return absl::OkStatus();
 }
 
@@ -124,6 +134,37 @@ void ShmControlPlane::Wait(absl::Time deadline) {
     LearnFromSleep(absl::Now() - start);
   }
   heard_ = bell_->Rings();
+}
+
+bool ShmControlPlane::StartPolling() {
+  if (!world_->MaySpin()) return false;
+  polling_ = true;
+  bell_->StartPolling();
+  seen_ = bell_->RingsWhilePolled();
+  idle_looks_ = 0;
+  return true;
+}
+
+bool ShmControlPlane::KeepPolling() {
+  if (++idle_looks_ % kSpinsPerLookAtClock == 0) {
+    const absl::Duration now = MonotonicTime();
+    if (idle_looks_ == kSpinsPerLookAtClock) poll_until_ = now + kPoll;
+    if (now >= poll_until_) return false;
+  }
+  CpuRelax();
+  seen_ = bell_->RingsWhilePolled();
+  return true;
+}
+
+void ShmControlPlane::StopPolling() {
+  polling_ = false;
+  const bool has_rung = bell_->StopPolling(seen_);
+  if (has_rung || HasNews()) bell_->Ring();
+}
+
+bool ShmControlPlane::HasNews() const {
+  return !own_.to_coordinator.empty() || !own_.broadcasts.empty() ||
+         std::any_of(links_.begin(), links_.end(), [](const Link& link) { return link.reader.HasNews(); });
 }
 
 bool ShmControlPlane::Spin(uint32_t heard) {

@@ -25,6 +25,9 @@ class ShmControlPlane : public ControlPlane {
   absl::StatusOr<Inbox> Receive() override;
   void Wait(absl::Time deadline) override;
   void Wake() override { bell_->Ring(); }
+  bool StartPolling() override;
+  bool KeepPolling() override;
+  void StopPolling() override;
   void CallOff(uint64_t schedule) override { world_->CallOff(schedule); }
   void Fail(const absl::Status& failure) override { world_->Fail(failure); }
   absl::Status failure() const override { return world_->failure(); }
@@ -46,6 +49,9 @@ class ShmControlPlane : public ControlPlane {
   // Errors: the job's failure; DEADLINE_EXCEEDED naming a rank that does not drain its messages.
   absl::Status FlushAllAndWait();
 
+  // Whether Receive has something to return.
+  bool HasNews() const;
+
   // Waits for a ring after `heard` without sleeping, if that has been worth it lately; whether there was one.
   bool Spin(uint32_t heard);
   void LearnFromSleep(absl::Duration slept);
@@ -54,6 +60,10 @@ class ShmControlPlane : public ControlPlane {
   Doorbell* const bell_;
   std::vector<Link> links_;  // of the coordinator: one a worker; of a worker: one
   Inbox own_;                // messages of the coordinator to itself
+  bool polling_ = false;
+  uint32_t seen_ = 0;          // rings before the last look, while polling
+  int idle_looks_ = 0;         // since something was received
+  absl::Duration poll_until_;  // once there have been many of these
   // Used by Wait alone.
   uint32_t heard_ = 0;   // rings of the bell up to the last return of Wait
   absl::Duration spin_;  // how long Wait spins before it sleeps

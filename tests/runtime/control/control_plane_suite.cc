@@ -132,6 +132,48 @@ TEST_P(ControlPlaneTest, OneThreadMayWaitWhileAnotherSendsAndReceives) {
   EXPECT_LT(absl::Now(), deadline) << "Wake has not ended the wait of the other thread";
 }
 
+TEST_P(ControlPlaneTest, PollerFindsWhatOthersSend) {
+  ControlPlane& coordinator = control(0);
+  if (!coordinator.StartPolling()) GTEST_SKIP() << "there is no polling here";
+  const RankId sender = size() - 1;
+  ASSERT_EQ(control(sender).SendToCoordinator("report"), absl::OkStatus());
+  EXPECT_EQ(coordinator.Receive()->to_coordinator.size(), 1U);
+  ASSERT_EQ(coordinator.Broadcast("list"), absl::OkStatus());
+  EXPECT_EQ(coordinator.Receive()->broadcasts.size(), 1U);
+  coordinator.StopPolling();
+  for (RankId rank = 1; rank < size(); ++rank) EXPECT_EQ(control(rank).Receive()->broadcasts.size(), 1U);
+}
+
+TEST_P(ControlPlaneTest, PollerGivesUpWhenNothingComes) {
+  if (!control(0).StartPolling()) GTEST_SKIP() << "there is no polling here";
+  while (control(0).KeepPolling()) EXPECT_TRUE(control(0).Receive().ok());
+  control(0).StopPolling();
+}
+
+// Otherwise the thread that waits would sleep until the deadline.
+TEST_P(ControlPlaneTest, NewsThatThePollerMissesEndTheWait) {
+  ControlPlane& coordinator = control(0);
+  if (!coordinator.StartPolling()) GTEST_SKIP() << "there is no polling here";
+  coordinator.StopPolling();
+  const RankId sender = size() - 1;
+  const auto expect_wait_ends = [&](const std::function<void()>& send) {
+    while (!coordinator.Receive()->to_coordinator.empty()) {
+    }
+    coordinator.Wait(absl::InfinitePast());
+    ASSERT_TRUE(coordinator.StartPolling());
+    send();
+    coordinator.StopPolling();
+    const absl::Time deadline = Deadline();
+    coordinator.Wait(deadline);
+    EXPECT_LT(absl::Now(), deadline);
+  };
+  expect_wait_ends([&] { ASSERT_EQ(control(sender).SendToCoordinator("x"), absl::OkStatus()); });
+  EXPECT_EQ(coordinator.Receive()->to_coordinator.size(), 1U);
+  expect_wait_ends([&] { coordinator.Wake(); });
+  expect_wait_ends([&] { control(sender).CallOff(7); });
+  expect_wait_ends([&] { control(sender).Fail(absl::InternalError("x")); });
+}
+
 TEST_P(ControlPlaneTest, WaitEndsAtItsDeadline) {
   const absl::Time deadline = absl::Now() + absl::Milliseconds(20);
   control(0).Wait(deadline);

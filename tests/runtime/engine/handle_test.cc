@@ -96,6 +96,9 @@ class FakeEngine : public ProgressEngine::Steps {
   Progress TakeNote(absl::Time) override { return Progress::kNone; }
   absl::Time NextDeadline() override { return absl::InfiniteFuture(); }
   void Wake() override {}
+  bool StartPolling() override { return false; }
+  bool KeepPolling() override { return false; }
+  void StopPolling() override {}
 
   std::shared_ptr<Handle> handle;
   std::thread::id driven_by;

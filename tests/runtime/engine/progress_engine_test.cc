@@ -28,12 +28,28 @@ class FakeSteps : public ProgressEngine::Steps {
   }
   absl::Time NextDeadline() override { return left > 0 ? absl::InfinitePast() : deadline; }
   void Wake() override { ++rung; }
+  bool StartPolling() override {
+    polling = patience > 0;
+    return polling;
+  }
+  bool KeepPolling() override {
+    EXPECT_TRUE(polling);
+    if (--patience == arrives_at) left = 1;
+    return patience > 0;
+  }
+  void StopPolling() override {
+    EXPECT_TRUE(polling);
+    polling = false;
+  }
 
   std::atomic<int> left{0};
   Progress then = Progress::kNone;
   absl::Time deadline = absl::InfiniteFuture();
   std::atomic<int> rung{0};
   int noted = 0;
+  int patience = 0;     // looks of a thread that polls
+  int arrives_at = -1;  // after which of them, counted backwards, there is a step to do
+  bool polling = false;
   std::latch* hold = nullptr;
 };
 
@@ -106,6 +122,25 @@ TEST_F(ProgressEngineTest, SubmissionWakesOnlyIfThereIsSomethingToDo) {
   EXPECT_EQ(steps_.left, 1) << "left to the background thread";
   progress_.TakeNote(absl::UnixEpoch());
   EXPECT_EQ(steps_.rung, 1) << "it is bound to come";
+}
+
+TEST_F(ProgressEngineTest, WaiterPollsForWorkThatIsToCome) {
+  steps_.patience = 5;
+  steps_.arrives_at = 2;
+  progress_.DriveUntilIdle();
+  progress_.Drive([&] { return steps_.patience <= steps_.arrives_at && AllDone(); });
+  EXPECT_EQ(steps_.left, 0);
+  EXPECT_EQ(steps_.patience, 2) << "no look after the end";
+  EXPECT_FALSE(steps_.polling);
+  EXPECT_EQ(steps_.rung, 0);
+}
+
+TEST_F(ProgressEngineTest, WaiterPollsNoLongerThanItMay) {
+  steps_.patience = 3;
+  progress_.DriveUntilIdle();
+  progress_.Drive([] { return false; });
+  EXPECT_EQ(steps_.patience, 0);
+  EXPECT_FALSE(steps_.polling);
 }
 
 TEST_F(ProgressEngineTest, OnlyOneThreadDrives) {

@@ -1,0 +1,70 @@
+#include "runtime/shm/doorbell.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+namespace ronda {
+namespace {
+
+TEST(Doorbell, RingsAreForSleepersWhileNobodyPolls) {
+  Doorbell bell;
+  bell.Ring();
+  bell.RingUnlessPolled();
+  EXPECT_EQ(bell.Rings(), 2u);
+  EXPECT_EQ(bell.RingsWhilePolled(), 0u);
+}
+
+TEST(Doorbell, RingsAreForThePollerAlone) {
+  Doorbell bell;
+  bell.StartPolling();
+  const uint32_t seen = bell.RingsWhilePolled();
+  bell.Ring();
+  bell.RingUnlessPolled();
+  EXPECT_EQ(bell.Rings(), 0u);
+  EXPECT_EQ(bell.RingsWhilePolled(), seen + 1) << "the other ring is for a condition that the poller looks at again";
+  EXPECT_TRUE(bell.StopPolling(seen));
+  bell.Ring();
+  EXPECT_EQ(bell.Rings(), 1u);
+}
+
+TEST(Doorbell, PollerThatHasSeenAllRingsMissesNone) {
+  Doorbell bell;
+  bell.StartPolling();
+  bell.Ring();
+  EXPECT_FALSE(bell.StopPolling(bell.RingsWhilePolled()));
+}
+
+// A thread counts and rings; this one polls for a moment, sleeps, and so on. A ring that is lost would leave it asleep.
+void ExpectNoCountIsMissed(void (Doorbell::*ring)()) {
+  constexpr int kCounts = 20000;
+  Doorbell bell;
+  std::atomic<int> count{0};
+  std::atomic<int> seen{0};
+  std::thread ringer([&] {
+    for (int i = 1; i <= kCounts; ++i) {
+      count.store(i, std::memory_order_seq_cst);
+      (bell.*ring)();
+      while (seen.load() < i) std::this_thread::yield();
+    }
+  });
+  for (int expected = 1; expected <= kCounts; ++expected) {
+    bell.StartPolling();
+    const uint32_t rings = bell.RingsWhilePolled();
+    const bool found = count.load() >= expected;
+    if (bell.StopPolling(rings) || count.load() >= expected) bell.Ring();
+    for (uint32_t heard = bell.Rings(); !found && count.load() < expected; heard = bell.Rings()) {
+      bell.Sleep(heard, absl::Minutes(1));
+    }
+    ASSERT_GE(count.load(), expected);
+    seen.store(expected);
+  }
+  ringer.join();
+}
+
+TEST(Doorbell, NoRingIsLostBetweenPollingAndSleeping) { ExpectNoCountIsMissed(&Doorbell::Ring); }
+
+TEST(Doorbell, NoConditionIsMissedBetweenPollingAndSleeping) { ExpectNoCountIsMissed(&Doorbell::RingUnlessPolled); }
+
+}  // namespace
+}  // namespace ronda
