@@ -75,7 +75,7 @@ void SimulatedJob::CarryOutBuckets() {
 }
 
 void SimulatedJob::Unlock(const Submissions& submissions) {
-  negotiator_.Unlock(ranks_.front()->schedule.rounds());
+  negotiator_.Unlock(ranks_.front()->schedule.progress());
   for (const auto& rank : ranks_) {
     rank->schedule.Enter(LockedSchedule::Outcome::kVetoed, now_);
     rank->schedule.Unlock();

@@ -117,11 +117,11 @@ void CoordinatorRole::Tune(absl::Time now) {
   negotiator_.SetBucketSizes(sizes);
 }
 
-void CoordinatorRole::Unlock(uint64_t rounds, absl::Time now) {
+void CoordinatorRole::Unlock(ScheduleProgress progress, absl::Time now) {
   // A schedule that autotune ends has lasted: the steps go on as before, and the next one shall not begin later for it.
-  if (wants_to_unlock()) rounds = std::numeric_limits<uint64_t>::max();
-  if (recording_ != nullptr) Record(NegotiationEvent::Unlock(rounds, now));
-  negotiator_.Unlock(rounds);
+  if (wants_to_unlock()) progress.rounds = std::numeric_limits<uint64_t>::max();
+  if (recording_ != nullptr) Record(NegotiationEvent::Unlock(progress, now));
+  negotiator_.Unlock(progress);
 }
 
 std::string CoordinatorRole::TakeBroadcast(absl::Time now) {

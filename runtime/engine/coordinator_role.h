@@ -61,7 +61,7 @@ class CoordinatorRole {
   bool wants_to_unlock() const { return tuning_ != nullptr && tuning_->wants_change(); }
 
   // The ranks have unlocked the schedule, after it was carried out `rounds` times.
-  void Unlock(uint64_t rounds, absl::Time now);
+  void Unlock(ScheduleProgress progress, absl::Time now);
 
   // When to call Inspect again at the latest.
   absl::Time next_inspection() const { return next_inspection_; }

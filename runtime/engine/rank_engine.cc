@@ -215,6 +215,7 @@ absl::StatusOr<ProgressEngine::Steps::Progress> RankEngine::FollowSchedule(absl:
   if (outcome == ScheduleRunner::Outcome::kUnlocked) {
     const absl::Time unlocked = options_.clock->Now();
     answers_.Heard(unlocked);
+    if (schedule_->is_misfit()) reporter_->NoteMisfit();
     ReportWhatWaited(unlocked);
   }
   return Progress::kSome;

@@ -53,7 +53,7 @@ absl::StatusOr<ScheduleRunner::Outcome> ScheduleRunner::RunNext(absl::Time now) 
 }
 
 absl::StatusOr<ScheduleRunner::Outcome> ScheduleRunner::Enter(const AgreedBucket& bucket, absl::Time now) {
-  const uint64_t rounds = schedule_.rounds();
+  const uint64_t rounds = schedule_.progress().rounds;
   RONDA_ASSIGN_OR_RETURN(Executor::Voted voted, Execute(bucket));
   switch (voted.result) {
     case Ballot::Result::kCarriedOut:
@@ -87,7 +87,7 @@ absl::StatusOr<Executor::Voted> ScheduleRunner::Execute(const AgreedBucket& buck
 
 void ScheduleRunner::NoteCarriedOut(uint64_t rounds_before, absl::Time now) {
   parts_.counters->buckets_scheduled.Add();
-  if (schedule_.rounds() == rounds_before) return;
+  if (schedule_.progress().rounds == rounds_before) return;
   parts_.log->Cycled();
   parts_.counters->schedule_rounds.Add();
   if (parts_.role == nullptr) return;
@@ -98,7 +98,7 @@ void ScheduleRunner::NoteCarriedOut(uint64_t rounds_before, absl::Time now) {
 absl::Status ScheduleRunner::SettleOpen(absl::Time now) {
   while (IsOpenOver()) {
     Executor::OpenBucket& first = open_.front();
-    const uint64_t rounds = schedule_.rounds();
+    const uint64_t rounds = schedule_.progress().rounds;
     switch (first.vote->outcome()) {
       case OpenVote::Outcome::kOpen: {
         const absl::Status& status = first.completion->status();
@@ -150,7 +150,7 @@ void ScheduleRunner::CallOff() {
 ScheduleRunner::Outcome ScheduleRunner::Unlock(absl::Time now) {
   parts_.counters->schedules_left.Add();
   if (schedule_.Unlock() == LockedSchedule::Cause::kOwn) parts_.counters->own_vetoes.Add();
-  if (parts_.role != nullptr) parts_.role->Unlock(schedule_.rounds(), now);
+  if (parts_.role != nullptr) parts_.role->Unlock(schedule_.progress(), now);
   return Outcome::kUnlocked;
 }
 

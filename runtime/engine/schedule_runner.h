@@ -47,6 +47,9 @@ class ScheduleRunner {
   // If a schedule is locked, it is to be unlocked.
   void RequestUnlock() { schedule_.RequestUnlock(); }
 
+  // Whether the schedule that was locked last did not fit this rank's program.
+  bool is_misfit() const { return schedule_.has_lost_patience(); }
+
   // Whether RunNext has something to do.
   bool ready() const { return locked() && (IsOpenOver() || schedule_.HasToUnlock() || schedule_.Next() != nullptr); }
 

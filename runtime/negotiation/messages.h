@@ -44,6 +44,9 @@ struct RankReport {
   // Whether the program may have learned that an operation is complete between the last submission of the last report
   // and the last one of these. If not, these do not depend on those.
   enum class Waited : uint8_t { kPerhaps, kNo } waited = Waited::kPerhaps;
+  // Whether the last schedule fitted the program. kMisfit: tensors waited in it for others that came only later, as the
+  // program submits them in another way than the one that was seen.
+  enum class LastSchedule : uint8_t { kFitted, kMisfit } last_schedule = LastSchedule::kFitted;
   // How long ago the last of these submissions was made. Not zero after an unlock: they waited in the schedule.
   absl::Duration age;
 };

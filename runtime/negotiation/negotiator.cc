@@ -31,7 +31,8 @@ Negotiator::Negotiator(Options options)
       process_sets_(options.world_size),
       ranks_(options.world_size),
       inboxes_(options.world_size),
-      detector_(options.schedule.identical_steps) {}
+      detector_(options.schedule.identical_steps),
+      memory_(static_cast<uint64_t>(options.schedule.identical_steps)) {}
 
 absl::Status Negotiator::Add(RankId rank, const RankReport& report, absl::Time now, const ReadyCallback* on_ready) {
   if (!ranks_.Has(rank)) return absl::InvalidArgumentError(absl::StrCat("a report of rank ", rank));
@@ -46,6 +47,10 @@ absl::Status Negotiator::Add(RankId rank, const RankReport& report, absl::Time n
   RONDA_ASSIGN_OR_RETURN(const Freshness freshness, CheckSchedule(rank, report));
   if (freshness == Freshness::kStale) return absl::OkStatus();
   if (report.waited == RankReport::Waited::kPerhaps) detector_.Wait();
+  if (report.last_schedule == RankReport::LastSchedule::kMisfit) {
+    detector_.Distrust();
+    memory_.Distrust();
+  }
   for (CacheId id : report.cached) RONDA_RETURN_IF_ERROR(SubmitById(rank, id));
   for (const RepeatedRequest& repeated : report.repeated) RONDA_RETURN_IF_ERROR(Repeat(rank, repeated));
   for (const TensorRequest& request : report.requests) {
@@ -438,10 +443,12 @@ ResponseList Negotiator::TakeResponses() {
   for (const ResponseCache::Evicted& entry : *evicted) {
     if (PendingTensor* tensor = pending_.FindById(entry.id)) pending_.SpellOut(tensor);
     groups_.SpellOut(entry.id);
+    memory_.Forget(entry.id);
   }
   if (ranks_.all_departed()) list.job = ResponseList::Job::kEnds;
   detector_.EndList();
-  if (detector_.complete() && !locked_) list.schedule = BeginSchedule();
+  const ScheduleMemory::Buckets* const known = memory_.EndList();
+  if (!locked_) list.schedule = BeginSchedule(known);
   return list;
 }
 
@@ -459,50 +466,63 @@ void Negotiator::Watch(const Agreed& agreed) {
   const bool by_all = request.process_set == kGlobalProcessSet && agreed.joined.empty();
   if (agreed.cached_as != 0 && by_all && CanBeScheduled(request)) {
     detector_.Release(agreed.cached_as, now_);
+    memory_.Release(agreed.cached_as);
   } else {
     detector_.Break();
+    memory_.ReleaseOther();
   }
 }
 
-std::optional<Schedule> Negotiator::BeginSchedule() {
+std::optional<Schedule> Negotiator::BeginSchedule(const ScheduleMemory::Buckets* known) {
+  std::optional<ScheduleMemory::Buckets> detected;
+  if (known == nullptr && detector_.complete()) detected = PlanDetectedStep();
+  const ScheduleMemory::Buckets* const buckets = detected ? &*detected : known;
+  if (buckets == nullptr) return std::nullopt;
+  absl::flat_hash_set<CacheId> ids;
+  for (const std::vector<CacheId>& bucket : *buckets) ids.insert(bucket.begin(), bucket.end());
+  if (!OnlyTheseWait(ids)) return std::nullopt;
+  memory_.Begin(*buckets);
+  pending_.Clear();
+  locked_ = true;
+  return Schedule{.number = ++schedules_, .buckets = *buckets};
+}
+
+// nullopt if there is no schedule for the step.
+std::optional<ScheduleMemory::Buckets> Negotiator::PlanDetectedStep() {
   std::vector<StepTensor> step;
   for (ScheduleDetector::Tensor& tensor : detector_.step()) {
     std::shared_ptr<const Response> response = cache_.Get(tensor.id);
     RONDA_CHECK(response != nullptr);  // a response that evicts breaks the step
     step.push_back({tensor.id, tensor.ready, std::move(tensor.batches), std::move(response)});
   }
-  if (!OnlyStepWaits(step)) return std::nullopt;
   const SchedulePlanner planner(
       {.threshold = sizes_.threshold, .min_bucket_bytes = sizes_.min_bucket_bytes, .hold = options_.schedule.hold});
   auto buckets = planner.Plan(step);
-  if (!buckets) {
-    detector_.Break();
-    return std::nullopt;
-  }
-  pending_.Clear();
-  locked_ = true;
-  return Schedule{.number = ++schedules_, .buckets = *std::move(buckets)};
+  if (!buckets) detector_.Break();
+  return buckets;
 }
 
 // Anything else that waits would make the ranks unlock the schedule at once.
-bool Negotiator::OnlyStepWaits(const std::vector<StepTensor>& step) const {
+bool Negotiator::OnlyTheseWait(const absl::flat_hash_set<CacheId>& ids) const {
   if (!joins_.empty() || !groups_.empty() || !ranks_.departures().empty()) return false;
   for (const Inbox& inbox : inboxes_) {
     if (!inbox.ignored.empty()) return false;
   }
-  absl::flat_hash_set<CacheId> ids;
-  for (const StepTensor& tensor : step) ids.insert(tensor.id);
   bool only = true;
   pending_.ForEach([&](const PendingTensor& tensor) { only &= ids.contains(tensor.cached_as); });
   return only;
 }
 
-void Negotiator::Unlock(uint64_t rounds) {
+void Negotiator::Unlock(const ScheduleProgress& progress) {
   RONDA_CHECK(locked_);
   locked_ = false;
-  detector_.Unlocked(rounds);
+  detector_.Unlocked(progress.rounds);
+  memory_.Unlocked(progress);
 }
 
-void Negotiator::SetBucketSizes(const BucketSizes& sizes) { sizes_ = sizes; }
+void Negotiator::SetBucketSizes(const BucketSizes& sizes) {
+  sizes_ = sizes;
+  memory_.Clear();
+}
 
 }  // namespace ronda

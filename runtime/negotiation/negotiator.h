@@ -19,6 +19,7 @@
 #include "runtime/negotiation/response_cache.h"
 #include "runtime/negotiation/stall_inspector.h"
 #include "runtime/schedule/fusion_planner.h"
+#include "runtime/schedule/schedule_memory.h"
 #include "runtime/schedule/schedule_planner.h"
 
 namespace ronda {
@@ -75,9 +76,9 @@ class Negotiator {
   // nothing waits any more.
   ResponseList TakeResponses();
 
-  // The ranks have unlocked the schedule, after they carried it out `rounds` times.
+  // The ranks have unlocked the schedule, after they carried it out so far.
   // REQUIRES: a schedule is locked.
-  void Unlock(uint64_t rounds);
+  void Unlock(const ScheduleProgress& progress);
 
   // From the next list on.
   void SetBucketSizes(const BucketSizes& sizes);
@@ -140,8 +141,9 @@ class Negotiator {
   // Schedules.
   absl::StatusOr<Freshness> CheckSchedule(RankId rank, const RankReport& report) const;
   void Watch(const Agreed& agreed);
-  std::optional<Schedule> BeginSchedule();
-  bool OnlyStepWaits(const std::vector<StepTensor>& step) const;
+  std::optional<Schedule> BeginSchedule(const ScheduleMemory::Buckets* known);
+  std::optional<ScheduleMemory::Buckets> PlanDetectedStep();
+  bool OnlyTheseWait(const absl::flat_hash_set<CacheId>& ids) const;
 
   WaitLimits LimitsOf(const TensorRequest& request) const { return request.limits.value_or(options_.limits); }
 
@@ -161,6 +163,7 @@ class Negotiator {
   std::vector<TensorError> errors_;  // decided, not yet taken
   std::vector<Agreed> agreed_;       // decided, not yet taken
   ScheduleDetector detector_;
+  ScheduleMemory memory_;
   uint64_t schedules_ = 0;  // number of schedules that have begun
   bool locked_ = false;     // the last of them is in force
 };

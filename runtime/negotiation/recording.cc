@@ -13,7 +13,7 @@ namespace ronda {
 namespace {
 
 constexpr absl::string_view kMagic = "RONDANEG";
-constexpr uint64_t kVersion = 2;
+constexpr uint64_t kVersion = 3;
 constexpr size_t kEventHeader = 1 + 8 + 4;  // kind, time, rank
 
 template <typename T>
@@ -73,12 +73,12 @@ absl::Status ReplayNumbers(size_t number, const NegotiationEvent& event, Negotia
   absl::string_view bytes = event.bytes;
   const bool unlocks = event.kind == NegotiationEvent::Kind::kUnlock;
   const std::optional<uint64_t> first = TakeNumber<uint64_t>(&bytes);
-  const std::optional<uint64_t> second = unlocks ? 0 : TakeNumber<uint64_t>(&bytes);
+  const std::optional<uint64_t> second = TakeNumber<uint64_t>(&bytes);
   if (!first || !second || (unlocks && !negotiator->locked())) {
     return absl::InvalidArgumentError(absl::StrCat("event ", number, " is damaged"));
   }
   if (unlocks) {
-    negotiator->Unlock(*first);
+    negotiator->Unlock({.rounds = *first, .buckets = *second});
   } else {
     negotiator->SetBucketSizes({.threshold = *first, .min_bucket_bytes = *second});
   }
@@ -115,9 +115,10 @@ NegotiationEvent NegotiationEvent::Failure(TensorKeyView tensor, const absl::Sta
   return {Kind::kFailure, now, 0, Encode(list)};
 }
 
-NegotiationEvent NegotiationEvent::Unlock(uint64_t rounds, absl::Time now) {
+NegotiationEvent NegotiationEvent::Unlock(const ScheduleProgress& progress, absl::Time now) {
   NegotiationEvent event = {.kind = Kind::kUnlock, .time = now};
-  AppendNumber(rounds, &event.bytes);
+  AppendNumber(progress.rounds, &event.bytes);
+  AppendNumber(progress.buckets, &event.bytes);
   return event;
 }
 

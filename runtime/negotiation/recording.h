@@ -23,7 +23,7 @@ struct NegotiationEvent {
     kReport = 1,   // of `rank`, encoded, in `bytes`
     kFailure = 2,  // a call of Negotiator::Fail, as an encoded list of one error
     kList = 3,     // the encoded response list that was sent
-    kUnlock = 4,   // a call of Negotiator::Unlock: the rounds
+    kUnlock = 4,   // a call of Negotiator::Unlock: the rounds and buckets
     kSizes = 5,    // a call of Negotiator::SetBucketSizes: both sizes
   };
   Kind kind = Kind::kReport;
@@ -36,7 +36,7 @@ struct NegotiationEvent {
   }
   static NegotiationEvent Failure(TensorKeyView tensor, const absl::Status& status, absl::Time now);
   static NegotiationEvent List(std::string bytes, absl::Time now) { return {Kind::kList, now, 0, std::move(bytes)}; }
-  static NegotiationEvent Unlock(uint64_t rounds, absl::Time now);
+  static NegotiationEvent Unlock(const ScheduleProgress& progress, absl::Time now);
   static NegotiationEvent Sizes(const Negotiator::BucketSizes& sizes, absl::Time now);
 };
 

@@ -50,6 +50,9 @@ class Reporter {
   // this long ago.
   void SetAge(absl::Duration age) { report_.age = age; }
 
+  // The schedule that was unlocked did not fit this rank's program.
+  void NoteMisfit() { report_.last_schedule = RankReport::LastSchedule::kMisfit; }
+
   // This rank shuts down: the next report is the last one, after a schedule that is locked.
   void ShutDown();
 

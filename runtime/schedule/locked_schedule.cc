@@ -24,7 +24,8 @@ void LockedSchedule::Begin(ResolvedSchedule resolved, absl::Time now) {
   state_ = State::kFollowing;
   number_ = schedule.number;
   next_ = submitted_ = 0;
-  rounds_ = 0;
+  progress_ = {};
+  has_lost_patience_ = false;
   window_ = VoteWindow(kOpenVotes);
   began_ = now;
   awaited_ = absl::ZeroDuration();
@@ -77,6 +78,7 @@ void LockedSchedule::CheckPatience(Surroundings surroundings, absl::Time now) {
     awaited_since_ = surroundings.is_awaited ? std::min(awaited_since_, now) : absl::InfiniteFuture();
   }
   if (now >= stuck_since_ + kPatience || now >= awaited_since_ + kPatienceOfWaiters || IsHeldUp(now)) {
+    has_lost_patience_ = true;
     return RequestUnlock();
   }
   if (now >= next_look_ || next_look_ == absl::InfiniteFuture()) next_look_ = stuck_since_ + kPatience;
@@ -134,7 +136,8 @@ LockedSchedule::Entered LockedSchedule::MoveOn(absl::Time now) {
 
 void LockedSchedule::Count(const Entered& entered, Outcome outcome) {
   if (outcome == Outcome::kCarriedOut) {
-    if (entered.ends_round) ++rounds_;
+    ++progress_.buckets;
+    if (entered.ends_round) progress_ = {.rounds = progress_.rounds + 1, .buckets = 0};
     return;
   }
   if (!window_.is_lost()) cause_ = entered.has_vetoed ? Cause::kOwn : Cause::kOthers;

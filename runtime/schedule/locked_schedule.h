@@ -11,6 +11,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/time/time.h"
 #include "runtime/negotiation/messages.h"
+#include "runtime/schedule/schedule_memory.h"
 
 namespace ronda {
 
@@ -192,8 +193,11 @@ class LockedSchedule {
   // REQUIRES: has_open().
   absl::Time oldest_open_since() const { return open_.front().since; }
 
-  // How often the whole schedule has been carried out.
-  uint64_t rounds() const { return rounds_; }
+  // How far the schedule has been carried out.
+  const ScheduleProgress& progress() const { return progress_; }
+
+  // Whether patience came to an end in the schedule that is, or was last, locked.
+  bool has_lost_patience() const { return has_lost_patience_; }
 
   // Whether all ranks unlock here.
   bool HasToUnlock() const { return locked() && window_.HasToUnlock(); }
@@ -229,7 +233,8 @@ class LockedSchedule {
   absl::flat_hash_map<CacheId, Position> position_of_;
   size_t next_ = 0;
   size_t submitted_ = 0;
-  uint64_t rounds_ = 0;
+  ScheduleProgress progress_;
+  bool has_lost_patience_ = false;
   uint64_t called_off_ = 0;  // the highest schedule that has been, as far as this rank knows
 
   VoteWindow window_{kOpenVotes};

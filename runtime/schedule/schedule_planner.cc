@@ -175,9 +175,11 @@ std::vector<ScheduleDetector::Tensor> ScheduleDetector::step() const {
 }
 
 void ScheduleDetector::Unlocked(uint64_t rounds) {
-  needed_ = rounds < static_cast<uint64_t>(needed_) ? std::max(base_, std::min(2 * needed_, kMostSteps)) : base_;
+  if (rounds >= static_cast<uint64_t>(needed_)) needed_ = base_;
   Restart();
 }
+
+void ScheduleDetector::Distrust() { needed_ = std::max(base_, std::min(2 * needed_, kMostSteps)); }
 
 std::optional<std::vector<std::vector<CacheId>>> SchedulePlanner::Plan(const std::vector<StepTensor>& step) const {
   std::vector<std::vector<CacheId>> plan;

@@ -52,9 +52,12 @@ class ScheduleDetector {
   // REQUIRES: complete().
   std::vector<Tensor> step() const;
 
-  // The schedule has been unlocked, after all of its buckets were carried out `rounds` times. One that did not last
-  // takes twice as many identical steps the next time, and so on, up to 1,024.
+  // The schedule has been unlocked, after all of its buckets were carried out `rounds` times.
   void Unlocked(uint64_t rounds);
+
+  // That schedule did not fit the program: the next one takes twice as many identical steps, and so on, up to 1,024,
+  // until one lasts for as many rounds as it took steps.
+  void Distrust();
 
  private:
   struct Released {

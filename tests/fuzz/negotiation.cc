@@ -133,7 +133,7 @@ class Job {
       if (schedule.Next() == nullptr) return;
       veto |= schedule.unlocking();
     }
-    const uint64_t rounds = schedules_[0].rounds();
+    const ScheduleProgress progress = schedules_[0].progress();
     for (RankId rank = 0; rank < kWorldSize; ++rank) {
       LockedSchedule& schedule = schedules_[rank];
       if (veto) {
@@ -147,7 +147,7 @@ class Job {
       }
       schedule.Enter(LockedSchedule::Outcome::kCarriedOut, now_);
     }
-    if (veto) negotiator_.Unlock(rounds);
+    if (veto) negotiator_.Unlock(progress);
   }
 
   void FailOverdue() {

@@ -117,7 +117,7 @@ TEST_F(NegotiatorScheduleTest, WhatSomeRanksHaveSubmittedOfTheNextStepIsPartOfIt
   Step();
   for (RankId rank : {0, 1}) Take(rank, {.cached = {1, 2}});
   ASSERT_TRUE(negotiator_.TakeResponses().schedule);
-  negotiator_.Unlock(5);
+  negotiator_.Unlock({.rounds = 0});
   begun_ = 1;
   Step();
   Step();
@@ -207,7 +207,7 @@ TEST_F(NegotiatorScheduleTest, ReportsFromBeforeTheScheduleCountForNothing) {
   TakeStale(1, ShuttingDown());
   EXPECT_FALSE(negotiator_.anything_waits());
   EXPECT_TRUE(negotiator_.TakeResponses().empty());
-  negotiator_.Unlock(1);
+  negotiator_.Unlock({.rounds = 1});
   TakeStale(0, {.cached = {1}});
   EXPECT_FALSE(negotiator_.anything_waits());
   for (RankId rank : {0, 1}) Take(rank, {.cached = {1}});
@@ -225,14 +225,14 @@ TEST_F(NegotiatorScheduleTest, ReportWhileTheScheduleIsLockedIsRefused) {
   const absl::Status early = negotiator_.Add(1, {.schedule = 1}, now_);
   EXPECT_EQ(early.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(early.message()), HasSubstr("rank 1 reports after schedule 1"));
-  negotiator_.Unlock(1);
+  negotiator_.Unlock({.rounds = 1});
   const absl::Status later = negotiator_.Add(1, {.schedule = 2}, now_);
   EXPECT_EQ(later.code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(NegotiatorScheduleTest, NegotiationGoesOnWhereItWasAfterTheSchedule) {
   Lock();
-  negotiator_.Unlock(100);
+  negotiator_.Unlock({.rounds = 0});
   EXPECT_FALSE(negotiator_.locked());
   for (RankId rank : {0, 1}) Take(rank, {.cached = {2}, .requests = {Allreduce("c")}});
   const ResponseList list = negotiator_.TakeResponses();
@@ -244,13 +244,57 @@ TEST_F(NegotiatorScheduleTest, NegotiationGoesOnWhereItWasAfterTheSchedule) {
   EXPECT_EQ(next.schedule->number, 2u);
 }
 
-TEST_F(NegotiatorScheduleTest, ScheduleThatDidNotLastTakesMoreStepsTheNextTime) {
+TEST_F(NegotiatorScheduleTest, ScheduleThatLastedBeginsAgainAfterOneStep) {
   Lock();
-  negotiator_.Unlock(2);
+  negotiator_.Unlock({.rounds = 3});
+  const ResponseList list = Step();
+  ASSERT_TRUE(list.schedule);
+  EXPECT_EQ(list.schedule->number, 2u);
+  EXPECT_THAT(list.schedule->buckets, ElementsAre(ElementsAre(1, 2)));
+}
+
+TEST_F(NegotiatorScheduleTest, ScheduleThatDidNotLastIsToBeFoundAgain) {
+  Lock();
+  negotiator_.Unlock({.rounds = 2});
+  Lock();
+}
+
+TEST_F(NegotiatorScheduleTest, ScheduleThatLastedBeginsAgainWithTheListOfAnotherTensor) {
+  Lock();
+  negotiator_.Unlock({.rounds = 3});
+  for (RankId rank : {0, 1}) Take(rank, Report({Allreduce("metric")}));
+  const ResponseList list = negotiator_.TakeResponses();
+  EXPECT_THAT(list.buckets, SizeIs(1));
+  ASSERT_TRUE(list.schedule);
+  EXPECT_THAT(list.schedule->buckets, ElementsAre(ElementsAre(1, 2)));
+}
+
+TEST_F(NegotiatorScheduleTest, DoesNotBeginAgainWhileAnotherTensorWaits) {
+  Lock();
+  negotiator_.Unlock({.rounds = 3});
+  for (RankId rank : {0, 1}) Take(rank, Report({Allreduce("metric")}));
+  Take(0, Report({Allreduce("other")}));
+  EXPECT_FALSE(negotiator_.TakeResponses().schedule);
+  EXPECT_FALSE(Step().schedule);
+  Take(1, Report({Allreduce("other")}));
+  EXPECT_TRUE(negotiator_.TakeResponses().schedule);
+}
+
+TEST_F(NegotiatorScheduleTest, MisfitIsToBeFoundAgainInTwiceAsManySteps) {
+  Lock();
+  negotiator_.Unlock({.rounds = 2});
+  Take(0, {.last_schedule = RankReport::LastSchedule::kMisfit});
   for (int step = 0; step < 5; ++step) EXPECT_FALSE(Step().schedule);
   EXPECT_TRUE(Step().schedule);
-  negotiator_.Unlock(6);
+  negotiator_.Unlock({.rounds = 6});
+  EXPECT_TRUE(Step().schedule) << "it lasted this time";
+}
+
+TEST_F(NegotiatorScheduleTest, ScheduleWithAnEvictedTensorIsForgotten) {
   Lock();
+  negotiator_.Unlock({.rounds = 3});
+  for (RankId rank : {0, 1}) Take(rank, Report({Allreduce("c"), Allreduce("d"), Allreduce("e")}));
+  EXPECT_FALSE(negotiator_.TakeResponses().schedule) << "1 was evicted";
 }
 
 TEST_F(NegotiatorScheduleTest, SizesOfBucketsCanChange) {
@@ -260,7 +304,7 @@ TEST_F(NegotiatorScheduleTest, SizesOfBucketsCanChange) {
   const ResponseList list = Step();
   ASSERT_TRUE(list.schedule);
   EXPECT_THAT(list.schedule->buckets, ElementsAre(ElementsAre(1), ElementsAre(2)));
-  negotiator_.Unlock(9);
+  negotiator_.Unlock({.rounds = 9});
   negotiator_.SetBucketSizes({.threshold = 1000, .min_bucket_bytes = 0});
   EXPECT_THAT(Step().buckets, SizeIs(1));
 }
@@ -276,11 +320,13 @@ TEST_F(NegotiatorScheduleTest, DoesNotBeginWhileARankIsToRepeatARequest) {
   EXPECT_THAT(negotiator_.TakeResponses().buckets, SizeIs(1));
 }
 
-TEST_F(NegotiatorScheduleTest, LeavingWhatIsNotLockedIsABug) { EXPECT_DEATH(negotiator_.Unlock(0), "locked_"); }
+TEST_F(NegotiatorScheduleTest, LeavingWhatIsNotLockedIsABug) {
+  EXPECT_DEATH(negotiator_.Unlock({.rounds = 0}), "locked_");
+}
 
 TEST_F(NegotiatorScheduleTest, DeadlinesCountFromTheSubmissionAlsoIfThatWaitedInASchedule) {
   Lock();
-  negotiator_.Unlock(1);
+  negotiator_.Unlock({.rounds = 1});
   Take(0, {.cached = {1}, .age = absl::Seconds(50)});
   EXPECT_THAT(negotiator_.waiting().Overdue(now_ + absl::Seconds(9)), IsEmpty());
   EXPECT_THAT(negotiator_.waiting().Overdue(now_ + absl::Seconds(10)), SizeIs(1))
@@ -289,7 +335,7 @@ TEST_F(NegotiatorScheduleTest, DeadlinesCountFromTheSubmissionAlsoIfThatWaitedIn
 
 TEST_F(NegotiatorScheduleTest, OldestSubmissionCountsWhoeverReportsFirst) {
   Lock();
-  negotiator_.Unlock(1);
+  negotiator_.Unlock({.rounds = 1});
   Take(0, {.cached = {1}});
   Take(1, {.requests = {Allreduce("c")}, .age = absl::Seconds(50)});
   Take(0, {.requests = {Allreduce("d")}, .age = absl::Seconds(20)});

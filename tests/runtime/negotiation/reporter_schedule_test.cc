@@ -169,7 +169,7 @@ TEST_F(ReporterScheduleTest, CacheIsTheSameAfterAScheduleHoweverOftenItWentRound
     for (const char* name : {"a", "c"}) Submit(Allreduce(name));
     CarryOut();
   }
-  EXPECT_EQ(schedule_.rounds(), 3u);
+  EXPECT_EQ(schedule_.progress().rounds, 3u);
   Unlock();
   ResponseList evicting;  // the oldest one, as if nothing had been carried out since
   for (const char* name : {"d", "e"}) evicting.buckets.push_back({{Response{Allreduce(name), {}}}});

@@ -217,9 +217,8 @@ void Simulation::Unlock(RankId id) {
   rank.schedule.Unlock();
   if (id == 0) {
     ++counts_.vetoes;
-    const uint64_t rounds = rank.schedule.rounds();
-    recording_.events.push_back(NegotiationEvent::Unlock(rounds, now_));
-    negotiator_.Unlock(rounds);
+    recording_.events.push_back(NegotiationEvent::Unlock(rank.schedule.progress(), now_));
+    negotiator_.Unlock(rank.schedule.progress());
   }
   SubmitAgain(id);
 }

@@ -82,17 +82,17 @@ TEST(LockedSchedule, GoesRound) {
   LockedSchedule schedule = TwoBuckets();
   for (CacheId id : {1, 2, 3}) schedule.Submit(id);
   for (uint64_t round = 0; round < 3; ++round) {
-    EXPECT_EQ(schedule.rounds(), round);
+    EXPECT_EQ(schedule.progress().rounds, round);
     EXPECT_EQ(NextOf(schedule), "a");
     CarryOut(schedule);
     // Of the next round already: their bucket has been carried out.
     for (CacheId id : {1, 2}) schedule.Submit(id);
     EXPECT_EQ(NextOf(schedule), "c");
-    EXPECT_EQ(schedule.rounds(), round);
+    EXPECT_EQ(schedule.progress().rounds, round);
     CarryOut(schedule);
     schedule.Submit(3);
   }
-  EXPECT_EQ(schedule.rounds(), 3u);
+  EXPECT_EQ(schedule.progress().rounds, 3u);
 }
 
 TEST(LockedSchedule, RankThatWantsToUnlockEntersTheNextBucketWithoutItsTensors) {
@@ -114,7 +114,7 @@ TEST(LockedSchedule, VetoKnownAtOnceEndsIt) {
     ASSERT_TRUE(schedule.HasToUnlock());
     EXPECT_EQ(schedule.Unlock(), own ? LockedSchedule::Cause::kOwn : LockedSchedule::Cause::kOthers);
     EXPECT_EQ(schedule.state(), State::kUnlocked);
-    EXPECT_EQ(schedule.rounds(), 0u);
+    EXPECT_EQ(schedule.progress().rounds, 0u);
   }
 }
 
@@ -134,7 +134,7 @@ TEST(LockedSchedule, RankThatWantsToUnlockGoesOnToBucketsThatNoRankCarriesOut) {
   }
   EXPECT_TRUE(schedule.HasToUnlock());
   EXPECT_EQ(schedule.Unlock(), LockedSchedule::Cause::kOwn);
-  EXPECT_EQ(schedule.rounds(), 0u);
+  EXPECT_EQ(schedule.progress().rounds, 0u);
 }
 
 TEST(LockedSchedule, RoundCountsWhenItsOpenVotesAreKnown) {
@@ -144,10 +144,10 @@ TEST(LockedSchedule, RoundCountsWhenItsOpenVotesAreKnown) {
   schedule.EnterOpen(kStart + absl::Seconds(1));
   EXPECT_EQ(schedule.oldest_open_since(), kStart);
   schedule.Settle(Outcome::kCarriedOut);
-  EXPECT_EQ(schedule.rounds(), 0u);
+  EXPECT_EQ(schedule.progress().rounds, 0u);
   EXPECT_EQ(schedule.oldest_open_since(), kStart + absl::Seconds(1));
   schedule.Settle(Outcome::kCarriedOut);
-  EXPECT_EQ(schedule.rounds(), 1u);
+  EXPECT_EQ(schedule.progress().rounds, 1u);
 }
 
 TEST(LockedSchedule, FirstLostVoteSaysWhoseItWas) {

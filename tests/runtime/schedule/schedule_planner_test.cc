@@ -306,7 +306,18 @@ TEST_F(ScheduleDetectorTest, TensorTwiceInAListIsNoStep) {
   EXPECT_FALSE(detector_.complete());
 }
 
-TEST_F(ScheduleDetectorTest, ScheduleThatDidNotLastTakesTwiceAsManyStepsTheNextTime) {
+TEST_F(ScheduleDetectorTest, ScheduleThatDidNotLastTakesAsManyStepsAgain) {
+  for (int run = 0; run < 3; ++run) {
+    for (int step = 0; step < 3; ++step) {
+      EXPECT_FALSE(detector_.complete());
+      List({1, 2});
+    }
+    EXPECT_TRUE(detector_.complete());
+    detector_.Unlocked(0);
+  }
+}
+
+TEST_F(ScheduleDetectorTest, ScheduleThatDidNotFitTakesTwiceAsManyStepsTheNextTime) {
   for (int needed : {3, 6, 12}) {
     for (int step = 0; step < needed; ++step) {
       EXPECT_FALSE(detector_.complete());
@@ -314,6 +325,7 @@ TEST_F(ScheduleDetectorTest, ScheduleThatDidNotLastTakesTwiceAsManyStepsTheNextT
     }
     EXPECT_TRUE(detector_.complete());
     detector_.Unlocked(needed - 1);
+    detector_.Distrust();
   }
   for (int step = 0; step < 24; ++step) List({1, 2});
   EXPECT_TRUE(detector_.complete());
@@ -323,7 +335,7 @@ TEST_F(ScheduleDetectorTest, ScheduleThatDidNotLastTakesTwiceAsManyStepsTheNextT
 }
 
 TEST_F(ScheduleDetectorTest, ThereIsAMostThatItTakes) {
-  for (int i = 0; i < 40; ++i) detector_.Unlocked(0);
+  for (int i = 0; i < 40; ++i) detector_.Distrust();
   for (int step = 0; step < 1023; ++step) List({1});
   EXPECT_FALSE(detector_.complete());
   List({1});
