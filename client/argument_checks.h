@@ -44,8 +44,8 @@ concept HasCallOptions = requires(T args) {
   { args.call } -> std::same_as<ronda_call_options&>;
 };
 
-// The sizes that T has had in versions of ronda.h, ascending. ronda_options has grown; ronda_call_options has grown while
-// the arguments of operations ended with it, and fields have been added behind it since.
+// The sizes that T has had in versions of ronda.h, ascending. ronda_options has grown; ronda_call_options has grown
+// while the arguments of operations ended with it, and fields have been added behind it since.
 template <typename T>
 constexpr auto KnownSizes() {
   if constexpr (HasCallOptions<T>) {

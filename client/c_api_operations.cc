@@ -378,7 +378,7 @@ ronda_status ronda_cuda_zero(void* data, size_t bytes, void* stream) {
 
 ronda_status ronda_barrier_async(ronda_process_set process_set, ronda_handle* handle) {
   return ronda::SubmitAsItIs(
-      "ronda_barrier_async", ronda::OpType::kBarrier, handle,
+      "ronda_barrier_async", ronda::OpType::kBarrier, handle, 1,
       [&](auto& session, auto* submitted) { return ronda::Barrier(process_set, session, submitted); });
 }
 

@@ -26,6 +26,7 @@ void ExitUnlessOk(ronda_status status) {
 // keep it.
 class ClientImplementation : public Implementation {
  public:
+  explicit ClientImplementation(const CallPattern& pattern) : pattern_(pattern) {}
   ~ClientImplementation() override { Release(); }
 
   std::string name() const override { return "client"; }
@@ -37,6 +38,9 @@ class ClientImplementation : public Implementation {
     buffers_ = buffers;
     label_ = shape.label();
     rows_ = static_cast<int64_t>(shape.input_count());
+    names_ = {label_};
+    for (int i = 1; i < pattern_.names; ++i) names_.push_back(absl::StrCat(label_, "/", i));
+    other_name_ = absl::StrCat(label_, "/other");
     view_ = {label_, buffers.input, static_cast<ronda_dtype>(shape.dtype), {rows_}};
     reduce_.op = Op::Sum;
     reduce_.compression = static_cast<Compression>(shape.wire);
@@ -46,6 +50,7 @@ class ClientImplementation : public Implementation {
   const void* Run() override {
     switch (shape_.op) {
       case OpType::kAllreduce:
+        view_.name = NextName();
         ronda::allreduce(view_, buffers_.output, reduce_, call_);
         return buffers_.output;
       case OpType::kReduce:
@@ -63,6 +68,12 @@ class ClientImplementation : public Implementation {
   }
 
  private:
+  const std::string& NextName() {
+    const int64_t call = calls_++;
+    if (pattern_.other_every > 0 && call % pattern_.other_every == pattern_.other_every - 1) return other_name_;
+    return names_[static_cast<size_t>(call) % names_.size()];
+  }
+
   ronda_status Submit(ronda_handle* handle) const {
     const ronda_tensor tensor = {label_.c_str(), view_.dtype, 1, &rows_};
     if (shape_.op == OpType::kReduceScatter) {
@@ -102,9 +113,13 @@ class ClientImplementation : public Implementation {
     handle_ = 0;
   }
 
+  const CallPattern pattern_;
   CollectiveCase shape_;
   CaseBuffers buffers_;
   std::string label_;
+  std::vector<std::string> names_;
+  std::string other_name_;
+  int64_t calls_ = 0;
   int64_t rows_ = 0;
   Tensor view_;
   ReduceOptions reduce_;
@@ -234,7 +249,9 @@ class PeerImplementation : public Implementation {
 
 }  // namespace
 
-std::unique_ptr<Implementation> MakeClient() { return std::make_unique<ClientImplementation>(); }
+std::unique_ptr<Implementation> MakeClient(const CallPattern& pattern) {
+  return std::make_unique<ClientImplementation>(pattern);
+}
 
 absl::StatusOr<std::unique_ptr<Implementation>> ConnectCommunicator(const LaunchedRank& launched,
                                                                     const ConnectOptions& options) {

@@ -47,8 +47,15 @@ absl::StatusOr<std::unique_ptr<Implementation>> ConnectCommunicator(const Launch
 // The same for `ranks` ranks that are threads of this process, each of which runs its implementation.
 std::vector<std::unique_ptr<Implementation>> MakeInProcessRanks(int ranks);
 
+// The tensors of successive allreduces: `names` in turn, and another one at each `other_every`-th call (0: never), as
+// programs have that reduce a metric now and then.
+struct CallPattern {
+  int names = 1;
+  int other_every = 0;
+};
+
 // Ronda through the client's API, which must be initialized.
-std::unique_ptr<Implementation> MakeClient();
+std::unique_ptr<Implementation> MakeClient(const CallPattern& pattern = {});
 
 // `peer` and `group` outlive the implementation.
 std::unique_ptr<Implementation> MakePeer(Peer* peer, ProcessGroup* group);

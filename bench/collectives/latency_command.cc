@@ -44,6 +44,7 @@ struct LatencyOptions {
   int calls = 20000;
   int rounds = 5;
   absl::Duration idle = absl::Seconds(3);
+  CallPattern pattern;
 };
 
 constexpr char kDescription[] =
@@ -51,7 +52,9 @@ constexpr char kDescription[] =
     "client path (submit, agree, reduce, return to the caller), its communicator alone, and peers,\n"
     "interleaved. Then measures the cost of the job while nothing is submitted.\n"
     "\n"
-    "  ronda-bench latency --peer mpi";
+    "  ronda-bench latency --peer mpi\n"
+    "  ronda-bench latency --peer mpi --names 10 --other-every 100\n"
+    "  RONDA_LOCK_AFTER=0 ronda-bench latency --peer mpi     (every call is negotiated)";
 
 // The microseconds of each of `calls` calls on this rank.
 std::vector<double> TimeCalls(absl::FunctionRef<void()> call, int calls) {
@@ -97,7 +100,7 @@ class LatencyRun {
 
  private:
   absl::Status Prepare() {
-    implementations_.push_back({.implementation = MakeClient()});
+    implementations_.push_back({.implementation = MakeClient(options_.pattern)});
     TimedImplementation alone;
     RONDA_ASSIGN_OR_RETURN(alone.implementation, ConnectCommunicator(rank_.launched, {.suffix = "-communicator"}));
     implementations_.push_back(std::move(alone));
@@ -111,12 +114,12 @@ class LatencyRun {
   }
 
   void TimeRound(TimedImplementation* timed) {
-    constexpr int kWarmUp = 100;
+    const int warm_up = std::max(100, 6 * options_.pattern.names);  // until the schedule is locked
     Implementation* const implementation = timed->implementation.get();
     const auto call = [implementation] { implementation->Run(); };
     std::fill_n(static_cast<float*>(data_.data()), shape_.count, 0.0f);
     rank_.group.Barrier();
-    TimeCalls(call, kWarmUp);
+    TimeCalls(call, warm_up);
     const std::vector<double> times = TimeCalls(call, std::max(1, options_.calls / options_.rounds));
     timed->microseconds.insert(timed->microseconds.end(), times.begin(), times.end());
   }
@@ -222,6 +225,12 @@ int Run(const std::vector<std::string>& words) {
             Integer(&options.calls, {.min = 1}));
   flags.Add({.names = {"--rounds"}, .value = "N", .help = "Rounds of interleaved calls (5)."},
             Integer(&options.rounds, {.min = 1, .max = 10000}));
+  flags.Add({.names = {"--names"}, .value = "N", .help = "The client's calls have N names in turn (1)."},
+            Integer(&options.pattern.names, {.min = 1, .max = 100000}));
+  flags.Add({.names = {"--other-every"},
+             .value = "N",
+             .help = "The client's N-th, 2N-th, ... call has another name, as that of\na metric (0: none)."},
+            Integer(&options.pattern.other_every, {.min = 0}));
   flags.Add({.names = {"--idle"}, .value = "TIME", .help = "Idle time at the end (3s); 0: none."},
             Duration(&options.idle));
   int exit_code = 0;
