@@ -101,7 +101,7 @@ TEST(DeviceRefusals, ARankWithoutDeviceIsNamedOnAllAndTheJobGoesOn) {
 TEST(DeviceRefusals, RanksThatShareADeviceAreStagedOrRefused) {
   for (const char* backend : {"", "nccl"}) {
     RunDeviceRanks({.size = 2, .devices = 1, .backend = backend}, [&](DeviceRank& rank) {
-      const DeviceTensor tensor(rank, std::vector<float>(3, Of(rank)));
+      const DeviceTensor tensor(rank, std::vector<float>(3, static_cast<float>(rank.rank() + 1)));
       const absl::Status status = StatusOf(rank, DeviceSum("x", rank, tensor, 3));
       if (*backend == 0) {
         EXPECT_EQ(status, absl::OkStatus());
