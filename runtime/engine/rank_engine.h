@@ -103,8 +103,8 @@ class RankEngine : private ProgressEngine::Steps {
   Progress Advance() override;
   Progress TakeNote(absl::Time now) override;
   absl::Time NextDeadline() override;
-  // In a locked schedule no message comes.
-  bool StartPolling() override { return !schedule_->locked() && control_->StartPolling(); }
+  // In a locked schedule, too: another rank may call it off.
+  bool StartPolling() override { return control_->StartPolling(); }
   bool KeepPolling() override { return control_->KeepPolling(); }
   void StopPolling() override { control_->StopPolling(); }
 
