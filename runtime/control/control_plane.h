@@ -64,7 +64,7 @@ class ControlPlane {
   virtual void Wake() = 0;
 
   // The thread that uses this object may poll: it looks at Receive again and again, where no message and no Wake need
-  // wake the thread in Wait. False: there is no core to spare for it, or this control plane cannot.
+  // wake the thread in Wait. False: this control plane cannot.
   virtual bool StartPolling() { return false; }
   // Called after each look, that is before the next one. False: nothing has come for so long that it is better to sleep.
   // REQUIRES: StartPolling() was true, as for StopPolling.

@@ -17,9 +17,8 @@ namespace ronda {
 //
 // The background thread drives whenever the rank's bell has rung or a deadline has come. It does all there is to do and
 // sleeps again. A thread that waits for a handle drives too, if no other thread does, until its handle is complete or
-// nothing is left to do. If there is a core for it, it polls for a while for messages that give it something to do: to
-// be woken takes longer than what it waits for usually does, and the background thread, if it were woken too, would
-// compete with it.
+// nothing is left to do. It polls for a while for messages that give it something to do: to be woken takes longer than
+// what it waits for usually does, and the background thread, if it were woken too, would compete with it.
 //
 // Why no wake-up is lost. Messages, a shutdown and failures come from other threads and ranks. They ring the bell, and
 // only the background thread takes note of it; if another thread drives at that time, the background thread waits for

@@ -22,8 +22,10 @@ constexpr absl::Duration kMaxSpin = absl::Microseconds(40);
 constexpr absl::Duration kMinSpin = absl::Microseconds(2);
 constexpr int kSpinsPerLookAtClock = 16;
 
-// As long as a rank spins for another one in a collective.
+// As long as a rank spins for another one in a collective; and how often it yields where ranks outnumber cores, so that
+// the rank that is to answer may need this very core.
 constexpr absl::Duration kPoll = absl::Microseconds(50);
+constexpr int kYields = 16;
 
 }  // namespace
 
@@ -137,7 +139,6 @@ void ShmControlPlane::Wait(absl::Time deadline) {
 }
 
 bool ShmControlPlane::StartPolling() {
-  if (!world_->MaySpin()) return false;
   polling_ = true;
   bell_->StartPolling();
   seen_ = bell_->RingsWhilePolled();
@@ -146,12 +147,19 @@ bool ShmControlPlane::StartPolling() {
 }
 
 bool ShmControlPlane::KeepPolling() {
-  if (++idle_looks_ % kSpinsPerLookAtClock == 0) {
+  ++idle_looks_;
+  if (!world_->MaySpin()) {
+    if (idle_looks_ > kYields) return false;
+    sched_yield();
+  } else if (idle_looks_ % kSpinsPerLookAtClock == 0) {
     const absl::Duration now = MonotonicTime();
     if (idle_looks_ == kSpinsPerLookAtClock) poll_until_ = now + kPoll;
     if (now >= poll_until_) return false;
+    // There is a core for each rank, but the one that is to answer may have been put on this one.
+    sched_yield();
+  } else {
+    CpuRelax();
   }
-  CpuRelax();
   seen_ = bell_->RingsWhilePolled();
   return true;
 }
