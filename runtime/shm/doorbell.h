@@ -47,9 +47,9 @@ inline void CpuRelax() {
 //
 // A ringer counts a ring for the poller, then looks whether the poller is still there; the poller goes, then looks at
 // the count. These are sequentially consistent too: either the ringer sees that the poller has gone, and rings for the
-// sleepers, or the poller sees the ring. The same holds for a condition that the ringer makes true before
-// RingUnlessPolled, and that the poller looks at once more, with a sequentially consistent load, after StopPolling; no
-// ring needs to be counted for it.
+// sleepers, or the poller sees the ring. The same holds for a condition that the ringer makes true, with a
+// sequentially consistent store, before RingUnlessPolled, and that the poller looks at once more, with such a load,
+// after StopPolling; no ring needs to be counted for it.
 class Doorbell {
  public:
   uint32_t Rings() const { return rings_.load(std::memory_order_seq_cst); }
@@ -63,7 +63,6 @@ class Doorbell {
   }
 
   void RingUnlessPolled() {
-    std::atomic_thread_fence(std::memory_order_seq_cst);
     if (polled_.load(std::memory_order_seq_cst) == 0) RingForSleepers();
   }
 

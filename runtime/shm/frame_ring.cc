@@ -54,7 +54,7 @@ absl::StatusOr<size_t> FrameWriter::Flush() {
     sent_ += n;
     written_ += n;
     moved += n;
-    ring_->written.store(written_, std::memory_order_release);
+    ring_->written.store(written_, std::memory_order_seq_cst);
   }
   return moved;
 }

@@ -2,10 +2,11 @@
 //
 // A frame is four bytes of length and the message's payload. A frame longer than the ring streams through it in pieces.
 //
-// Memory ordering: the writer stores bytes, then `written` (release); the reader loads `written` (acquire), then the
-// bytes. `read` works in the same way for the room that the reader returns. A writer that finds too little room stores
-// `writer_is_blocked`, then loads `read` once more; the reader stores `read`, then loads `writer_is_blocked`. These are
-// sequentially consistent: either the writer sees the new room, or the reader sees that it must ring for it.
+// Memory ordering: the writer stores bytes, then `written` (release, and sequentially consistent as
+// Doorbell::RingUnlessPolled asks); the reader loads `written` (acquire), then the bytes. `read` works in the same way
+// for the room that the reader returns. A writer that finds too little room stores `writer_is_blocked`, then loads
+// `read` once more; the reader stores `read`, then loads `writer_is_blocked`. These are sequentially consistent: either
+// the writer sees the new room, or the reader sees that it must ring for it.
 #ifndef RONDA_RUNTIME_SHM_FRAME_RING_H_
 #define RONDA_RUNTIME_SHM_FRAME_RING_H_
 
