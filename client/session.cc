@@ -28,11 +28,13 @@ void NumberSequence::Take(std::shared_ptr<const Handle> operation) {
 
 void NumberSequence::Settle() {
   const auto last = in_flight_.begin() + static_cast<ptrdiff_t>(std::min(in_flight_.size(), kLookedAt));
-  const auto has_ended = [](const InFlight& one) { return one.operation->done(); };
-  std::for_each(in_flight_.begin(), last, [&](const InFlight& one) {
-    if (has_ended(one)) Settle(one);
-  });
-  in_flight_.erase(std::remove_if(in_flight_.begin(), last, has_ended), last);
+  // One look at each: an operation that ends between two looks would be erased without being settled.
+  const auto settle_if_ended = [this](const InFlight& one) {
+    if (!one.operation->done()) return false;
+    Settle(one);
+    return true;
+  };
+  in_flight_.erase(std::remove_if(in_flight_.begin(), last, settle_if_ended), last);
 }
 
 void NumberSequence::Settle(const InFlight& ended) {
