@@ -262,6 +262,7 @@ TEST_F(DeviceTest, AHandleMayBeGivenBackWhileAStreamReadsTheResult) {
     const ronda::Tensor view = View("x", array, stream);
     auto first = ronda::allgather_async<float>(view);
     first.synchronize_on(reader.handle());
+    first.synchronize_on(stream.handle());  // which overwrites the operation's input
     const float* const data = first.data();
     std::vector<float> read(4);
     {
