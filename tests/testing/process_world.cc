@@ -1,12 +1,9 @@
 #include "tests/testing/process_world.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "gtest/gtest.h"
+#include "runtime/launch/options/local_host.h"
 
 namespace ronda::testing {
 namespace {
@@ -164,17 +162,7 @@ void ExpectRankProgramSucceeds(const std::string& name, int size, ProcessJob job
   EXPECT_TRUE(result.left_in_shared_memory.empty()) << result.left_in_shared_memory.front();
 }
 
-std::string FreePort() {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof(address);
-  EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), length), 0);
-  EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length), 0);
-  close(fd);
-  return absl::StrCat(ntohs(address.sin_port));
-}
+std::string FreePort() { return absl::StrCat(FindFreePort()); }
 
 std::string PathOfMpirun(MpiFlavor flavor) {
   return flavor == MpiFlavor::kOpenMpi ? "/usr/bin/mpirun.openmpi" : "/usr/bin/mpirun.mpich";

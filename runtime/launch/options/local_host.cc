@@ -11,7 +11,9 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <memory>
+#include <random>
 #include <system_error>
 #include <type_traits>
 #include <utility>
@@ -61,6 +63,25 @@ std::vector<Core> CoresWithin(hwloc_topology_t topology, hwloc_const_cpuset_t cp
   return cores;
 }
 
+// The kernel gives the ports from this one on to connections that programs open.
+int FirstEphemeralPort() {
+  int first = 0;
+  std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> first;
+  return first;
+}
+
+// The port that a socket can be bound to: `port`, or for 0 one of the kernel's choice; 0 if there is none.
+int Bind(int port) {
+  const UniqueFd socket_fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  socklen_t size = sizeof(address);
+  auto* const generic = reinterpret_cast<sockaddr*>(&address);
+  if (bind(socket_fd.get(), generic, size) != 0 || getsockname(socket_fd.get(), generic, &size) != 0) return 0;
+  return ntohs(address.sin_port);
+}
+
 }  // namespace
 
 std::vector<std::string> OwnAddresses() {
@@ -108,13 +129,14 @@ absl::StatusOr<HostCores> ThisHostsCores() {
 }
 
 int FindFreePort() {
-  const UniqueFd socket_fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  socklen_t size = sizeof(address);
-  auto* const generic = reinterpret_cast<sockaddr*>(&address);
-  if (bind(socket_fd.get(), generic, size) != 0 || getsockname(socket_fd.get(), generic, &size) != 0) return 0;
-  return ntohs(address.sin_port);
+  constexpr int kFirst = 10000, kAttempts = 100;
+  const int last = FirstEphemeralPort() - 1;
+  std::random_device random;
+  for (int attempt = 0; last >= kFirst && attempt < kAttempts; ++attempt) {
+    const int port = std::uniform_int_distribution<int>(kFirst, last)(random);
+    if (Bind(port) == port) return port;
+  }
+  return Bind(0);
 }
 
 std::string ProgramPath() {

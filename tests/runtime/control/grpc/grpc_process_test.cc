@@ -1,10 +1,7 @@
 // Ranks as processes that are killed and stopped.
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <memory>
@@ -14,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/logging.h"
 #include "runtime/control/grpc/grpc_control_plane.h"
+#include "runtime/launch/options/local_host.h"
 #include "tests/testing/process_world.h"
 
 namespace ronda::testing {
@@ -21,26 +19,13 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A port that was free a moment ago: ranks of different processes have to know each other's before they start.
-int FreePort() {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof(address);
-  RONDA_CHECK(bind(fd, reinterpret_cast<sockaddr*>(&address), length) == 0);
-  RONDA_CHECK(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0);
-  close(fd);
-  return ntohs(address.sin_port);
-}
-
 // Seven ranks, two children each; a process a rank. Each returns the failure that its job has ended with.
 class GrpcProcessTest : public ::testing::Test {
  protected:
   static constexpr int kSize = 7;
 
   void Start(absl::Duration heartbeat_timeout) {
-    for (RankId rank = 0; rank < kSize; ++rank) ports_.push_back(FreePort());
+    for (RankId rank = 0; rank < kSize; ++rank) ports_.push_back(FindFreePort());
     for (RankId rank = 0; rank < kSize; ++rank) {
       children_.push_back(std::make_unique<ForkedChild>([this, rank, heartbeat_timeout](const auto& say_ready) {
         return RunRank(rank, heartbeat_timeout, say_ready);

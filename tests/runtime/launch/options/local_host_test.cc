@@ -68,5 +68,16 @@ TEST(ThisHostsCoresTest, AreThoseThatThisProcessMayRunOn) {
   EXPECT_EQ(count, CPU_COUNT(&allowed));
 }
 
+TEST(FindFreePortTest, IsNoneThatAConnectionMayTake) {
+  int first_of_connections = 0;
+  std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> first_of_connections;
+  if (first_of_connections <= 20000) GTEST_SKIP() << "connections of this host may take nearly every port";
+  for (int i = 0; i < 100; ++i) {
+    const int port = FindFreePort();
+    EXPECT_GT(port, 1023);
+    EXPECT_LT(port, first_of_connections);
+  }
+}
+
 }  // namespace
 }  // namespace ronda
