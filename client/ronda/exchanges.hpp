@@ -73,17 +73,23 @@ Result<OutputHandle<T>> submit_output(ronda_status (*submit)(const Args*, ronda_
   return OutputHandle<T>(handle, row_of(shape), args.call.memory);
 }
 
-// The same for `input`, from which the rest of `args` is filled in.
+// Fills in the part of `args` that describes `input` and the place of the result.
+template <class T, class Args>
+Status set_input(const Tensor& input, const CallOptions& call, const Into& into, Args* args) {
+  args->tensor = to_c(input);
+  args->input = input.data;
+  args->call = to_c(call, input);
+  args->output = into.data;
+  args->output_bytes = into.bytes;
+  return check_dtype<T>(input);
+}
+
+// Submits an operation on `input`, from which the rest of `args` is filled in.
 template <class T, class Args>
 Result<OutputHandle<T>> submit_input(ronda_status (*submit)(const Args*, ronda_handle*), Args args, const Tensor& input,
                                      const CallOptions& call, const Into& into) {
-  Status status = check_dtype<T>(input);
+  Status status = set_input<T>(input, call, into, &args);
   if (!status.ok()) return status;
-  args.tensor = to_c(input);
-  args.input = input.data;
-  args.call = to_c(call, input);
-  args.output = into.data;
-  args.output_bytes = into.bytes;
   return submit_output<T>(submit, args, input.shape);
 }
 
@@ -183,26 +189,27 @@ std::vector<OutputHandle<T>> grouped_allgather_async(const std::string& group,
                                                      const CallOptions& call = {}) {
   return try_grouped_allgather_async(group, inputs, call).value();
 }
+// The same of tensors that may be in a GPU's memory. Their results may go straight to memory of the caller's, into[i]
+// for inputs[i].
 template <class T>
 Result<std::vector<OutputHandle<T>>> try_grouped_allgather_async(const std::string& group,
                                                                  const std::vector<Tensor>& inputs,
-                                                                 const CallOptions& call = {}) {
+                                                                 const CallOptions& call = {},
+                                                                 const std::vector<Into>& into = {}) {
   std::vector<ronda_allgather_args> args(inputs.size(), RONDA_ALLGATHER_ARGS_INIT);
   std::vector<detail::OutputKind> kinds(inputs.size());
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    Status status = detail::check_dtype<T>(inputs[i]);
-    if (!status.ok()) return status;
-    args[i].tensor = detail::to_c(inputs[i]);
-    args[i].input = inputs[i].data;
-    args[i].call = detail::to_c(call, inputs[i]);
+  Status status = detail::check_into(group, inputs.size(), into);
+  for (std::size_t i = 0; status.ok() && i < inputs.size(); ++i) {
+    status = detail::set_input<T>(inputs[i], call, into.empty() ? Into{} : into[i], &args[i]);
     kinds[i] = {detail::row_of(inputs[i].shape), inputs[i].memory};
   }
+  if (!status.ok()) return status;
   return detail::submit_group<T>(group, args, kinds);
 }
 template <class T>
 std::vector<OutputHandle<T>> grouped_allgather_async(const std::string& group, const std::vector<Tensor>& inputs,
-                                                     const CallOptions& call = {}) {
-  return try_grouped_allgather_async<T>(group, inputs, call).value();
+                                                     const CallOptions& call = {}, const std::vector<Into>& into = {}) {
+  return try_grouped_allgather_async<T>(group, inputs, call, into).value();
 }
 
 // The same as allgather, but only rank `root` gets the result; the others get nothing.

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "../ronda.h"
@@ -97,6 +98,13 @@ inline ronda_call_options to_c(const CallOptions& call, const Tensor& tensor) {
   options.memory = tensor.memory;
   options.stream = tensor.stream;
   return options;
+}
+
+// Checks the places for the results of the `tensors` of a group: one for each, or none.
+inline Status check_into(const std::string& group, std::size_t tensors, const std::vector<Into>& into) {
+  if (into.empty() || into.size() == tensors) return {};
+  return invalid_argument("group '" + group + "' has " + std::to_string(tensors) + " tensors, but places for " +
+                          std::to_string(into.size()) + " results: give one for each tensor, or none");
 }
 
 }  // namespace detail

@@ -214,22 +214,24 @@ std::vector<T> reducescatter(const Tensor& input, const ReduceOptions& options =
   return try_reducescatter<T>(input, options, call).value();
 }
 
-// The same for several tensors, all or none, as grouped_allreduce().
+// The same for several tensors, all or none, as grouped_allreduce(). into[i] is for inputs[i].
 template <class T>
 Result<std::vector<OutputHandle<T>>> try_grouped_reducescatter_async(const std::string& group,
                                                                      const std::vector<Tensor>& inputs,
                                                                      const ReduceOptions& options = {},
-                                                                     const CallOptions& call = {}) {
+                                                                     const CallOptions& call = {},
+                                                                     const std::vector<Into>& into = {}) {
   std::vector<ronda_reducescatter_args> args;
   std::vector<detail::OutputKind> kinds;
-  for (const Tensor& input : inputs) {
-    Status status = detail::check_output<T>(input, options);
-    if (!status.ok()) return status;
-    args.push_back(detail::reducescatter_args(input, options, call));
-    kinds.push_back({detail::row_of(input.shape), input.memory});
+  Status status = detail::check_into(group, inputs.size(), into);
+  for (std::size_t i = 0; status.ok() && i < inputs.size(); ++i) {
+    status = detail::check_output<T>(inputs[i], options);
+    args.push_back(detail::reducescatter_args(inputs[i], options, call, into.empty() ? Into{} : into[i]));
+    kinds.push_back({detail::row_of(inputs[i].shape), inputs[i].memory});
   }
+  if (!status.ok()) return status;
   std::vector<ronda_handle> handles(args.size());
-  Status status =
+  status =
       detail::to_status(ronda_grouped_reducescatter_async(args.data(), args.size(), group.c_str(), handles.data()));
   if (!status.ok()) return status;
   return detail::take_over<T>(handles, kinds);
@@ -237,8 +239,9 @@ Result<std::vector<OutputHandle<T>>> try_grouped_reducescatter_async(const std::
 template <class T>
 std::vector<OutputHandle<T>> grouped_reducescatter_async(const std::string& group, const std::vector<Tensor>& inputs,
                                                          const ReduceOptions& options = {},
-                                                         const CallOptions& call = {}) {
-  return try_grouped_reducescatter_async<T>(group, inputs, options, call).value();
+                                                         const CallOptions& call = {},
+                                                         const std::vector<Into>& into = {}) {
+  return try_grouped_reducescatter_async<T>(group, inputs, options, call, into).value();
 }
 
 }  // namespace v1

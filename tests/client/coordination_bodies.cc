@@ -106,6 +106,29 @@ void GroupsRunAsAWhole() {
   EXPECT_TRUE(ronda::try_grouped_allreduce("none", {}).ok());
 }
 
+void ResultsOfAGroupMayGoToTheCallersMemory() {
+  const auto size = static_cast<std::size_t>(ronda::size());
+  std::vector<float> x(1, static_cast<float>(ronda::rank())), y(2, 1), all_x(size), all_y(2 * size);
+  const std::vector<ronda::Tensor> inputs = {ronda::tensor("x", x), ronda::tensor("y", y)};
+  for (auto& handle :
+       ronda::grouped_allgather_async<float>("gather", inputs, {}, {ronda::into(all_x), ronda::into(all_y)})) {
+    handle.synchronize();
+  }
+  for (std::size_t rank = 0; rank < size; ++rank) EXPECT_EQ(all_x[rank], static_cast<float>(rank));
+  EXPECT_THAT(all_y, Each(1));
+
+  const std::vector<ronda::Tensor> sums = {ronda::tensor("all x", all_x), ronda::tensor("all y", all_y)};
+  auto parts =
+      ronda::grouped_reducescatter_async<float>("scatter", sums, {Op::Sum}, {}, {ronda::into(x), ronda::into(y)});
+  for (auto& handle : parts) handle.synchronize();
+  EXPECT_THAT(x, ElementsAre(static_cast<float>(ronda::rank() * ronda::size())));
+  EXPECT_THAT(y, Each(ronda::size()));
+
+  const auto few = ronda::try_grouped_allgather_async<float>("few", inputs, {}, {ronda::into(all_x)});
+  EXPECT_EQ(few.status().code(), RONDA_ERROR_INVALID_ARGUMENT);
+  EXPECT_THAT(few.status().message(), HasSubstr("'few' has 2 tensors, but places for 1"));
+}
+
 void AGroupWithAWrongMemberFailsAsAWhole() {
   if (ronda::size() == 1) return;
   std::vector<float> good(4, 1), odd(ronda::rank() == 1 ? 5 : 4, 1);
@@ -281,6 +304,7 @@ std::vector<RankBody> CoordinationBodies() {
           {"BadProcessSetsAreExplained", BadProcessSetsAreExplained},
           {"RanksMustAddTheSameSet", RanksMustAddTheSameSet},
           {"GroupsRunAsAWhole", GroupsRunAsAWhole},
+          {"ResultsOfAGroupMayGoToTheCallersMemory", ResultsOfAGroupMayGoToTheCallersMemory},
           {"AGroupWithAWrongMemberFailsAsAWhole", AGroupWithAWrongMemberFailsAsAWhole},
           {"RanksJoinWhenTheyRunOut", RanksJoinWhenTheyRunOut},
           {"JoinedRanksMayCountAsZeros", JoinedRanksMayCountAsZeros},
