@@ -1,6 +1,6 @@
-/* A peer of the benchmarks: a shared library with a table of C functions, which ronda-bench opens at run time and is not
- * linked with. libronda_bench_NAME.so exports one function,
- * const ronda_bench_peer* ronda_bench_peer_functions(void).
+/* A peer of the benchmarks: a shared library with a table of C functions, which ronda-bench opens at run time and is
+ * not linked with. libronda_bench_NAME.so exports one function, const ronda_bench_peer*
+ * ronda_bench_peer_functions(void).
  *
  * One thread of a process uses a peer. All ranks make the same calls in the same order. Functions that return int
  * return 0, or another number for an error, whose text last_error() returns. */

@@ -153,9 +153,8 @@ absl::StatusOr<std::string> WithResults(const std::string& page, const std::stri
 }
 
 Command ReportCommand() {
-  return {.name = "report",
-          .summary = "a page with plots and tables of the results of other commands",
-          .run = RunReport};
+  return {
+      .name = "report", .summary = "a page with plots and tables of the results of other commands", .run = RunReport};
 }
 
 }  // namespace ronda::bench

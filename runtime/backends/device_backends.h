@@ -67,8 +67,8 @@ class DeviceBackends : public DeviceSupport {
   };
 
   // How ranks that share a device are found. kUuid: by the device's UUID, even if NCCL takes them to be on different
-  // hosts, and by its PCI bus. kPlace: only by the host that NCCL takes them to be on, and the PCI bus there: a user can
-  // tell NCCL to take them for ranks on several hosts (NCCL_HOSTID), and may then let them share a device.
+  // hosts, and by its PCI bus. kPlace: only by the host that NCCL takes them to be on, and the PCI bus there: a user
+  // can tell NCCL to take them for ranks on several hosts (NCCL_HOSTID), and may then let them share a device.
   enum class Identity : uint8_t { kUuid, kPlace };
 
   // `hostname` is this machine's. Loads nothing yet.

@@ -18,7 +18,8 @@ struct Job {
 // `config.tunables.start_timeout` a step:
 // - a job of one rank connects to nothing;
 // - with a job id, on one host, the ranks find each other in the shared memory of that name;
-// - otherwise they find each other at rank 0, whose address the environment says or MPI brings, and learn there which of
+// - otherwise they find each other at rank 0, whose address the environment says or MPI brings, and learn there which
+// of
 //   them share a host; on one host they go on in shared memory, across hosts over MPI (data) and gRPC (control).
 //   RONDA_BACKEND and RONDA_MPI of rank 0 can change that;
 // - with RONDA_CONTROL=mpi they find each other by messages of MPI, and control messages go over MPI across hosts.

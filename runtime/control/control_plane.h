@@ -66,15 +66,15 @@ class ControlPlane {
   // The thread that uses this object may poll: it looks at Receive again and again, where no message and no Wake need
   // wake the thread in Wait. False: this control plane cannot.
   virtual bool StartPolling() { return false; }
-  // Called after each look, that is before the next one. False: nothing has come for so long that it is better to sleep.
-  // REQUIRES: StartPolling() was true, as for StopPolling.
+  // Called after each look, that is before the next one. False: nothing has come for so long that it is better to
+  // sleep. REQUIRES: StartPolling() was true, as for StopPolling.
   virtual bool KeepPolling() { return false; }
   // Messages and Wakes since the last StartPolling or KeepPolling make Wait return.
   virtual void StopPolling() {}
 
-  // Tells all ranks, the caller included, that schedule number `schedule` is to be unlocked (see locked_schedule.h): their
-  // current or next Wait returns, and each Inbox says so from then on. Reaches ranks that do not listen to rank 0 at
-  // the moment, and does not need rank 0 to listen. Never blocks.
+  // Tells all ranks, the caller included, that schedule number `schedule` is to be unlocked (see locked_schedule.h):
+  // their current or next Wait returns, and each Inbox says so from then on. Reaches ranks that do not listen to rank 0
+  // at the moment, and does not need rank 0 to listen. Never blocks.
   virtual void CallOff(uint64_t schedule) = 0;
 
   // Records `failure` as the job's failure unless there is one already, and wakes every rank, in Wait or in the middle

@@ -15,7 +15,6 @@
 #include "absl/time/time.h"
 #include "runtime/tuning/autotuner.h"
 #include "runtime/tuning/tuning_role.h"
-#include "runtime/tuning/tuning_role.h"
 
 namespace ronda {
 

@@ -290,7 +290,8 @@ TEST_F(DeviceTest, AStreamMayWaitForAPreparedGroup) {
   ronda::run_threads(kRanks, [] {
     const FakeGpuStream stream(ronda::rank());
     const FakeGpuArray<float> x(stream, 3), y(stream, 5);
-    ronda::PreparedGroup group = ronda::prepare_group("g", {View("x", x, stream), View("y", y, stream)}, {ronda::Op::Sum});
+    ronda::PreparedGroup group =
+        ronda::prepare_group("g", {View("x", x, stream), View("y", y, stream)}, {ronda::Op::Sum});
     for (int step = 1; step < 10; ++step) {
       const float own = Own() * static_cast<float>(step);
       x.Set(std::vector<float>(3, own));

@@ -12,9 +12,7 @@
 namespace ronda::testing {
 namespace {
 
-bool IsSigned(DType dtype) {
-  return InfoOf(dtype).kind == DTypeKind::kSigned;
-}
+bool IsSigned(DType dtype) { return InfoOf(dtype).kind == DTypeKind::kSigned; }
 
 bool Is8Bit(const ReduceCase& c) {
   return IsFloatingPoint(c.dtype) && (c.wire == WireFormat::kFp8E4M3 || c.wire == WireFormat::kFp8E5M2);

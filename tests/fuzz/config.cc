@@ -1,6 +1,6 @@
 // The environment, a variable a line.
-#include "runtime/backends/read_config.h"
 #include "runtime/base/config.h"
+#include "runtime/backends/read_config.h"
 
 #include <map>
 #include <string>

@@ -107,10 +107,10 @@ TEST_F(LauncherSshTest, HostThatCannotBeReachedIsNamedWithTheReason) {
       "shift; exec sh -c \"$*\"");
   LauncherRun run(OnTwoHosts("exec sleep 600"));
   EXPECT_EQ(run.Finish(), 1);
-  EXPECT_EQ(
-      run.LastLine(),
-      "rondarun: host beta: the connection to its agent exited with code 255 (ssh: connect to host beta port 22: No route "
-      "to host)");
+  EXPECT_EQ(run.LastLine(),
+            "rondarun: host beta: the connection to its agent exited with code 255 (ssh: connect to host beta port 22: "
+            "No route "
+            "to host)");
 }
 
 TEST_F(LauncherSshTest, HostThatDoesNotAnswerIsNamedAfterTheStartTimeout) {
@@ -133,7 +133,8 @@ TEST_F(LauncherSshTest, HostThatIsLostTakesItsRanksWithIt) {
   run.WaitForErr("agent=");
   kill(NumberAfter(run.err(), "agent="), SIGKILL);
   EXPECT_EQ(run.Finish(), 1);
-  EXPECT_THAT(run.LastLine(), HasSubstr("rondarun: rank 2 (host beta) was lost: the connection to its agent was killed by"));
+  EXPECT_THAT(run.LastLine(),
+              HasSubstr("rondarun: rank 2 (host beta) was lost: the connection to its agent was killed by"));
   const pid_t rank = NumberAfter(run.out(), "pid2=");
   WaitUntil([&] { return !IsRunning(rank); }, "the end of a rank");
 }

@@ -30,8 +30,8 @@ struct HostCores {
 // Errors: INTERNAL if it cannot.
 absl::StatusOr<HostCores> ThisHostsCores();
 
-// A port of this host on which no program listens now; 0 if the system has none. Rank 0 will, a moment later. Until then
-// no connection takes it, where the system leaves ports below those that it gives to connections.
+// A port of this host on which no program listens now; 0 if the system has none. Rank 0 will, a moment later. Until
+// then no connection takes it, where the system leaves ports below those that it gives to connections.
 int FindFreePort();
 
 // The path of this program; "rondarun" if the system does not tell.

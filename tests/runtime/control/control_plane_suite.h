@@ -61,7 +61,8 @@ class ControlPlaneTest : public ::testing::TestWithParam<ControlRanks> {
   // By then each wait has ended, however busy the machine is; a test that waits longer has failed.
   static absl::Time Deadline() { return absl::Now() + absl::Minutes(1); }
 
-  // Receives until `done` says so of all messages so far; fails the test at the deadline, and returns the messages so far.
+  // Receives until `done` says so of all messages so far; fails the test at the deadline, and returns the messages so
+  // far.
   template <typename Done>
   static ControlPlane::Inbox ReceiveUntil(ControlPlane& control, const Done& done) {
     ControlPlane::Inbox all;

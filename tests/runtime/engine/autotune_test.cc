@@ -13,7 +13,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/negotiation/recording.h"
-#include "runtime/negotiation/recording.h"
 #include "tests/runtime/engine/job.h"
 #include "tests/testing/backends.h"
 #include "tests/testing/run_ranks.h"

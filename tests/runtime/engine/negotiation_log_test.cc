@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/negotiation/messages.h"
 #include "runtime/negotiation/recording.h"
-#include "runtime/negotiation/recording.h"
 #include "tests/runtime/engine/job.h"
 #include "tests/testing/run_ranks.h"
 

@@ -163,6 +163,4 @@ TEST(NetworkInterfaceTest, ThisHostHasLoopback) {
 
 }  // namespace
 
-
-
 }  // namespace ronda

@@ -273,6 +273,4 @@ TEST(SlurmListsTest, WhatIsNoListOfCounts) {
 
 }  // namespace
 
-
-
 }  // namespace ronda

@@ -189,6 +189,4 @@ TEST(RankFactsTest, FactsFitTheRendezvousWhateverTheLibrarySays) {
 
 }  // namespace
 
-
-
 }  // namespace ronda

@@ -186,6 +186,4 @@ TEST(MembershipTest, HostsAreNumberedByTheirLowestRank) {
 
 }  // namespace
 
-
-
 }  // namespace ronda
