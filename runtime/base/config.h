@@ -47,6 +47,7 @@ struct JobEnvironment {
   std::string job_secret;      // set by rondarun or the user; proves membership on control connections
   std::string master_address;  // where rank 0 listens; empty: the ranks meet by job id or MPI
   int master_port = 0;
+  bool is_pod = false;  // of Kubernetes, which gives a pod its name some time after its start
   MpiEnvironment mpi;
   std::string source;  // "rondarun", "torchrun-style variables", "single process", for messages
 

@@ -201,6 +201,7 @@ struct LauncherVariables {
   VariableName rank;
   VariableName size;
   VariableName size_list;  // of which each item is a rank, if `size` is not set
+  VariableName index;      // the rank, if `rank` is not set, where another program numbers the processes
   VariableName local_rank;
   VariableName local_size;
   VariableName cross_rank;
@@ -212,11 +213,15 @@ struct LauncherVariables {
   absl::Status (*complete)(const EnvironmentVariables&, JobEnvironment*) = CompleteNothing;
 };
 
+// Kubernetes numbers the pods of an Indexed Job, and says nothing more of the job.
+constexpr VariableName kKubernetesIndex = "JOB_COMPLETION_INDEX";
+
 // The first that has given a sign counts. Slurm comes after MPICH, whose mpiexec has its agents started by srun.
 constexpr LauncherVariables kLaunchers[] = {
     {.source = "rondarun",
      .rank = "RONDA_RANK",
      .size = "RONDA_SIZE",
+     .index = kKubernetesIndex,
      .local_rank = "RONDA_LOCAL_RANK",
      .local_size = "RONDA_LOCAL_SIZE",
      .cross_rank = "RONDA_CROSS_RANK",
@@ -227,6 +232,7 @@ constexpr LauncherVariables kLaunchers[] = {
     {.source = "torchrun-style variables",
      .rank = "RANK",
      .size = "WORLD_SIZE",
+     .index = kKubernetesIndex,
      .local_rank = "LOCAL_RANK",
      .local_size = "LOCAL_WORLD_SIZE",
      .signs = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
@@ -312,7 +318,9 @@ absl::Status ReadGroup(const EnvironmentVariables& variables, VariableName rank_
 
 absl::Status ReadRanks(const EnvironmentVariables& variables, const Found& found, JobEnvironment* job) {
   const LauncherVariables& names = *found.launcher;
-  if (!variables.IsSet(names.rank)) return MissingVariable(names.rank, found.sign, variables.Get(found.sign));
+  const bool has_index = names.index.exists() && variables.IsSet(names.index);
+  const VariableName rank_name = !variables.IsSet(names.rank) && has_index ? names.index : names.rank;
+  if (!variables.IsSet(rank_name)) return MissingVariable(rank_name, found.sign, variables.Get(found.sign));
   std::optional<int> rank;
   std::optional<int> size;
   if (!variables.IsSet(names.size)) {
@@ -321,10 +329,11 @@ absl::Status ReadRanks(const EnvironmentVariables& variables, const Found& found
     if (!list) return MissingVariable(source, found.sign, variables.Get(found.sign));
     size = static_cast<int>(std::count(list->begin(), list->end(), ',') + 1);
   }
-  RONDA_RETURN_IF_ERROR(ReadGroup(variables, names.rank, names.size, static_cast<int>(kMaxSize), &rank, &size));
+  RONDA_RETURN_IF_ERROR(ReadGroup(variables, rank_name, names.size, static_cast<int>(kMaxSize), &rank, &size));
   job->rank = *rank;
   job->size = *size;
   job->source = names.source;
+  job->is_pod = variables.IsSet(kKubernetesIndex);
   RONDA_RETURN_IF_ERROR(
       ReadGroup(variables, names.local_rank, names.local_size, job->size, &job->local_rank, &job->local_size));
   return ReadGroup(variables, names.cross_rank, names.cross_size, job->size, &job->cross_rank, &job->cross_size);

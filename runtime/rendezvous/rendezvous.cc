@@ -8,6 +8,8 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "proto/ronda/v1/rendezvous.pb.h"
 #include "runtime/base/config.h"
 #include "runtime/base/logging.h"
@@ -204,11 +206,23 @@ absl::StatusOr<RendezvousResult> FollowThroughMpi(const Config& config, MpiSessi
       {.endpoint = endpoint, .secret = point.secret(), .claim = std::move(claim), .timeout = {}, .advice = kMpiAdvice});
 }
 
+// Where rank 0 listens.
+absl::StatusOr<Endpoint> ResolveMaster(const Config& config) {
+  constexpr absl::Duration kPause = absl::Milliseconds(200);
+  const absl::Time deadline = absl::Now() + config.tunables.start_timeout;
+  for (;;) {
+    absl::StatusOr<Endpoint> endpoint = ResolveEndpoint(config.job.master_address, config.job.master_port);
+    const bool may_appear = config.job.is_pod && absl::IsNotFound(endpoint.status());
+    if (!may_appear || absl::Now() + kPause > deadline) return endpoint;
+    absl::SleepFor(kPause);
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<RendezvousResult> RendezvousAtAddress(const Config& config, absl::string_view mpi_library) {
   const JobEnvironment& job = config.job;
-  RONDA_ASSIGN_OR_RETURN(const Endpoint endpoint, ResolveEndpoint(job.master_address, job.master_port));
+  RONDA_ASSIGN_OR_RETURN(const Endpoint endpoint, ResolveMaster(config));
   JoinClaim claim = ClaimOf(config, mpi_library);
   if (job.rank != kCoordinatorRank) {
     return JoinAt(config, {.endpoint = endpoint, .secret = job.job_secret, .claim = std::move(claim)});

@@ -1,6 +1,7 @@
 // The command line of rondarun, a word a line, and behind a zero byte the content of any file that it names.
 #include "runtime/launch/options/arguments.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,7 +19,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
               .count_cores = [] { return 4; },
               .count_gpus = [] { return 0; },
               .own_addresses = [] { return std::vector<std::string>{"alpha"}; },
-              .is_in_environment = [](const std::string& name) { return name.size() % 2 == 0; }});
+              .variable = [&](const std::string& name) -> std::optional<std::string> {
+                if (name.size() % 2 == 0) return std::nullopt;
+                return parts.second;
+              }});
   ronda::fuzz::RequireOkOrRefused(options.status());
   if (!options.ok()) return 0;
   if (options->action != LaunchOptions::Action::kRun && options->action != LaunchOptions::Action::kDryRun) return 0;

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "runtime/base/environment.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/launch/options/config_file.h"
 #include "runtime/launch/options/local_host.h"
@@ -84,7 +85,7 @@ ArgumentSources ArgumentSources::OfThisProcess() {
           .count_cores = CountCores,
           .count_gpus = CountGpus,
           .own_addresses = OwnAddresses,
-          .is_in_environment = [](const std::string& name) { return getenv(name.c_str()) != nullptr; }};
+          .variable = [](const std::string& name) { return ProcessEnvironment()(name.c_str()); }};
 }
 
 std::string UsageLine() { return "usage: rondarun -np N [OPTION]... [--] COMMAND [ARGUMENT]..."; }

@@ -3,6 +3,7 @@
 #define RONDA_RUNTIME_LAUNCH_OPTIONS_ARGUMENTS_H_
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,10 +16,10 @@ namespace ronda {
 struct ArgumentSources {
   // The content of a file. Errors: NOT_FOUND or the like, whose text says why without naming the file.
   std::function<absl::StatusOr<std::string>(const std::string& path)> read_file;
-  std::function<int()> count_cores;                                // that this process may run on
-  std::function<int()> count_gpus;                                 // NVIDIA's, as its driver lists them
-  std::function<std::vector<std::string>()> own_addresses;         // names and numeric addresses of this host
-  std::function<bool(const std::string& name)> is_in_environment;  // whether a variable is set
+  std::function<int()> count_cores;                         // that this process may run on
+  std::function<int()> count_gpus;                          // NVIDIA's, as its driver lists them
+  std::function<std::vector<std::string>()> own_addresses;  // names and numeric addresses of this host
+  std::function<std::optional<std::string>(const std::string& name)> variable;  // of the environment
 
   // Those of this machine and process.
   static ArgumentSources OfThisProcess();

@@ -1,9 +1,11 @@
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
@@ -42,6 +44,20 @@ absl::Status ReadAddresses(const ArgumentSources& sources, NodeWords* node) {
   return absl::OkStatus();
 }
 
+// The number that Kubernetes gives a pod of an Indexed Job, for nodes that were not told theirs.
+absl::Status ReadCompletionIndex(const ArgumentSources& sources, NodeWords* node) {
+  constexpr char kName[] = "JOB_COMPLETION_INDEX";
+  const std::optional<std::string> index = sources.variable(kName);
+  if (node->node_rank || !index) return absl::OkStatus();
+  int number = 0;
+  if (!absl::SimpleAtoi(*index, &number) || number < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(kName, "=\"", *index, "\" is no number of a node: give --node-rank, or unset the variable"));
+  }
+  node->node_rank = number;
+  return absl::OkStatus();
+}
+
 absl::Status CheckNodeRank(const NodeWords& node, int nodes) {
   if (!node.node_rank) {
     if (nodes == 1) return absl::OkStatus();
@@ -58,6 +74,7 @@ absl::Status PlaceNode(CommandLineDraft* draft) {
   RONDA_RETURN_IF_ERROR(ReadAddresses(*draft->sources, &draft->node));
   const NodeWords& node = draft->node;
   const int nodes = node.nodes.value_or(1);
+  if (nodes > 1) RONDA_RETURN_IF_ERROR(ReadCompletionIndex(*draft->sources, &draft->node));
   RONDA_RETURN_IF_ERROR(CheckNodeRank(node, nodes));
   if (nodes == 1) return absl::OkStatus();
   NodeGroup group{.nodes = nodes, .node_rank = *node.node_rank};

@@ -99,7 +99,7 @@ absl::Status ExportVariable(const OptionUse& use, CommandLineDraft* draft) {
   AddOnce(name, &draft->options.remote.exports);
   if (equals == std::string::npos) {
     draft->options.settings.erase(name);
-    if (!draft->sources->is_in_environment(name)) {
+    if (!draft->sources->variable(name)) {
       draft->options.notes.push_back(absl::StrCat(use.name, " ", name,
                                                   " has no effect: the variable is not set here; give ", use.name, " ",
                                                   name, "=VALUE, or export it"));

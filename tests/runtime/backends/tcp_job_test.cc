@@ -4,13 +4,17 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <iostream>
 #include <map>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/backends/job.h"
@@ -101,6 +105,25 @@ void MeetOverTcpNowhere() {
   });
 }
 
+// As a pod of Kubernetes, where the name of rank 0's pod appears in rank 1's world only after it has been looked for.
+void MeetAsPods() {
+  const std::string hosts = ::testing::TempDir() + "/hosts of rank " + *TorchrunStyle("RANK");
+  std::ofstream(hosts) << "127.0.0.1 localhost\n";
+  ASSERT_EQ(unshare(CLONE_NEWNS), 0);
+  ASSERT_EQ(mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr), 0);
+  ASSERT_EQ(mount(hosts.c_str(), "/etc/hosts", nullptr, MS_BIND, nullptr), 0);
+  std::thread naming([&] {
+    absl::SleepFor(absl::Milliseconds(500));
+    std::ofstream(hosts, std::ios::app) << "127.0.0.1 train-0.train\n";
+  });
+  Meet([](const char* name) -> std::optional<std::string> {
+    if (std::string(name) == "RANK") return std::nullopt;
+    if (std::string(name) == "JOB_COMPLETION_INDEX") return TorchrunStyle("RANK");
+    return TorchrunStyle(name);
+  });
+  naming.join();
+}
+
 void MeetWithASecretOfItsOwn() {
   Meet([](const char* name) {
     return std::string(name) == "RONDA_JOB_SECRET" ? TorchrunStyle("RANK") : TorchrunStyle(name);
@@ -133,6 +156,13 @@ TEST(TcpJobTest, ProcessesMeetAtAnIPv6AddressAsPaddleSays) {
 TEST(TcpJobTest, HostsThatHaveNoMpiBetweenThemAddUpOverTcp) {
   if (geteuid() != 0) GTEST_SKIP() << "mount namespaces need root";
   ExpectRankProgramSucceeds("across_hosts", 3, {.env = {{"MASTER_PORT", FreePort()}}});
+}
+
+TEST(TcpJobTest, PodsOfKubernetesWaitForTheNameOfRankZero) {
+  if (geteuid() != 0) GTEST_SKIP() << "mount namespaces need root";
+  ExpectRankProgramSucceeds(
+      "pods", 2,
+      {.env = {{"MASTER_ADDR", "train-0.train"}, {"MASTER_PORT", FreePort()}, {"RONDA_JOB_SECRET", "open sesame"}}});
 }
 
 TEST(TcpJobTest, ProcessesOfOneHostTakeTcpIfRankZeroSaysSo) {
@@ -186,5 +216,6 @@ int main(int argc, char** argv) {
                                           {"paddle", ronda::MeetAsPaddleSays},
                                           {"tcp", ronda::MeetOverTcpAsRankZeroSays},
                                           {"no_place", ronda::MeetOverTcpNowhere},
-                                          {"across_hosts", ronda::MeetAcrossHosts}});
+                                          {"across_hosts", ronda::MeetAcrossHosts},
+                                          {"pods", ronda::MeetAsPods}});
 }

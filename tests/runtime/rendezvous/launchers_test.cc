@@ -107,6 +107,33 @@ TEST(LaunchersTest, MpiexecOfMpich) {
               "a process manager with PMI", 1, 4, std::nullopt, std::nullopt, "", "", MpiLauncher::kMpich});
 }
 
+TEST(LaunchersTest, PodsOfAnIndexedJobOfKubernetes) {
+  const Variables pod = {
+      {"JOB_COMPLETION_INDEX", "2"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "train-0.train"}, {"MASTER_PORT", "29500"}};
+  ExpectRead({"a rank a pod", pod, "torchrun-style variables", 2, 4, {}, {}, "", "train-0.train 29500"});
+  ExpectRead({"a rank is known already",
+              With(pod, {{"RANK", "3"}}),
+              "torchrun-style variables",
+              3,
+              4,
+              {},
+              {},
+              "",
+              "train-0.train 29500"});
+  ExpectRead(
+      {"in Ronda's words",
+       {{"JOB_COMPLETION_INDEX", "1"}, {"RONDA_SIZE", "2"}, {"RONDA_MASTER_ADDR", "t"}, {"RONDA_MASTER_PORT", "9"}},
+       "rondarun",
+       1,
+       2,
+       {},
+       {},
+       "",
+       "t 9"});
+  ExpectRead(
+      {"pods that do not belong together", {{"JOB_COMPLETION_INDEX", "2"}}, "single process", 0, 1, {}, {}, "", ""});
+}
+
 TEST(LaunchersTest, PaddleStyle) {
   ExpectRead({"as paddle.distributed.launch sets them", Paddle(), kPaddleSource, 1, 2, {}, {}, "", "10.0.0.1 6170"});
   ExpectRead({"the number follows from the endpoints",

@@ -206,10 +206,10 @@ TEST(ArgumentsTest, AVariableThatIsNotSetIsNoted) {
 
 TEST(ArgumentsTest, SecretsOnTheCommandLineAreWarnedAboutAndNotRepeated) {
   for (const std::string name : {"DB_PASSWORD", "my_token", "AWS_SECRET_ID", "API_KEY"}) {
-    const LaunchOptions options = With({"-x", name + "=hunter2"}, {.environment = {name}});
+    const LaunchOptions options = With({"-x", name + "=hunter2"}, {.environment = {{name, "1"}}});
     EXPECT_THAT(options.settings, ElementsAre(Pair(name, "hunter2")));
     EXPECT_THAT(options.notes, ElementsAre(AllOf(HasSubstr("export " + name), Not(HasSubstr("hunter2")))));
-    EXPECT_THAT(With({"-x", name}, {.environment = {name}}).notes, IsEmpty());
+    EXPECT_THAT(With({"-x", name}, {.environment = {{name, "1"}}}).notes, IsEmpty());
   }
 }
 

@@ -11,6 +11,7 @@ namespace ronda {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using Words = std::vector<std::string>;
 
@@ -86,6 +87,17 @@ INSTANTIATE_TEST_SUITE_P(
         Group{{"--ips", "10.0.0.1,10.0.0.2"}, 0, "10.0.0.1", 29500},
         Group{{"--ips", "10.0.0.9,10.0.0.1", "--master-port", "6170"}, 1, "10.0.0.9", 6170},
         Group{{"--ips=fd00::2,fd00::1"}, 1, "fd00::2", 29500}, Group{{"--ips=beta,alpha"}, 1, "beta", 29500}));
+
+TEST(NodeArgumentsTest, APodOfAnIndexedJobOfKubernetesKnowsItsNumber) {
+  const auto node_rank = [](const Words& words, const std::string& index) {
+    const auto options = ParseArguments(words, Sources({.environment = {{"JOB_COMPLETION_INDEX", index}}}));
+    return options.ok() ? std::to_string(options->nodes->node_rank) : std::string(options.status().message());
+  };
+  EXPECT_EQ(node_rank({"--nnodes", "3", "--master-addr", "train-0.train", "x"}, "2"), "2");
+  EXPECT_EQ(node_rank({"--nnodes", "3", "--node-rank", "1", "x"}, "2"), "1");
+  EXPECT_THAT(node_rank({"--nnodes", "3", "x"}, "3"), HasSubstr("from 0 to 2; got \"3\""));
+  EXPECT_THAT(node_rank({"--nnodes", "3", "x"}, "two"), HasSubstr("JOB_COMPLETION_INDEX=\"two\""));
+}
 
 TEST(NodeArgumentsTest, SeveralNodesHaveTheBackendThatIsWishedFor) {
   EXPECT_EQ(Parsed({"--nnodes", "2", "--node-rank", "0", "--hierarchical-allreduce", "x"}).settings.at("RONDA_BACKEND"),

@@ -2,7 +2,7 @@
 #define RONDA_TESTS_RUNTIME_LAUNCH_OPTIONS_FAKE_SOURCES_H_
 
 #include <map>
-#include <set>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,7 +18,7 @@ struct FakeMachine {
   int cores = 8;
   int gpus = 0;
   std::vector<std::string> addresses = {"alpha", "10.0.0.1", "fd00::1"};
-  std::set<std::string> environment = {"PATH"};
+  std::map<std::string, std::string> environment = {{"PATH", "/bin"}};
 };
 
 // The sources of arguments on `machine`.
@@ -31,7 +31,11 @@ inline ArgumentSources Sources(const FakeMachine& machine) {
           .count_cores = [machine] { return machine.cores; },
           .count_gpus = [machine] { return machine.gpus; },
           .own_addresses = [machine] { return machine.addresses; },
-          .is_in_environment = [machine](const std::string& name) { return machine.environment.contains(name); }};
+          .variable = [machine](const std::string& name) -> std::optional<std::string> {
+            const auto variable = machine.environment.find(name);
+            if (variable == machine.environment.end()) return std::nullopt;
+            return variable->second;
+          }};
 }
 
 }  // namespace ronda
