@@ -156,9 +156,14 @@ void MessageStreams::CollectLocked(std::vector<Event>& events) {
   }
 }
 
+std::shared_ptr<ControlCore> MessageStreams::acceptor() {
+  MutexLock lock(&mu_);
+  return acceptor_;
+}
+
 void MessageStreams::Deliver(Event& event) {
   Stream& stream = *event.stream;
-  if (event.kind == Event::Kind::kAccepted) return acceptor_->OnAccepted(&stream);
+  if (event.kind == Event::Kind::kAccepted) return acceptor()->OnAccepted(&stream);
   // A stream that was refused has no owner to tell.
   const std::shared_ptr<ControlCore> owner = stream.owner;
   if (owner == nullptr) return;

@@ -77,6 +77,7 @@ class MessageStreams {
   void CollectReceivedLocked(Stream& stream, std::vector<Event>& events) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CollectSentLocked(Stream& stream, std::vector<Event>& events) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void NoteBreakLocked(Stream& stream, const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::shared_ptr<ControlCore> acceptor();
   void Deliver(Event& event);
 
   const std::unique_ptr<PointToPoint> messages_;
