@@ -215,6 +215,7 @@ absl::Status HostsConnector::ConnectGrpcControl() {
                      .peers = job_.peers,
                      .listener = std::move(rendezvous.listener),
                      .parent = std::move(parent),
+                     .plugin = job_.config.network.plugin,
                      .job_id = rendezvous.membership.job_id,
                      .secret = rendezvous.secret,
                      .start_timeout = job_.config.tunables.start_timeout,

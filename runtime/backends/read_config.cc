@@ -88,6 +88,7 @@ absl::StatusOr<Tunables> ReadTunables(const EnvironmentVariables& variables) {
 
 absl::StatusOr<NetworkSettings> ReadNetwork(const EnvironmentVariables& variables) {
   NetworkSettings network;
+  RONDA_RETURN_IF_ERROR(variables.ReadText("RONDA_HOSTS_PLUGIN", "the path of a libronda_hosts.so", &network.plugin));
   if (const std::optional<std::string> text = variables.Get("RONDA_NETWORK_INTERFACE")) {
     network.interfaces = absl::StrSplit(*text, ',');
     if (absl::c_linear_search(network.interfaces, "")) {

@@ -77,6 +77,7 @@ struct Tunables {
 
 // How ranks on different hosts talk to each other.
 struct NetworkSettings {
+  std::string plugin;                                    // the path of libronda_hosts.so; empty: where plugins are
   std::vector<std::string> interfaces;                   // to listen on, the first that there is; empty: any usable
   absl::Duration heartbeat = absl::Seconds(1);           // between signs of life
   absl::Duration heartbeat_timeout = absl::Seconds(10);  // without one a rank counts as lost; infinite: never

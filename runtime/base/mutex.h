@@ -48,7 +48,8 @@ class CondVar {
 
   // Returns once notified or after `timeout`, whichever is first.
   void WaitFor(Mutex* mu, absl::Duration timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
-    // Capped: the standard library overflows when it adds an infinite duration to its clock.
+    if (timeout == absl::InfiniteDuration()) return Wait(mu);
+    // Capped: the standard library overflows when it adds a very long duration to its clock.
     const absl::Duration capped = timeout < absl::Hours(1) ? timeout : absl::Hours(1);
     std::unique_lock<std::mutex> lock(mu->mu_, std::adopt_lock);
     cv_.wait_for(lock, absl::ToChronoNanoseconds(capped));

@@ -11,8 +11,8 @@ namespace ronda {
 
 inline constexpr absl::string_view kVariablePrefix = "RONDA_";
 
-// All variables of that prefix: those that the library, its plugins, rondarun, ronda-bench and the examples read or
-// set. A VariableName of another one does not compile, so the table cannot lack a variable that is read.
+// All variables of that prefix: those that the library, its plugins, rondarun, ronda-bench, the Python package and the
+// examples read or set. A VariableName of another one does not compile, so the table cannot lack a variable that is read.
 inline constexpr absl::string_view kVariables[] = {
     "RONDA_AUTOTUNE",
     "RONDA_AUTOTUNE_LOG",
@@ -30,6 +30,7 @@ inline constexpr absl::string_view kVariables[] = {
     "RONDA_FUSION_THRESHOLD",
     "RONDA_HEARTBEAT",
     "RONDA_HEARTBEAT_TIMEOUT",
+    "RONDA_HOSTS_PLUGIN",
     "RONDA_JOB_ID",
     "RONDA_JOB_SECRET",
     "RONDA_LOCAL_RANK",
@@ -45,7 +46,9 @@ inline constexpr absl::string_view kVariables[] = {
     "RONDA_NEGOTIATION_LOG",
     "RONDA_NETWORK_INTERFACE",
     "RONDA_OUTPUT_IS_TERMINAL",
+    "RONDA_PYTHON_BINDING",
     "RONDA_RANK",
+    "RONDA_REPLACE_BACKEND",
     "RONDA_SIZE",
     "RONDA_STALL_DEADLINE",
     "RONDA_STALL_WARNING",

@@ -1,71 +1,150 @@
 #include "runtime/rendezvous/grpc_rendezvous.h"
 
-#include <grpcpp/grpcpp.h>
-
 #include <algorithm>
-#include <chrono>
 #include <memory>
+#include <optional>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "proto/ronda/v1/rendezvous.grpc.pb.h"
+#include "proto/ronda/v1/rendezvous.pb.h"
+#include "runtime/base/mutex.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/net/grpc.h"
+#include "runtime/net/message_streams.h"
 #include "runtime/rendezvous/rendezvous_codec.h"
 #include "runtime/rendezvous/rendezvous_service.h"
 
 namespace ronda {
 namespace {
 
+// Of proto/ronda/v1/rendezvous.proto.
+constexpr char kChallenge[] = "/ronda.v1.Rendezvous/Challenge";
+constexpr char kJoin[] = "/ronda.v1.Rendezvous/Join";
+
 // A JoinRequest with all that the codec lets through is below 40 KiB; no caller can make this rank buffer more.
-constexpr int kMaxRequestBytes = 64 << 10;
+constexpr size_t kMaxRequestBytes = size_t{64} << 10;
 
 // For answers under way, when the server is destroyed.
-constexpr std::chrono::seconds kShutdownGrace(5);
+constexpr absl::Duration kShutdownGrace = absl::Seconds(5);
 
-// One Join that waits for its answer without holding a thread. Deletes itself when gRPC is done with it.
-class JoinCall final : public grpc::ServerUnaryReactor {
+bool Parse(absl::string_view bytes, google::protobuf::MessageLite* message) {
+  return message->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
+}
+
+// A call of rank 0: one request, and one answer. Deletes itself once the stream has closed.
+class ServedCall : public MessageStreamOwner {
  public:
-  JoinCall(RendezvousService* service, const v1::JoinRequest& request, v1::JoinResponse* response) : service_(service) {
-    ticket_ = service_->Join(request, [this, response](const absl::StatusOr<v1::JoinResponse>& answer) {
-      if (answer.ok()) *response = *answer;
-      Finish(ToGrpcStatus(answer.status()));
-    });
+  void OnMessage(absl::string_view request) final {
+    if (!std::exchange(has_request_, true)) Serve(request);
+  }
+  void OnReadsEnd() final {
+    if (!has_request_) stream_.End(absl::InvalidArgumentError("rendezvous: a call without a request"));
+  }
+  void OnWritten() final { stream_.End(absl::OkStatus()); }
+  void OnClosed(const absl::Status&) final { delete this; }
+
+ protected:
+  explicit ServedCall(MessageStream stream) : stream_(stream) {}
+
+  virtual void Serve(absl::string_view request) = 0;
+
+  // To be called once for a request.
+  template <typename Message>
+  void Answer(const absl::StatusOr<Message>& answer) {
+    if (!answer.ok()) return stream_.End(answer.status());
+    stream_.Write(answer->SerializeAsString());
   }
 
-  // gRPC calls neither of these before the constructor has returned, even if Finish was called in it.
-  void OnCancel() override { service_->Abandon(ticket_); }
-  void OnDone() override { delete this; }
-
  private:
-  RendezvousService* const service_;
-  RendezvousService::Ticket ticket_ = 0;
+  MessageStream stream_;
+  bool has_request_ = false;
 };
 
-// Puts a RendezvousService on the network.
-class GrpcRendezvous final : public v1::Rendezvous::CallbackService {
+class ChallengeCall final : public ServedCall {
  public:
-  explicit GrpcRendezvous(RendezvousService::Options options) : service_(std::move(options)) {}
+  ChallengeCall(RendezvousService* service, MessageStream stream) : ServedCall(stream), service_(service) {}
 
-  RendezvousService& service() { return service_; }
+ private:
+  void Serve(absl::string_view) override { Answer(service_->Challenge(absl::Now())); }
 
-  grpc::ServerUnaryReactor* Challenge(grpc::CallbackServerContext* context, const v1::ChallengeRequest*,
-                                      v1::ChallengeResponse* response) override {
-    const absl::StatusOr<v1::ChallengeResponse> answer = service_.Challenge(absl::Now());
-    if (answer.ok()) *response = *answer;
-    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-    reactor->Finish(ToGrpcStatus(answer.status()));
-    return reactor;
-  }
+  RendezvousService* const service_;
+};
 
-  grpc::ServerUnaryReactor* Join(grpc::CallbackServerContext*, const v1::JoinRequest* request,
-                                 v1::JoinResponse* response) override {
-    return new JoinCall(&service_, *request, response);
+// Waits for its answer without holding a thread.
+class JoinCall final : public ServedCall {
+ public:
+  JoinCall(RendezvousService* service, MessageStream stream) : ServedCall(stream), service_(service) {}
+
+  void OnCancelled() override {
+    std::optional<RendezvousService::Ticket> ticket;
+    {
+      MutexLock lock(&mu_);
+      is_cancelled_ = true;
+      ticket = ticket_;
+    }
+    if (ticket.has_value()) service_->Abandon(*ticket);
   }
 
  private:
-  RendezvousService service_;
+  // The stream closes after this has returned, even if it is answered in between.
+  void Serve(absl::string_view bytes) override {
+    v1::JoinRequest request;
+    if (!Parse(bytes, &request)) {
+      return Answer<v1::JoinResponse>(absl::InvalidArgumentError("rendezvous: a damaged request"));
+    }
+    const RendezvousService::Ticket ticket =
+        service_->Join(request, [this](const absl::StatusOr<v1::JoinResponse>& answer) { Answer(answer); });
+    bool is_cancelled = false;
+    {
+      MutexLock lock(&mu_);
+      ticket_ = ticket;
+      is_cancelled = is_cancelled_;
+    }
+    if (is_cancelled) service_->Abandon(ticket);
+  }
+
+  RendezvousService* const service_;
+  Mutex mu_;
+  std::optional<RendezvousService::Ticket> ticket_ ABSL_GUARDED_BY(mu_);
+  bool is_cancelled_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+// Takes a call of `service`.
+void Accept(RendezvousService* service, absl::string_view method, MessageStream stream) {
+  if (method == kChallenge) return stream.Open(new ChallengeCall(service, stream));
+  if (method == kJoin) return stream.Open(new JoinCall(service, stream));
+  stream.End(absl::UnimplementedError(absl::StrCat("there is no ", method)));
+}
+
+// A call of a rank that waits for its answer.
+class WaitingCall final : public MessageStreamOwner {
+ public:
+  absl::StatusOr<std::string> Run(MessageStream stream, const std::string& request) {
+    stream_ = stream;
+    stream.Open(this);
+    stream.Write(request);
+    MutexLock lock(&mu_);
+    while (!status_.has_value()) closed_.Wait(&mu_);
+    if (!status_->ok()) return *status_;
+    return std::move(answer_);
+  }
+
+  void OnMessage(absl::string_view answer) override { answer_ = std::string(answer); }
+  void OnReadsEnd() override {}
+  void OnWritten() override { stream_->End(absl::OkStatus()); }
+  void OnClosed(const absl::Status& status) override {
+    MutexLock lock(&mu_);
+    status_ = status;
+    closed_.NotifyAll();
+  }
+
+ private:
+  std::optional<MessageStream> stream_;  // constant once open
+  std::string answer_;                   // of the calls for messages, which end before the stream closes
+  Mutex mu_;
+  CondVar closed_;
+  std::optional<absl::Status> status_ ABSL_GUARDED_BY(mu_);
 };
 
 RendezvousService::Options ServiceOptions(const RendezvousServer::Options& options) {
@@ -81,39 +160,39 @@ constexpr absl::Duration kAnswerGrace = absl::Seconds(5);
 // Bounds what the answer says about rank 0's deadline; the longest that RONDA_START_TIMEOUT can be.
 constexpr absl::Duration kMaxWait = absl::Hours(24);
 
-absl::StatusOr<v1::ChallengeResponse> Challenge(v1::Rendezvous::Stub* stub, const RendezvousClientOptions& options) {
-  grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(absl::Now() + options.timeout));
-  context.set_wait_for_ready(true);
-  v1::ChallengeResponse challenge;
-  const grpc::Status status = stub->Challenge(&context, v1::ChallengeRequest(), &challenge);
-  if (!status.ok()) {
-    return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
+absl::StatusOr<v1::ChallengeResponse> Challenge(MessageChannel& channel, const RendezvousClientOptions& options) {
+  const absl::StatusOr<std::string> answer =
+      WaitingCall().Run(channel.Call(kChallenge, MessageChannel::Absent::kIsAwaited, options.timeout),
+                        v1::ChallengeRequest().SerializeAsString());
+  if (!answer.ok()) {
+    return absl::Status(answer.status().code(),
                         absl::StrCat(ToString(options.claim.member.peer), " found no rank 0 at ",
                                      ToString(options.endpoint), " within ", absl::FormatDuration(options.timeout),
-                                     ": ", options.advice, " (", status.error_message(), ")"));
+                                     ": ", options.advice, " (", answer.status().message(), ")"));
   }
-  if (challenge.nonce().size() != kNonceBytes || challenge.wait_ms() < 0) {
+  v1::ChallengeResponse challenge;
+  if (!Parse(*answer, &challenge) || challenge.nonce().size() != kNonceBytes || challenge.wait_ms() < 0) {
     return absl::InvalidArgumentError("rendezvous: rank 0 sent a damaged challenge");
   }
   return challenge;
 }
 
-absl::StatusOr<v1::JoinResponse> Join(v1::Rendezvous::Stub* stub, const v1::ChallengeResponse& challenge,
+absl::StatusOr<v1::JoinResponse> Join(MessageChannel& channel, const v1::ChallengeResponse& challenge,
                                       const RendezvousClientOptions& options) {
   v1::JoinRequest request = EncodeClaim(options.claim);
   request.set_nonce(challenge.nonce());
   if (!options.secret.empty()) request.set_proof(JoinProof(options.secret, challenge.nonce(), options.claim));
   const absl::Duration wait = std::min(absl::Milliseconds(challenge.wait_ms()), kMaxWait) + kAnswerGrace;
-  grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(absl::Now() + wait));
-  v1::JoinResponse response;
-  const absl::Status status = FromGrpcStatus(stub->Join(&context, request, &response));
-  if (absl::IsUnavailable(status)) {
+  const absl::StatusOr<std::string> answer =
+      WaitingCall().Run(channel.Call(kJoin, MessageChannel::Absent::kIsAnError, wait), request.SerializeAsString());
+  if (absl::IsUnavailable(answer.status())) {
     return absl::UnavailableError(absl::StrCat("rank 0 at ", ToString(options.endpoint), " went away before all of ",
-                                               options.claim.size, " ranks had joined (", status.message(), ")"));
+                                               options.claim.size, " ranks had joined (", answer.status().message(),
+                                               ")"));
   }
-  if (!status.ok()) return status;
+  if (!answer.ok()) return answer.status();
+  v1::JoinResponse response;
+  if (!Parse(*answer, &response)) return absl::InvalidArgumentError("rendezvous: rank 0 sent a damaged membership");
   return response;
 }
 
@@ -121,42 +200,38 @@ absl::StatusOr<v1::JoinResponse> Join(v1::Rendezvous::Stub* stub, const v1::Chal
 
 class RendezvousServer::Impl {
  public:
-  explicit Impl(const Options& options)
-      : coordinator_(options.claim.member.peer), rendezvous_(ServiceOptions(options)) {}
+  explicit Impl(const Options& options) : coordinator_(options.claim.member.peer), service_(ServiceOptions(options)) {}
 
   ~Impl() {
-    rendezvous_.service().Fail(absl::CancelledError(absl::StrCat(ToString(coordinator_), " does not wait any more")));
-    if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
+    service_.Fail(absl::CancelledError(absl::StrCat(ToString(coordinator_), " does not wait any more")));
+    server_.reset();
   }
 
-  absl::Status Listen(const Endpoint& endpoint) {
-    grpc::ServerBuilder builder;
-    // gRPC's default lets a second job's server share the port, and ranks would land in either job.
-    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-    builder.SetMaxReceiveMessageSize(kMaxRequestBytes);
-    builder.AddListeningPort(NumericText(endpoint), grpc::InsecureServerCredentials(), &port_);
-    builder.RegisterService(&rendezvous_);
-    server_ = builder.BuildAndStart();
-    if (server_ != nullptr && port_ > 0) return absl::OkStatus();
-    return absl::UnavailableError(absl::StrCat("gRPC cannot listen on ", ToString(endpoint)));
+  absl::Status Listen(const Options& options) {
+    RONDA_ASSIGN_OR_RETURN(server_,
+                           MessageServer::Start({.plugin = options.plugin,
+                                                 .endpoint = options.endpoint,
+                                                 .limits = {.max_message_bytes = kMaxRequestBytes},
+                                                 .grace = kShutdownGrace,
+                                                 .accept = [this](absl::string_view method, MessageStream stream) {
+                                                   Accept(&service_, method, stream);
+                                                 }}));
+    return absl::OkStatus();
   }
 
-  int port() const { return port_; }
-  absl::StatusOr<Membership> Await() { return rendezvous_.service().Await(); }
+  int port() const { return server_->port(); }
+  absl::StatusOr<Membership> Await() { return service_.Await(); }
 
  private:
   const Peer coordinator_;
-  GrpcRendezvous rendezvous_;
-  int port_ = 0;
-  std::unique_ptr<grpc::Server> server_;
+  RendezvousService service_;
+  std::unique_ptr<MessageServer> server_;  // constant once it listens
 };
 
 absl::StatusOr<std::unique_ptr<RendezvousServer>> RendezvousServer::Start(const Options& options) {
   RONDA_RETURN_IF_ERROR(CheckSecret(options.endpoint, options.secret));
-  // gRPC does not say why it cannot listen.
-  RONDA_RETURN_IF_ERROR(CheckCanListen(options.endpoint));
   auto impl = std::make_unique<Impl>(options);
-  RONDA_RETURN_IF_ERROR(impl->Listen(options.endpoint));
+  RONDA_RETURN_IF_ERROR(impl->Listen(options));
   return std::unique_ptr<RendezvousServer>(new RendezvousServer(std::move(impl)));
 }
 
@@ -169,9 +244,10 @@ absl::StatusOr<Membership> RendezvousServer::Await() { return impl_->Await(); }
 absl::StatusOr<Membership> JoinRendezvous(const RendezvousClientOptions& options) {
   RONDA_RETURN_IF_ERROR(CheckSecret(options.endpoint, options.secret));
   // Takes messages of any length: the table of a large job is long, and DecodeMembership checks it.
-  const std::unique_ptr<v1::Rendezvous::Stub> stub = v1::Rendezvous::NewStub(ConnectChannel(options.endpoint, {}));
-  RONDA_ASSIGN_OR_RETURN(const v1::ChallengeResponse challenge, Challenge(stub.get(), options));
-  RONDA_ASSIGN_OR_RETURN(const v1::JoinResponse response, Join(stub.get(), challenge, options));
+  RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<MessageChannel> channel,
+                         MessageChannel::Connect(options.plugin, options.endpoint, {}));
+  RONDA_ASSIGN_OR_RETURN(const v1::ChallengeResponse challenge, Challenge(*channel, options));
+  RONDA_ASSIGN_OR_RETURN(const v1::JoinResponse response, Join(*channel, challenge, options));
   return DecodeMembership(response, options.claim);
 }
 

@@ -22,6 +22,7 @@ namespace ronda {
 class RendezvousServer {
  public:
   struct Options {
+    std::string plugin;                          // the path of libronda_hosts.so; empty: where plugins are
     Endpoint endpoint;                           // to listen on
     std::string secret;                          // of the job; may be empty on a loopback endpoint only
     std::string job_id;                          // the id that the job will have
@@ -30,7 +31,7 @@ class RendezvousServer {
   };
 
   // Errors: FAILED_PRECONDITION without a secret beyond loopback, or if the address is not this host's; ALREADY_EXISTS
-  // if another program holds the port.
+  // if another program holds the port; those of LoadHostsPlugin.
   static absl::StatusOr<std::unique_ptr<RendezvousServer>> Start(const Options& options);
 
   ~RendezvousServer();
@@ -43,7 +44,7 @@ class RendezvousServer {
   absl::StatusOr<Membership> Await();
 
  private:
-  class Impl;  // keeps gRPC's headers out of this one
+  class Impl;
 
   explicit RendezvousServer(std::unique_ptr<Impl> impl);
 
@@ -51,6 +52,7 @@ class RendezvousServer {
 };
 
 struct RendezvousClientOptions {
+  std::string plugin;                          // as RendezvousServer's
   Endpoint endpoint;                           // of rank 0
   std::string secret;                          // of the job; may be empty on a loopback endpoint only
   JoinClaim claim;                             // of this rank
@@ -63,7 +65,8 @@ struct RendezvousClientOptions {
 // Joins the job whose rank 0 runs a RendezvousServer at the endpoint; blocks until all ranks have joined. Thread-safe.
 //
 // Errors: FAILED_PRECONDITION without a secret beyond loopback; DEADLINE_EXCEEDED if rank 0 does not appear, or names
-// the ranks that did not; UNAVAILABLE if rank 0 went away; those of RendezvousService::Join if this rank is refused.
+// the ranks that did not; UNAVAILABLE if rank 0 went away; those of RendezvousService::Join if this rank is refused;
+// those of LoadHostsPlugin.
 absl::StatusOr<Membership> JoinRendezvous(const RendezvousClientOptions& options);
 
 }  // namespace ronda

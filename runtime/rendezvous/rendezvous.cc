@@ -67,7 +67,8 @@ absl::StatusOr<std::unique_ptr<ControlListener>> ListenForChildren(const Config&
                                                                    Member* self) {
   if (!HasControlChildren(config.job.rank, config.job.size)) return nullptr;
   RONDA_ASSIGN_OR_RETURN(const Endpoint endpoint, OwnEndpoint(config, rendezvous));
-  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<ControlListener> listener, ControlListener::Start(endpoint));
+  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<ControlListener> listener,
+                         ControlListener::Start(endpoint, config.network.plugin));
   self->control_address = endpoint.address;
   self->control_port = listener->port();
   return listener;
@@ -103,7 +104,8 @@ absl::StatusOr<Host> OpenRendezvous(const Config& config, const Endpoint& endpoi
   Host host;
   RONDA_ASSIGN_OR_RETURN(host.listener, ListenForChildren(config, endpoint, &claim.member));
   host.data_listener = ListenForData(config, endpoint, &claim.member);
-  RONDA_ASSIGN_OR_RETURN(host.server, RendezvousServer::Start({.endpoint = endpoint,
+  RONDA_ASSIGN_OR_RETURN(host.server, RendezvousServer::Start({.plugin = config.network.plugin,
+                                                               .endpoint = endpoint,
                                                                .secret = secret,
                                                                .job_id = job_id,
                                                                .claim = std::move(claim),
@@ -128,6 +130,7 @@ absl::StatusOr<RendezvousResult> AwaitOthers(Host host, std::string secret) {
 
 absl::StatusOr<RendezvousResult> JoinAt(const Config& config, RendezvousClientOptions options) {
   RONDA_RETURN_IF_ERROR(CheckSecret(options.endpoint, options.secret));
+  options.plugin = config.network.plugin;
   options.timeout = config.tunables.start_timeout;
   RendezvousResult result;
   RONDA_ASSIGN_OR_RETURN(result.listener, ListenForChildren(config, options.endpoint, &options.claim.member));

@@ -1,5 +1,6 @@
 #!/bin/bash
-# libronda.so exports what the C headers declare, and nothing else; and needs no newer glibc than it promises.
+# libronda.so exports what the C headers declare, and nothing else; and needs no shared library but glibc's and libgcc_s, no
+# newer glibc than it promises, and little room.
 set -euo pipefail
 
 readonly library=client/libronda.so
@@ -28,6 +29,20 @@ soname=$(readelf --dynamic "$library" | sed -n 's/.*soname: \[\(.*\)\].*/\1/p')
 newest=$(objdump --dynamic-syms "$library" | sed -n 's/.*(GLIBC_\([0-9.]*\)).*/\1/p' | sort --version-sort | tail -n 1)
 [[ -n $newest && $(printf '%s\n' "$newest" "$glibc" | sort --version-sort | tail -n 1) == "$glibc" ]] ||
   { echo "FAILED: $library needs glibc '$newest', newer than $glibc" && failures=$((failures + 1)); }
+
+# Another version of protobuf, Abseil, gRPC or libstdc++ in the process is no concern of its own.
+needed=$(readelf --dynamic "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | sort | tr '\n' ' ')
+[[ $needed == "ld-linux-x86-64.so.2 libc.so.6 libgcc_s.so.1 libm.so.6 " ]] ||
+  { echo "FAILED: $library needs $needed" && failures=$((failures + 1)); }
+# The loader binds a unique symbol to that of another library, even one that is not visible otherwise.
+! nm --dynamic "$library" | grep " u " || { echo "FAILED: $library has unique symbols" && failures=$((failures + 1)); }
+# A library that is loaded late has to share about 1,600 bytes for these with all others (glibc.rtld.optional_static_tls).
+tls=$((16#$(readelf --segments --wide "$library" | awk '$1 == "TLS" { print substr($6, 3) }')))
+((tls <= 640)) || { echo "FAILED: $library has $tls bytes of thread-local variables" && failures=$((failures + 1)); }
+
+strip -o "$TEST_TMPDIR/stripped" "$library"
+size=$(stat --format=%s "$TEST_TMPDIR/stripped")
+((size < 8000000)) || { echo "FAILED: $library has $size bytes without symbols" && failures=$((failures + 1)); }
 
 count=$(wc -l <<< "$declared")
 ((count >= 50)) || { echo "FAILED: found $count functions in $headers only" && failures=$((failures + 1)); }

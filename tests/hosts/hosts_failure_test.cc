@@ -169,10 +169,10 @@ TEST_F(HostsApartTest, RanksThatDoNotReachEachOtherEndTheStartOfAll) {
   const std::unique_ptr<NetworkHosts> hosts = MakeHosts({.count = 3});
   ASSERT_NE(hosts, nullptr);
   ASSERT_EQ(hosts->RunOn(1, absl::StrCat("ip route add unreachable ", hosts->AddressOf(2))), absl::OkStatus());
-  const std::string command =
-      absl::StrCat("RONDA_RANK=$RONDA_RANK RONDA_SIZE=3 RONDA_JOB_SECRET=sesame RONDA_START_TIMEOUT=4s ",
-                   "RONDA_MASTER_ADDR=", hosts->AddressOf(0), " RONDA_MASTER_PORT=29500 ",
-                   std::filesystem::read_symlink("/proc/self/exe").string(), " --rank_program=start");
+  const std::string command = absl::StrCat(
+      "RONDA_RANK=$RONDA_RANK RONDA_SIZE=3 RONDA_JOB_SECRET=sesame RONDA_START_TIMEOUT=4s ",
+      "RONDA_MASTER_ADDR=", hosts->AddressOf(0), " RONDA_MASTER_PORT=29500 ", "RONDA_HOSTS_PLUGIN=", HostsPlugin(), " ",
+      std::filesystem::read_symlink("/proc/self/exe").string(), " --rank_program=start");
   const JobResult job =
       RunProcesses({.size = 3,
                     .argv = {"/bin/sh", "-c",

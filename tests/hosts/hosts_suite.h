@@ -43,12 +43,17 @@ class HostsTest : public ::testing::Test {
     return hosts.ok() ? *std::move(hosts) : nullptr;
   }
 
-  // Ronda finds the plugin for Open MPI, and says which backend it has chosen.
+  // Where ranks on all hosts find it.
+  static std::string HostsPlugin() { return std::filesystem::absolute("runtime/net/libronda_hosts.so"); }
+
+  // Ronda finds its plugins, and says which backend it has chosen.
   static HostsJob RondaJob(std::vector<int> slots, std::vector<std::string> argv) {
     const std::string plugin = absl::StrCat("runtime/mpi/", PluginName(MpiFlavor::kOpenMpi));
     return {.slots = std::move(slots),
             .argv = std::move(argv),
-            .env = {{"RONDA_MPI_PLUGIN", std::filesystem::absolute(plugin)}, {"RONDA_LOG_LEVEL", "info"}}};
+            .env = {{"RONDA_MPI_PLUGIN", std::filesystem::absolute(plugin)},
+                    {"RONDA_HOSTS_PLUGIN", HostsPlugin()},
+                    {"RONDA_LOG_LEVEL", "info"}}};
   }
 
   // Every rank runs a program of this test's binary, which begins with RankProgramMain.

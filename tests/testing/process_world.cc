@@ -39,8 +39,9 @@ std::string NewJobId() {
 std::vector<std::string> Environment(const ProcessJob& job, const std::string& job_id, int rank) {
   std::vector<std::string> environment;
   for (char** variable = environ; *variable != nullptr; ++variable) {
-    // A variable of the outer job, or of the tests' environment, would contradict those below.
-    if (!absl::StartsWith(*variable, "RONDA_")) environment.push_back(*variable);
+    // A variable of the outer job, or of the tests' environment, would contradict those below; a path does not.
+    const bool is_kept = !absl::StartsWith(*variable, "RONDA_") || absl::StartsWith(*variable, "RONDA_HOSTS_PLUGIN=");
+    if (is_kept) environment.push_back(*variable);
   }
   for (const auto& [name, value] : job.env) environment.push_back(absl::StrCat(name, "=", value));
   environment.push_back(absl::StrCat("RONDA_JOB_ID=", job_id));
@@ -162,7 +163,7 @@ void ExpectRankProgramSucceeds(const std::string& name, int size, ProcessJob job
   EXPECT_TRUE(result.left_in_shared_memory.empty()) << result.left_in_shared_memory.front();
 }
 
-std::string FreePort() { return absl::StrCat(FindFreePort()); }
+std::string FreePort() { return absl::StrCat(FindFreePorts(1).front()); }
 
 std::string PathOfMpirun(MpiFlavor flavor) {
   return flavor == MpiFlavor::kOpenMpi ? "/usr/bin/mpirun.openmpi" : "/usr/bin/mpirun.mpich";

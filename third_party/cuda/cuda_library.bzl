@@ -11,7 +11,7 @@ CUDA_ONLY = [] if PRESENT else ["//third_party/cuda:no_toolkit"]
 _PTX_OF_ALL_OTHERS = 80
 
 # nvcc rewrites our code before it passes it to the host's compiler: these warnings concern the rewritten code.
-_GENERATED_CODE_FLAGS = ["-Wno-unused-parameter", "-Wno-unused-function"]
+_GENERATED_CODE_FLAGS = ["-Wno-unused-parameter", "-Wno-unused-function", "-Wno-gnu-designator"]
 
 def _architecture_flags():
     """One piece of machine code for each GPU, made from the PTX of as few as possible: most time goes into PTX."""

@@ -1,26 +1,34 @@
 """Compiles .proto files with the system's protoc, which the system's libprotobuf belongs to."""
 
-def ronda_proto_library(name, src, grpc = False, deps = [], **kwargs):
-    """A cc_library with the messages of `src` and, with `grpc`, its services.
-
-    The generated headers are included by their path from the workspace root, as in "proto/ronda/v1/negotiation.pb.h".
-    """
-    stem = src[:-len(".proto")]
-    outs = [stem + ".pb.h", stem + ".pb.cc"]
-    plugin = ""
-    if grpc:
-        outs += [stem + ".grpc.pb.h", stem + ".grpc.pb.cc"]
-        plugin = "--grpc_out=$(BINDIR) --plugin=protoc-gen-grpc=/usr/bin/grpc_cpp_plugin"
+def _protoc_library(name, src, suffix, flags, **kwargs):
+    stem = src[:-len(".proto")] + suffix
     native.genrule(
         name = name + "_gen",
         srcs = [src],
-        outs = outs,
-        cmd = "protoc -I. --cpp_out=$(BINDIR) " + plugin + " $(location " + src + ")",
+        outs = [stem + ".h", stem + ".cc"],
+        cmd = "protoc -I. " + flags + " $(location " + src + ")",
     )
     native.cc_library(
         name = name,
-        srcs = [o for o in outs if o.endswith(".cc")],
-        hdrs = [o for o in outs if o.endswith(".h")],
-        deps = deps + ["//third_party/protobuf"] + (["//third_party/grpc"] if grpc else []),
+        srcs = [stem + ".cc"],
+        hdrs = [stem + ".h"],
+        **kwargs
+    )
+
+def ronda_proto_library(name, src, **kwargs):
+    """A cc_library with the messages of `src`.
+
+    The generated headers are included by their path from the workspace root, as in "proto/ronda/v1/negotiation.pb.h".
+    """
+    _protoc_library(name, src, ".pb", "--cpp_out=$(BINDIR)", deps = ["//third_party/protobuf"], **kwargs)
+
+def ronda_grpc_library(name, src, messages, **kwargs):
+    """A cc_library with the services of `src`, whose messages are the target `messages`: the ".grpc.pb.h"."""
+    _protoc_library(
+        name,
+        src,
+        ".grpc.pb",
+        "--grpc_out=$(BINDIR) --plugin=protoc-gen-grpc=/usr/bin/grpc_cpp_plugin",
+        deps = [messages, "//third_party/grpc"],
         **kwargs
     )

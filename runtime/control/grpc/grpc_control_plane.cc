@@ -1,6 +1,6 @@
 #include "runtime/control/grpc/grpc_control_plane.h"
 
-#include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -25,17 +25,17 @@ class GrpcControlPlane final : public ControlPlane {
 
   ~GrpcControlPlane() override {
     core_->Close(kDepartureTime);
-    if (client_.has_value()) client_->Cancel();
+    if (client_ != nullptr) client_->Cancel();
     listener_.reset();
     core_->AwaitStreams();
     core_->Stop();
     pulse_.join();
   }
 
-  absl::Status Connect(const Endpoint& parent) {
+  absl::Status Connect(const Endpoint& parent, const std::string& plugin) {
     if (listener_ != nullptr) listener_->server().Serve(core_);
     if (rank_ != kCoordinatorRank) {
-      client_.emplace(parent);
+      RONDA_ASSIGN_OR_RETURN(client_, ControlClient::Connect(parent, plugin));
       RONDA_RETURN_IF_ERROR(core_->Attach(client_->MakeStream()));
     }
     return core_->AwaitStart();
@@ -57,7 +57,7 @@ class GrpcControlPlane final : public ControlPlane {
  private:
   const RankId rank_;
   std::unique_ptr<ControlListener> listener_;
-  std::optional<ControlClient> client_;
+  std::unique_ptr<ControlClient> client_;
   const std::shared_ptr<ControlCore> core_;
   std::thread pulse_;
 };
@@ -82,17 +82,17 @@ ControlCore::Options CoreOptions(const GrpcControlPlaneOptions& options) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ControlListener>> ControlListener::Start(const Endpoint& endpoint) {
-  std::unique_ptr<ControlListener> listener(new ControlListener(endpoint));
-  RONDA_RETURN_IF_ERROR(listener->server_.Listen(endpoint));
-  return listener;
+absl::StatusOr<std::unique_ptr<ControlListener>> ControlListener::Start(const Endpoint& endpoint,
+                                                                        const std::string& plugin) {
+  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<ControlServer> server, ControlServer::Start(endpoint, plugin));
+  return std::unique_ptr<ControlListener>(new ControlListener(endpoint, std::move(server)));
 }
 
 absl::StatusOr<std::unique_ptr<ControlPlane>> ConnectGrpcControlPlane(GrpcControlPlaneOptions options) {
   if (options.listener != nullptr) RONDA_RETURN_IF_ERROR(CheckSecret(options.listener->endpoint(), options.secret));
   if (options.rank != kCoordinatorRank) RONDA_RETURN_IF_ERROR(CheckSecret(options.parent, options.secret));
   auto plane = std::make_unique<GrpcControlPlane>(CoreOptions(options), std::move(options.listener));
-  RONDA_RETURN_IF_ERROR(plane->Connect(options.parent));
+  RONDA_RETURN_IF_ERROR(plane->Connect(options.parent, options.plugin));
   return plane;
 }
 

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -22,19 +23,20 @@ namespace ronda {
 // address can travel with the membership. Those that come early wait for ConnectGrpcControlPlane.
 class ControlListener {
  public:
-  // Listens on `endpoint`, whose port may be 0.
-  // Errors: as RendezvousServer::Start, but for those of the secret.
-  static absl::StatusOr<std::unique_ptr<ControlListener>> Start(const Endpoint& endpoint);
+  // Listens on `endpoint`, whose port may be 0. `plugin`: as MessageServer's.
+  // Errors: those of MessageServer::Start.
+  static absl::StatusOr<std::unique_ptr<ControlListener>> Start(const Endpoint& endpoint, const std::string& plugin);
 
-  int port() const { return server_.port(); }
+  int port() const { return server_->port(); }
   const Endpoint& endpoint() const { return endpoint_; }
-  ControlServer& server() { return server_; }
+  ControlServer& server() { return *server_; }
 
  private:
-  explicit ControlListener(const Endpoint& endpoint) : endpoint_(endpoint) {}
+  ControlListener(const Endpoint& endpoint, std::unique_ptr<ControlServer> server)
+      : endpoint_(endpoint), server_(std::move(server)) {}
 
   const Endpoint endpoint_;
-  ControlServer server_;
+  const std::unique_ptr<ControlServer> server_;
 };
 
 struct GrpcControlPlaneOptions {
@@ -42,6 +44,7 @@ struct GrpcControlPlaneOptions {
   std::vector<Peer> peers;                    // by rank
   std::unique_ptr<ControlListener> listener;  // of a rank that has children
   Endpoint parent;                            // of any rank but 0
+  std::string plugin;                         // the path of libronda_hosts.so; empty: where plugins are
   std::string job_id;
   // Proves that both ends of a stream belong to the job; may be empty if all ranks are on loopback endpoints.
   std::string secret;
@@ -72,7 +75,7 @@ struct GrpcControlPlaneOptions {
 //
 // Blocks until all ranks have connected to their parents.
 // Errors: DEADLINE_EXCEEDED that names the missing ranks; PERMISSION_DENIED with another secret; INVALID_ARGUMENT for a
-// caller of another job; FAILED_PRECONDITION without a secret beyond loopback.
+// caller of another job; FAILED_PRECONDITION without a secret beyond loopback; those of LoadHostsPlugin.
 absl::StatusOr<std::unique_ptr<ControlPlane>> ConnectGrpcControlPlane(GrpcControlPlaneOptions options);
 
 }  // namespace ronda

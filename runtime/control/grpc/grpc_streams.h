@@ -2,10 +2,18 @@
 #define RONDA_RUNTIME_CONTROL_GRPC_GRPC_STREAMS_H_
 
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/base/mutex.h"
 #include "runtime/control/tree/frame_stream.h"
 #include "runtime/net/endpoint.h"
+#include "runtime/net/fork_guard.h"
+#include "runtime/net/message_streams.h"
 
 namespace ronda {
 
@@ -14,21 +22,28 @@ namespace ronda {
 // Thread-safe. Destroying it cuts off the streams that are left, and waits until their owner has heard of it.
 class ControlServer {
  public:
-  ControlServer();
+  // Listens on one address. `plugin`: as MessageServer's. Errors: those of MessageServer::Start.
+  static absl::StatusOr<std::unique_ptr<ControlServer>> Start(const Endpoint& endpoint, const std::string& plugin);
   ~ControlServer();
 
-  // Listens on one address. To be called once.
-  // Errors: as RendezvousServer::Start, but for those of the secret.
-  absl::Status Listen(const Endpoint& endpoint);
-  int port() const;
+  int port() const { return server_->port(); }
 
   // From now on `owner` gets the streams, those first that have come in already. To be called once.
-  void Serve(std::shared_ptr<ControlCore> owner);
+  void Serve(const std::shared_ptr<ControlCore>& owner);
 
  private:
-  class Impl;  // keeps gRPC's headers out of this one
+  ControlServer() = default;
 
-  const std::unique_ptr<Impl> impl_;
+  void Accept(absl::string_view method, MessageStream stream);
+  // nullptr if there is none yet: then `stream` waits for it, or is ended.
+  std::shared_ptr<ControlCore> OwnerOrWait(ControlStream* stream);
+
+  Mutex mu_;
+  std::shared_ptr<ControlCore> owner_ ABSL_GUARDED_BY(mu_);
+  std::vector<ControlStream*> waiting_ ABSL_GUARDED_BY(mu_);
+  bool closed_ ABSL_GUARDED_BY(mu_) = false;
+  std::unique_ptr<MessageServer> server_;  // constant once started
+  std::unique_ptr<ForkGuard> guard_;       // the same
 };
 
 // The child's end of its stream to its parent.
@@ -36,20 +51,22 @@ class ControlServer {
 // Thread-safe. May be destroyed before the stream has closed.
 class ControlClient {
  public:
-  explicit ControlClient(const Endpoint& parent);
-  ~ControlClient();
+  // `plugin`: as MessageServer's. Errors: those of MessageChannel::Connect.
+  static absl::StatusOr<std::unique_ptr<ControlClient>> Connect(const Endpoint& parent, const std::string& plugin);
 
   // The stream, which connects once it is opened, and tries to until it is cut off. To be called once; the caller opens
   // or ends it.
   ControlStream* MakeStream();
 
   // Cuts the stream off.
-  void Cancel();
+  void Cancel() { channel_->Cancel(); }
 
  private:
-  class Impl;  // keeps gRPC's headers out of this one
+  ControlClient(const Endpoint& parent, std::unique_ptr<MessageChannel> channel)
+      : guard_(parent), channel_(std::move(channel)) {}
 
-  const std::unique_ptr<Impl> impl_;
+  const ForkGuard guard_;
+  const std::unique_ptr<MessageChannel> channel_;
 };
 
 }  // namespace ronda

@@ -20,6 +20,7 @@
 #include "runtime/cuda/device.h"
 #include "runtime/launch/plan/mpirun_command.h"
 #include "runtime/mpi/mpi_session.h"
+#include "runtime/net/message_streams.h"
 
 namespace ronda {
 namespace {
@@ -60,6 +61,13 @@ absl::StatusOr<std::string> FindMpi(MpiFlavor flavor) {
   return AskInChild([flavor] { return MpiSession::Library({.flavor = flavor, .plugin = ""}); });
 }
 
+absl::StatusOr<std::string> FindHosts(const std::string& path) {
+  return AskInChild([&path]() -> absl::StatusOr<std::string> {
+    RONDA_ASSIGN_OR_RETURN(const ronda_hosts_plugin* const plugin, LoadHostsPlugin(path));
+    return std::string(plugin->library());
+  });
+}
+
 absl::StatusOr<std::string> FindMpirun() {
   RONDA_ASSIGN_OR_RETURN(const std::string text, MpirunVersion());
   return ShortMpiVersion(text);
@@ -87,6 +95,7 @@ std::string Line(absl::string_view name, const absl::StatusOr<std::string>& part
 OptionalParts FindOptionalParts(const EnvironmentReader& environment) {
   return {.open_mpi = FindMpi(MpiFlavor::kOpenMpi),
           .mpich = FindMpi(MpiFlavor::kMpich),
+          .hosts = FindHosts(environment("RONDA_HOSTS_PLUGIN").value_or("")),
           .cuda = FindDevices(environment("RONDA_CUDA_PLUGIN").value_or("")),
           .nccl = FindNccl(environment),
           .mpirun = FindMpirun()};
@@ -99,8 +108,8 @@ Backends, which carry data between ranks:
     [X] self         a job of one rank
     [X] inprocess    ranks that are threads of one process
     [X] shm          ranks on one host, through shared memory
-    [X] tcp          ranks on several hosts, however they are started
 )",
+                      Line("tcp", parts.hosts, "ranks on several hosts, however they are started"),
                       Line("mpi", parts.open_mpi, "ranks on several hosts, under Open MPI's mpirun"),
                       Line("mpi (MPICH)", parts.mpich, "the same under MPICH's"),
                       Line("nccl", parts.nccl, "tensors in the memory of GPUs, one a rank"),

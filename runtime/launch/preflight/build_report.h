@@ -12,6 +12,7 @@ namespace ronda {
 struct OptionalParts {
   absl::StatusOr<std::string> open_mpi;  // the library behind libronda_mpi.so
   absl::StatusOr<std::string> mpich;     // and the one behind libronda_mpi_mpich.so
+  absl::StatusOr<std::string> hosts;     // the gRPC of libronda_hosts.so
   absl::StatusOr<std::string> cuda;      // the devices that libronda_cuda.so finds
   absl::StatusOr<std::string> nccl;
   absl::StatusOr<std::string> mpirun;

@@ -263,6 +263,7 @@ TEST(ConfigTest, NonsenseIsRefusedWithVariableAndValue) {
       {"RONDA_HEARTBEAT", {"", "1", "0", "2h", "inf"}},
       {"RONDA_HEARTBEAT_TIMEOUT", {"", "10", "0"}},
       {"RONDA_NETWORK_INTERFACE", {"", "eth0,", ",eth0"}},
+      {"RONDA_HOSTS_PLUGIN", {""}},
       {"RONDA_MPI", {"", "yes", "2"}},
       {"RONDA_MPI_PLUGIN", {""}},
   };

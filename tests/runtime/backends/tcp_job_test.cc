@@ -43,6 +43,7 @@ std::optional<std::string> TorchrunStyle(const char* name) {
                                              {"WORLD_SIZE", "RONDA_SIZE"},
                                              {"MASTER_PORT", "MASTER_PORT"},
                                              {"MASTER_ADDR", "MASTER_ADDR"},
+                                             {"RONDA_HOSTS_PLUGIN", "RONDA_HOSTS_PLUGIN"},
                                              {"RONDA_JOB_SECRET", "RONDA_JOB_SECRET"},
                                              {"RONDA_START_TIMEOUT", "RONDA_START_TIMEOUT"}};
   const auto it = names->find(name);
@@ -68,6 +69,7 @@ std::optional<std::string> PaddleStyle(const char* name) {
   if (std::string(name) == "PADDLE_TRAINER_ID") return environment("RONDA_RANK");
   if (std::string(name) == "PADDLE_TRAINERS_NUM") return environment("RONDA_SIZE");
   if (std::string(name) == "PADDLE_TRAINER_ENDPOINTS") return absl::StrCat("[::1]:", port, ",[::1]:1,[::1]:2");
+  if (std::string(name) == "RONDA_HOSTS_PLUGIN") return environment(name);
   return std::nullopt;
 }
 

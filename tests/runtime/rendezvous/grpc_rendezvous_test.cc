@@ -27,17 +27,25 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr char kSecret[] = "open sesame";
+constexpr char kPlugin[] = "runtime/net/libronda_hosts.so";
 
 std::string Text(const absl::Status& status) { return std::string(status.message()); }
 
 RendezvousServer::Options ServerOptions(int size, const std::string& host = "127.0.0.1") {
-  return {.endpoint = *ResolveEndpoint(host, 0), .secret = kSecret, .job_id = "job", .claim = ClaimOf(0, size)};
+  return {.plugin = kPlugin,
+          .endpoint = *ResolveEndpoint(host, 0),
+          .secret = kSecret,
+          .job_id = "job",
+          .claim = ClaimOf(0, size)};
 }
 
 // Options with which `rank` joins `server`.
 RendezvousClientOptions ClientOptions(const RendezvousServer& server, RankId rank, int size,
                                       const std::string& host = "127.0.0.1") {
-  return {.endpoint = *ResolveEndpoint(host, server.port()), .secret = kSecret, .claim = ClaimOf(rank, size)};
+  return {.plugin = kPlugin,
+          .endpoint = *ResolveEndpoint(host, server.port()),
+          .secret = kSecret,
+          .claim = ClaimOf(rank, size)};
 }
 
 std::unique_ptr<RendezvousServer> StartServer(const RendezvousServer::Options& options) {
@@ -88,8 +96,10 @@ TEST(RendezvousGrpcTest, ClientThatComesBeforeTheServerWaitsForIt) {
   { port = StartServer(ServerOptions(2))->port(); }
   absl::StatusOr<Membership> joined;
   std::thread early([&] {
-    joined =
-        JoinRendezvous({.endpoint = *ResolveEndpoint("127.0.0.1", port), .secret = kSecret, .claim = ClaimOf(1, 2)});
+    joined = JoinRendezvous({.plugin = kPlugin,
+                             .endpoint = *ResolveEndpoint("127.0.0.1", port),
+                             .secret = kSecret,
+                             .claim = ClaimOf(1, 2)});
   });
   // Long enough that the first attempt to connect fails, most of the time; the test holds either way.
   absl::SleepFor(absl::Milliseconds(50));
@@ -130,7 +140,8 @@ TEST(RendezvousGrpcTest, MissingRankIsNamedToEverybodyAtTheDeadline) {
 TEST(RendezvousGrpcTest, AbsentServerIsExplained) {
   int port = 0;
   { port = StartServer(ServerOptions(2))->port(); }
-  const absl::Status status = JoinRendezvous({.endpoint = *ResolveEndpoint("localhost", port),
+  const absl::Status status = JoinRendezvous({.plugin = kPlugin,
+                                              .endpoint = *ResolveEndpoint("localhost", port),
                                               .secret = kSecret,
                                               .claim = ClaimOf(1, 2),
                                               .timeout = absl::Milliseconds(200)})
@@ -198,7 +209,8 @@ TEST(RendezvousGrpcTest, BeyondLoopbackBothSidesNeedASecret) {
   RendezvousServer::Options server = ServerOptions(2, "192.0.2.7");
   server.secret.clear();
   EXPECT_THAT(Text(RendezvousServer::Start(server).status()), HasSubstr("RONDA_JOB_SECRET"));
-  const RendezvousClientOptions client = {.endpoint = *ResolveEndpoint("192.0.2.7", 1), .claim = ClaimOf(1, 2)};
+  const RendezvousClientOptions client = {
+      .plugin = kPlugin, .endpoint = *ResolveEndpoint("192.0.2.7", 1), .claim = ClaimOf(1, 2)};
   EXPECT_THAT(Text(JoinRendezvous(client).status()), HasSubstr("RONDA_JOB_SECRET"));
 }
 

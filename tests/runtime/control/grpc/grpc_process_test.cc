@@ -12,6 +12,7 @@
 #include "runtime/base/logging.h"
 #include "runtime/control/grpc/grpc_control_plane.h"
 #include "runtime/launch/options/local_host.h"
+#include "tests/runtime/control/grpc/grpc_ranks.h"
 #include "tests/testing/process_world.h"
 
 namespace ronda::testing {
@@ -25,7 +26,7 @@ class GrpcProcessTest : public ::testing::Test {
   static constexpr int kSize = 7;
 
   void Start(absl::Duration heartbeat_timeout) {
-    for (RankId rank = 0; rank < kSize; ++rank) ports_.push_back(FindFreePort());
+    ports_ = FindFreePorts(kSize);
     for (RankId rank = 0; rank < kSize; ++rank) {
       children_.push_back(std::make_unique<ForkedChild>([this, rank, heartbeat_timeout](const auto& say_ready) {
         return RunRank(rank, heartbeat_timeout, say_ready);
@@ -37,6 +38,7 @@ class GrpcProcessTest : public ::testing::Test {
   std::string RunRank(RankId rank, absl::Duration heartbeat_timeout, const ForkedChild::SayReady& say_ready) const {
     const ControlTree tree = {.size = kSize, .fan_out = 2};
     GrpcControlPlaneOptions options = {.rank = rank,
+                                       .plugin = kHostsPlugin,
                                        .job_id = "job",
                                        .secret = "open sesame",
                                        .heartbeat = absl::Milliseconds(50),
@@ -47,7 +49,7 @@ class GrpcProcessTest : public ::testing::Test {
       options.peers.push_back({.rank = peer, .host = absl::StrCat("host", peer), .pid = 1000 + peer});
     }
     if (!tree.Children(rank).empty()) {
-      options.listener = ControlListener::Start(*ResolveEndpoint("127.0.0.1", ports_[rank])).value();
+      options.listener = ControlListener::Start(*ResolveEndpoint("127.0.0.1", ports_[rank]), kHostsPlugin).value();
     }
     if (rank > 0) options.parent = *ResolveEndpoint("127.0.0.1", ports_[tree.Parent(rank)]);
     const auto control = ConnectGrpcControlPlane(std::move(options));

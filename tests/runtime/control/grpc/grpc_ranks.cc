@@ -16,9 +16,14 @@ std::vector<GrpcControlPlaneOptions> OptionsOf(const GrpcRanks& ranks) {
     peers.push_back({.rank = rank, .host = "localhost", .pid = getpid()});
   for (RankId rank = 0; rank < ranks.size; ++rank) {
     GrpcControlPlaneOptions& options = all[rank];
-    options = {.rank = rank, .peers = peers, .job_id = "job", .secret = ranks.secret, .fan_out = ranks.fan_out};
+    options = {.rank = rank,
+               .peers = peers,
+               .plugin = kHostsPlugin,
+               .job_id = "job",
+               .secret = ranks.secret,
+               .fan_out = ranks.fan_out};
     if (!tree.Children(rank).empty()) {
-      options.listener = ControlListener::Start(*ResolveEndpoint(ranks.address, 0)).value();
+      options.listener = ControlListener::Start(*ResolveEndpoint(ranks.address, 0), kHostsPlugin).value();
     }
     // Parents have lower numbers: they listen already.
     if (rank > 0) options.parent = *ResolveEndpoint(ranks.address, all[tree.Parent(rank)].listener->port());

@@ -12,6 +12,9 @@
 
 namespace ronda::testing {
 
+// In a test's folder, as Bazel lays it out.
+inline constexpr char kHostsPlugin[] = "runtime/net/libronda_hosts.so";
+
 // A job of ranks of this process that connect over loopback.
 struct GrpcRanks {
   int size = 2;

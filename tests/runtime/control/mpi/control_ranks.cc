@@ -1,4 +1,5 @@
-// The program of each rank of mpirun_control_test: control_ranks PLUGIN open_mpi|mpich mpi|grpc rounds|measure|idle|failure.
+// The program of each rank of mpirun_control_test: control_ranks PLUGIN open_mpi|mpich mpi|grpc
+// rounds|measure|idle|failure.
 //
 // By hand it compares the control planes: mpirun -np 2 control_ranks ... mpi measure, and the same with grpc.
 #include <sys/resource.h>
@@ -55,8 +56,10 @@ absl::StatusOr<std::unique_ptr<ControlPlane>> ConnectOverMpi(MpiSession& session
 }
 
 absl::StatusOr<std::unique_ptr<ControlPlane>> ConnectOverGrpc(MpiSession& session) {
-  GrpcControlPlaneOptions options = {.rank = session.rank(), .peers = PeersOf(session), .job_id = "job"};
-  if (session.rank() == 0) options.listener = ControlListener::Start(*ResolveEndpoint("127.0.0.1", 0)).value();
+  constexpr char kPlugin[] = "runtime/net/libronda_hosts.so";
+  GrpcControlPlaneOptions options = {
+      .rank = session.rank(), .peers = PeersOf(session), .plugin = kPlugin, .job_id = "job"};
+  if (session.rank() == 0) options.listener = ControlListener::Start(*ResolveEndpoint("127.0.0.1", 0), kPlugin).value();
   const std::string port =
       session.Broadcast(options.listener == nullptr ? "" : absl::StrCat(options.listener->port())).value();
   int number = 0;

@@ -1,0 +1,252 @@
+// libronda_hosts.so. It is built of this file and gRPC alone.
+#include "runtime/net/hosts_plugin.h"
+
+#include <grpcpp/generic/async_generic_service.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+
+// Either end of a stream.
+struct ronda_hosts_stream {
+ public:
+  virtual ~ronda_hosts_stream() = default;
+  virtual void Open(const ronda_hosts_events* events, void* owner) = 0;
+  virtual void Write(const void* data, size_t size) = 0;
+  virtual void End(const grpc::Status& status) = 0;
+};
+
+struct ronda_hosts_channel {
+  std::shared_ptr<grpc::Channel> channel;
+  std::shared_ptr<grpc::ClientContext> last_call;  // nullptr: none yet
+};
+
+namespace {
+
+using grpc::ByteBuffer;
+
+std::chrono::system_clock::time_point After(int64_t ms) {
+  return std::chrono::system_clock::now() + std::chrono::milliseconds(ms);
+}
+
+ByteBuffer BufferOf(const void* data, size_t size) {
+  const grpc::Slice slice(data, size);
+  return ByteBuffer(&slice, 1);
+}
+
+// The reads and writes of both ends, and the events that follow. `Reactor` is gRPC's class for the end.
+template <typename Reactor>
+class Stream : public Reactor, public ronda_hosts_stream {
+ public:
+  void Write(const void* data, size_t size) final {
+    out_ = BufferOf(data, size);
+    this->StartWrite(&out_);
+  }
+
+  void OnReadDone(bool ok) final {
+    if (!ok) return events()->reads_end(owner_);
+    Deliver();
+    this->StartRead(&in_);
+  }
+  void OnWriteDone(bool) final { events()->written(owner_); }
+
+ protected:
+  // nullptr: not open yet.
+  const ronda_hosts_events* events() const { return events_.load(std::memory_order_acquire); }
+  void* owner() const { return owner_; }
+
+  void BeginReading(const ronda_hosts_events* events, void* owner) {
+    owner_ = owner;
+    events_.store(events, std::memory_order_release);
+    this->StartRead(&in_);
+  }
+
+ private:
+  // Most messages have come in one piece.
+  void Deliver() {
+    grpc::Slice whole;
+    if (!in_.TrySingleSlice(&whole).ok() && !in_.DumpToSingleSlice(&whole).ok()) return;
+    events()->message(owner_, whole.begin(), whole.size());
+  }
+
+  void* owner_ = nullptr;  // constant once open
+  // Written after owner_, as a stream may be cancelled, by another thread, while it is opened.
+  std::atomic<const ronda_hosts_events*> events_{nullptr};
+  ByteBuffer in_;
+  ByteBuffer out_;
+};
+
+class ServerStream final : public Stream<grpc::ServerGenericBidiReactor> {
+ public:
+  void Open(const ronda_hosts_events* events, void* owner) override { BeginReading(events, owner); }
+  // gRPC calls OnDone only after this, even if the connection breaks.
+  void End(const grpc::Status& status) override { Finish(status); }
+
+  void OnCancel() override {
+    if (events() != nullptr) events()->cancelled(owner());
+  }
+  void OnDone() override {
+    if (events() != nullptr) events()->closed(owner(), grpc::StatusCode::OK, "", 0);
+    delete this;
+  }
+};
+
+class ClientStream final : public Stream<grpc::ClientBidiReactor<ByteBuffer, ByteBuffer>> {
+ public:
+  ClientStream(const ronda_hosts_channel& channel, std::string method)
+      : channel_(channel.channel), context_(channel.last_call), method_(std::move(method)) {}
+
+  void Open(const ronda_hosts_events* events, void* owner) override {
+    grpc::GenericStub(channel_).PrepareBidiStreamingCall(context_.get(), method_, {}, this);
+    // Until End: writes start outside of gRPC's calls too.
+    AddHold();
+    BeginReading(events, owner);
+    StartCall();
+  }
+
+  void End(const grpc::Status&) override {
+    if (events() == nullptr) {
+      delete this;
+      return;
+    }
+    StartWritesDone();
+    RemoveHold();
+  }
+
+  void OnDone(const grpc::Status& status) override {
+    // The owner may disconnect the channel when it hears of the end. If these were the last references, the channel
+    // would be destroyed here, on a thread of gRPC's that it has to join.
+    channel_.reset();
+    context_.reset();
+    const std::string text = status.error_message();
+    events()->closed(owner(), status.error_code(), text.data(), text.size());
+    delete this;
+  }
+
+ private:
+  std::shared_ptr<grpc::Channel> channel_;        // constant until it closes, like the next
+  std::shared_ptr<grpc::ClientContext> context_;  // of the channel, too
+  const std::string method_;
+};
+
+}  // namespace
+
+struct ronda_hosts_server final : public grpc::CallbackGenericService {
+ public:
+  using Accepted = void (*)(void* context, const char* method, ronda_hosts_stream* stream);
+
+  ronda_hosts_server(Accepted accepted, void* context) : accepted_(accepted), context_(context) {}
+
+  // 0: cannot listen.
+  int Listen(const char* address, const ronda_hosts_limits& limits) {
+    grpc::ServerBuilder builder;
+    // gRPC's default lets another server share the port, and clients would reach either.
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    if (limits.window_bytes > 0) {
+      builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, limits.window_bytes);
+    }
+    builder.SetMaxReceiveMessageSize(static_cast<int>(limits.max_message_bytes));
+    int port = 0;
+    builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
+    builder.RegisterCallbackGenericService(this);
+    server_ = builder.BuildAndStart();
+    return server_ == nullptr ? 0 : std::max(port, 0);
+  }
+
+  void ShutDown(int64_t grace_ms) { server_->Shutdown(After(grace_ms)); }
+
+  // gRPC defers the events of the stream until this has returned.
+  grpc::ServerGenericBidiReactor* CreateReactor(grpc::GenericCallbackServerContext* context) override {
+    auto* const stream = new ServerStream();
+    accepted_(context_, context->method().c_str(), stream);
+    return stream;
+  }
+
+ private:
+  const Accepted accepted_;
+  void* const context_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+namespace {
+
+const char* Library() {
+  static const std::string* const text = new std::string("gRPC " + grpc::Version());
+  return text->c_str();
+}
+
+ronda_hosts_server* Listen(const char* address, const ronda_hosts_limits* limits, ronda_hosts_server::Accepted accepted,
+                           void* context, int* port) {
+  auto server = std::make_unique<ronda_hosts_server>(accepted, context);
+  *port = server->Listen(address, *limits);
+  return *port > 0 ? server.release() : nullptr;
+}
+
+void ShutDown(ronda_hosts_server* server, int64_t grace_ms) {
+  server->ShutDown(grace_ms);
+  delete server;
+}
+
+ronda_hosts_channel* Connect(const char* target, const ronda_hosts_limits* limits) {
+  grpc::ChannelArguments arguments;
+  // The other rank may start later than we do: by default, gRPC tries again after seconds.
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 20);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 200);
+  // Ranks talk to each other directly, regardless of http_proxy.
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  // Channels of one process would otherwise share connections, and so the wait after a failed one.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetMaxReceiveMessageSize(static_cast<int>(limits->max_message_bytes));
+  if (limits->window_bytes > 0) arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, limits->window_bytes);
+  return new ronda_hosts_channel{
+      .channel = grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), arguments),
+      .last_call = nullptr};
+}
+
+void Disconnect(ronda_hosts_channel* channel) { delete channel; }
+
+ronda_hosts_stream* Call(ronda_hosts_channel* channel, const char* method, int waits, int64_t timeout_ms) {
+  channel->last_call = std::make_shared<grpc::ClientContext>();
+  channel->last_call->set_wait_for_ready(waits != 0);
+  if (timeout_ms >= 0) channel->last_call->set_deadline(After(timeout_ms));
+  return new ClientStream(*channel, method);
+}
+
+void Cancel(ronda_hosts_channel* channel) {
+  if (channel->last_call != nullptr) channel->last_call->TryCancel();
+}
+
+void Open(ronda_hosts_stream* stream, const ronda_hosts_events* events, void* owner) { stream->Open(events, owner); }
+
+void Write(ronda_hosts_stream* stream, const void* data, size_t size) { stream->Write(data, size); }
+
+// The codes of absl::Status are gRPC's.
+void End(ronda_hosts_stream* stream, int code, const char* text, size_t size) {
+  // The text travels in a header, percent-encoded, and gRPC drops headers beyond 8 KiB in all.
+  constexpr size_t kMaxTextBytes = 2000;
+  stream->End(grpc::Status(static_cast<grpc::StatusCode>(code), std::string(text, std::min(size, kMaxTextBytes))));
+}
+
+constexpr ronda_hosts_plugin kTable = {.version = RONDA_HOSTS_PLUGIN_VERSION,
+                                       .library = Library,
+                                       .listen = Listen,
+                                       .shut_down = ShutDown,
+                                       .connect = Connect,
+                                       .disconnect = Disconnect,
+                                       .call = Call,
+                                       .cancel = Cancel,
+                                       .open = Open,
+                                       .write = Write,
+                                       .end = End};
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) const ronda_hosts_plugin* ronda_hosts_plugin_table(void) {
+  return &kTable;
+}
