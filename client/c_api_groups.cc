@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "client/arguments.h"
 #include "client/c_api_support.h"
 #include "client/prepared_group.h"
@@ -50,6 +51,21 @@ ronda_status CallWithGroup(const char* function, ronda_group group, const Body& 
   });
 }
 
+// Runs `wait`, which has a deadline, on a group, and writes whether it has come to its end.
+template <typename WaitFn>
+ronda_status WaitFor(const char* function, ronda_group group, double timeout_s, int* done,
+                     const WaitFn& wait) noexcept {
+  return CallWithGroup(function, group, [&](PreparedGroup& prepared) -> Outcome {
+    if (done == nullptr) return NullArgument(function, "done");
+    const absl::StatusOr<absl::Duration> deadline = DeadlineOf(function, timeout_s);
+    if (!deadline.ok()) return Failure(deadline.status(), Answer::kSubmission);
+    bool ended = false;
+    Outcome outcome = wait(prepared, *deadline, &ended);
+    *done = ended ? 1 : 0;
+    return outcome;
+  });
+}
+
 }  // namespace
 }  // namespace ronda
 
@@ -62,14 +78,34 @@ ronda_status ronda_group_ready(ronda_group group, size_t index) {
                               [index](ronda::PreparedGroup& prepared) { return prepared.Announce(index); });
 }
 
+ronda_status ronda_group_ready_at(ronda_group group, size_t index, void* data) {
+  return ronda::CallWithGroup("ronda_group_ready_at", group, [index, data](ronda::PreparedGroup& prepared) {
+    return prepared.AnnounceAt(index, data);
+  });
+}
+
 ronda_status ronda_group_wait(ronda_group group) {
   return ronda::CallWithGroup("ronda_group_wait", group,
                               [](ronda::PreparedGroup& prepared) { return prepared.Wait(); });
 }
 
+ronda_status ronda_group_wait_for(ronda_group group, double timeout_s, int* done) {
+  return ronda::WaitFor("ronda_group_wait_for", group, timeout_s, done,
+                        [](ronda::PreparedGroup& prepared, absl::Duration deadline, bool* ended) {
+                          return prepared.WaitUntil(deadline, ended);
+                        });
+}
+
 ronda_status ronda_group_wait_on_stream(ronda_group group, void* stream) {
   return ronda::CallWithGroup("ronda_group_wait_on_stream", group,
                               [stream](ronda::PreparedGroup& prepared) { return prepared.OrderBefore(stream); });
+}
+
+ronda_status ronda_group_wait_on_stream_for(ronda_group group, void* stream, double timeout_s, int* done) {
+  return ronda::WaitFor("ronda_group_wait_on_stream_for", group, timeout_s, done,
+                        [stream](ronda::PreparedGroup& prepared, absl::Duration deadline, bool* ended) {
+                          return prepared.OrderBeforeUntil(stream, deadline, ended);
+                        });
 }
 
 ronda_status ronda_group_found_inf(ronda_group group, int* found) {

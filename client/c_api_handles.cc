@@ -11,7 +11,9 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "client/c_api_support.h"
 #include "client/operation.h"
@@ -116,9 +118,31 @@ ronda_status ronda_synchronize(ronda_handle handle) {
   });
 }
 
+ronda_status ronda_synchronize_for(ronda_handle handle, double timeout_s, int* done) {
+  constexpr char kFunction[] = "ronda_synchronize_for";
+  return ronda::CallWithOperation(kFunction, handle, [&](const ronda::Operation& operation) -> ronda::Outcome {
+    if (done == nullptr) return ronda::NullArgument(kFunction, "done");
+    const absl::StatusOr<absl::Duration> deadline = ronda::DeadlineOf(kFunction, timeout_s);
+    if (!deadline.ok()) return ronda::Failure(deadline.status(), ronda::Answer::kSubmission);
+    *done = operation.WaitUntil(*deadline) ? 1 : 0;
+    return *done == 0 ? ronda::Outcome() : ronda::Failure(operation.Wait(), ronda::Answer::kCompletion);
+  });
+}
+
 ronda_status ronda_synchronize_on_stream(ronda_handle handle, void* stream) {
   return ronda::CallWithOperation("ronda_synchronize_on_stream", handle, [&](const ronda::Operation& operation) {
     return ronda::OrderBefore(operation, handle, stream);
+  });
+}
+
+ronda_status ronda_synchronize_on_stream_for(ronda_handle handle, void* stream, double timeout_s, int* done) {
+  constexpr char kFunction[] = "ronda_synchronize_on_stream_for";
+  return ronda::CallWithOperation(kFunction, handle, [&](const ronda::Operation& operation) -> ronda::Outcome {
+    if (done == nullptr) return ronda::NullArgument(kFunction, "done");
+    const absl::StatusOr<absl::Duration> deadline = ronda::DeadlineOf(kFunction, timeout_s);
+    if (!deadline.ok()) return ronda::Failure(deadline.status(), ronda::Answer::kSubmission);
+    *done = operation.LaunchesBy(*deadline) ? 1 : 0;
+    return *done == 0 ? ronda::Outcome() : ronda::OrderBefore(operation, handle, stream);
   });
 }
 

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "client/arguments.h"
 #include "client/c_api_support.h"
@@ -200,13 +202,16 @@ class BlockingCall {
 
   const Session& session() const { return *session_; }
 
-  // Submits, and waits for the end of the operation, whose handle this is. The content of `*submission` is lost.
+  // Submits, and waits for the end of the operation, whose handle this is, or until MonotonicTime() has come to
+  // `deadline`. The content of `*submission` is lost.
   // Errors: the submission's.
-  absl::StatusOr<std::shared_ptr<Handle>> Run(Submission* submission) {
-    if (session_->owns_runtime() && !Session::Names(*submission)) return session_->runtime().Run(*submission);
+  absl::StatusOr<std::shared_ptr<Handle>> Run(Submission* submission, absl::Duration deadline) {
+    if (session_->owns_runtime() && !Session::Names(*submission)) {
+      return session_->runtime().Run(*submission, deadline);
+    }
     RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, session_->Submit(submission));
     session_.reset();
-    handle->Wait().IgnoreError();
+    handle->WaitUntil(deadline);
     return handle;
   }
 
@@ -234,14 +239,29 @@ ronda_status CallAndWait(const Body& body) {
   });
 }
 
+// How long a call waits, and where it then writes the handle of its operation.
+struct Patience {
+  absl::Duration deadline = absl::InfiniteDuration();  // of MonotonicTime()
+  ronda_handle* handle = nullptr;
+};
+
 template <typename Args>
-ronda_status RunOne(const Args* args) {
+ronda_status RunOne(const Args* args, Patience patience = {}) {
   return CallAndWait([&](BlockingCall& call) -> Outcome {
     Submission& submission = scratch().submission;
     absl::Status status = ToSubmission(args, call.session().caller(), &submission);
     if (!status.ok()) return Failure(status, Answer::kSubmission);
-    const absl::StatusOr<std::shared_ptr<Handle>> handle = call.Run(&submission);
+    const OpType op = submission.request.op;
+    const absl::StatusOr<std::shared_ptr<Handle>> handle = call.Run(&submission, patience.deadline);
     if (!handle.ok()) return Failure(handle.status(), Answer::kSubmission);
+    if (patience.handle != nullptr && !(*handle)->done()) {
+      try {
+        *patience.handle = globals().handles.Add(Operation(*handle, op));
+        return {};
+      } catch (const std::bad_alloc&) {
+        // Whoever gets an error may free the buffers: the operation has to end first.
+      }
+    }
     return Failure((*handle)->Wait(), Answer::kCompletion);
   });
 }
@@ -391,6 +411,17 @@ ronda_status ronda_join_async(ronda_process_set process_set, ronda_absent absent
 // Operations that wait for their end, and leave no handle.
 
 ronda_status ronda_allreduce(const ronda_allreduce_args* args) { return ronda::RunOne(args); }
+
+ronda_status ronda_allreduce_for(const ronda_allreduce_args* args, double timeout_s, ronda_handle* handle) {
+  constexpr char kFunction[] = "ronda_allreduce_for";
+  if (handle == nullptr) return ronda::Call([&] { return ronda::NullArgument(kFunction, "handle"); });
+  const absl::StatusOr<absl::Duration> deadline = ronda::DeadlineOf(kFunction, timeout_s);
+  if (!deadline.ok()) {
+    return ronda::Call([&] { return ronda::Failure(deadline.status(), ronda::Answer::kSubmission); });
+  }
+  *handle = 0;
+  return ronda::RunOne(args, {.deadline = *deadline, .handle = handle});
+}
 
 ronda_status ronda_reduce(const ronda_reduce_args* args) { return ronda::RunOne(args); }
 

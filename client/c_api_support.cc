@@ -2,9 +2,11 @@
 
 #include <pthread.h>
 
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/clock.h"
 
 namespace ronda {
 namespace {
@@ -273,6 +275,14 @@ Outcome Failure(const absl::Status& status, Answer from) {
 
 Outcome NullArgument(absl::string_view function, absl::string_view argument) {
   return {RONDA_ERROR_INVALID_ARGUMENT, absl::StrCat(function, ": ", argument, " is NULL: pass where to write it")};
+}
+
+absl::StatusOr<absl::Duration> DeadlineOf(absl::string_view function, double timeout_s) {
+  if (std::isnan(timeout_s)) {
+    return absl::InvalidArgumentError(absl::StrCat(function, ": timeout_s is not a number"));
+  }
+  if (timeout_s < 0) return absl::InfiniteDuration();
+  return MonotonicTime() + absl::Seconds(timeout_s);
 }
 
 Outcome UnknownHandle(absl::string_view function, ronda_handle handle) {

@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "client/operation.h"
 #include "client/ronda.h"
 #include "client/session.h"
@@ -181,6 +182,10 @@ ronda_status FailWithException(const std::exception& error) noexcept;
 
 Outcome Failure(const absl::Status& status, Answer from);
 Outcome NullArgument(absl::string_view function, absl::string_view argument);
+
+// The moment of MonotonicTime() that is `timeout_s` seconds away; infinite if that is negative.
+// Errors: INVALID_ARGUMENT if it is not a number.
+absl::StatusOr<absl::Duration> DeadlineOf(absl::string_view function, double timeout_s);
 Outcome UnknownHandle(absl::string_view function, ronda_handle handle);
 
 // Runs the body of a C function, which returns an Outcome. This is the only place that catches exceptions: none leaves

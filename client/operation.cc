@@ -79,7 +79,8 @@ const HandleTable::Slot* HandleTable::SlotLocked(ronda_handle id) const {
 }
 
 HandleTable::Slot* HandleTable::SlotLocked(ronda_handle id) {
-  return const_cast<Slot*>(std::as_const(*this).SlotLocked(id));
+  // Not as_const(), through which clang does not see that it is the same mutex.
+  return const_cast<Slot*>(static_cast<const HandleTable*>(this)->SlotLocked(id));
 }
 
 Operation HandleTable::Find(ronda_handle id) const {

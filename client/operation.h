@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "client/ronda.h"
 #include "runtime/base/group.h"
@@ -63,8 +64,14 @@ class Operation {
   // Blocks until the operation has completed; its status.
   absl::Status Wait() const;
 
+  // The same, until MonotonicTime() has come to `deadline` at the latest. Whether the operation has completed.
+  bool WaitUntil(absl::Duration deadline) const { return handle_->WaitUntil(deadline); }
+
   // Has `stream` (a cudaStream_t) wait for an operation on GPU memory, as Handle::OrderBefore.
   absl::Status OrderBefore(void* stream) const;
+
+  // Blocks until that needs no wait, or until MonotonicTime() has come to `deadline`. Whether it needs none.
+  bool LaunchesBy(absl::Duration deadline) const { return handle_->LaunchesBy(deadline); }
 
   // Notes in this copy that a stream waits for the operation, so that no thread has to.
   void NoteOrdered() { is_ordered_ = true; }

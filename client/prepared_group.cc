@@ -70,6 +70,18 @@ Outcome PreparedGroup::Invalid(absl::string_view what) const {
 }
 
 Outcome PreparedGroup::Announce(size_t index) {
+  return AnnounceAfter(index, [](Submission&) {});
+}
+
+Outcome PreparedGroup::AnnounceAt(size_t index, void* data) {
+  if (data == nullptr && index < members_.size() && TensorBytes(members_[index].request) > 0) {
+    return Invalid(
+        absl::StrCat("member ", index, " '", members_[index].request.name, "' is announced without its data"));
+  }
+  return AnnounceAfter(index, [data](Submission& member) { member.input = member.output = data; });
+}
+
+Outcome PreparedGroup::AnnounceAfter(size_t index, absl::FunctionRef<void(Submission&)> prepare) {
   if (index >= members_.size()) {
     return Invalid(absl::StrCat("there is no member ", index, " among ", members_.size()));
   }
@@ -77,6 +89,7 @@ Outcome PreparedGroup::Announce(size_t index) {
     return Invalid(absl::StrCat("member ", index, " '", members_[index].request.name,
                                 "' has been announced in this step: call ronda_group_wait() first"));
   }
+  prepare(members_[index]);
   Batch& batch = batches_[batch_of_[index]];
   return batch.missing.fetch_sub(1, std::memory_order_acq_rel) > 1 ? Outcome() : Submit(batch);
 }
@@ -131,6 +144,29 @@ Outcome PreparedGroup::Wait() {
   });
   found_overflow_ = found;
   return outcome;
+}
+
+Outcome PreparedGroup::CheckEnded(absl::FunctionRef<bool(const Handle&)> has_ended, bool* ended) const {
+  *ended = false;
+  Outcome complete = CheckComplete();
+  if (!complete.ok()) return complete;
+  for (const Batch& batch : batches_) {
+    for (const std::shared_ptr<Handle>& handle : batch.handles) {
+      if (!has_ended(*handle)) return {};
+    }
+  }
+  *ended = true;
+  return {};
+}
+
+Outcome PreparedGroup::WaitUntil(absl::Duration deadline, bool* ended) {
+  Outcome outcome = CheckEnded([deadline](const Handle& handle) { return handle.WaitUntil(deadline); }, ended);
+  return *ended ? Wait() : outcome;
+}
+
+Outcome PreparedGroup::OrderBeforeUntil(void* stream, absl::Duration deadline, bool* ended) {
+  Outcome outcome = CheckEnded([deadline](const Handle& handle) { return handle.LaunchesBy(deadline); }, ended);
+  return *ended ? OrderBefore(stream) : outcome;
 }
 
 Outcome PreparedGroup::OrderBefore(void* stream) {

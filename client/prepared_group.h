@@ -12,6 +12,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "client/c_api_support.h"
 #include "client/session.h"
@@ -46,12 +47,19 @@ class PreparedGroup {
   // The input of member `index` is complete.
   // Errors: INVALID_ARGUMENT: there is no such member, or it has been announced in this step; those of a submission.
   Outcome Announce(size_t index);
+  // The same of a member that is reduced in place at `data`, in this step and until it is given another place. Errors
+  // also: INVALID_ARGUMENT: `data` is null, but the member has elements.
+  Outcome AnnounceAt(size_t index, void* data);
 
   // Waits for all members and begins the next step. Errors: INVALID_ARGUMENT: a member was not announced, and nothing
   // has changed; else the first error of a submission or an operation.
   Outcome Wait();
-  // The same with Handle::OrderBefore in place of Handle::Wait.
+  // The same, unless a member is in flight when MonotonicTime() comes to `deadline`: then `*ended` is false, and
+  // nothing has changed.
+  Outcome WaitUntil(absl::Duration deadline, bool* ended);
+  // The same as these two with Handle::OrderBefore in place of Handle::Wait.
   Outcome OrderBefore(void* stream);
+  Outcome OrderBeforeUntil(void* stream, absl::Duration deadline, bool* ended);
 
   // Whether the last Wait() has found an overflow.
   bool found_overflow() const { return found_overflow_; }
@@ -70,15 +78,20 @@ class PreparedGroup {
   PreparedGroup(const std::shared_ptr<Session>& session, std::string name, std::vector<Submission> members);
 
   Outcome Invalid(absl::string_view what) const;
+  // `prepare` for the member, before the others of its batch, or the runtime, can see it.
+  Outcome AnnounceAfter(size_t index, absl::FunctionRef<void(Submission&)> prepare);
   Outcome Submit(Batch& batch);
   // INVALID_ARGUMENT if a member is missing.
   Outcome CheckComplete() const;
+  // Whether `has_ended` is true for the handles of all members; the first one that it is not true for is the last
+  // asked. Errors: CheckComplete()'s.
+  Outcome CheckEnded(absl::FunctionRef<bool(const Handle&)> has_ended, bool* ended) const;
   // Ends the step: `wait` for each handle.
   Outcome EndStep(absl::FunctionRef<absl::Status(const Handle&)> wait);
 
   const std::weak_ptr<Session> session_;  // weak: the end of a rank that is a thread waits for those that hold it
   const std::string name_;
-  const std::vector<Submission> members_;
+  std::vector<Submission> members_;           // the buffers of each are written by the thread that announces it
   std::vector<std::atomic<bool>> announced_;  // by member: in this step
   std::vector<size_t> batch_of_;              // by member: its index
   std::vector<Batch> batches_;

@@ -135,7 +135,7 @@ class JobResults {
 // Tells ranks over TCP the port of their rendezvous. rondarun does that itself.
 void ChooseRendezvousPort(Launcher launcher, const std::string& backend) {
   if (launcher == Launcher::kRondarun || !AlwaysNeeds(backend, Carrier::Needs::kAddress)) return;
-  setenv("RONDA_MASTER_PORT", absl::StrCat(FindFreePort()).c_str(), kKeep);
+  setenv("RONDA_MASTER_PORT", absl::StrCat(FindFreePorts(1).front()).c_str(), kKeep);
 }
 
 absl::StatusOr<int> StartJobs(const JobRequest& request) {

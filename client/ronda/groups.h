@@ -32,9 +32,10 @@ extern "C" {
 typedef struct ronda_prepared_group* ronda_group; /* valid until ronda_group_release() */
 
 /* Prepares `count` allreduces, `args[0]` to `args[count - 1]`, of different names. `name` is for error texts.
- * Everything but the elements is copied; the buffers stay the caller's, and the same in every step. With
- * RONDA_MEMORY_CUDA a member's stream has been given the work that fills its input before the member is announced.
- * The group belongs to the rank for which the calling thread acts, and is of use until that rank's job ends. */
+ * Everything but the elements is copied; the buffers stay the caller's, and the same in every step but for those that
+ * ronda_group_ready_at() moves. With RONDA_MEMORY_CUDA a member's stream has been given the work that fills its input
+ * before the member is announced. The group belongs to the rank for which the calling thread acts, and is of use until
+ * that rank's job ends. */
 ronda_status ronda_prepare_group(const ronda_allreduce_args* args, size_t count, const char* name, ronda_group* group);
 
 /* The input of member `index` is complete, and belongs to Ronda until ronda_group_wait().
@@ -42,15 +43,27 @@ ronda_status ronda_prepare_group(const ronda_allreduce_args* args, size_t count,
  * neighbours, too; ronda_group_wait() returns it again. */
 ronda_status ronda_group_ready(ronda_group group, size_t index);
 
+/* The same of a member whose buffer has moved: it is reduced in place at `data`, in this step and until a call gives it
+ * another place. Of the member's dtype, shape, memory and stream. RONDA_ERROR_INVALID_ARGUMENT also if `data` is NULL,
+ * but the member has elements. */
+ronda_status ronda_group_ready_at(ronda_group group, size_t index, void* data);
+
 /* Blocks until all members are reduced, and begins the next step: the first error, in the order of the array, after
  * all members have ended. Called when the step's calls of ronda_group_ready() have returned. If a member has not
  * been announced, that is RONDA_ERROR_INVALID_ARGUMENT with its name, and nothing has changed: announce it and wait
  * again. */
 ronda_status ronda_group_wait(ronda_group group);
 
+/* The same for `timeout_s` seconds at most (negative: without end). *done becomes 1 if the step has ended, with that
+ * result; else 0, the call returns RONDA_OK, and nothing has changed: wait again. */
+ronda_status ronda_group_wait_for(ronda_group group, double timeout_s, int* done);
+
 /* The same for members on GPU memory, as ronda_synchronize_on_stream() of each: `stream` (a cudaStream_t) waits, not
  * the host. The members may be announced again once their streams have been given the work that computes them anew. */
 ronda_status ronda_group_wait_on_stream(ronda_group group, void* stream);
+
+/* The same, where the calling thread waits for `timeout_s` seconds at most, as in ronda_group_wait_for(). */
+ronda_status ronda_group_wait_on_stream_for(ronda_group group, void* stream, double timeout_s, int* done);
 
 /* Whether the result of any member in the step that the last ronda_group_wait() has ended has an element that is
  * infinite or not a number, on any rank. Of members with detect_overflow. */

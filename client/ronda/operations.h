@@ -259,6 +259,9 @@ ronda_status ronda_allgather_object_async(const ronda_object_args* args, ronda_h
 /* The same, and waits: RONDA_OK, or the error of the submission or of the operation. For small tensors these are
  * faster: the calling thread carries out the operation instead of waiting for it, and there is no handle. */
 ronda_status ronda_allreduce(const ronda_allreduce_args* args);
+/* It waits for `timeout_s` seconds at most (negative: without end). If the operation has not ended by then, the call
+ * returns RONDA_OK and `*handle` is its handle, in flight; otherwise `*handle` becomes 0. */
+ronda_status ronda_allreduce_for(const ronda_allreduce_args* args, double timeout_s, ronda_handle* handle);
 ronda_status ronda_reduce(const ronda_reduce_args* args);
 ronda_status ronda_broadcast(const ronda_broadcast_args* args);
 ronda_status ronda_send(const ronda_send_args* args);
@@ -311,6 +314,11 @@ ronda_status ronda_poll(ronda_handle handle, int* done);
 /* Blocks until the operation has completed and returns its status. The handle stays valid. */
 ronda_status ronda_synchronize(ronda_handle handle);
 
+/* The same for `timeout_s` seconds at most (negative: without end). *done becomes 1 if the operation has completed;
+ * else 0, and the call returns RONDA_OK. Programs that have something to look at while they wait, signals for instance,
+ * wait in slices; each costs as much as one wake-up. */
+ronda_status ronda_synchronize_for(ronda_handle handle, double timeout_s, int* done);
+
 /* Makes `stream` (a cudaStream_t) wait for an operation on GPU memory: work that the stream is given from now on comes
  * after it, and there the buffers are the caller's again. The calling thread waits until all ranks have submitted the
  * tensor and the device has its work (in a locked schedule, until the device has all ranks' votes on it), not for that
@@ -319,6 +327,10 @@ ronda_status ronda_synchronize(ronda_handle handle);
  * tells when the device has done the operation, and ronda_synchronize() how it ended. RONDA_ERROR_INVALID_ARGUMENT if
  * the stream is being captured into a graph. Operations on host memory are waited for as by ronda_synchronize(). */
 ronda_status ronda_synchronize_on_stream(ronda_handle handle, void* stream);
+
+/* The same, where the calling thread waits for `timeout_s` seconds at most (negative: without end). *done becomes 1 if
+ * the stream waits for the operation, or there is an error; else 0, and the call returns RONDA_OK. */
+ronda_status ronda_synchronize_on_stream_for(ronda_handle handle, void* stream, double timeout_s, int* done);
 
 /* The same without blocking the host: `callback` is called once `stream` waits for the operation, with RONDA_OK, or
  * with the error that ronda_synchronize_on_stream() would have returned. The stream's next work is given to it in the

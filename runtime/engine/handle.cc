@@ -19,14 +19,15 @@ void ResultDeleter::operator()(std::byte* data) const {
 }
 
 absl::Status Handle::Wait() const {
-  AwaitLaunch();
-  if (result_.completion == nullptr) {
-    NoteLearned();
-    return status_;
-  }
-  const absl::Status status = result_.completion->Wait();
+  WaitUntil(absl::InfiniteDuration());
+  return KnownStatus();
+}
+
+bool Handle::WaitUntil(absl::Duration deadline) const {
+  if (!LaunchesBy(deadline) || (result_.completion != nullptr && !result_.completion->WaitUntil(deadline)))
+    return false;
   NoteLearned();
-  return status.ok() ? status_ : AboutTensor(*tensor_, status);
+  return true;
 }
 
 absl::Status Handle::OrderBefore(void* stream) const {
@@ -44,18 +45,23 @@ absl::Status Handle::KnownStatus() const {
 
 bool Handle::IsPastDevice() const { return result_.completion->done(); }
 
-void Handle::AwaitLaunch() const {
-  const auto sleep = [this] { SleepUntilLaunched(); };
+void Handle::AwaitLaunch(absl::Duration deadline) const {
+  const auto sleep = [=, this] { SleepUntilLaunched(deadline); };
   if (progress_ != nullptr) {
-    progress_->Await([this] { return launched(); }, sleep);
+    int looks = 0;
+    progress_->Await([&] { return IsLaunchedOrPast(deadline, &looks); }, sleep);
   } else {
     sleep();
   }
 }
 
-void Handle::SleepUntilLaunched() const {
+void Handle::SleepUntilLaunched(absl::Duration deadline) const {
   MutexLock lock(&mu_);
-  while (AnnounceWaiterLocked()) completed_.Wait(&mu_);
+  while (AnnounceWaiterLocked()) {
+    const absl::Duration left = deadline - MonotonicTime();
+    if (left <= absl::ZeroDuration()) return;
+    completed_.WaitFor(&mu_, left);
+  }
 }
 
 bool Handle::AnnounceWaiterLocked() const {

@@ -13,6 +13,8 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/mutex.h"
 #include "runtime/engine/callback_thread.h"
 #include "runtime/engine/progress_engine.h"
@@ -90,6 +92,12 @@ class Handle {
   // Whether the operation is complete, or is under way on a device.
   bool launched() const { return state_.load(std::memory_order_acquire) == State::kDone; }
 
+  // The same, or MonotonicTime() has come to `deadline`. For a loop that polls: `*looks` counts its calls, and the
+  // clock, which costs as much as a look at the messages, is read in a few of them only.
+  bool IsLaunchedOrPast(absl::Duration deadline, int* looks) const {
+    return launched() || (++*looks % 64 == 0 && MonotonicTime() >= deadline);
+  }
+
   // Whether the operation is complete, on the device too.
   bool done() const {
     const bool done = launched() && (result_.completion == nullptr || IsPastDevice());
@@ -100,6 +108,15 @@ class Handle {
   // Blocks until the operation has completed; its status. An error status names the tensor. The calling thread carries
   // the operation out itself if no other thread drives.
   absl::Status Wait() const;
+
+  // The same until MonotonicTime() has come to `deadline`, if that is first. Whether the operation has completed.
+  bool WaitUntil(absl::Duration deadline) const;
+
+  // Blocks until launched(), or until MonotonicTime() has come to `deadline`. Whether it is.
+  bool LaunchesBy(absl::Duration deadline) const {
+    AwaitLaunch(deadline);
+    return launched();
+  }
 
   // Makes the work that `stream` (a cudaStream_t) is given from now on wait for the operation. Blocks until it has
   // been given to the device, as Wait does, but not for the device; of a tensor in the host's memory this is Wait.
@@ -145,8 +162,9 @@ class Handle {
   bool IsPastDevice() const;
   // REQUIRES: done().
   absl::Status KnownStatus() const;
-  void AwaitLaunch() const;
-  void SleepUntilLaunched() const;
+  // Until `deadline` at the latest.
+  void AwaitLaunch(absl::Duration deadline = absl::InfiniteDuration()) const;
+  void SleepUntilLaunched(absl::Duration deadline) const;
   // Some thread or callback awaits the completion; false if it has come already.
   bool AnnounceWaiterLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Tells all those.

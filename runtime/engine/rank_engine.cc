@@ -89,9 +89,11 @@ void RankEngine::Announce(absl::Time now) {
   if (progress_->TakeNote(now) == ProgressEngine::Attempt::kBusy) Wake();
 }
 
-void RankEngine::CarryOut(const Handle& handle) {
-  if (progress_->Drive([&] { return handle.launched(); }) == ProgressEngine::Attempt::kBusy) Wake();
-  static_cast<void>(handle.Wait());  // the caller asks for the status
+void RankEngine::CarryOut(const Handle& handle, absl::Duration deadline) {
+  int looks = 0;
+  const auto done = [&] { return handle.IsLaunchedOrPast(deadline, &looks); };
+  if (progress_->Drive(done) == ProgressEngine::Attempt::kBusy) Wake();
+  handle.WaitUntil(deadline);
 }
 
 void RankEngine::RequestShutdown() {

@@ -60,10 +60,10 @@ class RankEngine : private ProgressEngine::Steps {
   absl::Status Run();
 
   // Trainer threads add tensors to the queue, and then call one of these: for tensors that were added at `now` and for
-  // which no thread waits, or to carry out one operation and wait for it.
+  // which no thread waits, or to carry out one operation and wait for it, until `deadline` at the latest.
   TensorQueue& queue() { return queue_; }
   void Announce(absl::Time now);
-  void CarryOut(const Handle& handle);
+  void CarryOut(const Handle& handle, absl::Duration deadline = absl::InfiniteDuration());
   // Rings the bell: the background thread comes and looks.
   void Wake() override { transport_.control->Wake(); }
 

@@ -130,11 +130,11 @@ absl::Status Runtime::SubmitAll(absl::Span<const Submission> submissions,
   });
 }
 
-absl::StatusOr<std::shared_ptr<Handle>> Runtime::Run(const Submission& submission) {
+absl::StatusOr<std::shared_ptr<Handle>> Runtime::Run(const Submission& submission, absl::Duration deadline) {
   using Result = absl::StatusOr<std::shared_ptr<Handle>>;
   return CatchOutOfMemory<Result>([&]() -> Result {
     RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, Add(submission, options_.clock->Now()));
-    engine_->CarryOut(*handle);
+    engine_->CarryOut(*handle, deadline);
     return handle;
   });
 }

@@ -90,9 +90,11 @@ class Runtime {
   absl::Status SubmitChecked(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles);
 
   // Submits and waits until the operation is complete; the calling thread carries it out itself if no other drives,
-  // which spares two wake-ups, of the background thread and back.
+  // which spares two wake-ups, of the background thread and back. Or until MonotonicTime() has come to `deadline`; then
+  // the operation is in flight.
   // Errors: as Submit; the operation's own are the handle's. The runtime must outlive the call.
-  absl::StatusOr<std::shared_ptr<Handle>> Run(const Submission& submission);
+  absl::StatusOr<std::shared_ptr<Handle>> Run(const Submission& submission,
+                                              absl::Duration deadline = absl::InfiniteDuration());
 
   // The same for all of `submissions`; `*handles` becomes theirs, all of them complete, in their order.
   // Errors: as SubmitAll.

@@ -109,6 +109,29 @@ TEST(CGroupsTest, ThreadsMayAnnounceMembersAtTheSameTime) {
   });
 }
 
+TEST(CGroupsTest, MembersMayMove) {
+  RunRanks([] {
+    constexpr size_t kCount = 40;  // several batches
+    Gradients gradients(kCount);
+    ASSERT_EQ(gradients.Prepare(), RONDA_OK) << ronda_last_error();
+    EXPECT_EQ(ronda_group_ready_at(gradients.group(), 1, nullptr), RONDA_ERROR_INVALID_ARGUMENT);
+    EXPECT_THAT(ronda_last_error(), HasSubstr("member 1 'g1' is announced without its data"));
+    EXPECT_EQ(ronda_group_ready_at(gradients.group(), kCount, gradients.values()[0].data()),
+              RONDA_ERROR_INVALID_ARGUMENT);
+    const auto own = static_cast<float>(ronda_rank());
+    for (size_t step = 0; step < 10; ++step) {
+      gradients.Set(own);
+      std::vector<std::vector<float>> moved = gradients.values();
+      for (size_t i = 0; i < kCount; ++i) {
+        ASSERT_EQ(ronda_group_ready_at(gradients.group(), i, moved[i].data()), RONDA_OK) << ronda_last_error();
+      }
+      ASSERT_EQ(ronda_group_wait(gradients.group()), RONDA_OK) << ronda_last_error();
+      ASSERT_THAT(moved, Each(Each(kSum)));
+      ASSERT_THAT(gradients.values(), Each(Each(own)));
+    }
+  });
+}
+
 // Rank 0 announces one member, and sees it reduced, before it announces the other, which is not its neighbour.
 TEST(CGroupsTest, AMemberTravelsBeforeTheLastIsReady) {
   RunRanks([] {
@@ -147,6 +170,33 @@ TEST(CGroupsTest, AMemberTravelsBeforeTheLastIsReady) {
     EXPECT_EQ(first[0], kRanks);
     EXPECT_EQ(second[0], kRanks);
     EXPECT_EQ(ronda_group_release(group), RONDA_OK) << ronda_last_error();
+  });
+}
+
+TEST(CGroupsTest, AWaitThatGivesUpChangesNothing) {
+  RunRanks([] {
+    Gradients gradients(2);
+    ASSERT_EQ(gradients.Prepare(), RONDA_OK) << ronda_last_error();
+    int done = -1;
+    EXPECT_EQ(ronda_group_wait_for(gradients.group(), 0, &done), RONDA_ERROR_INVALID_ARGUMENT);
+    EXPECT_THAT(ronda_last_error(), HasSubstr("has not been announced"));
+    const auto announce = [&] {
+      for (size_t i = 0; i < 2; ++i) {
+        EXPECT_EQ(ronda_group_ready(gradients.group(), i), RONDA_OK) << ronda_last_error();
+      }
+    };
+    if (ronda_rank() == 0) {
+      announce();
+      EXPECT_EQ(ronda_group_wait_for(gradients.group(), 0.01, &done), RONDA_OK) << ronda_last_error();
+      EXPECT_EQ(done, 0);
+    }
+    EXPECT_EQ(ronda_barrier(0), RONDA_OK) << ronda_last_error();  // until then the others have announced nothing
+    if (ronda_rank() != 0) announce();
+    EXPECT_EQ(ronda_group_wait_for(gradients.group(), -1, &done), RONDA_OK) << ronda_last_error();
+    EXPECT_EQ(done, 1);
+    EXPECT_THAT(gradients.values(), Each(Each(kSum)));
+    EXPECT_EQ(ronda_group_wait_for(gradients.group(), std::nan(""), &done), RONDA_ERROR_INVALID_ARGUMENT);
+    EXPECT_EQ(ronda_group_wait_for(gradients.group(), 0, nullptr), RONDA_ERROR_INVALID_ARGUMENT);
   });
 }
 

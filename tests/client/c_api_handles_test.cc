@@ -1,4 +1,5 @@
 // The C ABI's calls for many handles at once, and barriers that have a handle: on ranks that are threads.
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -96,6 +97,72 @@ TEST(CHandlesTest, AllAreWaitedForAfterTheFirstError) {
     EXPECT_THAT(ronda_last_error(), HasSubstr("'wrong'"));
     EXPECT_EQ(right, kRanks);
     EXPECT_EQ(ronda_release_all(handles, 3), RONDA_OK) << ronda_last_error();
+  });
+}
+
+TEST(CHandlesTest, AWaitGivesUpAfterItsTimeout) {
+  RunRanks([] {
+    float value = 1;
+    ronda_handle handle = 0;
+    int done = -1;
+    if (ronda_rank() == 0) {
+      handle = SumAsync("t", &value);
+      EXPECT_EQ(ronda_synchronize_for(handle, 0, &done), RONDA_OK) << ronda_last_error();
+      EXPECT_EQ(done, 0);
+      done = -1;
+      EXPECT_EQ(ronda_synchronize_for(handle, 0.01, &done), RONDA_OK) << ronda_last_error();
+      EXPECT_EQ(done, 0);
+    }
+    Tell(1);  // until then rank 1 has not submitted it
+    if (ronda_rank() != 0) handle = SumAsync("t", &value);
+    EXPECT_EQ(ronda_synchronize_for(handle, -1, &done), RONDA_OK) << ronda_last_error();
+    EXPECT_EQ(done, 1);
+    EXPECT_EQ(value, kRanks);
+    done = -1;
+    EXPECT_EQ(ronda_synchronize_for(handle, 0, &done), RONDA_OK) << ronda_last_error();
+    EXPECT_EQ(done, 1) << "without a wait, too";
+    EXPECT_EQ(ronda_synchronize_for(handle, std::nan(""), &done), RONDA_ERROR_INVALID_ARGUMENT);
+    EXPECT_THAT(ronda_last_error(), HasSubstr("timeout_s is not a number"));
+    EXPECT_EQ(ronda_synchronize_for(handle, 0, nullptr), RONDA_ERROR_INVALID_ARGUMENT);
+    EXPECT_EQ(ronda_synchronize_for(-7, 0, &done), RONDA_ERROR_INVALID_ARGUMENT);
+    EXPECT_EQ(ronda_release(handle), RONDA_OK) << ronda_last_error();
+  });
+}
+
+TEST(CHandlesTest, AWaitWithATimeoutReturnsTheOperationsError) {
+  RunRanks([] {
+    float value = 1;
+    const ronda_handle handle = SumAsync("t", &value, ronda_rank() == 0 ? RONDA_MIN : RONDA_MAX);
+    int done = -1;
+    EXPECT_EQ(ronda_synchronize_for(handle, 3600, &done), RONDA_ERROR_MISMATCH);
+    EXPECT_EQ(done, 1);
+    EXPECT_EQ(ronda_release(handle), RONDA_OK) << ronda_last_error();
+  });
+}
+
+TEST(CHandlesTest, ABlockingCallThatGivesUpLeavesAHandle) {
+  RunRanks([] {
+    float value = 1;
+    const int64_t shape[1] = {1};
+    ronda_allreduce_args args = RONDA_ALLREDUCE_ARGS_INIT;
+    args.tensor = {"t", RONDA_FLOAT32, 1, shape};
+    args.input = args.output = &value;
+    ronda_handle handle = -1;
+    if (ronda_rank() == 0) {
+      ASSERT_EQ(ronda_allreduce_for(&args, 0.01, &handle), RONDA_OK) << ronda_last_error();
+      EXPECT_GT(handle, 0);
+    }
+    Tell(1);  // until then rank 1 has not submitted it
+    if (ronda_rank() == 0) {
+      EXPECT_EQ(ronda_synchronize(handle), RONDA_OK) << ronda_last_error();
+      EXPECT_EQ(ronda_release(handle), RONDA_OK) << ronda_last_error();
+    } else {
+      EXPECT_EQ(ronda_allreduce_for(&args, -1, &handle), RONDA_OK) << ronda_last_error();
+      EXPECT_EQ(handle, 0) << "it has ended";
+    }
+    EXPECT_EQ(value, kRanks);
+    EXPECT_EQ(ronda_allreduce_for(&args, 0, nullptr), RONDA_ERROR_INVALID_ARGUMENT);
+    EXPECT_EQ(ronda_allreduce_for(&args, std::nan(""), &handle), RONDA_ERROR_INVALID_ARGUMENT);
   });
 }
 

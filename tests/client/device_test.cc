@@ -72,6 +72,65 @@ TEST_F(DeviceTest, TheHostMayWaitForTheDevice) {
   });
 }
 
+TEST_F(DeviceTest, AWaitForTheDeviceMayGiveUp) {
+  ronda::run_threads(kRanks, [] {
+    const FakeGpuStream stream(ronda::rank());
+    const FakeGpuArray<float> array(stream, std::vector<float>(100, Own()));
+    Gate gate(stream);
+    const ronda::Handle handle = ronda::allreduce_async(View("x", array, stream), {ronda::Op::Sum});
+    int done = -1;
+    EXPECT_EQ(ronda_synchronize_for(handle.id(), 0.01, &done), RONDA_OK) << ronda_last_error();
+    EXPECT_EQ(done, 0);
+    gate.Open();
+    EXPECT_EQ(ronda_synchronize_for(handle.id(), -1, &done), RONDA_OK) << ronda_last_error();
+    EXPECT_EQ(done, 1);
+    EXPECT_THAT(array.Get(), Each(kSum));
+  });
+}
+
+TEST_F(DeviceTest, AWaitForAStreamsTurnMayGiveUp) {
+  ronda::run_threads(kRanks, [] {
+    const FakeGpuStream stream(ronda::rank());
+    const FakeGpuArray<float> array(stream, std::vector<float>(100, Own()));
+    ronda_allreduce_args args = RONDA_ALLREDUCE_ARGS_INIT;
+    const std::int64_t shape[1] = {100};
+    args.tensor = {"x", RONDA_FLOAT32, 1, shape};
+    args.input = args.output = array.data();
+    args.call.memory = RONDA_MEMORY_CUDA;
+    args.call.stream = stream.handle();
+    ronda_group group = nullptr;
+    ASSERT_EQ(ronda_prepare_group(&args, 1, "group", &group), RONDA_OK) << ronda_last_error();
+    for (const bool in_group : {false, true}) {
+      ronda_handle handle = 0;
+      const auto submit = [&] {
+        return in_group ? ronda_group_ready(group, 0) : ronda_allreduce_async(&args, &handle);
+      };
+      const auto wait = [&](double timeout_s, int* done) {
+        return in_group ? ronda_group_wait_on_stream_for(group, stream.handle(), timeout_s, done)
+                        : ronda_synchronize_on_stream_for(handle, stream.handle(), timeout_s, done);
+      };
+      int done = -1;
+      if (ronda::rank() == 0) {
+        ASSERT_EQ(submit(), RONDA_OK) << ronda_last_error();
+        EXPECT_EQ(wait(0.01, &done), RONDA_OK) << ronda_last_error();
+        EXPECT_EQ(done, 0);
+      }
+      ronda::barrier();  // until then the other rank has not submitted it
+      if (ronda::rank() != 0) {
+        ASSERT_EQ(submit(), RONDA_OK) << ronda_last_error();
+      }
+      EXPECT_EQ(wait(-1, &done), RONDA_OK) << ronda_last_error();
+      EXPECT_EQ(done, 1);
+      EXPECT_EQ(wait(0, nullptr), RONDA_ERROR_INVALID_ARGUMENT);
+      if (!in_group) {
+        EXPECT_EQ(ronda_release(handle), RONDA_OK) << ronda_last_error();
+      }
+    }
+    EXPECT_THAT(array.Get(), Each(kSum * kRanks));
+    EXPECT_EQ(ronda_group_release(group), RONDA_OK) << ronda_last_error();
+  });
+}
+
 TEST_F(DeviceTest, InTheStreamFormNobodyWaitsForTheDevice) {
   ronda::run_threads(kRanks, [] {
     const FakeGpuStream stream(ronda::rank());

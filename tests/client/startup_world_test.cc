@@ -75,7 +75,8 @@ void ExpectThreeRanksAddUp() {
 void MeetsByOptions() {
   const ronda::Options options = WithoutVariables();
   for (char** variable = environ; *variable != nullptr; ++variable) {
-    EXPECT_NE(std::string(*variable).rfind("RONDA_", 0), 0u) << *variable;
+    const std::string text = *variable;
+    EXPECT_TRUE(text.rfind("RONDA_", 0) != 0 || text.rfind("RONDA_HOSTS_PLUGIN=", 0) == 0) << text;
   }
   ronda::init(options);
   ExpectThreeRanksAddUp();

@@ -39,13 +39,17 @@ bool DeviceCompletion::done() {
   return true;
 }
 
-absl::Status DeviceCompletion::Wait() {
-  const absl::Duration begin = MonotonicTime();
-  while (!done() && MonotonicTime() - begin < kSpin) {
+bool DeviceCompletion::WaitUntil(absl::Duration deadline) {
+  const absl::Duration spins_until = std::min(deadline, MonotonicTime() + kSpin);
+  while (!done() && MonotonicTime() < spins_until) {
   }
   MutexLock lock(&mu_);
-  while (!settled_.load(std::memory_order_acquire)) changed_.Wait(&mu_);
-  return status_;
+  while (!settled_.load(std::memory_order_acquire)) {
+    const absl::Duration left = deadline - MonotonicTime();
+    if (left <= absl::ZeroDuration()) return false;
+    changed_.WaitFor(&mu_, left);
+  }
+  return true;
 }
 
 absl::Status DeviceCompletion::OrderBefore(StreamHandle stream) {

@@ -13,6 +13,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/types.h"
 #include "runtime/cuda/device.h"
@@ -76,7 +77,13 @@ class DeviceCompletion {
   bool done();
 
   // Blocks until done. The device's error, or the job's failure.
-  absl::Status Wait();
+  absl::Status Wait() {
+    WaitUntil(absl::InfiniteDuration());
+    return status_;
+  }
+
+  // The same until MonotonicTime() has come to `deadline`, if that is first. Whether it is done.
+  bool WaitUntil(absl::Duration deadline);
 
   // REQUIRES: done.
   const absl::Status& status() const { return status_; }

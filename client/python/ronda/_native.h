@@ -1,0 +1,176 @@
+/* The parts of the extension module ronda._native: the C ABI for Python. What its functions do, _native.pyi says.
+ *
+ * The limited API of Python 3.10: one shared object serves every later version.
+ *
+ * Thread-safety: every function here is called with the GIL, which also guards the module's state, unless its comment
+ * says otherwise. */
+#ifndef RONDA_CLIENT_PYTHON_NATIVE_H_
+#define RONDA_CLIENT_PYTHON_NATIVE_H_
+
+#define Py_LIMITED_API 0x030A0000
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "client/ronda.h"
+
+/* -- Errors -- */
+
+/* Raises the exception of `status` with `text`. Returns NULL. */
+PyObject* Raise(ronda_status status, const char* text);
+
+/* Returns None, or raises the error of this thread's last call of the C ABI. */
+PyObject* NoneOrRaise(ronda_status status);
+
+/* The exception of `status`; a new reference, or NULL with an exception. */
+PyObject* MakeError(ronda_status status, const char* text);
+
+PyObject* SetErrorTypes(PyObject* module, PyObject* types);
+PyObject* ErrorOf(PyObject* module, PyObject* const* values, Py_ssize_t count);
+
+/* -- Arguments: read by position into a struct, as a table says -- */
+
+typedef enum Kind {
+  kHandle, /* int64_t */
+  kInt,    /* int, or an enum of the C ABI */
+  kSet,    /* ronda_process_set */
+  kSize,   /* size_t */
+  kAddress,
+  kReal,      /* double */
+  kFlag,      /* int: 0 or 1 */
+  kText,      /* const char*; None: NULL */
+  kShape,     /* the dimensions of a ronda_tensor */
+  kNumbers,   /* const int64_t*, and their number, an int; None: NULL */
+  kRanks,     /* const int*, and their number, an int */
+  kRankLists, /* const ronda_rank_list*, and their number, an int */
+  kBytes,     /* const void*, and their number, a size_t; None: NULL. The object is kept */
+  kStream,    /* memory and stream of ronda_call_options */
+  kKeep,      /* Reader.keep */
+  kObject     /* PyObject*, borrowed */
+} Kind;
+
+typedef struct Field {
+  const char* name;
+  Kind kind;
+  size_t offset; /* in the struct */
+  size_t count;  /* offset of the number, for the kinds that have one */
+} Field;
+
+#define FIELD(type, kind, member) \
+  { #member, kind, offsetof(type, member), 0 }
+#define ARRAY(type, kind, member, count) \
+  { #member, kind, offsetof(type, member), offsetof(type, count) }
+
+typedef struct Signature {
+  const char* function;
+  const Field* fields;
+  int required; /* fields that have to be given */
+  int most;
+} Signature;
+
+#define SIGNATURE(function, fields, required) \
+  { function, fields, required, (int)(sizeof(fields) / sizeof(*(fields))) }
+
+/* What arguments refer to, besides the objects that the caller holds: a stack, and blocks from the heap. */
+typedef struct Reader {
+  PyObject* keep; /* borrowed; NULL: none */
+  struct Block* blocks;
+  size_t used; /* bytes of space */
+  int64_t space[RONDA_MAX_NDIM];
+} Reader;
+
+void BeginReading(Reader* reader);
+void EndReading(Reader* reader);
+
+/* Zeroed memory that lives until EndReading; NULL with an exception. */
+void* TakeMemory(Reader* reader, size_t bytes);
+
+/* Writes `value` to the field of the struct `into`. 0; or -1 with an exception. */
+int ReadField(const Field* field, PyObject* value, void* into, Reader* reader);
+
+/* The same for all arguments of a call. Fields that are not given stay as they are. */
+int Read(const Signature* signature, PyObject* const* values, Py_ssize_t count, void* into, Reader* reader);
+
+/* The elements of a tuple, a list, or another sequence; a new reference to a tuple or list. NULL with an exception. */
+PyObject* Elements(PyObject* sequence, Py_ssize_t* count);
+/* Borrowed. */
+PyObject* Element(PyObject* elements, Py_ssize_t index);
+
+/* -- Objects that are kept for handles and groups -- */
+
+/* A hash table with open addressing from handles, or addresses of groups, to objects. */
+typedef struct KeepTable {
+  struct KeepEntry* entries; /* 2^bits, or NULL */
+  int bits;
+  size_t used;
+} KeepTable;
+
+extern KeepTable kept_by_handle;
+extern KeepTable kept_by_group;
+
+/* Makes room for `count` more entries, until the GIL is given up. 0; or -1 with an exception. */
+int KeepReserve(KeepTable* table, size_t count);
+/* Needs room. Takes a reference of its own; NULL and None need no entry. */
+void KeepPut(KeepTable* table, int64_t key, PyObject* object);
+/* Borrowed; NULL if there is none. */
+PyObject* KeepFind(const KeepTable* table, int64_t key);
+/* The same, and the entry is gone: the reference is the caller's. */
+PyObject* KeepTake(KeepTable* table, int64_t key);
+
+/* -- The interpreter, for threads of Ronda's -- */
+
+/* Whether the interpreter lives, and then has the GIL; LeaveInterpreter has to follow. Called without the GIL, or by a
+ * thread that has it. */
+int EnterInterpreter(PyGILState_STATE* state);
+void LeaveInterpreter(PyGILState_STATE state);
+
+/* From now on threads of Ronda's find the interpreter gone. Waits until none is in it. Called at exit. */
+PyObject* CloseInterpreter(PyObject* module, PyObject* none);
+int PrepareInterpreter(void);
+
+/* Whether this process is a child of fork(), of a process that had loaded the module. */
+int IsForked(void);
+
+/* Whether this thread runs a callback. */
+int InCallback(void);
+
+/* -- Waiting -- */
+
+/* Seconds between two looks at signals. */
+#define RONDA_SLICE_S 0.1
+
+/* Waits for `timeout_s` seconds at most. `*done` becomes whether that was enough. */
+typedef ronda_status (*Wait)(const void* what, double timeout_s, int* done);
+
+/* Waits without the GIL until `wait` has had enough or fails; `*status` is its last result. Returns 1; 0 after
+ * `timeout_s` seconds (negative: never); -1 with the exception of a signal handler. */
+int WaitInSlices(Wait wait, const void* what, double timeout_s, ronda_status* status);
+
+/* The same until the operation has ended; `*status` is the operation's then. */
+int Await(ronda_handle handle, double timeout_s, ronda_status* status);
+
+/* Runs `body`, which may wait for other ranks, on a thread of its own, so that this one can look at signals. Returns
+ * None, or NULL with an exception. If that is of a signal handler, `*abandoned` becomes 1: `body` may still run, and
+ * what `context` refers to must stay for good. */
+PyObject* RunInterruptibly(ronda_status (*body)(void* context), void* context, int* abandoned);
+
+/* Gives a handle back without waiting: ronda._native.release. */
+PyObject* Release(ronda_handle handle);
+
+double MonotonicSeconds(void);
+
+/* -- The functions of the module, by file -- */
+
+extern PyMethodDef operation_methods[];
+extern PyMethodDef handle_methods[];
+
+#define FAST(name, function) \
+  { name, (PyCFunction)(void (*)(void))(function), METH_FASTCALL, NULL }
+#define ONE(name, function) \
+  { name, function, METH_O, NULL }
+#define NONE(name, function) \
+  { name, function, METH_NOARGS, NULL }
+
+#endif /* RONDA_CLIENT_PYTHON_NATIVE_H_ */
