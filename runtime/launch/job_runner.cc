@@ -58,7 +58,9 @@ absl::StatusOr<LaunchFacts> GatherFacts(const LaunchOptions& options, const Stan
   facts.own_addresses = OwnAddresses();
   facts.interfaces = InterfaceAddresses();
   facts.program = ProgramPath();
-  facts.free_port = FindFreePort();
+  const std::vector<int> ports = FindFreePorts(2);
+  facts.free_port = ports[0];
+  facts.store_port = ports[1];
   facts.environment = ProcessVariables();
   const bool is_terminal = output.medium(Stream::kStdout) == Medium::kTerminal;
   facts.output = is_terminal ? LaunchFacts::Output::kTerminal : LaunchFacts::Output::kFile;

@@ -142,9 +142,10 @@ class Agent {
 
 void Agent::SayHello(const std::vector<std::string>& network_interfaces) {
   const auto endpoint = ChooseAddress(InterfaceAddresses(), network_interfaces);
+  const std::vector<int> ports = FindFreePorts(2);
   queue()->Append(kAgentGreeting);
   report_.Send({.kind = Kind::kHello,
-                .numbers = {FindFreePort()},
+                .numbers = {ports[0], ports[1]},
                 .texts = {kVersion, endpoint.ok() ? endpoint->address : std::string()}});
   if (!endpoint.ok() && !network_interfaces.empty()) report_.OnJobFailure(endpoint.status().message(), 1);
 }

@@ -30,7 +30,7 @@ namespace {
 constexpr char kLauncher[] = "runtime/launch/rondarun";
 
 // Only a defect takes so long.
-constexpr absl::Duration kPatience = absl::Seconds(45);
+constexpr absl::Duration kPatience = absl::Minutes(4);
 constexpr int kPollMilliseconds = 5;
 
 struct Ends {

@@ -55,9 +55,12 @@ TEST_F(LauncherSshTest, RanksLearnTheirPlacesAndWhereToMeet) {
 }
 
 TEST_F(LauncherSshTest, RanksMeetAtTheSamePort) {
-  LauncherRun run(OnTwoHosts("echo port=$RONDA_MASTER_PORT"));
+  LauncherRun run(OnTwoHosts("echo port=$RONDA_MASTER_PORT store=$MASTER_PORT at $MASTER_ADDR"));
   EXPECT_EQ(run.Finish(), 0);
-  EXPECT_THAT(Lines(run.out()), Each(HasSubstr(absl::StrCat("port=", NumberAfter(run.out(), "port=")))));
+  const auto port = NumberAfter(run.out(), "port=");
+  const auto store = NumberAfter(run.out(), "store=");
+  EXPECT_NE(port, store);
+  EXPECT_THAT(Lines(run.out()), Each(HasSubstr(absl::StrCat("port=", port, " store=", store, " at alpha"))));
 }
 
 TEST_F(LauncherSshTest, VariablesTravelAndSecretsAreOnNoCommandLine) {

@@ -22,6 +22,8 @@ using Action = LaunchOptions::Action;
 using Choice = CommandLineDraft::Choice;
 using Launcher = LaunchOptions::Launcher;
 
+constexpr char kCompletionIndex[] = "JOB_COMPLETION_INDEX";
+
 bool SpeaksOfNodes(const NodeWords& node) {
   return node.nodes || node.node_rank || node.ranks_per_node || node.master_address || node.master_port ||
          node.standalone || !node.addresses.empty();
@@ -44,15 +46,16 @@ absl::Status ReadAddresses(const ArgumentSources& sources, NodeWords* node) {
   return absl::OkStatus();
 }
 
-// The number that Kubernetes gives a pod of an Indexed Job, for nodes that were not told theirs.
-absl::Status ReadCompletionIndex(const ArgumentSources& sources, NodeWords* node) {
-  constexpr char kName[] = "JOB_COMPLETION_INDEX";
-  const std::optional<std::string> index = sources.variable(kName);
-  if (node->node_rank || !index) return absl::OkStatus();
+// A Kubernetes Indexed Job numbers its pods, each of which is a node then.
+absl::Status ReadCompletionIndex(const ArgumentSources& sources, int nodes, NodeWords* node) {
+  if (nodes == 1 || node->node_rank) return absl::OkStatus();
+  const std::optional<std::string> index = sources.variable(kCompletionIndex);
+  if (!index) return absl::OkStatus();
   int number = 0;
-  if (!absl::SimpleAtoi(*index, &number) || number < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(kName, "=\"", *index, "\" is no number of a node: give --node-rank, or unset the variable"));
+  if (!absl::SimpleAtoi(*index, &number) || number < 0 || number >= nodes) {
+    return absl::InvalidArgumentError(absl::StrCat(kCompletionIndex, "=\"", *index,
+                                                   "\": should be a number below --nnodes, from 0 to ", nodes - 1,
+                                                   ", as in an Indexed Job with completions: ", nodes));
   }
   node->node_rank = number;
   return absl::OkStatus();
@@ -74,7 +77,7 @@ absl::Status PlaceNode(CommandLineDraft* draft) {
   RONDA_RETURN_IF_ERROR(ReadAddresses(*draft->sources, &draft->node));
   const NodeWords& node = draft->node;
   const int nodes = node.nodes.value_or(1);
-  if (nodes > 1) RONDA_RETURN_IF_ERROR(ReadCompletionIndex(*draft->sources, &draft->node));
+  RONDA_RETURN_IF_ERROR(ReadCompletionIndex(*draft->sources, nodes, &draft->node));
   RONDA_RETURN_IF_ERROR(CheckNodeRank(node, nodes));
   if (nodes == 1) return absl::OkStatus();
   NodeGroup group{.nodes = nodes, .node_rank = *node.node_rank};

@@ -70,16 +70,33 @@ int FirstEphemeralPort() {
   return first;
 }
 
-// The port that a socket can be bound to: `port`, or for 0 one of the kernel's choice; 0 if there is none.
-int Bind(int port) {
-  const UniqueFd socket_fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+struct BoundSocket {
+  UniqueFd fd;
+  int port = 0;  // 0: it is not bound
+};
+
+// To `port`, or for 0 to one of the kernel's choice.
+BoundSocket Bind(int port) {
+  UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address = {};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<uint16_t>(port));
   socklen_t size = sizeof(address);
   auto* const generic = reinterpret_cast<sockaddr*>(&address);
-  if (bind(socket_fd.get(), generic, size) != 0 || getsockname(socket_fd.get(), generic, &size) != 0) return 0;
-  return ntohs(address.sin_port);
+  if (bind(fd.get(), generic, size) != 0 || getsockname(fd.get(), generic, &size) != 0) return {};
+  return {.fd = std::move(fd), .port = ntohs(address.sin_port)};
+}
+
+// To a port that the kernel gives to no connection, if it leaves any.
+BoundSocket BindOutsideConnections() {
+  constexpr int kFirst = 10000, kAttempts = 100;
+  const int last = FirstEphemeralPort() - 1;
+  std::random_device random;
+  for (int attempt = 0; last >= kFirst && attempt < kAttempts; ++attempt) {
+    BoundSocket bound = Bind(std::uniform_int_distribution<int>(kFirst, last)(random));
+    if (bound.port != 0) return bound;
+  }
+  return Bind(0);
 }
 
 }  // namespace
@@ -128,15 +145,11 @@ absl::StatusOr<HostCores> ThisHostsCores() {
   return host;
 }
 
-int FindFreePort() {
-  constexpr int kFirst = 10000, kAttempts = 100;
-  const int last = FirstEphemeralPort() - 1;
-  std::random_device random;
-  for (int attempt = 0; last >= kFirst && attempt < kAttempts; ++attempt) {
-    const int port = std::uniform_int_distribution<int>(kFirst, last)(random);
-    if (Bind(port) == port) return port;
-  }
-  return Bind(0);
+std::vector<int> FindFreePorts(int count) {
+  std::vector<int> ports;
+  std::vector<BoundSocket> held;  // until all are found, so that they differ
+  for (int i = 0; i < count; ++i) ports.push_back(held.emplace_back(BindOutsideConnections()).port);
+  return ports;
 }
 
 std::string ProgramPath() {

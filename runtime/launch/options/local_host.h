@@ -30,9 +30,9 @@ struct HostCores {
 // Errors: INTERNAL if it cannot.
 absl::StatusOr<HostCores> ThisHostsCores();
 
-// A port of this host on which no program listens now; 0 if the system has none. Rank 0 will, a moment later. Until
-// then no connection takes it, where the system leaves ports below those that it gives to connections.
-int FindFreePort();
+// Different ports of this host on which no program listens now; 0 where the system has none. Rank 0 will, a moment
+// later. Until then no connection takes them, where the system leaves ports below those that it gives to connections.
+std::vector<int> FindFreePorts(int count);
 
 // The path of this program; "rondarun" if the system does not tell.
 std::string ProgramPath();

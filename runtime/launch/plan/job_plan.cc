@@ -46,6 +46,7 @@ PlanRequest LocalRequest(const LaunchOptions& options, const LaunchFacts& facts)
                       .job_id = facts.job_id,
                       .job_secret = facts.job_secret,
                       .free_port = facts.free_port,
+                      .store_port = facts.store_port,
                       .output_is_terminal = facts.output == LaunchFacts::Output::kTerminal,
                       .environment = facts.environment,
                       .settings = SettingsOf(options)};
@@ -99,6 +100,18 @@ std::vector<std::string> HostsOfRanks(const LaunchOptions& options, const std::s
     hosts.insert(hosts.end(), static_cast<size_t>(counts[i]), options.hosts[i].host);
   }
   return hosts;
+}
+
+bool AreAllThisHost(const std::vector<HostSlots>& hosts, const LaunchFacts& facts) {
+  return std::all_of(hosts.begin(), hosts.end(),
+                     [&](const HostSlots& host) { return IsThisHost(host.host, facts.own_addresses); });
+}
+
+// The name by which all ranks reach the host of rank 0. Whether the port is free is known of this host only.
+std::string HostOfStore(const LaunchOptions& options, const LaunchFacts& facts) {
+  if (AreAllThisHost(options.hosts, facts)) return "127.0.0.1";
+  const std::string& first = options.hosts.front().host;
+  return IsThisHost(first, facts.own_addresses) ? facts.hostname : first;
 }
 
 MpirunRequest RequestOf(const LaunchOptions& options, const LaunchFacts& facts, Mpirun mpirun,
@@ -163,6 +176,7 @@ absl::StatusOr<JobPlan> PlanMpirunJob(const LaunchOptions& options, const Launch
     variables.emplace_back("OMP_NUM_THREADS=1");
   }
   if (facts.output == LaunchFacts::Output::kTerminal) variables.emplace_back("RONDA_OUTPUT_IS_TERMINAL=1");
+  AddStoreAddress(HostOfStore(options, facts), facts.store_port, &variables);
   // The ranks name their shared memory by it, so that the launcher finds the leftovers of killed ranks on this host.
   variables.push_back(absl::StrCat("RONDA_JOB_ID=", facts.job_id));
   MpirunRequest request = RequestOf(options, facts, mpirun, variables);
@@ -186,11 +200,6 @@ absl::StatusOr<JobPlan> PlanMpirunJob(const LaunchOptions& options, const Launch
                             .at_launcher_death = ChildProcess::AtLauncherDeath::kTerminate},
       hosts));
   return plan;
-}
-
-bool AreAllThisHost(const std::vector<HostSlots>& hosts, const LaunchFacts& facts) {
-  return std::all_of(hosts.begin(), hosts.end(),
-                     [&](const HostSlots& host) { return IsThisHost(host.host, facts.own_addresses); });
 }
 
 bool NeedsOtherHosts(const LaunchOptions& options, const LaunchFacts& facts) {

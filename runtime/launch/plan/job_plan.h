@@ -32,6 +32,7 @@ struct LaunchFacts {
   std::string job_id;                        // fresh
   std::string job_secret;                    // fresh
   int free_port = 0;                         // of this host: no program listens there
+  int store_port = 0;                        // another one
 };
 
 // A job that is ready to start.

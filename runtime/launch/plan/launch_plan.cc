@@ -28,11 +28,13 @@ constexpr VariableName kOwned[] = {"RONDA_RANK",
                                    "RONDA_JOB_SECRET",
                                    "RONDA_MASTER_ADDR",
                                    "RONDA_MASTER_PORT",
-                                   "RONDA_OUTPUT_IS_TERMINAL"};
+                                   "RONDA_OUTPUT_IS_TERMINAL",
+                                   "MASTER_ADDR",
+                                   "MASTER_PORT"};
 
 constexpr absl::string_view kPassedPrefixes[] = {"RONDA_", "NCCL_"};
-constexpr absl::string_view kPassed[] = {"PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "OMP_NUM_THREADS",
-                                         "CUDA_VISIBLE_DEVICES"};
+constexpr absl::string_view kPassed[] = {
+    "PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "MASTER_ADDR", "MASTER_PORT"};
 
 bool Contains(const std::vector<std::string>& names, absl::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -43,6 +45,9 @@ bool IsPassed(absl::string_view name) {
          std::any_of(std::begin(kPassedPrefixes), std::end(kPassedPrefixes),
                      [&](absl::string_view prefix) { return absl::StartsWith(name, prefix); });
 }
+
+constexpr int kLastPort = 65535;
+constexpr absl::string_view kLoopback = "127.0.0.1";
 
 constexpr absl::string_view kOmpThreads = "OMP_NUM_THREADS";
 
@@ -128,10 +133,14 @@ std::vector<std::string> CommonEnvironment(const PlanRequest& request) {
     environment.push_back(absl::StrCat("RONDA_JOB_ID=", request.job_id));
     const bool has_one = ContainsName(environment, "RONDA_MASTER_PORT");  // one of the settings
     if (!has_one && request.rank_count > 1 && NeedMasterAddress(environment)) {
-      AddMasterAddress("127.0.0.1", request.free_port, &environment);
+      AddMasterAddress(kLoopback, request.free_port, &environment);
     }
+    AddStoreAddress(kLoopback, request.store_port, &environment);
   } else {
     AddMasterAddress(request.nodes->master_address, request.nodes->master_port, &environment);
+    // All nodes know this port without asking.
+    const int port = request.nodes->master_port;
+    AddStoreAddress(request.nodes->master_address, port < kLastPort ? port + 1 : port - 1, &environment);
   }
   if (!request.job_secret.empty()) environment.push_back(absl::StrCat("RONDA_JOB_SECRET=", request.job_secret));
   if (request.output_is_terminal) environment.push_back("RONDA_OUTPUT_IS_TERMINAL=1");
@@ -181,6 +190,12 @@ std::vector<std::string> VariablesForOtherHosts(const std::vector<std::string>& 
     if (IsPassed(name) || settings.contains(std::string(name)) || Contains(exports, name)) passed.push_back(variable);
   }
   return passed;
+}
+
+void AddStoreAddress(absl::string_view address, int port, std::vector<std::string>* variables) {
+  if (ContainsName(*variables, "MASTER_ADDR") || ContainsName(*variables, "MASTER_PORT")) return;
+  variables->push_back(absl::StrCat("MASTER_ADDR=", address));
+  variables->push_back(absl::StrCat("MASTER_PORT=", port));
 }
 
 absl::Duration StartTimeoutOf(const std::vector<std::string>& variables) {

@@ -34,6 +34,10 @@ std::vector<std::string> VariablesForOtherHosts(const std::vector<std::string>& 
                                                 const std::map<std::string, std::string>& settings,
                                                 const std::vector<std::string>& exports);
 
+// Adds MASTER_ADDR and MASTER_PORT, unless the user has set one by an option: where rank 0 may listen for other
+// libraries. torch.distributed keeps its store there. Ronda's ranks meet elsewhere.
+void AddStoreAddress(absl::string_view address, int port, std::vector<std::string>* variables);
+
 // How long the ranks that get `variables` may take to start: their RONDA_START_TIMEOUT, or its default if it is unset
 // or makes no sense, which the ranks then say.
 absl::Duration StartTimeoutOf(const std::vector<std::string>& variables);
@@ -46,6 +50,7 @@ struct PlanRequest {
   std::string job_id;              // names the job's shared memory, /dev/shm/ronda-<job id>*
   std::string job_secret;          // proves membership of the job
   int free_port = 0;               // of this host, where its ranks meet if they cannot do that in memory
+  int store_port = 0;              // of this host, for a store of another library
   bool output_is_terminal = false;
   std::vector<std::string> environment;         // the launcher's own, "NAME=value"
   std::map<std::string, std::string> settings;  // variables that replace those of the environment

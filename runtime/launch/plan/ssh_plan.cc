@@ -51,8 +51,10 @@ class Rendezvous {
       if (is_open_) Start(hosts_[index]);
       return;
     }
-    common_.push_back(absl::StrCat("RONDA_MASTER_ADDR=", address_.value_or(hello.address)));
+    const std::string address = address_.value_or(hello.address);
+    common_.push_back(absl::StrCat("RONDA_MASTER_ADDR=", address));
     common_.push_back(absl::StrCat("RONDA_MASTER_PORT=", hello.free_port));
+    AddStoreAddress(address, hello.store_port, &common_);
     is_open_ = true;
     for (const HostRanks& host : hosts_) {
       if (host.state == HostRanks::State::kPresent) Start(host);

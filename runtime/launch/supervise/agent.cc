@@ -217,7 +217,9 @@ void AgentPart::TakeHello(const AgentMessage& message) {
     return;
   }
   if (std::exchange(greeted_, true)) return;
-  on_hello_({.address = message.text(1), .free_port = static_cast<int>(message.number(0))});
+  on_hello_({.address = message.text(1),
+             .free_port = static_cast<int>(message.number(0)),
+             .store_port = static_cast<int>(message.number(1))});
 }
 
 void AgentPart::TakeRankEnd(const AgentMessage& message) {

@@ -28,7 +28,8 @@ struct AgentMessage {
     kRank,
     kGo,
     kSignal,
-    // From the agent. kHello: numbers are a free port, texts Ronda's version and an address of the host (empty: none);
+    // From the agent. kHello: numbers are two free ports, texts Ronda's version and an address of the host (empty:
+    // none);
     // kRankStart: rank, pid; kOutput: rank, stream, text; kOutputEnd: rank, stream; kRankEnd: rank, pid, exit code,
     // signal, 1 if it was told to end; kText: a line; kFailure: exit code, text.
     kHello,
@@ -88,6 +89,7 @@ class AgentPart final : public JobPart {
   struct Hello {
     std::string address;  // of its host, numeric; empty: none
     int free_port = 0;
+    int store_port = 0;  // another one
   };
   using OnHello = std::function<void(const Hello& hello)>;
 

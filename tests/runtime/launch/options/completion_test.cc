@@ -88,15 +88,19 @@ INSTANTIATE_TEST_SUITE_P(
         Group{{"--ips", "10.0.0.9,10.0.0.1", "--master-port", "6170"}, 1, "10.0.0.9", 6170},
         Group{{"--ips=fd00::2,fd00::1"}, 1, "fd00::2", 29500}, Group{{"--ips=beta,alpha"}, 1, "beta", 29500}));
 
-TEST(NodeArgumentsTest, APodOfAnIndexedJobOfKubernetesKnowsItsNumber) {
-  const auto node_rank = [](const Words& words, const std::string& index) {
-    const auto options = ParseArguments(words, Sources({.environment = {{"JOB_COMPLETION_INDEX", index}}}));
-    return options.ok() ? std::to_string(options->nodes->node_rank) : std::string(options.status().message());
-  };
-  EXPECT_EQ(node_rank({"--nnodes", "3", "--master-addr", "train-0.train", "x"}, "2"), "2");
-  EXPECT_EQ(node_rank({"--nnodes", "3", "--node-rank", "1", "x"}, "2"), "1");
-  EXPECT_THAT(node_rank({"--nnodes", "3", "x"}, "3"), HasSubstr("from 0 to 2; got \"3\""));
-  EXPECT_THAT(node_rank({"--nnodes", "3", "x"}, "two"), HasSubstr("JOB_COMPLETION_INDEX=\"two\""));
+TEST(NodeArgumentsTest, PodOfAnIndexedJobIsTheNodeOfItsIndex) {
+  const FakeMachine pod = {.environment = {{"JOB_COMPLETION_INDEX", "2"}}};
+  const Words words = {"--nnodes", "4", "--master-addr", "train-0.train", "x"};
+  const LaunchOptions options = Parsed(words, pod);
+  ASSERT_TRUE(options.nodes.has_value());
+  EXPECT_EQ(options.nodes->node_rank, 2);
+  EXPECT_EQ(options.nodes->master_address, "train-0.train");
+  EXPECT_EQ(Parsed({"--nnodes", "4", "--node-rank", "1", "x"}, pod).nodes->node_rank, 1) << "an option comes first";
+  EXPECT_FALSE(Parsed({"-np", "2", "x"}, pod).nodes.has_value()) << "a pod alone is no node of several";
+  for (const char* index : {"4", "-1", "", "2x"}) {
+    const auto wrong = ParseArguments(words, Sources({.environment = {{"JOB_COMPLETION_INDEX", index}}}));
+    EXPECT_THAT(std::string(wrong.status().message()), HasSubstr("JOB_COMPLETION_INDEX=\""));
+  }
 }
 
 TEST(NodeArgumentsTest, SeveralNodesHaveTheBackendThatIsWishedFor) {

@@ -33,8 +33,7 @@ inline ArgumentSources Sources(const FakeMachine& machine) {
           .own_addresses = [machine] { return machine.addresses; },
           .variable = [machine](const std::string& name) -> std::optional<std::string> {
             const auto variable = machine.environment.find(name);
-            if (variable == machine.environment.end()) return std::nullopt;
-            return variable->second;
+            return variable == machine.environment.end() ? std::nullopt : std::optional(variable->second);
           }};
 }
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,9 +16,13 @@
 namespace ronda {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::Contains;
+using ::testing::Each;
+using ::testing::Gt;
 using ::testing::HasSubstr;
+using ::testing::Lt;
 
 TEST(ArgumentSourcesTest, AFileIsReadAsItIs) {
   const std::string path = testing::TempDir() + "/argument_sources_test.txt";
@@ -68,15 +73,13 @@ TEST(ThisHostsCoresTest, AreThoseThatThisProcessMayRunOn) {
   EXPECT_EQ(count, CPU_COUNT(&allowed));
 }
 
-TEST(FindFreePortTest, IsNoneThatAConnectionMayTake) {
+TEST(FindFreePortsTest, FindsDifferentOnesThatNoConnectionTakes) {
   int first_of_connections = 0;
   std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> first_of_connections;
   if (first_of_connections <= 20000) GTEST_SKIP() << "connections of this host may take nearly every port";
-  for (int i = 0; i < 100; ++i) {
-    const int port = FindFreePort();
-    EXPECT_GT(port, 1023);
-    EXPECT_LT(port, first_of_connections);
-  }
+  const std::vector<int> ports = FindFreePorts(100);
+  EXPECT_THAT(ports, Each(AllOf(Gt(1023), Lt(first_of_connections))));
+  EXPECT_EQ(std::set<int>(ports.begin(), ports.end()).size(), 100);
 }
 
 }  // namespace

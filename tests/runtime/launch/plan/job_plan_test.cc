@@ -89,6 +89,14 @@ TEST(JobPlannerTest, AgentsAreStartedOverSsh) {
   EXPECT_THAT(plan.commands, ::testing::Each(StartsWith("ssh ")));
 }
 
+TEST(JobPlannerTest, RanksOfThisHostShareAPortForAStore) {
+  LaunchFacts facts = Facts();
+  facts.store_port = 4712;
+  const auto plan = MakeJobPlan(Options(2), facts);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_THAT(plan->commands, ::testing::Each(HasSubstr(" MASTER_ADDR=127.0.0.1 MASTER_PORT=4712 ")));
+}
+
 TEST(JobPlannerTest, RanksOfThisHostHaveNoStartTimeout) {
   EXPECT_EQ(Planned(Options(2)).start_timeout, absl::InfiniteDuration());
 }

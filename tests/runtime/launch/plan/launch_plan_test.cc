@@ -84,6 +84,23 @@ TEST(LaunchPlanTest, OtherRanksOfAHostGetNoPortToMeetAt) {
   }
 }
 
+TEST(LaunchPlanTest, OtherLibrariesGetAnAddressForTheirStore) {
+  PlanRequest request = Request(2);
+  request.free_port = 4711;
+  request.store_port = 4712;
+  request.environment = {"MASTER_ADDR=elsewhere", "MASTER_PORT=1"};  // another job's
+  EXPECT_THAT(Planned(request).ranks[1].environment,
+              AllOf(IsSupersetOf({"MASTER_ADDR=127.0.0.1", "MASTER_PORT=4712"}), Not(Contains("MASTER_PORT=1"))));
+  request.settings = {{"MASTER_PORT", "4713"}};  // the user's
+  EXPECT_THAT(Planned(request).ranks[1].environment,
+              AllOf(Contains("MASTER_PORT=4713"), Each(Not(StartsWith("MASTER_ADDR")))));
+
+  PlanRequest node = Request(2);
+  node.nodes = NodeGroup{.nodes = 2, .node_rank = 1, .master_address = "10.0.0.1", .master_port = 29500};
+  EXPECT_THAT(Planned(node).ranks[0].environment,
+              IsSupersetOf({"RONDA_MASTER_PORT=29500", "MASTER_ADDR=10.0.0.1", "MASTER_PORT=29501"}));
+}
+
 TEST(LaunchPlanTest, TerminalIsAnnounced) {
   PlanRequest request = Request(1);
   request.output_is_terminal = true;

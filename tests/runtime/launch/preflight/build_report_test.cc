@@ -22,6 +22,7 @@ using ::testing::StartsWith;
 OptionalParts Nothing() {
   return {.open_mpi = absl::NotFoundError("no libronda_mpi.so"),
           .mpich = absl::NotFoundError("no libronda_mpi_mpich.so"),
+          .hosts = absl::NotFoundError("no libronda_hosts.so"),
           .cuda = absl::UnavailableError("no CUDA device"),
           .nccl = absl::NotFoundError("no libnccl.so.2"),
           .mpirun = absl::NotFoundError("no mpirun")};
@@ -29,10 +30,10 @@ OptionalParts Nothing() {
 
 TEST(BuildReportTest, SaysWhatIsInTheBuild) {
   EXPECT_THAT(BuildReport(Nothing()), AllOf(StartsWith("Ronda " + std::string(kVersion) + "\n"), HasSubstr("[X] shm "),
-                                            HasSubstr("[X] tcp "), HasSubstr("[X] rondarun ")));
+                                            HasSubstr("[X] rondarun ")));
 }
 
-// The registry of backends is not linked with rondarun, which would load gRPC at every start for the sake of a list.
+// The registry of backends is not linked with rondarun, which would contain the runtime for the sake of a list.
 TEST(BuildReportTest, ListsEveryBackendOfTheRegistry) {
   std::vector<absl::string_view> names = HostBackendNames();
   for (const absl::string_view name : DeviceBackendNames()) names.push_back(name);
@@ -47,6 +48,7 @@ TEST(BuildReportTest, SaysWhyAPartIsNotThere) {
   EXPECT_THAT(BuildReport(Nothing()), AllOf(HasSubstr("\n    [ ] mpi          no libronda_mpi.so\n"),
                                             HasSubstr("\n    [ ] mpi (MPICH)  no libronda_mpi_mpich.so\n"),
                                             HasSubstr("\n    [ ] nccl         no libnccl.so.2\n"),
+                                            HasSubstr("\n    [ ] tcp          no libronda_hosts.so\n"),
                                             HasSubstr("\n    [ ] cuda         no CUDA device\n"),
                                             HasSubstr("\n    [ ] mpirun       no mpirun\n")));
 }
@@ -55,19 +57,21 @@ TEST(BuildReportTest, SaysWhichLibraryAPartIs) {
   EXPECT_THAT(
       BuildReport({.open_mpi = std::string("Open MPI v4.1.4"),
                    .mpich = std::string("MPICH 4.0.2"),
+                   .hosts = std::string("gRPC 1.51.1"),
                    .cuda = std::string("1 device: NVIDIA H200 (CUDA runtime 13.0, driver 13.0)"),
                    .nccl = std::string("2.18.5"),
                    .mpirun = std::string("Open MPI 4.1.4")}),
       AllOf(HasSubstr("[X] mpi          ranks on several hosts, under Open MPI's mpirun: Open MPI v4.1.4\n"),
             HasSubstr("[X] mpi (MPICH)  the same under MPICH's: MPICH 4.0.2\n"),
             HasSubstr("[X] nccl         tensors in the memory of GPUs, one a rank: 2.18.5\n"),
+            HasSubstr("[X] tcp          ranks on several hosts, however they are started: gRPC 1.51.1\n"),
             HasSubstr("[X] cuda         NVIDIA's GPUs: 1 device: NVIDIA H200 (CUDA runtime 13.0, driver 13.0)\n"),
             HasSubstr("[X] mpirun       ranks on several hosts: Open MPI 4.1.4\n")));
 }
 
 TEST(BuildReportTest, LooksForThePartsOfThisHost) {
   const OptionalParts parts = FindOptionalParts(ProcessEnvironment());
-  for (const auto& part : {parts.open_mpi, parts.mpich, parts.cuda, parts.nccl, parts.mpirun}) {
+  for (const auto& part : {parts.open_mpi, parts.mpich, parts.hosts, parts.cuda, parts.nccl, parts.mpirun}) {
     EXPECT_FALSE(part.ok() ? part->empty() : part.status().message().empty());
   }
 }
