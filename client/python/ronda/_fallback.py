@@ -1,0 +1,552 @@
+"""The functions of `_native` by ctypes: for interpreters that cannot load it: free-threaded ones.
+
+What they do, _native.pyi says. They are 4 to 10 times slower, and give the GIL up in every call of
+the C ABI.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_uint32, c_void_p
+from typing import Any
+
+from ronda._ctypes import OPERATIONS, Object, Options, RankList, Statistics, encode, library
+
+_SLICE_S = 0.1  # between two looks at signals
+
+_Callback = Callable[[int, "str | None"], None]
+
+# -- Errors --
+
+_ERRORS = 9  # RONDA_ERROR_INTERNAL
+_error_types: tuple[type[Exception], ...] = ()
+
+
+def set_error_types(types: Sequence[type[Exception]]) -> None:
+    global _error_types
+    if len(types) != _ERRORS:
+        raise ValueError(f"set_error_types: {len(types)} classes, but there are {_ERRORS} errors")
+    _error_types = tuple(types)
+
+
+def error(status: int, message: str, /) -> Exception:
+    known = 1 <= status <= len(_error_types)
+    made: Exception = (_error_types[status - 1] if known else RuntimeError)(message)
+    return made
+
+
+def _last_error() -> str:
+    text: bytes = library.ronda_last_error()
+    return text.decode(errors="replace")
+
+
+def _check(status: int) -> None:
+    if status != 0:
+        raise error(status, _last_error())
+
+
+# -- Waiting --
+
+_this_thread = threading.local()
+
+
+def _interruptibly(body: Callable[[], int]) -> None:
+    """Runs `body`, which may wait for other ranks, on another thread: this one sees signals."""
+    if getattr(_this_thread, "in_callback", False):
+        _check(
+            body()
+        )  # it finds out by its thread that it would wait for the callback that calls it
+        return
+    context, ended = current(), threading.Event()
+    status, message = 0, ""
+
+    def run() -> None:
+        nonlocal status, message
+        status = library.ronda_make_current(context) or body()
+        message = _last_error()
+        ended.set()
+
+    threading.Thread(target=run, name="ronda-call", daemon=True).start()
+    while not ended.wait(_SLICE_S):
+        pass
+    if status != 0:
+        raise error(status, message)
+
+
+def _in_slices(wait: Callable[[float, object], int], timeout_s: float = -1.0) -> tuple[bool, int]:
+    """Calls `wait`, with seconds and where it says that they were enough, again and again.
+
+    Returns:
+        Whether it has had enough or failed in `timeout_s` seconds (negative: without end), and its
+        last status.
+    """
+    end = math.inf if timeout_s < 0 else time.monotonic() + timeout_s
+    done = c_int()
+    while (left := end - time.monotonic()) > 0:
+        status = wait(min(left, _SLICE_S), byref(done))
+        if status != 0 or done.value:
+            return True, status
+    return False, 0
+
+
+def _await(handle: int, timeout_s: float = -1.0) -> tuple[bool, int]:
+    """Whether the operation has ended, and its status."""
+    done = c_int()
+    if library.ronda_poll(handle, byref(done)) != 0 or done.value:
+        return True, library.ronda_synchronize(handle)
+    return _in_slices(
+        lambda seconds, done: int(library.ronda_synchronize_for(handle, seconds, done)), timeout_s
+    )
+
+
+# -- The job --
+
+
+def _ranks(ranks: Sequence[int]) -> ctypes.Array[c_int]:
+    return (c_int * len(ranks))(*ranks)
+
+
+def version() -> str:
+    text: bytes = library.ronda_version()
+    return text.decode()
+
+
+def init(options: Mapping[str, object] | None = None) -> None:
+    arguments = Options(struct_size=ctypes.sizeof(Options))
+    known = {field[0] for field in Options._fields_} - {"struct_size", "process_set_count"}
+    for name, value in (options or {}).items():
+        if name not in known:
+            raise error(
+                1, f"init: there is no option '{name}': ronda_options in ronda.h lists them"
+            )
+        if value is None:
+            continue
+        if name == "process_sets":
+            lists: Any = value
+            arrays = [_ranks(tuple(ranks)) for ranks in lists]
+            arguments.process_sets = (RankList * len(arrays))(
+                *(RankList(ctypes.cast(array, POINTER(c_int)), len(array)) for array in arrays)
+            )
+            arguments.process_set_count = len(arrays)
+        else:
+            setattr(arguments, name, encode(value) if isinstance(value, str) else value)
+    _interruptibly(lambda: int(library.ronda_init(byref(arguments))))
+
+
+def shutdown() -> None:
+    _interruptibly(lambda: int(library.ronda_shutdown()))
+
+
+def is_initialized() -> bool:
+    return bool(library.ronda_is_initialized())
+
+
+def _number(name: str) -> Callable[[], int]:
+    function = getattr(library, "ronda_" + name)
+    return lambda: int(function())
+
+
+rank = _number("rank")
+size = _number("size")
+local_rank = _number("local_rank")
+local_size = _number("local_size")
+cross_rank = _number("cross_rank")
+cross_size = _number("cross_size")
+current = _number("current")
+
+
+def make_current(context: int, /) -> None:
+    _check(library.ronda_make_current(context))
+
+
+def _flag(name: str) -> Callable[..., bool]:
+    """A function of the C ABI whose last parameter is where it writes an int."""
+    function = getattr(library, "ronda_" + name)
+
+    def ask(*arguments: int) -> bool:
+        flag = c_int()
+        _check(function(*arguments, byref(flag)))
+        return bool(flag.value)
+
+    return ask
+
+
+should_stop = _flag("should_stop")
+
+
+def statistics() -> dict[str, int]:
+    counts = Statistics(struct_size=ctypes.sizeof(Statistics))
+    _check(library.ronda_get_statistics(byref(counts)))
+    return {field[0]: getattr(counts, field[0]) for field in Statistics._fields_[1:]}
+
+
+def start_timeline(path: str, /) -> None:
+    _check(library.ronda_start_timeline(encode(path)))
+
+
+def stop_timeline() -> None:
+    _check(library.ronda_stop_timeline())
+
+
+# -- Process sets --
+
+
+def add_process_set(ranks: Sequence[int], /) -> int:
+    array, id = _ranks(ranks), c_uint32()
+    _interruptibly(lambda: int(library.ronda_add_process_set(array, len(array), byref(id))))
+    return id.value
+
+
+def create_process_set(ranks: Sequence[int], tag: str | None = None, /) -> int:
+    array, text, id = _ranks(ranks), encode(tag), c_uint32()
+    _interruptibly(
+        lambda: int(library.ronda_create_process_set(array, len(array), text, byref(id)))
+    )
+    return id.value
+
+
+def remove_process_set(id: int, /) -> None:
+    _interruptibly(lambda: int(library.ronda_remove_process_set(id)))
+
+
+def process_set_size(id: int, /) -> int:
+    return int(library.ronda_process_set_size(id))
+
+
+def process_set_rank(id: int, /) -> int:
+    return int(library.ronda_process_set_rank(id))
+
+
+def process_set_ranks(id: int, /) -> list[int]:
+    ranks = (c_int * max(process_set_size(id), 1))()
+    _check(library.ronda_process_set_ranks(id, ranks))
+    return list(ranks)
+
+
+def process_set_ids() -> list[int]:
+    room, count = 64, c_int()
+    while True:
+        ids = (c_uint32 * room)()
+        _check(library.ronda_process_set_ids(ids, room, byref(count)))
+        if count.value <= room:
+            return list(ids[: count.value])
+        room *= 2
+
+
+_kept: dict[int, object] = {}  # by handle
+_kept_by_group: dict[int, object] = {}
+
+
+def _async(name: str) -> Callable[..., int]:
+    operation, function = OPERATIONS[name], getattr(library, "ronda_" + name)
+
+    def submit(*values: object) -> int:
+        arguments, handle = operation.read(values), c_int64()
+        _check(function(byref(arguments), byref(handle)))
+        _kept[handle.value] = operation.keep(values)
+        return handle.value
+
+    return submit
+
+
+allreduce_async = _async("allreduce_async")
+reduce_async = _async("reduce_async")
+reducescatter_async = _async("reducescatter_async")
+broadcast_async = _async("broadcast_async")
+allgather_async = _async("allgather_async")
+gather_async = _async("gather_async")
+scatter_async = _async("scatter_async")
+alltoall_async = _async("alltoall_async")
+send_async = _async("send_async")
+recv_async = _async("recv_async")
+
+
+def _submit_object(
+    name: str | None, data: bytes | None, root: int, process_set: int, function: Any
+) -> int:
+    handle = c_int64()
+    arguments = Object(ctypes.sizeof(Object), encode(name), data, len(data or b""), root)
+    arguments.call.process_set = process_set
+    _check(function(byref(arguments), byref(handle)))
+    _kept[handle.value] = data
+    return handle.value
+
+
+def broadcast_object_async(
+    name: str | None, data: bytes | None, root: int, process_set: int = 0, /
+) -> int:
+    return _submit_object(name, data, root, process_set, library.ronda_broadcast_object_async)
+
+
+def allgather_object_async(name: str | None, data: bytes, process_set: int = 0, /) -> int:
+    return _submit_object(name, data, 0, process_set, library.ronda_allgather_object_async)
+
+
+def sparse_allreduce_async(*values: object) -> tuple[int, int]:
+    operation = OPERATIONS["sparse_allreduce_async"]
+    arguments, indices, gathered = operation.read(values), c_int64(), c_int64()
+    _check(library.ronda_sparse_allreduce_async(byref(arguments), byref(indices), byref(gathered)))
+    _kept[indices.value] = _kept[gathered.value] = operation.keep(values)
+    return indices.value, gathered.value
+
+
+def _read_group(name: str, entries: Sequence[tuple[object, ...]]) -> Any:
+    operation = OPERATIONS[name]
+    return (operation.struct * len(entries))(*(operation.read(entry) for entry in entries))
+
+
+def _grouped(name: str) -> Callable[..., list[int]]:
+    operation, function = OPERATIONS[name], getattr(library, "ronda_grouped_" + name)
+
+    def submit(arguments: Sequence[tuple[object, ...]], group: str, /) -> list[int]:
+        structs, handles = _read_group(name, arguments), (c_int64 * len(arguments))()
+        _check(function(structs, len(structs), encode(group), handles))
+        _kept.update({handle: operation.keep(entry) for handle, entry in zip(handles, arguments)})
+        return list(handles)
+
+    return submit
+
+
+grouped_allreduce_async = _grouped("allreduce_async")
+grouped_allgather_async = _grouped("allgather_async")
+grouped_reducescatter_async = _grouped("reducescatter_async")
+
+
+def barrier_async(process_set: int = 0, /) -> int:
+    handle = c_int64()
+    _check(library.ronda_barrier_async(process_set, byref(handle)))
+    return handle.value
+
+
+def monitored_barrier(process_set: int = 0, timeout_s: float = 0.0, /) -> None:
+    _interruptibly(lambda: int(library.ronda_monitored_barrier(process_set, timeout_s)))
+
+
+def join_async(process_set: int = 0, absent: int = 0, /) -> int:
+    handle = c_int64()
+    _check(library.ronda_join_async(process_set, absent, byref(handle)))
+    return handle.value
+
+
+def allreduce(*values: object) -> None:
+    operation = OPERATIONS["allreduce_async"]
+    arguments, handle = operation.read(values), c_int64()
+    _check(library.ronda_allreduce_for(byref(arguments), _SLICE_S, byref(handle)))
+    if handle.value == 0:
+        return
+    _kept[handle.value] = operation.keep(values)
+    try:
+        _check(_await(handle.value)[1])
+    finally:
+        release(handle.value)
+
+
+def cuda_zero(data: int, bytes: int, stream: int, /) -> None:
+    _check(library.ronda_cuda_zero(data, bytes, stream))
+
+
+# -- Handles --
+
+
+def _handles(handles: Sequence[int]) -> ctypes.Array[c_int64]:
+    return (c_int64 * len(handles))(*handles)
+
+
+poll = _flag("poll")
+found_inf = _flag("found_inf")
+
+
+def poll_all(handles: Sequence[int], /) -> bool:
+    array, done = _handles(handles), c_int()
+    _check(library.ronda_poll_all(array, len(array), byref(done)))
+    return bool(done.value)
+
+
+def synchronize(handle: int, timeout_s: float = -1.0, /) -> bool:
+    ended, status = _await(handle, timeout_s)
+    _check(status)
+    return ended
+
+
+def synchronize_all(handles: Sequence[int], /) -> None:
+    array = _handles(handles)
+    for handle in array:
+        _await(handle)  # the call below finds the first error
+    _check(library.ronda_synchronize_all(array, len(array)))
+
+
+def synchronize_on_stream(handle: int, stream: int, /) -> None:
+    function = library.ronda_synchronize_on_stream_for
+    _check(_in_slices(lambda seconds, done: int(function(handle, stream, seconds, done)))[1])
+
+
+_pending: dict[int, _Callback] = {}  # callbacks that have been handed over and not called
+_callback_ids = itertools.count(1)
+
+
+def _run_callback(context: int, status: int, message: bytes) -> None:
+    callback = _pending.pop(context)
+    # Once the job has ended, the thread that registers a callback runs it.
+    before = getattr(_this_thread, "in_callback", False)
+    _this_thread.in_callback = True
+    try:
+        callback(status, message.decode(errors="replace") if status != 0 else None)
+    finally:
+        _this_thread.in_callback = before
+
+
+# What it raises, ctypes gives to sys.unraisablehook.
+_call_back = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p)(_run_callback)
+
+
+def _hand_over(callback: _Callback, submit: Callable[[object, int], Any]) -> None:
+    """Has `submit` register `callback`."""
+    if not callable(callback):
+        raise TypeError(f"callback is {callback!r}, which cannot be called")
+    context = next(_callback_ids)
+    _pending[context] = callback
+    status = submit(_call_back, context)
+    if status != 0:
+        del _pending[context]
+        _check(status)
+
+
+def synchronize_on_stream_async(handle: int, stream: int, callback: _Callback, /) -> None:
+    _hand_over(
+        callback,
+        lambda function, context: library.ronda_synchronize_on_stream_async(
+            handle, stream, function, context
+        ),
+    )
+
+
+def on_completion(handle: int, callback: _Callback, /) -> None:
+    _hand_over(
+        callback, lambda function, context: library.ronda_on_completion(handle, function, context)
+    )
+
+
+def _read_output(handle: int) -> tuple[int, int, list[int]]:
+    data, rows, members = c_void_p(), c_int64(), c_int()
+    by_member = POINTER(c_int64)()
+    _check(library.ronda_output(handle, byref(data), byref(rows), byref(by_member), byref(members)))
+    return data.value or 0, rows.value, by_member[: members.value] if members.value else []
+
+
+def output(handle: int, /) -> tuple[int, int, list[int]]:
+    return _read_output(handle)
+
+
+def output_bytes(handle: int, row_bytes: int = 1, /) -> bytes:
+    data, rows, _ = _read_output(handle)
+    return ctypes.string_at(data, rows * row_bytes)
+
+
+def last_rank(handle: int, /) -> int:
+    rank = c_int()
+    _check(library.ronda_last_rank(handle, byref(rank)))
+    return rank.value
+
+
+def keep(handle: int, /) -> object:
+    return _kept.get(handle)
+
+
+_is_forked = False
+
+
+def _note_fork() -> None:
+    global _is_forked
+    _is_forked = True
+
+
+os.register_at_fork(after_in_child=_note_fork)
+
+
+def release(handle: int, /) -> None:
+    kept = _kept.get(handle)
+    try:
+        if _is_forked and not is_initialized():
+            return  # the parent's: it is not in this process
+        if poll(handle):
+            _check(library.ronda_release(handle))
+        else:
+
+            def end(status: int, message: str | None, kept: object = kept) -> None:
+                library.ronda_release(handle)
+
+            on_completion(handle, end)
+    finally:
+        _kept.pop(handle, None)
+
+
+def release_on_stream(handle: int, stream: int, /) -> None:
+    launched = c_int()
+    status = library.ronda_synchronize_on_stream_for(handle, stream, 0.0, byref(launched))
+    if status == 0 and not launched.value:
+        release(handle)  # nothing on the stream uses a result that is not there
+        return
+    kept = _kept.get(handle)
+    if kept is not None:
+        on_completion(handle, lambda status, message, kept=kept: None)  # type: ignore[misc]
+    _check(library.ronda_release_on_stream(handle, stream))
+    _kept.pop(handle, None)
+
+
+# -- Prepared groups --
+
+
+def prepare_group(arguments: Sequence[tuple[object, ...]], name: str, /) -> int:
+    structs, group = _read_group("allreduce_async", arguments), c_void_p()
+    _check(library.ronda_prepare_group(structs, len(structs), encode(name), byref(group)))
+    address = group.value or 0
+    _kept_by_group[address] = list(arguments)
+    return address
+
+
+def _group(function: str, group: int) -> int:
+    if group not in _kept_by_group:
+        raise error(
+            1,
+            f"{function}: there is no group {group:#x}: it was never given out, or it was released",
+        )
+    return group
+
+
+def group_ready(group: int, index: int, /) -> None:
+    _check(library.ronda_group_ready(_group("group_ready", group), index))
+
+
+def group_ready_at(group: int, index: int, data: int, /) -> None:
+    _check(library.ronda_group_ready_at(_group("group_ready_at", group), index, data))
+
+
+def group_wait(group: int, /) -> None:
+    function, group = library.ronda_group_wait_for, _group("group_wait", group)
+    _check(_in_slices(lambda seconds, done: int(function(group, seconds, done)))[1])
+
+
+def group_wait_on_stream(group: int, stream: int, /) -> None:
+    function, group = library.ronda_group_wait_on_stream_for, _group("group_wait_on_stream", group)
+    _check(_in_slices(lambda seconds, done: int(function(group, stream, seconds, done)))[1])
+
+
+def group_found_inf(group: int, /) -> bool:
+    found = c_int()
+    _check(library.ronda_group_found_inf(_group("group_found_inf", group), byref(found)))
+    return bool(found.value)
+
+
+def group_release(group: int, /) -> None:
+    kept = _kept_by_group.pop(_group("group_release", group))
+
+    def end(kept: object = kept) -> int:  # an interrupted call keeps what the members need
+        return int(library.ronda_group_release(group))
+
+    _interruptibly(end)

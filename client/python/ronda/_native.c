@@ -1,0 +1,397 @@
+/* The module ronda._native: the job, its process sets, and the list of all functions. */
+#include "client/python/ronda/_native.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* -- The job -- */
+
+/* Arguments of a call that other ranks may let wait. */
+typedef struct JobArguments {
+  ronda_options options;
+  const int* ranks;
+  int count;
+  const char* tag;
+  ronda_process_set process_set;
+  double timeout_s;
+} JobArguments;
+
+/* A call with what its arguments refer to. On the heap: it may go on when Python has given it up. */
+typedef struct JobCall {
+  JobArguments arguments;
+  Reader reader;
+  PyObject* referred; /* owned; NULL: nothing */
+} JobCall;
+
+static JobCall* BeginCall(void) {
+  JobCall* const call = calloc(1, sizeof(JobCall));
+  if (call == NULL) {
+    PyErr_NoMemory();
+    return NULL;
+  }
+  call->arguments.options.struct_size = sizeof(ronda_options);
+  BeginReading(&call->reader);
+  return call;
+}
+
+static void EndCall(JobCall* call) {
+  EndReading(&call->reader);
+  Py_XDECREF(call->referred);
+  free(call);
+}
+
+/* The call with the arguments of a function; NULL with an exception. */
+static JobCall* ReadCall(const Signature* signature, PyObject* const* values, Py_ssize_t count) {
+  JobCall* const call = BeginCall();
+  if (call == NULL || Read(signature, values, count, &call->arguments, &call->reader) == 0) return call;
+  EndCall(call);
+  return NULL;
+}
+
+/* Runs `body`; None, or NULL with an exception. `*id`, unless NULL, becomes the process set's. Frees the call. */
+static PyObject* RunCall(JobCall* call, ronda_status (*body)(void* arguments), ronda_process_set* id) {
+  int abandoned = 0;
+  PyObject* const result = RunInterruptibly(body, &call->arguments, &abandoned);
+  if (id != NULL) *id = call->arguments.process_set;
+  if (!abandoned) EndCall(call);
+  return result;
+}
+
+#define OPTION(kind, name) FIELD(ronda_options, kind, name)
+static const Field kOptions[] = {
+    OPTION(kReal, cycle_time_ms),
+    OPTION(kHandle, fusion_threshold),
+    OPTION(kHandle, cache_capacity),
+    OPTION(kReal, stall_warning_s),
+    OPTION(kReal, stall_deadline_s),
+    OPTION(kReal, start_timeout_s),
+    ARRAY(ronda_options, kRankLists, process_sets, process_set_count),
+    OPTION(kText, master_address),
+    OPTION(kText, secret),
+    OPTION(kInt, master_port),
+    OPTION(kInt, rank),
+    OPTION(kInt, size),
+    OPTION(kInt, local_rank),
+    OPTION(kInt, local_size),
+};
+
+static int ReadOption(PyObject* name, PyObject* value, JobCall* call) {
+  const char* const text = PyUnicode_AsUTF8AndSize(name, NULL);
+  if (text == NULL) return -1;
+  for (size_t i = 0; i < sizeof(kOptions) / sizeof(*kOptions); ++i) {
+    if (strcmp(text, kOptions[i].name) != 0) continue;
+    return value == Py_None ? 0 : ReadField(&kOptions[i], value, &call->arguments.options, &call->reader);
+  }
+  char message[200];
+  snprintf(message, sizeof(message), "init: there is no option '%.80s': ronda_options in ronda.h lists them", text);
+  Raise(RONDA_ERROR_INVALID_ARGUMENT, message);
+  return -1;
+}
+
+static int ReadOptions(PyObject* options, JobCall* call) {
+  call->referred = PyMapping_Items(options);
+  const Py_ssize_t count = call->referred == NULL ? 0 : PyList_Size(call->referred);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* const item = PyList_GetItem(call->referred, i);
+    if (ReadOption(PyTuple_GetItem(item, 0), PyTuple_GetItem(item, 1), call) != 0) return -1;
+  }
+  return call->referred == NULL ? -1 : 0;
+}
+
+static ronda_status DoInit(void* arguments) { return ronda_init(&((JobArguments*)arguments)->options); }
+
+static ronda_status DoShutdown(void* arguments) {
+  (void)arguments;
+  return ronda_shutdown();
+}
+
+static PyObject* Init(PyObject* module, PyObject* const* values, Py_ssize_t count) {
+  (void)module;
+  if (count > 1) return PyErr_Format(PyExc_TypeError, "init() takes 0 to 1 arguments, not %zd", count);
+  JobCall* const call = BeginCall();
+  if (call == NULL) return NULL;
+  if (count == 1 && values[0] != Py_None && ReadOptions(values[0], call) != 0) {
+    EndCall(call);
+    return NULL;
+  }
+  return RunCall(call, DoInit, NULL);
+}
+
+static PyObject* Shutdown(PyObject* module, PyObject* none) {
+  (void)module, (void)none;
+  JobCall* const call = BeginCall();
+  return call == NULL ? NULL : RunCall(call, DoShutdown, NULL);
+}
+
+static PyObject* Version(PyObject* module, PyObject* none) {
+  (void)module, (void)none;
+  return PyUnicode_FromString(ronda_version());
+}
+
+static PyObject* IsInitialized(PyObject* module, PyObject* none) {
+  (void)module, (void)none;
+  return PyBool_FromLong(ronda_is_initialized());
+}
+
+#define NUMBER(function)                                        \
+  static PyObject* function(PyObject* module, PyObject* none) { \
+    (void)module, (void)none;                                   \
+    return PyLong_FromLongLong(ronda_##function());             \
+  }
+NUMBER(rank)
+NUMBER(size)
+NUMBER(local_rank)
+NUMBER(local_size)
+NUMBER(cross_rank)
+NUMBER(cross_size)
+NUMBER(current)
+
+static PyObject* MakeCurrent(PyObject* module, PyObject* value) {
+  (void)module;
+  const ronda_context context = PyLong_AsLongLong(value);
+  if (context == -1 && PyErr_Occurred()) return NULL;
+  return NoneOrRaise(ronda_make_current(context));
+}
+
+static PyObject* ShouldStop(PyObject* module, PyObject* none) {
+  (void)module, (void)none;
+  int stop = 0;
+  ronda_status status = RONDA_OK;
+  Py_BEGIN_ALLOW_THREADS;
+  status = ronda_should_stop(&stop);
+  Py_END_ALLOW_THREADS;
+  return status == RONDA_OK ? PyBool_FromLong(stop) : NoneOrRaise(status);
+}
+
+#define COUNT(name) \
+  { #name, offsetof(ronda_statistics, name) }
+static const struct {
+  const char* name;
+  size_t offset;
+} kCounts[] = {
+    COUNT(reports_sent),   COUNT(reports_received),  COUNT(lists_sent),      COUNT(lists_received),
+    COUNT(buckets_agreed), COUNT(buckets_scheduled), COUNT(schedules_begun), COUNT(schedules_left),
+    COUNT(own_vetoes),     COUNT(schedule_rounds),
+};
+
+static PyObject* Statistics(PyObject* module, PyObject* none) {
+  (void)module, (void)none;
+  ronda_statistics statistics = RONDA_STATISTICS_INIT;
+  const ronda_status status = ronda_get_statistics(&statistics);
+  if (status != RONDA_OK) return NoneOrRaise(status);
+  PyObject* const counts = PyDict_New();
+  for (size_t i = 0; counts != NULL && i < sizeof(kCounts) / sizeof(*kCounts); ++i) {
+    uint64_t number = 0;
+    memcpy(&number, (const char*)&statistics + kCounts[i].offset, sizeof(number));
+    PyObject* const value = PyLong_FromUnsignedLongLong(number);
+    const int failed = value == NULL || PyDict_SetItemString(counts, kCounts[i].name, value) != 0;
+    Py_XDECREF(value);
+    if (!failed) continue;
+    Py_DECREF(counts);
+    return NULL;
+  }
+  return counts;
+}
+
+typedef struct TimelineArguments {
+  const char* path;
+} TimelineArguments;
+
+static PyObject* StartTimeline(PyObject* module, PyObject* value) {
+  (void)module;
+  static const Field kPath = FIELD(TimelineArguments, kText, path);
+  TimelineArguments arguments = {NULL};
+  if (ReadField(&kPath, value, &arguments, NULL) != 0) return NULL;
+  return NoneOrRaise(ronda_start_timeline(arguments.path));
+}
+
+static PyObject* StopTimeline(PyObject* module, PyObject* none) {
+  (void)module, (void)none;
+  ronda_status status = RONDA_OK;
+  Py_BEGIN_ALLOW_THREADS;
+  status = ronda_stop_timeline(); /* writes to a disk */
+  Py_END_ALLOW_THREADS;
+  return NoneOrRaise(status);
+}
+
+/* -- Process sets -- */
+
+static const Field kSetFields[] = {ARRAY(JobArguments, kRanks, ranks, count), FIELD(JobArguments, kText, tag)};
+static const Field kIdFields[] = {FIELD(JobArguments, kSet, process_set), FIELD(JobArguments, kReal, timeout_s)};
+
+static ronda_status DoAddProcessSet(void* arguments) {
+  JobArguments* const job = arguments;
+  return ronda_add_process_set(job->ranks, job->count, &job->process_set);
+}
+
+static ronda_status DoCreateProcessSet(void* arguments) {
+  JobArguments* const job = arguments;
+  return ronda_create_process_set(job->ranks, job->count, job->tag, &job->process_set);
+}
+
+static ronda_status DoRemoveProcessSet(void* arguments) {
+  return ronda_remove_process_set(((JobArguments*)arguments)->process_set);
+}
+
+static ronda_status DoMonitoredBarrier(void* arguments) {
+  JobArguments* const job = arguments;
+  return ronda_monitored_barrier(job->process_set, job->timeout_s);
+}
+
+/* The id of the process set that `body` makes. */
+static PyObject* MakeProcessSet(const Signature* signature, ronda_status (*body)(void* arguments),
+                                PyObject* const* values, Py_ssize_t count) {
+  JobCall* const call = ReadCall(signature, values, count);
+  ronda_process_set id = 0;
+  PyObject* const none = call == NULL ? NULL : RunCall(call, body, &id);
+  if (none == NULL) return NULL;
+  Py_DECREF(none);
+  return PyLong_FromUnsignedLong(id);
+}
+
+static PyObject* AddProcessSet(PyObject* module, PyObject* const* values, Py_ssize_t count) {
+  (void)module;
+  static const Signature kSignature = {"add_process_set", kSetFields, 1, 1};
+  return MakeProcessSet(&kSignature, DoAddProcessSet, values, count);
+}
+
+static PyObject* CreateProcessSet(PyObject* module, PyObject* const* values, Py_ssize_t count) {
+  (void)module;
+  static const Signature kSignature = SIGNATURE("create_process_set", kSetFields, 1);
+  return MakeProcessSet(&kSignature, DoCreateProcessSet, values, count);
+}
+
+static PyObject* RemoveProcessSet(PyObject* module, PyObject* const* values, Py_ssize_t count) {
+  (void)module;
+  static const Signature kSignature = {"remove_process_set", kIdFields, 1, 1};
+  JobCall* const call = ReadCall(&kSignature, values, count);
+  return call == NULL ? NULL : RunCall(call, DoRemoveProcessSet, NULL);
+}
+
+static PyObject* MonitoredBarrier(PyObject* module, PyObject* const* values, Py_ssize_t count) {
+  (void)module;
+  static const Signature kSignature = SIGNATURE("monitored_barrier", kIdFields, 0);
+  JobCall* const call = ReadCall(&kSignature, values, count);
+  return call == NULL ? NULL : RunCall(call, DoMonitoredBarrier, NULL);
+}
+
+/* 0; or -1 with an exception. */
+static int ToSet(PyObject* value, JobArguments* arguments) { return ReadField(&kIdFields[0], value, arguments, NULL); }
+
+static PyObject* ProcessSetSize(PyObject* module, PyObject* value) {
+  (void)module;
+  JobArguments arguments;
+  return ToSet(value, &arguments) != 0 ? NULL : PyLong_FromLong(ronda_process_set_size(arguments.process_set));
+}
+
+static PyObject* ProcessSetRank(PyObject* module, PyObject* value) {
+  (void)module;
+  JobArguments arguments;
+  return ToSet(value, &arguments) != 0 ? NULL : PyLong_FromLong(ronda_process_set_rank(arguments.process_set));
+}
+
+/* The list of `count` numbers. */
+static PyObject* ListOf(const int* numbers, int count) {
+  PyObject* const list = PyList_New(count);
+  for (int i = 0; list != NULL && i < count; ++i) {
+    PyObject* const number = PyLong_FromLong(numbers[i]);
+    if (number != NULL && PyList_SetItem(list, i, number) == 0) continue;
+    Py_DECREF(list);
+    return NULL;
+  }
+  return list;
+}
+
+static PyObject* ProcessSetRanks(PyObject* module, PyObject* value) {
+  (void)module;
+  JobArguments arguments;
+  if (ToSet(value, &arguments) != 0) return NULL;
+  const int count = ronda_process_set_size(arguments.process_set);
+  int* const ranks = calloc(count > 0 ? (size_t)count : 1, sizeof(int));
+  if (ranks == NULL) return PyErr_NoMemory();
+  const ronda_status status = ronda_process_set_ranks(arguments.process_set, ranks);
+  PyObject* const result = status == RONDA_OK ? ListOf(ranks, count) : NoneOrRaise(status);
+  free(ranks);
+  return result;
+}
+
+static PyObject* ProcessSetIds(PyObject* module, PyObject* none) {
+  (void)module, (void)none;
+  for (int room = 64;; room *= 2) {
+    ronda_process_set* const ids = calloc((size_t)room, sizeof(*ids));
+    if (ids == NULL) return PyErr_NoMemory();
+    int count = 0;
+    const ronda_status status = ronda_process_set_ids(ids, room, &count);
+    PyObject* result = NULL;
+    if (status != RONDA_OK) {
+      result = NoneOrRaise(status);
+    } else if (count <= room) {
+      result = ListOf((const int*)ids, count);
+    }
+    free(ids);
+    if (status != RONDA_OK || count <= room) return result;
+  }
+}
+
+static PyMethodDef job_methods[] = {
+    ONE("set_error_types", SetErrorTypes),
+    FAST("error", ErrorOf),
+    NONE("version", Version),
+    FAST("init", Init),
+    NONE("shutdown", Shutdown),
+    NONE("is_initialized", IsInitialized),
+    NONE("rank", rank),
+    NONE("size", size),
+    NONE("local_rank", local_rank),
+    NONE("local_size", local_size),
+    NONE("cross_rank", cross_rank),
+    NONE("cross_size", cross_size),
+    NONE("should_stop", ShouldStop),
+    NONE("current", current),
+    ONE("make_current", MakeCurrent),
+    NONE("statistics", Statistics),
+    ONE("start_timeline", StartTimeline),
+    NONE("stop_timeline", StopTimeline),
+    FAST("add_process_set", AddProcessSet),
+    FAST("create_process_set", CreateProcessSet),
+    FAST("remove_process_set", RemoveProcessSet),
+    ONE("process_set_size", ProcessSetSize),
+    ONE("process_set_rank", ProcessSetRank),
+    ONE("process_set_ranks", ProcessSetRanks),
+    NONE("process_set_ids", ProcessSetIds),
+    FAST("monitored_barrier", MonitoredBarrier),
+    NONE("_close", CloseInterpreter),
+    {NULL, NULL, 0, NULL},
+};
+
+/* -- The module -- */
+
+static PyModuleDef module_definition = {
+    PyModuleDef_HEAD_INIT, .m_name = "ronda._native", .m_doc = "The C ABI, as Python calls it. See _native.pyi.",
+    .m_size = -1, /* the process has one job */
+};
+
+/* Has _close() called at exit, after the functions that are registered from now on. */
+static int RegisterAtExit(PyObject* module) {
+  PyObject* const at_exit = PyImport_ImportModule("atexit");
+  PyObject* const close = at_exit == NULL ? NULL : PyObject_GetAttrString(module, "_close");
+  PyObject* const registered = close == NULL ? NULL : PyObject_CallMethod(at_exit, "register", "O", close);
+  const int failed = registered == NULL;
+  Py_XDECREF(registered);
+  Py_XDECREF(close);
+  Py_XDECREF(at_exit);
+  return failed ? -1 : 0;
+}
+
+PyMODINIT_FUNC PyInit__native(void);
+PyMODINIT_FUNC PyInit__native(void) {
+  PyObject* const module = PyModule_Create(&module_definition);
+  if (module == NULL) return NULL;
+  if (PyModule_AddFunctions(module, job_methods) != 0 || PyModule_AddFunctions(module, operation_methods) != 0 ||
+      PyModule_AddFunctions(module, handle_methods) != 0 || PrepareInterpreter() != 0 || RegisterAtExit(module) != 0) {
+    Py_DECREF(module);
+    return NULL;
+  }
+  return module;
+}

@@ -1,0 +1,330 @@
+"""The C ABI, as Python calls it: an extension module over libronda.so, or the same by ctypes.
+
+Low-level on purpose: buffers are addresses, enumerations are the numbers of ronda.h, nothing is
+checked twice. Every function that may wait releases the GIL; those that wait for other ranks return
+to the interpreter for signals, so that Ctrl-C ends them (but for should_stop(), which rarely does).
+A failed call raises one of the classes given to `set_error_types`.
+
+Common arguments of operations:
+    name: the tensor's, or None for an operation matched by order.
+    dtype, op, compression: numbers of ronda_dtype, ronda_reduce_op and ronda_compression.
+    shape: dimensions, outermost first; () is a scalar.
+    input, output: addresses of row-major memory; 0 where there is none.
+    keep: any object; a reference to it is held until the handle is given back and its operation
+        has ended. It owns the memory behind the addresses.
+    process_set: id; 0 is the set of all ranks.
+    deadline_s: 0 for the job's, negative for none.
+    stream: None for host memory, else the cudaStream_t of a GPU's memory, as a number (0: the
+        default stream).
+    error_feedback, detect_overflow: as in ronda_allreduce_args.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+Shape = Sequence[int]
+
+def set_error_types(types: Sequence[type[Exception]]) -> None:
+    """Classes by ronda_status, from RONDA_ERROR_INVALID_ARGUMENT (1) on; called with a text."""
+
+# -- The job --
+
+def version() -> str: ...
+def init(options: Mapping[str, object] | None = None) -> None:
+    """Fields of ronda_options by name; `process_sets` is a sequence of sequences of ranks."""
+
+def shutdown() -> None: ...
+def is_initialized() -> bool: ...
+def rank() -> int: ...
+def size() -> int: ...
+def local_rank() -> int: ...
+def local_size() -> int: ...
+def cross_rank() -> int: ...
+def cross_size() -> int: ...
+def should_stop() -> bool: ...
+def current() -> int: ...
+def make_current(context: int) -> None: ...
+def statistics() -> dict[str, int]:
+    """The fields of ronda_statistics."""
+
+def start_timeline(path: str) -> None: ...
+def stop_timeline() -> None: ...
+
+# -- Process sets --
+
+def add_process_set(ranks: Sequence[int]) -> int: ...
+def create_process_set(ranks: Sequence[int], tag: str | None = None) -> int: ...
+def remove_process_set(id: int) -> None: ...
+def process_set_size(id: int) -> int: ...
+def process_set_rank(id: int) -> int: ...
+def process_set_ranks(id: int) -> list[int]: ...
+def process_set_ids() -> list[int]: ...
+
+# -- Operations; the result is a handle. Arguments are given by position --
+
+def allreduce_async(
+    name: str | None,
+    dtype: int,
+    shape: Shape,
+    input: int,
+    output: int,
+    keep: object,
+    op: int,
+    compression: int = 0,
+    prescale: float = 1.0,
+    postscale: float = 1.0,
+    process_set: int = 0,
+    error_feedback: bool = False,
+    detect_overflow: bool = False,
+    deadline_s: float = 0.0,
+    stream: int | None = None,
+    /,
+) -> int: ...
+def reduce_async(
+    name: str | None,
+    dtype: int,
+    shape: Shape,
+    input: int,
+    output: int,
+    keep: object,
+    op: int,
+    root: int,
+    compression: int = 0,
+    prescale: float = 1.0,
+    postscale: float = 1.0,
+    process_set: int = 0,
+    deadline_s: float = 0.0,
+    stream: int | None = None,
+    /,
+) -> int: ...
+def reducescatter_async(
+    name: str | None,
+    dtype: int,
+    shape: Shape,
+    input: int,
+    output: int,
+    output_bytes: int,
+    keep: object,
+    op: int,
+    compression: int = 0,
+    prescale: float = 1.0,
+    postscale: float = 1.0,
+    process_set: int = 0,
+    deadline_s: float = 0.0,
+    stream: int | None = None,
+    /,
+) -> int:
+    """An output of 0 is allocated by Ronda (see `output`); so in the operations below."""
+
+def broadcast_async(
+    name: str | None,
+    dtype: int,
+    shape: Shape,
+    data: int,
+    keep: object,
+    root: int,
+    process_set: int = 0,
+    deadline_s: float = 0.0,
+    stream: int | None = None,
+    /,
+) -> int: ...
+def allgather_async(
+    name: str | None,
+    dtype: int,
+    shape: Shape,
+    input: int,
+    output: int,
+    output_bytes: int,
+    keep: object,
+    process_set: int = 0,
+    deadline_s: float = 0.0,
+    stream: int | None = None,
+    /,
+) -> int: ...
+def gather_async(
+    name: str | None,
+    dtype: int,
+    shape: Shape,
+    input: int,
+    output: int,
+    output_bytes: int,
+    keep: object,
+    root: int,
+    process_set: int = 0,
+    deadline_s: float = 0.0,
+    stream: int | None = None,
+    /,
+) -> int: ...
+def scatter_async(
+    name: str | None,
+    dtype: int,
+    shape: Shape,
+    input: int,
+    output: int,
+    output_bytes: int,
+    keep: object,
+    root: int,
+    splits: Sequence[int] | None,
+    process_set: int = 0,
+    deadline_s: float = 0.0,
+    stream: int | None = None,
+    /,
+) -> int: ...
+def alltoall_async(
+    name: str | None,
+    dtype: int,
+    shape: Shape,
+    input: int,
+    output: int,
+    output_bytes: int,
+    keep: object,
+    splits: Sequence[int] | None,
+    process_set: int = 0,
+    deadline_s: float = 0.0,
+    stream: int | None = None,
+    /,
+) -> int: ...
+def send_async(
+    dtype: int,
+    shape: Shape,
+    input: int,
+    keep: object,
+    to: int,
+    tag: int,
+    process_set: int = 0,
+    deadline_s: float = 0.0,
+    stream: int | None = None,
+    /,
+) -> int: ...
+def recv_async(
+    dtype: int,
+    shape: Shape,
+    output: int,
+    keep: object,
+    source: int,
+    tag: int,
+    process_set: int = 0,
+    deadline_s: float = 0.0,
+    stream: int | None = None,
+    /,
+) -> int: ...
+def broadcast_object_async(
+    name: str | None, data: bytes | None, root: int, process_set: int = 0, /
+) -> int: ...
+def allgather_object_async(name: str | None, data: bytes, process_set: int = 0, /) -> int: ...
+def sparse_allreduce_async(
+    name: str,
+    dtype: int,
+    shape: Shape,
+    values: int,
+    indices: int,
+    keep: object,
+    op: int,
+    process_set: int = 0,
+    deadline_s: float = 0.0,
+    stream: int | None = None,
+    /,
+) -> tuple[int, int]:
+    """The handles of the indices and of the values."""
+
+def grouped_allreduce_async(arguments: Sequence[tuple[object, ...]], group: str, /) -> list[int]:
+    """Each entry holds the arguments of one allreduce_async; so in the two operations below."""
+
+def grouped_allgather_async(
+    arguments: Sequence[tuple[object, ...]], group: str, /
+) -> list[int]: ...
+def grouped_reducescatter_async(
+    arguments: Sequence[tuple[object, ...]], group: str, /
+) -> list[int]: ...
+def barrier_async(process_set: int = 0, /) -> int: ...
+def monitored_barrier(process_set: int = 0, timeout_s: float = 0.0, /) -> None: ...
+def join_async(process_set: int = 0, absent: int = 0, /) -> int: ...
+def allreduce(
+    name: str | None,
+    dtype: int,
+    shape: Shape,
+    input: int,
+    output: int,
+    keep: object,
+    op: int,
+    compression: int = 0,
+    prescale: float = 1.0,
+    postscale: float = 1.0,
+    process_set: int = 0,
+    error_feedback: bool = False,
+    detect_overflow: bool = False,
+    deadline_s: float = 0.0,
+    stream: int | None = None,
+    /,
+) -> None:
+    """allreduce_async and waits, in the fast form for small tensors.
+
+    `keep` is of use when Ctrl-C ends the wait while the operation is in flight.
+    """
+
+def cuda_zero(data: int, bytes: int, stream: int, /) -> None: ...
+
+# -- Handles --
+
+def poll(handle: int, /) -> bool: ...
+def poll_all(handles: Sequence[int], /) -> bool: ...
+def synchronize(handle: int, timeout_s: float = -1.0, /) -> bool:
+    """Waits until the operation has ended, and raises its error.
+
+    Returns False if `timeout_s`, unless negative, is over before.
+    """
+
+def synchronize_all(handles: Sequence[int], /) -> None: ...
+def synchronize_on_stream(handle: int, stream: int, /) -> None: ...
+def synchronize_on_stream_async(
+    handle: int, stream: int, callback: Callable[[int, str | None], None], /
+) -> None: ...
+def on_completion(handle: int, callback: Callable[[int, str | None], None], /) -> None:
+    """`callback(status, message)` runs once, on a thread of Ronda's.
+
+    The message is None where the status is 0. What the callback raises goes to sys.unraisablehook.
+    Callbacks that are due when the interpreter ends are not called.
+    """
+
+def output(handle: int, /) -> tuple[int, int, list[int]]:
+    """Address, rows, and rows by member, of a result (see ronda_output).
+
+    Valid until the handle is given back.
+    """
+
+def output_bytes(handle: int, row_bytes: int = 1, /) -> bytes:
+    """A copy of the result, in host memory, whose rows have `row_bytes` bytes."""
+
+def found_inf(handle: int, /) -> bool: ...
+def last_rank(handle: int, /) -> int: ...
+def keep(handle: int, /) -> object:
+    """The object that was given at the submission."""
+
+def release(handle: int, /) -> None:
+    """Gives the handle back and never waits: an operation in flight keeps its memory.
+
+    In a child of fork() the parent's handles may be given back, too: their objects are dropped.
+    """
+
+def release_on_stream(handle: int, stream: int, /) -> None:
+    """The same where work that the stream has been given still uses a result of Ronda's."""
+
+# -- Prepared groups --
+
+def prepare_group(arguments: Sequence[tuple[object, ...]], name: str, /) -> int:
+    """Each entry holds the arguments of one allreduce_async.
+
+    Its `keep` is held until the group is given back.
+    """
+
+def group_ready(group: int, index: int, /) -> None: ...
+def group_ready_at(group: int, index: int, data: int, /) -> None:
+    """The same of a member whose buffer has moved: it is reduced in place at `data` from now on."""
+
+def group_wait(group: int, /) -> None: ...
+def group_wait_on_stream(group: int, stream: int, /) -> None: ...
+def group_found_inf(group: int, /) -> bool: ...
+def group_release(group: int, /) -> None: ...
+
+# -- Errors of a completed operation, by status, for callbacks --
+
+def error(status: int, message: str, /) -> Exception: ...

@@ -1,0 +1,526 @@
+/* Operations and prepared groups. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/python/ronda/_native.h"
+
+/* An operation: how its arguments are read, and who gets them. */
+typedef struct Operation {
+  Signature signature;
+  const void* defaults; /* a struct of arguments */
+  size_t size;          /* its bytes */
+  ronda_status (*submit)(const void* arguments, ronda_handle* handle);
+} Operation;
+
+typedef struct BarrierArguments {
+  ronda_process_set process_set;
+} BarrierArguments;
+
+typedef struct JoinArguments {
+  ronda_process_set process_set;
+  int absent;
+} JoinArguments;
+
+/* Room for the arguments of any operation. */
+typedef union Arguments {
+  ronda_allreduce_args allreduce;
+  ronda_reduce_args reduce;
+  ronda_reducescatter_args reducescatter;
+  ronda_broadcast_args broadcast;
+  ronda_allgather_args allgather;
+  ronda_gather_args gather;
+  ronda_scatter_args scatter;
+  ronda_alltoall_args alltoall;
+  ronda_send_args send;
+  ronda_recv_args recv;
+  ronda_object_args object;
+  ronda_sparse_allreduce_args sparse;
+  BarrierArguments barrier;
+  JoinArguments join;
+} Arguments;
+
+/* -- Arguments by position: the order of _native.pyi -- */
+
+#define KEEP \
+  { "keep", kKeep, 0, 0 }
+#define NAME(args) FIELD(args, kText, tensor.name)
+#define TENSOR(args) FIELD(args, kInt, tensor.dtype), FIELD(args, kShape, tensor)
+#define NAMED_TENSOR(args) NAME(args), TENSOR(args)
+#define INPUT(args) FIELD(args, kAddress, input)
+#define OUTPUT(args) FIELD(args, kAddress, output)
+#define SIZED_OUTPUT(args) OUTPUT(args), FIELD(args, kSize, output_bytes)
+#define SCALES(args) FIELD(args, kInt, compression), FIELD(args, kReal, prescale), FIELD(args, kReal, postscale)
+#define SPLITS(args) ARRAY(args, kNumbers, splits, split_count)
+#define SET(args) FIELD(args, kSet, call.process_set)
+#define CALL(args) SET(args), FIELD(args, kReal, call.deadline_s), FIELD(args, kStream, call)
+
+static const Field kAllreduceFields[] = {
+    NAMED_TENSOR(ronda_allreduce_args),
+    INPUT(ronda_allreduce_args),
+    OUTPUT(ronda_allreduce_args),
+    KEEP,
+    FIELD(ronda_allreduce_args, kInt, op),
+    SCALES(ronda_allreduce_args),
+    SET(ronda_allreduce_args),
+    FIELD(ronda_allreduce_args, kFlag, error_feedback),
+    FIELD(ronda_allreduce_args, kFlag, detect_overflow),
+    FIELD(ronda_allreduce_args, kReal, call.deadline_s),
+    FIELD(ronda_allreduce_args, kStream, call),
+};
+static const Field kReduceFields[] = {
+    NAMED_TENSOR(ronda_reduce_args),    INPUT(ronda_reduce_args),
+    OUTPUT(ronda_reduce_args),          KEEP,
+    FIELD(ronda_reduce_args, kInt, op), FIELD(ronda_reduce_args, kInt, root),
+    SCALES(ronda_reduce_args),          CALL(ronda_reduce_args),
+};
+static const Field kReducescatterFields[] = {
+    NAMED_TENSOR(ronda_reducescatter_args),
+    INPUT(ronda_reducescatter_args),
+    SIZED_OUTPUT(ronda_reducescatter_args),
+    KEEP,
+    FIELD(ronda_reducescatter_args, kInt, op),
+    SCALES(ronda_reducescatter_args),
+    CALL(ronda_reducescatter_args),
+};
+static const Field kBroadcastFields[] = {
+    NAMED_TENSOR(ronda_broadcast_args),
+    FIELD(ronda_broadcast_args, kAddress, data),
+    KEEP,
+    FIELD(ronda_broadcast_args, kInt, root),
+    CALL(ronda_broadcast_args),
+};
+static const Field kAllgatherFields[] = {
+    NAMED_TENSOR(ronda_allgather_args), INPUT(ronda_allgather_args), SIZED_OUTPUT(ronda_allgather_args), KEEP,
+    CALL(ronda_allgather_args),
+};
+static const Field kGatherFields[] = {
+    NAMED_TENSOR(ronda_gather_args),      INPUT(ronda_gather_args), SIZED_OUTPUT(ronda_gather_args), KEEP,
+    FIELD(ronda_gather_args, kInt, root), CALL(ronda_gather_args),
+};
+static const Field kScatterFields[] = {
+    NAMED_TENSOR(ronda_scatter_args),      INPUT(ronda_scatter_args),  SIZED_OUTPUT(ronda_scatter_args), KEEP,
+    FIELD(ronda_scatter_args, kInt, root), SPLITS(ronda_scatter_args), CALL(ronda_scatter_args),
+};
+static const Field kAlltoallFields[] = {
+    NAMED_TENSOR(ronda_alltoall_args), INPUT(ronda_alltoall_args), SIZED_OUTPUT(ronda_alltoall_args), KEEP,
+    SPLITS(ronda_alltoall_args),       CALL(ronda_alltoall_args),
+};
+static const Field kSendFields[] = {
+    TENSOR(ronda_send_args),           INPUT(ronda_send_args), KEEP, FIELD(ronda_send_args, kInt, to),
+    FIELD(ronda_send_args, kInt, tag), CALL(ronda_send_args),
+};
+static const Field kRecvFields[] = {
+    TENSOR(ronda_recv_args),           OUTPUT(ronda_recv_args), KEEP, FIELD(ronda_recv_args, kInt, from),
+    FIELD(ronda_recv_args, kInt, tag), CALL(ronda_recv_args),
+};
+static const Field kBroadcastObjectFields[] = {
+    FIELD(ronda_object_args, kText, name),
+    ARRAY(ronda_object_args, kBytes, data, size),
+    FIELD(ronda_object_args, kInt, root),
+    SET(ronda_object_args),
+};
+static const Field kAllgatherObjectFields[] = {
+    FIELD(ronda_object_args, kText, name),
+    ARRAY(ronda_object_args, kBytes, data, size),
+    SET(ronda_object_args),
+};
+static const Field kSparseFields[] = {
+    NAMED_TENSOR(ronda_sparse_allreduce_args),
+    FIELD(ronda_sparse_allreduce_args, kAddress, values),
+    FIELD(ronda_sparse_allreduce_args, kAddress, indices),
+    KEEP,
+    FIELD(ronda_sparse_allreduce_args, kInt, op),
+    CALL(ronda_sparse_allreduce_args),
+};
+static const Field kBarrierFields[] = {FIELD(BarrierArguments, kSet, process_set)};
+static const Field kJoinFields[] = {FIELD(JoinArguments, kSet, process_set), FIELD(JoinArguments, kInt, absent)};
+
+/* -- One operation -- */
+
+/* Starts reading arguments into `into`: the defaults. */
+static void Begin(const Operation* operation, void* into, Reader* reader) {
+  BeginReading(reader);
+  memcpy(into, operation->defaults, operation->size);
+}
+
+static PyObject* Submit(const Operation* operation, PyObject* const* values, Py_ssize_t count) {
+  Arguments arguments;
+  Reader reader;
+  Begin(operation, &arguments, &reader);
+  PyObject* result = NULL;
+  if (Read(&operation->signature, values, count, &arguments, &reader) == 0 && KeepReserve(&kept_by_handle, 1) == 0) {
+    ronda_handle handle = 0;
+    const ronda_status status = operation->submit(&arguments, &handle);
+    if (status == RONDA_OK) KeepPut(&kept_by_handle, handle, reader.keep);
+    result = status == RONDA_OK ? PyLong_FromLongLong(handle) : NoneOrRaise(status);
+  }
+  EndReading(&reader);
+  return result;
+}
+
+static ronda_status SubmitBarrier(const BarrierArguments* arguments, ronda_handle* handle) {
+  return ronda_barrier_async(arguments->process_set, handle);
+}
+
+static ronda_status SubmitJoin(const JoinArguments* arguments, ronda_handle* handle) {
+  return ronda_join_async(arguments->process_set, (ronda_absent)arguments->absent, handle);
+}
+
+/* Defines the operation k_##function, which `call` submits with arguments that begin as function##_defaults, and the
+ * function of the module. */
+#define OPERATION(function, call, fields, required)                                                    \
+  static ronda_status function##_submit(const void* arguments, ronda_handle* handle) {                 \
+    return call(arguments, handle);                                                                    \
+  }                                                                                                    \
+  static const Operation k_##function = {SIGNATURE(#function, fields, required), &function##_defaults, \
+                                         sizeof(function##_defaults), function##_submit};              \
+  static PyObject* function(PyObject* module, PyObject* const* values, Py_ssize_t count) {             \
+    (void)module;                                                                                      \
+    return Submit(&k_##function, values, count);                                                       \
+  }
+#define TENSOR_OPERATION(op, OP, fields, required)                             \
+  static const ronda_##op##_args op##_async_defaults = RONDA_##OP##_ARGS_INIT; \
+  OPERATION(op##_async, ronda_##op##_async, fields, required)
+#define OBJECT_OPERATION(op, fields, required)                                 \
+  static const ronda_object_args op##_async_defaults = RONDA_OBJECT_ARGS_INIT; \
+  OPERATION(op##_async, ronda_##op##_async, fields, required)
+
+TENSOR_OPERATION(allreduce, ALLREDUCE, kAllreduceFields, 7)
+TENSOR_OPERATION(reduce, REDUCE, kReduceFields, 8)
+TENSOR_OPERATION(reducescatter, REDUCESCATTER, kReducescatterFields, 8)
+TENSOR_OPERATION(broadcast, BROADCAST, kBroadcastFields, 6)
+TENSOR_OPERATION(allgather, ALLGATHER, kAllgatherFields, 7)
+TENSOR_OPERATION(gather, GATHER, kGatherFields, 8)
+TENSOR_OPERATION(scatter, SCATTER, kScatterFields, 9)
+TENSOR_OPERATION(alltoall, ALLTOALL, kAlltoallFields, 8)
+TENSOR_OPERATION(send, SEND, kSendFields, 6)
+TENSOR_OPERATION(recv, RECV, kRecvFields, 6)
+OBJECT_OPERATION(broadcast_object, kBroadcastObjectFields, 3)
+OBJECT_OPERATION(allgather_object, kAllgatherObjectFields, 2)
+
+static const BarrierArguments barrier_async_defaults = {0};
+OPERATION(barrier_async, SubmitBarrier, kBarrierFields, 0)
+
+static const JoinArguments join_async_defaults = {0};
+OPERATION(join_async, SubmitJoin, kJoinFields, 0)
+
+/* The blocking form. Ctrl-C leaves the operation in flight, and its memory kept until it ends. */
+static PyObject* FinishAllreduce(ronda_handle handle, PyObject* keep) {
+  ronda_status status = RONDA_OK;
+  if (KeepReserve(&kept_by_handle, 1) != 0) {
+    ronda_release(handle); /* waits */
+    return NULL;
+  }
+  KeepPut(&kept_by_handle, handle, keep);
+  PyObject* result = Await(handle, -1, &status) < 0 ? NULL : NoneOrRaise(status);
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyObject* const released = Release(handle);
+  if (type == NULL && released == NULL) Py_CLEAR(result);
+  if (type != NULL) PyErr_Restore(type, value, traceback);
+  Py_XDECREF(released);
+  return result;
+}
+
+static PyObject* Allreduce(PyObject* module, PyObject* const* values, Py_ssize_t count) {
+  (void)module;
+  ronda_allreduce_args arguments;
+  Reader reader;
+  Begin(&k_allreduce_async, &arguments, &reader);
+  PyObject* result = NULL;
+  if (Read(&k_allreduce_async.signature, values, count, &arguments, &reader) == 0) {
+    ronda_handle handle = 0;
+    ronda_status status = RONDA_OK;
+    Py_BEGIN_ALLOW_THREADS;
+    status = ronda_allreduce_for(&arguments, RONDA_SLICE_S, &handle);
+    Py_END_ALLOW_THREADS;
+    result = status != RONDA_OK || handle == 0 ? NoneOrRaise(status) : FinishAllreduce(handle, reader.keep);
+  }
+  EndReading(&reader);
+  return result;
+}
+
+static PyObject* SparseAllreduceAsync(PyObject* module, PyObject* const* values, Py_ssize_t count) {
+  (void)module;
+  static const Signature kSignature = SIGNATURE("sparse_allreduce_async", kSparseFields, 7);
+  ronda_sparse_allreduce_args arguments = RONDA_SPARSE_ALLREDUCE_ARGS_INIT;
+  Reader reader;
+  BeginReading(&reader);
+  PyObject* result = NULL;
+  if (Read(&kSignature, values, count, &arguments, &reader) == 0 && KeepReserve(&kept_by_handle, 2) == 0) {
+    ronda_handle indices = 0, gathered = 0;
+    const ronda_status status = ronda_sparse_allreduce_async(&arguments, &indices, &gathered);
+    if (status == RONDA_OK) {
+      KeepPut(&kept_by_handle, indices, reader.keep);
+      KeepPut(&kept_by_handle, gathered, reader.keep);
+    }
+    result = status == RONDA_OK ? Py_BuildValue("LL", (long long)indices, (long long)gathered) : NoneOrRaise(status);
+  }
+  EndReading(&reader);
+  return result;
+}
+
+/* -- Groups: a sequence of tuples, each the arguments of one operation, and a name -- */
+
+typedef struct GroupReader {
+  Reader reader;     /* has all that follows */
+  PyObject* entries; /* a tuple of tuples */
+  size_t count;
+  char* arguments;  /* structs of the operation */
+  PyObject** keeps; /* borrowed; NULL: none */
+  const char* name;
+} GroupReader;
+
+static void EndReadingGroup(GroupReader* group) {
+  EndReading(&group->reader);
+  Py_XDECREF(group->entries);
+}
+
+static int ReadMember(const Operation* operation, PyObject* entry, void* into, Reader* reader) {
+  PyObject* values[16];
+  const Py_ssize_t room = sizeof(values) / sizeof(*values);
+  if (!PyTuple_Check(entry)) {
+    PyErr_Format(PyExc_TypeError, "a member of a group is a tuple of %s's arguments, not %R",
+                 operation->signature.function, entry);
+    return -1;
+  }
+  const Py_ssize_t count = PyTuple_Size(entry);
+  for (Py_ssize_t i = 0; i < count && i < room; ++i) values[i] = PyTuple_GetItem(entry, i);
+  memcpy(into, operation->defaults, operation->size);
+  reader->keep = NULL;
+  return Read(&operation->signature, values, count, into, reader);
+}
+
+/* 0; or -1 with an exception. EndReadingGroup has to follow. */
+static int ReadGroup(const Operation* operation, const char* function, PyObject* const* values, Py_ssize_t count,
+                     GroupReader* group) {
+  static const Field kName = FIELD(GroupReader, kText, name);
+  BeginReading(&group->reader);
+  group->entries = NULL;
+  if (count != 2) {
+    PyErr_Format(PyExc_TypeError, "%s() takes 2 arguments, not %zd", function, count);
+    return -1;
+  }
+  if (ReadField(&kName, values[1], group, &group->reader) != 0) return -1;
+  group->entries = PySequence_Tuple(values[0]);
+  if (group->entries == NULL) return -1;
+  group->count = (size_t)PyTuple_Size(group->entries);
+  group->arguments = TakeMemory(&group->reader, group->count * operation->size);
+  group->keeps = TakeMemory(&group->reader, group->count * sizeof(*group->keeps));
+  if (group->arguments == NULL || group->keeps == NULL) return -1;
+  for (size_t i = 0; i < group->count; ++i) {
+    PyObject* const entry = PyTuple_GetItem(group->entries, (Py_ssize_t)i);
+    if (ReadMember(operation, entry, group->arguments + i * operation->size, &group->reader) != 0) return -1;
+    group->keeps[i] = group->reader.keep;
+  }
+  return 0;
+}
+
+static PyObject* ListOfHandles(const ronda_handle* handles, size_t count) {
+  PyObject* const list = PyList_New((Py_ssize_t)count);
+  for (size_t i = 0; list != NULL && i < count; ++i) {
+    PyObject* const handle = PyLong_FromLongLong(handles[i]);
+    if (handle == NULL || PyList_SetItem(list, (Py_ssize_t)i, handle) != 0) {
+      Py_DECREF(list);
+      return NULL;
+    }
+  }
+  return list;
+}
+
+typedef ronda_status (*SubmitGroup)(const void* arguments, size_t count, const char* name, ronda_handle* handles);
+
+static PyObject* Grouped(const Operation* operation, const char* function, SubmitGroup submit, PyObject* const* values,
+                         Py_ssize_t count) {
+  GroupReader group;
+  PyObject* result = NULL;
+  if (ReadGroup(operation, function, values, count, &group) == 0 && KeepReserve(&kept_by_handle, group.count) == 0) {
+    ronda_handle* const handles = TakeMemory(&group.reader, group.count * sizeof(*handles));
+    const ronda_status status = handles == NULL ? RONDA_OK : submit(group.arguments, group.count, group.name, handles);
+    if (handles != NULL && status == RONDA_OK) {
+      for (size_t i = 0; i < group.count; ++i) KeepPut(&kept_by_handle, handles[i], group.keeps[i]);
+      result = ListOfHandles(handles, group.count);
+    } else if (handles != NULL) {
+      result = NoneOrRaise(status);
+    }
+  }
+  EndReadingGroup(&group);
+  return result;
+}
+
+#define GROUPED_OPERATION(op)                                                                          \
+  static ronda_status grouped_##op##_submit(const void* arguments, size_t count, const char* name,     \
+                                            ronda_handle* handles) {                                   \
+    return ronda_grouped_##op##_async(arguments, count, name, handles);                                \
+  }                                                                                                    \
+  static PyObject* grouped_##op##_async(PyObject* module, PyObject* const* values, Py_ssize_t count) { \
+    (void)module;                                                                                      \
+    return Grouped(&k_##op##_async, "grouped_" #op "_async", grouped_##op##_submit, values, count);    \
+  }
+
+GROUPED_OPERATION(allreduce)
+GROUPED_OPERATION(allgather)
+GROUPED_OPERATION(reducescatter)
+
+/* -- Prepared groups -- */
+
+static PyObject* PrepareGroup(PyObject* module, PyObject* const* values, Py_ssize_t count) {
+  (void)module;
+  GroupReader reader;
+  PyObject* result = NULL;
+  if (ReadGroup(&k_allreduce_async, "prepare_group", values, count, &reader) == 0 &&
+      KeepReserve(&kept_by_group, 1) == 0) {
+    ronda_group group = NULL;
+    const ronda_status status = ronda_prepare_group((const void*)reader.arguments, reader.count, reader.name, &group);
+    /* The entries have the objects that are to be kept. */
+    if (status == RONDA_OK) KeepPut(&kept_by_group, (int64_t)(intptr_t)group, reader.entries);
+    result = status == RONDA_OK ? PyLong_FromVoidPtr(group) : NoneOrRaise(status);
+  }
+  EndReadingGroup(&reader);
+  return result;
+}
+
+typedef struct GroupArguments {
+  ronda_group group;
+  size_t index;
+  void* data;
+  void* stream;
+} GroupArguments;
+
+static const Field kReadyFields[] = {FIELD(GroupArguments, kAddress, group), FIELD(GroupArguments, kSize, index)};
+static const Field kReadyAtFields[] = {FIELD(GroupArguments, kAddress, group), FIELD(GroupArguments, kSize, index),
+                                       FIELD(GroupArguments, kAddress, data)};
+static const Field kGroupStreamFields[] = {FIELD(GroupArguments, kAddress, group),
+                                           FIELD(GroupArguments, kAddress, stream)};
+
+/* 0 for a group that there is; or -1 with an exception. */
+static int CheckGroup(const char* function, ronda_group group) {
+  if (KeepFind(&kept_by_group, (int64_t)(intptr_t)group) != NULL) return 0;
+  if (PyErr_Occurred()) return -1;
+  char text[160];
+  snprintf(text, sizeof(text), "%s: there is no group %p: it was never given out, or it was released", function,
+           (void*)group);
+  Raise(RONDA_ERROR_INVALID_ARGUMENT, text);
+  return -1;
+}
+
+static int ReadGroupArguments(const Signature* signature, PyObject* const* values, Py_ssize_t count,
+                              GroupArguments* arguments) {
+  if (Read(signature, values, count, arguments, NULL) != 0) return -1;
+  return CheckGroup(signature->function, arguments->group);
+}
+
+static PyObject* GroupReady(PyObject* module, PyObject* const* values, Py_ssize_t count) {
+  (void)module;
+  static const Signature kSignature = SIGNATURE("group_ready", kReadyFields, 2);
+  GroupArguments arguments;
+  if (ReadGroupArguments(&kSignature, values, count, &arguments) != 0) return NULL;
+  return NoneOrRaise(ronda_group_ready(arguments.group, arguments.index));
+}
+
+static PyObject* GroupReadyAt(PyObject* module, PyObject* const* values, Py_ssize_t count) {
+  (void)module;
+  static const Signature kSignature = SIGNATURE("group_ready_at", kReadyAtFields, 3);
+  GroupArguments arguments;
+  if (ReadGroupArguments(&kSignature, values, count, &arguments) != 0) return NULL;
+  return NoneOrRaise(ronda_group_ready_at(arguments.group, arguments.index, arguments.data));
+}
+
+static ronda_status GroupWaitFor(const void* what, double timeout_s, int* done) {
+  return ronda_group_wait_for(((const GroupArguments*)what)->group, timeout_s, done);
+}
+
+static ronda_status GroupWaitOnStreamFor(const void* what, double timeout_s, int* done) {
+  const GroupArguments* const arguments = what;
+  return ronda_group_wait_on_stream_for(arguments->group, arguments->stream, timeout_s, done);
+}
+
+static PyObject* WaitForGroup(const GroupArguments* arguments, Wait wait) {
+  ronda_status status = RONDA_OK;
+  return WaitInSlices(wait, arguments, -1, &status) < 0 ? NULL : NoneOrRaise(status);
+}
+
+static PyObject* GroupWait(PyObject* module, PyObject* value) {
+  (void)module;
+  const GroupArguments arguments = {.group = PyLong_AsVoidPtr(value)};
+  return CheckGroup("group_wait", arguments.group) != 0 ? NULL : WaitForGroup(&arguments, GroupWaitFor);
+}
+
+static PyObject* GroupWaitOnStream(PyObject* module, PyObject* const* values, Py_ssize_t count) {
+  (void)module;
+  static const Signature kSignature = SIGNATURE("group_wait_on_stream", kGroupStreamFields, 2);
+  GroupArguments arguments;
+  if (ReadGroupArguments(&kSignature, values, count, &arguments) != 0) return NULL;
+  return WaitForGroup(&arguments, GroupWaitOnStreamFor);
+}
+
+static PyObject* GroupFoundInf(PyObject* module, PyObject* value) {
+  (void)module;
+  const ronda_group group = PyLong_AsVoidPtr(value);
+  if (CheckGroup("group_found_inf", group) != 0) return NULL;
+  int found = 0;
+  const ronda_status status = ronda_group_found_inf(group, &found);
+  return status == RONDA_OK ? PyBool_FromLong(found) : NoneOrRaise(status);
+}
+
+static ronda_status DoGroupRelease(void* group) { return ronda_group_release(group); }
+
+static PyObject* GroupRelease(PyObject* module, PyObject* value) {
+  (void)module;
+  const ronda_group group = PyLong_AsVoidPtr(value);
+  if (CheckGroup("group_release", group) != 0) return NULL;
+  PyObject* const kept = KeepTake(&kept_by_group, (int64_t)(intptr_t)group);
+  int abandoned = 0;
+  PyObject* const result = RunInterruptibly(DoGroupRelease, group, &abandoned); /* waits for members in flight */
+  if (!abandoned) Py_DECREF(kept); /* otherwise members may be in flight still */
+  return result;
+}
+
+typedef struct ZeroArguments {
+  void* data;
+  size_t bytes;
+  void* stream;
+} ZeroArguments;
+
+static const Field kZeroFields[] = {FIELD(ZeroArguments, kAddress, data), FIELD(ZeroArguments, kSize, bytes),
+                                    FIELD(ZeroArguments, kAddress, stream)};
+
+static PyObject* CudaZero(PyObject* module, PyObject* const* values, Py_ssize_t count) {
+  (void)module;
+  static const Signature kSignature = SIGNATURE("cuda_zero", kZeroFields, 3);
+  ZeroArguments arguments;
+  if (Read(&kSignature, values, count, &arguments, NULL) != 0) return NULL;
+  return NoneOrRaise(ronda_cuda_zero(arguments.data, arguments.bytes, arguments.stream));
+}
+
+PyMethodDef operation_methods[] = {
+    FAST("allreduce_async", allreduce_async),
+    FAST("reduce_async", reduce_async),
+    FAST("reducescatter_async", reducescatter_async),
+    FAST("broadcast_async", broadcast_async),
+    FAST("allgather_async", allgather_async),
+    FAST("gather_async", gather_async),
+    FAST("scatter_async", scatter_async),
+    FAST("alltoall_async", alltoall_async),
+    FAST("send_async", send_async),
+    FAST("recv_async", recv_async),
+    FAST("broadcast_object_async", broadcast_object_async),
+    FAST("allgather_object_async", allgather_object_async),
+    FAST("sparse_allreduce_async", SparseAllreduceAsync),
+    FAST("grouped_allreduce_async", grouped_allreduce_async),
+    FAST("grouped_allgather_async", grouped_allgather_async),
+    FAST("grouped_reducescatter_async", grouped_reducescatter_async),
+    FAST("barrier_async", barrier_async),
+    FAST("join_async", join_async),
+    FAST("allreduce", Allreduce),
+    FAST("cuda_zero", CudaZero),
+    FAST("prepare_group", PrepareGroup),
+    FAST("group_ready", GroupReady),
+    FAST("group_ready_at", GroupReadyAt),
+    ONE("group_wait", GroupWait),
+    FAST("group_wait_on_stream", GroupWaitOnStream),
+    ONE("group_found_inf", GroupFoundInf),
+    ONE("group_release", GroupRelease),
+    {NULL, NULL, 0, NULL},
+};

@@ -1,0 +1,62 @@
+"""Errors that Ronda raises: one class for each error status of the C ABI.
+
+Each is also what a Python programmer, or a program written for Horovod, expects in its place: wrong
+arguments are ValueErrors, a deadline is a TimeoutError, and all of them are RuntimeErrors, as
+Horovod's HorovodInternalError is.
+"""
+
+from __future__ import annotations
+
+
+class RondaError(RuntimeError):
+    """An error of Ronda. Its text names the rank, the host and the tensor, and what to do."""
+
+
+class InvalidArgumentError(RondaError, ValueError):
+    """An argument is wrong; nothing was submitted."""
+
+
+class NotInitializedError(RondaError, ValueError):
+    """init() has not been called, or shutdown() has."""
+
+
+class AlreadyInitializedError(RondaError):
+    """The process has joined a job already."""
+
+
+class DuplicateNameError(RondaError, ValueError):
+    """A tensor of this name is in flight."""
+
+
+class MismatchError(RondaError):
+    """Ranks disagree about a tensor, or one that it needs has joined. The job goes on."""
+
+
+class DeadlineError(RondaError, TimeoutError):
+    """A rank did not submit a tensor in time."""
+
+
+class PeerFailedError(RondaError):
+    """A rank died, or has left the job."""
+
+
+class OutOfMemoryError(RondaError, MemoryError):
+    """Memory or shared memory is exhausted."""
+
+
+class InternalError(RondaError):
+    """A bug in Ronda, or a system call that should not fail."""
+
+
+# By status, from RONDA_ERROR_INVALID_ARGUMENT (1) on.
+BY_STATUS: tuple[type[RondaError], ...] = (
+    InvalidArgumentError,
+    NotInitializedError,
+    AlreadyInitializedError,
+    DuplicateNameError,
+    MismatchError,
+    DeadlineError,
+    PeerFailedError,
+    OutOfMemoryError,
+    InternalError,
+)

@@ -1,0 +1,73 @@
+"""What tests of the low-level binding share: arrays with addresses, and a job for each case."""
+
+import array
+import unittest
+
+from ronda._library import native
+from ronda.types import DType, ReduceOp
+
+FLOAT = DType.FLOAT32
+INT = DType.INT32
+
+
+class Buffer:
+    """Numbers with an address, that tell when they are given up."""
+
+    def __init__(self, numbers, code="f"):
+        self.array = array.array(code, numbers)
+
+    @property
+    def address(self):
+        return self.array.buffer_info()[0]
+
+    @property
+    def bytes(self):
+        return len(self.array) * self.array.itemsize
+
+    def __eq__(self, other):
+        return list(self.array) == list(other)
+
+    def __repr__(self):
+        return repr(list(self.array))
+
+
+def floats(count, value=None):
+    return Buffer([native.rank() if value is None else value] * count)
+
+
+def sum_of_ranks():
+    return sum(range(native.size()))
+
+
+def allreduce_async(name, buffer, op=ReduceOp.SUM, *others):
+    shape = (len(buffer.array),)
+    return native.allreduce_async(
+        name, FLOAT, shape, buffer.address, buffer.address, buffer, op, *others
+    )
+
+
+def finish(handle):
+    """Waits, and gives the handle back."""
+    try:
+        return native.synchronize(handle)
+    finally:
+        native.release(handle)
+
+
+def tensor(handle, code="f"):
+    """The numbers that Ronda owns, and how many rows each member has sent."""
+    native.synchronize(handle)
+    address, rows, by_member = native.output(handle)
+    data = native.output_bytes(handle, array.array(code).itemsize)
+    native.release(handle)
+    assert rows * array.array(code).itemsize == len(data) and (address != 0 or rows == 0)
+    return list(array.array(code, data)), by_member
+
+
+class JobTest(unittest.TestCase):
+    def setUp(self):
+        native.init()
+
+    def tearDown(self):
+        if native.is_initialized():
+            native.shutdown()

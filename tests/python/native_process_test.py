@@ -1,0 +1,257 @@
+"""How processes begin and end with the low-level binding: jobs that the test starts itself."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import unittest
+
+import ronda_test
+
+_PRELUDE = """
+import array, os, signal, sys, threading, time
+from ronda import errors, job
+from ronda._library import native
+
+def submit(name, count=1):
+    numbers = array.array("f", [1] * count)
+    address = numbers.buffer_info()[0]
+    return native.allreduce_async(name, 6, (count,), address, address, numbers, 0)
+
+def say(*words):
+    print(*words, flush=True)
+"""
+
+
+def run(source, ranks=0, timeout=60.0):
+    return ronda_test.run(_PRELUDE + source, ranks, timeout=timeout)
+
+
+def start_rank(source, rank, size, port):
+    """Starts one rank, without rondarun."""
+    place = {
+        "RONDA_RANK": str(rank),
+        "RONDA_SIZE": str(size),
+        "RONDA_LOCAL_RANK": str(rank),
+        "RONDA_LOCAL_SIZE": str(size),
+        "RONDA_MASTER_ADDR": "127.0.0.1",
+        "RONDA_MASTER_PORT": str(port),
+    }
+    return ronda_test.start(_PRELUDE + source, env=place)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class ExitTest(unittest.TestCase):
+    """An interpreter that ends, in whatever state."""
+
+    def assert_ends(self, source, ranks=0, out=None):
+        result = run(source, ranks)
+        self.assertEqual(result.code, 0, result.err)
+        if out is not None:
+            self.assertEqual(result.out, out)
+        for word in ("Fatal", "Traceback", "terminate called", "Exception ignored"):
+            self.assertNotIn(word, result.err)
+
+    def test_without_anything(self):
+        self.assert_ends("import ronda._library")
+
+    def test_without_init(self):
+        self.assert_ends("say(native.is_initialized())", out="False\n")
+
+    def test_handles_that_are_kept(self):
+        self.assert_ends("job.init(); handles = [submit(str(i)) for i in range(100)]")
+
+    def test_without_the_shutdown_at_exit(self):
+        """The program has not used ronda.job: a single rank may end as it likes."""
+        self.assert_ends("native.init(); handles = [submit(str(i)) for i in range(100)]")
+
+    def test_operations_in_flight(self):
+        """Other ranks do not submit them; the shutdown at exit ends them."""
+        source = """
+job.init()
+if native.rank() == 0:
+    native.release(submit("released"))
+    native.on_completion(submit("awaited"), lambda status, message: say(status != 0))
+native.monitored_barrier()
+"""
+        result = run(source, ranks=2)
+        self.assertEqual(result.code, 0, result.err)
+        self.assertIn("True", result.out)
+
+    def test_callbacks_that_run_at_exit(self):
+        """The interpreter waits for a callback that has begun; later ones are not called."""
+        self.assert_ends(
+            """
+native.init()
+began = threading.Event()
+
+def work(status, message):
+    began.set()
+    end = time.monotonic() + 0.3
+    while time.monotonic() < end:
+        sum(range(1000))
+    say("worked")
+
+native.on_completion(submit("x"), work)
+began.wait()
+native.on_completion(submit("y"), lambda status, message: say("late"))
+""",
+            out=None,
+        )
+
+    def test_threads_that_wait_at_exit(self):
+        source = """
+job.init()
+if native.rank() == 0:
+    for i in range(4):
+        threading.Thread(target=lambda i=i: native.synchronize(submit(str(i))), daemon=True).start()
+    time.sleep(0.05)
+native.monitored_barrier()
+"""
+        result = run(source, ranks=2)
+        self.assertEqual(result.code, 0, result.err)
+        self.assertNotIn("Fatal", result.err)
+
+    def test_an_exception(self):
+        result = run("job.init(); submit('x'); raise SystemExit(3)")
+        self.assertEqual(result.code, 3, result.err)
+        result = run("job.init(); submit('x'); os._exit(4)")
+        self.assertEqual(result.code, 4, result.err)
+
+    def test_forked_children(self):
+        """They end as Python programs do, with the functions at exit."""
+        source = """
+job.init()
+entered, go_on = threading.Event(), threading.Event()
+
+def work(status, message):
+    entered.set()
+    go_on.wait()
+
+native.on_completion(submit("x"), work)
+entered.wait()  # the callback is inside while this forks
+child = os.fork()
+if child == 0:
+    say(native.is_initialized())
+    sys.exit(5)
+code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+go_on.set()
+say(code, native.synchronize(submit("y")))
+"""
+        self.assert_ends(source, out="False\n5 True\n")
+
+
+class InterruptTest(unittest.TestCase):
+    """Ctrl-C where this process waits for ranks that will not come."""
+
+    def interrupt(self, source):
+        process = start_rank(source, 1, 2, free_port())
+        self.assertEqual(process.stdout.readline(), "waits\n")
+        process.send_signal(signal.SIGINT)
+        return ronda_test.finish(process)
+
+    def test_init(self):
+        result = self.interrupt("""
+timer = threading.Timer(0.2, say, ["waits"])
+timer.start()
+native.init()
+""")
+        self.assertEqual(result.code, -signal.SIGINT, result.err)
+        self.assertLess(result.seconds, 5)
+        self.assertIn("KeyboardInterrupt", result.err)
+
+    def test_shutdown(self):
+        source = """
+native.init()
+if native.rank() == 0:
+    signal.pause()
+say("waits")
+native.shutdown()
+"""
+        port = free_port()
+        processes = [start_rank(source, rank, 2, port) for rank in range(2)]
+        self.assertEqual(processes[1].stdout.readline(), "waits\n")
+        processes[1].send_signal(signal.SIGINT)
+        result = ronda_test.finish(processes[1])
+        processes[0].kill()
+        ronda_test.finish(processes[0])
+        self.assertEqual(result.code, -signal.SIGINT, result.err)
+        self.assertLess(result.seconds, 5)
+
+
+class FailureTest(unittest.TestCase):
+    def test_a_killed_rank(self):
+        """Whoever waits for it learns its name at once, wherever it waits."""
+        source = """
+native.init()
+native.monitored_barrier()
+if native.rank() == 2:
+    os.kill(os.getpid(), signal.SIGKILL)
+waits = [
+    lambda: native.synchronize(submit("x")),
+    lambda: native.synchronize_all([submit("x")]),
+    lambda: native.monitored_barrier(),
+    lambda: native.allreduce("x", 6, (), *[array.array("f", [1]).buffer_info()[0]] * 2, None, 0),
+]
+for wait in waits:
+    begin = time.monotonic()
+    try:
+        wait()
+    except errors.PeerFailedError as error:
+        assert "rank 2" in str(error), error
+        assert time.monotonic() - begin < 5, time.monotonic() - begin
+    else:
+        raise AssertionError("nothing was raised")
+try:
+    native.shutdown()
+except errors.PeerFailedError:
+    say("told")
+"""
+        port = free_port()
+        processes = [start_rank(source, rank, 3, port) for rank in range(3)]
+        results = [ronda_test.finish(process) for process in processes]
+        self.assertEqual(results[2].code, -signal.SIGKILL, results[2].err)
+        for result in results[:2]:
+            self.assertEqual((result.code, result.out), (0, "told\n"), result.err)
+
+
+class LibraryTest(unittest.TestCase):
+    """The choice of the binding."""
+
+    def module(self, binding):
+        env = {**ronda_test.environment(), "RONDA_PYTHON_BINDING": binding}
+        source = "from ronda._library import native; print(native.__name__)"
+        return subprocess.run(
+            [sys.executable, "-c", source], env=env, capture_output=True, text=True, check=False
+        )
+
+    def test_choices(self):
+        self.assertEqual(self.module("native").stdout, "ronda._native\n")
+        self.assertEqual(self.module("ctypes").stdout, "ronda._fallback\n")
+        self.assertEqual(self.module("").stdout, "ronda._native\n")
+        self.assertIn(
+            "RONDA_PYTHON_BINDING is 'rust': it must be native or ctypes",
+            self.module("rust").stderr,
+        )
+
+    def test_both_have_the_same_functions(self):
+        source = """
+from ronda import _native, _fallback
+print(sorted(set(vars(_native)) - set(vars(_fallback))))
+"""
+        env = ronda_test.environment()
+        result = subprocess.run(
+            [sys.executable, "-c", source], env=env, capture_output=True, text=True, check=False
+        )
+        self.assertEqual(result.stdout, "['_close']\n", result.stderr)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("RONDA_STALL_DEADLINE", "30s")
+    unittest.main()
