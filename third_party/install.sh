@@ -2,17 +2,20 @@
 # Installs Debian packages that Ronda is built from: install.sh GROUP...
 #   build   compiler, Bazel and libraries        test    what the tests need besides
 #   bench   the peers that benchmarks run against    lint    clang, clang-format, clang-tidy
-#   fuzz    clang with the runtime of its fuzzer and sanitizers
+#   fuzz    clang with the runtime of its fuzzer and sanitizers    deb     the tools for Debian packages
 # Packages that are there already are left alone; with nothing to do it says so and returns at once.
 set -euo pipefail
 
 build=(g++ make git pkg-config zlib1g-dev libssl-dev libhwloc-dev libyaml-dev
   bazel-bootstrap bazel-platforms bazel-rules-java bazel-rules-proto bazel-skylib
-  libabsl-dev libgrpc++-dev libhwy-dev libprotobuf-dev nlohmann-json3-dev protobuf-compiler protobuf-compiler-grpc libeigen3-dev)
-test=(cmake iproute2 libgmock-dev libgtest-dev openssh-client openssh-server procps util-linux)
+  libabsl-dev libgrpc++-dev libhwy-dev libprotobuf-dev nlohmann-json3-dev protobuf-compiler protobuf-compiler-grpc libeigen3-dev
+  patchelf python3-dev)
+test=(cmake iproute2 libgmock-dev libgtest-dev openssh-client openssh-server procps util-linux
+  python3-cloudpickle python3-numpy python3-torch python3-venv)
 bench=(libbenchmark-dev libgloo-dev libmpich-dev libopenmpi-dev mpich openmpi-bin)
-lint=(clang-14 clang-format-14 clang-tidy-14)
+lint=(clang-14 clang-format-14 clang-tidy-14 mypy)
 fuzz=(clang-14 libclang-rt-14-dev)
+deb=(dpkg-dev file lintian)
 
 wanted=()
 for group in "$@"; do
@@ -22,8 +25,9 @@ for group in "$@"; do
     bench) wanted+=("${bench[@]}") ;;
     lint) wanted+=("${lint[@]}") ;;
     fuzz) wanted+=("${fuzz[@]}") ;;
+    deb) wanted+=("${deb[@]}") ;;
     *)
-      echo "install.sh: no group '$group'; there are build, test, bench, lint and fuzz" >&2
+      echo "install.sh: no group '$group'; there are build, test, bench, lint, fuzz and deb" >&2
       exit 2
       ;;
   esac

@@ -1,0 +1,210 @@
+"""Collective communication for synchronous data-parallel training.
+
+    import numpy as np
+    import ronda
+
+    ronda.init()  # joins the job that rondarun started; alone, a job of one rank
+    mean = ronda.allreduce(np.arange(3.0) + ronda.rank())
+    ronda.shutdown()
+
+Operations take NumPy arrays and everything with the buffer protocol or DLPack in host memory
+(reductions.py has their arguments). ronda.torch is for tensors of PyTorch. Importing this imports
+no other library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ronda import job as _job
+from ronda import process_sets as _process_sets
+from ronda._library import native as _binding
+from ronda.errors import (
+    AlreadyInitializedError,
+    DeadlineError,
+    DuplicateNameError,
+    InternalError,
+    InvalidArgumentError,
+    MismatchError,
+    NotInitializedError,
+    OutOfMemoryError,
+    PeerFailedError,
+    RondaError,
+)
+from ronda.exchanges import (
+    allgather,
+    allgather_async,
+    alltoall,
+    alltoall_async,
+    barrier,
+    barrier_async,
+    broadcast,
+    broadcast_async,
+    gather,
+    gather_async,
+    join,
+    recv,
+    recv_async,
+    scatter,
+    scatter_async,
+    send,
+    send_async,
+)
+from ronda.handles import Handle, poll, synchronize
+from ronda.objects import allgather_object, broadcast_object
+from ronda.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
+from ronda.reductions import (
+    allreduce,
+    allreduce_async,
+    grouped_allreduce,
+    grouped_allreduce_async,
+    reduce,
+    reduce_async,
+    reducescatter,
+    reducescatter_async,
+)
+from ronda.run import run
+from ronda.types import DType, ReduceOp, Wire
+
+__version__ = _binding.version()
+
+
+def init(process_sets: Sequence[ProcessSet | Sequence[int]] = (), **options: object) -> None:
+    """Joins the job that the options or the environment describe; blocks until every rank has.
+    Twice is fine.
+
+    Args:
+        process_sets: that exist from the start, the same on every rank; see add_process_set().
+        **options: fields of ronda_options in ronda.h: rank, size, master_address, cycle_time_ms,
+        ...
+
+    Raises:
+        RondaError: the ranks do not fit together, or some did not come in time.
+    """
+    _process_sets.init_job("ronda", process_sets, **options)
+
+
+def shutdown() -> None:
+    """Completes the operations in flight, waits until every rank has called it, and ends the job
+    for this process.
+
+    Raises:
+        RondaError: the job had failed. It has ended all the same.
+    """
+    _job.shutdown("ronda")
+
+
+def is_initialized() -> bool:
+    """Whether init() has been called, and shutdown() has not."""
+    return _job.is_initialized("ronda")
+
+
+def rank() -> int:
+    """This process' number in the job, from 0.
+
+    Raises:
+        NotInitializedError: init() has not been called. So in the functions below.
+    """
+    return _of_job("rank")
+
+
+def size() -> int:
+    """The number of ranks."""
+    return _of_job("size")
+
+
+def local_rank() -> int:
+    """This process' number among the ranks on its host, from 0."""
+    return _of_job("local_rank")
+
+
+def local_size() -> int:
+    """The number of ranks on this host."""
+    return _of_job("local_size")
+
+
+def cross_rank() -> int:
+    """This process' number among the ranks with its local rank on all hosts, from 0."""
+    return _of_job("cross_rank")
+
+
+def cross_size() -> int:
+    """The number of hosts that have a rank with this local rank."""
+    return _of_job("cross_size")
+
+
+def should_stop() -> bool:
+    """Whether some rank was asked to end by SIGTERM: the same answer on all ranks, who call it
+    equally often.
+    """
+    return _binding.should_stop()
+
+
+def _of_job(number: str) -> int:
+    value: int = getattr(_binding, number)()
+    if value < 0:
+        raise NotInitializedError(f"{number}(): call ronda.init() first")
+    return value
+
+
+__all__ = [
+    "AlreadyInitializedError",
+    "DType",
+    "DeadlineError",
+    "DuplicateNameError",
+    "Handle",
+    "InternalError",
+    "InvalidArgumentError",
+    "MismatchError",
+    "NotInitializedError",
+    "OutOfMemoryError",
+    "PeerFailedError",
+    "ProcessSet",
+    "ReduceOp",
+    "RondaError",
+    "Wire",
+    "__version__",
+    "add_process_set",
+    "allgather",
+    "allgather_async",
+    "allgather_object",
+    "allreduce",
+    "allreduce_async",
+    "alltoall",
+    "alltoall_async",
+    "barrier",
+    "barrier_async",
+    "broadcast",
+    "broadcast_async",
+    "broadcast_object",
+    "cross_rank",
+    "cross_size",
+    "gather",
+    "gather_async",
+    "global_process_set",
+    "grouped_allreduce",
+    "grouped_allreduce_async",
+    "init",
+    "is_initialized",
+    "join",
+    "local_rank",
+    "local_size",
+    "poll",
+    "rank",
+    "recv",
+    "recv_async",
+    "reduce",
+    "reduce_async",
+    "reducescatter",
+    "reducescatter_async",
+    "remove_process_set",
+    "run",
+    "scatter",
+    "scatter_async",
+    "send",
+    "send_async",
+    "should_stop",
+    "shutdown",
+    "size",
+    "synchronize",
+]

@@ -1,0 +1,313 @@
+"""Memory of arrays of any library, as the C ABI takes it: an address, a type and a shape.
+
+NumPy arrays, everything with the buffer protocol (bytearray, array.array, memoryview, mmap) and
+everything with DLPack in host memory (tensors of PyTorch, arrays of JAX). No library is imported
+for it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import math
+import sys
+from typing import Any, NamedTuple
+
+from ronda.errors import InvalidArgumentError
+from ronda.types import DType
+
+Shape = tuple[int, ...]
+
+
+class Buffer(NamedTuple):
+    """Row-major memory, whose owner stays alive with `keep`."""
+
+    dtype: int
+    shape: Shape
+    address: int
+    byte_count: int
+    is_writable: bool
+    keep: object
+
+
+# By kind, as in NumPy's array interface, and bytes of an element.
+_DTYPES = {
+    ("b", 1): DType.BOOL,
+    ("u", 1): DType.UINT8,
+    ("u", 2): DType.UINT16,
+    ("u", 4): DType.UINT32,
+    ("u", 8): DType.UINT64,
+    ("i", 1): DType.INT8,
+    ("i", 2): DType.INT16,
+    ("i", 4): DType.INT32,
+    ("i", 8): DType.INT64,
+    ("f", 2): DType.FLOAT16,
+    ("f", 4): DType.FLOAT32,
+    ("f", 8): DType.FLOAT64,
+}
+_BFLOAT16 = "bfloat16"
+
+# The same by NumPy's strings, which begin with the order of bytes.
+_NATIVE = "<" if sys.byteorder == "little" else ">"
+_TYPESTRS: dict[str, tuple[int, int]] = {
+    f"{'|' if size == 1 else _NATIVE}{kind}{size}": (dtype, size)
+    for (kind, size), dtype in _DTYPES.items()
+}
+
+# Names of NumPy's types; that of BFLOAT16 is ml_dtypes'.
+_NAMES = {dtype: dtype.name.lower() for dtype in DType}
+
+# Formats of the struct module, by the kind of their numbers.
+_FORMAT_KINDS = {
+    "?": "b",
+    **dict.fromkeys("BHILQN", "u"),
+    **dict.fromkeys("bhilqn", "i"),
+    **dict.fromkeys("efd", "f"),
+}
+
+_SUPPORTED = "bool, integers of 8 to 64 bits, float16, bfloat16, float32 and float64"
+
+
+def buffer_of(value: Any, role: str) -> Buffer:
+    """The memory of `value`. Numbers and lists become NumPy arrays first.
+
+    Args:
+        role: what the argument is, for errors: "allreduce: the array".
+
+    Raises:
+        InvalidArgumentError: it is no array of numbers in row-major order in host memory.
+    """
+    if _is_array(value):
+        return _of_array_interface(value, role)
+    if _is_plain(value):
+        return _of_array_interface(numpy().asarray(value), role)
+    if hasattr(value, "__dlpack__"):
+        return _of_dlpack(value, role)
+    return _of_buffer_protocol(value, role)
+
+
+def writable_buffer_of(value: Any, role: str) -> Buffer:
+    """The same of memory that a result is written to.
+
+    Raises:
+        InvalidArgumentError: as buffer_of(), or it cannot be written to.
+    """
+    if not _is_array(value) and _is_plain(value):
+        raise InvalidArgumentError(f"{role} is a {type(value).__name__}: pass an array")
+    buffer = buffer_of(value, role)
+    if not buffer.is_writable:
+        raise InvalidArgumentError(f"{role} cannot be written to: pass a copy of it")
+    return buffer
+
+
+def new_array(shape: Shape, dtype: int) -> tuple[Any, Buffer]:
+    """A NumPy array without content, and its memory."""
+    array = numpy().empty(shape, _numpy_dtype(dtype))
+    return array, _of_array_interface(array, "the result")
+
+
+def array_at(address: int, shape: Shape, dtype: int, owner: object) -> Any:
+    """A NumPy array over memory that `owner` keeps."""
+    as_numpy = _numpy_dtype(dtype)
+    if math.prod(shape) == 0:
+        return numpy().empty(shape, as_numpy)
+    view = _View()
+    view.owner = owner
+    view.__array_interface__ = {
+        "version": 3,
+        "shape": shape,
+        "typestr": f"|V{as_numpy.itemsize}",
+        "data": (address, False),
+    }
+    return numpy().asarray(view).view(as_numpy)
+
+
+def numpy() -> Any:
+    """The module.
+
+    Raises:
+        InvalidArgumentError: it is not installed.
+    """
+    try:
+        return importlib.import_module("numpy")
+    except ImportError:
+        raise InvalidArgumentError(
+            "results are NumPy arrays, and there is no NumPy: install it, or pass out="
+        ) from None
+
+
+def _is_array(value: Any) -> bool:
+    # Asked of the class, as each look at an array's own interface makes a new one.
+    return hasattr(type(value), "__array_interface__") and hasattr(value, "__setitem__")
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether NumPy makes the array, and holds the value: its own scalars have no lasting
+    memory.
+    """
+    return isinstance(value, (int, float, list, tuple)) or hasattr(value, "__array_interface__")
+
+
+class _View:
+    """What numpy.asarray() reads."""
+
+    owner: object
+    __array_interface__: dict[str, object]
+
+
+def _numpy_dtype(dtype: int) -> Any:
+    if dtype != DType.BFLOAT16:
+        return numpy().dtype(_NAMES[DType(dtype)])
+    try:
+        ml_dtypes = importlib.import_module("ml_dtypes")
+    except ImportError:
+        raise InvalidArgumentError(
+            "NumPy has no bfloat16 for the result: pass out=, or install ml_dtypes"
+        ) from None
+    return numpy().dtype(ml_dtypes.bfloat16)
+
+
+def _dtype_of(kind: str, size: int, name: object, role: str) -> int:
+    dtype = _DTYPES.get((kind, size))
+    if dtype is None:
+        raise InvalidArgumentError(f"{role} has elements of type {name}: Ronda has {_SUPPORTED}")
+    return dtype
+
+
+def _check_contiguous(is_contiguous: bool, role: str) -> None:
+    if not is_contiguous:
+        raise InvalidArgumentError(
+            f"{role} is not contiguous in row-major order: "
+            "pass a copy, such as numpy.ascontiguousarray(array)"
+        )
+
+
+def _is_row_major(shape: Shape, strides: Shape | None) -> bool:
+    """Args: strides: in any unit, that of the last dimension's neighbours being its smallest."""
+    if strides is None or math.prod(shape) == 0:
+        return True
+    expected = 1
+    for count, stride in zip(reversed(shape), reversed(strides)):
+        if count != 1 and stride != expected:
+            return False
+        expected *= count
+    return True
+
+
+def _of_array_interface(array: Any, role: str) -> Buffer:
+    interface = array.__array_interface__
+    typestr = interface["typestr"]
+    dtype, size = _TYPESTRS.get(typestr) or _of_unusual_type(array, typestr, role)
+    shape = interface["shape"]
+    strides = interface.get("strides")
+    if strides is not None:
+        in_elements = tuple(stride // size if stride % size == 0 else 0 for stride in strides)
+        _check_contiguous(_is_row_major(shape, in_elements), role)
+    address, is_read_only = interface["data"]
+    return Buffer(dtype, shape, address, math.prod(shape) * size, not is_read_only, array)
+
+
+def _of_unusual_type(array: Any, typestr: str, role: str) -> tuple[int, int]:
+    """The type of elements, and their size."""
+    name = getattr(getattr(array, "dtype", None), "name", typestr)
+    if name == _BFLOAT16:
+        return DType.BFLOAT16, 2
+    if _NATIVE + typestr[1:] in _TYPESTRS:
+        raise InvalidArgumentError(
+            f"{role} is of another byte order ({typestr}): pass it in this machine's"
+        )
+    raise InvalidArgumentError(f"{role} has elements of type {name}: Ronda has {_SUPPORTED}")
+
+
+class _PyBuffer(ctypes.Structure):
+    """Py_buffer: part of the stable ABI since Python 3.11, and the same before."""
+
+    _fields_ = [
+        ("buf", ctypes.c_void_p),
+        ("obj", ctypes.py_object),
+        ("len", ctypes.c_ssize_t),
+        ("itemsize", ctypes.c_ssize_t),
+        ("readonly", ctypes.c_int),
+        ("ndim", ctypes.c_int),
+        ("format", ctypes.c_char_p),
+        ("shape", ctypes.POINTER(ctypes.c_ssize_t)),
+        ("strides", ctypes.POINTER(ctypes.c_ssize_t)),
+        ("suboffsets", ctypes.POINTER(ctypes.c_ssize_t)),
+        ("internal", ctypes.c_void_p),
+    ]
+
+
+def _of_buffer_protocol(value: Any, role: str) -> Buffer:
+    try:
+        view = memoryview(value)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(
+            f"{role} is a {type(value).__name__}, and no array of numbers "
+            f"with the buffer protocol or DLPack ({error})"
+        ) from None
+    _check_contiguous(view.c_contiguous, role)
+    element = view.format.lstrip("@=<") if sys.byteorder == "little" else view.format.lstrip("@=>")
+    dtype = _dtype_of(_FORMAT_KINDS.get(element, ""), view.itemsize, view.format, role)
+    # The view keeps the memory where it is; a second look, without a reference of its own, tells
+    # the address.
+    raw = _PyBuffer()
+    ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(view), ctypes.byref(raw), 0)
+    address = raw.buf or 0
+    ctypes.pythonapi.PyBuffer_Release(ctypes.byref(raw))
+    return Buffer(dtype, tuple(view.shape or ()), address, view.nbytes, not view.readonly, view)
+
+
+class _DlTensor(ctypes.Structure):
+    """DLTensor, the beginning of what a capsule of DLPack holds."""
+
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+_DL_KINDS = {0: "i", 1: "u", 2: "f", 6: "b"}
+_DL_BFLOAT16 = 4
+_DL_HOST_DEVICES = (1, 3, 11)  # plain, pinned by CUDA, pinned by ROCm
+
+_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_capsule_pointer.restype = ctypes.c_void_p
+_capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+
+
+def _of_dlpack(value: Any, role: str) -> Buffer:
+    device = value.__dlpack_device__()[0]
+    if device not in _DL_HOST_DEVICES:
+        raise InvalidArgumentError(
+            f"{role} is not in host memory (DLPack's device {int(device)}): "
+            "use ronda.torch, or pass a copy"
+        )
+    try:
+        capsule = value.__dlpack__()
+    except (BufferError, RuntimeError, TypeError) as error:
+        raise InvalidArgumentError(f"{role}: {error}") from None
+    # The capsule stays ours: its destructor gives the memory back, and nobody else takes it.
+    tensor = _DlTensor.from_address(_capsule_pointer(capsule, b"dltensor"))
+    shape = tuple(tensor.shape[: tensor.ndim])
+    strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else None
+    _check_contiguous(_is_row_major(shape, strides), role)
+    size = tensor.bits // 8
+    if tensor.code == _DL_BFLOAT16 and size == 2:
+        dtype: int = DType.BFLOAT16
+    else:
+        dtype = _dtype_of(
+            _DL_KINDS.get(tensor.code, ""),
+            size,
+            f"{tensor.code}, {tensor.bits} bits in DLPack",
+            role,
+        )
+    address = (tensor.data or 0) + tensor.byte_offset
+    return Buffer(dtype, shape, address, math.prod(shape) * size, True, (value, capsule))

@@ -1,0 +1,60 @@
+"""Where the results of operations on arrays go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ronda import _buffers
+from ronda._buffers import Buffer
+from ronda.errors import InvalidArgumentError
+from ronda.handles import OwnedHandle, rows_of
+from ronda.types import DType
+
+
+def returns(result: Any) -> Callable[[OwnedHandle], Any]:
+    return lambda handle: result
+
+
+NO_RESULT = returns(None)
+
+
+def _check_same(function: str, array: Buffer, out: Buffer) -> None:
+    if (array.dtype, array.shape) != (out.dtype, out.shape):
+        raise InvalidArgumentError(
+            f"{function}: out has the shape {out.shape} and type {DType(out.dtype).name}, and "
+            f"the array {array.shape} and {DType(array.dtype).name}: pass one that is like it"
+        )
+
+
+def like(function: str, array: Buffer, out: Any) -> tuple[Any, Buffer]:
+    """The result, of the shape of the array, and its memory."""
+    if out is None:
+        return _buffers.new_array(array.shape, array.dtype)
+    if out is array.keep and array.is_writable:
+        return out, array
+    memory = _buffers.writable_buffer_of(out, f"{function}: out")
+    _check_same(function, array, memory)
+    return out, memory
+
+
+def rows_out(function: str, array: Buffer, out: Any) -> tuple[int, int, object]:
+    """Address, bytes and owner of `out`, which takes rows of the array; zeros without one."""
+    if len(array.shape) == 0:
+        raise InvalidArgumentError(
+            f"{function}: the array is a scalar: pass one with rows, such as array.reshape(1)"
+        )
+    if out is None:
+        return 0, 0, None
+    memory = _buffers.writable_buffer_of(out, f"{function}: out")
+    if memory.dtype != array.dtype or memory.shape[1:] != array.shape[1:]:
+        raise InvalidArgumentError(
+            f"{function}: out has rows of the shape {memory.shape[1:]} and type "
+            f"{DType(memory.dtype).name}, and the array of {array.shape[1:]} and "
+            f"{DType(array.dtype).name}: pass one with rows like the array's"
+        )
+    return memory.address, memory.byte_count, memory.keep
+
+
+def take_rows(array: Buffer, out: Any) -> Callable[[OwnedHandle], Any]:
+    return lambda handle: rows_of(handle, array.dtype, array.shape[1:], out)[0]

@@ -1,0 +1,229 @@
+"""ronda.run(): the program's side, and below `main` that of a rank.
+
+The program listens at a socket. Each rank connects, is told the call, and sends back the outcome.
+The connection stays open until the job has ended: a rank whose program is gone ends itself.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import pickle
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.connection import Client, Connection, Listener
+from typing import IO, Any, NamedTuple
+
+from ronda import _env, job, objects
+from ronda.errors import InvalidArgumentError, PeerFailedError
+from ronda.run import launcher
+
+# Variables of the ranks: where the program listens, and what proves that they are its ranks.
+_ADDRESS = "_RUN_ADDRESS_OF_RONDA"
+_KEY = "_RUN_KEY_OF_RONDA"
+
+
+class Call(NamedTuple):
+    """What each rank does."""
+
+    func: Callable[..., Any]
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+
+
+class _Outcome(NamedTuple):
+    """How a rank's call has ended."""
+
+    rank: int
+    result: bytes | None  # pickled
+    error: bytes | None  # a pickled exception
+    traceback: str
+
+
+class _RankTraceback(Exception):
+    """The cause of an exception that a rank has raised: its text is the traceback there."""
+
+    def __str__(self) -> str:
+        return f"\n\n{self.args[0]}"
+
+
+class _Job:
+    """A job that rondarun runs. Outcomes come from threads, one a rank."""
+
+    def __init__(self, call: bytes, listener: Listener) -> None:
+        self._call = call
+        self._listener = listener
+        self._lock = threading.Lock()
+        self._outcomes: list[_Outcome] = []  # in the order of their arrival
+        self._connections: list[Connection] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def outcomes(self) -> list[_Outcome]:
+        with self._lock:
+            return list(self._outcomes)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection = self._listener.accept()
+            except OSError:
+                return  # closed: the job has ended
+            except Exception:  # somebody without the key
+                continue
+            self._connections.append(connection)
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: Connection) -> None:
+        try:
+            connection.send_bytes(self._call)
+            outcome = _Outcome(*connection.recv())
+        except (EOFError, OSError):
+            return  # the rank has died, which rondarun reports
+        with self._lock:
+            self._outcomes.append(outcome)
+        connection.send_bytes(b"")
+
+
+def run(
+    call: Call, np: int, hosts: str | None, env: Mapping[str, str], options: Sequence[str]
+) -> list[Any]:
+    """See ronda.run()."""
+    if np < 1:
+        raise InvalidArgumentError(f"run: np is {np}: a job has at least one rank")
+    key = secrets.token_hex(32)
+    with tempfile.TemporaryDirectory(prefix="ronda-run-") as folder:
+        listener = _listen(folder, hosts, key)
+        variables = {**_env.inherited(), **env, _ADDRESS: _text_of(listener.address), _KEY: key}
+        # The package itself; the program's other paths come with the call.
+        package = str(pathlib.Path(__file__).parent.parent)
+        variables["PYTHONPATH"] = os.pathsep.join(
+            filter(None, [package, variables.get("PYTHONPATH")])
+        )
+        running = _Job(pickle.dumps((sys.path, objects.dumps(call))), listener)
+        command = [launcher(), "-np", str(np), *(["-H", hosts] if hosts else [])]
+        for name in (_ADDRESS, _KEY, *env):
+            command += ["-x", name]
+        command += [*options, sys.executable, "-m", "ronda._run_job"]
+        with listener:
+            code, last_line = _wait(command, variables)
+        return _results(running.outcomes(), np, code, last_line)
+
+
+def _listen(folder: str, hosts: str | None, key: str) -> Listener:
+    if hosts is None:
+        return Listener(os.path.join(folder, "s"), "AF_UNIX", backlog=1024, authkey=key.encode())
+    return Listener((socket.gethostname(), 0), "AF_INET", backlog=1024, authkey=key.encode())
+
+
+def _text_of(address: Any) -> str:
+    return address if isinstance(address, str) else f"{address[0]}:{address[1]}"
+
+
+def _wait(command: Sequence[str], variables: Mapping[str, str]) -> tuple[int, str]:
+    """Runs the launcher. Returns its exit code, and the last line of its own, which names the
+    culprit.
+    """
+    process = subprocess.Popen(
+        command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    last_lines = [""]
+    threads = [
+        threading.Thread(target=_copy, args=(process.stdout, lambda: sys.stdout, [""])),
+        threading.Thread(target=_copy, args=(process.stderr, lambda: sys.stderr, last_lines)),
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        code = process.wait()
+    except BaseException:
+        # Ctrl-C, for one. rondarun ends the ranks.
+        process.terminate()
+        process.wait()
+        raise
+    finally:
+        for thread in threads:
+            thread.join()
+    return code, last_lines[0]
+
+
+def _copy(source: IO[str], target: Callable[[], IO[str]], last_lines: list[str]) -> None:
+    for line in source:
+        target().write(line)
+        target().flush()
+        if line.startswith("rondarun: "):
+            last_lines[0] = line.strip()
+    source.close()
+
+
+def _results(outcomes: Sequence[_Outcome], np: int, code: int, last_line: str) -> list[Any]:
+    for outcome in outcomes:
+        if outcome.error is not None:
+            raise pickle.loads(outcome.error) from _RankTraceback(
+                f"rank {outcome.rank}: {outcome.traceback}"
+            )
+    by_rank = {outcome.rank: outcome.result for outcome in outcomes}
+    if code != 0 or len(by_rank) < np:
+        raise PeerFailedError(
+            last_line
+            or f"rondarun has ended with code {code}, and {np - len(by_rank)} ranks without result"
+        )
+    return [pickle.loads(by_rank[rank] or b"") for rank in range(np)]
+
+
+# -- On a rank --
+
+
+def main() -> int:
+    """Makes the call that the program sends, and returns the exit code."""
+    address = os.environ.pop(_ADDRESS)
+    host, _, port = address.rpartition(":")
+    connection = Client(
+        (host, int(port)) if port.isdigit() else address, authkey=os.environ.pop(_KEY).encode()
+    )
+    paths, call = pickle.loads(connection.recv_bytes())
+    sys.path[:] = paths
+    threading.Thread(target=_end_with, args=(connection,), daemon=True).start()
+    outcome = _make(call)
+    connection.send(tuple(outcome))
+    if outcome.error is None:
+        return 0
+    job.leave_at_exit()
+    return 1
+
+
+def _end_with(connection: Connection) -> None:
+    """Ends this process when the program has ended before it."""
+    try:
+        connection.recv_bytes()
+    except (EOFError, OSError):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _make(pickled: bytes) -> _Outcome:
+    rank = int(os.environ.get("RONDA_RANK", "0"))
+    try:
+        func, args, kwargs = pickle.loads(pickled)
+        return _Outcome(rank, objects.dumps(func(*args, **kwargs)), None, "")
+    except Exception as error:
+        text = traceback.format_exc()
+        return _Outcome(rank, None, _dump_error(error, text), text)
+
+
+def _dump_error(error: Exception, text: str) -> bytes:
+    try:
+        data = objects.dumps(error)
+        pickle.loads(data)  # some exceptions cannot be made from their arguments
+        return data
+    except Exception:
+        return objects.dumps(RuntimeError(text))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

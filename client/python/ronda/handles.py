@@ -1,0 +1,98 @@
+"""Operations in flight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ronda import _buffers
+from ronda._library import native
+
+
+class OwnedHandle:
+    """The binding's handle, given back with the last reference. The operation keeps its memory
+    until it has ended.
+    """
+
+    __slots__ = ("id",)
+
+    def __init__(self, id: int) -> None:
+        self.id = id
+
+    def __del__(self, release: Callable[[int], None] = native.release) -> None:
+        release(self.id)  # bound: at the end of the interpreter there is no `native` any more
+
+
+class Handle:
+    """An operation in flight, and then its result.
+
+    Without a reference to it the operation goes on all the same; its result and its error are lost.
+
+    Thread-compatible.
+    """
+
+    __slots__ = ("_owned", "_take", "_result", "_is_done")
+
+    def __init__(self, id: int, take: Callable[[OwnedHandle], Any]) -> None:
+        """
+        Args:
+            id: the binding's handle.
+            take: makes the result of the completed operation. A result in Ronda's memory keeps the
+                handle.
+        """
+        self._owned = OwnedHandle(id)
+        self._take = take
+        self._result: Any = None
+        self._is_done = False
+
+    def poll(self) -> bool:
+        """Whether the operation has completed, in success or failure. Never waits."""
+        return native.poll(self._owned.id)
+
+    def wait(self) -> Any:
+        """Waits for the operation, and returns its result; so does every further call.
+
+        Raises:
+            RondaError: the operation's error, at each call.
+        """
+        if not self._is_done:
+            native.synchronize(self._owned.id)
+            self._result = self._take(self._owned)
+            self._is_done = True
+        return self._result
+
+    def found_inf(self) -> bool:
+        """Whether the result of a reduction with detect_overflow has an element that is infinite or
+        not a number, on any
+        rank: the same on every rank. Waits."""
+        self.wait()
+        return native.found_inf(self._owned.id)
+
+
+def rows_of(
+    handle: OwnedHandle, dtype: int, row_shape: tuple[int, ...], out: Any
+) -> tuple[Any, list[int]]:
+    """The result of an operation whose rows only Ronda counts.
+
+    Returns:
+        `out`, or as much of it as there are rows; without it a NumPy array in Ronda's memory. And
+        the rows of each member, where the operation tells.
+    """
+    address, rows, by_member = native.output(handle.id)
+    if out is None:
+        return _buffers.array_at(address, (rows, *row_shape), dtype, handle), by_member
+    return (out if len(out) == rows else out[:rows]), by_member
+
+
+def poll(handle: Handle) -> bool:
+    """Whether the operation has completed, in success or failure. Never waits."""
+    return handle.poll()
+
+
+def synchronize(handle: Handle) -> Any:
+    """Waits for the operation, and returns its result.
+
+    Raises:
+        RondaError: the operation's error.
+    """
+    return handle.wait()

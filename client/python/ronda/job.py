@@ -1,0 +1,96 @@
+"""The job that this process is a rank of. Its users, Horovod's API and c10d's for instance, share
+one.
+"""
+
+from __future__ import annotations
+
+import atexit
+import sys
+import threading
+
+from ronda import _env
+from ronda._library import native
+
+_lock = threading.Lock()
+_users: set[str] = set()
+_number = 0
+_has_failed = False
+
+
+def init(user: str = "ronda", **options: object) -> None:
+    """Joins the job that the options or the environment describe; blocks until every rank has.
+
+    Args:
+        user: who needs the job. A second user shares the first one's job, and its options are not
+            looked at.
+        **options: fields of ronda_options (see ronda.h).
+
+    Raises:
+        RondaError: the ranks do not fit together, or some did not come in time.
+    """
+    global _number
+    with _lock:
+        if not native.is_initialized():
+            _users.clear()
+            _env.withdraw()
+            native.init(options)
+            _number += 1
+            _env.export()
+        _users.add(user)
+
+
+def shutdown(user: str = "ronda") -> None:
+    """Ends the job for `user`; for the process when nobody else uses it. Then it blocks until every
+    rank has done so.
+
+    Raises:
+        RondaError: the job had failed. It has ended all the same.
+    """
+    with _lock:
+        _users.discard(user)
+        if not _users and native.is_initialized():
+            native.shutdown()
+
+
+def is_initialized(user: str = "ronda") -> bool:
+    """Whether `user` has joined the job and not left it."""
+    return user in _users and bool(native.is_initialized())
+
+
+def number() -> int:
+    """Which job of this process the last one is, from 1; 0 before the first. It tells what belongs
+    to an earlier one.
+    """
+    return _number
+
+
+def leave_at_exit() -> None:
+    """This rank has failed: it ends without a wait for the others, and they learn at once that it
+    has.
+    """
+    global _has_failed
+    _has_failed = True
+
+
+def _is_ended_by_exception() -> bool:
+    # The interpreter sets it when it prints an exception that nothing has caught; at a prompt it
+    # then goes on.
+    return hasattr(sys, "last_type") and not hasattr(sys, "ps1")
+
+
+def _end_at_exit() -> None:
+    """Ends the job of a program that has not done so itself: without shutdown() this rank would
+    count as failed.
+
+    One that has failed does so: in shutdown() it would wait for ranks that wait for it.
+    """
+    with _lock:
+        _users.clear()
+        if native.is_initialized() and not _has_failed and not _is_ended_by_exception():
+            try:
+                native.shutdown()
+            except RuntimeError:
+                pass  # the job's failure was raised where the program met it
+
+
+atexit.register(_end_at_exit)

@@ -1,0 +1,68 @@
+"""Python objects that travel between ranks, pickled."""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+from typing import Any
+
+from ronda import process_sets
+from ronda._library import native
+from ronda.handles import OwnedHandle
+from ronda.process_sets import ProcessSet, global_process_set
+
+
+def broadcast_object(
+    value: Any = None,
+    root: int = 0,
+    *,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Gives every rank a copy of root's object; root gets `value` itself.
+
+    Args:
+        value: on root; of any size, and not looked at elsewhere.
+
+    Raises:
+        RondaError: as operations on arrays.
+    """
+    is_root = native.rank() == root
+    data = dumps(value) if is_root else None
+    handle = OwnedHandle(
+        native.broadcast_object_async(name, data, root, process_sets.id_of(process_set))
+    )
+    native.synchronize(handle.id)
+    return value if is_root else pickle.loads(native.output_bytes(handle.id))
+
+
+def allgather_object(
+    value: Any, *, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> list[Any]:
+    """Gives every rank copies of the objects of all ranks, in the order of the ranks.
+
+    Raises:
+        RondaError: as operations on arrays.
+    """
+    handle = OwnedHandle(
+        native.allgather_object_async(name, dumps(value), process_sets.id_of(process_set))
+    )
+    native.synchronize(handle.id)
+    everything = memoryview(native.output_bytes(handle.id))
+    values = []
+    for size in native.output(handle.id)[2]:
+        values.append(pickle.loads(everything[:size]))
+        everything = everything[size:]
+    return values
+
+
+def dumps(value: Any) -> bytes:
+    """Pickles; functions and classes of the main program, which others cannot import, by value if
+    there is cloudpickle.
+    """
+    try:
+        pickler: Any = importlib.import_module("cloudpickle")
+    except ImportError:
+        pickler = pickle
+    data: bytes = pickler.dumps(value)
+    return data

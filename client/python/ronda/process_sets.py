@@ -1,0 +1,207 @@
+"""Process sets: ranks that operate among themselves, also at the same time as other sets."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+
+from ronda import errors, job
+from ronda._library import native
+
+_GLOBAL_ID = 0
+
+
+def _sorted_ranks(ranks: Iterable[int]) -> list[int]:
+    try:
+        numbers = sorted(map(operator.index, ranks))
+    except TypeError:
+        raise errors.InvalidArgumentError(
+            f"a process set is made of a sequence of ranks, such as [0, 2], and not of {ranks!r}"
+        ) from None
+    if len(set(numbers)) < len(numbers):
+        raise errors.InvalidArgumentError(f"a rank is twice in the process set {numbers}")
+    return numbers
+
+
+class ProcessSet:
+    """Ranks of a job, ascending.
+
+    Give it to init(), or to add_process_set(), on every rank of the job in the same order; then to
+    operations. It is known to one job: once that has ended, process_set_id is None, and a later job
+    may get it again.
+    """
+
+    def __init__(self, ranks: Iterable[int]) -> None:
+        """
+        Args:
+            ranks: of the members, in any order.
+
+        Raises:
+            InvalidArgumentError: they are no ranks, or one is there twice.
+        """
+        self._ranks = _sorted_ranks(ranks)
+        self._id: int | None = None
+        self._job = 0
+
+    @property
+    def process_set_id(self) -> int | None:
+        """The number for the C ABI; None while the set is not known to the job."""
+        return self._id if native.is_initialized() and self._job == job.number() else None
+
+    @property
+    def ranks(self) -> list[int]:
+        """Of the members, ascending."""
+        return list(self._ranks)
+
+    def size(self) -> int | None:
+        """The number of members; None while the set is not known to the job."""
+        return None if self.process_set_id is None else len(self.ranks)
+
+    def rank(self) -> int | None:
+        """This process' position among the members, from 0; None while the set is not known to the
+        job.
+
+        Operations name ranks, a root for instance, as in the job all the same.
+
+        Raises:
+            InvalidArgumentError: this process is no member.
+        """
+        id = self.process_set_id
+        if id is None:
+            return None
+        position = native.process_set_rank(id)
+        if position < 0:
+            raise errors.InvalidArgumentError(
+                f"rank {native.rank()} is not in {self}: ask included() first"
+            )
+        return position
+
+    def included(self) -> bool | None:
+        """Whether this process is a member; None before init()."""
+        return native.rank() in self.ranks if native.is_initialized() else None
+
+    def _belongs_to_job(self, id: int | None) -> None:
+        self._id = id
+        self._job = job.number()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(process_set_id={self.process_set_id}, ranks={self.ranks})"
+
+
+class _GlobalProcessSet(ProcessSet):
+    """All ranks of the job."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+
+    @property
+    def process_set_id(self) -> int:
+        return _GLOBAL_ID
+
+    @property
+    def ranks(self) -> list[int]:
+        return list(range(native.size())) if native.is_initialized() else []
+
+    def size(self) -> int | None:
+        return native.size() if native.is_initialized() else None
+
+    def rank(self) -> int | None:
+        return native.rank() if native.is_initialized() else None
+
+
+global_process_set: ProcessSet = _GlobalProcessSet()
+
+# Those that the program has made known, the same on all ranks.
+_known: list[ProcessSet] = []
+
+
+def init_job(
+    user: str, process_sets: Sequence[ProcessSet | Sequence[int]] = (), **options: object
+) -> None:
+    """job.init() with sets that exist from the start; of a job that is there already, they are
+    added now.
+
+    Every rank calls it with the same sets in the same order.
+
+    Raises:
+        InvalidArgumentError: two sets have the same ranks.
+        RondaError: as job.init() and add_process_set().
+    """
+    sets = [_as_process_set(each) for each in process_sets]
+    _check_different(sets)
+    if native.is_initialized():
+        job.init(user)
+        for each in sets:
+            if each.process_set_id is None:
+                add_process_set(each)
+        return
+    job.init(user, process_sets=[each.ranks for each in sets], **options)
+    for id, each in enumerate(sets, start=_GLOBAL_ID + 1):
+        each._belongs_to_job(id)
+    _known[:] = sets
+
+
+def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
+    """Makes a set known to the job. Blocks until every rank, also those that are not in it, has
+    added it.
+
+    Args:
+        process_set: a set, or its ranks.
+
+    Raises:
+        InvalidArgumentError: a set of these ranks exists already, or they are no ranks of the job.
+        RondaError: the ranks of the job do not add the same set, or one does not come in time.
+    """
+    added = _as_process_set(process_set)
+    _check_different(
+        [global_process_set, *(each for each in _known if each.process_set_id is not None), added]
+    )
+    added._belongs_to_job(native.add_process_set(added.ranks))
+    _known.append(added)
+    return added
+
+
+def remove_process_set(process_set: ProcessSet) -> bool:
+    """Ends a set. Blocks until every rank of the job has removed it.
+
+    Returns:
+        False for the set of all ranks, and for one that the job does not know: nothing is done
+        then.
+    """
+    id = process_set.process_set_id
+    if id is None or id == _GLOBAL_ID:
+        return False
+    process_set._belongs_to_job(None)
+    native.remove_process_set(id)
+    return True
+
+
+def id_of(process_set: ProcessSet | int) -> int:
+    """The number of a set, or of what is one already.
+
+    Raises:
+        InvalidArgumentError: the job does not know the set.
+    """
+    if isinstance(process_set, int):
+        return process_set
+    id = process_set.process_set_id
+    if id is None:
+        raise errors.InvalidArgumentError(
+            f"{process_set} is not known to this job: "
+            "give it to init(), or to add_process_set(), on every rank"
+        )
+    return id
+
+
+def _as_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
+    return process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
+
+
+def _check_different(sets: Sequence[ProcessSet]) -> None:
+    seen: dict[tuple[int, ...], ProcessSet] = {}
+    for each in sets:
+        other = seen.setdefault(tuple(each.ranks), each)
+        if other is not each:
+            raise errors.InvalidArgumentError(
+                f"{each} has the same ranks as {other}: use one of them"
+            )

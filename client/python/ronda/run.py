@@ -1,0 +1,59 @@
+"""Starts jobs: `ronda.run(func)` from a program, and the console scripts."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+
+def run(
+    func: Callable[..., Any],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    np: int = 2,
+    *,
+    hosts: str | None = None,
+    env: Mapping[str, str] | None = None,
+    options: Sequence[str] = (),
+) -> list[Any]:
+    """Calls a function on each rank of a new job.
+
+    The function, its arguments and its result travel pickled (by cloudpickle, if it is installed:
+    then also functions and classes of the main program, and lambdas). The ranks' output goes to
+    sys.stdout and sys.stderr.
+
+    Args:
+        func: which may call init().
+        args: of each call.
+        kwargs: of each call.
+        np: the number of ranks.
+        hosts: "alpha:4,beta:4", as for rondarun -H; None: this host.
+        env: variables for the ranks, beside this process' own.
+        options: more options of rondarun.
+
+    Returns:
+        What the calls have returned, by rank.
+
+    Raises:
+        Exception: the first one that a call has raised, with the rank's traceback as its cause.
+        PeerFailedError: a rank has ended without a result, or rondarun cannot start the job.
+    """
+    # Here, as `import ronda` should not take the time.
+    from ronda import _run_job
+
+    return _run_job.run(_run_job.Call(func, args, kwargs or {}), np, hosts, env or {}, options)
+
+
+def launcher() -> str:
+    """The path of rondarun: in a wheel beside the library, else in the installation's bin/."""
+    library = pathlib.Path(__file__).parent / "lib"
+    own = library / "rondarun"
+    return str(own if own.exists() else library.resolve().parent / "bin" / "rondarun")
+
+
+def rondarun() -> None:
+    """The console scripts rondarun and horovodrun: becomes the launcher of this package."""
+    os.execv(launcher(), [launcher(), *sys.argv[1:]])

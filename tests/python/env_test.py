@@ -1,0 +1,146 @@
+"""What other libraries are told of a process' place in its job."""
+
+import os
+import unittest
+from unittest import mock
+
+from ronda import _env, job
+
+_STORE = ("MASTER_ADDR", "MASTER_PORT")
+
+
+def exported(env):
+    """What export() changes in such an environment."""
+    with mock.patch.dict(os.environ, env, clear=True):
+        _env.export()
+        changed = {name: value for name, value in os.environ.items() if env.get(name) != value}
+        _env.withdraw()
+        assert {name for name in os.environ} <= set(env), (
+            "withdraw() leaves what export() has added"
+        )
+        return changed
+
+
+class LauncherTest(unittest.TestCase):
+    def test_nothing_without_a_launcher(self):
+        self.assertEqual(exported({"HOME": "/"}), {})
+
+    def test_rondarun(self):
+        env = {
+            "RONDA_RANK": "3",
+            "RONDA_SIZE": "8",
+            "RONDA_LOCAL_RANK": "1",
+            "RONDA_LOCAL_SIZE": "2",
+            "RONDA_CROSS_RANK": "1",
+            "RONDA_CROSS_SIZE": "4",
+        }
+        expected = {
+            "RANK": "3",
+            "WORLD_SIZE": "8",
+            "LOCAL_RANK": "1",
+            "LOCAL_WORLD_SIZE": "2",
+            "HOROVOD_RANK": "3",
+            "HOROVOD_SIZE": "8",
+            "HOROVOD_LOCAL_RANK": "1",
+            "HOROVOD_LOCAL_SIZE": "2",
+            "HOROVOD_CROSS_RANK": "1",
+            "HOROVOD_CROSS_SIZE": "4",
+        }
+        self.assertEqual(exported(env), expected)
+        # A rank of another job has started this one's launcher.
+        self.assertEqual(
+            exported({**env, "RANK": "0", "WORLD_SIZE": "2", "HOROVOD_RANK": "0"}), expected
+        )
+        # The launcher's choice, or the user's.
+        store = {"MASTER_ADDR": "alpha", "MASTER_PORT": "1"}
+        self.assertEqual(exported({**env, **store}), expected)
+
+    def test_torchrun(self):
+        env = {
+            "RANK": "1",
+            "WORLD_SIZE": "2",
+            "LOCAL_RANK": "0",
+            "MASTER_ADDR": "alpha",
+            "MASTER_PORT": "29500",
+        }
+        self.assertEqual(
+            exported(env), {"HOROVOD_RANK": "1", "HOROVOD_SIZE": "2", "HOROVOD_LOCAL_RANK": "0"}
+        )
+
+    def test_open_mpi_on_one_host(self):
+        env = {
+            "OMPI_COMM_WORLD_RANK": "1",
+            "OMPI_COMM_WORLD_SIZE": "2",
+            "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+            "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+            "PMIX_NAMESPACE": "1234",
+        }
+        told = exported(env)
+        self.assertEqual(
+            [told[name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")], ["1", "2", "1"]
+        )
+        self.assertEqual(told["MASTER_ADDR"], "127.0.0.1")
+        of_rank_0 = exported(
+            {**env, "OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_LOCAL_RANK": "0"}
+        )
+        self.assertEqual(told["MASTER_PORT"], of_rank_0["MASTER_PORT"])
+        self.assertNotEqual(
+            told["MASTER_PORT"], exported({**env, "PMIX_NAMESPACE": "1235"})["MASTER_PORT"]
+        )
+
+    def test_several_hosts_of_open_mpi_have_no_known_address(self):
+        env = {
+            "OMPI_COMM_WORLD_RANK": "1",
+            "OMPI_COMM_WORLD_SIZE": "2",
+            "OMPI_COMM_WORLD_LOCAL_SIZE": "1",
+            "PMIX_NAMESPACE": "1234",
+        }
+        self.assertFalse(exported(env).keys() & set(_STORE))
+
+    def test_mpich(self):
+        told = exported(
+            {"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}
+        )
+        self.assertEqual((told["RANK"], told["LOCAL_WORLD_SIZE"]), ("1", "2"))
+
+    def test_slurm(self):
+        env = {
+            "SLURM_STEP_ID": "3",
+            "SLURM_JOB_ID": "20042",
+            "SLURM_PROCID": "5",
+            "SLURM_NTASKS": "8",
+            "SLURM_LOCALID": "1",
+            "SLURM_STEP_NODELIST": "rack[1-2]n[07-09,12],other",
+        }
+        told = exported(env)
+        self.assertEqual((told["RANK"], told["WORLD_SIZE"], told["LOCAL_RANK"]), ("5", "8", "1"))
+        self.assertEqual((told["MASTER_ADDR"], told["MASTER_PORT"]), ("rack1n07", "10045"))
+        self.assertEqual(
+            exported({**env, "SLURM_STEP_ID": str(0xFFFFFFFB)}), {}, "a batch script is no task"
+        )
+
+    def test_kubernetes(self):
+        told = exported({"JOB_COMPLETION_INDEX": "3", "WORLD_SIZE": "4"})
+        self.assertEqual((told["RANK"], told["HOROVOD_SIZE"]), ("3", "4"))
+        self.assertEqual(exported({"JOB_COMPLETION_INDEX": "3"}), {}, "a pod alone is no job")
+
+
+class JobTest(unittest.TestCase):
+    def test_job_of_one_rank(self):
+        with mock.patch.dict(os.environ, {}, clear=True):
+            job.init()
+            store = [os.environ[name] for name in _STORE]
+            self.assertEqual(
+                (os.environ["RANK"], os.environ["WORLD_SIZE"], store[0]), ("0", "1", "127.0.0.1")
+            )
+            job.shutdown()
+            # What was exported is no launcher's variable for the next job.
+            os.environ["RONDA_JOB_ID"] = "alone"
+            os.environ.update({"RONDA_RANK": "0", "RONDA_SIZE": "1"})
+            job.init()
+            self.assertEqual([os.environ.get(name) for name in _STORE], [None, None])
+            job.shutdown()
+
+
+if __name__ == "__main__":
+    unittest.main()

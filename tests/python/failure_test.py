@@ -1,0 +1,193 @@
+"""What happens to a job when one of its ranks ends in another way than it should."""
+
+import os
+import re
+import signal
+import unittest
+
+import ronda_test
+
+# The program of a rank that loops until an error; then it tells the error, and the seconds since
+# the time in the file $TIME.
+_TRAINER = """
+    import os, signal, sys, time
+    import ronda
+    ronda.init()
+    for step in range(1_000_000):
+        if step == 20 and ronda.rank() == 1:
+            open(os.environ["TIME"], "w").write(str(time.time()))
+            {deed}
+        try:
+            ronda.allreduce(bytearray(100), ronda.ReduceOp.SUM, name="gradient")
+        except ronda.RondaError as error:
+            seconds = time.time() - float(open(os.environ["TIME"]).read())
+            print(type(error).__name__, f"after {{seconds:.3f}} s:", error, flush=True)
+            sys.exit(3)
+"""
+
+
+class FailureTest(unittest.TestCase):
+    def setUp(self):
+        self._time = ronda_test.program("")
+
+    def train(self, deed, **options):
+        program = _TRAINER.format(deed=deed)
+        # rondarun would end the other ranks: each is to find out by itself.
+        return ronda_test.run(program, ranks=3, env={"TIME": self._time}, **options)
+
+    def expect_others_learn_of_it(self, finished, culprit):
+        """Ranks 0 and 2 have got an error that names rank 1, in less than a second."""
+        for rank in (0, 2):
+            line = re.search(
+                rf"\[{rank}\]<stdout>: PeerFailedError after (\S+) s: (.*)", finished.out
+            )
+            self.assertIsNotNone(line, finished)
+            self.assertLess(float(line[1]), 1, finished)
+            self.assertRegex(line[2], culprit)
+
+    def test_killed_rank_is_named(self):
+        finished = self.train("os.kill(os.getpid(), signal.SIGKILL)")
+        self.expect_others_learn_of_it(finished, r"rank 1 \(host .*, pid .*\) died")
+        self.assertRegex(finished.err, r"rondarun: rank 1 .* was killed by signal 9")
+
+    def test_rank_with_an_exception_does_not_wait_for_the_others(self):
+        finished = self.train("raise ValueError('out of data')")
+        self.expect_others_learn_of_it(finished, "rank 1")
+        self.assertRegex(
+            finished.err, 'rank 1 .* exited with code 1; last error: "ValueError: out of data"'
+        )
+
+    def test_rank_that_exits_with_an_error(self):
+        finished = self.train("sys.exit(5)")
+        self.expect_others_learn_of_it(finished, "rank 1")
+        self.assertRegex(finished.err, "rondarun: rank . .* exited with code [35]")
+
+    def test_rank_that_leaves_early(self):
+        finished = self.train("ronda.shutdown(); break")
+        self.expect_others_learn_of_it(finished, "rank 1")
+
+
+class InterruptTest(unittest.TestCase):
+    _WAITING = """
+        import os
+        import ronda
+        ronda.init()
+        if ronda.rank() == 0:
+            print("pid", os.getpid(), flush=True)
+            data = bytearray(1)
+            ronda.allreduce(data, out=data)
+        else:
+            ronda.barrier()  # which rank 0 never comes to
+            ronda.barrier()
+    """
+
+    def start(self):
+        process = ronda_test.start(self._WAITING, ranks=2)
+        line = process.stdout.readline()
+        return process, int(line.rpartition("pid ")[2])
+
+    def test_interrupt_of_a_rank_ends_its_wait(self):
+        process, pid = self.start()
+        os.kill(pid, signal.SIGINT)
+        finished = ronda_test.finish(process)
+        self.assertIn("KeyboardInterrupt", finished.err)
+        self.assertNotEqual(finished.code, 0)
+
+    def test_interrupt_of_the_job_leaves_no_rank(self):
+        process, pid = self.start()
+        process.send_signal(signal.SIGINT)
+        ronda_test.finish(process)
+        self.assertTrue(ronda_test.eventually(lambda: not os.path.exists(f"/proc/{pid}")))
+
+
+class ExitTest(unittest.TestCase):
+    def expect_success(self, source, ranks=2):
+        finished = ronda_test.run(source, ranks=ranks)
+        self.assertEqual(finished.code, 0, finished)
+        return finished.out
+
+    def test_program_that_does_not_shut_down(self):
+        self.expect_success("""
+            import ronda
+            ronda.init()
+            kept = ronda.allreduce_async([1.0])  # in flight at the end, and its handle alive
+            rows = ronda.allgather([ronda.rank()])
+        """)
+
+    def test_forked_child_is_no_rank(self):
+        self.expect_success("""
+            import os, sys
+            import ronda
+            ronda.init()
+            child = os.fork()
+            if child == 0:
+                try:
+                    ronda.allreduce([1.0])
+                except ronda.NotInitializedError:
+                    sys.exit(7)  # with all that the interpreter does at its end
+                sys.exit(8)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+            assert ronda.allreduce([1.0], ronda.ReduceOp.SUM)[0] == ronda.size()
+            ronda.shutdown()
+        """)
+
+    def test_workers_of_a_pool(self):
+        self.expect_success("""
+            import multiprocessing
+            import ronda
+            ronda.init()
+            with multiprocessing.get_context("fork").Pool(2) as pool:
+                assert pool.map(abs, [-1, -2]) == [1, 2]
+            assert ronda.allreduce([1.0], ronda.ReduceOp.SUM)[0] == ronda.size()
+        """)
+
+    def test_many_jobs_of_a_process_need_no_more_memory(self):
+        self.expect_success(
+            """
+            import os
+            import ronda
+            def job():
+                ronda.init()
+                ronda.allreduce([1.0])
+                ronda.allgather([1.0])
+                ronda.shutdown()
+            def resident():
+                for line in open("/proc/self/status"):
+                    if line.startswith("VmRSS"):
+                        return int(line.split()[1]) * 1024
+            def count():
+                return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+            for _ in range(200):
+                job()
+            before, memory = count(), resident()
+            for _ in range(1000):
+                job()
+            assert count() == before, (before, count())
+            assert resident() < memory + (2 << 20), (memory, resident())
+            """,
+            ranks=0,
+        )
+
+    def test_jobs_of_two_ranks_one_after_another(self):
+        self.expect_success("""
+            import ronda
+            for number in range(20):
+                ronda.init()
+                assert ronda.allreduce([number])[0] == number
+                ronda.shutdown()
+        """)
+
+
+class ImportTest(unittest.TestCase):
+    def test_no_other_library_is_imported(self):
+        finished = ronda_test.run("""
+            import sys
+            import ronda
+            print([name for name in ("numpy", "torch", "cloudpickle", "asyncio") if name in
+            sys.modules])
+        """)
+        self.assertEqual(finished.out, "[]\n", finished)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,242 @@
+"""Runs the test cases of modules as one rank, or alone; and what tests of the Python package share.
+
+    ronda_test.py MODULE.py...
+
+The results of rank 0 go to $XML_OUTPUT_FILE, in the form of GoogleTest's, which tests/run_tests.sh
+counts. The first failure ends a rank: the others learn of its end and name it, instead of waiting
+for what it does not submit any more.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+import unittest
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from xml.sax import saxutils
+
+PACKAGE = pathlib.Path(os.environ["PYTHONPATH"].split(os.pathsep)[0]) / "ronda"
+RONDARUN = PACKAGE / "lib" / "rondarun"
+
+_ExcInfo = tuple[type[BaseException], BaseException, TracebackType] | tuple[None, None, None]
+
+
+# -- For tests that start jobs of their own --
+
+
+@dataclasses.dataclass
+class Finished:
+    """How a program ended."""
+
+    code: int  # negative: the number of the signal that ended it
+    out: str
+    err: str
+    seconds: float
+
+
+def program(source: str) -> str:
+    """Writes an indented program to a file, which the end of the test removes, and returns its
+    path.
+    """
+    folder = pathlib.Path(tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR")))
+    path = folder / "program.py"
+    path.write_text(textwrap.dedent(source))
+    return str(path)
+
+
+def start(
+    source: str, ranks: int = 0, options: Sequence[str] = (), env: Mapping[str, str] | None = None
+) -> subprocess.Popen[str]:
+    """Starts a Python program, given as its source: alone, or on `ranks` ranks with `options` of
+    rondarun's.
+
+    Standard output and standard error are pipes. The environment has no place in a job, and `env`
+    added.
+    """
+    launch = [str(RONDARUN), "-np", str(ranks), *options] if ranks else []
+    return subprocess.Popen(
+        [*launch, sys.executable, program(source)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**environment(), **(env or {})},
+        start_new_session=True,
+    )
+
+
+def finish(process: subprocess.Popen[str], timeout: float = 60) -> Finished:
+    """Waits for a program; after `timeout` seconds kills its process group and fails."""
+    begin = time.monotonic()
+    try:
+        out, err = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        out, err = process.communicate()
+        raise AssertionError(f"the program has not ended in {timeout} s:\n{out}\n{err}") from None
+    return Finished(process.returncode, out, err, time.monotonic() - begin)
+
+
+def run(
+    source: str,
+    ranks: int = 0,
+    options: Sequence[str] = (),
+    env: Mapping[str, str] | None = None,
+    timeout: float = 60,
+) -> Finished:
+    """`start` and `finish`."""
+    return finish(start(source, ranks, options, env), timeout)
+
+
+def environment() -> dict[str, str]:
+    """This process' environment without what tells a rank its place in a job."""
+    place = (
+        "RONDA_RANK",
+        "RONDA_SIZE",
+        "RONDA_LOCAL_",
+        "RONDA_CROSS_",
+        "RONDA_JOB_",
+        "RONDA_MASTER_",
+        "HOROVOD_",
+    )
+    others = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(place) and name not in others
+    }
+
+
+def eventually(condition: Callable[[], bool], timeout: float = 10) -> bool:
+    """Whether the condition becomes true in `timeout` seconds; looks every 10 ms."""
+    end = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+# -- The runner --
+
+
+@dataclasses.dataclass
+class _Case:
+    name: str
+    failure: str | None = None
+    skipped: str | None = None
+    seconds: float = 0.0
+
+
+class _Result(unittest.TextTestResult):
+    """Remembers each case for the report."""
+
+    cases: list[_Case]
+
+    def startTest(self, test: unittest.TestCase) -> None:
+        super().startTest(test)
+        self._began = time.monotonic()
+        self.cases.append(_Case(test.id()))
+
+    def stopTest(self, test: unittest.TestCase) -> None:
+        super().stopTest(test)
+        self.cases[-1].seconds = time.monotonic() - self._began
+
+    def _case(self, test: unittest.TestCase) -> _Case:
+        # Fixtures of classes and modules that fail are no started test.
+        if not self.cases or self.cases[-1].name != test.id():
+            self.cases.append(_Case(test.id()))
+        return self.cases[-1]
+
+    def addError(self, test: unittest.TestCase, err: _ExcInfo) -> None:
+        super().addError(test, err)
+        self._case(test).failure = self.errors[-1][1]
+
+    def addFailure(self, test: unittest.TestCase, err: _ExcInfo) -> None:
+        super().addFailure(test, err)
+        self._case(test).failure = self.failures[-1][1]
+
+    def addSubTest(
+        self, test: unittest.TestCase, subtest: unittest.TestCase, err: _ExcInfo | None
+    ) -> None:
+        super().addSubTest(test, subtest, err)
+        if err is not None:
+            self.cases[-1].failure = self._exc_info_to_string(err, test)  # type: ignore[attr-defined]
+
+    def addSkip(self, test: unittest.TestCase, reason: str) -> None:
+        super().addSkip(test, reason)
+        self._case(test).skipped = reason
+
+    def addExpectedFailure(self, test: unittest.TestCase, err: _ExcInfo) -> None:
+        super().addExpectedFailure(test, err)
+
+    def addUnexpectedSuccess(self, test: unittest.TestCase) -> None:
+        super().addUnexpectedSuccess(test)
+        self._case(test).failure = "unexpected success"
+
+
+def _report(cases: Sequence[_Case]) -> str:
+    """The cases as GoogleTest writes them; each <testcase> is one line, as tests/run_tests.sh
+    counts lines.
+    """
+    failures = sum(case.failure is not None for case in cases)
+    lines = [
+        '<?xml version="1.0" encoding="UTF-8"?>',
+        f'<testsuites tests="{len(cases)}" failures="{failures}" name="AllTests">',
+        f'<testsuite name="python" tests="{len(cases)}" failures="{failures}">',
+    ]
+    for case in cases:
+        result = "skipped" if case.skipped is not None else "completed"
+        name = saxutils.quoteattr(case.name)
+        head = f'<testcase name={name} result="{result}" time="{case.seconds:.3f}"'
+        message = case.failure if case.failure is not None else case.skipped
+        kind = "failure" if case.failure is not None else "skipped"
+        text = (
+            "/>" if message is None else f"><{kind}>{saxutils.escape(message)}</{kind}></testcase>"
+        )
+        lines.append(head + text)
+    return "\n".join([*lines, "</testsuite>", "</testsuites>", ""])
+
+
+def _write_report(cases: Sequence[_Case]) -> None:
+    path = os.environ.get("XML_OUTPUT_FILE")
+    if path and os.environ.get("RONDA_RANK", "0") == "0":
+        pathlib.Path(path).write_text(_report(cases))
+
+
+def _load(paths: Sequence[str]) -> unittest.TestSuite:
+    suite = unittest.TestSuite()
+    for path in map(pathlib.Path, paths):
+        if str(path.parent.absolute()) not in sys.path:
+            sys.path.insert(0, str(path.parent.absolute()))
+        suite.addTest(
+            unittest.defaultTestLoader.loadTestsFromModule(importlib.import_module(path.stem))
+        )
+    return suite
+
+
+def main(paths: Sequence[str]) -> int:
+    """Returns the exit code."""
+    is_rank = "RONDA_RANK" in os.environ
+    cases: list[_Case] = []
+    result_class = type("_ResultOfRun", (_Result,), {"cases": cases})
+    runner = unittest.TextTestRunner(verbosity=2, failfast=is_rank, resultclass=result_class)
+    result = runner.run(_load(paths))
+    _write_report(cases)
+    if not cases:
+        print("no test cases", file=sys.stderr)
+    return 0 if cases and result.wasSuccessful() else 1
+
+
+if __name__ == "__main__":
+    # Test modules that import this one get it, and not a second copy.
+    sys.modules["ronda_test"] = sys.modules["__main__"]
+    sys.exit(main(sys.argv[1:]))

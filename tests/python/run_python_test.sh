@@ -1,0 +1,39 @@
+#!/bin/bash
+# run_python_test.sh RANKS NEEDS MODULE...: see ronda_python_test.bzl.
+set -euo pipefail
+
+readonly ranks=$1 needs=$2
+shift 2
+
+# Looks for the modules without importing them, which takes PyTorch seconds.
+has_modules() {
+  "$1" -c 'import importlib.util as u, sys; sys.exit(any(not u.find_spec(m) for m in sys.argv[1:]))' \
+    ${needs//[,-]/ } > /dev/null 2>&1
+}
+
+skip() {
+  echo "SKIPPED: $1"
+  if [[ -n ${XML_OUTPUT_FILE:-} ]]; then
+    printf '%s\n' '<?xml version="1.0" encoding="UTF-8"?>' '<testsuites tests="1" failures="0">' \
+      "<testsuite name=\"needs\"><testcase name=\"$needs\" result=\"skipped\"/>" '</testsuite></testsuites>' > "$XML_OUTPUT_FILE"
+  fi
+  exit 0
+}
+
+python=
+for candidate in ${TEST_PYTHON:-/usr/bin/python3 python3}; do
+  if has_modules "$candidate"; then
+    python=$candidate
+    break
+  fi
+done
+[[ -n $python ]] || skip "no Python here has $needs"
+
+readonly package=$PWD/client/python/package
+unset RONDA_HOSTS_PLUGIN  # the package has it
+export PYTHONPATH=$package:$PWD/tests/python PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+# A rank that waits for a tensor which another one does not submit says so before the test's time is over.
+export RONDA_STALL_WARNING=${RONDA_STALL_WARNING:-5s} RONDA_STALL_DEADLINE=${RONDA_STALL_DEADLINE:-30s}
+launch=()
+if ((ranks > 0)); then launch=("$package/ronda/lib/rondarun" -np "$ranks"); fi
+exec "${launch[@]}" "$python" "$PWD/tests/python/ronda_test.py" "$@"

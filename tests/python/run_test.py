@@ -1,0 +1,96 @@
+"""ronda.run(), python -m ronda.check, and the examples."""
+
+import pathlib
+import subprocess
+import sys
+import unittest
+
+import ronda
+import ronda_test
+
+
+class OfThisModuleError(Exception):
+    def __init__(self, first, second):
+        super().__init__(f"{first} {second}")
+
+
+class RunTest(unittest.TestCase):
+    def test_results_by_rank(self):
+        def collect(factor, add=0):
+            ronda.init()
+            total = ronda.allreduce([factor * (ronda.rank() + 1)], ronda.ReduceOp.SUM)
+            return ronda.rank(), int(total[0]) + add
+
+        self.assertEqual(ronda.run(collect, (10,), {"add": 1}, np=3), [(0, 61), (1, 61), (2, 61)])
+
+    def test_job_of_one_rank(self):
+        self.assertEqual(ronda.run(lambda: "alone", np=1), ["alone"])
+
+    def test_variables(self):
+        def read():
+            import os
+
+            return os.environ["OF_THE_USER"], os.environ["RANK"] if "RANK" in os.environ else None
+
+        self.assertEqual(ronda.run(read, env={"OF_THE_USER": "1"}), [("1", None)] * 2)
+
+    def test_exception_of_a_rank(self):
+        def fail():
+            ronda.init()
+            if ronda.rank() == 1:
+                raise KeyError("of rank 1")
+            ronda.barrier()
+            ronda.barrier()
+
+        with self.assertRaisesRegex(KeyError, "of rank 1") as caught:
+            ronda.run(fail)
+        self.assertRegex(str(caught.exception.__cause__), r"rank 1: Traceback (.|\n)*in fail")
+
+    def test_exception_that_cannot_travel(self):
+        def fail():
+            raise OfThisModuleError("two", "arguments")
+
+        with self.assertRaisesRegex(RuntimeError, "OfThisModuleError: two arguments"):
+            ronda.run(fail, np=1)
+
+    def test_rank_that_dies(self):
+        def die():
+            import os
+
+            os._exit(9)
+
+        with self.assertRaisesRegex(ronda.PeerFailedError, "exited with code 9"):
+            ronda.run(die)
+
+    def test_rank_that_exits(self):
+        with self.assertRaisesRegex(ronda.PeerFailedError, "exited with code 4"):
+            ronda.run(sys.exit, (4,))
+
+    def test_wrong_options(self):
+        with self.assertRaisesRegex(ronda.PeerFailedError, "--no-such-option"):
+            ronda.run(print, options=["--no-such-option"])
+        with self.assertRaisesRegex(ronda.InvalidArgumentError, "at least one rank"):
+            ronda.run(print, np=0)
+
+
+class ProgramsTest(unittest.TestCase):
+    def test_check(self):
+        finished = subprocess.run(
+            [sys.executable, "-m", "ronda.check"],
+            capture_output=True,
+            text=True,
+            env=ronda_test.environment(),
+        )
+        self.assertEqual(finished.returncode, 0, finished)
+        self.assertIn(f"ronda {ronda.__version__}, _native, in", finished.stdout)
+        self.assertIn("2 ranks on this host: all-reduce works, 16 MiB in", finished.stdout)
+
+    def test_numpy_example(self):
+        example = pathlib.Path("examples/numpy_allreduce.py").read_text()
+        finished = ronda_test.run(example, ranks=2)
+        self.assertEqual(finished.code, 0, finished)
+        self.assertIn("y = 3.00 x + 2.00, from 2000 points", finished.out)
+
+
+if __name__ == "__main__":
+    unittest.main()
