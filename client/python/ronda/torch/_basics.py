@@ -1,0 +1,262 @@
+"""The job as Horovod's API shows it: init, ranks, timeline, and what was built."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ronda import errors, job, process_sets
+from ronda._library import native
+from ronda.process_sets import (
+    ProcessSet,
+    add_process_set,
+    global_process_set,
+    remove_process_set,
+)
+from ronda.types import ReduceOp
+
+__all__ = [
+    "Adasum",
+    "Average",
+    "HorovodInternalError",
+    "Max",
+    "Min",
+    "Product",
+    "ProcessSet",
+    "Sum",
+    "add_process_set",
+    "ccl_built",
+    "cross_rank",
+    "cross_size",
+    "cuda_built",
+    "ddl_built",
+    "global_process_set",
+    "gloo_built",
+    "gloo_enabled",
+    "init",
+    "is_homogeneous",
+    "is_initialized",
+    "local_rank",
+    "local_size",
+    "mpi_built",
+    "mpi_enabled",
+    "mpi_threads_supported",
+    "nccl_built",
+    "rank",
+    "remove_process_set",
+    "rocm_built",
+    "shutdown",
+    "size",
+    "start_timeline",
+    "stop_timeline",
+]
+
+_USER = "horovod"
+
+Average = ReduceOp.AVERAGE
+Sum = ReduceOp.SUM
+Adasum = ReduceOp.ADASUM
+Min = ReduceOp.MIN
+Max = ReduceOp.MAX
+Product = ReduceOp.PRODUCT
+
+# Horovod's class for a failed operation. Every error of Ronda is one.
+HorovodInternalError = errors.RondaError
+
+_shutdown_hooks: list[Callable[[], None]] = []
+
+
+def init(
+    comm: Sequence[int] | None = None, process_sets: Sequence[ProcessSet] | str | None = None
+) -> None:
+    """Joins the job that the environment describes; blocks until every rank has. Twice is fine.
+
+    Args:
+        comm: None, or the ranks of the job in order. Horovod's communicators of a part of the
+            ranks are process sets here.
+        process_sets: sets that exist from the start. "dynamic" is accepted: sets can always be
+            added later.
+
+    Raises:
+        ValueError: `comm` is something else.
+        HorovodInternalError: the ranks do not fit together, or some did not come in time.
+    """
+    sets = [] if process_sets is None or isinstance(process_sets, str) else list(process_sets)
+    _init_job(sets)
+    if comm is not None and list(comm) not in ([], list(range(size()))):
+        raise ValueError(
+            f"comm is {comm}: ranks are those of the launcher; for a part of them, use a ProcessSet"
+        )
+
+
+def _init_job(sets: list[ProcessSet]) -> None:
+    process_sets.init_job(_USER, sets)
+
+
+def shutdown() -> None:
+    """Leaves the job; blocks until every rank has done so."""
+    for forget in _shutdown_hooks:
+        forget()
+    job.shutdown(_USER)
+
+
+def at_shutdown(forget: Callable[[], None]) -> None:
+    """Has `forget` called whenever the job ends."""
+    _shutdown_hooks.append(forget)
+
+
+def is_initialized() -> bool:
+    """Whether init() has been called, and shutdown() has not."""
+    return job.is_initialized(_USER)
+
+
+def _checked(value: int) -> int:
+    if value < 0:
+        raise errors.NotInitializedError("Ronda has not been initialized: call init() first")
+    return value
+
+
+def size() -> int:
+    """The number of ranks. ValueError before init(), as of the five functions below."""
+    return _checked(native.size())
+
+
+def local_size() -> int:
+    """The number of ranks on this host."""
+    return _checked(native.local_size())
+
+
+def cross_size() -> int:
+    """The number of hosts that have a rank with this one's local rank."""
+    return _checked(native.cross_size())
+
+
+def rank() -> int:
+    """This process' number in the job."""
+    return _checked(native.rank())
+
+
+def local_rank() -> int:
+    """This process' number on its host."""
+    return _checked(native.local_rank())
+
+
+def cross_rank() -> int:
+    """The number of this process' host among those that have a rank with its local rank."""
+    return _checked(native.cross_rank())
+
+
+def is_homogeneous() -> bool:
+    """Whether every host has the same number of ranks, as far as this rank can tell."""
+    return local_size() * cross_size() == size()
+
+
+def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
+    """Begins a timeline: `trace.json` becomes `trace.rank0.json` and so on, one for each rank.
+
+    Args:
+        file_path: an existing file is replaced.
+        mark_cycles: not used; Ronda has no cycles of fixed length.
+
+    Raises:
+        ValueError: the file cannot be created, there is a timeline already, or no job.
+    """
+    del mark_cycles
+    native.start_timeline(file_path)
+
+
+def stop_timeline() -> None:
+    """Ends the timeline's file; nothing happens if there is none.
+
+    Raises:
+        ValueError: there is no job.
+    """
+    rank()
+    native.stop_timeline()
+
+
+def _has_plugin(variable: str, file: str) -> bool:
+    """Whether there is such a plugin where the variable, or else the package, says."""
+    named = os.environ.get(variable)
+    place = Path(named) if named else Path(__file__).parents[1] / "lib" / file
+    return place.exists()
+
+
+def mpi_built() -> bool:
+    """Whether Ronda's plugin for MPI is installed."""
+    return _has_plugin("RONDA_MPI_PLUGIN", "libronda_mpi.so")
+
+
+def mpi_enabled() -> bool:
+    """Whether the job has been told to use MPI on one host, too."""
+    return os.environ.get("RONDA_MPI") == "1"
+
+
+def mpi_threads_supported() -> bool:
+    """True: Ronda demands it of MPI.
+
+    Raises:
+        ValueError: MPI is not enabled.
+    """
+    if not mpi_enabled():
+        raise ValueError("MPI is not enabled in this job: set RONDA_MPI=1, or use mpirun")
+    return True
+
+
+def gloo_built() -> bool:
+    """True: shared memory and TCP, which need no MPI, do what Gloo does in Horovod."""
+    return True
+
+
+def gloo_enabled() -> bool:
+    """Whether the job can do without MPI."""
+    return not mpi_enabled()
+
+
+def cuda_built() -> bool:
+    """Whether Ronda's plugin for NVIDIA's GPUs is installed."""
+    return _has_plugin("RONDA_CUDA_PLUGIN", "libronda_cuda.so")
+
+
+def nccl_built() -> int:
+    """NCCL's version as a number, 21903 for 2.19.3; 0 where there is no GPU for it."""
+    if not (cuda_built() and torch.cuda.is_available()):
+        return 0
+    nccl: Any = importlib.import_module("torch.cuda.nccl")
+    major, minor, patch = (*nccl.version(), 0, 0)[:3]
+    return int(major * 10000 + minor * 100 + patch)
+
+
+def ddl_built() -> bool:
+    """False: IBM's DDL is not among Ronda's backends."""
+    return False
+
+
+def ccl_built() -> bool:
+    """False: oneCCL is not among Ronda's backends."""
+    return False
+
+
+def rocm_built() -> bool:
+    """False: AMD's GPUs are not among Ronda's devices."""
+    return False
+
+
+def reduce_op(op: ReduceOp | None, average: bool | None) -> ReduceOp:
+    """The operation that the arguments `op` and `average` ask for; Average if none does.
+
+    Raises:
+        ValueError: both do, or `op` is no operation.
+    """
+    if average is not None:
+        if op is not None:
+            raise ValueError("op and average are both given: leave average out")
+        warnings.warn("average is deprecated: use op", DeprecationWarning, stacklevel=4)
+        return Average if average else Sum
+    return Average if op is None else ReduceOp(op)

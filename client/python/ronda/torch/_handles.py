@@ -1,0 +1,100 @@
+"""Operations under way: what the *_async functions return, poll() and synchronize()."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ronda._library import native
+
+
+class Handle:
+    """An operation, or several that end together, and how to make its result once they have ended.
+
+    Opaque to programs, except that a handle can be called in place of synchronize(), as those of
+    sparse_allreduce_async() are in Horovod. A handle that is dropped gives its operations back.
+    """
+
+    __slots__ = ("_finish", "_ids", "_stream")
+
+    def __init__(
+        self, ids: list[int], stream: int | None, finish: Callable[[list[int]], Any]
+    ) -> None:
+        """Takes the native handles over.
+
+        Args:
+            ids: native handles; at least one.
+            stream: of the tensors, None for host memory.
+            finish: makes the result of `ids`, which have ended, or which the stream waits for.
+        """
+        self._ids: list[int] | None = ids
+        self._stream = stream
+        self._finish = finish
+
+    def poll(self) -> bool:
+        """Whether wait() would return at once."""
+        return self._ids is None or native.poll_all(self._ids)
+
+    def wait(self) -> Any:
+        """The result; None if it has been fetched before.
+
+        Raises:
+            RondaError: the first operation's that failed.
+        """
+        ids, self._ids = self._ids, None
+        if ids is None:
+            return None
+        try:
+            if self._stream is None:
+                native.synchronize_all(ids)
+            else:
+                for id in ids:
+                    native.synchronize_on_stream(id, self._stream)
+            return self._finish(ids)
+        finally:
+            self._give_back(ids)
+
+    __call__ = wait
+
+    def _give_back(
+        self,
+        ids: list[int],
+        # Bound: at the end of the interpreter there is no `native` any more.
+        release: Callable[[int], None] = native.release,
+        release_on_stream: Callable[[int, int], None] = native.release_on_stream,
+    ) -> None:
+        for id in ids:
+            if self._stream is None:
+                release(id)
+            else:
+                release_on_stream(id, self._stream)
+
+    def __del__(self) -> None:
+        if self._ids is not None:
+            self._give_back(self._ids)
+
+
+def poll(handle: Handle) -> bool:
+    """Whether synchronize() would return at once.
+
+    Args:
+        handle: what an *_async function returned.
+    """
+    return handle.poll()
+
+
+def synchronize(handle: Handle) -> Any:
+    """Waits until an operation has ended.
+
+    Tensors on a GPU are not waited for by the host: the current stream waits for them.
+
+    Args:
+        handle: what an *_async function returned.
+
+    Returns:
+        What the function without _async returns; None if the handle was synchronized before.
+
+    Raises:
+        HorovodInternalError: the operation failed; the text names the tensor and the rank.
+    """
+    return handle.wait()

@@ -1,0 +1,183 @@
+"""What the C ABI wants to know of a torch tensor: dtype, shape, address, stream.
+
+A tensor can be submitted if it is dense and row-major, in host memory or on a CUDA device. The
+checks are in one place and by hand: a gradient's submission should cost a few attribute look-ups.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import torch
+
+from ronda.types import DType
+
+DTYPES: dict[torch.dtype, int] = {
+    torch.uint8: int(DType.UINT8),
+    torch.int8: int(DType.INT8),
+    torch.int16: int(DType.INT16),
+    torch.int32: int(DType.INT32),
+    torch.int64: int(DType.INT64),
+    torch.float16: int(DType.FLOAT16),
+    torch.bfloat16: int(DType.BFLOAT16),
+    torch.float32: int(DType.FLOAT32),
+    torch.float64: int(DType.FLOAT64),
+    torch.bool: int(DType.BOOL),
+}
+# From torch 2.3 on.
+for _name in ("uint16", "uint32", "uint64"):
+    if hasattr(torch, _name):
+        DTYPES[getattr(torch, _name)] = int(DType[_name.upper()])
+
+TORCH_DTYPES: dict[int, torch.dtype] = {number: dtype for dtype, number in DTYPES.items()}
+
+
+def describe(tensor: torch.Tensor) -> str:
+    """`tensor` in words, for error texts."""
+    layout = "" if tensor.layout is torch.strided else f" {tensor.layout}"
+    return f"a{layout} tensor of {tensor.dtype}, shape {tuple(tensor.shape)}, on {tensor.device}"
+
+
+def dtype_number(tensor: torch.Tensor) -> int:
+    """The DType of `tensor`, after all checks that do not concern the order of its elements.
+
+    Raises:
+        ValueError: the layout, the device or the dtype is not one that Ronda can reduce.
+    """
+    if tensor.layout is not torch.strided:
+        raise ValueError(
+            f"{describe(tensor)} is not dense: use to_dense() or sparse_allreduce_async()"
+        )
+    if not (tensor.is_cuda or tensor.device.type == "cpu"):
+        raise ValueError(
+            f"{describe(tensor)} is neither in host memory nor on a CUDA device: copy it"
+        )
+    number = DTYPES.get(tensor.dtype)
+    if number is None:
+        raise ValueError(
+            f"{describe(tensor)}: the dtype is not supported. It may be "
+            f"{', '.join(map(str, DTYPES))}"
+        )
+    return number
+
+
+def check(tensor: torch.Tensor) -> int:
+    """The DType of a tensor that can be submitted as it is.
+
+    Raises:
+        ValueError: as of dtype_number(), or the tensor is not contiguous.
+    """
+    number = dtype_number(tensor)
+    if not tensor.is_contiguous():
+        raise ValueError(f"{describe(tensor)} has strides {tensor.stride()}: it must be contiguous")
+    return number
+
+
+def stream(tensor: torch.Tensor) -> int | None:
+    """The current stream of `tensor`'s device as a cudaStream_t; None for host memory."""
+    if tensor.is_cuda:
+        return int(torch.cuda.current_stream(tensor.device).cuda_stream)
+    return None
+
+
+def in_order(tensor: torch.Tensor) -> bool:
+    """Whether the elements lie without gaps in some order of the dimensions, as with channels_last.
+
+    An elementwise operation can work on the memory of such a tensor as it is, if all ranks have
+    the same strides.
+    """
+    expected = 1
+    for size, step in sorted(zip(tensor.shape, tensor.stride()), key=lambda pair: pair[1]):
+        if size == 1:
+            continue
+        if step != expected:
+            return False
+        expected *= size
+    return True
+
+
+def allreduce_arguments(
+    name: str | None,
+    tensor: torch.Tensor,
+    output: torch.Tensor,
+    op: int,
+    *,
+    wire: int = 0,
+    prescale: float = 1.0,
+    postscale: float = 1.0,
+    process_set: int = 0,
+    error_feedback: bool = False,
+    detect_overflow: bool = False,
+    deadline_s: float = 0.0,
+) -> tuple[Any, ...]:
+    """The arguments of native.allreduce_async, of a row of a group as well. Both tensors are kept.
+
+    Args:
+        name: of the tensor; None where operations match by order.
+        tensor: input of any shape.
+        output: of the same shape and dtype; may be `tensor`.
+        op: a ReduceOp.
+        wire: a Wire.
+        prescale: factor of the input.
+        postscale: factor of the result.
+        process_set: id.
+        error_feedback: see ronda_allreduce_args; so the next two.
+        detect_overflow: whether native.found_inf() will be asked.
+        deadline_s: 0 for the job's.
+
+    Raises:
+        ValueError: a tensor cannot be submitted (see check()).
+    """
+    dtype = check(tensor)
+    if output is not tensor:
+        check(output)
+    return (
+        name,
+        dtype,
+        tuple(tensor.shape),
+        tensor.data_ptr(),
+        output.data_ptr(),
+        (tensor, output),
+        op,
+        wire,
+        prescale,
+        postscale,
+        process_set,
+        error_feedback,
+        detect_overflow,
+        deadline_s,
+        stream(tensor),
+    )
+
+
+def copy_of_output(address: int, rows: int, like: torch.Tensor) -> torch.Tensor:
+    """A tensor with a result in memory of Ronda's; that may be given back on the current stream.
+
+    Args:
+        address: of the first row, on `like`'s device.
+        rows: first dimension of the result.
+        like: tensor of the same dtype, device, and dimensions but the first.
+    """
+    result = torch.empty((rows, *like.shape[1:]), dtype=like.dtype, device=like.device)
+    count = result.numel() * result.element_size()
+    if count == 0:
+        return result
+    if result.is_cuda:
+        memory = torch.as_tensor(_DeviceMemory(address, count), device=like.device)
+        result.view(-1).view(torch.uint8).copy_(memory)
+    else:
+        ctypes.memmove(result.data_ptr(), address, count)
+    return result
+
+
+class _DeviceMemory:
+    """Bytes of a GPU's memory, as torch.as_tensor() takes them."""
+
+    def __init__(self, address: int, count: int) -> None:
+        self.__cuda_array_interface__ = {
+            "data": (address, False),
+            "shape": (count,),
+            "typestr": "|u1",
+            "version": 2,
+        }

@@ -1,0 +1,76 @@
+"""A sampler that knows which samples of an epoch are done."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sized
+from typing import Any
+
+import torch.utils.data
+
+from ronda.torch._basics import rank, size
+
+
+class ElasticSampler(torch.utils.data.Sampler[int]):
+    """Deals the samples that are not yet done in this epoch out to the ranks.
+
+    Make it a part of the TorchState, call record_batch() after each batch, and set_epoch() at the
+    end of each epoch. Every rank gets the same number of samples: some of the first ones are dealt
+    out twice if need be.
+    """
+
+    def __init__(self, dataset: Sized, shuffle: bool = True, seed: int = 0) -> None:
+        """
+        Args:
+            dataset: of constant length.
+            shuffle: whether the order changes from epoch to epoch.
+            seed: of the order; the same on every rank.
+        """
+        self.dataset = dataset
+        self.shuffle = shuffle
+        self.seed = seed
+        self.epoch = 0
+        self.processed_num = 0
+        self.reset()
+
+    def set_epoch(self, epoch: int) -> None:
+        """Begins an epoch of which nothing is done."""
+        self.epoch = epoch
+        self.processed_num = 0
+        self.reset()
+
+    def record_batch(self, batch_idx: int, batch_size: int) -> None:
+        """Says that every rank has done a batch of `batch_size` samples."""
+        del batch_idx
+        self.processed_num += batch_size * self.num_replicas
+
+    def state_dict(self) -> dict[str, Any]:
+        """The epoch, and how many of its samples are done."""
+        return {"epoch": self.epoch, "processed_num": self.processed_num}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Goes on where `state_dict` was made."""
+        self.epoch = state_dict["epoch"]
+        self.processed_num = state_dict["processed_num"]
+        self.reset()
+
+    def reset(self) -> None:
+        """Deals out again what is not done."""
+        self.rank, self.num_replicas = rank(), size()
+        order = list(range(len(self.dataset)))
+        if self.shuffle:
+            random.Random(self.seed + self.epoch).shuffle(order)
+        self.remaining_indices = order[self.processed_num :]
+        self.num_samples = -(-len(self.remaining_indices) // self.num_replicas)
+        self.total_size = self.num_samples * self.num_replicas
+
+    def __iter__(self) -> Iterator[int]:
+        """This rank's samples."""
+        left = self.remaining_indices
+        missing = self.total_size - len(left)
+        dealt = left + [left[i % len(left)] for i in range(missing)]
+        return iter(dealt[self.rank :: self.num_replicas])
+
+    def __len__(self) -> int:
+        """How many samples each rank gets."""
+        return self.num_samples

@@ -1,0 +1,256 @@
+"""State of a training program that can be committed, restored, and made equal on all ranks."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+from ronda.torch._basics import rank
+from ronda.torch.elastic.sampler import ElasticSampler
+from ronda.torch.functions import (
+    broadcast_object,
+    broadcast_optimizer_state,
+    broadcast_parameters,
+)
+
+
+class HostsUpdatedInterrupt(RuntimeError):
+    """The program asks for a new start of the training function, without going back.
+
+    Ronda does not raise it: its jobs have a fixed number of ranks.
+    """
+
+    def __init__(self, skip_sync: bool = False) -> None:
+        super().__init__("the hosts have changed")
+        self.skip_sync = skip_sync
+
+
+class State:
+    """Base class of states."""
+
+    def __init__(
+        self,
+        bcast_object: Callable[..., Any] = broadcast_object,
+        get_rank: Callable[[], int] = rank,
+    ) -> None:
+        """
+        Args:
+            bcast_object: gives all ranks rank 0's object.
+            get_rank: this rank.
+        """
+        self._bcast_object = bcast_object
+        self._rank = get_rank
+        self._reset_callbacks: list[Callable[[], object]] = []
+
+    def register_reset_callbacks(self, callbacks: Iterable[Callable[[], object]]) -> None:
+        """Has functions called when the ranks have joined anew."""
+        self._reset_callbacks.extend(callbacks)
+
+    def on_reset(self) -> None:
+        """The ranks have joined anew."""
+        self.reset()
+        for callback in self._reset_callbacks:
+            callback()
+
+    def commit(self) -> None:
+        """Keeps the present state, in memory, to go back to."""
+        self.save()
+        self.check_host_updates()
+
+    def check_host_updates(self) -> None:
+        """Does nothing: hosts do not change."""
+
+    def save(self) -> None:
+        """Keeps the present state."""
+        raise NotImplementedError
+
+    def restore(self) -> None:
+        """Goes back to the state that was kept last."""
+        raise NotImplementedError
+
+    def sync(self) -> None:
+        """Gives all ranks rank 0's state."""
+        raise NotImplementedError
+
+    def reset(self) -> None:
+        """Called when the ranks have joined anew, before sync()."""
+
+
+class ObjectState(State):
+    """Python objects, as attributes."""
+
+    def __init__(
+        self,
+        bcast_object: Callable[..., Any] = broadcast_object,
+        get_rank: Callable[[], int] = rank,
+        **kwargs: Any,
+    ) -> None:
+        """
+        Args:
+            bcast_object: gives all ranks rank 0's object.
+            get_rank: this rank.
+            **kwargs: names and first values of the attributes.
+        """
+        self._saved_state = kwargs
+        self._set_attributes()
+        super().__init__(bcast_object, get_rank)
+
+    def save(self) -> None:
+        """Keeps the attributes' values."""
+        self._saved_state = {name: getattr(self, name) for name in self._saved_state}
+
+    def restore(self) -> None:
+        """Sets the attributes to what was kept last."""
+        self._set_attributes()
+
+    def sync(self) -> None:
+        """Gives all ranks what rank 0 has kept last."""
+        if self._saved_state:
+            self._saved_state = self._bcast_object(self._saved_state)
+            self._set_attributes()
+
+    def _set_attributes(self) -> None:
+        for name, value in self._saved_state.items():
+            setattr(self, name, value)
+
+
+class StateHandler:
+    """Keeps the state of an object that has a state_dict."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        self.save()
+
+    def save(self) -> None:
+        """Keeps the present state."""
+        self._saved = copy.deepcopy(self.value.state_dict())
+
+    def restore(self) -> None:
+        """Goes back to what was kept last."""
+        self.value.load_state_dict(copy.deepcopy(self._saved))
+
+    def sync(self) -> None:
+        """Gives all ranks rank 0's state, and keeps it."""
+        raise NotImplementedError
+
+    def set_value(self, value: Any) -> None:
+        """Handles another object from now on."""
+        self.value = value
+        self.save()
+
+
+class ModelStateHandler(StateHandler):
+    """Of a torch.nn.Module."""
+
+    def sync(self) -> None:
+        broadcast_parameters(self.value.state_dict(), root_rank=0)
+        self.save()
+
+
+class OptimizerStateHandler(StateHandler):
+    """Of a torch.optim.Optimizer."""
+
+    def sync(self) -> None:
+        broadcast_optimizer_state(self.value, root_rank=0)
+        self.save()
+
+
+class SamplerStateHandler(StateHandler):
+    """Of an ElasticSampler."""
+
+    def sync(self) -> None:
+        self.value.load_state_dict(broadcast_object(self.value.state_dict()))
+        self.save()
+
+
+_registry: list[tuple[type, type[StateHandler]]] = [
+    (torch.nn.Module, ModelStateHandler),
+    (torch.optim.Optimizer, OptimizerStateHandler),
+    (ElasticSampler, SamplerStateHandler),
+]
+
+
+def get_handler_registry() -> list[tuple[type, type[StateHandler]]]:
+    """Types of attributes of TorchState, and what handles them. The first that fits counts."""
+    return _registry
+
+
+def set_handler_registry(registry: list[tuple[type, type[StateHandler]]]) -> None:
+    """Replaces what get_handler_registry() returns."""
+    global _registry
+    _registry = registry
+
+
+def _handler_of(value: Any) -> StateHandler | None:
+    for kind, handler in _registry:
+        if isinstance(value, kind):
+            return handler(value)
+    return None
+
+
+class TorchState(ObjectState):
+    """State of a PyTorch program.
+
+        state = TorchState(model=model, optimizer=optimizer, epoch=0, batch=0)
+
+    Attributes that have a handler (models, optimizers, samplers) are saved, restored and
+    synchronized in place, others as Python objects.
+    """
+
+    _handlers: dict[str, StateHandler] = {}
+
+    def __init__(
+        self,
+        model: torch.nn.Module | None = None,
+        optimizer: torch.optim.Optimizer | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """
+        Args:
+            model: to be handled.
+            optimizer: to be handled.
+            **kwargs: names and first values of further attributes.
+        """
+        objects: dict[str, Any] = {}
+        handlers: dict[str, StateHandler] = {}
+        for name, value in {**kwargs, "model": model, "optimizer": optimizer}.items():
+            handler = _handler_of(value)
+            if handler is None:
+                objects[name] = value
+            else:
+                handlers[name] = handler
+                setattr(self, name, value)
+        self._handlers = handlers
+        super().__init__(**objects)
+
+    def save(self) -> None:
+        """Keeps the state of all attributes."""
+        for handler in self._handlers.values():
+            handler.save()
+        super().save()
+
+    def restore(self) -> None:
+        """Goes back to what was kept last."""
+        for handler in self._handlers.values():
+            handler.restore()
+        super().restore()
+
+    def sync(self) -> None:
+        """Gives all ranks rank 0's state, and keeps it."""
+        for handler in self._handlers.values():
+            handler.sync()
+        super().sync()
+
+    def reset(self) -> None:
+        """Samplers deal the samples out anew."""
+        for handler in self._handlers.values():
+            if isinstance(handler, SamplerStateHandler):
+                handler.value.reset()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self._handlers:
+            self._handlers[name].set_value(value)
+        super().__setattr__(name, value)

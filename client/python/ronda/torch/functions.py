@@ -1,0 +1,208 @@
+"""Equal state on all ranks: parameters, optimizers and objects."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ronda._library import native
+from ronda.process_sets import ProcessSet, global_process_set, id_of
+from ronda.torch._async_operations import broadcast_async_
+from ronda.torch._basics import rank
+from ronda.torch._handles import Handle
+
+try:
+    from cloudpickle import dumps  # type: ignore[import]  # also takes lambdas
+except ImportError:
+    from pickle import dumps
+
+
+def broadcast_object(
+    obj: Any,
+    root_rank: int = 0,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """The root's object, on every rank. It is pickled: only take it from ranks that you trust.
+
+    Args:
+        obj: looked at on the root only.
+        root_rank: the rank in the job, also in a process set.
+        name: the same on every rank; without one calls meet by order.
+        process_set: the ranks that take part.
+    """
+    is_root = rank() == root_rank
+    data = dumps(obj) if is_root else None
+    id = native.broadcast_object_async(name, data, root_rank, id_of(process_set))
+    received = Handle([id], None, lambda ids: native.output_bytes(ids[0])).wait()
+    return obj if is_root else pickle.loads(received)
+
+
+def allgather_object(
+    obj: Any, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> list[Any]:
+    """The objects of all ranks, by rank. They are pickled: only take them from ranks you trust.
+
+    Args:
+        obj: of this rank.
+        name: the same on every rank; without one calls meet by order.
+        process_set: the ranks that take part.
+    """
+
+    def finish(ids: list[int]) -> list[Any]:
+        data, sizes, begin = native.output_bytes(ids[0]), native.output(ids[0])[2], 0
+        objects = []
+        for size in sizes:
+            objects.append(pickle.loads(data[begin : begin + size]))
+            begin += size
+        return objects
+
+    id = native.allgather_object_async(name, dumps(obj), id_of(process_set))
+    return list(Handle([id], None, finish).wait())
+
+
+def broadcast_parameters(
+    params: Mapping[str, Any] | Iterable[Any],
+    root_rank: int,
+    process_set: ProcessSet = global_process_set,
+) -> None:
+    """Gives all ranks the root's tensors, in place.
+
+    Args:
+        params: a state_dict, or named parameters, or tensors, in the same order on every rank.
+            What is no tensor in a state_dict is left as it is.
+        root_rank: the rank in the job, also in a process set.
+        process_set: the ranks that take part.
+
+    Raises:
+        ValueError: `params` is something else.
+    """
+    handles = []
+    copies: list[tuple[torch.Tensor, torch.Tensor]] = []
+    for name, tensor in _named(params):
+        data = tensor.detach()
+        dense = data.contiguous()
+        if dense is not data:
+            copies.append((data, dense))
+        handles.append(broadcast_async_(dense, root_rank, name, process_set))
+    for handle in handles:
+        handle.wait()
+    for data, dense in copies:
+        data.copy_(dense)
+
+
+def _named(params: Mapping[str, Any] | Iterable[Any]) -> list[tuple[Any, Any]]:
+    if isinstance(params, (str, bytes, torch.Tensor)) or not isinstance(params, Iterable):
+        raise ValueError(
+            f"invalid params of type {type(params).__name__}: pass a state_dict, or a list of"
+            " parameters or of (name, parameter)"
+        )
+    if isinstance(params, Mapping):
+        return [
+            (name, each) for name, each in sorted(params.items()) if isinstance(each, torch.Tensor)
+        ]
+    pairs = [(each[0], each[1]) if isinstance(each, tuple) else (None, each) for each in params]
+    for _, each in pairs:
+        if not isinstance(each, torch.Tensor):
+            raise ValueError(f"invalid params: {type(each).__name__} is no tensor")
+    return pairs
+
+
+@dataclass(frozen=True)
+class _Placeholder:
+    """Stands for a tensor where a structure travels as an object."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    on_host: bool
+
+
+def _take_out(value: Any, tensors: list[torch.Tensor]) -> Any:
+    """`value` with placeholders for its tensors, which are appended to `tensors`."""
+    if isinstance(value, torch.Tensor):
+        tensors.append(value.detach().contiguous())
+        return _Placeholder(value.dtype, tuple(value.shape), value.device.type == "cpu")
+    if isinstance(value, dict):
+        return {key: _take_out(each, tensors) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_take_out(each, tensors) for each in value)
+    return value
+
+
+def _put_in(value: Any, tensors: list[torch.Tensor], device: torch.device) -> Any:
+    """The inverse: new tensors, on `device` if they were on one, are appended to `tensors`."""
+    if isinstance(value, _Placeholder):
+        place = torch.device("cpu") if value.on_host else device
+        tensors.append(torch.empty(value.shape, dtype=value.dtype, device=place))
+        return tensors[-1]
+    if isinstance(value, dict):
+        return {key: _put_in(each, tensors, device) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_put_in(each, tensors, device) for each in value)
+    return value
+
+
+def broadcast_optimizer_state(
+    optimizer: torch.optim.Optimizer, root_rank: int, model: torch.nn.Module | None = None
+) -> None:
+    """Gives all ranks the state and the options of the root's optimizer, whichever it is.
+
+    Args:
+        optimizer: the same kind on every rank, with parameters in the same order.
+        root_rank: the rank in the job.
+        model: not used; Horovod looks for sparse parameters in it.
+
+    Raises:
+        ValueError: the parameters of this rank's optimizer are not those of the root's.
+    """
+    del model
+    tensors: list[torch.Tensor] = []
+    groups, state = broadcast_object(_take_out(_contents(optimizer), tensors), root_rank)
+    if rank() != root_rank:
+        _set_contents(optimizer, groups, state, tensors)
+    broadcast_parameters(tensors, root_rank)
+
+
+def _contents(optimizer: torch.optim.Optimizer) -> tuple[list[Any], list[Any]]:
+    """Options by group, and state by parameter in the order of the groups."""
+    groups = [
+        {key: value for key, value in group.items() if key != "params"}
+        | {"params": len(group["params"])}
+        for group in optimizer.param_groups
+    ]
+    parameters = _parameters(optimizer)
+    return groups, [optimizer.state.get(parameter) for parameter in parameters]
+
+
+def _parameters(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def _set_contents(
+    optimizer: torch.optim.Optimizer,
+    groups: list[Any],
+    state: list[Any],
+    tensors: list[torch.Tensor],
+) -> None:
+    """Sets what the root has; `tensors` become the new tensors, in the root's order."""
+    tensors.clear()
+    own = [len(group["params"]) for group in optimizer.param_groups]
+    roots = [group["params"] for group in groups]
+    if own != roots:
+        raise ValueError(
+            f"rank {rank()}'s optimizer has groups of {own} parameters, and the root's has {roots}:"
+            " add the same groups on all ranks first"
+        )
+    for group, options in zip(optimizer.param_groups, groups):
+        device = group["params"][0].device if group["params"] else torch.device("cpu")
+        for key, value in options.items():
+            if key != "params":
+                group[key] = _put_in(value, tensors, device)
+    for parameter, value in zip(_parameters(optimizer), state):
+        optimizer.state.pop(parameter, None)
+        if value is not None:
+            optimizer.state[parameter] = _put_in(value, tensors, parameter.device)

@@ -1,0 +1,487 @@
+"""Collectives on torch tensors, which wait and are differentiable.
+
+Also all other names of Horovod's module of this name. Gradients are what they are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ronda._library import native
+from ronda.process_sets import id_of
+from ronda.torch import _async_operations, _basics, _tensors
+from ronda.torch._async_operations import *  # noqa: F403
+from ronda.torch._async_operations import (
+    allgather_async,
+    allreduce_row,
+    alltoall_async,
+    broadcast_async,
+    broadcast_async_,
+    grouped_allgather_async,
+    grouped_allreduce_async,
+    grouped_allreduce_async_,
+    grouped_reducescatter_async,
+    reducescatter_async,
+)
+from ronda.torch._basics import *  # noqa: F403
+from ronda.torch._basics import Average, ProcessSet, Sum, global_process_set, rank, reduce_op
+from ronda.torch._handles import poll, synchronize
+from ronda.torch.compression import Compression, Compressor
+from ronda.types import ReduceOp
+
+__all__ = [
+    *_basics.__all__,
+    *_async_operations.__all__,
+    "Compression",
+    "allgather",
+    "allreduce",
+    "allreduce_",
+    "alltoall",
+    "broadcast",
+    "broadcast_",
+    "grouped_allgather",
+    "grouped_allreduce",
+    "grouped_allreduce_",
+    "grouped_reducescatter",
+    "poll",
+    "reducescatter",
+    "synchronize",
+]
+
+_Factors = tuple[float, float]
+
+
+def _needs_gradient(tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether the call has to be recorded. That takes longer than a small allreduce."""
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+
+
+def _check_differentiable(op: ReduceOp) -> None:
+    if op not in (Average, Sum):
+        raise NotImplementedError(f"{op.name} has no gradient here: only Average and Sum have one")
+
+
+def _reduce(
+    tensor: torch.Tensor,
+    output: torch.Tensor,
+    name: str | None,
+    op: ReduceOp,
+    factors: _Factors,
+    process_set: ProcessSet,
+) -> torch.Tensor:
+    """allreduce() without autograd, into `output`."""
+    row = allreduce_row(tensor, output, name, op, factors, id_of(process_set))
+    if row[-1] is None:
+        native.allreduce(*row)
+        return output
+    return _on_stream(native.allreduce_async(*row), row[-1], output)
+
+
+def _on_stream(id: int, stream: int, output: torch.Tensor) -> torch.Tensor:
+    native.synchronize_on_stream(id, stream)
+    native.release(id)
+    return output
+
+
+class _Allreduce(torch.autograd.Function):
+    """The gradient is reduced as the tensor was."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any,
+        tensor: torch.Tensor,
+        name: str | None,
+        op: ReduceOp,
+        factors: _Factors,
+        process_set: ProcessSet,
+    ) -> torch.Tensor:
+        ctx.arguments = op, factors, process_set
+        return _reduce(tensor, torch.empty_like(tensor), name, op, factors, process_set)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        op, factors, process_set = ctx.arguments
+        _check_differentiable(op)
+        gradient = gradients[0].contiguous()
+        reduced = _differentiable_allreduce(gradient, None, op, factors, process_set)
+        return reduced, None, None, None, None
+
+
+def _differentiable_allreduce(
+    tensor: torch.Tensor, name: str | None, op: ReduceOp, factors: _Factors, process_set: ProcessSet
+) -> torch.Tensor:
+    if _needs_gradient([tensor]):
+        reduced: torch.Tensor = _Allreduce.apply(tensor, name, op, factors, process_set)
+        return reduced
+    _tensors.check(tensor)
+    return _reduce(tensor, torch.empty_like(tensor), name, op, factors, process_set)
+
+
+def allreduce(
+    tensor: torch.Tensor,
+    average: bool | None = None,
+    name: str | None = None,
+    compression: type[Compressor] = Compression.none,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> torch.Tensor:
+    """Reduces a tensor over the ranks, into a new one. Differentiable for Average and Sum.
+
+    Args:
+        tensor: contiguous, of the same shape and dtype on every rank.
+        average: deprecated; True is Average, False is Sum.
+        name: the same on every rank; without one tensors meet by order.
+        compression: the type that the tensor is cast to before, and from afterwards.
+        op: Average (if None), Sum, Min, Max, Product or Adasum.
+        prescale_factor: of the tensor, before the reduction; not 0.
+        postscale_factor: of the result; not 0.
+        process_set: the ranks that take part.
+
+    Raises:
+        ValueError: the tensor or a factor cannot be used; a tensor of this name is in flight.
+        HorovodInternalError: ranks disagree, or one has failed.
+    """
+    op, factors = reduce_op(op, average), (prescale_factor, postscale_factor)
+    short, context = compression.compress(tensor)
+    reduced = _differentiable_allreduce(short, name, op, factors, process_set)
+    return compression.decompress(reduced, context)
+
+
+def allreduce_(
+    tensor: torch.Tensor,
+    average: bool | None = None,
+    name: str | None = None,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> torch.Tensor:
+    """As allreduce(), in place and not differentiable."""
+    op, factors = reduce_op(op, average), (prescale_factor, postscale_factor)
+    return _reduce(tensor, tensor, name, op, factors, process_set)
+
+
+def _reduce_group(
+    tensors: Sequence[torch.Tensor],
+    name: str | None,
+    op: ReduceOp,
+    factors: _Factors,
+    process_set: ProcessSet,
+) -> list[torch.Tensor]:
+    """grouped_allreduce() without autograd."""
+    prescale, postscale = factors
+    handle = grouped_allreduce_async(tensors, None, name, op, prescale, postscale, process_set)
+    return list(synchronize(handle))
+
+
+class _GroupedAllreduce(torch.autograd.Function):
+    """The gradients are reduced as the tensors were."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any,
+        name: str | None,
+        op: ReduceOp,
+        factors: _Factors,
+        process_set: ProcessSet,
+        *tensors: torch.Tensor,
+    ) -> tuple[torch.Tensor, ...]:
+        ctx.arguments = op, factors, process_set
+        return tuple(_reduce_group(tensors, name, op, factors, process_set))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        op, factors, process_set = ctx.arguments
+        _check_differentiable(op)
+        dense = [gradient.contiguous() for gradient in gradients]
+        return (None, None, None, None, *_reduce_group(dense, None, op, factors, process_set))
+
+
+def grouped_allreduce(
+    tensors: Sequence[torch.Tensor],
+    average: bool | None = None,
+    name: str | None = None,
+    compression: type[Compressor] = Compression.none,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> list[torch.Tensor]:
+    """As allreduce(), of several tensors together: all are carried out, or none."""
+    op, factors = reduce_op(op, average), (prescale_factor, postscale_factor)
+    pairs = [compression.compress(tensor) for tensor in tensors]
+    short = [tensor for tensor, _ in pairs]
+    if _needs_gradient(short):
+        reduced = _GroupedAllreduce.apply(name, op, factors, process_set, *short)
+    else:
+        reduced = _reduce_group(short, name, op, factors, process_set)
+    return [compression.decompress(each, context) for each, (_, context) in zip(reduced, pairs)]
+
+
+def grouped_allreduce_(
+    tensors: Sequence[torch.Tensor],
+    average: bool | None = None,
+    name: str | None = None,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> list[torch.Tensor]:
+    """As grouped_allreduce(), in place and not differentiable."""
+    handle = grouped_allreduce_async_(
+        tensors, average, name, op, prescale_factor, postscale_factor, process_set
+    )
+    return list(synchronize(handle))
+
+
+def _gather(
+    tensors: Sequence[torch.Tensor], name: str | None, process_set: ProcessSet
+) -> list[torch.Tensor]:
+    """Without autograd. One tensor travels by itself, several as a group."""
+    if len(tensors) == 1:
+        return [synchronize(allgather_async(tensors[0], name, process_set))]
+    return list(synchronize(grouped_allgather_async(tensors, name, process_set)))
+
+
+class _Allgather(torch.autograd.Function):
+    """The gradient of a rank's rows is their mean over the ranks."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any, name: str | None, process_set: ProcessSet, *tensors: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        ctx.process_set, ctx.rows = process_set, [len(tensor) for tensor in tensors]
+        return tuple(_gather(tensors, name, process_set))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        process_set = ctx.process_set
+        means = grouped_allreduce(
+            [gradient.contiguous() for gradient in gradients], op=Average, process_set=process_set
+        )
+        rows = allgather(torch.tensor([ctx.rows]), process_set=process_set)
+        first = rows[: process_set.rank()].sum(dim=0).tolist()
+        return None, None, *(m.narrow(0, at, n) for m, at, n in zip(means, first, ctx.rows))
+
+
+def allgather(
+    tensor: torch.Tensor, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> torch.Tensor:
+    """Concatenates the ranks' tensors along the first dimension. Differentiable.
+
+    Args:
+        tensor: contiguous; its first dimension may differ between ranks, the others may not.
+        name: the same on every rank; without one tensors meet by order.
+        process_set: the ranks that take part.
+    """
+    if _needs_gradient([tensor]):
+        gathered: torch.Tensor = _Allgather.apply(name, process_set, tensor)[0]
+        return gathered
+    return _gather([tensor], name, process_set)[0]
+
+
+def grouped_allgather(
+    tensors: Sequence[torch.Tensor],
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> list[torch.Tensor]:
+    """As allgather(), of several tensors together."""
+    if _needs_gradient(tensors):
+        return list(_Allgather.apply(name, process_set, *tensors))
+    return _gather(tensors, name, process_set)
+
+
+def _send(
+    tensor: torch.Tensor, root_rank: int, name: str | None, process_set: ProcessSet
+) -> torch.Tensor:
+    """broadcast() without autograd."""
+    received: torch.Tensor = synchronize(broadcast_async(tensor, root_rank, name, process_set))
+    return received
+
+
+class _Broadcast(torch.autograd.Function):
+    """The root's gradient is the mean over the ranks; that of the others is zero."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any, tensor: torch.Tensor, root_rank: int, name: str | None, process_set: ProcessSet
+    ) -> torch.Tensor:
+        ctx.root_rank, ctx.process_set = root_rank, process_set
+        return _send(tensor, root_rank, name, process_set)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        mean = allreduce(gradients[0].contiguous(), op=Average, process_set=ctx.process_set)
+        return mean if rank() == ctx.root_rank else torch.zeros_like(mean), None, None, None
+
+
+def broadcast(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> torch.Tensor:
+    """A rank's tensor, on every rank. Differentiable.
+
+    Args:
+        tensor: contiguous, of the same shape and dtype on every rank.
+        root_rank: the rank in the job, also in a process set.
+        name: the same on every rank; without one tensors meet by order.
+        process_set: the ranks that take part.
+    """
+    if _needs_gradient([tensor]):
+        received: torch.Tensor = _Broadcast.apply(tensor, root_rank, name, process_set)
+        return received
+    return _send(tensor, root_rank, name, process_set)
+
+
+def broadcast_(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> torch.Tensor:
+    """As broadcast(), in place and not differentiable."""
+    synchronize(broadcast_async_(tensor, root_rank, name, process_set))
+    return tensor
+
+
+class _Alltoall(torch.autograd.Function):
+    """The gradient of a row comes from where the row went."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any,
+        tensor: torch.Tensor,
+        splits: torch.Tensor | Sequence[int] | None,
+        name: str | None,
+        process_set: ProcessSet,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        output, received = synchronize(alltoall_async(tensor, splits, name, process_set))
+        ctx.process_set, ctx.received, ctx.rows = process_set, received, len(tensor)
+        ctx.mark_non_differentiable(received)
+        return output, received
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        back, _ = alltoall(gradients[0].contiguous(), ctx.received, process_set=ctx.process_set)
+        unsent = back.new_zeros((ctx.rows - len(back), *back.shape[1:]))
+        return torch.cat([back, unsent]) if len(unsent) else back, None, None, None
+
+
+def alltoall(
+    tensor: torch.Tensor,
+    splits: torch.Tensor | Sequence[int] | None = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Sends rows of the first dimension to every member, and receives theirs. Differentiable.
+
+    Args:
+        tensor: contiguous; its first dimension may differ between ranks, the others may not.
+        splits: how many rows each member gets; None: the same number for all.
+        name: the same on every rank; without one tensors meet by order.
+        process_set: the ranks that take part.
+
+    Returns:
+        The rows received; if `splits` was given, also how many came from each member.
+    """
+    if _needs_gradient([tensor]):
+        output, received = _Alltoall.apply(tensor, splits, name, process_set)
+    else:
+        output, received = synchronize(alltoall_async(tensor, splits, name, process_set))
+    return output if splits is None else (output, received)
+
+
+def _size_of(process_set: ProcessSet) -> int:
+    return native.process_set_size(id_of(process_set))
+
+
+def _scatter(
+    tensors: Sequence[torch.Tensor],
+    name: str | None,
+    op: ReduceOp,
+    factors: _Factors,
+    process_set: ProcessSet,
+) -> list[torch.Tensor]:
+    """Reduces and scatters without autograd. One tensor travels by itself, several as a group."""
+    if len(tensors) == 1:
+        return [synchronize(reducescatter_async(tensors[0], name, op, process_set, *factors))]
+    return list(synchronize(grouped_reducescatter_async(tensors, name, op, process_set, *factors)))
+
+
+class _Reducescatter(torch.autograd.Function):
+    """The gradients of the parts, put together; times the number of ranks for a sum."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any,
+        name: str | None,
+        op: ReduceOp,
+        factors: _Factors,
+        process_set: ProcessSet,
+        *tensors: torch.Tensor,
+    ) -> tuple[torch.Tensor, ...]:
+        ctx.op, ctx.process_set = op, process_set
+        ctx.factor = factors[0] * factors[1] * (_size_of(process_set) if op == Sum else 1)
+        return tuple(_scatter(tensors, name, op, factors, process_set))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        _check_differentiable(ctx.op)
+        scaled = [(gradient * ctx.factor).contiguous() for gradient in gradients]
+        return None, None, None, None, *grouped_allgather(scaled, process_set=ctx.process_set)
+
+
+def grouped_reducescatter(
+    tensors: Sequence[torch.Tensor],
+    name: str | None = None,
+    compression: type[Compressor] = Compression.none,
+    op: ReduceOp = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> list[torch.Tensor]:
+    """As reducescatter(), of several tensors together."""
+    pairs = [compression.compress(tensor) for tensor in tensors]
+    short = [tensor for tensor, _ in pairs]
+    factors = (prescale_factor, postscale_factor)
+    if _needs_gradient(short):
+        parts = _Reducescatter.apply(name, op, factors, process_set, *short)
+    else:
+        parts = _scatter(short, name, op, factors, process_set)
+    return [compression.decompress(part, context) for part, (_, context) in zip(parts, pairs)]
+
+
+def reducescatter(
+    tensor: torch.Tensor,
+    name: str | None = None,
+    compression: type[Compressor] = Compression.none,
+    op: ReduceOp = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> torch.Tensor:
+    """Reduces a tensor, of which every member gets a part of the rows. Differentiable.
+
+    Args:
+        tensor: contiguous, of the same shape, not (), and dtype on every rank.
+        name: the same on every rank; without one tensors meet by order.
+        compression: the type that the tensor is cast to before, and from afterwards.
+        op: Average, Sum, Min, Max or Product; the first two are differentiable.
+        process_set: the ranks that take part.
+        prescale_factor: of the tensor, before the reduction; not 0.
+        postscale_factor: of the result; not 0.
+    """
+    short, context = compression.compress(tensor)
+    factors = (prescale_factor, postscale_factor)
+    if _needs_gradient([short]):
+        part = _Reducescatter.apply(name, op, factors, process_set, short)[0]
+    else:
+        part = _scatter([short], name, op, factors, process_set)[0]
+    return compression.decompress(part, context)

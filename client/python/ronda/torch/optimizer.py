@@ -1,0 +1,334 @@
+"""DistributedOptimizer: a program's optimizer, with gradients reduced over the ranks."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ronda.process_sets import ProcessSet, global_process_set, id_of
+from ronda.torch._async_operations import allreduce_async_
+from ronda.torch._basics import Adasum, Average
+from ronda.torch._gradients import GradientReducer, Reduction
+from ronda.torch.compression import Compression, Compressor
+from ronda.types import ReduceOp
+
+if TYPE_CHECKING:
+    _Base = torch.optim.Optimizer
+else:
+    _Base = object
+
+_Closure = Callable[[], Any] | None
+_Groups = int | Sequence[Sequence[torch.Tensor]] | None
+_Named = Iterable[tuple[str, torch.Tensor]] | None
+
+
+def _name_parameters(
+    optimizer: torch.optim.Optimizer, named_parameters: _Named
+) -> dict[torch.Tensor, str]:
+    """The name of each of the optimizer's parameters.
+
+    Raises:
+        ValueError: `named_parameters` has something else than pairs, a name twice, or lacks a
+            parameter.
+    """
+    if named_parameters is None:
+        return _number_parameters(optimizer.param_groups)
+    pairs = list(named_parameters)
+    if any(not isinstance(pair, tuple) for pair in pairs):
+        raise ValueError(
+            "named_parameters should be a sequence of tuples (name, parameter), as"
+            " model.named_parameters() makes them"
+        )
+    names = [name for name, _ in pairs]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"names in named_parameters must be unique: {', '.join(twice)}")
+    name_of = {parameter: name for name, parameter in pairs}
+    for i, group in enumerate(optimizer.param_groups):
+        for j, parameter in enumerate(group["params"]):
+            if parameter not in name_of:
+                raise ValueError(
+                    f"parameter {j} of group {i}, of shape {tuple(parameter.shape)}, is not in"
+                    " named_parameters: pass those of the whole model"
+                )
+    return name_of
+
+
+def _number_parameters(groups: Sequence[dict[str, Any]], first: int = 0) -> dict[torch.Tensor, str]:
+    return {
+        parameter: f"allreduce.noname.{i}.{j}"
+        for i, group in enumerate(groups, first)
+        for j, parameter in enumerate(group["params"])
+    }
+
+
+class _Distributed(_Base):
+    """What all distributed optimizers share. Comes before the program's class among the bases."""
+
+    process_set: ProcessSet
+
+    @classmethod
+    def _wrap(cls, optimizer: torch.optim.Optimizer) -> Any:
+        """An optimizer of a new class, derived from `cls` and `optimizer`'s, with its contents.
+
+        The contents are shared, so that a learning rate scheduler made for `optimizer` serves both.
+        """
+        own = type(optimizer)
+        wrapped_class: Any = type(own.__name__, (cls, own), {"__module__": __name__})
+        wrapped = wrapped_class.__new__(wrapped_class)
+        wrapped.__dict__.update(optimizer.__dict__)
+        wrapped.__dict__.pop("step", None)  # a scheduler's wrapper around the other one's step()
+        return wrapped
+
+
+class _DistributedOptimizer(_Distributed):
+    """Reduces each gradient as soon as backward has produced it."""
+
+    _reducer: GradientReducer | None
+    _synchronized = False
+    _should_synchronize = True
+
+    @property
+    def backward_passes_per_step(self) -> int:
+        """The passes after which gradients travel."""
+        return self._passes
+
+    def set_backward_passes_per_step(self, passes: int) -> None:
+        """Sets the number of backward passes before step(); between steps."""
+        self._passes = passes
+        if self._reducer is not None:
+            self._reducer.set_passes(passes)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """As of the program's optimizer; the gradients of the new parameters are reduced, too."""
+        super().add_param_group(param_group)
+        if self._reducer is not None:
+            added = self.param_groups[-1:]
+            self._reducer.add(_number_parameters(added, len(self.param_groups) - 1))
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        """As of the program's optimizer; begins a new step."""
+        if self._reducer is not None:
+            self._reducer.abandon()
+        self._synchronized = False
+        self._should_synchronize = True
+        super().load_state_dict(*args, **kwargs)
+
+    def synchronize(self) -> None:
+        """Waits until all gradients are reduced, to clip or look at them before step().
+
+        Gradients that backward has not computed are reduced as they are, or as zeros.
+
+        Raises:
+            HorovodInternalError: a reduction failed. The gradients are undefined; a new step
+                begins.
+        """
+        if self._reducer is not None:
+            self._reducer.synchronize()
+        self._synchronized = True
+
+    @contextmanager
+    def skip_synchronize(self) -> Iterator[None]:
+        """Within it step() does not call synchronize(), which the program has done."""
+        self._should_synchronize = False
+        try:
+            yield
+        finally:
+            self._should_synchronize = True
+
+    def step(self, closure: _Closure = None) -> Any:
+        """Synchronizes and applies the gradients.
+
+        Args:
+            closure: computes the loss and the gradients; these are reduced after each call.
+        """
+        if self._should_synchronize and (closure is None or self._is_pending()):
+            if self._synchronized:
+                warnings.warn(
+                    "optimizer.step() called without optimizer.skip_synchronize() after"
+                    " synchronize(): the gradients are reduced again",
+                    stacklevel=2,
+                )
+            self.synchronize()
+        self._synchronized = False
+        return super().step(closure and self._and_synchronize(closure))
+
+    def _and_synchronize(self, closure: Callable[[], Any]) -> Callable[[], Any]:
+        def call() -> Any:
+            loss = closure()
+            if self._is_pending():
+                self.synchronize()
+                self._synchronized = False
+            return loss
+
+        return call
+
+    def _is_pending(self) -> bool:
+        return self._reducer is not None and self._reducer.is_pending()
+
+    def zero_grad(self, *args: Any, **kwargs: Any) -> None:
+        """As of the program's optimizer.
+
+        Raises:
+            AssertionError: gradients are being reduced.
+        """
+        if self._is_pending():
+            raise AssertionError(
+                "zero_grad() between backward() and step() or synchronize(): the gradients are"
+                " being reduced"
+            )
+        super().zero_grad(*args, **kwargs)
+
+
+class _DistributedAdasumOptimizer(_Distributed):
+    """Each rank takes its own step; the changes of the parameters are combined by Adasum."""
+
+    _names: dict[torch.Tensor, str]
+    _compression: type[Compressor]
+
+    def set_backward_passes_per_step(self, passes: int) -> None:
+        """Nothing has to be known: gradients stay local."""
+
+    def synchronize(self) -> None:
+        """Does nothing: step() does all."""
+
+    @contextmanager
+    def skip_synchronize(self) -> Iterator[None]:
+        """AssertionError: the changes are combined in step()."""
+        raise AssertionError("skip_synchronize() is not for op=Adasum: step() reduces the changes")
+        yield
+
+    def step(self, closure: _Closure = None) -> Any:
+        """Applies the gradients, and combines the changes."""
+        parameters = [p for group in self.param_groups for p in group["params"] if p.requires_grad]
+        starts = [parameter.detach().clone() for parameter in parameters]
+        loss = super().step(closure)
+        with torch.no_grad():
+            pending = [self._begin(each, start) for each, start in zip(parameters, starts)]
+            for parameter, start, (handle, context) in zip(parameters, starts, pending):
+                change = self._compression.decompress(handle.wait(), context)
+                parameter.copy_(start.add_(change))
+        return loss
+
+    def _begin(self, parameter: torch.Tensor, start: torch.Tensor) -> tuple[Any, object]:
+        short, context = self._compression.compress((parameter - start).contiguous())
+        name, process_set = self._names[parameter], self.process_set
+        return allreduce_async_(short, name=name, op=Adasum, process_set=process_set), context
+
+
+def _check_arguments(op: ReduceOp, predivide: float, passes: int, groups: _Groups) -> None:
+    if predivide != 1.0 and op != Average:
+        raise ValueError("gradient_predivide_factor is for op=Average: leave it out")
+    if passes <= 0:
+        raise ValueError("backward_passes_per_step must be at least 1")
+    _check_groups(groups)
+
+
+def _wrap_for_adasum(
+    optimizer: torch.optim.Optimizer,
+    names: dict[torch.Tensor, str],
+    compression: type[Compressor],
+    process_set: ProcessSet,
+) -> Any:
+    wrapped = _DistributedAdasumOptimizer._wrap(optimizer)
+    wrapped._names, wrapped._compression = names, compression
+    wrapped.process_set = process_set
+    return wrapped
+
+
+def _check_groups(groups: _Groups) -> None:
+    if groups is None:
+        return
+    if isinstance(groups, int):
+        if groups < 0:
+            raise ValueError("groups should be a non-negative integer, or lists of torch.Tensor")
+        return
+    seen: set[int] = set()
+    for parameter in (each for group in groups for each in group):
+        if not isinstance(parameter, torch.Tensor):
+            raise ValueError(f"groups must consist of torch.Tensor, not {type(parameter).__name__}")
+        if id(parameter) in seen:
+            raise ValueError("a parameter can only appear once in groups")
+        seen.add(id(parameter))
+
+
+def _reduction(
+    op: ReduceOp, predivide: float, compression: type[Compressor], process_set: ProcessSet
+) -> Reduction:
+    divides = op == Average
+    return Reduction(
+        op=op,
+        prescale=1.0 / predivide if divides else 1.0,
+        postscale=predivide if divides else 1.0,
+        compression=compression,
+        process_set=process_set,
+    )
+
+
+def DistributedOptimizer(
+    optimizer: torch.optim.Optimizer,
+    named_parameters: _Named = None,
+    compression: type[Compressor] = Compression.none,
+    backward_passes_per_step: int = 1,
+    op: ReduceOp = Average,
+    gradient_predivide_factor: float = 1.0,
+    num_groups: int = 0,
+    groups: _Groups = None,
+    sparse_as_dense: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Wraps an optimizer: gradients are reduced over the ranks while backward computes others.
+
+    step() waits for them and applies them. To look at the reduced gradients, or clip them:
+
+        loss.backward()
+        optimizer.synchronize()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        with optimizer.skip_synchronize():
+            optimizer.step()
+
+    Args:
+        optimizer: any of torch.optim's kind. The result has a class derived from its class, and
+            shares its state.
+        named_parameters: pairs of names and parameters, as model.named_parameters() makes them;
+            the same on every rank.
+        compression: Compression.fp16, .bf16 and .fp8 travel in that format and are added up in
+            32 bits; fp8 also carries its rounding errors over to the next step. A Compressor of
+            the program's own is called for each gradient.
+        backward_passes_per_step: how often backward adds to the gradients before step(). Their
+            sum over the passes travels, once.
+        op: Average, Sum or Adasum, which combines the ranks' changes of the parameters. Also Min,
+            Max and Product.
+        gradient_predivide_factor: of the average, the part that is divided before the sum.
+        num_groups: deprecated; use groups.
+        groups: lists of parameters whose gradients travel together; or the number of such lists,
+            of about equal length. None, 0: each gradient travels when it is ready.
+        sparse_as_dense: reduces sparse gradients as dense ones.
+        process_set: the ranks that take part.
+
+    Raises:
+        ValueError: an argument is wrong.
+    """
+    if num_groups != 0:
+        warnings.warn("num_groups is deprecated: use groups", DeprecationWarning, stacklevel=2)
+        groups = num_groups if groups is None else groups
+    _check_arguments(op, gradient_predivide_factor, backward_passes_per_step, groups)
+    names = _name_parameters(optimizer, named_parameters)
+    id_of(process_set)
+    takes_part = bool(process_set.included()) and process_set.size() != 1
+    if op == Adasum and takes_part:
+        return _wrap_for_adasum(optimizer, names, compression, process_set)
+    wrapped = _DistributedOptimizer._wrap(optimizer)
+    wrapped.process_set, wrapped._reducer = process_set, None
+    wrapped.set_backward_passes_per_step(backward_passes_per_step)
+    if takes_part:
+        reduction = _reduction(op, gradient_predivide_factor, compression, process_set)
+        own = {p: names[p] for group in optimizer.param_groups for p in group["params"]}
+        wrapped._reducer = GradientReducer(
+            own, reduction, backward_passes_per_step, groups or None, sparse_as_dense
+        )
+    return wrapped

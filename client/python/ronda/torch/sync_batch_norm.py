@@ -1,0 +1,118 @@
+"""Batch normalization over the batches of all ranks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from ronda.torch.mpi_ops import Sum, allgather_async, allreduce, size, synchronize
+
+
+class SyncBatchNorm(_BatchNorm):
+    """torch's BatchNorm of any number of dimensions, with the statistics of all ranks' batches.
+
+    On the CPU and on GPUs. Every rank calls it equally often; batches may have different sizes, a
+    rank's may be empty. In evaluation it is the same as BatchNorm.
+    """
+
+    def _check_input_dim(self, input: torch.Tensor) -> None:
+        if input.dim() < 2:
+            raise ValueError(f"expected at least 2D input (got {input.dim()}D input)")
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        """Normalizes `input`, of shape (N, C, ...)."""
+        self._check_input_dim(input)
+        uses_batch = self.training or not self.track_running_stats
+        if not uses_batch or size() == 1:
+            return super().forward(input)
+        output, mean, variance, count = _Normalize.apply(input, self.weight, self.bias, self.eps)
+        if self.training and self.track_running_stats:
+            self._track(mean, variance, count)
+        normalized: torch.Tensor = output
+        return normalized
+
+    @torch.no_grad()
+    def _track(self, mean: torch.Tensor, variance: torch.Tensor, count: torch.Tensor) -> None:
+        """Updates the running statistics as torch does: with the unbiased variance."""
+        assert self.running_mean is not None and self.running_var is not None
+        assert self.num_batches_tracked is not None
+        self.num_batches_tracked.add_(1)
+        momentum = self.momentum
+        if momentum is None:
+            momentum = 1.0 / float(self.num_batches_tracked)
+        unbiased = variance * (count / (count - 1).clamp(min=1))
+        self.running_mean.lerp_(mean.to(self.running_mean.dtype), momentum)
+        self.running_var.lerp_(unbiased.to(self.running_var.dtype), momentum)
+
+
+def _shaped(channels: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """A tensor of shape (C,) for arithmetic with one of shape (N, C, ...)."""
+    return channels.view(1, -1, *([1] * (like.dim() - 2)))
+
+
+def _sum_over_ranks(tensor: torch.Tensor) -> torch.Tensor:
+    return allreduce(tensor, op=Sum)
+
+
+def _statistics(input: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Mean and biased variance of each channel over all ranks, and how many numbers they are of.
+
+    Each rank's count, mean and sum of squared deviations are combined as in Chan, Golub and
+    LeVeque (1979), which loses no digits where the mean is large.
+    """
+    dims = [0, *range(2, input.dim())]
+    count = input.numel() // max(input.size(1), 1)
+    wide = input.to(torch.promote_types(input.dtype, torch.float32))
+    mean = wide.mean(dims) if count else wide.new_zeros(input.size(1))
+    squares = (wide - _shaped(mean, wide)).square_().sum(dims)
+    own = torch.cat([wide.new_tensor([count]), mean, squares])
+    ranks = synchronize(allgather_async(own.unsqueeze(0)))
+    counts, means, sums = ranks.split([1, input.size(1), input.size(1)], dim=1)
+    total = counts.sum()
+    mean = (counts * means).sum(0) / total
+    squares = (sums + counts * (means - mean).square()).sum(0)
+    return mean, squares / total, total
+
+
+class _Normalize(torch.autograd.Function):
+    """(x - mean) / sqrt(variance + eps) * weight + bias, and mean, variance and count.
+
+    Backward adds up the gradient's sums over the ranks: the statistics depend on all batches.
+    """
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any,
+        input: torch.Tensor,
+        weight: torch.Tensor | None,
+        bias: torch.Tensor | None,
+        eps: float,
+    ) -> tuple[torch.Tensor, ...]:
+        mean, variance, count = _statistics(input)
+        scale = torch.rsqrt(variance + eps)
+        normal = (input - _shaped(mean, input)) * _shaped(scale, input)
+        ctx.save_for_backward(normal, weight, scale, count)
+        ctx.mark_non_differentiable(mean, variance, count)
+        output = normal
+        if weight is not None and bias is not None:
+            output = normal * _shaped(weight, input) + _shaped(bias, input)
+        return output.to(input.dtype), mean, variance, count
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        normal, weight, scale, count = ctx.saved_tensors
+        gradient = gradients[0].to(normal.dtype)
+        dims = [0, *range(2, normal.dim())]
+        of_bias, of_weight = gradient.sum(dims), (gradient * normal).sum(dims)
+        of_input = None
+        if ctx.needs_input_grad[0]:
+            sums = _sum_over_ranks(torch.cat([of_bias, of_weight])) / count
+            mean, slope = sums.split(len(of_bias))
+            factor = scale if weight is None else scale * weight
+            inner = gradient - _shaped(mean, normal) - normal * _shaped(slope, normal)
+            of_input = (inner * _shaped(factor, normal)).to(gradients[0].dtype)
+        if weight is None:
+            return of_input, None, None, None
+        return of_input, of_weight.to(weight.dtype), of_bias.to(weight.dtype), None

@@ -1,0 +1,81 @@
+"""Whole programs: the example, and jobs that lose a rank."""
+
+import os
+import re
+import subprocess
+import sys
+import unittest
+
+import ronda_test
+
+
+class ProgramTest(unittest.TestCase):
+    def test_the_example(self):
+        out = subprocess.run(
+            [ronda_test.RONDARUN, "-np", "2", sys.executable, "examples/pytorch_mnist.py"]
+            + ["--epochs", "1", "--fp16-allreduce"],
+            capture_output=True,
+            text=True,
+            env=ronda_test.environment(),
+        )
+        self.assertEqual(out.returncode, 0, out.stderr)
+        accuracy = re.search(r"epoch 1: accuracy (0\.\d+)", out.stdout)
+        self.assertIsNotNone(accuracy, out.stdout)
+        self.assertGreater(float(accuracy[1]), 0.8)
+
+    def test_a_killed_rank_is_named_by_the_others(self):
+        done = ronda_test.run(
+            """
+            import os, signal, time
+            import torch
+            import ronda.torch as hvd
+            hvd.init()
+            model = torch.nn.Linear(4, 4)
+            optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1))
+            began = None
+            try:
+                for step in range(100):
+                    if step == 20:
+                        began = time.monotonic()
+                        if hvd.rank() == 1:
+                            os.kill(os.getpid(), signal.SIGKILL)
+                    optimizer.zero_grad()
+                    model(torch.ones(1, 4)).sum().backward()
+                    optimizer.step()
+            except hvd.HorovodInternalError as error:
+                print(f"raised after {time.monotonic() - began:.3f} s: {error}", flush=True)
+                raise SystemExit(3)
+            """,
+            ranks=2,
+        )
+        self.assertNotEqual(done.code, 0)
+        raised = re.search(r"raised after ([\d.]+) s: (.*)", done.out)
+        self.assertIsNotNone(raised, done.out + done.err)
+        self.assertIn("rank 1", raised[2])
+        self.assertLess(float(raised[1]), 1 if "CI" not in os.environ else 10)
+
+    def test_two_horovods_in_one_program(self):
+        """A program that names its modules as horovod.torch.*, by an alias."""
+        done = ronda_test.run(
+            """
+            import sys
+            import ronda.torch, ronda.torch.mpi_ops, ronda.torch.elastic
+            sys.modules["horovod"] = type(sys)("horovod")
+            for name in list(sys.modules):
+                if name.startswith("ronda.torch"):
+                    sys.modules[name.replace("ronda", "horovod", 1)] = sys.modules[name]
+            sys.modules["horovod"].torch = ronda.torch
+            import horovod.torch as hvd
+            from horovod.torch.mpi_ops import allreduce, Sum
+            from horovod.torch.compression import Compression
+            from horovod.torch.elastic import TorchState
+            import torch
+            hvd.init()
+            print(int(allreduce(torch.ones(1), op=Sum)), hvd.size())
+            """
+        )
+        self.assertEqual((done.code, done.out), (0, "1 1\n"), done.err)
+
+
+if __name__ == "__main__":
+    unittest.main()

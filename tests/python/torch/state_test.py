@@ -1,0 +1,275 @@
+"""Equal state on all ranks, the elastic API, and SyncBatchNorm."""
+
+import copy
+import inspect
+import unittest
+
+import ronda.torch as hvd
+import torch
+from ronda.torch.elastic.state import get_handler_registry
+
+
+def setUpModule():
+    torch.set_num_threads(1)
+    hvd.init()
+
+
+def tearDownModule():
+    hvd.shutdown()
+
+
+def optimizer_classes():
+    """All of torch.optim."""
+    found = [each for _, each in inspect.getmembers(torch.optim, inspect.isclass)]
+    base = torch.optim.Optimizer
+    return [each for each in found if issubclass(each, base) and each is not base]
+
+
+def flat(value):
+    """The leaves of nested dicts and sequences; tensors as lists."""
+    if isinstance(value, torch.Tensor):
+        return [(str(value.dtype), tuple(value.shape), value.flatten().tolist())]
+    if isinstance(value, dict):
+        return [leaf for key in value for leaf in [str(key), *flat(value[key])]]
+    if isinstance(value, (list, tuple)):
+        return [type(value).__name__, *(leaf for each in value for leaf in flat(each))]
+    return [value]
+
+
+class BroadcastTest(unittest.TestCase):
+    def test_parameters_in_every_form(self):
+        root = hvd.size() - 1
+        forms = (
+            lambda model: model.state_dict(),
+            lambda model: list(model.named_parameters()),
+            lambda model: list(model.parameters()),
+            lambda model: model.named_parameters(),
+        )
+        for form in forms:
+            torch.manual_seed(hvd.rank())
+            model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4))
+            model = model.to(memory_format=torch.channels_last)
+            torch.manual_seed(root)
+            want = torch.nn.Conv2d(3, 4, 3)
+            hvd.broadcast_parameters(form(model), root)
+            self.assertTrue(torch.equal(model[0].weight, want.weight))
+            self.assertTrue(torch.equal(model[0].bias, want.bias))
+        for wrong in (None, 7, "model", torch.ones(2), [7]):
+            with self.assertRaisesRegex(ValueError, "invalid params"):
+                hvd.broadcast_parameters(wrong, 0)
+
+    def test_state_of_every_optimizer(self):
+        classes = optimizer_classes()
+        self.assertGreater(len(classes), 8)
+        for kind in classes:
+            with self.subTest(kind=kind.__name__):
+                self._check_state(kind)
+
+    def _check_state(self, kind):
+        root, is_root = 0, hvd.rank() == 0
+        torch.manual_seed(hvd.rank())
+        layer = torch.nn.Linear(3, 3)
+        optimizer = kind(layer.parameters(), lr=0.01 if is_root else 0.5)
+
+        def closure():
+            loss = layer(torch.ones(1, 3)).square().sum()
+            optimizer.zero_grad()
+            loss.backward()
+            if kind is torch.optim.SparseAdam:
+                for each in layer.parameters():
+                    each.grad = each.grad.to_sparse()
+            return loss
+
+        # The others have no state yet, or one of their own.
+        for _ in range(3 if is_root else hvd.rank() - 1):
+            optimizer.step(closure)
+        before = [each.detach().clone() for each in layer.parameters()]
+        hvd.broadcast_optimizer_state(optimizer, root)
+        for each, was in zip(layer.parameters(), before):
+            self.assertTrue(torch.equal(each, was), "parameters stay")
+        own = flat(optimizer.state_dict())
+        for each in hvd.allgather_object(own):
+            self.assertEqual(each, own)
+        self.assertEqual(optimizer.param_groups[0]["lr"], 0.01)
+        hvd.broadcast_parameters(layer.state_dict(), root)
+        optimizer.step(closure)
+        for each in hvd.allgather_object(flat(layer.state_dict())):
+            self.assertEqual(each, flat(layer.state_dict()), "training goes on alike")
+
+    def test_optimizers_that_differ(self):
+        layer = torch.nn.Linear(3, 3)
+        used = list(layer.parameters())[: 1 + (hvd.rank() == 0)]
+        optimizer = torch.optim.Adam(used)
+        if hvd.rank() == 0:
+            hvd.broadcast_optimizer_state(optimizer, 0)
+        else:
+            with self.assertRaisesRegex(ValueError, r"groups of \[1\] parameters.*\[2\]"):
+                hvd.broadcast_optimizer_state(optimizer, 0)
+
+    def test_a_resumed_training_is_the_same(self):
+        """Only rank 0 has the checkpoint."""
+
+        def train(model, optimizer, steps):
+            for step in steps:
+                optimizer.zero_grad()
+                torch.manual_seed(10 * step + hvd.rank())
+                model(torch.randn(4, 3)).square().mean().backward()
+                optimizer.step()
+
+        def make(seed):
+            torch.manual_seed(seed)
+            model = torch.nn.Linear(3, 3)
+            hvd.broadcast_parameters(model.state_dict(), 0)
+            return model, torch.optim.Adam(model.parameters(), lr=0.1)
+
+        model, optimizer = make(1)
+        distributed = hvd.DistributedOptimizer(optimizer, model.named_parameters())
+        train(model, distributed, range(6))
+        checkpoint = copy.deepcopy((model.state_dict(), distributed.state_dict()))
+        train(model, distributed, range(6, 12))
+
+        resumed, optimizer = make(2)
+        if hvd.rank() == 0:
+            resumed.load_state_dict(checkpoint[0])
+            optimizer.load_state_dict(checkpoint[1])
+        hvd.broadcast_parameters(resumed.state_dict(), 0)
+        hvd.broadcast_optimizer_state(optimizer, 0)
+        distributed = hvd.DistributedOptimizer(optimizer, resumed.named_parameters())
+        train(resumed, distributed, range(6, 12))
+        self.assertEqual(flat(resumed.state_dict()), flat(model.state_dict()))
+
+
+class ElasticTest(unittest.TestCase):
+    def make_state(self):
+        torch.manual_seed(hvd.rank())
+        model = torch.nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1 * (hvd.rank() + 1), momentum=0.9)
+        optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
+        sampler = hvd.elastic.ElasticSampler(range(20), seed=3)
+        return hvd.elastic.TorchState(model, optimizer, sampler=sampler, epoch=hvd.rank(), log=[])
+
+    def test_a_function_is_run_again_from_the_last_commit(self):
+        state, runs = self.make_state(), []
+        resets = []
+        state.register_reset_callbacks([lambda: resets.append(state.epoch)])
+
+        @hvd.elastic.run
+        def train(state, steps):
+            runs.append(state.epoch)
+            while state.epoch < steps:
+                state.optimizer.zero_grad()
+                state.model(torch.ones(1, 2)).sum().backward()
+                state.optimizer.step()
+                state.epoch += 1
+                if state.epoch == 2:
+                    state.commit()
+                if state.epoch == 3 and len(runs) == 1:
+                    raise hvd.HorovodInternalError("made up")
+                if state.epoch == 4 and len(runs) == 2:
+                    raise hvd.elastic.HostsUpdatedInterrupt(skip_sync=True)
+            return state.model.weight.detach().clone()
+
+        weight = train(state, 5)
+        self.assertEqual(runs, [0, 2, 4])
+        self.assertEqual(resets, [2, 4])
+        for each in hvd.allgather(weight.unsqueeze(0)):
+            self.assertTrue(torch.equal(each, weight))
+        self.assertEqual(state.optimizer.param_groups[0]["lr"], 0.1)
+
+    def test_errors_of_the_program_pass_through(self):
+        @hvd.elastic.run
+        def train(state):
+            raise ValueError("a mistake")
+
+        self.assertRaisesRegex(ValueError, "a mistake", train, self.make_state())
+
+    def test_state(self):
+        state = self.make_state()
+        state.sync()
+        self.assertEqual(state.epoch, 0)
+        state.epoch, state.log = 5, ["x"]
+        with torch.no_grad():
+            state.model.weight.fill_(7)
+        state.restore()
+        self.assertEqual((state.epoch, state.log), (0, []))
+        self.assertFalse((state.model.weight == 7).any())
+        state.model = torch.nn.Linear(1, 1)
+        state.commit()
+        self.assertEqual(len(get_handler_registry()), 3)
+
+    def test_sampler(self):
+        size, rank = hvd.size(), hvd.rank()
+        sampler = hvd.elastic.ElasticSampler(range(20), shuffle=False)
+        self.assertEqual(list(sampler)[:2], [rank, rank + size])
+        sampler.record_batch(0, 3)
+        again = hvd.elastic.ElasticSampler(range(20), shuffle=False)
+        again.load_state_dict(sampler.state_dict())
+        self.assertEqual(list(again)[0], (3 * size + rank) % 20)
+        self.assertEqual(len(list(again)), len(again))
+        again.set_epoch(1)
+        self.assertEqual(len(again), -(-20 // size))
+        shuffled = hvd.elastic.ElasticSampler(range(20), seed=1)
+        seen = sorted({each for all in hvd.allgather_object(list(shuffled)) for each in all})
+        self.assertEqual(seen, list(range(20)))
+
+
+class SyncBatchNormTest(unittest.TestCase):
+    """Against torch's BatchNorm in one process that has the batches of all ranks."""
+
+    def batches(self, dims, dtype):
+        torch.manual_seed(5)
+        # Of different sizes, with a mean that is large beside the deviation.
+        return [
+            (torch.randn(2 + rank, 3, *[4] * dims) * (rank + 1) + 100).to(dtype)
+            for rank in range(hvd.size())
+        ]
+
+    def check(self, dims, alone, shared, steps=2, dtype=torch.float64):
+        all = self.batches(dims, dtype)
+        for _ in range(steps):
+            whole = torch.cat(all).requires_grad_()
+            own = all[hvd.rank()].clone().requires_grad_()
+            want, got = alone(whole), shared(own)
+            first = sum(len(each) for each in all[: hvd.rank()])
+            torch.testing.assert_close(got, want[first : first + len(own)])
+            want.pow(3).sum().backward()
+            got.pow(3).sum().backward()
+            torch.testing.assert_close(own.grad, whole.grad[first : first + len(own)])
+        for mine, want in zip(shared.parameters(), alone.parameters()):
+            torch.testing.assert_close(hvd.allreduce(mine.grad, op=hvd.Sum), want.grad)
+        for (name, mine), (_, want) in zip(shared.named_buffers(), alone.named_buffers()):
+            torch.testing.assert_close(mine, want, msg=name)
+
+    def test_every_number_of_dimensions(self):
+        for dims, kind in enumerate((torch.nn.BatchNorm1d, torch.nn.BatchNorm1d,
+                                     torch.nn.BatchNorm2d, torch.nn.BatchNorm3d)):  # fmt: skip
+            self.check(dims, kind(3).double(), hvd.SyncBatchNorm(3).double())
+
+    def test_options(self):
+        for options in (
+            {"momentum": None}, {"affine": False}, {"track_running_stats": False}, {"eps": 0.1},
+        ):  # fmt: skip
+            with self.subTest(options=options):
+                alone = torch.nn.BatchNorm2d(3, **options).double()
+                self.check(2, alone, hvd.SyncBatchNorm(3, **options).double())
+
+    def test_evaluation_is_local(self):
+        layer = hvd.SyncBatchNorm(3).eval()
+        if hvd.rank() == 0:  # no other rank takes part
+            torch.testing.assert_close(layer(torch.ones(2, 3)), torch.ones(2, 3), atol=1e-4, rtol=0)
+        self.assertRaisesRegex(ValueError, "at least 2D", layer, torch.ones(3))
+
+    def test_an_empty_batch(self):
+        layer, alone = hvd.SyncBatchNorm(3), torch.nn.BatchNorm1d(3)
+        torch.manual_seed(6)
+        data = torch.randn(6, 3)
+        own = data if hvd.rank() == 0 else data[:0]
+        want = alone(data)
+        got = layer(own.clone().requires_grad_())
+        got.sum().backward()
+        torch.testing.assert_close(got, want if hvd.rank() == 0 else want[:0])
+        torch.testing.assert_close(layer.running_var, alone.running_var)
+
+
+if __name__ == "__main__":
+    unittest.main()
