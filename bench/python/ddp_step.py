@@ -1,0 +1,128 @@
+"""The communication of a DDP training step: ResNet-50's gradients without compute, by backend.
+
+    rondarun -np 2 python3 bench/python/ddp_step.py [--backends ronda,gloo] [--bucket-view]
+
+All backends run in the same processes, in turns of a few steps. "none" is the same step without
+communication: backward, which fills the gradients with zeros.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import statistics
+import time
+
+import ronda.torch.c10d  # noqa: F401
+import torch
+import torch.distributed as dist
+from ronda._library import native
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+
+def resnet50_shapes() -> list[tuple[int, ...]]:
+    """Shapes of the 161 parameters of ResNet-50, in the order of its layers."""
+    shapes: list[tuple[int, ...]] = []
+
+    def convolution(inputs: int, outputs: int, kernel: int) -> None:
+        shapes.extend([(outputs, inputs, kernel, kernel), (outputs,), (outputs,)])
+
+    convolution(3, 64, 7)
+    inputs = 64
+    for width, blocks in ((64, 3), (128, 4), (256, 6), (512, 3)):
+        for block in range(blocks):
+            convolution(inputs, width, 1)
+            convolution(width, width, 3)
+            convolution(width, 4 * width, 1)
+            if block == 0:
+                convolution(inputs, 4 * width, 1)
+            inputs = 4 * width
+    return [*shapes, (1000, 2048), (1000,)]
+
+
+class Parameters(nn.Module):
+    """Parameters whose gradients cost next to nothing: each is zero but for its first element."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.all = nn.ParameterList([nn.Parameter(torch.zeros(s)) for s in resnet50_shapes()])
+
+    def forward(self) -> torch.Tensor:
+        total = torch.zeros(())
+        for parameter in self.all:
+            total = total + parameter.view(-1)[0] * (dist.get_rank() + 1)
+        return total
+
+
+def cpu_seconds() -> float:
+    """CPU time of this process, all threads and the kernel for them."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def step(model: nn.Module, keeps_gradients: bool) -> tuple[float, float]:
+    """Runs one step and returns its seconds, and those of CPU time."""
+    begin, cpu = time.perf_counter(), cpu_seconds()
+    model.zero_grad(set_to_none=not keeps_gradients)
+    model().backward()
+    return time.perf_counter() - begin, cpu_seconds() - cpu
+
+
+def check(model: nn.Module) -> None:
+    """Raises ValueError if a gradient is not the ranks' average."""
+    expected = (dist.get_world_size() + 1) / 2
+    for parameter in model.parameters():
+        first, rest = parameter.grad.view(-1)[0].item(), parameter.grad.view(-1)[1:]
+        if first != expected or rest.any():
+            raise ValueError(f"a gradient begins with {first}, not {expected}")
+
+
+def main() -> None:
+    """Measures, and prints a table on rank 0."""
+    flags = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    flags.add_argument("--backends", default="ronda,gloo", help="in turns; 'none' is always there")
+    flags.add_argument("--bucket-view", action="store_true", help="gradient_as_bucket_view")
+    flags.add_argument("--rounds", type=int, default=10)
+    flags.add_argument("--steps", type=int, default=3, help="of a backend in each round")
+    options = flags.parse_args()
+
+    torch.set_num_threads(1)
+    dist.init_process_group("ronda")
+    meet = dist.new_group(backend="gloo")
+    names = options.backends.split(",")
+    models: dict[str, nn.Module] = {"none": Parameters()}
+    for name in names:
+        group = None if name == "ronda" else dist.new_group(backend=name)
+        models[name] = DistributedDataParallel(
+            Parameters(), process_group=group, gradient_as_bucket_view=options.bucket_view
+        )
+    seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in models}
+    for number in range(-3, options.rounds):
+        before = native.statistics()
+        for name, model in models.items():
+            dist.barrier(meet)
+            keeps = options.bucket_view and name != "none"
+            measured = [step(model, keeps) for _ in range(options.steps)]
+            if number >= 0:
+                seconds[name] += measured
+    after = native.statistics()
+    for name in names:
+        step(models[name], False)
+        check(models[name])
+    if dist.get_rank() == 0:
+        for name, measured in seconds.items():
+            times = [1e3 * step_time for step_time, _ in measured]
+            cpu = statistics.median(1e3 * cpu_time for _, cpu_time in measured)
+            print(
+                f"{name:6} step {statistics.median(times):6.1f} ms (best {min(times):.1f}), "
+                f"{cpu:.1f} ms of CPU time"
+            )
+        agreed = after["buckets_agreed"] - before["buckets_agreed"]
+        scheduled = after["buckets_scheduled"] - before["buckets_scheduled"]
+        print(f"ronda's buckets in the last round: {scheduled} scheduled, {agreed} negotiated")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,32 @@
+"""Runs a Python program with Ronda's backend registered.
+
+    python -m ronda.torch.c10d [-m] PROGRAM [ARGUMENTS]
+
+With RONDA_REPLACE_BACKEND=gloo,nccl,mpi in its environment, a program that names one of these
+backends runs on Ronda unchanged.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+
+import ronda.torch.c10d  # noqa: F401  registers the backend
+
+
+def main() -> None:
+    """Becomes the program, as `python` itself would start it."""
+    del sys.argv[0]
+    if not sys.argv:
+        sys.exit("usage: python -m ronda.torch.c10d [-m] PROGRAM [ARGUMENTS]")
+    if sys.argv[0] == "-m":
+        del sys.argv[0]
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    else:
+        sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))
+        runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""How the ranks of a torch.distributed program become a job of Ronda, and the other way round.
+
+Under rondarun and mpirun Ronda knows the job, and tells torch: its env:// finds a store whose
+address Ronda has passed around. Under torchrun, or with a store of the program's own, torch knows
+the job: rank 0 publishes in the store where Ronda's ranks meet. Neither uses it for more.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import secrets
+import socket
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+from torch._C._distributed_c10d import TCPStore
+
+from ronda import _env, job
+from ronda._library import native
+
+USER = "c10d"
+_KEY = "ronda/job"
+# A launcher that has set one of these has told Ronda all that it needs.
+_SIZES = ("RONDA_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+
+
+def is_launched_for_ronda() -> bool:
+    """Whether rondarun or an MPI launcher has started this process."""
+    return any(name in os.environ for name in _SIZES)
+
+
+def join(store: Any, rank: int, size: int) -> None:
+    """Joins the job; blocks until all ranks have.
+
+    Args:
+        store: of the default group.
+        rank: of this process in it.
+        size: of it.
+
+    Raises:
+        RuntimeError: Ronda's job, which exists or which the launcher has described, is another one.
+    """
+    if native.is_initialized() or is_launched_for_ronda():
+        job.init(USER)
+    else:
+        job.init(USER, rank=rank, size=size, **_local_place(), **_meeting_point(store, rank, size))
+    if (native.rank(), native.size()) != (rank, size):
+        raise RuntimeError(
+            f"torch.distributed calls this process rank {rank} of {size}, but it is rank "
+            f"{native.rank()} of {native.size()} in Ronda's job: the default group has all ranks, "
+            "in the order of the launcher"
+        )
+
+
+def _local_place() -> dict[str, int]:
+    names = {"local_rank": "LOCAL_RANK", "local_size": "LOCAL_WORLD_SIZE"}
+    if not all(name in os.environ for name in names.values()):
+        return {}
+    return {option: int(os.environ[name]) for option, name in names.items()}
+
+
+def _meeting_point(store: Any, rank: int, size: int) -> dict[str, object]:
+    """Address, port and secret of the job, which rank 0 chooses."""
+    if size == 1:
+        return {}
+    if rank == 0:
+        address = os.environ.get("RONDA_MASTER_ADDR") or _own_address(size)
+        port = int(os.environ.get("RONDA_MASTER_PORT") or _free_port(address))
+        secret = os.environ.get("RONDA_JOB_SECRET") or secrets.token_hex(16)
+        store.set(_KEY, json.dumps([address, port, secret]))
+    address, port, secret = json.loads(store.get(_KEY))
+    return {"master_address": address, "master_port": port, "secret": secret}
+
+
+def _own_address(size: int) -> str:
+    """Where the other ranks can reach rank 0."""
+    if os.environ.get("LOCAL_WORLD_SIZE") == str(size):
+        return "127.0.0.1"
+    return os.environ.get("MASTER_ADDR") or socket.gethostname()
+
+
+def _free_port(address: str) -> int:
+    family = socket.getaddrinfo(address, None)[0][0]
+    with socket.socket(family, socket.SOCK_STREAM) as listener:
+        listener.bind((address, 0))
+        return int(listener.getsockname()[1])
+
+
+def serve_env() -> None:
+    """Makes env:// ask Ronda where rondarun or mpirun has started the ranks.
+
+    Each rendezvous has a store of its own, so that a program may leave its group and make another.
+    """
+    # The function torch.distributed.rendezvous hides the module.
+    handlers = importlib.import_module("torch.distributed.rendezvous")._rendezvous_handlers
+    original = handlers["env"]
+
+    def from_env(url: str, **options: Any) -> Iterator[tuple[Any, int, int]]:
+        if not is_launched_for_ronda():
+            _env.export()
+            yield from original(url, **options)
+            return
+        job.init(USER)
+        yield _shared_store(options.get("timeout")), native.rank(), native.size()
+        raise RuntimeError("a process joins its job once: there is no second rendezvous")
+
+    handlers["env"] = from_env
+
+
+def _shared_store(timeout: timedelta | None) -> Any:
+    """A store at rank 0, at a port that the system has chosen."""
+    limit: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
+    if native.rank() == 0:
+        alone = native.local_size() == native.size()
+        address = "127.0.0.1" if alone else _own_address(native.size())
+        store = TCPStore(address, 0, native.size(), True, wait_for_workers=False, **limit)
+        _broadcast(json.dumps([address, store.port]).encode())
+        return store
+    address, port = json.loads(_broadcast(None))
+    return TCPStore(address, port, native.size(), False, wait_for_workers=False, **limit)
+
+
+def _broadcast(data: bytes | None) -> bytes:
+    handle = native.broadcast_object_async("c10d/store", data, 0)
+    try:
+        native.synchronize(handle)
+        return native.output_bytes(handle)
+    finally:
+        native.release(handle)

@@ -1,0 +1,213 @@
+"""What a collective of torch.distributed returns: a Work over handles of Ronda's operations."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import threading
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any, ClassVar
+
+import torch
+from torch._C import _distributed_c10d
+from torch.futures import Future
+
+from ronda._library import native
+from ronda.errors import DeadlineError
+from ronda.torch import _tensors
+
+_NO_TIMEOUT = timedelta(0)
+
+# A callback of a future may wait for the future of another collective (PowerSGD's do). Ronda's
+# thread for callbacks cannot complete that one meanwhile, so one of these does.
+_thread = threading.local()
+_waiters = concurrent.futures.ThreadPoolExecutor(64, "ronda-c10d")
+
+
+def _value_or_error(future: Any) -> Any:
+    """Turns a value that is an exception into an error, which C++ code understands."""
+    value = future.value()
+    if isinstance(value, Exception):
+        raise value
+    return value
+
+
+_Base: Any = _distributed_c10d.Work
+
+
+class Work(_Base):  # type: ignore[misc]
+    """One collective: its operations, and what is left to do when they have ended.
+
+    A Work that C++ code has asked for (DDP's reducer, a functional collective) has no owner in
+    Python, but calls wait() or get_future() of this object later. So a Work stays alive until one
+    of these has been called; one that is dropped without is kept until the process ends.
+
+    Thread-safety: all methods may be called from any thread.
+    """
+
+    _unclaimed: ClassVar[set[Work]] = set()
+
+    def __init__(
+        self,
+        what: str,
+        handles: Sequence[int],
+        tensors: list[torch.Tensor],
+        finish: Callable[[], None] | None = None,
+        source: int = -1,
+        parts: Sequence[Work] = (),
+    ) -> None:
+        """
+        Args:
+            what: the collective, for error texts.
+            handles: of the operations; the Work gives them back.
+            tensors: the result, as result() and the future return it. They tell where it is.
+            finish: called once, after the operations; moves results to where the caller wants them.
+            source: rank in the group that a received tensor comes from.
+            parts: the Works that own the handles, if this one does not.
+        """
+        super().__init__()
+        self._what = what
+        self.handles = handles
+        self._tensors = tensors
+        self._finish = finish
+        self._source = source
+        self._parts = parts
+        self._lock = threading.Lock()
+        self._is_over = not handles
+        self._error: Exception | None = None
+        self._future: Future[Any] | None = None
+        Work._unclaimed.add(self)
+
+    def __del__(self, release: Callable[[int], None] = native.release) -> None:
+        if not self._parts:
+            for handle in self.handles:
+                release(handle)
+
+    def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
+        """Blocks until the collective has ended; on a GPU makes the current stream wait instead.
+
+        Args:
+            timeout: the longest time to wait; zero or less: none beyond the group's.
+
+        Raises:
+            RondaError: the collective has failed.
+            DeadlineError: the timeout is over. The collective goes on.
+        """
+        Work._unclaimed.discard(self)
+        if not self._is_over:
+            self._synchronize(timeout.total_seconds())
+            self._conclude()
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def _synchronize(self, timeout_s: float) -> None:
+        stream = _stream(self._tensors)
+        for handle in self.handles:
+            is_over = True
+            try:
+                if stream is not None:
+                    native.synchronize_on_stream(handle, stream)
+                else:
+                    is_over = native.synchronize(handle, timeout_s if timeout_s > 0 else -1.0)
+            except RuntimeError as error:
+                self._error = self._error or error
+            if not is_over:
+                raise DeadlineError(f"{self._what} has not ended within {timeout_s:g} s")
+
+    def _conclude(self) -> None:
+        """The operations have ended, or the current stream waits for them."""
+        with self._lock:
+            if self._is_over:
+                return
+            try:
+                if self._error is None and self._finish is not None:
+                    self._finish()
+            except Exception as error:
+                self._error = error
+            self._finish = None
+            self._is_over = True
+
+    def synchronize(self) -> None:
+        """The same as wait()."""
+        self.wait()
+
+    def is_completed(self) -> bool:
+        """Whether the collective has ended, in success or failure; never waits."""
+        if not self._is_over and native.poll_all(self.handles):
+            if _stream(self._tensors) is None:
+                self._synchronize(0.0)
+                self._conclude()
+            return True
+        return self._is_over
+
+    def is_success(self) -> bool:
+        """Whether the collective has ended without an error."""
+        return self.is_completed() and self._error is None
+
+    def exception(self) -> Exception | None:
+        """The error of a collective that has ended."""
+        return self._error if self.is_completed() else None
+
+    def result(self) -> list[torch.Tensor]:
+        """The output tensors."""
+        return self._tensors
+
+    def source_rank(self) -> int:
+        """The rank in the group that a received tensor comes from."""
+        return self._source
+
+    def get_future(self) -> Future[Any]:
+        """A future of result(). On a GPU streams that wait for the future find the value."""
+        with self._lock:
+            first = self._future is None
+            if first:
+                self._start_future()
+        if first:
+            Work._unclaimed.discard(self)
+            if getattr(_thread, "completes_futures", False):
+                _waiters.submit(self._wait_and_complete)
+            else:
+                self._advance(0, 0, None)
+        assert self._future is not None
+        return self._future
+
+    def _start_future(self) -> None:
+        make_stream: Any = torch.cuda.Stream
+        devices: Any = [self._tensors[0].device] if _stream(self._tensors) is not None else None
+        self._promise: Future[Any] = Future(devices=devices)
+        self._future = self._promise.then(_value_or_error)
+        self._side_stream = make_stream(devices[0]) if devices else None
+
+    def _advance(self, index: int, status: int, message: str | None) -> None:
+        """The operations before `index` have ended; the last of them with this status."""
+        if status != 0:
+            self._error = self._error or native.error(status, message or "")
+        if index == len(self.handles):
+            self._complete_future()
+            return
+
+        def next_one(status: int, message: str | None) -> None:
+            self._advance(index + 1, status, message)
+
+        if self._side_stream is None:
+            native.on_completion(self.handles[index], next_one)
+        else:
+            native.synchronize_on_stream_async(
+                self.handles[index], self._side_stream.cuda_stream, next_one
+            )
+
+    def _wait_and_complete(self) -> None:
+        with torch.cuda.stream(self._side_stream):
+            self._synchronize(0.0)
+        self._complete_future()
+
+    def _complete_future(self) -> None:
+        _thread.completes_futures = True
+        with torch.cuda.stream(self._side_stream):
+            self._conclude()
+            self._promise.set_result(self._tensors if self._error is None else self._error)
+
+
+def _stream(tensors: list[torch.Tensor]) -> int | None:
+    return _tensors.stream(tensors[0]) if tensors else None

@@ -1,0 +1,104 @@
+"""DDP communication hooks whose gradients travel in 16 or 8 bits.
+
+    state = CompressionState(wire=Wire.FP8_E4M3, error_feedback=True)
+    model.register_comm_hook(state, compressed_allreduce)
+
+Ronda converts while it reduces: no copy of the bucket in another dtype is made, sums are fp32, and
+they are rounded once. torch's own fp16_compress_hook casts, sums in fp16 and casts back.
+"""
+
+# DDP compares a hook's annotations with classes, so they are not postponed here.
+import itertools
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import GradBucket
+from torch.futures import Future
+
+from ronda._library import native
+from ronda.torch import _tensors
+from ronda.torch.c10d import ProcessGroup, Work
+from ronda.types import ReduceOp, Wire
+
+_numbers = itertools.count()
+
+
+class CompressionState:
+    """How the buckets of one DDP module travel, and what was found in them.
+
+    Every rank makes its states in the same order: their numbers are part of the buckets' names.
+    """
+
+    def __init__(
+        self,
+        process_group: Any = None,
+        wire: Wire = Wire.BF16,
+        error_feedback: bool = False,
+        detect_overflow: bool = False,
+    ) -> None:
+        """
+        Args:
+            process_group: of the module, a group of the backend "ronda"; None: the default group.
+            wire: the format of the elements between ranks.
+            error_feedback: what rounding has lost is added to this rank's next gradients.
+            detect_overflow: found_inf() is wanted.
+
+        Raises:
+            ValueError: the group is one of another backend.
+        """
+        c10d: Any = dist.distributed_c10d
+        group = c10d._get_default_group() if process_group is None else process_group
+        if not isinstance(group, ProcessGroup):
+            raise ValueError(
+                f"the hook needs a process group of the backend 'ronda', not {group.name()!r}"
+            )
+        self.process_set = group.process_set
+        self.wire = wire
+        self.error_feedback = error_feedback
+        self.detect_overflow = detect_overflow
+        self._prefix = f"ddp/{next(_numbers)}"
+        self._handles: list[tuple[Work, int]] = []
+
+    def found_inf(self) -> bool:
+        """Whether an averaged gradient of the last backward is infinite or not a number.
+
+        The answer is the same on every rank, so that all skip the step or none does.
+        """
+        found = False
+        for work, handle in self._handles:
+            work.wait()
+            found = native.found_inf(handle) or found
+        return found
+
+    def _submit(self, bucket: Any) -> Work:
+        buffer = bucket.buffer()
+        name = f"{self._prefix}/{bucket.index()}"
+        arguments = _tensors.allreduce_arguments(
+            name,
+            buffer,
+            buffer,
+            int(ReduceOp.AVERAGE),
+            wire=int(self.wire),
+            process_set=self.process_set,
+            error_feedback=self.error_feedback,
+            detect_overflow=self.detect_overflow,
+        )
+        handle = native.allreduce_async(*arguments)
+        work = Work(name, [handle], [buffer])
+        if self.detect_overflow:
+            if bucket.index() == 0:
+                self._handles.clear()
+            self._handles.append((work, handle))
+        return work
+
+
+def _only(future: Any) -> torch.Tensor:
+    tensor: torch.Tensor = future.value()[0]
+    return tensor
+
+
+def compressed_allreduce(state: CompressionState, bucket: GradBucket) -> Future[torch.Tensor]:
+    """The hook: averages a bucket over the ranks, in `state`'s format."""
+    future: Future[torch.Tensor] = state._submit(bucket).get_future().then(_only)
+    return future

@@ -1,0 +1,123 @@
+"""Empty libraries in CUDA's place, so that PyPI's torch, built for GPUs, runs without any.
+
+    stand_ins.py SITE_PACKAGES
+
+Python loads libraries with all their symbols at once. So each soname that torch's libraries need
+and this machine lacks becomes a library that has the symbols, and the symbol versions, which they
+expect of it. Each function says that there is no device. The libraries go to torch/lib, where torch
+looks first.
+"""
+
+from __future__ import annotations
+
+import collections
+import ctypes
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+
+def _output(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def _needed(library: pathlib.Path) -> set[str]:
+    return set(re.findall(r"\(NEEDED\).*\[(.*)\]", _output("readelf", "-dW", str(library))))
+
+
+def _symbols(library: pathlib.Path, which: str) -> set[str]:
+    """Symbols, with @VERSION where they have one; `which`: --undefined-only or --defined-only."""
+    lines = _output("nm", "-D", which, "--format=posix", str(library)).splitlines()
+    return {
+        name.replace("@@", "@")
+        for name, kind in (line.split()[:2] for line in lines)
+        if kind not in "wv"
+    }
+
+
+def _version_owners(library: pathlib.Path) -> dict[str, str]:
+    """Which soname each version that `library` needs belongs to."""
+    owners: dict[str, str] = {}
+    soname = ""
+    for line in _output("readelf", "-VW", str(library)).splitlines():
+        if found := re.search(r"File: (\S+)", line):
+            soname = found.group(1)
+        elif found := re.search(r"Name: (\S+)", line):
+            owners[found.group(1)] = soname
+    return owners
+
+
+def _is_on_this_machine(soname: str) -> bool:
+    try:
+        ctypes.CDLL(soname)
+    except OSError:
+        return False
+    return True
+
+
+def _function(name: str) -> str:
+    if re.search("Error(String|Name)", name):
+        return f'const char* {name}(void) {{ return "no CUDA: a stand-in"; }}\n'
+    return f"long {name}(void) {{ return 100; }}\n"  # cudaErrorNoDevice
+
+
+def _build(path: pathlib.Path, by_version: dict[str, set[str]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        source = pathlib.Path(folder, "stand_in.c")
+        script = pathlib.Path(folder, "versions")
+        names = sorted(set().union(*by_version.values()))
+        source.write_text("".join(_function(name) for name in names))
+        blocks = [
+            f"{version} {{ global: {' '.join(f'{n};' for n in sorted(names)) or '*;'} }};\n"
+            for version, names in by_version.items()
+            if version
+        ]
+        script.write_text("".join(blocks))
+        versions = [f"-Wl,--version-script={script}"] if blocks else []
+        _output(
+            "gcc",
+            "-shared",
+            "-fPIC",
+            "-w",
+            "-fno-builtin",
+            f"-Wl,-soname,{path.name}",
+            *versions,
+            "-o",
+            str(path),
+            str(source),
+        )
+
+
+def main(site_packages: str) -> None:
+    """Writes the libraries that torch under `site_packages` lacks, and prints their names."""
+    folder = pathlib.Path(site_packages, "torch", "lib")
+    libraries = [path for path in folder.iterdir() if ".so" in path.name]
+    own = {path.name for path in libraries}
+    missing = sorted(
+        name
+        for name in set().union(*map(_needed, libraries)) - own
+        if not _is_on_this_machine(name)
+    )
+    if not missing:
+        return
+    found: dict[str, dict[str, set[str]]] = collections.defaultdict(
+        lambda: collections.defaultdict(set)
+    )
+    defined = set().union(*(_symbols(path, "--defined-only") for path in libraries))
+    for library in libraries:
+        owners = _version_owners(library)
+        for symbol in _symbols(library, "--undefined-only") - defined:
+            name, _, version = symbol.partition("@")
+            # Symbols without a version may come from any library.
+            owner = owners.get(version, "") if version else missing[0]
+            if owner in missing:
+                found[owner][version].add(name)
+    for soname in missing:
+        _build(folder / soname, found[soname])
+    print("stand-ins:", *missing)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
