@@ -1,0 +1,225 @@
+"""apex.amp: mixed precision by torch.autocast, and loss scaling with Apex's rules.
+
+The levels of optimization, as torch.autocast serves them:
+    O0: float32.
+    O1, O2: autocast over float32 weights, which are their own master weights; the loss is scaled.
+    O3: a 16-bit model; batch normalization too, unless keep_batchnorm_fp32.
+The 16-bit dtype is float16 on GPUs and bfloat16 on the CPU, unless cast_model_type says another.
+Losses are scaled by this module and not by torch's GradScaler: that one knows no CPU before torch
+2.3, no bounds of the scale, and no scale for each loss.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.amp.autocast_mode import autocast
+from torch.nn.modules.batchnorm import _BatchNorm
+
+__all__ = ["initialize", "load_state_dict", "master_params", "scale_loss", "state_dict"]
+
+_LEVELS = ("O0", "O1", "O2", "O3")
+
+
+class LossScaler:
+    """The factor of a loss: halved by a step that overflows, doubled by 2,000 that do not."""
+
+    GROWTH_INTERVAL = 2000  # steps
+
+    def __init__(self, scale: float | str, smallest: float | None, largest: float) -> None:
+        self.is_dynamic = scale == "dynamic"
+        self.scale = min(2.0**16, largest) if self.is_dynamic else float(scale)
+        self.unskipped = 0
+        self._smallest = smallest or 1.0
+        self._largest = largest
+
+    def update(self, has_overflowed: bool) -> None:
+        """Learns how a step went."""
+        if not self.is_dynamic:
+            return
+        self.unskipped = 0 if has_overflowed else self.unskipped + 1
+        if has_overflowed:
+            self.scale = max(self.scale / 2, self._smallest)
+        elif self.unskipped == self.GROWTH_INTERVAL:
+            self.scale = min(self.scale * 2, self._largest)
+            self.unskipped = 0
+
+
+_scalers: list[LossScaler] = [LossScaler(1.0, None, 1.0)]
+
+
+def initialize(
+    models: Any,
+    optimizers: Any = None,
+    enabled: bool = True,
+    opt_level: str = "O1",
+    cast_model_type: torch.dtype | None = None,
+    patch_torch_functions: bool | None = None,
+    keep_batchnorm_fp32: bool | None = None,
+    master_weights: bool | None = None,
+    loss_scale: float | str | None = None,
+    cast_model_outputs: torch.dtype | None = None,
+    num_losses: int = 1,
+    verbosity: int = 1,
+    min_loss_scale: float | None = None,
+    max_loss_scale: float = 2.0**24,
+) -> Any:
+    """Prepares models and optimizers for mixed precision; before they are distributed.
+
+    Args:
+        models: a module or a list; changed in place.
+        optimizers: None, an optimizer or a list. A step after a loss that overflowed is skipped.
+        enabled: False: nothing is done.
+        opt_level: "O0" to "O3", see above.
+        cast_model_type: the 16-bit dtype.
+        patch_torch_functions, master_weights, verbosity: not looked at: autocast serves them.
+        keep_batchnorm_fp32: of O3.
+        loss_scale: a number, or "dynamic". None: the level's: dynamic in O1 and O2, else 1.
+        cast_model_outputs: dtype of the outputs' floating-point tensors.
+        num_losses: losses with a scale of their own.
+        min_loss_scale, max_loss_scale: bounds of a dynamic scale. None is 1: a scale that falls
+            for ever only hides gradients that are not finite for another reason.
+
+    Returns:
+        `models`, or the pair of `models` and `optimizers` if there are any.
+
+    Raises:
+        ValueError: there is no such level.
+    """
+    if opt_level not in _LEVELS:
+        raise ValueError(f"opt_level is {opt_level!r}: it must be one of {', '.join(_LEVELS)}")
+    if enabled:
+        for model in models if isinstance(models, (list, tuple)) else [models]:
+            _prepare(model, opt_level, cast_model_type, bool(keep_batchnorm_fp32))
+            if cast_model_outputs is not None:
+                _wrap_forward(model, functools.partial(_cast_outputs, dtype=cast_model_outputs))
+        if loss_scale is None:
+            loss_scale = "dynamic" if opt_level in ("O1", "O2") else 1.0
+    else:
+        loss_scale = 1.0
+    _scalers[:] = [
+        LossScaler(loss_scale, min_loss_scale, max_loss_scale) for _ in range(num_losses)
+    ]
+    return models if optimizers is None else (models, optimizers)
+
+
+def _prepare(model: nn.Module, level: str, dtype: torch.dtype | None, keeps_norms: bool) -> None:
+    device = next((parameter.device.type for parameter in model.parameters()), "cpu")
+    dtype = dtype or (torch.float16 if device == "cuda" else torch.bfloat16)
+    if level in ("O1", "O2"):
+        _wrap_forward(model, autocast(device, dtype))
+    elif level == "O3":
+        model.to(dtype)
+        for module in model.modules():
+            if keeps_norms and isinstance(module, _BatchNorm):
+                module.float()
+
+
+def _wrap_forward(model: nn.Module, wrapper: Any) -> None:
+    model.forward = wrapper(model.forward)
+
+
+def _cast_outputs(forward: Any, dtype: torch.dtype) -> Any:
+    def cast(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return value.to(dtype) if value.is_floating_point() else value
+        if isinstance(value, dict):
+            return {key: cast(each) for key, each in value.items()}
+        return type(value)(map(cast, value)) if isinstance(value, (list, tuple)) else value
+
+    @functools.wraps(forward)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return cast(forward(*args, **kwargs))
+
+    return call
+
+
+def master_params(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
+    """The parameters that `optimizer` updates, for clipping gradients."""
+    for group in optimizer.param_groups:
+        yield from group["params"]
+
+
+@contextlib.contextmanager
+def scale_loss(
+    loss: torch.Tensor,
+    optimizers: torch.optim.Optimizer | Sequence[torch.optim.Optimizer],
+    loss_id: int = 0,
+    model: nn.Module | None = None,
+    delay_unscale: bool = False,
+    delay_overflow_check: bool = False,
+) -> Iterator[torch.Tensor]:
+    """Gives the scaled loss; behind the block the gradients are those of the loss itself.
+
+    After an overflow the next step() of each optimizer is skipped. Over distributed gradients all
+    ranks come to the same decision, as they have the same gradients.
+
+    Args:
+        loss: to call backward() on in the block.
+        optimizers: whose parameters get gradients from it.
+        loss_id: which of num_losses.
+        model: not looked at.
+        delay_unscale: another backward() adds to these gradients before they are unscaled.
+        delay_overflow_check: not looked at.
+    """
+    scaler = _scalers[loss_id]
+    yield loss.float() * scaler.scale
+    if delay_unscale:
+        return
+    several = optimizers if isinstance(optimizers, (list, tuple)) else [optimizers]
+    gradients = [p.grad for each in several for p in master_params(each) if p.grad is not None]
+    gradients = [gradient for gradient in gradients if gradient.numel() > 0]
+    if scaler.scale != 1.0:
+        for gradient in gradients:
+            gradient.div_(scaler.scale)
+    has_overflowed = scaler.is_dynamic and not _are_finite(gradients)
+    scaler.update(has_overflowed)
+    if has_overflowed:
+        for optimizer in several:
+            _skip_next_step(optimizer)
+
+
+def _are_finite(gradients: Sequence[torch.Tensor]) -> bool:
+    if not gradients:
+        return True
+    # One number goes to the host.
+    largest = torch.stack([gradient.detach().float().abs().max() for gradient in gradients])
+    return bool(torch.isfinite(largest).all())
+
+
+def _skip_next_step(optimizer: Any) -> None:
+    step = optimizer.step
+    if getattr(step, "is_skip", False):
+        return
+
+    def skip(closure: Any = None) -> None:
+        optimizer.step = step
+
+    skip.is_skip = True  # type: ignore[attr-defined]
+    optimizer.step = skip
+
+
+def state_dict() -> dict[str, dict[str, float]]:
+    """The scales, in Apex's form."""
+    return {
+        f"loss_scaler{i}": {"loss_scale": scaler.scale, "unskipped": scaler.unskipped}
+        for i, scaler in enumerate(_scalers)
+    }
+
+
+def load_state_dict(state: dict[str, dict[str, float]]) -> None:
+    """Sets the scales to those that state_dict() has returned.
+
+    Raises:
+        ValueError: it holds another number of losses.
+    """
+    if len(state) != len(_scalers):
+        raise ValueError(f"the state has {len(state)} losses, and initialize() {len(_scalers)}")
+    for i, scaler in enumerate(_scalers):
+        scaler.scale = state[f"loss_scaler{i}"]["loss_scale"]
+        scaler.unskipped = int(state[f"loss_scaler{i}"]["unskipped"])

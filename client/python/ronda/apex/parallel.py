@@ -1,0 +1,256 @@
+"""apex.parallel: DistributedDataParallel, Reducer and synchronized batch normalization."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from ronda._library import native
+from ronda.torch import _tensors
+from ronda.torch.functions import broadcast_parameters
+from ronda.torch.sync_batch_norm import SyncBatchNorm
+from ronda.types import ReduceOp
+
+__all__ = ["DistributedDataParallel", "Reducer", "SyncBatchNorm", "convert_syncbn_model"]
+
+
+class _Sums:
+    """Sums of tensors over the ranks that are under way."""
+
+    def __init__(self, prefix: str, prescale: float, postscale: float) -> None:
+        self._prefix = prefix
+        self._scales: dict[str, Any] = {"prescale": prescale, "postscale": postscale}
+        self._under_way: list[tuple[int, torch.Tensor, torch.Tensor]] = []
+
+    def submit(self, name: str, tensor: torch.Tensor) -> None:
+        """Begins the sum of `tensor`, in place; it is there after wait()."""
+        dense = tensor.detach().contiguous()
+        arguments = _tensors.allreduce_arguments(
+            f"{self._prefix}/{name}", dense, dense, int(ReduceOp.SUM), **self._scales
+        )
+        self._under_way.append((native.allreduce_async(*arguments), tensor, dense))
+
+    def wait(self) -> None:
+        """Ends the sums that have begun; on a GPU the current stream waits.
+
+        Raises:
+            RondaError: the first error of a sum. All have ended.
+        """
+        under_way, self._under_way = self._under_way, []
+        try:
+            streams = [_tensors.stream(tensor) for _, tensor, _ in under_way]
+            native.synchronize_all([each[0] for each, on in zip(under_way, streams) if on is None])
+            for (handle, tensor, dense), stream in zip(under_way, streams):
+                if stream is not None:
+                    native.synchronize_on_stream(handle, stream)
+                if tensor.data_ptr() != dense.data_ptr():
+                    tensor.detach().copy_(dense)
+        finally:
+            for handle, _, _ in under_way:
+                native.release(handle)
+
+
+def _check_job() -> None:
+    if not native.is_initialized():
+        raise RuntimeError(
+            "the process has joined no job: call ronda.init(), or "
+            "torch.distributed.init_process_group('ronda'), first"
+        )
+
+
+class DistributedDataParallel(nn.Module):
+    """Averages the gradients of a module over the ranks while backward computes them.
+
+    The module has rank 0's parameters and buffers when the constructor returns. When backward
+    returns the gradients are averages. Ronda fuses small gradients by itself.
+    """
+
+    _count = 0
+
+    def __init__(
+        self,
+        module: nn.Module,
+        message_size: int = 10_000_000,
+        delay_allreduce: bool = False,
+        shared_param: bool | None = None,
+        allreduce_trigger_params: list[torch.Tensor] | None = None,
+        retain_allreduce_buffers: bool = False,
+        allreduce_always_fp32: bool = False,
+        num_allreduce_streams: int = 1,
+        allreduce_communicators: Any = None,
+        gradient_average: bool = True,
+        gradient_predivide_factor: float = 1.0,
+        gradient_average_split_factor: float | None = None,
+        prof: bool = False,
+    ) -> None:
+        """
+        Args:
+            module: the same on every rank.
+            message_size: not looked at: RONDA_FUSION_THRESHOLD says how much is fused.
+            delay_allreduce: gradients travel when all are computed, and only those that there are.
+                Otherwise each travels at once, and what backward did not compute counts as zeros.
+            shared_param, allreduce_trigger_params, num_allreduce_streams, prof: not looked at:
+                any parameters may be shared, and nothing has to be tuned.
+            retain_allreduce_buffers: must be False: there are no buffers beside the gradients.
+            allreduce_always_fp32: not looked at: sums are made in fp32 in any case.
+            allreduce_communicators: must be None.
+            gradient_average: divide by the number of ranks.
+            gradient_predivide_factor: divide by it before the sum, by the rest after it.
+            gradient_average_split_factor: Apex's older name of the factor before.
+
+        Raises:
+            NotImplementedError: an argument is not what it must be.
+            RuntimeError: the process has joined no job.
+        """
+        super().__init__()
+        if retain_allreduce_buffers or allreduce_communicators is not None:
+            raise NotImplementedError(
+                "retain_allreduce_buffers and allreduce_communicators are not there: gradients are "
+                "reduced in place"
+            )
+        _check_job()
+        self.module = module
+        self.delay_allreduce = delay_allreduce
+        factor = gradient_average_split_factor or gradient_predivide_factor
+        self._sums = _Sums(
+            f"apex/{DistributedDataParallel._count}",
+            1.0 / factor,
+            factor / native.size() if gradient_average else 1.0,
+        )
+        DistributedDataParallel._count += 1
+        self._is_enabled = True
+        self._is_queued = False
+        self._submitted: set[str] = set()
+        self._nodes: list[Any] = []  # the hooks' owners
+        broadcast_parameters(module.state_dict(), root_rank=0)
+        for name, parameter in module.named_parameters():
+            if parameter.requires_grad:
+                self._install_hook(name, parameter)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The module's."""
+        return self.module(*args, **kwargs)
+
+    def enable_allreduce(self) -> None:
+        """Backward passes average again."""
+        self._is_enabled = True
+
+    def disable_allreduce(self) -> None:
+        """Backward passes from now on only add to the gradients of this rank."""
+        self._is_enabled = False
+
+    def _install_hook(self, name: str, parameter: torch.Tensor) -> None:
+        def hook(*_: Any) -> None:
+            self._take(name, parameter)
+
+        if hasattr(parameter, "register_post_accumulate_grad_hook"):  # from torch 2.1 on
+            parameter.register_post_accumulate_grad_hook(hook)
+            return
+        function: Any = parameter.expand_as(parameter).grad_fn
+        node = function.next_functions[0][0]
+        node.register_hook(hook)
+        self._nodes.append(node)
+
+    def _take(self, name: str, parameter: torch.Tensor) -> None:
+        """Backward has added to a gradient."""
+        if not self._is_enabled:
+            return
+        if not self._is_queued:
+            self._is_queued = True
+            engine: Any = torch.autograd.Variable._execution_engine
+            engine.queue_callback(self._finish)
+        if not self.delay_allreduce:
+            self._submit(name, parameter)
+
+    def _submit(self, name: str, parameter: torch.Tensor) -> None:
+        if name in self._submitted:
+            raise RuntimeError(
+                f"{name} got two gradients in one backward, for instance as part of a checkpointed "
+                "segment: pass delay_allreduce=True"
+            )
+        self._submitted.add(name)
+        assert parameter.grad is not None
+        self._sums.submit(name, parameter.grad)
+
+    def _finish(self) -> None:
+        """At the end of backward."""
+        try:
+            for name, parameter in self.module.named_parameters():
+                if not parameter.requires_grad or name in self._submitted:
+                    continue
+                if parameter.grad is None and not self.delay_allreduce:
+                    parameter.grad = torch.zeros_like(parameter)
+                if parameter.grad is not None:
+                    self._submit(name, parameter)
+        finally:
+            self._is_queued = False
+            self._submitted.clear()
+            self._sums.wait()
+
+
+class Reducer:
+    """Averages gradients when it is told to, for loops that do so at a time of their own."""
+
+    _count = 0
+
+    def __init__(self, module_or_grads_list: nn.Module | Iterable[torch.Tensor]) -> None:
+        """
+        Args:
+            module_or_grads_list: a module, whose parameters become rank 0's now and whose gradients
+                reduce() averages; or the tensors that it averages, in the same order on each rank.
+        """
+        _check_job()
+        self._sums = _Sums(f"apex/reducer/{Reducer._count}", 1.0, 1.0 / native.size())
+        Reducer._count += 1
+        self.module = module_or_grads_list if isinstance(module_or_grads_list, nn.Module) else None
+        if self.module is not None:
+            broadcast_parameters(self.module.state_dict(), root_rank=0)
+        else:
+            self.grads = list(module_or_grads_list)  # type: ignore[arg-type]
+
+    def reduce(self) -> None:
+        """Averages in place; of a module, the gradients that there are."""
+        if self.module is not None:
+            for name, parameter in self.module.named_parameters():
+                if parameter.grad is not None:
+                    self._sums.submit(name, parameter.grad)
+        else:
+            for index, tensor in enumerate(self.grads):
+                self._sums.submit(str(index), tensor)
+        self._sums.wait()
+
+
+def convert_syncbn_model(
+    module: nn.Module, process_group: None = None, channel_last: bool = False
+) -> nn.Module:
+    """Replaces every BatchNorm in `module` by a SyncBatchNorm with its parameters and statistics.
+
+    Args:
+        module: is changed, and returned unless it is a BatchNorm itself.
+        process_group: must be None: statistics are those of all ranks.
+        channel_last: not looked at: any memory format will do.
+
+    Raises:
+        NotImplementedError: a process group was passed.
+    """
+    if process_group is not None:
+        raise NotImplementedError("SyncBatchNorm takes the statistics of all ranks: pass no group")
+    for name, child in module.named_children():
+        setattr(module, name, convert_syncbn_model(child))
+    if not isinstance(module, _BatchNorm) or isinstance(module, SyncBatchNorm):
+        return module
+    converted = SyncBatchNorm(
+        module.num_features,
+        module.eps,
+        module.momentum,
+        module.affine,
+        module.track_running_stats,
+    )
+    for name in ("weight", "bias", "running_mean", "running_var", "num_batches_tracked"):
+        setattr(converted, name, getattr(module, name))
+    converted.train(module.training)
+    return converted
