@@ -1,5 +1,6 @@
 #!/bin/bash
-# Installs the launcher, the benchmark tool, the library, its headers and its package files under PREFIX (below $DESTDIR, if that is set).
+# Installs the launcher, the benchmark tool, the library with its plugin for several hosts, its headers, its package files
+# and the Python package under PREFIX (below $DESTDIR, if that is set).
 # The files that it copies lie beside it in Bazel's runfiles: run it as `bazel run //client/packaging:install -- PREFIX [BUILT]`. BUILT is the
 # folder of Bazel's outputs, for what needs packages that Ronda does without, if it was built: the plugins for MPI
 # (bazel build //runtime/mpi:all) and for CUDA devices (//runtime/cuda:all), and the benchmark tool's peers (bazel build //bench/peers:plugins).
@@ -43,6 +44,7 @@ if [[ -n ${2:-} ]]; then
   peers=("$built"/bench/peers/libronda_bench_*.so "$built"/bench/peers/*_first_allreduce)
 fi
 # libronda.so looks for its plugins beside itself, ronda-bench under lib/ronda.
+copy 755 runtime/net/libronda_hosts.so "$root/lib"
 if ((${#plugins[@]} > 0)); then copy 755 "${plugins[@]}" "$root/lib"; fi
 if ((${#peers[@]} > 0)); then copy 755 "${peers[@]}" "$root/lib/ronda"; fi
 
@@ -50,5 +52,12 @@ if ((${#peers[@]} > 0)); then copy 755 "${peers[@]}" "$root/lib/ronda"; fi
 install -m 755 client/libronda.so "$root/lib/libronda.so.$version"
 ln -sf "libronda.so.$version" "$root/lib/libronda.so.0"
 ln -sf libronda.so.0 "$root/lib/libronda.so"
+
+# The Python package finds the library, and beside it plugins and ../bin/rondarun, through its link.
+readonly python=$root/lib/python3/dist-packages
+install -d "$python"
+rm -rf "$python/ronda"
+cp -rL --no-preserve=mode client/python/installed/ronda "$python"
+ln -s ../../.. "$python/ronda/lib"
 
 echo "Installed Ronda $version under $root${plugins:+, with ${#plugins[@]} plugins}${peers:+, and what ronda-bench compares with}"

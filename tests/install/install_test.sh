@@ -3,6 +3,9 @@
 # under rondarun. The installed tree is moved first: nothing in it may know where it was installed.
 set -euo pipefail
 
+# Plugins are found where they were installed.
+unset RONDA_HOSTS_PLUGIN
+
 readonly trainer=$PWD/tests/install/trainer
 readonly work=$(mktemp -d "${TEST_TMPDIR:-/tmp}/install.XXXXXX")
 trap 'rm -rf "$work"' EXIT
@@ -28,8 +31,8 @@ mv "$work/first" "$work/moved"
 readonly prefix=$work/moved
 
 for file in bin/rondarun bin/ronda-bench include/ronda.h include/ronda/operations.h include/ronda/groups.h \
-  include/ronda.hpp lib/libronda.so lib/libronda.so.0 lib/pkgconfig/ronda.pc \
-  lib/cmake/ronda/ronda-config.cmake lib/cmake/ronda/ronda-config-version.cmake; do
+  include/ronda.hpp lib/python3/dist-packages/ronda/__init__.py lib/libronda.so lib/libronda.so.0 lib/libronda_hosts.so \
+  lib/pkgconfig/ronda.pc lib/cmake/ronda/ronda-config.cmake lib/cmake/ronda/ronda-config-version.cmake; do
   [[ -s $prefix/$file ]] || fail "$file is not installed"
 done
 # The message would otherwise be that of a missing library on somebody else's machine.
@@ -45,6 +48,30 @@ expect_runs "pkg-config" "$work/trainer"
 cmake -S "$trainer" -B "$work/build" -DCMAKE_PREFIX_PATH="$prefix" > "$work/cmake.log" 2>&1 &&
   cmake --build "$work/build" >> "$work/cmake.log" 2>&1 || fail "CMake: $(cat "$work/cmake.log")"
 expect_runs "CMake" "$work/build/trainer"
+
+# The Python package finds both in the prefix.
+cat > "$work/mean.py" << 'END'
+import ronda
+ronda.init()
+data = bytearray([2 * ronda.rank()])
+ronda.allreduce(data, out=data)
+print("mean", *data)
+ronda.shutdown()
+END
+output=$(PYTHONPATH=$prefix/lib/python3/dist-packages "$prefix/bin/rondarun" -np 2 /usr/bin/python3 "$work/mean.py") ||
+  fail "the Python package"
+[[ $(grep -c "mean 1" <<< "$output") -eq 2 ]] || fail "the Python package: $output"
+output=$(PYTHONPATH=$prefix/lib/python3/dist-packages /usr/bin/python3 -c 'from ronda.run import rondarun; rondarun()' --version) ||
+  fail "ronda.run.rondarun"
+
+# Ranks that meet over the network need the plugin for several hosts, and say so without it.
+export RONDA_BACKEND=tcp
+expect_runs "over TCP" "$work/trainer"
+mv "$prefix/lib/libronda_hosts.so" "$work"
+if output=$("$prefix/bin/rondarun" -np 2 "$work/trainer" 2>&1); then fail "there are ranks over TCP without a plugin"; fi
+[[ $output == *"Ronda's plugin for several hosts cannot be loaded"*"libronda_hosts.so"* ]] || fail "without the plugin: $output"
+mv "$work/libronda_hosts.so" "$prefix/lib"
+unset RONDA_BACKEND
 
 # The benchmark tool finds the launcher beside itself.
 "$prefix/bin/ronda-bench" collectives -e 8 --rounds 1 --block-time 100us > "$work/bench.log" 2>&1 ||

@@ -1,0 +1,51 @@
+#!/bin/bash
+# The steps of a user of Python: installs the wheel in a virtual environment, and runs programs on two ranks. Without what the wheel was
+# built from: the environment has neither the sources nor the libraries of the build.
+set -euo pipefail
+
+readonly work=$(mktemp -d "${TEST_TMPDIR:-/tmp}/wheel.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+readonly most_bytes=15000000
+
+fail() {
+  echo "FAILED: $*" >&2
+  exit 1
+}
+
+client/packaging/wheel "$work/dist" > "$work/wheel.log"
+readonly wheel=$(echo "$work"/dist/ronda-*-cp310-abi3-manylinux_2_34_x86_64.whl)
+[[ -f $wheel ]] || fail "no wheel: $(ls "$work/dist")"
+(($(stat -c %s "$wheel") < most_bytes)) || fail "the wheel is too big: $(< "$work/wheel.log")"
+
+/usr/bin/python3 -m venv "$work/venv"
+"$work/venv/bin/pip" install --quiet --no-index --disable-pip-version-check "$wheel"
+cd "$work"
+unset PYTHONPATH LD_LIBRARY_PATH RONDA_HOSTS_PLUGIN  # the wheel has what it needs
+
+# What manylinux does not promise is the wheel's own.
+readonly library=$(echo venv/lib/python3*/site-packages/ronda/lib)
+for file in "$library"/../_native.abi3.so "$library"/libronda.so.0 "$library"/rondarun "$library"/ronda-bench; do
+  foreign=$(ldd "$file" | grep -vE '^\s*(linux-vdso|/lib64/ld-linux|lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|z)\.so)' |
+    grep -vF "$work/venv" || true)
+  [[ -z $foreign ]] || fail "$file needs libraries of this machine: $foreign"
+  ! objdump -T "$file" | grep -E 'GLIBC_2\.(3[5-9]|[4-9][0-9])|GLIBCXX_3\.4\.[3-9][0-9]' || fail "$file needs a newer system"
+done
+
+venv/bin/python -m ronda.check > check.log || fail "ronda.check: $(< check.log)"
+grep -q "2 ranks on this host: all-reduce works" check.log || fail "ronda.check: $(< check.log)"
+
+cat > sum.py << 'END'
+import ronda
+ronda.init()
+data = bytearray([1] * 100)
+ronda.allreduce(data, ronda.ReduceOp.SUM, out=data)
+assert data == bytes([ronda.size()] * 100)
+print("sum is right on", ronda.size())
+ronda.shutdown()
+END
+for command in rondarun horovodrun "env RONDA_BACKEND=tcp venv/bin/rondarun"; do
+  [[ $command == env* ]] || command=venv/bin/$command
+  output=$($command -np 2 venv/bin/python sum.py) || fail "$command"
+  [[ $(grep -c "sum is right on 2" <<< "$output") -eq 2 ]] || fail "$command: $output"
+done
+echo "all is well: $(< wheel.log)"
