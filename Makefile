@@ -6,7 +6,7 @@ BAZEL ?= bazel
 # Where the output is no terminal: a line a minute.
 PROGRESS := $(shell [ -t 2 ] || echo --show_progress_rate_limit=60)
 
-.PHONY: help setup demo build test bench chaos fuzz gpu-test gpu-bench gpu-bundle install lint format asan ubsan tsan clean
+.PHONY: help setup demo build test test-torch bench chaos fuzz gpu-test gpu-bench gpu-bundle install wheel deb lint format asan ubsan tsan clean
 .DEFAULT_GOAL := help
 
 help: ## list these commands
@@ -27,6 +27,10 @@ build: ## build everything
 test: ## run every test; ends with "N passed, N failed"
 	@third_party/install.sh build test bench
 	@tests/run_tests.sh //...
+
+test-torch: ## the Python package's tests with another PyTorch, in a virtual environment (TORCH=2.6.0)
+	@third_party/install.sh build test
+	@BAZEL=$(BAZEL) tools/torch/test_torch.sh "$(TORCH)"
 
 chaos: ## 300 rounds of random operations and injuries (CHAOS_ROUNDS=n, CHAOS_SEED=n for others)
 	@third_party/install.sh build test
@@ -56,11 +60,20 @@ gpu-bundle: ## gpu-bundle.tar.gz: both, for a machine with a GPU and without Baz
 gpu-folder:
 	@if command -v $(BAZEL) > /dev/null; then $(MAKE) --no-print-directory gpu-bundle; else test -x gpu-bundle/run.sh; fi
 
-install: ## install library, headers, rondarun, ronda-bench and, if built, plugins and peers, under PREFIX (/usr/local)
+install: ## install library, headers, Python package, rondarun, ronda-bench and, if built, plugins, under PREFIX (/usr/local)
 	@third_party/install.sh build
 	$(BAZEL) run $(PROGRESS) //client/packaging:install -- "$(PREFIX)" "$(CURDIR)/.bazel/bin"
 
-lint: ## formatting, clang-tidy, and clang's thread-safety analysis
+wheel: ## the Python package for pip, in dist/: ronda-VERSION-cp310-abi3-manylinux_2_34_x86_64.whl
+	@third_party/install.sh build bench
+	$(BAZEL) run $(PROGRESS) //client/packaging:wheel -- "$(CURDIR)/dist"
+
+deb: ## Debian packages, in dist/: ronda, libronda0, libronda-dev, python3-ronda
+	@third_party/install.sh build bench deb
+	$(BAZEL) build $(PROGRESS) //runtime/mpi:all
+	$(BAZEL) run $(PROGRESS) //client/packaging:deb -- "$(CURDIR)/dist" "$(CURDIR)/.bazel/bin"
+
+lint: ## formatting, types of Python, clang-tidy, and clang's thread-safety analysis
 	@third_party/install.sh build test bench lint
 	@tools/lint.sh
 

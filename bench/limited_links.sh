@@ -66,10 +66,11 @@ bench() {
   local ranks=$1
   shift
   OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 RONDA_MPI_PLUGIN="$bin/runtime/mpi/libronda_mpi.so" \
+    RONDA_HOSTS_PLUGIN="$bin/runtime/net/libronda_hosts.so" \
     mpirun.openmpi --oversubscribe --bind-to none -np $((2 * ranks)) -H "${hosts[0]}:$ranks,${hosts[1]}:$ranks" \
     --mca plm_rsh_agent "$agent" --mca btl self,vader,tcp \
     --mca btl_tcp_if_include 10.213.57.0/24 --mca oob_tcp_if_include 10.213.57.0/24 \
-    -x RONDA_MPI_PLUGIN ${RONDA_BACKEND:+-x RONDA_BACKEND} "$bin/bench/ronda-bench" "$@"
+    -x RONDA_MPI_PLUGIN -x RONDA_HOSTS_PLUGIN ${RONDA_BACKEND:+-x RONDA_BACKEND} "$bin/bench/ronda-bench" "$@"
 }
 
 # link RATE: the rate of reducing one tensor of 16 MiB over the link, and the latency of a small one: us, and Gbit/s. (Not

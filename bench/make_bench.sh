@@ -17,6 +17,7 @@ report=${BENCH_REPORT:-bench-report}
 
 "$bazel" build "${progress[@]}" -c opt //bench:ronda-bench //bench:kernels_bench //bench/peers:plugins
 bench=.bazel/bin/bench/ronda-bench
+export RONDA_HOSTS_PLUGIN=$PWD/.bazel/bin/runtime/net/libronda_hosts.so
 mkdir -p "$report"
 failed=()
 

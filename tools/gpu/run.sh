@@ -11,6 +11,7 @@ readonly what=${1:?$usage}
 readonly logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 export LD_LIBRARY_PATH=$root/lib:${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}/usr/local/cuda/lib64
+export RONDA_HOSTS_PLUGIN=$root/runtime/net/libronda_hosts.so
 export RONDA_TEST_CUDA_PLUGIN=$root/runtime/cuda/libronda_cuda.so
 readonly rondarun=$root/runtime/launch/rondarun
 
