@@ -77,6 +77,7 @@ def test(model: torch.nn.Module, loader: DataLoader) -> float:
 def main() -> None:
     """Trains and prints the accuracy after each epoch."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=pathlib.Path, default=DIGITS, help="folder of the digits")
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--batch-size", type=int, default=32, help="of all ranks together")
     parser.add_argument("--lr", type=float, default=0.05)
@@ -86,7 +87,7 @@ def main() -> None:
     hvd.init()
     torch.manual_seed(42)
     torch.set_num_threads(1)
-    digits = {part: load_digits(part) for part in ("train", "t10k")}
+    digits = {part: load_digits(part, args.data) for part in ("train", "t10k")}
     sampler = {
         part: DistributedSampler(each, hvd.size(), hvd.rank()) for part, each in digits.items()
     }
