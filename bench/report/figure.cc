@@ -282,7 +282,8 @@ std::vector<Scale::Tick> Scale::Ticks() const {
 
 std::string Short(double number) {
   constexpr double kLeastWithExponent = 1e6;
-  return absl::StrFormat(std::abs(number) >= 1000 && std::abs(number) < kLeastWithExponent ? "%.0f" : "%.3g", number);
+  const bool is_whole = std::abs(number) >= 1000 && std::abs(number) < kLeastWithExponent;
+  return is_whole ? absl::StrFormat("%.0f", number) : absl::StrFormat("%.3g", number);
 }
 
 std::string SvgOf(const Figure& figure) {
