@@ -123,8 +123,7 @@ std::vector<RankId> RanksOf(const std::vector<Peer>& peers) {
   return ranks;
 }
 
-std::unique_ptr<Communicator> MakeMessageCommunicator(const FoundJob& job,
-                                                      std::unique_ptr<PointToPoint> messages,
+std::unique_ptr<Communicator> MakeMessageCommunicator(const FoundJob& job, std::unique_ptr<PointToPoint> messages,
                                                       const std::vector<RankId>& ranks,
                                                       MessageCommunicator::Options options) {
   options.messages = std::move(messages);
@@ -209,36 +208,36 @@ absl::Status HostsConnector::ConnectGrpcControl() {
     const Member& member = rendezvous.membership.members[static_cast<size_t>(ControlParent(rank))];
     RONDA_ASSIGN_OR_RETURN(parent, ResolveEndpoint(member.control_address, member.control_port));
   }
-  RONDA_ASSIGN_OR_RETURN(
-      control_, ConnectGrpcControlPlane(
-                    {.rank = rank,
-                     .peers = job_.peers,
-                     .listener = std::move(rendezvous.listener),
-                     .parent = std::move(parent),
-                     .plugin = job_.config.network.plugin,
-                     .job_id = rendezvous.membership.job_id,
-                     .secret = rendezvous.secret,
-                     .start_timeout = job_.config.tunables.start_timeout,
-                     .heartbeat = job_.settings.heartbeat,
-                     .heartbeat_timeout = job_.settings.heartbeat_timeout,
-                     .flights = here_->flights(),
-                     .on_failure = [here = here_](const absl::Status& failure) { here->FailWith(failure); }}));
+  RONDA_ASSIGN_OR_RETURN(control_, ConnectGrpcControlPlane({.rank = rank,
+                                                            .peers = job_.peers,
+                                                            .listener = std::move(rendezvous.listener),
+                                                            .parent = std::move(parent),
+                                                            .plugin = job_.config.network.plugin,
+                                                            .job_id = rendezvous.membership.job_id,
+                                                            .secret = rendezvous.secret,
+                                                            .start_timeout = job_.config.tunables.start_timeout,
+                                                            .heartbeat = job_.settings.heartbeat,
+                                                            .heartbeat_timeout = job_.settings.heartbeat_timeout,
+                                                            .flights = here_->flights(),
+                                                            .on_failure = [here = here_](const absl::Status& failure) {
+                                                              here->FailWith(failure);
+                                                            }}));
   return absl::OkStatus();
 }
 
 absl::Status HostsConnector::ConnectMpiControl(std::unique_ptr<PointToPoint> messages) {
   RONDA_ASSIGN_OR_RETURN(
-      control_, ConnectMpiControlPlane(
-                    {.rank = job_.topology.rank,
-                     .peers = job_.peers,
-                     .messages = std::move(messages),
-                     .job_id = job_.rendezvous.membership.job_id,
-                     .start_timeout = job_.config.tunables.start_timeout,
-                     .heartbeat = job_.settings.heartbeat,
-                     .heartbeat_timeout = job_.settings.heartbeat_timeout,
-                     .flights = here_->flights(),
-                     .on_failure = [here = here_](const absl::Status& failure) { here->FailWith(failure); },
-                     .abandon_messages = [session = job_.mpi] { session->LeaveWithoutEnd(); }}));
+      control_,
+      ConnectMpiControlPlane({.rank = job_.topology.rank,
+                              .peers = job_.peers,
+                              .messages = std::move(messages),
+                              .job_id = job_.rendezvous.membership.job_id,
+                              .start_timeout = job_.config.tunables.start_timeout,
+                              .heartbeat = job_.settings.heartbeat,
+                              .heartbeat_timeout = job_.settings.heartbeat_timeout,
+                              .flights = here_->flights(),
+                              .on_failure = [here = here_](const absl::Status& failure) { here->FailWith(failure); },
+                              .abandon_messages = [session = job_.mpi] { session->LeaveWithoutEnd(); }}));
   return absl::OkStatus();
 }
 

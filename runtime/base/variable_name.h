@@ -12,7 +12,8 @@ namespace ronda {
 inline constexpr absl::string_view kVariablePrefix = "RONDA_";
 
 // All variables of that prefix: those that the library, its plugins, rondarun, ronda-bench, the Python package and the
-// examples read or set. A VariableName of another one does not compile, so the table cannot lack a variable that is read.
+// examples read or set. A VariableName of another one does not compile, so the table cannot lack a variable that is
+// read.
 inline constexpr absl::string_view kVariables[] = {
     "RONDA_AUTOTUNE",
     "RONDA_AUTOTUNE_LOG",
