@@ -2,12 +2,12 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import unittest
 
 import ronda_test
+from ronda._ports import free_port
 
 _PRELUDE = """
 import array, os, signal, sys, threading, time
@@ -39,12 +39,6 @@ def start_rank(source, rank, size, port):
         "RONDA_MASTER_PORT": str(port),
     }
     return ronda_test.start(_PRELUDE + source, env=place)
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class ExitTest(unittest.TestCase):

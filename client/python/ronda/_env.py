@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import functools
 import os
-import socket
 import zlib
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from ronda._library import native
+from ronda._ports import free_port
 
 # Fields of a place, and the variables that other libraries read.
 _EXPORTED = {
@@ -189,6 +189,4 @@ def _address(place: Mapping[str, int], launcher: _Launcher | None) -> _Address |
 @functools.cache
 def _free_address() -> _Address:
     """The same at each call, as a store may listen there already."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return "127.0.0.1", int(listener.getsockname()[1])
+    return "127.0.0.1", free_port()

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import unittest
 
+from ronda._ports import free_port
 from ronda_test import RONDARUN, environment, finish, program, run
 
 # Prints one line on each rank: place and sum of the ranks' numbers from 1.
@@ -86,7 +87,7 @@ class LauncherTest(unittest.TestCase):
 
     def test_torchrun(self):
         path = program(PROGRAM.replace("ARGUMENTS", ""))
-        torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone")
+        torchrun = (sys.executable, "-m", "torch.distributed.run", f"--master_port={free_port()}")
         # By its default torch 1.13's does not start on Python 3.11.
         torchrun += ("--redirects=1", "--tee=1")
         self.check(launch(*torchrun, "--nproc_per_node=2", path))

@@ -20,6 +20,7 @@ from torch._C._distributed_c10d import TCPStore
 
 from ronda import _env, job
 from ronda._library import native
+from ronda._ports import free_port
 
 USER = "c10d"
 _KEY = "ronda/job"
@@ -68,7 +69,7 @@ def _meeting_point(store: Any, rank: int, size: int) -> dict[str, object]:
         return {}
     if rank == 0:
         address = os.environ.get("RONDA_MASTER_ADDR") or _own_address(size)
-        port = int(os.environ.get("RONDA_MASTER_PORT") or _free_port(address))
+        port = int(os.environ.get("RONDA_MASTER_PORT") or free_port(address))
         secret = os.environ.get("RONDA_JOB_SECRET") or secrets.token_hex(16)
         store.set(_KEY, json.dumps([address, port, secret]))
     address, port, secret = json.loads(store.get(_KEY))
@@ -80,13 +81,6 @@ def _own_address(size: int) -> str:
     if os.environ.get("LOCAL_WORLD_SIZE") == str(size):
         return "127.0.0.1"
     return os.environ.get("MASTER_ADDR") or socket.gethostname()
-
-
-def _free_port(address: str) -> int:
-    family = socket.getaddrinfo(address, None)[0][0]
-    with socket.socket(family, socket.SOCK_STREAM) as listener:
-        listener.bind((address, 0))
-        return int(listener.getsockname()[1])
 
 
 def serve_env() -> None:

@@ -1,0 +1,43 @@
+"""Ports for what will listen in a moment."""
+
+from __future__ import annotations
+
+import pathlib
+import random
+import socket
+
+_FIRST = 10000
+_ATTEMPTS = 100
+
+
+def free_port(address: str = "127.0.0.1") -> int:
+    """A port of `address`, a name or number of this host, at which nothing listens.
+
+    Nor does a connection take it before the caller's listener does, where the system leaves ports
+    below those that it gives to connections.
+
+    Raises:
+        OSError: the address is not this host's, or it has no port left.
+    """
+    family = socket.getaddrinfo(address, None)[0][0]
+    outside = range(_FIRST, max(_first_of_connections(), _FIRST))
+    for port in random.sample(outside, min(_ATTEMPTS, len(outside))):
+        try:
+            return _bind(family, address, port)
+        except OSError:
+            continue
+    return _bind(family, address, 0)
+
+
+def _bind(family: int, address: str, port: int) -> int:
+    with socket.socket(family, socket.SOCK_STREAM) as listener:
+        listener.bind((address, port))
+        return int(listener.getsockname()[1])
+
+
+def _first_of_connections() -> int:
+    try:
+        text = pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text()
+    except OSError:
+        return 0
+    return int(text.split()[0])
