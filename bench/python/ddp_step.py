@@ -1,12 +1,12 @@
 """The communication of a DDP training step: ResNet-50's gradients without compute, by backend.
 
-    rondarun -np 2 python3 bench/python/ddp_step.py [--backends ronda,gloo] [--bucket-view]
+    rondarun -np 2 python3 bench/python/ddp_step.py [--backends ronda,hook,gloo] [--bucket-view]
 
-All backends run in the same processes, in turns of a few steps. "none" is the same step without
-communication: backward, which fills the gradients with zeros.
+All backends run in the same processes, in turns of a few steps. "hook" is Ronda by
+ronda.torch.ddp_hook, which averages by itself and spares DDP the division. Two rows without
+communication tell what no backend can change: "none" is backward alone, which fills the gradients
+with zeros, and "ddp" adds what DDP does with its buckets.
 """
-
-from __future__ import annotations
 
 import argparse
 import resource
@@ -17,7 +17,10 @@ import ronda.torch.c10d  # noqa: F401
 import torch
 import torch.distributed as dist
 from ronda._library import native
+from ronda.torch.ddp_hook import CompressionState, compressed_allreduce
+from ronda.types import Wire
 from torch import nn
+from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 
@@ -55,6 +58,28 @@ class Parameters(nn.Module):
         return total
 
 
+def leave_bucket(_state: object, bucket: dist.GradBucket) -> Future[torch.Tensor]:
+    """A hook of DDP that communicates nothing."""
+    future: Future[torch.Tensor] = Future()
+    future.set_result(bucket.buffer())
+    return future
+
+
+def make_model(name: str, bucket_view: bool) -> nn.Module:
+    """The parameters, alone or in a DDP module that averages in the way of this name."""
+    if name == "none":
+        return Parameters()
+    group = None if name in ("ddp", "ronda", "hook") else dist.new_group(backend=name)
+    model = DistributedDataParallel(
+        Parameters(), process_group=group, gradient_as_bucket_view=bucket_view
+    )
+    if name == "ddp":
+        model.register_comm_hook(None, leave_bucket)
+    if name == "hook":
+        model.register_comm_hook(CompressionState(wire=Wire.NONE), compressed_allreduce)
+    return model
+
+
 def cpu_seconds() -> float:
     """CPU time of this process, all threads and the kernel for them."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
@@ -81,22 +106,19 @@ def check(model: nn.Module) -> None:
 def main() -> None:
     """Measures, and prints a table on rank 0."""
     flags = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    flags.add_argument("--backends", default="ronda,gloo", help="in turns; 'none' is always there")
+    flags.add_argument(
+        "--backends", default="ronda,hook,gloo", help="in turns: ronda, hook, or one of torch"
+    )
     flags.add_argument("--bucket-view", action="store_true", help="gradient_as_bucket_view")
-    flags.add_argument("--rounds", type=int, default=10)
-    flags.add_argument("--steps", type=int, default=3, help="of a backend in each round")
+    flags.add_argument("--rounds", type=int, default=6)
+    flags.add_argument("--steps", type=int, default=6, help="of a backend in each round")
     options = flags.parse_args()
 
     torch.set_num_threads(1)
     dist.init_process_group("ronda")
     meet = dist.new_group(backend="gloo")
     names = options.backends.split(",")
-    models: dict[str, nn.Module] = {"none": Parameters()}
-    for name in names:
-        group = None if name == "ronda" else dist.new_group(backend=name)
-        models[name] = DistributedDataParallel(
-            Parameters(), process_group=group, gradient_as_bucket_view=options.bucket_view
-        )
+    models = {name: make_model(name, options.bucket_view) for name in ["none", "ddp", *names]}
     seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in models}
     for number in range(-3, options.rounds):
         before = native.statistics()
