@@ -102,6 +102,7 @@ class HostsControlPlane final : public ControlPlane {
   void Wake() override { across_->Wake(); }
   bool StartPolling() override { return across_->StartPolling(); }
   bool KeepPolling() override { return across_->KeepPolling(); }
+  void ExpectPolling() override { across_->ExpectPolling(); }
   void StopPolling() override { across_->StopPolling(); }
   void CallOff(uint64_t schedule) override { across_->CallOff(schedule); }
   void Fail(const absl::Status& failure) override { across_->Fail(failure); }

@@ -71,6 +71,8 @@ class ControlPlane {
   virtual bool KeepPolling() { return false; }
   // Messages and Wakes since the last StartPolling or KeepPolling make Wait return.
   virtual void StopPolling() {}
+  // Other threads are expected to poll: the next Wait need not be quick, and should not take their core.
+  virtual void ExpectPolling() {}
 
   // Tells all ranks, the caller included, that schedule number `schedule` is to be unlocked (see locked_schedule.h):
   // their current or next Wait returns, and each Inbox says so from then on. Reaches ranks that do not listen to rank 0

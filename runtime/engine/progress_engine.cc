@@ -1,41 +1,150 @@
 #include "runtime/engine/progress_engine.h"
 
+#include <algorithm>
+#include <thread>
+#include <utility>
+
 namespace ronda {
+namespace {
+
+// How long the background thread naps: the delay of a tensor for which the program does not wait at once, though it has
+// had the habit.
+constexpr absl::Duration kNap = absl::Milliseconds(1);
+// At most so much later than the submission, a wait is at once: a few times as long as it takes if the thread loses its
+// core to another one meanwhile.
+constexpr int64_t kAtOnceNs = 200'000;
+// How often a thread that waits yields to one that drives, before it sleeps.
+constexpr int kYields = 64;
+
+}  // namespace
+
+bool ProgressEngine::Seat::TryTake() {
+  int free = kFree;
+  return state_.compare_exchange_strong(free, static_cast<int>(Word::kNone), std::memory_order_acquire,
+                                        std::memory_order_relaxed);
+}
+
+bool ProgressEngine::Seat::TakeOrLeave(Word* word) {
+  int found = kFree;
+  int next;
+  do {
+    // From free to no word, and then from one word to the next.
+    next = std::min(found + 1, static_cast<int>(Word::kSleeps));
+  } while (!state_.compare_exchange_weak(found, next, std::memory_order_acq_rel, std::memory_order_relaxed));
+  *word = static_cast<Word>(next);
+  return found == kFree;
+}
+
+void ProgressEngine::Seat::Take() {
+  for (Word word; !TakeOrLeave(&word);) state_.wait(static_cast<int>(word), std::memory_order_relaxed);
+}
+
+ProgressEngine::Seat::Word ProgressEngine::Seat::ReadWord() {
+  const int none = static_cast<int>(Word::kNone);
+  if (state_.load(std::memory_order_relaxed) == none) return Word::kNone;
+  const auto word = static_cast<Word>(state_.exchange(none, std::memory_order_acquire));
+  state_.notify_all();
+  return word;
+}
+
+ProgressEngine::Seat::Word ProgressEngine::Seat::Leave() {
+  const auto word = static_cast<Word>(state_.exchange(kFree, std::memory_order_acq_rel));
+  if (word != Word::kNone) state_.notify_all();
+  return word;
+}
+
+void ProgressEngine::Habit::Submitted(absl::Time now) {
+  since_ns_.store(absl::ToUnixNanos(now), std::memory_order_relaxed);
+  submitted_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void ProgressEngine::Habit::Waits() {
+  const int submitted = submitted_.load(std::memory_order_relaxed);
+  if (submitted == 0) return;
+  submitted_.store(0, std::memory_order_relaxed);
+  if (submitted == 1 && waits_at_once()) return;
+  Learn(submitted == 1 && IsAtOnce());
+}
+
+void ProgressEngine::Habit::Look() {
+  if (submitted_.load(std::memory_order_relaxed) > 0 && !IsAtOnce()) Learn(false);
+}
+
+void ProgressEngine::Habit::Learn(bool at_once) {
+  const int evidence = evidence_.load(std::memory_order_relaxed);
+  evidence_.store(at_once ? std::min(evidence + 1, kMostEvidence) : std::max(evidence - kCounterEvidence, 0),
+                  std::memory_order_relaxed);
+}
+
+bool ProgressEngine::Habit::IsAtOnce() const {
+  return absl::ToUnixNanos(clock_->Now()) - since_ns_.load(std::memory_order_relaxed) <= kAtOnceNs;
+}
 
 void ProgressEngine::Connect(Steps* steps) {
-  MutexLock lock(&mu_);
+  seat_.Take();
   steps_ = steps;
+  LeaveSeat();
 }
 
 void ProgressEngine::Disconnect() {
-  MutexLock lock(&mu_);
+  seat_.Take();
   steps_ = nullptr;
+  LeaveSeat();
+  // A thread that has left the seat with `steps_` may not have rung yet.
+  for (int left; (left = ringing_.load(std::memory_order_acquire)) != 0;) ringing_.wait(left);
+}
+
+// Rings only once the seat is free: the background thread may take this very core at once.
+void ProgressEngine::LeaveSeat() {
+  Steps* const steps = steps_;
+  const bool must_ring = std::exchange(must_ring_, false);
+  ringing_.fetch_add(1, std::memory_order_relaxed);
+  const bool has_word = seat_.Leave() != Seat::Word::kNone;
+  if (steps != nullptr && (must_ring || has_word)) steps->Wake();
+  if (ringing_.fetch_sub(1, std::memory_order_release) == 1) ringing_.notify_all();
 }
 
 std::optional<absl::Time> ProgressEngine::DriveUntilIdle() {
-  MutexLock lock(&mu_);
-  while (!over_) {
-    const Steps::Progress progress = steps_->Advance();
+  Seat::Word word;
+  if (!seat_.TakeOrLeave(&word)) return EndOfSleep(word);
+  habit_.Look();
+  Steps::Progress progress = Steps::Progress::kSome;
+  while (!over_ && progress != Steps::Progress::kNone) {
+    progress = steps_->Advance();
     over_ = progress == Steps::Progress::kOver;
-    if (progress != Steps::Progress::kNone) continue;
-    sleeps_until_ = steps_->NextDeadline();
-    return sleeps_until_;
   }
-  return std::nullopt;
+  std::optional<absl::Time> sleeps_until;
+  if (!over_) sleeps_until = sleeps_until_ = SleepTimeLocked();
+  LeaveSeat();
+  return sleeps_until;
+}
+
+absl::Time ProgressEngine::EndOfSleep(Seat::Word word) const {
+  return word == Seat::Word::kNaps ? clock_->Now() + kNap : absl::InfiniteFuture();
+}
+
+absl::Time ProgressEngine::SleepTimeLocked() {
+  const absl::Time deadline = steps_->NextDeadline();
+  const bool naps = std::exchange(driven_, false) && habit_.waits_at_once();
+  return naps ? std::min(deadline, clock_->Now() + kNap) : deadline;
 }
 
 ProgressEngine::Attempt ProgressEngine::Drive(absl::FunctionRef<bool()> done) {
-  if (!mu_.TryLock()) return Attempt::kBusy;
+  if (!seat_.TryTake()) return Attempt::kBusy;
   if (steps_ != nullptr && !over_) DriveLocked(done);
-  mu_.Unlock();
+  LeaveSeat();
   return Attempt::kDriven;
 }
 
 void ProgressEngine::DriveLocked(absl::FunctionRef<bool()> done) {
+  driven_ = true;
   Steps::Progress progress = Steps::Progress::kSome;
   const bool polls = steps_->StartPolling();
   while (progress != Steps::Progress::kOver && !done()) {
     if (progress == Steps::Progress::kNone && !(polls && steps_->KeepPolling())) break;
+    // The step finds what the background thread has come for.
+    const Seat::Word word = seat_.ReadWord();
+    if (word != Seat::Word::kNone) sleeps_until_ = EndOfSleep(word);
     progress = steps_->Advance();
   }
   if (polls) steps_->StopPolling();
@@ -43,25 +152,38 @@ void ProgressEngine::DriveLocked(absl::FunctionRef<bool()> done) {
 }
 
 ProgressEngine::Attempt ProgressEngine::TakeNote(absl::Time now) {
-  if (!mu_.TryLock()) return Attempt::kBusy;
-  if (steps_ != nullptr && !over_) StopDrivingLocked(steps_->TakeNote(now));
-  mu_.Unlock();
+  if (!seat_.TryTake()) return Attempt::kBusy;
+  if (steps_ != nullptr && !over_) TakeNoteLocked(now);
+  LeaveSeat();
   return Attempt::kDriven;
+}
+
+void ProgressEngine::TakeNoteLocked(absl::Time now) {
+  const Steps::Progress progress = steps_->TakeNote(now);
+  habit_.Submitted(now);
+  const bool comes_soon = sleeps_until_ <= now + kNap && habit_.waits_at_once();
+  if (progress == Steps::Progress::kOver || !comes_soon) StopDrivingLocked(progress);
 }
 
 void ProgressEngine::StopDrivingLocked(Steps::Progress progress) {
   over_ = progress == Steps::Progress::kOver;
   if (!over_ && steps_->NextDeadline() >= sleeps_until_) return;
   sleeps_until_ = absl::InfinitePast();
-  steps_->Wake();
+  must_ring_ = true;
 }
 
 void ProgressEngine::Await(absl::FunctionRef<bool()> done, absl::FunctionRef<void()> block) {
+  habit_.Waits();
   if (done()) return;
   waiting_.fetch_add(1, std::memory_order_relaxed);
-  Drive(done);
+  DriveSoon(done);
   if (!done()) block();
   waiting_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+// Often the other thread is the background thread, which has just begun the very step that this one waits for.
+void ProgressEngine::DriveSoon(absl::FunctionRef<bool()> done) {
+  for (int i = 0; Drive(done) == Attempt::kBusy && !done() && i < kYields; ++i) std::this_thread::yield();
 }
 
 }  // namespace ronda

@@ -26,7 +26,7 @@ RankEngine::RankEngine(Options options, const Topology& topology, Transport tran
       topology_(topology),
       transport_(std::move(transport)),
       control_(transport_.control.get()),
-      progress_(std::make_shared<ProgressEngine>()),
+      progress_(std::make_shared<ProgressEngine>(options_.clock)),
       callbacks_(CallbackThread::Create(MakeHooks())),
       process_sets_(topology.size),
       log_(&transport_.flights->Of(topology.rank), &timeline_),
@@ -81,7 +81,10 @@ DeviceLanes::Options RankEngine::MakeDeviceOptions() {
 // --- For any thread ---
 
 absl::Status RankEngine::Run() {
-  while (const std::optional<absl::Time> deadline = progress_->DriveUntilIdle()) control_->Wait(*deadline);
+  while (const std::optional<absl::Time> deadline = progress_->DriveUntilIdle()) {
+    if (progress_->expects_trainer()) control_->ExpectPolling();
+    control_->Wait(*deadline);
+  }
   return result_;
 }
 

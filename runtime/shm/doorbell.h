@@ -39,6 +39,12 @@ inline void CpuRelax() {
 //   do seen = bell.RingsWhilePolled(); while (!condition && patient());
 //   if (bell.StopPolling(seen)) bell.Ring();   // the sleepers look, as the poller may have missed something
 //
+// A poller that has found what it waited for often comes back soon. If the ringer polls too, it can wait for that: to
+// wake a sleeper costs both of them more than what they wait for.
+//
+//   if (bell.IsPollerExpected()) { ...; }   // for a moment
+//   bell.RingUnlessPolled();                // unless the condition has been seen
+//
 // Memory ordering: a sleeper announces itself (`asleep_`), then the kernel compares `rings_` as it puts the thread to
 // sleep. The ringer counts the ring, then looks for a sleeper. All four are sequentially consistent; the kernel
 // compares under a lock that FUTEX_WAKE takes too. So if the ringer sees no sleeper, its ring comes before the
@@ -55,15 +61,18 @@ class Doorbell {
   uint32_t Rings() const { return rings_.load(std::memory_order_seq_cst); }
 
   void Ring() {
-    if (polled_.load(std::memory_order_seq_cst) != 0) {
+    if (poller_.load(std::memory_order_seq_cst) == Poller::kPolls) {
       rings_while_polled_.fetch_add(1, std::memory_order_seq_cst);
-      if (polled_.load(std::memory_order_seq_cst) != 0) return;
+      if (poller_.load(std::memory_order_seq_cst) == Poller::kPolls) return;
     }
     RingForSleepers();
   }
 
+  // A poller that was expected has not come: it is not expected any more.
   void RingUnlessPolled() {
-    if (polled_.load(std::memory_order_seq_cst) == 0) RingForSleepers();
+    Poller expected = Poller::kComesBack;
+    poller_.compare_exchange_strong(expected, Poller::kNone, std::memory_order_seq_cst);
+    if (expected != Poller::kPolls) RingForSleepers();
   }
 
   // Sleeps until the bell has rung since `heard`, or `timeout` has passed; may return early.
@@ -74,13 +83,16 @@ class Doorbell {
   }
 
   // One thread at a time may poll.
-  void StartPolling() { polled_.store(1, std::memory_order_seq_cst); }
+  enum class Poller : uint32_t { kNone = 0, kPolls = 1, kComesBack = 2 };
+  void StartPolling() { poller_.store(Poller::kPolls, std::memory_order_seq_cst); }
   uint32_t RingsWhilePolled() const { return rings_while_polled_.load(std::memory_order_seq_cst); }
-  // Whether the bell has rung since `seen`, which was RingsWhilePolled() before the last look.
-  [[nodiscard]] bool StopPolling(uint32_t seen) {
-    polled_.store(0, std::memory_order_seq_cst);
+  // Whether the bell has rung since `seen`, which was RingsWhilePolled() before the last look. `next`: what others may
+  // expect of the thread, kNone or kComesBack.
+  [[nodiscard]] bool StopPolling(uint32_t seen, Poller next) {
+    poller_.store(next, std::memory_order_seq_cst);
     return RingsWhilePolled() != seen;
   }
+  bool IsPollerExpected() const { return poller_.load(std::memory_order_seq_cst) == Poller::kComesBack; }
 
  private:
   void RingForSleepers() {
@@ -90,7 +102,7 @@ class Doorbell {
 
   std::atomic<uint32_t> rings_{0};
   std::atomic<uint32_t> asleep_{0};  // number of threads asleep
-  std::atomic<uint32_t> polled_{0};  // 1 while a thread polls
+  std::atomic<Poller> poller_{Poller::kNone};
   std::atomic<uint32_t> rings_while_polled_{0};
 };
 

@@ -39,6 +39,9 @@ class FrameWriter {
   // Whether everything has been moved into the ring.
   bool IsFlushed() const { return sent_ == pending_.size(); }
 
+  // Whether the reader has taken all that was moved into the ring.
+  bool IsTaken() const { return ring_->read.load(std::memory_order_seq_cst) == written_; }
+
  private:
   absl::StatusOr<size_t> Room() const;
 

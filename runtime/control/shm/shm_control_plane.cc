@@ -27,6 +27,9 @@ constexpr int kSpinsPerLookAtClock = 16;
 constexpr absl::Duration kPoll = absl::Microseconds(50);
 constexpr int kYields = 16;
 
+// How long a message waits for the coordinator's poller to come back. A wake-up costs more.
+constexpr absl::Duration kPollerComesBack = absl::Microseconds(8);
+
 }  // namespace
 
 ShmControlPlane::ShmControlPlane(std::shared_ptr<ShmWorld> world)
@@ -51,8 +54,12 @@ absl::Status ShmControlPlane::SendToCoordinator(absl::string_view payload) {
     if (!polling_) Wake();
     return absl::OkStatus();
   }
-  RONDA_RETURN_IF_ERROR(links_[0].writer.Queue(payload));
-  return Flush(links_[0]);
+  Link& link = links_[0];
+  RONDA_RETURN_IF_ERROR(link.writer.Queue(payload));
+  if (!polling_ || !world_->view().rank(kCoordinatorRank).control.IsPollerExpected()) return Flush(link);
+  RONDA_ASSIGN_OR_RETURN(const bool has_moved, Move(link));
+  if (has_moved && !ring_at_) ring_at_ = MonotonicTime() + kPollerComesBack;
+  return absl::OkStatus();
 }
 
 absl::Status ShmControlPlane::Broadcast(absl::string_view payload) {
@@ -68,7 +75,7 @@ absl::Status ShmControlPlane::Broadcast(absl::string_view payload) {
 
 absl::Status ShmControlPlane::FlushAllAndWait() {
   // The rings that it sleeps for have to wake it.
-  if (polling_ && bell_->StopPolling(seen_)) bell_->Ring();
+  if (polling_ && bell_->StopPolling(seen_, Doorbell::Poller::kNone)) bell_->Ring();
   const auto resume = absl::MakeCleanup([this] {
     if (polling_) bell_->StartPolling();
   });
@@ -112,10 +119,20 @@ absl::Status ShmControlPlane::ReceiveFrom(Link& link, Inbox& inbox) {
   return absl::OkStatus();
 }
 
-absl::Status ShmControlPlane::Flush(Link& link) {
+absl::StatusOr<bool> ShmControlPlane::Move(Link& link) {
   RONDA_ASSIGN_OR_RETURN(const size_t moved, link.writer.Flush());
-  if (moved > 0) world_->view().rank(link.peer).control.RingUnlessPolled();
+  return moved > 0;
+}
+
+absl::Status ShmControlPlane::Flush(Link& link) {
+  RONDA_ASSIGN_OR_RETURN(const bool has_moved, Move(link));
+  if (has_moved) world_->view().rank(link.peer).control.RingUnlessPolled();
   return absl::OkStatus();
+}
+
+void ShmControlPlane::RingAfterAll() {
+  ring_at_.reset();
+  if (!links_[0].writer.IsTaken()) world_->view().rank(kCoordinatorRank).control.RingUnlessPolled();
 }
 
 absl::StatusOr<ShmControlPlane::Link*> ShmControlPlane::FlushAll() {
@@ -128,7 +145,7 @@ absl::StatusOr<ShmControlPlane::Link*> ShmControlPlane::FlushAll() {
 }
 
 void ShmControlPlane::Wait(absl::Time deadline) {
-  if (!Spin(heard_)) {
+  if (!std::exchange(may_spin_, true) || !Spin(heard_)) {
     const absl::Time start = absl::Now();
     for (absl::Time now = start; bell_->Rings() == heard_ && now < deadline; now = absl::Now()) {
       bell_->Sleep(heard_, deadline - now);
@@ -140,6 +157,7 @@ void ShmControlPlane::Wait(absl::Time deadline) {
 
 bool ShmControlPlane::StartPolling() {
   polling_ = true;
+  gave_up_ = false;
   bell_->StartPolling();
   seen_ = bell_->RingsWhilePolled();
   idle_looks_ = 0;
@@ -148,6 +166,12 @@ bool ShmControlPlane::StartPolling() {
 
 bool ShmControlPlane::KeepPolling() {
   ++idle_looks_;
+  gave_up_ = !PauseBetweenLooks();
+  if (!gave_up_) seen_ = bell_->RingsWhilePolled();
+  return !gave_up_;
+}
+
+bool ShmControlPlane::PauseBetweenLooks() {
   if (!world_->MaySpin()) {
     if (idle_looks_ > kYields) return false;
     sched_yield();
@@ -155,18 +179,19 @@ bool ShmControlPlane::KeepPolling() {
     const absl::Duration now = MonotonicTime();
     if (idle_looks_ == kSpinsPerLookAtClock) poll_until_ = now + kPoll;
     if (now >= poll_until_) return false;
+    if (ring_at_ && now >= *ring_at_) RingAfterAll();
     // There is a core for each rank, but the one that is to answer may have been put on this one.
     sched_yield();
   } else {
     CpuRelax();
   }
-  seen_ = bell_->RingsWhilePolled();
   return true;
 }
 
 void ShmControlPlane::StopPolling() {
   polling_ = false;
-  const bool has_rung = bell_->StopPolling(seen_);
+  if (ring_at_) RingAfterAll();
+  const bool has_rung = bell_->StopPolling(seen_, gave_up_ ? Doorbell::Poller::kNone : Doorbell::Poller::kComesBack);
   if (has_rung || HasNews()) bell_->Ring();
 }
 

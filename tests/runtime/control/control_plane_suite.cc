@@ -174,6 +174,31 @@ TEST_P(ControlPlaneTest, NewsThatThePollerMissesEndTheWait) {
   expect_wait_ends([&] { control(sender).Fail(absl::InternalError("x")); });
 }
 
+// A sender that polls gives the coordinator's poller a moment to come back, and rings then at the latest.
+TEST_P(ControlPlaneTest, MessageForAPollerThatDoesNotComeBackEndsTheWait) {
+  ControlPlane& coordinator = control(0);
+  ControlPlane& sender = control(size() - 1);
+  if (size() == 1 || !coordinator.StartPolling()) GTEST_SKIP() << "there is no polling for others here";
+  const absl::Time deadline = Deadline();
+  const auto expect_wait_ends = [&](const std::function<void()>& poll) {
+    coordinator.StopPolling();
+    coordinator.Wait(absl::InfinitePast());
+    ASSERT_TRUE(sender.StartPolling());
+    ASSERT_EQ(sender.SendToCoordinator("x"), absl::OkStatus());
+    poll();
+    sender.StopPolling();
+    coordinator.Wait(deadline);
+    EXPECT_LT(absl::Now(), deadline);
+    ASSERT_TRUE(coordinator.StartPolling());
+    EXPECT_EQ(coordinator.Receive()->to_coordinator.size(), 1U);
+  };
+  expect_wait_ends([] {});
+  expect_wait_ends([&] {
+    while (sender.KeepPolling()) EXPECT_TRUE(sender.Receive().ok());
+  });
+  coordinator.StopPolling();
+}
+
 TEST_P(ControlPlaneTest, WaitEndsAtItsDeadline) {
   const absl::Time deadline = absl::Now() + absl::Milliseconds(20);
   control(0).Wait(deadline);

@@ -105,7 +105,7 @@ class FakeEngine : public ProgressEngine::Steps {
 };
 
 TEST(HandleTest, WhoWaitsCarriesTheOperationOut) {
-  const auto progress = std::make_shared<ProgressEngine>();
+  const auto progress = std::make_shared<ProgressEngine>(Clock::Real());
   FakeEngine engine;
   progress->Connect(&engine);
   const auto handle = engine.handle = NewHandle(progress);

@@ -3,9 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <latch>
 #include <optional>
 #include <thread>
+#include <utility>
+
+#include "tests/testing/fakes.h"
 
 namespace ronda {
 namespace {
@@ -18,6 +22,7 @@ class FakeSteps : public ProgressEngine::Steps {
  public:
   Progress Advance() override {
     if (hold != nullptr) hold->wait();
+    if (during) std::exchange(during, nullptr)();
     if (left == 0) return then;
     --left;
     return Progress::kSome;
@@ -51,6 +56,7 @@ class FakeSteps : public ProgressEngine::Steps {
   int arrives_at = -1;  // after which of them, counted backwards, there is a step to do
   bool polling = false;
   std::latch* hold = nullptr;
+  std::function<void()> during;  // the next step
 };
 
 class ProgressEngineTest : public ::testing::Test {
@@ -59,8 +65,23 @@ class ProgressEngineTest : public ::testing::Test {
 
   bool AllDone() const { return steps_.left == 0; }
 
+  // Submits a tensor, which needs one step, and waits for it.
+  void SubmitAndWait() {
+    steps_.left = 1;
+    progress_.TakeNote(clock_.Now());
+    progress_.Await([&] { return AllDone(); }, [] { ADD_FAILURE() << "blocks"; });
+  }
+
+  // As a program that waits for each tensor at once, often enough to be known for it.
+  void GetTheHabit() {
+    for (int i = 0; i < 10; ++i) SubmitAndWait();
+    progress_.DriveUntilIdle();
+    steps_.rung = 0;
+  }
+
+  testing::FakeClock clock_;
   FakeSteps steps_;
-  ProgressEngine progress_;
+  ProgressEngine progress_{&clock_};
 };
 
 TEST_F(ProgressEngineTest, BackgroundThreadDoesAllThereIsAndSleeps) {
@@ -159,6 +180,93 @@ TEST_F(ProgressEngineTest, OnlyOneThreadDrives) {
   EXPECT_EQ(progress_.TakeNote(absl::UnixEpoch()), ProgressEngine::Attempt::kBusy);
   hold.count_down();
   other.join();
+}
+
+TEST_F(ProgressEngineTest, WordLeftDuringTheLastStepIsRungFor) {
+  progress_.DriveUntilIdle();
+  steps_.left = 1;
+  std::optional<absl::Time> naps_until;
+  steps_.during = [&] { std::thread([&] { naps_until = progress_.DriveUntilIdle(); }).join(); };
+  progress_.Drive([&] { return AllDone(); });
+  EXPECT_GT(naps_until, clock_.Now());
+  EXPECT_LE(naps_until, clock_.Now() + absl::Milliseconds(1));
+  EXPECT_EQ(steps_.rung, 1) << "the step had begun before the background thread came";
+}
+
+TEST_F(ProgressEngineTest, BackgroundThreadSleepsDuringALongStep) {
+  progress_.DriveUntilIdle();
+  steps_.left = 1;
+  steps_.during = [&] {
+    std::thread([&] {
+      EXPECT_LE(progress_.DriveUntilIdle(), clock_.Now() + absl::Milliseconds(1));
+      for (int i = 0; i < 3; ++i) EXPECT_EQ(progress_.DriveUntilIdle(), absl::InfiniteFuture());
+    }).join();
+  };
+  progress_.Drive([&] { return AllDone(); });
+  EXPECT_EQ(steps_.rung, 1);
+}
+
+TEST_F(ProgressEngineTest, WordLeftBeforeAStepIsNotRungFor) {
+  progress_.DriveUntilIdle();
+  steps_.left = 1;
+  bool came = false;
+  progress_.Drive([&] {
+    if (!std::exchange(came, true)) std::thread([&] { progress_.DriveUntilIdle(); }).join();
+    return AllDone();
+  });
+  EXPECT_EQ(steps_.rung, 0) << "the step has done what it came for";
+}
+
+TEST_F(ProgressEngineTest, ProgramThatWaitsAtOnceIsLeftToItself) {
+  SubmitAndWait();
+  EXPECT_EQ(progress_.DriveUntilIdle(), absl::InfiniteFuture());
+  SubmitAndWait();
+  EXPECT_EQ(steps_.rung, 1) << "once is no habit";
+  GetTheHabit();
+  EXPECT_TRUE(progress_.expects_trainer());
+  for (int i = 0; i < 3; ++i) SubmitAndWait();
+  EXPECT_EQ(steps_.rung, 0);
+}
+
+TEST_F(ProgressEngineTest, BackgroundThreadNapsWhileTheProgramGoesOn) {
+  GetTheHabit();
+  SubmitAndWait();
+  const absl::Time nap = *progress_.DriveUntilIdle();
+  EXPECT_GT(nap, clock_.Now());
+  EXPECT_LE(nap, clock_.Now() + absl::Milliseconds(1));
+  EXPECT_EQ(progress_.DriveUntilIdle(), absl::InfiniteFuture()) << "nothing was done meanwhile";
+  SubmitAndWait();
+  EXPECT_EQ(steps_.rung, 1) << "it sleeps for good";
+}
+
+TEST_F(ProgressEngineTest, TensorThatIsNotAwaitedAtOnceIsDoneAfterTheNap) {
+  GetTheHabit();
+  SubmitAndWait();
+  progress_.DriveUntilIdle();
+  steps_.left = 1;
+  progress_.TakeNote(clock_.Now());
+  EXPECT_EQ(steps_.rung, 0);
+  clock_.Advance(absl::Milliseconds(1));
+  progress_.DriveUntilIdle();
+  EXPECT_EQ(steps_.left, 0);
+  EXPECT_FALSE(progress_.expects_trainer());
+  steps_.left = 1;
+  progress_.TakeNote(clock_.Now());
+  EXPECT_EQ(steps_.rung, 1) << "the program has lost the habit";
+}
+
+TEST_F(ProgressEngineTest, WaitingLateOrForSeveralTensorsIsNoHabit) {
+  GetTheHabit();
+  progress_.TakeNote(clock_.Now());
+  SubmitAndWait();
+  EXPECT_FALSE(progress_.expects_trainer());
+  for (int i = 0; i < 10; ++i) {
+    steps_.left = 1;
+    progress_.TakeNote(clock_.Now());
+    clock_.Advance(absl::Milliseconds(1));
+    progress_.Await([&] { return AllDone(); }, [] { ADD_FAILURE() << "blocks"; });
+  }
+  EXPECT_FALSE(progress_.expects_trainer());
 }
 
 TEST_F(ProgressEngineTest, DisconnectWaitsForTheThreadThatDrives) {

@@ -11,6 +11,8 @@
 namespace ronda {
 namespace {
 
+using Poller = Doorbell::Poller;
+
 TEST(Doorbell, RingsAreForSleepersWhileNobodyPolls) {
   Doorbell bell;
   bell.Ring();
@@ -27,7 +29,7 @@ TEST(Doorbell, RingsAreForThePollerAlone) {
   bell.RingUnlessPolled();
   EXPECT_EQ(bell.Rings(), 0u);
   EXPECT_EQ(bell.RingsWhilePolled(), seen + 1) << "the other ring is for a condition that the poller looks at again";
-  EXPECT_TRUE(bell.StopPolling(seen));
+  EXPECT_TRUE(bell.StopPolling(seen, Poller::kNone));
   bell.Ring();
   EXPECT_EQ(bell.Rings(), 1u);
 }
@@ -36,11 +38,26 @@ TEST(Doorbell, PollerThatHasSeenAllRingsMissesNone) {
   Doorbell bell;
   bell.StartPolling();
   bell.Ring();
-  EXPECT_FALSE(bell.StopPolling(bell.RingsWhilePolled()));
+  EXPECT_FALSE(bell.StopPolling(bell.RingsWhilePolled(), Poller::kNone));
+}
+
+TEST(Doorbell, PollerIsExpectedUntilItHasNotCome) {
+  Doorbell bell;
+  EXPECT_FALSE(bell.IsPollerExpected());
+  bell.StartPolling();
+  EXPECT_FALSE(bell.IsPollerExpected()) << "it is there";
+  EXPECT_FALSE(bell.StopPolling(bell.RingsWhilePolled(), Poller::kComesBack));
+  EXPECT_TRUE(bell.IsPollerExpected());
+  bell.Ring();
+  EXPECT_EQ(bell.Rings(), 1u) << "for the sleepers";
+  EXPECT_TRUE(bell.IsPollerExpected());
+  bell.RingUnlessPolled();
+  EXPECT_EQ(bell.Rings(), 2u);
+  EXPECT_FALSE(bell.IsPollerExpected());
 }
 
 // A thread counts and rings; this one polls for a moment, sleeps, and so on. A ring that is lost would leave it asleep.
-void ExpectNoCountIsMissed(void (Doorbell::*ring)()) {
+void ExpectNoCountIsMissed(void (Doorbell::*ring)(), Poller leaves_as = Poller::kNone) {
   constexpr int kCounts = 20000;
   Doorbell bell;
   std::atomic<int> count{0};
@@ -56,7 +73,7 @@ void ExpectNoCountIsMissed(void (Doorbell::*ring)()) {
     bell.StartPolling();
     const uint32_t rings = bell.RingsWhilePolled();
     const bool found = count.load() >= expected;
-    if (bell.StopPolling(rings) || count.load() >= expected) bell.Ring();
+    if (bell.StopPolling(rings, leaves_as) || count.load() >= expected) bell.Ring();
     for (uint32_t heard = bell.Rings(); !found && count.load() < expected; heard = bell.Rings()) {
       const absl::Time asleep = absl::Now();
       bell.Sleep(heard, absl::Minutes(1));
@@ -75,6 +92,10 @@ void ExpectNoCountIsMissed(void (Doorbell::*ring)()) {
 TEST(Doorbell, NoRingIsLostBetweenPollingAndSleeping) { ExpectNoCountIsMissed(&Doorbell::Ring); }
 
 TEST(Doorbell, NoConditionIsMissedBetweenPollingAndSleeping) { ExpectNoCountIsMissed(&Doorbell::RingUnlessPolled); }
+
+TEST(Doorbell, NoConditionIsMissedWhileThePollerIsExpected) {
+  ExpectNoCountIsMissed(&Doorbell::RingUnlessPolled, Poller::kComesBack);
+}
 
 }  // namespace
 }  // namespace ronda
