@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "client/argument_checks.h"
 #include "client/arguments.h"
@@ -34,6 +35,7 @@
 #include "runtime/base/version.h"
 #include "runtime/engine/run_threads.h"
 #include "runtime/engine/runtime.h"
+#include "runtime/rendezvous/launchers.h"
 
 namespace ronda {
 namespace {
@@ -249,25 +251,58 @@ constexpr bool IsInOrder() {
 }
 static_assert(IsInOrder(), "ronda_statistics and RONDA_STATISTICS_TABLE differ");
 
-ronda_statistics ToC(const Statistics& from, size_t struct_size) {
+ronda_statistics ToC(const Statistics& from) {
 #define RONDA_STATISTICS_COPY(name) from.name,
-  return {struct_size, RONDA_STATISTICS_TABLE(RONDA_STATISTICS_COPY)};
+  return {sizeof(ronda_statistics), RONDA_STATISTICS_TABLE(RONDA_STATISTICS_COPY)};
 #undef RONDA_STATISTICS_COPY
 }
 
-// Writes as much as the caller has room for.
-Outcome WriteStatistics(const Statistics& from, ronda_statistics* to) {
-  if (to == nullptr) return NullArgument("ronda_get_statistics", "statistics");
+static_assert(RONDA_LAUNCHER_NONE == static_cast<int>(Launcher::kNone) &&
+              RONDA_LAUNCHER_RONDARUN == static_cast<int>(Launcher::kRondarun) &&
+              RONDA_LAUNCHER_TORCHRUN == static_cast<int>(Launcher::kTorchrun) &&
+              RONDA_LAUNCHER_PADDLE == static_cast<int>(Launcher::kPaddle) &&
+              RONDA_LAUNCHER_OPEN_MPI == static_cast<int>(Launcher::kOpenMpi) &&
+              RONDA_LAUNCHER_MPICH == static_cast<int>(Launcher::kMpich) &&
+              RONDA_LAUNCHER_SLURM == static_cast<int>(Launcher::kSlurm) &&
+              RONDA_LAUNCHER_PMI == static_cast<int>(Launcher::kPmi));
+
+ronda_place ToC(const Place& from) {
+  ronda_place place = RONDA_PLACE_INIT;
+  if (from.launcher == Launcher::kNone) return place;
+  place.launcher = static_cast<ronda_launcher>(from.launcher);
+  place.rank = from.job.rank;
+  place.size = from.job.size;
+  place.local_rank = from.job.local_rank.value_or(-1);
+  place.local_size = from.job.local_size.value_or(-1);
+  place.cross_rank = from.job.cross_rank.value_or(-1);
+  place.cross_size = from.job.cross_size.value_or(-1);
+  if (from.store_address.size() > RONDA_MAX_ADDRESS_LENGTH) return place;
+  place.store_port = from.store_port;
+  std::memcpy(place.store_address, from.store_address.c_str(), from.store_address.size() + 1);
+  return place;
+}
+
+// Writes as much as the caller has room for. `type` is the struct's name.
+template <typename T>
+Outcome WriteSized(const T& known, T* to, absl::string_view type) {
   const size_t size = to->struct_size;
   if (size < sizeof(to->struct_size) || size > kMaxStructSize) {
     return {RONDA_ERROR_INVALID_ARGUMENT,
-            absl::StrCat("ronda_statistics.struct_size is ", size, ", expected ", sizeof(ronda_statistics),
-                         ": begin with RONDA_STATISTICS_INIT or set it to sizeof(ronda_statistics)")};
+            absl::StrCat(type, ".struct_size is ", size, ", expected ", sizeof(T), ": begin with ",
+                         absl::AsciiStrToUpper(type), "_INIT or set it to sizeof(", type, ")")};
   }
-  const ronda_statistics known = ToC(from, size);
   std::memset(to, 0, size);
-  std::memcpy(to, &known, std::min(size, sizeof(known)));
+  std::memcpy(to, &known, std::min(size, sizeof(T)));
+  to->struct_size = size;
   return {};
+}
+
+Outcome WritePlace(ronda_place* place) {
+  if (place == nullptr) return NullArgument("ronda_get_place", "place");
+  const EnvironmentReader environment = ProcessEnvironment();
+  const absl::StatusOr<Place> read = ReadPlace(EnvironmentVariables(environment));
+  if (!read.ok()) return Failure(read.status(), Answer::kStartup);
+  return WriteSized(ToC(*read), place, "ronda_place");
 }
 
 }  // namespace
@@ -302,9 +337,15 @@ int ronda_local_size(void) { return ronda::FromTopology(&Topology::local_size); 
 int ronda_cross_rank(void) { return ronda::FromTopology(&Topology::cross_rank); }
 int ronda_cross_size(void) { return ronda::FromTopology(&Topology::cross_size); }
 
+ronda_status ronda_get_place(ronda_place* place) {
+  return ronda::Call([&] { return ronda::WritePlace(place); });
+}
+
 ronda_status ronda_get_statistics(ronda_statistics* statistics) {
-  return ronda::CallWithSession(
-      [&](ronda::Session& session) { return ronda::WriteStatistics(session.runtime().statistics(), statistics); });
+  return ronda::CallWithSession([&](ronda::Session& session) -> ronda::Outcome {
+    if (statistics == nullptr) return ronda::NullArgument("ronda_get_statistics", "statistics");
+    return ronda::WriteSized(ronda::ToC(session.runtime().statistics()), statistics, "ronda_statistics");
+  });
 }
 
 ronda_status ronda_start_timeline(const char* path) {

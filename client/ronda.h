@@ -155,6 +155,46 @@ ronda_status ronda_shutdown(void);
 
 int ronda_is_initialized(void); /* 1 or 0 */
 
+/* Whose variables tell a process its place in the job. */
+typedef enum ronda_launcher {
+  RONDA_LAUNCHER_NONE = 0,
+  RONDA_LAUNCHER_RONDARUN = 1, /* RONDA_RANK and RONDA_SIZE, whoever sets them */
+  RONDA_LAUNCHER_TORCHRUN = 2, /* RANK and WORLD_SIZE, whoever sets them */
+  RONDA_LAUNCHER_PADDLE = 3,
+  RONDA_LAUNCHER_OPEN_MPI = 4,
+  RONDA_LAUNCHER_MPICH = 5,
+  RONDA_LAUNCHER_SLURM = 6,
+  RONDA_LAUNCHER_PMI = 7 /* another process manager with PMI */
+} ronda_launcher;
+
+#define RONDA_MAX_ADDRESS_LENGTH 255
+
+/* A place in a job. Numbers that the launcher does not tell are -1. */
+typedef struct ronda_place {
+  size_t struct_size;
+  ronda_launcher launcher;
+  int rank;
+  int size;
+  int local_rank;
+  int local_size;
+  int cross_rank;
+  int cross_size;
+  /* Where rank 0 may listen for another library, a store of torch.distributed for instance. It follows from the name
+   * that the launcher gives the job, so that all ranks know the same; "" and 0 if it does not. Launchers that set
+   * MASTER_ADDR and MASTER_PORT tell it there. */
+  int store_port;
+  char store_address[RONDA_MAX_ADDRESS_LENGTH + 1];
+} ronda_place;
+#define RONDA_PLACE_INIT \
+  { sizeof(ronda_place), RONDA_LAUNCHER_NONE, -1, -1, -1, -1, -1, -1, 0, "" }
+
+/* Tells the place that the environment gives this process, as ronda_init() without options would read it. Joins
+ * nothing, and may be called before ronda_init(), after it and in children. Without variables of a launcher the
+ * launcher is RONDA_LAUNCHER_NONE and all numbers are -1: ronda_init() makes a job of one rank there. Writes the first
+ * struct_size bytes; bytes beyond those that this library knows become zero. Errors: RONDA_ERROR_INVALID_ARGUMENT that
+ * names the variable (some of the launcher's variables are missing, or contradict each other). */
+ronda_status ronda_get_place(ronda_place* place);
+
 /* -1 before ronda_init(). */
 int ronda_rank(void);
 int ronda_size(void);

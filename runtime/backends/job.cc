@@ -39,12 +39,22 @@ class MpiDeparture {
   const ControlPlane* const control_;
 };
 
-// Whether all ranks share a host, know a name for their shared memory, and need nothing else.
+// Whether all ranks share a host, and know a name for their shared memory.
+bool ShareMemory(const JobEnvironment& job) { return !job.job_id.empty() && job.IsOnOneHost(); }
+
+// Whether they need nothing else.
 bool CanJoinInMemory(const Config& config) {
-  const JobEnvironment& job = config.job;
   const HostBackend* const wanted = FindHostBackend(config.backend);
   const bool is_for_memory = config.backend.empty() || (wanted != nullptr && wanted->carrier == nullptr);
-  return !job.job_id.empty() && job.IsOnOneHost() && job.mpi.use != MpiUse::kAlways && is_for_memory;
+  return ShareMemory(config.job) && config.job.mpi.use != MpiUse::kAlways && is_for_memory;
+}
+
+// Whether the ranks meet at an address. rondarun gives one to every job, but ranks that share memory open a port there
+// only for a backend that needs it.
+bool MeetsAtAddress(const Config& config) {
+  if (config.job.master_address.empty() || config.network.control == NetworkSettings::Control::kMpi) return false;
+  const bool asks_for_one = !config.backend.empty() && MayNeed(config.backend, Carrier::Needs::kAddress);
+  return asks_for_one || !ShareMemory(config.job);
 }
 
 absl::StatusOr<Job> JoinInMemory(const Config& config) {
@@ -100,9 +110,9 @@ std::string Joining::MpiLibrary() const {
 
 absl::StatusOr<RendezvousResult> Joining::Find() {
   const Config& config = job_.config;
-  const bool is_control_mpi = config.network.control == NetworkSettings::Control::kMpi;
-  if (!config.job.master_address.empty() && !is_control_mpi) return RendezvousAtAddress(config, MpiLibrary());
+  if (MeetsAtAddress(config)) return RendezvousAtAddress(config, MpiLibrary());
   if (!config.job.mpi.IsUsable()) {
+    const bool is_control_mpi = config.network.control == NetworkSettings::Control::kMpi;
     const std::string wish =
         is_control_mpi ? "RONDA_CONTROL=\"mpi\"" : absl::StrCat("RONDA_BACKEND=\"", config.backend, "\"");
     return absl::FailedPreconditionError(absl::StrCat(

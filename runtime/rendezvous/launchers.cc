@@ -50,6 +50,10 @@ constexpr absl::string_view kDefaultMasterAddress = "127.0.0.1";
 constexpr int64_t kDerivedPorts = 20000;
 constexpr int64_t kDerivedPortCount = 12000;
 
+// The same for other libraries' stores.
+constexpr int64_t kStorePorts = 10000;
+constexpr int64_t kStorePortCount = 10000;
+
 // From here on Slurm's step ids are not of srun: batch scripts, interactive shells.
 constexpr int64_t kSlurmSpecialSteps = 0xfffffff0;
 
@@ -195,8 +199,36 @@ absl::Status CompleteSlurm(const EnvironmentVariables& variables, JobEnvironment
   return absl::OkStatus();
 }
 
+struct StoreAddress {
+  std::string address;
+  int64_t port = 0;
+};
+
+std::optional<StoreAddress> NoStore(const EnvironmentVariables&, const JobEnvironment&) { return std::nullopt; }
+
+// The job's id names a job of one host.
+std::optional<StoreAddress> StoreOfJobId(const EnvironmentVariables&, const JobEnvironment& job) {
+  if (job.job_id.empty()) return std::nullopt;
+  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a, which is the same in every process
+  for (const unsigned char c : job.job_id) hash = (hash ^ c) * 0x100000001b3;
+  return StoreAddress{.address = std::string(kDefaultMasterAddress),
+                      .port = kStorePorts + static_cast<int64_t>(hash % uint64_t{kStorePortCount})};
+}
+
+std::optional<StoreAddress> StoreOfSlurm(const EnvironmentVariables& variables, const JobEnvironment& job) {
+  const std::optional<std::string> first = FirstSlurmHost(variables.Get("SLURM_STEP_NODELIST").value_or(""));
+  int64_t slurm_job = 0, step = 0;
+  if (!first || !absl::SimpleAtoi(variables.Get("SLURM_JOB_ID").value_or(""), &slurm_job) ||
+      !absl::SimpleAtoi(variables.Get("SLURM_STEP_ID").value_or(""), &step)) {
+    return std::nullopt;
+  }
+  return StoreAddress{.address = job.local_size == job.size ? std::string(kDefaultMasterAddress) : *first,
+                      .port = kStorePorts + (slurm_job % kStorePortCount + step) % kStorePortCount};
+}
+
 // One launcher's names for the same facts, as far as it has any.
 struct LauncherVariables {
+  Launcher launcher;
   const char* source;
   VariableName rank;
   VariableName size;
@@ -211,6 +243,8 @@ struct LauncherVariables {
   VariableName signs[6] = {};
   // Reads this launcher's further variables; rank and size are known.
   absl::Status (*complete)(const EnvironmentVariables&, JobEnvironment*) = CompleteNothing;
+  // Where rank 0 may listen for another library, if the launcher does not say it in MASTER_ADDR and MASTER_PORT.
+  std::optional<StoreAddress> (*store)(const EnvironmentVariables&, const JobEnvironment&) = NoStore;
 };
 
 // Kubernetes numbers the pods of an Indexed Job, and says nothing more of the job.
@@ -218,7 +252,8 @@ constexpr VariableName kKubernetesIndex = "JOB_COMPLETION_INDEX";
 
 // The first that has given a sign counts. Slurm comes after MPICH, whose mpiexec has its agents started by srun.
 constexpr LauncherVariables kLaunchers[] = {
-    {.source = "rondarun",
+    {.launcher = Launcher::kRondarun,
+     .source = "rondarun",
      .rank = "RONDA_RANK",
      .size = "RONDA_SIZE",
      .index = kKubernetesIndex,
@@ -229,7 +264,8 @@ constexpr LauncherVariables kLaunchers[] = {
      .signs = {"RONDA_RANK", "RONDA_SIZE", "RONDA_LOCAL_RANK", "RONDA_LOCAL_SIZE", "RONDA_CROSS_RANK",
                "RONDA_CROSS_SIZE"},
      .complete = CompleteRonda},
-    {.source = "torchrun-style variables",
+    {.launcher = Launcher::kTorchrun,
+     .source = "torchrun-style variables",
      .rank = "RANK",
      .size = "WORLD_SIZE",
      .index = kKubernetesIndex,
@@ -237,32 +273,42 @@ constexpr LauncherVariables kLaunchers[] = {
      .local_size = "LOCAL_WORLD_SIZE",
      .signs = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
      .complete = CompleteTorchrun},
-    {.source = "Paddle-style variables",
+    {.launcher = Launcher::kPaddle,
+     .source = "Paddle-style variables",
      .rank = "PADDLE_TRAINER_ID",
      .size = "PADDLE_TRAINERS_NUM",
      .size_list = "PADDLE_TRAINER_ENDPOINTS",
      .signs = {"PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM", "PADDLE_TRAINER_ENDPOINTS", "PADDLE_CURRENT_ENDPOINT"},
      .complete = CompletePaddle},
-    {.source = "mpirun of Open MPI",
+    {.launcher = Launcher::kOpenMpi,
+     .source = "mpirun of Open MPI",
      .rank = "OMPI_COMM_WORLD_RANK",
      .size = "OMPI_COMM_WORLD_SIZE",
      .local_rank = "OMPI_COMM_WORLD_LOCAL_RANK",
      .local_size = "OMPI_COMM_WORLD_LOCAL_SIZE",
      .signs = {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-     .complete = CompleteOpenMpi},
-    {.source = "mpiexec of MPICH",
+     .complete = CompleteOpenMpi,
+     .store = StoreOfJobId},
+    {.launcher = Launcher::kMpich,
+     .source = "mpiexec of MPICH",
      .rank = "PMI_RANK",
      .size = "PMI_SIZE",
      .local_rank = "MPI_LOCALRANKID",
      .local_size = "MPI_LOCALNRANKS",
      .signs = {"MPI_LOCALRANKID", "MPI_LOCALNRANKS"}},
-    {.source = "srun of Slurm",
+    {.launcher = Launcher::kSlurm,
+     .source = "srun of Slurm",
      .rank = "SLURM_PROCID",
      .size = "SLURM_NTASKS",
      .local_rank = "SLURM_LOCALID",
      .signs = {"SLURM_STEP_ID"},
-     .complete = CompleteSlurm},
-    {.source = "a process manager with PMI", .rank = "PMI_RANK", .size = "PMI_SIZE", .signs = {"PMI_RANK", "PMI_SIZE"}},
+     .complete = CompleteSlurm,
+     .store = StoreOfSlurm},
+    {.launcher = Launcher::kPmi,
+     .source = "a process manager with PMI",
+     .rank = "PMI_RANK",
+     .size = "PMI_SIZE",
+     .signs = {"PMI_RANK", "PMI_SIZE"}},
 };
 
 // Variables that show that a job was meant, though no launcher has given a sign; with the variable that is missing
@@ -440,6 +486,20 @@ absl::StatusOr<JobEnvironment> ReadJob(const EnvironmentVariables& variables) {
   RONDA_RETURN_IF_ERROR(CompleteMaster(variables, &job));
   RONDA_RETURN_IF_ERROR(CheckRanksCanMeet(found, job));
   return job;
+}
+
+absl::StatusOr<Place> ReadPlace(const EnvironmentVariables& variables) {
+  Place place;
+  const Found found = FindLauncher(variables);
+  if (found.launcher == nullptr) return place;
+  place.launcher = found.launcher->launcher;
+  RONDA_RETURN_IF_ERROR(ReadRanks(variables, found, &place.job));
+  RONDA_RETURN_IF_ERROR(found.launcher->complete(variables, &place.job));
+  const std::optional<StoreAddress> store = found.launcher->store(variables, place.job);
+  if (!store) return place;
+  place.store_address = store->address;
+  place.store_port = static_cast<int>(store->port);
+  return place;
 }
 
 }  // namespace ronda

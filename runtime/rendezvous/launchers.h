@@ -19,6 +19,23 @@ namespace ronda {
 // Errors: INVALID_ARGUMENT that names the variable, its value, and its proper form.
 absl::StatusOr<JobEnvironment> ReadJob(const EnvironmentVariables& variables);
 
+// The launchers, in this order, as ronda_launcher numbers them.
+enum class Launcher { kNone, kRondarun, kTorchrun, kPaddle, kOpenMpi, kMpich, kSlurm, kPmi };
+
+// What the launcher of this process says of its place in the job.
+struct Place {
+  Launcher launcher = Launcher::kNone;
+  JobEnvironment job;         // of one rank without a launcher
+  std::string store_address;  // where rank 0 may listen for another library, as all ranks know; empty: not known
+  int store_port = 0;
+};
+
+// Reads the place alone. Whether the ranks can meet is not looked at, and a rest of another job's variables
+// (MASTER_PORT without RANK) is no error.
+//
+// Errors: as ReadJob().
+absl::StatusOr<Place> ReadPlace(const EnvironmentVariables& variables);
+
 // The compressed lists in which Slurm's variables name hosts and count tasks.
 
 // "n01" of "n[01-03,7],m2"; nullopt if that is no list.

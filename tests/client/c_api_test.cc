@@ -1,6 +1,9 @@
 // The C ABI in a job of one rank: a process that no launcher started.
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <cstring>
 #include <string>
 #include <thread>
 #include <vector>
@@ -66,6 +69,76 @@ TEST_F(CApiTest, AProcessWithoutLauncherIsAJobOfOneRank) {
   EXPECT_EQ(ronda_local_size(), 1);
   EXPECT_EQ(ronda_cross_rank(), 0);
   EXPECT_EQ(ronda_cross_size(), 1);
+}
+
+// Variables of the environment for the time of a test.
+class PlaceTest : public CApiTest {
+ protected:
+  ~PlaceTest() override {
+    for (const char* name : names_) unsetenv(name);
+  }
+
+  void Set(const char* name, const char* value) {
+    setenv(name, value, 1);
+    names_.push_back(name);
+  }
+
+ private:
+  std::vector<const char*> names_;
+};
+
+TEST_F(PlaceTest, IsToldBeforeInitAndAfterIt) {
+  ronda_place place = RONDA_PLACE_INIT;
+  ASSERT_EQ(ronda_get_place(&place), RONDA_OK) << ronda_last_error();
+  EXPECT_EQ(place.launcher, RONDA_LAUNCHER_NONE);
+  EXPECT_EQ(place.rank, -1);
+  EXPECT_EQ(place.size, -1);
+  ASSERT_EQ(ronda_init(nullptr), RONDA_OK) << ronda_last_error();
+  Set("RANK", "3");
+  Set("WORLD_SIZE", "8");
+  Set("LOCAL_RANK", "1");
+  ASSERT_EQ(ronda_get_place(&place), RONDA_OK) << ronda_last_error();
+  EXPECT_EQ(place.struct_size, sizeof(place));
+  EXPECT_EQ(place.launcher, RONDA_LAUNCHER_TORCHRUN);
+  EXPECT_EQ(place.rank, 3);
+  EXPECT_EQ(place.size, 8);
+  EXPECT_EQ(place.local_rank, 1);
+  EXPECT_EQ(place.local_size, -1) << "the launcher does not tell it";
+  EXPECT_EQ(place.cross_rank, -1);
+  EXPECT_EQ(place.store_port, 0);
+  EXPECT_STREQ(place.store_address, "");
+}
+
+TEST_F(PlaceTest, HasTheAddressThatFollowsFromTheNameOfTheJob) {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"}) Set(name, "1");
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"}) Set(name, "2");
+  Set("PMIX_NAMESPACE", "1234");
+  ronda_place place = RONDA_PLACE_INIT;
+  ASSERT_EQ(ronda_get_place(&place), RONDA_OK) << ronda_last_error();
+  EXPECT_EQ(place.launcher, RONDA_LAUNCHER_OPEN_MPI);
+  EXPECT_STREQ(place.store_address, "127.0.0.1");
+  EXPECT_GT(place.store_port, 0);
+  ronda_place earlier;  // of a version that had no address
+  std::memset(&earlier, 0x7f, sizeof(earlier));
+  earlier.struct_size = offsetof(ronda_place, store_port);
+  ASSERT_EQ(ronda_get_place(&earlier), RONDA_OK) << ronda_last_error();
+  EXPECT_EQ(earlier.local_size, 2);
+  EXPECT_EQ(earlier.store_port, 0x7f7f7f7f) << "not the caller's memory";
+}
+
+TEST_F(PlaceTest, ErrorsNameTheVariableOrTheArgument) {
+  ronda_place place = RONDA_PLACE_INIT;
+  Set("RANK", "3");
+  EXPECT_EQ(ronda_get_place(&place), RONDA_ERROR_INVALID_ARGUMENT);
+  EXPECT_THAT(ronda_last_error(), HasSubstr("WORLD_SIZE is not set"));
+  Set("WORLD_SIZE", "3");
+  EXPECT_EQ(ronda_get_place(&place), RONDA_ERROR_INVALID_ARGUMENT);
+  EXPECT_THAT(ronda_last_error(), HasSubstr("RANK=\"3\": should be an integer from 0 to 2"));
+  Set("RANK", "2");
+  place.struct_size = 0;
+  EXPECT_EQ(ronda_get_place(&place), RONDA_ERROR_INVALID_ARGUMENT);
+  EXPECT_THAT(ronda_last_error(), HasSubstr("RONDA_PLACE_INIT"));
+  EXPECT_EQ(ronda_get_place(nullptr), RONDA_ERROR_INVALID_ARGUMENT);
 }
 
 TEST_F(CApiTest, TheSecondInitIsRefusedAndHarmless) {

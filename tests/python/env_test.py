@@ -67,6 +67,26 @@ class LauncherTest(unittest.TestCase):
             exported(env), {"HOROVOD_RANK": "1", "HOROVOD_SIZE": "2", "HOROVOD_LOCAL_RANK": "0"}
         )
 
+    def test_paddle(self):
+        told = exported({"PADDLE_TRAINER_ID": "1", "PADDLE_TRAINER_ENDPOINTS": "a:1,b:2"})
+        self.assertEqual((told["RANK"], told["HOROVOD_SIZE"]), ("1", "2"))
+
+    def test_half_a_place_is_none(self):
+        self.assertEqual(exported({"RANK": "1"}), {})
+        self.assertEqual(exported({"RANK": "2", "WORLD_SIZE": "2"}), {})
+
+    def test_the_launcher_stays_who_it_was_when_the_place_was_exported(self):
+        env = {"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}
+        with mock.patch.dict(os.environ, env, clear=True):
+            self.assertEqual(_env.launcher(), _env.Launcher.MPICH)
+            _env.export()
+            before = dict(os.environ)
+            self.assertEqual(_env.launcher(), _env.Launcher.MPICH)
+            self.assertEqual(dict(os.environ), before)
+            _env.withdraw()
+        with mock.patch.dict(os.environ, {"RANK": "0", "WORLD_SIZE": "1", **env}, clear=True):
+            self.assertEqual(_env.launcher(), _env.Launcher.TORCHRUN)
+
     def test_open_mpi_on_one_host(self):
         env = {
             "OMPI_COMM_WORLD_RANK": "1",

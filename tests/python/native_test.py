@@ -7,6 +7,7 @@ import array
 import os
 import threading
 import unittest
+from unittest import mock
 
 from native_cases import (
     FLOAT,
@@ -42,6 +43,30 @@ class FunctionsTest(JobTest):
         self.assertEqual((native.rank(), native.size()), (-1, -1))
         with self.assertRaisesRegex(errors.NotInitializedError, "ronda_init"):
             native.shutdown()
+
+    def test_the_place_that_the_environment_gives(self):
+        if "RONDA_RANK" not in os.environ:
+            self.assertEqual(native.place(), {"launcher": 0})
+            return
+        place = native.place()
+        self.assertEqual((place["launcher"], place["rank"]), (1, native.rank()))
+        self.assertNotIn("store_port", place, "rondarun sets MASTER_PORT")
+        fields = ("size", "local_rank", "local_size", "cross_rank", "cross_size")
+        for field in fields:
+            self.assertEqual(place[field], getattr(native, field)(), field)
+
+    def test_the_place_under_another_launcher(self):
+        numbers = {"RANK": "1", "SIZE": "2", "LOCAL_RANK": "1", "LOCAL_SIZE": "2"}
+        env = {f"OMPI_COMM_WORLD_{name}": value for name, value in numbers.items()}
+        with mock.patch.dict(os.environ, {**env, "PMIX_NAMESPACE": "1"}, clear=True):
+            place = native.place()
+            self.assertEqual((place["launcher"], place["local_size"]), (4, 2))
+            self.assertEqual(place["store_address"], "127.0.0.1")
+            self.assertIn(place["store_port"], range(10000, 20000))
+            self.assertNotIn("cross_rank", place)
+            del os.environ["OMPI_COMM_WORLD_RANK"]
+            with self.assertRaisesRegex(errors.InvalidArgumentError, "OMPI_COMM_WORLD_RANK"):
+                native.place()
 
     def test_statistics(self):
         before = native.statistics()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from ctypes import (
     POINTER,
     Structure,
+    c_char,
     c_char_p,
     c_double,
     c_int,
@@ -36,7 +37,7 @@ _PARAMETERS: dict[str, Any] = {
 }
 
 _STATUS_FUNCTIONS = (
-    "init:p shutdown: make_current:h should_stop:p get_statistics:p start_timeline:s "
+    "init:p shutdown: make_current:h should_stop:p get_place:p get_statistics:p start_timeline:s "
     "stop_timeline: add_process_set:pip create_process_set:pisp remove_process_set:u "
     "process_set_ranks:up process_set_ids:pip allreduce_async:pp reduce_async:pp "
     "reducescatter_async:pp broadcast_async:pp allgather_async:pp gather_async:pp "
@@ -83,6 +84,21 @@ class Options(Structure):
         ("size", c_int),
         ("local_rank", c_int),
         ("local_size", c_int),
+    )
+
+
+class Place(Structure):
+    _fields_ = (
+        ("struct_size", c_size_t),
+        ("launcher", c_int),
+        ("rank", c_int),
+        ("size", c_int),
+        ("local_rank", c_int),
+        ("local_size", c_int),
+        ("cross_rank", c_int),
+        ("cross_size", c_int),
+        ("store_port", c_int),
+        ("store_address", c_char * 256),
     )
 
 

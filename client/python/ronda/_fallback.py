@@ -16,7 +16,16 @@ from collections.abc import Callable, Mapping, Sequence
 from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_uint32, c_void_p
 from typing import Any
 
-from ronda._ctypes import OPERATIONS, Object, Options, RankList, Statistics, encode, library
+from ronda._ctypes import (
+    OPERATIONS,
+    Object,
+    Options,
+    Place,
+    RankList,
+    Statistics,
+    encode,
+    library,
+)
 
 _SLICE_S = 0.1  # between two looks at signals
 
@@ -178,6 +187,18 @@ def _flag(name: str) -> Callable[..., bool]:
 
 
 should_stop = _flag("should_stop")
+
+
+def place() -> dict[str, Any]:
+    read = Place(struct_size=ctypes.sizeof(Place))
+    _check(library.ronda_get_place(byref(read)))
+    numbers = ("rank", "size", "local_rank", "local_size", "cross_rank", "cross_size")
+    told = {name: getattr(read, name) for name in numbers if getattr(read, name) >= 0}
+    told["launcher"] = read.launcher
+    if read.store_port:
+        told["store_address"] = read.store_address.decode()
+        told["store_port"] = read.store_port
+    return told
 
 
 def statistics() -> dict[str, int]:

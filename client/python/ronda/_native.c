@@ -164,6 +164,13 @@ static PyObject* ShouldStop(PyObject* module, PyObject* none) {
   return status == RONDA_OK ? PyBool_FromLong(stop) : NoneOrRaise(status);
 }
 
+/* Sets an item, unless `value` is NULL, which is an exception; releases it. 0; or -1 with an exception. */
+static int SetItem(PyObject* dict, const char* name, PyObject* value) {
+  const int failed = value == NULL || PyDict_SetItemString(dict, name, value) != 0;
+  Py_XDECREF(value);
+  return failed ? -1 : 0;
+}
+
 #define COUNT(name) \
   { #name, offsetof(ronda_statistics, name) }
 static const struct {
@@ -184,14 +191,45 @@ static PyObject* Statistics(PyObject* module, PyObject* none) {
   for (size_t i = 0; counts != NULL && i < sizeof(kCounts) / sizeof(*kCounts); ++i) {
     uint64_t number = 0;
     memcpy(&number, (const char*)&statistics + kCounts[i].offset, sizeof(number));
-    PyObject* const value = PyLong_FromUnsignedLongLong(number);
-    const int failed = value == NULL || PyDict_SetItemString(counts, kCounts[i].name, value) != 0;
-    Py_XDECREF(value);
-    if (!failed) continue;
+    if (SetItem(counts, kCounts[i].name, PyLong_FromUnsignedLongLong(number)) == 0) continue;
     Py_DECREF(counts);
     return NULL;
   }
   return counts;
+}
+
+#define NUMBER_OF_PLACE(name) \
+  { #name, offsetof(ronda_place, name) }
+static const struct {
+  const char* name;
+  size_t offset;
+} kPlace[] = {
+    NUMBER_OF_PLACE(rank),       NUMBER_OF_PLACE(size),       NUMBER_OF_PLACE(local_rank),
+    NUMBER_OF_PLACE(local_size), NUMBER_OF_PLACE(cross_rank), NUMBER_OF_PLACE(cross_size),
+};
+
+/* 0; or -1 with an exception. */
+static int WritePlace(const ronda_place* place, PyObject* into) {
+  for (size_t i = 0; i < sizeof(kPlace) / sizeof(*kPlace); ++i) {
+    int number = -1;
+    memcpy(&number, (const char*)place + kPlace[i].offset, sizeof(number));
+    if (number >= 0 && SetItem(into, kPlace[i].name, PyLong_FromLong(number)) != 0) return -1;
+  }
+  if (SetItem(into, "launcher", PyLong_FromLong((long)place->launcher)) != 0) return -1;
+  if (place->store_port == 0) return 0;
+  if (SetItem(into, "store_address", PyUnicode_FromString(place->store_address)) != 0) return -1;
+  return SetItem(into, "store_port", PyLong_FromLong(place->store_port));
+}
+
+static PyObject* GetPlace(PyObject* module, PyObject* none) {
+  (void)module, (void)none;
+  ronda_place place = RONDA_PLACE_INIT;
+  const ronda_status status = ronda_get_place(&place);
+  if (status != RONDA_OK) return NoneOrRaise(status);
+  PyObject* const told = PyDict_New();
+  if (told == NULL || WritePlace(&place, told) == 0) return told;
+  Py_DECREF(told);
+  return NULL;
 }
 
 typedef struct TimelineArguments {
@@ -350,6 +388,7 @@ static PyMethodDef job_methods[] = {
     NONE("should_stop", ShouldStop),
     NONE("current", current),
     ONE("make_current", MakeCurrent),
+    NONE("place", GetPlace),
     NONE("statistics", Statistics),
     ONE("start_timeline", StartTimeline),
     NONE("stop_timeline", StopTimeline),

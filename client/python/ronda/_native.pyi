@@ -20,6 +20,7 @@ Common arguments of operations:
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 Shape = Sequence[int]
 
@@ -43,6 +44,11 @@ def cross_size() -> int: ...
 def should_stop() -> bool: ...
 def current() -> int: ...
 def make_current(context: int) -> None: ...
+def place() -> dict[str, Any]:
+    """What the launcher's variables say: `launcher` (see ronda_launcher), and the fields of
+    ronda_place that are known.
+    """
+
 def statistics() -> dict[str, int]:
     """The fields of ronda_statistics."""
 

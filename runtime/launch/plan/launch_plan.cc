@@ -113,17 +113,14 @@ absl::Status CheckSecret(const PlanRequest& request) {
       "value on every node, for example to the output of: openssl rand -hex 32");
 }
 
-// Whether ranks that share a host cannot meet in its memory, as they connect over TCP or are to hear why they cannot.
-bool NeedMasterAddress(const std::vector<std::string>& environment) {
-  return std::any_of(environment.begin(), environment.end(), [](const std::string& variable) {
-    return variable == "RONDA_BACKEND=tcp" || variable == "RONDA_BACKEND=hierarchical-tcp" ||
-           variable == "RONDA_BACKEND=hierarchical";
-  });
+void AddUnlessSet(absl::string_view name, absl::string_view value, std::vector<std::string>* environment) {
+  if (!ContainsName(*environment, name)) environment->push_back(absl::StrCat(name, "=", value));
 }
 
+// Where the ranks meet, should they not do that in memory: the job, and not the launcher, knows what its backend needs.
 void AddMasterAddress(absl::string_view address, int port, std::vector<std::string>* environment) {
-  environment->push_back(absl::StrCat("RONDA_MASTER_ADDR=", address));
-  environment->push_back(absl::StrCat("RONDA_MASTER_PORT=", port));
+  AddUnlessSet("RONDA_MASTER_ADDR", address, environment);
+  AddUnlessSet("RONDA_MASTER_PORT", absl::StrCat(port), environment);
 }
 
 // The variables that all ranks share.
@@ -131,10 +128,7 @@ std::vector<std::string> CommonEnvironment(const PlanRequest& request) {
   std::vector<std::string> environment = InheritedVariables(request.environment, request.settings);
   if (!request.nodes) {
     environment.push_back(absl::StrCat("RONDA_JOB_ID=", request.job_id));
-    const bool has_one = ContainsName(environment, "RONDA_MASTER_PORT");  // one of the settings
-    if (!has_one && request.rank_count > 1 && NeedMasterAddress(environment)) {
-      AddMasterAddress(kLoopback, request.free_port, &environment);
-    }
+    if (request.rank_count > 1) AddMasterAddress(kLoopback, request.free_port, &environment);
     AddStoreAddress(kLoopback, request.store_port, &environment);
   } else {
     AddMasterAddress(request.nodes->master_address, request.nodes->master_port, &environment);

@@ -1,15 +1,18 @@
 #include "runtime/backends/job.h"
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/backends/read_config.h"
 #include "runtime/base/config.h"
 #include "runtime/base/peer.h"
 #include "tests/runtime/backends/rank_bodies.h"
+#include "tests/testing/message_transports.h"
 #include "tests/testing/process_world.h"
 
 namespace ronda {
@@ -30,6 +33,12 @@ TEST(JobTest, ProgramWithoutALauncherIsAJobOfOneRank) {
 
 TEST(JobTest, ProcessesWithAJobIdMeetInSharedMemory) { ExpectRankProgramSucceeds("meet", 3); }
 
+// The address is there for backends that need it. Another program has the port here.
+TEST(JobTest, ProcessesThatShareMemoryListenNowhere) {
+  const std::unique_ptr<TcpListener> taken = testing::ListenOnLoopback();
+  ExpectRankProgramSucceeds("meet", 3, {.env = {{"RONDA_MASTER_PORT", absl::StrCat(taken->endpoint().port)}}});
+}
+
 TEST(JobTest, MissingRankIsNamedAfterTheStartTimeout) {
   const JobResult result = RunRankProgram("all_but_rank_1", 3, {.env = {{"RONDA_START_TIMEOUT", "500ms"}}});
   EXPECT_THAT(result.ranks[0].output, HasSubstr("rank 1"));
@@ -48,10 +57,16 @@ TEST(JobTest, PluginOfMpiThatIsNotThereIsNamed) {
 TEST(JobTest, BackendOfMpiWithoutMpiIsRefusedBeforeAnyRankWaits) {
   Config config;
   config.job = {.rank = 1, .size = 2, .job_id = "no-mpi-here"};
-  config.backend = "mpi";
-  const absl::Status status = ConnectJob(config).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(Text(status), HasSubstr("RONDA_BACKEND=\"mpi\" needs MPI"));
+  for (const char* address : {"", "127.0.0.1"}) {  // as rondarun has it
+    config.job.master_address = address;
+    config.job.master_port = 1;
+    for (const char* backend : {"mpi", "hierarchical-mpi"}) {
+      config.backend = backend;
+      const absl::Status status = ConnectJob(config).status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+      EXPECT_THAT(Text(status), HasSubstr(absl::StrCat("RONDA_BACKEND=\"", backend, "\" needs MPI")));
+    }
+  }
 }
 
 TEST(ThisHostTest, IdentityIsStableAndFitsTheRendezvous) {

@@ -199,6 +199,62 @@ TEST(LaunchersTest, FirstOfSeveralLaunchersInOrderCounts) {
   ExpectRead({"rondarun before all", all, "rondarun", 6, 7, {}, {}, "j", "", MpiLauncher::kOpenMpi});
 }
 
+absl::StatusOr<Place> PlaceOf(const Variables& values) {
+  const EnvironmentReader environment = [&values](const char* name) -> std::optional<std::string> {
+    const auto it = values.find(name);
+    return it == values.end() ? std::nullopt : std::optional(it->second);
+  };
+  return ReadPlace(EnvironmentVariables(environment));
+}
+
+std::string StoreOf(const Variables& values) {
+  const absl::StatusOr<Place> place = PlaceOf(values);
+  EXPECT_TRUE(place.ok()) << place.status();
+  return place->store_address.empty() ? "" : place->store_address + " " + std::to_string(place->store_port);
+}
+
+TEST(PlaceTest, IsToldWithItsLauncherAlsoWhereTheRanksCannotMeet) {
+  struct Case {
+    Variables variables;
+    Launcher launcher;
+    int rank;
+  };
+  const std::vector<Case> cases = {{{}, Launcher::kNone, 0},
+                                   {{{"MASTER_PORT", "1"}}, Launcher::kNone, 0},
+                                   {{{"RONDA_RANK", "1"}, {"RONDA_SIZE", "2"}}, Launcher::kRondarun, 1},
+                                   {{{"RANK", "1"}, {"WORLD_SIZE", "2"}}, Launcher::kTorchrun, 1},
+                                   {{{"JOB_COMPLETION_INDEX", "3"}, {"WORLD_SIZE", "4"}}, Launcher::kTorchrun, 3},
+                                   {{{"JOB_COMPLETION_INDEX", "3"}}, Launcher::kNone, 0},
+                                   {Paddle(), Launcher::kPaddle, 1},
+                                   {OpenMpi(), Launcher::kOpenMpi, 3},
+                                   {Mpich(), Launcher::kMpich, 1},
+                                   {Slurm(), Launcher::kSlurm, 3},
+                                   {{{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}}, Launcher::kPmi, 1}};
+  for (const Case& one : cases) {
+    const absl::StatusOr<Place> place = PlaceOf(one.variables);
+    ASSERT_TRUE(place.ok()) << place.status();
+    EXPECT_EQ(place->launcher, one.launcher) << place->job.source;
+    EXPECT_EQ(place->job.rank, one.rank) << place->job.source;
+  }
+  EXPECT_EQ(PlaceOf(Slurm())->job.local_size, 2);
+  EXPECT_THAT(std::string(PlaceOf({{"RANK", "1"}}).status().message()), HasSubstr("WORLD_SIZE is not set"));
+}
+
+TEST(PlaceTest, TheStoreOfAnotherLibraryFollowsFromTheNameOfTheJob) {
+  const std::string store = StoreOf(OpenMpi());
+  EXPECT_EQ(StoreOf(OpenMpi({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "0"}})), store);
+  EXPECT_THAT(store, ::testing::MatchesRegex("127\\.0\\.0\\.1 1[0-9][0-9][0-9][0-9]"));
+  EXPECT_NE(StoreOf(OpenMpi({{"PMIX_NAMESPACE", "344588290"}})), store);
+  EXPECT_EQ(StoreOf(OpenMpi({{"OMPI_COMM_WORLD_LOCAL_RANK", "1"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}})), "")
+      << "the first of several hosts is not known";
+  EXPECT_EQ(StoreOf(Slurm()), "n07 12005");
+  EXPECT_EQ(StoreOf(Slurm({{"SLURM_STEP_TASKS_PER_NODE", "5"}, {"SLURM_NODEID", "0"}})), "127.0.0.1 12005");
+  EXPECT_EQ(StoreOf(Slurm({{"SLURM_STEP_NODELIST", "-"}})), "");
+  EXPECT_EQ(StoreOf(Mpich()), "");
+  EXPECT_EQ(StoreOf({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}}), "")
+      << "MASTER_ADDR and MASTER_PORT say it";
+}
+
 TEST(LaunchersTest, UseOfMpiIsRead) {
   EXPECT_EQ(Read(OpenMpi())->job.mpi.use, MpiEnvironment::Use::kAutomatic);
   EXPECT_EQ(Read(OpenMpi({{"RONDA_MPI", "0"}}))->job.mpi.use, MpiEnvironment::Use::kNever);

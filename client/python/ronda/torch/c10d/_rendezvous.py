@@ -24,13 +24,19 @@ from ronda._ports import free_port
 
 USER = "c10d"
 _KEY = "ronda/job"
-# A launcher that has set one of these has told Ronda all that it needs.
-_SIZES = ("RONDA_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+# Ranks of these find each other by what the launcher has told Ronda. Those of others meet in the
+# store of torch, which also tells them a secret.
+_LAUNCHERS = (
+    _env.Launcher.RONDARUN,
+    _env.Launcher.OPEN_MPI,
+    _env.Launcher.MPICH,
+    _env.Launcher.PMI,
+)
 
 
 def is_launched_for_ronda() -> bool:
     """Whether rondarun or an MPI launcher has started this process."""
-    return any(name in os.environ for name in _SIZES)
+    return _env.launcher() in _LAUNCHERS
 
 
 def join(store: Any, rank: int, size: int) -> None:
