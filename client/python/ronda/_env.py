@@ -37,7 +37,6 @@ _EXPORTED = {
 }
 
 
-
 class Launcher(enum.IntEnum):
     """Whose variables tell this process its place (ronda_launcher)."""
 

@@ -1,0 +1,33 @@
+"""What tests of Horovod's operations share: a job, and numbers that differ from rank to rank."""
+
+import ronda.torch as hvd
+import torch
+
+DTYPES = [
+    torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16,
+    torch.float32, torch.float64,
+]  # fmt: skip
+
+
+def setUpModule():
+    torch.set_num_threads(1)
+    hvd.init()
+
+
+def tearDownModule():
+    hvd.shutdown()
+
+
+def needs_other_ranks(test):
+    if hvd.size() == 1:
+        test.skipTest("needs other ranks")
+
+
+def of_rank(rank, shape=(5, 3), dtype=torch.float32):
+    """Small whole numbers, other ones for each rank, exact in every dtype."""
+    count = torch.Size(shape).numel()
+    return ((torch.arange(count) + 2 * rank) % 7).reshape(shape).to(dtype)
+
+
+def of_all(shape=(5, 3), dtype=torch.float32):
+    return torch.stack([of_rank(rank, shape, dtype) for rank in range(hvd.size())])
