@@ -87,9 +87,9 @@ absl::Status AddProcessSets(const std::vector<std::vector<RankId>>& sets, Sessio
 // reason.
 absl::Status StartTimelineIfAsked(const TimelineSettings& timeline, Runtime& runtime) {
   if (timeline.path.empty()) return absl::OkStatus();
-  const absl::Status started = runtime.StartTimeline(timeline.path);
+  absl::Status started = runtime.StartTimeline(timeline.path);
   if (started.ok()) return started;
-  const absl::Status status(started.code(), absl::StrCat("RONDA_TIMELINE: ", started.message()));
+  absl::Status status(started.code(), absl::StrCat("RONDA_TIMELINE: ", started.message()));
   runtime.Abandon(status);
   return status;
 }

@@ -88,6 +88,7 @@ std::vector<Topology> PlaceRanks(const PlanRequest& request, const std::vector<i
 // Every node has as many ranks as this one.
 std::vector<Topology> PlaceRanksOfNode(const PlanRequest& request, const NodeGroup& group) {
   std::vector<Topology> topologies;
+  topologies.reserve(static_cast<size_t>(request.rank_count));
   for (int local_rank = 0; local_rank < request.rank_count; ++local_rank) {
     topologies.push_back({.rank = group.node_rank * request.rank_count + local_rank,
                           .size = group.nodes * request.rank_count,
