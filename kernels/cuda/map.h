@@ -46,12 +46,16 @@ RONDA_HOST_DEVICE inline bool IsLost(const Block& block, const Ballot& ballot) {
 struct DecideBody {
   Ballot ballot;
   uint32_t* decision;
+  uint32_t* gate;  // nullptr: there is none
+  uint32_t opens_at;
 
   template <class Block>
   RONDA_HOST_DEVICE void operator()(const Block& block) const {
     const bool lost = IsLost(block, ballot);
     block.ForEachThread([&](int thread) {
-      if (thread == 0) block.Publish(decision, lost ? 2 : 1);
+      if (thread != 0) return;
+      if (!lost && gate != nullptr) block.Publish(gate, opens_at);
+      block.Publish(decision, lost ? 2 : 1);
     });
   }
 };

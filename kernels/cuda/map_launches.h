@@ -168,8 +168,9 @@ int LaunchUnpackBlocks(const UnpackCall& call, const Launch& launch) {
 
 template <class Launch>
 int LaunchDecide(const UnpackCall& call, const Launch& launch) {
-  if (call.vote.votes == nullptr) return 0;
-  return launch(DecideBody{BallotOf(call.vote, VoteDType(call.wire)), call.vote.decision}, 1);
+  const VoteCount& vote = call.vote;
+  if (vote.votes == nullptr) return 0;
+  return launch(DecideBody{BallotOf(vote, VoteDType(call.wire)), vote.decision, vote.gate, vote.opens_at}, 1);
 }
 
 template <class Launch>

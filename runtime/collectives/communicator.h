@@ -25,8 +25,9 @@ class OpenVote {
  public:
   enum class Outcome : uint8_t { kOpen, kCarriedOut, kVetoed };
 
-  // `owner` keeps the memory of `decision` alive.
-  OpenVote(std::shared_ptr<const void> owner, uint32_t* decision) : owner_(std::move(owner)), decision_(decision) {}
+  // `owner` keeps the memory of `decision` and `gate` alive.
+  OpenVote(std::shared_ptr<const void> owner, uint32_t* decision, uint32_t* gate)
+      : owner_(std::move(owner)), decision_(decision), gate_(gate) {}
 
   // The outcome does not change once it is no longer kOpen.
   Outcome outcome() const {
@@ -38,12 +39,26 @@ class OpenVote {
   // The word into which the device writes 1 or 2 (kernels/cuda/calls.h).
   uint32_t* decision() const { return decision_; }
 
-  // Makes the vote open again. REQUIRES: its outcome is known, and no other thread reads it.
-  void Reopen() { std::atomic_ref<uint32_t>(*decision_).store(0, std::memory_order_release); }
+  // A word for streams that shall go on only when the call has been carried out, now or later: the gate is open once
+  // the word, taken as a counter that may wrap around, has come to `opens_at`. It never goes back: a stream that still
+  // has the gate of an earlier vote before it passes. The device opens the gate if the vote is won.
+  uint32_t* gate() const { return gate_; }
+  uint32_t opens_at() const { return opens_at_; }
+
+  // Opens the gate from the host: streams go on although the call has not been carried out.
+  void OpenGate() const { std::atomic_ref<uint32_t>(*gate_).store(opens_at_, std::memory_order_release); }
+
+  // Makes the vote open again. REQUIRES: its outcome is known, its gate is open, and no other thread reads it.
+  void Reopen() {
+    ++opens_at_;
+    std::atomic_ref<uint32_t>(*decision_).store(0, std::memory_order_release);
+  }
 
  private:
   const std::shared_ptr<const void> owner_;
   uint32_t* const decision_;
+  uint32_t* const gate_;
+  uint32_t opens_at_ = 0;
 };
 
 // A vote on whether a call takes place. It travels ahead of the call's data, or with it. The call is carried out if all

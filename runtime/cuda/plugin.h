@@ -16,7 +16,7 @@
 extern "C" {
 
 // Raised with every change of the table or of the structs in its arguments.
-#define RONDA_CUDA_PLUGIN_VERSION 2
+#define RONDA_CUDA_PLUGIN_VERSION 3
 
 struct ronda_cuda_device {
   char name[256];    // "NVIDIA H200"
@@ -77,6 +77,17 @@ struct ronda_cuda_plugin {
   int (*query_event)(void* event, int* done);
   int (*synchronize_event)(void* event);  // blocks
   int (*elapsed_ms)(void* begin, void* end, float* ms);
+
+  // Words in pinned host memory that order streams. Whether this thread's device has them.
+  int (*has_words)(int* has);
+  // `stream` goes on once the word has come to `value`, counted so that it may wrap around: (int32_t)(*word - value) >=
+  // 0. Whoever sets it: a stream, a kernel, or the host by a plain store.
+  int (*wait_word)(void* stream, const uint32_t* word, uint32_t value);
+  // Sets the word when `stream` comes to it, after the effects of all that the stream has been given before.
+  int (*write_word)(void* stream, uint32_t* word, uint32_t value);
+  // Whether work of `stream` may hold up that of streams of create_stream which nothing orders behind it: the device has
+  // fewer queues than streams, and those of one priority share them.
+  int (*shares_queues)(void* stream, int* shares);
 
   // All of these are in order on `stream`.
   int (*copy)(void* dst, const void* src, size_t bytes, void* stream);  // between any memories, host memory pinned

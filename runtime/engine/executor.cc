@@ -133,16 +133,27 @@ absl::StatusOr<Executor::Opened> Executor::OpenDevice(const BucketRun& run) {
     return Opened::kYes;
   }
   parts_.log->Ended(CollectiveOf(run), BucketOutcome::kFailed);
-  RefuseAll(run, opening.refusal);
+  RONDA_RETURN_IF_ERROR(RefuseAll(run, opening.refusal));
   return Opened::kRefused;
 }
 
-void Executor::RefuseAll(const BucketRun& run, const absl::Status& status) {
+absl::Status Executor::RefuseAll(const BucketRun& run, const absl::Status& status) {
   for (const TensorEntry* entry : run.entries) {
     const TensorRequest& request = entry->submission.request;
     parts_.log->Failed(request);
-    parts_.queue->Complete(entry, AboutTensor(request.name, status));
+    RONDA_RETURN_IF_ERROR(Refuse(entry, AboutTensor(request.name, status)));
   }
+  return absl::OkStatus();
+}
+
+absl::Status Executor::Refuse(const TensorEntry* entry, const absl::Status& status) {
+  if (const std::shared_ptr<DeviceCompletion> undecided = entry->undecided) {
+    // Its gate stays closed until the job has failed.
+    if (undecided->Refuse(entry->submission.request.name, status)) return status;
+    RONDA_RETURN_IF_ERROR(NoteAgain(undecided));
+  }
+  parts_.queue->Complete(entry, status);
+  return absl::OkStatus();
 }
 
 absl::Status Executor::GiveToDevice(const BucketRun& run) {
@@ -163,21 +174,60 @@ absl::Status Executor::GiveToDevice(const BucketRun& run) {
 
 absl::Status Executor::FinishOnDevice(const BucketRun& run) {
   const bool is_open = IsOpen(run.info);
+  const bool completes_now = is_open && CompletesAtLaunch(run);
+  DeviceCompletion::Undecided undecided;
+  if (completes_now) undecided = {.vote = run.info.ballot->open_vote, .number = undecided_.Add()};
   using Waiting = DeviceCompletion::Waiting;
-  RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<DeviceCompletion> completion,
-                         parts_.devices->lane()->Finish(is_open ? Waiting::kEngine : Waiting::kHandles));
+  RONDA_ASSIGN_OR_RETURN(
+      const std::shared_ptr<DeviceCompletion> completion,
+      parts_.devices->lane()->Finish(is_open ? Waiting::kEngine : Waiting::kHandles, std::move(undecided)));
   for (OperationResult& result : run.results) result.completion = completion;
   if (run.takes_part()) parts_.log->Ended(CollectiveOf(run), BucketOutcome::kLaunched);
-  if (!is_open) {
-    parts_.queue->CompleteAll(run.entries, run.results);
-    return absl::OkStatus();
-  }
+  if (!is_open) return CompleteAll(run.entries, run.results);
+  if (completes_now) parts_.queue->Launch(run.entries, run.results, completion);
   open_ = {.entries = std::move(entries_),
            .results = std::move(results_),
            .vote = run.info.ballot->open_vote,
-           .completion = completion};
+           .completion = completion,
+           .handles = completes_now ? OpenBucket::Handles::kAreComplete : OpenBucket::Handles::kWait};
   ForgetEntries();
   return absl::OkStatus();
+}
+
+// A veto must leave no trace in what the handles have got by then. So the results are the caller's memory: parts of a
+// tensor may be others when fewer ranks take part. And no flag is to be found before the result is there. Nor can a
+// tensor be in two buckets that have been launched ahead.
+bool Executor::CompletesAtLaunch(const BucketRun& run) const {
+  const TensorRequest& kind = run.request(0);
+  return run.takes_part() && parts_.devices->lane()->has_gates() && kind.op == OpType::kAllreduce &&
+         kind.overflow == TensorRequest::Overflow::kIgnored &&
+         std::all_of(run.entries.begin(), run.entries.end(),
+                     [](const TensorEntry* entry) { return entry->undecided == nullptr; });
+}
+
+absl::Status Executor::Complete(OpenBucket& open) {
+  if (open.handles == OpenBucket::Handles::kWait) return CompleteAll(open.entries, absl::MakeSpan(open.results));
+  undecided_.Settle(open.completion->number());
+  parts_.queue->CompleteAll(open.entries, absl::MakeSpan(open.results));
+  return absl::OkStatus();
+}
+
+void Executor::NoteVeto(const OpenBucket& open) {
+  if (open.handles == OpenBucket::Handles::kAreComplete) open.completion->ExpectAgain(open.entries.size());
+}
+
+absl::Status Executor::CompleteAll(absl::Span<const TensorEntry* const> entries, absl::Span<OperationResult> results) {
+  for (const TensorEntry* entry : entries) {
+    if (entry->undecided != nullptr) RONDA_RETURN_IF_ERROR(NoteAgain(entry->undecided));
+  }
+  parts_.queue->CompleteAll(entries, results);
+  return absl::OkStatus();
+}
+
+absl::Status Executor::NoteAgain(const std::shared_ptr<DeviceCompletion>& undecided) {
+  if (!undecided->NoteAgain()) return absl::OkStatus();
+  undecided_.Settle(undecided->number());
+  return parts_.devices->lane()->Relaunch(undecided);
 }
 
 void Executor::ForgetEntries() {

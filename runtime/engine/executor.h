@@ -21,6 +21,7 @@
 #include "runtime/engine/tensor_log.h"
 #include "runtime/engine/tensor_queue.h"
 #include "runtime/negotiation/messages.h"
+#include "runtime/schedule/undecided_buckets.h"
 
 namespace ronda {
 
@@ -65,12 +66,14 @@ class Executor {
     absl::Span<const TensorEntry* const> entries;
     absl::FunctionRef<void()> when_late;  // called once if this rank waits for longer than the warning time
   };
-  // A bucket whose votes the device has still to count. Its handles are in the queue.
+  // A bucket whose votes the device has still to count. Its tensors are in the queue; their handles are complete if it
+  // has been launched ahead of the decision.
   struct OpenBucket {
     std::vector<const TensorEntry*> entries;  // this rank's; none if it has vetoed
     std::vector<OperationResult> results;
     std::shared_ptr<const OpenVote> vote;
     std::shared_ptr<DeviceCompletion> completion;
+    enum class Handles : uint8_t { kWait, kAreComplete } handles = Handles::kWait;
   };
   struct Voted {
     Ballot::Result result = Ballot::Result::kCarriedOut;
@@ -78,8 +81,27 @@ class Executor {
   };
   absl::StatusOr<Voted> ExecuteIfAllApprove(const AgreedBucket& bucket, const Vote& vote);
 
-  // All ranks have approved: the handles complete.
-  void Complete(OpenBucket& open) { parts_.queue->CompleteAll(open.entries, absl::MakeSpan(open.results)); }
+  // All ranks have approved: the handles complete. Errors: the device's.
+  absl::Status Complete(OpenBucket& open);
+
+  // One rank has not: the tensors stay in the queue, to be carried out in other buckets.
+  static void NoteVeto(const OpenBucket& open);
+
+  // Whether the tensor may be given to the device, or to the negotiation, as far as the trainer's streams are concerned
+  // (UndecidedBuckets).
+  bool MayGive(const TensorEntry& entry) const {
+    return entry.ready == nullptr || undecided_.MayAwait(entry.ready->behind());
+  }
+
+  // The tensor is not carried out: its handle gets `status`, which names it.
+  // Errors: `status`, for the job, if a stream of the trainer's has been told to wait for the tensor's bucket; the
+  // device's.
+  absl::Status Refuse(const TensorEntry* entry, const absl::Status& status);
+
+  // From the first to the second the device is asked often.
+  // REQUIRES: some bucket is open.
+  void BeginDemand() { parts_.devices->lane()->attention().Begin(); }
+  void EndDemand() { parts_.devices->lane()->attention().End(); }
 
  private:
   // The operations on tensors in one memory.
@@ -101,7 +123,12 @@ class Executor {
   absl::StatusOr<Opened> OpenDevice(const BucketRun& run);
   absl::Status GiveToDevice(const BucketRun& run);
   absl::Status FinishOnDevice(const BucketRun& run);
-  void RefuseAll(const BucketRun& run, const absl::Status& status);
+  absl::Status RefuseAll(const BucketRun& run, const absl::Status& status);
+  // Whether the handles of a bucket with an open vote complete now.
+  bool CompletesAtLaunch(const BucketRun& run) const;
+  absl::Status CompleteAll(absl::Span<const TensorEntry* const> entries, absl::Span<OperationResult> results);
+  // A tensor of a bucket whose vote was lost has been carried out, or refused.
+  absl::Status NoteAgain(const std::shared_ptr<DeviceCompletion>& undecided);
   absl::Status Carry(const BucketRun& run, Lane& lane);
   // A vote on its own, before the bucket: over the host's communicator, whose outcome is known at once.
   absl::Status VoteFirst(const BucketRun& run) { return parts_.communicator->Barrier(run.info); }
@@ -113,6 +140,7 @@ class Executor {
   HostPlane host_plane_;
   Lane host_;
   std::optional<Lane> device_;
+  UndecidedBuckets undecided_;
   // Of the bucket that is carried out; kept for their memory.
   std::vector<const TensorEntry*> entries_;
   std::vector<OperationResult> results_;

@@ -35,12 +35,18 @@ absl::Status Handle::OrderBefore(void* stream) const {
   // The tensor that the program submits next may be the one that waits for this.
   NoteLearned();
   if (result_.completion == nullptr || !status_.ok()) return status_;
-  return AboutTensor(*tensor_, result_.completion->OrderBefore(stream));
+  absl::Status status = result_.completion->OrderBefore(stream, *tensor_);
+  if (status.ok()) return status;
+  const absl::Status refusal = result_.completion->RefusalOf(*tensor_);
+  return refusal.ok() ? AboutTensor(*tensor_, status) : refusal;
 }
 
 absl::Status Handle::KnownStatus() const {
-  if (result_.completion == nullptr || result_.completion->status().ok()) return status_;
-  return AboutTensor(*tensor_, result_.completion->status());
+  if (result_.completion == nullptr) return status_;
+  const absl::Status& on_device = result_.completion->status();
+  if (!on_device.ok()) return AboutTensor(*tensor_, on_device);
+  const absl::Status refusal = result_.completion->RefusalOf(*tensor_);
+  return refusal.ok() ? status_ : refusal;
 }
 
 bool Handle::IsPastDevice() const { return result_.completion->done(); }

@@ -126,6 +126,7 @@ ProgressEngine::Steps::Progress RankEngine::TakeNote(absl::Time now) {
     if (!schedule_->locked() || orders_) return Progress::kNone;
     TakeFresh(now);
     schedule_->CheckPatience(now);
+    schedule_->NoteDemand();
     return Progress::kNone;
   });
 }
@@ -229,6 +230,7 @@ absl::StatusOr<ProgressEngine::Steps::Progress> RankEngine::FollowSchedule(absl:
 absl::Status RankEngine::ReportFresh(absl::Time now) {
   // Read before the queue is looked at: every submission that was accepted before the request is then found.
   const bool shutting_down = shutdown_requested_.load();
+  if (!held_.empty()) ReportHeld();
   if (shutting_down || schedule_->locked() || now - queue_.OldestFresh() >= cycle_time_) {
     TakeFresh(now);
   }
@@ -263,12 +265,20 @@ void RankEngine::Report(TensorEntry& entry) {
   }
   reporter_->NoteCompletions(entry.learned_of);
   if (schedule_->locked()) return schedule_->Submit(entry, reporter_->Find(request));
+  if (!executor_->MayGive(entry)) return held_.push_back(&entry);
   reporter_->Submit(request);
   log_.Reported(request);
   answers_.Expect(entry);
 }
 
+void RankEngine::ReportHeld() {
+  std::vector<TensorEntry*> held;
+  held.swap(held_);
+  for (TensorEntry* entry : held) Report(*entry);
+}
+
 void RankEngine::ReportAnew() {
+  held_.clear();
   for (TensorEntry* entry : queue_.Taken()) Report(*entry);
 }
 
@@ -351,8 +361,7 @@ absl::Status RankEngine::Answer(const TensorError& error) {
         absl::StrCat("the coordinator rank answers tensor '", error.name, "', which was not submitted on this rank"));
   }
   log_.Failed(entry->submission.request);
-  queue_.Complete(entry, AboutCall(entry->submission, error.status));
-  return absl::OkStatus();
+  return executor_->Refuse(entry, AboutCall(entry->submission, error.status));
 }
 
 absl::StatusOr<ProgressEngine::Steps::Progress> RankEngine::Conclude() {

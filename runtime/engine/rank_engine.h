@@ -124,6 +124,8 @@ class RankEngine : private ProgressEngine::Steps {
   void TakeFresh(absl::Time now);
   void ShutDownIfDone(absl::Time now);
   void Report(TensorEntry& entry);
+  // Once more those that were not to be reported yet.
+  void ReportHeld();
   // A schedule has begun or was unlocked: the tensors in flight are submitted to the reporter once more.
   void ReportAnew();
   void ReportWhatWaited(absl::Time now);
@@ -164,6 +166,7 @@ class RankEngine : private ProgressEngine::Steps {
   std::unique_ptr<CoordinatorRole> role_;  // on the coordinator
   std::unique_ptr<ScheduleRunner> schedule_;
   bool started_ = false;
+  std::vector<TensorEntry*> held_;       // taken, and reported when the executor may give them to the device
   std::vector<ControlMessage> reports_;  // on the coordinator: received, not taken
   std::deque<std::string> lists_;        // received, not begun
   std::optional<Orders> orders_;         // begun, not finished

@@ -1,20 +1,11 @@
 #include "runtime/engine/schedule_runner.h"
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "runtime/base/status_macros.h"
 
 namespace ronda {
-namespace {
-
-// How often a thread that waits asks the device for a vote before it sleeps. To be woken, by two other threads, takes
-// about as long, and with small buckets the device would stand still for it.
-constexpr int kAskedBeforeSleep = 200;
-
-}  // namespace
-
 bool ScheduleRunner::NoteCallOff(uint64_t schedule) {
   schedule_.NoteCallOff(schedule);
   return schedule_.called_off();
@@ -43,13 +34,49 @@ void ScheduleRunner::CheckPatience(absl::Time now) {
 }
 
 absl::StatusOr<ScheduleRunner::Outcome> ScheduleRunner::RunNext(absl::Time now) {
+  const bool has_settled = IsOpenOver();
   RONDA_RETURN_IF_ERROR(SettleOpen(now));
   if (schedule_.called_off()) schedule_.RequestUnlock();
   CheckPatience(now);
   if (schedule_.unlocking() || now >= OpenDeadline()) CallOff();
   if (schedule_.HasToUnlock()) return Unlock(now);
-  if (const AgreedBucket* const bucket = schedule_.Next()) return Enter(*bucket, now);
-  return IsLikelySoon() ? Outcome::kSoon : Outcome::kNotReady;
+  if (IsStuckBehindVeto()) {
+    schedule_.RequestUnlock();
+    CallOff();
+  }
+  if (const AgreedBucket* const bucket = Next()) return Enter(*bucket, now);
+  NoteDemand();
+  return has_settled ? Outcome::kCarriedOut : Outcome::kNotReady;
+}
+
+const AgreedBucket* ScheduleRunner::Next() const {
+  const AgreedBucket* const bucket = schedule_.Next();
+  return bucket == nullptr || schedule_.unlocking() || MayGive(*bucket) ? bucket : nullptr;
+}
+
+bool ScheduleRunner::MayGive(const AgreedBucket& bucket) const {
+  const auto entries = EntriesOfNext(bucket);
+  return std::all_of(entries.begin(), entries.end(),
+                     [this](const TensorEntry* entry) { return parts_.executor->MayGive(*entry); });
+}
+
+bool ScheduleRunner::IsStuckBehindVeto() const {
+  return !schedule_.has_open() && !schedule_.unlocking() && schedule_.Next() != nullptr && Next() == nullptr;
+}
+
+absl::Span<const TensorEntry* const> ScheduleRunner::EntriesOfNext(const AgreedBucket& bucket) const {
+  return absl::MakeConstSpan(entries_[schedule_.next_bucket()]).first(bucket.responses.size());
+}
+
+void ScheduleRunner::NoteDemand() {
+  const bool waits = locked() && schedule_.has_open() &&
+                     (parts_.queue->has_followers() || parts_.progress->waiting() > 0 || schedule_.Next() != nullptr);
+  if (std::exchange(demands_, waits) == waits) return;
+  if (waits) {
+    parts_.executor->BeginDemand();
+  } else {
+    parts_.executor->EndDemand();
+  }
 }
 
 absl::StatusOr<ScheduleRunner::Outcome> ScheduleRunner::Enter(const AgreedBucket& bucket, absl::Time now) {
@@ -80,7 +107,7 @@ absl::StatusOr<Executor::Voted> ScheduleRunner::Execute(const AgreedBucket& buck
   Executor::Vote vote = {.own = Ballot::Vote::kVeto, .entries = {}, .when_late = call_off};
   if (!schedule_.unlocking()) {
     vote.own = Ballot::Vote::kApprove;
-    vote.entries = absl::MakeConstSpan(entries_[schedule_.next_bucket()]).first(bucket.responses.size());
+    vote.entries = EntriesOfNext(bucket);
   }
   return parts_.executor->ExecuteIfAllApprove(bucket, vote);
 }
@@ -107,15 +134,15 @@ absl::Status ScheduleRunner::SettleOpen(absl::Time now) {
       }
       case OpenVote::Outcome::kCarriedOut:
         schedule_.Settle(LockedSchedule::Outcome::kCarriedOut);
-        parts_.executor->Complete(first);
+        RONDA_RETURN_IF_ERROR(parts_.executor->Complete(first));
         NoteCarriedOut(rounds, now);
         break;
       case OpenVote::Outcome::kVetoed:
         schedule_.Settle(LockedSchedule::Outcome::kVetoed);
+        parts_.executor->NoteVeto(first);
         break;
     }
     open_.pop_front();
-    ++settled_;
   }
   return absl::OkStatus();
 }
@@ -123,17 +150,8 @@ absl::Status ScheduleRunner::SettleOpen(absl::Time now) {
 bool ScheduleRunner::IsOpenOver() const {
   if (open_.empty()) return false;
   const Executor::OpenBucket& first = open_.front();
-  // In this order: when the device is done with the bucket it has counted the votes.
-  return first.completion->done() || first.vote->outcome() != OpenVote::Outcome::kOpen;
-}
-
-bool ScheduleRunner::IsLikelySoon() {
-  if (open_.empty() || parts_.progress->waiting() == 0) return false;
-  if (std::exchange(asked_at_, settled_) != settled_) asked_ = 0;
-  if (asked_ >= kAskedBeforeSleep) return false;
-  ++asked_;
-  std::this_thread::yield();
-  return true;
+  // The watch settles it also after an error of the device.
+  return first.vote->outcome() != OpenVote::Outcome::kOpen || first.completion->is_settled();
 }
 
 // The other ranks are waited for on the device, where no host code can say that they are late.
@@ -149,6 +167,7 @@ void ScheduleRunner::CallOff() {
 
 ScheduleRunner::Outcome ScheduleRunner::Unlock(absl::Time now) {
   parts_.counters->schedules_left.Add();
+  NoteDemand();
   if (schedule_.Unlock() == LockedSchedule::Cause::kOwn) parts_.counters->own_vetoes.Add();
   if (parts_.role != nullptr) parts_.role->Unlock(schedule_.progress(), now);
   return Outcome::kUnlocked;

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "runtime/control/control_plane.h"
 #include "runtime/engine/coordinator_role.h"
 #include "runtime/engine/executor.h"
@@ -24,7 +25,8 @@ namespace ronda {
 // LockedSchedule says which bucket is next, and when to unlock.
 //
 // Votes on tensors in the memory of devices are open for a while, in which this rank goes on. It never sleeps for them:
-// the watch of the device rings the bell.
+// the watch of the device rings the bell. A bucket whose tensors may be behind one that is undecided (UndecidedBuckets)
+// is not entered before that is known.
 //
 // Thread-compatible: used by the progress thread (progress_engine.h).
 class ScheduleRunner {
@@ -51,7 +53,12 @@ class ScheduleRunner {
   bool is_misfit() const { return schedule_.has_lost_patience(); }
 
   // Whether RunNext has something to do.
-  bool ready() const { return locked() && (IsOpenOver() || schedule_.HasToUnlock() || schedule_.Next() != nullptr); }
+  bool ready() const {
+    return locked() && (IsOpenOver() || schedule_.HasToUnlock() || Next() != nullptr || IsStuckBehindVeto());
+  }
+
+  // Has the device asked often while something here waits for a vote.
+  void NoteDemand();
 
   // Takes note of Inbox::called_off. Whether the locked schedule is to be unlocked for it.
   bool NoteCallOff(uint64_t schedule);
@@ -68,11 +75,12 @@ class ScheduleRunner {
   // REQUIRES: locked().
   void CheckPatience(absl::Time now);
 
-  // Carries out, or votes on, the next bucket; or takes note of the outcome of those before.
-  // REQUIRES: locked(). kUnlocked: not any more; the caller submits all that is in flight to the negotiation once more.
-  // kSoon: a thread waits for a vote that is likely to be known at the next call.
+  // Carries out, or votes on, the next bucket; or takes note of the outcome of those before. kNotReady: there was
+  // nothing to do. kUnlocked: the schedule is not locked any more; the caller submits all that is in flight to the
+  // negotiation once more.
+  // REQUIRES: locked().
   // Errors: the executor's.
-  enum class Outcome { kNotReady, kSoon, kCarriedOut, kUnlocked };
+  enum class Outcome { kNotReady, kCarriedOut, kUnlocked };
   absl::StatusOr<Outcome> RunNext(absl::Time now);
 
   // When to call RunNext again though nothing has been submitted.
@@ -80,6 +88,15 @@ class ScheduleRunner {
   absl::Time NextDeadline() const { return std::min(schedule_.next_look(), OpenDeadline()); }
 
  private:
+  // The next bucket, if it may be entered now.
+  const AgreedBucket* Next() const;
+  bool MayGive(const AgreedBucket& bucket) const;
+  // Whether the next bucket is behind one whose vote was lost in an earlier schedule. The tensors of that may be later
+  // in this one: the negotiation has to carry them out.
+  bool IsStuckBehindVeto() const;
+  // REQUIRES: all tensors of the next bucket, `bucket`, have been submitted here.
+  absl::Span<const TensorEntry* const> EntriesOfNext(const AgreedBucket& bucket) const;
+
   absl::StatusOr<Executor::Voted> Execute(const AgreedBucket& bucket);
   absl::StatusOr<Outcome> Enter(const AgreedBucket& bucket, absl::Time now);
   void NoteCarriedOut(uint64_t rounds_before, absl::Time now);
@@ -88,8 +105,6 @@ class ScheduleRunner {
   absl::Status SettleOpen(absl::Time now);
   // Whether the first open vote is known.
   bool IsOpenOver() const;
-  // Whether to ask again, rather than sleep until the watch of the device rings.
-  bool IsLikelySoon();
   // When the first open vote is late.
   absl::Time OpenDeadline() const;
 
@@ -102,9 +117,7 @@ class ScheduleRunner {
   // that may be entered are in flight.
   std::vector<std::vector<const TensorEntry*>> entries_;
   std::deque<Executor::OpenBucket> open_;  // in the order in which they were entered
-  uint64_t settled_ = 0;                   // open buckets whose outcome is known
-  uint64_t asked_at_ = 0;                  // `settled_` when a vote was asked for last
-  int asked_ = 0;                          // how often that was
+  bool demands_ = false;                   // that the device be asked often
 };
 
 }  // namespace ronda

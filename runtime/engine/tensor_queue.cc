@@ -42,11 +42,11 @@ absl::StatusOr<std::shared_ptr<Handle>> TensorQueue::Add(const Submission& submi
   MutexLock lock(&mu_);
   RONDA_RETURN_IF_ERROR(refusal_);
   ReserveLocked(1);
-  if (submission.unnamed_call > 0) {
-    Slot& slot = SlotLocked(submission.request.key());
-    if (slot.in_flight()) return FollowLocked(submission, ready, now, slot);
+  Slot& slot = SlotLocked(submission.request.key());
+  if (slot.in_flight() && (submission.unnamed_call > 0 || IsFree(slot))) {
+    return FollowLocked(submission, ready, now, slot);
   }
-  RONDA_RETURN_IF_ERROR(InsertLocked(submission, ready, now));
+  RONDA_RETURN_IF_ERROR(InsertLocked(submission, ready, now, slot));
   RecordLocked(fresh_.size() - 1);
   return fresh_.back()->handle;
 }
@@ -61,16 +61,15 @@ absl::Status TensorQueue::AddAll(absl::Span<const Submission> submissions, absl:
   ReserveLocked(submissions.size());
   const size_t fresh_before = fresh_.size();
   try {
-    if (absl::Status inserted = InsertAllLocked(submissions, ready, now); !inserted.ok()) {
-      RemoveLocked(fresh_before);
+    if (absl::Status inserted = InsertAllLocked(submissions, ready, now, handles); !inserted.ok()) {
+      RemoveAllLocked(submissions, fresh_before, handles);
       return inserted;
     }
   } catch (const std::bad_alloc&) {
-    RemoveLocked(fresh_before);
+    RemoveAllLocked(submissions, fresh_before, handles);
     throw;
   }
   RecordLocked(fresh_before);
-  for (size_t i = fresh_before; i < fresh_.size(); ++i) handles->push_back(fresh_[i]->handle);
   return absl::OkStatus();
 }
 
@@ -81,7 +80,7 @@ const Submission* TensorQueue::GroupInFlightLocked(absl::Span<const Submission> 
     if (request.group.empty() || (checked != nullptr && InSameGroup(*checked, request))) continue;
     checked = &request;
     for (const Slot& other : in_flight_) {
-      if (InSameGroup(other.submission.request, request)) return &submission;
+      if (!IsFree(other) && InSameGroup(other.submission.request, request)) return &submission;
     }
   }
   return nullptr;
@@ -93,15 +92,35 @@ void TensorQueue::ReserveLocked(size_t more) {
 }
 
 absl::Status TensorQueue::InsertAllLocked(absl::Span<const Submission> submissions, absl::Span<const Ready> ready,
-                                          absl::Time now) {
+                                          absl::Time now, std::vector<std::shared_ptr<Handle>>* handles) {
   for (size_t i = 0; i < submissions.size(); ++i) {
-    RONDA_RETURN_IF_ERROR(InsertLocked(submissions[i], ready.empty() ? nullptr : ready[i], now));
+    const Ready& own = ready.empty() ? nullptr : ready[i];
+    Slot& slot = SlotLocked(submissions[i].request.key());
+    if (slot.in_flight() && IsFree(slot)) {
+      handles->push_back(FollowLocked(submissions[i], own, now, slot));
+    } else {
+      RONDA_RETURN_IF_ERROR(InsertLocked(submissions[i], own, now, slot));
+      handles->push_back(fresh_.back()->handle);
+    }
   }
   return absl::OkStatus();
 }
 
-absl::Status TensorQueue::InsertLocked(const Submission& submission, const Ready& ready, absl::Time now) {
-  Slot& slot = SlotLocked(submission.request.key());
+void TensorQueue::RemoveAllLocked(absl::Span<const Submission> submissions, size_t fresh_before,
+                                  std::vector<std::shared_ptr<Handle>>* handles) {
+  for (size_t i = 0; i < handles->size(); ++i) {
+    Slot& slot = *slots_.find(submissions[i].request.key())->second;
+    if (slot.followers.empty() || slot.followers.back().handle != (*handles)[i]) continue;
+    spare_followers_.splice(spare_followers_.end(), slot.followers, std::prev(slot.followers.end()));
+    spare_followers_.back().handle.reset();
+    spare_followers_.back().ready.reset();
+    follower_count_.fetch_sub(1, std::memory_order_relaxed);
+  }
+  handles->clear();
+  RemoveLocked(fresh_before);
+}
+
+absl::Status TensorQueue::InsertLocked(const Submission& submission, const Ready& ready, absl::Time now, Slot& slot) {
   if (slot.in_flight()) return InFlightAlready(submission.request);
   Assign(submission, slot);
   slot.ready = ready;
@@ -124,11 +143,15 @@ std::shared_ptr<Handle> TensorQueue::MakeHandle(const Slot& slot) {
 
 std::shared_ptr<Handle> TensorQueue::FollowLocked(const Submission& submission, const Ready& ready, absl::Time now,
                                                   Slot& slot) {
-  std::list<Follower> added;
-  added.push_back({.submission = submission, .ready = ready, .since = now, .handle = MakeHandle(slot)});
-  slot.followers.splice(slot.followers.end(), added);
-  ++follower_count_;
-  return slot.followers.back().handle;
+  if (spare_followers_.empty()) spare_followers_.emplace_back();
+  Follower& follower = spare_followers_.front();
+  Copy(submission, &follower.submission);
+  follower.since = now;
+  follower.handle = MakeHandle(slot);
+  follower.ready = ready;
+  slot.followers.splice(slot.followers.end(), spare_followers_, spare_followers_.begin());
+  follower_count_.fetch_add(1, std::memory_order_relaxed);
+  return follower.handle;
 }
 
 void TensorQueue::AdvanceLocked(Slot& slot) {
@@ -140,8 +163,8 @@ void TensorQueue::AdvanceLocked(Slot& slot) {
   slot.taken = absl::InfiniteFuture();
   slot.learned_of = progress_ == nullptr ? 0 : progress_->learned_of();
   slot.handle = std::move(next.handle);
-  slot.followers.pop_front();
-  --follower_count_;
+  spare_followers_.splice(spare_followers_.end(), slot.followers, slot.followers.begin());
+  follower_count_.fetch_sub(1, std::memory_order_relaxed);
   in_flight_.splice(in_flight_.end(), idle_, slot.place);
   fresh_.push_back(&slot);
   in_flight_count_.store(in_flight_.size(), std::memory_order_relaxed);
@@ -149,20 +172,22 @@ void TensorQueue::AdvanceLocked(Slot& slot) {
   RecordLocked(fresh_.size() - 1);
 }
 
-// Most submissions ask for the same as the last one of their name.
 void TensorQueue::Assign(const Submission& submission, Slot& slot) {
-  Submission& kept = slot.submission;
-  if (kept.request != submission.request) {
-    ++slot.version;  // first, lest an exception leave something else behind under the old number
-    kept.request = submission.request;
-  }
-  kept.input = submission.input;
-  kept.output = submission.output;
-  kept.output_bytes = submission.output_bytes;
-  kept.splits = submission.splits;
-  kept.stream = submission.stream;
-  kept.unnamed_call = submission.unnamed_call;
-  kept.error_feedback = submission.error_feedback;
+  // First, lest an exception leave something else behind under the old number.
+  if (slot.submission.request != submission.request) ++slot.version;
+  Copy(submission, &slot.submission);
+}
+
+// Most submissions ask for the same as the last one of their name.
+void TensorQueue::Copy(const Submission& submission, Submission* kept) {
+  if (kept->request != submission.request) kept->request = submission.request;
+  kept->input = submission.input;
+  kept->output = submission.output;
+  kept->output_bytes = submission.output_bytes;
+  kept->splits = submission.splits;
+  kept->stream = submission.stream;
+  kept->unnamed_call = submission.unnamed_call;
+  kept->error_feedback = submission.error_feedback;
 }
 
 TensorQueue::Slot& TensorQueue::SlotLocked(TensorKeyView key) {
@@ -250,6 +275,8 @@ std::shared_ptr<Handle> TensorQueue::RetireLocked(Slot& slot) {
   in_flight_count_.store(in_flight_.size(), std::memory_order_relaxed);
   slot.ready.reset();
   std::shared_ptr<Handle> handle = std::move(slot.handle);
+  if (slot.undecided != nullptr) handle.reset();
+  slot.undecided.reset();
   if (!slot.followers.empty()) AdvanceLocked(slot);
   return handle;
 }
@@ -261,11 +288,21 @@ void TensorQueue::Complete(const TensorEntry* entry, absl::Status status) {
     MutexLock lock(&mu_);
     Slot& slot = SlotOf(entry);
     if (absl::IsDeadlineExceeded(status)) given_up.swap(slot.followers);
-    follower_count_ -= given_up.size();
+    follower_count_.fetch_sub(given_up.size(), std::memory_order_relaxed);
     handle = RetireLocked(slot);
   }
   for (const Follower& follower : given_up) follower.handle->Complete(status);
-  handle->Complete(std::move(status));
+  if (handle != nullptr) handle->Complete(std::move(status));
+}
+
+void TensorQueue::Launch(absl::Span<const TensorEntry* const> entries, absl::Span<OperationResult> results,
+                         const std::shared_ptr<DeviceCompletion>& undecided) {
+  {
+    MutexLock lock(&mu_);
+    for (const TensorEntry* entry : entries) SlotOf(entry).undecided = undecided;
+  }
+  // Only this thread gives the handles up.
+  for (size_t i = 0; i < entries.size(); ++i) entries[i]->handle->Complete(std::move(results[i]));
 }
 
 void TensorQueue::CompleteAll(absl::Span<const TensorEntry* const> entries, absl::Span<OperationResult> results) {
@@ -274,7 +311,10 @@ void TensorQueue::CompleteAll(absl::Span<const TensorEntry* const> entries, absl
     MutexLock lock(&mu_);
     for (const TensorEntry* entry : entries) retired_.push_back(RetireLocked(SlotOf(entry)));
   }
-  for (size_t i = 0; i < retired_.size(); ++i) retired_[i]->Complete(std::move(results[i]));
+  for (size_t i = 0; i < retired_.size(); ++i) {
+    OperationResult result = std::move(results[i]);
+    if (retired_[i] != nullptr) retired_[i]->Complete(std::move(result));
+  }
   retired_.clear();
 }
 
@@ -304,7 +344,7 @@ void TensorQueue::Close(const absl::Status& status) {
       fresh_.clear();
       fresh_count_.store(0, std::memory_order_relaxed);
     }
-    handle->Complete(std::move(with_name));
+    if (handle != nullptr) handle->Complete(std::move(with_name));
   }
 }
 

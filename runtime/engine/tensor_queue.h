@@ -29,6 +29,7 @@
 
 namespace ronda {
 
+class DeviceCompletion;
 class ReadyPoint;
 
 // A submission in flight.
@@ -49,6 +50,10 @@ struct TensorEntry {
     LockedSchedule::Position position;
   };
   Scheduled scheduled;
+
+  // Not nullptr: the handle is complete, as far as the host is concerned, but the ranks have still to decide whether the
+  // bucket of this completion is carried out. If it is not, this is carried out later.
+  std::shared_ptr<DeviceCompletion> undecided;
 };
 
 // The tensors in flight on this rank, by process set and name: trainer threads add them, the engine takes them out.
@@ -74,8 +79,8 @@ class TensorQueue {
   using Ready = std::shared_ptr<const ReadyPoint>;
 
   // Adds a copy of `submission` or, after an error or an exception (std::bad_alloc), nothing. `ready` is of those in
-  // the memory of a device. An unnamed tensor whose name is in flight follows behind: the engine gets it when the one
-  // before is complete.
+  // the memory of a device. A tensor whose name is in flight follows behind if it is unnamed, or if the one before is
+  // launched and nothing follows it yet: the engine gets it when the one before is complete.
   // Errors: ALREADY_EXISTS if a name that the caller gave is in flight in its process set; the status the queue was
   // closed with.
   absl::StatusOr<std::shared_ptr<Handle>> Add(const Submission& submission, absl::Time now,
@@ -108,7 +113,14 @@ class TensorQueue {
   // REQUIRES: `entry` is in the queue.
   void Complete(const TensorEntry* entry, absl::Status status);
 
-  // The same for many; afterwards `results`, one an entry, hold nothing. After an exception none is complete.
+  // Completes the handles, whose operations have been launched. The ranks have still to decide on them: the entries stay
+  // in flight, until they are completed in earnest; the names are free for one more submission each. Afterwards
+  // `results` hold nothing.
+  void Launch(absl::Span<const TensorEntry* const> entries, absl::Span<OperationResult> results,
+              const std::shared_ptr<DeviceCompletion>& undecided);
+
+  // Complete for many; afterwards `results`, one an entry, hold nothing. After an exception none is complete. Handles
+  // that were completed by Launch stay as they are.
   void CompleteAll(absl::Span<const TensorEntry* const> entries, absl::Span<OperationResult> results);
 
   // From now on Add returns `status`. The first call wins.
@@ -117,11 +129,14 @@ class TensorQueue {
   // Refuse, and complete every entry with `status`, prefixed by its name.
   void Close(const absl::Status& status);
 
+  // Whether a submission waits for one of the same name to be complete.
+  bool has_followers() const { return follower_count_.load(std::memory_order_relaxed) > 0; }
+
   // Finds every submission that was accepted before something that this thread knows of.
   bool empty() const { return in_flight_count_.load(std::memory_order_relaxed) == 0; }
 
  private:
-  // An unnamed tensor that waits for the one of its name to be complete.
+  // A tensor that waits for the one of its name to be complete.
   struct Follower {
     Submission submission;
     Ready ready;
@@ -152,16 +167,21 @@ class TensorQueue {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Makes room among the fresh entries.
   void ReserveLocked(size_t more) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Those of `submissions` go in flight in their order, up to the first whose name is: then an error.
-  absl::Status InsertAllLocked(absl::Span<const Submission> submissions, absl::Span<const Ready> ready, absl::Time now)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Those of `submissions` go in flight in their order, or follow, up to the first that may not: then an error.
+  absl::Status InsertAllLocked(absl::Span<const Submission> submissions, absl::Span<const Ready> ready, absl::Time now,
+                               std::vector<std::shared_ptr<Handle>>* handles) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Undoes it for those that have `handles`, and empties these.
+  void RemoveAllLocked(absl::Span<const Submission> submissions, size_t fresh_before,
+                       std::vector<std::shared_ptr<Handle>>* handles) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // An error or an exception leaves at most an idle slot behind.
-  // REQUIRES: ReserveLocked.
-  absl::Status InsertLocked(const Submission& submission, const Ready& ready, absl::Time now)
+  // REQUIRES: ReserveLocked; `slot` is that of the submission's name.
+  absl::Status InsertLocked(const Submission& submission, const Ready& ready, absl::Time now, Slot& slot)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // REQUIRES: ReserveLocked; `slot` is in flight.
   std::shared_ptr<Handle> FollowLocked(const Submission& submission, const Ready& ready, absl::Time now, Slot& slot)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Whether another submission may follow the one in flight, though it is named.
+  static bool IsFree(const Slot& slot) { return slot.undecided != nullptr && slot.followers.empty(); }
   // The first follower of an idle slot goes in flight. Allocates nothing.
   void AdvanceLocked(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::shared_ptr<Handle> MakeHandle(const Slot& slot);
@@ -174,7 +194,8 @@ class TensorQueue {
   static Slot& SlotOf(const TensorEntry* entry) { return *static_cast<const Slot*>(entry)->place; }
   // Takes a copy of `submission` into the memory that the slot has.
   static void Assign(const Submission& submission, Slot& slot);
-  // The slot becomes idle, or its first follower goes in flight; its handle.
+  static void Copy(const Submission& submission, Submission* kept);
+  // The slot becomes idle, or its first follower goes in flight. Its handle; nullptr if that has been completed.
   std::shared_ptr<Handle> RetireLocked(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Those among the fresh entries from place `first` on.
   void RecordLocked(size_t first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -193,12 +214,13 @@ class TensorQueue {
   SlotList::iterator likely_ ABSL_GUARDED_BY(mu_) = idle_.end();  // idle, and perhaps submitted next
   Table slots_ ABSL_GUARDED_BY(mu_);                              // of both lists
   size_t most_in_flight_ ABSL_GUARDED_BY(mu_) = 0;
-  size_t follower_count_ ABSL_GUARDED_BY(mu_) = 0;  // of all slots
+  std::list<Follower> spare_followers_ ABSL_GUARDED_BY(mu_);  // kept for their memory
   std::vector<Slot*> fresh_ ABSL_GUARDED_BY(mu_);
   // How many there are, for readers that only need to know that there are none. Written under mu_: that orders them
   // with all that a reader can know of. A thread that adds an entry while no thread drives has one drive afterwards
   // (progress_engine.h).
   std::atomic<size_t> in_flight_count_{0};
+  std::atomic<size_t> follower_count_{0};  // of all slots
   std::atomic<size_t> fresh_count_{0};
   absl::Status refusal_ ABSL_GUARDED_BY(mu_);
 };

@@ -1,5 +1,6 @@
 #include "runtime/schedule/locked_schedule.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "runtime/base/logging.h"
@@ -26,7 +27,7 @@ void LockedSchedule::Begin(ResolvedSchedule resolved, absl::Time now) {
   next_ = submitted_ = 0;
   progress_ = {};
   has_lost_patience_ = false;
-  window_ = VoteWindow(kOpenVotes);
+  window_ = VoteWindow(std::max<uint64_t>(kOpenVotes, slots_.size()));
   began_ = now;
   awaited_ = absl::ZeroDuration();
 }

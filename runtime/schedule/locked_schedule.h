@@ -113,7 +113,8 @@ struct ResolvedSchedule {
 // job, one after the other.
 class LockedSchedule {
  public:
-  // How many buckets a rank may be ahead of the oldest open vote; the same on all ranks of a job.
+  // How many buckets a rank may be ahead of the oldest open vote, at least; the same on all ranks of a job. In a
+  // schedule of more buckets it is so many: a round never waits for its own votes.
   static constexpr uint64_t kOpenVotes = 8;
   // Longer than the parts of a backward pass between two tensors of a bucket usually take. Unlocking too early costs a
   // few negotiated steps.

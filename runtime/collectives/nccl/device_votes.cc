@@ -12,6 +12,7 @@ namespace {
 constexpr size_t kMemoryBytes = 4096;
 // One cache line a vote: the host reads one while the device writes another.
 constexpr size_t kVoteBytes = 64;
+constexpr size_t kGateOffset = sizeof(uint32_t);
 
 // The bits of 1 as a little-endian element, lowest byte first.
 uint64_t BitsOfOne(DType dtype) {
@@ -51,8 +52,10 @@ absl::StatusOr<std::shared_ptr<OpenVote>> OpenVotes::Add() {
     RONDA_ASSIGN_OR_RETURN(words->memory, device_->Allocate(RONDA_CUDA_PINNED_HOST_MEMORY, kMemoryBytes, "votes"));
     words_ = std::move(words);
   }
-  auto vote =
-      std::make_shared<OpenVote>(words_, reinterpret_cast<uint32_t*>(words_->memory.data() + words_->used_bytes));
+  std::byte* const words = words_->memory.data() + words_->used_bytes;
+  std::memset(words, 0, kVoteBytes);
+  auto vote = std::make_shared<OpenVote>(words_, reinterpret_cast<uint32_t*>(words),
+                                         reinterpret_cast<uint32_t*>(words + kGateOffset));
   words_->used_bytes += kVoteBytes;
   vote->Reopen();
   // Before the oldest in the ring, which makes it the newest.

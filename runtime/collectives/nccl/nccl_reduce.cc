@@ -359,7 +359,8 @@ absl::Status NcclReduce::Unpack(const ReduceCall& call, const std::byte* wire, c
   return Decide(call.info, unpack, votes);
 }
 
-absl::Status NcclReduce::Decide(const CallInfo& info, const cuda::UnpackCall& unpack, const Votes& votes) {
+absl::Status NcclReduce::Decide(const CallInfo& info, cuda::UnpackCall unpack, const Votes& votes) {
+  unpack.vote = {.gate = vote_->gate(), .opens_at = vote_->opens_at()};
   RONDA_RETURN_IF_ERROR(LaunchUnpack(unpack, votes, vote_->decision()));
   info.ballot->result = Ballot::Result::kOpen;
   info.ballot->open_vote = std::move(vote_);
@@ -369,7 +370,10 @@ absl::Status NcclReduce::Decide(const CallInfo& info, const cuda::UnpackCall& un
 absl::Status NcclReduce::LaunchUnpack(cuda::UnpackCall call, const Votes& votes, uint32_t* decision) {
   call.segments = unpacked_.data();
   call.segment_count = static_cast<int>(unpacked_.size());
-  call.vote = {.votes = votes.elements, .count = votes.count, .stay = votes.stay, .decision = decision};
+  call.vote.votes = votes.elements;
+  call.vote.count = votes.count;
+  call.vote.stay = votes.stay;
+  call.vote.decision = decision;
   return Marked(options_.marks, StreamPhase::kUnpack, Launch("unpacking", [&](const ronda_cuda_plugin& kernels) {
                   return kernels.unpack(&call, options_.stream);
                 }));

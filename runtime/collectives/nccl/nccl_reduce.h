@@ -102,7 +102,7 @@ class NcclReduce {
   // Takes the changed copies over unless there is a veto. The votes are float32.
   absl::Status KeepResiduals(const ReduceCall& call, const Votes& votes);
   // Unpacks unless there is a veto, and leaves the ballot open.
-  absl::Status Decide(const CallInfo& info, const kernels::cuda::UnpackCall& unpack, const Votes& votes);
+  absl::Status Decide(const CallInfo& info, kernels::cuda::UnpackCall unpack, const Votes& votes);
 
   // Of a fused reduction: writes this rank's vote in front of the data.
   absl::Status PutVote(const ReduceCall& call, const Members& members, std::byte* wire);

@@ -76,6 +76,8 @@ DeviceLane::DeviceLane(Options options)
     : device_(std::move(options.device)),
       callbacks_(std::move(options.callbacks)),
       progress_(std::move(options.progress)),
+      order_(std::move(options.order)),
+      attention_(options.watch.attention),
       stream_(std::move(options.stream)),
       blocks_(DeviceBlocks::Create(device_, RONDA_CUDA_DEVICE_MEMORY)),
       pinned_(DeviceBlocks::Create(device_, RONDA_CUDA_PINNED_HOST_MEMORY)),
@@ -84,7 +86,7 @@ DeviceLane::DeviceLane(Options options)
       transport_(std::move(options.transport)) {}
 
 absl::StatusOr<std::unique_ptr<DeviceLane>> DeviceLane::Create(Options options) {
-  DeviceWatch::Options watch = std::move(options.watch);
+  DeviceWatch::Options watch = options.watch;
   watch.transport_failure = options.transport.failure;
   watch.abort = options.transport.abort;
   watch.setup_deadline = options.transport.setup_deadline;
@@ -94,6 +96,10 @@ absl::StatusOr<std::unique_ptr<DeviceLane>> DeviceLane::Create(Options options) 
         absl::Status failure = job();
         return failure.ok() && transport != nullptr ? transport() : failure;
       });
+  int has_words = 0;
+  RONDA_RETURN_IF_ERROR(lane->device_->Call(
+      "looking at the device", [&](const ronda_cuda_plugin& cuda) { return cuda.has_words(&has_words); }));
+  lane->has_gates_ = has_words != 0;
   watch.carried_out = [self = lane.get()](DeviceCompletion& completion) { self->Draw(completion); };
   RONDA_ASSIGN_OR_RETURN(lane->watch_, DeviceWatch::Start(std::move(watch)));
   return lane;
@@ -109,7 +115,9 @@ absl::Status DeviceLane::Begin(const Operation& operation, absl::Span<const Read
                                                                             .device = device_,
                                                                             .callbacks = callbacks_,
                                                                             .progress = progress_,
-                                                                            .failure = failure_});
+                                                                            .failure = failure_,
+                                                                            .attention = attention_,
+                                                                            .order = order_});
   watch_->Watch(launching_);
   timer_->Begin();
   for (const ReadyPoint* point : points) RONDA_RETURN_IF_ERROR(point->OrderBefore(stream_->handle()));
@@ -117,13 +125,31 @@ absl::Status DeviceLane::Begin(const Operation& operation, absl::Span<const Read
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::shared_ptr<DeviceCompletion>> DeviceLane::Finish(DeviceCompletion::Waiting waiting) {
-  launching_->set_timing(timer_->Take());
+absl::StatusOr<std::unique_ptr<DeviceEvent>> DeviceLane::NoteEnd() {
   RONDA_ASSIGN_OR_RETURN(std::unique_ptr<DeviceEvent> event, device_->NewEvent());
   RONDA_RETURN_IF_ERROR(event->Record(stream_->handle()));
-  launching_->Launch(std::move(event), waiting);
+  return event;
+}
+
+absl::StatusOr<std::shared_ptr<DeviceCompletion>> DeviceLane::Finish(DeviceCompletion::Waiting waiting,
+                                                                     DeviceCompletion::Undecided undecided) {
+  launching_->set_timing(timer_->Take());
+  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<DeviceEvent> event, NoteEnd());
+  launching_->Launch(std::move(event), waiting, std::move(undecided));
   watch_->NoteLaunch();
   return std::move(launching_);
+}
+
+absl::Status DeviceLane::Relaunch(const std::shared_ptr<DeviceCompletion>& completion) {
+  const std::shared_ptr<const OpenVote> vote = completion->vote();
+  if (vote == nullptr) return absl::OkStatus();  // it has failed with the job
+  RONDA_RETURN_IF_ERROR(device_->Call("opening a gate", [&](const ronda_cuda_plugin& cuda) {
+    return cuda.write_word(stream_->handle(), vote->gate(), vote->opens_at());
+  }));
+  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<DeviceEvent> event, NoteEnd());
+  completion->Relaunch(std::move(event));
+  watch_->NoteRelaunch(completion);
+  return absl::OkStatus();
 }
 
 void DeviceLane::Drop() {
@@ -149,8 +175,7 @@ void DeviceLane::Close(const absl::Status& status) {
 }
 
 absl::Status DeviceLane::AwaitEnd() {
-  RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceEvent> end, device_->NewEvent());
-  RONDA_RETURN_IF_ERROR(end->Record(stream_->handle()));
+  RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceEvent> end, NoteEnd());
   const absl::Duration begin = MonotonicTime();
   while (true) {
     RONDA_ASSIGN_OR_RETURN(const bool is_done, end->done());
@@ -198,14 +223,16 @@ absl::Status DeviceLane::PrepareOverflow(size_t tensors) {
 
 absl::StatusOr<uint8_t*> DeviceLane::FindNonFinite(absl::Span<const TensorView> tensors, DType dtype) {
   auto* const flags = reinterpret_cast<uint8_t*>(flags_.get());
-  RONDA_RETURN_IF_ERROR(Zero(flags, tensors.size()));
   extents_.clear();
   size_t elements = 0;
   for (const TensorView& tensor : tensors) {
     extents_.push_back({.data = tensor.data, .count = tensor.count});
     elements += tensor.count;
   }
-  if (elements == 0) return flags;
+  if (elements == 0) {
+    RONDA_RETURN_IF_ERROR(Zero(flags, tensors.size()));
+    return flags;
+  }
   const kernels::cuda::NonFiniteCall call = {
       .tensors = extents_.data(), .tensor_count = static_cast<int>(extents_.size()), .dtype = dtype, .found = flags};
   RONDA_RETURN_IF_ERROR(device_->Call("looking for overflow", [&](const ronda_cuda_plugin& cuda) {
@@ -262,6 +289,7 @@ absl::StatusOr<std::unique_ptr<DeviceLane>> DeviceLanes::Connect(Resources own, 
                              .transport = std::move(transport),
                              .callbacks = options_.callbacks,
                              .progress = options_.progress,
+                             .order = options_.device->order(),
                              .watch = options_.watch});
 }
 

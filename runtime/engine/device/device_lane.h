@@ -46,7 +46,8 @@ class DeviceLane : public DataPlane {
     DeviceTransport transport;           // on it
     std::shared_ptr<CallbackThread> callbacks;
     std::shared_ptr<ProgressEngine> progress;
-    DeviceWatch::Options watch;  // without the transport's part
+    std::shared_ptr<StreamOrder> order;  // of the rank's streams
+    DeviceWatch::Options watch;          // without the transport's part
   };
 
   // Errors: RESOURCE_EXHAUSTED if the system has no thread to give.
@@ -63,7 +64,18 @@ class DeviceLane : public DataPlane {
   absl::Status Begin(const Operation& operation, absl::Span<const ReadyPoint* const> points);
 
   // All of it is on the stream.
-  absl::StatusOr<std::shared_ptr<DeviceCompletion>> Finish(DeviceCompletion::Waiting waiting);
+  absl::StatusOr<std::shared_ptr<DeviceCompletion>> Finish(DeviceCompletion::Waiting waiting,
+                                                           DeviceCompletion::Undecided undecided = {});
+
+  // Whether streams can wait for a bucket whose vote is open.
+  bool has_gates() const { return has_gates_; }
+
+  // All tensors of a bucket whose vote was lost have been carried out, or refused: opens its gate behind all that is on
+  // the stream.
+  absl::Status Relaunch(const std::shared_ptr<DeviceCompletion>& completion);
+
+  // Whose waiters have the device asked often.
+  Attention& attention() { return *attention_; }
 
   // No thread waits for it.
   void Drop();
@@ -88,6 +100,8 @@ class DeviceLane : public DataPlane {
   explicit DeviceLane(Options options);
 
   absl::Status Zero(void* memory, size_t bytes);
+  // A point behind all that is on the stream.
+  absl::StatusOr<std::unique_ptr<DeviceEvent>> NoteEnd();
   // Errors: DEADLINE_EXCEEDED if the stream does not come to its end; the device's.
   absl::Status AwaitEnd();
   void Draw(DeviceCompletion& completion);
@@ -95,6 +109,9 @@ class DeviceLane : public DataPlane {
   const std::shared_ptr<Device> device_;
   const std::shared_ptr<CallbackThread> callbacks_;
   const std::shared_ptr<ProgressEngine> progress_;
+  const std::shared_ptr<StreamOrder> order_;
+  const std::shared_ptr<Attention> attention_;
+  bool has_gates_ = false;
   const std::unique_ptr<DeviceStream> stream_;
   const std::shared_ptr<DeviceBlocks> blocks_;  // of the device
   const std::shared_ptr<DeviceBlocks> pinned_;

@@ -18,6 +18,8 @@ namespace {
 constexpr absl::Duration kSpin = absl::Microseconds(20);
 constexpr absl::Duration kShortestNap = absl::Microseconds(20);
 constexpr absl::Duration kLongestNap = absl::Microseconds(100);
+// No thread waits for the device.
+constexpr absl::Duration kIdleNap = absl::Milliseconds(1);
 // Failures are looked for less often than the device is asked.
 constexpr absl::Duration kCheckPeriod = absl::Milliseconds(1);
 
@@ -57,9 +59,22 @@ void DeviceWatch::NoteLaunch() {
   changed_.NotifyAll();
 }
 
+void DeviceWatch::NoteRelaunch(const std::shared_ptr<DeviceCompletion>& completion) {
+  {
+    MutexLock lock(&mu_);
+    // If it has not been put aside yet, the thread finds it launched.
+    const auto found = std::find(vetoed_.begin(), vetoed_.end(), completion);
+    if (found == vetoed_.end()) return;
+    vetoed_.erase(found);
+    queue_.push_back(completion);
+    if (queue_.size() > 1) return;
+  }
+  changed_.NotifyAll();
+}
+
 bool DeviceWatch::idle() const {
   MutexLock lock(&mu_);
-  return queue_.empty();
+  return queue_.empty() && vetoed_.empty();
 }
 
 void DeviceWatch::Stop(const absl::Status& status) {
@@ -69,6 +84,7 @@ void DeviceWatch::Stop(const absl::Status& status) {
   }
   SettleAll(status);
   changed_.NotifyAll();
+  options_.attention->Ring();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -101,7 +117,7 @@ bool DeviceWatch::WatchNext() {
   const std::shared_ptr<DeviceCompletion> next = AwaitNext();
   if (next == nullptr) return false;
   Settle(*next);
-  Finish(*next);
+  Finish(next);
   return true;
 }
 
@@ -115,7 +131,7 @@ void DeviceWatch::Settle(DeviceCompletion& completion) {
   for (const Phase phase : {Phase::kLaunch, Phase::kDevice}) {
     if (failure_.ok()) failure_ = Await(phase, completion);
   }
-  if (failure_.ok() && !completion.status().ok()) failure_ = Fail(completion.status());
+  if (failure_.ok() && completion.is_settled() && !completion.status().ok()) failure_ = Fail(completion.status());
   if (!failure_.ok()) completion.Settle(failure_);
 }
 
@@ -128,28 +144,32 @@ absl::Status DeviceWatch::Await(Phase phase, DeviceCompletion& completion) {
       RONDA_RETURN_IF_ERROR(Check(phase, completion, waited, checked));
       checked = waited;
     }
-    if (phase == Phase::kLaunch || waited >= kSpin) Nap(phase, completion, waited);
+    const bool spins = phase == Phase::kDevice && waited < kSpin && options_.attention->is_wanted();
+    if (!spins) Nap(phase, completion, waited);
   }
   return absl::OkStatus();
 }
 
 bool DeviceWatch::IsOver(Phase phase, DeviceCompletion& completion) {
-  if (phase == Phase::kDevice) return completion.done();
+  if (phase == Phase::kDevice) return completion.done() || completion.IsVetoed();
   return completion.launching() != DeviceCompletion::Launching::kUnderWay;
 }
 
 void DeviceWatch::Nap(Phase phase, const DeviceCompletion& completion, absl::Duration waited) {
+  if (phase == Phase::kDevice) {
+    if (!stopped().ok()) return;
+    Attention& attention = *options_.attention;
+    return attention.Nap(attention.is_wanted() ? std::clamp(waited / 4, kShortestNap, kLongestNap) : kIdleNap);
+  }
   MutexLock lock(&mu_);
   if (!stopped_.ok()) return;
-  if (phase == Phase::kDevice) {
-    changed_.WaitFor(&mu_, std::clamp(waited / 4, kShortestNap, kLongestNap));
-  } else if (completion.launching() == DeviceCompletion::Launching::kUnderWay) {
+  if (completion.launching() == DeviceCompletion::Launching::kUnderWay) {
     // The thread that launches it takes the lock afterwards, to wake this one up.
     changed_.WaitFor(&mu_, kCheckPeriod);
   }
 }
 
-absl::Status DeviceWatch::Check(Phase phase, const DeviceCompletion& completion, absl::Duration waited,
+absl::Status DeviceWatch::Check(Phase phase, DeviceCompletion& completion, absl::Duration waited,
                                 absl::Duration checked_before) {
   const DeviceCompletion::Options& options = completion.options();
   absl::Status failure = options_.job_failure();
@@ -159,6 +179,7 @@ absl::Status DeviceWatch::Check(Phase phase, const DeviceCompletion& completion,
     return failure;
   }
   if (options_.transport_failure != nullptr) failure = options_.transport_failure();
+  if (failure.ok()) failure = completion.CheckDevice();
   if (!failure.ok()) return Fail(failure);
   const WaitLimits& limits = options.limits;
   const absl::Duration deadline = DeadlineOf(phase, limits);
@@ -195,6 +216,8 @@ void DeviceWatch::SettleAll(const absl::Status& status) {
   {
     MutexLock lock(&mu_);
     queue = queue_;
+    queue.insert(queue.end(), vetoed_.begin(), vetoed_.end());
+    vetoed_.clear();
   }
   for (const std::shared_ptr<DeviceCompletion>& completion : queue) completion->Settle(status);
 }
@@ -218,21 +241,29 @@ std::string DeviceWatch::Report(Phase phase, const DeviceCompletion& completion)
   return report;
 }
 
-void DeviceWatch::Finish(DeviceCompletion& completion) {
+void DeviceWatch::Finish(const std::shared_ptr<DeviceCompletion>& completion) {
+  const bool is_settled = completion->is_settled();
+  if (is_settled) Record(*completion);
+  bool is_idle = false;
+  {
+    MutexLock lock(&mu_);
+    // The thread that launches it again does so before it comes to NoteRelaunch.
+    if (!is_settled && !completion->IsVetoed()) return;
+    queue_.pop_front();
+    if (!is_settled) vetoed_.push_back(completion);
+    is_idle = queue_.empty() && vetoed_.empty();
+  }
+  if (completion->waiting() == DeviceCompletion::Waiting::kEngine && options_.settled != nullptr) options_.settled();
+  if (is_idle && options_.idle != nullptr) options_.idle();
+}
+
+void DeviceWatch::Record(DeviceCompletion& completion) {
   const DeviceCompletion::Options& options = completion.options();
   if (completion.launching() != DeviceCompletion::Launching::kWithdrawn) {
     const FlightKind kind = completion.status().ok() ? FlightKind::kFinished : FlightKind::kFailed;
     options_.flights->Of(options_.rank).Record(kind, options.op, options.label, options.bytes);
   }
   if (completion.status().ok() && options_.carried_out != nullptr) options_.carried_out(completion);
-  bool is_idle = false;
-  {
-    MutexLock lock(&mu_);
-    queue_.pop_front();
-    is_idle = queue_.empty();
-  }
-  if (completion.waiting() == DeviceCompletion::Waiting::kEngine && options_.settled != nullptr) options_.settled();
-  if (is_idle && options_.idle != nullptr) options_.idle();
 }
 
 }  // namespace ronda

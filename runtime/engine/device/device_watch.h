@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -21,7 +22,10 @@ namespace ronda {
 // Watches the buckets that are given to a rank's device, one after the other as the stream has them: a thread that asks
 // the device now and then while one is under way, and sleeps otherwise.
 //
-// It settles the buckets that the device is done with. A bucket that the device does not come to for longer than the
+// While some thread waits for the device it is asked often, otherwise every millisecond.
+//
+// It settles the buckets that the device is done with. Those whose vote was lost it puts aside, until they have been
+// launched again. A bucket that the device does not come to for longer than the
 // limits' warning is reported; beyond the deadline the job fails. The same holds for one that does not come onto the
 // stream: the thread that puts it there may be held up by a device, a library or a rank. That has deadlines of its own,
 // which know more of the reason, and gets a little more time here (AnswerDeadline); that of connecting ranks may be the
@@ -45,6 +49,7 @@ class DeviceWatch {
     std::function<void(DeviceCompletion&)> carried_out;
     std::function<void()> settled;  // something that the engine waits for has been settled
     std::function<void()> idle;     // everything has been
+    std::shared_ptr<Attention> attention = std::make_shared<Attention>();
   };
 
   // Errors: RESOURCE_EXHAUSTED if the system has no thread to give.
@@ -57,6 +62,9 @@ class DeviceWatch {
 
   // The last that is watched has been launched, or withdrawn.
   void NoteLaunch();
+
+  // A bucket whose vote was lost has been launched again, behind all others on the stream.
+  void NoteRelaunch(const std::shared_ptr<DeviceCompletion>& completion);
 
   // Whether everything has been settled.
   bool idle() const;
@@ -80,10 +88,12 @@ class DeviceWatch {
   // Returns once the phase is over, or with a failure of the job's.
   absl::Status Await(Phase phase, DeviceCompletion& completion);
   static bool IsOver(Phase phase, DeviceCompletion& completion);
-  void Finish(DeviceCompletion& completion);
+  // Settled, or put aside; or it has been launched again meanwhile, and stays the first.
+  void Finish(const std::shared_ptr<DeviceCompletion>& completion);
+  void Record(DeviceCompletion& completion);
   absl::Duration DeadlineOf(Phase phase, const WaitLimits& limits) const;
   // `waited`: since this completion is the first in this phase. Errors: the job's failure.
-  absl::Status Check(Phase phase, const DeviceCompletion& completion, absl::Duration waited,
+  absl::Status Check(Phase phase, DeviceCompletion& completion, absl::Duration waited,
                      absl::Duration checked_before);
   absl::Status Fail(const absl::Status& cause);
   // All buckets fail with `status`. In this order: ended work looks as if it were done.
@@ -96,7 +106,8 @@ class DeviceWatch {
   const Options options_;
   mutable Mutex mu_;
   CondVar changed_;
-  std::deque<std::shared_ptr<DeviceCompletion>> queue_ ABSL_GUARDED_BY(mu_);  // the first is being watched
+  std::deque<std::shared_ptr<DeviceCompletion>> queue_ ABSL_GUARDED_BY(mu_);   // the first is being watched
+  std::vector<std::shared_ptr<DeviceCompletion>> vetoed_ ABSL_GUARDED_BY(mu_);  // put aside
   absl::Status stopped_ ABSL_GUARDED_BY(mu_);                                 // OK: it has not been
   // Of the thread:
   absl::Status failure_;  // the job's, once there is one

@@ -20,21 +20,47 @@
 
 namespace ronda {
 
+// What is known of the order of the trainer's streams.
+//
+// Thread-safe.
+class StreamOrder {
+ public:
+  // Some stream is about to be told to wait for the launched bucket of this number (UndecidedBuckets), which the ranks
+  // may still have to decide. Called before the stream waits.
+  void NoteWait(uint64_t number) {
+    uint64_t last = last_awaited_.load();
+    while (last < number && !last_awaited_.compare_exchange_weak(last, number)) {
+    }
+  }
+  // The highest such number. Read after a point has been recorded, it is that of no bucket before which the point would
+  // come: streams may have been made to wait for each other, so the point may be behind any of them.
+  uint64_t last_awaited() const { return last_awaited_.load(); }
+
+  std::atomic<uint64_t>& noted() { return noted_; }
+
+ private:
+  std::atomic<uint64_t> last_awaited_{0};
+  std::atomic<uint64_t> noted_{0};  // points
+};
+
 // A point on a stream of the trainer's, from which on a submission's buffers are ready. Keeps the device.
 //
 // Thread-safe. Two threads may note points on one stream at the same time, and then their order is unknown: so a point
 // has the number of points that had been noted before it was begun, and before it was complete.
 class ReadyPoint {
  public:
-  // Notes how far `stream` has come. `noted`: of all points that are compared.
+  // Notes how far `stream` has come. `order`: of all points that are compared.
   // Errors: INVALID_ARGUMENT if the stream is being captured; INTERNAL (the driver's).
   static absl::StatusOr<std::shared_ptr<const ReadyPoint>> Note(const std::shared_ptr<Device>& device,
-                                                                StreamHandle stream, std::atomic<uint64_t>* noted);
+                                                                StreamHandle stream, StreamOrder* order);
 
   // Whether a stream that waits for this need not wait for `other`.
   bool Covers(const ReadyPoint& other) const {
     return this == &other || (stream_id_ == other.stream_id_ && begun_ >= other.complete_);
   }
+
+  // The highest number of a bucket that the point may be behind, which was undecided when it was noted; 0: none.
+  uint64_t behind() const { return behind_; }
 
   // The work that `stream` is given from now on comes after the point.
   absl::Status OrderBefore(StreamHandle stream) const { return event_->OrderBefore(stream); }
@@ -47,6 +73,7 @@ class ReadyPoint {
   const uint64_t stream_id_;
   const uint64_t begun_;
   uint64_t complete_ = 0;
+  uint64_t behind_ = 0;
   std::unique_ptr<DeviceEvent> event_;
 };
 
@@ -94,6 +121,9 @@ class RankDevice {
   // Errors: why there is none.
   absl::StatusOr<std::shared_ptr<Device>> Get();
 
+  // Of the streams that have been and will be seen.
+  const std::shared_ptr<StreamOrder>& order() const { return order_; }
+
  private:
   // The device of this number is to be this rank's.
   absl::StatusOr<std::shared_ptr<Device>> Take(const ronda_cuda_plugin& plugin, int ordinal);
@@ -103,7 +133,7 @@ class RankDevice {
 
   const std::shared_ptr<DeviceSupport> support_;
   const int local_rank_;
-  std::atomic<uint64_t> noted_{0};  // points
+  const std::shared_ptr<StreamOrder> order_ = std::make_shared<StreamOrder>();
   Mutex mu_;
   std::shared_ptr<Device> device_ ABSL_GUARDED_BY(mu_);
 };

@@ -217,6 +217,20 @@ TEST_F(VoteTest, OneWhoLeavesIsEnough) {
   EXPECT_EQ(Vote({.dtype = DType::kFloat16}, last, 1).decision, 2u);
 }
 
+TEST_F(VoteTest, OnlyAVoteThatIsWonOpensTheGate) {
+  for (const double vote : {1.0, 0.0}) {
+    const SharedBytes ballot(SizeOf(DType::kFloat32));
+    const SharedBytes gate(sizeof(uint32_t));
+    testing::WriteElement(ballot.data(), DType::kFloat32, 0, vote);
+    *gate.as<uint32_t>() = 6;
+    const Outcome outcome = VoteWith(
+        {.dtype = DType::kFloat32},
+        {.votes = ballot.data(), .count = 1, .stay = 1, .gate = gate.as<uint32_t>(), .opens_at = 7});
+    EXPECT_EQ(outcome.decision, vote == 1 ? 1u : 2u);
+    EXPECT_EQ(*gate.as<uint32_t>(), vote == 1 ? 7u : 6u);
+  }
+}
+
 TEST_F(VoteTest, VotesOfBlocksAreBytes) {
   for (Wire::Blocks blocks : {Wire::Blocks::kE4M3, Wire::Blocks::kE5M2}) {
     EXPECT_EQ(Vote({.blocks = blocks}, {7, 7}, 7).decision, 1u);

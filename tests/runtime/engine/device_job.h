@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -37,6 +38,13 @@ class DeviceTensor {
   ~DeviceTensor();
 
   void* data() const { return memory_.data(); }
+
+  // The memory, which is not freed with this.
+  void* Abandon() {
+    void* const memory = memory_.data();
+    memory_.Abandon();
+    return memory;
+  }
 
   template <typename T>
   void Set(const std::vector<T>& values) {
@@ -79,6 +87,8 @@ class DeviceRank {
   // A tensor that outlives the runtime: when a job has failed, the device may still be at work on it.
   DeviceTensor& Keep(const std::vector<float>& values) { return tensors_.emplace_back(*this, values); }
 
+  void KeepAlive(std::shared_ptr<void> object) { kept_.push_back(std::move(object)); }
+
   // The stream does not go on any more, until the runtime is gone.
   void HoldStream() { hold_.emplace(stream()); }
 
@@ -88,6 +98,7 @@ class DeviceRank {
   const std::shared_ptr<Device> device_;
   const std::unique_ptr<DeviceStream> stream_;
   std::deque<DeviceTensor> tensors_;
+  std::vector<std::shared_ptr<void>> kept_;
   std::optional<StreamHold> hold_;  // last: it goes first
 };
 

@@ -21,6 +21,7 @@ namespace {
 // CUDA's functions have no object, and so the fake's have none: the machine is the process'.
 std::atomic<FakeMachine*> the_machine{nullptr};
 thread_local int this_threads_device = 0;
+thread_local size_t this_threads_waits = 0;
 
 FakeMachine& Machine() {
   FakeMachine* const machine = the_machine.load();
@@ -74,6 +75,9 @@ void ErrorText(int error, char* text, size_t size) {
       break;
     case kCudaInvalidHandle:
       known = "invalid resource handle";
+      break;
+    case kCudaLaunchTimeout:
+      known = "the launch timed out and was terminated";
       break;
     case kCudaIllegalAddress:
       known = "an illegal memory access was encountered";
@@ -144,6 +148,7 @@ int Allocate(ronda_cuda_memory kind, size_t bytes, void** memory) {
 
 void WaitBeforeFree() {
   if (Machine().options().frees != FakeCuda::Frees::kWaitForTheDevice) return;
+  ++this_threads_waits;
   Machine().calls().waiting_frees.fetch_add(1);
   Machine().AwaitDevice(this_threads_device);
   Machine().calls().waiting_frees.fetch_sub(1);
@@ -206,13 +211,16 @@ int WaitEvent(void* stream, void* handle) {
 
 int QueryEvent(void* handle, int* done) {
   return WithEvent(handle, [done](const std::shared_ptr<FakeEvent>& event) {
+    Machine().calls().query_event.fetch_add(1);
     *done = event->IsPassed(event->last_recording()) ? 1 : 0;
+    if (*done == 0) ++this_threads_waits;
     // Work of the stream before the event may have failed.
     return CurrentError();
   });
 }
 
 int SynchronizeEvent(void* handle) {
+  ++this_threads_waits;
   return WithEvent(handle, [](const std::shared_ptr<FakeEvent>& event) {
     event->AwaitPassing(event->last_recording());
     return CurrentError();
@@ -228,13 +236,52 @@ int ElapsedMs(void* begin, void* end, float* ms) {
   });
 }
 
+int HasWords(int* has) {
+  *has = Machine().options().words == FakeCuda::Options::Words::kYes ? 1 : 0;
+  return CurrentError();
+}
+
+// The word as `device` sees it; nullptr: it is in no memory for that.
+uint32_t* ViewOfWord(int device, const uint32_t* word) {
+  if (Machine().memory().DeviceOf(word) != FakeMemory::kPinnedHost) return nullptr;
+  return static_cast<uint32_t*>(Machine().memory().ViewOf(device, word, sizeof(*word)));
+}
+
+int WaitWord(void* handle, const uint32_t* word, uint32_t value) {
+  return WithStream(handle, [&](FakeStream& stream) -> int {
+    const uint32_t* const view = ViewOfWord(stream.device(), word);
+    if (view == nullptr || stream.capturing() != 0) return kCudaInvalidValue;
+    Machine().calls().wait_word.fetch_add(1);
+    stream.Enqueue([=, device = stream.device()] { Machine().AwaitWord(device, view, value); });
+    return kCudaSuccess;
+  });
+}
+
+int WriteWord(void* handle, uint32_t* word, uint32_t value) {
+  return WithStream(handle, [&](FakeStream& stream) -> int {
+    uint32_t* const view = ViewOfWord(stream.device(), word);
+    if (view == nullptr) return kCudaInvalidValue;
+    stream.Enqueue([=] { __atomic_store_n(view, value, __ATOMIC_RELEASE); });
+    return kCudaSuccess;
+  });
+}
+
+int SharesQueues(void* handle, int* shares) {
+  return WithStream(handle, [&](FakeStream& stream) {
+    *shares = stream.shares_queues() ? 1 : 0;
+    return kCudaSuccess;
+  });
+}
+
 int Copy(void* dst, const void* src, size_t bytes, void* handle) {
   return WithStream(handle, [&](FakeStream& stream) -> int {
     if (bytes == 0) return kCudaSuccess;
     void* const to = Machine().memory().ViewOf(stream.device(), dst, bytes);
     const void* const from = Machine().memory().ViewOf(stream.device(), src, bytes);
     if (to == nullptr || from == nullptr) return kCudaInvalidValue;
-    stream.Enqueue([=] { std::memcpy(to, from, bytes); });
+    stream.Enqueue([=, device = stream.device()] {
+      if (Machine().MayUse(device, {dst, src})) std::memcpy(to, from, bytes);
+    });
     return kCudaSuccess;
   });
 }
@@ -244,7 +291,10 @@ int FillZero(void* dst, size_t bytes, void* handle) {
     if (bytes == 0) return kCudaSuccess;
     void* const to = Machine().memory().ViewOf(stream.device(), dst, bytes);
     if (to == nullptr) return kCudaInvalidValue;
-    stream.Enqueue([=] { std::memset(to, 0, bytes); });
+    Machine().calls().fill_zero.fetch_add(1);
+    stream.Enqueue([=, device = stream.device()] {
+      if (Machine().MayUse(device, {dst})) std::memset(to, 0, bytes);
+    });
     return kCudaSuccess;
   });
 }
@@ -253,10 +303,15 @@ int FillZero(void* dst, size_t bytes, void* handle) {
 template <typename Call>
 int Launch(const Call* call, void* handle) {
   return WithStream(handle, [&](FakeStream& stream) -> int {
-    std::function<void()> kernel = PrepareKernel(*call, stream.device(), Machine().memory());
-    if (kernel == nullptr) return kCudaInvalidValue;
-    if (!Machine().HasKernels(stream.device())) Machine().AwaitDevice(stream.device());
-    stream.Enqueue(std::move(kernel));
+    PreparedKernel kernel = PrepareKernel(*call, stream.device(), Machine().memory());
+    if (kernel.run == nullptr) return kCudaInvalidValue;
+    if (!Machine().HasKernels(stream.device())) {
+      ++this_threads_waits;
+      Machine().AwaitDevice(stream.device());
+    }
+    stream.Enqueue([kernel = std::move(kernel), device = stream.device()] {
+      if (Machine().MayUse(device, kernel.memory)) kernel.run();
+    });
     return kCudaSuccess;
   });
 }
@@ -284,6 +339,10 @@ constexpr ronda_cuda_plugin kTable = {.version = RONDA_CUDA_PLUGIN_VERSION,
                                       .query_event = QueryEvent,
                                       .synchronize_event = SynchronizeEvent,
                                       .elapsed_ms = ElapsedMs,
+                                      .has_words = HasWords,
+                                      .wait_word = WaitWord,
+                                      .write_word = WriteWord,
+                                      .shares_queues = SharesQueues,
                                       .copy = Copy,
                                       .fill_zero = FillZero,
                                       .pack = Launch,
@@ -313,10 +372,18 @@ void FakeCuda::FailDevice(int device, int error) { Machine().FailDevice(device, 
 void FakeCuda::SetCapturing(void* stream, int capturing) {
   Machine().StreamOf(stream, this_threads_device)->SetCapturing(capturing);
 }
+void FakeCuda::ShareQueues(void* stream) { Machine().StreamOf(stream, this_threads_device)->ShareQueues(); }
+void FakeCuda::FreeOn(void* stream, void* memory) {
+  RONDA_CHECK(Enqueue(stream, [=] { RONDA_CHECK(Machine().memory().Free(memory)); }) == kCudaSuccess);
+}
 size_t FakeCuda::allocations() const { return Machine().memory().allocations(); }
 size_t FakeCuda::created_events() const { return Machine().created_events(); }
 size_t FakeCuda::recorded_events() const { return Machine().calls().record_event; }
 size_t FakeCuda::awaited_events() const { return Machine().calls().wait_event; }
+size_t FakeCuda::awaited_words() const { return Machine().calls().wait_word; }
+size_t FakeCuda::queried_events() const { return Machine().calls().query_event; }
+size_t FakeCuda::zero_fills() const { return Machine().calls().fill_zero; }
+size_t FakeCuda::HostWaitsOfThisThread() { return this_threads_waits; }
 int FakeCuda::waiting_frees() const { return Machine().calls().waiting_frees; }
 std::string FakeCuda::Leaks() const { return Machine().Leaks(); }
 

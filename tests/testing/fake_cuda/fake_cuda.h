@@ -10,6 +10,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "runtime/cuda/plugin.h"
 #include "tests/testing/fake_cuda/fake_memory.h"
 
@@ -39,6 +40,7 @@ enum FakeCudaError : int {
   kCudaInvalidDevice = 101,
   kCudaInvalidHandle = 400,
   kCudaIllegalAddress = 700,
+  kCudaLaunchTimeout = 702,
 };
 
 // The devices of this process, while it lives. One at a time.
@@ -60,6 +62,10 @@ class FakeCuda {
     FakeMemory::HostAccess host_access = FakeMemory::HostAccess::kAllowed;
     // kLazy: to launch a kernel is to wait for all streams of the device, until prepare_device has been called for it.
     enum class Loading { kEager, kLazy } loading = Loading::kEager;
+    // Whether streams can wait for words.
+    enum class Words { kYes, kNo } words = Words::kYes;
+    // A stream that waits longer for a word ends in an error of the device, with a line that says so.
+    absl::Duration word_deadline = absl::Seconds(60);
     // CUDA waits for the device before it frees memory, which a device that is stuck turns into a wait for ever.
     Frees frees = Frees::kReturnAtOnce;
   };
@@ -77,11 +83,25 @@ class FakeCuda {
   // Sets the result of is_capturing for the stream.
   void SetCapturing(void* stream, int capturing);
 
+  // The stream has the priority of those that create_stream makes (shares_queues). Others have none here.
+  void ShareQueues(void* stream);
+
+  // Frees memory when the stream comes here, as cudaFreeAsync does. What uses it after that, in whatever stream, and
+  // even if the stream had it before, is an error of the device, with a line that says so.
+  void FreeOn(void* stream, void* memory);
+
   // Of all devices, so far.
   size_t allocations() const;
   size_t created_events() const;
   size_t recorded_events() const;
   size_t awaited_events() const;  // by streams
+  size_t awaited_words() const;
+  size_t queried_events() const;
+  size_t zero_fills() const;
+
+  // How often the calling thread has waited for a device so far, or asked whether it had to: calls of synchronize_event,
+  // launches and frees that wait, and calls of query_event that found that the device was not there yet.
+  static size_t HostWaitsOfThisThread();
 
   // Calls that wait for a device before they free memory, now.
   int waiting_frees() const;

@@ -33,16 +33,19 @@ class Finder {
   template <typename T>
   void Replace(T*& pointer, size_t bytes) {
     if (bytes == 0) return;
+    used_.push_back(pointer);
     pointer = static_cast<T*>(memory_.ViewOf(device_, pointer, bytes));
     has_found_all_ = has_found_all_ && pointer != nullptr;
   }
 
   bool has_found_all() const { return has_found_all_; }
+  const std::vector<const void*>& used() const { return used_; }
 
  private:
   const int device_;
   const FakeMemory& memory_;
   bool has_found_all_ = true;
+  std::vector<const void*> used_;
 };
 
 // Of so many elements, from the beginning of a granule.
@@ -57,10 +60,10 @@ std::shared_ptr<std::vector<T>> CopyOf(const T* items, int count) {
 }
 
 template <typename Call>
-std::function<void()> Kernel(const Finder& find, int (*run)(const Call&), const Call& call,
+PreparedKernel Kernel(const Finder& find, int (*run)(const Call&), const Call& call,
                              std::vector<std::shared_ptr<const void>> memory) {
-  if (!find.has_found_all()) return nullptr;
-  return [run, call, memory = std::move(memory)] { RONDA_CHECK(run(call) == 0); };
+  if (!find.has_found_all()) return {};
+  return {.run = [run, call, memory = std::move(memory)] { RONDA_CHECK(run(call) == 0); }, .memory = find.used()};
 }
 
 void ReplaceAll(Finder& find, std::vector<Extent>& tensors, DType dtype) {
@@ -69,7 +72,7 @@ void ReplaceAll(Finder& find, std::vector<Extent>& tensors, DType dtype) {
 
 // Of Adasum's kernels, which work on pairs of tensors and have three dot products for each.
 template <typename Call>
-std::function<void()> PairsKernel(const Call& call, int (*run)(const Call&), int device, const FakeMemory& memory) {
+PreparedKernel PairsKernel(const Call& call, int (*run)(const Call&), int device, const FakeMemory& memory) {
   Finder find(device, memory);
   Call copy = call;
   const auto a = CopyOf(call.a, call.pair_count);
@@ -87,7 +90,7 @@ std::function<void()> PairsKernel(const Call& call, int (*run)(const Call&), int
 
 }  // namespace
 
-std::function<void()> PrepareKernel(const PackCall& call, int device, const FakeMemory& memory) {
+PreparedKernel PrepareKernel(const PackCall& call, int device, const FakeMemory& memory) {
   Finder find(device, memory);
   PackCall copy = call;
   const auto segments = CopyOf(call.segments, call.segment_count);
@@ -102,7 +105,7 @@ std::function<void()> PrepareKernel(const PackCall& call, int device, const Fake
   return Kernel(find, kernels::cuda::HostPack, copy, {segments});
 }
 
-std::function<void()> PrepareKernel(const UnpackCall& call, int device, const FakeMemory& memory) {
+PreparedKernel PrepareKernel(const UnpackCall& call, int device, const FakeMemory& memory) {
   Finder find(device, memory);
   UnpackCall copy = call;
   const auto segments = CopyOf(call.segments, call.segment_count);
@@ -117,12 +120,13 @@ std::function<void()> PrepareKernel(const UnpackCall& call, int device, const Fa
   if (call.vote.votes != nullptr) {
     find.Replace(copy.vote.votes, call.vote.count * (is_in_blocks ? 1 : SizeOf(call.wire.dtype)));
     find.Replace(copy.vote.decision, sizeof(*copy.vote.decision));
+    if (copy.vote.gate != nullptr) find.Replace(copy.vote.gate, sizeof(*copy.vote.gate));
   }
   copy.segments = segments->data();
   return Kernel(find, kernels::cuda::HostUnpack, copy, {segments});
 }
 
-std::function<void()> PrepareKernel(const ReduceCall& call, int device, const FakeMemory& memory) {
+PreparedKernel PrepareKernel(const ReduceCall& call, int device, const FakeMemory& memory) {
   Finder find(device, memory);
   ReduceCall copy = call;
   const bool is_in_blocks = call.wire.blocks != Wire::Blocks::kNone;
@@ -132,7 +136,7 @@ std::function<void()> PrepareKernel(const ReduceCall& call, int device, const Fa
   return Kernel(find, kernels::cuda::HostReduce, copy, {});
 }
 
-std::function<void()> PrepareKernel(const NonFiniteCall& call, int device, const FakeMemory& memory) {
+PreparedKernel PrepareKernel(const NonFiniteCall& call, int device, const FakeMemory& memory) {
   Finder find(device, memory);
   NonFiniteCall copy = call;
   const auto tensors = CopyOf(call.tensors, call.tensor_count);
@@ -142,7 +146,7 @@ std::function<void()> PrepareKernel(const NonFiniteCall& call, int device, const
   return Kernel(find, kernels::cuda::HostFindNonFinite, copy, {tensors});
 }
 
-std::function<void()> PrepareKernel(const AddScaledCall& call, int device, const FakeMemory& memory) {
+PreparedKernel PrepareKernel(const AddScaledCall& call, int device, const FakeMemory& memory) {
   Finder find(device, memory);
   AddScaledCall copy = call;
   const size_t bytes = call.count * SizeOf(call.dtype);
@@ -152,11 +156,11 @@ std::function<void()> PrepareKernel(const AddScaledCall& call, int device, const
   return Kernel(find, kernels::cuda::HostAddScaled, copy, {});
 }
 
-std::function<void()> PrepareKernel(const DotsCall& call, int device, const FakeMemory& memory) {
+PreparedKernel PrepareKernel(const DotsCall& call, int device, const FakeMemory& memory) {
   return PairsKernel(call, kernels::cuda::HostDots, device, memory);
 }
 
-std::function<void()> PrepareKernel(const CombineCall& call, int device, const FakeMemory& memory) {
+PreparedKernel PrepareKernel(const CombineCall& call, int device, const FakeMemory& memory) {
   return PairsKernel(call, kernels::cuda::HostCombine, device, memory);
 }
 

@@ -4,20 +4,27 @@
 #define RONDA_TESTS_TESTING_FAKE_CUDA_FAKE_KERNELS_H_
 
 #include <functional>
+#include <vector>
 
 #include "kernels/cuda/calls.h"
 #include "tests/testing/fake_cuda/fake_memory.h"
 
 namespace ronda::testing {
 
-// nullptr if a pointer is not to memory that `device` can address.
-std::function<void()> PrepareKernel(const kernels::cuda::PackCall& call, int device, const FakeMemory& memory);
-std::function<void()> PrepareKernel(const kernels::cuda::UnpackCall& call, int device, const FakeMemory& memory);
-std::function<void()> PrepareKernel(const kernels::cuda::ReduceCall& call, int device, const FakeMemory& memory);
-std::function<void()> PrepareKernel(const kernels::cuda::NonFiniteCall& call, int device, const FakeMemory& memory);
-std::function<void()> PrepareKernel(const kernels::cuda::AddScaledCall& call, int device, const FakeMemory& memory);
-std::function<void()> PrepareKernel(const kernels::cuda::DotsCall& call, int device, const FakeMemory& memory);
-std::function<void()> PrepareKernel(const kernels::cuda::CombineCall& call, int device, const FakeMemory& memory);
+// A kernel that is ready to run, and where the memory is that it uses.
+struct PreparedKernel {
+  std::function<void()> run;
+  std::vector<const void*> memory;
+};
+
+// No function if a pointer is not to memory that `device` can address.
+PreparedKernel PrepareKernel(const kernels::cuda::PackCall& call, int device, const FakeMemory& memory);
+PreparedKernel PrepareKernel(const kernels::cuda::UnpackCall& call, int device, const FakeMemory& memory);
+PreparedKernel PrepareKernel(const kernels::cuda::ReduceCall& call, int device, const FakeMemory& memory);
+PreparedKernel PrepareKernel(const kernels::cuda::NonFiniteCall& call, int device, const FakeMemory& memory);
+PreparedKernel PrepareKernel(const kernels::cuda::AddScaledCall& call, int device, const FakeMemory& memory);
+PreparedKernel PrepareKernel(const kernels::cuda::DotsCall& call, int device, const FakeMemory& memory);
+PreparedKernel PrepareKernel(const kernels::cuda::CombineCall& call, int device, const FakeMemory& memory);
 
 }  // namespace ronda::testing
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "runtime/base/logging.h"
 
 namespace ronda::testing {
 namespace {
@@ -136,6 +137,33 @@ int FakeMachine::ErrorOf(int device) const {
   if (options_.devices == 0) return kCudaNoDevice;
   if (device < 0 || device >= options_.devices) return kCudaInvalidDevice;
   return errors_[device].load();
+}
+
+void FakeMachine::Report(int device, int error, absl::string_view what) {
+  Log(LogLevel::kError, -1, absl::StrCat("fake CUDA, device ", device, ": ", what));
+  FailDevice(device, error);
+}
+
+void FakeMachine::AwaitWord(int device, const uint32_t* word, uint32_t value) {
+  const absl::Time deadline = absl::Now() + options_.word_deadline;
+  while (true) {
+    const uint32_t found = __atomic_load_n(word, __ATOMIC_ACQUIRE);
+    if (static_cast<int32_t>(found - value) >= 0) return;
+    // A device that has failed does nothing more, and does not wait either.
+    if (errors_[device].load() != kCudaSuccess) return;
+    if (absl::Now() > deadline) {
+      return Report(device, kCudaLaunchTimeout,
+                    absl::StrCat("a stream has waited ", absl::FormatDuration(options_.word_deadline), " for a word to be ",
+                                 value, ", which is still ", found));
+    }
+    absl::SleepFor(absl::Microseconds(20));
+  }
+}
+
+bool FakeMachine::MayUse(int device, const std::vector<const void*>& memory) {
+  if (!memory_.IsAnyFreed(memory)) return true;
+  Report(device, kCudaIllegalAddress, "a stream uses memory that has been freed before, in the order of the streams");
+  return false;
 }
 
 bool FakeMachine::Release(int device, void* memory) {

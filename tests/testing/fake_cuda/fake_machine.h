@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "runtime/base/mutex.h"
 #include "tests/testing/fake_cuda/fake_cuda.h"
@@ -42,6 +43,8 @@ class FakeStream {
 
   void SetCapturing(int capturing);
   int capturing() const;
+  void ShareQueues() { shares_queues_.store(true); }
+  bool shares_queues() const { return shares_queues_.load(); }
 
  private:
   void Run();
@@ -49,6 +52,7 @@ class FakeStream {
 
   const int device_;
   const uint64_t id_;
+  std::atomic<bool> shares_queues_{false};
   std::minstd_rand random_;  // of the thread; not used if there are no pauses
   const uint64_t delay_seed_;
   mutable Mutex mu_;
@@ -103,9 +107,21 @@ class FakeMachine {
   struct Calls {
     std::atomic<size_t> record_event{0};
     std::atomic<size_t> wait_event{0};
+    std::atomic<size_t> query_event{0};
+    std::atomic<size_t> wait_word{0};
+    std::atomic<size_t> fill_zero{0};
     std::atomic<int> waiting_frees{0};
   };
   Calls& calls() { return calls_; }
+
+  // Something has gone wrong in a stream: says so, and fails the device.
+  void Report(int device, int error, absl::string_view what);
+
+  // Called by a stream: returns when the word has come to `value`, or with a report when that takes too long.
+  void AwaitWord(int device, const uint32_t* word, uint32_t value);
+
+  // Called by a stream: whether `memory` may still be used; if not, there is a report.
+  bool MayUse(int device, const std::vector<const void*>& memory);
 
   // As FakeMemory's. Work that the streams already have still finds the memory.
   bool Release(int device, void* memory);

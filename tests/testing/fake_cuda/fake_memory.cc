@@ -3,6 +3,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 namespace ronda::testing {
 namespace {
 
@@ -37,6 +39,7 @@ FakeMemory::FakeMemory(int devices, size_t bytes_per_device, HostAccess host_acc
 FakeMemory::~FakeMemory() {
   const MutexLock lock(&mu_);
   for (const auto& [address, block] : blocks_) Unmap(block);
+  for (const auto& [address, block] : freed_) Unmap(block);
   for (const Block& block : released_) Unmap(block);
 }
 
@@ -77,6 +80,23 @@ bool FakeMemory::Release(int device, void* memory, Use use) {
   return true;
 }
 
+bool FakeMemory::Free(const void* memory) {
+  const MutexLock lock(&mu_);
+  const auto found = blocks_.find(reinterpret_cast<uintptr_t>(memory));
+  if (found == blocks_.end()) return false;
+  if (found->second.device != kPinnedHost) left_[found->second.device] += found->second.bytes;
+  freed_.insert(*found);
+  blocks_.erase(found);
+  return true;
+}
+
+bool FakeMemory::IsAnyFreed(const std::vector<const void*>& addresses) const {
+  const MutexLock lock(&mu_);
+  return !freed_.empty() && std::any_of(addresses.begin(), addresses.end(), [this](const void* address) {
+    return Find(freed_, address, 1) != nullptr;
+  });
+}
+
 int FakeMemory::DeviceOf(const void* address) const {
   const MutexLock lock(&mu_);
   const Block* const block = FindLocked(address, 1);
@@ -112,9 +132,13 @@ void FakeMemory::Unmap(const Block& block) {
 }
 
 const FakeMemory::Block* FakeMemory::FindLocked(const void* address, size_t bytes) const {
+  return Find(blocks_, address, bytes);
+}
+
+const FakeMemory::Block* FakeMemory::Find(const Blocks& blocks, const void* address, size_t bytes) {
   const auto begin = reinterpret_cast<uintptr_t>(address);
-  auto next = blocks_.upper_bound(begin);
-  if (next == blocks_.begin()) return nullptr;
+  auto next = blocks.upper_bound(begin);
+  if (next == blocks.begin()) return nullptr;
   const auto& [block_begin, block] = *--next;
   return begin - block_begin + bytes <= block.bytes ? &block : nullptr;
 }

@@ -35,6 +35,13 @@ class FakeMemory {
   enum class Use { kOver, kPossible };
   bool Release(int device, void* memory, Use use);
 
+  // Whether there was something that begins at `memory`. From now on it may not be used any more, not even by what has
+  // been given to a stream before: IsAnyFreed tells.
+  bool Free(const void* memory);
+
+  // Whether memory at one of these addresses has been freed.
+  bool IsAnyFreed(const std::vector<const void*>& addresses) const;
+
   // Whose memory this is an address in; kPinnedHost for all else too.
   int DeviceOf(const void* address) const;
 
@@ -56,14 +63,19 @@ class FakeMemory {
     char* view;
   };
 
+  using Blocks = std::map<uintptr_t, Block>;  // by address
+
   static void Unmap(const Block& block);
+  // The block that has all of these bytes; nullptr: none has.
+  static const Block* Find(const Blocks& blocks, const void* address, size_t bytes);
   const Block* FindLocked(const void* address, size_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const HostAccess host_access_;
   mutable Mutex mu_;
-  std::map<uintptr_t, Block> blocks_ ABSL_GUARDED_BY(mu_);  // by address
-  std::vector<Block> released_ ABSL_GUARDED_BY(mu_);        // may still be in use
-  std::vector<size_t> left_ ABSL_GUARDED_BY(mu_);           // bytes, one entry a device
+  Blocks blocks_ ABSL_GUARDED_BY(mu_);
+  std::vector<Block> released_ ABSL_GUARDED_BY(mu_);  // may still be in use
+  Blocks freed_ ABSL_GUARDED_BY(mu_);  // stay mapped, and so are not given out again
+  std::vector<size_t> left_ ABSL_GUARDED_BY(mu_);     // bytes, one entry a device
   size_t allocations_ ABSL_GUARDED_BY(mu_) = 0;
 };
 

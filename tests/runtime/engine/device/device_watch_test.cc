@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/mutex.h"
 #include "tests/testing/fake_cuda/fake_cuda.h"
 
@@ -104,6 +105,17 @@ TEST_F(DeviceWatchTest, SettlesWhatTheDeviceIsDoneWithAndSaysSo) {
   EXPECT_TRUE(watch_->idle());
   EXPECT_EQ(settled_, 2);
   EXPECT_EQ(aborts_, 0);
+}
+
+TEST_F(DeviceWatchTest, AsksTheDeviceOnceAMillisecondIfNoThreadWaits) {
+  StreamHold hold(stream_->handle());
+  const auto completion = Launch();
+  const size_t before = cuda_.queried_events();
+  const absl::Duration begin = MonotonicTime();
+  while (cuda_.queried_events() < before + 20) std::this_thread::yield();
+  EXPECT_GE(MonotonicTime() - begin, absl::Milliseconds(15));
+  hold.Release();
+  EXPECT_EQ(completion->Wait(), absl::OkStatus());
 }
 
 TEST_F(DeviceWatchTest, DeadlineFailsTheJobAndEndsWhatIsUnderWay) {

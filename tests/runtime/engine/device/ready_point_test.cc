@@ -28,7 +28,7 @@ class ReadyPointTest : public ::testing::Test {
 
   FakeCuda cuda_{{.devices = 1}};
   const std::shared_ptr<Device> device_ = *Device::Open(cuda_.table(), 0);
-  std::atomic<uint64_t> noted_{0};
+  StreamOrder noted_;
 };
 
 TEST_F(ReadyPointTest, LaterPointsCoverEarlierOnesOfTheirStream) {
@@ -47,7 +47,7 @@ TEST_F(ReadyPointTest, LaterPointsCoverEarlierOnesOfTheirStream) {
 // Threads that note points on one stream at the same time: neither knows which of the two is ahead.
 TEST_F(ReadyPointTest, PointsThatAreNotedAtTheSameTimeDoNotCoverEachOther) {
   const auto stream = NewStream();
-  std::atomic<uint64_t> elsewhere{noted_.load()};
+  StreamOrder elsewhere;
   const auto here = Note(stream->handle());
   const auto there = *ReadyPoint::Note(device_, stream->handle(), &elsewhere);  // has not seen the one before
   EXPECT_FALSE(there->Covers(*here));
