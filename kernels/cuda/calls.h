@@ -57,7 +57,8 @@ struct VoteCount {
   // Written once: 1 if all votes are to stay, else 2. In memory that the host reads too. The call's other effects come
   // before.
   uint32_t* decision = nullptr;
-  // Set to `opens_at` before the decision is written, if all votes are to stay. In such memory, too; nullptr: nothing is.
+  // Set to `opens_at` before the decision is written, if all votes are to stay. In such memory, too; nullptr: nothing
+  // is.
   uint32_t* gate = nullptr;
   uint32_t opens_at = 0;
 };

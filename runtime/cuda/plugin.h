@@ -85,8 +85,8 @@ struct ronda_cuda_plugin {
   int (*wait_word)(void* stream, const uint32_t* word, uint32_t value);
   // Sets the word when `stream` comes to it, after the effects of all that the stream has been given before.
   int (*write_word)(void* stream, uint32_t* word, uint32_t value);
-  // Whether work of `stream` may hold up that of streams of create_stream which nothing orders behind it: the device has
-  // fewer queues than streams, and those of one priority share them.
+  // Whether work of `stream` may hold up that of streams of create_stream which nothing orders behind it: the device
+  // has fewer queues than streams, and those of one priority share them.
   int (*shares_queues)(void* stream, int* shares);
 
   // All of these are in order on `stream`.

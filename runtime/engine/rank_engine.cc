@@ -259,8 +259,10 @@ void RankEngine::Report(TensorEntry& entry) {
   if (schedule_->SubmitAgain(entry)) return;
   const TensorRequest& request = entry.submission.request;
   if (reporter_->process_sets().Find(request.process_set) == nullptr) {
-    queue_.Complete(&entry, absl::FailedPreconditionError(absl::StrCat("tensor '", request.name, "': process set ",
-                                                                       request.process_set, " was removed")));
+    const absl::Status refused = executor_->Refuse(
+        &entry, absl::FailedPreconditionError(
+                    absl::StrCat("tensor '", request.name, "': process set ", request.process_set, " was removed")));
+    if (!refused.ok()) Abandon(refused);
     return;
   }
   reporter_->NoteCompletions(entry.learned_of);

@@ -51,8 +51,8 @@ struct TensorEntry {
   };
   Scheduled scheduled;
 
-  // Not nullptr: the handle is complete, as far as the host is concerned, but the ranks have still to decide whether the
-  // bucket of this completion is carried out. If it is not, this is carried out later.
+  // Not nullptr: the handle is complete, as far as the host is concerned, but the ranks have still to decide whether
+  // the bucket of this completion is carried out. If it is not, this is carried out later.
   std::shared_ptr<DeviceCompletion> undecided;
 };
 
@@ -113,8 +113,8 @@ class TensorQueue {
   // REQUIRES: `entry` is in the queue.
   void Complete(const TensorEntry* entry, absl::Status status);
 
-  // Completes the handles, whose operations have been launched. The ranks have still to decide on them: the entries stay
-  // in flight, until they are completed in earnest; the names are free for one more submission each. Afterwards
+  // Completes the handles, whose operations have been launched. The ranks have still to decide on them: the entries
+  // stay in flight, until they are completed in earnest; the names are free for one more submission each. Afterwards
   // `results` hold nothing.
   void Launch(absl::Span<const TensorEntry* const> entries, absl::Span<OperationResult> results,
               const std::shared_ptr<DeviceCompletion>& undecided);

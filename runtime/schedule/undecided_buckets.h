@@ -7,8 +7,8 @@
 
 namespace ronda {
 
-// The launched buckets of a device of which this rank does not know yet that they are carried out. Their votes are open;
-// or they were lost, and the tensors have still to be carried out in other buckets.
+// The launched buckets of a device of which this rank does not know yet that they are carried out. Their votes are
+// open; or they were lost, and the tensors have still to be carried out in other buckets.
 //
 // The trainer's streams may wait for such a bucket on the device: for its gate, which a lost vote leaves closed until
 // the tensors have been carried out. So Ronda's stream must not wait for anything that may be behind a closed gate: the

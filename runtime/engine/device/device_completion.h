@@ -120,8 +120,8 @@ class DeviceCompletion {
   void ExpectAgain(size_t tensors) { again_left_ = tensors; }
   bool NoteAgain() { return --again_left_ == 0; }
 
-  // After a veto: `tensor` will not be carried out; `status` names it. Whether some stream has been told to wait for the bucket: its work
-  // then uses what is not there.
+  // After a veto: `tensor` will not be carried out; `status` names it. Whether some stream has been told to wait for
+  // the bucket: its work then uses what is not there.
   bool Refuse(absl::string_view tensor, const absl::Status& status);
 
   // The device's error before the end of the bucket, which done() does not look for while the vote is open.
@@ -211,7 +211,7 @@ class DeviceCompletion {
   // Given back when the bucket is settled, so that the vote can be used again.
   std::shared_ptr<const OpenVote> vote_ ABSL_GUARDED_BY(mu_);
   std::vector<std::pair<std::string, absl::Status>> refused_ ABSL_GUARDED_BY(mu_);  // by tensor
-  absl::Status status_;                                         // written before settled_ is true, read after
+  absl::Status status_;  // written before settled_ is true, read after
 };
 
 }  // namespace ronda

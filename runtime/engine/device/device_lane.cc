@@ -97,8 +97,8 @@ absl::StatusOr<std::unique_ptr<DeviceLane>> DeviceLane::Create(Options options) 
         return failure.ok() && transport != nullptr ? transport() : failure;
       });
   int has_words = 0;
-  RONDA_RETURN_IF_ERROR(lane->device_->Call(
-      "looking at the device", [&](const ronda_cuda_plugin& cuda) { return cuda.has_words(&has_words); }));
+  RONDA_RETURN_IF_ERROR(lane->device_->Call("looking at the device",
+                                            [&](const ronda_cuda_plugin& cuda) { return cuda.has_words(&has_words); }));
   lane->has_gates_ = has_words != 0;
   watch.carried_out = [self = lane.get()](DeviceCompletion& completion) { self->Draw(completion); };
   RONDA_ASSIGN_OR_RETURN(lane->watch_, DeviceWatch::Start(std::move(watch)));

@@ -93,8 +93,7 @@ class DeviceWatch {
   void Record(DeviceCompletion& completion);
   absl::Duration DeadlineOf(Phase phase, const WaitLimits& limits) const;
   // `waited`: since this completion is the first in this phase. Errors: the job's failure.
-  absl::Status Check(Phase phase, DeviceCompletion& completion, absl::Duration waited,
-                     absl::Duration checked_before);
+  absl::Status Check(Phase phase, DeviceCompletion& completion, absl::Duration waited, absl::Duration checked_before);
   absl::Status Fail(const absl::Status& cause);
   // All buckets fail with `status`. In this order: ended work looks as if it were done.
   void SettleAll(const absl::Status& status);
@@ -106,9 +105,9 @@ class DeviceWatch {
   const Options options_;
   mutable Mutex mu_;
   CondVar changed_;
-  std::deque<std::shared_ptr<DeviceCompletion>> queue_ ABSL_GUARDED_BY(mu_);   // the first is being watched
+  std::deque<std::shared_ptr<DeviceCompletion>> queue_ ABSL_GUARDED_BY(mu_);    // the first is being watched
   std::vector<std::shared_ptr<DeviceCompletion>> vetoed_ ABSL_GUARDED_BY(mu_);  // put aside
-  absl::Status stopped_ ABSL_GUARDED_BY(mu_);                                 // OK: it has not been
+  absl::Status stopped_ ABSL_GUARDED_BY(mu_);                                   // OK: it has not been
   // Of the thread:
   absl::Status failure_;  // the job's, once there is one
   absl::Status thrown_;   // an exception that is to become it

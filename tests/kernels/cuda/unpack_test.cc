@@ -223,9 +223,9 @@ TEST_F(VoteTest, OnlyAVoteThatIsWonOpensTheGate) {
     const SharedBytes gate(sizeof(uint32_t));
     testing::WriteElement(ballot.data(), DType::kFloat32, 0, vote);
     *gate.as<uint32_t>() = 6;
-    const Outcome outcome = VoteWith(
-        {.dtype = DType::kFloat32},
-        {.votes = ballot.data(), .count = 1, .stay = 1, .gate = gate.as<uint32_t>(), .opens_at = 7});
+    const Outcome outcome =
+        VoteWith({.dtype = DType::kFloat32},
+                 {.votes = ballot.data(), .count = 1, .stay = 1, .gate = gate.as<uint32_t>(), .opens_at = 7});
     EXPECT_EQ(outcome.decision, vote == 1 ? 1u : 2u);
     EXPECT_EQ(*gate.as<uint32_t>(), vote == 1 ? 7u : 6u);
   }

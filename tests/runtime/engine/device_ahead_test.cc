@@ -251,8 +251,7 @@ void LoseVote(const Loss& loss, const std::function<void(DeviceRank& rank, Step&
     std::optional<StreamHold> hold(rank.stream());
     if (rank.rank() == 0) {
       step->Begin();
-      const bool is_launched =
-          loss.stream == Loss::Stream::kWaits ? step->End() : step->handle(1)->LaunchesBy(Soon());
+      const bool is_launched = loss.stream == Loss::Stream::kWaits ? step->End() : step->handle(1)->LaunchesBy(Soon());
       EXPECT_TRUE(is_launched);
     }
     meeting.arrive_and_wait();

@@ -18,8 +18,8 @@ using Outcome = VoteWindow::Outcome;
 
 constexpr int kRanks = 2;
 constexpr uint64_t kWindow = 3;
-constexpr uint64_t kTensors = 6;   // tensor i is bucket i of the schedule, while that is locked
-constexpr uint64_t kLastWish = 2;  // no rank begins to want to unlock after so many buckets
+constexpr uint64_t kTensors = 4;   // tensor i is bucket i of the schedule, while that is locked
+constexpr uint64_t kLastWish = 1;  // no rank begins to want to unlock after so many buckets
 
 struct Rank {
   // The trainer's host. Its stream waits for tensor i - 1 before the point at which tensor i is ready.

@@ -99,8 +99,9 @@ class FakeCuda {
   size_t queried_events() const;
   size_t zero_fills() const;
 
-  // How often the calling thread has waited for a device so far, or asked whether it had to: calls of synchronize_event,
-  // launches and frees that wait, and calls of query_event that found that the device was not there yet.
+  // How often the calling thread has waited for a device so far, or asked whether it had to: calls of
+  // synchronize_event, launches and frees that wait, and calls of query_event that found that the device was not there
+  // yet.
   static size_t HostWaitsOfThisThread();
 
   // Calls that wait for a device before they free memory, now.

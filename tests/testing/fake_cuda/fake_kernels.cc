@@ -61,7 +61,7 @@ std::shared_ptr<std::vector<T>> CopyOf(const T* items, int count) {
 
 template <typename Call>
 PreparedKernel Kernel(const Finder& find, int (*run)(const Call&), const Call& call,
-                             std::vector<std::shared_ptr<const void>> memory) {
+                      std::vector<std::shared_ptr<const void>> memory) {
   if (!find.has_found_all()) return {};
   return {.run = [run, call, memory = std::move(memory)] { RONDA_CHECK(run(call) == 0); }, .memory = find.used()};
 }

@@ -153,8 +153,8 @@ void FakeMachine::AwaitWord(int device, const uint32_t* word, uint32_t value) {
     if (errors_[device].load() != kCudaSuccess) return;
     if (absl::Now() > deadline) {
       return Report(device, kCudaLaunchTimeout,
-                    absl::StrCat("a stream has waited ", absl::FormatDuration(options_.word_deadline), " for a word to be ",
-                                 value, ", which is still ", found));
+                    absl::StrCat("a stream has waited ", absl::FormatDuration(options_.word_deadline),
+                                 " for a word to be ", value, ", which is still ", found));
     }
     absl::SleepFor(absl::Microseconds(20));
   }

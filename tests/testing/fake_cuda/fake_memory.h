@@ -74,7 +74,7 @@ class FakeMemory {
   mutable Mutex mu_;
   Blocks blocks_ ABSL_GUARDED_BY(mu_);
   std::vector<Block> released_ ABSL_GUARDED_BY(mu_);  // may still be in use
-  Blocks freed_ ABSL_GUARDED_BY(mu_);  // stay mapped, and so are not given out again
+  Blocks freed_ ABSL_GUARDED_BY(mu_);                 // stay mapped, and so are not given out again
   std::vector<size_t> left_ ABSL_GUARDED_BY(mu_);     // bytes, one entry a device
   size_t allocations_ ABSL_GUARDED_BY(mu_) = 0;
 };
