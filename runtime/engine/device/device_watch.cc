@@ -131,7 +131,10 @@ void DeviceWatch::Settle(DeviceCompletion& completion) {
   for (const Phase phase : {Phase::kLaunch, Phase::kDevice}) {
     if (failure_.ok()) failure_ = Await(phase, completion);
   }
-  if (failure_.ok() && completion.is_settled() && !completion.status().ok()) failure_ = Fail(completion.status());
+  if (failure_.ok() && completion.is_settled() && !completion.status().ok()) {
+    // A bucket that Stop has settled has not failed.
+    failure_ = stopped().ok() ? Fail(completion.status()) : completion.status();
+  }
   if (!failure_.ok()) completion.Settle(failure_);
 }
 
@@ -173,11 +176,12 @@ absl::Status DeviceWatch::Check(Phase phase, DeviceCompletion& completion, absl:
                                 absl::Duration checked_before) {
   const DeviceCompletion::Options& options = completion.options();
   absl::Status failure = options_.job_failure();
-  if (failure.ok()) failure = stopped();
   if (!failure.ok()) {
     EndAll(failure);
     return failure;
   }
+  // At an orderly end nothing is to be ended: the last buckets of a rank, its vetoes, may still be on the device.
+  RONDA_RETURN_IF_ERROR(stopped());
   if (options_.transport_failure != nullptr) failure = options_.transport_failure();
   if (failure.ok()) failure = completion.CheckDevice();
   if (!failure.ok()) return Fail(failure);

@@ -224,6 +224,20 @@ TEST_F(DeviceWatchTest, WithoutMemoryTheJobFailsAndSaysSo) {
   while (!watch_->idle()) std::this_thread::yield();
 }
 
+TEST_F(DeviceWatchTest, StoppingIsNoFailureAndEndsNoWork) {
+  for (const bool has_seen_it : {true, false}) {
+    StartWatch(absl::ZeroDuration());
+    StreamHold hold(stream_->handle());
+    const size_t before = cuda_.queried_events();
+    const auto completion = Launch();
+    while (has_seen_it && cuda_.queried_events() == before) std::this_thread::yield();
+    watch_->Stop(absl::CancelledError("over"));
+    EXPECT_EQ(completion->Wait(), absl::CancelledError("over"));
+    EXPECT_EQ(aborts_, 0);
+    EXPECT_EQ(failure(), absl::OkStatus());
+  }
+}
+
 TEST_F(DeviceWatchTest, NothingIsLeftUnsettledByStopping) {
   StreamHold hold(stream_->handle());
   const auto before = Launch();
