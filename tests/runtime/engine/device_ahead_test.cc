@@ -224,8 +224,8 @@ TEST(DeviceAhead, AStreamThatSharesQueuesWithRondasIsOrderedByTheHost) {
     meeting.arrive_and_wait();
     std::thread release([&] { hold.Release(); });
     EXPECT_EQ(handle->OrderBefore(other->handle()), absl::OkStatus());
-    meeting.arrive_and_wait();
     EXPECT_EQ(rank.fake().awaited_words(), words);
+    meeting.arrive_and_wait();
     release.join();
     EXPECT_TRUE(step.End());
     step.ExpectSums();
