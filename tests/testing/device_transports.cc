@@ -99,7 +99,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> ConnectRank(const std::shared_ptr<
                                                    .size = size,
                                                    .device = parts.device,
                                                    .stream = parts.stream->handle(),
-                                                   .library = LoadFakeNccl(),
+                                                   .library = LoadFakeNccl(cuda->table()),
                                                    .host = parts.host.get(),
                                                    .job_failure = [job] { return job->failure(); }}));
   return std::make_unique<OnDevice>(std::move(parts));
@@ -144,10 +144,10 @@ absl::StatusOr<std::unique_ptr<Communicator>> PutOnDevice(const std::shared_ptr<
       .levels = &*transport.levels,
       .job_failure = [control = transport.control.get()] { return control->failure(); }};
   // Small chunks: tests need no large tensors to have several.
-  RONDA_ASSIGN_OR_RETURN(
-      DeviceTransport connected,
-      ConnectDeviceHierarchy(
-          {.request = request, .library = LoadFakeNccl(), .across = across, .chunk_bytes = size_t{1} << 20}));
+  RONDA_ASSIGN_OR_RETURN(DeviceTransport connected, ConnectDeviceHierarchy({.request = request,
+                                                                            .library = LoadFakeNccl(cuda->table()),
+                                                                            .across = across,
+                                                                            .chunk_bytes = size_t{1} << 20}));
   parts.communicator = std::move(connected.communicator);
   return std::make_unique<OnDevice>(std::move(parts));
 }

@@ -23,7 +23,8 @@ bool Goes(NcclResult result) { return result == NcclResult::kSuccess || result =
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Create(Options options) {
   std::unique_ptr<NcclCommunicator> communicator(new NcclCommunicator(std::move(options)));
   const Options& own = communicator->options_;
-  RONDA_ASSIGN_OR_RETURN(communicator->reduce_, NcclReduce::Create({.device = own.device,
+  RONDA_ASSIGN_OR_RETURN(communicator->reduce_, NcclReduce::Create({.size = own.size,
+                                                                    .device = own.device,
                                                                     .stream = own.stream,
                                                                     .nccl = &own.library->functions,
                                                                     .groups = &communicator->groups_,
@@ -44,8 +45,9 @@ NcclCommunicator::NcclCommunicator(Options options)
                .job_failure = options_.job_failure}) {}
 
 NcclCommunicator::~NcclCommunicator() {
-  // The members free memory that the stream must no longer use.
+  // The members free memory that the stream and NCCL must no longer use.
   if (!AwaitStream().ok()) groups_.Abort();
+  groups_.End();
 }
 
 absl::Status NcclCommunicator::AwaitStream() {

@@ -1,8 +1,10 @@
 #include "runtime/collectives/nccl/nccl_groups.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <thread>
 #include <utility>
 
@@ -23,6 +25,8 @@ constexpr absl::Duration kShortestNap = absl::Microseconds(20);
 constexpr absl::Duration kLongestNap = absl::Milliseconds(2);
 // The time that peers get to end their communicators too.
 constexpr absl::Duration kFinalizeDeadline = absl::Seconds(5);
+// The time that peers get to answer NCCL when memory is taken back from it.
+constexpr absl::Duration kDeregisterPatience = absl::Seconds(2);
 // The time that a device gets to finish while NCCL waits for it to end a communicator.
 constexpr absl::Duration kAbortPatience = absl::Seconds(2);
 // Longer lists of ranks are only counted.
@@ -83,10 +87,37 @@ class NcclGroups::Entry {
   const std::vector<RankId> names_;
 };
 
+// Takes the memory of one communicator back. Owns all it needs.
+struct NcclGroups::Deregistration {
+  const RankId rank;
+  const std::shared_ptr<Device> device;
+  const std::shared_ptr<const NcclLibrary> library;
+  const NcclHandle handle;
+  Entry* const entry;  // not used by Run
+  const std::vector<Entry::Registration> registrations;
+  // Whether Run has ended or TakeBack has been called. Whichever comes second sees to the communicator.
+  std::atomic<bool> is_either_over = false;
+
+  void Run() {
+    LogIfError(rank, device->Call("taking memory back from NCCL", [&](const ronda_cuda_plugin&) {
+      for (const Entry::Registration& each : registrations) {
+        if (each.registration != nullptr) library->functions.CommDeregister(handle, each.registration);
+      }
+      return 0;
+    }));
+    if (is_either_over.exchange(true)) AbortOne(rank, *device, library->functions, handle);
+  }
+
+  // Whether the caller gets the communicator back. If not, the communicator is aborted at the end of Run.
+  bool TakeBack() { return is_either_over.exchange(true); }
+};
+
 NcclGroups::NcclGroups(Options options) : options_(std::move(options)), nccl_(options_.library->functions) {}
 
-NcclGroups::~NcclGroups() {
-  Finalize();
+NcclGroups::~NcclGroups() { End(); }
+
+void NcclGroups::End() {
+  if (failure().ok() && Deregister()) Finalize();
   AbortAll();
 }
 
@@ -260,38 +291,24 @@ absl::Status NcclGroups::failure() const {
   return failure_;
 }
 
-void NcclGroups::Register(Entry* entry, void* memory, size_t bytes) {
-  if (nccl_.CommRegister == nullptr || nccl_.CommDeregister == nullptr) return;
-  {
+absl::Status NcclGroups::Register(Entry* entry, void* memory, size_t bytes) {
+  if (nccl_.CommRegister == nullptr || nccl_.CommDeregister == nullptr) return absl::OkStatus();
+  absl::Status failure;
+  RONDA_RETURN_IF_ERROR(options_.device->Call("registering memory with NCCL", [&](const ronda_cuda_plugin&) {
     const MutexLock lock(&mu_);
+    failure = failure_;
     const auto is_same = [&](const Entry::Registration& known) { return known.memory == memory; };
-    if (std::any_of(entry->registrations.begin(), entry->registrations.end(), is_same)) return;
-  }
-  LogIfError(self(), options_.device->Call("registering memory with NCCL", [&](const ronda_cuda_plugin&) {
-    const MutexLock lock(&mu_);
-    if (entry->handle == nullptr) return 0;
+    if (!failure.ok() || std::ranges::any_of(entry->registrations, is_same)) return 0;
     void* registration = nullptr;
-    // Without a registration the data goes through NCCL's own buffers.
-    if (nccl_.CommRegister(entry->handle, memory, bytes, &registration) != NcclResult::kSuccess) registration = nullptr;
+    const NcclResult result = nccl_.CommRegister(entry->handle, memory, bytes, &registration);
+    if (result != NcclResult::kSuccess) {
+      failure = Explain(*entry, result, "registering memory (NCCL_LOCAL_REGISTER=0 on all ranks does without)");
+      return 0;
+    }
     entry->registrations.push_back({.memory = memory, .registration = registration});
     return 0;
   }));
-}
-
-void NcclGroups::Deregister(void* memory) {
-  options_.device->GiveBack("freeing memory of NCCL's", [&](const ronda_cuda_plugin&) {
-    const MutexLock lock(&mu_);
-    for (const std::unique_ptr<Entry>& entry : entries_) {
-      std::erase_if(entry->registrations, [&](const Entry::Registration& known) {
-        if (known.memory != memory) return false;
-        if (known.registration != nullptr && entry->handle != nullptr) {
-          nccl_.CommDeregister(entry->handle, known.registration);
-        }
-        return true;
-      });
-    }
-    return 0;
-  });
+  return failure.ok() ? absl::OkStatus() : Fail(std::move(failure));
 }
 
 void NcclGroups::Abort() {
@@ -322,9 +339,44 @@ std::optional<SideBySide> NcclGroups::TakeAborts() {
 // needs.
 void NcclGroups::AbortAll() {
   std::optional<SideBySide> aborts = TakeAborts();
-  if (!aborts.has_value() || aborts->Run(kAbortPatience)) return;
-  options_.device->Abandon(absl::StrCat("the job has failed, and NCCL's work for rank ", self(),
-                                        " does not end within ", absl::FormatDuration(kAbortPatience)));
+  if (aborts.has_value()) CallInTime(*std::move(aborts), kAbortPatience, "the job has failed, and NCCL's work");
+}
+
+bool NcclGroups::CallInTime(SideBySide calls, absl::Duration patience, absl::string_view what) {
+  if (calls.Run(patience)) return true;
+  options_.device->Abandon(
+      absl::StrCat(what, " for rank ", self(), " does not end within ", absl::FormatDuration(patience)));
+  return false;
+}
+
+// To take memory back, NCCL asks the peers that have mapped it, and waits for their answers: for ever if a peer is
+// stopped. No other call can end that wait without freeing what the waiting thread uses. So no lock is held meanwhile,
+// and a thread that owns the communicator waits. An abort does not need it: the communicator has no work on the device.
+bool NcclGroups::Deregister() {
+  std::vector<std::shared_ptr<Deregistration>> all;
+  std::vector<std::function<void()>> calls;
+  {
+    const MutexLock lock(&mu_);
+    for (const std::unique_ptr<Entry>& entry : entries_) {
+      if (entry->handle == nullptr || entry->registrations.empty()) continue;
+      all.emplace_back(new Deregistration{.rank = self(),
+                                          .device = options_.device,
+                                          .library = options_.library,
+                                          .handle = std::exchange(entry->handle, nullptr),
+                                          .entry = entry.get(),
+                                          .registrations = std::move(entry->registrations)});
+      calls.emplace_back([call = all.back()] { call->Run(); });
+      entry->registrations.clear();
+    }
+  }
+  if (calls.empty()) return true;
+  const bool in_time = CallInTime(SideBySide(std::move(calls)), kDeregisterPatience,
+                                  "a peer may be stopped: NCCL's giving back of memory");
+  const MutexLock lock(&mu_);
+  for (const std::shared_ptr<Deregistration>& each : all) {
+    if (each->TakeBack()) each->entry->handle = each->handle;
+  }
+  return in_time;
 }
 
 void NcclGroups::Finalize() {
@@ -339,15 +391,21 @@ void NcclGroups::Finalize() {
     }
     return 0;
   }));
+  std::vector<std::function<void()>> calls;
   for (Entry* entry : ending) {
     const Wait wait = {.doing = "ending the communicator", .limits = {.deadline = kFinalizeDeadline}};
-    if (!AwaitReady(entry, wait).ok()) return;
-    LogIfError(self(), options_.device->Call("freeing an NCCL communicator", [&](const ronda_cuda_plugin&) {
-      const MutexLock lock(&mu_);
-      if (entry->handle != nullptr) nccl_.CommDestroy(std::exchange(entry->handle, nullptr));
-      return 0;
-    }));
+    if (!AwaitReady(entry, wait).ok()) break;
+    const MutexLock lock(&mu_);
+    if (entry->handle == nullptr) continue;
+    calls.emplace_back([device = options_.device, library = options_.library,
+                        handle = std::exchange(entry->handle, nullptr), rank = self()] {
+      LogIfError(rank, device->Call("freeing an NCCL communicator", [&](const ronda_cuda_plugin&) {
+        library->functions.CommDestroy(handle);
+        return 0;
+      }));
+    });
   }
+  if (!calls.empty()) CallInTime(SideBySide(std::move(calls)), kFinalizeDeadline, "freeing NCCL's communicators");
 }
 
 }  // namespace ronda

@@ -53,8 +53,14 @@ class NcclGroups {
   // This rank's number in the job, for messages.
   RankId self() const { return JobRank(options_.rank); }
 
-  // Ends the communicators together with the peers. If the peers do not end theirs within seconds, it aborts them.
+  // Like End.
   ~NcclGroups();
+
+  // Ends the communicators together with the peers. If the peers do not end theirs within seconds, it aborts them. If
+  // NCCL does not return from a call within seconds, because a peer is stopped, that call is left to a detached thread
+  // and the device is abandoned. Abort and failure() do not wait for it. Registered memory may be freed afterwards.
+  // REQUIRES: all work on the streams has ended, or Abort has been called.
+  void End();
 
   // Returns the communicator of these members; nullptr if this rank is not a member or is the only one. All ranks of
   // the job call it at the same point in the sequence of calls. Errors: DEADLINE_EXCEEDED, UNAVAILABLE, the job's
@@ -67,10 +73,9 @@ class NcclGroups {
   absl::Status Run(const CallInfo& info, Entry* entry, Enqueue enqueue);
 
   // Registers memory with NCCL for `entry`'s collectives, so that NCCL's transports can use it directly if they support
-  // that.
-  void Register(Entry* entry, void* memory, size_t bytes);
-  // Undoes Register before the memory is freed.
-  void Deregister(void* memory);
+  // that. All members do this for the same calls: NCCL's way of moving the data depends on it. The memory is kept until
+  // the communicators have ended. Errors: NCCL's, which end the job.
+  absl::Status Register(Entry* entry, void* memory, size_t bytes);
 
   // The first failure that NCCL or this class has found; OK if there is none.
   absl::Status failure() const;
@@ -87,6 +92,8 @@ class NcclGroups {
     NcclResult result;
     char version[32];  // of its NCCL library
   };
+
+  struct Deregistration;
 
   // A wait for NCCL to finish an operation that it has begun.
   struct Wait {
@@ -115,7 +122,12 @@ class NcclGroups {
   absl::Status Fail(absl::Status failure) const ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Explain(const Entry& entry, NcclResult result, absl::string_view what) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Takes the memory back from all communicators. false: the device has been abandoned.
+  bool Deregister();
   void Finalize();
+  // Makes the calls, which own what they use, by a thread each. If some do not end in time, abandons the device because
+  // of `what`, and returns false.
+  bool CallInTime(SideBySide calls, absl::Duration patience, absl::string_view what);
   // Takes all handles from the entries and returns the calls that abort them; nullopt if there are none.
   std::optional<SideBySide> TakeAborts() ABSL_LOCKS_EXCLUDED(mu_);
   void AbortAll();

@@ -24,22 +24,14 @@ bool IsEmpty(const ReduceCall& call) {
                      [](const Segment& segment) { return segment.count == 0; });
 }
 
-// Whether NCCL can read the tensor itself. The same on all members.
-bool IsPlain(const ReduceCall& call) {
-  return call.segments.size() == 1 && call.info.ballot == nullptr && call.prescale.IsIdentity();
-}
-
-// From this size on, packing costs more than a second operation of NCCL for the votes.
-constexpr size_t kLargeBytes = 1 << 20;
-
-// Whether the call has one tensor that needs no conversion and is too large to be worth packing. The same on all
-// members.
-bool IsLargeAlone(const ReduceCall& call) {
-  return call.segments.size() == 1 && call.prescale.IsIdentity() &&
-         call.segments.front().count * SizeOf(call.dtype) >= kLargeBytes;
-}
-
 bool DeliversAll(const ReduceCall& call) { return call.delivery == ReduceCall::Delivery::kAll; }
+
+// Whether NCCL can work on the tensor itself. The same on all members. With a vote it cannot: the output must stay as
+// it is if there is a veto, the rank that vetoes may have no tensor, and NCCL must not be given memory that is
+// registered on that rank alone.
+bool IsPlain(const ReduceCall& call) {
+  return call.segments.size() == 1 && call.info.ballot == nullptr && call.prescale.IsIdentity() && DeliversAll(call);
+}
 
 // The elements of the fusion buffer that hold votes.
 int VoteElements(const ReduceCall& call, int members) {
@@ -51,22 +43,22 @@ int VoteElements(const ReduceCall& call, int members) {
 // changes them.
 bool StaysByOne(ReduceOp op) { return op == ReduceOp::kProduct || op == ReduceOp::kMin; }
 
-// The offsets of an exchange's votes behind the `n` shards that have arrived: in the wire's format, and then in float32
-// for the residuals.
+// An exchange's votes where they arrive: in the wire's format, and then in float32 for the residuals.
 struct VoteOffsets {
   VoteOffsets(const WirePlan& plan, int n)
       : dtype(plan.layout().fp8.has_value() ? DType::kUint8 : plan.layout().dtype),
         element_bytes(SizeOf(dtype)),
-        of_wire(plan.ShardBytes(n) * static_cast<size_t>(n)),
-        of_residuals(RoundUp(of_wire + element_bytes * static_cast<size_t>(n), kAlignment)),
-        end(of_residuals + sizeof(float) * static_cast<size_t>(n)) {}
+        of_residuals(RoundUp(element_bytes * static_cast<size_t>(n), kAlignment)) {}
 
   const DType dtype;
   const size_t element_bytes;
-  const size_t of_wire;
   const size_t of_residuals;
-  const size_t end;
 };
+
+// Room for the votes of `size` ranks in the widest format, and in float32.
+size_t MostVoteBytes(int size) {
+  return RoundUp(sizeof(double) * static_cast<size_t>(size), kAlignment) + sizeof(float) * static_cast<size_t>(size);
+}
 
 // Collects the result of the calls of one NCCL group, up to the first failure.
 class Batch {
@@ -87,14 +79,18 @@ absl::StatusOr<std::unique_ptr<NcclReduce>> NcclReduce::Create(Options options) 
   RONDA_ASSIGN_OR_RETURN(VoteValues values, VoteValues::Create(options.device.get(), options.stream));
   RONDA_ASSIGN_OR_RETURN(DeviceMemory unseen, options.device->Allocate(RONDA_CUDA_PINNED_HOST_MEMORY, sizeof(uint32_t),
                                                                        "outcomes that are not read"));
-  return std::unique_ptr<NcclReduce>(new NcclReduce(std::move(options), std::move(values), std::move(unseen)));
+  RONDA_ASSIGN_OR_RETURN(DeviceMemory arrived_votes,
+                         options.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, MostVoteBytes(options.size), "votes"));
+  return std::unique_ptr<NcclReduce>(
+      new NcclReduce(std::move(options), std::move(values), std::move(unseen), std::move(arrived_votes)));
 }
 
-NcclReduce::NcclReduce(Options options, VoteValues values, DeviceMemory unseen)
+NcclReduce::NcclReduce(Options options, VoteValues values, DeviceMemory unseen, DeviceMemory arrived_votes)
     : options_(std::move(options)),
       values_(std::move(values)),
       votes_(options_.device),
       unseen_(std::move(unseen)),
+      arrived_votes_(std::move(arrived_votes)),
       wire_({options_.device.get(), options_.stream, options_.nccl, options_.groups, "the fusion buffer"}),
       arrived_({options_.device.get(), options_.stream, options_.nccl, options_.groups, "other ranks' contributions"}),
       residuals_({options_.device.get(), options_.stream, options_.nccl, options_.groups, "residuals"}),
@@ -132,7 +128,7 @@ absl::Status NcclReduce::Meet(const CallInfo& info, const Members& members, Entr
   // No data, and votes in int32.
   const ReduceCall empty = {.info = info, .dtype = DType::kInt32};
   plan_.Lay(empty, static_cast<size_t>(std::max(1, VoteElements(empty, members.size()))));
-  RONDA_ASSIGN_OR_RETURN(std::byte* const wire, wire_.Get(plan_.bytes()));
+  RONDA_ASSIGN_OR_RETURN(std::byte* const wire, wire_.GetFor(entry, plan_.bytes()));
   RONDA_RETURN_IF_ERROR(PutVote(empty, members, wire));
   RONDA_RETURN_IF_ERROR(
       AllReduce(info, entry, wire, wire, plan_.bytes() / sizeof(int32_t), DType::kInt32, NcclRedOp::kSum));
@@ -143,33 +139,23 @@ absl::Status NcclReduce::RunPlain(const ReduceCall& call, Entry* entry) {
   const Segment& tensor = call.segments.front();
   const WireLayout layout = LayoutOf(call.dtype, call.wire);
   plan_.Lay(call, 0);
-  void* result = tensor.output;
-  if (!DeliversAll(call)) {
-    RONDA_ASSIGN_OR_RETURN(result, wire_.Get(plan_.bytes()));
-  }
   RONDA_RETURN_IF_ERROR(
-      AllReduce(call.info, entry, tensor.input, result, tensor.count, layout.dtype, *NcclOpOf(layout, call.op)));
-  if (!DeliversAll(call)) return Unpack(call, static_cast<std::byte*>(result), call.postscale, {});
+      AllReduce(call.info, entry, tensor.input, tensor.output, tensor.count, layout.dtype, *NcclOpOf(layout, call.op)));
   if (call.postscale.IsIdentity()) return absl::OkStatus();
-  const cuda::ReduceCall scaling = {.sources = result,
+  const cuda::ReduceCall scaling = {.sources = tensor.output,
                                     .source_count = 1,
                                     .wire = plan_.wire(),
                                     .op = call.op,
                                     .scale = call.postscale,
-                                    .dst = result,
+                                    .dst = tensor.output,
                                     .granules = tensor.count};
   return LaunchReduce("scaling", scaling);
 }
 
 absl::Status NcclReduce::RunFused(const ReduceCall& call, const Members& members, Entry* entry) {
   plan_.Lay(call, static_cast<size_t>(VoteElements(call, members.size())));
-  RONDA_ASSIGN_OR_RETURN(std::byte* const wire, wire_.Get(plan_.bytes()));
-  if (entry != nullptr) wire_.RegisterFor(entry);
+  RONDA_ASSIGN_OR_RETURN(std::byte* const wire, wire_.GetFor(entry, plan_.bytes()));
   RONDA_RETURN_IF_ERROR(PutVote(call, members, wire));
-  if (IsLargeAlone(call)) {
-    RONDA_RETURN_IF_ERROR(AllReduceAlone(call, entry, wire));
-    return Unpack(call, wire, call.postscale, FusedVotes(call, members, wire));
-  }
   RONDA_RETURN_IF_ERROR(Pack(call, wire));
   const WireLayout& layout = plan_.layout();
   RONDA_RETURN_IF_ERROR(AllReduce(call.info, entry, wire, wire, plan_.bytes() / layout.granule_bytes, layout.dtype,
@@ -177,42 +163,23 @@ absl::Status NcclReduce::RunFused(const ReduceCall& call, const Members& members
   return Unpack(call, wire, call.postscale, FusedVotes(call, members, wire));
 }
 
-absl::Status NcclReduce::AllReduceAlone(const ReduceCall& call, Entry* entry, std::byte* wire) {
-  const Segment& tensor = call.segments.front();
-  const WireLayout& layout = plan_.layout();
-  std::byte* const result = wire + plan_.OffsetOf(0);
-  const void* const input = Stays(call.info) ? tensor.input : result;  // a rank that vetoes may not have the tensor
-  if (entry == nullptr) return AllReduce(call.info, entry, input, result, tensor.count, layout.dtype, NcclRedOp::kSum);
-  const NcclDataType type = *NcclTypeOf(layout.dtype);
-  const NcclRedOp op = *NcclOpOf(layout, call.op);
-  return MarkedTransfer(options_.groups->Run(call.info, entry, [&](const NcclFunctions& nccl, NcclHandle handle) {
-    Batch batch;
-    const size_t votes = plan_.OffsetOf(0) / layout.granule_bytes;
-    if (votes > 0) batch.Add(nccl.AllReduce(wire, wire, votes, type, op, handle, options_.stream));
-    if (batch.Goes()) batch.Add(nccl.AllReduce(input, result, tensor.count, type, op, handle, options_.stream));
-    return batch.result();
-  }));
-}
-
 absl::Status NcclReduce::RunExchange(const ReduceCall& call, const Members& members, Entry* entry) {
   plan_.Lay(call, 0);
   const int n = members.size();
   const VoteOffsets offsets(plan_, n);
   const bool votes = call.info.ballot != nullptr;
-  RONDA_ASSIGN_OR_RETURN(std::byte* const wire, wire_.Get(plan_.ShardBytes(n) * static_cast<size_t>(n)));
-  RONDA_ASSIGN_OR_RETURN(std::byte* const arrived, arrived_.Get(offsets.end));
-  if (entry != nullptr) {
-    wire_.RegisterFor(entry);
-    arrived_.RegisterFor(entry);
-  }
+  const size_t bytes = plan_.ShardBytes(n) * static_cast<size_t>(n);
+  RONDA_ASSIGN_OR_RETURN(std::byte* const wire, wire_.GetFor(entry, bytes));
+  RONDA_ASSIGN_OR_RETURN(std::byte* const arrived, arrived_.GetFor(entry, bytes));
   if (votes) RONDA_RETURN_IF_ERROR(BorrowResiduals(call));
   RONDA_RETURN_IF_ERROR(Pack(call, wire));
   RONDA_RETURN_IF_ERROR(Scatter(call, members, entry, wire, arrived));
   RONDA_RETURN_IF_ERROR(ReduceShard(call, members, wire, arrived));
   RONDA_RETURN_IF_ERROR(Gather(call, members, entry, wire));
   if (!votes) return Unpack(call, wire, {}, {});
-  RONDA_RETURN_IF_ERROR(KeepResiduals(call, {.elements = arrived + offsets.of_residuals, .count = n, .stay = 1}));
-  return Unpack(call, wire, {}, {.elements = arrived + offsets.of_wire, .count = n, .stay = 1});
+  const std::byte* const counted = arrived_votes_.data();
+  RONDA_RETURN_IF_ERROR(KeepResiduals(call, {.elements = counted + offsets.of_residuals, .count = n, .stay = 1}));
+  return Unpack(call, wire, {}, {.elements = counted, .count = n, .stay = 1});
 }
 
 absl::Status NcclReduce::Scatter(const ReduceCall& call, const Members& members, Entry* entry, const std::byte* wire,
@@ -226,8 +193,8 @@ absl::Status NcclReduce::Scatter(const ReduceCall& call, const Members& members,
   if (entry == nullptr) {
     RONDA_RETURN_IF_ERROR(Copy(arrived, wire, plan_.bytes()));
     if (!votes) return absl::OkStatus();
-    RONDA_RETURN_IF_ERROR(Copy(arrived + offsets.of_wire, vote, offsets.element_bytes));
-    return Copy(arrived + offsets.of_residuals, float_vote, sizeof(float));
+    RONDA_RETURN_IF_ERROR(Copy(arrived_votes_.data(), vote, offsets.element_bytes));
+    return Copy(arrived_votes_.data() + offsets.of_residuals, float_vote, sizeof(float));
   }
   const size_t shard = plan_.ShardBytes(n);
   const size_t own = plan_.Shard(members.self(), n).bytes;
@@ -242,10 +209,12 @@ absl::Status NcclReduce::Scatter(const ReduceCall& call, const Members& members,
       const WirePlan::Range theirs = plan_.Shard(i, n);
       exchange(i, wire + theirs.begin, theirs.bytes, arrived + shard * at, own);
       if (!votes) continue;
-      exchange(i, vote, offsets.element_bytes, arrived + offsets.of_wire + offsets.element_bytes * at,
+      // Votes come from memory that is not registered, and go to such memory, on all ranks.
+      exchange(i, vote, offsets.element_bytes, arrived_votes_.data() + offsets.element_bytes * at,
                offsets.element_bytes);
       if (!keeps_residuals) continue;
-      exchange(i, float_vote, sizeof(float), arrived + offsets.of_residuals + sizeof(float) * at, sizeof(float));
+      exchange(i, float_vote, sizeof(float), arrived_votes_.data() + offsets.of_residuals + sizeof(float) * at,
+               sizeof(float));
     }
     return batch.result();
   }));

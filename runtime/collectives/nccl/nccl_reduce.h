@@ -25,13 +25,17 @@ namespace ronda {
 // they share:
 //
 //   plain     one tensor, needs no conversion      ncclAllReduce on the tensor [, scaled in place]
-//   fused     NCCL adds up (wire_plan.h)           packed, unless it is one large tensor, ncclAllReduce, unpacked
+//   fused     NCCL adds up (wire_plan.h)           packed, ncclAllReduce, unpacked
 //   exchange  Ronda adds up                        packed, shards sent and received, reduced, ncclAllGather, unpacked
 //   parts     each member receives another part    (parts_reduce.h)
 //
 // Votes are elements of the wire that travel with the data: reduced with it in the fusion buffer, or sent to all
 // members in an exchange. The unpacking kernel counts them. If one is a veto, it leaves the outputs untouched. It
 // writes the outcome.
+//
+// NCCL chooses the way of the data by whether the memory is registered, and must be told the same on all ranks. So
+// neither a vote nor a veto changes the memory that NCCL is given, nor the algorithm: with a vote it is always the
+// fusion buffer, registered on every rank.
 //
 // The rounding errors of packing go to the residuals at once. If there is a vote, they go to a copy that is taken over
 // together with the outputs.
@@ -40,6 +44,7 @@ namespace ronda {
 class NcclReduce {
  public:
   struct Options {
+    int size = 1;  // ranks of the job
     std::shared_ptr<Device> device;
     StreamHandle stream = nullptr;
     const NcclFunctions* nccl = nullptr;
@@ -73,7 +78,7 @@ class NcclReduce {
     double stay = 0;
   };
 
-  NcclReduce(Options options, VoteValues values, DeviceMemory unseen);
+  NcclReduce(Options options, VoteValues values, DeviceMemory unseen, DeviceMemory arrived_votes);
 
   // Reserves a vote if the call has a ballot, before any of the call's work is on the stream: an error then happens
   // before other ranks depend on this one. An unused vote stays for the next call.
@@ -82,9 +87,6 @@ class NcclReduce {
   absl::Status RunPlain(const ReduceCall& call, Entry* entry);
   absl::Status RunFused(const ReduceCall& call, const Members& members, Entry* entry);
   absl::Status RunExchange(const ReduceCall& call, const Members& members, Entry* entry);
-
-  // Reduces a tensor that is not packed, and the votes in front of its result.
-  absl::Status AllReduceAlone(const ReduceCall& call, Entry* entry, std::byte* wire);
 
   // Steps of an exchange. Scatter sends all shards to the members that reduce them, and all votes to all members.
   absl::Status Scatter(const ReduceCall& call, const Members& members, Entry* entry, const std::byte* wire,
@@ -120,8 +122,9 @@ class NcclReduce {
   const Options options_;
   const VoteValues values_;
   OpenVotes votes_;
-  std::shared_ptr<OpenVote> vote_;  // for the next call that has a ballot
-  const DeviceMemory unseen_;       // receives outcomes that are not read
+  std::shared_ptr<OpenVote> vote_;    // for the next call that has a ballot
+  const DeviceMemory unseen_;         // receives outcomes that are not read
+  const DeviceMemory arrived_votes_;  // of the other members, in an exchange
   StreamBuffer wire_;
   StreamBuffer arrived_;    // contributions of the other members
   StreamBuffer residuals_;  // copies of residuals

@@ -89,10 +89,10 @@ bool PartsReduce::Lay(const ReduceCall& call, int members) {
 
 absl::Status PartsReduce::Run(const ReduceCall& call, const Members& members, NcclGroups::Entry* entry) {
   const auto self = static_cast<size_t>(members.self());
-  RONDA_ASSIGN_OR_RETURN(std::byte* const packed, options_.packed->Get(regions_.back().begin + regions_.back().bytes));
-  RONDA_ASSIGN_OR_RETURN(std::byte* const arrived, options_.arrived->Get(regions_[self].bytes * regions_.size()));
-  options_.packed->RegisterFor(entry);
-  options_.arrived->RegisterFor(entry);
+  RONDA_ASSIGN_OR_RETURN(std::byte* const packed,
+                         options_.packed->GetFor(entry, regions_.back().begin + regions_.back().bytes));
+  RONDA_ASSIGN_OR_RETURN(std::byte* const arrived,
+                         options_.arrived->GetFor(entry, regions_[self].bytes * regions_.size()));
   RONDA_RETURN_IF_ERROR(Pack(call, packed));
   RONDA_RETURN_IF_ERROR(Exchange(call, members, entry, packed, arrived));
   return Deliver(call, members, packed, arrived);

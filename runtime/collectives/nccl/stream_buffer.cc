@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda {
@@ -28,32 +29,36 @@ absl::StatusOr<std::byte*> StreamBuffer::Get(size_t bytes) {
   return block_.data;
 }
 
-void StreamBuffer::RegisterFor(NcclGroups::Entry* entry) { options_.groups->Register(entry, block_.data, block_.size); }
+absl::StatusOr<std::byte*> StreamBuffer::GetFor(NcclGroups::Entry* entry, size_t bytes) {
+  RONDA_ASSIGN_OR_RETURN(std::byte* const data, Get(bytes));
+  if (entry != nullptr) RONDA_RETURN_IF_ERROR(options_.groups->Register(entry, block_.data, block_.size));
+  return data;
+}
 
 absl::StatusOr<StreamBuffer::Block> StreamBuffer::Allocate(size_t at_least) {
   const size_t bytes = (std::max<size_t>(at_least, 1) + kUnitBytes - 1) / kUnitBytes * kUnitBytes;
   Block block = {.size = bytes};
-  if (options_.nccl->MemAlloc != nullptr && options_.nccl->MemFree != nullptr) {
-    void* memory = nullptr;
-    NcclResult result = NcclResult::kSuccess;
-    RONDA_RETURN_IF_ERROR(options_.device->Call("allocating", [&](const ronda_cuda_plugin&) {
-      result = options_.nccl->MemAlloc(&memory, bytes);
-      return 0;
-    }));
-    // Without virtual memory management, or with little memory left, ordinary memory may still be available.
-    if (result == NcclResult::kSuccess) {
-      block.data = static_cast<std::byte*>(memory);
-      return block;
-    }
+  if (options_.nccl->MemAlloc == nullptr || options_.nccl->MemFree == nullptr) {
+    RONDA_ASSIGN_OR_RETURN(block.memory, options_.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, bytes, options_.purpose));
+    block.data = block.memory.data();
+    return block;
   }
-  RONDA_ASSIGN_OR_RETURN(block.memory, options_.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, bytes, options_.purpose));
-  block.data = block.memory.data();
+  void* memory = nullptr;
+  NcclResult result = NcclResult::kSuccess;
+  RONDA_RETURN_IF_ERROR(options_.device->Call("allocating", [&](const ronda_cuda_plugin&) {
+    result = options_.nccl->MemAlloc(&memory, bytes);
+    return 0;
+  }));
+  if (result != NcclResult::kSuccess) {
+    return absl::ResourceExhaustedError(absl::StrCat(options_.device->name(), ": NCCL has no ", bytes, " bytes for ",
+                                                     options_.purpose, ": ", options_.nccl->GetErrorString(result)));
+  }
+  block.data = static_cast<std::byte*>(memory);
   return block;
 }
 
 void StreamBuffer::Free(Block& block) {
   if (block.data == nullptr) return;
-  options_.groups->Deregister(block.data);
   if (block.memory.size() > 0) {
     block.memory = DeviceMemory();
   } else {

@@ -19,7 +19,8 @@ namespace ronda {
 // may be a kernel of any NCCL communicator in the process that waits for a rank that waits for this one. Each growth at
 // least doubles the size, so the outgrown memory is smaller than the memory in use.
 //
-// The memory comes from NCCL's own allocator if there is one, so that NCCL's transports can use it directly.
+// The memory comes from NCCL's own allocator if the library has one, so that NCCL's transports can use it directly. All
+// ranks have the same library, thus the same kind of memory: NCCL's choices depend on that.
 //
 // Thread-compatible. The objects of its options must outlive it.
 class StreamBuffer {
@@ -34,15 +35,17 @@ class StreamBuffer {
 
   explicit StreamBuffer(Options options) : options_(std::move(options)) {}
 
-  // REQUIRES: all work on the stream has ended.
+  // REQUIRES: all work on the stream has ended, and so have the communicators that the memory was registered for.
   ~StreamBuffer();
 
   // Returns at least `bytes` bytes, aligned to 256, for work that is put on the stream before the next call. Their
   // contents are undefined. Errors: RESOURCE_EXHAUSTED.
   absl::StatusOr<std::byte*> Get(size_t bytes);
 
-  // Registers the last result of Get for the collectives of `entry`.
-  void RegisterFor(NcclGroups::Entry* entry);
+  // Like Get, with the memory registered for the collectives of `entry`; nullptr: of one rank. Memory that NCCL gets
+  // from a StreamBuffer is always registered, on every rank: NCCL must not be given registered memory on some ranks and
+  // other memory on others. Errors: also those of NcclGroups::Register.
+  absl::StatusOr<std::byte*> GetFor(NcclGroups::Entry* entry, size_t bytes);
 
  private:
   struct Block {

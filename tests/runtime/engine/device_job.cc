@@ -57,7 +57,7 @@ std::shared_ptr<DeviceSupport> SupportOf(const DeviceJobOptions& options, const 
                                            if (has_none) return absl::NotFoundError("no libronda_cuda.so");
                                            return cuda->table();
                                          },
-                                         .nccl = [] { return LoadFakeNccl(); }};
+                                         .nccl = [this] { return LoadFakeNccl(cuda_.table()); }};
   return std::make_shared<DeviceBackends>(std::move(libraries), options.backend, "host");
 }
 

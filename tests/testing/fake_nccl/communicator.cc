@@ -4,8 +4,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "kernels/cpu/reduce.h"
 #include "runtime/base/logging.h"
+#include "tests/testing/fake_nccl/reports.h"
 
 namespace ronda::testing {
 
@@ -36,15 +38,28 @@ NcclResult FakeNcclCommunicator::Progress() {
   return NcclResult::kInProgress;
 }
 
+NcclResult FakeNcclCommunicator::EnsureReady() {
+  const MutexLock lock(&mu_);
+  if (mailboxes_->AllHaveJoined() && waiting_.empty()) return NcclResult::kSuccess;
+  Report(absl::StrCat("rank ", rank_, " has used a communicator that is ncclInProgress"));
+  return NcclResult::kInvalidArgument;
+}
+
+NcclResult FakeNcclCommunicator::BeginRegistration() {
+  return HasFault(faults_.fail_register) ? NcclResult::kSystemError : EnsureReady();
+}
+
 NcclResult FakeNcclCommunicator::Submit(std::vector<NcclOperation> group, void* stream) {
   const MutexLock lock(&mu_);
-  if (is_finalized_ || !mailboxes_->AllHaveJoined()) return NcclResult::kInvalidUsage;
+  if (is_finalized_) return NcclResult::kInvalidUsage;
   waiting_.push_back(std::make_unique<Work>(
       Work{.communicator = shared_from_this(), .operations = std::move(group), .stream = stream}));
   return NcclResult::kInProgress;
 }
 
 NcclResult FakeNcclCommunicator::Finalize() {
+  const NcclResult state = EnsureReady();
+  if (state != NcclResult::kSuccess) return state;
   const MutexLock lock(&mu_);
   if (is_finalized_) return NcclResult::kInvalidUsage;
   is_finalized_ = true;
@@ -59,6 +74,10 @@ void FakeNcclCommunicator::Abort() {
   dropped.swap(waiting_);
   aborted_.NotifyAll();
   mailboxes_->WakeUp(rank_);
+}
+
+void FakeNcclCommunicator::AwaitStreams() {
+  while (running_.load() > 0) absl::SleepFor(absl::Milliseconds(1));
 }
 
 std::string FakeNcclCommunicator::last_error() {
@@ -131,22 +150,28 @@ class GroupRun {
     std::vector<Transfer> transfers;
     for (const NcclOperation& operation : operations) {
       const size_t bytes = operation.count * SizeOf(DTypeOf(operation.type));
+      path_ = operation.path;
       if (operation.kind == Kind::kSend) transfers.push_back(Send(operation.peer, operation.input, bytes));
       if (operation.kind == Kind::kRecv) transfers.push_back(Receive(operation.peer, operation.output, bytes));
     }
     if (!transfers.empty() && !Carry(std::move(transfers))) return false;
     for (const NcclOperation& operation : operations) {
+      path_ = operation.path;
       if (!RunCollective(operation)) return false;
     }
     return true;
   }
 
  private:
-  static Transfer Send(int peer, const void* data, size_t bytes) {
-    return {.way = Transfer::Way::kSend, .peer = peer, .data = WithoutConst(data), .bytes = bytes};
+  Transfer Send(int peer, const void* data, size_t bytes) const {
+    return {
+        .way = Transfer::Way::kSend, .peer = peer, .data = WithoutConst(data), .own = {.bytes = bytes, .path = path_}};
   }
-  static Transfer Receive(int peer, void* data, size_t bytes) {
-    return {.way = Transfer::Way::kReceive, .peer = peer, .data = static_cast<char*>(data), .bytes = bytes};
+  Transfer Receive(int peer, void* data, size_t bytes) const {
+    return {.way = Transfer::Way::kReceive,
+            .peer = peer,
+            .data = static_cast<char*>(data),
+            .own = {.bytes = bytes, .path = path_}};
   }
   bool Carry(std::vector<Transfer> transfers) { return mailboxes_.Run(rank_, std::move(transfers), gives_up_); }
 
@@ -223,6 +248,7 @@ class GroupRun {
   const int rank_;
   const int ranks_;
   const std::atomic<bool>& gives_up_;
+  uint64_t path_ = 0;  // of the operation
 };
 
 }  // namespace

@@ -20,6 +20,7 @@ namespace ronda::testing {
 // One call of NCCL's. The device uses the pointers as they are.
 struct NcclOperation {
   enum class Kind : uint8_t { kAllReduce, kBroadcast, kAllGather, kSend, kRecv } kind = Kind::kSend;
+  uint64_t path = 0;  // of an NcclPath
   const void* input = nullptr;
   void* output = nullptr;
   size_t count = 0;
@@ -47,10 +48,17 @@ class FakeNcclCommunicator : public std::enable_shared_from_this<FakeNcclCommuni
   // ncclCommGetAsyncError: hands on what waits for its stream, too.
   NcclResult Progress();
 
+  // ncclSuccess, or, as for every use of a communicator that is ncclInProgress, ncclInvalidArgument and a report.
+  NcclResult EnsureReady();
+
+  NcclResult BeginRegistration();
+
   // Queues a group, which the next Progress puts onto the stream.
   NcclResult Submit(std::vector<NcclOperation> group, void* stream);
   NcclResult Finalize();
   void Abort();
+  // As ncclCommAbort does before it frees anything: returns when no stream has work of the communicator any more.
+  void AwaitStreams();
   std::string last_error();
 
  private:

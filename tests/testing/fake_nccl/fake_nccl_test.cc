@@ -1,14 +1,17 @@
 // That the fake is as unkind as NCCL: callers that rely on what NCCL does not promise are to fail their tests.
 #include "tests/testing/fake_nccl/fake_nccl.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <barrier>
 #include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/time/clock.h"
@@ -20,6 +23,9 @@
 
 namespace ronda::testing {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 class FakeNcclTest : public ::testing::Test {
  protected:
@@ -64,7 +70,8 @@ class FakeNcclTest : public ::testing::Test {
   }
 
   FakeCuda cuda_{{.devices = 4}};
-  const std::shared_ptr<const NcclLibrary> library_ = LoadFakeNccl();
+  std::barrier<> is_over_{2};
+  const std::shared_ptr<const NcclLibrary> library_ = LoadFakeNccl(cuda_.table());
   const NcclFunctions& nccl_ = library_->functions;
 };
 
@@ -145,6 +152,113 @@ TEST_F(FakeNcclTest, WhatIsBehindAnAbortedOperationSendsNothing) {
     if (i == 0) is_aborted.arrive_and_wait();
   });
   EXPECT_EQ(LiveFakeNcclCommunicators(), 0);
+}
+
+// NCCL's user guide: "mixing registered and non-registered buffers can result in undefined behavior".
+TEST_F(FakeNcclTest, BuffersThatAreRegisteredOnSomeRanksOnlyAreReportedAndHang) {
+  OnRanks(2, [&](int i, Rank& rank) {
+    const DeviceMemory memory = *rank.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, 64, "a test");
+    void* registration = nullptr;
+    if (i == 1) {
+      ASSERT_EQ(nccl_.CommRegister(rank.handle, memory.data(), 64, &registration), NcclResult::kSuccess);
+    }
+    nccl_.AllReduce(memory.data() + 16, memory.data() + 16, 4, NcclDataType::kInt32, NcclRedOp::kSum, rank.handle,
+                    rank.stream->handle());
+    AwaitReady(rank);
+    std::string report;
+    while (i == 0 && report.empty()) report = TakeFakeNcclReport();
+    if (i == 0) {
+      EXPECT_THAT(report, AllOf(HasSubstr("AllReduce from memory that is not registered"),
+                                HasSubstr("AllReduce from registered memory at 16")));
+    }
+    is_over_.arrive_and_wait();
+    nccl_.CommAbort(std::exchange(rank.handle, nullptr));
+    rank.Finish();
+  });
+  while (!TakeFakeNcclReport().empty()) continue;  // of the other rank
+}
+
+// "keep the offset to the head address of the buffer same for each rank".
+TEST_F(FakeNcclTest, RegisteredBuffersMustBeginAtTheSameOffsetOnAllRanks) {
+  OnRanks(2, [&](int i, Rank& rank) {
+    const DeviceMemory memory = *rank.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, 64, "a test");
+    void* registration = nullptr;
+    ASSERT_EQ(nccl_.CommRegister(rank.handle, memory.data(), 64, &registration), NcclResult::kSuccess);
+    std::byte* const data = memory.data() + 16 * i;
+    nccl_.AllReduce(data, data, 4, NcclDataType::kInt32, NcclRedOp::kSum, rank.handle, rank.stream->handle());
+    AwaitReady(rank);
+    std::string report;
+    while (i == 0 && report.empty()) report = TakeFakeNcclReport();
+    if (i == 0) {
+      EXPECT_THAT(report, AllOf(HasSubstr("registered memory at 0"), HasSubstr("registered memory at 16")));
+    }
+    is_over_.arrive_and_wait();
+    nccl_.CommAbort(std::exchange(rank.handle, nullptr));
+    rank.Finish();
+  });
+  while (!TakeFakeNcclReport().empty()) continue;
+}
+
+TEST_F(FakeNcclTest, AbortWaitsForTheStreamThatOthersHold) {
+  OnRanks(2, [&](int, Rank& rank) {
+    const DeviceMemory memory = *rank.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, 64, "a test");
+    StreamHold hold(rank.stream->handle());
+    nccl_.AllReduce(memory.data(), memory.data(), 4, NcclDataType::kInt32, NcclRedOp::kSum, rank.handle,
+                    rank.stream->handle());
+    AwaitReady(rank);
+    std::atomic<bool> is_aborted = false;
+    std::thread abort([&] {
+      nccl_.CommAbort(rank.handle);
+      is_aborted = true;
+    });
+    absl::SleepFor(absl::Milliseconds(20));  // nothing happens, which cannot be awaited
+    EXPECT_FALSE(is_aborted.load());
+    hold.Release();
+    abort.join();
+    rank.handle = nullptr;
+  });
+}
+
+TEST_F(FakeNcclTest, MemoryIsNotGivenBackWhileAPeerIsStopped) {
+  OnRanks(2, [&](int i, Rank& rank) {
+    const DeviceMemory memory = *rank.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, 64, "a test");
+    void* registration = nullptr;
+    ASSERT_EQ(nccl_.CommRegister(rank.handle, memory.data(), 64, &registration), NcclResult::kSuccess);
+    is_over_.arrive_and_wait();
+    if (i == 1) return;
+    fake_nccl_faults faults = kNoFaults;
+    faults.stop_peers = 1;
+    SetFakeNcclFaults(faults);
+    std::atomic<bool> is_back = false;
+    std::thread giving([&] {
+      EXPECT_EQ(nccl_.CommDeregister(rank.handle, registration), NcclResult::kSuccess);
+      is_back = true;
+    });
+    absl::SleepFor(absl::Milliseconds(20));  // nothing happens, which cannot be awaited
+    EXPECT_FALSE(is_back.load());
+    SetFakeNcclFaults(kNoFaults);
+    giving.join();
+  });
+}
+
+TEST_F(FakeNcclTest, CommunicatorThatIsInProgressIsNotToBeUsed) {
+  OnRanks(2, [&](int, Rank& rank) {
+    const DeviceMemory memory = *rank.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, 64, "a test");
+    const auto sum = [&] {
+      return nccl_.AllReduce(memory.data(), memory.data(), 4, NcclDataType::kInt32, NcclRedOp::kSum, rank.handle,
+                             rank.stream->handle());
+    };
+    void* registration = nullptr;
+    ASSERT_EQ(sum(), NcclResult::kInProgress);
+    EXPECT_EQ(sum(), NcclResult::kInvalidArgument);
+    EXPECT_EQ(nccl_.CommRegister(rank.handle, memory.data(), 64, &registration), NcclResult::kInvalidArgument);
+    EXPECT_EQ(nccl_.CommFinalize(rank.handle), NcclResult::kInvalidArgument);
+    AwaitReady(rank);
+    EXPECT_EQ(sum(), NcclResult::kInProgress);
+    AwaitReady(rank);
+    rank.Finish();
+  });
+  for (int i = 0; i < 2 * 3; ++i) EXPECT_THAT(TakeFakeNcclReport(), HasSubstr("ncclInProgress"));
 }
 
 }  // namespace

@@ -14,10 +14,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "runtime/base/logging.h"
 #include "runtime/base/mutex.h"
 #include "tests/testing/fake_nccl/communicator.h"
 #include "tests/testing/fake_nccl/fake_nccl.h"
+#include "tests/testing/fake_nccl/path.h"
+#include "tests/testing/fake_nccl/reports.h"
 
 namespace ronda::testing {
 namespace {
@@ -40,7 +43,9 @@ fake_nccl_faults FaultsOfEnvironment() {
           .fail_init = FromEnvironment("FAKE_NCCL_FAIL_INIT", 0),
           .hang_init = FromEnvironment("FAKE_NCCL_HANG_INIT", 0),
           .error_at = FromEnvironment("FAKE_NCCL_ERROR_AT", -1),
-          .hang_at = FromEnvironment("FAKE_NCCL_HANG_AT", -1)};
+          .hang_at = FromEnvironment("FAKE_NCCL_HANG_AT", -1),
+          .fail_register = FromEnvironment("FAKE_NCCL_FAIL_REGISTER", 0),
+          .stop_peers = FromEnvironment("FAKE_NCCL_STOP_PEERS", 0)};
 }
 
 // The fake CUDA of this process: in the program, or a library that it has loaded.
@@ -74,6 +79,9 @@ fake_nccl_cuda Cuda() {
     cuda.enqueue = reinterpret_cast<decltype(cuda.enqueue)>(FindSymbol("fake_cuda_enqueue"));
     cuda.view = reinterpret_cast<decltype(cuda.view)>(FindSymbol("fake_cuda_view"));
     cuda.wait_before_free = reinterpret_cast<decltype(cuda.wait_before_free)>(FindSymbol("fake_cuda_wait_before_free"));
+    if (void* const table = FindSymbol(RONDA_CUDA_PLUGIN_SYMBOL)) {
+      cuda.plugin = reinterpret_cast<decltype(&ronda_cuda_plugin_table)>(table)();
+    }
   }
   return cuda;
 }
@@ -83,10 +91,21 @@ std::atomic<int>& LiveCommunicators() {
   return live;
 }
 
+// Calls that wait for a peer that is stopped.
+std::atomic<int>& WaitingForPeers() {
+  static std::atomic<int> waiting{0};
+  return waiting;
+}
+
 // Memory that communicators have registered.
 struct Registrations {
   Mutex mu;
-  std::map<void*, std::pair<NcclHandle, void*>> live ABSL_GUARDED_BY(mu);  // by registration: whose, of what
+  struct Memory {
+    NcclHandle comm;
+    char* begin;
+    size_t bytes;
+  };
+  std::map<void*, Memory> live ABSL_GUARDED_BY(mu);  // by registration
   int made ABSL_GUARDED_BY(mu) = 0;
   int allocations ABSL_GUARDED_BY(mu) = 0;
 };
@@ -108,6 +127,27 @@ Group& TheGroup() {
   return group;
 }
 
+// Of memory as a call for `comm` has it.
+NcclPath::Buffer PlaceOf(const void* data, NcclHandle comm) {
+  const auto* const at = static_cast<const char*>(data);
+  const ronda::MutexLock lock(&TheRegistrations().mu);
+  for (const auto& [registration, memory] : TheRegistrations().live) {
+    if (memory.comm != comm || at < memory.begin || at >= memory.begin + memory.bytes) continue;
+    return {.is_registered = true, .offset = static_cast<uint64_t>(at - memory.begin)};
+  }
+  return {};
+}
+
+NcclPath PathOf(const NcclOperation& operation, NcclHandle comm) {
+  using Kind = NcclOperation::Kind;
+  NcclPath path = {
+      .kind = operation.kind, .input = PlaceOf(operation.input, comm), .output = PlaceOf(operation.output, comm)};
+  // In place, every rank's share is elsewhere; and only a root has an input.
+  if (operation.kind == Kind::kAllGather) path.input.offset = 0;
+  if (operation.kind == Kind::kBroadcast) path.input = {};
+  return path;
+}
+
 FakeNcclCommunicator& CommunicatorOf(NcclHandle comm) { return *static_cast<Handle*>(comm)->communicator; }
 
 NcclResult SubmitGroup() {
@@ -124,6 +164,9 @@ NcclResult Add(NcclOperation operation, NcclHandle comm, void* stream) {
   if (comm == nullptr || static_cast<unsigned>(operation.peer) >= static_cast<unsigned>(CommunicatorOf(comm).ranks())) {
     return NcclResult::kInvalidArgument;
   }
+  const NcclResult state = CommunicatorOf(comm).EnsureReady();
+  if (state != NcclResult::kSuccess) return state;
+  operation.path = PathOf(operation, comm).Encode();
   TheGroup().operations[{&CommunicatorOf(comm), stream}].push_back(operation);
   return TheGroup().depth > 0 ? NcclResult::kSuccess : SubmitGroup();
 }
@@ -168,6 +211,8 @@ void fake_nccl_set_cuda(const fake_nccl_cuda* cuda) {
 
 int fake_nccl_live_communicators() { return LiveCommunicators().load(); }
 
+int fake_nccl_waiting_for_peers() { return WaitingForPeers().load(); }
+
 int fake_nccl_allocations() {
   const ronda::MutexLock lock(&TheRegistrations().mu);
   return TheRegistrations().allocations;
@@ -176,6 +221,11 @@ int fake_nccl_allocations() {
 int fake_nccl_registrations() {
   const ronda::MutexLock lock(&TheRegistrations().mu);
   return TheRegistrations().made;
+}
+
+void fake_nccl_take_report(char* text, size_t size) {
+  const std::string report = TakeReport();
+  text[report.copy(text, size - 1)] = '\0';
 }
 
 FAKE_NCCL_EXPORT NcclResult ncclGetVersion(int* version) {
@@ -213,7 +263,7 @@ FAKE_NCCL_EXPORT NcclResult ncclCommFinalize(NcclHandle comm) { return Communica
 FAKE_NCCL_EXPORT NcclResult ncclCommDestroy(NcclHandle comm) {
   {
     const ronda::MutexLock lock(&TheRegistrations().mu);
-    std::erase_if(TheRegistrations().live, [comm](const auto& live) { return live.second.first == comm; });
+    std::erase_if(TheRegistrations().live, [comm](const auto& live) { return live.second.comm == comm; });
   }
   LiveCommunicators().fetch_sub(1);
   delete static_cast<Handle*>(comm);
@@ -222,6 +272,7 @@ FAKE_NCCL_EXPORT NcclResult ncclCommDestroy(NcclHandle comm) {
 
 FAKE_NCCL_EXPORT NcclResult ncclCommAbort(NcclHandle comm) {
   CommunicatorOf(comm).Abort();
+  CommunicatorOf(comm).AwaitStreams();
   Cuda().wait_before_free();
   return ncclCommDestroy(comm);
 }
@@ -254,23 +305,30 @@ FAKE_NCCL_EXPORT NcclResult ncclMemAlloc(void** memory, size_t bytes) {
 
 FAKE_NCCL_EXPORT NcclResult ncclMemFree(void* memory) {
   const ronda::MutexLock lock(&TheRegistrations().mu);
-  for (const auto& live : TheRegistrations().live) RONDA_CHECK(live.second.second != memory);
+  for (const auto& live : TheRegistrations().live) RONDA_CHECK(live.second.begin != memory);
   return Cuda().plugin->release(RONDA_CUDA_DEVICE_MEMORY, memory) == 0 ? NcclResult::kSuccess
                                                                        : NcclResult::kInvalidArgument;
 }
 
-FAKE_NCCL_EXPORT NcclResult ncclCommRegister(NcclHandle comm, void* memory, size_t, void** registration) {
+FAKE_NCCL_EXPORT NcclResult ncclCommRegister(NcclHandle comm, void* memory, size_t bytes, void** registration) {
+  const NcclResult state = CommunicatorOf(comm).BeginRegistration();
+  if (state != NcclResult::kSuccess) return state;
   const ronda::MutexLock lock(&TheRegistrations().mu);
   // Any address that nothing else has.
   *registration = reinterpret_cast<void*>(static_cast<uintptr_t>(++TheRegistrations().made));
-  TheRegistrations().live[*registration] = {comm, memory};
+  TheRegistrations().live[*registration] = {.comm = comm, .begin = static_cast<char*>(memory), .bytes = bytes};
   return NcclResult::kSuccess;
 }
 
 FAKE_NCCL_EXPORT NcclResult ncclCommDeregister(NcclHandle comm, void* registration) {
+  const NcclResult state = CommunicatorOf(comm).EnsureReady();
+  if (state != NcclResult::kSuccess) return state;
+  WaitingForPeers().fetch_add(1);
+  while (Faults().stop_peers != 0) absl::SleepFor(absl::Milliseconds(1));
+  WaitingForPeers().fetch_sub(1);
   const ronda::MutexLock lock(&TheRegistrations().mu);
   const auto found = TheRegistrations().live.find(registration);
-  if (found == TheRegistrations().live.end() || found->second.first != comm) return NcclResult::kInvalidArgument;
+  if (found == TheRegistrations().live.end() || found->second.comm != comm) return NcclResult::kInvalidArgument;
   TheRegistrations().live.erase(found);
   return NcclResult::kSuccess;
 }

@@ -39,6 +39,13 @@ int LiveFakeNcclCommunicators() {
 }
 
 int FakeNcclAllocations() { return FunctionOf("fake_nccl_allocations", static_cast<int (*)()>(nullptr))(); }
+std::string TakeFakeNcclReport() {
+  char text[500] = "";
+  FunctionOf("fake_nccl_take_report", static_cast<void (*)(char*, size_t)>(nullptr))(text, sizeof(text));
+  return text;
+}
+
+int FakeNcclWaitingForPeers() { return FunctionOf("fake_nccl_waiting_for_peers", static_cast<int (*)()>(nullptr))(); }
 int FakeNcclRegistrations() { return FunctionOf("fake_nccl_registrations", static_cast<int (*)()>(nullptr))(); }
 
 }  // namespace ronda::testing

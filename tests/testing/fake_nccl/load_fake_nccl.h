@@ -12,14 +12,20 @@ namespace ronda::testing {
 // Where tests find libfake_nccl.so.
 inline constexpr const char* kFakeNcclPath = "tests/testing/fake_nccl/libfake_nccl.so";
 
-inline constexpr fake_nccl_faults kNoFaults = {
-    .version = 0, .rank = -1, .fail_init = 0, .hang_init = 0, .error_at = -1, .hang_at = -1};
+inline constexpr fake_nccl_faults kNoFaults = {.version = 0,
+                                               .rank = -1,
+                                               .fail_init = 0,
+                                               .hang_init = 0,
+                                               .error_at = -1,
+                                               .hang_at = -1,
+                                               .fail_register = 0,
+                                               .stop_peers = 0};
 
 // The fake, on the streams of this test's FakeCuda, whose `plugin` allocates memory for it; nullptr: none. Fails the
 // test if it cannot be loaded.
 std::shared_ptr<const NcclLibrary> LoadFakeNccl(const ronda_cuda_plugin* plugin = nullptr);
 
-// Of communicators that are made from now on.
+// Of communicators that are made from now on; stop_peers of all.
 void SetFakeNcclFaults(const fake_nccl_faults& faults);
 
 // Communicators that have not been destroyed or aborted.
@@ -28,6 +34,12 @@ int LiveFakeNcclCommunicators();
 // Counts of the fake's allocations and registrations so far.
 int FakeNcclAllocations();
 int FakeNcclRegistrations();
+
+// Calls that wait for a stopped peer, now.
+int FakeNcclWaitingForPeers();
+
+// The oldest report of misuse that has not been taken; empty: there is none.
+std::string TakeFakeNcclReport();
 
 }  // namespace ronda::testing
 

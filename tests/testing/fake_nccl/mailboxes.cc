@@ -13,11 +13,13 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/logging.h"
 #include "runtime/base/mutex.h"
+#include "tests/testing/fake_nccl/path.h"
+#include "tests/testing/fake_nccl/reports.h"
 
 namespace ronda::testing {
 namespace {
 
-constexpr uint64_t kLengthBytes = sizeof(uint64_t);
+constexpr uint64_t kHeadBytes = sizeof(TransferHead);
 // How long a rank sleeps before it looks again whether it is to give up.
 constexpr absl::Duration kNap = absl::Milliseconds(20);
 
@@ -32,22 +34,21 @@ OpenMailboxes& Opened() {
   return *opened;
 }
 
-uint64_t TotalBytes(const Transfer& transfer) { return kLengthBytes + transfer.bytes; }
+uint64_t TotalBytes(const Transfer& transfer) { return kHeadBytes + transfer.own.bytes; }
 
-// The bytes from `done` on that lie in one piece: of the length, or of the data.
+// The bytes from `done` on that lie in one piece: of the head, or of the data.
 char* PieceOf(Transfer& transfer, uint64_t* bytes) {
-  if (transfer.done < kLengthBytes) {
-    *bytes = kLengthBytes - transfer.done;
-    return reinterpret_cast<char*>(&transfer.length) + transfer.done;
+  if (transfer.done < kHeadBytes) {
+    *bytes = kHeadBytes - transfer.done;
+    return reinterpret_cast<char*>(&transfer.passed) + transfer.done;
   }
   *bytes = TotalBytes(transfer) - transfer.done;
-  return transfer.data + (transfer.done - kLengthBytes);
+  return transfer.data + (transfer.done - kHeadBytes);
 }
 
-// The ranks of a job disagree on what they do: with NCCL they would hang, or worse.
-void CheckLength(const Transfer& transfer) { RONDA_CHECK(transfer.length == transfer.bytes); }
-
 }  // namespace
+
+std::string ToString(const TransferHead& head) { return absl::StrCat(PathText(head.path), ", ", head.bytes, " bytes"); }
 
 size_t Mailboxes::BytesFor(int ranks) {
   const auto n = static_cast<size_t>(ranks);
@@ -94,7 +95,7 @@ Mailboxes::Ring& Mailboxes::RingOf(int from, int to) const {
 
 void Mailboxes::WakeUp(int rank) { BellOf(rank).Ring(); }
 
-bool Mailboxes::Advance(int self, Transfer& transfer) {
+Mailboxes::Progress Mailboxes::Advance(int self, Transfer& transfer) {
   const bool sends = transfer.way == Transfer::Way::kSend;
   Ring& ring = sends ? RingOf(self, transfer.peer) : RingOf(transfer.peer, self);
   const uint64_t written = ring.written.load(std::memory_order_acquire);
@@ -103,17 +104,16 @@ bool Mailboxes::Advance(int self, Transfer& transfer) {
   uint64_t bytes = 0;
   char* const piece = PieceOf(transfer, &bytes);
   bytes = std::min({bytes, sends ? kRingBytes - (written - read) : written - read, kRingBytes - at});
-  if (bytes == 0) return false;
+  if (bytes == 0) return Progress::kNone;
   std::memcpy(sends ? ring.data + at : piece, sends ? piece : ring.data + at, bytes);
   (sends ? ring.written : ring.read).fetch_add(bytes, std::memory_order_release);
   transfer.done += bytes;
-  if (transfer.done == kLengthBytes) CheckLength(transfer);
-  return true;
+  return transfer.done == kHeadBytes && transfer.passed != transfer.own ? Progress::kHeadsDiffer : Progress::kSome;
 }
 
 bool Mailboxes::Run(int self, std::vector<Transfer> transfers, const std::atomic<bool>& gives_up) {
   for (Transfer& transfer : transfers) {
-    if (transfer.way == Transfer::Way::kSend) transfer.length = transfer.bytes;
+    if (transfer.way == Transfer::Way::kSend) transfer.passed = transfer.own;
   }
   while (!transfers.empty()) {
     // Before anything is moved: a rank that has given up an operation in the middle must not begin the next one, whose
@@ -124,7 +124,16 @@ bool Mailboxes::Run(int self, std::vector<Transfer> transfers, const std::atomic
     std::set<int> moved;
     for (Transfer& transfer : transfers) {
       if (busy.count({transfer.way, transfer.peer}) != 0) continue;
-      while (transfer.done < TotalBytes(transfer) && Advance(self, transfer)) moved.insert(transfer.peer);
+      Progress progress = Progress::kSome;
+      while (transfer.done < TotalBytes(transfer) && progress == Progress::kSome) {
+        progress = Advance(self, transfer);
+        if (progress != Progress::kNone) moved.insert(transfer.peer);
+      }
+      if (progress == Progress::kHeadsDiffer) {
+        HangUntil(gives_up, absl::StrCat("rank ", self, " and rank ", transfer.peer, " of ", name_, " do not match: ",
+                                         ToString(transfer.own), ", and ", ToString(transfer.passed)));
+        return false;
+      }
       if (transfer.done < TotalBytes(transfer)) busy.insert({transfer.way, transfer.peer});
     }
     std::erase_if(transfers, [](const Transfer& transfer) { return transfer.done == TotalBytes(transfer); });

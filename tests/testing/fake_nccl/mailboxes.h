@@ -12,14 +12,23 @@
 
 namespace ronda::testing {
 
+// What goes ahead of the data of a transfer: both ends must have the same.
+struct TransferHead {
+  uint64_t bytes = 0;
+  uint64_t path = 0;  // of a NcclPath
+
+  friend bool operator==(const TransferHead&, const TransferHead&) = default;
+};
+std::string ToString(const TransferHead& head);
+
 // One end of a transfer between two ranks of a communicator.
 struct Transfer {
   enum class Way : uint8_t { kSend, kReceive } way = Way::kSend;
   int peer = 0;
   char* data = nullptr;
-  uint64_t bytes = 0;
-  uint64_t done = 0;    // of the length, which goes first, and the data
-  uint64_t length = 0;  // as it came, or goes
+  TransferHead own;
+  uint64_t done = 0;    // of the head and the data
+  TransferHead passed;  // as it came, or goes
 };
 
 // Rings from every rank of a communicator to every rank, in shared memory that is found by a name. What a rank sends
@@ -39,7 +48,8 @@ class Mailboxes {
   bool AllHaveFinalized() const;
 
   // Carries out all transfers at once, of which those in one direction between two ranks stay in order. Returns false
-  // if it gave up because of `gives_up`, which WakeUp makes it look at.
+  // if it gave up because of `gives_up`, which WakeUp makes it look at. Ends whose heads differ hang, with a report
+  // (reports.h).
   bool Run(int self, std::vector<Transfer> transfers, const std::atomic<bool>& gives_up);
   void WakeUp(int rank);
 
@@ -61,8 +71,8 @@ class Mailboxes {
   Header& header() const { return *static_cast<Header*>(memory_); }
   Doorbell& BellOf(int rank) const;
   Ring& RingOf(int from, int to) const;
-  // Whether anything could be moved.
-  bool Advance(int self, Transfer& transfer);
+  enum class Progress : uint8_t { kNone, kSome, kHeadsDiffer };
+  Progress Advance(int self, Transfer& transfer);
 
   const std::string name_;
   const int ranks_;

@@ -34,6 +34,7 @@ class NcclCommunicatorTest : public ::testing::Test {
     job_.reset();
     SetFakeNcclFaults(kNoFaults);
     EXPECT_EQ(LiveFakeNcclCommunicators(), 0);
+    EXPECT_EQ(TakeFakeNcclReport(), "");
   }
 
   NcclJob& Start(int size, const fake_nccl_faults& faults = kNoFaults, absl::Duration init_deadline = kLong) {
@@ -249,6 +250,57 @@ TEST_F(NcclCommunicatorTest, BuffersAreNcclsAndRegisteredOnceWithEveryCommunicat
   EXPECT_EQ(FakeNcclRegistrations(), registrations + 2 * (3 + 2)) << "two buffers a rank and group";
   job.End();
   EXPECT_EQ(job.cuda().Leaks(), "");
+}
+
+// NCCL is given registered memory on all ranks or on none (the fake reports and hangs otherwise): also where a pair's
+// larger bucket has given two of the ranks another buffer.
+TEST_F(NcclCommunicatorTest, GroupsThatGrowABufferKeepItRegisteredForAll) {
+  NcclJob& job = Start(3);
+  const Group pair({0, 1});
+  job.OnEveryRank([&pair](RankId rank, NcclRank& self) {
+    const DeviceMemory small = self.Floats(std::vector<float>(100, 1.0f));
+    const DeviceMemory large = self.Floats(std::vector<float>(1'000'000, 1.0f));
+    const DeviceMemory part = self.Floats({0.0f});
+    const auto when_late = [] {};
+    Ballot ballot = {.when_late = when_late};
+    CallInfo voted = Info("of three");
+    voted.ballot = &ballot;
+    ASSERT_EQ(self.Allreduce(small, voted), absl::OkStatus());
+    CallInfo of_two = Info("of two");
+    of_two.group = &pair;
+    const Segment in_pair = {.input = large.data(), .output = large.data(), .count = 1'000'000};
+    ASSERT_EQ(self.communicator().Reduce({.info = of_two, .segments = {&in_pair, 1}, .prescale = {.multiplier = 2}}),
+              absl::OkStatus());
+    ASSERT_EQ(self.communicator().Barrier(Info("all meet")), absl::OkStatus());
+    const Segment to_root = {.input = small.data(),
+                             .output = part.data(),
+                             .count = 100,
+                             .part_count = static_cast<size_t>(rank == 0 ? 1 : 0)};
+    ASSERT_EQ(self.communicator().Reduce(
+                  {.info = Info("to one"), .segments = {&to_root, 1}, .delivery = ReduceCall::Delivery::kParts}),
+              absl::OkStatus());
+    self.Finish();
+    EXPECT_EQ(self.Read(part), std::vector<float>(1, rank == 0 ? 9.0f : 0.0f));
+    EXPECT_EQ(self.Read(large), std::vector<float>(1'000'000, rank < 2 ? 4.0f : 1.0f));
+  });
+  job.End();
+}
+
+TEST_F(NcclCommunicatorTest, MemoryThatCannotBeRegisteredEndsTheJob) {
+  fake_nccl_faults faults = FaultsOfRank(1);
+  faults.fail_register = 1;
+  NcclJob& job = Start(2, faults);
+  job.OnEveryRank([](RankId rank, NcclRank& self) {
+    const absl::Status status = self.communicator().Barrier(Info("first"));
+    if (rank == 1) {
+      EXPECT_THAT(Text(status), AllOf(HasSubstr("registering memory"), HasSubstr("NCCL_LOCAL_REGISTER=0"),
+                                      HasSubstr("ranks 0 and 1"), HasSubstr("on rank 1")));
+      EXPECT_EQ(self.communicator().failure(), status);
+    }
+    self.communicator().Abort();
+    self.Finish();
+  });
+  job.End();
 }
 
 TEST_F(NcclCommunicatorTest, BuffersGrowWhileTheDeviceStillUsesTheOldOnes) {

@@ -1,0 +1,32 @@
+#ifndef RONDA_TESTS_TESTING_FAKE_NCCL_PATH_H_
+#define RONDA_TESTS_TESTING_FAKE_NCCL_PATH_H_
+
+#include <cstdint>
+#include <string>
+
+#include "tests/testing/fake_nccl/communicator.h"
+
+namespace ronda::testing {
+
+// What NCCL goes by when it chooses the way of the data: whether the buffers of a call are registered, and where in the
+// registered memory they begin. NCCL takes it to be the same on all ranks of a communicator, for every call ("mixing
+// registered and non-registered buffers can result in undefined behavior", the user guide's chapter on registration).
+struct NcclPath {
+  struct Buffer {
+    bool is_registered = false;
+    uint64_t offset = 0;  // bytes from the beginning of the registered memory
+  };
+  NcclOperation::Kind kind = NcclOperation::Kind::kSend;
+  Buffer input;
+  Buffer output;
+
+  // As a number that is the same on both ends of a transfer. A receive is written as the send that it belongs to.
+  uint64_t Encode() const;
+};
+
+// "AllReduce from registered memory at 64 to memory that is not registered", of an encoded path.
+std::string PathText(uint64_t path);
+
+}  // namespace ronda::testing
+
+#endif  // RONDA_TESTS_TESTING_FAKE_NCCL_PATH_H_
