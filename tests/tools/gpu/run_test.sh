@@ -68,8 +68,30 @@ SANITIZED=$bundle/sanitized PATH=$bundle/bin:$PATH run sanitize
 expect 0 "== memcheck" "== racecheck" "== synccheck"
 [[ $(grep -c -- '--tool racecheck .* ./tests/' "$bundle/sanitized") -eq 2 ]] || fail "$(cat "$bundle/sanitized")"
 
+# The plan: every step has its row, also those that fail, are skipped or do not end.
+program tests/kernels/bits <<< 'echo "[       OK ] Bits.Case (0 ms)"'
+program tests/multiprocess/ranks <<< '[[ -n $RONDA_TEST_CUDA_PLUGIN ]]'
+program tests/conformance/all <<< 'echo "wrong bits" && exit 7'
+program bench/cuda/kernels_bench <<< 'echo "packing: 93.1 % of a copy (aim: at least 85 %)"'
+program bench/cuda/host_time_bench <<< '
+[[ -z ${PLAN_SECONDS_BEFORE_SIGNAL:-} || ${RONDA_RANK:-} != 1 ]] || echo "$NCCL_HOSTID" >> "$HOST_IDS"
+[[ -z ${RONDA_STALL_DEADLINE:-} ]] || exec sleep 60
+[[ ${RONDA_RANK:-0} -ne 0 ]] || echo "time, ${RONDA_SIZE:-1} ranks: 5 us (aim: under 60 us)"'
+printf '%s\n' tests/kernels/bits tests/multiprocess/ranks tests/conformance/all > "$bundle/tests.txt"
+printf '%s\n' bench/cuda/kernels_bench bench/cuda/host_time_bench examples/train > "$bundle/benches.txt"
+export HOST_IDS=$bundle/host_ids PLAN_SECONDS_BEFORE_SIGNAL=1 SANITIZED=$bundle/sanitized
+PATH=$bundle/bin:$PATH PLAN_STOP_LIMIT=8 run plan
+expect 1 "wrong bits" "| driver, plugin, NCCL | passed |" "| kernels: bits | passed |" "| two ranks over NCCL: steps, Adasum | passed |" \
+  "| conformance | failed (1) |" "| SIGKILL of one of two ranks | passed |" "ended with" "| SIGSTOP of one of two ranks | not ended in time |" \
+  "| memcheck of the kernels | passed |" "| time, 1 ranks | 5 us | under 60 us |" "| time, 2 ranks | 5 us | under 60 us |" \
+  "| packing | 93.1 % of a copy | at least 85 % |"
+[[ $(sort -u "$HOST_IDS") == rank1 ]] || fail "ranks on one host: $(cat "$HOST_IDS")"
+program tests/conformance/all <<< 'exit 0'
+RONDA_NCCL_LIBRARY=/nowhere/libnccl.so.2 run plan
+expect 0 "| conformance | passed |" "| SIGSTOP of one of two ranks | skipped: " "| host time, 2 ranks over NCCL | skipped: "
+
 # Without a GPU there is nothing to do, and mistakes are refused.
-for what in test bench sanitize; do
+for what in test bench sanitize plan; do
   FAKE_CUDA_DEVICES=0 run "$what"
   expect 0 "SKIPPED: no CUDA device: "
 done
