@@ -57,7 +57,7 @@ std::shared_ptr<DeviceSupport> SupportOf(const DeviceJobOptions& options, const 
                                            if (has_none) return absl::NotFoundError("no libronda_cuda.so");
                                            return cuda->table();
                                          },
-                                         .nccl = [this] { return LoadFakeNccl(cuda_.table()); }};
+                                         .nccl = [cuda] { return LoadFakeNccl(cuda->table()); }};
   return std::make_shared<DeviceBackends>(std::move(libraries), options.backend, "host");
 }
 
