@@ -91,27 +91,34 @@ absl::StatusOr<std::string> MeritUnless(std::string objection, absl::string_view
 absl::StatusOr<DeviceTransport> ConnectHierarchy(const DeviceSupport::Request& request, const NcclLoader& nccl,
                                                  DeviceHierarchyOptions::Across across) {
   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<const NcclLibrary> library, nccl());
-  return ConnectDeviceHierarchy({.request = request, .library = std::move(library), .across = across});
+  RONDA_ASSIGN_OR_RETURN(const SumOrder order, OrderOfSums(request));
+  return ConnectDeviceHierarchy({.request = request, .library = std::move(library), .across = across, .order = order});
 }
 
 }  // namespace
 
 std::string Encode(const DeviceFacts& facts, size_t longest) {
   const std::string fields =
-      absl::StrJoin({facts.host, facts.pci_bus, facts.uuid, facts.nccl, facts.wanted, facts.why_no_nccl},
+      absl::StrJoin({facts.host, facts.pci_bus, facts.uuid, facts.nccl, facts.wanted, facts.order, facts.why_no_nccl},
                     absl::string_view(&kSeparator, 1));
   return fields.substr(0, longest);
 }
 
 absl::StatusOr<DeviceFacts> DecodeDeviceFacts(absl::string_view text) {
-  const std::vector<std::string> fields = absl::StrSplit(text, absl::MaxSplits(kSeparator, 5));
-  if (fields.size() != 6) return absl::InternalError(absl::StrCat("damaged facts about a device: '", text, "'"));
+  const std::vector<std::string> fields = absl::StrSplit(text, absl::MaxSplits(kSeparator, 6));
+  if (fields.size() != 7) return absl::InternalError(absl::StrCat("damaged facts about a device: '", text, "'"));
   return DeviceFacts{.host = fields[0],
                      .pci_bus = fields[1],
                      .uuid = fields[2],
                      .nccl = fields[3],
-                     .why_no_nccl = fields[5],
-                     .wanted = fields[4]};
+                     .why_no_nccl = fields[6],
+                     .wanted = fields[4],
+                     .order = fields[5]};
+}
+
+absl::StatusOr<SumOrder> OrderOfSums(const DeviceSupport::Request& request) {
+  RONDA_ASSIGN_OR_RETURN(const DeviceFacts first, DecodeDeviceFacts(request.facts.front()));
+  return first.order.empty() ? SumOrder::kOfNccl : SumOrder::kOfRanks;
 }
 
 absl::StatusOr<std::string> RateNccl(const DeviceSituation& situation) {
@@ -121,6 +128,7 @@ absl::StatusOr<std::string> RateNccl(const DeviceSituation& situation) {
 
 absl::StatusOr<DeviceTransport> ConnectNccl(const DeviceSupport::Request& request, const NcclLoader& nccl) {
   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<const NcclLibrary> library, nccl());
+  RONDA_ASSIGN_OR_RETURN(const SumOrder order, OrderOfSums(request));
   RONDA_ASSIGN_OR_RETURN(std::unique_ptr<NcclCommunicator> communicator,
                          NcclCommunicator::Create({.rank = request.rank,
                                                    .size = static_cast<int>(request.facts.size()),
@@ -129,6 +137,7 @@ absl::StatusOr<DeviceTransport> ConnectNccl(const DeviceSupport::Request& reques
                                                    .library = std::move(library),
                                                    .host = request.host,
                                                    .marks = request.marks,
+                                                   .order = order,
                                                    .job_failure = request.job_failure}));
   NcclCommunicator* const made = communicator.get();
   return DeviceTransport{.communicator = std::move(communicator),
@@ -171,20 +180,21 @@ absl::StatusOr<DeviceTransport> ConnectHierarchicalNccl(const DeviceSupport::Req
 }
 
 std::shared_ptr<DeviceSupport> DeviceBackends::Create(const DeviceSettings& settings, const std::string& hostname) {
-  Libraries libraries = {
-      .cuda = [path = settings.cuda_plugin] { return LoadCudaPlugin(path); },
-      .nccl = [path = settings.nccl_library, toolkit = settings.cuda_home] { return LoadNccl(path, toolkit); }};
+  Libraries libraries = {.cuda = [path = settings.cuda_plugin] { return LoadCudaPlugin(path); },
+                         .nccl = [path = settings.nccl_library, toolkit = settings.cuda_home,
+                                  python = settings.python] { return LoadNccl(path, toolkit, python); }};
+  const SumOrder order = settings.reproducible ? SumOrder::kOfRanks : SumOrder::kOfNccl;
   if (!settings.nccl_host.empty()) {
     return std::make_shared<DeviceBackends>(std::move(libraries), settings.backend, settings.nccl_host,
-                                            Identity::kPlace);
+                                            Identity::kPlace, order);
   }
   // As NCCL does: machines may have the same name.
-  return std::make_shared<DeviceBackends>(std::move(libraries), settings.backend,
-                                          absl::StrCat(hostname, "/", BootId()));
+  return std::make_shared<DeviceBackends>(std::move(libraries), settings.backend, absl::StrCat(hostname, "/", BootId()),
+                                          Identity::kUuid, order);
 }
 
 std::string DeviceBackends::Facts(const Device& device) {
-  DeviceFacts facts = {.host = host_, .wanted = wanted_};
+  DeviceFacts facts = {.host = host_, .wanted = wanted_, .order = order_ == SumOrder::kOfRanks ? "ranks" : ""};
   ronda_cuda_device description = {};
   // A rank whose device cannot be located counts as sharing it with no other.
   if (device.plugin().describe(device.ordinal(), &description) == 0) {

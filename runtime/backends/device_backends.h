@@ -14,6 +14,7 @@
 #include "runtime/base/config.h"
 #include "runtime/collectives/host_map.h"
 #include "runtime/collectives/nccl/nccl_library.h"
+#include "runtime/collectives/nccl/wire_plan.h"
 #include "runtime/collectives/transport.h"
 
 namespace ronda {
@@ -26,6 +27,7 @@ struct DeviceFacts {
   std::string nccl;         // the version of NCCL; empty: none can be used
   std::string why_no_nccl;  // the reason, if none can be used
   std::string wanted;       // RONDA_DEVICE_BACKEND; rank 0's holds
+  std::string order;        // "ranks" with RONDA_REPRODUCIBLE, otherwise empty; rank 0's holds
 
   friend bool operator==(const DeviceFacts&, const DeviceFacts&) = default;
 };
@@ -34,6 +36,9 @@ struct DeviceFacts {
 std::string Encode(const DeviceFacts& facts, size_t longest);
 // Errors: INTERNAL if `text` is not from Encode.
 absl::StatusOr<DeviceFacts> DecodeDeviceFacts(absl::string_view text);
+
+// The order of sums that rank 0 has asked for. Errors: as DecodeDeviceFacts.
+absl::StatusOr<SumOrder> OrderOfSums(const DeviceSupport::Request& request);
 
 // The facts on which the choice between backends for the memory of GPUs depends.
 struct DeviceSituation {
@@ -75,8 +80,13 @@ class DeviceBackends : public DeviceSupport {
   static std::shared_ptr<DeviceSupport> Create(const DeviceSettings& settings, const std::string& hostname);
 
   // `host` is the name that NCCL gives this host.
-  DeviceBackends(Libraries libraries, std::string wanted, std::string host, Identity identity = Identity::kUuid)
-      : libraries_(std::move(libraries)), wanted_(std::move(wanted)), host_(std::move(host)), identity_(identity) {}
+  DeviceBackends(Libraries libraries, std::string wanted, std::string host, Identity identity = Identity::kUuid,
+                 SumOrder order = SumOrder::kOfNccl)
+      : libraries_(std::move(libraries)),
+        wanted_(std::move(wanted)),
+        host_(std::move(host)),
+        identity_(identity),
+        order_(order) {}
 
   absl::StatusOr<const ronda_cuda_plugin*> Plugin() override { return libraries_.cuda(); }
   std::string Facts(const Device& device) override;
@@ -87,6 +97,7 @@ class DeviceBackends : public DeviceSupport {
   const std::string wanted_;
   const std::string host_;
   const Identity identity_;
+  const SumOrder order_;
 };
 
 }  // namespace ronda

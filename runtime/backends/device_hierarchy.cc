@@ -64,7 +64,11 @@ class Connecting {
                                                 .chunk_bytes = options_.chunk_bytes};
     RONDA_ASSIGN_OR_RETURN(
         std::unique_ptr<DeviceLevelOps> ops,
-        DeviceLevelOps::Create({.device = request_.device, .stream = request_.stream, .marks = request_.marks}));
+        DeviceLevelOps::Create({.device = request_.device,
+                                .stream = request_.stream,
+                                .marks = request_.marks,
+                                .across = IsNcclAcross() ? DeviceLevelOps::Options::AcrossStream::kSame
+                                                         : DeviceLevelOps::Options::AcrossStream::kOwn}));
     const HostMap& hosts = request_.levels->hosts;
     const HostPosition self = PositionOf(hosts, request_.rank);
     RONDA_ASSIGN_OR_RETURN(levels.local,
@@ -113,6 +117,7 @@ class Connecting {
                                                      .library = options_.library,
                                                      .host = host,
                                                      .marks = stream.marks,
+                                                     .order = options_.order,
                                                      .job_failure = request_.job_failure}));
     nccl_.Add(communicator.get());
     return communicator;

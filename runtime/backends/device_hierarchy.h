@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "runtime/collectives/nccl/nccl_library.h"
+#include "runtime/collectives/nccl/wire_plan.h"
 #include "runtime/collectives/transport.h"
 
 namespace ronda {
@@ -16,12 +17,14 @@ struct DeviceHierarchyOptions {
   std::shared_ptr<const NcclLibrary> library;
   // kStaged: through pinned memory and the host's communicator across. kNccl: over NCCL.
   enum class Across { kStaged, kNccl } across = Across::kStaged;
+  SumOrder order = SumOrder::kOfNccl;
   size_t chunk_bytes = size_t{8} << 20;  // as of HierarchicalCommunicator
 };
 
-// A HierarchicalCommunicator of a device. The level on the host works on the request's stream, and the one across on a
-// stream of its own; votes, and calls that do not go in two levels, go over the host's communicator of the job, or,
-// with Across::kNccl, over NCCL between all ranks.
+// A HierarchicalCommunicator of a device. The level on the host works on the request's stream, and the one across, with
+// Across::kStaged, on a stream of its own. With Across::kNccl both work on the request's stream; votes, and calls that
+// do not go in two levels, go over the host's communicator of the job, or, with Across::kNccl, over NCCL between all
+// ranks.
 //
 // Errors: the device's; RESOURCE_EXHAUSTED.
 absl::StatusOr<DeviceTransport> ConnectDeviceHierarchy(const DeviceHierarchyOptions& options);

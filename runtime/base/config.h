@@ -90,9 +90,11 @@ struct DeviceSettings {
   std::string cuda_plugin;   // the path of libronda_cuda.so; empty: where plugins are
   std::string nccl_library;  // the path of NCCL; empty: where the loader finds it
   std::string cuda_home;     // the CUDA toolkit's folder, where NCCL may be too; empty: not known
+  std::string python;        // the folder of the Python environment, where NCCL may be too; empty: none
   std::string nccl_host;     // the name that NCCL gives this host; empty: its own
   std::string
       backend;  // carries them between ranks: see AllDeviceBackends; empty: the best one that can. Rank 0's holds
+  bool reproducible = false;  // floating-point numbers are added up in the order of the ranks. Rank 0's holds
 };
 
 // A trace of the operations on tensors (docs/timeline.md).

@@ -50,6 +50,7 @@ inline constexpr absl::string_view kVariables[] = {
     "RONDA_PYTHON_BINDING",
     "RONDA_RANK",
     "RONDA_REPLACE_BACKEND",
+    "RONDA_REPRODUCIBLE",
     "RONDA_SIZE",
     "RONDA_STALL_DEADLINE",
     "RONDA_STALL_WARNING",

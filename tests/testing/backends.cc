@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <iterator>
 #include <thread>
 #include <utility>
@@ -121,6 +122,8 @@ constexpr Entry kEntries[] = {
      [](const Setup& setup) { return ConnectStagedTransports(setup.options.size); }},
     {Backend::kNccl, "Nccl", Tensors::kOnDevice, Hosts::kOne, Any,
      [](const Setup& setup) { return ConnectNcclTransports(setup.options.size); }},
+    {Backend::kNcclInRankOrder, "NcclInRankOrder", Tensors::kOnDevice, Hosts::kOne, UpToFour,
+     [](const Setup& setup) { return ConnectNcclTransports(setup.options.size, SumOrder::kOfRanks); }},
     {Backend::kHierarchicalStaged, "HierarchicalStaged", Tensors::kOnDevice, Hosts::kSeveral, ThreeOrFour,
      [](const Setup& setup) { return ConnectDeviceHierarchyTransports(setup.hosts, Across::kStaged, setup.seed); }},
     {Backend::kHierarchicalNccl, "HierarchicalNccl", Tensors::kOnDevice, Hosts::kSeveral, ThreeOrEight,
@@ -142,6 +145,8 @@ bool IsTestable(Backend backend, int size) {
   if (backend == Backend::kSelf) return size == 1;
   if (HasHosts(backend)) return size > 1;
   if (backend == Backend::kStaged) return HasDevices();
+  const bool is_nccl = backend == Backend::kNccl || backend == Backend::kNcclInRankOrder;
+  if (is_nccl && std::getenv(kRealPlugin) != nullptr) return HasNcclDevices(size);
   // ThreadSanitizer knows memory by its address: it would see no synchronisation between two mappings of one word.
   return backend != Backend::kShmSeparately || !kThreadSanitizer;
 }

@@ -26,6 +26,7 @@ enum class Backend {
   kTcp,                 // the same over TCP
   kStaged,              // tensors of devices, through small slots of pinned memory, to kInProcess
   kNccl,                // tensors of devices, one a rank, through a fake NCCL
+  kNcclInRankOrder,     // the same, with SumOrder::kOfRanks
   kHierarchicalStaged,  // tensors of devices, on several hosts: a fake NCCL on each, kHierarchical's messages across
   kHierarchicalNccl,    // and a fake NCCL across
 };

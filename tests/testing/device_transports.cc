@@ -87,35 +87,63 @@ std::vector<Transport> ConnectStagedTransports(int size) {
 
 namespace {
 
+std::string Variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// For real devices the real one, where RONDA_NCCL_LIBRARY says or ranks would find it.
+absl::StatusOr<std::shared_ptr<const NcclLibrary>> NcclOf(const Machine& machine) {
+  if (machine.fake != nullptr) return LoadFakeNccl(machine.plugin);
+  return LoadNccl(Variable("RONDA_NCCL_LIBRARY"), Variable("CUDA_HOME"), Variable("VIRTUAL_ENV"));
+}
+
+// A device a rank.
+absl::StatusOr<Machine> MachineWith(int devices) {
+  if (const char* const path = std::getenv(kRealPlugin)) return RealMachine(path);
+  // Streams that pause find what was not waited for.
+  auto fake =
+      std::make_shared<const FakeCuda>(FakeCuda::Options{.devices = devices,
+                                                         .delay_seed = static_cast<uint64_t>(devices == 3 ? 3 : 0),
+                                                         .host_access = FakeMemory::HostAccess::kFatal});
+  const ronda_cuda_plugin* const plugin = fake->table();
+  return Machine{.fake = std::move(fake), .plugin = plugin, .devices = devices};
+}
+
 absl::StatusOr<std::unique_ptr<Communicator>> ConnectRank(const std::shared_ptr<InProcessJob>& job,
-                                                          const std::shared_ptr<FakeCuda>& cuda, RankId rank,
-                                                          int size) {
-  OnDevice::Parts parts = {.cuda = cuda};
-  RONDA_ASSIGN_OR_RETURN(parts.device, Device::Open(cuda->table(), rank));
+                                                          const Machine& machine, RankId rank, int size,
+                                                          SumOrder order) {
+  OnDevice::Parts parts = {.cuda = machine.fake};
+  RONDA_ASSIGN_OR_RETURN(parts.device, Device::Open(machine.plugin, rank));
   RONDA_ASSIGN_OR_RETURN(parts.stream, DeviceStream::Create(parts.device.get()));
   parts.host = std::make_unique<InProcessCommunicator>(job, rank);
+  RONDA_ASSIGN_OR_RETURN(std::shared_ptr<const NcclLibrary> library, NcclOf(machine));
   RONDA_ASSIGN_OR_RETURN(parts.communicator,
                          NcclCommunicator::Create({.rank = rank,
                                                    .size = size,
                                                    .device = parts.device,
                                                    .stream = parts.stream->handle(),
-                                                   .library = LoadFakeNccl(cuda->table()),
+                                                   .library = std::move(library),
                                                    .host = parts.host.get(),
+                                                   .order = order,
                                                    .job_failure = [job] { return job->failure(); }}));
   return std::make_unique<OnDevice>(std::move(parts));
 }
 
 }  // namespace
 
-std::vector<Transport> ConnectNcclTransports(int size) {
+bool HasNcclDevices(int size) {
+  const absl::StatusOr<Machine> machine = MachineWith(size);
+  return machine.ok() && machine->devices >= size && NcclOf(*machine).ok();
+}
+
+std::vector<Transport> ConnectNcclTransports(int size, SumOrder order) {
   const auto job = std::make_shared<InProcessJob>(InProcessJob::Options{.size = size});
-  // Streams that pause find what was not waited for.
-  const auto cuda = std::make_shared<FakeCuda>(FakeCuda::Options{.devices = size,
-                                                                 .delay_seed = static_cast<uint64_t>(size == 3 ? 3 : 0),
-                                                                 .host_access = FakeMemory::HostAccess::kFatal});
+  const absl::StatusOr<Machine> machine = MachineWith(size);
+  EXPECT_EQ(machine.status(), absl::OkStatus());
   std::vector<Transport> transports;
-  for (RankId rank = 0; rank < size; ++rank) {
-    absl::StatusOr<std::unique_ptr<Communicator>> communicator = ConnectRank(job, cuda, rank, size);
+  for (RankId rank = 0; rank < size && machine.ok(); ++rank) {
+    absl::StatusOr<std::unique_ptr<Communicator>> communicator = ConnectRank(job, *machine, rank, size, order);
     if (!communicator.ok()) {
       ADD_FAILURE() << communicator.status();
       return {};

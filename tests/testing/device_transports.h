@@ -24,9 +24,13 @@ std::vector<Transport> ConnectStagedTransports(int size);
 
 // Jobs whose tensors travel through NCCL, inside one test: every rank is a thread with a device of its own.
 
-// One transport a rank: an NcclCommunicator over the fakes of NCCL and CUDA, which passes for one of host memory
-// (on_device.h), and a control plane within the process.
-std::vector<Transport> ConnectNcclTransports(int size);
+// Whether there are as many devices, and an NCCL for them.
+bool HasNcclDevices(int size);
+
+// One transport a rank: an NcclCommunicator, which passes for one of host memory (on_device.h), and a control plane
+// within the process. Real devices (kRealPlugin) have the real NCCL, and fake ones a fake.
+// REQUIRES: HasNcclDevices(size).
+std::vector<Transport> ConnectNcclTransports(int size, SumOrder order = SumOrder::kOfNccl);
 
 // Jobs on several hosts whose tensors travel between devices, inside one test: every rank is a thread with a device of
 // its own.

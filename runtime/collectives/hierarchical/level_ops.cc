@@ -19,7 +19,10 @@ constexpr size_t kUnitBytes = 2 << 20;
 
 absl::StatusOr<std::unique_ptr<DeviceLevelOps>> DeviceLevelOps::Create(Options options) {
   Device* const device = options.device.get();
-  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<DeviceStream> across, DeviceStream::Create(device));
+  std::unique_ptr<DeviceStream> across;
+  if (options.across == Options::AcrossStream::kOwn) {
+    RONDA_ASSIGN_OR_RETURN(across, DeviceStream::Create(device));
+  }
   std::unique_ptr<DeviceLevelOps> ops(new DeviceLevelOps(std::move(options), std::move(across)));
   for (Slot& slot : ops->slots_) {
     RONDA_ASSIGN_OR_RETURN(slot.handed_over, device->NewEvent());
@@ -47,9 +50,9 @@ absl::Status DeviceLevelOps::Scatter(const char* gathered, DType dtype, absl::Sp
 }
 
 absl::Status DeviceLevelOps::Across(size_t slot, absl::FunctionRef<absl::Status()> work) {
-  RONDA_RETURN_IF_ERROR(slots_[slot].handed_over->OrderBefore(across_->handle()));
+  RONDA_RETURN_IF_ERROR(slots_[slot].handed_over->OrderBefore(across_stream()));
   RONDA_RETURN_IF_ERROR(work());
-  return slots_[slot].crossed->Record(across_->handle());
+  return slots_[slot].crossed->Record(across_stream());
 }
 
 absl::StatusOr<char*> DeviceLevelOps::AtLeast(size_t bytes, DeviceMemory& memory, absl::string_view purpose) {

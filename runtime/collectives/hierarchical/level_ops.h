@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -89,8 +90,7 @@ class HostLevelOps : public LevelOps {
   std::vector<char> gathered_;
 };
 
-// For tensors in the memory of a device. Each level has its own stream; events order the streams, and no thread waits
-// for the device.
+// For tensors in the memory of a device. Events order the levels' streams, and no thread waits for the device.
 //
 // Destroyed after the communicators of both levels, when all work that uses its memory has ended.
 class DeviceLevelOps : public LevelOps {
@@ -99,13 +99,17 @@ class DeviceLevelOps : public LevelOps {
     std::shared_ptr<Device> device;
     StreamHandle stream = nullptr;  // of the level on the host; not owned
     StreamMarks* marks = nullptr;   // of that stream; not owned; may be nullptr
+    // Of the level across. kOwn: the levels work side by side. kSame: one after the other, as NCCL needs it if both
+    // levels are its communicators: it wants one order of their operations on all devices, and a device is free to run
+    // the work of two streams in any order.
+    enum class AcrossStream : uint8_t { kOwn, kSame } across = AcrossStream::kOwn;
   };
 
   // Errors: the device's.
   static absl::StatusOr<std::unique_ptr<DeviceLevelOps>> Create(Options options);
 
   // The stream for the communicator across.
-  StreamHandle across_stream() const { return across_->handle(); }
+  StreamHandle across_stream() const { return across_ == nullptr ? options_.stream : across_->handle(); }
 
   absl::StatusOr<char*> SlotMemory(size_t slot, size_t bytes) override {
     return AtLeast(bytes, slots_[slot].memory, "a shard on its way to other hosts");
@@ -134,7 +138,7 @@ class DeviceLevelOps : public LevelOps {
   absl::StatusOr<char*> AtLeast(size_t bytes, DeviceMemory& memory, absl::string_view purpose);
 
   const Options options_;
-  const std::unique_ptr<DeviceStream> across_;
+  const std::unique_ptr<DeviceStream> across_;  // nullptr: the same stream
   std::array<Slot, kSlots> slots_;
   DeviceMemory gathered_;
   std::vector<DeviceMemory> outgrown_;  // kept, since freeing it would wait for the device, and so for other ranks

@@ -29,7 +29,8 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Create(Optio
                                                                     .nccl = &own.library->functions,
                                                                     .groups = &communicator->groups_,
                                                                     .host = own.host,
-                                                                    .marks = own.marks}));
+                                                                    .marks = own.marks,
+                                                                    .order = own.order}));
   return communicator;
 }
 

@@ -36,20 +36,6 @@ std::vector<std::string> FilesLike(const std::string& pattern) {
   return files;
 }
 
-// The places to search, in order: patterns of files, or a name that the loader resolves.
-std::vector<std::string> PatternsOf(const std::string& path, const std::string& toolkit) {
-  if (!path.empty()) return {path};
-  std::vector<std::string> patterns = {kFileName};
-  if (!toolkit.empty()) {
-    for (const char* folder : {"/lib64/", "/lib/"}) patterns.push_back(absl::StrCat(toolkit, folder, kFileName));
-  }
-  for (const char* folder : kToolkitFolders) patterns.push_back(absl::StrCat(folder, "/", kFileName));
-  std::vector<std::string> python(std::begin(kPythonFolders), std::end(kPythonFolders));
-  python.push_back(absl::StrCat(HomeFolder(), "/.local/lib/python3*/site-packages"));
-  for (const std::string& folder : python) patterns.push_back(absl::StrCat(folder, "/nvidia/nccl/lib/", kFileName));
-  return patterns;
-}
-
 // The library that a pattern leads to; nullptr: none, and `failures` lists the attempts.
 struct Found {
   void* library = nullptr;
@@ -148,6 +134,23 @@ absl::StatusOr<NcclLibrary> Examine(void* library, const std::string& file) {
 
 }  // namespace
 
+std::vector<std::string> NcclPlaces(const std::string& path, const std::string& toolkit, const std::string& python) {
+  if (!path.empty()) return {path};
+  std::vector<std::string> patterns = {kFileName};
+  if (!toolkit.empty()) {
+    for (const char* folder : {"/lib64/", "/lib/"}) patterns.push_back(absl::StrCat(toolkit, folder, kFileName));
+  }
+  const std::string in_packages = absl::StrCat("/nvidia/nccl/lib/", kFileName);
+  if (!python.empty()) {
+    patterns.push_back(absl::StrCat(python, "/lib/python3*/site-packages", in_packages));
+  }
+  for (const char* folder : kToolkitFolders) patterns.push_back(absl::StrCat(folder, "/", kFileName));
+  std::vector<std::string> folders(std::begin(kPythonFolders), std::end(kPythonFolders));
+  folders.push_back(absl::StrCat(HomeFolder(), "/.local/lib/python3*/site-packages"));
+  for (const std::string& folder : folders) patterns.push_back(absl::StrCat(folder, in_packages));
+  return patterns;
+}
+
 std::string NcclVersionText(int version) {
   // 2.18.5 is 21805. Before 2.9, 2.8.5 was 2805.
   const int major = version < 10000 ? version / 1000 : version / 10000;
@@ -155,9 +158,10 @@ std::string NcclVersionText(int version) {
   return absl::StrCat(major, ".", rest / 100, ".", rest % 100);
 }
 
-absl::StatusOr<std::shared_ptr<const NcclLibrary>> LoadNccl(const std::string& path, const std::string& toolkit) {
+absl::StatusOr<std::shared_ptr<const NcclLibrary>> LoadNccl(const std::string& path, const std::string& toolkit,
+                                                            const std::string& python) {
   std::vector<std::string> failures;
-  for (const std::string& pattern : PatternsOf(path, toolkit)) {
+  for (const std::string& pattern : NcclPlaces(path, toolkit, python)) {
     const Found found = Open(pattern, &failures);
     if (found.library == nullptr) continue;
     RONDA_ASSIGN_OR_RETURN(NcclLibrary nccl, Examine(found.library, found.file));

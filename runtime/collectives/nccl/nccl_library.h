@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
@@ -102,11 +103,16 @@ struct NcclLibrary {
 // "2.28.9" for 22809.
 std::string NcclVersionText(int version);
 
+// The places where LoadNccl searches, in order: patterns of files, or a name that the loader resolves.
+std::vector<std::string> NcclPlaces(const std::string& path, const std::string& toolkit, const std::string& python);
+
 // Loads `path` (RONDA_NCCL_LIBRARY) or, if that is empty, libnccl.so.2. It searches the loader's path (a library that
-// the process has already loaded comes first), the CUDA toolkit in `toolkit` (CUDA_HOME), the usual places of toolkits,
-// and Python's packages. Errors: NOT_FOUND that lists the places searched and the remedy; FAILED_PRECONDITION if the
-// library is too old (with both versions), lacks a function, or is not NCCL.
-absl::StatusOr<std::shared_ptr<const NcclLibrary>> LoadNccl(const std::string& path, const std::string& toolkit = "");
+// the process has already loaded comes first), the CUDA toolkit in `toolkit` (CUDA_HOME), the packages of the Python
+// environment in `python` (VIRTUAL_ENV), the usual places of toolkits, and other packages of Python. Errors: NOT_FOUND
+// that lists the places searched and the remedy; FAILED_PRECONDITION if the library is too old (with both versions),
+// lacks a function, or is not NCCL.
+absl::StatusOr<std::shared_ptr<const NcclLibrary>> LoadNccl(const std::string& path, const std::string& toolkit = "",
+                                                            const std::string& python = "");
 
 }  // namespace ronda
 

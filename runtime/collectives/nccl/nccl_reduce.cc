@@ -1,6 +1,7 @@
 #include "runtime/collectives/nccl/nccl_reduce.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "runtime/base/status_macros.h"
@@ -29,8 +30,9 @@ bool DeliversAll(const ReduceCall& call) { return call.delivery == ReduceCall::D
 // Whether NCCL can work on the tensor itself. The same on all members. With a vote it cannot: the output must stay as
 // it is if there is a veto, the rank that vetoes may have no tensor, and NCCL must not be given memory that is
 // registered on that rank alone.
-bool IsPlain(const ReduceCall& call) {
-  return call.segments.size() == 1 && call.info.ballot == nullptr && call.prescale.IsIdentity() && DeliversAll(call);
+bool IsPlain(const WireLayout& layout, const ReduceCall& call) {
+  return call.segments.size() == 1 && call.info.ballot == nullptr && layout.dtype == call.dtype &&
+         FactorsOf(layout, call).before.IsIdentity() && DeliversAll(call);
 }
 
 // The elements of the fusion buffer that hold votes.
@@ -118,9 +120,10 @@ absl::Status NcclReduce::TakeVote(const CallInfo& info) {
 absl::Status NcclReduce::Run(const ReduceCall& call, const Members& members, Entry* entry) {
   if (IsEmpty(call)) return Meet(call.info, members, entry);
   if (parts_.fits()) return parts_.Run(call, members, entry);
-  const bool is_native = NcclOpOf(LayoutOf(call.dtype, call.wire), call.op).has_value();
-  if (!is_native) return RunExchange(call, members, entry);
-  return IsPlain(call) ? RunPlain(call, entry) : RunFused(call, members, entry);
+  const WireLayout layout = LayoutOf(call.dtype, call.wire);
+  const std::optional<NcclRedOp> op = NcclOpOf(layout, call.op, options_.order);
+  if (!op.has_value()) return RunExchange(call, members, entry);
+  return IsPlain(layout, call) ? RunPlain(call, *op, entry) : RunFused(call, *op, members, entry);
 }
 
 absl::Status NcclReduce::Meet(const CallInfo& info, const Members& members, Entry* entry) {
@@ -135,32 +138,38 @@ absl::Status NcclReduce::Meet(const CallInfo& info, const Members& members, Entr
   return Unpack(empty, wire, {}, FusedVotes(empty, members, wire));
 }
 
-absl::Status NcclReduce::RunPlain(const ReduceCall& call, Entry* entry) {
+absl::Status NcclReduce::RunPlain(const ReduceCall& call, NcclRedOp op, Entry* entry) {
   const Segment& tensor = call.segments.front();
-  const WireLayout layout = LayoutOf(call.dtype, call.wire);
   plan_.Lay(call, 0);
-  RONDA_RETURN_IF_ERROR(
-      AllReduce(call.info, entry, tensor.input, tensor.output, tensor.count, layout.dtype, *NcclOpOf(layout, call.op)));
-  if (call.postscale.IsIdentity()) return absl::OkStatus();
+  const kernels::Scale scale = FactorsOf(plan_.layout(), call).after;
+  RONDA_RETURN_IF_ERROR(AllReduce(call.info, entry, tensor.input, tensor.output, tensor.count, call.dtype, op));
+  if (scale.IsIdentity()) return absl::OkStatus();
   const cuda::ReduceCall scaling = {.sources = tensor.output,
                                     .source_count = 1,
                                     .wire = plan_.wire(),
                                     .op = call.op,
-                                    .scale = call.postscale,
+                                    .scale = scale,
                                     .dst = tensor.output,
                                     .granules = tensor.count};
   return LaunchReduce("scaling", scaling);
 }
 
-absl::Status NcclReduce::RunFused(const ReduceCall& call, const Members& members, Entry* entry) {
+absl::Status NcclReduce::RunFused(const ReduceCall& call, NcclRedOp op, const Members& members, Entry* entry) {
   plan_.Lay(call, static_cast<size_t>(VoteElements(call, members.size())));
   RONDA_ASSIGN_OR_RETURN(std::byte* const wire, wire_.GetFor(entry, plan_.bytes()));
-  RONDA_RETURN_IF_ERROR(PutVote(call, members, wire));
-  RONDA_RETURN_IF_ERROR(Pack(call, wire));
   const WireLayout& layout = plan_.layout();
-  RONDA_RETURN_IF_ERROR(AllReduce(call.info, entry, wire, wire, plan_.bytes() / layout.granule_bytes, layout.dtype,
-                                  *NcclOpOf(layout, call.op)));
-  return Unpack(call, wire, call.postscale, FusedVotes(call, members, wire));
+  const WireFactors factors = FactorsOf(layout, call);
+  const Votes votes = FusedVotes(call, members, wire);
+  RONDA_RETURN_IF_ERROR(BorrowResiduals(call));
+  RONDA_RETURN_IF_ERROR(PutVote(call, members, wire));
+  RONDA_RETURN_IF_ERROR(Pack(call, factors.before, wire));
+  RONDA_RETURN_IF_ERROR(
+      AllReduce(call.info, entry, wire, wire, plan_.bytes() / layout.granule_bytes, layout.dtype, op));
+  if (HasBorrowed()) {
+    RONDA_RETURN_IF_ERROR(WidenVotes(votes));
+    RONDA_RETURN_IF_ERROR(KeepResiduals(call, {arrived_votes_.data(), votes.count, votes.stay}));
+  }
+  return Unpack(call, wire, factors.after, votes);
 }
 
 absl::Status NcclReduce::RunExchange(const ReduceCall& call, const Members& members, Entry* entry) {
@@ -171,8 +180,8 @@ absl::Status NcclReduce::RunExchange(const ReduceCall& call, const Members& memb
   const size_t bytes = plan_.ShardBytes(n) * static_cast<size_t>(n);
   RONDA_ASSIGN_OR_RETURN(std::byte* const wire, wire_.GetFor(entry, bytes));
   RONDA_ASSIGN_OR_RETURN(std::byte* const arrived, arrived_.GetFor(entry, bytes));
-  if (votes) RONDA_RETURN_IF_ERROR(BorrowResiduals(call));
-  RONDA_RETURN_IF_ERROR(Pack(call, wire));
+  RONDA_RETURN_IF_ERROR(BorrowResiduals(call));
+  RONDA_RETURN_IF_ERROR(Pack(call, call.prescale, wire));
   RONDA_RETURN_IF_ERROR(Scatter(call, members, entry, wire, arrived));
   RONDA_RETURN_IF_ERROR(ReduceShard(call, members, wire, arrived));
   RONDA_RETURN_IF_ERROR(Gather(call, members, entry, wire));
@@ -252,7 +261,7 @@ absl::Status NcclReduce::AllReduce(const CallInfo& info, Entry* entry, const voi
   }));
 }
 
-absl::Status NcclReduce::Pack(const ReduceCall& call, std::byte* wire) {
+absl::Status NcclReduce::Pack(const ReduceCall& call, const kernels::Scale& scale, std::byte* wire) {
   if (!Stays(call.info)) return absl::OkStatus();
   const bool rounds = IsNarrowed(call.dtype, call.wire);
   packed_.clear();
@@ -265,7 +274,7 @@ absl::Status NcclReduce::Pack(const ReduceCall& call, std::byte* wire) {
                        .count = segment.count,
                        .offset = plan_.OffsetOf(i)});
   }
-  return LaunchPack({.dtype = call.dtype, .wire = plan_.wire(), .scale = call.prescale, .buffer = wire});
+  return LaunchPack({.dtype = call.dtype, .wire = plan_.wire(), .scale = scale, .buffer = wire});
 }
 
 absl::Status NcclReduce::LaunchPack(cuda::PackCall call) {
@@ -279,7 +288,7 @@ absl::Status NcclReduce::LaunchPack(cuda::PackCall call) {
 absl::Status NcclReduce::BorrowResiduals(const ReduceCall& call) {
   packed_.clear();
   residual_copies_.assign(call.segments.size(), nullptr);
-  if (!IsNarrowed(call.dtype, call.wire) || !Stays(call.info)) return absl::OkStatus();
+  if (call.info.ballot == nullptr || !IsNarrowed(call.dtype, call.wire) || !Stays(call.info)) return absl::OkStatus();
   size_t bytes = 0;
   for (const Segment& segment : call.segments) {
     if (segment.residual == nullptr || segment.count == 0) continue;
@@ -294,6 +303,15 @@ absl::Status NcclReduce::BorrowResiduals(const ReduceCall& call) {
     residual_copies_[i] = reinterpret_cast<float*>(copies + packed_[next++].offset);
   }
   return LaunchPack({.buffer = copies});
+}
+
+bool NcclReduce::HasBorrowed() const {
+  return std::ranges::any_of(residual_copies_, [](const float* copy) { return copy != nullptr; });
+}
+
+absl::Status NcclReduce::WidenVotes(const Votes& votes) {
+  unpacked_.assign(1, {.output = arrived_votes_.data(), .count = static_cast<uint64_t>(votes.count)});
+  return LaunchUnpack({.wire = plan_.wire(), .buffer = votes.elements}, {}, nullptr);
 }
 
 absl::Status NcclReduce::KeepResiduals(const ReduceCall& call, const Votes& votes) {

@@ -51,6 +51,7 @@ class NcclReduce {
     NcclGroups* groups = nullptr;
     Communicator* host = nullptr;
     StreamMarks* marks = nullptr;  // may be nullptr
+    SumOrder order = SumOrder::kOfNccl;
   };
 
   static absl::StatusOr<std::unique_ptr<NcclReduce>> Create(Options options);
@@ -84,8 +85,8 @@ class NcclReduce {
   // before other ranks depend on this one. An unused vote stays for the next call.
   absl::Status TakeVote(const CallInfo& info);
 
-  absl::Status RunPlain(const ReduceCall& call, Entry* entry);
-  absl::Status RunFused(const ReduceCall& call, const Members& members, Entry* entry);
+  absl::Status RunPlain(const ReduceCall& call, NcclRedOp op, Entry* entry);
+  absl::Status RunFused(const ReduceCall& call, NcclRedOp op, const Members& members, Entry* entry);
   absl::Status RunExchange(const ReduceCall& call, const Members& members, Entry* entry);
 
   // Steps of an exchange. Scatter sends all shards to the members that reduce them, and all votes to all members.
@@ -97,10 +98,13 @@ class NcclReduce {
   absl::Status AllReduce(const CallInfo& info, Entry* entry, const void* input, void* output, size_t count, DType dtype,
                          NcclRedOp op);
 
-  absl::Status Pack(const ReduceCall& call, std::byte* wire);
+  absl::Status Pack(const ReduceCall& call, const kernels::Scale& scale, std::byte* wire);
   absl::Status Unpack(const ReduceCall& call, const std::byte* wire, const kernels::Scale& scale, const Votes& votes);
-  // Copies the residuals to memory that packing may change.
+  // If there is a vote, copies the residuals to memory that packing may change.
   absl::Status BorrowResiduals(const ReduceCall& call);
+  bool HasBorrowed() const;
+  // Puts fused votes into arrived_votes_, as float32.
+  absl::Status WidenVotes(const Votes& votes);
   // Takes the changed copies over unless there is a veto. The votes are float32.
   absl::Status KeepResiduals(const ReduceCall& call, const Votes& votes);
   // Unpacks unless there is a veto, and leaves the ballot open.

@@ -10,6 +10,11 @@ constexpr size_t kAccessBytes = 16;
 
 constexpr size_t RoundUp(size_t n, size_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
+// Of 16-bit floating-point numbers.
+bool IsNarrow(const WireLayout& layout) {
+  return !layout.fp8.has_value() && IsFloatingPoint(layout.dtype) && SizeOf(layout.dtype) < sizeof(float);
+}
+
 }  // namespace
 
 std::optional<NcclDataType> NcclTypeOf(DType dtype) {
@@ -39,15 +44,15 @@ std::optional<NcclDataType> NcclTypeOf(DType dtype) {
   }
 }
 
-std::optional<NcclRedOp> NcclOpOf(const WireLayout& layout, ReduceOp op) {
+std::optional<NcclRedOp> NcclOpOf(const WireLayout& layout, ReduceOp op, SumOrder order) {
   const bool is_floating = IsFloatingPoint(layout.dtype);
   if (layout.fp8.has_value() || !NcclTypeOf(layout.dtype).has_value()) return std::nullopt;
-  if (is_floating && SizeOf(layout.dtype) < sizeof(float)) return std::nullopt;
+  if (is_floating && order == SumOrder::kOfRanks) return std::nullopt;
   switch (op) {
     case ReduceOp::kSum:
       return NcclRedOp::kSum;
     case ReduceOp::kProduct:
-      return NcclRedOp::kProd;
+      return IsNarrow(layout) ? std::nullopt : std::optional(NcclRedOp::kProd);
     case ReduceOp::kMin:
       return is_floating ? std::nullopt : std::optional(NcclRedOp::kMin);
     case ReduceOp::kMax:
@@ -58,6 +63,13 @@ std::optional<NcclRedOp> NcclOpOf(const WireLayout& layout, ReduceOp op) {
       return std::nullopt;
   }
   return std::nullopt;
+}
+
+WireFactors FactorsOf(const WireLayout& layout, const ReduceCall& call) {
+  if (call.op != ReduceOp::kSum || !IsNarrow(layout)) return {.before = call.prescale, .after = call.postscale};
+  return {.before = {.multiplier = call.prescale.multiplier * call.postscale.multiplier,
+                     .divisor = call.prescale.divisor * call.postscale.divisor},
+          .after = {}};
 }
 
 void WirePlan::Lay(const ReduceCall& call, size_t vote_elements) {

@@ -17,9 +17,24 @@ namespace ronda {
 // NCCL's name of a type; nullopt: NCCL lacks it.
 std::optional<NcclDataType> NcclTypeOf(DType dtype);
 
-// NCCL's name of an operator if its result on this wire is Ronda's: exactly or, for sums and products of float32 and
-// float64, rounded in another order. NCCL's minima and maxima of floating-point numbers drop NaN.
-std::optional<NcclRedOp> NcclOpOf(const WireLayout& layout, ReduceOp op);
+// The order in which floating-point numbers are added up and multiplied. kOfNccl: where NCCL can, as NCCL does it: in
+// an order of its own, with 16-bit sums rounded after every step. kOfRanks: in the order of the ranks, in float32 for
+// smaller types, rounded once: the same bits on every backend.
+enum class SumOrder : uint8_t { kOfNccl, kOfRanks };
+
+// NCCL's name of an operator if NCCL is to reduce this wire with it: its result is Ronda's, exactly or but for the
+// order of roundings. NCCL's minima and maxima of floating-point numbers drop NaN, and products of 16-bit types would
+// lose too much to its roundings.
+std::optional<NcclRedOp> NcclOpOf(const WireLayout& layout, ReduceOp op, SumOrder order);
+
+// The factors of a reduction before and after NCCL's part.
+struct WireFactors {
+  kernels::Scale before;
+  kernels::Scale after;
+};
+// Sums of 16-bit types are multiplied by both factors before NCCL adds them up: the average of numbers cannot leave the
+// range of a type that has their sum leave it, and there is no rounding for a factor behind the sum.
+WireFactors FactorsOf(const WireLayout& layout, const ReduceCall& call);
 
 // The offsets of a reduction's tensors in the fusion buffer: one after the other behind the votes. Each begins a
 // granule at an address that suits the device's kernels.

@@ -79,9 +79,9 @@ absl::StatusOr<std::string> FindDevices(const std::string& plugin_path) {
 }
 
 absl::StatusOr<std::string> FindNccl(const EnvironmentReader& environment) {
-  RONDA_ASSIGN_OR_RETURN(
-      const std::shared_ptr<const NcclLibrary> nccl,
-      LoadNccl(environment("RONDA_NCCL_LIBRARY").value_or(""), environment("CUDA_HOME").value_or("")));
+  RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<const NcclLibrary> nccl,
+                         LoadNccl(environment("RONDA_NCCL_LIBRARY").value_or(""), environment("CUDA_HOME").value_or(""),
+                                  environment("VIRTUAL_ENV").value_or(environment("CONDA_PREFIX").value_or(""))));
   return absl::StrCat(nccl->version, ", ", nccl->path);
 }
 

@@ -115,7 +115,8 @@ TEST(DeviceBackendsTest, FactsSurviveTheirWayAndLoseOnlyTheEndOfTheReason) {
                        .pci_bus = "0000:1b:00.0",
                        .uuid = "5c8a9b6e",
                        .why_no_nccl = std::string(500, 'x'),
-                       .wanted = "nccl"};
+                       .wanted = "nccl",
+                       .order = "ranks"};
   const std::string text = Encode(facts, 100);
   EXPECT_EQ(text.size(), 100u);
   facts.why_no_nccl.resize(DecodeDeviceFacts(text)->why_no_nccl.size());

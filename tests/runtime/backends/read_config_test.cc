@@ -157,8 +157,11 @@ TEST(ConfigTest, TunablesAreRead) {
                                               {"RONDA_CUDA_PLUGIN", "/opt/libronda_cuda.so"},
                                               {"RONDA_NCCL_LIBRARY", "/opt/libnccl.so.2"},
                                               {"RONDA_DEVICE_BACKEND", "staged"},
+                                              {"RONDA_REPRODUCIBLE", "1"},
                                               {"NCCL_HOSTID", "rank3"},
                                               {"CUDA_HOME", "/opt/cuda"},
+                                              {"CONDA_PREFIX", "/opt/conda"},
+                                              {"VIRTUAL_ENV", "/home/me/env"},
                                               {"RONDA_CONTROL", "mpi"},
                                               {"RONDA_NETWORK_INTERFACE", "ib0,eth0"},
                                               {"RONDA_HEARTBEAT", "100ms"},
@@ -184,8 +187,10 @@ TEST(ConfigTest, TunablesAreRead) {
   EXPECT_EQ(config->devices.cuda_plugin, "/opt/libronda_cuda.so");
   EXPECT_EQ(config->devices.nccl_library, "/opt/libnccl.so.2");
   EXPECT_EQ(config->devices.backend, "staged");
+  EXPECT_TRUE(config->devices.reproducible);
   EXPECT_EQ(config->devices.nccl_host, "rank3");
   EXPECT_EQ(config->devices.cuda_home, "/opt/cuda");
+  EXPECT_EQ(config->devices.python, "/home/me/env");
   EXPECT_EQ(config->network.control, NetworkSettings::Control::kMpi);
   EXPECT_THAT(config->network.interfaces, ElementsAre("ib0", "eth0"));
   EXPECT_EQ(config->network.heartbeat, absl::Milliseconds(100));

@@ -12,8 +12,13 @@
 namespace ronda::testing {
 
 FakeNcclCommunicator::FakeNcclCommunicator(std::shared_ptr<Mailboxes> mailboxes, int rank, int ranks,
-                                           const fake_nccl_faults& faults, const fake_nccl_cuda& cuda)
-    : mailboxes_(std::move(mailboxes)), rank_(rank), ranks_(ranks), faults_(faults), cuda_(cuda) {
+                                           const fake_nccl_faults& faults, const fake_nccl_cuda& cuda, int device)
+    : mailboxes_(std::move(mailboxes)),
+      rank_(rank),
+      ranks_(ranks),
+      faults_(faults),
+      cuda_(cuda),
+      turns_(DeviceTurns::Of(device)) {
   if (HasFault(faults_.fail_init)) {
     Fail("no network device is usable");
   } else if (!HasFault(faults_.hang_init)) {
@@ -31,7 +36,10 @@ NcclResult FakeNcclCommunicator::Progress() {
     running_.fetch_add(1);
     Work* const work = waiting_.front().release();
     waiting_.pop_front();
+    work->turn = turns_.Add(mailboxes_->name(), work->stream);
     if (cuda_.enqueue(work->stream, &RunOnStream, work) == 0) continue;
+    turns_.End(work->turn);
+    running_.fetch_sub(1);
     delete work;
     return NcclResult::kUnhandledCudaError;
   }
@@ -87,16 +95,18 @@ std::string FakeNcclCommunicator::last_error() {
 
 void FakeNcclCommunicator::RunOnStream(void* context) {
   const std::unique_ptr<Work> work(static_cast<Work*>(context));
-  work->communicator->Run(std::move(work->operations));
+  work->communicator->Run(work->turn, std::move(work->operations));
   work->communicator->running_.fetch_sub(1);
 }
 
-void FakeNcclCommunicator::Run(std::vector<NcclOperation> operations) {
+void FakeNcclCommunicator::Run(DeviceTurns::Place turn, std::vector<NcclOperation> operations) {
   for (NcclOperation& operation : operations) {
     operation.input = cuda_.view(operation.input);
     operation.output = cuda_.view(operation.output);
   }
+  turns_.Begin(turn, is_aborted_);
   if (PassFaults(operations.size())) RunOperations(operations, *mailboxes_, rank_, ranks_, is_aborted_);
+  turns_.End(turn);
 }
 
 bool FakeNcclCommunicator::PassFaults(size_t operations) {

@@ -12,6 +12,7 @@
 #include "absl/base/thread_annotations.h"
 #include "runtime/base/mutex.h"
 #include "runtime/collectives/nccl/nccl_library.h"
+#include "tests/testing/fake_nccl/device_turns.h"
 #include "tests/testing/fake_nccl/fake_nccl.h"
 #include "tests/testing/fake_nccl/mailboxes.h"
 
@@ -40,7 +41,7 @@ bool RunOperations(const std::vector<NcclOperation>& operations, Mailboxes& mail
 class FakeNcclCommunicator : public std::enable_shared_from_this<FakeNcclCommunicator> {
  public:
   FakeNcclCommunicator(std::shared_ptr<Mailboxes> mailboxes, int rank, int ranks, const fake_nccl_faults& faults,
-                       const fake_nccl_cuda& cuda);
+                       const fake_nccl_cuda& cuda, int device);
 
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
@@ -66,10 +67,11 @@ class FakeNcclCommunicator : public std::enable_shared_from_this<FakeNcclCommuni
     std::shared_ptr<FakeNcclCommunicator> communicator;  // keeps it, and thus the memory that peers use
     std::vector<NcclOperation> operations;
     void* stream;
+    DeviceTurns::Place turn = {};
   };
 
   static void RunOnStream(void* work);
-  void Run(std::vector<NcclOperation> operations);
+  void Run(DeviceTurns::Place turn, std::vector<NcclOperation> operations);
   // Whether the group is to be carried out: false if a fault has kept it.
   bool PassFaults(size_t operations);
   void WaitForAbort();
@@ -81,6 +83,7 @@ class FakeNcclCommunicator : public std::enable_shared_from_this<FakeNcclCommuni
   const int ranks_;
   const fake_nccl_faults faults_;
   const fake_nccl_cuda cuda_;
+  DeviceTurns& turns_;
   std::atomic<bool> is_aborted_{false};
   std::atomic<int> running_{0};  // groups on streams
   Mutex mu_;

@@ -51,6 +51,20 @@ class FakeNcclTest : public ::testing::Test {
     while (StateOf(rank) == NcclResult::kInProgress) std::this_thread::yield();
   }
 
+  // NCCL takes the device that is current.
+  void Begin(Rank& rank, const NcclUniqueId& id, int number, int ranks) const {
+    NcclConfig config;
+    NcclResult result = NcclResult::kSuccess;
+    ASSERT_EQ(rank.device->Call("a test",
+                                [&](const ronda_cuda_plugin&) {
+                                  result = nccl_.CommInitRankConfig(&rank.handle, ranks, id, number, &config);
+                                  return 0;
+                                }),
+              absl::OkStatus());
+    ASSERT_EQ(result, NcclResult::kInProgress);
+    AwaitReady(rank);
+  }
+
   void OnRanks(int ranks, const std::function<void(int, Rank&)>& body) {
     NcclUniqueId id;
     ASSERT_EQ(nccl_.GetUniqueId(&id), NcclResult::kSuccess);
@@ -59,9 +73,7 @@ class FakeNcclTest : public ::testing::Test {
       threads.emplace_back([&, i] {
         Rank rank = {.device = *Device::Open(cuda_.table(), i)};
         rank.stream = *DeviceStream::Create(rank.device.get());
-        NcclConfig config;
-        ASSERT_EQ(nccl_.CommInitRankConfig(&rank.handle, ranks, id, i, &config), NcclResult::kInProgress);
-        AwaitReady(rank);
+        Begin(rank, id, i, ranks);
         body(i, rank);
         if (rank.handle != nullptr) nccl_.CommDestroy(rank.handle);
       });
@@ -239,6 +251,35 @@ TEST_F(FakeNcclTest, MemoryIsNotGivenBackWhileAPeerIsStopped) {
     SetFakeNcclFaults(kNoFaults);
     giving.join();
   });
+}
+
+// "All ranks must submit operations in the same order": to two communicators, here, on streams of one device.
+TEST_F(FakeNcclTest, CommunicatorsThatNothingOrdersOnTheDeviceAreReported) {
+  NcclUniqueId other_id;
+  ASSERT_EQ(nccl_.GetUniqueId(&other_id), NcclResult::kSuccess);
+  OnRanks(2, [&](int i, Rank& rank) {
+    Rank other = {.device = rank.device};
+    other.stream = *DeviceStream::Create(rank.device.get());
+    Begin(other, other_id, i, 2);
+    const DeviceMemory memory = *rank.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, 128, "a test");
+    for (Rank* each : {&rank, &other}) {
+      std::byte* const data = memory.data() + (each == &other ? 64 : 0);
+      nccl_.AllReduce(data, data, 4, NcclDataType::kInt32, NcclRedOp::kSum, each->handle, each->stream->handle());
+      AwaitReady(*each);
+    }
+    std::string report;
+    while (i == 0 && report.empty()) report = TakeFakeNcclReport();
+    if (i == 0) {
+      EXPECT_THAT(report, HasSubstr("nothing orders communicator"));
+    }
+    is_over_.arrive_and_wait();
+    std::thread abort([&] { nccl_.CommAbort(other.handle); });
+    nccl_.CommAbort(std::exchange(rank.handle, nullptr));
+    abort.join();
+    rank.Finish();
+    other.Finish();
+  });
+  while (!TakeFakeNcclReport().empty()) continue;
 }
 
 TEST_F(FakeNcclTest, CommunicatorThatIsInProgressIsNotToBeUsed) {

@@ -247,8 +247,10 @@ FAKE_NCCL_EXPORT NcclResult ncclCommInitRankConfig(NcclHandle* comm, int ranks, 
     LastError() = "the fake does not block, and needs the fake CUDA";
     return NcclResult::kInvalidUsage;
   }
+  int device = 0;
+  if (cuda.plugin != nullptr && cuda.plugin->current_device(&device) != 0) return NcclResult::kUnhandledCudaError;
   *comm = new Handle{.communicator = std::make_shared<FakeNcclCommunicator>(Mailboxes::Open(id.bytes, ranks), rank,
-                                                                            ranks, Faults(), cuda)};
+                                                                            ranks, Faults(), cuda, device)};
   LiveCommunicators().fetch_add(1);
   return NcclResult::kInProgress;
 }

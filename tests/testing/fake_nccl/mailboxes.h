@@ -41,6 +41,8 @@ class Mailboxes {
   static std::shared_ptr<Mailboxes> Open(const std::string& name, int ranks);
   ~Mailboxes();
 
+  const std::string& name() const { return name_; }
+
   // Says that one more rank is there; the last removes the name.
   void Join();
   bool AllHaveJoined() const;

@@ -17,7 +17,7 @@ namespace ronda::testing {
 class NcclRank {
  public:
   NcclRank(const ronda_cuda_plugin* plugin, std::shared_ptr<InProcessJob> job, RankId rank, int size,
-           absl::Duration init_deadline);
+           absl::Duration init_deadline, SumOrder order);
 
   NcclCommunicator& communicator() { return *communicator_; }
   Device& device() { return *device_; }
@@ -44,7 +44,7 @@ class NcclRank {
 class NcclJob {
  public:
   explicit NcclJob(int size, absl::Duration init_deadline = absl::Seconds(20),
-                   FakeCuda::Frees frees = FakeCuda::Frees::kReturnAtOnce);
+                   FakeCuda::Frees frees = FakeCuda::Frees::kReturnAtOnce, SumOrder order = SumOrder::kOfNccl);
 
   int size() const { return static_cast<int>(ranks_.size()); }
   NcclRank& rank(RankId rank) { return *ranks_[static_cast<size_t>(rank)]; }

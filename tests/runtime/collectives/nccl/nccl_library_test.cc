@@ -4,8 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "tests/testing/fake_nccl/load_fake_nccl.h"
 
@@ -14,6 +16,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::AnyOf;
+using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
@@ -85,12 +88,27 @@ TEST_F(NcclLibraryTest, ToolkitsFolderIsLookedAt) {
   EXPECT_THAT((*library)->path, AnyOf(HasSubstr("toolkit/lib64"), EndsWith("libfake_nccl.so")));
 }
 
+// PyTorch's packages bring NCCL there.
+TEST_F(NcclLibraryTest, PackagesOfAVirtualEnvironmentAreLookedAtBehindWhatIsNamedAndAheadOfTheSystems) {
+  const std::vector<std::string> places = NcclPlaces("", "/opt/cuda", "/home/me/env");
+  const auto at = [&](const std::string& place) {
+    return std::find(places.begin(), places.end(), place) - places.begin();
+  };
+  EXPECT_EQ(at("libnccl.so.2"), 0);
+  const auto environment = at("/home/me/env/lib/python3*/site-packages/nvidia/nccl/lib/libnccl.so.2");
+  EXPECT_LT(at("/opt/cuda/lib64/libnccl.so.2"), environment);
+  EXPECT_LT(environment, at("/usr/local/cuda/lib64/libnccl.so.2"));
+  EXPECT_LT(at("/usr/local/cuda/lib64/libnccl.so.2"), static_cast<ptrdiff_t>(places.size()));
+  EXPECT_THAT(NcclPlaces("/my/libnccl.so.2", "/opt/cuda", "/home/me/env"), ElementsAre("/my/libnccl.so.2"));
+}
+
 TEST_F(NcclLibraryTest, PlacesLookedAtAreListed) {
-  const absl::Status status = LoadNccl("", "/nowhere/cuda").status();
+  const absl::Status status = LoadNccl("", "/nowhere/cuda", "/nowhere/python").status();
   if (status.ok()) GTEST_SKIP() << "this machine has an NCCL";
   EXPECT_THAT(
       std::string(status.message()),
       AllOf(HasSubstr("libnccl.so.2: "), HasSubstr("/nowhere/cuda/lib64/libnccl.so.2"),
+            HasSubstr("/nowhere/python/lib/python3*/site-packages/nvidia/nccl/lib/libnccl.so.2"),
             HasSubstr("/usr/local/cuda/lib64/libnccl.so.2"), HasSubstr("python3*/*-packages/nvidia/nccl/lib/")));
 }
 
