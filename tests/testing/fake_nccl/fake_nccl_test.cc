@@ -253,35 +253,6 @@ TEST_F(FakeNcclTest, MemoryIsNotGivenBackWhileAPeerIsStopped) {
   });
 }
 
-// "All ranks must submit operations in the same order": to two communicators, here, on streams of one device.
-TEST_F(FakeNcclTest, CommunicatorsThatNothingOrdersOnTheDeviceAreReported) {
-  NcclUniqueId other_id;
-  ASSERT_EQ(nccl_.GetUniqueId(&other_id), NcclResult::kSuccess);
-  OnRanks(2, [&](int i, Rank& rank) {
-    Rank other = {.device = rank.device};
-    other.stream = *DeviceStream::Create(rank.device.get());
-    Begin(other, other_id, i, 2);
-    const DeviceMemory memory = *rank.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, 128, "a test");
-    for (Rank* each : {&rank, &other}) {
-      std::byte* const data = memory.data() + (each == &other ? 64 : 0);
-      nccl_.AllReduce(data, data, 4, NcclDataType::kInt32, NcclRedOp::kSum, each->handle, each->stream->handle());
-      AwaitReady(*each);
-    }
-    std::string report;
-    while (i == 0 && report.empty()) report = TakeFakeNcclReport();
-    if (i == 0) {
-      EXPECT_THAT(report, HasSubstr("nothing orders communicator"));
-    }
-    is_over_.arrive_and_wait();
-    std::thread abort([&] { nccl_.CommAbort(other.handle); });
-    nccl_.CommAbort(std::exchange(rank.handle, nullptr));
-    abort.join();
-    rank.Finish();
-    other.Finish();
-  });
-  while (!TakeFakeNcclReport().empty()) continue;
-}
-
 TEST_F(FakeNcclTest, CommunicatorThatIsInProgressIsNotToBeUsed) {
   OnRanks(2, [&](int, Rank& rank) {
     const DeviceMemory memory = *rank.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, 64, "a test");
