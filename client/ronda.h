@@ -227,8 +227,8 @@ typedef int64_t ronda_context;
 ronda_context ronda_current(void);
 ronda_status ronda_make_current(ronda_context context);
 
-/* Counts of this rank's work since ronda_init(), which only grow. They tell whether a job has settled: once its steps
- * repeat, only buckets_scheduled and schedule_rounds still grow. */
+/* Counts of this rank's work since ronda_init(), which only grow, but for tensors_in_flight. They tell whether a job
+ * has settled: once its steps repeat, only buckets_scheduled and schedule_rounds still grow. */
 typedef struct ronda_statistics {
   size_t struct_size;
   uint64_t reports_sent;      /* control messages to rank 0 */
@@ -241,9 +241,17 @@ typedef struct ronda_statistics {
   uint64_t schedules_left;    /* and how often a rank did something else then */
   uint64_t own_vetoes;        /* of these, how often it was this rank */
   uint64_t schedule_rounds;   /* how often a locked schedule was carried out as a whole */
+  uint64_t steps;             /* a step ends when a tensor that it has is submitted again */
+  uint64_t tensors;           /* carried out with this rank's part in them */
+  uint64_t payload_bytes;     /* of these, in their own dtype */
+  uint64_t wire_bytes;        /* of the same, in the format in which they travelled */
+  /* Nanoseconds from the time at which this rank was ready for a bucket, and done with the one before, to the end of
+   * the bucket: waits for other ranks, and transfers. */
+  uint64_t bucket_nanoseconds;
+  uint64_t tensors_in_flight; /* submitted and not carried out, now */
 } ronda_statistics;
 #define RONDA_STATISTICS_INIT \
-  { sizeof(ronda_statistics), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+  { sizeof(ronda_statistics), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Writes the first struct_size bytes of the statistics; bytes beyond those that this library knows become zero. */
 ronda_status ronda_get_statistics(ronda_statistics* statistics);

@@ -96,6 +96,7 @@ struct Transport {
   std::unique_ptr<ControlPlane> control;
   std::unique_ptr<Communicator> communicator;
   std::shared_ptr<FlightBoard> flights;             // of all ranks; never nullptr
+  std::string job_id = {};                          // tells the job from others, for those who watch; may be empty
   std::optional<HostLevels> levels = std::nullopt;  // the communicator's, which owns them; nullopt: it has none
   // For tensors in the memory of devices; nullptr: such tensors are refused.
   std::shared_ptr<DeviceSupport> devices = nullptr;

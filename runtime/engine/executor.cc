@@ -44,8 +44,15 @@ uint64_t BytesOf(const AgreedBucket& bucket) {
   return bytes;
 }
 
+// A bucket without a vote was negotiated: a rank that had reported its tensors has waited for it since.
 TensorLog::Collective CollectiveOf(const BucketRun& run) {
-  return {.bucket = run.bucket, .label = run.info.label, .bytes = BytesOf(run.bucket)};
+  TensorLog::Collective collective = {.bucket = run.bucket, .label = run.info.label, .bytes = BytesOf(run.bucket)};
+  if (run.info.ballot != nullptr) {
+    collective.mode = BucketMode::kScheduled;
+  } else {
+    for (const TensorEntry* entry : run.entries) collective.ready = std::max(collective.ready, entry->reported);
+  }
+  return collective;
 }
 
 }  // namespace
@@ -95,7 +102,10 @@ BucketRun Executor::MakeRun(const AgreedBucket& bucket, const Group& group) {
 
 absl::Status Executor::CarryAndComplete(const BucketRun& run) {
   const bool is_on_device = run.request(0).memory != Memory::kHost;
-  if (!run.takes_part()) return is_on_device ? CarryOnDevice(run) : Carry(run, host_);
+  if (!run.takes_part()) {
+    parts_.log->PassedBy();
+    return is_on_device ? CarryOnDevice(run) : Carry(run, host_);
+  }
   parts_.log->Started(CollectiveOf(run));
   const absl::Status status = is_on_device ? CarryOnDevice(run) : Carry(run, host_);
   if (status.ok() && IsVetoed(run.info)) {

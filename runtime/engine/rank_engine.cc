@@ -29,7 +29,9 @@ RankEngine::RankEngine(Options options, const Topology& topology, Transport tran
       progress_(std::make_shared<ProgressEngine>(options_.clock)),
       callbacks_(CallbackThread::Create(MakeHooks())),
       process_sets_(topology.size),
-      log_(&transport_.flights->Of(topology.rank), &timeline_),
+      meter_(RankMeter::Create(
+          {.job = transport_.job_id, .topology = topology, .recorder = transport_.flights->PlaceOf(topology.rank)})),
+      log_(&transport_.flights->Of(topology.rank), &timeline_, meter_.get()),
       queue_(callbacks_, progress_, &log_),
       device_(transport_.devices, topology.local_rank),
       devices_(MakeDeviceOptions()),
@@ -52,7 +54,7 @@ RankEngine::RankEngine(Options options, const Topology& topology, Transport tran
                                                                        .executor = executor_.get(),
                                                                        .role = role_.get(),
                                                                        .log = &log_,
-                                                                       .counters = &counters_})),
+                                                                       .counters = &meter_->counters()})),
       emergency_memory_(new std::byte[kEmergencyBytes]) {
   progress_->Connect(this);
 }
@@ -236,7 +238,7 @@ absl::Status RankEngine::ReportFresh(absl::Time now) {
   }
   if (shutting_down) ShutDownIfDone(now);
   if (schedule_->locked() || !reporter_->has_news()) return absl::OkStatus();
-  counters_.reports_sent.Add();
+  meter_->counters().reports_sent.Add();
   return control_->SendToCoordinator(Encode(reporter_->TakeReport()));
 }
 
@@ -269,7 +271,7 @@ void RankEngine::Report(TensorEntry& entry) {
   if (schedule_->locked()) return schedule_->Submit(entry, reporter_->Find(request));
   if (!executor_->MayGive(entry)) return held_.push_back(&entry);
   reporter_->Submit(request);
-  log_.Reported(request);
+  entry.reported = log_.Reported(request);
   answers_.Expect(entry);
 }
 
@@ -296,8 +298,8 @@ void RankEngine::ReportWhatWaited(absl::Time now) {
 
 absl::StatusOr<ProgressEngine::Steps::Progress> RankEngine::Listen(absl::Time now) {
   RONDA_ASSIGN_OR_RETURN(ControlPlane::Inbox inbox, control_->Receive());
-  counters_.reports_received.Add(inbox.to_coordinator.size());
-  counters_.lists_received.Add(inbox.broadcasts.size());
+  meter_->counters().reports_received.Add(inbox.to_coordinator.size());
+  meter_->counters().lists_received.Add(inbox.broadcasts.size());
   std::move(inbox.to_coordinator.begin(), inbox.to_coordinator.end(), std::back_inserter(reports_));
   std::move(inbox.broadcasts.begin(), inbox.broadcasts.end(), std::back_inserter(lists_));
   if (schedule_->NoteCallOff(inbox.called_off)) return Progress::kSome;
@@ -317,7 +319,7 @@ absl::Status RankEngine::Coordinate(absl::Time now) {
   RONDA_RETURN_IF_ERROR(role_->Inspect(now));
   const std::string list = role_->TakeBroadcast(now);
   if (list.empty()) return absl::OkStatus();
-  counters_.lists_sent.Add();
+  meter_->counters().lists_sent.Add();
   return control_->Broadcast(list);
 }
 
@@ -326,7 +328,7 @@ absl::StatusOr<ProgressEngine::Steps::Progress> RankEngine::CarryOutNext() {
     RONDA_RETURN_IF_ERROR(Begin(lists_.front()));
     lists_.pop_front();
   } else {
-    counters_.buckets_agreed.Add();
+    meter_->counters().buckets_agreed.Add();
     RONDA_RETURN_IF_ERROR(executor_->Execute(orders_->work.buckets[orders_->next_bucket++]));
   }
   return orders_->has_buckets() ? Progress::kSome : Conclude();
@@ -373,7 +375,7 @@ absl::StatusOr<ProgressEngine::Steps::Progress> RankEngine::Conclude() {
   const absl::Time now = options_.clock->Now();
   answers_.Heard(now);
   if (schedule) {
-    counters_.schedules_begun.Add();
+    meter_->counters().schedules_begun.Add();
     schedule_->Begin(*std::move(schedule), now);
     ReportAnew();
   }

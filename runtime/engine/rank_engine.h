@@ -24,10 +24,11 @@
 #include "runtime/engine/executor.h"
 #include "runtime/engine/progress_engine.h"
 #include "runtime/engine/schedule_runner.h"
-#include "runtime/engine/statistics.h"
 #include "runtime/engine/submission.h"
 #include "runtime/engine/tensor_log.h"
 #include "runtime/engine/tensor_queue.h"
+#include "runtime/monitor/rank_meter.h"
+#include "runtime/monitor/statistics.h"
 #include "runtime/monitor/timeline/timeline.h"
 #include "runtime/negotiation/reporter.h"
 
@@ -71,7 +72,7 @@ class RankEngine : private ProgressEngine::Steps {
   const ProcessSets& process_sets() const { return process_sets_; }
   RankDevice& device() { return device_; }
   Timeline& timeline() { return timeline_; }  // off at first
-  Statistics statistics() const { return Read(counters_); }
+  Statistics statistics() const { return Read(meter_->words().counters); }
 
   // The queue accepts no submission any more. Run returns once all that is in flight is complete, its callbacks have
   // run, and every rank has asked for the same.
@@ -153,11 +154,11 @@ class RankEngine : private ProgressEngine::Steps {
   const std::shared_ptr<CallbackThread> callbacks_;
   ProcessSets process_sets_;
   Timeline timeline_;
+  const std::unique_ptr<RankMeter> meter_;
   TensorLog log_;
   TensorQueue queue_;
   RankDevice device_;
-  // The rest belongs to the progress thread; any thread may read the counters.
-  Counters counters_;
+  // The rest belongs to the progress thread.
   DeviceLanes devices_;
   absl::Duration cycle_time_;  // the coordinator's, once it is known
   AnswerWatch answers_;

@@ -20,8 +20,8 @@
 #include "runtime/base/types.h"
 #include "runtime/collectives/transport.h"
 #include "runtime/engine/handle.h"
-#include "runtime/engine/statistics.h"
 #include "runtime/engine/submission.h"
+#include "runtime/monitor/statistics.h"
 
 namespace ronda {
 

@@ -14,8 +14,8 @@
 #include "runtime/engine/coordinator_role.h"
 #include "runtime/engine/executor.h"
 #include "runtime/engine/progress_engine.h"
-#include "runtime/engine/statistics.h"
 #include "runtime/engine/tensor_queue.h"
+#include "runtime/monitor/statistics.h"
 #include "runtime/schedule/locked_schedule.h"
 
 namespace ronda {

@@ -1,9 +1,32 @@
 #include "runtime/engine/tensor_log.h"
 
+#include <algorithm>
+
+#include "kernels/dtype.h"
 #include "runtime/engine/submission.h"
 #include "runtime/negotiation/tensor_request.h"
 
 namespace ronda {
+namespace {
+
+// The bytes of a bucket in the format in which it travels. Its tensors have the same dtype and format.
+uint64_t WireBytes(const TensorRequest& request, uint64_t bytes) {
+  const WireFormatTraits& wire = TraitsOf(request.wire);
+  const uint64_t count = bytes / SizeOf(request.dtype);
+  switch (wire.encoding) {
+    case WireFormatTraits::Encoding::kAsIs:
+      return bytes;
+    case WireFormatTraits::Encoding::kDType: {
+      const bool is_converted = request.dtype == DType::kFloat32 || request.dtype == DType::kFloat64;
+      return is_converted ? count * SizeOf(wire.dtype) : bytes;
+    }
+    case WireFormatTraits::Encoding::kBlocks:
+      return IsFloatingPoint(request.dtype) ? kernels::Fp8Bytes(count) : bytes;
+  }
+  return bytes;
+}
+
+}  // namespace
 
 void TensorLog::Draw(TimelineKind kind, const TensorRequest& request, FlightTime time, int number) {
   TimelineEvent event = {.kind = kind,
@@ -23,10 +46,19 @@ void TensorLog::Submitted(const TensorRequest& request, FlightTime time) {
   if (IsDrawn()) Draw(TimelineKind::kSubmitted, request, time);
 }
 
-void TensorLog::Reported(const TensorRequest& request) {
+void TensorLog::StepEnded(FlightTime time) {
+  if (meter_ != nullptr) meter_->BeginStep(time);
+}
+
+void TensorLog::InFlight(size_t tensors) {
+  if (meter_ != nullptr) meter_->counters().tensors_in_flight.Set(tensors);
+}
+
+FlightTime TensorLog::Reported(const TensorRequest& request) {
   const FlightTime now = FlightNow();
   flight_->Record(FlightKind::kReported, request.op, request.name, TensorBytes(request), now);
   if (IsDrawn()) Draw(TimelineKind::kReported, request, now);
+  return now;
 }
 
 void TensorLog::Agreed(const AgreedBucket& bucket) {
@@ -46,6 +78,9 @@ void TensorLog::Failed(const TensorRequest& request) {
 void TensorLog::Started(const Collective& collective) {
   const FlightTime now = FlightNow();
   flight_->Record(FlightKind::kStarted, collective.op(), collective.label, collective.bytes, now);
+  if (meter_ != nullptr) {
+    meter_->EnterBucket(collective.mode == BucketMode::kScheduled ? now : std::min(collective.ready, now), now);
+  }
   if (!IsDrawn()) return;
   TimelineEvent event = {.kind = TimelineKind::kBucketStarted,
                          .op = collective.op(),
@@ -68,10 +103,27 @@ void TensorLog::Ended(const Collective& collective, BucketOutcome outcome) {
     const FlightKind kind = outcome == BucketOutcome::kDone ? FlightKind::kFinished : FlightKind::kFailed;
     flight_->Record(kind, collective.op(), collective.label, collective.bytes, now);
   }
+  Count(collective, outcome, now);
   if (!IsDrawn()) return;
   TimelineEvent event = {.kind = TimelineKind::kBucketEnded, .number = static_cast<int32_t>(outcome)};
   event.set_time(now);
   timeline_->Record(event);
+}
+
+void TensorLog::Count(const Collective& collective, BucketOutcome outcome, FlightTime now) {
+  if (meter_ == nullptr) return;
+  if (outcome != BucketOutcome::kDone && outcome != BucketOutcome::kLaunched) return meter_->LeaveWithoutEffect(now);
+  const TensorRequest& first = collective.bucket.responses.front()->request;
+  meter_->LeaveBucket({.op = first.op,
+                       .mode = collective.mode,
+                       .tensors = collective.bucket.responses.size(),
+                       .payload_bytes = collective.bytes,
+                       .wire_bytes = WireBytes(first, collective.bytes)},
+                      now);
+}
+
+void TensorLog::PassedBy() {
+  if (meter_ != nullptr) meter_->PassBucket();
 }
 
 void TensorLog::Waited(const AgreedBucket& bucket) {

@@ -1,30 +1,38 @@
 #ifndef RONDA_RUNTIME_ENGINE_TENSOR_LOG_H_
 #define RONDA_RUNTIME_ENGINE_TENSOR_LOG_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "absl/strings/string_view.h"
 #include "runtime/base/types.h"
 #include "runtime/monitor/flight_recorder.h"
+#include "runtime/monitor/rank_meter.h"
 #include "runtime/monitor/timeline/timeline.h"
 #include "runtime/negotiation/messages.h"
 #include "runtime/negotiation/tensor_request.h"
 
 namespace ronda {
 
-// Takes note of the events of a rank's tensors: in its flight recorder, always, and in its timeline, in more detail,
-// while there is one.
+// Takes note of the events of a rank's tensors: in its flight recorder and in its counters, always, and in its
+// timeline, in more detail, while there is one.
 //
-// Thread-safe. Owns neither of the two.
+// Thread-safe. Owns none of the three.
 class TensorLog {
  public:
-  // `timeline` may be nullptr: there is none, ever.
-  TensorLog(FlightRecorder* flight, Timeline* timeline) : flight_(flight), timeline_(timeline) {}
+  // `timeline` and `meter` may be nullptr: there is none, ever.
+  TensorLog(FlightRecorder* flight, Timeline* timeline, RankMeter* meter)
+      : flight_(flight), timeline_(timeline), meter_(meter) {}
 
   // The time for tensors that are submitted together: to the millisecond, unless a timeline shows it.
   FlightTime SubmissionTime() const { return IsDrawn() ? FlightNow() : CoarseFlightNow(); }
   void Submitted(const TensorRequest& request, FlightTime time);
-  void Reported(const TensorRequest& request);
+  // A tensor is submitted that the step so far has already; called under the lock of submissions.
+  void StepEnded(FlightTime time);
+  // How many tensors the engine has to carry out; called by the progress thread.
+  void InFlight(size_t tensors);
+  // Returns the time that it has noted.
+  FlightTime Reported(const TensorRequest& request);
   // The tensors of `bucket` are agreed on, and wait for the buckets before.
   void Agreed(const AgreedBucket& bucket);
   // One that is not carried out.
@@ -35,11 +43,15 @@ class TensorLog {
     const AgreedBucket& bucket;
     absl::string_view label;
     uint64_t bytes = 0;
+    BucketMode mode = BucketMode::kNegotiated;
+    FlightTime ready = absl::ZeroDuration();  // when this rank had reported its tensors; of kNegotiated
 
     OpType op() const { return bucket.responses.front()->request.op; }
   };
   void Started(const Collective& collective);
   void Ended(const Collective& collective, BucketOutcome outcome);
+  // A collective in which this rank takes no part.
+  void PassedBy();
 
   // This rank has waited in a collective of the locked schedule for longer than the warning time.
   void Waited(const AgreedBucket& bucket);
@@ -52,10 +64,12 @@ class TensorLog {
   void Ready(RankId rank, const TensorRequest& request);
 
  private:
+  void Count(const Collective& collective, BucketOutcome outcome, FlightTime now);
   void Draw(TimelineKind kind, const TensorRequest& request, FlightTime time, int number = 0);
 
   FlightRecorder* const flight_;
   Timeline* const timeline_;
+  RankMeter* const meter_;
 };
 
 }  // namespace ronda

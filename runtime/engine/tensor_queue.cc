@@ -217,7 +217,18 @@ void TensorQueue::ForgetOldestLocked() {
 
 void TensorQueue::RecordLocked(size_t first) {
   const FlightTime now = log_->SubmissionTime();
-  for (size_t i = first; i < fresh_.size(); ++i) log_->Submitted(fresh_[i]->submission.request, now);
+  for (size_t i = first; i < fresh_.size(); ++i) {
+    CountStepLocked(*fresh_[i], now);
+    log_->Submitted(fresh_[i]->submission.request, now);
+  }
+}
+
+void TensorQueue::CountStepLocked(Slot& slot, FlightTime now) {
+  if (slot.step == step_) {
+    ++step_;
+    log_->StepEnded(now);
+  }
+  slot.step = step_;
 }
 
 void TensorQueue::RemoveLocked(size_t first) {
@@ -232,6 +243,7 @@ const std::vector<TensorEntry*>& TensorQueue::TakeFresh(absl::Time now) {
   for (Slot* slot : fresh_) slot->taken = now;
   fresh_.clear();
   fresh_count_.store(0, std::memory_order_relaxed);
+  log_->InFlight(in_flight_.size());
   return taken_;
 }
 
@@ -290,6 +302,7 @@ void TensorQueue::Complete(const TensorEntry* entry, absl::Status status) {
     if (absl::IsDeadlineExceeded(status)) given_up.swap(slot.followers);
     follower_count_.fetch_sub(given_up.size(), std::memory_order_relaxed);
     handle = RetireLocked(slot);
+    log_->InFlight(in_flight_.size());
   }
   for (const Follower& follower : given_up) follower.handle->Complete(status);
   if (handle != nullptr) handle->Complete(std::move(status));
@@ -310,6 +323,7 @@ void TensorQueue::CompleteAll(absl::Span<const TensorEntry* const> entries, absl
   {
     MutexLock lock(&mu_);
     for (const TensorEntry* entry : entries) retired_.push_back(RetireLocked(SlotOf(entry)));
+    log_->InFlight(in_flight_.size());
   }
   for (size_t i = 0; i < retired_.size(); ++i) {
     OperationResult result = std::move(results[i]);

@@ -40,6 +40,7 @@ struct TensorEntry {
   std::shared_ptr<const ReadyPoint> ready;    // on a device: from where on its stream its buffers are; else nullptr
   absl::Time since;                           // when it was added
   absl::Time taken = absl::InfiniteFuture();  // when the engine took it
+  FlightTime reported;                        // when the engine reported it to the coordinator last
   uint64_t learned_of = 0;                    // of how many completions the program had learned when it was added
 
   // Where a version of the request is in a locked schedule: the progress thread's own note, kept for the next
@@ -155,6 +156,7 @@ class TensorQueue {
     const TensorKeyView key;
     std::list<Slot>::iterator place;  // this slot's own, in either list
     std::list<Follower> followers;    // empty while idle
+    uint64_t step = 0;                // the last one that it was submitted in
   };
   using SlotList = std::list<Slot>;
 
@@ -199,6 +201,7 @@ class TensorQueue {
   std::shared_ptr<Handle> RetireLocked(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Those among the fresh entries from place `first` on.
   void RecordLocked(size_t first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void CountStepLocked(Slot& slot, FlightTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RemoveLocked(size_t first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const std::shared_ptr<CallbackThread> callbacks_;
@@ -215,6 +218,7 @@ class TensorQueue {
   Table slots_ ABSL_GUARDED_BY(mu_);                              // of both lists
   size_t most_in_flight_ ABSL_GUARDED_BY(mu_) = 0;
   std::list<Follower> spare_followers_ ABSL_GUARDED_BY(mu_);  // kept for their memory
+  uint64_t step_ ABSL_GUARDED_BY(mu_) = 1;                    // a step ends when a name that it has comes again
   std::vector<Slot*> fresh_ ABSL_GUARDED_BY(mu_);
   // How many there are, for readers that only need to know that there are none. Written under mu_: that orders them
   // with all that a reader can know of. A thread that adds an entry while no thread drives has one drive afterwards

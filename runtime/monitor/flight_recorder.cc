@@ -111,14 +111,17 @@ std::optional<FlightEvent> FlightRecorder::Last() const {
   return std::nullopt;
 }
 
+std::string DescribeEvent(const FlightEvent& last, FlightTime now) {
+  std::string text =
+      absl::StrCat("did last, ", absl::FormatDuration(absl::Trunc(now - last.time, absl::Milliseconds(1))),
+                   " ago: ", Verb(last.kind), " ", Name(last.op), " '", last.name, "'");
+  if (last.bytes > 0) absl::StrAppend(&text, " (", last.bytes, " bytes)");
+  return text;
+}
+
 std::string DescribeLastEvent(const FlightRecorder& recorder, FlightTime now) {
   const std::optional<FlightEvent> last = recorder.Last();
-  if (!last.has_value()) return "has done nothing yet";
-  std::string text =
-      absl::StrCat("did last, ", absl::FormatDuration(absl::Trunc(now - last->time, absl::Milliseconds(1))),
-                   " ago: ", Verb(last->kind), " ", Name(last->op), " '", last->name, "'");
-  if (last->bytes > 0) absl::StrAppend(&text, " (", last->bytes, " bytes)");
-  return text;
+  return last.has_value() ? DescribeEvent(*last, now) : "has done nothing yet";
 }
 
 }  // namespace ronda

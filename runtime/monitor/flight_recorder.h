@@ -95,8 +95,17 @@ class FlightRecorder {
   Slot slots_[kEvents];
 };
 
-// "did last, 12.1s ago: started allreduce 'x' (4096 bytes)"; "has done nothing yet".
+// "did last, 12.1s ago: started allreduce 'x' (4096 bytes)".
+std::string DescribeEvent(const FlightEvent& last, FlightTime now);
+
+// The same of a recorder's last event; "has done nothing yet".
 std::string DescribeLastEvent(const FlightRecorder& recorder, FlightTime now = FlightNow());
+
+// A place in a file that this process has open.
+struct FileRange {
+  int descriptor = -1;  // -1: in none
+  uint64_t offset = 0;
+};
 
 // The flight recorders of all ranks of a job, as this rank can read them. Each rank writes to its own. Events of ranks
 // on other hosts are entered here as far as this host learns of them.
@@ -111,16 +120,33 @@ class FlightBoard {
     memory_ = recorders;
   }
 
-  // Recorders, by rank, that lie in `memory`.
+  // A file that is mapped at `base`, and open while the memory lives.
+  struct MappedFile {
+    int descriptor = -1;
+    const void* base = nullptr;
+    size_t bytes = 0;
+  };
+
+  // Recorders, by rank, that lie in `memory`; some of them perhaps in `file`.
+  FlightBoard(std::vector<FlightRecorder*> recorders, std::shared_ptr<const void> memory, MappedFile file)
+      : recorders_(std::move(recorders)), memory_(std::move(memory)), file_(file) {}
   FlightBoard(std::vector<FlightRecorder*> recorders, std::shared_ptr<const void> memory)
-      : recorders_(std::move(recorders)), memory_(std::move(memory)) {}
+      : FlightBoard(std::move(recorders), std::move(memory), MappedFile{}) {}
 
   int size() const { return static_cast<int>(recorders_.size()); }
   FlightRecorder& Of(RankId rank) const { return *recorders_[static_cast<size_t>(rank)]; }
 
+  // Where other processes find the recorder of `rank`.
+  FileRange PlaceOf(RankId rank) const {
+    const uintptr_t begin = reinterpret_cast<uintptr_t>(file_.base), at = reinterpret_cast<uintptr_t>(&Of(rank));
+    if (file_.descriptor < 0 || at < begin || at - begin >= file_.bytes) return {};
+    return {.descriptor = file_.descriptor, .offset = at - begin};
+  }
+
  private:
   std::vector<FlightRecorder*> recorders_;
   std::shared_ptr<const void> memory_;
+  MappedFile file_;
 };
 
 }  // namespace ronda

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -23,6 +24,15 @@ struct ProcessId {
   pid_t pid = 0;
   uint64_t start_time = 0;
 };
+
+// What /proc says about a process.
+struct ProcessStat {
+  char state = 0;  // see proc(5): R runs or wants to, S and D sleep, T and t are stopped, Z has ended
+  pid_t parent = 0;
+  uint64_t start_time = 0;
+};
+// nullopt if there is no such process. Allocates nothing: peers are watched also where memory has run out.
+std::optional<ProcessStat> ReadProcessStat(pid_t pid);
 
 // The calling process.
 ProcessId ThisProcess();

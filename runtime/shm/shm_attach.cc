@@ -37,7 +37,8 @@ absl::StatusOr<std::shared_ptr<ShmMapping>> MapOrError(size_t bytes, int flags, 
   if (base == MAP_FAILED) {
     return absl::ResourceExhaustedError(absl::StrCat("cannot map ", bytes, " bytes: ", std::strerror(errno)));
   }
-  return std::make_shared<ShmMapping>(base, bytes);
+  // Without a descriptor to spare the job runs, and nobody sees its recorders.
+  return std::make_shared<ShmMapping>(base, bytes, UniqueFd(fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0)));
 }
 
 constexpr absl::Duration kOpenInterval = absl::Milliseconds(1);

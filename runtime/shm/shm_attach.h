@@ -4,11 +4,13 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "runtime/base/peer.h"
+#include "runtime/base/unique_fd.h"
 #include "runtime/shm/layout.h"
 
 namespace ronda {
@@ -19,16 +21,22 @@ class ShmMapping {
   // Zeroed memory of this process alone. Errors: RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::shared_ptr<ShmMapping>> Anonymous(size_t bytes);
 
-  ShmMapping(void* base, size_t bytes) : base_(base), bytes_(bytes) {}
+  ShmMapping(void* base, size_t bytes, UniqueFd file) : base_(base), bytes_(bytes), file_(std::move(file)) {}
   ~ShmMapping();
   ShmMapping(const ShmMapping&) = delete;
   ShmMapping& operator=(const ShmMapping&) = delete;
 
   void* base() const { return base_; }
+  size_t bytes() const { return bytes_; }
+
+  // The file that is mapped: by this descriptor other processes of the user find it, which has no name any more
+  // (RankWords). -1: none.
+  int descriptor() const { return file_.get(); }
 
  private:
   void* const base_;
   const size_t bytes_;
+  const UniqueFd file_;
 };
 
 // A file under /dev/shm that only this user can read and write.

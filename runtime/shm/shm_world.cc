@@ -49,7 +49,9 @@ absl::StatusOr<std::shared_ptr<FlightBoard>> MakeFlightBoard(const ShmWorld::Opt
   for (FlightRecorder& recorder : ShmView(mapping->base(), GeometryOf(options)).FlightRecorders()) {
     here.push_back(&recorder);
   }
-  if (options.ranks.empty()) return std::make_shared<FlightBoard>(std::move(here), mapping);
+  const FlightBoard::MappedFile file = {
+      .descriptor = mapping->descriptor(), .base = mapping->base(), .bytes = mapping->bytes()};
+  if (options.ranks.empty()) return std::make_shared<FlightBoard>(std::move(here), mapping, file);
   const auto job_size = static_cast<size_t>(options.job_size);
   RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<ShmMapping> elsewhere,
                          ShmMapping::Anonymous(job_size * sizeof(FlightRecorder)));
@@ -59,7 +61,7 @@ absl::StatusOr<std::shared_ptr<FlightBoard>> MakeFlightBoard(const ShmWorld::Opt
   }
   for (size_t i = 0; i < here.size(); ++i) all[static_cast<size_t>(options.ranks[i])] = here[i];
   return std::make_shared<FlightBoard>(
-      std::move(all), std::make_shared<FlightMemory>(FlightMemory{.here = mapping, .elsewhere = elsewhere}));
+      std::move(all), std::make_shared<FlightMemory>(FlightMemory{.here = mapping, .elsewhere = elsewhere}), file);
 }
 
 }  // namespace

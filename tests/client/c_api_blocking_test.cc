@@ -178,6 +178,27 @@ TEST(CStatisticsTest, CountWhatWasCarriedOut) {
             static_cast<uint64_t>(kSteps));
   EXPECT_GE(after.schedules_begun, 1u);
   EXPECT_LT(after.reports_sent, static_cast<uint64_t>(kSteps)) << "most steps need no message";
+  EXPECT_EQ(after.steps, static_cast<uint64_t>(kSteps - 1)) << "the last one has not ended";
+  EXPECT_EQ(after.tensors, static_cast<uint64_t>(kSteps));
+  EXPECT_EQ(after.payload_bytes, kSteps * values.size() * sizeof(float));
+  EXPECT_EQ(after.wire_bytes, after.payload_bytes);
+  EXPECT_GT(after.bucket_nanoseconds, 0u);
+  EXPECT_EQ(after.tensors_in_flight, 0u);
+  EXPECT_EQ(ronda_shutdown(), RONDA_OK);
+}
+
+TEST(CStatisticsTest, WireBytesAreThoseOfTheFormat) {
+  ASSERT_EQ(ronda_init(nullptr), RONDA_OK);
+  std::vector<float> values(100, 1);
+  const int64_t count = 100;
+  auto args = WithTensor<ronda_allreduce_args>(RONDA_ALLREDUCE_ARGS_INIT, "x", &count);
+  args.input = args.output = values.data();
+  args.compression = RONDA_COMPRESSION_FP16;
+  ASSERT_EQ(ronda_allreduce(&args), RONDA_OK) << ronda_last_error();
+  ronda_statistics counts = RONDA_STATISTICS_INIT;
+  ASSERT_EQ(ronda_get_statistics(&counts), RONDA_OK);
+  EXPECT_EQ(counts.payload_bytes, 400u);
+  EXPECT_EQ(counts.wire_bytes, 200u);
   EXPECT_EQ(ronda_shutdown(), RONDA_OK);
 }
 

@@ -115,6 +115,12 @@ class Statistics(Structure):
         ("schedules_left", c_uint64),
         ("own_vetoes", c_uint64),
         ("schedule_rounds", c_uint64),
+        ("steps", c_uint64),
+        ("tensors", c_uint64),
+        ("payload_bytes", c_uint64),
+        ("wire_bytes", c_uint64),
+        ("bucket_nanoseconds", c_uint64),
+        ("tensors_in_flight", c_uint64),
     )
 
 

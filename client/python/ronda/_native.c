@@ -177,9 +177,22 @@ static const struct {
   const char* name;
   size_t offset;
 } kCounts[] = {
-    COUNT(reports_sent),   COUNT(reports_received),  COUNT(lists_sent),      COUNT(lists_received),
-    COUNT(buckets_agreed), COUNT(buckets_scheduled), COUNT(schedules_begun), COUNT(schedules_left),
-    COUNT(own_vetoes),     COUNT(schedule_rounds),
+    COUNT(reports_sent),
+    COUNT(reports_received),
+    COUNT(lists_sent),
+    COUNT(lists_received),
+    COUNT(buckets_agreed),
+    COUNT(buckets_scheduled),
+    COUNT(schedules_begun),
+    COUNT(schedules_left),
+    COUNT(own_vetoes),
+    COUNT(schedule_rounds),
+    COUNT(steps),
+    COUNT(tensors),
+    COUNT(payload_bytes),
+    COUNT(wire_bytes),
+    COUNT(bucket_nanoseconds),
+    COUNT(tensors_in_flight),
 };
 
 static PyObject* Statistics(PyObject* module, PyObject* none) {

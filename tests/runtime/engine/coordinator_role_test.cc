@@ -26,7 +26,7 @@ class AnswerWatchTest : public ::testing::Test {
 
   const std::shared_ptr<CallbackThread> callbacks_ = CallbackThread::Create({});
   FlightBoard flights_{2};
-  TensorLog log_{&flights_.Of(1), nullptr};
+  TensorLog log_{&flights_.Of(1), nullptr, nullptr};
   TensorQueue queue_{callbacks_, nullptr, &log_};
   AnswerWatch watch_{&queue_, &flights_, kLimits};
 };

@@ -90,7 +90,7 @@ class ExecutorTest : public ::testing::Test {
   RecordingCommunicator communicator_;
   const std::shared_ptr<CallbackThread> callbacks_ = CallbackThread::Create({});
   const std::unique_ptr<FlightRecorder> flight_{new FlightRecorder()};
-  TensorLog log_{flight_.get(), nullptr};
+  TensorLog log_{flight_.get(), nullptr, nullptr};
   TensorQueue queue_{callbacks_, nullptr, &log_};
   ProcessSets process_sets_{4};
   DeviceLanes devices_{{.host = &communicator_}};

@@ -47,7 +47,7 @@ class TensorQueueTest : public ::testing::Test {
 
   const std::shared_ptr<CallbackThread> callbacks_ = CallbackThread::Create({});
   const std::unique_ptr<FlightRecorder> flight_{new FlightRecorder()};
-  TensorLog log_{flight_.get(), nullptr};
+  TensorLog log_{flight_.get(), nullptr, nullptr};
   TensorQueue queue_{callbacks_, nullptr, &log_};
 };
 

@@ -1,6 +1,6 @@
 // The numbers that a rank counts about its own work.
-#ifndef RONDA_RUNTIME_ENGINE_STATISTICS_H_
-#define RONDA_RUNTIME_ENGINE_STATISTICS_H_
+#ifndef RONDA_RUNTIME_MONITOR_STATISTICS_H_
+#define RONDA_RUNTIME_MONITOR_STATISTICS_H_
 
 #include <atomic>
 #include <cstdint>
@@ -20,6 +20,13 @@ namespace ronda {
 //   schedules_left      of these, those that a veto has unlocked
 //   own_vetoes          of schedules_left, those in which this rank had a veto
 //   schedule_rounds     locked schedules carried out from beginning to end
+//   steps               a step ends when a tensor that it has comes again
+//   tensors             carried out with this rank's part in them
+//   payload_bytes       of these tensors, in their own dtype
+//   wire_bytes          of the same, in the format in which they travel
+//   bucket_nanoseconds  in buckets: from the time at which this rank was ready for a bucket, and done with the one
+//                       before, to the bucket's end. Waits for other ranks and transfers
+//   tensors_in_flight   submitted and not carried out; the only one that also falls
 #define RONDA_STATISTICS_TABLE(ROW) \
   ROW(reports_sent)                 \
   ROW(reports_received)             \
@@ -30,7 +37,13 @@ namespace ronda {
   ROW(schedules_begun)              \
   ROW(schedules_left)               \
   ROW(own_vetoes)                   \
-  ROW(schedule_rounds)
+  ROW(schedule_rounds)              \
+  ROW(steps)                        \
+  ROW(tensors)                      \
+  ROW(payload_bytes)                \
+  ROW(wire_bytes)                   \
+  ROW(bucket_nanoseconds)           \
+  ROW(tensors_in_flight)
 
 // A number to which one thread at a time adds, and which any thread reads.
 class Counter {
@@ -38,6 +51,7 @@ class Counter {
   void Add(uint64_t more = 1) {
     count_.store(count_.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
   }
+  void Set(uint64_t count) { count_.store(count, std::memory_order_relaxed); }
   operator uint64_t() const { return count_.load(std::memory_order_relaxed); }  // NOLINT(google-explicit-constructor)
 
  private:
@@ -53,7 +67,7 @@ struct BasicStatistics {
 };
 using Statistics = BasicStatistics<uint64_t>;
 
-// The same while it is counted, by the thread that drives the progress engine.
+// The same while it is counted: by the thread that drives the progress engine; steps by the threads that submit.
 using Counters = BasicStatistics<Counter>;
 
 inline Statistics Read(const Counters& counters) {
@@ -64,4 +78,4 @@ inline Statistics Read(const Counters& counters) {
 
 }  // namespace ronda
 
-#endif  // RONDA_RUNTIME_ENGINE_STATISTICS_H_
+#endif  // RONDA_RUNTIME_MONITOR_STATISTICS_H_

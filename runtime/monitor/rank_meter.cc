@@ -1,0 +1,119 @@
+#include "runtime/monitor/rank_meter.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "runtime/monitor/peer_monitor.h"
+
+namespace ronda {
+namespace {
+
+uint64_t Nanoseconds(FlightTime time) { return static_cast<uint64_t>(absl::ToInt64Nanoseconds(time)); }
+
+// As much as fits, with a zero byte behind.
+template <size_t n>
+void SetText(char (&to)[n], absl::string_view text) {
+  const absl::string_view shortened = ShortName(text, n - 1);
+  std::memcpy(to, shortened.data(), shortened.size());
+  to[shortened.size()] = '\0';
+}
+
+// Readers rely on the seals: memory that a file has lost cannot be read.
+UniqueFd MakeFile() {
+  UniqueFd file(memfd_create(kRankFileName, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  const bool is_made = file.valid() && posix_fallocate(file.get(), 0, sizeof(RankWords)) == 0 &&
+                       fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0;
+  return is_made ? std::move(file) : UniqueFd();
+}
+
+void* MapFile(const UniqueFd& file) {
+  if (!file.valid()) return nullptr;
+  void* const base = mmap(nullptr, sizeof(RankWords), PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  return base == MAP_FAILED ? nullptr : base;
+}
+
+void Introduce(const RankMeter::Options& options, RankWords* words) {
+  const ProcessId self = ThisProcess();
+  const Topology& topology = options.topology;
+  words->bytes = sizeof(RankWords);
+  words->start_time = self.start_time;
+  words->pid = self.pid;
+  words->rank = topology.rank;
+  words->size = topology.size;
+  words->local_rank = topology.local_rank;
+  words->local_size = topology.local_size;
+  words->cross_rank = topology.cross_rank;
+  words->cross_size = topology.cross_size;
+  words->recorder_descriptor = options.recorder.descriptor;
+  words->recorder_offset = options.recorder.descriptor < 0 ? RankWords::kNoRecorder : options.recorder.offset;
+  SetText(words->job, options.job.empty() ? absl::StrCat("process-", self.pid) : options.job);
+  SetText(words->host, topology.hostname);
+  words->magic.store(RankWords::kMagic, std::memory_order_release);
+}
+
+}  // namespace
+
+std::unique_ptr<RankMeter> RankMeter::Create(const Options& options) {
+  UniqueFd file = MakeFile();
+  void* const base = MapFile(file);
+  if (base == nullptr) file.Reset();
+  RankWords* const words = base == nullptr ? new RankWords : new (base) RankWords;
+  Introduce(options, words);
+  return std::unique_ptr<RankMeter>(new RankMeter(std::move(file), words));
+}
+
+RankMeter::~RankMeter() {
+  if (!file_.valid()) {
+    delete words_;
+  } else {
+    munmap(words_, sizeof(RankWords));
+  }
+}
+
+void RankMeter::BeginStep(FlightTime now) {
+  words_->counters.steps.Add();
+  words_->last_step_time.store(Nanoseconds(now), std::memory_order_relaxed);
+}
+
+uint64_t RankMeter::NextBucket() {
+  const uint64_t number = words_->buckets.load(std::memory_order_relaxed) + 1;
+  words_->buckets.store(number, std::memory_order_relaxed);
+  return number;
+}
+
+void RankMeter::EnterBucket(FlightTime ready, FlightTime now) {
+  entered_ = std::max(Nanoseconds(ready), std::min(left_, Nanoseconds(now)));
+  const uint64_t number = NextBucket();
+  RankWords::Entry& entry = words_->entries[number % RankWords::kEntries];
+  entry.bucket.store(0, std::memory_order_release);
+  entry.time.store(entered_, std::memory_order_release);
+  entry.step.store(words_->counters.steps, std::memory_order_release);
+  entry.bucket.store(number, std::memory_order_release);
+  words_->current_since.store(entered_, std::memory_order_release);
+  words_->current.store(number, std::memory_order_release);
+}
+
+void RankMeter::LeaveBucket(const Bucket& bucket, FlightTime now) {
+  Counters& counters = words_->counters;
+  counters.tensors.Add(bucket.tensors);
+  counters.payload_bytes.Add(bucket.payload_bytes);
+  counters.wire_bytes.Add(bucket.wire_bytes);
+  words_->collectives[static_cast<int>(bucket.op)][static_cast<int>(bucket.mode)].Add();
+  LeaveWithoutEffect(now);
+}
+
+void RankMeter::LeaveWithoutEffect(FlightTime now) {
+  left_ = Nanoseconds(now);
+  words_->current.store(0, std::memory_order_release);
+  words_->counters.bucket_nanoseconds.Add(left_ - std::min(left_, entered_));
+}
+
+}  // namespace ronda
