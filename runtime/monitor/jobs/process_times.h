@@ -1,0 +1,28 @@
+#ifndef RONDA_RUNTIME_MONITOR_JOBS_PROCESS_TIMES_H_
+#define RONDA_RUNTIME_MONITOR_JOBS_PROCESS_TIMES_H_
+
+#include <sys/types.h>
+
+#include <optional>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+
+namespace ronda {
+
+// What the kernel says about a process: its state (see ProcessStat), and the times of its threads together.
+struct ProcessTimes {
+  char state = 0;
+  absl::Duration running;  // on a core
+  absl::Duration waiting;  // ready to run, without a core
+};
+
+// The first two numbers of a schedstat file, in nanoseconds; nullopt if `text` is none.
+std::optional<ProcessTimes> ParseSchedstat(absl::string_view text);
+
+// nullopt if there is no such process. Without schedstat files in /proc the times are zero.
+std::optional<ProcessTimes> ReadProcessTimes(pid_t pid);
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_MONITOR_JOBS_PROCESS_TIMES_H_

@@ -1,0 +1,209 @@
+#include "runtime/monitor/jobs/rank_reader.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "runtime/base/status_macros.h"
+
+namespace ronda {
+namespace {
+
+constexpr uint64_t kPageBytes = 4096;
+
+// Looks again if the rank was writing just then; a rank that is stopped there is given up.
+constexpr int kLooks = 100;
+
+FlightTime FromNanoseconds(uint64_t time) { return absl::Nanoseconds(static_cast<int64_t>(time)); }
+
+std::string DescriptorPath(pid_t pid, int descriptor) { return absl::StrCat("/proc/", pid, "/fd/", descriptor); }
+
+template <size_t n>
+std::string TextOf(const char (&from)[n]) {
+  return std::string(from, strnlen(from, n));
+}
+
+bool IsText(absl::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](unsigned char c) { return c > ' ' && c != 0x7f; });
+}
+
+std::optional<BucketEntry> ReadEntry(const RankWords::Entry& from) {
+  for (int look = 0; look < kLooks; ++look) {
+    const uint64_t bucket = from.bucket.load(std::memory_order_acquire);
+    const BucketEntry entry = {.bucket = bucket,
+                               .time = from.time.load(std::memory_order_acquire),
+                               .step = from.step.load(std::memory_order_acquire)};
+    if (bucket != 0 && from.bucket.load(std::memory_order_acquire) == bucket) return entry;
+  }
+  return std::nullopt;
+}
+
+// The bucket in which the rank is is not that of the time if the rank has gone on between the looks.
+void ReadCurrent(const RankWords& words, RankSample* sample) {
+  for (int look = 0; look < kLooks; ++look) {
+    sample->current = words.current.load(std::memory_order_acquire);
+    sample->current_since = FromNanoseconds(words.current_since.load(std::memory_order_acquire));
+    if (words.current.load(std::memory_order_acquire) == sample->current) return;
+  }
+  sample->current = 0;
+}
+
+// The start of a process, whose pid may differ from the one that it sees itself (containers).
+std::optional<uint64_t> StartOf(pid_t pid) {
+  const std::optional<ProcessStat> stat = ReadProcessStat(pid);
+  if (!stat) return std::nullopt;
+  return stat->start_time;
+}
+
+bool IsRankFile(const std::string& path) {
+  char target[64];
+  const ssize_t bytes = readlink(path.c_str(), target, sizeof(target));
+  return bytes > 0 &&
+         absl::string_view(target, static_cast<size_t>(bytes)) == absl::StrCat("/memfd:", kRankFileName, " (deleted)");
+}
+
+// The numbers among the names in a folder of /proc; none if it cannot be read.
+std::vector<int> NumbersIn(const std::string& folder) {
+  std::vector<int> numbers;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    int number = 0;
+    if (absl::SimpleAtoi(it->path().filename().string(), &number)) numbers.push_back(number);
+  }
+  return numbers;
+}
+
+}  // namespace
+
+absl::Status CheckRankWords(const RankWords& words, size_t bytes) {
+  constexpr size_t kLayoutBytes = offsetof(RankWords, start_time);
+  if (bytes < kLayoutBytes || words.magic.load(std::memory_order_acquire) != RankWords::kMagic) {
+    return absl::InvalidArgumentError("these are not the words of a rank");
+  }
+  if (words.version != RankWords::kVersion) {
+    return absl::FailedPreconditionError(absl::StrCat("the rank's library keeps its counters in layout ", words.version,
+                                                      ", and this program reads layout ", RankWords::kVersion,
+                                                      ": use the program that came with that library"));
+  }
+  if (bytes != sizeof(RankWords) || words.bytes != sizeof(RankWords)) {
+    return absl::InvalidArgumentError(absl::StrCat("a rank has ", sizeof(RankWords), " bytes of words, not ", bytes));
+  }
+  const bool has_place = words.rank >= 0 && words.rank < words.size && words.local_rank >= 0 &&
+                         words.local_rank < words.local_size && words.local_size <= words.size;
+  if (!has_place) {
+    return absl::InvalidArgumentError(absl::StrCat("rank ", words.rank, " of ", words.size, ", ", words.local_rank,
+                                                   " of ", words.local_size, " on its host, cannot be"));
+  }
+  if (!IsText(TextOf(words.job)) || !IsText(TextOf(words.host))) {
+    return absl::InvalidArgumentError("the name of the job or of the host has bytes that no name has");
+  }
+  return absl::OkStatus();
+}
+
+void Unmapper::operator()(void* base) const { munmap(base, bytes); }
+
+absl::StatusOr<MappedPages> RankReader::Map(const std::string& path, uint64_t offset, size_t bytes) {
+  const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.valid()) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+  struct stat info;
+  if (fstat(file.get(), &info) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot look at ", path));
+  const auto size = static_cast<uint64_t>(info.st_size);
+  if (offset > size || bytes > size - offset) {
+    return absl::InvalidArgumentError(absl::StrCat(path, " has only ", size, " bytes"));
+  }
+  void* const base = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file.get(), static_cast<off_t>(offset));
+  if (base == MAP_FAILED) return absl::ErrnoToStatus(errno, absl::StrCat("cannot map ", path));
+  return MappedPages(base, Unmapper{.bytes = bytes});
+}
+
+absl::StatusOr<std::unique_ptr<RankReader>> RankReader::Open(pid_t pid, int descriptor) {
+  const std::string path = DescriptorPath(pid, descriptor);
+  if (!IsRankFile(path)) return absl::NotFoundError(absl::StrCat(path, " is not the file of a rank"));
+  RONDA_ASSIGN_OR_RETURN(MappedPages mapping, Map(path, 0, sizeof(RankWords)));
+  const auto& words = *static_cast<const RankWords*>(mapping.get());
+  RONDA_RETURN_IF_ERROR(CheckRankWords(words, sizeof(RankWords)));
+  // A child that a rank has forked has the rank's descriptors.
+  if (StartOf(pid) != words.start_time) {
+    return absl::NotFoundError(absl::StrCat(path, " belongs to another process, the parent of this one"));
+  }
+  return std::unique_ptr<RankReader>(new RankReader(std::move(mapping), {pid, words.start_time}));
+}
+
+RankReader::RankReader(MappedPages mapping, ProcessId process) : words_(std::move(mapping)) {
+  identity_ = {.job = TextOf(words().job),
+               .topology = {.rank = words().rank,
+                            .size = words().size,
+                            .local_rank = words().local_rank,
+                            .local_size = words().local_size,
+                            .cross_rank = words().cross_rank,
+                            .cross_size = words().cross_size,
+                            .hostname = TextOf(words().host)},
+               .process = process};
+  MapRecorder();
+}
+
+// A mapping begins with a page.
+void RankReader::MapRecorder() {
+  const uint64_t offset = words().recorder_offset;
+  if (words().recorder_descriptor < 0 || offset == RankWords::kNoRecorder || offset % alignof(FlightRecorder) != 0)
+    return;
+  const uint64_t within = offset % kPageBytes;
+  auto pages = Map(DescriptorPath(identity_.process.pid, words().recorder_descriptor), offset - within,
+                   within + sizeof(FlightRecorder));
+  if (!pages.ok()) return;
+  recorder_pages_ = *std::move(pages);
+  recorder_ = reinterpret_cast<const FlightRecorder*>(static_cast<const char*>(recorder_pages_.get()) + within);
+}
+
+RankSample RankReader::Read() const {
+  RankSample sample = {.counts = ronda::Read(words().counters),
+                       .buckets = words().buckets.load(std::memory_order_relaxed),
+                       .last_step = FromNanoseconds(words().last_step_time.load(std::memory_order_relaxed))};
+  for (int op = 0; op < kOpTypeCount; ++op) {
+    for (int mode = 0; mode < kBucketModeCount; ++mode) sample.collectives[op][mode] = words().collectives[op][mode];
+  }
+  ReadCurrent(words(), &sample);
+  for (const RankWords::Entry& place : words().entries) {
+    if (place.bucket.load(std::memory_order_relaxed) == 0) continue;
+    if (const std::optional<BucketEntry> entry = ReadEntry(place)) sample.entries.push_back(*entry);
+  }
+  std::sort(sample.entries.begin(), sample.entries.end(),
+            [](const BucketEntry& a, const BucketEntry& b) { return a.bucket < b.bucket; });
+  if (recorder_ != nullptr) sample.last = recorder_->Last();
+  return sample;
+}
+
+FoundRanks FindRanks() {
+  FoundRanks found;
+  for (const pid_t pid : NumbersIn("/proc")) {
+    for (const int descriptor : NumbersIn(absl::StrCat("/proc/", pid, "/fd"))) {
+      if (!IsRankFile(DescriptorPath(pid, descriptor))) continue;
+      auto rank = RankReader::Open(pid, descriptor);
+      if (rank.ok()) {
+        found.ranks.push_back(*std::move(rank));
+      } else if (!absl::IsNotFound(rank.status())) {
+        found.problems.push_back(absl::StrCat("process ", pid, ": ", rank.status().message()));
+      }
+    }
+  }
+  std::sort(found.ranks.begin(), found.ranks.end(), [](const auto& a, const auto& b) {
+    return std::tie(a->identity().job, a->identity().topology.rank) <
+           std::tie(b->identity().job, b->identity().topology.rank);
+  });
+  return found;
+}
+
+}  // namespace ronda

@@ -1,0 +1,91 @@
+// The ranks that run on this host, as other processes see them: also while they are stopped.
+#ifndef RONDA_RUNTIME_MONITOR_JOBS_RANK_READER_H_
+#define RONDA_RUNTIME_MONITOR_JOBS_RANK_READER_H_
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/base/peer.h"
+#include "runtime/base/unique_fd.h"
+#include "runtime/monitor/flight_recorder.h"
+#include "runtime/monitor/peer_monitor.h"
+#include "runtime/monitor/rank_words.h"
+
+namespace ronda {
+
+// A rank on this host.
+struct RankIdentity {
+  std::string job;
+  Topology topology;
+  ProcessId process;  // as this process sees it
+};
+
+// The words of a rank at one moment.
+struct RankSample {
+  Statistics counts;
+  std::array<std::array<uint64_t, kBucketModeCount>, kOpTypeCount> collectives{};
+  uint64_t buckets = 0;              // so far
+  uint64_t current = 0;              // the bucket in which the rank is; 0: in none
+  FlightTime current_since;          // its entry into that
+  FlightTime last_step;              // when its last step ended; zero: none has
+  std::vector<BucketEntry> entries;  // the last ones, by bucket
+  std::optional<FlightEvent> last;   // the last event of the rank's flight recorder; nullopt: none, or not to be read
+};
+
+// Whether `words`, as many bytes as a file of a rank has, are those of a rank, in the layout that this code knows.
+// Errors: FAILED_PRECONDITION that names the versions; INVALID_ARGUMENT.
+absl::Status CheckRankWords(const RankWords& words, size_t bytes);
+
+// Pages of a file of another process.
+struct Unmapper {
+  size_t bytes = 0;
+  void operator()(void* base) const;
+};
+using MappedPages = std::unique_ptr<void, Unmapper>;
+
+// Reads the words of one rank, through a mapping that stays when the rank ends.
+//
+// Thread-compatible.
+class RankReader {
+ public:
+  // `descriptor` is one of the process `pid`.
+  // Errors: NOT_FOUND if it is no rank's, or of a rank whose child `pid` is; those of CheckRankWords; the system's.
+  static absl::StatusOr<std::unique_ptr<RankReader>> Open(pid_t pid, int descriptor);
+
+  const RankIdentity& identity() const { return identity_; }
+  bool IsAlive() const { return ronda::IsAlive(identity_.process); }
+  RankSample Read() const;
+
+ private:
+  RankReader(MappedPages words, ProcessId process);
+  // Of the file `path` from `offset` on; null if there are not so many.
+  static absl::StatusOr<MappedPages> Map(const std::string& path, uint64_t offset, size_t bytes);
+  void MapRecorder();
+
+  const RankWords& words() const { return *static_cast<const RankWords*>(words_.get()); }
+
+  const MappedPages words_;
+  RankIdentity identity_;
+  MappedPages recorder_pages_;
+  const FlightRecorder* recorder_ = nullptr;  // nullptr: not to be read
+};
+
+// The ranks of this user on this host. One that cannot be read is left out, with the reason in `problems`.
+struct FoundRanks {
+  std::vector<std::unique_ptr<RankReader>> ranks;  // by job and rank
+  std::vector<std::string> problems;
+};
+FoundRanks FindRanks();
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_MONITOR_JOBS_RANK_READER_H_

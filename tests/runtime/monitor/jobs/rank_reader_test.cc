@@ -1,0 +1,322 @@
+// Ranks that other processes look at: made by hand, and those of real jobs.
+#include "runtime/monitor/jobs/rank_reader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "client/ronda.hpp"
+#include "runtime/monitor/rank_meter.h"
+#include "tests/testing/process_world.h"
+
+namespace ronda {
+namespace {
+
+using ::testing::AllOf;
+using testing::ExpectRankProgramSucceeds;
+using testing::ForkedChild;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+// The ranks of one job; other tests may run on this host.
+std::vector<std::unique_ptr<RankReader>> FindRanksOf(const std::string& job) {
+  std::vector<std::unique_ptr<RankReader>> ranks;
+  for (std::unique_ptr<RankReader>& rank : FindRanks().ranks) {
+    if (rank->identity().job == job) ranks.push_back(std::move(rank));
+  }
+  return ranks;
+}
+
+// Another one in each process.
+std::string OwnJob(absl::string_view name) { return absl::StrCat("rank-reader-test-", name, "-", getpid()); }
+
+class RankReaderTest : public ::testing::Test {
+ protected:
+  static std::unique_ptr<RankMeter> MakeRank(const std::string& job) {
+    return RankMeter::Create({.job = job, .topology = {.rank = 1, .size = 4, .local_size = 4, .hostname = "node"}});
+  }
+  static void CarryOut(RankMeter& rank, FlightTime begin) {
+    rank.EnterBucket(begin, begin);
+    rank.LeaveBucket({.tensors = 2, .payload_bytes = 100, .wire_bytes = 50}, begin + absl::Microseconds(1));
+  }
+};
+
+TEST_F(RankReaderTest, FindsARankAndReadsItsWords) {
+  const std::string job = OwnJob("words");
+  const auto rank = MakeRank(job);
+  CarryOut(*rank, absl::Microseconds(10));
+  CarryOut(*rank, absl::Microseconds(20));
+  rank->EnterBucket(absl::Microseconds(30), absl::Microseconds(30));
+  const auto found = FindRanksOf(job);
+  ASSERT_THAT(found, SizeIs(1));
+  EXPECT_EQ(found[0]->identity().topology.rank, 1);
+  EXPECT_EQ(found[0]->identity().topology.size, 4);
+  EXPECT_EQ(found[0]->identity().topology.hostname, "node");
+  EXPECT_EQ(found[0]->identity().process.pid, getpid());
+  EXPECT_TRUE(found[0]->IsAlive());
+  const RankSample sample = found[0]->Read();
+  EXPECT_EQ(sample.counts.tensors, 4u);
+  EXPECT_EQ(sample.counts.wire_bytes, 100u);
+  EXPECT_EQ(sample.buckets, 3u);
+  EXPECT_EQ(sample.current, 3u);
+  EXPECT_EQ(sample.current_since, absl::Microseconds(30));
+  EXPECT_EQ(sample.entries,
+            (std::vector<BucketEntry>{
+                {.bucket = 1, .time = 10'000}, {.bucket = 2, .time = 20'000}, {.bucket = 3, .time = 30'000}}));
+  EXPECT_FALSE(sample.last.has_value()) << "this rank has no flight recorder in a file";
+}
+
+TEST_F(RankReaderTest, ChildrenOfARankAreNoRanks) {
+  const std::string job = OwnJob("children");
+  const auto rank = MakeRank(job);
+  ForkedChild child([](const ForkedChild::SayReady& say_ready) -> std::string {
+    say_ready();
+    pause();
+    return "";
+  });
+  child.WaitUntilReady();
+  const auto found = FindRanksOf(job);
+  ASSERT_THAT(found, SizeIs(1));
+  EXPECT_EQ(found[0]->identity().process.pid, getpid());
+}
+
+TEST_F(RankReaderTest, StoppedRankCanBeReadAndAKilledOneLeavesNothingButItsReaders) {
+  const std::string job = OwnJob("stopped");
+  ForkedChild child([&](const ForkedChild::SayReady& say_ready) -> std::string {
+    const auto rank = MakeRank(job);
+    CarryOut(*rank, absl::Microseconds(10));
+    say_ready();
+    pause();
+    return "";
+  });
+  child.WaitUntilReady();
+  child.Kill(SIGSTOP);
+  siginfo_t info;
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child.pid()), &info, WSTOPPED | WNOWAIT), 0);
+  const auto found = FindRanksOf(job);
+  ASSERT_THAT(found, SizeIs(1));
+  EXPECT_EQ(ReadProcessStat(child.pid())->state, 'T');
+  EXPECT_EQ(ReadProcessStat(child.pid())->parent, getpid());
+  EXPECT_EQ(found[0]->Read().counts.tensors, 2u);
+  child.Kill(SIGKILL);
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child.pid()), &info, WEXITED | WNOWAIT), 0);
+  EXPECT_FALSE(found[0]->IsAlive());
+  EXPECT_EQ(found[0]->Read().counts.tensors, 2u) << "the last counts stay with the reader";
+  EXPECT_THAT(FindRanksOf(job), IsEmpty());
+}
+
+TEST_F(RankReaderTest, WordsOfAnotherLayoutAreRefused) {
+  const auto words = std::make_unique<RankWords>();
+  words->bytes = sizeof(RankWords);
+  std::strcpy(words->job, "j");
+  const auto check = [&](size_t bytes = sizeof(RankWords)) {
+    return std::string(CheckRankWords(*words, bytes).message());
+  };
+  EXPECT_THAT(check(), HasSubstr("not the words of a rank"));
+  words->magic = RankWords::kMagic;
+  EXPECT_EQ(check(), "");
+  EXPECT_THAT(check(8), HasSubstr("not the words of a rank"));
+  EXPECT_THAT(check(sizeof(RankWords) - 1), HasSubstr("bytes of words"));
+  words->version = RankWords::kVersion + 1;
+  EXPECT_THAT(check(), HasSubstr("this program reads layout 1: use the program that came with that library"));
+  words->version = RankWords::kVersion;
+  words->rank = 1;
+  EXPECT_THAT(check(), HasSubstr("rank 1 of 1"));
+  words->rank = 0;
+  std::strcpy(words->job, "a\x1b[2J");
+  EXPECT_THAT(check(), HasSubstr("bytes that no name has"));
+  std::memset(words->job, 'x', sizeof(words->job));
+  EXPECT_EQ(check(), "") << "a text without an end is its bytes";
+}
+
+// -- Real jobs --
+
+constexpr int kSteps = 20;
+
+void Step() {
+  float value = 1;
+  allreduce(tensor("gradient", &value), {Op::Sum});
+}
+
+// Waits until `condition` holds.
+template <typename Condition>
+bool Await(const Condition& condition) {
+  for (int look = 0; look < 10'000; ++look) {
+    if (condition()) return true;
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  return false;
+}
+
+// Rank 0 stops rank 1, which all others wait for, and looks at it.
+void LooksAtAStoppedRank() {
+  init();
+  for (int i = 0; i < kSteps; ++i) Step();
+  barrier();
+  if (rank() == 0) {
+    const auto ranks = FindRanksOf(std::getenv("RONDA_JOB_ID"));
+    ASSERT_THAT(ranks, SizeIs(size()));
+    const RankReader& other = *ranks[1];
+    const pid_t pid = other.identity().process.pid;
+    ASSERT_EQ(kill(pid, SIGSTOP), 0);
+    EXPECT_TRUE(Await([&] { return ReadProcessStat(pid)->state == 'T'; }));
+    const RankSample sample = other.Read();
+    EXPECT_GE(sample.counts.steps, static_cast<uint64_t>(kSteps - 1));
+    EXPECT_GE(sample.counts.tensors, static_cast<uint64_t>(kSteps));
+    EXPECT_GE(sample.counts.schedules_begun, 1u);
+    ASSERT_TRUE(sample.last.has_value()) << "its flight recorder lies in the job's memory";
+    // The number of a bucket is the same on all ranks, and no rank is past a bucket that another has not entered.
+    const RankSample own = ranks[0]->Read();
+    EXPECT_LE(own.buckets, sample.buckets + 1);
+    kill(pid, SIGCONT);
+  }
+  Step();
+  shutdown();
+}
+
+TEST(RanksOfAJob, CanBeReadWhileStopped) { ExpectRankProgramSucceeds("looks_at_a_stopped_rank", 3); }
+
+// Whether a rank waits for the others with its next tensor, after so many.
+bool Waits(const RankReader& rank, uint64_t tensors) {
+  const RankSample sample = rank.Read();
+  if (sample.counts.tensors != tensors || !sample.last.has_value()) return false;
+  return sample.last->kind == FlightKind::kReported || sample.last->kind == FlightKind::kStarted;
+}
+
+// The rank that comes when the other one waits has the later entry into the same bucket.
+void OneIsLate() {
+  init();
+  barrier();  // all are there to be found
+  const auto found = FindRanksOf(std::getenv("RONDA_JOB_ID"));
+  ASSERT_THAT(found, SizeIs(2));
+  for (uint64_t i = 1; i <= kSteps; ++i) {
+    if (rank() == 1) {
+      ASSERT_TRUE(Await([&] { return Waits(*found[0], i); }));
+    }
+    Step();
+  }
+  barrier();
+  if (rank() == 0) {
+    const auto ranks = FindRanksOf(std::getenv("RONDA_JOB_ID"));
+    ASSERT_THAT(ranks, SizeIs(2));
+    const auto first = ranks[0]->Read().entries, second = ranks[1]->Read().entries;
+    ASSERT_GT(first.size(), static_cast<size_t>(kSteps));
+    ASSERT_GT(second.size(), static_cast<size_t>(kSteps));
+    for (size_t i = 1; i <= kSteps; ++i) {
+      ASSERT_EQ(first[i].bucket, second[i].bucket);
+      EXPECT_GT(second[i].time, first[i].time) << "bucket " << first[i].bucket;
+    }
+  }
+  barrier();
+  shutdown();
+}
+
+TEST(RanksOfAJob, LateRankHasTheLaterEntryNegotiatedAndScheduled) {
+  ExpectRankProgramSucceeds("one_is_late", 2);
+  ExpectRankProgramSucceeds("one_is_late", 2, {.env = {{"RONDA_LOCK_AFTER", "0"}}});
+}
+
+// -- rondactl on real jobs --
+
+std::string Rondactl(const std::string& command) {
+  const std::string line =
+      absl::StrCat("runtime/monitor/rondactl/rondactl ", command, " ", std::getenv("RONDA_JOB_ID"));
+  FILE* const pipe = popen(absl::StrCat(line, " 2>&1").c_str(), "r");
+  std::string text;
+  char buffer[256];
+  while (std::fgets(buffer, sizeof(buffer), pipe) != nullptr) text += buffer;
+  pclose(pipe);
+  return text;
+}
+
+// Asks `why` until the answer has `parts`. Returns the last answer.
+std::string AskWhyUntil(const std::vector<std::string>& parts) {
+  std::string answer;
+  for (int i = 0; i < 40; ++i) {
+    answer = Rondactl("why");
+    const auto has = [&](const std::string& part) { return absl::StrContains(answer, part); };
+    if (std::all_of(parts.begin(), parts.end(), has)) break;
+  }
+  return answer;
+}
+
+// Steps until some rank says that it is done.
+void StepUntil(const std::function<bool()>& done, const std::function<void()>& compute) {
+  for (float sum = 0; sum == 0;) {
+    compute();
+    sum = done() ? 1 : 0;
+    allreduce(tensor("gradient", &sum), {Op::Sum});
+  }
+}
+
+// The coordinator stops before a step, in which the others wait for it.
+void StopsTheCoordinator() {
+  init();
+  for (int i = 0; i < kSteps; ++i) Step();
+  std::thread observer;
+  if (rank() == 0) raise(SIGSTOP);
+  if (rank() == 2) {
+    observer = std::thread([] {
+      const auto ranks = FindRanksOf(std::getenv("RONDA_JOB_ID"));
+      ASSERT_THAT(ranks, SizeIs(3));
+      const pid_t pid = ranks[0]->identity().process.pid;
+      const std::string blamed = absl::StrCat("pid ", pid, "): its process is stopped");
+      EXPECT_THAT(AskWhyUntil({"for rank 0 (", blamed}), AllOf(HasSubstr("for rank 0 ("), HasSubstr(blamed)));
+      EXPECT_THAT(Rondactl("ranks"), HasSubstr("stopped"));
+      kill(pid, SIGCONT);
+    });
+  }
+  Step();
+  if (observer.joinable()) observer.join();
+  shutdown();
+}
+
+TEST(RondactlTest, NamesAStoppedCoordinator) { ExpectRankProgramSucceeds("stops_the_coordinator", 3); }
+
+void IsLateByTwentyMilliseconds() {
+  init();
+  std::atomic<bool> done{false};
+  std::thread observer;
+  if (rank() == 0) {
+    observer = std::thread([&] {
+      EXPECT_THAT(AskWhyUntil({"rank 2 (", "came last into"}),
+                  AllOf(HasSubstr("rank 2 ("), HasSubstr("came last into")));
+      done = true;
+    });
+  }
+  StepUntil([&] { return done.load(); }, [] { absl::SleepFor(absl::Milliseconds(rank() == 2 ? 20 : 0)); });
+  if (observer.joinable()) observer.join();
+  shutdown();
+}
+
+TEST(RondactlTest, NamesARankThatIsLateInEachStep) { ExpectRankProgramSucceeds("is_late_by_twenty_milliseconds", 4); }
+
+}  // namespace
+}  // namespace ronda
+
+int main(int argc, char** argv) {
+  return ronda::testing::RankProgramMain(argc, argv,
+                                         {{"looks_at_a_stopped_rank", ronda::LooksAtAStoppedRank},
+                                          {"one_is_late", ronda::OneIsLate},
+                                          {"stops_the_coordinator", ronda::StopsTheCoordinator},
+                                          {"is_late_by_twenty_milliseconds", ronda::IsLateByTwentyMilliseconds}});
+}
