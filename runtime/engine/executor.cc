@@ -185,7 +185,7 @@ absl::Status Executor::GiveToDevice(const BucketRun& run) {
 absl::Status Executor::FinishOnDevice(const BucketRun& run) {
   const bool is_open = IsOpen(run.info);
   const bool completes_now = is_open && CompletesAtLaunch(run);
-  DeviceCompletion::Undecided undecided;
+  DeviceCompletion::Undecided undecided = {};
   if (completes_now) undecided = {.vote = run.info.ballot->open_vote, .number = undecided_.Add()};
   using Waiting = DeviceCompletion::Waiting;
   RONDA_ASSIGN_OR_RETURN(
