@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -31,10 +32,9 @@ std::string Variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// Real devices have the real NCCL, where the ranks find it or RONDA_NCCL_LIBRARY says.
-std::string Nccl() {
-  const std::string fake = std::filesystem::absolute("tests/testing/fake_nccl/libfake_nccl.so");
-  return IsReal() ? "RONDA_DEVICE_BACKEND=nccl" : "RONDA_NCCL_LIBRARY=" + fake;
+// For fake devices, with which the machine's real NCCL can do nothing.
+std::string FakeNccl() {
+  return "RONDA_NCCL_LIBRARY=" + std::filesystem::absolute("tests/testing/fake_nccl/libfake_nccl.so").string();
 }
 
 // Why real devices have no NCCL; OK for fake ones.
@@ -56,8 +56,16 @@ class DeviceRanksTest : public ::testing::Test {
   // The environment of a job; fake devices as said, real ones as they are.
   static LauncherRun::Options With(std::vector<std::string> environment) {
     environment.push_back("RONDA_CUDA_PLUGIN=" + Plugin());
+    if (!IsReal()) environment.push_back(FakeNccl());
     environment.emplace_back("RONDA_LOG_LEVEL=info");
     return {.environment = std::move(environment)};
+  }
+
+  // Real devices have the real NCCL, where the ranks find it or RONDA_NCCL_LIBRARY says. It is not their first choice
+  // where they are one.
+  static LauncherRun::Options OverNccl(std::vector<std::string> environment) {
+    if (IsReal()) environment.emplace_back("RONDA_DEVICE_BACKEND=nccl");
+    return With(std::move(environment));
   }
 
   static void ExpectAllOk(LauncherRun& run, int ranks) {
@@ -84,7 +92,7 @@ TEST_F(DeviceRanksTest, RanksWithADeviceEachGoOverNccl) {
   const int ranks = IsReal() ? *CountDevices(**LoadCudaPlugin(Plugin())) : 3;
   if (ranks < 2) GTEST_SKIP() << "there is one device";
   LauncherRun run({"-np", std::to_string(ranks), kProgram},
-                  With({"FAKE_CUDA_DEVICES=3", "FAKE_CUDA_DELAY_SEED=6", Nccl()}));
+                  OverNccl({"FAKE_CUDA_DEVICES=3", "FAKE_CUDA_DELAY_SEED=6"}));
   ExpectAllOk(run, ranks);
   EXPECT_THAT(run.err(), HasSubstr("go over nccl"));
 }
@@ -93,7 +101,7 @@ TEST_F(DeviceRanksTest, RanksWithADeviceEachGoOverNccl) {
 TEST_F(DeviceRanksTest, RanksOfHostsByNcclsAccountShareADeviceOverNccl) {
   if (const absl::Status nccl = NcclIsThere(); !nccl.ok()) GTEST_SKIP() << nccl.message();
   LauncherRun run(Shell(2, absl::StrCat("NCCL_HOSTID=rank$RONDA_RANK exec ", kProgram)),
-                  With({"FAKE_CUDA_DEVICES=1", "NCCL_SOCKET_IFNAME=lo", Nccl()}));
+                  OverNccl({"FAKE_CUDA_DEVICES=1", "NCCL_SOCKET_IFNAME=lo"}));
   ExpectAllOk(run, 2);
   EXPECT_THAT(run.err(), HasSubstr("go over nccl"));
 }
