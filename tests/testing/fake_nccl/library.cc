@@ -274,8 +274,9 @@ FAKE_NCCL_EXPORT NcclResult ncclCommDestroy(NcclHandle comm) {
 
 FAKE_NCCL_EXPORT NcclResult ncclCommAbort(NcclHandle comm) {
   CommunicatorOf(comm).Abort();
-  CommunicatorOf(comm).AwaitStreams();
+  // First: the fake CUDA lives until nobody waits there.
   Cuda().wait_before_free();
+  CommunicatorOf(comm).AwaitStreams();
   return ncclCommDestroy(comm);
 }
 
