@@ -18,8 +18,6 @@
 #include "runtime/negotiation/pending_tensors.h"
 #include "runtime/negotiation/response_cache.h"
 #include "runtime/negotiation/stall_inspector.h"
-#include "runtime/schedule/fusion_planner.h"
-#include "runtime/schedule/schedule_memory.h"
 #include "runtime/schedule/schedule_planner.h"
 
 namespace ronda {

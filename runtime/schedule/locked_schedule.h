@@ -11,7 +11,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/time/time.h"
 #include "runtime/negotiation/messages.h"
-#include "runtime/schedule/schedule_memory.h"
+#include "runtime/schedule/schedule_planner.h"
 
 namespace ronda {
 

@@ -5,9 +5,50 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
-#include "runtime/schedule/fusion_planner.h"
 
 namespace ronda {
+namespace {
+
+// A bucket that can still grow.
+struct OpenBucket {
+  std::shared_ptr<const Response> first;  // of its tensors; it stands for their kind
+  size_t index;                           // in the plan
+  size_t bytes;
+};
+
+Execution ExecutionOf(const Agreed& tensor) {
+  if (tensor.cached_as != 0) return tensor.cached_as;
+  return *tensor.response;
+}
+
+}  // namespace
+
+std::vector<Bucket> FusionPlanner::Plan(std::vector<Agreed> agreed) const {
+  std::vector<Bucket> plan;
+  std::vector<OpenBucket> open;
+  for (Agreed& tensor : agreed) {
+    const TensorRequest& request = tensor.response->request;
+    size_t bytes = 0;
+    if (TraitsOf(request.op).fuses) {
+      const auto same_kind = [&](const OpenBucket& bucket) {
+        return SameKind(bucket.first->request, request) && plan[bucket.index].joined == tensor.joined &&
+               plan[bucket.index].absent == tensor.absent;
+      };
+      bytes = TensorBytes(request);
+      const auto found = std::find_if(open.begin(), open.end(), same_kind);
+      if (found != open.end() && found->bytes + bytes <= options_.threshold) {
+        found->bytes += bytes;
+        plan[found->index].executions.push_back(ExecutionOf(tensor));
+        continue;
+      }
+      if (found != open.end()) open.erase(found);
+      open.push_back({tensor.response, plan.size(), bytes});
+    }
+    plan.push_back({{ExecutionOf(tensor)}, std::move(tensor.joined), tensor.absent});
+  }
+  return plan;
+}
+
 namespace {
 
 constexpr int kMostSteps = 1024;
@@ -199,6 +240,113 @@ std::optional<std::vector<std::vector<CacheId>>> SchedulePlanner::Plan(const std
   }
   Finish(&wave, &plan);
   return plan;
+}
+
+namespace {
+
+absl::flat_hash_map<CacheId, uint64_t> TensorsOf(const ScheduleMemory::Buckets& buckets) {
+  absl::flat_hash_map<CacheId, uint64_t> tensors;
+  for (const std::vector<CacheId>& bucket : buckets) {
+    for (CacheId id : bucket) tensors.emplace(id, 0);
+  }
+  return tensors;
+}
+
+}  // namespace
+
+void ScheduleMemory::Release(CacheId id) {
+  if (known_.empty()) return;
+  others_ |= !known_.front().released.contains(id);
+  for (Entry& entry : known_) Note(id, &entry);
+}
+
+void ScheduleMemory::Note(CacheId id, Entry* entry) const {
+  const auto it = entry->released.find(id);
+  if (it == entry->released.end()) return;
+  if (it->second >= entry->first_list) {
+    // The next round has begun before this one was complete, at the earliest with this list.
+    entry->first_list = list_;
+    entry->missing = static_cast<size_t>(std::count_if(entry->released.begin(), entry->released.end(),
+                                                       [&](const auto& tensor) { return tensor.second < list_; }));
+    if (it->second == list_) return;
+  }
+  it->second = list_;
+  --entry->missing;
+}
+
+void ScheduleMemory::Restart(Entry* entry) const {
+  entry->first_list = list_;
+  entry->missing = entry->released.size();
+}
+
+const ScheduleMemory::Buckets* ScheduleMemory::EndList() {
+  ++list_;
+  const bool others = std::exchange(others_, false);
+  // Of two that are complete, one of which has all tensors of the other, the step was the larger one.
+  Entry* next = nullptr;
+  for (Entry& entry : known_) {
+    if (entry.missing > 0) continue;
+    if (next == nullptr || entry.released.size() > next->released.size()) next = &entry;
+    Restart(&entry);
+  }
+  guesses_ = next == nullptr;
+  if (next == nullptr && others && is_front_last_ && may_guess_ && IsUntouched(known_.front())) {
+    next = &known_.front();
+  }
+  return next == nullptr ? nullptr : &next->buckets;
+}
+
+void ScheduleMemory::Begin(const Buckets& buckets) {
+  is_front_last_ = false;
+  const auto known =
+      std::find_if(known_.begin(), known_.end(), [&](const Entry& entry) { return &entry.buckets == &buckets; });
+  guessed_ = known != known_.end() && guesses_;
+  if (known != known_.end()) {
+    known_.splice(known_.begin(), known_, known);
+    return;
+  }
+  Entry entry = {.buckets = buckets, .released = TensorsOf(buckets)};
+  const auto is_same = [&](const Entry& other) {
+    return other.released.size() == entry.released.size() &&
+           std::all_of(entry.released.begin(), entry.released.end(),
+                       [&](const auto& tensor) { return other.released.contains(tensor.first); });
+  };
+  known_.remove_if(is_same);
+  known_.push_front(std::move(entry));
+  if (known_.size() > kCapacity) known_.pop_back();
+}
+
+void ScheduleMemory::Unlocked(const ScheduleProgress& progress) {
+  Entry& last = known_.front();
+  const bool has_lasted = progress.rounds >= lasting_rounds_;
+  const bool was_wrong_guess = guessed_ && progress.rounds == 0;
+  may_guess_ = has_lasted;
+  for (Entry& entry : known_) Restart(&entry);
+  // A recording that is damaged may tell of more.
+  const uint64_t carried_out = std::min<uint64_t>(progress.buckets, last.buckets.size());
+  for (uint64_t bucket = 0; bucket < carried_out; ++bucket) {
+    for (CacheId id : last.buckets[bucket]) {
+      for (Entry& entry : known_) Note(id, &entry);
+    }
+  }
+  ++list_;
+  others_ = false;
+  is_front_last_ = has_lasted || was_wrong_guess;
+  if (!is_front_last_) known_.pop_front();
+}
+
+void ScheduleMemory::Distrust() {
+  if (std::exchange(is_front_last_, false)) known_.pop_front();
+}
+
+void ScheduleMemory::Forget(CacheId id) {
+  if (!known_.empty() && known_.front().released.contains(id)) is_front_last_ = false;
+  known_.remove_if([&](const Entry& entry) { return entry.released.contains(id); });
+}
+
+void ScheduleMemory::Clear() {
+  known_.clear();
+  is_front_last_ = false;
 }
 
 }  // namespace ronda

@@ -1,4 +1,4 @@
-#include "runtime/schedule/fusion_planner.h"
+#include "runtime/schedule/schedule_planner.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
