@@ -21,7 +21,7 @@
 #include "runtime/engine/tensor_log.h"
 #include "runtime/engine/tensor_queue.h"
 #include "runtime/negotiation/messages.h"
-#include "runtime/schedule/undecided_buckets.h"
+#include "runtime/schedule/locked_schedule.h"
 
 namespace ronda {
 

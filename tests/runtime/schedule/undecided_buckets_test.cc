@@ -1,15 +1,13 @@
 // All interleavings of two ranks whose trainers run ahead of the device: each orders its stream behind a result and
 // submits the next tensor, which depends on that, before the ranks have decided on the first. Either rank may want to
 // unlock at any time.
-#include "runtime/schedule/undecided_buckets.h"
+#include "runtime/schedule/locked_schedule.h"
 
 #include <gtest/gtest.h>
 
 #include <array>
 #include <set>
 #include <vector>
-
-#include "runtime/schedule/locked_schedule.h"
 
 namespace ronda {
 namespace {
