@@ -1,21 +1,114 @@
-// Turns the arguments of C callers into submissions. Pure: no function here looks at tensor data or at a runtime.
+// Turns the arguments of C callers into submissions. These checks cover everything that neither the types of C nor the
+// runtime check: sizes of structs, enums, and pointers that are followed here. Runtime::Submit checks the meaning of a
+// submission: shapes, buffers, ranks, process sets, splits. Pure: no function here looks at tensor data or at a
+// runtime.
 //
-// Every error is INVALID_ARGUMENT, names the operation, the tensor and the argument, and gives advice. Runtime::Submit
-// checks the meaning of a submission: shapes, buffers, ranks, process sets, splits.
+// Every error is INVALID_ARGUMENT, names the operation, the tensor and the argument, and gives advice.
 #ifndef RONDA_CLIENT_ARGUMENTS_H_
 #define RONDA_CLIENT_ARGUMENTS_H_
 
+#include <algorithm>
+#include <array>
+#include <concepts>
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "client/argument_checks.h"
 #include "client/ronda.h"
+#include "runtime/base/types.h"
 #include "runtime/engine/submission.h"
 
 namespace ronda {
+
+// Far above the size of any struct of this API: a larger struct_size is memory that the caller has not initialised.
+inline constexpr size_t kMaxStructSize = 4096;
+
+// The number that the caller stored in `value`. Reading an enum that holds none of its enumerators would be undefined.
+template <typename Enum>
+int RawValue(const Enum& value) {
+  static_assert(sizeof(Enum) == sizeof(int));
+  int raw = 0;
+  std::memcpy(&raw, &value, sizeof(raw));
+  return raw;
+}
+
+template <typename T>
+concept HasCallOptions = requires(T args) {
+  { args.call } -> std::same_as<ronda_call_options&>;
+};
+
+// The sizes that T has had in versions of ronda.h, ascending. ronda_options has grown; ronda_call_options has grown
+// while the arguments of operations ended with it, and fields have been added behind it since.
+template <typename T>
+constexpr auto KnownSizes() {
+  if constexpr (HasCallOptions<T>) {
+    constexpr size_t kBeforeCall = offsetof(T, call);
+    return std::array{kBeforeCall + offsetof(ronda_call_options, memory), kBeforeCall + sizeof(ronda_call_options),
+                      sizeof(T)};
+  } else if constexpr (std::same_as<T, ronda_options>) {
+    // The first version ended with padding, in which a new field would read what an old program never wrote.
+    static_assert(offsetof(T, master_address) >= offsetof(T, process_set_count) + sizeof(int));
+    return std::array{offsetof(T, master_address), sizeof(T)};
+  } else {
+    return std::array{sizeof(T)};
+  }
+}
+
+// Copies the caller's struct, which may come from another version of ronda.h. Fields that an older version lacks become
+// zero. A newer version is longer: its unknown fields must be zero, which means that the caller does not use them.
+// `type` is the struct's name.
+template <typename T>
+absl::StatusOr<T> CopySized(const T* from, absl::string_view type) {
+  if (from == nullptr) return absl::InvalidArgumentError(absl::StrCat(type, " is NULL: pass a pointer to one"));
+  const size_t size = from->struct_size;
+  constexpr auto kSizes = KnownSizes<T>();
+  const bool is_known = std::find(kSizes.begin(), kSizes.end(), size) != kSizes.end();
+  if ((size < sizeof(T) && !is_known) || size > kMaxStructSize) {
+    return absl::InvalidArgumentError(absl::StrCat(type, ".struct_size is ", size, ", expected ", sizeof(T),
+                                                   ": begin with ", absl::AsciiStrToUpper(type),
+                                                   "_INIT or set it to sizeof(", type, ")"));
+  }
+  const char* bytes = reinterpret_cast<const char*>(from);
+  if (size > sizeof(T) && std::any_of(bytes + sizeof(T), bytes + size, [](char byte) { return byte != 0; })) {
+    return absl::InvalidArgumentError(absl::StrCat(type, " has ", size, " bytes, this library knows ", sizeof(T),
+                                                   " of them, and the rest is not zero: the program was built with a "
+                                                   "newer ronda.h and needs the libronda.so that came with it"));
+  }
+  T copy = {};
+  std::memcpy(&copy, from, std::min(size, sizeof(T)));
+  return copy;
+}
+
+// The rank that submits.
+struct Caller {
+  RankId rank = 0;
+  WaitLimits limits;  // the job's, as this rank knows them: where a call sets one of its two only
+};
+
+// "allreduce 'conv1/weight'", with which the messages about a tensor begin.
+std::string Describe(const Submission& submission);
+
+// Checks the name of a tensor or group. `what` is the argument's name for messages: "tensor.name".
+absl::Status CheckName(absl::string_view operation, absl::string_view what, const char* name);
+
+// Makes `*submission` a submission of `tensor`, and reuses the memory of its former content. A send or receive gets no
+// name, as the caller gives none, and neither does a tensor without one.
+absl::Status FromTensor(OpType op, const ronda_tensor& tensor, Submission* submission);
+
+// Sets the process set, where the buffers are, and limits if `call` has any.
+absl::Status SetCall(const ronda_call_options& call, const Caller& caller, Submission* submission);
+
+// Whether `text` is well-formed UTF-8 (Unicode 15, table 3-7) without ASCII control characters: text that protobuf
+// accepts in a string field, and that fits on one line of a log.
+bool IsPrintableUtf8(absl::string_view text);
 
 // Args are those of one operation: ronda_allreduce_args, ronda_send_args and so on. `args` may be null, which is an
 // error. The content of `*submission` is lost; its memory is reused.
@@ -43,20 +136,6 @@ absl::StatusOr<absl::Span<const Submission>> ToGroup(const Args* args, size_t co
 // The same without making them a group: `*submissions` becomes theirs, and at least as long. `group` is for messages.
 absl::Status ToMembers(const ronda_allreduce_args* args, size_t count, const char* group, const Caller& caller,
                        std::vector<Submission>* submissions);
-
-// A barrier or a join: their name is given, like that of send and receive. `timeout_s` as ronda_monitored_barrier().
-absl::StatusOr<Submission> BarrierSubmission(ronda_process_set set, double timeout_s, const Caller& caller);
-// `absent` may hold no enumerator, and is not loaded as one.
-absl::StatusOr<Submission> JoinSubmission(ronda_process_set set, const ronda_absent& absent);
-
-// The begin of a set: by all ranks of the job, or by its members, for whom the ranks and `tag` (which may be null) make
-// up the name.
-absl::StatusOr<Submission> AddProcessSetSubmission(const int* ranks, int count);
-Submission AddProcessSetSubmission(std::vector<RankId> ranks);
-absl::StatusOr<Submission> CreateProcessSetSubmission(const int* ranks, int count, const char* tag);
-
-// The end of a set, by the ranks of the set `by` (Runtime::RemoversOf).
-Submission RemoveProcessSetSubmission(ronda_process_set id, ProcessSetId by);
 
 }  // namespace ronda
 

@@ -1,11 +1,13 @@
 #include "client/session.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/types.h"
 
@@ -130,6 +132,59 @@ void Session::SettleJoinLocked(ProcessSetId set) {
     unnamed_.erase(set);
   }
   joins_.erase(join);
+}
+
+absl::StatusOr<Submission> BarrierSubmission(ronda_process_set set, double timeout_s, const Caller& caller) {
+  if (std::isnan(timeout_s)) return absl::InvalidArgumentError("monitored_barrier: timeout_s is not a number");
+  Submission submission{.request = {.name = "ronda/barrier", .op = OpType::kBarrier}};
+  ronda_call_options call = RONDA_CALL_OPTIONS_INIT;
+  call.process_set = set;
+  call.deadline_s = timeout_s;
+  RONDA_RETURN_IF_ERROR(SetCall(call, caller, &submission));
+  return submission;
+}
+
+absl::StatusOr<Submission> JoinSubmission(ronda_process_set set, const ronda_absent& absent) {
+  const int raw = RawValue(absent);
+  if (raw != RONDA_ABSENT_NOT_COUNTED && raw != RONDA_ABSENT_COUNTED_AS_ZEROS) {
+    return absl::InvalidArgumentError(absl::StrCat("join: absent ", raw, " is not one of ronda_absent, 0 or 1"));
+  }
+  return Submission{.request = {.name = "ronda/join",
+                                .process_set = set,
+                                .op = OpType::kJoin,
+                                .absent = static_cast<TensorRequest::Absent>(raw)}};
+}
+
+namespace {
+
+absl::StatusOr<std::vector<RankId>> ToRanks(absl::string_view function, const int* ranks, int count) {
+  if (ranks != nullptr && count > 0) return std::vector<RankId>(ranks, ranks + count);
+  return absl::InvalidArgumentError(absl::StrCat(function, ": there are no ranks: list those of the set"));
+}
+
+}  // namespace
+
+absl::StatusOr<Submission> AddProcessSetSubmission(const int* ranks, int count) {
+  RONDA_ASSIGN_OR_RETURN(std::vector<RankId> members, ToRanks("ronda_add_process_set", ranks, count));
+  return AddProcessSetSubmission(std::move(members));
+}
+
+Submission AddProcessSetSubmission(std::vector<RankId> ranks) {
+  return {.request = {.name = "ronda/add_process_set", .op = OpType::kAddProcessSet, .members = std::move(ranks)}};
+}
+
+absl::StatusOr<Submission> CreateProcessSetSubmission(const int* ranks, int count, const char* tag) {
+  RONDA_ASSIGN_OR_RETURN(std::vector<RankId> members, ToRanks("ronda_create_process_set", ranks, count));
+  const bool has_tag = tag != nullptr && *tag != '\0';
+  if (has_tag) RONDA_RETURN_IF_ERROR(CheckName("create_process_set", "tag", tag));
+  std::string name = absl::StrCat("ronda/create_process_set/", absl::StrJoin(members, ","), "/", has_tag ? tag : "");
+  return Submission{
+      .request = {.name = std::move(name), .op = OpType::kCreateProcessSet, .members = std::move(members)}};
+}
+
+Submission RemoveProcessSetSubmission(ronda_process_set id, ProcessSetId by) {
+  return {.request = {
+              .name = "ronda/remove_process_set", .process_set = by, .op = OpType::kRemoveProcessSet, .subject = id}};
 }
 
 }  // namespace ronda

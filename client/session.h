@@ -1,4 +1,4 @@
-// One rank's part in a job, as the C ABI uses it.
+// One rank's part in a job, as the C ABI uses it, and the submissions that get no name from the caller.
 #ifndef RONDA_CLIENT_SESSION_H_
 #define RONDA_CLIENT_SESSION_H_
 
@@ -13,7 +13,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "client/argument_checks.h"
+#include "client/arguments.h"
 #include "client/call_order.h"
 #include "client/stop.h"
 #include "runtime/base/mutex.h"
@@ -135,6 +135,20 @@ class Session {
   absl::flat_hash_map<ProcessSetId, std::shared_ptr<const Handle>> joins_ ABSL_GUARDED_BY(mu_);
   uint64_t joins_of_all_ ABSL_GUARDED_BY(mu_) = 0;  // joins of the set of all ranks that have ended
 };
+
+// A barrier or a join: their name is given, like that of send and receive. `timeout_s` as ronda_monitored_barrier().
+absl::StatusOr<Submission> BarrierSubmission(ronda_process_set set, double timeout_s, const Caller& caller);
+// `absent` may hold no enumerator, and is not loaded as one.
+absl::StatusOr<Submission> JoinSubmission(ronda_process_set set, const ronda_absent& absent);
+
+// The begin of a set: by all ranks of the job, or by its members, for whom the ranks and `tag` (which may be null) make
+// up the name.
+absl::StatusOr<Submission> AddProcessSetSubmission(const int* ranks, int count);
+Submission AddProcessSetSubmission(std::vector<RankId> ranks);
+absl::StatusOr<Submission> CreateProcessSetSubmission(const int* ranks, int count, const char* tag);
+
+// The end of a set, by the ranks of the set `by` (Runtime::RemoversOf).
+Submission RemoveProcessSetSubmission(ronda_process_set id, ProcessSetId by);
 
 }  // namespace ronda
 

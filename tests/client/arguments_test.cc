@@ -465,39 +465,53 @@ TEST(GroupArgumentsTest, MemoryIsUsedAgainAndHoldsNothingOfWhatItHeld) {
   EXPECT_TRUE(submission.splits.empty());
 }
 
-TEST(MembershipArgumentsTest, BarriersJoinsAndSetsAreGivenNames) {
-  const auto barrier = BarrierSubmission(3, 0, kCaller);
-  EXPECT_EQ(barrier->request.process_set, 3u);
-  EXPECT_EQ(barrier->request.op, OpType::kBarrier);
-  EXPECT_FALSE(barrier->request.limits.has_value());
-  EXPECT_EQ(BarrierSubmission(0, 2, kCaller)->request.limits->deadline, absl::Seconds(2));
-  EXPECT_THAT(MessageOf(BarrierSubmission(0, std::nan(""), kCaller).status()),
-              HasSubstr("monitored_barrier: timeout_s is not a number"));
-  const auto join = JoinSubmission(3, RONDA_ABSENT_COUNTED_AS_ZEROS);
-  EXPECT_EQ(join->request.op, OpType::kJoin);
-  EXPECT_EQ(join->request.absent, TensorRequest::Absent::kCountedAsZeros);
-  ronda_absent odd = RONDA_ABSENT_NOT_COUNTED;
-  SetRaw(&odd, 2);
-  EXPECT_THAT(MessageOf(JoinSubmission(0, odd).status()), HasSubstr("absent 2"));
-  const int ranks[2] = {0, 2};
-  EXPECT_EQ(AddProcessSetSubmission(ranks, 2)->request.members, (std::vector<RankId>{0, 2}));
-  EXPECT_THAT(MessageOf(AddProcessSetSubmission(nullptr, 2).status()), HasSubstr("no ranks"));
-  EXPECT_THAT(MessageOf(AddProcessSetSubmission(ranks, 0).status()), HasSubstr("no ranks"));
-  EXPECT_EQ(RemoveProcessSetSubmission(4, 0).request.subject, 4u);
-  EXPECT_EQ(RemoveProcessSetSubmission(4, 4).request.process_set, 4u);
+TEST(Utf8Test, AcceptsTextOfAllLengths) {
+  EXPECT_TRUE(IsPrintableUtf8(""));
+  EXPECT_TRUE(IsPrintableUtf8("layer.0/conv1 weight~"));
+  EXPECT_TRUE(IsPrintableUtf8("größe"));             // two bytes
+  EXPECT_TRUE(IsPrintableUtf8("重み"));              // three
+  EXPECT_TRUE(IsPrintableUtf8("\xf0\x9f\x90\x8d"));  // four
+  EXPECT_TRUE(IsPrintableUtf8("\xf4\x8f\xbf\xbf"));  // the last code point
+  EXPECT_TRUE(IsPrintableUtf8("\xed\x9f\xbf"));      // just below the surrogates
 }
 
-TEST(MembershipArgumentsTest, CreationsAreToldApartByRanksAndTag) {
-  const int ranks[2] = {0, 2};
-  const auto created = CreateProcessSetSubmission(ranks, 2, "t");
-  EXPECT_EQ(created->request.op, OpType::kCreateProcessSet);
-  EXPECT_EQ(created->request.members, (std::vector<RankId>{0, 2}));
-  EXPECT_NE(created->request.name, CreateProcessSetSubmission(ranks, 2, "u")->request.name);
-  EXPECT_NE(created->request.name, CreateProcessSetSubmission(ranks, 1, "t")->request.name);
-  EXPECT_EQ(CreateProcessSetSubmission(ranks, 2, nullptr)->request.name,
-            CreateProcessSetSubmission(ranks, 2, "")->request.name);
-  EXPECT_THAT(MessageOf(CreateProcessSetSubmission(nullptr, 2, "").status()), HasSubstr("no ranks"));
-  EXPECT_THAT(MessageOf(CreateProcessSetSubmission(ranks, 2, "caf\xe9").status()), HasSubstr("tag is not UTF-8"));
+TEST(Utf8Test, RefusesControlCharacters) {
+  EXPECT_FALSE(IsPrintableUtf8("a\nb"));
+  EXPECT_FALSE(IsPrintableUtf8("\x1b[31m"));
+  EXPECT_FALSE(IsPrintableUtf8("\x7f"));
+  EXPECT_FALSE(IsPrintableUtf8(absl::string_view("a\0b", 3)));
+}
+
+// Long names are looked at eight bytes at a time: every byte, at every place, among printable ASCII.
+TEST(Utf8Test, EveryByteIsJudgedAtEveryPlace) {
+  for (int byte = 0; byte < 256; ++byte) {
+    for (size_t place = 0; place < 20; ++place) {
+      std::string name(20, 'a' + static_cast<char>(place));
+      name[place] = static_cast<char>(byte);
+      EXPECT_EQ(IsPrintableUtf8(name), byte >= 0x20 && byte < 0x7f) << byte << " at " << place;
+    }
+  }
+  EXPECT_TRUE(IsPrintableUtf8("layer.0/größe/重み/of-a-name-that-is-long"));
+}
+
+TEST(Utf8Test, RefusesWhatIsNotUtf8) {
+  EXPECT_FALSE(
+      IsPrintableUtf8("gr\xf6\xdf"
+                      "e"));                          // Latin-1
+  EXPECT_FALSE(IsPrintableUtf8("\x80"));              // a continuation alone
+  EXPECT_FALSE(IsPrintableUtf8("\xc0\xaf"));          // overlong
+  EXPECT_FALSE(IsPrintableUtf8("\xe0\x9f\xbf"));      // overlong
+  EXPECT_FALSE(IsPrintableUtf8("\xf0\x8f\xbf\xbf"));  // overlong
+  EXPECT_FALSE(IsPrintableUtf8("\xed\xa0\x80"));      // a surrogate
+  EXPECT_FALSE(IsPrintableUtf8("\xf4\x90\x80\x80"));  // beyond the last code point
+  EXPECT_FALSE(IsPrintableUtf8("\xff"));
+}
+
+TEST(Utf8Test, RefusesCharactersCutOff) {
+  EXPECT_FALSE(IsPrintableUtf8("\xc3"));
+  EXPECT_FALSE(IsPrintableUtf8("\xe9\x87"));
+  EXPECT_FALSE(IsPrintableUtf8("\xf0\x9f\x90"));
+  EXPECT_FALSE(IsPrintableUtf8("\xf0\x9f\x90z"));
 }
 
 }  // namespace

@@ -1,15 +1,20 @@
+#include <cmath>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "client/session.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/engine/callback_thread.h"
 #include "tests/testing/run_ranks.h"
 
 namespace ronda {
 namespace {
+
+using ::testing::HasSubstr;
 
 Submission Barrier() { return {.request = {.name = "ronda/barrier", .op = OpType::kBarrier}}; }
 
@@ -168,6 +173,43 @@ TEST(NumberSequenceTest, OtherEndsUseANumberUp) {
   // All ranks came, and all have this error.
   mismatch->Complete(absl::FailedPreconditionError("ranks disagree"));
   EXPECT_EQ(sequence.Next(), 2u);
+}
+
+TEST(MembershipSubmissionsTest, BarriersJoinsAndSetsAreGivenNames) {
+  const Caller caller = {.rank = 2, .limits = {}};
+  const auto barrier = BarrierSubmission(3, 0, caller);
+  EXPECT_EQ(barrier->request.process_set, 3u);
+  EXPECT_EQ(barrier->request.op, OpType::kBarrier);
+  EXPECT_FALSE(barrier->request.limits.has_value());
+  EXPECT_EQ(BarrierSubmission(0, 2, caller)->request.limits->deadline, absl::Seconds(2));
+  EXPECT_THAT(BarrierSubmission(0, std::nan(""), caller).status().ToString(),
+              HasSubstr("monitored_barrier: timeout_s is not a number"));
+  const auto join = JoinSubmission(3, RONDA_ABSENT_COUNTED_AS_ZEROS);
+  EXPECT_EQ(join->request.op, OpType::kJoin);
+  EXPECT_EQ(join->request.absent, TensorRequest::Absent::kCountedAsZeros);
+  ronda_absent odd = RONDA_ABSENT_NOT_COUNTED;
+  const int raw = 2;  // a C caller may write any number into an enum
+  std::memcpy(&odd, &raw, sizeof(raw));
+  EXPECT_THAT(JoinSubmission(0, odd).status().ToString(), HasSubstr("absent 2"));
+  const int ranks[2] = {0, 2};
+  EXPECT_EQ(AddProcessSetSubmission(ranks, 2)->request.members, (std::vector<RankId>{0, 2}));
+  EXPECT_THAT(AddProcessSetSubmission(nullptr, 2).status().ToString(), HasSubstr("no ranks"));
+  EXPECT_THAT(AddProcessSetSubmission(ranks, 0).status().ToString(), HasSubstr("no ranks"));
+  EXPECT_EQ(RemoveProcessSetSubmission(4, 0).request.subject, 4u);
+  EXPECT_EQ(RemoveProcessSetSubmission(4, 4).request.process_set, 4u);
+}
+
+TEST(MembershipSubmissionsTest, CreationsAreToldApartByRanksAndTag) {
+  const int ranks[2] = {0, 2};
+  const auto created = CreateProcessSetSubmission(ranks, 2, "t");
+  EXPECT_EQ(created->request.op, OpType::kCreateProcessSet);
+  EXPECT_EQ(created->request.members, (std::vector<RankId>{0, 2}));
+  EXPECT_NE(created->request.name, CreateProcessSetSubmission(ranks, 2, "u")->request.name);
+  EXPECT_NE(created->request.name, CreateProcessSetSubmission(ranks, 1, "t")->request.name);
+  EXPECT_EQ(CreateProcessSetSubmission(ranks, 2, nullptr)->request.name,
+            CreateProcessSetSubmission(ranks, 2, "")->request.name);
+  EXPECT_THAT(CreateProcessSetSubmission(nullptr, 2, "").status().ToString(), HasSubstr("no ranks"));
+  EXPECT_THAT(CreateProcessSetSubmission(ranks, 2, "caf\xe9").status().ToString(), HasSubstr("tag is not UTF-8"));
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "client/argument_checks.h"
 #include "client/arguments.h"
 #include "runtime/engine/submission.h"
 #include "tests/fuzz/fuzz_input.h"

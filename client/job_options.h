@@ -1,13 +1,28 @@
-#ifndef RONDA_CLIENT_JOB_VARIABLES_H_
-#define RONDA_CLIENT_JOB_VARIABLES_H_
+// ronda_options: overrides of the environment, by the program that calls ronda_init(). Pure.
+#ifndef RONDA_CLIENT_JOB_OPTIONS_H_
+#define RONDA_CLIENT_JOB_OPTIONS_H_
 
 #include <string>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/ronda.h"
+#include "runtime/base/config.h"
 #include "runtime/base/environment.h"
+#include "runtime/base/types.h"
 
 namespace ronda {
+
+// The content of ronda_options.
+struct ClientOptions {
+  Tunables tunables;                              // fields that the options do not set are unchanged
+  std::vector<std::vector<RankId>> process_sets;  // to be added from the start, in this order
+};
+
+// Overrides in `client` what `options` sets; a null `options` sets nothing.
+// Errors: INVALID_ARGUMENT that names the option and gives advice.
+absl::Status ApplyOptions(const ronda_options* options, ClientOptions* client);
 
 // The environment as ronda_init() sees it: options that tell the process its place in the job stand for the variables
 // that say the same.
@@ -26,4 +41,4 @@ absl::StatusOr<JobVariables> OverrideEnvironment(const ronda_options* options, E
 
 }  // namespace ronda
 
-#endif  // RONDA_CLIENT_JOB_VARIABLES_H_
+#endif  // RONDA_CLIENT_JOB_OPTIONS_H_
