@@ -2,7 +2,7 @@
 #include <memory>
 #include <string>
 
-#include "runtime/shm/frame_ring.h"
+#include "runtime/control/shm/shm_control_plane.h"
 #include "tests/fuzz/fuzz_input.h"
 
 namespace {

@@ -1,13 +1,12 @@
-#include "runtime/shm/frame_ring.h"
-
-#include <gtest/gtest.h>
-
 #include <iostream>
 #include <memory>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "gtest/gtest.h"
+#include "runtime/control/shm/shm_control_plane.h"
 
 namespace ronda {
 namespace {
