@@ -17,7 +17,6 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "runtime/base/block_pool.h"
 #include "runtime/base/mutex.h"
 #include "runtime/engine/callback_thread.h"
 #include "runtime/engine/handle.h"

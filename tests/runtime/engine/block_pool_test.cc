@@ -1,4 +1,4 @@
-#include "runtime/base/block_pool.h"
+#include "runtime/engine/handle.h"
 
 #include <cstdint>
 #include <memory>
