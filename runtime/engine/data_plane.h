@@ -3,10 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "runtime/collectives/adasum.h"
 #include "runtime/collectives/communicator.h"
@@ -54,28 +54,6 @@ class DataPlane {
   // Tells each of `results` its flag.
   // REQUIRES: PrepareOverflow.
   virtual absl::Status DeliverOverflow(const uint8_t* flags, absl::Span<OperationResult> results) = 0;
-};
-
-// Tensors in the host's memory: everything has happened when a call returns.
-//
-// Thread-compatible. The communicator is not owned.
-class HostPlane : public DataPlane {
- public:
-  explicit HostPlane(Communicator* communicator) : communicator_(communicator) {}
-
-  Communicator& communicator() override { return *communicator_; }
-  AdasumOps& adasum_ops() override { return adasum_ops_; }
-  absl::StatusOr<ResultData> Allocate(const TensorRequest& request, size_t bytes) override;
-  absl::StatusOr<ResultData> AllocateZeros(absl::string_view tensor, size_t bytes) override;
-  absl::Status Copy(void* dst, const void* src, size_t bytes) override;
-  absl::Status PrepareOverflow(size_t tensors) override;
-  absl::StatusOr<uint8_t*> FindNonFinite(absl::Span<const TensorView> tensors, DType dtype) override;
-  absl::Status DeliverOverflow(const uint8_t* flags, absl::Span<OperationResult> results) override;
-
- private:
-  Communicator* const communicator_;
-  HostAdasumOps adasum_ops_;
-  std::vector<uint8_t> flags_;
 };
 
 }  // namespace ronda

@@ -1,6 +1,8 @@
 #ifndef RONDA_RUNTIME_ENGINE_EXECUTOR_H_
 #define RONDA_RUNTIME_ENGINE_EXECUTOR_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,8 +12,10 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "runtime/base/types.h"
+#include "runtime/collectives/adasum.h"
 #include "runtime/collectives/communicator.h"
 #include "runtime/engine/data_plane.h"
 #include "runtime/engine/device/device_lane.h"
@@ -24,6 +28,28 @@
 #include "runtime/schedule/locked_schedule.h"
 
 namespace ronda {
+
+// Tensors in the host's memory: everything has happened when a call returns.
+//
+// Thread-compatible. The communicator is not owned.
+class HostPlane : public DataPlane {
+ public:
+  explicit HostPlane(Communicator* communicator) : communicator_(communicator) {}
+
+  Communicator& communicator() override { return *communicator_; }
+  AdasumOps& adasum_ops() override { return adasum_ops_; }
+  absl::StatusOr<ResultData> Allocate(const TensorRequest& request, size_t bytes) override;
+  absl::StatusOr<ResultData> AllocateZeros(absl::string_view tensor, size_t bytes) override;
+  absl::Status Copy(void* dst, const void* src, size_t bytes) override;
+  absl::Status PrepareOverflow(size_t tensors) override;
+  absl::StatusOr<uint8_t*> FindNonFinite(absl::Span<const TensorView> tensors, DType dtype) override;
+  absl::Status DeliverOverflow(const uint8_t* flags, absl::Span<OperationResult> results) override;
+
+ private:
+  Communicator* const communicator_;
+  HostAdasumOps adasum_ops_;
+  std::vector<uint8_t> flags_;
+};
 
 // Carries out buckets: looks up the tensors, has the collective run, completes the handles. The calls of each operation
 // are in Reductions and Exchanges; joins and process sets, which move no data, are settled here.
