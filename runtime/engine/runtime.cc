@@ -2,15 +2,24 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <exception>
+#include <iterator>
 #include <new>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/float_environment.h"
+#include "runtime/base/logging.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/engine/rank_engine.h"
+#include "runtime/negotiation/messages.h"
 
 namespace ronda {
 namespace {
+
+// Enough to record a failure and to complete the handles with it.
+constexpr size_t kEmergencyBytes = size_t{256} << 10;
 
 std::string Identity(const Topology& topology) { return absl::StrCat("host ", topology.hostname, ", pid ", getpid()); }
 
@@ -34,9 +43,61 @@ Result CatchOutOfMemory(const Function& submit) {
 Runtime::Runtime(Options options, Topology topology, Transport transport)
     : topology_(std::move(topology)),
       options_(std::move(options)),
-      engine_(std::make_unique<RankEngine>(
-          RankEngine::Options{.tunables = options_.tunables, .clock = options_.clock, .identity = Identity(topology_)},
-          topology_, std::move(transport))) {}
+      transport_(std::move(transport)),
+      control_(transport_.control.get()),
+      progress_(std::make_shared<ProgressEngine>(options_.clock)),
+      callbacks_(CallbackThread::Create(MakeHooks())),
+      process_sets_(topology_.size),
+      meter_(RankMeter::Create(
+          {.job = transport_.job_id, .topology = topology_, .recorder = transport_.flights->PlaceOf(topology_.rank)})),
+      log_(&transport_.flights->Of(topology_.rank), &timeline_, meter_.get()),
+      queue_(callbacks_, progress_, &log_),
+      device_(transport_.devices, topology_.local_rank),
+      devices_(MakeDeviceOptions()),
+      cycle_time_(options_.tunables.cycle_time),
+      answers_(&queue_, transport_.flights.get(), LimitsOf(options_.tunables)),
+      reporter_(std::make_unique<Reporter>(
+          Reporter::Options{.rank = topology_.rank, .world_size = topology_.size, .identity = Identity(topology_)})),
+      executor_(std::make_unique<Executor>(Executor::Parts{.communicator = transport_.communicator.get(),
+                                                           .queue = &queue_,
+                                                           .process_sets = &process_sets_,
+                                                           .log = &log_,
+                                                           .devices = &devices_},
+                                           LimitsOf(options_.tunables))),
+      role_(topology_.rank == kCoordinatorRank
+                ? std::make_unique<CoordinatorRole>(options_.tunables, topology_.size, transport_.flights, &log_)
+                : nullptr),
+      schedule_(std::make_unique<ScheduleRunner>(ScheduleRunner::Parts{.control = control_,
+                                                                       .progress = progress_.get(),
+                                                                       .queue = &queue_,
+                                                                       .executor = executor_.get(),
+                                                                       .role = role_.get(),
+                                                                       .log = &log_,
+                                                                       .counters = &meter_->counters()})),
+      emergency_memory_(new std::byte[kEmergencyBytes]) {
+  progress_->Connect(this);
+}
+
+CallbackThread::Hooks Runtime::MakeHooks() {
+  return {.thrown = [this](const absl::Status& status) { Abandon(status); }, .idle = [this] { WakeForShutdown(); }};
+}
+
+DeviceLanes::Options Runtime::MakeDeviceOptions() {
+  return {.rank = topology_.rank,
+          .support = transport_.devices,
+          .device = &device_,
+          .host = transport_.communicator.get(),
+          .levels = transport_.levels.has_value() ? &*transport_.levels : nullptr,
+          .callbacks = callbacks_,
+          .progress = progress_,
+          .timeline = &timeline_,
+          .watch = {.rank = topology_.rank,
+                    .flights = transport_.flights,
+                    .job_failure = [this] { return control_->failure(); },
+                    .fail_job = [this](const absl::Status& status) { Abandon(status); },
+                    .settled = [this] { Wake(); },
+                    .idle = [this] { WakeForShutdown(); }}};
+}
 
 std::unique_ptr<Runtime> Runtime::Create(Options options, Topology topology, Transport transport) {
   auto runtime = std::unique_ptr<Runtime>(new Runtime(std::move(options), std::move(topology), std::move(transport)));
@@ -45,38 +106,34 @@ std::unique_ptr<Runtime> Runtime::Create(Options options, Topology topology, Tra
 }
 
 void Runtime::RunBackgroundThread() {
-  absl::Status result = engine_->Run();
+  while (const std::optional<absl::Time> deadline = progress_->DriveUntilIdle()) {
+    if (progress_->expects_trainer()) control_->ExpectPolling();
+    control_->Wait(*deadline);
+  }
   StopTimeline();
   MutexLock lock(&mu_);
-  result_ = std::move(result);
-  ended_ = true;
+  result_ = outcome_;
+  is_over_ = true;
   job_ended_.NotifyAll();
 }
 
 Runtime::~Runtime() {
   Abandon(absl::AbortedError("ended without shutdown()"));
   if (background_thread_.joinable()) background_thread_.join();  // unless Create has failed to start it
-  engine_->StopCallbacks();
+  callbacks_->Stop();
+  progress_->Disconnect();  // waits for threads that drive
 }
 
-void Runtime::Abandon(const absl::Status& cause) { engine_->Abandon(cause); }
+// --- For any thread ---
 
 Submitter Runtime::submitter() const {
-  return {.rank = topology_.rank, .world_size = topology_.size, .process_sets = &engine_->process_sets()};
+  return {.rank = topology_.rank, .world_size = topology_.size, .process_sets = &process_sets_};
 }
-
-absl::StatusOr<std::shared_ptr<const Group>> Runtime::ProcessSet(ProcessSetId id) const {
-  return engine_->process_sets().Find(id);
-}
-
-std::vector<ProcessSetId> Runtime::ProcessSetIds() const { return engine_->process_sets().Ids(); }
-
-ProcessSetId Runtime::RemoversOf(ProcessSetId id) const { return engine_->process_sets().RemoversOf(id); }
 
 absl::StatusOr<std::shared_ptr<Handle>> Runtime::Add(const Submission& submission, absl::Time now) {
   RONDA_RETURN_IF_ERROR(CheckSubmission(submission, submitter()));
-  RONDA_ASSIGN_OR_RETURN(const std::vector<RankDevice::Ready> ready, engine_->device().Admit({&submission, 1}));
-  return engine_->queue().Add(submission, now, ready.empty() ? nullptr : ready.front());
+  RONDA_ASSIGN_OR_RETURN(const std::vector<RankDevice::Ready> ready, device_.Admit({&submission, 1}));
+  return queue_.Add(submission, now, ready.empty() ? nullptr : ready.front());
 }
 
 absl::Status Runtime::AddAll(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles) {
@@ -86,12 +143,8 @@ absl::Status Runtime::AddAll(absl::Span<const Submission> submissions, std::vect
 
 absl::Status Runtime::AddChecked(absl::Span<const Submission> submissions, absl::Time now,
                                  std::vector<std::shared_ptr<Handle>>* handles) {
-  RONDA_ASSIGN_OR_RETURN(const std::vector<RankDevice::Ready> ready, engine_->device().Admit(submissions));
-  return engine_->queue().AddAll(submissions, now, handles, ready);
-}
-
-absl::Status Runtime::Check(absl::Span<const Submission> submissions) const {
-  return CheckSubmissions(submissions, submitter());
+  RONDA_ASSIGN_OR_RETURN(const std::vector<RankDevice::Ready> ready, device_.Admit(submissions));
+  return queue_.AddAll(submissions, now, handles, ready);
 }
 
 absl::Status Runtime::SubmitChecked(absl::Span<const Submission> submissions,
@@ -99,7 +152,7 @@ absl::Status Runtime::SubmitChecked(absl::Span<const Submission> submissions,
   return CatchOutOfMemory<absl::Status>([&]() -> absl::Status {
     const absl::Time now = options_.clock->Now();
     RONDA_RETURN_IF_ERROR(AddChecked(submissions, now, handles));
-    engine_->Announce(now);
+    Announce(now);
     return absl::OkStatus();
   });
 }
@@ -109,7 +162,7 @@ absl::StatusOr<std::shared_ptr<Handle>> Runtime::Submit(const Submission& submis
   return CatchOutOfMemory<Result>([&]() -> Result {
     const absl::Time now = options_.clock->Now();
     RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, Add(submission, now));
-    engine_->Announce(now);
+    Announce(now);
     return handle;
   });
 }
@@ -125,7 +178,7 @@ absl::Status Runtime::SubmitAll(absl::Span<const Submission> submissions,
   handles->clear();
   return CatchOutOfMemory<absl::Status>([&]() -> absl::Status {
     RONDA_RETURN_IF_ERROR(AddAll(submissions, handles));
-    engine_->Wake();
+    Wake();
     return absl::OkStatus();
   });
 }
@@ -134,7 +187,7 @@ absl::StatusOr<std::shared_ptr<Handle>> Runtime::Run(const Submission& submissio
   using Result = absl::StatusOr<std::shared_ptr<Handle>>;
   return CatchOutOfMemory<Result>([&]() -> Result {
     RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Handle> handle, Add(submission, options_.clock->Now()));
-    engine_->CarryOut(*handle, deadline);
+    CarryOut(*handle, deadline);
     return handle;
   });
 }
@@ -142,34 +195,320 @@ absl::StatusOr<std::shared_ptr<Handle>> Runtime::Run(const Submission& submissio
 absl::Status Runtime::RunAll(absl::Span<const Submission> submissions, std::vector<std::shared_ptr<Handle>>* handles) {
   return CatchOutOfMemory<absl::Status>([&]() -> absl::Status {
     RONDA_RETURN_IF_ERROR(AddAll(submissions, handles));
-    for (const std::shared_ptr<Handle>& handle : *handles) engine_->CarryOut(*handle);
+    for (const std::shared_ptr<Handle>& handle : *handles) CarryOut(*handle);
     return absl::OkStatus();
   });
 }
 
-absl::Status Runtime::FillZeroOnDevice(void* memory, size_t bytes, void* stream) {
-  return engine_->device().FillZero(memory, bytes, stream);
-}
-
 absl::Status Runtime::StartTimeline(const std::string& path) {
-  return engine_->timeline().Start(
+  return timeline_.Start(
       {.path = path, .rank = topology_.rank, .host = topology_.hostname, .most_bytes = options_.timeline_bytes});
 }
-
-void Runtime::StopTimeline() { engine_->timeline().Stop(); }
-
-Statistics Runtime::statistics() const { return engine_->statistics(); }
-
-bool Runtime::InCallback() const { return engine_->IsCallbackThread(); }
 
 absl::Status Runtime::Shutdown() {
   if (InCallback()) {
     return absl::FailedPreconditionError("shutdown from a callback, which it would wait for: call it elsewhere");
   }
-  engine_->RequestShutdown();
+  queue_.Refuse(absl::CancelledError("this rank is shutting down and accepts no tensors any more"));
+  shutdown_requested_.store(true);
+  Wake();
   MutexLock lock(&mu_);
-  while (!ended_) job_ended_.Wait(&mu_);
+  while (!is_over_) job_ended_.Wait(&mu_);
   return result_;
+}
+
+void Runtime::Announce(absl::Time now) {
+  if (progress_->TakeNote(now) == ProgressEngine::Attempt::kBusy) Wake();
+}
+
+void Runtime::CarryOut(const Handle& handle, absl::Duration deadline) {
+  int looks = 0;
+  const auto done = [&] { return handle.IsLaunchedOrPast(deadline, &looks); };
+  if (progress_->Drive(done) == ProgressEngine::Attempt::kBusy) Wake();
+  handle.WaitUntil(deadline);
+}
+
+void Runtime::WakeForShutdown() {
+  if (shutdown_requested_.load()) Wake();
+}
+
+void Runtime::Abandon(const absl::Status& cause) {
+  // Once this rank's job has ended, the others may still be reading that theirs has: nothing may be recorded any more.
+  if (!ended_.load()) control_->Fail(cause);
+}
+
+// --- How a step ends ---
+
+ProgressEngine::Steps::Progress Runtime::Advance() {
+  return Guard([this] { return Step(); });
+}
+
+ProgressEngine::Steps::Progress Runtime::TakeNote(absl::Time now) {
+  return Guard([this, now]() -> absl::StatusOr<Progress> {
+    // Without a locked schedule, and if a bucket is ready, the background thread has to make a step.
+    if (!schedule_->locked() || orders_) return Progress::kNone;
+    TakeFresh(now);
+    schedule_->CheckPatience(now);
+    schedule_->NoteDemand();
+    return Progress::kNone;
+  });
+}
+
+ProgressEngine::Steps::Progress Runtime::Guard(absl::FunctionRef<absl::StatusOr<Progress>()> step) {
+  const absl::StatusOr<Progress> progress = StepOrCatch(step);
+  if (progress.ok() && *progress != Progress::kOver) return *progress;
+  if (progress.ok()) {
+    End();
+  } else {
+    outcome_ = FailOrRetry(progress.status());
+  }
+  return Progress::kOver;
+}
+
+// Only the standard library throws, above all when memory runs out. Work that it leaves half done does not matter: the
+// job is over.
+absl::StatusOr<ProgressEngine::Steps::Progress> Runtime::StepOrCatch(
+    absl::FunctionRef<absl::StatusOr<Progress>()> step) {
+  try {
+    // On any thread: all ranks must get the same bits.
+    const ScopedFloatEnvironment default_environment;
+    return step();
+  } catch (const std::bad_alloc&) {
+    // Trainer threads that go on submitting would take the reserve.
+    queue_.Refuse(out_of_memory_);
+    emergency_memory_.reset();
+    AbandonState();
+    return out_of_memory_;
+  } catch (const std::exception& error) {
+    return absl::InternalError(absl::StrCat("exception in the progress engine: ", error.what()));
+  }
+}
+
+void Runtime::End() {
+  ended_.store(true);
+  control_->Depart();
+  devices_.Close(absl::OkStatus());
+  queue_.Close(shut_down_);
+}
+
+// Recording a failure takes a little memory, and other threads may be quicker to take what has been given back. Their
+// submissions are refused by now, so that it comes free.
+absl::Status Runtime::FailOrRetry(const absl::Status& cause) {
+  while (true) {
+    try {
+      return Fail(cause);
+    } catch (const std::bad_alloc&) {
+      std::this_thread::yield();
+    }
+  }
+}
+
+absl::Status Runtime::Fail(const absl::Status& cause) {
+  control_->Fail(cause);
+  absl::Status failure = control_->failure();
+  Log(LogLevel::kError, topology_.rank, failure.message());
+  // In this order: to end the work under way on a device may take long, and no thread shall wait for that.
+  queue_.Close(failure);
+  devices_.Close(failure);
+  return failure;
+}
+
+void Runtime::AbandonState() {
+  static_cast<void>(reporter_.release());
+  static_cast<void>(executor_.release());
+  static_cast<void>(role_.release());
+  static_cast<void>(schedule_.release());
+}
+
+// --- The steps ---
+
+absl::StatusOr<ProgressEngine::Steps::Progress> Runtime::Step() {
+  if (role_ && !std::exchange(started_, true)) RONDA_RETURN_IF_ERROR(role_->Start());
+  // The coordinator sends a list only after it has unlocked the schedule. This rank unlocks too before it carries the
+  // list out.
+  if (!lists_.empty()) schedule_->RequestUnlock();
+  // First: the coordinator must be done with its lists before it listens again.
+  if (orders_ || (!lists_.empty() && !schedule_->locked())) return CarryOutNext();
+  const absl::Time now = options_.clock->Now();
+  RONDA_RETURN_IF_ERROR(ReportFresh(now));
+  if (schedule_->locked()) {
+    RONDA_ASSIGN_OR_RETURN(const Progress progress, FollowSchedule(now));
+    if (progress != Progress::kNone) return progress;
+  }
+  return Listen(now);
+}
+
+absl::StatusOr<ProgressEngine::Steps::Progress> Runtime::FollowSchedule(absl::Time now) {
+  RONDA_ASSIGN_OR_RETURN(const ScheduleRunner::Outcome outcome, schedule_->RunNext(now));
+  if (outcome == ScheduleRunner::Outcome::kNotReady) return Progress::kNone;
+  if (outcome == ScheduleRunner::Outcome::kUnlocked) {
+    const absl::Time unlocked = options_.clock->Now();
+    answers_.Heard(unlocked);
+    if (schedule_->is_misfit()) reporter_->NoteMisfit();
+    ReportWhatWaited(unlocked);
+  }
+  return Progress::kSome;
+}
+
+absl::Status Runtime::ReportFresh(absl::Time now) {
+  // Read before the queue is looked at: every submission that was accepted before the request is then found.
+  const bool shutting_down = shutdown_requested_.load();
+  if (!held_.empty()) ReportHeld();
+  if (shutting_down || schedule_->locked() || now - queue_.OldestFresh() >= cycle_time_) {
+    TakeFresh(now);
+  }
+  if (shutting_down) ShutDownIfDone(now);
+  if (schedule_->locked() || !reporter_->has_news()) return absl::OkStatus();
+  meter_->counters().reports_sent.Add();
+  return control_->SendToCoordinator(Encode(reporter_->TakeReport()));
+}
+
+void Runtime::TakeFresh(absl::Time now) {
+  for (TensorEntry* entry : queue_.TakeFresh(now)) Report(*entry);
+}
+
+void Runtime::ShutDownIfDone(absl::Time now) {
+  // Tensors in flight may be part of a bucket that will never have the rest.
+  schedule_->RequestUnlock();
+  if (departure_ != Departure::kNotYet || !queue_.empty()) return;
+  // In this order: operations that a device completes have callbacks.
+  if (!devices_.idle() || !callbacks_->idle()) return;
+  reporter_->ShutDown();
+  departure_ = Departure::kReported;
+  answers_.ExpectEnd(now);
+}
+
+void Runtime::Report(TensorEntry& entry) {
+  if (schedule_->SubmitAgain(entry)) return;
+  const TensorRequest& request = entry.submission.request;
+  if (reporter_->process_sets().Find(request.process_set) == nullptr) {
+    const absl::Status refused = executor_->Refuse(
+        &entry, absl::FailedPreconditionError(
+                    absl::StrCat("tensor '", request.name, "': process set ", request.process_set, " was removed")));
+    if (!refused.ok()) Abandon(refused);
+    return;
+  }
+  reporter_->NoteCompletions(entry.learned_of);
+  if (schedule_->locked()) return schedule_->Submit(entry, reporter_->Find(request));
+  if (!executor_->MayGive(entry)) return held_.push_back(&entry);
+  reporter_->Submit(request);
+  entry.reported = log_.Reported(request);
+  answers_.Expect(entry);
+}
+
+void Runtime::ReportHeld() {
+  std::vector<TensorEntry*> held;
+  held.swap(held_);
+  for (TensorEntry* entry : held) Report(*entry);
+}
+
+void Runtime::ReportAnew() {
+  held_.clear();
+  for (TensorEntry* entry : queue_.Taken()) Report(*entry);
+}
+
+// Together with submissions that have come meanwhile, so that one age holds for all: deadlines count from the
+// submission.
+void Runtime::ReportWhatWaited(absl::Time now) {
+  static_cast<void>(queue_.TakeFresh(now));  // so that Taken() has them
+  absl::Time newest = absl::InfinitePast();
+  for (const TensorEntry* entry : queue_.Taken()) newest = std::max(newest, entry->since);
+  if (newest < now && newest != absl::InfinitePast()) reporter_->SetAge(now - newest);
+  ReportAnew();
+}
+
+absl::StatusOr<ProgressEngine::Steps::Progress> Runtime::Listen(absl::Time now) {
+  RONDA_ASSIGN_OR_RETURN(ControlPlane::Inbox inbox, control_->Receive());
+  meter_->counters().reports_received.Add(inbox.to_coordinator.size());
+  meter_->counters().lists_received.Add(inbox.broadcasts.size());
+  std::move(inbox.to_coordinator.begin(), inbox.to_coordinator.end(), std::back_inserter(reports_));
+  std::move(inbox.broadcasts.begin(), inbox.broadcasts.end(), std::back_inserter(lists_));
+  if (schedule_->NoteCallOff(inbox.called_off)) return Progress::kSome;
+  if (role_) RONDA_RETURN_IF_ERROR(Coordinate(now));
+  if (!inbox.to_coordinator.empty() || !lists_.empty()) return Progress::kSome;
+  // Only now: a rank that was stopped for long finds its answers in the inbox.
+  if (!role_ && !schedule_->locked()) RONDA_RETURN_IF_ERROR(answers_.Check(now));
+  return Progress::kNone;
+}
+
+absl::Status Runtime::Coordinate(absl::Time now) {
+  // A rank that has left the schedule may report before this one has, or even before this one has begun it. Its report
+  // has time until then.
+  if (role_->locked()) return absl::OkStatus();
+  RONDA_RETURN_IF_ERROR(role_->Take(reports_, now));
+  reports_.clear();
+  RONDA_RETURN_IF_ERROR(role_->Inspect(now));
+  const std::string list = role_->TakeBroadcast(now);
+  if (list.empty()) return absl::OkStatus();
+  meter_->counters().lists_sent.Add();
+  return control_->Broadcast(list);
+}
+
+absl::StatusOr<ProgressEngine::Steps::Progress> Runtime::CarryOutNext() {
+  if (!orders_) {
+    RONDA_RETURN_IF_ERROR(Begin(lists_.front()));
+    lists_.pop_front();
+  } else {
+    meter_->counters().buckets_agreed.Add();
+    RONDA_RETURN_IF_ERROR(executor_->Execute(orders_->work.buckets[orders_->next_bucket++]));
+  }
+  return orders_->has_buckets() ? Progress::kSome : Conclude();
+}
+
+absl::Status Runtime::Begin(const std::string& list) {
+  RONDA_ASSIGN_OR_RETURN(const ResponseList decoded, DecodeResponseList(list));
+  RONDA_ASSIGN_OR_RETURN(Reporter::Work work, reporter_->Apply(decoded));
+  orders_.emplace(Orders{.work = std::move(work)});
+  if (orders_->work.settings) ApplySettings(*orders_->work.settings);
+  for (const TensorError& error : orders_->work.errors) RONDA_RETURN_IF_ERROR(Answer(error));
+  if (orders_->has_buckets()) log_.Cycled();
+  RecordOrders(orders_->work.buckets);
+  return absl::OkStatus();
+}
+
+void Runtime::ApplySettings(const JobSettings& settings) {
+  executor_->set_limits(settings.limits);
+  answers_.set_limits(settings.limits);
+  cycle_time_ = settings.cycle_time;
+  transport_.communicator->Tune({.chunk_bytes = settings.chunk_bytes});
+}
+
+void Runtime::RecordOrders(const std::vector<AgreedBucket>& buckets) {
+  for (const AgreedBucket& bucket : buckets) {
+    if (bucket.members->Contains(topology_.rank)) log_.Agreed(bucket);
+  }
+}
+
+absl::Status Runtime::Answer(const TensorError& error) {
+  const TensorEntry* entry = queue_.Find(error.key());
+  if (entry == nullptr) {
+    return absl::InternalError(
+        absl::StrCat("the coordinator rank answers tensor '", error.name, "', which was not submitted on this rank"));
+  }
+  log_.Failed(entry->submission.request);
+  return executor_->Refuse(entry, AboutCall(entry->submission, error.status));
+}
+
+absl::StatusOr<ProgressEngine::Steps::Progress> Runtime::Conclude() {
+  const ResponseList::Job job = orders_->work.job;
+  std::optional<ResolvedSchedule> schedule = std::move(orders_->work.schedule);
+  orders_.reset();
+  const absl::Time now = options_.clock->Now();
+  answers_.Heard(now);
+  if (schedule) {
+    meter_->counters().schedules_begun.Add();
+    schedule_->Begin(*std::move(schedule), now);
+    ReportAnew();
+  }
+  return job == ResponseList::Job::kGoesOn ? Progress::kSome : Progress::kOver;
+}
+
+absl::Time Runtime::NextDeadline() {
+  if (orders_ || !lists_.empty()) return absl::InfinitePast();
+  const absl::Time fresh = queue_.OldestFresh();
+  if (schedule_->ready()) return absl::InfinitePast();
+  if (schedule_->locked()) return std::min(fresh, schedule_->NextDeadline());
+  return std::min(fresh + cycle_time_, role_ ? role_->next_inspection() : answers_.next_check());
 }
 
 }  // namespace ronda
