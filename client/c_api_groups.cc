@@ -1,21 +1,281 @@
-// The C ABI on top of the runtime: prepared groups.
+// The C ABI on top of the runtime: prepared groups, allreduces that a program repeats in every step.
 
 #pragma GCC visibility push(default)
 #include "client/ronda.h"
 #pragma GCC visibility pop
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "client/arguments.h"
 #include "client/c_api_support.h"
-#include "client/prepared_group.h"
+#include "client/session.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/engine/handle.h"
+#include "runtime/engine/submission.h"
+
+namespace ronda {
+
+// Submissions that have been checked once, announced one by one in each step, and waited for together. They are
+// submitted in batches of neighbours, each by the thread that announces the batch's last member.
+//
+// Announce is thread-safe; the other functions are called when no other function is running. Memory ordering: the
+// counter of a batch is decremented with acquire and release. So the thread that brings it to zero sees what every
+// other thread had written to the inputs of its members, and passes that on with the submission.
+class PreparedGroup {
+ public:
+  // The most members of a batch, and their bytes. So much data travels in a fraction of a millisecond: little is lost
+  // if it is held back until the last member is ready. The batch's lock and wake-up weigh little on each member.
+  static constexpr size_t kBatchMembers = 32;
+  static constexpr size_t kBatchBytes = size_t{1} << 20;
+
+  // `members` are of `session`, which the group does not keep. `name` is for messages.
+  // Errors: INVALID_ARGUMENT: those of Runtime::Check; two members of one name.
+  static absl::StatusOr<std::unique_ptr<PreparedGroup>> Create(const std::shared_ptr<Session>& session,
+                                                               std::string name, std::vector<Submission> members);
+
+  // Waits for the members that have been submitted.
+  ~PreparedGroup();
+  PreparedGroup(const PreparedGroup&) = delete;
+  PreparedGroup& operator=(const PreparedGroup&) = delete;
+
+  // The input of member `index` is complete.
+  // Errors: INVALID_ARGUMENT: there is no such member, or it has been announced in this step; those of a submission.
+  Outcome Announce(size_t index);
+  // The same of a member that is reduced in place at `data`, in this step and until it is given another place. Errors
+  // also: INVALID_ARGUMENT: `data` is null, but the member has elements.
+  Outcome AnnounceAt(size_t index, void* data);
+
+  // Waits for all members and begins the next step. Errors: INVALID_ARGUMENT: a member was not announced, and nothing
+  // has changed; else the first error of a submission or an operation.
+  Outcome Wait();
+  // The same, unless a member is in flight when MonotonicTime() comes to `deadline`: then `*ended` is false, and
+  // nothing has changed.
+  Outcome WaitUntil(absl::Duration deadline, bool* ended);
+  // The same as these two with Handle::OrderBefore in place of Handle::Wait.
+  Outcome OrderBefore(void* stream);
+  Outcome OrderBeforeUntil(void* stream, absl::Duration deadline, bool* ended);
+
+  // Whether the last Wait() has found an overflow.
+  bool found_overflow() const { return found_overflow_; }
+
+ private:
+  // Aligned, so that threads that announce members of different batches do not write to one cache line.
+  struct alignas(64) Batch {
+    size_t begin = 0;  // its members
+    size_t end = 0;
+    std::atomic<size_t> missing{0};  // members that have not been announced in this step
+    // Written by the thread that submits the batch:
+    absl::Status status;
+    std::vector<std::shared_ptr<Handle>> handles;
+  };
+
+  PreparedGroup(const std::shared_ptr<Session>& session, std::string name, std::vector<Submission> members);
+
+  Outcome Invalid(absl::string_view what) const;
+  // `prepare` for the member, before the others of its batch, or the runtime, can see it.
+  Outcome AnnounceAfter(size_t index, absl::FunctionRef<void(Submission&)> prepare);
+  Outcome Submit(Batch& batch);
+  // INVALID_ARGUMENT if a member is missing.
+  Outcome CheckComplete() const;
+  // Whether `has_ended` is true for the handles of all members; the first one that it is not true for is the last
+  // asked. Errors: CheckComplete()'s.
+  Outcome CheckEnded(absl::FunctionRef<bool(const Handle&)> has_ended, bool* ended) const;
+  // Ends the step: `wait` for each handle.
+  Outcome EndStep(absl::FunctionRef<absl::Status(const Handle&)> wait);
+
+  const std::weak_ptr<Session> session_;  // weak: the end of a rank that is a thread waits for those that hold it
+  const std::string name_;
+  std::vector<Submission> members_;           // the buffers of each are written by the thread that announces it
+  std::vector<std::atomic<bool>> announced_;  // by member: in this step
+  std::vector<size_t> batch_of_;              // by member: its index
+  std::vector<Batch> batches_;
+  bool found_overflow_ = false;
+};
+
+namespace {
+
+// Where each batch begins.
+std::vector<size_t> Cut(absl::Span<const Submission> members) {
+  std::vector<size_t> begins;
+  size_t bytes = 0;
+  for (size_t i = 0; i < members.size(); ++i) {
+    const size_t own = TensorBytes(members[i].request);
+    const bool is_full =
+        begins.empty() || i - begins.back() == PreparedGroup::kBatchMembers || bytes + own > PreparedGroup::kBatchBytes;
+    if (is_full) {
+      begins.push_back(i);
+      bytes = 0;
+    }
+    bytes += own;
+  }
+  return begins;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PreparedGroup>> PreparedGroup::Create(const std::shared_ptr<Session>& session,
+                                                                     std::string name,
+                                                                     std::vector<Submission> members) {
+  RONDA_RETURN_IF_ERROR(session->runtime().Check(members));
+  absl::flat_hash_set<TensorKeyView> keys;
+  for (const Submission& member : members) {
+    if (keys.insert(member.request.key()).second) continue;
+    return absl::InvalidArgumentError(absl::StrCat("group '", name, "': two members are named '", member.request.name,
+                                                   "': give the tensors different names"));
+  }
+  return std::unique_ptr<PreparedGroup>(new PreparedGroup(session, std::move(name), std::move(members)));
+}
+
+PreparedGroup::PreparedGroup(const std::shared_ptr<Session>& session, std::string name, std::vector<Submission> members)
+    : session_(session),
+      name_(std::move(name)),
+      members_(std::move(members)),
+      announced_(members_.size()),
+      batch_of_(members_.size()) {
+  const std::vector<size_t> begins = Cut(members_);
+  batches_ = std::vector<Batch>(begins.size());
+  for (size_t i = 0; i < begins.size(); ++i) {
+    Batch& batch = batches_[i];
+    batch.begin = begins[i];
+    batch.end = i + 1 < begins.size() ? begins[i + 1] : members_.size();
+    batch.missing.store(batch.end - batch.begin, std::memory_order_relaxed);
+    batch.handles.reserve(batch.end - batch.begin);
+    for (size_t member = batch.begin; member < batch.end; ++member) batch_of_[member] = i;
+  }
+}
+
+PreparedGroup::~PreparedGroup() {
+  for (const Batch& batch : batches_) {
+    for (const std::shared_ptr<Handle>& handle : batch.handles) handle->Wait().IgnoreError();
+  }
+}
+
+Outcome PreparedGroup::Invalid(absl::string_view what) const {
+  return {RONDA_ERROR_INVALID_ARGUMENT, absl::StrCat("group '", name_, "': ", what)};
+}
+
+Outcome PreparedGroup::Announce(size_t index) {
+  return AnnounceAfter(index, [](Submission&) {});
+}
+
+Outcome PreparedGroup::AnnounceAt(size_t index, void* data) {
+  if (data == nullptr && index < members_.size() && TensorBytes(members_[index].request) > 0) {
+    return Invalid(
+        absl::StrCat("member ", index, " '", members_[index].request.name, "' is announced without its data"));
+  }
+  return AnnounceAfter(index, [data](Submission& member) { member.input = member.output = data; });
+}
+
+Outcome PreparedGroup::AnnounceAfter(size_t index, absl::FunctionRef<void(Submission&)> prepare) {
+  if (index >= members_.size()) {
+    return Invalid(absl::StrCat("there is no member ", index, " among ", members_.size()));
+  }
+  if (announced_[index].exchange(true, std::memory_order_relaxed)) {
+    return Invalid(absl::StrCat("member ", index, " '", members_[index].request.name,
+                                "' has been announced in this step: call ronda_group_wait() first"));
+  }
+  prepare(members_[index]);
+  Batch& batch = batches_[batch_of_[index]];
+  return batch.missing.fetch_sub(1, std::memory_order_acq_rel) > 1 ? Outcome() : Submit(batch);
+}
+
+Outcome PreparedGroup::Submit(Batch& batch) {
+  const std::shared_ptr<Session> session = session_.lock();
+  const auto members = absl::MakeConstSpan(members_).subspan(batch.begin, batch.end - batch.begin);
+  batch.status = session == nullptr
+                     ? absl::CancelledError(
+                           absl::StrCat("group '", name_, "' was prepared for a job that has ended: prepare it again"))
+                     : session->runtime().SubmitChecked(members, &batch.handles);
+  return Failure(batch.status, Answer::kSubmission);
+}
+
+Outcome PreparedGroup::CheckComplete() const {
+  for (const Batch& batch : batches_) {
+    if (batch.missing.load(std::memory_order_acquire) == 0) continue;
+    size_t member = batch.begin;
+    while (announced_[member].load(std::memory_order_relaxed)) ++member;
+    return Invalid(absl::StrCat("member ", member, " '", members_[member].request.name,
+                                "' has not been announced in this step: call ronda_group_ready() for it first"));
+  }
+  return {};
+}
+
+Outcome PreparedGroup::EndStep(absl::FunctionRef<absl::Status(const Handle&)> wait) {
+  Outcome first_error = CheckComplete();
+  if (!first_error.ok()) return first_error;
+  const auto note = [&](const absl::Status& status, Answer from) {
+    if (first_error.ok() && !status.ok()) first_error = Failure(status, from);
+  };
+  for (Batch& batch : batches_) {
+    note(std::exchange(batch.status, absl::OkStatus()), Answer::kSubmission);
+    for (const std::shared_ptr<Handle>& handle : batch.handles) {
+      const absl::Status status = wait(*handle);
+      // An error of the stream that is to wait is not an error of the operation.
+      note(status, absl::IsInvalidArgument(status) ? Answer::kSubmission : Answer::kCompletion);
+    }
+    batch.handles.clear();
+    batch.missing.store(batch.end - batch.begin, std::memory_order_relaxed);
+  }
+  for (std::atomic<bool>& announced : announced_) announced.store(false, std::memory_order_relaxed);
+  return first_error;
+}
+
+Outcome PreparedGroup::Wait() {
+  bool found = false;
+  Outcome outcome = EndStep([&](const Handle& handle) {
+    absl::Status status = handle.Wait();
+    found |= status.ok() && handle.result().FindOverflow() == OperationResult::Overflow::kFound;
+    return status;
+  });
+  found_overflow_ = found;
+  return outcome;
+}
+
+Outcome PreparedGroup::CheckEnded(absl::FunctionRef<bool(const Handle&)> has_ended, bool* ended) const {
+  *ended = false;
+  Outcome complete = CheckComplete();
+  if (!complete.ok()) return complete;
+  for (const Batch& batch : batches_) {
+    for (const std::shared_ptr<Handle>& handle : batch.handles) {
+      if (!has_ended(*handle)) return {};
+    }
+  }
+  *ended = true;
+  return {};
+}
+
+Outcome PreparedGroup::WaitUntil(absl::Duration deadline, bool* ended) {
+  Outcome outcome = CheckEnded([deadline](const Handle& handle) { return handle.WaitUntil(deadline); }, ended);
+  return *ended ? Wait() : outcome;
+}
+
+Outcome PreparedGroup::OrderBeforeUntil(void* stream, absl::Duration deadline, bool* ended) {
+  Outcome outcome = CheckEnded([deadline](const Handle& handle) { return handle.LaunchesBy(deadline); }, ended);
+  return *ended ? OrderBefore(stream) : outcome;
+}
+
+Outcome PreparedGroup::OrderBefore(void* stream) {
+  found_overflow_ = false;
+  return EndStep([stream](const Handle& handle) {
+    absl::Status status = handle.OrderBefore(stream);
+    if (!status.ok()) handle.Wait().IgnoreError();  // nothing is in flight after an error
+    return status;
+  });
+}
+
+}  // namespace ronda
 
 // The caller's pointer to a group.
 struct ronda_prepared_group {
