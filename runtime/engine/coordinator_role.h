@@ -16,8 +16,8 @@
 #include "runtime/engine/tensor_queue.h"
 #include "runtime/monitor/flight_recorder.h"
 #include "runtime/negotiation/negotiator.h"
+#include "runtime/negotiation/pending_tensors.h"
 #include "runtime/negotiation/recording.h"
-#include "runtime/negotiation/stall_inspector.h"
 #include "runtime/negotiation/tensor_request.h"
 #include "runtime/tuning/tuning_role.h"
 

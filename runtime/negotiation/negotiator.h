@@ -17,7 +17,6 @@
 #include "runtime/negotiation/messages.h"
 #include "runtime/negotiation/pending_tensors.h"
 #include "runtime/negotiation/response_cache.h"
-#include "runtime/negotiation/stall_inspector.h"
 #include "runtime/schedule/schedule_planner.h"
 
 namespace ronda {

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "runtime/negotiation/negotiator.h"
+#include "runtime/negotiation/pending_tensors.h"
 #include "runtime/negotiation/recording.h"
 #include "runtime/negotiation/reporter.h"
-#include "runtime/negotiation/stall_inspector.h"
 #include "runtime/schedule/locked_schedule.h"
 
 namespace ronda {

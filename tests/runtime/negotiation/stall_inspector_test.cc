@@ -1,4 +1,4 @@
-#include "runtime/negotiation/stall_inspector.h"
+#include "runtime/negotiation/pending_tensors.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
