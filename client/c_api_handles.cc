@@ -16,7 +16,6 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "client/c_api_support.h"
-#include "client/operation.h"
 
 namespace ronda {
 namespace {

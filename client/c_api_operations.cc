@@ -19,7 +19,6 @@
 #include "absl/types/span.h"
 #include "client/arguments.h"
 #include "client/c_api_support.h"
-#include "client/operation.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda {

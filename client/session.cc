@@ -134,6 +134,60 @@ void Session::SettleJoinLocked(ProcessSetId set) {
   joins_.erase(join);
 }
 
+namespace {
+
+thread_local RankContexts::Role current_role;
+
+}  // namespace
+
+RankContexts::Scope::Scope(RankContexts* contexts, Runtime& runtime, WaitLimits limits) : contexts_(contexts) {
+  session_ = std::shared_ptr<Session>(new Session(runtime, limits), [this](Session* session) {
+    delete session;
+    MutexLock lock(&mu_);
+    is_left_ = true;
+    left_.NotifyAll();
+  });
+  MutexLock lock(&contexts_->mu_);
+  id_ = contexts_->next_id_++;
+  contexts_->sessions_[id_] = session_;
+  current_role = {.id = id_, .session = session_};
+}
+
+RankContexts::Scope::~Scope() {
+  {
+    MutexLock lock(&contexts_->mu_);
+    contexts_->sessions_.erase(id_);
+  }
+  current_role = {};
+  session_.reset();
+  MutexLock lock(&mu_);
+  while (!is_left_) left_.Wait(&mu_);
+}
+
+RankContexts::Visit::Visit(Role role) : before_(std::exchange(current_role, std::move(role))) {}
+
+RankContexts::Visit::~Visit() { current_role = std::move(before_); }
+
+RankContexts::Role RankContexts::CurrentRole() { return current_role; }
+
+bool RankContexts::MakeCurrent(ronda_context id) {
+  if (id == 0) {
+    current_role = {};
+    return true;
+  }
+  MutexLock lock(&mu_);
+  const auto found = sessions_.find(id);
+  if (found == sessions_.end()) return false;
+  current_role = {.id = id, .session = found->second};
+  return true;
+}
+
+void RankContexts::Leave() { current_role = {}; }
+
+ronda_context RankContexts::Current() { return current_role.id; }
+
+std::shared_ptr<Session> RankContexts::CurrentSession() { return current_role.session.lock(); }
+
 absl::StatusOr<Submission> BarrierSubmission(ronda_process_set set, double timeout_s, const Caller& caller) {
   if (std::isnan(timeout_s)) return absl::InvalidArgumentError("monitored_barrier: timeout_s is not a number");
   Submission submission{.request = {.name = "ronda/barrier", .op = OpType::kBarrier}};

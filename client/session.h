@@ -1,4 +1,5 @@
-// One rank's part in a job, as the C ABI uses it, and the submissions that get no name from the caller.
+// One rank's part in a job, as the C ABI uses it; the ranks that are threads of the process; and the submissions that
+// get no name from the caller.
 #ifndef RONDA_CLIENT_SESSION_H_
 #define RONDA_CLIENT_SESSION_H_
 
@@ -15,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "client/arguments.h"
 #include "client/call_order.h"
+#include "client/ronda.h"
 #include "client/stop.h"
 #include "runtime/base/mutex.h"
 #include "runtime/engine/handle.h"
@@ -134,6 +136,69 @@ class Session {
   // This rank's last join of each process set, until it is settled; null: not submitted.
   absl::flat_hash_map<ProcessSetId, std::shared_ptr<const Handle>> joins_ ABSL_GUARDED_BY(mu_);
   uint64_t joins_of_all_ ABSL_GUARDED_BY(mu_) = 0;  // joins of the set of all ranks that have ended
+};
+
+// The ranks that are threads of this process, by number; and the rank for which each thread acts.
+//
+// Thread-safe.
+class RankContexts {
+ public:
+  // The rank for which a thread acts. The pointer is weak: a thread that outlives its rank finds it expired.
+  struct Role {
+    ronda_context id = 0;  // 0: the process' own
+    std::weak_ptr<Session> session;
+  };
+
+  // Makes the calling thread act for `session`, and lets other threads do so too, until it is destroyed. The destructor
+  // waits until no other thread holds the session. At most one a thread.
+  class Scope {
+   public:
+    Scope(RankContexts* contexts, Runtime& runtime, WaitLimits limits);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    RankContexts* const contexts_;
+    std::shared_ptr<Session> session_;
+    Mutex mu_;
+    CondVar left_;
+    bool is_left_ ABSL_GUARDED_BY(mu_) = false;  // by all threads
+    ronda_context id_;
+  };
+
+  // Makes the calling thread act for `role`, which may be another thread's, until it is destroyed.
+  class Visit {
+   public:
+    explicit Visit(Role role);
+    ~Visit();
+    Visit(const Visit&) = delete;
+    Visit& operator=(const Visit&) = delete;
+
+   private:
+    Role before_;
+  };
+
+  static Role CurrentRole();
+
+  // Makes the calling thread act for the rank of this number; 0: for the process' own.
+  // False if there is none (any more).
+  bool MakeCurrent(ronda_context id);
+
+  // The rank that the calling thread acts for; 0: the process' own.
+  static ronda_context Current();
+
+  // The calling thread acts for no rank any more.
+  static void Leave();
+
+  // The session of that rank; null if its scope has ended.
+  // REQUIRES: Current() is not 0.
+  static std::shared_ptr<Session> CurrentSession();
+
+ private:
+  mutable Mutex mu_;
+  ronda_context next_id_ ABSL_GUARDED_BY(mu_) = 1;
+  absl::flat_hash_map<ronda_context, std::weak_ptr<Session>> sessions_ ABSL_GUARDED_BY(mu_);
 };
 
 // A barrier or a join: their name is given, like that of send and receive. `timeout_s` as ronda_monitored_barrier().

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "client/operation.h"
+#include "client/c_api_support.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/engine/callback_thread.h"
