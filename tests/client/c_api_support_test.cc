@@ -1,4 +1,3 @@
-#include <atomic>
 #include <memory>
 #include <stdexcept>
 #include <thread>
