@@ -30,7 +30,6 @@
 #include "runtime/engine/executor.h"
 #include "runtime/engine/handle.h"
 #include "runtime/engine/progress_engine.h"
-#include "runtime/engine/schedule_runner.h"
 #include "runtime/engine/submission.h"
 #include "runtime/engine/tensor_log.h"
 #include "runtime/engine/tensor_queue.h"
