@@ -8,7 +8,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "proto/ronda/v1/negotiation.pb.h"
-#include "runtime/base/runs.h"
+#include "runtime/base/group.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda {

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/ronda/v1/control.pb.h"
-#include "runtime/base/runs.h"
+#include "runtime/base/group.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda {
