@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "client/arguments.h"
+#include "client/job_options.h"
 #include "runtime/engine/submission.h"
 #include "tests/fuzz/fuzz_input.h"
 
