@@ -92,8 +92,9 @@ bool FakeMemory::Free(const void* memory) {
 
 bool FakeMemory::IsAnyFreed(const std::vector<const void*>& addresses) const {
   const MutexLock lock(&mu_);
-  return !freed_.empty() && std::any_of(addresses.begin(), addresses.end(),
-                                        [this](const void* address) { return Find(freed_, address, 1) != nullptr; });
+  const auto& freed = freed_;
+  return !freed.empty() && std::any_of(addresses.begin(), addresses.end(),
+                                       [&](const void* address) { return Find(freed, address, 1) != nullptr; });
 }
 
 int FakeMemory::DeviceOf(const void* address) const {
