@@ -56,7 +56,7 @@ class FailureRecord {
 inline constexpr size_t kCacheLineBytes = 64;
 inline constexpr size_t kShmPageBytes = 4096;
 inline constexpr uint64_t kShmMagic = 0x314d4853444e4f52;  // "RONDSHM1"
-inline constexpr uint32_t kShmLayoutVersion = 5;
+inline constexpr uint32_t kShmLayoutVersion = 6;
 inline constexpr int kShmMinSlotCount = 3;
 inline constexpr int kShmMaxRanks = 1024;
 inline constexpr size_t kShmRingBytes = size_t{64} << 10;
@@ -95,8 +95,9 @@ struct ShmHeader {
   alignas(kCacheLineBytes) std::atomic<uint64_t> called_off;  // the highest schedule that any rank has called off
 
   alignas(kCacheLineBytes) std::atomic<uint32_t> sleepers;  // ranks asleep in a collective
-  // 1 if stores to rings should bypass the caches (StreamWriter).
-  std::atomic<uint32_t> stores_past_cache;
+  // How data is stored to the rings (Stores, StoreTrials), as rank 0 decides it.
+  std::atomic<uint32_t> stores;
+  std::atomic<uint64_t> stores_trial;  // the first lap of the last or the next trial; 0: there has been none
 
   alignas(kCacheLineBytes) FailureRecord failure;
 };

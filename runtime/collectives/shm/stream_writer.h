@@ -1,13 +1,13 @@
 #ifndef RONDA_RUNTIME_COLLECTIVES_SHM_STREAM_WRITER_H_
 #define RONDA_RUNTIME_COLLECTIVES_SHM_STREAM_WRITER_H_
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <memory>
 #include <utility>
 
+#include "absl/time/time.h"
 #include "runtime/collectives/reduce_arithmetic.h"
 #include "runtime/shm/shm_world.h"
 
@@ -23,6 +23,67 @@ inline void PrefetchToWrite(const void* line) {
 #endif
 }
 
+// The two ways of writing data that another rank is going to read.
+enum class Stores : uint32_t { kThroughCache = 0, kPastCache = 1 };
+
+constexpr Stores Other(Stores stores) {
+  return stores == Stores::kThroughCache ? Stores::kPastCache : Stores::kThroughCache;
+}
+
+// Decides when the ranks try the other kind of stores, and which kind they settle on, from what the laps of the ring
+// have cost with either. A pure state machine: time is passed in.
+//
+// A trial begins at laps 4, 8, 16 and so on, and later every 128 laps; sooner, if the settled kind has become much
+// slower in two laps, as when a rank is moved to a core that shares no cache with the others'; and after a second in
+// which there were 16 laps, since 128 laps of a job that communicates little take long.
+//
+// Thread-compatible.
+class StoreTrials {
+ public:
+  // In the first lap of a trial, the lines are still where the settled kind of stores left them; the second lap counts.
+  static constexpr uint64_t kLaps = 2;
+
+  // Whether `lap` is one of the trial that begins at `trial`; 0: there has been none.
+  static bool IsIn(uint64_t trial, uint64_t lap) { return trial != 0 && lap >= trial && lap - trial < kLaps; }
+
+  // `lap` has ended, later than those before. A byte has taken `cost` nanoseconds in its fastest chunk: the minimum,
+  // because threads may be interrupted. `now` is MonotonicTime().
+  void FinishLap(uint64_t lap, double cost, absl::Duration now);
+
+  // The first lap of the last or the next trial. Set 3 laps before, so that every rank knows it in time: ranks are less
+  // than a lap apart.
+  uint64_t trial() const { return trial_; }
+
+  // What is used outside of trials.
+  Stores settled() const { return settled_; }
+
+ private:
+  static constexpr uint64_t kNotice = 3;
+  static constexpr uint64_t kFirst = 4;
+  static constexpr uint64_t kMostBetween = 128;
+  static constexpr uint64_t kFewestBetween = 8;
+  static constexpr uint64_t kFewestBetweenTimed = 16;
+  static constexpr absl::Duration kTimeBetween = absl::Seconds(1);
+  // The settled kind has become slow if it takes so much longer than its best lap, and laps in a row.
+  static constexpr double kAlarmingCost = 2;
+  static constexpr int kAlarmingLaps = 2;
+  // The other kind must take less than this part of the time to be chosen, so that two equal kinds do not alternate.
+  static constexpr double kRequiredGain = 0.8;
+  // The factor by which the cost of the best lap grows each lap, so that it is forgotten.
+  static constexpr double kForgetting = 1.25;
+  static constexpr double kUnknown = std::numeric_limits<double>::infinity();
+
+  void EndTrial(double cost);
+  void NoteSettled(double cost);
+  bool IsDue(uint64_t lap, absl::Duration now) const;
+
+  Stores settled_ = Stores::kThroughCache;
+  uint64_t trial_ = kFirst;
+  absl::Duration trial_time_ = absl::InfiniteDuration();  // when it was set; the first one: has not been
+  double settled_cost_ = kUnknown;                        // of the last laps without a trial
+  int alarming_laps_ = 0;                                 // in a row
+};
+
 // Writes this rank's data into its ring, with the kind of stores that is faster on the cores where the ranks run.
 //
 // Between cores that share a cache, ordinary stores are best: the reader finds the data near. Between other cores, each
@@ -31,9 +92,9 @@ inline void PrefetchToWrite(const void* line) {
 // change during a job, when threads or virtual machines are moved. All ranks must use the same kind: a rank that
 // bypasses the caches gains nothing while another one clogs the path between them.
 //
-// So all ranks try the other kind from time to time, for two laps of the ring. Rank 0 times each chunk from its write
-// to the next one's, by when the chunk before has been read too, and stores its decision in shared memory. The schedule
-// of trials follows from the position alone. Both kinds give the same bytes.
+// So all ranks try the other kind from time to time (StoreTrials). Rank 0 times each chunk from its write to the next
+// one's, by when the chunk before has been read too, and stores its decisions in shared memory. Both kinds give the
+// same bytes: a rank that sees a decision late is only slower.
 //
 // Thread-compatible.
 class StreamWriter {
@@ -57,24 +118,19 @@ class StreamWriter {
   void TakeBack(uint64_t position, size_t bytes) const;
 
  private:
-  enum Stores { kThroughCache = 0, kPastCache = 1 };
-  static constexpr double kUnknown = std::numeric_limits<double>::infinity();
-
-  Stores SettledStores() const;
   Stores StoresAt(uint64_t position, size_t bytes) const;
   uint64_t LapOf(uint64_t position) const { return position / world_->view().geometry().RingBytes(); }
-  void Learn(uint64_t lap, double cost);
-  void FinishLap();
+  // The time of a chunk of `lap`, in nanoseconds a byte; `now` is its end.
+  void Learn(uint64_t lap, double cost, absl::Duration now);
 
   const std::shared_ptr<ShmWorld> world_;
-  // The remaining members are used by rank 0 only. A cost is in nanoseconds a byte, and is the minimum of a lap,
-  // because threads may be interrupted.
+  // The remaining members are used by rank 0 only.
   uint64_t chunk_lap_ = 0;
   size_t chunk_bytes_ = 0;  // of the chunk being timed; 0: none
-  std::chrono::steady_clock::time_point chunk_start_;
+  absl::Duration chunk_start_;
   uint64_t lap_ = 0;
-  double lap_cost_ = kUnknown;
-  double settled_cost_ = kUnknown;  // of the last laps without a trial
+  double lap_cost_ = std::numeric_limits<double>::infinity();  // of its fastest chunk so far
+  StoreTrials trials_;
 };
 
 }  // namespace ronda
