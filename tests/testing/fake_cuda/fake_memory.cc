@@ -92,9 +92,10 @@ bool FakeMemory::Free(const void* memory) {
 
 bool FakeMemory::IsAnyFreed(const std::vector<const void*>& addresses) const {
   const MutexLock lock(&mu_);
-  const auto& freed = freed_;
-  return !freed.empty() && std::any_of(addresses.begin(), addresses.end(),
-                                       [&](const void* address) { return Find(freed, address, 1) != nullptr; });
+  for (const void* const address : addresses) {
+    if (Find(freed_, address, 1) != nullptr) return true;
+  }
+  return false;
 }
 
 int FakeMemory::DeviceOf(const void* address) const {
