@@ -1,0 +1,228 @@
+// Ranks that are processes of one program: a job without a launcher.
+#ifndef RONDA_CLIENT_RONDA_SPAWN_HPP_
+#define RONDA_CLIENT_RONDA_SPAWN_HPP_
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "job.hpp"
+#include "status.hpp"
+
+namespace ronda {
+inline namespace v1 {
+namespace detail {
+
+// One rank's process, as the process that has spawned it sees it.
+struct SpawnedRank {
+  pid_t pid = -1;
+  int errors = -1;     // the end of a pipe from which the text of its error comes; -1: it has ended
+  std::string packed;  // what has come: the code of an Error in one byte, then its text
+};
+
+// The processes of a job, and the first failure of one.
+class SpawnedJob {
+ public:
+  ~SpawnedJob() {
+    signal_all(SIGKILL);
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      if (ranks_[rank].errors >= 0) static_cast<void>(end(rank));
+    }
+  }
+
+  // Starts rank number `size so far`, which calls `run` and then ends. `run` returns the packed error, or nothing.
+  Status start(const std::function<std::string()>& run) {
+    int ends[2];
+    if (pipe(ends) != 0) return system_error("pipe");
+    const pid_t parent = getpid();
+    const pid_t pid = fork();
+    if (pid < 0) {
+      close(ends[0]);
+      close(ends[1]);
+      return system_error("fork");
+    }
+    if (pid == 0) {
+      // Whatever happens to the first process, no rank outlives it.
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (getppid() != parent) _exit(1);
+      for (const SpawnedRank& other : ranks_) close(other.errors);
+      close(ends[0]);
+      const std::string packed = run();
+      std::fflush(nullptr);
+      _exit(write_all(ends[1], packed) && packed.empty() ? 0 : 1);
+    }
+    close(ends[1]);
+    ranks_.push_back({pid, ends[0], {}});
+    return {};
+  }
+
+  // Waits for all; the first failure, which others that only tell of it do not replace. Once there is one, the others
+  // have kGrace to end.
+  Status wait() {
+    while (true) {
+      std::vector<pollfd> open;
+      std::vector<std::size_t> owners;
+      for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+        if (ranks_[rank].errors < 0) continue;
+        open.push_back({ranks_[rank].errors, POLLIN, 0});
+        owners.push_back(rank);
+      }
+      if (open.empty()) return failure_;
+      if (poll(open.data(), open.size(), patience()) == 0) signal_all(SIGKILL);
+      for (std::size_t i = 0; i < open.size(); ++i) {
+        if (open[i].revents != 0 && !read_some(ranks_[owners[i]])) note(owners[i], end(owners[i]));
+      }
+    }
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  static constexpr std::chrono::seconds kGrace{5};
+
+  static Status system_error(const char* call) {
+    return Status(RONDA_ERROR_INTERNAL, std::string("spawn: ") + call + ": " + std::strerror(errno));
+  }
+
+  static bool write_all(int to, const std::string& bytes) {
+    std::size_t done = 0;
+    while (done < bytes.size()) {
+      const ssize_t written = write(to, bytes.data() + done, bytes.size() - done);
+      if (written < 0 && errno != EINTR) return false;
+      if (written > 0) done += static_cast<std::size_t>(written);
+    }
+    return true;
+  }
+
+  // False at the end.
+  static bool read_some(SpawnedRank& rank) {
+    char block[512];
+    const ssize_t bytes = read(rank.errors, block, sizeof(block));
+    if (bytes > 0) rank.packed.append(block, static_cast<std::size_t>(bytes));
+    return bytes > 0 || (bytes < 0 && errno == EINTR);
+  }
+
+  // Milliseconds for which to wait for a sign of the others; -1: for ever.
+  int patience() const {
+    if (failure_.ok()) return -1;
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(failed_ + kGrace - Clock::now());
+    return left.count() > 0 ? static_cast<int>(left.count()) + 1 : 0;
+  }
+
+  void signal_all(int signal) const {
+    for (const SpawnedRank& rank : ranks_) {
+      if (rank.errors >= 0) kill(rank.pid, signal);
+    }
+  }
+
+  // Waits for the process of `rank`, whose pipe has ended; how it has ended.
+  Status end(std::size_t rank) {
+    SpawnedRank& ended = ranks_[rank];
+    close(ended.errors);
+    ended.errors = -1;
+    int state = 0;
+    while (waitpid(ended.pid, &state, 0) < 0 && errno == EINTR) {
+    }
+    const std::string who = "rank " + std::to_string(rank) + ": ";
+    if (!ended.packed.empty()) return Status(static_cast<ronda_status>(ended.packed[0]), who + ended.packed.substr(1));
+    if (WIFSIGNALED(state)) {
+      return Status(RONDA_ERROR_PEER_FAILED, who + "ended by signal " + std::to_string(WTERMSIG(state)));
+    }
+    if (WEXITSTATUS(state) == 0) return {};
+    return Status(RONDA_ERROR_PEER_FAILED, who + "ended with exit code " + std::to_string(WEXITSTATUS(state)));
+  }
+
+  void note(std::size_t rank, Status status) {
+    if (status.ok()) return;
+    // An error that a rank itself has comes before those of ranks that have lost it.
+    const bool is_own = ranks_[rank].packed.empty() || ranks_[rank].packed[0] != RONDA_ERROR_PEER_FAILED;
+    if (failure_.ok()) failed_ = Clock::now();
+    if (failure_.ok() || (is_own && !is_own_)) {
+      failure_ = std::move(status);
+      is_own_ = is_own;
+    }
+  }
+
+  std::vector<SpawnedRank> ranks_;
+  Status failure_;
+  bool is_own_ = false;
+  Clock::time_point failed_;
+};
+
+// In the process of rank `rank`: joins the job, runs `body`, and leaves. The packed error, if there is one.
+inline std::string run_spawned(int rank, int size, const std::string& job, const std::function<void()>& body,
+                               const Options& options) {
+  const auto pack = [](ronda_status code, const std::string& what) { return static_cast<char>(code) + what; };
+  for (const char* name : {"RONDA_RANK", "RONDA_LOCAL_RANK"}) setenv(name, std::to_string(rank).c_str(), 1);
+  for (const char* name : {"RONDA_SIZE", "RONDA_LOCAL_SIZE"}) setenv(name, std::to_string(size).c_str(), 1);
+  setenv("RONDA_CROSS_RANK", "0", 1);
+  setenv("RONDA_CROSS_SIZE", "1", 1);
+  setenv("RONDA_JOB_ID", job.c_str(), 1);
+  try {
+    init(options);
+    body();
+    shutdown();
+    return "";
+  } catch (const Error& error) {
+    return pack(error.code(), error.what());
+  } catch (const std::exception& error) {
+    return pack(RONDA_ERROR_INTERNAL, error.what());
+  } catch (...) {
+    return pack(RONDA_ERROR_INTERNAL, "an exception that is no std::exception");
+  }
+}
+
+}  // namespace detail
+
+// Runs `body` once in each of `size` processes, which fork from this one and are the ranks of a job on this host.
+// Returns when all have ended. Each calls init(options) before `body` and shutdown() after it, so `body` calls neither.
+//
+//   int main() {
+//     ronda::spawn(2, [] {
+//       std::vector<float> sum(3, ronda::rank());
+//       ronda::allreduce(ronda::tensor("sum", sum), {ronda::Op::Sum});
+//     });
+//   }
+//
+// Call it before the program starts threads, and without a job of its own: fork copies the calling thread alone. What
+// `body` changes stays in its process. If a rank fails, the others end, after 5 s by SIGKILL.
+// Errors: the first failure, with the rank: the code and text of an Error that leaves `body`, RONDA_ERROR_INTERNAL with
+// the text of another exception, RONDA_ERROR_PEER_FAILED of a process that was ended; RONDA_ERROR_INVALID_ARGUMENT
+// (size); RONDA_ERROR_ALREADY_INITIALIZED; RONDA_ERROR_INTERNAL (the system has no process to give).
+inline Status try_spawn(int size, const std::function<void()>& body, const Options& options = {}) {
+  if (size < 1) return detail::invalid_argument("spawn: there cannot be " + std::to_string(size) + " ranks");
+  if (is_initialized()) {
+    return Status(RONDA_ERROR_ALREADY_INITIALIZED, "spawn: this process is a rank of a job: call it before init()");
+  }
+  std::random_device random;
+  std::string id = "spawn-";
+  for (int word = 0; word < 4; ++word) id += std::to_string(random());
+  std::fflush(nullptr);  // or each process would write what is still to be written
+  detail::SpawnedJob job;
+  for (int rank = 0; rank < size; ++rank) {
+    Status status = job.start([&] { return detail::run_spawned(rank, size, id, body, options); });
+    if (!status.ok()) return status;
+  }
+  return job.wait();
+}
+inline void spawn(int size, const std::function<void()>& body, const Options& options = {}) {
+  try_spawn(size, body, options).throw_if_error();
+}
+
+}  // namespace v1
+}  // namespace ronda
+
+#endif  // RONDA_CLIENT_RONDA_SPAWN_HPP_
