@@ -180,10 +180,11 @@ class DistributedOptimizer {
     if (synchronized_) return {};
     Status first_error = look_at_last_step();
     for (std::size_t g = 0; g < groups_.size() && first_error.ok(); ++g) first_error = submit_unannounced(groups_[g]);
-    overflowed_ = false;
+    overflowed_ = nullptr;
     for (std::size_t i = 0; i < states_.size(); ++i) {
       Handle handle = std::exchange(states_[i].handle, Handle());
-      Status status = options_.skip_on_overflow ? wait_and_look(handle) : handle.wait_on(gradients_[i].stream);
+      Status status =
+          options_.skip_on_overflow ? wait_and_look(handle, gradients_[i]) : handle.wait_on(gradients_[i].stream);
       if (first_error.ok()) first_error = std::move(status);
       states_[i].on_device = Handle();
       if (gradients_[i].memory == RONDA_MEMORY_CUDA && !options_.skip_on_overflow) {
@@ -204,7 +205,7 @@ class DistributedOptimizer {
     Status status = try_synchronize();
     if (!status.ok()) return status;
     synchronized_ = false;
-    if (overflowed_) {
+    if (overflowed()) {
       ++skipped_steps_;
     } else {
       optimizer_.step();
@@ -226,9 +227,12 @@ class DistributedOptimizer {
   void finish() const { try_finish().throw_if_error(); }
 
   // With skip_on_overflow: whether the gradients of the last synchronize() or step() had an element that is infinite or
-  // not a number, on any rank (the same answer on every rank: lower the loss scale); and how many steps were left out
-  // for that.
-  bool overflowed() const noexcept { return overflowed_; }
+  // not a number, on any rank (the same answer on every rank: lower the loss scale); the name of the first such
+  // gradient, empty if there is none; and how many steps were left out for that.
+  bool overflowed() const noexcept { return overflowed_ != nullptr; }
+  std::string_view overflowed_gradient() const noexcept {
+    return overflowed_ != nullptr ? std::string_view(overflowed_->name) : std::string_view();
+  }
   std::int64_t skipped_steps() const noexcept { return skipped_steps_; }
 
   Optimizer& optimizer() noexcept { return optimizer_; }
@@ -382,9 +386,9 @@ class DistributedOptimizer {
     return {};
   }
 
-  Status wait_and_look(const Handle& handle) {
+  Status wait_and_look(const Handle& handle, const Tensor& gradient) {
     Status status = handle.wait();
-    if (status.ok() && handle.id() != 0) overflowed_ |= handle.found_inf();
+    if (status.ok() && handle.id() != 0 && overflowed_ == nullptr && handle.found_inf()) overflowed_ = &gradient;
     return status;
   }
 
@@ -396,7 +400,7 @@ class DistributedOptimizer {
   std::vector<Group> groups_;                                // each gradient is in one
   ReduceOptions reduction_;                                  // of every gradient
   bool synchronized_ = false;                                // in this step
-  bool overflowed_ = false;
+  const Tensor* overflowed_ = nullptr;                       // the first gradient that has
   std::int64_t skipped_steps_ = 0;
 };
 

@@ -1,0 +1,15 @@
+// What a data-parallel training program needs around its allreduces. Each part stands alone, too: include its header.
+//
+//   #include <ronda/training.hpp>
+#ifndef RONDA_CLIENT_RONDA_TRAINING_HPP_
+#define RONDA_CLIENT_RONDA_TRAINING_HPP_
+
+#include "training/checkpoint.hpp"
+#include "training/gradients.hpp"
+#include "training/learning_rate.hpp"
+#include "training/local_sgd.hpp"
+#include "training/loss_scaler.hpp"
+#include "training/meters.hpp"
+#include "training/sampler.hpp"
+
+#endif  // RONDA_CLIENT_RONDA_TRAINING_HPP_

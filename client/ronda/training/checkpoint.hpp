@@ -1,0 +1,177 @@
+// Checkpoints: the state of a training on disk, whole or not at all.
+#ifndef RONDA_CLIENT_RONDA_TRAINING_CHECKPOINT_HPP_
+#define RONDA_CLIENT_RONDA_TRAINING_CHECKPOINT_HPP_
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "../job.hpp"
+#include "../objects.hpp"
+#include "../optimizer.hpp"
+#include "../status.hpp"
+#include "../tensor.hpp"
+#include "checkpoint_file.hpp"
+
+namespace ronda {
+inline namespace v1 {
+namespace training {
+
+struct CheckpointOptions {
+  std::string folder;               // rank 0 makes it; the other ranks need not see it
+  std::string name = "checkpoint";  // files are called NAME-STEP.ronda
+  int keep = 3;                     // so many of the last ones stay; at least 1
+};
+
+// What a checkpoint had beside the tensors.
+struct Resumed {
+  std::int64_t step = -1;             // -1: there is no checkpoint, and nothing has changed
+  std::string extra;                  // the bytes that were saved with it
+  std::vector<std::string> problems;  // of newer files, which are damaged: each with its name
+};
+
+// Saves and loads a job's checkpoints. Rank 0 alone writes and reads; parameters are the same on every rank.
+//
+//   ronda::training::Checkpoints checkpoints({"run1"});
+//   std::int64_t step = checkpoints.resume(state).step + 1;
+//   for (; step < last; ++step) {
+//     train(step);
+//     const bool stop = ronda::should_stop();
+//     if (stop || step % 1000 == 999) checkpoints.save(step, state);
+//     if (stop) break;
+//   }
+//
+// A file is written under another name, forced to the disk, and renamed: a job that is killed, or a disk that is full,
+// leaves the checkpoints before as they were. Each has a checksum; a damaged one is left out when the job resumes.
+//
+// Thread-compatible. Every rank makes the same calls with tensors of the same names, shapes and dtypes, in host memory.
+class Checkpoints {
+ public:
+  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if an option is out of range.
+  explicit Checkpoints(CheckpointOptions options) : options_(std::move(options)) {
+    check(!options_.folder.empty(), "there is no folder");
+    check(!options_.name.empty() && options_.name.find('/') == std::string::npos,
+          "'" + options_.name + "' is no beginning of a file's name");
+    check(options_.keep >= 1, "keep is " + std::to_string(options_.keep) + ": it must be at least 1");
+  }
+
+  // Saves `tensors`, and `extra`, bytes of rank 0, as the state after step `step` >= 0. Returns on every rank when the
+  // file is safe on rank 0's disk, and removes the oldest files beyond `keep`.
+  // Errors, the same on every rank: RONDA_ERROR_INVALID_ARGUMENT (step; a tensor in a GPU's memory);
+  // RONDA_ERROR_INTERNAL with the system's reason and the file, of which nothing is left; those of broadcast_object().
+  Status try_save(std::int64_t step, const std::vector<Tensor>& tensors, std::string_view extra = {}) {
+    Status own = ronda::rank() == 0 ? write(step, tensors, extra) : Status();
+    return share(std::move(own));
+  }
+  void save(std::int64_t step, const std::vector<Tensor>& tensors, std::string_view extra = {}) {
+    try_save(step, tensors, extra).throw_if_error();
+  }
+
+  // Loads the newest whole checkpoint into `tensors` on every rank.
+  // Errors, the same on every rank: RONDA_ERROR_INVALID_ARGUMENT if the newest whole checkpoint has other tensors, with
+  // the first difference; RONDA_ERROR_INTERNAL if the disk fails; those of broadcast_parameters(). After the last two
+  // the tensors are undefined.
+  Result<Resumed> try_resume(const std::vector<Tensor>& tensors) {
+    Resumed resumed;
+    Status own = ronda::rank() == 0 ? read(tensors, &resumed) : Status();
+    Status status = share(std::move(own));
+    if (!status.ok()) return status;
+    Result<std::int64_t> step = try_broadcast_object("ronda.training.checkpoint.step", resumed.step, 0);
+    if (!step.ok()) return step.status();
+    resumed.step = step.value();
+    if (resumed.step < 0) return resumed;
+    Result<std::string> extra = try_broadcast_object("ronda.training.checkpoint.extra", resumed.extra, 0);
+    if (!extra.ok()) return extra.status();
+    resumed.extra = std::move(extra).value();
+    status = try_broadcast_parameters(tensors, 0);
+    if (!status.ok()) return status;
+    return resumed;
+  }
+  Resumed resume(const std::vector<Tensor>& tensors) { return try_resume(tensors).value(); }
+
+ private:
+  using Path = std::filesystem::path;
+
+  static constexpr std::string_view kSuffix = ".ronda";
+  static constexpr std::size_t kDigits = 12;
+
+  static void check(bool holds, const std::string& what) {
+    if (!holds) throw Error(RONDA_ERROR_INVALID_ARGUMENT, "Checkpoints: " + what);
+  }
+
+  // Rank 0's status, on every rank.
+  static Status share(Status own) {
+    const std::string packed = std::string(1, static_cast<char>(own.code())) + own.message();
+    Result<std::string> shared = try_broadcast_object("ronda.training.checkpoint.status", packed, 0);
+    if (!shared.ok()) return shared.status();
+    const std::string& text = shared.value();
+    const auto code = static_cast<ronda_status>(text.at(0));
+    return code == RONDA_OK ? Status() : Status(code, text.substr(1));
+  }
+
+  Path path_of(std::int64_t step) const {
+    std::string digits = std::to_string(step);
+    digits.insert(0, kDigits - std::min(kDigits, digits.size()), '0');
+    return Path(options_.folder) / (options_.name + "-" + digits + std::string(kSuffix));
+  }
+
+  // The steps of which there are files, the newest first.
+  std::vector<std::int64_t> steps() const {
+    std::vector<std::int64_t> found;
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(options_.folder, error)) {
+      const std::string file = entry.path().filename().string(), begin = options_.name + "-";
+      if (file.size() <= begin.size() + kSuffix.size() || file.compare(0, begin.size(), begin) != 0) continue;
+      const std::string digits = file.substr(begin.size(), file.size() - begin.size() - kSuffix.size());
+      if (digits.size() > 18 || digits.find_first_not_of("0123456789") != std::string::npos) continue;
+      if (path_of(std::stoll(digits)) == entry.path()) found.push_back(std::stoll(digits));
+    }
+    std::sort(found.rbegin(), found.rend());
+    return found;
+  }
+
+  Status write(std::int64_t step, const std::vector<Tensor>& tensors, std::string_view extra) const {
+    if (step < 0) return detail::invalid_argument("Checkpoints: there is no step " + std::to_string(step));
+    std::error_code error;
+    std::filesystem::create_directories(options_.folder, error);
+    if (error) {
+      return Status(RONDA_ERROR_INTERNAL, "cannot make folder " + options_.folder + ": " + error.message());
+    }
+    // One name for all steps: what a killed job leaves is written over by the next.
+    const Path unfinished = Path(options_.folder) / (options_.name + ".unfinished");
+    Status status = detail::write_checkpoint(path_of(step).string(), unfinished.string(), step, tensors, extra);
+    if (!status.ok()) return status;
+    const std::vector<std::int64_t> all = steps();
+    for (std::size_t i = static_cast<std::size_t>(options_.keep); i < all.size(); ++i) {
+      if (all[i] != step) std::filesystem::remove(path_of(all[i]), error);
+    }
+    return {};
+  }
+
+  Status read(const std::vector<Tensor>& tensors, Resumed* resumed) const {
+    for (const std::int64_t step : steps()) {
+      const std::string path = path_of(step).string();
+      Status whole = detail::check_checkpoint(path, step);
+      if (!whole.ok()) {
+        resumed->problems.push_back(whole.message());
+        continue;
+      }
+      resumed->step = step;
+      return detail::read_checkpoint(path, tensors, &resumed->extra);
+    }
+    return {};
+  }
+
+  const CheckpointOptions options_;
+};
+
+}  // namespace training
+}  // namespace v1
+}  // namespace ronda
+
+#endif  // RONDA_CLIENT_RONDA_TRAINING_CHECKPOINT_HPP_

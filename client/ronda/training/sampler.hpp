@@ -1,0 +1,166 @@
+// Which samples of a dataset a rank trains on.
+#ifndef RONDA_CLIENT_RONDA_TRAINING_SAMPLER_HPP_
+#define RONDA_CLIENT_RONDA_TRAINING_SAMPLER_HPP_
+
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../job.hpp"
+#include "../status.hpp"
+
+namespace ronda {
+inline namespace v1 {
+namespace training {
+
+// What happens to the samples at the end of an epoch that are fewer than the ranks.
+enum class Tail {
+  repeat,  // samples from the beginning of the epoch fill up: every rank has equally many, and each sample is seen
+  drop,    // they are left out: every rank has equally many, and none is seen twice
+};
+
+struct DistributedSamplerOptions {
+  bool shuffle = true;     // each epoch anew, the same way on every rank; false: the order of the dataset
+  std::uint64_t seed = 0;  // the same on every rank
+  Tail tail = Tail::repeat;
+};
+
+// Where a DistributedSampler is, to be kept in a checkpoint. Plain bytes; the same on every rank.
+struct DistributedSamplerState {
+  std::int64_t epoch = 0;
+  std::int64_t consumed = 0;  // samples of the epoch that the ranks have taken together
+};
+
+// Deals the samples 0 to size - 1 of a dataset out to the ranks, an epoch after the other. The order of an epoch
+// follows from the seed and the epoch's number alone. Rank r takes every size()-th sample, from the r-th on.
+//
+//   ronda::training::DistributedSampler sampler(60000);
+//   for (int epoch = 0; epoch < 10; ++epoch) {
+//     sampler.set_epoch(epoch);
+//     while (const auto batch = sampler.next(32); !batch.empty()) train(batch);
+//   }
+//
+// The state says how many samples all ranks together have taken. So a job that resumes goes on with the next sample,
+// also on another number of ranks, if the state is kept between steps, when all ranks have taken equally many.
+//
+// Thread-compatible.
+class DistributedSampler {
+ public:
+  // Of `size` samples, for this rank of the job.
+  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT if size is negative; RONDA_ERROR_NOT_INITIALIZED).
+  explicit DistributedSampler(std::int64_t size, const DistributedSamplerOptions& options = {})
+      : DistributedSampler(size, ronda::rank(), ronda::size(), options) {}
+
+  // For rank `rank` of `ranks`.
+  DistributedSampler(std::int64_t size, int rank, int ranks, const DistributedSamplerOptions& options = {})
+      : options_(options), rank_(rank), ranks_(ranks) {
+    if (size < 0) throw invalid("there cannot be " + std::to_string(size) + " samples");
+    if (ranks < 1 || rank < 0 || rank >= ranks) {
+      throw invalid("there is no rank " + std::to_string(rank) + " among " + std::to_string(ranks));
+    }
+    order_.resize(static_cast<std::size_t>(size));
+    set_epoch(0);
+  }
+
+  // Begins epoch `epoch` >= 0.
+  void set_epoch(std::int64_t epoch) { set_state({epoch, 0}); }
+
+  // This rank's next sample; nullopt at the end of the epoch.
+  std::optional<std::int64_t> next() {
+    const std::int64_t left = size() - state_.consumed;
+    if (left <= 0 || (options_.tail == Tail::drop && left < ranks_)) return std::nullopt;
+    const std::int64_t at = (state_.consumed + rank_) % size();
+    state_.consumed += ranks_;
+    return order_[static_cast<std::size_t>(at)];
+  }
+
+  // This rank's next `count` samples; fewer at the end of the epoch.
+  std::vector<std::int64_t> next(std::size_t count) {
+    std::vector<std::int64_t> batch;
+    batch.reserve(count);
+    while (batch.size() < count) {
+      const std::optional<std::int64_t> sample = next();
+      if (!sample) break;
+      batch.push_back(*sample);
+    }
+    return batch;
+  }
+
+  // How many samples this rank still gets in this epoch: the same on every rank.
+  std::int64_t remaining() const noexcept {
+    const std::int64_t left = size() - state_.consumed;
+    if (left <= 0) return 0;
+    return (options_.tail == Tail::drop ? left : left + ranks_ - 1) / ranks_;
+  }
+
+  std::int64_t size() const noexcept { return static_cast<std::int64_t>(order_.size()); }
+  DistributedSamplerState state() const noexcept { return state_; }
+
+  // Goes on from there, in the same dataset with the same options.
+  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if a number is negative.
+  void set_state(const DistributedSamplerState& state) {
+    if (state.epoch < 0 || state.consumed < 0) {
+      throw invalid("epoch " + std::to_string(state.epoch) + " with " + std::to_string(state.consumed) +
+                    " samples taken is no state");
+    }
+    std::iota(order_.begin(), order_.end(), std::int64_t{0});
+    if (options_.shuffle) shuffle(state.epoch);
+    state_ = state;
+  }
+
+ private:
+  static Error invalid(const std::string& what) {
+    return Error(RONDA_ERROR_INVALID_ARGUMENT, "DistributedSampler: " + what);
+  }
+
+  // SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014. The standard library's
+  // shuffle differs from one implementation to the other.
+  class Random {
+   public:
+    explicit Random(std::uint64_t seed) : state_(seed) {}
+
+    std::uint64_t next() {
+      std::uint64_t z = state_ += 0x9e3779b97f4a7c15;
+      z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+      z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+      return z ^ (z >> 31);
+    }
+
+    // From 0 to bound - 1, each equally likely. The numbers of the last, incomplete multiple of `bound` are drawn
+    // again.
+    std::uint64_t below(std::uint64_t bound) {
+      const std::uint64_t incomplete = (UINT64_MAX % bound + 1) % bound;
+      std::uint64_t drawn = next();
+      while (drawn > UINT64_MAX - incomplete) drawn = next();
+      return drawn % bound;
+    }
+
+   private:
+    std::uint64_t state_;
+  };
+
+  // Fisher and Yates' shuffle: Knuth, "The art of computer programming", volume 2, algorithm P.
+  void shuffle(std::int64_t epoch) {
+    Random seeds(options_.seed);
+    Random random(seeds.next() ^ (static_cast<std::uint64_t>(epoch) * 0x9e3779b97f4a7c15));
+    for (std::size_t i = order_.size(); i > 1; --i) {
+      std::swap(order_[i - 1], order_[static_cast<std::size_t>(random.below(i))]);
+    }
+  }
+
+  const DistributedSamplerOptions options_;
+  const int rank_;
+  const int ranks_;
+  std::vector<std::int64_t> order_;  // of the epoch
+  DistributedSamplerState state_;
+};
+
+}  // namespace training
+}  // namespace v1
+}  // namespace ronda
+
+#endif  // RONDA_CLIENT_RONDA_TRAINING_SAMPLER_HPP_

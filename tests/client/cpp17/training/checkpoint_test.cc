@@ -1,0 +1,215 @@
+#include "client/ronda/training/checkpoint.hpp"
+
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "client/ronda.hpp"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace {
+
+using ronda::training::CheckpointOptions;
+using ronda::training::Checkpoints;
+using ronda::training::Resumed;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+namespace fs = std::filesystem;
+
+class CheckpointTest : public ::testing::Test {
+ protected:
+  CheckpointTest() : folder_(fs::path(::testing::TempDir()) / ("checkpoints." + std::to_string(getpid()))) {
+    fs::remove_all(folder_);
+  }
+  ~CheckpointTest() override { fs::remove_all(folder_); }
+
+  CheckpointOptions options(int keep = 3) const {
+    CheckpointOptions options;
+    options.folder = folder_.string();
+    options.keep = keep;
+    return options;
+  }
+
+  // Saves a state of one rank in which every element is `step`.
+  void save(std::int64_t step, int keep = 3) const {
+    ronda::run_threads(1, [&] {
+      std::vector<float> w(1000, static_cast<float>(step));
+      Checkpoints(options(keep)).save(step, {ronda::tensor("w", w)}, "at " + std::to_string(step));
+    });
+  }
+
+  // Resumes it, and checks that all of it is of one step.
+  Resumed resume() const {
+    Resumed resumed;
+    ronda::run_threads(1, [&] {
+      std::vector<float> w(1000, -1);
+      resumed = Checkpoints(options()).resume({ronda::tensor("w", w)});
+      EXPECT_THAT(w, Each(static_cast<float>(resumed.step)));
+      EXPECT_EQ(resumed.extra, resumed.step < 0 ? "" : "at " + std::to_string(resumed.step));
+    });
+    return resumed;
+  }
+
+  std::vector<std::string> files() const {
+    std::vector<std::string> files;
+    for (const auto& entry : fs::directory_iterator(folder_)) files.push_back(entry.path().filename().string());
+    std::sort(files.begin(), files.end());
+    return files;
+  }
+
+  fs::path path(const std::string& file) const { return folder_ / file; }
+
+ private:
+  const fs::path folder_;
+};
+
+TEST_F(CheckpointTest, RestoresWhatRankZeroHadOnEveryRank) {
+  ronda::run_threads(3, [&] {
+    const auto me = static_cast<float>(ronda::rank());
+    std::vector<float> w = {1 + me, 2 + me};
+    std::vector<std::int64_t> counts = {7};
+    const std::vector<ronda::Tensor> state = {ronda::tensor("w", w.data(), {1, 2}), ronda::tensor("counts", counts)};
+    Checkpoints checkpoints(options());
+    EXPECT_EQ(checkpoints.resume(state).step, -1);
+    EXPECT_EQ(w[0], 1 + me);
+    checkpoints.save(41, state, std::string("a\0b", 3));
+    w = {0, 0};
+    counts = {0};
+    const Resumed resumed = checkpoints.resume(state);
+    EXPECT_EQ(resumed.step, 41);
+    EXPECT_EQ(resumed.extra, std::string("a\0b", 3));
+    EXPECT_THAT(w, ElementsAre(1, 2));
+    EXPECT_THAT(counts, ElementsAre(7));
+  });
+}
+
+TEST_F(CheckpointTest, KeepsTheLastOnes) {
+  for (const int step : {10, 20, 1000}) save(step, 2);
+  EXPECT_THAT(files(), ElementsAre("checkpoint-000000000020.ronda", "checkpoint-000000001000.ronda"));
+  // One that has just been saved stays, although there are enough of later steps.
+  save(5, 2);
+  EXPECT_THAT(files(), ElementsAre("checkpoint-000000000005.ronda", "checkpoint-000000000020.ronda",
+                                   "checkpoint-000000001000.ronda"));
+  EXPECT_EQ(resume().step, 1000);
+}
+
+TEST_F(CheckpointTest, ADamagedFileIsNamedAndTheOneBeforeIsTaken) {
+  for (const int step : {1, 2, 3}) save(step);
+  std::fstream(path("checkpoint-000000000003.ronda"), std::ios::in | std::ios::out | std::ios::binary).seekp(500)
+      << 'x';
+  fs::resize_file(path("checkpoint-000000000002.ronda"), 2000);
+  std::ofstream(path("checkpoint-000000000004.ronda")) << "short";
+  fs::copy_file(path("checkpoint-000000000001.ronda"), path("checkpoint-000000000005.ronda"));
+  std::ofstream(path("checkpoint-6.ronda")) << "of another name";
+  const Resumed resumed = resume();
+  EXPECT_EQ(resumed.step, 1);
+  EXPECT_THAT(resumed.problems, ElementsAre(HasSubstr("000005.ronda is damaged: it is of step 1"),
+                                            HasSubstr("000004.ronda is damaged: it is too short"),
+                                            HasSubstr("000003.ronda is damaged: its checksum does not match"),
+                                            HasSubstr("000002.ronda is damaged: its checksum does not match")));
+}
+
+TEST_F(CheckpointTest, OtherTensorsAreAnErrorThatChangesNothing) {
+  save(1);
+  ronda::run_threads(2, [&] {
+    std::vector<float> w(1000, -1), other(999, -1);
+    Checkpoints checkpoints(options());
+    const auto shape = checkpoints.try_resume({ronda::tensor("w", other)});
+    EXPECT_EQ(shape.status().code(), RONDA_ERROR_INVALID_ARGUMENT);
+    EXPECT_THAT(shape.status().message(), HasSubstr("tensor 'w' with shape [1000]"));
+    EXPECT_THAT(checkpoints.try_resume({ronda::tensor("v", w)}).status().message(),
+                HasSubstr("has tensor 'w' where the program has 'v'"));
+    EXPECT_THAT(checkpoints.try_resume({ronda::tensor("w", w), ronda::tensor("b", other)}).status().message(),
+                HasSubstr("has 1 tensors, and the program 2"));
+    EXPECT_THAT(w, Each(-1));
+    EXPECT_THAT(other, Each(-1));
+  });
+}
+
+TEST_F(CheckpointTest, ADiskThatIsFullLeavesTheCheckpointsBefore) {
+  save(1);
+  signal(SIGXFSZ, SIG_IGN);
+  const rlimit full = {2000, RLIM_INFINITY};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &full), 0);
+  ronda::run_threads(2, [&] {
+    std::vector<float> w(1000);
+    const ronda::Status status = Checkpoints(options()).try_save(2, {ronda::tensor("w", w)});
+    EXPECT_EQ(status.code(), RONDA_ERROR_INTERNAL);
+    EXPECT_THAT(status.message(), HasSubstr("checkpoint-000000000002.ronda: File too large"));
+  });
+  const rlimit none = {RLIM_INFINITY, RLIM_INFINITY};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &none), 0);
+  EXPECT_THAT(files(), ElementsAre("checkpoint-000000000001.ronda"));
+  EXPECT_EQ(resume().step, 1);
+}
+
+TEST_F(CheckpointTest, AFolderThatCannotBeMadeIsNamedOnEveryRank) {
+  std::ofstream(path("").parent_path()) << "a file";
+  ronda::run_threads(
+      2, [&] { EXPECT_THAT(Checkpoints(options()).try_save(1, {}).message(), HasSubstr("cannot make folder")); });
+}
+
+TEST_F(CheckpointTest, RefusesWhatCannotBeSaved) {
+  EXPECT_THROW(Checkpoints({}), ronda::Error);
+  EXPECT_THROW(Checkpoints(options(0)), ronda::Error);
+  ronda::run_threads(1, [&] {
+    float on_device = 0;
+    ronda::Tensor tensor = ronda::tensor("w", &on_device);
+    tensor.memory = RONDA_MEMORY_CUDA;
+    EXPECT_THAT(Checkpoints(options()).try_save(1, {tensor}).message(), HasSubstr("'w' is in a GPU's memory"));
+    EXPECT_EQ(Checkpoints(options()).try_save(-1, {}).code(), RONDA_ERROR_INVALID_ARGUMENT);
+  });
+}
+
+// A process that saves one state after the other, and tells the number of each that is safe.
+[[noreturn]] void save_until_killed(const CheckpointOptions& options, int told) {
+  ronda::init();
+  std::vector<float> w(1000);
+  for (std::int64_t step = 0;; ++step) {
+    w.assign(1000, static_cast<float>(step));
+    Checkpoints(options).save(step, {ronda::tensor("w", w)}, "at " + std::to_string(step));
+    if (write(told, &step, sizeof(step)) != sizeof(step)) _exit(1);
+  }
+}
+
+TEST_F(CheckpointTest, AProcessThatIsKilledAtAnyMomentHasLostNothingThatWasSafe) {
+  const std::uint64_t seed = std::random_device()();
+  std::cout << "seed " << seed << "\n";
+  std::mt19937_64 random(seed);
+  for (int round = 0; round < 10; ++round) {
+    int told[2];
+    ASSERT_EQ(pipe(told), 0);
+    const pid_t child = fork();
+    if (child == 0) save_until_killed(options(), told[1]);
+    close(told[1]);
+    std::int64_t safe = -1;
+    ASSERT_EQ(read(told[0], &safe, sizeof(safe)), ssize_t{sizeof(safe)});  // it has begun
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 20000));
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    while (read(told[0], &safe, sizeof(safe)) == ssize_t{sizeof(safe)}) {
+    }
+    close(told[0]);
+    const Resumed resumed = resume();
+    EXPECT_GE(resumed.step, safe);
+    EXPECT_LE(resumed.step, safe + 1);
+    EXPECT_THAT(resumed.problems, IsEmpty());
+    fs::remove_all(path(""));
+  }
+}
+
+}  // namespace
