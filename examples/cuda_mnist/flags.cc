@@ -10,6 +10,9 @@ Flags ParseFlags(std::vector<std::string> arguments) {
   if (others != arguments.end()) flags.work = Flags::Work::kBenchmark;
   arguments.erase(others, arguments.end());
   flags.shared = lenet::ParseFlags(arguments);
+  if (!flags.shared.training.checkpoints.empty()) {
+    throw lenet::UsageError("--checkpoints is for lenet_mnist: checkpoints are of tensors in the host's memory");
+  }
   return flags;
 }
 

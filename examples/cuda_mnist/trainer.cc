@@ -55,20 +55,17 @@ Trainer::Trainer(Device& device, const lenet::TrainingOptions& options, const le
     : device_(device),
       options_(options),
       batch_size_(options.batch_size == 0 ? lenet::kImagesPerRank * Size() : options.batch_size),
-      share_(batch_size_ / Size()),
+      share_(lenet::ShareOfBatch(batch_size_, images->size(), Size())),
       reporter_(reporter),
-      sampler_(
-          {.samples = images->size(), .batch_size = batch_size_, .rank = Rank(), .size = Size(), .seed = options.seed}),
-      learning_rate_({.base = options.learning_rate,
-                      .scale = static_cast<double>(batch_size_) / lenet::kImagesPerRank,
-                      .warmup_steps = sampler_.steps_per_epoch(),
-                      .total_steps = sampler_.steps_per_epoch() * options.epochs}),
+      steps_per_epoch_(images->size() / batch_size_),
+      sampler_(lenet::SamplerFor(images->size(), options.seed)),
+      learning_rate_(lenet::RateFor(options.learning_rate, batch_size_, steps_per_epoch_, options.epochs)),
       model_(RandomModel(device, options.seed, share_)),
       sgd_(device, model_.parameters(), options.momentum),
       optimizer_(sgd_, GradientsOf(device, model_), {.compression = options.compression}),
       pixels_(device, images->pixels),
       labels_(device, images->labels),
-      order_(device, sampler_.steps_per_epoch() * share_),
+      order_(device, steps_per_epoch_ * share_),
       images_(device, share_ * kImagePixels),
       logits_gradient_(device, share_ * kDigits),
       losses_(device, share_),
@@ -106,12 +103,10 @@ Trainer::End Trainer::TrainEpoch(std::size_t epoch) {
 }
 
 void Trainer::StartEpoch(std::size_t epoch) {
-  sampler_.StartEpoch(epoch);
+  sampler_.set_epoch(static_cast<std::int64_t>(epoch));
   std::vector<int> order;
   order.reserve(order_.size());
-  for (std::size_t step = 0; step < steps_per_epoch(); ++step) {
-    for (const std::size_t index : sampler_.Batch(step)) order.push_back(static_cast<int>(index));
-  }
+  for (const std::int64_t index : sampler_.next(order_.size())) order.push_back(static_cast<int>(index));
   order_.Upload(order.data(), order.size());
 }
 
@@ -132,7 +127,7 @@ void Trainer::TrainStep(std::size_t step, Communication communication) {
                     .right = {.data = losses_.data()},
                     .result = loss_sum_.data(),
                     .onto = Product::Onto::kResult});
-  sgd_.set_learning_rate(learning_rate_.At(steps_done_));
+  sgd_.set_learning_rate(learning_rate_.at(static_cast<std::int64_t>(steps_done_)));
   ++steps_done_;
   if (communication == Communication::kNone) {
     model_.Backward(logits_gradient_.data(), [](std::size_t) {});

@@ -9,11 +9,9 @@
 #include "examples/cuda_mnist/device.h"
 #include "examples/cuda_mnist/lenet.h"
 #include "examples/cuda_mnist/sgd.h"
-#include "examples/lenet_mnist/learning_rate.h"
 #include "examples/lenet_mnist/lenet.h"
 #include "examples/lenet_mnist/mnist.h"
 #include "examples/lenet_mnist/reporter.h"
-#include "examples/lenet_mnist/sampler.h"
 #include "examples/lenet_mnist/trainer.h"
 
 namespace cuda_mnist {
@@ -50,7 +48,7 @@ class Trainer {
   void TrainStep(std::size_t step, Communication communication = Communication::kGradients);
 
   LeNet& model() { return model_; }
-  std::size_t steps_per_epoch() const { return sampler_.steps_per_epoch(); }
+  std::size_t steps_per_epoch() const { return steps_per_epoch_; }
   std::size_t steps_done() const { return steps_done_; }
   std::size_t batch_size() const { return batch_size_; }
 
@@ -65,8 +63,9 @@ class Trainer {
   const std::size_t batch_size_;  // over all ranks
   const std::size_t share_;       // of a rank
   lenet::Reporter* const reporter_;
-  lenet::ShardedSampler sampler_;
-  const lenet::LearningRate learning_rate_;
+  const std::size_t steps_per_epoch_;
+  ronda::training::DistributedSampler sampler_;
+  const ronda::training::LearningRate learning_rate_;
   LeNet model_;
   Sgd sgd_;
   ronda::DistributedOptimizer<Sgd> optimizer_;

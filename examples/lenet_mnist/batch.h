@@ -17,8 +17,13 @@ struct Batch {
 
 // Copies the images at `indices` out of `data`.
 //
-// REQUIRES: every index is below data.size().
-Batch GatherBatch(const MnistImages& data, const std::vector<std::size_t>& indices);
+// REQUIRES: 0 <= every index < data.size().
+Batch GatherBatch(const MnistImages& data, const std::vector<std::int64_t>& indices);
+
+// The part of a batch of `batch_size` images that each of `ranks` ranks takes.
+//
+// Throws std::invalid_argument if `images` images do not make such a batch, or the ranks cannot share it equally.
+std::size_t ShareOfBatch(std::size_t batch_size, std::size_t images, std::size_t ranks);
 
 }  // namespace lenet
 

@@ -71,6 +71,9 @@ constexpr FlagSpec kFlags[] = {
      [](const std::string& value, Flags& flags) {
        return ParseNumber<std::size_t>(value, 0, kMillion, &flags.training.max_steps);
      }},
+    {"--checkpoints", "a folder",
+     "save the training there after each epoch and at its end, and go on from the last (default: do not)",
+     [](const std::string& value, Flags& flags) { return ParsePath(value, &flags.training.checkpoints); }},
     {"--dump-parameters", "a file", "write the trained parameters there, as raw floats (default: do not)",
      [](const std::string& value, Flags& flags) { return ParsePath(value, &flags.dump_parameters); }},
 };

@@ -8,12 +8,12 @@
 namespace lenet {
 
 // Random numbers that are the same on every machine: the standard fixes std::mt19937_64 and std::seed_seq bit by bit,
-// but not std::shuffle nor the distributions.
+// but not the distributions.
 //
 // Thread-compatible.
 class RandomNumbers {
  public:
-  // `stream` tells apart uses of one seed: an epoch, say.
+  // `stream` tells apart uses of one seed.
   RandomNumbers(std::uint64_t seed, std::uint64_t stream) {
     std::seed_seq sequence{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32),
                            static_cast<std::uint32_t>(stream), static_cast<std::uint32_t>(stream >> 32)};

@@ -5,15 +5,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "client/ronda.hpp"
+#include "client/ronda/training.hpp"
 #include "examples/lenet_mnist/batch.h"
-#include "examples/lenet_mnist/learning_rate.h"
 #include "examples/lenet_mnist/lenet.h"
 #include "examples/lenet_mnist/loss.h"
 #include "examples/lenet_mnist/mnist.h"
 #include "examples/lenet_mnist/reporter.h"
-#include "examples/lenet_mnist/sampler.h"
 #include "examples/lenet_mnist/sgd.h"
 
 namespace lenet {
@@ -27,8 +29,16 @@ struct TrainingOptions {
   double learning_rate = 0.015;  // for a batch of kImagesPerRank; scaled to the batch in use
   double momentum = 0.9;
   std::uint64_t seed = 1;
+  std::string checkpoints;  // the folder for them; empty: there are none
   ronda::Compression compression = ronda::Compression::none;
 };
+
+// The learning rates of a training in batches of `batch_size` images: `base` is for batches of kImagesPerRank.
+ronda::training::LearningRate RateFor(double base, std::size_t batch_size, std::size_t steps_per_epoch,
+                                      std::size_t epochs);
+
+// Which images this rank takes, from the seed: all ranks take equally many.
+ronda::training::DistributedSampler SamplerFor(std::size_t images, std::uint64_t seed);
 
 // Trains a LeNet on the digits, together with the other ranks of the job: each takes its share of every batch, the
 // gradients are averaged over the ranks, and all make the same step.
@@ -46,7 +56,8 @@ class Trainer {
   enum class End { kComplete, kAskedToStop };
 
   // Goes through the images options.epochs times, or makes options.max_steps steps if that comes first. Ends after the
-  // step under way, on all ranks, if one of them gets a SIGTERM.
+  // step under way, on all ranks, if one of them gets a SIGTERM. Goes on from the last checkpoint, if there are any,
+  // and saves one after each epoch and at the end.
   End Train();
 
   // The fraction of `images` that the network recognises.
@@ -61,18 +72,24 @@ class Trainer {
 
   End TrainEpoch(std::size_t epoch);
   double TrainStep(const Batch& batch);
-  Reporter::Progress ProgressOf(std::size_t epoch, std::size_t steps_done, double loss_sum,
-                                Clock::time_point start) const;
+  Reporter::Progress ProgressOf(std::size_t steps_done, double loss, Clock::time_point start) const;
+
+  std::vector<ronda::Tensor> State();
+  void Resume();
+  void Save();
 
   const TrainingOptions options_;
   const std::size_t batch_size_;
+  const std::size_t share_;  // of a batch, this rank's
   const MnistImages* const images_;
   Reporter* const reporter_;
-  ShardedSampler sampler_;
-  LearningRate learning_rate_;
+  const std::size_t steps_per_epoch_;
+  ronda::training::DistributedSampler sampler_;
+  const ronda::training::LearningRate learning_rate_;
   LeNet model_;
   Sgd sgd_;
   ronda::DistributedOptimizer<Sgd> optimizer_;
+  std::optional<ronda::training::Checkpoints> checkpoints_;
   Matrix logits_gradient_;
   std::size_t steps_done_ = 0;
 };

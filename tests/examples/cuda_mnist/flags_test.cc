@@ -17,6 +17,10 @@ TEST(CudaMnistFlagsTest, BenchIsAFlagBesideThoseOfLenetMnist) {
   EXPECT_THROW(ParseFlags({"--bench=1"}), lenet::UsageError);
 }
 
+TEST(CudaMnistFlagsTest, CheckpointsAreForLenetMnist) {
+  EXPECT_THROW(ParseFlags({"--checkpoints", "folder"}), lenet::UsageError);
+}
+
 TEST(CudaMnistFlagsTest, HelpHasAllFlags) {
   for (const char* flag : {"rondarun -np 2 cuda_mnist", "--bench", "--steps", "--dump-parameters"}) {
     EXPECT_THAT(Usage(), HasSubstr(flag));

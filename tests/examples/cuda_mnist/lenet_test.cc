@@ -83,15 +83,15 @@ class CudaLenetTest : public ::testing::Test {
 };
 
 TEST_F(CudaLenetTest, ImagesAreThoseOfTheOrder) {
-  const std::vector<std::size_t> order = {7, 0, 19};
+  const std::vector<std::int64_t> order = {7, 0, 19};
   const lenet::Batch batch = lenet::GatherBatch(images_, order);
   const std::vector<float> gathered = Download(Gather({7, 0, 19}), 3 * lenet::kImagePixels);
   EXPECT_TRUE(std::equal(gathered.begin(), gathered.end(), batch.images.data()));
 }
 
 TEST_F(CudaLenetTest, LogitsAndGradientsAreTheCpusWhateverTheNumberOfSamples) {
-  for (const std::vector<std::size_t>& order :
-       {std::vector<std::size_t>{3}, std::vector<std::size_t>{1, 5, 9, 13, 2, 4, 6, 8}, {11, 12, 17}}) {
+  for (const std::vector<std::int64_t>& order :
+       {std::vector<std::int64_t>{3}, std::vector<std::int64_t>{1, 5, 9, 13, 2, 4, 6, 8}, {11, 12, 17}}) {
     const lenet::Batch batch = lenet::GatherBatch(images_, order);
     lenet::Matrix cpu_gradient;
     const lenet::Matrix cpu_logits = cpu_.Forward(batch.images);

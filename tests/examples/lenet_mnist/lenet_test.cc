@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <numeric>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -20,8 +22,8 @@ namespace {
 using ::testing::ElementsAre;
 
 Batch FirstDigits(std::size_t count) {
-  std::vector<std::size_t> indices(count);
-  std::iota(indices.begin(), indices.end(), std::size_t{0});
+  std::vector<std::int64_t> indices(count);
+  std::iota(indices.begin(), indices.end(), std::int64_t{0});
   return GatherBatch(LoadMnist(DefaultDataDirectory(), "t10k"), indices);
 }
 
@@ -38,6 +40,21 @@ TEST(GatherBatch, ScalesPixelsToTheUnitInterval) {
   EXPECT_EQ(batch.images(0, 1), 1.0f);
   EXPECT_EQ(batch.images(1, 783), 0.2f);
   EXPECT_EQ(batch.images.sum(), 1.2f);
+}
+
+TEST(ShareOfBatch, IsEqualOnEveryRankOrRefused) {
+  EXPECT_EQ(ShareOfBatch(96, 100, 3), 32u);
+  const auto error = [](std::size_t batch_size, std::size_t images, std::size_t ranks) -> std::string {
+    try {
+      ShareOfBatch(batch_size, images, ranks);
+    } catch (const std::invalid_argument& refusal) {
+      return refusal.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(error(64, 100, 3), "a batch of 64 images cannot be shared equally by 3 ranks: choose a multiple of 3");
+  EXPECT_EQ(error(101, 100, 1), "a batch of 101 images cannot be drawn from 100");
+  EXPECT_EQ(error(0, 100, 1), "a batch of 0 images cannot be drawn from 100");
 }
 
 TEST(LeNet, HasTheParametersOfThePaper) {

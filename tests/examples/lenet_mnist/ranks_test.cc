@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "tests/examples/lenet_mnist/few_digits.h"
 #include "tests/examples/lenet_mnist/idx_files.h"
@@ -16,14 +17,22 @@ namespace {
 
 constexpr int kSteps = 20;
 
-// Trains on batches of 64, over all ranks, for `steps` steps. `compression` is as the flag spells it.
-Parameters Train(int ranks, int steps, const std::string& compression) {
+// Trains on batches of 64, over all ranks, for `steps` steps. `compression` is as the flag spells it; `more` are flags.
+Parameters Train(int ranks, int steps, const std::string& compression, const std::vector<std::string>& more = {}) {
   static const FewDigits digits(4000, 10);
   const TemporaryDirectory directory;
   const std::string file = directory.path() + "/parameters";
-  ronda::LauncherRun run({"-np", std::to_string(ranks), "examples/lenet_mnist/lenet_mnist", "--data=" + digits.path(),
-                          "--batch-size=64", "--lr=0.005", "--steps=" + std::to_string(steps),
-                          "--compression=" + compression, "--dump-parameters=" + file});
+  std::vector<std::string> command = {"-np",
+                                      std::to_string(ranks),
+                                      "examples/lenet_mnist/lenet_mnist",
+                                      "--data=" + digits.path(),
+                                      "--batch-size=64",
+                                      "--lr=0.005",
+                                      "--steps=" + std::to_string(steps),
+                                      "--compression=" + compression,
+                                      "--dump-parameters=" + file};
+  command.insert(command.end(), more.begin(), more.end());
+  ronda::LauncherRun run(command);
   EXPECT_EQ(run.Finish(), 0) << run.out() << run.err();
   return ReadParameters(file);
 }
@@ -72,6 +81,22 @@ TEST_P(LenetRanksTest, CompressedTrainingStaysClose) {
 
 TEST_P(LenetRanksTest, TrainingTwiceGivesTheSameBits) {
   EXPECT_EQ(Train(GetParam(), kSteps, "none"), Train(GetParam(), kSteps, "none"));
+}
+
+// In the middle of an epoch.
+TEST_P(LenetRanksTest, TrainingThatGoesOnFromACheckpointGivesTheSameBits) {
+  const TemporaryDirectory directory;
+  const std::vector<std::string> checkpoints = {"--checkpoints=" + directory.path()};
+  Train(GetParam(), kSteps / 3, "none", checkpoints);
+  EXPECT_EQ(Train(GetParam(), kSteps, "none", checkpoints), Train(GetParam(), kSteps, "none"));
+}
+
+TEST(LenetRanks, TrainingGoesOnWithAnotherNumberOfRanks) {
+  const TemporaryDirectory directory;
+  const std::vector<std::string> checkpoints = {"--checkpoints=" + directory.path()};
+  Train(2, kSteps / 3, "none", checkpoints);
+  const double error = Distance(Train(4, kSteps, "none", checkpoints), OneRank(kSteps));
+  EXPECT_LE(error, 1e-5 * Norm(OneRank(kSteps)));
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, LenetRanksTest, ::testing::Values(2, 4));
