@@ -346,8 +346,9 @@ ronda_status ronda_synchronize_on_stream_async(ronda_handle handle, void* stream
  * member of the process set; for other operations it is empty. All is valid until ronda_release().
  *
  * Of an operation on GPU memory `*data` is there, and the operation need not have completed: work on a stream for which
- * ronda_synchronize_on_stream() has returned RONDA_OK finds the result. That work has to be done before
- * ronda_release(), but not before ronda_release_on_stream(). */
+ * ronda_synchronize_on_stream() has returned RONDA_OK finds the result. Such a stream lives until ronda_release(): the
+ * memory is used again once the device has done the work that the stream has been given by then. Work of other streams
+ * has to be done before ronda_release(), but not before ronda_release_on_stream(). */
 ronda_status ronda_output(ronda_handle handle, const void** data, int64_t* rows, const int64_t** rows_per_member,
                           int* members);
 

@@ -15,7 +15,7 @@ void ResultDeleter::operator()(std::byte* data) const {
   if (blocks == nullptr) {
     delete[] data;
   } else {
-    blocks->Release(data, bytes, after);
+    blocks->Release(data, bytes);
   }
 }
 
@@ -37,7 +37,10 @@ absl::Status Handle::OrderBefore(void* stream) const {
   NoteLearned();
   if (result_.completion == nullptr || !status_.ok()) return status_;
   absl::Status status = result_.completion->OrderBefore(stream, *tensor_);
-  if (status.ok()) return status;
+  if (status.ok()) {
+    if (DeviceBlocks* const blocks = BlocksOfResult()) blocks->NoteReader(result_.data.get(), stream);
+    return status;
+  }
   const absl::Status refusal = result_.completion->RefusalOf(*tensor_);
   return refusal.ok() ? AboutTensor(*tensor_, status) : refusal;
 }
@@ -84,12 +87,14 @@ const OperationResult& Handle::result() const {
 
 absl::Status Handle::FreeAfter(void* stream) {
   RONDA_CHECK(launched());
-  if (result_.data == nullptr || result_.data.get_deleter().blocks == nullptr) return absl::OkStatus();
-  ResultDeleter& deleter = result_.data.get_deleter();
-  absl::StatusOr<std::shared_ptr<const DeviceEvent>> point = deleter.blocks->Note(stream);
-  if (!point.ok()) return AboutTensor(*tensor_, point.status());
-  deleter.after = *std::move(point);
-  return absl::OkStatus();
+  DeviceBlocks* const blocks = BlocksOfResult();
+  if (blocks == nullptr) return absl::OkStatus();
+  absl::Status status = blocks->NoteLastRead(result_.data.get(), stream);
+  return status.ok() ? status : AboutTensor(*tensor_, status);
+}
+
+DeviceBlocks* Handle::BlocksOfResult() const {
+  return result_.data == nullptr ? nullptr : result_.data.get_deleter().blocks.get();
 }
 
 absl::Status Handle::OnLaunch(std::function<void(const absl::Status&)> callback) {

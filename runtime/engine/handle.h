@@ -23,13 +23,11 @@
 namespace ronda {
 
 class DeviceBlocks;
-class DeviceEvent;
 
 // Frees a result's memory: gives it back to the blocks it is from, or to the heap if that is nullptr.
 struct ResultDeleter {
   std::shared_ptr<DeviceBlocks> blocks;
   size_t bytes = 0;
-  std::shared_ptr<const DeviceEvent> after = nullptr;  // not nullptr: the block may be used again after this point
 
   void operator()(std::byte* data) const;
 };
@@ -46,7 +44,8 @@ using RowCounts = absl::InlinedVector<int64_t, 8>;
 struct OperationResult {
   // allgather, gather (on the root), scatter, reducescatter, alltoall: the rows that this rank receives, in memory of
   // Ronda's or of the caller's. Of a tensor in the memory of a GPU they are there too. Memory of Ronda's is used again
-  // as soon as it is freed: by then the device must be done with it. Or see Handle::FreeAfter.
+  // when it has been freed, and the streams that were ordered behind the operation (Handle::OrderBefore) have done what
+  // they had been given by then. The device must be done with other work on it; or see Handle::FreeAfter.
   ResultData data;
   const void* callers = nullptr;  // not nullptr: the rows are here
   const void* rows() const { return callers != nullptr ? callers : data.get(); }
@@ -120,7 +119,8 @@ class Handle {
   }
 
   // Makes the work that `stream` (a cudaStream_t) is given from now on wait for the operation. Blocks until it has
-  // been given to the device, as Wait does, but not for the device; of a tensor in the host's memory this is Wait.
+  // been given to the device, as Wait does, but not for the device; of a tensor in the host's memory this is Wait. The
+  // stream lives as long as the handle: the result's memory waits for it.
   // Errors: the operation's, as far as they are known by then.
   absl::Status OrderBefore(void* stream) const;
 
@@ -161,6 +161,8 @@ class Handle {
   }
 
   bool IsPastDevice() const;
+  // Where the result's memory is from; nullptr: it is none of these.
+  DeviceBlocks* BlocksOfResult() const;
   // REQUIRES: done().
   absl::Status KnownStatus() const;
   // Until `deadline` at the latest.

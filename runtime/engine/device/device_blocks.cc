@@ -23,14 +23,18 @@ size_t BlockBytes(size_t bytes) {
 }  // namespace
 
 // An error of the device fails the job soon; the block may go on until then.
-bool DeviceBlocks::Idle::IsUsable() const { return after == nullptr || after->done().value_or(true); }
+bool DeviceBlocks::IsUsable(Idle& block) {
+  NoteAll(block.readers);
+  std::erase_if(block.readers.points, [](const auto& point) { return point->done().value_or(true); });
+  return block.readers.AreNoted() && block.readers.points.empty();
+}
 
 absl::StatusOr<ResultData> DeviceBlocks::Take(size_t bytes, absl::string_view purpose) {
   const size_t size = BlockBytes(bytes);
   {
     MutexLock lock(&mu_);
     std::vector<Idle>& idle = idle_[size];
-    const auto found = std::find_if(idle.rbegin(), idle.rend(), [](const Idle& block) { return block.IsUsable(); });
+    const auto found = std::find_if(idle.rbegin(), idle.rend(), [this](Idle& block) { return IsUsable(block); });
     if (found != idle.rend()) {
       DeviceMemory block = std::move(found->memory);
       idle.erase(std::next(found).base());
@@ -75,27 +79,59 @@ bool DeviceBlocks::FreeIdle() {
 ResultData DeviceBlocks::HandOutLocked(DeviceMemory block) {
   const size_t size = block.size();
   std::byte* const data = block.data();
-  taken_.emplace(data, std::move(block));
+  taken_.emplace(data, Taken{.memory = std::move(block)});
   taken_bytes_ += size;
   most_taken_ = std::max(most_taken_, taken_bytes_);
   return ResultData(data, {.blocks = shared_from_this(), .bytes = size});
 }
 
-absl::StatusOr<std::shared_ptr<const DeviceEvent>> DeviceBlocks::Note(StreamHandle stream) {
+absl::StatusOr<std::unique_ptr<DeviceEvent>> DeviceBlocks::Note(StreamHandle stream) {
   RONDA_RETURN_IF_ERROR(IdOfStream(*device_, stream, "give its memory back before or after the capture").status());
   RONDA_ASSIGN_OR_RETURN(std::unique_ptr<DeviceEvent> event, device_->NewEvent());
   RONDA_RETURN_IF_ERROR(event->Record(stream));
-  return std::shared_ptr<const DeviceEvent>(std::move(event));
+  return event;
 }
 
-void DeviceBlocks::Release(std::byte* data, size_t bytes, std::shared_ptr<const DeviceEvent> after) {
+// A stream that is being captured, or that has been destroyed against the rule, cannot be asked how far it is: the
+// block is kept out of use until it can.
+void DeviceBlocks::NoteAll(Readers& readers) {
+  std::erase_if(readers.streams, [&](StreamHandle stream) {
+    absl::StatusOr<std::unique_ptr<DeviceEvent>> point = Note(stream);
+    if (point.ok()) readers.points.push_back(*std::move(point));
+    return point.ok();
+  });
+}
+
+void DeviceBlocks::NoteReader(const std::byte* data, StreamHandle stream) {
   MutexLock lock(&mu_);
   const auto found = taken_.find(data);
   if (found == taken_.end()) return;
-  taken_bytes_ -= bytes;
-  idle_[bytes].push_back({.memory = std::move(found->second), .since = clock_->Now(), .after = std::move(after)});
-  idle_bytes_ += bytes;
+  std::vector<StreamHandle>& streams = found->second.readers.streams;
+  if (std::find(streams.begin(), streams.end(), stream) == streams.end()) streams.push_back(stream);
+}
+
+absl::Status DeviceBlocks::NoteLastRead(const std::byte* data, StreamHandle stream) {
+  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<DeviceEvent> point, Note(stream));
+  MutexLock lock(&mu_);
+  const auto found = taken_.find(data);
+  if (found == taken_.end()) return absl::OkStatus();
+  Readers& readers = found->second.readers;
+  std::erase(readers.streams, stream);
+  readers.points.push_back(std::move(point));
+  return absl::OkStatus();
+}
+
+void DeviceBlocks::Release(std::byte* data, size_t bytes) {
+  MutexLock lock(&mu_);
+  const auto found = taken_.find(data);
+  if (found == taken_.end()) return;
+  Idle block = {
+      .memory = std::move(found->second.memory), .since = clock_->Now(), .readers = std::move(found->second.readers)};
   taken_.erase(found);
+  NoteAll(block.readers);
+  taken_bytes_ -= bytes;
+  idle_[bytes].push_back(std::move(block));
+  idle_bytes_ += bytes;
 }
 
 }  // namespace ronda

@@ -25,8 +25,8 @@ namespace ronda {
 // at once; and all that are idle, if the device has no more.
 //
 // A block is written by work on the rank's one stream; so the stream's work on a block that is given back comes before.
-// Work of other streams on it must be done by then; or the block is given back with a point behind that work, and is
-// used again once the device has passed the point.
+// Streams that read it are named (NoteReader): the block is used again once the device has done all that they had been
+// given when it came back. No thread waits for that. Work of streams that have not been named must be done by then.
 //
 // Thread-safe. Keeps the device.
 class DeviceBlocks : public std::enable_shared_from_this<DeviceBlocks> {
@@ -39,25 +39,44 @@ class DeviceBlocks : public std::enable_shared_from_this<DeviceBlocks> {
   // Errors: RESOURCE_EXHAUSTED that names the purpose.
   absl::StatusOr<ResultData> Take(size_t bytes, absl::string_view purpose);
 
-  // The point that `stream` has come to, for Release.
-  // Errors: INVALID_ARGUMENT if it is being captured; INTERNAL (the driver's).
-  absl::StatusOr<std::shared_ptr<const DeviceEvent>> Note(StreamHandle stream);
+  // `stream` is given work that reads the block at `data`, until the block comes back. It lives until then.
+  void NoteReader(const std::byte* data, StreamHandle stream);
 
-  // Takes memory of a result back, for use after the point `after`; nullptr: at once.
-  void Release(std::byte* data, size_t bytes, std::shared_ptr<const DeviceEvent> after);
+  // `stream` has been given all its work on the block at `data` by now.
+  // Errors: INVALID_ARGUMENT if it is being captured; INTERNAL (the driver's). Nothing has changed then.
+  absl::Status NoteLastRead(const std::byte* data, StreamHandle stream);
+
+  // Takes memory of a result back.
+  void Release(std::byte* data, size_t bytes);
 
  private:
+  // What a block has to wait for before it is used again.
+  struct Readers {
+    std::vector<StreamHandle> streams;                 // for what they will have been given when the block comes back
+    std::vector<std::unique_ptr<DeviceEvent>> points;  // behind what streams have been given
+
+    bool AreNoted() const { return streams.empty(); }
+  };
+  struct Taken {
+    DeviceMemory memory;
+    Readers readers;
+  };
   struct Idle {
     DeviceMemory memory;
     absl::Time since;
-    std::shared_ptr<const DeviceEvent> after;  // nullptr: usable
-
-    bool IsUsable() const;
+    Readers readers;
   };
   using IdleBlocks = std::map<size_t, std::vector<Idle>>;  // by size; the first of each have been idle the longest
 
   DeviceBlocks(std::shared_ptr<Device> device, ronda_cuda_memory kind, const Clock* clock)
       : device_(std::move(device)), kind_(kind), clock_(clock) {}
+
+  // A point behind all that `stream` has been given.
+  absl::StatusOr<std::unique_ptr<DeviceEvent>> Note(StreamHandle stream);
+  // Has points take the place of the streams, as far as these can be asked.
+  void NoteAll(Readers& readers);
+  // Whether no stream reads the block any more.
+  bool IsUsable(Idle& block);
 
   ResultData HandOutLocked(DeviceMemory block) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // These may wait for the device; threads that give blocks back must not have to.
@@ -72,7 +91,7 @@ class DeviceBlocks : public std::enable_shared_from_this<DeviceBlocks> {
   const Clock* const clock_;
   Mutex mu_;
   IdleBlocks idle_ ABSL_GUARDED_BY(mu_);
-  std::unordered_map<const std::byte*, DeviceMemory> taken_ ABSL_GUARDED_BY(mu_);
+  std::unordered_map<const std::byte*, Taken> taken_ ABSL_GUARDED_BY(mu_);
   size_t idle_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   size_t taken_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   size_t most_taken_ ABSL_GUARDED_BY(mu_) = 0;

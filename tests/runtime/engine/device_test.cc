@@ -281,6 +281,42 @@ TEST(DeviceOrder, AStreamCanWaitWhereNoThreadDoes) {
   });
 }
 
+// The stream comes to its work on the result only after the handle was freed and another result has been made.
+TEST(DeviceOrder, AResultIsNotUsedAgainWhileAStreamThatWasOrderedReadsIt) {
+  RunDeviceRanks({.size = 2}, [](DeviceRank& rank) {
+    const DeviceTensor tensor(rank, std::vector<float>(3, Of(rank)));
+    const DeviceTensor read(rank, std::vector<float>(6, -1));
+    ASSERT_NE(SucceedOn(rank, Barrier("connected")), nullptr);
+    const auto reader = DeviceStream::Create(&rank.device());
+    ASSERT_TRUE(reader.ok()) << reader.status();
+    Submission gather = DeviceSum("x", rank, tensor, 3);
+    gather.request.op = OpType::kAllgather;
+    gather.output = nullptr;  // the handle has it
+    auto first = rank.runtime().Submit(gather);
+    ASSERT_TRUE(first.ok()) << first.status();
+    EXPECT_EQ((*first)->OrderBefore((*reader)->handle()), absl::OkStatus());
+    const void* const rows = (*first)->result().rows();
+    EXPECT_EQ((*first)->Wait(), absl::OkStatus());
+    StreamHold hold((*reader)->handle());
+    const auto read_rows = [&](const ronda_cuda_plugin& cuda) {
+      return cuda.copy(read.data(), rows, 6 * sizeof(float), (*reader)->handle());
+    };
+    EXPECT_EQ(rank.device().Call("reading", read_rows), absl::OkStatus());
+    first->reset();
+    const DeviceTensor other(rank, std::vector<float>(3, 7));
+    gather.input = other.data();
+    const auto second = SucceedOn(rank, gather);
+    ASSERT_NE(second, nullptr);
+    EXPECT_NE(second->result().rows(), rows);
+    hold.Release();
+    const auto end = rank.device().NewEvent();
+    ASSERT_TRUE(end.ok()) << end.status();
+    EXPECT_EQ((*end)->Record((*reader)->handle()), absl::OkStatus());
+    EXPECT_EQ((*end)->Wait(), absl::OkStatus());
+    EXPECT_THAT(read.Get<float>(), ElementsAre(1, 1, 1, 2, 2, 2));
+  });
+}
+
 TEST(DeviceOrder, ANameIsFreeAgainOnceItsTensorIsOnItsWay) {
   RunDeviceRanks({.size = 2}, [](DeviceRank& rank) {
     const DeviceTensor tensor(rank, std::vector<float>(3, 1));

@@ -116,24 +116,69 @@ TEST(DeviceBlocksOfABusyDevice, BlocksAreGivenBackWhileAnotherThreadWaitsForTheD
   EXPECT_TRUE(large.ok()) << large.status();
 }
 
-// A block that a stream still uses is not handed out, and no thread waits for the stream.
-TEST_F(DeviceBlocksTest, ABlockMayBeGivenBackBehindWorkOfAStream) {
-  const std::shared_ptr<Device> device = *Device::Open(cuda_.table(), 0);
-  const auto stream = *DeviceStream::Create(device.get());
-  ResultData first = Take(1000);
-  const std::byte* const place = first.get();
-  StreamHold hold(stream->handle());
-  const absl::StatusOr<std::shared_ptr<const DeviceEvent>> point = blocks_->Note(stream->handle());
-  ASSERT_TRUE(point.ok()) << point.status();
-  first.get_deleter().after = *point;
-  first.reset();
-  const ResultData other = Take(1000);
-  EXPECT_NE(other.get(), place);
-  EXPECT_EQ(cuda_.allocations(), 2u);
+class DeviceBlocksWithReaders : public DeviceBlocksTest {
+ protected:
+  // Whether the next block of the first one's size is that one.
+  bool ComesAgain() { return others_.emplace_back(Take(1000)).get() == place_; }
+
+  void Finish(const std::unique_ptr<DeviceStream>& stream) {
+    const std::unique_ptr<DeviceEvent> end = *device_->NewEvent();
+    ASSERT_TRUE(end->Record(stream->handle()).ok());
+    ASSERT_TRUE(end->Wait().ok());
+  }
+
+  const std::shared_ptr<Device> device_ = *Device::Open(cuda_.table(), 0);
+  const std::unique_ptr<DeviceStream> stream_ = *DeviceStream::Create(device_.get());
+  std::vector<ResultData> others_;
+  ResultData block_ = Take(1000);
+  const std::byte* const place_ = block_.get();
+};
+
+// A block that a stream still reads is not handed out, and no thread waits for the stream.
+TEST_F(DeviceBlocksWithReaders, ABlockIsUsedAgainOnceItsReadersAreThroughWithIt) {
+  const auto other = *DeviceStream::Create(device_.get());
+  blocks_->NoteReader(place_, stream_->handle());
+  blocks_->NoteReader(place_, other->handle());
+  StreamHold first(stream_->handle()), second(other->handle());
+  block_.reset();
+  EXPECT_FALSE(ComesAgain());
+  first.Release();
+  Finish(stream_);
+  EXPECT_FALSE(ComesAgain()) << "the other one reads it, too";
+  second.Release();
+  Finish(other);
+  EXPECT_TRUE(ComesAgain());
+}
+
+TEST_F(DeviceBlocksWithReaders, WorkThatAReaderIsGivenLaterDoesNotCount) {
+  blocks_->NoteReader(place_, stream_->handle());
+  block_.reset();
+  Finish(stream_);
+  const StreamHold hold(stream_->handle());
+  EXPECT_TRUE(ComesAgain());
+}
+
+TEST_F(DeviceBlocksWithReaders, AReaderMayHaveReadItsLastBeforeTheBlockComesBack) {
+  blocks_->NoteReader(place_, stream_->handle());
+  ASSERT_TRUE(blocks_->NoteLastRead(place_, stream_->handle()).ok());
+  Finish(stream_);
+  const StreamHold hold(stream_->handle());
+  block_.reset();
+  EXPECT_TRUE(ComesAgain());
+}
+
+TEST_F(DeviceBlocksWithReaders, ABlockWaitsForAReaderThatIsBeingCaptured) {
+  blocks_->NoteReader(place_, stream_->handle());
+  cuda_.SetCapturing(stream_->handle(), 1);
+  EXPECT_EQ(blocks_->NoteLastRead(place_, stream_->handle()).code(), absl::StatusCode::kInvalidArgument);
+  block_.reset();
+  EXPECT_FALSE(ComesAgain());
+  cuda_.SetCapturing(stream_->handle(), 0);
+  StreamHold hold(stream_->handle());
+  EXPECT_FALSE(ComesAgain()) << "only now is there a point";
   hold.Release();
-  EXPECT_TRUE((*point)->Wait().ok());
-  EXPECT_EQ(Take(1000).get(), place);
-  EXPECT_EQ(cuda_.allocations(), 2u);
+  Finish(stream_);
+  EXPECT_TRUE(ComesAgain());
 }
 
 TEST_F(DeviceBlocksTest, BlocksMayOutliveWhoHandsThemOut) {
