@@ -179,12 +179,17 @@ class CommunicatorImplementation : public Implementation {
     } else if (shape_.op == OpType::kReduce && rank == 0) {
       segment.part_count = shape_.count;
     }
+    const auto part_of = [this](size_t, int member) {
+      return PartRange{.begin = static_cast<size_t>(member) * shape_.count, .count = shape_.count};
+    };
+    const ReduceCall::PartOf known_parts = part_of;
     return transport_.communicator->Reduce(
         {.info = info,
          .segments = {&segment, 1},
          .dtype = shape_.dtype,
          .wire = shape_.wire,
-         .delivery = shape_.op == OpType::kAllreduce ? ReduceCall::Delivery::kAll : ReduceCall::Delivery::kParts});
+         .delivery = shape_.op == OpType::kAllreduce ? ReduceCall::Delivery::kAll : ReduceCall::Delivery::kParts,
+         .part_of = shape_.op == OpType::kReduceScatter ? &known_parts : nullptr});
   }
 
   const Transport transport_;

@@ -133,6 +133,12 @@ struct Segment {
   float* residual = nullptr;
 };
 
+// Consecutive elements of a tensor.
+struct PartRange {
+  size_t begin = 0;
+  size_t count = 0;
+};
+
 // A reduction over the logical concatenation of the segments. The bucket is never copied into one buffer.
 struct ReduceCall {
   CallInfo info;
@@ -146,6 +152,10 @@ struct ReduceCall {
     kAll,   // all ranks receive the whole result: an allreduce
     kParts  // each rank receives the part that its segments name: reduce, reducescatter
   } delivery = Delivery::kAll;
+  // With kParts: the part of a segment that the member at `position` of the group receives. For backends that save
+  // bytes if all members know it. nullptr: a rank knows its own parts alone.
+  using PartOf = absl::FunctionRef<PartRange(size_t segment, int position)>;
+  const PartOf* part_of = nullptr;
 };
 
 struct BroadcastCall {

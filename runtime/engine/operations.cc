@@ -55,6 +55,18 @@ void SplitRows(const Submission& submission, int members, std::vector<int64_t>* 
   }
 }
 
+// The elements of tensor `i`'s result that the participant at `position` receives, of a reduce or a reducescatter.
+PartRange PartOf(const BucketRun& run, size_t i, int position) {
+  const TensorRequest& request = run.request(i);
+  if (request.op == OpType::kReduce) {
+    const bool is_root = run.PositionOf(request.root) == position;
+    return {.begin = 0, .count = is_root ? static_cast<size_t>(ElementCount(request.shape)) : 0};
+  }
+  const RowRange rows = EvenSplit(request.shape.front(), run.participants(), position);
+  const size_t row = RowElements(request);
+  return {.begin = static_cast<size_t>(rows.begin) * row, .count = static_cast<size_t>(rows.count) * row};
+}
+
 // Where the `bytes` of a result by rows go: to the caller's memory, or to memory of the result's. The latter also if
 // the caller's is too small. The other ranks count on this one to take part, so the operation then ends with an error
 // here, and only here.
@@ -152,8 +164,8 @@ absl::Status Reductions::PreparePart(const BucketRun& run, size_t i, Segment* se
   const Submission& submission = run.submission(i);
   const TensorRequest& request = run.request(i);
   if (request.op == OpType::kReduce) {
+    segment->part_count = PartOf(run, i, *run.position).count;
     if (run.PositionOf(request.root) != *run.position) return absl::OkStatus();
-    segment->part_count = segment->count;
     if (submission.output != submission.input) return absl::OkStatus();
     const size_t bytes = TensorBytes(request);
     RONDA_ASSIGN_OR_RETURN(auto data, plane_->Allocate(request, bytes));
@@ -161,20 +173,21 @@ absl::Status Reductions::PreparePart(const BucketRun& run, size_t i, Segment* se
     staged_.push_back({.data = std::move(data), .output = submission.output, .bytes = bytes});
     return absl::OkStatus();
   }
-  const RowRange rows = EvenSplit(request.shape.front(), run.participants(), *run.position);
-  const size_t row = RowElements(request);
-  segment->part_begin = static_cast<size_t>(rows.begin) * row;
-  segment->part_count = static_cast<size_t>(rows.count) * row;
+  const PartRange part = PartOf(run, i, *run.position);
+  segment->part_begin = part.begin;
+  segment->part_count = part.count;
   OperationResult& result = run.results[i];
   RONDA_ASSIGN_OR_RETURN(segment->output,
                          PlaceResult(*plane_, submission, segment->part_count * SizeOf(request.dtype), &result));
-  result.first_dims = {rows.count};
+  result.first_dims = {EvenSplit(request.shape.front(), run.participants(), *run.position).count};
   return absl::OkStatus();
 }
 
 absl::Status Reductions::Reduce(const BucketRun& run) {
   const TensorRequest& kind = run.request(0);
   const bool averages = kind.reduction == Reduction::kAverage;
+  const auto part_of = [&run](size_t segment, int position) { return PartOf(run, segment, position); };
+  const ReduceCall::PartOf known_parts = part_of;
   const ReduceCall call = {.info = run.info,
                            .segments = segments_,
                            .dtype = kind.dtype,
@@ -182,7 +195,8 @@ absl::Status Reductions::Reduce(const BucketRun& run) {
                            .op = TraitsOf(kind.reduction).kernel,
                            .prescale = {.multiplier = kind.prescale},
                            .postscale = {.multiplier = kind.postscale, .divisor = averages ? run.averaged_over() : 1},
-                           .delivery = DeliveryOf(kind.op)};
+                           .delivery = DeliveryOf(kind.op),
+                           .part_of = kind.op == OpType::kAllreduce ? nullptr : &known_parts};
   return kind.reduction == Reduction::kAdasum ? Adasum(&plane_->communicator(), &plane_->adasum_ops(), call)
                                               : plane_->communicator().Reduce(call);
 }

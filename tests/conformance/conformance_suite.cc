@@ -35,6 +35,11 @@ int RoundingsOfNccl(Backend backend, const ReduceCase& c, const HostMap& levels,
 
 int CountOf(const HostMap& levels) { return levels.hosts.empty() ? 1 : 2; }
 
+PartRange PartOf(const ReduceCase& c, size_t segment, int member, int members) {
+  const Part part = PartsOf(c, member, members)[segment];
+  return {.begin = part.begin, .count = part.count};
+}
+
 }  // namespace
 
 ReduceCall CallOf(const ReduceCase& c, const CallInfo& info) {
@@ -109,6 +114,9 @@ void ConformanceTest::RunAsMember(const ReduceCase& c, const Prepared& prepared,
                                      : ScatteredTensor(input, SizeOf(c.dtype), counts, PartsOf(c, position, members));
   ReduceCall call = CallOf(c, Info("tensor", group));
   call.segments = tensor.segments();
+  const auto part_of = [&](size_t segment, int member) { return PartOf(c, segment, member, members); };
+  const ReduceCall::PartOf known_parts = part_of;
+  if (!receives_all && c.seed % 2 == 0) call.part_of = &known_parts;
   ASSERT_EQ(communicator.Reduce(call), absl::OkStatus()) << ToString(c);
   const HostMap levels = LevelsOf(c.receives, group);
   if (const int roundings = RoundingsOfNccl(GetParam().backend, c, levels, prepared.inputs.size()); roundings > 0) {

@@ -86,10 +86,16 @@ void RandomWalk::Reduce() {
   segment.part_begin = begin;
   segment.part_count = end - begin;
   if (self_ < 0 || (ballot_.has_value() && ballot_->own == Ballot::Vote::kVeto)) segment = {.count = count_};
+  const auto part_of = [&](size_t, int member) {
+    const size_t first = count_ * member / members;
+    return PartRange{.begin = first, .count = count_ * (member + 1) / members - first};
+  };
+  const ReduceCall::PartOf known_parts = part_of;
   ASSERT_EQ(communicator_.Reduce({.info = InfoWithBallot("r"),
                                   .segments = {&segment, 1},
                                   .dtype = DType::kInt32,
-                                  .delivery = has_parts ? ReduceCall::Delivery::kParts : ReduceCall::Delivery::kAll}),
+                                  .delivery = has_parts ? ReduceCall::Delivery::kParts : ReduceCall::Delivery::kAll,
+                                  .part_of = has_parts && count_ % 2 == 0 ? &known_parts : nullptr}),
             absl::OkStatus());
   if (IsVetoedAsDrawn()) {
     EXPECT_EQ(data, std::vector<int32_t>(count_, value_ + self_));

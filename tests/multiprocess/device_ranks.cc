@@ -1,5 +1,6 @@
 // A rank whose tensors are in the memory of a GPU, which it may share with other ranks. It runs the steps of a training
-// loop with known values and prints "rank 1 of 3: ok". RONDA_CUDA_PLUGIN selects a real GPU or a fake one.
+// loop with known values and prints "rank 1 of 3: ok". RONDA_CUDA_PLUGIN selects a real GPU or a fake one;
+// DEVICE_RANKS_LARGE_STEPS says how many steps have a large gradient, of which the CPUs of fake ones take seconds.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -82,6 +83,44 @@ void CheckSteps(Trainer& trainer) {
   }
 }
 
+// Rows that the ranks cannot share out evenly: one more than there are ranks, of two elements.
+void CheckReduceScatter(Trainer& trainer) {
+  const int64_t rows = size() + 1;
+  const int64_t first = rank() == 0 ? 0 : rank() + 1;
+  const size_t own_count = rank() == 0 ? 4 : 2;
+  for (int step = 0; step < kSteps; ++step) {
+    std::vector<float> values;
+    for (int64_t i = 0; i < 2 * rows; ++i) values.push_back(static_cast<float>(i + (rank() + 1) * (step % 3 + 1)));
+    const DeviceMemory memory = trainer.Tensor(values);
+    ReduceOptions options;
+    options.op = Op::Sum;
+    auto own = reducescatter_async<float>(
+        cuda_tensor("rows", reinterpret_cast<float*>(memory.data()), {rows, 2}, trainer.stream->handle()), options);
+    own.synchronize_on(trainer.stream->handle());
+    std::vector<float> expected;
+    for (size_t i = 0; i < own_count; ++i) {
+      expected.push_back(Expected(step, static_cast<size_t>(2 * first) + i));
+    }
+    EXPECT_EQ(trainer.ValuesOf(own.data(), own_count), expected) << "step " << step;
+  }
+}
+
+// More than a chunk of the fusion buffer, packed into another format; in locked steps, too.
+void CheckLargeGradient(Trainer& trainer) {
+  constexpr size_t kCount = (size_t{34} << 20) / 2;  // 34 MiB of float16
+  const char* const steps = std::getenv("DEVICE_RANKS_LARGE_STEPS");
+  for (int step = 0; step < (steps == nullptr ? 1 : std::atoi(steps)); ++step) {
+    const auto value = static_cast<float>((rank() + 1) * (step % 3 + 1));
+    const DeviceMemory gradient = trainer.Tensor(std::vector<float>(kCount, value));
+    ReduceOptions options;
+    options.op = Op::Sum;
+    options.compression = Compression::fp16;
+    allreduce_async(trainer.View("large", gradient), options).synchronize_on(trainer.stream->handle());
+    EXPECT_TRUE(trainer.ValuesOf(gradient.data(), kCount) == std::vector<float>(kCount, Expected(step, 0)))
+        << "step " << step;
+  }
+}
+
 // Equal gradients are averaged, orthogonal ones are added.
 void CheckAdasum(Trainer& trainer) {
   const auto count = static_cast<size_t>(size());
@@ -114,6 +153,8 @@ int Run() {
     Trainer trainer = MakeTrainer();
     CheckBroadcast(trainer);
     CheckSteps(trainer);
+    CheckReduceScatter(trainer);
+    CheckLargeGradient(trainer);
     CheckAdasum(trainer);
     CheckHostMemory();
   }

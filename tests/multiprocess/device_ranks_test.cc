@@ -58,6 +58,7 @@ class DeviceRanksTest : public ::testing::Test {
     environment.push_back("RONDA_CUDA_PLUGIN=" + Plugin());
     if (!IsReal()) environment.push_back(FakeNccl());
     environment.emplace_back("RONDA_LOG_LEVEL=info");
+    environment.push_back(absl::StrCat("DEVICE_RANKS_LARGE_STEPS=", IsReal() ? 10 : 1));
     return {.environment = std::move(environment)};
   }
 

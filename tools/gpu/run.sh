@@ -203,7 +203,7 @@ run_plan() {
   step "driver, plugin, NCCL" 60 "$rondarun" --check-build
   step "kernels: bits" 90 tests_like '^tests/kernels/'
   step "kernels: bandwidth" 90 "./$kernels"
-  step "two ranks over NCCL: steps, Adasum" 180 tests_like '^tests/multiprocess/'
+  step "two ranks over NCCL: steps, parts, Adasum" 180 tests_like '^tests/multiprocess/'
   step "conformance" 180 tests_like '^tests/conformance/'
   step "host time, 1 rank" 90 "./$host_time"
   step "host time, 2 ranks over NCCL" 90 over_nccl two_ranks "$folder" "./$host_time"

@@ -143,6 +143,13 @@ absl::Status TwoLevelReduce::ReduceOnHost(const Plan& plan, size_t chunk, size_t
   call.segments = pieces_;
   call.postscale = {};
   call.delivery = ReduceCall::Delivery::kParts;
+  const auto part_of = [&](size_t piece, int position) {
+    return position < levels_.shards
+               ? shards_[piece * static_cast<size_t>(levels_.shards) + static_cast<size_t>(position)]
+               : PartRange{};
+  };
+  const ReduceCall::PartOf known_parts = part_of;
+  call.part_of = &known_parts;
   return levels_.local->Reduce(call);
 }
 
@@ -158,6 +165,7 @@ absl::Status TwoLevelReduce::CutUp(const Plan& plan, size_t slot_index) {
     RONDA_ASSIGN_OR_RETURN(slot.shard, levels_.ops->SlotMemory(slot_index, bytes));
   }
   pieces_.clear();
+  shards_.clear();
   slot.parts.clear();
   slot.bytes_per_rank.assign(static_cast<size_t>(levels_.local->size()), 0);
   char* next = slot.shard;
@@ -166,6 +174,7 @@ absl::Status TwoLevelReduce::CutUp(const Plan& plan, size_t slot_index) {
     for (int shard = 0; shard < levels_.shards; ++shard) {
       const Range part = ElementsIn(run, ShardOf(slot.granules, shard, levels_.shards), granule_elements);
       slot.bytes_per_rank[static_cast<size_t>(shard)] += (part.end - part.begin) * element;
+      shards_.push_back({.begin = part.begin, .count = part.end - part.begin});
     }
     const Range part = ElementsIn(run, own, granule_elements);
     const size_t count = part.end - part.begin;

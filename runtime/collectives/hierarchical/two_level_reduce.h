@@ -128,6 +128,7 @@ class TwoLevelReduce {
   LogicalBuffer::Memory buffer_memory_;
   std::array<Slot, LevelOps::kSlots> slots_;
   std::vector<Segment> pieces_;        // of the chunk under reduction on the host
+  std::vector<PartRange> shards_;      // of each piece, its elements in every shard
   std::vector<LevelOps::Piece> runs_;  // of the chunk under gathering
   // Exists from the first reduction of several chunks on; destroyed before the slots.
   std::unique_ptr<AcrossWorker> worker_;

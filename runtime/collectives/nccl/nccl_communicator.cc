@@ -28,9 +28,9 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Create(Optio
                                                                     .stream = own.stream,
                                                                     .nccl = &own.library->functions,
                                                                     .groups = &communicator->groups_,
-                                                                    .host = own.host,
                                                                     .marks = own.marks,
-                                                                    .order = own.order}));
+                                                                    .order = own.order,
+                                                                    .chunk_bytes = own.chunk_bytes}));
   return communicator;
 }
 
@@ -53,6 +53,7 @@ NcclCommunicator::~NcclCommunicator() {
 
 absl::Status NcclCommunicator::AwaitStream() {
   RONDA_RETURN_IF_ERROR(groups_.failure());  // the device may be stuck
+  if (reduce_ != nullptr) RONDA_RETURN_IF_ERROR(reduce_->Join());
   RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceEvent> end, options_.device->NewEvent());
   RONDA_RETURN_IF_ERROR(end->Record(options_.stream));
   const absl::Duration begin = MonotonicTime();
@@ -80,7 +81,7 @@ absl::Status NcclCommunicator::AsMember(const CallInfo& info, const Collective& 
 absl::Status NcclCommunicator::Reduce(const ReduceCall& call) {
   if (!NcclReduce::IsNeeded(call)) return groups_.failure();
   RONDA_RETURN_IF_ERROR(groups_.failure());
-  RONDA_RETURN_IF_ERROR(reduce_->Prepare(call, Members(call.info, options_.rank, options_.size)));
+  RONDA_RETURN_IF_ERROR(reduce_->Prepare(call));
   return AsMember(call.info, [&](const Members& members, Entry* entry) { return reduce_->Run(call, members, entry); });
 }
 

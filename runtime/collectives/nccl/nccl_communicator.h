@@ -24,12 +24,13 @@ namespace ronda {
 // move bytes without looking at them, are here. NcclReduce does the reductions, and NcclGroups owns NCCL's own
 // communicators: one for each group of ranks.
 //
-// Some reductions are one ncclAllReduce: those of integers, the sums of floating-point numbers, and the products of
-// float32 and float64. NCCL rounds in its own order and not in the order of the ranks, and 16-bit sums after every
-// addition. For all others NCCL's result would differ more: it drops NaN from floating-point minima and maxima, and it
-// lacks the 8-bit blocks and some types and operators. For these, and with SumOrder::kOfRanks for all floating-point
-// numbers, the members exchange shards by grouped sends and receives, reduce them here in the
-// order of the group and in float32, and gather the result. That moves as many bytes as a ring and rounds once.
+// Some reductions are one ncclAllReduce, or one ncclReduceScatter if each member receives another part: those of
+// integers, the sums of floating-point numbers, and the products of float32 and float64. NCCL rounds in its own order
+// and not in the order of the ranks, and 16-bit sums after every addition. For all others NCCL's result would differ
+// more: it drops NaN from floating-point minima and maxima, and it lacks the 8-bit blocks and some types and operators.
+// For these, and with SumOrder::kOfRanks for all floating-point numbers, the members exchange shards by grouped sends
+// and receives, reduce them here in the order of the group and in float32, and gather the result. That moves as many
+// bytes as a ring and rounds once.
 //
 // Thread-compatible, but any thread may call failure() and Abort().
 class NcclCommunicator : public Communicator {
@@ -41,9 +42,10 @@ class NcclCommunicator : public Communicator {
     std::shared_ptr<Device> device;
     StreamHandle stream = nullptr;
     std::shared_ptr<const NcclLibrary> library;
-    Communicator* host = nullptr;        // of the same ranks, not owned: carries NCCL's ids and the sizes of parts
-    StreamMarks* marks = nullptr;        // of the stream; not owned; may be nullptr
-    SumOrder order = SumOrder::kOfNccl;  // the same on all ranks
+    Communicator* host = nullptr;                  // of the same ranks, not owned: carries NCCL's ids
+    StreamMarks* marks = nullptr;                  // of the stream; not owned; may be nullptr
+    SumOrder order = SumOrder::kOfNccl;            // the same on all ranks
+    size_t chunk_bytes = NcclReduce::kChunkBytes;  // likewise
     absl::Duration init_deadline = absl::Minutes(1);
     std::function<absl::Status()> job_failure;  // the job's first failure; called during waits
   };

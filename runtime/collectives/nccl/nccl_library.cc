@@ -95,6 +95,7 @@ std::string FindFunctions(void* library, NcclFunctions* nccl) {
   symbols.Need("ncclAllReduce", &nccl->AllReduce);
   symbols.Need("ncclBroadcast", &nccl->Broadcast);
   symbols.Need("ncclAllGather", &nccl->AllGather);
+  symbols.Need("ncclReduceScatter", &nccl->ReduceScatter);
   symbols.Need("ncclSend", &nccl->Send);
   symbols.Need("ncclRecv", &nccl->Recv);
   symbols.Find("ncclMemAlloc", &nccl->MemAlloc);

@@ -84,6 +84,9 @@ struct NcclFunctions {
                           void* stream);
   NcclResult (*AllGather)(const void* input, void* output, size_t count, NcclDataType type, NcclHandle comm,
                           void* stream);
+  // `output` receives `count` elements: the sum of the ranks' elements from `count` times the own rank on.
+  NcclResult (*ReduceScatter)(const void* input, void* output, size_t count, NcclDataType type, NcclRedOp op,
+                              NcclHandle comm, void* stream);
   NcclResult (*Send)(const void* data, size_t count, NcclDataType type, int peer, NcclHandle comm, void* stream);
   NcclResult (*Recv)(void* data, size_t count, NcclDataType type, int peer, NcclHandle comm, void* stream);
   // From 2.19 on; nullptr in older versions.

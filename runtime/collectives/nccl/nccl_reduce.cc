@@ -5,16 +5,28 @@
 #include <utility>
 
 #include "runtime/base/status_macros.h"
+#include "runtime/collectives/reduce_layout.h"
 
 namespace ronda {
 namespace {
 
 namespace cuda = kernels::cuda;
 
-// Up to this number of vetoes add up to a value other than 0 in every type: 8 bits overflow at 256.
+// Up to this number of vetoes add up to a value other than 0 in 8 bits, which wrap around at 256. Sums of wider types
+// do not come back to 0.
 constexpr int kVotersPerElement = 255;
 
+// Of each slot, and one more.
+constexpr int kEvents = 2 * 2 + 1;
+
 constexpr size_t kAlignment = 16;
+
+const std::byte* ElementOf(const void* tensor, size_t element, DType dtype) {
+  return static_cast<const std::byte*>(tensor) + element * SizeOf(dtype);
+}
+std::byte* ElementOf(void* tensor, size_t element, DType dtype) {
+  return static_cast<std::byte*>(tensor) + element * SizeOf(dtype);
+}
 
 constexpr size_t RoundUp(size_t n, size_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
@@ -27,25 +39,50 @@ bool IsEmpty(const ReduceCall& call) {
 
 bool DeliversAll(const ReduceCall& call) { return call.delivery == ReduceCall::Delivery::kAll; }
 
+// Whether residuals must stay as they are until the vote is won.
+bool Borrows(const ReduceCall& call) {
+  return call.info.ballot != nullptr && IsNarrowed(call.dtype, call.wire) && Stays(call.info);
+}
+
+// Whether all members receive equally many elements of the only tensor, one after the other.
+bool HasEqualParts(const ReduceCall& call, int members) {
+  const size_t each = call.segments.front().count / static_cast<size_t>(members);
+  if (call.part_of == nullptr || members == 1 || each * static_cast<size_t>(members) != call.segments.front().count) {
+    return false;
+  }
+  for (int member = 0; member < members; ++member) {
+    const PartRange part = (*call.part_of)(0, member);
+    if (part.begin != each * static_cast<size_t>(member) || part.count != each) return false;
+  }
+  return true;
+}
+
 // Whether NCCL can work on the tensor itself. The same on all members. With a vote it cannot: the output must stay as
 // it is if there is a veto, the rank that vetoes may have no tensor, and NCCL must not be given memory that is
 // registered on that rank alone.
-bool IsPlain(const WireLayout& layout, const ReduceCall& call) {
+bool IsPlain(const WireLayout& layout, const ReduceCall& call, int members) {
   return call.segments.size() == 1 && call.info.ballot == nullptr && layout.dtype == call.dtype &&
-         FactorsOf(layout, call).before.IsIdentity() && DeliversAll(call);
+         FactorsOf(layout, call).before.IsIdentity() && (DeliversAll(call) || HasEqualParts(call, members));
 }
 
-// The elements of the fusion buffer that hold votes.
+// The elements of a tensor's result that this rank receives.
+PartRange WantedOf(const ReduceCall& call, const Segment& segment) {
+  if (DeliversAll(call)) return {.begin = 0, .count = segment.count};
+  return {.begin = segment.part_begin, .count = segment.part_count};
+}
+
+// The elements that hold votes in front of data that NCCL adds up.
 int VoteElements(const ReduceCall& call, int members) {
   if (call.info.ballot == nullptr) return 0;
-  return call.op == ReduceOp::kSum ? (members + kVotersPerElement - 1) / kVotersPerElement : 1;
+  const bool may_wrap = call.op == ReduceOp::kSum && SizeOf(LayoutOf(call.dtype, call.wire).dtype) == 1;
+  return may_wrap ? (members + kVotersPerElement - 1) / kVotersPerElement : 1;
 }
 
 // Whether ones approve. Sums and maxima of zeros are zero, products and minima of ones are one, and one other vote
 // changes them.
 bool StaysByOne(ReduceOp op) { return op == ReduceOp::kProduct || op == ReduceOp::kMin; }
 
-// An exchange's votes where they arrive: in the wire's format, and then in float32 for the residuals.
+// Votes where they are kept: in the wire's format, and then in float32 for the residuals.
 struct VoteOffsets {
   VoteOffsets(const WirePlan& plan, int n)
       : dtype(plan.layout().fp8.has_value() ? DType::kUint8 : plan.layout().dtype),
@@ -78,38 +115,53 @@ class Batch {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<NcclReduce>> NcclReduce::Create(Options options) {
-  RONDA_ASSIGN_OR_RETURN(VoteValues values, VoteValues::Create(options.device.get(), options.stream));
-  RONDA_ASSIGN_OR_RETURN(DeviceMemory unseen, options.device->Allocate(RONDA_CUDA_PINNED_HOST_MEMORY, sizeof(uint32_t),
-                                                                       "outcomes that are not read"));
+  Device& device = *options.device;
+  RONDA_ASSIGN_OR_RETURN(VoteValues values, VoteValues::Create(&device, options.stream));
+  RONDA_ASSIGN_OR_RETURN(DeviceMemory unseen, device.Allocate(RONDA_CUDA_PINNED_HOST_MEMORY, sizeof(uint32_t),
+                                                              "outcomes that are not read"));
   RONDA_ASSIGN_OR_RETURN(DeviceMemory arrived_votes,
-                         options.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, MostVoteBytes(options.size), "votes"));
-  return std::unique_ptr<NcclReduce>(
-      new NcclReduce(std::move(options), std::move(values), std::move(unseen), std::move(arrived_votes)));
+                         device.Allocate(RONDA_CUDA_DEVICE_MEMORY, MostVoteBytes(options.size), "votes"));
+  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<DeviceStream> kernel_stream, DeviceStream::Create(&device));
+  Parts parts = {.values = std::move(values),
+                 .unseen = std::move(unseen),
+                 .arrived_votes = std::move(arrived_votes),
+                 .kernel_stream = std::move(kernel_stream),
+                 .events = {}};
+  for (int i = 0; i < kEvents; ++i) {
+    RONDA_ASSIGN_OR_RETURN(std::unique_ptr<DeviceEvent> event, device.NewEvent());
+    parts.events.push_back(std::move(event));
+  }
+  return std::unique_ptr<NcclReduce>(new NcclReduce(std::move(options), std::move(parts)));
 }
 
-NcclReduce::NcclReduce(Options options, VoteValues values, DeviceMemory unseen, DeviceMemory arrived_votes)
+NcclReduce::NcclReduce(Options options, Parts parts)
     : options_(std::move(options)),
-      values_(std::move(values)),
+      values_(std::move(parts.values)),
       votes_(options_.device),
-      unseen_(std::move(unseen)),
-      arrived_votes_(std::move(arrived_votes)),
-      wire_({options_.device.get(), options_.stream, options_.nccl, options_.groups, "the fusion buffer"}),
-      arrived_({options_.device.get(), options_.stream, options_.nccl, options_.groups, "other ranks' contributions"}),
-      residuals_({options_.device.get(), options_.stream, options_.nccl, options_.groups, "residuals"}),
-      parts_({.device = options_.device.get(),
-              .stream = options_.stream,
-              .groups = options_.groups,
-              .host = options_.host,
-              .marks = options_.marks,
-              .packed = &wire_,
-              .arrived = &arrived_}) {}
+      unseen_(std::move(parts.unseen)),
+      arrived_votes_(std::move(parts.arrived_votes)),
+      kernel_stream_(std::move(parts.kernel_stream)),
+      joint_(std::move(parts.events[0])),
+      slots_{MakeSlot(std::move(parts.events[1]), std::move(parts.events[2])),
+             MakeSlot(std::move(parts.events[3]), std::move(parts.events[4]))} {}
+
+NcclReduce::Slot NcclReduce::MakeSlot(std::unique_ptr<DeviceEvent> packed, std::unique_ptr<DeviceEvent> moved) const {
+  const auto buffer = [this](const char* purpose) {
+    return StreamBuffer::Options{.device = options_.device.get(),
+                                 .stream = options_.stream,
+                                 .nccl = options_.nccl,
+                                 .groups = options_.groups,
+                                 .purpose = purpose,
+                                 .most_bytes = options_.chunk_bytes};
+  };
+  return {.wire = StreamBuffer(buffer("the fusion buffer")),
+          .arrived = StreamBuffer(buffer("other ranks' contributions")),
+          .residuals = StreamBuffer(buffer("residuals")),
+          .packed = std::move(packed),
+          .moved = std::move(moved)};
+}
 
 bool NcclReduce::IsNeeded(const ReduceCall& call) { return call.info.ballot != nullptr || !IsEmpty(call); }
-
-absl::Status NcclReduce::Prepare(const ReduceCall& call, const Members& members) {
-  RONDA_RETURN_IF_ERROR(TakeVote(call.info));
-  return parts_.Agree(call, members);
-}
 
 absl::Status NcclReduce::TakeVote(const CallInfo& info) {
   if (info.ballot == nullptr || vote_ != nullptr) return absl::OkStatus();
@@ -119,95 +171,128 @@ absl::Status NcclReduce::TakeVote(const CallInfo& info) {
 
 absl::Status NcclReduce::Run(const ReduceCall& call, const Members& members, Entry* entry) {
   if (IsEmpty(call)) return Meet(call.info, members, entry);
-  if (parts_.fits()) return parts_.Run(call, members, entry);
   const WireLayout layout = LayoutOf(call.dtype, call.wire);
   const std::optional<NcclRedOp> op = NcclOpOf(layout, call.op, options_.order);
-  if (!op.has_value()) return RunExchange(call, members, entry);
-  return IsPlain(layout, call) ? RunPlain(call, *op, entry) : RunFused(call, *op, members, entry);
+  if (op.has_value() && IsPlain(layout, call, members.size())) return RunPlain(call, *op, members, entry);
+  const int votes = op.has_value() ? VoteElements(call, members.size()) : 0;
+  if (votes > 1 || DeliversAll(call)) {
+    plan_.Lay(call, static_cast<size_t>(votes), options_.chunk_bytes);
+  } else {
+    plan_.LayByMember(call, static_cast<size_t>(votes), options_.chunk_bytes, members.size());
+  }
+  // Ronda's own reductions have both factors in their order.
+  const WireFactors factors =
+      op.has_value() ? FactorsOf(layout, call) : WireFactors{.before = call.prescale, .after = {}};
+  return RunChunks({.call = call, .members = members, .entry = entry, .op = op, .factors = factors});
 }
 
 absl::Status NcclReduce::Meet(const CallInfo& info, const Members& members, Entry* entry) {
   RONDA_RETURN_IF_ERROR(TakeVote(info));
   // No data, and votes in int32.
   const ReduceCall empty = {.info = info, .dtype = DType::kInt32};
-  plan_.Lay(empty, static_cast<size_t>(std::max(1, VoteElements(empty, members.size()))));
-  RONDA_ASSIGN_OR_RETURN(std::byte* const wire, wire_.GetFor(entry, plan_.bytes()));
-  RONDA_RETURN_IF_ERROR(PutVote(empty, members, wire));
-  RONDA_RETURN_IF_ERROR(
-      AllReduce(info, entry, wire, wire, plan_.bytes() / sizeof(int32_t), DType::kInt32, NcclRedOp::kSum));
-  return Unpack(empty, wire, {}, FusedVotes(empty, members, wire));
+  plan_.Lay(empty, static_cast<size_t>(std::max(1, VoteElements(empty, members.size()))), options_.chunk_bytes);
+  return RunChunks({.call = empty, .members = members, .entry = entry, .op = NcclRedOp::kSum, .factors = {}});
 }
 
-absl::Status NcclReduce::RunPlain(const ReduceCall& call, NcclRedOp op, Entry* entry) {
+absl::Status NcclReduce::RunPlain(const ReduceCall& call, NcclRedOp op, const Members& members, Entry* entry) {
   const Segment& tensor = call.segments.front();
-  plan_.Lay(call, 0);
-  const kernels::Scale scale = FactorsOf(plan_.layout(), call).after;
-  RONDA_RETURN_IF_ERROR(AllReduce(call.info, entry, tensor.input, tensor.output, tensor.count, call.dtype, op));
+  const size_t count = DeliversAll(call) ? tensor.count : tensor.count / static_cast<size_t>(members.size());
+  const WireLayout layout = LayoutOf(call.dtype, call.wire);
+  const kernels::Scale scale = FactorsOf(layout, call).after;
+  RONDA_RETURN_IF_ERROR(DeliversAll(call)
+                            ? AllReduce(call.info, entry, tensor.input, tensor.output, count, call.dtype, op)
+                            : ReduceScatter(call.info, entry, tensor.input, tensor.output, count, call.dtype, op));
   if (scale.IsIdentity()) return absl::OkStatus();
-  const cuda::ReduceCall scaling = {.sources = tensor.output,
-                                    .source_count = 1,
-                                    .wire = plan_.wire(),
-                                    .op = call.op,
-                                    .scale = scale,
-                                    .dst = tensor.output,
-                                    .granules = tensor.count};
-  return LaunchReduce("scaling", scaling);
+  return LaunchReduce("scaling", {.sources = tensor.output,
+                                  .source_count = 1,
+                                  .wire = {.dtype = layout.dtype},
+                                  .op = call.op,
+                                  .scale = scale,
+                                  .dst = tensor.output,
+                                  .granules = count});
 }
 
-absl::Status NcclReduce::RunFused(const ReduceCall& call, NcclRedOp op, const Members& members, Entry* entry) {
-  plan_.Lay(call, static_cast<size_t>(VoteElements(call, members.size())));
-  RONDA_ASSIGN_OR_RETURN(std::byte* const wire, wire_.GetFor(entry, plan_.bytes()));
-  const WireLayout& layout = plan_.layout();
-  const WireFactors factors = FactorsOf(layout, call);
-  const Votes votes = FusedVotes(call, members, wire);
-  RONDA_RETURN_IF_ERROR(BorrowResiduals(call));
-  RONDA_RETURN_IF_ERROR(PutVote(call, members, wire));
-  RONDA_RETURN_IF_ERROR(Pack(call, factors.before, wire));
-  RONDA_RETURN_IF_ERROR(
-      AllReduce(call.info, entry, wire, wire, plan_.bytes() / layout.granule_bytes, layout.dtype, op));
-  if (HasBorrowed()) {
-    RONDA_RETURN_IF_ERROR(WidenVotes(votes));
-    RONDA_RETURN_IF_ERROR(KeepResiduals(call, {arrived_votes_.data(), votes.count, votes.stay}));
+absl::Status NcclReduce::RunChunks(Reduction run) {
+  const size_t chunks = plan_.chunks();
+  run.kernels = chunks == 1 ? options_.stream : kernel_stream_->handle();
+  RONDA_RETURN_IF_ERROR(HandOver(*joint_, options_.stream, run.kernels, StreamPhase::kWaitForData));
+  for (size_t i = 0; i < chunks; ++i) {
+    RONDA_RETURN_IF_ERROR(Begin(run, slots_[i % 2], i));
+    RONDA_RETURN_IF_ERROR(Move(run, slots_[i % 2], i));
+    if (i > 0) RONDA_RETURN_IF_ERROR(End(run, slots_[(i - 1) % 2], i - 1));
   }
-  return Unpack(call, wire, factors.after, votes);
+  RONDA_RETURN_IF_ERROR(End(run, slots_[(chunks - 1) % 2], chunks - 1));
+  RONDA_RETURN_IF_ERROR(HandOver(*joint_, run.kernels, options_.stream, StreamPhase::kUnpack));
+  if (run.call.info.ballot == nullptr) return absl::OkStatus();
+  run.call.info.ballot->result = Ballot::Result::kOpen;
+  run.call.info.ballot->open_vote = std::move(vote_);
+  return absl::OkStatus();
 }
 
-absl::Status NcclReduce::RunExchange(const ReduceCall& call, const Members& members, Entry* entry) {
-  plan_.Lay(call, 0);
-  const int n = members.size();
-  const VoteOffsets offsets(plan_, n);
-  const bool votes = call.info.ballot != nullptr;
-  const size_t bytes = plan_.ShardBytes(n) * static_cast<size_t>(n);
-  RONDA_ASSIGN_OR_RETURN(std::byte* const wire, wire_.GetFor(entry, bytes));
-  RONDA_ASSIGN_OR_RETURN(std::byte* const arrived, arrived_.GetFor(entry, bytes));
-  RONDA_RETURN_IF_ERROR(BorrowResiduals(call));
-  RONDA_RETURN_IF_ERROR(Pack(call, call.prescale, wire));
-  RONDA_RETURN_IF_ERROR(Scatter(call, members, entry, wire, arrived));
-  RONDA_RETURN_IF_ERROR(ReduceShard(call, members, wire, arrived));
-  RONDA_RETURN_IF_ERROR(Gather(call, members, entry, wire));
-  if (!votes) return Unpack(call, wire, {}, {});
-  const std::byte* const counted = arrived_votes_.data();
-  RONDA_RETURN_IF_ERROR(KeepResiduals(call, {.elements = counted + offsets.of_residuals, .count = n, .stay = 1}));
-  return Unpack(call, wire, {}, {.elements = counted, .count = n, .stay = 1});
+absl::Status NcclReduce::Join() {
+  return HandOver(*joint_, kernel_stream_->handle(), options_.stream, StreamPhase::kUnpack);
 }
 
-absl::Status NcclReduce::Scatter(const ReduceCall& call, const Members& members, Entry* entry, const std::byte* wire,
-                                 std::byte* arrived) {
-  const int n = members.size();
+absl::Status NcclReduce::Begin(const Reduction& run, Slot& slot, size_t chunk) {
+  slot.chunk = plan_.ChunkOf(chunk);
+  const int n = run.members.size();
+  const size_t bytes =
+      run.op.has_value() ? plan_.BytesOf(slot.chunk) : plan_.ShardBytes(slot.chunk, n) * static_cast<size_t>(n);
+  RONDA_ASSIGN_OR_RETURN(slot.data, slot.wire.GetFor(run.entry, bytes));
+  if (!run.op.has_value()) {
+    RONDA_ASSIGN_OR_RETURN(slot.others, slot.arrived.GetFor(run.entry, bytes));
+  }
+  RONDA_RETURN_IF_ERROR(BorrowResiduals(run, slot));
+  if (chunk == 0) RONDA_RETURN_IF_ERROR(PutVote(run, slot));
+  RONDA_RETURN_IF_ERROR(Pack(run, slot));
+  return HandOver(*slot.packed, run.kernels, options_.stream, StreamPhase::kPack);
+}
+
+absl::Status NcclReduce::Move(Reduction& run, const Slot& slot, size_t chunk) {
+  if (run.op.has_value()) {
+    RONDA_RETURN_IF_ERROR(MoveByNccl(run, slot));
+  } else {
+    RONDA_RETURN_IF_ERROR(Scatter(run, slot, chunk == 0 && run.call.info.ballot != nullptr));
+    RONDA_RETURN_IF_ERROR(ReduceShard(run, slot));
+    RONDA_RETURN_IF_ERROR(Gather(run, slot));
+  }
+  if (chunk == 0) RONDA_RETURN_IF_ERROR(TakeVotes(run, slot));
+  return run.kernels == options_.stream ? absl::OkStatus() : slot.moved->Record(options_.stream);
+}
+
+absl::Status NcclReduce::End(const Reduction& run, const Slot& slot, size_t chunk) {
+  // Only now: the next chunk has been packed ahead of this.
+  if (run.kernels != options_.stream) RONDA_RETURN_IF_ERROR(slot.moved->OrderBefore(run.kernels));
+  RONDA_RETURN_IF_ERROR(KeepResiduals(run, slot));
+  return Unpack(run, slot, chunk + 1 == plan_.chunks());
+}
+
+absl::Status NcclReduce::MoveByNccl(const Reduction& run, const Slot& slot) {
+  const WireLayout& layout = plan_.layout();
+  const size_t count = slot.chunk.bytes / layout.granule_bytes;
+  if (plan_.regions() == 1) {
+    return AllReduce(run.call.info, run.entry, slot.data, slot.data, count, layout.dtype, *run.op);
+  }
+  std::byte* const own = slot.data + static_cast<size_t>(run.members.self()) * slot.chunk.bytes;
+  return ReduceScatter(run.call.info, run.entry, slot.data, own, count, layout.dtype, *run.op);
+}
+
+absl::Status NcclReduce::Scatter(const Reduction& run, const Slot& slot, bool votes) {
+  const ReduceCall& call = run.call;
+  const int n = run.members.size();
   const VoteOffsets offsets(plan_, n);
-  const bool votes = call.info.ballot != nullptr;
   const bool keeps_residuals = votes && IsNarrowed(call.dtype, call.wire);
   const void* const vote = Stays(call.info) ? values_.One(offsets.dtype) : values_.Zero();
   const void* const float_vote = Stays(call.info) ? values_.One(DType::kFloat32) : values_.Zero();
-  if (entry == nullptr) {
-    RONDA_RETURN_IF_ERROR(Copy(arrived, wire, plan_.bytes()));
+  if (run.entry == nullptr) {
+    RONDA_RETURN_IF_ERROR(Copy(slot.others, slot.data, plan_.BytesOf(slot.chunk), options_.stream));
     if (!votes) return absl::OkStatus();
-    RONDA_RETURN_IF_ERROR(Copy(arrived_votes_.data(), vote, offsets.element_bytes));
-    return Copy(arrived_votes_.data() + offsets.of_residuals, float_vote, sizeof(float));
+    RONDA_RETURN_IF_ERROR(Copy(arrived_votes_.data(), vote, offsets.element_bytes, options_.stream));
+    return Copy(arrived_votes_.data() + offsets.of_residuals, float_vote, sizeof(float), options_.stream);
   }
-  const size_t shard = plan_.ShardBytes(n);
-  const size_t own = plan_.Shard(members.self(), n).bytes;
-  return MarkedTransfer(options_.groups->Run(call.info, entry, [&](const NcclFunctions& nccl, NcclHandle handle) {
+  const size_t shard = plan_.ShardBytes(slot.chunk, n);
+  const size_t own = plan_.ShardOf(slot.chunk, run.members.self(), n).bytes;
+  const auto scatter = [&](const NcclFunctions& nccl, NcclHandle handle) {
     Batch batch;
     const auto exchange = [&](int peer, const void* from, size_t sent, std::byte* to, size_t received) {
       if (sent > 0) batch.Add(nccl.Send(from, sent, NcclDataType::kUint8, peer, handle, options_.stream));
@@ -215,8 +300,8 @@ absl::Status NcclReduce::Scatter(const ReduceCall& call, const Members& members,
     };
     for (int i = 0; i < n && batch.Goes(); ++i) {
       const auto at = static_cast<size_t>(i);
-      const WirePlan::Range theirs = plan_.Shard(i, n);
-      exchange(i, wire + theirs.begin, theirs.bytes, arrived + shard * at, own);
+      const WirePlan::Range theirs = plan_.ShardOf(slot.chunk, i, n);
+      exchange(i, slot.data + theirs.begin, theirs.bytes, slot.others + shard * at, own);
       if (!votes) continue;
       // Votes come from memory that is not registered, and go to such memory, on all ranks.
       exchange(i, vote, offsets.element_bytes, arrived_votes_.data() + offsets.element_bytes * at,
@@ -226,179 +311,219 @@ absl::Status NcclReduce::Scatter(const ReduceCall& call, const Members& members,
                sizeof(float));
     }
     return batch.result();
-  }));
+  };
+  return Mark(StreamPhase::kTransfer, options_.stream, options_.groups->Run(call.info, run.entry, scatter));
 }
 
-absl::Status NcclReduce::ReduceShard(const ReduceCall& call, const Members& members, std::byte* wire,
-                                     const std::byte* arrived) {
-  const WirePlan::Range own = plan_.Shard(members.self(), members.size());
+absl::Status NcclReduce::ReduceShard(const Reduction& run, const Slot& slot) {
+  const int n = run.members.size();
+  const WirePlan::Range own = plan_.ShardOf(slot.chunk, run.members.self(), n);
   if (own.bytes == 0) return absl::OkStatus();
-  const cuda::ReduceCall reduce = {.sources = arrived,
-                                   .stride = plan_.ShardBytes(members.size()),
-                                   .source_count = members.size(),
+  return LaunchReduce("reducing", {.sources = slot.others,
+                                   .stride = plan_.ShardBytes(slot.chunk, n),
+                                   .source_count = n,
                                    .wire = plan_.wire(),
-                                   .op = call.op,
-                                   .scale = call.postscale,
-                                   .dst = wire + own.begin,
-                                   .granules = own.bytes / plan_.layout().granule_bytes};
-  return LaunchReduce("reducing", reduce);
+                                   .op = run.call.op,
+                                   .scale = run.call.postscale,
+                                   .dst = slot.data + own.begin,
+                                   .granules = own.bytes / plan_.layout().granule_bytes});
 }
 
-absl::Status NcclReduce::Gather(const ReduceCall& call, const Members& members, Entry* entry, std::byte* wire) {
-  if (entry == nullptr) return absl::OkStatus();
-  const size_t shard = plan_.ShardBytes(members.size());
-  const std::byte* const own = wire + shard * static_cast<size_t>(members.self());
-  return MarkedTransfer(options_.groups->Run(call.info, entry, [&](const NcclFunctions& nccl, NcclHandle handle) {
-    return nccl.AllGather(own, wire, shard, NcclDataType::kUint8, handle, options_.stream);
-  }));
+absl::Status NcclReduce::Gather(const Reduction& run, const Slot& slot) {
+  // The shards of several regions are what their members receive.
+  if (run.entry == nullptr || plan_.regions() > 1) return absl::OkStatus();
+  const size_t shard = plan_.ShardBytes(slot.chunk, run.members.size());
+  const std::byte* const own = slot.data + shard * static_cast<size_t>(run.members.self());
+  const auto gather = [&](const NcclFunctions& nccl, NcclHandle handle) {
+    return nccl.AllGather(own, slot.data, shard, NcclDataType::kUint8, handle, options_.stream);
+  };
+  return Mark(StreamPhase::kTransfer, options_.stream, options_.groups->Run(run.call.info, run.entry, gather));
 }
 
 absl::Status NcclReduce::AllReduce(const CallInfo& info, Entry* entry, const void* input, void* output, size_t count,
                                    DType dtype, NcclRedOp op) {
-  if (entry == nullptr) return input == output ? absl::OkStatus() : Copy(output, input, count * SizeOf(dtype));
-  return MarkedTransfer(options_.groups->Run(info, entry, [&](const NcclFunctions& nccl, NcclHandle handle) {
+  if (entry == nullptr) {
+    return input == output ? absl::OkStatus() : Copy(output, input, count * SizeOf(dtype), options_.stream);
+  }
+  const auto all_reduce = [&](const NcclFunctions& nccl, NcclHandle handle) {
     return nccl.AllReduce(input, output, count, *NcclTypeOf(dtype), op, handle, options_.stream);
-  }));
+  };
+  return Mark(StreamPhase::kTransfer, options_.stream, options_.groups->Run(info, entry, all_reduce));
 }
 
-absl::Status NcclReduce::Pack(const ReduceCall& call, const kernels::Scale& scale, std::byte* wire) {
+absl::Status NcclReduce::ReduceScatter(const CallInfo& info, Entry* entry, const void* input, void* output,
+                                       size_t count, DType dtype, NcclRedOp op) {
+  const auto reduce_scatter = [&](const NcclFunctions& nccl, NcclHandle handle) {
+    return nccl.ReduceScatter(input, output, count, *NcclTypeOf(dtype), op, handle, options_.stream);
+  };
+  return Mark(StreamPhase::kTransfer, options_.stream, options_.groups->Run(info, entry, reduce_scatter));
+}
+
+absl::Status NcclReduce::Pack(const Reduction& run, const Slot& slot) {
+  const ReduceCall& call = run.call;
   if (!Stays(call.info)) return absl::OkStatus();
   const bool rounds = IsNarrowed(call.dtype, call.wire);
   packed_.clear();
-  for (size_t i = 0; i < call.segments.size(); ++i) {
-    const Segment& segment = call.segments[i];
-    if (segment.count == 0) continue;
-    float* const residual = call.info.ballot != nullptr && rounds ? residual_copies_[i] : segment.residual;
-    packed_.push_back({.input = segment.input,
-                       .residual = rounds ? residual : nullptr,
-                       .count = segment.count,
-                       .offset = plan_.OffsetOf(i)});
+  for (int region = 0; region < plan_.regions(); ++region) {
+    plan_.ForEachPiece(slot.chunk, region, [&](const WirePlan::Piece& piece) {
+      const Segment& segment = call.segments[piece.tensor];
+      float* residual = nullptr;
+      if (rounds && segment.residual != nullptr) {
+        residual = slot.borrowed.empty() ? segment.residual + piece.begin : slot.borrowed[packed_.size()].copy;
+      }
+      packed_.push_back({.input = ElementOf(segment.input, piece.begin, call.dtype),
+                         .residual = residual,
+                         .count = piece.count,
+                         .offset = piece.offset});
+    });
   }
-  return LaunchPack({.dtype = call.dtype, .wire = plan_.wire(), .scale = scale, .buffer = wire});
+  return LaunchPack({.dtype = call.dtype, .wire = plan_.wire(), .scale = run.factors.before, .buffer = slot.data},
+                    run.kernels);
 }
 
-absl::Status NcclReduce::LaunchPack(cuda::PackCall call) {
+absl::Status NcclReduce::LaunchPack(cuda::PackCall call, StreamHandle stream) {
+  if (packed_.empty()) return absl::OkStatus();
   call.segments = packed_.data();
   call.segment_count = static_cast<int>(packed_.size());
-  return Marked(options_.marks, StreamPhase::kPack, Launch("packing", [&](const ronda_cuda_plugin& kernels) {
-                  return kernels.pack(&call, options_.stream);
-                }));
+  return Mark(StreamPhase::kPack, stream,
+              Launch("packing", [&](const ronda_cuda_plugin& kernels) { return kernels.pack(&call, stream); }));
 }
 
-absl::Status NcclReduce::BorrowResiduals(const ReduceCall& call) {
+absl::Status NcclReduce::BorrowResiduals(const Reduction& run, Slot& slot) {
+  const ReduceCall& call = run.call;
+  slot.borrowed.clear();
+  if (!Borrows(call)) return absl::OkStatus();
   packed_.clear();
-  residual_copies_.assign(call.segments.size(), nullptr);
-  if (call.info.ballot == nullptr || !IsNarrowed(call.dtype, call.wire) || !Stays(call.info)) return absl::OkStatus();
   size_t bytes = 0;
-  for (const Segment& segment : call.segments) {
-    if (segment.residual == nullptr || segment.count == 0) continue;
-    packed_.push_back({.input = segment.residual, .count = segment.count, .offset = bytes});
-    bytes += RoundUp(segment.count * sizeof(float), kAlignment);
+  for (int region = 0; region < plan_.regions(); ++region) {
+    plan_.ForEachPiece(slot.chunk, region, [&](const WirePlan::Piece& piece) {
+      float* const residual = call.segments[piece.tensor].residual;
+      slot.borrowed.push_back(
+          {.residual = residual == nullptr ? nullptr : residual + piece.begin, .count = piece.count, .offset = bytes});
+      if (residual == nullptr) return;
+      packed_.push_back({.input = residual + piece.begin, .count = piece.count, .offset = bytes});
+      bytes += RoundUp(piece.count * sizeof(float), kAlignment);
+    });
   }
   if (packed_.empty()) return absl::OkStatus();
-  RONDA_ASSIGN_OR_RETURN(std::byte* const copies, residuals_.Get(bytes));
-  size_t next = 0;
-  for (size_t i = 0; i < call.segments.size(); ++i) {
-    if (call.segments[i].residual == nullptr || call.segments[i].count == 0) continue;
-    residual_copies_[i] = reinterpret_cast<float*>(copies + packed_[next++].offset);
-  }
-  return LaunchPack({.buffer = copies});
+  RONDA_ASSIGN_OR_RETURN(std::byte* const copies, slot.residuals.Get(bytes));
+  for (Borrowed& each : slot.borrowed) each.copy = reinterpret_cast<float*>(copies + each.offset);
+  return LaunchPack({.buffer = copies}, run.kernels);
 }
 
-bool NcclReduce::HasBorrowed() const {
-  return std::ranges::any_of(residual_copies_, [](const float* copy) { return copy != nullptr; });
-}
-
-absl::Status NcclReduce::WidenVotes(const Votes& votes) {
-  unpacked_.assign(1, {.output = arrived_votes_.data(), .count = static_cast<uint64_t>(votes.count)});
-  return LaunchUnpack({.wire = plan_.wire(), .buffer = votes.elements}, {}, nullptr);
-}
-
-absl::Status NcclReduce::KeepResiduals(const ReduceCall& call, const Votes& votes) {
+absl::Status NcclReduce::KeepResiduals(const Reduction& run, const Slot& slot) {
   unpacked_.clear();
-  std::byte* copies = nullptr;
-  for (size_t i = 0; i < call.segments.size(); ++i) {
-    if (residual_copies_[i] == nullptr) continue;
-    auto* const copy = reinterpret_cast<std::byte*>(residual_copies_[i]);
-    if (copies == nullptr) copies = copy;
-    unpacked_.push_back({.output = call.segments[i].residual,
-                         .count = call.segments[i].count,
-                         .offset = static_cast<uint64_t>(copy - copies)});
+  for (const Borrowed& each : slot.borrowed) {
+    if (each.residual == nullptr) continue;
+    unpacked_.push_back({.output = each.residual, .count = each.count, .offset = each.offset});
   }
   if (unpacked_.empty()) return absl::OkStatus();
-  return LaunchUnpack({.buffer = copies}, votes, reinterpret_cast<uint32_t*>(unseen_.data()));
+  // The copies lie one after the other: the first begins their memory.
+  return LaunchUnpack({.buffer = slot.borrowed.front().copy}, run.residual_votes, UnseenDecision(), run.kernels);
 }
 
-absl::Status NcclReduce::Unpack(const ReduceCall& call, const std::byte* wire, const kernels::Scale& scale,
-                                const Votes& votes) {
-  unpacked_.clear();
-  for (size_t i = 0; i < call.segments.size() && Stays(call.info); ++i) {
-    const Segment& segment = call.segments[i];
-    const size_t count = DeliversAll(call) ? segment.count : segment.part_count;
-    if (count == 0) continue;
-    unpacked_.push_back({.output = segment.output,
-                         .count = count,
-                         .offset = plan_.OffsetOf(i),
-                         .skip = DeliversAll(call) ? 0 : segment.part_begin});
+absl::Status NcclReduce::TakeVotes(Reduction& run, const Slot& slot) {
+  if (run.call.info.ballot == nullptr) return absl::OkStatus();
+  const int n = run.members.size();
+  const VoteOffsets offsets(plan_, n);
+  std::byte* const kept = arrived_votes_.data();
+  if (!run.op.has_value()) {
+    run.votes = {.elements = kept, .count = n, .stay = 1};
+    run.residual_votes = {.elements = kept + offsets.of_residuals, .count = n, .stay = 1};
+    return absl::OkStatus();
   }
-  const cuda::UnpackCall unpack = {.dtype = call.dtype, .wire = plan_.wire(), .scale = scale, .buffer = wire};
-  if (votes.elements == nullptr) return unpacked_.empty() ? absl::OkStatus() : LaunchUnpack(unpack, votes, nullptr);
-  return Decide(call.info, unpack, votes);
+  const size_t region = plan_.regions() == 1 ? 0 : static_cast<size_t>(run.members.self());
+  const std::byte* const arrived = slot.data + region * slot.chunk.bytes;
+  run.votes = {.elements = arrived, .count = VoteElements(run.call, n), .stay = StaysByOne(run.call.op) ? 1.0 : 0.0};
+  run.residual_votes = run.votes;
+  run.residual_votes.elements = kept + offsets.of_residuals;
+  if (Borrows(run.call)) {
+    unpacked_.assign(1, {.output = kept + offsets.of_residuals, .count = static_cast<uint64_t>(run.votes.count)});
+    RONDA_RETURN_IF_ERROR(LaunchUnpack({.wire = plan_.wire(), .buffer = arrived}, {}, nullptr, options_.stream));
+  }
+  if (plan_.chunks() == 1) return absl::OkStatus();
+  // The slot is used again before the last chunk is unpacked.
+  run.votes.elements = kept;
+  return Copy(kept, arrived, static_cast<size_t>(run.votes.count) * offsets.element_bytes, options_.stream);
 }
 
-absl::Status NcclReduce::Decide(const CallInfo& info, cuda::UnpackCall unpack, const Votes& votes) {
-  unpack.vote = {.gate = vote_->gate(), .opens_at = vote_->opens_at()};
-  RONDA_RETURN_IF_ERROR(LaunchUnpack(unpack, votes, vote_->decision()));
-  info.ballot->result = Ballot::Result::kOpen;
-  info.ballot->open_vote = std::move(vote_);
-  return absl::OkStatus();
+absl::Status NcclReduce::Unpack(const Reduction& run, const Slot& slot, bool is_last) {
+  const ReduceCall& call = run.call;
+  unpacked_.clear();
+  const int region = plan_.regions() == 1 ? 0 : run.members.self();
+  if (Stays(call.info)) {
+    plan_.ForEachPiece(slot.chunk, region, [&](const WirePlan::Piece& piece) {
+      const Segment& segment = call.segments[piece.tensor];
+      const PartRange wanted = WantedOf(call, segment);
+      const size_t begin = std::max(piece.begin, wanted.begin);
+      const size_t end = std::min(piece.begin + piece.count, wanted.begin + wanted.count);
+      if (begin >= end) return;
+      unpacked_.push_back({.output = ElementOf(segment.output, begin - wanted.begin, call.dtype),
+                           .count = end - begin,
+                           .offset = piece.offset,
+                           .skip = begin - piece.begin});
+    });
+  }
+  const bool decides = is_last && call.info.ballot != nullptr;
+  if (unpacked_.empty() && !decides) return absl::OkStatus();
+  cuda::UnpackCall unpack = {
+      .dtype = call.dtype, .wire = plan_.wire(), .scale = run.factors.after, .buffer = slot.data};
+  if (decides) unpack.vote = {.gate = vote_->gate(), .opens_at = vote_->opens_at()};
+  return LaunchUnpack(unpack, run.votes, decides ? vote_->decision() : UnseenDecision(), run.kernels);
 }
 
-absl::Status NcclReduce::LaunchUnpack(cuda::UnpackCall call, const Votes& votes, uint32_t* decision) {
+absl::Status NcclReduce::LaunchUnpack(cuda::UnpackCall call, const Votes& votes, uint32_t* decision,
+                                      StreamHandle stream) {
   call.segments = unpacked_.data();
   call.segment_count = static_cast<int>(unpacked_.size());
   call.vote.votes = votes.elements;
   call.vote.count = votes.count;
   call.vote.stay = votes.stay;
   call.vote.decision = decision;
-  return Marked(options_.marks, StreamPhase::kUnpack, Launch("unpacking", [&](const ronda_cuda_plugin& kernels) {
-                  return kernels.unpack(&call, options_.stream);
-                }));
+  return Mark(StreamPhase::kUnpack, stream,
+              Launch("unpacking", [&](const ronda_cuda_plugin& kernels) { return kernels.unpack(&call, stream); }));
 }
 
 absl::Status NcclReduce::LaunchReduce(absl::string_view what, const cuda::ReduceCall& call) {
-  return Marked(options_.marks, StreamPhase::kReduce,
-                Launch(what, [&](const ronda_cuda_plugin& kernels) { return kernels.reduce(&call, options_.stream); }));
+  return Mark(StreamPhase::kReduce, options_.stream,
+              Launch(what, [&](const ronda_cuda_plugin& kernels) { return kernels.reduce(&call, options_.stream); }));
 }
 
-absl::Status NcclReduce::MarkedTransfer(absl::Status status) {
-  return Marked(options_.marks, StreamPhase::kTransfer, std::move(status));
+absl::Status NcclReduce::Mark(StreamPhase phase, StreamHandle stream, absl::Status status) {
+  return Marked(stream == options_.stream ? options_.marks : nullptr, phase, std::move(status));
 }
 
-absl::Status NcclReduce::PutVote(const ReduceCall& call, const Members& members, std::byte* wire) {
-  const int elements = VoteElements(call, members.size());
+absl::Status NcclReduce::HandOver(DeviceEvent& event, StreamHandle from, StreamHandle to, StreamPhase phase) {
+  if (from == to) return absl::OkStatus();
+  RONDA_RETURN_IF_ERROR(event.Record(from));
+  return Mark(phase, to, event.OrderBefore(to));
+}
+
+absl::Status NcclReduce::PutVote(const Reduction& run, const Slot& slot) {
+  if (!run.op.has_value()) return absl::OkStatus();
+  const int elements = VoteElements(run.call, run.members.size());
   if (elements == 0) return absl::OkStatus();
-  const size_t bytes = SizeOf(plan_.layout().dtype);
-  const void* const one = values_.One(plan_.layout().dtype);
-  const bool stays = Stays(call.info);
+  const DType dtype = plan_.layout().dtype;
+  const size_t bytes = SizeOf(dtype);
+  const void* const vote = Stays(run.call.info) == StaysByOne(run.call.op) ? values_.One(dtype) : values_.Zero();
+  if (plan_.regions() > 1) {
+    packed_.clear();
+    for (int region = 0; region < plan_.regions(); ++region) {
+      packed_.push_back({.input = vote, .count = 1, .offset = static_cast<size_t>(region) * slot.chunk.bytes});
+    }
+    return LaunchPack({.dtype = dtype, .wire = plan_.wire(), .buffer = slot.data}, run.kernels);
+  }
   if (elements > 1) {
     RONDA_RETURN_IF_ERROR(Launch("voting", [&](const ronda_cuda_plugin& kernels) {
-      return kernels.fill_zero(wire, static_cast<size_t>(elements) * bytes, options_.stream);
+      return kernels.fill_zero(slot.data, static_cast<size_t>(elements) * bytes, run.kernels);
     }));
   }
-  const auto own = static_cast<size_t>(elements > 1 ? members.self() / kVotersPerElement : 0);
-  return Copy(wire + own * bytes, stays == StaysByOne(call.op) ? one : values_.Zero(), bytes);
+  const auto own = static_cast<size_t>(elements > 1 ? run.members.self() / kVotersPerElement : 0);
+  return Copy(slot.data + own * bytes, vote, bytes, run.kernels);
 }
 
-NcclReduce::Votes NcclReduce::FusedVotes(const ReduceCall& call, const Members& members, const std::byte* wire) const {
-  const int elements = VoteElements(call, members.size());
-  if (elements == 0) return {};
-  return {.elements = wire, .count = elements, .stay = StaysByOne(call.op) ? 1.0 : 0.0};
-}
-
-absl::Status NcclReduce::Copy(void* to, const void* from, size_t bytes) {
-  return Launch("copying",
-                [&](const ronda_cuda_plugin& kernels) { return kernels.copy(to, from, bytes, options_.stream); });
+absl::Status NcclReduce::Copy(void* to, const void* from, size_t bytes, StreamHandle stream) {
+  return Launch("copying", [&](const ronda_cuda_plugin& kernels) { return kernels.copy(to, from, bytes, stream); });
 }
 
 template <typename Function>

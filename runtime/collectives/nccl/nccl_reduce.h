@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -13,7 +14,6 @@
 #include "runtime/collectives/communicator.h"
 #include "runtime/collectives/nccl/device_votes.h"
 #include "runtime/collectives/nccl/nccl_groups.h"
-#include "runtime/collectives/nccl/parts_reduce.h"
 #include "runtime/collectives/nccl/stream_buffer.h"
 #include "runtime/collectives/nccl/wire_plan.h"
 #include "runtime/collectives/transport.h"
@@ -21,17 +21,24 @@
 
 namespace ronda {
 
-// The reductions of an NcclCommunicator. Each uses one of four algorithms, which all members derive from facts that
+// The reductions of an NcclCommunicator. Each uses one of these algorithms, which all members derive from facts that
 // they share:
 //
-//   plain     one tensor, needs no conversion      ncclAllReduce on the tensor [, scaled in place]
-//   fused     NCCL adds up (wire_plan.h)           packed, ncclAllReduce, unpacked
-//   exchange  Ronda adds up                        packed, shards sent and received, reduced, ncclAllGather, unpacked
-//   parts     each member receives another part    (parts_reduce.h)
+//                    all members receive everything        each member receives another part, and all know all parts
+//   plain            ncclAllReduce [, scaled in place]     ncclReduceScatter [, scaled in place]
+//   NCCL adds up     packed, ncclAllReduce, unpacked       packed by member, ncclReduceScatter, unpacked
+//   Ronda adds up    packed, shards sent and received,     packed by member, parts sent and received, reduced,
+//                    reduced, ncclAllGather, unpacked      unpacked
 //
-// Votes are elements of the wire that travel with the data: reduced with it in the fusion buffer, or sent to all
-// members in an exchange. The unpacking kernel counts them. If one is a veto, it leaves the outputs untouched. It
-// writes the outcome.
+// Plain is a single tensor that needs no conversion: NCCL works on it in its place. wire_plan.h says what NCCL adds up.
+//
+// A fusion buffer of more than a chunk is carried chunk by chunk, in two buffers in turn: while NCCL has one chunk on
+// the communicator's stream, the kernels pack the next chunk and unpack the one before on a stream of their own. So
+// memory is bounded, and every rank makes the same calls of NCCL in the same order.
+//
+// Votes are elements of the wire that travel with the data of the first chunk: reduced with it in the fusion buffer, or
+// sent to all members in an exchange. The unpacking kernels count them. If one is a veto, they leave the outputs
+// untouched. The last one writes the outcome.
 //
 // NCCL chooses the way of the data by whether the memory is registered, and must be told the same on all ranks. So
 // neither a vote nor a veto changes the memory that NCCL is given, nor the algorithm: with a vote it is always the
@@ -43,15 +50,17 @@ namespace ronda {
 // Thread-compatible.
 class NcclReduce {
  public:
+  static constexpr size_t kChunkBytes = size_t{32} << 20;
+
   struct Options {
     int size = 1;  // ranks of the job
     std::shared_ptr<Device> device;
     StreamHandle stream = nullptr;
     const NcclFunctions* nccl = nullptr;
     NcclGroups* groups = nullptr;
-    Communicator* host = nullptr;
     StreamMarks* marks = nullptr;  // may be nullptr
     SumOrder order = SumOrder::kOfNccl;
+    size_t chunk_bytes = kChunkBytes;  // the same on all ranks
   };
 
   static absl::StatusOr<std::unique_ptr<NcclReduce>> Create(Options options);
@@ -63,13 +72,16 @@ class NcclReduce {
   static bool IsNeeded(const ReduceCall& call);
 
   // Prepares Run, on all ranks of the job.
-  absl::Status Prepare(const ReduceCall& call, const Members& members);
+  absl::Status Prepare(const ReduceCall& call) { return TakeVote(call.info); }
 
   // REQUIRES: IsNeeded(call), and this rank is a member.
   absl::Status Run(const ReduceCall& call, const Members& members, Entry* entry);
 
   // Makes every member's stream wait for all others', and holds the vote if there is one.
   absl::Status Meet(const CallInfo& info, const Members& members, Entry* entry);
+
+  // Puts the end of everything on the stream: also of a call that has failed in the middle.
+  absl::Status Join();
 
  private:
   // Votes in the device's memory, as the unpacking kernels take them.
@@ -79,65 +91,115 @@ class NcclReduce {
     double stay = 0;
   };
 
-  NcclReduce(Options options, VoteValues values, DeviceMemory unseen, DeviceMemory arrived_votes);
+  // A call under way.
+  struct Reduction {
+    const ReduceCall& call;
+    const Members& members;
+    Entry* entry;
+    std::optional<NcclRedOp> op;  // nullopt: Ronda adds up
+    WireFactors factors;
+    StreamHandle kernels = nullptr;  // the stream that packs and unpacks
+    Votes votes = {};                // from the first chunk's arrival on
+    Votes residual_votes = {};       // the same in float32
+  };
+
+  // The residual of a piece, and the copy that stands in for it while the vote is open.
+  struct Borrowed {
+    float* residual = nullptr;  // nullptr: the tensor has none
+    size_t count = 0;
+    size_t offset = 0;  // bytes, among the copies
+    float* copy = nullptr;
+  };
+
+  // What a chunk uses; the next but one uses it again.
+  struct Slot {
+    StreamBuffer wire;
+    StreamBuffer arrived;    // contributions of the other members
+    StreamBuffer residuals;  // copies of residuals
+    std::unique_ptr<DeviceEvent> packed;
+    std::unique_ptr<DeviceEvent> moved;
+    WirePlan::Chunk chunk = {};
+    std::byte* data = nullptr;            // in `wire`
+    std::byte* others = nullptr;          // in `arrived`
+    std::vector<Borrowed> borrowed = {};  // one a piece, in the order of the plan; or none
+  };
+
+  // What has to be made before anything is on the stream.
+  struct Parts {
+    VoteValues values;
+    DeviceMemory unseen;
+    DeviceMemory arrived_votes;
+    std::unique_ptr<DeviceStream> kernel_stream;
+    std::vector<std::unique_ptr<DeviceEvent>> events;
+  };
+
+  NcclReduce(Options options, Parts parts);
+  Slot MakeSlot(std::unique_ptr<DeviceEvent> packed, std::unique_ptr<DeviceEvent> moved) const;
 
   // Reserves a vote if the call has a ballot, before any of the call's work is on the stream: an error then happens
   // before other ranks depend on this one. An unused vote stays for the next call.
   absl::Status TakeVote(const CallInfo& info);
 
-  absl::Status RunPlain(const ReduceCall& call, NcclRedOp op, Entry* entry);
-  absl::Status RunFused(const ReduceCall& call, NcclRedOp op, const Members& members, Entry* entry);
-  absl::Status RunExchange(const ReduceCall& call, const Members& members, Entry* entry);
+  absl::Status RunPlain(const ReduceCall& call, NcclRedOp op, const Members& members, Entry* entry);
+  // As plan_ says.
+  absl::Status RunChunks(Reduction run);
+  // Steps of a chunk.
+  absl::Status Begin(const Reduction& run, Slot& slot, size_t chunk);
+  absl::Status Move(Reduction& run, const Slot& slot, size_t chunk);
+  absl::Status End(const Reduction& run, const Slot& slot, size_t chunk);
 
+  absl::Status MoveByNccl(const Reduction& run, const Slot& slot);
   // Steps of an exchange. Scatter sends all shards to the members that reduce them, and all votes to all members.
-  absl::Status Scatter(const ReduceCall& call, const Members& members, Entry* entry, const std::byte* wire,
-                       std::byte* arrived);
-  absl::Status ReduceShard(const ReduceCall& call, const Members& members, std::byte* wire, const std::byte* arrived);
-  absl::Status Gather(const ReduceCall& call, const Members& members, Entry* entry, std::byte* wire);
+  absl::Status Scatter(const Reduction& run, const Slot& slot, bool votes);
+  absl::Status ReduceShard(const Reduction& run, const Slot& slot);
+  absl::Status Gather(const Reduction& run, const Slot& slot);
+  // Keeps the votes of the first chunk for those behind it.
+  absl::Status TakeVotes(Reduction& run, const Slot& slot);
 
   absl::Status AllReduce(const CallInfo& info, Entry* entry, const void* input, void* output, size_t count, DType dtype,
                          NcclRedOp op);
+  // Of this rank's `count` elements.
+  absl::Status ReduceScatter(const CallInfo& info, Entry* entry, const void* input, void* output, size_t count,
+                             DType dtype, NcclRedOp op);
 
-  absl::Status Pack(const ReduceCall& call, const kernels::Scale& scale, std::byte* wire);
-  absl::Status Unpack(const ReduceCall& call, const std::byte* wire, const kernels::Scale& scale, const Votes& votes);
+  absl::Status Pack(const Reduction& run, const Slot& slot);
+  absl::Status Unpack(const Reduction& run, const Slot& slot, bool is_last);
   // If there is a vote, copies the residuals to memory that packing may change.
-  absl::Status BorrowResiduals(const ReduceCall& call);
-  bool HasBorrowed() const;
-  // Puts fused votes into arrived_votes_, as float32.
-  absl::Status WidenVotes(const Votes& votes);
-  // Takes the changed copies over unless there is a veto. The votes are float32.
-  absl::Status KeepResiduals(const ReduceCall& call, const Votes& votes);
-  // Unpacks unless there is a veto, and leaves the ballot open.
-  absl::Status Decide(const CallInfo& info, kernels::cuda::UnpackCall unpack, const Votes& votes);
+  absl::Status BorrowResiduals(const Reduction& run, Slot& slot);
+  // Takes the changed copies over unless there is a veto.
+  absl::Status KeepResiduals(const Reduction& run, const Slot& slot);
 
-  // Of a fused reduction: writes this rank's vote in front of the data.
-  absl::Status PutVote(const ReduceCall& call, const Members& members, std::byte* wire);
-  Votes FusedVotes(const ReduceCall& call, const Members& members, const std::byte* wire) const;
+  // Of what NCCL adds up: writes this rank's vote in front of each region.
+  absl::Status PutVote(const Reduction& run, const Slot& slot);
 
+  // Receives an outcome that is not read.
+  uint32_t* UnseenDecision() const { return reinterpret_cast<uint32_t*>(unseen_.data()); }
+
+  // Has `to` wait for what `from` has been given so far.
+  absl::Status HandOver(DeviceEvent& event, StreamHandle from, StreamHandle to, StreamPhase phase);
   // Launch the kernels, with the segments in packed_ and unpacked_.
-  absl::Status LaunchPack(kernels::cuda::PackCall call);
+  absl::Status LaunchPack(kernels::cuda::PackCall call, StreamHandle stream);
   absl::Status LaunchReduce(absl::string_view what, const kernels::cuda::ReduceCall& call);
-  absl::Status MarkedTransfer(absl::Status status);
-  absl::Status LaunchUnpack(kernels::cuda::UnpackCall call, const Votes& votes, uint32_t* decision);
-  absl::Status Copy(void* to, const void* from, size_t bytes);
+  absl::Status LaunchUnpack(kernels::cuda::UnpackCall call, const Votes& votes, uint32_t* decision,
+                            StreamHandle stream);
+  absl::Status Mark(StreamPhase phase, StreamHandle stream, absl::Status status);
+  absl::Status Copy(void* to, const void* from, size_t bytes, StreamHandle stream);
   template <typename Function>
   absl::Status Launch(absl::string_view what, const Function& function);
 
   const Options options_;
   const VoteValues values_;
   OpenVotes votes_;
-  std::shared_ptr<OpenVote> vote_;    // for the next call that has a ballot
-  const DeviceMemory unseen_;         // receives outcomes that are not read
-  const DeviceMemory arrived_votes_;  // of the other members, in an exchange
-  StreamBuffer wire_;
-  StreamBuffer arrived_;    // contributions of the other members
-  StreamBuffer residuals_;  // copies of residuals
-  PartsReduce parts_;
+  std::shared_ptr<OpenVote> vote_;                     // for the next call that has a ballot
+  const DeviceMemory unseen_;                          // receives outcomes that are not read
+  const DeviceMemory arrived_votes_;                   // of the other members, or of the first chunk
+  const std::unique_ptr<DeviceStream> kernel_stream_;  // of calls of several chunks
+  const std::unique_ptr<DeviceEvent> joint_;
+  Slot slots_[2];
   WirePlan plan_;
   // Kept for their memory.
   std::vector<kernels::cuda::PackSegment> packed_;
   std::vector<kernels::cuda::UnpackSegment> unpacked_;
-  std::vector<float*> residual_copies_;  // by segment; nullptr: none
 };
 
 }  // namespace ronda

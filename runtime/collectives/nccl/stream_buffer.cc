@@ -21,7 +21,7 @@ StreamBuffer::~StreamBuffer() {
 
 absl::StatusOr<std::byte*> StreamBuffer::Get(size_t bytes) {
   if (bytes <= block_.size && block_.data != nullptr) return block_.data;
-  absl::StatusOr<Block> larger = Allocate(std::max(bytes, 2 * block_.size));
+  absl::StatusOr<Block> larger = Allocate(std::max(bytes, std::min(2 * block_.size, options_.most_bytes)));
   if (!larger.ok()) larger = Allocate(bytes);  // there may be enough for that
   RONDA_RETURN_IF_ERROR(larger.status());
   std::swap(block_, *larger);

@@ -2,6 +2,7 @@
 #define RONDA_RUNTIME_COLLECTIVES_NCCL_STREAM_BUFFER_H_
 
 #include <cstddef>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -16,8 +17,8 @@ namespace ronda {
 // size.
 //
 // Outgrown memory is kept until the end. CUDA frees memory only after the device has done all earlier work, and that
-// may be a kernel of any NCCL communicator in the process that waits for a rank that waits for this one. Each growth at
-// least doubles the size, so the outgrown memory is smaller than the memory in use.
+// may be a kernel of any NCCL communicator in the process that waits for a rank that waits for this one. Each growth
+// doubles the size, as far as that may be needed, so the outgrown memory is smaller than the memory in use.
 //
 // The memory comes from NCCL's own allocator if the library has one, so that NCCL's transports can use it directly. All
 // ranks have the same library, thus the same kind of memory: NCCL's choices depend on that.
@@ -31,9 +32,13 @@ class StreamBuffer {
     const NcclFunctions* nccl = nullptr;
     NcclGroups* groups = nullptr;
     std::string purpose;  // "the fusion buffer", for messages
+    // What is expected to be needed at most: memory does not grow beyond this ahead of a need.
+    size_t most_bytes = std::numeric_limits<size_t>::max();
   };
 
   explicit StreamBuffer(Options options) : options_(std::move(options)) {}
+  StreamBuffer(const StreamBuffer&) = delete;
+  StreamBuffer& operator=(const StreamBuffer&) = delete;
 
   // REQUIRES: all work on the stream has ended, and so have the communicators that the memory was registered for.
   ~StreamBuffer();

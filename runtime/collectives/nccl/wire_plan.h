@@ -1,12 +1,12 @@
 #ifndef RONDA_RUNTIME_COLLECTIVES_NCCL_WIRE_PLAN_H_
 #define RONDA_RUNTIME_COLLECTIVES_NCCL_WIRE_PLAN_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <vector>
 
-#include "absl/types/span.h"
 #include "kernels/cuda/calls.h"
 #include "runtime/collectives/communicator.h"
 #include "runtime/collectives/nccl/nccl_library.h"
@@ -36,39 +36,89 @@ struct WireFactors {
 // range of a type that has their sum leave it, and there is no rounding for a factor behind the sum.
 WireFactors FactorsOf(const WireLayout& layout, const ReduceCall& call);
 
-// The offsets of a reduction's tensors in the fusion buffer: one after the other behind the votes. Each begins a
-// granule at an address that suits the device's kernels.
+// The places of a reduction's tensors in the fusion buffer, and the chunks in which the buffer travels.
+//
+// The buffer is one region; or, where every member receives another part of the result, as many regions of the same
+// length as there are members: region m has the votes, and behind them the elements of all tensors that member m
+// receives. Each piece of a tensor begins a granule at an address that suits the device's kernels. A chunk is the same
+// range of every region.
 //
 // Made anew for every call; keeps its memory.
 class WirePlan {
  public:
-  // `vote_elements`: elements of the wire in front of the tensors.
-  void Lay(const ReduceCall& call, size_t vote_elements);
+  // Consecutive elements of a tensor.
+  struct Piece {
+    size_t tensor;  // which segment
+    size_t begin;   // the first element, counted in the tensor
+    size_t count;   // elements
+    size_t offset;  // bytes: from the beginning of the region in the plan, of the buffer in a chunk
+  };
+  // The range of each region, in bytes.
+  struct Chunk {
+    size_t begin = 0;
+    size_t bytes = 0;
+  };
+
+  // One region. `vote_elements`: elements of the wire in front of the tensors. Chunks have at most `chunk_bytes`, but
+  // at least one unit.
+  void Lay(const ReduceCall& call, size_t vote_elements, size_t chunk_bytes);
+
+  // A region a member, if that is possible, and costs no more bytes than all members' receiving everything; otherwise
+  // as above. The same on all members.
+  void LayByMember(const ReduceCall& call, size_t vote_elements, size_t chunk_bytes, int members);
 
   const WireLayout& layout() const { return layout_; }
   kernels::cuda::Wire wire() const;
 
-  // A multiple of unit().
-  size_t bytes() const { return bytes_; }
-  // Tensors begin, and shards of the buffer may be cut, at multiples of this: of whole granules and of 16 bytes.
+  int regions() const { return static_cast<int>(ends_.size()); }
+  // The bytes of all regions, a multiple of unit().
+  size_t bytes() const { return region_bytes_ * ends_.size(); }
+  // Tensors begin, and chunks and shards may be cut, at multiples of this: of whole granules and of 16 bytes.
   size_t unit() const { return unit_; }
 
-  // The offset of the first granule of tensor i.
-  size_t OffsetOf(size_t i) const { return offsets_[i]; }
+  // The first chunk has the votes.
+  size_t chunks() const { return (region_bytes_ + chunk_bytes_ - 1) / chunk_bytes_; }
+  Chunk ChunkOf(size_t i) const;
+  // Of all regions.
+  size_t BytesOf(const Chunk& chunk) const { return chunk.bytes * ends_.size(); }
 
-  // Shard `i` of `n`. All have the same size, except that the last ones may be short or empty.
+  // Calls visit(piece) for what a chunk has of `region`.
+  template <typename Visit>
+  void ForEachPiece(const Chunk& chunk, int region, const Visit& visit) const {
+    const size_t first = region == 0 ? 0 : ends_[static_cast<size_t>(region) - 1];
+    const auto end = pieces_.begin() + static_cast<ptrdiff_t>(ends_[static_cast<size_t>(region)]);
+    auto piece = std::partition_point(pieces_.begin() + static_cast<ptrdiff_t>(first), end,
+                                      [&](const Piece& at) { return at.offset + BytesOf(at) <= chunk.begin; });
+    const size_t in_buffer = chunk.bytes * static_cast<size_t>(region);
+    for (; piece != end && piece->offset < chunk.begin + chunk.bytes; ++piece) visit(Cut(*piece, chunk, in_buffer));
+  }
+
+  // Shard `i` of `n` of a chunk's buffer. All have the same size, except that the last ones may be short or empty. If
+  // there are `n` regions, they are the shards.
   struct Range {
     size_t begin;
     size_t bytes;
   };
-  Range Shard(int i, int n) const;
-  size_t ShardBytes(int n) const;
+  Range ShardOf(const Chunk& chunk, int i, int n) const;
+  size_t ShardBytes(const Chunk& chunk, int n) const;
 
  private:
+  void Begin(const ReduceCall& call, size_t vote_elements);
+  // Adds a piece to the last region, which ends at `*end`.
+  void Add(size_t tensor, size_t begin, size_t count, size_t* end);
+  // Whether the regions are laid out.
+  bool LayRegions(const ReduceCall& call, int members);
+  void SetChunks(size_t chunk_bytes);
+  size_t BytesOf(const Piece& piece) const;
+  Piece Cut(const Piece& piece, const Chunk& chunk, size_t in_buffer) const;
+
   WireLayout layout_ = {};
   size_t unit_ = 1;
-  size_t bytes_ = 0;
-  std::vector<size_t> offsets_;
+  size_t vote_bytes_ = 0;
+  size_t region_bytes_ = 0;
+  size_t chunk_bytes_ = 1;     // of each region
+  std::vector<Piece> pieces_;  // by region, in order
+  std::vector<size_t> ends_;   // of each region's pieces
 };
 
 }  // namespace ronda

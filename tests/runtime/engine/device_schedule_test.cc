@@ -16,6 +16,7 @@
 #include "absl/strings/str_replace.h"
 #include "tests/runtime/engine/device_job.h"
 #include "tests/runtime/engine/job.h"
+#include "tests/testing/fake_nccl/load_fake_nccl.h"
 
 namespace ronda::testing {
 namespace {
@@ -136,6 +137,36 @@ TEST_P(DeviceSchedule, IsLeftForSomethingNewOfOneRankAndComesAgain) {
     EXPECT_GE(rank.runtime().statistics().schedules_left, 1u);
     meeting.arrive_and_wait();
   });
+}
+
+// Four rows for three ranks, which vote on every step: NCCL scatters the sums, and no rank tells the others of its
+// rows.
+TEST(DeviceScheduleOverNccl, AReduceScatterIsOneOfNcclsInLockedStepsToo) {
+  constexpr int kSteps = 30;
+  const int scatters = FakeNcclCalls("ReduceScatter");
+  std::barrier<> meeting(3);
+  RunDeviceRanks({.size = 3}, [&](DeviceRank& rank) {
+    for (int step = 0; step < kSteps; ++step) {
+      std::vector<float> values(8);
+      for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(10 * i) + ValueOf(step, rank.rank());
+      DeviceTensor input(rank, values);
+      Submission submission = DeviceSum("x", rank, input, 8);
+      submission.request.op = OpType::kReduceScatter;
+      submission.request.shape = {4, 2};
+      submission.output = nullptr;  // the handle has it
+      const auto handle = SucceedOn(rank, submission);
+      ASSERT_NE(handle, nullptr);
+      const size_t first = rank.rank() == 0 ? 0 : static_cast<size_t>(2 + 2 * rank.rank());
+      std::vector<float> expected;
+      for (size_t i = first; i < first + (rank.rank() == 0 ? 4 : 2); ++i) {
+        expected.push_back(static_cast<float>(30 * i) + SumOf(step, 3));
+      }
+      EXPECT_EQ(DeviceTensor::ReadAs<float>(rank, handle->result().rows(), expected.size()), expected);
+    }
+    EXPECT_GE(rank.runtime().statistics().schedule_rounds, 10u);
+    meeting.arrive_and_wait();
+  });
+  EXPECT_GE(FakeNcclCalls("ReduceScatter") - scatters, 3 * kSteps);
 }
 
 TEST(DeviceScheduleOfOne, NeedsNoVotes) {

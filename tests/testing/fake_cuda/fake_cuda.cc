@@ -310,7 +310,9 @@ int Launch(const Call* call, void* handle) {
       Machine().AwaitDevice(stream.device());
     }
     stream.Enqueue([kernel = std::move(kernel), device = stream.device()] {
-      if (Machine().MayUse(device, kernel.memory)) kernel.run();
+      if (!Machine().MayUse(device, kernel.memory)) return;
+      kernel.run();
+      Machine().calls().finished_kernels.fetch_add(1);
     });
     return kCudaSuccess;
   });
@@ -377,11 +379,13 @@ void FakeCuda::FreeOn(void* stream, void* memory) {
   RONDA_CHECK(Enqueue(stream, [=] { RONDA_CHECK(Machine().memory().Free(memory)); }) == kCudaSuccess);
 }
 size_t FakeCuda::allocations() const { return Machine().memory().allocations(); }
+size_t FakeCuda::peak_bytes() const { return Machine().memory().peak_bytes(); }
 size_t FakeCuda::created_events() const { return Machine().created_events(); }
 size_t FakeCuda::recorded_events() const { return Machine().calls().record_event; }
 size_t FakeCuda::awaited_events() const { return Machine().calls().wait_event; }
 size_t FakeCuda::awaited_words() const { return Machine().calls().wait_word; }
 size_t FakeCuda::queried_events() const { return Machine().calls().query_event; }
+size_t FakeCuda::finished_kernels() const { return Machine().calls().finished_kernels; }
 size_t FakeCuda::zero_fills() const { return Machine().calls().fill_zero; }
 size_t FakeCuda::HostWaitsOfThisThread() { return this_threads_waits; }
 int FakeCuda::waiting_frees() const { return Machine().calls().waiting_frees; }

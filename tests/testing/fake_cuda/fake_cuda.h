@@ -92,12 +92,14 @@ class FakeCuda {
 
   // Of all devices, so far.
   size_t allocations() const;
+  size_t peak_bytes() const;  // the most memory that a device had given out at once
   size_t created_events() const;
   size_t recorded_events() const;
   size_t awaited_events() const;  // by streams
   size_t awaited_words() const;
   size_t queried_events() const;
   size_t zero_fills() const;
+  size_t finished_kernels() const;
 
   // How often the calling thread has waited for a device so far, or asked whether it had to: calls of
   // synchronize_event, launches and frees that wait, and calls of query_event that found that the device was not there

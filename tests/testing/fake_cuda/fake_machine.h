@@ -110,6 +110,7 @@ class FakeMachine {
     std::atomic<size_t> query_event{0};
     std::atomic<size_t> wait_word{0};
     std::atomic<size_t> fill_zero{0};
+    std::atomic<size_t> finished_kernels{0};
     std::atomic<int> waiting_frees{0};
   };
   Calls& calls() { return calls_; }

@@ -34,7 +34,7 @@ void UnmapWithGuards(char* memory, size_t bytes) { munmap(memory - kPage, bytes 
 }  // namespace
 
 FakeMemory::FakeMemory(int devices, size_t bytes_per_device, HostAccess host_access)
-    : host_access_(host_access), left_(devices, bytes_per_device) {}
+    : host_access_(host_access), left_(devices, bytes_per_device), bytes_per_device_(bytes_per_device) {}
 
 FakeMemory::~FakeMemory() {
   const MutexLock lock(&mu_);
@@ -54,7 +54,10 @@ void* FakeMemory::Allocate(int device, size_t bytes) {
   const bool is_mapped = is_hidden ? MapTwice(memory, view, mapped_bytes, PROT_NONE)
                                    : mprotect(memory, mapped_bytes, PROT_READ | PROT_WRITE) == 0;
   if (!is_mapped) return nullptr;
-  if (device != kPinnedHost) left_[device] -= bytes;
+  if (device != kPinnedHost) {
+    left_[device] -= bytes;
+    peak_bytes_ = std::max(peak_bytes_, bytes_per_device_ - left_[device]);
+  }
   ++allocations_;
   blocks_[reinterpret_cast<uintptr_t>(memory)] = {
       .device = device, .bytes = bytes, .mapping = memory, .mapped_bytes = mapped_bytes, .view = view};
@@ -120,6 +123,11 @@ void* FakeMemory::AnyViewOf(const void* address) const {
 size_t FakeMemory::allocations() const {
   const MutexLock lock(&mu_);
   return allocations_;
+}
+
+size_t FakeMemory::peak_bytes() const {
+  const MutexLock lock(&mu_);
+  return peak_bytes_;
 }
 
 size_t FakeMemory::live() const {

@@ -52,6 +52,7 @@ class FakeMemory {
   void* AnyViewOf(const void* address) const;
 
   size_t allocations() const;  // so far
+  size_t peak_bytes() const;   // the most that any device had given out at once
   size_t live() const;         // not released
 
  private:
@@ -76,6 +77,8 @@ class FakeMemory {
   std::vector<Block> released_ ABSL_GUARDED_BY(mu_);  // may still be in use
   Blocks freed_ ABSL_GUARDED_BY(mu_);                 // stay mapped, and so are not given out again
   std::vector<size_t> left_ ABSL_GUARDED_BY(mu_);     // bytes, one entry a device
+  const size_t bytes_per_device_;
+  size_t peak_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   size_t allocations_ ABSL_GUARDED_BY(mu_) = 0;
 };
 

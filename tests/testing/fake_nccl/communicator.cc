@@ -1,5 +1,6 @@
 #include "tests/testing/fake_nccl/communicator.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -19,12 +20,25 @@ FakeNcclCommunicator::FakeNcclCommunicator(std::shared_ptr<Mailboxes> mailboxes,
       faults_(faults),
       cuda_(cuda),
       turns_(DeviceTurns::Of(device)) {
+  turns_.Join(mailboxes_->name(), ranks_);
   if (HasFault(faults_.fail_init)) {
     Fail("no network device is usable");
   } else if (!HasFault(faults_.hang_init)) {
     mailboxes_->Join();
   }
 }
+
+namespace {
+
+DeviceTurns::Group GroupOf(const std::vector<NcclOperation>& operations) {
+  using Kind = NcclOperation::Kind;
+  const bool has_collective = std::ranges::any_of(operations, [](const NcclOperation& operation) {
+    return operation.kind != Kind::kSend && operation.kind != Kind::kRecv;
+  });
+  return has_collective ? DeviceTurns::Group::kOfAllRanks : DeviceTurns::Group::kOfSomeRanks;
+}
+
+}  // namespace
 
 NcclResult FakeNcclCommunicator::Progress() {
   const MutexLock lock(&mu_);
@@ -36,7 +50,7 @@ NcclResult FakeNcclCommunicator::Progress() {
     running_.fetch_add(1);
     Work* const work = waiting_.front().release();
     waiting_.pop_front();
-    work->turn = turns_.Add(mailboxes_->name(), work->stream);
+    work->turn = turns_.Add(mailboxes_->name(), work->stream, GroupOf(work->operations));
     if (cuda_.enqueue(work->stream, &RunOnStream, work) == 0) continue;
     turns_.End(work->turn);
     running_.fetch_sub(1);
@@ -71,6 +85,7 @@ NcclResult FakeNcclCommunicator::Finalize() {
   const MutexLock lock(&mu_);
   if (is_finalized_) return NcclResult::kInvalidUsage;
   is_finalized_ = true;
+  DeviceTurns::Leave(mailboxes_->name());
   mailboxes_->Finalize();
   return NcclResult::kInProgress;
 }
@@ -79,6 +94,7 @@ void FakeNcclCommunicator::Abort() {
   std::deque<std::unique_ptr<Work>> dropped;  // may be what keeps this alive
   const MutexLock lock(&mu_);
   is_aborted_.store(true);
+  DeviceTurns::Leave(mailboxes_->name());
   dropped.swap(waiting_);
   aborted_.NotifyAll();
   mailboxes_->WakeUp(rank_);
@@ -133,15 +149,15 @@ void FakeNcclCommunicator::Fail(const std::string& error) {
   error_ = error;
 }
 
-namespace {
-
-using Kind = NcclOperation::Kind;
-
 DType DTypeOf(NcclDataType type) {
   constexpr DType kTypes[] = {DType::kInt8,   DType::kUint8,   DType::kInt32,   DType::kUint32,  DType::kInt64,
                               DType::kUint64, DType::kFloat16, DType::kFloat32, DType::kFloat64, DType::kBfloat16};
   return kTypes[static_cast<int>(type)];
 }
+
+namespace {
+
+using Kind = NcclOperation::Kind;
 
 ReduceOp ReduceOpOf(NcclRedOp op) {
   constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kProduct, ReduceOp::kMax, ReduceOp::kMin};
@@ -193,6 +209,8 @@ class GroupRun {
         return Broadcast(operation);
       case Kind::kAllGather:
         return AllGather(operation);
+      case Kind::kReduceScatter:
+        return ReduceScatter(operation);
       case Kind::kSend:
       case Kind::kRecv:
         return true;
@@ -220,6 +238,25 @@ class GroupRun {
       }
       if (reduces) Combine(place, arrived.data(), dtype, ReduceOpOf(operation.op), count(arriving));
     }
+    return true;
+  }
+
+  // Around the ring: the sum for a rank comes to it last. The input stays as it is, but where the output is.
+  bool ReduceScatter(const NcclOperation& operation) {
+    const DType dtype = DTypeOf(operation.type);
+    const size_t bytes = operation.count * SizeOf(dtype);
+    const auto* const input = static_cast<const char*>(operation.input);
+    std::vector<char> sums(input, input + bytes * ranks_);
+    std::vector<char> arrived(bytes);
+    const auto chunk = [&](int i) { return sums.data() + Wrap(i) * bytes; };
+    for (int step = 0; step < ranks_ - 1; ++step) {
+      const int leaving = rank_ - 1 - step;
+      if (!Carry({Send(Wrap(rank_ + 1), chunk(leaving), bytes), Receive(Wrap(rank_ - 1), arrived.data(), bytes)})) {
+        return false;
+      }
+      Combine(chunk(leaving - 1), arrived.data(), dtype, ReduceOpOf(operation.op), operation.count);
+    }
+    std::memcpy(operation.output, chunk(rank_), bytes);
     return true;
   }
 

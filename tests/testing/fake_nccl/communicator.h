@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "kernels/dtype.h"
 #include "runtime/base/mutex.h"
 #include "runtime/collectives/nccl/nccl_library.h"
 #include "tests/testing/fake_nccl/device_turns.h"
@@ -18,9 +19,11 @@
 
 namespace ronda::testing {
 
+DType DTypeOf(NcclDataType type);
+
 // One call of NCCL's. The device uses the pointers as they are.
 struct NcclOperation {
-  enum class Kind : uint8_t { kAllReduce, kBroadcast, kAllGather, kSend, kRecv } kind = Kind::kSend;
+  enum class Kind : uint8_t { kAllReduce, kBroadcast, kAllGather, kReduceScatter, kSend, kRecv } kind = Kind::kSend;
   uint64_t path = 0;  // of an NcclPath
   const void* input = nullptr;
   void* output = nullptr;

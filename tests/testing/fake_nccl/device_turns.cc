@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -20,6 +22,60 @@ constexpr absl::Duration kPreference = absl::Milliseconds(20);
 constexpr absl::Duration kLongWait = absl::Seconds(3);
 constexpr absl::Duration kNap = absl::Microseconds(200);
 
+// The order of the launches on all devices of this process.
+struct Orders {
+  // So many launches of each communicator.
+  using Counts = std::map<std::string, int>;
+  // A launch as the first device had it, and how many devices have still to come to it.
+  struct First {
+    int device;
+    Counts before;
+    int left;
+  };
+
+  Mutex mu;
+  std::map<std::string, std::set<int>> devices ABSL_GUARDED_BY(mu);  // by communicator
+  std::map<std::string, int> ranks ABSL_GUARDED_BY(mu);              // likewise
+  std::map<int, Counts> launched ABSL_GUARDED_BY(mu);                // by device
+  std::map<std::pair<std::string, int>, First> firsts ABSL_GUARDED_BY(mu);
+
+  // A communicator of both devices of which they have launched different numbers before; empty: none.
+  std::string DifferenceLocked(int device, const Counts& own, const First& first) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    const auto count = [](const Counts& counts, const std::string& name) {
+      const auto found = counts.find(name);
+      return found == counts.end() ? 0 : found->second;
+    };
+    for (const auto& [name, members] : devices) {
+      const bool is_shared = members.count(device) != 0 && members.count(first.device) != 0;
+      if (is_shared && count(own, name) != count(first.before, name)) return name;
+    }
+    return "";
+  }
+};
+
+Orders& TheOrders() {
+  static auto* const orders = new Orders();
+  return *orders;
+}
+
+// Notes a launch. Returns what is wrong with its place among the others; empty: nothing.
+std::string NoteLaunch(int device, const std::string& communicator) {
+  Orders& orders = TheOrders();
+  const MutexLock lock(&orders.mu);
+  Orders::Counts& own = orders.launched[device];
+  const auto [first, is_first] =
+      orders.firsts.try_emplace({communicator, own[communicator]},
+                                Orders::First{.device = device, .before = own, .left = orders.ranks[communicator]});
+  const std::string other = orders.DifferenceLocked(device, own, first->second);
+  const int first_device = first->second.device;
+  if (--first->second.left == 0) orders.firsts.erase(first);
+  ++own[communicator];
+  if (other.empty()) return "";
+  return absl::StrCat("communicators ", communicator, " and ", other, " are launched in different orders on devices ",
+                      first_device, " and ", device);
+}
+
 }  // namespace
 
 DeviceTurns& DeviceTurns::Of(int device) {
@@ -31,9 +87,19 @@ DeviceTurns& DeviceTurns::Of(int device) {
   return *turns;
 }
 
-DeviceTurns::Place DeviceTurns::Add(std::string communicator, void* stream) {
+DeviceTurns::Place DeviceTurns::Add(std::string communicator, void* stream, Group group) {
+  std::string misorder = group == Group::kOfAllRanks ? NoteLaunch(device_, communicator) : "";
   const MutexLock lock(&mu_);
-  return launches_.insert(launches_.end(), Launch{.communicator = std::move(communicator), .stream = stream});
+  return launches_.insert(
+      launches_.end(),
+      Launch{.communicator = std::move(communicator), .stream = stream, .misorder = std::move(misorder)});
+}
+
+void DeviceTurns::Join(const std::string& communicator, int ranks) {
+  Orders& orders = TheOrders();
+  const MutexLock lock(&orders.mu);
+  orders.devices[communicator].insert(device_);
+  orders.ranks[communicator] = ranks;
 }
 
 bool DeviceTurns::HasRival(const Launch& launch) const {
@@ -41,7 +107,14 @@ bool DeviceTurns::HasRival(const Launch& launch) const {
                              [&](const Launch& other) { return other.stream != launch.stream && !other.has_begun; });
 }
 
+void DeviceTurns::Leave(const std::string& communicator) {
+  Orders& orders = TheOrders();
+  const MutexLock lock(&orders.mu);
+  orders.devices.erase(communicator);
+}
+
 void DeviceTurns::Begin(Place place, const std::atomic<bool>& gives_up) {
+  if (!place->misorder.empty()) return HangUntil(gives_up, place->misorder);
   const absl::Duration begin = MonotonicTime();
   bool is_reported = false;
   while (!gives_up.load()) {

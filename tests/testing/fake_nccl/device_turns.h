@@ -12,8 +12,11 @@
 namespace ronda::testing {
 
 // Lets a device run one kernel of NCCL's at a time, as a device does whose kernels fill it. Which of those on different
-// streams runs first is up to the device: with an odd number, the last. So communicators deadlock that are launched in
-// different orders on two ranks, or whose launches nothing orders on the device; that is reported (reports.h).
+// streams runs first is up to the device: with an odd number, the last. So communicators deadlock whose launches
+// nothing orders on the device; that is reported (reports.h).
+//
+// Communicators that two devices share must be launched in the same order on both, whatever orders them there. A launch
+// out of that order is reported and hangs, also where it would have come through by chance.
 //
 // Thread-safe.
 class DeviceTurns {
@@ -26,9 +29,17 @@ class DeviceTurns {
     std::string communicator;
     void* stream = nullptr;
     bool has_begun = false;
+    std::string misorder = {};  // not empty: what is wrong with its place among the launches
   };
   using Place = std::list<Launch>::iterator;
-  Place Add(std::string communicator, void* stream);
+
+  // `ranks` ranks, each on a device of its own, will launch the communicator; this device is one of theirs.
+  void Join(const std::string& communicator, int ranks);
+  // A rank ends the communicator: its launches are not compared with those of others any more.
+  static void Leave(const std::string& communicator);
+  // Of a group without collectives, some ranks may have nothing to launch: its place is not compared.
+  enum class Group : uint8_t { kOfAllRanks, kOfSomeRanks };
+  Place Add(std::string communicator, void* stream, Group group);
 
   // Called by the stream when it comes to the launch. Returns when the device is free for it, or when `gives_up` is
   // set.

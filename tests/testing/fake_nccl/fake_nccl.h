@@ -50,6 +50,9 @@ __attribute__((visibility("default"))) int fake_nccl_live_communicators();
 __attribute__((visibility("default"))) int fake_nccl_allocations();
 __attribute__((visibility("default"))) int fake_nccl_registrations();
 
+// Calls of a collective, of all ranks of this process, so far: "AllReduce".
+__attribute__((visibility("default"))) int fake_nccl_calls(const char* name);
+
 // Calls that wait for a peer that is stopped (stop_peers), now.
 __attribute__((visibility("default"))) int fake_nccl_waiting_for_peers();
 

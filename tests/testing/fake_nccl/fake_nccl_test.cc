@@ -128,6 +128,46 @@ TEST_F(FakeNcclTest, SumsOf16BitTypesAreRoundedAtEveryHop) {
   });
 }
 
+TEST_F(FakeNcclTest, ReduceScatterGivesEachRankItsSumAndLeavesTheInputAlone) {
+  OnRanks(3, [&](int i, Rank& rank) {
+    const std::vector<int32_t> own = {10 * i, 10 * i + 1, 10 * i + 2};
+    const DeviceMemory input = *rank.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, 12, "a test");
+    const DeviceMemory output = *rank.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, 4, "a test");
+    WriteDevice(input.data(), absl::string_view(reinterpret_cast<const char*>(own.data()), 12));
+    const auto scatter = [&](void* to) {
+      EXPECT_EQ(nccl_.ReduceScatter(input.data(), to, 1, NcclDataType::kInt32, NcclRedOp::kSum, rank.handle,
+                                    rank.stream->handle()),
+                NcclResult::kInProgress);
+      AwaitReady(rank);
+      rank.Finish();
+    };
+    const auto read = [](const void* from, size_t count) {
+      std::vector<int32_t> values(count);
+      std::memcpy(values.data(), ReadDevice(from, count * sizeof(int32_t)).data(), count * sizeof(int32_t));
+      return values;
+    };
+    const int32_t sum = 30 + 3 * i;
+    scatter(output.data());
+    EXPECT_EQ(read(output.data(), 1), std::vector<int32_t>{sum});
+    EXPECT_EQ(read(input.data(), 3), own);
+    // In place: there alone it changes.
+    std::vector<int32_t> expected = own;
+    expected[static_cast<size_t>(i)] = sum;
+    scatter(input.data() + 4 * i);
+    EXPECT_EQ(read(input.data(), 3), expected);
+  });
+}
+
+TEST_F(FakeNcclTest, OutputOfAReduceScatterOverlapsItsInputInItsPlaceOnly) {
+  OnRanks(2, [&](int i, Rank& rank) {
+    const DeviceMemory memory = *rank.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, 8, "a test");
+    EXPECT_EQ(nccl_.ReduceScatter(memory.data(), memory.data() + 4 * (1 - i), 1, NcclDataType::kInt32, NcclRedOp::kSum,
+                                  rank.handle, rank.stream->handle()),
+              NcclResult::kInvalidArgument);
+  });
+  for (int i = 0; i < 2; ++i) EXPECT_THAT(TakeFakeNcclReport(), HasSubstr("output overlaps its input"));
+}
+
 TEST_F(FakeNcclTest, WhatIsAbortedLeavesTheStream) {
   OnRanks(2, [&](int i, Rank& rank) {
     const DeviceMemory memory = *rank.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, 8, "a test");
@@ -209,6 +249,44 @@ TEST_F(FakeNcclTest, RegisteredBuffersMustBeginAtTheSameOffsetOnAllRanks) {
     rank.Finish();
   });
   while (!TakeFakeNcclReport().empty()) continue;
+}
+
+// NCCL's user guide: operations of several communicators "must be launched in the same order on all ranks". The streams
+// are ordered on each rank here, so that each would wait for the other.
+TEST_F(FakeNcclTest, CommunicatorsThatAreLaunchedInDifferentOrdersAreReportedAndHang) {
+  NcclUniqueId second_id;
+  ASSERT_EQ(nccl_.GetUniqueId(&second_id), NcclResult::kSuccess);
+  OnRanks(2, [&](int i, Rank& rank) {
+    const DeviceMemory memory = *rank.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, 64, "a test");
+    Rank second = {.device = rank.device};
+    Begin(second, second_id, i, 2);
+    const auto launch = [&](NcclHandle handle) {
+      nccl_.AllReduce(memory.data(), memory.data(), 4, NcclDataType::kInt32, NcclRedOp::kSum, handle,
+                      rank.stream->handle());
+      while (true) {
+        NcclResult state = NcclResult::kSuccess;
+        nccl_.CommGetAsyncError(handle, &state);
+        if (state != NcclResult::kInProgress) break;
+      }
+    };
+    // In the same order they go through.
+    launch(rank.handle);
+    launch(second.handle);
+    rank.Finish();
+    launch(i == 0 ? rank.handle : second.handle);
+    launch(i == 0 ? second.handle : rank.handle);
+    std::string report;
+    while (i == 0 && report.empty()) report = TakeFakeNcclReport();
+    if (i == 0) {
+      EXPECT_THAT(report, HasSubstr("launched in different orders on devices"));
+    }
+    is_over_.arrive_and_wait();
+    std::thread other([&] { nccl_.CommAbort(std::exchange(second.handle, nullptr)); });
+    nccl_.CommAbort(std::exchange(rank.handle, nullptr));
+    other.join();
+    rank.Finish();
+  });
+  while (!TakeFakeNcclReport().empty()) continue;  // of the other rank
 }
 
 TEST_F(FakeNcclTest, AbortWaitsForTheStreamThatOthersHold) {

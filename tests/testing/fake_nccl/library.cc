@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "kernels/dtype.h"
 #include "runtime/base/logging.h"
 #include "runtime/base/mutex.h"
 #include "tests/testing/fake_nccl/communicator.h"
@@ -97,6 +98,17 @@ std::atomic<int>& WaitingForPeers() {
   return waiting;
 }
 
+// Calls of collectives so far, by name.
+struct Calls {
+  Mutex mu;
+  std::map<std::string, int> made ABSL_GUARDED_BY(mu);
+};
+
+Calls& TheCalls() {
+  static auto* const calls = new Calls();
+  return *calls;
+}
+
 // Memory that communicators have registered.
 struct Registrations {
   Mutex mu;
@@ -144,8 +156,19 @@ NcclPath PathOf(const NcclOperation& operation, NcclHandle comm) {
       .kind = operation.kind, .input = PlaceOf(operation.input, comm), .output = PlaceOf(operation.output, comm)};
   // In place, every rank's share is elsewhere; and only a root has an input.
   if (operation.kind == Kind::kAllGather) path.input.offset = 0;
+  if (operation.kind == Kind::kReduceScatter) path.output.offset = 0;
   if (operation.kind == Kind::kBroadcast) path.input = {};
   return path;
+}
+
+// Whether the output overlaps the input in another way than that of an operation in place: NCCL's result is undefined.
+bool OverlapsWrongly(const NcclOperation& operation, int rank, int ranks) {
+  if (operation.kind != NcclOperation::Kind::kReduceScatter) return false;
+  const size_t bytes = operation.count * SizeOf(DTypeOf(operation.type));
+  const auto* const input = static_cast<const char*>(operation.input);
+  const auto* const output = static_cast<const char*>(operation.output);
+  if (output == input + bytes * static_cast<size_t>(rank)) return false;
+  return output < input + bytes * static_cast<size_t>(ranks) && input < output + bytes;
 }
 
 FakeNcclCommunicator& CommunicatorOf(NcclHandle comm) { return *static_cast<Handle*>(comm)->communicator; }
@@ -166,7 +189,15 @@ NcclResult Add(NcclOperation operation, NcclHandle comm, void* stream) {
   }
   const NcclResult state = CommunicatorOf(comm).EnsureReady();
   if (state != NcclResult::kSuccess) return state;
+  if (OverlapsWrongly(operation, CommunicatorOf(comm).rank(), CommunicatorOf(comm).ranks())) {
+    Report(absl::StrCat("rank ", CommunicatorOf(comm).rank(), "'s output overlaps its input, and not in its place"));
+    return NcclResult::kInvalidArgument;
+  }
   operation.path = PathOf(operation, comm).Encode();
+  {
+    const MutexLock lock(&TheCalls().mu);
+    ++TheCalls().made[NameOf(operation.kind)];
+  }
   TheGroup().operations[{&CommunicatorOf(comm), stream}].push_back(operation);
   return TheGroup().depth > 0 ? NcclResult::kSuccess : SubmitGroup();
 }
@@ -210,6 +241,11 @@ void fake_nccl_set_cuda(const fake_nccl_cuda* cuda) {
 }
 
 int fake_nccl_live_communicators() { return LiveCommunicators().load(); }
+
+int fake_nccl_calls(const char* name) {
+  const ronda::MutexLock lock(&TheCalls().mu);
+  return TheCalls().made[name];
+}
 
 int fake_nccl_waiting_for_peers() { return WaitingForPeers().load(); }
 
@@ -358,6 +394,12 @@ FAKE_NCCL_EXPORT NcclResult ncclBroadcast(const void* input, void* output, size_
 FAKE_NCCL_EXPORT NcclResult ncclAllGather(const void* input, void* output, size_t count, NcclDataType type,
                                           NcclHandle comm, void* stream) {
   return Add({.kind = Kind::kAllGather, .input = input, .output = output, .count = count, .type = type}, comm, stream);
+}
+
+FAKE_NCCL_EXPORT NcclResult ncclReduceScatter(const void* input, void* output, size_t count, NcclDataType type,
+                                              NcclRedOp op, NcclHandle comm, void* stream) {
+  return Add({.kind = Kind::kReduceScatter, .input = input, .output = output, .count = count, .type = type, .op = op},
+             comm, stream);
 }
 
 FAKE_NCCL_EXPORT NcclResult ncclSend(const void* data, size_t count, NcclDataType type, int peer, NcclHandle comm,

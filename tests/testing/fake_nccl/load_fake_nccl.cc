@@ -39,6 +39,9 @@ int LiveFakeNcclCommunicators() {
 }
 
 int FakeNcclAllocations() { return FunctionOf("fake_nccl_allocations", static_cast<int (*)()>(nullptr))(); }
+int FakeNcclCalls(const std::string& name) {
+  return FunctionOf("fake_nccl_calls", static_cast<int (*)(const char*)>(nullptr))(name.c_str());
+}
 std::string TakeFakeNcclReport() {
   char text[500] = "";
   FunctionOf("fake_nccl_take_report", static_cast<void (*)(char*, size_t)>(nullptr))(text, sizeof(text));

@@ -35,6 +35,9 @@ int LiveFakeNcclCommunicators();
 int FakeNcclAllocations();
 int FakeNcclRegistrations();
 
+// Calls of a collective, of all ranks, so far: "AllReduce".
+int FakeNcclCalls(const std::string& name);
+
 // Calls that wait for a stopped peer, now.
 int FakeNcclWaitingForPeers();
 

@@ -37,13 +37,17 @@ uint64_t NcclPath::Encode() const {
   return static_cast<uint64_t>(written) | EncodeBuffer(from) << kInputShift | EncodeBuffer(to) << kOutputShift;
 }
 
+const char* NameOf(Kind kind) {
+  constexpr const char* kNames[] = {"AllReduce", "Broadcast", "AllGather", "ReduceScatter", "Send", "Recv"};
+  return kNames[static_cast<int>(kind)];
+}
+
 std::string PathText(uint64_t path) {
-  constexpr const char* kNames[] = {"AllReduce", "Broadcast", "AllGather"};
   constexpr uint64_t kBuffer = (uint64_t{1} << kBufferBits) - 1;
   const auto kind = static_cast<Kind>(path & 0xff);
   const std::string input = BufferText(path >> kInputShift & kBuffer);
   if (kind == Kind::kSend) return absl::StrCat("Send or Recv with ", input);
-  return absl::StrCat(kNames[static_cast<int>(kind)], " from ", input, " to ", BufferText(path >> kOutputShift));
+  return absl::StrCat(NameOf(kind), " from ", input, " to ", BufferText(path >> kOutputShift));
 }
 
 }  // namespace ronda::testing

@@ -24,6 +24,9 @@ struct NcclPath {
   uint64_t Encode() const;
 };
 
+// "AllReduce"; of a send or a receive "Send" or "Recv".
+const char* NameOf(NcclOperation::Kind kind);
+
 // "AllReduce from registered memory at 64 to memory that is not registered", of an encoded path.
 std::string PathText(uint64_t path);
 

@@ -81,7 +81,7 @@ printf '%s\n' tests/kernels/bits tests/multiprocess/ranks tests/conformance/all 
 printf '%s\n' bench/cuda/kernels_bench bench/cuda/host_time_bench examples/train > "$bundle/benches.txt"
 export HOST_IDS=$bundle/host_ids PLAN_SECONDS_BEFORE_SIGNAL=1 SANITIZED=$bundle/sanitized
 PATH=$bundle/bin:$PATH PLAN_STOP_LIMIT=8 run plan
-expect 1 "wrong bits" "| driver, plugin, NCCL | passed |" "| kernels: bits | passed |" "| two ranks over NCCL: steps, Adasum | passed |" \
+expect 1 "wrong bits" "| driver, plugin, NCCL | passed |" "| kernels: bits | passed |" "| two ranks over NCCL: steps, parts, Adasum | passed |" \
   "| conformance | failed (1) |" "| SIGKILL of one of two ranks | passed |" "ended with" "| SIGSTOP of one of two ranks | not ended in time |" \
   "| memcheck of the kernels | passed |" "| time, 1 ranks | 5 us | under 60 us |" "| time, 2 ranks | 5 us | under 60 us |" \
   "| packing | 93.1 % of a copy | at least 85 % |"

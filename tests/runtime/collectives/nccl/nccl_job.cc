@@ -31,7 +31,7 @@ std::shared_ptr<Device> OpenPrepared(const ronda_cuda_plugin* plugin, int ordina
 }  // namespace
 
 NcclRank::NcclRank(const ronda_cuda_plugin* plugin, std::shared_ptr<InProcessJob> job, RankId rank, int size,
-                   absl::Duration init_deadline, SumOrder order)
+                   absl::Duration init_deadline, SumOrder order, size_t chunk_bytes)
     : device_(OpenPrepared(plugin, rank)),
       stream_(Expected(DeviceStream::Create(device_.get()))),
       host_(std::make_unique<InProcessCommunicator>(job, rank)),
@@ -42,6 +42,7 @@ NcclRank::NcclRank(const ronda_cuda_plugin* plugin, std::shared_ptr<InProcessJob
                                                        .library = LoadFakeNccl(plugin),
                                                        .host = host_.get(),
                                                        .order = order,
+                                                       .chunk_bytes = chunk_bytes,
                                                        .init_deadline = init_deadline,
                                                        .job_failure = [job] { return job->failure(); }}))) {}
 
@@ -70,11 +71,11 @@ absl::Status NcclRank::Allreduce(const DeviceMemory& tensor, const CallInfo& inf
   return communicator_->Reduce({.info = info, .segments = {&segment, 1}, .wire = wire});
 }
 
-NcclJob::NcclJob(int size, absl::Duration init_deadline, FakeCuda::Frees frees, SumOrder order)
+NcclJob::NcclJob(int size, absl::Duration init_deadline, FakeCuda::Frees frees, SumOrder order, size_t chunk_bytes)
     : cuda_(FakeCuda::Options{.devices = size, .loading = FakeCuda::Options::Loading::kLazy, .frees = frees}),
       job_(std::make_shared<InProcessJob>(InProcessJob::Options{.size = size})) {
   for (RankId rank = 0; rank < size; ++rank) {
-    ranks_.push_back(std::make_unique<NcclRank>(cuda_.table(), job_, rank, size, init_deadline, order));
+    ranks_.push_back(std::make_unique<NcclRank>(cuda_.table(), job_, rank, size, init_deadline, order, chunk_bytes));
   }
 }
 

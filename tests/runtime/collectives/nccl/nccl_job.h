@@ -17,7 +17,7 @@ namespace ronda::testing {
 class NcclRank {
  public:
   NcclRank(const ronda_cuda_plugin* plugin, std::shared_ptr<InProcessJob> job, RankId rank, int size,
-           absl::Duration init_deadline, SumOrder order);
+           absl::Duration init_deadline, SumOrder order, size_t chunk_bytes);
 
   NcclCommunicator& communicator() { return *communicator_; }
   Device& device() { return *device_; }
@@ -44,7 +44,8 @@ class NcclRank {
 class NcclJob {
  public:
   explicit NcclJob(int size, absl::Duration init_deadline = absl::Seconds(20),
-                   FakeCuda::Frees frees = FakeCuda::Frees::kReturnAtOnce, SumOrder order = SumOrder::kOfNccl);
+                   FakeCuda::Frees frees = FakeCuda::Frees::kReturnAtOnce, SumOrder order = SumOrder::kOfNccl,
+                   size_t chunk_bytes = NcclReduce::kChunkBytes);
 
   int size() const { return static_cast<int>(ranks_.size()); }
   NcclRank& rank(RankId rank) { return *ranks_[static_cast<size_t>(rank)]; }

@@ -1,0 +1,332 @@
+// The algorithms of reductions over NCCL: which of NCCL's calls are made, chunks of large buckets, and what memory they
+// take. tests/conformance checks the results of many more cases.
+#include "runtime/collectives/nccl/nccl_reduce.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/runtime/collectives/nccl/nccl_job.h"
+#include "tests/testing/fake_nccl/load_fake_nccl.h"
+
+namespace ronda::testing {
+namespace {
+
+constexpr absl::Duration kLong = absl::Seconds(30);
+
+CallInfo Info(absl::string_view label) { return {.label = label, .limits = {.deadline = kLong}}; }
+
+// Rows as even as possible, of `count` elements and `members` members.
+PartRange RowsOf(size_t count, int member, int members) {
+  const size_t begin = count * static_cast<size_t>(member) / static_cast<size_t>(members);
+  return {.begin = begin, .count = count * static_cast<size_t>(member + 1) / static_cast<size_t>(members) - begin};
+}
+
+// The tensors of one rank, and what it receives of them.
+struct Tensors {
+  std::vector<DeviceMemory> inputs;
+  std::vector<DeviceMemory> outputs;
+  std::vector<Segment> segments;
+};
+
+constexpr float kUntouched = -1;
+
+// Element i of a tensor is i % 8 + the rank.
+Tensors TensorsOf(NcclRank& self, RankId rank, absl::Span<const size_t> counts,
+                  const std::function<PartRange(size_t count)>& part_of) {
+  Tensors tensors;
+  for (size_t count : counts) {
+    std::vector<float> values(count);
+    for (size_t i = 0; i < count; ++i) values[i] = static_cast<float>(i % 8 + static_cast<size_t>(rank));
+    const PartRange part = part_of(count);
+    tensors.inputs.push_back(self.Floats(values));
+    tensors.outputs.push_back(self.Floats(std::vector<float>(part.count + 1, kUntouched)));
+    tensors.segments.push_back({.input = tensors.inputs.back().data(),
+                                .output = tensors.outputs.back().data(),
+                                .count = count,
+                                .part_begin = part.begin,
+                                .part_count = part.count});
+  }
+  return tensors;
+}
+
+// `part` of the sum of such tensors of all `ranks`, divided, and the element behind it.
+std::vector<float> SumOf(PartRange part, const std::vector<RankId>& ranks, float divisor) {
+  const auto n = static_cast<float>(ranks.size());
+  const auto of_ranks = static_cast<float>(std::accumulate(ranks.begin(), ranks.end(), 0));
+  std::vector<float> sums;
+  for (size_t i = part.begin; i < part.begin + part.count; ++i) {
+    sums.push_back((n * static_cast<float>(i % 8) + of_ranks) / divisor);
+  }
+  sums.push_back(kUntouched);
+  return sums;
+}
+
+class NcclReduceTest : public ::testing::Test {
+ protected:
+  void SetUp() override { SetFakeNcclFaults(kNoFaults); }
+  void TearDown() override {
+    EXPECT_EQ(LiveFakeNcclCommunicators(), 0);
+    EXPECT_EQ(TakeFakeNcclReport(), "");
+  }
+
+  // Reduce-scatters tensors of these sizes, averaged, by a group of all ranks but the second, and checks the results.
+  // `leaver` vetoes; -2: no rank votes; -1: all approve.
+  static void ReduceScatter(NcclJob& job, absl::Span<const size_t> counts, WireFormat wire, RankId leaver) {
+    const Group all_but_one = Group::All(job.size()).Without({1});
+    const bool votes = leaver >= -1;
+    const Group group = votes ? Group::All(job.size()) : all_but_one;
+    job.OnEveryRank([&](RankId rank, NcclRank& self) {
+      const std::optional<int> position = group.PositionOf(rank);
+      const bool takes_part = position.has_value() && rank != leaver;
+      const auto own_part = [&](size_t count) {
+        return takes_part ? RowsOf(count, *position, group.size()) : PartRange{};
+      };
+      Tensors tensors = TensorsOf(self, rank, counts, own_part);
+      if (!takes_part) {
+        for (Segment& segment : tensors.segments) segment = {.count = segment.count};
+      }
+      const auto part_of = [&](size_t i, int member) { return RowsOf(counts[i], member, group.size()); };
+      const ReduceCall::PartOf known_parts = part_of;
+      const auto when_late = [] {};
+      Ballot ballot = {.own = rank == leaver ? Ballot::Vote::kVeto : Ballot::Vote::kApprove, .when_late = when_late};
+      CallInfo info = Info("parts");
+      info.group = votes ? nullptr : &group;
+      info.ballot = votes ? &ballot : nullptr;
+      constexpr int kDivisor = 4;
+      ASSERT_EQ(self.communicator().Reduce({.info = info,
+                                            .segments = tensors.segments,
+                                            .wire = wire,
+                                            .postscale = {.divisor = kDivisor},
+                                            .delivery = ReduceCall::Delivery::kParts,
+                                            .part_of = &known_parts}),
+                absl::OkStatus());
+      self.Finish();
+      if (votes) {
+        EXPECT_EQ(ballot.open_vote->outcome(),
+                  leaver == -1 ? OpenVote::Outcome::kCarriedOut : OpenVote::Outcome::kVetoed);
+      }
+      for (size_t t = 0; t < counts.size(); ++t) {
+        const PartRange part = own_part(counts[t]);
+        const std::vector<float> expected =
+            leaver >= 0 ? std::vector<float>(part.count + 1, kUntouched) : SumOf(part, group.ranks(), kDivisor);
+        EXPECT_EQ(self.Read(tensors.outputs[t]), expected);
+      }
+    });
+  }
+};
+
+constexpr size_t kUneven[] = {9'001, 1, 6'002};
+
+// Rows that cannot be divided, a tensor with fewer elements than members, a group; voted on and not.
+TEST_F(NcclReduceTest, MembersThatReceivePartsMakeOneReduceScatterOfThem) {
+  NcclJob job(4, kLong);
+  int expected = FakeNcclCalls("ReduceScatter");
+  const int others = FakeNcclCalls("AllReduce") + FakeNcclCalls("AllGather") + FakeNcclCalls("Send");
+  for (const WireFormat wire : {WireFormat::kNone, WireFormat::kFloat16, WireFormat::kBfloat16}) {
+    for (const RankId leaver : {-2, -1, 0, 2}) {
+      SCOPED_TRACE(absl::StrCat(Name(wire), ", ", leaver));
+      ReduceScatter(job, kUneven, wire, leaver);
+      expected += leaver == -2 ? 3 : 4;
+      EXPECT_EQ(FakeNcclCalls("ReduceScatter"), expected);
+    }
+  }
+  EXPECT_EQ(FakeNcclCalls("AllReduce") + FakeNcclCalls("AllGather") + FakeNcclCalls("Send"), others);
+  job.End();
+}
+
+// In the order of the ranks Ronda adds up: a member is sent what it receives, and nothing is gathered.
+TEST_F(NcclReduceTest, PartsAreExchangedAloneWhereRondaAddsUp) {
+  NcclJob job(3, kLong, FakeCuda::Frees::kReturnAtOnce, SumOrder::kOfRanks);
+  const int others = FakeNcclCalls("AllReduce") + FakeNcclCalls("AllGather") + FakeNcclCalls("ReduceScatter");
+  for (const WireFormat wire : {WireFormat::kNone, WireFormat::kFloat16}) {
+    for (const RankId leaver : {-2, -1, 1}) ReduceScatter(job, kUneven, wire, leaver);
+  }
+  EXPECT_EQ(FakeNcclCalls("AllReduce") + FakeNcclCalls("AllGather") + FakeNcclCalls("ReduceScatter"), others);
+  job.End();
+}
+
+// One tensor of equal parts is not packed: NCCL reads it in its place. It is trainers' memory, which is not registered.
+TEST_F(NcclReduceTest, OneTensorOfEqualPartsIsNotPacked) {
+  NcclJob job(3, kLong);
+  constexpr size_t kEven[] = {3 * 1024};
+  const int allocations = FakeNcclAllocations();
+  const int scatters = FakeNcclCalls("ReduceScatter");
+  ReduceScatter(job, kEven, WireFormat::kNone, -2);
+  EXPECT_EQ(FakeNcclCalls("ReduceScatter"), scatters + 2);
+  EXPECT_EQ(FakeNcclAllocations(), allocations) << "no fusion buffer";
+  job.End();
+}
+
+TEST_F(NcclReduceTest, LargePartsTravelInChunks) {
+  constexpr size_t kChunk = 16 << 10;
+  for (const SumOrder order : {SumOrder::kOfNccl, SumOrder::kOfRanks}) {
+    NcclJob job(4, kLong, FakeCuda::Frees::kReturnAtOnce, order, kChunk);
+    for (const WireFormat wire : {WireFormat::kNone, WireFormat::kBfloat16}) {
+      for (const RankId leaver : {-2, -1, 3}) ReduceScatter(job, kUneven, wire, leaver);
+    }
+    job.End();
+  }
+}
+
+// A step of every rank: an allreduce of several tensors with error feedback, voted on (with and without a veto) or not.
+struct Outcome {
+  std::vector<float> results;
+  std::vector<float> residuals;
+
+  friend bool operator==(const Outcome&, const Outcome&) = default;
+};
+
+Outcome AllreduceWithFeedback(NcclJob& job, WireFormat wire, RankId leaver) {
+  static constexpr size_t kCounts[] = {20'001, 7, 300, 5'000};
+  Outcome outcome;
+  job.OnEveryRank([&](RankId rank, NcclRank& self) {
+    std::vector<DeviceMemory> memory;
+    std::vector<Segment> segments;
+    const auto place = [&](const std::vector<float>& values) {
+      return memory.emplace_back(self.Floats(values)).data();
+    };
+    for (size_t count : kCounts) {
+      std::vector<float> values(count);
+      for (size_t i = 0; i < count; ++i) values[i] = 1.0f + static_cast<float>((i * 37 + rank) % 1000) / 4099;
+      if (rank == leaver) {
+        segments.push_back({.count = count});
+        continue;
+      }
+      segments.push_back(
+          {.input = place(values), .output = place(std::vector<float>(count, kUntouched)), .count = count});
+      segments.back().residual = reinterpret_cast<float*>(place(std::vector<float>(count, 0.0f)));
+    }
+    const auto when_late = [] {};
+    Ballot ballot = {.own = rank == leaver ? Ballot::Vote::kVeto : Ballot::Vote::kApprove, .when_late = when_late};
+    CallInfo info = Info("feedback");
+    info.ballot = leaver >= -1 ? &ballot : nullptr;
+    ASSERT_EQ(
+        self.communicator().Reduce({.info = info, .segments = segments, .wire = wire, .postscale = {.divisor = 3}}),
+        absl::OkStatus());
+    self.Finish();
+    if (leaver >= -1) {
+      EXPECT_EQ(ballot.open_vote->outcome(), leaver < 0 ? OpenVote::Outcome::kCarriedOut : OpenVote::Outcome::kVetoed);
+    }
+    for (size_t i = 0; rank == 0 && i < memory.size(); i += 3) {
+      const auto append = [&](std::vector<float>* all, const DeviceMemory& from) {
+        const std::vector<float> values = self.Read(from);
+        all->insert(all->end(), values.begin(), values.end());
+      };
+      append(&outcome.results, memory[i + 1]);
+      append(&outcome.residuals, memory[i + 2]);
+    }
+  });
+  return outcome;
+}
+
+// The formats that define the bits of a result: those in which Ronda adds up.
+TEST_F(NcclReduceTest, ResultsAndResidualsDoNotDependOnTheChunks) {
+  for (const WireFormat wire : {WireFormat::kNone, WireFormat::kFloat16, WireFormat::kFp8E4M3}) {
+    for (const RankId leaver : {-2, -1, 2}) {
+      SCOPED_TRACE(absl::StrCat(Name(wire), ", ", leaver));
+      std::vector<Outcome> outcomes;
+      for (const size_t chunk_bytes : {NcclReduce::kChunkBytes, size_t{32} << 10, size_t{5'000}}) {
+        NcclJob job(3, kLong, FakeCuda::Frees::kReturnAtOnce, SumOrder::kOfRanks, chunk_bytes);
+        outcomes.push_back(AllreduceWithFeedback(job, wire, leaver));
+        job.End();
+      }
+      EXPECT_EQ(outcomes[1], outcomes[0]);
+      EXPECT_EQ(outcomes[2], outcomes[0]);
+      const bool keeps_errors = wire != WireFormat::kNone && leaver < 0;
+      EXPECT_EQ(std::ranges::any_of(outcomes[0].residuals, [](float error) { return error != 0; }), keeps_errors);
+      EXPECT_EQ(std::ranges::count(outcomes[0].results, kUntouched) > 0, leaver >= 0);
+    }
+  }
+}
+
+// Of what NCCL adds up, a veto and a residual are the same whatever the chunks; and NCCL has one call a chunk.
+TEST_F(NcclReduceTest, ChunksOfWhatNcclAddsUpAreVotedOnTogether) {
+  constexpr size_t kChunk = 8 << 10;
+  NcclJob job(3, kLong, FakeCuda::Frees::kReturnAtOnce, SumOrder::kOfNccl, kChunk);
+  const int calls = FakeNcclCalls("AllReduce");
+  const Outcome vetoed = AllreduceWithFeedback(job, WireFormat::kFloat16, 1);
+  EXPECT_EQ(static_cast<size_t>(std::ranges::count(vetoed.results, kUntouched)), vetoed.results.size());
+  EXPECT_EQ(static_cast<size_t>(std::ranges::count(vetoed.residuals, 0.0f)), vetoed.residuals.size());
+  const int chunks = (FakeNcclCalls("AllReduce") - calls) / 3;
+  EXPECT_EQ(chunks, 7) << "of 50 KB";
+  const Outcome approved = AllreduceWithFeedback(job, WireFormat::kFloat16, -1);
+  EXPECT_EQ(std::ranges::count(approved.results, kUntouched), 0);
+  EXPECT_EQ(FakeNcclCalls("AllReduce"), calls + 2 * 3 * chunks);
+  job.End();
+}
+
+// A bucket of 1 GiB in chunks of 32 MiB, at the scale of 1 : 16.
+TEST_F(NcclReduceTest, MemoryIsBoundedWhateverTheSizeOfABucket) {
+  constexpr size_t kChunk = 2 << 20;
+  constexpr size_t kBucket = 64 << 20;
+  for (const SumOrder order : {SumOrder::kOfNccl, SumOrder::kOfRanks}) {
+    NcclJob job(2, kLong, FakeCuda::Frees::kReturnAtOnce, order, kChunk);
+    job.OnEveryRank([&](RankId, NcclRank& self) {
+      const DeviceMemory tensor = self.Floats(std::vector<float>(kBucket / sizeof(float), 1.0f));
+      const DeviceMemory small = self.Floats(std::vector<float>(10, 1.0f));
+      const auto when_late = [] {};
+      Ballot ballot = {.when_late = when_late};
+      CallInfo info = Info("large");
+      info.ballot = &ballot;
+      for (const DeviceMemory* each : {&small, &tensor, &small}) {
+        ASSERT_EQ(self.Allreduce(*each, info), absl::OkStatus());
+      }
+      self.Finish();
+      EXPECT_TRUE(self.Read(tensor) == std::vector<float>(kBucket / sizeof(float), 2.0f));
+    });
+    // Two chunks, and in an exchange two of the other ranks'; each buffer begins smaller.
+    EXPECT_LT(job.cuda().peak_bytes(), kBucket + 4 * 2 * kChunk + (1 << 20));
+    job.End();
+    EXPECT_EQ(job.cuda().Leaks(), "");
+  }
+}
+
+// While NCCL waits for the other rank with the first chunk, the second is packed: its rounding errors are there.
+TEST_F(NcclReduceTest, TheNextChunkIsPackedWhileOneTravels) {
+  constexpr size_t kChunk = 4 << 10;
+  constexpr size_t kCount = 3 * kChunk / 2;  // of float16: three chunks
+  NcclJob job(2, kLong, FakeCuda::Frees::kReturnAtOnce, SumOrder::kOfNccl, kChunk);
+  const size_t kernels = job.cuda().finished_kernels();
+  std::optional<StreamHold> hold(job.rank(1).stream());
+  job.OnEveryRank([&](RankId rank, NcclRank& self) {
+    const DeviceMemory tensor = self.Floats(std::vector<float>(kCount, 1.0f + 1.0f / 4096));
+    const DeviceMemory result = self.Floats(std::vector<float>(kCount, kUntouched));
+    const DeviceMemory residual = self.Floats(std::vector<float>(kCount, 0.0f));
+    const Segment segment = {.input = tensor.data(),
+                             .output = result.data(),
+                             .count = kCount,
+                             .residual = reinterpret_cast<float*>(residual.data())};
+    ASSERT_EQ(
+        self.communicator().Reduce({.info = Info("chunks"), .segments = {&segment, 1}, .wire = WireFormat::kFloat16}),
+        absl::OkStatus());
+    if (rank == 0) {
+      const auto error_at = [&](size_t i) {
+        float error = 0;
+        std::memcpy(&error, ReadDevice(residual.data() + i * sizeof(float), sizeof(float)).data(), sizeof(error));
+        return error;
+      };
+      while (job.cuda().finished_kernels() < kernels + 2) std::this_thread::yield();
+      EXPECT_NE(error_at(0), 0);
+      EXPECT_NE(error_at(kChunk / 2), 0);
+      EXPECT_EQ(self.Read(result), std::vector<float>(kCount, kUntouched));
+      EXPECT_EQ(error_at(kCount - 1), 0) << "the third chunk is packed where the first still is";
+      hold.reset();
+    }
+    self.Finish();
+    EXPECT_EQ(self.Read(result), std::vector<float>(kCount, 2.0f));
+  });
+  job.End();
+}
+
+}  // namespace
+}  // namespace ronda::testing
