@@ -85,7 +85,7 @@ void RankMeter::BeginStep(FlightTime now) {
 
 uint64_t RankMeter::NextBucket() {
   const uint64_t number = words_->buckets.load(std::memory_order_relaxed) + 1;
-  words_->buckets.store(number, std::memory_order_relaxed);
+  words_->buckets.store(number, std::memory_order_release);
   return number;
 }
 

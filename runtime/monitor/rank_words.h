@@ -35,7 +35,9 @@ struct BucketEntry {
 // Memory ordering: `magic` is stored last, with release, and publishes the words that do not change. Counters are
 // independent of each other, and relaxed. `current` and the places of the ring are words around which the rest is
 // stored: a writer stores 0, then the rest, then the number, all with release. A reader loads the number, then the
-// rest, then the number, all with acquire: equal numbers above 0 say that the rest belongs to them.
+// rest, then the number, all with acquire: equal numbers above 0 say that the rest belongs to them. `buckets` is stored
+// with release before the place of that bucket, and after the places of all buckets before: a reader that loads n has
+// the entries up to n - 1, and one that has seen a place overwritten by bucket n loads n or more.
 struct RankWords {
   static constexpr uint64_t kMagic = 0x314b4e4152444e52;  // "RNDRANK1"
   static constexpr uint32_t kVersion = 1;

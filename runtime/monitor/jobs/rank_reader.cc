@@ -170,7 +170,7 @@ void RankReader::MapRecorder() {
 
 RankSample RankReader::Read() const {
   RankSample sample = {.counts = ronda::Read(words().counters),
-                       .buckets = words().buckets.load(std::memory_order_relaxed),
+                       .buckets = words().buckets.load(std::memory_order_acquire),
                        .last_step = FromNanoseconds(words().last_step_time.load(std::memory_order_relaxed))};
   for (int op = 0; op < kOpTypeCount; ++op) {
     for (int mode = 0; mode < kBucketModeCount; ++mode) sample.collectives[op][mode] = words().collectives[op][mode];
@@ -180,6 +180,9 @@ RankSample RankReader::Read() const {
     if (place.bucket.load(std::memory_order_relaxed) == 0) continue;
     if (const std::optional<BucketEntry> entry = ReadEntry(place)) sample.entries.push_back(*entry);
   }
+  // Meanwhile the rank has overwritten places, the last one perhaps still without the new number.
+  const uint64_t newest = words().buckets.load(std::memory_order_acquire);
+  if (newest >= RankWords::kEntries) sample.first_kept = newest - RankWords::kEntries + 1;
   std::sort(sample.entries.begin(), sample.entries.end(),
             [](const BucketEntry& a, const BucketEntry& b) { return a.bucket < b.bucket; });
   if (recorder_ != nullptr) sample.last = recorder_->Last();

@@ -1,126 +1,107 @@
 #include "runtime/monitor/jobs/reports.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/base/peer.h"
+#include "runtime/monitor/jobs/diagnosis.h"
 
 namespace ronda {
 namespace {
-
-std::vector<WatchedRank> WatchedOf(absl::Span<const SeenRank> ranks) {
-  std::vector<WatchedRank> watched;
-  for (const SeenRank& rank : ranks) watched.push_back(rank.now);
-  return watched;
-}
-
-// Of a count that has grown from `before` to `now`.
-double Rate(uint64_t before, uint64_t now, absl::Duration watched) {
-  const double seconds = absl::ToDoubleSeconds(watched);
-  return seconds <= 0 || now < before ? 0 : static_cast<double>(now - before) / seconds;
-}
 
 double Share(absl::Duration part, absl::Duration whole) {
   return whole <= absl::ZeroDuration() ? 0 : 100 * absl::FDivDuration(part, whole);
 }
 
 std::string Seconds(absl::Duration time) { return absl::StrFormat("%.1f s", absl::ToDoubleSeconds(time)); }
+std::string Milliseconds(absl::Duration time) { return absl::StrFormat("%.1f ms", absl::ToDoubleMilliseconds(time)); }
 
-const char* StateOf(const ProcessTimes& times) {
-  switch (times.state) {
+const char* StateOf(const RankSnapshot& rank) {
+  if (!rank.is_alive) return "has ended";
+  switch (rank.process_now.state) {
     case 'R':
       return "runs";
     case 'T':
     case 't':
       return "stopped";
-    case 'Z':
-    case 'X':
-      return "has ended";
     default:
       return "sleeps";
   }
 }
 
-const SeenRank* Find(absl::Span<const SeenRank> ranks, RankId rank) {
-  for (const SeenRank& report : ranks) {
-    if (report.now.rank == rank) return &report;
+const RankSnapshot* Find(const JobSnapshot& job, RankId number) {
+  for (const RankSnapshot& rank : job.ranks) {
+    if (rank.rank() == number) return &rank;
   }
   return nullptr;
 }
 
-std::string NameOf(const SeenRank& rank) {
-  return ToString(
-      Peer{.rank = rank.now.rank, .host = rank.identity.topology.hostname, .pid = rank.identity.process.pid});
+std::string NameOf(const RankSnapshot& rank) {
+  return ToString(Peer{.rank = rank.rank(), .host = rank.identity.topology.hostname, .pid = rank.identity.process.pid});
 }
 
-std::string LastEventOf(const SeenRank& rank, FlightTime now) {
-  if (!rank.now.sample.last.has_value()) return "";
-  return absl::StrCat("; it ", DescribeEvent(*rank.now.sample.last, now));
+std::string LastEventOf(const RankSnapshot& rank, FlightTime now) {
+  if (!rank.sample.last.has_value()) return "";
+  return absl::StrCat("; it ", DescribeEvent(*rank.sample.last, now));
 }
 
-std::string DescribeStandstill(absl::Span<const SeenRank> ranks, const Standstill& found, FlightTime now) {
+std::string DescribeStandstill(const JobSnapshot& job, const Standstill& found) {
   const std::string tensor = found.tensor.empty() ? "" : absl::StrCat(" in '", found.tensor, "'");
   std::string text = absl::StrCat(NameRanks(found.waiting), found.waiting.size() == 1 ? " waits" : " wait", tensor,
-                                  " since ", Seconds(now - found.since), "\n");
+                                  " since ", Seconds(job.now - found.since), "\n");
   if (found.blamed.front().why == Holdup::kNetwork) return absl::StrCat(text, Describe(Holdup::kNetwork), "\n");
   for (const Standstill::Blamed& blamed : found.blamed) {
-    const SeenRank* const rank = Find(ranks, blamed.rank);
+    const RankSnapshot* const rank = Find(job, blamed.rank);
     if (rank == nullptr) continue;
-    absl::StrAppend(&text, "for ", NameOf(*rank), ": ", Describe(blamed.why), LastEventOf(*rank, now), "\n");
+    absl::StrAppend(&text, "for ", NameOf(*rank), ": ", Describe(blamed.why), LastEventOf(*rank, job.now), "\n");
   }
   return text;
-}
-
-std::string DescribeStraggler(absl::Span<const SeenRank> ranks, const Lateness& lateness,
-                              const RankLateness& straggler) {
-  const SeenRank* const rank = Find(ranks, straggler.rank);
-  const absl::Duration mean = straggler.blamed / std::max(straggler.last, 1);
-  const char* const why = straggler.why == Holdup::kNotSubmitted
-                              ? "its program submits its tensors later than the others"
-                              : Describe(straggler.why);
-  return absl::StrCat(NameOf(*rank), " came last into ", straggler.last, " of the last ", lateness.buckets,
-                      " collectives, ", absl::StrFormat("%.1f ms", absl::ToDoubleMilliseconds(mean)),
-                      " after the first rank on average: the others wait for it for ",
-                      absl::StrFormat("%.0f %%", Share(straggler.blamed, lateness.span)), " of the time\n", why, "\n");
 }
 
 }  // namespace
 
-std::string RanksTable(absl::Span<const SeenRank> ranks, const Lateness& lateness, absl::Duration watched) {
-  std::string text = absl::StrFormat("%5s %9s %-9s %8s %9s %9s %10s %8s %7s %s\n", "rank", "pid", "process", "steps",
+std::string RanksTable(const JobSnapshot& job) {
+  std::string text = absl::StrFormat("%5s %9s %-9s %8s %9s %9s %10s %10s %7s %s\n", "rank", "pid", "process", "steps",
                                      "steps/s", "GB/s", "in buckets", "late", "wire", "schedule");
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    const SeenRank& rank = ranks[i];
-    const Statistics &before = rank.before.counts, &now = rank.now.sample.counts;
-    const absl::Duration in_buckets =
-        absl::Nanoseconds(static_cast<int64_t>(now.bucket_nanoseconds - before.bucket_nanoseconds));
-    const absl::Duration late = lateness.ranks[i].total / std::max(lateness.buckets, 1);
-    const double wire =
-        now.payload_bytes == 0 ? 1 : static_cast<double>(now.wire_bytes) / static_cast<double>(now.payload_bytes);
-    absl::StrAppend(&text, absl::StrFormat("%5d %9d %-9s %8d %9.1f %9.3f %8.0f %% %5.2f ms %7.2f %s\n", rank.now.rank,
-                                           rank.identity.process.pid, StateOf(rank.now.after), now.steps,
-                                           Rate(before.steps, now.steps, watched),
-                                           Rate(before.payload_bytes, now.payload_bytes, watched) / 1e9,
-                                           Share(in_buckets, watched), absl::ToDoubleMilliseconds(late), wire,
-                                           now.schedules_begun > now.schedules_left ? "locked" : "negotiated"));
+  for (const RankSnapshot& rank : job.ranks) {
+    const Statistics& counts = rank.sample.counts;
+    const LatenessHistogram& lateness = rank.lateness.histogram;
+    const absl::Duration late = lateness.sum / static_cast<int64_t>(std::max<uint64_t>(lateness.count, 1));
+    absl::StrAppend(&text,
+                    absl::StrFormat("%5d %9d %-9s %8d %9.1f %9.3f %8.0f %% %7.2f ms %7.2f %s\n", rank.rank(),
+                                    rank.identity.process.pid, StateOf(rank), counts.steps, rank.rates.steps_per_second,
+                                    rank.rates.bytes_per_second / 1e9, 100 * rank.rates.waited_share,
+                                    absl::ToDoubleMilliseconds(late), rank.rates.wire_ratio,
+                                    counts.schedules_begun > counts.schedules_left ? "locked" : "negotiated"));
   }
   return text;
 }
 
-std::string WhyText(absl::Span<const SeenRank> ranks, const Moment& moment) {
-  const std::vector<WatchedRank> watched = WatchedOf(ranks);
-  if (const auto standstill = FindStandstill(watched, moment)) {
-    return DescribeStandstill(ranks, *standstill, moment.now);
+std::string DescribeStraggler(const JobSnapshot& job, const StragglerVerdict& verdict) {
+  using Kind = StragglerVerdict::Kind;
+  const RankSnapshot* const rank = Find(job, verdict.rank);
+  if (verdict.kind == Kind::kNone || rank == nullptr) return "";
+  if (verdict.kind == Kind::kEvent) {
+    return absl::StrCat(NameOf(*rank), " was late once in the last ", verdict.steps, " steps, ",
+                        Seconds(job.now - verdict.since), " ago: the others waited for it for ",
+                        Milliseconds(verdict.waited));
   }
-  const Lateness lateness = MeasureLateness(watched, moment.watched);
-  if (const RankLateness* const straggler = FindStraggler(lateness)) {
-    return DescribeStraggler(ranks, lateness, *straggler);
+  const char* const why = verdict.why == Holdup::kNotSubmitted ? "its program submits its tensors later than the others"
+                                                               : Describe(verdict.why);
+  return absl::StrCat(NameOf(*rank), " came last into ", verdict.last_steps, " of the last ", verdict.steps,
+                      " steps: the others wait for it for ", Milliseconds(verdict.waited / verdict.last_steps),
+                      " in each, ", absl::StrFormat("%.0f %%", Share(verdict.waited, verdict.span)), " of the time",
+                      verdict.kind == Kind::kChronic ? "" : ", not for long enough to be called chronic", "; ", why);
+}
+
+std::string WhyText(const JobSnapshot& job) {
+  if (job.standstill.has_value()) return DescribeStandstill(job, *job.standstill);
+  if (const std::string straggler = DescribeStraggler(job, job.straggler); !straggler.empty()) {
+    return absl::StrCat(straggler, "\n");
   }
-  return absl::StrCat("no rank holds the others up (", lateness.buckets, " collectives looked at)\n");
+  return absl::StrCat("no rank holds the others up (", job.buckets_measured, " collectives looked at)\n");
 }
 
 }  // namespace ronda

@@ -1,29 +1,22 @@
-// What rondactl prints. Pure functions.
+// What people read about a job. Pure functions.
 #ifndef RONDA_RUNTIME_MONITOR_JOBS_REPORTS_H_
 #define RONDA_RUNTIME_MONITOR_JOBS_REPORTS_H_
 
 #include <string>
 
-#include "absl/time/time.h"
-#include "absl/types/span.h"
-#include "runtime/monitor/jobs/diagnosis.h"
-#include "runtime/monitor/jobs/rank_reader.h"
+#include "runtime/monitor/jobs/job_snapshot.h"
 
 namespace ronda {
 
-// A rank that was watched, and what it was before.
-struct SeenRank {
-  RankIdentity identity;
-  RankSample before;
-  WatchedRank now;
-};
+// A table with a line a rank: its process, its rates, its lateness and its schedule.
+std::string RanksTable(const JobSnapshot& job);
 
-// A table with a line a rank: its process, its rates while it was watched, and its place. `lateness` is of the same
-// ranks.
-std::string RanksTable(absl::Span<const SeenRank> ranks, const Lateness& lateness, absl::Duration watched);
+// Who holds the others up, how much that costs, and why; empty if no rank does. A line without its end.
+// REQUIRES: `verdict` is about one of the ranks of `job`.
+std::string DescribeStraggler(const JobSnapshot& job, const StragglerVerdict& verdict);
 
 // Who waits for whom, and why; of a job that goes on, who is late. Several lines.
-std::string WhyText(absl::Span<const SeenRank> ranks, const Moment& moment);
+std::string WhyText(const JobSnapshot& job);
 
 }  // namespace ronda
 

@@ -22,8 +22,8 @@
 #include "absl/time/time.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/version.h"
-#include "runtime/monitor/jobs/diagnosis.h"
-#include "runtime/monitor/jobs/process_times.h"
+#include "runtime/monitor/jobs/job_sampler.h"
+#include "runtime/monitor/jobs/job_snapshot.h"
 #include "runtime/monitor/jobs/rank_reader.h"
 #include "runtime/monitor/jobs/reports.h"
 
@@ -40,7 +40,6 @@ constexpr char kHelp[] =
     "  stop    tells the job's rondarun to end it, as SIGTERM does\n";
 
 constexpr absl::Duration kWatched = absl::Seconds(1);
-constexpr absl::Duration kPatience = absl::Milliseconds(500);
 constexpr int kUsageError = 2;
 
 using Ranks = std::vector<std::unique_ptr<RankReader>>;
@@ -76,37 +75,15 @@ int PrintJobs() {
   return 0;
 }
 
-ProcessTimes TimesOf(const RankReader& rank) {
-  return ReadProcessTimes(rank.identity().process.pid).value_or(ProcessTimes{});
-}
-
-// Looks at the ranks twice. Those that end meanwhile keep their last words.
-std::vector<SeenRank> Watch(const Ranks& ranks) {
-  std::vector<SeenRank> reports;
-  for (const std::unique_ptr<RankReader>& rank : ranks) {
-    reports.push_back({.identity = rank->identity(),
-                       .before = rank->Read(),
-                       .now = {.rank = rank->identity().topology.rank, .before = TimesOf(*rank)}});
+// Looks at the ranks for a second. Those that end meanwhile keep their last words.
+JobSnapshot Watch(Ranks ranks) {
+  JobSampler sampler(std::move(ranks));
+  const FlightTime begin = FlightNow();
+  for (FlightTime now = begin;; now = FlightNow()) {
+    sampler.Sample(now);
+    if (now - begin >= kWatched) return sampler.Snapshot();
+    absl::SleepFor(JobSampler::kPeriod);
   }
-  absl::SleepFor(kWatched);
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    reports[i].now.after = TimesOf(*ranks[i]);
-    reports[i].now.sample = ranks[i]->Read();
-  }
-  return reports;
-}
-
-void PrintRanks(const Ranks& ranks) {
-  const std::vector<SeenRank> reports = Watch(ranks);
-  std::vector<WatchedRank> watched;
-  for (const SeenRank& report : reports) watched.push_back(report.now);
-  fputs(RanksTable(reports, MeasureLateness(watched, kWatched), kWatched).c_str(), stdout);
-}
-
-void PrintWhy(const Ranks& ranks) {
-  const std::vector<SeenRank> reports = Watch(ranks);
-  const Moment moment = {.now = FlightNow(), .watched = kWatched, .patience = kPatience};
-  fputs(WhyText(reports, moment).c_str(), stdout);
 }
 
 // The words of a process' command line; none if it cannot be read.
@@ -140,9 +117,10 @@ absl::Status Stop(const Ranks& ranks) {
 }
 
 absl::Status Run(absl::string_view command, absl::string_view job) {
-  RONDA_ASSIGN_OR_RETURN(const Ranks ranks, FindJob(job));
+  RONDA_ASSIGN_OR_RETURN(Ranks ranks, FindJob(job));
   if (command == "stop") return Stop(ranks);
-  command == "ranks" ? PrintRanks(ranks) : PrintWhy(ranks);
+  const JobSnapshot snapshot = Watch(std::move(ranks));
+  fputs((command == "ranks" ? RanksTable(snapshot) : WhyText(snapshot)).c_str(), stdout);
   return absl::OkStatus();
 }
 

@@ -1,0 +1,117 @@
+#include "runtime/monitor/jobs/job_sampler.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "runtime/monitor/jobs/diagnosis.h"
+
+namespace ronda {
+namespace {
+
+// Rates are over so long, and processes are looked at so often: /proc costs much more than the ranks' words.
+constexpr absl::Duration kSecond = absl::Seconds(1);
+
+std::vector<RankId> NumbersOf(const std::vector<std::unique_ptr<RankReader>>& ranks) {
+  std::vector<RankId> numbers;
+  for (const std::unique_ptr<RankReader>& rank : ranks) numbers.push_back(rank->identity().topology.rank);
+  return numbers;
+}
+
+// In buckets up to now, with the one in which the rank is.
+absl::Duration WaitedBy(const RankSample& sample, FlightTime now) {
+  const absl::Duration ended = absl::Nanoseconds(static_cast<int64_t>(sample.counts.bucket_nanoseconds));
+  if (sample.current == 0) return ended;
+  return ended + std::max(absl::ZeroDuration(), now - sample.current_since);
+}
+
+double Ratio(uint64_t part, uint64_t whole) {
+  return whole == 0 ? 1 : static_cast<double>(part) / static_cast<double>(whole);
+}
+
+}  // namespace
+
+void LatenessHistogram::Add(absl::Duration lateness) {
+  const auto bound = std::lower_bound(kLatenessBounds.begin(), kLatenessBounds.end(), lateness);
+  ++counts[static_cast<size_t>(bound - kLatenessBounds.begin())];
+  ++count;
+  sum += lateness;
+}
+
+JobSampler::JobSampler(std::vector<std::unique_ptr<RankReader>> ranks) : lateness_(NumbersOf(ranks)) {
+  for (std::unique_ptr<RankReader>& rank : ranks) ranks_.push_back({.reader = std::move(rank)});
+}
+
+void JobSampler::Sample(FlightTime now) {
+  now_ = now;
+  samples_.clear();
+  for (Rank& rank : ranks_) {
+    const RankSample& sample = samples_.emplace_back(rank.reader->Read());
+    Remember({.time = now, .counts = sample.counts, .waited = WaitedBy(sample, now)}, &rank.points);
+  }
+  lateness_.Add(samples_);
+  // A timer that is early by a little must not make this every other second.
+  if (now - processes_seen_ > kSecond - kPeriod / 2) LookAtProcesses(now);
+}
+
+void JobSampler::LookAtProcesses(FlightTime now) {
+  const bool is_first = processes_seen_ == -absl::InfiniteDuration();
+  for (Rank& rank : ranks_) {
+    const RankReader& reader = *rank.reader;
+    rank.is_alive = reader.IsAlive();
+    rank.process_before = rank.process_now;
+    rank.process_now = ReadProcessTimes(reader.identity().process.pid).value_or(ProcessTimes{});
+    if (is_first) rank.process_before = rank.process_now;
+  }
+  process_span_ = is_first ? absl::ZeroDuration() : now - processes_seen_;
+  processes_seen_ = now;
+}
+
+void JobSampler::Remember(Point point, std::deque<Point>* points) {
+  points->push_back(point);
+  while (points->size() > 2 && point.time - (*points)[1].time >= kSecond) points->pop_front();
+}
+
+RankRates JobSampler::RatesOf(const Rank& rank) {
+  if (rank.points.empty()) return {};
+  const Point &before = rank.points.front(), &now = rank.points.back();
+  const uint64_t payload = now.counts.payload_bytes - before.counts.payload_bytes;
+  const uint64_t wire = now.counts.wire_bytes - before.counts.wire_bytes;
+  RankRates rates = {.wire_ratio =
+                         payload > 0 ? Ratio(wire, payload) : Ratio(now.counts.wire_bytes, now.counts.payload_bytes)};
+  const absl::Duration span = now.time - before.time;
+  if (span <= absl::ZeroDuration()) return rates;
+  const double seconds = absl::ToDoubleSeconds(span);
+  rates.steps_per_second = static_cast<double>(now.counts.steps - before.counts.steps) / seconds;
+  rates.bytes_per_second = static_cast<double>(payload) / seconds;
+  rates.waited_share = std::clamp(absl::FDivDuration(now.waited - before.waited, span), 0.0, 1.0);
+  return rates;
+}
+
+JobSnapshot JobSampler::Snapshot() const {
+  JobSnapshot snapshot = {.now = now_,
+                          .process_span = process_span_,
+                          .buckets_measured = lateness_.measured(),
+                          .buckets_missed = lateness_.missed()};
+  for (size_t i = 0; i < samples_.size(); ++i) {
+    const Rank& rank = ranks_[i];
+    snapshot.ranks.push_back({.identity = rank.reader->identity(),
+                              .is_alive = rank.is_alive,
+                              .sample = samples_[i],
+                              .lateness = lateness_.lateness()[i],
+                              .rates = RatesOf(rank),
+                              .process_before = rank.process_before,
+                              .process_now = rank.process_now});
+  }
+  if (!snapshot.ranks.empty()) snapshot.job = snapshot.ranks.front().identity.job;
+  snapshot.standstill = FindStandstill(snapshot.ranks, {.now = now_, .watched = process_span_, .patience = kPatience});
+  snapshot.straggler = lateness_.straggler().Judge();
+  for (size_t i = 0; i < snapshot.ranks.size(); ++i) {
+    if (snapshot.ranks[i].rank() == snapshot.straggler.rank) {
+      snapshot.straggler.why = WhyLate(snapshot.ranks, i, process_span_);
+    }
+  }
+  return snapshot;
+}
+
+}  // namespace ronda

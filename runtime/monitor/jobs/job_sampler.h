@@ -1,0 +1,75 @@
+#ifndef RONDA_RUNTIME_MONITOR_JOBS_JOB_SAMPLER_H_
+#define RONDA_RUNTIME_MONITOR_JOBS_JOB_SAMPLER_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "runtime/base/types.h"
+#include "runtime/monitor/flight_recorder.h"
+#include "runtime/monitor/jobs/job_snapshot.h"
+#include "runtime/monitor/jobs/lateness_meter.h"
+#include "runtime/monitor/jobs/process_times.h"
+#include "runtime/monitor/jobs/rank_reader.h"
+
+namespace ronda {
+
+// Watches the ranks of one job on this host, for as long as its user calls Sample.
+//
+//   JobSampler sampler(std::move(ranks));
+//   for (;; absl::SleepFor(JobSampler::kPeriod)) {
+//     sampler.Sample(FlightNow());
+//     Show(sampler.Snapshot());
+//   }
+//
+// A rank keeps its entries into the last 256 buckets: a job that carries out more between two samples has buckets that
+// are missed, which the snapshot counts.
+//
+// Thread-compatible. Has no thread of its own.
+class JobSampler {
+ public:
+  static constexpr absl::Duration kPeriod = absl::Milliseconds(100);
+  // Waits that are shorter are no standstill.
+  static constexpr absl::Duration kPatience = absl::Milliseconds(500);
+
+  // `ranks` are of one job, by rank. Looks at them for the first time with the first Sample.
+  explicit JobSampler(std::vector<std::unique_ptr<RankReader>> ranks);
+
+  // Reads the ranks. The first call takes in the buckets that they have entered before, as far as they keep them.
+  void Sample(FlightTime now);
+
+  // As of the last call of Sample.
+  JobSnapshot Snapshot() const;
+
+ private:
+  // What rates are made from.
+  struct Point {
+    FlightTime time;
+    Statistics counts;
+    absl::Duration waited;
+  };
+  struct Rank {
+    std::unique_ptr<RankReader> reader;
+    bool is_alive = true;
+    std::deque<Point> points;  // of the last second, and one from before
+    ProcessTimes process_before;
+    ProcessTimes process_now;
+  };
+
+  void LookAtProcesses(FlightTime now);
+  static void Remember(Point point, std::deque<Point>* points);
+  static RankRates RatesOf(const Rank& rank);
+
+  std::vector<Rank> ranks_;
+  std::vector<RankSample> samples_;  // the last ones, in the order of ranks_
+  LatenessMeter lateness_;
+  FlightTime now_;
+  FlightTime processes_seen_ = -absl::InfiniteDuration();
+  absl::Duration process_span_;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_MONITOR_JOBS_JOB_SAMPLER_H_

@@ -1,0 +1,117 @@
+// What is known about a job at one moment. Plain data: reports, metrics and pages are functions of a JobSnapshot.
+#ifndef RONDA_RUNTIME_MONITOR_JOBS_JOB_SNAPSHOT_H_
+#define RONDA_RUNTIME_MONITOR_JOBS_JOB_SNAPSHOT_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "runtime/base/types.h"
+#include "runtime/monitor/flight_recorder.h"
+#include "runtime/monitor/jobs/process_times.h"
+#include "runtime/monitor/jobs/rank_reader.h"
+
+namespace ronda {
+
+// Upper bounds of the classes of a lateness histogram. Finest where steps of training are: a wait of a few milliseconds
+// costs a step some percent.
+inline constexpr std::array<absl::Duration, 11> kLatenessBounds = {
+    absl::Microseconds(10), absl::Microseconds(100), absl::Microseconds(300), absl::Milliseconds(1),
+    absl::Milliseconds(3),  absl::Milliseconds(10),  absl::Milliseconds(30),  absl::Milliseconds(100),
+    absl::Seconds(1),       absl::Seconds(10),       absl::Seconds(30)};
+
+// Of a rank's entries into buckets: how late they were, each against the first rank's entry into the same bucket.
+struct LatenessHistogram {
+  // counts[i]: above bound i - 1, up to bound i and itself. The last one: above all bounds.
+  std::array<uint64_t, kLatenessBounds.size() + 1> counts{};
+  uint64_t count = 0;
+  absl::Duration sum;
+
+  void Add(absl::Duration lateness);
+};
+
+// What one rank's entries into the buckets have cost, since it is watched.
+struct RankLateness {
+  LatenessHistogram histogram;
+  uint64_t last = 0;           // buckets into which it came last of all
+  absl::Duration blamed_wait;  // over those: so long the first rank has waited
+};
+
+// Over about a second.
+struct RankRates {
+  double steps_per_second = 0;
+  double bytes_per_second = 0;  // of the tensors, in their own dtype
+  double waited_share = 0;      // of the time: in buckets, waits for other ranks and transfers; from 0 to 1
+  double wire_ratio = 1;        // bytes as they travel by bytes of the tensors
+};
+
+struct RankSnapshot {
+  RankIdentity identity;
+  bool is_alive = true;
+  RankSample sample;
+  RankLateness lateness;
+  RankRates rates;
+  // The process at both ends of JobSnapshot::process_span.
+  ProcessTimes process_before;
+  ProcessTimes process_now;
+
+  RankId rank() const { return identity.topology.rank; }
+};
+
+// Why others wait for a rank.
+enum class Holdup : uint8_t {
+  kStopped,       // a signal, a debugger or a job control has stopped its process
+  kEnded,         // its process is gone
+  kStarved,       // its threads are ready to run and get no core
+  kNetwork,       // all ranks are in the bucket, and its data does not move
+  kNotSubmitted,  // its program has not submitted the tensor
+};
+
+// Of ranks that have not gone on: those that wait, and those that they wait for.
+struct Standstill {
+  struct Blamed {
+    RankId rank = 0;
+    Holdup why = Holdup::kNotSubmitted;
+  };
+  std::vector<RankId> waiting;
+  std::vector<Blamed> blamed;
+  std::string tensor;  // or bucket, as far as the waiting ranks' flight recorders tell; else empty
+  FlightTime since;    // when the first of the waiting ranks began to wait
+};
+
+// The rank that holds the others up while the job goes on.
+struct StragglerVerdict {
+  enum class Kind : uint8_t {
+    kNone,
+    kEvent,   // in one step the others have waited for it for very long
+    kOneOff,  // in the last window of steps
+    kChronic  // in three windows, one after the other
+  };
+  Kind kind = Kind::kNone;
+  RankId rank = 0;
+  int steps = 0;          // looked at: the last window; of kChronic: three of them
+  int last_steps = 0;     // of these, those in which the others have waited for this rank most
+  absl::Duration waited;  // for this rank, over last_steps; of kEvent: in that step
+  absl::Duration span;    // of `steps`
+  FlightTime since;       // when the first of last_steps began; of kEvent: that step
+  Holdup why = Holdup::kNotSubmitted;
+};
+
+struct JobSnapshot {
+  std::string job;
+  FlightTime now;
+  std::vector<RankSnapshot> ranks;  // those of this host, by rank
+  absl::Duration process_span;      // about a second; zero: the processes were looked at once
+  uint64_t buckets_measured = 0;    // entered by all ranks of this host that are part of them, and by two at least
+  uint64_t buckets_missed = 0;      // ranks have overwritten their entries before they were read
+  std::optional<Standstill> standstill;
+  StragglerVerdict straggler;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_MONITOR_JOBS_JOB_SNAPSHOT_H_

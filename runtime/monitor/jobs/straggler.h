@@ -1,0 +1,80 @@
+#ifndef RONDA_RUNTIME_MONITOR_JOBS_STRAGGLER_H_
+#define RONDA_RUNTIME_MONITOR_JOBS_STRAGGLER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+
+#include "absl/time/time.h"
+#include "runtime/base/types.h"
+#include "runtime/monitor/flight_recorder.h"
+#include "runtime/monitor/jobs/job_snapshot.h"
+
+namespace ronda {
+
+// A bucket that all ranks have entered.
+struct MeasuredBucket {
+  uint64_t step = 0;
+  FlightTime first;       // when the first rank entered it
+  RankId last = 0;        // the rank that came last
+  absl::Duration waited;  // of the first rank for the last one
+};
+
+// Tells a rank that is late in most steps from one that was late once, and from ranks whose times merely vary.
+//
+// In each step one rank counts as the last: that for which the others have waited longest. A rank is the straggler of a
+// window of 100 steps if it was the last in at least half of them, and the others have waited for it for more than 5 %
+// of the time, beyond what they have waited for the other ranks on average. Windows end with the newest step.
+//
+// A pure state machine. Thread-compatible.
+class StragglerWatch {
+ public:
+  static constexpr size_t kWindowSteps = 100;
+  static constexpr size_t kChronicWindows = 3;
+  static constexpr size_t kFewestSteps = 20;  // from fewer nothing follows
+  static constexpr double kStragglersShare = 0.05;
+
+  explicit StragglerWatch(size_t ranks) : ranks_(ranks) {}
+
+  // Takes the buckets in their order.
+  void Add(const MeasuredBucket& bucket);
+  // Some were missed here: the length of the step that runs is not known.
+  void Skip() { running_.reset(); }
+
+  // Of the steps that have ended. Leaves the reason (`why`) to others.
+  StragglerVerdict Judge() const;
+
+ private:
+  struct Step {
+    FlightTime begin;
+    absl::Duration length;
+    RankId last = 0;
+    absl::Duration waited;
+  };
+  struct RunningStep {
+    uint64_t number = 0;
+    FlightTime begin;
+    std::map<RankId, absl::Duration> waited;  // for each rank
+  };
+  struct Window {
+    std::optional<RankId> straggler;
+    int last_steps = 0;
+    absl::Duration waited;  // for the straggler
+    absl::Duration span;
+    FlightTime since;
+  };
+
+  void EndStep(FlightTime now);
+  Window JudgeWindow(size_t begin, size_t end) const;
+  StragglerVerdict FindEvent(size_t begin, const Window& window) const;
+
+  const size_t ranks_;
+  std::optional<RunningStep> running_;
+  std::deque<Step> steps_;  // that have ended; as many as are judged
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_MONITOR_JOBS_STRAGGLER_H_

@@ -1,0 +1,153 @@
+// Ranks of this process that do what the tests say, at times that the tests say.
+#include "runtime/monitor/jobs/job_sampler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "runtime/monitor/rank_meter.h"
+
+namespace ronda {
+namespace {
+
+using ::testing::DoubleEq;
+using ::testing::SizeIs;
+using Kind = StragglerVerdict::Kind;
+
+constexpr absl::Duration kStep = absl::Milliseconds(20);
+
+class JobSamplerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (int r = 0; r < kRanks; ++r) {
+      ranks_.push_back(RankMeter::Create(
+          {.job = job_, .topology = {.rank = r, .size = kRanks, .local_size = kRanks, .hostname = "node"}}));
+    }
+    std::vector<std::unique_ptr<RankReader>> readers;
+    for (std::unique_ptr<RankReader>& rank : FindRanks().ranks) {
+      if (rank->identity().job == job_) readers.push_back(std::move(rank));
+    }
+    ASSERT_THAT(readers, SizeIs(kRanks));
+    sampler_ = std::make_unique<JobSampler>(std::move(readers));
+  }
+
+  // A step of one bucket, which takes the last 5 ms of the step; rank 2 is late by `late`.
+  void Step(absl::Duration late) {
+    for (int r = 0; r < kRanks; ++r) {
+      const FlightTime begin = now_ + (r == 2 ? late : absl::ZeroDuration());
+      ranks_[r]->BeginStep(now_);
+      ranks_[r]->EnterBucket(begin, begin);
+    }
+    now_ += kStep;
+    for (const auto& rank : ranks_) {
+      rank->LeaveBucket({.tensors = 1, .payload_bytes = 1000, .wire_bytes = 500}, now_ - absl::Milliseconds(5));
+    }
+  }
+
+  // At 10 Hz.
+  void StepAndSample(int steps, absl::Duration late = absl::ZeroDuration()) {
+    for (int i = 0; i < steps; ++i) {
+      Step(late);
+      if (i % 5 == 4) sampler_->Sample(now_);
+    }
+  }
+
+  static constexpr int kRanks = 3;
+  const std::string job_ = absl::StrCat("job-sampler-test-", getpid());
+  std::vector<std::unique_ptr<RankMeter>> ranks_;
+  std::unique_ptr<JobSampler> sampler_;
+  FlightTime now_ = absl::Seconds(1000);
+};
+
+TEST_F(JobSamplerTest, RatesAreOverTheLastSecond) {
+  StepAndSample(50);
+  now_ += absl::Seconds(10);
+  sampler_->Sample(now_);
+  StepAndSample(50);
+  const JobSnapshot job = sampler_->Snapshot();
+  EXPECT_EQ(job.job, job_);
+  EXPECT_EQ(job.now, now_);
+  ASSERT_THAT(job.ranks, SizeIs(kRanks));
+  EXPECT_EQ(job.ranks[1].rank(), 1);
+  EXPECT_EQ(job.ranks[1].sample.counts.steps, 100u);
+  EXPECT_THAT(job.ranks[1].rates.steps_per_second, DoubleEq(50));
+  EXPECT_THAT(job.ranks[1].rates.bytes_per_second, DoubleEq(50'000));
+  EXPECT_THAT(job.ranks[1].rates.wire_ratio, DoubleEq(0.5));
+  EXPECT_THAT(job.ranks[1].rates.waited_share, DoubleEq(0.75));
+}
+
+TEST_F(JobSamplerTest, WaitThatHasNotEndedCounts) {
+  sampler_->Sample(now_);
+  ranks_[0]->EnterBucket(now_, now_);
+  sampler_->Sample(now_ + absl::Seconds(1));
+  EXPECT_THAT(sampler_->Snapshot().ranks[0].rates.waited_share, DoubleEq(1));
+  EXPECT_THAT(sampler_->Snapshot().ranks[1].rates.waited_share, DoubleEq(0));
+}
+
+TEST_F(JobSamplerTest, OneSampleHasNoRates) {
+  sampler_->Sample(now_);
+  EXPECT_EQ(sampler_->Snapshot().ranks[0].rates.steps_per_second, 0);
+  EXPECT_EQ(sampler_->Snapshot().process_span, absl::ZeroDuration());
+}
+
+TEST_F(JobSamplerTest, LatenessAddsUpOverAllSamples) {
+  StepAndSample(600, absl::Milliseconds(2));
+  const JobSnapshot job = sampler_->Snapshot();
+  EXPECT_EQ(job.buckets_measured, 600u);
+  EXPECT_EQ(job.buckets_missed, 0u);
+  EXPECT_EQ(job.ranks[2].lateness.last, 600u);
+  EXPECT_EQ(job.ranks[2].lateness.blamed_wait, 600 * absl::Milliseconds(2));
+  EXPECT_EQ(job.ranks[2].lateness.histogram.count, 600u);
+  EXPECT_EQ(job.ranks[0].lateness.histogram.counts[0], 600u);
+}
+
+TEST_F(JobSamplerTest, SamplesThatComeTooLateMissBuckets) {
+  StepAndSample(5);
+  for (int i = 0; i < 300; ++i) Step(absl::ZeroDuration());
+  sampler_->Sample(now_);
+  const JobSnapshot job = sampler_->Snapshot();
+  EXPECT_EQ(job.buckets_measured, 5u + 256u);
+  EXPECT_EQ(job.buckets_missed, 44u);
+}
+
+TEST_F(JobSamplerTest, ChronicStragglerIsNamedAndUniformRanksAreNot) {
+  StepAndSample(400);
+  EXPECT_EQ(sampler_->Snapshot().straggler.kind, Kind::kNone);
+  StepAndSample(150, absl::Milliseconds(4));
+  EXPECT_EQ(sampler_->Snapshot().straggler.kind, Kind::kOneOff);
+  StepAndSample(200, absl::Milliseconds(4));
+  const StragglerVerdict verdict = sampler_->Snapshot().straggler;
+  EXPECT_EQ(verdict.kind, Kind::kChronic);
+  EXPECT_EQ(verdict.rank, 2);
+  EXPECT_FALSE(sampler_->Snapshot().standstill.has_value());
+}
+
+TEST_F(JobSamplerTest, RankThatOthersWaitForIsAStandstill) {
+  StepAndSample(5);
+  for (const int r : {0, 1}) ranks_[r]->EnterBucket(now_, now_);
+  now_ += absl::Seconds(2);
+  sampler_->Sample(now_);
+  const JobSnapshot job = sampler_->Snapshot();
+  ASSERT_TRUE(job.standstill.has_value());
+  EXPECT_THAT(job.standstill->waiting, ::testing::ElementsAre(0, 1));
+  EXPECT_EQ(job.standstill->blamed[0].rank, 2);
+}
+
+TEST_F(JobSamplerTest, ProcessesAreLookedAtOnceASecond) {
+  for (int i = 0; i < 15; ++i) sampler_->Sample(now_ + i * JobSampler::kPeriod);
+  const JobSnapshot job = sampler_->Snapshot();
+  EXPECT_EQ(job.process_span, absl::Seconds(1));
+  EXPECT_TRUE(job.ranks[0].is_alive);
+  EXPECT_EQ(job.ranks[0].process_now.state, 'R');
+}
+
+}  // namespace
+}  // namespace ronda

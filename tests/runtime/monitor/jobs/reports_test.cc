@@ -1,0 +1,89 @@
+#include "runtime/monitor/jobs/reports.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/time/time.h"
+
+namespace ronda {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr FlightTime kNow = absl::Seconds(100);
+
+// A job of two ranks.
+JobSnapshot Job() {
+  JobSnapshot job = {.now = kNow, .buckets_measured = 17};
+  for (const RankId rank : {0, 1}) {
+    job.ranks.push_back(
+        {.identity = {.topology = {.rank = rank, .hostname = "h"}, .process = {.pid = 40 + rank}},
+         .sample = {.last = FlightEvent{.kind = FlightKind::kStarted, .name = "before", .time = absl::Seconds(1)}},
+         .process_now = {.state = 'R'}});
+  }
+  return job;
+}
+
+TEST(WhyTextTest, NamesBothSidesOfAStandstill) {
+  JobSnapshot job = Job();
+  job.standstill = Standstill{.waiting = {0},
+                              .blamed = {{.rank = 1, .why = Holdup::kStopped}},
+                              .tensor = "conv1",
+                              .since = kNow - absl::Seconds(3)};
+  EXPECT_EQ(WhyText(job),
+            "rank 0 waits in 'conv1' since 3.0 s\n"
+            "for rank 1 (host h, pid 41): its process is stopped; it did last, 1m39s ago: started allreduce "
+            "'before'\n");
+}
+
+StragglerVerdict Verdict(StragglerVerdict::Kind kind) {
+  return {.kind = kind,
+          .rank = 1,
+          .steps = 100,
+          .last_steps = 80,
+          .waited = absl::Milliseconds(1600),
+          .span = absl::Seconds(8),
+          .since = absl::Seconds(92)};
+}
+
+TEST(WhyTextTest, NamesTheStragglerOfAJobThatGoesOn) {
+  JobSnapshot job = Job();
+  job.straggler = Verdict(StragglerVerdict::Kind::kChronic);
+  EXPECT_EQ(WhyText(job),
+            "rank 1 (host h, pid 41) came last into 80 of the last 100 steps: the others wait for it for 20.0 ms in "
+            "each, 20 % of the time; its program submits its tensors later than the others\n");
+  job.straggler.why = Holdup::kStarved;
+  EXPECT_THAT(WhyText(job), HasSubstr("of the time; its process is starved of CPU"));
+}
+
+TEST(WhyTextTest, TellsOneOffFromChronic) {
+  JobSnapshot job = Job();
+  job.straggler = Verdict(StragglerVerdict::Kind::kOneOff);
+  EXPECT_THAT(WhyText(job), HasSubstr("of the time, not for long enough to be called chronic"));
+  job.straggler = Verdict(StragglerVerdict::Kind::kEvent);
+  EXPECT_EQ(WhyText(job),
+            "rank 1 (host h, pid 41) was late once in the last 100 steps, 8.0 s ago: the others waited for it for "
+            "1600.0 ms\n");
+}
+
+TEST(WhyTextTest, UniformJobHasNothingToTell) {
+  EXPECT_EQ(WhyText(Job()), "no rank holds the others up (17 collectives looked at)\n");
+}
+
+TEST(RanksTableTest, HasALineForEachRank) {
+  JobSnapshot job = Job();
+  job.ranks[1].sample.counts = {.schedules_begun = 1, .steps = 50};
+  job.ranks[1].rates = {.steps_per_second = 50, .bytes_per_second = 2e9, .waited_share = 0.25, .wire_ratio = 0.5};
+  job.ranks[1].lateness.histogram = {.count = 10, .sum = absl::Milliseconds(200)};
+  const std::string table = RanksTable(job);
+  EXPECT_THAT(
+      table,
+      HasSubstr("    1        41 runs            50      50.0     2.000       25 %   20.00 ms    0.50 locked\n"));
+  EXPECT_THAT(table, HasSubstr("negotiated\n"));
+  job.ranks[1].is_alive = false;
+  EXPECT_THAT(RanksTable(job), HasSubstr(" 41 has ended "));
+}
+
+}  // namespace
+}  // namespace ronda
