@@ -31,6 +31,7 @@ _ENTRY_POINTS = """\
 [console_scripts]
 rondarun = ronda.run:rondarun
 horovodrun = ronda.run:rondarun
+rondactl = ronda.run:rondactl
 
 [torch.backends]
 ronda = ronda._torch_backend:register

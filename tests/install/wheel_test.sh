@@ -24,7 +24,7 @@ unset PYTHONPATH LD_LIBRARY_PATH RONDA_HOSTS_PLUGIN  # the wheel has what it nee
 
 # What manylinux does not promise is the wheel's own.
 readonly library=$(echo venv/lib/python3*/site-packages/ronda/lib)
-for file in "$library"/../_native.abi3.so "$library"/libronda.so.0 "$library"/rondarun "$library"/ronda-bench; do
+for file in "$library"/../_native.abi3.so "$library"/libronda.so.0 "$library"/rondarun "$library"/rondactl "$library"/ronda-bench; do
   foreign=$(ldd "$file" | grep -vE '^\s*(linux-vdso|/lib64/ld-linux|lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|z)\.so)' |
     grep -vF "$work/venv" || true)
   [[ -z $foreign ]] || fail "$file needs libraries of this machine: $foreign"
@@ -48,4 +48,9 @@ for command in rondarun horovodrun "env RONDA_BACKEND=tcp venv/bin/rondarun"; do
   output=$($command -np 2 venv/bin/python sum.py) || fail "$command"
   [[ $(grep -c "sum is right on 2" <<< "$output") -eq 2 ]] || fail "$command: $output"
 done
+output=$(venv/bin/rondarun -np 2 sh -c '
+    exec venv/bin/python -c "import ronda; ronda.init(); import subprocess, os
+if ronda.rank() == 0: subprocess.run([\"venv/bin/rondactl\", \"ranks\", os.environ[\"RONDA_JOB_ID\"]], check=True)
+ronda.barrier()"') || fail "rondactl: $output"
+[[ $output == *negotiated* ]] || fail "rondactl: $output"
 echo "all is well: $(< wheel.log)"

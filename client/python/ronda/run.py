@@ -47,13 +47,24 @@ def run(
     return _run_job.run(_run_job.Call(func, args, kwargs or {}), np, hosts, env or {}, options)
 
 
-def launcher() -> str:
-    """The path of rondarun: in a wheel beside the library, else in the installation's bin/."""
+def _program(name: str) -> str:
+    """The path of one of Ronda's: in a wheel beside the library, else in the installation's bin/."""
     library = pathlib.Path(__file__).parent / "lib"
-    own = library / "rondarun"
-    return str(own if own.exists() else library.resolve().parent / "bin" / "rondarun")
+    own = library / name
+    return str(own if own.exists() else library.resolve().parent / "bin" / name)
+
+
+def launcher() -> str:
+    """The path of rondarun."""
+    return _program("rondarun")
 
 
 def rondarun() -> None:
     """The console scripts rondarun and horovodrun: becomes the launcher of this package."""
     os.execv(launcher(), [launcher(), *sys.argv[1:]])
+
+
+def rondactl() -> None:
+    """The console script rondactl: becomes the program of this package that looks at jobs."""
+    program = _program("rondactl")
+    os.execv(program, [program, *sys.argv[1:]])

@@ -45,11 +45,18 @@ JobSampler::JobSampler(std::vector<std::unique_ptr<RankReader>> ranks) : latenes
 void JobSampler::Sample(FlightTime now) {
   now_ = now;
   samples_.clear();
-  for (Rank& rank : ranks_) {
-    const RankSample& sample = samples_.emplace_back(rank.reader->Read());
-    Remember({.time = now, .counts = sample.counts, .waited = WaitedBy(sample, now)}, &rank.points);
-  }
+  for (const Rank& rank : ranks_) samples_.push_back(rank.reader->Read());
   lateness_.Add(samples_);
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    const RankLateness& lateness = lateness_.lateness()[i];
+    Remember({.time = now,
+              .counts = samples_[i].counts,
+              .waited = WaitedBy(samples_[i], now),
+              .measured = lateness.histogram.count,
+              .lateness = lateness.histogram.sum,
+              .blamed = lateness.blamed_wait},
+             &ranks_[i].points);
+  }
   // A timer that is early by a little must not make this every other second.
   if (now - processes_seen_ > kSecond - kPeriod / 2) LookAtProcesses(now);
 }
@@ -79,12 +86,16 @@ RankRates JobSampler::RatesOf(const Rank& rank) {
   const uint64_t wire = now.counts.wire_bytes - before.counts.wire_bytes;
   RankRates rates = {.wire_ratio =
                          payload > 0 ? Ratio(wire, payload) : Ratio(now.counts.wire_bytes, now.counts.payload_bytes)};
+  if (now.measured > before.measured) {
+    rates.lateness = (now.lateness - before.lateness) / static_cast<int64_t>(now.measured - before.measured);
+  }
   const absl::Duration span = now.time - before.time;
   if (span <= absl::ZeroDuration()) return rates;
   const double seconds = absl::ToDoubleSeconds(span);
   rates.steps_per_second = static_cast<double>(now.counts.steps - before.counts.steps) / seconds;
   rates.bytes_per_second = static_cast<double>(payload) / seconds;
   rates.waited_share = std::clamp(absl::FDivDuration(now.waited - before.waited, span), 0.0, 1.0);
+  rates.blamed_share = absl::FDivDuration(now.blamed - before.blamed, span);
   return rates;
 }
 

@@ -49,6 +49,9 @@ class JobSampler {
     FlightTime time;
     Statistics counts;
     absl::Duration waited;
+    uint64_t measured = 0;
+    absl::Duration lateness;
+    absl::Duration blamed;
   };
   struct Rank {
     std::unique_ptr<RankReader> reader;

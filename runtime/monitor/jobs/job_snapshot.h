@@ -47,6 +47,8 @@ struct RankRates {
   double bytes_per_second = 0;  // of the tensors, in their own dtype
   double waited_share = 0;      // of the time: in buckets, waits for other ranks and transfers; from 0 to 1
   double wire_ratio = 1;        // bytes as they travel by bytes of the tensors
+  absl::Duration lateness;      // mean over the buckets that were measured; zero: none was
+  double blamed_share = 0;      // of the time: RankLateness::blamed_wait
 };
 
 struct RankSnapshot {

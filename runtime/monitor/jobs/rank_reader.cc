@@ -14,9 +14,9 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda {
@@ -38,6 +38,13 @@ std::string TextOf(const char (&from)[n]) {
 
 bool IsText(absl::string_view text) {
   return std::all_of(text.begin(), text.end(), [](unsigned char c) { return c > ' ' && c != 0x7f; });
+}
+
+// A program names its tensors as it likes; whoever prints the name has perhaps a terminal.
+void MakePrintable(std::string* name) {
+  for (char& c : *name) {
+    if (absl::ascii_iscntrl(static_cast<unsigned char>(c))) c = '?';
+  }
 }
 
 std::optional<BucketEntry> ReadEntry(const RankWords::Entry& from) {
@@ -186,6 +193,7 @@ RankSample RankReader::Read() const {
   std::sort(sample.entries.begin(), sample.entries.end(),
             [](const BucketEntry& a, const BucketEntry& b) { return a.bucket < b.bucket; });
   if (recorder_ != nullptr) sample.last = recorder_->Last();
+  if (sample.last.has_value()) MakePrintable(&sample.last->name);
   return sample;
 }
 
@@ -207,6 +215,12 @@ FoundRanks FindRanks() {
            std::tie(b->identity().job, b->identity().topology.rank);
   });
   return found;
+}
+
+std::vector<std::unique_ptr<RankReader>> FindRanksOf(absl::string_view job) {
+  std::vector<std::unique_ptr<RankReader>> ranks = FindRanks().ranks;
+  std::erase_if(ranks, [&](const auto& rank) { return rank->identity().job != job; });
+  return ranks;
 }
 
 }  // namespace ronda

@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "runtime/base/peer.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/monitor/flight_recorder.h"
@@ -39,7 +40,7 @@ struct RankSample {
   FlightTime current_since;          // its entry into that
   FlightTime last_step;              // when its last step ended; zero: none has
   std::vector<BucketEntry> entries;  // the last ones, by bucket
-  std::optional<FlightEvent> last;   // the last event of the rank's flight recorder; nullopt: none, or not to be read
+  std::optional<FlightEvent> last;   // the last event of the flight recorder; nullopt: none, or not to be read
 };
 
 // Whether `words`, as many bytes as a file of a rank has, are those of a rank, in the layout that this code knows.
@@ -86,6 +87,9 @@ struct FoundRanks {
   std::vector<std::string> problems;
 };
 FoundRanks FindRanks();
+
+// Those of one job.
+std::vector<std::unique_ptr<RankReader>> FindRanksOf(absl::string_view job);
 
 }  // namespace ronda
 

@@ -60,23 +60,38 @@ std::string DescribeStandstill(const JobSnapshot& job, const Standstill& found) 
   return text;
 }
 
+bool HasHoldup(const JobSnapshot& job) {
+  return job.standstill.has_value() || job.straggler.kind != StragglerVerdict::Kind::kNone;
+}
+
 }  // namespace
 
 std::string RanksTable(const JobSnapshot& job) {
-  std::string text = absl::StrFormat("%5s %9s %-9s %8s %9s %9s %10s %10s %7s %s\n", "rank", "pid", "process", "steps",
-                                     "steps/s", "GB/s", "in buckets", "late", "wire", "schedule");
+  std::string text = absl::StrFormat("%5s %9s %-9s %8s %9s %10s %7s %10s %9s %6s %s\n", "rank", "pid", "process",
+                                     "steps", "steps/s", "late", "blamed", "in buckets", "GB/s", "wire", "schedule");
   for (const RankSnapshot& rank : job.ranks) {
     const Statistics& counts = rank.sample.counts;
-    const LatenessHistogram& lateness = rank.lateness.histogram;
-    const absl::Duration late = lateness.sum / static_cast<int64_t>(std::max<uint64_t>(lateness.count, 1));
-    absl::StrAppend(&text,
-                    absl::StrFormat("%5d %9d %-9s %8d %9.1f %9.3f %8.0f %% %7.2f ms %7.2f %s\n", rank.rank(),
-                                    rank.identity.process.pid, StateOf(rank), counts.steps, rank.rates.steps_per_second,
-                                    rank.rates.bytes_per_second / 1e9, 100 * rank.rates.waited_share,
-                                    absl::ToDoubleMilliseconds(late), rank.rates.wire_ratio,
-                                    counts.schedules_begun > counts.schedules_left ? "locked" : "negotiated"));
+    absl::StrAppend(
+        &text, absl::StrFormat("%5d %9d %-9s %8d %9.1f %7.2f ms %5.1f %% %8.0f %% %9.3f %6.2f %s\n", rank.rank(),
+                               rank.identity.process.pid, StateOf(rank), counts.steps, rank.rates.steps_per_second,
+                               absl::ToDoubleMilliseconds(rank.rates.lateness), 100 * rank.rates.blamed_share,
+                               100 * rank.rates.waited_share, rank.rates.bytes_per_second / 1e9, rank.rates.wire_ratio,
+                               counts.schedules_begun > counts.schedules_left ? "locked" : "negotiated"));
   }
   return text;
+}
+
+std::string TopText(const JobSnapshot& job) {
+  JobSnapshot sorted = job;
+  std::stable_sort(sorted.ranks.begin(), sorted.ranks.end(), [](const RankSnapshot& a, const RankSnapshot& b) {
+    return a.rates.blamed_share > b.rates.blamed_share;
+  });
+  const int size = job.ranks.empty() ? 0 : job.ranks.front().identity.topology.size;
+  const std::string missed =
+      job.buckets_missed == 0 ? "" : absl::StrCat(" (", job.buckets_missed, " more went by unseen)");
+  return absl::StrCat("job ", job.job, ": ", job.ranks.size(), " of ", size, " ranks on this host, ",
+                      job.buckets_measured, " collectives looked at", missed, "\n",
+                      HasHoldup(job) ? WhyText(job) : "no rank holds the others up\n", "\n", RanksTable(sorted));
 }
 
 std::string DescribeStraggler(const JobSnapshot& job, const StragglerVerdict& verdict) {

@@ -11,6 +11,10 @@ namespace ronda {
 // A table with a line a rank: its process, its rates, its lateness and its schedule.
 std::string RanksTable(const JobSnapshot& job);
 
+// The same with the ranks that cost the others most at the top, below the job's own line and, if there is one, the
+// answer to the question why it does not go on, or not faster.
+std::string TopText(const JobSnapshot& job);
+
 // Who holds the others up, how much that costs, and why; empty if no rank does. A line without its end.
 // REQUIRES: `verdict` is about one of the ranks of `job`.
 std::string DescribeStraggler(const JobSnapshot& job, const StragglerVerdict& verdict);

@@ -26,16 +26,18 @@
 #include "runtime/monitor/jobs/job_snapshot.h"
 #include "runtime/monitor/jobs/rank_reader.h"
 #include "runtime/monitor/jobs/reports.h"
+#include "runtime/monitor/rondactl/top.h"
 
 namespace ronda {
 namespace {
 
 constexpr char kHelp[] =
-    "Usage: rondactl COMMAND [JOB]\n"
+    "Usage: rondactl COMMAND [JOB] [--once]\n"
     "Looks at a job that you run on this host. JOB is the beginning of its name, and may be left out if there is one.\n"
     "\n"
     "  jobs    names the jobs\n"
-    "  ranks   a line a rank: steps, bandwidth, time in collectives, lateness; looks for a second\n"
+    "  ranks   a line a rank: steps, lateness, time in collectives, bandwidth; looks for a second\n"
+    "  top     the same each second, those that cost the others most at the top; q leaves, --once: one table\n"
     "  why     who waits for whom, since when, and why; of a job that goes on, who is late; looks for a second\n"
     "  stop    tells the job's rondarun to end it, as SIGTERM does\n";
 
@@ -116,26 +118,29 @@ absl::Status Stop(const Ranks& ranks) {
   return absl::OkStatus();
 }
 
-absl::Status Run(absl::string_view command, absl::string_view job) {
+absl::Status Run(absl::string_view command, absl::string_view job, TopTables tables) {
   RONDA_ASSIGN_OR_RETURN(Ranks ranks, FindJob(job));
   if (command == "stop") return Stop(ranks);
+  if (command == "top") return ShowTop(ranks.front()->identity().job, tables);
   const JobSnapshot snapshot = Watch(std::move(ranks));
   fputs((command == "ranks" ? RanksTable(snapshot) : WhyText(snapshot)).c_str(), stdout);
   return absl::OkStatus();
 }
 
-int Main(const std::vector<std::string>& words) {
-  const std::set<std::string> kCommands = {"jobs", "ranks", "why", "stop"};
+int Main(std::vector<std::string> words) {
+  const std::set<std::string> kCommands = {"jobs", "ranks", "top", "why", "stop"};
   if (words.size() == 1 && words[0] == "--help") return fputs(kHelp, stdout) < 0 ? 1 : 0;
   if (words.size() == 1 && words[0] == "--version") return printf("rondactl %s\n", kVersion) < 0 ? 1 : 0;
+  const std::string given = absl::StrJoin(words, " ");
+  const bool is_once = !words.empty() && words[0] == "top" && std::erase(words, "--once") > 0;
   if (words.empty() || words.size() > 2 || !kCommands.contains(words[0])) {
     fprintf(stderr, "rondactl: %s\n%s",
-            words.empty() ? "no command" : absl::StrCat("'", absl::StrJoin(words, " "), "' is no command").c_str(),
-            kHelp);
+            words.empty() ? "no command" : absl::StrCat("'", given, "' is no command").c_str(), kHelp);
     return kUsageError;
   }
   if (words[0] == "jobs") return PrintJobs();
-  const absl::Status status = Run(words[0], words.size() > 1 ? words[1] : "");
+  const absl::Status status =
+      Run(words[0], words.size() > 1 ? words[1] : "", is_once ? TopTables::kOne : TopTables::kMany);
   if (status.ok()) return 0;
   fprintf(stderr, "rondactl: %s\n", std::string(status.message()).c_str());
   return 1;

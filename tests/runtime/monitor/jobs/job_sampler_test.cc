@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "runtime/monitor/jobs/job_watch.h"
 #include "runtime/monitor/rank_meter.h"
 
 namespace ronda {
@@ -31,10 +32,7 @@ class JobSamplerTest : public ::testing::Test {
       ranks_.push_back(RankMeter::Create(
           {.job = job_, .topology = {.rank = r, .size = kRanks, .local_size = kRanks, .hostname = "node"}}));
     }
-    std::vector<std::unique_ptr<RankReader>> readers;
-    for (std::unique_ptr<RankReader>& rank : FindRanks().ranks) {
-      if (rank->identity().job == job_) readers.push_back(std::move(rank));
-    }
+    std::vector<std::unique_ptr<RankReader>> readers = FindRanksOf(job_);
     ASSERT_THAT(readers, SizeIs(kRanks));
     sampler_ = std::make_unique<JobSampler>(std::move(readers));
   }
@@ -82,6 +80,34 @@ TEST_F(JobSamplerTest, RatesAreOverTheLastSecond) {
   EXPECT_THAT(job.ranks[1].rates.bytes_per_second, DoubleEq(50'000));
   EXPECT_THAT(job.ranks[1].rates.wire_ratio, DoubleEq(0.5));
   EXPECT_THAT(job.ranks[1].rates.waited_share, DoubleEq(0.75));
+}
+
+TEST_F(JobSamplerTest, LatenessOfTheLastSecondForgetsWhatWasBefore) {
+  StepAndSample(50, absl::Milliseconds(10));
+  EXPECT_EQ(sampler_->Snapshot().ranks[2].rates.lateness, absl::Milliseconds(10));
+  StepAndSample(50, absl::Milliseconds(4));
+  const RankRates rates = sampler_->Snapshot().ranks[2].rates;
+  EXPECT_EQ(rates.lateness, absl::Milliseconds(4));
+  EXPECT_THAT(rates.blamed_share, DoubleEq(0.2));
+}
+
+// Of a job whose ranks come and go while it is watched.
+TEST_F(JobSamplerTest, WatchFindsTheRanksOfAJobByItself) {
+  JobWatch watch(job_);
+  watch.Look(now_);
+  ASSERT_TRUE(watch.Snapshot().has_value());
+  EXPECT_THAT(watch.Snapshot()->ranks, SizeIs(kRanks));
+  JobWatch early(job_ + "-later");
+  early.Look(now_);
+  EXPECT_FALSE(early.Snapshot().has_value());
+  const auto other = RankMeter::Create({.job = job_ + "-later", .topology = {.size = 2, .local_size = 2}});
+  early.Look(now_ += absl::Minutes(1));
+  ASSERT_TRUE(early.Snapshot().has_value());
+  EXPECT_THAT(early.Snapshot()->ranks, SizeIs(1));
+  const auto last =
+      RankMeter::Create({.job = job_ + "-later", .topology = {.rank = 1, .size = 2, .local_rank = 1, .local_size = 2}});
+  early.Look(now_ += absl::Minutes(1));
+  EXPECT_THAT(early.Snapshot()->ranks, SizeIs(2));
 }
 
 TEST_F(JobSamplerTest, WaitThatHasNotEndedCounts) {

@@ -4,47 +4,33 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <atomic>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <string>
-#include <thread>
-#include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "client/ronda.hpp"
+#include "runtime/base/unique_fd.h"
+#include "runtime/monitor/flight_recorder.h"
 #include "runtime/monitor/rank_meter.h"
 #include "tests/testing/process_world.h"
 
 namespace ronda {
 namespace {
 
-using ::testing::AllOf;
 using testing::ExpectRankProgramSucceeds;
 using testing::ForkedChild;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-// The ranks of one job; other tests may run on this host.
-std::vector<std::unique_ptr<RankReader>> FindRanksOf(const std::string& job) {
-  std::vector<std::unique_ptr<RankReader>> ranks;
-  for (std::unique_ptr<RankReader>& rank : FindRanks().ranks) {
-    if (rank->identity().job == job) ranks.push_back(std::move(rank));
-  }
-  return ranks;
-}
 
 // Another one in each process.
 std::string OwnJob(absl::string_view name) { return absl::StrCat("rank-reader-test-", name, "-", getpid()); }
@@ -122,6 +108,23 @@ TEST_F(RankReaderTest, StoppedRankCanBeReadAndAKilledOneLeavesNothingButItsReade
   EXPECT_FALSE(found[0]->IsAlive());
   EXPECT_EQ(found[0]->Read().counts.tensors, 2u) << "the last counts stay with the reader";
   EXPECT_THAT(FindRanksOf(job), IsEmpty());
+}
+
+TEST_F(RankReaderTest, NamesOfTensorsAreFitForATerminal) {
+  const std::string job = OwnJob("names");
+  constexpr size_t kBytes = sizeof(FlightRecorder);
+  const UniqueFd file(memfd_create("recorder", MFD_CLOEXEC));
+  ASSERT_EQ(ftruncate(file.get(), kBytes), 0);
+  void* const base = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  ASSERT_NE(base, MAP_FAILED);
+  (new (base) FlightRecorder)->Record(FlightKind::kSubmitted, OpType::kAllreduce, "a\x1b[2J\nb", 4);
+  const auto rank = RankMeter::Create({.job = job, .recorder = {.descriptor = file.get(), .offset = 0}});
+  const auto found = FindRanksOf(job);
+  ASSERT_THAT(found, SizeIs(1));
+  const RankSample sample = found[0]->Read();
+  ASSERT_TRUE(sample.last.has_value());
+  EXPECT_EQ(sample.last->name, "a?[2J?b");
+  munmap(base, kBytes);
 }
 
 TEST_F(RankReaderTest, WordsOfAnotherLayoutAreRefused) {
@@ -235,88 +238,10 @@ TEST(RanksOfAJob, LateRankHasTheLaterEntryNegotiatedAndScheduled) {
   ExpectRankProgramSucceeds("one_is_late", 2, {.env = {{"RONDA_LOCK_AFTER", "0"}}});
 }
 
-// -- rondactl on real jobs --
-
-std::string Rondactl(const std::string& command) {
-  const std::string line =
-      absl::StrCat("runtime/monitor/rondactl/rondactl ", command, " ", std::getenv("RONDA_JOB_ID"));
-  FILE* const pipe = popen(absl::StrCat(line, " 2>&1").c_str(), "r");
-  std::string text;
-  char buffer[256];
-  while (std::fgets(buffer, sizeof(buffer), pipe) != nullptr) text += buffer;
-  pclose(pipe);
-  return text;
-}
-
-// Asks `why` until the answer has `parts`. Returns the last answer.
-std::string AskWhyUntil(const std::vector<std::string>& parts) {
-  std::string answer;
-  for (int i = 0; i < 40; ++i) {
-    answer = Rondactl("why");
-    const auto has = [&](const std::string& part) { return absl::StrContains(answer, part); };
-    if (std::all_of(parts.begin(), parts.end(), has)) break;
-  }
-  return answer;
-}
-
-// Steps until some rank says that it is done.
-void StepUntil(const std::function<bool()>& done, const std::function<void()>& compute) {
-  for (float sum = 0; sum == 0;) {
-    compute();
-    sum = done() ? 1 : 0;
-    allreduce(tensor("gradient", &sum), {Op::Sum});
-  }
-}
-
-// The coordinator stops before a step, in which the others wait for it.
-void StopsTheCoordinator() {
-  init();
-  for (int i = 0; i < kSteps; ++i) Step();
-  std::thread observer;
-  if (rank() == 0) raise(SIGSTOP);
-  if (rank() == 2) {
-    observer = std::thread([] {
-      const auto ranks = FindRanksOf(std::getenv("RONDA_JOB_ID"));
-      ASSERT_THAT(ranks, SizeIs(3));
-      const pid_t pid = ranks[0]->identity().process.pid;
-      const std::string blamed = absl::StrCat("pid ", pid, "): its process is stopped");
-      EXPECT_THAT(AskWhyUntil({"for rank 0 (", blamed}), AllOf(HasSubstr("for rank 0 ("), HasSubstr(blamed)));
-      EXPECT_THAT(Rondactl("ranks"), HasSubstr("stopped"));
-      kill(pid, SIGCONT);
-    });
-  }
-  Step();
-  if (observer.joinable()) observer.join();
-  shutdown();
-}
-
-TEST(RondactlTest, NamesAStoppedCoordinator) { ExpectRankProgramSucceeds("stops_the_coordinator", 3); }
-
-void IsLateByTwentyMilliseconds() {
-  init();
-  std::atomic<bool> done{false};
-  std::thread observer;
-  if (rank() == 0) {
-    observer = std::thread([&] {
-      EXPECT_THAT(AskWhyUntil({"rank 2 (", "came last into"}),
-                  AllOf(HasSubstr("rank 2 ("), HasSubstr("came last into")));
-      done = true;
-    });
-  }
-  StepUntil([&] { return done.load(); }, [] { absl::SleepFor(absl::Milliseconds(rank() == 2 ? 20 : 0)); });
-  if (observer.joinable()) observer.join();
-  shutdown();
-}
-
-TEST(RondactlTest, NamesARankThatIsLateInEachStep) { ExpectRankProgramSucceeds("is_late_by_twenty_milliseconds", 4); }
-
 }  // namespace
 }  // namespace ronda
 
 int main(int argc, char** argv) {
-  return ronda::testing::RankProgramMain(argc, argv,
-                                         {{"looks_at_a_stopped_rank", ronda::LooksAtAStoppedRank},
-                                          {"one_is_late", ronda::OneIsLate},
-                                          {"stops_the_coordinator", ronda::StopsTheCoordinator},
-                                          {"is_late_by_twenty_milliseconds", ronda::IsLateByTwentyMilliseconds}});
+  return ronda::testing::RankProgramMain(
+      argc, argv, {{"looks_at_a_stopped_rank", ronda::LooksAtAStoppedRank}, {"one_is_late", ronda::OneIsLate}});
 }

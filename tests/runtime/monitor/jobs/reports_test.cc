@@ -8,8 +8,9 @@
 namespace ronda {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
-using ::testing::Not;
+using ::testing::StartsWith;
 
 constexpr FlightTime kNow = absl::Seconds(100);
 
@@ -71,18 +72,43 @@ TEST(WhyTextTest, UniformJobHasNothingToTell) {
   EXPECT_EQ(WhyText(Job()), "no rank holds the others up (17 collectives looked at)\n");
 }
 
-TEST(RanksTableTest, HasALineForEachRank) {
+// Rank 1 does something.
+JobSnapshot BusyJob() {
   JobSnapshot job = Job();
   job.ranks[1].sample.counts = {.schedules_begun = 1, .steps = 50};
-  job.ranks[1].rates = {.steps_per_second = 50, .bytes_per_second = 2e9, .waited_share = 0.25, .wire_ratio = 0.5};
-  job.ranks[1].lateness.histogram = {.count = 10, .sum = absl::Milliseconds(200)};
+  job.ranks[1].rates = {.steps_per_second = 50,
+                        .bytes_per_second = 2e9,
+                        .waited_share = 0.25,
+                        .wire_ratio = 0.5,
+                        .lateness = absl::Milliseconds(20),
+                        .blamed_share = 0.125};
+  return job;
+}
+
+constexpr char kLineOfRank1[] =
+    "    1        41 runs            50      50.0   20.00 ms  12.5 %       25 %     2.000   0.50 locked\n";
+
+TEST(RanksTableTest, HasALineForEachRank) {
+  JobSnapshot job = BusyJob();
   const std::string table = RanksTable(job);
-  EXPECT_THAT(
-      table,
-      HasSubstr("    1        41 runs            50      50.0     2.000       25 %   20.00 ms    0.50 locked\n"));
+  EXPECT_THAT(table, EndsWith(kLineOfRank1));
   EXPECT_THAT(table, HasSubstr("negotiated\n"));
   job.ranks[1].is_alive = false;
   EXPECT_THAT(RanksTable(job), HasSubstr(" 41 has ended "));
+}
+
+TEST(TopTextTest, RankThatCostsMostIsAtTheTop) {
+  JobSnapshot job = BusyJob();
+  job.job = "j";
+  job.ranks[0].identity.topology.size = 8;
+  const std::string text = TopText(job);
+  EXPECT_THAT(text, StartsWith("job j: 2 of 8 ranks on this host, 17 collectives looked at\n"
+                               "no rank holds the others up\n\n rank "));
+  EXPECT_LT(text.find(kLineOfRank1), text.find("\n    0 "));
+  job.buckets_missed = 3;
+  job.straggler = Verdict(StragglerVerdict::Kind::kChronic);
+  EXPECT_THAT(TopText(job),
+              HasSubstr("17 collectives looked at (3 more went by unseen)\nrank 1 (host h, pid 41) came"));
 }
 
 }  // namespace

@@ -1,0 +1,21 @@
+#ifndef RONDA_RUNTIME_MONITOR_RONDACTL_TOP_H_
+#define RONDA_RUNTIME_MONITOR_RONDACTL_TOP_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace ronda {
+
+enum class TopTables { kMany, kOne };
+
+// Shows the ranks of `job`, those that cost the others most at the top: on a terminal a screen a second, until q,
+// Ctrl-C or the end of the job; elsewhere a table a second, until the end of the job. kOne: a table after one second.
+//
+// Blocks the signals that end it; for a process with one thread.
+// Errors: the system's.
+absl::Status ShowTop(const std::string& job, TopTables tables);
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_MONITOR_RONDACTL_TOP_H_
