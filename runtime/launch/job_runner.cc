@@ -21,6 +21,7 @@
 #include "runtime/base/environment.h"
 #include "runtime/base/peer.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/launch/job_observer.h"
 #include "runtime/launch/options/arguments.h"
 #include "runtime/launch/options/local_host.h"
 #include "runtime/launch/output/output_sinks.h"
@@ -28,6 +29,7 @@
 #include "runtime/launch/supervise/job_report.h"
 #include "runtime/launch/supervise/poll_set.h"
 #include "runtime/launch/supervise/supervisor.h"
+#include "runtime/monitor/jobs/job_sampler.h"
 #include "runtime/net/endpoint.h"
 
 namespace ronda {
@@ -129,7 +131,10 @@ absl::StatusOr<JobRunner::Outcome> JobRunner::RunPlan(JobPlan plan, int number) 
   SayAttempt(report.get(), number);
   for (const std::string& text : plan.notes) report->Say(text);
   for (const std::string& text : plan.explanations) report->Explain(text);
+  JobObserver observer(plan.job_id, report.get());
+  if (options_.summary) supervisor->Repeat(JobSampler::kPeriod, [&] { observer.Look(); });
   supervisor->Run(std::move(plan.parts));
+  if (options_.summary) observer.Summarize();
 
   std::optional<JobReport::Interruption> interruption;
   if (const std::optional<int> signo = supervisor->ended_by()) {

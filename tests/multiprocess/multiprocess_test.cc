@@ -4,7 +4,7 @@
 int main(int argc, char** argv) {
   std::vector<ronda::testing::RankProgram> all;
   for (const auto& programs : {ronda::AutotunePrograms(), ronda::FailurePrograms(), ronda::LauncherBackendPrograms(),
-                               ronda::TimelinePrograms()}) {
+                               ronda::SummaryPrograms(), ronda::TimelinePrograms()}) {
     all.insert(all.end(), programs.begin(), programs.end());
   }
   return ronda::testing::RankProgramMain(argc, argv, all);

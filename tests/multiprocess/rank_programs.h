@@ -11,6 +11,7 @@ namespace ronda {
 std::vector<testing::RankProgram> AutotunePrograms();
 std::vector<testing::RankProgram> FailurePrograms();
 std::vector<testing::RankProgram> LauncherBackendPrograms();
+std::vector<testing::RankProgram> SummaryPrograms();
 std::vector<testing::RankProgram> TimelinePrograms();
 
 }  // namespace ronda

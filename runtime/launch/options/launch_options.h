@@ -60,6 +60,7 @@ struct LaunchOptions {
   int max_restarts = 0;              // after a failure the whole job is started again so many times
   std::vector<int> signals_to_pass;  // that end the job in order; empty: SIGINT, SIGTERM, SIGHUP
   bool verbose = false;
+  bool summary = false;
   std::string output_directory;        // empty: no files
   std::vector<Stream> hidden_streams;  // of the ranks: only written to files, not shown
   LinePrefix line_prefix = LinePrefix::kRank;

@@ -159,6 +159,10 @@ Options OutputOptions(CommandLineDraft* draft) {
                  IntegerInto(&draft->copied_streams, kStreams)),
       MakeOption("--prefix-output-with-timestamp -prefix-timestamp", "Begin each line of a rank with the time.",
                  Assign(&options.line_prefix, LaunchOptions::LinePrefix::kTimestampAndRank)),
+      MakeOption("--summary",
+                 "Watch the ranks of this host: name one that holds the others up,\nand print a table when the job has "
+                 "ended.",
+                 Assign(&options.summary, true)),
       MakeOption("--verbose", "Say what is started, and how each rank ended.", Assign(&options.verbose, true)),
   };
 }

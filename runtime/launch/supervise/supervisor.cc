@@ -57,6 +57,10 @@ void Supervisor::Watch(int fd, std::function<void()> on_ready) {
   watched_ = Watched{.fd = fd, .on_ready = std::move(on_ready)};
 }
 
+void Supervisor::Repeat(absl::Duration period, std::function<void()> on_time) {
+  repeated_ = Repeated{.period = period, .on_time = std::move(on_time), .next = now() + period};
+}
+
 void Supervisor::Run(std::vector<std::unique_ptr<JobPart>> parts) {
   parts_ = std::move(parts);
   if (options_.orphans == Orphans::kKill) AdoptOrphans();
@@ -86,7 +90,8 @@ void Supervisor::Step() {
     if (part->running()) AddPart(part.get(), &poll);
   }
   AddQueues(&poll);
-  poll.Wait(std::min(schedule_.deadline(), start_deadline_) - now());
+  const absl::Time next = repeated_.has_value() ? repeated_->next : absl::InfiniteFuture();
+  poll.Wait(std::min({schedule_.deadline(), start_deadline_, next}) - now());
   ActOnTime();
   WriteQueues();
 }
@@ -170,6 +175,10 @@ void Supervisor::CheckStart() {
 
 void Supervisor::ActOnTime() {
   CheckStart();
+  if (repeated_.has_value() && now() >= repeated_->next) {
+    repeated_->next = now() + repeated_->period;
+    repeated_->on_time();
+  }
   const std::optional<int> signo = schedule_.Due(now());
   if (!signo.has_value() || !IsRunning()) return;
   const std::string ranks = NameRunning();

@@ -66,6 +66,9 @@ class Supervisor final : private JobListener {
   void Watch(int fd, std::function<void()> on_ready);
   void StopWatching() { watched_.reset(); }
 
+  // Calls `on_time` from Run every `period`. One at a time.
+  void Repeat(absl::Duration period, std::function<void()> on_time);
+
   // Starts `parts`, and runs them to their end. Tells the user of important events through the report.
   void Run(std::vector<std::unique_ptr<JobPart>> parts);
 
@@ -115,6 +118,11 @@ class Supervisor final : private JobListener {
     int fd;
     std::function<void()> on_ready;
   };
+  struct Repeated {
+    absl::Duration period;
+    std::function<void()> on_time;
+    absl::Time next;
+  };
 
   const Options options_;
   const Surroundings surroundings_;
@@ -123,6 +131,7 @@ class Supervisor final : private JobListener {
 
   std::vector<std::unique_ptr<JobPart>> parts_;
   std::optional<Watched> watched_;
+  std::optional<Repeated> repeated_;
   absl::Time start_deadline_ = absl::InfiniteFuture();
   int round_ = 0;
   std::optional<int> ended_by_;

@@ -51,11 +51,12 @@ void JobSampler::Sample(FlightTime now) {
     const RankLateness& lateness = lateness_.lateness()[i];
     Remember({.time = now,
               .counts = samples_[i].counts,
+              .last_step = samples_[i].last_step,
               .waited = WaitedBy(samples_[i], now),
               .measured = lateness.histogram.count,
               .lateness = lateness.histogram.sum,
               .blamed = lateness.blamed_wait},
-             &ranks_[i].points);
+             &ranks_[i]);
   }
   // A timer that is early by a little must not make this every other second.
   if (now - processes_seen_ > kSecond - kPeriod / 2) LookAtProcesses(now);
@@ -74,9 +75,24 @@ void JobSampler::LookAtProcesses(FlightTime now) {
   processes_seen_ = now;
 }
 
-void JobSampler::Remember(Point point, std::deque<Point>* points) {
-  points->push_back(point);
-  while (points->size() > 2 && point.time - (*points)[1].time >= kSecond) points->pop_front();
+void JobSampler::Remember(const Point& point, Rank* rank) {
+  std::deque<Point>& points = rank->points;
+  const bool has_step = point.counts.steps > (points.empty() ? 0 : points.back().counts.steps);
+  if (has_step && !rank->first_step.has_value()) rank->first_step = point;
+  if (has_step) rank->last_step = point;
+  points.push_back(point);
+  while (points.size() > 2 && point.time - points[1].time >= kSecond) points.pop_front();
+}
+
+RankTotals JobSampler::TotalsOf(const Rank& rank) {
+  if (!rank.first_step.has_value() || rank.last_step->counts.steps == rank.first_step->counts.steps) return {};
+  const Point &first = *rank.first_step, &last = *rank.last_step;
+  const uint64_t steps = last.counts.steps - first.counts.steps;
+  const absl::Duration span = last.time - first.time;
+  return {.steps = steps,
+          .step_time = (last.last_step - first.last_step) / static_cast<int64_t>(steps),
+          .waited_share = std::clamp(absl::FDivDuration(last.waited - first.waited, span), 0.0, 1.0),
+          .blamed_share = absl::FDivDuration(last.blamed - first.blamed, span)};
 }
 
 RankRates JobSampler::RatesOf(const Rank& rank) {
@@ -111,6 +127,7 @@ JobSnapshot JobSampler::Snapshot() const {
                               .sample = samples_[i],
                               .lateness = lateness_.lateness()[i],
                               .rates = RatesOf(rank),
+                              .totals = TotalsOf(rank),
                               .process_before = rank.process_before,
                               .process_now = rank.process_now});
   }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -48,6 +49,7 @@ class JobSampler {
   struct Point {
     FlightTime time;
     Statistics counts;
+    FlightTime last_step;
     absl::Duration waited;
     uint64_t measured = 0;
     absl::Duration lateness;
@@ -57,13 +59,15 @@ class JobSampler {
     std::unique_ptr<RankReader> reader;
     bool is_alive = true;
     std::deque<Point> points;  // of the last second, and one from before
+    std::optional<Point> first_step, last_step;
     ProcessTimes process_before;
     ProcessTimes process_now;
   };
 
   void LookAtProcesses(FlightTime now);
-  static void Remember(Point point, std::deque<Point>* points);
+  static void Remember(const Point& point, Rank* rank);
   static RankRates RatesOf(const Rank& rank);
+  static RankTotals TotalsOf(const Rank& rank);
 
   std::vector<Rank> ranks_;
   std::vector<RankSample> samples_;  // the last ones, in the order of ranks_

@@ -51,12 +51,21 @@ struct RankRates {
   double blamed_share = 0;      // of the time: RankLateness::blamed_wait
 };
 
+// Between the first and the last look that saw a step end.
+struct RankTotals {
+  uint64_t steps = 0;        // that ended in that time
+  absl::Duration step_time;  // mean
+  double waited_share = 0;   // as in RankRates
+  double blamed_share = 0;
+};
+
 struct RankSnapshot {
   RankIdentity identity;
   bool is_alive = true;
   RankSample sample;
   RankLateness lateness;
   RankRates rates;
+  RankTotals totals;
   // The process at both ends of JobSnapshot::process_span.
   ProcessTimes process_before;
   ProcessTimes process_now;

@@ -1,16 +1,18 @@
 #include "runtime/monitor/jobs/job_watch.h"
 
 #include <algorithm>
+#include <memory>
+#include <vector>
 
 #include "absl/time/time.h"
-#include "runtime/monitor/jobs/rank_reader.h"
 
 namespace ronda {
 namespace {
 
-// Of the time that a search has taken, the least until the next one.
-constexpr int kRest = 500;
+// The time until the next search: at first the least, later so many times as long as the search has taken.
 constexpr absl::Duration kLeastRest = absl::Milliseconds(200);
+constexpr int kEagerSearches = 20;
+constexpr int kRest = 500;
 
 }  // namespace
 
@@ -21,8 +23,10 @@ void JobWatch::Look(FlightTime now) {
 
 void JobWatch::Search(FlightTime now) {
   const FlightTime begin = FlightNow();
-  std::vector<std::unique_ptr<RankReader>> found = FindRanksOf(job_);
-  next_search_ = now + std::max(kLeastRest, kRest * (FlightNow() - begin));
+  std::vector<std::unique_ptr<RankReader>> found = FindRanks().ranks;
+  std::erase_if(found, [&](const auto& rank) { return !is_ours_(rank->identity()); });
+  const int rest = ++searches_ <= kEagerSearches ? 0 : kRest;
+  next_search_ = now + std::max(kLeastRest, rest * (FlightNow() - begin));
   if (found.size() <= ranks_) return;
   ranks_ = found.size();
   is_complete_ = ranks_ >= static_cast<size_t>(found.front()->identity().topology.local_size);

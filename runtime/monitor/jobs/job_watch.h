@@ -2,25 +2,27 @@
 #define RONDA_RUNTIME_MONITOR_JOBS_JOB_WATCH_H_
 
 #include <cstddef>
+#include <functional>
 #include <optional>
-#include <string>
 #include <utility>
 
 #include "runtime/monitor/flight_recorder.h"
 #include "runtime/monitor/jobs/job_sampler.h"
 #include "runtime/monitor/jobs/job_snapshot.h"
+#include "runtime/monitor/jobs/rank_reader.h"
 
 namespace ronda {
 
-// Watches the job of a name on this host, also from before its ranks are there.
+// Watches a job on this host, also from before its ranks are there.
 //
-// Looks for the ranks until all of this host are found: for 0.2 % of the time at most, since a program may never become
-// a rank. When more ranks than before are found, all numbers begin anew.
+// Looks for the ranks until all of this host are found. After the first seconds that takes 0.2 % of the time at most,
+// since a program may never become a rank. When more ranks than before are found, all numbers begin anew.
 //
 // Thread-compatible. Has no thread of its own.
 class JobWatch {
  public:
-  explicit JobWatch(std::string job) : job_(std::move(job)) {}
+  // `is_ours` tells the ranks of the job from others.
+  explicit JobWatch(std::function<bool(const RankIdentity& rank)> is_ours) : is_ours_(std::move(is_ours)) {}
 
   // To be called every JobSampler::kPeriod.
   void Look(FlightTime now);
@@ -31,8 +33,9 @@ class JobWatch {
  private:
   void Search(FlightTime now);
 
-  const std::string job_;
+  const std::function<bool(const RankIdentity& rank)> is_ours_;
   std::optional<JobSampler> sampler_;
+  int searches_ = 0;
   size_t ranks_ = 0;  // that the sampler has
   bool is_complete_ = false;
   FlightTime next_search_;

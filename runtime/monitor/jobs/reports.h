@@ -3,6 +3,7 @@
 #define RONDA_RUNTIME_MONITOR_JOBS_REPORTS_H_
 
 #include <string>
+#include <vector>
 
 #include "runtime/monitor/jobs/job_snapshot.h"
 
@@ -18,6 +19,9 @@ std::string TopText(const JobSnapshot& job);
 // Who holds the others up, how much that costs, and why; empty if no rank does. A line without its end.
 // REQUIRES: `verdict` is about one of the ranks of `job`.
 std::string DescribeStraggler(const JobSnapshot& job, const StragglerVerdict& verdict);
+
+// What a job has cost, when it has ended: a table with a line for each number, as lines.
+std::vector<std::string> SummaryOf(const JobSnapshot& job);
 
 // Who waits for whom, and why; of a job that goes on, who is late. Several lines.
 std::string WhyText(const JobSnapshot& job);

@@ -90,4 +90,12 @@ StragglerVerdict StragglerWatch::Judge() const {
   return chronic;
 }
 
+bool StragglerAlarm::IsNews(const StragglerVerdict& verdict, FlightTime now) {
+  if (verdict.kind != StragglerVerdict::Kind::kChronic) return false;
+  const auto [seen, is_first] = last_seen_.try_emplace(verdict.rank, now);
+  const bool is_back = now - seen->second > kForgetting;
+  seen->second = now;
+  return is_first || is_back;
+}
+
 }  // namespace ronda

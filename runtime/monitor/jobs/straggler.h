@@ -75,6 +75,20 @@ class StragglerWatch {
   std::deque<Step> steps_;  // that have ended; as many as are judged
 };
 
+// Says each chronic straggler once, and again if it was none for a minute.
+//
+// Thread-compatible.
+class StragglerAlarm {
+ public:
+  static constexpr absl::Duration kForgetting = absl::Minutes(1);
+
+  // Whether the verdict, at `now`, is to be said.
+  bool IsNews(const StragglerVerdict& verdict, FlightTime now);
+
+ private:
+  std::map<RankId, FlightTime> last_seen_;
+};
+
 }  // namespace ronda
 
 #endif  // RONDA_RUNTIME_MONITOR_JOBS_STRAGGLER_H_

@@ -57,6 +57,7 @@ TEST(ArgumentsTest, NumberOfRanksAndCommandAreEnough) {
   EXPECT_EQ(options.max_restarts, 0);
   EXPECT_THAT(options.signals_to_pass, IsEmpty());
   EXPECT_FALSE(options.verbose);
+  EXPECT_FALSE(options.summary);
   EXPECT_TRUE(options.output_directory.empty());
   EXPECT_THAT(options.hidden_streams, IsEmpty());
   EXPECT_EQ(options.line_prefix, LinePrefix::kRank);
@@ -168,6 +169,7 @@ TEST(ArgumentsTest, OutputGoesWhereItIsSent) {
     EXPECT_EQ(With({name}).line_prefix, LinePrefix::kTimestampAndRank) << name;
   }
   EXPECT_TRUE(With({"--verbose"}).verbose);
+  EXPECT_TRUE(With({"--summary"}).summary);
 }
 
 TEST(ArgumentsTest, RedirectedStreamsAreHiddenUnlessTheyAreCopied) {

@@ -93,11 +93,11 @@ TEST_F(JobSamplerTest, LatenessOfTheLastSecondForgetsWhatWasBefore) {
 
 // Of a job whose ranks come and go while it is watched.
 TEST_F(JobSamplerTest, WatchFindsTheRanksOfAJobByItself) {
-  JobWatch watch(job_);
+  JobWatch watch([&](const RankIdentity& rank) { return rank.job == job_; });
   watch.Look(now_);
   ASSERT_TRUE(watch.Snapshot().has_value());
   EXPECT_THAT(watch.Snapshot()->ranks, SizeIs(kRanks));
-  JobWatch early(job_ + "-later");
+  JobWatch early([&](const RankIdentity& rank) { return rank.job == job_ + "-later"; });
   early.Look(now_);
   EXPECT_FALSE(early.Snapshot().has_value());
   const auto other = RankMeter::Create({.job = job_ + "-later", .topology = {.size = 2, .local_size = 2}});
@@ -108,6 +108,21 @@ TEST_F(JobSamplerTest, WatchFindsTheRanksOfAJobByItself) {
       RankMeter::Create({.job = job_ + "-later", .topology = {.rank = 1, .size = 2, .local_rank = 1, .local_size = 2}});
   early.Look(now_ += absl::Minutes(1));
   EXPECT_THAT(early.Snapshot()->ranks, SizeIs(2));
+}
+
+TEST_F(JobSamplerTest, TotalsAreBetweenTheFirstAndTheLastStep) {
+  sampler_->Sample(now_);
+  now_ += absl::Minutes(1);  // the program reads its data
+  StepAndSample(105, absl::Milliseconds(5));
+  now_ += absl::Minutes(1);  // and saves its result
+  sampler_->Sample(now_);
+  const JobSnapshot job = sampler_->Snapshot();
+  const RankTotals& totals = job.ranks[2].totals;
+  EXPECT_EQ(totals.steps, 100u);
+  EXPECT_EQ(totals.step_time, kStep);
+  EXPECT_THAT(totals.waited_share, DoubleEq(0.5));
+  EXPECT_THAT(totals.blamed_share, DoubleEq(0.25));
+  EXPECT_THAT(job.ranks[0].totals.waited_share, DoubleEq(0.75));
 }
 
 TEST_F(JobSamplerTest, WaitThatHasNotEndedCounts) {

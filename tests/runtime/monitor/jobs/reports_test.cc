@@ -8,8 +8,11 @@
 namespace ronda {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
 using ::testing::StartsWith;
 
 constexpr FlightTime kNow = absl::Seconds(100);
@@ -95,6 +98,32 @@ TEST(RanksTableTest, HasALineForEachRank) {
   EXPECT_THAT(table, HasSubstr("negotiated\n"));
   job.ranks[1].is_alive = false;
   EXPECT_THAT(RanksTable(job), HasSubstr(" 41 has ended "));
+}
+
+TEST(SummaryTest, HasALineForEachNumber) {
+  JobSnapshot job = BusyJob();
+  job.ranks[0].identity.topology.size = 8;
+  job.ranks[0].sample.counts = {.steps = 50, .payload_bytes = 3'000'000'000, .wire_bytes = 1'500'000'000};
+  job.ranks[0].totals = {.steps = 49, .step_time = absl::Milliseconds(25), .waited_share = 0.3};
+  job.ranks[1].totals = {.steps = 49, .step_time = absl::Milliseconds(25), .waited_share = 0.1, .blamed_share = 0.204};
+  job.ranks[1].lateness.last = 12;
+  EXPECT_THAT(
+      SummaryOf(job),
+      ElementsAre("summary of 2 of 8 ranks, on this host:",         //
+                  "  steps           50",                           //
+                  "  time per step   25.0 ms",                      //
+                  "  in collectives  10 to 30 % of a rank's time",  //
+                  "  slowest         rank 1 (host h, pid 41): last into 12 of 17 collectives, the others waited "
+                  "for it for 20.4 % of the time",  //
+                  "  bytes           3.000 GB of a rank's tensors, 1.500 GB as they travelled"));
+  job.buckets_missed = 5;
+  EXPECT_EQ(SummaryOf(job).back(), "  unseen          5 collectives");
+  EXPECT_THAT(SummaryOf(JobSnapshot{}), IsEmpty());
+}
+
+TEST(SummaryTest, JobWithoutStepsHasNoTimes) {
+  JobSnapshot job = Job();
+  EXPECT_THAT(SummaryOf(job), SizeIs(3));
 }
 
 TEST(TopTextTest, RankThatCostsMostIsAtTheTop) {

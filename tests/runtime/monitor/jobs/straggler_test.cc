@@ -151,5 +151,16 @@ TEST(StragglerWatchTest, StepThatMissesBucketsDoesNotCount) {
   EXPECT_EQ(steps.Judge().kind, Kind::kOneOff);
 }
 
+TEST(StragglerAlarmTest, ChronicStragglerIsSaidOnceAndAgainAfterAMinuteWithoutIt) {
+  StragglerAlarm alarm;
+  const StragglerVerdict chronic = {.kind = Kind::kChronic, .rank = 2};
+  FlightTime now = absl::Seconds(100);
+  EXPECT_FALSE(alarm.IsNews({.kind = Kind::kOneOff, .rank = 2}, now));
+  EXPECT_TRUE(alarm.IsNews(chronic, now));
+  for (int i = 0; i < 10; ++i) EXPECT_FALSE(alarm.IsNews(chronic, now += absl::Seconds(59)));
+  EXPECT_TRUE(alarm.IsNews({.kind = Kind::kChronic, .rank = 1}, now));
+  EXPECT_TRUE(alarm.IsNews(chronic, now + absl::Seconds(61)));
+}
+
 }  // namespace
 }  // namespace ronda

@@ -1,0 +1,61 @@
+#include "runtime/launch/job_observer.h"
+
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <functional>
+#include <optional>
+
+#include "absl/time/time.h"
+#include "runtime/monitor/jobs/job_snapshot.h"
+#include "runtime/monitor/jobs/rank_reader.h"
+#include "runtime/monitor/jobs/reports.h"
+#include "runtime/monitor/peer_monitor.h"
+
+namespace ronda {
+namespace {
+
+// Windows of steps are long: there is no need to judge them with each sample.
+constexpr absl::Duration kJudgementPeriod = absl::Seconds(1);
+
+// Whether `pid` is a child of `ancestor`, or a child of one. A process that ends meanwhile is none.
+bool HasStarted(pid_t ancestor, pid_t pid) {
+  while (pid > 1) {
+    const std::optional<ProcessStat> stat = ReadProcessStat(pid);
+    if (!stat.has_value()) return false;
+    if (stat->parent == ancestor) return true;
+    pid = stat->parent;
+  }
+  return false;
+}
+
+std::function<bool(const RankIdentity&)> RanksOf(const std::string& job) {
+  if (!job.empty()) return [job](const RankIdentity& rank) { return rank.job == job; };
+  return [](const RankIdentity& rank) { return HasStarted(getpid(), rank.process.pid); };
+}
+
+}  // namespace
+
+JobObserver::JobObserver(const std::string& job, JobListener* listener) : listener_(listener), watch_(RanksOf(job)) {}
+
+void JobObserver::Look() {
+  const FlightTime now = FlightNow();
+  watch_.Look(now);
+  if (now < next_judgement_) return;
+  next_judgement_ = now + kJudgementPeriod;
+  const std::optional<JobSnapshot> job = watch_.Snapshot();
+  if (!job.has_value() || !alarm_.IsNews(job->straggler, now)) return;
+  listener_->Say(DescribeStraggler(*job, job->straggler));
+}
+
+void JobObserver::Summarize() {
+  watch_.Look(FlightNow());
+  const std::optional<JobSnapshot> job = watch_.Snapshot();
+  if (!job.has_value()) {
+    listener_->Say("no summary: no process on this host became a rank");
+    return;
+  }
+  for (const std::string& line : SummaryOf(*job)) listener_->Say(line);
+}
+
+}  // namespace ronda

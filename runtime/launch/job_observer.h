@@ -1,0 +1,38 @@
+#ifndef RONDA_RUNTIME_LAUNCH_JOB_OBSERVER_H_
+#define RONDA_RUNTIME_LAUNCH_JOB_OBSERVER_H_
+
+#include <string>
+
+#include "runtime/launch/supervise/job_part.h"
+#include "runtime/monitor/flight_recorder.h"
+#include "runtime/monitor/jobs/job_watch.h"
+#include "runtime/monitor/jobs/straggler.h"
+
+namespace ronda {
+
+// Watches the ranks of a job on this host while the launcher runs it, and tells the user about them: a rank that holds
+// the others up while it does, and a table at the end.
+//
+// Thread-compatible.
+class JobObserver {
+ public:
+  // An empty `job` is unknown: its ranks are those that this process and its children have started. `listener` must
+  // outlive this.
+  JobObserver(const std::string& job, JobListener* listener);
+
+  // To be called every JobSampler::kPeriod.
+  void Look();
+
+  // The job has ended.
+  void Summarize();
+
+ private:
+  JobListener* const listener_;
+  JobWatch watch_;
+  StragglerAlarm alarm_;
+  FlightTime next_judgement_;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_LAUNCH_JOB_OBSERVER_H_

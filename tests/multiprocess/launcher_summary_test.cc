@@ -1,0 +1,114 @@
+// rondarun --summary: what it says about a job while that runs, and when it has ended.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "client/ronda.hpp"
+#include "tests/multiprocess/launcher_harness.h"
+#include "tests/multiprocess/rank_programs.h"
+
+namespace ronda {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::vector<std::string> WithSummary(const std::string& program, int ranks = 2) {
+  return {"--summary", "-np", absl::StrCat(ranks), std::filesystem::read_symlink("/proc/self/exe"),
+          "--rank_program=" + program};
+}
+
+void Step() {
+  float value = 1;
+  allreduce(tensor("gradient", &value), {Op::Sum});
+}
+
+// For long enough to be looked at a few times.
+void StepsForASecond() {
+  init();
+  for (int i = 0; i < 100; ++i) {
+    absl::SleepFor(absl::Milliseconds(10));
+    Step();
+  }
+  shutdown();
+}
+
+TEST(LauncherSummaryTest, SaysWhatTheJobHasCost) {
+  LauncherRun run(WithSummary("steps_for_a_second"));
+  EXPECT_EQ(run.Finish(), 0);
+  EXPECT_THAT(run.err(), AllOf(HasSubstr("rondarun: summary of 2 of 2 ranks, on this host:\n"),
+                               ContainsRegex("rondarun:   steps           99\n"),
+                               ContainsRegex("rondarun:   time per step   1[0-9.]+ ms\n"),
+                               ContainsRegex("rondarun:   slowest         rank [01] "),
+                               HasSubstr("rondarun:   bytes           0.000 GB of a rank's tensors")));
+}
+
+// The ranks of several nodes agree on the name of their job among themselves.
+TEST(LauncherSummaryTest, NodeKnowsItsOwnRanks) {
+  const std::string port = testing::FreePort();
+  const auto words = [&](const std::string& node) {
+    std::vector<std::string> all = {"--nnodes",         "2", "--node-rank",   node,
+                                    "--nproc-per-node", "1", "--master-port", port};
+    const std::vector<std::string> rest = WithSummary("steps_for_a_second");
+    all.push_back(rest.front());
+    all.insert(all.end(), rest.begin() + 3, rest.end());
+    return all;
+  };
+  LauncherRun first(words("0"), {.environment = {"RONDA_JOB_SECRET=f00d"}});
+  LauncherRun second(words("1"), {.environment = {"RONDA_JOB_SECRET=f00d"}});
+  EXPECT_EQ(first.Finish(), 0);
+  EXPECT_EQ(second.Finish(), 0);
+  for (const LauncherRun* run : {&first, &second}) {
+    EXPECT_THAT(run->err(), HasSubstr("rondarun: summary of 1 of 2 ranks, on this host:\n"));
+  }
+}
+
+TEST(LauncherSummaryTest, CauseOfAFailureStaysTheLastLine) {
+  LauncherRun run({"--summary", "-np", "2", "sh", "-c", "exit 3"});
+  EXPECT_EQ(run.Finish(), 3);
+  EXPECT_THAT(run.err(), HasSubstr("rondarun: no summary: no process on this host became a rank\n"));
+  EXPECT_THAT(run.LastLine(), HasSubstr("exited with code 3"));
+}
+
+TEST(LauncherSummaryTest, NothingIsSaidUnlessAsked) {
+  std::vector<std::string> words = WithSummary("steps_for_a_second");
+  words.erase(words.begin());
+  LauncherRun run(words);
+  EXPECT_EQ(run.Finish(), 0);
+  EXPECT_THAT(run.err(), Not(HasSubstr("summary")));
+}
+
+void IsLateUntilTheEnd() {
+  init();
+  while (true) {
+    if (rank() == 1) absl::SleepFor(absl::Milliseconds(5));
+    Step();
+  }
+}
+
+TEST(LauncherSummaryTest, ChronicStragglerIsNamedWhileTheJobRuns) {
+  LauncherRun run(WithSummary("is_late_until_the_end"));
+  run.WaitForErr("rondarun: rank 1 (host ");
+  run.WaitForErr(" of the last 300 steps: the others wait for it for ");
+  run.Signal(SIGTERM);
+  EXPECT_EQ(run.Finish(), 128 + SIGTERM);
+  EXPECT_THAT(run.err(), HasSubstr("rondarun:   slowest         rank 1 "));
+  EXPECT_EQ(run.LastLine(), "rondarun: the job was ended: received SIGTERM");
+}
+
+}  // namespace
+
+std::vector<testing::RankProgram> SummaryPrograms() {
+  return {{"steps_for_a_second", StepsForASecond}, {"is_late_until_the_end", IsLateUntilTheEnd}};
+}
+
+}  // namespace ronda
