@@ -38,10 +38,14 @@ std::function<bool(const RankIdentity&)> RanksOf(const std::string& job) {
 
 JobObserver::JobObserver(const std::string& job, JobListener* listener) : listener_(listener), watch_(RanksOf(job)) {}
 
-void JobObserver::Look() {
+absl::Duration JobObserver::Look() {
   const FlightTime now = FlightNow();
   watch_.Look(now);
-  if (now < next_judgement_) return;
+  if (now >= next_judgement_) Judge(now);
+  return watch_.NextPeriod();
+}
+
+void JobObserver::Judge(FlightTime now) {
   next_judgement_ = now + kJudgementPeriod;
   const std::optional<JobSnapshot> job = watch_.Snapshot();
   if (!job.has_value() || !alarm_.IsNews(job->straggler, now)) return;

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "absl/time/time.h"
 #include "runtime/launch/supervise/job_part.h"
 #include "runtime/monitor/flight_recorder.h"
 #include "runtime/monitor/jobs/job_watch.h"
@@ -20,13 +21,15 @@ class JobObserver {
   // outlive this.
   JobObserver(const std::string& job, JobListener* listener);
 
-  // To be called every JobSampler::kPeriod.
-  void Look();
+  // Returns the time until it is to be called again.
+  absl::Duration Look();
 
   // The job has ended.
   void Summarize();
 
  private:
+  void Judge(FlightTime now);
+
   JobListener* const listener_;
   JobWatch watch_;
   StragglerAlarm alarm_;

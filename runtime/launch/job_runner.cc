@@ -29,7 +29,6 @@
 #include "runtime/launch/supervise/job_report.h"
 #include "runtime/launch/supervise/poll_set.h"
 #include "runtime/launch/supervise/supervisor.h"
-#include "runtime/monitor/jobs/job_sampler.h"
 #include "runtime/net/endpoint.h"
 
 namespace ronda {
@@ -132,7 +131,7 @@ absl::StatusOr<JobRunner::Outcome> JobRunner::RunPlan(JobPlan plan, int number) 
   for (const std::string& text : plan.notes) report->Say(text);
   for (const std::string& text : plan.explanations) report->Explain(text);
   JobObserver observer(plan.job_id, report.get());
-  if (options_.summary) supervisor->Repeat(JobSampler::kPeriod, [&] { observer.Look(); });
+  if (options_.summary) supervisor->Repeat([&] { return observer.Look(); });
   supervisor->Run(std::move(plan.parts));
   if (options_.summary) observer.Summarize();
 

@@ -57,8 +57,8 @@ void Supervisor::Watch(int fd, std::function<void()> on_ready) {
   watched_ = Watched{.fd = fd, .on_ready = std::move(on_ready)};
 }
 
-void Supervisor::Repeat(absl::Duration period, std::function<void()> on_time) {
-  repeated_ = Repeated{.period = period, .on_time = std::move(on_time), .next = now() + period};
+void Supervisor::Repeat(std::function<absl::Duration()> on_time) {
+  repeated_ = Repeated{.on_time = std::move(on_time), .next = now()};
 }
 
 void Supervisor::Run(std::vector<std::unique_ptr<JobPart>> parts) {
@@ -175,10 +175,7 @@ void Supervisor::CheckStart() {
 
 void Supervisor::ActOnTime() {
   CheckStart();
-  if (repeated_.has_value() && now() >= repeated_->next) {
-    repeated_->next = now() + repeated_->period;
-    repeated_->on_time();
-  }
+  if (repeated_.has_value() && now() >= repeated_->next) repeated_->next = now() + repeated_->on_time();
   const std::optional<int> signo = schedule_.Due(now());
   if (!signo.has_value() || !IsRunning()) return;
   const std::string ranks = NameRunning();

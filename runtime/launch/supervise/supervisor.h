@@ -66,8 +66,9 @@ class Supervisor final : private JobListener {
   void Watch(int fd, std::function<void()> on_ready);
   void StopWatching() { watched_.reset(); }
 
-  // Calls `on_time` from Run every `period`. One at a time.
-  void Repeat(absl::Duration period, std::function<void()> on_time);
+  // Calls `on_time` from Run when that begins, and again and again, each time after the time that it returns. One at a
+  // time.
+  void Repeat(std::function<absl::Duration()> on_time);
 
   // Starts `parts`, and runs them to their end. Tells the user of important events through the report.
   void Run(std::vector<std::unique_ptr<JobPart>> parts);
@@ -119,8 +120,7 @@ class Supervisor final : private JobListener {
     std::function<void()> on_ready;
   };
   struct Repeated {
-    absl::Duration period;
-    std::function<void()> on_time;
+    std::function<absl::Duration()> on_time;
     absl::Time next;
   };
 

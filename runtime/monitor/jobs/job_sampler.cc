@@ -51,6 +51,7 @@ void JobSampler::Sample(FlightTime now) {
     const RankLateness& lateness = lateness_.lateness()[i];
     Remember({.time = now,
               .counts = samples_[i].counts,
+              .buckets = samples_[i].buckets,
               .last_step = samples_[i].last_step,
               .waited = WaitedBy(samples_[i], now),
               .measured = lateness.histogram.count,
@@ -93,6 +94,19 @@ RankTotals JobSampler::TotalsOf(const Rank& rank) {
           .step_time = (last.last_step - first.last_step) / static_cast<int64_t>(steps),
           .waited_share = std::clamp(absl::FDivDuration(last.waited - first.waited, span), 0.0, 1.0),
           .blamed_share = absl::FDivDuration(last.blamed - first.blamed, span)};
+}
+
+absl::Duration JobSampler::NextPeriod() const {
+  // A quarter of the ring: a job may become faster.
+  constexpr double kBuckets = RankWords::kEntries / 4.0;
+  absl::Duration period = kLongestPeriod;
+  for (const Rank& rank : ranks_) {
+    if (rank.points.size() < 2) return kPeriod;
+    const Point &before = rank.points.front(), &now = rank.points.back();
+    const auto buckets = static_cast<double>(now.buckets - before.buckets);
+    if (buckets > 0) period = std::min(period, kBuckets / buckets * (now.time - before.time));
+  }
+  return std::max(period, kPeriod);
 }
 
 RankRates JobSampler::RatesOf(const Rank& rank) {

@@ -32,6 +32,7 @@ namespace ronda {
 class JobSampler {
  public:
   static constexpr absl::Duration kPeriod = absl::Milliseconds(100);
+  static constexpr absl::Duration kLongestPeriod = absl::Milliseconds(500);
   // Waits that are shorter are no standstill.
   static constexpr absl::Duration kPatience = absl::Milliseconds(500);
 
@@ -41,6 +42,10 @@ class JobSampler {
   // Reads the ranks. The first call takes in the buckets that they have entered before, as far as they keep them.
   void Sample(FlightTime now);
 
+  // How long Sample may wait for its next call, for a user that wants to cost little: ranks that keep their pace
+  // overwrite no entry until then. From kPeriod to kLongestPeriod.
+  absl::Duration NextPeriod() const;
+
   // As of the last call of Sample.
   JobSnapshot Snapshot() const;
 
@@ -49,6 +54,7 @@ class JobSampler {
   struct Point {
     FlightTime time;
     Statistics counts;
+    uint64_t buckets = 0;
     FlightTime last_step;
     absl::Duration waited;
     uint64_t measured = 0;

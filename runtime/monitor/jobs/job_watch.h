@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/time/time.h"
 #include "runtime/monitor/flight_recorder.h"
 #include "runtime/monitor/jobs/job_sampler.h"
 #include "runtime/monitor/jobs/job_snapshot.h"
@@ -24,8 +25,9 @@ class JobWatch {
   // `is_ours` tells the ranks of the job from others.
   explicit JobWatch(std::function<bool(const RankIdentity& rank)> is_ours) : is_ours_(std::move(is_ours)) {}
 
-  // To be called every JobSampler::kPeriod.
+  // To be called every JobSampler::kPeriod, or after NextPeriod().
   void Look(FlightTime now);
+  absl::Duration NextPeriod() const { return sampler_.has_value() ? sampler_->NextPeriod() : JobSampler::kPeriod; }
 
   // As of the last call of Look; nullopt: no rank has been found yet.
   std::optional<JobSnapshot> Snapshot() const;

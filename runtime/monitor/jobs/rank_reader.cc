@@ -47,15 +47,14 @@ void MakePrintable(std::string* name) {
   }
 }
 
-std::optional<BucketEntry> ReadEntry(const RankWords::Entry& from) {
-  for (int look = 0; look < kLooks; ++look) {
-    const uint64_t bucket = from.bucket.load(std::memory_order_acquire);
-    const BucketEntry entry = {.bucket = bucket,
-                               .time = from.time.load(std::memory_order_acquire),
-                               .step = from.step.load(std::memory_order_acquire)};
-    if (bucket != 0 && from.bucket.load(std::memory_order_acquire) == bucket) return entry;
-  }
-  return std::nullopt;
+// nullopt: the place has another bucket, or is being written.
+std::optional<BucketEntry> ReadEntry(const RankWords::Entry& from, uint64_t bucket) {
+  if (from.bucket.load(std::memory_order_acquire) != bucket) return std::nullopt;
+  const BucketEntry entry = {.bucket = bucket,
+                             .time = from.time.load(std::memory_order_acquire),
+                             .step = from.step.load(std::memory_order_acquire)};
+  if (from.bucket.load(std::memory_order_acquire) != bucket) return std::nullopt;
+  return entry;
 }
 
 // The bucket in which the rank is is not that of the time if the rank has gone on between the looks.
@@ -183,15 +182,16 @@ RankSample RankReader::Read() const {
     for (int mode = 0; mode < kBucketModeCount; ++mode) sample.collectives[op][mode] = words().collectives[op][mode];
   }
   ReadCurrent(words(), &sample);
-  for (const RankWords::Entry& place : words().entries) {
-    if (place.bucket.load(std::memory_order_relaxed) == 0) continue;
-    if (const std::optional<BucketEntry> entry = ReadEntry(place)) sample.entries.push_back(*entry);
+  sample.entries.reserve(RankWords::kEntries);
+  // A place that has another bucket is one that the rank has overwritten, or of a bucket without it.
+  const uint64_t kept = std::min<uint64_t>(sample.buckets, RankWords::kEntries);
+  for (uint64_t bucket = sample.buckets - kept + 1; bucket <= sample.buckets; ++bucket) {
+    const std::optional<BucketEntry> entry = ReadEntry(words().entries[bucket % RankWords::kEntries], bucket);
+    if (entry.has_value()) sample.entries.push_back(*entry);
   }
-  // Meanwhile the rank has overwritten places, the last one perhaps still without the new number.
+  // Meanwhile the rank has perhaps overwritten places, the last one still without the new number.
   const uint64_t newest = words().buckets.load(std::memory_order_acquire);
   if (newest >= RankWords::kEntries) sample.first_kept = newest - RankWords::kEntries + 1;
-  std::sort(sample.entries.begin(), sample.entries.end(),
-            [](const BucketEntry& a, const BucketEntry& b) { return a.bucket < b.bucket; });
   if (recorder_ != nullptr) sample.last = recorder_->Last();
   if (sample.last.has_value()) MakePrintable(&sample.last->name);
   return sample;

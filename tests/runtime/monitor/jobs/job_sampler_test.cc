@@ -182,6 +182,21 @@ TEST_F(JobSamplerTest, RankThatOthersWaitForIsAStandstill) {
   EXPECT_EQ(job.standstill->blamed[0].rank, 2);
 }
 
+TEST_F(JobSamplerTest, FasterJobIsToBeLookedAtMoreOften) {
+  EXPECT_EQ(sampler_->NextPeriod(), JobSampler::kPeriod) << "nothing is known";
+  StepAndSample(100);
+  EXPECT_EQ(sampler_->NextPeriod(), JobSampler::kLongestPeriod) << "50 buckets a second";
+  const FlightTime end = now_ + absl::Seconds(1);
+  while (now_ < end) {
+    for (int i = 0; i < 40; ++i) {
+      Step(absl::ZeroDuration());
+      now_ -= kStep - absl::Milliseconds(5);
+    }
+    sampler_->Sample(now_);
+  }
+  EXPECT_EQ(sampler_->NextPeriod(), absl::Milliseconds(320)) << "200 a second, of which 64 are the aim";
+}
+
 TEST_F(JobSamplerTest, ProcessesAreLookedAtOnceASecond) {
   for (int i = 0; i < 15; ++i) sampler_->Sample(now_ + i * JobSampler::kPeriod);
   const JobSnapshot job = sampler_->Snapshot();
