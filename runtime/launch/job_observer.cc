@@ -3,7 +3,6 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#include <functional>
 #include <optional>
 
 #include "absl/time/time.h"
@@ -29,8 +28,8 @@ bool HasStarted(pid_t ancestor, pid_t pid) {
   return false;
 }
 
-std::function<bool(const RankIdentity&)> RanksOf(const std::string& job) {
-  if (!job.empty()) return [job](const RankIdentity& rank) { return rank.job == job; };
+RankFilter RanksOf(const std::string& job) {
+  if (!job.empty()) return OfJob(job);
   return [](const RankIdentity& rank) { return HasStarted(getpid(), rank.process.pid); };
 }
 

@@ -23,8 +23,7 @@ void JobWatch::Look(FlightTime now) {
 
 void JobWatch::Search(FlightTime now) {
   const FlightTime begin = FlightNow();
-  std::vector<std::unique_ptr<RankReader>> found = FindRanks().ranks;
-  std::erase_if(found, [&](const auto& rank) { return !is_ours_(rank->identity()); });
+  std::vector<std::unique_ptr<RankReader>> found = FindRanks(is_one_);
   const int rest = ++searches_ <= kEagerSearches ? 0 : kRest;
   next_search_ = now + std::max(kLeastRest, rest * (FlightNow() - begin));
   if (found.size() <= ranks_) return;

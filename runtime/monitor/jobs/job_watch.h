@@ -2,7 +2,6 @@
 #define RONDA_RUNTIME_MONITOR_JOBS_JOB_WATCH_H_
 
 #include <cstddef>
-#include <functional>
 #include <optional>
 #include <utility>
 
@@ -22,8 +21,8 @@ namespace ronda {
 // Thread-compatible. Has no thread of its own.
 class JobWatch {
  public:
-  // `is_ours` tells the ranks of the job from others.
-  explicit JobWatch(std::function<bool(const RankIdentity& rank)> is_ours) : is_ours_(std::move(is_ours)) {}
+  // `is_one` tells the ranks of the job from others.
+  explicit JobWatch(RankFilter is_one) : is_one_(std::move(is_one)) {}
 
   // To be called every JobSampler::kPeriod, or after NextPeriod().
   void Look(FlightTime now);
@@ -35,7 +34,7 @@ class JobWatch {
  private:
   void Search(FlightTime now);
 
-  const std::function<bool(const RankIdentity& rank)> is_ours_;
+  const RankFilter is_one_;
   std::optional<JobSampler> sampler_;
   int searches_ = 0;
   size_t ranks_ = 0;  // that the sampler has

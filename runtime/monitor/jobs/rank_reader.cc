@@ -17,6 +17,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda {
@@ -217,10 +218,14 @@ FoundRanks FindRanks() {
   return found;
 }
 
-std::vector<std::unique_ptr<RankReader>> FindRanksOf(absl::string_view job) {
+std::vector<std::unique_ptr<RankReader>> FindRanks(const RankFilter& is_one) {
   std::vector<std::unique_ptr<RankReader>> ranks = FindRanks().ranks;
-  std::erase_if(ranks, [&](const auto& rank) { return rank->identity().job != job; });
+  std::erase_if(ranks, [&](const auto& rank) { return !is_one(rank->identity()); });
   return ranks;
+}
+
+RankFilter OfJob(std::string job) {
+  return [job = std::move(job)](const RankIdentity& rank) { return rank.job == job; };
 }
 
 }  // namespace ronda

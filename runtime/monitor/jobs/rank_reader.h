@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,7 +15,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "runtime/base/peer.h"
 #include "runtime/base/unique_fd.h"
 #include "runtime/monitor/flight_recorder.h"
@@ -88,8 +88,10 @@ struct FoundRanks {
 };
 FoundRanks FindRanks();
 
-// Those of one job.
-std::vector<std::unique_ptr<RankReader>> FindRanksOf(absl::string_view job);
+// Those that `is_one` tells from others, for instance OfJob.
+using RankFilter = std::function<bool(const RankIdentity& rank)>;
+std::vector<std::unique_ptr<RankReader>> FindRanks(const RankFilter& is_one);
+RankFilter OfJob(std::string job);
 
 }  // namespace ronda
 

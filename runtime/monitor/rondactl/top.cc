@@ -133,7 +133,7 @@ absl::Status ShowTop(const std::string& job, TopTables tables) {
   std::unique_ptr<Screen> screen;
   if (tables == TopTables::kMany && isatty(STDOUT_FILENO) == 1) screen = std::make_unique<Screen>();
   const bool has_keys = screen != nullptr && screen->has_keys();
-  JobWatch watch([&](const RankIdentity& rank) { return rank.job == job; });
+  JobWatch watch(OfJob(job));
   std::optional<JobSnapshot> snapshot;
   bool has_ended = false;
   while (!has_ended && (snapshot = NextSnapshot(signals, has_keys, &watch)).has_value()) {

@@ -32,7 +32,7 @@ class JobSamplerTest : public ::testing::Test {
       ranks_.push_back(RankMeter::Create(
           {.job = job_, .topology = {.rank = r, .size = kRanks, .local_size = kRanks, .hostname = "node"}}));
     }
-    std::vector<std::unique_ptr<RankReader>> readers = FindRanksOf(job_);
+    std::vector<std::unique_ptr<RankReader>> readers = FindRanks(OfJob(job_));
     ASSERT_THAT(readers, SizeIs(kRanks));
     sampler_ = std::make_unique<JobSampler>(std::move(readers));
   }
@@ -93,11 +93,11 @@ TEST_F(JobSamplerTest, LatenessOfTheLastSecondForgetsWhatWasBefore) {
 
 // Of a job whose ranks come and go while it is watched.
 TEST_F(JobSamplerTest, WatchFindsTheRanksOfAJobByItself) {
-  JobWatch watch([&](const RankIdentity& rank) { return rank.job == job_; });
+  JobWatch watch(OfJob(job_));
   watch.Look(now_);
   ASSERT_TRUE(watch.Snapshot().has_value());
   EXPECT_THAT(watch.Snapshot()->ranks, SizeIs(kRanks));
-  JobWatch early([&](const RankIdentity& rank) { return rank.job == job_ + "-later"; });
+  JobWatch early(OfJob(job_ + "-later"));
   early.Look(now_);
   EXPECT_FALSE(early.Snapshot().has_value());
   const auto other = RankMeter::Create({.job = job_ + "-later", .topology = {.size = 2, .local_size = 2}});

@@ -52,7 +52,7 @@ TEST_F(RankReaderTest, FindsARankAndReadsItsWords) {
   CarryOut(*rank, absl::Microseconds(10));
   CarryOut(*rank, absl::Microseconds(20));
   rank->EnterBucket(absl::Microseconds(30), absl::Microseconds(30));
-  const auto found = FindRanksOf(job);
+  const auto found = FindRanks(OfJob(job));
   ASSERT_THAT(found, SizeIs(1));
   EXPECT_EQ(found[0]->identity().topology.rank, 1);
   EXPECT_EQ(found[0]->identity().topology.size, 4);
@@ -80,7 +80,7 @@ TEST_F(RankReaderTest, ChildrenOfARankAreNoRanks) {
     return "";
   });
   child.WaitUntilReady();
-  const auto found = FindRanksOf(job);
+  const auto found = FindRanks(OfJob(job));
   ASSERT_THAT(found, SizeIs(1));
   EXPECT_EQ(found[0]->identity().process.pid, getpid());
 }
@@ -98,7 +98,7 @@ TEST_F(RankReaderTest, StoppedRankCanBeReadAndAKilledOneLeavesNothingButItsReade
   child.Kill(SIGSTOP);
   siginfo_t info;
   ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child.pid()), &info, WSTOPPED | WNOWAIT), 0);
-  const auto found = FindRanksOf(job);
+  const auto found = FindRanks(OfJob(job));
   ASSERT_THAT(found, SizeIs(1));
   EXPECT_EQ(ReadProcessStat(child.pid())->state, 'T');
   EXPECT_EQ(ReadProcessStat(child.pid())->parent, getpid());
@@ -107,7 +107,7 @@ TEST_F(RankReaderTest, StoppedRankCanBeReadAndAKilledOneLeavesNothingButItsReade
   ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child.pid()), &info, WEXITED | WNOWAIT), 0);
   EXPECT_FALSE(found[0]->IsAlive());
   EXPECT_EQ(found[0]->Read().counts.tensors, 2u) << "the last counts stay with the reader";
-  EXPECT_THAT(FindRanksOf(job), IsEmpty());
+  EXPECT_THAT(FindRanks(OfJob(job)), IsEmpty());
 }
 
 TEST_F(RankReaderTest, NamesOfTensorsAreFitForATerminal) {
@@ -119,7 +119,7 @@ TEST_F(RankReaderTest, NamesOfTensorsAreFitForATerminal) {
   ASSERT_NE(base, MAP_FAILED);
   (new (base) FlightRecorder)->Record(FlightKind::kSubmitted, OpType::kAllreduce, "a\x1b[2J\nb", 4);
   const auto rank = RankMeter::Create({.job = job, .recorder = {.descriptor = file.get(), .offset = 0}});
-  const auto found = FindRanksOf(job);
+  const auto found = FindRanks(OfJob(job));
   ASSERT_THAT(found, SizeIs(1));
   const RankSample sample = found[0]->Read();
   ASSERT_TRUE(sample.last.has_value());
@@ -176,7 +176,7 @@ void LooksAtAStoppedRank() {
   for (int i = 0; i < kSteps; ++i) Step();
   barrier();
   if (rank() == 0) {
-    const auto ranks = FindRanksOf(std::getenv("RONDA_JOB_ID"));
+    const auto ranks = FindRanks(OfJob(std::getenv("RONDA_JOB_ID")));
     ASSERT_THAT(ranks, SizeIs(size()));
     const RankReader& other = *ranks[1];
     const pid_t pid = other.identity().process.pid;
@@ -209,7 +209,7 @@ bool Waits(const RankReader& rank, uint64_t tensors) {
 void OneIsLate() {
   init();
   barrier();  // all are there to be found
-  const auto found = FindRanksOf(std::getenv("RONDA_JOB_ID"));
+  const auto found = FindRanks(OfJob(std::getenv("RONDA_JOB_ID")));
   ASSERT_THAT(found, SizeIs(2));
   for (uint64_t i = 1; i <= kSteps; ++i) {
     if (rank() == 1) {
@@ -219,7 +219,7 @@ void OneIsLate() {
   }
   barrier();
   if (rank() == 0) {
-    const auto ranks = FindRanksOf(std::getenv("RONDA_JOB_ID"));
+    const auto ranks = FindRanks(OfJob(std::getenv("RONDA_JOB_ID")));
     ASSERT_THAT(ranks, SizeIs(2));
     const auto first = ranks[0]->Read().entries, second = ranks[1]->Read().entries;
     ASSERT_GT(first.size(), static_cast<size_t>(kSteps));

@@ -106,7 +106,7 @@ void StopsTheCoordinator() {
   if (rank() == 0) raise(SIGSTOP);
   if (rank() == 2) {
     observer = std::thread([] {
-      const auto ranks = FindRanksOf(OwnJob());
+      const auto ranks = FindRanks(OfJob(OwnJob()));
       ASSERT_THAT(ranks, SizeIs(3));
       const pid_t pid = ranks[0]->identity().process.pid;
       const std::string blamed = absl::StrCat("pid ", pid, "): its process is stopped");
@@ -174,7 +174,7 @@ TEST(RondactlTest, NamesARankWhoseCoreOthersUse) { ExpectRankProgramSucceeds("sh
 void IsUniform() {
   StepWhile(
       [] {
-        JobSampler sampler(FindRanksOf(OwnJob()));
+        JobSampler sampler(FindRanks(OfJob(OwnJob())));
         for (int i = 0; i < 80; ++i) {
           sampler.Sample(FlightNow());
           const JobSnapshot job = sampler.Snapshot();
