@@ -1,0 +1,13 @@
+#ifndef RONDA_RUNTIME_MONITOR_SERVE_PAGE_H_
+#define RONDA_RUNTIME_MONITOR_SERVE_PAGE_H_
+
+#include "runtime/monitor/serve/http.h"
+
+namespace ronda {
+
+// The page that shows the jobs: page.html, whose style and script are the only ones that its policy admits.
+Page MakeJobsPage();
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_MONITOR_SERVE_PAGE_H_

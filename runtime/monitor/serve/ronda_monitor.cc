@@ -1,0 +1,236 @@
+// ronda-monitor: shows the jobs that this user runs on this host, over HTTP. See `ronda-monitor --help`.
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "runtime/base/environment.h"
+#include "runtime/base/mutex.h"
+#include "runtime/base/peer.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/base/unique_fd.h"
+#include "runtime/base/version.h"
+#include "runtime/launch/options/command_line.h"
+#include "runtime/launch/options/option.h"
+#include "runtime/monitor/flight_recorder.h"
+#include "runtime/monitor/jobs/job_sampler.h"
+#include "runtime/monitor/serve/access.h"
+#include "runtime/monitor/serve/http.h"
+#include "runtime/monitor/serve/http_server.h"
+#include "runtime/monitor/serve/job_json.h"
+#include "runtime/monitor/serve/metrics.h"
+#include "runtime/monitor/serve/page.h"
+#include "runtime/monitor/serve/watched_jobs.h"
+#include "runtime/net/endpoint.h"
+
+namespace ronda {
+namespace {
+
+constexpr char kUsage[] = "usage: ronda-monitor [OPTION]... [JOB]\n";
+constexpr char kHelp[] =
+    "\nShows jobs that you run on this host: a page for browsers at /, metrics for Prometheus at /metrics, JSON at\n"
+    "/api/v1/job. JOB is the beginning of a job's name: the monitor ends with that job. Without JOB it shows all of "
+    "your\n"
+    "jobs, also those that begin later, until it gets SIGTERM or SIGINT.\n\n";
+constexpr char kLoopback[] = "loopback";
+constexpr int kUsageError = 2;
+
+struct Settings {
+  enum class Action { kServe, kHelp, kVersion } action = Action::kServe;
+  enum class Lifetime { kOfTheJob, kUntilSignal } lifetime = Lifetime::kOfTheJob;
+  int port = 0;
+  std::string interface = kLoopback;
+  std::string token_file;  // empty: one in the user's folder
+  std::string job;         // empty: all
+};
+
+OptionTable MakeOptions(Settings* settings) {
+  using Action = Settings::Action;
+  std::vector<Option> options = {
+      MakeOption("--port N", "Listen on this port (default: 0, any that is free).",
+                 IntegerInto(&settings->port, {.what = "a port", .example = "9464", .max = 65535})),
+      MakeOption("--interface NAME",
+                 "Listen on this network interface, for other hosts, too: the token then\ntravels without encryption "
+                 "(default: loopback, for this host alone).",
+                 TextInto(&settings->interface, {.what = "an interface", .example = "eth0"})),
+      MakeOption("--token-file FILE",
+                 "Take the token from this file, which only you may use (default: one that\nis made in "
+                 "$XDG_RUNTIME_DIR/ronda or /tmp/ronda-UID).",
+                 TextInto(&settings->token_file, {.what = "a file", .example = "~/.ronda-token"})),
+      MakeOption("--wait", "JOB may begin later; end with SIGTERM or SIGINT.",
+                 Assign(&settings->lifetime, Settings::Lifetime::kUntilSignal)),
+      MakeOption("--version -v", "Show the version, and exit.", Assign(&settings->action, Action::kVersion)),
+      MakeOption("--help -h", "Show this text, and exit.", Assign(&settings->action, Action::kHelp)),
+  };
+  for (Option& option : options) {
+    if (option.names[0] == "--version" || option.names[0] == "--help") option.kind = Option::Kind::kQuestion;
+  }
+  return OptionTable(std::move(options));
+}
+
+absl::StatusOr<Settings> ReadWords(const std::vector<std::string>& words) {
+  Settings settings;
+  const OptionTable options = MakeOptions(&settings);
+  RONDA_ASSIGN_OR_RETURN(const GivenWords given, options.Read(words));
+  for (const GivenOption& option : given.options) RONDA_RETURN_IF_ERROR(option.Apply());
+  if (given.command.size() > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("there is one JOB at most, behind the options; got ", absl::StrJoin(given.command, " ")));
+  }
+  if (!given.command.empty()) settings.job = given.command[0];
+  if (settings.job.empty()) settings.lifetime = Settings::Lifetime::kUntilSignal;
+  return settings;
+}
+
+absl::StatusOr<Endpoint> EndpointOf(const Settings& settings) {
+  Endpoint endpoint = {.host = "127.0.0.1", .address = "127.0.0.1", .loopback = true};
+  if (settings.interface != kLoopback) {
+    RONDA_ASSIGN_OR_RETURN(endpoint, ChooseAddress(InterfaceAddresses(), {settings.interface}));
+  }
+  endpoint.port = settings.port;
+  return endpoint;
+}
+
+// In Host headers of those who ask.
+std::vector<std::string> NamesOf(const Endpoint& endpoint) {
+  if (endpoint.loopback) return {"localhost", "127.0.0.1"};
+  const bool is_ipv6 = endpoint.family == AddressFamily::kIPv6;
+  return {is_ipv6 ? absl::StrCat("[", endpoint.address, "]") : endpoint.address, absl::AsciiStrToLower(HostName())};
+}
+
+absl::StatusOr<std::string> TokenFileOf(const Settings& settings) {
+  if (!settings.token_file.empty()) return settings.token_file;
+  RONDA_ASSIGN_OR_RETURN(const std::string folder, UserFolder(ProcessEnvironment()));
+  return EnsureTokenFile(folder);
+}
+
+// The jobs, sampled by one thread and shown by others. Thread-safe.
+class Monitor {
+ public:
+  explicit Monitor(const std::string& job) : jobs_(job, [] { return FindRanks(); }), page_(MakeJobsPage()) {}
+
+  void Sample() {
+    MutexLock lock(&mu_);
+    jobs_.Sample(FlightNow());
+    for (const std::string& problem : jobs_.TakeProblems()) fprintf(stderr, "ronda-monitor: %s\n", problem.c_str());
+  }
+
+  std::vector<std::string> JobNames() const {
+    std::vector<std::string> names;
+    for (const JobSnapshot& job : Snapshots()) names.push_back(job.job);
+    return names;
+  }
+  bool HasJobs() const {
+    MutexLock lock(&mu_);
+    return jobs_.size() > 0;
+  }
+
+  std::optional<Page> PageAt(absl::string_view path) const {
+    const absl::Time clock_zero = absl::Now() - FlightNow();
+    if (path == "/") return page_;
+    if (path == "/metrics") return Page{.type = kMetricsType, .body = MetricsText(Snapshots(), clock_zero)};
+    if (path == "/api/v1/job") return Page{.type = "application/json", .body = JobsJson(Snapshots(), clock_zero)};
+    return std::nullopt;
+  }
+
+ private:
+  std::vector<JobSnapshot> Snapshots() const {
+    MutexLock lock(&mu_);
+    return jobs_.Snapshots();
+  }
+
+  mutable Mutex mu_;
+  WatchedJobs jobs_ ABSL_GUARDED_BY(mu_);
+  const Page page_;
+};
+
+// Samples until the job, or a signal, ends it.
+void Run(const Settings& settings, int signals, Monitor* monitor) {
+  absl::Duration next = FlightNow();
+  while (settings.lifetime == Settings::Lifetime::kUntilSignal || monitor->HasJobs()) {
+    next = std::max(next + JobSampler::kPeriod, FlightNow());
+    pollfd signal = {.fd = signals, .events = POLLIN};
+    const absl::Duration pause = next - FlightNow();
+    if (poll(&signal, 1, static_cast<int>(absl::ToInt64Milliseconds(pause + absl::Milliseconds(1)))) > 0) return;
+    monitor->Sample();
+  }
+}
+
+absl::Status CheckJobs(const Settings& settings, const std::vector<std::string>& names) {
+  if (settings.lifetime == Settings::Lifetime::kUntilSignal) return absl::OkStatus();
+  if (names.empty()) {
+    return absl::NotFoundError(absl::StrCat("you run no job on this host whose name begins with '", settings.job,
+                                            "'; with --wait it may begin later"));
+  }
+  if (names.size() == 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("there are ", names.size(), " jobs: say which one of ", absl::StrJoin(names, ", ")));
+}
+
+absl::Status Serve(const Settings& settings, int signals) {
+  RONDA_ASSIGN_OR_RETURN(const Endpoint endpoint, EndpointOf(settings));
+  RONDA_ASSIGN_OR_RETURN(const std::string token_file, TokenFileOf(settings));
+  RONDA_ASSIGN_OR_RETURN(std::string token, ReadTokenFile(token_file));
+  Monitor monitor(settings.job);
+  monitor.Sample();
+  RONDA_RETURN_IF_ERROR(CheckJobs(settings, monitor.JobNames()));
+  const HttpSite site(Access(std::move(token), NamesOf(endpoint)),
+                      [&](absl::string_view path) { return monitor.PageAt(path); });
+  RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> server, HttpServer::Start(endpoint, &site, {}));
+  Endpoint own = endpoint;
+  own.port = server->port();
+  printf("http://%s/ shows %s; the token is in %s\n", NumericText(own).c_str(),
+         settings.job.empty() ? "your jobs" : absl::StrCat("job ", settings.job).c_str(), token_file.c_str());
+  if (fflush(stdout) != 0) return absl::UnavailableError("cannot write to the standard output");
+  Run(settings, signals, &monitor);
+  return absl::OkStatus();
+}
+
+int Fail(const absl::Status& status, int exit_code) {
+  fprintf(stderr, "ronda-monitor: %s\n", std::string(status.message()).c_str());
+  return exit_code;
+}
+
+int Main(const std::vector<std::string>& words) {
+  const absl::StatusOr<Settings> settings = ReadWords(words);
+  if (!settings.ok()) {
+    Fail(settings.status(), kUsageError);
+    fprintf(stderr, "%s       ronda-monitor --help explains the options\n", kUsage);
+    return kUsageError;
+  }
+  if (settings->action == Settings::Action::kHelp) {
+    Settings unused;
+    return printf("%s%s%s", kUsage, kHelp, MakeOptions(&unused).Describe().c_str()) < 0 ? 1 : 0;
+  }
+  if (settings->action == Settings::Action::kVersion) return printf("ronda-monitor %s\n", kVersion) < 0 ? 1 : 0;
+  // Before the first thread, so that all have them blocked.
+  sigset_t ending;
+  sigemptyset(&ending);
+  sigaddset(&ending, SIGTERM);
+  sigaddset(&ending, SIGINT);
+  sigaddset(&ending, SIGHUP);
+  sigprocmask(SIG_BLOCK, &ending, nullptr);
+  const UniqueFd signals(signalfd(-1, &ending, SFD_CLOEXEC));
+  if (!signals.valid()) return Fail(absl::ErrnoToStatus(errno, "cannot create a signalfd"), 1);
+  const absl::Status status = Serve(*settings, signals.get());
+  return status.ok() ? 0 : Fail(status, 1);
+}
+
+}  // namespace
+}  // namespace ronda
+
+int main(int argc, char** argv) { return ronda::Main(std::vector<std::string>(argv + 1, argv + argc)); }

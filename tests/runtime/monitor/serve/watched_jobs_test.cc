@@ -1,0 +1,147 @@
+#include "runtime/monitor/serve/watched_jobs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/monitor/rank_meter.h"
+#include "tests/testing/process_world.h"
+
+namespace ronda {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::ForkedChild;
+using ::testing::IsEmpty;
+
+// Ranks made in this process; other tests may run on this host.
+class WatchedJobsTest : public ::testing::Test {
+ protected:
+  static std::string Prefix() { return absl::StrCat("watched-jobs-test-", getpid(), "-"); }
+  static std::unique_ptr<RankMeter> MakeRank(const std::string& job, int rank, int size) {
+    return RankMeter::Create(
+        {.job = Prefix() + job,
+         .topology = {.rank = rank, .size = size, .local_rank = rank, .local_size = size, .hostname = "node"}});
+  }
+
+  WatchedJobs Watch(const std::string& job = "") {
+    const auto find = [this] {
+      ++searches_;
+      clock_ += cost_;
+      FoundRanks found = FindRanks();
+      std::erase_if(found.ranks, [](const auto& rank) { return !rank->identity().job.starts_with(Prefix()); });
+      found.problems = problems_;
+      return found;
+    };
+    return WatchedJobs(job.empty() ? "" : Prefix() + job, find, [this] { return clock_; });
+  }
+
+  // "a:0,1 b:0" of the jobs a and b.
+  static std::string RanksOf(const WatchedJobs& jobs) {
+    std::string text;
+    for (const JobSnapshot& job : jobs.Snapshots()) {
+      absl::StrAppend(&text, text.empty() ? "" : " ", job.job.substr(Prefix().size()), ":");
+      for (const RankSnapshot& rank : job.ranks) absl::StrAppend(&text, rank.rank() > 0 ? "," : "", rank.rank());
+    }
+    return text;
+  }
+
+  int searches_ = 0;
+  FlightTime clock_;
+  absl::Duration cost_;  // of a search, on that clock
+  std::vector<std::string> problems_;
+};
+
+TEST_F(WatchedJobsTest, AreAllThatBegin) {
+  WatchedJobs jobs = Watch();
+  jobs.Sample(absl::Seconds(100));
+  EXPECT_EQ(RanksOf(jobs), "");
+  const auto a = MakeRank("a", 0, 1);
+  jobs.Sample(absl::Seconds(100) + WatchedJobs::kSearchSoon);
+  EXPECT_EQ(RanksOf(jobs), "a:0");
+  const auto b = MakeRank("b", 0, 1);
+  jobs.Sample(absl::Seconds(101) + WatchedJobs::kSearchSeldom);
+  EXPECT_EQ(RanksOf(jobs), "a:0 b:0");
+}
+
+TEST_F(WatchedJobsTest, AreOnlyThoseThatWereNamed) {
+  const auto a = MakeRank("a", 0, 1), b = MakeRank("b", 0, 1);
+  WatchedJobs jobs = Watch("b");
+  jobs.Sample(absl::Seconds(100));
+  EXPECT_EQ(RanksOf(jobs), "b:0");
+}
+
+TEST_F(WatchedJobsTest, TakeInRanksThatBeginLaterThanOthers) {
+  const auto first = MakeRank("a", 0, 2);
+  WatchedJobs jobs = Watch("a");
+  jobs.Sample(absl::Seconds(100));
+  EXPECT_EQ(RanksOf(jobs), "a:0");
+  const auto second = MakeRank("a", 1, 2);
+  jobs.Sample(absl::Seconds(101));
+  EXPECT_EQ(RanksOf(jobs), "a:0,1");
+}
+
+TEST_F(WatchedJobsTest, AreNotLookedForInVain) {
+  const auto rank = MakeRank("a", 0, 1);
+  WatchedJobs named = Watch("a");
+  WatchedJobs all = Watch();
+  for (int tenths = 0; tenths < 300; ++tenths) named.Sample(absl::Seconds(100) + tenths * absl::Milliseconds(100));
+  EXPECT_EQ(searches_, 1) << "the job is complete";
+  searches_ = 0;
+  for (int tenths = 0; tenths < 300; ++tenths) all.Sample(absl::Seconds(100) + tenths * absl::Milliseconds(100));
+  EXPECT_EQ(searches_, 3) << "others may begin";
+  const auto lone = MakeRank("b", 0, 2);
+  WatchedJobs incomplete = Watch("b");
+  searches_ = 0;
+  for (int second = 0; second < 300; ++second) incomplete.Sample(absl::Seconds(100 + second));
+  EXPECT_EQ(searches_, 61) << "ranks that have not come for a minute do not come";
+}
+
+TEST_F(WatchedJobsTest, AreLookedForForAFewThousandthsOfTheTimeAtMost) {
+  cost_ = absl::Milliseconds(100);
+  WatchedJobs jobs = Watch("a");
+  for (int second = 0; second < WatchedJobs::kEagerSearches; ++second) jobs.Sample(absl::Seconds(100 + second));
+  EXPECT_EQ(searches_, WatchedJobs::kEagerSearches) << "at the start, when jobs begin";
+  searches_ = 0;
+  for (int second = 0; second < 1000; ++second) jobs.Sample(absl::Seconds(200 + second));
+  EXPECT_EQ(searches_, 20);
+}
+
+TEST_F(WatchedJobsTest, AreForgottenWhenTheirRanksHaveEnded) {
+  const std::string prefix = Prefix();
+  ForkedChild child([&](const ForkedChild::SayReady& say_ready) -> std::string {
+    const auto rank = RankMeter::Create({.job = prefix + "a", .topology = {.hostname = "node"}});
+    say_ready();
+    pause();
+    return "";
+  });
+  child.WaitUntilReady();
+  WatchedJobs jobs = Watch("a");
+  jobs.Sample(absl::Seconds(100));
+  EXPECT_EQ(jobs.size(), 1u);
+  child.Kill(SIGKILL);
+  siginfo_t info;
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child.pid()), &info, WEXITED | WNOWAIT), 0);
+  jobs.Sample(absl::Seconds(102));
+  EXPECT_EQ(jobs.size(), 0u);
+}
+
+TEST_F(WatchedJobsTest, SayEachProblemOnce) {
+  problems_ = {"process 7: another layout"};
+  WatchedJobs jobs = Watch();
+  jobs.Sample(absl::Seconds(100));
+  EXPECT_THAT(jobs.TakeProblems(), ElementsAre("process 7: another layout"));
+  jobs.Sample(absl::Seconds(200));
+  EXPECT_THAT(jobs.TakeProblems(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace ronda
