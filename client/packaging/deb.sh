@@ -47,7 +47,7 @@ sed -i "s|/../../..\" ABSOLUTE|/../../../..\" ABSOLUTE|; s|_ronda_prefix}/lib/|_
 readonly package=$work/python3-ronda/usr/lib/python3/dist-packages/ronda
 rm "$package/lib"
 install -d "$package/lib"
-for program in rondarun rondactl; do ln -s "../../../../../bin/$program" "$package/lib/$program"; done
+for program in rondarun rondactl ronda-monitor; do ln -s "../../../../../bin/$program" "$package/lib/$program"; done
 ln -s "../../../../$triplet/libronda.so.0" "$package/lib/libronda.so.0"
 
 elf_files() {  # elf_files PACKAGE
@@ -109,7 +109,7 @@ build libronda0 libs "" "collective communication for data-parallel training" "$
 build libronda-dev libdevel "libronda0 (= $version)" "collective communication for data-parallel training: headers" \
   "$what These are the files for programs in C and C++." "Multi-Arch: same"
 build ronda science "libronda0 (= $version)" "collective communication for data-parallel training: launcher" \
-  "$what These are the launcher rondarun, rondactl, which looks at running jobs, and the benchmark ronda-bench." "Recommends: openssh-client"
+  "$what These are the launcher rondarun, rondactl and ronda-monitor, which look at running jobs, and the benchmark ronda-bench." "Recommends: openssh-client"
 build python3-ronda python "python3 (>= 3.10), ronda (= $version)" \
   "collective communication for data-parallel training: Python" \
   "$what This is the package for Python, with the API of Horovod and a backend of torch.distributed." \

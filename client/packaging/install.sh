@@ -1,5 +1,5 @@
 #!/bin/bash
-# Installs the launcher, rondactl, the benchmark tool, the library with its plugin for several hosts, its headers, its package files
+# Installs the launcher, rondactl, ronda-monitor, the benchmark tool, the library with its plugin for several hosts, its headers, its package files
 # and the Python package under PREFIX (below $DESTDIR, if that is set).
 # The files that it copies lie beside it in Bazel's runfiles: run it as `bazel run //client/packaging:install -- PREFIX [BUILT]`. BUILT is the
 # folder of Bazel's outputs, for what needs packages that Ronda does without, if it was built: the plugins for MPI
@@ -29,7 +29,7 @@ copy() {  # copy MODE SOURCE... DIRECTORY
   install -m "$mode" "${@:2:$#-2}" "$directory"
 }
 
-copy 755 runtime/launch/rondarun runtime/monitor/rondactl/rondactl bench/ronda-bench "$root/bin"
+copy 755 runtime/launch/rondarun runtime/monitor/rondactl/rondactl runtime/monitor/serve/ronda-monitor bench/ronda-bench "$root/bin"
 copy 644 client/ronda.h client/ronda.hpp "$root/include"
 copy 644 client/ronda/*.h client/ronda/*.hpp "$root/include/ronda"
 copy 644 client/ronda/training/*.hpp "$root/include/ronda/training"

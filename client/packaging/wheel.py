@@ -32,6 +32,7 @@ _ENTRY_POINTS = """\
 rondarun = ronda.run:rondarun
 horovodrun = ronda.run:rondarun
 rondactl = ronda.run:rondactl
+ronda-monitor = ronda.run:ronda_monitor
 
 [torch.backends]
 ronda = ronda._torch_backend:register

@@ -53,12 +53,20 @@ absl::StatusOr<std::string> RandomHex(size_t byte_count) {
   return absl::BytesToHexString(bytes);
 }
 
+// An installed ronda-monitor lies beside rondarun.
+std::string MonitorBeside(const std::string& program) {
+  constexpr absl::string_view kName = "ronda-monitor";
+  const std::string path = absl::StrCat(program.substr(0, program.rfind('/') + 1), kName);
+  return access(path.c_str(), X_OK) == 0 ? path : std::string(kName);
+}
+
 absl::StatusOr<LaunchFacts> GatherFacts(const LaunchOptions& options, const StandardOutput& output) {
   LaunchFacts facts;
   facts.hostname = HostName();
   facts.own_addresses = OwnAddresses();
   facts.interfaces = InterfaceAddresses();
   facts.program = ProgramPath();
+  facts.monitor = MonitorBeside(facts.program);
   const std::vector<int> ports = FindFreePorts(2);
   facts.free_port = ports[0];
   facts.store_port = ports[1];

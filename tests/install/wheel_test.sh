@@ -24,7 +24,7 @@ unset PYTHONPATH LD_LIBRARY_PATH RONDA_HOSTS_PLUGIN  # the wheel has what it nee
 
 # What manylinux does not promise is the wheel's own.
 readonly library=$(echo venv/lib/python3*/site-packages/ronda/lib)
-for file in "$library"/../_native.abi3.so "$library"/libronda.so.0 "$library"/rondarun "$library"/rondactl "$library"/ronda-bench; do
+for file in "$library"/../_native.abi3.so "$library"/libronda.so.0 "$library"/rondarun "$library"/rondactl "$library"/ronda-monitor "$library"/ronda-bench; do
   foreign=$(ldd "$file" | grep -vE '^\s*(linux-vdso|/lib64/ld-linux|lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|z)\.so)' |
     grep -vF "$work/venv" || true)
   [[ -z $foreign ]] || fail "$file needs libraries of this machine: $foreign"
@@ -53,4 +53,7 @@ output=$(venv/bin/rondarun -np 2 sh -c '
 if ronda.rank() == 0: subprocess.run([\"venv/bin/rondactl\", \"ranks\", os.environ[\"RONDA_JOB_ID\"]], check=True)
 ronda.barrier()"') || fail "rondactl: $output"
 [[ $output == *negotiated* ]] || fail "rondactl: $output"
+[[ $(venv/bin/ronda-monitor --version) == "ronda-monitor "* ]] || fail "ronda-monitor"
+output=$(venv/bin/rondarun --monitor --dry-run -np 1 true) || fail "rondarun --monitor: $output"
+[[ $output == *"/ronda/lib/ronda-monitor --wait --port 0 "* ]] || fail "rondarun --monitor: $output"
 echo "all is well: $(< wheel.log)"

@@ -48,7 +48,7 @@ def run(
 
 
 def _program(name: str) -> str:
-    """The path of one of Ronda's: in a wheel beside the library, else in the installation's bin/."""
+    """The path of a program: in a wheel beside the library, else in the installation's bin/."""
     library = pathlib.Path(__file__).parent / "lib"
     own = library / name
     return str(own if own.exists() else library.resolve().parent / "bin" / name)
@@ -67,4 +67,10 @@ def rondarun() -> None:
 def rondactl() -> None:
     """The console script rondactl: becomes the program of this package that looks at jobs."""
     program = _program("rondactl")
+    os.execv(program, [program, *sys.argv[1:]])
+
+
+def ronda_monitor() -> None:
+    """The console script ronda-monitor: becomes the program of this package that serves jobs."""
+    program = _program("ronda-monitor")
     os.execv(program, [program, *sys.argv[1:]])

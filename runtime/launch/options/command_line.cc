@@ -32,9 +32,15 @@ absl::Status MissingValue(const GivenOption& given, absl::string_view instead) {
       absl::StrCat(given.use.name, " needs a value: ", given.use.name, " ", given.option->value_name, instead));
 }
 
+std::string DescribeValue(const Option& option) {
+  if (option.value_name.empty()) return "";
+  return option.value == Option::Value::kOptional ? absl::StrCat("[=", option.value_name, "]")
+                                                  : absl::StrCat(" ", option.value_name);
+}
+
 std::string DescribeOption(const Option& option) {
-  return absl::StrCat("  ", absl::StrJoin(option.names, ", "), option.value_name.empty() ? "" : " ", option.value_name,
-                      "\n        ", absl::StrReplaceAll(option.help, {{"\n", "\n        "}}), "\n");
+  return absl::StrCat("  ", absl::StrJoin(option.names, ", "), DescribeValue(option), "\n        ",
+                      absl::StrReplaceAll(option.help, {{"\n", "\n        "}}), "\n");
 }
 
 }  // namespace
@@ -87,7 +93,9 @@ absl::StatusOr<GivenOption> OptionTable::ReadOption(const std::vector<std::strin
       return absl::InvalidArgumentError(absl::StrCat(given.use.name, " takes no value; got \"", word, "\""));
     }
     given.use.value = word.substr(equals + 1);
-  } else if (takes_value) {
+    const bool lacks_value = given.option->value == Option::Value::kOptional && given.use.value.empty();
+    if (lacks_value) return MissingValue(given, ", or none without =");
+  } else if (takes_value && given.option->value != Option::Value::kOptional) {
     RONDA_RETURN_IF_ERROR(TakeValue(words, next, &given));
   }
   return given;

@@ -196,7 +196,9 @@ class EntryReader {
     if (option->kind == Option::Kind::kQuestion || option->names.front() == kConfigFileOption) {
       return Error(absl::StrCat(name, " is for the command line only"));
     }
-    return option->value_name.empty() ? ReadSwitched(name) : ReadValued(name, *option);
+    const bool is_switched = option->value_name.empty() || (option->value == Option::Value::kOptional &&
+                                                            ReadSwitch(absl::StrJoin(entry_.values, ",")));
+    return is_switched ? ReadSwitched(name) : ReadValued(name, *option);
   }
 
  private:

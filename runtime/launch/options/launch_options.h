@@ -65,6 +65,7 @@ struct LaunchOptions {
   std::vector<Stream> hidden_streams;  // of the ranks: only written to files, not shown
   LinePrefix line_prefix = LinePrefix::kRank;
   absl::Duration grace_period = absl::Seconds(5);
+  std::optional<int> monitor_port;              // of the ronda-monitor that is started, 0: any; nullopt: none is
   std::map<std::string, std::string> settings;  // variables that options set for the ranks (-x NAME=VALUE too)
   std::vector<std::string> notes;               // to be shown before the start: options without effect, unwise ones
   std::vector<std::string> command;             // program and its arguments; not empty for kRun and kDryRun

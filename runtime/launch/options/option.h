@@ -30,7 +30,7 @@ struct OptionUse {
   enum class Origin { kCommandLine, kFile };
 
   std::string name;   // "-np"
-  std::string value;  // empty for options that take none
+  std::string value;  // empty for options that take none, or got none
   Origin origin = Origin::kCommandLine;
 };
 
@@ -46,8 +46,8 @@ struct Option {
   // A second use replaces the first one, or adds to it.
   enum class Repetition { kReplaces, kAdds };
   // kNoOption: a value must not be the name of an option, or an option without its value would swallow the next option.
-  // kAnyWords: the value is words for another program.
-  enum class Value { kNoOption, kAnyWords };
+  // kAnyWords: the value is words for another program. kOptional: it is given as --option=VALUE, or not at all.
+  enum class Value { kNoOption, kAnyWords, kOptional };
 
   std::vector<absl::string_view> names;  // messages use the first one
   absl::string_view value_name;          // empty: takes no value

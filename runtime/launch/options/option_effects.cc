@@ -184,6 +184,12 @@ absl::Status SetDevices(const OptionUse& use, CommandLineDraft* draft) {
   return absl::OkStatus();
 }
 
+absl::Status SetMonitor(const OptionUse& use, CommandLineDraft* draft) {
+  draft->options.monitor_port = 0;
+  if (use.value.empty()) return absl::OkStatus();
+  return IntegerInto(&draft->options.monitor_port, kPortForm)(use);
+}
+
 absl::Status SetSignals(const OptionUse& use, CommandLineDraft* draft) {
   const WordForm<int> form = {{"SIGTERM", SIGTERM}, {"SIGINT", SIGINT},   {"SIGHUP", SIGHUP},
                               {"SIGQUIT", SIGQUIT}, {"SIGUSR1", SIGUSR1}, {"SIGUSR2", SIGUSR2}};

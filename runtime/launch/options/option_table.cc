@@ -47,6 +47,11 @@ Option Adding(Option option, Option::Value value = Option::Value::kNoOption) {
   return option;
 }
 
+Option WithOptionalValue(Option option) {
+  option.value = Option::Value::kOptional;
+  return option;
+}
+
 OptionEffect AlreadySo() {
   return [](const OptionUse&) { return absl::OkStatus(); };
 }
@@ -159,6 +164,10 @@ Options OutputOptions(CommandLineDraft* draft) {
                  IntegerInto(&draft->copied_streams, kStreams)),
       MakeOption("--prefix-output-with-timestamp -prefix-timestamp", "Begin each line of a rank with the time.",
                  Assign(&options.line_prefix, LaunchOptions::LinePrefix::kTimestampAndRank)),
+      WithOptionalValue(MakeOption("--monitor PORT",
+                                   "Start ronda-monitor beside the job, and print the address of its\npage and metrics "
+                                   "(default: any port).",
+                                   With(draft, SetMonitor))),
       MakeOption("--summary",
                  "Watch the ranks of this host: name one that holds the others up,\nand print a table when the job has "
                  "ended.",

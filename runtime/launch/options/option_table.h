@@ -70,6 +70,7 @@ absl::Status SetMasterAddress(const OptionUse& use, CommandLineDraft* draft);
 absl::Status SetMaster(const OptionUse& use, CommandLineDraft* draft);
 absl::Status SetAddresses(const OptionUse& use, CommandLineDraft* draft);
 absl::Status SetDevices(const OptionUse& use, CommandLineDraft* draft);
+absl::Status SetMonitor(const OptionUse& use, CommandLineDraft* draft);
 absl::Status SetSignals(const OptionUse& use, CommandLineDraft* draft);
 
 // Adds the words of the option's value, split as a shell does, to `list`.

@@ -220,6 +220,22 @@ absl::StatusOr<JobPlan> PlanSshJobInstead(const LaunchOptions& options, const La
   return plan;
 }
 
+absl::StatusOr<JobPlan> PlanRanks(const LaunchOptions& options, const LaunchFacts& facts) {
+  if (options.launcher == Launcher::kSsh) return PlanSshJob(options, facts);
+  if (!options.nodes && options.launcher == Launcher::kMpirun) return PlanMpirunJob(options, facts);
+  if (!NeedsOtherHosts(options, facts)) return PlanLocalJob(options, facts);
+  return LacksMpirun(options) ? PlanSshJobInstead(options, facts) : PlanMpirunJob(options, facts);
+}
+
+// Where the name of the job is not known here, it shows all jobs of the user.
+void AddMonitor(const LaunchFacts& facts, int port, JobPlan* plan) {
+  std::vector<std::string> command = {facts.monitor, "--wait", "--port", absl::StrCat(port)};
+  if (!plan->job_id.empty()) command.push_back(plan->job_id);
+  plan->commands.push_back(DescribeProcess(facts.environment, facts.environment, command));
+  plan->parts.push_back(std::make_unique<CompanionPart>(
+      "ronda-monitor", ChildProcess::Options{.command = command, .environment = facts.environment}));
+}
+
 }  // namespace
 
 std::map<std::string, std::string> SettingsOf(const LaunchOptions& options) {
@@ -247,10 +263,9 @@ std::string DescribeJob(const LaunchOptions& options, const JobPlan& plan) {
 }
 
 absl::StatusOr<JobPlan> MakeJobPlan(const LaunchOptions& options, const LaunchFacts& facts) {
-  if (options.launcher == Launcher::kSsh) return PlanSshJob(options, facts);
-  if (!options.nodes && options.launcher == Launcher::kMpirun) return PlanMpirunJob(options, facts);
-  if (!NeedsOtherHosts(options, facts)) return PlanLocalJob(options, facts);
-  return LacksMpirun(options) ? PlanSshJobInstead(options, facts) : PlanMpirunJob(options, facts);
+  RONDA_ASSIGN_OR_RETURN(JobPlan plan, PlanRanks(options, facts));
+  if (options.monitor_port.has_value()) AddMonitor(facts, *options.monitor_port, &plan);
+  return plan;
 }
 
 }  // namespace ronda

@@ -24,6 +24,7 @@ struct LaunchFacts {
   std::string hostname;
   std::vector<std::string> own_addresses;  // of this host: its names and numeric addresses
   std::string program;                     // this rondarun's path
+  std::string monitor;                     // ronda-monitor: a path, or a name for PATH
   std::vector<std::string> environment;    // the launcher's own, "NAME=value"
   enum class Output { kFile, kTerminal } output = Output::kFile;
   enum class User { kRoot, kOther } user = User::kOther;

@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda {
@@ -94,5 +97,31 @@ void RankPart::OnEnd(const ChildProcess::End& end) {
 }
 
 void RankPart::Pass(int signo) { process().SignalGroup(signo); }
+
+CompanionPart::CompanionPart(std::string name, ChildProcess::Options options)
+    : JobPart(std::move(options)), name_(std::move(name)) {}
+
+void CompanionPart::OnBytes(Stream stream, absl::string_view bytes) {
+  lines_[static_cast<size_t>(stream)].Feed(bytes, [this](absl::string_view line) { Say(line); });
+}
+
+void CompanionPart::OnBytesEnd(Stream stream) {
+  lines_[static_cast<size_t>(stream)].Finish([this](absl::string_view line) { Say(line); });
+}
+
+// It puts its name in front of its errors itself.
+void CompanionPart::Say(absl::string_view line) {
+  absl::ConsumePrefix(&line, absl::StrCat(name_, ": "));
+  listener().Say(absl::StrCat(name_, ": ", line));
+}
+
+void CompanionPart::OnEnd(const ChildProcess::End&) {
+  if (cause() == RankEnd::Cause::kItself) listener().Say(absl::StrCat(name_, " has ended; the job goes on without it"));
+}
+
+// It lives as long as the ranks, which may take their time to end. Only the end of the job concerns it.
+void CompanionPart::Pass(int signo) {
+  if (signo == SIGKILL) process().SignalGroup(signo);
+}
 
 }  // namespace ronda

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "runtime/base/types.h"
 #include "runtime/launch/options/launch_options.h"
+#include "runtime/launch/output/console.h"
 #include "runtime/launch/output/output_sinks.h"
 #include "runtime/launch/supervise/child_process.h"
 #include "runtime/launch/supervise/verdict.h"
@@ -83,6 +85,9 @@ class JobPart {
   // Whether each of its streams can carry both of a rank's.
   virtual bool mixes_streams() const { return false; }
 
+  // Whether the job runs as long as this does. Other parts are killed at the job's end.
+  virtual bool carries_job() const { return true; }
+
   // Those that run, as far as is known.
   virtual std::vector<RankId> RunningRanks() const = 0;
 
@@ -131,6 +136,28 @@ class RankPart final : public JobPart {
 
   const RankId rank_;
   const std::string host_;
+};
+
+// A program beside the job, on this host: ronda-monitor. The job goes on without it.
+class CompanionPart final : public JobPart {
+ public:
+  // `name` is that of the program, for its lines.
+  CompanionPart(std::string name, ChildProcess::Options options);
+
+  bool carries_job() const override { return false; }
+  std::vector<RankId> RunningRanks() const override { return {}; }
+  std::vector<AwaitedRank> AwaitedRanks() const override { return {}; }
+
+ private:
+  void OnStart() override {}
+  void OnBytes(Stream stream, absl::string_view bytes) override;
+  void OnBytesEnd(Stream stream) override;
+  void OnEnd(const ChildProcess::End& end) override;
+  void Pass(int signo) override;
+  void Say(absl::string_view line);
+
+  const std::string name_;
+  std::array<LineSplitter, kStreamCount> lines_;
 };
 
 }  // namespace ronda

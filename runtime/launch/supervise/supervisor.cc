@@ -67,6 +67,7 @@ void Supervisor::Run(std::vector<std::unique_ptr<JobPart>> parts) {
   start_deadline_ = now() + options_.start_timeout;
   StartParts();
   while (IsRunning()) Step();
+  EndCompanions();
   if (options_.orphans == Orphans::kKill) KillOrphans({guard_->pid()});
 }
 
@@ -76,8 +77,20 @@ void Supervisor::StartParts() {
   for (const auto& part : parts_) {
     const absl::Status started = part->Start(context, this);
     if (started.ok()) continue;
+    if (!part->carries_job()) {
+      Say(absl::StrCat(started.message(), "; the job goes on without it"));
+      continue;
+    }
     OnJobFailure(started.message(), ExitCodeOf(started));
     return;
+  }
+}
+
+void Supervisor::EndCompanions() {
+  for (const auto& part : parts_) {
+    if (!part->running()) continue;
+    part->Signal(SIGKILL);
+    part->Collect(*guard_);
   }
 }
 
@@ -238,7 +251,8 @@ void Supervisor::Flush() {
 }
 
 bool Supervisor::IsRunning() const {
-  return std::any_of(parts_.begin(), parts_.end(), [](const auto& part) { return part->running(); });
+  return std::any_of(parts_.begin(), parts_.end(),
+                     [](const auto& part) { return part->running() && part->carries_job(); });
 }
 
 std::string Supervisor::NameRunning() const {

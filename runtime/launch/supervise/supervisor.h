@@ -70,7 +70,8 @@ class Supervisor final : private JobListener {
   // time.
   void Repeat(std::function<absl::Duration()> on_time);
 
-  // Starts `parts`, and runs them to their end. Tells the user of important events through the report.
+  // Starts `parts`, and runs those that carry the job to their end. Tells the user of important events through the
+  // report.
   void Run(std::vector<std::unique_ptr<JobPart>> parts);
 
   // Tells all parts to end, by `signo`.
@@ -96,6 +97,7 @@ class Supervisor final : private JobListener {
   void Explain(absl::string_view text) override;
 
   void StartParts();
+  void EndCompanions();
 
   // One round of the loop: waits until something happens, and reacts to it.
   void Step();

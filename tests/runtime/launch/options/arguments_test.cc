@@ -172,6 +172,12 @@ TEST(ArgumentsTest, OutputGoesWhereItIsSent) {
   EXPECT_TRUE(With({"--summary"}).summary);
 }
 
+TEST(ArgumentsTest, MonitorListensWhereItIsTold) {
+  EXPECT_EQ(With({}).monitor_port, std::nullopt);
+  EXPECT_EQ(With({"--monitor"}).monitor_port, 0);
+  EXPECT_EQ(With({"--monitor=9464"}).monitor_port, 9464);
+}
+
 TEST(ArgumentsTest, RedirectedStreamsAreHiddenUnlessTheyAreCopied) {
   EXPECT_THAT(With({"--log-dir", "d", "-r", "1"}).hidden_streams, ElementsAre(Stream::kStdout));
   EXPECT_THAT(With({"--log-dir", "d", "--redirects", "2"}).hidden_streams, ElementsAre(Stream::kStderr));
@@ -312,6 +318,12 @@ std::string FileErrorOf(const std::string& content, const Words& words) {
   const auto options = Parse(content, words);
   EXPECT_EQ(options.status().code(), absl::StatusCode::kInvalidArgument);
   return std::string(options.status().message());
+}
+
+TEST(ConfigArgumentsTest, AnOptionalValueIsASwitchToo) {
+  EXPECT_EQ(FromFile("monitor: true\nnum-proc: 1", {"x"}).monitor_port, 0);
+  EXPECT_EQ(FromFile("monitor: false\nnum-proc: 1", {"x"}).monitor_port, std::nullopt);
+  EXPECT_EQ(FromFile("monitor: 9464\nnum-proc: 1", {"x"}).monitor_port, 9464);
 }
 
 TEST(ConfigArgumentsTest, AFileCanSayEverythingButTheCommand) {

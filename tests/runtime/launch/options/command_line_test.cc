@@ -57,6 +57,7 @@ TEST(OptionListTest, EveryNameFindsItsOptionWithDashesAndUnderscores) {
 TEST(OptionListTest, EveryOptionThatTakesAValueNeedsOne) {
   for (const Option& option : Table().options()) {
     if (option.value_name.empty() || option.kind == Option::Kind::kRefused) continue;
+    if (option.value == Option::Value::kOptional) continue;
     for (const absl::string_view name : option.names) {
       const std::string right_form = absl::StrCat(name, " needs a value: ", name, " ", option.value_name);
       EXPECT_EQ(ErrorOf({std::string(name)}), right_form);
@@ -69,10 +70,28 @@ TEST(OptionListTest, EveryOptionThatTakesAValueNeedsOne) {
 TEST(OptionListTest, NoOptionTakesAnEmptyValue) {
   for (const Option& option : Table().options()) {
     if (option.value_name.empty() || option.kind == Option::Kind::kRefused) continue;
-    if (option.kind == Option::Kind::kWithoutEffect) continue;
+    if (option.kind == Option::Kind::kWithoutEffect || option.value == Option::Value::kOptional) continue;
     const std::string name(option.names.front());
     EXPECT_THAT(ErrorOf({name, "", "x"}), AnyOf(StartsWith(name + " takes "), HasSubstr("-H takes HOST:SLOTS")));
   }
+}
+
+TEST(OptionListTest, OptionalValuesAreGivenWithAnEqualsSign) {
+  int optional = 0;
+  for (const Option& option : Table().options()) {
+    if (option.value != Option::Value::kOptional) continue;
+    ++optional;
+    const std::string name(option.names.front());
+    const auto alone = Table().Read({name, "9000"});
+    ASSERT_TRUE(alone.ok()) << alone.status();
+    EXPECT_EQ(alone->options.front().use.value, "");
+    EXPECT_EQ(alone->command, std::vector<std::string>{"9000"});
+    EXPECT_EQ(Table().Read({name + "=9000", "x"})->options.front().use.value, "9000");
+    EXPECT_THAT(ErrorOf({name + "=", "x"}), HasSubstr(name + " needs a value"));
+    EXPECT_THAT(ErrorOf({name + "=?", "-np", "1", "x"}), HasSubstr(name + " takes "));
+    EXPECT_THAT(HelpText(), HasSubstr(absl::StrCat(name, "[=", option.value_name, "]\n")));
+  }
+  EXPECT_GT(optional, 0);
 }
 
 TEST(OptionListTest, NoOtherOptionTakesAValue) {

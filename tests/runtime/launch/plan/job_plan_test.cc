@@ -51,6 +51,19 @@ TEST(JobPlannerTest, RanksOfThisHostAreItsOwnProcesses) {
               AllOf(HasSubstr("RONDA_RANK=1 "), HasSubstr(" ./train 'two words'"), Not(HasSubstr("PATH"))));
 }
 
+TEST(JobPlannerTest, MonitorIsAPartThatDoesNotCarryTheJob) {
+  LaunchOptions options = Options(2);
+  options.monitor_port = 9464;
+  LaunchFacts facts = Facts();
+  facts.monitor = "/bin/ronda-monitor";
+  const auto plan = MakeJobPlan(options, facts);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_EQ(plan->parts.size(), 3u);
+  EXPECT_TRUE(plan->parts[0]->carries_job());
+  EXPECT_FALSE(plan->parts[2]->carries_job());
+  EXPECT_EQ(plan->commands.back(), "/bin/ronda-monitor --wait --port 9464 cafe");
+}
+
 TEST(JobPlannerTest, SecretsAreNotShown) {
   const JobPlan plan = Planned(Options(1));
   EXPECT_THAT(plan.commands[0], AllOf(HasSubstr("RONDA_JOB_SECRET=..."), Not(HasSubstr("f00d"))));
