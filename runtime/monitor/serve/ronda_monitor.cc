@@ -138,6 +138,10 @@ class Monitor {
     MutexLock lock(&mu_);
     return jobs_.size() > 0;
   }
+  absl::Duration NextPeriod() const {
+    MutexLock lock(&mu_);
+    return jobs_.NextPeriod();
+  }
 
   std::optional<Page> PageAt(absl::string_view path) const {
     const absl::Time clock_zero = absl::Now() - FlightNow();
@@ -162,7 +166,7 @@ class Monitor {
 void Run(const Settings& settings, int signals, Monitor* monitor) {
   absl::Duration next = FlightNow();
   while (settings.lifetime == Settings::Lifetime::kUntilSignal || monitor->HasJobs()) {
-    next = std::max(next + JobSampler::kPeriod, FlightNow());
+    next = std::max(next + monitor->NextPeriod(), FlightNow());
     pollfd signal = {.fd = signals, .events = POLLIN};
     const absl::Duration pause = next - FlightNow();
     if (poll(&signal, 1, static_cast<int>(absl::ToInt64Milliseconds(pause + absl::Milliseconds(1)))) > 0) return;

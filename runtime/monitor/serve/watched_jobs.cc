@@ -20,6 +20,12 @@ void WatchedJobs::Sample(FlightTime now) {
   });
 }
 
+absl::Duration WatchedJobs::NextPeriod() const {
+  absl::Duration shortest = JobSampler::kLongestPeriod;
+  for (const auto& [name, job] : jobs_) shortest = std::min(shortest, job.sampler->NextPeriod());
+  return shortest;
+}
+
 bool WatchedJobs::IsDue(FlightTime now) const {
   if (now - searched_ < rest_) return false;
   const bool is_complete = std::all_of(jobs_.begin(), jobs_.end(), [&](const auto& job) {

@@ -43,8 +43,10 @@ class WatchedJobs {
   WatchedJobs(std::string beginning, Finder finder, Stopwatch stopwatch = FlightNow)
       : beginning_(std::move(beginning)), finder_(std::move(finder)), stopwatch_(std::move(stopwatch)) {}
 
-  // Reads the ranks, and looks for new ones if it is time. To be called every JobSampler::kPeriod.
+  // Reads the ranks, and looks for new ones if it is time. To be called after NextPeriod(), from 2 to 10 times a
+  // second: as often as the pace of the jobs asks for.
   void Sample(FlightTime now);
+  absl::Duration NextPeriod() const;
 
   // By name.
   std::vector<JobSnapshot> Snapshots() const;

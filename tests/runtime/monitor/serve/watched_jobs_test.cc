@@ -72,6 +72,19 @@ TEST_F(WatchedJobsTest, AreAllThatBegin) {
   EXPECT_EQ(RanksOf(jobs), "a:0 b:0");
 }
 
+// Of a job that has just begun nothing is known: it may be fast.
+TEST_F(WatchedJobsTest, AreReadAsOftenAsTheFastestOfThemAsksFor) {
+  WatchedJobs jobs = Watch();
+  jobs.Sample(absl::Seconds(1));
+  EXPECT_EQ(jobs.NextPeriod(), JobSampler::kLongestPeriod);
+  const std::unique_ptr<RankMeter> rank = MakeRank("a", 0, 1);
+  for (int i = 0; i < 20; ++i) jobs.Sample(absl::Seconds(3) + i * JobSampler::kPeriod);
+  EXPECT_EQ(jobs.NextPeriod(), JobSampler::kLongestPeriod) << "it does nothing";
+  const std::unique_ptr<RankMeter> other = MakeRank("b", 0, 1);
+  jobs.Sample(absl::Seconds(30));
+  EXPECT_EQ(jobs.NextPeriod(), JobSampler::kPeriod);
+}
+
 TEST_F(WatchedJobsTest, AreOnlyThoseThatWereNamed) {
   const auto a = MakeRank("a", 0, 1), b = MakeRank("b", 0, 1);
   WatchedJobs jobs = Watch("b");
