@@ -48,7 +48,7 @@ void AddUp() {
   Status status;
   for (int step = 0; status.ok(); ++step) {
     if (step == 20) Note("pid", absl::StrCat(getpid()));
-    status = allreduce_async(tensor("gradient", data), {Op::Average}).wait();
+    status = try_allreduce(tensor("gradient", data), {Op::Average});
   }
   const Status failure = try_barrier();
   Note("failure", failure.message());
@@ -98,9 +98,13 @@ class HostsFailureTest : public testing::HostsTest, public ::testing::WithParamI
     job.mpirun_options = {"--enable-recovery"};
     job.timeout = absl::Seconds(90);
     const std::string note = absl::StrCat(notes_, "/$OMPI_COMM_WORLD_RANK.exit");
-    job.argv.insert(job.argv.begin(),
-                    {"/usr/bin/setsid", "--wait", "/bin/sh", "-c",
-                     absl::StrCat("\"$@\"; echo -n $? > ", note, ".new; mv ", note, ".new ", note), "sh"});
+    // mpirun's helpers may end before the rank: they must not be its readers, and SIGPIPE, which MPI gets when it
+    // writes to them, must not end it.
+    const std::string output = absl::StrCat(notes_, "/$OMPI_COMM_WORLD_RANK.output");
+    job.argv.insert(job.argv.begin(), {"/usr/bin/setsid", "--wait", "/bin/sh", "-c",
+                                       absl::StrCat("trap '' PIPE; \"$@\" > ", output, " 2>&1; echo -n $? > ", note,
+                                                    ".new; mv ", note, ".new ", note),
+                                       "sh"});
     return std::async(std::launch::async, [this, job = std::move(job)] { return RunAcross(*hosts_, job); });
   }
 
@@ -115,13 +119,17 @@ class HostsFailureTest : public testing::HostsTest, public ::testing::WithParamI
     constexpr absl::Duration kPatience = absl::Seconds(40);
     const std::string path = absl::StrCat(notes_, "/", rank, ".", kind);
     for (const absl::Time end = absl::Now() + kPatience; absl::Now() < end; absl::SleepFor(absl::Milliseconds(10))) {
-      if (!std::filesystem::exists(path)) continue;
-      std::ostringstream text;
-      text << std::ifstream(path).rdbuf();
-      return text.str();
+      if (std::filesystem::exists(path)) return Read(rank, kind);
     }
-    ADD_FAILURE() << "rank " << rank << " has left no note of its " << kind;
+    ADD_FAILURE() << "rank " << rank << " has left no note of its " << kind << "; its output:\n"
+                  << Read(rank, "output");
     return "";
+  }
+
+  std::string Read(int rank, const std::string& kind) const {
+    std::ostringstream text;
+    text << std::ifstream(absl::StrCat(notes_, "/", rank, ".", kind)).rdbuf();
+    return text.str();
   }
 
   std::vector<pid_t> AwaitPids() const {
@@ -154,7 +162,7 @@ TEST_P(HostsFailureTest, RankThatIsKilledOnTheOtherHostIsNamedByAll) {
   ASSERT_GT(pids[3], 0);
   ASSERT_EQ(kill(pids[3], SIGKILL), 0);
   for (int rank : {0, 1, 2}) {
-    EXPECT_EQ(Await(rank, "exit"), "1");
+    EXPECT_EQ(Await(rank, "exit"), "1") << Read(rank, "output");
     EXPECT_THAT(Await(rank, "failure"), HasSubstr(absl::StrCat("rank 3 ", RanksOn(1), pids[3], ")")));
   }
   EXPECT_EQ(Await(3, "exit"), "137");
