@@ -9,7 +9,8 @@ readonly usage="usage: run.sh test|bench|sanitize|plan"
 readonly what=${1:?$usage}
 [[ $what =~ ^(test|bench|sanitize|plan)$ ]] || { echo "$usage" >&2 && exit 2; }
 readonly logs=$(mktemp -d)
-trap 'rm -rf "$logs"' EXIT
+# A background job that is killed before it has forgotten its parent's traps runs them as well.
+trap '[[ $BASHPID -ne $$ ]] || rm -rf "$logs"' EXIT
 export LD_LIBRARY_PATH=$root/lib:${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}/usr/local/cuda/lib64
 export RONDA_HOSTS_PLUGIN=$root/runtime/net/libronda_hosts.so
 export RONDA_TEST_CUDA_PLUGIN=$root/runtime/cuda/libronda_cuda.so
