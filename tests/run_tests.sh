@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs `bazel test` with the given arguments and ends with a line "N passed, N failed[, N skipped]" that counts test
 # cases: each case once a run, with --runs_per_test as well. A target or a run without a report of its cases (it does not
-# build, crashes or times out) counts as one failure.
+# build, crashes or times out) counts as one failure. Of the targets, only those that did not pass are listed.
 # Where the output is no terminal, a line a minute tells the count of actions and tests.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -11,7 +11,7 @@ trap 'rm -f "$events"' EXIT
 
 progress=()
 [ -t 2 ] || progress=(--show_progress_rate_limit=60)
-"$bazel" test --keep_going --build_tests_only --build_event_json_file="$events" "${progress[@]}" "$@"
+"$bazel" test --keep_going --build_tests_only --test_summary=terse --build_event_json_file="$events" "${progress[@]}" "$@"
 status=$?
 
 # A line for each run and shard: its outcome and the path of its report, or "-" without one.

@@ -70,7 +70,7 @@ expect 37 "0 passed, 1 failed" < /dev/null
 
 # Arguments come last, so that they decide; here is no terminal.
 { built; result PASSED 1 1 1 0 0; } | expect 0 "1 passed, 0 failed" --runs_per_test=3
-readonly own="test --keep_going --build_tests_only --build_event_json_file="
+readonly own="test --keep_going --build_tests_only --test_summary=terse --build_event_json_file="
 [[ $(< "$folder/arguments") == "$own"*" --show_progress_rate_limit=60 --runs_per_test=3 //a/..." ]] ||
   fail "arguments: $(< "$folder/arguments")"
 echo "all is well"
