@@ -79,7 +79,7 @@ struct HostsJob {
   std::vector<std::string> argv;  // of each rank
   std::vector<std::string> mpirun_options;
   std::vector<std::pair<std::string, std::string>> env;
-  absl::Duration timeout = absl::Seconds(60);
+  absl::Duration timeout = absl::Seconds(180);
 };
 
 // The command line of Open MPI's mpirun for it.

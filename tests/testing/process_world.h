@@ -19,7 +19,7 @@ struct ProcessJob {
   int size = 1;
   std::vector<std::string> argv;                         // argv[0] is the path of the program
   std::vector<std::pair<std::string, std::string>> env;  // added to this process' environment
-  absl::Duration timeout = absl::Seconds(60);            // what still runs then is killed
+  absl::Duration timeout = absl::Seconds(120);           // what still runs then is killed
 };
 
 struct ProcessResult {
