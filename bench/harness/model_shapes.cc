@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "bench/harness/results.h"
+#include "runtime/base/files.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda::bench {

@@ -1,11 +1,7 @@
 #include "bench/harness/results.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "nlohmann/json.hpp"
+#include "runtime/base/files.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/version.h"
 
@@ -197,20 +194,6 @@ absl::Status Results::Write(const Files& files) const {
   if (!files.json.empty()) RONDA_RETURN_IF_ERROR(WriteFile(files.json, ToJson(DescribeMachine(), NowInUtc())));
   if (!files.csv.empty()) RONDA_RETURN_IF_ERROR(WriteFile(files.csv, ToCsv()));
   return absl::OkStatus();
-}
-
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::NotFoundError(absl::StrCat(path, ": cannot be read"));
-  return std::string((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-}
-
-absl::Status WriteFile(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  if (file.good()) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
 }
 
 }  // namespace ronda::bench

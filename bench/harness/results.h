@@ -106,12 +106,6 @@ class Results {
   std::vector<ResultRow> rows_;
 };
 
-// The contents of a file. Errors: NOT_FOUND that names it.
-absl::StatusOr<std::string> ReadFile(const std::string& path);
-
-// Replaces the contents of a file. Errors: UNAVAILABLE that names the file and the reason.
-absl::Status WriteFile(const std::string& path, const std::string& text);
-
 }  // namespace ronda::bench
 
 #endif  // RONDA_BENCH_HARNESS_RESULTS_H_

@@ -10,10 +10,10 @@
 #include "bench/harness/arguments.h"
 #include "bench/harness/command.h"
 #include "bench/harness/job.h"
-#include "bench/harness/results.h"
 #include "bench/report/figure.h"
 #include "bench/report/presentation.h"
 #include "bench/report/run_document.h"
+#include "runtime/base/files.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda::bench {

@@ -9,8 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "bench/harness/arguments.h"
-#include "bench/harness/results.h"
 #include "nlohmann/json.hpp"
+#include "runtime/base/files.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda::bench {

@@ -1,12 +1,11 @@
 #include "runtime/negotiation/recording.h"
 
 #include <cerrno>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/files.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda {
@@ -209,9 +208,7 @@ absl::Status RecordingFile::Write(const std::string& bytes) {
 }
 
 absl::StatusOr<Recording> ReadRecording(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::NotFoundError(absl::StrCat("cannot open ", path));
-  const std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  RONDA_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path));
   return DecodeRecording(bytes);
 }
 

@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
-#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +22,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
+#include "runtime/base/files.h"
 
 namespace ronda {
 namespace {
@@ -203,8 +203,7 @@ pid_t NumberAfter(const std::string& text, const std::string& label) {
 }
 
 bool IsRunning(pid_t pid) {
-  std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
-  std::string stat((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const std::string stat = ReadFile(absl::StrCat("/proc/", pid, "/stat")).value_or("");
   const size_t name_end = stat.rfind(") ");
   if (name_end == std::string::npos) return false;
   const char state = stat[name_end + 2];

@@ -1,16 +1,12 @@
 #include "runtime/launch/options/arguments.h"
 
-#include <cerrno>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <memory>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "runtime/base/environment.h"
+#include "runtime/base/files.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/launch/options/config_file.h"
 #include "runtime/launch/options/local_host.h"
@@ -18,17 +14,6 @@
 
 namespace ronda {
 namespace {
-
-// Not by streams: at a directory they throw.
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  const std::unique_ptr<FILE, int (*)(FILE*)> file(fopen(path.c_str(), "rb"), fclose);
-  if (file == nullptr) return absl::NotFoundError(strerror(errno));
-  std::string content;
-  char block[4096];
-  while (const size_t size = fread(block, 1, sizeof(block), file.get())) content.append(block, size);
-  if (ferror(file.get()) != 0) return absl::NotFoundError(strerror(errno));
-  return content;
-}
 
 // The last one named, with the option's own name for errors.
 const OptionUse* FindConfigFile(const std::vector<GivenOption>& given) {
@@ -48,7 +33,7 @@ absl::StatusOr<std::vector<GivenOption>> WithConfigFile(const OptionTable& table
   RONDA_ASSIGN_OR_RETURN(const std::string path, ParseText(*use, {.what = "a file", .example = "train.yaml"}));
   const auto content = sources.read_file(path);
   if (!content.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat(use->name, " ", path, ": ", content.status().message()));
+    return absl::InvalidArgumentError(absl::StrCat(use->name, " ", content.status().message()));
   }
   RONDA_ASSIGN_OR_RETURN(const std::vector<ConfigEntry> entries, ParseConfigFile(path, *content));
   RONDA_ASSIGN_OR_RETURN(const std::vector<GivenOption> in_file, ConfigOptions(table, path, entries));

@@ -65,7 +65,7 @@ absl::Status SetHostFile(const OptionUse& use, CommandLineDraft* draft) {
   RONDA_ASSIGN_OR_RETURN(const std::string path, ParseText(use, {.what = "a file", .example = "hosts.txt"}));
   const auto content = draft->sources->read_file(path);
   if (!content.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat(use.name, " ", path, ": ", content.status().message()));
+    return absl::InvalidArgumentError(absl::StrCat(use.name, " ", content.status().message()));
   }
   RONDA_ASSIGN_OR_RETURN(draft->options.hosts, ParseHostFile(path, *content));
   return absl::OkStatus();

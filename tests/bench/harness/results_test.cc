@@ -8,6 +8,7 @@
 
 #include "bench/harness/results.h"
 #include "nlohmann/json.hpp"
+#include "runtime/base/files.h"
 #include "runtime/base/version.h"
 
 namespace ronda::bench {

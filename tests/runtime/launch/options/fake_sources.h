@@ -25,7 +25,7 @@ struct FakeMachine {
 inline ArgumentSources Sources(const FakeMachine& machine) {
   return {.read_file = [machine](const std::string& path) -> absl::StatusOr<std::string> {
             const auto file = machine.files.find(path);
-            if (file == machine.files.end()) return absl::NotFoundError("No such file or directory");
+            if (file == machine.files.end()) return absl::NotFoundError(path + ": No such file or directory");
             return file->second;
           },
           .count_cores = [machine] { return machine.cores; },

@@ -21,23 +21,7 @@ using ::testing::AnyOf;
 using ::testing::Contains;
 using ::testing::Each;
 using ::testing::Gt;
-using ::testing::HasSubstr;
 using ::testing::Lt;
-
-TEST(ArgumentSourcesTest, AFileIsReadAsItIs) {
-  const std::string path = testing::TempDir() + "/argument_sources_test.txt";
-  const std::string content("a\nb\0c", 5);
-  std::ofstream(path, std::ios::binary) << content;
-  const auto read = ArgumentSources::OfThisProcess().read_file(path);
-  ASSERT_TRUE(read.ok()) << read.status();
-  EXPECT_EQ(*read, content);
-}
-
-TEST(ArgumentSourcesTest, WhatCannotBeReadSaysWhy) {
-  const ArgumentSources sources = ArgumentSources::OfThisProcess();
-  EXPECT_THAT(std::string(sources.read_file("/no/such/file").status().message()), HasSubstr("No such file"));
-  EXPECT_THAT(std::string(sources.read_file("/").status().message()), HasSubstr("directory"));
-}
 
 TEST(ArgumentSourcesTest, CoresAreCountedAndAddressesListed) {
   const ArgumentSources sources = ArgumentSources::OfThisProcess();

@@ -1,0 +1,21 @@
+// Files as a whole.
+#ifndef RONDA_RUNTIME_BASE_FILES_H_
+#define RONDA_RUNTIME_BASE_FILES_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace ronda {
+
+// The contents of a file. Errors: NOT_FOUND, "PATH: REASON", also for a folder, and for a file of /proc whose process
+// has ended since it was opened. (A std::ifstream that is read through its buffer throws at both.)
+absl::StatusOr<std::string> ReadFile(const std::string& path);
+
+// Replaces the contents of a file. Errors: UNAVAILABLE, "cannot write PATH: REASON".
+absl::Status WriteFile(const std::string& path, const std::string& text);
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_BASE_FILES_H_
