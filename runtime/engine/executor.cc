@@ -162,7 +162,7 @@ absl::Status Executor::RefuseAll(const BucketRun& run, const absl::Status& statu
 absl::Status Executor::Refuse(const TensorEntry* entry, const absl::Status& status) {
   if (const std::shared_ptr<DeviceCompletion> undecided = entry->undecided) {
     // Its gate stays closed until the job has failed.
-    if (undecided->Refuse(entry->submission.request.name, status)) return status;
+    if (undecided->bucket().Refuse(entry->submission.request.name, status)) return status;
     RONDA_RETURN_IF_ERROR(NoteAgain(undecided));
   }
   parts_.queue->Complete(entry, status);
@@ -188,7 +188,7 @@ absl::Status Executor::GiveToDevice(const BucketRun& run) {
 absl::Status Executor::FinishOnDevice(const BucketRun& run) {
   const bool is_open = IsOpen(run.info);
   const bool completes_now = is_open && CompletesAtLaunch(run);
-  DeviceCompletion::Undecided undecided = {};
+  LaunchedBucket::Undecided undecided = {};
   if (completes_now) undecided = {.vote = run.info.ballot->open_vote, .number = undecided_.Add()};
   using Waiting = DeviceCompletion::Waiting;
   RONDA_ASSIGN_OR_RETURN(
@@ -220,13 +220,13 @@ bool Executor::CompletesAtLaunch(const BucketRun& run) const {
 
 absl::Status Executor::Complete(OpenBucket& open) {
   if (open.handles == OpenBucket::Handles::kWait) return CompleteAll(open.entries, absl::MakeSpan(open.results));
-  undecided_.Settle(open.completion->number());
+  undecided_.Settle(open.completion->bucket().number());
   parts_.queue->CompleteAll(open.entries, absl::MakeSpan(open.results));
   return absl::OkStatus();
 }
 
 void Executor::NoteVeto(const OpenBucket& open) {
-  if (open.handles == OpenBucket::Handles::kAreComplete) open.completion->ExpectAgain(open.entries.size());
+  if (open.handles == OpenBucket::Handles::kAreComplete) open.completion->bucket().ExpectAgain(open.entries.size());
 }
 
 absl::Status Executor::CompleteAll(absl::Span<const TensorEntry* const> entries, absl::Span<OperationResult> results) {
@@ -238,8 +238,8 @@ absl::Status Executor::CompleteAll(absl::Span<const TensorEntry* const> entries,
 }
 
 absl::Status Executor::NoteAgain(const std::shared_ptr<DeviceCompletion>& undecided) {
-  if (!undecided->NoteAgain()) return absl::OkStatus();
-  undecided_.Settle(undecided->number());
+  if (!undecided->bucket().NoteAgain()) return absl::OkStatus();
+  undecided_.Settle(undecided->bucket().number());
   return parts_.devices->lane()->Relaunch(undecided);
 }
 

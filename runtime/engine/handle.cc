@@ -41,7 +41,7 @@ absl::Status Handle::OrderBefore(void* stream) const {
     if (DeviceBlocks* const blocks = BlocksOfResult()) blocks->NoteReader(result_.data.get(), stream);
     return status;
   }
-  const absl::Status refusal = result_.completion->RefusalOf(*tensor_);
+  const absl::Status refusal = result_.completion->bucket().RefusalOf(*tensor_);
   return refusal.ok() ? AboutTensor(*tensor_, status) : refusal;
 }
 
@@ -49,7 +49,7 @@ absl::Status Handle::KnownStatus() const {
   if (result_.completion == nullptr) return status_;
   const absl::Status& on_device = result_.completion->status();
   if (!on_device.ok()) return AboutTensor(*tensor_, on_device);
-  const absl::Status refusal = result_.completion->RefusalOf(*tensor_);
+  const absl::Status refusal = result_.completion->bucket().RefusalOf(*tensor_);
   return refusal.ok() ? status_ : refusal;
 }
 

@@ -132,7 +132,7 @@ absl::StatusOr<std::unique_ptr<DeviceEvent>> DeviceLane::NoteEnd() {
 }
 
 absl::StatusOr<std::shared_ptr<DeviceCompletion>> DeviceLane::Finish(DeviceCompletion::Waiting waiting,
-                                                                     DeviceCompletion::Undecided undecided) {
+                                                                     LaunchedBucket::Undecided undecided) {
   launching_->set_timing(timer_->Take());
   RONDA_ASSIGN_OR_RETURN(std::unique_ptr<DeviceEvent> event, NoteEnd());
   launching_->Launch(std::move(event), waiting, std::move(undecided));
@@ -141,13 +141,13 @@ absl::StatusOr<std::shared_ptr<DeviceCompletion>> DeviceLane::Finish(DeviceCompl
 }
 
 absl::Status DeviceLane::Relaunch(const std::shared_ptr<DeviceCompletion>& completion) {
-  const std::shared_ptr<const OpenVote> vote = completion->vote();
+  const std::shared_ptr<const OpenVote> vote = completion->bucket().vote();
   if (vote == nullptr) return absl::OkStatus();  // it has failed with the job
   RONDA_RETURN_IF_ERROR(device_->Call("opening a gate", [&](const ronda_cuda_plugin& cuda) {
     return cuda.write_word(stream_->handle(), vote->gate(), vote->opens_at());
   }));
   RONDA_ASSIGN_OR_RETURN(std::unique_ptr<DeviceEvent> event, NoteEnd());
-  completion->Relaunch(std::move(event));
+  completion->bucket().Relaunch(std::move(event));
   watch_->NoteRelaunch(completion);
   return absl::OkStatus();
 }

@@ -65,7 +65,7 @@ class DeviceLane : public DataPlane {
 
   // All of it is on the stream.
   absl::StatusOr<std::shared_ptr<DeviceCompletion>> Finish(DeviceCompletion::Waiting waiting,
-                                                           DeviceCompletion::Undecided undecided = {});
+                                                           LaunchedBucket::Undecided undecided = {});
 
   // Whether streams can wait for a bucket whose vote is open.
   bool has_gates() const { return has_gates_; }

@@ -154,7 +154,7 @@ absl::Status DeviceWatch::Await(Phase phase, DeviceCompletion& completion) {
 }
 
 bool DeviceWatch::IsOver(Phase phase, DeviceCompletion& completion) {
-  if (phase == Phase::kDevice) return completion.done() || completion.IsVetoed();
+  if (phase == Phase::kDevice) return completion.done() || completion.bucket().IsVetoed();
   return completion.launching() != DeviceCompletion::Launching::kUnderWay;
 }
 
@@ -183,7 +183,7 @@ absl::Status DeviceWatch::Check(Phase phase, DeviceCompletion& completion, absl:
   // At an orderly end nothing is to be ended: the last buckets of a rank, its vetoes, may still be on the device.
   RONDA_RETURN_IF_ERROR(stopped());
   if (options_.transport_failure != nullptr) failure = options_.transport_failure();
-  if (failure.ok()) failure = completion.CheckDevice();
+  if (failure.ok() && phase == Phase::kDevice) failure = completion.bucket().CheckDevice();
   if (!failure.ok()) return Fail(failure);
   const WaitLimits& limits = options.limits;
   const absl::Duration deadline = DeadlineOf(phase, limits);
@@ -252,7 +252,7 @@ void DeviceWatch::Finish(const std::shared_ptr<DeviceCompletion>& completion) {
   {
     MutexLock lock(&mu_);
     // The thread that launches it again does so before it comes to NoteRelaunch.
-    if (!is_settled && !completion->IsVetoed()) return;
+    if (!is_settled && !completion->bucket().IsVetoed()) return;
     queue_.pop_front();
     if (!is_settled) vetoed_.push_back(completion);
     is_idle = queue_.empty() && vetoed_.empty();

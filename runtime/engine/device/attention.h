@@ -1,0 +1,58 @@
+#ifndef RONDA_RUNTIME_ENGINE_DEVICE_ATTENTION_H_
+#define RONDA_RUNTIME_ENGINE_DEVICE_ATTENTION_H_
+
+#include <atomic>
+
+#include "absl/time/time.h"
+#include "runtime/base/mutex.h"
+
+namespace ronda {
+
+// How eagerly the device is asked: threads that wait for it say so.
+//
+// Thread-safe.
+class Attention {
+ public:
+  void Begin() {
+    if (waiting_.fetch_add(1) == 0) Ring();
+  }
+  void End() { waiting_.fetch_sub(1); }
+  bool is_wanted() const { return waiting_.load() > 0; }
+
+  // Ends a nap. Takes no note of one that is about to begin: naps are short.
+  void Ring() {
+    MutexLock lock(&mu_);
+    rung_.NotifyAll();
+  }
+  // Sleeps for so long, or until Ring or the first Begin.
+  void Nap(absl::Duration duration) {
+    MutexLock lock(&mu_);
+    rung_.WaitFor(&mu_, duration);
+  }
+
+ private:
+  std::atomic<int> waiting_{0};
+  Mutex mu_;
+  CondVar rung_;
+};
+
+// Has the device asked often while it lives.
+class Waiter {
+ public:
+  // `attention` may be nullptr: there is none to wake.
+  explicit Waiter(Attention* attention) : attention_(attention) {
+    if (attention_ != nullptr) attention_->Begin();
+  }
+  Waiter(const Waiter&) = delete;
+  Waiter& operator=(const Waiter&) = delete;
+  ~Waiter() {
+    if (attention_ != nullptr) attention_->End();
+  }
+
+ private:
+  Attention* const attention_;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_ENGINE_DEVICE_ATTENTION_H_
