@@ -37,12 +37,15 @@ inline constexpr uint64_t kMaxTiles = 0x7FFFFFFF;
 // The most parameters of a launch, passed by value, from CUDA 12.1 on.
 inline constexpr size_t kMaxParameterBytes = 32764;
 // Segments of a launch: enough for BERT-large, which has 398 gradients. More would fit, but each launch copies all of a
-// kernel's parameters, used or not.
+// kernel's parameters, used or not. So the kernels of gradients come in two sizes: for a bucket as a backward pass
+// fills it, and for all of a model.
 inline constexpr int kMaxSegments = 448;
+inline constexpr int kFewSegments = 64;
 
-// Many segments (tensors) as one sequence of tiles, which a grid shares out evenly for segments of any size. The device
-// gets it by value, as a parameter of the kernel: there is no copy, nothing to free and nothing to wait for.
-template <class Segment>
+// Up to `kCapacity` segments (tensors) as one sequence of tiles, which a grid shares out evenly for segments of any
+// size. The device gets it by value, as a parameter of the kernel: there is no copy, nothing to free and nothing to
+// wait for.
+template <class Segment, int kCapacity = kMaxSegments>
 class Tiling {
  public:
   // A tile: number `index` of segment number `segment`.
@@ -52,7 +55,7 @@ class Tiling {
   };
 
   // Whether a segment of so many tiles still fits.
-  bool Fits(uint64_t tiles) const { return count_ < kMaxSegments && tiles <= kMaxTiles - tiles_; }
+  bool Fits(uint64_t tiles) const { return count_ < kCapacity && tiles <= kMaxTiles - tiles_; }
 
   // REQUIRES: `tiles` > 0, and they fit.
   void Add(const Segment& segment, uint64_t tiles) {
@@ -85,17 +88,17 @@ class Tiling {
   int count_ = 0;
   uint32_t tiles_ = 0;
   // Only the first count_ mean anything. They are not cleared: that would take as long as the rest of a launch.
-  uint32_t first_tiles_[kMaxSegments];
-  Segment segments_[kMaxSegments];
+  uint32_t first_tiles_[kCapacity];
+  Segment segments_[kCapacity];
 };
 
 // Describes `count` segments by `describe(index, segment)`, which fills in the segment and returns its number of
 // tiles, and calls `run` with as few tilings as hold them. Stops at the first error.
-template <class Segment, class Describe, class Run>
+template <class Segment, int kCapacity = kMaxSegments, class Describe, class Run>
 int ForTilings(int count, const Describe& describe, const Run& run) {
   int next = 0;
   while (next < count) {
-    Tiling<Segment> tiling;
+    Tiling<Segment, kCapacity> tiling;
     for (; next < count; ++next) {
       Segment segment;
       const uint64_t tiles = describe(next, segment);

@@ -193,16 +193,22 @@ struct NarrowFloats : ScaleFloats<F, T> {
   }
 };
 
+// The elements of a tile of a function.
 template <class Function>
+constexpr uint32_t MapTileElements() {
+  return TileElements(std::max(sizeof(typename Function::From), sizeof(typename Function::To)));
+}
+
+template <class Function, int kCapacity>
 class MapBody {
  public:
   using From = typename Function::From;
   using To = typename Function::To;
   static constexpr size_t kWidest = std::max(sizeof(From), sizeof(To));
-  static constexpr uint32_t kTileElements = TileElements(kWidest);
+  static constexpr uint32_t kTileElements = MapTileElements<Function>();
   static constexpr int kBlocksAtOnce = Function::kHasFeedback ? kBlocksAtOnceIfLarge : kBlocksAtOnceIfSmall;
 
-  MapBody(const Tiling<MapSegment>& tiles, const Function& function, const Ballot& ballot)
+  MapBody(const Tiling<MapSegment, kCapacity>& tiles, const Function& function, const Ballot& ballot)
       : function_(function), ballot_(ballot), tiles_(tiles) {}
 
   template <class Block>
@@ -271,7 +277,7 @@ class MapBody {
 
   const Function function_;
   const Ballot ballot_;
-  const Tiling<MapSegment> tiles_;
+  const Tiling<MapSegment, kCapacity> tiles_;
 };
 
 }  // namespace ronda::kernels::cuda

@@ -5,6 +5,8 @@
 #define RONDA_KERNELS_CUDA_MAP_LAUNCHES_H_
 
 #include <cstdint>
+#include <type_traits>
+#include <vector>
 
 #include "kernels/cuda/block.h"
 #include "kernels/cuda/calls.h"
@@ -41,18 +43,30 @@ inline MapSegment FromWire(const UnpackCall& call, int index) {
   return {WireAt(call.buffer, segment.offset + skipped), segment.output, nullptr, segment.count};
 }
 
+// Whether the elements are as gradients are in most trainings: floating-point numbers of at most 32 bits, or copied as
+// they are. Their kernels come in both sizes; those of others would only be more to compile and to load.
+template <class Function>
+constexpr bool IsOfGradients() {
+  using From = typename Function::From;
+  return !std::is_same_v<Function, ToBool> && !std::is_same_v<Function, ScaleIntegers<From>> &&
+         sizeof(From) <= sizeof(float) && sizeof(typename Function::To) <= sizeof(float);
+}
+
 // Applies `function` to all elements of the segments that `describe(index)` gives.
 template <class Function, class Describe, class Launch>
 int LaunchMap(int count, const Function& function, const Ballot& ballot, const Describe& describe,
               const Launch& launch) {
-  constexpr uint32_t kTile = MapBody<Function>::kTileElements;
   const auto fill_in = [&](int index, MapSegment& segment) {
     segment = describe(index);
-    return TileCount(segment.count, kTile);
+    return TileCount(segment.count, MapTileElements<Function>());
   };
-  return ForTilings<MapSegment>(count, fill_in, [&](const Tiling<MapSegment>& tiling) {
-    return launch(MapBody<Function>(tiling, function, ballot), tiling.tiles());
-  });
+  const auto run = [&]<int kCapacity>(const Tiling<MapSegment, kCapacity>& tiling) {
+    return launch(MapBody<Function, kCapacity>(tiling, function, ballot), tiling.tiles());
+  };
+  if (IsOfGradients<Function>() && count <= kFewSegments) {
+    return ForTilings < MapSegment, IsOfGradients<Function>() ? kFewSegments : kMaxSegments > (count, fill_in, run);
+  }
+  return ForTilings<MapSegment>(count, fill_in, run);
 }
 
 // A conversion of elements, to the wire or from it.
@@ -203,24 +217,34 @@ void ForEveryWire(const Visitor& visit) {
 
 // A combination that is not supported is refused without a launch.
 template <class Launch>
-void LaunchEveryMap(const Launch& launch) {
+void LaunchEveryMapOf(int segments, const Launch& launch) {
   float lost = 0;
-  const PackSegment plain = {.count = 1};
-  const PackSegment with_feedback = {.residual = &lost, .count = 1};
-  const UnpackSegment unpacked = {.count = 1};
+  const std::vector<PackSegment> plain(segments, {.count = 1});
+  const std::vector<PackSegment> with_feedback(segments, {.residual = &lost, .count = 1});
+  const std::vector<UnpackSegment> unpacked(segments, {.count = 1});
   const VoteCount vote = {.votes = &lost, .count = 1};
   ForEveryDType([&](DType dtype) {
     ForEveryWire([&](const Wire& wire) {
       for (const Scale& scale : {Scale(), Scale{.multiplier = 2}}) {
-        for (const PackSegment* segment : {&plain, &with_feedback}) {
-          LaunchPack({.segments = segment, .segment_count = 1, .dtype = dtype, .wire = wire, .scale = scale}, launch);
+        for (const std::vector<PackSegment>* packed : {&plain, &with_feedback}) {
+          LaunchPack({packed->data(), segments, dtype, wire, scale}, launch);
         }
-        LaunchUnpack(
-            {.segments = &unpacked, .segment_count = 1, .dtype = dtype, .wire = wire, .scale = scale, .vote = vote},
-            launch);
+        LaunchUnpack({.segments = unpacked.data(),
+                      .segment_count = segments,
+                      .dtype = dtype,
+                      .wire = wire,
+                      .scale = scale,
+                      .vote = vote},
+                     launch);
       }
     });
   });
+}
+
+// In both sizes.
+template <class Launch>
+void LaunchEveryMap(const Launch& launch) {
+  for (const int segments : {kFewSegments, kMaxSegments}) LaunchEveryMapOf(segments, launch);
 }
 
 }  // namespace ronda::kernels::cuda

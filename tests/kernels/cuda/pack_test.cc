@@ -275,7 +275,7 @@ TEST_F(PackTest, EveryPatternOf16BitsIsTheCpus) {
 TEST_F(PackTest, ManyTensorsGoWhereTheyBelong) {
   const Conversion to_half = {DType::kFloat32, {.dtype = DType::kBfloat16}, kSomeScale};
   const Conversion to_blocks = {DType::kFloat32, {.blocks = Wire::Blocks::kE5M2}, kSomeScale};
-  for (size_t number : {1, 161, 398, 448, 449, 2000}) {
+  for (size_t number : {1, 64, 65, 161, 398, 448, 449, 2000}) {
     EXPECT_EQ(Check(to_half, ManyTensors(number)), "") << number;
     EXPECT_EQ(Check(to_blocks, ManyTensors(number)), "") << number;
   }

@@ -1,12 +1,14 @@
 // The arithmetic of indices, at sizes that no test can allocate.
 #include "kernels/cuda/block.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "kernels/cuda/fp8.h"
 #include "kernels/cuda/gradients.h"
+#include "kernels/cuda/map_launches.h"
 
 namespace ronda::kernels::cuda {
 namespace {
@@ -84,6 +86,25 @@ TEST(TilingTest, OneLaunchTakesBertsTensors) {
 TEST(TilingTest, MoreTensorsTakeMoreLaunches) {
   const Cut cut = CutUp(std::vector<uint64_t>(2000, 1));
   EXPECT_EQ(cut.segments, (std::vector<int>{448, 448, 448, 448, 208}));
+}
+
+// The driver copies all parameters of a kernel, whether they are used or not.
+TEST(TilingTest, FewTensorsTakeFewBytesOfParameters) {
+  const auto parameters = [](int tensors) {
+    const std::vector<PackSegment> segments(static_cast<size_t>(tensors), PackSegment{.count = 1});
+    std::vector<size_t> bytes;
+    const PackCall call = {.segments = segments.data(), .segment_count = tensors, .wire = {.dtype = DType::kBfloat16}};
+    LaunchPack(call, [&](const auto& body, uint32_t) {
+      bytes.push_back(sizeof(body));
+      return 0;
+    });
+    EXPECT_EQ(bytes.size(), 1u);
+    return bytes.front();
+  };
+  EXPECT_LT(parameters(1), 2500u);
+  EXPECT_EQ(parameters(kFewSegments), parameters(1));
+  EXPECT_GT(parameters(kFewSegments + 1), 15000u);
+  EXPECT_LT(parameters(kMaxSegments), kMaxParameterBytes);
 }
 
 TEST(TilingTest, MoreTilesThanAGridHasBlocksTakeMoreLaunches) {
