@@ -143,7 +143,8 @@ NcclReduce::NcclReduce(Options options, Parts parts)
       kernel_stream_(std::move(parts.kernel_stream)),
       joint_(std::move(parts.events[0])),
       slots_{MakeSlot(std::move(parts.events[1]), std::move(parts.events[2])),
-             MakeSlot(std::move(parts.events[3]), std::move(parts.events[4]))} {}
+             MakeSlot(std::move(parts.events[3]), std::move(parts.events[4]))},
+      known_(options_.chunk_bytes) {}
 
 NcclReduce::Slot NcclReduce::MakeSlot(std::unique_ptr<DeviceEvent> packed, std::unique_ptr<DeviceEvent> moved) const {
   const auto buffer = [this](const char* purpose) {
@@ -174,23 +175,38 @@ absl::Status NcclReduce::Run(const ReduceCall& call, const Members& members, Ent
   const WireLayout layout = LayoutOf(call.dtype, call.wire);
   const std::optional<NcclRedOp> op = NcclOpOf(layout, call.op, options_.order);
   if (op.has_value() && IsPlain(layout, call, members.size())) return RunPlain(call, *op, members, entry);
-  const int votes = op.has_value() ? VoteElements(call, members.size()) : 0;
-  if (votes > 1 || DeliversAll(call)) {
-    plan_.Lay(call, static_cast<size_t>(votes), options_.chunk_bytes);
-  } else {
-    plan_.LayByMember(call, static_cast<size_t>(votes), options_.chunk_bytes, members.size());
-  }
+  Plan(call, op.has_value() ? VoteElements(call, members.size()) : 0, members);
   // Ronda's own reductions have both factors in their order.
   const WireFactors factors =
       op.has_value() ? FactorsOf(layout, call) : WireFactors{.before = call.prescale, .after = {}};
   return RunChunks({.call = call, .members = members, .entry = entry, .op = op, .factors = factors});
 }
 
+void NcclReduce::Plan(const ReduceCall& call, int votes, const Members& members) {
+  const auto vote_elements = static_cast<size_t>(votes);
+  tables_ = nullptr;
+  // A rank that vetoes has no tensors.
+  if (DeliversAll(call) && Stays(call.info)) {
+    ReductionPlan& known = known_.Find(call, vote_elements);
+    plan_ = &known.wire;
+    tables_ = &known.chunks;
+    return;
+  }
+  plan_ = &own_plan_;
+  if (votes > 1 || DeliversAll(call)) {
+    own_plan_.Lay(call, vote_elements, options_.chunk_bytes);
+  } else {
+    own_plan_.LayByMember(call, vote_elements, options_.chunk_bytes, members.size());
+  }
+}
+
 absl::Status NcclReduce::Meet(const CallInfo& info, const Members& members, Entry* entry) {
   RONDA_RETURN_IF_ERROR(TakeVote(info));
   // No data, and votes in int32.
   const ReduceCall empty = {.info = info, .dtype = DType::kInt32};
-  plan_.Lay(empty, static_cast<size_t>(std::max(1, VoteElements(empty, members.size()))), options_.chunk_bytes);
+  own_plan_.Lay(empty, static_cast<size_t>(std::max(1, VoteElements(empty, members.size()))), options_.chunk_bytes);
+  plan_ = &own_plan_;
+  tables_ = nullptr;
   return RunChunks({.call = empty, .members = members, .entry = entry, .op = NcclRedOp::kSum, .factors = {}});
 }
 
@@ -213,7 +229,7 @@ absl::Status NcclReduce::RunPlain(const ReduceCall& call, NcclRedOp op, const Me
 }
 
 absl::Status NcclReduce::RunChunks(Reduction run) {
-  const size_t chunks = plan_.chunks();
+  const size_t chunks = plan_->chunks();
   run.kernels = chunks == 1 ? options_.stream : kernel_stream_->handle();
   RONDA_RETURN_IF_ERROR(HandOver(*joint_, options_.stream, run.kernels, StreamPhase::kWaitForData));
   for (size_t i = 0; i < chunks; ++i) {
@@ -234,17 +250,17 @@ absl::Status NcclReduce::Join() {
 }
 
 absl::Status NcclReduce::Begin(const Reduction& run, Slot& slot, size_t chunk) {
-  slot.chunk = plan_.ChunkOf(chunk);
+  slot.chunk = plan_->ChunkOf(chunk);
   const int n = run.members.size();
   const size_t bytes =
-      run.op.has_value() ? plan_.BytesOf(slot.chunk) : plan_.ShardBytes(slot.chunk, n) * static_cast<size_t>(n);
+      run.op.has_value() ? plan_->BytesOf(slot.chunk) : plan_->ShardBytes(slot.chunk, n) * static_cast<size_t>(n);
   RONDA_ASSIGN_OR_RETURN(slot.data, slot.wire.GetFor(run.entry, bytes));
   if (!run.op.has_value()) {
     RONDA_ASSIGN_OR_RETURN(slot.others, slot.arrived.GetFor(run.entry, bytes));
   }
   RONDA_RETURN_IF_ERROR(BorrowResiduals(run, slot));
   if (chunk == 0) RONDA_RETURN_IF_ERROR(PutVote(run, slot));
-  RONDA_RETURN_IF_ERROR(Pack(run, slot));
+  RONDA_RETURN_IF_ERROR(Pack(run, slot, chunk));
   return HandOver(*slot.packed, run.kernels, options_.stream, StreamPhase::kPack);
 }
 
@@ -264,13 +280,13 @@ absl::Status NcclReduce::End(const Reduction& run, const Slot& slot, size_t chun
   // Only now: the next chunk has been packed ahead of this.
   if (run.kernels != options_.stream) RONDA_RETURN_IF_ERROR(slot.moved->OrderBefore(run.kernels));
   RONDA_RETURN_IF_ERROR(KeepResiduals(run, slot));
-  return Unpack(run, slot, chunk + 1 == plan_.chunks());
+  return Unpack(run, slot, chunk);
 }
 
 absl::Status NcclReduce::MoveByNccl(const Reduction& run, const Slot& slot) {
-  const WireLayout& layout = plan_.layout();
+  const WireLayout& layout = plan_->layout();
   const size_t count = slot.chunk.bytes / layout.granule_bytes;
-  if (plan_.regions() == 1) {
+  if (plan_->regions() == 1) {
     return AllReduce(run.call.info, run.entry, slot.data, slot.data, count, layout.dtype, *run.op);
   }
   std::byte* const own = slot.data + static_cast<size_t>(run.members.self()) * slot.chunk.bytes;
@@ -280,18 +296,18 @@ absl::Status NcclReduce::MoveByNccl(const Reduction& run, const Slot& slot) {
 absl::Status NcclReduce::Scatter(const Reduction& run, const Slot& slot, bool votes) {
   const ReduceCall& call = run.call;
   const int n = run.members.size();
-  const VoteOffsets offsets(plan_, n);
+  const VoteOffsets offsets(*plan_, n);
   const bool keeps_residuals = votes && IsNarrowed(call.dtype, call.wire);
   const void* const vote = Stays(call.info) ? values_.One(offsets.dtype) : values_.Zero();
   const void* const float_vote = Stays(call.info) ? values_.One(DType::kFloat32) : values_.Zero();
   if (run.entry == nullptr) {
-    RONDA_RETURN_IF_ERROR(Copy(slot.others, slot.data, plan_.BytesOf(slot.chunk), options_.stream));
+    RONDA_RETURN_IF_ERROR(Copy(slot.others, slot.data, plan_->BytesOf(slot.chunk), options_.stream));
     if (!votes) return absl::OkStatus();
     RONDA_RETURN_IF_ERROR(Copy(arrived_votes_.data(), vote, offsets.element_bytes, options_.stream));
     return Copy(arrived_votes_.data() + offsets.of_residuals, float_vote, sizeof(float), options_.stream);
   }
-  const size_t shard = plan_.ShardBytes(slot.chunk, n);
-  const size_t own = plan_.ShardOf(slot.chunk, run.members.self(), n).bytes;
+  const size_t shard = plan_->ShardBytes(slot.chunk, n);
+  const size_t own = plan_->ShardOf(slot.chunk, run.members.self(), n).bytes;
   const auto scatter = [&](const NcclFunctions& nccl, NcclHandle handle) {
     Batch batch;
     const auto exchange = [&](int peer, const void* from, size_t sent, std::byte* to, size_t received) {
@@ -300,7 +316,7 @@ absl::Status NcclReduce::Scatter(const Reduction& run, const Slot& slot, bool vo
     };
     for (int i = 0; i < n && batch.Goes(); ++i) {
       const auto at = static_cast<size_t>(i);
-      const WirePlan::Range theirs = plan_.ShardOf(slot.chunk, i, n);
+      const WirePlan::Range theirs = plan_->ShardOf(slot.chunk, i, n);
       exchange(i, slot.data + theirs.begin, theirs.bytes, slot.others + shard * at, own);
       if (!votes) continue;
       // Votes come from memory that is not registered, and go to such memory, on all ranks.
@@ -317,22 +333,22 @@ absl::Status NcclReduce::Scatter(const Reduction& run, const Slot& slot, bool vo
 
 absl::Status NcclReduce::ReduceShard(const Reduction& run, const Slot& slot) {
   const int n = run.members.size();
-  const WirePlan::Range own = plan_.ShardOf(slot.chunk, run.members.self(), n);
+  const WirePlan::Range own = plan_->ShardOf(slot.chunk, run.members.self(), n);
   if (own.bytes == 0) return absl::OkStatus();
   return LaunchReduce("reducing", {.sources = slot.others,
-                                   .stride = plan_.ShardBytes(slot.chunk, n),
+                                   .stride = plan_->ShardBytes(slot.chunk, n),
                                    .source_count = n,
-                                   .wire = plan_.wire(),
+                                   .wire = plan_->wire(),
                                    .op = run.call.op,
                                    .scale = run.call.postscale,
                                    .dst = slot.data + own.begin,
-                                   .granules = own.bytes / plan_.layout().granule_bytes});
+                                   .granules = own.bytes / plan_->layout().granule_bytes});
 }
 
 absl::Status NcclReduce::Gather(const Reduction& run, const Slot& slot) {
   // The shards of several regions are what their members receive.
-  if (run.entry == nullptr || plan_.regions() > 1) return absl::OkStatus();
-  const size_t shard = plan_.ShardBytes(slot.chunk, run.members.size());
+  if (run.entry == nullptr || plan_->regions() > 1) return absl::OkStatus();
+  const size_t shard = plan_->ShardBytes(slot.chunk, run.members.size());
   const std::byte* const own = slot.data + shard * static_cast<size_t>(run.members.self());
   const auto gather = [&](const NcclFunctions& nccl, NcclHandle handle) {
     return nccl.AllGather(own, slot.data, shard, NcclDataType::kUint8, handle, options_.stream);
@@ -359,32 +375,39 @@ absl::Status NcclReduce::ReduceScatter(const CallInfo& info, Entry* entry, const
   return Mark(StreamPhase::kTransfer, options_.stream, options_.groups->Run(info, entry, reduce_scatter));
 }
 
-absl::Status NcclReduce::Pack(const Reduction& run, const Slot& slot) {
+absl::Status NcclReduce::Pack(const Reduction& run, const Slot& slot, size_t chunk) {
+  if (!Stays(run.call.info)) return absl::OkStatus();
+  // Copies of residuals are elsewhere in every call.
+  ReductionPlan::Tables* const known = tables_ != nullptr && slot.borrowed.empty() ? &(*tables_)[chunk] : nullptr;
+  PackSegments& segments = known != nullptr ? known->packed : packed_;
+  if (known == nullptr || !std::exchange(known->has_packed, true)) FillPacked(run, slot, &segments);
+  return LaunchPack({.dtype = run.call.dtype, .wire = plan_->wire(), .scale = run.factors.before, .buffer = slot.data},
+                    segments, run.kernels);
+}
+
+void NcclReduce::FillPacked(const Reduction& run, const Slot& slot, PackSegments* segments) const {
   const ReduceCall& call = run.call;
-  if (!Stays(call.info)) return absl::OkStatus();
   const bool rounds = IsNarrowed(call.dtype, call.wire);
-  packed_.clear();
-  for (int region = 0; region < plan_.regions(); ++region) {
-    plan_.ForEachPiece(slot.chunk, region, [&](const WirePlan::Piece& piece) {
+  segments->clear();
+  for (int region = 0; region < plan_->regions(); ++region) {
+    plan_->ForEachPiece(slot.chunk, region, [&](const WirePlan::Piece& piece) {
       const Segment& segment = call.segments[piece.tensor];
       float* residual = nullptr;
       if (rounds && segment.residual != nullptr) {
-        residual = slot.borrowed.empty() ? segment.residual + piece.begin : slot.borrowed[packed_.size()].copy;
+        residual = slot.borrowed.empty() ? segment.residual + piece.begin : slot.borrowed[segments->size()].copy;
       }
-      packed_.push_back({.input = ElementOf(segment.input, piece.begin, call.dtype),
-                         .residual = residual,
-                         .count = piece.count,
-                         .offset = piece.offset});
+      segments->push_back({.input = ElementOf(segment.input, piece.begin, call.dtype),
+                           .residual = residual,
+                           .count = piece.count,
+                           .offset = piece.offset});
     });
   }
-  return LaunchPack({.dtype = call.dtype, .wire = plan_.wire(), .scale = run.factors.before, .buffer = slot.data},
-                    run.kernels);
 }
 
-absl::Status NcclReduce::LaunchPack(cuda::PackCall call, StreamHandle stream) {
-  if (packed_.empty()) return absl::OkStatus();
-  call.segments = packed_.data();
-  call.segment_count = static_cast<int>(packed_.size());
+absl::Status NcclReduce::LaunchPack(cuda::PackCall call, const PackSegments& segments, StreamHandle stream) {
+  if (segments.empty()) return absl::OkStatus();
+  call.segments = segments.data();
+  call.segment_count = static_cast<int>(segments.size());
   return Mark(StreamPhase::kPack, stream,
               Launch("packing", [&](const ronda_cuda_plugin& kernels) { return kernels.pack(&call, stream); }));
 }
@@ -395,8 +418,8 @@ absl::Status NcclReduce::BorrowResiduals(const Reduction& run, Slot& slot) {
   if (!Borrows(call)) return absl::OkStatus();
   packed_.clear();
   size_t bytes = 0;
-  for (int region = 0; region < plan_.regions(); ++region) {
-    plan_.ForEachPiece(slot.chunk, region, [&](const WirePlan::Piece& piece) {
+  for (int region = 0; region < plan_->regions(); ++region) {
+    plan_->ForEachPiece(slot.chunk, region, [&](const WirePlan::Piece& piece) {
       float* const residual = call.segments[piece.tensor].residual;
       slot.borrowed.push_back(
           {.residual = residual == nullptr ? nullptr : residual + piece.begin, .count = piece.count, .offset = bytes});
@@ -408,7 +431,7 @@ absl::Status NcclReduce::BorrowResiduals(const Reduction& run, Slot& slot) {
   if (packed_.empty()) return absl::OkStatus();
   RONDA_ASSIGN_OR_RETURN(std::byte* const copies, slot.residuals.Get(bytes));
   for (Borrowed& each : slot.borrowed) each.copy = reinterpret_cast<float*>(copies + each.offset);
-  return LaunchPack({.buffer = copies}, run.kernels);
+  return LaunchPack({.buffer = copies}, packed_, run.kernels);
 }
 
 absl::Status NcclReduce::KeepResiduals(const Reduction& run, const Slot& slot) {
@@ -419,63 +442,71 @@ absl::Status NcclReduce::KeepResiduals(const Reduction& run, const Slot& slot) {
   }
   if (unpacked_.empty()) return absl::OkStatus();
   // The copies lie one after the other: the first begins their memory.
-  return LaunchUnpack({.buffer = slot.borrowed.front().copy}, run.residual_votes, UnseenDecision(), run.kernels);
+  return LaunchUnpack({.buffer = slot.borrowed.front().copy}, unpacked_, run.residual_votes, UnseenDecision(),
+                      run.kernels);
 }
 
 absl::Status NcclReduce::TakeVotes(Reduction& run, const Slot& slot) {
   if (run.call.info.ballot == nullptr) return absl::OkStatus();
   const int n = run.members.size();
-  const VoteOffsets offsets(plan_, n);
+  const VoteOffsets offsets(*plan_, n);
   std::byte* const kept = arrived_votes_.data();
   if (!run.op.has_value()) {
     run.votes = {.elements = kept, .count = n, .stay = 1};
     run.residual_votes = {.elements = kept + offsets.of_residuals, .count = n, .stay = 1};
     return absl::OkStatus();
   }
-  const size_t region = plan_.regions() == 1 ? 0 : static_cast<size_t>(run.members.self());
+  const size_t region = plan_->regions() == 1 ? 0 : static_cast<size_t>(run.members.self());
   const std::byte* const arrived = slot.data + region * slot.chunk.bytes;
   run.votes = {.elements = arrived, .count = VoteElements(run.call, n), .stay = StaysByOne(run.call.op) ? 1.0 : 0.0};
   run.residual_votes = run.votes;
   run.residual_votes.elements = kept + offsets.of_residuals;
   if (Borrows(run.call)) {
     unpacked_.assign(1, {.output = kept + offsets.of_residuals, .count = static_cast<uint64_t>(run.votes.count)});
-    RONDA_RETURN_IF_ERROR(LaunchUnpack({.wire = plan_.wire(), .buffer = arrived}, {}, nullptr, options_.stream));
+    RONDA_RETURN_IF_ERROR(
+        LaunchUnpack({.wire = plan_->wire(), .buffer = arrived}, unpacked_, {}, nullptr, options_.stream));
   }
-  if (plan_.chunks() == 1) return absl::OkStatus();
+  if (plan_->chunks() == 1) return absl::OkStatus();
   // The slot is used again before the last chunk is unpacked.
   run.votes.elements = kept;
   return Copy(kept, arrived, static_cast<size_t>(run.votes.count) * offsets.element_bytes, options_.stream);
 }
 
-absl::Status NcclReduce::Unpack(const Reduction& run, const Slot& slot, bool is_last) {
+absl::Status NcclReduce::Unpack(const Reduction& run, const Slot& slot, size_t chunk) {
   const ReduceCall& call = run.call;
-  unpacked_.clear();
-  const int region = plan_.regions() == 1 ? 0 : run.members.self();
-  if (Stays(call.info)) {
-    plan_.ForEachPiece(slot.chunk, region, [&](const WirePlan::Piece& piece) {
-      const Segment& segment = call.segments[piece.tensor];
-      const PartRange wanted = WantedOf(call, segment);
-      const size_t begin = std::max(piece.begin, wanted.begin);
-      const size_t end = std::min(piece.begin + piece.count, wanted.begin + wanted.count);
-      if (begin >= end) return;
-      unpacked_.push_back({.output = ElementOf(segment.output, begin - wanted.begin, call.dtype),
-                           .count = end - begin,
-                           .offset = piece.offset,
-                           .skip = begin - piece.begin});
-    });
-  }
-  const bool decides = is_last && call.info.ballot != nullptr;
-  if (unpacked_.empty() && !decides) return absl::OkStatus();
+  ReductionPlan::Tables* const known = tables_ != nullptr ? &(*tables_)[chunk] : nullptr;
+  UnpackSegments& segments = known != nullptr ? known->unpacked : unpacked_;
+  if (known == nullptr || !std::exchange(known->has_unpacked, true)) FillUnpacked(run, slot, &segments);
+  const bool decides = chunk + 1 == plan_->chunks() && call.info.ballot != nullptr;
+  if (segments.empty() && !decides) return absl::OkStatus();
   cuda::UnpackCall unpack = {
-      .dtype = call.dtype, .wire = plan_.wire(), .scale = run.factors.after, .buffer = slot.data};
+      .dtype = call.dtype, .wire = plan_->wire(), .scale = run.factors.after, .buffer = slot.data};
   if (decides) unpack.vote = {.gate = vote_->gate(), .opens_at = vote_->opens_at()};
-  return LaunchUnpack(unpack, run.votes, decides ? vote_->decision() : UnseenDecision(), run.kernels);
+  return LaunchUnpack(unpack, segments, run.votes, decides ? vote_->decision() : UnseenDecision(), run.kernels);
 }
 
-absl::Status NcclReduce::LaunchUnpack(cuda::UnpackCall call, const Votes& votes, uint32_t* decision,
-                                      StreamHandle stream) {
-  call.segments = unpacked_.data();
-  call.segment_count = static_cast<int>(unpacked_.size());
+void NcclReduce::FillUnpacked(const Reduction& run, const Slot& slot, UnpackSegments* segments) const {
+  const ReduceCall& call = run.call;
+  segments->clear();
+  if (!Stays(call.info)) return;
+  const int region = plan_->regions() == 1 ? 0 : run.members.self();
+  plan_->ForEachPiece(slot.chunk, region, [&](const WirePlan::Piece& piece) {
+    const Segment& segment = call.segments[piece.tensor];
+    const PartRange wanted = WantedOf(call, segment);
+    const size_t begin = std::max(piece.begin, wanted.begin);
+    const size_t end = std::min(piece.begin + piece.count, wanted.begin + wanted.count);
+    if (begin >= end) return;
+    segments->push_back({.output = ElementOf(segment.output, begin - wanted.begin, call.dtype),
+                         .count = end - begin,
+                         .offset = piece.offset,
+                         .skip = begin - piece.begin});
+  });
+}
+
+absl::Status NcclReduce::LaunchUnpack(cuda::UnpackCall call, const UnpackSegments& segments, const Votes& votes,
+                                      uint32_t* decision, StreamHandle stream) {
+  call.segments = segments.data();
+  call.segment_count = static_cast<int>(segments.size());
   call.vote.votes = votes.elements;
   call.vote.count = votes.count;
   call.vote.stay = votes.stay;
@@ -503,15 +534,15 @@ absl::Status NcclReduce::PutVote(const Reduction& run, const Slot& slot) {
   if (!run.op.has_value()) return absl::OkStatus();
   const int elements = VoteElements(run.call, run.members.size());
   if (elements == 0) return absl::OkStatus();
-  const DType dtype = plan_.layout().dtype;
+  const DType dtype = plan_->layout().dtype;
   const size_t bytes = SizeOf(dtype);
   const void* const vote = Stays(run.call.info) == StaysByOne(run.call.op) ? values_.One(dtype) : values_.Zero();
-  if (plan_.regions() > 1) {
+  if (plan_->regions() > 1) {
     packed_.clear();
-    for (int region = 0; region < plan_.regions(); ++region) {
+    for (int region = 0; region < plan_->regions(); ++region) {
       packed_.push_back({.input = vote, .count = 1, .offset = static_cast<size_t>(region) * slot.chunk.bytes});
     }
-    return LaunchPack({.dtype = dtype, .wire = plan_.wire(), .buffer = slot.data}, run.kernels);
+    return LaunchPack({.dtype = dtype, .wire = plan_->wire(), .buffer = slot.data}, packed_, run.kernels);
   }
   if (elements > 1) {
     RONDA_RETURN_IF_ERROR(Launch("voting", [&](const ronda_cuda_plugin& kernels) {

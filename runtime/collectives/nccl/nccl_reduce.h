@@ -14,6 +14,7 @@
 #include "runtime/collectives/communicator.h"
 #include "runtime/collectives/nccl/device_votes.h"
 #include "runtime/collectives/nccl/nccl_groups.h"
+#include "runtime/collectives/nccl/plan_cache.h"
 #include "runtime/collectives/nccl/stream_buffer.h"
 #include "runtime/collectives/nccl/wire_plan.h"
 #include "runtime/collectives/transport.h"
@@ -43,6 +44,8 @@ namespace ronda {
 // NCCL chooses the way of the data by whether the memory is registered, and must be told the same on all ranks. So
 // neither a vote nor a veto changes the memory that NCCL is given, nor the algorithm: with a vote it is always the
 // fusion buffer, registered on every rank.
+//
+// Calls that are repeated with the same tensors, as those of a training are, are not laid out again (plan_cache.h).
 //
 // The rounding errors of packing go to the residuals at once. If there is a vote, they go to a copy that is taken over
 // together with the outputs.
@@ -140,6 +143,9 @@ class NcclReduce {
   // before other ranks depend on this one. An unused vote stays for the next call.
   absl::Status TakeVote(const CallInfo& info);
 
+  // Sets plan_ and tables_. `votes`: elements in front of each region.
+  void Plan(const ReduceCall& call, int votes, const Members& members);
+
   absl::Status RunPlain(const ReduceCall& call, NcclRedOp op, const Members& members, Entry* entry);
   // As plan_ says.
   absl::Status RunChunks(Reduction run);
@@ -162,8 +168,12 @@ class NcclReduce {
   absl::Status ReduceScatter(const CallInfo& info, Entry* entry, const void* input, void* output, size_t count,
                              DType dtype, NcclRedOp op);
 
-  absl::Status Pack(const Reduction& run, const Slot& slot);
-  absl::Status Unpack(const Reduction& run, const Slot& slot, bool is_last);
+  using PackSegments = std::vector<kernels::cuda::PackSegment>;
+  using UnpackSegments = std::vector<kernels::cuda::UnpackSegment>;
+  absl::Status Pack(const Reduction& run, const Slot& slot, size_t chunk);
+  void FillPacked(const Reduction& run, const Slot& slot, PackSegments* segments) const;
+  absl::Status Unpack(const Reduction& run, const Slot& slot, size_t chunk);
+  void FillUnpacked(const Reduction& run, const Slot& slot, UnpackSegments* segments) const;
   // If there is a vote, copies the residuals to memory that packing may change.
   absl::Status BorrowResiduals(const Reduction& run, Slot& slot);
   // Takes the changed copies over unless there is a veto.
@@ -177,11 +187,11 @@ class NcclReduce {
 
   // Has `to` wait for what `from` has been given so far.
   absl::Status HandOver(DeviceEvent& event, StreamHandle from, StreamHandle to, StreamPhase phase);
-  // Launch the kernels, with the segments in packed_ and unpacked_.
-  absl::Status LaunchPack(kernels::cuda::PackCall call, StreamHandle stream);
+  // Launch the kernels.
+  absl::Status LaunchPack(kernels::cuda::PackCall call, const PackSegments& segments, StreamHandle stream);
   absl::Status LaunchReduce(absl::string_view what, const kernels::cuda::ReduceCall& call);
-  absl::Status LaunchUnpack(kernels::cuda::UnpackCall call, const Votes& votes, uint32_t* decision,
-                            StreamHandle stream);
+  absl::Status LaunchUnpack(kernels::cuda::UnpackCall call, const UnpackSegments& segments, const Votes& votes,
+                            uint32_t* decision, StreamHandle stream);
   absl::Status Mark(StreamPhase phase, StreamHandle stream, absl::Status status);
   absl::Status Copy(void* to, const void* from, size_t bytes, StreamHandle stream);
   template <typename Function>
@@ -196,10 +206,14 @@ class NcclReduce {
   const std::unique_ptr<DeviceStream> kernel_stream_;  // of calls of several chunks
   const std::unique_ptr<DeviceEvent> joint_;
   Slot slots_[2];
-  WirePlan plan_;
+  PlanCache known_;
+  WirePlan own_plan_;  // of what is laid out anew in every call
+  // Of the call under way: its plan, and if that is known, its tables.
+  const WirePlan* plan_ = &own_plan_;
+  std::vector<ReductionPlan::Tables>* tables_ = nullptr;
   // Kept for their memory.
-  std::vector<kernels::cuda::PackSegment> packed_;
-  std::vector<kernels::cuda::UnpackSegment> unpacked_;
+  PackSegments packed_;
+  UnpackSegments unpacked_;
 };
 
 }  // namespace ronda

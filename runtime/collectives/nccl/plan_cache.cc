@@ -1,0 +1,60 @@
+#include "runtime/collectives/nccl/plan_cache.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <type_traits>
+
+namespace ronda {
+namespace {
+
+enum class Match { kNone, kSizes, kAll };
+
+Match Compare(const ReductionPlan& plan, const ReduceCall& call, size_t vote_elements) {
+  if (plan.segments.size() != call.segments.size() || plan.dtype != call.dtype || plan.format != call.wire ||
+      plan.vote_elements != vote_elements) {
+    return Match::kNone;
+  }
+  static_assert(std::has_unique_object_representations_v<Segment>);
+  if (std::memcmp(plan.segments.data(), call.segments.data(), call.segments.size() * sizeof(Segment)) == 0) {
+    return Match::kAll;
+  }
+  const bool has_sizes = std::equal(plan.segments.begin(), plan.segments.end(), call.segments.begin(),
+                                    [](const Segment& known, const Segment& now) { return known.count == now.count; });
+  return has_sizes ? Match::kSizes : Match::kNone;
+}
+
+}  // namespace
+
+ReductionPlan& PlanCache::Find(const ReduceCall& call, size_t vote_elements) {
+  std::optional<size_t> same_sizes;
+  for (size_t tried = 0; tried < plans_.size(); ++tried) {
+    const size_t i = (next_ + tried) % plans_.size();
+    const Match match = Compare(*plans_[i], call, vote_elements);
+    if (match == Match::kAll) return Take(i);
+    if (match == Match::kSizes && !same_sizes.has_value()) same_sizes = i;
+  }
+  const bool is_full = plans_.size() == kMostPlans;
+  if (is_full && same_sizes.has_value()) {
+    ReductionPlan& plan = Take(*same_sizes);
+    plan.segments.assign(call.segments.begin(), call.segments.end());
+    for (ReductionPlan::Tables& tables : plan.chunks) tables.has_packed = tables.has_unpacked = false;
+    return plan;
+  }
+  if (!is_full) plans_.push_back(std::make_unique<ReductionPlan>());
+  ReductionPlan& plan = Take(is_full ? next_ : plans_.size() - 1);
+  plan.wire.Lay(call, vote_elements, chunk_bytes_);
+  plan.chunks.assign(plan.wire.chunks(), {});
+  plan.segments.assign(call.segments.begin(), call.segments.end());
+  plan.dtype = call.dtype;
+  plan.format = call.wire;
+  plan.vote_elements = vote_elements;
+  return plan;
+}
+
+ReductionPlan& PlanCache::Take(size_t i) {
+  next_ = (i + 1) % plans_.size();
+  return *plans_[i];
+}
+
+}  // namespace ronda
