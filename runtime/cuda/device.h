@@ -90,6 +90,21 @@ class DeviceEvent {
   void* const handle_;
 };
 
+// Shows profilers a span of the calling thread, while it lives, and what the thread gives the GPU meanwhile. Ranges of
+// a thread end in the opposite order.
+class DeviceRange {
+ public:
+  DeviceRange(const ronda_cuda_plugin& plugin, const std::string& name) : plugin_(plugin) {
+    plugin_.begin_range(name.c_str());
+  }
+  ~DeviceRange() { plugin_.end_range(); }
+  DeviceRange(const DeviceRange&) = delete;
+  DeviceRange& operator=(const DeviceRange&) = delete;
+
+ private:
+  const ronda_cuda_plugin& plugin_;
+};
+
 // Memory of the device, or of the host where the device can address it.
 //
 // The device must outlive it.

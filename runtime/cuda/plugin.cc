@@ -3,6 +3,7 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
+#include <nvtx3/nvToolsExt.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -286,6 +287,24 @@ int Copy(void* dst, const void* src, size_t bytes, void* stream) {
 
 int FillZero(void* dst, size_t bytes, void* stream) { return Result(cudaMemsetAsync(dst, 0, bytes, AsStream(stream))); }
 
+// NVTX looks for a profiler with the first of its calls. Without one the domain is a null pointer, and the calls return
+// at once.
+nvtxDomainHandle_t Domain() {
+  static const nvtxDomainHandle_t domain = nvtxDomainCreateA("Ronda");
+  return domain;
+}
+
+void BeginRange(const char* name) {
+  nvtxEventAttributes_t attributes = {};
+  attributes.version = NVTX_VERSION;
+  attributes.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
+  attributes.messageType = NVTX_MESSAGE_TYPE_ASCII;
+  attributes.message.ascii = name;
+  nvtxDomainRangePushEx(Domain(), &attributes);
+}
+
+void EndRange() { nvtxDomainRangePop(Domain()); }
+
 // A kernel's launcher as an entry of the table.
 template <typename Call, int (*launch)(const Call&, void*)>
 int Launch(const Call* call, void* stream) {
@@ -328,7 +347,9 @@ constexpr ronda_cuda_plugin kTable = {
     .find_non_finite = Launch<cuda_kernels::NonFiniteCall, cuda_kernels::DeviceFindNonFinite>,
     .add_scaled = Launch<cuda_kernels::AddScaledCall, cuda_kernels::DeviceAddScaled>,
     .adasum_dots = Launch<cuda_kernels::DotsCall, cuda_kernels::DeviceDots>,
-    .adasum_combine = Launch<cuda_kernels::CombineCall, cuda_kernels::DeviceCombine>};
+    .adasum_combine = Launch<cuda_kernels::CombineCall, cuda_kernels::DeviceCombine>,
+    .begin_range = BeginRange,
+    .end_range = EndRange};
 
 }  // namespace
 

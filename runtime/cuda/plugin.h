@@ -16,7 +16,7 @@
 extern "C" {
 
 // Raised with every change of the table or of the structs in its arguments.
-#define RONDA_CUDA_PLUGIN_VERSION 3
+#define RONDA_CUDA_PLUGIN_VERSION 4
 
 struct ronda_cuda_device {
   char name[256];    // "NVIDIA H200"
@@ -99,6 +99,11 @@ struct ronda_cuda_plugin {
   int (*add_scaled)(const ronda::kernels::cuda::AddScaledCall* call, void* stream);
   int (*adasum_dots)(const ronda::kernels::cuda::DotsCall* call, void* stream);
   int (*adasum_combine)(const ronda::kernels::cuda::CombineCall* call, void* stream);
+
+  // Named spans of the calling thread, which may be nested. Profilers show them, and what the thread has given the GPU
+  // meanwhile (NVTX, in the domain "Ronda"). Without a profiler they do nothing. They need no driver.
+  void (*begin_range)(const char* name);
+  void (*end_range)();
 };
 
 // The one symbol that the plugin exports.

@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/cpu/gradients.h"
 #include "runtime/base/status_macros.h"
@@ -175,6 +176,8 @@ absl::Status Executor::GiveToDevice(const BucketRun& run) {
     if (entry->ready != nullptr) ready_.Add(entry->ready.get());
   }
   DeviceLane& lane = *parts_.devices->lane();
+  // As in the timeline.
+  const DeviceRange range(lane.plugin(), absl::StrCat(absl::AsciiStrToUpper(Name(run.info.op)), " ", run.info.label));
   RONDA_RETURN_IF_ERROR(
       lane.Begin({.label = run.info.label, .op = run.info.op, .bytes = BytesOf(run.bucket), .limits = run.info.limits},
                  ready_.points()));

@@ -5,6 +5,7 @@ The repository it makes has
     @cuda//:toolkit.bzl     what cuda_library.bzl has to know
     @cuda//:headers         the runtime's, and cuBLAS's
     @cuda//:cudart          the runtime, statically, with its headers
+    @cuda//:nvtx            NVTX, which is headers alone
     @cuda//:cublas          cuBLAS, which is not static
 
 Without a toolkit, or with one that is too old, the same targets are there, and fit no platform: Bazel skips them, and
@@ -36,6 +37,13 @@ cc_library(
     includes = ["include"],
 )
 
+cc_library(
+    name = "nvtx",
+    hdrs = glob(["include/nvtx3/**"]),
+    includes = ["include"],
+    linkopts = ["-ldl"],
+)
+
 cc_import(
     name = "cudart_archive",
     static_library = "lib64/libcudart_static.a",
@@ -61,7 +69,7 @@ exports_files(["version.txt"])
 
 [
     cc_library(name = name, target_compatible_with = ["@ronda//third_party/cuda:no_toolkit"])
-    for name in ["headers", "cudart", "cublas"]
+    for name in ["headers", "cudart", "cublas", "nvtx"]
 ]
 """
 

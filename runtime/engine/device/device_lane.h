@@ -75,6 +75,7 @@ class DeviceLane : public DataPlane {
   absl::Status Relaunch(const std::shared_ptr<DeviceCompletion>& completion);
 
   // Whose waiters have the device asked often.
+  const ronda_cuda_plugin& plugin() const { return device_->plugin(); }
   Attention& attention() { return *attention_; }
 
   // No thread waits for it.

@@ -72,6 +72,22 @@ void Step(DeviceRank& rank, std::deque<DeviceTensor>& tensors) {
   for (const auto& handle : *handles) EXPECT_EQ(handle->Wait(), absl::OkStatus());
 }
 
+// For profilers: one for each bucket that a rank gives to its device.
+TEST_P(DeviceTimeline, RangesOfTheHostAreNamedLikeTheSpans) {
+  std::vector<std::string> ranges;
+  std::barrier all_have_trained(kRanks);
+  Run([&](DeviceRank& rank) {
+    std::deque<DeviceTensor> tensors;
+    for (int i = 0; i < 3; ++i) tensors.emplace_back(rank, std::vector<float>(100, 1));
+    all_have_trained.arrive_and_wait();
+    Step(rank, tensors);
+    all_have_trained.arrive_and_wait();
+    if (rank.rank() == 0) ranges = rank.fake().TakeRanges();
+    all_have_trained.arrive_and_wait();
+  });
+  EXPECT_EQ(ranges, std::vector<std::string>(kRanks, "ALLREDUCE x0 and 2 more"));
+}
+
 // Every bucket, with its parts in it, lies between the submission of its tensors and the end of the wait for them.
 TEST_P(DeviceTimeline, BucketsLieBetweenSubmissionAndCompletion) {
   std::vector<std::vector<FlightTime>> times(kRanks);

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -194,7 +195,6 @@ int DestroyEvent(void* event) { return Machine().DestroyEvent(event) ? CurrentEr
 
 int RecordEvent(void* handle, void* stream) {
   return WithEvent(handle, [stream](const std::shared_ptr<FakeEvent>& event) {
-    Machine().calls().record_event.fetch_add(1);
     return WithStream(stream, [&](FakeStream& known) {
       known.Enqueue([event, recording = event->Record()] { event->Pass(recording); });
       return kCudaSuccess;
@@ -204,14 +204,12 @@ int RecordEvent(void* handle, void* stream) {
 
 int WaitEvent(void* stream, void* handle) {
   return WithEvent(handle, [stream](const std::shared_ptr<FakeEvent>& event) {
-    Machine().calls().wait_event.fetch_add(1);
     return Enqueue(stream, [event, recording = event->last_recording()] { event->AwaitPassing(recording); });
   });
 }
 
 int QueryEvent(void* handle, int* done) {
   return WithEvent(handle, [done](const std::shared_ptr<FakeEvent>& event) {
-    Machine().calls().query_event.fetch_add(1);
     *done = event->IsPassed(event->last_recording()) ? 1 : 0;
     if (*done == 0) ++this_threads_waits;
     // Work of the stream before the event may have failed.
@@ -251,7 +249,6 @@ int WaitWord(void* handle, const uint32_t* word, uint32_t value) {
   return WithStream(handle, [&](FakeStream& stream) -> int {
     const uint32_t* const view = ViewOfWord(stream.device(), word);
     if (view == nullptr || stream.capturing() != 0) return kCudaInvalidValue;
-    Machine().calls().wait_word.fetch_add(1);
     stream.Enqueue([=, device = stream.device()] { Machine().AwaitWord(device, view, value); });
     return kCudaSuccess;
   });
@@ -291,7 +288,6 @@ int FillZero(void* dst, size_t bytes, void* handle) {
     if (bytes == 0) return kCudaSuccess;
     void* const to = Machine().memory().ViewOf(stream.device(), dst, bytes);
     if (to == nullptr) return kCudaInvalidValue;
-    Machine().calls().fill_zero.fetch_add(1);
     stream.Enqueue([=, device = stream.device()] {
       if (Machine().MayUse(device, {dst})) std::memset(to, 0, bytes);
     });
@@ -318,42 +314,75 @@ int Launch(const Call* call, void* handle) {
   });
 }
 
+thread_local int this_threads_ranges = 0;
+
+void BeginRange(const char* name) {
+  ++this_threads_ranges;
+  Machine().NoteRange(name);
+}
+
+void EndRange() { RONDA_CHECK(--this_threads_ranges >= 0); }
+
+// Counts the calls of a function of the table. To ask for the current device, or to change it, does not count: how
+// often that happens depends on the thread that comes first to a bucket, and on its own device.
+int counted_functions = 0;
+
+template <auto kFunction>
+struct Counted;
+template <typename... Arguments, int (*kFunction)(Arguments...)>
+struct Counted<kFunction> {
+  static inline const int number = counted_functions++;
+
+  static int Call(Arguments... arguments) {
+    Machine().calls().all.fetch_add(1);
+    Machine().calls().of_function[number].fetch_add(1);
+    return kFunction(arguments...);
+  }
+};
+
+template <auto kFunction>
+size_t CallsOf() {
+  return Machine().calls().of_function[Counted<kFunction>::number];
+}
+
 constexpr ronda_cuda_plugin kTable = {.version = RONDA_CUDA_PLUGIN_VERSION,
                                       .library = Library,
                                       .error_text = ErrorText,
-                                      .device_count = DeviceCount,
-                                      .describe = Describe,
+                                      .device_count = Counted<DeviceCount>::Call,
+                                      .describe = Counted<Describe>::Call,
                                       .use_device = UseDevice,
                                       .current_device = CurrentDevice,
                                       .restore_device = RestoreDevice,
-                                      .prepare_device = PrepareDevice,
-                                      .device_of = DeviceOf,
-                                      .allocate = Allocate,
-                                      .release = Release,
-                                      .create_stream = CreateStream,
-                                      .destroy_stream = DestroyStream,
-                                      .is_capturing = IsCapturing,
-                                      .stream_id = StreamId,
-                                      .create_event = CreateEvent,
-                                      .destroy_event = DestroyEvent,
-                                      .record_event = RecordEvent,
-                                      .wait_event = WaitEvent,
-                                      .query_event = QueryEvent,
-                                      .synchronize_event = SynchronizeEvent,
-                                      .elapsed_ms = ElapsedMs,
-                                      .has_words = HasWords,
-                                      .wait_word = WaitWord,
-                                      .write_word = WriteWord,
-                                      .shares_queues = SharesQueues,
-                                      .copy = Copy,
-                                      .fill_zero = FillZero,
-                                      .pack = Launch,
-                                      .unpack = Launch,
-                                      .reduce = Launch,
-                                      .find_non_finite = Launch,
-                                      .add_scaled = Launch,
-                                      .adasum_dots = Launch,
-                                      .adasum_combine = Launch};
+                                      .prepare_device = Counted<PrepareDevice>::Call,
+                                      .device_of = Counted<DeviceOf>::Call,
+                                      .allocate = Counted<Allocate>::Call,
+                                      .release = Counted<Release>::Call,
+                                      .create_stream = Counted<CreateStream>::Call,
+                                      .destroy_stream = Counted<DestroyStream>::Call,
+                                      .is_capturing = Counted<IsCapturing>::Call,
+                                      .stream_id = Counted<StreamId>::Call,
+                                      .create_event = Counted<CreateEvent>::Call,
+                                      .destroy_event = Counted<DestroyEvent>::Call,
+                                      .record_event = Counted<RecordEvent>::Call,
+                                      .wait_event = Counted<WaitEvent>::Call,
+                                      .query_event = Counted<QueryEvent>::Call,
+                                      .synchronize_event = Counted<SynchronizeEvent>::Call,
+                                      .elapsed_ms = Counted<ElapsedMs>::Call,
+                                      .has_words = Counted<HasWords>::Call,
+                                      .wait_word = Counted<WaitWord>::Call,
+                                      .write_word = Counted<WriteWord>::Call,
+                                      .shares_queues = Counted<SharesQueues>::Call,
+                                      .copy = Counted<Copy>::Call,
+                                      .fill_zero = Counted<FillZero>::Call,
+                                      .pack = Counted<Launch<kernels::cuda::PackCall>>::Call,
+                                      .unpack = Counted<Launch<kernels::cuda::UnpackCall>>::Call,
+                                      .reduce = Counted<Launch<kernels::cuda::ReduceCall>>::Call,
+                                      .find_non_finite = Counted<Launch<kernels::cuda::NonFiniteCall>>::Call,
+                                      .add_scaled = Counted<Launch<kernels::cuda::AddScaledCall>>::Call,
+                                      .adasum_dots = Counted<Launch<kernels::cuda::DotsCall>>::Call,
+                                      .adasum_combine = Counted<Launch<kernels::cuda::CombineCall>>::Call,
+                                      .begin_range = BeginRange,
+                                      .end_range = EndRange};
 
 }  // namespace
 
@@ -381,14 +410,20 @@ void FakeCuda::FreeOn(void* stream, void* memory) {
 size_t FakeCuda::allocations() const { return Machine().memory().allocations(); }
 size_t FakeCuda::peak_bytes() const { return Machine().memory().peak_bytes(); }
 size_t FakeCuda::created_events() const { return Machine().created_events(); }
-size_t FakeCuda::recorded_events() const { return Machine().calls().record_event; }
-size_t FakeCuda::awaited_events() const { return Machine().calls().wait_event; }
-size_t FakeCuda::awaited_words() const { return Machine().calls().wait_word; }
-size_t FakeCuda::queried_events() const { return Machine().calls().query_event; }
+size_t FakeCuda::recorded_events() const { return CallsOf<RecordEvent>(); }
+size_t FakeCuda::awaited_events() const { return CallsOf<WaitEvent>(); }
+size_t FakeCuda::awaited_words() const { return CallsOf<WaitWord>(); }
+size_t FakeCuda::queried_events() const { return CallsOf<QueryEvent>(); }
 size_t FakeCuda::finished_kernels() const { return Machine().calls().finished_kernels; }
-size_t FakeCuda::zero_fills() const { return Machine().calls().fill_zero; }
+size_t FakeCuda::zero_fills() const { return CallsOf<FillZero>(); }
+size_t FakeCuda::looks_at_pointers() const { return CallsOf<DeviceOf>(); }
+size_t FakeCuda::looks_at_streams() const {
+  return CallsOf<IsCapturing>() + CallsOf<StreamId>() + CallsOf<SharesQueues>();
+}
+size_t FakeCuda::calls() const { return Machine().calls().all; }
 size_t FakeCuda::HostWaitsOfThisThread() { return this_threads_waits; }
 int FakeCuda::waiting_frees() const { return Machine().calls().waiting_frees; }
+std::vector<std::string> FakeCuda::TakeRanges() { return Machine().TakeRanges(); }
 std::string FakeCuda::Leaks() const { return Machine().Leaks(); }
 
 struct StreamHold::Gate {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -94,17 +95,26 @@ class FakeCuda {
   size_t allocations() const;
   size_t peak_bytes() const;  // the most memory that a device had given out at once
   size_t created_events() const;
+  size_t finished_kernels() const;
+
+  // Calls of the table so far: of all functions but those of the current device, of ranges and of errors' texts; and of
+  // some.
+  size_t calls() const;
   size_t recorded_events() const;
   size_t awaited_events() const;  // by streams
   size_t awaited_words() const;
   size_t queried_events() const;
   size_t zero_fills() const;
-  size_t finished_kernels() const;
+  size_t looks_at_pointers() const;
+  size_t looks_at_streams() const;
 
   // How often the calling thread has waited for a device so far, or asked whether it had to: calls of
   // synchronize_event, launches and frees that wait, and calls of query_event that found that the device was not there
   // yet.
   static size_t HostWaitsOfThisThread();
+
+  // The names of begin_range since the last call, of all threads.
+  std::vector<std::string> TakeRanges();
 
   // Calls that wait for a device before they free memory, now.
   int waiting_frees() const;

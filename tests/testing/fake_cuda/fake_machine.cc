@@ -166,6 +166,16 @@ bool FakeMachine::MayUse(int device, const std::vector<const void*>& memory) {
   return false;
 }
 
+void FakeMachine::NoteRange(const char* name) {
+  const MutexLock lock(&mu_);
+  ranges_.emplace_back(name);
+}
+
+std::vector<std::string> FakeMachine::TakeRanges() {
+  const MutexLock lock(&mu_);
+  return std::exchange(ranges_, {});
+}
+
 bool FakeMachine::Release(int device, void* memory) {
   return memory_.Release(device, memory, AreStreamsIdle() ? FakeMemory::Use::kOver : FakeMemory::Use::kPossible);
 }

@@ -1,6 +1,7 @@
 #ifndef RONDA_TESTS_TESTING_FAKE_CUDA_FAKE_MACHINE_H_
 #define RONDA_TESTS_TESTING_FAKE_CUDA_FAKE_MACHINE_H_
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +19,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "runtime/base/mutex.h"
+#include "runtime/cuda/plugin.h"
 #include "tests/testing/fake_cuda/fake_cuda.h"
 #include "tests/testing/fake_cuda/fake_memory.h"
 
@@ -103,13 +105,10 @@ class FakeMachine {
   // Returns when its streams have nothing to do.
   void AwaitDevice(int device) const;
 
-  // Of the functions of the table, so far or now.
+  // So far, or now.
   struct Calls {
-    std::atomic<size_t> record_event{0};
-    std::atomic<size_t> wait_event{0};
-    std::atomic<size_t> query_event{0};
-    std::atomic<size_t> wait_word{0};
-    std::atomic<size_t> fill_zero{0};
+    std::atomic<size_t> all{0};
+    std::array<std::atomic<size_t>, sizeof(ronda_cuda_plugin) / sizeof(void*)> of_function{};
     std::atomic<size_t> finished_kernels{0};
     std::atomic<int> waiting_frees{0};
   };
@@ -123,6 +122,9 @@ class FakeMachine {
 
   // Called by a stream: whether `memory` may still be used; if not, there is a report.
   bool MayUse(int device, const std::vector<const void*>& memory);
+
+  void NoteRange(const char* name);
+  std::vector<std::string> TakeRanges();
 
   // As FakeMemory's. Work that the streams already have still finds the memory.
   bool Release(int device, void* memory);
@@ -151,6 +153,7 @@ class FakeMachine {
   mutable Mutex mu_;
   std::map<void*, std::shared_ptr<FakeEvent>> events_ ABSL_GUARDED_BY(mu_);
   size_t created_events_ ABSL_GUARDED_BY(mu_) = 0;
+  std::vector<std::string> ranges_ ABSL_GUARDED_BY(mu_);
   // Last, and so destroyed first: their threads use the others.
   std::vector<std::shared_ptr<FakeStream>> default_streams_
       ABSL_GUARDED_BY(mu_);  // one a device; nullptr: not used yet

@@ -1,0 +1,17 @@
+#ifndef RONDA_TESTS_TESTING_NVTX_RECORDER_NVTX_RECORDER_H_
+#define RONDA_TESTS_TESTING_NVTX_RECORDER_NVTX_RECORDER_H_
+
+#include <cstddef>
+
+namespace ronda::testing {
+
+// Where tests find the library. NVTX_INJECTION64_PATH has to name it before the process' first range.
+inline constexpr const char* kNvtxRecorderPath = "tests/testing/nvtx_recorder/libnvtx_recorder.so";
+
+// A function of it: what has happened since the last call, a line each, "<domain>: <range>" or "end".
+inline constexpr const char* kNvtxRecorderTake = "nvtx_recorder_take";
+using NvtxRecorderTake = void (*)(char* text, size_t size);
+
+}  // namespace ronda::testing
+
+#endif  // RONDA_TESTS_TESTING_NVTX_RECORDER_NVTX_RECORDER_H_
