@@ -22,6 +22,7 @@
 #include "client/c_api_support.h"
 #include "client/session.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/engine/device/rank_device.h"
 #include "runtime/engine/handle.h"
 #include "runtime/engine/submission.h"
 
@@ -268,8 +269,9 @@ Outcome PreparedGroup::OrderBeforeUntil(void* stream, absl::Duration deadline, b
 
 Outcome PreparedGroup::OrderBefore(void* stream) {
   found_overflow_ = false;
-  return EndStep([stream](const Handle& handle) {
-    absl::Status status = handle.OrderBefore(stream);
+  WaitingStream waiting(stream);
+  return EndStep([&waiting](const Handle& handle) {
+    absl::Status status = handle.OrderBefore(waiting);
     if (!status.ok()) handle.Wait().IgnoreError();  // nothing is in flight after an error
     return status;
   });

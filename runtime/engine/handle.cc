@@ -7,6 +7,7 @@
 #include "runtime/base/status_macros.h"
 #include "runtime/engine/device/device_blocks.h"
 #include "runtime/engine/device/device_completion.h"
+#include "runtime/engine/device/rank_device.h"
 #include "runtime/engine/submission.h"
 
 namespace ronda {
@@ -32,13 +33,18 @@ bool Handle::WaitUntil(absl::Duration deadline) const {
 }
 
 absl::Status Handle::OrderBefore(void* stream) const {
+  WaitingStream waiting(stream);
+  return OrderBefore(waiting);
+}
+
+absl::Status Handle::OrderBefore(WaitingStream& stream) const {
   AwaitLaunch();
   // The tensor that the program submits next may be the one that waits for this.
   NoteLearned();
   if (result_.completion == nullptr || !status_.ok()) return status_;
   absl::Status status = result_.completion->OrderBefore(stream, *tensor_);
   if (status.ok()) {
-    if (DeviceBlocks* const blocks = BlocksOfResult()) blocks->NoteReader(result_.data.get(), stream);
+    if (DeviceBlocks* const blocks = BlocksOfResult()) blocks->NoteReader(result_.data.get(), stream.handle());
     return status;
   }
   const absl::Status refusal = result_.completion->bucket().RefusalOf(*tensor_);

@@ -36,6 +36,7 @@ struct ResultDeleter {
 using ResultData = std::unique_ptr<std::byte[], ResultDeleter>;
 
 class DeviceCompletion;
+class WaitingStream;
 
 // Numbers of rows, one a rank; those of a few ranks need no allocation.
 using RowCounts = absl::InlinedVector<int64_t, 8>;
@@ -122,6 +123,7 @@ class Handle {
   // been given to the device, as Wait does, but not for the device; of a tensor in the host's memory this is Wait. The
   // stream lives as long as the handle: the result's memory waits for it.
   // Errors: the operation's, as far as they are known by then.
+  absl::Status OrderBefore(WaitingStream& stream) const;
   absl::Status OrderBefore(void* stream) const;
 
   // REQUIRES: Wait() has returned OK; or OrderBefore, and then `overflow` is not known yet.

@@ -55,13 +55,12 @@ bool DeviceCompletion::WaitUntil(absl::Duration deadline) {
   return true;
 }
 
-absl::Status DeviceCompletion::OrderBefore(StreamHandle stream, absl::string_view tensor) {
+absl::Status DeviceCompletion::OrderBefore(WaitingStream& stream, absl::string_view tensor) {
   const bool is_settled = settled_.load(std::memory_order_acquire);
   if (is_settled && !status_.ok()) return status_;
   // First: whether a program is right must not depend on how fast the device is.
-  RONDA_ASSIGN_OR_RETURN(const uint64_t id,
-                         IdOfStream(*options_.device, stream, "wait for the operation before or after the capture"));
-  return is_settled ? bucket_.RefusalOf(tensor) : bucket_.OrderBefore(stream, id, tensor);
+  RONDA_ASSIGN_OR_RETURN(const uint64_t id, stream.IdOn(*options_.device));
+  return is_settled ? bucket_.RefusalOf(tensor) : bucket_.OrderBefore(stream.handle(), id, tensor);
 }
 
 bool DeviceCompletion::Then(std::list<CallbackThread::Callback>* callbacks) {

@@ -107,7 +107,7 @@ class DeviceCompletion {
   // REQUIRES: launched.
   // Errors: the operation's, if it has failed, or that with which `tensor` was refused; INVALID_ARGUMENT if the stream
   // is being captured; the device's.
-  absl::Status OrderBefore(StreamHandle stream, absl::string_view tensor = {});
+  absl::Status OrderBefore(WaitingStream& stream, absl::string_view tensor);
 
   // Has `callbacks` run once it is done, with its status and after those of earlier calls. False if it is done already:
   // nothing has happened.

@@ -104,18 +104,16 @@ absl::Status LaunchedBucket::OrderBefore(StreamHandle stream, uint64_t id, absl:
     is_awaited_ = true;  // before the stream waits: a thread that refuses a tensor from now on knows of it
     point = {.event = &event(), .vote = IsUndecidedLocked() ? vote_ : nullptr};
   }
-  RONDA_RETURN_IF_ERROR(HaveWait(stream, point));
+  RONDA_RETURN_IF_ERROR(HaveWait(stream, id, point));
   MutexLock lock(&mu_);
   waiting_streams_.push_back(id);
   return absl::OkStatus();
 }
 
-absl::Status LaunchedBucket::HaveWait(StreamHandle stream, const Point& point) {
+absl::Status LaunchedBucket::HaveWait(StreamHandle stream, uint64_t id, const Point& point) {
   if (point.vote == nullptr) return point.event->OrderBefore(stream);
-  int shares = 0;
-  RONDA_RETURN_IF_ERROR(parts_.device->Call(
-      "looking at the stream", [&](const ronda_cuda_plugin& cuda) { return cuda.shares_queues(stream, &shares); }));
-  if (shares != 0) {
+  RONDA_ASSIGN_OR_RETURN(const bool shares, SharesQueues(stream, id));
+  if (shares) {
     RONDA_RETURN_IF_ERROR(AwaitDecision());
     return event().OrderBefore(stream);
   }
@@ -126,6 +124,15 @@ absl::Status LaunchedBucket::HaveWait(StreamHandle stream, const Point& point) {
   return parts_.device->Call("having a stream wait for a decision", [&](const ronda_cuda_plugin& cuda) {
     return cuda.wait_word(stream, point.vote->gate(), point.vote->opens_at());
   });
+}
+
+absl::StatusOr<bool> LaunchedBucket::SharesQueues(StreamHandle stream, uint64_t id) {
+  if (parts_.order->HasOwnQueues(id)) return false;
+  int shares = 0;
+  RONDA_RETURN_IF_ERROR(parts_.device->Call(
+      "looking at the stream", [&](const ronda_cuda_plugin& cuda) { return cuda.shares_queues(stream, &shares); }));
+  if (shares == 0) parts_.order->NoteOwnQueues(id);
+  return shares != 0;
 }
 
 // The device decides, and no thread is told; the watch comes later.

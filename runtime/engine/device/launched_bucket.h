@@ -101,7 +101,8 @@ class LaunchedBucket {
   absl::Status RefusalLocked(absl::string_view tensor) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Whether the vote is open or lost, and the bucket has not been launched again.
   bool IsUndecidedLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::Status HaveWait(StreamHandle stream, const Point& point);
+  absl::Status HaveWait(StreamHandle stream, uint64_t id, const Point& point);
+  absl::StatusOr<bool> SharesQueues(StreamHandle stream, uint64_t id);
   // Blocks until the bucket is decided, or settled. Errors: that of End.
   absl::Status AwaitDecision();
 

@@ -8,14 +8,12 @@
 namespace ronda {
 namespace {
 
-absl::StatusOr<const ronda_cuda_plugin*> PluginOf(const std::shared_ptr<DeviceSupport>& support) {
-  if (support != nullptr) return support->Plugin();
-  return absl::FailedPreconditionError("this job has no support for GPUs");
-}
-
 std::string Place(int ordinal) {
   return ordinal < 0 ? std::string("in the host's memory") : absl::StrCat("on cuda:", ordinal);
 }
+
+// Of a program that has ever new buffers only some are kept in mind.
+constexpr size_t kMostKnown = 1 << 14;
 
 // As an error of a call that could not begin.
 absl::Status NotNow(const absl::Status& status) { return absl::FailedPreconditionError(status.message()); }
@@ -55,6 +53,11 @@ absl::StatusOr<uint64_t> IdOfStream(Device& device, StreamHandle stream, absl::s
       otherwise));
 }
 
+absl::StatusOr<uint64_t> WaitingStream::IdOn(Device& device) {
+  if (!id_.has_value()) id_ = IdOfStream(device, handle_, "wait for the operation before or after the capture");
+  return *id_;
+}
+
 absl::StatusOr<std::vector<RankDevice::Ready>> RankDevice::Admit(absl::Span<const Submission> submissions) {
   std::vector<Ready> points;
   const Ready* last = nullptr;
@@ -78,7 +81,8 @@ absl::StatusOr<std::vector<RankDevice::Ready>> RankDevice::Admit(absl::Span<cons
 }
 
 absl::StatusOr<std::shared_ptr<Device>> RankDevice::CheckBuffers(const Submission& submission) {
-  std::shared_ptr<Device> device;
+  std::shared_ptr<Device> device = FindKnown(submission);
+  if (device != nullptr) return device;
   const void* checked = nullptr;
   for (const void* buffer : {submission.input, static_cast<const void*>(submission.output)}) {
     if (buffer == nullptr || buffer == checked) continue;
@@ -92,8 +96,27 @@ absl::StatusOr<std::shared_ptr<Device>> RankDevice::CheckBuffers(const Submissio
   return chosen;
 }
 
+// To ask for it may be to search for a library.
+absl::StatusOr<const ronda_cuda_plugin*> RankDevice::Plugin() {
+  {
+    const MutexLock lock(&mu_);
+    if (device_ != nullptr) return &device_->plugin();
+  }
+  if (support_ != nullptr) return support_->Plugin();
+  return absl::FailedPreconditionError("this job has no support for GPUs");
+}
+
+std::shared_ptr<Device> RankDevice::FindKnown(const Submission& submission) {
+  const MutexLock lock(&mu_);
+  if (device_ == nullptr || submission.input == nullptr) return nullptr;
+  const auto is_known = [&](const void* buffer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return known_.contains(buffer); };
+  if (!is_known(submission.input)) return nullptr;
+  const bool is_elsewhere = submission.output != nullptr && submission.output != submission.input;
+  return is_elsewhere && !is_known(submission.output) ? nullptr : device_;
+}
+
 absl::StatusOr<std::shared_ptr<Device>> RankDevice::CheckBuffer(const void* buffer) {
-  const absl::StatusOr<const ronda_cuda_plugin*> plugin = PluginOf(support_);
+  const absl::StatusOr<const ronda_cuda_plugin*> plugin = Plugin();
   if (!plugin.ok()) return NotNow(plugin.status());
   int ordinal = -1;
   (*plugin)->device_of(buffer, &ordinal);
@@ -102,7 +125,12 @@ absl::StatusOr<std::shared_ptr<Device>> RankDevice::CheckBuffer(const void* buff
         "it is said to be in the memory of a GPU, but a buffer of it is in the host's: say so, or pass the GPU's");
   }
   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<Device> device, Take(**plugin, ordinal));
-  if (device->ordinal() == ordinal) return device;
+  if (device->ordinal() == ordinal) {
+    const MutexLock lock(&mu_);
+    if (known_.size() == kMostKnown) known_.clear();
+    known_.insert(buffer);
+    return device;
+  }
   return absl::InvalidArgumentError(absl::StrCat("it is ", Place(ordinal), ", but this rank's tensors are ",
                                                  Place(device->ordinal()),
                                                  ": a rank has one device, that of its first tensor"));
@@ -116,7 +144,7 @@ absl::Status RankDevice::FillZero(void* buffer, size_t bytes, StreamHandle strea
 }
 
 absl::StatusOr<std::shared_ptr<Device>> RankDevice::Get() {
-  RONDA_ASSIGN_OR_RETURN(const ronda_cuda_plugin* const plugin, PluginOf(support_));
+  RONDA_ASSIGN_OR_RETURN(const ronda_cuda_plugin* const plugin, Plugin());
   {
     MutexLock lock(&mu_);
     if (device_ != nullptr) return device_;

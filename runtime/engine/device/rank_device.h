@@ -5,10 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -36,11 +38,18 @@ class StreamOrder {
   // come: streams may have been made to wait for each other, so the point may be behind any of them.
   uint64_t last_awaited() const { return last_awaited_.load(); }
 
+  // A stream that was found to have queues of its own; it keeps them. Of several, the last is known.
+  void NoteOwnQueues(uint64_t stream_id) { has_own_queues_.store(stream_id, std::memory_order_relaxed); }
+  bool HasOwnQueues(uint64_t stream_id) const { return has_own_queues_.load(std::memory_order_relaxed) == stream_id; }
+
   std::atomic<uint64_t>& noted() { return noted_; }
 
  private:
+  static constexpr uint64_t kNoStream = ~uint64_t{0};
+
   std::atomic<uint64_t> last_awaited_{0};
   std::atomic<uint64_t> noted_{0};  // points
+  std::atomic<uint64_t> has_own_queues_{kNoStream};
 };
 
 // A point on a stream of the trainer's, from which on a submission's buffers are ready. Keeps the device.
@@ -95,7 +104,29 @@ class LastPoints {
 // Errors: INVALID_ARGUMENT if it is; INTERNAL (the driver's).
 absl::StatusOr<uint64_t> IdOfStream(Device& device, StreamHandle stream, absl::string_view otherwise);
 
+// A stream that a caller has wait for many operations: the driver is asked for its number once. A handle alone does not
+// tell it from one that is created later, and a capture may begin at any time; so it lives for the time of one call.
+//
+// Thread-compatible.
+class WaitingStream {
+ public:
+  explicit WaitingStream(StreamHandle handle) : handle_(handle) {}
+
+  StreamHandle handle() const { return handle_; }
+
+  // Errors: as IdOfStream.
+  absl::StatusOr<uint64_t> IdOn(Device& device);
+
+ private:
+  const StreamHandle handle_;
+  std::optional<absl::StatusOr<uint64_t>> id_;
+};
+
 // The device of this rank: that of the first tensor in the memory of one; it stays the same.
+//
+// Where a buffer is the driver is asked once. It is taken to be there still when it comes again, as it does in every
+// step of a training: memory that has been given back meanwhile, and come back as another device's or the host's, is
+// an error of the device instead of one of the submission.
 //
 // Thread-safe.
 class RankDevice {
@@ -130,12 +161,17 @@ class RankDevice {
   absl::StatusOr<std::shared_ptr<Device>> CheckBuffers(const Submission& submission);
   // The device, of whose memory `buffer` has to be.
   absl::StatusOr<std::shared_ptr<Device>> CheckBuffer(const void* buffer);
+  // Errors: why there is none.
+  absl::StatusOr<const ronda_cuda_plugin*> Plugin();
+  // The same if it was found to be there before; nullptr: the driver has to be asked.
+  std::shared_ptr<Device> FindKnown(const Submission& submission);
 
   const std::shared_ptr<DeviceSupport> support_;
   const int local_rank_;
   const std::shared_ptr<StreamOrder> order_ = std::make_shared<StreamOrder>();
   Mutex mu_;
   std::shared_ptr<Device> device_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_set<const void*> known_ ABSL_GUARDED_BY(mu_);  // buffers on it
 };
 
 }  // namespace ronda

@@ -1,0 +1,145 @@
+// What a locked step asks of the driver: calls for buckets and streams, and none for a tensor that was there before.
+#include <gtest/gtest.h>
+
+#include <barrier>
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/engine/device/rank_device.h"
+#include "tests/runtime/engine/device_job.h"
+
+namespace ronda::testing {
+namespace {
+
+constexpr int kRanks = 2;
+constexpr size_t kCount = 5;
+constexpr size_t kSteps = 7;  // that are counted
+
+// A wait for the point of the submissions, the vote, both kernels, the event behind the bucket; and of the stream that
+// waits for it, for the event and for the gate.
+constexpr size_t kCallsOfBucket = 7;
+// Whether it is being captured, and its number.
+constexpr size_t kLook = 2;
+// And its point.
+constexpr size_t kCallsOfSubmission = kLook + 1;
+
+enum class Submit { kTogether, kOneByOne };
+
+// Steps of sums, whose results the rank's stream waits for.
+class Steps {
+ public:
+  Steps(DeviceRank& rank, size_t tensors, Submit way) : rank_(rank), way_(way) {
+    for (size_t i = 0; i < tensors; ++i) {
+      tensors_.emplace_back(rank, std::vector<float>(kCount, 1));
+      submissions_.push_back(DeviceSum(absl::StrCat("t", i), rank, tensors_.back(), kCount));
+    }
+  }
+
+  void Run() {
+    StreamHold hold(rank_.stream());  // the vote is open until the stream has been told to wait
+    std::vector<std::shared_ptr<Handle>> handles = SubmitAll();
+    WaitingStream together(rank_.stream());
+    for (const std::shared_ptr<Handle>& handle : handles) {
+      const absl::Status status =
+          way_ == Submit::kTogether ? handle->OrderBefore(together) : handle->OrderBefore(rank_.stream());
+      EXPECT_EQ(status, absl::OkStatus());
+    }
+    hold.Release();
+    for (const std::shared_ptr<Handle>& handle : handles) EXPECT_EQ(handle->Wait(), absl::OkStatus());
+  }
+
+ private:
+  std::vector<std::shared_ptr<Handle>> SubmitAll() {
+    if (way_ == Submit::kTogether) return *rank_.runtime().SubmitAll(submissions_);
+    std::vector<std::shared_ptr<Handle>> handles;
+    for (const Submission& submission : submissions_) handles.push_back(*rank_.runtime().Submit(submission));
+    return handles;
+  }
+
+  DeviceRank& rank_;
+  const Submit way_;
+  std::deque<DeviceTensor> tensors_;
+  std::vector<Submission> submissions_;
+};
+
+struct Calls {
+  size_t all = 0;  // but queries of events: the watch asks as often as it likes
+  size_t pointers = 0;
+  size_t streams = 0;
+  size_t buckets = 0;  // of a rank
+};
+
+Calls CallsSoFar(DeviceRank& rank) {
+  FakeCuda& cuda = rank.fake();
+  return {.all = cuda.calls() - cuda.queried_events(),
+          .pointers = cuda.looks_at_pointers(),
+          .streams = cuda.looks_at_streams(),
+          .buckets = rank.runtime().statistics().buckets_scheduled};
+}
+
+// Of kSteps locked steps of all ranks.
+Calls CallsOfLockedSteps(size_t tensors, Submit way) {
+  Calls counted;
+  std::barrier together(kRanks);
+  RunDeviceRanks({.size = kRanks}, [&](DeviceRank& rank) {
+    Steps steps(rank, tensors, way);
+    for (int i = 0; i < 20; ++i) steps.Run();
+    const Statistics locked = rank.runtime().statistics();
+    EXPECT_EQ(locked.schedules_begun, locked.schedules_left + 1);
+    together.arrive_and_wait();
+    const Calls before = CallsSoFar(rank);
+    together.arrive_and_wait();
+    for (size_t i = 0; i < kSteps; ++i) steps.Run();
+    together.arrive_and_wait();
+    const Calls after = CallsSoFar(rank);
+    together.arrive_and_wait();
+    if (rank.rank() != 0) return;
+    counted = {.all = after.all - before.all,
+               .pointers = after.pointers - before.pointers,
+               .streams = after.streams - before.streams,
+               .buckets = after.buckets - before.buckets};
+  });
+  return counted;
+}
+
+TEST(DeviceCalls, AStepThatIsSubmittedTogetherCostsAsManyCallsWithAnyNumberOfTensors) {
+  for (const size_t tensors : {2, 50}) {
+    const Calls calls = CallsOfLockedSteps(tensors, Submit::kTogether);
+    EXPECT_EQ(calls.buckets, kSteps);
+    EXPECT_EQ(calls.pointers, 0u);
+    EXPECT_EQ(calls.streams, kRanks * kSteps * 2 * kLook) << "by the submission, and by the stream's wait";
+    EXPECT_EQ(calls.all, kRanks * kSteps * (kCallsOfSubmission + kLook + kCallsOfBucket));
+  }
+}
+
+TEST(DeviceCalls, ATensorThatIsSubmittedAloneCostsALookAtItsStreamAndAPoint) {
+  constexpr size_t kTensors = 10;
+  const Calls calls = CallsOfLockedSteps(kTensors, Submit::kOneByOne);
+  EXPECT_EQ(calls.pointers, 0u);
+  EXPECT_EQ(calls.streams, kRanks * kSteps * kTensors * 2 * kLook);
+  EXPECT_EQ(calls.all, kRanks * (kSteps * kTensors * (kCallsOfSubmission + kLook) + calls.buckets * kCallsOfBucket));
+}
+
+TEST(DeviceCalls, ABufferThatIsNewIsLookedFor) {
+  RunDeviceRanks({.size = 1}, [](DeviceRank& rank) {
+    const DeviceTensor first(rank, std::vector<float>(kCount, 1));
+    const DeviceTensor second(rank, std::vector<float>(kCount, 1));
+    SucceedOn(rank, DeviceSum("x", rank, first, kCount));
+    const size_t looks = rank.fake().looks_at_pointers();
+    SucceedOn(rank, DeviceSum("x", rank, first, kCount));
+    EXPECT_EQ(rank.fake().looks_at_pointers(), looks);
+    SucceedOn(rank, DeviceSum("x", rank, second, kCount));
+    EXPECT_EQ(rank.fake().looks_at_pointers(), looks + 1);
+    Submission elsewhere = DeviceSum("x", rank, first, kCount);
+    std::vector<float> host(kCount);
+    elsewhere.output = host.data();
+    const auto refused = rank.runtime().Submit(elsewhere);
+    EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument) << "its input is known, its output is not";
+  });
+}
+
+}  // namespace
+}  // namespace ronda::testing
