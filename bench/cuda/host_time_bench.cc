@@ -6,6 +6,11 @@
 // CPU time is counted, not elapsed time: that of the trainer thread from the first submission until its stream waits
 // for the last tensor, and that of the background thread. Other threads (the watch of the device, CUDA's, NCCL's) have
 // a column of their own. Where ranks share a GPU, NCCL is told that they are on different hosts.
+//
+// Instructions are exact where times are not. On a fake GPU, whose copies take far longer than all that is measured,
+// with tensors of one element each:
+//
+//   valgrind --tool=callgrind --separate-threads=yes .bazel/bin/bench/cuda/host_time_bench --elements 1 --only group
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -34,12 +39,19 @@ struct HostTimeOptions {
   int blocks = 11;
   int steps = 20;    // of a block
   int warm_up = 40;  // steps before the first block
+  int elements = 0;  // of each tensor; 0: as in the model
+  std::string only;  // the one way to submit; empty: all
 };
 
-// The way in which the tensors are submitted.
-enum class Submission { kOneByOne, kGrouped };
-
-const char* Name(Submission submission) { return submission == Submission::kOneByOne ? "one by one" : "as a group"; }
+// A way in which the tensors are submitted.
+struct Submission {
+  enum Way { kOneByOne, kPrepared, kGrouped } way;
+  const char* flag;
+  const char* name;
+};
+constexpr Submission kSubmissions[] = {{Submission::kOneByOne, "one", "one by one"},
+                                       {Submission::kPrepared, "prepared", "one by one, prepared"},
+                                       {Submission::kGrouped, "group", "as a group"}};
 
 // The cost of one step: CPU time in microseconds.
 struct HostTime {
@@ -58,12 +70,12 @@ std::vector<pid_t> ThreadsSince(const std::vector<pid_t>& before) {
   return added;
 }
 
-// A job, and steps in which all tensors are averaged: as a group in one bucket, one by one in as many as a locked
-// schedule makes of them. Every rank makes the same calls. Throws ronda::Error.
+// A job, and steps in which all tensors are averaged: as a group in one bucket, one by one, with or without a prepared
+// group, in as many as a locked schedule makes of them. Every rank makes the same calls. Throws ronda::Error.
 class Steps {
  public:
-  Steps(Submission submission, const ModelShapes& model, const GpuGradients& gradients, Gpu* gpu)
-      : submission_(submission), gpu_(*gpu) {
+  Steps(Submission::Way way, const ModelShapes& model, const GpuGradients& gradients, Gpu* gpu)
+      : way_(way), gpu_(*gpu) {
     for (size_t i = 0; i < model.parameters.size(); ++i) {
       tensors_.push_back(
           cuda_tensor(model.parameters[i].name, gradients.tensors()[i].data, model.parameters[i].shape, gpu->stream()));
@@ -74,9 +86,11 @@ class Steps {
     options.fusion_threshold = static_cast<std::int64_t>(2 * gradients.bytes());
     init(options);
     coordinator_ = ThreadsSince(before);
+    if (way_ == Submission::kPrepared) prepared_ = prepare_group("gradients", tensors_);
   }
   ~Steps() {
     handles_.clear();
+    prepared_ = PreparedGroup();
     static_cast<void>(try_shutdown());  // an error has been thrown before
   }
   Steps(const Steps&) = delete;
@@ -91,8 +105,7 @@ class Steps {
     for (int step = 0; step < steps; ++step) {
       const absl::Duration begin = CpuTimeOfThisThread();
       Submit();
-      for (const Handle& handle : handles_) handle.synchronize_on(gpu_.stream());
-      handles_.clear();
+      Await();
       trainer += CpuTimeOfThisThread() - begin;
       RONDA_RETURN_IF_ERROR(gpu_.Finish());
     }
@@ -107,11 +120,24 @@ class Steps {
 
  private:
   void Submit() {
-    if (submission_ == Submission::kGrouped) {
-      handles_ = grouped_allreduce_async("gradients", tensors_);
-    } else {
-      for (const Tensor& tensor : tensors_) handles_.push_back(allreduce_async(tensor));
+    switch (way_) {
+      case Submission::kOneByOne:
+        for (const Tensor& tensor : tensors_) handles_.push_back(allreduce_async(tensor));
+        break;
+      case Submission::kPrepared:
+        for (std::size_t i = 0; i < tensors_.size(); ++i) prepared_.ready(i);
+        break;
+      case Submission::kGrouped:
+        handles_ = grouped_allreduce_async("gradients", tensors_);
+        break;
     }
+  }
+
+  // The stream is to wait for all tensors.
+  void Await() {
+    if (way_ == Submission::kPrepared) return prepared_.synchronize_on(gpu_.stream());
+    for (const Handle& handle : handles_) handle.synchronize_on(gpu_.stream());
+    handles_.clear();
   }
 
   absl::Duration CoordinatorTime() const {
@@ -120,10 +146,11 @@ class Steps {
     return total;
   }
 
-  const Submission submission_;
+  const Submission::Way way_;
   Gpu& gpu_;
   std::vector<Tensor> tensors_;
   std::vector<Handle> handles_;
+  PreparedGroup prepared_;
   std::vector<pid_t> coordinator_;  // the threads that the job has begun with
 };
 
@@ -161,8 +188,16 @@ absl::StatusOr<HostTime> Measure(const HostTimeOptions& options, Steps* steps) {
                   .buckets = buckets};
 }
 
+// The preset's tensors, of `elements` elements each if that is not 0.
+absl::StatusOr<ModelShapes> Shapes(const HostTimeOptions& options) {
+  RONDA_ASSIGN_OR_RETURN(ModelShapes model, PresetShapes(options.preset));
+  if (options.elements == 0) return model;
+  for (Parameter& parameter : model.parameters) parameter.shape = {options.elements};
+  return model;
+}
+
 absl::Status Run(const HostTimeOptions& options, const LaunchedRank& launched, Gpu* gpu) {
-  RONDA_ASSIGN_OR_RETURN(const ModelShapes model, PresetShapes(options.preset));
+  RONDA_ASSIGN_OR_RETURN(const ModelShapes model, Shapes(options));
   RONDA_ASSIGN_OR_RETURN(const GpuGradients gradients, GpuGradients::Create(model, gpu));
   RONDA_RETURN_IF_ERROR(gpu->Finish());
   const Table table({{.title = "CPU time of the host", .width = 22, .align = Table::Column::Align::kLeft},
@@ -175,15 +210,16 @@ absl::Status Run(const HostTimeOptions& options, const LaunchedRank& launched, G
       absl::StrCat("# ", gpu->name(), ", ", launched.size, launched.size == 1 ? " rank" : " ranks", "; medians of ",
                    options.blocks, " blocks of ", options.steps, " steps\n", table.Header());
   std::string aims;
-  for (const Submission submission : {Submission::kOneByOne, Submission::kGrouped}) {
-    Steps steps(submission, model, gradients, gpu);
+  for (const Submission& submission : kSubmissions) {
+    if (!options.only.empty() && options.only != submission.flag) continue;
+    Steps steps(submission.way, model, gradients, gpu);
     RONDA_ASSIGN_OR_RETURN(const HostTime time, Measure(options, &steps));
-    absl::StrAppend(&text, table.Row({Name(submission), Fixed(time.trainer, 1), Fixed(time.coordinator, 1),
+    absl::StrAppend(&text, table.Row({submission.name, Fixed(time.trainer, 1), Fixed(time.coordinator, 1),
                                       Fixed(time.both, 1), Fixed(time.others, 1), Fixed(time.buckets, 1)}));
     absl::StrAppend(
         &aims,
         AimLine(absl::StrCat("CPU time of an allreduce of ", model.name, "'s ", model.parameters.size(), " tensors, ",
-                             Name(submission), ", ", launched.size, launched.size == 1 ? " rank" : " ranks"),
+                             submission.name, ", ", launched.size, launched.size == 1 ? " rank" : " ranks"),
                 absl::StrCat(Fixed(time.both, 1), " us, in ", Fixed(time.buckets, 1), " buckets"), "under 60 us"));
   }
   if (launched.rank == 0) std::fputs(absl::StrCat(text, aims, "\n").c_str(), stdout);
@@ -223,6 +259,12 @@ int Main(const std::vector<std::string>& words) {
   flags.Add({.names = {"--steps"}, .value = "N", .help = "Steps of a block (20)."}, Integer(&options.steps, kPositive));
   flags.Add({.names = {"--warm-up"}, .value = "N", .help = "Steps before the first block (40)."},
             Integer(&options.warm_up, kPositive));
+  flags.Add({.names = {"--elements"}, .value = "N", .help = "Elements of each tensor (those of the model)."},
+            Integer(&options.elements, kPositive));
+  std::vector<std::string> ways;
+  for (const Submission& submission : kSubmissions) ways.emplace_back(submission.flag);
+  flags.Add({.names = {"--only"}, .value = "WAY", .help = "One way of submitting the tensors (all)."},
+            Choice(&options.only, ways));
   if (const absl::Status parsed = flags.Parse(words); !parsed.ok()) {
     std::fprintf(stderr, "host_time_bench: %s\n", std::string(parsed.message()).c_str());
     return 2;
