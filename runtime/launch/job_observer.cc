@@ -35,30 +35,29 @@ RankFilter RanksOf(const std::string& job) {
 
 }  // namespace
 
-JobObserver::JobObserver(const std::string& job, JobListener* listener) : listener_(listener), watch_(RanksOf(job)) {}
+JobObserver::JobObserver(const std::string& job, JobListener* listener)
+    : listener_(listener), jobs_({.is_watched = RanksOf(job)}) {}
 
 absl::Duration JobObserver::Look() {
   const FlightTime now = FlightNow();
-  watch_.Look(now);
+  jobs_.Sample(now);
   if (now >= next_judgement_) Judge(now);
-  return watch_.NextPeriod();
+  return jobs_.NextPeriod();
 }
 
 void JobObserver::Judge(FlightTime now) {
   next_judgement_ = now + kJudgementPeriod;
-  const std::optional<JobSnapshot> job = watch_.Snapshot();
-  if (!job.has_value() || !alarm_.IsNews(job->straggler, now)) return;
-  listener_->Say(DescribeStraggler(*job, job->straggler));
+  for (const JobSnapshot& job : jobs_.Snapshots()) {
+    if (alarms_[job.job].IsNews(job.straggler, now)) listener_->Say(DescribeStraggler(job, job.straggler));
+  }
 }
 
 void JobObserver::Summarize() {
-  watch_.Look(FlightNow());
-  const std::optional<JobSnapshot> job = watch_.Snapshot();
-  if (!job.has_value()) {
-    listener_->Say("no summary: no process on this host became a rank");
-    return;
+  jobs_.Sample(FlightNow());
+  if (jobs_.size() == 0) listener_->Say("no summary: no process on this host became a rank");
+  for (const JobSnapshot& job : jobs_.Snapshots()) {
+    for (const std::string& line : SummaryOf(job)) listener_->Say(line);
   }
-  for (const std::string& line : SummaryOf(*job)) listener_->Say(line);
 }
 
 }  // namespace ronda

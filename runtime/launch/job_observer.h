@@ -1,13 +1,14 @@
 #ifndef RONDA_RUNTIME_LAUNCH_JOB_OBSERVER_H_
 #define RONDA_RUNTIME_LAUNCH_JOB_OBSERVER_H_
 
+#include <map>
 #include <string>
 
 #include "absl/time/time.h"
 #include "runtime/launch/supervise/job_part.h"
 #include "runtime/monitor/flight_recorder.h"
-#include "runtime/monitor/jobs/job_watch.h"
 #include "runtime/monitor/jobs/straggler.h"
+#include "runtime/monitor/jobs/watched_jobs.h"
 
 namespace ronda {
 
@@ -31,8 +32,8 @@ class JobObserver {
   void Judge(FlightTime now);
 
   JobListener* const listener_;
-  JobWatch watch_;
-  StragglerAlarm alarm_;
+  WatchedJobs jobs_;
+  std::map<std::string, StragglerAlarm> alarms_;  // by job
   FlightTime next_judgement_;
 };
 

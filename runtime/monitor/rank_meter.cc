@@ -71,6 +71,7 @@ std::unique_ptr<RankMeter> RankMeter::Create(const Options& options) {
 }
 
 RankMeter::~RankMeter() {
+  words_->ended.store(1, std::memory_order_release);
   if (!file_.valid()) {
     delete words_;
   } else {

@@ -28,7 +28,8 @@ struct BucketEntry {
 
 // The words of one rank. They lie in a memfd of the rank's process named kRankFileName; a process of the same user
 // opens it as /proc/PID/fd/N. So the words can be read while the rank is stopped; they are gone with the rank and its
-// readers, however these end; and no other user can open them. The file cannot change its size.
+// readers, however these end; and no other user can open them. The file cannot change its size. A process that becomes
+// a rank again, after shutdown(), has new words.
 //
 // Only the rank writes them, and all of its own threads, so that no cache line has two ranks that write to it.
 //
@@ -40,7 +41,7 @@ struct BucketEntry {
 // the entries up to n - 1, and one that has seen a place overwritten by bucket n loads n or more.
 struct RankWords {
   static constexpr uint64_t kMagic = 0x314b4e4152444e52;  // "RNDRANK1"
-  static constexpr uint32_t kVersion = 1;
+  static constexpr uint32_t kVersion = 2;
   static constexpr int kEntries = 256;
   static constexpr size_t kJobBytes = 128;
   static constexpr size_t kHostBytes = 64;
@@ -71,6 +72,7 @@ struct RankWords {
   uint64_t recorder_offset = kNoRecorder;
   char job[kJobBytes] = {};
   char host[kHostBytes] = {};
+  std::atomic<uint64_t> ended{0};  // 1: the rank has ended, and its process perhaps goes on
 
   alignas(64) Counters counters;
   Counter collectives[kOpTypeCount][kBucketModeCount];  // buckets carried out with this rank's part

@@ -63,6 +63,19 @@ void JobSampler::Sample(FlightTime now) {
   if (now - processes_seen_ > kSecond - kPeriod / 2) LookAtProcesses(now);
 }
 
+size_t JobSampler::living() const {
+  return static_cast<size_t>(
+      std::count_if(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.is_alive; }));
+}
+
+bool JobSampler::Watches(const RankIdentity& rank) const {
+  return std::any_of(ranks_.begin(), ranks_.end(), [&](const Rank& known) {
+    const RankIdentity& identity = known.reader->identity();
+    return identity.topology.rank == rank.topology.rank && identity.process.pid == rank.process.pid &&
+           known.reader->IsAlive();
+  });
+}
+
 void JobSampler::LookAtProcesses(FlightTime now) {
   const bool is_first = processes_seen_ == -absl::InfiniteDuration();
   for (Rank& rank : ranks_) {

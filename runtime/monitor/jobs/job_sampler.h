@@ -1,6 +1,7 @@
 #ifndef RONDA_RUNTIME_MONITOR_JOBS_JOB_SAMPLER_H_
 #define RONDA_RUNTIME_MONITOR_JOBS_JOB_SAMPLER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -48,6 +49,12 @@ class JobSampler {
 
   // As of the last call of Sample.
   JobSnapshot Snapshot() const;
+
+  // How many of the ranks have not ended, as of the last second.
+  size_t living() const;
+
+  // Whether `rank` is one of them, and has not ended by now: a process may become the same rank again.
+  bool Watches(const RankIdentity& rank) const;
 
  private:
   // What rates are made from.

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -142,6 +143,7 @@ absl::StatusOr<std::unique_ptr<RankReader>> RankReader::Open(pid_t pid, int desc
   RONDA_ASSIGN_OR_RETURN(MappedPages mapping, Map(path, 0, sizeof(RankWords)));
   const auto& words = *static_cast<const RankWords*>(mapping.get());
   RONDA_RETURN_IF_ERROR(CheckRankWords(words, sizeof(RankWords)));
+  if (words.ended != 0) return absl::NotFoundError(absl::StrCat(path, " is of a rank that has ended"));
   // A child that a rank has forked has the rank's descriptors.
   if (StartOf(pid) != words.start_time) {
     return absl::NotFoundError(absl::StrCat(path, " belongs to another process, the parent of this one"));
@@ -226,6 +228,10 @@ std::vector<std::unique_ptr<RankReader>> FindRanks(const RankFilter& is_one) {
 
 RankFilter OfJob(std::string job) {
   return [job = std::move(job)](const RankIdentity& rank) { return rank.job == job; };
+}
+
+RankFilter OfJobsThatBeginWith(std::string beginning) {
+  return [beginning = std::move(beginning)](const RankIdentity& rank) { return absl::StartsWith(rank.job, beginning); };
 }
 
 }  // namespace ronda

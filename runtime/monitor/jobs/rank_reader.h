@@ -64,7 +64,8 @@ class RankReader {
   static absl::StatusOr<std::unique_ptr<RankReader>> Open(pid_t pid, int descriptor);
 
   const RankIdentity& identity() const { return identity_; }
-  bool IsAlive() const { return ronda::IsAlive(identity_.process); }
+  // False after shutdown(), too: the same process may become a rank again, with other words.
+  bool IsAlive() const { return words().ended == 0 && ronda::IsAlive(identity_.process); }
   RankSample Read() const;
 
  private:
@@ -92,6 +93,7 @@ FoundRanks FindRanks();
 using RankFilter = std::function<bool(const RankIdentity& rank)>;
 std::vector<std::unique_ptr<RankReader>> FindRanks(const RankFilter& is_one);
 RankFilter OfJob(std::string job);
+RankFilter OfJobsThatBeginWith(std::string beginning);
 
 }  // namespace ronda
 

@@ -24,9 +24,9 @@
 #include "runtime/monitor/flight_recorder.h"
 #include "runtime/monitor/jobs/job_sampler.h"
 #include "runtime/monitor/jobs/job_snapshot.h"
-#include "runtime/monitor/jobs/job_watch.h"
 #include "runtime/monitor/jobs/rank_reader.h"
 #include "runtime/monitor/jobs/reports.h"
+#include "runtime/monitor/jobs/watched_jobs.h"
 
 namespace ronda {
 namespace {
@@ -115,13 +115,16 @@ bool HasEnded(const JobSnapshot& job) {
   return std::none_of(job.ranks.begin(), job.ranks.end(), [](const RankSnapshot& rank) { return rank.is_alive; });
 }
 
-// Watches until the next table is due; nullopt: the user wants to leave.
-std::optional<JobSnapshot> NextSnapshot(const UniqueFd& signals, bool has_keys, JobWatch* watch) {
+// Watches until the next table is due; nullopt: the user wants to leave, or the job is gone.
+std::optional<JobSnapshot> NextSnapshot(const UniqueFd& signals, bool has_keys, WatchedJobs* jobs) {
   const FlightTime due = FlightNow() + kScreenPeriod;
   while (true) {
     const FlightTime now = FlightNow();
-    watch->Look(now);
-    if (now >= due) return watch->Snapshot();
+    jobs->Sample(now);
+    if (now >= due) {
+      const std::vector<JobSnapshot> snapshots = jobs->Snapshots();
+      return snapshots.empty() ? std::nullopt : std::optional(snapshots.front());
+    }
     if (WaitForLeave(signals, has_keys, now + JobSampler::kPeriod)) return std::nullopt;
   }
 }
@@ -133,10 +136,10 @@ absl::Status ShowTop(const std::string& job, TopTables tables) {
   std::unique_ptr<Screen> screen;
   if (tables == TopTables::kMany && isatty(STDOUT_FILENO) == 1) screen = std::make_unique<Screen>();
   const bool has_keys = screen != nullptr && screen->has_keys();
-  JobWatch watch(OfJob(job));
+  WatchedJobs jobs({.is_watched = OfJob(job)});
   std::optional<JobSnapshot> snapshot;
   bool has_ended = false;
-  while (!has_ended && (snapshot = NextSnapshot(signals, has_keys, &watch)).has_value()) {
+  while (!has_ended && (snapshot = NextSnapshot(signals, has_keys, &jobs)).has_value()) {
     const std::string text = TopText(*snapshot);
     has_ended = HasEnded(*snapshot);
     screen != nullptr ? screen->Show(text) : Print(tables == TopTables::kMany ? absl::StrCat(text, "\n") : text);

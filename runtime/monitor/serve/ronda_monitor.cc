@@ -28,13 +28,13 @@
 #include "runtime/launch/options/option.h"
 #include "runtime/monitor/flight_recorder.h"
 #include "runtime/monitor/jobs/job_sampler.h"
+#include "runtime/monitor/jobs/watched_jobs.h"
 #include "runtime/monitor/serve/access.h"
 #include "runtime/monitor/serve/http.h"
 #include "runtime/monitor/serve/http_server.h"
 #include "runtime/monitor/serve/job_json.h"
 #include "runtime/monitor/serve/metrics.h"
 #include "runtime/monitor/serve/page.h"
-#include "runtime/monitor/serve/watched_jobs.h"
 #include "runtime/net/endpoint.h"
 
 namespace ronda {
@@ -121,11 +121,16 @@ absl::StatusOr<std::string> TokenFileOf(const Settings& settings) {
 // The jobs, sampled by one thread and shown by others. Thread-safe.
 class Monitor {
  public:
-  explicit Monitor(const std::string& job) : jobs_(job, [] { return FindRanks(); }), page_(MakeJobsPage()) {}
+  // An empty `job` stands for all.
+  explicit Monitor(const std::string& job)
+      : jobs_(
+            {.is_watched = OfJobsThatBeginWith(job), .search = job.empty() ? Search::kAlways : Search::kUntilComplete}),
+        page_(MakeJobsPage()) {}
 
   void Sample() {
     MutexLock lock(&mu_);
     jobs_.Sample(FlightNow());
+    jobs_.ForgetEnded();
     for (const std::string& problem : jobs_.TakeProblems()) fprintf(stderr, "ronda-monitor: %s\n", problem.c_str());
   }
 
@@ -152,6 +157,8 @@ class Monitor {
   }
 
  private:
+  using Search = WatchedJobs::Options::Search;
+
   std::vector<JobSnapshot> Snapshots() const {
     MutexLock lock(&mu_);
     return jobs_.Snapshots();

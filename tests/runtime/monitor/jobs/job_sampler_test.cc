@@ -13,7 +13,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "runtime/monitor/jobs/job_watch.h"
 #include "runtime/monitor/rank_meter.h"
 
 namespace ronda {
@@ -89,25 +88,6 @@ TEST_F(JobSamplerTest, LatenessOfTheLastSecondForgetsWhatWasBefore) {
   const RankRates rates = sampler_->Snapshot().ranks[2].rates;
   EXPECT_EQ(rates.lateness, absl::Milliseconds(4));
   EXPECT_THAT(rates.blamed_share, DoubleEq(0.2));
-}
-
-// Of a job whose ranks come and go while it is watched.
-TEST_F(JobSamplerTest, WatchFindsTheRanksOfAJobByItself) {
-  JobWatch watch(OfJob(job_));
-  watch.Look(now_);
-  ASSERT_TRUE(watch.Snapshot().has_value());
-  EXPECT_THAT(watch.Snapshot()->ranks, SizeIs(kRanks));
-  JobWatch early(OfJob(job_ + "-later"));
-  early.Look(now_);
-  EXPECT_FALSE(early.Snapshot().has_value());
-  const auto other = RankMeter::Create({.job = job_ + "-later", .topology = {.size = 2, .local_size = 2}});
-  early.Look(now_ += absl::Minutes(1));
-  ASSERT_TRUE(early.Snapshot().has_value());
-  EXPECT_THAT(early.Snapshot()->ranks, SizeIs(1));
-  const auto last =
-      RankMeter::Create({.job = job_ + "-later", .topology = {.rank = 1, .size = 2, .local_rank = 1, .local_size = 2}});
-  early.Look(now_ += absl::Minutes(1));
-  EXPECT_THAT(early.Snapshot()->ranks, SizeIs(2));
 }
 
 TEST_F(JobSamplerTest, TotalsAreBetweenTheFirstAndTheLastStep) {

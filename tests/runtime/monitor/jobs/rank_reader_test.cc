@@ -140,7 +140,7 @@ TEST_F(RankReaderTest, WordsOfAnotherLayoutAreRefused) {
   EXPECT_THAT(check(8), HasSubstr("not the words of a rank"));
   EXPECT_THAT(check(sizeof(RankWords) - 1), HasSubstr("bytes of words"));
   words->version = RankWords::kVersion + 1;
-  EXPECT_THAT(check(), HasSubstr("this program reads layout 1: use the program that came with that library"));
+  EXPECT_THAT(check(), HasSubstr("this program reads layout 2: use the program that came with that library"));
   words->version = RankWords::kVersion;
   words->rank = 1;
   EXPECT_THAT(check(), HasSubstr("rank 1 of 1"));
@@ -233,6 +233,30 @@ void OneIsLate() {
   shutdown();
 }
 
+// The same processes are ranks twice.
+void BeginsAgain() {
+  init();
+  for (uint64_t i = 1; i <= kSteps; ++i) Step();
+  const auto before = FindRanks(OfJob(std::getenv("RONDA_JOB_ID")));
+  ASSERT_THAT(before, SizeIs(2));
+  const RankReader& own = *before[static_cast<size_t>(rank())];
+  EXPECT_TRUE(own.IsAlive());
+  shutdown();
+  EXPECT_FALSE(own.IsAlive()) << "the rank has ended, and its process has not";
+  const uint64_t tensors = own.Read().counts.tensors;
+  EXPECT_GE(tensors, static_cast<uint64_t>(kSteps)) << "its last words";
+  init();
+  barrier();  // all are there to be found
+  const auto after = FindRanks(OfJob(std::getenv("RONDA_JOB_ID")));
+  ASSERT_THAT(after, SizeIs(2));
+  EXPECT_LT(after[static_cast<size_t>(rank())]->Read().counts.tensors, tensors) << "a new rank's";
+  EXPECT_EQ(own.Read().counts.tensors, tensors);
+  barrier();
+  shutdown();
+}
+
+TEST(RanksOfAJob, ProcessThatBeginsAgainHasNewWords) { ExpectRankProgramSucceeds("begins_again", 2); }
+
 TEST(RanksOfAJob, LateRankHasTheLaterEntryNegotiatedAndScheduled) {
   ExpectRankProgramSucceeds("one_is_late", 2);
   ExpectRankProgramSucceeds("one_is_late", 2, {.env = {{"RONDA_LOCK_AFTER", "0"}}});
@@ -242,6 +266,8 @@ TEST(RanksOfAJob, LateRankHasTheLaterEntryNegotiatedAndScheduled) {
 }  // namespace ronda
 
 int main(int argc, char** argv) {
-  return ronda::testing::RankProgramMain(
-      argc, argv, {{"looks_at_a_stopped_rank", ronda::LooksAtAStoppedRank}, {"one_is_late", ronda::OneIsLate}});
+  return ronda::testing::RankProgramMain(argc, argv,
+                                         {{"looks_at_a_stopped_rank", ronda::LooksAtAStoppedRank},
+                                          {"begins_again", ronda::BeginsAgain},
+                                          {"one_is_late", ronda::OneIsLate}});
 }

@@ -1,4 +1,4 @@
-#include "runtime/monitor/serve/watched_jobs.h"
+#include "runtime/monitor/jobs/watched_jobs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -41,7 +41,11 @@ class WatchedJobsTest : public ::testing::Test {
       found.problems = problems_;
       return found;
     };
-    return WatchedJobs(job.empty() ? "" : Prefix() + job, find, [this] { return clock_; });
+    using Search = WatchedJobs::Options::Search;
+    return WatchedJobs({.is_watched = OfJobsThatBeginWith(Prefix() + job),
+                        .search = job.empty() ? Search::kAlways : Search::kUntilComplete,
+                        .find = find,
+                        .stopwatch = [this] { return clock_; }});
   }
 
   // "a:0,1 b:0" of the jobs a and b.
@@ -76,7 +80,7 @@ TEST_F(WatchedJobsTest, AreAllThatBegin) {
 TEST_F(WatchedJobsTest, AreReadAsOftenAsTheFastestOfThemAsksFor) {
   WatchedJobs jobs = Watch();
   jobs.Sample(absl::Seconds(1));
-  EXPECT_EQ(jobs.NextPeriod(), JobSampler::kLongestPeriod);
+  EXPECT_EQ(jobs.NextPeriod(), WatchedJobs::kSearchAtStart);
   const std::unique_ptr<RankMeter> rank = MakeRank("a", 0, 1);
   for (int i = 0; i < 20; ++i) jobs.Sample(absl::Seconds(3) + i * JobSampler::kPeriod);
   EXPECT_EQ(jobs.NextPeriod(), JobSampler::kLongestPeriod) << "it does nothing";
@@ -128,6 +132,27 @@ TEST_F(WatchedJobsTest, AreLookedForForAFewThousandthsOfTheTimeAtMost) {
   EXPECT_EQ(searches_, 20);
 }
 
+// As with shutdown() and init() in a program.
+TEST_F(WatchedJobsTest, HaveTheNewWordsOfAProcessThatBeginsAgain) {
+  for (const std::string name : {"", "a"}) {
+    std::unique_ptr<RankMeter> rank = MakeRank("a", 0, 1);
+    rank->counters().steps.Add(7);
+    WatchedJobs jobs = Watch(name);
+    jobs.Sample(absl::Seconds(100));
+    ASSERT_EQ(jobs.Snapshots().front().ranks.front().sample.counts.steps, 7u);
+    rank.reset();
+    jobs.Sample(absl::Seconds(1000));
+    jobs.Sample(absl::Seconds(1001));
+    EXPECT_FALSE(jobs.Snapshots().front().ranks.front().is_alive) << "it has ended, and its process has not";
+    EXPECT_EQ(jobs.Snapshots().front().ranks.front().sample.counts.steps, 7u) << "its last words";
+    rank = MakeRank("a", 0, 1);
+    rank->counters().steps.Add(2);
+    jobs.Sample(absl::Seconds(1002));
+    EXPECT_EQ(jobs.Snapshots().front().ranks.front().sample.counts.steps, 2u);
+    EXPECT_TRUE(jobs.Snapshots().front().ranks.front().is_alive);
+  }
+}
+
 TEST_F(WatchedJobsTest, AreForgottenWhenTheirRanksHaveEnded) {
   const std::string prefix = Prefix();
   ForkedChild child([&](const ForkedChild::SayReady& say_ready) -> std::string {
@@ -144,6 +169,8 @@ TEST_F(WatchedJobsTest, AreForgottenWhenTheirRanksHaveEnded) {
   siginfo_t info;
   ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child.pid()), &info, WEXITED | WNOWAIT), 0);
   jobs.Sample(absl::Seconds(102));
+  EXPECT_EQ(jobs.size(), 1u) << "with its last words";
+  jobs.ForgetEnded();
   EXPECT_EQ(jobs.size(), 0u);
 }
 

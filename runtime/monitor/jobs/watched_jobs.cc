@@ -1,0 +1,66 @@
+#include "runtime/monitor/jobs/watched_jobs.h"
+
+#include <algorithm>
+
+namespace ronda {
+
+void WatchedJobs::Sample(FlightTime now) {
+  search_period_ = SearchPeriod(now);
+  if (now - searched_ >= std::max(search_period_, rest_)) Search(now);
+  for (auto& [name, job] : jobs_) job.sampler->Sample(now);
+}
+
+void WatchedJobs::ForgetEnded() {
+  std::erase_if(jobs_, [](const auto& job) { return job.second.sampler->living() == 0; });
+}
+
+absl::Duration WatchedJobs::NextPeriod() const {
+  absl::Duration shortest = std::min(JobSampler::kLongestPeriod, search_period_);
+  for (const auto& [name, job] : jobs_) shortest = std::min(shortest, job.sampler->NextPeriod());
+  return shortest;
+}
+
+absl::Duration WatchedJobs::SearchPeriod(FlightTime now) const {
+  const auto may_come = [&](const auto& job) {
+    return job.second.sampler->living() < job.second.expected && now - job.second.since <= kStart;
+  };
+  const bool is_over =
+      std::all_of(jobs_.begin(), jobs_.end(), [](const auto& job) { return job.second.sampler->living() == 0; });
+  if (is_over || std::any_of(jobs_.begin(), jobs_.end(), may_come)) {
+    return searches_ < kEagerSearches ? kSearchAtStart : kSearchSoon;
+  }
+  return options_.search == Options::Search::kAlways ? kSearchSeldom : absl::InfiniteDuration();
+}
+
+void WatchedJobs::Search(FlightTime now) {
+  const FlightTime begin = options_.stopwatch();
+  FoundRanks found = options_.find();
+  searched_ = now;
+  rest_ = ++searches_ <= kEagerSearches ? absl::ZeroDuration() : kRest * (options_.stopwatch() - begin);
+  for (std::string& problem : found.problems) {
+    if (known_problems_.insert(problem).second) problems_.push_back(std::move(problem));
+  }
+  std::map<std::string, std::vector<std::unique_ptr<RankReader>>> by_job;
+  for (std::unique_ptr<RankReader>& rank : found.ranks) {
+    if (options_.is_watched(rank->identity())) by_job[rank->identity().job].push_back(std::move(rank));
+  }
+  for (auto& [name, readers] : by_job) Take(std::move(readers), now, &jobs_[name]);
+}
+
+void WatchedJobs::Take(std::vector<std::unique_ptr<RankReader>> readers, FlightTime now, Job* job) {
+  const auto is_known = [&](const std::unique_ptr<RankReader>& reader) {
+    return job->sampler->Watches(reader->identity());
+  };
+  if (job->sampler != nullptr && std::all_of(readers.begin(), readers.end(), is_known)) return;
+  job->since = now;
+  job->expected = static_cast<size_t>(readers.front()->identity().topology.local_size);
+  job->sampler = std::make_unique<JobSampler>(std::move(readers));
+}
+
+std::vector<JobSnapshot> WatchedJobs::Snapshots() const {
+  std::vector<JobSnapshot> snapshots;
+  for (const auto& [name, job] : jobs_) snapshots.push_back(job.sampler->Snapshot());
+  return snapshots;
+}
+
+}  // namespace ronda
