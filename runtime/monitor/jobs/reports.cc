@@ -126,6 +126,11 @@ std::vector<std::string> SummaryOf(const JobSnapshot& job) {
   lines.push_back(line("bytes", absl::StrFormat("%.3f GB of a rank's tensors, %.3f GB as they travelled",
                                                 static_cast<double>(counts.payload_bytes) / 1e9,
                                                 static_cast<double>(counts.wire_bytes) / 1e9)));
+  if (const uint64_t buckets = counts.buckets_agreed + counts.buckets_scheduled; buckets > 0) {
+    lines.push_back(line(
+        "schedule", absl::StrFormat("%d of %d collectives without negotiation, left %d %s", counts.buckets_scheduled,
+                                    buckets, counts.schedules_left, counts.schedules_left == 1 ? "time" : "times")));
+  }
   if (job.buckets_missed > 0) lines.push_back(line("unseen", absl::StrCat(job.buckets_missed, " collectives")));
   return lines;
 }
