@@ -324,6 +324,9 @@ void Runtime::AbandonState() {
 
 absl::StatusOr<ProgressEngine::Steps::Progress> Runtime::Step() {
   if (role_ && !std::exchange(started_, true)) RONDA_RETURN_IF_ERROR(role_->Start());
+  if (HasRequest(meter_->request())) {
+    TakeRequest([this](const TimelineRequest& request) { return CarryOutRequest(request); }, &meter_->request());
+  }
   // The coordinator sends a list only after it has unlocked the schedule. This rank unlocks too before it carries the
   // list out.
   if (!lists_.empty()) schedule_->RequestUnlock();
@@ -336,6 +339,20 @@ absl::StatusOr<ProgressEngine::Steps::Progress> Runtime::Step() {
     if (progress != Progress::kNone) return progress;
   }
   return Listen(now);
+}
+
+// A request that finds no memory fails, and the job does not.
+absl::StatusOr<std::string> Runtime::CarryOutRequest(const TimelineRequest& request) {
+  try {
+    if (request.kind == TimelineRequest::Kind::kStop) {
+      StopTimeline();
+      return "";
+    }
+    RONDA_RETURN_IF_ERROR(StartTimeline(request.path));
+    return PathOfRank(request.path, topology_.rank);
+  } catch (const std::bad_alloc&) {
+    return out_of_memory_;
+  }
 }
 
 absl::StatusOr<ProgressEngine::Steps::Progress> Runtime::FollowSchedule(absl::Time now) {

@@ -34,6 +34,7 @@
 #include "runtime/engine/tensor_log.h"
 #include "runtime/engine/tensor_queue.h"
 #include "runtime/monitor/rank_meter.h"
+#include "runtime/monitor/rank_request.h"
 #include "runtime/monitor/statistics.h"
 #include "runtime/monitor/timeline/timeline.h"
 #include "runtime/negotiation/reporter.h"
@@ -202,6 +203,9 @@ class Runtime : private ProgressEngine::Steps {
   // One of Abseil's hash tables that found no memory to grow cannot be destroyed. The state that has such tables is
   // left where it is; the job is over and does not need it any more.
   void AbandonState();
+
+  // What the user of rondactl asks of this rank.
+  absl::StatusOr<std::string> CarryOutRequest(const TimelineRequest& request);
 
   // Does the next thing that there is to do; kOver once every rank has shut down.
   absl::StatusOr<Progress> Step();

@@ -36,6 +36,7 @@ class RankMeter {
 
   const RankWords& words() const { return *words_; }
   Counters& counters() { return words_->counters; }
+  RankRequestWords& request() { return words_->request; }
 
   // A tensor is submitted that the step so far has already.
   void BeginStep(FlightTime now);

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "runtime/base/operation.h"
+#include "runtime/monitor/rank_request.h"
 #include "runtime/monitor/statistics.h"
 
 namespace ronda {
@@ -31,7 +32,8 @@ struct BucketEntry {
 // readers, however these end; and no other user can open them. The file cannot change its size. A process that becomes
 // a rank again, after shutdown(), has new words.
 //
-// Only the rank writes them, and all of its own threads, so that no cache line has two ranks that write to it.
+// Only the rank writes them, and all of its own threads, so that no cache line has two ranks that write to it. The
+// request, on cache lines of its own, is the exception: see RankRequestWords.
 //
 // Memory ordering: `magic` is stored last, with release, and publishes the words that do not change. Counters are
 // independent of each other, and relaxed. `current` and the places of the ring are words around which the rest is
@@ -41,7 +43,7 @@ struct BucketEntry {
 // the entries up to n - 1, and one that has seen a place overwritten by bucket n loads n or more.
 struct RankWords {
   static constexpr uint64_t kMagic = 0x314b4e4152444e52;  // "RNDRANK1"
-  static constexpr uint32_t kVersion = 2;
+  static constexpr uint32_t kVersion = 3;
   static constexpr int kEntries = 256;
   static constexpr size_t kJobBytes = 128;
   static constexpr size_t kHostBytes = 64;
@@ -84,6 +86,8 @@ struct RankWords {
   std::atomic<uint64_t> current_since{0};   // its entry
   std::atomic<uint64_t> last_step_time{0};  // when the last step ended; 0: none has
   Entry entries[kEntries] = {};             // of bucket n at n % kEntries, if this rank has a part in it
+
+  RankRequestWords request;
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 

@@ -148,10 +148,11 @@ absl::StatusOr<std::unique_ptr<RankReader>> RankReader::Open(pid_t pid, int desc
   if (StartOf(pid) != words.start_time) {
     return absl::NotFoundError(absl::StrCat(path, " belongs to another process, the parent of this one"));
   }
-  return std::unique_ptr<RankReader>(new RankReader(std::move(mapping), {pid, words.start_time}));
+  return std::unique_ptr<RankReader>(new RankReader(std::move(mapping), {pid, words.start_time}, path));
 }
 
-RankReader::RankReader(MappedPages mapping, ProcessId process) : words_(std::move(mapping)) {
+RankReader::RankReader(MappedPages mapping, ProcessId process, std::string path)
+    : words_(std::move(mapping)), path_(std::move(path)) {
   identity_ = {.job = TextOf(words().job),
                .topology = {.rank = words().rank,
                             .size = words().size,
@@ -162,6 +163,14 @@ RankReader::RankReader(MappedPages mapping, ProcessId process) : words_(std::mov
                             .hostname = TextOf(words().host)},
                .process = process};
   MapRecorder();
+}
+
+// Once the rank has ended, its descriptor may be another rank's.
+absl::StatusOr<UniqueFd> RankReader::OpenToWrite() const {
+  UniqueFd file(open(path_.c_str(), O_RDWR | O_CLOEXEC));
+  if (!IsAlive()) return absl::NotFoundError("the rank has ended");
+  if (!file.valid()) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path_));
+  return file;
 }
 
 // A mapping begins with a page.

@@ -68,8 +68,12 @@ class RankReader {
   bool IsAlive() const { return words().ended == 0 && ronda::IsAlive(identity_.process); }
   RankSample Read() const;
 
+  // The file of the words, to write to it.
+  // Errors: NOT_FOUND if the rank has ended; the system's.
+  absl::StatusOr<UniqueFd> OpenToWrite() const;
+
  private:
-  RankReader(MappedPages words, ProcessId process);
+  RankReader(MappedPages words, ProcessId process, std::string path);
   // Of the file `path` from `offset` on; null if there are not so many.
   static absl::StatusOr<MappedPages> Map(const std::string& path, uint64_t offset, size_t bytes);
   void MapRecorder();
@@ -77,6 +81,7 @@ class RankReader {
   const RankWords& words() const { return *static_cast<const RankWords*>(words_.get()); }
 
   const MappedPages words_;
+  const std::string path_;  // while the rank has not ended
   RankIdentity identity_;
   MappedPages recorder_pages_;
   const FlightRecorder* recorder_ = nullptr;  // nullptr: not to be read

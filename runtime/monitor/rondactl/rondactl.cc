@@ -2,12 +2,15 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -24,6 +27,7 @@
 #include "runtime/base/version.h"
 #include "runtime/monitor/jobs/job_sampler.h"
 #include "runtime/monitor/jobs/job_snapshot.h"
+#include "runtime/monitor/jobs/rank_control.h"
 #include "runtime/monitor/jobs/rank_reader.h"
 #include "runtime/monitor/jobs/reports.h"
 #include "runtime/monitor/rondactl/top.h"
@@ -32,16 +36,19 @@ namespace ronda {
 namespace {
 
 constexpr char kHelp[] =
-    "Usage: rondactl COMMAND [JOB] [--once]\n"
+    "Usage: rondactl COMMAND [JOB] [OPTION]\n"
     "Looks at a job that you run on this host. JOB is the beginning of its name, and may be left out if there is one.\n"
     "\n"
-    "  jobs    names the jobs\n"
-    "  ranks   a line a rank: steps, lateness, time in collectives, bandwidth; looks for a second\n"
-    "  top     the same each second, those that cost the others most at the top; q leaves, --once: one table\n"
-    "  why     who waits for whom, since when, and why; of a job that goes on, who is late; looks for a second\n"
-    "  stop    tells the job's rondarun to end it, as SIGTERM does\n";
+    "  jobs        names the jobs\n"
+    "  ranks       a line a rank: steps, lateness, time in collectives, bandwidth; looks for a second\n"
+    "  top         the same each second, those that cost the others most at the top; q leaves, --once: one table\n"
+    "  why         who waits for whom, since when, and why; of a job that goes on, who is late; looks for a second\n"
+    "  trace on    has each rank begin a timeline; --file FILE: there, with the rank inserted (default: trace.json)\n"
+    "  trace off   has each rank end its timeline\n"
+    "  stop        tells the job's rondarun to end it, as SIGTERM does\n";
 
 constexpr absl::Duration kWatched = absl::Seconds(1);
+constexpr absl::Duration kPatience = absl::Seconds(2);
 constexpr int kUsageError = 2;
 
 using Ranks = std::vector<std::unique_ptr<RankReader>>;
@@ -118,29 +125,84 @@ absl::Status Stop(const Ranks& ranks) {
   return absl::OkStatus();
 }
 
-absl::Status Run(absl::string_view command, absl::string_view job, TopTables tables) {
-  RONDA_ASSIGN_OR_RETURN(Ranks ranks, FindJob(job));
-  if (command == "stop") return Stop(ranks);
-  if (command == "top") return ShowTop(ranks.front()->identity().job, tables);
+// Each rank looks when it has something to do.
+absl::Status Trace(const Ranks& ranks, const TimelineRequest& request) {
+  RONDA_ASSIGN_OR_RETURN(const std::vector<RankAnswer> answers, AskRanks(ranks, request, kPatience));
+  const bool is_start = request.kind == TimelineRequest::Kind::kStart;
+  std::vector<std::string> failures;
+  for (const RankAnswer& answer : answers) {
+    if (!answer.file.has_value()) {
+      printf("rank %d %s its timeline with its next tensor: it does nothing now\n", answer.rank,
+             is_start ? "begins" : "ends");
+    } else if (!answer.file->ok()) {
+      failures.push_back(absl::StrCat("rank ", answer.rank, ": ", answer.file->status().message()));
+    } else if (is_start) {
+      printf("rank %d writes %s\n", answer.rank, (*answer.file)->c_str());
+    } else {
+      printf("rank %d writes no timeline any more\n", answer.rank);
+    }
+  }
+  return failures.empty() ? absl::OkStatus() : absl::UnknownError(absl::StrJoin(failures, "; "));
+}
+
+struct Words {
+  std::string command;
+  std::string job;
+  std::string file = "trace.json";
+  TopTables tables = TopTables::kMany;
+};
+
+// Removes `option` and the word behind it, which it returns.
+std::optional<std::string> TakeOption(absl::string_view option, std::vector<std::string>* words) {
+  const auto found = std::find(words->begin(), words->end(), option);
+  if (found == words->end() || found + 1 == words->end()) return std::nullopt;
+  std::string value = *(found + 1);
+  words->erase(found, found + 2);
+  return value;
+}
+
+absl::StatusOr<Words> ReadWords(std::vector<std::string> words) {
+  const std::set<std::string> kCommands = {"jobs", "ranks", "top", "why", "trace on", "trace off", "stop"};
+  if (words.empty()) return absl::InvalidArgumentError("no command");
+  const std::string given = absl::StrJoin(words, " ");
+  if (words[0] == "trace" && words.size() > 1) {
+    words[0] += " " + words[1];
+    words.erase(words.begin() + 1);
+  }
+  Words read = {.command = words[0]};
+  if (read.command == "top" && std::erase(words, "--once") > 0) read.tables = TopTables::kOne;
+  if (read.command == "trace on") read.file = TakeOption("--file", &words).value_or(read.file);
+  const bool is_command = kCommands.contains(read.command) && words.size() <= 2;
+  if (!is_command || (words.size() == 2 && absl::StartsWith(words[1], "-"))) {
+    return absl::InvalidArgumentError(absl::StrCat("'", given, "' is no command"));
+  }
+  if (words.size() == 2) read.job = words[1];
+  return read;
+}
+
+absl::Status Run(const Words& words) {
+  RONDA_ASSIGN_OR_RETURN(Ranks ranks, FindJob(words.job));
+  if (words.command == "stop") return Stop(ranks);
+  if (words.command == "top") return ShowTop(ranks.front()->identity().job, words.tables);
+  if (words.command == "trace off") return Trace(ranks, {.kind = TimelineRequest::Kind::kStop});
+  if (words.command == "trace on") {
+    return Trace(ranks, {.kind = TimelineRequest::Kind::kStart, .path = std::filesystem::absolute(words.file)});
+  }
   const JobSnapshot snapshot = Watch(std::move(ranks));
-  fputs((command == "ranks" ? RanksTable(snapshot) : WhyText(snapshot)).c_str(), stdout);
+  fputs((words.command == "ranks" ? RanksTable(snapshot) : WhyText(snapshot)).c_str(), stdout);
   return absl::OkStatus();
 }
 
-int Main(std::vector<std::string> words) {
-  const std::set<std::string> kCommands = {"jobs", "ranks", "top", "why", "stop"};
+int Main(const std::vector<std::string>& words) {
   if (words.size() == 1 && words[0] == "--help") return fputs(kHelp, stdout) < 0 ? 1 : 0;
   if (words.size() == 1 && words[0] == "--version") return printf("rondactl %s\n", kVersion) < 0 ? 1 : 0;
-  const std::string given = absl::StrJoin(words, " ");
-  const bool is_once = !words.empty() && words[0] == "top" && std::erase(words, "--once") > 0;
-  if (words.empty() || words.size() > 2 || !kCommands.contains(words[0])) {
-    fprintf(stderr, "rondactl: %s\n%s",
-            words.empty() ? "no command" : absl::StrCat("'", given, "' is no command").c_str(), kHelp);
+  const absl::StatusOr<Words> read = ReadWords(words);
+  if (!read.ok()) {
+    fprintf(stderr, "rondactl: %s\n%s", std::string(read.status().message()).c_str(), kHelp);
     return kUsageError;
   }
-  if (words[0] == "jobs") return PrintJobs();
-  const absl::Status status =
-      Run(words[0], words.size() > 1 ? words[1] : "", is_once ? TopTables::kOne : TopTables::kMany);
+  if (read->command == "jobs") return PrintJobs();
+  const absl::Status status = Run(*read);
   if (status.ok()) return 0;
   fprintf(stderr, "rondactl: %s\n", std::string(status.message()).c_str());
   return 1;

@@ -16,18 +16,22 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "client/ronda.hpp"
 #include "runtime/monitor/jobs/job_sampler.h"
+#include "runtime/monitor/jobs/rank_control.h"
 #include "runtime/monitor/jobs/rank_reader.h"
 #include "tests/multiprocess/launcher_harness.h"
 #include "tests/testing/process_world.h"
@@ -278,6 +282,91 @@ void IsShownOnATerminal() {
 
 TEST(RondactlTest, TopLeavesTheTerminalAsItWas) { ExpectRankProgramSucceeds("is_shown_on_a_terminal", 2); }
 
+// -- trace --
+
+std::string Contents(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Each test has a folder of its own.
+std::string TracePath() { return absl::StrCat(std::getenv("TEST_TMPDIR"), "/", OwnJob(), "-trace.json"); }
+std::string TraceOfRank(int rank) {
+  return absl::StrCat(std::getenv("TEST_TMPDIR"), "/", OwnJob(), "-trace.rank", rank, ".json");
+}
+
+void IsTracedForAWhile() {
+  StepWhile(
+      [] {
+        EXPECT_THAT(Rondactl(absl::StrCat("trace on ", OwnJob(), " --file ", TracePath())),
+                    AllOf(HasSubstr("rank 0 writes " + TraceOfRank(0)), HasSubstr("rank 1 writes " + TraceOfRank(1)),
+                          HasSubstr("exit code 0")));
+        EXPECT_THAT(Rondactl(absl::StrCat("trace on ", OwnJob(), " --file ", TracePath())),
+                    AllOf(HasSubstr("rank 1: a timeline is being written to " + TraceOfRank(1) + " already"),
+                          HasSubstr("exit code 1")));
+        EXPECT_THAT(Rondactl("trace off " + OwnJob()),
+                    AllOf(HasSubstr("rank 0 writes no timeline any more"),
+                          HasSubstr("rank 1 writes no timeline any more"), HasSubstr("exit code 0")));
+        for (const int rank : {0, 1}) {
+          const std::string trace = Contents(TraceOfRank(rank));
+          EXPECT_THAT(trace, AllOf(HasSubstr("\"gradient\""), HasSubstr("\"ALLREDUCE\""))) << rank;
+          EXPECT_TRUE(absl::EndsWith(absl::StripAsciiWhitespace(trace), "]")) << "a whole one";
+        }
+        const size_t bytes = Contents(TraceOfRank(0)).size();
+        Rondactl("ranks " + OwnJob());  // a second, in which the ranks step
+        EXPECT_EQ(Contents(TraceOfRank(0)).size(), bytes) << "it has ended";
+      },
+      [] { absl::SleepFor(absl::Milliseconds(1)); });
+}
+
+TEST(RondactlTest, TraceIsOfTheTimeBetweenOnAndOff) {
+  ExpectRankProgramSucceeds("is_traced_for_a_while", 2);
+  ExpectRankProgramSucceeds("is_traced_for_a_while", 2, {.env = {{"RONDA_LOCK_AFTER", "0"}}});
+}
+
+// A folder that is not there; and another process that asks the same rank.
+void CannotBeTraced() {
+  StepWhile(
+      [] {
+        EXPECT_THAT(Rondactl(absl::StrCat("trace on ", OwnJob(), " --file /nowhere/t.json")),
+                    AllOf(HasSubstr("rank 0: cannot create /nowhere/t.rank0.json"),
+                          HasSubstr("rank 1: cannot create /nowhere/t.rank1.json"), HasSubstr("exit code 1")));
+        const auto ranks = FindRanks(OfJob(OwnJob()));
+        ASSERT_THAT(ranks, SizeIs(2));
+        const auto other = RankControl::Open(*ranks[1]);
+        ASSERT_TRUE(other.ok()) << other.status();
+        EXPECT_THAT(Rondactl(absl::StrCat("trace on ", OwnJob(), " --file ", TracePath())),
+                    AllOf(HasSubstr("rank 1: another process asks it at this moment"), HasSubstr("exit code 1")));
+        EXPECT_FALSE(std::filesystem::exists(TraceOfRank(0))) << "no rank was asked";
+      },
+      [] { absl::SleepFor(absl::Milliseconds(1)); });
+}
+
+TEST(RondactlTest, TraceNamesTheRankThatCannot) { ExpectRankProgramSucceeds("cannot_be_traced", 2); }
+
+// Both ranks compute while they are asked.
+void IsTracedLater() {
+  init();
+  Step();
+  if (rank() == 0) {
+    EXPECT_THAT(Rondactl(absl::StrCat("trace on ", OwnJob(), " --file ", TracePath())), HasSubstr("exit code 0"));
+  }
+  for (int i = 0; i < kSteps; ++i) Step();
+  barrier();
+  const std::string trace = TraceOfRank(rank());
+  EXPECT_TRUE(std::filesystem::exists(trace));
+  shutdown();
+  EXPECT_THAT(Contents(trace), HasSubstr("\"ALLREDUCE\""));
+}
+
+TEST(RondactlTest, TraceOfARankThatComputesBeginsWithItsNextTensor) { ExpectRankProgramSucceeds("is_traced_later", 2); }
+
+TEST(RondactlTest, TraceHasToBeOnOrOff) {
+  for (const char* words : {"trace", "trace maybe", "trace off --file a", "trace on --file", "ranks --file a"}) {
+    EXPECT_THAT(Rondactl(words), AllOf(HasSubstr("is no command"), HasSubstr("exit code 2"))) << words;
+  }
+}
+
 // -- stop --
 
 void StepsOn() {
@@ -320,6 +409,9 @@ int main(int argc, char** argv) {
                                           {"is_uniform", ronda::IsUniform},
                                           {"is_shown", ronda::IsShown},
                                           {"is_shown_on_a_terminal", ronda::IsShownOnATerminal},
+                                          {"is_traced_for_a_while", ronda::IsTracedForAWhile},
+                                          {"cannot_be_traced", ronda::CannotBeTraced},
+                                          {"is_traced_later", ronda::IsTracedLater},
                                           {"steps_on", ronda::StepsOn},
                                           {"says_its_job_and_steps_on", ronda::SaysItsJobAndStepsOn}});
 }

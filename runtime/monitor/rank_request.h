@@ -1,0 +1,66 @@
+// What the user asks of a running rank, and the rank's answer: words in memory that both have mapped.
+#ifndef RONDA_RUNTIME_MONITOR_RANK_REQUEST_H_
+#define RONDA_RUNTIME_MONITOR_RANK_REQUEST_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace ronda {
+
+// A timeline is to begin or to end.
+struct TimelineRequest {
+  enum class Kind : uint8_t { kStop, kStart } kind = Kind::kStop;
+  std::string path;  // of kStart: absolute; each rank inserts its number (PathOfRank)
+};
+
+// Part of a rank's words (RankWords), and the only one that another process writes: rondactl, with a lock on the file
+// (RankControl). The rank looks at two of these words in each step of its progress engine.
+//
+// Memory ordering: `number` and `answered` are words around which the rest is stored, as in RankWords. The side that
+// writes stores 0, then the rest, then the number, all with release; the other side loads the number, then the rest,
+// then the number, all with acquire. An answer has the number of its request.
+struct RankRequestWords {
+  static constexpr size_t kPathBytes = 1024;
+  static constexpr size_t kTextBytes = 1088;  // a path with a rank in it
+
+  // Texts end with a zero byte.
+  alignas(64) std::atomic<uint64_t> number{0};
+  std::atomic<uint64_t> kind{0};
+  std::atomic<char> path[kPathBytes] = {};
+
+  // Only the rank writes these.
+  alignas(64) std::atomic<uint64_t> answered{0};
+  std::atomic<uint64_t> code{0};            // an absl::StatusCode
+  std::atomic<char> text[kTextBytes] = {};  // of the error or, without one, the file that the rank writes
+};
+
+// --- The side that asks; one at a time ---
+
+// Returns the number of the request, which replaces one that the rank has not come to.
+// Errors: INVALID_ARGUMENT that names the path.
+absl::StatusOr<uint64_t> Ask(const TimelineRequest& request, RankRequestWords* words);
+
+// The rank's answer: the file that it writes now, if it writes one. nullopt: there is none yet.
+std::optional<absl::StatusOr<std::string>> AnswerTo(uint64_t number, const RankRequestWords& words);
+
+// --- The rank's side ---
+
+inline bool HasRequest(const RankRequestWords& words) {
+  return words.number.load(std::memory_order_relaxed) != words.answered.load(std::memory_order_relaxed);
+}
+
+// Answers with what `carry_out` returns, or with an error if the words are no request. Does nothing if there is no
+// request, or while it is being written.
+void TakeRequest(absl::FunctionRef<absl::StatusOr<std::string>(const TimelineRequest&)> carry_out,
+                 RankRequestWords* words);
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_MONITOR_RANK_REQUEST_H_
