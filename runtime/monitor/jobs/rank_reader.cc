@@ -96,8 +96,13 @@ std::vector<int> NumbersIn(const std::string& folder) {
 
 }  // namespace
 
-absl::Status CheckRankWords(const RankWords& words, size_t bytes) {
-  constexpr size_t kLayoutBytes = offsetof(RankWords, start_time);
+namespace {
+
+// What says the layout is at the same place in each; other layouts may be shorter.
+constexpr size_t kLayoutBytes = offsetof(RankWords, start_time);
+
+// REQUIRES: `words` has `bytes` bytes.
+absl::Status CheckLayout(const RankWords& words, size_t bytes) {
   if (bytes < kLayoutBytes || words.magic.load(std::memory_order_acquire) != RankWords::kMagic) {
     return absl::InvalidArgumentError("these are not the words of a rank");
   }
@@ -106,6 +111,13 @@ absl::Status CheckRankWords(const RankWords& words, size_t bytes) {
                                                       ", and this program reads layout ", RankWords::kVersion,
                                                       ": use the program that came with that library"));
   }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckRankWords(const RankWords& words, size_t bytes) {
+  RONDA_RETURN_IF_ERROR(CheckLayout(words, bytes));
   if (bytes != sizeof(RankWords) || words.bytes != sizeof(RankWords)) {
     return absl::InvalidArgumentError(absl::StrCat("a rank has ", sizeof(RankWords), " bytes of words, not ", bytes));
   }
@@ -140,6 +152,8 @@ absl::StatusOr<MappedPages> RankReader::Map(const std::string& path, uint64_t of
 absl::StatusOr<std::unique_ptr<RankReader>> RankReader::Open(pid_t pid, int descriptor) {
   const std::string path = DescriptorPath(pid, descriptor);
   if (!IsRankFile(path)) return absl::NotFoundError(absl::StrCat(path, " is not the file of a rank"));
+  RONDA_ASSIGN_OR_RETURN(const MappedPages layout, Map(path, 0, kLayoutBytes));
+  RONDA_RETURN_IF_ERROR(CheckLayout(*static_cast<const RankWords*>(layout.get()), kLayoutBytes));
   RONDA_ASSIGN_OR_RETURN(MappedPages mapping, Map(path, 0, sizeof(RankWords)));
   const auto& words = *static_cast<const RankWords*>(mapping.get());
   RONDA_RETURN_IF_ERROR(CheckRankWords(words, sizeof(RankWords)));
@@ -222,10 +236,14 @@ FoundRanks FindRanks() {
       }
     }
   }
-  std::sort(found.ranks.begin(), found.ranks.end(), [](const auto& a, const auto& b) {
-    return std::tie(a->identity().job, a->identity().topology.rank) <
-           std::tie(b->identity().job, b->identity().topology.rank);
-  });
+  const auto key = [](const std::unique_ptr<RankReader>& rank) {
+    const RankIdentity& identity = rank->identity();
+    return std::tie(identity.job, identity.topology.rank, identity.process.pid);
+  };
+  std::sort(found.ranks.begin(), found.ranks.end(), [&](const auto& a, const auto& b) { return key(a) < key(b); });
+  // A process that looks at its own words, as another thread of it may do now, has their file open twice.
+  const auto is_same = [&](const auto& a, const auto& b) { return key(a) == key(b); };
+  found.ranks.erase(std::unique(found.ranks.begin(), found.ranks.end(), is_same), found.ranks.end());
   return found;
 }
 

@@ -127,6 +127,27 @@ TEST_F(RankReaderTest, NamesOfTensorsAreFitForATerminal) {
   munmap(base, kBytes);
 }
 
+TEST_F(RankReaderTest, RankThatHasItsFileOpenTwiceIsOne) {
+  const std::string job = OwnJob("twice");
+  const auto rank = MakeRank(job);
+  const auto found = FindRanks(OfJob(job));
+  ASSERT_THAT(found, SizeIs(1));
+  const auto again = found[0]->OpenToWrite();
+  ASSERT_TRUE(again.ok());
+  EXPECT_THAT(FindRanks(OfJob(job)), SizeIs(1));
+}
+
+// As an older library has it.
+TEST_F(RankReaderTest, ShorterWordsOfAnotherLayoutAreRefusedByTheirVersion) {
+  const auto words = std::make_unique<RankWords>();
+  words->magic = RankWords::kMagic;
+  words->version = 1;
+  const UniqueFd file(memfd_create(kRankFileName, MFD_CLOEXEC));
+  ASSERT_EQ(write(file.get(), words.get(), 1000), 1000);
+  EXPECT_THAT(std::string(RankReader::Open(getpid(), file.get()).status().message()),
+              HasSubstr("the rank's library keeps its counters in layout 1, and this program reads layout"));
+}
+
 TEST_F(RankReaderTest, WordsOfAnotherLayoutAreRefused) {
   const auto words = std::make_unique<RankWords>();
   words->bytes = sizeof(RankWords);
