@@ -49,17 +49,19 @@ void MessageStream::End(const absl::Status& status) {
 absl::StatusOr<std::unique_ptr<MessageServer>> MessageServer::Start(Options options) {
   RONDA_ASSIGN_OR_RETURN(const ronda_hosts_plugin* const plugin, LoadHostsPlugin(options.plugin));
   // gRPC does not say why it cannot listen.
-  RONDA_RETURN_IF_ERROR(CheckCanListen(options.endpoint));
+  if (options.socket.empty()) RONDA_RETURN_IF_ERROR(CheckCanListen(options.endpoint));
   std::unique_ptr<MessageServer> server(new MessageServer(plugin, std::move(options)));
   const ronda_hosts_limits limits = ToPlugin(server->options_.limits);
   const auto accept = [](void* context, const char* method, ronda_hosts_stream* stream) {
     const auto* const self = static_cast<const MessageServer*>(context);
     self->options_.accept(method, MessageStream(self->plugin_, stream));
   };
-  server->server_ =
-      plugin->listen(NumericText(server->options_.endpoint).c_str(), &limits, accept, server.get(), &server->port_);
+  const std::string& socket = server->options_.socket;
+  const std::string address = socket.empty() ? NumericText(server->options_.endpoint) : absl::StrCat("unix:", socket);
+  server->server_ = plugin->listen(address.c_str(), &limits, accept, server.get(), &server->port_);
   if (server->server_ != nullptr) return server;
-  return absl::UnavailableError(absl::StrCat("gRPC cannot listen on ", ToString(server->options_.endpoint)));
+  return absl::UnavailableError(
+      absl::StrCat("gRPC cannot listen on ", socket.empty() ? ToString(server->options_.endpoint) : address));
 }
 
 MessageServer::~MessageServer() {

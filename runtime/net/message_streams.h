@@ -60,7 +60,7 @@ struct MessageLimits {
   std::optional<int> window_bytes = {};          // under way to us without an answer; nullopt: gRPC's choice
 };
 
-// Listens on one address, without sharing the port.
+// Listens on one address, without sharing the port; or on one socket of this host, which replaces a file of that name.
 //
 // Thread-safe. The destructor gives answers under way `grace` to go out, and returns once all streams have closed.
 class MessageServer {
@@ -68,6 +68,7 @@ class MessageServer {
   struct Options {
     std::string plugin;  // the path of libronda_hosts.so; empty: where plugins are
     Endpoint endpoint;
+    std::string socket = {};  // the path of a Unix domain socket, instead of the endpoint; empty: none
     MessageLimits limits;
     absl::Duration grace;
     // Takes a stream, which is to be opened or ended, now or later. `method` is the client's name for it.

@@ -12,6 +12,7 @@
 #include "runtime/base/mutex.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/net/message_streams.h"
+#include "runtime/net/served_call.h"
 #include "runtime/rendezvous/rendezvous_codec.h"
 #include "runtime/rendezvous/rendezvous_service.h"
 
@@ -31,35 +32,6 @@ constexpr absl::Duration kShutdownGrace = absl::Seconds(5);
 bool Parse(absl::string_view bytes, google::protobuf::MessageLite* message) {
   return message->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
 }
-
-// A call of rank 0: one request, and one answer. Deletes itself once the stream has closed.
-class ServedCall : public MessageStreamOwner {
- public:
-  void OnMessage(absl::string_view request) final {
-    if (!std::exchange(has_request_, true)) Serve(request);
-  }
-  void OnReadsEnd() final {
-    if (!has_request_) stream_.End(absl::InvalidArgumentError("rendezvous: a call without a request"));
-  }
-  void OnWritten() final { stream_.End(absl::OkStatus()); }
-  void OnClosed(const absl::Status&) final { delete this; }
-
- protected:
-  explicit ServedCall(MessageStream stream) : stream_(stream) {}
-
-  virtual void Serve(absl::string_view request) = 0;
-
-  // To be called once for a request.
-  template <typename Message>
-  void Answer(const absl::StatusOr<Message>& answer) {
-    if (!answer.ok()) return stream_.End(answer.status());
-    stream_.Write(answer->SerializeAsString());
-  }
-
- private:
-  MessageStream stream_;
-  bool has_request_ = false;
-};
 
 class ChallengeCall final : public ServedCall {
  public:

@@ -53,6 +53,20 @@ bool IsMissing(const RankSnapshot& rank, const std::optional<Wait>& wait, uint64
 
 }  // namespace
 
+const char* Name(StragglerVerdict::Kind kind) {
+  switch (kind) {
+    case StragglerVerdict::Kind::kNone:
+      return "none";
+    case StragglerVerdict::Kind::kEvent:
+      return "event";
+    case StragglerVerdict::Kind::kOneOff:
+      return "one-off";
+    case StragglerVerdict::Kind::kChronic:
+      return "chronic";
+  }
+  return "";
+}
+
 const char* Describe(Holdup holdup) {
   switch (holdup) {
     case Holdup::kStopped:

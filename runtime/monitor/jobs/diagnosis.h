@@ -14,6 +14,7 @@
 namespace ronda {
 
 const char* Describe(Holdup holdup);
+const char* Name(StragglerVerdict::Kind kind);
 
 // Why ranks[index] is late, if it is. `watched` is how long the processes were.
 Holdup WhyLate(absl::Span<const RankSnapshot> ranks, size_t index, absl::Duration watched);

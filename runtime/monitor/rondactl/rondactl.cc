@@ -1,13 +1,9 @@
 // rondactl: looks at the jobs that this user runs on this host. See `rondactl --help`.
-#include <signal.h>
-#include <unistd.h>
+#include <sys/types.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
@@ -25,6 +21,7 @@
 #include "absl/time/time.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/version.h"
+#include "runtime/monitor/jobs/job_control.h"
 #include "runtime/monitor/jobs/job_sampler.h"
 #include "runtime/monitor/jobs/job_snapshot.h"
 #include "runtime/monitor/jobs/rank_control.h"
@@ -64,17 +61,10 @@ std::map<std::string, Ranks> FindJobs() {
 
 absl::StatusOr<Ranks> FindJob(absl::string_view beginning) {
   std::map<std::string, Ranks> jobs = FindJobs();
-  std::erase_if(jobs, [&](const auto& job) { return !absl::StartsWith(job.first, beginning); });
-  if (jobs.size() == 1) return std::move(jobs.begin()->second);
-  if (jobs.empty()) {
-    return absl::NotFoundError(
-        beginning.empty() ? "you run no job on this host"
-                          : absl::StrCat("you run no job on this host whose name begins with '", beginning, "'"));
-  }
   std::vector<std::string> names;
   for (const auto& [name, ranks] : jobs) names.push_back(name);
-  return absl::InvalidArgumentError(
-      absl::StrCat("there are ", names.size(), " jobs: say which one of ", absl::StrJoin(names, ", ")));
+  RONDA_ASSIGN_OR_RETURN(const std::string name, ChooseJob(beginning, names));
+  return std::move(jobs[name]);
 }
 
 int PrintJobs() {
@@ -95,32 +85,8 @@ JobSnapshot Watch(Ranks ranks) {
   }
 }
 
-// The words of a process' command line; none if it cannot be read.
-std::vector<std::string> CommandOf(pid_t pid) {
-  std::ifstream file(absl::StrCat("/proc/", pid, "/cmdline"));
-  std::vector<std::string> words;
-  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
-  return words;
-}
-
 absl::Status Stop(const Ranks& ranks) {
-  std::set<pid_t> parents;
-  for (const std::unique_ptr<RankReader>& rank : ranks) {
-    if (const auto stat = ReadProcessStat(rank->identity().process.pid)) parents.insert(stat->parent);
-  }
-  if (parents.size() != 1)
-    return absl::FailedPreconditionError("the ranks have no parent in common: end them yourself");
-  const pid_t launcher = *parents.begin();
-  const std::vector<std::string> command = CommandOf(launcher);
-  const bool is_rondarun = !command.empty() && (command[0] == "rondarun" || absl::EndsWith(command[0], "/rondarun"));
-  if (!is_rondarun) {
-    return absl::FailedPreconditionError(absl::StrCat("the job's launcher is not rondarun but process ", launcher, ", ",
-                                                      absl::StrJoin(command, " "), ": end that one yourself"));
-  }
-  if (command.size() > 1 && command[1] == "--agent") {
-    return absl::FailedPreconditionError("the job's rondarun is on another host: call rondactl stop there");
-  }
-  if (kill(launcher, SIGTERM) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot signal process ", launcher));
+  RONDA_ASSIGN_OR_RETURN(const pid_t launcher, EndJob(ranks));
   printf("rondarun, process %d, has been told to end the job\n", static_cast<int>(launcher));
   return absl::OkStatus();
 }

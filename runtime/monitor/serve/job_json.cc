@@ -14,20 +14,6 @@ using Json = nlohmann::ordered_json;
 double Seconds(absl::Duration duration) { return absl::ToDoubleSeconds(duration); }
 double UnixSeconds(absl::Time time) { return Seconds(time - absl::UnixEpoch()); }
 
-const char* Name(StragglerVerdict::Kind kind) {
-  switch (kind) {
-    case StragglerVerdict::Kind::kNone:
-      return "none";
-    case StragglerVerdict::Kind::kEvent:
-      return "event";
-    case StragglerVerdict::Kind::kOneOff:
-      return "one-off";
-    case StragglerVerdict::Kind::kChronic:
-      return "chronic";
-  }
-  return "";
-}
-
 Json JsonOf(const RankSnapshot& rank) {
   const Statistics& counts = rank.sample.counts;
   const LatenessHistogram& lateness = rank.lateness.histogram;

@@ -1,4 +1,4 @@
-// ronda-monitor: shows the jobs that this user runs on this host, over HTTP. See `ronda-monitor --help`.
+// ronda-monitor: shows the jobs that this user runs on this host, over HTTP and gRPC. See `ronda-monitor --help`.
 #include <poll.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -27,15 +27,21 @@
 #include "runtime/launch/options/command_line.h"
 #include "runtime/launch/options/option.h"
 #include "runtime/monitor/flight_recorder.h"
+#include "runtime/monitor/jobs/job_control.h"
 #include "runtime/monitor/jobs/job_sampler.h"
+#include "runtime/monitor/jobs/rank_control.h"
+#include "runtime/monitor/jobs/rank_reader.h"
 #include "runtime/monitor/jobs/watched_jobs.h"
 #include "runtime/monitor/serve/access.h"
 #include "runtime/monitor/serve/http.h"
 #include "runtime/monitor/serve/http_server.h"
 #include "runtime/monitor/serve/job_json.h"
 #include "runtime/monitor/serve/metrics.h"
+#include "runtime/monitor/serve/monitor_rpc.h"
+#include "runtime/monitor/serve/monitor_service.h"
 #include "runtime/monitor/serve/page.h"
 #include "runtime/net/endpoint.h"
+#include "runtime/net/message_streams.h"
 
 namespace ronda {
 namespace {
@@ -47,6 +53,7 @@ constexpr char kHelp[] =
     "your\n"
     "jobs, also those that begin later, until it gets SIGTERM or SIGINT.\n\n";
 constexpr char kLoopback[] = "loopback";
+constexpr absl::Duration kPatience = absl::Seconds(2);  // with the answers of ranks
 constexpr int kUsageError = 2;
 
 struct Settings {
@@ -56,6 +63,7 @@ struct Settings {
   std::string interface = kLoopback;
   std::string token_file;  // empty: one in the user's folder
   std::string job;         // empty: all
+  enum class Rpc { kNo, kOnASocket } rpc = Rpc::kNo;
 };
 
 OptionTable MakeOptions(Settings* settings) {
@@ -71,6 +79,11 @@ OptionTable MakeOptions(Settings* settings) {
                  "Take the token from this file, which only you may use (default: one that\nis made in "
                  "$XDG_RUNTIME_DIR/ronda or /tmp/ronda-UID).",
                  TextInto(&settings->token_file, {.what = "a file", .example = "~/.ronda-token"})),
+      MakeOption(
+          "--grpc",
+          "Serve the jobs over gRPC, too, on a socket in $XDG_RUNTIME_DIR/ronda or\n/tmp/ronda-UID: for programs, "
+          "and to begin timelines or end a job.",
+          Assign(&settings->rpc, Settings::Rpc::kOnASocket)),
       MakeOption("--wait", "JOB may begin later; end with SIGTERM or SIGINT.",
                  Assign(&settings->lifetime, Settings::Lifetime::kUntilSignal)),
       MakeOption("--version -v", "Show the version, and exit.", Assign(&settings->action, Action::kVersion)),
@@ -118,6 +131,20 @@ absl::StatusOr<std::string> TokenFileOf(const Settings& settings) {
   return EnsureTokenFile(folder);
 }
 
+// A socket of this monitor's own, in the user's folder; removed at its end.
+class SocketFile {
+ public:
+  explicit SocketFile(const std::string& folder) : path_(absl::StrCat(folder, "/monitor-", getpid(), ".sock")) {}
+  ~SocketFile() { unlink(path_.c_str()); }
+  SocketFile(const SocketFile&) = delete;
+  SocketFile& operator=(const SocketFile&) = delete;
+
+  const std::string& path() const { return path_; }
+
+ private:
+  const std::string path_;
+};
+
 // The jobs, sampled by one thread and shown by others. Thread-safe.
 class Monitor {
  public:
@@ -156,18 +183,33 @@ class Monitor {
     return std::nullopt;
   }
 
- private:
-  using Search = WatchedJobs::Options::Search;
-
   std::vector<JobSnapshot> Snapshots() const {
     MutexLock lock(&mu_);
     return jobs_.Snapshots();
   }
 
+ private:
+  using Search = WatchedJobs::Options::Search;
+
   mutable Mutex mu_;
   WatchedJobs jobs_ ABSL_GUARDED_BY(mu_);
   const Page page_;
 };
+
+// What clients of gRPC get. `monitor` must outlive it.
+MonitorService MakeService(const Monitor* monitor) {
+  return MonitorService(
+      {.snapshots = [monitor] { return monitor->Snapshots(); },
+       .ask = [](const std::string& job,
+                 const TimelineRequest& request) { return AskRanks(FindRanks(OfJob(job)), request, kPatience); },
+       .end = [](const std::string& job) { return EndJob(FindRanks(OfJob(job))); }});
+}
+
+// A server of `service`, if the settings ask for one.
+absl::StatusOr<std::unique_ptr<MessageServer>> ServeRpc(const SocketFile* socket, const MonitorService* service) {
+  if (socket == nullptr) return nullptr;
+  return ServeOnSocket(socket->path(), ProcessEnvironment()("RONDA_HOSTS_PLUGIN").value_or(""), service);
+}
 
 // Samples until the job, or a signal, ends it.
 void Run(const Settings& settings, int signals, Monitor* monitor) {
@@ -183,13 +225,15 @@ void Run(const Settings& settings, int signals, Monitor* monitor) {
 
 absl::Status CheckJobs(const Settings& settings, const std::vector<std::string>& names) {
   if (settings.lifetime == Settings::Lifetime::kUntilSignal) return absl::OkStatus();
-  if (names.empty()) {
-    return absl::NotFoundError(absl::StrCat("you run no job on this host whose name begins with '", settings.job,
-                                            "'; with --wait it may begin later"));
-  }
-  if (names.size() == 1) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("there are ", names.size(), " jobs: say which one of ", absl::StrJoin(names, ", ")));
+  const absl::Status status = ChooseJob(settings.job, names).status();
+  if (!absl::IsNotFound(status)) return status;
+  return absl::NotFoundError(absl::StrCat(status.message(), "; with --wait it may begin later"));
+}
+
+absl::StatusOr<std::unique_ptr<SocketFile>> SocketOf(const Settings& settings) {
+  if (settings.rpc == Settings::Rpc::kNo) return nullptr;
+  RONDA_ASSIGN_OR_RETURN(const std::string folder, UserFolder(ProcessEnvironment()));
+  return std::make_unique<SocketFile>(folder);
 }
 
 absl::Status Serve(const Settings& settings, int signals) {
@@ -202,10 +246,14 @@ absl::Status Serve(const Settings& settings, int signals) {
   const HttpSite site(Access(std::move(token), NamesOf(endpoint)),
                       [&](absl::string_view path) { return monitor.PageAt(path); });
   RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> server, HttpServer::Start(endpoint, &site, {}));
+  const MonitorService service = MakeService(&monitor);
+  RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<SocketFile> socket, SocketOf(settings));
+  RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<MessageServer> rpc, ServeRpc(socket.get(), &service));
   Endpoint own = endpoint;
   own.port = server->port();
   printf("http://%s/ shows %s; the token is in %s\n", NumericText(own).c_str(),
          settings.job.empty() ? "your jobs" : absl::StrCat("job ", settings.job).c_str(), token_file.c_str());
+  if (socket != nullptr) printf("unix:%s serves ronda.v1.MonitorService over gRPC\n", socket->path().c_str());
   if (fflush(stdout) != 0) return absl::UnavailableError("cannot write to the standard output");
   Run(settings, signals, &monitor);
   return absl::OkStatus();

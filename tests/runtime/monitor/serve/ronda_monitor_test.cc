@@ -1,6 +1,7 @@
 // ronda-monitor as a program, beside real jobs.
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <spawn.h>
@@ -13,6 +14,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -28,6 +31,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "client/ronda.hpp"
+#include "proto/ronda/v1/monitor.grpc.pb.h"
 #include "runtime/base/unique_fd.h"
 #include "tests/runtime/monitor/serve/http_client.h"
 #include "tests/testing/process_world.h"
@@ -100,10 +104,13 @@ class MonitorProcess {
 
   // Reads until it has printed its line. Returns its port; 0 if it has ended instead.
   int ReadPort() {
-    char c;
-    while (!absl::StrContains(said_, "\n") && read(output_.get(), &c, 1) == 1) said_ += c;
-    const std::vector<std::string> parts = absl::StrSplit(said_, absl::ByAnyChar(":/"));
+    const std::vector<std::string> parts = absl::StrSplit(ReadLine("http:"), absl::ByAnyChar(":/"));
     return parts.size() > 4 && absl::SimpleAtoi(parts[4], &port_) ? port_ : 0;
+  }
+  // The socket in its second line, as gRPC names it.
+  std::string ReadSocket() {
+    const std::string line = ReadLine("unix:");
+    return line.substr(0, line.find(' '));
   }
   void Signal(int signo) const { kill(pid_, signo); }
   // Waits for its end. Returns its exit code, or minus the signal that ended it.
@@ -134,6 +141,20 @@ class MonitorProcess {
   }
 
  private:
+  // Reads until it has printed a line that begins so. It also prints which ranks it cannot read, of other libraries
+  // that are used on this host. Empty if it has ended instead.
+  std::string ReadLine(const std::string& beginning) {
+    std::string line;
+    for (char c; read(output_.get(), &c, 1) == 1;) {
+      said_ += c;
+      line += c;
+      if (c != '\n') continue;
+      if (absl::StartsWith(line, beginning)) return line;
+      line.clear();
+    }
+    return "";
+  }
+
   pid_t pid_ = -1;
   int port_ = 0;
   UniqueFd output_;
@@ -210,6 +231,93 @@ void SeesMetricsMove() {
 
 TEST(RondaMonitorTest, ShowsMetricsThatMoveOfARealJob) {
   ExpectRankProgramSucceeds("sees_metrics_move", 3, {.env = {{"MONITOR_TEST_FOLDER", TestFolder()}}});
+}
+
+std::string Contents(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// A call of a client of gRPC.
+template <typename Response, typename Method, typename Request>
+Response Call(const std::unique_ptr<v1::MonitorService::Stub>& stub, Method method, const Request& request,
+              grpc::StatusCode code = grpc::StatusCode::OK) {
+  grpc::ClientContext context;
+  Response response;
+  const grpc::Status status = (*stub.*method)(&context, request, &response);
+  EXPECT_EQ(status.error_code(), code) << status.error_message();
+  return response;
+}
+
+void AsksTheRanks(const std::unique_ptr<v1::MonitorService::Stub>& stub, const std::string& folder) {
+  using Stub = v1::MonitorService::Stub;
+  v1::StartTimelineRequest start;
+  start.set_path(folder + "/rpc.json");
+  const auto begun = Call<v1::TimelineResponse>(stub, &Stub::StartTimeline, start);
+  ASSERT_EQ(begun.answers_size(), 2);
+  EXPECT_EQ(begun.answers(1).state(), v1::TimelineResponse::Answer::STATE_DONE) << begun.answers(1).error();
+  EXPECT_EQ(begun.answers(1).file(), folder + "/rpc.rank1.json");
+  EXPECT_EQ(Call<v1::TimelineResponse>(stub, &Stub::StopTimeline, v1::StopTimelineRequest()).answers_size(), 2);
+  EXPECT_THAT(Contents(folder + "/rpc.rank1.json"), HasSubstr("\"ALLREDUCE\""));
+  // A test has started the ranks.
+  Call<v1::StopJobResponse>(stub, &Stub::StopJob, v1::StopJobRequest(), grpc::StatusCode::FAILED_PRECONDITION);
+}
+
+void IsAskedOverGrpc() {
+  init();
+  const std::string job = std::getenv("RONDA_JOB_ID");
+  std::atomic<bool> done{false};
+  std::thread observer;
+  if (rank() == 0) {
+    observer = std::thread([&] {
+      using Stub = v1::MonitorService::Stub;
+      char folder[] = "/tmp/ronda-monitor-test-XXXXXX";  // a socket's path is short
+      ASSERT_NE(mkdtemp(folder), nullptr);
+      MonitorProcess monitor({"--grpc", "--token-file", WriteToken(), job},
+                             {"/usr/bin/env", absl::StrCat("XDG_RUNTIME_DIR=", folder)});
+      const std::string socket = monitor.ReadSocket();
+      EXPECT_EQ(socket, absl::StrCat("unix:", folder, "/ronda/monitor-", monitor.pid(), ".sock")) << monitor.said();
+      const auto stub = v1::MonitorService::NewStub(grpc::CreateChannel(socket, grpc::InsecureChannelCredentials()));
+      uint64_t steps = 0;
+      EXPECT_TRUE(Await([&] {
+        const auto shown = Call<v1::GetJobsResponse>(stub, &Stub::GetJobs, v1::GetJobsRequest());
+        if (shown.jobs_size() == 1 && shown.jobs(0).ranks_size() == 2) steps = shown.jobs(0).ranks(1).steps();
+        return steps > 0;
+      }));
+      EXPECT_THAT(Call<v1::ExplainResponse>(stub, &Stub::Explain, v1::ExplainRequest()).text(), HasSubstr("rank"));
+      AsksTheRanks(stub, folder);
+      struct stat place = {};
+      EXPECT_EQ(stat(absl::StrCat(folder, "/ronda").c_str(), &place), 0);
+      EXPECT_EQ(place.st_mode & 0777, 0700u) << "nobody else can enter";
+      monitor.Signal(SIGTERM);
+      EXPECT_EQ(monitor.Finish(), 0);
+      EXPECT_FALSE(std::filesystem::exists(socket.substr(5)));
+      std::filesystem::remove_all(folder);
+      done = true;
+    });
+  }
+  StepUntil(done);
+  if (observer.joinable()) observer.join();
+  shutdown();
+}
+
+TEST(RondaMonitorTest, AnswersClientsOfGrpc) {
+  ExpectRankProgramSucceeds("is_asked_over_grpc", 2, {.env = {{"MONITOR_TEST_FOLDER", TestFolder()}}});
+}
+
+TEST(RondaMonitorTest, SocketNeedsAFolderOfTheUsersOwn) {
+  const std::string folder = TestFolder() + "/shared";
+  const std::string token_file = WriteToken();
+  std::filesystem::create_directories(folder + "/ronda");
+  chmod((folder + "/ronda").c_str(), 0755);
+  const std::vector<std::string> before = {"/usr/bin/env", absl::StrCat("XDG_RUNTIME_DIR=", folder)};
+  EXPECT_THAT(Say({"--grpc", "--wait", "--token-file", token_file}, 1, before), HasSubstr("has mode 0755"));
+  chmod((folder + "/ronda").c_str(), 0700);
+  const std::string deep = folder + "/" + std::string(120, 'x');
+  std::filesystem::create_directories(deep);
+  EXPECT_THAT(Say({"--grpc", "--wait", "--token-file", token_file}, 1,
+                  {"/usr/bin/env", absl::StrCat("XDG_RUNTIME_DIR=", deep)}),
+              HasSubstr("set XDG_RUNTIME_DIR to a folder with a shorter name"));
 }
 
 // The ranks stay until a file is there.
@@ -323,6 +431,8 @@ TEST(RondaMonitorCommandTest, ExplainsItself) {
 }  // namespace ronda
 
 int main(int argc, char** argv) {
-  return ronda::testing::RankProgramMain(
-      argc, argv, {{"sees_metrics_move", ronda::SeesMetricsMove}, {"stays_for_a_while", ronda::StaysForAWhile}});
+  return ronda::testing::RankProgramMain(argc, argv,
+                                         {{"sees_metrics_move", ronda::SeesMetricsMove},
+                                          {"is_asked_over_grpc", ronda::IsAskedOverGrpc},
+                                          {"stays_for_a_while", ronda::StaysForAWhile}});
 }

@@ -1,0 +1,28 @@
+// What the user of a job can tell it to do, beside its ranks' timelines (rank_control.h).
+#ifndef RONDA_RUNTIME_MONITOR_JOBS_JOB_CONTROL_H_
+#define RONDA_RUNTIME_MONITOR_JOBS_JOB_CONTROL_H_
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "runtime/monitor/jobs/rank_reader.h"
+
+namespace ronda {
+
+// The one of `jobs` whose name begins with `beginning`, which may be empty.
+// Errors: NOT_FOUND; INVALID_ARGUMENT that names them if there are several.
+absl::StatusOr<std::string> ChooseJob(absl::string_view beginning, const std::vector<std::string>& jobs);
+
+// Tells the rondarun that has started the ranks to end the job, as SIGTERM does. Returns its process.
+// Errors: FAILED_PRECONDITION if it is not their launcher, or runs on another host; the system's.
+absl::StatusOr<pid_t> EndJob(absl::Span<const std::unique_ptr<RankReader>> ranks);
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_MONITOR_JOBS_JOB_CONTROL_H_

@@ -1,0 +1,21 @@
+#ifndef RONDA_RUNTIME_MONITOR_SERVE_MONITOR_RPC_H_
+#define RONDA_RUNTIME_MONITOR_SERVE_MONITOR_RPC_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "runtime/monitor/serve/monitor_service.h"
+#include "runtime/net/message_streams.h"
+
+namespace ronda {
+
+// Serves `service` over gRPC on the socket `path` of this host, which is created, or replaced: who may enter its folder
+// may ask. `plugin` as in MessageServer. `service` must outlive the server.
+// Errors: INVALID_ARGUMENT if the path is too long for a socket; those of MessageServer::Start.
+absl::StatusOr<std::unique_ptr<MessageServer>> ServeOnSocket(const std::string& path, const std::string& plugin,
+                                                             const MonitorService* service);
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_MONITOR_SERVE_MONITOR_RPC_H_

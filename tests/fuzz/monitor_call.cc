@@ -1,0 +1,33 @@
+// Calls of MonitorService, as clients may send them: refused, or answered for a job that there is.
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/monitor/serve/monitor_service.h"
+#include "tests/fuzz/fuzz_input.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using ronda::JobSnapshot;
+  using ronda::RankAnswer;
+  using ronda::TimelineRequest;
+  static constexpr const char* kMethods[] = {"GetJobs", "Explain", "StartTimeline", "StopTimeline", "StopJob", ""};
+  ronda::fuzz::FuzzInput input(data, size);
+  const std::string method = absl::StrCat("/ronda.v1.MonitorService/", kMethods[input.Below(6)]);
+  const std::vector<JobSnapshot> jobs = {{.job = "alpha"}, {.job = "beta"}};
+  const auto require_known = [](const std::string& job) {
+    ronda::fuzz::Require(job == "alpha" || job == "beta", "a job is asked that there is");
+  };
+  const ronda::MonitorService service(
+      {.snapshots = [&] { return jobs; },
+       .ask = [&](const std::string& job, const TimelineRequest& request) -> absl::StatusOr<std::vector<RankAnswer>> {
+         require_known(job);
+         return std::vector<RankAnswer>{{.rank = 3, .file = request.path}};
+       },
+       .end = [&](const std::string& job) -> absl::StatusOr<pid_t> {
+         require_known(job);
+         return 1;
+       }});
+  const auto answer = service.Answer(method, input.TakeRest());
+  ronda::fuzz::Require(answer.ok() || !answer.status().message().empty(), "a refusal says why");
+  return 0;
+}
