@@ -12,16 +12,16 @@ namespace {
 // The bytes of a bucket in the format in which it travels. Its tensors have the same dtype and format.
 uint64_t WireBytes(const TensorRequest& request, uint64_t bytes) {
   const WireFormatTraits& wire = TraitsOf(request.wire);
-  const uint64_t count = bytes / SizeOf(request.dtype);
+  const auto count = [&] { return bytes / SizeOf(request.dtype); };
   switch (wire.encoding) {
     case WireFormatTraits::Encoding::kAsIs:
       return bytes;
     case WireFormatTraits::Encoding::kDType: {
       const bool is_converted = request.dtype == DType::kFloat32 || request.dtype == DType::kFloat64;
-      return is_converted ? count * SizeOf(wire.dtype) : bytes;
+      return is_converted ? count() * SizeOf(wire.dtype) : bytes;
     }
     case WireFormatTraits::Encoding::kBlocks:
-      return IsFloatingPoint(request.dtype) ? kernels::Fp8Bytes(count) : bytes;
+      return IsFloatingPoint(request.dtype) ? kernels::Fp8Bytes(count()) : bytes;
   }
   return bytes;
 }
