@@ -10,6 +10,8 @@
 #include "training/local_sgd.hpp"
 #include "training/loss_scaler.hpp"
 #include "training/meters.hpp"
+#include "training/power_sgd.hpp"
 #include "training/sampler.hpp"
+#include "training/top_k.hpp"
 
 #endif  // RONDA_CLIENT_RONDA_TRAINING_HPP_

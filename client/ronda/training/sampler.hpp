@@ -12,6 +12,7 @@
 
 #include "../job.hpp"
 #include "../status.hpp"
+#include "random.hpp"
 
 namespace ronda {
 inline namespace v1 {
@@ -117,36 +118,9 @@ class DistributedSampler {
     return Error(RONDA_ERROR_INVALID_ARGUMENT, "DistributedSampler: " + what);
   }
 
-  // SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014. The standard library's
-  // shuffle differs from one implementation to the other.
-  class Random {
-   public:
-    explicit Random(std::uint64_t seed) : state_(seed) {}
-
-    std::uint64_t next() {
-      std::uint64_t z = state_ += 0x9e3779b97f4a7c15;
-      z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-      z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-      return z ^ (z >> 31);
-    }
-
-    // From 0 to bound - 1, each equally likely. The numbers of the last, incomplete multiple of `bound` are drawn
-    // again.
-    std::uint64_t below(std::uint64_t bound) {
-      const std::uint64_t incomplete = (UINT64_MAX % bound + 1) % bound;
-      std::uint64_t drawn = next();
-      while (drawn > UINT64_MAX - incomplete) drawn = next();
-      return drawn % bound;
-    }
-
-   private:
-    std::uint64_t state_;
-  };
-
   // Fisher and Yates' shuffle: Knuth, "The art of computer programming", volume 2, algorithm P.
   void shuffle(std::int64_t epoch) {
-    Random seeds(options_.seed);
-    Random random(seeds.next() ^ (static_cast<std::uint64_t>(epoch) * 0x9e3779b97f4a7c15));
+    detail::Random random(options_.seed, static_cast<std::uint64_t>(epoch));
     for (std::size_t i = order_.size(); i > 1; --i) {
       std::swap(order_[i - 1], order_[static_cast<std::size_t>(random.below(i))]);
     }

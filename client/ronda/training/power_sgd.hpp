@@ -1,0 +1,316 @@
+// PowerSGD: gradients travel as low-rank approximations, for slow links. It changes the mathematics.
+#ifndef RONDA_CLIENT_RONDA_TRAINING_POWER_SGD_HPP_
+#define RONDA_CLIENT_RONDA_TRAINING_POWER_SGD_HPP_
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "../options.hpp"
+#include "../reductions.hpp"
+#include "../status.hpp"
+#include "../tensor.hpp"
+#include "gradients.hpp"
+#include "random.hpp"
+
+namespace ronda {
+inline namespace v1 {
+namespace detail {
+
+// One gradient as a matrix of n rows and m columns, and what its compression keeps from step to step: algorithms 1 and
+// 2 of Vogels, Karimireddy and Jaggi, "PowerSGD", 2019, whose letters are used here. P, n x r, and Q, m x r, are stored
+// by columns. Everything that all ranks must have alike is computed from reduced numbers.
+template <class T>
+class LowRankMatrix {
+ public:
+  LowRankMatrix(const Tensor& gradient, std::size_t rank, std::uint64_t seed)
+      : gradient_(gradient),
+        n_(static_cast<std::size_t>(gradient.shape[0])),
+        m_(gradient.count() / n_),
+        r_(rank),
+        seed_(seed),
+        p_(r_ * n_),
+        q_(r_ * m_),
+        error_(n_ * m_) {
+    fill_empty_columns(0);
+  }
+
+  Tensor p() { return tensor("ronda.training.power_sgd.p." + gradient_.name, p_); }
+  Tensor q() { return tensor("ronda.training.power_sgd.q." + gradient_.name, q_); }
+  Tensor error() { return tensor("ronda.training.power_sgd.error." + gradient_.name, error_); }
+
+  // Adds the error of the step before to the gradient, and sets P = M Q.
+  void compress() {
+    T* const matrix = elements();
+    for (std::size_t i = 0; i < error_.size(); ++i) matrix[i] += error_[i];
+    for (std::size_t k = 0; k < r_; ++k) {
+      for (std::size_t i = 0; i < n_; ++i) p_[k * n_ + i] = dot(matrix + i * m_, q_.data() + k * m_, m_);
+    }
+  }
+
+  // P is reduced: makes its columns orthonormal, and sets Q = M^T P. What of this rank's M is not in P Q^T is the
+  // error.
+  void compress_again() {
+    orthonormalize();
+    const T* const matrix = elements();
+    std::fill(q_.begin(), q_.end(), T{0});
+    for (std::size_t k = 0; k < r_; ++k) {
+      for (std::size_t i = 0; i < n_; ++i) add(p_[k * n_ + i], matrix + i * m_, q_.data() + k * m_);
+    }
+    std::copy(matrix, matrix + error_.size(), error_.begin());
+    add_product(T{-1}, error_.data());
+  }
+
+  // Q is reduced: the gradient is P Q^T, and the step after `step` begins with this Q.
+  void decompress(std::int64_t step) {
+    std::fill(elements(), elements() + error_.size(), T{0});
+    add_product(T{1}, elements());
+    fill_empty_columns(step);
+  }
+
+ private:
+  T* elements() const { return static_cast<T*>(gradient_.data); }
+
+  // In several sums, so that compilers use vectors.
+  static T dot(const T* a, const T* b, std::size_t count) {
+    constexpr std::size_t kSums = 8;
+    T sums[kSums] = {};
+    std::size_t i = 0;
+    for (; i + kSums <= count; i += kSums) {
+      for (std::size_t s = 0; s < kSums; ++s) sums[s] += a[i + s] * b[i + s];
+    }
+    for (; i < count; ++i) sums[0] += a[i] * b[i];
+    T sum = 0;
+    for (const T part : sums) sum += part;
+    return sum;
+  }
+
+  // Adds `factor` times a row to another.
+  void add(T factor, const T* from, T* to) const {
+    for (std::size_t j = 0; j < m_; ++j) to[j] += factor * from[j];
+  }
+
+  // Adds `factor` P Q^T to a matrix.
+  void add_product(T factor, T* to) const {
+    for (std::size_t i = 0; i < n_; ++i) {
+      for (std::size_t k = 0; k < r_; ++k) add(factor * p_[k * n_ + i], q_.data() + k * m_, to + i * m_);
+    }
+  }
+
+  // Gram and Schmidt's process, each column twice: rounding leaves too much of the others in it at the first time. A
+  // column that depends on those before it becomes zero.
+  void orthonormalize() {
+    for (std::size_t k = 0; k < r_; ++k) {
+      T* const column = p_.data() + k * n_;
+      const double before = norm(column);
+      for (int pass = 0; pass < 2; ++pass) {
+        for (std::size_t l = 0; l < k; ++l) {
+          const T* const other = p_.data() + l * n_;
+          double part = 0;
+          for (std::size_t i = 0; i < n_; ++i) part += static_cast<double>(column[i]) * static_cast<double>(other[i]);
+          for (std::size_t i = 0; i < n_; ++i) column[i] = static_cast<T>(column[i] - part * other[i]);
+        }
+        const double left = norm(column);
+        const bool is_empty = left <= before * static_cast<double>(std::numeric_limits<T>::epsilon());
+        for (std::size_t i = 0; i < n_; ++i) column[i] = is_empty ? T{0} : static_cast<T>(column[i] / left);
+        if (is_empty) break;
+      }
+    }
+  }
+
+  double norm(const T* column) const {
+    double squares = 0;
+    for (std::size_t i = 0; i < n_; ++i) squares += static_cast<double>(column[i]) * static_cast<double>(column[i]);
+    return std::sqrt(squares);
+  }
+
+  // A direction that is zero would stay so: it begins anew.
+  void fill_empty_columns(std::int64_t step) {
+    Random random(seed_, static_cast<std::uint64_t>(step));
+    for (std::size_t k = 0; k < r_; ++k) {
+      const auto begin = q_.begin() + static_cast<std::ptrdiff_t>(k * m_);
+      const auto end = begin + static_cast<std::ptrdiff_t>(m_);
+      if (std::any_of(begin, end, [](T element) { return element != 0; })) continue;
+      std::generate(begin, end, [&random] { return static_cast<T>(random.symmetric()); });
+    }
+  }
+
+  const Tensor gradient_;
+  const std::size_t n_, m_, r_;
+  const std::uint64_t seed_;
+  std::vector<T> p_, q_, error_;
+};
+
+using AnyLowRankMatrix = std::variant<LowRankMatrix<float>, LowRankMatrix<double>>;
+
+}  // namespace detail
+
+namespace training {
+
+struct PowerSgdOptions {
+  int rank = 4;  // of the approximations: with more, less is lost and more travels; at least 1
+
+  // A gradient that would become smaller by less than this factor travels whole, as do those of one dimension; 0: all
+  // of more dimensions are compressed.
+  double min_saving = 2;
+
+  std::int64_t start_step = 0;  // in the steps before it, gradients are averaged whole
+  std::uint64_t seed = 0;       // of the directions to begin with; the same on every rank
+  CallOptions call = {};
+};
+
+// Averages gradients over the ranks by sending two thin matrices for each: Vogels, Karimireddy and Jaggi, "PowerSGD:
+// practical low-rank gradient compression for distributed optimization", 2019, algorithms 1 and 2. What is lost in a
+// step is added to the rank's gradients of the next. A gradient is a matrix whose rows are its first dimension.
+//
+//   ronda::training::PowerSgd power({ronda::tensor("fc1", fc1_gradient), ...});
+//   for (...) {
+//     ... backward
+//     power.reduce();
+//     sgd.step();                        with momentum, if any
+//   }
+//
+// It stands where DistributedOptimizer would. Every rank makes the same calls, with gradients of the same names, shapes
+// and dtypes, float32 or float64 in host memory, which outlive it. The results are the same on every rank, to the last
+// bit. Thread-compatible.
+class PowerSgd {
+ public:
+  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if an option is out of range, or a gradient of another kind.
+  explicit PowerSgd(std::vector<Tensor> gradients, const PowerSgdOptions& options = {})
+      : gradients_(std::move(gradients)), options_(options) {
+    if (options.rank < 1 || !(options.min_saving >= 0) || options.start_step < 0) {
+      throw Error(RONDA_ERROR_INVALID_ARGUMENT, "PowerSgd: rank is " + std::to_string(options.rank) + ", min_saving " +
+                                                    std::to_string(options.min_saving) + ", start_step " +
+                                                    std::to_string(options.start_step) +
+                                                    ": they must be at least 1, 0 and 0");
+    }
+    for (std::size_t i = 0; i < gradients_.size(); ++i) {
+      detail::visit_elements(gradients_[i], [](auto&) {}).throw_if_error();
+      dense_bytes_ += gradients_[i].bytes();
+      if (const std::size_t rank = rank_for(gradients_[i]); rank > 0) {
+        add_matrix(gradients_[i], rank, detail::Random(options.seed, i).next());
+      } else {
+        whole_.push_back(gradients_[i]);
+      }
+    }
+  }
+
+  // Replaces the gradients by their average over the ranks, approximately.
+  // Errors: those of an allreduce; the gradients are undefined then.
+  Status try_reduce() {
+    ++steps_;
+    overflowed_ = false;
+    if (steps_ <= options_.start_step) return average_whole();
+    std::vector<Tensor> round = whole_;
+    for_each_matrix([&](auto& matrix) {
+      matrix.compress();
+      round.push_back(matrix.p());
+    });
+    bytes_sent_ = bytes_of(round);
+    Status status = average(round);
+    if (!status.ok() || overflowed_) return status;
+    std::vector<Tensor> second;
+    for_each_matrix([&](auto& matrix) {
+      matrix.compress_again();
+      second.push_back(matrix.q());
+    });
+    bytes_sent_ += bytes_of(second);
+    if (second.empty()) return {};
+    status = try_grouped_allreduce("ronda.training.power_sgd.q", second, {}, options_.call);
+    if (status.ok()) for_each_matrix([this](auto& matrix) { matrix.decompress(steps_); });
+    return status;
+  }
+  void reduce() { try_reduce().throw_if_error(); }
+
+  // Whether a gradient in the last reduce() had an element that is infinite or not a number, on any rank: the same
+  // answer on every rank. The gradients are undefined then, and the step is to be left out; the errors of the steps
+  // before are kept.
+  bool overflowed() const noexcept { return overflowed_; }
+
+  // What this rank gave to allreduces in the last reduce(), and what it would give without compression.
+  std::size_t bytes_sent() const noexcept { return bytes_sent_; }
+  std::size_t dense_bytes() const noexcept { return dense_bytes_; }
+
+  // All that the next step depends on. The errors are each rank's own: average_state(), on every rank, replaces them by
+  // their mean, of which as much will travel. Then rank 0's state is everyone's: Checkpoints saves it, and resumes with
+  // it on any number of ranks.
+  std::vector<Tensor> state() {
+    std::vector<Tensor> state = {tensor("ronda.training.power_sgd.steps", &steps_)};
+    for_each_matrix([&](auto& matrix) {
+      state.push_back(matrix.error());
+      state.push_back(matrix.q());
+    });
+    return state;
+  }
+  // Errors: those of an allreduce; the state is undefined then.
+  Status try_average_state() {
+    return try_grouped_allreduce("ronda.training.power_sgd.state", state(), {}, options_.call);
+  }
+  void average_state() { try_average_state().throw_if_error(); }
+
+ private:
+  // The rank of the gradient's approximation; 0: it travels whole.
+  std::size_t rank_for(const Tensor& gradient) const {
+    if (gradient.shape.size() < 2 || gradient.count() == 0) return 0;
+    const auto rows = static_cast<std::size_t>(gradient.shape[0]), columns = gradient.count() / rows;
+    const std::size_t rank = std::min({static_cast<std::size_t>(options_.rank), rows, columns});
+    const double saving = static_cast<double>(gradient.count()) / static_cast<double>(rank * (rows + columns));
+    return saving >= options_.min_saving ? rank : 0;
+  }
+
+  void add_matrix(const Tensor& gradient, std::size_t rank, std::uint64_t seed) {
+    if (gradient.dtype == RONDA_FLOAT32) {
+      matrices_.emplace_back(std::in_place_type<detail::LowRankMatrix<float>>, gradient, rank, seed);
+    } else {
+      matrices_.emplace_back(std::in_place_type<detail::LowRankMatrix<double>>, gradient, rank, seed);
+    }
+  }
+
+  template <class Visit>
+  void for_each_matrix(const Visit& visit) {
+    for (detail::AnyLowRankMatrix& matrix : matrices_) std::visit(visit, matrix);
+  }
+
+  Status average_whole() {
+    bytes_sent_ = dense_bytes_;
+    return average(gradients_);
+  }
+
+  // Averages what tells on every rank whether a gradient has overflowed: an element of M that is infinite or not a
+  // number makes those of P so.
+  Status average(const std::vector<Tensor>& tensors) {
+    if (tensors.empty()) return {};
+    Status status = try_grouped_allreduce("ronda.training.power_sgd", tensors, {}, options_.call);
+    for (std::size_t i = 0; i < tensors.size() && status.ok(); ++i) {
+      status = detail::visit_elements(tensors[i], [this](auto element) { overflowed_ |= !std::isfinite(element); });
+    }
+    return status;
+  }
+
+  static std::size_t bytes_of(const std::vector<Tensor>& tensors) {
+    std::size_t bytes = 0;
+    for (const Tensor& tensor : tensors) bytes += tensor.bytes();
+    return bytes;
+  }
+
+  const std::vector<Tensor> gradients_;
+  const PowerSgdOptions options_;
+  std::vector<Tensor> whole_;  // of gradients_, those that travel as they are
+  std::vector<detail::AnyLowRankMatrix> matrices_;
+  std::int64_t steps_ = 0;
+  bool overflowed_ = false;
+  std::size_t bytes_sent_ = 0;
+  std::size_t dense_bytes_ = 0;
+};
+
+}  // namespace training
+}  // namespace v1
+}  // namespace ronda
+
+#endif  // RONDA_CLIENT_RONDA_TRAINING_POWER_SGD_HPP_

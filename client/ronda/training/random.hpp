@@ -1,0 +1,47 @@
+// Random numbers that are the same on every machine.
+#ifndef RONDA_CLIENT_RONDA_TRAINING_RANDOM_HPP_
+#define RONDA_CLIENT_RONDA_TRAINING_RANDOM_HPP_
+
+#include <cstdint>
+
+namespace ronda {
+inline namespace v1 {
+namespace detail {
+
+// SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014. The standard library's
+// shuffle and distributions differ from one implementation to the other.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : state_(seed) {}
+  // `stream` tells apart uses of one seed.
+  Random(std::uint64_t seed, std::uint64_t stream) : state_(Random(seed).next() ^ (stream * kIncrement)) {}
+
+  std::uint64_t next() {
+    std::uint64_t z = state_ += kIncrement;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    return z ^ (z >> 31);
+  }
+
+  // From 0 to bound - 1, each equally likely. The numbers of the last, incomplete multiple of `bound` are drawn again.
+  std::uint64_t below(std::uint64_t bound) {
+    const std::uint64_t incomplete = (UINT64_MAX % bound + 1) % bound;
+    std::uint64_t drawn = next();
+    while (drawn > UINT64_MAX - incomplete) drawn = next();
+    return drawn % bound;
+  }
+
+  // Between -1 and 1: 24 bits, which a float holds.
+  double symmetric() { return static_cast<double>(next() >> 40) / (1 << 23) - 1; }
+
+ private:
+  static constexpr std::uint64_t kIncrement = 0x9e3779b97f4a7c15;
+
+  std::uint64_t state_;
+};
+
+}  // namespace detail
+}  // namespace v1
+}  // namespace ronda
+
+#endif  // RONDA_CLIENT_RONDA_TRAINING_RANDOM_HPP_
