@@ -6,7 +6,7 @@ BAZEL ?= bazel
 # Where the output is no terminal: a line a minute.
 PROGRESS := $(shell [ -t 2 ] || echo --show_progress_rate_limit=60)
 
-.PHONY: help setup demo build test test-torch bench chaos fuzz gpu-test gpu-bench gpu-bundle install wheel deb lint format asan ubsan tsan clean
+.PHONY: help setup demo build test test-torch test-paddle bench chaos fuzz gpu-test gpu-bench gpu-bundle install wheel deb lint format asan ubsan tsan clean
 .DEFAULT_GOAL := help
 
 help: ## list these commands
@@ -31,6 +31,10 @@ test: ## run every test; ends with "N passed, N failed"
 test-torch: ## the Python package's tests with another PyTorch, in a virtual environment (TORCH=2.6.0)
 	@third_party/install.sh build test
 	@BAZEL=$(BAZEL) tools/torch/test_torch.sh "$(TORCH)"
+
+test-paddle: ## the tests of ronda.paddle with PyPI's Paddle for CPUs, in a virtual environment (PADDLE=2.6.2)
+	@third_party/install.sh build test
+	@BAZEL=$(BAZEL) tools/paddle/test_paddle.sh "$(or $(PADDLE),2.6.2)"
 
 chaos: ## 300 rounds of random operations and injuries (CHAOS_ROUNDS=n, CHAOS_SEED=n for others)
 	@third_party/install.sh build test

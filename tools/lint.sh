@@ -9,7 +9,7 @@ git ls-files '*.cc' '*.h' '*.hpp' | xargs clang-format-14 --dry-run -Werror
 echo "lint: formatting is right"
 
 # Without what depends on PyTorch's stubs, which change with its versions.
-(cd client/python && mypy --strict --python-version 3.10 --follow-imports=silent --no-error-summary ronda/*.py)
+(cd client/python && mypy --strict --python-version 3.10 --follow-imports=silent --no-error-summary ronda/*.py ronda/paddle)
 if command -v ruff > /dev/null; then
   ruff check --quiet && ruff format --check --quiet client examples tests bench tools
   echo "lint: ruff and mypy have no complaints about Python"

@@ -31,6 +31,8 @@ for file in "$library"/../_native.abi3.so "$library"/libronda.so.0 "$library"/ro
   ! objdump -T "$file" | grep -E 'GLIBC_2\.(3[5-9]|[4-9][0-9])|GLIBCXX_3\.4\.[3-9][0-9]' || fail "$file needs a newer system"
 done
 
+[[ -f $library/../paddle/fleet/__init__.py ]] || fail "ronda.paddle.fleet is missing"
+
 venv/bin/python -m ronda.check > check.log || fail "ronda.check: $(< check.log)"
 grep -q "2 ranks on this host: all-reduce works" check.log || fail "ronda.check: $(< check.log)"
 

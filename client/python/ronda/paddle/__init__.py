@@ -1,0 +1,1 @@
+"""Ronda under the names of Paddle: `from ronda.paddle import fleet`."""

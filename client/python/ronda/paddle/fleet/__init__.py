@@ -1,0 +1,149 @@
+"""Fleet's API for data parallelism on CPUs: `from ronda.paddle import fleet`.
+
+    fleet.init(is_collective=True)
+    model = fleet.distributed_model(LeNet())
+    optimizer = fleet.distributed_optimizer(
+        paddle.optimizer.Momentum(0.1, parameters=model.parameters())
+    )
+    for images, labels in loader:  # with a paddle.io.DistributedBatchSampler
+        loss_function(model(images), labels).backward()
+        optimizer.step()
+        optimizer.clear_grad()
+
+Every rank makes the same calls. Programs start with rondarun, or whatever else starts ranks of
+Ronda's.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, TypeVar
+
+from ronda import errors, job, process_sets
+from ronda._library import native
+from ronda.exchanges import barrier
+from ronda.paddle._tensors import broadcast
+from ronda.paddle.fleet._optimizer import DistributedOptimizer
+from ronda.paddle.fleet._strategy import DistributedStrategy
+
+__all__ = [
+    "DistributedOptimizer",
+    "DistributedStrategy",
+    "barrier_worker",
+    "distributed_model",
+    "distributed_optimizer",
+    "init",
+    "is_first_worker",
+    "stop_worker",
+    "worker_index",
+    "worker_num",
+]
+
+_USER = "fleet"
+_Model = TypeVar("_Model")
+_strategy = DistributedStrategy()
+_exported: list[str] = []
+
+
+def init(
+    role_maker: Any = None,
+    is_collective: bool = False,
+    strategy: DistributedStrategy | None = None,
+    log_level: int | str = "INFO",
+) -> None:
+    """Joins the job that the environment describes; blocks until every rank has. Twice is fine.
+
+    paddle.io.DistributedBatchSampler sees the job's ranks afterwards.
+
+    Args:
+        role_maker: None: the launcher says who this process is.
+        is_collective: True; Ronda has no parameter servers.
+        strategy: the settings. Those of fusing are looked at here, if no other part of the program
+            has joined the job before.
+        log_level: not used; RONDA_LOG_LEVEL says what Ronda writes.
+
+    Raises:
+        ValueError: `role_maker` or `is_collective` is something else.
+        RondaError: the ranks do not fit together, or some did not come in time.
+    """
+    del log_level
+    if role_maker is not None or not is_collective:
+        raise ValueError(
+            "fleet.init: only collective training is there, with the launcher's ranks: call"
+            " fleet.init(is_collective=True)"
+        )
+    global _strategy
+    _strategy = strategy if strategy is not None else DistributedStrategy()
+    process_sets.init_job(_USER, (), **_strategy.job_options())
+    numbers = {"PADDLE_TRAINER_ID": native.rank(), "PADDLE_TRAINERS_NUM": native.size()}
+    for name, number in numbers.items():
+        if os.environ.get(name) != str(number):
+            os.environ[name] = str(number)
+            _exported.append(name)
+
+
+def stop_worker() -> None:
+    """Leaves the job; blocks until every rank has done so. The program's end does it, too."""
+    while _exported:
+        os.environ.pop(_exported.pop(), None)
+    job.shutdown(_USER)
+
+
+def worker_index() -> int:
+    """This process' number in the job, from 0.
+
+    Raises:
+        NotInitializedError: init() has not been called. So in the functions below.
+    """
+    _check("worker_index")
+    return native.rank()
+
+
+def worker_num() -> int:
+    """The number of ranks."""
+    _check("worker_num")
+    return native.size()
+
+
+def is_first_worker() -> bool:
+    """Whether this is rank 0."""
+    return worker_index() == 0
+
+
+def barrier_worker() -> None:
+    """Waits until every rank has called it."""
+    _check("barrier_worker")
+    barrier()
+
+
+def distributed_model(model: _Model) -> _Model:
+    """Gives all ranks the parameters and buffers of rank 0's model.
+
+    Args:
+        model: a paddle.nn.Layer, of the same kind on every rank. It is returned.
+
+    Raises:
+        RondaError: the models differ, or a rank has failed.
+    """
+    _check("distributed_model")
+    state: dict[str, Any] = model.state_dict()  # type: ignore[attr-defined]
+    broadcast(sorted(state.items()), root=0)
+    return model
+
+
+def distributed_optimizer(
+    optimizer: Any, strategy: DistributedStrategy | None = None
+) -> DistributedOptimizer:
+    """An optimizer that reduces the gradients over the ranks before each step.
+
+    Args:
+        optimizer: of paddle.optimizer, with parameters in the same order on every rank.
+        strategy: the settings; without one, those of init().
+    """
+    _check("distributed_optimizer")
+    return DistributedOptimizer(optimizer, strategy if strategy is not None else _strategy)
+
+
+def _check(function: str) -> None:
+    if not job.is_initialized(_USER):
+        raise errors.NotInitializedError(f"{function}(): call fleet.init(is_collective=True) first")

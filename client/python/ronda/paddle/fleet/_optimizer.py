@@ -1,0 +1,99 @@
+"""An optimizer around one of Paddle's, which reduces gradients over the ranks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import paddle  # type: ignore[import]
+
+from ronda._library import native
+from ronda.handles import Handle
+from ronda.paddle._tensors import description
+from ronda.paddle.fleet._strategy import DistributedStrategy
+from ronda.types import Wire
+
+
+class DistributedOptimizer:
+    """What fleet.distributed_optimizer() returns: the optimizer, whose step() first reduces all
+    gradients in place. What is not here is the optimizer's own.
+
+    A parameter without a gradient on this rank takes part with zeros. With `gradient_merge`, only
+    each k-th step() reduces and applies what backward has added up, and clear_grad() does nothing
+    between.
+    """
+
+    def __init__(self, optimizer: Any, strategy: DistributedStrategy) -> None:
+        """
+        Args:
+            optimizer: of paddle.optimizer.
+            strategy: the settings.
+        """
+        self._optimizer = optimizer
+        self._op = strategy.op()
+        self._wire = Wire.FP16 if strategy.fp16_allreduce else Wire.NONE
+        self._passes, self._prescale = strategy.merging()
+        self._done = 0  # passes of this step
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._optimizer, name)
+
+    def step(self) -> None:
+        """Reduces the gradients, and has the optimizer apply them.
+
+        Raises:
+            RondaError: a reduction has failed; the optimizer has not been called.
+            ValueError: Ronda cannot carry a gradient.
+        """
+        self._done += 1
+        if self._done < self._passes:
+            return
+        self._done = 0
+        self.reduce_gradients()
+        self._optimizer.step()
+
+    def minimize(self, loss: Any, *args: Any, **kwargs: Any) -> tuple[list[Any], list[Any]]:
+        """step(), as Paddle's minimize() in dynamic graphs: after loss.backward()."""
+        del loss, args, kwargs
+        self.step()
+        return [], []
+
+    def clear_grad(self, set_to_zero: bool = True) -> None:
+        """Clears the gradients, unless more passes are to be added to them."""
+        if self._done == 0:
+            self._optimizer.clear_grad(set_to_zero)
+
+    clear_gradients = clear_grad
+
+    def reduce_gradients(self) -> None:
+        """Reduces the gradients of all parameters that are trained, in place, and waits."""
+        handles = []
+        for parameter in self._parameters():
+            if parameter.stop_gradient:
+                continue
+            if parameter.grad is None:
+                parameter.grad = paddle.zeros_like(parameter)
+            handles.append(self._submit(parameter.name, parameter.grad))
+        for handle in handles:
+            handle.wait()
+
+    def _submit(self, name: str, gradient: Any) -> Handle:
+        dtype, shape, address = description(gradient, f"the gradient of {name}")
+        id = native.allreduce_async(
+            f"fleet.gradient.{name}",
+            dtype,
+            shape,
+            address,
+            address,
+            gradient,
+            int(self._op),
+            int(self._wire),
+            self._prescale,
+        )
+        return Handle(id, lambda _: None)
+
+    def _parameters(self) -> list[Any]:
+        """In the order of the optimizer, which may have groups of them."""
+        parameters: list[Any] = []
+        for each in self._optimizer._parameter_list:
+            parameters += each["params"] if isinstance(each, dict) else [each]
+        return parameters

@@ -1,0 +1,180 @@
+"""ronda.paddle.fleet on several ranks, against one process."""
+
+import os
+import sys
+import unittest
+
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+import ronda
+from paddle.io import DistributedBatchSampler
+from ronda.paddle import fleet
+
+sys.path.insert(0, "examples")
+import paddle_mnist  # noqa: E402
+
+paddle.set_device("cpu")
+fleet.init(is_collective=True)
+
+SHARE = 8  # images of a rank in a step
+
+
+def batches(indices: "list[list[int]]") -> "list[tuple[paddle.Tensor, paddle.Tensor]]":
+    """Digits of batches of the training set."""
+    images, labels = paddle_mnist.load_digits("train").tensors
+    return [(images[paddle.to_tensor(each)], labels[paddle.to_tensor(each)]) for each in indices]
+
+
+def same_lenet() -> paddle_mnist.LeNet:
+    """With the same parameters at each call."""
+    paddle.seed(7)
+    return paddle_mnist.LeNet()
+
+
+def momentum(model: paddle.nn.Layer, **options: object) -> paddle.optimizer.Optimizer:
+    """SGD with momentum."""
+    return paddle.optimizer.Momentum(0.05, 0.9, parameters=model.parameters(), **options)
+
+
+def train(model, optimizer, data) -> None:
+    """A step for each of the batches."""
+    for images, labels in data:
+        F.cross_entropy(model(images), labels).backward()
+        optimizer.step()
+        optimizer.clear_grad()
+
+
+def parameters(model: paddle.nn.Layer) -> np.ndarray:
+    """All, in one array."""
+    return np.concatenate([each.numpy().ravel() for each in model.parameters()])
+
+
+def own_and_all(steps: int) -> "tuple[list[list[int]], list[list[int]]]":
+    """The indices of this rank's batches, and of those of all ranks together."""
+    size, rank = fleet.worker_num(), fleet.worker_index()
+    step = [list(range(i * size * SHARE, (i + 1) * size * SHARE)) for i in range(steps)]
+    return [each[rank * SHARE : (rank + 1) * SHARE] for each in step], step
+
+
+class FleetTest(unittest.TestCase):
+    def test_knows_the_ranks(self):
+        self.assertEqual(fleet.worker_num(), ronda._binding.size())
+        self.assertEqual(fleet.worker_index(), ronda._binding.rank())
+        self.assertEqual(fleet.is_first_worker(), fleet.worker_index() == 0)
+        fleet.init(is_collective=True)
+        fleet.barrier_worker()
+
+    def test_the_sampler_deals_the_data_out(self):
+        dataset = paddle.io.TensorDataset([paddle.arange(24)])
+        own = [each for batch in DistributedBatchSampler(dataset, 2) for each in batch]
+        self.assertEqual(len(own), -(-24 // fleet.worker_num()))
+        everyone = sum(ronda.allgather_object(own), [])
+        self.assertEqual(set(everyone), set(range(24)))
+
+    def test_the_model_is_that_of_rank_0(self):
+        paddle.seed(100 + fleet.worker_index())
+        norm = paddle.nn.BatchNorm1D(3)
+        norm._mean.set_value(paddle.full([3], float(fleet.worker_index())))
+        model = fleet.distributed_model(paddle.nn.Sequential(paddle.nn.Linear(3, 3), norm))
+        for own in (parameters(model), norm._mean.numpy()):
+            for other in ronda.allgather_object(own):
+                np.testing.assert_array_equal(own, other)
+        np.testing.assert_array_equal(norm._mean.numpy(), np.zeros(3))
+
+    def test_lenet_learns_as_in_one_process(self):
+        own, everyone = own_and_all(steps=20)
+        model = fleet.distributed_model(same_lenet())
+        before = parameters(model)
+        train(model, fleet.distributed_optimizer(momentum(model)), batches(own))
+        alone = same_lenet()
+        train(alone, momentum(alone), batches(everyone))
+        self.assertGreater(np.abs(parameters(alone) - before).max(), 0.01)
+        np.testing.assert_allclose(parameters(model), parameters(alone), atol=2e-5)
+        for other in ronda.allgather_object(parameters(model)):
+            np.testing.assert_array_equal(parameters(model), other)
+
+    def test_gradients_in_16_bits_are_close(self):
+        own, everyone = own_and_all(steps=5)
+        strategy = fleet.DistributedStrategy()
+        strategy.fp16_allreduce = True
+        model = fleet.distributed_model(same_lenet())
+        train(model, fleet.distributed_optimizer(momentum(model), strategy), batches(own))
+        alone = same_lenet()
+        train(alone, momentum(alone), batches(everyone))
+        np.testing.assert_allclose(parameters(model), parameters(alone), atol=1e-3)
+
+    def test_gradient_merge_adds_passes_up(self):
+        own, everyone = own_and_all(steps=6)
+        strategy = fleet.DistributedStrategy()
+        strategy.gradient_merge = True
+        strategy.gradient_merge_configs = {"k_steps": 3}
+        model = fleet.distributed_model(same_lenet())
+        train(model, fleet.distributed_optimizer(momentum(model), strategy), batches(own))
+        alone = same_lenet()
+        merged = [sum(everyone[:3], []), sum(everyone[3:], [])]
+        train(alone, momentum(alone), batches(merged))
+        np.testing.assert_allclose(parameters(model), parameters(alone), atol=2e-5)
+
+    def test_the_sum_of_gradients(self):
+        strategy = fleet.DistributedStrategy()
+        strategy.gradient_scale_configs = {"scale_strategy": "sum"}
+        layer = fleet.distributed_model(paddle.nn.Linear(2, 1))
+        before = layer.weight.numpy()
+        sgd = paddle.optimizer.SGD(1.0, parameters=layer.parameters())
+        optimizer = fleet.distributed_optimizer(sgd, strategy)
+        layer(paddle.full([1, 2], 1.0 + fleet.worker_index())).sum().backward()
+        optimizer.minimize(None)
+        size = fleet.worker_num()
+        np.testing.assert_allclose(layer.weight.numpy(), before - size * (size + 1) / 2, rtol=1e-5)
+
+    def test_clipping_sees_the_reduced_gradients(self):
+        own, everyone = own_and_all(steps=4)
+        clip = {"grad_clip": paddle.nn.ClipGradByGlobalNorm(0.1)}
+        model = fleet.distributed_model(same_lenet())
+        train(model, fleet.distributed_optimizer(momentum(model, **clip)), batches(own))
+        alone = same_lenet()
+        train(alone, momentum(alone, **clip), batches(everyone))
+        np.testing.assert_allclose(parameters(model), parameters(alone), atol=2e-5)
+
+    def test_a_parameter_that_one_rank_does_not_use_takes_part(self):
+        used, other = paddle.nn.Linear(2, 1), paddle.nn.Linear(2, 1)
+        model = fleet.distributed_model(paddle.nn.LayerList([used, other]))
+        before = other.weight.numpy()
+        sgd = paddle.optimizer.SGD(1.0, parameters=model.parameters())
+        optimizer = fleet.distributed_optimizer(sgd)
+        ones = paddle.ones([1, 2])
+        loss = used(ones).sum()
+        if fleet.worker_index() == 0:
+            loss = loss + other(ones).sum()
+        loss.backward()
+        optimizer.step()
+        expected = before - 1 / fleet.worker_num()
+        np.testing.assert_allclose(other.weight.numpy(), expected, rtol=1e-5)
+
+    def test_the_optimizer_is_paddles_otherwise(self):
+        layer = paddle.nn.Linear(2, 2)
+        optimizer = fleet.distributed_optimizer(momentum(layer))
+        optimizer.set_lr(0.25)
+        self.assertEqual(optimizer.get_lr(), 0.25)
+
+    def test_sparse_gradients_are_refused_by_name(self):
+        layer = paddle.nn.Embedding(5, 2, sparse=True)
+        optimizer = fleet.distributed_optimizer(
+            paddle.optimizer.SGD(0.1, parameters=layer.parameters())
+        )
+        layer(paddle.to_tensor([1])).sum().backward()
+        with self.assertRaisesRegex(ValueError, f"gradient of {layer.weight.name} is sparse"):
+            optimizer.step()
+
+    def test_parameter_servers_are_refused(self):
+        with self.assertRaisesRegex(ValueError, "only collective training"):
+            fleet.init()
+
+    def test_other_users_of_the_environment_see_the_ranks(self):
+        self.assertEqual(os.environ["PADDLE_TRAINER_ID"], str(fleet.worker_index()))
+        self.assertEqual(paddle.distributed.ParallelEnv().world_size, fleet.worker_num())
+
+
+if __name__ == "__main__":
+    unittest.main()
