@@ -65,14 +65,11 @@ struct StrategyKey {
   Status (*set)(StrategyDraft& draft, const SettingsValue& value);
 };
 
-using Draft = StrategyDraft;
-using Value = SettingsValue;
-
-inline Status set_op(const Value& value, Op* op) {
+inline Status set_op(const SettingsValue& value, Op* op) {
   return value.choose({{"average", Op::Average}, {"avg", Op::Average}, {"sum", Op::Sum}, {"adasum", Op::Adasum}}, op);
 }
 
-inline Status set_compression(const Value& value, Compression* compression) {
+inline Status set_compression(const SettingsValue& value, Compression* compression) {
   return value.choose({{"none", Compression::none},
                        {"fp16", Compression::fp16},
                        {"bf16", Compression::bf16},
@@ -82,7 +79,7 @@ inline Status set_compression(const Value& value, Compression* compression) {
 }
 
 // Paddle counts what does not travel, from the first stage of the ramp to the last.
-inline Status set_sparsity(const Value& value, training::TopKOptions* top_k) {
+inline Status set_sparsity(const SettingsValue& value, training::TopKOptions* top_k) {
   std::vector<double> stages;
   Status status = value.read(&stages);
   if (!status.ok()) return status;
@@ -93,13 +90,13 @@ inline Status set_sparsity(const Value& value, training::TopKOptions* top_k) {
 
 // A number in another unit than the file's.
 template <class Number>
-Status set_scaled(const Value& value, double factor, std::optional<Number>* target) {
+Status set_scaled(const SettingsValue& value, double factor, std::optional<Number>* target) {
   double number = 0;
   Status status = value.read(&number);
   if (status.ok()) *target = static_cast<Number>(number * factor);
   return status;
 }
-inline Status set_seconds(const Value& value, double unit, std::optional<Options::Seconds>* target) {
+inline Status set_seconds(const SettingsValue& value, double unit, std::optional<Options::Seconds>* target) {
   double number = 0;
   Status status = value.read(&number);
   if (status.ok()) *target = Options::Seconds(number * unit);
@@ -107,14 +104,14 @@ inline Status set_seconds(const Value& value, double unit, std::optional<Options
 }
 
 // Paddle's switch for fusing: without it each gradient travels alone.
-inline Status set_fusing(const Value& value, std::optional<std::int64_t>* threshold) {
+inline Status set_fusing(const SettingsValue& value, std::optional<std::int64_t>* threshold) {
   bool on = true;
   Status status = value.read(&on);
   if (status.ok() && !on) *threshold = 0;
   return status;
 }
 
-inline Status set_fp16(const Value& value, Compression* compression) {
+inline Status set_fp16(const SettingsValue& value, Compression* compression) {
   bool on = false;
   Status status = value.read(&on);
   if (status.ok() && on) *compression = Compression::fp16;
@@ -124,60 +121,88 @@ inline Status set_fp16(const Value& value, Compression* compression) {
 // One line a setting: Ronda's options, and Paddle's DistributedStrategy as far as Ronda has the same.
 inline const std::vector<StrategyKey>& strategy_keys() {
   static const std::vector<StrategyKey> keys = {
-      {"fusion_threshold", [](Draft& d, const Value& v) { return set_scaled(v, 1, &d.strategy.job.fusion_threshold); }},
+      {"fusion_threshold",
+       [](StrategyDraft& d, const SettingsValue& v) { return set_scaled(v, 1, &d.strategy.job.fusion_threshold); }},
       {"fuse_grad_size_in_MB",
-       [](Draft& d, const Value& v) { return set_scaled(v, 1 << 20, &d.strategy.job.fusion_threshold); }},
-      {"fuse_all_reduce_ops", [](Draft& d, const Value& v) { return set_fusing(v, &d.strategy.job.fusion_threshold); }},
-      {"cache_capacity", [](Draft& d, const Value& v) { return set_scaled(v, 1, &d.strategy.job.cache_capacity); }},
-      {"cycle_time_ms", [](Draft& d, const Value& v) { return set_seconds(v, 1e-3, &d.strategy.job.cycle_time); }},
-      {"stall_warning_s", [](Draft& d, const Value& v) { return set_seconds(v, 1, &d.strategy.job.stall_warning); }},
-      {"stall_deadline_s", [](Draft& d, const Value& v) { return set_seconds(v, 1, &d.strategy.job.stall_deadline); }},
-      {"start_timeout_s", [](Draft& d, const Value& v) { return set_seconds(v, 1, &d.strategy.job.start_timeout); }},
+       [](StrategyDraft& d, const SettingsValue& v) {
+         return set_scaled(v, 1 << 20, &d.strategy.job.fusion_threshold);
+       }},
+      {"fuse_all_reduce_ops",
+       [](StrategyDraft& d, const SettingsValue& v) { return set_fusing(v, &d.strategy.job.fusion_threshold); }},
+      {"cache_capacity",
+       [](StrategyDraft& d, const SettingsValue& v) { return set_scaled(v, 1, &d.strategy.job.cache_capacity); }},
+      {"cycle_time_ms",
+       [](StrategyDraft& d, const SettingsValue& v) { return set_seconds(v, 1e-3, &d.strategy.job.cycle_time); }},
+      {"stall_warning_s",
+       [](StrategyDraft& d, const SettingsValue& v) { return set_seconds(v, 1, &d.strategy.job.stall_warning); }},
+      {"stall_deadline_s",
+       [](StrategyDraft& d, const SettingsValue& v) { return set_seconds(v, 1, &d.strategy.job.stall_deadline); }},
+      {"start_timeout_s",
+       [](StrategyDraft& d, const SettingsValue& v) { return set_seconds(v, 1, &d.strategy.job.start_timeout); }},
 
-      {"op", [](Draft& d, const Value& v) { return set_op(v, &d.strategy.optimizer.op); }},
+      {"op", [](StrategyDraft& d, const SettingsValue& v) { return set_op(v, &d.strategy.optimizer.op); }},
       {"gradient_scale_configs.scale_strategy",
-       [](Draft& d, const Value& v) { return set_op(v, &d.strategy.optimizer.op); }},
-      {"compression", [](Draft& d, const Value& v) { return set_compression(v, &d.strategy.optimizer.compression); }},
-      {"fp16_allreduce", [](Draft& d, const Value& v) { return set_fp16(v, &d.strategy.optimizer.compression); }},
-      {"prescale", [](Draft& d, const Value& v) { return v.read(&d.strategy.optimizer.prescale); }},
-      {"postscale", [](Draft& d, const Value& v) { return v.read(&d.strategy.optimizer.postscale); }},
-      {"error_feedback", [](Draft& d, const Value& v) { return v.read(&d.strategy.optimizer.error_feedback); }},
+       [](StrategyDraft& d, const SettingsValue& v) { return set_op(v, &d.strategy.optimizer.op); }},
+      {"compression",
+       [](StrategyDraft& d, const SettingsValue& v) { return set_compression(v, &d.strategy.optimizer.compression); }},
+      {"fp16_allreduce",
+       [](StrategyDraft& d, const SettingsValue& v) { return set_fp16(v, &d.strategy.optimizer.compression); }},
+      {"prescale", [](StrategyDraft& d, const SettingsValue& v) { return v.read(&d.strategy.optimizer.prescale); }},
+      {"postscale", [](StrategyDraft& d, const SettingsValue& v) { return v.read(&d.strategy.optimizer.postscale); }},
+      {"error_feedback",
+       [](StrategyDraft& d, const SettingsValue& v) { return v.read(&d.strategy.optimizer.error_feedback); }},
       {"gradient_predivide_factor",
-       [](Draft& d, const Value& v) { return v.read(&d.strategy.optimizer.gradient_predivide_factor); }},
-      {"skip_on_overflow", [](Draft& d, const Value& v) { return v.read(&d.strategy.optimizer.skip_on_overflow); }},
-      {"group_count", [](Draft& d, const Value& v) { return v.read(&d.strategy.optimizer.group_count); }},
+       [](StrategyDraft& d, const SettingsValue& v) {
+         return v.read(&d.strategy.optimizer.gradient_predivide_factor);
+       }},
+      {"skip_on_overflow",
+       [](StrategyDraft& d, const SettingsValue& v) { return v.read(&d.strategy.optimizer.skip_on_overflow); }},
+      {"group_count",
+       [](StrategyDraft& d, const SettingsValue& v) { return v.read(&d.strategy.optimizer.group_count); }},
       {"backward_passes_per_step",
-       [](Draft& d, const Value& v) { return v.read(&d.strategy.optimizer.backward_passes_per_step); }},
-      {"find_unused_parameters", [](Draft& d, const Value& v) { return v.read(&d.finds_unused); }},
+       [](StrategyDraft& d, const SettingsValue& v) { return v.read(&d.strategy.optimizer.backward_passes_per_step); }},
+      {"find_unused_parameters", [](StrategyDraft& d, const SettingsValue& v) { return v.read(&d.finds_unused); }},
 
-      {"gradient_merge", [](Draft& d, const Value& v) { return v.read(&d.merges); }},
-      {"gradient_merge_configs.k_steps", [](Draft& d, const Value& v) { return v.read(&d.merged_passes); }},
-      {"gradient_merge_configs.avg", [](Draft& d, const Value& v) { return v.read(&d.merge_averages); }},
+      {"gradient_merge", [](StrategyDraft& d, const SettingsValue& v) { return v.read(&d.merges); }},
+      {"gradient_merge_configs.k_steps",
+       [](StrategyDraft& d, const SettingsValue& v) { return v.read(&d.merged_passes); }},
+      {"gradient_merge_configs.avg",
+       [](StrategyDraft& d, const SettingsValue& v) { return v.read(&d.merge_averages); }},
 
-      {"amp", [](Draft& d, const Value& v) { return v.read(&d.use_loss_scaler); }},
-      {"amp_configs.init_loss_scaling", [](Draft& d, const Value& v) { return v.read(&d.loss_scaler.initial); }},
+      {"amp", [](StrategyDraft& d, const SettingsValue& v) { return v.read(&d.use_loss_scaler); }},
+      {"amp_configs.init_loss_scaling",
+       [](StrategyDraft& d, const SettingsValue& v) { return v.read(&d.loss_scaler.initial); }},
       {"amp_configs.incr_every_n_steps",
-       [](Draft& d, const Value& v) { return v.read(&d.loss_scaler.growth_interval); }},
-      {"amp_configs.incr_ratio", [](Draft& d, const Value& v) { return v.read(&d.loss_scaler.growth); }},
-      {"amp_configs.decr_ratio", [](Draft& d, const Value& v) { return v.read(&d.loss_scaler.backoff); }},
+       [](StrategyDraft& d, const SettingsValue& v) { return v.read(&d.loss_scaler.growth_interval); }},
+      {"amp_configs.incr_ratio",
+       [](StrategyDraft& d, const SettingsValue& v) { return v.read(&d.loss_scaler.growth); }},
+      {"amp_configs.decr_ratio",
+       [](StrategyDraft& d, const SettingsValue& v) { return v.read(&d.loss_scaler.backoff); }},
 
-      {"localsgd", [](Draft& d, const Value& v) { return v.read(&d.use_local_sgd); }},
-      {"localsgd_configs.k_steps", [](Draft& d, const Value& v) { return v.read(&d.local_sgd.interval); }},
-      {"localsgd_configs.begin_step", [](Draft& d, const Value& v) { return v.read(&d.local_sgd.start_step); }},
+      {"localsgd", [](StrategyDraft& d, const SettingsValue& v) { return v.read(&d.use_local_sgd); }},
+      {"localsgd_configs.k_steps",
+       [](StrategyDraft& d, const SettingsValue& v) { return v.read(&d.local_sgd.interval); }},
+      {"localsgd_configs.begin_step",
+       [](StrategyDraft& d, const SettingsValue& v) { return v.read(&d.local_sgd.start_step); }},
 
-      {"dgc", [](Draft& d, const Value& v) { return v.read(&d.use_top_k); }},
-      {"dgc_configs.rampup_begin_step", [](Draft& d, const Value& v) { return v.read(&d.top_k.start_step); }},
-      {"dgc_configs.rampup_step", [](Draft& d, const Value& v) { return v.read(&d.top_k.warm_up_steps); }},
-      {"dgc_configs.sparsity", [](Draft& d, const Value& v) { return set_sparsity(v, &d.top_k); }},
-      {"dgc_configs.momentum", [](Draft& d, const Value& v) { return v.read(&d.top_k.momentum); }},
-      {"dgc_configs.clip_norm", [](Draft& d, const Value& v) { return v.read(&d.top_k.clip_norm); }},
-      {"dgc_configs.min_elements", [](Draft& d, const Value& v) { return v.read(&d.top_k.min_elements); }},
+      {"dgc", [](StrategyDraft& d, const SettingsValue& v) { return v.read(&d.use_top_k); }},
+      {"dgc_configs.rampup_begin_step",
+       [](StrategyDraft& d, const SettingsValue& v) { return v.read(&d.top_k.start_step); }},
+      {"dgc_configs.rampup_step",
+       [](StrategyDraft& d, const SettingsValue& v) { return v.read(&d.top_k.warm_up_steps); }},
+      {"dgc_configs.sparsity", [](StrategyDraft& d, const SettingsValue& v) { return set_sparsity(v, &d.top_k); }},
+      {"dgc_configs.momentum", [](StrategyDraft& d, const SettingsValue& v) { return v.read(&d.top_k.momentum); }},
+      {"dgc_configs.clip_norm", [](StrategyDraft& d, const SettingsValue& v) { return v.read(&d.top_k.clip_norm); }},
+      {"dgc_configs.min_elements",
+       [](StrategyDraft& d, const SettingsValue& v) { return v.read(&d.top_k.min_elements); }},
 
-      {"power_sgd", [](Draft& d, const Value& v) { return v.read(&d.use_power_sgd); }},
-      {"power_sgd_configs.rank", [](Draft& d, const Value& v) { return v.read(&d.power_sgd.rank); }},
-      {"power_sgd_configs.min_saving", [](Draft& d, const Value& v) { return v.read(&d.power_sgd.min_saving); }},
-      {"power_sgd_configs.start_step", [](Draft& d, const Value& v) { return v.read(&d.power_sgd.start_step); }},
-      {"power_sgd_configs.seed", [](Draft& d, const Value& v) { return v.read(&d.power_sgd.seed); }},
+      {"power_sgd", [](StrategyDraft& d, const SettingsValue& v) { return v.read(&d.use_power_sgd); }},
+      {"power_sgd_configs.rank", [](StrategyDraft& d, const SettingsValue& v) { return v.read(&d.power_sgd.rank); }},
+      {"power_sgd_configs.min_saving",
+       [](StrategyDraft& d, const SettingsValue& v) { return v.read(&d.power_sgd.min_saving); }},
+      {"power_sgd_configs.start_step",
+       [](StrategyDraft& d, const SettingsValue& v) { return v.read(&d.power_sgd.start_step); }},
+      {"power_sgd_configs.seed", [](StrategyDraft& d, const SettingsValue& v) { return v.read(&d.power_sgd.seed); }},
   };
   return keys;
 }
