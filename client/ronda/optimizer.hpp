@@ -156,7 +156,7 @@ class DistributedOptimizer {
                                       std::to_string(gradients_.size()));
     }
     State& state = states_[index];
-    if (synchronized_ || state.passes == options_.backward_passes_per_step) return announced_too_often(index);
+    if (!is_open(state)) return announced_too_often(index);
     if (state.passes + 1 == options_.backward_passes_per_step) {
       Group& group = groups_[state.group];
       if (group.ready + 1 == group.members.size()) {
@@ -169,6 +169,13 @@ class DistributedOptimizer {
     return {};
   }
   void gradient_ready(std::size_t index) { try_gradient_ready(index).throw_if_error(); }
+
+  // The same of a gradient that has moved to `data`, where it is reduced in place from now on.
+  Status try_gradient_ready_at(std::size_t index, void* data) {
+    if (index < gradients_.size() && is_open(states_[index])) relocate(index, data);
+    return try_gradient_ready(index);
+  }
+  void gradient_ready_at(std::size_t index, void* data) { try_gradient_ready_at(index, data).throw_if_error(); }
 
   // Waits until all gradients are reduced, to look at them or clip them before step(); for those in a GPU's memory
   // their streams wait. Submits the gradients that have not been announced in every pass, so that all ranks communicate
@@ -235,6 +242,9 @@ class DistributedOptimizer {
   }
   std::int64_t skipped_steps() const noexcept { return skipped_steps_; }
 
+  // Whether the gradients are reduced, and step() is not called yet.
+  bool synchronized() const noexcept { return synchronized_; }
+
   Optimizer& optimizer() noexcept { return optimizer_; }
   const std::vector<Tensor>& gradients() const noexcept { return gradients_; }
 
@@ -244,6 +254,7 @@ class DistributedOptimizer {
     Handle handle;          // of its allreduce, once submitted
     Handle on_device;       // of the one before, which its stream waits for
     std::size_t group = 0;  // in groups_
+    std::size_t place = 0;  // in its group
   };
 
   // Gradients that are submitted together; most often one.
@@ -330,6 +341,7 @@ class DistributedOptimizer {
     Group group;
     for (const std::size_t index : members) {
       states_[index].group = groups_.size();
+      states_[index].place = group.args.size();
       if (members.size() == 1) continue;
       const Tensor& gradient = gradients_[index];
       group.args.push_back(detail::allreduce_args(gradient, gradient.data, reduction_, options_.call));
@@ -337,6 +349,19 @@ class DistributedOptimizer {
     group.handles.resize(group.args.size());
     group.members = std::move(members);
     groups_.push_back(std::move(group));
+  }
+
+  // Whether the gradient may be announced.
+  bool is_open(const State& state) const noexcept {
+    return !synchronized_ && state.passes < options_.backward_passes_per_step;
+  }
+
+  void relocate(std::size_t index, void* data) {
+    gradients_[index].data = data;
+    Group& group = groups_[states_[index].group];
+    if (group.args.empty()) return;
+    ronda_allreduce_args& args = group.args[states_[index].place];
+    args.input = args.output = data;
   }
 
   Status submit(Group& group) {
@@ -393,7 +418,7 @@ class DistributedOptimizer {
   }
 
   Optimizer& optimizer_;
-  const std::vector<Tensor> gradients_;
+  std::vector<Tensor> gradients_;  // as constructed, but for their data
   const DistributedOptimizerOptions options_;
   std::unordered_map<std::string_view, std::size_t> index_;  // of each gradient, by name
   std::vector<State> states_;                                // of each gradient

@@ -112,6 +112,29 @@ TEST(OptimizerThreadsTest, GradientsOfAGroupTravelTogether) {
   }
 }
 
+// "a" travels alone, "b" and "c" together.
+TEST(OptimizerThreadsTest, GradientsAreReducedWhereTheyHaveMovedTo) {
+  ronda::run_threads(kRanks, [] {
+    std::vector<float> first(3, -1);
+    Recorder recorder;
+    Options options;
+    options.groups = {{"b", "c"}};
+    options.op = ronda::Op::Sum;
+    ronda::DistributedOptimizer optimizer(
+        recorder, {ronda::tensor("a", &first[0]), ronda::tensor("b", &first[1]), ronda::tensor("c", &first[2])},
+        options);
+    std::vector<float> moved = {1, 2, 3};
+    for (std::size_t i = 0; i < moved.size(); ++i) optimizer.gradient_ready_at(i, &moved[i]);
+    float elsewhere = 5;
+    EXPECT_EQ(optimizer.try_gradient_ready_at(1, &elsewhere).code(), RONDA_ERROR_INVALID_ARGUMENT);
+    optimizer.step();
+    EXPECT_THAT(moved, ElementsAre(kRanks * 1, kRanks * 2, kRanks * 3));
+    EXPECT_THAT(first, Each(-1));
+    EXPECT_EQ(elsewhere, 5);
+    EXPECT_EQ(optimizer.gradients()[1].data, &moved[1]);
+  });
+}
+
 TEST(OptimizerThreadsTest, AGroupFailsAsAWhole) {
   ronda::run_threads(2, [] {
     std::vector<float> good(4, 1), odd(ronda::rank() == 1 ? 5 : 4, 1);
