@@ -10,7 +10,7 @@ build=(g++ make git pkg-config zlib1g-dev libssl-dev libhwloc-dev libyaml-dev
   bazel-bootstrap bazel-platforms bazel-rules-java bazel-rules-proto bazel-skylib
   libabsl-dev libcpp-httplib-dev libgrpc++-dev libhwy-dev libprotobuf-dev nlohmann-json3-dev protobuf-compiler protobuf-compiler-grpc libeigen3-dev
   patchelf python3-dev)
-test=(cmake iproute2 libgmock-dev libgtest-dev openssh-client openssh-server procps prometheus util-linux
+test=(cmake iproute2 libgmock-dev libgtest-dev libtorch-dev openssh-client openssh-server procps prometheus util-linux
   python3-cloudpickle python3-numpy python3-torch python3-venv)
 bench=(libbenchmark-dev libgloo-dev libmpich-dev libopenmpi-dev mpich openmpi-bin)
 lint=(clang-14 clang-format-14 clang-tidy-14 mypy)

@@ -33,6 +33,7 @@ copy 755 runtime/launch/rondarun runtime/monitor/rondactl/rondactl runtime/monit
 copy 644 client/ronda.h client/ronda.hpp "$root/include"
 copy 644 client/ronda/*.h client/ronda/*.hpp "$root/include/ronda"
 copy 644 client/ronda/training/*.hpp "$root/include/ronda/training"
+copy 644 client/ronda/torch/*.hpp "$root/include/ronda/torch"
 copy 644 client/packaging/ronda.pc "$root/lib/pkgconfig"
 copy 644 client/packaging/ronda-config.cmake client/packaging/ronda-config-version.cmake "$root/lib/cmake/ronda"
 

@@ -1,0 +1,17 @@
+// Data-parallel training with libtorch, PyTorch's C++ library. Each part stands alone, too: include its header.
+//
+//   #include <ronda/torch.hpp>
+//
+// Written for libtorch 1.13. Nothing of libtorch is compiled into libronda.so: a program links both.
+#ifndef RONDA_CLIENT_RONDA_TORCH_HPP_
+#define RONDA_CLIENT_RONDA_TORCH_HPP_
+
+#include "torch/collectives.hpp"
+#include "torch/data_parallel.hpp"
+#include "torch/optimizer.hpp"
+#include "torch/parameters.hpp"
+#include "torch/sampler.hpp"
+#include "torch/sync_batch_norm.hpp"
+#include "torch/tensor.hpp"
+
+#endif  // RONDA_CLIENT_RONDA_TORCH_HPP_

@@ -1,0 +1,200 @@
+// Operations on tensors of libtorch's. A tensor is in host memory; one that is not contiguous is copied on its way.
+//
+//   at::Tensor mean = ronda::torch::allreduce("mean", tensor);
+//   ronda::torch::broadcast_("weights", weights, /*root=*/0);          in place, as libtorch spells it
+//   auto sum = ronda::torch::allreduce_async("sum", tensor, {ronda::Op::Sum});
+//   ... other work
+//   use(sum.result());
+//
+// Options and errors are those of ../collectives.hpp. Gradients do not flow through these operations.
+#ifndef RONDA_CLIENT_RONDA_TORCH_COLLECTIVES_HPP_
+#define RONDA_CLIENT_RONDA_TORCH_COLLECTIVES_HPP_
+
+#include <torch/types.h>
+
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../exchanges.hpp"
+#include "../handle.hpp"
+#include "../options.hpp"
+#include "../reductions.hpp"
+#include "tensor.hpp"
+
+namespace ronda {
+inline namespace v1 {
+namespace torch {
+
+// An operation in flight on tensors of the same shape on every rank, which it keeps alive. Its destructor waits.
+// Thread-compatible.
+class TensorHandle {
+ public:
+  // Takes the operation over. It writes to `output`, and reads `input`.
+  TensorHandle(Handle handle, detail::Rows output, at::Tensor result, at::Tensor input = {})
+      : input_(std::move(input)), output_(std::move(output)), result_(std::move(result)), handle_(std::move(handle)) {}
+
+  bool poll() const { return handle_.poll(); }
+
+  // Waits, throws the operation's error, and otherwise returns the result: of an operation in place, the tensor itself.
+  const at::Tensor& result() {
+    if (is_fetched_) return result_;
+    handle_.synchronize();
+    output_.written();
+    is_fetched_ = true;
+    return result_;
+  }
+
+  // With `detect_overflow`: as of Handle.
+  bool found_inf() const { return handle_.found_inf(); }
+
+ private:
+  at::Tensor input_;
+  detail::Rows output_;
+  at::Tensor result_;
+  bool is_fetched_ = false;
+  Handle handle_;  // the last member: it waits before the tensors go
+};
+
+// An operation in flight whose result has another number of rows than its input. Its destructor waits.
+// Thread-compatible.
+class RowsHandle {
+ public:
+  // Takes the operation over. It reads `input`, whose shape and dtype the result has but for the number of rows.
+  RowsHandle(OutputHandle<char> handle, at::Tensor input) : input_(std::move(input)), handle_(std::move(handle)) {}
+
+  bool poll() const { return handle_.poll(); }
+
+  // Waits, throws the operation's error, and otherwise returns the result.
+  const at::Tensor& result() {
+    if (result_.defined()) return result_;
+    std::vector<std::int64_t> shape = input_.sizes().vec();
+    shape.at(0) = handle_.rows();
+    at::Tensor result = at::empty(shape, input_.options());
+    if (result.numel() > 0) std::memcpy(result.data_ptr(), handle_.data(), result.nbytes());
+    return result_ = result;
+  }
+
+  // Of an allgather or alltoall, how many of the rows came from each rank, in the order of ranks.
+  const std::vector<std::int64_t>& rows_per_rank() { return handle_.rows_per_rank(); }
+
+ private:
+  at::Tensor input_;
+  at::Tensor result_;
+  OutputHandle<char> handle_;  // the last member: it waits before the tensor goes
+};
+
+namespace detail {
+
+// Calls the C function `submit` for an operation by rows, filling in what `args` says of its input.
+template <class Args>
+RowsHandle submit_rows(ronda_status (*submit)(const Args*, ronda_handle*), Args args, const std::string& name,
+                       const at::Tensor& tensor, const CallOptions& call) {
+  const at::Tensor input = Rows(name, tensor).get();
+  const Tensor view = torch::view(name, input);
+  args.tensor = ronda::detail::to_c(view);
+  args.input = view.data;
+  args.call = ronda::detail::to_c(call);
+  ronda_handle handle = 0;
+  ronda::detail::to_status(submit(&args, &handle)).throw_if_error();
+  // Rows are counted in bytes: what type the elements have, libtorch knows.
+  return RowsHandle(OutputHandle<char>(handle, ronda::detail::row_of(view.shape) * size_of(view.dtype)), input);
+}
+
+}  // namespace detail
+
+// Reduces the tensor over all ranks: in place, or into a new tensor.
+inline TensorHandle allreduce_async_(const std::string& name, const at::Tensor& tensor,
+                                     const ReduceOptions& options = {}, const CallOptions& call = {}) {
+  detail::Rows rows(name, tensor);
+  return {ronda::allreduce_async(view(name, rows.get()), options, call), rows, tensor};
+}
+inline TensorHandle allreduce_async(const std::string& name, const at::Tensor& tensor,
+                                    const ReduceOptions& options = {}, const CallOptions& call = {}) {
+  const detail::Rows input(name, tensor);
+  const at::Tensor output = at::empty_like(input.get());
+  return {ronda::allreduce_async(view(name, input.get()), output.data_ptr(), options, call), detail::Rows(name, output),
+          output, input.get()};
+}
+inline at::Tensor allreduce_(const std::string& name, const at::Tensor& tensor, const ReduceOptions& options = {},
+                             const CallOptions& call = {}) {
+  return allreduce_async_(name, tensor, options, call).result();
+}
+inline at::Tensor allreduce(const std::string& name, const at::Tensor& tensor, const ReduceOptions& options = {},
+                            const CallOptions& call = {}) {
+  return allreduce_async(name, tensor, options, call).result();
+}
+
+// Reduces several tensors in place: all or, if one cannot be, none. `group` and their order are the same on every rank.
+inline void grouped_allreduce_(const std::string& group, const std::vector<at::Tensor>& tensors,
+                               const ReduceOptions& options = {}, const CallOptions& call = {}) {
+  std::vector<detail::Rows> rows;
+  std::vector<Tensor> views;
+  for (const at::Tensor& tensor : tensors) {
+    const std::string name = group + "." + std::to_string(views.size());
+    rows.emplace_back(name, tensor);
+    views.push_back(view(name, rows.back().get()));
+  }
+  ronda::grouped_allreduce(group, views, options, call);
+  for (const detail::Rows& written : rows) written.written();
+}
+
+// Copies the elements on rank `root` to the other ranks, whose tensors have the same shape and dtype: in place, or into
+// a new tensor.
+inline TensorHandle broadcast_async_(const std::string& name, const at::Tensor& tensor, int root,
+                                     const CallOptions& call = {}) {
+  detail::Rows rows(name, tensor);
+  return {ronda::broadcast_async(view(name, rows.get()), root, call), rows, tensor};
+}
+inline at::Tensor broadcast_(const std::string& name, const at::Tensor& tensor, int root,
+                             const CallOptions& call = {}) {
+  return broadcast_async_(name, tensor, root, call).result();
+}
+inline at::Tensor broadcast(const std::string& name, const at::Tensor& tensor, int root, const CallOptions& call = {}) {
+  detail::check(name, tensor);
+  return broadcast_(name, tensor.detach().clone(at::MemoryFormat::Contiguous), root, call);
+}
+
+// Concatenates the ranks' tensors along their first dimension, in which they may differ.
+inline RowsHandle allgather_async(const std::string& name, const at::Tensor& tensor, const CallOptions& call = {}) {
+  return detail::submit_rows<ronda_allgather_args>(ronda_allgather_async, RONDA_ALLGATHER_ARGS_INIT, name, tensor,
+                                                   call);
+}
+inline at::Tensor allgather(const std::string& name, const at::Tensor& tensor, const CallOptions& call = {}) {
+  return allgather_async(name, tensor, call).result();
+}
+
+// Reduces the tensor over all ranks and deals the rows of the result out, the first ranks getting one more if their
+// number is no multiple of the ranks'.
+inline RowsHandle reducescatter_async(const std::string& name, const at::Tensor& tensor,
+                                      const ReduceOptions& options = {}, const CallOptions& call = {}) {
+  ronda::detail::check_scales(name, options).throw_if_error();
+  ronda_reducescatter_args args = RONDA_REDUCESCATTER_ARGS_INIT;
+  ronda::detail::set_reduction(Tensor(), options, call, &args);
+  return detail::submit_rows(ronda_reducescatter_async, args, name, tensor, call);
+}
+inline at::Tensor reducescatter(const std::string& name, const at::Tensor& tensor, const ReduceOptions& options = {},
+                                const CallOptions& call = {}) {
+  return reducescatter_async(name, tensor, options, call).result();
+}
+
+// Sends `splits` rows of the tensor to each rank (without `splits`, the same number, which must divide its rows) and
+// receives theirs, in the order of ranks.
+inline RowsHandle alltoall_async(const std::string& name, const at::Tensor& tensor,
+                                 const std::vector<std::int64_t>& splits = {}, const CallOptions& call = {}) {
+  ronda_alltoall_args args = RONDA_ALLTOALL_ARGS_INIT;
+  args.splits = splits.data();
+  args.split_count = static_cast<int>(splits.size());
+  return detail::submit_rows(ronda_alltoall_async, args, name, tensor, call);
+}
+inline at::Tensor alltoall(const std::string& name, const at::Tensor& tensor,
+                           const std::vector<std::int64_t>& splits = {}, const CallOptions& call = {}) {
+  return alltoall_async(name, tensor, splits, call).result();
+}
+
+}  // namespace torch
+}  // namespace v1
+}  // namespace ronda
+
+#endif  // RONDA_CLIENT_RONDA_TORCH_COLLECTIVES_HPP_

@@ -1,0 +1,197 @@
+// Data-parallel training as PyTorch's DistributedDataParallel does it, for modules of libtorch's.
+#ifndef RONDA_CLIENT_RONDA_TORCH_DATA_PARALLEL_HPP_
+#define RONDA_CLIENT_RONDA_TORCH_DATA_PARALLEL_HPP_
+
+#include <torch/csrc/autograd/engine.h>
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "../job.hpp"
+#include "../optimizer.hpp"
+#include "../options.hpp"
+#include "../reductions.hpp"
+#include "../synchronization.hpp"
+#include "../tensor.hpp"
+#include "gradient_reducer.hpp"
+#include "parameters.hpp"
+#include "tensor.hpp"
+
+namespace ronda {
+inline namespace v1 {
+namespace torch {
+
+struct DistributedDataParallelOptions {
+  int root = 0;                   // whose parameters and buffers all ranks begin with
+  bool broadcast_buffers = true;  // before each forward() in training; root's, those of BatchNorm for instance
+
+  // A parameter that no rank has used keeps the gradient that it had, which is often none, so that the optimizer leaves
+  // it alone. To know that costs a small allreduce a step. Without it, such a parameter gets a gradient of zeros.
+  bool find_unused_parameters = false;
+
+  // Ranks may have different numbers of batches, and call join() after their last. Before buffers are broadcast the
+  // ranks then agree, by a small allreduce, on a rank that has not joined: the last of them.
+  bool uneven_inputs = false;
+
+  // How gradients are reduced. `backward_passes_per_step` stays 1: see no_sync(). With `skip_on_overflow` the program
+  // leaves out its step if overflowed().
+  DistributedOptimizerOptions reduction = {};
+};
+
+// Wraps a module: its parameters begin the same on every rank, and when backward() returns, their gradients are
+// averaged over the ranks. They travel while backward goes on. The optimizer is the program's own.
+//
+//   ronda::torch::DistributedDataParallel model(net);            // net: a holder or a shared_ptr
+//   torch::optim::Adam adam(net->parameters(), 1e-3);
+//   for (...) {
+//     adam.zero_grad();
+//     loss(model(batch), targets).backward();
+//     adam.step();
+//   }
+//
+// Every rank has the same module, in host memory, and makes the same calls; in each backward() at least one parameter
+// takes part on every rank. Parameters that are frozen when it is made take no part. Gradients are reduced where they
+// are, so there are no copies of them. backward() throws Error if a gradient cannot be reduced. After a backward() that
+// has thrown, on this rank alone for instance, the next forward() sends what the other ranks wait for, and drops this
+// rank's gradients; those that the other ranks got are undefined.
+//
+// Thread-compatible. Its destructor waits for what is in flight.
+template <class Module>
+class DistributedDataParallel {
+ public:
+  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) as of DistributedOptimizer; those of broadcast_parameters().
+  explicit DistributedDataParallel(std::shared_ptr<Module> module, const DistributedDataParallelOptions& options = {})
+      : module_(std::move(module)),
+        options_(options),
+        gradients_("DistributedDataParallel", module_->named_parameters(), options.reduction),
+        hooks_(gradients_.parameters(), [this](std::size_t index) { gradient_accumulated(index); }) {
+    if (options.reduction.backward_passes_per_step != 1) {
+      throw detail::invalid(
+          "DistributedDataParallel: backward_passes_per_step is for DistributedOptimizer: use no_sync()");
+    }
+    broadcast_parameters(module_, options.root, options.reduction.call);
+  }
+  explicit DistributedDataParallel(const ::torch::nn::ModuleHolder<Module>& module,
+                                   const DistributedDataParallelOptions& options = {})
+      : DistributedDataParallel(module.ptr(), options) {}
+
+  // The hooks refer to it.
+  DistributedDataParallel(const DistributedDataParallel&) = delete;
+  DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
+
+  // The module's forward(), after its buffers have been broadcast if it is training.
+  template <class... Arguments>
+  auto forward(Arguments&&... arguments) {
+    if (synchronizes_ && gradients_.any_announced()) finish_failed_backward();
+    if (options_.broadcast_buffers && synchronizes_ && module_->is_training()) broadcast_buffers();
+    return module_->forward(std::forward<Arguments>(arguments)...);
+  }
+  template <class... Arguments>
+  auto operator()(Arguments&&... arguments) {
+    return forward(std::forward<Arguments>(arguments)...);
+  }
+
+  // As long as the returned object lives, backward() adds to this rank's gradients and nothing travels. The first
+  // backward() after it reduces the sums.
+  //
+  //   { const auto guard = model.no_sync();  loss(model(first), ...).backward(); }
+  //   loss(model(second), ...).backward();
+  class NoSync {
+   public:
+    explicit NoSync(bool* synchronizes) : synchronizes_(synchronizes), before_(std::exchange(*synchronizes, false)) {}
+    ~NoSync() { *synchronizes_ = before_; }
+    NoSync(const NoSync&) = delete;
+    NoSync& operator=(const NoSync&) = delete;
+
+   private:
+    bool* const synchronizes_;
+    const bool before_;
+  };
+  [[nodiscard]] NoSync no_sync() { return NoSync(&synchronizes_); }
+
+  // This rank has no more batches: takes part in the others' reductions until all ranks have joined, and then takes the
+  // parameters and buffers of the last one, as it has missed steps. Averages do not count ranks that have joined,
+  // unless `absent` says so. Returns that rank: whose optimizer goes on broadcasts its state from there, too.
+  int join(Absent absent = Absent::not_counted) {
+    const int last = ronda::join(options_.reduction.call.process_set, absent);
+    broadcast_parameters(module_, last, options_.reduction.call);
+    return last;
+  }
+
+  // With skip_on_overflow: as of ronda::DistributedOptimizer, of the last backward().
+  bool overflowed() const noexcept { return gradients_.reducer().overflowed(); }
+  std::string_view overflowed_gradient() const noexcept { return gradients_.reducer().overflowed_gradient(); }
+
+  // Of the parameters that take part, where the last backward() has found them.
+  const std::vector<Tensor>& gradients() const noexcept { return gradients_.reducer().gradients(); }
+
+  const std::shared_ptr<Module>& module() const noexcept { return module_; }
+  Module* operator->() const noexcept { return module_.get(); }
+
+ private:
+  void gradient_accumulated(std::size_t index) {
+    if (!synchronizes_) return;
+    const bool is_first = !gradients_.any_announced();
+    gradients_.announce(index);
+    // In this thread, after all of the graph's nodes.
+    if (is_first) ::torch::autograd::Engine::get_default_engine().queue_callback([this] { backward_ends(); });
+  }
+
+  // The last backward() has ended with an exception: the other ranks wait for the rest of its gradients. Here they are
+  // dropped.
+  void finish_failed_backward() {
+    try {
+      backward_ends();
+    } catch (const Error&) {  // backward() has thrown already
+    }
+    for (const at::Tensor& parameter : gradients_.parameters()) parameter.mutable_grad() = at::Tensor();
+  }
+
+  void backward_ends() {
+    if (!options_.find_unused_parameters) {
+      gradients_.step(nullptr);
+      return;
+    }
+    std::vector<std::uint8_t> used = gradients_.announced();
+    std::vector<std::uint8_t> has_none(used.size());
+    for (std::size_t i = 0; i < used.size(); ++i) {
+      has_none[i] = gradients_.parameters()[i].grad().defined() ? 0 : 1;
+    }
+    const Handle agreement =
+        allreduce_async(tensor("DistributedDataParallel.used", used), {Op::Max}, options_.reduction.call);
+    gradients_.step(nullptr);
+    agreement.synchronize();
+    for (std::size_t i = 0; i < used.size(); ++i) {
+      if (used[i] == 0 && has_none[i] != 0) gradients_.parameters()[i].mutable_grad() = at::Tensor();
+    }
+  }
+
+  void broadcast_buffers() {
+    const NamedTensors buffers = module_->named_buffers();
+    if (buffers.is_empty()) return;
+    int root = options_.root;
+    if (options_.uneven_inputs) {
+      root = ronda::rank();
+      allreduce(tensor("DistributedDataParallel.root", &root), {Op::Max}, options_.reduction.call);
+    }
+    broadcast_parameters(buffers, root, options_.reduction.call);
+  }
+
+  const std::shared_ptr<Module> module_;
+  const DistributedDataParallelOptions options_;
+  bool synchronizes_ = true;
+  detail::GradientReducer gradients_;
+  detail::GradientHooks hooks_;
+};
+
+}  // namespace torch
+}  // namespace v1
+}  // namespace ronda
+
+#endif  // RONDA_CLIENT_RONDA_TORCH_DATA_PARALLEL_HPP_

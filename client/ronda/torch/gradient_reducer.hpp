@@ -1,0 +1,210 @@
+// Gradients that are reduced as soon as libtorch's backward has accumulated them.
+#ifndef RONDA_CLIENT_RONDA_TORCH_GRADIENT_REDUCER_HPP_
+#define RONDA_CLIENT_RONDA_TORCH_GRADIENT_REDUCER_HPP_
+
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+#include <torch/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../optimizer.hpp"
+#include "../status.hpp"
+#include "../tensor.hpp"
+#include "../threads.hpp"
+#include "parameters.hpp"
+#include "tensor.hpp"
+
+namespace ronda {
+inline namespace v1 {
+namespace torch {
+namespace detail {
+
+// Calls `on_gradient(i)` each time that backward has accumulated the gradient of parameters[i], in the thread that has:
+// of parameters in host memory, the one that called backward(). The destructor takes the hooks away.
+class GradientHooks {
+ public:
+  GradientHooks(const std::vector<at::Tensor>& parameters, std::function<void(std::size_t)> on_gradient)
+      : on_gradient_(std::move(on_gradient)) {
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      // A parameter knows this node, but does not own it. The node is called after each of its accumulations.
+      std::shared_ptr<::torch::autograd::Node> node = ::torch::autograd::impl::grad_accumulator(parameters[i]);
+      const std::uintptr_t key = node->add_post_hook(std::make_unique<Hook>(&on_gradient_, i));
+      hooks_.push_back({std::move(node), key});
+    }
+  }
+  ~GradientHooks() {
+    for (const Installed& hook : hooks_) hook.node->del_post_hook(hook.key);
+  }
+  GradientHooks(const GradientHooks&) = delete;
+  GradientHooks& operator=(const GradientHooks&) = delete;
+
+ private:
+  using Variables = ::torch::autograd::variable_list;
+
+  struct Hook : ::torch::autograd::FunctionPostHook {
+    Hook(const std::function<void(std::size_t)>* call, std::size_t parameter) : call(call), parameter(parameter) {}
+
+    Variables operator()(const Variables& outputs, const Variables& /*inputs*/) override {
+      (*call)(parameter);
+      return outputs;
+    }
+
+    const std::function<void(std::size_t)>* call;
+    std::size_t parameter;
+  };
+
+  struct Installed {
+    std::shared_ptr<::torch::autograd::Node> node;
+    std::uintptr_t key;
+  };
+
+  const std::function<void(std::size_t)> on_gradient_;
+  std::vector<Installed> hooks_;
+};
+
+// What ronda::DistributedOptimizer calls when a step's gradients are reduced.
+struct Step {
+  void step() const {
+    if (apply) apply();
+  }
+
+  std::function<void()> apply;
+};
+
+// A ronda::DistributedOptimizer over the gradients of libtorch's parameters: it looks up where a gradient is each time
+// that one is announced, as the first backward makes it, and programs may replace or drop it.
+//
+// Thread-compatible.
+class GradientReducer {
+ public:
+  // `owner` stands in front of error texts. Parameters without requires_grad() are left out.
+  GradientReducer(std::string owner, const NamedTensors& named_parameters, const DistributedOptimizerOptions& options)
+      : owner_(std::move(owner)),
+        parameters_(trainable(named_parameters)),
+        announced_(parameters_.size()),
+        in_flight_(parameters_.size()),
+        passes_(options.backward_passes_per_step),
+        rank_(ronda::current()),
+        reducer_(step_, gradients_of(named_parameters), options) {}
+
+  const std::vector<at::Tensor>& parameters() const noexcept { return parameters_; }
+  ronda::DistributedOptimizer<Step>& reducer() noexcept { return reducer_; }
+  const ronda::DistributedOptimizer<Step>& reducer() const noexcept { return reducer_; }
+
+  // Of each parameter, whether its gradient has been announced since the last step.
+  const std::vector<std::uint8_t>& announced() const noexcept { return announced_; }
+  bool any_announced() const noexcept {
+    for (const std::uint8_t announced : announced_) {
+      if (announced != 0) return true;
+    }
+    return false;
+  }
+
+  // Backward has added to the gradient of parameter `index`.
+  void announce(std::size_t index) {
+    // libtorch's engine may call a hook in a thread of its own, which does not know its rank if ranks are threads.
+    if (ronda::current() != rank_) ronda::make_current(rank_);
+    reducer_.gradient_ready_at(index, place_of(index));
+    announced_[index] = 1;
+  }
+
+  // Waits until all gradients are reduced. Those that were not announced travel as they are: what they add up to is the
+  // same as in one process. A gradient that a parameter does not have is made, of zeros.
+  void synchronize() {
+    if (reducer_.synchronized()) return;
+    std::exception_ptr first_error;
+    try {
+      announce_rest();
+    } catch (...) {
+      first_error = std::current_exception();
+    }
+    Status status = reducer_.try_synchronize();
+    announced_.assign(announced_.size(), 0);
+    in_flight_.assign(in_flight_.size(), {});
+    if (first_error != nullptr) std::rethrow_exception(first_error);
+    status.throw_if_error();
+  }
+
+  // The same, unless that has been done, and then `apply`, unless the step is left out.
+  void step(const std::function<void()>& apply) {
+    synchronize();
+    step_.apply = apply;
+    Status status = reducer_.try_step();
+    step_.apply = nullptr;
+    status.throw_if_error();
+  }
+
+ private:
+  static std::vector<at::Tensor> trainable(const NamedTensors& named_parameters) {
+    std::vector<at::Tensor> parameters;
+    for (const auto& item : distinct(named_parameters)) {
+      if (item.value().requires_grad()) parameters.push_back(item.value());
+    }
+    return parameters;
+  }
+
+  // Of the trainable parameters, in their order; where they are is found out later.
+  std::vector<Tensor> gradients_of(const NamedTensors& named_parameters) const {
+    std::vector<Tensor> gradients;
+    for (const auto& item : distinct(named_parameters)) {
+      if (!item.value().requires_grad()) continue;
+      if (!item.value().is_leaf()) throw invalid(owner_ + ": '" + item.key() + "' is computed, and so no parameter");
+      check(item.key(), item.value());
+      Tensor gradient;
+      gradient.name = item.key();
+      gradient.dtype = *dtype_of(item.value().scalar_type());
+      gradient.shape = item.value().sizes().vec();
+      gradients.push_back(std::move(gradient));
+    }
+    return gradients;
+  }
+
+  void announce_rest() {
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      if (announced_[i] != 0) continue;
+      for (int pass = 0; pass < passes_; ++pass) reducer_.gradient_ready_at(i, place_of(i));
+    }
+  }
+
+  // Where the elements of the parameter's gradient are, in row-major order. They stay there, also if the program drops
+  // the gradient meanwhile.
+  void* place_of(std::size_t index) {
+    const ::torch::NoGradGuard no_grad;
+    at::Tensor& gradient = parameters_[index].mutable_grad();
+    if (!gradient.defined()) {
+      gradient = at::zeros_like(parameters_[index], {}, at::MemoryFormat::Contiguous);
+    } else if (gradient.layout() != at::kStrided) {
+      throw invalid(owner_ + ": the gradient of '" + reducer_.gradients()[index].name +
+                    "' is sparse: make its embedding with sparse(false)");
+    } else if (!gradient.is_contiguous()) {
+      gradient = gradient.detach().contiguous();
+    }
+    in_flight_[index] = gradient;
+    return gradient.data_ptr();
+  }
+
+  const std::string owner_;
+  const std::vector<at::Tensor> parameters_;
+  std::vector<std::uint8_t> announced_;  // since the last step; not vector<bool>: it travels
+  std::vector<at::Tensor> in_flight_;    // the gradient of each that was
+  const int passes_;
+  const ronda_context rank_;
+  Step step_;
+  ronda::DistributedOptimizer<Step> reducer_;
+};
+
+}  // namespace detail
+}  // namespace torch
+}  // namespace v1
+}  // namespace ronda
+
+#endif  // RONDA_CLIENT_RONDA_TORCH_GRADIENT_REDUCER_HPP_

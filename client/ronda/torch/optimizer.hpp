@@ -1,0 +1,131 @@
+// libtorch's optimizers on averaged gradients.
+#ifndef RONDA_CLIENT_RONDA_TORCH_OPTIMIZER_HPP_
+#define RONDA_CLIENT_RONDA_TORCH_OPTIMIZER_HPP_
+
+#include <torch/optim/optimizer.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "../optimizer.hpp"
+#include "../tensor.hpp"
+#include "collectives.hpp"
+#include "gradient_reducer.hpp"
+#include "parameters.hpp"
+#include "tensor.hpp"
+
+namespace ronda {
+inline namespace v1 {
+namespace torch {
+
+// Wraps an optimizer of libtorch's: each gradient is communicated as soon as backward has accumulated it, while
+// backward goes on with the others, and step() applies the reduced gradients.
+//
+//   torch::optim::SGD sgd(net->parameters(), 0.1);
+//   ronda::torch::DistributedOptimizer optimizer(sgd, net->named_parameters());
+//   ronda::torch::broadcast_parameters(net);
+//   for (...) {
+//     optimizer.zero_grad();
+//     loss(net(batch)).backward();
+//     optimizer.step();
+//   }
+//
+// It is ronda::DistributedOptimizer with hooks, and takes its options; groups name parameters. Every rank has
+// parameters of the same names, shapes and dtypes, in host memory. A parameter that a step has not used takes part with
+// the gradient that it has, or with zeros, on every rank. Parameters that are frozen (requires_grad() is false) when it
+// is made take no part. A gradient that is not contiguous is replaced by one that is.
+//
+// Backward runs `backward_passes_per_step` times a step. A step whose gradients are ready is over when step() returns;
+// backward throws if it runs more often. After an error of step() a new step begins: call zero_grad().
+//
+// Thread-compatible. The optimizer must outlive it; its destructor waits for what is in flight.
+class DistributedOptimizer {
+ public:
+  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if the optimizer has a parameter that is not named, or as of
+  // ronda::DistributedOptimizer.
+  DistributedOptimizer(::torch::optim::Optimizer& optimizer, const NamedTensors& named_parameters,
+                       const DistributedOptimizerOptions& options = {})
+      : optimizer_(optimizer),
+        call_(options.call),
+        skips_(options.skip_on_overflow),
+        gradients_("DistributedOptimizer", named_parameters, options),
+        hooks_(gradients_.parameters(), [this](std::size_t index) { gradients_.announce(index); }) {
+    check_names(named_parameters);
+  }
+
+  // The hooks refer to it.
+  DistributedOptimizer(const DistributedOptimizer&) = delete;
+  DistributedOptimizer& operator=(const DistributedOptimizer&) = delete;
+
+  // Drops the gradients of the optimizer's parameters.
+  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if backward has begun to reduce them: call step() first.
+  void zero_grad() {
+    if (gradients_.any_announced()) {
+      throw detail::invalid(
+          "DistributedOptimizer: zero_grad() between backward() and step(): call it before backward()");
+    }
+    optimizer_.zero_grad();
+  }
+
+  // Waits until all gradients are reduced, to look at them or clip them before step(). The second call in a step does
+  // nothing.
+  // Errors: the first gradient's whose submission or operation failed.
+  void synchronize() { gradients_.synchronize(); }
+
+  // Synchronizes, unless that has been done in this step, and has the optimizer apply the gradients, unless the step is
+  // left out for an overflow. Errors: as of synchronize(). Exceptions of the optimizer pass through.
+  void step() {
+    gradients_.step([this] { optimizer_.step(); });
+  }
+
+  // For optimizers that evaluate the loss several times a step, as LBFGS: `closure` drops the gradients, computes the
+  // loss, calls its backward() and returns it. Each evaluation is over all ranks: the optimizer sees the loss averaged
+  // over them, and so takes the same way on each. Returns what the optimizer's step() returns.
+  // Errors: as of step(); RONDA_ERROR_INVALID_ARGUMENT with skip_on_overflow.
+  at::Tensor step(const ::torch::optim::Optimizer::LossClosure& closure) {
+    if (skips_)
+      throw detail::invalid("DistributedOptimizer: a step with a closure cannot be left out: set no skip_on_overflow");
+    return optimizer_.step([this, &closure] {
+      const at::Tensor loss = closure();
+      gradients_.step(nullptr);
+      return allreduce("DistributedOptimizer.loss", loss, {}, call_);
+    });
+  }
+
+  // As of ronda::DistributedOptimizer. The gradients are where the last step has found them.
+  bool overflowed() const noexcept { return gradients_.reducer().overflowed(); }
+  std::string_view overflowed_gradient() const noexcept { return gradients_.reducer().overflowed_gradient(); }
+  std::int64_t skipped_steps() const noexcept { return gradients_.reducer().skipped_steps(); }
+  const std::vector<Tensor>& gradients() const noexcept { return gradients_.reducer().gradients(); }
+
+  ::torch::optim::Optimizer& optimizer() noexcept { return optimizer_; }
+
+ private:
+  void check_names(const NamedTensors& named_parameters) const {
+    std::unordered_set<const void*> named;
+    for (const auto& item : named_parameters) named.insert(item.value().unsafeGetTensorImpl());
+    for (const auto& group : optimizer_.param_groups()) {
+      for (const at::Tensor& parameter : group.params()) {
+        if (!parameter.requires_grad() || named.count(parameter.unsafeGetTensorImpl()) > 0) continue;
+        throw detail::invalid("DistributedOptimizer: the optimizer has a parameter of shape " +
+                              c10::str(parameter.sizes()) +
+                              " that named_parameters has not: its gradient would differ between ranks");
+      }
+    }
+  }
+
+  ::torch::optim::Optimizer& optimizer_;
+  const CallOptions call_;
+  const bool skips_;
+  detail::GradientReducer gradients_;
+  detail::GradientHooks hooks_;
+};
+
+}  // namespace torch
+}  // namespace v1
+}  // namespace ronda
+
+#endif  // RONDA_CLIENT_RONDA_TORCH_OPTIMIZER_HPP_

@@ -1,0 +1,107 @@
+// A rank's share of a dataset of libtorch's.
+#ifndef RONDA_CLIENT_RONDA_TORCH_SAMPLER_HPP_
+#define RONDA_CLIENT_RONDA_TORCH_SAMPLER_HPP_
+
+#include <torch/data/samplers/base.h>
+#include <torch/serialize/archive.h>
+#include <torch/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../training/sampler.hpp"
+#include "tensor.hpp"
+
+namespace ronda {
+inline namespace v1 {
+namespace torch {
+
+using training::DistributedSamplerOptions;
+using training::DistributedSamplerState;
+using training::Tail;
+
+// training::DistributedSampler for the data loaders of libtorch's.
+//
+//   ronda::torch::DistributedSampler sampler(dataset.size().value());
+//   auto loader = torch::data::make_data_loader(std::move(dataset), sampler, /*batch_size=*/32);
+//   for (int epoch = 0; epoch < 10; ++epoch) {
+//     sampler.set_epoch(epoch);
+//     for (auto& batch : *loader) ...
+//   }
+//
+// Copies are the same sampler: the loader's copy goes where the program's is told to. A loader with workers takes
+// samples in advance, and state() counts them.
+//
+// Thread-compatible; a loader calls it in the thread that iterates.
+class DistributedSampler : public ::torch::data::samplers::Sampler<> {
+ public:
+  // As of training::DistributedSampler.
+  explicit DistributedSampler(std::size_t size, const DistributedSamplerOptions& options = {})
+      : shared_(std::make_shared<Shared>(training::DistributedSampler(static_cast<std::int64_t>(size), options))) {}
+  DistributedSampler(std::size_t size, int rank, int ranks, const DistributedSamplerOptions& options = {})
+      : shared_(std::make_shared<Shared>(
+            training::DistributedSampler(static_cast<std::int64_t>(size), rank, ranks, options))) {}
+
+  // The next iteration is over epoch `epoch`. Without it, each is over the same one, in the same order.
+  void set_epoch(std::int64_t epoch) { shared_->sampler.set_epoch(epoch); }
+
+  // How many samples this rank still gets in this epoch: the same on every rank.
+  std::size_t remaining() const noexcept { return static_cast<std::size_t>(shared_->sampler.remaining()); }
+
+  DistributedSamplerState state() const noexcept { return shared_->sampler.state(); }
+
+  // The next iteration goes on from there.
+  void set_state(const DistributedSamplerState& state) {
+    shared_->sampler.set_state(state);
+    shared_->is_resumed = true;
+  }
+
+  // What loaders call. reset() begins the epoch again, unless its place has just been set.
+  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) for another size of the dataset: make a new sampler.
+  void reset(::torch::optional<std::size_t> new_size = ::torch::nullopt) override {
+    const auto size = static_cast<std::size_t>(shared_->sampler.size());
+    if (new_size.value_or(size) != size) {
+      throw detail::invalid("DistributedSampler: the dataset has " + std::to_string(*new_size) +
+                            " samples instead of " + std::to_string(size) + ": make a new sampler");
+    }
+    if (!std::exchange(shared_->is_resumed, false)) shared_->sampler.set_epoch(state().epoch);
+  }
+
+  ::torch::optional<std::vector<std::size_t>> next(std::size_t batch_size) override {
+    const std::vector<std::int64_t> batch = shared_->sampler.next(batch_size);
+    if (batch.empty()) return ::torch::nullopt;
+    return std::vector<std::size_t>(batch.begin(), batch.end());
+  }
+
+  void save(::torch::serialize::OutputArchive& archive) const override {
+    archive.write("epoch", at::IValue(state().epoch));
+    archive.write("consumed", at::IValue(state().consumed));
+  }
+
+  void load(::torch::serialize::InputArchive& archive) override {
+    at::IValue epoch, consumed;
+    archive.read("epoch", epoch);
+    archive.read("consumed", consumed);
+    set_state({epoch.toInt(), consumed.toInt()});
+  }
+
+ private:
+  struct Shared {
+    explicit Shared(training::DistributedSampler&& sampler) : sampler(std::move(sampler)) {}
+
+    training::DistributedSampler sampler;
+    bool is_resumed = false;
+  };
+
+  std::shared_ptr<Shared> shared_;
+};
+
+}  // namespace torch
+}  // namespace v1
+}  // namespace ronda
+
+#endif  // RONDA_CLIENT_RONDA_TORCH_SAMPLER_HPP_

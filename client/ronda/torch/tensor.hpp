@@ -1,0 +1,118 @@
+// libtorch's tensors as Ronda's.
+#ifndef RONDA_CLIENT_RONDA_TORCH_TENSOR_HPP_
+#define RONDA_CLIENT_RONDA_TORCH_TENSOR_HPP_
+
+#include <torch/types.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "../status.hpp"
+#include "../tensor.hpp"
+
+namespace ronda {
+inline namespace v1 {
+// Functions here throw Error, and let libtorch's own exceptions pass. A name for libtorch's namespace that is sought
+// from within this one begins with two colons: ::torch::nn.
+namespace torch {
+namespace detail {
+
+inline std::optional<ronda_dtype> dtype_of(at::ScalarType type) noexcept {
+  switch (type) {
+    case at::kByte:
+      return RONDA_UINT8;
+    case at::kChar:
+      return RONDA_INT8;
+    case at::kShort:
+      return RONDA_INT16;
+    case at::kInt:
+      return RONDA_INT32;
+    case at::kLong:
+      return RONDA_INT64;
+    case at::kBool:
+      return RONDA_BOOL;
+    case at::kHalf:
+      return RONDA_FLOAT16;
+    case at::kBFloat16:
+      return RONDA_BFLOAT16;
+    case at::kFloat:
+      return RONDA_FLOAT32;
+    case at::kDouble:
+      return RONDA_FLOAT64;
+    default:
+      return std::nullopt;
+  }
+}
+
+inline Error invalid(const std::string& what) { return Error(RONDA_ERROR_INVALID_ARGUMENT, what); }
+
+// Refuses what no operation takes. The stream that computes a GPU's tensor is known to libtorch's CUDA library alone,
+// which a program for CPUs does not have.
+inline void check(const std::string& name, const at::Tensor& tensor) {
+  const auto refuse = [&](const std::string& why) { return invalid("tensor '" + name + "' " + why); };
+  if (!tensor.defined()) throw refuse("is undefined");
+  if (tensor.layout() != at::kStrided) throw refuse("is sparse: pass tensor.to_dense()");
+  if (!tensor.device().is_cpu()) {
+    throw refuse("is on the device " + tensor.device().str() + ": here tensors are in host memory, as tensor.cpu() is");
+  }
+  if (!dtype_of(tensor.scalar_type())) {
+    throw refuse("has elements of type " + std::string(c10::toString(tensor.scalar_type())) +
+                 ", which Ronda does not know");
+  }
+}
+
+// Tells autograd that the elements have changed, as libtorch's own operations in place do.
+inline void mark_written(const at::Tensor& tensor) {
+  if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
+}
+
+// A tensor's elements in row-major order: in their place if they are, else in a copy.
+class Rows {
+ public:
+  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if no operation takes the tensor.
+  Rows(const std::string& name, const at::Tensor& tensor) : tensor_(tensor) {
+    check(name, tensor);
+    rows_ = tensor.detach().contiguous();
+  }
+
+  const at::Tensor& get() const noexcept { return rows_; }
+
+  // The elements have been written: the tensor has them, too.
+  void written() const {
+    if (rows_.data_ptr() != tensor_.data_ptr()) {
+      const ::torch::NoGradGuard no_grad;
+      tensor_.detach().copy_(rows_);
+    }
+    mark_written(tensor_);
+  }
+
+ private:
+  at::Tensor tensor_;
+  at::Tensor rows_;
+};
+
+}  // namespace detail
+
+// Views a tensor of libtorch's in host memory for all operations of Ronda's; it must stay alive as long as they take.
+//
+//   ronda::allreduce(ronda::torch::view("w", w));
+//
+// Throws Error (RONDA_ERROR_INVALID_ARGUMENT) if it is undefined, sparse, on a device, of a type that Ronda does not
+// know, or not contiguous: the operations of collectives.hpp take such as are not contiguous.
+inline Tensor view(std::string name, const at::Tensor& tensor) {
+  detail::check(name, tensor);
+  if (!tensor.is_contiguous()) throw detail::invalid("tensor '" + name + "' is not contiguous");
+  Tensor view;
+  view.name = std::move(name);
+  view.data = tensor.data_ptr();
+  view.dtype = *detail::dtype_of(tensor.scalar_type());
+  view.shape = tensor.sizes().vec();
+  return view;
+}
+
+}  // namespace torch
+}  // namespace v1
+}  // namespace ronda
+
+#endif  // RONDA_CLIENT_RONDA_TORCH_TENSOR_HPP_
