@@ -45,8 +45,8 @@ concept HasCallOptions = requires(T args) {
   { args.call } -> std::same_as<ronda_call_options&>;
 };
 
-// The sizes that T has had in versions of ronda.h, ascending. ronda_options has grown; ronda_call_options has grown
-// while the arguments of operations ended with it, and fields have been added behind it since.
+// The sizes that T has had in versions of ronda.h, ascending. ronda_options has grown twice; ronda_call_options has
+// grown while the arguments of operations ended with it, and fields have been added behind it since.
 template <typename T>
 constexpr auto KnownSizes() {
   if constexpr (HasCallOptions<T>) {
@@ -54,9 +54,10 @@ constexpr auto KnownSizes() {
     return std::array{kBeforeCall + offsetof(ronda_call_options, memory), kBeforeCall + sizeof(ronda_call_options),
                       sizeof(T)};
   } else if constexpr (std::same_as<T, ronda_options>) {
-    // The first version ended with padding, in which a new field would read what an old program never wrote.
+    // Both versions ended with padding, in which a new field would read what an old program never wrote.
     static_assert(offsetof(T, master_address) >= offsetof(T, process_set_count) + sizeof(int));
-    return std::array{offsetof(T, master_address), sizeof(T)};
+    static_assert(offsetof(T, epoch) >= offsetof(T, local_size) + 2 * sizeof(int));
+    return std::array{offsetof(T, master_address), offsetof(T, epoch), sizeof(T)};
   } else {
     return std::array{sizeof(T)};
   }

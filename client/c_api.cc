@@ -311,6 +311,12 @@ using ronda::Topology;
 
 const char* ronda_version(void) { return ronda::kVersion; }
 
+int ronda_status_is_recoverable(ronda_status status) {
+  // Not a cast to the enum: the caller may be built with a newer ronda.h.
+  const int raw = ronda::RawValue(status);
+  return raw == RONDA_ERROR_PEER_FAILED || raw == RONDA_ERROR_DEADLINE ? 1 : 0;
+}
+
 const char* ronda_last_error(void) { return ronda::LastErrorText(); }
 
 ronda_status ronda_init(const ronda_options* options) {

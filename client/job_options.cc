@@ -69,7 +69,7 @@ absl::Status SetProcessSets(const ronda_options& options, std::vector<std::vecto
 class Replacements {
  public:
   void Set(VariableName name, absl::string_view value) { values_[name.c_str()] = std::string(value); }
-  void Set(VariableName name, int value) { values_[name.c_str()] = absl::StrCat(value); }
+  void Set(VariableName name, int64_t value) { values_[name.c_str()] = absl::StrCat(value); }
   void Hide(VariableName name) { values_[name.c_str()] = std::nullopt; }
 
   // Those with a value, for errors.
@@ -137,6 +137,7 @@ absl::StatusOr<JobVariables> OverrideEnvironment(const ronda_options* options, E
   if (known.master_address != nullptr) variables.Set("RONDA_MASTER_ADDR", known.master_address);
   if (known.master_port != 0) variables.Set("RONDA_MASTER_PORT", known.master_port);
   if (known.secret != nullptr) variables.Set("RONDA_JOB_SECRET", known.secret);
+  if (known.epoch != 0) variables.Set("RONDA_EPOCH", known.epoch);
   return JobVariables{.reader = variables.Over(std::move(environment)), .origin = variables.Origin()};
 }
 

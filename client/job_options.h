@@ -32,9 +32,9 @@ struct JobVariables {
 };
 
 // Replaces RONDA_RANK, RONDA_SIZE and the local ones as soon as a size is given: then the cross ranks are not the
-// options' to say, and are hidden. Replaces RONDA_MASTER_ADDR, RONDA_MASTER_PORT and RONDA_JOB_SECRET where these are
-// given. A size with a port describes the job completely, so that RONDA_JOB_ID, which could be an outer job's, is
-// hidden too. A null `options` replaces nothing. Pure. Values are checked by the reader of the variables.
+// options' to say, and are hidden. Replaces RONDA_MASTER_ADDR, RONDA_MASTER_PORT, RONDA_JOB_SECRET and RONDA_EPOCH
+// where these are given. A size with a port describes the job completely, so that RONDA_JOB_ID, which could be an outer
+// job's, is hidden too. A null `options` replaces nothing. Pure. Values are checked by the reader of the variables.
 //
 // Errors: INVALID_ARGUMENT for options of which one lacks the other, and for a bad struct_size.
 absl::StatusOr<JobVariables> OverrideEnvironment(const ronda_options* options, EnvironmentReader environment);

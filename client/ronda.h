@@ -109,8 +109,9 @@ typedef struct ronda_rank_list {
 /* Overrides of the environment (RONDA_*); zero leaves the environment's value, or the default.
  *
  * A program that knows its place in the job gives it in the last fields. They stand for the variables RONDA_RANK,
- * RONDA_SIZE, RONDA_LOCAL_RANK, RONDA_LOCAL_SIZE, RONDA_MASTER_ADDR, RONDA_MASTER_PORT and RONDA_JOB_SECRET, and come
- * before those of any launcher. Ranks that have a size and a port here need no variable at all. */
+ * RONDA_SIZE, RONDA_LOCAL_RANK, RONDA_LOCAL_SIZE, RONDA_MASTER_ADDR, RONDA_MASTER_PORT, RONDA_JOB_SECRET and
+ * RONDA_EPOCH, and come before those of any launcher. Ranks that have a size and a port here need no variable at all.
+ */
 typedef struct ronda_options {
   size_t struct_size;
   double cycle_time_ms;     /* longest time a tensor may wait for others to be fused with; negative: none */
@@ -130,9 +131,11 @@ typedef struct ronda_options {
   int size;                   /* ranks of the job; 0: rank and size are the environment's */
   int local_rank;             /* number among the ranks on this host; needs local_size */
   int local_size;             /* ranks on this host; 0: found out */
+  /* The second version ended here. */
+  int64_t epoch; /* of the job, 0 to 999999999: grows when ranks leave the job and meet again (docs/elastic.md) */
 } ronda_options;
 #define RONDA_OPTIONS_INIT \
-  { sizeof(ronda_options), 0, 0, 0, 0, 0, 0, NULL, 0, NULL, NULL, 0, 0, 0, 0, 0 }
+  { sizeof(ronda_options), 0, 0, 0, 0, 0, 0, NULL, 0, NULL, NULL, 0, 0, 0, 0, 0, 0 }
 
 /* The version of the library, "0.1.0". */
 const char* ronda_version(void);
@@ -140,6 +143,12 @@ const char* ronda_version(void);
 /* The error text of this thread's last call that did not return RONDA_OK; "" if there is none. Valid until the thread's
  * next call. */
 const char* ronda_last_error(void);
+
+/* 1 if ranks whose calls have ended with `status` can leave the job with ronda_shutdown() and meet again in its next
+ * epoch: RONDA_ERROR_PEER_FAILED and RONDA_ERROR_DEADLINE, after which the ranks that are left are sound. 0 for all
+ * others, which the same program would meet again: wrong arguments and ranks that disagree, exhausted memory, faults in
+ * Ronda itself; and for RONDA_OK. */
+int ronda_status_is_recoverable(ronda_status status);
 
 /* -- The job -- */
 

@@ -44,6 +44,10 @@ struct Options {
   std::string master_address;
   int master_port = 0;
   std::string secret;  // the same on every rank; needed where the address is not a loopback one
+
+  // Of the job, 0 to 999999999; 0 is what the environment says. Ranks that leave a job and meet again do so in a higher
+  // epoch, the same on every rank: docs/elastic.md.
+  std::int64_t epoch = 0;
 };
 
 namespace detail {
@@ -90,6 +94,7 @@ inline OptionsView to_c(const Options& options) {
   if (!options.master_address.empty()) c.master_address = options.master_address.c_str();
   if (!options.secret.empty()) c.secret = options.secret.c_str();
   c.master_port = options.master_port;
+  c.epoch = options.epoch;
   return view;
 }
 

@@ -21,6 +21,9 @@ class Error : public std::runtime_error {
 
   ronda_status code() const noexcept { return code_; }
 
+  // Whether the ranks that are left can meet again in the job's next epoch; see ronda_status_is_recoverable().
+  bool recoverable() const noexcept { return ronda_status_is_recoverable(code_) != 0; }
+
  private:
   ronda_status code_;
 };
@@ -34,6 +37,9 @@ class [[nodiscard]] Status {
   bool ok() const noexcept { return code_ == RONDA_OK; }
   ronda_status code() const noexcept { return code_; }
   const std::string& message() const noexcept { return message_; }
+
+  // As Error::recoverable().
+  bool recoverable() const noexcept { return ronda_status_is_recoverable(code_) != 0; }
 
   void throw_if_error() const {
     if (!ok()) throw Error(code_, message_);

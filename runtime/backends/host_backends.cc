@@ -345,6 +345,7 @@ absl::StatusOr<Transport> ConnectMessages(const HostBackend& backend, FoundJob& 
 
 ShmWorld::Options ShmOptions(const Config& config, const std::string& job_id, const Topology& topology) {
   return {.job_id = job_id,
+          .epoch = config.job.epoch,
           .rank = topology.rank,
           .size = topology.size,
           .hostname = topology.hostname,

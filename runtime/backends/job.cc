@@ -65,7 +65,7 @@ absl::StatusOr<Job> JoinInMemory(const Config& config) {
                     .local_size = job.size,
                     .hostname = HostName()};
   RONDA_ASSIGN_OR_RETURN(Transport transport, ConnectShmTransport(ShmOptions(config, job.job_id, topology)));
-  transport.job_id = job.job_id;
+  transport.job_id = NameInEpoch(job.job_id, job.epoch);
   return Job{.topology = std::move(topology), .transport = std::move(transport)};
 }
 
@@ -156,19 +156,19 @@ absl::StatusOr<Job> Joining::FindAndConnect() {
   if (job_.mpi != nullptr) {
     transport.departure = std::make_shared<const MpiDeparture>(std::move(job_.mpi), transport.control.get());
   }
-  transport.job_id = membership.job_id;
+  transport.job_id = NameInEpoch(membership.job_id, job_.config.job.epoch);
   return Job{.topology = std::move(job_.topology), .transport = std::move(transport)};
 }
 
-Job Alone(const std::string& job_id) {
+Job Alone(const JobEnvironment& job) {
   Topology alone{.hostname = HostName()};
   Transport transport = CreateSelfTransport(alone.hostname);
-  transport.job_id = job_id;
+  transport.job_id = NameInEpoch(job.job_id, job.epoch);
   return {.topology = std::move(alone), .transport = std::move(transport)};
 }
 
 absl::StatusOr<Job> Connect(const Config& config) {
-  if (config.job.size == 1) return Alone(config.job.job_id);
+  if (config.job.size == 1) return Alone(config.job);
   return CanJoinInMemory(config) ? JoinInMemory(config) : Joining(config).Run();
 }
 

@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "runtime/base/logging.h"
@@ -22,6 +24,15 @@ inline bool IsValidJobId(absl::string_view id) {
   if (id.empty() || id.size() > kMaxJobIdLength || id.front() == '.') return false;
   return std::all_of(id.begin(), id.end(),
                      [](unsigned char c) { return absl::ascii_isalnum(c) || c == '-' || c == '_' || c == '.'; });
+}
+
+// A job that ranks have left is followed by one of the next epoch, which may have other ranks.
+inline constexpr int64_t kMaxEpoch = 999'999'999;
+
+// The name of a job in one of its epochs: "<job id>" in epoch 0, later "<job id>@<epoch>". No job id has an '@'.
+inline std::string NameInEpoch(absl::string_view job_id, int64_t epoch) {
+  if (epoch == 0 || job_id.empty()) return std::string(job_id);
+  return absl::StrCat(job_id, "@", epoch);
 }
 
 // How MPI gets into a job.
@@ -44,6 +55,7 @@ struct JobEnvironment {
   std::optional<int> cross_rank;
   std::optional<int> cross_size;
   std::string job_id;          // the same on every rank, and no other job's: names the shared memory
+  int64_t epoch = 0;           // ranks of different epochs of a job never meet; up to kMaxEpoch
   std::string job_secret;      // set by rondarun or the user; proves membership on control connections
   std::string master_address;  // where rank 0 listens; empty: the ranks meet by job id or MPI
   int master_port = 0;

@@ -28,6 +28,7 @@ inline constexpr absl::string_view kVariables[] = {
     "RONDA_CUDA_PLUGIN",
     "RONDA_CYCLE_TIME",
     "RONDA_DEVICE_BACKEND",
+    "RONDA_EPOCH",
     "RONDA_FUSION_THRESHOLD",
     "RONDA_HEARTBEAT",
     "RONDA_HEARTBEAT_TIMEOUT",

@@ -120,7 +120,10 @@ class WaitingCall final : public MessageStreamOwner {
 };
 
 RendezvousService::Options ServiceOptions(const RendezvousServer::Options& options) {
-  return {.table = {.job_id = options.job_id, .size = options.claim.size, .coordinator = options.claim.member},
+  return {.table = {.job_id = options.job_id,
+                    .size = options.claim.size,
+                    .epoch = options.claim.epoch,
+                    .coordinator = options.claim.member},
           .secret = options.secret,
           .deadline = absl::Now() + options.timeout,
           .timeout = options.timeout};
@@ -213,14 +216,37 @@ RendezvousServer::~RendezvousServer() = default;
 int RendezvousServer::port() const { return impl_->port(); }
 absl::StatusOr<Membership> RendezvousServer::Await() { return impl_->Await(); }
 
-absl::StatusOr<Membership> JoinRendezvous(const RendezvousClientOptions& options) {
-  RONDA_RETURN_IF_ERROR(CheckSecret(options.endpoint, options.secret));
+namespace {
+
+absl::StatusOr<Membership> JoinOnce(const RendezvousClientOptions& options) {
   // Takes messages of any length: the table of a large job is long, and DecodeMembership checks it.
   RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<MessageChannel> channel,
                          MessageChannel::Connect(options.plugin, options.endpoint, {}));
   RONDA_ASSIGN_OR_RETURN(const v1::ChallengeResponse challenge, Challenge(*channel, options));
   RONDA_ASSIGN_OR_RETURN(const v1::JoinResponse response, Join(*channel, challenge, options));
   return DecodeMembership(response, options.claim);
+}
+
+// Between two attempts to join a rank 0 that is in an earlier epoch: it has been told, and its place becomes free.
+constexpr absl::Duration kPauseBetweenEpochs = absl::Milliseconds(20);
+
+}  // namespace
+
+absl::StatusOr<Membership> JoinRendezvous(const RendezvousClientOptions& options) {
+  RONDA_RETURN_IF_ERROR(CheckSecret(options.endpoint, options.secret));
+  const absl::Time deadline = absl::Now() + options.timeout;
+  RendezvousClientOptions attempt = options;
+  for (;;) {
+    absl::StatusOr<Membership> joined = JoinOnce(attempt);
+    if (!absl::IsAborted(joined.status())) return joined;
+    if (absl::Now() + kPauseBetweenEpochs >= deadline) {
+      return absl::DeadlineExceededError(absl::StrCat(joined.status().message(), " (it did not come to epoch ",
+                                                      options.claim.epoch, " within ",
+                                                      absl::FormatDuration(options.timeout), ")"));
+    }
+    absl::SleepFor(kPauseBetweenEpochs);
+    attempt.timeout = deadline - absl::Now();
+  }
 }
 
 }  // namespace ronda

@@ -475,6 +475,7 @@ absl::StatusOr<JobEnvironment> ReadJob(const EnvironmentVariables& variables) {
   job.source = "single process";
   RONDA_RETURN_IF_ERROR(ReadJobSecret(variables, &job));
   RONDA_RETURN_IF_ERROR(ReadMpi(variables, &job.mpi));
+  RONDA_RETURN_IF_ERROR(variables.ReadInteger("RONDA_EPOCH", {.min = 0, .max = kMaxEpoch}, &job.epoch));
   const Found found = FindLauncher(variables);
   if (found.launcher == nullptr) {
     RONDA_RETURN_IF_ERROR(CheckNoJobIsMeant(variables));

@@ -54,7 +54,10 @@ absl::StatusOr<Membership> MessageRendezvous::Host() {
 }
 
 absl::StatusOr<Membership> MessageRendezvous::AwaitAll() {
-  RendezvousTable table({.job_id = options_.job_id, .size = messages_.size(), .coordinator = options_.claim.member});
+  RendezvousTable table({.job_id = options_.job_id,
+                         .size = messages_.size(),
+                         .epoch = options_.claim.epoch,
+                         .coordinator = options_.claim.member});
   RONDA_RETURN_IF_ERROR(Gather(table));
   RONDA_RETURN_IF_ERROR(table.Agreement());
   return table.membership();

@@ -43,7 +43,8 @@ JoinClaim ClaimOf(const Config& config, absl::string_view mpi_library) {
                      .host_id = HostId(),
                      .version = kVersion,
                      .facts = FactsOf(config, mpi_library)},
-          .size = job.size};
+          .size = job.size,
+          .epoch = job.epoch};
 }
 
 // The launcher's name for the job, by which it finds leftovers of it; else a random one.

@@ -111,6 +111,7 @@ v1::JoinRequest EncodeClaim(const JoinClaim& claim) {
   v1::JoinRequest request;
   *request.mutable_member() = EncodeMember(claim.member);
   request.set_size(claim.size);
+  request.set_epoch(claim.epoch);
   EncodeFacts(claim.member.facts, request.mutable_facts());
   return request;
 }
@@ -129,6 +130,10 @@ absl::StatusOr<JoinClaim> DecodeClaim(const v1::JoinRequest& request) {
   RONDA_ASSIGN_OR_RETURN(claim.member, DecodeMember(request.member()));
   RONDA_ASSIGN_OR_RETURN(claim.member.facts, DecodeFacts(request.facts()));
   claim.size = request.size();
+  claim.epoch = request.epoch();
+  if (claim.epoch < 0 || claim.epoch > kMaxEpoch) {
+    return absl::InvalidArgumentError(absl::StrCat("rendezvous: there is no epoch ", claim.epoch));
+  }
   if (claim.member.peer.rank < 0 || claim.member.peer.rank >= claim.size) {
     return absl::InvalidArgumentError(
         absl::StrCat("rendezvous: there is no rank ", claim.member.peer.rank, " in a job of ", claim.size));
@@ -162,8 +167,8 @@ absl::StatusOr<Membership> DecodeMembership(const v1::JoinResponse& response, co
 std::string JoinProof(absl::string_view secret, absl::string_view nonce, const JoinClaim& claim) {
   const Peer& peer = claim.member.peer;
   const Member& member = claim.member;
-  const std::string numbers =
-      absl::StrCat(peer.rank, ",", claim.size, ",", peer.pid, ",", member.control_port, ",", member.data_port);
+  const std::string numbers = absl::StrCat(peer.rank, ",", claim.size, ",", claim.epoch, ",", peer.pid, ",",
+                                           member.control_port, ",", member.data_port);
   return SecretProof(secret, {"ronda.v1.Rendezvous.Join", nonce, numbers, peer.host, member.host_id, member.version,
                               member.control_address, member.data_address, SignedFacts(member.facts)});
 }

@@ -74,7 +74,8 @@ absl::Status RendezvousService::AdmitLocked(const v1::JoinRequest& request, Tick
     return claim.status();
   }
   // After the proof: only ranks of the job may learn of its failure.
-  RONDA_RETURN_IF_ERROR(failure_);
+  // A rank of a later epoch is not concerned: the table tells it to come again.
+  if (!failure_.ok() && claim->epoch <= options_.table.epoch) return failure_;
   RONDA_RETURN_IF_ERROR(table_.Add(*claim));
   waiters_[ticket] = {.rank = claim->member.peer.rank, .done = done};
   return absl::OkStatus();
@@ -108,6 +109,8 @@ RendezvousService::Ticket RendezvousService::Join(const v1::JoinRequest& request
   if (!admitted.ok()) {
     Log(LogLevel::kWarning, kCoordinatorRank, absl::StrCat("refused: ", admitted.message()));
     done(admitted);
+    // The job has gone on without this rank 0, which would wait in vain, and so would those that it has let in.
+    if (absl::IsAborted(admitted)) Fail(absl::FailedPreconditionError(admitted.message()));
   }
   return ticket;
 }

@@ -59,6 +59,12 @@ absl::Status RendezvousTable::Check(const JoinClaim& claim) const {
   const Member& member = claim.member;
   const std::string newcomer = ToString(member.peer);
   const std::string coordinator = ToString(options_.coordinator.peer);
+  if (claim.epoch != options_.epoch) {
+    const bool is_earlier = claim.epoch < options_.epoch;
+    return absl::Status(is_earlier ? absl::StatusCode::kFailedPrecondition : absl::StatusCode::kAborted,
+                        absl::StrCat(newcomer, " has come for epoch ", claim.epoch, " of the job, but ", coordinator,
+                                     " is in epoch ", options_.epoch, ": give every rank the same epoch"));
+  }
   if (claim.size != options_.size) {
     return absl::InvalidArgumentError(absl::StrCat(newcomer, " says that the job has ", claim.size, " ranks, but ",
                                                    coordinator, " says ", options_.size,

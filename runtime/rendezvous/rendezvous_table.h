@@ -1,6 +1,7 @@
 #ifndef RONDA_RUNTIME_RENDEZVOUS_RENDEZVOUS_TABLE_H_
 #define RONDA_RUNTIME_RENDEZVOUS_RENDEZVOUS_TABLE_H_
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,7 +36,8 @@ struct Member {
 // A rank's wish to join a job.
 struct JoinClaim {
   Member member;
-  int size = 1;  // of the job, as this rank knows it
+  int size = 1;       // of the job, as this rank knows it
+  int64_t epoch = 0;  // the same
 };
 
 // The result of a rendezvous, the same on every rank.
@@ -60,7 +62,8 @@ class RendezvousTable {
  public:
   struct Options {
     std::string job_id;
-    int size = 1;  // of the job
+    int size = 1;       // of the job
+    int64_t epoch = 0;  // the same
     Member coordinator;
   };
 
@@ -69,8 +72,8 @@ class RendezvousTable {
   const Options& options() const { return options_; }
 
   // Takes a rank in. A refused claim changes nothing but the text of a later DeadlineError.
-  // Errors, all of which name both parties: INVALID_ARGUMENT (another size, no such rank), ALREADY_EXISTS (the rank is
-  // taken).
+  // Errors, all of which name both parties: INVALID_ARGUMENT (another size, no such rank); ALREADY_EXISTS (the rank is
+  // taken); FAILED_PRECONDITION (an earlier epoch of the job); ABORTED (a later one: this one is over).
   absl::Status Add(const JoinClaim& claim);
 
   // Forgets a rank that went away before the job was complete; its place can be taken again.

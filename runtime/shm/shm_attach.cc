@@ -20,6 +20,7 @@
 #include "absl/time/clock.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/monitor/peer_monitor.h"
+#include "runtime/shm/epoch_search.h"
 
 namespace ronda {
 namespace {
@@ -99,7 +100,11 @@ std::string MissingRanks(const ShmView& view) {
 
 class Attachment {
  public:
-  explicit Attachment(const ShmAttachOptions& options) : options_(options), deadline_(absl::Now() + options.timeout) {}
+  explicit Attachment(const ShmAttachOptions& options)
+      : options_(options),
+        name_(ShmNameOf(options.job_id, options.epoch)),
+        deadline_(absl::Now() + options.timeout),
+        epochs_(options.job_id, options.epoch, absl::Now()) {}
 
   absl::StatusOr<std::shared_ptr<ShmMapping>> AsCreator();
   absl::StatusOr<std::shared_ptr<ShmMapping>> AsJoiner();
@@ -119,8 +124,15 @@ class Attachment {
 
   bool IsLate() const { return absl::Now() >= deadline_; }
 
+  // Whether this rank still has a job to wait for: an error if others are in a later epoch of it.
+  absl::Status CheckEpoch();
+  // For the error of a rank that has waited in vain: that others are in another epoch; or nothing.
+  std::string DescribeOtherEpoch() const;
+
   const ShmAttachOptions& options_;
+  const std::string name_;
   const absl::Time deadline_;
+  EpochSearch epochs_;
 };
 
 absl::StatusOr<std::shared_ptr<ShmMapping>> Attachment::AsCreator() {
@@ -148,20 +160,35 @@ absl::StatusOr<std::shared_ptr<ShmMapping>> Attachment::AsCreator() {
 }
 
 absl::StatusOr<ShmFile> Attachment::CreateFile() {
-  absl::StatusOr<ShmFile> file = ShmFile::Create(options_.name);
+  absl::StatusOr<ShmFile> file = ShmFile::Create(name_);
   if (!absl::IsAlreadyExists(file.status())) return file;
   // A job that was killed while its ranks attached may have left it behind. Then its creator is dead.
-  absl::StatusOr<ShmFile> old = ShmFile::Open(options_.name);
+  absl::StatusOr<ShmFile> old = ShmFile::Open(name_);
   if (old.ok() && old->Size() >= kShmPageBytes) {
     RONDA_ASSIGN_OR_RETURN(const std::shared_ptr<ShmMapping> page, old->Map(kShmPageBytes));
     const ShmHeader& header = *static_cast<const ShmHeader*>(page->base());
     if (header.magic.load(std::memory_order_acquire) == kShmMagic && !IsAlive(CreatorOf(header))) {
       old->Unlink();
-      return ShmFile::Create(options_.name);
+      return ShmFile::Create(name_);
     }
   }
-  return absl::AlreadyExistsError(absl::StrCat("/dev/shm", options_.name, " exists: another job has the same id, or a ",
+  return absl::AlreadyExistsError(absl::StrCat("/dev/shm", name_, " exists: another job has the same id, or a ",
                                                "killed one left it behind, and then it can be removed"));
+}
+
+absl::Status Attachment::CheckEpoch() {
+  const std::optional<EpochHolder> other = epochs_.LookIfDue(absl::Now());
+  if (!other || other->epoch < options_.epoch) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      ToString(options_.self), " has come for epoch ", options_.epoch, " of job '", options_.job_id,
+      "', but the process with pid ", other->pid, " is in epoch ", other->epoch, ": give every rank the same epoch"));
+}
+
+std::string Attachment::DescribeOtherEpoch() const {
+  const std::optional<EpochHolder> other = epochs_.Look();
+  if (!other) return "";
+  return absl::StrCat("; this is epoch ", options_.epoch, " of job '", options_.job_id, "', and the process with pid ",
+                      other->pid, " is in epoch ", other->epoch);
 }
 
 absl::Status Attachment::WaitForAllToAttach(const ShmView& view) {
@@ -172,8 +199,10 @@ absl::Status Attachment::WaitForAllToAttach(const ShmView& view) {
     if (attached == header.size) return absl::OkStatus();
     if (IsLate()) {
       return FailAll(header, absl::DeadlineExceededError(absl::StrCat(MissingRanks(view), " did not start within ",
-                                                                      absl::FormatDuration(options_.timeout))));
+                                                                      absl::FormatDuration(options_.timeout),
+                                                                      DescribeOtherEpoch())));
     }
+    if (absl::Status status = CheckEpoch(); !status.ok()) return FailAll(header, status);
     FutexWait(header.attached, attached, std::min(kAliveCheckInterval, deadline_ - absl::Now()));
   }
 }
@@ -184,11 +213,12 @@ absl::StatusOr<std::shared_ptr<ShmMapping>> Attachment::AsJoiner() {
     RONDA_ASSIGN_OR_RETURN(mapping, TryToJoin());
     if (mapping != nullptr) break;
     if (IsLate()) {
-      return absl::DeadlineExceededError(absl::StrCat("rank 0 did not create /dev/shm", options_.name, " within ",
-                                                      absl::FormatDuration(options_.timeout), " (rank ",
-                                                      options_.self.rank, " waited for it; ", DescribeFreeShm(),
-                                                      ", the job needs ", ShmView::TotalBytes(options_.geometry), ")"));
+      return absl::DeadlineExceededError(
+          absl::StrCat("rank 0 did not create /dev/shm", name_, " within ", absl::FormatDuration(options_.timeout),
+                       " (rank ", options_.self.rank, " waited for it; ", DescribeFreeShm(), ", the job needs ",
+                       ShmView::TotalBytes(options_.geometry), ")", DescribeOtherEpoch()));
     }
+    RONDA_RETURN_IF_ERROR(CheckEpoch());
     absl::SleepFor(kOpenInterval);
   }
   const ShmView view(mapping->base(), options_.geometry);
@@ -199,7 +229,7 @@ absl::StatusOr<std::shared_ptr<ShmMapping>> Attachment::AsJoiner() {
 
 absl::StatusOr<std::shared_ptr<ShmMapping>> Attachment::TryToJoin() {
   const std::shared_ptr<ShmMapping> not_yet;
-  absl::StatusOr<ShmFile> file = ShmFile::Open(options_.name);
+  absl::StatusOr<ShmFile> file = ShmFile::Open(name_);
   if (absl::IsNotFound(file.status())) return not_yet;
   RONDA_RETURN_IF_ERROR(file.status());
   if (const int error_number = file->RefusedWith(); error_number != 0) {
@@ -222,7 +252,7 @@ absl::Status Attachment::CheckOrigin(const ShmHeader& header) const {
   if (header.magic.load(std::memory_order_acquire) == kShmMagic && header.layout_version == kShmLayoutVersion) {
     return absl::OkStatus();
   }
-  return absl::FailedPreconditionError(absl::StrCat("/dev/shm", options_.name, " is damaged, or was not made by this ",
+  return absl::FailedPreconditionError(absl::StrCat("/dev/shm", name_, " is damaged, or was not made by this ",
                                                     "version of Ronda; if no job is using it, remove it"));
 }
 

@@ -84,7 +84,8 @@ class ShmFile {
 std::string DescribeFreeShm();
 
 struct ShmAttachOptions {
-  std::string name;  // of the shared memory: "/ronda-<job id>"
+  std::string job_id;
+  int64_t epoch = 0;  // of the job
   Peer self;
   ShmGeometry geometry;  // valid; the same on every rank
   absl::Duration timeout = absl::Seconds(30);
@@ -97,7 +98,8 @@ struct ShmAttachOptions {
 //
 // Errors, with the same reason on every rank if there is memory to tell it: RESOURCE_EXHAUSTED if /dev/shm is full;
 // DEADLINE_EXCEEDED that names the missing ranks; ALREADY_EXISTS if another job has the name or another process has the
-// rank; FAILED_PRECONDITION if the memory is of another version or size; UNAVAILABLE if rank 0 died.
+// rank; FAILED_PRECONDITION if the memory is of another version or size, or if other processes
+// are in a later epoch of the job already; UNAVAILABLE if rank 0 died.
 absl::StatusOr<std::shared_ptr<ShmMapping>> AttachAllRanks(const ShmAttachOptions& options);
 
 // AttachAllRanks for ranks that are threads of this process and share one mapping.

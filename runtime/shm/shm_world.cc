@@ -77,7 +77,8 @@ absl::StatusOr<std::shared_ptr<ShmWorld>> ShmWorld::Connect(Options options) {
     return absl::InvalidArgumentError(absl::StrCat("'", options.job_id, "' cannot be a job's id"));
   }
   RONDA_ASSIGN_OR_RETURN(std::shared_ptr<ShmMapping> mapping,
-                         AttachAllRanks({.name = absl::StrCat("/ronda-", options.job_id),
+                         AttachAllRanks({.job_id = options.job_id,
+                                         .epoch = options.epoch,
                                          .self = {.rank = options.rank, .host = options.hostname, .pid = getpid()},
                                          .geometry = geometry,
                                          .timeout = options.connect_timeout,

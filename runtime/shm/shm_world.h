@@ -1,6 +1,7 @@
 #ifndef RONDA_RUNTIME_SHM_SHM_WORLD_H_
 #define RONDA_RUNTIME_SHM_SHM_WORLD_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,6 +28,7 @@ class ShmWorld {
  public:
   struct Options {
     std::string job_id;  // see IsValidJobId; part of the name under /dev/shm until all ranks have attached
+    int64_t epoch = 0;   // of the job; part of that name too
     RankId rank = 0;
     int size = 1;
     // For a job on several hosts: the job's ranks on this one, by rank here. Empty: the same numbers.

@@ -118,6 +118,14 @@ static void test_run_threads(void) {
   expect(ronda_run_threads(NULL, 1, set_to_size, &size) == RONDA_OK && size == 1, "ronda_run_threads");
 }
 
+static void test_recoverable(void) {
+  int status = 0;
+  for (status = -1; status <= 100; ++status) {
+    const int expected = status == RONDA_ERROR_DEADLINE || status == RONDA_ERROR_PEER_FAILED;
+    expect(ronda_status_is_recoverable((ronda_status)status) == expected, "ronda_status_is_recoverable");
+  }
+}
+
 int main(void) {
   ronda_options options = RONDA_OPTIONS_INIT;
   test_initializers();
@@ -130,6 +138,7 @@ int main(void) {
   test_create_process_set();
   test_unnamed();
   test_run_threads();
+  test_recoverable();
   expect(ronda_shutdown() == RONDA_OK, "ronda_shutdown");
   return failures == 0 ? 0 : 1;
 }

@@ -85,6 +85,32 @@ TEST(OptionsTest, AnOldProgramsStructIsReadUpToItsEnd) {
   EXPECT_EQ(variables->reader("RONDA_RANK"), std::nullopt);
 }
 
+// The second version ended with padding too, where the epoch would not have fitted.
+TEST(OptionsTest, AProgramWithoutEpochsHasNone) {
+  ronda_options options = RONDA_OPTIONS_INIT;
+  std::memset(&options, 0xff, sizeof(options));
+  std::memset(&options, 0, offsetof(ronda_options, local_size) + sizeof(int));
+  options.struct_size = offsetof(ronda_options, epoch);
+  const auto variables = OverrideEnvironment(&options, [](const char*) { return std::nullopt; });
+  ASSERT_TRUE(variables.ok()) << variables.status();
+  EXPECT_EQ(variables->reader("RONDA_EPOCH"), std::nullopt);
+}
+
+TEST(OptionsTest, TheEpochComesBeforeThatOfTheEnvironment) {
+  const auto environment = [](const char* name) -> std::optional<std::string> {
+    if (name == absl::string_view("RONDA_EPOCH")) return "3";
+    return std::nullopt;
+  };
+  ronda_options options = RONDA_OPTIONS_INIT;
+  EXPECT_EQ(OverrideEnvironment(&options, environment)->reader("RONDA_EPOCH"), "3");
+  options.epoch = 4;
+  const auto variables = OverrideEnvironment(&options, environment);
+  EXPECT_EQ(variables->reader("RONDA_EPOCH"), "4");
+  EXPECT_EQ(variables->origin, " (ronda_options gives RONDA_EPOCH)");
+  options.epoch = -1;
+  EXPECT_EQ(OverrideEnvironment(&options, environment)->reader("RONDA_EPOCH"), "-1") << "its reader refuses it";
+}
+
 TEST(OptionsTest, ProcessSetsAreCopied) {
   const int evens[2] = {0, 2}, odds[1] = {1};
   const ronda_rank_list lists[2] = {{evens, 2}, {odds, 1}};

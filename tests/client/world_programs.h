@@ -15,6 +15,7 @@ const std::vector<RankProgram>& ForkPrograms();
 const std::vector<RankProgram>& MismatchPrograms();
 const std::vector<RankProgram>& OperationsPrograms();
 const std::vector<RankProgram>& OptimizerPrograms();
+const std::vector<RankProgram>& ReformPrograms();
 const std::vector<RankProgram>& RestartPrograms();
 const std::vector<RankProgram>& StartupPrograms();
 const std::vector<RankProgram>& StopPrograms();

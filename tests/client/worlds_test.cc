@@ -10,7 +10,7 @@ namespace {
 std::vector<RankProgram> AllPrograms() {
   std::vector<RankProgram> all;
   for (const auto programs : {CollectivesPrograms, FailurePrograms, ForkPrograms, MismatchPrograms, OperationsPrograms,
-                              OptimizerPrograms, RestartPrograms, StartupPrograms, StopPrograms}) {
+                              OptimizerPrograms, ReformPrograms, RestartPrograms, StartupPrograms, StopPrograms}) {
     all.insert(all.end(), programs().begin(), programs().end());
   }
   return all;

@@ -37,25 +37,11 @@ std::string NewJobId() {
 }
 
 std::vector<std::string> Environment(const ProcessJob& job, const std::string& job_id, int rank) {
-  std::vector<std::string> environment;
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    // A variable of the outer job, or of the tests' environment, would contradict those below; a path does not.
-    const bool is_kept = !absl::StartsWith(*variable, "RONDA_") || absl::StartsWith(*variable, "RONDA_HOSTS_PLUGIN=");
-    if (is_kept) environment.push_back(*variable);
-  }
-  for (const auto& [name, value] : job.env) environment.push_back(absl::StrCat(name, "=", value));
+  std::vector<std::string> environment = EnvironmentOfRanks(job.env);
   environment.push_back(absl::StrCat("RONDA_JOB_ID=", job_id));
   environment.push_back(absl::StrCat("RONDA_RANK=", rank));
   environment.push_back(absl::StrCat("RONDA_SIZE=", job.size));
   return environment;
-}
-
-std::vector<char*> Pointers(std::vector<std::string>& strings) {
-  std::vector<char*> pointers;
-  pointers.reserve(strings.size() + 1);
-  for (std::string& string : strings) pointers.push_back(string.data());
-  pointers.push_back(nullptr);
-  return pointers;
 }
 
 Child Start(const ProcessJob& job, const std::string& job_id, int rank) {
@@ -120,6 +106,29 @@ std::vector<std::string> SharedMemoryOf(const std::string& job_id) {
 
 }  // namespace
 
+std::vector<std::string> EnvironmentOfRanks(const std::vector<std::pair<std::string, std::string>>& added) {
+  std::vector<std::string> environment;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    // A variable of the outer job, or of the tests' environment, would contradict those below; a path does not.
+    const bool is_kept = !absl::StartsWith(*variable, "RONDA_") || absl::StartsWith(*variable, "RONDA_HOSTS_PLUGIN=");
+    if (is_kept) environment.push_back(*variable);
+  }
+  for (const auto& [name, value] : added) environment.push_back(absl::StrCat(name, "=", value));
+  return environment;
+}
+
+std::vector<char*> Pointers(std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  pointers.reserve(strings.size() + 1);
+  for (std::string& string : strings) pointers.push_back(string.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+std::vector<std::string> ArgumentsOfRankProgram(const std::string& name) {
+  return {std::filesystem::read_symlink("/proc/self/exe"), kProgramFlag + name};
+}
+
 JobResult RunProcesses(const ProcessJob& job) {
   JobResult result;
   result.job_id = NewJobId();
@@ -148,7 +157,7 @@ int RankProgramMain(int argc, char** argv, const std::vector<RankProgram>& progr
 
 JobResult RunRankProgram(const std::string& name, int size, ProcessJob job) {
   job.size = size;
-  job.argv = {std::filesystem::read_symlink("/proc/self/exe"), kProgramFlag + name};
+  job.argv = ArgumentsOfRankProgram(name);
   return RunProcesses(job);
 }
 

@@ -34,6 +34,15 @@ struct JobResult {
   std::vector<std::string> left_in_shared_memory;  // files of this job under /dev/shm
 };
 
+// Of a process that tests start: this process's variables without those of an outer job, and then `added`.
+std::vector<std::string> EnvironmentOfRanks(const std::vector<std::pair<std::string, std::string>>& added);
+
+// The same strings for posix_spawn; they outlive it.
+std::vector<char*> Pointers(std::vector<std::string>& strings);
+
+// With which this binary runs the rank program `name`.
+std::vector<std::string> ArgumentsOfRankProgram(const std::string& name);
+
 // Runs argv once a rank, with RONDA_RANK, RONDA_SIZE and a RONDA_JOB_ID of its own, and waits for all of them.
 JobResult RunProcesses(const ProcessJob& job);
 

@@ -84,6 +84,7 @@ class Options(Structure):
         ("size", c_int),
         ("local_rank", c_int),
         ("local_size", c_int),
+        ("epoch", c_int64),
     )
 
 

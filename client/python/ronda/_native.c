@@ -74,6 +74,7 @@ static const Field kOptions[] = {
     OPTION(kInt, size),
     OPTION(kInt, local_rank),
     OPTION(kInt, local_size),
+    OPTION(kHandle, epoch),
 };
 
 static int ReadOption(PyObject* name, PyObject* value, JobCall* call) {

@@ -51,6 +51,7 @@ TEST(JobTest, OptionsThatAreNotSetLeaveTheEnvironmentsValues) {
   EXPECT_EQ(c.stall_deadline_s, 0);
   EXPECT_EQ(c.start_timeout_s, 0);
   EXPECT_EQ(c.process_set_count, 0);
+  EXPECT_EQ(c.epoch, 0);
 }
 
 TEST(JobTest, OptionsReachTheLibraryInItsUnits) {
@@ -62,6 +63,7 @@ TEST(JobTest, OptionsReachTheLibraryInItsUnits) {
   options.stall_deadline = std::chrono::seconds(0);
   options.start_timeout = std::chrono::minutes(2);
   options.process_sets = {{0}, {1, 2}};
+  options.epoch = int64_t{1} << 29;
   const ronda::detail::OptionsView view = ronda::detail::to_c(options);
   const ronda_options& c = view.c;
   EXPECT_EQ(c.cycle_time_ms, 2.5);
@@ -71,6 +73,7 @@ TEST(JobTest, OptionsReachTheLibraryInItsUnits) {
   EXPECT_LT(c.stall_deadline_s, 0);
   EXPECT_EQ(c.start_timeout_s, 120);
   ASSERT_EQ(c.process_set_count, 2);
+  EXPECT_EQ(c.epoch, int64_t{1} << 29);
   EXPECT_EQ(c.process_sets[1].count, 2);
   EXPECT_EQ(c.process_sets[1].ranks[1], 2);
 }

@@ -271,6 +271,20 @@ struct BadCase {
   std::vector<std::string> mentions;  // all of them are in the error's text
 };
 
+TEST(LaunchersTest, TheEpochIsReadUnderAnyLauncher) {
+  const auto epoch_of = [](const Variables& variables) {
+    const absl::StatusOr<Config> config = Read(variables);
+    return config.ok() ? std::to_string(config->job.epoch) : std::string(config.status().message());
+  };
+  EXPECT_EQ(epoch_of(Paddle()), "0");
+  EXPECT_EQ(epoch_of(Paddle({{"RONDA_EPOCH", "999999999"}})), "999999999");
+  EXPECT_EQ(epoch_of({{"RONDA_EPOCH", "7"}}), "7");
+  for (const char* wrong : {"-1", "1000000000", "next", ""}) {
+    EXPECT_THAT(epoch_of(Paddle({{"RONDA_EPOCH", wrong}})),
+                HasSubstr(std::string("RONDA_EPOCH=\"") + wrong + "\": should be an integer from 0 to 999999999"));
+  }
+}
+
 TEST(LaunchersTest, PartialAndContradictorySettingsAreRefused) {
   const std::vector<BadCase> cases = {
       {"size alone",

@@ -17,10 +17,10 @@ using ::ronda::testing::ClaimOf;
 const std::string kNonce(kNonceBytes, 'n');
 
 TEST(JoinProofTest, IsHmacSha256OfLengthPrefixedFields) {
-  // printf '24:ronda.v1.Rendezvous.Join32:nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn12:1,2,1001,0,01:a4:a-id3:1.00:0:0:' |
+  // printf '24:ronda.v1.Rendezvous.Join32:nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn14:1,2,0,1001,0,01:a4:a-id3:1.00:0:0:' |
   //   openssl dgst -sha256 -hmac secret
   EXPECT_EQ(absl::BytesToHexString(JoinProof("secret", kNonce, ClaimOf(1, 2))),
-            "cc4617970076dac083a7c0f72efc5f99853086ada95a2f433813ded6f3915cd2");
+            "214d182509671e12f6c95525b9a4cc4870f16766ea256b251418e3c0e4a63fd4");
 }
 
 TEST(JoinProofTest, HoldsForWhatItWasMadeOf) {
@@ -34,6 +34,7 @@ TEST(JoinProofTest, FailsForAnyOtherSecretNonceOrField) {
   EXPECT_FALSE(IsJoinProof(proof, "secret", std::string(kNonceBytes, 'm'), ClaimOf(1, 2)));
   const std::vector<std::function<void(JoinClaim*)>> changes = {
       [](JoinClaim* claim) { claim->size = 3; },
+      [](JoinClaim* claim) { claim->epoch = 1; },
       [](JoinClaim* claim) { claim->member.peer.rank = 0; },
       [](JoinClaim* claim) { claim->member.peer.pid = 1; },
       [](JoinClaim* claim) { claim->member.peer.host = "b"; },

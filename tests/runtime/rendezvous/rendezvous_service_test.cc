@@ -72,6 +72,25 @@ class RendezvousServiceTest : public ::testing::Test {
   std::unique_ptr<RendezvousService> service_;
 };
 
+// Rank 0 and the ranks that it has let in are told that the job has gone on; the one that knew comes again.
+TEST_F(RendezvousServiceTest, ARankOfALaterEpochEndsTheRendezvous) {
+  Start(3, "");
+  Answer waiting, first, second;
+  service_->Join(Request(ClaimOf(1, 3), ""), waiting.Callback());
+  JoinClaim later = ClaimOf(2, 3);
+  later.epoch = 1;
+  service_->Join(Request(later, ""), first.Callback());
+  service_->Join(Request(later, ""), second.Callback());
+  for (const Answer* answer : {&first, &second}) {
+    ASSERT_TRUE(answer->given());
+    EXPECT_EQ(answer->value().status().code(), absl::StatusCode::kAborted);
+  }
+  ASSERT_TRUE(waiting.given());
+  EXPECT_EQ(waiting.value().status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(waiting.text(), AllOf(HasSubstr("epoch 1"), HasSubstr("is in epoch 0")));
+  EXPECT_EQ(service_->Await().status().message(), waiting.text());
+}
+
 TEST_F(RendezvousServiceTest, EverybodyIsAnsweredWhenTheLastRankJoins) {
   Start(3, kSecret);
   Answer one;

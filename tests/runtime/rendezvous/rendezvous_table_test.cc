@@ -1,8 +1,10 @@
 #include <map>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/rendezvous/rendezvous_table.h"
@@ -60,6 +62,24 @@ TEST(RendezvousTableTest, AnotherSizeIsRefusedNamingBoth) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(Text(status), AllOf(HasSubstr("rank 3 (host a, pid 1003)"), HasSubstr("8 ranks"),
                                   HasSubstr("rank 0 (host a, pid 1000) says 4")));
+}
+
+// A rank that is behind can do nothing about it; one that is ahead may find rank 0 in its epoch later.
+TEST(RendezvousTableTest, AnotherEpochIsRefusedNamingBoth) {
+  RendezvousTable table({.job_id = "job", .size = 2, .epoch = 3, .coordinator = MemberOf(0)});
+  for (const auto& [epoch, code] :
+       {std::pair(2, absl::StatusCode::kFailedPrecondition), std::pair(4, absl::StatusCode::kAborted)}) {
+    JoinClaim claim = ClaimOf(1, 2);
+    claim.epoch = epoch;
+    const absl::Status status = table.Add(claim);
+    EXPECT_EQ(status.code(), code);
+    EXPECT_THAT(Text(status), AllOf(HasSubstr("rank 1 (host a, pid 1001)"), HasSubstr(absl::StrCat("epoch ", epoch)),
+                                    HasSubstr("rank 0 (host a, pid 1000) is in epoch 3")));
+    EXPECT_FALSE(table.complete());
+  }
+  JoinClaim claim = ClaimOf(1, 2);
+  claim.epoch = 3;
+  EXPECT_TRUE(table.Add(claim).ok());
 }
 
 TEST(RendezvousTableTest, RanksOutsideTheJobAreRefused) {

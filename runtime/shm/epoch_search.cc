@@ -1,0 +1,72 @@
+#include "runtime/shm/epoch_search.h"
+
+#include <limits.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "runtime/base/config.h"
+
+namespace ronda {
+namespace {
+
+constexpr absl::Duration kFirstLook = absl::Milliseconds(200);
+constexpr absl::Duration kLongestPause = absl::Seconds(2);
+
+// Calls `visit` with the path and the name of each entry of a folder; with none if the folder cannot be read.
+template <typename Visit>
+void ForEachEntry(const std::string& folder, const Visit& visit) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    visit(it->path().string(), it->path().filename().string());
+  }
+}
+
+}  // namespace
+
+std::string ShmNameOf(absl::string_view job_id, int64_t epoch) {
+  return absl::StrCat("/ronda-", NameInEpoch(job_id, epoch));
+}
+
+std::optional<int64_t> EpochInLink(absl::string_view target, absl::string_view job_id) {
+  absl::ConsumeSuffix(&target, " (deleted)");
+  if (!absl::ConsumePrefix(&target, absl::StrCat("/dev/shm", ShmNameOf(job_id, 0)))) return std::nullopt;
+  if (target.empty()) return 0;
+  int64_t epoch = 0;
+  if (!absl::ConsumePrefix(&target, "@") || !absl::SimpleAtoi(target, &epoch) || epoch < 0) return std::nullopt;
+  return epoch;
+}
+
+EpochSearch::EpochSearch(std::string job_id, int64_t epoch, absl::Time now)
+    : job_id_(std::move(job_id)), epoch_(epoch), pause_(kFirstLook), next_(now + kFirstLook) {}
+
+std::optional<EpochHolder> EpochSearch::LookIfDue(absl::Time now) {
+  if (now < next_) return std::nullopt;
+  pause_ = std::min(2 * pause_, kLongestPause);
+  next_ = now + pause_;
+  return Look();
+}
+
+std::optional<EpochHolder> EpochSearch::Look() const {
+  std::optional<EpochHolder> found;
+  ForEachEntry("/proc", [&](const std::string& process, const std::string& name) {
+    pid_t pid = 0;
+    if (!absl::SimpleAtoi(name, &pid) || pid == getpid()) return;
+    ForEachEntry(process + "/fd", [&](const std::string& path, const std::string&) {
+      char target[PATH_MAX];
+      const ssize_t bytes = readlink(path.c_str(), target, sizeof(target));
+      if (bytes <= 0) return;
+      const std::optional<int64_t> epoch = EpochInLink({target, static_cast<size_t>(bytes)}, job_id_);
+      if (epoch && *epoch != epoch_ && (!found || found->epoch < *epoch)) found = {.epoch = *epoch, .pid = pid};
+    });
+  });
+  return found;
+}
+
+}  // namespace ronda

@@ -1,0 +1,63 @@
+// A process that a test starts, and leads through its life line by line.
+#ifndef RONDA_TESTS_TESTING_COMMANDED_PROCESS_H_
+#define RONDA_TESTS_TESTING_COMMANDED_PROCESS_H_
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "runtime/base/unique_fd.h"
+
+namespace ronda::testing {
+
+// Reads lines from a descriptor that others own. Thread-compatible.
+class LineReader {
+ public:
+  explicit LineReader(int fd) : fd_(fd) {}
+
+  // The next line, without its end. nullopt: there is none within `patience`, or the writer has closed its end.
+  std::optional<std::string> Next(absl::Duration patience);
+
+ private:
+  const int fd_;
+  std::string text_;  // that no line has ended yet
+};
+
+// A further process of this test's binary, which runs one of its rank programs (RankProgramMain). The program reads
+// commands from its standard input and answers on its standard output; its standard error is this process's.
+//
+// Thread-compatible. The destructor kills the process if it still runs.
+class CommandedProcess {
+ public:
+  CommandedProcess(const std::string& program, const std::vector<std::pair<std::string, std::string>>& env);
+  ~CommandedProcess();
+  CommandedProcess(const CommandedProcess&) = delete;
+  CommandedProcess& operator=(const CommandedProcess&) = delete;
+
+  pid_t pid() const { return pid_; }
+
+  void Tell(const std::string& line);
+
+  // The next line of its answers. The test fails, and the line is empty, if none comes within a minute.
+  std::string Hear();
+
+  // Ends it by SIGKILL, and returns when it has ended.
+  void Kill();
+
+  // Closes its standard input, upon which it should end well.
+  void ExpectEnd();
+
+ private:
+  pid_t pid_ = -1;
+  UniqueFd to_;
+  UniqueFd from_;
+  std::optional<LineReader> answers_;
+};
+
+}  // namespace ronda::testing
+
+#endif  // RONDA_TESTS_TESTING_COMMANDED_PROCESS_H_
