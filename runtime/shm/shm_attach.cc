@@ -11,7 +11,9 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <optional>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -98,6 +100,15 @@ std::string MissingRanks(const ShmView& view) {
                       view.geometry().size);
 }
 
+// Also false of a file that its creator has not prepared yet.
+bool HasLiveCreator(const ShmFile& file) {
+  if (file.Size() < kShmPageBytes) return false;
+  const absl::StatusOr<std::shared_ptr<ShmMapping>> page = file.Map(kShmPageBytes);
+  if (!page.ok()) return false;
+  const ShmHeader& header = *static_cast<const ShmHeader*>((*page)->base());
+  return header.magic.load(std::memory_order_acquire) == kShmMagic && IsAlive(CreatorOf(header));
+}
+
 class Attachment {
  public:
   explicit Attachment(const ShmAttachOptions& options)
@@ -111,6 +122,8 @@ class Attachment {
 
  private:
   absl::StatusOr<ShmFile> CreateFile();
+  // What killed creators have left in earlier epochs of the job: nobody will create those names again.
+  void RemoveEarlierEpochs() const;
   absl::Status WaitForAllToAttach(const ShmView& view);
 
   // Returns the job's memory once its creator has prepared it, and nullptr before that.
@@ -136,6 +149,7 @@ class Attachment {
 };
 
 absl::StatusOr<std::shared_ptr<ShmMapping>> Attachment::AsCreator() {
+  RemoveEarlierEpochs();
   RONDA_ASSIGN_OR_RETURN(ShmFile file, CreateFile());
   const size_t bytes = ShmView::TotalBytes(options_.geometry);
   if (absl::Status status = file.Allocate(bytes); !status.ok()) {
@@ -157,6 +171,17 @@ absl::StatusOr<std::shared_ptr<ShmMapping>> Attachment::AsCreator() {
   header.phase.store(static_cast<uint32_t>(ShmPhase::kRunning), std::memory_order_release);
   FutexWake(header.phase);
   return mapping;
+}
+
+void Attachment::RemoveEarlierEpochs() const {
+  if (options_.epoch == 0) return;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(kShmDirectory, error), end; !error && it != end; it.increment(error)) {
+    const std::optional<int64_t> epoch = EpochInLink(it->path().string(), options_.job_id);
+    if (!epoch || *epoch >= options_.epoch) continue;
+    const absl::StatusOr<ShmFile> file = ShmFile::Open("/" + it->path().filename().string());
+    if (file.ok() && !HasLiveCreator(*file)) file->Unlink();
+  }
 }
 
 absl::StatusOr<ShmFile> Attachment::CreateFile() {

@@ -20,6 +20,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "client/ronda.hpp"
 #include "gmock/gmock.h"
@@ -33,6 +34,7 @@ namespace {
 using ronda::testing::CommandedProcess;
 using ronda::testing::LineReader;
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
@@ -84,11 +86,12 @@ class Member {
                      status.message()));
   }
 
-  // join EPOCH RANK SIZE PORT; port 0: the environment names the job
+  // join EPOCH RANK SIZE PORT [SECONDS]; port 0: the environment names the job
   static void Join(std::istream& words) {
     ronda::Options options;
     options.place.emplace();
     words >> options.epoch >> options.place->rank >> options.place->size >> options.master_port;
+    if (double seconds = 0; words >> seconds) options.start_timeout = ronda::Options::Seconds(seconds);
     Answer("joined", ronda::try_init(options));
   }
 
@@ -193,8 +196,9 @@ class ReformTest : public TestWithParam<Meeting> {
     for (int i = 0; i < count; ++i) members_.push_back(NewMember());
   }
 
-  void TellToJoin(CommandedProcess& member, int64_t epoch, size_t rank, size_t size) const {
-    member.Tell(absl::StrCat("join ", epoch, " ", rank, " ", size, " ", port_));
+  void TellToJoin(CommandedProcess& member, int64_t epoch, size_t rank, size_t size,
+                  const std::string& timeout = "") const {
+    member.Tell(absl::StrCat("join ", epoch, " ", rank, " ", size, " ", port_, " ", timeout));
   }
 
   void TellAll(const std::string& order) {
@@ -278,6 +282,29 @@ TEST_P(ReformTest, TheOldestSurvivorTakesThePlaceOfRankZero) {
   TrainAndLeave();
 }
 
+// The others wait for it as long as they were told to, or hear of its death, and meet in the epoch after.
+TEST_P(ReformTest, AMemberThatDiesWhileTheyMeetIsLeftBehind) {
+  constexpr char kSeconds[] = "1";
+  for (const size_t victim : {2, 0}) {
+    SCOPED_TRACE(absl::StrCat("rank ", victim));
+    members_.clear();
+    AddMembers(3);
+    ++epoch_;
+    for (size_t rank = 0; rank < 2; ++rank) TellToJoin(*members_[rank], epoch_, rank, 3, kSeconds);
+    members_[victim]->Kill();
+    members_.erase(members_.begin() + static_cast<std::ptrdiff_t>(victim));
+    if (victim == 0) TellToJoin(*members_[1], epoch_, 2, 3, kSeconds);
+    for (const auto& member : members_) {
+      EXPECT_THAT(
+          member->Hear(),
+          AnyOf(StartsWith(absl::StrCat("joined ", static_cast<int>(RONDA_ERROR_DEADLINE), " recoverable")),
+                StartsWith(absl::StrCat("joined ", static_cast<int>(RONDA_ERROR_PEER_FAILED), " recoverable"))));
+    }
+    Meet();
+    TrainAndLeave();
+  }
+}
+
 // In every epoch one of three is killed and replaced. The first member lives on, with another rank each time.
 TEST_P(ReformTest, NothingOfAnEpochIsLeftInASurvivor) {
   constexpr int kWarmUp = 5;
@@ -338,6 +365,19 @@ TEST_P(ReformInSharedMemoryTest, ARankZeroOfAnEarlierEpochStopsWaiting) {
   EXPECT_THAT(late->Hear(), AllOf(HasSubstr("has come for epoch 2 of"), HasSubstr("is in epoch 3")));
   TellToJoin(*members_[1], 3, 1, 2);
   ExpectOfAll("joined 0");
+  TrainAndLeave();
+}
+
+TEST_P(ReformInSharedMemoryTest, TheFileOfARankZeroThatDiesWhileTheyMeetIsRemovedInTheNextEpoch) {
+  AddMembers(3);
+  TellToJoin(*members_[0], ++epoch_, 0, 3);
+  const std::string file = absl::StrCat("/dev/shm/ronda-", job_id_, "@", epoch_);
+  while (!std::filesystem::exists(file)) absl::SleepFor(absl::Milliseconds(1));
+  members_[0]->Kill();
+  members_.erase(members_.begin());
+  ASSERT_TRUE(std::filesystem::exists(file));
+  Meet();
+  EXPECT_FALSE(std::filesystem::exists(file));
   TrainAndLeave();
 }
 
