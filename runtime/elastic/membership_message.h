@@ -1,0 +1,100 @@
+// The words between a member of an elastic job and its launcher, which alone decides who is a member.
+//
+// A member is a process that the launcher has started. It is known by a number of its own for life; its rank may be
+// another one in every epoch. Both ends of a SOCK_SEQPACKET pair carry one message a packet, as text:
+//
+//   member                                      launcher
+//   join <last epoch> <step> <reason>   ->
+//                                       <-      place <epoch> <rank> <size> ... <address>
+//   met <epoch>                         ->
+//                                       <-      change            other members are to come, or some are to go
+//   leave                               ->                        this member wants to go
+//   join ...                            ->                        at the end of its step
+//                                       <-      end <reason>      there is no place for it any more
+//
+// Messages come from a process that may be another version, or a user's: they are checked as any input.
+#ifndef RONDA_RUNTIME_ELASTIC_MEMBERSHIP_MESSAGE_H_
+#define RONDA_RUNTIME_ELASTIC_MEMBERSHIP_MESSAGE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <variant>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "runtime/base/peer.h"
+
+namespace ronda {
+
+// The variable by which a member knows the descriptor of its end of the pair.
+inline constexpr char kMembershipVariable[] = "RONDA_MEMBERSHIP_FD";
+
+// No message is longer. Longer reasons are cut.
+inline constexpr size_t kMaxMembershipMessage = 4096;
+
+// Has left the epoch that it was in, and wants a place in the next one.
+struct JoinRequest {
+  int64_t last_epoch = -1;  // that the member was in; -1: in none yet
+  int64_t step = -1;        // the last one that is complete in its memory; -1: none
+  std::string reason;       // the failure that ended the epoch for it, in a line; empty: none
+
+  bool operator==(const JoinRequest&) const = default;
+};
+
+// All members of the epoch have met.
+struct EpochMet {
+  int64_t epoch = 0;
+
+  bool operator==(const EpochMet&) const = default;
+};
+
+// Wants no place after the present epoch: it got SIGTERM, or its program says so.
+struct LeaveRequest {
+  bool operator==(const LeaveRequest&) const = default;
+};
+
+using MemberMessage = std::variant<JoinRequest, EpochMet, LeaveRequest>;
+
+// A member's place in the next epoch.
+struct EpochPlace {
+  int64_t epoch = 0;
+  Topology topology;           // without the host's name, which the member knows
+  std::string master_address;  // where its ranks meet; empty: in the shared memory of their host
+  int master_port = 0;         // 0 without an address
+
+  bool operator==(const EpochPlace& other) const;
+};
+
+// The members are to change: all leave the epoch at the end of the same step, and join.
+struct ChangeNotice {
+  bool operator==(const ChangeNotice&) const = default;
+};
+
+// The member has no place any more, and is to end.
+struct EndNotice {
+  std::string reason;  // in a line
+
+  bool operator==(const EndNotice&) const = default;
+};
+
+using LauncherMessage = std::variant<EpochPlace, ChangeNotice, EndNotice>;
+
+std::string Encode(const MemberMessage& message);
+std::string Encode(const LauncherMessage& message);
+
+// Errors: INVALID_ARGUMENT, with the message and what is wrong with it.
+absl::StatusOr<MemberMessage> DecodeMemberMessage(absl::string_view text);
+absl::StatusOr<LauncherMessage> DecodeLauncherMessage(absl::string_view text);
+
+// Sends an encoded message as one packet, without waiting.
+// Errors: UNAVAILABLE if the other end is gone, or does not read.
+absl::Status SendMembershipMessage(int fd, absl::string_view text);
+
+// The next packet; empty if there is none now.
+// Errors: UNAVAILABLE if the other end is gone; INVALID_ARGUMENT for a packet that is too long.
+absl::StatusOr<std::string> ReceiveMembershipMessage(int fd);
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_ELASTIC_MEMBERSHIP_MESSAGE_H_
