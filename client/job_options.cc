@@ -138,7 +138,8 @@ absl::StatusOr<JobVariables> OverrideEnvironment(const ronda_options* options, E
   if (known.master_port != 0) variables.Set("RONDA_MASTER_PORT", known.master_port);
   if (known.secret != nullptr) variables.Set("RONDA_JOB_SECRET", known.secret);
   if (known.epoch != 0) variables.Set("RONDA_EPOCH", known.epoch);
-  return JobVariables{.reader = variables.Over(std::move(environment)), .origin = variables.Origin()};
+  std::string origin = variables.Origin();
+  return JobVariables{.reader = variables.Over(std::move(environment)), .origin = std::move(origin)};
 }
 
 }  // namespace ronda

@@ -78,6 +78,7 @@ absl::StatusOr<MessageEnds> ConnectTcpGroups(const FoundJob& job, const std::vec
     mesh.endpoints.push_back(std::move(endpoint));
   }
   std::vector<TcpLevel> levels;
+  levels.reserve(groups.size());
   for (const MessageGroup& group : groups) {
     levels.push_back({.number = static_cast<uint32_t>(group.tag), .ranks = group.ranks});
   }
@@ -120,6 +121,7 @@ class HostsControlPlane final : public ControlPlane {
 
 std::vector<RankId> RanksOf(const std::vector<Peer>& peers) {
   std::vector<RankId> ranks;
+  ranks.reserve(peers.size());
   for (const Peer& peer : peers) ranks.push_back(peer.rank);
   return ranks;
 }

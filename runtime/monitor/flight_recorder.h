@@ -116,7 +116,7 @@ class FlightBoard {
   // Recorders in this process' memory, for ranks that share it.
   explicit FlightBoard(int size) {
     const std::shared_ptr<FlightRecorder[]> recorders(new FlightRecorder[static_cast<size_t>(size)]());
-    for (size_t i = 0; i < static_cast<size_t>(size); ++i) recorders_.push_back(&recorders[i]);
+    for (size_t i = 0; i < static_cast<size_t>(size); ++i) recorders_.push_back(recorders.get() + i);
     memory_ = recorders;
   }
 

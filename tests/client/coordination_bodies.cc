@@ -18,11 +18,6 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-float Sum(const std::string& name, float value, const CallOptions& call = {}) {
-  ronda::allreduce(ronda::tensor(name, &value), {Op::Sum}, call);
-  return value;
-}
-
 void ProcessSetsOperateAmongThemselves() {
   const int size = ronda::size(), rank = ronda::rank();
   std::vector<int> even, all;

@@ -17,11 +17,6 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-float Sum(const std::string& name, float value, const CallOptions& call = {}) {
-  ronda::allreduce(ronda::tensor(name, &value), {Op::Sum}, call);
-  return value;
-}
-
 std::vector<int> RanksFrom(int first, int last) {
   std::vector<int> ranks;
   for (int rank = first; rank <= last; ++rank) ranks.push_back(rank);

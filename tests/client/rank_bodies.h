@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "client/ronda.hpp"
+
 namespace ronda::testing {
 
 struct RankBody {
@@ -25,6 +27,12 @@ std::vector<RankBody> CoordinationBodies();
 
 // Tensors without a name, and process sets that their members create.
 std::vector<RankBody> OrderBodies();
+
+// The sum of the ranks' values.
+inline float Sum(const std::string& name, float value, const CallOptions& call = {}) {
+  ronda::allreduce(ronda::tensor(name, &value), {Op::Sum}, call);
+  return value;
+}
 
 // All of them.
 std::vector<RankBody> AllRankBodies();

@@ -23,7 +23,6 @@ from typing import IO, Any, NamedTuple
 
 from ronda import _env, job, objects
 from ronda.errors import InvalidArgumentError, PeerFailedError
-from ronda.run import launcher
 
 # Variables of the ranks: where the program listens, and what proves that they are its ranks.
 _ADDRESS = "_RUN_ADDRESS_OF_RONDA"
@@ -92,9 +91,14 @@ class _Job:
 
 
 def run(
-    call: Call, np: int, hosts: str | None, env: Mapping[str, str], options: Sequence[str]
+    launcher: str,
+    call: Call,
+    np: int,
+    hosts: str | None,
+    env: Mapping[str, str],
+    options: Sequence[str],
 ) -> list[Any]:
-    """See ronda.run()."""
+    """See ronda.run(); `launcher` is the path of rondarun."""
     if np < 1:
         raise InvalidArgumentError(f"run: np is {np}: a job has at least one rank")
     key = secrets.token_hex(32)
@@ -107,7 +111,7 @@ def run(
             filter(None, [package, variables.get("PYTHONPATH")])
         )
         running = _Job(pickle.dumps((sys.path, objects.dumps(call))), listener)
-        command = [launcher(), "-np", str(np), *(["-H", hosts] if hosts else [])]
+        command = [launcher, "-np", str(np), *(["-H", hosts] if hosts else [])]
         for name in (_ADDRESS, _KEY, *env):
             command += ["-x", name]
         command += [*options, sys.executable, "-m", "ronda._run_job"]

@@ -44,7 +44,8 @@ def run(
     # Here, as `import ronda` should not take the time.
     from ronda import _run_job
 
-    return _run_job.run(_run_job.Call(func, args, kwargs or {}), np, hosts, env or {}, options)
+    call = _run_job.Call(func, args, kwargs or {})
+    return _run_job.run(launcher(), call, np, hosts, env or {}, options)
 
 
 def _program(name: str) -> str:
