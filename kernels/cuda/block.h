@@ -93,7 +93,8 @@ class Tiling {
 };
 
 // Describes `count` segments by `describe(index, segment)`, which fills in the segment and returns its number of
-// tiles, and calls `run` with as few tilings as hold them. Stops at the first error.
+// tiles, and calls `run(tiling, rest)` with as few tilings as hold them. Stops at the first error.
+enum class Rest : uint8_t { kNone, kMore };  // whether another tiling follows
 template <class Segment, int kCapacity = kMaxSegments, class Describe, class Run>
 int ForTilings(int count, const Describe& describe, const Run& run) {
   int next = 0;
@@ -103,10 +104,11 @@ int ForTilings(int count, const Describe& describe, const Run& run) {
       Segment segment;
       const uint64_t tiles = describe(next, segment);
       if (tiles > kMaxTiles) return kInvalidCall;
+      if (tiles == 0) continue;
       if (!tiling.Fits(tiles)) break;
-      if (tiles > 0) tiling.Add(segment, tiles);
+      tiling.Add(segment, tiles);
     }
-    const int error = tiling.tiles() == 0 ? 0 : run(tiling);
+    const int error = tiling.tiles() == 0 ? 0 : run(tiling, next == count ? Rest::kNone : Rest::kMore);
     if (error != 0) return error;
   }
   return 0;
@@ -129,6 +131,7 @@ int ForTilings(int count, const Describe& describe, const Run& run) {
 //   Any(of)                   whether of(thread) is true for any thread
 //   Total(of)                 of(thread) of all threads, doubles, added pairwise
 //   Publish(word, value)      stores a word that the host may wait for
+//   AfterAllBlocks(arrivals, then)  then() in the block that comes here last, behind the effects of all blocks
 //
 // and a warp
 //
@@ -196,6 +199,13 @@ class HostBlock {
   }
 
   void Publish(uint32_t* word, uint32_t value) const { __atomic_store_n(word, value, __ATOMIC_RELEASE); }
+
+  template <class Then>
+  void AfterAllBlocks(uint32_t* arrivals, const Then& then) const {
+    if (__atomic_add_fetch(arrivals, 1, __ATOMIC_ACQ_REL) < grid_) return;
+    __atomic_store_n(arrivals, 0, __ATOMIC_RELAXED);
+    then();
+  }
 
  private:
   const uint32_t index_;

@@ -29,6 +29,18 @@ struct PackSegment {
   uint64_t offset = 0;        // bytes from the beginning of the wire; a multiple of 16
 };
 
+// A rank's own votes, which the launch that packs writes beside the tensors: `count` elements of the wire's dtype, of
+// which number `own` is `value` and the others are zero.
+struct VoteCast {
+  static constexpr int kAll = -1;
+
+  void* votes = nullptr;  // the first, outside of the segments; nullptr: there is no vote
+  int count = 0;
+  uint64_t stride = 0;  // bytes from one to the next
+  int own = kAll;       // kAll: all are `value`
+  double value = 0;     // an element exactly
+};
+
 // wire = to<wire>(input * scale [+ residual]), for many tensors in one launch. Bytes between the tensors are left
 // alone.
 struct PackCall {
@@ -38,6 +50,7 @@ struct PackCall {
   Wire wire;
   Scale scale;
   void* buffer = nullptr;  // aligned to 16 bytes, as all wires are
+  VoteCast vote = {};      // not on a wire of blocks
 };
 
 // The elements wanted of a tensor's result, and their position on the wire.
@@ -54,13 +67,16 @@ struct VoteCount {
   const void* votes = nullptr;  // `count` elements of the wire's dtype (of blocks: uint8); nullptr: no vote
   int count = 0;
   double stay = 0;
-  // Written once: 1 if all votes are to stay, else 2. In memory that the host reads too. The call's other effects come
-  // before.
+  // Written once: 1 if all votes are to stay, else 2. In memory that the host reads too; nullptr: nothing is written.
+  // The call's other effects come before.
   uint32_t* decision = nullptr;
   // Set to `opens_at` before the decision is written, if all votes are to stay. In such memory, too; nullptr: nothing
   // is.
   uint32_t* gate = nullptr;
   uint32_t opens_at = 0;
+  // With `decision`: a word of the device's memory that counts the blocks of the launch that are done. It is zero
+  // before the call, and again after it; calls that share it run one after the other.
+  uint32_t* arrivals = nullptr;
 };
 
 // output = to<dtype>(wire * scale), for many tensors in one launch; nothing if a vote was lost.

@@ -80,6 +80,23 @@ class DeviceBlock {
     __threadfence_system();
     *static_cast<volatile uint32_t*>(word) = value;
   }
+
+  // Memory ordering. The barrier orders what the block's threads have written before what thread 0 does next, and the
+  // fence behind it is cumulative: by PTX's memory model all of that is visible on this device to a thread that has
+  // read the count of this or of a later block, and has a fence behind the read. The last block reads a count to which
+  // every other block has added, so the effects of all blocks come before `then`, in which Publish has a fence of the
+  // system ahead of its store. No block waits for another, so it does not matter how many of them the device runs at a
+  // time. Launches before this one on the stream have ended. The count wraps to zero by itself, for the next launch.
+  template <class Then>
+  __device__ void AfterAllBlocks(uint32_t* arrivals, const Then& then) const {
+    __syncthreads();
+    if (threadIdx.x != 0) return;
+    __threadfence();
+    const uint32_t last = gridDim.x - 1;
+    if (atomicInc(arrivals, last) != last) return;
+    __threadfence();
+    then();
+  }
 };
 
 template <class Body>

@@ -259,16 +259,17 @@ RONDA_HOST_DEVICE inline uint64_t BlocksWanted(const DecodeSegment& segment) {
 template <class Format, class E>
 class DecodeBody {
  public:
-  DecodeBody(const Tiling<DecodeSegment>& tiles, const Scale& scale, const Ballot& ballot)
-      : function_(scale), ballot_(ballot), tiles_(tiles) {}
+  DecodeBody(const Tiling<DecodeSegment>& tiles, const Scale& scale, const Votes& votes)
+      : function_(scale), votes_(votes), tiles_(tiles) {}
 
   template <class Block>
   RONDA_HOST_DEVICE void operator()(const Block& block) const {
-    if (IsLost(block, ballot_)) return;
-    for (uint32_t tile = block.index(); tile < tiles_.tiles(); tile += block.grid()) {
+    const bool lost = IsLost(block, votes_.ballot);
+    for (uint32_t tile = block.index(); !lost && tile < tiles_.tiles(); tile += block.grid()) {
       const auto position = tiles_.Find(tile);
       Tile(block, tiles_.segment(position.segment), uint64_t{position.index} * kTileBlocks);
     }
+    Decide(block, votes_.decision, lost);
   }
 
  private:
@@ -307,7 +308,7 @@ class DecodeBody {
   }
 
   const ScaleFloats<float, E> function_;
-  const Ballot ballot_;
+  const Votes votes_;
   const Tiling<DecodeSegment> tiles_;
 };
 

@@ -19,7 +19,8 @@ struct HostLaunch {
   template <class Body>
   int operator()(const Body& body, uint32_t blocks) const {
     const uint32_t grid = std::min(blocks, kMaxGrid);
-    for (uint32_t index = 0; index < grid; ++index) body(HostBlock(index, grid));
+    // A device runs blocks in any order. So neither the first nor the last comes last.
+    for (uint32_t i = 0; i < grid; ++i) body(HostBlock((grid / 2 + i) % grid, grid));
     return 0;
   }
 };

@@ -9,7 +9,7 @@ namespace ronda::kernels::cuda {
 // The kernels, launched on a stream (a cudaStream_t) of the current device. They return 0 or a cudaError_t, and wait
 // for nothing. A call of up to 448 tensors is one launch (kMaxSegments in block.h).
 int DevicePack(const PackCall& call, void* stream);
-int DeviceUnpack(const UnpackCall& call, void* stream);  // a vote's decision is a launch of its own
+int DeviceUnpack(const UnpackCall& call, void* stream);
 int DeviceReduce(const ReduceCall& call, void* stream);
 int DeviceFindNonFinite(const NonFiniteCall& call, void* stream);
 int DeviceAddScaled(const AddScaledCall& call, void* stream);

@@ -42,21 +42,64 @@ RONDA_HOST_DEVICE inline bool IsLost(const Block& block, const Ballot& ballot) {
   });
 }
 
-// Writes the decision. A launch of its own, after all others of the call: so their effects come before.
-struct DecideBody {
-  Ballot ballot;
-  uint32_t* decision;
-  uint32_t* gate;  // nullptr: there is none
-  uint32_t opens_at;
+// What becomes of a ballot: the words of a VoteCount.
+struct Decision {
+  uint32_t* word = nullptr;  // nullptr: nothing is written
+  uint32_t* gate = nullptr;  // nullptr: there is none
+  uint32_t opens_at = 0;
+  uint32_t* arrivals = nullptr;
+};
+
+// Writes the decision once all blocks have come here. All threads of the block take part.
+template <class Block>
+RONDA_HOST_DEVICE inline void Decide(const Block& block, const Decision& decision, bool lost) {
+  if (decision.word == nullptr) return;
+  block.AfterAllBlocks(decision.arrivals, [&] {
+    if (!lost && decision.gate != nullptr) block.Publish(decision.gate, decision.opens_at);
+    block.Publish(decision.word, lost ? 2 : 1);
+  });
+}
+
+// A VoteCast as the device writes it, by bytes.
+struct Cast {
+  uint8_t* votes = nullptr;
+  int count = 0;  // 0: no vote
+  int bytes = 0;  // of one vote
+  int own = 0;    // below 0: all
+  uint64_t stride = 0;
+  uint64_t bits = 0;
+};
+
+// One block writes all: there are as many as regions of the wire, mostly one. Whoever reads them comes after the
+// launch.
+template <class Block>
+RONDA_HOST_DEVICE inline void Write(const Block& block, const Cast& cast) {
+  if (block.index() != 0) return;
+  block.ForEachThread([&](int thread) {
+    for (int i = thread; i < cast.count; i += kThreads) {
+      const uint64_t bits = cast.own < 0 || i == cast.own ? cast.bits : 0;
+      for (int byte = 0; byte < cast.bytes; ++byte) {
+        cast.votes[i * cast.stride + byte] = static_cast<uint8_t>(bits >> (8 * byte));
+      }
+    }
+  });
+}
+
+// What a launch has to do with votes: it writes some, or obeys and settles some, or neither.
+struct Votes {
+  Cast cast = {};
+  Ballot ballot = {};
+  Decision decision = {};
+};
+
+// Of a call without elements: its votes alone. One block.
+struct VotesBody {
+  Votes votes;
 
   template <class Block>
   RONDA_HOST_DEVICE void operator()(const Block& block) const {
-    const bool lost = IsLost(block, ballot);
-    block.ForEachThread([&](int thread) {
-      if (thread != 0) return;
-      if (!lost && gate != nullptr) block.Publish(gate, opens_at);
-      block.Publish(decision, lost ? 2 : 1);
-    });
+    Write(block, votes.cast);
+    Decide(block, votes.decision, IsLost(block, votes.ballot));
   }
 };
 
@@ -112,6 +155,17 @@ inline Ballot BallotOf(const VoteCount& vote, DType dtype) {
   if (IsFloatingPoint(dtype) && vote.stay == 0) ballot.mask >>= 1;  // zeros of either sign are equal
   ballot.stay = *stay & ballot.mask;
   return ballot;
+}
+
+// The Cast that writes these votes as elements of `dtype`.
+inline Cast CastOf(const VoteCast& vote, DType dtype) {
+  if (vote.votes == nullptr) return {};
+  return {.votes = static_cast<uint8_t*>(vote.votes),
+          .count = vote.count,
+          .bytes = static_cast<int>(SizeOf(dtype)),
+          .own = vote.own,
+          .stride = vote.stride,
+          .bits = BitsOf(vote.value, dtype).value_or(0)};
 }
 
 // The dtype of a vote on this wire.
@@ -208,16 +262,18 @@ class MapBody {
   static constexpr uint32_t kTileElements = MapTileElements<Function>();
   static constexpr int kBlocksAtOnce = Function::kHasFeedback ? kBlocksAtOnceIfLarge : kBlocksAtOnceIfSmall;
 
-  MapBody(const Tiling<MapSegment, kCapacity>& tiles, const Function& function, const Ballot& ballot)
-      : function_(function), ballot_(ballot), tiles_(tiles) {}
+  MapBody(const Tiling<MapSegment, kCapacity>& tiles, const Function& function, const Votes& votes)
+      : function_(function), votes_(votes), tiles_(tiles) {}
 
   template <class Block>
   RONDA_HOST_DEVICE void operator()(const Block& block) const {
-    if (IsLost(block, ballot_)) return;
-    for (uint32_t tile = block.index(); tile < tiles_.tiles(); tile += block.grid()) {
+    Write(block, votes_.cast);
+    const bool lost = IsLost(block, votes_.ballot);
+    for (uint32_t tile = block.index(); !lost && tile < tiles_.tiles(); tile += block.grid()) {
       const auto position = tiles_.Find(tile);
       Tile(block, tiles_.segment(position.segment), uint64_t{position.index} * kTileElements);
     }
+    Decide(block, votes_.decision, lost);
   }
 
  private:
@@ -276,7 +332,7 @@ class MapBody {
   }
 
   const Function function_;
-  const Ballot ballot_;
+  const Votes votes_;
   const Tiling<MapSegment, kCapacity> tiles_;
 };
 

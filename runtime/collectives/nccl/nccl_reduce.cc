@@ -117,13 +117,15 @@ class Batch {
 absl::StatusOr<std::unique_ptr<NcclReduce>> NcclReduce::Create(Options options) {
   Device& device = *options.device;
   RONDA_ASSIGN_OR_RETURN(VoteValues values, VoteValues::Create(&device, options.stream));
-  RONDA_ASSIGN_OR_RETURN(DeviceMemory unseen, device.Allocate(RONDA_CUDA_PINNED_HOST_MEMORY, sizeof(uint32_t),
-                                                              "outcomes that are not read"));
+  RONDA_ASSIGN_OR_RETURN(DeviceMemory arrivals, device.Allocate(RONDA_CUDA_DEVICE_MEMORY, sizeof(uint32_t), "votes"));
+  RONDA_RETURN_IF_ERROR(device.Call("setting memory to zero", [&](const ronda_cuda_plugin& cuda) {
+    return cuda.fill_zero(arrivals.data(), arrivals.size(), options.stream);
+  }));
   RONDA_ASSIGN_OR_RETURN(DeviceMemory arrived_votes,
                          device.Allocate(RONDA_CUDA_DEVICE_MEMORY, MostVoteBytes(options.size), "votes"));
   RONDA_ASSIGN_OR_RETURN(std::unique_ptr<DeviceStream> kernel_stream, DeviceStream::Create(&device));
   Parts parts = {.values = std::move(values),
-                 .unseen = std::move(unseen),
+                 .arrivals = std::move(arrivals),
                  .arrived_votes = std::move(arrived_votes),
                  .kernel_stream = std::move(kernel_stream),
                  .events = {}};
@@ -138,7 +140,7 @@ NcclReduce::NcclReduce(Options options, Parts parts)
     : options_(std::move(options)),
       values_(std::move(parts.values)),
       votes_(options_.device),
-      unseen_(std::move(parts.unseen)),
+      arrivals_(std::move(parts.arrivals)),
       arrived_votes_(std::move(parts.arrived_votes)),
       kernel_stream_(std::move(parts.kernel_stream)),
       joint_(std::move(parts.events[0])),
@@ -259,7 +261,6 @@ absl::Status NcclReduce::Begin(const Reduction& run, Slot& slot, size_t chunk) {
     RONDA_ASSIGN_OR_RETURN(slot.others, slot.arrived.GetFor(run.entry, bytes));
   }
   RONDA_RETURN_IF_ERROR(BorrowResiduals(run, slot));
-  if (chunk == 0) RONDA_RETURN_IF_ERROR(PutVote(run, slot));
   RONDA_RETURN_IF_ERROR(Pack(run, slot, chunk));
   return HandOver(*slot.packed, run.kernels, options_.stream, StreamPhase::kPack);
 }
@@ -376,13 +377,15 @@ absl::Status NcclReduce::ReduceScatter(const CallInfo& info, Entry* entry, const
 }
 
 absl::Status NcclReduce::Pack(const Reduction& run, const Slot& slot, size_t chunk) {
-  if (!Stays(run.call.info)) return absl::OkStatus();
+  cuda::PackCall pack = {
+      .dtype = run.call.dtype, .wire = plan_->wire(), .scale = run.factors.before, .buffer = slot.data};
+  if (chunk == 0) pack.vote = CastVote(run, slot);
+  if (!Stays(run.call.info)) return LaunchPack(pack, {}, run.kernels);
   // Copies of residuals are elsewhere in every call.
   ReductionPlan::Tables* const known = tables_ != nullptr && slot.borrowed.empty() ? &(*tables_)[chunk] : nullptr;
   PackSegments& segments = known != nullptr ? known->packed : packed_;
   if (known == nullptr || !std::exchange(known->has_packed, true)) FillPacked(run, slot, &segments);
-  return LaunchPack({.dtype = run.call.dtype, .wire = plan_->wire(), .scale = run.factors.before, .buffer = slot.data},
-                    segments, run.kernels);
+  return LaunchPack(pack, segments, run.kernels);
 }
 
 void NcclReduce::FillPacked(const Reduction& run, const Slot& slot, PackSegments* segments) const {
@@ -405,7 +408,7 @@ void NcclReduce::FillPacked(const Reduction& run, const Slot& slot, PackSegments
 }
 
 absl::Status NcclReduce::LaunchPack(cuda::PackCall call, const PackSegments& segments, StreamHandle stream) {
-  if (segments.empty()) return absl::OkStatus();
+  if (segments.empty() && call.vote.votes == nullptr) return absl::OkStatus();
   call.segments = segments.data();
   call.segment_count = static_cast<int>(segments.size());
   return Mark(StreamPhase::kPack, stream,
@@ -442,8 +445,7 @@ absl::Status NcclReduce::KeepResiduals(const Reduction& run, const Slot& slot) {
   }
   if (unpacked_.empty()) return absl::OkStatus();
   // The copies lie one after the other: the first begins their memory.
-  return LaunchUnpack({.buffer = slot.borrowed.front().copy}, unpacked_, run.residual_votes, UnseenDecision(),
-                      run.kernels);
+  return LaunchUnpack({.buffer = slot.borrowed.front().copy}, unpacked_, run.residual_votes, run.kernels);
 }
 
 absl::Status NcclReduce::TakeVotes(Reduction& run, const Slot& slot) {
@@ -463,8 +465,7 @@ absl::Status NcclReduce::TakeVotes(Reduction& run, const Slot& slot) {
   run.residual_votes.elements = kept + offsets.of_residuals;
   if (Borrows(run.call)) {
     unpacked_.assign(1, {.output = kept + offsets.of_residuals, .count = static_cast<uint64_t>(run.votes.count)});
-    RONDA_RETURN_IF_ERROR(
-        LaunchUnpack({.wire = plan_->wire(), .buffer = arrived}, unpacked_, {}, nullptr, options_.stream));
+    RONDA_RETURN_IF_ERROR(LaunchUnpack({.wire = plan_->wire(), .buffer = arrived}, unpacked_, {}, options_.stream));
   }
   if (plan_->chunks() == 1) return absl::OkStatus();
   // The slot is used again before the last chunk is unpacked.
@@ -481,8 +482,13 @@ absl::Status NcclReduce::Unpack(const Reduction& run, const Slot& slot, size_t c
   if (segments.empty() && !decides) return absl::OkStatus();
   cuda::UnpackCall unpack = {
       .dtype = call.dtype, .wire = plan_->wire(), .scale = run.factors.after, .buffer = slot.data};
-  if (decides) unpack.vote = {.gate = vote_->gate(), .opens_at = vote_->opens_at()};
-  return LaunchUnpack(unpack, segments, run.votes, decides ? vote_->decision() : UnseenDecision(), run.kernels);
+  if (decides) {
+    unpack.vote = {.decision = vote_->decision(),
+                   .gate = vote_->gate(),
+                   .opens_at = vote_->opens_at(),
+                   .arrivals = reinterpret_cast<uint32_t*>(arrivals_.data())};
+  }
+  return LaunchUnpack(unpack, segments, run.votes, run.kernels);
 }
 
 void NcclReduce::FillUnpacked(const Reduction& run, const Slot& slot, UnpackSegments* segments) const {
@@ -504,13 +510,12 @@ void NcclReduce::FillUnpacked(const Reduction& run, const Slot& slot, UnpackSegm
 }
 
 absl::Status NcclReduce::LaunchUnpack(cuda::UnpackCall call, const UnpackSegments& segments, const Votes& votes,
-                                      uint32_t* decision, StreamHandle stream) {
+                                      StreamHandle stream) {
   call.segments = segments.data();
   call.segment_count = static_cast<int>(segments.size());
   call.vote.votes = votes.elements;
   call.vote.count = votes.count;
   call.vote.stay = votes.stay;
-  call.vote.decision = decision;
   return Mark(StreamPhase::kUnpack, stream,
               Launch("unpacking", [&](const ronda_cuda_plugin& kernels) { return kernels.unpack(&call, stream); }));
 }
@@ -530,27 +535,19 @@ absl::Status NcclReduce::HandOver(DeviceEvent& event, StreamHandle from, StreamH
   return Mark(phase, to, event.OrderBefore(to));
 }
 
-absl::Status NcclReduce::PutVote(const Reduction& run, const Slot& slot) {
-  if (!run.op.has_value()) return absl::OkStatus();
-  const int elements = VoteElements(run.call, run.members.size());
-  if (elements == 0) return absl::OkStatus();
-  const DType dtype = plan_->layout().dtype;
-  const size_t bytes = SizeOf(dtype);
-  const void* const vote = Stays(run.call.info) == StaysByOne(run.call.op) ? values_.One(dtype) : values_.Zero();
+cuda::VoteCast NcclReduce::CastVote(const Reduction& run, const Slot& slot) const {
+  const int elements = run.op.has_value() ? VoteElements(run.call, run.members.size()) : 0;
+  if (elements == 0) return {};
+  const bool is_one = Stays(run.call.info) == StaysByOne(run.call.op);
+  cuda::VoteCast vote = {.votes = slot.data, .count = elements, .value = is_one ? 1.0 : 0.0};
   if (plan_->regions() > 1) {
-    packed_.clear();
-    for (int region = 0; region < plan_->regions(); ++region) {
-      packed_.push_back({.input = vote, .count = 1, .offset = static_cast<size_t>(region) * slot.chunk.bytes});
-    }
-    return LaunchPack({.dtype = dtype, .wire = plan_->wire(), .buffer = slot.data}, packed_, run.kernels);
+    vote.count = plan_->regions();
+    vote.stride = slot.chunk.bytes;
+  } else if (elements > 1) {
+    vote.stride = SizeOf(plan_->layout().dtype);
+    vote.own = run.members.self() / kVotersPerElement;
   }
-  if (elements > 1) {
-    RONDA_RETURN_IF_ERROR(Launch("voting", [&](const ronda_cuda_plugin& kernels) {
-      return kernels.fill_zero(slot.data, static_cast<size_t>(elements) * bytes, run.kernels);
-    }));
-  }
-  const auto own = static_cast<size_t>(elements > 1 ? run.members.self() / kVotersPerElement : 0);
-  return Copy(slot.data + own * bytes, vote, bytes, run.kernels);
+  return vote;
 }
 
 absl::Status NcclReduce::Copy(void* to, const void* from, size_t bytes, StreamHandle stream) {

@@ -39,7 +39,8 @@ namespace ronda {
 //
 // Votes are elements of the wire that travel with the data of the first chunk: reduced with it in the fusion buffer, or
 // sent to all members in an exchange. The unpacking kernels count them. If one is a veto, they leave the outputs
-// untouched. The last one writes the outcome.
+// untouched. The last one writes the outcome. So a vote costs no launch and no copy of its own: the kernel that packs
+// the first chunk writes this rank's.
 //
 // NCCL chooses the way of the data by whether the memory is registered, and must be told the same on all ranks. So
 // neither a vote nor a veto changes the memory that NCCL is given, nor the algorithm: with a vote it is always the
@@ -130,7 +131,7 @@ class NcclReduce {
   // What has to be made before anything is on the stream.
   struct Parts {
     VoteValues values;
-    DeviceMemory unseen;
+    DeviceMemory arrivals;
     DeviceMemory arrived_votes;
     std::unique_ptr<DeviceStream> kernel_stream;
     std::vector<std::unique_ptr<DeviceEvent>> events;
@@ -179,11 +180,8 @@ class NcclReduce {
   // Takes the changed copies over unless there is a veto.
   absl::Status KeepResiduals(const Reduction& run, const Slot& slot);
 
-  // Of what NCCL adds up: writes this rank's vote in front of each region.
-  absl::Status PutVote(const Reduction& run, const Slot& slot);
-
-  // Receives an outcome that is not read.
-  uint32_t* UnseenDecision() const { return reinterpret_cast<uint32_t*>(unseen_.data()); }
+  // Of what NCCL adds up: this rank's vote in front of each region.
+  kernels::cuda::VoteCast CastVote(const Reduction& run, const Slot& slot) const;
 
   // Has `to` wait for what `from` has been given so far.
   absl::Status HandOver(DeviceEvent& event, StreamHandle from, StreamHandle to, StreamPhase phase);
@@ -191,7 +189,7 @@ class NcclReduce {
   absl::Status LaunchPack(kernels::cuda::PackCall call, const PackSegments& segments, StreamHandle stream);
   absl::Status LaunchReduce(absl::string_view what, const kernels::cuda::ReduceCall& call);
   absl::Status LaunchUnpack(kernels::cuda::UnpackCall call, const UnpackSegments& segments, const Votes& votes,
-                            uint32_t* decision, StreamHandle stream);
+                            StreamHandle stream);
   absl::Status Mark(StreamPhase phase, StreamHandle stream, absl::Status status);
   absl::Status Copy(void* to, const void* from, size_t bytes, StreamHandle stream);
   template <typename Function>
@@ -201,7 +199,7 @@ class NcclReduce {
   const VoteValues values_;
   OpenVotes votes_;
   std::shared_ptr<OpenVote> vote_;                     // for the next call that has a ballot
-  const DeviceMemory unseen_;                          // receives outcomes that are not read
+  const DeviceMemory arrivals_;                        // the word that counts blocks (VoteCount)
   const DeviceMemory arrived_votes_;                   // of the other members, or of the first chunk
   const std::unique_ptr<DeviceStream> kernel_stream_;  // of calls of several chunks
   const std::unique_ptr<DeviceEvent> joint_;

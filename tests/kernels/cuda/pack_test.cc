@@ -10,6 +10,7 @@
 #include "kernels/cpu/fp8.h"
 #include "tests/kernels/cuda/runner.h"
 #include "tests/kernels/kernel_testing.h"
+#include "tests/testing/scalar_reference.h"
 
 namespace ronda::kernels::cuda {
 namespace {
@@ -308,6 +309,72 @@ TEST_F(PackTest, WhatDoesNotExistIsAnError) {
   call.dtype = DType::kFloat32;
   call.wire = {.dtype = DType::kFloat32};
   EXPECT_NE(RunCall(call), 0) << "feedback of what is not rounded";
+}
+
+// This rank's votes, in front of regions of 64 bytes with a tensor each.
+class VoteCastTest : public PackTest {
+ protected:
+  // Packs `tensors` tensors of one element; the bytes of the wire.
+  std::vector<uint8_t> Pack(DType dtype, const VoteCast& vote, int tensors) {
+    const SharedBytes input(SizeOf(dtype));
+    std::memset(input.data(), 0x11, input.size());
+    const SharedBytes wire(kRegions * kRegionBytes);
+    std::memset(wire.data(), 0x5A, wire.size());
+    std::vector<PackSegment> segments;
+    for (int i = 0; i < tensors; ++i) {
+      segments.push_back({.input = input.data(), .count = 1, .offset = static_cast<size_t>(i) * kRegionBytes + 16});
+    }
+    PackCall call = {.segments = segments.data(),
+                     .segment_count = tensors,
+                     .dtype = dtype,
+                     .wire = {.dtype = dtype},
+                     .buffer = wire.data(),
+                     .vote = vote};
+    call.vote.votes = wire.data();
+    EXPECT_EQ(RunCall(call), 0);
+    EXPECT_TRUE(wire.GuardsIntact());
+    return {wire.data(), wire.data() + wire.size()};
+  }
+
+  // What the wire has then, if `votes` are the first elements, `stride` bytes apart.
+  static std::vector<uint8_t> Expected(DType dtype, const std::vector<double>& votes, size_t stride, int tensors) {
+    std::vector<uint8_t> wire(kRegions * kRegionBytes, 0x5A);
+    for (size_t i = 0; i < votes.size(); ++i) testing::WriteElement(wire.data() + i * stride, dtype, 0, votes[i]);
+    for (int i = 0; i < tensors; ++i) {
+      std::fill_n(wire.begin() + static_cast<ptrdiff_t>(static_cast<size_t>(i) * kRegionBytes + 16), SizeOf(dtype),
+                  0x11);
+    }
+    return wire;
+  }
+
+  static constexpr int kRegions = 3;
+  static constexpr size_t kRegionBytes = 64;
+};
+
+TEST_F(VoteCastTest, AVoteLiesInFrontOfEachRegion) {
+  for (DType dtype : kAllDTypes) {
+    if (dtype == DType::kBool) continue;  // bytes of other values become 1
+    for (const double value : {0.0, 1.0}) {
+      for (const int tensors : {0, 1, kRegions}) {
+        const VoteCast vote = {.count = kRegions, .stride = kRegionBytes, .value = value};
+        EXPECT_EQ(Pack(dtype, vote, tensors),
+                  Expected(dtype, std::vector<double>(kRegions, value), kRegionBytes, tensors))
+            << Name(dtype);
+      }
+    }
+  }
+}
+
+TEST_F(VoteCastTest, TheVotesOfOthersAreZero) {
+  const VoteCast vote = {.count = 3, .stride = 1, .own = 1, .value = 1};
+  for (const int tensors : {0, 2}) {
+    EXPECT_EQ(Pack(DType::kInt8, vote, tensors), Expected(DType::kInt8, {0, 1, 0}, 1, tensors));
+  }
+}
+
+TEST_F(VoteCastTest, BlocksHaveNone) {
+  uint8_t vote = 0;
+  EXPECT_NE(RunCall(PackCall{.wire = {.blocks = Wire::Blocks::kE4M3}, .vote = {.votes = &vote, .count = 1}}), 0);
 }
 
 }  // namespace

@@ -182,12 +182,16 @@ class VoteTest : public UnpackTest {
     const SharedBytes output(3 * SizeOf(dtype));
     const SharedBytes decision(sizeof(uint32_t));
     std::memset(decision.data(), 0, decision.size());
+    const SharedBytes arrivals(sizeof(uint32_t));
+    std::memset(arrivals.data(), 0, arrivals.size());
     std::memset(output.data(), 0x5A, output.size());
     const UnpackSegment segment = {.output = output.data(), .count = 3};
     vote.decision = decision.as<uint32_t>();
+    vote.arrivals = arrivals.as<uint32_t>();
     const UnpackCall call = {
         .segments = &segment, .segment_count = 1, .dtype = dtype, .wire = wire, .buffer = bytes.data(), .vote = vote};
     EXPECT_EQ(RunCall(call), 0);
+    EXPECT_EQ(*arrivals.as<uint32_t>(), 0u) << "for the next call";
     const bool is_written =
         std::any_of(output.data(), output.data() + output.size(), [](uint8_t b) { return b != 0x5A; });
     return {*decision.as<uint32_t>(), is_written};
@@ -228,6 +232,19 @@ TEST_F(VoteTest, OnlyAVoteThatIsWonOpensTheGate) {
                  {.votes = ballot.data(), .count = 1, .stay = 1, .gate = gate.as<uint32_t>(), .opens_at = 7});
     EXPECT_EQ(outcome.decision, vote == 1 ? 1u : 2u);
     EXPECT_EQ(*gate.as<uint32_t>(), vote == 1 ? 7u : 6u);
+  }
+}
+
+TEST_F(VoteTest, ACallWithoutElementsDecidesToo) {
+  for (const float vote : {1.0f, 0.0f}) {
+    const SharedBytes words(4 * sizeof(uint32_t));
+    std::memset(words.data(), 0, words.size());
+    uint32_t* const word = words.as<uint32_t>();
+    std::memcpy(word, &vote, sizeof(vote));
+    const VoteCount count = {.votes = word, .count = 1, .stay = 1, .decision = word + 1, .arrivals = word + 2};
+    const UnpackSegment empty = {};
+    EXPECT_EQ(RunCall(UnpackCall{.segments = &empty, .segment_count = 1, .vote = count}), 0);
+    EXPECT_EQ(word[1], vote == 1 ? 1u : 2u);
   }
 }
 

@@ -18,9 +18,9 @@ constexpr int kRanks = 2;
 constexpr size_t kCount = 5;
 constexpr size_t kSteps = 7;  // that are counted
 
-// A wait for the point of the submissions, the vote, both kernels, the event behind the bucket; and of the stream that
-// waits for it, for the event and for the gate.
-constexpr size_t kCallsOfBucket = 7;
+// A wait for the point of the submissions, both kernels, the event behind the bucket; and of the stream that waits for
+// it, for the event and for the gate. The vote is none: both kernels see to it.
+constexpr size_t kCallsOfBucket = 6;
 // Whether it is being captured, and its number.
 constexpr size_t kLook = 2;
 // And its point.
