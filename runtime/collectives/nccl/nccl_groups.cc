@@ -23,8 +23,6 @@ namespace {
 constexpr absl::Duration kLookOn = absl::Microseconds(100);
 constexpr absl::Duration kShortestNap = absl::Microseconds(20);
 constexpr absl::Duration kLongestNap = absl::Milliseconds(2);
-// The time that peers get to end their communicators too.
-constexpr absl::Duration kFinalizeDeadline = absl::Seconds(5);
 // The time that peers get to answer NCCL when memory is taken back from it.
 constexpr absl::Duration kDeregisterPatience = absl::Seconds(2);
 // The time that a device gets to finish while NCCL waits for it to end a communicator.
@@ -55,6 +53,51 @@ void AbortOne(RankId rank, Device& device, const NcclFunctions& nccl, NcclHandle
 
 }  // namespace
 
+// A blocking communicator, and the threads inside its calls.
+//
+// Thread-safe.
+class NcclGroups::Child {
+ public:
+  // Where NCCL puts the handle, while the child is being made.
+  NcclHandle* place() { return &handle_; }
+
+  // For a call, whose end is Leave.
+  NcclHandle Enter() {
+    const MutexLock lock(&mu_);
+    ++inside_;
+    return handle_;
+  }
+  void Leave() {
+    {
+      const MutexLock lock(&mu_);
+      --inside_;
+    }
+    left_.NotifyAll();
+  }
+
+  NcclHandle handle() {
+    const MutexLock lock(&mu_);
+    return handle_;
+  }
+  NcclHandle Take() { return Put(nullptr); }
+  NcclHandle Put(NcclHandle handle) {
+    const MutexLock lock(&mu_);
+    return std::exchange(handle_, handle);
+  }
+  // Once no thread is inside.
+  NcclHandle TakeWhenFree() {
+    const MutexLock lock(&mu_);
+    while (inside_ > 0) left_.Wait(&mu_);
+    return std::exchange(handle_, nullptr);
+  }
+
+ private:
+  Mutex mu_;
+  CondVar left_;
+  int inside_ ABSL_GUARDED_BY(mu_) = 0;
+  NcclHandle handle_ = nullptr;  // guarded by mu_ once NCCL has written it
+};
+
 class NcclGroups::Entry {
  public:
   // `names` are the members' numbers in the job, for messages.
@@ -75,7 +118,9 @@ class NcclGroups::Entry {
   }
 
   // Guarded by NcclGroups::mu_.
-  NcclHandle handle = nullptr;
+  NcclHandle handle = nullptr;        // does not block
+  std::shared_ptr<Child> child = {};  // blocks; nullptr: there is none
+  std::shared_ptr<Child> aside = {};  // is being made, or ended: only to be aborted
   struct Registration {
     void* memory;
     void* registration;
@@ -93,7 +138,8 @@ struct NcclGroups::Deregistration {
   const std::shared_ptr<Device> device;
   const std::shared_ptr<const NcclLibrary> library;
   const NcclHandle handle;
-  Entry* const entry;  // not used by Run
+  Entry* const entry;                  // not used by Run
+  const std::shared_ptr<Child> child;  // whose handle it is; nullptr: the entry's. Not used by Run
   const std::vector<Entry::Registration> registrations;
   // Whether Run has ended or TakeBack has been called. Whichever comes second sees to the communicator.
   std::atomic<bool> is_either_over = false;
@@ -117,7 +163,10 @@ NcclGroups::NcclGroups(Options options) : options_(std::move(options)), nccl_(op
 NcclGroups::~NcclGroups() { End(); }
 
 void NcclGroups::End() {
-  if (failure().ok() && Deregister()) Finalize();
+  if (failure().ok() && Deregister()) {
+    FinalizeChildren();
+    Finalize();
+  }
   AbortAll();
 }
 
@@ -141,27 +190,52 @@ absl::StatusOr<NcclGroups::Entry*> NcclGroups::For(const CallInfo& info, const M
   RONDA_ASSIGN_OR_RETURN(const NcclUniqueId id, AgreeOnId(info, members, *entry));
   if (!members.IncludeSelf()) return nullptr;
   RONDA_RETURN_IF_ERROR(Connect(info, id, members, entry));
+  RONDA_RETURN_IF_ERROR(Split(info, members, entry));
   return entry;
 }
 
 absl::Status NcclGroups::Connect(const CallInfo& info, const NcclUniqueId& id, const Members& members, Entry* entry) {
-  NcclConfig config;
+  NcclConfig config = {.split_share = 1};
+  return Make(info, entry, "making the communicator",
+              [&] { return nccl_.CommInitRankConfig(&entry->handle, members.size(), id, members.self(), &config); });
+}
+
+absl::Status NcclGroups::Split(const CallInfo& info, const Members& members, Entry* entry) {
+  if (nccl_.CommSplit == nullptr) return absl::OkStatus();
+  constexpr int kColor = 0;
+  NcclConfig config = {.blocking = 1};
+  const auto child = std::make_shared<Child>();
+  {
+    const MutexLock lock(&mu_);
+    entry->aside = child;
+  }
+  RONDA_RETURN_IF_ERROR(Make(info, entry, "splitting the communicator", [&] {
+    return nccl_.CommSplit(entry->handle, kColor, members.self(), child->place(), &config);
+  }));
+  const MutexLock lock(&mu_);
+  entry->child = std::move(entry->aside);
+  return failure_;
+}
+
+absl::Status NcclGroups::Make(const CallInfo& info, Entry* entry, absl::string_view doing,
+                              absl::FunctionRef<NcclResult()> begin) {
   NcclResult result = NcclResult::kSuccess;
+  absl::Status failed;
   RONDA_RETURN_IF_ERROR(options_.device->Call("making an NCCL communicator", [&](const ronda_cuda_plugin&) {
     const MutexLock lock(&mu_);
-    if (failure_.ok()) {
-      result = nccl_.CommInitRankConfig(&entry->handle, members.size(), id, members.self(), &config);
-    }
+    failed = failure_;
+    if (failed.ok()) result = begin();
     return 0;
   }));
-  Wait wait = {.doing = "making the communicator", .call = &info, .limits = info.limits};
+  RONDA_RETURN_IF_ERROR(failed);
+  Wait wait = {.doing = doing, .call = &info, .limits = info.limits};
   // NCCL may need longer to connect many ranks than a program's deadline for one collective.
   wait.limits.deadline = std::max(wait.limits.deadline, options_.init_deadline);
   if (result == NcclResult::kSuccess || result == NcclResult::kInProgress) return AwaitReady(entry, wait);
   absl::Status failure;
   {
     const MutexLock lock(&mu_);
-    failure = Explain(*entry, result, wait.What());
+    failure = Explain(*entry, entry->handle, result, wait.What());
   }
   return Fail(std::move(failure));
 }
@@ -190,6 +264,43 @@ absl::StatusOr<NcclUniqueId> NcclGroups::AgreeOnId(const CallInfo& info, const M
 }
 
 absl::Status NcclGroups::Run(const CallInfo& info, Entry* entry, Enqueue enqueue) {
+  return nccl_.CommSplit == nullptr ? RunInThread(info, entry, enqueue) : RunInChild(info, entry, enqueue);
+}
+
+NcclResult NcclGroups::RunGroup(NcclHandle handle, Enqueue enqueue) const {
+  const NcclResult begun = nccl_.GroupStart();
+  if (begun != NcclResult::kSuccess) return begun;
+  const NcclResult enqueued = enqueue(nccl_, handle);
+  const NcclResult ended = nccl_.GroupEnd();
+  return enqueued == NcclResult::kSuccess || enqueued == NcclResult::kInProgress ? ended : enqueued;
+}
+
+// Without mu_: the call may last until another thread aborts it.
+absl::Status NcclGroups::RunInChild(const CallInfo& info, Entry* entry, Enqueue enqueue) {
+  std::shared_ptr<Child> child;
+  NcclHandle handle = nullptr;
+  {
+    const MutexLock lock(&mu_);
+    RONDA_RETURN_IF_ERROR(failure_);
+    child = entry->child;
+    handle = child->Enter();
+  }
+  const absl::Cleanup leave = [&child] { child->Leave(); };
+  NcclResult result = NcclResult::kSuccess;
+  RONDA_RETURN_IF_ERROR(options_.device->Call("NCCL", [&](const ronda_cuda_plugin&) {
+    result = RunGroup(handle, enqueue);
+    return 0;
+  }));
+  if (result == NcclResult::kSuccess) return absl::OkStatus();
+  absl::Status failure;
+  {
+    const MutexLock lock(&mu_);
+    failure = Explain(*entry, handle, result, Wait{.call = &info}.What());
+  }
+  return Fail(std::move(failure));
+}
+
+absl::Status NcclGroups::RunInThread(const CallInfo& info, Entry* entry, Enqueue enqueue) {
   const Wait wait = {.call = &info, .limits = info.limits};
   NcclResult result = NcclResult::kSuccess;
   absl::Status failure;
@@ -197,14 +308,9 @@ absl::Status NcclGroups::Run(const CallInfo& info, Entry* entry, Enqueue enqueue
     const MutexLock lock(&mu_);
     failure = failure_;
     if (!failure.ok()) return 0;
-    result = nccl_.GroupStart();
-    if (result == NcclResult::kSuccess) {
-      const NcclResult enqueued = enqueue(nccl_, entry->handle);
-      result = nccl_.GroupEnd();
-      if (enqueued != NcclResult::kSuccess && enqueued != NcclResult::kInProgress) result = enqueued;
-    }
+    result = RunGroup(entry->handle, enqueue);
     if (result != NcclResult::kSuccess && result != NcclResult::kInProgress) {
-      failure = Explain(*entry, result, wait.What());
+      failure = Explain(*entry, entry->handle, result, wait.What());
     }
     return 0;
   }));
@@ -258,13 +364,14 @@ absl::StatusOr<bool> NcclGroups::IsReady(Entry* entry, const Wait& wait) {
     if (result != NcclResult::kSuccess) state = result;
     if (state == NcclResult::kSuccess) return true;
     if (state == NcclResult::kInProgress) return false;
-    failure = Explain(*entry, state, wait.What());
+    failure = Explain(*entry, entry->handle, state, wait.What());
   }
   return Fail(std::move(failure));
 }
 
-absl::Status NcclGroups::Explain(const Entry& entry, NcclResult result, absl::string_view what) const {
-  const char* const last = nccl_.GetLastError(entry.handle);
+absl::Status NcclGroups::Explain(const Entry& entry, NcclHandle handle, NcclResult result,
+                                 absl::string_view what) const {
+  const char* const last = nccl_.GetLastError(handle);
   const std::string text = absl::StrCat("NCCL communicator of ", entry.Name(), ", on rank ", self(), ": ", what, ": ",
                                         nccl_.GetErrorString(result), last == nullptr || *last == '\0' ? "" : ": ",
                                         last == nullptr ? "" : last);
@@ -282,13 +389,20 @@ absl::Status NcclGroups::failure() const {
   const MutexLock lock(&mu_);
   for (const std::unique_ptr<Entry>& entry : entries_) {
     if (!failure_.ok()) break;
-    NcclResult state = NcclResult::kSuccess;
-    if (entry->handle == nullptr) continue;
-    const NcclResult result = nccl_.CommGetAsyncError(entry->handle, &state);
-    if (result != NcclResult::kSuccess) state = result;
-    if (state != NcclResult::kSuccess && state != NcclResult::kInProgress) failure_ = Explain(*entry, state, "data");
+    for (const NcclHandle handle : {entry->handle, entry->child == nullptr ? nullptr : entry->child->handle()}) {
+      if (handle == nullptr || !failure_.ok()) continue;
+      NcclResult state = NcclResult::kSuccess;
+      const NcclResult result = nccl_.CommGetAsyncError(handle, &state);
+      if (result != NcclResult::kSuccess) state = result;
+      if (state == NcclResult::kSuccess || state == NcclResult::kInProgress) continue;
+      failure_ = Explain(*entry, handle, state, "data");
+    }
   }
   return failure_;
+}
+
+NcclHandle NcclGroups::OfCalls(const Entry& entry) {
+  return entry.child == nullptr ? entry.handle : entry.child->handle();
 }
 
 absl::Status NcclGroups::Register(Entry* entry, void* memory, size_t bytes) {
@@ -300,9 +414,10 @@ absl::Status NcclGroups::Register(Entry* entry, void* memory, size_t bytes) {
     const auto is_same = [&](const Entry::Registration& known) { return known.memory == memory; };
     if (!failure.ok() || std::ranges::any_of(entry->registrations, is_same)) return 0;
     void* registration = nullptr;
-    const NcclResult result = nccl_.CommRegister(entry->handle, memory, bytes, &registration);
+    const NcclResult result = nccl_.CommRegister(OfCalls(*entry), memory, bytes, &registration);
     if (result != NcclResult::kSuccess) {
-      failure = Explain(*entry, result, "registering memory (NCCL_LOCAL_REGISTER=0 on all ranks does without)");
+      failure = Explain(*entry, OfCalls(*entry), result,
+                        "registering memory (NCCL_LOCAL_REGISTER=0 on all ranks does without)");
       return 0;
     }
     entry->registrations.push_back({.memory = memory, .registration = registration});
@@ -321,15 +436,25 @@ std::optional<SideBySide> NcclGroups::TakeAborts() {
   const MutexLock lock(&mu_);
   std::vector<std::function<void()>> calls;
   for (const std::unique_ptr<Entry>& entry : entries_) {
-    if (entry->handle == nullptr) continue;
-    calls.emplace_back([device = options_.device, library = options_.library, handle = entry->handle, rank = self()] {
-      AbortOne(rank, *device, library->functions, handle);
-    });
+    const std::shared_ptr<Child>& child = entry->child != nullptr ? entry->child : entry->aside;
+    if (entry->handle == nullptr && child == nullptr) continue;
+    calls.emplace_back(
+        [device = options_.device, library = options_.library, handle = entry->handle, rank = self(), child] {
+          if (handle != nullptr) AbortOne(rank, *device, library->functions, handle);
+          if (child == nullptr) return;
+          // It has been told, too.
+          const NcclHandle blocking = child->TakeWhenFree();
+          if (blocking != nullptr) AbortOne(rank, *device, library->functions, blocking);
+        });
   }
   if (calls.empty()) return std::nullopt;
   std::optional<SideBySide> aborts(std::in_place, std::move(calls));
   // Only now, with memory for all later steps, can no handle be lost.
-  for (const std::unique_ptr<Entry>& entry : entries_) entry->handle = nullptr;
+  for (const std::unique_ptr<Entry>& entry : entries_) {
+    entry->handle = nullptr;
+    entry->child.reset();
+    entry->aside.reset();
+  }
   return aborts;
 }
 
@@ -359,12 +484,14 @@ bool NcclGroups::Deregister() {
     const MutexLock lock(&mu_);
     for (const std::unique_ptr<Entry>& entry : entries_) {
       if (entry->handle == nullptr || entry->registrations.empty()) continue;
-      all.emplace_back(new Deregistration{.rank = self(),
-                                          .device = options_.device,
-                                          .library = options_.library,
-                                          .handle = std::exchange(entry->handle, nullptr),
-                                          .entry = entry.get(),
-                                          .registrations = std::move(entry->registrations)});
+      all.emplace_back(new Deregistration{
+          .rank = self(),
+          .device = options_.device,
+          .library = options_.library,
+          .handle = entry->child != nullptr ? entry->child->Take() : std::exchange(entry->handle, nullptr),
+          .entry = entry.get(),
+          .child = entry->child,
+          .registrations = std::move(entry->registrations)});
       calls.emplace_back([call = all.back()] { call->Run(); });
       entry->registrations.clear();
     }
@@ -374,9 +501,41 @@ bool NcclGroups::Deregister() {
                                   "a peer may be stopped: NCCL's giving back of memory");
   const MutexLock lock(&mu_);
   for (const std::shared_ptr<Deregistration>& each : all) {
-    if (each->TakeBack()) each->entry->handle = each->handle;
+    if (!each->TakeBack()) continue;
+    if (each->child == nullptr) {
+      each->entry->handle = each->handle;
+    } else {
+      each->child->Put(each->handle);
+      each->entry->child = each->child;  // Abort may have taken it meanwhile, empty
+    }
   }
   return in_time;
+}
+
+// These calls block, until all peers have come. If one does not, the children are aborted.
+void NcclGroups::FinalizeChildren() {
+  std::vector<std::function<void()>> calls;
+  {
+    const MutexLock lock(&mu_);
+    for (const std::unique_ptr<Entry>& entry : entries_) {
+      if (entry->child == nullptr) continue;
+      entry->aside = std::move(entry->child);
+      calls.emplace_back([child = entry->aside, handle = entry->aside->Enter(), device = options_.device,
+                          library = options_.library, rank = self()] {
+        LogIfError(rank, device->Call("ending an NCCL communicator", [&](const ronda_cuda_plugin&) {
+          if (library->functions.CommFinalize(handle) != NcclResult::kSuccess) return 0;
+          child->Take();
+          library->functions.CommDestroy(handle);
+          return 0;
+        }));
+        child->Leave();
+      });
+    }
+  }
+  if (calls.empty() || SideBySide(std::move(calls)).Run(options_.end_deadline)) return;
+  LogIfError(self(), Fail(absl::DeadlineExceededError(
+                         absl::StrCat("ending NCCL's communicators has taken rank ", self(), " longer than ",
+                                      absl::FormatDuration(options_.end_deadline), ": a peer has not come to it"))));
 }
 
 void NcclGroups::Finalize() {
@@ -393,7 +552,7 @@ void NcclGroups::Finalize() {
   }));
   std::vector<std::function<void()>> calls;
   for (Entry* entry : ending) {
-    const Wait wait = {.doing = "ending the communicator", .limits = {.deadline = kFinalizeDeadline}};
+    const Wait wait = {.doing = "ending the communicator", .limits = {.deadline = options_.end_deadline}};
     if (!AwaitReady(entry, wait).ok()) break;
     const MutexLock lock(&mu_);
     if (entry->handle == nullptr) continue;
@@ -405,7 +564,7 @@ void NcclGroups::Finalize() {
       }));
     });
   }
-  if (!calls.empty()) CallInTime(SideBySide(std::move(calls)), kFinalizeDeadline, "freeing NCCL's communicators");
+  if (!calls.empty()) CallInTime(SideBySide(std::move(calls)), options_.end_deadline, "freeing NCCL's communicators");
 }
 
 }  // namespace ronda

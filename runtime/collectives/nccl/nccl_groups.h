@@ -25,12 +25,17 @@ namespace ronda {
 
 // NCCL's communicators of one rank: one for each group of ranks, made when the group first has data to move.
 //
-// They do not block. NCCL starts a thread for every call, which costs the host some microseconds. In return no call of
-// NCCL can hang, whatever happens to the peers. If NCCL has not yet put the work onto the stream when a call returns,
-// this class waits for it, with a warning and a deadline (docs/gpus.md has the reasons).
+// A group has two. One does not block: NCCL starts a thread for each of its calls, so no call hangs, whatever happens
+// to the peers, and this class waits for that thread, with a warning and a deadline. It is there to make, and later to
+// abort, the other one: its child (ncclCommSplit), which blocks, and has the calls. NCCL carries these out in the
+// calling thread, and starts none. The two share their resources, and so the flag by which NCCL's threads and kernels
+// learn of an abort: to abort the parent ends a call that is stuck in the child, and frees nothing which that call
+// uses. The child is freed when no thread is inside. Where NCCL cannot split (before 2.18), the first has the calls,
+// too.
 //
-// Thread-compatible, but any thread may call failure() and Abort(). NCCL allows one thread at a time on a communicator.
-// mu_ ensures that, and that no thread uses a communicator that is being freed.
+// Thread-compatible, but any thread may call failure() and Abort(). NCCL allows one thread at a time on a communicator,
+// but for ncclCommGetAsyncError, for which a call of the child does not keep others waiting. For all else mu_ ensures
+// that, and that no thread uses a communicator that is being freed.
 class NcclGroups {
  public:
   struct Options {
@@ -42,6 +47,7 @@ class NcclGroups {
     Communicator* host = nullptr;
     // The least time that NCCL gets to connect members that have all arrived.
     absl::Duration init_deadline = absl::Minutes(1);
+    absl::Duration end_deadline = absl::Seconds(5);  // that peers get to end their communicators too
     std::function<absl::Status()> job_failure;
   };
 
@@ -68,7 +74,7 @@ class NcclGroups {
   absl::StatusOr<Entry*> For(const CallInfo& info, const Members& members);
 
   // Runs `enqueue`, which calls NCCL's functions, as one NCCL group. Returns when all of the group's work is on its
-  // stream.
+  // stream. NCCL may wait for the other members, if they have to be connected first; Abort by another thread ends that.
   using Enqueue = absl::FunctionRef<NcclResult(const NcclFunctions& nccl, NcclHandle handle)>;
   absl::Status Run(const CallInfo& info, Entry* entry, Enqueue enqueue);
 
@@ -93,6 +99,7 @@ class NcclGroups {
     char version[32];  // of its NCCL library
   };
 
+  class Child;
   struct Deregistration;
 
   // A wait for NCCL to finish an operation that it has begun.
@@ -112,6 +119,14 @@ class NcclGroups {
   // FAILED_PRECONDITION if the members' versions of NCCL differ.
   absl::StatusOr<NcclUniqueId> AgreeOnId(const CallInfo& info, const Members& members, const Entry& entry);
   absl::Status Connect(const CallInfo& info, const NcclUniqueId& id, const Members& members, Entry* entry);
+  // Makes the child. Nothing, if NCCL cannot.
+  absl::Status Split(const CallInfo& info, const Members& members, Entry* entry);
+  // Waits for what `begin(handle slot)` has begun.
+  absl::Status Make(const CallInfo& info, Entry* entry, absl::string_view doing, absl::FunctionRef<NcclResult()> begin);
+  // One group of calls, by the calling thread or by one of NCCL's.
+  absl::Status RunInChild(const CallInfo& info, Entry* entry, Enqueue enqueue);
+  absl::Status RunInThread(const CallInfo& info, Entry* entry, Enqueue enqueue);
+  NcclResult RunGroup(NcclHandle handle, Enqueue enqueue) const;
   // Waits until NCCL has finished what it began. A wait longer than the warning time is logged once. If the call has a
   // vote, its thread is also notified once.
   absl::Status AwaitReady(Entry* entry, const Wait& wait);
@@ -120,11 +135,14 @@ class NcclGroups {
   void Report(const Entry& entry, const Wait& wait) const;
   // Records `failure` if it is the first, and returns the first.
   absl::Status Fail(absl::Status failure) const ABSL_LOCKS_EXCLUDED(mu_);
-  absl::Status Explain(const Entry& entry, NcclResult result, absl::string_view what) const
+  absl::Status Explain(const Entry& entry, NcclHandle handle, NcclResult result, absl::string_view what) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The communicator that memory is registered with.
+  static NcclHandle OfCalls(const Entry& entry);
   // Takes the memory back from all communicators. false: the device has been abandoned.
   bool Deregister();
   void Finalize();
+  void FinalizeChildren();
   // Makes the calls, which own what they use, by a thread each. If some do not end in time, abandons the device because
   // of `what`, and returns false.
   bool CallInTime(SideBySide calls, absl::Duration patience, absl::string_view what);

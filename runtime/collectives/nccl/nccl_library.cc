@@ -98,6 +98,7 @@ std::string FindFunctions(void* library, NcclFunctions* nccl) {
   symbols.Need("ncclReduceScatter", &nccl->ReduceScatter);
   symbols.Need("ncclSend", &nccl->Send);
   symbols.Need("ncclRecv", &nccl->Recv);
+  symbols.Find("ncclCommSplit", &nccl->CommSplit);
   symbols.Find("ncclMemAlloc", &nccl->MemAlloc);
   symbols.Find("ncclMemFree", &nccl->MemFree);
   symbols.Find("ncclCommRegister", &nccl->CommRegister);

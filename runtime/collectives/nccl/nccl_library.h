@@ -4,6 +4,7 @@
 #ifndef RONDA_RUNTIME_COLLECTIVES_NCCL_NCCL_LIBRARY_H_
 #define RONDA_RUNTIME_COLLECTIVES_NCCL_NCCL_LIBRARY_H_
 
+#include <climits>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -56,13 +57,23 @@ enum class NcclRedOp : int {  // ncclRedOp_t
 // that.
 inline constexpr int kOldestNccl = 21400;
 
-// The beginning of ncclConfig_t, as in NCCL 2.14. Every later version accepts it and uses its own defaults for the
-// rest.
+// NCCL chooses the value.
+inline constexpr int kNcclUndefined = INT_MIN;
+
+// The beginning of ncclConfig_t, as in NCCL 2.18. Earlier versions look only at what they know of it, and later ones
+// use their own defaults for the rest.
 struct NcclConfig {
   size_t size = sizeof(NcclConfig);
   unsigned magic = 0xcafebeef;
-  unsigned version = kOldestNccl;
+  unsigned version = 21800;
   int blocking = 0;
+  int cga_cluster_size = kNcclUndefined;
+  int min_ctas = kNcclUndefined;
+  int max_ctas = kNcclUndefined;
+  const char* net_name = nullptr;
+  // Whether communicators that are split off share this one's resources: buffers, connections, and the flag by which an
+  // abort is told.
+  int split_share = kNcclUndefined;
 };
 
 // One entry a function, named as in nccl.h without its prefix.
@@ -89,6 +100,8 @@ struct NcclFunctions {
                               NcclHandle comm, void* stream);
   NcclResult (*Send)(const void* data, size_t count, NcclDataType type, int peer, NcclHandle comm, void* stream);
   NcclResult (*Recv)(void* data, size_t count, NcclDataType type, int peer, NcclHandle comm, void* stream);
+  // From 2.18 on; nullptr in older versions. `*child` is written when the parent is no longer in progress.
+  NcclResult (*CommSplit)(NcclHandle comm, int color, int key, NcclHandle* child, void* config);
   // From 2.19 on; nullptr in older versions.
   NcclResult (*MemAlloc)(void** memory, size_t bytes);
   NcclResult (*MemFree)(void* memory);

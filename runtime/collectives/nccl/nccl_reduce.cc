@@ -118,8 +118,8 @@ absl::StatusOr<std::unique_ptr<NcclReduce>> NcclReduce::Create(Options options) 
   Device& device = *options.device;
   RONDA_ASSIGN_OR_RETURN(VoteValues values, VoteValues::Create(&device, options.stream));
   RONDA_ASSIGN_OR_RETURN(DeviceMemory arrivals, device.Allocate(RONDA_CUDA_DEVICE_MEMORY, sizeof(uint32_t), "votes"));
-  RONDA_RETURN_IF_ERROR(device.Call("setting memory to zero", [&](const ronda_cuda_plugin& cuda) {
-    return cuda.fill_zero(arrivals.data(), arrivals.size(), options.stream);
+  RONDA_RETURN_IF_ERROR(device.Call("copying", [&](const ronda_cuda_plugin& cuda) {
+    return cuda.copy(arrivals.data(), values.Zero(), arrivals.size(), options.stream);
   }));
   RONDA_ASSIGN_OR_RETURN(DeviceMemory arrived_votes,
                          device.Allocate(RONDA_CUDA_DEVICE_MEMORY, MostVoteBytes(options.size), "votes"));

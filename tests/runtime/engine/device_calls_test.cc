@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/engine/device/rank_device.h"
 #include "tests/runtime/engine/device_job.h"
+#include "tests/testing/fake_nccl/load_fake_nccl.h"
 
 namespace ronda::testing {
 namespace {
@@ -71,13 +72,15 @@ struct Calls {
   size_t all = 0;
   size_t pointers = 0;
   size_t streams = 0;
+  int threads = 0;  // that NCCL has started
   size_t buckets = 0;
 };
 
 Calls CallsSoFar(FakeCuda& cuda) {
   return {.all = cuda.calls() - cuda.queried_events() - cuda.created_events() - cuda.allocations(),
           .pointers = cuda.looks_at_pointers(),
-          .streams = cuda.looks_at_streams()};
+          .streams = cuda.looks_at_streams(),
+          .threads = FakeNcclThreads()};
 }
 
 // Of kSteps locked steps of all ranks.
@@ -102,6 +105,7 @@ Calls CallsOfLockedSteps(size_t tensors, Submit way) {
     counted = {.all = after.all - before.all,
                .pointers = after.pointers - before.pointers,
                .streams = after.streams - before.streams,
+               .threads = after.threads - before.threads,
                .buckets = buckets};
   });
   return counted;
@@ -112,6 +116,7 @@ TEST(DeviceCalls, AStepThatIsSubmittedTogetherCostsAsManyCallsWithAnyNumberOfTen
     const Calls calls = CallsOfLockedSteps(tensors, Submit::kTogether);
     EXPECT_EQ(calls.buckets, kRanks * kSteps);
     EXPECT_EQ(calls.pointers, 0u);
+    EXPECT_EQ(calls.threads, 0);
     EXPECT_EQ(calls.streams, kRanks * kSteps * 2 * kLook) << "by the submission, and by the stream's wait";
     EXPECT_EQ(calls.all, kRanks * kSteps * (kCallsOfSubmission + kLook + kCallsOfBucket));
   }

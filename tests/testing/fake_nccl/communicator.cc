@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "kernels/cpu/reduce.h"
@@ -13,13 +14,17 @@
 namespace ronda::testing {
 
 FakeNcclCommunicator::FakeNcclCommunicator(std::shared_ptr<Mailboxes> mailboxes, int rank, int ranks,
-                                           const fake_nccl_faults& faults, const fake_nccl_cuda& cuda, int device)
+                                           const fake_nccl_faults& faults, const fake_nccl_cuda& cuda, int device,
+                                           Calls calls, std::shared_ptr<std::atomic<bool>> is_aborted)
     : mailboxes_(std::move(mailboxes)),
       rank_(rank),
       ranks_(ranks),
       faults_(faults),
       cuda_(cuda),
-      turns_(DeviceTurns::Of(device)) {
+      device_(device),
+      turns_(DeviceTurns::Of(device)),
+      calls_(calls),
+      is_aborted_(std::move(is_aborted)) {
   turns_.Join(mailboxes_->name(), ranks_);
   if (HasFault(faults_.fail_init)) {
     Fail("no network device is usable");
@@ -44,25 +49,34 @@ NcclResult FakeNcclCommunicator::Progress() {
   const MutexLock lock(&mu_);
   if (!error_.empty()) return HasFault(faults_.fail_init) ? NcclResult::kSystemError : NcclResult::kRemoteError;
   if (!mailboxes_->AllHaveJoined()) return NcclResult::kInProgress;
+  if (unborn_ != nullptr) {
+    if (!unborn_->mailboxes_->AllHaveJoined()) return NcclResult::kInProgress;
+    std::exchange(made_, nullptr)(std::exchange(unborn_, nullptr));
+  }
   if (is_finalized_ && (running_.load() > 0 || !mailboxes_->AllHaveFinalized())) return NcclResult::kInProgress;
   if (waiting_.empty()) return NcclResult::kSuccess;
   while (!waiting_.empty()) {
-    running_.fetch_add(1);
-    Work* const work = waiting_.front().release();
+    std::unique_ptr<Work> work = std::move(waiting_.front());
     waiting_.pop_front();
-    work->turn = turns_.Add(mailboxes_->name(), work->stream, GroupOf(work->operations));
-    if (cuda_.enqueue(work->stream, &RunOnStream, work) == 0) continue;
-    turns_.End(work->turn);
-    running_.fetch_sub(1);
-    delete work;
-    return NcclResult::kUnhandledCudaError;
+    if (!Enqueue(std::move(work))) return NcclResult::kUnhandledCudaError;
   }
   return NcclResult::kInProgress;
 }
 
+bool FakeNcclCommunicator::Enqueue(std::unique_ptr<Work> owned) {
+  running_.fetch_add(1);
+  Work* const work = owned.release();
+  work->turn = turns_.Add(mailboxes_->name(), work->stream, GroupOf(work->operations));
+  if (cuda_.enqueue(work->stream, &RunOnStream, work) == 0) return true;
+  turns_.End(work->turn);
+  running_.fetch_sub(1);
+  delete work;
+  return false;
+}
+
 NcclResult FakeNcclCommunicator::EnsureReady() {
   const MutexLock lock(&mu_);
-  if (mailboxes_->AllHaveJoined() && waiting_.empty()) return NcclResult::kSuccess;
+  if (mailboxes_->AllHaveJoined() && waiting_.empty() && unborn_ == nullptr) return NcclResult::kSuccess;
   Report(absl::StrCat("rank ", rank_, " has used a communicator that is ncclInProgress"));
   return NcclResult::kInvalidArgument;
 }
@@ -71,31 +85,101 @@ NcclResult FakeNcclCommunicator::BeginRegistration() {
   return HasFault(faults_.fail_register) ? NcclResult::kSystemError : EnsureReady();
 }
 
+NcclResult FakeNcclCommunicator::Split(Shares shares, Calls calls,
+                                       std::function<void(std::shared_ptr<FakeNcclCommunicator>)> made) {
+  const NcclResult state = EnsureReady();
+  if (state != NcclResult::kSuccess) return state;
+  const MutexLock lock(&mu_);
+  made_ = std::move(made);
+  unborn_ = std::make_shared<FakeNcclCommunicator>(
+      Mailboxes::Open(absl::StrCat(mailboxes_->name(), "-", ++splits_), ranks_), rank_, ranks_, faults_, cuda_, device_,
+      calls, shares == Shares::kResources ? is_aborted_ : std::make_shared<std::atomic<bool>>(false));
+  children_.push_back(unborn_);
+  return NcclResult::kInProgress;
+}
+
 NcclResult FakeNcclCommunicator::Submit(std::vector<NcclOperation> group, void* stream) {
+  auto work = std::make_unique<Work>(
+      Work{.communicator = shared_from_this(), .operations = std::move(group), .stream = stream});
+  if (calls_ == Calls::kBlock) return SubmitAndWait(std::move(work));
   const MutexLock lock(&mu_);
   if (is_finalized_) return NcclResult::kInvalidUsage;
-  waiting_.push_back(std::make_unique<Work>(
-      Work{.communicator = shared_from_this(), .operations = std::move(group), .stream = stream}));
+  waiting_.push_back(std::move(work));
   return NcclResult::kInProgress;
+}
+
+NcclResult FakeNcclCommunicator::SubmitAndWait(std::unique_ptr<Work> work) {
+  Enter();
+  const absl::Cleanup leave = [this] { Leave(); };
+  if (!AwaitPeers(work->operations)) return NcclResult::kInternalError;
+  const MutexLock lock(&mu_);
+  if (is_finalized_) return NcclResult::kInvalidUsage;
+  return Enqueue(std::move(work)) ? NcclResult::kSuccess : NcclResult::kUnhandledCudaError;
+}
+
+bool FakeNcclCommunicator::AwaitPeers(const std::vector<NcclOperation>& group) {
+  if (GroupOf(group) == DeviceTurns::Group::kOfSomeRanks) return !is_aborted_->load();
+  std::string kind;
+  for (const NcclOperation& operation : group) {
+    absl::StrAppend(&kind, static_cast<int>(operation.kind), " ", operation.count, " ",
+                    static_cast<int>(operation.type), ";");
+  }
+  int nth = 0;
+  {
+    const MutexLock lock(&mu_);
+    if (!connected_.insert(kind).second) return !is_aborted_->load();
+    nth = static_cast<int>(connected_.size());
+  }
+  mailboxes_->Connect();
+  return AwaitUnlessAborted([&] { return mailboxes_->AllHaveConnected(nth); });
+}
+
+template <typename Condition>
+bool FakeNcclCommunicator::AwaitUnlessAborted(const Condition& condition) const {
+  while (!condition()) {
+    if (is_aborted_->load()) return false;
+    absl::SleepFor(absl::Microseconds(100));
+  }
+  return !is_aborted_->load();
 }
 
 NcclResult FakeNcclCommunicator::Finalize() {
   const NcclResult state = EnsureReady();
   if (state != NcclResult::kSuccess) return state;
-  const MutexLock lock(&mu_);
-  if (is_finalized_) return NcclResult::kInvalidUsage;
-  is_finalized_ = true;
-  DeviceTurns::Leave(mailboxes_->name());
-  mailboxes_->Finalize();
-  return NcclResult::kInProgress;
+  {
+    const MutexLock lock(&mu_);
+    if (is_finalized_) return NcclResult::kInvalidUsage;
+    is_finalized_ = true;
+    DeviceTurns::Leave(mailboxes_->name());
+    mailboxes_->Finalize();
+  }
+  if (calls_ == Calls::kDoNotBlock) return NcclResult::kInProgress;
+  Enter();
+  const absl::Cleanup leave = [this] { Leave(); };
+  const bool has_ended = AwaitUnlessAborted([&] { return running_.load() == 0 && mailboxes_->AllHaveFinalized(); });
+  return has_ended ? NcclResult::kSuccess : NcclResult::kInternalError;
 }
 
 void FakeNcclCommunicator::Abort() {
   std::deque<std::unique_ptr<Work>> dropped;  // may be what keeps this alive
+  std::vector<std::weak_ptr<FakeNcclCommunicator>> children;
+  {
+    const MutexLock lock(&mu_);
+    is_aborted_->store(true);
+    DeviceTurns::Leave(mailboxes_->name());
+    dropped.swap(waiting_);
+    children = children_;
+    unborn_.reset();
+  }
+  WakeUp();
+  for (const std::weak_ptr<FakeNcclCommunicator>& child : children) {
+    if (const std::shared_ptr<FakeNcclCommunicator> living = child.lock()) living->WakeUp();
+  }
+}
+
+// To look at the flag of abort.
+void FakeNcclCommunicator::WakeUp() {
   const MutexLock lock(&mu_);
-  is_aborted_.store(true);
-  DeviceTurns::Leave(mailboxes_->name());
-  dropped.swap(waiting_);
   aborted_.NotifyAll();
   mailboxes_->WakeUp(rank_);
 }
@@ -120,8 +204,8 @@ void FakeNcclCommunicator::Run(DeviceTurns::Place turn, std::vector<NcclOperatio
     operation.input = cuda_.view(operation.input);
     operation.output = cuda_.view(operation.output);
   }
-  turns_.Begin(turn, is_aborted_);
-  if (PassFaults(operations.size())) RunOperations(operations, *mailboxes_, rank_, ranks_, is_aborted_);
+  turns_.Begin(turn, *is_aborted_);
+  if (PassFaults(operations.size())) RunOperations(operations, *mailboxes_, rank_, ranks_, *is_aborted_);
   turns_.End(turn);
 }
 
@@ -141,7 +225,7 @@ bool FakeNcclCommunicator::PassFaults(size_t operations) {
 
 void FakeNcclCommunicator::WaitForAbort() {
   const MutexLock lock(&mu_);
-  while (!is_aborted_.load()) aborted_.Wait(&mu_);
+  while (!is_aborted_->load()) aborted_.Wait(&mu_);
 }
 
 void FakeNcclCommunicator::Fail(const std::string& error) {

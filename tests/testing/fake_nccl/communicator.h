@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -40,11 +42,17 @@ bool RunOperations(const std::vector<NcclOperation>& operations, Mailboxes& mail
 
 // One rank's side of a communicator. Lives until its work has left the streams.
 //
+// One that blocks puts a group onto its stream in the call. The first group of a kind waits there until all ranks have
+// made it, as NCCL does to connect them, or until the communicator is aborted.
+//
 // Thread-safe.
 class FakeNcclCommunicator : public std::enable_shared_from_this<FakeNcclCommunicator> {
  public:
+  enum class Calls : uint8_t { kDoNotBlock, kBlock };
+  // `is_aborted`: shared with others, or new.
   FakeNcclCommunicator(std::shared_ptr<Mailboxes> mailboxes, int rank, int ranks, const fake_nccl_faults& faults,
-                       const fake_nccl_cuda& cuda, int device);
+                       const fake_nccl_cuda& cuda, int device, Calls calls = Calls::kDoNotBlock,
+                       std::shared_ptr<std::atomic<bool>> is_aborted = std::make_shared<std::atomic<bool>>(false));
 
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
@@ -56,6 +64,16 @@ class FakeNcclCommunicator : public std::enable_shared_from_this<FakeNcclCommuni
   NcclResult EnsureReady();
 
   NcclResult BeginRegistration();
+
+  // Begins to make a child, of which every rank is a member; `made` is called when it is complete, by a call that asks
+  // for progress. The child has this one's flag of abort if `shares`.
+  enum class Shares : uint8_t { kNothing, kResources };
+  NcclResult Split(Shares shares, Calls calls, std::function<void(std::shared_ptr<FakeNcclCommunicator>)> made);
+
+  // Whether a thread is in a call that blocks: to free the communicator then is to pull it away from under that thread.
+  bool IsOccupied() const { return occupants_.load() > 0; }
+  // Of all communicators of this process.
+  static int ThreadsInCalls() { return all_occupants_.load(); }
 
   // Queues a group, which the next Progress puts onto the stream.
   NcclResult Submit(std::vector<NcclOperation> group, void* stream);
@@ -73,6 +91,22 @@ class FakeNcclCommunicator : public std::enable_shared_from_this<FakeNcclCommuni
     DeviceTurns::Place turn = {};
   };
 
+  // Puts a group onto its stream.
+  bool Enqueue(std::unique_ptr<Work> work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  NcclResult SubmitAndWait(std::unique_ptr<Work> work);
+  // False: there was an abort.
+  bool AwaitPeers(const std::vector<NcclOperation>& group);
+  template <typename Condition>
+  bool AwaitUnlessAborted(const Condition& condition) const;
+  void WakeUp();
+  void Enter() {
+    occupants_.fetch_add(1);
+    all_occupants_.fetch_add(1);
+  }
+  void Leave() {
+    all_occupants_.fetch_sub(1);
+    occupants_.fetch_sub(1);
+  }
   static void RunOnStream(void* work);
   void Run(DeviceTurns::Place turn, std::vector<NcclOperation> operations);
   // Whether the group is to be carried out: false if a fault has kept it.
@@ -86,14 +120,23 @@ class FakeNcclCommunicator : public std::enable_shared_from_this<FakeNcclCommuni
   const int ranks_;
   const fake_nccl_faults faults_;
   const fake_nccl_cuda cuda_;
+  const int device_;
   DeviceTurns& turns_;
-  std::atomic<bool> is_aborted_{false};
-  std::atomic<int> running_{0};  // groups on streams
+  const Calls calls_;
+  const std::shared_ptr<std::atomic<bool>> is_aborted_;
+  std::atomic<int> running_{0};    // groups on streams
+  std::atomic<int> occupants_{0};  // threads in calls that block
+  static inline std::atomic<int> all_occupants_{0};
   Mutex mu_;
   CondVar aborted_;
   bool is_finalized_ ABSL_GUARDED_BY(mu_) = false;
   int operations_ ABSL_GUARDED_BY(mu_) = 0;  // begun
   std::deque<std::unique_ptr<Work>> waiting_ ABSL_GUARDED_BY(mu_);
+  std::set<std::string> connected_ ABSL_GUARDED_BY(mu_);  // kinds of groups
+  int splits_ ABSL_GUARDED_BY(mu_) = 0;
+  std::vector<std::weak_ptr<FakeNcclCommunicator>> children_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<FakeNcclCommunicator> unborn_ ABSL_GUARDED_BY(mu_);
+  std::function<void(std::shared_ptr<FakeNcclCommunicator>)> made_ ABSL_GUARDED_BY(mu_);
   std::string error_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -89,6 +89,8 @@ DeviceTurns& DeviceTurns::Of(int device) {
 
 DeviceTurns::Place DeviceTurns::Add(std::string communicator, void* stream, Group group) {
   std::string misorder = group == Group::kOfAllRanks ? NoteLaunch(device_, communicator) : "";
+  // Now: the launch may never begin, behind one that waits for its like on another device.
+  if (!misorder.empty()) Report(misorder);
   const MutexLock lock(&mu_);
   return launches_.insert(
       launches_.end(),

@@ -4,7 +4,9 @@
 // the order of the ranks.
 //
 // As with NCCL, what is given to a communicator that does not block has not reached the stream when the call returns
-// ncclInProgress, but when ncclCommGetAsyncError says ncclSuccess.
+// ncclInProgress, but when ncclCommGetAsyncError says ncclSuccess. Communicators that block are split off such ones.
+// The first call of a kind waits for the other ranks there, as NCCL does to connect them. An abort of the parent ends
+// that, if the two share resources; a communicator that is freed while a thread is in a call of it is reported.
 //
 // The fake fails or hangs where NCCL does. Where NCCL hangs or is undefined, because ranks do not do the same, the fake
 // reports that and hangs until it is aborted; after a minute it stops the process.
@@ -52,6 +54,12 @@ __attribute__((visibility("default"))) int fake_nccl_registrations();
 
 // Calls of a collective, of all ranks of this process, so far: "AllReduce".
 __attribute__((visibility("default"))) int fake_nccl_calls(const char* name);
+
+// Groups for which NCCL has started a thread, of all ranks of this process: those of communicators that do not block.
+__attribute__((visibility("default"))) int fake_nccl_threads();
+
+// The caller's threads in calls of communicators that block, now.
+__attribute__((visibility("default"))) int fake_nccl_threads_in_calls();
 
 // Calls that wait for a peer that is stopped (stop_peers), now.
 __attribute__((visibility("default"))) int fake_nccl_waiting_for_peers();

@@ -53,7 +53,7 @@ class FakeNcclTest : public ::testing::Test {
 
   // NCCL takes the device that is current.
   void Begin(Rank& rank, const NcclUniqueId& id, int number, int ranks) const {
-    NcclConfig config;
+    NcclConfig config = {.split_share = 1};
     NcclResult result = NcclResult::kSuccess;
     ASSERT_EQ(rank.device->Call("a test",
                                 [&](const ronda_cuda_plugin&) {
@@ -349,6 +349,94 @@ TEST_F(FakeNcclTest, CommunicatorThatIsInProgressIsNotToBeUsed) {
     rank.Finish();
   });
   for (int i = 0; i < 2 * 3; ++i) EXPECT_THAT(TakeFakeNcclReport(), HasSubstr("ncclInProgress"));
+}
+
+class FakeNcclSplitTest : public FakeNcclTest {
+ protected:
+  // A child that blocks, and shares its parent's resources.
+  NcclHandle SplitOff(const Rank& rank, int number) const {
+    NcclConfig config = {.blocking = 1};
+    NcclHandle child = nullptr;
+    EXPECT_EQ(nccl_.CommSplit(rank.handle, 0, number, &child, &config), NcclResult::kInProgress);
+    AwaitReady(rank);
+    EXPECT_NE(child, nullptr);
+    return child;
+  }
+  NcclResult Sum(const Rank& rank, NcclHandle child, const DeviceMemory& memory) const {
+    return nccl_.AllReduce(memory.data(), memory.data(), 1, NcclDataType::kInt32, NcclRedOp::kSum, child,
+                           rank.stream->handle());
+  }
+  // Where the first call waits for the other rank, until `abort`. Returns what it returned.
+  template <typename Abort>
+  NcclResult SumAlone(const Rank& rank, NcclHandle child, const Abort& abort) const {
+    const DeviceMemory memory = *rank.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, 4, "a test");
+    NcclResult result = NcclResult::kSuccess;
+    std::thread caller([&] { result = Sum(rank, child, memory); });
+    while (FakeNcclThreadsInCalls() == 0) std::this_thread::yield();
+    abort();
+    caller.join();
+    return result;
+  }
+};
+
+TEST_F(FakeNcclSplitTest, CallsOfAChildAreOnTheStreamWhenTheyReturn) {
+  OnRanks(2, [&](int i, Rank& rank) {
+    const NcclHandle child = SplitOff(rank, i);
+    const DeviceMemory memory = *rank.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, 4, "a test");
+    const int32_t own = 1 + i;
+    WriteDevice(memory.data(), absl::string_view(reinterpret_cast<const char*>(&own), sizeof(own)));
+    EXPECT_EQ(Sum(rank, child, memory), NcclResult::kSuccess);
+    rank.Finish();
+    int32_t sum = 0;
+    std::memcpy(&sum, ReadDevice(memory.data(), sizeof(sum)).data(), sizeof(sum));
+    EXPECT_EQ(sum, 3);
+    EXPECT_EQ(nccl_.CommFinalize(child), NcclResult::kSuccess);
+    nccl_.CommDestroy(child);
+  });
+  EXPECT_EQ(LiveFakeNcclCommunicators(), 0);
+}
+
+TEST_F(FakeNcclSplitTest, AParentThatIsBeingSplitIsNotToBeUsed) {
+  OnRanks(2, [&](int i, Rank& rank) {
+    NcclConfig config = {.blocking = 1};
+    NcclHandle child = nullptr;
+    const DeviceMemory memory = *rank.device->Allocate(RONDA_CUDA_DEVICE_MEMORY, 4, "a test");
+    ASSERT_EQ(nccl_.CommSplit(rank.handle, 0, i, &child, &config), NcclResult::kInProgress);
+    EXPECT_EQ(child, nullptr) << "not yet";
+    EXPECT_EQ(Sum(rank, rank.handle, memory), NcclResult::kInvalidArgument);
+    AwaitReady(rank);
+    nccl_.CommDestroy(child);
+  });
+  for (int i = 0; i < 2; ++i) EXPECT_THAT(TakeFakeNcclReport(), HasSubstr("ncclInProgress"));
+}
+
+TEST_F(FakeNcclSplitTest, AbortOfTheParentEndsACallOfTheChild) {
+  std::barrier<> is_split(2);
+  OnRanks(2, [&](int i, Rank& rank) {
+    const NcclHandle child = SplitOff(rank, i);
+    is_split.arrive_and_wait();
+    if (i == 0) {
+      const NcclResult result = SumAlone(rank, child, [&] { nccl_.CommAbort(std::exchange(rank.handle, nullptr)); });
+      EXPECT_EQ(result, NcclResult::kInternalError);
+    }
+    nccl_.CommAbort(child);
+  });
+  EXPECT_EQ(TakeFakeNcclReport(), "");
+}
+
+// With NCCL the thread would go on in memory that has been freed.
+TEST_F(FakeNcclSplitTest, AbortOfTheChildInTheMiddleOfItsCallIsReported) {
+  std::barrier<> is_split(2);
+  OnRanks(2, [&](int i, Rank& rank) {
+    const NcclHandle child = SplitOff(rank, i);
+    is_split.arrive_and_wait();
+    if (i == 0) {
+      SumAlone(rank, child, [&] { nccl_.CommAbort(child); });
+      EXPECT_THAT(TakeFakeNcclReport(), HasSubstr("frees a communicator that a thread is in a call of"));
+    } else {
+      nccl_.CommAbort(child);
+    }
+  });
 }
 
 }  // namespace

@@ -31,6 +31,7 @@ constexpr int kVersion = 22809;
 // The object behind an ncclComm_t.
 struct Handle {
   std::shared_ptr<FakeNcclCommunicator> communicator;
+  bool shares = false;  // its resources, with communicators that are split off
 };
 
 int FromEnvironment(const char* variable, int otherwise) {
@@ -173,10 +174,22 @@ bool OverlapsWrongly(const NcclOperation& operation, int rank, int ranks) {
 
 FakeNcclCommunicator& CommunicatorOf(NcclHandle comm) { return *static_cast<Handle*>(comm)->communicator; }
 
+void ReportIfOccupied(const FakeNcclCommunicator& communicator) {
+  if (!communicator.IsOccupied()) return;
+  Report(absl::StrCat("rank ", communicator.rank(), " frees a communicator that a thread is in a call of"));
+}
+
+// Groups for which NCCL starts a thread, so far.
+std::atomic<int>& Threads() {
+  static std::atomic<int> threads{0};
+  return threads;
+}
+
 NcclResult SubmitGroup() {
   NcclResult result = NcclResult::kSuccess;
   for (auto& [destination, operations] : TheGroup().operations) {
     const NcclResult own = destination.first->Submit(std::move(operations), destination.second);
+    if (own == NcclResult::kInProgress) Threads().fetch_add(1);
     if (result == NcclResult::kSuccess || result == NcclResult::kInProgress) result = own;
   }
   TheGroup().operations.clear();
@@ -219,6 +232,7 @@ using Kind = NcclOperation::Kind;
 
 }  // namespace ronda::testing
 
+using ronda::NcclConfig;
 using ronda::NcclDataType;
 using ronda::NcclHandle;
 using ronda::NcclRedOp;
@@ -246,6 +260,9 @@ int fake_nccl_calls(const char* name) {
   const ronda::MutexLock lock(&TheCalls().mu);
   return TheCalls().made[name];
 }
+
+int fake_nccl_threads_in_calls() { return FakeNcclCommunicator::ThreadsInCalls(); }
+int fake_nccl_threads() { return Threads().load(); }
 
 int fake_nccl_waiting_for_peers() { return WaitingForPeers().load(); }
 
@@ -279,16 +296,36 @@ FAKE_NCCL_EXPORT NcclResult ncclGetUniqueId(NcclUniqueId* id) {
 FAKE_NCCL_EXPORT NcclResult ncclCommInitRankConfig(NcclHandle* comm, int ranks, NcclUniqueId id, int rank,
                                                    void* config) {
   const fake_nccl_cuda cuda = Cuda();
-  if (config == nullptr || cuda.enqueue == nullptr || rank < 0 || rank >= ranks) {
-    LastError() = "the fake does not block, and needs the fake CUDA";
+  const auto* const wanted = static_cast<const NcclConfig*>(config);
+  if (wanted == nullptr || wanted->blocking != 0 || cuda.enqueue == nullptr || rank < 0 || rank >= ranks) {
+    LastError() = "the fake makes communicators without blocking, and needs the fake CUDA";
     return NcclResult::kInvalidUsage;
   }
   int device = 0;
   if (cuda.plugin != nullptr && cuda.plugin->current_device(&device) != 0) return NcclResult::kUnhandledCudaError;
   *comm = new Handle{.communicator = std::make_shared<FakeNcclCommunicator>(Mailboxes::Open(id.bytes, ranks), rank,
-                                                                            ranks, Faults(), cuda, device)};
+                                                                            ranks, Faults(), cuda, device),
+                     .shares = wanted->split_share == 1};
   LiveCommunicators().fetch_add(1);
   return NcclResult::kInProgress;
+}
+
+// As with NCCL, *child is written when the parent is no longer in progress.
+FAKE_NCCL_EXPORT NcclResult ncclCommSplit(NcclHandle comm, int color, int /*key*/, NcclHandle* child, void* config) {
+  using Communicator = FakeNcclCommunicator;
+  const auto* const wanted = static_cast<const NcclConfig*>(config);
+  if (wanted == nullptr || color != 0) {
+    LastError() = "the fake splits off what has all ranks, in their order";
+    return NcclResult::kInvalidUsage;
+  }
+  *child = nullptr;
+  const auto shares =
+      static_cast<Handle*>(comm)->shares ? Communicator::Shares::kResources : Communicator::Shares::kNothing;
+  const auto calls = wanted->blocking == 0 ? Communicator::Calls::kDoNotBlock : Communicator::Calls::kBlock;
+  return CommunicatorOf(comm).Split(shares, calls, [child](std::shared_ptr<Communicator> made) {
+    LiveCommunicators().fetch_add(1);
+    *child = new Handle{.communicator = std::move(made)};
+  });
 }
 
 FAKE_NCCL_EXPORT NcclResult ncclCommGetAsyncError(NcclHandle comm, NcclResult* async_error) {
@@ -299,6 +336,7 @@ FAKE_NCCL_EXPORT NcclResult ncclCommGetAsyncError(NcclHandle comm, NcclResult* a
 FAKE_NCCL_EXPORT NcclResult ncclCommFinalize(NcclHandle comm) { return CommunicatorOf(comm).Finalize(); }
 
 FAKE_NCCL_EXPORT NcclResult ncclCommDestroy(NcclHandle comm) {
+  ReportIfOccupied(CommunicatorOf(comm));
   {
     const ronda::MutexLock lock(&TheRegistrations().mu);
     std::erase_if(TheRegistrations().live, [comm](const auto& live) { return live.second.comm == comm; });
@@ -309,6 +347,7 @@ FAKE_NCCL_EXPORT NcclResult ncclCommDestroy(NcclHandle comm) {
 }
 
 FAKE_NCCL_EXPORT NcclResult ncclCommAbort(NcclHandle comm) {
+  ReportIfOccupied(CommunicatorOf(comm));
   CommunicatorOf(comm).Abort();
   // First: the fake CUDA lives until nobody waits there.
   Cuda().wait_before_free();

@@ -48,6 +48,8 @@ std::string TakeFakeNcclReport() {
   return text;
 }
 
+int FakeNcclThreadsInCalls() { return FunctionOf("fake_nccl_threads_in_calls", static_cast<int (*)()>(nullptr))(); }
+int FakeNcclThreads() { return FunctionOf("fake_nccl_threads", static_cast<int (*)()>(nullptr))(); }
 int FakeNcclWaitingForPeers() { return FunctionOf("fake_nccl_waiting_for_peers", static_cast<int (*)()>(nullptr))(); }
 int FakeNcclRegistrations() { return FunctionOf("fake_nccl_registrations", static_cast<int (*)()>(nullptr))(); }
 

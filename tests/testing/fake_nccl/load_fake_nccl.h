@@ -38,6 +38,12 @@ int FakeNcclRegistrations();
 // Calls of a collective, of all ranks, so far: "AllReduce".
 int FakeNcclCalls(const std::string& name);
 
+// Groups for which NCCL has started a thread, of all ranks, so far.
+int FakeNcclThreads();
+
+// The caller's threads in calls of communicators that block, now.
+int FakeNcclThreadsInCalls();
+
 // Calls that wait for a stopped peer, now.
 int FakeNcclWaitingForPeers();
 

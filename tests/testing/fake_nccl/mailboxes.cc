@@ -82,6 +82,8 @@ void Mailboxes::Join() {
 
 bool Mailboxes::AllHaveJoined() const { return header().joined.load() == ranks_; }
 void Mailboxes::Finalize() { header().finalized.fetch_add(1); }
+void Mailboxes::Connect() { header().connected.fetch_add(1); }
+bool Mailboxes::AllHaveConnected(int nth) const { return header().connected.load() >= nth * ranks_; }
 bool Mailboxes::AllHaveFinalized() const { return header().finalized.load() == ranks_; }
 
 Doorbell& Mailboxes::BellOf(int rank) const {

@@ -48,6 +48,9 @@ class Mailboxes {
   bool AllHaveJoined() const;
   void Finalize();
   bool AllHaveFinalized() const;
+  // One more rank has come to connect `nth` times; whether all have.
+  void Connect();
+  bool AllHaveConnected(int nth) const;
 
   // Carries out all transfers at once, of which those in one direction between two ranks stay in order. Returns false
   // if it gave up because of `gives_up`, which WakeUp makes it look at. Ends whose heads differ hang, with a report
@@ -60,6 +63,7 @@ class Mailboxes {
   struct Header {
     std::atomic<int> joined;
     std::atomic<int> finalized;
+    std::atomic<int> connected;
   };
   struct alignas(64) Ring {
     std::atomic<uint64_t> written;

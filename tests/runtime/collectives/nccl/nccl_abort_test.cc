@@ -73,7 +73,7 @@ TEST(NcclAbort, IsMadeAgainWhereMemoryHasRunOut) {
       job.rank(0).communicator().Abort();
     }
     countdown = -1;
-    EXPECT_EQ(LiveFakeNcclCommunicators(), 1) << "after allocation " << allocation << " has failed";
+    EXPECT_EQ(LiveFakeNcclCommunicators(), 2) << "after allocation " << allocation << " has failed";
     job.rank(1).communicator().Abort();
     job.End();
   }

@@ -1,5 +1,6 @@
 #include "runtime/collectives/nccl/nccl_groups.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -24,7 +25,9 @@ struct Rank {
   std::shared_ptr<Device> device;
   std::unique_ptr<Communicator> host;
   DeviceMemory memory;
+  std::unique_ptr<DeviceStream> stream;
   std::unique_ptr<NcclGroups> groups;
+  NcclGroups::Entry* entry = nullptr;
 };
 
 class NcclGroupsTest : public ::testing::Test {
@@ -36,6 +39,9 @@ class NcclGroupsTest : public ::testing::Test {
     }
     for (std::thread& thread : threads) thread.join();
   }
+
+  // The library of the ranks.
+  virtual std::shared_ptr<const NcclLibrary> Library() { return LoadFakeNccl(cuda_.table()); }
 
   void TearDown() override {
     SetFakeNcclFaults(kNoFaults);
@@ -56,13 +62,36 @@ class NcclGroupsTest : public ::testing::Test {
     rank.groups = std::make_unique<NcclGroups>(NcclGroups::Options{.rank = i,
                                                                    .size = kRanks,
                                                                    .device = rank.device,
-                                                                   .library = LoadFakeNccl(cuda_.table()),
+                                                                   .library = Library(),
                                                                    .host = rank.host.get(),
+                                                                   .end_deadline = absl::Seconds(1),
                                                                    .job_failure = [] { return absl::OkStatus(); }});
     const CallInfo info = {.label = "a test"};
     const absl::StatusOr<NcclGroups::Entry*> entry = rank.groups->For(info, Members(info, i, kRanks));
     ASSERT_EQ(entry.status(), absl::OkStatus());
-    ASSERT_EQ(rank.groups->Register(*entry, rank.memory.data(), 64), absl::OkStatus());
+    rank.entry = *entry;
+    rank.stream = *DeviceStream::Create(rank.device.get());
+    ASSERT_EQ(rank.groups->Register(rank.entry, rank.memory.data(), 64), absl::OkStatus());
+  }
+
+  // Adds up the first elements of all ranks' memory.
+  absl::Status Sum(int i, size_t count = 1) {
+    const Rank& rank = ranks_[i];
+    const CallInfo info = {.label = "a sum"};
+    return rank.groups->Run(info, rank.entry, [&](const NcclFunctions& nccl, NcclHandle handle) {
+      return nccl.AllReduce(rank.memory.data(), rank.memory.data(), count, NcclDataType::kInt32, NcclRedOp::kSum,
+                            handle, rank.stream->handle());
+    });
+  }
+  void SumOnAll() {
+    std::thread other([this] { EXPECT_EQ(Sum(1), absl::OkStatus()); });
+    EXPECT_EQ(Sum(0), absl::OkStatus());
+    other.join();
+  }
+  void EndAll() {
+    std::thread other([this] { ranks_[1].groups->End(); });
+    ranks_[0].groups->End();
+    other.join();
   }
 
   FakeCuda cuda_{{.devices = kRanks}};
@@ -71,9 +100,7 @@ class NcclGroupsTest : public ::testing::Test {
 };
 
 TEST_F(NcclGroupsTest, EndIsOrderlyWherePeersAnswer) {
-  std::thread other([this] { ranks_[1].groups->End(); });
-  ranks_[0].groups->End();
-  other.join();
+  EndAll();
   EXPECT_EQ(LiveFakeNcclCommunicators(), 0);
   for (const Rank& rank : ranks_) EXPECT_FALSE(rank.device->is_abandoned());
 }
@@ -99,9 +126,60 @@ TEST_F(NcclGroupsTest, DeviceIsAbandonedWhereMemoryIsNotGivenBackInTime) {
   SetStopped(1);
   ranks_[0].groups->End();
   EXPECT_TRUE(ranks_[0].device->is_abandoned());
-  EXPECT_EQ(LiveFakeNcclCommunicators(), kRanks) << "a thread owns the one, until the peer goes on";
+  EXPECT_EQ(LiveFakeNcclCommunicators(), 1 + 2) << "a thread owns the one, until the peer goes on";
   SetStopped(0);
   ranks_[1].groups->Abort();
+}
+
+TEST_F(NcclGroupsTest, CallsAreMadeWithoutAThreadOfNccls) {
+  const int threads = FakeNcclThreads();
+  for (int i = 0; i < 5; ++i) SumOnAll();
+  EXPECT_EQ(FakeNcclThreads(), threads);
+  EndAll();
+  EXPECT_EQ(TakeFakeNcclReport(), "");
+}
+
+// The first call of its kind: NCCL connects the ranks, and waits for all of them.
+TEST_F(NcclGroupsTest, AbortEndsACallThatWaitsForARank) {
+  absl::Status status;
+  std::thread caller([&] { status = Sum(0); });
+  while (FakeNcclThreadsInCalls() == 0) std::this_thread::yield();
+  EXPECT_EQ(ranks_[0].groups->failure(), absl::OkStatus()) << "which does not wait for the call";
+  ranks_[0].groups->Abort();
+  caller.join();
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled) << status;
+  EXPECT_FALSE(ranks_[0].device->is_abandoned());
+  EXPECT_EQ(LiveFakeNcclCommunicators(), 2) << "those of the other rank";
+  EXPECT_EQ(TakeFakeNcclReport(), "") << "nothing was freed while the call used it";
+  EXPECT_EQ(Sum(0).code(), absl::StatusCode::kCancelled);
+  ranks_[1].groups->Abort();
+}
+
+TEST_F(NcclGroupsTest, ARankWhosePeersDoNotEndAborts) {
+  SumOnAll();
+  ranks_[0].groups->End();
+  EXPECT_THAT(std::string(ranks_[0].groups->failure().message()), ::testing::HasSubstr("a peer has not come to it"));
+  EXPECT_FALSE(ranks_[0].device->is_abandoned());
+  EXPECT_EQ(LiveFakeNcclCommunicators(), 2) << "those of the other rank";
+  ranks_[1].groups->Abort();
+  EXPECT_EQ(TakeFakeNcclReport(), "");
+}
+
+class NcclGroupsOfOldNccl : public NcclGroupsTest {
+ protected:
+  std::shared_ptr<const NcclLibrary> Library() override {
+    auto library = std::make_shared<NcclLibrary>(*NcclGroupsTest::Library());
+    library->functions.CommSplit = nullptr;
+    return library;
+  }
+};
+
+TEST_F(NcclGroupsOfOldNccl, CallsAreMadeByAThreadWhereNothingCanBeSplit) {
+  const int threads = FakeNcclThreads();
+  for (int i = 0; i < 3; ++i) SumOnAll();
+  EXPECT_EQ(FakeNcclThreads(), threads + 3 * kRanks);
+  EndAll();
+  EXPECT_EQ(LiveFakeNcclCommunicators(), 0);
 }
 
 }  // namespace

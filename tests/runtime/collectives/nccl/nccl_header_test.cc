@@ -49,6 +49,10 @@ static_assert(offsetof(NcclConfig, size) == offsetof(ncclConfig_t, size));
 static_assert(offsetof(NcclConfig, magic) == offsetof(ncclConfig_t, magic));
 static_assert(offsetof(NcclConfig, version) == offsetof(ncclConfig_t, version));
 static_assert(offsetof(NcclConfig, blocking) == offsetof(ncclConfig_t, blocking));
+static_assert(offsetof(NcclConfig, cga_cluster_size) == offsetof(ncclConfig_t, cgaClusterSize));
+static_assert(offsetof(NcclConfig, net_name) == offsetof(ncclConfig_t, netName));
+static_assert(offsetof(NcclConfig, split_share) == offsetof(ncclConfig_t, splitShare));
+static_assert(kNcclUndefined == NCCL_CONFIG_UNDEF_INT);
 static_assert(sizeof(NcclConfig) <= sizeof(ncclConfig_t));
 
 // Whether NCCL's declaration takes as many bytes as ours, parameter by parameter.
@@ -84,6 +88,7 @@ RONDA_SAME_SHAPE(AllGather);
 RONDA_SAME_SHAPE(ReduceScatter);
 RONDA_SAME_SHAPE(Send);
 RONDA_SAME_SHAPE(Recv);
+RONDA_SAME_SHAPE(CommSplit);
 RONDA_SAME_SHAPE(MemAlloc);
 RONDA_SAME_SHAPE(MemFree);
 RONDA_SAME_SHAPE(CommRegister);
