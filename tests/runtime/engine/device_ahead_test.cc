@@ -260,6 +260,7 @@ void LoseVote(const Loss& loss, const std::function<void(DeviceRank& rank, Step&
     hold.reset();
     EXPECT_EQ(something->Wait(), absl::OkStatus());
     EXPECT_EQ(rank.runtime().statistics().schedules_left, 1u);
+    meeting.arrive_and_wait();  // what the other rank does next may be locked, and left, again
     rest(rank, *step);
   });
 }
