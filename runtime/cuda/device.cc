@@ -29,6 +29,9 @@ std::string BytesText(size_t bytes) {
   return absl::StrFormat("%.4g %s", amount, kUnits[unit]);
 }
 
+// What is current in this thread, and stays so as long as this says so.
+thread_local Device* kept = nullptr;
+
 const char* Name(ronda_cuda_memory kind) {
   return kind == RONDA_CUDA_DEVICE_MEMORY ? "device memory" : "pinned host memory";
 }
@@ -153,12 +156,19 @@ absl::StatusOr<std::unique_ptr<DeviceEvent>> Device::NewEvent(DeviceEvent::Kind 
   return std::unique_ptr<DeviceEvent>(new DeviceEvent(this, kind, handle));
 }
 
-Device::Current::Current(Device* device) : device_(device) {
+Device::Current::Current(Device* device) : device_(device), outer_(kept) {
+  if (outer_ == device) return;
   error_ = device->plugin_->current_device(&before_);
   if (error_ == 0 && before_ != device->ordinal_) error_ = device->plugin_->use_device(device->ordinal_);
+  if (error_ == 0) kept = device;
+}
+
+void Device::Adopt() {
+  if (kept != this && plugin_->use_device(ordinal_) == 0) kept = this;
 }
 
 Device::Current::~Current() {
+  kept = outer_;
   if (before_ >= 0 && before_ != device_->ordinal_) device_->plugin_->restore_device(before_);
 }
 

@@ -139,9 +139,31 @@ absl::StatusOr<int> CountDevices(const ronda_cuda_plugin& plugin);
 // One GPU, as a rank uses it, through the plugin (plugin.h).
 //
 // Thread-safe. Every function makes the device current in the calling thread for the time of the call alone: a
-// trainer's choice of a current device is left as it is.
+// trainer's choice of a current device is left as it is. Callers with several calls to make keep it current meanwhile.
 class Device {
  public:
+  // Keeps a device current in the calling thread while it lives, which must not run code of the trainer's meanwhile.
+  // Within, no call asks for the current device or changes it. Currents of a thread end in the opposite order.
+  class Current {
+   public:
+    explicit Current(Device* device);
+    ~Current();
+    Current(const Current&) = delete;
+    Current& operator=(const Current&) = delete;
+
+    int error() const { return error_; }
+
+   private:
+    Device* const device_;
+    Device* const outer_;  // what another Current keeps so, or the thread has adopted
+    int before_ = -1;      // the trainer's choice; -1: it has not been asked for
+    int error_ = 0;
+  };
+
+  // Has the device current in the calling thread from now on: for a thread of Ronda's own, which ends before the
+  // device.
+  void Adopt();
+
   // Of this machine's devices, number `ordinal`. `plugin` must outlive it.
   // Errors: UNAVAILABLE with the driver's own words if there is no driver; NOT_FOUND that says how many devices there
   // are.
@@ -181,19 +203,6 @@ class Device {
   }
 
  private:
-  // Makes the device current in this thread while it lives.
-  class Current {
-   public:
-    explicit Current(Device* device);
-    ~Current();
-    int error() const { return error_; }
-
-   private:
-    Device* const device_;
-    int before_ = -1;
-    int error_ = 0;
-  };
-
   Device(const ronda_cuda_plugin* plugin, int ordinal, std::string name)
       : plugin_(plugin), ordinal_(ordinal), name_(std::move(name)) {}
 

@@ -176,6 +176,7 @@ absl::Status Executor::GiveToDevice(const BucketRun& run) {
     if (entry->ready != nullptr) ready_.Add(entry->ready.get());
   }
   DeviceLane& lane = *parts_.devices->lane();
+  const Device::Current current(&lane.device());
   // As in the timeline.
   const DeviceRange range(lane.plugin(), absl::StrCat(absl::AsciiStrToUpper(Name(run.info.op)), " ", run.info.label));
   RONDA_RETURN_IF_ERROR(

@@ -282,6 +282,9 @@ absl::Status NcclGroups::RunInChild(const CallInfo& info, Entry* entry, Enqueue 
   {
     const MutexLock lock(&mu_);
     RONDA_RETURN_IF_ERROR(failure_);
+    if (entry->child == nullptr) {
+      return absl::FailedPreconditionError(absl::StrCat("NCCL communicator of ", entry->Name(), ": it was never made"));
+    }
     child = entry->child;
     handle = child->Enter();
   }

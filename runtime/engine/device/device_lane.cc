@@ -273,7 +273,7 @@ absl::StatusOr<DeviceLanes::Resources> DeviceLanes::Prepare() {
 }
 
 absl::StatusOr<std::unique_ptr<DeviceLane>> DeviceLanes::Connect(Resources own, std::vector<std::string> facts) {
-  auto timer = std::make_unique<StreamTimer>(own.device, own.stream->handle(), options_.timeline);
+  auto timer = std::make_unique<StreamTimer>(own.device, own.stream->handle(), options_.timeline, options_.times);
   RONDA_ASSIGN_OR_RETURN(DeviceTransport transport,
                          options_.support->Connect({.rank = options_.rank,
                                                     .facts = std::move(facts),

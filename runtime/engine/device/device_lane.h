@@ -75,6 +75,7 @@ class DeviceLane : public DataPlane {
   absl::Status Relaunch(const std::shared_ptr<DeviceCompletion>& completion);
 
   // Whose waiters have the device asked often.
+  Device& device() const { return *device_; }
   const ronda_cuda_plugin& plugin() const { return device_->plugin(); }
   Attention& attention() { return *attention_; }
 
@@ -143,6 +144,7 @@ class DeviceLanes {
     std::shared_ptr<CallbackThread> callbacks;
     std::shared_ptr<ProgressEngine> progress;
     Timeline* timeline = nullptr;  // nullptr: there is none
+    DeviceTimes* times = nullptr;  // of the rank; outlives this. nullptr: nothing is counted
     DeviceWatch::Options watch;
   };
 

@@ -128,6 +128,7 @@ std::shared_ptr<DeviceCompletion> DeviceWatch::AwaitNext() {
 }
 
 void DeviceWatch::Settle(DeviceCompletion& completion) {
+  completion.options().device->Adopt();
   for (const Phase phase : {Phase::kLaunch, Phase::kDevice}) {
     if (failure_.ok()) failure_ = Await(phase, completion);
   }

@@ -111,6 +111,7 @@ absl::Status LaunchedBucket::OrderBefore(StreamHandle stream, uint64_t id, absl:
 }
 
 absl::Status LaunchedBucket::HaveWait(StreamHandle stream, uint64_t id, const Point& point) {
+  const Device::Current current(parts_.device);
   if (point.vote == nullptr) return point.event->OrderBefore(stream);
   RONDA_ASSIGN_OR_RETURN(const bool shares, SharesQueues(stream, id));
   if (shares) {

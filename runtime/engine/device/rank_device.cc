@@ -22,6 +22,7 @@ absl::Status NotNow(const absl::Status& status) { return absl::FailedPreconditio
 
 absl::StatusOr<std::shared_ptr<const ReadyPoint>> ReadyPoint::Note(const std::shared_ptr<Device>& device,
                                                                    StreamHandle stream, StreamOrder* order) {
+  const Device::Current current(device.get());
   RONDA_ASSIGN_OR_RETURN(const uint64_t id, IdOfStream(*device, stream, "submit it before or after the capture"));
   // A thread that reads a number here sees the recordings of all points that have been counted.
   std::shared_ptr<ReadyPoint> point(new ReadyPoint(device, id, order->noted().load(std::memory_order_acquire)));

@@ -25,8 +25,12 @@ absl::StatusOr<std::unique_ptr<DeviceEvent>> StreamTimer::RecordEvent() {
 
 void StreamTimer::Begin() {
   bucket_.reset();
-  if (timeline_ == nullptr || !timeline_->on()) return;
+  const bool is_drawn = timeline_ != nullptr && timeline_->on();
+  const bool is_counted = times_ != nullptr && begun_++ % DeviceTimes::kPeriod == 0;
+  if (!is_drawn && !is_counted) return;
   auto bucket = std::make_shared<BucketTiming>();
+  bucket->is_drawn = is_drawn;
+  bucket->is_counted = is_counted;
   bucket->submitted = FlightNow();
   absl::StatusOr<std::unique_ptr<DeviceEvent>> event = RecordEvent();
   if (!event.ok()) return;
@@ -48,6 +52,8 @@ std::shared_ptr<BucketTiming> StreamTimer::Take() {
 
 void StreamTimer::Draw(const Facts& facts, BucketTiming& timing) {
   if (timing.parts.empty()) return;
+  if (timing.is_counted) Count(timing).IgnoreError();  // the device's, which the watch finds, too
+  if (!timing.is_drawn) return;
   const absl::StatusOr<std::vector<Span>> spans = Place(timing, absl::ToInt64Nanoseconds(FlightNow()));
   if (!spans.ok()) {
     last_.reset();
@@ -69,6 +75,18 @@ void StreamTimer::Draw(const Facts& facts, BucketTiming& timing) {
   }
   last_ = std::move(timing.parts.back().end);
   last_time_ = spans->back().end;
+}
+
+absl::Status StreamTimer::Count(const BucketTiming& timing) {
+  const DeviceEvent* before = timing.begin.get();
+  for (const BucketTiming::Part& part : timing.parts) {
+    RONDA_ASSIGN_OR_RETURN(const absl::Duration elapsed, part.end->Since(*before));
+    times_->nanoseconds[static_cast<size_t>(part.phase)].Add(
+        static_cast<uint64_t>(std::max<int64_t>(0, absl::ToInt64Nanoseconds(elapsed))));
+    before = part.end.get();
+  }
+  times_->buckets.Add();
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<StreamTimer::Span>> StreamTimer::Place(const BucketTiming& timing, int64_t now) {

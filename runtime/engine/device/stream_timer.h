@@ -13,9 +13,22 @@
 #include "runtime/collectives/transport.h"
 #include "runtime/cuda/device.h"
 #include "runtime/monitor/flight_recorder.h"
+#include "runtime/monitor/statistics.h"
 #include "runtime/monitor/timeline/timeline.h"
 
 namespace ronda {
+
+// What a rank's device has spent on the buckets that were looked at, one in kPeriod, for whoever watches the rank.
+// Plain words without pointers, so that they may lie in memory that other processes map.
+//
+// Written by the thread that learns of buckets' ends, read by any.
+struct DeviceTimes {
+  static constexpr uint64_t kPeriod = 32;
+  static constexpr int kPhases = static_cast<int>(StreamPhase::kUnpack) + 1;
+
+  Counter buckets;               // looked at
+  Counter nanoseconds[kPhases];  // of these, by StreamPhase
+};
 
 // The points that a bucket's work on a stream is divided by.
 struct BucketTiming {
@@ -24,14 +37,18 @@ struct BucketTiming {
     std::unique_ptr<DeviceEvent> end;
   };
 
+  bool is_drawn = false;    // in a timeline
+  bool is_counted = false;  // in DeviceTimes
+
   FlightTime submitted;  // before `begin` was recorded
   std::unique_ptr<DeviceEvent> begin;
   std::vector<Part> parts;
 };
 
-// Shows in a timeline the work of a device for each bucket, and its times. The thread that puts work on the stream
-// marks its parts by events, while a timeline is written. No thread ever waits for the device: the watch, which learns
-// that a bucket is done, asks for the time between the events.
+// Shows in a timeline the work of a device for each bucket, and its times; and counts the times of a few buckets, also
+// while no timeline is written. The thread that puts work on the stream marks its parts by events, for these buckets.
+// No thread ever waits for the device: the watch, which learns that a bucket is done, asks for the time between the
+// events.
 //
 // Device time is not the host's. The first bucket is taken to begin when the host recorded its begin, and each later
 // one begins so long after the end of the one before as the events say; if that was a second or more it begins anew, as
@@ -44,9 +61,9 @@ struct BucketTiming {
 // its end, bucket by bucket. Does not own the timeline; keeps the device.
 class StreamTimer : public StreamMarks {
  public:
-  // `timeline` may be nullptr: nothing is timed, ever.
-  StreamTimer(std::shared_ptr<Device> device, StreamHandle stream, Timeline* timeline)
-      : device_(std::move(device)), stream_(stream), timeline_(timeline) {}
+  // `timeline` may be nullptr: nothing is drawn, ever. So may `times`: nothing is counted. Not owned.
+  StreamTimer(std::shared_ptr<Device> device, StreamHandle stream, Timeline* timeline, DeviceTimes* times = nullptr)
+      : device_(std::move(device)), stream_(stream), timeline_(timeline), times_(times) {}
 
   // A bucket begins.
   void Begin();
@@ -70,12 +87,15 @@ class StreamTimer : public StreamMarks {
   };
 
   absl::StatusOr<std::unique_ptr<DeviceEvent>> RecordEvent();
+  absl::Status Count(const BucketTiming& timing);
   absl::StatusOr<std::vector<Span>> Place(const BucketTiming& timing, int64_t now);
   absl::StatusOr<int64_t> BeginOf(const BucketTiming& timing);
 
   const std::shared_ptr<Device> device_;
   const StreamHandle stream_;
   Timeline* const timeline_;
+  DeviceTimes* const times_;
+  uint64_t begun_ = 0;                    // buckets
   std::shared_ptr<BucketTiming> bucket_;  // being put on the stream
   // Where the last bucket ended: on the device and in the host's time. nullptr: there is none to count from.
   std::unique_ptr<DeviceEvent> last_;

@@ -83,6 +83,42 @@ TEST(DeviceTest, CallersCurrentDeviceIsLeftAsItIs) {
   ASSERT_EQ(cuda.table()->use_device(0), 0);
 }
 
+TEST(DeviceTest, DeviceIsMadeCurrentOnceForSeveralCalls) {
+  const FakeCuda cuda({.devices = 3});
+  const auto device = Open(cuda, 2);
+  const auto other = Open(cuda, 1);
+  const auto look = [&](Device& at) {
+    int during = -1;
+    EXPECT_EQ(at.Call("looking", [&](const ronda_cuda_plugin& plugin) { return plugin.current_device(&during); }),
+              absl::OkStatus());
+    return during;
+  };
+  const size_t before = FakeCuda::DeviceChangesOfThisThread();
+  {
+    const Device::Current current(device.get());
+    for (int i = 0; i < 10; ++i) EXPECT_EQ(look(*device), 2);
+    EXPECT_EQ(FakeCuda::DeviceChangesOfThisThread(), before + 1);
+    EXPECT_EQ(look(*other), 1);
+    EXPECT_EQ(look(*device), 2) << "as it was before the other's call";
+  }
+  EXPECT_EQ(CurrentDevice(cuda), 0);
+  EXPECT_EQ(FakeCuda::DeviceChangesOfThisThread(), before + 4);
+  EXPECT_EQ(look(*device), 2);
+  EXPECT_EQ(FakeCuda::DeviceChangesOfThisThread(), before + 6) << "the trainer's choice counts again";
+}
+
+TEST(DeviceTest, ThreadsOfRondasOwnKeepTheDevice) {
+  const FakeCuda cuda({.devices = 3});
+  const auto device = Open(cuda, 2);
+  std::thread own([&] {
+    for (int i = 0; i < 3; ++i) device->Adopt();
+    const DeviceMemory memory = Allocate(*device, RONDA_CUDA_DEVICE_MEMORY, 16);
+    EXPECT_EQ(FakeCuda::DeviceChangesOfThisThread(), 1u);
+    EXPECT_EQ(CurrentDevice(cuda), 2);
+  });
+  own.join();
+}
+
 TEST(DeviceTest, ErrorsNameDeviceAndWhatWasDone) {
   FakeCuda cuda({});
   const auto device = Open(cuda, 5);

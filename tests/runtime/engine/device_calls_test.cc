@@ -26,6 +26,9 @@ constexpr size_t kCallsOfBucket = 6;
 constexpr size_t kLook = 2;
 // And its point.
 constexpr size_t kCallsOfSubmission = kLook + 1;
+// Of the current device, by a trainer whose own choice is another one: to Ronda's and back, for the submission, for the
+// bucket if this thread launches it, and for the stream's wait, when its number is looked up and when it is given.
+constexpr size_t kMostChanges = 4 * 2;
 
 enum class Submit { kTogether, kOneByOne };
 
@@ -41,6 +44,7 @@ class Steps {
 
   void Run() {
     StreamHold hold(rank_.stream());  // the vote is open until the stream has been told to wait
+    const size_t changes = FakeCuda::DeviceChangesOfThisThread();
     std::vector<std::shared_ptr<Handle>> handles = SubmitAll();
     WaitingStream together(rank_.stream());
     for (const std::shared_ptr<Handle>& handle : handles) {
@@ -48,9 +52,13 @@ class Steps {
           way_ == Submit::kTogether ? handle->OrderBefore(together) : handle->OrderBefore(rank_.stream());
       EXPECT_EQ(status, absl::OkStatus());
     }
+    device_changes_ += FakeCuda::DeviceChangesOfThisThread() - changes;
     hold.Release();
     for (const std::shared_ptr<Handle>& handle : handles) EXPECT_EQ(handle->Wait(), absl::OkStatus());
   }
+
+  // In all steps, up to where the stream has been told to wait.
+  size_t device_changes() const { return device_changes_; }
 
  private:
   std::vector<std::shared_ptr<Handle>> SubmitAll() {
@@ -64,6 +72,7 @@ class Steps {
   const Submit way_;
   std::deque<DeviceTensor> tensors_;
   std::vector<Submission> submissions_;
+  size_t device_changes_ = 0;
 };
 
 struct Calls {
@@ -128,6 +137,23 @@ TEST(DeviceCalls, ATensorThatIsSubmittedAloneCostsALookAtItsStreamAndAPoint) {
   EXPECT_EQ(calls.pointers, 0u);
   EXPECT_EQ(calls.streams, kRanks * kSteps * kTensors * 2 * kLook);
   EXPECT_EQ(calls.all, kRanks * kSteps * kTensors * (kCallsOfSubmission + kLook) + calls.buckets * kCallsOfBucket);
+}
+
+// Of the ranks' threads all have device 0, which is rank 0's.
+TEST(DeviceCalls, TheCurrentDeviceIsChangedOnceForABucketAndOnlyIfItIsAnother) {
+  RunDeviceRanks({.size = kRanks}, [](DeviceRank& rank) {
+    Steps steps(rank, /*tensors=*/50, Submit::kTogether);
+    for (int i = 0; i < 20; ++i) steps.Run();
+    const size_t before = steps.device_changes();
+    for (size_t i = 0; i < kSteps; ++i) steps.Run();
+    const size_t changes = steps.device_changes() - before;
+    if (rank.rank() == 0) {
+      EXPECT_EQ(changes, 0u);
+    } else {
+      EXPECT_GE(changes, kSteps * 2);
+      EXPECT_LE(changes, kSteps * kMostChanges);
+    }
+  });
 }
 
 TEST(DeviceCalls, ABufferThatIsNewIsLookedFor) {

@@ -23,6 +23,7 @@ namespace {
 std::atomic<FakeMachine*> the_machine{nullptr};
 thread_local int this_threads_device = 0;
 thread_local size_t this_threads_waits = 0;
+thread_local size_t this_threads_changes = 0;
 
 FakeMachine& Machine() {
   FakeMachine* const machine = the_machine.load();
@@ -110,12 +111,14 @@ int Describe(int device, ronda_cuda_device* description) {
 }
 
 int UseDevice(int device) {
+  ++this_threads_changes;
   if (const int error = Machine().ErrorOf(device); error != 0) return error;
   this_threads_device = device;
   return kCudaSuccess;
 }
 
 int RestoreDevice(int device) {
+  ++this_threads_changes;
   this_threads_device = device;
   return kCudaSuccess;
 }
@@ -422,6 +425,7 @@ size_t FakeCuda::looks_at_streams() const {
 }
 size_t FakeCuda::calls() const { return Machine().calls().all; }
 size_t FakeCuda::HostWaitsOfThisThread() { return this_threads_waits; }
+size_t FakeCuda::DeviceChangesOfThisThread() { return this_threads_changes; }
 int FakeCuda::waiting_frees() const { return Machine().calls().waiting_frees; }
 std::vector<std::string> FakeCuda::TakeRanges() { return Machine().TakeRanges(); }
 std::string FakeCuda::Leaks() const { return Machine().Leaks(); }

@@ -113,6 +113,9 @@ class FakeCuda {
   // yet.
   static size_t HostWaitsOfThisThread();
 
+  // How often the calling thread has changed its device so far: calls of use_device and restore_device.
+  static size_t DeviceChangesOfThisThread();
+
   // The names of begin_range since the last call, of all threads.
   std::vector<std::string> TakeRanges();
 

@@ -156,6 +156,31 @@ TEST_F(NcclReduceTest, PartsAreExchangedAloneWhereRondaAddsUp) {
 }
 
 // One tensor of equal parts is not packed: NCCL reads it in its place. It is trainers' memory, which is not registered.
+// In place, NCCL would have changed what has to be negotiated again.
+TEST_F(NcclReduceTest, ALargeTensorIsPackedOnlyIfItCanBeVetoed) {
+  constexpr size_t kCount = 200'000;
+  constexpr int kRanks = 2;
+  NcclJob job(kRanks);
+  const auto kernels_of = [&](const Ballot* ballot) {
+    const size_t before = job.cuda().finished_kernels();
+    job.OnEveryRank([&](RankId, NcclRank& self) {
+      const DeviceMemory tensor = self.Floats(std::vector<float>(kCount, 1.0f));
+      std::optional<Ballot> own;
+      CallInfo info = Info("large");
+      if (ballot != nullptr) info.ballot = &own.emplace(*ballot);
+      ASSERT_EQ(self.Allreduce(tensor, info), absl::OkStatus());
+      self.Finish();
+      EXPECT_EQ(self.Read(tensor), std::vector<float>(kCount, kRanks));
+    });
+    return job.cuda().finished_kernels() - before;
+  };
+  const auto when_late = [] {};
+  const Ballot ballot = {.when_late = when_late};
+  EXPECT_EQ(kernels_of(nullptr), 0u);
+  EXPECT_EQ(kernels_of(&ballot), size_t{2 * kRanks}) << "the vote is within pack and unpack";
+  job.End();
+}
+
 TEST_F(NcclReduceTest, OneTensorOfEqualPartsIsNotPacked) {
   NcclJob job(3, kLong);
   constexpr size_t kEven[] = {3 * 1024};

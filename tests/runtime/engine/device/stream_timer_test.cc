@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "runtime/monitor/timeline/trace.h"
 #include "tests/runtime/monitor/timeline/trace_reader.h"
@@ -18,6 +19,7 @@ namespace {
 
 using ::ronda::testing::FakeCuda;
 using ::ronda::testing::Named;
+using ::ronda::testing::StreamHold;
 using ::ronda::testing::TraceEvent;
 using ::testing::SizeIs;
 
@@ -61,6 +63,31 @@ TEST_F(StreamTimerTest, DoesNothingWithoutATimeline) {
   never.Begin();
   never.Mark(StreamPhase::kPack);
   EXPECT_EQ(never.Take(), nullptr);
+}
+
+TEST_F(StreamTimerTest, TheTimesOfOneBucketIn32AreCounted) {
+  DeviceTimes times;
+  StreamTimer timer(device_, stream_->handle(), nullptr, &times);
+  const size_t events = cuda_.recorded_events();
+  for (uint64_t i = 0; i < 2 * DeviceTimes::kPeriod; ++i) {
+    timer.Begin();
+    timer.Mark(StreamPhase::kWaitForData);
+    {
+      StreamHold hold(stream_->handle());
+      absl::SleepFor(absl::Milliseconds(i == 0 ? 2 : 0));  // what the device takes for packing the first
+    }
+    timer.Mark(StreamPhase::kPack);
+    timer.Mark(StreamPhase::kUnpack);
+    const std::shared_ptr<BucketTiming> timing = timer.Take();
+    EXPECT_EQ(timing != nullptr, i % DeviceTimes::kPeriod == 0);
+    if (timing == nullptr) continue;
+    EXPECT_EQ(timing->parts.back().end->Wait(), absl::OkStatus());
+    timer.Draw({.label = "x"}, *timing);
+  }
+  EXPECT_EQ(times.buckets, 2u);
+  EXPECT_EQ(cuda_.recorded_events(), events + 2 * 4) << "the other buckets cost nothing";
+  EXPECT_GE(times.nanoseconds[static_cast<size_t>(StreamPhase::kPack)], 2'000'000u);
+  EXPECT_EQ(times.nanoseconds[static_cast<size_t>(StreamPhase::kReduce)], 0u);
 }
 
 TEST_F(StreamTimerTest, PartsFollowEachOtherWithinWhatTheHostHasSeen) {
