@@ -99,6 +99,7 @@ void RankMeter::EnterBucket(FlightTime ready, FlightTime now) {
   entry.bucket.store(0, std::memory_order_release);
   entry.time.store(entered_, std::memory_order_release);
   entry.step.store(words_->counters.steps, std::memory_order_release);
+  entry.left.store(0, std::memory_order_release);
   entry.bucket.store(number, std::memory_order_release);
   words_->current_since.store(entered_, std::memory_order_release);
   words_->current.store(number, std::memory_order_release);
@@ -115,6 +116,8 @@ void RankMeter::LeaveBucket(const Bucket& bucket, FlightTime now) {
 
 void RankMeter::LeaveWithoutEffect(FlightTime now) {
   left_ = Nanoseconds(now);
+  const uint64_t number = words_->buckets.load(std::memory_order_relaxed);
+  words_->entries[number % RankWords::kEntries].left.store(left_, std::memory_order_release);
   words_->current.store(0, std::memory_order_release);
   words_->counters.bucket_nanoseconds.Add(left_ - std::min(left_, entered_));
 }

@@ -23,6 +23,7 @@ struct BucketEntry {
   uint64_t bucket = 0;
   uint64_t time = 0;
   uint64_t step = 0;  // the rank's at that time
+  uint64_t left = 0;  // when the rank was done with the bucket; 0: it is not yet
 
   friend bool operator==(const BucketEntry&, const BucketEntry&) = default;
 };
@@ -43,7 +44,7 @@ struct BucketEntry {
 // the entries up to n - 1, and one that has seen a place overwritten by bucket n loads n or more.
 struct RankWords {
   static constexpr uint64_t kMagic = 0x314b4e4152444e52;  // "RNDRANK1"
-  static constexpr uint32_t kVersion = 3;
+  static constexpr uint32_t kVersion = 4;
   static constexpr int kEntries = 256;
   static constexpr size_t kJobBytes = 128;
   static constexpr size_t kHostBytes = 64;
@@ -53,6 +54,7 @@ struct RankWords {
     std::atomic<uint64_t> bucket;
     std::atomic<uint64_t> time;
     std::atomic<uint64_t> step;
+    std::atomic<uint64_t> left;  // stored once more while the number stays, when the rank leaves the bucket
   };
 
   // Of the layout, in every version at this place.

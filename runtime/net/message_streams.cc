@@ -1,8 +1,11 @@
 #include "runtime/net/message_streams.h"
 
+#include <optional>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/base/mutex.h"
 #include "runtime/base/plugin_search.h"
 #include "runtime/base/status_macros.h"
 
@@ -88,5 +91,43 @@ MessageStream MessageChannel::Call(const std::string& method, Absent absent, abs
 }
 
 void MessageChannel::Cancel() { plugin_->cancel(channel_); }
+
+namespace {
+
+// A call whose caller waits for its answer.
+class WaitingCall final : public MessageStreamOwner {
+ public:
+  absl::StatusOr<std::string> Run(MessageStream stream, const std::string& request) {
+    stream_ = stream;
+    stream.Open(this);
+    stream.Write(request);
+    MutexLock lock(&mu_);
+    while (!status_.has_value()) closed_.Wait(&mu_);
+    if (!status_->ok()) return *status_;
+    return std::move(answer_);
+  }
+
+  void OnMessage(absl::string_view answer) override { answer_ = std::string(answer); }
+  void OnReadsEnd() override {}
+  void OnWritten() override { stream_->End(absl::OkStatus()); }
+  void OnClosed(const absl::Status& status) override {
+    MutexLock lock(&mu_);
+    status_ = status;
+    closed_.NotifyAll();
+  }
+
+ private:
+  std::optional<MessageStream> stream_;  // constant once open
+  std::string answer_;                   // of the calls for messages, which end before the stream closes
+  Mutex mu_;
+  CondVar closed_;
+  std::optional<absl::Status> status_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace
+
+absl::StatusOr<std::string> CallOnce(MessageStream stream, const std::string& request) {
+  return WaitingCall().Run(stream, request);
+}
 
 }  // namespace ronda

@@ -122,6 +122,10 @@ class MessageChannel {
   ronda_hosts_channel* const channel_;
 };
 
+// A call of one message each way, on a stream that is not open yet: waits for the answer, or the stream's end.
+// Errors: the server's word; those of gRPC.
+absl::StatusOr<std::string> CallOnce(MessageStream stream, const std::string& request);
+
 }  // namespace ronda
 
 #endif  // RONDA_RUNTIME_NET_MESSAGE_STREAMS_H_

@@ -2,9 +2,12 @@
 #ifndef RONDA_RUNTIME_CONTROL_RENDEZVOUS_SECRET_PROOF_H_
 #define RONDA_RUNTIME_CONTROL_RENDEZVOUS_SECRET_PROOF_H_
 
+#include <algorithm>
 #include <cstddef>
+#include <deque>
 #include <initializer_list>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -25,6 +28,32 @@ std::string SecretProof(absl::string_view secret, std::initializer_list<absl::st
 
 // Whether `proof` is `expected`; takes the same time wherever the two first differ.
 bool IsSameProof(absl::string_view proof, absl::string_view expected);
+
+// The nonces that were given out and not used yet, so that a proof counts once.
+//
+// Thread-compatible.
+class NonceLedger {
+ public:
+  // `capacity` bounds the memory that unauthenticated callers can use: beyond it, the oldest nonce is forgotten.
+  explicit NonceLedger(size_t capacity) : capacity_(capacity) {}
+
+  void Issue(std::string nonce) {
+    if (outstanding_.size() == capacity_) outstanding_.pop_front();
+    outstanding_.push_back(std::move(nonce));
+  }
+
+  // Whether `nonce` was issued and not consumed before.
+  bool Consume(absl::string_view nonce) {
+    const auto it = std::find(outstanding_.begin(), outstanding_.end(), nonce);
+    if (it == outstanding_.end()) return false;
+    outstanding_.erase(it);
+    return true;
+  }
+
+ private:
+  const size_t capacity_;
+  std::deque<std::string> outstanding_;  // oldest first
+};
 
 }  // namespace ronda
 

@@ -89,36 +89,6 @@ void Accept(RendezvousService* service, absl::string_view method, MessageStream 
   stream.End(absl::UnimplementedError(absl::StrCat("there is no ", method)));
 }
 
-// A call of a rank that waits for its answer.
-class WaitingCall final : public MessageStreamOwner {
- public:
-  absl::StatusOr<std::string> Run(MessageStream stream, const std::string& request) {
-    stream_ = stream;
-    stream.Open(this);
-    stream.Write(request);
-    MutexLock lock(&mu_);
-    while (!status_.has_value()) closed_.Wait(&mu_);
-    if (!status_->ok()) return *status_;
-    return std::move(answer_);
-  }
-
-  void OnMessage(absl::string_view answer) override { answer_ = std::string(answer); }
-  void OnReadsEnd() override {}
-  void OnWritten() override { stream_->End(absl::OkStatus()); }
-  void OnClosed(const absl::Status& status) override {
-    MutexLock lock(&mu_);
-    status_ = status;
-    closed_.NotifyAll();
-  }
-
- private:
-  std::optional<MessageStream> stream_;  // constant once open
-  std::string answer_;                   // of the calls for messages, which end before the stream closes
-  Mutex mu_;
-  CondVar closed_;
-  std::optional<absl::Status> status_ ABSL_GUARDED_BY(mu_);
-};
-
 RendezvousService::Options ServiceOptions(const RendezvousServer::Options& options) {
   return {.table = {.job_id = options.job_id,
                     .size = options.claim.size,
@@ -137,8 +107,8 @@ constexpr absl::Duration kMaxWait = absl::Hours(24);
 
 absl::StatusOr<v1::ChallengeResponse> Challenge(MessageChannel& channel, const RendezvousClientOptions& options) {
   const absl::StatusOr<std::string> answer =
-      WaitingCall().Run(channel.Call(kChallenge, MessageChannel::Absent::kIsAwaited, options.timeout),
-                        v1::ChallengeRequest().SerializeAsString());
+      CallOnce(channel.Call(kChallenge, MessageChannel::Absent::kIsAwaited, options.timeout),
+               v1::ChallengeRequest().SerializeAsString());
   if (!answer.ok()) {
     return absl::Status(answer.status().code(),
                         absl::StrCat(ToString(options.claim.member.peer), " found no rank 0 at ",
@@ -159,7 +129,7 @@ absl::StatusOr<v1::JoinResponse> Join(MessageChannel& channel, const v1::Challen
   if (!options.secret.empty()) request.set_proof(JoinProof(options.secret, challenge.nonce(), options.claim));
   const absl::Duration wait = std::min(absl::Milliseconds(challenge.wait_ms()), kMaxWait) + kAnswerGrace;
   const absl::StatusOr<std::string> answer =
-      WaitingCall().Run(channel.Call(kJoin, MessageChannel::Absent::kIsAnError, wait), request.SerializeAsString());
+      CallOnce(channel.Call(kJoin, MessageChannel::Absent::kIsAnError, wait), request.SerializeAsString());
   if (absl::IsUnavailable(answer.status())) {
     return absl::UnavailableError(absl::StrCat("rank 0 at ", ToString(options.endpoint), " went away before all of ",
                                                options.claim.size, " ranks had joined (", answer.status().message(),

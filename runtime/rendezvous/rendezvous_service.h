@@ -1,10 +1,8 @@
 #ifndef RONDA_RUNTIME_RENDEZVOUS_RENDEZVOUS_SERVICE_H_
 #define RONDA_RUNTIME_RENDEZVOUS_RENDEZVOUS_SERVICE_H_
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <string>
@@ -17,35 +15,10 @@
 #include "absl/time/time.h"
 #include "proto/ronda/v1/rendezvous.pb.h"
 #include "runtime/base/mutex.h"
+#include "runtime/net/proof.h"
 #include "runtime/rendezvous/rendezvous_table.h"
 
 namespace ronda {
-
-// The nonces that were given out and not used yet, so that a proof counts once.
-//
-// Thread-compatible.
-class NonceLedger {
- public:
-  // `capacity` bounds the memory that unauthenticated callers can use: beyond it, the oldest nonce is forgotten.
-  explicit NonceLedger(size_t capacity) : capacity_(capacity) {}
-
-  void Issue(std::string nonce) {
-    if (outstanding_.size() == capacity_) outstanding_.pop_front();
-    outstanding_.push_back(std::move(nonce));
-  }
-
-  // Whether `nonce` was issued and not consumed before.
-  bool Consume(absl::string_view nonce) {
-    const auto it = std::find(outstanding_.begin(), outstanding_.end(), nonce);
-    if (it == outstanding_.end()) return false;
-    outstanding_.erase(it);
-    return true;
-  }
-
- private:
-  const size_t capacity_;
-  std::deque<std::string> outstanding_;  // oldest first
-};
 
 // Rank 0's half of the rendezvous, in terms of messages: admits ranks to a RendezvousTable and answers all of them at
 // once. Knows no network; RendezvousServer puts it on one.

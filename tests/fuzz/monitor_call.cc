@@ -4,15 +4,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/monitor/serve/monitor_service.h"
+#include "runtime/monitor/serve/proved_calls.h"
 #include "tests/fuzz/fuzz_input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using ronda::JobSnapshot;
   using ronda::RankAnswer;
   using ronda::TimelineRequest;
-  static constexpr const char* kMethods[] = {"GetJobs", "Explain", "StartTimeline", "StopTimeline", "StopJob", ""};
+  static constexpr const char* kMethods[] = {"GetJobs",    "Explain", "StartTimeline", "StopTimeline", "StopJob",
+                                             "GetSamples", ""};
   ronda::fuzz::FuzzInput input(data, size);
-  const std::string method = absl::StrCat("/ronda.v1.MonitorService/", kMethods[input.Below(6)]);
+  const std::string method = absl::StrCat("/ronda.v1.MonitorService/", kMethods[input.Below(7)]);
   const std::vector<JobSnapshot> jobs = {{.job = "alpha"}, {.job = "beta"}};
   const auto require_known = [](const std::string& job) {
     ronda::fuzz::Require(job == "alpha" || job == "beta", "a job is asked that there is");
@@ -27,7 +29,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
          require_known(job);
          return 1;
        }});
-  const auto answer = service.Answer(method, input.TakeRest());
+  const absl::string_view request = input.TakeRest();
+  ronda::ProvedCalls proved(&service, "a secret that no input has");
+  ronda::fuzz::Require(!proved.Answer(method, request).ok(), "without a proof there is no answer");
+  const auto answer = service.Answer(method, request);
   ronda::fuzz::Require(answer.ok() || !answer.status().message().empty(), "a refusal says why");
   return 0;
 }

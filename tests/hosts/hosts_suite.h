@@ -25,6 +25,7 @@ namespace ronda::testing {
 // The programs of ranks, each file's: the tests start further processes of their own binary.
 std::vector<RankProgram> AcrossHostsPrograms();
 std::vector<RankProgram> HostsFailurePrograms();
+std::vector<RankProgram> MonitorHostsPrograms();
 std::vector<RankProgram> SshJobPrograms();
 
 // A test across hosts; skipped, with the reason, where there can be none.

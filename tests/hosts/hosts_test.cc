@@ -4,7 +4,7 @@
 int main(int argc, char** argv) {
   std::vector<ronda::testing::RankProgram> all;
   for (const auto& programs : {ronda::testing::AcrossHostsPrograms(), ronda::testing::HostsFailurePrograms(),
-                               ronda::testing::SshJobPrograms()}) {
+                               ronda::testing::SshJobPrograms(), ronda::testing::MonitorHostsPrograms()}) {
     all.insert(all.end(), programs.begin(), programs.end());
   }
   return ronda::testing::RankProgramMain(argc, argv, all);

@@ -1,18 +1,33 @@
 #include "tests/hosts/network_hosts.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/if_tun.h>
+#include <net/if.h>
+#include <poll.h>
 #include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <deque>
 #include <fstream>
 #include <numeric>
+#include <optional>
+#include <thread>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/base/unique_fd.h"
 #include "tests/testing/process_world.h"
 
 namespace ronda::testing {
@@ -64,6 +79,77 @@ absl::Status NetworkHosts::Available() {
   if (made.exit_code == 0) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat("this machine gives no network namespaces: ", made.output));
 }
+
+// A cable of two interfaces between which a thread carries frames: it keeps those from `host_end` for the delay.
+class NetworkHosts::Relay {
+ public:
+  static absl::StatusOr<std::unique_ptr<Relay>> Create(const std::string& host_end, const std::string& bridge_end) {
+    RONDA_ASSIGN_OR_RETURN(UniqueFd host, OpenInterface(host_end));
+    RONDA_ASSIGN_OR_RETURN(UniqueFd bridge, OpenInterface(bridge_end));
+    UniqueFd stop(eventfd(0, EFD_CLOEXEC));
+    if (!stop.valid()) return absl::ErrnoToStatus(errno, "cannot create an eventfd");
+    return std::unique_ptr<Relay>(new Relay(std::move(host), std::move(bridge), std::move(stop)));
+  }
+  ~Relay() {
+    eventfd_write(stop_.get(), 1);
+    thread_.join();
+  }
+
+  void set_delay(absl::Duration delay) { delay_ms_ = absl::ToInt64Milliseconds(delay); }
+
+ private:
+  struct Frame {
+    absl::Time due;
+    std::string bytes;
+  };
+
+  Relay(UniqueFd host, UniqueFd bridge, UniqueFd stop)
+      : host_(std::move(host)), bridge_(std::move(bridge)), stop_(std::move(stop)), thread_([this] { Run(); }) {}
+
+  static absl::StatusOr<UniqueFd> OpenInterface(const std::string& name) {
+    UniqueFd fd(open("/dev/net/tun", O_RDWR | O_CLOEXEC | O_NONBLOCK));
+    ifreq request = {};
+    request.ifr_flags = IFF_TAP | IFF_NO_PI;
+    name.copy(request.ifr_name, IFNAMSIZ - 1);
+    if (fd.valid() && ioctl(fd.get(), TUNSETIFF, &request) == 0) return fd;
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot make the interface ", name));
+  }
+
+  // A frame that does not fit into the queue is lost, as on a cable.
+  static void Send(const UniqueFd& to, const std::string& frame) {
+    [[maybe_unused]] const ssize_t sent = write(to.get(), frame.data(), frame.size());
+  }
+  static std::optional<std::string> Receive(const UniqueFd& from) {
+    char frame[2048];
+    const ssize_t bytes = read(from.get(), frame, sizeof(frame));
+    if (bytes <= 0) return std::nullopt;
+    return std::string(frame, static_cast<size_t>(bytes));
+  }
+
+  void Run() {
+    while (true) {
+      pollfd events[] = {{.fd = stop_.get(), .events = POLLIN},
+                         {.fd = host_.get(), .events = POLLIN},
+                         {.fd = bridge_.get(), .events = POLLIN}};
+      const absl::Duration pause = late_.empty() ? absl::Hours(1) : late_.front().due - absl::Now();
+      const timespec timeout = absl::ToTimespec(std::max(pause, absl::ZeroDuration()));
+      ppoll(events, 3, &timeout, nullptr);
+      if (events[0].revents != 0) return;
+      while (const auto frame = Receive(bridge_)) Send(host_, *frame);
+      while (const auto frame = Receive(host_)) {
+        late_.push_back({.due = absl::Now() + absl::Milliseconds(delay_ms_.load()), .bytes = *frame});
+      }
+      for (; !late_.empty() && late_.front().due <= absl::Now(); late_.pop_front()) Send(bridge_, late_.front().bytes);
+    }
+  }
+
+  const UniqueFd host_;
+  const UniqueFd bridge_;
+  const UniqueFd stop_;
+  std::atomic<int64_t> delay_ms_{0};
+  std::deque<Frame> late_;
+  std::thread thread_;
+};
 
 NetworkHosts::NetworkHosts(const Options& options)
     : options_(options), id_(absl::StrCat(getpid())), bridge_(absl::StrCat("rb", id_)) {}
@@ -117,15 +203,25 @@ absl::Status NetworkHosts::SetUp() {
 absl::Status NetworkHosts::AddHost(int host) {
   const std::string name = NameOf(host);
   const bool is_ipv6 = options_.family == Family::kIPv6;
+  RONDA_RETURN_IF_ERROR(Do(absl::StrCat("ip netns add ", name)));
+  RONDA_RETURN_IF_ERROR(AddCable(host));
   const std::vector<std::string> commands = {
-      absl::StrCat("ip netns add ", name),
-      absl::StrCat("ip link add ", LinkOf(host), " type veth peer name eth0 netns ", name),
       absl::StrCat("ip link set ", LinkOf(host), " master ", bridge_, " up"),
       absl::StrCat("ip -n ", name, " addr add ", AddressOf(host), is_ipv6 ? "/64 nodad" : "/24", " dev eth0"),
       absl::StrCat("ip -n ", name, " link set eth0 up"),
       absl::StrCat("ip -n ", name, " link set lo up"),
   };
   return Do(absl::StrJoin(commands, " && "));
+}
+
+absl::Status NetworkHosts::AddCable(int host) {
+  const std::string link = LinkOf(host);
+  if (options_.cables == Options::Cables::kOfTheKernel) {
+    return Do(absl::StrCat("ip link add ", link, " type veth peer name eth0 netns ", NameOf(host)));
+  }
+  const std::string far_end = absl::StrCat(link, "e");
+  RONDA_ASSIGN_OR_RETURN(relays_.emplace_back(), Relay::Create(far_end, link));
+  return Do(absl::StrCat("ip link set ", far_end, " netns ", NameOf(host), " name eth0"));
 }
 
 absl::Status NetworkHosts::WriteAgent() {
@@ -156,6 +252,10 @@ absl::Status NetworkHosts::LimitRate(double mbit) {
                         "mbit burst ", static_cast<int>(mbit * 250) + 16'000, " latency 50ms")));
   }
   return absl::OkStatus();
+}
+
+void NetworkHosts::DelaySending(int host, absl::Duration delay) {
+  relays_[static_cast<size_t>(host)]->set_delay(delay);
 }
 
 void NetworkHosts::KillAllOn(int host) const {

@@ -25,6 +25,8 @@ class NetworkHosts {
   struct Options {
     int count = 2;
     Family family = Family::kIPv4;
+    // kRelayed: what hosts send goes through this process, which can delay it, as not every kernel has netem.
+    enum class Cables { kOfTheKernel, kRelayed } cables = Cables::kOfTheKernel;
   };
 
   // OK if hosts can be made here; else the reason.
@@ -52,6 +54,10 @@ class NetworkHosts {
   // Limits the rate at which each host sends, in Mbit/s.
   absl::Status LimitRate(double mbit);
 
+  // From now on all that the host sends is under way for so much longer.
+  // REQUIRES: Options::kRelayed.
+  void DelaySending(int host, absl::Duration delay);
+
   // Kills all processes on a host.
   void KillAllOn(int host) const;
 
@@ -63,6 +69,7 @@ class NetworkHosts {
   explicit NetworkHosts(const Options& options);
   absl::Status SetUp();
   absl::Status AddHost(int host);
+  absl::Status AddCable(int host);
   absl::Status WriteAgent();
   std::string LinkOf(int host) const;  // the bridge's end of its cable
   std::string AddressIn(int number) const;
@@ -71,6 +78,8 @@ class NetworkHosts {
   const std::string id_;
   const std::string bridge_;
   std::string agent_;
+  class Relay;
+  std::vector<std::unique_ptr<Relay>> relays_;  // of kRelayed, by host
 };
 
 // A job that mpirun starts across hosts.

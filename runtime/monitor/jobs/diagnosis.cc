@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <set>
 #include <vector>
 
 namespace ronda {
@@ -9,6 +10,12 @@ namespace {
 
 // Of the time that a rank was watched, its threads have waited for a core.
 constexpr double kStarvedShare = 0.25;
+
+// A message within a network takes less than a millisecond there and back. Also in one where all hosts are this far
+// apart a job says so only while its ranks do little else than wait.
+constexpr absl::Duration kSlowRoundTrip = absl::Milliseconds(10);
+constexpr double kFarther = 3;          // times as far as the nearest host
+constexpr double kWaitingShare = 0.25;  // of each rank's time is in buckets
 
 bool IsStopped(const RankSnapshot& rank) { return rank.process_now.state == 'T' || rank.process_now.state == 't'; }
 
@@ -76,7 +83,9 @@ const char* Describe(Holdup holdup) {
     case Holdup::kStarved:
       return "its process is starved of CPU";
     case Holdup::kNetwork:
-      return "all ranks are in the collective, and its data does not move";
+      return "the network: all ranks are in the collective, and its data does not move";
+    case Holdup::kUnheard:
+      return "the network: its host does not answer";
     case Holdup::kNotSubmitted:
       return "its program has not submitted the tensor";
   }
@@ -84,9 +93,35 @@ const char* Describe(Holdup holdup) {
 }
 
 Holdup WhyLate(absl::Span<const RankSnapshot> ranks, size_t index, absl::Duration watched) {
+  if (!ranks[index].is_heard) return Holdup::kUnheard;
   if (!ranks[index].is_alive) return Holdup::kEnded;
   if (IsStopped(ranks[index])) return Holdup::kStopped;
   return IsStarved(ranks, index, watched) ? Holdup::kStarved : Holdup::kNotSubmitted;
+}
+
+std::optional<SlowNetwork> FindSlowNetwork(absl::Span<const RankSnapshot> ranks, const std::vector<HostLink>& links) {
+  if (links.empty()) return std::nullopt;
+  const auto by_time = [](const HostLink& a, const HostLink& b) { return a.round_trip < b.round_trip; };
+  const auto [nearest, farthest] = std::minmax_element(links.begin(), links.end(), by_time);
+  if (farthest->round_trip < kSlowRoundTrip) return std::nullopt;
+  SlowNetwork slow = {
+      .host = farthest->host, .ranks = farthest->ranks, .round_trip = farthest->round_trip, .waited_share = 1};
+  for (const RankSnapshot& rank : ranks) slow.waited_share = std::min(slow.waited_share, rank.rates.waited_share);
+  if (slow.waited_share < kWaitingShare) return std::nullopt;
+  if (links.size() > 1 && farthest->round_trip < kFarther * nearest->round_trip) {
+    slow.host.clear();
+    slow.ranks.clear();
+    slow.round_trip = nearest->round_trip;
+    std::set<RankId> others;
+    for (const HostLink& link : links) others.insert(link.ranks.begin(), link.ranks.end());
+    for (const RankSnapshot& rank : ranks) {
+      if (others.contains(rank.rank())) continue;
+      slow.host = rank.identity.topology.hostname;
+      slow.ranks.push_back(rank.rank());
+    }
+    if (slow.round_trip < kSlowRoundTrip) return std::nullopt;
+  }
+  return slow;
 }
 
 std::optional<Standstill> FindStandstill(absl::Span<const RankSnapshot> ranks, const Moment& moment) {
@@ -102,7 +137,7 @@ std::optional<Standstill> FindStandstill(absl::Span<const RankSnapshot> ranks, c
   for (size_t i = 0; i < ranks.size(); ++i) {
     const bool is_missing = IsMissing(ranks[i], waits[i], bucket);
     if (is_missing) missing.push_back(i);
-    const bool is_halted = IsStopped(ranks[i]) || !ranks[i].is_alive;
+    const bool is_halted = IsStopped(ranks[i]) || !ranks[i].is_alive || !ranks[i].is_heard;
     if (is_halted) halted.push_back(i);
     if (is_missing || is_halted || !waits[i].has_value()) continue;
     found.waiting.push_back(ranks[i].rank());

@@ -10,14 +10,15 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "runtime/monitor/peer_monitor.h"
 
 namespace ronda {
 namespace {
 
-// The words of a process' command line; none if it cannot be read.
-std::vector<std::string> CommandOf(pid_t pid) {
-  std::ifstream file(absl::StrCat("/proc/", pid, "/cmdline"));
+// Of a process: the words of its command line ("cmdline"), or its variables ("environ"); none if they cannot be read.
+std::vector<std::string> WordsOf(pid_t pid, const char* file_name) {
+  std::ifstream file(absl::StrCat("/proc/", pid, "/", file_name));
   std::vector<std::string> words;
   for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
   return words;
@@ -40,6 +41,16 @@ absl::StatusOr<std::string> ChooseJob(absl::string_view beginning, const std::ve
                         : absl::StrCat("you run no job on this host whose name begins with '", beginning, "'"));
 }
 
+std::string SecretOf(absl::Span<const std::unique_ptr<RankReader>> ranks) {
+  for (const std::unique_ptr<RankReader>& rank : ranks) {
+    for (const std::string& variable : WordsOf(rank->identity().process.pid, "environ")) {
+      absl::string_view secret = variable;
+      if (absl::ConsumePrefix(&secret, "RONDA_JOB_SECRET=") && !secret.empty()) return std::string(secret);
+    }
+  }
+  return "";
+}
+
 absl::StatusOr<pid_t> EndJob(absl::Span<const std::unique_ptr<RankReader>> ranks) {
   std::set<pid_t> parents;
   for (const std::unique_ptr<RankReader>& rank : ranks) {
@@ -48,7 +59,7 @@ absl::StatusOr<pid_t> EndJob(absl::Span<const std::unique_ptr<RankReader>> ranks
   if (parents.size() != 1)
     return absl::FailedPreconditionError("the ranks have no parent in common: end them yourself");
   const pid_t launcher = *parents.begin();
-  const std::vector<std::string> command = CommandOf(launcher);
+  const std::vector<std::string> command = WordsOf(launcher, "cmdline");
   const bool is_rondarun = !command.empty() && (command[0] == "rondarun" || absl::EndsWith(command[0], "/rondarun"));
   if (!is_rondarun) {
     return absl::FailedPreconditionError(absl::StrCat("the job's launcher is not rondarun but process ", launcher, ", ",

@@ -19,6 +19,9 @@ namespace ronda {
 // Errors: NOT_FOUND; INVALID_ARGUMENT that names them if there are several.
 absl::StatusOr<std::string> ChooseJob(absl::string_view beginning, const std::vector<std::string>& jobs);
 
+// The secret (RONDA_JOB_SECRET) with which the job's ranks were started; empty if they had none.
+std::string SecretOf(absl::Span<const std::unique_ptr<RankReader>> ranks);
+
 // Tells the rondarun that has started the ranks to end the job, as SIGTERM does. Returns its process.
 // Errors: FAILED_PRECONDITION if it is not their launcher, or runs on another host; the system's.
 absl::StatusOr<pid_t> EndJob(absl::Span<const std::unique_ptr<RankReader>> ranks);

@@ -12,12 +12,6 @@ namespace {
 // Rates are over so long, and processes are looked at so often: /proc costs much more than the ranks' words.
 constexpr absl::Duration kSecond = absl::Seconds(1);
 
-std::vector<RankId> NumbersOf(const std::vector<std::unique_ptr<RankReader>>& ranks) {
-  std::vector<RankId> numbers;
-  for (const std::unique_ptr<RankReader>& rank : ranks) numbers.push_back(rank->identity().topology.rank);
-  return numbers;
-}
-
 // In buckets up to now, with the one in which the rank is.
 absl::Duration WaitedBy(const RankSample& sample, FlightTime now) {
   const absl::Duration ended = absl::Nanoseconds(static_cast<int64_t>(sample.counts.bucket_nanoseconds));
@@ -38,17 +32,82 @@ void LatenessHistogram::Add(absl::Duration lateness) {
   sum += lateness;
 }
 
-JobSampler::JobSampler(std::vector<std::unique_ptr<RankReader>> ranks) : lateness_(NumbersOf(ranks)) {
-  for (std::unique_ptr<RankReader>& rank : ranks) ranks_.push_back({.reader = std::move(rank)});
+JobSampler::JobSampler(std::vector<std::unique_ptr<RankReader>> ranks) {
+  for (std::unique_ptr<RankReader>& rank : ranks) {
+    RankIdentity identity = rank->identity();
+    ranks_.push_back({.reader = std::move(rank), .identity = std::move(identity)});
+  }
+  Gather({});
 }
 
-void JobSampler::Sample(FlightTime now) {
+std::vector<JobSampler::RankKey> JobSampler::KeysOf(const OtherHosts& others) {
+  std::vector<RankKey> keys;
+  for (const auto& [address, host] : others) {
+    for (const RankSnapshot& rank : host.ranks) {
+      const ProcessId& process = rank.identity.process;
+      keys.emplace_back(&host, rank.rank(), process.pid, process.start_time);
+    }
+  }
+  return keys;
+}
+
+// Of several ranks with one number the first is kept: this host's, or that of the first address.
+void JobSampler::Gather(const OtherHosts& others) {
+  known_ = KeysOf(others);
+  std::map<RankId, Rank> gathered;
+  for (Rank& rank : ranks_) {
+    if (rank.reader == nullptr) continue;
+    rank.points.clear();
+    rank.first_step = rank.last_step = std::nullopt;
+    gathered.emplace(rank.identity.topology.rank, std::move(rank));
+  }
+  for (const auto& [address, host] : others) {
+    for (const RankSnapshot& rank : host.ranks) {
+      gathered.try_emplace(rank.rank(), Rank{.host = &host, .identity = rank.identity});
+    }
+  }
+  ranks_.clear();
+  std::vector<RankId> numbers;
+  for (auto& [number, rank] : gathered) {
+    numbers.push_back(number);
+    ranks_.push_back(std::move(rank));
+  }
+  using Clocks = LatenessMeter::Clocks;
+  lateness_.emplace(std::move(numbers), known_.empty() ? Clocks::kOne : Clocks::kOfEachHost);
+}
+
+void JobSampler::Hear(FlightTime now, const OtherHosts& others) {
+  if (KeysOf(others) != known_) Gather(others);
+  links_.clear();
+  oldest_ = absl::ZeroDuration();
+  for (const auto& [address, host] : others) {
+    const bool is_heard = now - host.taken < OtherHost::kSilence;
+    if (is_heard) oldest_ = std::max(oldest_, now - host.taken);
+    HostLink link = {.round_trip = host.round_trip};
+    for (const RankSnapshot& told : host.ranks) {
+      const auto rank = std::find_if(ranks_.begin(), ranks_.end(), [&host = host, &told](const Rank& known) {
+        return known.host == &host && known.identity.topology.rank == told.rank();
+      });
+      if (rank == ranks_.end()) continue;
+      rank->is_heard = is_heard;
+      rank->is_alive = told.is_alive;
+      rank->told = told.sample;
+      rank->told_process = told.process_now;
+      link.host = told.identity.topology.hostname;
+      link.ranks.push_back(told.rank());
+    }
+    if (is_heard && !link.ranks.empty()) links_.push_back(std::move(link));
+  }
+}
+
+void JobSampler::Sample(FlightTime now, const OtherHosts& others) {
   now_ = now;
+  Hear(now, others);
   samples_.clear();
-  for (const Rank& rank : ranks_) samples_.push_back(rank.reader->Read());
-  lateness_.Add(samples_);
+  for (const Rank& rank : ranks_) samples_.push_back(rank.reader != nullptr ? rank.reader->Read() : rank.told);
+  lateness_->Add(samples_);
   for (size_t i = 0; i < ranks_.size(); ++i) {
-    const RankLateness& lateness = lateness_.lateness()[i];
+    const RankLateness& lateness = lateness_->lateness()[i];
     Remember({.time = now,
               .counts = samples_[i].counts,
               .buckets = samples_[i].buckets,
@@ -65,24 +124,27 @@ void JobSampler::Sample(FlightTime now) {
 
 size_t JobSampler::living() const {
   return static_cast<size_t>(
-      std::count_if(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.is_alive; }));
+      std::count_if(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.reader && rank.is_alive; }));
 }
 
 bool JobSampler::Watches(const RankIdentity& rank) const {
   return std::any_of(ranks_.begin(), ranks_.end(), [&](const Rank& known) {
-    const RankIdentity& identity = known.reader->identity();
-    return identity.topology.rank == rank.topology.rank && identity.process.pid == rank.process.pid &&
-           known.reader->IsAlive();
+    const RankIdentity& identity = known.identity;
+    return known.reader != nullptr && identity.topology.rank == rank.topology.rank &&
+           identity.process.pid == rank.process.pid && known.reader->IsAlive();
   });
 }
 
 void JobSampler::LookAtProcesses(FlightTime now) {
   const bool is_first = processes_seen_ == -absl::InfiniteDuration();
   for (Rank& rank : ranks_) {
-    const RankReader& reader = *rank.reader;
-    rank.is_alive = reader.IsAlive();
     rank.process_before = rank.process_now;
-    rank.process_now = ReadProcessTimes(reader.identity().process.pid).value_or(ProcessTimes{});
+    if (rank.reader != nullptr) {
+      rank.is_alive = rank.reader->IsAlive();
+      rank.process_now = ReadProcessTimes(rank.identity.process.pid).value_or(ProcessTimes{});
+    } else {
+      rank.process_now = rank.told_process;
+    }
     if (is_first) rank.process_before = rank.process_now;
   }
   process_span_ = is_first ? absl::ZeroDuration() : now - processes_seen_;
@@ -145,27 +207,33 @@ RankRates JobSampler::RatesOf(const Rank& rank) {
 JobSnapshot JobSampler::Snapshot() const {
   JobSnapshot snapshot = {.now = now_,
                           .process_span = process_span_,
-                          .buckets_measured = lateness_.measured(),
-                          .buckets_missed = lateness_.missed()};
+                          .buckets_measured = lateness_->measured(),
+                          .buckets_missed = lateness_->missed()};
   for (size_t i = 0; i < samples_.size(); ++i) {
     const Rank& rank = ranks_[i];
-    snapshot.ranks.push_back({.identity = rank.reader->identity(),
+    snapshot.ranks.push_back({.identity = rank.identity,
+                              .is_here = rank.reader != nullptr,
                               .is_alive = rank.is_alive,
+                              .is_heard = rank.is_heard,
                               .sample = samples_[i],
-                              .lateness = lateness_.lateness()[i],
+                              .lateness = lateness_->lateness()[i],
                               .rates = RatesOf(rank),
                               .totals = TotalsOf(rank),
                               .process_before = rank.process_before,
                               .process_now = rank.process_now});
   }
   if (!snapshot.ranks.empty()) snapshot.job = snapshot.ranks.front().identity.job;
-  snapshot.standstill = FindStandstill(snapshot.ranks, {.now = now_, .watched = process_span_, .patience = kPatience});
-  snapshot.straggler = lateness_.straggler().Judge();
+  snapshot.standstill =
+      FindStandstill(snapshot.ranks, {.now = now_, .watched = process_span_, .patience = kPatience + oldest_});
+  snapshot.straggler = lateness_->straggler().Judge();
   for (size_t i = 0; i < snapshot.ranks.size(); ++i) {
     if (snapshot.ranks[i].rank() == snapshot.straggler.rank) {
       snapshot.straggler.why = WhyLate(snapshot.ranks, i, process_span_);
     }
   }
+  snapshot.network = FindSlowNetwork(snapshot.ranks, links_);
+  // Where data comes late, ranks do so after it.
+  if (snapshot.network.has_value() && snapshot.straggler.why == Holdup::kNotSubmitted) snapshot.straggler = {};
   return snapshot;
 }
 

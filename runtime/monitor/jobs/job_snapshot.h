@@ -61,7 +61,9 @@ struct RankTotals {
 
 struct RankSnapshot {
   RankIdentity identity;
+  bool is_here = true;  // false: it is on another host
   bool is_alive = true;
+  bool is_heard = true;  // false: the monitor of its host has not answered for OtherHost::kSilence
   RankSample sample;
   RankLateness lateness;
   RankRates rates;
@@ -79,6 +81,7 @@ enum class Holdup : uint8_t {
   kEnded,         // its process is gone
   kStarved,       // its threads are ready to run and get no core
   kNetwork,       // all ranks are in the bucket, and its data does not move
+  kUnheard,       // its host does not answer: the network, or the host
   kNotSubmitted,  // its program has not submitted the tensor
 };
 
@@ -112,15 +115,36 @@ struct StragglerVerdict {
   Holdup why = Holdup::kNotSubmitted;
 };
 
+// The ranks of a host are far away: messages to it and back take long, and all ranks spend their time in buckets.
+struct SlowNetwork {
+  std::string host;
+  std::vector<RankId> ranks;
+  absl::Duration round_trip;  // between the monitors
+  double waited_share = 0;    // the least of all ranks, as in RankRates
+};
+
 struct JobSnapshot {
   std::string job;
   FlightTime now;
-  std::vector<RankSnapshot> ranks;  // those of this host, by rank
+  std::vector<RankSnapshot> ranks;  // those of this host, and of hosts whose monitors are asked; by rank
   absl::Duration process_span;      // about a second; zero: the processes were looked at once
-  uint64_t buckets_measured = 0;    // entered by all ranks of this host that are part of them, and by two at least
+  uint64_t buckets_measured = 0;    // entered by all of these ranks that are part of them, and by two at least
   uint64_t buckets_missed = 0;      // ranks have overwritten their entries before they were read
   std::optional<Standstill> standstill;
   StragglerVerdict straggler;
+  std::optional<SlowNetwork> network;
+};
+
+// What the monitor of another host has told about the ranks of a job there. Times are on the clock of this host, as far
+// as the time that a message takes lets it be known.
+struct OtherHost {
+  static constexpr absl::Duration kSilence = absl::Seconds(2);  // after which a host counts as not to be reached
+
+  std::string address;  // at which its monitor is asked
+  std::string job;
+  std::vector<RankSnapshot> ranks;  // identity, is_alive, sample and process_now
+  FlightTime taken;                 // when the ranks were read
+  absl::Duration round_trip;        // of a question and its answer: the least of the last few
 };
 
 }  // namespace ronda

@@ -1,25 +1,29 @@
 #include "runtime/monitor/jobs/lateness_meter.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace ronda {
 namespace {
 
-// The last bucket that `sample` is past, or in. Between its count of the newest bucket and its entry a rank may, or may
-// not, come into it.
-uint64_t LastSurelyEntered(const RankSample& sample) {
-  const bool is_in_newest = !sample.entries.empty() && sample.entries.back().bucket >= sample.buckets;
-  return is_in_newest ? sample.buckets : sample.buckets - std::min<uint64_t>(sample.buckets, 1);
-}
+FlightTime FromNanoseconds(uint64_t time) { return absl::Nanoseconds(static_cast<int64_t>(time)); }
 
 }  // namespace
+
+// The last bucket that the rank is past, or in; with several clocks, past. Between its count of the newest bucket and
+// its entry a rank may, or may not, come into it.
+uint64_t LatenessMeter::LastToMeasure(const RankSample& sample) const {
+  const bool is_in_newest = !sample.entries.empty() && sample.entries.back().bucket >= sample.buckets;
+  const bool is_known = is_in_newest && (clocks_ == Clocks::kOne || sample.entries.back().left != 0);
+  return is_known ? sample.buckets : sample.buckets - std::min<uint64_t>(sample.buckets, 1);
+}
 
 void LatenessMeter::Add(absl::Span<const RankSample> samples) {
   if (samples.empty()) return;
   uint64_t first = 1, last = ~uint64_t{0};
   for (const RankSample& sample : samples) {
     first = std::max(first, sample.first_kept);
-    last = std::min(last, LastSurelyEntered(sample));
+    last = std::min(last, LastToMeasure(sample));
   }
   if (next_ != 0 && first > next_) {
     missed_ += first - next_;
@@ -32,26 +36,41 @@ void LatenessMeter::Add(absl::Span<const RankSample> samples) {
       if (entry.bucket >= first && entry.bucket <= last) buckets[entry.bucket].push_back({i, &entry});
     }
   }
-  for (const auto& [number, entries] : buckets) {
-    if (entries.size() >= 2) Measure(entries);
+  for (auto& [number, entries] : buckets) {
+    if (entries.size() >= 2) Measure(std::move(entries));
   }
   next_ = std::max(first, last + 1);
 }
 
-void LatenessMeter::Measure(const std::vector<Entered>& entries) {
-  const auto by_time = [](const Entered& a, const Entered& b) { return a.entry->time < b.entry->time; };
-  const auto [earliest, latest] = std::minmax_element(entries.begin(), entries.end(), by_time);
-  const auto late = [first = earliest->entry->time](const Entered& entered) {
-    return absl::Nanoseconds(static_cast<int64_t>(entered.entry->time - first));
+uint64_t LatenessMeter::Compare(std::vector<Entered>* entries) const {
+  if (clocks_ == Clocks::kOne) {
+    uint64_t first = ~uint64_t{0};
+    for (const Entered& entered : *entries) first = std::min(first, entered.entry->time);
+    for (Entered& entered : *entries) entered.late = entered.entry->time - first;
+    return first;
+  }
+  const auto spent = [](const Entered& entered) {
+    return entered.entry->left - std::min(entered.entry->left, entered.entry->time);
   };
+  uint64_t longest = 0;
+  for (const Entered& entered : *entries) longest = std::max(longest, spent(entered));
+  for (Entered& entered : *entries) entered.late = longest - spent(entered);
+  const uint64_t left = entries->front().entry->left;
+  return left - std::min(left, longest);
+}
+
+void LatenessMeter::Measure(std::vector<Entered> entries) {
+  const FlightTime first = FromNanoseconds(Compare(&entries));
+  const auto by_lateness = [](const Entered& a, const Entered& b) { return a.late < b.late; };
+  const Entered& latest = *std::minmax_element(entries.begin(), entries.end(), by_lateness).second;
   ++measured_;
-  for (const Entered& entered : entries) lateness_[entered.rank].histogram.Add(late(entered));
-  ++lateness_[latest->rank].last;
-  lateness_[latest->rank].blamed_wait += late(*latest);
+  for (const Entered& entered : entries) lateness_[entered.rank].histogram.Add(FromNanoseconds(entered.late));
+  ++lateness_[latest.rank].last;
+  lateness_[latest.rank].blamed_wait += FromNanoseconds(latest.late);
   straggler_.Add({.step = entries.front().entry->step,
-                  .first = absl::Nanoseconds(static_cast<int64_t>(earliest->entry->time)),
-                  .last = ranks_[latest->rank],
-                  .waited = late(*latest)});
+                  .first = first,
+                  .last = ranks_[latest.rank],
+                  .waited = FromNanoseconds(latest.late)});
 }
 
 }  // namespace ronda

@@ -15,14 +15,19 @@
 
 namespace ronda {
 
-// How late the ranks of one host come into their common buckets. Samples of the ranks' last entries overlap; each
-// bucket counts once, as soon as no rank can still enter it.
+// How late the ranks of a job come into their common buckets. Samples of the ranks' last entries overlap; each bucket
+// counts once, as soon as no rank can still enter it.
+//
+// On one host the lateness of a rank is its entry minus the first rank's. Clocks of hosts differ: if there are several,
+// it is the longest time that a rank has spent in the bucket minus the rank's own, as ranks leave a bucket at about the
+// same time. Then a bucket counts once all ranks have left it.
 //
 // A pure state machine. Thread-compatible.
 class LatenessMeter {
  public:
-  explicit LatenessMeter(std::vector<RankId> ranks)
-      : ranks_(std::move(ranks)), lateness_(ranks_.size()), straggler_(ranks_.size()) {}
+  enum class Clocks { kOne, kOfEachHost };
+  explicit LatenessMeter(std::vector<RankId> ranks, Clocks clocks = Clocks::kOne)
+      : ranks_(std::move(ranks)), clocks_(clocks), lateness_(ranks_.size()), straggler_(ranks_.size()) {}
 
   // Takes a sample of each rank, in the order of the ranks.
   void Add(absl::Span<const RankSample> samples);
@@ -36,10 +41,15 @@ class LatenessMeter {
   struct Entered {
     size_t rank;
     const BucketEntry* entry;
+    uint64_t late = 0;  // nanoseconds
   };
-  void Measure(const std::vector<Entered>& entries);
+  uint64_t LastToMeasure(const RankSample& sample) const;
+  // Sets `late` of all. Returns the time at which the first rank entered.
+  uint64_t Compare(std::vector<Entered>* entries) const;
+  void Measure(std::vector<Entered> entries);
 
   const std::vector<RankId> ranks_;
+  const Clocks clocks_;
   std::vector<RankLateness> lateness_;
   uint64_t next_ = 0;  // the first bucket that has not been looked at; 0: none has
   uint64_t measured_ = 0;

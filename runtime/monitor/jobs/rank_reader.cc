@@ -54,7 +54,8 @@ std::optional<BucketEntry> ReadEntry(const RankWords::Entry& from, uint64_t buck
   if (from.bucket.load(std::memory_order_acquire) != bucket) return std::nullopt;
   const BucketEntry entry = {.bucket = bucket,
                              .time = from.time.load(std::memory_order_acquire),
-                             .step = from.step.load(std::memory_order_acquire)};
+                             .step = from.step.load(std::memory_order_acquire),
+                             .left = from.left.load(std::memory_order_acquire)};
   if (from.bucket.load(std::memory_order_acquire) != bucket) return std::nullopt;
   return entry;
 }

@@ -61,8 +61,20 @@ std::string DescribeStandstill(const JobSnapshot& job, const Standstill& found) 
   return text;
 }
 
+bool IsAcrossHosts(const JobSnapshot& job) {
+  return std::any_of(job.ranks.begin(), job.ranks.end(), [](const RankSnapshot& rank) { return !rank.is_here; });
+}
+
+int SizeOf(const JobSnapshot& job) { return job.ranks.empty() ? 0 : job.ranks.front().identity.topology.size; }
+
+std::string DescribeNetwork(const SlowNetwork& slow) {
+  return absl::StrCat(NameRanks(slow.ranks), " on host ", slow.host, ": the network: a message there and back takes ",
+                      Milliseconds(slow.round_trip), ", and each rank is in collectives for ",
+                      absl::StrFormat("%.0f %%", 100 * slow.waited_share), " of the time or more\n");
+}
+
 bool HasHoldup(const JobSnapshot& job) {
-  return job.standstill.has_value() || job.straggler.kind != StragglerVerdict::Kind::kNone;
+  return job.standstill.has_value() || job.network.has_value() || job.straggler.kind != StragglerVerdict::Kind::kNone;
 }
 
 }  // namespace
@@ -87,10 +99,9 @@ std::string TopText(const JobSnapshot& job) {
   std::stable_sort(sorted.ranks.begin(), sorted.ranks.end(), [](const RankSnapshot& a, const RankSnapshot& b) {
     return a.rates.blamed_share > b.rates.blamed_share;
   });
-  const int size = job.ranks.empty() ? 0 : job.ranks.front().identity.topology.size;
   const std::string missed =
       job.buckets_missed == 0 ? "" : absl::StrCat(" (", job.buckets_missed, " more went by unseen)");
-  return absl::StrCat("job ", job.job, ": ", job.ranks.size(), " of ", size, " ranks on this host, ",
+  return absl::StrCat("job ", job.job, ": ", job.ranks.size(), " of ", SizeOf(job), " ranks on this host, ",
                       job.buckets_measured, " collectives looked at", missed, "\n",
                       HasHoldup(job) ? WhyText(job) : "no rank holds the others up\n", "\n", RanksTable(sorted));
 }
@@ -154,10 +165,13 @@ std::string DescribeStraggler(const JobSnapshot& job, const StragglerVerdict& ve
 
 std::string WhyText(const JobSnapshot& job) {
   if (job.standstill.has_value()) return DescribeStandstill(job, *job.standstill);
+  if (job.network.has_value()) return DescribeNetwork(*job.network);
   if (const std::string straggler = DescribeStraggler(job, job.straggler); !straggler.empty()) {
     return absl::StrCat(straggler, "\n");
   }
-  return absl::StrCat("no rank holds the others up (", job.buckets_measured, " collectives looked at)\n");
+  return absl::StrCat("no rank holds the others up (", job.buckets_measured, " collectives looked at",
+                      IsAcrossHosts(job) ? absl::StrCat(", of ", job.ranks.size(), " of ", SizeOf(job), " ranks") : "",
+                      ")\n");
 }
 
 }  // namespace ronda

@@ -7,7 +7,14 @@ namespace ronda {
 void WatchedJobs::Sample(FlightTime now) {
   search_period_ = SearchPeriod(now);
   if (now - searched_ >= std::max(search_period_, rest_)) Search(now);
-  for (auto& [name, job] : jobs_) job.sampler->Sample(now);
+  for (auto& [name, job] : jobs_) job.sampler->Sample(now, job.others);
+}
+
+void WatchedJobs::Tell(OtherHost other) {
+  const auto job = jobs_.find(other.job);
+  if (job == jobs_.end()) return;
+  OtherHost& place = job->second.others[other.address];
+  place = std::move(other);
 }
 
 void WatchedJobs::ForgetEnded() {

@@ -50,6 +50,9 @@ class WatchedJobs {
   void Sample(FlightTime now);
   absl::Duration NextPeriod() const;
 
+  // What the monitor of another host tells, from the next Sample on. Does nothing if no rank of the job is here.
+  void Tell(OtherHost other);
+
   // As of the last call of Sample, by name.
   std::vector<JobSnapshot> Snapshots() const;
 
@@ -66,6 +69,7 @@ class WatchedJobs {
     size_t expected = 0;  // ranks of the job on this host
     FlightTime since;     // when the last rank was found
     std::unique_ptr<JobSampler> sampler;
+    JobSampler::OtherHosts others;
   };
 
   void Search(FlightTime now);

@@ -56,6 +56,13 @@ Json JsonOf(const StragglerVerdict& verdict) {
           {"why", Describe(verdict.why)}};
 }
 
+Json JsonOf(const SlowNetwork& network) {
+  return {{"host", network.host},
+          {"ranks", network.ranks},
+          {"round_trip_seconds", Seconds(network.round_trip)},
+          {"waited_share", network.waited_share}};
+}
+
 Json JsonOf(const JobSnapshot& job, absl::Time clock_zero) {
   Json ranks = Json::array();
   for (const RankSnapshot& rank : job.ranks) ranks.push_back(JsonOf(rank));
@@ -66,6 +73,7 @@ Json JsonOf(const JobSnapshot& job, absl::Time clock_zero) {
           {"why", absl::StripAsciiWhitespace(WhyText(job))},
           {"standstill", job.standstill ? JsonOf(*job.standstill, job.now) : Json()},
           {"straggler", has_straggler ? JsonOf(job.straggler) : Json()},
+          {"network", job.network ? JsonOf(*job.network) : Json()},
           {"buckets_measured", job.buckets_measured},
           {"buckets_missed", job.buckets_missed},
           {"ranks", ranks}};

@@ -16,17 +16,30 @@ namespace {
 constexpr size_t kMostRequestBytes = size_t{64} << 10;
 constexpr absl::Duration kGrace = absl::Seconds(1);
 
+// A call that `Service` answers.
+template <typename Service>
 class MonitorCall final : public ServedCall {
  public:
-  MonitorCall(const MonitorService* service, absl::string_view method, MessageStream stream)
+  MonitorCall(Service* service, absl::string_view method, MessageStream stream)
       : ServedCall(stream), service_(service), method_(method) {}
 
  private:
   void Serve(absl::string_view request) override { Answer(service_->Answer(method_, request)); }
 
-  const MonitorService* const service_;
+  Service* const service_;
   const std::string method_;
 };
+
+// Fills in how calls are taken, and serves.
+template <typename Service>
+absl::StatusOr<std::unique_ptr<MessageServer>> Start(MessageServer::Options options, Service* service) {
+  options.limits.max_message_bytes = kMostRequestBytes;
+  options.grace = kGrace;
+  options.accept = [service](absl::string_view method, MessageStream stream) {
+    stream.Open(new MonitorCall<Service>(service, method, stream));
+  };
+  return MessageServer::Start(std::move(options));
+}
 
 }  // namespace
 
@@ -37,13 +50,12 @@ absl::StatusOr<std::unique_ptr<MessageServer>> ServeOnSocket(const std::string& 
                                                    " bytes at most, and this one is longer: ", path,
                                                    "; set XDG_RUNTIME_DIR to a folder with a shorter name"));
   }
-  return MessageServer::Start({.plugin = plugin,
-                               .socket = path,
-                               .limits = {.max_message_bytes = kMostRequestBytes},
-                               .grace = kGrace,
-                               .accept = [service](absl::string_view method, MessageStream stream) {
-                                 stream.Open(new MonitorCall(service, method, stream));
-                               }});
+  return Start({.plugin = plugin, .socket = path}, service);
+}
+
+absl::StatusOr<std::unique_ptr<MessageServer>> ServeOnPort(const Endpoint& endpoint, const std::string& plugin,
+                                                           ProvedCalls* calls) {
+  return Start({.plugin = plugin, .endpoint = endpoint}, calls);
 }
 
 }  // namespace ronda

@@ -6,6 +6,8 @@
 
 #include "absl/status/statusor.h"
 #include "runtime/monitor/serve/monitor_service.h"
+#include "runtime/monitor/serve/proved_calls.h"
+#include "runtime/net/endpoint.h"
 #include "runtime/net/message_streams.h"
 
 namespace ronda {
@@ -15,6 +17,11 @@ namespace ronda {
 // Errors: INVALID_ARGUMENT if the path is too long for a socket; those of MessageServer::Start.
 absl::StatusOr<std::unique_ptr<MessageServer>> ServeOnSocket(const std::string& path, const std::string& plugin,
                                                              const MonitorService* service);
+
+// Serves `calls` on a port of the network: who knows the job's secret may ask. `calls` must outlive the server.
+// Errors: those of MessageServer::Start.
+absl::StatusOr<std::unique_ptr<MessageServer>> ServeOnPort(const Endpoint& endpoint, const std::string& plugin,
+                                                           ProvedCalls* calls);
 
 }  // namespace ronda
 

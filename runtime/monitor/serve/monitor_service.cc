@@ -9,6 +9,7 @@
 #include "runtime/monitor/jobs/diagnosis.h"
 #include "runtime/monitor/jobs/job_control.h"
 #include "runtime/monitor/jobs/reports.h"
+#include "runtime/monitor/serve/host_report.h"
 
 namespace ronda {
 namespace {
@@ -66,6 +67,13 @@ void Fill(const StragglerVerdict& verdict, v1::Straggler* message) {
   message->set_why(Describe(verdict.why));
 }
 
+void Fill(const SlowNetwork& network, v1::SlowNetwork* message) {
+  message->set_host(Ascii(network.host));
+  for (const RankId rank : network.ranks) message->add_ranks(rank);
+  message->set_round_trip_seconds(Seconds(network.round_trip));
+  message->set_waited_share(network.waited_share);
+}
+
 void Fill(const JobSnapshot& job, absl::Time clock_zero, v1::Job* message) {
   message->set_job(Ascii(job.job));
   message->set_size(job.ranks.empty() ? 0 : job.ranks.front().identity.topology.size);
@@ -74,6 +82,7 @@ void Fill(const JobSnapshot& job, absl::Time clock_zero, v1::Job* message) {
   for (const RankSnapshot& rank : job.ranks) Fill(rank, message->add_ranks());
   if (job.standstill.has_value()) Fill(*job.standstill, job.now, message->mutable_standstill());
   if (job.straggler.kind != StragglerVerdict::Kind::kNone) Fill(job.straggler, message->mutable_straggler());
+  if (job.network.has_value()) Fill(*job.network, message->mutable_network());
   message->set_buckets_measured(job.buckets_measured);
   message->set_buckets_missed(job.buckets_missed);
 }
@@ -124,6 +133,9 @@ absl::StatusOr<std::string> MonitorService::Answer(absl::string_view method, abs
   if (name == "Explain") {
     return Handled<v1::ExplainRequest>(bytes, [&](const auto& request) { return Explain(request); });
   }
+  if (name == "GetSamples") {
+    return Handled<v1::GetSamplesRequest>(bytes, [&](const auto& request) { return Samples(request); });
+  }
   if (name == "StartTimeline") {
     return Handled<v1::StartTimelineRequest>(bytes, [&](const auto& request) {
       return SetTimeline(request.job(), {.kind = Kind::kStart, .path = request.path()});
@@ -150,6 +162,15 @@ absl::StatusOr<v1::ExplainResponse> MonitorService::Explain(const v1::ExplainReq
   v1::ExplainResponse response;
   for (const JobSnapshot& job : jobs_.snapshots()) {
     if (job.job == name) response.set_text(WhyText(job));
+  }
+  return response;
+}
+
+absl::StatusOr<v1::GetSamplesResponse> MonitorService::Samples(const v1::GetSamplesRequest& request) const {
+  RONDA_ASSIGN_OR_RETURN(const std::string name, Choose(request.job()));
+  v1::GetSamplesResponse response;
+  for (const JobSnapshot& job : jobs_.snapshots()) {
+    if (job.job == name) response.set_report(EncodeHostReport(job, FlightNow()));
   }
   return response;
 }

@@ -41,6 +41,7 @@ class MonitorService {
  private:
   absl::StatusOr<std::string> Choose(const std::string& beginning) const;
   absl::StatusOr<v1::ExplainResponse> Explain(const v1::ExplainRequest& request) const;
+  absl::StatusOr<v1::GetSamplesResponse> Samples(const v1::GetSamplesRequest& request) const;
   absl::StatusOr<v1::TimelineResponse> SetTimeline(const std::string& job, const TimelineRequest& request) const;
   absl::StatusOr<v1::StopJobResponse> Stop(const v1::StopJobRequest& request) const;
 

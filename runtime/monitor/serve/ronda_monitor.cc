@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,8 +15,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "runtime/base/environment.h"
@@ -40,6 +43,7 @@
 #include "runtime/monitor/serve/monitor_rpc.h"
 #include "runtime/monitor/serve/monitor_service.h"
 #include "runtime/monitor/serve/page.h"
+#include "runtime/monitor/serve/proved_calls.h"
 #include "runtime/net/endpoint.h"
 #include "runtime/net/message_streams.h"
 
@@ -64,6 +68,9 @@ struct Settings {
   std::string token_file;  // empty: one in the user's folder
   std::string job;         // empty: all
   enum class Rpc { kNo, kOnASocket } rpc = Rpc::kNo;
+  std::string rpc_interface;  // empty: none
+  int rpc_port = 0;
+  std::string others;  // HOST:PORT,...
 };
 
 OptionTable MakeOptions(Settings* settings) {
@@ -84,6 +91,15 @@ OptionTable MakeOptions(Settings* settings) {
           "Serve the jobs over gRPC, too, on a socket in $XDG_RUNTIME_DIR/ronda or\n/tmp/ronda-UID: for programs, "
           "and to begin timelines or end a job.",
           Assign(&settings->rpc, Settings::Rpc::kOnASocket)),
+      MakeOption("--grpc-interface NAME",
+                 "Serve JOB over gRPC on this network interface, for who proves its secret:\n$RONDA_JOB_SECRET or, "
+                 "without it, the one that its ranks were started with.",
+                 TextInto(&settings->rpc_interface, {.what = "an interface", .example = "eth0"})),
+      MakeOption("--grpc-port N", "Its port there (default: 0, any that is free).",
+                 IntegerInto(&settings->rpc_port, {.what = "a port", .example = "9465", .max = 65535})),
+      MakeOption("--ask HOST:PORT,...",
+                 "Show JOB's ranks on other hosts, too: ask the monitors there, which have\n--grpc-interface.",
+                 TextInto(&settings->others, {.what = "addresses", .example = "node2:9465,node3:9465"})),
       MakeOption("--wait", "JOB may begin later; end with SIGTERM or SIGINT.",
                  Assign(&settings->lifetime, Settings::Lifetime::kUntilSignal)),
       MakeOption("--version -v", "Show the version, and exit.", Assign(&settings->action, Action::kVersion)),
@@ -105,16 +121,19 @@ absl::StatusOr<Settings> ReadWords(const std::vector<std::string>& words) {
         absl::StrCat("there is one JOB at most, behind the options; got ", absl::StrJoin(given.command, " ")));
   }
   if (!given.command.empty()) settings.job = given.command[0];
+  if (settings.job.empty() && (!settings.rpc_interface.empty() || !settings.others.empty())) {
+    return absl::InvalidArgumentError("--grpc-interface and --ask are about one JOB: name it");
+  }
   if (settings.job.empty()) settings.lifetime = Settings::Lifetime::kUntilSignal;
   return settings;
 }
 
-absl::StatusOr<Endpoint> EndpointOf(const Settings& settings) {
+absl::StatusOr<Endpoint> EndpointOn(const std::string& interface, int port) {
   Endpoint endpoint = {.host = "127.0.0.1", .address = "127.0.0.1", .loopback = true};
-  if (settings.interface != kLoopback) {
-    RONDA_ASSIGN_OR_RETURN(endpoint, ChooseAddress(InterfaceAddresses(), {settings.interface}));
+  if (interface != kLoopback) {
+    RONDA_ASSIGN_OR_RETURN(endpoint, ChooseAddress(InterfaceAddresses(), {interface}));
   }
-  endpoint.port = settings.port;
+  endpoint.port = port;
   return endpoint;
 }
 
@@ -154,8 +173,26 @@ class Monitor {
             {.is_watched = OfJobsThatBeginWith(job), .search = job.empty() ? Search::kAlways : Search::kUntilComplete}),
         page_(MakeJobsPage()) {}
 
+  // Begins to ask the monitors of other hosts. To be called before others use this.
+  absl::Status Ask(const std::vector<Endpoint>& others, const OtherMonitor::Options& options) {
+    for (const Endpoint& endpoint : others) {
+      OtherMonitor::Options of_this = options;
+      of_this.endpoint = endpoint;
+      RONDA_ASSIGN_OR_RETURN(others_.emplace_back(), OtherMonitor::Start(of_this));
+    }
+    return absl::OkStatus();
+  }
+
   void Sample() {
     MutexLock lock(&mu_);
+    for (const std::unique_ptr<OtherMonitor>& other : others_) {
+      absl::StatusOr<OtherHost> heard = other->heard();
+      if (heard.ok()) {
+        jobs_.Tell(*std::move(heard));
+      } else if (absl::IsPermissionDenied(heard.status()) && said_.insert(heard.status().ToString()).second) {
+        fprintf(stderr, "ronda-monitor: %s\n", std::string(heard.status().message()).c_str());
+      }
+    }
     jobs_.Sample(FlightNow());
     jobs_.ForgetEnded();
     for (const std::string& problem : jobs_.TakeProblems()) fprintf(stderr, "ronda-monitor: %s\n", problem.c_str());
@@ -193,6 +230,8 @@ class Monitor {
 
   mutable Mutex mu_;
   WatchedJobs jobs_ ABSL_GUARDED_BY(mu_);
+  std::set<std::string> said_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::unique_ptr<OtherMonitor>> others_;
   const Page page_;
 };
 
@@ -209,6 +248,52 @@ MonitorService MakeService(const Monitor* monitor) {
 absl::StatusOr<std::unique_ptr<MessageServer>> ServeRpc(const SocketFile* socket, const MonitorService* service) {
   if (socket == nullptr) return nullptr;
   return ServeOnSocket(socket->path(), ProcessEnvironment()("RONDA_HOSTS_PLUGIN").value_or(""), service);
+}
+
+// The secret by which the monitors of the job's hosts know each other.
+absl::StatusOr<std::string> SecretFor(const Settings& settings) {
+  std::string secret = ProcessEnvironment()("RONDA_JOB_SECRET").value_or("");
+  if (secret.empty()) secret = SecretOf(FindRanks(OfJobsThatBeginWith(settings.job)));
+  if (!secret.empty()) return secret;
+  return absl::FailedPreconditionError(
+      "there is no secret of the job to prove: its ranks do not run yet, or were started without RONDA_JOB_SECRET; set "
+      "that variable to the same value for the monitors of all hosts");
+}
+
+absl::StatusOr<std::vector<Endpoint>> OthersOf(const Settings& settings) {
+  std::vector<Endpoint> others;
+  for (const absl::string_view other : absl::StrSplit(settings.others, ',', absl::SkipEmpty())) {
+    const size_t colon = other.rfind(':');
+    int port = 0;
+    if (colon == absl::string_view::npos || !absl::SimpleAtoi(other.substr(colon + 1), &port) || port < 1) {
+      return absl::InvalidArgumentError(absl::StrCat("--ask takes HOST:PORT, and not '", other, "'"));
+    }
+    RONDA_ASSIGN_OR_RETURN(others.emplace_back(), ResolveEndpoint(other.substr(0, colon), port));
+  }
+  return others;
+}
+
+// Between the monitors of a job's hosts.
+struct BetweenHosts {
+  std::unique_ptr<ProvedCalls> calls;
+  std::unique_ptr<MessageServer> server;  // nullptr: this monitor is not asked
+};
+
+absl::StatusOr<BetweenHosts> Connect(const Settings& settings, const MonitorService* service, Monitor* monitor) {
+  BetweenHosts between;
+  if (settings.rpc_interface.empty() && settings.others.empty()) return between;
+  RONDA_ASSIGN_OR_RETURN(const std::string secret, SecretFor(settings));
+  const std::string plugin = ProcessEnvironment()("RONDA_HOSTS_PLUGIN").value_or("");
+  RONDA_ASSIGN_OR_RETURN(const std::vector<Endpoint> others, OthersOf(settings));
+  RONDA_RETURN_IF_ERROR(monitor->Ask(others, {.plugin = plugin, .job = settings.job, .secret = secret}));
+  if (settings.rpc_interface.empty()) return between;
+  RONDA_ASSIGN_OR_RETURN(Endpoint endpoint, EndpointOn(settings.rpc_interface, settings.rpc_port));
+  between.calls = std::make_unique<ProvedCalls>(service, secret);
+  RONDA_ASSIGN_OR_RETURN(between.server, ServeOnPort(endpoint, plugin, between.calls.get()));
+  endpoint.port = between.server->port();
+  printf("%s serves ronda.v1.MonitorService over gRPC, for who proves the job's secret\n",
+         NumericText(endpoint).c_str());
+  return between;
 }
 
 // Samples until the job, or a signal, ends it.
@@ -237,7 +322,7 @@ absl::StatusOr<std::unique_ptr<SocketFile>> SocketOf(const Settings& settings) {
 }
 
 absl::Status Serve(const Settings& settings, int signals) {
-  RONDA_ASSIGN_OR_RETURN(const Endpoint endpoint, EndpointOf(settings));
+  RONDA_ASSIGN_OR_RETURN(const Endpoint endpoint, EndpointOn(settings.interface, settings.port));
   RONDA_ASSIGN_OR_RETURN(const std::string token_file, TokenFileOf(settings));
   RONDA_ASSIGN_OR_RETURN(std::string token, ReadTokenFile(token_file));
   Monitor monitor(settings.job);
@@ -249,6 +334,7 @@ absl::Status Serve(const Settings& settings, int signals) {
   const MonitorService service = MakeService(&monitor);
   RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<SocketFile> socket, SocketOf(settings));
   RONDA_ASSIGN_OR_RETURN(const std::unique_ptr<MessageServer> rpc, ServeRpc(socket.get(), &service));
+  RONDA_ASSIGN_OR_RETURN(const BetweenHosts between, Connect(settings, &service, &monitor));
   Endpoint own = endpoint;
   own.port = server->port();
   printf("http://%s/ shows %s; the token is in %s\n", NumericText(own).c_str(),

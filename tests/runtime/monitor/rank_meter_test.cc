@@ -86,6 +86,17 @@ TEST_F(RankMeterTest, EntryIsWhenTheTensorsWereReadyAndTheBucketBeforeHadEnded) 
   EXPECT_EQ(EntryOf(3).time, 45'000u) << "it has waited for other ranks since";
 }
 
+TEST_F(RankMeterTest, EntryTellsWhenTheRankHasLeft) {
+  const RankWords::Entry& entry = meter_->words().entries[1];
+  meter_->EnterBucket(absl::Seconds(1), absl::Seconds(1));
+  EXPECT_EQ(entry.left, 0u);
+  meter_->LeaveBucket(kSum, absl::Seconds(3));
+  EXPECT_EQ(entry.left, 3'000'000'000u);
+  meter_->EnterBucket(absl::Seconds(4), absl::Seconds(4));
+  meter_->LeaveWithoutEffect(absl::Seconds(5));
+  EXPECT_EQ(meter_->words().entries[2].left, 5'000'000'000u);
+}
+
 TEST_F(RankMeterTest, EntriesCarryTheStep) {
   CarryOut(kSum, Microseconds(10), Microseconds(20));
   meter_->BeginStep(Microseconds(25));

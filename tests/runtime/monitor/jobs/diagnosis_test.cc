@@ -160,5 +160,60 @@ TEST(ParseSchedstatTest, TakesTheFirstTwoNumbers) {
   for (const char* text : {"", "1500", "a b c", "1500 x"}) EXPECT_FALSE(ParseSchedstat(text).has_value()) << text;
 }
 
+TEST(StandstillTest, HostThatDoesNotAnswerIsNamed) {
+  RankSnapshot far = InBucket(1, 7, kNow - absl::Seconds(3));
+  far.is_heard = false;
+  const auto found = FindStandstill({InBucket(0, 7, kNow - absl::Seconds(3)), far}, kMoment);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_THAT(found->waiting, ElementsAre(0));
+  ASSERT_EQ(found->blamed.size(), 1u);
+  EXPECT_EQ(found->blamed[0].rank, 1);
+  EXPECT_EQ(found->blamed[0].why, Holdup::kUnheard);
+}
+
+// -- The network --
+
+// Rank r of four is on host r, and waits for so much of its time.
+std::vector<RankSnapshot> OnFourHosts(double waited_share) {
+  std::vector<RankSnapshot> ranks;
+  for (int r = 0; r < 4; ++r) {
+    RankSnapshot& rank = ranks.emplace_back(Computing(r, 7));
+    rank.identity.topology.hostname = std::string(1, static_cast<char>('a' + r));
+    rank.rates.waited_share = waited_share;
+  }
+  return ranks;
+}
+
+HostLink LinkTo(const std::string& host, int milliseconds) {
+  return {.host = host, .ranks = {host[0] - 'a'}, .round_trip = absl::Milliseconds(milliseconds)};
+}
+
+TEST(SlowNetworkTest, HostThatIsFarIsNamedWhileAllRanksWait) {
+  const std::vector<HostLink> links = {LinkTo("b", 1), LinkTo("c", 50), LinkTo("d", 1)};
+  const auto slow = FindSlowNetwork(OnFourHosts(0.5), links);
+  ASSERT_TRUE(slow.has_value());
+  EXPECT_EQ(slow->host, "c");
+  EXPECT_THAT(slow->ranks, ElementsAre(2));
+  EXPECT_EQ(slow->round_trip, absl::Milliseconds(50));
+  EXPECT_EQ(slow->waited_share, 0.5);
+  std::vector<RankSnapshot> one_computes = OnFourHosts(0.5);
+  one_computes[1].rates.waited_share = 0.1;
+  EXPECT_FALSE(FindSlowNetwork(one_computes, links).has_value());
+}
+
+TEST(SlowNetworkTest, OneOtherHostIsNamedIfItIsFar) {
+  EXPECT_EQ(FindSlowNetwork(OnFourHosts(0.5), {LinkTo("b", 50)})->host, "b");
+  EXPECT_FALSE(FindSlowNetwork(OnFourHosts(0.5), {LinkTo("b", 2)}).has_value());
+  EXPECT_FALSE(FindSlowNetwork(OnFourHosts(0.9), {}).has_value());
+}
+
+TEST(SlowNetworkTest, OwnHostIsNamedIfAllOthersAreFar) {
+  const auto slow = FindSlowNetwork(OnFourHosts(0.5), {LinkTo("b", 52), LinkTo("c", 50), LinkTo("d", 51)});
+  ASSERT_TRUE(slow.has_value());
+  EXPECT_EQ(slow->host, "a");
+  EXPECT_THAT(slow->ranks, ElementsAre(0));
+  EXPECT_EQ(slow->round_trip, absl::Milliseconds(50));
+}
+
 }  // namespace
 }  // namespace ronda

@@ -185,5 +185,60 @@ TEST_F(JobSamplerTest, ProcessesAreLookedAtOnceASecond) {
   EXPECT_EQ(job.ranks[0].process_now.state, 'R');
 }
 
+// -- Ranks of other hosts --
+
+// Rank 3 of another host, as its monitor tells of it at `taken`: it leaves each bucket as late as the ranks here.
+class JobSamplerAcrossHostsTest : public JobSamplerTest {
+ protected:
+  void TellOfRank3(absl::Duration late, FlightTime taken) {
+    const RankSample here = Read();
+    RankSnapshot told = {
+        .identity = {.job = job_, .topology = {.rank = 3, .size = 4, .hostname = "far"}, .process = {.pid = 9}},
+        .process_now = {.state = 'S'}};
+    told.sample = here;
+    for (BucketEntry& entry : told.sample.entries) entry.time += static_cast<uint64_t>(absl::ToInt64Nanoseconds(late));
+    others_["far:1"] = {
+        .address = "far:1", .job = job_, .ranks = {told}, .taken = taken, .round_trip = absl::Milliseconds(1)};
+  }
+  RankSample Read() const { return FindRanks(OfJob(job_))[0]->Read(); }
+
+  JobSampler::OtherHosts others_;
+};
+
+TEST_F(JobSamplerAcrossHostsTest, RankThatIsLateThereIsTheStraggler) {
+  for (int i = 0; i < 40; ++i) {
+    Step(absl::ZeroDuration());
+    TellOfRank3(absl::Milliseconds(8), now_);
+    if (i % 5 == 4) sampler_->Sample(now_, others_);
+  }
+  const JobSnapshot job = sampler_->Snapshot();
+  ASSERT_THAT(job.ranks, SizeIs(4));
+  EXPECT_FALSE(job.ranks[3].is_here);
+  EXPECT_TRUE(job.ranks[3].is_heard);
+  EXPECT_EQ(job.straggler.kind, Kind::kOneOff);
+  EXPECT_EQ(job.straggler.rank, 3);
+  EXPECT_EQ(job.straggler.waited / job.straggler.last_steps, absl::Milliseconds(8));
+  EXPECT_EQ(sampler_->living(), 3u) << "those of this host";
+}
+
+TEST_F(JobSamplerAcrossHostsTest, NumbersBeginAnewWithARankThatIsNewThere) {
+  StepAndSample(20);
+  EXPECT_EQ(sampler_->Snapshot().buckets_measured, 20u);
+  Step(absl::ZeroDuration());
+  TellOfRank3(absl::ZeroDuration(), now_);
+  sampler_->Sample(now_, others_);
+  EXPECT_EQ(sampler_->Snapshot().buckets_measured, 21u) << "all that the ranks have kept";
+  others_["far:1"].ranks[0].identity.process.pid = 10;
+  sampler_->Sample(now_, others_);
+  EXPECT_EQ(sampler_->Snapshot().buckets_measured, 21u);
+}
+
+TEST_F(JobSamplerAcrossHostsTest, HostThatIsSilentIsNotHeard) {
+  Step(absl::ZeroDuration());
+  TellOfRank3(absl::ZeroDuration(), now_);
+  sampler_->Sample(now_ + OtherHost::kSilence, others_);
+  EXPECT_FALSE(sampler_->Snapshot().ranks[3].is_heard);
+}
+
 }  // namespace
 }  // namespace ronda

@@ -84,6 +84,35 @@ TEST(LatenessMeterTest, BucketsOfWhichOneRankIsPartAreNotMeasured) {
   EXPECT_EQ(meter.missed(), 0u);
 }
 
+// A rank whose clock is ahead by `offset` ms: it enters buckets 1 to `buckets`, one every 100 ms, each `late` ms late.
+// All ranks leave a bucket 50 ms after its begin, but are still in the last one if `is_in_last`.
+RankSample OnAnotherClock(uint64_t buckets, uint64_t late, uint64_t offset, bool is_in_last = false) {
+  RankSample sample = After(buckets, late + offset);
+  for (BucketEntry& entry : sample.entries) entry.left = (entry.bucket * 100 + offset + 50) * kMillisecond;
+  if (is_in_last) sample.entries.back().left = 0;
+  return sample;
+}
+
+TEST(LatenessMeterTest, BetweenClocksLatenessIsTheLongestTimeInTheBucketMinusTheOwn) {
+  LatenessMeter meter({0, 1, 2}, LatenessMeter::Clocks::kOfEachHost);
+  meter.Add({OnAnotherClock(10, 0, 0), OnAnotherClock(10, 20, 77'000), OnAnotherClock(10, 5, 3)});
+  EXPECT_EQ(meter.measured(), 10u);
+  EXPECT_EQ(meter.lateness()[0].histogram.sum, absl::ZeroDuration());
+  EXPECT_EQ(meter.lateness()[1].histogram.sum, absl::Milliseconds(200));
+  EXPECT_EQ(meter.lateness()[1].last, 10u);
+  EXPECT_EQ(meter.lateness()[1].blamed_wait, absl::Milliseconds(200));
+  EXPECT_EQ(meter.lateness()[2].histogram.sum, absl::Milliseconds(50));
+}
+
+TEST(LatenessMeterTest, BetweenClocksBucketsCountWhenAllRanksHaveLeftThem) {
+  LatenessMeter meter({0, 1}, LatenessMeter::Clocks::kOfEachHost);
+  meter.Add({OnAnotherClock(10, 0, 0), OnAnotherClock(10, 20, 9, true)});
+  EXPECT_EQ(meter.measured(), 9u);
+  meter.Add({OnAnotherClock(10, 0, 0), OnAnotherClock(10, 20, 9)});
+  EXPECT_EQ(meter.measured(), 10u);
+  EXPECT_EQ(meter.missed(), 0u);
+}
+
 TEST(LatenessMeterTest, HistogramHasAClassForEachBoundAndOneAbove) {
   LatenessHistogram histogram;
   for (const absl::Duration bound : kLatenessBounds) {

@@ -66,8 +66,9 @@ TEST_F(RankReaderTest, FindsARankAndReadsItsWords) {
   EXPECT_EQ(sample.current, 3u);
   EXPECT_EQ(sample.current_since, absl::Microseconds(30));
   EXPECT_EQ(sample.entries,
-            (std::vector<BucketEntry>{
-                {.bucket = 1, .time = 10'000}, {.bucket = 2, .time = 20'000}, {.bucket = 3, .time = 30'000}}));
+            (std::vector<BucketEntry>{{.bucket = 1, .time = 10'000, .left = 11'000},
+                                      {.bucket = 2, .time = 20'000, .left = 21'000},
+                                      {.bucket = 3, .time = 30'000}}));
   EXPECT_FALSE(sample.last.has_value()) << "this rank has no flight recorder in a file";
 }
 
@@ -161,7 +162,7 @@ TEST_F(RankReaderTest, WordsOfAnotherLayoutAreRefused) {
   EXPECT_THAT(check(8), HasSubstr("not the words of a rank"));
   EXPECT_THAT(check(sizeof(RankWords) - 1), HasSubstr("bytes of words"));
   words->version = RankWords::kVersion + 1;
-  EXPECT_THAT(check(), HasSubstr("this program reads layout 3: use the program that came with that library"));
+  EXPECT_THAT(check(), HasSubstr("this program reads layout 4: use the program that came with that library"));
   words->version = RankWords::kVersion;
   words->rank = 1;
   EXPECT_THAT(check(), HasSubstr("rank 1 of 1"));

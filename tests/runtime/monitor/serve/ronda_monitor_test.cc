@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -33,6 +34,7 @@
 #include "client/ronda.hpp"
 #include "proto/ronda/v1/monitor.grpc.pb.h"
 #include "runtime/base/unique_fd.h"
+#include "runtime/net/proof.h"
 #include "tests/runtime/monitor/serve/http_client.h"
 #include "tests/testing/process_world.h"
 
@@ -112,6 +114,19 @@ class MonitorProcess {
     const std::string line = ReadLine("unix:");
     return line.substr(0, line.find(' '));
   }
+  // Reads until it has printed a line that begins so. It also prints which ranks it cannot read, of other libraries
+  // that are used on this host. Empty if it has ended instead.
+  std::string ReadLine(const std::string& beginning) {
+    std::string line;
+    for (char c; read(output_.get(), &c, 1) == 1;) {
+      said_ += c;
+      line += c;
+      if (c != '\n') continue;
+      if (absl::StartsWith(line, beginning)) return line;
+      line.clear();
+    }
+    return "";
+  }
   void Signal(int signo) const { kill(pid_, signo); }
   // Waits for its end. Returns its exit code, or minus the signal that ended it.
   int Finish() {
@@ -141,20 +156,6 @@ class MonitorProcess {
   }
 
  private:
-  // Reads until it has printed a line that begins so. It also prints which ranks it cannot read, of other libraries
-  // that are used on this host. Empty if it has ended instead.
-  std::string ReadLine(const std::string& beginning) {
-    std::string line;
-    for (char c; read(output_.get(), &c, 1) == 1;) {
-      said_ += c;
-      line += c;
-      if (c != '\n') continue;
-      if (absl::StartsWith(line, beginning)) return line;
-      line.clear();
-    }
-    return "";
-  }
-
   pid_t pid_ = -1;
   int port_ = 0;
   UniqueFd output_;
@@ -185,48 +186,52 @@ void StepUntil(const std::atomic<bool>& done) {
   }
 }
 
-// -- Beside a job --
-
-// Rank 0 starts the monitor, which outlives it by a moment.
-void SeesMetricsMove() {
+// The ranks of the job step, while `observe` looks at them from a thread of rank 0.
+void StepWhile(const std::function<void(const std::string& job)>& observe) {
   init();
-  const std::string job = std::getenv("RONDA_JOB_ID");
   std::atomic<bool> done{false};
   std::thread observer;
   if (rank() == 0) {
     observer = std::thread([&] {
-      MonitorProcess monitor({"--token-file", WriteToken(), job});
-      EXPECT_GT(monitor.ReadPort(), 0) << monitor.said();
-      const auto series = [&](const std::string& metric, int rank) {
-        return absl::StrCat(metric, "{job_id=\"", job, "\",rank=\"", rank, "\"}");
-      };
-      const std::string first = monitor.Get("/metrics");
-      EXPECT_THAT(first,
-                  HasSubstr(absl::StrCat("ronda_job_info{job_id=\"", job, "\",size=\"3\",ranks_here=\"3\"} 1\n")));
-      for (int rank = 0; rank < 3; ++rank) {
-        const double before = ValueOf(first, series("ronda_steps_total", rank));
-        EXPECT_GE(before, 0);
-        EXPECT_TRUE(
-            Await([&] { return ValueOf(monitor.Get("/metrics"), series("ronda_steps_total", rank)) > before; }));
-      }
-      EXPECT_TRUE(Await([&] {
-        return ValueOf(monitor.Get("/metrics"), series("ronda_blamed_wait_seconds_total", 2)) > 0;
-      })) << "the others wait for rank 2";
-      EXPECT_GT(ValueOf(monitor.Get("/metrics"), series("ronda_lateness_seconds_count", 2)), 0);
-      EXPECT_GT(ValueOf(monitor.Get("/metrics"), series("ronda_last_step_timestamp_seconds", 1)), 1.6e9);
-      const nlohmann::json jobs = nlohmann::json::parse(monitor.Get("/api/v1/job")).at("jobs");
-      ASSERT_EQ(jobs.size(), 1u);
-      EXPECT_EQ(jobs.at(0).at("job"), job);
-      EXPECT_EQ(jobs.at(0).at("ranks").size(), 3u);
-      EXPECT_THAT(monitor.Get("/"), HasSubstr("</html>"));
-      monitor.Signal(SIGTERM);
-      EXPECT_EQ(monitor.Finish(), 0);
+      observe(std::getenv("RONDA_JOB_ID"));
       done = true;
     });
   }
   StepUntil(done);
   if (observer.joinable()) observer.join();
   shutdown();
+}
+
+// -- Beside a job --
+
+// Rank 0 starts the monitor, which outlives it by a moment.
+void SeesMetricsMove() {
+  StepWhile([](const std::string& job) {
+    MonitorProcess monitor({"--token-file", WriteToken(), job});
+    EXPECT_GT(monitor.ReadPort(), 0) << monitor.said();
+    const auto series = [&](const std::string& metric, int rank) {
+      return absl::StrCat(metric, "{job_id=\"", job, "\",rank=\"", rank, "\"}");
+    };
+    const std::string first = monitor.Get("/metrics");
+    EXPECT_THAT(first, HasSubstr(absl::StrCat("ronda_job_info{job_id=\"", job, "\",size=\"3\",ranks_here=\"3\"} 1\n")));
+    for (int rank = 0; rank < 3; ++rank) {
+      const double before = ValueOf(first, series("ronda_steps_total", rank));
+      EXPECT_GE(before, 0);
+      EXPECT_TRUE(Await([&] { return ValueOf(monitor.Get("/metrics"), series("ronda_steps_total", rank)) > before; }));
+    }
+    EXPECT_TRUE(Await([&] {
+      return ValueOf(monitor.Get("/metrics"), series("ronda_blamed_wait_seconds_total", 2)) > 0;
+    })) << "the others wait for rank 2";
+    EXPECT_GT(ValueOf(monitor.Get("/metrics"), series("ronda_lateness_seconds_count", 2)), 0);
+    EXPECT_GT(ValueOf(monitor.Get("/metrics"), series("ronda_last_step_timestamp_seconds", 1)), 1.6e9);
+    const nlohmann::json jobs = nlohmann::json::parse(monitor.Get("/api/v1/job")).at("jobs");
+    ASSERT_EQ(jobs.size(), 1u);
+    EXPECT_EQ(jobs.at(0).at("job"), job);
+    EXPECT_EQ(jobs.at(0).at("ranks").size(), 3u);
+    EXPECT_THAT(monitor.Get("/"), HasSubstr("</html>"));
+    monitor.Signal(SIGTERM);
+    EXPECT_EQ(monitor.Finish(), 0);
+  });
 }
 
 TEST(RondaMonitorTest, ShowsMetricsThatMoveOfARealJob) {
@@ -264,45 +269,90 @@ void AsksTheRanks(const std::unique_ptr<v1::MonitorService::Stub>& stub, const s
 }
 
 void IsAskedOverGrpc() {
-  init();
-  const std::string job = std::getenv("RONDA_JOB_ID");
-  std::atomic<bool> done{false};
-  std::thread observer;
-  if (rank() == 0) {
-    observer = std::thread([&] {
-      using Stub = v1::MonitorService::Stub;
-      char folder[] = "/tmp/ronda-monitor-test-XXXXXX";  // a socket's path is short
-      ASSERT_NE(mkdtemp(folder), nullptr);
-      MonitorProcess monitor({"--grpc", "--token-file", WriteToken(), job},
-                             {"/usr/bin/env", absl::StrCat("XDG_RUNTIME_DIR=", folder)});
-      const std::string socket = monitor.ReadSocket();
-      EXPECT_EQ(socket, absl::StrCat("unix:", folder, "/ronda/monitor-", monitor.pid(), ".sock")) << monitor.said();
-      const auto stub = v1::MonitorService::NewStub(grpc::CreateChannel(socket, grpc::InsecureChannelCredentials()));
-      uint64_t steps = 0;
-      EXPECT_TRUE(Await([&] {
-        const auto shown = Call<v1::GetJobsResponse>(stub, &Stub::GetJobs, v1::GetJobsRequest());
-        if (shown.jobs_size() == 1 && shown.jobs(0).ranks_size() == 2) steps = shown.jobs(0).ranks(1).steps();
-        return steps > 0;
-      }));
-      EXPECT_THAT(Call<v1::ExplainResponse>(stub, &Stub::Explain, v1::ExplainRequest()).text(), HasSubstr("rank"));
-      AsksTheRanks(stub, folder);
-      struct stat place = {};
-      EXPECT_EQ(stat(absl::StrCat(folder, "/ronda").c_str(), &place), 0);
-      EXPECT_EQ(place.st_mode & 0777, 0700u) << "nobody else can enter";
-      monitor.Signal(SIGTERM);
-      EXPECT_EQ(monitor.Finish(), 0);
-      EXPECT_FALSE(std::filesystem::exists(socket.substr(5)));
-      std::filesystem::remove_all(folder);
-      done = true;
-    });
-  }
-  StepUntil(done);
-  if (observer.joinable()) observer.join();
-  shutdown();
+  StepWhile([](const std::string& job) {
+    using Stub = v1::MonitorService::Stub;
+    char folder[] = "/tmp/ronda-monitor-test-XXXXXX";  // a socket's path is short
+    ASSERT_NE(mkdtemp(folder), nullptr);
+    MonitorProcess monitor({"--grpc", "--token-file", WriteToken(), job},
+                           {"/usr/bin/env", absl::StrCat("XDG_RUNTIME_DIR=", folder)});
+    const std::string socket = monitor.ReadSocket();
+    EXPECT_EQ(socket, absl::StrCat("unix:", folder, "/ronda/monitor-", monitor.pid(), ".sock")) << monitor.said();
+    const auto stub = v1::MonitorService::NewStub(grpc::CreateChannel(socket, grpc::InsecureChannelCredentials()));
+    uint64_t steps = 0;
+    EXPECT_TRUE(Await([&] {
+      const auto shown = Call<v1::GetJobsResponse>(stub, &Stub::GetJobs, v1::GetJobsRequest());
+      if (shown.jobs_size() == 1 && shown.jobs(0).ranks_size() == 2) steps = shown.jobs(0).ranks(1).steps();
+      return steps > 0;
+    }));
+    EXPECT_THAT(Call<v1::ExplainResponse>(stub, &Stub::Explain, v1::ExplainRequest()).text(), HasSubstr("rank"));
+    AsksTheRanks(stub, folder);
+    struct stat place = {};
+    EXPECT_EQ(stat(absl::StrCat(folder, "/ronda").c_str(), &place), 0);
+    EXPECT_EQ(place.st_mode & 0777, 0700u) << "nobody else can enter";
+    monitor.Signal(SIGTERM);
+    EXPECT_EQ(monitor.Finish(), 0);
+    EXPECT_FALSE(std::filesystem::exists(socket.substr(5)));
+    std::filesystem::remove_all(folder);
+  });
 }
 
 TEST(RondaMonitorTest, AnswersClientsOfGrpc) {
   ExpectRankProgramSucceeds("is_asked_over_grpc", 2, {.env = {{"MONITOR_TEST_FOLDER", TestFolder()}}});
+}
+
+// As a caller of a monitor on a network does it: HMAC-SHA256 over a nonce of the monitor's and the method.
+v1::CallProof ProofFor(const std::unique_ptr<v1::MonitorService::Stub>& stub, const std::string& secret,
+                       const std::string& method) {
+  const auto challenge =
+      Call<v1::MonitorChallengeResponse>(stub, &v1::MonitorService::Stub::Challenge, v1::MonitorChallengeRequest());
+  v1::CallProof proof;
+  proof.set_nonce(challenge.nonce());
+  proof.set_proof(SecretProof(secret, {"ronda.v1.MonitorService", challenge.nonce(), method}));
+  return proof;
+}
+
+// The ranks were started with the secret, from which the monitor has it.
+void IsAskedOverANetwork() {
+  StepWhile([](const std::string& job) {
+    using Stub = v1::MonitorService::Stub;
+    MonitorProcess monitor({"--grpc-interface", "lo", "--token-file", WriteToken(), job},
+                           {"/usr/bin/env", "-u", "RONDA_JOB_SECRET"});
+    const std::string line = monitor.ReadLine("127.0.0.1:");
+    EXPECT_THAT(line, HasSubstr(" serves ronda.v1.MonitorService over gRPC, for who proves the job's secret"));
+    const auto stub = v1::MonitorService::NewStub(
+        grpc::CreateChannel(line.substr(0, line.find(' ')), grpc::InsecureChannelCredentials()));
+    v1::GetJobsRequest request;
+    Call<v1::GetJobsResponse>(stub, &Stub::GetJobs, request, grpc::StatusCode::UNAUTHENTICATED);
+    *request.mutable_proof() = ProofFor(stub, "wrong", "/ronda.v1.MonitorService/GetJobs");
+    Call<v1::GetJobsResponse>(stub, &Stub::GetJobs, request, grpc::StatusCode::PERMISSION_DENIED);
+    *request.mutable_proof() = ProofFor(stub, "f00d", "/ronda.v1.MonitorService/GetJobs");
+    const auto shown = Call<v1::GetJobsResponse>(stub, &Stub::GetJobs, request);
+    ASSERT_EQ(shown.jobs_size(), 1);
+    EXPECT_EQ(shown.jobs(0).job(), job);
+    EXPECT_EQ(shown.jobs(0).ranks_size(), 2);
+    Call<v1::GetJobsResponse>(stub, &Stub::GetJobs, request, grpc::StatusCode::UNAUTHENTICATED);
+    v1::ExplainRequest explain;
+    *explain.mutable_proof() = ProofFor(stub, "f00d", "/ronda.v1.MonitorService/Explain");
+    EXPECT_THAT(Call<v1::ExplainResponse>(stub, &Stub::Explain, explain).text(), HasSubstr("rank"));
+    Call<v1::StopJobResponse>(stub, &Stub::StopJob, v1::StopJobRequest(), grpc::StatusCode::PERMISSION_DENIED);
+    monitor.Signal(SIGTERM);
+    EXPECT_EQ(monitor.Finish(), 0);
+  });
+}
+
+TEST(RondaMonitorTest, AnswersOverANetworkThoseWhoProveTheSecret) {
+  ExpectRankProgramSucceeds("is_asked_over_a_network", 2,
+                            {.env = {{"MONITOR_TEST_FOLDER", TestFolder()}, {"RONDA_JOB_SECRET", "f00d"}}});
+}
+
+TEST(RondaMonitorTest, NetworkNeedsAJobAndASecret) {
+  const std::vector<std::string> none = {"/usr/bin/env", "-u", "RONDA_JOB_SECRET"};
+  EXPECT_THAT(Say({"--grpc-interface", "lo"}, 2), HasSubstr("--grpc-interface and --ask are about one JOB: name it"));
+  EXPECT_THAT(Say({"--grpc-interface", "lo", "--token-file", WriteToken(), "--wait", "no-such-job"}, 1, none),
+              HasSubstr("there is no secret of the job to prove"));
+  const std::vector<std::string> with = {"/usr/bin/env", "RONDA_JOB_SECRET=f00d"};
+  EXPECT_THAT(Say({"--ask", "127.0.0.1", "--token-file", WriteToken(), "--wait", "no-such-job"}, 1, with),
+              HasSubstr("--ask takes HOST:PORT, and not '127.0.0.1'"));
 }
 
 TEST(RondaMonitorTest, SocketNeedsAFolderOfTheUsersOwn) {
@@ -434,5 +484,6 @@ int main(int argc, char** argv) {
   return ronda::testing::RankProgramMain(argc, argv,
                                          {{"sees_metrics_move", ronda::SeesMetricsMove},
                                           {"is_asked_over_grpc", ronda::IsAskedOverGrpc},
+                                          {"is_asked_over_a_network", ronda::IsAskedOverANetwork},
                                           {"stays_for_a_while", ronda::StaysForAWhile}});
 }

@@ -1,0 +1,99 @@
+// MonitorService for callers who prove that they know the job's secret, on a network; and the monitor as such a caller.
+#ifndef RONDA_RUNTIME_MONITOR_SERVE_PROVED_CALLS_H_
+#define RONDA_RUNTIME_MONITOR_SERVE_PROVED_CALLS_H_
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "runtime/base/mutex.h"
+#include "runtime/monitor/jobs/job_snapshot.h"
+#include "runtime/monitor/serve/monitor_service.h"
+#include "runtime/net/endpoint.h"
+#include "runtime/net/proof.h"
+
+namespace ronda {
+
+// Lets through the calls of a MonitorService that only read, each with a proof of its own. A nonce counts once, so a
+// proof that somebody has seen is worth nothing.
+//
+// Thread-safe if the service is.
+class ProvedCalls {
+ public:
+  // `service` must outlive it. REQUIRES: `secret` is not empty.
+  ProvedCalls(const MonitorService* service, std::string secret) : service_(service), secret_(std::move(secret)) {}
+
+  // As MonitorService::Answer; Challenge, too.
+  // Errors: UNAUTHENTICATED if there is no proof, or its nonce is unknown or used up; PERMISSION_DENIED if the proof is
+  // wrong, or the call changes something; those of the service.
+  absl::StatusOr<std::string> Answer(absl::string_view method, absl::string_view request);
+
+ private:
+  // Bounds the memory that callers without the secret can use.
+  static constexpr size_t kNonces = 1024;
+
+  absl::StatusOr<std::string> Challenge();
+
+  const MonitorService* const service_;
+  const std::string secret_;
+  Mutex mu_;
+  NonceLedger nonces_ ABSL_GUARDED_BY(mu_){kNonces};
+};
+
+// Sends a request to a method, both as gRPC knows them, and returns the answer.
+using MonitorCaller =
+    absl::FunctionRef<absl::StatusOr<std::string>(const std::string& method, const std::string& request)>;
+
+// Asks another host's monitor for its ranks of the job whose name begins with `job`; the other one proves its answer.
+// Errors: those of `call` and DecodeHostReport; PERMISSION_DENIED if the answer is from one without the secret.
+absl::StatusOr<OtherHost> AskForRanks(const std::string& job, const std::string& secret, MonitorCaller call);
+
+// Asks the monitor of another host again and again, on a thread of its own, until it is destroyed.
+class OtherMonitor {
+ public:
+  struct Options {
+    Endpoint endpoint;
+    std::string plugin;  // as in MessageServer
+    std::string job;     // the beginning of its name
+    std::string secret;
+    absl::Duration period = absl::Milliseconds(250);
+  };
+  // Errors: those of MessageChannel::Connect.
+  static absl::StatusOr<std::unique_ptr<OtherMonitor>> Start(Options options);
+  ~OtherMonitor();
+  OtherMonitor(const OtherMonitor&) = delete;
+  OtherMonitor& operator=(const OtherMonitor&) = delete;
+
+  // The last answer; an error if there is none yet, or the other monitor has refused the question.
+  absl::StatusOr<OtherHost> heard() const {
+    MutexLock lock(&mu_);
+    return heard_;
+  }
+
+ private:
+  class Line;
+
+  OtherMonitor(Options options, std::unique_ptr<Line> line);
+  void Run();
+  void Take(absl::StatusOr<OtherHost> answer);
+
+  const Options options_;
+  const std::unique_ptr<Line> line_;
+  std::vector<absl::Duration> round_trips_;  // of the thread
+  mutable Mutex mu_;
+  CondVar ends_;
+  bool is_over_ ABSL_GUARDED_BY(mu_) = false;
+  absl::StatusOr<OtherHost> heard_ ABSL_GUARDED_BY(mu_);
+  std::thread thread_;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_MONITOR_SERVE_PROVED_CALLS_H_
