@@ -258,9 +258,12 @@ typedef struct ronda_statistics {
    * the bucket: waits for other ranks, and transfers. */
   uint64_t bucket_nanoseconds;
   uint64_t tensors_in_flight; /* submitted and not carried out, now */
+  /* Nanoseconds in which the program waited for a tensor, with one thread or more: the communication that its own work
+   * has not hidden. Waits of streams of a device are not among them. */
+  uint64_t exposed_nanoseconds;
 } ronda_statistics;
 #define RONDA_STATISTICS_INIT \
-  { sizeof(ronda_statistics), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+  { sizeof(ronda_statistics), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Writes the first struct_size bytes of the statistics; bytes beyond those that this library knows become zero. */
 ronda_status ronda_get_statistics(ronda_statistics* statistics);

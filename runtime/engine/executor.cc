@@ -42,15 +42,20 @@ absl::Status WhileGiving(const CallInfo& info, const absl::Status& status) {
   return absl::InternalError(absl::StrCat(Name(info.op), " '", info.label, "': ", status.message()));
 }
 
-uint64_t BytesOf(const AgreedBucket& bucket) {
+// Of this rank's tensors: where the first dimension is each rank's own, the ranks have agreed on none.
+uint64_t BytesOf(const BucketRun& run) {
+  const FirstDimension first = TraitsOf(run.info.op).first_dimension;
+  const bool is_own = first == FirstDimension::kGathered || first == FirstDimension::kLocal;
   uint64_t bytes = 0;
-  for (const auto& response : bucket.responses) bytes += TensorBytes(response->request);
+  for (size_t i = 0; i < run.size(); ++i) {
+    bytes += TensorBytes(is_own && run.takes_part() ? run.submission(i).request : run.request(i));
+  }
   return bytes;
 }
 
 // A bucket without a vote was negotiated: a rank that had reported its tensors has waited for it since.
 TensorLog::Collective CollectiveOf(const BucketRun& run) {
-  TensorLog::Collective collective = {.bucket = run.bucket, .label = run.info.label, .bytes = BytesOf(run.bucket)};
+  TensorLog::Collective collective = {.bucket = run.bucket, .label = run.info.label, .bytes = BytesOf(run)};
   if (run.info.ballot != nullptr) {
     collective.mode = BucketMode::kScheduled;
   } else {
@@ -179,9 +184,8 @@ absl::Status Executor::GiveToDevice(const BucketRun& run) {
   const Device::Current current(&lane.device());
   // As in the timeline.
   const DeviceRange range(lane.plugin(), absl::StrCat(absl::AsciiStrToUpper(Name(run.info.op)), " ", run.info.label));
-  RONDA_RETURN_IF_ERROR(
-      lane.Begin({.label = run.info.label, .op = run.info.op, .bytes = BytesOf(run.bucket), .limits = run.info.limits},
-                 ready_.points()));
+  RONDA_RETURN_IF_ERROR(lane.Begin(
+      {.label = run.info.label, .op = run.info.op, .bytes = BytesOf(run), .limits = run.info.limits}, ready_.points()));
   RONDA_RETURN_IF_ERROR(Carry(run, *device_));
   const bool is_awaited = run.takes_part() || IsOpen(run.info);
   if (is_awaited && !IsVetoed(run.info)) return FinishOnDevice(run);

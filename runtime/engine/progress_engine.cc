@@ -4,6 +4,8 @@
 #include <thread>
 #include <utility>
 
+#include "runtime/base/clock.h"
+
 namespace ronda {
 namespace {
 
@@ -131,7 +133,13 @@ absl::Time ProgressEngine::SleepTimeLocked() {
 
 ProgressEngine::Attempt ProgressEngine::Drive(absl::FunctionRef<bool()> done) {
   if (!seat_.TryTake()) return Attempt::kBusy;
+  const bool is_counted = waiting() > 0;  // in Await
+  const uint64_t began = is_counted ? 0 : CheapTicks();
   if (steps_ != nullptr && !over_) DriveLocked(done);
+  if (!is_counted) {
+    const uint64_t now = CheapTicks(), before = driven_ticks_.load(std::memory_order_relaxed);
+    driven_ticks_.store(before + now - std::min(now, began), std::memory_order_relaxed);
+  }
   LeaveSeat();
   return Attempt::kDriven;
 }
@@ -175,10 +183,16 @@ void ProgressEngine::StopDrivingLocked(Steps::Progress progress) {
 void ProgressEngine::Await(absl::FunctionRef<bool()> done, absl::FunctionRef<void()> block) {
   habit_.Waits();
   if (done()) return;
-  waiting_.fetch_add(1, std::memory_order_relaxed);
+  // The last one that leaves has seen the first one leave, and so when that has come.
+  if (waiting_.fetch_add(1, std::memory_order_relaxed) == 0) {
+    wait_began_.store(CheapTicks(), std::memory_order_relaxed);
+  }
   DriveSoon(done);
   if (!done()) block();
-  waiting_.fetch_sub(1, std::memory_order_relaxed);
+  if (waiting_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  const uint64_t now = CheapTicks(), began = wait_began_.load(std::memory_order_relaxed);
+  // Another thread may have begun to wait just now.
+  exposed_ticks_.fetch_add(now - std::min(now, began), std::memory_order_relaxed);
 }
 
 // Often the other thread is the background thread, which has just begun the very step that this one waits for.

@@ -95,6 +95,12 @@ class ProgressEngine {
   // How many threads are in Await.
   int waiting() const { return waiting_.load(std::memory_order_relaxed); }
 
+  // How long threads have been in Drive, or in Await where they had to wait, in CheapTicks(). Those that are in Await
+  // at the same time count once.
+  uint64_t exposed_ticks() const {
+    return exposed_ticks_.load(std::memory_order_relaxed) + driven_ticks_.load(std::memory_order_relaxed);
+  }
+
   // Counts how often the program has learned that an operation is complete. Tensors that it submits while the count
   // stays the same wait for no operation that it has submitted. The event that makes another thread know of a
   // completion makes it see the count, too.
@@ -174,6 +180,9 @@ class ProgressEngine {
   Habit habit_;
   std::atomic<int> ringing_{0};  // threads that have left the seat, or are about to, and ring before they go
   std::atomic<int> waiting_{0};
+  std::atomic<uint64_t> wait_began_{0};     // CheapTicks(), of the first of those that wait
+  std::atomic<uint64_t> exposed_ticks_{0};  // in Await
+  std::atomic<uint64_t> driven_ticks_{0};   // in Drive outside of that; the thread in the seat writes it
   std::atomic<uint64_t> learned_of_{0};
 };
 

@@ -320,10 +320,22 @@ void Runtime::AbandonState() {
   static_cast<void>(schedule_.release());
 }
 
+// The time is converted with each look, and may come out a little less than before.
+Statistics Runtime::statistics() const {
+  Statistics counts = Read(meter_->words());
+  uint64_t told = exposed_told_.load(std::memory_order_relaxed);
+  while (told < counts.exposed_nanoseconds &&
+         !exposed_told_.compare_exchange_weak(told, counts.exposed_nanoseconds, std::memory_order_relaxed)) {
+  }
+  counts.exposed_nanoseconds = std::max(told, counts.exposed_nanoseconds);
+  return counts;
+}
+
 // --- The steps ---
 
 absl::StatusOr<ProgressEngine::Steps::Progress> Runtime::Step() {
   if (role_ && !std::exchange(started_, true)) RONDA_RETURN_IF_ERROR(role_->Start());
+  meter_->counters().exposed_nanoseconds.Set(progress_->exposed_ticks());
   if (HasRequest(meter_->request())) {
     TakeRequest([this](const TimelineRequest& request) { return CarryOutRequest(request); }, &meter_->request());
   }

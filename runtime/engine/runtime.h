@@ -138,7 +138,7 @@ class Runtime : private ProgressEngine::Steps {
   void StopTimeline() { timeline_.Stop(); }
 
   // The counts of this rank so far.
-  Statistics statistics() const { return Read(meter_->words().counters); }
+  Statistics statistics() const;
 
   // Completes all operations in flight on this rank, waits for its callbacks, tells the others, and waits until all of
   // them have shut down too. Idempotent. Errors: the job's failure, if it failed; DEADLINE_EXCEEDED naming the ranks
@@ -243,6 +243,7 @@ class Runtime : private ProgressEngine::Steps {
   ProcessSets process_sets_;
   Timeline timeline_;
   const std::unique_ptr<RankMeter> meter_;
+  mutable std::atomic<uint64_t> exposed_told_{0};  // nanoseconds: as the last call of statistics() has told
   TensorLog log_;
   TensorQueue queue_;
   RankDevice device_;

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "runtime/base/clock.h"
 #include "runtime/monitor/peer_monitor.h"
 
 namespace ronda {
@@ -52,6 +53,8 @@ void Introduce(const RankMeter::Options& options, RankWords* words) {
   words->local_size = topology.local_size;
   words->cross_rank = topology.cross_rank;
   words->cross_size = topology.cross_size;
+  words->start_ticks = CheapTicks();
+  words->start_nanoseconds = Nanoseconds(FlightNow());
   words->recorder_descriptor = options.recorder.descriptor;
   words->recorder_offset = options.recorder.descriptor < 0 ? RankWords::kNoRecorder : options.recorder.offset;
   SetText(words->job, options.job.empty() ? absl::StrCat("process-", self.pid) : options.job);
@@ -60,6 +63,16 @@ void Introduce(const RankMeter::Options& options, RankWords* words) {
 }
 
 }  // namespace
+
+Statistics Read(const RankWords& words) {
+  Statistics counts = Read(words.counters);
+  const uint64_t ticks = CheapTicks() - words.start_ticks;
+  const uint64_t time = Nanoseconds(FlightNow()) - words.start_nanoseconds;
+  // Whoever has waited since the start has waited all the time, and nobody longer.
+  const double share = static_cast<double>(counts.exposed_nanoseconds) / std::max(static_cast<double>(ticks), 1.0);
+  counts.exposed_nanoseconds = static_cast<uint64_t>(std::min(share, 1.0) * static_cast<double>(time >> 1)) << 1;
+  return counts;
+}
 
 std::unique_ptr<RankMeter> RankMeter::Create(const Options& options) {
   UniqueFd file = MakeFile();

@@ -74,6 +74,9 @@ struct RankWords {
   // The rank's flight recorder: a descriptor of its process, and the place in that file.
   int32_t recorder_descriptor = -1;
   uint64_t recorder_offset = kNoRecorder;
+  // One moment on CheapTicks() and on the clock of flight recorders, in nanoseconds.
+  uint64_t start_ticks = 0;
+  uint64_t start_nanoseconds = 0;
   char job[kJobBytes] = {};
   char host[kHostBytes] = {};
   std::atomic<uint64_t> ended{0};  // 1: the rank has ended, and its process perhaps goes on
@@ -92,6 +95,9 @@ struct RankWords {
   RankRequestWords request;
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
+
+// The counts as of now, on the host of the rank.
+Statistics Read(const RankWords& words);
 
 inline constexpr char kRankFileName[] = "ronda-rank";
 

@@ -27,6 +27,8 @@ namespace ronda {
 //   bucket_nanoseconds  in buckets: from the time at which this rank was ready for a bucket, and done with the one
 //                       before, to the bucket's end. Waits for other ranks and transfers
 //   tensors_in_flight   submitted and not carried out; the only one that also falls
+//   exposed_nanoseconds in which a thread of the program, or several, waited for a tensor. In a rank's words these are
+//                       CheapTicks(), which Read(const RankWords&) converts
 #define RONDA_STATISTICS_TABLE(ROW) \
   ROW(reports_sent)                 \
   ROW(reports_received)             \
@@ -43,7 +45,8 @@ namespace ronda {
   ROW(payload_bytes)                \
   ROW(wire_bytes)                   \
   ROW(bucket_nanoseconds)           \
-  ROW(tensors_in_flight)
+  ROW(tensors_in_flight)            \
+  ROW(exposed_nanoseconds)
 
 // A number to which one thread at a time adds, and which any thread reads.
 class Counter {

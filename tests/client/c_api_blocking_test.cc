@@ -184,6 +184,7 @@ TEST(CStatisticsTest, CountWhatWasCarriedOut) {
   EXPECT_EQ(after.wire_bytes, after.payload_bytes);
   EXPECT_GT(after.bucket_nanoseconds, 0u);
   EXPECT_EQ(after.tensors_in_flight, 0u);
+  EXPECT_GT(after.exposed_nanoseconds, 0u) << "the program waits for each sum";
   EXPECT_EQ(ronda_shutdown(), RONDA_OK);
 }
 
@@ -199,6 +200,23 @@ TEST(CStatisticsTest, WireBytesAreThoseOfTheFormat) {
   ASSERT_EQ(ronda_get_statistics(&counts), RONDA_OK);
   EXPECT_EQ(counts.payload_bytes, 400u);
   EXPECT_EQ(counts.wire_bytes, 200u);
+  EXPECT_EQ(ronda_shutdown(), RONDA_OK);
+}
+
+TEST(CStatisticsTest, BytesOfAGatherAreTheRanksOwn) {
+  ASSERT_EQ(ronda_init(nullptr), RONDA_OK);
+  const std::vector<float> values(100, 1);
+  const int64_t count = 100;
+  auto args = WithTensor<ronda_allgather_args>(RONDA_ALLGATHER_ARGS_INIT, "x", &count);
+  args.input = values.data();
+  ronda_handle gathered = 0;
+  ASSERT_EQ(ronda_allgather_async(&args, &gathered), RONDA_OK) << ronda_last_error();
+  ASSERT_EQ(ronda_synchronize(gathered), RONDA_OK) << ronda_last_error();
+  ronda_release(gathered);
+  ronda_statistics counts = RONDA_STATISTICS_INIT;
+  ASSERT_EQ(ronda_get_statistics(&counts), RONDA_OK);
+  EXPECT_EQ(counts.payload_bytes, 400u);
+  EXPECT_EQ(counts.wire_bytes, 400u);
   EXPECT_EQ(ronda_shutdown(), RONDA_OK);
 }
 

@@ -122,6 +122,7 @@ class Statistics(Structure):
         ("wire_bytes", c_uint64),
         ("bucket_nanoseconds", c_uint64),
         ("tensors_in_flight", c_uint64),
+        ("exposed_nanoseconds", c_uint64),
     )
 
 

@@ -194,6 +194,7 @@ static const struct {
     COUNT(wire_bytes),
     COUNT(bucket_nanoseconds),
     COUNT(tensors_in_flight),
+    COUNT(exposed_nanoseconds),
 };
 
 static PyObject* Statistics(PyObject* module, PyObject* none) {

@@ -107,6 +107,7 @@ void JobSampler::Sample(FlightTime now, const OtherHosts& others) {
   for (const Rank& rank : ranks_) samples_.push_back(rank.reader != nullptr ? rank.reader->Read() : rank.told);
   lateness_->Add(samples_);
   for (size_t i = 0; i < ranks_.size(); ++i) {
+    KeepGrowing(ranks_[i], &samples_[i]);
     const RankLateness& lateness = lateness_->lateness()[i];
     Remember({.time = now,
               .counts = samples_[i].counts,
@@ -151,6 +152,12 @@ void JobSampler::LookAtProcesses(FlightTime now) {
   processes_seen_ = now;
 }
 
+void JobSampler::KeepGrowing(const Rank& rank, RankSample* sample) {
+  if (rank.points.empty()) return;
+  uint64_t& exposed = sample->counts.exposed_nanoseconds;
+  exposed = std::max(exposed, rank.points.back().counts.exposed_nanoseconds);
+}
+
 void JobSampler::Remember(const Point& point, Rank* rank) {
   std::deque<Point>& points = rank->points;
   const bool has_step = point.counts.steps > (points.empty() ? 0 : points.back().counts.steps);
@@ -165,10 +172,14 @@ RankTotals JobSampler::TotalsOf(const Rank& rank) {
   const Point &first = *rank.first_step, &last = *rank.last_step;
   const uint64_t steps = last.counts.steps - first.counts.steps;
   const absl::Duration span = last.time - first.time;
+  const absl::Duration exposed =
+      absl::Nanoseconds(static_cast<int64_t>(last.counts.exposed_nanoseconds - first.counts.exposed_nanoseconds));
   return {.steps = steps,
           .step_time = (last.last_step - first.last_step) / static_cast<int64_t>(steps),
+          .exposed = exposed / static_cast<int64_t>(steps),
           .waited_share = std::clamp(absl::FDivDuration(last.waited - first.waited, span), 0.0, 1.0),
-          .blamed_share = absl::FDivDuration(last.blamed - first.blamed, span)};
+          .blamed_share = absl::FDivDuration(last.blamed - first.blamed, span),
+          .exposed_share = std::min(1.0, absl::FDivDuration(exposed, span))};
 }
 
 absl::Duration JobSampler::NextPeriod() const {

@@ -99,6 +99,8 @@ class JobSampler {
   // Takes what is told of the ranks of other hosts.
   void Hear(FlightTime now, const OtherHosts& others);
   void LookAtProcesses(FlightTime now);
+  // The one count that is converted with each look, and may come out a little less.
+  static void KeepGrowing(const Rank& rank, RankSample* sample);
   static void Remember(const Point& point, Rank* rank);
   static RankRates RatesOf(const Rank& rank);
   static RankTotals TotalsOf(const Rank& rank);

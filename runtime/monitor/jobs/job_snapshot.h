@@ -55,8 +55,10 @@ struct RankRates {
 struct RankTotals {
   uint64_t steps = 0;        // that ended in that time
   absl::Duration step_time;  // mean
+  absl::Duration exposed;    // of a step: so long its program has waited for tensors
   double waited_share = 0;   // as in RankRates
   double blamed_share = 0;
+  double exposed_share = 0;  // of the time
 };
 
 struct RankSnapshot {

@@ -202,7 +202,7 @@ void RankReader::MapRecorder() {
 }
 
 RankSample RankReader::Read() const {
-  RankSample sample = {.counts = ronda::Read(words().counters),
+  RankSample sample = {.counts = ronda::Read(words()),
                        .buckets = words().buckets.load(std::memory_order_acquire),
                        .last_step = FromNanoseconds(words().last_step_time.load(std::memory_order_relaxed))};
   for (int op = 0; op < kOpTypeCount; ++op) {

@@ -123,6 +123,12 @@ std::vector<std::string> SummaryOf(const JobSnapshot& job) {
   if (first.totals.steps > 0) {
     const auto [least, most] = by(&RankTotals::waited_share);
     lines.push_back(line("time per step", Milliseconds(first.totals.step_time)));
+    const auto [hidden, exposed] = by(&RankTotals::exposed_share);
+    lines.push_back(
+        line("exposed", absl::StrFormat("%.0f to %.0f %% of a rank's time its program waited for tensors, "
+                                        "%s of each step at most",
+                                        100 * hidden->totals.exposed_share, 100 * exposed->totals.exposed_share,
+                                        Milliseconds(exposed->totals.exposed))));
     lines.push_back(
         line("in collectives", absl::StrFormat("%.0f to %.0f %% of a rank's time", 100 * least->totals.waited_share,
                                                100 * most->totals.waited_share)));

@@ -156,6 +156,10 @@ constexpr Metric kMetrics[] = {
      SchedulesLeft},
     {"ronda_control_messages_total", "counter", "Control messages between the rank and rank 0.", Merge::kSum,
      ControlMessages},
+    {"ronda_exposed_seconds_total", "counter", "Time in which the program waited for tensors.", Merge::kSum,
+     [](const RankSnapshot& rank, absl::Time) {
+       return One(static_cast<double>(rank.sample.counts.exposed_nanoseconds) / 1e9);
+     }},
     {"ronda_tensors_in_flight", "gauge", "Tensors that are submitted and not yet carried out.", Merge::kSum,
      [](const RankSnapshot& rank, absl::Time) { return One(rank.sample.counts.tensors_in_flight); }},
 };

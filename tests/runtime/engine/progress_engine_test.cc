@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "runtime/base/clock.h"
 #include "tests/testing/fakes.h"
 
 namespace ronda {
@@ -83,6 +84,32 @@ class ProgressEngineTest : public ::testing::Test {
   FakeSteps steps_;
   ProgressEngine progress_{&clock_};
 };
+
+TEST_F(ProgressEngineTest, TimeInWhichThreadsWaitIsMeasuredOnce) {
+  progress_.Await([] { return true; }, [] {});
+  EXPECT_EQ(progress_.exposed_ticks(), 0u) << "there was nothing to wait for";
+  std::atomic<bool> is_done{false};
+  std::atomic<int> blocked{0};
+  const uint64_t begin = CheapTicks();
+  const auto wait = [&] {
+    progress_.Await([&] { return is_done.load(); },
+                    [&] {
+                      ++blocked;
+                      is_done.wait(false);
+                    });
+  };
+  std::thread other(wait), third(wait);
+  while (blocked < 2) std::this_thread::yield();
+  const uint64_t first = CheapTicks();
+  while (CheapTicks() - first < 1'000'000) std::this_thread::yield();
+  const uint64_t last = CheapTicks();
+  is_done = true;
+  is_done.notify_all();
+  other.join();
+  third.join();
+  EXPECT_GE(progress_.exposed_ticks(), last - first);
+  EXPECT_LE(progress_.exposed_ticks(), CheapTicks() - begin) << "both have waited in the same time";
+}
 
 TEST_F(ProgressEngineTest, BackgroundThreadDoesAllThereIsAndSleeps) {
   steps_.left = 3;

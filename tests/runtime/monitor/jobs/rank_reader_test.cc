@@ -65,10 +65,9 @@ TEST_F(RankReaderTest, FindsARankAndReadsItsWords) {
   EXPECT_EQ(sample.buckets, 3u);
   EXPECT_EQ(sample.current, 3u);
   EXPECT_EQ(sample.current_since, absl::Microseconds(30));
-  EXPECT_EQ(sample.entries,
-            (std::vector<BucketEntry>{{.bucket = 1, .time = 10'000, .left = 11'000},
-                                      {.bucket = 2, .time = 20'000, .left = 21'000},
-                                      {.bucket = 3, .time = 30'000}}));
+  EXPECT_EQ(sample.entries, (std::vector<BucketEntry>{{.bucket = 1, .time = 10'000, .left = 11'000},
+                                                      {.bucket = 2, .time = 20'000, .left = 21'000},
+                                                      {.bucket = 3, .time = 30'000}}));
   EXPECT_FALSE(sample.last.has_value()) << "this rank has no flight recorder in a file";
 }
 

@@ -109,19 +109,25 @@ TEST(SummaryTest, HasALineForEachNumber) {
                                 .steps = 50,
                                 .payload_bytes = 3'000'000'000,
                                 .wire_bytes = 1'500'000'000};
-  job.ranks[0].totals = {.steps = 49, .step_time = absl::Milliseconds(25), .waited_share = 0.3};
+  job.ranks[0].totals = {.steps = 49,
+                         .step_time = absl::Milliseconds(25),
+                         .exposed = absl::Milliseconds(5),
+                         .waited_share = 0.3,
+                         .exposed_share = 0.2};
   job.ranks[1].totals = {.steps = 49, .step_time = absl::Milliseconds(25), .waited_share = 0.1, .blamed_share = 0.204};
   job.ranks[1].lateness.last = 12;
   EXPECT_THAT(
       SummaryOf(job),
-      ElementsAre("summary of 2 of 8 ranks, on this host:",         //
-                  "  steps           50",                           //
-                  "  time per step   25.0 ms",                      //
-                  "  in collectives  10 to 30 % of a rank's time",  //
-                  "  slowest         rank 1 (host h, pid 41): last into 12 of 17 collectives, the others waited "
-                  "for it for 20.4 % of the time",  //
-                  "  bytes           3.000 GB of a rank's tensors, 1.500 GB as they travelled",
-                  "  schedule        190 of 200 collectives without negotiation, left 2 times"));
+      ElementsAre(
+          "summary of 2 of 8 ranks, on this host:",  //
+          "  steps           50",                    //
+          "  time per step   25.0 ms",               //
+          "  exposed         0 to 20 % of a rank's time its program waited for tensors, 5.0 ms of each step at most",
+          "  in collectives  10 to 30 % of a rank's time",  //
+          "  slowest         rank 1 (host h, pid 41): last into 12 of 17 collectives, the others waited "
+          "for it for 20.4 % of the time",  //
+          "  bytes           3.000 GB of a rank's tensors, 1.500 GB as they travelled",
+          "  schedule        190 of 200 collectives without negotiation, left 2 times"));
   job.buckets_missed = 5;
   EXPECT_EQ(SummaryOf(job).back(), "  unseen          5 collectives");
   EXPECT_THAT(SummaryOf(JobSnapshot{}), IsEmpty());
