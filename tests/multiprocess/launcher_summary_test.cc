@@ -49,6 +49,8 @@ TEST(LauncherSummaryTest, SaysWhatTheJobHasCost) {
                                ContainsRegex("rondarun:   steps           99\n"),
                                ContainsRegex("rondarun:   time per step   1[0-9.]+ ms\n"),
                                ContainsRegex("rondarun:   slowest         rank [01] "),
+                               ContainsRegex("rondarun:   exposed         [0-9]+ to [0-9]+ % of a rank's time its "
+                                             "program waited for tensors, [0-9.]+ ms of each step at most\n"),
                                HasSubstr("rondarun:   bytes           0.000 GB of a rank's tensors")));
 }
 
@@ -102,6 +104,8 @@ TEST(LauncherSummaryTest, ChronicStragglerIsNamedWhileTheJobRuns) {
   run.Signal(SIGTERM);
   EXPECT_EQ(run.Finish(), 128 + SIGTERM);
   EXPECT_THAT(run.err(), HasSubstr("rondarun:   slowest         rank 1 "));
+  // Rank 0 does nothing but wait.
+  EXPECT_THAT(run.err(), ContainsRegex("exposed         [0-9]+ to (9[0-9]|100) % of a rank's time"));
   EXPECT_EQ(run.LastLine(), "rondarun: the job was ended: received SIGTERM");
 }
 
