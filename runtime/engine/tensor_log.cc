@@ -40,13 +40,13 @@ void TensorLog::Draw(TimelineKind kind, const TensorRequest& request, FlightTime
   timeline_->Record(event);
 }
 
-void TensorLog::Submitted(const TensorRequest& request, FlightTime time) {
+void TensorLog::Submitted(const TensorRequest& request, uint64_t time) {
   const FlightKind kind = request.op == OpType::kJoin ? FlightKind::kJoined : FlightKind::kSubmitted;
   flight_->Record(kind, request.op, request.name, TensorBytes(request), time);
-  if (IsDrawn()) Draw(TimelineKind::kSubmitted, request, time);
+  if (IsDrawn()) Draw(TimelineKind::kSubmitted, request, absl::Nanoseconds(time));
 }
 
-void TensorLog::StepEnded(FlightTime time) {
+void TensorLog::StepEnded(uint64_t time) {
   if (meter_ != nullptr) meter_->BeginStep(time);
 }
 
@@ -76,10 +76,12 @@ void TensorLog::Failed(const TensorRequest& request) {
 }
 
 void TensorLog::Started(const Collective& collective) {
-  const FlightTime now = FlightNow();
+  const uint64_t now = FlightNanoseconds();
   flight_->Record(FlightKind::kStarted, collective.op(), collective.label, collective.bytes, now);
   if (meter_ != nullptr) {
-    meter_->EnterBucket(collective.mode == BucketMode::kScheduled ? now : std::min(collective.ready, now), now);
+    const bool is_scheduled = collective.mode == BucketMode::kScheduled;
+    const auto ready = is_scheduled ? now : static_cast<uint64_t>(absl::ToInt64Nanoseconds(collective.ready));
+    meter_->EnterBucket(std::min(ready, now), now);
   }
   if (!IsDrawn()) return;
   TimelineEvent event = {.kind = TimelineKind::kBucketStarted,
@@ -87,18 +89,19 @@ void TensorLog::Started(const Collective& collective) {
                          .dtype = collective.bucket.responses.front()->request.dtype,
                          .number = static_cast<int32_t>(collective.bucket.responses.size()),
                          .bytes = collective.bytes};
-  event.set_time(now);
+  const FlightTime time = absl::Nanoseconds(now);
+  event.set_time(time);
   event.set_name(collective.label);
   timeline_->Record(event);
   for (const auto& response : collective.bucket.responses) {
-    Draw(TimelineKind::kBucketMember, response->request, now);
+    Draw(TimelineKind::kBucketMember, response->request, time);
   }
 }
 
 // A vetoed bucket has not happened. A launched one ends when the device has come to it, which the watch of the device
 // notes.
 void TensorLog::Ended(const Collective& collective, BucketOutcome outcome) {
-  const FlightTime now = FlightNow();
+  const uint64_t now = FlightNanoseconds();
   if (outcome == BucketOutcome::kDone || outcome == BucketOutcome::kFailed) {
     const FlightKind kind = outcome == BucketOutcome::kDone ? FlightKind::kFinished : FlightKind::kFailed;
     flight_->Record(kind, collective.op(), collective.label, collective.bytes, now);
@@ -106,11 +109,11 @@ void TensorLog::Ended(const Collective& collective, BucketOutcome outcome) {
   Count(collective, outcome, now);
   if (!IsDrawn()) return;
   TimelineEvent event = {.kind = TimelineKind::kBucketEnded, .number = static_cast<int32_t>(outcome)};
-  event.set_time(now);
+  event.set_time(absl::Nanoseconds(now));
   timeline_->Record(event);
 }
 
-void TensorLog::Count(const Collective& collective, BucketOutcome outcome, FlightTime now) {
+void TensorLog::Count(const Collective& collective, BucketOutcome outcome, uint64_t now) {
   if (meter_ == nullptr) return;
   if (outcome != BucketOutcome::kDone && outcome != BucketOutcome::kLaunched) return meter_->LeaveWithoutEffect(now);
   const TensorRequest& first = collective.bucket.responses.front()->request;

@@ -24,11 +24,13 @@ class TensorLog {
   TensorLog(FlightRecorder* flight, Timeline* timeline, RankMeter* meter)
       : flight_(flight), timeline_(timeline), meter_(meter) {}
 
-  // The time for tensors that are submitted together: to the millisecond, unless a timeline shows it.
-  FlightTime SubmissionTime() const { return IsDrawn() ? FlightNow() : CoarseFlightNow(); }
-  void Submitted(const TensorRequest& request, FlightTime time);
+  // The time for tensors that are submitted together, in nanoseconds: to the millisecond, unless a timeline shows it.
+  uint64_t SubmissionTime() const {
+    return IsDrawn() ? FlightNanoseconds() : static_cast<uint64_t>(absl::ToInt64Nanoseconds(CoarseFlightNow()));
+  }
+  void Submitted(const TensorRequest& request, uint64_t time);
   // A tensor is submitted that the step so far has already; called under the lock of submissions.
-  void StepEnded(FlightTime time);
+  void StepEnded(uint64_t time);
   // How many tensors the engine has to carry out; called by the progress thread.
   void InFlight(size_t tensors);
   // Returns the time that it has noted.
@@ -64,7 +66,7 @@ class TensorLog {
   void Ready(RankId rank, const TensorRequest& request);
 
  private:
-  void Count(const Collective& collective, BucketOutcome outcome, FlightTime now);
+  void Count(const Collective& collective, BucketOutcome outcome, uint64_t now);
   void Draw(TimelineKind kind, const TensorRequest& request, FlightTime time, int number = 0);
 
   FlightRecorder* const flight_;

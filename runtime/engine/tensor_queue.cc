@@ -216,14 +216,14 @@ void TensorQueue::ForgetOldestLocked() {
 }
 
 void TensorQueue::RecordLocked(size_t first) {
-  const FlightTime now = log_->SubmissionTime();
+  const uint64_t now = log_->SubmissionTime();
   for (size_t i = first; i < fresh_.size(); ++i) {
     CountStepLocked(*fresh_[i], now);
     log_->Submitted(fresh_[i]->submission.request, now);
   }
 }
 
-void TensorQueue::CountStepLocked(Slot& slot, FlightTime now) {
+void TensorQueue::CountStepLocked(Slot& slot, uint64_t now) {
   if (slot.step == step_) {
     ++step_;
     log_->StepEnded(now);

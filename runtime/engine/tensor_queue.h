@@ -200,7 +200,7 @@ class TensorQueue {
   std::shared_ptr<Handle> RetireLocked(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Those among the fresh entries from place `first` on.
   void RecordLocked(size_t first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void CountStepLocked(Slot& slot, FlightTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void CountStepLocked(Slot& slot, uint64_t now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void RemoveLocked(size_t first) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const std::shared_ptr<CallbackThread> callbacks_;

@@ -37,10 +37,10 @@ std::optional<Description> Unpack(uint64_t bits) {
   return Description{static_cast<FlightKind>(kind), *op, name_bytes};
 }
 
-FlightTime ReadClock(clockid_t clock) {
+uint64_t ReadClock(clockid_t clock) {
   timespec now;
   clock_gettime(clock, &now);
-  return absl::DurationFromTimespec(now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
 constexpr const char* Verb(FlightKind kind) {
@@ -51,11 +51,13 @@ constexpr const char* Verb(FlightKind kind) {
 
 }  // namespace
 
-FlightTime FlightNow() { return ReadClock(CLOCK_MONOTONIC); }
+uint64_t FlightNanoseconds() { return ReadClock(CLOCK_MONOTONIC); }
 
-FlightTime CoarseFlightNow() { return ReadClock(CLOCK_MONOTONIC_COARSE); }
+FlightTime FlightNow() { return absl::Nanoseconds(ReadClock(CLOCK_MONOTONIC)); }
 
-void FlightRecorder::Record(FlightKind kind, OpType op, absl::string_view name, uint64_t bytes, FlightTime time) {
+FlightTime CoarseFlightNow() { return absl::Nanoseconds(ReadClock(CLOCK_MONOTONIC_COARSE)); }
+
+void FlightRecorder::Record(FlightKind kind, OpType op, absl::string_view name, uint64_t bytes, uint64_t time) {
   const uint64_t ticket = next_ticket_.fetch_add(1, std::memory_order_relaxed);
   Slot& slot = slots_[ticket % kEvents];
   uint64_t found = slot.sequence.load(std::memory_order_relaxed);
@@ -63,7 +65,7 @@ void FlightRecorder::Record(FlightKind kind, OpType op, absl::string_view name, 
   if (found % 2 != 0 || found > 2 * ticket) return;
   if (!slot.sequence.compare_exchange_strong(found, 2 * ticket + 1, std::memory_order_acq_rel)) return;
   name = ShortName(name, kNameBytes);
-  slot.time.store(static_cast<uint64_t>(absl::ToInt64Nanoseconds(time)), std::memory_order_release);
+  slot.time.store(time, std::memory_order_release);
   slot.bytes.store(bytes, std::memory_order_release);
   slot.what.store(Pack({kind, op, name.size()}), std::memory_order_release);
   for (size_t at = 0; at < name.size(); at += sizeof(uint64_t)) {

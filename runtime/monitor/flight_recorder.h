@@ -41,6 +41,8 @@ inline constexpr int kLastFlightKind = 8;
 // Time on the clock of flight recorders: since the host was started, and the same for all its processes.
 using FlightTime = absl::Duration;
 FlightTime FlightNow();
+// The same in nanoseconds, as recorders and counters keep it: a conversion is a good part of what an event costs.
+uint64_t FlightNanoseconds();
 // The same, late by a few milliseconds at most: cheap enough for frequent events.
 FlightTime CoarseFlightNow();
 
@@ -70,7 +72,11 @@ class FlightRecorder {
   static constexpr int kEvents = 512;
   static constexpr size_t kNameBytes = 96;
 
-  void Record(FlightKind kind, OpType op, absl::string_view name, uint64_t bytes, FlightTime time = FlightNow());
+  // `time` is in nanoseconds.
+  void Record(FlightKind kind, OpType op, absl::string_view name, uint64_t bytes, uint64_t time);
+  void Record(FlightKind kind, OpType op, absl::string_view name, uint64_t bytes, FlightTime time = FlightNow()) {
+    Record(kind, op, name, bytes, static_cast<uint64_t>(absl::ToInt64Nanoseconds(time)));
+  }
 
   // The events that are there to read, oldest first.
   std::vector<FlightEvent> Events() const;

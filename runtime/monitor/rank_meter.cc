@@ -17,8 +17,6 @@
 namespace ronda {
 namespace {
 
-uint64_t Nanoseconds(FlightTime time) { return static_cast<uint64_t>(absl::ToInt64Nanoseconds(time)); }
-
 // As much as fits, with a zero byte behind.
 template <size_t n>
 void SetText(char (&to)[n], absl::string_view text) {
@@ -54,7 +52,7 @@ void Introduce(const RankMeter::Options& options, RankWords* words) {
   words->cross_rank = topology.cross_rank;
   words->cross_size = topology.cross_size;
   words->start_ticks = CheapTicks();
-  words->start_nanoseconds = Nanoseconds(FlightNow());
+  words->start_nanoseconds = FlightNanoseconds();
   words->recorder_descriptor = options.recorder.descriptor;
   words->recorder_offset = options.recorder.descriptor < 0 ? RankWords::kNoRecorder : options.recorder.offset;
   SetText(words->job, options.job.empty() ? absl::StrCat("process-", self.pid) : options.job);
@@ -67,7 +65,7 @@ void Introduce(const RankMeter::Options& options, RankWords* words) {
 Statistics Read(const RankWords& words) {
   Statistics counts = Read(words.counters);
   const uint64_t ticks = CheapTicks() - words.start_ticks;
-  const uint64_t time = Nanoseconds(FlightNow()) - words.start_nanoseconds;
+  const uint64_t time = FlightNanoseconds() - words.start_nanoseconds;
   // Whoever has waited since the start has waited all the time, and nobody longer.
   const double share = static_cast<double>(counts.exposed_nanoseconds) / std::max(static_cast<double>(ticks), 1.0);
   counts.exposed_nanoseconds = static_cast<uint64_t>(std::min(share, 1.0) * static_cast<double>(time >> 1)) << 1;
@@ -92,9 +90,9 @@ RankMeter::~RankMeter() {
   }
 }
 
-void RankMeter::BeginStep(FlightTime now) {
+void RankMeter::BeginStep(uint64_t now) {
   words_->counters.steps.Add();
-  words_->last_step_time.store(Nanoseconds(now), std::memory_order_relaxed);
+  words_->last_step_time.store(now, std::memory_order_relaxed);
 }
 
 uint64_t RankMeter::NextBucket() {
@@ -103,10 +101,8 @@ uint64_t RankMeter::NextBucket() {
   return number;
 }
 
-void RankMeter::EnterBucket(FlightTime ready, FlightTime now) {
-  // Conversions are a good part of what a bucket costs here: in the locked schedule one is enough.
-  entered_ = Nanoseconds(now);
-  if (ready < now) entered_ = std::max(Nanoseconds(ready), std::min(left_, entered_));
+void RankMeter::EnterBucket(uint64_t ready, uint64_t now) {
+  entered_ = ready < now ? std::max(ready, std::min(left_, now)) : now;
   const uint64_t number = NextBucket();
   RankWords::Entry& entry = words_->entries[number % RankWords::kEntries];
   entry.bucket.store(0, std::memory_order_release);
@@ -118,7 +114,7 @@ void RankMeter::EnterBucket(FlightTime ready, FlightTime now) {
   words_->current.store(number, std::memory_order_release);
 }
 
-void RankMeter::LeaveBucket(const Bucket& bucket, FlightTime now) {
+void RankMeter::LeaveBucket(const Bucket& bucket, uint64_t now) {
   Counters& counters = words_->counters;
   counters.tensors.Add(bucket.tensors);
   counters.payload_bytes.Add(bucket.payload_bytes);
@@ -127,8 +123,8 @@ void RankMeter::LeaveBucket(const Bucket& bucket, FlightTime now) {
   LeaveWithoutEffect(now);
 }
 
-void RankMeter::LeaveWithoutEffect(FlightTime now) {
-  left_ = Nanoseconds(now);
+void RankMeter::LeaveWithoutEffect(uint64_t now) {
+  left_ = now;
   const uint64_t number = words_->buckets.load(std::memory_order_relaxed);
   words_->entries[number % RankWords::kEntries].left.store(left_, std::memory_order_release);
   words_->current.store(0, std::memory_order_release);

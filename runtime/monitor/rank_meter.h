@@ -38,13 +38,17 @@ class RankMeter {
   Counters& counters() { return words_->counters; }
   RankRequestWords& request() { return words_->request; }
 
+  // Times are FlightTimes or, where a conversion would cost too much, their nanoseconds.
+
   // A tensor is submitted that the step so far has already.
-  void BeginStep(FlightTime now);
+  void BeginStep(uint64_t now);
+  void BeginStep(FlightTime now) { BeginStep(Nanoseconds(now)); }
 
   // All ranks make their next call, in which this rank takes no part.
   void PassBucket() { NextBucket(); }
 
-  // This rank enters the next call. `ready` is when all of its tensors were; not later than `now`.
+  // This rank enters the next call. `ready` is when all of its tensors were; not
+  // later than `now`.
   struct Bucket {
     OpType op = OpType::kAllreduce;
     BucketMode mode = BucketMode::kNegotiated;
@@ -52,14 +56,19 @@ class RankMeter {
     uint64_t payload_bytes = 0;
     uint64_t wire_bytes = 0;
   };
-  void EnterBucket(FlightTime ready, FlightTime now);
+  void EnterBucket(uint64_t ready, uint64_t now);
+  void EnterBucket(FlightTime ready, FlightTime now) { EnterBucket(Nanoseconds(ready), Nanoseconds(now)); }
 
   // The call in which this rank is has ended: as `bucket` or, after a veto or a failure, without effect.
-  void LeaveBucket(const Bucket& bucket, FlightTime now);
-  void LeaveWithoutEffect(FlightTime now);
+  void LeaveBucket(const Bucket& bucket, uint64_t now);
+  void LeaveBucket(const Bucket& bucket, FlightTime now) { LeaveBucket(bucket, Nanoseconds(now)); }
+  void LeaveWithoutEffect(uint64_t now);
+  void LeaveWithoutEffect(FlightTime now) { LeaveWithoutEffect(Nanoseconds(now)); }
 
  private:
   RankMeter(UniqueFd file, RankWords* words) : file_(std::move(file)), words_(words) {}
+
+  static uint64_t Nanoseconds(FlightTime time) { return static_cast<uint64_t>(absl::ToInt64Nanoseconds(time)); }
 
   uint64_t NextBucket();
 
