@@ -221,8 +221,10 @@ std::string MetricsText(absl::Span<const JobSnapshot> jobs, absl::Time clock_zer
   std::vector<Shown> shown;
   for (const JobSnapshot& job : jobs) {
     const int size = job.ranks.empty() ? 0 : job.ranks.front().identity.topology.size;
+    const auto here =
+        std::count_if(job.ranks.begin(), job.ranks.end(), [](const RankSnapshot& rank) { return rank.is_here; });
     absl::StrAppend(&text, "ronda_job_info{", Label("job_id", job.job), ",", Label("size", absl::StrCat(size)), ",",
-                    Label("ranks_here", absl::StrCat(job.ranks.size())), "} 1\n");
+                    Label("ranks_here", absl::StrCat(here)), "} 1\n");
     shown.push_back(Choose(job));
   }
   for (const Metric& metric : kMetrics) {
