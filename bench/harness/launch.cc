@@ -87,7 +87,9 @@ absl::StatusOr<std::string> Locate(const FindProgram& find_program, const std::v
 absl::StatusOr<LaunchCommand> PlanRondarun(const LaunchRequest& request, const FindProgram& find_program) {
   RONDA_ASSIGN_OR_RETURN(const std::string launcher,
                          Locate(find_program, {"rondarun"}, "install it beside ronda-bench, or build it"));
-  return LaunchCommand{.words = {launcher, "-np", absl::StrCat(request.ranks)}};
+  LaunchCommand plan{.words = {launcher, "-np", absl::StrCat(request.ranks)}};
+  plan.words.insert(plan.words.end(), request.options.begin(), request.options.end());
+  return plan;
 }
 
 absl::StatusOr<LaunchCommand> PlanOpenMpi(const LaunchRequest& request, const FindProgram& find_program) {

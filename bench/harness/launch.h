@@ -55,6 +55,7 @@ struct LaunchRequest {
   int ranks = 2;
   PeerSetting setting = PeerSetting::kDefault;
   std::vector<std::string> command;  // of every rank
+  std::vector<std::string> options;  // of rondarun, before the command
   int user_id = 0;                   // Open MPI runs root's jobs only on request
 };
 

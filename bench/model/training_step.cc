@@ -46,7 +46,7 @@ class StepSimulation {
     } else {
       ReduceWhileBusy();
     }
-    result_.step = std::max(compute_, link_free_);
+    result_.step = std::max(compute_ + delay_, link_free_);
     result_.exposed = result_.step - compute_;
     result_.efficiency = options_.compute / result_.step;
     return result_;
@@ -131,11 +131,25 @@ class StepSimulation {
 
   void Reduce(const Batch& bucket) {
     const double bytes = BytesOf(bucket.begin, bucket.end);
-    const double busy = AllreduceTime(options_.algorithm, links_, options_.ranks, bytes) + WorkOf(bytes);
-    link_free_ = std::max(bucket.at, link_free_) + busy;
+    const double busy = options_.allreduce ? options_.allreduce(bytes) : FormulaTime(bytes);
+    const double start = std::max(bucket.at + delay_, link_free_);
+    Delay(start, busy);
+    link_free_ = start + busy;
     result_.link_busy += busy;
     result_.wire_bytes += bytes * CostOf(options_.wire).network_ratio;
     ++result_.buckets;
+  }
+
+  // Takes from the computation what it loses to a bucket that is under way for `busy` from `start` on.
+  void Delay(double start, double busy) {
+    const double left = compute_ + delay_ - start;  // of the computation, were it alone
+    if (left <= 0) return;
+    const double speed = 1 - options_.lost_speed;
+    delay_ += left >= busy * speed ? busy * options_.lost_speed : left / speed - left;
+  }
+
+  double FormulaTime(double bytes) const {
+    return AllreduceTime(options_.algorithm, links_, options_.ranks, bytes) + WorkOf(bytes);
   }
 
   // The ranks' work that the link waits for in a bucket.
@@ -150,6 +164,7 @@ class StepSimulation {
   const double compute_;  // of the slowest rank
   double coordinator_free_ = 0;
   double link_free_ = 0;
+  double delay_ = 0;  // of the computation, by the buckets so far
   StepResult result_;
 };
 

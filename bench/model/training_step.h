@@ -2,6 +2,7 @@
 #define RONDA_BENCH_MODEL_TRAINING_STEP_H_
 
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -66,11 +67,16 @@ struct TrainingStepOptions {
   double fusion_threshold = 64.0 * (1 << 20);  // bytes of fp32 in a bucket of several tensors
   double min_bucket = 1 << 20;                 // kPlanned: no bucket is closed below it,
   double hold = 100e-6;                        // or while the next tensor is ready within this time, s
+  // s of an allreduce of so many bytes of fp32, as measured; empty: by the formulas for `algorithm` and `cluster`.
+  std::function<double(double bytes)> allreduce;
+  // The share of its speed that the computation loses while a bucket is under way: 1 if the ranks of a host keep its
+  // cores busy and communication takes a core of each.
+  double lost_speed = 0;
 };
 
 struct StepResult {
   double step = 0;              // s
-  double exposed = 0;           // s of it after the slowest rank's backward pass
+  double exposed = 0;           // s of it beyond the slowest rank's computation
   double link_busy = 0;         // s in which an allreduce was under way
   double coordinator_busy = 0;  // s of rank 0's CPU
   double wire_bytes = 0;        // between hosts that a rank's gradients have become

@@ -137,6 +137,44 @@ TEST(SmokeTest, StartupTimesTheFirstAllreduce) {
   EXPECT_EQ(CountOf(RowsOf(json), "contestant", "ronda"), 1);
 }
 
+// A real trainer: the predictions are those of advice_test, from what it has measured.
+TEST(SmokeTest, AdviseRunsATrainerAndPredictsMoreRanks) {
+  const std::string json = PathOf("advise.json");
+  const std::string plot = PathOf("advise.svg");
+  const std::string trainer = " -- examples/lenet_mnist/lenet_mnist --batch-size 16 --steps 60";
+  const Outcome run = RunTool("advise --ranks 2,3 --batch 16 --plot " + plot + " --json " + json + trainer);
+  ASSERT_EQ(run.exit_code, 0) << run.text;
+  EXPECT_THAT(run.text, AllOf(HasSubstr("# 10 gradients of 0.247 MB in all"), HasSubstr("\n3 ranks: ")));
+  const Json rows = RowsOf(json);
+  EXPECT_EQ(CountOf(rows, "ranks", 2), 3) << run.text;
+  EXPECT_EQ(CountOf(rows, "ranks", 3), 3) << run.text;
+  for (const Json& row : rows) {
+    EXPECT_GT(row.at("sync_s"), 0) << run.text;
+    EXPECT_GE(row.at("step_s"), row.at("compute_s")) << run.text;
+  }
+  EXPECT_THAT(ReadFile(plot), AllOf(HasSubstr("<svg"), HasSubstr(">fp8_e4m3</text>")));
+  const Outcome link = RunTool("advise --link-gbit 0.01 --link-latency 1ms --csv " + PathOf("link.csv") + trainer);
+  ASSERT_EQ(link.exit_code, 0) << link.text;
+  EXPECT_THAT(link.text, HasSubstr("16 ranks: ")) << link.text;
+}
+
+TEST(SmokeTest, AdviseNamesWhatIsWrongWithAProgram) {
+  const Outcome failed = RunTool("advise -- examples/lenet_mnist/lenet_mnist --epochs many");
+  EXPECT_EQ(failed.exit_code, 1);
+  EXPECT_THAT(failed.text, AllOf(HasSubstr("--epochs many failed alone"), HasSubstr("not \"many\"")));
+  const Outcome idle = RunTool("advise -- /bin/true");
+  EXPECT_EQ(idle.exit_code, 1);
+  EXPECT_THAT(idle.text, HasSubstr("/bin/true has not begun a job of Ronda's"));
+  const Outcome none = RunTool("advise --ranks 2");
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.text, HasSubstr("advise needs a program"));
+  const Outcome hosts = RunTool("advise --hosts alpha:2,beta:1 -- /bin/true");
+  EXPECT_EQ(hosts.exit_code, 2);
+  EXPECT_THAT(hosts.text, HasSubstr("as many slots for each host"));
+  const Outcome few = RunTool("advise --hosts alpha:2,beta:2 --ranks 2 -- /bin/true");
+  EXPECT_THAT(few.text, HasSubstr("--ranks 2 fit on one host of 2 ranks"));
+}
+
 class PeerSmokeTest : public testing::TestWithParam<const char*> {};
 
 TEST_P(PeerSmokeTest, APeerIsRightTooOrNamed) {
@@ -185,7 +223,7 @@ TEST(SmokeTest, MistakesAreUsageErrors) {
 TEST(SmokeTest, HelpExplainsEveryCommand) {
   const Outcome help = RunTool("--help");
   EXPECT_EQ(help.exit_code, 0);
-  for (const std::string command : {"collectives", "latency", "submission", "startup"}) {
+  for (const std::string command : {"collectives", "latency", "submission", "startup", "advise"}) {
     EXPECT_NE(help.text.find("  " + command), std::string::npos) << help.text;
     const Outcome own = RunTool(command + " --help");
     EXPECT_EQ(own.exit_code, 0);

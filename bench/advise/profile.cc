@@ -1,0 +1,166 @@
+#include "bench/advise/profile.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <map>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "bench/harness/statistics.h"
+#include "nlohmann/json.hpp"
+#include "runtime/base/status_macros.h"
+
+namespace ronda::bench {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr double kMicrosecond = 1e-6;
+constexpr size_t kFewestSteps = 10;
+constexpr size_t kMostWarmUp = 10;
+
+// An allreduce of a tensor, s on the clock of the timeline.
+struct Reduction {
+  double submitted = 0;
+  double ended = 0;
+};
+
+// The allreduces of a tensor in the order of their submission.
+struct Tensor {
+  double bytes = 0;
+  bool is_floating = false;
+  std::vector<Reduction> reductions;
+};
+
+// By the row of the timeline that a tensor has.
+using Tensors = std::map<int, Tensor>;
+
+// Reads a span. A tensor's row has the whole operation, with its outcome, and after it its parts, of which ALLREDUCE
+// has the bytes; a bucket's span has a name of the bucket too.
+void AddSpan(const Json& span, std::map<int, double>* submitted, Tensors* tensors) {
+  const auto args = span.find("args");
+  if (args == span.end() || args->contains("bucket")) return;
+  const int row = span.value("tid", 0);
+  const double begin = span.value("ts", 0.0) * kMicrosecond;
+  if (args->contains("outcome")) {
+    (*submitted)[row] = begin;
+  } else if (span.value("name", "") == "ALLREDUCE" && submitted->count(row) > 0 && span.contains("dur")) {
+    Tensor& tensor = (*tensors)[row];
+    tensor.bytes = args->value("bytes", 0.0);
+    tensor.is_floating = absl::StrContains(args->value("dtype", ""), "float");
+    tensor.reductions.push_back({(*submitted)[row], begin + span["dur"].get<double>() * kMicrosecond});
+  }
+}
+
+Tensors TensorsOf(absl::string_view timeline) {
+  std::map<int, double> submitted;
+  Tensors tensors;
+  for (absl::string_view line : absl::StrSplit(timeline, '\n')) {
+    if (!absl::StartsWith(line, "{\"ph\":\"X\"")) continue;
+    const Json span = Json::parse(absl::StripSuffix(line, ","), nullptr, /*allow_exceptions=*/false);
+    if (span.is_object()) AddSpan(span, &submitted, &tensors);
+  }
+  return tensors;
+}
+
+// Leaves the gradients alone, and returns how many others are reduced in more than half of the steps. What is reduced
+// less often is dropped: metrics.
+int KeepGradients(Tensors* tensors) {
+  size_t most = 0;
+  for (const auto& [row, tensor] : *tensors) most = std::max(most, tensor.reductions.size());
+  int votes = 0;
+  for (auto tensor = tensors->begin(); tensor != tensors->end();) {
+    const bool is_frequent = 2 * tensor->second.reductions.size() > most;
+    votes += is_frequent && !tensor->second.is_floating ? 1 : 0;
+    tensor = is_frequent && tensor->second.is_floating ? std::next(tensor) : tensors->erase(tensor);
+  }
+  return votes;
+}
+
+// The tensor that is submitted first in the first step.
+const Tensor& FirstOf(const Tensors& tensors) {
+  const auto first = std::min_element(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
+    return a.second.reductions.front().submitted < b.second.reductions.front().submitted;
+  });
+  return first->second;
+}
+
+// What the steps of all tensors have shown, a number for each step.
+struct Steps {
+  std::vector<double> begins;  // when the first gradient is submitted
+  std::vector<double> last_submitted;
+  std::vector<double> last_ended;
+  std::map<int, std::vector<double>> offsets;  // of each tensor's submission from the beginning, where it is submitted
+};
+
+Steps StepsOf(const Tensors& tensors) {
+  Steps steps;
+  for (const Reduction& reduction : FirstOf(tensors).reductions) steps.begins.push_back(reduction.submitted);
+  steps.last_submitted = steps.begins;
+  steps.last_ended = steps.begins;
+  for (const auto& [row, tensor] : tensors) {
+    for (const Reduction& reduction : tensor.reductions) {
+      const auto after = std::upper_bound(steps.begins.begin(), steps.begins.end(), reduction.submitted);
+      if (after == steps.begins.begin() || after == steps.begins.end()) continue;
+      const auto step = static_cast<size_t>(after - steps.begins.begin()) - 1;
+      steps.offsets[row].push_back(reduction.submitted - steps.begins[step]);
+      steps.last_submitted[step] = std::max(steps.last_submitted[step], reduction.submitted);
+      steps.last_ended[step] = std::max(steps.last_ended[step], reduction.ended);
+    }
+  }
+  return steps;
+}
+
+std::vector<double> LengthsOf(const Steps& steps) {
+  std::vector<double> lengths;
+  const size_t count = steps.begins.size() - 1;  // nobody knows how long the last one was
+  for (size_t i = std::min(kMostWarmUp, count / 4); i < count; ++i) {
+    const double waited = steps.last_ended[i] - steps.last_submitted[i];
+    lengths.push_back(std::max(steps.begins[i + 1] - steps.begins[i] - std::max(waited, 0.0), 0.0));
+  }
+  std::sort(lengths.begin(), lengths.end());
+  return lengths;
+}
+
+}  // namespace
+
+double Profile::median() const { return SlowestOf(1); }
+
+double Profile::bytes() const {
+  double bytes = 0;
+  for (const model::Gradient& gradient : gradients) bytes += gradient.bytes;
+  return bytes;
+}
+
+double Profile::SlowestOf(int ranks) const { return Quantile(steps, std::pow(0.5, 1.0 / ranks)); }
+
+absl::StatusOr<Profile> ProfileOf(absl::string_view timeline) {
+  Tensors tensors = TensorsOf(timeline);
+  const int votes = KeepGradients(&tensors);
+  if (tensors.empty()) {
+    return absl::InvalidArgumentError(
+        "the program has reduced no floating-point tensor by allreduce: is it a data-parallel trainer?");
+  }
+  const Steps steps = StepsOf(tensors);
+  Profile profile = {.gradients = {}, .steps = LengthsOf(steps), .votes = votes};
+  if (profile.steps.size() < kFewestSteps) {
+    return absl::InvalidArgumentError(absl::StrCat("the program has made ", steps.begins.size(), " steps, of which ",
+                                                   profile.steps.size(), " count, and ", kFewestSteps,
+                                                   " are needed: let it run for longer"));
+  }
+  std::vector<std::pair<double, double>> by_offset;
+  for (const auto& [row, offsets] : steps.offsets) by_offset.emplace_back(Median(offsets), tensors[row].bytes);
+  std::sort(by_offset.begin(), by_offset.end());
+  for (const auto& [offset, bytes] : by_offset) {
+    const double before_end = (by_offset.back().first - offset) / profile.median();
+    profile.gradients.push_back({.bytes = bytes, .ready = std::max(1 - before_end, 0.0)});
+  }
+  return profile;
+}
+
+}  // namespace ronda::bench
