@@ -1,14 +1,30 @@
+// The command lines of the programs that train on digits with libtorch.
 #ifndef RONDA_EXAMPLES_TORCH_LENET_FLAGS_H_
 #define RONDA_EXAMPLES_TORCH_LENET_FLAGS_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 namespace torch_lenet {
 
+// A flag that takes a value. `set` throws std::invalid_argument that names the flag and what it takes.
+struct Flag {
+  std::string name;
+  std::string help;  // a line
+  std::function<void(const std::string& value)> set;
+};
+
+// A number from `least` to `most`; `help` goes on with the value that *number has. For std::int64_t, std::uint64_t and
+// double.
+template <class Number>
+Flag NumberFlag(const std::string& name, Number least, Number most, Number* number, const std::string& help);
+
+Flag TextFlag(const std::string& name, std::string* text, const std::string& help);
+
+// What all these programs can be told.
 struct Flags {
-  bool help = false;
   std::string data;              // directory of the digits; empty: those of examples/lenet_mnist
   std::int64_t epochs = 4;       // how often to go through the training digits
   std::int64_t batch_size = 32;  // digits a step, over all ranks
@@ -16,13 +32,15 @@ struct Flags {
   std::uint64_t seed = 1;  // of the weights and of the order of the digits
 };
 
-// Understands "--name value" and "--name=value"; `arguments` do not include the program's name.
-//
-// Throws std::invalid_argument that names the flag and what it takes.
-Flags ParseFlags(const std::vector<std::string>& arguments);
+// --data, --epochs, --batch-size, --lr and --seed.
+std::vector<Flag> FlagsOf(Flags* flags);
 
-// The text of --help.
-std::string Usage();
+// Understands "--name value" and "--name=value"; `arguments` do not include the program's name. False: --help is among
+// them. Throws std::invalid_argument that names the flag.
+bool ParseFlags(const std::vector<Flag>& flags, const std::vector<std::string>& arguments);
+
+// The text of --help: `head`, and a line for each flag.
+std::string Usage(const std::string& head, const std::vector<Flag>& flags);
 
 }  // namespace torch_lenet
 
