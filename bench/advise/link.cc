@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <utility>
@@ -34,6 +35,12 @@ constexpr int kWarmUp = 6;             // calls until the schedule is locked aga
 
 constexpr std::pair<const char*, Compression> kWires[] = {
     {"none", Compression::none}, {"fp16", Compression::fp16}, {"fp8_e4m3", Compression::fp8_e4m3}};
+
+// The size that is measured last: the first one that has room for `bytes`.
+double LargestFor(double bytes) {
+  const auto found = std::lower_bound(std::begin(kSizes) + 1, std::end(kSizes), bytes);
+  return found == std::end(kSizes) ? std::end(kSizes)[-1] : *found;
+}
 
 double SecondsOf(clockid_t clock) {
   timespec now;
@@ -134,7 +141,7 @@ absl::StatusOr<std::vector<WireOnLink>> MeasureLink(const LinkRequest& request) 
   RONDA_ASSIGN_OR_RETURN(
       const LaunchCommand command,
       PlanLaunch({.ranks = request.ranks,
-                  .command = {OwnProgram(), "advise", absl::StrCat(std::max(request.largest, 64 * kKiB))},
+                  .command = {OwnProgram(), "advise", absl::StrCat(LargestFor(request.largest))},
                   .options = request.rondarun_options},
                  FindInstalledProgram()));
   std::vector<ResultRow> rows;

@@ -2,10 +2,12 @@
 #ifndef RONDA_CLIENT_RONDA_TORCH_DATA_PARALLEL_HPP_
 #define RONDA_CLIENT_RONDA_TORCH_DATA_PARALLEL_HPP_
 
+#include <ATen/Parallel.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -19,6 +21,7 @@
 #include "../reductions.hpp"
 #include "../synchronization.hpp"
 #include "../tensor.hpp"
+#include "../threads.hpp"
 #include "gradient_reducer.hpp"
 #include "parameters.hpp"
 #include "tensor.hpp"
@@ -189,6 +192,60 @@ class DistributedDataParallel {
   detail::GradientReducer gradients_;
   detail::GradientHooks hooks_;
 };
+
+namespace detail {
+
+// A copy with parameters of its own, of which the same are frozen, and whose parts train where the module's do.
+template <class Module>
+std::shared_ptr<Module> copy_of(const Module& module) {
+  std::shared_ptr<Module> copy = std::dynamic_pointer_cast<Module>(module.clone());
+  if (copy == nullptr) throw invalid("data_parallel: clone() of the module has returned a module of another type");
+  const NamedTensors parameters = module.named_parameters();
+  for (auto& item : copy->named_parameters()) item.value().requires_grad_(parameters[item.key()].requires_grad());
+  const auto parts = module.modules();
+  const auto copies = copy->modules();  // in the same order, a part before its own parts, which train() sets, too
+  for (std::size_t i = 0; i < parts.size(); ++i) copies[i]->train(parts[i]->is_training());
+  return copy;
+}
+
+}  // namespace detail
+
+// Trains a module on `ranks` threads of this process, each of which runs `body` as a rank of a job (run_threads): what
+// PyTorch's nn.DataParallel is used for, on CPUs, without a launcher.
+//
+//   ronda::torch::data_parallel(4, net, [&](auto& model) {       // a DistributedDataParallel
+//     torch::optim::SGD sgd(model->parameters(), 0.1);
+//     ronda::torch::DistributedSampler sampler(dataset.size().value());  // this thread's share
+//     ...
+//       loss(model(batch.data), batch.target).backward();
+//       sgd.step();
+//   });
+//
+// Rank 0 trains `module` itself, which has the result, and the others copies of it: it is a Cloneable, as libtorch's
+// own modules are. Each thread gets its part of libtorch's threads. As after run_threads(), this thread is no rank.
+//
+// Throws Error (RONDA_ERROR_INVALID_ARGUMENT: ranks below 1, options of DistributedDataParallel); the first exception
+// out of `body`; that of libtorch for a module without clone().
+template <class Module, class Body>
+void data_parallel(int ranks, const std::shared_ptr<Module>& module, const Body& body,
+                   const DistributedDataParallelOptions& options = {}, const Options& job = {}) {
+  std::vector<std::shared_ptr<Module>> modules = {module};
+  for (int rank = 1; rank < ranks; ++rank) modules.push_back(detail::copy_of(*module));
+  const int threads = std::max(at::get_num_threads() / std::max(ranks, 1), 1);
+  run_threads(
+      ranks,
+      [&] {
+        at::set_num_threads(threads);
+        DistributedDataParallel<Module> model(modules[static_cast<std::size_t>(ronda::rank())], options);
+        body(model);
+      },
+      job);
+}
+template <class Module, class Body>
+void data_parallel(int ranks, const ::torch::nn::ModuleHolder<Module>& module, const Body& body,
+                   const DistributedDataParallelOptions& options = {}, const Options& job = {}) {
+  data_parallel(ranks, module.ptr(), body, options, job);
+}
 
 }  // namespace torch
 }  // namespace v1

@@ -270,4 +270,63 @@ TEST(LibtorchDataParallelTest, ProcessSetsTrainApart) {
   });
 }
 
+torch::nn::Sequential CloneableNet() {
+  const torch::NoGradGuard no_grad;
+  torch::nn::Sequential net(torch::nn::Linear(6, 8), torch::nn::Tanh(), torch::nn::Linear(8, 3));
+  double seed = 1;
+  for (auto& parameter : net->parameters()) parameter.copy_(0.5 * small::Numbers(parameter.sizes(), seed += 0.1));
+  return net;
+}
+
+TEST(LibtorchDataParallelTest, ThreadsOfOneProcessTrainAsOneModule) {
+  for (const int ranks : small::kRankCounts) {
+    torch::nn::Sequential net = CloneableNet(), expected = CloneableNet();
+    ronda::torch::data_parallel(ranks, net, [&](auto& model) {
+      EXPECT_EQ(ronda::size(), ranks);
+      EXPECT_EQ(model.module() == net.ptr(), ronda::rank() == 0);
+      Sgd sgd(model->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+      for (int step = 0; step < 5; ++step) Train(sgd, [&] { return LossOfShare(model, step); });
+    });
+    Sgd reference(expected->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+    for (int step = 0; step < 5; ++step) {
+      Train(reference, [&] { return torch::mse_loss(expected->forward(small::Inputs(step)), small::Targets(step)); });
+    }
+    small::ExpectSame(*net, *expected, 1e-5);
+  }
+}
+
+TEST(LibtorchDataParallelTest, CopiesForThreadsAreFrozenWhereTheModuleIs) {
+  torch::nn::Sequential net = CloneableNet();
+  net[0]->as<torch::nn::Linear>()->weight.requires_grad_(false);
+  net[0]->eval();
+  ronda::torch::data_parallel(2, net, [](auto& model) {
+    EXPECT_FALSE(model->parameters()[0].requires_grad());
+    EXPECT_TRUE(model->parameters()[1].requires_grad());
+    EXPECT_FALSE((*model.module())[0]->is_training());
+    EXPECT_TRUE((*model.module())[1]->is_training());
+    EXPECT_EQ(model.gradients().size(), 3u);
+  });
+}
+
+TEST(LibtorchDataParallelTest, ErrorsOfThreadsComeBack) {
+  torch::nn::Sequential net = CloneableNet();
+  const auto fail = [](auto& model) {
+    if (ronda::rank() == 1) throw std::runtime_error("no more data");
+    ronda::barrier();
+    (void)model;
+  };
+  EXPECT_THROW(
+      {
+        try {
+          ronda::torch::data_parallel(2, net, fail);
+        } catch (const std::runtime_error& error) {
+          EXPECT_STREQ(error.what(), "no more data");
+          throw;
+        }
+      },
+      std::runtime_error);
+  Net without_clone;
+  EXPECT_THROW(ronda::torch::data_parallel(2, without_clone, [](auto&) {}), c10::Error);
+}
+
 }  // namespace
