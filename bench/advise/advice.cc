@@ -23,9 +23,14 @@ double LostSpeed(const Program& program, double cpu_share, int on_host) {
   return computing > 0 ? std::clamp(missing / computing, 0.0, 1.0) : 0;
 }
 
-// Where the program runs alone, nothing is slower than that but by chance.
-double SlowestCompute(const Program& program, int ranks) {
-  return std::max(program.shared.SlowestOf(ranks), program.alone.median());
+// Where the program runs alone, nothing is slower than that but by chance. On a host without a core to spare a copy may
+// have a core for many steps and then none for as long: their median is that of steps with a core, and the mean is the
+// time after which all copies have made one.
+double SlowestCompute(const Program& program, const Plan& plan) {
+  constexpr double kFull = 0.9;
+  const double compute = std::max(program.shared.SlowestOf(plan.ranks), program.alone.median());
+  const bool is_full = plan.on_host * program.busy_cores >= kFull * program.cores;
+  return is_full ? std::max(compute, program.shared.mean()) : compute;
 }
 
 }  // namespace
@@ -50,7 +55,7 @@ double AllreduceCurve::At(double bytes, int members) const {
 Prediction Predict(const Program& program, const WireOnLink& wire, const Plan& plan, double batch_factor) {
   model::TrainingStepOptions options;
   options.ranks = plan.ranks;
-  options.compute = SlowestCompute(program, plan.ranks) * batch_factor;
+  options.compute = SlowestCompute(program, plan) * batch_factor;
   options.forward_share = 0;  // Profile counts from the beginning of the step
   options.allreduce = [&](double bytes) { return wire.curve.At(bytes, plan.members); };
   options.lost_speed = LostSpeed(program, wire.cpu_share, plan.on_host);

@@ -66,12 +66,11 @@ class LinkTimer {
     Run(tensor, options, kWarmUp - 1);
     const double once = MaxOverRanks(Run(tensor, options, 1).front());
     Run(tensor, options, kWarmUp);
-    const double process = SecondsOf(CLOCK_PROCESS_CPUTIME_ID), trainer = SecondsOf(CLOCK_THREAD_CPUTIME_ID);
-    const double begin = SecondsOf(CLOCK_MONOTONIC);
+    const double process = SecondsOf(CLOCK_PROCESS_CPUTIME_ID), begin = SecondsOf(CLOCK_MONOTONIC);
     const int calls = static_cast<int>(std::clamp(kBlockSeconds / once, 3.0, 1000.0));
     const std::vector<double> seconds = Run(tensor, options, calls);
-    // The trainer's thread does nothing but wait.
-    const double used = SecondsOf(CLOCK_PROCESS_CPUTIME_ID) - process - (SecondsOf(CLOCK_THREAD_CPUTIME_ID) - trainer);
+    // Of all threads: a trainer's thread that waits does the background thread's work.
+    const double used = SecondsOf(CLOCK_PROCESS_CPUTIME_ID) - process;
     const double share = std::clamp(used / (SecondsOf(CLOCK_MONOTONIC) - begin), 0.0, 1.0);
     seconds_ = MaxOverRanks(Median(seconds));
     return {
@@ -138,12 +137,11 @@ absl::StatusOr<std::vector<WireOnLink>> WiresOf(const std::vector<ResultRow>& ro
 }  // namespace
 
 absl::StatusOr<std::vector<WireOnLink>> MeasureLink(const LinkRequest& request) {
-  RONDA_ASSIGN_OR_RETURN(
-      const LaunchCommand command,
-      PlanLaunch({.ranks = request.ranks,
-                  .command = {OwnProgram(), "advise", absl::StrCat(LargestFor(request.largest))},
-                  .options = request.rondarun_options},
-                 FindInstalledProgram()));
+  RONDA_ASSIGN_OR_RETURN(const LaunchCommand command,
+                         PlanLaunch({.ranks = request.ranks,
+                                     .command = {OwnProgram(), "advise", absl::StrCat(LargestFor(request.largest))},
+                                     .options = request.rondarun_options},
+                                    FindInstalledProgram()));
   std::vector<ResultRow> rows;
   RONDA_ASSIGN_OR_RETURN(const int exit_code, RunLaunch(command, [&](const OutputMessage& message) {
                            absl::StatusOr<ResultRow> row = DecodeRow(message.text);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -130,6 +131,10 @@ std::vector<double> LengthsOf(const Steps& steps) {
 }  // namespace
 
 double Profile::median() const { return SlowestOf(1); }
+
+double Profile::mean() const {
+  return std::accumulate(steps.begin(), steps.end(), 0.0) / static_cast<double>(steps.size());
+}
 
 double Profile::bytes() const {
   double bytes = 0;

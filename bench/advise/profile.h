@@ -18,6 +18,7 @@ struct Profile {
   int votes = 0;              // small allreduces of a step that are no gradients, one after the other: of "stop?"
 
   double median() const;
+  double mean() const;
   double bytes() const;  // of all gradients
 
   // The median of the slowest of `ranks` ranks whose steps vary as these do, each for itself: the quantile

@@ -64,6 +64,20 @@ TEST(PredictTest, SharedCoresSlowTheComputation) {
   EXPECT_NEAR(prediction.efficiency, 0.1 / 0.311, 1e-9);
 }
 
+TEST(PredictTest, OnAFullHostTheMeanOfTheCopiesCounts) {
+  Profile shared = EvenProfile();
+  shared.steps = {0.1, 0.1, 0.1, 0.7};
+  Program program = ProgramOf(EvenProfile(), shared);
+  const Plan plan = {.ranks = 4, .members = 2, .on_host = 4};
+  EXPECT_EQ(Predict(program, Wire(), plan).compute, shared.SlowestOf(4));
+  shared.steps = {0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.7};
+  program = ProgramOf(EvenProfile(), shared);
+  EXPECT_NEAR(Predict(program, Wire(), plan).compute, 0.1, 1e-9);
+  program.busy_cores = 0.5;
+  program.cores = 2;
+  EXPECT_NEAR(Predict(program, Wire(), plan).compute, 0.175, 1e-9);
+}
+
 TEST(PredictTest, CommunicationThatFindsNoCoreFreeStopsTheComputation) {
   Program program = ProgramOf(EvenProfile(), EvenProfile());
   program.cores = 2;
