@@ -28,7 +28,7 @@ test: ## run every test; ends with "N passed, N failed"
 	@third_party/install.sh build test bench
 	@tests/run_tests.sh //...
 
-test-torch: ## the Python package's tests with another PyTorch, in a virtual environment (TORCH=2.6.0)
+test-torch: ## the Python package's tests and a C++ trainer with another PyTorch, in a virtual environment (TORCH=2.6.0)
 	@third_party/install.sh build test
 	@BAZEL=$(BAZEL) tools/torch/test_torch.sh "$(TORCH)"
 

@@ -52,7 +52,7 @@ struct Plan {
 // The program: alone, and beside as many others as share a host.
 struct Program {
   Profile alone;
-  Profile shared;         // as one of Plan::on_host copies that run at the same time
+  Profile shared;         // of Plan::on_host copies that run at the same time: the steps of all of them
   double busy_cores = 0;  // of a copy among these, on average
   int cores = 1;          // of the host
 };

@@ -170,7 +170,7 @@ std::string LastLines(const std::string& path) {
 
 // Copies of the program that have run at the same time, each as a job of one rank.
 struct CopiesRun {
-  Profile profile;  // of the first
+  Profile profile;  // with the steps of all
   double busy_cores = 0;
 };
 
@@ -195,13 +195,18 @@ absl::StatusOr<CopiesRun> RunCopies(const AdviseOptions& options, int copies) {
         absl::StrCat(absl::StrJoin(options.command, " "), " failed alone:\n", LastLines(folder.FileOf(copy, ".txt")))));
   }
   RONDA_RETURN_IF_ERROR(status);
-  const absl::StatusOr<std::string> timeline = ReadFile(folder.FileOf(0, ".rank0.json"));
-  if (!timeline.ok()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(options.command.front(), " has not begun a job of Ronda's within ",
-                     absl::FormatDuration(options.limit), ":\n", LastLines(folder.FileOf(0, ".txt"))));
+  for (int copy = 0; copy < copies; ++copy) {
+    const absl::StatusOr<std::string> timeline = ReadFile(folder.FileOf(copy, ".rank0.json"));
+    if (!timeline.ok()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(options.command.front(), " has not begun a job of Ronda's within ",
+                       absl::FormatDuration(options.limit), ":\n", LastLines(folder.FileOf(copy, ".txt"))));
+    }
+    RONDA_ASSIGN_OR_RETURN(Profile profile, ProfileOf(*timeline));
+    profile.steps.insert(profile.steps.end(), run.profile.steps.begin(), run.profile.steps.end());
+    run.profile = std::move(profile);
   }
-  RONDA_ASSIGN_OR_RETURN(run.profile, ProfileOf(*timeline));
+  std::sort(run.profile.steps.begin(), run.profile.steps.end());
   return run;
 }
 
