@@ -9,9 +9,9 @@ namespace ronda::bench {
 namespace {
 
 const std::vector<Command>& Commands() {
-  static const auto* const commands =
-      new std::vector<Command>{CollectivesCommand(), StepCommand(),       LatencyCommand(), NegotiationCommand(),
-                               ModelCommand(),       SubmissionCommand(), StartupCommand(), AdviseCommand(), ReportCommand()};
+  static const auto* const commands = new std::vector<Command>{
+      CollectivesCommand(), StepCommand(),    LatencyCommand(), NegotiationCommand(), ModelCommand(),
+      SubmissionCommand(),  StartupCommand(), AdviseCommand(),  ReportCommand()};
   return *commands;
 }
 

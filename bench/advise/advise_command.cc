@@ -1,13 +1,16 @@
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <iterator>
 #include <map>
@@ -128,10 +131,12 @@ struct EndedCopy {
   double seconds = 0;
 };
 
-pid_t StartCopy(const LaunchCommand& command, const std::string& output) {
+absl::StatusOr<pid_t> StartCopy(const LaunchCommand& command, const std::string& output) {
   std::fflush(nullptr);
   const pid_t process = fork();
-  if (process != 0) return process;
+  if (process < 0) return absl::UnavailableError(absl::StrCat("cannot start a process: ", std::strerror(errno)));
+  if (process > 0) return process;
+  prctl(PR_SET_PDEATHSIG, SIGTERM);  // a launcher that is told to end ends its ranks
   const int file = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   dup2(file, STDOUT_FILENO);
   dup2(file, STDERR_FILENO);
@@ -144,22 +149,32 @@ pid_t StartCopy(const LaunchCommand& command, const std::string& output) {
   _exit(127);
 }
 
-// Waits until the process ends, and tells it to at `deadline`.
-EndedCopy Await(pid_t process, absl::Time start, absl::Time deadline) {
-  constexpr absl::Duration kPoll = absl::Milliseconds(20);
-  EndedCopy ended;
-  rusage usage;
-  while (wait4(process, &ended.wait_status, WNOHANG, &usage) == 0) {
-    if (!ended.was_told_to && absl::Now() >= deadline) {
-      kill(process, SIGTERM);
-      ended.was_told_to = true;
-    }
-    absl::SleepFor(kPoll);
-  }
-  ended.seconds = absl::ToDoubleSeconds(absl::Now() - start);
-  ended.cpu_seconds =
+// Looks whether the process has ended.
+bool HasEnded(pid_t process, absl::Time start, EndedCopy* ended) {
+  rusage usage = {};
+  if (wait4(process, &ended->wait_status, WNOHANG, &usage) == 0) return false;
+  ended->seconds = absl::ToDoubleSeconds(absl::Now() - start);
+  ended->cpu_seconds =
       absl::ToDoubleSeconds(absl::DurationFromTimeval(usage.ru_utime) + absl::DurationFromTimeval(usage.ru_stime));
-  return ended;
+  return true;
+}
+
+// Waits until all processes have ended, and tells those to that have not by `deadline`.
+std::vector<EndedCopy> AwaitAll(const std::vector<pid_t>& processes, absl::Time start, absl::Time deadline) {
+  constexpr absl::Duration kPoll = absl::Milliseconds(20);
+  std::vector<EndedCopy> copies(processes.size());
+  for (size_t left = processes.size(); left > 0; absl::SleepFor(kPoll)) {
+    for (size_t i = 0; i < processes.size(); ++i) {
+      if (copies[i].seconds > 0) continue;
+      if (HasEnded(processes[i], start, &copies[i])) {
+        --left;
+      } else if (!copies[i].was_told_to && absl::Now() >= deadline) {
+        kill(processes[i], SIGTERM);
+        copies[i].was_told_to = true;
+      }
+    }
+  }
+  return copies;
 }
 
 std::string LastLines(const std::string& path) {
@@ -183,12 +198,13 @@ absl::StatusOr<CopiesRun> RunCopies(const AdviseOptions& options, int copies) {
     RONDA_ASSIGN_OR_RETURN(LaunchCommand command,
                            PlanLaunch({.ranks = 1, .command = options.command}, FindInstalledProgram()));
     command.environment = {{"RONDA_TIMELINE", folder.FileOf(copy, ".json")}, {"RONDA_TIMELINE_MAX_MB", "32"}};
-    processes.push_back(StartCopy(command, folder.FileOf(copy, ".txt")));
+    RONDA_ASSIGN_OR_RETURN(processes.emplace_back(), StartCopy(command, folder.FileOf(copy, ".txt")));
   }
   CopiesRun run;
   absl::Status status;
+  const std::vector<EndedCopy> all = AwaitAll(processes, start, start + options.limit);
   for (int copy = 0; copy < copies; ++copy) {
-    const EndedCopy ended = Await(processes[static_cast<size_t>(copy)], start, start + options.limit);
+    const EndedCopy& ended = all[static_cast<size_t>(copy)];
     run.busy_cores += ended.cpu_seconds / ended.seconds / copies;
     if (ended.wait_status == 0 || ended.was_told_to) continue;
     status.Update(absl::InternalError(

@@ -1,13 +1,10 @@
 #include "bench/advise/link.h"
 
-#include <sys/resource.h>
 #include <time.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <iterator>
-#include <map>
 #include <optional>
 #include <utility>
 
