@@ -41,6 +41,7 @@ inline constexpr absl::string_view kVariables[] = {
     "RONDA_LOG_LEVEL",
     "RONDA_MASTER_ADDR",
     "RONDA_MASTER_PORT",
+    "RONDA_MEMBERSHIP_FD",
     "RONDA_MIN_BUCKET_BYTES",
     "RONDA_MPI",
     "RONDA_MPI_PLUGIN",

@@ -1,0 +1,123 @@
+#include "runtime/elastic/member_channel.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/status_macros.h"
+
+namespace ronda {
+namespace {
+
+bool IsMembershipSocket(int fd) {
+  int type = 0;
+  socklen_t length = sizeof(type);
+  return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) == 0 && type == SOCK_SEQPACKET;
+}
+
+absl::Status LauncherIsGone(const absl::Status& why) {
+  return absl::DataLossError(absl::StrCat(
+      "this member's launcher is gone, which alone decides about the members of the job (", why.message(), ")"));
+}
+
+// The next message; nullopt if there is none now.
+absl::StatusOr<std::optional<LauncherMessage>> Receive(int fd) {
+  absl::StatusOr<std::string> text = ReceiveMembershipMessage(fd);
+  if (absl::IsUnavailable(text.status())) return LauncherIsGone(text.status());
+  RONDA_RETURN_IF_ERROR(text.status());
+  if (text->empty()) return std::nullopt;
+  RONDA_ASSIGN_OR_RETURN(LauncherMessage message, DecodeLauncherMessage(*text));
+  return std::optional(std::move(message));
+}
+
+absl::Status NoPlace(const EndNotice& end) {
+  return absl::DataLossError(absl::StrCat("the launcher has no place for this member any more: ", end.reason));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<MemberChannel>> MemberChannel::Open(const EnvironmentReader& environment) {
+  const EnvironmentVariables variables(environment);
+  constexpr VariableName kName = kMembershipVariable;
+  const std::optional<std::string> text = variables.Get(kName);
+  if (!text) return nullptr;
+  int64_t fd = -1;
+  RONDA_RETURN_IF_ERROR(variables.ReadInteger(kName, {.min = 0, .max = std::numeric_limits<int>::max()}, &fd));
+  const int socket = static_cast<int>(fd);
+  if (!IsMembershipSocket(socket)) {
+    return InvalidVariable(kName.view(), *text,
+                           "the descriptor that rondarun gave this process: start the program under it directly, or "
+                           "unset the variable");
+  }
+  fcntl(socket, F_SETFD, FD_CLOEXEC);
+  return std::make_unique<MemberChannel>(UniqueFd(socket));
+}
+
+absl::StatusOr<EpochPlace> MemberChannel::Join(const JoinRequest& join, absl::Duration timeout) {
+  RONDA_RETURN_IF_ERROR(end_);
+  change_is_due_ = false;
+  RONDA_RETURN_IF_ERROR(Tell(join));
+  const absl::Duration deadline = MonotonicTime() + timeout;
+  for (;;) {
+    absl::StatusOr<std::optional<LauncherMessage>> message = Receive(socket_.get());
+    if (absl::IsDataLoss(message.status())) return end_ = message.status();
+    RONDA_RETURN_IF_ERROR(message.status());
+    if (!message->has_value()) {
+      RONDA_RETURN_IF_ERROR(WaitUntil(deadline, timeout));
+      continue;
+    }
+    if (const auto* end = std::get_if<EndNotice>(&**message)) return end_ = NoPlace(*end);
+    // A change that was asked for before is this one.
+    auto* place = std::get_if<EpochPlace>(&**message);
+    if (place != nullptr && place->epoch > join.last_epoch) return std::move(*place);
+  }
+}
+
+absl::Status MemberChannel::TellMet(int64_t epoch) { return Tell(EpochMet{.epoch = epoch}); }
+
+absl::Status MemberChannel::Leave() {
+  if (std::exchange(is_leaving_, true)) return absl::OkStatus();
+  return Tell(LeaveRequest{});
+}
+
+absl::StatusOr<bool> MemberChannel::ChangeIsDue() {
+  if (!end_.ok()) return true;  // the next Join() says why
+  RONDA_ASSIGN_OR_RETURN(const std::optional<LauncherMessage> message, Receive(socket_.get()));
+  // A place is only for a member that has asked for one.
+  if (!message || std::holds_alternative<EpochPlace>(*message)) return change_is_due_;
+  if (const auto* end = std::get_if<EndNotice>(&*message)) end_ = NoPlace(*end);
+  return change_is_due_ = true;
+}
+
+absl::Status MemberChannel::Tell(const MemberMessage& message) {
+  RONDA_RETURN_IF_ERROR(end_);
+  const absl::Status sent = SendMembershipMessage(socket_.get(), Encode(message));
+  return sent.ok() ? sent : LauncherIsGone(sent);
+}
+
+absl::Status MemberChannel::WaitUntil(absl::Duration deadline, absl::Duration timeout) const {
+  for (;;) {
+    const absl::Duration left = deadline - MonotonicTime();
+    if (left <= absl::ZeroDuration()) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("the launcher has given this member no place within ", absl::FormatDuration(timeout)));
+    }
+    pollfd event = {.fd = socket_.get(), .events = POLLIN, .revents = 0};
+    const int64_t milliseconds = std::min<int64_t>(absl::ToInt64Milliseconds(left) + 1, 1 << 30);
+    const int ready = poll(&event, 1, static_cast<int>(milliseconds));
+    if (ready > 0) return absl::OkStatus();
+    if (ready < 0 && errno != EINTR) return absl::ErrnoToStatus(errno, "poll of the membership's socket");
+  }
+}
+
+}  // namespace ronda

@@ -1,0 +1,62 @@
+// A member's end of the socket to the launcher of its elastic job.
+#ifndef RONDA_RUNTIME_ELASTIC_MEMBER_CHANNEL_H_
+#define RONDA_RUNTIME_ELASTIC_MEMBER_CHANNEL_H_
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "runtime/base/environment.h"
+#include "runtime/base/unique_fd.h"
+#include "runtime/elastic/membership_message.h"
+
+namespace ronda {
+
+// What a member tells its launcher, and hears from it. The launcher's decision that there is no place any more, and its
+// end, are DATA_LOSS: no other status of this class, or of a start of a job, has that code. They are for good.
+//
+// Thread-compatible.
+class MemberChannel {
+ public:
+  // The channel whose descriptor RONDA_MEMBERSHIP_FD names; null if the variable is not set. Programs that this process
+  // executes do not inherit the descriptor.
+  // Errors: INVALID_ARGUMENT if it is no socket of that kind.
+  static absl::StatusOr<std::unique_ptr<MemberChannel>> Open(const EnvironmentReader& environment);
+
+  explicit MemberChannel(UniqueFd socket) : socket_(std::move(socket)) {}
+
+  // Asks for a place in the epoch after `join.last_epoch`, and waits for it as long as the launcher is there, for at
+  // most `timeout`.
+  // Errors: DATA_LOSS; DEADLINE_EXCEEDED; INVALID_ARGUMENT for a message that makes no sense.
+  absl::StatusOr<EpochPlace> Join(const JoinRequest& join, absl::Duration timeout);
+
+  // All ranks of the epoch have met.
+  // Errors: DATA_LOSS.
+  absl::Status TellMet(int64_t epoch);
+
+  // This member wants no further place. The second call does nothing.
+  // Errors: DATA_LOSS.
+  absl::Status Leave();
+
+  // Whether the launcher has asked for other members, or has decided that this one has no place any more, since the
+  // last Join(). Does not wait.
+  // Errors: DATA_LOSS if the launcher is gone; INVALID_ARGUMENT for a message that makes no sense.
+  absl::StatusOr<bool> ChangeIsDue();
+
+ private:
+  absl::Status Tell(const MemberMessage& message);
+  // Blocks until there is something to receive, or the launcher is gone.
+  absl::Status WaitUntil(absl::Duration deadline, absl::Duration timeout) const;
+
+  const UniqueFd socket_;
+  bool change_is_due_ = false;
+  bool is_leaving_ = false;
+  absl::Status end_;  // of its membership; OK: it goes on
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_ELASTIC_MEMBER_CHANNEL_H_
