@@ -16,12 +16,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "client/arguments.h"
 #include "client/c_api_support.h"
+#include "client/elastic.h"
 #include "client/job_options.h"
-#include "client/stop.h"
 #include "runtime/backends/device_backends.h"
 #include "runtime/backends/job.h"
 #include "runtime/backends/read_config.h"
@@ -59,8 +58,8 @@ void WarnOfUnknownVariables(const JobEnvironment& job) {
   });
 }
 
-absl::StatusOr<JobOptions> ReadOptions(const ronda_options* options) {
-  RONDA_ASSIGN_OR_RETURN(const JobVariables variables, OverrideEnvironment(options, ProcessEnvironment()));
+absl::StatusOr<JobOptions> ReadOptions(const ronda_options* options, EnvironmentReader environment) {
+  RONDA_ASSIGN_OR_RETURN(const JobVariables variables, OverrideEnvironment(options, std::move(environment)));
   absl::StatusOr<Config> read = ReadConfig(variables.reader);
   if (!read.ok()) return absl::Status(read.status().code(), absl::StrCat(read.status().message(), variables.origin));
   Config config = *std::move(read);
@@ -93,8 +92,8 @@ absl::Status StartTimelineIfAsked(const TimelineSettings& timeline, Runtime& run
   return status;
 }
 
-absl::StatusOr<std::unique_ptr<Session>> JoinJob(const ronda_options* options) {
-  RONDA_ASSIGN_OR_RETURN(const JobOptions job_options, ReadOptions(options));
+absl::StatusOr<std::unique_ptr<Session>> JoinJob(const ronda_options* options, EnvironmentReader environment) {
+  RONDA_ASSIGN_OR_RETURN(const JobOptions job_options, ReadOptions(options, std::move(environment)));
   RONDA_ASSIGN_OR_RETURN(Job job, ConnectJob(job_options.config));
   auto session = std::make_unique<Session>(Runtime::Create({.tunables = job_options.client.tunables,
                                                             .timeline_bytes = job_options.config.timeline.most_bytes},
@@ -110,6 +109,73 @@ absl::StatusOr<std::unique_ptr<Session>> JoinJob(const ronda_options* options) {
   return session;
 }
 
+// How a member leaves an epoch of its elastic job and comes into the next.
+struct Reform {
+  std::string reason;  // the failure that ends the epoch; empty: none
+  absl::Duration timeout = absl::InfiniteDuration();
+  const ronda_options* options = nullptr;
+};
+
+absl::StatusOr<std::unique_ptr<Session>> JoinNextEpoch(const Reform& reform) {
+  ElasticMember& member = globals().member;
+  RONDA_ASSIGN_OR_RETURN(const EpochPlace place, member.Join(globals().marks.steps(), reform.reason, reform.timeout));
+  RONDA_ASSIGN_OR_RETURN(std::unique_ptr<Session> session,
+                         JoinJob(reform.options, EnvironmentAt(place, ProcessEnvironment())));
+  RONDA_RETURN_IF_ERROR(member.TellMet(place.epoch));
+  return session;
+}
+
+// The job of the environment; of a member that has no place of its own, the one in which its launcher gives it a place.
+absl::StatusOr<std::unique_ptr<Session>> JoinFirst(const ronda_options* options) {
+  RONDA_ASSIGN_OR_RETURN(const bool is_member, globals().member.IsMember(ProcessEnvironment()));
+  if (is_member) {
+    RONDA_ASSIGN_OR_RETURN(const bool has_place, HasOwnPlace(options));
+    if (!has_place) return JoinNextEpoch({.options = options});
+  }
+  return JoinJob(options, ProcessEnvironment());
+}
+
+absl::StatusOr<Reform> ReadReform(const ronda_elastic_reform_options* from) {
+  RONDA_ASSIGN_OR_RETURN(const bool is_member, globals().member.IsMember(ProcessEnvironment()));
+  if (!is_member) {
+    return absl::InvalidArgumentError(
+        "ronda_elastic_reform: this process is no member of an elastic job: start the job with rondarun --min-np N, or "
+        "join its next epoch with ronda_init()");
+  }
+  Reform reform;
+  if (from == nullptr) return reform;
+  RONDA_ASSIGN_OR_RETURN(const ronda_elastic_reform_options known, CopySized(from, "ronda_elastic_reform_options"));
+  RONDA_ASSIGN_OR_RETURN(const bool has_place, HasOwnPlace(known.options));
+  if (has_place) {
+    return absl::InvalidArgumentError(
+        "ronda_elastic_reform: the options give a place in the job, which is the launcher's to give: leave size 0");
+  }
+  if (!(known.timeout_s >= 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ronda_elastic_reform_options.timeout_s is ", known.timeout_s, ": it must not be negative"));
+  }
+  if (known.reason != nullptr) reform.reason = known.reason;
+  if (known.timeout_s > 0) reform.timeout = absl::Seconds(known.timeout_s);
+  reform.options = known.options;
+  return reform;
+}
+
+Outcome ReformJob(const ronda_elastic_reform_options* options) {
+  absl::StatusOr<Reform> reform = ReadReform(options);
+  if (!reform.ok()) return Failure(reform.status(), Answer::kStartup);
+  DefaultRuntime& runtime = globals().runtime;
+  if (const auto session = runtime.Get(); session != nullptr && !reform->reason.empty()) {
+    // The others should not wait for this rank, which comes to no further operation. A job that has failed keeps its
+    // failure.
+    session->runtime().Abandon(absl::UnavailableError(absl::StrCat("this rank leaves the epoch: ", reform->reason)));
+  }
+  const Outcome left = runtime.Stop();
+  const bool was_there = left.code != RONDA_ERROR_NOT_INITIALIZED;
+  if (was_there && !left.ok() && ronda_status_is_recoverable(left.code) == 0) return left;
+  if (was_there && reform->reason.empty()) reform->reason = left.text;
+  return runtime.Start([&] { return JoinNextEpoch(*reform); });
+}
+
 // The body of a rank that is a thread.
 absl::Status RunRank(const JobOptions& options, void (*body)(void* context), void* context, Runtime& runtime) {
   const RankContexts::Scope scope(&globals().ranks, runtime, options.limits());
@@ -121,7 +187,7 @@ absl::Status RunRank(const JobOptions& options, void (*body)(void* context), voi
 
 Outcome RunThreadsOf(const ronda_options* options, int size, void (*body)(void* context), void* context) {
   if (body == nullptr) return {RONDA_ERROR_INVALID_ARGUMENT, "ronda_run_threads: body is NULL: pass a function"};
-  const absl::StatusOr<JobOptions> job_options = ReadOptions(options);
+  const absl::StatusOr<JobOptions> job_options = ReadOptions(options, ProcessEnvironment());
   if (!job_options.ok()) return Failure(job_options.status(), Answer::kStartup);
   const RunThreadsOutcome outcome =
       RunThreads({.size = size,
@@ -195,31 +261,6 @@ ronda_status Barrier(ronda_process_set set, double timeout_s) {
       &handle);
 }
 
-// Submits the operation of a call of ronda_should_stop(), which no longer holds a session.
-absl::StatusOr<std::shared_ptr<Handle>> SubmitIfRunning(const Submission& submission) {
-  const std::shared_ptr<Session> session = CurrentSession();
-  if (session == nullptr) return absl::CancelledError(NotInitialized().text);
-  return session->runtime().Submit(submission);
-}
-
-Outcome ShouldStop(int* stop) {
-  std::shared_ptr<Session> session = CurrentSession();
-  if (session == nullptr) return NotInitialized();
-  if (stop == nullptr) return NullArgument("ronda_should_stop", "stop");
-  StopSignal::Arm();
-  const absl::StatusOr<uint64_t> joins = session->CountJoins();
-  if (!joins.ok()) return Failure(joins.status(), Answer::kSubmission);
-  const std::shared_ptr<StopAgreement> agreement = session->stop_agreement();
-  // The call below waits, and must not keep the session from ending meanwhile.
-  session.reset();
-  using Request = StopAgreement::Request;
-  const absl::StatusOr<Request> answer = agreement->Call(
-      {.request = StopSignal::received() ? Request::kStop : Request::kNone, .joins = *joins}, SubmitIfRunning);
-  if (!answer.ok()) return Failure(answer.status(), Answer::kSubmission);
-  *stop = *answer == Request::kStop ? 1 : 0;
-  return {};
-}
-
 // A number of the topology, -1 while there is none.
 int FromTopology(int Topology::*member) {
   const std::shared_ptr<Session> session = CurrentSession();
@@ -281,21 +322,6 @@ ronda_place ToC(const Place& from) {
   return place;
 }
 
-// Writes as much as the caller has room for. `type` is the struct's name.
-template <typename T>
-Outcome WriteSized(const T& known, T* to, absl::string_view type) {
-  const size_t size = to->struct_size;
-  if (size < sizeof(to->struct_size) || size > kMaxStructSize) {
-    return {RONDA_ERROR_INVALID_ARGUMENT,
-            absl::StrCat(type, ".struct_size is ", size, ", expected ", sizeof(T), ": begin with ",
-                         absl::AsciiStrToUpper(type), "_INIT or set it to sizeof(", type, ")")};
-  }
-  std::memset(to, 0, size);
-  std::memcpy(to, &known, std::min(size, sizeof(T)));
-  to->struct_size = size;
-  return {};
-}
-
 Outcome WritePlace(ronda_place* place) {
   if (place == nullptr) return NullArgument("ronda_get_place", "place");
   const EnvironmentReader environment = ProcessEnvironment();
@@ -323,7 +349,7 @@ ronda_status ronda_init(const ronda_options* options) {
   return ronda::Call([&] {
     if (ronda::IsForkOfRank()) return ronda::InitInForkOfRank();
     if (ronda_current() != 0) return ronda::NotInThreads(RONDA_ERROR_ALREADY_INITIALIZED, "ronda_init");
-    return ronda::globals().runtime.Start([&] { return ronda::JoinJob(options); });
+    return ronda::globals().runtime.Start([&] { return ronda::JoinFirst(options); });
   });
 }
 
@@ -331,6 +357,14 @@ ronda_status ronda_shutdown(void) {
   return ronda::Call([] {
     if (ronda_current() != 0) return ronda::NotInThreads(RONDA_ERROR_INVALID_ARGUMENT, "ronda_shutdown");
     return ronda::globals().runtime.Stop();
+  });
+}
+
+ronda_status ronda_elastic_reform(const ronda_elastic_reform_options* options) {
+  return ronda::Call([&] {
+    if (ronda::IsForkOfRank()) return ronda::InitInForkOfRank();
+    if (ronda_current() != 0) return ronda::NotInThreads(RONDA_ERROR_INVALID_ARGUMENT, "ronda_elastic_reform");
+    return ronda::ReformJob(options);
   });
 }
 
@@ -365,10 +399,6 @@ ronda_status ronda_stop_timeline(void) {
     session.runtime().StopTimeline();
     return {};
   });
-}
-
-ronda_status ronda_should_stop(int* stop) {
-  return ronda::Call([&] { return ronda::ShouldStop(stop); });
 }
 
 ronda_status ronda_run_threads(const ronda_options* options, int size, void (*body)(void* context), void* context) {

@@ -47,6 +47,8 @@ ronda_status StartupStatus(absl::StatusCode code) {
     case absl::StatusCode::kPermissionDenied:    // another secret
     case absl::StatusCode::kUnauthenticated:
       return RONDA_ERROR_INVALID_ARGUMENT;
+    case absl::StatusCode::kDataLoss:  // of a member of an elastic job
+      return RONDA_ERROR_MEMBERSHIP;
     default:
       return CommonStatus(code);
   }

@@ -3,9 +3,11 @@
 #ifndef RONDA_CLIENT_C_API_SUPPORT_H_
 #define RONDA_CLIENT_C_API_SUPPORT_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -17,9 +19,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "client/elastic.h"
 #include "client/ronda.h"
 #include "client/session.h"
 #include "runtime/base/group.h"
@@ -279,6 +284,8 @@ struct Globals {
   DefaultRuntime runtime;
   RankContexts ranks;
   HandleTable handles;
+  ElasticMember member;
+  StepMarks marks;
   std::once_flag unknown_variables_told;
 };
 
@@ -306,6 +313,21 @@ ronda_status FailWithException(const std::exception& error) noexcept;
 
 Outcome Failure(const absl::Status& status, Answer from);
 Outcome NullArgument(absl::string_view function, absl::string_view argument);
+
+// Writes as much as the caller has room for. `type` is the struct's name.
+template <typename T>
+Outcome WriteSized(const T& known, T* to, absl::string_view type) {
+  const size_t size = to->struct_size;
+  if (size < sizeof(to->struct_size) || size > kMaxStructSize) {
+    return {RONDA_ERROR_INVALID_ARGUMENT,
+            absl::StrCat(type, ".struct_size is ", size, ", expected ", sizeof(T), ": begin with ",
+                         absl::AsciiStrToUpper(type), "_INIT or set it to sizeof(", type, ")")};
+  }
+  std::memset(to, 0, size);
+  std::memcpy(to, &known, std::min(size, sizeof(T)));
+  to->struct_size = size;
+  return {};
+}
 
 // The moment of MonotonicTime() that is `timeout_s` seconds away; infinite if that is negative.
 // Errors: INVALID_ARGUMENT if it is not a number.

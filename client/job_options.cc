@@ -142,4 +142,30 @@ absl::StatusOr<JobVariables> OverrideEnvironment(const ronda_options* options, E
   // The analyzer loses sight of what the reader, a std::function, owns on its way into the StatusOr.
 }  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks)
 
+EnvironmentReader EnvironmentAt(const EpochPlace& place, EnvironmentReader environment) {
+  const Topology& at = place.topology;
+  Replacements variables;
+  variables.Set("RONDA_RANK", at.rank);
+  variables.Set("RONDA_SIZE", at.size);
+  variables.Set("RONDA_LOCAL_RANK", at.local_rank);
+  variables.Set("RONDA_LOCAL_SIZE", at.local_size);
+  variables.Set("RONDA_CROSS_RANK", at.cross_rank);
+  variables.Set("RONDA_CROSS_SIZE", at.cross_size);
+  variables.Set("RONDA_EPOCH", place.epoch);
+  if (place.master_port != 0) {
+    variables.Set("RONDA_MASTER_ADDR", place.master_address);
+    variables.Set("RONDA_MASTER_PORT", place.master_port);
+  }
+  return variables.Over(std::move(environment));
+}
+
+absl::StatusOr<bool> HasOwnPlace(const ronda_options* options) {
+  if (options == nullptr) return false;
+  RONDA_ASSIGN_OR_RETURN(const ronda_options known, CopySized(options, "ronda_options"));
+  if (known.size != 0 || known.epoch == 0) return known.size != 0;
+  return absl::InvalidArgumentError(absl::StrCat("ronda_options.epoch is ", known.epoch,
+                                                 ", but this process is a member of an elastic job, whose epochs its "
+                                                 "launcher counts: leave it 0"));
+}
+
 }  // namespace ronda

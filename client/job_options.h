@@ -11,6 +11,7 @@
 #include "runtime/base/config.h"
 #include "runtime/base/environment.h"
 #include "runtime/base/types.h"
+#include "runtime/elastic/membership_message.h"
 
 namespace ronda {
 
@@ -38,6 +39,15 @@ struct JobVariables {
 //
 // Errors: INVALID_ARGUMENT for options of which one lacks the other, and for a bad struct_size.
 absl::StatusOr<JobVariables> OverrideEnvironment(const ronda_options* options, EnvironmentReader environment);
+
+// The environment of a member of an elastic job in the epoch in which `place` is. Replaces the numbers of the place,
+// RONDA_EPOCH and, if the place has an address, RONDA_MASTER_ADDR and RONDA_MASTER_PORT: they are those of an earlier
+// epoch. Pure.
+EnvironmentReader EnvironmentAt(const EpochPlace& place, EnvironmentReader environment);
+
+// Whether a process takes the place that its program gives, and none of its launcher's. A null `options` gives none.
+// Errors: INVALID_ARGUMENT for an epoch without a place in an elastic job, whose epochs the launcher counts.
+absl::StatusOr<bool> HasOwnPlace(const ronda_options* options);
 
 }  // namespace ronda
 

@@ -44,7 +44,8 @@ typedef enum ronda_status {
   RONDA_ERROR_DEADLINE = 6,      /* a rank did not show up in time */
   RONDA_ERROR_PEER_FAILED = 7,   /* a rank died, or has left and will not take part */
   RONDA_ERROR_OUT_OF_MEMORY = 8, /* memory or shared memory is exhausted */
-  RONDA_ERROR_INTERNAL = 9       /* a bug in Ronda, or a system call that should not fail */
+  RONDA_ERROR_INTERNAL = 9,      /* a bug in Ronda, or a system call that should not fail */
+  RONDA_ERROR_MEMBERSHIP = 10    /* this process has no place in its elastic job any more, or no rank has its state */
 } ronda_status;
 
 typedef enum ronda_dtype {
@@ -153,7 +154,10 @@ int ronda_status_is_recoverable(ronda_status status);
 /* -- The job -- */
 
 /* Joins the job that the environment describes (rondarun, torchrun-style variables, or a single rank); blocks until
- * every rank has. `options` may be NULL. */
+ * every rank has. `options` may be NULL.
+ *
+ * A process that an elastic launcher has started (RONDA_MEMBERSHIP_FD) asks it for its place, unless `options` give
+ * one, and waits for that as long as the launcher is there; see ronda_elastic_reform(). */
 ronda_status ronda_init(const ronda_options* options);
 
 /* Completes the operations in flight, waits until every rank has called it, and ends the job for this process. It does
@@ -222,6 +226,69 @@ int ronda_cross_size(void);
  * have joined do not call it until all have; then the first call answers 0. One thread of a rank calls it. Errors: as
  * those of an operation. */
 ronda_status ronda_should_stop(int* stop);
+
+/* -- Elastic jobs: members die, come and go, and the others go on (docs/elastic.md). Not in ronda_run_threads(). -- */
+
+typedef struct ronda_elastic_reform_options {
+  size_t struct_size;
+  const char* reason;           /* the failure that ends the epoch for this rank; NULL: none, the change is planned */
+  double timeout_s;             /* longest wait for a place; 0: as long as the launcher is there; not negative */
+  const ronda_options* options; /* of the job in the next epoch, without a place; may be NULL */
+} ronda_elastic_reform_options;
+#define RONDA_ELASTIC_REFORM_OPTIONS_INIT \
+  { sizeof(ronda_elastic_reform_options), NULL, 0, NULL }
+
+/* Leaves the present epoch of an elastic job, if there is one, asks the launcher for a place in the next one, and joins
+ * it: ranks and sizes are new then, and process sets, and what Ronda has learned about the job, begin anew. With a
+ * reason the epoch fails at once, for all of its ranks; without one its ranks leave it together, as by
+ * ronda_shutdown(). `options` may be NULL. An error leaves the process without a job; after one that is recoverable the
+ * process may call it again. Errors: RONDA_ERROR_MEMBERSHIP (the launcher has no place for this process any more, is
+ * gone, or gives no place in time); RONDA_ERROR_INVALID_ARGUMENT (this is no process of an elastic job); those of
+ * ronda_init(). */
+ronda_status ronda_elastic_reform(const ronda_elastic_reform_options* options);
+
+/* The two marks between which a rank changes the state that is the same on all ranks: parameters, the optimizer's
+ * buffers. A state is torn from the first on, and complete again after the second, when it has seen one step more. The
+ * first may be repeated. A mark costs a store. */
+void ronda_elastic_begin_update(void);
+void ronda_elastic_end_update(void);
+
+/* Whose state all ranks go on with. */
+typedef struct ronda_elastic_source {
+  size_t struct_size;
+  int64_t step;    /* steps that it has seen */
+  int rank;        /* which has it */
+  int is_snapshot; /* 1: it is the snapshot of that step, not the rank's present state, which is torn */
+  int is_behind;   /* 1: this rank has another state, or none */
+  int any_behind;  /* 1: some rank has */
+} ronda_elastic_source;
+#define RONDA_ELASTIC_SOURCE_INIT \
+  { sizeof(ronda_elastic_source), 0, 0, 0, 0, 0 }
+
+/* Called by all ranks when they have met: each tells how far its state has come, and all learn the same about it. The
+ * source is the lowest rank of those whose complete state has seen the most steps; rank 0 where no process has a state
+ * yet. If all of these are torn it is the lowest rank with the newest snapshot, which then is behind too.
+ * `snapshot_step` says which snapshot this rank keeps, -1 that it keeps none.
+ *
+ * If any rank is behind, the caller broadcasts the state from the source. A rank that is behind calls
+ * ronda_elastic_begin_update() before it changes its own, and ronda_elastic_end_update() after, which then makes it the
+ * state of the source's step. Errors: RONDA_ERROR_MEMBERSHIP (all ranks that had a state are torn, without a snapshot);
+ * those of an operation. */
+ronda_status ronda_elastic_sync(int64_t snapshot_step, ronda_elastic_source* source);
+
+typedef enum ronda_elastic_change {
+  RONDA_ELASTIC_GO_ON = 0,
+  RONDA_ELASTIC_REFORM = 1, /* the members change: call ronda_elastic_reform() now, without a reason */
+  RONDA_ELASTIC_LEAVE = 2   /* this rank has got SIGTERM: call ronda_shutdown() now, and end */
+} ronda_elastic_change;
+
+/* Called by all ranks at the end of each step. *change becomes RONDA_ELASTIC_REFORM or RONDA_ELASTIC_LEAVE on all ranks
+ * in the same call: because the launcher has members to add, or because some rank has received SIGTERM, which alone
+ * leaves. As with ronda_should_stop(), ranks learn of it up to two calls later, a call does not wait where the ranks
+ * compute between their calls, the first call sets the handler for the signal, and one thread of a rank calls it. In a
+ * job that is not elastic all ranks leave. Errors: RONDA_ERROR_MEMBERSHIP (the launcher is gone); those of an
+ * operation. */
+ronda_status ronda_elastic_poll(ronda_elastic_change* change);
 
 /* Runs `body` once for each rank of a job of `size` ranks that are threads of this process, and returns when all have
  * ended: the job's first failure, if it failed. In `body`, and in functions that it calls, every function of this

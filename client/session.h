@@ -119,6 +119,8 @@ class Session {
 
   // Lives as long as a caller keeps it, also beyond the session.
   std::shared_ptr<StopAgreement> stop_agreement() const { return stop_agreement_; }
+  // The same of ronda_elastic_poll().
+  std::shared_ptr<StopAgreement> change_agreement() const { return change_agreement_; }
 
  private:
   absl::StatusOr<std::shared_ptr<Handle>> SubmitUnnamed(Submission* submission);
@@ -129,6 +131,7 @@ class Session {
   Runtime& runtime_;
   const WaitLimits limits_;
   const std::shared_ptr<StopAgreement> stop_agreement_ = std::make_shared<StopAgreement>();
+  const std::shared_ptr<StopAgreement> change_agreement_ = std::make_shared<StopAgreement>("elastic_poll");
   Mutex mu_;
   // By process set and name.
   absl::flat_hash_map<std::pair<ProcessSetId, std::string>, NumberSequence> sequences_ ABSL_GUARDED_BY(mu_);

@@ -7,6 +7,8 @@
 #include <csignal>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/types.h"
 
@@ -82,8 +84,8 @@ class StopAgreement::Turn {
   const bool has_turn_;
 };
 
-StopAgreement::StopAgreement()
-    : submission_{.request = {.name = "ronda/should_stop",
+StopAgreement::StopAgreement(absl::string_view function)
+    : submission_{.request = {.name = absl::StrCat("ronda/", function),
                               .op = OpType::kAllreduce,
                               .dtype = DType::kUint8,
                               .shape = {1},
@@ -95,7 +97,8 @@ absl::StatusOr<StopAgreement::Request> StopAgreement::Call(const Knowledge& know
   const Turn turn(&in_call_);
   if (!turn.has_turn()) {
     return absl::AlreadyExistsError(
-        "ronda_should_stop: another thread of this rank is in it: let one thread call it, once a step");
+        absl::StrCat("ronda_", absl::StripPrefix(submission_.request.name, "ronda/"),
+                     ": another thread of this rank is in it: let one thread call it, once a step"));
   }
   RONDA_ASSIGN_OR_RETURN(const Request answer, Answer(knowledge.joins));
   known_ = std::max({known_, answer, knowledge.request});

@@ -1,4 +1,5 @@
-// ronda_should_stop(): the signal that asks a process to end, and the ranks' agreement about it.
+// ronda_should_stop() and ronda_elastic_poll(): the signal that asks a process to end, and the ranks' agreement about
+// what they were asked.
 #ifndef RONDA_CLIENT_STOP_H_
 #define RONDA_CLIENT_STOP_H_
 
@@ -9,6 +10,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "runtime/engine/handle.h"
 #include "runtime/engine/submission.h"
 
@@ -31,7 +33,7 @@ class StopSignal {
   static bool received();
 };
 
-// One rank's calls of ronda_should_stop(), which have the same answers on every rank.
+// One rank's calls of ronda_should_stop(), or of ronda_elastic_poll(), which have the same answers on every rank.
 //
 // Each call submits a byte, of which the ranks take the maximum: whether this rank has been asked to stop. Its answer
 // is the result of the previous call's submission. Where ranks compute between their calls, that operation is complete
@@ -57,7 +59,8 @@ class StopAgreement {
   // Hands a submission to the runtime.
   using SubmitFn = absl::FunctionRef<absl::StatusOr<std::shared_ptr<Handle>>(const Submission&)>;
 
-  StopAgreement();
+  // `function` is the one that is called, "should_stop": the agreements of different functions do not meet.
+  explicit StopAgreement(absl::string_view function = "should_stop");
 
   // This rank's next call: waits for the previous call's operation, submits this rank's knowledge, and answers.
   // Errors: ALREADY_EXISTS if another thread is in a call; those of the operation and of `submit`. After an error the

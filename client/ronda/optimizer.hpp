@@ -206,7 +206,7 @@ class DistributedOptimizer {
   void synchronize() { try_synchronize().throw_if_error(); }
 
   // Synchronizes, unless that has been done in this step, and calls the optimizer's step(), unless that failed or the
-  // step is left out.
+  // step is left out. In an elastic job the state is torn from here to elastic::State::step_done().
   // Errors: as of synchronize(). Exceptions of the optimizer pass through.
   Status try_step() {
     Status status = try_synchronize();
@@ -215,6 +215,7 @@ class DistributedOptimizer {
     if (overflowed()) {
       ++skipped_steps_;
     } else {
+      ronda_elastic_begin_update();
       optimizer_.step();
     }
     return status;

@@ -109,7 +109,7 @@ absl::Status MemberChannel::WaitUntil(absl::Duration deadline, absl::Duration ti
   for (;;) {
     const absl::Duration left = deadline - MonotonicTime();
     if (left <= absl::ZeroDuration()) {
-      return absl::DeadlineExceededError(
+      return absl::DataLossError(
           absl::StrCat("the launcher has given this member no place within ", absl::FormatDuration(timeout)));
     }
     pollfd event = {.fd = socket_.get(), .events = POLLIN, .revents = 0};

@@ -15,8 +15,9 @@
 
 namespace ronda {
 
-// What a member tells its launcher, and hears from it. The launcher's decision that there is no place any more, and its
-// end, are DATA_LOSS: no other status of this class, or of a start of a job, has that code. They are for good.
+// What a member tells its launcher, and hears from it. DATA_LOSS means that there is no place: the launcher says so, or
+// is gone, which both are for good, or it takes too long. No other status of this class, or of a start of a job, has
+// that code.
 //
 // Thread-compatible.
 class MemberChannel {
@@ -30,7 +31,7 @@ class MemberChannel {
 
   // Asks for a place in the epoch after `join.last_epoch`, and waits for it as long as the launcher is there, for at
   // most `timeout`.
-  // Errors: DATA_LOSS; DEADLINE_EXCEEDED; INVALID_ARGUMENT for a message that makes no sense.
+  // Errors: DATA_LOSS; INVALID_ARGUMENT for a message that makes no sense.
   absl::StatusOr<EpochPlace> Join(const JoinRequest& join, absl::Duration timeout);
 
   // All ranks of the epoch have met.

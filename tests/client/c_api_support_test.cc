@@ -28,7 +28,7 @@ TEST(StatusCodeTest, FailuresOfTheJobReadTheSameWhereverTheyAreMet) {
 
 TEST(StatusCodeTest, ACodeThatNobodyUsesIsInternal) {
   for (Answer from : {Answer::kStartup, Answer::kSubmission, Answer::kCompletion}) {
-    EXPECT_EQ(ToRondaStatus(absl::StatusCode::kDataLoss, from), RONDA_ERROR_INTERNAL);
+    EXPECT_EQ(ToRondaStatus(absl::StatusCode::kUnimplemented, from), RONDA_ERROR_INTERNAL);
     EXPECT_EQ(ToRondaStatus(static_cast<absl::StatusCode>(99), from), RONDA_ERROR_INTERNAL);
   }
 }
@@ -51,6 +51,10 @@ TEST(StatusCodeTest, StartupBlamesTheConfigurationForRanksThatDoNotFitTogether) 
         absl::StatusCode::kNotFound, absl::StatusCode::kPermissionDenied, absl::StatusCode::kUnauthenticated}) {
     EXPECT_EQ(ToRondaStatus(code, Answer::kStartup), RONDA_ERROR_INVALID_ARGUMENT);
   }
+}
+
+TEST(StatusCodeTest, AMemberWithoutAPlaceLearnsItAtTheStart) {
+  EXPECT_EQ(ToRondaStatus(absl::StatusCode::kDataLoss, Answer::kStartup), RONDA_ERROR_MEMBERSHIP);
 }
 
 using ::testing::HasSubstr;

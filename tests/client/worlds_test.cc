@@ -9,8 +9,9 @@ namespace {
 
 std::vector<RankProgram> AllPrograms() {
   std::vector<RankProgram> all;
-  for (const auto programs : {CollectivesPrograms, FailurePrograms, ForkPrograms, MismatchPrograms, OperationsPrograms,
-                              OptimizerPrograms, ReformPrograms, RestartPrograms, StartupPrograms, StopPrograms}) {
+  for (const auto programs :
+       {CollectivesPrograms, ElasticPrograms, FailurePrograms, ForkPrograms, MismatchPrograms, OperationsPrograms,
+        OptimizerPrograms, ReformPrograms, RestartPrograms, StartupPrograms, StopPrograms}) {
     all.insert(all.end(), programs().begin(), programs().end());
   }
   return all;

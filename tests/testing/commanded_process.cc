@@ -48,18 +48,22 @@ std::optional<std::string> LineReader::Next(absl::Duration patience) {
 }
 
 CommandedProcess::CommandedProcess(const std::string& program,
-                                   const std::vector<std::pair<std::string, std::string>>& env) {
+                                   const std::vector<std::pair<std::string, std::string>>& env)
+    : CommandedProcess(ArgumentsOfRankProgram(program), env, -1) {}
+
+CommandedProcess::CommandedProcess(std::vector<std::string> argv,
+                                   const std::vector<std::pair<std::string, std::string>>& env, int inherited) {
   auto [its_input, to] = MakePipe();
   auto [from, its_output] = MakePipe();
   to_ = std::move(to);
   from_ = std::move(from);
   answers_.emplace(from_.get());
-  std::vector<std::string> argv = ArgumentsOfRankProgram(program);
   std::vector<std::string> environment = EnvironmentOfRanks(env);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, its_input.get(), STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, its_output.get(), STDOUT_FILENO);
+  if (inherited >= 0) posix_spawn_file_actions_adddup2(&actions, inherited, kInheritedFd);
   const int error =
       posix_spawn(&pid_, argv[0].c_str(), &actions, nullptr, Pointers(argv).data(), Pointers(environment).data());
   posix_spawn_file_actions_destroy(&actions);
@@ -80,6 +84,19 @@ std::string CommandedProcess::Hear() {
   return line.value_or("");
 }
 
+std::string CommandedProcess::Rest() {
+  std::string all;
+  while (const std::optional<std::string> line = answers_->Next(kPatience)) absl::StrAppend(&all, *line, "\n");
+  return all;
+}
+
+int CommandedProcess::Wait() {
+  int status = -1;
+  const pid_t pid = std::exchange(pid_, -1);
+  EXPECT_EQ(waitpid(pid, &status, 0), pid);
+  return status;
+}
+
 void CommandedProcess::Kill() {
   if (pid_ < 0) return;
   kill(pid_, SIGKILL);
@@ -91,10 +108,7 @@ void CommandedProcess::ExpectEnd() {
   to_.Reset();
   // Nothing but the end comes: a line would be an answer that nobody has asked for.
   EXPECT_EQ(answers_->Next(kPatience), std::nullopt);
-  int status = -1;
-  EXPECT_EQ(waitpid(pid_, &status, 0), pid_);
-  pid_ = -1;
-  EXPECT_EQ(status, 0);
+  EXPECT_EQ(Wait(), 0);
 }
 
 }  // namespace ronda::testing

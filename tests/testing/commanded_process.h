@@ -33,7 +33,14 @@ class LineReader {
 // Thread-compatible. The destructor kills the process if it still runs.
 class CommandedProcess {
  public:
+  // The number of a descriptor that it inherits beside these.
+  static constexpr int kInheritedFd = 9;
+
   CommandedProcess(const std::string& program, const std::vector<std::pair<std::string, std::string>>& env);
+  // A process that runs argv, with `env` beside this process's variables, and gets `inherited` as kInheritedFd; -1: it
+  // gets none.
+  CommandedProcess(std::vector<std::string> argv, const std::vector<std::pair<std::string, std::string>>& env,
+                   int inherited);
   ~CommandedProcess();
   CommandedProcess(const CommandedProcess&) = delete;
   CommandedProcess& operator=(const CommandedProcess&) = delete;
@@ -44,6 +51,12 @@ class CommandedProcess {
 
   // The next line of its answers. The test fails, and the line is empty, if none comes within a minute.
   std::string Hear();
+
+  // All that it says until it has ended, or says nothing for a minute.
+  std::string Rest();
+
+  // Waits for its end, and returns what waitpid() says.
+  int Wait();
 
   // Ends it by SIGKILL, and returns when it has ended.
   void Kill();

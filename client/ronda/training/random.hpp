@@ -1,8 +1,12 @@
-// Random numbers that are the same on every machine.
+// Random numbers, and orders of samples, that are the same on every machine.
 #ifndef RONDA_CLIENT_RONDA_TRAINING_RANDOM_HPP_
 #define RONDA_CLIENT_RONDA_TRAINING_RANDOM_HPP_
 
+#include <cstddef>
 #include <cstdint>
+#include <numeric>
+#include <utility>
+#include <vector>
 
 namespace ronda {
 inline namespace v1 {
@@ -39,6 +43,21 @@ class Random {
 
   std::uint64_t state_;
 };
+
+// The numbers 0 to size - 1 in the order of epoch `epoch`, which follows from the seed and that number alone: shuffled
+// after Fisher and Yates (Knuth, "The art of computer programming", volume 2, algorithm P), or ascending.
+enum class EpochOrder { ascending, shuffled };
+inline std::vector<std::int64_t> order_of_epoch(std::int64_t size, std::int64_t epoch, EpochOrder kind,
+                                                std::uint64_t seed) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(size));
+  std::iota(order.begin(), order.end(), std::int64_t{0});
+  if (kind == EpochOrder::ascending) return order;
+  Random random(seed, static_cast<std::uint64_t>(epoch));
+  for (std::size_t i = order.size(); i > 1; --i) {
+    std::swap(order[i - 1], order[static_cast<std::size_t>(random.below(i))]);
+  }
+  return order;
+}
 
 }  // namespace detail
 }  // namespace v1

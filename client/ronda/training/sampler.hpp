@@ -4,10 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "../job.hpp"
@@ -108,22 +106,15 @@ class DistributedSampler {
       throw invalid("epoch " + std::to_string(state.epoch) + " with " + std::to_string(state.consumed) +
                     " samples taken is no state");
     }
-    std::iota(order_.begin(), order_.end(), std::int64_t{0});
-    if (options_.shuffle) shuffle(state.epoch);
+    order_ = detail::order_of_epoch(size(), state.epoch,
+                                    options_.shuffle ? detail::EpochOrder::shuffled : detail::EpochOrder::ascending,
+                                    options_.seed);
     state_ = state;
   }
 
  private:
   static Error invalid(const std::string& what) {
     return Error(RONDA_ERROR_INVALID_ARGUMENT, "DistributedSampler: " + what);
-  }
-
-  // Fisher and Yates' shuffle: Knuth, "The art of computer programming", volume 2, algorithm P.
-  void shuffle(std::int64_t epoch) {
-    detail::Random random(options_.seed, static_cast<std::uint64_t>(epoch));
-    for (std::size_t i = order_.size(); i > 1; --i) {
-      std::swap(order_[i - 1], order_[static_cast<std::size_t>(random.below(i))]);
-    }
   }
 
   const DistributedSamplerOptions options_;

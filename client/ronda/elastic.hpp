@@ -1,0 +1,384 @@
+// Elastic training: ranks die, come and go, and the others go on with the state in their memory (docs/elastic.md).
+//
+//   #include <ronda/elastic.hpp>
+//
+//   struct Progress { double loss = 0; } progress;
+//   ronda::elastic::Sampler sampler(60000, /*global_batch=*/256);
+//   ronda::elastic::State state(model.tensors(), sgd, sampler, &progress);
+//   ronda::elastic::run(state, [&](const ronda::elastic::Membership&) {
+//     ronda::DistributedOptimizer optimizer(sgd, model.gradients(), {ronda::Op::Sum});
+//     while (sampler.epoch() < 10) {
+//       const auto batch = sampler.next();                       // this rank's share of 256 samples
+//       progress.loss = model.backward(batch.samples, batch.global_size);  // the loss divided by the global batch
+//       for (...) optimizer.gradient_ready(...);
+//       optimizer.step();
+//       state.step_done();
+//     }
+//   });
+//   ronda::shutdown();
+//
+// Run it as `rondarun -np 4 --min-np 2 ./trainer`. Without an elastic launcher it trains as any job does.
+#ifndef RONDA_CLIENT_RONDA_ELASTIC_HPP_
+#define RONDA_CLIENT_RONDA_ELASTIC_HPP_
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "../ronda.h"
+#include "job.hpp"
+#include "optimizer.hpp"
+#include "status.hpp"
+#include "synchronization.hpp"
+#include "tensor.hpp"
+#include "training/random.hpp"
+
+namespace ronda {
+inline namespace v1 {
+namespace elastic {
+
+// The epoch in which the body of run() is called.
+struct Membership {
+  int rank = 0;
+  int size = 1;
+  std::int64_t step = 0;    // steps that the state has seen
+  std::int64_t resets = 0;  // epochs that this process has left before
+};
+
+struct SamplerOptions {
+  bool shuffle = true;     // each epoch anew, the same way on every rank; false: the order of the dataset
+  std::uint64_t seed = 0;  // the same on every rank
+};
+
+// A rank's share of one global batch.
+struct Batch {
+  std::vector<std::int64_t> samples;  // of this rank; empty where there are fewer samples than ranks
+  std::int64_t global_size = 0;       // of all ranks: divide the loss by it, and sum the gradients
+  std::int64_t epoch = 0;             // of the dataset
+};
+
+// Deals global batches of a fixed number of samples out to however many ranks there are. The order of an epoch follows
+// from the seed and the epoch's number alone, and an epoch has every sample once: its last batch may be smaller. The
+// first ranks take one sample more where the batch cannot be divided evenly.
+//
+// As a part of the State it goes back with it: the samples of a step that was not completed are dealt out again.
+//
+// Thread-compatible.
+class Sampler {
+ public:
+  struct Cursor {
+    std::int64_t epoch = 0;
+    std::int64_t taken = 0;  // samples of the epoch, less than all
+  };
+
+  // Throws Error (RONDA_ERROR_INVALID_ARGUMENT) unless both numbers are positive.
+  Sampler(std::int64_t size, std::int64_t global_batch, const SamplerOptions& options = {})
+      : size_(size), global_batch_(global_batch), options_(options) {
+    if (size < 1 || global_batch < 1) {
+      throw Error(RONDA_ERROR_INVALID_ARGUMENT, "elastic::Sampler: there cannot be batches of " +
+                                                    std::to_string(global_batch) + " of " + std::to_string(size) +
+                                                    " samples");
+    }
+  }
+
+  // This rank's share of the next global batch, also after the end of an epoch.
+  // Throws Error (RONDA_ERROR_NOT_INITIALIZED).
+  Batch next() { return next(ronda::rank(), ronda::size()); }
+
+  // That of rank `rank` of `ranks`.
+  Batch next(int rank, int ranks) {
+    if (ordered_epoch_ != cursor_.epoch) {
+      const auto kind = options_.shuffle ? detail::EpochOrder::shuffled : detail::EpochOrder::ascending;
+      order_ = detail::order_of_epoch(size_, cursor_.epoch, kind, options_.seed);
+      ordered_epoch_ = cursor_.epoch;
+    }
+    Batch batch;
+    batch.epoch = cursor_.epoch;
+    batch.global_size = std::min(global_batch_, size_ - cursor_.taken);
+    const std::int64_t each = batch.global_size / ranks, more = batch.global_size % ranks;
+    const auto first = order_.begin() + (cursor_.taken + rank * each + std::min<std::int64_t>(rank, more));
+    batch.samples.assign(first, first + each + (rank < more ? 1 : 0));
+    cursor_.taken += batch.global_size;
+    if (cursor_.taken == size_) cursor_ = {cursor_.epoch + 1, 0};
+    return batch;
+  }
+
+  // The epoch of the next batch.
+  std::int64_t epoch() const noexcept { return cursor_.epoch; }
+
+  // Where the ranks are, all together. A program may set it before run(), from a checkpoint.
+  Cursor& cursor() noexcept { return cursor_; }
+
+ private:
+  const std::int64_t size_;
+  const std::int64_t global_batch_;
+  const SamplerOptions options_;
+  Cursor cursor_;
+  std::vector<std::int64_t> order_;  // of ordered_epoch_
+  std::int64_t ordered_epoch_ = -1;
+};
+
+class State;
+
+struct RunOptions {
+  using Seconds = std::chrono::duration<double>;
+
+  Options init;  // of the job in each epoch, without a place and an epoch
+
+  // Called in each epoch but this process's first one, before the body, when the state is there: for what depends on
+  // the number of ranks.
+  std::function<void(const Membership&)> on_reset;
+
+  // Every so many steps each rank copies its state in its own memory, to go back to where every rank's state is torn.
+  // 0: never. Not for tensors in a GPU's memory.
+  std::int64_t snapshot_every = 0;
+
+  // Longest wait for a place in the next epoch. Unset: as long as the launcher is there.
+  std::optional<Seconds> place_timeout;
+};
+
+enum class End {
+  finished,  // the body has returned on all ranks, which are still in the job
+  left,      // this process was asked to leave by SIGTERM, and is in no job any more
+};
+
+template <class Body>
+End run(State& state, Body&& body, const RunOptions& options = {});
+
+// What the ranks have in common, equal bit for bit on all of them between two steps: tensors, which only the
+// optimizer's step() changes, and small plain values, which the body may change at any time. Nothing is copied in a
+// step but the plain values.
+//
+// A state is complete after step_done(), and counts that step. It is torn from DistributedOptimizer::step(), or
+// begin_update(), to step_done(): no operation should run there, as its failure would leave every rank's state torn.
+//
+// Thread-compatible. The tensors and values must outlive it.
+class State {
+ public:
+  // Each of `parts` is one of
+  // - a pointer to a value of a trivially copyable type, which holds no pointers;
+  // - a Sampler;
+  // - an optimizer with a member state(), as for broadcast_optimizer_state().
+  template <class... Parts>
+  explicit State(std::vector<Tensor> tensors, Parts&&... parts) : tensors_(std::move(tensors)) {
+    (add(parts), ...);
+    for (std::size_t i = 0; i < tensors_.size(); ++i) tensors_[i].name = "elastic/" + std::to_string(i);
+    save_values(&values_now_);
+  }
+
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  // The caller changes tensors from now on. DistributedOptimizer::step() says so itself.
+  void begin_update() noexcept { ronda_elastic_begin_update(); }
+
+  // The step is complete, on all ranks alike. Does not return where the members change: then it leaves the body of
+  // run() by an exception, which is no std::exception, and which the body lets pass.
+  // Throws Error: that of an operation; RONDA_ERROR_MEMBERSHIP if the launcher is gone.
+  void step_done() {
+    save_values(&values_now_);
+    ronda_elastic_end_update();
+    ++step_;
+    if (snapshot_every_ > 0 && step_ % snapshot_every_ == 0) take_snapshot();
+    ronda_elastic_change change = RONDA_ELASTIC_GO_ON;
+    detail::to_status(ronda_elastic_poll(&change)).throw_if_error();
+    if (change != RONDA_ELASTIC_GO_ON) throw EpochEnds{change};
+  }
+
+  // Steps that it has seen.
+  std::int64_t step() const noexcept { return std::max<std::int64_t>(step_, 0); }
+
+ private:
+  template <class Body>
+  friend End run(State& state, Body&& body, const RunOptions& options);
+
+  using Bytes = std::vector<unsigned char>;
+
+  // Leaves the body.
+  struct EpochEnds {
+    ronda_elastic_change change;
+  };
+
+  struct Value {
+    void* data;
+    std::size_t bytes;
+  };
+
+  struct Snapshot {
+    std::int64_t step = -1;
+    std::vector<Bytes> tensors;
+    Bytes values;
+  };
+
+  template <class T>
+  void add(T* value) {
+    static_assert(std::is_trivially_copyable_v<T>, "a value travels as its bytes: it must be trivially copyable");
+    values_.push_back({value, sizeof(T)});
+  }
+  void add(Sampler& sampler) { add(&sampler.cursor()); }
+  template <class Optimizer>
+  auto add(Optimizer& optimizer) -> decltype(optimizer.state(), void()) {
+    for (Tensor& tensor : optimizer.state()) tensors_.push_back(std::move(tensor));
+  }
+
+  void save_values(Bytes* to) const {
+    to->clear();
+    for (const Value& value : values_) {
+      const auto* bytes = static_cast<const unsigned char*>(value.data);
+      to->insert(to->end(), bytes, bytes + value.bytes);
+    }
+  }
+  void restore_values() const {
+    const unsigned char* from = values_now_.data();
+    for (const Value& value : values_) {
+      std::memcpy(value.data, from, value.bytes);
+      from += value.bytes;
+    }
+  }
+
+  void set_snapshot_every(std::int64_t steps) {
+    for (const Tensor& tensor : tensors_) {
+      if (steps > 0 && tensor.memory != RONDA_MEMORY_HOST) {
+        throw Error(RONDA_ERROR_INVALID_ARGUMENT,
+                    "elastic::run: snapshot_every is for tensors in the host's memory: set it to 0");
+      }
+    }
+    snapshot_every_ = steps;
+  }
+
+  void take_snapshot() {
+    snapshot_.tensors.resize(tensors_.size());
+    snapshot_.step = -1;
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      const auto* data = static_cast<const unsigned char*>(tensors_[i].data);
+      snapshot_.tensors[i].assign(data, data + tensors_[i].bytes());
+    }
+    snapshot_.values = values_now_;
+    snapshot_.step = step_;
+  }
+
+  void copy_from(const std::vector<Bytes>& tensors) const {
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      if (!tensors[i].empty()) std::memcpy(tensors_[i].data, tensors[i].data(), tensors[i].size());
+    }
+  }
+
+  // Leaves the epoch, because of `reason` if that is not empty, and meets the others in the next one; waits as long as
+  // they fail to meet. `failure` is what ended the epoch.
+  static void reform(const std::string& reason, const RunOptions& options, const std::optional<Error>& failure) {
+    const detail::OptionsView init = detail::to_c(options.init);
+    ronda_elastic_reform_options reform = RONDA_ELASTIC_REFORM_OPTIONS_INIT;
+    reform.timeout_s = options.place_timeout ? options.place_timeout->count() : 0;
+    reform.options = &init.c;
+    std::string why = reason;
+    for (;;) {
+      reform.reason = why.empty() ? nullptr : why.c_str();
+      const Status status = detail::to_status(ronda_elastic_reform(&reform));
+      if (status.ok()) return;
+      if (status.recoverable()) {
+        why = status.message();
+        continue;
+      }
+      if (!failure || status.code() == RONDA_ERROR_MEMBERSHIP) throw Error(status.code(), status.message());
+      throw Error(failure->code(), std::string(failure->what()) + "; the ranks cannot meet again: " + status.message());
+    }
+  }
+
+  // The ranks have met: all get the newest state that one of them holds.
+  void synchronize() {
+    ronda_elastic_source source = RONDA_ELASTIC_SOURCE_INIT;
+    detail::to_status(ronda_elastic_sync(snapshot_.step, &source)).throw_if_error();
+    if (source.is_snapshot != 0 && source.rank == ronda::rank()) {
+      ronda_elastic_begin_update();
+      copy_from(snapshot_.tensors);
+      values_now_ = snapshot_.values;
+    }
+    if (source.any_behind != 0) take_over(source);
+    if (source.is_behind != 0) ronda_elastic_end_update();
+    step_ = source.step;
+    restore_values();
+    if (snapshot_every_ > 0) take_snapshot();
+  }
+
+  // A rank that has a state of its own, if an older one, keeps that until it has all of the new one: the source may die
+  // meanwhile.
+  void take_over(const ronda_elastic_source& source) {
+    const bool keeps = source.is_behind != 0 && source.rank != ronda::rank() && step_ >= 0;
+    std::vector<Tensor> into = tensors_;
+    std::vector<Bytes> received(keeps ? tensors_.size() : 0);
+    for (std::size_t i = 0; i < received.size(); ++i) {
+      if (into[i].memory != RONDA_MEMORY_HOST) continue;
+      received[i].resize(into[i].bytes());
+      into[i].data = received[i].data();
+    }
+    Bytes values = values_now_;
+    into.push_back(ronda::tensor("elastic/values", values));
+    if (source.is_behind != 0 && !keeps) ronda_elastic_begin_update();
+    try_broadcast_parameters(into, source.rank).throw_if_error();
+    if (keeps) ronda_elastic_begin_update();
+    copy_from(received);
+    values_now_ = std::move(values);
+  }
+
+  std::vector<Tensor> tensors_;
+  std::vector<Value> values_;
+  Bytes values_now_;        // of the last complete step
+  std::int64_t step_ = -1;  // -1: no state yet
+  std::int64_t snapshot_every_ = 0;
+  Snapshot snapshot_;
+};
+
+// Calls `body`, with a Membership, once in every epoch of the job, until it returns: then all ranks have returned from
+// it. Initializes Ronda if that has not been done. Before each call all ranks get the newest state that one of them
+// holds, so the body begins with the step after state.step(). It makes what belongs to an epoch, such as a
+// DistributedOptimizer and process sets, itself.
+//
+// If a rank dies in the body, or a deadline fails the job, the ranks that are left meet again, and at most the step
+// under way is redone.
+//
+// Throws what leaves the body, but for failures of the job from which it recovers; RONDA_ERROR_MEMBERSHIP if there is
+// no place for this process any more. In a job that is not elastic: the failure.
+template <class Body>
+End run(State& state, Body&& body, const RunOptions& options) {
+  state.set_snapshot_every(options.snapshot_every);
+  if (state.step_ < 0) state.save_values(&state.values_now_);
+  std::optional<Error> failure;
+  for (std::int64_t resets = 0;; ++resets) {
+    std::string reason;
+    try {
+      if (!is_initialized()) init(options.init);
+      state.synchronize();
+      const Membership membership{ronda::rank(), ronda::size(), state.step(), resets};
+      if (resets > 0 && options.on_reset) options.on_reset(membership);
+      body(membership);
+      // Nobody goes on alone while others have yet to redo the last step.
+      barrier();
+      return End::finished;
+    } catch (const Error& error) {
+      if (!error.recoverable()) throw;
+      failure = error;
+      reason = error.what();
+    } catch (const State::EpochEnds& end) {
+      failure.reset();
+      if (end.change == RONDA_ELASTIC_LEAVE) {
+        (void)try_shutdown();  // if it fails the others meet again without this one, as they would anyway
+        return End::left;
+      }
+    }
+    State::reform(reason, options, failure);
+  }
+}
+
+}  // namespace elastic
+}  // namespace v1
+}  // namespace ronda
+
+#endif  // RONDA_CLIENT_RONDA_ELASTIC_HPP_

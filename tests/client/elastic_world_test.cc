@@ -1,0 +1,404 @@
+// Elastic jobs of processes that train, die, come and go. The test is their launcher.
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "client/ronda.hpp"
+#include "client/ronda/elastic.hpp"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/client/world_programs.h"
+#include "tests/testing/elastic_launcher.h"
+#include "tests/testing/process_world.h"
+
+namespace {
+
+using ronda::testing::ElasticLauncher;
+using ronda::testing::MemberResult;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+// -- The members' side --
+
+constexpr std::int64_t kSamples = 103;
+constexpr std::int64_t kGlobalBatch = 8;
+constexpr std::int64_t kStepsOfEpoch = 13;
+
+std::string Variable(const char* name, const char* otherwise = "") {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? otherwise : value;
+}
+
+// What a member is to do to itself in a step: "20:submitted:kill".
+class Plan {
+ public:
+  Plan() {
+    for (const auto item : absl::StrSplit(Variable("ELASTIC_PLAN"), ',', absl::SkipEmpty())) {
+      const std::vector<std::string> parts = absl::StrSplit(item, ':');
+      todo_[{std::stoll(parts[0]), parts[1]}] = parts[2];
+    }
+  }
+
+  void At(std::int64_t step, const std::string& point) {
+    const auto found = todo_.find({step, point});
+    if (found == todo_.end()) return;
+    const std::string what = found->second;
+    todo_.erase(found);
+    if (what == "kill") raise(SIGKILL);
+    if (what == "leave") raise(SIGTERM);
+    // An operation of one rank alone, which fails as soon as its deadline has passed.
+    if (what == "late") ronda::monitored_barrier(ronda::CallOptions::Seconds(0.05));
+    if (what == "operate") {
+      std::vector<float> small(3);
+      for (;;) ronda::allreduce(ronda::tensor("in the update", small));
+    }
+  }
+
+ private:
+  std::map<std::pair<std::int64_t, std::string>, std::string> todo_;
+};
+
+// Counts how often each sample has been a part of a step, and moves weights by what the samples say.
+struct Model {
+  std::vector<std::int64_t> counts = std::vector<std::int64_t>(kSamples);
+  std::vector<std::int64_t> counted = std::vector<std::int64_t>(kSamples);
+  std::vector<float> weights = std::vector<float>(5000, 1.0f / static_cast<float>(getpid()));  // no two alike
+  std::vector<float> gradient = std::vector<float>(5000);
+
+  void Backward(const ronda::elastic::Batch& batch) {
+    std::fill(counted.begin(), counted.end(), 0);
+    std::fill(gradient.begin(), gradient.end(), 0.0f);
+    for (const std::int64_t sample : batch.samples) {
+      ++counted[static_cast<std::size_t>(sample)];
+      for (std::size_t i = 0; i < gradient.size(); ++i) {
+        const auto target = static_cast<float>((static_cast<std::size_t>(sample) * 31 + i) % 17);
+        gradient[i] += (weights[i] - target) / static_cast<float>(batch.global_size);
+      }
+    }
+  }
+
+  std::uint64_t Hash() const {
+    std::uint64_t hash = 14695981039346656037u;
+    for (const float weight : weights) {
+      std::uint32_t bits = 0;
+      std::memcpy(&bits, &weight, sizeof(bits));
+      hash = (hash ^ bits) * 1099511628211u;
+    }
+    return hash;
+  }
+};
+
+class Sgd {
+ public:
+  Sgd(Model& model, Plan& plan) : model_(model), plan_(plan) {}
+
+  std::vector<ronda::Tensor> state() { return {ronda::tensor("velocity", velocity_)}; }
+  void set_step(std::int64_t step) { step_ = step; }
+
+  void step() {
+    for (std::size_t i = 0; i < model_.counts.size(); ++i) model_.counts[i] += model_.counted[i];
+    plan_.At(step_, "torn");
+    for (std::size_t i = 0; i < velocity_.size(); ++i) {
+      velocity_[i] = 0.9f * velocity_[i] + model_.gradient[i];
+      model_.weights[i] -= 0.05f * velocity_[i];
+    }
+  }
+
+ private:
+  Model& model_;
+  Plan& plan_;
+  std::int64_t step_ = 0;
+  std::vector<float> velocity_ = std::vector<float>(5000);
+};
+
+// The progress of the job: ELASTIC_SIZES are the numbers of ranks that it waits for, one after the other.
+struct Progress {
+  std::size_t sizes_seen = 0;
+  std::int64_t last_epoch = std::stoll(Variable("ELASTIC_EPOCHS", "3"));
+};
+
+void See(int size, std::int64_t epoch, Progress& progress) {
+  const std::vector<std::string> wanted = absl::StrSplit(Variable("ELASTIC_SIZES"), ',', absl::SkipEmpty());
+  while (progress.sizes_seen < wanted.size() && absl::StrCat(size) == wanted[progress.sizes_seen])
+    ++progress.sizes_seen;
+  progress.last_epoch = std::max(progress.last_epoch, epoch + (progress.sizes_seen < wanted.size() ? 1 << 30 : 2));
+}
+
+void Trains() {
+  // A test that is killed leaves nobody who trains for ever.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  Plan plan;
+  Model model;
+  Sgd sgd(model, plan);
+  Progress progress;
+  ronda::elastic::Sampler sampler(kSamples, kGlobalBatch, {true, 5});
+  ronda::elastic::State state({ronda::tensor("counts", model.counts), ronda::tensor("weights", model.weights)}, sgd,
+                              sampler, &progress);
+  ronda::elastic::RunOptions options;
+  options.init.start_timeout = ronda::Options::Seconds(5);
+  options.snapshot_every = std::stoll(Variable("ELASTIC_SNAPSHOT_EVERY", "0"));
+  options.on_reset = [](const auto& now) { std::cout << "reset to " << now.size << " at " << now.step << "\n"; };
+  std::int64_t resets = 0;
+  ronda::elastic::End end = ronda::elastic::End::left;
+  try {
+    end = ronda::elastic::run(
+        state,
+        [&](const ronda::elastic::Membership& membership) {
+          resets = membership.resets;
+          progress.last_epoch = std::stoll(Variable("ELASTIC_EPOCHS", "3"));
+          See(membership.size, sampler.epoch(), progress);
+          ronda::DistributedOptimizerOptions sum;
+          sum.op = ronda::Op::Sum;
+          ronda::DistributedOptimizer optimizer(
+              sgd, {ronda::tensor("counted", model.counted), ronda::tensor("gradient", model.gradient)}, sum);
+          while (sampler.epoch() < progress.last_epoch) {
+            plan.At(state.step(), "before");
+            sgd.set_step(state.step());
+            model.Backward(sampler.next());
+            optimizer.gradient_ready("counted");
+            plan.At(state.step(), "submitted");
+            optimizer.gradient_ready("gradient");
+            optimizer.step();
+            plan.At(state.step(), "updated");
+            state.step_done();
+          }
+        },
+        options);
+  } catch (const ronda::Error& error) {
+    std::cout << "error " << error.code() << " " << error.what() << "\n";
+    return;
+  }
+  if (end == ronda::elastic::End::left) {
+    std::cout << "left at " << state.step() << "\n";
+    return;
+  }
+  bool every_sample = true;
+  for (const std::int64_t count : model.counts) every_sample = every_sample && count == sampler.epoch();
+  std::cout << "finished with " << ronda::size() << " at " << state.step() << " in epoch " << sampler.epoch()
+            << (every_sample ? " every sample once" : " WRONG SAMPLES") << " resets " << resets << " hash "
+            << model.Hash() << "\n";
+  ronda::shutdown();
+}
+
+const std::vector<ronda::testing::RankProgram> kPrograms = {{"TrainsElastically", Trains}};
+
+// -- The test's side --
+
+class ElasticWorldTest : public ::testing::Test {
+ protected:
+  explicit ElasticWorldTest() : launcher_(Make()) {}
+
+  static std::unique_ptr<ElasticLauncher> Make(ElasticLauncher::Environment environment = {}) {
+    return std::make_unique<ElasticLauncher>(ronda::testing::ArgumentsOfRankProgram("TrainsElastically"),
+                                             std::move(environment));
+  }
+
+  void Start(int count, const std::string& plan = "") {
+    for (int i = 0; i < count; ++i) launcher_->Start({{"ELASTIC_PLAN", plan}});
+  }
+
+  // Those that are to finish do, with the same weights and every sample once; returns the hash of the weights.
+  std::string ExpectFinished(const std::vector<std::size_t>& members, const std::string& beginning) {
+    std::string hash;
+    for (const std::size_t i : members) {
+      const MemberResult& result = launcher_->results()[i];
+      SCOPED_TRACE(absl::StrCat("member ", i));
+      EXPECT_EQ(result.status, 0) << result.output;
+      EXPECT_THAT(result.output, AllOf(HasSubstr(beginning), HasSubstr("every sample once")));
+      const std::string own = result.output.substr(result.output.find("hash ") + 5);
+      if (hash.empty()) hash = own;
+      EXPECT_EQ(own, hash) << "the state is the same on all ranks";
+    }
+    return hash;
+  }
+
+  void ExpectKilled(std::size_t member) const {
+    const int status = launcher_->results()[member].status;
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
+  }
+
+  const MemberResult& result(std::size_t member) const { return launcher_->results()[member]; }
+
+  std::unique_ptr<ElasticLauncher> launcher_;
+};
+
+const std::string kAllSteps = absl::StrCat(" at ", 3 * kStepsOfEpoch, " in epoch 3");
+
+TEST_F(ElasticWorldTest, WithoutAnyChangeAllFinishWithTheStateOfTheOldest) {
+  Start(3);
+  launcher_->Run();
+  ExpectFinished({0, 1, 2}, absl::StrCat("finished with 3", kAllSteps));
+  EXPECT_THAT(launcher_->sizes(), ElementsAre(3));
+}
+
+class ElasticDeathTest : public ElasticWorldTest, public ::testing::WithParamInterface<std::string> {};
+
+// Whichever rank dies, wherever in a step: the survivors have lost nothing but the step under way.
+TEST_P(ElasticDeathTest, SurvivorsGoOnFromTheNewestCompleteStep) {
+  for (const std::size_t victim : {0, 1, 2}) {
+    SCOPED_TRACE(absl::StrCat("member ", victim));
+    launcher_ = Make();
+    for (std::size_t i = 0; i < 3; ++i) Start(1, i == victim ? absl::StrCat("20:", GetParam(), ":kill") : "");
+    launcher_->Run();
+    ExpectKilled(victim);
+    for (std::size_t i = 0; i < 3; ++i) {
+      if (i == victim) continue;
+      ExpectFinished({i}, absl::StrCat("finished with 2", kAllSteps));
+      const auto& joins = result(i).joins;
+      ASSERT_THAT(joins, SizeIs(2));
+      EXPECT_EQ(joins[0].last_epoch, -1);
+      EXPECT_EQ(joins[0].step, -1);
+      EXPECT_EQ(joins[1].last_epoch, 0);
+      EXPECT_TRUE(joins[1].step == 20 || joins[1].step == 21) << joins[1].step;
+      EXPECT_THAT(joins[1].reason, HasSubstr("died"));
+    }
+    EXPECT_THAT(launcher_->sizes(), ElementsAre(3, 2));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Points, ElasticDeathTest, ::testing::Values("before", "submitted", "torn", "updated"),
+                         [](const auto& info) { return info.param; });
+
+TEST_F(ElasticWorldTest, TheSameHistoryOfMembersGivesTheSameBits) {
+  std::vector<std::string> hashes;
+  for (int run = 0; run < 2; ++run) {
+    launcher_ = Make();
+    Start(1);
+    Start(1, "7:before:kill");
+    Start(1, "20:before:kill");
+    Start(1, "25:before:leave");
+    launcher_->Run();
+    hashes.push_back(ExpectFinished({0}, absl::StrCat("finished with 1", kAllSteps)));
+    EXPECT_THAT(launcher_->sizes(), ElementsAre(4, 3, 2, 1));
+  }
+  EXPECT_EQ(hashes[0], hashes[1]);
+}
+
+TEST_F(ElasticWorldTest, AMemberThatGetsSigtermLeavesAndNothingIsLost) {
+  Start(1);
+  Start(1, "10:before:leave");
+  Start(1);
+  launcher_->Run();
+  EXPECT_EQ(result(1).status, 0) << result(1).output;
+  EXPECT_THAT(result(1).output, HasSubstr("left at 12")) << "one step after the signal tells it, the next hears it";
+  ExpectFinished({0, 2}, absl::StrCat("finished with 2", kAllSteps));
+  for (const std::size_t i : {0, 2}) {
+    EXPECT_EQ(result(i).joins[1], (ronda::JoinRequest{.last_epoch = 0, .step = 12}));
+    EXPECT_THAT(result(i).output, HasSubstr("reset to 2 at 12"));
+  }
+}
+
+TEST_F(ElasticWorldTest, AllMembersMayBeAskedToLeaveAndTheJobIsOver) {
+  Start(3, "10:before:leave");
+  launcher_->Run();
+  for (const MemberResult& member : launcher_->results()) {
+    EXPECT_EQ(member.status, 0);
+    EXPECT_THAT(member.output, HasSubstr("left at 12"));
+  }
+}
+
+// By newcomers that get the state, deaths of all but the oldest, and newcomers again.
+TEST_F(ElasticWorldTest, TwoBecomeFourBecomeOneBecomeThree) {
+  launcher_ = Make({{"ELASTIC_SIZES", "2,4,1,3"}});
+  Start(2);
+  launcher_->Run([&](int size) {
+    if (size == 2 || size == 1) Start(2);
+    if (size == 4) {
+      for (const std::size_t i : launcher_->Present()) {
+        if (i > 0) launcher_->Kill(i, SIGKILL);
+      }
+    }
+  });
+  EXPECT_THAT(launcher_->sizes(), ElementsAre(2, 4, 1, 3));
+  for (const std::size_t i : {1, 2, 3}) ExpectKilled(i);
+  ExpectFinished({0, 4, 5}, "finished with 3");
+}
+
+// While it takes over the state, perhaps, or just after.
+TEST_F(ElasticWorldTest, ANewcomerThatDiesAtOnceIsNoLoss) {
+  launcher_ = Make({{"ELASTIC_SIZES", "2,3,2"}});
+  Start(2);
+  bool has_come = false;
+  launcher_->Run([&](int size) {
+    if (size == 2 && !std::exchange(has_come, true)) Start(1);
+    if (size == 3) launcher_->Kill(2, SIGKILL);
+  });
+  EXPECT_THAT(launcher_->sizes(), ElementsAre(2, 3, 2));
+  ExpectFinished({0, 1}, "finished with 2");
+}
+
+// Every rank fails in the update itself, by an operation that should not be there.
+TEST_F(ElasticWorldTest, AStateThatIsTornEverywhereGoesBackToTheSnapshot) {
+  launcher_ = Make({{"ELASTIC_SNAPSHOT_EVERY", "8"}});
+  Start(2, "20:updated:operate");
+  Start(1, "20:updated:kill");
+  launcher_->Run();
+  ExpectFinished({0, 1}, absl::StrCat("finished with 2", kAllSteps));
+  EXPECT_THAT(result(0).output, HasSubstr("reset to 2 at 16"));
+}
+
+TEST_F(ElasticWorldTest, WithoutASnapshotAStateThatIsTornEverywhereIsAnErrorThatSaysSo) {
+  Start(2, "20:updated:operate");
+  Start(1, "20:updated:kill");
+  launcher_->Run();
+  for (const std::size_t i : {0, 1}) {
+    EXPECT_THAT(result(i).output, AllOf(HasSubstr(absl::StrCat("error ", static_cast<int>(RONDA_ERROR_MEMBERSHIP))),
+                                        HasSubstr("snapshot_every")));
+  }
+}
+
+// No rank has died: one gives up an operation that the others do not come to.
+TEST_F(ElasticWorldTest, ADeadlineIsAReasonToMeetAgain) {
+  Start(1, "20:before:late");
+  Start(2);
+  launcher_->Run();
+  ExpectFinished({0, 1, 2}, absl::StrCat("finished with 3", kAllSteps));
+  EXPECT_THAT(launcher_->sizes(), ElementsAre(3, 3));
+}
+
+TEST_F(ElasticWorldTest, AMemberWithoutAPlaceEndsWithTheLaunchersReason) {
+  launcher_ = Make({{"ELASTIC_EPOCHS", "1000000"}});
+  Start(2);
+  launcher_->Run([&](int) { launcher_->End("fewer than 7 members are left"); });
+  for (const MemberResult& member : launcher_->results()) {
+    EXPECT_THAT(member.output, AllOf(HasSubstr(absl::StrCat("error ", static_cast<int>(RONDA_ERROR_MEMBERSHIP))),
+                                     HasSubstr("fewer than 7 members are left")));
+  }
+}
+
+TEST_F(ElasticWorldTest, MembersEndWhenTheirLauncherIsGone) {
+  launcher_ = Make({{"ELASTIC_EPOCHS", "1000000"}});
+  Start(3);
+  launcher_->Run([&](int) { launcher_->Vanish(); });
+  std::vector<std::string> outputs;
+  for (const MemberResult& member : launcher_->results()) outputs.push_back(member.output);
+  EXPECT_THAT(outputs, Each(AllOf(HasSubstr(absl::StrCat("error ", static_cast<int>(RONDA_ERROR_MEMBERSHIP))),
+                                  HasSubstr("launcher is gone"))));
+}
+
+}  // namespace
+
+namespace ronda::testing {
+
+const std::vector<RankProgram>& ElasticPrograms() { return kPrograms; }
+
+}  // namespace ronda::testing
