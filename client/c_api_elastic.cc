@@ -67,23 +67,20 @@ Outcome Poll(ronda_elastic_change* change) {
   ElasticMember& member = globals().member;
   const absl::StatusOr<bool> is_member = member.IsMember(ProcessEnvironment());
   if (!is_member.ok()) return Failure(is_member.status(), Answer::kStartup);
-  absl::StatusOr<bool> is_due = *is_member ? member.ChangeIsDue() : false;
-  if (!is_due.ok()) return Failure(is_due.status(), Answer::kStartup);
-  const bool is_asked = StopSignal::received() || *is_due;
+  using Wish = MemberChannel::Request;
+  const absl::StatusOr<Wish> wish = *is_member ? member.Look() : Wish::kNone;
+  if (!wish.ok()) return Failure(wish.status(), Answer::kStartup);
+  const bool is_asked = StopSignal::received() || *wish != Wish::kNone;
   const absl::StatusOr<Request> answer =
       Ask(std::move(session), &Session::change_agreement, is_asked ? Request::kStop : Request::kNone);
   if (!answer.ok()) return Failure(answer.status(), Answer::kSubmission);
   if (*answer == Request::kNone) {
     *change = RONDA_ELASTIC_GO_ON;
-  } else if (*is_member && !StopSignal::received()) {
-    *change = RONDA_ELASTIC_REFORM;
-  } else {
-    if (*is_member) {
-      if (const absl::Status told = member.Leave(); !told.ok()) return Failure(told, Answer::kStartup);
-    }
-    *change = RONDA_ELASTIC_LEAVE;
+    return {};
   }
-  return {};
+  const bool leaves = !*is_member || *wish == Wish::kEnd || StopSignal::received();
+  *change = leaves ? RONDA_ELASTIC_LEAVE : RONDA_ELASTIC_REFORM;
+  return leaves && *is_member ? Failure(member.Leave(), Answer::kStartup) : Outcome();
 }
 
 Outcome Sync(int64_t snapshot_step, ronda_elastic_source* source) {
@@ -91,6 +88,7 @@ Outcome Sync(int64_t snapshot_step, ronda_elastic_source* source) {
   std::shared_ptr<Session> session = CurrentSession();
   if (session == nullptr) return NotInitialized();
   if (source == nullptr) return NullArgument("ronda_elastic_sync", "source");
+  StopSignal::Arm();  // who synchronizes will look for changes
   StepMarks& marks = globals().marks;
   const RankId rank = session->topology().rank;
   const int size = session->topology().size;

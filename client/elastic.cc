@@ -123,10 +123,10 @@ absl::Status ElasticMember::TellMet(int64_t epoch) {
   return use.channel() == nullptr ? IsInUse() : use.channel()->TellMet(epoch);
 }
 
-absl::StatusOr<bool> ElasticMember::ChangeIsDue() {
+absl::StatusOr<MemberChannel::Request> ElasticMember::Look() {
   const Use use(this);
-  if (use.channel() == nullptr) return false;
-  return use.channel()->ChangeIsDue();
+  if (use.channel() == nullptr) return MemberChannel::Request::kNone;
+  return use.channel()->Look();
 }
 
 absl::Status ElasticMember::Leave() {

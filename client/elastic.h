@@ -86,8 +86,8 @@ class ElasticMember {
   // REQUIRES: IsMember() has answered true.
   absl::StatusOr<EpochPlace> Join(int64_t step, const std::string& reason, absl::Duration timeout);
   absl::Status TellMet(int64_t epoch);
-  // False also where another thread waits for a place.
-  absl::StatusOr<bool> ChangeIsDue();
+  // kNone also where another thread waits for a place.
+  absl::StatusOr<MemberChannel::Request> Look();
   absl::Status Leave();
 
  private:

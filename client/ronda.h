@@ -279,15 +279,15 @@ ronda_status ronda_elastic_sync(int64_t snapshot_step, ronda_elastic_source* sou
 typedef enum ronda_elastic_change {
   RONDA_ELASTIC_GO_ON = 0,
   RONDA_ELASTIC_REFORM = 1, /* the members change: call ronda_elastic_reform() now, without a reason */
-  RONDA_ELASTIC_LEAVE = 2   /* this rank has got SIGTERM: call ronda_shutdown() now, and end */
+  RONDA_ELASTIC_LEAVE = 2   /* this rank has got SIGTERM, or the launcher ends it: call ronda_shutdown() now, and end */
 } ronda_elastic_change;
 
 /* Called by all ranks at the end of each step. *change becomes RONDA_ELASTIC_REFORM or RONDA_ELASTIC_LEAVE on all ranks
  * in the same call: because the launcher has members to add, or because some rank has received SIGTERM, which alone
  * leaves. As with ronda_should_stop(), ranks learn of it up to two calls later, a call does not wait where the ranks
- * compute between their calls, the first call sets the handler for the signal, and one thread of a rank calls it. In a
- * job that is not elastic all ranks leave. Errors: RONDA_ERROR_MEMBERSHIP (the launcher is gone); those of an
- * operation. */
+ * compute between their calls, and one thread of a rank calls it. The first call of it, or of ronda_elastic_sync(),
+ * sets the handler for the signal. In a job that is not elastic all ranks leave. Errors: RONDA_ERROR_MEMBERSHIP (the
+ * launcher is gone); those of an operation. */
 ronda_status ronda_elastic_poll(ronda_elastic_change* change);
 
 /* Runs `body` once for each rank of a job of `size` ranks that are threads of this process, and returns when all have

@@ -147,7 +147,8 @@ struct RunOptions {
 
 enum class End {
   finished,  // the body has returned on all ranks, which are still in the job
-  left,      // this process was asked to leave by SIGTERM, and is in no job any more
+  left,  // this process was asked to end, by SIGTERM or by the launcher, or a planned change of the members has left
+         // it without a place; it is in no job any more
 };
 
 template <class Body>
@@ -271,23 +272,25 @@ class State {
     }
   }
 
-  // Leaves the epoch, because of `reason` if that is not empty, and meets the others in the next one; waits as long as
-  // they fail to meet. `failure` is what ended the epoch.
-  static void reform(const std::string& reason, const RunOptions& options, const std::optional<Error>& failure) {
+  // Leaves the epoch, because of `failure` if there is one, and meets the others in the next one; tries again where
+  // they fail to meet. False: the change was planned, and there is no place for this process.
+  static bool reform(const std::optional<Error>& failure, const RunOptions& options) {
     const detail::OptionsView init = detail::to_c(options.init);
     ronda_elastic_reform_options reform = RONDA_ELASTIC_REFORM_OPTIONS_INIT;
     reform.timeout_s = options.place_timeout ? options.place_timeout->count() : 0;
     reform.options = &init.c;
-    std::string why = reason;
+    std::string reason = failure ? failure->what() : "";
     for (;;) {
-      reform.reason = why.empty() ? nullptr : why.c_str();
+      reform.reason = reason.empty() ? nullptr : reason.c_str();
       const Status status = detail::to_status(ronda_elastic_reform(&reform));
-      if (status.ok()) return;
+      if (status.ok()) return true;
       if (status.recoverable()) {
-        why = status.message();
+        reason = status.message();
         continue;
       }
-      if (!failure || status.code() == RONDA_ERROR_MEMBERSHIP) throw Error(status.code(), status.message());
+      const bool has_no_place = status.code() == RONDA_ERROR_MEMBERSHIP;
+      if (has_no_place && reason.empty()) return false;
+      if (!failure || has_no_place) status.throw_if_error();
       throw Error(failure->code(), std::string(failure->what()) + "; the ranks cannot meet again: " + status.message());
     }
   }
@@ -350,9 +353,8 @@ template <class Body>
 End run(State& state, Body&& body, const RunOptions& options) {
   state.set_snapshot_every(options.snapshot_every);
   if (state.step_ < 0) state.save_values(&state.values_now_);
-  std::optional<Error> failure;
   for (std::int64_t resets = 0;; ++resets) {
-    std::string reason;
+    std::optional<Error> failure;
     try {
       if (!is_initialized()) init(options.init);
       state.synchronize();
@@ -365,15 +367,13 @@ End run(State& state, Body&& body, const RunOptions& options) {
     } catch (const Error& error) {
       if (!error.recoverable()) throw;
       failure = error;
-      reason = error.what();
     } catch (const State::EpochEnds& end) {
-      failure.reset();
       if (end.change == RONDA_ELASTIC_LEAVE) {
         (void)try_shutdown();  // if it fails the others meet again without this one, as they would anyway
         return End::left;
       }
     }
-    State::reform(reason, options, failure);
+    if (!State::reform(failure, options)) return End::left;
   }
 }
 

@@ -65,7 +65,7 @@ absl::StatusOr<std::unique_ptr<MemberChannel>> MemberChannel::Open(const Environ
 
 absl::StatusOr<EpochPlace> MemberChannel::Join(const JoinRequest& join, absl::Duration timeout) {
   RONDA_RETURN_IF_ERROR(end_);
-  change_is_due_ = false;
+  request_ = Request::kNone;
   RONDA_RETURN_IF_ERROR(Tell(join));
   const absl::Duration deadline = MonotonicTime() + timeout;
   for (;;) {
@@ -86,17 +86,21 @@ absl::StatusOr<EpochPlace> MemberChannel::Join(const JoinRequest& join, absl::Du
 absl::Status MemberChannel::TellMet(int64_t epoch) { return Tell(EpochMet{.epoch = epoch}); }
 
 absl::Status MemberChannel::Leave() {
-  if (std::exchange(is_leaving_, true)) return absl::OkStatus();
+  if (!end_.ok() || std::exchange(is_leaving_, true)) return absl::OkStatus();
   return Tell(LeaveRequest{});
 }
 
-absl::StatusOr<bool> MemberChannel::ChangeIsDue() {
-  if (!end_.ok()) return true;  // the next Join() says why
+absl::StatusOr<MemberChannel::Request> MemberChannel::Look() {
+  if (!end_.ok()) return Request::kEnd;
   RONDA_ASSIGN_OR_RETURN(const std::optional<LauncherMessage> message, Receive(socket_.get()));
   // A place is only for a member that has asked for one.
-  if (!message || std::holds_alternative<EpochPlace>(*message)) return change_is_due_;
-  if (const auto* end = std::get_if<EndNotice>(&*message)) end_ = NoPlace(*end);
-  return change_is_due_ = true;
+  if (!message || std::holds_alternative<EpochPlace>(*message)) return request_;
+  request_ = Request::kChange;
+  if (const auto* end = std::get_if<EndNotice>(&*message)) {
+    end_ = NoPlace(*end);
+    request_ = Request::kEnd;
+  }
+  return request_;
 }
 
 absl::Status MemberChannel::Tell(const MemberMessage& message) {

@@ -38,14 +38,17 @@ class MemberChannel {
   // Errors: DATA_LOSS.
   absl::Status TellMet(int64_t epoch);
 
-  // This member wants no further place. The second call does nothing.
+  // This member wants no further place. Does nothing the second time, and where it gets none anyway.
   // Errors: DATA_LOSS.
   absl::Status Leave();
 
-  // Whether the launcher has asked for other members, or has decided that this one has no place any more, since the
-  // last Join(). Does not wait.
+  // What the launcher has asked for since the last Join(), in ascending order: for other members in the next epoch; or
+  // that this one ends, to which Join() and the others would answer with its reason.
+  enum class Request { kNone, kChange, kEnd };
+
+  // The greatest so far. Does not wait.
   // Errors: DATA_LOSS if the launcher is gone; INVALID_ARGUMENT for a message that makes no sense.
-  absl::StatusOr<bool> ChangeIsDue();
+  absl::StatusOr<Request> Look();
 
  private:
   absl::Status Tell(const MemberMessage& message);
@@ -53,7 +56,7 @@ class MemberChannel {
   absl::Status WaitUntil(absl::Duration deadline, absl::Duration timeout) const;
 
   const UniqueFd socket_;
-  bool change_is_due_ = false;
+  Request request_ = Request::kNone;
   bool is_leaving_ = false;
   absl::Status end_;  // of its membership; OK: it goes on
 };

@@ -17,7 +17,7 @@
 namespace ronda::testing {
 namespace {
 
-constexpr int kPatienceMs = 180'000;  // without any event
+constexpr int kPatienceMs = 60'000;  // without any event
 
 }  // namespace
 
@@ -139,6 +139,7 @@ void ElasticLauncher::Tell(size_t member, const LauncherMessage& message) const 
 }
 
 void ElasticLauncher::Decide() {
+  if (last_ && sizes_.size() == last_->first && Is(Stage::kJoined)) return End(last_->second);
   if (Is(Stage::kStarting) || !Is(Stage::kJoined)) return;
   if (Is(Stage::kPlaced) || Is(Stage::kMet)) {
     const bool has_newcomer = std::any_of(members_.begin(), members_.end(), [&](const Member& m) {

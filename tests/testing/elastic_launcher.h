@@ -41,14 +41,16 @@ class ElasticLauncher {
   // Starts a member, and lets it in as soon as it has joined: `environment` is its own.
   void Start(const Environment& environment = {});
 
-  // Leads the job until all members have ended; the test fails, and they are killed, if that takes some minutes. Calls
+  // Leads the job until all members have ended; the test fails, and they are killed, if a minute passes without any event. Calls
   // `on_met` whenever all members of an epoch have met, with their number.
   void Run(const std::function<void(int size)>& on_met = {});
 
   void Kill(size_t member, int signal) const;
 
-  // Tells all members that are alive that there is no place for them.
+  // Tells all members that are alive that there is no place for them any more; or those that join after `epochs`
+  // epochs.
   void End(const std::string& reason) const;
+  void EndAfter(size_t epochs, const std::string& reason) { last_ = {epochs, reason}; }
 
   // Closes its ends of all sockets, as if it were gone.
   void Vanish();
@@ -87,6 +89,7 @@ class ElasticLauncher {
   int64_t epoch_ = -1;
   int size_ = 0;
   bool is_change_told_ = false;
+  std::optional<std::pair<size_t, std::string>> last_;
 };
 
 }  // namespace ronda::testing

@@ -18,6 +18,7 @@ namespace ronda {
 namespace {
 
 using ::testing::HasSubstr;
+using Request = MemberChannel::Request;
 
 constexpr absl::Duration kPatience = absl::Minutes(1);
 
@@ -70,17 +71,17 @@ TEST_F(MemberChannelTest, AnOldPlaceAndAnOldRequestForAChangeAreOver) {
   Say(ChangeNotice{});
   Say(PlaceIn(4));
   EXPECT_EQ(member_->Join({.last_epoch = 3}, kPatience).value().epoch, 4);
-  EXPECT_FALSE(member_->ChangeIsDue().value());
+  EXPECT_EQ(member_->Look().value(), Request::kNone);
 }
 
 TEST_F(MemberChannelTest, AChangeIsSeenWithoutWaitingAndUntilTheNextPlace) {
-  EXPECT_FALSE(member_->ChangeIsDue().value());
+  EXPECT_EQ(member_->Look().value(), Request::kNone);
   Say(ChangeNotice{});
-  EXPECT_TRUE(member_->ChangeIsDue().value());
-  EXPECT_TRUE(member_->ChangeIsDue().value());
+  EXPECT_EQ(member_->Look().value(), Request::kChange);
+  EXPECT_EQ(member_->Look().value(), Request::kChange);
   Say(PlaceIn(1));
   EXPECT_TRUE(member_->Join({}, kPatience).ok());
-  EXPECT_FALSE(member_->ChangeIsDue().value());
+  EXPECT_EQ(member_->Look().value(), Request::kNone);
 }
 
 TEST_F(MemberChannelTest, TheEndIsForGoodAndSaysItsReason) {
@@ -92,17 +93,21 @@ TEST_F(MemberChannelTest, TheEndIsForGoodAndSaysItsReason) {
   }
 }
 
-TEST_F(MemberChannelTest, AnEndBetweenStepsIsAChangeAndTheNextJoinSaysWhy) {
+TEST_F(MemberChannelTest, AnEndBetweenStepsIsSeenAndTheNextJoinSaysWhy) {
+  Say(ChangeNotice{});
   Say(EndNotice{.reason = "the job is over"});
-  EXPECT_TRUE(member_->ChangeIsDue().value());
-  EXPECT_TRUE(member_->ChangeIsDue().value());
+  EXPECT_EQ(member_->Look().value(), Request::kChange);
+  EXPECT_EQ(member_->Look().value(), Request::kEnd);
+  EXPECT_EQ(member_->Look().value(), Request::kEnd);
+  EXPECT_TRUE(member_->Leave().ok());
+  EXPECT_EQ(Hear(), "") << "the launcher knows";
   EXPECT_THAT(member_->Join({}, kPatience).status().message(), HasSubstr("the job is over"));
 }
 
 TEST_F(MemberChannelTest, ALauncherThatIsGoneIsNamedWhateverTheMemberDoes) {
   launcher_.Reset();
-  for (const absl::Status& status : {member_->ChangeIsDue().status(), member_->TellMet(1), member_->Leave(),
-                                     member_->Join({}, kPatience).status()}) {
+  for (const absl::Status& status :
+       {member_->Look().status(), member_->TellMet(1), member_->Leave(), member_->Join({}, kPatience).status()}) {
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
     EXPECT_THAT(status.message(), HasSubstr("launcher is gone"));
   }
