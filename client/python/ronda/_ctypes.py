@@ -37,7 +37,8 @@ _PARAMETERS: dict[str, Any] = {
 }
 
 _STATUS_FUNCTIONS = (
-    "init:p shutdown: make_current:h should_stop:p get_place:p get_statistics:p start_timeline:s "
+    "init:p shutdown: make_current:h should_stop:p elastic_reform:p elastic_sync:hp "
+    "elastic_poll:p get_place:p get_statistics:p start_timeline:s "
     "stop_timeline: add_process_set:pip create_process_set:pisp remove_process_set:u "
     "process_set_ranks:up process_set_ids:pip allreduce_async:pp reduce_async:pp "
     "reducescatter_async:pp broadcast_async:pp allgather_async:pp gather_async:pp "
@@ -58,6 +59,8 @@ for _declaration in _STATUS_FUNCTIONS.split():
 library.ronda_version.restype = c_char_p
 library.ronda_last_error.restype = c_char_p
 library.ronda_current.restype = c_int64
+library.ronda_elastic_begin_update.restype = None
+library.ronda_elastic_end_update.restype = None
 library.ronda_process_set_size.argtypes = [c_uint32]
 library.ronda_process_set_rank.argtypes = [c_uint32]
 
@@ -85,6 +88,28 @@ class Options(Structure):
         ("local_rank", c_int),
         ("local_size", c_int),
         ("epoch", c_int64),
+    )
+
+
+class ReformOptions(Structure):
+    _fields_ = (
+        ("struct_size", c_size_t),
+        ("reason", c_char_p),
+        ("timeout_s", c_double),
+        ("options", c_void_p),
+    )
+
+
+class Source(Structure):
+    """ronda_elastic_source."""
+
+    _fields_ = (
+        ("struct_size", c_size_t),
+        ("step", c_int64),
+        ("rank", c_int),
+        ("is_snapshot", c_int),
+        ("is_behind", c_int),
+        ("any_behind", c_int),
     )
 
 

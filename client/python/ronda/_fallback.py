@@ -22,6 +22,8 @@ from ronda._ctypes import (
     Options,
     Place,
     RankList,
+    ReformOptions,
+    Source,
     Statistics,
     encode,
     library,
@@ -33,7 +35,7 @@ _Callback = Callable[[int, "str | None"], None]
 
 # -- Errors --
 
-_ERRORS = 9  # RONDA_ERROR_INTERNAL
+_ERRORS = 10  # RONDA_ERROR_MEMBERSHIP
 _error_types: tuple[type[Exception], ...] = ()
 
 
@@ -187,6 +189,32 @@ def _flag(name: str) -> Callable[..., bool]:
 
 
 should_stop = _flag("should_stop")
+
+
+def elastic_reform(reason: str | None = None, /) -> None:
+    text = encode(reason)
+    options = ReformOptions(struct_size=ctypes.sizeof(ReformOptions), reason=text)
+    _interruptibly(lambda: int(library.ronda_elastic_reform(byref(options))))
+
+
+def elastic_begin_update() -> None:
+    library.ronda_elastic_begin_update()
+
+
+def elastic_end_update() -> None:
+    library.ronda_elastic_end_update()
+
+
+def elastic_sync(snapshot_step: int, /) -> tuple[int, int, int, int, int]:
+    found = Source(struct_size=ctypes.sizeof(Source))
+    _interruptibly(lambda: int(library.ronda_elastic_sync(snapshot_step, byref(found))))
+    return found.step, found.rank, found.is_snapshot, found.is_behind, found.any_behind
+
+
+def elastic_poll() -> int:
+    change = c_int()
+    _check(library.ronda_elastic_poll(byref(change)))
+    return change.value
 
 
 def place() -> dict[str, Any]:

@@ -15,6 +15,8 @@ typedef struct JobArguments {
   const char* tag;
   ronda_process_set process_set;
   double timeout_s;
+  int64_t snapshot_step;
+  ronda_elastic_source source;
 } JobArguments;
 
 /* A call with what its arguments refer to. On the heap: it may go on when Python has given it up. */
@@ -268,6 +270,67 @@ static PyObject* StopTimeline(PyObject* module, PyObject* none) {
   return NoneOrRaise(status);
 }
 
+/* -- Elastic jobs -- */
+
+static ronda_status DoElasticReform(void* arguments) {
+  const JobArguments* const job = arguments;
+  ronda_elastic_reform_options reform = RONDA_ELASTIC_REFORM_OPTIONS_INIT;
+  reform.reason = job->tag;
+  return ronda_elastic_reform(&reform);
+}
+
+static PyObject* ElasticReform(PyObject* module, PyObject* const* values, Py_ssize_t count) {
+  (void)module;
+  static const Field kFields[] = {{"reason", kText, offsetof(JobArguments, tag), 0}};
+  static const Signature kSignature = SIGNATURE("elastic_reform", kFields, 0);
+  JobCall* const call = ReadCall(&kSignature, values, count);
+  return call == NULL ? NULL : RunCall(call, DoElasticReform, NULL);
+}
+
+static PyObject* ElasticBeginUpdate(PyObject* module, PyObject* none) {
+  (void)module, (void)none;
+  ronda_elastic_begin_update();
+  Py_RETURN_NONE;
+}
+
+static PyObject* ElasticEndUpdate(PyObject* module, PyObject* none) {
+  (void)module, (void)none;
+  ronda_elastic_end_update();
+  Py_RETURN_NONE;
+}
+
+static ronda_status DoElasticSync(void* arguments) {
+  JobArguments* const job = arguments;
+  job->source.struct_size = sizeof(job->source);
+  return ronda_elastic_sync(job->snapshot_step, &job->source);
+}
+
+static PyObject* ElasticSync(PyObject* module, PyObject* const* values, Py_ssize_t count) {
+  (void)module;
+  static const Field kFields[] = {FIELD(JobArguments, kHandle, snapshot_step)};
+  static const Signature kSignature = SIGNATURE("elastic_sync", kFields, 1);
+  JobCall* const call = ReadCall(&kSignature, values, count);
+  if (call == NULL) return NULL;
+  int abandoned = 0;
+  PyObject* const none = RunInterruptibly(DoElasticSync, &call->arguments, &abandoned);
+  const ronda_elastic_source source = call->arguments.source;
+  if (!abandoned) EndCall(call);
+  if (none == NULL) return NULL;
+  Py_DECREF(none);
+  return Py_BuildValue("(Liiii)", (long long)source.step, source.rank, source.is_snapshot, source.is_behind,
+                       source.any_behind);
+}
+
+static PyObject* ElasticPoll(PyObject* module, PyObject* none) {
+  (void)module, (void)none;
+  ronda_elastic_change change = RONDA_ELASTIC_GO_ON;
+  ronda_status status = RONDA_OK;
+  Py_BEGIN_ALLOW_THREADS;
+  status = ronda_elastic_poll(&change);
+  Py_END_ALLOW_THREADS;
+  return status == RONDA_OK ? PyLong_FromLong(change) : NoneOrRaise(status);
+}
+
 /* -- Process sets -- */
 
 static const Field kSetFields[] = {ARRAY(JobArguments, kRanks, ranks, count), FIELD(JobArguments, kText, tag)};
@@ -401,6 +464,11 @@ static PyMethodDef job_methods[] = {
     NONE("cross_rank", cross_rank),
     NONE("cross_size", cross_size),
     NONE("should_stop", ShouldStop),
+    FAST("elastic_reform", ElasticReform),
+    NONE("elastic_begin_update", ElasticBeginUpdate),
+    NONE("elastic_end_update", ElasticEndUpdate),
+    FAST("elastic_sync", ElasticSync),
+    NONE("elastic_poll", ElasticPoll),
     NONE("current", current),
     ONE("make_current", MakeCurrent),
     NONE("place", GetPlace),

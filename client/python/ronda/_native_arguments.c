@@ -6,10 +6,10 @@
 #include "client/python/ronda/_native.h"
 
 /* By status; NULL before set_error_types(). */
-static PyObject* error_types[RONDA_ERROR_INTERNAL + 1];
+static PyObject* error_types[RONDA_ERROR_MEMBERSHIP + 1];
 
 static PyObject* TypeOf(ronda_status status) {
-  const int known = status > RONDA_OK && status <= RONDA_ERROR_INTERNAL && error_types[status] != NULL;
+  const int known = status > RONDA_OK && status <= RONDA_ERROR_MEMBERSHIP && error_types[status] != NULL;
   return known ? error_types[status] : PyExc_RuntimeError;
 }
 
@@ -39,12 +39,12 @@ PyObject* SetErrorTypes(PyObject* module, PyObject* types) {
   Py_ssize_t count = 0;
   PyObject* const elements = Elements(types, &count);
   if (elements == NULL) return NULL;
-  if (count != RONDA_ERROR_INTERNAL) {
+  if (count != RONDA_ERROR_MEMBERSHIP) {
     Py_DECREF(elements);
     return PyErr_Format(PyExc_ValueError, "set_error_types: %zd classes, but there are %d errors", count,
-                        RONDA_ERROR_INTERNAL);
+                        RONDA_ERROR_MEMBERSHIP);
   }
-  for (int status = 1; status <= RONDA_ERROR_INTERNAL; ++status) {
+  for (int status = 1; status <= RONDA_ERROR_MEMBERSHIP; ++status) {
     PyObject* const before = error_types[status];
     error_types[status] = Element(elements, status - 1);
     Py_INCREF(error_types[status]);

@@ -48,6 +48,10 @@ class InternalError(RondaError):
     """A bug in Ronda, or a system call that should not fail."""
 
 
+class MembershipError(RondaError):
+    """This process has no place in its elastic job any more, or no rank has its state."""
+
+
 # By status, from RONDA_ERROR_INVALID_ARGUMENT (1) on.
 BY_STATUS: tuple[type[RondaError], ...] = (
     InvalidArgumentError,
@@ -59,4 +63,5 @@ BY_STATUS: tuple[type[RondaError], ...] = (
     PeerFailedError,
     OutOfMemoryError,
     InternalError,
+    MembershipError,
 )

@@ -52,6 +52,24 @@ def shutdown(user: str = "ronda") -> None:
             native.shutdown()
 
 
+def reform(reason: str | None) -> None:
+    """Leaves this epoch of an elastic job, and joins the next one, for all users.
+
+    Args:
+        reason: the failure that ends the epoch; None: the change is planned.
+
+    Raises:
+        MembershipError: the launcher has no place for this process any more.
+        RondaError: the ranks have not met.
+    """
+    global _number
+    with _lock:
+        _env.withdraw()
+        native.elastic_reform(reason)
+        _number += 1
+        _env.export()
+
+
 def is_initialized(user: str = "ronda") -> bool:
     """Whether `user` has joined the job and not left it."""
     return user in _users and bool(native.is_initialized())

@@ -106,8 +106,15 @@ def shutdown() -> None:
     job.shutdown(_USER)
 
 
+def reform(reason: str | None) -> None:
+    """Leaves this epoch of an elastic job, and joins the next one; see job.reform()."""
+    for forget in _shutdown_hooks:
+        forget()
+    job.reform(reason)
+
+
 def at_shutdown(forget: Callable[[], None]) -> None:
-    """Has `forget` called whenever the job ends."""
+    """Has `forget` called whenever the job, or an epoch of it, ends."""
     _shutdown_hooks.append(forget)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 
-from ronda.torch._basics import rank
+from ronda._library import native
+from ronda.torch._basics import rank, shutdown
 from ronda.torch.elastic.sampler import ElasticSampler
 from ronda.torch.functions import (
     broadcast_object,
@@ -17,10 +19,17 @@ from ronda.torch.functions import (
 )
 
 
-class HostsUpdatedInterrupt(RuntimeError):
-    """The program asks for a new start of the training function, without going back.
+_REFORM, _LEAVE = 1, 2  # of ronda_elastic_change
 
-    Ronda does not raise it: its jobs have a fixed number of ranks.
+
+def is_elastic() -> bool:
+    """Whether an elastic launcher has started this process."""
+    return "RONDA_MEMBERSHIP_FD" in os.environ
+
+
+class HostsUpdatedInterrupt(RuntimeError):
+    """The training function starts anew, without going back: the members of an elastic job change,
+    or the program asks for it.
     """
 
     def __init__(self, skip_sync: bool = False) -> None:
@@ -44,6 +53,7 @@ class State:
         self._bcast_object = bcast_object
         self._rank = get_rank
         self._reset_callbacks: list[Callable[[], object]] = []
+        self._source = 0
 
     def register_reset_callbacks(self, callbacks: Iterable[Callable[[], object]]) -> None:
         """Has functions called when the ranks have joined anew."""
@@ -57,11 +67,38 @@ class State:
 
     def commit(self) -> None:
         """Keeps the present state, in memory, to go back to."""
+        native.elastic_begin_update()
         self.save()
+        native.elastic_end_update()
         self.check_host_updates()
 
     def check_host_updates(self) -> None:
-        """Does nothing: hosts do not change."""
+        """In an elastic job, learns whether the members change: the same on all ranks, who call it
+        equally often.
+
+        Raises:
+            HostsUpdatedInterrupt: they do.
+            SystemExit: this rank was asked to leave, and has left.
+        """
+        change = native.elastic_poll() if is_elastic() else 0
+        if change == _REFORM:
+            raise HostsUpdatedInterrupt
+        if change == _LEAVE:
+            shutdown()
+            raise SystemExit(0)
+
+    def sync_with_newest(self) -> None:
+        """Gives all ranks the newest commit that one of them holds."""
+        _, self._source, _, is_behind, _ = native.elastic_sync(-1)
+        if is_behind:
+            native.elastic_begin_update()
+        self.sync()
+        if is_behind:
+            native.elastic_end_update()
+
+    def _broadcast(self, value: Any) -> Any:
+        # Functions of the program's own, written for Horovod, know rank 0 alone.
+        return self._bcast_object(value, self._source) if self._source else self._bcast_object(value)
 
     def save(self) -> None:
         """Keeps the present state."""
@@ -107,9 +144,9 @@ class ObjectState(State):
         self._set_attributes()
 
     def sync(self) -> None:
-        """Gives all ranks what rank 0 has kept last."""
+        """Gives all ranks what rank 0, or the rank with the newest commit, has kept last."""
         if self._saved_state:
-            self._saved_state = self._bcast_object(self._saved_state)
+            self._saved_state = self._broadcast(self._saved_state)
             self._set_attributes()
 
     def _set_attributes(self) -> None:
@@ -132,8 +169,8 @@ class StateHandler:
         """Goes back to what was kept last."""
         self.value.load_state_dict(copy.deepcopy(self._saved))
 
-    def sync(self) -> None:
-        """Gives all ranks rank 0's state, and keeps it."""
+    def sync(self, root_rank: int = 0) -> None:
+        """Gives all ranks the root's state, and keeps it."""
         raise NotImplementedError
 
     def set_value(self, value: Any) -> None:
@@ -145,24 +182,24 @@ class StateHandler:
 class ModelStateHandler(StateHandler):
     """Of a torch.nn.Module."""
 
-    def sync(self) -> None:
-        broadcast_parameters(self.value.state_dict(), root_rank=0)
+    def sync(self, root_rank: int = 0) -> None:
+        broadcast_parameters(self.value.state_dict(), root_rank)
         self.save()
 
 
 class OptimizerStateHandler(StateHandler):
     """Of a torch.optim.Optimizer."""
 
-    def sync(self) -> None:
-        broadcast_optimizer_state(self.value, root_rank=0)
+    def sync(self, root_rank: int = 0) -> None:
+        broadcast_optimizer_state(self.value, root_rank)
         self.save()
 
 
 class SamplerStateHandler(StateHandler):
     """Of an ElasticSampler."""
 
-    def sync(self) -> None:
-        self.value.load_state_dict(broadcast_object(self.value.state_dict()))
+    def sync(self, root_rank: int = 0) -> None:
+        self.value.load_state_dict(broadcast_object(self.value.state_dict(), root_rank))
         self.save()
 
 
@@ -239,9 +276,10 @@ class TorchState(ObjectState):
         super().restore()
 
     def sync(self) -> None:
-        """Gives all ranks rank 0's state, and keeps it."""
+        """Gives all ranks rank 0's state, or that of the newest commit, and keeps it."""
         for handler in self._handlers.values():
-            handler.sync()
+            # Handlers of the program's own, written for Horovod, know rank 0 alone.
+            handler.sync(self._source) if self._source else handler.sync()
         super().sync()
 
     def reset(self) -> None:

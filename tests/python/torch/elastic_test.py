@@ -1,0 +1,215 @@
+"""Horovod's elastic API in jobs whose ranks die, come and go. The test is their launcher."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import unittest
+from collections.abc import Callable
+
+import ronda_test
+
+# The gradients depend on the batch alone, so the result does not depend on who has been a member.
+PROGRAM = """
+    import os, signal
+    import torch
+    import ronda.torch as hvd
+    from ronda.torch import elastic
+
+    torch.set_num_threads(1)
+    hvd.init()
+    torch.manual_seed(1 if hvd.rank() == 0 else int(os.environ["MEMBER"]))
+    model = torch.nn.Linear(5, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+    plan = dict(item.split(":") for item in os.environ.get("PLAN", "").split())
+    resets = 0
+
+    def count():
+        global resets
+        resets += 1
+
+    @elastic.run
+    def train(state):
+        while state.batch < 30 or hvd.size() < int(os.environ.get("AT_LEAST", "1")):
+            what = plan.pop(str(state.batch), None)
+            if what is not None:
+                os.kill(os.getpid(), getattr(signal, what))
+            if state.batch < 30:
+                inputs = torch.arange(5.0) + state.batch % 7
+                optimizer.zero_grad()
+                (model(inputs) - 1).square().mean().mul(0.01).backward()
+                optimizer.step()
+            else:
+                hvd.allreduce(torch.ones(1), name="wait for others")
+            state.batch += 1
+            state.commit()
+
+    state = elastic.TorchState(model=model, optimizer=optimizer, batch=0)
+    state.register_reset_callbacks([count])
+    train(state)
+    weights = torch.cat([each.detach().flatten() for each in model.parameters()])
+    print(f"finished {hvd.size()} {resets} {weights.sum():.5f} {weights.square().sum():.5f}")
+    hvd.shutdown()
+"""
+
+
+class Launcher:
+    """Gives the members places: ranks in the order of their starts."""
+
+    def __init__(self, env: dict[str, str] | None = None) -> None:
+        self.path = ronda_test.program(PROGRAM)
+        self.env = {**ronda_test.environment(), **(env or {})}
+        self.env["RONDA_JOB_ID"] = f"test-python-elastic-{os.getpid()}-{id(self):x}"
+        self.members: list[subprocess.Popen[str]] = []
+        self.sockets: list[socket.socket] = []
+        self.stages: list[str] = []  # starting, joined, placed, met, leaving or ended
+        self.sizes: list[int] = []
+        self.epoch = -1
+
+    def start(self, plan: str = "") -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        fd = theirs.fileno()
+        env = {"PLAN": plan, "MEMBER": str(len(self.members) + 2), "RONDA_MEMBERSHIP_FD": str(fd)}
+        self.members.append(
+            subprocess.Popen(
+                [sys.executable, self.path],
+                env={**self.env, **env},
+                pass_fds=[fd],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+        theirs.close()
+        self.sockets.append(ours)
+        self.stages.append("starting")
+
+    def run(self, on_met: Callable[[int], None] = lambda size: None) -> list[ronda_test.Finished]:
+        told_change = False
+        while any(stage != "ended" for stage in self.stages):
+            alive = [s for s, stage in zip(self.sockets, self.stages) if stage != "ended"]
+            ready, _, _ = select.select(alive, [], [], 60)
+            if not ready:
+                for member in self.members:
+                    member.kill()
+                raise AssertionError(f"the members do nothing: {self.stages}")
+            for each in ready:
+                self._listen(self.sockets.index(each))
+            if "placed" not in self.stages and "met" in self.stages:
+                if len(self.sizes) <= self.epoch:
+                    self.sizes.append(self.stages.count("met"))
+                    told_change = False
+                    on_met(self.sizes[-1])
+                if "joined" in self.stages and "starting" not in self.stages and not told_change:
+                    told_change = True
+                    self._tell_change()
+            if "joined" in self.stages and not {"starting", "placed", "met"} & set(self.stages):
+                self._place()
+        finished = []
+        for member, each in zip(self.members, self.sockets):
+            out, err = member.communicate(timeout=60)
+            each.close()
+            finished.append(ronda_test.Finished(member.returncode, out, err, 0))
+        return finished
+
+    def _listen(self, member: int) -> None:
+        try:
+            word = self.sockets[member].recv(4096).decode().split(" ")[0]
+        except ConnectionResetError:
+            word = ""
+        stages = {"join": "joined", "met": "met", "leave": "leaving", "": "ended"}
+        self.stages[member] = stages[word]
+
+    def _tell_change(self) -> None:
+        for each, stage in zip(self.sockets, self.stages):
+            if stage == "met":
+                try:
+                    each.send(b"change")
+                except BrokenPipeError:
+                    pass  # it has just died
+
+    def _place(self) -> None:
+        self.epoch += 1
+        joined = [i for i, stage in enumerate(self.stages) if stage == "joined"]
+        for rank, member in enumerate(joined):
+            place = f"place {self.epoch} {rank} {len(joined)} {rank} {len(joined)} 0 1 0 "
+            self.stages[member] = "placed"
+            self.sockets[member].send(place.encode())
+
+
+class ElasticTest(unittest.TestCase):
+    def results(self, finished: list[ronda_test.Finished]) -> list[list[str]]:
+        """What those that have finished say: the number of ranks, of resets, and the weights."""
+        found = []
+        for each in finished:
+            match = re.search(r"finished (\d+) (\d+) (\S+ \S+)", each.out)
+            if match is not None:
+                self.assertEqual(each.code, 0, each.err)
+                found.append(list(match.groups()))
+        return found
+
+    def weights_of_one_rank(self) -> str:
+        launcher = Launcher()
+        launcher.start()
+        return self.results(launcher.run())[0][2]
+
+    def test_survivors_redo_the_step_under_way(self) -> None:
+        want = self.weights_of_one_rank()
+        for victim in (0, 2):
+            with self.subTest(victim=victim):
+                launcher = Launcher()
+                for member in range(3):
+                    launcher.start("12:SIGKILL" if member == victim else "")
+                finished = launcher.run()
+                self.assertEqual(finished[victim].code, -signal.SIGKILL)
+                self.assertEqual(launcher.sizes, [3, 2])
+                results = self.results(finished)
+                self.assertEqual([each[:2] for each in results], [["2", "1"]] * 2, finished)
+                self.assertEqual({each[2] for each in results}, {want})
+
+    def test_a_rank_leaves_at_its_commit_and_the_others_lose_nothing(self) -> None:
+        launcher = Launcher()
+        launcher.start()
+        launcher.start("12:SIGTERM")
+        finished = launcher.run()
+        self.assertEqual((finished[1].code, finished[1].out), (0, ""), finished[1].err)
+        self.assertEqual(launcher.sizes, [2, 1])
+        self.assertEqual(self.results(finished), [["1", "1", self.weights_of_one_rank()]])
+
+    def test_a_newcomer_gets_the_state(self) -> None:
+        launcher = Launcher({"AT_LEAST": "3"})
+        launcher.start()
+        launcher.start()
+        finished = launcher.run(lambda size: launcher.start() if size == 2 else None)
+        self.assertEqual(launcher.sizes, [2, 3])
+        results = self.results(finished)
+        self.assertEqual(len(results), 3, finished)
+        self.assertEqual(len({each[2] for each in results}), 1)
+        self.assertEqual(results[0][2], self.weights_of_one_rank())
+
+    def test_without_an_elastic_launcher_a_reform_is_refused(self) -> None:
+        done = ronda_test.run(
+            """
+            import ronda
+            from ronda._library import native
+            ronda.init()
+            native.elastic_begin_update()
+            native.elastic_end_update()
+            print(native.elastic_sync(-1), native.elastic_poll())
+            try:
+                native.elastic_reform("a reason")
+            except ronda.InvalidArgumentError as error:
+                print("--min-np" in str(error))
+            """
+        )
+        self.assertEqual((done.code, done.out), (0, "(1, 0, 0, 0, 0) 0\nTrue\n"), done.err)
+
+
+if __name__ == "__main__":
+    unittest.main()
