@@ -23,7 +23,7 @@ double AccuracyIn(const std::string& output) {
 
 // A fourth rank comes, and when it is there the oldest is killed, which is rank 0.
 TEST(LenetElastic, LearnsWhileARankComesAndTheFirstOneDies) {
-  ronda::testing::ElasticLauncher launcher({"examples/lenet_mnist/lenet_elastic"});
+  ronda::testing::ElasticLauncher launcher({"examples/lenet_mnist/lenet_elastic", "--epochs=4", "--batch-size=32"});
   for (int i = 0; i < 3; ++i) launcher.Start();
   launcher.Run([&](int size) {
     if (size == 4) {
