@@ -62,8 +62,8 @@ PROGRAM = """
 class Launcher:
     """Gives the members places: ranks in the order of their starts."""
 
-    def __init__(self, env: dict[str, str] | None = None) -> None:
-        self.path = ronda_test.program(PROGRAM)
+    def __init__(self, env: dict[str, str] | None = None, command: list[str] | None = None) -> None:
+        self.command = [sys.executable, *(command or [ronda_test.program(PROGRAM)])]
         self.env = {**ronda_test.environment(), **(env or {})}
         self.env["RONDA_JOB_ID"] = f"test-python-elastic-{os.getpid()}-{id(self):x}"
         self.members: list[subprocess.Popen[str]] = []
@@ -78,7 +78,7 @@ class Launcher:
         env = {"PLAN": plan, "MEMBER": str(len(self.members) + 2), "RONDA_MEMBERSHIP_FD": str(fd)}
         self.members.append(
             subprocess.Popen(
-                [sys.executable, self.path],
+                self.command,
                 env={**self.env, **env},
                 pass_fds=[fd],
                 stdout=subprocess.PIPE,
@@ -192,6 +192,24 @@ class ElasticTest(unittest.TestCase):
         self.assertEqual(len(results), 3, finished)
         self.assertEqual(len({each[2] for each in results}), 1)
         self.assertEqual(results[0][2], self.weights_of_one_rank())
+
+    def test_the_example_learns_while_a_rank_comes_and_the_first_one_dies(self) -> None:
+        launcher = Launcher(command=["examples/pytorch_elastic.py", "--epochs", "2"])
+        launcher.start()
+        launcher.start()
+
+        def on_met(size: int) -> None:
+            if size == 3:
+                launcher.members[0].kill()
+            elif len(launcher.members) == 2:
+                launcher.start()
+
+        finished = launcher.run(on_met)
+        self.assertEqual(launcher.sizes, [2, 3, 2])
+        self.assertEqual([each.code for each in finished], [-signal.SIGKILL, 0, 0], finished)
+        accuracy = re.search(r"epoch 2: accuracy (0\.\d+)", finished[1].out)
+        self.assertIsNotNone(accuracy, finished)
+        self.assertGreater(float(accuracy[1]), 0.9)
 
     def test_without_an_elastic_launcher_a_reform_is_refused(self) -> None:
         done = ronda_test.run(

@@ -96,9 +96,12 @@ class State:
         if is_behind:
             native.elastic_end_update()
 
+    def _root(self) -> tuple[int, ...]:
+        # Functions and handlers of the program's own, written for Horovod, know rank 0 alone.
+        return (self._source,) if self._source else ()
+
     def _broadcast(self, value: Any) -> Any:
-        # Functions of the program's own, written for Horovod, know rank 0 alone.
-        return self._bcast_object(value, self._source) if self._source else self._bcast_object(value)
+        return self._bcast_object(value, *self._root())
 
     def save(self) -> None:
         """Keeps the present state."""
@@ -278,8 +281,7 @@ class TorchState(ObjectState):
     def sync(self) -> None:
         """Gives all ranks rank 0's state, or that of the newest commit, and keeps it."""
         for handler in self._handlers.values():
-            # Handlers of the program's own, written for Horovod, know rank 0 alone.
-            handler.sync(self._source) if self._source else handler.sync()
+            handler.sync(*self._root())
         super().sync()
 
     def reset(self) -> None:
