@@ -52,6 +52,20 @@ static void test_initializers(void) {
   EXPECT_INITIALIZED(ronda_sparse_allreduce_args, RONDA_SPARSE_ALLREDUCE_ARGS_INIT);
 }
 
+static void test_elastic(void) {
+  const ronda_elastic_reform_options reform = RONDA_ELASTIC_REFORM_OPTIONS_INIT;
+  ronda_elastic_source source = RONDA_ELASTIC_SOURCE_INIT;
+  ronda_elastic_change change = RONDA_ELASTIC_LEAVE;
+  expect(reform.struct_size == sizeof(reform) && reform.options == NULL, "RONDA_ELASTIC_REFORM_OPTIONS_INIT");
+  expect(ronda_elastic_sync(-1, &source) == RONDA_OK, "ronda_elastic_sync");
+  expect(source.step == 0 && source.rank == 0 && source.is_behind == 0 && source.any_behind == 0, "the source");
+  ronda_elastic_begin_update();
+  ronda_elastic_end_update();
+  expect(ronda_elastic_sync(-1, &source) == RONDA_OK && source.step == 1, "the source after a step");
+  expect(ronda_elastic_poll(&change) == RONDA_OK && change == RONDA_ELASTIC_GO_ON, "ronda_elastic_poll");
+  expect(ronda_elastic_reform(&reform) == RONDA_ERROR_INVALID_ARGUMENT, "ronda_elastic_reform");
+}
+
 static void test_join(void) {
   int last_rank = -1;
   ronda_process_set set = 0;
@@ -133,6 +147,7 @@ int main(void) {
   expect(ronda_init(&options) == RONDA_OK, "ronda_init");
   test_allreduce();
   test_join();
+  test_elastic();
   test_barrier_and_handles();
   test_group();
   test_create_process_set();

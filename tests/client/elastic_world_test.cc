@@ -10,7 +10,7 @@
 #include <iostream>
 #include <map>
 #include <memory>
-#include <sstream>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -340,6 +340,32 @@ TEST_F(ElasticWorldTest, TwoBecomeFourBecomeOneBecomeThree) {
   EXPECT_THAT(launcher_->sizes(), ElementsAre(2, 4, 1, 3));
   for (const std::size_t i : {1, 2, 3}) ExpectKilled(i);
   ExpectFinished({0, 4, 5}, "finished with 3");
+}
+
+// All members but one are to die, each at a random point of a random step; each is replaced, and so are most of those.
+TEST_F(ElasticWorldTest, ManyDeathsAtRandomPointsCostNoSample) {
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE(absl::StrCat("seed ", seed));
+  std::mt19937 random(seed);
+  launcher_ = Make({{"ELASTIC_EPOCHS", "20"}});
+  const auto start_a_mortal_one = [&](std::int64_t step) {
+    const char* const points[] = {"before", "submitted", "torn", "updated"};
+    Start(1, absl::StrCat(step + 1 + static_cast<std::int64_t>(random() % 40), ":", points[random() % 4], ":kill"));
+  };
+  start_a_mortal_one(0);
+  Start(1);  // which has the state all the time
+  for (int i = 0; i < 2; ++i) start_a_mortal_one(0);
+  launcher_->Run([&](int size) {
+    if (size >= 4 || launcher_->results().size() >= 16) return;
+    start_a_mortal_one(result(1).joins.back().step);
+  });
+  ASSERT_GT(launcher_->sizes().size(), 4u);
+  std::vector<std::size_t> finished;
+  for (std::size_t i = 0; i < launcher_->results().size(); ++i) {
+    if (!WIFSIGNALED(result(i).status)) finished.push_back(i);
+  }
+  EXPECT_THAT(finished, ::testing::Contains(1u));
+  ExpectFinished(finished, absl::StrCat(" at ", 20 * kStepsOfEpoch, " in epoch 20"));
 }
 
 // While it takes over the state, perhaps, or just after.

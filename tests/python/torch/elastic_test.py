@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import select
@@ -143,6 +144,13 @@ class Launcher:
             self.sockets[member].send(place.encode())
 
 
+@functools.cache
+def weights_of_one_rank() -> str:
+    launcher = Launcher()
+    launcher.start()
+    return launcher.run()[0].out.split(" ", 3)[3].strip()
+
+
 class ElasticTest(unittest.TestCase):
     def results(self, finished: list[ronda_test.Finished]) -> list[list[str]]:
         """What those that have finished say: the number of ranks, of resets, and the weights."""
@@ -154,13 +162,8 @@ class ElasticTest(unittest.TestCase):
                 found.append(list(match.groups()))
         return found
 
-    def weights_of_one_rank(self) -> str:
-        launcher = Launcher()
-        launcher.start()
-        return self.results(launcher.run())[0][2]
-
     def test_survivors_redo_the_step_under_way(self) -> None:
-        want = self.weights_of_one_rank()
+        want = weights_of_one_rank()
         for victim in (0, 2):
             with self.subTest(victim=victim):
                 launcher = Launcher()
@@ -180,7 +183,7 @@ class ElasticTest(unittest.TestCase):
         finished = launcher.run()
         self.assertEqual((finished[1].code, finished[1].out), (0, ""), finished[1].err)
         self.assertEqual(launcher.sizes, [2, 1])
-        self.assertEqual(self.results(finished), [["1", "1", self.weights_of_one_rank()]])
+        self.assertEqual(self.results(finished), [["1", "1", weights_of_one_rank()]])
 
     def test_a_newcomer_gets_the_state(self) -> None:
         launcher = Launcher({"AT_LEAST": "3"})
@@ -191,7 +194,7 @@ class ElasticTest(unittest.TestCase):
         results = self.results(finished)
         self.assertEqual(len(results), 3, finished)
         self.assertEqual(len({each[2] for each in results}), 1)
-        self.assertEqual(results[0][2], self.weights_of_one_rank())
+        self.assertEqual(results[0][2], weights_of_one_rank())
 
     def test_the_example_learns_while_a_rank_comes_and_the_first_one_dies(self) -> None:
         launcher = Launcher(command=["examples/pytorch_elastic.py", "--epochs", "2"])
