@@ -249,7 +249,7 @@ ronda_status ronda_elastic_reform(const ronda_elastic_reform_options* options);
 
 /* The two marks between which a rank changes the state that is the same on all ranks: parameters, the optimizer's
  * buffers. A state is torn from the first on, and complete again after the second, when it has seen one step more. The
- * first may be repeated. A mark costs a store. */
+ * first may be repeated. A mark costs a load and a store. */
 void ronda_elastic_begin_update(void);
 void ronda_elastic_end_update(void);
 
