@@ -169,7 +169,7 @@ Outcome ReformJob(const ronda_elastic_reform_options* options) {
     // failure.
     session->runtime().Abandon(absl::UnavailableError(absl::StrCat("this rank leaves the epoch: ", reform->reason)));
   }
-  const Outcome left = runtime.Stop();
+  Outcome left = runtime.Stop();
   const bool was_there = left.code != RONDA_ERROR_NOT_INITIALIZED;
   if (was_there && !left.ok() && ronda_status_is_recoverable(left.code) == 0) return left;
   if (was_there && reform->reason.empty()) reform->reason = left.text;

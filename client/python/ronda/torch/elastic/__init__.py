@@ -104,7 +104,8 @@ def _attempt_elastically(
 def _reform(reason: str | None) -> None:
     while True:
         try:
-            return reform(reason)
+            reform(reason)
+            return
         except _RECOVERABLE as error:
             reason = str(error)
 
