@@ -161,6 +161,8 @@ End run(State& state, Body&& body, const RunOptions& options = {});
 // A state is complete after step_done(), and counts that step. It is torn from DistributedOptimizer::step(), or
 // begin_update(), to step_done(): no operation should run there, as its failure would leave every rank's state torn.
 //
+// The steps are counted for the process: it trains one state, in one run().
+//
 // Thread-compatible. The tensors and values must outlive it.
 class State {
  public:

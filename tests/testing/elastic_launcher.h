@@ -41,8 +41,8 @@ class ElasticLauncher {
   // Starts a member, and lets it in as soon as it has joined: `environment` is its own.
   void Start(const Environment& environment = {});
 
-  // Leads the job until all members have ended; the test fails, and they are killed, if minutes pass without any event. Calls
-  // `on_met` whenever all members of an epoch have met, with their number.
+  // Leads the job until all members have ended; the test fails, and they are killed, if minutes pass without any event.
+  // Calls `on_met` whenever all members of an epoch have met, with their number.
   void Run(const std::function<void(int size)>& on_met = {});
 
   void Kill(size_t member, int signal) const;
