@@ -1,0 +1,401 @@
+#include "runtime/elastic/membership.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace ronda {
+namespace {
+
+// Deaths of members in a row before they join, after which no more are started.
+constexpr int kMaxStartFailures = 3;
+
+// Epochs in a row that fail at the same step, after which the job ends.
+constexpr int kMaxFailuresAtStep = 3;
+
+// For a member that has been told to end.
+constexpr absl::Duration kDismissalTimeout = absl::Seconds(5);
+
+// The exit code where no member's own tells more.
+constexpr int kLaunchersExitCode = 1;
+
+std::string Members(int count) { return absl::StrCat(count, count == 1 ? " member" : " members"); }
+
+// "in 600ms", "-" for never, "past".
+std::string Relative(absl::Time time, absl::Time now) {
+  if (time == absl::InfiniteFuture()) return "-";
+  return time <= now ? "past" : absl::FormatDuration(time - now);
+}
+
+}  // namespace
+
+JobMembership::Actions JobMembership::Begin(absl::Time now) {
+  slots_.resize(static_cast<size_t>(options_.max_members));
+  return Advance(now);
+}
+
+JobMembership::Actions JobMembership::OnMessage(int member, const MemberMessage& message, absl::Time now) {
+  const auto found = members_.find(member);
+  if (is_over_ || found == members_.end()) return {};
+  // The words of a member that is to end come too late.
+  const State state = found->second.state;
+  if (state == State::kKilled || state == State::kDismissed) return {};
+  if (const auto* join = std::get_if<JoinRequest>(&message)) OnJoin(member, &found->second, *join, now);
+  if (const auto* met = std::get_if<EpochMet>(&message)) OnMet(member, &found->second, *met);
+  if (std::holds_alternative<LeaveRequest>(message)) OnLeave(member, &found->second, now);
+  return Advance(now);
+}
+
+JobMembership::Actions JobMembership::OnMisbehaviour(int member, absl::string_view why, absl::Time now) {
+  const auto found = members_.find(member);
+  if (is_over_ || found == members_.end()) return {};
+  Kill(member, &found->second, why);
+  return Advance(now);
+}
+
+JobMembership::Actions JobMembership::OnExit(int member, const Exit& exit, absl::Time now) {
+  const auto found = members_.find(member);
+  if (is_over_ || found == members_.end()) return {};
+  const Member ended = std::move(found->second);
+  members_.erase(found);
+  Slot& slot = slots_[static_cast<size_t>(ended.slot)];
+  slot.use = ended.state == State::kLeaving || slot.use == Slot::Use::kLeft ? Slot::Use::kLeft : Slot::Use::kFree;
+  if (exit.exit_code != 0) {
+    OnDeath(member, ended, exit, now);
+  } else if (ended.state != State::kLeaving && !ended.is_dismissed) {
+    OnGoodEnd(ended, now);
+  }
+  return Advance(now);
+}
+
+JobMembership::Actions JobMembership::OnStop(int member, absl::Time now) {
+  const auto found = members_.find(member);
+  if (is_over_ || found == members_.end()) return {};
+  if (found->second.stop_deadline == absl::InfiniteFuture()) found->second.stop_deadline = now + options_.stop_timeout;
+  return Advance(now);
+}
+
+JobMembership::Actions JobMembership::OnContinue(int member, absl::Time now) {
+  const auto found = members_.find(member);
+  if (is_over_ || found == members_.end()) return {};
+  found->second.stop_deadline = absl::InfiniteFuture();
+  return Advance(now);
+}
+
+JobMembership::Actions JobMembership::OnTime(absl::Time now) {
+  if (is_over_) return {};
+  return Advance(now);
+}
+
+absl::Time JobMembership::deadline() const {
+  if (is_over_) return absl::InfiniteFuture();
+  absl::Time earliest = std::min(join_deadline_, elastic_deadline_);
+  for (const auto& [id, member] : members_) {
+    if (member.state != State::kKilled) earliest = std::min({earliest, member.deadline, member.stop_deadline});
+  }
+  if (!MayStart()) return earliest;
+  for (const Slot& slot : slots_) {
+    if (IsUsable(slot)) earliest = std::min(earliest, slot.usable);
+  }
+  return earliest;
+}
+
+// -- Events of a member --
+
+void JobMembership::OnJoin(int id, Member* member, const JoinRequest& join, absl::Time now) {
+  if (member->state == State::kLeaving) {
+    Dismiss(id, member, "it has asked to leave", now);
+    return;
+  }
+  if (member->state == State::kWaiting || join.last_epoch > epoch_) {
+    Kill(id, member, "asked for a place out of turn");
+    return;
+  }
+  const bool is_first = epoch_ < 0 && !is_start_over_ && join_deadline_ == absl::InfiniteFuture();
+  member->has_joined = true;
+  if (member->state == State::kStarting) {
+    start_failures_ = 0;
+    if (is_first) join_deadline_ = now + options_.start_timeout;
+  } else {
+    join_deadline_ = std::min(join_deadline_, now + options_.join_timeout);
+  }
+  member->state = State::kWaiting;
+  member->deadline = absl::InfiniteFuture();
+  member->step = join.step;
+  member->reason = join.reason;
+  if (is_finishing_ && epoch_ >= 0 && member->epoch < 0) Dismiss(id, member, "the job is finishing", now);
+}
+
+void JobMembership::OnMet(int id, Member* member, const EpochMet& met) {
+  if (member->state == State::kLeaving) return;
+  if (member->state != State::kMeeting || met.epoch != epoch_) {
+    Kill(id, member, absl::StrCat("said that it has met epoch ", met.epoch, ", where it has no place"));
+    return;
+  }
+  member->state = State::kRunning;
+  member->deadline = absl::InfiniteFuture();
+}
+
+void JobMembership::OnLeave(int id, Member* member, absl::Time now) {
+  if (member->state == State::kWaiting || member->state == State::kStarting) {
+    slots_[static_cast<size_t>(member->slot)].use = Slot::Use::kLeft;
+    Dismiss(id, member, "it has asked to leave", now);
+  } else {
+    member->state = State::kLeaving;
+    member->deadline = absl::InfiniteFuture();
+  }
+  // The last one that leaves has nobody to leave the job to: then the job has been told to end, member by member.
+  const bool is_anybody_left = IsEpochOccupied() || IsAnyIn(State::kWaiting) || IsAnyIn(State::kStarting);
+  if (!is_anybody_left) BeginToFinish(now);
+}
+
+void JobMembership::OnDeath(int id, const Member& member, const Exit& exit, absl::Time now) {
+  if (member.is_dismissed) return;
+  const Failure failure = {
+      .exit_code = exit.exit_code,
+      .what = absl::StrCat("member ", id, " ", member.killed_because.empty() ? exit.describe : member.killed_because)};
+  if (member.epoch == epoch_) failure_ = failure;
+  if (member.state == State::kLeaving) return;
+  CoolDown(member, now);
+  if (member.has_joined) return;
+  ++start_failures_;
+  start_failure_ = failure;
+}
+
+void JobMembership::CoolDown(const Member& member, absl::Time now) {
+  Slot& slot = slots_[static_cast<size_t>(member.slot)];
+  const auto times = static_cast<double>(int64_t{1} << std::min(slot.deaths++, 30));
+  slot.usable = now + std::min(options_.max_cooldown, options_.min_cooldown * times);
+}
+
+void JobMembership::OnGoodEnd(const Member& member, absl::Time now) {
+  // A newcomer that finds nothing to do ends, and is not started again.
+  if (member.epoch < 0 && epoch_ >= 0) {
+    slots_[static_cast<size_t>(member.slot)].use = Slot::Use::kLeft;
+    return;
+  }
+  BeginToFinish(now);
+}
+
+void JobMembership::BeginToFinish(absl::Time now) {
+  is_finishing_ = true;
+  elastic_deadline_ = absl::InfiniteFuture();
+  for (auto& [id, member] : members_) {
+    if (member.epoch >= 0 || epoch_ < 0) continue;
+    if (member.state == State::kStarting) Kill(id, &member, "was ended: the job is finishing");
+    if (member.state == State::kWaiting) Dismiss(id, &member, "the job is finishing", now);
+  }
+}
+
+// -- Consequences --
+
+JobMembership::Actions JobMembership::Advance(absl::Time now) {
+  KillOverdue(now);
+  LetNewcomersIn();
+  Meet(now);
+  StartMembers(now);
+  EndIfHopeless(now);
+  return std::exchange(actions_, {});
+}
+
+void JobMembership::KillOverdue(absl::Time now) {
+  const bool is_joining_over = now >= join_deadline_;
+  if (is_joining_over) {
+    join_deadline_ = absl::InfiniteFuture();
+    is_start_over_ = true;
+  }
+  for (auto& [id, member] : members_) {
+    if (member.state == State::kKilled) continue;
+    if (now >= member.stop_deadline) {
+      Kill(id, &member, absl::StrCat("was stopped for ", absl::FormatDuration(options_.stop_timeout)));
+    } else if (is_joining_over && IsInEpoch(member)) {
+      Kill(id, &member,
+           absl::StrCat("did not leave epoch ", epoch_, " within ", absl::FormatDuration(options_.join_timeout),
+                        ", as others had"));
+    } else if (now < member.deadline) {
+      continue;
+    } else if (member.state == State::kDismissed) {
+      Kill(id, &member, absl::StrCat("did not end within ", absl::FormatDuration(kDismissalTimeout)));
+    } else {
+      const absl::string_view what = member.state == State::kStarting ? "ask for a place" : "meet the others";
+      Kill(id, &member,
+           absl::StrCat("did not ", what, " within ", absl::FormatDuration(options_.elastic_timeout),
+                        " (--elastic-timeout)"));
+    }
+  }
+}
+
+// Members of the running epoch are to leave it for those that wait.
+void JobMembership::LetNewcomersIn() {
+  if (join_deadline_ != absl::InfiniteFuture() || WaitingMembers().empty()) return;
+  for (auto& [id, member] : members_) {
+    if (member.state != State::kRunning || member.change == Member::Change::kTold) continue;
+    member.change = Member::Change::kTold;
+    Send(id, ChangeNotice{});
+  }
+}
+
+void JobMembership::Meet(absl::Time now) {
+  if (IsEpochOccupied()) return;
+  if (!is_finishing_ && (epoch_ >= 0 || next_member_ == 0)) {
+    elastic_deadline_ = std::min(elastic_deadline_, now + options_.elastic_timeout);
+  }
+  const std::vector<int> waiting = WaitingMembers();
+  if (static_cast<int>(waiting.size()) < options_.min_members) return;
+  if (epoch_ < 0 && IsAnyIn(State::kStarting) && !is_start_over_) return;
+  CountFailure(waiting);
+  if (is_over_) return;
+  if (epoch_ >= 0 && options_.reset_limit.has_value() && epoch_ >= *options_.reset_limit) {
+    End(kLaunchersExitCode,
+        absl::StrCat("the members of the job are to change again, and --reset-limit ", *options_.reset_limit,
+                     " has been reached",
+                     failure_.has_value() ? absl::StrCat("; the last failure: ", failure_->what) : ""));
+    return;
+  }
+  Place(waiting, now);
+}
+
+// The epoch that was may have failed at the same step as the ones before.
+void JobMembership::CountFailure(const std::vector<int>& waiting) {
+  std::string reason;
+  int64_t newest = -1;
+  for (const int id : waiting) {
+    const Member& member = members_.at(id);
+    newest = std::max(newest, member.step);
+    if (member.epoch == epoch_ && reason.empty()) reason = member.reason;
+  }
+  if (failure_.has_value()) reason = absl::StrCat(failure_->what, reason.empty() ? "" : "; ", reason);
+  if (epoch_ < 0 || reason.empty()) return;
+  failures_at_step_ = failed_step_ == newest ? failures_at_step_ + 1 : 1;
+  failed_step_ = newest;
+  if (failures_at_step_ < kMaxFailuresAtStep) return;
+  const std::string step = newest < 0 ? "before the first step was complete"
+                                      : absl::StrCat("at the same step (the newest that is complete: ", newest, ")");
+  End(failure_.has_value() ? failure_->exit_code : kLaunchersExitCode,
+      absl::StrCat(kMaxFailuresAtStep, " epochs in a row have failed ", step, "; the last failure: ", reason));
+}
+
+void JobMembership::Place(const std::vector<int>& waiting, absl::Time now) {
+  ++epoch_;
+  join_deadline_ = elastic_deadline_ = absl::InfiniteFuture();
+  failure_.reset();
+  const int size = static_cast<int>(waiting.size());
+  for (int rank = 0; rank < size; ++rank) {
+    const int id = waiting[static_cast<size_t>(rank)];
+    Member& member = members_.at(id);
+    member.state = State::kMeeting;
+    member.epoch = epoch_;
+    member.change = Member::Change::kUntold;
+    member.deadline = now + options_.elastic_timeout;
+    Send(id,
+         EpochPlace{.epoch = epoch_, .topology = {.rank = rank, .size = size, .local_rank = rank, .local_size = size}});
+  }
+}
+
+void JobMembership::StartMembers(absl::Time now) {
+  if (!MayStart()) return;
+  for (size_t slot = 0; slot < slots_.size() && MayStart(); ++slot) {
+    if (!IsUsable(slots_[slot]) || now < slots_[slot].usable) continue;
+    const int id = next_member_++;
+    slots_[slot].use = Slot::Use::kTaken;
+    members_[id] = {.slot = static_cast<int>(slot), .deadline = now + options_.elastic_timeout};
+    actions_.push_back(StartMember{.member = id, .slot = static_cast<int>(slot)});
+  }
+}
+
+void JobMembership::EndIfHopeless(absl::Time now) {
+  if (is_over_ || IsEpochOccupied()) return;
+  if (is_finishing_ && members_.empty()) {
+    End(failure_.has_value() ? failure_->exit_code : 0, failure_.has_value() ? failure_->what : "");
+    return;
+  }
+  const int waiting = static_cast<int>(WaitingMembers().size());
+  const std::string shortage = absl::StrCat(Members(waiting), waiting == 1 ? " waits" : " wait",
+                                            " for the others, and the job needs ", options_.min_members, " (--min-np)");
+  const std::string cause = failure_.has_value() ? absl::StrCat("; ", failure_->what) : "";
+  if (is_finishing_) {
+    // Members that have not joined are about to end.
+    if (waiting > 0 && CountUseful() == waiting) {
+      End(failure_.has_value() ? failure_->exit_code : kLaunchersExitCode,
+          absl::StrCat("others have ended well, but ", shortage, cause));
+    }
+  } else if (start_failures_ >= kMaxStartFailures && CountUseful() < options_.min_members) {
+    End(start_failure_->exit_code,
+        absl::StrCat(start_failures_, " members in a row have ended before they joined the job: ", shortage,
+                     "; the last one: ", start_failure_->what));
+  } else if (now >= elastic_deadline_) {
+    End(kLaunchersExitCode,
+        absl::StrCat("there were not enough members for ", absl::FormatDuration(options_.elastic_timeout),
+                     " (--elastic-timeout): ", shortage, cause));
+  }
+}
+
+void JobMembership::Kill(int id, Member* member, absl::string_view why) {
+  if (member->state == State::kKilled) return;
+  member->state = State::kKilled;
+  member->killed_because = std::string(why);
+  actions_.push_back(KillMember{.member = id, .why = std::string(why)});
+}
+
+void JobMembership::Dismiss(int id, Member* member, absl::string_view why, absl::Time now) {
+  member->state = State::kDismissed;
+  member->is_dismissed = true;
+  member->deadline = now + kDismissalTimeout;
+  Send(id, EndNotice{.reason = std::string(why)});
+}
+
+void JobMembership::End(int exit_code, std::string why) {
+  is_over_ = true;
+  actions_.push_back(EndJob{.exit_code = exit_code, .why = std::move(why)});
+}
+
+bool JobMembership::IsAnyIn(State state) const {
+  return std::any_of(members_.begin(), members_.end(), [state](const auto& one) { return one.second.state == state; });
+}
+
+std::vector<int> JobMembership::WaitingMembers() const {
+  std::vector<int> waiting;
+  for (const auto& [id, member] : members_) {
+    if (member.state == State::kWaiting) waiting.push_back(id);
+  }
+  return waiting;
+}
+
+int JobMembership::CountUseful() const {
+  return static_cast<int>(std::count_if(members_.begin(), members_.end(), [](const auto& one) {
+    return one.second.state == State::kStarting || one.second.state == State::kWaiting || IsInEpoch(one.second);
+  }));
+}
+
+bool JobMembership::IsUsable(const Slot& slot) const {
+  if (slot.use == Slot::Use::kLeft) return CountUseful() < options_.min_members;
+  return slot.use == Slot::Use::kFree;
+}
+
+bool JobMembership::MayStart() const {
+  if (is_over_ || is_finishing_ || start_failures_ >= kMaxStartFailures) return false;
+  return CountUseful() < (epoch_ < 0 ? options_.initial_members : options_.max_members);
+}
+
+std::string JobMembership::Describe(absl::Time now) const {
+  std::string text = absl::StrCat("epoch ", epoch_, is_over_ ? " over" : "", is_finishing_ ? " finishing" : "",
+                                  is_start_over_ ? " started" : "", "; start failures ", start_failures_, "; failed ",
+                                  failures_at_step_, " times at ", failed_step_.value_or(-2), "; joining ",
+                                  Relative(join_deadline_, now), "; elastic ", Relative(elastic_deadline_, now),
+                                  "; failure ", failure_.has_value() ? failure_->exit_code : 0);
+  for (const auto& [id, member] : members_) {
+    absl::StrAppend(&text, "; member ", id, " state ", static_cast<int>(member.state), " epoch ", member.epoch,
+                    " step ", member.step, member.reason.empty() ? "" : " failed", " slot ", member.slot, " told ",
+                    static_cast<int>(member.change), " due ", Relative(member.deadline, now), " stop ",
+                    Relative(member.stop_deadline, now));
+  }
+  for (const Slot& slot : slots_) {
+    absl::StrAppend(&text, "; slot ", static_cast<int>(slot.use), " deaths ", slot.deaths, " usable ",
+                    Relative(slot.usable, now));
+  }
+  return text;
+}
+
+}  // namespace ronda

@@ -1,0 +1,194 @@
+// Who is a member of an elastic job, as its launcher decides it.
+//
+// A member is a process. It is known by its number for life, counted from 0 in the order of the starts. Some of the
+// members are in the running epoch, where each of them has a rank; others are starting, or have joined and wait for the
+// next epoch. An epoch ends for a member when it joins again; the next one begins with all members that wait, as soon
+// as nobody is left in the one before: who has not joined 5 s after the first has is killed.
+//
+// A member has a slot, which is a place on the host for a process. A member that dies is replaced, in a slot that has
+// cooled down; one that has asked to leave is not, unless the job is too small without it. Once a member has ended well
+// the job is finishing: nobody is started or let in any more.
+#ifndef RONDA_RUNTIME_ELASTIC_MEMBERSHIP_H_
+#define RONDA_RUNTIME_ELASTIC_MEMBERSHIP_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "runtime/elastic/membership_message.h"
+
+namespace ronda {
+
+// A pure state machine: it starts and kills nobody, and reads no clock. Its owner tells it what happens, and carries
+// out the actions that it asks for, in their order.
+//
+// Thread-compatible, and copyable.
+class JobMembership {
+ public:
+  struct Options {
+    int initial_members = 1;  // that the job begins with
+    int min_members = 1;      // an epoch has no fewer
+    int max_members = 1;      // there are no more; the number of slots
+
+    absl::Duration start_timeout = absl::Seconds(30);  // from the first join of all, for the others to join
+    absl::Duration join_timeout = absl::Seconds(5);    // from the first join after an epoch, for its other members
+    absl::Duration stop_timeout = absl::Seconds(10);   // that a member may be stopped (SIGSTOP)
+    absl::Duration elastic_timeout =
+        absl::Seconds(600);                          // for a member to start, for members to meet, for enough of them
+    std::optional<int> reset_limit;                  // of epochs after the first
+    absl::Duration min_cooldown = absl::Seconds(1);  // of a slot whose member has died; doubles with each death
+    absl::Duration max_cooldown = absl::Seconds(1);
+  };
+
+  // Actions.
+
+  // A process is to be started as this member, which gets the slot.
+  struct StartMember {
+    int member = 0;
+    int slot = 0;
+  };
+  struct SendMessage {
+    int member = 0;
+    LauncherMessage message;
+  };
+  // By SIGKILL; its exit is to be told as any other.
+  struct KillMember {
+    int member = 0;
+    std::string why;  // continues "member 3 "
+  };
+  // The job is over, well or not; processes that are left are to be ended. It is the last action of all.
+  struct EndJob {
+    int exit_code = 0;
+    std::string why;  // a sentence; empty if all is well
+  };
+  using Action = std::variant<StartMember, SendMessage, KillMember, EndJob>;
+  using Actions = std::vector<Action>;
+
+  // How a process has ended.
+  struct Exit {
+    int exit_code = 0;     // 128 + signal for those that a signal has ended
+    std::string describe;  // "was killed by signal 9 (SIGKILL)"
+  };
+
+  // REQUIRES: 1 <= min_members <= initial_members <= max_members.
+  explicit JobMembership(const Options& options) : options_(options) {}
+
+  // Events. Those of members that have ended, and all after EndJob, are ignored.
+
+  // To be called once, before all others.
+  Actions Begin(absl::Time now);
+  Actions OnMessage(int member, const MemberMessage& message, absl::Time now);
+  // The member has said what no member says, or its socket is broken while it lives; `why` continues "member 3 ".
+  Actions OnMisbehaviour(int member, absl::string_view why, absl::Time now);
+  Actions OnExit(int member, const Exit& exit, absl::Time now);
+  Actions OnStop(int member, absl::Time now);
+  Actions OnContinue(int member, absl::Time now);
+  Actions OnTime(absl::Time now);
+
+  // When OnTime is to be called; the infinite future if time changes nothing.
+  absl::Time deadline() const;
+
+  // The newest epoch; -1 before the first.
+  int64_t epoch() const { return epoch_; }
+  bool is_over() const { return is_over_; }
+
+  // All that decides what it does from now on, with times relative to `now`. For logs, and for tests that compare.
+  std::string Describe(absl::Time now) const;
+
+ private:
+  enum class State {
+    kStarting,   // has not joined yet
+    kWaiting,    // has joined, and waits for an epoch
+    kMeeting,    // has a place in the running epoch
+    kRunning,    // and has met the others there
+    kLeaving,    // has asked to leave: it may still be in its epoch, and will end
+    kDismissed,  // has been told to end
+    kKilled,     // and its exit is awaited
+  };
+
+  struct Member {
+    int slot = 0;
+    State state = State::kStarting;
+    int64_t epoch = -1;  // that it was placed in last
+    int64_t step = -1;   // as it said when it joined
+    std::string reason;  // likewise
+    std::string killed_because;
+    bool has_joined = false;                                        // ever
+    bool is_dismissed = false;                                      // its end means nothing to the job
+    enum class Change { kUntold, kTold } change = Change::kUntold;  // of the members, in this epoch
+    absl::Time deadline = absl::InfiniteFuture();                   // of its state
+    absl::Time stop_deadline = absl::InfiniteFuture();              // of a stopped one
+  };
+
+  struct Slot {
+    enum class Use { kFree, kTaken, kLeft } use = Use::kFree;  // kLeft: its last member asked to leave
+    absl::Time usable = absl::InfinitePast();                  // not before
+    int deaths = 0;
+  };
+
+  // A death, as the end of the job tells of it.
+  struct Failure {
+    int exit_code = 0;
+    std::string what;
+  };
+
+  void OnJoin(int id, Member* member, const JoinRequest& join, absl::Time now);
+  void OnMet(int id, Member* member, const EpochMet& met);
+  void OnLeave(int id, Member* member, absl::Time now);
+  void OnDeath(int id, const Member& member, const Exit& exit, absl::Time now);
+  void CoolDown(const Member& member, absl::Time now);
+  void OnGoodEnd(const Member& member, absl::Time now);
+
+  // Draws the consequences of the last event, and returns the actions.
+  Actions Advance(absl::Time now);
+  void KillOverdue(absl::Time now);
+  void LetNewcomersIn();
+  void Meet(absl::Time now);
+  void CountFailure(const std::vector<int>& waiting);
+  void Place(const std::vector<int>& waiting, absl::Time now);
+  void StartMembers(absl::Time now);
+  void EndIfHopeless(absl::Time now);
+  void BeginToFinish(absl::Time now);
+
+  void Kill(int id, Member* member, absl::string_view why);
+  void Dismiss(int id, Member* member, absl::string_view why, absl::Time now);
+  void Send(int id, LauncherMessage message) { actions_.push_back(SendMessage{id, std::move(message)}); }
+  void End(int exit_code, std::string why);
+
+  static bool IsInEpoch(const Member& member) {
+    return member.state == State::kMeeting || member.state == State::kRunning;
+  }
+  bool IsAnyIn(State state) const;
+  bool IsEpochOccupied() const { return IsAnyIn(State::kMeeting) || IsAnyIn(State::kRunning); }
+  std::vector<int> WaitingMembers() const;
+  int CountUseful() const;  // members that are, or may come to be, in an epoch
+  bool IsUsable(const Slot& slot) const;
+  bool MayStart() const;
+
+  const Options options_;
+  std::map<int, Member> members_;  // that have not ended
+  std::vector<Slot> slots_;
+  int next_member_ = 0;
+  int64_t epoch_ = -1;
+  Actions actions_;
+  bool is_over_ = false;
+  bool is_finishing_ = false;
+  bool is_start_over_ = false;  // the first epoch waits no longer for members that start
+  int start_failures_ = 0;      // deaths of members before they joined, since one has joined
+
+  absl::Time join_deadline_ = absl::InfiniteFuture();     // set while members join after an epoch, or for the first one
+  absl::Time elastic_deadline_ = absl::InfiniteFuture();  // set while nobody is in an epoch
+  std::optional<Failure> failure_;                        // the last of a member of the running epoch
+  std::optional<Failure> start_failure_;                  // the last before a member has joined
+  std::optional<int64_t> failed_step_;                    // the newest complete step when the last epoch failed
+  int failures_at_step_ = 0;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_ELASTIC_MEMBERSHIP_H_
