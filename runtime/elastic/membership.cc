@@ -152,12 +152,11 @@ void JobMembership::OnLeave(int id, Member* member, absl::Time now) {
 }
 
 void JobMembership::OnDeath(int id, const Member& member, const Exit& exit, absl::Time now) {
-  if (member.is_dismissed) return;
   const Failure failure = {
       .exit_code = exit.exit_code,
       .what = absl::StrCat("member ", id, " ", member.killed_because.empty() ? exit.describe : member.killed_because)};
   if (member.epoch == epoch_) failure_ = failure;
-  if (member.state == State::kLeaving) return;
+  if (member.state == State::kLeaving || member.is_dismissed) return;
   CoolDown(member, now);
   if (member.has_joined) return;
   ++start_failures_;

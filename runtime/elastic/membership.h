@@ -118,8 +118,8 @@ class JobMembership {
     int64_t step = -1;   // as it said when it joined
     std::string reason;  // likewise
     std::string killed_because;
-    bool has_joined = false;                                        // ever
-    bool is_dismissed = false;                                      // its end means nothing to the job
+    bool has_joined = false;  // ever
+    bool is_dismissed = false;
     enum class Change { kUntold, kTold } change = Change::kUntold;  // of the members, in this epoch
     absl::Time deadline = absl::InfiniteFuture();                   // of its state
     absl::Time stop_deadline = absl::InfiniteFuture();              // of a stopped one

@@ -139,6 +139,7 @@ absl::StatusOr<JobRunner::Outcome> JobRunner::RunPlan(JobPlan plan, int number) 
   for (const std::string& text : plan.notes) report->Say(text);
   for (const std::string& text : plan.explanations) report->Explain(text);
   JobObserver observer(plan.job_id, report.get());
+  if (plan.elastic.has_value()) supervisor->MakeElastic(*std::move(plan.elastic));
   if (options_.summary) supervisor->Repeat([&] { return observer.Look(); });
   supervisor->Run(std::move(plan.parts));
   if (options_.summary) observer.Summarize();
@@ -157,6 +158,7 @@ absl::StatusOr<JobRunner::Outcome> JobRunner::RunPlan(JobPlan plan, int number) 
 absl::StatusOr<std::unique_ptr<JobReport>> JobRunner::MakeReport(const JobPlan& plan) {
   JobReport::Options options = {
       .rank_count = plan.rank_count,
+      .naming = plan.elastic.has_value() ? Naming::kMember : Naming::kRank,
       .verbosity = options_.verbose ? JobReport::Verbosity::kVerbose : JobReport::Verbosity::kNormal,
       .line_prefix = options_.line_prefix,
       .hidden_streams = options_.hidden_streams};
@@ -182,7 +184,10 @@ int DryRun(const LaunchOptions& options, const StandardOutput& output) {
 }
 
 std::vector<int> SignalsOf(const LaunchOptions& options) {
-  return options.signals_to_pass.empty() ? std::vector<int>{SIGINT, SIGTERM, SIGHUP} : options.signals_to_pass;
+  std::vector<int> signals = options.signals_to_pass;
+  if (signals.empty()) signals = {SIGINT, SIGTERM, SIGHUP};
+  if (options.elastic.has_value()) signals.push_back(SIGCHLD);
+  return signals;
 }
 
 }  // namespace

@@ -70,10 +70,10 @@ absl::Status OptionTable::Unknown(absl::string_view name) const {
 absl::Status OptionTable::TakeValue(const std::vector<std::string>& words, size_t* next, GivenOption* given) const {
   if (*next == words.size()) return MissingValue(*given, "");
   const std::string& word = words[(*next)++];
-  if (given->option->value == Option::Value::kNoOption && Find(word) != nullptr) {
+  if (given->option->value != Option::Value::kAnyWords && Find(word) != nullptr) {
     return MissingValue(*given, absl::StrCat("; got the option ", word));
   }
-  given->use.value = word;
+  absl::StrAppend(&given->use.value, given->use.value.empty() ? "" : " ", word);
   return absl::OkStatus();
 }
 
@@ -97,6 +97,7 @@ absl::StatusOr<GivenOption> OptionTable::ReadOption(const std::vector<std::strin
     if (lacks_value) return MissingValue(given, ", or none without =");
   } else if (takes_value && given.option->value != Option::Value::kOptional) {
     RONDA_RETURN_IF_ERROR(TakeValue(words, next, &given));
+    if (given.option->value == Option::Value::kTwo) RONDA_RETURN_IF_ERROR(TakeValue(words, next, &given));
   }
   return given;
 }

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -203,6 +204,57 @@ absl::Status ChooseLauncher(CommandLineDraft* draft) {
   return absl::OkStatus();
 }
 
+// The first option that says how an elastic job is to be treated; or empty.
+absl::string_view ElasticDetail(const ElasticWords& elastic) {
+  if (elastic.timeout) return "--elastic-timeout";
+  if (elastic.reset_limit) return "--reset-limit";
+  return elastic.cooldown ? "--blacklist-cooldown-range" : "";
+}
+
+absl::Status CheckElasticRanks(const ElasticOptions& elastic, int ranks) {
+  if (elastic.min_ranks <= ranks && ranks <= elastic.max_ranks) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--min-np ", elastic.min_ranks, ", -np ", ranks, " and --max-np ", elastic.max_ranks,
+                   " do not go together: a job begins with -np ranks, no fewer than --min-np and no more than "
+                   "--max-np"));
+}
+
+// All members are processes of this rondarun.
+absl::Status CheckElasticHosts(const LaunchOptions& options, const ArgumentSources& sources) {
+  const std::vector<std::string> own = sources.own_addresses();
+  const auto other = std::find_if(options.hosts.begin(), options.hosts.end(),
+                                  [&](const HostSlots& host) { return !IsThisHost(host.host, own); });
+  if (other == options.hosts.end() && options.launcher == Launcher::kAutomatic) return absl::OkStatus();
+  const std::string culprit = other == options.hosts.end() ? "--launcher" : absl::StrCat("-H ", other->host);
+  return absl::InvalidArgumentError(absl::StrCat(
+      culprit,
+      " and --min-np do not go together: all ranks of a job that goes on when ranks die are on this host, and rondarun "
+      "starts them itself; on several hosts, --max-restarts N starts all of them again"));
+}
+
+absl::Status MakeElastic(CommandLineDraft* draft) {
+  LaunchOptions& options = draft->options;
+  const ElasticWords& words = draft->elastic;
+  if (!words.min_ranks && !words.max_ranks) {
+    const absl::string_view detail = ElasticDetail(words);
+    if (detail.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat(detail, " is for jobs that go on when ranks die: add for example --min-np 1"));
+  }
+  ElasticOptions elastic = {.min_ranks = words.min_ranks.value_or(options.rank_count),
+                            .max_ranks = words.max_ranks.value_or(options.rank_count),
+                            .reset_limit = words.reset_limit};
+  if (words.timeout) elastic.timeout = *words.timeout;
+  if (words.cooldown) std::tie(elastic.min_cooldown, elastic.max_cooldown) = *words.cooldown;
+  RONDA_RETURN_IF_ERROR(CheckElasticRanks(elastic, options.rank_count));
+  RONDA_RETURN_IF_ERROR(CheckElasticHosts(options, *draft->sources));
+  LaunchOptions largest = options;
+  largest.rank_count = elastic.max_ranks;
+  RONDA_RETURN_IF_ERROR(CheckHosts(largest));
+  options.elastic = elastic;
+  return absl::OkStatus();
+}
+
 absl::Status ChooseStreams(CommandLineDraft* draft) {
   const int streams = draft->redirected_streams | draft->copied_streams;
   if (streams == 0) return absl::OkStatus();
@@ -244,6 +296,7 @@ absl::Status Complete(CommandLineDraft* draft) {
   ChooseBackend(draft);
   RONDA_RETURN_IF_ERROR(SetStallTimes(draft));
   RONDA_RETURN_IF_ERROR(ChooseLauncher(draft));
+  RONDA_RETURN_IF_ERROR(MakeElastic(draft));
   RONDA_RETURN_IF_ERROR(ChooseStreams(draft));
   return CheckCommand(*draft);
 }

@@ -38,6 +38,16 @@ struct RemoteOptions {
   enum class Transport { kAny, kTcp } transport = Transport::kAny;
 };
 
+// A job whose members may change: those that die are replaced, and the others go on meanwhile.
+struct ElasticOptions {
+  int min_ranks = 1;
+  int max_ranks = 1;
+  absl::Duration timeout = absl::Seconds(600);     // of all waits for members
+  std::optional<int> reset_limit;                  // of changes
+  absl::Duration min_cooldown = absl::Seconds(1);  // of a place where a member has died; doubles each time
+  absl::Duration max_cooldown = absl::Seconds(1);
+};
+
 // A job as the user asks for it: the meaning of a command line of rondarun.
 struct LaunchOptions {
   // kPreflight needs neither ranks nor a command; kHelp, kVersion and kCheckBuild need nothing.
@@ -57,8 +67,9 @@ struct LaunchOptions {
   std::optional<NodeGroup> nodes;  // this rondarun starts only the ranks of its node
   std::vector<int> devices;        // GPUs to hand out by local rank; empty: all
   Binding binding = Binding::kNone;
-  int max_restarts = 0;              // after a failure the whole job is started again so many times
-  std::vector<int> signals_to_pass;  // that end the job in order; empty: SIGINT, SIGTERM, SIGHUP
+  std::optional<ElasticOptions> elastic;  // `rank_count` is that of the beginning
+  int max_restarts = 0;                   // after a failure the whole job is started again so many times
+  std::vector<int> signals_to_pass;       // that end the job in order; empty: SIGINT, SIGTERM, SIGHUP
   bool verbose = false;
   bool summary = false;
   std::string output_directory;        // empty: no files

@@ -46,8 +46,9 @@ struct Option {
   // A second use replaces the first one, or adds to it.
   enum class Repetition { kReplaces, kAdds };
   // kNoOption: a value must not be the name of an option, or an option without its value would swallow the next option.
-  // kAnyWords: the value is words for another program. kOptional: it is given as --option=VALUE, or not at all.
-  enum class Value { kNoOption, kAnyWords, kOptional };
+  // kAnyWords: the value is words for another program. kOptional: it is given as --option=VALUE, or not at all. kTwo:
+  // the value is two words, and has a blank between them.
+  enum class Value { kNoOption, kAnyWords, kOptional, kTwo };
 
   std::vector<absl::string_view> names;  // messages use the first one
   absl::string_view value_name;          // empty: takes no value

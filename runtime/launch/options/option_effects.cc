@@ -21,6 +21,8 @@ namespace {
 
 constexpr int kMaxNodes = 65536;
 constexpr int kMaxDevice = 1023;
+// A month: longer waits are typing errors.
+constexpr double kMaxSeconds = 30 * 86400;
 
 bool IsVariableName(absl::string_view name) {
   return !name.empty() && !absl::ascii_isdigit(static_cast<unsigned char>(name.front())) &&
@@ -75,6 +77,32 @@ absl::Status SetInterfaces(const OptionUse& use, CommandLineDraft* draft) {
   RONDA_ASSIGN_OR_RETURN(draft->options.remote.network_interfaces,
                          ParseList(use, {.what = "interfaces separated by commas", .example = "eth0,eth1"}));
   draft->options.settings["RONDA_NETWORK_INTERFACE"] = use.value;
+  return absl::OkStatus();
+}
+
+absl::Status SetElasticTimeout(const OptionUse& use, CommandLineDraft* draft) {
+  const NumberForm form = {.what = "a number of seconds",
+                           .example = "600",
+                           .min = 0.1,
+                           .max = kMaxSeconds,
+                           .digits = NumberForm::Digits::kAny};
+  RONDA_ASSIGN_OR_RETURN(const double seconds, ParseNumber(use, form));
+  draft->elastic.timeout = absl::Seconds(seconds);
+  return absl::OkStatus();
+}
+
+// Two words on a command line, a list in a file.
+absl::Status SetCooldownRange(const OptionUse& use, CommandLineDraft* draft) {
+  const std::vector<std::string> words = absl::StrSplit(use.value, absl::ByAnyChar(" ,"), absl::SkipEmpty());
+  const NumberForm form = {
+      .what = "two numbers of seconds", .example = "10 100", .max = kMaxSeconds, .digits = NumberForm::Digits::kAny};
+  if (words.size() != 2) return BadValue(use, absl::StrCat(form.what, ", for example ", use.name, " ", form.example));
+  RONDA_ASSIGN_OR_RETURN(const double least, ParseNumber({.name = use.name, .value = words[0]}, form));
+  RONDA_ASSIGN_OR_RETURN(const double most, ParseNumber({.name = use.name, .value = words[1]}, form));
+  if (least > most) {
+    return BadValue(use, absl::StrCat("the smaller number first, for example ", use.name, " ", form.example));
+  }
+  draft->elastic.cooldown = {absl::Seconds(least), absl::Seconds(most)};
   return absl::OkStatus();
 }
 

@@ -90,6 +90,30 @@ Options JobOptions(CommandLineDraft* draft) {
   };
 }
 
+Options OptionsOfElasticJobs(CommandLineDraft* draft) {
+  ElasticWords& elastic = draft->elastic;
+  const NumberForm ranks = {.what = "a number of ranks", .example = "2", .min = 1, .max = kMaxJobSize};
+  Option cooldown =
+      MakeOption("--blacklist-cooldown-range",
+                 "Seconds before the place of a rank that has died is used again: MIN,\nthen twice as long "
+                 "each time, up to MAX (default: 1 1).",
+                 With(draft, SetCooldownRange));
+  cooldown.value = Option::Value::kTwo;
+  cooldown.value_name = "MIN MAX";
+  return {
+      MakeOption("--min-np --min-num-proc N",
+                 "When ranks die, go on with what is left and replace them; wait\nwhile there are fewer than N.",
+                 IntegerInto(&elastic.min_ranks, ranks)),
+      MakeOption("--max-np --max-num-proc N", "Let the job grow to N ranks (default: as -np).",
+                 IntegerInto(&elastic.max_ranks, ranks)),
+      MakeOption("--elastic-timeout S", "The longest wait for ranks that are to join (default: 600).",
+                 With(draft, SetElasticTimeout)),
+      MakeOption("--reset-limit N", "End the job if its ranks are to change more than N times.",
+                 IntegerInto(&elastic.reset_limit, {.what = "a number of changes", .example = "10", .max = 1000000})),
+      std::move(cooldown),
+  };
+}
+
 Options HostOptions(CommandLineDraft* draft) {
   RemoteOptions& remote = draft->options.remote;
   return {
@@ -288,8 +312,9 @@ struct ForeignOptions {
   absl::string_view only_value = {};     // a list of the values that are accepted, separated by "|"; empty: any
 };
 
-constexpr absl::string_view kNoElasticity =
-    "a job keeps its number of ranks; give -np N, and --max-restarts N to start it again after a failure";
+constexpr absl::string_view kNoPaddleElasticity = "give -np N and --min-np N, and the job goes on when ranks die";
+constexpr absl::string_view kNoDiscovery =
+    "hosts do not come and go; give -np N and --min-np N, and a job on one host goes on when ranks die";
 constexpr absl::string_view kNoParameterServer =
     "there are no parameter servers; all ranks are alike, and -np N says how many";
 constexpr absl::string_view kOwnSearch = "Ronda's autotune searches in a way of its own (docs/autotune.md)";
@@ -327,10 +352,7 @@ std::vector<ForeignOptions> HorovodVocabulary() {
        "Ronda does without Gloo; one host needs nothing, and on several --launcher mpirun starts the ranks",
        {"--gloo", "--gloo-timeout-seconds S"}},
       {Kind::kRefused, "under LSF, start the job with mpirun, or name the hosts with -H", {"--jsrun"}},
-      {Kind::kRefused,
-       kNoElasticity,
-       {"--min-np --min-num-proc N", "--max-np --max-num-proc N", "--slots-per-host --slots N", "--elastic-timeout S",
-        "--reset-limit N", "--blacklist-cooldown-range S", "--host-discovery-script FILE"}},
+      {Kind::kRefused, kNoDiscovery, {"--slots-per-host --slots N", "--host-discovery-script FILE"}},
   };
 }
 
@@ -365,7 +387,7 @@ std::vector<ForeignOptions> PaddleVocabulary() {
       {Kind::kRefused,
        kNoParameterServer,
        {"--servers ADDRESS,...", "--workers --trainers ADDRESS,...", "--server-num N", "--worker-num --trainer-num N"}},
-      {Kind::kRefused, kNoElasticity, {"--elastic-level N", "--elastic-server ADDRESS"}},
+      {Kind::kRefused, kNoPaddleElasticity, {"--elastic-level N", "--elastic-server ADDRESS"}},
       {Kind::kRefused, "it knows NVIDIA's GPUs, with --gpus", {"--xpus N,...", "--npus N,..."}},
   };
 }
@@ -432,6 +454,14 @@ std::vector<OptionConflict> Conflicts() {
       {{"--binding", "--numa-binding"}, {"--binding-args"}, "both bind the ranks to cores; give one of them"},
       {{"--binding"}, {"--numa-binding"}, "both bind the ranks to cores; give one of them"},
       {{"--launch-agent"}, {"--ssh-port", "--ssh-identity-file"}, "the agent takes ssh's place; give one of them"},
+      {{"--min-np", "--max-np"},
+       {"--max-restarts"},
+       "one goes on without the ranks that have died, the other starts all of them again; give one of them"},
+      {{"--min-np", "--max-np"},
+       {"--nproc-per-node", "--nnodes", "--node-rank", "--ips", "--master-addr", "--master-port", "--master",
+        "--standalone"},
+       "one rondarun looks after all ranks, on this host; give -np and --min-np"},
+      {{"--min-np", "--max-np"}, {"--mpi"}, "MPI ends all ranks when one dies; leave --mpi out"},
       {{"--dry-run"}, {"--check"}, "each is to be done instead of the job; give one of them"},
   };
 }
@@ -442,6 +472,7 @@ OptionTable RondarunOptions(CommandLineDraft* draft) {
   constexpr absl::string_view kTunables = "Settings of the runtime; each replaces the variable in brackets";
   Options all;
   AppendSection("The job", JobOptions(draft), &all);
+  AppendSection("Jobs that go on when ranks die", OptionsOfElasticJobs(draft), &all);
   AppendSection("Hosts", HostOptions(draft), &all);
   AppendSection("Nodes that start their own ranks, as with torchrun or Paddle", NodeOptions(draft), &all);
   AppendSection("Output", OutputOptions(draft), &all);

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -18,6 +19,15 @@
 namespace ronda {
 
 struct ArgumentSources;
+
+// Horovod's options about jobs whose members change, as the user gave them.
+struct ElasticWords {
+  std::optional<int> min_ranks;
+  std::optional<int> max_ranks;
+  std::optional<absl::Duration> timeout;
+  std::optional<int> reset_limit;
+  std::optional<std::pair<absl::Duration, absl::Duration>> cooldown;
+};
 
 // torchrun's and Paddle's options about nodes, as the user gave them.
 struct NodeWords {
@@ -42,6 +52,7 @@ struct CommandLineDraft {
 
   LaunchOptions options;
   NodeWords node;
+  ElasticWords elastic;
   Choice hierarchical = Choice::kUnsaid;
   Choice stall_check = Choice::kUnsaid;
   Choice mpi = Choice::kUnsaid;
@@ -62,6 +73,8 @@ absl::Status Complete(CommandLineDraft* draft);
 absl::Status SetHosts(const OptionUse& use, CommandLineDraft* draft);
 absl::Status SetHostFile(const OptionUse& use, CommandLineDraft* draft);
 absl::Status SetInterfaces(const OptionUse& use, CommandLineDraft* draft);
+absl::Status SetElasticTimeout(const OptionUse& use, CommandLineDraft* draft);
+absl::Status SetCooldownRange(const OptionUse& use, CommandLineDraft* draft);
 absl::Status SetGracePeriod(const OptionUse& use, CommandLineDraft* draft);
 absl::Status ExportVariable(const OptionUse& use, CommandLineDraft* draft);
 absl::Status SetNodes(const OptionUse& use, CommandLineDraft* draft);

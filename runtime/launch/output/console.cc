@@ -89,6 +89,12 @@ Console::Console(const Options& options, OutputQueue* out, OutputQueue* err, con
       splitters_(static_cast<size_t>(options.rank_count)),
       last_errors_(static_cast<size_t>(options.rank_count)) {}
 
+void Console::AddRank(RankId rank) {
+  const size_t count = std::max(splitters_.size(), static_cast<size_t>(rank) + 1);
+  splitters_.resize(count);
+  last_errors_.resize(count);
+}
+
 void Console::Feed(RankId rank, Stream stream, absl::string_view bytes) {
   splitter(rank, stream).Feed(bytes, [&](absl::string_view line) { PrintLine(rank, stream, line); });
   UpdateProgress(rank, stream);

@@ -71,6 +71,9 @@ class Console {
   // Lines go to `out` and `err`, which are the same queue where both are one terminal.
   Console(const Options& options, OutputQueue* out, OutputQueue* err, const Clock* clock);
 
+  // From now on there is a rank of this number, and all below it.
+  void AddRank(RankId rank);
+
   // Takes the next bytes that `rank` printed.
   void Feed(RankId rank, Stream stream, absl::string_view bytes);
 

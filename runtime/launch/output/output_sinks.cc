@@ -90,18 +90,22 @@ StandardOutput::StandardOutput()
 absl::StatusOr<OutputFiles> OutputFiles::Create(const std::string& directory, const std::vector<RankId>& ranks) {
   OutputFiles files;
   files.directory_ = directory;
-  for (const RankId rank : ranks) {
-    const std::string rank_directory = RankDirectory(directory, rank);
-    std::error_code error;
-    std::filesystem::create_directories(rank_directory, error);
-    if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot create ", rank_directory));
-    std::array<UniqueFd, kStreamCount>& of_rank = files.files_[rank];
-    for (const Stream stream : {Stream::kStdout, Stream::kStderr}) {
-      RONDA_ASSIGN_OR_RETURN(of_rank[static_cast<size_t>(stream)],
-                             CreateFile(absl::StrCat(rank_directory, "/", Name(stream))));
-    }
-  }
+  for (const RankId rank : ranks) RONDA_RETURN_IF_ERROR(files.Add(rank));
   return files;
+}
+
+absl::Status OutputFiles::Add(RankId rank) {
+  if (directory_.empty()) return absl::OkStatus();
+  const std::string rank_directory = RankDirectory(directory_, rank);
+  std::error_code error;
+  std::filesystem::create_directories(rank_directory, error);
+  if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot create ", rank_directory));
+  std::array<UniqueFd, kStreamCount>& of_rank = files_[rank];
+  for (const Stream stream : {Stream::kStdout, Stream::kStderr}) {
+    RONDA_ASSIGN_OR_RETURN(of_rank[static_cast<size_t>(stream)],
+                           CreateFile(absl::StrCat(rank_directory, "/", Name(stream))));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status OutputFiles::Write(RankId rank, Stream stream, absl::string_view bytes) {

@@ -81,6 +81,9 @@ class OutputFiles {
   // Errors: the system's, naming the path.
   static absl::StatusOr<OutputFiles> Create(const std::string& directory, const std::vector<RankId>& ranks);
 
+  // Creates those of one more rank, if there are files at all. Errors: as Create's.
+  absl::Status Add(RankId rank);
+
   // No files: Write does nothing.
   OutputFiles() = default;
 

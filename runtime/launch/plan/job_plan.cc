@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/elastic/membership_message.h"
 #include "runtime/launch/options/hosts.h"
 #include "runtime/launch/options/shell_words.h"
 #include "runtime/launch/plan/launch_plan.h"
@@ -55,15 +56,19 @@ PlanRequest LocalRequest(const LaunchOptions& options, const LaunchFacts& facts)
   return request;
 }
 
-std::unique_ptr<JobPart> MakeRank(const RankPlan& rank, const LaunchOptions& options, const LaunchFacts& facts) {
+// `number` is the rank, or that of the member; the first of them reads the input.
+ChildProcess::Options ProcessOf(int number, const RankPlan& rank, const LaunchOptions& options,
+                                const LaunchFacts& facts) {
   const Topology& place = rank.topology;
-  const bool reads_input = place.rank == kCoordinatorRank;
-  return std::make_unique<RankPart>(
-      place.rank, facts.hostname,
-      ChildProcess::Options{.command = options.command,
-                            .environment = rank.environment,
-                            .input = reads_input ? ChildProcess::Input::kInherited : ChildProcess::Input::kNone,
-                            .cpus = CpusOfRank(facts.cores, options.binding, place.local_rank, place.local_size)});
+  return {.command = options.command,
+          .environment = rank.environment,
+          .input = number == kCoordinatorRank ? ChildProcess::Input::kInherited : ChildProcess::Input::kNone,
+          .cpus = CpusOfRank(facts.cores, options.binding, place.local_rank, place.local_size)};
+}
+
+std::unique_ptr<JobPart> MakeRank(const RankPlan& rank, const LaunchOptions& options, const LaunchFacts& facts) {
+  const RankId number = rank.topology.rank;
+  return std::make_unique<RankPart>(number, facts.hostname, ProcessOf(number, rank, options, facts));
 }
 
 // All ranks on this host, each a process of ours.
@@ -82,6 +87,42 @@ absl::StatusOr<JobPlan> PlanLocalJob(const LaunchOptions& options, const LaunchF
   if (launch.sets_omp_threads) {
     plan.explanations.emplace_back("OMP_NUM_THREADS is not set: the ranks get OMP_NUM_THREADS=1");
   }
+  return plan;
+}
+
+// As PlanLocalJob, for members that come and go. A member's variables are those of its slot, whose number is also its
+// local rank there: so it keeps a device for life.
+absl::StatusOr<JobPlan> PlanElasticJob(LaunchOptions options, const LaunchFacts& facts) {
+  const ElasticOptions elastic = *options.elastic;
+  const int initial = options.rank_count;
+  options.rank_count = elastic.max_ranks;
+  RONDA_ASSIGN_OR_RETURN(const LaunchPlan launch, MakeLaunchPlan(LocalRequest(options, facts)));
+  JobPlan plan;
+  plan.job_id = facts.job_id;
+  plan.rank_count = initial;
+  plan.shutdown.grace = options.grace_period;
+  for (RankId member = 0; member < initial; ++member) {
+    plan.ranks.push_back(member);
+    plan.commands.push_back(
+        DescribeProcess(launch.ranks[static_cast<size_t>(member)].environment, facts.environment, options.command));
+  }
+  plan.explanations.push_back(DescribeJob(options, plan));
+  const absl::Duration start_timeout = StartTimeoutOf(launch.ranks.front().environment);
+  plan.elastic = ElasticJob::Options{
+      .membership = {.initial_members = initial,
+                     .min_members = elastic.min_ranks,
+                     .max_members = elastic.max_ranks,
+                     .start_timeout = start_timeout,
+                     .elastic_timeout = elastic.timeout,
+                     .reset_limit = elastic.reset_limit,
+                     .min_cooldown = elastic.min_cooldown,
+                     .max_cooldown = elastic.max_cooldown},
+      .make_member = [options = std::move(options), facts, launch](int member, int slot, int membership_fd) {
+        ChildProcess::Options process = ProcessOf(member, launch.ranks[static_cast<size_t>(slot)], options, facts);
+        process.environment.push_back(absl::StrCat(kMembershipVariable, "=", membership_fd));
+        process.inherited_fd = membership_fd;
+        return std::make_unique<RankPart>(member, facts.hostname, std::move(process));
+      }};
   return plan;
 }
 
@@ -221,6 +262,7 @@ absl::StatusOr<JobPlan> PlanSshJobInstead(const LaunchOptions& options, const La
 }
 
 absl::StatusOr<JobPlan> PlanRanks(const LaunchOptions& options, const LaunchFacts& facts) {
+  if (options.elastic) return PlanElasticJob(options, facts);
   if (options.launcher == Launcher::kSsh) return PlanSshJob(options, facts);
   if (!options.nodes && options.launcher == Launcher::kMpirun) return PlanMpirunJob(options, facts);
   if (!NeedsOtherHosts(options, facts)) return PlanLocalJob(options, facts);

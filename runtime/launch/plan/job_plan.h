@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "runtime/base/types.h"
 #include "runtime/launch/options/launch_options.h"
 #include "runtime/launch/plan/launch_plan.h"
+#include "runtime/launch/supervise/elastic_job.h"
 #include "runtime/launch/supervise/job_part.h"
 #include "runtime/launch/supervise/shutdown_schedule.h"
 #include "runtime/launch/supervise/supervisor.h"
@@ -39,9 +41,10 @@ struct LaunchFacts {
 // A job that is ready to start.
 struct JobPlan {
   std::vector<std::unique_ptr<JobPart>> parts;
-  std::string job_id;         // whose shared memory is to be removed at the end; empty: unknown here
-  int rank_count = 0;         // of the job
-  std::vector<RankId> ranks;  // that this launcher starts
+  std::optional<ElasticJob::Options> elastic;  // the ranks are its members, and no parts
+  std::string job_id;                          // whose shared memory is to be removed at the end; empty: unknown here
+  int rank_count = 0;                          // of the job
+  std::vector<RankId> ranks;                   // that this launcher starts
   ShutdownSchedule::Options shutdown;
   absl::Duration start_timeout = absl::InfiniteDuration();  // of ranks that others start
   Supervisor::Orphans orphans = Supervisor::Orphans::kLeave;

@@ -18,19 +18,11 @@ namespace ronda {
 namespace {
 
 // Everything the launcher decides for a rank. Inherited values are dropped even where no new one is set.
-constexpr VariableName kOwned[] = {"RONDA_RANK",
-                                   "RONDA_SIZE",
-                                   "RONDA_LOCAL_RANK",
-                                   "RONDA_LOCAL_SIZE",
-                                   "RONDA_CROSS_RANK",
-                                   "RONDA_CROSS_SIZE",
-                                   "RONDA_JOB_ID",
-                                   "RONDA_JOB_SECRET",
-                                   "RONDA_MASTER_ADDR",
-                                   "RONDA_MASTER_PORT",
-                                   "RONDA_OUTPUT_IS_TERMINAL",
-                                   "MASTER_ADDR",
-                                   "MASTER_PORT"};
+constexpr VariableName kOwned[] = {"RONDA_RANK",        "RONDA_SIZE",          "RONDA_LOCAL_RANK",
+                                   "RONDA_LOCAL_SIZE",  "RONDA_CROSS_RANK",    "RONDA_CROSS_SIZE",
+                                   "RONDA_JOB_ID",      "RONDA_JOB_SECRET",    "RONDA_MASTER_ADDR",
+                                   "RONDA_MASTER_PORT", "RONDA_MEMBERSHIP_FD", "RONDA_OUTPUT_IS_TERMINAL",
+                                   "MASTER_ADDR",       "MASTER_PORT"};
 
 constexpr absl::string_view kPassedPrefixes[] = {"RONDA_", "NCCL_"};
 constexpr absl::string_view kPassed[] = {

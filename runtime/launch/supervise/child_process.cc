@@ -38,6 +38,7 @@ struct ChildSetup {
   char* const* environment;
   std::array<int, 3> streams;  // become descriptors 0, 1 and 2
   int error_pipe;              // takes the errno of the call that fails
+  int inherited_fd;            // -1: none
   ChildProcess::AtLauncherDeath at_launcher_death;
   const cpu_set_t* cpus;  // nullptr: the launcher's
   ChildProcess::Context context;
@@ -71,6 +72,7 @@ void BecomeCommand(const ChildSetup& setup) {
   setrlimit(RLIMIT_NOFILE, &setup.context.file_limit);
   // Our own descriptors are closed on exec anyway; these are others that the launcher inherited.
   close_range(3, UINT_MAX, CLOSE_RANGE_CLOEXEC);
+  if (setup.inherited_fd >= 0 && fcntl(setup.inherited_fd, F_SETFD, 0) != 0) return;
   setup.context.signals->RestoreInChild();
   execvpe(setup.argv[0], setup.argv, setup.environment);
 }
@@ -164,6 +166,7 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(const Options& options, const C
                          .streams = {input.read_end.valid() ? input.read_end.get() : STDIN_FILENO, out.write_end.get(),
                                      err.write_end.get()},
                          .error_pipe = failure.write_end.get(),
+                         .inherited_fd = options.inherited_fd,
                          .at_launcher_death = options.at_launcher_death,
                          .cpus = options.cpus.empty() ? nullptr : &cpus,
                          .context = context};

@@ -28,8 +28,16 @@ JobReport::JobReport(Options options, StandardOutput* output, const Clock* clock
       started_(static_cast<size_t>(options_.rank_count), clock->Now()) {}
 
 void JobReport::OnRankStart(RankId rank, pid_t pid, const std::string& host) {
+  if (static_cast<size_t>(rank) >= started_.size()) AddMember(rank);
   started_[static_cast<size_t>(rank)] = clock_->Now();
-  Explain(absl::StrCat("rank ", rank, " is pid ", pid, " on host ", host));
+  Explain(absl::StrCat(Kind(), rank, " is pid ", pid, " on host ", host));
+}
+
+void JobReport::AddMember(RankId member) {
+  started_.resize(static_cast<size_t>(member) + 1);
+  console_.AddRank(member);
+  const absl::Status added = options_.files.Add(member);
+  if (!added.ok()) console_.Say(added.message());
 }
 
 void JobReport::OnOutput(RankId rank, Stream stream, absl::string_view bytes) {
@@ -42,13 +50,17 @@ void JobReport::OnOutputEnd(RankId rank, Stream stream) { console_.Finish(rank, 
 
 void JobReport::OnRankEnd(RankEnd end) {
   std::string text = DescribeEnd(end);
-  if (end.rank >= 0 && end.rank < options_.rank_count) {
+  if (end.rank >= 0 && static_cast<size_t>(end.rank) < started_.size()) {
     end.last_error = std::string(console_.last_error(end.rank));
     const absl::Duration lived = clock_->Now() - started_[static_cast<size_t>(end.rank)];
     absl::StrAppend(&text, " after ", absl::ToDoubleSeconds(absl::Trunc(lived, absl::Milliseconds(1))), " s");
   }
-  Explain(absl::StrCat("rank ", end.rank, " (pid ", end.pid, ") ", text));
-  ends_.push_back(std::move(end));
+  Explain(absl::StrCat(Kind(), end.rank, " (pid ", end.pid, ") ", text));
+  if (options_.naming == Naming::kRank) {
+    ends_.push_back(std::move(end));
+  } else if (end.failed() && end.cause == RankEnd::Cause::kItself) {
+    console_.Say(DescribeFailure(end, Naming::kMember));
+  }
 }
 
 void JobReport::OnHelperLine(absl::string_view helper, absl::string_view line) {

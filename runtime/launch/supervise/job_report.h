@@ -23,7 +23,8 @@ class JobReport final : public JobListener {
   enum class Verbosity { kNormal, kVerbose };
 
   struct Options {
-    int rank_count = 0;
+    int rank_count = 0;             // with kMember, of the beginning
+    Naming naming = Naming::kRank;  // kMember: the end of one is news, and no failure of the job
     Verbosity verbosity = Verbosity::kNormal;
     LaunchOptions::LinePrefix line_prefix = LaunchOptions::LinePrefix::kRank;
     std::vector<Stream> hidden_streams;
@@ -60,11 +61,15 @@ class JobReport final : public JobListener {
     int exit_code = 0;
   };
 
+  // A member that has come after the first ones.
+  void AddMember(RankId member);
+  absl::string_view Kind() const { return options_.naming == Naming::kRank ? "rank " : "member "; }
+
   Options options_;
   StandardOutput* const output_;
   const Clock* const clock_;
   Console console_;
-  std::vector<absl::Time> started_;  // by rank
+  std::vector<absl::Time> started_;  // by rank, or by member
   std::vector<RankEnd> ends_;
   std::deque<std::string> helper_lines_;  // the last ones, if not shown already
   std::optional<Failure> failure_;        // the first that no rank is to blame for

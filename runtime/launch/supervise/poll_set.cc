@@ -19,6 +19,8 @@ bool IsIgnored(int signo) {
 
 absl::StatusOr<SignalInbox> SignalInbox::Create(const std::vector<int>& signals) {
   SignalInbox inbox;
+  // If the parent has set SIGCHLD to be ignored, the exit codes of the ranks would vanish.
+  signal(SIGCHLD, SIG_DFL);
   sigset_t awaited;
   sigemptyset(&awaited);
   for (const int signo : signals) {
@@ -30,8 +32,6 @@ absl::StatusOr<SignalInbox> SignalInbox::Create(const std::vector<int>& signals)
   struct sigaction ignore = {};
   ignore.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &ignore, &inbox.original_sigpipe_);
-  // If the parent has set SIGCHLD to be ignored, the exit codes of the ranks would vanish.
-  signal(SIGCHLD, SIG_DFL);
 
   inbox.fd_.Reset(signalfd(-1, &awaited, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!inbox.fd_.valid()) return absl::ErrnoToStatus(errno, "cannot receive signals");

@@ -9,6 +9,7 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "runtime/base/peer.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/launch/supervise/guard.h"
@@ -24,12 +25,6 @@ constexpr size_t kMaxPending = size_t{256} << 10;
 
 // Read at once from a part, so that none can keep the others waiting.
 constexpr size_t kReadSize = size_t{64} << 10;
-
-// As shells have it.
-int ExitCodeOf(const absl::Status& start_error) {
-  if (absl::IsNotFound(start_error)) return 127;
-  return absl::IsPermissionDenied(start_error) ? 126 : 1;
-}
 
 absl::string_view AtOnceHint(int cause) { return cause == SIGINT ? ", at once with another Ctrl+C" : ""; }
 
@@ -61,21 +56,47 @@ void Supervisor::Repeat(std::function<absl::Duration()> on_time) {
   repeated_ = Repeated{.on_time = std::move(on_time), .next = now()};
 }
 
+void Supervisor::MakeElastic(ElasticJob::Options options) {
+  elastic_ = std::make_unique<ElasticJob>(
+      std::move(options),
+      ElasticJob::Supervision{.start = [this](std::unique_ptr<JobPart> part) { return StartMember(std::move(part)); },
+                              .end = [this](int exit_code, const std::string& why) { EndElasticJob(exit_code, why); },
+                              .listener = this,
+                              .clock = surroundings_.clock});
+}
+
 void Supervisor::Run(std::vector<std::unique_ptr<JobPart>> parts) {
   parts_ = std::move(parts);
   if (options_.orphans == Orphans::kKill) AdoptOrphans();
   start_deadline_ = now() + options_.start_timeout;
   StartParts();
-  while (IsRunning()) Step();
+  if (elastic_ != nullptr && schedule_.phase() == ShutdownSchedule::Phase::kRunning) elastic_->Begin();
+  while (MustGoOn()) Step();
   EndCompanions();
   if (options_.orphans == Orphans::kKill) KillOrphans({guard_->pid()});
 }
 
+ChildProcess::Context Supervisor::context() const {
+  return {.file_limit = options_.file_limit, .signals = surroundings_.signals, .guard = guard_.get()};
+}
+
+absl::Status Supervisor::StartMember(std::unique_ptr<JobPart> part) {
+  parts_.push_back(std::move(part));
+  return parts_.back()->Start(context(), this);
+}
+
+void Supervisor::EndElasticJob(int exit_code, const std::string& why) {
+  if (exit_code == 0) return;
+  surroundings_.report->OnJobFailure(why, exit_code);
+  if (!IsRunning() || schedule_.phase() != ShutdownSchedule::Phase::kRunning) return;
+  Say(absl::StrCat("the job cannot go on; telling ", NameRunning(), " to end (killed in ",
+                   absl::FormatDuration(options_.shutdown.grace), ")"));
+  SignalParts(schedule_.OnGiveUp(now()));
+}
+
 void Supervisor::StartParts() {
-  const ChildProcess::Context context = {
-      .file_limit = options_.file_limit, .signals = surroundings_.signals, .guard = guard_.get()};
   for (const auto& part : parts_) {
-    const absl::Status started = part->Start(context, this);
+    const absl::Status started = part->Start(context(), this);
     if (started.ok()) continue;
     if (!part->carries_job()) {
       Say(absl::StrCat(started.message(), "; the job goes on without it"));
@@ -96,15 +117,19 @@ void Supervisor::EndCompanions() {
 
 void Supervisor::Step() {
   ++round_;
+  // Members come and go, and their number is not bounded.
+  if (elastic_ != nullptr) std::erase_if(parts_, [](const auto& part) { return !part->running(); });
   PollSet poll;
   poll.Add(surroundings_.signals->fd(), POLLIN, [this] { HandleSignals(); });
   if (watched_.has_value()) poll.Add(watched_->fd, POLLIN, [this] { watched_->on_ready(); });
+  if (elastic_ != nullptr) elastic_->AddTo(&poll);
   for (const auto& part : parts_) {
     if (part->running()) AddPart(part.get(), &poll);
   }
   AddQueues(&poll);
   const absl::Time next = repeated_.has_value() ? repeated_->next : absl::InfiniteFuture();
-  poll.Wait(std::min({schedule_.deadline(), start_deadline_, next}) - now());
+  const absl::Time elastic = elastic_ != nullptr ? elastic_->deadline() : absl::InfiniteFuture();
+  poll.Wait(std::min({schedule_.deadline(), start_deadline_, next, elastic}) - now());
   ActOnTime();
   WriteQueues();
 }
@@ -149,7 +174,8 @@ void Supervisor::OnOutputEnd(RankId rank, Stream stream) { surroundings_.report-
 void Supervisor::OnRankEnd(RankEnd end) {
   end.round = round_;
   const bool failed = end.failed();
-  surroundings_.report->OnRankEnd(std::move(end));
+  surroundings_.report->OnRankEnd(end);
+  if (elastic_ != nullptr) return elastic_->OnEnd(end);
   if (failed && options_.on_failure == OnFailure::kEndJob) schedule_.OnFailure(now());
 }
 
@@ -167,7 +193,13 @@ void Supervisor::Say(absl::string_view text) { surroundings_.report->Say(text); 
 void Supervisor::Explain(absl::string_view text) { surroundings_.report->Explain(text); }
 
 void Supervisor::HandleSignals() {
-  while (const std::optional<int> signo = surroundings_.signals->Next()) EndJob(*signo, *signo);
+  while (const std::optional<int> signo = surroundings_.signals->Next()) {
+    if (*signo != SIGCHLD) {
+      EndJob(*signo, *signo);
+    } else if (elastic_ != nullptr) {
+      elastic_->OnChildSignal();
+    }
+  }
 }
 
 void Supervisor::CheckStart() {
@@ -188,6 +220,7 @@ void Supervisor::CheckStart() {
 
 void Supervisor::ActOnTime() {
   CheckStart();
+  if (elastic_ != nullptr) elastic_->OnTime();
   if (repeated_.has_value() && now() >= repeated_->next) repeated_->next = now() + repeated_->on_time();
   const std::optional<int> signo = schedule_.Due(now());
   if (!signo.has_value() || !IsRunning()) return;
@@ -203,6 +236,7 @@ void Supervisor::ActOnTime() {
 
 void Supervisor::EndJob(int cause, int signo) {
   if (schedule_.phase() == ShutdownSchedule::Phase::kRunning) ended_by_ = cause;
+  if (elastic_ != nullptr) elastic_->Stop(absl::StrCat("the job is ended: rondarun ", DescribeInterruption(cause)));
   const std::optional<int> to_send = schedule_.OnUserSignal(signo, now());
   if (!to_send.has_value() || !IsRunning()) return;
   const std::string ranks = NameRunning();
@@ -243,7 +277,9 @@ void Supervisor::Flush() {
   bool enough = false;
   while (!surroundings_.output->empty() && !enough) {
     PollSet poll;
-    poll.Add(surroundings_.signals->fd(), POLLIN, [&] { enough = true; });
+    poll.Add(surroundings_.signals->fd(), POLLIN, [&] {
+      while (const std::optional<int> signo = surroundings_.signals->Next()) enough = enough || *signo != SIGCHLD;
+    });
     AddQueues(&poll);
     poll.Wait(absl::InfiniteDuration());
     WriteQueues();
@@ -263,7 +299,8 @@ std::string Supervisor::NameRunning() const {
   }
   std::sort(ranks.begin(), ranks.end());
   // A helper can hang when all its ranks have ended.
-  return ranks.empty() ? "what is left of the job" : NameRanks(ranks);
+  if (ranks.empty()) return "what is left of the job";
+  return elastic_ == nullptr ? NameRanks(ranks) : absl::StrReplaceAll(NameRanks(ranks), {{"rank", "member"}});
 }
 
 }  // namespace ronda

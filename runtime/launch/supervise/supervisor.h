@@ -18,6 +18,7 @@
 #include "runtime/base/types.h"
 #include "runtime/launch/options/launch_options.h"
 #include "runtime/launch/output/output_sinks.h"
+#include "runtime/launch/supervise/elastic_job.h"
 #include "runtime/launch/supervise/guard.h"
 #include "runtime/launch/supervise/job_part.h"
 #include "runtime/launch/supervise/poll_set.h"
@@ -70,6 +71,10 @@ class Supervisor final : private JobListener {
   // time.
   void Repeat(std::function<absl::Duration()> on_time);
 
+  // The ranks of the job are members that come and go, in addition to the parts of Run. The signals of the surroundings
+  // must include SIGCHLD.
+  void MakeElastic(ElasticJob::Options options);
+
   // Starts `parts`, and runs those that carry the job to their end. Tells the user of important events through the
   // report.
   void Run(std::vector<std::unique_ptr<JobPart>> parts);
@@ -97,6 +102,9 @@ class Supervisor final : private JobListener {
   void Explain(absl::string_view text) override;
 
   void StartParts();
+  absl::Status StartMember(std::unique_ptr<JobPart> part);
+  void EndElasticJob(int exit_code, const std::string& why);
+  ChildProcess::Context context() const;
   void EndCompanions();
 
   // One round of the loop: waits until something happens, and reacts to it.
@@ -114,6 +122,7 @@ class Supervisor final : private JobListener {
   void WriteQueue(Stream stream);
 
   bool IsRunning() const;
+  bool MustGoOn() const { return IsRunning() || (elastic_ != nullptr && !elastic_->is_over()); }
   std::string NameRunning() const;  // the ranks that run
   absl::Time now() const { return surroundings_.clock->Now(); }
 
@@ -132,6 +141,7 @@ class Supervisor final : private JobListener {
   ShutdownSchedule schedule_;
 
   std::vector<std::unique_ptr<JobPart>> parts_;
+  std::unique_ptr<ElasticJob> elastic_;  // nullptr: the job keeps its ranks
   std::optional<Watched> watched_;
   std::optional<Repeated> repeated_;
   absl::Time start_deadline_ = absl::InfiniteFuture();

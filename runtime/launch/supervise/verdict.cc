@@ -89,8 +89,9 @@ const RankEnd* FirstFailure(const std::vector<RankEnd>& ends) {
   return first;  // they blame each other in a circle
 }
 
-std::string DescribeFailure(const RankEnd& failure) {
-  std::string text = failure.rank < 0 ? "a rank" : absl::StrCat("rank ", failure.rank);
+std::string DescribeFailure(const RankEnd& failure, Naming naming) {
+  const absl::string_view kind = naming == Naming::kRank ? "rank " : "member ";
+  std::string text = failure.rank < 0 ? "a rank" : absl::StrCat(kind, failure.rank);
   const std::string pid = failure.pid == 0 ? "" : absl::StrCat("pid ", failure.pid, ", ");
   if (!failure.host.empty()) absl::StrAppend(&text, " (", pid, "host ", failure.host, ")");
   absl::StrAppend(&text, " ", DescribeEnd(failure));
@@ -103,6 +104,11 @@ std::string DescribeFailure(const RankEnd& failure) {
 int ExitCodeOf(const RankEnd& failure) {
   if (!failure.lost.empty()) return 1;
   return failure.signal != 0 ? 128 + failure.signal : failure.exit_code;
+}
+
+int ExitCodeOf(const absl::Status& start_error) {
+  if (absl::IsNotFound(start_error)) return 127;
+  return absl::IsPermissionDenied(start_error) ? 126 : 1;
 }
 
 std::string DescribeLateStart(const std::vector<AwaitedRank>& ranks, absl::Duration timeout) {

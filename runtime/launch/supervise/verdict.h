@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "runtime/base/peer.h"
@@ -46,11 +47,17 @@ std::string SignalName(int signo);
 // consequence: if that other rank failed too, it is the one.
 const RankEnd* FirstFailure(const std::vector<RankEnd>& ends);
 
+// Whether ranks of a job go by their ranks, or by their numbers as members, which they keep for life.
+enum class Naming { kRank, kMember };
+
 // The launcher's last line for that failure, without newline.
-std::string DescribeFailure(const RankEnd& failure);
+std::string DescribeFailure(const RankEnd& failure, Naming naming = Naming::kRank);
 
 // The launcher's exit code for that failure: the rank's, 128 + signal, or 1 for a rank that was lost.
 int ExitCodeOf(const RankEnd& failure);
+
+// The launcher's exit code for a process that could not be started, as shells have it.
+int ExitCodeOf(const absl::Status& start_error);
 
 // A rank that is not known to have started, and the host where it is to run.
 struct AwaitedRank {
