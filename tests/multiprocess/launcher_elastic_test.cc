@@ -288,6 +288,7 @@ TEST(LauncherElasticTest, AFailureInTheLastEpochIsTheJobs) {
 TEST(LauncherElasticTest, AMemberHasOneSocketAndItsOwnVariables) {
   // A replacement too, which is started while other members have sockets.
   const std::string flag = absl::StrCat(::testing::TempDir(), "/first.", getpid());
+  std::filesystem::remove_all(flag);
   LauncherRun run(
       {"-np", "3", "--min-np", "1", "sh", "-c",
        absl::StrCat("echo $(ls -l /proc/self/fd | grep -c socket: ) $(readlink "

@@ -3,9 +3,11 @@
 #include <signal.h>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/runtime/launch/options/fake_sources.h"
@@ -108,6 +110,24 @@ TEST(ArgumentsTest, ADryRunIsAJobThatIsNotStarted) {
   EXPECT_EQ(options.action, Action::kDryRun);
   EXPECT_EQ(options.rank_count, 2);
   EXPECT_THAT(options.command, ElementsAre("x"));
+}
+
+TEST(ArgumentsTest, AJobThatGoesOnWhenRanksDieHasRoomForThem) {
+  EXPECT_FALSE(With({}).elastic.has_value());
+  const ElasticOptions least = With({"--min-np", "1"}).elastic.value();
+  EXPECT_EQ(least.min_ranks, 1);
+  EXPECT_EQ(least.max_ranks, 2);
+  EXPECT_EQ(least.timeout, absl::Seconds(600));
+  EXPECT_EQ(least.reset_limit, std::nullopt);
+  EXPECT_EQ(With({"--max-num-proc", "3"}).elastic.value().min_ranks, 2);
+  const ElasticOptions all = With({"--min-num-proc", "2", "--max-np", "8", "--elastic-timeout", "0.5", "--reset-limit",
+                                   "0", "--blacklist-cooldown-range", "1.5", "100", "-H", "alpha:8"})
+                                 .elastic.value();
+  EXPECT_EQ(all.max_ranks, 8);
+  EXPECT_EQ(all.timeout, absl::Seconds(0.5));
+  EXPECT_EQ(all.reset_limit, 0);
+  EXPECT_EQ(all.min_cooldown, absl::Seconds(1.5));
+  EXPECT_EQ(all.max_cooldown, absl::Seconds(100));
 }
 
 TEST(ArgumentsTest, HostsComeFromALineOrAFile) {
@@ -355,6 +375,11 @@ mpi-args: "--mca btl tcp"
   EXPECT_THAT(options.remote.exports, ElementsAre("PATH", "MODE"));
   EXPECT_THAT(options.remote.mpi_arguments, ElementsAre("--mca", "btl", "tcp"));
   EXPECT_THAT(options.command, ElementsAre("./train"));
+}
+
+TEST(ConfigArgumentsTest, AListStandsForTwoWords) {
+  const FakeMachine machine{.files = {{"e.yaml", "min-np: 1\nblacklist-cooldown-range: [2, 30]\n"}}};
+  EXPECT_EQ(With({"--config-file", "e.yaml"}, machine).elastic.value().max_cooldown, absl::Seconds(30));
 }
 
 TEST(ConfigArgumentsTest, TheCommandLineWins) {

@@ -152,14 +152,40 @@ INSTANTIATE_TEST_SUITE_P(Nodes, WrongArgumentsTest, ::testing::ValuesIn(kNodes))
 
 constexpr Wrong kElsewhere[] = {{"--gloo|-np|2|x", "--gloo", "--launcher mpirun"},
                                 {"--jsrun|-np|2|x", "--jsrun", "-H"},
-                                {"--min-np|2|x", "--min-np", "--max-restarts N"},
-                                {"--blacklist-cooldown-range|1|2|x", "--blacklist-cooldown-range", "-np N"},
-                                {"--host-discovery-script=f|x", "--host-discovery-script", "-np N"},
+                                {"--host-discovery-script=f|x", "--host-discovery-script", "--min-np N"},
+                                {"--slots-per-host|4|x", "--slots-per-host", "--min-np N"},
+                                {"--elastic-level|1|x", "--elastic-level", "--min-np N"},
                                 {"-m|trainer", "-m is not for rondarun", "python3 -m MODULE"},
                                 {"--servers|a:1|x", "--servers", "-np N"},
                                 {"--npus|0|x", "--npus", "--gpus"}};
 
 INSTANTIATE_TEST_SUITE_P(Elsewhere, WrongArgumentsTest, ::testing::ValuesIn(kElsewhere));
+
+constexpr Wrong kElastic[] = {
+    {"-np|2|--min-np|0|x", "got \"0\"", "--min-np 2"},
+    {"-np|2|--min-np|3|x", "--min-np 3, -np 2 and --max-np 2 do not go together"},
+    {"-np|4|--max-np|3|x", "--min-np 4, -np 4 and --max-np 3 do not go together"},
+    {"-np|4|--max-np|2000|x", "from 1 to 1024 on one host"},
+    {"--min-np|2|x", "-np is missing", "-np 2"},
+    {"-np|2|--elastic-timeout|60|x", "--elastic-timeout is for jobs that go on", "--min-np 1"},
+    {"-np|2|--reset-limit|3|x", "--reset-limit is for jobs that go on", "--min-np 1"},
+    {"-np|2|--blacklist-cooldown-range|1|2|x", "--blacklist-cooldown-range is for jobs that go on", "--min-np 1"},
+    {"-np|2|--min-np|1|--elastic-timeout|0|x", "got \"0\"", "--elastic-timeout 600"},
+    {"-np|2|--min-np|1|--reset-limit|-1|x", "got \"-1\"", "--reset-limit 10"},
+    {"-np|2|--min-np|1|--blacklist-cooldown-range|1", "--blacklist-cooldown-range needs a value", "MIN MAX"},
+    {"-np|2|--min-np|1|--blacklist-cooldown-range|1|--verbose|x", "got the option --verbose"},
+    {"-np|2|--min-np|1|--blacklist-cooldown-range=3|x", "got \"3\"", "--blacklist-cooldown-range 10 100"},
+    {"-np|2|--min-np|1|--blacklist-cooldown-range|9|2|x", "the smaller number first"},
+    {"-np|2|--min-np|1|--blacklist-cooldown-range|1|x|x", "got \"x\""},
+    {"-np|2|--min-mp|1|x", "\"--min-mp\"", "is it --min-np?"},
+    {"-np|4|-H|beta:4|--min-np|1|x", "-H beta and --min-np do not go together", "--max-restarts N"},
+    {"-np|4|--launcher|ssh|--min-np|1|x", "--launcher and --min-np do not go together"},
+    {"-np|4|--min-np|1|--mpi|x", "--min-np and --mpi do not go together", "leave --mpi out"},
+    {"-np|4|--min-np|1|--max-restarts|2|x", "--min-np and --max-restarts do not go together", "give one"},
+    {"--nproc-per-node|4|--min-np|1|x", "--nproc-per-node and --min-np do not go together", "give -np and --min-np"},
+};
+
+INSTANTIATE_TEST_SUITE_P(Elastic, WrongArgumentsTest, ::testing::ValuesIn(kElastic));
 
 constexpr Wrong kContradictions[] = {
     {"-H|a:1|--hostfile|bad.txt|x", "-H and --hostfile do not go together", "give one"},

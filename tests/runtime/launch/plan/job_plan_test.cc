@@ -51,6 +51,21 @@ TEST(JobPlannerTest, RanksOfThisHostAreItsOwnProcesses) {
               AllOf(HasSubstr("RONDA_RANK=1 "), HasSubstr(" ./train 'two words'"), Not(HasSubstr("PATH"))));
 }
 
+TEST(JobPlannerTest, MembersOfAnElasticJobAreMadeAsTheyAreNeeded) {
+  LaunchOptions options = Options(2);
+  options.elastic = ElasticOptions{.min_ranks = 1, .max_ranks = 4, .reset_limit = 7};
+  const JobPlan plan = Planned(options);
+  EXPECT_TRUE(plan.parts.empty());
+  EXPECT_THAT(plan.ranks, ElementsAre(0, 1));
+  ASSERT_TRUE(plan.elastic.has_value());
+  EXPECT_EQ(plan.elastic->membership.initial_members, 2);
+  EXPECT_EQ(plan.elastic->membership.max_members, 4);
+  EXPECT_EQ(plan.elastic->membership.reset_limit, 7);
+  EXPECT_NE(plan.elastic->make_member(17, 3, 5), nullptr);
+  // A member's place is that of its slot, among all that there may be.
+  EXPECT_THAT(plan.commands[1], AllOf(HasSubstr("RONDA_LOCAL_RANK=1 "), HasSubstr("RONDA_LOCAL_SIZE=4 ")));
+}
+
 TEST(JobPlannerTest, MonitorIsAPartThatDoesNotCarryTheJob) {
   LaunchOptions options = Options(2);
   options.monitor_port = 9464;
