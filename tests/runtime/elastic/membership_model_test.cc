@@ -24,9 +24,13 @@ namespace {
 // Steps of one kind commute, so that the second way visits fewer states on the way to the same ones.
 enum class Order { kAny, kOldestFirst };
 
+// The members that something happens to.
+enum class Victims { kAny, kOldestAndNewest };
+
 struct Scope {
   int events = 0;  // that go wrong, or change
   Order order = Order::kAny;
+  Victims victims = Victims::kAny;
 };
 
 // A member's process.
@@ -208,7 +212,10 @@ std::vector<World::Move> World::Moves() const {
   const bool has_deadline = membership_.deadline() < absl::InfiniteFuture();
   if (is_quiet && has_deadline) moves.push_back({"time passes", -1, [](World* world) { world->PassTime(); }});
   if (events_ == scope_.events) return moves;
-  for (const auto& [id, process] : processes_) AddTroubleOf(id, process, &moves);
+  for (const auto& [id, process] : processes_) {
+    const bool is_at_an_end = id == processes_.begin()->first || id == processes_.rbegin()->first;
+    if (is_at_an_end || scope_.victims == Victims::kAny) AddTroubleOf(id, process, &moves);
+  }
   if (!is_quiet && has_deadline) {
     moves.push_back({"all are slow", -1, [](World* world) {
                        ++world->events_;
@@ -396,12 +403,14 @@ class Explorer {
   bool has_problem_ = false;
 };
 
-// The job of these options, with all orders of up to two events, and three in the order of ages.
-void ExpectNoProblems(const JobMembership::Options& options) {
-  for (const Scope& scope : {Scope{.events = 1}, Scope{.events = 3, .order = Order::kOldestFirst}}) {
+constexpr Scope kOne = {.events = 1};
+constexpr Scope kTwo = {.events = 2, .order = Order::kOldestFirst};
+constexpr Scope kThree = {.events = 3, .order = Order::kOldestFirst, .victims = Victims::kOldestAndNewest};
+
+// The job of these options, in scopes of ever more events and ever fewer orders of the steps between them.
+void ExpectNoProblems(const JobMembership::Options& options, const std::vector<Scope>& scopes) {
+  for (const Scope& scope : scopes) {
     const Census census = Explorer(options, scope).Explore();
-    fprintf(stderr, "states %zu ok %zu failed %zu epochs %d\n", census.states, census.successes, census.failures,
-            (int)census.most_epochs);
     // Else the model does not do what it is for.
     EXPECT_GT(census.states, 1'000);
     EXPECT_GT(census.successes, 0);
@@ -411,15 +420,15 @@ void ExpectNoProblems(const JobMembership::Options& options) {
 }
 
 TEST(JobMembershipModelTest, FourMembersOfWhichTwoSuffice) {
-  ExpectNoProblems({.initial_members = 4, .min_members = 2, .max_members = 4});
+  ExpectNoProblems({.initial_members = 4, .min_members = 2, .max_members = 4}, {kOne, kTwo, kThree});
 }
 
 TEST(JobMembershipModelTest, FourMembersThatAreAllNeeded) {
-  ExpectNoProblems({.initial_members = 4, .min_members = 4, .max_members = 4});
+  ExpectNoProblems({.initial_members = 4, .min_members = 4, .max_members = 4}, {kOne, kTwo, kThree});
 }
 
 TEST(JobMembershipModelTest, TwoMembersThatBecomeFour) {
-  ExpectNoProblems({.initial_members = 2, .min_members = 1, .max_members = 4});
+  ExpectNoProblems({.initial_members = 2, .min_members = 1, .max_members = 4}, {kOne, kTwo});
 }
 
 }  // namespace
