@@ -90,12 +90,20 @@ absl::StatusOr<JobPlan> PlanLocalJob(const LaunchOptions& options, const LaunchF
   return plan;
 }
 
+// Members of an elastic job meet when all of them are there; if they do not, one has died meanwhile.
+constexpr char kMeetingTimeout[] = "10s";
+constexpr char kStartTimeout[] = "RONDA_START_TIMEOUT";
+
 // As PlanLocalJob, for members that come and go. A member's variables are those of its slot, whose number is also its
 // local rank there: so it keeps a device for life.
 absl::StatusOr<JobPlan> PlanElasticJob(LaunchOptions options, const LaunchFacts& facts) {
   const ElasticOptions elastic = *options.elastic;
   const int initial = options.rank_count;
   options.rank_count = elastic.max_ranks;
+  const absl::Duration start_timeout = StartTimeoutOf(InheritedVariables(facts.environment, SettingsOf(options)));
+  const bool is_timeout_set =
+      ContainsName(facts.environment, kStartTimeout) || options.settings.contains(kStartTimeout);
+  if (!is_timeout_set) options.settings[kStartTimeout] = kMeetingTimeout;
   RONDA_ASSIGN_OR_RETURN(const LaunchPlan launch, MakeLaunchPlan(LocalRequest(options, facts)));
   JobPlan plan;
   plan.job_id = facts.job_id;
@@ -107,7 +115,6 @@ absl::StatusOr<JobPlan> PlanElasticJob(LaunchOptions options, const LaunchFacts&
         DescribeProcess(launch.ranks[static_cast<size_t>(member)].environment, facts.environment, options.command));
   }
   plan.explanations.push_back(DescribeJob(options, plan));
-  const absl::Duration start_timeout = StartTimeoutOf(launch.ranks.front().environment);
   plan.elastic = ElasticJob::Options{
       .membership = {.initial_members = initial,
                      .min_members = elastic.min_ranks,

@@ -122,10 +122,11 @@ void Supervisor::Step() {
   PollSet poll;
   poll.Add(surroundings_.signals->fd(), POLLIN, [this] { HandleSignals(); });
   if (watched_.has_value()) poll.Add(watched_->fd, POLLIN, [this] { watched_->on_ready(); });
-  if (elastic_ != nullptr) elastic_->AddTo(&poll);
   for (const auto& part : parts_) {
     if (part->running()) AddPart(part.get(), &poll);
   }
+  // Ends first: a member that has asked for a place and died gets none.
+  if (elastic_ != nullptr) elastic_->AddTo(&poll);
   AddQueues(&poll);
   const absl::Time next = repeated_.has_value() ? repeated_->next : absl::InfiniteFuture();
   const absl::Time elastic = elastic_ != nullptr ? elastic_->deadline() : absl::InfiniteFuture();

@@ -62,6 +62,12 @@ TEST(JobPlannerTest, MembersOfAnElasticJobAreMadeAsTheyAreNeeded) {
   EXPECT_EQ(plan.elastic->membership.max_members, 4);
   EXPECT_EQ(plan.elastic->membership.reset_limit, 7);
   EXPECT_NE(plan.elastic->make_member(17, 3, 5), nullptr);
+  // Members meet within a shorter time than they may take to start.
+  EXPECT_EQ(plan.elastic->membership.start_timeout, absl::Seconds(30));
+  EXPECT_THAT(plan.commands[1], HasSubstr("RONDA_START_TIMEOUT=10s "));
+  options.settings["RONDA_START_TIMEOUT"] = "2s";
+  EXPECT_EQ(Planned(options).elastic->membership.start_timeout, absl::Seconds(2));
+  EXPECT_THAT(Planned(options).commands[1], HasSubstr("RONDA_START_TIMEOUT=2s "));
   // A member's place is that of its slot, among all that there may be.
   EXPECT_THAT(plan.commands[1], AllOf(HasSubstr("RONDA_LOCAL_RANK=1 "), HasSubstr("RONDA_LOCAL_SIZE=4 ")));
 }
