@@ -15,6 +15,10 @@ constexpr int kMaxStartFailures = 3;
 // Epochs in a row that fail at the same step, after which the job ends.
 constexpr int kMaxFailuresAtStep = 3;
 
+// Epochs in a row whose members do not meet, after which the job ends. There are more of them: members that are killed
+// from outside may die in any moment, and their program is not to blame for that.
+constexpr int kMaxFailuresToMeet = 10;
+
 // For a member that has been told to end.
 constexpr absl::Duration kDismissalTimeout = absl::Seconds(5);
 
@@ -135,6 +139,7 @@ void JobMembership::OnMet(int id, Member* member, const EpochMet& met) {
     return;
   }
   member->state = State::kRunning;
+  if (--unmet_ == 0) failures_to_meet_ = 0;
   member->deadline = absl::InfiniteFuture();
 }
 
@@ -267,6 +272,7 @@ void JobMembership::CountFailure(const std::vector<int>& waiting) {
   }
   if (failure_.has_value()) reason = absl::StrCat(failure_->what, reason.empty() ? "" : "; ", reason);
   if (epoch_ < 0 || reason.empty()) return;
+  if (unmet_ > 0) return CountFailureToMeet(reason);
   failures_at_step_ = failed_step_ == newest ? failures_at_step_ + 1 : 1;
   failed_step_ = newest;
   if (failures_at_step_ < kMaxFailuresAtStep) return;
@@ -276,11 +282,19 @@ void JobMembership::CountFailure(const std::vector<int>& waiting) {
       absl::StrCat(kMaxFailuresAtStep, " epochs in a row have failed ", step, "; the last failure: ", reason));
 }
 
+void JobMembership::CountFailureToMeet(absl::string_view reason) {
+  if (++failures_to_meet_ < kMaxFailuresToMeet) return;
+  End(failure_.has_value() ? failure_->exit_code : kLaunchersExitCode,
+      absl::StrCat("the members of ", kMaxFailuresToMeet,
+                   " epochs in a row could not meet; the last failure: ", reason));
+}
+
 void JobMembership::Place(const std::vector<int>& waiting, absl::Time now) {
   ++epoch_;
   join_deadline_ = elastic_deadline_ = absl::InfiniteFuture();
   failure_.reset();
   const int size = static_cast<int>(waiting.size());
+  unmet_ = size;
   for (int rank = 0; rank < size; ++rank) {
     const int id = waiting[static_cast<size_t>(rank)];
     Member& member = members_.at(id);
@@ -379,11 +393,11 @@ bool JobMembership::MayStart() const {
 }
 
 std::string JobMembership::Describe(absl::Time now) const {
-  std::string text = absl::StrCat("epoch ", epoch_, is_over_ ? " over" : "", is_finishing_ ? " finishing" : "",
-                                  is_start_over_ ? " started" : "", "; start failures ", start_failures_, "; failed ",
-                                  failures_at_step_, " times at ", failed_step_.value_or(-2), "; joining ",
-                                  Relative(join_deadline_, now), "; elastic ", Relative(elastic_deadline_, now),
-                                  "; failure ", failure_.has_value() ? failure_->exit_code : 0);
+  std::string text = absl::StrCat(
+      "epoch ", epoch_, is_over_ ? " over" : "", is_finishing_ ? " finishing" : "", is_start_over_ ? " started" : "",
+      "; start failures ", start_failures_, "; unmet ", unmet_, " ", failures_to_meet_, "; failed ", failures_at_step_,
+      " times at ", failed_step_.value_or(-2), "; joining ", Relative(join_deadline_, now), "; elastic ",
+      Relative(elastic_deadline_, now), "; failure ", failure_.has_value() ? failure_->exit_code : 0);
   for (const auto& [id, member] : members_) {
     absl::StrAppend(&text, "; member ", id, " state ", static_cast<int>(member.state), " epoch ", member.epoch,
                     " step ", member.step, member.reason.empty() ? "" : " failed", " slot ", member.slot, " told ",

@@ -150,6 +150,7 @@ class JobMembership {
   void LetNewcomersIn();
   void Meet(absl::Time now);
   void CountFailure(const std::vector<int>& waiting);
+  void CountFailureToMeet(absl::string_view reason);
   void Place(const std::vector<int>& waiting, absl::Time now);
   void StartMembers(absl::Time now);
   void EndIfHopeless(absl::Time now);
@@ -187,6 +188,8 @@ class JobMembership {
   std::optional<Failure> start_failure_;                  // the last before a member has joined
   std::optional<int64_t> failed_step_;                    // the newest complete step when the last epoch failed
   int failures_at_step_ = 0;
+  int unmet_ = 0;             // members of the newest epoch that have not said that they have met
+  int failures_to_meet_ = 0;  // epochs in a row
 };
 
 }  // namespace ronda

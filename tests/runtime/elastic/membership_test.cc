@@ -278,6 +278,18 @@ TEST(JobMembershipTest, ThreeFailuresAtOneStepEndTheJob) {
                          "41); the last failure: member 1 was killed; 1 died"));
 }
 
+TEST(JobMembershipTest, EpochsThatDoNotMeetFailAtNoStepButNotForEver) {
+  Job job = Running();
+  for (int epoch = 0; epoch <= 10; ++epoch) {
+    ASSERT_EQ(job.Answer(), "") << epoch;
+    for (const int member : {0, 1, 2}) job.Join(member, epoch, 41, "no answer");
+    const std::string answer = job.Join(3, epoch, 41, "no answer");
+    ASSERT_THAT(answer, StartsWith(epoch < 10 ? absl::StrCat("0 is 0/4 of ", epoch + 1)
+                                              : "end with 1 the members of 10 epochs in a row could not meet; the last "
+                                                "failure: no answer"));
+  }
+}
+
 TEST(JobMembershipTest, FailuresAtOtherStepsAndPlannedChangesDoNotCount) {
   Job job = Running();
   std::vector<int> members = {0, 1, 2, 3};
