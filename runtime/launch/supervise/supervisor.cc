@@ -279,7 +279,13 @@ void Supervisor::Flush() {
   while (!surroundings_.output->empty() && !enough) {
     PollSet poll;
     poll.Add(surroundings_.signals->fd(), POLLIN, [&] {
-      while (const std::optional<int> signo = surroundings_.signals->Next()) enough = enough || *signo != SIGCHLD;
+      // A user's signal may also be meant for the job's next attempt, which an elastic job has not.
+      enough = elastic_ == nullptr;
+      while (elastic_ != nullptr) {
+        const std::optional<int> signo = surroundings_.signals->Next();
+        if (!signo.has_value()) return;
+        enough = enough || *signo != SIGCHLD;
+      }
     });
     AddQueues(&poll);
     poll.Wait(absl::InfiniteDuration());
