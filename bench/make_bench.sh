@@ -70,6 +70,7 @@ run step-2-settings step -np 2 --preset many-small --cycle-time 0,1ms --backend 
 run latency-2-openmpi-best latency -np 2 --peer mpi,gloo --peer-setting best --rounds "$some"
 run latency-2 latency -np 2 --rounds "$some"
 run startup-2 startup -np 2 --peer mpi,mpich --rounds "$(rounds 10)"
+run elastic-4 elastic -np 4 --kills "$(rounds 5)" --peer torchrun
 run negotiation negotiation --ranks 2,64,1024
 
 if [[ kernels == "$only"* ]]; then

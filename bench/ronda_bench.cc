@@ -11,7 +11,7 @@ namespace {
 const std::vector<Command>& Commands() {
   static const auto* const commands = new std::vector<Command>{
       CollectivesCommand(), StepCommand(),    LatencyCommand(), NegotiationCommand(), ModelCommand(),
-      SubmissionCommand(),  StartupCommand(), AdviseCommand(),  ReportCommand()};
+      SubmissionCommand(),  StartupCommand(), ElasticCommand(), AdviseCommand(),      ReportCommand()};
   return *commands;
 }
 

@@ -43,7 +43,7 @@ peers=()
 if [[ -n ${2:-} ]]; then
   built=$(absolute "$2")
   plugins=("$built"/runtime/mpi/libronda_mpi*.so "$built"/runtime/cuda/libronda_cuda*.so)
-  peers=("$built"/bench/peers/libronda_bench_*.so "$built"/bench/peers/*_first_allreduce)
+  peers=("$built"/bench/peers/libronda_bench_*.so "$built"/bench/peers/*_first_allreduce "$built"/bench/peers/*.py)
 fi
 # libronda.so looks for its plugins beside itself, ronda-bench under lib/ronda.
 copy 755 runtime/net/libronda_hosts.so "$root/lib"

@@ -137,6 +137,15 @@ TEST(SmokeTest, StartupTimesTheFirstAllreduce) {
   EXPECT_EQ(CountOf(RowsOf(json), "contestant", "ronda"), 1);
 }
 
+TEST(SmokeTest, ElasticKillsRanksAndTimesWhatFollows) {
+  const std::string json = PathOf("elastic.json");
+  const Outcome outcome = RunTool("elastic -np 3 --kills 2 -b 4KiB --json " + json);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
+  const Json rows = RowsOf(json);
+  ASSERT_EQ(CountOf(rows, "contestant", "ronda"), 1) << outcome.text;
+  EXPECT_EQ(rows[0]["replaced_s"].size(), 2) << outcome.text;
+}
+
 // A real trainer: the predictions are those of advice_test, from what it has measured.
 TEST(SmokeTest, AdviseRunsATrainerAndPredictsMoreRanks) {
   const std::string json = PathOf("advise.json");
@@ -223,6 +232,7 @@ TEST(SmokeTest, MistakesAreUsageErrors) {
 TEST(SmokeTest, HelpExplainsEveryCommand) {
   const Outcome help = RunTool("--help");
   EXPECT_EQ(help.exit_code, 0);
+  for (const std::string command : {"collectives", "latency", "submission", "startup", "elastic"}) {
   for (const std::string command : {"collectives", "latency", "submission", "startup", "advise"}) {
     EXPECT_NE(help.text.find("  " + command), std::string::npos) << help.text;
     const Outcome own = RunTool(command + " --help");

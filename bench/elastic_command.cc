@@ -1,0 +1,307 @@
+#include <signal.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "bench/harness/arguments.h"
+#include "bench/harness/command.h"
+#include "bench/harness/job.h"
+#include "bench/harness/launch.h"
+#include "bench/harness/output.h"
+#include "bench/harness/peers.h"
+#include "bench/harness/results.h"
+#include "bench/harness/statistics.h"
+#include "client/ronda/elastic.hpp"
+#include "runtime/base/status_macros.h"
+#include "runtime/elastic/membership_message.h"
+
+namespace ronda::bench {
+namespace {
+
+struct ElasticOptions {
+  int ranks = 4;
+  int kills = 20;
+  size_t bytes = 1 << 20;
+  int seed = 1;
+  std::vector<std::string> peers;
+  Results::Files files;
+};
+
+constexpr char kDescription[] =
+    "Kills a random rank of an elastic job again and again, and times how the job goes on:\n"
+    "from the kill to the end of the first complete step, minus a step. \"survivors\": the\n"
+    "first step of those that are left; \"replaced\": the first one with a replacement;\n"
+    "\"planned\": what the step is late in which the replacement is let in.\n"
+    "\n"
+    "  ronda-bench elastic -np 4 --kills 20 --peer torchrun\n";
+
+// The clock that all processes of a machine share.
+double NowSeconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// What rank 0 tells of an epoch when its first step is complete. Times are of the machine's clock, in seconds.
+struct EpochStart {
+  double step = 0;   // the median of its steps in earlier epochs; 0: there were none
+  double left = 0;   // the end of its last step before this epoch
+  double first = 0;  // the end of the first step
+  std::vector<pid_t> members;
+};
+
+std::string Encode(const EpochStart& start) {
+  return absl::StrFormat("%.9f %.9f %.9f %s", start.step, start.left, start.first, absl::StrJoin(start.members, " "));
+}
+
+std::optional<EpochStart> DecodeEpochStart(const std::string& text) {
+  const std::vector<std::string> words = absl::StrSplit(text, absl::ByAnyChar(" \n"), absl::SkipEmpty());
+  EpochStart start;
+  if (words.size() < 4 || !absl::SimpleAtod(words[0], &start.step) || !absl::SimpleAtod(words[1], &start.left) ||
+      !absl::SimpleAtod(words[2], &start.first)) {
+    return std::nullopt;
+  }
+  for (size_t i = 3; i < words.size(); ++i) {
+    if (!absl::SimpleAtoi(words[i], &start.members.emplace_back())) return std::nullopt;
+  }
+  return start;
+}
+
+// Set in a member by SIGUSR1: the job is to end.
+volatile std::sig_atomic_t is_to_end = 0;
+
+// The steps of a member over its epochs.
+class MemberSteps {
+ public:
+  // A step of the running epoch is complete.
+  void Add(double end) {
+    if (in_epoch_ > 0) durations_.push_back(end - last_);
+    last_ = end;
+    ++in_epoch_;
+  }
+
+  // Begins an epoch. Returns what is to be told of it, but for its first step and its members.
+  EpochStart Begin() {
+    in_epoch_ = 0;
+    return {.step = durations_.empty() ? 0 : Median(durations_), .left = last_};
+  }
+
+ private:
+  std::vector<double> durations_;
+  double last_ = 0;
+  int64_t in_epoch_ = 0;
+};
+
+// A member of the job that is timed: it sums gradients until one of the members is told to end.
+int RunAsMember(size_t bytes) {
+  std::signal(SIGUSR1, [](int) { is_to_end = 1; });
+  std::vector<float> weights(bytes / sizeof(float) + 1), gradient(weights.size());
+  MemberSteps steps;
+  ronda::elastic::State state({ronda::tensor("weights", weights)});
+  ronda::elastic::run(state, [&](const ronda::elastic::Membership& membership) {
+    EpochStart start = steps.Begin();
+    const int64_t pid = getpid();
+    for (const int64_t member : ronda::allgather("pids", &pid, {1}))
+      start.members.push_back(static_cast<pid_t>(member));
+    for (bool is_first = true;; is_first = false) {
+      std::fill(gradient.begin(), gradient.end(), static_cast<float>(is_to_end));
+      ronda::allreduce(ronda::tensor("gradient", gradient), {ronda::Op::Sum});
+      for (size_t i = 0; i < weights.size(); ++i) weights[i] -= gradient[i];
+      state.step_done();
+      steps.Add(NowSeconds());
+      if (gradient[0] > 0) return;
+      if (!is_first) continue;
+      start.first = NowSeconds();
+      Output(membership.rank, ProcessVariables()(kOutputVariable).value_or("")).Print(Encode(start));
+    }
+  });
+  ronda::shutdown();
+  return 0;
+}
+
+// How late the first steps after the kills of one job were, in seconds.
+struct Delays {
+  std::vector<double> survivors, replaced, planned;
+};
+
+// Kills a random member whenever the job is complete, as often as it is told, and then tells it to end.
+class Killer {
+ public:
+  Killer(const ElasticOptions& options, ProgressBar* progress)
+      : options_(options), progress_(progress), random_(options.seed) {}
+
+  void Take(const EpochStart& start) {
+    const bool is_whole = static_cast<int>(start.members.size()) == options_.ranks;
+    const double delay = start.first - killed_at_ - start.step;
+    if (is_pending_ && !is_whole && !has_survived_) {
+      delays_.survivors.push_back(delay);
+      has_survived_ = true;
+    }
+    if (!is_whole) return;
+    if (is_pending_) delays_.replaced.push_back(delay);
+    if (has_survived_) delays_.planned.push_back(start.first - start.left - start.step);
+    is_pending_ = has_survived_ = false;
+    if (kills_ < options_.kills) {
+      Kill(start.members);
+    } else {
+      kill(start.members.front(), SIGUSR1);
+    }
+  }
+
+  int kills() const { return kills_; }
+  const Delays& delays() const { return delays_; }
+
+ private:
+  void Kill(const std::vector<pid_t>& members) {
+    progress_->Show(static_cast<double>(kills_) / options_.kills, absl::StrCat("kill ", kills_ + 1));
+    absl::SleepFor(absl::Milliseconds(std::uniform_int_distribution<int>(200, 500)(random_)));
+    const pid_t victim = members[std::uniform_int_distribution<size_t>(0, members.size() - 1)(random_)];
+    killed_at_ = NowSeconds();
+    kill(victim, SIGKILL);
+    is_pending_ = true;
+    ++kills_;
+  }
+
+  const ElasticOptions& options_;
+  ProgressBar* const progress_;
+  std::mt19937 random_;
+  Delays delays_;
+  int kills_ = 0;
+  bool is_pending_ = false;    // a kill whose replacement has not taken a step yet
+  bool has_survived_ = false;  // its survivors have
+  double killed_at_ = 0;
+};
+
+absl::StatusOr<LaunchCommand> PlanRonda(const ElasticOptions& options) {
+  RONDA_ASSIGN_OR_RETURN(LaunchCommand plan,
+                         PlanLaunch({.launcher = Launcher::kRondarun,
+                                     .ranks = options.ranks,
+                                     .command = {OwnProgram(), "elastic", "-b", absl::StrCat(options.bytes)}},
+                                    FindInstalledProgram()));
+  plan.words.insert(plan.words.begin() + 1, {"--min-np", absl::StrCat(options.ranks - 1)});
+  return plan;
+}
+
+absl::StatusOr<LaunchCommand> PlanTorchrun(const ElasticOptions& options) {
+  const std::string python = FindInstalledProgram()("python3"), script = FindPeerFile("torchrun_elastic.py");
+  if (python.empty() || script.empty()) {
+    return absl::NotFoundError("--peer torchrun: needs Debian's python3-torch, and what make bench builds");
+  }
+  // Without --redirects and --tee PyTorch 1.13 fails under Python 3.11.
+  return LaunchCommand{.words = {python, "-m", "torch.distributed.run", "--standalone", "--redirects=1", "--tee=1",
+                                 "--nproc_per_node", absl::StrCat(options.ranks), "--max_restarts",
+                                 absl::StrCat(options.kills + 1), script, absl::StrCat(options.bytes)}};
+}
+
+// Runs a job through all its kills.
+absl::StatusOr<Delays> Measure(const std::string& name, const LaunchCommand& command, const ElasticOptions& options) {
+  ProgressBar progress(stderr);
+  Killer killer(options, &progress);
+  const absl::StatusOr<int> exit_code = RunLaunch(command, [&](const OutputMessage& message) {
+    if (const std::optional<EpochStart> start = DecodeEpochStart(message.text)) killer.Take(*start);
+  });
+  RONDA_RETURN_IF_ERROR(exit_code.status());
+  if (*exit_code != 0) {
+    return absl::InternalError(
+        absl::StrCat(name, ": the job failed with exit code ", *exit_code, " after kill ", killer.kills()));
+  }
+  return killer.delays();
+}
+
+ResultRow Row(const std::string& name, const ElasticOptions& options, const Delays& delays) {
+  ResultRow row = {{"contestant", name}, {"ranks", int64_t{options.ranks}}, {"kills", int64_t{options.kills}}};
+  for (const auto& [what, values] : {std::pair{"survivors", delays.survivors}, std::pair{"replaced", delays.replaced},
+                                     std::pair{"planned", delays.planned}}) {
+    if (values.empty()) continue;
+    const Summary summary = Summarize(values);
+    row.emplace_back(absl::StrCat(what, "_median_s"), summary.median);
+    row.emplace_back(absl::StrCat(what, "_p90_s"), summary.p90);
+    row.emplace_back(absl::StrCat(what, "_max_s"), summary.max);
+    row.emplace_back(absl::StrCat(what, "_s"), values);
+  }
+  return row;
+}
+
+Table TableOfDelays() {
+  std::vector<Table::Column> columns = {
+      {.title = "by", .width = 10, .align = Table::Column::Align::kLeft, .field = "contestant"},
+      {.title = "ranks", .field = "ranks"},
+      {.title = "kills", .field = "kills"}};
+  for (const std::string what : {"survivors", "replaced", "planned"}) {
+    for (const char* of : {"median", "p90", "max"}) {
+      columns.push_back({.title = of,
+                         .width = 8,
+                         .group = absl::StrCat("s, ", what),
+                         .field = absl::StrCat(what, "_", of, "_s"),
+                         .digits = 3});
+    }
+  }
+  return Table(std::move(columns));
+}
+
+absl::Status MeasureAll(const ElasticOptions& options, Results* results) {
+  std::vector<std::pair<std::string, LaunchCommand>> jobs;
+  RONDA_ASSIGN_OR_RETURN(jobs.emplace_back("ronda", LaunchCommand()).second, PlanRonda(options));
+  for (const std::string& peer : options.peers) {
+    absl::StatusOr<LaunchCommand> plan = PlanTorchrun(options);
+    if (plan.ok()) {
+      jobs.emplace_back(peer, *std::move(plan));
+    } else {
+      Explain(plan.status());
+    }
+  }
+  const Table table = TableOfDelays();
+  std::fputs(table.Header().c_str(), stdout);
+  for (const auto& [name, command] : jobs) {
+    RONDA_ASSIGN_OR_RETURN(const Delays delays, Measure(name, command, options));
+    results->Add(Row(name, options, delays));
+    std::fputs(table.RowOf(results->rows().back()).c_str(), stdout);
+  }
+  return results->Write(options.files);
+}
+
+int Run(const std::vector<std::string>& words) {
+  ElasticOptions options;
+  Flags flags("elastic", kDescription);
+  flags.Add({.names = {"-np", "--ranks"}, .value = "N", .help = "Members of the job (4)."},
+            Integer(&options.ranks, {.min = 2, .max = 1024}));
+  flags.Add({.names = {"--kills"}, .value = "N", .help = "Kills (20)."},
+            Integer(&options.kills, {.min = 1, .max = 10000}));
+  flags.Add({.names = {"-b", "--bytes"}, .value = "SIZE", .help = "Gradients of a step (1MiB)."}, Size(&options.bytes));
+  flags.Add({.names = {"--seed"}, .value = "N", .help = "Chooses the victims (1)."}, Integer(&options.seed, {}));
+  flags.Add({.names = {"--peer"}, .value = "LIST", .help = "Runs torchrun's job, by gloo, too (torchrun)."},
+            ChoiceList(&options.peers, {"torchrun"}));
+  AddFileFlags(&flags, &options.files);
+  int exit_code = 0;
+  if (!ParseOrExplain(&flags, words, &exit_code)) return exit_code;
+  if (ProcessVariables()(kMembershipVariable)) return RunAsMember(options.bytes);
+  Results results("elastic", words);
+  const absl::Status status = MeasureAll(options, &results);
+  return status.ok() ? 0 : Explain(status);
+}
+
+}  // namespace
+
+Command ElasticCommand() {
+  return {.name = "elastic", .summary = "how long a job takes to go on when a rank is killed", .run = Run};
+}
+
+}  // namespace ronda::bench

@@ -1,0 +1,42 @@
+"""The workers that ronda-bench elastic starts by torchrun: rank 0 tells each of their epochs.
+
+    python3 -m torch.distributed.run --standalone --nproc_per_node 4 --max_restarts 20 \
+        torchrun_elastic.py BYTES
+
+torchrun starts all workers anew when one has died. They sum BYTES until SIGUSR1 tells one to end.
+"""
+
+import os
+import signal
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+
+
+def main() -> None:
+    """Steps until it is told to end; the first step of an epoch is written to ronda-bench's pipe."""
+    to_end: list[int] = []
+    signal.signal(signal.SIGUSR1, lambda *_: to_end.append(1))
+    count = int(sys.argv[1]) // 4 + 1
+    dist.init_process_group("gloo")
+    members: list[int] = [0] * dist.get_world_size()
+    dist.all_gather_object(members, os.getpid())
+    weights, gradient = torch.zeros(count), torch.zeros(count)
+    times: list[float] = []
+    with open(os.environ["RONDA_BENCH_OUTPUT"], "w") as pipe:
+        while True:
+            gradient.fill_(float(len(to_end)))
+            dist.all_reduce(gradient)
+            weights -= gradient
+            times.append(time.monotonic())
+            if gradient[0] > 0:
+                return
+            if len(times) == 1 and dist.get_rank() == 0:
+                # There are no earlier steps in this process: a step's time is negligible here.
+                pipe.write(f"T 0 0 {times[0]:.9f} {' '.join(map(str, members))}\n")
+                pipe.flush()
+
+
+main()
