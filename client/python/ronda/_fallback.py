@@ -197,12 +197,8 @@ def elastic_reform(reason: str | None = None, /) -> None:
     _interruptibly(lambda: int(library.ronda_elastic_reform(byref(options))))
 
 
-def elastic_begin_update() -> None:
-    library.ronda_elastic_begin_update()
-
-
-def elastic_end_update() -> None:
-    library.ronda_elastic_end_update()
+elastic_begin_update: Callable[[], None] = library.ronda_elastic_begin_update
+elastic_end_update: Callable[[], None] = library.ronda_elastic_end_update
 
 
 def elastic_sync(snapshot_step: int, /) -> tuple[int, int, int, int, int]:
