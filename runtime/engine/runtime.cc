@@ -91,6 +91,7 @@ DeviceLanes::Options Runtime::MakeDeviceOptions() {
           .callbacks = callbacks_,
           .progress = progress_,
           .timeline = &timeline_,
+          .times = &meter_->device_times(),
           .watch = {.rank = topology_.rank,
                     .flights = transport_.flights,
                     .job_failure = [this] { return control_->failure(); },

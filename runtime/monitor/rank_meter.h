@@ -36,6 +36,7 @@ class RankMeter {
 
   const RankWords& words() const { return *words_; }
   Counters& counters() { return words_->counters; }
+  DeviceTimes& device_times() { return words_->device_times; }
   RankRequestWords& request() { return words_->request; }
 
   // Times are FlightTimes or, where a conversion would cost too much, their nanoseconds.

@@ -28,6 +28,18 @@ struct BucketEntry {
   friend bool operator==(const BucketEntry&, const BucketEntry&) = default;
 };
 
+// What a rank's device has spent on the buckets that were timed: one in kPeriod, so about kPeriod times as much is the
+// time of all. Written by the thread that learns of buckets' ends.
+struct DeviceTimes {
+  static constexpr uint64_t kPeriod = 32;
+  static constexpr int kPhases = 5;
+  // As StreamPhase (runtime/collectives/transport.h) has them.
+  static constexpr const char* kPhaseNames[kPhases] = {"wait_for_data", "pack", "transfer", "reduce", "unpack"};
+
+  Counter buckets;               // timed
+  Counter nanoseconds[kPhases];  // of these
+};
+
 // The words of one rank. They lie in a memfd of the rank's process named kRankFileName; a process of the same user
 // opens it as /proc/PID/fd/N. So the words can be read while the rank is stopped; they are gone with the rank and its
 // readers, however these end; and no other user can open them. The file cannot change its size. A process that becomes
@@ -44,7 +56,7 @@ struct BucketEntry {
 // the entries up to n - 1, and one that has seen a place overwritten by bucket n loads n or more.
 struct RankWords {
   static constexpr uint64_t kMagic = 0x314b4e4152444e52;  // "RNDRANK1"
-  static constexpr uint32_t kVersion = 4;
+  static constexpr uint32_t kVersion = 5;
   static constexpr int kEntries = 256;
   static constexpr size_t kJobBytes = 128;
   static constexpr size_t kHostBytes = 64;
@@ -83,6 +95,7 @@ struct RankWords {
 
   alignas(64) Counters counters;
   Counter collectives[kOpTypeCount][kBucketModeCount];  // buckets carried out with this rank's part
+  DeviceTimes device_times;
 
   // Buckets up to now, in the order in which all ranks make their calls, also those in which this rank has no part: the
   // number of a bucket is the same on every rank.

@@ -232,8 +232,7 @@ TEST(SmokeTest, MistakesAreUsageErrors) {
 TEST(SmokeTest, HelpExplainsEveryCommand) {
   const Outcome help = RunTool("--help");
   EXPECT_EQ(help.exit_code, 0);
-  for (const std::string command : {"collectives", "latency", "submission", "startup", "elastic"}) {
-  for (const std::string command : {"collectives", "latency", "submission", "startup", "advise"}) {
+  for (const std::string command : {"collectives", "latency", "submission", "startup", "elastic", "advise"}) {
     EXPECT_NE(help.text.find("  " + command), std::string::npos) << help.text;
     const Outcome own = RunTool(command + " --help");
     EXPECT_EQ(own.exit_code, 0);

@@ -144,7 +144,7 @@ class DeviceLanes {
     std::shared_ptr<CallbackThread> callbacks;
     std::shared_ptr<ProgressEngine> progress;
     Timeline* timeline = nullptr;  // nullptr: there is none
-    DeviceTimes* times = nullptr;  // of the rank; outlives this. nullptr: nothing is counted
+    DeviceTimes* times = nullptr;  // of the rank's words. nullptr: nothing is counted
     DeviceWatch::Options watch;
   };
 

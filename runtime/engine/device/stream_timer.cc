@@ -14,6 +14,7 @@ constexpr absl::Duration kLongestStep = absl::Seconds(1);
 
 // By StreamPhase.
 constexpr absl::string_view kPhaseNames[] = {"WAIT_FOR_DATA", "PACK", "TRANSFER", "REDUCE", "UNPACK"};
+static_assert(DeviceTimes::kPhases == static_cast<int>(StreamPhase::kUnpack) + 1);
 
 }  // namespace
 

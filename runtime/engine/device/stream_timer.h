@@ -13,22 +13,10 @@
 #include "runtime/collectives/transport.h"
 #include "runtime/cuda/device.h"
 #include "runtime/monitor/flight_recorder.h"
-#include "runtime/monitor/statistics.h"
+#include "runtime/monitor/rank_words.h"
 #include "runtime/monitor/timeline/timeline.h"
 
 namespace ronda {
-
-// What a rank's device has spent on the buckets that were looked at, one in kPeriod, for whoever watches the rank.
-// Plain words without pointers, so that they may lie in memory that other processes map.
-//
-// Written by the thread that learns of buckets' ends, read by any.
-struct DeviceTimes {
-  static constexpr uint64_t kPeriod = 32;
-  static constexpr int kPhases = static_cast<int>(StreamPhase::kUnpack) + 1;
-
-  Counter buckets;               // looked at
-  Counter nanoseconds[kPhases];  // of these, by StreamPhase
-};
 
 // The points that a bucket's work on a stream is divided by.
 struct BucketTiming {

@@ -208,6 +208,9 @@ RankSample RankReader::Read() const {
   for (int op = 0; op < kOpTypeCount; ++op) {
     for (int mode = 0; mode < kBucketModeCount; ++mode) sample.collectives[op][mode] = words().collectives[op][mode];
   }
+  for (size_t i = 0; i < sample.device_nanoseconds.size(); ++i) {
+    sample.device_nanoseconds[i] = words().device_times.nanoseconds[i];
+  }
   ReadCurrent(words(), &sample);
   sample.entries.reserve(RankWords::kEntries);
   // A place that has another bucket is one that the rank has overwritten, or of a bucket without it.

@@ -33,6 +33,7 @@ void Fill(const RankSample& sample, v1::SampledRank* message) {
   for (const auto& of_op : sample.collectives) {
     for (const uint64_t count : of_op) message->add_collectives(count);
   }
+  for (const uint64_t time : sample.device_nanoseconds) message->add_device_nanoseconds(time);
   message->set_buckets(sample.buckets);
   message->set_first_kept(sample.first_kept);
   message->set_current(sample.current);
@@ -138,6 +139,9 @@ absl::StatusOr<RankSample> SampleOf(const v1::SampledRank& message, const Clock&
   sample.counts = std::bit_cast<Statistics>(counts);
   for (int i = 0; i < std::min(message.collectives_size(), kOpTypeCount * kBucketModeCount); ++i) {
     sample.collectives[i / kBucketModeCount][i % kBucketModeCount] = message.collectives(i);
+  }
+  for (int i = 0; i < std::min(message.device_nanoseconds_size(), DeviceTimes::kPhases); ++i) {
+    sample.device_nanoseconds[static_cast<size_t>(i)] = message.device_nanoseconds(i);
   }
   if (sample.current > sample.buckets || sample.first_kept > sample.buckets + 1 || sample.buckets > kLongestTime) {
     return Damaged("buckets that are not in order");

@@ -106,6 +106,18 @@ Values Collectives(const RankSnapshot& rank, absl::Time) {
   return values;
 }
 
+// Those that the rank's device has spent time on: a rank without a device has none.
+Values DeviceSeconds(const RankSnapshot& rank, absl::Time) {
+  Values values;
+  for (size_t i = 0; i < rank.sample.device_nanoseconds.size(); ++i) {
+    const uint64_t timed = rank.sample.device_nanoseconds[i];
+    if (timed == 0) continue;
+    values.push_back({.labels = absl::StrCat(",", Label("phase", DeviceTimes::kPhaseNames[i])),
+                      .number = static_cast<double>(timed) * DeviceTimes::kPeriod / 1e9});
+  }
+  return values;
+}
+
 Values SchedulesLeft(const RankSnapshot& rank, absl::Time) {
   const Statistics& counts = rank.sample.counts;
   const uint64_t own = std::min(counts.own_vetoes, counts.schedules_left);
@@ -160,6 +172,8 @@ constexpr Metric kMetrics[] = {
      [](const RankSnapshot& rank, absl::Time) {
        return One(static_cast<double>(rank.sample.counts.exposed_nanoseconds) / 1e9);
      }},
+    {"ronda_gpu_seconds_total", "counter", "Time of the rank's GPU by phase of a bucket, told from one bucket in 32.",
+     Merge::kSum, DeviceSeconds},
     {"ronda_tensors_in_flight", "gauge", "Tensors that are submitted and not yet carried out.", Merge::kSum,
      [](const RankSnapshot& rank, absl::Time) { return One(rank.sample.counts.tensors_in_flight); }},
 };

@@ -42,7 +42,7 @@ TEST(MetricsText, HasEachMetricOfTheTableWithItsHelpAndType) {
         "ronda_blamed_wait_seconds_total counter", "ronda_wait_seconds_total counter",
         "ronda_collectives_total counter", "ronda_tensors_total counter", "ronda_payload_bytes_total counter",
         "ronda_wire_bytes_total counter", "ronda_schedule_locked gauge", "ronda_schedules_left_total counter",
-        "ronda_control_messages_total counter", "ronda_tensors_in_flight gauge"}) {
+        "ronda_control_messages_total counter", "ronda_gpu_seconds_total counter", "ronda_tensors_in_flight gauge"}) {
     EXPECT_EQ(Count(text, absl::StrCat("# TYPE ", metric, "\n")), 1) << metric;
   }
   EXPECT_EQ(Count(text, "# TYPE "), Count(text, "# HELP "));
@@ -95,6 +95,15 @@ TEST(MetricsText, CountsHaveTheirLabels) {
             HasSubstr("ronda_control_messages_total{job_id=\"j\",rank=\"0\",kind=\"list_sent\"} 9\n"),
             HasSubstr("ronda_payload_bytes_total{job_id=\"j\",rank=\"0\"} 1099511627776\n"),
             Not(HasSubstr("mode=\"negotiated\""))));
+}
+
+TEST(MetricsText, TheGpusTimeOfTheBucketsThatWereTimedStandsForAll) {
+  JobSnapshot job = MakeJob("j", 1);
+  EXPECT_THAT(TextOf(job), Not(HasSubstr("ronda_gpu_seconds_total{")));
+  job.ranks[0].sample.device_nanoseconds = {0, 500'000'000, 0, 0, 1'000'000'000};
+  EXPECT_THAT(TextOf(job), AllOf(HasSubstr("ronda_gpu_seconds_total{job_id=\"j\",rank=\"0\",phase=\"pack\"} 16\n"),
+                                 HasSubstr("ronda_gpu_seconds_total{job_id=\"j\",rank=\"0\",phase=\"unpack\"} 32\n"),
+                                 Not(HasSubstr("phase=\"transfer\""))));
 }
 
 TEST(MetricsText, LabelsCannotBreakTheFormat) {

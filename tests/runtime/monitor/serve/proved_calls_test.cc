@@ -130,6 +130,7 @@ TEST(HostReportTest, RanksAreToldAsTheyAre) {
   rank.sample.buckets = 9;
   rank.sample.current = 9;
   rank.sample.current_since = absl::Seconds(901);
+  rank.sample.device_nanoseconds = {1, 2, 3, 4, 5};
   rank.sample.entries = {{.bucket = 8, .time = 900'000'000'000, .step = 4, .left = 900'500'000'000},
                          {.bucket = 9, .time = 901'000'000'000, .step = 5}};
   rank.sample.last = FlightEvent{.kind = FlightKind::kStarted, .name = "x\x1b", .bytes = 4, .time = absl::Seconds(901)};
@@ -148,6 +149,7 @@ TEST(HostReportTest, RanksAreToldAsTheyAre) {
   EXPECT_EQ(heard.sample.counts.steps, 3u);
   EXPECT_EQ(heard.sample.counts.bucket_nanoseconds, 1'500'000'000u);
   EXPECT_EQ(heard.sample.collectives, rank.sample.collectives);
+  EXPECT_EQ(heard.sample.device_nanoseconds, rank.sample.device_nanoseconds);
   EXPECT_EQ(heard.sample.current, 9u);
   EXPECT_EQ(heard.sample.current_since, absl::Seconds(961));
   ASSERT_EQ(heard.sample.entries.size(), 2u);
