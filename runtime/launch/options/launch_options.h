@@ -42,9 +42,9 @@ struct RemoteOptions {
 struct ElasticOptions {
   int min_ranks = 1;
   int max_ranks = 1;
-  absl::Duration timeout = absl::Seconds(600);     // of all waits for members
-  std::optional<int> reset_limit;                  // of changes
-  absl::Duration min_cooldown = absl::Seconds(1);  // of a place where a member has died; doubles each time
+  absl::Duration timeout = absl::Seconds(600);            // of all waits for members
+  std::optional<int> reset_limit;                         // of changes
+  absl::Duration min_cooldown = absl::Milliseconds(100);  // of a place where a member has died; doubles each time
   absl::Duration max_cooldown = absl::Seconds(1);
 };
 

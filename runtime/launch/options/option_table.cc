@@ -96,7 +96,7 @@ Options OptionsOfElasticJobs(CommandLineDraft* draft) {
   Option cooldown =
       MakeOption("--blacklist-cooldown-range",
                  "Seconds before the place of a rank that has died is used again: MIN,\nthen twice as long "
-                 "each time, up to MAX (default: 1 1).",
+                 "each time, up to MAX (default: 0.1 1).",
                  With(draft, SetCooldownRange));
   cooldown.value = Option::Value::kTwo;
   cooldown.value_name = "MIN MAX";
