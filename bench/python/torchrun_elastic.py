@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 
 def main() -> None:
-    """Steps until it is told to end; the first step of an epoch is written to ronda-bench's pipe."""
+    """Steps until it is told to end; tells ronda-bench of the first step."""
     to_end: list[int] = []
     signal.signal(signal.SIGUSR1, lambda *_: to_end.append(1))
     count = int(sys.argv[1]) // 4 + 1

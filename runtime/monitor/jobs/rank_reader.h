@@ -35,7 +35,7 @@ struct RankSample {
   Statistics counts;
   std::array<std::array<uint64_t, kBucketModeCount>, kOpTypeCount> collectives{};
   std::array<uint64_t, DeviceTimes::kPhases> device_nanoseconds{};  // of the buckets that were timed
-  uint64_t buckets = 0;              // so far
+  uint64_t buckets = 0;                                             // so far
   uint64_t first_kept = 1;           // from this bucket on, `entries` has all that the rank has part in
   uint64_t current = 0;              // the bucket in which the rank is; 0: in none
   FlightTime current_since;          // its entry into that

@@ -18,7 +18,6 @@ from ronda.torch.functions import (
     broadcast_parameters,
 )
 
-
 _REFORM, _LEAVE = 1, 2  # of ronda_elastic_change
 
 
