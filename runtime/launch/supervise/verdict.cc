@@ -96,7 +96,8 @@ std::string DescribeFailure(const RankEnd& failure, Naming naming) {
   if (!failure.host.empty()) absl::StrAppend(&text, " (", pid, "host ", failure.host, ")");
   absl::StrAppend(&text, " ", DescribeEnd(failure));
   const absl::string_view error = absl::StripAsciiWhitespace(failure.last_error);
-  if (error.empty()) return text;
+  const bool may_be_past = naming == Naming::kMember && !RanksNamedIn(error).empty();
+  if (error.empty() || may_be_past) return text;
   absl::StrAppend(&text, "; last error: \"", error.substr(0, kMaxQuoted), error.size() > kMaxQuoted ? "..." : "", "\"");
   return text;
 }

@@ -50,7 +50,8 @@ const RankEnd* FirstFailure(const std::vector<RankEnd>& ends);
 // Whether ranks of a job go by their ranks, or by their numbers as members, which they keep for life.
 enum class Naming { kRank, kMember };
 
-// The launcher's last line for that failure, without newline.
+// The launcher's last line for that failure, without newline. A member's last error is quoted unless it is a report
+// about ranks: that may be of an earlier epoch.
 std::string DescribeFailure(const RankEnd& failure, Naming naming = Naming::kRank);
 
 // The launcher's exit code for that failure: the rank's, 128 + signal, or 1 for a rank that was lost.

@@ -112,6 +112,15 @@ TEST(VerdictTest, LostRankHasFailed) {
   EXPECT_EQ(ExitCodeOf(lost), 1);
 }
 
+TEST(VerdictTest, AMembersReportAboutOthersIsNotQuoted) {
+  const RankEnd killed = {
+      .rank = 5, .pid = 71, .host = "h", .signal = SIGKILL, .last_error = "ronda[1] E rank 3 (host h, pid 70) died"};
+  EXPECT_EQ(DescribeFailure(killed, Naming::kMember), "member 5 (pid 71, host h) was killed by signal 9 (SIGKILL)");
+  const RankEnd failed = {.rank = 5, .pid = 71, .host = "h", .exit_code = 3, .last_error = "no such file"};
+  EXPECT_EQ(DescribeFailure(failed, Naming::kMember),
+            "member 5 (pid 71, host h) exited with code 3; last error: \"no such file\"");
+}
+
 TEST(VerdictTest, ReportOfARankThatWasLostIsAConsequence) {
   EXPECT_EQ(FirstOf({{.rank = 0, .exit_code = 1, .round = 1, .last_error = "rank 1 (host b, pid 5) is gone"},
                      {.rank = 1, .host = "b", .round = 2, .lost = "the way to b is cut"}}),
