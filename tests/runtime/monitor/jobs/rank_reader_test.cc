@@ -161,7 +161,8 @@ TEST_F(RankReaderTest, WordsOfAnotherLayoutAreRefused) {
   EXPECT_THAT(check(8), HasSubstr("not the words of a rank"));
   EXPECT_THAT(check(sizeof(RankWords) - 1), HasSubstr("bytes of words"));
   words->version = RankWords::kVersion + 1;
-  EXPECT_THAT(check(), HasSubstr("this program reads layout 4: use the program that came with that library"));
+  EXPECT_THAT(check(), HasSubstr(absl::StrCat("this program reads layout ", RankWords::kVersion,
+                                              ": use the program that came with that library")));
   words->version = RankWords::kVersion;
   words->rank = 1;
   EXPECT_THAT(check(), HasSubstr("rank 1 of 1"));
