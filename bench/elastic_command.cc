@@ -292,7 +292,7 @@ int Run(const std::vector<std::string>& words) {
   AddFileFlags(&flags, &options.files);
   int exit_code = 0;
   if (!ParseOrExplain(&flags, words, &exit_code)) return exit_code;
-  if (ProcessVariables()(kMembershipVariable)) return RunAsMember(options.bytes);
+  if (ProcessVariables()(kMembershipVariable.c_str())) return RunAsMember(options.bytes);
   Results results("elastic", words);
   const absl::Status status = MeasureAll(options, &results);
   return status.ok() ? 0 : Explain(status);

@@ -48,14 +48,14 @@ absl::Status NoPlace(const EndNotice& end) {
 
 absl::StatusOr<std::unique_ptr<MemberChannel>> MemberChannel::Open(const EnvironmentReader& environment) {
   const EnvironmentVariables variables(environment);
-  constexpr VariableName kName = kMembershipVariable;
-  const std::optional<std::string> text = variables.Get(kName);
+  const std::optional<std::string> text = variables.Get(kMembershipVariable);
   if (!text) return nullptr;
   int64_t fd = -1;
-  RONDA_RETURN_IF_ERROR(variables.ReadInteger(kName, {.min = 0, .max = std::numeric_limits<int>::max()}, &fd));
+  RONDA_RETURN_IF_ERROR(
+      variables.ReadInteger(kMembershipVariable, {.min = 0, .max = std::numeric_limits<int>::max()}, &fd));
   const int socket = static_cast<int>(fd);
   if (!IsMembershipSocket(socket)) {
-    return InvalidVariable(kName.view(), *text,
+    return InvalidVariable(kMembershipVariable.view(), *text,
                            "the descriptor that rondarun gave this process: start the program under it directly, or "
                            "unset the variable");
   }

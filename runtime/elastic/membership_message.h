@@ -24,11 +24,12 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "runtime/base/peer.h"
+#include "runtime/base/variable_name.h"
 
 namespace ronda {
 
 // The variable by which a member knows the descriptor of its end of the pair.
-inline constexpr char kMembershipVariable[] = "RONDA_MEMBERSHIP_FD";
+inline constexpr VariableName kMembershipVariable = "RONDA_MEMBERSHIP_FD";
 
 // No message is longer. Longer reasons are cut.
 inline constexpr size_t kMaxMembershipMessage = 4096;

@@ -41,7 +41,7 @@ void OnSignal(int signo) {
 class ElasticMember {
  public:
   ElasticMember(std::string folder, int64_t crash_step, int64_t vanish_epoch)
-      : socket_(std::atoi(std::getenv(kMembershipVariable))),
+      : socket_(std::atoi(std::getenv(kMembershipVariable.c_str()))),
         folder_(std::move(folder)),
         crash_step_(crash_step),
         vanish_epoch_(vanish_epoch) {}

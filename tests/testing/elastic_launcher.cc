@@ -35,7 +35,7 @@ void ElasticLauncher::Start(const Environment& environment) {
   const UniqueFd its_end(pair[1]);
   Environment all = environment_;
   all.insert(all.end(), environment.begin(), environment.end());
-  all.emplace_back(kMembershipVariable, absl::StrCat(CommandedProcess::kInheritedFd));
+  all.emplace_back(kMembershipVariable.c_str(), absl::StrCat(CommandedProcess::kInheritedFd));
   Member member;
   member.socket.Reset(pair[0]);
   member.process = std::make_unique<CommandedProcess>(argv_, all, its_end.get());

@@ -126,7 +126,7 @@ absl::StatusOr<JobPlan> PlanElasticJob(LaunchOptions options, const LaunchFacts&
                      .max_cooldown = elastic.max_cooldown},
       .make_member = [options = std::move(options), facts, launch](int member, int slot, int membership_fd) {
         ChildProcess::Options process = ProcessOf(member, launch.ranks[static_cast<size_t>(slot)], options, facts);
-        process.environment.push_back(absl::StrCat(kMembershipVariable, "=", membership_fd));
+        process.environment.push_back(absl::StrCat(kMembershipVariable.view(), "=", membership_fd));
         process.inherited_fd = membership_fd;
         return std::make_unique<RankPart>(member, facts.hostname, std::move(process));
       }};

@@ -137,7 +137,7 @@ TEST_F(MemberChannelTest, NonsenseIsAnErrorThatNamesIt) {
 
 absl::StatusOr<std::unique_ptr<MemberChannel>> OpenFrom(const std::string& value) {
   return MemberChannel::Open([value](const char* name) -> std::optional<std::string> {
-    if (std::string(name) != kMembershipVariable) return std::nullopt;
+    if (name != kMembershipVariable.view()) return std::nullopt;
     return value;
   });
 }
