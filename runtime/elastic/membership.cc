@@ -1,6 +1,8 @@
 #include "runtime/elastic/membership.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,7 +11,7 @@
 namespace ronda {
 namespace {
 
-// Deaths of members in a row before they join, after which no more are started.
+// Members in a row that end before they join, after which their host cools down.
 constexpr int kMaxStartFailures = 3;
 
 // Epochs in a row that fail at the same step, after which the job ends.
@@ -36,7 +38,7 @@ std::string Relative(absl::Time time, absl::Time now) {
 }  // namespace
 
 JobMembership::Actions JobMembership::Begin(absl::Time now) {
-  slots_.resize(static_cast<size_t>(options_.max_members));
+  List(options_.hosts);
   return Advance(now);
 }
 
@@ -64,7 +66,7 @@ JobMembership::Actions JobMembership::OnExit(int member, const Exit& exit, absl:
   if (is_over_ || found == members_.end()) return {};
   const Member ended = std::move(found->second);
   members_.erase(found);
-  Slot& slot = slots_[static_cast<size_t>(ended.slot)];
+  Slot& slot = SlotOf(ended);
   slot.use = ended.state == State::kLeaving || slot.use == Slot::Use::kLeft ? Slot::Use::kLeft : Slot::Use::kFree;
   if (exit.exit_code != 0) {
     OnDeath(member, ended, exit, now);
@@ -88,6 +90,24 @@ JobMembership::Actions JobMembership::OnContinue(int member, absl::Time now) {
   return Advance(now);
 }
 
+JobMembership::Actions JobMembership::OnHosts(const std::vector<Host>& hosts, absl::Time now) {
+  if (is_over_) return {};
+  List(hosts);
+  return Advance(now);
+}
+
+JobMembership::Actions JobMembership::OnHostLost(absl::string_view host, absl::Time now) {
+  KnownHost* const known = FindHost(host);
+  if (is_over_ || known == nullptr) return {};
+  ++known->failures;
+  CoolDown(&known->rest, options_.min_host_cooldown, options_.max_host_cooldown, now);
+  return Advance(now);
+}
+
+void JobMembership::SetMeetingPoint(absl::string_view host, MeetingPoint point) {
+  if (KnownHost* const known = FindHost(host); known != nullptr) known->meeting_point = std::move(point);
+}
+
 JobMembership::Actions JobMembership::OnTime(absl::Time now) {
   if (is_over_) return {};
   return Advance(now);
@@ -100,10 +120,34 @@ absl::Time JobMembership::deadline() const {
     if (member.state != State::kKilled) earliest = std::min({earliest, member.deadline, member.stop_deadline});
   }
   if (!MayStart()) return earliest;
-  for (const Slot& slot : slots_) {
-    if (IsUsable(slot)) earliest = std::min(earliest, slot.usable);
+  for (const KnownHost& host : hosts_) {
+    for (int slot = 0; slot < host.listed; ++slot) {
+      const Slot& of = host.slots[static_cast<size_t>(slot)];
+      if (IsUsable(of)) earliest = std::min(earliest, UsableFrom(host, of));
+    }
   }
   return earliest;
+}
+
+// A host that was not listed gets a fresh start.
+void JobMembership::List(const std::vector<Host>& hosts) {
+  std::map<std::string, int> before;
+  for (KnownHost& host : hosts_) before[host.name] = std::exchange(host.listed, 0);
+  for (const Host& host : hosts) {
+    KnownHost* known = FindHost(host.name);
+    if (known == nullptr) known = &hosts_.emplace_back(KnownHost{.name = host.name});
+    known->listed = host.slots;
+    known->slots.resize(std::max(known->slots.size(), static_cast<size_t>(host.slots)));
+    const int listed_before = before[host.name];
+    if (listed_before == 0) {
+      known->failures = 0;
+      known->rest = {};
+    }
+    for (int slot = listed_before; slot < host.slots; ++slot) {
+      Slot& of = known->slots[static_cast<size_t>(slot)];
+      if (of.use == Slot::Use::kLeft) of.use = Slot::Use::kFree;
+    }
+  }
 }
 
 // -- Events of a member --
@@ -121,6 +165,7 @@ void JobMembership::OnJoin(int id, Member* member, const JoinRequest& join, absl
   member->has_joined = true;
   if (member->state == State::kStarting) {
     start_failures_ = 0;
+    HostOf(*member).failures = 0;
     if (is_first) join_deadline_ = now + options_.start_timeout;
   } else {
     join_deadline_ = std::min(join_deadline_, now + options_.join_timeout);
@@ -145,7 +190,7 @@ void JobMembership::OnMet(int id, Member* member, const EpochMet& met) {
 
 void JobMembership::OnLeave(int id, Member* member, absl::Time now) {
   if (member->state == State::kWaiting || member->state == State::kStarting) {
-    slots_[static_cast<size_t>(member->slot)].use = Slot::Use::kLeft;
+    SlotOf(*member).use = Slot::Use::kLeft;
     Dismiss(id, member, "it has asked to leave", now);
   } else {
     member->state = State::kLeaving;
@@ -161,23 +206,29 @@ void JobMembership::OnDeath(int id, const Member& member, const Exit& exit, absl
       .exit_code = exit.exit_code,
       .what = absl::StrCat("member ", id, " ", member.killed_because.empty() ? exit.describe : member.killed_because)};
   if (member.epoch == epoch_) failure_ = failure;
-  if (member.state == State::kLeaving || member.is_dismissed) return;
-  CoolDown(member, now);
+  if (member.state == State::kLeaving || member.is_dismissed || !IsListed(member)) return;
+  const bool is_own = exit.cause == Exit::Cause::kItself;
+  if (is_own) CoolDown(&SlotOf(member).rest, options_.min_cooldown, options_.max_cooldown, now);
   if (member.has_joined) return;
   ++start_failures_;
   start_failure_ = failure;
+  if (is_own) CountStartFailure(&HostOf(member), now);
 }
 
-void JobMembership::CoolDown(const Member& member, absl::Time now) {
-  Slot& slot = slots_[static_cast<size_t>(member.slot)];
-  const auto times = static_cast<double>(int64_t{1} << std::min(slot.deaths++, 30));
-  slot.usable = now + std::min(options_.max_cooldown, options_.min_cooldown * times);
+void JobMembership::CountStartFailure(KnownHost* host, absl::Time now) {
+  if (++host->failures < kMaxStartFailures) return;
+  CoolDown(&host->rest, options_.min_host_cooldown, options_.max_host_cooldown, now);
+}
+
+void JobMembership::CoolDown(Rest* rest, absl::Duration least, absl::Duration most, absl::Time now) {
+  const auto times = static_cast<double>(int64_t{1} << std::min(rest->times++, 30));
+  rest->usable = now + std::min(most, least * times);
 }
 
 void JobMembership::OnGoodEnd(const Member& member, absl::Time now) {
   // A newcomer that finds nothing to do ends, and is not started again.
   if (member.epoch < 0 && epoch_ >= 0) {
-    slots_[static_cast<size_t>(member.slot)].use = Slot::Use::kLeft;
+    SlotOf(member).use = Slot::Use::kLeft;
     return;
   }
   BeginToFinish(now);
@@ -197,6 +248,7 @@ void JobMembership::BeginToFinish(absl::Time now) {
 
 JobMembership::Actions JobMembership::Advance(absl::Time now) {
   KillOverdue(now);
+  EmptyUnlistedHosts(now);
   LetNewcomersIn();
   Meet(now);
   StartMembers(now);
@@ -223,11 +275,29 @@ void JobMembership::KillOverdue(absl::Time now) {
     } else if (member.state == State::kDismissed) {
       Kill(id, &member, absl::StrCat("did not end within ", absl::FormatDuration(kDismissalTimeout)));
     } else {
-      const absl::string_view what = member.state == State::kStarting ? "ask for a place" : "meet the others";
+      const absl::string_view what = member.state == State::kStarting  ? "ask for a place"
+                                     : member.state == State::kMeeting ? "meet the others"
+                                                                       : "leave, as it was asked to,";
       Kill(id, &member,
            absl::StrCat("did not ", what, " within ", absl::FormatDuration(options_.elastic_timeout),
                         " (--elastic-timeout)"));
     }
+  }
+}
+
+// The state of the job is in its members: those elsewhere must have it before members on such a host go.
+void JobMembership::EmptyUnlistedHosts(absl::Time now) {
+  const auto stays = [this](const auto& one) { return one.second.state == State::kRunning && IsListed(one.second); };
+  const bool do_enough_stay = std::count_if(members_.begin(), members_.end(), stays) >= options_.min_members;
+  for (auto& [id, member] : members_) {
+    if (IsListed(member)) continue;
+    const std::string why = absl::StrCat("its host ", HostOf(member).name, " takes no member any more");
+    if (member.state == State::kStarting) Kill(id, &member, absl::StrCat("was ended: ", why));
+    if (member.state == State::kWaiting && member.epoch < 0) Dismiss(id, &member, why, now);
+    if (member.state != State::kRunning || member.is_asked_to_leave || !do_enough_stay) continue;
+    member.is_asked_to_leave = true;
+    member.deadline = now + options_.elastic_timeout;
+    actions_.push_back(AskToLeave{.member = id, .why = absl::StrCat("is asked to leave: ", why)});
   }
 }
 
@@ -293,28 +363,79 @@ void JobMembership::Place(const std::vector<int>& waiting, absl::Time now) {
   ++epoch_;
   join_deadline_ = elastic_deadline_ = absl::InfiniteFuture();
   failure_.reset();
-  const int size = static_cast<int>(waiting.size());
-  unmet_ = size;
-  for (int rank = 0; rank < size; ++rank) {
-    const int id = waiting[static_cast<size_t>(rank)];
-    Member& member = members_.at(id);
+  unmet_ = static_cast<int>(waiting.size());
+  const std::vector<int> members = InOrderOfHosts(waiting);
+  std::vector<EpochPlace> places = PlacesOf(members);
+  for (size_t rank = 0; rank < members.size(); ++rank) {
+    Member& member = members_.at(members[rank]);
     member.state = State::kMeeting;
     member.epoch = epoch_;
     member.change = Member::Change::kUntold;
+    member.is_asked_to_leave = false;
     member.deadline = now + options_.elastic_timeout;
-    Send(id,
-         EpochPlace{.epoch = epoch_, .topology = {.rank = rank, .size = size, .local_rank = rank, .local_size = size}});
+    Send(members[rank], std::move(places[rank]));
   }
 }
 
+// One host after the other, in the order of their oldest members, which are given by age.
+std::vector<int> JobMembership::InOrderOfHosts(const std::vector<int>& members) const {
+  std::vector<size_t> hosts;
+  for (const int id : members) {
+    const size_t host = members_.at(id).host;
+    if (std::find(hosts.begin(), hosts.end(), host) == hosts.end()) hosts.push_back(host);
+  }
+  std::vector<int> ordered;
+  for (const size_t host : hosts) {
+    std::copy_if(members.begin(), members.end(), std::back_inserter(ordered),
+                 [&](int id) { return members_.at(id).host == host; });
+  }
+  return ordered;
+}
+
+// `members` are in the order of their ranks, those of each host in one piece.
+std::vector<EpochPlace> JobMembership::PlacesOf(const std::vector<int>& members) const {
+  std::vector<size_t> hosts;
+  std::vector<int> sizes;  // of these
+  for (const int id : members) {
+    const size_t host = members_.at(id).host;
+    if (hosts.empty() || hosts.back() != host) {
+      hosts.push_back(host);
+      sizes.push_back(0);
+    }
+    ++sizes.back();
+  }
+  const MeetingPoint point = hosts.size() == 1 ? MeetingPoint() : hosts_[hosts.front()].meeting_point;
+  std::vector<EpochPlace> places;
+  for (size_t host = 0; host < hosts.size(); ++host) {
+    for (int local = 0; local < sizes[host]; ++local) {
+      const auto has_such = [local](int size) { return size > local; };
+      const auto end = sizes.begin() + static_cast<std::ptrdiff_t>(host);
+      places.push_back(
+          {.epoch = epoch_,
+           .topology = {.rank = static_cast<RankId>(places.size()),
+                        .size = static_cast<int>(members.size()),
+                        .local_rank = local,
+                        .local_size = sizes[host],
+                        .cross_rank = static_cast<int>(std::count_if(sizes.begin(), end, has_such)),
+                        .cross_size = static_cast<int>(std::count_if(sizes.begin(), sizes.end(), has_such))},
+           .master_address = point.address,
+           .master_port = point.port});
+    }
+  }
+  return places;
+}
+
 void JobMembership::StartMembers(absl::Time now) {
-  if (!MayStart()) return;
-  for (size_t slot = 0; slot < slots_.size() && MayStart(); ++slot) {
-    if (!IsUsable(slots_[slot]) || now < slots_[slot].usable) continue;
-    const int id = next_member_++;
-    slots_[slot].use = Slot::Use::kTaken;
-    members_[id] = {.slot = static_cast<int>(slot), .deadline = now + options_.elastic_timeout};
-    actions_.push_back(StartMember{.member = id, .slot = static_cast<int>(slot)});
+  for (size_t host = 0; host < hosts_.size(); ++host) {
+    KnownHost& on = hosts_[host];
+    for (int slot = 0; slot < on.listed && MayStart(); ++slot) {
+      Slot& in = on.slots[static_cast<size_t>(slot)];
+      if (!IsUsable(in) || now < UsableFrom(on, in)) continue;
+      const int id = next_member_++;
+      in.use = Slot::Use::kTaken;
+      members_[id] = {.host = host, .slot = slot, .deadline = now + options_.elastic_timeout};
+      actions_.push_back(StartMember{.member = id, .host = on.name, .slot = slot, .slots = on.listed});
+    }
   }
 }
 
@@ -334,7 +455,7 @@ void JobMembership::EndIfHopeless(absl::Time now) {
       End(failure_.has_value() ? failure_->exit_code : kLaunchersExitCode,
           absl::StrCat("others have ended well, but ", shortage, cause));
     }
-  } else if (start_failures_ >= kMaxStartFailures && CountUseful() < options_.min_members) {
+  } else if (DoAllHostsFail() && start_failure_.has_value() && CountUseful() < options_.min_members) {
     End(start_failure_->exit_code,
         absl::StrCat(start_failures_, " members in a row have ended before they joined the job: ", shortage,
                      "; the last one: ", start_failure_->what));
@@ -377,9 +498,19 @@ std::vector<int> JobMembership::WaitingMembers() const {
 }
 
 int JobMembership::CountUseful() const {
-  return static_cast<int>(std::count_if(members_.begin(), members_.end(), [](const auto& one) {
-    return one.second.state == State::kStarting || one.second.state == State::kWaiting || IsInEpoch(one.second);
+  return static_cast<int>(
+      std::count_if(members_.begin(), members_.end(), [](const auto& one) { return IsUseful(one.second); }));
+}
+
+int JobMembership::CountListed() const {
+  return static_cast<int>(std::count_if(members_.begin(), members_.end(), [this](const auto& one) {
+    return IsUseful(one.second) && IsListed(one.second);
   }));
+}
+
+JobMembership::KnownHost* JobMembership::FindHost(absl::string_view name) {
+  const auto found = std::find_if(hosts_.begin(), hosts_.end(), [&](const auto& host) { return host.name == name; });
+  return found == hosts_.end() ? nullptr : &*found;
 }
 
 bool JobMembership::IsUsable(const Slot& slot) const {
@@ -387,9 +518,14 @@ bool JobMembership::IsUsable(const Slot& slot) const {
   return slot.use == Slot::Use::kFree;
 }
 
+bool JobMembership::DoAllHostsFail() const {
+  return std::all_of(hosts_.begin(), hosts_.end(),
+                     [](const auto& host) { return host.listed == 0 || host.failures >= kMaxStartFailures; });
+}
+
 bool JobMembership::MayStart() const {
-  if (is_over_ || is_finishing_ || start_failures_ >= kMaxStartFailures) return false;
-  return CountUseful() < (epoch_ < 0 ? options_.initial_members : options_.max_members);
+  if (is_over_ || is_finishing_) return false;
+  return CountListed() < (epoch_ < 0 ? options_.initial_members : options_.max_members);
 }
 
 std::string JobMembership::Describe(absl::Time now) const {
@@ -400,13 +536,18 @@ std::string JobMembership::Describe(absl::Time now) const {
       Relative(elastic_deadline_, now), "; failure ", failure_.has_value() ? failure_->exit_code : 0);
   for (const auto& [id, member] : members_) {
     absl::StrAppend(&text, "; member ", id, " state ", static_cast<int>(member.state), " epoch ", member.epoch,
-                    " step ", member.step, member.reason.empty() ? "" : " failed", " slot ", member.slot, " told ",
-                    static_cast<int>(member.change), " due ", Relative(member.deadline, now), " stop ",
-                    Relative(member.stop_deadline, now));
+                    " step ", member.step, member.reason.empty() ? "" : " failed", " slot ", member.slot, " on ",
+                    member.host, " told ", static_cast<int>(member.change), member.is_asked_to_leave ? " asked" : "",
+                    " due ", Relative(member.deadline, now), " stop ", Relative(member.stop_deadline, now));
   }
-  for (const Slot& slot : slots_) {
-    absl::StrAppend(&text, "; slot ", static_cast<int>(slot.use), " deaths ", slot.deaths, " usable ",
-                    Relative(slot.usable, now));
+  for (const KnownHost& host : hosts_) {
+    absl::StrAppend(&text, "; host ", host.name, " failures ", host.failures, " rest ", host.rest.times, " usable ",
+                    Relative(host.rest.usable, now));
+    for (int slot = 0; slot < host.listed; ++slot) {
+      const Slot& of = host.slots[static_cast<size_t>(slot)];
+      absl::StrAppend(&text, "; slot ", static_cast<int>(of.use), " deaths ", of.rest.times, " usable ",
+                      Relative(of.rest.usable, now));
+    }
   }
   return text;
 }

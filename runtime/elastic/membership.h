@@ -5,12 +5,17 @@
 // next epoch. An epoch ends for a member when it joins again; the next one begins with all members that wait, as soon
 // as nobody is left in the one before: who has not joined 5 s after the first has is killed.
 //
-// A member has a slot, which is a place on the host for a process. A member that dies is replaced, in a slot that has
+// A member has a slot, which is a place on a host for a process. A member that dies is replaced, in a slot that has
 // cooled down; one that has asked to leave is not, unless the job is too small without it. Once a member has ended well
 // the job is finishing: nobody is started or let in any more.
+//
+// Hosts may come and go. A host that is lost, or where three members in a row have ended before they joined, cools down
+// itself. Members on a host that is not listed any more are asked to leave as soon as enough others have the state.
 #ifndef RONDA_RUNTIME_ELASTIC_MEMBERSHIP_H_
 #define RONDA_RUNTIME_ELASTIC_MEMBERSHIP_H_
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -30,27 +35,38 @@ namespace ronda {
 // Thread-compatible, and copyable.
 class JobMembership {
  public:
+  // A host, and how many members it takes.
+  struct Host {
+    std::string name;
+    int slots = 0;
+  };
+
   struct Options {
+    std::vector<Host> hosts;  // at the beginning; each once
     int initial_members = 1;  // that the job begins with
     int min_members = 1;      // an epoch has no fewer
-    int max_members = 1;      // there are no more; the number of slots
+    int max_members = 1;      // on the hosts that are listed there are no more
 
     absl::Duration start_timeout = absl::Seconds(30);  // from the first join of all, for the others to join
     absl::Duration join_timeout = absl::Seconds(5);    // from the first join after an epoch, for its other members
     absl::Duration stop_timeout = absl::Seconds(10);   // that a member may be stopped (SIGSTOP)
     absl::Duration elastic_timeout =
-        absl::Seconds(600);                          // for a member to start, for members to meet, for enough of them
-    std::optional<int> reset_limit;                  // of epochs after the first
-    absl::Duration min_cooldown = absl::Seconds(1);  // of a slot whose member has died; doubles with each death
+        absl::Seconds(600);          // for a member to start, for members to meet, for enough of them
+    std::optional<int> reset_limit;  // of epochs after the first
+    absl::Duration min_cooldown = absl::Milliseconds(100);  // of a slot whose member has died; doubles with each death
     absl::Duration max_cooldown = absl::Seconds(1);
+    absl::Duration min_host_cooldown = absl::Seconds(1);  // likewise of a host
+    absl::Duration max_host_cooldown = absl::Seconds(60);
   };
 
   // Actions.
 
-  // A process is to be started as this member, which gets the slot.
+  // A process is to be started as this member, which gets the slot of this host.
   struct StartMember {
     int member = 0;
-    int slot = 0;
+    std::string host;
+    int slot = 0;   // from 0
+    int slots = 0;  // that the host has
   };
   struct SendMessage {
     int member = 0;
@@ -61,18 +77,32 @@ class JobMembership {
     int member = 0;
     std::string why;  // continues "member 3 "
   };
+  // The member is to ask to leave: by SIGTERM.
+  struct AskToLeave {
+    int member = 0;
+    std::string why;  // continues "member 3 "
+  };
   // The job is over, well or not; processes that are left are to be ended. It is the last action of all.
   struct EndJob {
     int exit_code = 0;
     std::string why;  // a sentence; empty if all is well
   };
-  using Action = std::variant<StartMember, SendMessage, KillMember, EndJob>;
+  using Action = std::variant<StartMember, SendMessage, KillMember, AskToLeave, EndJob>;
   using Actions = std::vector<Action>;
 
   // How a process has ended.
   struct Exit {
+    enum class Cause { kItself, kLostHost };  // kLostHost: the process is not to blame, and may even live
+
     int exit_code = 0;     // 128 + signal for those that a signal has ended
     std::string describe;  // "was killed by signal 9 (SIGKILL)"
+    Cause cause = Cause::kItself;
+  };
+
+  // Where the members of an epoch meet, if they are on several hosts.
+  struct MeetingPoint {
+    std::string address;
+    int port = 0;
   };
 
   // REQUIRES: 1 <= min_members <= initial_members <= max_members.
@@ -88,7 +118,15 @@ class JobMembership {
   Actions OnExit(int member, const Exit& exit, absl::Time now);
   Actions OnStop(int member, absl::Time now);
   Actions OnContinue(int member, absl::Time now);
+  // The hosts of the job have changed: these are all, each once. Those that were known keep their slots' histories.
+  Actions OnHosts(const std::vector<Host>& hosts, absl::Time now);
+  // A host cannot be reached any more, or could not be reached. The exits of its members are told behind it.
+  Actions OnHostLost(absl::string_view host, absl::Time now);
   Actions OnTime(absl::Time now);
+
+  // Where a member on that host can be met from now on, should it become rank 0. Needed before a member joins on a
+  // host that is not the only one.
+  void SetMeetingPoint(absl::string_view host, MeetingPoint point);
 
   // When OnTime is to be called; the infinite future if time changes nothing.
   absl::Time deadline() const;
@@ -112,6 +150,7 @@ class JobMembership {
   };
 
   struct Member {
+    size_t host = 0;  // in hosts_
     int slot = 0;
     State state = State::kStarting;
     int64_t epoch = -1;  // that it was placed in last
@@ -120,15 +159,30 @@ class JobMembership {
     std::string killed_because;
     bool has_joined = false;  // ever
     bool is_dismissed = false;
+    bool is_asked_to_leave = false;
     enum class Change { kUntold, kTold } change = Change::kUntold;  // of the members, in this epoch
     absl::Time deadline = absl::InfiniteFuture();                   // of its state
     absl::Time stop_deadline = absl::InfiniteFuture();              // of a stopped one
   };
 
+  // Time that passes before something is used again: twice as long after each failure.
+  struct Rest {
+    absl::Time usable = absl::InfinitePast();  // not before
+    int times = 0;
+  };
+
   struct Slot {
     enum class Use { kFree, kTaken, kLeft } use = Use::kFree;  // kLeft: its last member asked to leave
-    absl::Time usable = absl::InfinitePast();                  // not before
-    int deaths = 0;
+    Rest rest;
+  };
+
+  struct KnownHost {
+    std::string name;
+    std::vector<Slot> slots;  // of these, as many as are listed are used
+    int listed = 0;
+    int failures = 0;  // in a row: losses of the host, and ends of members there before they joined
+    Rest rest;
+    MeetingPoint meeting_point;
   };
 
   // A death, as the end of the job tells of it.
@@ -141,17 +195,21 @@ class JobMembership {
   void OnMet(int id, Member* member, const EpochMet& met);
   void OnLeave(int id, Member* member, absl::Time now);
   void OnDeath(int id, const Member& member, const Exit& exit, absl::Time now);
-  void CoolDown(const Member& member, absl::Time now);
+  void CountStartFailure(KnownHost* host, absl::Time now);
+  void List(const std::vector<Host>& hosts);
+  static void CoolDown(Rest* rest, absl::Duration least, absl::Duration most, absl::Time now);
   void OnGoodEnd(const Member& member, absl::Time now);
 
   // Draws the consequences of the last event, and returns the actions.
   Actions Advance(absl::Time now);
   void KillOverdue(absl::Time now);
   void LetNewcomersIn();
+  void EmptyUnlistedHosts(absl::Time now);
   void Meet(absl::Time now);
   void CountFailure(const std::vector<int>& waiting);
   void CountFailureToMeet(absl::string_view reason);
   void Place(const std::vector<int>& waiting, absl::Time now);
+  std::vector<EpochPlace> PlacesOf(const std::vector<int>& members) const;
   void StartMembers(absl::Time now);
   void EndIfHopeless(absl::Time now);
   void BeginToFinish(absl::Time now);
@@ -168,19 +226,33 @@ class JobMembership {
   bool IsEpochOccupied() const { return IsAnyIn(State::kMeeting) || IsAnyIn(State::kRunning); }
   std::vector<int> WaitingMembers() const;
   int CountUseful() const;  // members that are, or may come to be, in an epoch
+  int CountListed() const;  // those of them on slots that are listed
+  std::vector<int> InOrderOfHosts(const std::vector<int>& members) const;
+  KnownHost& HostOf(const Member& member) { return hosts_[member.host]; }
+  Slot& SlotOf(const Member& member) { return HostOf(member).slots[static_cast<size_t>(member.slot)]; }
+  KnownHost* FindHost(absl::string_view name);
+  bool IsListed(const Member& member) const { return member.slot < hosts_[member.host].listed; }
+  static bool IsUseful(const Member& member) {
+    return member.state == State::kStarting || member.state == State::kWaiting || IsInEpoch(member);
+  }
   bool IsUsable(const Slot& slot) const;
+  // When the slot of the host may be used, as far as time goes.
+  static absl::Time UsableFrom(const KnownHost& host, const Slot& slot) {
+    return std::max(host.rest.usable, slot.rest.usable);
+  }
+  bool DoAllHostsFail() const;
   bool MayStart() const;
 
   const Options options_;
   std::map<int, Member> members_;  // that have not ended
-  std::vector<Slot> slots_;
+  std::vector<KnownHost> hosts_;
   int next_member_ = 0;
   int64_t epoch_ = -1;
   Actions actions_;
   bool is_over_ = false;
   bool is_finishing_ = false;
   bool is_start_over_ = false;  // the first epoch waits no longer for members that start
-  int start_failures_ = 0;      // deaths of members before they joined, since one has joined
+  int start_failures_ = 0;      // ends of members before they joined, since one has joined
 
   absl::Time join_deadline_ = absl::InfiniteFuture();     // set while members join after an epoch, or for the first one
   absl::Time elastic_deadline_ = absl::InfiniteFuture();  // set while nobody is in an epoch

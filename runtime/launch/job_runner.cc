@@ -21,12 +21,14 @@
 #include "runtime/base/environment.h"
 #include "runtime/base/peer.h"
 #include "runtime/base/status_macros.h"
+#include "runtime/launch/elastic/elastic_job.h"
 #include "runtime/launch/job_observer.h"
 #include "runtime/launch/options/arguments.h"
 #include "runtime/launch/options/local_host.h"
 #include "runtime/launch/output/output_sinks.h"
 #include "runtime/launch/plan/job_plan.h"
 #include "runtime/launch/supervise/job_report.h"
+#include "runtime/launch/supervise/members.h"
 #include "runtime/launch/supervise/poll_set.h"
 #include "runtime/launch/supervise/supervisor.h"
 #include "runtime/net/endpoint.h"
@@ -139,7 +141,11 @@ absl::StatusOr<JobRunner::Outcome> JobRunner::RunPlan(JobPlan plan, int number) 
   for (const std::string& text : plan.notes) report->Say(text);
   for (const std::string& text : plan.explanations) report->Explain(text);
   JobObserver observer(plan.job_id, report.get());
-  if (plan.elastic.has_value()) supervisor->MakeElastic(*std::move(plan.elastic));
+  if (plan.elastic.has_value()) {
+    supervisor->MakeElastic([&plan](MemberSupervision supervision) {
+      return std::make_unique<ElasticJob>(*std::move(plan.elastic), std::move(supervision));
+    });
+  }
   if (options_.summary) supervisor->Repeat([&] { return observer.Look(); });
   supervisor->Run(std::move(plan.parts));
   if (options_.summary) observer.Summarize();

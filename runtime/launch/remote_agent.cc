@@ -7,25 +7,33 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/environment.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/types.h"
 #include "runtime/base/version.h"
+#include "runtime/elastic/membership.h"
+#include "runtime/launch/elastic/member_processes.h"
 #include "runtime/launch/options/launch_options.h"
 #include "runtime/launch/options/local_host.h"
 #include "runtime/launch/output/output_sinks.h"
 #include "runtime/launch/plan/launch_plan.h"
 #include "runtime/launch/supervise/agent.h"
+#include "runtime/launch/supervise/guard.h"
 #include "runtime/launch/supervise/job_part.h"
+#include "runtime/launch/supervise/members.h"
 #include "runtime/launch/supervise/poll_set.h"
 #include "runtime/launch/supervise/supervisor.h"
 #include "runtime/net/endpoint.h"
@@ -52,6 +60,7 @@ class AgentReport final : public JobListener {
     Send({.kind = Kind::kOutputEnd, .numbers = {rank, static_cast<int>(stream)}, .texts = {}});
   }
   void OnRankEnd(RankEnd end) override {
+    if (before_ends_) before_ends_(end.rank);
     const int told = end.cause == RankEnd::Cause::kLauncher ? 1 : 0;
     Send({.kind = Kind::kRankEnd, .numbers = {end.rank, end.pid, end.exit_code, end.signal, told}, .texts = {}});
   }
@@ -67,11 +76,15 @@ class AgentReport final : public JobListener {
   }
   void Explain(absl::string_view) override {}
 
+  // From now on this is called before the end of a rank is told.
+  void BeforeEnds(std::function<void(RankId rank)> call) { before_ends_ = std::move(call); }
+
  private:
   OutputQueue* const queue_;
+  std::function<void(RankId rank)> before_ends_;
 };
 
-// The ranks that the launcher wants to have started.
+// The ranks that the launcher wants to have started, or the members that it wants to have looked after.
 struct Order {
   std::string directory;
   std::string host;
@@ -79,9 +92,18 @@ struct Order {
   std::vector<std::string> variables;
   std::vector<std::string> command;
   std::map<RankId, std::vector<std::string>> ranks;  // with the variables of each
+  struct ElasticJob {
+    std::string job_id;
+    AgentPart::SignsOfLife signs;
+  };
+  std::optional<ElasticJob> members;  // nullopt: the job keeps its ranks
   enum class State { kIncomplete, kComplete } state = State::kIncomplete;
-  std::vector<int> signals;  // that came with it
+  std::vector<AgentMessage> messages;  // about ranks and members that run
 };
+
+absl::Duration TimeOf(int64_t milliseconds) {
+  return milliseconds == 0 ? absl::InfiniteDuration() : absl::Milliseconds(milliseconds);
+}
 
 void Take(AgentMessage message, Order* order) {
   switch (message.kind) {
@@ -99,15 +121,114 @@ void Take(AgentMessage message, Order* order) {
     case Kind::kRank:
       order->ranks[static_cast<RankId>(message.number(0))] = std::move(message.texts);
       return;
+    case Kind::kMembers:
+      order->members = {.job_id = message.text(0),
+                        .signs = {.period = TimeOf(message.number(0)), .patience = TimeOf(message.number(1))}};
+      return;
     case Kind::kGo:
       order->state = Order::State::kComplete;
       return;
-    case Kind::kSignal:
-      order->signals.push_back(static_cast<int>(message.number(0)));
-      return;
     default:
+      order->messages.push_back(std::move(message));
       return;
   }
+}
+
+// The members of an elastic job on this host: does what the launcher says, and tells it what happens.
+class AgentMembers final : public Members, private MemberListener {
+ public:
+  struct Options {
+    MemberProcesses::MakeMember make_member;
+    AgentPart::SignsOfLife signs;
+    std::vector<AgentMessage> first_messages;  // that the launcher has sent before the supervisor's loop begins
+  };
+
+  AgentMembers(Options options, MemberSupervision supervision, AgentReport* report)
+      : options_(std::move(options)),
+        supervision_(std::move(supervision)),
+        report_(report),
+        processes_(options_.make_member, supervision_.start, this),
+        last_heard_(now()),
+        next_sign_(now()) {}
+
+  // A message of the launcher.
+  void Take(const AgentMessage& message);
+
+  // Told to the launcher before the end of a member is.
+  void TellLastWords(RankId member) { processes_.OnEnd(member); }
+
+  // Whether the launcher has been silent for too long.
+  bool is_forsaken() const { return is_forsaken_; }
+
+  void Begin() override {
+    for (const AgentMessage& message : options_.first_messages) Take(message);
+  }
+  void AddTo(PollSet* poll) override { processes_.AddTo(poll); }
+  void OnChildSignal() override { processes_.OnChildSignal(); }
+  void OnStart(RankId, pid_t) override {}
+  void OnEnd(const RankEnd&) override {}
+  void OnTime() override;
+  absl::Time deadline() const override { return is_over_ ? absl::InfiniteFuture() : next_sign_; }
+  void Stop(absl::string_view) override { is_over_ = true; }
+  bool is_over() const override { return is_over_; }
+
+ private:
+  void OnMessage(int member, absl::string_view text) override {
+    report_->Send(
+        {.kind = Kind::kMemberMessage, .numbers = {member, FindFreePorts(1).front()}, .texts = {std::string(text)}});
+  }
+  void OnMisbehaviour(int member, absl::string_view why) override {
+    report_->Send({.kind = Kind::kMisbehaviour, .numbers = {member}, .texts = {std::string(why)}});
+  }
+  void OnMotion(int member, Motion motion) override {
+    report_->Send({.kind = Kind::kMotion, .numbers = {member, motion == Motion::kStopped ? 1 : 0}, .texts = {}});
+  }
+  void Start(const JobMembership::StartMember& start);
+  absl::Time now() const { return supervision_.clock->Now(); }
+
+  const Options options_;
+  const MemberSupervision supervision_;
+  AgentReport* const report_;
+  MemberProcesses processes_;
+  absl::Time last_heard_;
+  absl::Time next_sign_;
+  bool is_over_ = false;
+  bool is_forsaken_ = false;
+};
+
+void AgentMembers::Take(const AgentMessage& message) {
+  last_heard_ = now();
+  const int member = static_cast<int>(message.number(0));
+  if (message.kind == Kind::kMember) {
+    Start(
+        {.member = member, .slot = static_cast<int>(message.number(1)), .slots = static_cast<int>(message.number(2))});
+  } else if (message.kind == Kind::kMemberMessage) {
+    processes_.Send(member, message.text(0));
+  } else if (message.kind == Kind::kMemberSignal) {
+    processes_.Signal(member, static_cast<int>(message.number(1)));
+  }
+}
+
+void AgentMembers::Start(const JobMembership::StartMember& start) {
+  const absl::Status status = processes_.Start(start);
+  if (status.ok()) return;
+  report_->Send({.kind = Kind::kNotStarted,
+                 .numbers = {start.member, ExitCodeOf(status)},
+                 .texts = {absl::StrCat("could not be started: ", status.message())}});
+}
+
+void AgentMembers::OnTime() {
+  if (is_over_ || now() < next_sign_) return;
+  next_sign_ = now() + options_.signs.period;
+  report_->Send({.kind = Kind::kAlive, .numbers = {}, .texts = {}});
+  if (now() - last_heard_ < options_.signs.patience) return;
+  is_over_ = is_forsaken_ = true;
+  supervision_.end(1, "the launcher has given no sign of life");
+}
+
+bool IsToldToEnd(const Order& order) {
+  return std::any_of(order.messages.begin(), order.messages.end(),
+                     [](const AgentMessage& message) { return message.kind == Kind::kSignal; });
 }
 
 class Agent {
@@ -128,6 +249,7 @@ class Agent {
   void EnterDirectory();
   std::vector<std::string> CommonEnvironment() const;
   absl::StatusOr<std::vector<std::unique_ptr<JobPart>>> MakeParts() const;
+  absl::Status TakeMembers(Supervisor* supervisor);
 
   // Something has come from the launcher while the ranks run.
   void Obey(Supervisor* supervisor);
@@ -138,6 +260,7 @@ class Agent {
   AgentReport report_;
   AgentMessageReader messages_{AgentMessageReader::Stream::kMessages};
   Order order_;
+  AgentMembers* members_ = nullptr;  // the supervisor's; nullptr: the job keeps its ranks
 };
 
 void Agent::SayHello(const std::vector<std::string>& network_interfaces) {
@@ -191,11 +314,47 @@ absl::StatusOr<std::vector<std::unique_ptr<JobPart>>> Agent::MakeParts() const {
   return parts;
 }
 
+absl::Status Agent::TakeMembers(Supervisor* supervisor) {
+  HostCores cores;
+  if (order_.binding != LaunchOptions::Binding::kNone) {
+    RONDA_ASSIGN_OR_RETURN(cores, ThisHostsCores());
+  }
+  const auto make_member = [this, cores, common = CommonEnvironment()](const JobMembership::StartMember& start,
+                                                                       int membership_fd) {
+    ChildProcess::Options process = {.command = order_.command,
+                                     .environment = common,
+                                     .cpus = CpusOfRank(cores, order_.binding, start.slot, start.slots)};
+    for (std::string& variable : SlotVariables(start.slot, start.slots)) {
+      process.environment.push_back(std::move(variable));
+    }
+    GiveMembership(membership_fd, &process);
+    return std::make_unique<RankPart>(start.member, order_.host, std::move(process));
+  };
+  supervisor->MakeElastic([&](MemberSupervision supervision) {
+    auto members =
+        std::make_unique<AgentMembers>(AgentMembers::Options{.make_member = make_member,
+                                                             .signs = order_.members->signs,
+                                                             .first_messages = std::exchange(order_.messages, {})},
+                                       std::move(supervision), &report_);
+    members_ = members.get();
+    return members;
+  });
+  report_.BeforeEnds([this](RankId member) { members_->TellLastWords(member); });
+  return absl::OkStatus();
+}
+
 void Agent::Obey(Supervisor* supervisor) {
   const bool more = ReadMore();
-  for (const int signo : std::exchange(order_.signals, {})) supervisor->SignalParts(signo);
+  for (const AgentMessage& message : std::exchange(order_.messages, {})) {
+    if (message.kind == Kind::kSignal) {
+      supervisor->SignalParts(static_cast<int>(message.number(0)));
+    } else if (members_ != nullptr) {
+      members_->Take(message);
+    }
+  }
   if (more) return;
   supervisor->StopWatching();
+  if (members_ != nullptr) members_->Stop("the launcher is gone");
   supervisor->SignalParts(SIGKILL);
 }
 
@@ -208,13 +367,16 @@ absl::Status Agent::Run(const std::vector<std::string>& network_interfaces) {
   supervisor->Flush();
   while (order_.state == Order::State::kIncomplete) {
     // The job can end before it has begun.
-    if (!ReadMore() || !order_.signals.empty()) return absl::OkStatus();
+    if (!ReadMore() || IsToldToEnd(order_)) return absl::OkStatus();
   }
   EnterDirectory();
   RONDA_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<JobPart>> parts, MakeParts());
+  if (order_.members.has_value()) RONDA_RETURN_IF_ERROR(TakeMembers(supervisor.get()));
   supervisor->Watch(STDIN_FILENO, [&] { Obey(supervisor.get()); });
   supervisor->Run(std::move(parts));
-  supervisor->Flush();
+  if (order_.members.has_value()) RemoveSharedMemoryLeftovers(order_.members->job_id);
+  // Nobody may read what is left.
+  if (members_ == nullptr || !members_->is_forsaken()) supervisor->Flush();
   if (!supervisor->ended_by()) return absl::OkStatus();
   return absl::AbortedError(absl::StrCat("the agent ", DescribeInterruption(*supervisor->ended_by())));
 }
@@ -222,7 +384,7 @@ absl::Status Agent::Run(const std::vector<std::string>& network_interfaces) {
 absl::Status StartAgent(const std::vector<std::string>& network_interfaces) {
   rlimit file_limit = {};
   getrlimit(RLIMIT_NOFILE, &file_limit);
-  RONDA_ASSIGN_OR_RETURN(SignalInbox signals, SignalInbox::Create({SIGINT, SIGTERM, SIGHUP}));
+  RONDA_ASSIGN_OR_RETURN(SignalInbox signals, SignalInbox::Create({SIGINT, SIGTERM, SIGHUP, SIGCHLD}));
   StandardOutput output;
   return Agent(&output, std::move(signals), file_limit).Run(network_interfaces);
 }

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -208,6 +207,7 @@ absl::Status ChooseLauncher(CommandLineDraft* draft) {
 absl::string_view ElasticDetail(const ElasticWords& elastic) {
   if (elastic.timeout) return "--elastic-timeout";
   if (elastic.reset_limit) return "--reset-limit";
+  if (elastic.slots_per_host) return "--slots-per-host";
   return elastic.cooldown ? "--blacklist-cooldown-range" : "";
 }
 
@@ -219,23 +219,27 @@ absl::Status CheckElasticRanks(const ElasticOptions& elastic, int ranks) {
                    "--max-np"));
 }
 
-// All members are processes of this rondarun.
-absl::Status CheckElasticHosts(const LaunchOptions& options, const ArgumentSources& sources) {
-  const std::vector<std::string> own = sources.own_addresses();
-  const auto other = std::find_if(options.hosts.begin(), options.hosts.end(),
-                                  [&](const HostSlots& host) { return !IsThisHost(host.host, own); });
-  if (other == options.hosts.end() && options.launcher == Launcher::kAutomatic) return absl::OkStatus();
-  const std::string culprit = other == options.hosts.end() ? "--launcher" : absl::StrCat("-H ", other->host);
-  return absl::InvalidArgumentError(absl::StrCat(
-      culprit,
-      " and --min-np do not go together: all ranks of a job that goes on when ranks die are on this host, and rondarun "
-      "starts them itself; on several hosts, --max-restarts N starts all of them again"));
+// Agents of rondarun start the members, on this host too where there are others.
+absl::Status CheckElasticLauncher(const LaunchOptions& options) {
+  const std::string culprit = options.launcher == Launcher::kMpirun ? "--launcher mpirun" : MpirunOption(options);
+  if (culprit.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(culprit,
+                   " and --min-np do not go together: MPI ends all ranks when one dies, so rondarun starts the "
+                   "ranks itself, over ssh on other hosts; leave ",
+                   culprit, " out"));
+}
+
+absl::Status CheckDiscovery(const ElasticWords& words) {
+  if (!words.slots_per_host || !words.discovery_script.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "--slots-per-host is for the hosts that a --host-discovery-script lists; with -H, give each host its slots");
 }
 
 absl::Status MakeElastic(CommandLineDraft* draft) {
   LaunchOptions& options = draft->options;
   const ElasticWords& words = draft->elastic;
-  if (!words.min_ranks && !words.max_ranks) {
+  if (!words.min_ranks && !words.max_ranks && words.discovery_script.empty()) {
     const absl::string_view detail = ElasticDetail(words);
     if (detail.empty()) return absl::OkStatus();
     return absl::InvalidArgumentError(
@@ -243,11 +247,14 @@ absl::Status MakeElastic(CommandLineDraft* draft) {
   }
   ElasticOptions elastic = {.min_ranks = words.min_ranks.value_or(options.rank_count),
                             .max_ranks = words.max_ranks.value_or(options.rank_count),
-                            .reset_limit = words.reset_limit};
+                            .reset_limit = words.reset_limit,
+                            .cooldown = words.cooldown,
+                            .discovery_script = words.discovery_script,
+                            .slots_per_host = words.slots_per_host.value_or(0)};
   if (words.timeout) elastic.timeout = *words.timeout;
-  if (words.cooldown) std::tie(elastic.min_cooldown, elastic.max_cooldown) = *words.cooldown;
   RONDA_RETURN_IF_ERROR(CheckElasticRanks(elastic, options.rank_count));
-  RONDA_RETURN_IF_ERROR(CheckElasticHosts(options, *draft->sources));
+  RONDA_RETURN_IF_ERROR(CheckElasticLauncher(options));
+  RONDA_RETURN_IF_ERROR(CheckDiscovery(words));
   LaunchOptions largest = options;
   largest.rank_count = elastic.max_ranks;
   RONDA_RETURN_IF_ERROR(CheckHosts(largest));

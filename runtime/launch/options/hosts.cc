@@ -100,6 +100,30 @@ absl::StatusOr<std::vector<HostSlots>> ParseHostFile(absl::string_view path, abs
   return hosts;
 }
 
+absl::StatusOr<std::vector<HostSlots>> ParseDiscoveredHosts(absl::string_view content, int slots_per_host) {
+  std::vector<HostSlots> hosts;
+  for (absl::string_view line : absl::StrSplit(content, '\n')) {
+    const absl::string_view text = absl::StripAsciiWhitespace(line.substr(0, line.find('#')));
+    if (text.empty()) continue;
+    HostSlots host = {.host = std::string(text), .slots = slots_per_host};
+    if (const auto parts = SplitHost(text); parts.has_value()) {
+      host.host = std::string(parts->first);
+      if (!IsSlotCount(parts->second, &host.slots)) host.slots = 0;
+    }
+    if (host.slots == 0 || !IsHostName(host.host)) {
+      return absl::InvalidArgumentError(absl::StrCat("a line takes HOST:SLOTS with 1 to ", kMaxSlots,
+                                                     " slots, or HOST alone with --slots-per-host; got \"", text,
+                                                     "\""));
+    }
+    if (std::any_of(hosts.begin(), hosts.end(), [&](const HostSlots& other) { return other.host == host.host; })) {
+      return absl::InvalidArgumentError(absl::StrCat("each host once, and ", host.host, " is there twice"));
+    }
+    hosts.push_back(std::move(host));
+  }
+  if (hosts.empty()) return absl::InvalidArgumentError("it lists no host");
+  return hosts;
+}
+
 std::vector<int> FillHosts(const std::vector<HostSlots>& hosts, int rank_count) {
   std::vector<int> ranks;
   for (const HostSlots& host : hosts) {

@@ -38,6 +38,11 @@ absl::StatusOr<std::vector<HostSlots>> ParseHosts(absl::string_view text);
 // Errors: INVALID_ARGUMENT that quotes the line, with its number, and shows the right form.
 absl::StatusOr<std::vector<HostSlots>> ParseHostFile(absl::string_view path, absl::string_view content);
 
+// Reads what a program has listed: a line "HOST" or "HOST:SLOTS" for each host, once. A host without slots gets
+// `slots_per_host`, if that is not 0.
+// Errors: INVALID_ARGUMENT that quotes the line and shows the right form.
+absl::StatusOr<std::vector<HostSlots>> ParseDiscoveredHosts(absl::string_view content, int slots_per_host);
+
 // How many of the job's ranks each of `hosts` gets: they are filled in order. Fewer than `rank_count` in all if there
 // are too few slots.
 std::vector<int> FillHosts(const std::vector<HostSlots>& hosts, int rank_count);

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -42,10 +43,13 @@ struct RemoteOptions {
 struct ElasticOptions {
   int min_ranks = 1;
   int max_ranks = 1;
-  absl::Duration timeout = absl::Seconds(600);            // of all waits for members
-  std::optional<int> reset_limit;                         // of changes
-  absl::Duration min_cooldown = absl::Milliseconds(100);  // of a place where a member has died; doubles each time
-  absl::Duration max_cooldown = absl::Seconds(1);
+  absl::Duration timeout = absl::Seconds(600);  // of all waits for members
+  std::optional<int> reset_limit;               // of changes
+  // Before a slot where a member has died is used again, or a host that was lost: the first number, twice as long each
+  // time, up to the second one. nullopt: as JobMembership has it.
+  std::optional<std::pair<absl::Duration, absl::Duration>> cooldown;
+  std::string discovery_script;  // lists the hosts, which may change; empty: they are those of `hosts`
+  int slots_per_host = 0;        // of listed hosts without slots; 0: each must have some
 };
 
 // A job as the user asks for it: the meaning of a command line of rondarun.

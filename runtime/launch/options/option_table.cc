@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/variable_name.h"
+#include "runtime/launch/options/hosts.h"
 
 namespace ronda {
 namespace {
@@ -95,8 +96,8 @@ Options OptionsOfElasticJobs(CommandLineDraft* draft) {
   const NumberForm ranks = {.what = "a number of ranks", .example = "2", .min = 1, .max = kMaxJobSize};
   Option cooldown =
       MakeOption("--blacklist-cooldown-range",
-                 "Seconds before the place of a rank that has died is used again: MIN,\nthen twice as long "
-                 "each time, up to MAX (default: 0.1 1).",
+                 "Seconds before the place of a rank that has died, or a host that was\nlost, is used again: MIN, then "
+                 "twice as long each time, up to MAX\n(default: 0.1 1, and 1 60 for a host).",
                  With(draft, SetCooldownRange));
   cooldown.value = Option::Value::kTwo;
   cooldown.value_name = "MIN MAX";
@@ -111,6 +112,14 @@ Options OptionsOfElasticJobs(CommandLineDraft* draft) {
       MakeOption("--reset-limit N", "End the job if its ranks are to change more than N times.",
                  IntegerInto(&elastic.reset_limit, {.what = "a number of changes", .example = "10", .max = 1000000})),
       std::move(cooldown),
+      MakeOption(
+          "--host-discovery-script PROGRAM",
+          "Run it every second: it prints a line HOST:SLOTS for each host that\nranks may run on. Hosts come and "
+          "go with the list.",
+          TextInto(&elastic.discovery_script, {.what = "a program", .example = "./hosts.sh"})),
+      MakeOption("--slots-per-host --slots N", "The slots of hosts that it lists without any.",
+                 IntegerInto(&elastic.slots_per_host,
+                             {.what = "a number of slots", .example = "4", .min = 1, .max = kMaxSlots})),
   };
 }
 
@@ -313,8 +322,6 @@ struct ForeignOptions {
 };
 
 constexpr absl::string_view kNoPaddleElasticity = "give -np N and --min-np N, and the job goes on when ranks die";
-constexpr absl::string_view kNoDiscovery =
-    "hosts do not come and go; give -np N and --min-np N, and a job on one host goes on when ranks die";
 constexpr absl::string_view kNoParameterServer =
     "there are no parameter servers; all ranks are alike, and -np N says how many";
 constexpr absl::string_view kOwnSearch = "Ronda's autotune searches in a way of its own (docs/autotune.md)";
@@ -352,7 +359,6 @@ std::vector<ForeignOptions> HorovodVocabulary() {
        "Ronda does without Gloo; one host needs nothing, and on several --launcher mpirun starts the ranks",
        {"--gloo", "--gloo-timeout-seconds S"}},
       {Kind::kRefused, "under LSF, start the job with mpirun, or name the hosts with -H", {"--jsrun"}},
-      {Kind::kRefused, kNoDiscovery, {"--slots-per-host --slots N", "--host-discovery-script FILE"}},
   };
 }
 
@@ -454,14 +460,17 @@ std::vector<OptionConflict> Conflicts() {
       {{"--binding", "--numa-binding"}, {"--binding-args"}, "both bind the ranks to cores; give one of them"},
       {{"--binding"}, {"--numa-binding"}, "both bind the ranks to cores; give one of them"},
       {{"--launch-agent"}, {"--ssh-port", "--ssh-identity-file"}, "the agent takes ssh's place; give one of them"},
-      {{"--min-np", "--max-np"},
+      {{"--host-discovery-script"}, {"-H", "--hostfile"}, "both name the hosts; give one of them"},
+      {{"--min-np", "--max-np", "--host-discovery-script"},
        {"--max-restarts"},
        "one goes on without the ranks that have died, the other starts all of them again; give one of them"},
-      {{"--min-np", "--max-np"},
+      {{"--min-np", "--max-np", "--host-discovery-script"},
        {"--nproc-per-node", "--nnodes", "--node-rank", "--ips", "--master-addr", "--master-port", "--master",
         "--standalone"},
-       "one rondarun looks after all ranks, on this host; give -np and --min-np"},
-      {{"--min-np", "--max-np"}, {"--mpi"}, "MPI ends all ranks when one dies; leave --mpi out"},
+       "one rondarun looks after the ranks of all hosts; give -np, --min-np and -H"},
+      {{"--min-np", "--max-np", "--host-discovery-script"},
+       {"--mpi"},
+       "MPI ends all ranks when one dies; leave --mpi out"},
       {{"--dry-run"}, {"--check"}, "each is to be done instead of the job; give one of them"},
   };
 }

@@ -27,6 +27,8 @@ struct ElasticWords {
   std::optional<absl::Duration> timeout;
   std::optional<int> reset_limit;
   std::optional<std::pair<absl::Duration, absl::Duration>> cooldown;
+  std::string discovery_script;
+  std::optional<int> slots_per_host;
 };
 
 // torchrun's and Paddle's options about nodes, as the user gave them.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
+#include <tuple>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -12,7 +13,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "runtime/base/status_macros.h"
-#include "runtime/elastic/membership_message.h"
+#include "runtime/elastic/membership.h"
+#include "runtime/launch/elastic/member_processes.h"
 #include "runtime/launch/options/hosts.h"
 #include "runtime/launch/options/shell_words.h"
 #include "runtime/launch/plan/launch_plan.h"
@@ -90,46 +92,25 @@ absl::StatusOr<JobPlan> PlanLocalJob(const LaunchOptions& options, const LaunchF
   return plan;
 }
 
-// Members of an elastic job meet when all of them are there; if they do not, one has died meanwhile.
-constexpr char kMeetingTimeout[] = "10s";
-constexpr char kStartTimeout[] = "RONDA_START_TIMEOUT";
-
-// As PlanLocalJob, for members that come and go. A member's variables are those of its slot, whose number is also its
-// local rank there: so it keeps a device for life.
-absl::StatusOr<JobPlan> PlanElasticJob(LaunchOptions options, const LaunchFacts& facts) {
-  const ElasticOptions elastic = *options.elastic;
-  const int initial = options.rank_count;
-  options.rank_count = elastic.max_ranks;
-  const absl::Duration start_timeout = StartTimeoutOf(InheritedVariables(facts.environment, SettingsOf(options)));
-  const bool is_timeout_set =
-      ContainsName(facts.environment, kStartTimeout) || options.settings.contains(kStartTimeout);
-  if (!is_timeout_set) options.settings[kStartTimeout] = kMeetingTimeout;
+// As PlanLocalJob, for members that come and go.
+absl::StatusOr<JobPlan> PlanElasticJob(const LaunchOptions& asked, const LaunchFacts& facts) {
+  LaunchOptions options = WithMeetingTimeout(asked, facts);
+  options.rank_count = options.elastic->max_ranks;
   RONDA_ASSIGN_OR_RETURN(const LaunchPlan launch, MakeLaunchPlan(LocalRequest(options, facts)));
-  JobPlan plan;
+  JobPlan plan = BareElasticPlan(asked, facts);
   plan.job_id = facts.job_id;
-  plan.rank_count = initial;
-  plan.shutdown.grace = options.grace_period;
-  for (RankId member = 0; member < initial; ++member) {
-    plan.ranks.push_back(member);
+  for (const RankId member : plan.ranks) {
     plan.commands.push_back(
         DescribeProcess(launch.ranks[static_cast<size_t>(member)].environment, facts.environment, options.command));
   }
   plan.explanations.push_back(DescribeJob(options, plan));
-  plan.elastic = ElasticJob::Options{
-      .membership = {.initial_members = initial,
-                     .min_members = elastic.min_ranks,
-                     .max_members = elastic.max_ranks,
-                     .start_timeout = start_timeout,
-                     .elastic_timeout = elastic.timeout,
-                     .reset_limit = elastic.reset_limit,
-                     .min_cooldown = elastic.min_cooldown,
-                     .max_cooldown = elastic.max_cooldown},
-      .make_member = [options = std::move(options), facts, launch](int member, int slot, int membership_fd) {
-        ChildProcess::Options process = ProcessOf(member, launch.ranks[static_cast<size_t>(slot)], options, facts);
-        process.environment.push_back(absl::StrCat(kMembershipVariable.view(), "=", membership_fd));
-        process.inherited_fd = membership_fd;
-        return std::make_unique<RankPart>(member, facts.hostname, std::move(process));
-      }};
+  plan.elastic->membership.hosts = {{.name = facts.hostname, .slots = options.rank_count}};
+  plan.elastic->make_member = [options, facts, launch](const JobMembership::StartMember& start, int membership_fd) {
+    ChildProcess::Options process =
+        ProcessOf(start.member, launch.ranks[static_cast<size_t>(start.slot)], options, facts);
+    GiveMembership(membership_fd, &process);
+    return std::make_unique<RankPart>(start.member, facts.hostname, std::move(process));
+  };
   return plan;
 }
 
@@ -269,7 +250,11 @@ absl::StatusOr<JobPlan> PlanSshJobInstead(const LaunchOptions& options, const La
 }
 
 absl::StatusOr<JobPlan> PlanRanks(const LaunchOptions& options, const LaunchFacts& facts) {
-  if (options.elastic) return PlanElasticJob(options, facts);
+  if (options.elastic) {
+    const bool needs_agents = options.launcher == Launcher::kSsh || !options.elastic->discovery_script.empty() ||
+                              NeedsOtherHosts(options, facts);
+    return needs_agents ? PlanElasticSshJob(options, facts) : PlanElasticJob(options, facts);
+  }
   if (options.launcher == Launcher::kSsh) return PlanSshJob(options, facts);
   if (!options.nodes && options.launcher == Launcher::kMpirun) return PlanMpirunJob(options, facts);
   if (!NeedsOtherHosts(options, facts)) return PlanLocalJob(options, facts);
@@ -286,6 +271,34 @@ void AddMonitor(const LaunchFacts& facts, int port, JobPlan* plan) {
 }
 
 }  // namespace
+
+LaunchOptions WithMeetingTimeout(LaunchOptions options, const LaunchFacts& facts) {
+  constexpr char kStartTimeout[] = "RONDA_START_TIMEOUT";
+  const bool is_set = ContainsName(facts.environment, kStartTimeout) || options.settings.contains(kStartTimeout);
+  if (!is_set) options.settings[kStartTimeout] = "10s";
+  return options;
+}
+
+JobPlan BareElasticPlan(const LaunchOptions& options, const LaunchFacts& facts) {
+  const ElasticOptions& elastic = *options.elastic;
+  JobMembership::Options membership = {
+      .initial_members = options.rank_count,
+      .min_members = elastic.min_ranks,
+      .max_members = elastic.max_ranks,
+      .start_timeout = StartTimeoutOf(InheritedVariables(facts.environment, SettingsOf(options))),
+      .elastic_timeout = elastic.timeout,
+      .reset_limit = elastic.reset_limit};
+  if (elastic.cooldown.has_value()) {
+    std::tie(membership.min_cooldown, membership.max_cooldown) = *elastic.cooldown;
+    std::tie(membership.min_host_cooldown, membership.max_host_cooldown) = *elastic.cooldown;
+  }
+  JobPlan plan;
+  plan.rank_count = options.rank_count;
+  plan.shutdown.grace = options.grace_period;
+  for (RankId member = 0; member < options.rank_count; ++member) plan.ranks.push_back(member);
+  plan.elastic = ElasticJob::Options{.membership = std::move(membership)};
+  return plan;
+}
 
 std::map<std::string, std::string> SettingsOf(const LaunchOptions& options) {
   std::map<std::string, std::string> settings = options.settings;

@@ -11,9 +11,9 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "runtime/base/types.h"
+#include "runtime/launch/elastic/elastic_job.h"
 #include "runtime/launch/options/launch_options.h"
 #include "runtime/launch/plan/launch_plan.h"
-#include "runtime/launch/supervise/elastic_job.h"
 #include "runtime/launch/supervise/job_part.h"
 #include "runtime/launch/supervise/shutdown_schedule.h"
 #include "runtime/launch/supervise/supervisor.h"
@@ -52,6 +52,15 @@ struct JobPlan {
   std::vector<std::string> explanations;  // for --verbose
   std::vector<std::string> commands;      // a line for each process, as a shell would start it
 };
+
+// Of an elastic job.
+
+// Gives its members a short RONDA_START_TIMEOUT, unless the user gives one: they meet when all of them are there, and
+// if they do not, one has died meanwhile.
+LaunchOptions WithMeetingTimeout(LaunchOptions options, const LaunchFacts& facts);
+
+// The plan without its hosts and processes. REQUIRES: options.elastic.
+JobPlan BareElasticPlan(const LaunchOptions& options, const LaunchFacts& facts);
 
 // The variables that options set for the ranks. Every rank may see all of the devices given; its own is the one
 // numbered by its local rank.

@@ -146,6 +146,17 @@ std::vector<Core> CoresOf(const HostCores& host) {
   return cores;
 }
 
+// The positive duration that the variable says, or `otherwise`.
+absl::Duration DurationOf(const std::vector<std::string>& variables, VariableName name, absl::Duration otherwise) {
+  for (const std::string& variable : variables) {
+    if (NameOf(variable) != name.view()) continue;
+    absl::Duration duration;
+    const bool is_one = absl::ParseDuration(variable.substr(variable.find('=') + 1), &duration);
+    return is_one && duration > absl::ZeroDuration() ? duration : otherwise;
+  }
+  return otherwise;
+}
+
 }  // namespace
 
 absl::string_view NameOf(absl::string_view variable) { return variable.substr(0, variable.find('=')); }
@@ -186,14 +197,11 @@ void AddStoreAddress(absl::string_view address, int port, std::vector<std::strin
 }
 
 absl::Duration StartTimeoutOf(const std::vector<std::string>& variables) {
-  const absl::Duration otherwise = Tunables().start_timeout;
-  for (const std::string& variable : variables) {
-    if (NameOf(variable) != "RONDA_START_TIMEOUT") continue;
-    absl::Duration timeout;
-    const bool is_one = absl::ParseDuration(variable.substr(variable.find('=') + 1), &timeout);
-    return is_one && timeout > absl::ZeroDuration() ? timeout : otherwise;
-  }
-  return otherwise;
+  return DurationOf(variables, "RONDA_START_TIMEOUT", Tunables().start_timeout);
+}
+
+absl::Duration HeartbeatTimeoutOf(const std::vector<std::string>& variables) {
+  return DurationOf(variables, "RONDA_HEARTBEAT_TIMEOUT", NetworkSettings().heartbeat_timeout);
 }
 
 absl::StatusOr<LaunchPlan> MakeLaunchPlan(const PlanRequest& request) {
@@ -224,6 +232,10 @@ std::vector<std::string> PlaceVariables(const Topology& topology) {
   std::vector<std::string> variables;
   for (const auto& [name, value] : values) variables.push_back(absl::StrCat(name, "=", value));
   return variables;
+}
+
+std::vector<std::string> SlotVariables(int slot, int slots) {
+  return PlaceVariables({.rank = slot, .size = slots, .local_rank = slot, .local_size = slots});
 }
 
 std::vector<int> CpusOfRank(const HostCores& cores, LaunchOptions::Binding binding, int local_rank, int local_size) {

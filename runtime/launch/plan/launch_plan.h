@@ -42,6 +42,9 @@ void AddStoreAddress(absl::string_view address, int port, std::vector<std::strin
 // or makes no sense, which the ranks then say.
 absl::Duration StartTimeoutOf(const std::vector<std::string>& variables);
 
+// Likewise, how long they may be without a sign of life: RONDA_HEARTBEAT_TIMEOUT.
+absl::Duration HeartbeatTimeoutOf(const std::vector<std::string>& variables);
+
 // The facts that a plan is made from.
 struct PlanRequest {
   int rank_count = 0;              // with `nodes`, on this node
@@ -81,6 +84,10 @@ absl::StatusOr<LaunchPlan> MakeLaunchPlan(const PlanRequest& request);
 
 // The variables that tell a rank its place.
 std::vector<std::string> PlaceVariables(const Topology& topology);
+
+// The same for a member of an elastic job, whose slot is one of so many of its host: it is also its local rank there,
+// so that it keeps a device for life. Its place in each epoch comes from the launcher.
+std::vector<std::string> SlotVariables(int slot, int slots);
 
 // The hardware threads that a rank may run on, by their numbers in the system; empty: all.
 //

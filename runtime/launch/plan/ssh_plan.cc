@@ -1,5 +1,8 @@
 #include "runtime/launch/plan/ssh_plan.h"
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstddef>
 #include <filesystem>
 #include <map>
@@ -108,18 +111,32 @@ absl::StatusOr<LaunchPlan> PlaceRanks(const LaunchOptions& options, const Launch
   return MakeLaunchPlan(request);
 }
 
-std::unique_ptr<AgentPart> MakeAgent(const HostRanks& host, size_t index, const LaunchOptions& options,
-                                     const LaunchFacts& facts, const std::shared_ptr<Rendezvous>& rendezvous,
-                                     Words command) {
-  return std::make_unique<AgentPart>(
-      AgentPart::Options{.process = {.command = std::move(command),
-                                     .environment = facts.environment,
-                                     .input = ChildProcess::Input::kPipe},
-                         .host = host.host,
-                         .directory = WorkingDirectory(),
-                         .command = options.command,
-                         .binding = options.binding},
-      host.ranks, [rendezvous, index](const AgentPart::Hello& hello) { rendezvous->OnHello(index, hello); });
+// On this host the agent is started without ssh.
+Words CommandFor(const std::string& host, const LaunchOptions& options, const LaunchFacts& facts) {
+  return IsThisHost(host, facts.own_addresses) ? AgentWords(options.remote, facts.program)
+                                               : AgentCommand(options.remote, host, facts.program);
+}
+
+AgentPart::Options AgentOptions(const std::string& host, const LaunchOptions& options, const LaunchFacts& facts) {
+  return {.process = {.command = CommandFor(host, options, facts),
+                      .environment = facts.environment,
+                      .input = ChildProcess::Input::kPipe},
+          .host = host,
+          .directory = WorkingDirectory(),
+          .command = options.command,
+          .binding = options.binding};
+}
+
+// Of an elastic job. A path must lead to a program; a name is looked up when it is run.
+absl::Status CheckScript(const std::string& script) {
+  if (script.find('/') == std::string::npos || access(script.c_str(), X_OK) == 0) return absl::OkStatus();
+  return absl::NotFoundError(absl::StrCat("--host-discovery-script ", script, ": ",
+                                          errno == EACCES ? "it is not executable; chmod +x it" : "there is none"));
+}
+
+HostDiscovery::Options DiscoveryOf(const ElasticOptions& elastic, const LaunchFacts& facts) {
+  return {
+      .program = elastic.discovery_script, .environment = facts.environment, .slots_per_host = elastic.slots_per_host};
 }
 
 }  // namespace
@@ -152,15 +169,53 @@ absl::StatusOr<JobPlan> PlanSshJob(const LaunchOptions& options, const LaunchFac
   plan.start_timeout = StartTimeoutOf(InheritedVariables(facts.environment, SettingsOf(options)));
   for (size_t i = 0; i < rendezvous->hosts().size(); ++i) {
     HostRanks& host = rendezvous->hosts()[i];
-    const bool is_here = IsThisHost(host.host, facts.own_addresses);
-    Words command =
-        is_here ? AgentWords(options.remote, facts.program) : AgentCommand(options.remote, host.host, facts.program);
     plan.ranks.insert(plan.ranks.end(), host.ranks.begin(), host.ranks.end());
-    plan.commands.push_back(ShellQuote(command));
-    std::unique_ptr<AgentPart> agent = MakeAgent(host, i, options, facts, rendezvous, std::move(command));
+    plan.commands.push_back(ShellQuote(CommandFor(host.host, options, facts)));
+    auto agent =
+        std::make_unique<AgentPart>(AgentOptions(host.host, options, facts), host.ranks,
+                                    [rendezvous, i](const AgentPart::Hello& hello) { rendezvous->OnHello(i, hello); });
     host.agent = agent.get();
     plan.parts.push_back(std::move(agent));
   }
+  plan.explanations = {DescribeJob(options, plan)};
+  plan.explanations.insert(plan.explanations.end(), plan.commands.begin(), plan.commands.end());
+  return plan;
+}
+
+absl::StatusOr<JobPlan> PlanElasticSshJob(const LaunchOptions& asked, const LaunchFacts& facts) {
+  LaunchOptions options = WithMeetingTimeout(asked, facts);
+  options.rank_count = options.elastic->max_ranks;
+  JobPlan plan = BareElasticPlan(asked, facts);
+  plan.job_id = facts.job_id;
+  ElasticJob::Options& elastic = *plan.elastic;
+  if (options.elastic->discovery_script.empty()) {
+    RONDA_RETURN_IF_ERROR(PlaceRanks(options, facts).status());
+    if (options.hosts.empty()) options.hosts = {{.host = "localhost", .slots = options.rank_count}};
+    for (const HostSlots& host : options.hosts) {
+      elastic.membership.hosts.push_back({.name = host.host, .slots = host.slots});
+      plan.commands.push_back(ShellQuote(CommandFor(host.host, options, facts)));
+    }
+  } else {
+    RONDA_RETURN_IF_ERROR(CheckScript(options.elastic->discovery_script));
+    elastic.discovery = DiscoveryOf(*options.elastic, facts);
+    plan.commands.push_back(ShellQuote(absl::string_view(options.elastic->discovery_script)));
+  }
+  Words common = CommonVariables(options, facts);
+  common.push_back(absl::StrCat("RONDA_JOB_ID=", facts.job_id));
+  elastic.describe_host = [options, facts, common](const std::string& host) {
+    return AgentHost::Options{.host = host,
+                              .make_agent =
+                                  [options, facts, host](AgentPart::OnHello on_hello, AgentListener* members) {
+                                    AgentPart::Options agent = AgentOptions(host, options, facts);
+                                    agent.members = members;
+                                    return std::make_unique<AgentPart>(std::move(agent), std::vector<RankId>(),
+                                                                       std::move(on_hello));
+                                  },
+                              .address = AddressOf(host, options, facts),
+                              .variables = common,
+                              .job_id = facts.job_id,
+                              .heartbeat_timeout = HeartbeatTimeoutOf(common)};
+  };
   plan.explanations = {DescribeJob(options, plan)};
   plan.explanations.insert(plan.explanations.end(), plan.commands.begin(), plan.commands.end());
   return plan;

@@ -25,6 +25,10 @@ std::vector<std::string> AgentCommand(const RemoteOptions& remote, absl::string_
 // Errors: INVALID_ARGUMENT if the hosts have too few slots.
 absl::StatusOr<JobPlan> PlanSshJob(const LaunchOptions& options, const LaunchFacts& facts);
 
+// The same for an elastic job, whose agents are started as they are needed. Members meet where the launcher tells them.
+// Errors: INVALID_ARGUMENT if the hosts have too few slots; NOT_FOUND if there is no discovery script of that name.
+absl::StatusOr<JobPlan> PlanElasticSshJob(const LaunchOptions& options, const LaunchFacts& facts);
+
 // The words that run `command` on `host`, which is another one: by ssh, which does not ask for a password, or by the
 // user's own agent.
 std::vector<std::string> RemoteCommand(const RemoteOptions& remote, absl::string_view host,

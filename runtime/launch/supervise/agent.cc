@@ -56,7 +56,7 @@ std::optional<AgentMessage> Decode(absl::string_view bytes) {
   Cursor cursor(bytes);
   AgentMessage message;
   const std::optional<uint64_t> kind = cursor.Number();
-  if (!kind || *kind > static_cast<uint64_t>(AgentMessage::Kind::kFailure)) return std::nullopt;
+  if (!kind || *kind > static_cast<uint64_t>(AgentMessage::Kind::kAlive)) return std::nullopt;
   message.kind = static_cast<AgentMessage::Kind>(*kind);
   const std::optional<uint64_t> numbers = cursor.Number();
   for (uint64_t i = 0; i < numbers.value_or(0); ++i) {
@@ -130,20 +130,64 @@ AgentPart::AgentPart(Options options, std::vector<RankId> ranks, OnHello on_hell
       command_(std::move(options.command)),
       binding_(options.binding),
       ranks_(std::move(ranks)),
-      on_hello_(std::move(on_hello)) {}
+      on_hello_(std::move(on_hello)),
+      members_(options.members) {}
 
-void AgentPart::StartRanks(const std::vector<std::string>& common,
-                           const std::vector<std::vector<std::string>>& of_ranks) {
+void AgentPart::SendJob(const std::vector<std::string>& common) {
   Send({.kind = Kind::kJob, .numbers = {static_cast<int>(binding_)}, .texts = {directory_, host_}});
   Send({.kind = Kind::kVariables, .numbers = {}, .texts = common});
   Send({.kind = Kind::kCommand, .numbers = {}, .texts = command_});
+}
+
+void AgentPart::StartRanks(const std::vector<std::string>& common,
+                           const std::vector<std::vector<std::string>>& of_ranks) {
+  SendJob(common);
   for (size_t i = 0; i < of_ranks.size(); ++i) {
     Send({.kind = Kind::kRank, .numbers = {ranks_[i]}, .texts = of_ranks[i]});
   }
   Send({.kind = Kind::kGo, .numbers = {}, .texts = {}});
 }
 
+void AgentPart::TakeMembers(const std::vector<std::string>& common, const std::string& job_id,
+                            const SignsOfLife& signs) {
+  const auto milliseconds = [](absl::Duration time) {
+    return time == absl::InfiniteDuration() ? 0 : absl::ToInt64Milliseconds(time);
+  };
+  SendJob(common);
+  Send({.kind = Kind::kMembers,
+        .numbers = {milliseconds(signs.period), milliseconds(signs.patience)},
+        .texts = {job_id}});
+  Send({.kind = Kind::kGo, .numbers = {}, .texts = {}});
+}
+
+void AgentPart::SendOnceGreeted(const AgentMessage& message) {
+  if (greeted_) {
+    Send(message);
+  } else {
+    held_ += Encode(message);
+  }
+}
+
+void AgentPart::StartMember(int member, int slot, int slots) {
+  ranks_.push_back(member);
+  SendOnceGreeted({.kind = Kind::kMember, .numbers = {member, slot, slots}, .texts = {}});
+}
+
+void AgentPart::SendToMember(int member, absl::string_view text) {
+  SendOnceGreeted({.kind = Kind::kMemberMessage, .numbers = {member}, .texts = {std::string(text)}});
+}
+
+void AgentPart::SignalMember(int member, int signo) {
+  SendOnceGreeted({.kind = Kind::kMemberSignal, .numbers = {member, signo}, .texts = {}});
+}
+
+void AgentPart::Abandon(absl::string_view why) {
+  if (abandoned_.empty()) abandoned_ = std::string(why);
+  process().SignalGroup(SIGKILL);
+}
+
 void AgentPart::OnBytes(Stream stream, absl::string_view bytes) {
+  bytes_heard_ += bytes.size();
   if (stream == Stream::kStderr) {
     errors_.Feed(bytes, [this](absl::string_view line) { TakeLine(line); });
     return;
@@ -183,15 +227,45 @@ void AgentPart::Take(const AgentMessage& message) {
     case Kind::kText:
       return listener().OnHelperLine(absl::StrCat("host ", host_), message.text(0));
     case Kind::kFailure:
+      if (members_ != nullptr) return Abandon(message.text(0));
       return listener().OnJobFailure(absl::StrCat("host ", host_, ": ", message.text(0)),
                                      static_cast<int>(message.number(0)));
+    case Kind::kNotStarted:
+    case Kind::kMisbehaviour:
+    case Kind::kMotion:
+    case Kind::kMemberMessage:
+    case Kind::kAlive:
+      if (members_ != nullptr && (IsOurs(rank) || message.kind == Kind::kAlive)) TakeOfMembers(message);
+      return;
     case Kind::kJob:
     case Kind::kVariables:
     case Kind::kCommand:
     case Kind::kRank:
     case Kind::kGo:
     case Kind::kSignal:
+    case Kind::kMembers:
+    case Kind::kMember:
+    case Kind::kMemberSignal:
       return GiveUp("its agent says what only the launcher says");
+  }
+}
+
+void AgentPart::TakeOfMembers(const AgentMessage& message) {
+  const int member = static_cast<int>(message.number(0));
+  switch (message.kind) {
+    case Kind::kNotStarted:
+      ranks_.erase(std::find(ranks_.begin(), ranks_.end(), member));
+      return members_->OnNotStarted(member, static_cast<int>(message.number(1)), message.text(0));
+    case Kind::kMisbehaviour:
+      return members_->OnMisbehaviour(member, message.text(0));
+    case Kind::kMotion:
+      return members_->OnMotion(
+          member, message.number(1) != 0 ? MemberListener::Motion::kStopped : MemberListener::Motion::kGoesOn);
+    case Kind::kMemberMessage:
+      members_->OnFreePort(static_cast<int>(message.number(1)));
+      return members_->OnMessage(member, message.text(0));
+    default:
+      return;
   }
 }
 
@@ -220,12 +294,14 @@ void AgentPart::TakeHello(const AgentMessage& message) {
   on_hello_({.address = message.text(1),
              .free_port = static_cast<int>(message.number(0)),
              .store_port = static_cast<int>(message.number(1))});
+  if (!held_.empty()) input()->Append(std::exchange(held_, {}));
 }
 
 void AgentPart::TakeRankEnd(const AgentMessage& message) {
   const auto rank = static_cast<RankId>(message.number(0));
   if (!IsOurs(rank)) return;
   ranks_.erase(std::find(ranks_.begin(), ranks_.end(), rank));
+  std::erase(started_, rank);
   const bool told = message.number(4) != 0;
   listener().OnRankEnd({.rank = rank,
                         .pid = static_cast<pid_t>(message.number(1)),
@@ -237,6 +313,7 @@ void AgentPart::TakeRankEnd(const AgentMessage& message) {
 
 void AgentPart::GiveUp(absl::string_view why) {
   given_up_ = true;
+  if (members_ != nullptr) return Abandon(why);
   listener().OnJobFailure(absl::StrCat("host ", host_, ": ", why), 1);
 }
 
@@ -244,14 +321,28 @@ void AgentPart::OnEnd(const ChildProcess::End& end) {
   const RankEnd own = {.exit_code = end.exit_code, .signal = end.signal};
   std::string what = absl::StrCat("the connection to its agent ", DescribeEnd(own));
   if (!last_line_.empty()) absl::StrAppend(&what, " (", last_line_, ")");
+  if (members_ != nullptr) {
+    members_->OnGone(abandoned_.empty() ? what : abandoned_);
+    return LoseRanks("its host is lost");
+  }
   const bool has_reported_all = greeted_ && ranks_.empty();
   if (!given_up_ && cause() == RankEnd::Cause::kItself && (has_reported_all ? own.failed() : !greeted_)) {
     listener().OnJobFailure(absl::StrCat("host ", host_, ": ", what), 1);
     return;
   }
+  LoseRanks(what);
+}
+
+void AgentPart::LoseRanks(const std::string& why) {
   for (const RankId rank : std::exchange(ranks_, {})) {
-    for (const Stream stream : {Stream::kStdout, Stream::kStderr}) listener().OnOutputEnd(rank, stream);
-    listener().OnRankEnd({.rank = rank, .host = host_, .cause = cause(), .lost = what});
+    // Nothing is known of the output of a member that has not started.
+    const bool has_output = members_ == nullptr || std::find(started_.begin(), started_.end(), rank) != started_.end();
+    for (const Stream stream : {Stream::kStdout, Stream::kStderr}) {
+      if (has_output) listener().OnOutputEnd(rank, stream);
+    }
+    // The loss of a host is told once, and not of each of its members.
+    const RankEnd::Cause told = members_ == nullptr ? cause() : RankEnd::Cause::kLauncher;
+    listener().OnRankEnd({.rank = rank, .host = host_, .cause = told, .lost = why});
   }
 }
 

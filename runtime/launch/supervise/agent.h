@@ -10,9 +10,11 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "runtime/launch/options/launch_options.h"
 #include "runtime/launch/output/console.h"
 #include "runtime/launch/supervise/job_part.h"
+#include "runtime/launch/supervise/members.h"
 
 namespace ronda {
 
@@ -28,6 +30,12 @@ struct AgentMessage {
     kRank,
     kGo,
     kSignal,
+    // In an elastic job there is no kRank. kMembers: texts are the job's id; numbers are SignsOfLife in milliseconds, 0
+    // for never; kMember: start a member: its number, its slot
+    // and the slots of the host; kMemberSignal: member, signal.
+    kMembers,
+    kMember,
+    kMemberSignal,
     // From the agent. kHello: numbers are two free ports, texts Ronda's version and an address of the host (empty:
     // none);
     // kRankStart: rank, pid; kOutput: rank, stream, text; kOutputEnd: rank, stream; kRankEnd: rank, pid, exit code,
@@ -39,6 +47,15 @@ struct AgentMessage {
     kRankEnd,
     kText,
     kFailure,
+    // Likewise, of members. kNotStarted: member, exit code, why; kMisbehaviour: member, why; kMotion: member, 1 if it
+    // was stopped and 0 if it goes on.
+    kNotStarted,
+    kMisbehaviour,
+    kMotion,
+    // Both ways. kMemberMessage: member, and from the agent a port of its host that is free now; text. kAlive: a sign
+    // of life, in an elastic job.
+    kMemberMessage,
+    kAlive,
   };
 
   Kind kind = Kind::kGo;
@@ -79,8 +96,19 @@ class AgentMessageReader {
   bool greeted_;
 };
 
+// Hears of the members of an elastic job on the host of an agent.
+class AgentListener : public MemberListener {
+ public:
+  // No program listens on that port of the host now. Told before each message of a member.
+  virtual void OnFreePort(int port) = 0;
+  // The process of the member could not be started; `why` continues "member 3 ".
+  virtual void OnNotStarted(int member, int exit_code, absl::string_view why) = 0;
+  // The connection to the agent has ended. The ends of its members are told behind it.
+  virtual void OnGone(absl::string_view why) = 0;
+};
+
 // The ranks of one host, behind an agent that starts them there (RunAgent), and the program that leads to it, usually
-// ssh.
+// ssh. In an elastic job the ranks are members that come and go, and the loss of the agent is not the end of the job.
 //
 // Thread-compatible.
 class AgentPart final : public JobPart {
@@ -99,6 +127,7 @@ class AgentPart final : public JobPart {
     std::string directory;             // in which the ranks work, if it exists there
     std::vector<std::string> command;  // of the ranks
     LaunchOptions::Binding binding = LaunchOptions::Binding::kNone;
+    AgentListener* members = nullptr;  // of an elastic job, which outlives this; nullptr: the job keeps its ranks
   };
 
   // `on_hello` is called once, when the agent is there.
@@ -107,6 +136,30 @@ class AgentPart final : public JobPart {
   // Has the agent start the ranks, with the variables that all of them get, and each its own, in the order of the
   // ranks. REQUIRES: the agent has said hello.
   void StartRanks(const std::vector<std::string>& common, const std::vector<std::vector<std::string>>& of_ranks);
+
+  // Has the agent look after members, which get these variables, of the elastic job of that id. It gives signs of life
+  // every `period`, and gives up, with its members, when it has heard nothing for `patience`.
+  // REQUIRES: the agent has said hello.
+  struct SignsOfLife {
+    absl::Duration period = absl::Seconds(1);
+    absl::Duration patience = absl::Seconds(60);
+  };
+  void TakeMembers(const std::vector<std::string>& common, const std::string& job_id, const SignsOfLife& signs);
+
+  // Of members. What is for the agent before it has said hello is held back until then.
+  void StartMember(int member, int slot, int slots);
+  void SendToMember(int member, absl::string_view text);
+  void SignalMember(int member, int signo);
+  void SendSignOfLife() { SendOnceGreeted({.kind = AgentMessage::Kind::kAlive, .numbers = {}, .texts = {}}); }
+
+  // Gives the agent, and what it looks after, up for lost.
+  void Abandon(absl::string_view why);
+
+  bool is_greeted() const { return greeted_; }
+  // Grows with all that comes from the agent.
+  uint64_t bytes_heard() const { return bytes_heard_; }
+
+  bool carries_job() const override { return members_ == nullptr || !ranks_.empty(); }
 
   bool mixes_streams() const override { return true; }
 
@@ -124,12 +177,16 @@ class AgentPart final : public JobPart {
   void Pass(int signo) override;
 
   void Send(const AgentMessage& message) { input()->Append(Encode(message)); }
+  void SendOnceGreeted(const AgentMessage& message);
+  void SendJob(const std::vector<std::string>& common);
   void Take(const AgentMessage& message);
+  void TakeOfMembers(const AgentMessage& message);
   void TakeHello(const AgentMessage& message);
   void TakeRankEnd(const AgentMessage& message);
   void TakeLine(absl::string_view line);
   void TakeRankStart(RankId rank, pid_t pid);
   bool IsOurs(RankId rank) const;
+  void LoseRanks(const std::string& why);
 
   // The agent breaks the protocol, or is of another version: the job cannot go on.
   void GiveUp(absl::string_view why);
@@ -141,9 +198,13 @@ class AgentPart final : public JobPart {
   std::vector<RankId> ranks_;    // that have not ended
   std::vector<RankId> started_;  // that have begun
   const OnHello on_hello_;
+  AgentListener* const members_;
   AgentMessageReader messages_{AgentMessageReader::Stream::kAgentsOutput};
   LineSplitter errors_;
   std::string last_line_;  // on stderr
+  std::string held_;       // for the agent, which has not said hello
+  std::string abandoned_;  // why; empty: it is not
+  uint64_t bytes_heard_ = 0;
   bool greeted_ = false;
   bool given_up_ = false;
 };

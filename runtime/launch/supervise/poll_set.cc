@@ -26,6 +26,7 @@ absl::StatusOr<SignalInbox> SignalInbox::Create(const std::vector<int>& signals)
   for (const int signo : signals) {
     if (!IsIgnored(signo)) sigaddset(&awaited, signo);
   }
+  inbox.signals_ = awaited;
   sigprocmask(SIG_BLOCK, &awaited, &inbox.original_mask_);
 
   // A reader of our output that goes away is an error of write().

@@ -59,6 +59,9 @@ class SignalInbox {
   // Readable when Next has something to return.
   int fd() const { return fd_.get(); }
 
+  // Whether the signal is one of those that come here.
+  bool Includes(int signo) const { return sigismember(&signals_, signo) == 1; }
+
   // The next signal that has arrived, if any. Never blocks.
   std::optional<int> Next();
 
@@ -70,6 +73,7 @@ class SignalInbox {
   SignalInbox() = default;
 
   UniqueFd fd_;
+  sigset_t signals_ = {};
   sigset_t original_mask_ = {};
   struct sigaction original_sigpipe_ = {};
 };

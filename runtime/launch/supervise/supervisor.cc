@@ -56,13 +56,11 @@ void Supervisor::Repeat(std::function<absl::Duration()> on_time) {
   repeated_ = Repeated{.on_time = std::move(on_time), .next = now()};
 }
 
-void Supervisor::MakeElastic(ElasticJob::Options options) {
-  elastic_ = std::make_unique<ElasticJob>(
-      std::move(options),
-      ElasticJob::Supervision{.start = [this](std::unique_ptr<JobPart> part) { return StartMember(std::move(part)); },
-                              .end = [this](int exit_code, const std::string& why) { EndElasticJob(exit_code, why); },
-                              .listener = this,
-                              .clock = surroundings_.clock});
+void Supervisor::MakeElastic(const MakeMembers& make_members) {
+  members_ = make_members({.start = [this](std::unique_ptr<JobPart> part) { return StartMember(std::move(part)); },
+                           .end = [this](int exit_code, const std::string& why) { EndElasticJob(exit_code, why); },
+                           .listener = this,
+                           .clock = surroundings_.clock});
 }
 
 void Supervisor::Run(std::vector<std::unique_ptr<JobPart>> parts) {
@@ -70,7 +68,7 @@ void Supervisor::Run(std::vector<std::unique_ptr<JobPart>> parts) {
   if (options_.orphans == Orphans::kKill) AdoptOrphans();
   start_deadline_ = now() + options_.start_timeout;
   StartParts();
-  if (elastic_ != nullptr && schedule_.phase() == ShutdownSchedule::Phase::kRunning) elastic_->Begin();
+  if (members_ != nullptr && schedule_.phase() == ShutdownSchedule::Phase::kRunning) members_->Begin();
   while (MustGoOn()) Step();
   EndCompanions();
   if (options_.orphans == Orphans::kKill) KillOrphans({guard_->pid()});
@@ -118,7 +116,7 @@ void Supervisor::EndCompanions() {
 void Supervisor::Step() {
   ++round_;
   // Members come and go, and their number is not bounded.
-  if (elastic_ != nullptr) std::erase_if(parts_, [](const auto& part) { return !part->running(); });
+  if (members_ != nullptr) std::erase_if(parts_, [](const auto& part) { return !part->running(); });
   PollSet poll;
   poll.Add(surroundings_.signals->fd(), POLLIN, [this] { HandleSignals(); });
   if (watched_.has_value()) poll.Add(watched_->fd, POLLIN, [this] { watched_->on_ready(); });
@@ -126,10 +124,10 @@ void Supervisor::Step() {
     if (part->running()) AddPart(part.get(), &poll);
   }
   // Ends first: a member that has asked for a place and died gets none.
-  if (elastic_ != nullptr) elastic_->AddTo(&poll);
+  if (members_ != nullptr) members_->AddTo(&poll);
   AddQueues(&poll);
   const absl::Time next = repeated_.has_value() ? repeated_->next : absl::InfiniteFuture();
-  const absl::Time elastic = elastic_ != nullptr ? elastic_->deadline() : absl::InfiniteFuture();
+  const absl::Time elastic = members_ != nullptr ? members_->deadline() : absl::InfiniteFuture();
   poll.Wait(std::min({schedule_.deadline(), start_deadline_, next, elastic}) - now());
   ActOnTime();
   WriteQueues();
@@ -164,6 +162,7 @@ void Supervisor::AddQueues(PollSet* poll) {
 
 void Supervisor::OnRankStart(RankId rank, pid_t pid, const std::string& host) {
   surroundings_.report->OnRankStart(rank, pid, host);
+  if (members_ != nullptr) members_->OnStart(rank, pid);
 }
 
 void Supervisor::OnOutput(RankId rank, Stream stream, absl::string_view bytes) {
@@ -176,7 +175,7 @@ void Supervisor::OnRankEnd(RankEnd end) {
   end.round = round_;
   const bool failed = end.failed();
   surroundings_.report->OnRankEnd(end);
-  if (elastic_ != nullptr) return elastic_->OnEnd(end);
+  if (members_ != nullptr) return members_->OnEnd(end);
   if (failed && options_.on_failure == OnFailure::kEndJob) schedule_.OnFailure(now());
 }
 
@@ -197,8 +196,8 @@ void Supervisor::HandleSignals() {
   while (const std::optional<int> signo = surroundings_.signals->Next()) {
     if (*signo != SIGCHLD) {
       EndJob(*signo, *signo);
-    } else if (elastic_ != nullptr) {
-      elastic_->OnChildSignal();
+    } else if (members_ != nullptr) {
+      members_->OnChildSignal();
     }
   }
 }
@@ -221,7 +220,7 @@ void Supervisor::CheckStart() {
 
 void Supervisor::ActOnTime() {
   CheckStart();
-  if (elastic_ != nullptr) elastic_->OnTime();
+  if (members_ != nullptr) members_->OnTime();
   if (repeated_.has_value() && now() >= repeated_->next) repeated_->next = now() + repeated_->on_time();
   const std::optional<int> signo = schedule_.Due(now());
   if (!signo.has_value() || !IsRunning()) return;
@@ -237,7 +236,7 @@ void Supervisor::ActOnTime() {
 
 void Supervisor::EndJob(int cause, int signo) {
   if (schedule_.phase() == ShutdownSchedule::Phase::kRunning) ended_by_ = cause;
-  if (elastic_ != nullptr) elastic_->Stop(absl::StrCat("the job is ended: rondarun ", DescribeInterruption(cause)));
+  if (members_ != nullptr) members_->Stop(absl::StrCat("the job is ended: rondarun ", DescribeInterruption(cause)));
   const std::optional<int> to_send = schedule_.OnUserSignal(signo, now());
   if (!to_send.has_value() || !IsRunning()) return;
   const std::string ranks = NameRunning();
@@ -279,12 +278,12 @@ void Supervisor::Flush() {
   while (!surroundings_.output->empty() && !enough) {
     PollSet poll;
     poll.Add(surroundings_.signals->fd(), POLLIN, [&] {
-      // A user's signal may also be meant for the job's next attempt, which an elastic job has not.
-      enough = elastic_ == nullptr;
-      while (elastic_ != nullptr) {
+      // A user's signal may also be meant for the job's next attempt, which a job that hears of children has not.
+      enough = !surroundings_.signals->Includes(SIGCHLD);
+      while (!enough) {
         const std::optional<int> signo = surroundings_.signals->Next();
         if (!signo.has_value()) return;
-        enough = enough || *signo != SIGCHLD;
+        enough = *signo != SIGCHLD;
       }
     });
     AddQueues(&poll);
@@ -307,7 +306,7 @@ std::string Supervisor::NameRunning() const {
   std::sort(ranks.begin(), ranks.end());
   // A helper can hang when all its ranks have ended.
   if (ranks.empty()) return "what is left of the job";
-  return elastic_ == nullptr ? NameRanks(ranks) : absl::StrReplaceAll(NameRanks(ranks), {{"rank", "member"}});
+  return members_ == nullptr ? NameRanks(ranks) : absl::StrReplaceAll(NameRanks(ranks), {{"rank", "member"}});
 }
 
 }  // namespace ronda

@@ -18,9 +18,9 @@
 #include "runtime/base/types.h"
 #include "runtime/launch/options/launch_options.h"
 #include "runtime/launch/output/output_sinks.h"
-#include "runtime/launch/supervise/elastic_job.h"
 #include "runtime/launch/supervise/guard.h"
 #include "runtime/launch/supervise/job_part.h"
+#include "runtime/launch/supervise/members.h"
 #include "runtime/launch/supervise/poll_set.h"
 #include "runtime/launch/supervise/shutdown_schedule.h"
 
@@ -71,9 +71,10 @@ class Supervisor final : private JobListener {
   // time.
   void Repeat(std::function<absl::Duration()> on_time);
 
-  // The ranks of the job are members that come and go, in addition to the parts of Run. The signals of the surroundings
-  // must include SIGCHLD.
-  void MakeElastic(ElasticJob::Options options);
+  // The job has members that come and go, in addition to the parts of Run. The signals of the surroundings must include
+  // SIGCHLD.
+  using MakeMembers = std::function<std::unique_ptr<Members>(MemberSupervision supervision)>;
+  void MakeElastic(const MakeMembers& make_members);
 
   // Starts `parts`, and runs those that carry the job to their end. Tells the user of important events through the
   // report.
@@ -122,7 +123,7 @@ class Supervisor final : private JobListener {
   void WriteQueue(Stream stream);
 
   bool IsRunning() const;
-  bool MustGoOn() const { return IsRunning() || (elastic_ != nullptr && !elastic_->is_over()); }
+  bool MustGoOn() const { return IsRunning() || (members_ != nullptr && !members_->is_over()); }
   std::string NameRunning() const;  // the ranks that run
   absl::Time now() const { return surroundings_.clock->Now(); }
 
@@ -141,7 +142,7 @@ class Supervisor final : private JobListener {
   ShutdownSchedule schedule_;
 
   std::vector<std::unique_ptr<JobPart>> parts_;
-  std::unique_ptr<ElasticJob> elastic_;  // nullptr: the job keeps its ranks
+  std::unique_ptr<Members> members_;  // nullptr: the job keeps its ranks
   std::optional<Watched> watched_;
   std::optional<Repeated> repeated_;
   absl::Time start_deadline_ = absl::InfiniteFuture();

@@ -82,6 +82,7 @@ class World {
   void Obey(const JobMembership::StartMember& start);
   void Obey(const JobMembership::SendMessage& send);
   void Obey(const JobMembership::KillMember& kill);
+  void Obey(const JobMembership::AskToLeave&) { Check(false, "the hosts stay as they are"); }
   void Obey(const JobMembership::EndJob& end);
 
   bool IsBroken(int64_t epoch) const;
@@ -403,6 +404,8 @@ class Explorer {
   bool has_problem_ = false;
 };
 
+const JobMembership::Host kHost = {.name = "alpha", .slots = 4};
+
 constexpr Scope kOne = {.events = 1};
 constexpr Scope kTwo = {.events = 2, .order = Order::kOldestFirst};
 constexpr Scope kThree = {.events = 3, .order = Order::kOldestFirst, .victims = Victims::kOldestAndNewest};
@@ -420,15 +423,15 @@ void ExpectNoProblems(const JobMembership::Options& options, const std::vector<S
 }
 
 TEST(JobMembershipModelTest, FourMembersOfWhichTwoSuffice) {
-  ExpectNoProblems({.initial_members = 4, .min_members = 2, .max_members = 4}, {kOne, kTwo, kThree});
+  ExpectNoProblems({.hosts = {kHost}, .initial_members = 4, .min_members = 2, .max_members = 4}, {kOne, kTwo, kThree});
 }
 
 TEST(JobMembershipModelTest, FourMembersThatAreAllNeeded) {
-  ExpectNoProblems({.initial_members = 4, .min_members = 4, .max_members = 4}, {kOne, kTwo, kThree});
+  ExpectNoProblems({.hosts = {kHost}, .initial_members = 4, .min_members = 4, .max_members = 4}, {kOne, kTwo, kThree});
 }
 
 TEST(JobMembershipModelTest, TwoMembersThatBecomeFour) {
-  ExpectNoProblems({.initial_members = 2, .min_members = 1, .max_members = 4}, {kOne, kTwo});
+  ExpectNoProblems({.hosts = {kHost}, .initial_members = 2, .min_members = 1, .max_members = 4}, {kOne, kTwo});
 }
 
 }  // namespace

@@ -1,0 +1,84 @@
+#ifndef RONDA_RUNTIME_LAUNCH_ELASTIC_AGENT_HOST_H_
+#define RONDA_RUNTIME_LAUNCH_ELASTIC_AGENT_HOST_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "runtime/elastic/membership.h"
+#include "runtime/launch/elastic/member_processes.h"
+#include "runtime/launch/supervise/agent.h"
+#include "runtime/launch/supervise/members.h"
+
+namespace ronda {
+
+// Hears what happens to a host with an agent, and to the members there.
+class HostListener : public MemberListener {
+ public:
+  virtual void OnNotStarted(int member, int exit_code, absl::string_view why) = 0;
+  // Members of the host can be met there from now on.
+  virtual void OnMeetingPoint(const std::string& host, const JobMembership::MeetingPoint& point) = 0;
+  // There is no connection to the host any more. The ends of its members are told behind it.
+  virtual void OnHostLost(const std::string& host, absl::string_view why) = 0;
+};
+
+// A host whose members are looked after by an agent there. The agent is started with the first member, and again with
+// the next one when it was lost. Agent and launcher give each other signs of life, so that a host that is cut off is
+// noticed by both.
+//
+// Thread-compatible; belongs to an ElasticJob.
+class AgentHost final : public MemberHost, private AgentListener {
+ public:
+  using MakeAgent = std::function<std::unique_ptr<AgentPart>(AgentPart::OnHello on_hello, AgentListener* members)>;
+
+  struct Options {
+    std::string host;
+    MakeAgent make_agent;
+    std::optional<std::string> address;  // by which other hosts reach it; nullopt: as its agent says
+    std::vector<std::string> variables;  // of all members, "NAME=value"
+    std::string job_id;
+    absl::Duration heartbeat_timeout = absl::Seconds(10);  // without a sign of life the host counts as lost
+  };
+
+  // `supervision` starts the agent. `listener` outlives this.
+  AgentHost(Options options, const MemberSupervision& supervision, HostListener* listener);
+
+  absl::Status Start(const JobMembership::StartMember& start) override;
+  void Send(int member, absl::string_view text) override;
+  void Signal(int member, int signo) override;
+
+  // To be called when `deadline` has come; too early does no harm.
+  void OnTime();
+  absl::Time deadline() const { return agent_ == nullptr ? absl::InfiniteFuture() : next_sign_; }
+
+ private:
+  void OnHello(const AgentPart::Hello& hello);
+
+  void OnMessage(int member, absl::string_view text) override { listener_->OnMessage(member, text); }
+  void OnMisbehaviour(int member, absl::string_view why) override { listener_->OnMisbehaviour(member, why); }
+  void OnMotion(int member, Motion motion) override { listener_->OnMotion(member, motion); }
+  void OnFreePort(int port) override;
+  void OnNotStarted(int member, int exit_code, absl::string_view why) override;
+  void OnGone(absl::string_view why) override;
+
+  const Options options_;
+  const MemberSupervision supervision_;
+  HostListener* const listener_;
+  const absl::Duration period_;  // between signs of life
+
+  AgentPart* agent_ = nullptr;  // not owned; nullptr: none runs
+  std::string address_;         // of the host
+  uint64_t bytes_heard_ = 0;    // of the agent, when something was heard last
+  absl::Time last_heard_ = absl::InfiniteFuture();
+  absl::Time next_sign_ = absl::InfiniteFuture();
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_LAUNCH_ELASTIC_AGENT_HOST_H_

@@ -1,0 +1,54 @@
+#ifndef RONDA_RUNTIME_LAUNCH_ELASTIC_HOST_DISCOVERY_H_
+#define RONDA_RUNTIME_LAUNCH_ELASTIC_HOST_DISCOVERY_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "runtime/elastic/membership.h"
+#include "runtime/launch/supervise/job_part.h"
+#include "runtime/launch/supervise/members.h"
+
+namespace ronda {
+
+// The hosts of an elastic job as a program of the user lists them, which is run again and again: a line "HOST" or
+// "HOST:SLOTS" for each. As long as it fails, or lists nothing, the hosts stay as they are, and the user is told why.
+//
+// Thread-compatible; belongs to an ElasticJob.
+class HostDiscovery {
+ public:
+  struct Options {
+    std::string program;
+    std::vector<std::string> environment;        // of the program, "NAME=value"
+    int slots_per_host = 0;                      // of hosts without slots of their own; 0: each needs some
+    absl::Duration period = absl::Seconds(1);    // from the end of a run to the next one
+    absl::Duration timeout = absl::Seconds(60);  // of a run, which is killed then
+  };
+
+  // Calls `on_hosts` when the list is another one than before.
+  using OnHosts = std::function<void(const std::vector<JobMembership::Host>& hosts)>;
+  HostDiscovery(Options options, const MemberSupervision& supervision, OnHosts on_hosts);
+
+  // To be called when `deadline` has come; too early does no harm.
+  void OnTime();
+  absl::Time deadline() const { return deadline_; }
+
+ private:
+  void OnEnd(absl::StatusOr<std::string> output);
+  void Say(absl::string_view problem);
+
+  const Options options_;
+  const MemberSupervision supervision_;
+  const OnHosts on_hosts_;
+  JobPart* part_ = nullptr;                     // not owned; nullptr: it does not run now
+  absl::Time deadline_ = absl::InfinitePast();  // of the next run, or of this one
+  std::string said_;                            // the last problem that the user was told
+  std::string hosts_;                           // the last list
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_LAUNCH_ELASTIC_HOST_DISCOVERY_H_

@@ -1,0 +1,115 @@
+#include "runtime/launch/elastic/member_processes.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status_macros.h"
+#include "runtime/elastic/membership_message.h"
+
+namespace ronda {
+namespace {
+
+bool HasAskedToLeave(const UniqueFd& socket) {
+  bool has_asked = false;
+  while (socket.valid()) {
+    const auto text = ReceiveMembershipMessage(socket.get());
+    if (!text.ok() || text->empty()) break;
+    const auto message = DecodeMemberMessage(*text);
+    has_asked = has_asked || (message.ok() && std::holds_alternative<LeaveRequest>(*message));
+  }
+  return has_asked;
+}
+
+bool HasEnded(const JobPart& part) {
+  pollfd request = {.fd = part.process().pidfd(), .events = POLLIN, .revents = 0};
+  return poll(&request, 1, 0) == 1;
+}
+
+}  // namespace
+
+void GiveMembership(int membership_fd, ChildProcess::Options* process) {
+  process->environment.push_back(absl::StrCat(kMembershipVariable.view(), "=", membership_fd));
+  process->inherited_fd = membership_fd;
+}
+
+absl::Status MemberProcesses::Start(const JobMembership::StartMember& start) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+    return absl::ErrnoToStatus(errno, "cannot create a socket for it");
+  }
+  UniqueFd own(ends[0]);
+  const UniqueFd members(ends[1]);
+  std::unique_ptr<JobPart> part = make_member_(start, members.get());
+  JobPart* const started = part.get();
+  RONDA_RETURN_IF_ERROR(start_part_(std::move(part)));
+  members_[start.member] = {.socket = std::move(own), .part = started};
+  return absl::OkStatus();
+}
+
+void MemberProcesses::Send(int id, absl::string_view text) {
+  const auto found = members_.find(id);
+  if (found == members_.end()) return;
+  const Member& member = found->second;
+  const absl::Status sent = member.socket.valid() ? SendMembershipMessage(member.socket.get(), text)
+                                                  : absl::UnavailableError("it has closed its socket");
+  // The end of a process that has ended is told on its own.
+  if (!sent.ok() && !HasEnded(*member.part)) {
+    listener_->OnMisbehaviour(id, absl::StrCat("cannot be told: ", sent.message()));
+  }
+}
+
+void MemberProcesses::Signal(int id, int signo) {
+  const auto found = members_.find(id);
+  if (found != members_.end() && found->second.part->running()) found->second.part->Signal(signo);
+}
+
+void MemberProcesses::AddTo(PollSet* poll) {
+  for (const auto& [id, member] : members_) {
+    if (member.socket.valid()) poll->Add(member.socket.get(), POLLIN, [this, id = id] { Receive(id); });
+  }
+}
+
+void MemberProcesses::OnChildSignal() {
+  // The listener may have members signalled or started, but they are removed by OnEnd only.
+  for (const auto& [id, member] : members_) {
+    siginfo_t info = {};
+    const auto pidfd = static_cast<id_t>(member.part->process().pidfd());
+    while (waitid(P_PIDFD, pidfd, &info, WSTOPPED | WCONTINUED | WNOHANG) == 0 && info.si_pid != 0) {
+      const bool is_stopped = info.si_code == CLD_STOPPED;
+      listener_->OnMotion(id, is_stopped ? MemberListener::Motion::kStopped : MemberListener::Motion::kGoesOn);
+      info = {};
+    }
+  }
+}
+
+void MemberProcesses::OnEnd(int member) {
+  const auto found = members_.find(member);
+  if (found == members_.end()) return;
+  const UniqueFd socket = std::move(found->second.socket);
+  members_.erase(found);
+  if (HasAskedToLeave(socket)) listener_->OnMessage(member, Encode(MemberMessage(LeaveRequest())));
+}
+
+void MemberProcesses::Receive(int id) {
+  const auto found = members_.find(id);
+  if (found == members_.end() || !found->second.socket.valid()) return;
+  const absl::StatusOr<std::string> text = ReceiveMembershipMessage(found->second.socket.get());
+  if (absl::IsUnavailable(text.status())) {
+    // It may have no more to say, and it may have ended.
+    found->second.socket.Reset();
+  } else if (!text.ok()) {
+    listener_->OnMisbehaviour(id, absl::StrCat("has sent nonsense: ", text.status().message()));
+  } else if (!text->empty()) {
+    listener_->OnMessage(id, *text);
+  }
+}
+
+}  // namespace ronda

@@ -1,0 +1,77 @@
+// What the loop of a Supervisor, and the members of an elastic job that it runs, know of each other.
+#ifndef RONDA_RUNTIME_LAUNCH_SUPERVISE_MEMBERS_H_
+#define RONDA_RUNTIME_LAUNCH_SUPERVISE_MEMBERS_H_
+
+#include <sys/types.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/types.h"
+#include "runtime/launch/supervise/job_part.h"
+#include "runtime/launch/supervise/poll_set.h"
+#include "runtime/launch/supervise/verdict.h"
+
+namespace ronda {
+
+// What a supervisor does for the members of its job.
+struct MemberSupervision {
+  // Takes the part over, and starts it. Errors: as JobPart::Start.
+  std::function<absl::Status(std::unique_ptr<JobPart>)> start;
+  // The job has come to its end: `why` is empty if that is a good one.
+  std::function<void(int exit_code, const std::string& why)> end;
+  JobListener* listener = nullptr;
+  const Clock* clock = nullptr;
+};
+
+// The members of an elastic job, as far as this launcher, or this agent, looks after them. They come and go while their
+// supervisor runs, which calls this from its loop. To the listener a member is known by its number, as its RankId.
+class Members {
+ public:
+  virtual ~Members() = default;
+
+  // The supervisor's loop begins.
+  virtual void Begin() = 0;
+
+  // Waits for what members, and others about them, have to say.
+  virtual void AddTo(PollSet* poll) = 0;
+
+  // A child of this process has stopped, goes on, or has ended.
+  virtual void OnChildSignal() = 0;
+
+  virtual void OnStart(RankId member, pid_t pid) = 0;
+  virtual void OnEnd(const RankEnd& end) = 0;
+
+  // To be called when `deadline` has come; too early does no harm.
+  virtual void OnTime() = 0;
+  virtual absl::Time deadline() const = 0;
+
+  // The job is ended from outside: no member will be started any more.
+  virtual void Stop(absl::string_view why) = 0;
+
+  // Whether the supervisor may end when no process runs.
+  virtual bool is_over() const = 0;
+};
+
+// Hears what happens to members on a host.
+class MemberListener {
+ public:
+  virtual ~MemberListener() = default;
+
+  // `text` is a message as the member has sent it, which may be no MemberMessage.
+  virtual void OnMessage(int member, absl::string_view text) = 0;
+  // The member cannot be spoken to any more, though it lives; `why` continues "member 3 ".
+  virtual void OnMisbehaviour(int member, absl::string_view why) = 0;
+  // The process of the member was stopped (SIGSTOP), or goes on.
+  enum class Motion { kStopped, kGoesOn };
+  virtual void OnMotion(int member, Motion motion) = 0;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_LAUNCH_SUPERVISE_MEMBERS_H_
