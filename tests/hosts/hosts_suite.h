@@ -24,6 +24,7 @@ namespace ronda::testing {
 
 // The programs of ranks, each file's: the tests start further processes of their own binary.
 std::vector<RankProgram> AcrossHostsPrograms();
+std::vector<RankProgram> ElasticHostsPrograms();
 std::vector<RankProgram> HostsFailurePrograms();
 std::vector<RankProgram> MonitorHostsPrograms();
 std::vector<RankProgram> SshJobPrograms();

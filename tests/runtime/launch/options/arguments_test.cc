@@ -126,8 +126,18 @@ TEST(ArgumentsTest, AJobThatGoesOnWhenRanksDieHasRoomForThem) {
   EXPECT_EQ(all.max_ranks, 8);
   EXPECT_EQ(all.timeout, absl::Seconds(0.5));
   EXPECT_EQ(all.reset_limit, 0);
-  EXPECT_EQ(all.min_cooldown, absl::Seconds(1.5));
-  EXPECT_EQ(all.max_cooldown, absl::Seconds(100));
+  EXPECT_EQ(all.cooldown, std::pair(absl::Seconds(1.5), absl::Seconds(100)));
+}
+
+TEST(ArgumentsTest, AJobThatGoesOnWhenRanksDieMayBeOnSeveralHosts) {
+  const LaunchOptions fixed = With({"--min-np", "1", "-H", "alpha:1,beta:1"});
+  EXPECT_THAT(fixed.hosts, ElementsAre(HostSlots{"alpha", 1}, HostSlots{"beta", 1}));
+  EXPECT_EQ(fixed.elastic.value().discovery_script, "");
+  const ElasticOptions listed =
+      With({"--host-discovery-script", "./hosts.sh", "--slots-per-host", "4"}).elastic.value();
+  EXPECT_EQ(listed.discovery_script, "./hosts.sh");
+  EXPECT_EQ(listed.slots_per_host, 4);
+  EXPECT_EQ(listed.min_ranks, 2);
 }
 
 TEST(ArgumentsTest, HostsComeFromALineOrAFile) {
@@ -379,7 +389,7 @@ mpi-args: "--mca btl tcp"
 
 TEST(ConfigArgumentsTest, AListStandsForTwoWords) {
   const FakeMachine machine{.files = {{"e.yaml", "min-np: 1\nblacklist-cooldown-range: [2, 30]\n"}}};
-  EXPECT_EQ(With({"--config-file", "e.yaml"}, machine).elastic.value().max_cooldown, absl::Seconds(30));
+  EXPECT_EQ(With({"--config-file", "e.yaml"}, machine).elastic.value().cooldown->second, absl::Seconds(30));
 }
 
 TEST(ConfigArgumentsTest, TheCommandLineWins) {

@@ -83,5 +83,21 @@ TEST(HostsTest, ThisHostIsKnownByAllItsNames) {
   for (const char* name : {"", "node8", "node7.other", "10.0.0.8"}) EXPECT_FALSE(IsThisHost(name, own)) << name;
 }
 
+TEST(ParseDiscoveredHostsTest, ReadsALineAHost) {
+  const auto hosts = ParseDiscoveredHosts("alpha:2\n\n# spare ones\n  beta  # slow\n[fd00::1]:3\n10.0.0.1", 4);
+  ASSERT_TRUE(hosts.ok()) << hosts.status();
+  EXPECT_THAT(*hosts, ElementsAre(HostSlots{"alpha", 2}, HostSlots{"beta", 4}, HostSlots{"fd00::1", 3},
+                                  HostSlots{"10.0.0.1", 4}));
+}
+
+TEST(ParseDiscoveredHostsTest, RefusesWhatIsNoList) {
+  for (const char* text :
+       {"", "# none\n", "alpha", "alpha:0", "alpha:x", "-oProxyCommand=x:2", "alpha:2\nalpha:1", "a b"}) {
+    EXPECT_EQ(ParseDiscoveredHosts(text, 0).status().code(), absl::StatusCode::kInvalidArgument) << text;
+  }
+  EXPECT_THAT(ParseDiscoveredHosts("alpha", 0).status().message(), HasSubstr("--slots-per-host; got \"alpha\""));
+  EXPECT_THAT(ParseDiscoveredHosts("alpha:2\nalpha:1", 0).status().message(), HasSubstr("alpha is there twice"));
+}
+
 }  // namespace
 }  // namespace ronda

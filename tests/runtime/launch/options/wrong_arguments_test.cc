@@ -152,8 +152,6 @@ INSTANTIATE_TEST_SUITE_P(Nodes, WrongArgumentsTest, ::testing::ValuesIn(kNodes))
 
 constexpr Wrong kElsewhere[] = {{"--gloo|-np|2|x", "--gloo", "--launcher mpirun"},
                                 {"--jsrun|-np|2|x", "--jsrun", "-H"},
-                                {"--host-discovery-script=f|x", "--host-discovery-script", "--min-np N"},
-                                {"--slots-per-host|4|x", "--slots-per-host", "--min-np N"},
                                 {"--elastic-level|1|x", "--elastic-level", "--min-np N"},
                                 {"-m|trainer", "-m is not for rondarun", "python3 -m MODULE"},
                                 {"--servers|a:1|x", "--servers", "-np N"},
@@ -178,11 +176,16 @@ constexpr Wrong kElastic[] = {
     {"-np|2|--min-np|1|--blacklist-cooldown-range|9|2|x", "the smaller number first"},
     {"-np|2|--min-np|1|--blacklist-cooldown-range|1|x|x", "got \"x\""},
     {"-np|2|--min-mp|1|x", "\"--min-mp\"", "is it --min-np?"},
-    {"-np|4|-H|beta:4|--min-np|1|x", "-H beta and --min-np do not go together", "--max-restarts N"},
-    {"-np|4|--launcher|ssh|--min-np|1|x", "--launcher and --min-np do not go together"},
+    {"-np|4|--launcher|mpirun|--min-np|1|x", "--launcher mpirun and --min-np do not go together", "over ssh"},
+    {"-np|4|-H|beta:4|--tcp|--min-np|1|x", "--tcp and --min-np do not go together", "leave --tcp out"},
+    {"-np|4|--slots-per-host|2|x", "--slots-per-host is for jobs that go on", "--min-np 1"},
+    {"-np|4|--min-np|2|--slots-per-host|2|x", "--slots-per-host is for the hosts that a --host-discovery-script lists"},
+    {"-np|4|--host-discovery-script|f|-H|a:4|x", "--host-discovery-script and -H do not go together", "give one"},
+    {"-np|4|--host-discovery-script|f|--slots-per-host|0|x", "got \"0\"", "--slots-per-host 4"},
     {"-np|4|--min-np|1|--mpi|x", "--min-np and --mpi do not go together", "leave --mpi out"},
     {"-np|4|--min-np|1|--max-restarts|2|x", "--min-np and --max-restarts do not go together", "give one"},
-    {"--nproc-per-node|4|--min-np|1|x", "--nproc-per-node and --min-np do not go together", "give -np and --min-np"},
+    {"--nproc-per-node|4|--min-np|1|x", "--nproc-per-node and --min-np do not go together",
+     "give -np, --min-np and -H"},
 };
 
 INSTANTIATE_TEST_SUITE_P(Elastic, WrongArgumentsTest, ::testing::ValuesIn(kElastic));

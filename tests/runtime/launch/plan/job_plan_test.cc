@@ -61,7 +61,9 @@ TEST(JobPlannerTest, MembersOfAnElasticJobAreMadeAsTheyAreNeeded) {
   EXPECT_EQ(plan.elastic->membership.initial_members, 2);
   EXPECT_EQ(plan.elastic->membership.max_members, 4);
   EXPECT_EQ(plan.elastic->membership.reset_limit, 7);
-  EXPECT_NE(plan.elastic->make_member(17, 3, 5), nullptr);
+  EXPECT_NE(plan.elastic->make_member({.member = 17, .slot = 3, .slots = 4}, 5), nullptr);
+  ASSERT_EQ(plan.elastic->membership.hosts.size(), 1);
+  EXPECT_EQ(plan.elastic->membership.hosts[0].slots, 4);
   // Members meet within a shorter time than they may take to start.
   EXPECT_EQ(plan.elastic->membership.start_timeout, absl::Seconds(30));
   EXPECT_THAT(plan.commands[1], HasSubstr("RONDA_START_TIMEOUT=10s "));

@@ -7,6 +7,8 @@ namespace ronda {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
 
 TEST(SshPlanTest, SshAsksForNoPassword) {
   EXPECT_THAT(AgentCommand({}, "alpha", "/opt/ronda/bin/rondarun"),
@@ -90,6 +92,61 @@ TEST(RemoteCommandTest, AnAgentGetsTheHostAndTheCommandLine) {
   remote.agent = "/bin/agent";
   remote.ssh_port = 2222;
   EXPECT_THAT(RemoteCommand(remote, "h2", {"echo", "it's"}), ElementsAre("/bin/agent", "h2", "exec echo 'it'\\''s'"));
+}
+
+LaunchOptions Elastic() {
+  LaunchOptions options;
+  options.rank_count = 2;
+  options.command = {"./train"};
+  options.elastic = ElasticOptions{.min_ranks = 1, .max_ranks = 4};
+  return options;
+}
+
+TEST(ElasticSshPlanTest, HostsHaveAgentsWhenTheyAreNeeded) {
+  LaunchOptions options = Elastic();
+  options.hosts = {{"head", 2}, {"beta", 2}};
+  options.elastic->cooldown = {absl::Seconds(3), absl::Seconds(9)};
+  LaunchFacts facts = Facts();
+  facts.environment.emplace_back("RONDA_HEARTBEAT_TIMEOUT=3s");
+  const auto plan = PlanElasticSshJob(options, facts);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_TRUE(plan->parts.empty());
+  EXPECT_THAT(plan->ranks, ElementsAre(0, 1));
+  EXPECT_THAT(
+      plan->commands,
+      ElementsAre(
+          "/bin/rondarun --agent",
+          "ssh -T -o BatchMode=yes -o ConnectTimeout=30 -o ServerAliveInterval=10 beta 'exec /bin/rondarun --agent'"));
+  ASSERT_EQ(plan->elastic->membership.hosts.size(), 2);
+  EXPECT_EQ(plan->elastic->membership.hosts[1].name, "beta");
+  EXPECT_EQ(plan->elastic->membership.max_host_cooldown, absl::Seconds(9));
+  // "head" may mean something else elsewhere: its agent is asked for an address.
+  EXPECT_EQ(plan->elastic->describe_host("head").address, std::nullopt);
+  const AgentHost::Options beta = plan->elastic->describe_host("beta");
+  EXPECT_EQ(beta.address, "beta");
+  EXPECT_EQ(beta.heartbeat_timeout, absl::Seconds(3));
+  EXPECT_THAT(beta.variables, IsSupersetOf({"RONDA_JOB_ID=cafe", "RONDA_JOB_SECRET=f00d", "OMP_NUM_THREADS=1",
+                                            "RONDA_START_TIMEOUT=10s"}));
+}
+
+TEST(ElasticSshPlanTest, MembersNeedSlots) {
+  LaunchOptions options = Elastic();
+  options.hosts = {{"head", 2}, {"beta", 1}};
+  EXPECT_EQ(PlanElasticSshJob(options, Facts()).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(ElasticSshPlanTest, AProgramMayListTheHosts) {
+  LaunchOptions options = Elastic();
+  options.elastic->discovery_script = "/bin/sh";
+  options.elastic->slots_per_host = 3;
+  const auto plan = PlanElasticSshJob(options, Facts());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_TRUE(plan->elastic->membership.hosts.empty());
+  EXPECT_EQ(plan->elastic->discovery->program, "/bin/sh");
+  EXPECT_EQ(plan->elastic->discovery->slots_per_host, 3);
+  options.elastic->discovery_script = "/bin/no-such-program";
+  EXPECT_THAT(PlanElasticSshJob(options, Facts()).status().message(),
+              HasSubstr("--host-discovery-script /bin/no-such-program: there is none"));
 }
 
 }  // namespace
