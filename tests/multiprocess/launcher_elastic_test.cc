@@ -87,6 +87,25 @@ class ElasticRun {
   std::unique_ptr<LauncherRun> run_;
 };
 
+// Whether members are children of rondarun, or of an agent of it, as on other hosts.
+enum class Parent { kRondarun, kAgent };
+
+std::vector<std::string> Joined(std::vector<std::string> words, const std::vector<std::string>& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+class LauncherElasticTest : public ::testing::TestWithParam<Parent> {
+ protected:
+  static std::vector<std::string> Options(std::vector<std::string> options) {
+    if (GetParam() == Parent::kAgent) options.insert(options.end(), {"--launcher", "ssh"});
+    return options;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Under, LauncherElasticTest, ::testing::Values(Parent::kRondarun, Parent::kAgent),
+                         [](const auto& info) { return info.param == Parent::kRondarun ? "Rondarun" : "Agent"; });
+
 class DeadMemberTest : public ::testing::TestWithParam<int> {};
 
 TEST_P(DeadMemberTest, IsReplacedWhileTheOthersGoOn) {
@@ -115,12 +134,12 @@ TEST_P(DeadMemberTest, IsReplacedWhileTheOthersGoOn) {
 
 INSTANTIATE_TEST_SUITE_P(Each, DeadMemberTest, ::testing::Values(0, 1, 2));
 
-TEST(LauncherElasticTest, JobOutlivesManyDeathsWithoutGrowing) {
+TEST_P(LauncherElasticTest, JobOutlivesManyDeathsWithoutGrowing) {
   const auto count_descriptors = [](pid_t pid) {
     const std::filesystem::directory_iterator entries(absl::StrCat("/proc/", pid, "/fd"));
     return std::distance(begin(entries), end(entries));
   };
-  ElasticRun run({"-np", "3", "--min-np", "3", "--blacklist-cooldown-range", "0", "0"});
+  ElasticRun run(Options({"-np", "3", "--min-np", "3", "--blacklist-cooldown-range", "0", "0"}));
   run.AwaitEpoch(0, 3);
   const auto before = count_descriptors(run->pid());
   std::vector<int> members = {0, 1, 2};
@@ -135,8 +154,8 @@ TEST(LauncherElasticTest, JobOutlivesManyDeathsWithoutGrowing) {
   EXPECT_EQ(run.Finish(), 0);
 }
 
-TEST(LauncherElasticTest, ADeathWhileMembersMeetIsGotOver) {
-  ElasticRun run({"-np", "4", "--min-np", "2"}, {"vanish=1"}, kShortStart);
+TEST_P(LauncherElasticTest, ADeathWhileMembersMeetIsGotOver) {
+  ElasticRun run(Options({"-np", "4", "--min-np", "2"}), {"vanish=1"}, kShortStart);
   run.AwaitEpoch(0, 4);
   run.Signal(0, 0, SIGKILL);
   run->WaitForErr("epoch 2 begins with members 1, 3");
@@ -144,20 +163,19 @@ TEST(LauncherElasticTest, ADeathWhileMembersMeetIsGotOver) {
   EXPECT_THAT(run->err(), HasSubstr("epoch 1 begins with members 1, 2, 3\n"));
 }
 
-TEST(LauncherElasticTest, AMemberThatDoesNotLeaveTheFailedEpochIsKilled) {
-  ElasticRun run({"-np", "3", "--min-np", "1"});
+TEST_P(LauncherElasticTest, AMemberThatDoesNotLeaveTheFailedEpochIsKilled) {
+  ElasticRun run(Options({"-np", "3", "--min-np", "1"}));
   run.AwaitEpoch(0, 3);
   run.Signal(2, 0, SIGUSR2);
   run.Signal(1, 0, SIGKILL);
   run->WaitForErr("epoch 1 begins with members 0");
   EXPECT_EQ(run.Finish(), 0);
-  EXPECT_THAT(run->err(),
-              HasSubstr(absl::StrCat("rondarun: member 2 (pid ", run.PidOf(2, 0),
-                                     ") did not leave epoch 0 within 5s, as others had; killing it (SIGKILL)")));
+  EXPECT_THAT(run->err(), HasSubstr(absl::StrCat("rondarun: member 2 (pid ", run.PidOf(2, 0), ", host ")));
+  EXPECT_THAT(run->err(), HasSubstr(") did not leave epoch 0 within 5s, as others had; killing it (SIGKILL)"));
 }
 
-TEST(LauncherElasticTest, AStoppedMemberIsKilledAfterTenSeconds) {
-  ElasticRun run({"-np", "3", "--min-np", "2"});
+TEST_P(LauncherElasticTest, AStoppedMemberIsKilledAfterTenSeconds) {
+  ElasticRun run(Options({"-np", "3", "--min-np", "2"}));
   run.AwaitEpoch(0, 3);
   // One that goes on in time is left alone.
   run.Signal(1, 0, SIGSTOP);
@@ -172,8 +190,8 @@ TEST(LauncherElasticTest, AStoppedMemberIsKilledAfterTenSeconds) {
   EXPECT_THAT(run->err(), Not(HasSubstr("member 1 (pid")));
 }
 
-TEST(LauncherElasticTest, TooFewMembersWaitForAReplacement) {
-  ElasticRun run({"-np", "2", "--min-np", "2"});
+TEST_P(LauncherElasticTest, TooFewMembersWaitForAReplacement) {
+  ElasticRun run(Options({"-np", "2", "--min-np", "2"}));
   run.AwaitEpoch(0, 2);
   run.Signal(0, 0, SIGKILL);
   run.AwaitEpoch(1, 2);
@@ -181,8 +199,9 @@ TEST(LauncherElasticTest, TooFewMembersWaitForAReplacement) {
   EXPECT_THAT(run->err(), HasSubstr("epoch 1 begins with members 1, 2\n"));
 }
 
-TEST(LauncherElasticTest, TooFewMembersForTooLongEndTheJob) {
-  ElasticRun run({"-np", "2", "--min-np", "2", "--elastic-timeout", "5", "--blacklist-cooldown-range", "600", "600"});
+TEST_P(LauncherElasticTest, TooFewMembersForTooLongEndTheJob) {
+  ElasticRun run(
+      Options({"-np", "2", "--min-np", "2", "--elastic-timeout", "5", "--blacklist-cooldown-range", "600", "600"}));
   run.AwaitEpoch(0, 2);
   run.Signal(0, 0, SIGKILL);
   EXPECT_EQ(run->Finish(), 1);
@@ -193,8 +212,8 @@ TEST(LauncherElasticTest, TooFewMembersForTooLongEndTheJob) {
   EXPECT_THAT(run->out(), HasSubstr("[1]<stdout>: end: there were not enough members"));
 }
 
-TEST(LauncherElasticTest, TheResetLimitEndsTheJob) {
-  ElasticRun run({"-np", "3", "--min-np", "2", "--reset-limit", "0"});
+TEST_P(LauncherElasticTest, TheResetLimitEndsTheJob) {
+  ElasticRun run(Options({"-np", "3", "--min-np", "2", "--reset-limit", "0"}));
   run.AwaitEpoch(0, 3);
   run.Signal(0, 0, SIGKILL);
   EXPECT_EQ(run->Finish(), 1);
@@ -202,24 +221,24 @@ TEST(LauncherElasticTest, TheResetLimitEndsTheJob) {
               HasSubstr("and --reset-limit 0 has been reached; the last failure: member 0 was killed"));
 }
 
-TEST(LauncherElasticTest, ThreeFailuresAtOneStepEndTheJobWithTheProgramsCode) {
-  ElasticRun run({"-np", "4", "--min-np", "1", "--blacklist-cooldown-range", "600", "600"}, {"crash=20"});
+TEST_P(LauncherElasticTest, ThreeFailuresAtOneStepEndTheJobWithTheProgramsCode) {
+  ElasticRun run(Options({"-np", "4", "--min-np", "1", "--blacklist-cooldown-range", "600", "600"}), {"crash=20"});
   EXPECT_EQ(run->Finish(), 7);
   EXPECT_THAT(run->LastLine(),
               StartsWith("rondarun: 3 epochs in a row have failed at the same step (the newest that is complete: 20); "
                          "the last failure: member 2 exited with code 7; "));
 }
 
-TEST(LauncherElasticTest, TheJobGrowsToItsMaximum) {
-  ElasticRun run({"-np", "1", "--max-np", "3", "--verbose"});
+TEST_P(LauncherElasticTest, TheJobGrowsToItsMaximum) {
+  ElasticRun run(Options({"-np", "1", "--max-np", "3", "--verbose"}));
   run.AwaitEpoch(0, 1);
   run->WaitForErr("members 0, 1, 2\n");
   EXPECT_EQ(run.Finish(), 0);
   EXPECT_THAT(run->err(), Not(HasSubstr("SIGKILL")));
 }
 
-TEST(LauncherElasticTest, AMemberThatGetsTheSignalLeavesAndIsNotReplaced) {
-  ElasticRun run({"-np", "3", "--min-np", "1"});
+TEST_P(LauncherElasticTest, AMemberThatGetsTheSignalLeavesAndIsNotReplaced) {
+  ElasticRun run(Options({"-np", "3", "--min-np", "1"}));
   run.AwaitEpoch(0, 3);
   run.Signal(0, 0, SIGTERM);
   run.AwaitEpoch(1, 2);
@@ -232,20 +251,21 @@ TEST(LauncherElasticTest, AMemberThatGetsTheSignalLeavesAndIsNotReplaced) {
                                 HasSubstr("epoch 2 begins with member 2\n"), Not(HasSubstr("is started"))));
 }
 
-TEST(LauncherElasticTest, NonsenseOnTheSocketEndsTheMember) {
-  ElasticRun run({"-np", "3", "--min-np", "2"});
+TEST_P(LauncherElasticTest, NonsenseOnTheSocketEndsTheMember) {
+  ElasticRun run(Options({"-np", "3", "--min-np", "2"}));
   run.AwaitEpoch(0, 3);
   run.Signal(1, 0, SIGUSR1);
   run.AwaitEpoch(2, 3);
   EXPECT_EQ(run.Finish(), 0);
-  EXPECT_THAT(run->err(),
-              HasSubstr(absl::StrCat("member 1 (pid ", run.PidOf(1, 0),
-                                     ") has sent nonsense: membership message \"nonsense\": its kind is "
-                                     "unknown; rondarun and libronda must be of the same version; killing")));
+  EXPECT_THAT(run->err(), HasSubstr(absl::StrCat("member 1 (pid ", run.PidOf(1, 0), ", host ")));
+  EXPECT_THAT(
+      run->err(),
+      HasSubstr(") has sent nonsense: membership message \"nonsense\": its kind is unknown; rondarun and libronda "
+                "must be of the same version; killing"));
 }
 
-TEST(LauncherElasticTest, SignalsToRondarunEndTheWholeJob) {
-  ElasticRun run({"-np", "3", "--min-np", "1"});
+TEST_P(LauncherElasticTest, SignalsToRondarunEndTheWholeJob) {
+  ElasticRun run(Options({"-np", "3", "--min-np", "1"}));
   run.AwaitEpoch(0, 3);
   run->Signal(SIGTERM);
   EXPECT_EQ(run->Finish(), 128 + SIGTERM);
@@ -255,8 +275,8 @@ TEST(LauncherElasticTest, SignalsToRondarunEndTheWholeJob) {
   EXPECT_THAT(run->err(), Not(HasSubstr("epoch 1")));
 }
 
-TEST(LauncherElasticTest, NothingIsLeftWhenRondarunIsKilled) {
-  ElasticRun run({"-np", "3", "--min-np", "2", "--verbose"});
+TEST_P(LauncherElasticTest, NothingIsLeftWhenRondarunIsKilled) {
+  ElasticRun run(Options({"-np", "3", "--min-np", "2", "--verbose"}));
   run.AwaitEpoch(0, 3);
   run.Signal(1, 0, SIGKILL);
   run.AwaitEpoch(2, 3);
@@ -276,24 +296,26 @@ TEST(LauncherElasticTest, NothingIsLeftWhenRondarunIsKilled) {
   WaitUntil(is_clean, "the end of the job's shared memory");
 }
 
-TEST(LauncherElasticTest, AFailureInTheLastEpochIsTheJobs) {
-  LauncherRun run({"-np", "2", "--min-np", "1", "sh", "-c",
-                   absl::StrCat(AwaitAllRanks(2), "[ $RONDA_RANK = 0 ] || { echo bad luck >&2; exit 9; }")});
+TEST_P(LauncherElasticTest, AFailureInTheLastEpochIsTheJobs) {
+  LauncherRun run(
+      Joined(Options({"-np", "2", "--min-np", "1"}),
+             {"sh", "-c", absl::StrCat(AwaitAllRanks(2), "[ $RONDA_RANK = 0 ] || { echo bad luck >&2; exit 9; }")}));
   const int code = run.Finish();
   // Who ends first is open: member 1 is replaced if it is the first, and so is its replacement.
   EXPECT_EQ(code, 9);
   EXPECT_THAT(run.err(), HasSubstr(") exited with code 9; last error: \"bad luck\""));
 }
 
-TEST(LauncherElasticTest, AMemberHasOneSocketAndItsOwnVariables) {
+TEST_P(LauncherElasticTest, AMemberHasOneSocketAndItsOwnVariables) {
   // A replacement too, which is started while other members have sockets.
   const std::string flag = absl::StrCat(::testing::TempDir(), "/first.", getpid());
   std::filesystem::remove_all(flag);
-  LauncherRun run(
-      {"-np", "3", "--min-np", "1", "sh", "-c",
+  LauncherRun run(Joined(
+      Options({"-np", "3", "--min-np", "1"}),
+      {"sh", "-c",
        absl::StrCat("echo $(ls -l /proc/self/fd | grep -c socket: ) $(readlink "
                     "/proc/self/fd/$RONDA_MEMBERSHIP_FD | cut -c1-7) $RONDA_LOCAL_RANK; ",
-                    "mkdir ", flag, " 2>/dev/null && exit 1; until [ -e ", flag, "/go ]; do sleep 0.01; done")});
+                    "mkdir ", flag, " 2>/dev/null && exit 1; until [ -e ", flag, "/go ]; do sleep 0.01; done")}));
   run.WaitForOut("]<stdout>: ", 4);
   std::ofstream(flag + "/go") << "";
   EXPECT_EQ(run.Finish(), 1) << "members that never join replace nobody";
@@ -302,9 +324,9 @@ TEST(LauncherElasticTest, AMemberHasOneSocketAndItsOwnVariables) {
   }
 }
 
-TEST(LauncherElasticTest, FilesAndPrefixesAreOfMembers) {
+TEST_P(LauncherElasticTest, FilesAndPrefixesAreOfMembers) {
   const std::string folder = absl::StrCat(::testing::TempDir(), "/files.", getpid());
-  ElasticRun run({"-np", "2", "--min-np", "1", "--output-filename", folder});
+  ElasticRun run(Options({"-np", "2", "--min-np", "1", "--output-filename", folder}));
   run.AwaitEpoch(0, 2);
   run.Signal(0, 0, SIGKILL);
   run.AwaitEpoch(2, 2);
@@ -315,7 +337,7 @@ TEST(LauncherElasticTest, FilesAndPrefixesAreOfMembers) {
   EXPECT_THAT(line, StartsWith("epoch 2 is rank 1 of 2"));
 }
 
-TEST(LauncherElasticTest, AProgramThatFailsAtItsStartIsNotStartedForEver) {
+TEST(LocalElasticJobTest, AProgramThatFailsAtItsStartIsNotStartedForEver) {
   LauncherRun run({"-np", "2", "--min-np", "1", "--blacklist-cooldown-range", "0", "0", "sh", "-c", "exit 5"});
   EXPECT_EQ(run.Finish(), 5);
   EXPECT_THAT(run.LastLine(), MatchesRegex("rondarun: [34] members in a row have ended before they joined the job: .*; "
@@ -325,7 +347,7 @@ TEST(LauncherElasticTest, AProgramThatFailsAtItsStartIsNotStartedForEver) {
   EXPECT_THAT(missing.err(), StartsWith("rondarun: command not found: ./no-such-command"));
 }
 
-TEST(LauncherElasticTest, DryRunShowsTheFirstMembers) {
+TEST(LocalElasticJobTest, DryRunShowsTheFirstMembers) {
   LauncherRun run({"-np", "2", "--max-np", "4", "--dry-run", "./train"});
   EXPECT_EQ(run.Finish(), 0);
   EXPECT_EQ(Lines(run.out()).size(), 2);

@@ -290,7 +290,9 @@ JobPlan BareElasticPlan(const LaunchOptions& options, const LaunchFacts& facts) 
       .reset_limit = elastic.reset_limit};
   if (elastic.cooldown.has_value()) {
     std::tie(membership.min_cooldown, membership.max_cooldown) = *elastic.cooldown;
-    std::tie(membership.min_host_cooldown, membership.max_host_cooldown) = *elastic.cooldown;
+    // A host takes several members, and all that fail there at their start.
+    membership.min_host_cooldown = std::max(membership.min_host_cooldown, membership.min_cooldown);
+    membership.max_host_cooldown = std::max(membership.max_host_cooldown, membership.max_cooldown);
   }
   JobPlan plan;
   plan.rank_count = options.rank_count;

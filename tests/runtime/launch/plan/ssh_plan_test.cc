@@ -105,7 +105,7 @@ LaunchOptions Elastic() {
 TEST(ElasticSshPlanTest, HostsHaveAgentsWhenTheyAreNeeded) {
   LaunchOptions options = Elastic();
   options.hosts = {{"head", 2}, {"beta", 2}};
-  options.elastic->cooldown = {absl::Seconds(3), absl::Seconds(9)};
+  options.elastic->cooldown = {absl::Seconds(3), absl::Seconds(90)};
   LaunchFacts facts = Facts();
   facts.environment.emplace_back("RONDA_HEARTBEAT_TIMEOUT=3s");
   const auto plan = PlanElasticSshJob(options, facts);
@@ -119,7 +119,7 @@ TEST(ElasticSshPlanTest, HostsHaveAgentsWhenTheyAreNeeded) {
           "ssh -T -o BatchMode=yes -o ConnectTimeout=30 -o ServerAliveInterval=10 beta 'exec /bin/rondarun --agent'"));
   ASSERT_EQ(plan->elastic->membership.hosts.size(), 2);
   EXPECT_EQ(plan->elastic->membership.hosts[1].name, "beta");
-  EXPECT_EQ(plan->elastic->membership.max_host_cooldown, absl::Seconds(9));
+  EXPECT_EQ(plan->elastic->membership.max_host_cooldown, absl::Seconds(90));
   // "head" may mean something else elsewhere: its agent is asked for an address.
   EXPECT_EQ(plan->elastic->describe_host("head").address, std::nullopt);
   const AgentHost::Options beta = plan->elastic->describe_host("beta");
