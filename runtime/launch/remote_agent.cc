@@ -375,8 +375,12 @@ absl::Status Agent::Run(const std::vector<std::string>& network_interfaces) {
   supervisor->Watch(STDIN_FILENO, [&] { Obey(supervisor.get()); });
   supervisor->Run(std::move(parts));
   if (order_.members.has_value()) RemoveSharedMemoryLeftovers(order_.members->job_id);
-  // Nobody may read what is left.
-  if (members_ == nullptr || !members_->is_forsaken()) supervisor->Flush();
+  if (members_ != nullptr && members_->is_forsaken()) {
+    // Nobody may read what is left.
+    return absl::UnavailableError(absl::StrCat("the launcher has given no sign of life for ",
+                                               absl::FormatDuration(order_.members->signs.patience)));
+  }
+  supervisor->Flush();
   if (!supervisor->ended_by()) return absl::OkStatus();
   return absl::AbortedError(absl::StrCat("the agent ", DescribeInterruption(*supervisor->ended_by())));
 }
