@@ -1,12 +1,15 @@
 #include "runtime/launch/job_runner.h"
 
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <functional>
@@ -18,11 +21,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/environment.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/base/types.h"
+#include "runtime/base/unique_fd.h"
 #include "runtime/base/version.h"
 #include "runtime/elastic/membership.h"
 #include "runtime/launch/elastic/member_processes.h"
@@ -226,6 +231,46 @@ void AgentMembers::OnTime() {
   supervision_.end(1, "the launcher has given no sign of life");
 }
 
+// The name that one agent of a job at a time has on a host: that of a socket without a file.
+struct AgentName {
+  sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = {}};
+  socklen_t size = 0;
+
+  AgentName(const std::string& job_id, const std::string& host) {
+    const std::string name = absl::StrCat("ronda-", job_id, ".agent.", host).substr(0, sizeof(address.sun_path) - 1);
+    std::copy(name.begin(), name.end(), address.sun_path + 1);
+    size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  }
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
+};
+
+// The pid of the agent that has the name; 0 if there is none any more.
+pid_t HolderOf(const AgentName& name) {
+  const UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ucred credentials = {};
+  socklen_t size = sizeof(credentials);
+  if (connect(socket.get(), name.get(), name.size) != 0) return 0;
+  if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) return 0;
+  return credentials.pid;
+}
+
+// Takes the name for as long as the result lives. An agent that has lost its launcher may not know that yet: its
+// successor ends it, and with it its members, so that no slot has two of them.
+//
+// Errors: DEADLINE_EXCEEDED if the other one does not end; the system's.
+absl::StatusOr<UniqueFd> TakeName(const AgentName& name) {
+  constexpr absl::Duration kPatience = absl::Seconds(10);
+  constexpr absl::Duration kPause = absl::Milliseconds(10);
+  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  for (const absl::Duration deadline = MonotonicTime() + kPatience; MonotonicTime() < deadline;
+       absl::SleepFor(kPause)) {
+    if (bind(socket.get(), name.get(), name.size) == 0 && listen(socket.get(), 1) == 0) return socket;
+    if (errno != EADDRINUSE) return absl::ErrnoToStatus(errno, "cannot take the agent's name");
+    if (const pid_t holder = HolderOf(name); holder > 0) kill(holder, SIGKILL);
+  }
+  return absl::DeadlineExceededError("another agent of the job on this host does not end");
+}
+
 bool IsToldToEnd(const Order& order) {
   return std::any_of(order.messages.begin(), order.messages.end(),
                      [](const AgentMessage& message) { return message.kind == Kind::kSignal; });
@@ -260,6 +305,7 @@ class Agent {
   AgentReport report_;
   AgentMessageReader messages_{AgentMessageReader::Stream::kMessages};
   Order order_;
+  UniqueFd name_;                    // of an elastic job's agent
   AgentMembers* members_ = nullptr;  // the supervisor's; nullptr: the job keeps its ranks
 };
 
@@ -315,6 +361,7 @@ absl::StatusOr<std::vector<std::unique_ptr<JobPart>>> Agent::MakeParts() const {
 }
 
 absl::Status Agent::TakeMembers(Supervisor* supervisor) {
+  RONDA_ASSIGN_OR_RETURN(name_, TakeName(AgentName(order_.members->job_id, order_.host)));
   HostCores cores;
   if (order_.binding != LaunchOptions::Binding::kNone) {
     RONDA_ASSIGN_OR_RETURN(cores, ThisHostsCores());

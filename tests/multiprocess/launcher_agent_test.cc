@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/unique_fd.h"
@@ -23,10 +24,16 @@ namespace {
 using ::testing::HasSubstr;
 using Kind = AgentMessage::Kind;
 
+// As long as all others, and no other test's.
+std::string FreshJobId() {
+  static int jobs = 0;
+  return absl::StrCat(absl::Hex(getpid(), absl::kZeroPad16), absl::Hex(++jobs, absl::kZeroPad16));
+}
+
 class AgentRun {
  public:
   // An agent that gives up after so many milliseconds of silence, and whose members run this command.
-  AgentRun(std::vector<std::string> command, int patience) {
+  AgentRun(std::vector<std::string> command, int patience, const std::string& job_id = FreshJobId()) {
     int ends[2];
     EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
     const UniqueFd input(ends[0]);
@@ -36,7 +43,7 @@ class AgentRun {
     run_->WaitForOut(std::string(kAgentGreeting));
     Send({.kind = Kind::kJob, .numbers = {0}, .texts = {"/", "here"}});
     Send({.kind = Kind::kCommand, .numbers = {}, .texts = std::move(command)});
-    Send({.kind = Kind::kMembers, .numbers = {20, patience}, .texts = {"0123456789abcdef0123456789abcdef"}});
+    Send({.kind = Kind::kMembers, .numbers = {20, patience}, .texts = {job_id}});
     Send({.kind = Kind::kGo, .numbers = {}, .texts = {}});
   }
 
@@ -115,6 +122,18 @@ TEST(AgentOfMembersTest, EndsWithItsMembersWhenTheLauncherIsSilent) {
   const auto pid = static_cast<pid_t>(agent.Await(Kind::kRankStart, {0}).number(1));
   EXPECT_EQ(agent->Finish(), 1);
   EXPECT_EQ(agent->LastLine(), "rondarun: the launcher has given no sign of life for 300ms");
+  WaitUntil([&] { return kill(pid, 0) != 0; }, "the end of the member");
+}
+
+TEST(AgentOfMembersTest, ASuccessorEndsAnAgentThatDoesNotKnowThatItsLauncherIsGone) {
+  const std::string job_id = FreshJobId();
+  AgentRun lost({"sleep", "600"}, kNever, job_id);
+  lost.StartMember(0);
+  const auto pid = static_cast<pid_t>(lost.Await(Kind::kRankStart, {0}).number(1));
+  AgentRun successor({"true"}, kNever, job_id);
+  successor.StartMember(1);
+  EXPECT_EQ(successor.Await(Kind::kRankEnd, {1}).number(2), 0);
+  EXPECT_EQ(lost->Finish(), -SIGKILL);
   WaitUntil([&] { return kill(pid, 0) != 0; }, "the end of the member");
 }
 

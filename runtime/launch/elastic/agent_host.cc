@@ -52,6 +52,12 @@ void AgentHost::Signal(int member, int signo) {
 
 void AgentHost::OnHello(const AgentPart::Hello& hello) {
   address_ = options_.address.value_or(hello.address);
+  if (address_.empty()) {
+    supervision_.listener->Say(
+        absl::StrCat("host ", options_.host,
+                     " has no address by which other hosts could reach it: name an interface with "
+                     "--network-interfaces"));
+  }
   const absl::Duration patience = std::max(kLeastPatience, options_.heartbeat_timeout);
   agent_->TakeMembers(options_.variables, options_.job_id, {.period = period_, .patience = patience});
   last_heard_ = next_sign_ = supervision_.clock->Now();
@@ -72,7 +78,9 @@ void AgentHost::OnTime() {
   }
 }
 
-void AgentHost::OnFreePort(int port) { listener_->OnMeetingPoint(options_.host, {.address = address_, .port = port}); }
+void AgentHost::OnFreePort(int port) {
+  if (!address_.empty()) listener_->OnMeetingPoint(options_.host, {.address = address_, .port = port});
+}
 
 void AgentHost::OnNotStarted(int member, int exit_code, absl::string_view why) {
   listener_->OnNotStarted(member, exit_code, why);

@@ -68,7 +68,10 @@ void MemberProcesses::Send(int id, absl::string_view text) {
 
 void MemberProcesses::Signal(int id, int signo) {
   const auto found = members_.find(id);
-  if (found != members_.end() && found->second.part->running()) found->second.part->Signal(signo);
+  if (found == members_.end() || !found->second.part->running()) return;
+  // Other signals are words to the program, and not to the processes that it has started.
+  JobPart* const part = found->second.part;
+  signo == SIGKILL ? part->Signal(signo) : part->process().SignalAlone(signo);
 }
 
 void MemberProcesses::AddTo(PollSet* poll) {
