@@ -9,10 +9,12 @@
 #include <fstream>
 #include <iostream>
 #include <memory>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/ronda.hpp"
@@ -263,6 +265,40 @@ TEST_F(ElasticHostsTest, TheJobFollowsTheHostsThatAProgramLists) {
   for (const int member : {2, 3}) {
     EXPECT_THAT(run->out(), HasSubstr(absl::StrCat("[", member, "]<stdout>: finished\n")));
   }
+}
+
+// The pids of the members that live, as rondarun --verbose has told them.
+std::vector<pid_t> LivingMembers(const LauncherRun& run) {
+  std::vector<pid_t> pids;
+  for (const std::string& line : Lines(run.err())) {
+    if (!absl::StartsWith(line, "rondarun: member ") || !absl::StrContains(line, " is pid ")) continue;
+    const pid_t pid = NumberAfter(line, " is pid ");
+    if (kill(pid, 0) == 0) pids.push_back(pid);
+  }
+  return pids;
+}
+
+// The members check at the end that each step counts once.
+TEST_F(ElasticHostsTest, NoStepIsLostWhileMembersAreKilledAtRandomAndHostsAreCutOff) {
+  const auto seed = static_cast<unsigned>(getpid());
+  SCOPED_TRACE(absl::StrCat("seed ", seed));
+  std::minstd_rand random(seed);
+  const auto run = Start(Joined({"-np", "4", "--min-np", "2", "--verbose"}, OnBoth(2)));
+  int times = 0;
+  AwaitSize(run.get(), 4, ++times);
+  for (const int host : {1, 0}) {
+    for (int round = 0; round < 5; ++round) {
+      const std::vector<pid_t> members = LivingMembers(*run);
+      ASSERT_FALSE(members.empty());
+      kill(members[random() % members.size()], SIGKILL);
+      AwaitSize(run.get(), 4, ++times);
+    }
+    ASSERT_EQ(hosts_->CutOff(host), absl::OkStatus());
+    run->WaitForErr(absl::StrCat("rondarun: host ", hosts_->AddressOf(host), " is lost"));
+    ASSERT_EQ(hosts_->Reconnect(host), absl::OkStatus());
+    AwaitSize(run.get(), 4, ++times);
+  }
+  EXPECT_EQ(Finish(run.get()), 0) << run->out() << run->err();
 }
 
 }  // namespace
