@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -33,6 +34,20 @@ inline constexpr int64_t kMaxEpoch = 999'999'999;
 inline std::string NameInEpoch(absl::string_view job_id, int64_t epoch) {
   if (epoch == 0 || job_id.empty()) return std::string(job_id);
   return absl::StrCat(job_id, "@", epoch);
+}
+
+// The job and its epoch from such a name. A name of another form is a job's own, in epoch 0.
+struct JobInEpoch {
+  std::string job_id;
+  int64_t epoch = 0;
+};
+inline JobInEpoch SplitName(absl::string_view name) {
+  const absl::string_view job_id = name.substr(0, name.rfind('@'));
+  int64_t epoch = 0;
+  const bool has_epoch = job_id.size() < name.size() && absl::SimpleAtoi(name.substr(job_id.size() + 1), &epoch) &&
+                         epoch > 0 && NameInEpoch(job_id, epoch) == name;
+  return has_epoch ? JobInEpoch{.job_id = std::string(job_id), .epoch = epoch}
+                   : JobInEpoch{.job_id = std::string(name)};
 }
 
 // How MPI gets into a job.

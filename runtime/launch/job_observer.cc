@@ -3,9 +3,12 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <optional>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "runtime/base/config.h"
 #include "runtime/monitor/jobs/job_snapshot.h"
 #include "runtime/monitor/jobs/rank_reader.h"
 #include "runtime/monitor/jobs/reports.h"
@@ -29,7 +32,7 @@ bool HasStarted(pid_t ancestor, pid_t pid) {
 }
 
 RankFilter RanksOf(const std::string& job) {
-  if (!job.empty()) return OfJob(job);
+  if (!job.empty()) return OfJobInAnyEpoch(job);
   return [](const RankIdentity& rank) { return HasStarted(getpid(), rank.process.pid); };
 }
 
@@ -41,22 +44,33 @@ JobObserver::JobObserver(const std::string& job, JobListener* listener)
 absl::Duration JobObserver::Look() {
   const FlightTime now = FlightNow();
   jobs_.Sample(now);
+  for (const JobSnapshot& epoch : jobs_.TakeEndedEpochs()) Take(epoch);
   if (now >= next_judgement_) Judge(now);
   return jobs_.NextPeriod();
+}
+
+// The ranks of the next epoch are others, although they have the same numbers.
+void JobObserver::Take(const JobSnapshot& epoch) {
+  histories_[SplitName(epoch.job).job_id].Add(epoch);
+  alarms_.erase(epoch.job);
 }
 
 void JobObserver::Judge(FlightTime now) {
   next_judgement_ = now + kJudgementPeriod;
   for (const JobSnapshot& job : jobs_.Snapshots()) {
-    if (alarms_[job.job].IsNews(job.straggler, now)) listener_->Say(DescribeStraggler(job, job.straggler));
+    if (!alarms_[job.job].IsNews(job.straggler, now)) continue;
+    const int64_t epoch = SplitName(job.job).epoch;
+    listener_->Say(
+        absl::StrCat(epoch == 0 ? "" : absl::StrCat("epoch ", epoch, ": "), DescribeStraggler(job, job.straggler)));
   }
 }
 
 void JobObserver::Summarize() {
   jobs_.Sample(FlightNow());
-  if (jobs_.size() == 0) listener_->Say("no summary: no process on this host became a rank");
-  for (const JobSnapshot& job : jobs_.Snapshots()) {
-    for (const std::string& line : SummaryOf(job)) listener_->Say(line);
+  for (const JobSnapshot& epoch : jobs_.Snapshots()) Take(epoch);
+  if (histories_.empty()) listener_->Say("no summary: no process on this host became a rank");
+  for (const auto& [job, history] : histories_) {
+    for (const std::string& line : history.Summary()) listener_->Say(line);
   }
 }
 

@@ -7,13 +7,15 @@
 #include "absl/time/time.h"
 #include "runtime/launch/supervise/job_part.h"
 #include "runtime/monitor/flight_recorder.h"
+#include "runtime/monitor/jobs/job_history.h"
 #include "runtime/monitor/jobs/straggler.h"
 #include "runtime/monitor/jobs/watched_jobs.h"
 
 namespace ronda {
 
-// Watches the ranks of a job on this host while the launcher runs it, and tells the user about them: a rank that holds
-// the others up while it does, and a table at the end.
+// Watches the ranks of a job on this host while the launcher runs it, through all of its epochs, and tells the user
+// about them: a rank that holds the others up while it does, and a table at the end. Of an epoch that has ended it
+// keeps what JobHistory does.
 //
 // Thread-compatible.
 class JobObserver {
@@ -30,10 +32,12 @@ class JobObserver {
 
  private:
   void Judge(FlightTime now);
+  void Take(const JobSnapshot& epoch);
 
   JobListener* const listener_;
   WatchedJobs jobs_;
-  std::map<std::string, StragglerAlarm> alarms_;  // by job
+  std::map<std::string, StragglerAlarm> alarms_;  // by job and epoch
+  std::map<std::string, JobHistory> histories_;   // by job: of the epochs before
   FlightTime next_judgement_;
 };
 

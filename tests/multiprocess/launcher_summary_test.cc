@@ -11,6 +11,8 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "client/ronda.hpp"
+#include "client/ronda/elastic.hpp"
+#include "runtime/base/peer.h"
 #include "tests/multiprocess/launcher_harness.h"
 #include "tests/multiprocess/rank_programs.h"
 
@@ -109,10 +111,43 @@ TEST(LauncherSummaryTest, ChronicStragglerIsNamedWhileTheJobRuns) {
   EXPECT_EQ(run.LastLine(), "rondarun: the job was ended: received SIGTERM");
 }
 
+// In every epoch rank 1 is late.
+void IsLateInEachEpoch() {
+  elastic::State state({});
+  elastic::run(state, [&](const elastic::Membership& membership) {
+    while (true) {
+      if (membership.rank == 1) absl::SleepFor(absl::Milliseconds(5));
+      Step();
+      state.step_done();
+    }
+  });
+}
+
+TEST(LauncherSummaryTest, FollowsAnElasticJobThroughItsEpochs) {
+  std::vector<std::string> words = WithSummary("is_late_in_each_epoch", /*ranks=*/3);
+  words.insert(words.begin(), {"--min-np", "2", "--blacklist-cooldown-range", "1000", "1000"});
+  LauncherRun run(words);
+  run.WaitForErr(" of the last 300 steps: the others wait for it for ");
+  kill(NumberAfter(run.err(), "rondarun: rank 1 (host " + HostName() + ", pid "), SIGKILL);
+  run.WaitForErr("rondarun: epoch 1: rank 1 (host ");
+  run.Signal(SIGTERM);
+  EXPECT_EQ(run.Finish(), 128 + SIGTERM);
+  EXPECT_THAT(
+      run.err(),
+      AllOf(HasSubstr("rondarun: summary of the job's epochs, on this host:\n"),
+            HasSubstr("rondarun:   epochs          2 looked at, numbered 0 to 1, of 2 to 3 ranks; 2 made steps\n"),
+            ContainsRegex("rondarun:   time            [0-9.]+ s from the first step to the end of the last, "
+                          "[0-9.]+ s of it in steps, [0-9.]+ ms in each\n"),
+            HasSubstr("rondarun: summary of epoch 1: 2 of 2 ranks, on this host:\n"),
+            Not(HasSubstr("summary of epoch 0"))));
+}
+
 }  // namespace
 
 std::vector<testing::RankProgram> SummaryPrograms() {
-  return {{"steps_for_a_second", StepsForASecond}, {"is_late_until_the_end", IsLateUntilTheEnd}};
+  return {{"steps_for_a_second", StepsForASecond},
+          {"is_late_until_the_end", IsLateUntilTheEnd},
+          {"is_late_in_each_epoch", IsLateInEachEpoch}};
 }
 
 }  // namespace ronda

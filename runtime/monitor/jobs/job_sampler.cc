@@ -103,6 +103,8 @@ void JobSampler::Hear(FlightTime now, const OtherHosts& others) {
 void JobSampler::Sample(FlightTime now, const OtherHosts& others) {
   now_ = now;
   Hear(now, others);
+  // Before the words are read: those of a process that has ended are then its last ones.
+  if (IsTimeToLookAtProcesses(now)) LookAtProcesses(now);
   samples_.clear();
   for (const Rank& rank : ranks_) samples_.push_back(rank.reader != nullptr ? rank.reader->Read() : rank.told);
   lateness_->Add(samples_);
@@ -119,8 +121,6 @@ void JobSampler::Sample(FlightTime now, const OtherHosts& others) {
               .blamed = lateness.blamed_wait},
              &ranks_[i]);
   }
-  // A timer that is early by a little must not make this every other second.
-  if (now - processes_seen_ > kSecond - kPeriod / 2) LookAtProcesses(now);
 }
 
 size_t JobSampler::living() const {
@@ -133,6 +133,15 @@ bool JobSampler::Watches(const RankIdentity& rank) const {
     const RankIdentity& identity = known.identity;
     return known.reader != nullptr && identity.topology.rank == rank.topology.rank &&
            identity.process.pid == rank.process.pid && known.reader->IsAlive();
+  });
+}
+
+// A timer that is early by a little must not make this every other second. Where one rank has left the job others may
+// have died, and the ranks that are left make another epoch soon.
+bool JobSampler::IsTimeToLookAtProcesses(FlightTime now) const {
+  if (now - processes_seen_ > kSecond - kPeriod / 2) return true;
+  return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) {
+    return rank.reader != nullptr && rank.is_alive && rank.reader->HasShutDown();
   });
 }
 

@@ -58,7 +58,7 @@ class JobSampler {
   // As of the last call of Sample.
   JobSnapshot Snapshot() const;
 
-  // How many of the ranks have not ended, as of the last second.
+  // How many of the ranks have not ended, as of the last second; or of the last Sample, if others have left the job.
   size_t living() const;
 
   // Whether `rank` is one of them, and has not ended by now: a process may become the same rank again.
@@ -98,6 +98,7 @@ class JobSampler {
   void Gather(const OtherHosts& others);
   // Takes what is told of the ranks of other hosts.
   void Hear(FlightTime now, const OtherHosts& others);
+  bool IsTimeToLookAtProcesses(FlightTime now) const;
   void LookAtProcesses(FlightTime now);
   // The one count that is converted with each look, and may come out a little less.
   static void KeepGrowing(const Rank& rank, RankSample* sample);

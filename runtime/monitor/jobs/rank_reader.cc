@@ -19,6 +19,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "runtime/base/config.h"
 #include "runtime/base/status_macros.h"
 
 namespace ronda {
@@ -259,6 +260,10 @@ std::vector<std::unique_ptr<RankReader>> FindRanks(const RankFilter& is_one) {
 
 RankFilter OfJob(std::string job) {
   return [job = std::move(job)](const RankIdentity& rank) { return rank.job == job; };
+}
+
+RankFilter OfJobInAnyEpoch(std::string job_id) {
+  return [job_id = std::move(job_id)](const RankIdentity& rank) { return SplitName(rank.job).job_id == job_id; };
 }
 
 RankFilter OfJobsThatBeginWith(std::string beginning) {

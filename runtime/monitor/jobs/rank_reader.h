@@ -66,7 +66,8 @@ class RankReader {
 
   const RankIdentity& identity() const { return identity_; }
   // False after shutdown(), too: the same process may become a rank again, with other words.
-  bool IsAlive() const { return words().ended == 0 && ronda::IsAlive(identity_.process); }
+  bool IsAlive() const { return !HasShutDown() && ronda::IsAlive(identity_.process); }
+  bool HasShutDown() const { return words().ended != 0; }  // costs next to nothing
   RankSample Read() const;
 
   // The file of the words, to write to it.
@@ -99,6 +100,7 @@ FoundRanks FindRanks();
 using RankFilter = std::function<bool(const RankIdentity& rank)>;
 std::vector<std::unique_ptr<RankReader>> FindRanks(const RankFilter& is_one);
 RankFilter OfJob(std::string job);
+RankFilter OfJobInAnyEpoch(std::string job_id);
 RankFilter OfJobsThatBeginWith(std::string beginning);
 
 }  // namespace ronda

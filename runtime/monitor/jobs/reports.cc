@@ -106,49 +106,53 @@ std::string TopText(const JobSnapshot& job) {
                       HasHoldup(job) ? WhyText(job) : "no rank holds the others up\n", "\n", RanksTable(sorted));
 }
 
-std::vector<std::string> SummaryOf(const JobSnapshot& job) {
+std::string SummaryLine(absl::string_view name, absl::string_view text) {
+  return absl::StrFormat("  %-15s %s", name, text);
+}
+
+std::vector<std::string> SummaryOf(const JobSnapshot& job, absl::string_view of) {
   if (job.ranks.empty()) return {};
   const auto by = [&](double RankTotals::*share) {
     return std::minmax_element(job.ranks.begin(), job.ranks.end(), [&](const RankSnapshot& a, const RankSnapshot& b) {
       return a.totals.*share < b.totals.*share;
     });
   };
-  const auto line = [](const char* name, const std::string& text) { return absl::StrFormat("  %-15s %s", name, text); };
   const RankSnapshot& first = job.ranks.front();
   const Statistics& counts = first.sample.counts;
   const int size = first.identity.topology.size;
-  std::vector<std::string> lines = {
-      absl::StrCat("summary of ", job.ranks.size(), " of ", size, size == 1 ? " rank" : " ranks", ", on this host:"),
-      line("steps", absl::StrCat(counts.steps))};
+  std::vector<std::string> lines = {absl::StrCat("summary of ", of, job.ranks.size(), " of ", size,
+                                                 size == 1 ? " rank" : " ranks", ", on this host:"),
+                                    SummaryLine("steps", absl::StrCat(counts.steps))};
   if (first.totals.steps > 0) {
     const auto [least, most] = by(&RankTotals::waited_share);
-    lines.push_back(line("time per step", Milliseconds(first.totals.step_time)));
+    lines.push_back(SummaryLine("time per step", Milliseconds(first.totals.step_time)));
     const auto [hidden, exposed] = by(&RankTotals::exposed_share);
     lines.push_back(
-        line("exposed", absl::StrFormat("%.0f to %.0f %% of a rank's time its program waited for tensors, "
-                                        "%s of each step at most",
-                                        100 * hidden->totals.exposed_share, 100 * exposed->totals.exposed_share,
-                                        Milliseconds(exposed->totals.exposed))));
-    lines.push_back(
-        line("in collectives", absl::StrFormat("%.0f to %.0f %% of a rank's time", 100 * least->totals.waited_share,
-                                               100 * most->totals.waited_share)));
+        SummaryLine("exposed", absl::StrFormat("%.0f to %.0f %% of a rank's time its program waited for tensors, "
+                                               "%s of each step at most",
+                                               100 * hidden->totals.exposed_share, 100 * exposed->totals.exposed_share,
+                                               Milliseconds(exposed->totals.exposed))));
+    lines.push_back(SummaryLine("in collectives",
+                                absl::StrFormat("%.0f to %.0f %% of a rank's time", 100 * least->totals.waited_share,
+                                                100 * most->totals.waited_share)));
   }
   if (first.totals.steps > 0 && job.buckets_measured > 0) {
     const RankSnapshot& slowest = *by(&RankTotals::blamed_share).second;
-    lines.push_back(line("slowest", absl::StrFormat("%s: last into %d of %d collectives, the others waited for it for "
-                                                    "%.1f %% of the time",
-                                                    NameOf(slowest), slowest.lateness.last, job.buckets_measured,
-                                                    100 * slowest.totals.blamed_share)));
+    lines.push_back(
+        SummaryLine("slowest", absl::StrFormat("%s: last into %d of %d collectives, the others waited for it for "
+                                               "%.1f %% of the time",
+                                               NameOf(slowest), slowest.lateness.last, job.buckets_measured,
+                                               100 * slowest.totals.blamed_share)));
   }
-  lines.push_back(line("bytes", absl::StrFormat("%.3f GB of a rank's tensors, %.3f GB as they travelled",
-                                                static_cast<double>(counts.payload_bytes) / 1e9,
-                                                static_cast<double>(counts.wire_bytes) / 1e9)));
+  lines.push_back(SummaryLine("bytes", absl::StrFormat("%.3f GB of a rank's tensors, %.3f GB as they travelled",
+                                                       static_cast<double>(counts.payload_bytes) / 1e9,
+                                                       static_cast<double>(counts.wire_bytes) / 1e9)));
   if (const uint64_t buckets = counts.buckets_agreed + counts.buckets_scheduled; buckets > 0) {
-    lines.push_back(line(
+    lines.push_back(SummaryLine(
         "schedule", absl::StrFormat("%d of %d collectives without negotiation, left %d %s", counts.buckets_scheduled,
                                     buckets, counts.schedules_left, counts.schedules_left == 1 ? "time" : "times")));
   }
-  if (job.buckets_missed > 0) lines.push_back(line("unseen", absl::StrCat(job.buckets_missed, " collectives")));
+  if (job.buckets_missed > 0) lines.push_back(SummaryLine("unseen", absl::StrCat(job.buckets_missed, " collectives")));
   return lines;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "runtime/monitor/jobs/job_snapshot.h"
 
 namespace ronda {
@@ -20,8 +21,12 @@ std::string TopText(const JobSnapshot& job);
 // REQUIRES: `verdict` is about one of the ranks of `job`.
 std::string DescribeStraggler(const JobSnapshot& job, const StragglerVerdict& verdict);
 
-// What a job has cost, when it has ended: a table with a line for each number, as lines.
-std::vector<std::string> SummaryOf(const JobSnapshot& job);
+// What a job has cost, when it has ended: a table with a line for each number, as lines. `of` is its part that the
+// title names, for instance "epoch 3: ".
+std::vector<std::string> SummaryOf(const JobSnapshot& job, absl::string_view of = "");
+
+// A line of such a table.
+std::string SummaryLine(absl::string_view name, absl::string_view text);
 
 // Who waits for whom, and why; of a job that goes on, who is late. Several lines.
 std::string WhyText(const JobSnapshot& job);

@@ -1,6 +1,9 @@
 #include "runtime/monitor/jobs/watched_jobs.h"
 
 #include <algorithm>
+#include <cstdint>
+
+#include "runtime/base/config.h"
 
 namespace ronda {
 
@@ -8,6 +11,7 @@ void WatchedJobs::Sample(FlightTime now) {
   search_period_ = SearchPeriod(now);
   if (now - searched_ >= std::max(search_period_, rest_)) Search(now);
   for (auto& [name, job] : jobs_) job.sampler->Sample(now, job.others);
+  search_period_ = SearchPeriod(now);  // for NextPeriod: ranks may have ended
 }
 
 void WatchedJobs::Tell(OtherHost other) {
@@ -19,6 +23,22 @@ void WatchedJobs::Tell(OtherHost other) {
 
 void WatchedJobs::ForgetEnded() {
   std::erase_if(jobs_, [](const auto& job) { return job.second.sampler->living() == 0; });
+}
+
+std::vector<JobSnapshot> WatchedJobs::TakeEndedEpochs() {
+  std::map<std::string, int64_t> newest;
+  for (const auto& [name, job] : jobs_) {
+    const JobInEpoch of = SplitName(name);
+    newest[of.job_id] = std::max(newest[of.job_id], of.epoch);
+  }
+  std::vector<JobSnapshot> ended;
+  std::erase_if(jobs_, [&](const auto& job) {
+    const JobInEpoch of = SplitName(job.first);
+    if (of.epoch == newest[of.job_id] || job.second.sampler->living() > 0) return false;
+    ended.push_back(job.second.sampler->Snapshot());
+    return true;
+  });
+  return ended;
 }
 
 absl::Duration WatchedJobs::NextPeriod() const {
@@ -62,6 +82,9 @@ void WatchedJobs::Take(std::vector<std::unique_ptr<RankReader>> readers, FlightT
   job->since = now;
   job->expected = static_cast<size_t>(readers.front()->identity().topology.local_size);
   job->sampler = std::make_unique<JobSampler>(std::move(readers));
+  // Where ranks begin, others do: this job's, and those of its next epoch as soon as this one has ended.
+  searches_ = 0;
+  rest_ = absl::ZeroDuration();
 }
 
 std::vector<JobSnapshot> WatchedJobs::Snapshots() const {

@@ -27,8 +27,9 @@ namespace ronda {
 class WatchedJobs {
  public:
   // To look for ranks costs much more than to read those that are known. It is done often at the start, and while there
-  // is no job that runs, or one that has begun lacks ranks; else seldom, or not at all. After the first searches it
-  // takes 0.2 % of the time at most: a host may have very many processes, and a program may never become a rank.
+  // is no job that runs, or one that has begun lacks ranks; else seldom, or not at all. After the first searches in
+  // vain it takes 0.2 % of the time at most: a host may have very many processes, and a program may never become a
+  // rank.
   static constexpr absl::Duration kSearchAtStart = absl::Milliseconds(200);
   static constexpr absl::Duration kSearchSoon = absl::Seconds(1);
   static constexpr absl::Duration kSearchSeldom = absl::Seconds(10);
@@ -61,6 +62,9 @@ class WatchedJobs {
   // Forgets the jobs of which all ranks here have ended.
   void ForgetEnded();
 
+  // Forgets the same ones, but only where a later epoch of the job has begun. Returns their last words.
+  std::vector<JobSnapshot> TakeEndedEpochs();
+
   // What was found and cannot be read, each once: the texts since the last call.
   std::vector<std::string> TakeProblems() { return std::exchange(problems_, {}); }
 
@@ -73,7 +77,7 @@ class WatchedJobs {
   };
 
   void Search(FlightTime now);
-  static void Take(std::vector<std::unique_ptr<RankReader>> readers, FlightTime now, Job* job);
+  void Take(std::vector<std::unique_ptr<RankReader>> readers, FlightTime now, Job* job);
   absl::Duration SearchPeriod(FlightTime now) const;
 
   const Options options_;
@@ -81,7 +85,7 @@ class WatchedJobs {
   FlightTime searched_ = -absl::InfiniteDuration();
   absl::Duration search_period_ = kSearchAtStart;
   absl::Duration rest_;  // the least between two searches
-  int searches_ = 0;
+  int searches_ = 0;     // since new ranks were found
   std::vector<std::string> problems_;
   std::set<std::string> known_problems_;
 };

@@ -113,6 +113,16 @@ TEST_F(JobSamplerTest, WaitThatHasNotEndedCounts) {
   EXPECT_THAT(sampler_->Snapshot().ranks[1].rates.waited_share, DoubleEq(0));
 }
 
+// The next epoch may begin at once, and be short.
+TEST_F(JobSamplerTest, EndOfARankIsNoticedWithTheNextSample) {
+  sampler_->Sample(now_);
+  ranks_[1]->counters().steps.Add(7);
+  ranks_[1].reset();
+  sampler_->Sample(now_ + JobSampler::kPeriod);
+  EXPECT_EQ(sampler_->living(), 2u);
+  EXPECT_EQ(sampler_->Snapshot().ranks[1].sample.counts.steps, 7u) << "its last words";
+}
+
 TEST_F(JobSamplerTest, OneSampleHasNoRates) {
   sampler_->Sample(now_);
   EXPECT_EQ(sampler_->Snapshot().ranks[0].rates.steps_per_second, 0);

@@ -137,6 +137,14 @@ TEST_F(RankReaderTest, RankThatHasItsFileOpenTwiceIsOne) {
   EXPECT_THAT(FindRanks(OfJob(job)), SizeIs(1));
 }
 
+TEST_F(RankReaderTest, JobInAnyEpochIsThatOfOneName) {
+  const RankFilter is_one = OfJobInAnyEpoch("a");
+  for (const std::string job : {"a", "a@1", "a@999999999"}) EXPECT_TRUE(is_one({.job = job})) << job;
+  for (const std::string job : {"b", "ab", "ab@1", "a@", "a@0", "a@01", "a@ 1", "a@-1", "a@x", "a@1@2", "@1", ""}) {
+    EXPECT_FALSE(is_one({.job = job})) << job;
+  }
+}
+
 // As an older library has it.
 TEST_F(RankReaderTest, ShorterWordsOfAnotherLayoutAreRefusedByTheirVersion) {
   const auto words = std::make_unique<RankWords>();

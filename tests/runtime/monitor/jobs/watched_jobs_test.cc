@@ -6,12 +6,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/config.h"
 #include "runtime/monitor/rank_meter.h"
 #include "tests/testing/process_world.h"
 
@@ -87,6 +89,16 @@ TEST_F(WatchedJobsTest, AreReadAsOftenAsTheFastestOfThemAsksFor) {
   const std::unique_ptr<RankMeter> other = MakeRank("b", 0, 1);
   jobs.Sample(absl::Seconds(30));
   EXPECT_EQ(jobs.NextPeriod(), JobSampler::kPeriod);
+}
+
+TEST_F(WatchedJobsTest, AreLookedForSoonWhereAllRanksHaveEnded) {
+  auto rank = MakeRank("a", 0, 1);
+  WatchedJobs jobs = Watch("a");
+  for (int i = 0; i < 20; ++i) jobs.Sample(absl::Seconds(3) + i * JobSampler::kPeriod);
+  EXPECT_EQ(jobs.NextPeriod(), JobSampler::kLongestPeriod);
+  rank.reset();
+  jobs.Sample(absl::Seconds(5));
+  EXPECT_EQ(jobs.NextPeriod(), WatchedJobs::kSearchAtStart);
 }
 
 TEST_F(WatchedJobsTest, AreOnlyThoseThatWereNamed) {
@@ -172,6 +184,57 @@ TEST_F(WatchedJobsTest, AreForgottenWhenTheirRanksHaveEnded) {
   EXPECT_EQ(jobs.size(), 1u) << "with its last words";
   jobs.ForgetEnded();
   EXPECT_EQ(jobs.size(), 0u);
+}
+
+TEST_F(WatchedJobsTest, GiveTheLastWordsOfEpochsThatOthersHaveFollowed) {
+  WatchedJobs jobs = Watch("a");
+  std::unique_ptr<RankMeter> rank;
+  for (int epoch = 0; epoch < 200; ++epoch) {
+    rank.reset();
+    jobs.Sample(absl::Seconds(100 + 10 * epoch));
+    EXPECT_THAT(jobs.TakeEndedEpochs(), IsEmpty()) << "no other epoch has begun";
+    rank = MakeRank(NameInEpoch("a", epoch), 0, 1);
+    rank->counters().steps.Add(static_cast<uint64_t>(epoch));
+    jobs.Sample(absl::Seconds(105 + 10 * epoch));
+    const std::vector<JobSnapshot> ended = jobs.TakeEndedEpochs();
+    ASSERT_EQ(ended.size(), epoch == 0 ? 0u : 1u);
+    if (epoch > 0) {
+      EXPECT_EQ(ended[0].job, Prefix() + NameInEpoch("a", epoch - 1));
+      EXPECT_EQ(ended[0].ranks[0].sample.counts.steps, static_cast<uint64_t>(epoch - 1));
+    }
+    EXPECT_EQ(jobs.size(), 1u);
+  }
+}
+
+TEST_F(WatchedJobsTest, KeepAnEpochWhileARankIsInIt) {
+  auto first = MakeRank("a", 0, 2), second = MakeRank("a", 1, 2);
+  WatchedJobs jobs = Watch("a");
+  jobs.Sample(absl::Seconds(100));
+  second.reset();
+  const auto next = MakeRank("a@1", 0, 1);
+  jobs.Sample(absl::Seconds(102));  // learns that a rank is missing
+  jobs.Sample(absl::Seconds(103));  // and finds the others
+  EXPECT_THAT(jobs.TakeEndedEpochs(), IsEmpty());
+  EXPECT_EQ(RanksOf(jobs), "a:0,1 a@1:0");
+  first.reset();
+  jobs.Sample(absl::Seconds(104));
+  EXPECT_EQ(jobs.TakeEndedEpochs().size(), 1u);
+  EXPECT_EQ(RanksOf(jobs), "a@1:0");
+}
+
+// The first searches were in vain, and took long: now they are rare.
+TEST_F(WatchedJobsTest, AreLookedForOftenAgainWhereRanksHaveBegun) {
+  cost_ = absl::Seconds(1);
+  WatchedJobs jobs = Watch("a");
+  for (int second = 0; second < WatchedJobs::kEagerSearches + 1; ++second) jobs.Sample(absl::Seconds(100 + second));
+  auto rank = MakeRank("a", 0, 1);
+  jobs.Sample(absl::Seconds(1000));
+  ASSERT_EQ(RanksOf(jobs), "a:0");
+  rank.reset();
+  jobs.Sample(absl::Seconds(1002));
+  rank = MakeRank("a@1", 0, 1);
+  jobs.Sample(absl::Seconds(1002) + WatchedJobs::kSearchAtStart);
+  EXPECT_EQ(RanksOf(jobs), "a:0 a@1:0");
 }
 
 TEST_F(WatchedJobsTest, SayEachProblemOnce) {
