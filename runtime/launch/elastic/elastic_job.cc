@@ -43,7 +43,10 @@ void ElasticJob::OnChildSignal() {
   if (processes_ != nullptr) processes_->OnChildSignal();
 }
 
-void ElasticJob::OnStart(RankId member, pid_t pid) { members_[member].pid = pid; }
+void ElasticJob::OnStart(RankId member, pid_t pid) {
+  const auto found = members_.find(member);
+  if (found != members_.end()) found->second.pid = pid;
+}
 
 void ElasticJob::OnEnd(const RankEnd& end) {
   if (processes_ != nullptr) processes_->OnEnd(end.rank);
