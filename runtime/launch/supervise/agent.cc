@@ -246,6 +246,7 @@ void AgentPart::Take(const AgentMessage& message) {
     case Kind::kMembers:
     case Kind::kMember:
     case Kind::kMemberSignal:
+    case Kind::kEnd:
       return GiveUp("its agent says what only the launcher says");
   }
 }

@@ -1,0 +1,106 @@
+// The first messages between a node and the leader of its job, in which both prove that they know the job's secret.
+//
+//   leader                               node
+//     | challenge: greeting, nonce         |
+//     |----------------------------------->|
+//     | hello: nonce, proof, the node      |
+//     |<-----------------------------------|
+//     | welcome: proof, verdict, text      |
+//     |----------------------------------->|
+//
+// Both proofs cover both nonces, so that neither can be replayed. They name their purpose, so that neither can be
+// reflected to its sender. The challenge has a fixed length. The others have a length of two bytes in front, and a
+// greater one than kMaxNodeMessageBytes is refused before anything more is read.
+#ifndef RONDA_RUNTIME_LAUNCH_ELASTIC_NODE_HANDSHAKE_H_
+#define RONDA_RUNTIME_LAUNCH_ELASTIC_NODE_HANDSHAKE_H_
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "runtime/net/proof.h"
+
+namespace ronda {
+
+// By this a node knows that a rondarun listens there.
+inline constexpr absl::string_view kNodeGreeting = "ronda-node-1\n";
+
+inline constexpr size_t kNodeChallengeBytes = kNodeGreeting.size() + kNonceBytes;
+inline constexpr size_t kNodeLengthBytes = 2;
+inline constexpr size_t kMaxNodeMessageBytes = 1024;
+
+// The length of a message, from the bytes in front of it; nullopt if it is too long.
+// REQUIRES: `bytes` has kNodeLengthBytes.
+std::optional<size_t> NodeMessageLength(absl::string_view bytes);
+
+// What a node says about itself.
+struct NodeHello {
+  std::string version;  // of Ronda
+  std::string name;     // of its host
+  int slots = 0;        // members that it takes
+
+  bool operator==(const NodeHello&) const = default;
+};
+
+// The leader's answer.
+struct NodeWelcome {
+  enum class Verdict : char { kAccepted = 'a', kNoRoom = 'n', kNotProved = 'p', kUnfit = 'u' };
+
+  Verdict verdict = Verdict::kAccepted;
+  std::string text;  // kAccepted: the name of the node in the job; else the reason
+};
+
+// The leader's end. Without a secret jobs on one host are only kept from other callers that do not mean harm.
+//
+// Thread-compatible.
+class NodeCallee {
+ public:
+  // Errors: INTERNAL if the system provides no random bytes.
+  static absl::StatusOr<NodeCallee> Create(std::string secret);
+
+  std::string challenge() const;
+
+  // Takes a hello, without its length.
+  // Errors: PERMISSION_DENIED if the caller has not proved that it knows the secret; INVALID_ARGUMENT if it has, and is
+  // of another version or says what makes no sense; the text is for the caller too.
+  absl::StatusOr<NodeHello> Check(absl::string_view hello);
+
+  // A welcome, with its length. It is a proof only if the hello was one.
+  std::string Answer(const NodeWelcome& welcome) const;
+
+ private:
+  NodeCallee(std::string secret, std::string nonce) : secret_(std::move(secret)), nonce_(std::move(nonce)) {}
+
+  std::string secret_;
+  std::string nonce_;
+  std::string caller_nonce_;
+};
+
+// The node's end. Thread-compatible.
+class NodeCaller {
+ public:
+  // Errors: INTERNAL if the system provides no random bytes.
+  static absl::StatusOr<NodeCaller> Create(std::string secret);
+
+  // The hello, with its length, that answers `challenge`. Errors: INVALID_ARGUMENT if no leader has sent that.
+  absl::StatusOr<std::string> Answer(absl::string_view challenge, const NodeHello& hello);
+
+  // Takes a welcome, without its length.
+  // Errors: PERMISSION_DENIED if either end has not proved that it knows the secret.
+  absl::StatusOr<NodeWelcome> Check(absl::string_view welcome) const;
+
+ private:
+  NodeCaller(std::string secret, std::string nonce) : secret_(std::move(secret)), nonce_(std::move(nonce)) {}
+
+  std::string secret_;
+  std::string nonce_;
+  std::string callee_nonce_;
+};
+
+}  // namespace ronda
+
+#endif  // RONDA_RUNTIME_LAUNCH_ELASTIC_NODE_HANDSHAKE_H_
