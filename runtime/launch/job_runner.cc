@@ -22,7 +22,9 @@
 #include "runtime/base/peer.h"
 #include "runtime/base/status_macros.h"
 #include "runtime/launch/elastic/elastic_job.h"
+#include "runtime/launch/elastic/node_list.h"
 #include "runtime/launch/job_observer.h"
+#include "runtime/launch/node.h"
 #include "runtime/launch/options/arguments.h"
 #include "runtime/launch/options/local_host.h"
 #include "runtime/launch/output/output_sinks.h"
@@ -87,8 +89,14 @@ absl::StatusOr<LaunchFacts> GatherFacts(const LaunchOptions& options, const Stan
 // Runs jobs with the same options, until one does not fail or there were enough.
 class JobRunner {
  public:
-  JobRunner(const LaunchOptions& options, StandardOutput* output, SignalInbox signals, rlimit file_limit)
-      : options_(options), output_(output), signals_(std::move(signals)), file_limit_(file_limit) {}
+  // `nodes` is that of LeadNodes, if the job has such nodes.
+  JobRunner(const LaunchOptions& options, StandardOutput* output, SignalInbox signals, rlimit file_limit,
+            std::shared_ptr<NodeList> nodes)
+      : options_(options),
+        output_(output),
+        signals_(std::move(signals)),
+        file_limit_(file_limit),
+        nodes_(std::move(nodes)) {}
 
   int Run();
 
@@ -108,6 +116,7 @@ class JobRunner {
   StandardOutput* const output_;
   SignalInbox signals_;
   const rlimit file_limit_;
+  const std::shared_ptr<NodeList> nodes_;  // nullptr: none come by themselves
 };
 
 int JobRunner::Run() {
@@ -119,6 +128,7 @@ int JobRunner::Run() {
 
 JobRunner::Outcome JobRunner::Attempt(int number) {
   auto facts = GatherFacts(options_, *output_);
+  if (facts.ok()) facts->nodes = nodes_;
   auto plan = facts.ok() ? MakeJobPlan(options_, *facts) : facts.status();
   if (!plan.ok() && facts.ok()) return {.exit_code = PrintUsageError(plan.status().message())};
   const auto outcome = plan.ok() ? RunPlan(*std::move(plan), number) : plan.status();
@@ -157,6 +167,7 @@ absl::StatusOr<JobRunner::Outcome> JobRunner::RunPlan(JobPlan plan, int number) 
   Outcome outcome = {.exit_code = report->Conclude(interruption)};
   const bool failed = outcome.exit_code != 0 && !interruption.has_value() && report->rank_failed();
   if (failed) outcome.next = Outcome::Next::kMayRetry;
+  if (nodes_ != nullptr) nodes_->Conclude(outcome.exit_code, report->conclusion());
   supervisor->Flush();
   return outcome;
 }
@@ -207,14 +218,24 @@ int PrintUsageError(absl::string_view message) {
 }
 
 int RunJob(const LaunchOptions& options) {
+  if (options.action == LaunchOptions::Action::kDryRun) return DryRun(options, StandardOutput());
+  std::shared_ptr<NodeList> nodes;
+  if (options.elastic.has_value() && options.elastic->nodes.has_value()) {
+    auto led = LeadNodes(options);
+    if (!led.ok()) {
+      PrintError(led.status().message());
+      return kLauncherError;
+    }
+    if (*led == nullptr) return RunNode(options);
+    nodes = *std::move(led);
+  }
   StandardOutput output;
-  if (options.action == LaunchOptions::Action::kDryRun) return DryRun(options, output);
   auto signals = SignalInbox::Create(SignalsOf(options));
   if (!signals.ok()) {
     PrintError(signals.status().message());
     return kLauncherError;
   }
-  return JobRunner(options, &output, *std::move(signals), RaiseFileLimit()).Run();
+  return JobRunner(options, &output, *std::move(signals), RaiseFileLimit(), std::move(nodes)).Run();
 }
 
 }  // namespace ronda

@@ -1,5 +1,6 @@
-#include "runtime/launch/job_runner.h"
+#include "runtime/launch/remote_agent.h"
 
+#include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -20,6 +21,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -31,10 +33,12 @@
 #include "runtime/base/version.h"
 #include "runtime/elastic/membership.h"
 #include "runtime/launch/elastic/member_processes.h"
+#include "runtime/launch/job_runner.h"
 #include "runtime/launch/options/launch_options.h"
 #include "runtime/launch/options/local_host.h"
 #include "runtime/launch/output/output_sinks.h"
 #include "runtime/launch/plan/launch_plan.h"
+#include "runtime/launch/plan/node_plan.h"
 #include "runtime/launch/supervise/agent.h"
 #include "runtime/launch/supervise/guard.h"
 #include "runtime/launch/supervise/job_part.h"
@@ -173,7 +177,7 @@ class AgentMembers final : public Members, private MemberListener {
   void OnStart(RankId, pid_t) override {}
   void OnEnd(const RankEnd&) override {}
   void OnTime() override;
-  absl::Time deadline() const override { return is_over_ ? absl::InfiniteFuture() : next_sign_; }
+  absl::Time deadline() const override { return is_forsaken_ ? absl::InfiniteFuture() : next_sign_; }
   void Stop(absl::string_view) override { is_over_ = true; }
   bool is_over() const override { return is_over_; }
 
@@ -223,10 +227,11 @@ void AgentMembers::Start(const JobMembership::StartMember& start) {
 }
 
 void AgentMembers::OnTime() {
-  if (is_over_ || now() < next_sign_) return;
+  // Also while members that were told to end take their time.
+  if (is_forsaken_ || now() < next_sign_) return;
   next_sign_ = now() + options_.signs.period;
   report_->Send({.kind = Kind::kAlive, .numbers = {}, .texts = {}});
-  if (now() - last_heard_ < options_.signs.patience) return;
+  if (is_over_ || now() - last_heard_ < options_.signs.patience) return;
   is_over_ = is_forsaken_ = true;
   supervision_.end(1, "the launcher has given no sign of life");
 }
@@ -271,26 +276,37 @@ absl::StatusOr<UniqueFd> TakeName(const AgentName& name) {
   return absl::DeadlineExceededError("another agent of the job on this host does not end");
 }
 
-bool IsToldToEnd(const Order& order) {
+bool Holds(const Order& order, Kind kind) {
   return std::any_of(order.messages.begin(), order.messages.end(),
-                     [](const AgentMessage& message) { return message.kind == Kind::kSignal; });
+                     [kind](const AgentMessage& message) { return message.kind == kind; });
+}
+
+// Memory is removed by this name, so it must be one.
+bool IsJobId(absl::string_view id) {
+  return id.size() == 32 && std::all_of(id.begin(), id.end(), [](char c) { return absl::ascii_isxdigit(c); });
 }
 
 class Agent {
  public:
-  Agent(StandardOutput* output, SignalInbox signals, rlimit file_limit)
-      : output_(output), signals_(std::move(signals)), file_limit_(file_limit), report_(queue()) {}
+  Agent(const AgentOptions& options, StandardOutput* output, SignalInbox signals, rlimit file_limit)
+      : options_(options), output_(output), signals_(std::move(signals)), file_limit_(file_limit), report_(queue()) {}
 
   // Says hello, waits for the order, and carries it out.
-  absl::Status Run(const std::vector<std::string>& network_interfaces);
+  absl::StatusOr<AgentEnd> Run();
 
  private:
   OutputQueue* queue() { return output_->queue(Stream::kStdout); }
-  void SayHello(const std::vector<std::string>& network_interfaces);
+  void SayHello();
 
   // Reads the next messages of the launcher into `order_`. False at the end.
   bool ReadMore();
 
+  // Waits for the order. Returns the end, if that comes first.
+  std::optional<AgentEnd> AwaitOrder();
+  std::optional<AgentEnd> EndSoFar();
+
+  // A node runs its own command, with its own variables.
+  absl::Status UseOwnWords();
   void EnterDirectory();
   std::vector<std::string> CommonEnvironment() const;
   absl::StatusOr<std::vector<std::unique_ptr<JobPart>>> MakeParts() const;
@@ -299,6 +315,7 @@ class Agent {
   // Something has come from the launcher while the ranks run.
   void Obey(Supervisor* supervisor);
 
+  const AgentOptions& options_;
   StandardOutput* const output_;
   SignalInbox signals_;
   const rlimit file_limit_;
@@ -307,16 +324,17 @@ class Agent {
   Order order_;
   UniqueFd name_;                    // of an elastic job's agent
   AgentMembers* members_ = nullptr;  // the supervisor's; nullptr: the job keeps its ranks
+  std::optional<AgentEnd::Job> job_end_;
 };
 
-void Agent::SayHello(const std::vector<std::string>& network_interfaces) {
-  const auto endpoint = ChooseAddress(InterfaceAddresses(), network_interfaces);
+void Agent::SayHello() {
+  const auto endpoint = ChooseAddress(InterfaceAddresses(), options_.network_interfaces);
   const std::vector<int> ports = FindFreePorts(2);
   queue()->Append(kAgentGreeting);
   report_.Send({.kind = Kind::kHello,
                 .numbers = {ports[0], ports[1]},
                 .texts = {kVersion, endpoint.ok() ? endpoint->address : std::string()}});
-  if (!endpoint.ok() && !network_interfaces.empty()) report_.OnJobFailure(endpoint.status().message(), 1);
+  if (!endpoint.ok() && !options_.network_interfaces.empty()) report_.OnJobFailure(endpoint.status().message(), 1);
 }
 
 bool Agent::ReadMore() {
@@ -327,8 +345,48 @@ bool Agent::ReadMore() {
   return count > 0 && messages_.Feed(bytes, [this](AgentMessage message) { Take(std::move(message), &order_); }).ok();
 }
 
+// A node may wait for long, and a user's signal ends it then.
+std::optional<AgentEnd> Agent::AwaitOrder() {
+  std::optional<AgentEnd> end;
+  while (order_.state == Order::State::kIncomplete && !end.has_value()) {
+    PollSet poll;
+    poll.Add(signals_.fd(), POLLIN, [&] {
+      const std::optional<int> signo = signals_.Next();
+      if (signo.has_value() && *signo != SIGCHLD) end = AgentEnd{.ended_by = signo};
+    });
+    poll.Add(STDIN_FILENO, POLLIN, [&] {
+      if (!end.has_value() && !ReadMore()) end = AgentEnd{};
+      if (!end.has_value()) end = EndSoFar();
+    });
+    poll.Wait(absl::InfiniteDuration());
+  }
+  return end;
+}
+
+// The job can end before it has begun.
+std::optional<AgentEnd> Agent::EndSoFar() {
+  for (const AgentMessage& message : order_.messages) {
+    if (message.kind != Kind::kEnd) continue;
+    return AgentEnd{.job = AgentEnd::Job{.exit_code = static_cast<int>(message.number(0)), .why = message.text(0)}};
+  }
+  return Holds(order_, Kind::kSignal) ? std::optional<AgentEnd>(AgentEnd{}) : std::nullopt;
+}
+
+absl::Status Agent::UseOwnWords() {
+  if (options_.own == nullptr) return absl::OkStatus();
+  if (!order_.members.has_value() || !IsJobId(order_.members->job_id)) {
+    return absl::InternalError("the leader of the job has sent what no leader sends");
+  }
+  order_.ranks.clear();
+  order_.directory.clear();
+  order_.command = options_.own->command;
+  order_.binding = options_.own->binding;
+  order_.variables = VariablesOfNode(*options_.own, ProcessVariables(), order_.members->job_id);
+  return absl::OkStatus();
+}
+
 void Agent::EnterDirectory() {
-  if (chdir(order_.directory.c_str()) == 0) return;
+  if (order_.directory.empty() || chdir(order_.directory.c_str()) == 0) return;
   report_.Say(absl::StrCat("there is no directory ", order_.directory, ": the ranks start in the user's own"));
 }
 
@@ -395,57 +453,65 @@ void Agent::Obey(Supervisor* supervisor) {
   for (const AgentMessage& message : std::exchange(order_.messages, {})) {
     if (message.kind == Kind::kSignal) {
       supervisor->SignalParts(static_cast<int>(message.number(0)));
+    } else if (message.kind == Kind::kEnd) {
+      job_end_ = AgentEnd::Job{.exit_code = static_cast<int>(message.number(0)), .why = message.text(0)};
     } else if (members_ != nullptr) {
       members_->Take(message);
     }
   }
-  if (more) return;
+  if (more && !job_end_.has_value()) return;
   supervisor->StopWatching();
   if (members_ != nullptr) members_->Stop("the launcher is gone");
   supervisor->SignalParts(SIGKILL);
 }
 
-absl::Status Agent::Run(const std::vector<std::string>& network_interfaces) {
+absl::StatusOr<AgentEnd> Agent::Run() {
   RONDA_ASSIGN_OR_RETURN(
       const std::unique_ptr<Supervisor> supervisor,
-      Supervisor::Create({.on_failure = Supervisor::OnFailure::kGoOn, .file_limit = file_limit_},
+      Supervisor::Create({.shutdown = {.grace = options_.grace_period},
+                          .on_failure = Supervisor::OnFailure::kGoOn,
+                          .file_limit = file_limit_},
                          {.report = &report_, .output = output_, .signals = &signals_, .clock = Clock::Real()}));
-  SayHello(network_interfaces);
+  SayHello();
   supervisor->Flush();
-  while (order_.state == Order::State::kIncomplete) {
-    // The job can end before it has begun.
-    if (!ReadMore() || IsToldToEnd(order_)) return absl::OkStatus();
-  }
+  if (std::optional<AgentEnd> end = AwaitOrder()) return *std::move(end);
+  RONDA_RETURN_IF_ERROR(UseOwnWords());
   EnterDirectory();
   RONDA_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<JobPart>> parts, MakeParts());
   if (order_.members.has_value()) RONDA_RETURN_IF_ERROR(TakeMembers(supervisor.get()));
   supervisor->Watch(STDIN_FILENO, [&] { Obey(supervisor.get()); });
   supervisor->Run(std::move(parts));
-  if (order_.members.has_value()) RemoveSharedMemoryLeftovers(order_.members->job_id);
-  if (members_ != nullptr && members_->is_forsaken()) {
-    // Nobody may read what is left.
-    return absl::UnavailableError(absl::StrCat("the launcher has given no sign of life for ",
-                                               absl::FormatDuration(order_.members->signs.patience)));
-  }
-  supervisor->Flush();
-  if (!supervisor->ended_by()) return absl::OkStatus();
-  return absl::AbortedError(absl::StrCat("the agent ", DescribeInterruption(*supervisor->ended_by())));
-}
-
-absl::Status StartAgent(const std::vector<std::string>& network_interfaces) {
-  rlimit file_limit = {};
-  getrlimit(RLIMIT_NOFILE, &file_limit);
-  RONDA_ASSIGN_OR_RETURN(SignalInbox signals, SignalInbox::Create({SIGINT, SIGTERM, SIGHUP, SIGCHLD}));
-  StandardOutput output;
-  return Agent(&output, std::move(signals), file_limit).Run(network_interfaces);
+  // A node that leaves a job on its own may have left others of the job on the same machine.
+  const bool may_job_go_on = options_.own != nullptr && supervisor->ended_by().has_value();
+  if (order_.members.has_value() && !may_job_go_on) RemoveSharedMemoryLeftovers(order_.members->job_id);
+  const bool is_forsaken = members_ != nullptr && members_->is_forsaken();
+  // Nobody may read what is left.
+  if (!is_forsaken && !job_end_.has_value()) supervisor->Flush();
+  return AgentEnd{.ended_by = supervisor->ended_by(),
+                  .job = job_end_,
+                  .launcher = is_forsaken ? AgentEnd::Launcher::kSilent : AgentEnd::Launcher::kGone};
 }
 
 }  // namespace
 
+absl::StatusOr<AgentEnd> RunAgentLoop(const AgentOptions& options) {
+  rlimit file_limit = {};
+  getrlimit(RLIMIT_NOFILE, &file_limit);
+  RONDA_ASSIGN_OR_RETURN(SignalInbox signals, SignalInbox::Create({SIGINT, SIGTERM, SIGHUP, SIGCHLD}));
+  StandardOutput output;
+  return Agent(options, &output, std::move(signals), file_limit).Run();
+}
+
 int RunAgent(const std::vector<std::string>& network_interfaces) {
-  const absl::Status status = StartAgent(network_interfaces);
-  if (status.ok()) return 0;
-  PrintError(status.message());
+  const absl::StatusOr<AgentEnd> end = RunAgentLoop({.network_interfaces = network_interfaces});
+  const bool is_silent = end.ok() && end->launcher == AgentEnd::Launcher::kSilent;
+  if (end.ok() && !is_silent && !end->ended_by.has_value()) return 0;
+  if (!end.ok()) {
+    PrintError(end.status().message());
+  } else {
+    PrintError(is_silent ? "the launcher has given no sign of life"
+                         : absl::StrCat("the agent ", DescribeInterruption(*end->ended_by)));
+  }
   return kLauncherError;
 }
 

@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "runtime/base/environment.h"
 #include "runtime/base/version.h"
+#include "runtime/launch/elastic/node_connection.h"
 #include "runtime/launch/job_runner.h"
 #include "runtime/launch/options/arguments.h"
 #include "runtime/launch/options/launch_options.h"
@@ -42,6 +43,8 @@ int RunAgentWith(const std::vector<std::string>& words) {
 int Main(const std::vector<std::string>& words) {
   OpenMissingStreams();
   if (!words.empty() && words.front() == "--agent") return RunAgentWith(words);
+  // Nor is `rondarun --relay FD`, which a rondarun starts for each of its nodes.
+  if (words.size() == 2 && words.front() == "--relay") return RunNodeRelay(words[1]);
   if (!words.empty() && words.front() == kProbeWord) return RunProbe({words.begin() + 1, words.end()});
   const auto options = ParseArguments(words, ArgumentSources::OfThisProcess());
   if (!options.ok()) return PrintUsageError(options.status().message());

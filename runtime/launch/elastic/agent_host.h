@@ -55,6 +55,8 @@ class AgentHost final : public MemberHost, private AgentListener {
 
   // To be called when `deadline` has come; too early does no harm.
   void OnTime();
+  // Whether there is a connection to the host.
+  bool is_connected() const { return agent_ != nullptr; }
   absl::Time deadline() const { return agent_ == nullptr ? absl::InfiniteFuture() : next_sign_; }
 
  private:

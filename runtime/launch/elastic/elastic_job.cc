@@ -33,10 +33,19 @@ ElasticJob::ElasticJob(Options options, MemberSupervision supervision)
   }
 }
 
-void ElasticJob::Begin() { CarryOut(membership_.Begin(now())); }
+void ElasticJob::Begin() {
+  if (options_.nodes != nullptr) {
+    options_.nodes->Begin({.on_hosts = [this](const std::vector<JobMembership::Host>& hosts) { OnNodes(hosts); },
+                           .on_shortage = [this](const std::string& what) { OnTooFewNodes(what); },
+                           .say = supervision_.listener,
+                           .clock = supervision_.clock});
+  }
+  CarryOut(membership_.Begin(now()));
+}
 
 void ElasticJob::AddTo(PollSet* poll) {
   if (processes_ != nullptr) processes_->AddTo(poll);
+  if (options_.nodes != nullptr && !is_over()) options_.nodes->AddTo(poll);
 }
 
 void ElasticJob::OnChildSignal() {
@@ -63,6 +72,7 @@ void ElasticJob::OnEnd(const RankEnd& end) {
 void ElasticJob::OnTime() {
   if (is_over()) return;
   if (discovery_ != nullptr) discovery_->OnTime();
+  if (options_.nodes != nullptr) options_.nodes->OnTime();
   for (const auto& [name, agent] : agents_) agent->OnTime();
   if (now() >= membership_.deadline()) CarryOut(membership_.OnTime(now()));
 }
@@ -71,6 +81,7 @@ absl::Time ElasticJob::deadline() const {
   if (is_over()) return absl::InfiniteFuture();
   absl::Time earliest = membership_.deadline();
   if (discovery_ != nullptr) earliest = std::min(earliest, discovery_->deadline());
+  if (options_.nodes != nullptr) earliest = std::min(earliest, options_.nodes->deadline());
   for (const auto& [name, agent] : agents_) earliest = std::min(earliest, agent->deadline());
   return earliest;
 }
@@ -126,10 +137,7 @@ void ElasticJob::Do(const JobMembership::StartMember& start) {
   }
   if (is_first_time) {
     members_.erase(start.member);
-    is_stopped_ = true;
-    TellEnd(status.message());
-    supervision_.end(ExitCodeOf(status), std::string(status.message()));
-    return;
+    return GiveUp(ExitCodeOf(status), status.message());
   }
   OnNotStarted(start.member, ExitCodeOf(status), absl::StrCat("could not be started: ", status.message()));
 }
@@ -162,6 +170,12 @@ void ElasticJob::TellEnd(absl::string_view why) {
   // A member that does not hear it gets a signal anyway.
   const std::string text = Encode(EndNotice{.reason = std::string(why)});
   for (const auto& [id, member] : members_) member.host->Send(id, text);
+}
+
+void ElasticJob::GiveUp(int exit_code, absl::string_view why) {
+  is_stopped_ = true;
+  TellEnd(why);
+  supervision_.end(exit_code, std::string(why));
 }
 
 // -- Events --
@@ -202,10 +216,26 @@ void ElasticJob::OnHostLost(const std::string& host, absl::string_view why) {
   const std::string with = lost.empty() ? "" : absl::StrCat(" with ", NameMembers(lost));
   Say(absl::StrCat("host ", host, " is lost", with, ": ", why));
   CarryOut(membership_.OnHostLost(host, now()));
+  if (options_.nodes != nullptr) options_.nodes->OnLost(host);
 }
 
 void ElasticJob::OnHosts(const std::vector<JobMembership::Host>& hosts) {
   if (!is_over()) CarryOut(membership_.OnHosts(hosts, now()));
+}
+
+// A node that has gone does not come back: one of the same name is another one, with an address of its own.
+void ElasticJob::OnNodes(const std::vector<JobMembership::Host>& hosts) {
+  std::erase_if(agents_, [&](const auto& agent) {
+    const bool is_listed = std::any_of(hosts.begin(), hosts.end(),
+                                       [&](const JobMembership::Host& host) { return host.name == agent.first; });
+    return !is_listed && !agent.second->is_connected();
+  });
+  OnHosts(hosts);
+}
+
+// Later the membership itself waits for members.
+void ElasticJob::OnTooFewNodes(const std::string& what) {
+  if (!is_over() && membership_.epoch() < 0) GiveUp(1, what);
 }
 
 }  // namespace ronda

@@ -18,6 +18,7 @@
 #include "runtime/launch/elastic/agent_host.h"
 #include "runtime/launch/elastic/host_discovery.h"
 #include "runtime/launch/elastic/member_processes.h"
+#include "runtime/launch/elastic/node_list.h"
 #include "runtime/launch/supervise/members.h"
 #include "runtime/launch/supervise/poll_set.h"
 #include "runtime/launch/supervise/verdict.h"
@@ -34,7 +35,8 @@ class ElasticJob final : public Members, private HostListener {
     JobMembership::Options membership;
     MemberProcesses::MakeMember make_member;  // members are processes of this one; empty: they are behind agents
     std::function<AgentHost::Options(const std::string& host)> describe_host;  // of agents
-    std::optional<HostDiscovery::Options> discovery;                           // nullopt: the hosts stay as they are
+    std::optional<HostDiscovery::Options> discovery;                           // nullopt: no program lists the hosts
+    std::shared_ptr<NodeList> nodes;  // nullptr: hosts do not come by themselves
   };
 
   ElasticJob(Options options, MemberSupervision supervision);
@@ -63,6 +65,8 @@ class ElasticJob final : public Members, private HostListener {
   void OnMeetingPoint(const std::string& host, const JobMembership::MeetingPoint& point) override;
   void OnHostLost(const std::string& host, absl::string_view why) override;
   void OnHosts(const std::vector<JobMembership::Host>& hosts);
+  void OnNodes(const std::vector<JobMembership::Host>& hosts);
+  void OnTooFewNodes(const std::string& what);
 
   void CarryOut(const JobMembership::Actions& actions);
   void Do(const JobMembership::StartMember& start);
@@ -75,6 +79,7 @@ class ElasticJob final : public Members, private HostListener {
 
   MemberHost* FindHost(const std::string& name);
   void TellEnd(absl::string_view why);
+  void GiveUp(int exit_code, absl::string_view why);
   void Say(absl::string_view text) { supervision_.listener->Say(text); }
   absl::Time now() const { return supervision_.clock->Now(); }
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -72,8 +73,23 @@ absl::Status CheckNodeRank(const NodeWords& node, int nodes) {
                                                  "; got \"", *node.node_rank, "\""));
 }
 
+// Nodes that come and go: rank 0 may come to be on any of them.
+absl::Status PlaceComingNode(CommandLineDraft* draft) {
+  const NodeWords& node = draft->node;
+  if (!node.master_address) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--rdzv-endpoint is missing: with --nnodes ", *node.nodes, ":", *node.max_nodes,
+                     " all nodes meet at one of them, for example --rdzv-endpoint node0:29400"));
+  }
+  if (node.node_rank) {
+    draft->options.notes.emplace_back("--node-rank has no effect: nodes that come and go have no numbers");
+  }
+  return absl::OkStatus();
+}
+
 // A node alone is a job on this host like any other: its ranks need no address.
 absl::Status PlaceNode(CommandLineDraft* draft) {
+  if (draft->node.max_nodes) return PlaceComingNode(draft);
   RONDA_RETURN_IF_ERROR(ReadAddresses(*draft->sources, &draft->node));
   const NodeWords& node = draft->node;
   const int nodes = node.nodes.value_or(1);
@@ -129,8 +145,9 @@ absl::Status CheckHosts(const LaunchOptions& options) {
                                                  " on one host"));
 }
 
-bool IsOnSeveralHosts(const LaunchOptions& options) {
-  return options.nodes.has_value() || RanksOfHosts(options).size() > 1;
+bool IsOnSeveralHosts(const CommandLineDraft& draft) {
+  const LaunchOptions& options = draft.options;
+  return options.nodes.has_value() || draft.node.max_nodes.has_value() || RanksOfHosts(options).size() > 1;
 }
 
 // Whether some ranks are to run on other hosts, and are not started there by a rondarun of their own.
@@ -144,7 +161,7 @@ bool IsStartedElsewhere(const LaunchOptions& options, const ArgumentSources& sou
 
 // On one host shared memory is the only sensible backend.
 void ChooseBackend(CommandLineDraft* draft) {
-  if (draft->hierarchical == Choice::kUnsaid || !IsOnSeveralHosts(draft->options)) return;
+  if (draft->hierarchical == Choice::kUnsaid || !IsOnSeveralHosts(*draft)) return;
   draft->options.settings["RONDA_BACKEND"] = draft->hierarchical == Choice::kYes ? "hierarchical" : "mpi";
 }
 
@@ -185,7 +202,8 @@ absl::Status ChooseLauncher(CommandLineDraft* draft) {
         option, " and --launcher ssh do not go together: only mpirun can do that; give --launcher mpirun, or leave ",
         option, " out"));
   }
-  if (options.nodes && (options.launcher != Launcher::kAutomatic || draft->mpi == Choice::kYes)) {
+  const bool is_node = options.nodes.has_value() || draft->node.max_nodes.has_value();
+  if (is_node && (options.launcher != Launcher::kAutomatic || draft->mpi == Choice::kYes)) {
     return absl::InvalidArgumentError(absl::StrCat(
         draft->mpi == Choice::kYes ? "--mpi" : "--launcher",
         " and --nnodes do not go together: each node starts its own ranks; give -np and -H to have all ranks started "
@@ -220,12 +238,12 @@ absl::Status CheckElasticRanks(const ElasticOptions& elastic, int ranks) {
 }
 
 // Agents of rondarun start the members, on this host too where there are others.
-absl::Status CheckElasticLauncher(const LaunchOptions& options) {
+absl::Status CheckElasticLauncher(const LaunchOptions& options, absl::string_view elastic_option) {
   const std::string culprit = options.launcher == Launcher::kMpirun ? "--launcher mpirun" : MpirunOption(options);
   if (culprit.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(culprit,
-                   " and --min-np do not go together: MPI ends all ranks when one dies, so rondarun starts the "
+      absl::StrCat(culprit, " and ", elastic_option,
+                   " do not go together: MPI ends all ranks when one dies, so rondarun starts the "
                    "ranks itself, over ssh on other hosts; leave ",
                    culprit, " out"));
 }
@@ -236,7 +254,36 @@ absl::Status CheckDiscovery(const ElasticWords& words) {
       "--slots-per-host is for the hosts that a --host-discovery-script lists; with -H, give each host its slots");
 }
 
+// --min-np and its like are not for nodes, which the table of options says.
+absl::Status MakeElasticOfNodes(CommandLineDraft* draft) {
+  LaunchOptions& options = draft->options;
+  const NodeWords& node = draft->node;
+  const ElasticWords& words = draft->elastic;
+  if (options.max_restarts > 0) {
+    return absl::InvalidArgumentError(
+        "--max-restarts and --nnodes MIN:MAX do not go together: such a job goes on without the ranks that have died, "
+        "and replaces them; leave --max-restarts out");
+  }
+  if (int64_t{*node.max_nodes} * options.rank_count > kMaxJobSize) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--nnodes ", *node.nodes, ":", *node.max_nodes, ": a job has at most ", kMaxJobSize, " ranks"));
+  }
+  RONDA_RETURN_IF_ERROR(CheckElasticLauncher(options, "--nnodes"));
+  RONDA_RETURN_IF_ERROR(CheckDiscovery(words));
+  NodeRange range = {.min_nodes = *node.nodes, .max_nodes = *node.max_nodes, .address = *node.master_address};
+  range.port = node.master_port.value_or(range.port);
+  ElasticOptions elastic = {.min_ranks = range.min_nodes * options.rank_count,
+                            .max_ranks = range.max_nodes * options.rank_count,
+                            .reset_limit = words.reset_limit,
+                            .cooldown = words.cooldown,
+                            .nodes = range};
+  if (words.timeout) elastic.timeout = *words.timeout;
+  options.elastic = std::move(elastic);
+  return absl::OkStatus();
+}
+
 absl::Status MakeElastic(CommandLineDraft* draft) {
+  if (draft->node.max_nodes) return MakeElasticOfNodes(draft);
   LaunchOptions& options = draft->options;
   const ElasticWords& words = draft->elastic;
   if (!words.min_ranks && !words.max_ranks && words.discovery_script.empty()) {
@@ -253,7 +300,7 @@ absl::Status MakeElastic(CommandLineDraft* draft) {
                             .slots_per_host = words.slots_per_host.value_or(0)};
   if (words.timeout) elastic.timeout = *words.timeout;
   RONDA_RETURN_IF_ERROR(CheckElasticRanks(elastic, options.rank_count));
-  RONDA_RETURN_IF_ERROR(CheckElasticLauncher(options));
+  RONDA_RETURN_IF_ERROR(CheckElasticLauncher(options, "--min-np"));
   RONDA_RETURN_IF_ERROR(CheckDiscovery(words));
   LaunchOptions largest = options;
   largest.rank_count = elastic.max_ranks;

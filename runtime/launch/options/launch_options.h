@@ -39,6 +39,15 @@ struct RemoteOptions {
   enum class Transport { kAny, kTcp } transport = Transport::kAny;
 };
 
+// Nodes that come and go, as torchrun has it: each is a rondarun with the same command line, and the one on whose host
+// the address is leads.
+struct NodeRange {
+  int min_nodes = 1;
+  int max_nodes = 1;
+  std::string address;  // of the leader
+  int port = 29500;
+};
+
 // A job whose members may change: those that die are replaced, and the others go on meanwhile.
 struct ElasticOptions {
   int min_ranks = 1;
@@ -48,8 +57,9 @@ struct ElasticOptions {
   // Before a slot where a member has died is used again, or a host that was lost: the first number, twice as long each
   // time, up to the second one. nullopt: as JobMembership has it.
   std::optional<std::pair<absl::Duration, absl::Duration>> cooldown;
-  std::string discovery_script;  // lists the hosts, which may change; empty: they are those of `hosts`
-  int slots_per_host = 0;        // of listed hosts without slots; 0: each must have some
+  std::string discovery_script;    // lists the hosts, which may change; empty: they are those of `hosts`
+  int slots_per_host = 0;          // of listed hosts without slots; 0: each must have some
+  std::optional<NodeRange> nodes;  // the hosts come by themselves; nullopt: this rondarun has them
 };
 
 // A job as the user asks for it: the meaning of a command line of rondarun.
@@ -71,7 +81,7 @@ struct LaunchOptions {
   std::optional<NodeGroup> nodes;  // this rondarun starts only the ranks of its node
   std::vector<int> devices;        // GPUs to hand out by local rank; empty: all
   Binding binding = Binding::kNone;
-  std::optional<ElasticOptions> elastic;  // `rank_count` is that of the beginning
+  std::optional<ElasticOptions> elastic;  // `rank_count` is that of the beginning; with NodeRange: of this node
   int max_restarts = 0;                   // after a failure the whole job is started again so many times
   std::vector<int> signals_to_pass;       // that end the job in order; empty: SIGINT, SIGTERM, SIGHUP
   bool verbose = false;

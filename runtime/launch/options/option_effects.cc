@@ -144,18 +144,21 @@ absl::Status ExportVariable(const OptionUse& use, CommandLineDraft* draft) {
   return absl::OkStatus();
 }
 
-// torchrun's nodes may be a range, which is for jobs that change their size.
+// A number, or torchrun's range, for jobs that change their size.
 absl::Status SetNodes(const OptionUse& use, CommandLineDraft* draft) {
-  const NumberForm form = {.what = "a number of nodes", .example = "2", .min = 1, .max = kMaxNodes};
-  const std::pair<absl::string_view, absl::string_view> range = absl::StrSplit(use.value, absl::MaxSplits(':', 1));
-  const bool is_one_number = range.first == range.second;
-  const std::string number = is_one_number ? std::string(range.first) : use.value;
-  const auto nodes = ParseInteger({.name = use.name, .value = number}, form);
-  if (!nodes.ok() && absl::StrContains(use.value, ':')) {
-    return BadValue(use, "one number of nodes, for a job keeps its size: for example --nnodes 2");
+  const NumberForm form = {.what = "a number of nodes, or MIN:MAX", .example = "2", .min = 1, .max = kMaxNodes};
+  const size_t colon = use.value.find(':');
+  const std::string least = use.value.substr(0, colon);
+  const std::string most = colon == std::string::npos ? least : use.value.substr(colon + 1);
+  const auto min_nodes = ParseInteger({.name = use.name, .value = least}, form);
+  const auto max_nodes = ParseInteger({.name = use.name, .value = most}, form);
+  if (!min_nodes.ok() || !max_nodes.ok()) return ParseInteger(use, form).status();
+  if (*min_nodes > *max_nodes) {
+    return BadValue(use, absl::StrCat("the smaller number first, for example ", use.name, " ", most, ":", least));
   }
-  RONDA_RETURN_IF_ERROR(nodes.status());
-  draft->node.nodes = *nodes;
+  draft->node.nodes = *min_nodes;
+  draft->node.max_nodes.reset();
+  if (*min_nodes < *max_nodes) draft->node.max_nodes = *max_nodes;
   return absl::OkStatus();
 }
 

@@ -27,8 +27,6 @@ using Kind = Option::Kind;
 using Launcher = LaunchOptions::Launcher;
 using Options = std::vector<Option>;
 
-// The most ranks of a job, as in RONDA_SIZE.
-constexpr int kMaxJobSize = 1 << 20;
 constexpr int kMaxNodes = 65536;
 // A month: longer waits are typing errors.
 constexpr double kMaxStallSeconds = 30 * 86400;
@@ -163,7 +161,9 @@ Options NodeOptions(CommandLineDraft* draft) {
       MakeOption("--nproc-per-node N|auto|cpu|gpu",
                  "Start N ranks on this node, or one for each core or GPU\n(default: 1, or one for each of --gpus).",
                  With(draft, SetRanksPerNode)),
-      MakeOption("--nnodes N", "So many nodes start ranks (default: 1).", With(draft, SetNodes)),
+      MakeOption("--nnodes N|MIN:MAX",
+                 "So many nodes start ranks (default: 1). With MIN:MAX nodes come and\ngo while the job runs.",
+                 With(draft, SetNodes)),
       MakeOption("--node-rank --rank N", "Which of them this one is, from 0. Rank 0 is on node 0.",
                  IntegerInto(&node.node_rank, {.what = "a number of a node", .example = "0", .max = kMaxNodes - 1})),
       MakeOption("--ips ADDRESS,...",

@@ -20,6 +20,9 @@ namespace ronda {
 
 struct ArgumentSources;
 
+// The most ranks of a job, as in RONDA_SIZE.
+inline constexpr int kMaxJobSize = 1 << 20;
+
 // Horovod's options about jobs whose members change, as the user gave them.
 struct ElasticWords {
   std::optional<int> min_ranks;
@@ -34,6 +37,7 @@ struct ElasticWords {
 // torchrun's and Paddle's options about nodes, as the user gave them.
 struct NodeWords {
   std::optional<int> nodes;
+  std::optional<int> max_nodes;  // more than `nodes`, which is the least then: they come and go
   std::optional<int> node_rank;
   std::optional<int> ranks_per_node;
   std::optional<std::string> master_address;

@@ -19,6 +19,7 @@
 #include "runtime/launch/options/shell_words.h"
 #include "runtime/launch/plan/launch_plan.h"
 #include "runtime/launch/plan/mpirun_command.h"
+#include "runtime/launch/plan/node_plan.h"
 #include "runtime/launch/plan/ssh_plan.h"
 #include "runtime/launch/supervise/mpirun_part.h"
 #include "runtime/launch/supervise/supervisor.h"
@@ -250,6 +251,7 @@ absl::StatusOr<JobPlan> PlanSshJobInstead(const LaunchOptions& options, const La
 }
 
 absl::StatusOr<JobPlan> PlanRanks(const LaunchOptions& options, const LaunchFacts& facts) {
+  if (options.elastic && options.elastic->nodes) return PlanNodesJob(options, facts);
   if (options.elastic) {
     const bool needs_agents = options.launcher == Launcher::kSsh || !options.elastic->discovery_script.empty() ||
                               NeedsOtherHosts(options, facts);

@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "runtime/base/types.h"
 #include "runtime/launch/elastic/elastic_job.h"
+#include "runtime/launch/elastic/node_list.h"
 #include "runtime/launch/options/launch_options.h"
 #include "runtime/launch/plan/launch_plan.h"
 #include "runtime/launch/supervise/job_part.h"
@@ -36,6 +37,7 @@ struct LaunchFacts {
   std::string job_secret;                    // fresh
   int free_port = 0;                         // of this host: no program listens there
   int store_port = 0;                        // another one
+  std::shared_ptr<NodeList> nodes;           // of a job whose nodes come by themselves, unless it is only shown
 };
 
 // A job that is ready to start.

@@ -24,12 +24,6 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-Words AgentWords(const RemoteOptions& remote, absl::string_view program) {
-  Words words = {std::string(program), "--agent"};
-  if (!remote.network_interfaces.empty()) words.push_back(absl::StrJoin(remote.network_interfaces, ","));
-  return words;
-}
-
 // The ranks of one host, and the agent that starts them.
 struct HostRanks {
   std::string host;
@@ -113,7 +107,7 @@ absl::StatusOr<LaunchPlan> PlaceRanks(const LaunchOptions& options, const Launch
 
 // On this host the agent is started without ssh.
 Words CommandFor(const std::string& host, const LaunchOptions& options, const LaunchFacts& facts) {
-  return IsThisHost(host, facts.own_addresses) ? AgentWords(options.remote, facts.program)
+  return IsThisHost(host, facts.own_addresses) ? LocalAgentCommand(options.remote, facts.program)
                                                : AgentCommand(options.remote, host, facts.program);
 }
 
@@ -141,6 +135,12 @@ HostDiscovery::Options DiscoveryOf(const ElasticOptions& elastic, const LaunchFa
 
 }  // namespace
 
+std::vector<std::string> LocalAgentCommand(const RemoteOptions& remote, absl::string_view program) {
+  Words words = {std::string(program), "--agent"};
+  if (!remote.network_interfaces.empty()) words.push_back(absl::StrJoin(remote.network_interfaces, ","));
+  return words;
+}
+
 std::vector<std::string> RemoteCommand(const RemoteOptions& remote, absl::string_view host,
                                        const std::vector<std::string>& command) {
   const std::string line = absl::StrCat("exec ", ShellQuote(command));
@@ -155,7 +155,7 @@ std::vector<std::string> RemoteCommand(const RemoteOptions& remote, absl::string
 }
 
 std::vector<std::string> AgentCommand(const RemoteOptions& remote, absl::string_view host, absl::string_view program) {
-  return RemoteCommand(remote, host, AgentWords(remote, program));
+  return RemoteCommand(remote, host, LocalAgentCommand(remote, program));
 }
 
 absl::StatusOr<JobPlan> PlanSshJob(const LaunchOptions& options, const LaunchFacts& facts) {

@@ -12,6 +12,9 @@
 
 namespace ronda {
 
+// The words that run `program`, a rondarun, as an agent on this host.
+std::vector<std::string> LocalAgentCommand(const RemoteOptions& remote, absl::string_view program);
+
 // The words that run `program`, a rondarun, as an agent on `host`: by ssh, which does not ask for a password, or by the
 // user's own agent.
 std::vector<std::string> AgentCommand(const RemoteOptions& remote, absl::string_view host, absl::string_view program);

@@ -83,19 +83,22 @@ void JobReport::Explain(absl::string_view text) {
   if (options_.verbosity == Verbosity::kVerbose) console_.Say(text);
 }
 
+int JobReport::SayConclusion(std::string text, int exit_code) {
+  console_.Say(text);
+  conclusion_ = std::move(text);
+  return exit_code;
+}
+
 int JobReport::Conclude(const std::optional<Interruption>& interruption) {
   if (failure_.has_value()) {
     for (const std::string& line : helper_lines_) console_.Say(line);
-    console_.Say(failure_->what);
-    return failure_->exit_code;
+    return SayConclusion(failure_->what, failure_->exit_code);
   }
   if (const RankEnd* const failure = FirstFailure(ends_)) {
-    console_.Say(DescribeFailure(*failure));
-    return ExitCodeOf(*failure);
+    return SayConclusion(DescribeFailure(*failure), ExitCodeOf(*failure));
   }
   if (interruption.has_value()) {
-    console_.Say(absl::StrCat("the job was ended: ", interruption->what));
-    return interruption->exit_code;
+    return SayConclusion(absl::StrCat("the job was ended: ", interruption->what), interruption->exit_code);
   }
   return 0;
 }

@@ -55,11 +55,16 @@ class JobReport final : public JobListener {
   // Says why the job ended, and returns the launcher's exit code.
   int Conclude(const std::optional<Interruption>& interruption);
 
+  // What Conclude has said; empty if the job has ended well.
+  const std::string& conclusion() const { return conclusion_; }
+
  private:
   struct Failure {
     std::string what;
     int exit_code = 0;
   };
+
+  int SayConclusion(std::string text, int exit_code);
 
   // A member that has come after the first ones.
   void AddMember(RankId member);
@@ -73,6 +78,7 @@ class JobReport final : public JobListener {
   std::vector<RankEnd> ends_;
   std::deque<std::string> helper_lines_;  // the last ones, if not shown already
   std::optional<Failure> failure_;        // the first that no rank is to blame for
+  std::string conclusion_;
 };
 
 }  // namespace ronda

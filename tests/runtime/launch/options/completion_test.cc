@@ -103,6 +103,57 @@ TEST(NodeArgumentsTest, PodOfAnIndexedJobIsTheNodeOfItsIndex) {
   }
 }
 
+// -- Nodes that come and go --
+
+class ComingNodesTest : public ::testing::TestWithParam<Words> {};
+
+TEST_P(ComingNodesTest, AreAnElasticJobHoweverItIsSaid) {
+  const LaunchOptions options = Parsed(GetParam());
+  EXPECT_FALSE(options.nodes.has_value()) << "they have no numbers";
+  EXPECT_EQ(options.rank_count, 2) << "of this node";
+  ASSERT_TRUE(options.elastic.has_value());
+  EXPECT_EQ(options.elastic->min_ranks, 2);
+  EXPECT_EQ(options.elastic->max_ranks, 8);
+  ASSERT_TRUE(options.elastic->nodes.has_value());
+  EXPECT_EQ(options.elastic->nodes->min_nodes, 1);
+  EXPECT_EQ(options.elastic->nodes->max_nodes, 4);
+  EXPECT_EQ(options.elastic->nodes->address, "node0");
+  EXPECT_EQ(options.elastic->nodes->port, 29400);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, ComingNodesTest,
+    ::testing::Values(
+        Words{"--nnodes", "1:4", "--nproc-per-node", "2", "--rdzv-endpoint", "node0:29400", "x"},
+        Words{"--nnodes=1:4", "--nproc_per_node=2", "--rdzv_backend=c10d", "--rdzv_endpoint=node0:29400", "x"},
+        Words{"--nnodes", "1:4", "--master", "node0:29400", "--devices", "0,1", "x"},
+        Words{"--nnodes", "1:4", "--master-addr", "node0", "--master-port", "29400", "--gpus", "0,1", "x"},
+        Words{"--nnodes", "3", "--nnodes", "1:4", "--nproc-per-node", "2", "--master", "node0:29400", "x"}));
+
+TEST(ComingNodesTest, HaveTheOptionsOfElasticJobs) {
+  const LaunchOptions options =
+      Parsed({"--nnodes", "2:3", "--master", "node0:1", "--elastic-timeout", "60", "--reset-limit", "5",
+              "--blacklist-cooldown-range", "1", "2", "--hierarchical-allreduce", "x"});
+  EXPECT_EQ(options.elastic->timeout, absl::Seconds(60));
+  EXPECT_EQ(options.elastic->reset_limit, 5);
+  EXPECT_EQ(options.elastic->cooldown, std::make_pair(absl::Seconds(1), absl::Seconds(2)));
+  EXPECT_EQ(options.settings.at("RONDA_BACKEND"), "hierarchical");
+}
+
+TEST(ComingNodesTest, TheLastRangeCounts) {
+  const LaunchOptions options =
+      Parsed({"--nnodes", "1:4", "--nnodes", "2", "--node-rank", "1", "--master", "node0:29400", "x"});
+  EXPECT_FALSE(options.elastic.has_value());
+  EXPECT_EQ(options.nodes->nodes, 2);
+}
+
+TEST(ComingNodesTest, ANumberOfANodeIsNoted) {
+  EXPECT_THAT(Parsed({"--nnodes", "1:4", "--master", "node0:29400", "--rank", "1", "x"}).notes,
+              ElementsAre("--node-rank has no effect: nodes that come and go have no numbers"));
+  const FakeMachine pod = {.environment = {{"JOB_COMPLETION_INDEX", "7"}}};
+  EXPECT_THAT(Parsed({"--nnodes", "1:4", "--master", "node0:29400", "x"}, pod).notes, IsEmpty());
+}
+
 TEST(NodeArgumentsTest, SeveralNodesHaveTheBackendThatIsWishedFor) {
   EXPECT_EQ(Parsed({"--nnodes", "2", "--node-rank", "0", "--hierarchical-allreduce", "x"}).settings.at("RONDA_BACKEND"),
             "hierarchical");

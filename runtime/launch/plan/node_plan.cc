@@ -1,0 +1,108 @@
+#include "runtime/launch/plan/node_plan.h"
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/launch/elastic/agent_host.h"
+#include "runtime/launch/options/shell_words.h"
+#include "runtime/launch/plan/launch_plan.h"
+#include "runtime/launch/plan/ssh_plan.h"
+#include "runtime/launch/supervise/agent.h"
+
+namespace ronda {
+namespace {
+
+constexpr absl::string_view kSecret = "RONDA_JOB_SECRET";
+
+std::string WorkingDirectory() {
+  std::error_code error;
+  return std::filesystem::current_path(error).string();
+}
+
+// The agent on the leader's host, which is told everything.
+AgentPart::Options LocalAgent(const LaunchOptions& options, const LaunchFacts& facts) {
+  return {.process = {.command = LocalAgentCommand(options.remote, facts.program),
+                      .environment = facts.environment,
+                      .input = ChildProcess::Input::kPipe},
+          .host = facts.hostname,
+          .directory = WorkingDirectory(),
+          .command = options.command,
+          .binding = options.binding};
+}
+
+// The agent that a node is. It knows its command and its directory.
+AgentPart::Options RemoteAgent(const std::string& host, const LaunchFacts& facts) {
+  const int socket = facts.nodes->Take(host);
+  return {.process = {.command = {facts.program, "--relay", absl::StrCat(socket)},
+                      .environment = facts.environment,
+                      .input = ChildProcess::Input::kPipe,
+                      .inherited_fd = socket},
+          .host = host};
+}
+
+AgentHost::Options DescribeHost(const std::string& host, const LaunchOptions& options, const LaunchFacts& facts) {
+  const bool is_own = host == facts.hostname;
+  const std::vector<std::string> own = VariablesOfNode(options, facts.environment, facts.job_id);
+  AgentHost::Options described = {.host = host, .job_id = facts.job_id};
+  described.make_agent = [=](AgentPart::OnHello on_hello, AgentListener* members) {
+    AgentPart::Options agent = is_own ? LocalAgent(options, facts) : RemoteAgent(host, facts);
+    agent.members = members;
+    return std::make_unique<AgentPart>(std::move(agent), std::vector<RankId>(), std::move(on_hello));
+  };
+  if (is_own) described.variables = own;
+  // The other nodes have reached this one there, and this one has got their callers from there.
+  if (options.remote.network_interfaces.empty() && facts.nodes != nullptr) {
+    described.address = is_own ? facts.nodes->own_address() : facts.nodes->AddressOf(host);
+  }
+  described.heartbeat_timeout = HeartbeatTimeoutOf(InheritedVariables(facts.environment, SettingsOf(options)));
+  return described;
+}
+
+}  // namespace
+
+std::string SecretOfNodes(const LaunchOptions& options, const std::vector<std::string>& environment) {
+  const auto set = options.settings.find(std::string(kSecret));
+  if (set != options.settings.end()) return set->second;
+  for (const std::string& variable : environment) {
+    if (NameOf(variable) == kSecret) return variable.substr(kSecret.size() + 1);
+  }
+  return "";
+}
+
+std::vector<std::string> VariablesOfNode(const LaunchOptions& options, const std::vector<std::string>& environment,
+                                         const std::string& job_id) {
+  LaunchFacts facts;
+  facts.environment = environment;
+  const std::map<std::string, std::string> settings = SettingsOf(WithMeetingTimeout(options, facts));
+  std::vector<std::string> variables;
+  for (const auto& [name, value] : settings) variables.push_back(absl::StrCat(name, "=", value));
+  const bool has_threads = ContainsName(InheritedVariables(environment, settings), "OMP_NUM_THREADS");
+  if (options.rank_count > 1 && !has_threads) variables.emplace_back("OMP_NUM_THREADS=1");
+  const std::string secret = SecretOfNodes(options, environment);
+  if (!secret.empty()) variables.push_back(absl::StrCat(kSecret, "=", secret));
+  variables.push_back(absl::StrCat("RONDA_JOB_ID=", job_id));
+  return variables;
+}
+
+JobPlan PlanNodesJob(const LaunchOptions& options, const LaunchFacts& facts) {
+  LaunchOptions smallest = options;
+  smallest.rank_count = options.elastic->min_ranks;
+  JobPlan plan = BareElasticPlan(smallest, facts);
+  plan.job_id = facts.job_id;
+  ElasticJob::Options& elastic = *plan.elastic;
+  // All that come before the first epoch are part of it.
+  elastic.membership.initial_members = options.elastic->max_ranks;
+  elastic.membership.hosts = {{.name = facts.hostname, .slots = options.rank_count}};
+  elastic.nodes = facts.nodes;
+  elastic.describe_host = [options, facts](const std::string& host) { return DescribeHost(host, options, facts); };
+  plan.commands = {ShellQuote(LocalAgentCommand(options.remote, facts.program))};
+  plan.explanations = {DescribeJob(options, plan), plan.commands.front()};
+  return plan;
+}
+
+}  // namespace ronda
