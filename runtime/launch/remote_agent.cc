@@ -481,13 +481,16 @@ absl::StatusOr<AgentEnd> Agent::Run() {
   if (order_.members.has_value()) RONDA_RETURN_IF_ERROR(TakeMembers(supervisor.get()));
   supervisor->Watch(STDIN_FILENO, [&] { Obey(supervisor.get()); });
   supervisor->Run(std::move(parts));
+  std::optional<int> ended_by = supervisor->ended_by();
+  // A leader that hears a node no more is gone; which of the two ends of the connection says so first is open.
+  if (options_.own != nullptr && ended_by == SIGPIPE) ended_by.reset();
   // A node that leaves a job on its own may have left others of the job on the same machine.
-  const bool may_job_go_on = options_.own != nullptr && supervisor->ended_by().has_value();
+  const bool may_job_go_on = options_.own != nullptr && ended_by.has_value();
   if (order_.members.has_value() && !may_job_go_on) RemoveSharedMemoryLeftovers(order_.members->job_id);
   const bool is_forsaken = members_ != nullptr && members_->is_forsaken();
   // Nobody may read what is left.
   if (!is_forsaken && !job_end_.has_value()) supervisor->Flush();
-  return AgentEnd{.ended_by = supervisor->ended_by(),
+  return AgentEnd{.ended_by = ended_by,
                   .job = job_end_,
                   .launcher = is_forsaken ? AgentEnd::Launcher::kSilent : AgentEnd::Launcher::kGone};
 }
