@@ -48,7 +48,7 @@ class NodeList {
     // There have been too few slots for the timeout.
     std::function<void(const std::string& what)> on_shortage;
     JobListener* say = nullptr;
-    const Clock* clock = nullptr;
+    const Clock* clock = Clock::Real();
   };
 
   // `listener` is a socket of ListenForNodes.
