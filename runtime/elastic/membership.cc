@@ -11,9 +11,6 @@
 namespace ronda {
 namespace {
 
-// Members in a row that end before they join, after which their host cools down.
-constexpr int kMaxStartFailures = 3;
-
 // Epochs in a row that fail at the same step, after which the job ends.
 constexpr int kMaxFailuresAtStep = 3;
 
@@ -29,16 +26,17 @@ constexpr int kLaunchersExitCode = 1;
 
 std::string Members(int count) { return absl::StrCat(count, count == 1 ? " member" : " members"); }
 
-// "in 600ms", "-" for never, "past".
-std::string Relative(absl::Time time, absl::Time now) {
-  if (time == absl::InfiniteFuture()) return "-";
-  return time <= now ? "past" : absl::FormatDuration(time - now);
-}
-
 }  // namespace
 
+JobMembership::JobMembership(const Options& options)
+    : options_(options),
+      slots_({.min_slot = options.min_cooldown,
+              .max_slot = options.max_cooldown,
+              .min_host = options.min_host_cooldown,
+              .max_host = options.max_host_cooldown}) {}
+
 JobMembership::Actions JobMembership::Begin(absl::Time now) {
-  List(options_.hosts);
+  slots_.List(options_.hosts);
   return Advance(now);
 }
 
@@ -66,8 +64,7 @@ JobMembership::Actions JobMembership::OnExit(int member, const Exit& exit, absl:
   if (is_over_ || found == members_.end()) return {};
   const Member ended = std::move(found->second);
   members_.erase(found);
-  Slot& slot = SlotOf(ended);
-  slot.use = ended.state == State::kLeaving || slot.use == Slot::Use::kLeft ? Slot::Use::kLeft : Slot::Use::kFree;
+  ended.has_left ? slots_.Leave(ended.slot) : slots_.Free(ended.slot);
   if (exit.exit_code != 0) {
     OnDeath(member, ended, exit, now);
   } else if (ended.state != State::kLeaving && !ended.is_dismissed) {
@@ -92,20 +89,19 @@ JobMembership::Actions JobMembership::OnContinue(int member, absl::Time now) {
 
 JobMembership::Actions JobMembership::OnHosts(const std::vector<Host>& hosts, absl::Time now) {
   if (is_over_) return {};
-  List(hosts);
+  slots_.List(hosts);
   return Advance(now);
 }
 
 JobMembership::Actions JobMembership::OnHostLost(absl::string_view host, absl::Time now) {
-  KnownHost* const known = FindHost(host);
-  if (is_over_ || known == nullptr) return {};
-  ++known->failures;
-  CoolDown(&known->rest, options_.min_host_cooldown, options_.max_host_cooldown, now);
+  const std::optional<size_t> known = slots_.Find(host);
+  if (is_over_ || !known.has_value()) return {};
+  slots_.OnLoss(*known, now);
   return Advance(now);
 }
 
 void JobMembership::SetMeetingPoint(absl::string_view host, MeetingPoint point) {
-  if (KnownHost* const known = FindHost(host); known != nullptr) known->meeting_point = std::move(point);
+  if (const auto known = slots_.Find(host); known.has_value()) slots_.set_meeting_point(*known, std::move(point));
 }
 
 JobMembership::Actions JobMembership::OnTime(absl::Time now) {
@@ -119,35 +115,7 @@ absl::Time JobMembership::deadline() const {
   for (const auto& [id, member] : members_) {
     if (member.state != State::kKilled) earliest = std::min({earliest, member.deadline, member.stop_deadline});
   }
-  if (!MayStart()) return earliest;
-  for (const KnownHost& host : hosts_) {
-    for (int slot = 0; slot < host.listed; ++slot) {
-      const Slot& of = host.slots[static_cast<size_t>(slot)];
-      if (IsUsable(of)) earliest = std::min(earliest, UsableFrom(host, of));
-    }
-  }
-  return earliest;
-}
-
-// A host that was not listed gets a fresh start.
-void JobMembership::List(const std::vector<Host>& hosts) {
-  std::map<std::string, int> before;
-  for (KnownHost& host : hosts_) before[host.name] = std::exchange(host.listed, 0);
-  for (const Host& host : hosts) {
-    KnownHost* known = FindHost(host.name);
-    if (known == nullptr) known = &hosts_.emplace_back(KnownHost{.name = host.name});
-    known->listed = host.slots;
-    known->slots.resize(std::max(known->slots.size(), static_cast<size_t>(host.slots)));
-    const int listed_before = before[host.name];
-    if (listed_before == 0) {
-      known->failures = 0;
-      known->rest = {};
-    }
-    for (int slot = listed_before; slot < host.slots; ++slot) {
-      Slot& of = known->slots[static_cast<size_t>(slot)];
-      if (of.use == Slot::Use::kLeft) of.use = Slot::Use::kFree;
-    }
-  }
+  return MayStart() ? std::min(earliest, slots_.UsableFrom(ChoiceOfSlots())) : earliest;
 }
 
 // -- Events of a member --
@@ -165,7 +133,7 @@ void JobMembership::OnJoin(int id, Member* member, const JoinRequest& join, absl
   member->has_joined = true;
   if (member->state == State::kStarting) {
     start_failures_ = 0;
-    HostOf(*member).failures = 0;
+    slots_.OnStart(member->slot.host);
     if (is_first) join_deadline_ = now + options_.start_timeout;
   } else {
     join_deadline_ = std::min(join_deadline_, now + options_.join_timeout);
@@ -190,9 +158,10 @@ void JobMembership::OnMet(int id, Member* member, const EpochMet& met) {
 
 void JobMembership::OnLeave(int id, Member* member, absl::Time now) {
   if (member->state == State::kWaiting || member->state == State::kStarting) {
-    SlotOf(*member).use = Slot::Use::kLeft;
+    member->has_left = true;
     Dismiss(id, member, "it has asked to leave", now);
   } else {
+    member->has_left = true;
     member->state = State::kLeaving;
     member->deadline = absl::InfiniteFuture();
   }
@@ -208,27 +177,17 @@ void JobMembership::OnDeath(int id, const Member& member, const Exit& exit, absl
   if (member.epoch == epoch_) failure_ = failure;
   if (member.state == State::kLeaving || member.is_dismissed || !IsListed(member)) return;
   const bool is_own = exit.cause == Exit::Cause::kItself;
-  if (is_own) CoolDown(&SlotOf(member).rest, options_.min_cooldown, options_.max_cooldown, now);
+  if (is_own) slots_.OnDeath(member.slot, now);
   if (member.has_joined) return;
   ++start_failures_;
   start_failure_ = failure;
-  if (is_own) CountStartFailure(&HostOf(member), now);
-}
-
-void JobMembership::CountStartFailure(KnownHost* host, absl::Time now) {
-  if (++host->failures < kMaxStartFailures) return;
-  CoolDown(&host->rest, options_.min_host_cooldown, options_.max_host_cooldown, now);
-}
-
-void JobMembership::CoolDown(Rest* rest, absl::Duration least, absl::Duration most, absl::Time now) {
-  const auto times = static_cast<double>(int64_t{1} << std::min(rest->times++, 30));
-  rest->usable = now + std::min(most, least * times);
+  if (is_own) slots_.OnFailureToStart(member.slot.host, now);
 }
 
 void JobMembership::OnGoodEnd(const Member& member, absl::Time now) {
   // A newcomer that finds nothing to do ends, and is not started again.
   if (member.epoch < 0 && epoch_ >= 0) {
-    SlotOf(member).use = Slot::Use::kLeft;
+    slots_.Leave(member.slot);
     return;
   }
   BeginToFinish(now);
@@ -291,7 +250,7 @@ void JobMembership::EmptyUnlistedHosts(absl::Time now) {
   const bool do_enough_stay = std::count_if(members_.begin(), members_.end(), stays) >= options_.min_members;
   for (auto& [id, member] : members_) {
     if (IsListed(member)) continue;
-    const std::string why = absl::StrCat("its host ", HostOf(member).name, " takes no member any more");
+    const std::string why = absl::StrCat("its host ", slots_.name(member.slot.host), " takes no member any more");
     if (member.state == State::kStarting) Kill(id, &member, absl::StrCat("was ended: ", why));
     if (member.state == State::kWaiting && member.epoch < 0) Dismiss(id, &member, why, now);
     if (member.state != State::kRunning || member.is_asked_to_leave || !do_enough_stay) continue;
@@ -381,13 +340,13 @@ void JobMembership::Place(const std::vector<int>& waiting, absl::Time now) {
 std::vector<int> JobMembership::InOrderOfHosts(const std::vector<int>& members) const {
   std::vector<size_t> hosts;
   for (const int id : members) {
-    const size_t host = members_.at(id).host;
+    const size_t host = members_.at(id).slot.host;
     if (std::find(hosts.begin(), hosts.end(), host) == hosts.end()) hosts.push_back(host);
   }
   std::vector<int> ordered;
   for (const size_t host : hosts) {
     std::copy_if(members.begin(), members.end(), std::back_inserter(ordered),
-                 [&](int id) { return members_.at(id).host == host; });
+                 [&](int id) { return members_.at(id).slot.host == host; });
   }
   return ordered;
 }
@@ -397,14 +356,14 @@ std::vector<EpochPlace> JobMembership::PlacesOf(const std::vector<int>& members)
   std::vector<size_t> hosts;
   std::vector<int> sizes;  // of these
   for (const int id : members) {
-    const size_t host = members_.at(id).host;
+    const size_t host = members_.at(id).slot.host;
     if (hosts.empty() || hosts.back() != host) {
       hosts.push_back(host);
       sizes.push_back(0);
     }
     ++sizes.back();
   }
-  const MeetingPoint point = hosts.size() == 1 ? MeetingPoint() : hosts_[hosts.front()].meeting_point;
+  const MeetingPoint point = hosts.size() == 1 ? MeetingPoint() : slots_.meeting_point(hosts.front());
   std::vector<EpochPlace> places;
   for (size_t host = 0; host < hosts.size(); ++host) {
     for (int local = 0; local < sizes[host]; ++local) {
@@ -426,16 +385,14 @@ std::vector<EpochPlace> JobMembership::PlacesOf(const std::vector<int>& members)
 }
 
 void JobMembership::StartMembers(absl::Time now) {
-  for (size_t host = 0; host < hosts_.size(); ++host) {
-    KnownHost& on = hosts_[host];
-    for (int slot = 0; slot < on.listed && MayStart(); ++slot) {
-      Slot& in = on.slots[static_cast<size_t>(slot)];
-      if (!IsUsable(in) || now < UsableFrom(on, in)) continue;
-      const int id = next_member_++;
-      in.use = Slot::Use::kTaken;
-      members_[id] = {.host = host, .slot = slot, .deadline = now + options_.elastic_timeout};
-      actions_.push_back(StartMember{.member = id, .host = on.name, .slot = slot, .slots = on.listed});
-    }
+  while (MayStart()) {
+    const std::optional<HostSlots::SlotId> slot = slots_.FindUsable(ChoiceOfSlots(), now);
+    if (!slot.has_value()) return;
+    const int id = next_member_++;
+    slots_.Take(*slot);
+    members_[id] = {.slot = *slot, .deadline = now + options_.elastic_timeout};
+    actions_.push_back(StartMember{
+        .member = id, .host = slots_.name(slot->host), .slot = slot->slot, .slots = slots_.listed_slots(slot->host)});
   }
 }
 
@@ -455,7 +412,7 @@ void JobMembership::EndIfHopeless(absl::Time now) {
       End(failure_.has_value() ? failure_->exit_code : kLaunchersExitCode,
           absl::StrCat("others have ended well, but ", shortage, cause));
     }
-  } else if (DoAllHostsFail() && start_failure_.has_value() && CountUseful() < options_.min_members) {
+  } else if (slots_.DoAllFail() && start_failure_.has_value() && CountUseful() < options_.min_members) {
     End(start_failure_->exit_code,
         absl::StrCat(start_failures_, " members in a row have ended before they joined the job: ", shortage,
                      "; the last one: ", start_failure_->what));
@@ -508,48 +465,14 @@ int JobMembership::CountListed() const {
   }));
 }
 
-JobMembership::KnownHost* JobMembership::FindHost(absl::string_view name) {
-  const auto found = std::find_if(hosts_.begin(), hosts_.end(), [&](const auto& host) { return host.name == name; });
-  return found == hosts_.end() ? nullptr : &*found;
-}
-
-bool JobMembership::IsUsable(const Slot& slot) const {
-  if (slot.use == Slot::Use::kLeft) return CountUseful() < options_.min_members;
-  return slot.use == Slot::Use::kFree;
-}
-
-bool JobMembership::DoAllHostsFail() const {
-  return std::all_of(hosts_.begin(), hosts_.end(),
-                     [](const auto& host) { return host.listed == 0 || host.failures >= kMaxStartFailures; });
+// A member that was asked to leave is not to come back, unless the job is too small without it.
+HostSlots::Choice JobMembership::ChoiceOfSlots() const {
+  return CountUseful() < options_.min_members ? HostSlots::Choice::kFreeOrLeft : HostSlots::Choice::kFree;
 }
 
 bool JobMembership::MayStart() const {
   if (is_over_ || is_finishing_) return false;
   return CountListed() < (epoch_ < 0 ? options_.initial_members : options_.max_members);
-}
-
-std::string JobMembership::Describe(absl::Time now) const {
-  std::string text = absl::StrCat(
-      "epoch ", epoch_, is_over_ ? " over" : "", is_finishing_ ? " finishing" : "", is_start_over_ ? " started" : "",
-      "; start failures ", start_failures_, "; unmet ", unmet_, " ", failures_to_meet_, "; failed ", failures_at_step_,
-      " times at ", failed_step_.value_or(-2), "; joining ", Relative(join_deadline_, now), "; elastic ",
-      Relative(elastic_deadline_, now), "; failure ", failure_.has_value() ? failure_->exit_code : 0);
-  for (const auto& [id, member] : members_) {
-    absl::StrAppend(&text, "; member ", id, " state ", static_cast<int>(member.state), " epoch ", member.epoch,
-                    " step ", member.step, member.reason.empty() ? "" : " failed", " slot ", member.slot, " on ",
-                    member.host, " told ", static_cast<int>(member.change), member.is_asked_to_leave ? " asked" : "",
-                    " due ", Relative(member.deadline, now), " stop ", Relative(member.stop_deadline, now));
-  }
-  for (const KnownHost& host : hosts_) {
-    absl::StrAppend(&text, "; host ", host.name, " failures ", host.failures, " rest ", host.rest.times, " usable ",
-                    Relative(host.rest.usable, now));
-    for (int slot = 0; slot < host.listed; ++slot) {
-      const Slot& of = host.slots[static_cast<size_t>(slot)];
-      absl::StrAppend(&text, "; slot ", static_cast<int>(of.use), " deaths ", of.rest.times, " usable ",
-                      Relative(of.rest.usable, now));
-    }
-  }
-  return text;
 }
 
 }  // namespace ronda

@@ -14,8 +14,6 @@
 #ifndef RONDA_RUNTIME_ELASTIC_MEMBERSHIP_H_
 #define RONDA_RUNTIME_ELASTIC_MEMBERSHIP_H_
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -23,8 +21,10 @@
 #include <variant>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "runtime/elastic/host_slots.h"
 #include "runtime/elastic/membership_message.h"
 
 namespace ronda {
@@ -35,11 +35,8 @@ namespace ronda {
 // Thread-compatible, and copyable.
 class JobMembership {
  public:
-  // A host, and how many members it takes.
-  struct Host {
-    std::string name;
-    int slots = 0;
-  };
+  using Host = HostSlots::Host;
+  using MeetingPoint = HostSlots::MeetingPoint;
 
   struct Options {
     std::vector<Host> hosts;  // at the beginning; each once
@@ -99,14 +96,8 @@ class JobMembership {
     Cause cause = Cause::kItself;
   };
 
-  // Where the members of an epoch meet, if they are on several hosts.
-  struct MeetingPoint {
-    std::string address;
-    int port = 0;
-  };
-
   // REQUIRES: 1 <= min_members <= initial_members <= max_members.
-  explicit JobMembership(const Options& options) : options_(options) {}
+  explicit JobMembership(const Options& options);
 
   // Events. Those of members that have ended, and all after EndJob, are ignored.
 
@@ -135,8 +126,11 @@ class JobMembership {
   int64_t epoch() const { return epoch_; }
   bool is_over() const { return is_over_; }
 
-  // All that decides what it does from now on, with times relative to `now`. For logs, and for tests that compare.
+  // All that decides what it does from now on, with times relative to `now`, for messages of tests.
   std::string Describe(absl::Time now) const;
+  // A hash of the same. It is equal for jobs that differ only in which slot of a host, which host, and which number a
+  // member has. `of_process` adds what else is known of a member.
+  uint64_t Fingerprint(absl::Time now, absl::FunctionRef<uint64_t(int member)> of_process) const;
 
  private:
   enum class State {
@@ -150,8 +144,7 @@ class JobMembership {
   };
 
   struct Member {
-    size_t host = 0;  // in hosts_
-    int slot = 0;
+    HostSlots::SlotId slot;
     State state = State::kStarting;
     int64_t epoch = -1;  // that it was placed in last
     int64_t step = -1;   // as it said when it joined
@@ -159,30 +152,11 @@ class JobMembership {
     std::string killed_because;
     bool has_joined = false;  // ever
     bool is_dismissed = false;
+    bool has_left = false;  // has asked to leave, and is not to be replaced
     bool is_asked_to_leave = false;
     enum class Change { kUntold, kTold } change = Change::kUntold;  // of the members, in this epoch
     absl::Time deadline = absl::InfiniteFuture();                   // of its state
     absl::Time stop_deadline = absl::InfiniteFuture();              // of a stopped one
-  };
-
-  // Time that passes before something is used again: twice as long after each failure.
-  struct Rest {
-    absl::Time usable = absl::InfinitePast();  // not before
-    int times = 0;
-  };
-
-  struct Slot {
-    enum class Use { kFree, kTaken, kLeft } use = Use::kFree;  // kLeft: its last member asked to leave
-    Rest rest;
-  };
-
-  struct KnownHost {
-    std::string name;
-    std::vector<Slot> slots;  // of these, as many as are listed are used
-    int listed = 0;
-    int failures = 0;  // in a row: losses of the host, and ends of members there before they joined
-    Rest rest;
-    MeetingPoint meeting_point;
   };
 
   // A death, as the end of the job tells of it.
@@ -195,9 +169,6 @@ class JobMembership {
   void OnMet(int id, Member* member, const EpochMet& met);
   void OnLeave(int id, Member* member, absl::Time now);
   void OnDeath(int id, const Member& member, const Exit& exit, absl::Time now);
-  void CountStartFailure(KnownHost* host, absl::Time now);
-  void List(const std::vector<Host>& hosts);
-  static void CoolDown(Rest* rest, absl::Duration least, absl::Duration most, absl::Time now);
   void OnGoodEnd(const Member& member, absl::Time now);
 
   // Draws the consequences of the last event, and returns the actions.
@@ -228,24 +199,16 @@ class JobMembership {
   int CountUseful() const;  // members that are, or may come to be, in an epoch
   int CountListed() const;  // those of them on slots that are listed
   std::vector<int> InOrderOfHosts(const std::vector<int>& members) const;
-  KnownHost& HostOf(const Member& member) { return hosts_[member.host]; }
-  Slot& SlotOf(const Member& member) { return HostOf(member).slots[static_cast<size_t>(member.slot)]; }
-  KnownHost* FindHost(absl::string_view name);
-  bool IsListed(const Member& member) const { return member.slot < hosts_[member.host].listed; }
+  bool IsListed(const Member& member) const { return slots_.IsListed(member.slot); }
   static bool IsUseful(const Member& member) {
     return member.state == State::kStarting || member.state == State::kWaiting || IsInEpoch(member);
   }
-  bool IsUsable(const Slot& slot) const;
-  // When the slot of the host may be used, as far as time goes.
-  static absl::Time UsableFrom(const KnownHost& host, const Slot& slot) {
-    return std::max(host.rest.usable, slot.rest.usable);
-  }
-  bool DoAllHostsFail() const;
+  HostSlots::Choice ChoiceOfSlots() const;
   bool MayStart() const;
 
   const Options options_;
   std::map<int, Member> members_;  // that have not ended
-  std::vector<KnownHost> hosts_;
+  HostSlots slots_;
   int next_member_ = 0;
   int64_t epoch_ = -1;
   Actions actions_;

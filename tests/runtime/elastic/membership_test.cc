@@ -342,6 +342,7 @@ TEST(JobMembershipTest, AProgramThatDiesAtItsStartIsNotStartedForEver) {
 
 TEST(JobMembershipTest, AJobWhoseReplacementsFailGoesOnAndTriesEverMoreSeldom) {
   Options options = kFour;
+  options.min_cooldown = options.max_cooldown = absl::Seconds(1);
   options.min_host_cooldown = absl::Seconds(100);
   options.max_host_cooldown = absl::Seconds(300);
   Job job = Running(options);

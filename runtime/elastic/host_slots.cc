@@ -1,0 +1,116 @@
+#include "runtime/elastic/host_slots.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <utility>
+
+#include "absl/hash/hash.h"
+#include "absl/strings/str_cat.h"
+
+namespace ronda {
+namespace {
+
+// Members in a row that end before they join, after which their host cools down.
+constexpr int kMaxStartFailures = 3;
+
+}  // namespace
+
+void HostSlots::List(const std::vector<Host>& hosts) {
+  std::map<std::string, int> before;
+  for (KnownHost& host : hosts_) before[host.name] = std::exchange(host.listed, 0);
+  for (const Host& host : hosts) {
+    const std::optional<size_t> found = Find(host.name);
+    KnownHost& known = found.has_value() ? hosts_[*found] : hosts_.emplace_back(KnownHost{.name = host.name});
+    known.listed = host.slots;
+    known.slots.resize(std::max(known.slots.size(), static_cast<size_t>(host.slots)));
+    const int listed_before = before[host.name];
+    if (listed_before == 0) {
+      known.failures = 0;
+      known.rest = {};
+    }
+    for (int slot = listed_before; slot < host.slots; ++slot) {
+      Slot& of = known.slots[static_cast<size_t>(slot)];
+      if (of.use == Use::kLeft) of.use = Use::kFree;
+    }
+  }
+}
+
+std::optional<size_t> HostSlots::Find(absl::string_view name) const {
+  const auto found = std::find_if(hosts_.begin(), hosts_.end(), [&](const auto& host) { return host.name == name; });
+  if (found == hosts_.end()) return std::nullopt;
+  return static_cast<size_t>(found - hosts_.begin());
+}
+
+void HostSlots::OnDeath(const SlotId& id, absl::Time now) {
+  CoolDown(&At(id).rest, cooldowns_.min_slot, cooldowns_.max_slot, now);
+}
+
+void HostSlots::OnFailureToStart(size_t host, absl::Time now) {
+  if (++hosts_[host].failures < kMaxStartFailures) return;
+  CoolDown(&hosts_[host].rest, cooldowns_.min_host, cooldowns_.max_host, now);
+}
+
+void HostSlots::OnLoss(size_t host, absl::Time now) {
+  ++hosts_[host].failures;
+  CoolDown(&hosts_[host].rest, cooldowns_.min_host, cooldowns_.max_host, now);
+}
+
+void HostSlots::CoolDown(Rest* rest, absl::Duration least, absl::Duration most, absl::Time now) {
+  const auto times = static_cast<double>(int64_t{1} << std::min(rest->times++, 30));
+  rest->usable = now + std::min(most, least * times);
+}
+
+bool HostSlots::DoAllFail() const {
+  return std::all_of(hosts_.begin(), hosts_.end(),
+                     [](const auto& host) { return host.listed == 0 || host.failures >= kMaxStartFailures; });
+}
+
+std::optional<HostSlots::SlotId> HostSlots::FindUsable(Choice choice, absl::Time now) const {
+  std::optional<SlotId> first;
+  const auto take_first = [&](const SlotId& id, absl::Time usable) {
+    if (!first.has_value() && usable <= now) first = id;
+  };
+  ForEachListed(Use::kFree, take_first);
+  if (choice == Choice::kFreeOrLeft) ForEachListed(Use::kLeft, take_first);
+  return first;
+}
+
+absl::Time HostSlots::UsableFrom(Choice choice) const {
+  absl::Time earliest = absl::InfiniteFuture();
+  const auto take_earliest = [&](const SlotId&, absl::Time usable) { earliest = std::min(earliest, usable); };
+  ForEachListed(Use::kFree, take_earliest);
+  if (choice == Choice::kFreeOrLeft) ForEachListed(Use::kLeft, take_earliest);
+  return earliest;
+}
+
+uint64_t HostSlots::SlotFingerprint(const SlotId& id, absl::Time now) const {
+  const Slot& slot = hosts_[id.host].slots[static_cast<size_t>(id.slot)];
+  // After equal cooldowns it makes no difference how many there were.
+  const int times = cooldowns_.min_slot == cooldowns_.max_slot ? 0 : slot.rest.times;
+  return absl::HashOf(static_cast<int>(slot.use), MillisecondsUntil(slot.rest.usable, now), times, IsListed(id));
+}
+
+uint64_t HostSlots::HostFingerprint(size_t host, std::vector<uint64_t> slots, absl::Time now) const {
+  std::sort(slots.begin(), slots.end());
+  const KnownHost& of = hosts_[host];
+  const int times = cooldowns_.min_host == cooldowns_.max_host ? 0 : of.rest.times;
+  return absl::HashOf(slots, of.listed, std::min(of.failures, kMaxStartFailures),
+                      MillisecondsUntil(of.rest.usable, now), times);
+}
+
+std::string HostSlots::Describe(absl::Time now) const {
+  std::string text;
+  for (const KnownHost& host : hosts_) {
+    absl::StrAppend(&text, "; host ", host.name, " failures ", host.failures, " rest ", host.rest.times, " usable ",
+                    MillisecondsUntil(host.rest.usable, now));
+    for (int slot = 0; slot < host.listed; ++slot) {
+      const Slot& of = host.slots[static_cast<size_t>(slot)];
+      absl::StrAppend(&text, "; slot ", static_cast<int>(of.use), " deaths ", of.rest.times, " usable ",
+                      MillisecondsUntil(of.rest.usable, now));
+    }
+  }
+  return text;
+}
+
+}  // namespace ronda
