@@ -62,8 +62,11 @@ void HostSlots::CoolDown(Rest* rest, absl::Duration least, absl::Duration most, 
 }
 
 bool HostSlots::DoAllFail() const {
-  return std::all_of(hosts_.begin(), hosts_.end(),
-                     [](const auto& host) { return host.listed == 0 || host.failures >= kMaxStartFailures; });
+  const auto is_listed = [](const KnownHost& host) { return host.listed > 0; };
+  return std::any_of(hosts_.begin(), hosts_.end(), is_listed) &&
+         std::all_of(hosts_.begin(), hosts_.end(), [&](const KnownHost& host) {
+           return !is_listed(host) || host.failures >= kMaxStartFailures;
+         });
 }
 
 std::optional<HostSlots::SlotId> HostSlots::FindUsable(Choice choice, absl::Time now) const {

@@ -76,7 +76,7 @@ class HostSlots {
   void OnFailureToStart(size_t host, absl::Time now);
   void OnLoss(size_t host, absl::Time now);
   void OnStart(size_t host) { hosts_[host].failures = 0; }
-  // Members in a row have failed to start on each host that is listed.
+  // Members in a row have failed to start on each host that is listed; false if none is.
   bool DoAllFail() const;
 
   // The first slot that may get a member now. A slot that was left comes after all that are free.

@@ -44,8 +44,7 @@ JobMembership::Actions JobMembership::OnMessage(int member, const MemberMessage&
   const auto found = members_.find(member);
   if (is_over_ || found == members_.end()) return {};
   // The words of a member that is to end come too late.
-  const State state = found->second.state;
-  if (state == State::kKilled || state == State::kDismissed) return {};
+  if (IsExitAwaited(found->second) || found->second.state == State::kDismissed) return {};
   if (const auto* join = std::get_if<JoinRequest>(&message)) OnJoin(member, &found->second, *join, now);
   if (const auto* met = std::get_if<EpochMet>(&message)) OnMet(member, &found->second, *met);
   if (std::holds_alternative<LeaveRequest>(message)) OnLeave(member, &found->second, now);
@@ -64,10 +63,11 @@ JobMembership::Actions JobMembership::OnExit(int member, const Exit& exit, absl:
   if (is_over_ || found == members_.end()) return {};
   const Member ended = std::move(found->second);
   members_.erase(found);
-  ended.has_left ? slots_.Leave(ended.slot) : slots_.Free(ended.slot);
+  // A member that has left because it was asked to may have a successor, should its host be listed again.
+  ended.has_left && ended.asked_in < 0 ? slots_.Leave(ended.slot) : slots_.Free(ended.slot);
   if (exit.exit_code != 0) {
     OnDeath(member, ended, exit, now);
-  } else if (ended.state != State::kLeaving && !ended.is_dismissed) {
+  } else if (!ended.has_left && !ended.is_dismissed) {
     OnGoodEnd(ended, now);
   }
   return Advance(now);
@@ -97,6 +97,10 @@ JobMembership::Actions JobMembership::OnHostLost(absl::string_view host, absl::T
   const std::optional<size_t> known = slots_.Find(host);
   if (is_over_ || !known.has_value()) return {};
   slots_.OnLoss(*known, now);
+  // From now on nobody counts on its members, though their exits are told only later.
+  for (auto& [id, member] : members_) {
+    if (member.slot.host == *known && member.state != State::kKilled) member.state = State::kLost;
+  }
   return Advance(now);
 }
 
@@ -113,7 +117,7 @@ absl::Time JobMembership::deadline() const {
   if (is_over_) return absl::InfiniteFuture();
   absl::Time earliest = std::min(join_deadline_, elastic_deadline_);
   for (const auto& [id, member] : members_) {
-    if (member.state != State::kKilled) earliest = std::min({earliest, member.deadline, member.stop_deadline});
+    if (!IsExitAwaited(member)) earliest = std::min({earliest, member.deadline, member.stop_deadline});
   }
   return MayStart() ? std::min(earliest, slots_.UsableFrom(ChoiceOfSlots())) : earliest;
 }
@@ -133,6 +137,7 @@ void JobMembership::OnJoin(int id, Member* member, const JoinRequest& join, absl
   member->has_joined = true;
   if (member->state == State::kStarting) {
     start_failures_ = 0;
+    start_failure_.reset();
     slots_.OnStart(member->slot.host);
     if (is_first) join_deadline_ = now + options_.start_timeout;
   } else {
@@ -167,7 +172,7 @@ void JobMembership::OnLeave(int id, Member* member, absl::Time now) {
   }
   // The last one that leaves has nobody to leave the job to: then the job has been told to end, member by member.
   const bool is_anybody_left = IsEpochOccupied() || IsAnyIn(State::kWaiting) || IsAnyIn(State::kStarting);
-  if (!is_anybody_left) BeginToFinish(now);
+  if (!is_anybody_left && member->asked_in < 0) BeginToFinish(now);
 }
 
 void JobMembership::OnDeath(int id, const Member& member, const Exit& exit, absl::Time now) {
@@ -175,7 +180,7 @@ void JobMembership::OnDeath(int id, const Member& member, const Exit& exit, absl
       .exit_code = exit.exit_code,
       .what = absl::StrCat("member ", id, " ", member.killed_because.empty() ? exit.describe : member.killed_because)};
   if (member.epoch == epoch_) failure_ = failure;
-  if (member.state == State::kLeaving || member.is_dismissed || !IsListed(member)) return;
+  if (member.has_left || member.is_dismissed || !IsListed(member)) return;
   const bool is_own = exit.cause == Exit::Cause::kItself;
   if (is_own) slots_.OnDeath(member.slot, now);
   if (member.has_joined) return;
@@ -206,6 +211,7 @@ void JobMembership::BeginToFinish(absl::Time now) {
 // -- Consequences --
 
 JobMembership::Actions JobMembership::Advance(absl::Time now) {
+  CallOffJoining();
   KillOverdue(now);
   EmptyUnlistedHosts(now);
   LetNewcomersIn();
@@ -215,6 +221,15 @@ JobMembership::Actions JobMembership::Advance(absl::Time now) {
   return std::exchange(actions_, {});
 }
 
+// Members of an epoch are hurried for those that wait and have the state of the job. If these have died, the members
+// that are late may be the last that have it.
+void JobMembership::CallOffJoining() {
+  const auto has_state = [](const auto& one) { return one.second.state == State::kWaiting && one.second.epoch >= 0; };
+  if (epoch_ >= 0 && std::none_of(members_.begin(), members_.end(), has_state)) {
+    join_deadline_ = absl::InfiniteFuture();
+  }
+}
+
 void JobMembership::KillOverdue(absl::Time now) {
   const bool is_joining_over = now >= join_deadline_;
   if (is_joining_over) {
@@ -222,21 +237,19 @@ void JobMembership::KillOverdue(absl::Time now) {
     is_start_over_ = true;
   }
   for (auto& [id, member] : members_) {
-    if (member.state == State::kKilled) continue;
+    if (IsExitAwaited(member)) continue;
     if (now >= member.stop_deadline) {
       Kill(id, &member, absl::StrCat("was stopped for ", absl::FormatDuration(options_.stop_timeout)));
     } else if (is_joining_over && IsInEpoch(member)) {
       Kill(id, &member,
            absl::StrCat("did not leave epoch ", epoch_, " within ", absl::FormatDuration(options_.join_timeout),
                         ", as others had"));
-    } else if (now < member.deadline) {
+    } else if (now < member.deadline || member.state == State::kRunning) {
       continue;
     } else if (member.state == State::kDismissed) {
       Kill(id, &member, absl::StrCat("did not end within ", absl::FormatDuration(kDismissalTimeout)));
     } else {
-      const absl::string_view what = member.state == State::kStarting  ? "ask for a place"
-                                     : member.state == State::kMeeting ? "meet the others"
-                                                                       : "leave, as it was asked to,";
+      const absl::string_view what = member.state == State::kStarting ? "ask for a place" : "meet the others";
       Kill(id, &member,
            absl::StrCat("did not ", what, " within ", absl::FormatDuration(options_.elastic_timeout),
                         " (--elastic-timeout)"));
@@ -244,20 +257,43 @@ void JobMembership::KillOverdue(absl::Time now) {
   }
 }
 
-// The state of the job is in its members: those elsewhere must have it before members on such a host go.
 void JobMembership::EmptyUnlistedHosts(absl::Time now) {
-  const auto stays = [this](const auto& one) { return one.second.state == State::kRunning && IsListed(one.second); };
-  const bool do_enough_stay = std::count_if(members_.begin(), members_.end(), stays) >= options_.min_members;
+  const bool do_enough_stay = DoEnoughStay();
   for (auto& [id, member] : members_) {
-    if (IsListed(member)) continue;
     const std::string why = absl::StrCat("its host ", slots_.name(member.slot.host), " takes no member any more");
-    if (member.state == State::kStarting) Kill(id, &member, absl::StrCat("was ended: ", why));
-    if (member.state == State::kWaiting && member.epoch < 0) Dismiss(id, &member, why, now);
-    if (member.state != State::kRunning || member.is_asked_to_leave || !do_enough_stay) continue;
-    member.is_asked_to_leave = true;
-    member.deadline = now + options_.elastic_timeout;
-    actions_.push_back(AskToLeave{.member = id, .why = absl::StrCat("is asked to leave: ", why)});
+    if (member.state == State::kRunning) {
+      if (do_enough_stay && !IsListed(member)) {
+        AskToLeaveItsHost(id, &member, why, now);
+      } else {
+        member.deadline = absl::InfiniteFuture();
+      }
+    } else if (!IsListed(member)) {
+      if (member.state == State::kStarting) Kill(id, &member, absl::StrCat("was ended: ", why));
+      if (member.state == State::kWaiting && member.epoch < 0) Dismiss(id, &member, why, now);
+    }
   }
+}
+
+// The state of the job is in its members: those elsewhere must have it before members of such a host go. Who was asked
+// to leave once will do so, even if its host is listed again.
+bool JobMembership::DoEnoughStay() const {
+  const auto stays = [this](const auto& one) {
+    return one.second.state == State::kRunning && IsListed(one.second) && one.second.asked_in < 0;
+  };
+  return !is_finishing_ && std::count_if(members_.begin(), members_.end(), stays) >= options_.min_members;
+}
+
+void JobMembership::AskToLeaveItsHost(int id, Member* member, absl::string_view why, absl::Time now) {
+  if (member->asked_in == epoch_ && now >= member->deadline) {
+    Kill(id, member,
+         absl::StrCat("did not leave, as it was asked to, within ", absl::FormatDuration(options_.elastic_timeout),
+                      " (--elastic-timeout)"));
+    return;
+  }
+  if (member->deadline == absl::InfiniteFuture()) member->deadline = now + options_.elastic_timeout;
+  if (member->asked_in == epoch_) return;
+  member->asked_in = epoch_;
+  actions_.push_back(AskToLeave{.member = id, .why = absl::StrCat("is asked to leave: ", why)});
 }
 
 // Members of the running epoch are to leave it for those that wait.
@@ -330,7 +366,6 @@ void JobMembership::Place(const std::vector<int>& waiting, absl::Time now) {
     member.state = State::kMeeting;
     member.epoch = epoch_;
     member.change = Member::Change::kUntold;
-    member.is_asked_to_leave = false;
     member.deadline = now + options_.elastic_timeout;
     Send(members[rank], std::move(places[rank]));
   }
@@ -424,7 +459,7 @@ void JobMembership::EndIfHopeless(absl::Time now) {
 }
 
 void JobMembership::Kill(int id, Member* member, absl::string_view why) {
-  if (member->state == State::kKilled) return;
+  if (IsExitAwaited(*member)) return;
   member->state = State::kKilled;
   member->killed_because = std::string(why);
   actions_.push_back(KillMember{.member = id, .why = std::string(why)});

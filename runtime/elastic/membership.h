@@ -141,6 +141,7 @@ class JobMembership {
     kLeaving,    // has asked to leave: it may still be in its epoch, and will end
     kDismissed,  // has been told to end
     kKilled,     // and its exit is awaited
+    kLost,       // with its host, and its exit is awaited
   };
 
   struct Member {
@@ -153,7 +154,7 @@ class JobMembership {
     bool has_joined = false;  // ever
     bool is_dismissed = false;
     bool has_left = false;  // has asked to leave, and is not to be replaced
-    bool is_asked_to_leave = false;
+    int64_t asked_in = -1;  // the epoch in which it was asked to leave last
     enum class Change { kUntold, kTold } change = Change::kUntold;  // of the members, in this epoch
     absl::Time deadline = absl::InfiniteFuture();                   // of its state
     absl::Time stop_deadline = absl::InfiniteFuture();              // of a stopped one
@@ -173,9 +174,12 @@ class JobMembership {
 
   // Draws the consequences of the last event, and returns the actions.
   Actions Advance(absl::Time now);
+  void CallOffJoining();
   void KillOverdue(absl::Time now);
   void LetNewcomersIn();
   void EmptyUnlistedHosts(absl::Time now);
+  bool DoEnoughStay() const;
+  void AskToLeaveItsHost(int id, Member* member, absl::string_view why, absl::Time now);
   void Meet(absl::Time now);
   void CountFailure(const std::vector<int>& waiting);
   void CountFailureToMeet(absl::string_view reason);
@@ -192,6 +196,9 @@ class JobMembership {
 
   static bool IsInEpoch(const Member& member) {
     return member.state == State::kMeeting || member.state == State::kRunning;
+  }
+  static bool IsExitAwaited(const Member& member) {
+    return member.state == State::kKilled || member.state == State::kLost;
   }
   bool IsAnyIn(State state) const;
   bool IsEpochOccupied() const { return IsAnyIn(State::kMeeting) || IsAnyIn(State::kRunning); }

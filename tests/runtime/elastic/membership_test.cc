@@ -400,6 +400,26 @@ TEST(JobMembershipTest, WordsOutOfTurnAreMisbehaviour) {
   EXPECT_EQ(job.Misbehave(3), "kill 3");
 }
 
+TEST(JobMembershipTest, MembersThatAreLateToJoinLiveIfNobodyWaitsForThemAnyMore) {
+  Job job = Running();
+  job.Join(0, 0, 7, "1 is silent");
+  EXPECT_EQ(job.Die(0), "");
+  EXPECT_EQ(job.Wait(absl::Milliseconds(4999)), "start 4 in 0");
+  EXPECT_EQ(job.Join(4), "tell 1 change, tell 2 change, tell 3 change");
+  EXPECT_EQ(job.Wait(absl::Hours(1)), "") << "they are the last that have the state";
+  EXPECT_EQ(job.Gather({1, 2, 3}, 1, 7, "0 died"), "1 is 0/4 of 1, 2 is 1/4 of 1, 3 is 2/4 of 1, 4 is 3/4 of 1");
+}
+
+TEST(JobMembershipTest, ALeaverWhoseEpochFailsIsNotReplacedEither) {
+  Job job = Running();
+  job.Say(0, LeaveRequest{});
+  job.Die(1);
+  EXPECT_EQ(job.Join(0, 0, 7, "1 died"), "tell 0 end it has asked to leave");
+  EXPECT_EQ(job.Gather({2, 3}, 1, 7, "1 died"), "2 is 0/2 of 1, 3 is 1/2 of 1");
+  job.Die(0);
+  EXPECT_EQ(job.Wait(absl::Seconds(1)), "start 4 in 1");
+}
+
 // -- Several hosts --
 
 // Members 0 and 1 are on alpha, 2 and 3 on beta, and all of them in epoch 0.
@@ -556,6 +576,78 @@ TEST(JobMembershipHostsTest, NewcomersOfAHostThatIsNotListedAnyMoreAreEnded) {
   job.Join(4);
   job.Answer();
   EXPECT_EQ(job.SetHosts({{.name = "alpha", .slots = 2}}), "tell 4 end its host beta takes no member any more, kill 5");
+}
+
+TEST(JobMembershipHostsTest, MembersOfALostHostGetNoPlaceBeforeTheirEndsAreTold) {
+  Job job(kTwoHosts);
+  job.Answer();
+  job.Join(0);
+  job.Join(1);
+  job.Join(2);
+  EXPECT_EQ(job.LoseHost("alpha", {}), "");
+  EXPECT_EQ(job.Join(3), "2 is 0/2 of 0, 3 is 1/2 of 0");
+  EXPECT_EQ(job.LoseHost("alpha", {0, 1}), "");
+}
+
+TEST(JobMembershipHostsTest, NobodyIsAskedToLeaveForTheSakeOfMembersThatAreLost) {
+  Job job = OnTwoHosts();
+  EXPECT_EQ(job.LoseHost("beta", {}), "");
+  EXPECT_EQ(job.SetHosts({{.name = "beta", .slots = 2}}), "");
+}
+
+TEST(JobMembershipHostsTest, NobodyIsAskedToLeaveForTheSakeOfMembersThatWereAskedToo) {
+  Job job = OnTwoHosts();
+  EXPECT_EQ(job.SetHosts({{.name = "beta", .slots = 2}}), "ask 0, ask 1");
+  EXPECT_EQ(job.SetHosts({{.name = "alpha", .slots = 2}}), "") << "0 and 1 are about to leave";
+}
+
+TEST(JobMembershipHostsTest, NobodyIsAskedToLeaveAJobThatIsAtItsEnd) {
+  Job job = OnTwoHosts();
+  job.Finish(2);
+  EXPECT_EQ(job.SetHosts({{.name = "alpha", .slots = 2}, {.name = "beta", .slots = 1}}), "");
+}
+
+TEST(JobMembershipHostsTest, AMemberThatIsAskedToLeaveLivesIfItsHostIsListedAgain) {
+  Job job = OnTwoHosts();
+  EXPECT_EQ(job.SetHosts({{.name = "beta", .slots = 2}}), "ask 0, ask 1");
+  EXPECT_EQ(job.SetHosts(kTwoHosts.hosts), "");
+  EXPECT_EQ(job.Wait(absl::Hours(1)), "");
+}
+
+TEST(JobMembershipHostsTest, AMemberThatIsAskedToLeaveLivesIfItIsNeededAfterAll) {
+  Job job = OnTwoHosts();
+  EXPECT_EQ(job.SetHosts({{.name = "beta", .slots = 2}}), "ask 0, ask 1");
+  job.Stop(2);
+  EXPECT_EQ(job.Stop(3), "");
+  EXPECT_EQ(job.Wait(absl::Seconds(10)), "kill 2, kill 3");
+  EXPECT_EQ(job.Wait(absl::Hours(1)), "") << "0 and 1 are the last that have the state";
+}
+
+TEST(JobMembershipHostsTest, AMemberThatHasLeftItsHostIsReplacedIfTheHostIsListedAgain) {
+  Job job = OnTwoHosts();
+  EXPECT_EQ(job.SetHosts({{.name = "alpha", .slots = 2}, {.name = "beta", .slots = 1}}), "ask 3");
+  EXPECT_EQ(job.SetHosts(kTwoHosts.hosts), "");
+  job.Say(3, LeaveRequest{});
+  EXPECT_EQ(job.Finish(3), "start 4 in 1 of beta");
+}
+
+TEST(JobMembershipHostsTest, AJobWhoseLastMembersLeaveTheirHostGoesOnElsewhere) {
+  Job job = OnTwoHosts();
+  EXPECT_EQ(job.SetHosts({{.name = "beta", .slots = 2}}), "ask 0, ask 1");
+  job.Die(2);
+  job.Die(3);
+  job.Say(0, LeaveRequest{});
+  job.Say(1, LeaveRequest{});
+  EXPECT_EQ(job.Wait(absl::Seconds(1)), "start 4 in 0 of beta, start 5 in 1 of beta");
+}
+
+TEST(JobMembershipHostsTest, AJobWithoutHostsWaitsForSomeEvenIfAMemberHasFailedToStart) {
+  Job job(kTwoHosts);
+  job.Answer();
+  job.Die(0);
+  EXPECT_EQ(job.SetHosts({}), "kill 1, kill 2, kill 3");
+  job.SetHosts(kTwoHosts.hosts);
+  EXPECT_EQ(job.Wait(absl::Seconds(1)), "start 4 in 0 of alpha");
 }
 
 TEST(JobMembershipTest, AProgramWithoutRondaEndsAsItsProcessesDo) {
