@@ -27,11 +27,14 @@
 #include "gtest/gtest.h"
 #include "tests/client/world_programs.h"
 #include "tests/testing/commanded_process.h"
+#include "tests/testing/fake_gpu/fake_gpu.h"
 #include "tests/testing/process_world.h"
 
 namespace {
 
 using ronda::testing::CommandedProcess;
+using ronda::testing::FakeGpuArray;
+using ronda::testing::FakeGpuStream;
 using ronda::testing::LineReader;
 using ::testing::AllOf;
 using ::testing::AnyOf;
@@ -59,6 +62,25 @@ int64_t ResidentKilobytes() {
   int64_t all = 0, resident = 0;
   std::ifstream("/proc/self/statm") >> all >> resident;
   return resident * (getpagesize() / 1024);
+}
+
+// A trainer's memory on its GPU, which it keeps from epoch to epoch.
+struct Gpu {
+  explicit Gpu(int device) : stream(device) {}
+
+  const FakeGpuStream stream;
+  const FakeGpuArray<float> small{stream, 3};
+  const FakeGpuArray<float> large{stream, 200'000};
+
+  ronda::Tensor View(const std::string& name, const FakeGpuArray<float>& array) const {
+    return ronda::cuda_tensor(name, array.data(), {static_cast<std::int64_t>(array.size())}, stream.handle());
+  }
+};
+
+// REFORM_GPU is the number of a member's GPU; without it tensors are in the host's memory.
+std::unique_ptr<Gpu> GpuOfEnvironment() {
+  const char* const device = std::getenv("REFORM_GPU");
+  return device == nullptr ? nullptr : std::make_unique<Gpu>(std::atoi(device));
 }
 
 class Member {
@@ -118,27 +140,38 @@ class Member {
     const int size = ronda::size();
     const auto expected = static_cast<float>(size * (size + 1) / 2 + size * (step % 100));
     std::vector<float> small(3, own), large(200'000, own);
+    if (gpu_ != nullptr) gpu_->small.Set(small), gpu_->large.Set(large);
     is_told_to_stop_ = is_told_to_stop_ || orders_.Next(absl::ZeroDuration()).has_value();
     int stop = is_told_to_stop_ ? 1 : 0;
     {
       std::vector<ronda::Handle> handles;
-      handles.push_back(ronda::allreduce_async(ronda::tensor("large", large), {ronda::Op::Sum}));
-      handles.push_back(ronda::allreduce_async(ronda::tensor("small", small), {ronda::Op::Sum}));
+      const auto view = [&](const std::string& name, std::vector<float>& host, const FakeGpuArray<float> Gpu::*array) {
+        return gpu_ == nullptr ? ronda::tensor(name, host) : gpu_->View(name, (*gpu_).*array);
+      };
+      handles.push_back(ronda::allreduce_async(view("large", large, &Gpu::large), {ronda::Op::Sum}));
+      handles.push_back(ronda::allreduce_async(view("small", small, &Gpu::small), {ronda::Op::Sum}));
       handles.push_back(ronda::allreduce_async(ronda::tensor("stop", &stop), {ronda::Op::Max}));
       for (ronda::Handle& handle : handles) handle.synchronize();
     }
+    if (gpu_ != nullptr) small = gpu_->small.Get(), large = gpu_->large.Get();
     const auto is_sum = [expected](float value) { return value == expected; };
     is_right_ =
         is_right_ && std::all_of(small.begin(), small.end(), is_sum) && std::all_of(large.begin(), large.end(), is_sum);
     return stop != 0;
   }
 
-  static void Count() {
-    Say(absl::StrCat(CountEntries("/proc/self/fd"), " ", CountEntries("/proc/self/task"), " ", CountMappingsOfJobs(),
-                     " ", ResidentKilobytes()));
+  void Count() const {
+    std::string counts = absl::StrCat(CountEntries("/proc/self/fd"), " ", CountEntries("/proc/self/task"), " ",
+                                      CountMappingsOfJobs(), " ", ResidentKilobytes());
+    if (gpu_ != nullptr) {
+      const ronda::testing::FakeNcclCounts nccl = ronda::testing::CountFakeNcclCommunicators();
+      absl::StrAppend(&counts, " ", nccl.live, " ", nccl.made, " ", nccl.aborted, " ", ronda::testing::FakeGpuLeaks());
+    }
+    Say(counts);
   }
 
   LineReader orders_{STDIN_FILENO};
+  const std::unique_ptr<Gpu> gpu_ = GpuOfEnvironment();
   bool is_right_ = true;
   bool is_told_to_stop_ = false;
 };
@@ -153,9 +186,10 @@ const std::vector<ronda::testing::RankProgram> kPrograms = {{"Obeys", Obeys}};
 
 // -- The test's side --
 
-enum class Meeting { kInSharedMemory, kAtAnAddress };
+enum class Meeting { kInSharedMemory, kAtAnAddress, kWithTensorsOnGpus };
 
 std::string NameOf(const ::testing::TestParamInfo<Meeting>& info) {
+  if (info.param == Meeting::kWithTensorsOnGpus) return "WithTensorsOnGpus";
   return info.param == Meeting::kInSharedMemory ? "InSharedMemory" : "AtAnAddress";
 }
 
@@ -164,6 +198,10 @@ struct Resources {
   int threads = 0;
   int mappings = 0;
   int64_t kilobytes = 0;
+  int live_communicators = 0;  // of NCCL, here and below
+  int made_communicators = 0;
+  int aborted_communicators = 0;
+  std::string of_gpus;
 };
 
 class ReformTest : public TestWithParam<Meeting> {
@@ -188,8 +226,21 @@ class ReformTest : public TestWithParam<Meeting> {
 
   std::unique_ptr<CommandedProcess> NewMember() const {
     std::vector<std::pair<std::string, std::string>> env;
-    if (GetParam() == Meeting::kInSharedMemory) env.emplace_back("RONDA_JOB_ID", job_id_);
+    if (GetParam() != Meeting::kAtAnAddress) env.emplace_back("RONDA_JOB_ID", job_id_);
+    if (GetParam() == Meeting::kWithTensorsOnGpus) AddGpu(&env);
     return std::make_unique<CommandedProcess>("Obeys", env);
+  }
+
+  // A GPU of its own: a member keeps it, and its memory there, whatever its rank becomes.
+  static void AddGpu(std::vector<std::pair<std::string, std::string>>* env) {
+    static std::atomic<int> gpus{0};
+    const int gpu = gpus++;
+    env->emplace_back("RONDA_CUDA_PLUGIN", ronda::testing::kFakeCudaPath);
+    env->emplace_back("RONDA_NCCL_LIBRARY", ronda::testing::kFakeNcclLibraryPath);
+    env->emplace_back("RONDA_DEVICE_BACKEND", "nccl");
+    env->emplace_back("FAKE_CUDA_STRICT", "1");
+    env->emplace_back("FAKE_CUDA_DEVICES", absl::StrCat(gpu + 1));
+    env->emplace_back("REFORM_GPU", absl::StrCat(gpu));
   }
 
   void AddMembers(int count) {
@@ -244,8 +295,10 @@ class ReformTest : public TestWithParam<Meeting> {
   static Resources CountOf(CommandedProcess& member) {
     member.Tell("count");
     Resources counted;
-    std::istringstream(member.Hear()) >> counted.descriptors >> counted.threads >> counted.mappings >>
-        counted.kilobytes;
+    std::istringstream counts(member.Hear());
+    counts >> counted.descriptors >> counted.threads >> counted.mappings >> counted.kilobytes;
+    counts >> counted.live_communicators >> counted.made_communicators >> counted.aborted_communicators;
+    std::getline(counts, counted.of_gpus);
     return counted;
   }
 
@@ -322,6 +375,13 @@ TEST_P(ReformTest, NothingOfAnEpochIsLeftInASurvivor) {
   EXPECT_EQ(after.descriptors, before.descriptors);
   EXPECT_EQ(after.threads, before.threads);
   EXPECT_EQ(after.mappings, 0);
+  EXPECT_EQ(after.of_gpus, before.of_gpus);
+  EXPECT_EQ(after.live_communicators, 0);
+  EXPECT_EQ(after.aborted_communicators, after.made_communicators) << "those of a failed epoch are not used again";
+  // Two an epoch, but where a rank has died before they were made.
+  if (GetParam() == Meeting::kWithTensorsOnGpus) {
+    EXPECT_GT(after.made_communicators, epochs);
+  }
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   EXPECT_LT(after.kilobytes, before.kilobytes + 4096) << "resident memory, from " << before.kilobytes;
 #endif
@@ -343,7 +403,8 @@ TEST_P(ReformTest, AProcessThatComesForAnEarlierEpochIsToldBothAndTheOthersMeet)
   TrainAndLeave();
 }
 
-INSTANTIATE_TEST_SUITE_P(Meetings, ReformTest, Values(Meeting::kInSharedMemory, Meeting::kAtAnAddress), NameOf);
+INSTANTIATE_TEST_SUITE_P(Meetings, ReformTest,
+                         Values(Meeting::kInSharedMemory, Meeting::kAtAnAddress, Meeting::kWithTensorsOnGpus), NameOf);
 
 class ReformInSharedMemoryTest : public ReformTest {};
 

@@ -469,3 +469,7 @@ int fake_cuda_enqueue(void* stream, void (*function)(void*), void* context) {
 void* fake_cuda_view(const void* address) { return ronda::testing::Machine().memory().AnyViewOf(address); }
 
 void fake_cuda_wait_before_free() { ronda::testing::WaitBeforeFree(); }
+
+void fake_cuda_leaks(char* text, size_t size) {
+  std::snprintf(text, size, "%s", ronda::testing::Machine().Leaks().c_str());
+}

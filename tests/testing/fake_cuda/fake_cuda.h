@@ -27,6 +27,9 @@ __attribute__((visibility("default"))) void* fake_cuda_view(const void* address)
 // Waits for this thread's device, if that is what CUDA does here before it frees memory (FakeCuda::Frees): for what
 // such a library does when it frees its own.
 __attribute__((visibility("default"))) void fake_cuda_wait_before_free();
+
+// FakeCuda::Leaks() of this process's devices: writes at most `size` bytes.
+__attribute__((visibility("default"))) void fake_cuda_leaks(char* text, size_t size);
 }
 
 namespace ronda::testing {

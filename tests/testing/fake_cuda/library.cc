@@ -1,5 +1,6 @@
 // libfake_cuda.so: the devices of a process, as its environment has them (FAKE_CUDA_DEVICES, FAKE_CUDA_DRIVER_ERROR,
-// FAKE_CUDA_DELAY_SEED).
+// FAKE_CUDA_DELAY_SEED; FAKE_CUDA_STRICT=1: to free memory, and to launch a kernel that has not been loaded, is to wait
+// for the device, as CUDA's programming guide says of implicit synchronization and of lazy loading).
 #include <cstdlib>
 
 #include "tests/testing/fake_cuda/fake_cuda.h"
@@ -13,9 +14,13 @@ int NumberFromEnvironment(const char* name, int otherwise) {
 }
 
 FakeCuda::Options OptionsFromEnvironment() {
+  const bool is_strict = NumberFromEnvironment("FAKE_CUDA_STRICT", 0) != 0;
+  using Loading = FakeCuda::Options::Loading;
   return {.devices = NumberFromEnvironment("FAKE_CUDA_DEVICES", 8),
           .driver_error = NumberFromEnvironment("FAKE_CUDA_DRIVER_ERROR", kCudaSuccess),
-          .delay_seed = static_cast<uint64_t>(NumberFromEnvironment("FAKE_CUDA_DELAY_SEED", 0))};
+          .delay_seed = static_cast<uint64_t>(NumberFromEnvironment("FAKE_CUDA_DELAY_SEED", 0)),
+          .loading = is_strict ? Loading::kLazy : Loading::kEager,
+          .frees = is_strict ? FakeCuda::Frees::kWaitForTheDevice : FakeCuda::Frees::kReturnAtOnce};
 }
 
 }  // namespace

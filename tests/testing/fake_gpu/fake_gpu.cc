@@ -11,10 +11,12 @@ namespace ronda::testing {
 namespace {
 
 using EnqueueFunction = int (*)(void* stream, void (*function)(void*), void* context);
+using LeaksFunction = void (*)(char* text, std::size_t size);
 
 struct Library {
   const ronda_cuda_plugin* table;
   EnqueueFunction enqueue;
+  LeaksFunction leaks;
 };
 
 // The same for all code that opens this path, Ronda included.
@@ -24,8 +26,11 @@ const Library& LoadedLibrary() {
     if (library == nullptr) throw std::runtime_error(dlerror());
     const auto table = reinterpret_cast<decltype(&ronda_cuda_plugin_table)>(dlsym(library, RONDA_CUDA_PLUGIN_SYMBOL));
     const auto enqueue = reinterpret_cast<EnqueueFunction>(dlsym(library, "fake_cuda_enqueue"));
-    if (table == nullptr || enqueue == nullptr) throw std::runtime_error("libfake_cuda.so lacks a function");
-    return new Library{.table = table(), .enqueue = enqueue};
+    const auto leaks = reinterpret_cast<LeaksFunction>(dlsym(library, "fake_cuda_leaks"));
+    if (table == nullptr || enqueue == nullptr || leaks == nullptr) {
+      throw std::runtime_error("libfake_cuda.so lacks a function");
+    }
+    return new Library{.table = table(), .enqueue = enqueue, .leaks = leaks};
   }();
   return *loaded;
 }
@@ -50,6 +55,25 @@ void EnqueueOnFakeGpu(void* stream, std::function<void()> work) {
   auto owned = std::make_unique<std::function<void()>>(std::move(work));
   Check(LoadedLibrary().enqueue(stream, RunAndDelete, owned.get()));
   static_cast<void>(owned.release());
+}
+
+std::string FakeGpuLeaks() {
+  char text[256];
+  LoadedLibrary().leaks(text, sizeof(text));
+  return text;
+}
+
+FakeNcclCounts CountFakeNcclCommunicators() {
+  void* const library = dlopen(kFakeNcclLibraryPath, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) throw std::runtime_error(dlerror());
+  const auto count = [library](const char* function) {
+    const auto found = reinterpret_cast<int (*)()>(dlsym(library, function));
+    if (found == nullptr) throw std::runtime_error("libfake_nccl.so lacks a function");
+    return found();
+  };
+  return {.live = count("fake_nccl_live_communicators"),
+          .made = count("fake_nccl_made_communicators"),
+          .aborted = count("fake_nccl_aborted_communicators")};
 }
 
 FakeGpuStream::FakeGpuStream(int device) {

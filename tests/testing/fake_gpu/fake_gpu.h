@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstring>
 #include <functional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -23,6 +24,17 @@ const ronda_cuda_plugin& LoadedFakeCuda();
 
 // Has the stream run `work` when it comes to it, as it would a kernel.
 void EnqueueOnFakeGpu(void* stream, std::function<void()> work);
+
+// The objects of all GPUs that have not been given back: "2 streams, 1 events"; empty: there are none.
+std::string FakeGpuLeaks();
+
+// Communicators of the fake NCCL in this process, so far.
+struct FakeNcclCounts {
+  int live = 0;
+  int made = 0;
+  int aborted = 0;
+};
+FakeNcclCounts CountFakeNcclCommunicators();
 
 // Memory of the calling thread's GPU.
 void* AllocateOnFakeGpu(std::size_t bytes);

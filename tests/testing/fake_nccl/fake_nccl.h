@@ -45,8 +45,11 @@ struct fake_nccl_cuda {
 __attribute__((visibility("default"))) void fake_nccl_set_faults(const fake_nccl_faults* faults);
 __attribute__((visibility("default"))) void fake_nccl_set_cuda(const fake_nccl_cuda* cuda);
 
-// Communicators that have not been destroyed or aborted.
+// Communicators that have not been destroyed or aborted; those that have been made so far; and those of them that were
+// aborted.
 __attribute__((visibility("default"))) int fake_nccl_live_communicators();
+__attribute__((visibility("default"))) int fake_nccl_made_communicators();
+__attribute__((visibility("default"))) int fake_nccl_aborted_communicators();
 
 // Blocks that ncclMemAlloc has given out, and registrations of memory: so far.
 __attribute__((visibility("default"))) int fake_nccl_allocations();

@@ -88,9 +88,16 @@ fake_nccl_cuda Cuda() {
   return cuda;
 }
 
-std::atomic<int>& LiveCommunicators() {
-  static std::atomic<int> live{0};
-  return live;
+// Of this process, so far.
+struct CommunicatorCounts {
+  std::atomic<int> made{0};
+  std::atomic<int> aborted{0};
+  std::atomic<int> ended{0};  // in either way
+};
+
+CommunicatorCounts& Communicators() {
+  static CommunicatorCounts counts;
+  return counts;
 }
 
 // Calls that wait for a peer that is stopped.
@@ -254,7 +261,9 @@ void fake_nccl_set_cuda(const fake_nccl_cuda* cuda) {
   TheSettings().cuda = *cuda;
 }
 
-int fake_nccl_live_communicators() { return LiveCommunicators().load(); }
+int fake_nccl_live_communicators() { return Communicators().made.load() - Communicators().ended.load(); }
+int fake_nccl_made_communicators() { return Communicators().made.load(); }
+int fake_nccl_aborted_communicators() { return Communicators().aborted.load(); }
 
 int fake_nccl_calls(const char* name) {
   const ronda::MutexLock lock(&TheCalls().mu);
@@ -306,7 +315,7 @@ FAKE_NCCL_EXPORT NcclResult ncclCommInitRankConfig(NcclHandle* comm, int ranks, 
   *comm = new Handle{.communicator = std::make_shared<FakeNcclCommunicator>(Mailboxes::Open(id.bytes, ranks), rank,
                                                                             ranks, Faults(), cuda, device),
                      .shares = wanted->split_share == 1};
-  LiveCommunicators().fetch_add(1);
+  Communicators().made.fetch_add(1);
   return NcclResult::kInProgress;
 }
 
@@ -323,7 +332,7 @@ FAKE_NCCL_EXPORT NcclResult ncclCommSplit(NcclHandle comm, int color, int /*key*
       static_cast<Handle*>(comm)->shares ? Communicator::Shares::kResources : Communicator::Shares::kNothing;
   const auto calls = wanted->blocking == 0 ? Communicator::Calls::kDoNotBlock : Communicator::Calls::kBlock;
   return CommunicatorOf(comm).Split(shares, calls, [child](std::shared_ptr<Communicator> made) {
-    LiveCommunicators().fetch_add(1);
+    Communicators().made.fetch_add(1);
     *child = new Handle{.communicator = std::move(made)};
   });
 }
@@ -341,7 +350,7 @@ FAKE_NCCL_EXPORT NcclResult ncclCommDestroy(NcclHandle comm) {
     const ronda::MutexLock lock(&TheRegistrations().mu);
     std::erase_if(TheRegistrations().live, [comm](const auto& live) { return live.second.comm == comm; });
   }
-  LiveCommunicators().fetch_sub(1);
+  Communicators().ended.fetch_add(1);
   delete static_cast<Handle*>(comm);
   return NcclResult::kSuccess;
 }
@@ -349,6 +358,7 @@ FAKE_NCCL_EXPORT NcclResult ncclCommDestroy(NcclHandle comm) {
 FAKE_NCCL_EXPORT NcclResult ncclCommAbort(NcclHandle comm) {
   ReportIfOccupied(CommunicatorOf(comm));
   CommunicatorOf(comm).Abort();
+  Communicators().aborted.fetch_add(1);
   // First: the fake CUDA lives until nobody waits there.
   Cuda().wait_before_free();
   CommunicatorOf(comm).AwaitStreams();
