@@ -64,7 +64,7 @@ class PreparedGroup {
   // The same, unless a member is in flight when MonotonicTime() comes to `deadline`: then `*ended` is false, and
   // nothing has changed.
   Outcome WaitUntil(absl::Duration deadline, bool* ended);
-  // The same as these two with Handle::OrderBefore in place of Handle::Wait.
+  // The same as these two with OrderStream() in place of Handle::Wait.
   Outcome OrderBefore(void* stream);
   Outcome OrderBeforeUntil(void* stream, absl::Duration deadline, bool* ended);
 
@@ -263,7 +263,7 @@ Outcome PreparedGroup::WaitUntil(absl::Duration deadline, bool* ended) {
 }
 
 Outcome PreparedGroup::OrderBeforeUntil(void* stream, absl::Duration deadline, bool* ended) {
-  Outcome outcome = CheckEnded([deadline](const Handle& handle) { return handle.LaunchesBy(deadline); }, ended);
+  Outcome outcome = CheckEnded([deadline](const Handle& handle) { return MayOrderBy(handle, deadline); }, ended);
   return *ended ? OrderBefore(stream) : outcome;
 }
 
@@ -271,7 +271,7 @@ Outcome PreparedGroup::OrderBefore(void* stream) {
   found_overflow_ = false;
   WaitingStream waiting(stream);
   return EndStep([&waiting](const Handle& handle) {
-    absl::Status status = handle.OrderBefore(waiting);
+    absl::Status status = OrderStream(handle, waiting);
     if (!status.ok()) handle.Wait().IgnoreError();  // nothing is in flight after an error
     return status;
   });

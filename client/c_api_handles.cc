@@ -140,7 +140,7 @@ ronda_status ronda_synchronize_on_stream_for(ronda_handle handle, void* stream, 
     if (done == nullptr) return ronda::NullArgument(kFunction, "done");
     const absl::StatusOr<absl::Duration> deadline = ronda::DeadlineOf(kFunction, timeout_s);
     if (!deadline.ok()) return ronda::Failure(deadline.status(), ronda::Answer::kSubmission);
-    *done = operation.LaunchesBy(*deadline) ? 1 : 0;
+    *done = operation.MayOrderBy(*deadline) ? 1 : 0;
     return *done == 0 ? ronda::Outcome() : ronda::OrderBefore(operation, handle, stream);
   });
 }
@@ -150,7 +150,8 @@ ronda_status ronda_synchronize_on_stream_async(ronda_handle handle, void* stream
   constexpr char kFunction[] = "ronda_synchronize_on_stream_async";
   return ronda::CallWithOperation(kFunction, handle, [&](const ronda::Operation& operation) {
     return ronda::PostCallback(
-        kFunction, callback, context, [&](auto run) { return operation.handle().OnLaunch(std::move(run)); },
+        kFunction, callback, context,
+        [&](auto run) { return ronda::OnceOrderable(operation.handle(), std::move(run)); },
         [operation, handle, stream] { return ronda::OrderBefore(operation, handle, stream); });
   });
 }

@@ -151,13 +151,29 @@ std::shared_ptr<Session> DefaultRuntime::Get() const {
   return session_;
 }
 
+bool WaitsForDevice() { return globals().member.is_known_member(); }
+
+bool MayOrderBy(const Handle& handle, absl::Duration deadline) {
+  return WaitsForDevice() ? handle.WaitUntil(deadline) : handle.LaunchesBy(deadline);
+}
+
+absl::Status OrderStream(const Handle& handle, WaitingStream& stream) {
+  if (WaitsForDevice()) RONDA_RETURN_IF_ERROR(handle.Wait());
+  return handle.OrderBefore(stream);
+}
+
+absl::Status OnceOrderable(Handle& handle, std::function<void(const absl::Status&)> callback) {
+  return WaitsForDevice() ? handle.OnCompletion(std::move(callback)) : handle.OnLaunch(std::move(callback));
+}
+
 absl::Status Operation::Wait() const {
   RONDA_RETURN_IF_ERROR(handle_->Wait());
   return Checked();
 }
 
 absl::Status Operation::OrderBefore(void* stream) const {
-  RONDA_RETURN_IF_ERROR(handle_->OrderBefore(stream));
+  WaitingStream waiting(stream);
+  RONDA_RETURN_IF_ERROR(OrderStream(*handle_, waiting));
   return Checked();
 }
 

@@ -30,6 +30,7 @@
 #include "runtime/base/group.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/types.h"
+#include "runtime/engine/device/rank_device.h"
 #include "runtime/engine/handle.h"
 #include "runtime/engine/submission.h"
 
@@ -112,6 +113,16 @@ class Interpretation {
   virtual Output Read(const OperationResult& result, Output plain) const = 0;
 };
 
+// Whether a call that has a stream wait for an operation also waits itself, until the device has done the operation:
+// in an elastic job. What the stream is given next may change the state that outlives the epoch, and a stream that
+// waits for the operation of a job that fails goes on with whatever data is there.
+bool WaitsForDevice();
+
+// Handle::LaunchesBy, Handle::OrderBefore and Handle::OnLaunch for calls that WaitsForDevice() is about.
+bool MayOrderBy(const Handle& handle, absl::Duration deadline);
+absl::Status OrderStream(const Handle& handle, WaitingStream& stream);
+absl::Status OnceOrderable(Handle& handle, std::function<void(const absl::Status&)> callback);
+
 // An operation as C callers see it: the handle of a submission, and the conversion of its result. A value: copies are
 // of the same operation, and creating one allocates nothing.
 //
@@ -136,11 +147,11 @@ class Operation {
   // The same, until MonotonicTime() has come to `deadline` at the latest. Whether the operation has completed.
   bool WaitUntil(absl::Duration deadline) const { return handle_->WaitUntil(deadline); }
 
-  // Has `stream` (a cudaStream_t) wait for an operation on GPU memory, as Handle::OrderBefore.
+  // Has `stream` (a cudaStream_t) wait for an operation on GPU memory, as OrderStream().
   absl::Status OrderBefore(void* stream) const;
 
   // Blocks until that needs no wait, or until MonotonicTime() has come to `deadline`. Whether it needs none.
-  bool LaunchesBy(absl::Duration deadline) const { return handle_->LaunchesBy(deadline); }
+  bool MayOrderBy(absl::Duration deadline) const { return ronda::MayOrderBy(*handle_, deadline); }
 
   // Notes in this copy that a stream waits for the operation, so that no thread has to.
   void NoteOrdered() { is_ordered_ = true; }

@@ -100,6 +100,7 @@ absl::StatusOr<bool> ElasticMember::IsMember(const EnvironmentReader& environmen
   if (!is_member_) {
     RONDA_ASSIGN_OR_RETURN(channel_, MemberChannel::Open(environment));
     is_member_ = channel_ != nullptr;
+    is_known_member_.store(*is_member_, std::memory_order_relaxed);
   }
   return *is_member_;
 }

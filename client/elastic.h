@@ -81,6 +81,9 @@ class ElasticMember {
   // Whether this process is a member of an elastic job. Errors: INVALID_ARGUMENT that names the variable.
   absl::StatusOr<bool> IsMember(const EnvironmentReader& environment);
 
+  // Whether IsMember() has answered true. Costs a load.
+  bool is_known_member() const { return is_known_member_.load(std::memory_order_relaxed); }
+
   // Waits for the place in the next epoch; `reason` is the failure that ended the last one, or empty. See
   // MemberChannel::Join for the errors; ALREADY_EXISTS if another thread is in it.
   // REQUIRES: IsMember() has answered true.
@@ -94,6 +97,7 @@ class ElasticMember {
   // The channel, which one thread at a time has, and which is used without the lock.
   class Use;
 
+  std::atomic<bool> is_known_member_{false};
   Mutex mu_;
   std::optional<bool> is_member_ ABSL_GUARDED_BY(mu_);           // nullopt: nobody has looked
   std::unique_ptr<MemberChannel> channel_ ABSL_GUARDED_BY(mu_);  // null: a thread uses it

@@ -314,13 +314,15 @@ class State {
   }
 
   // A rank that has a state of its own, if an older one, keeps that until it has all of the new one: the source may die
-  // meanwhile.
+  // meanwhile. But a GPU's memory is seldom large enough for both: there the new one comes into the place of the old
+  // one, and a rank whose source dies meanwhile has none that is complete.
   void take_over(const ronda_elastic_source& source) {
-    const bool keeps = source.is_behind != 0 && source.rank != ronda::rank() && step_ >= 0;
+    const bool is_on_host = std::all_of(tensors_.begin(), tensors_.end(),
+                                        [](const Tensor& tensor) { return tensor.memory == RONDA_MEMORY_HOST; });
+    const bool keeps = source.is_behind != 0 && source.rank != ronda::rank() && step_ >= 0 && is_on_host;
     std::vector<Tensor> into = tensors_;
     std::vector<Bytes> received(keeps ? tensors_.size() : 0);
     for (std::size_t i = 0; i < received.size(); ++i) {
-      if (into[i].memory != RONDA_MEMORY_HOST) continue;
       received[i].resize(into[i].bytes());
       into[i].data = received[i].data();
     }

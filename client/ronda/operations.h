@@ -326,7 +326,8 @@ ronda_status ronda_synchronize_for(ronda_handle handle, double timeout_s, int* d
  * by then are returned. Later errors fail the job; ronda_synchronize() and the next submission return them. After
  * RONDA_OK the handle may be given back without any wait; while it is kept, ronda_poll() tells when the device has done
  * the operation, and ronda_synchronize() how it ended. RONDA_ERROR_INVALID_ARGUMENT if the stream is being captured
- * into a graph. Operations on host memory are waited for as by ronda_synchronize(). */
+ * into a graph. Operations on host memory are waited for as by ronda_synchronize(). So are all in an elastic job: what
+ * the stream is given next, an optimizer's step for instance, must not change parameters if a rank has died. */
 ronda_status ronda_synchronize_on_stream(ronda_handle handle, void* stream);
 
 /* The same, where the calling thread waits for `timeout_s` seconds at most (negative: without end). *done becomes 1 if

@@ -104,7 +104,7 @@ struct DistributedOptimizerOptions {
 // stream. No thread waits for it: the stream waits for the reduced gradients, and step() calls the optimizer, which
 // gives that stream its own work, as soon as the device has all of that work. The next synchronize() or step() reports
 // later errors on the device. So does finish(), which waits for the device: call it before the parameters are kept for
-// good, as in a checkpoint.
+// good, as in a checkpoint. In an elastic job step() waits for the device itself, before it calls the optimizer.
 //
 // Every rank has the same gradients: names, shapes and dtypes. A gradient belongs to the library from its last
 // gradient_ready() to synchronize() or step(), and then holds the reduction over all ranks.

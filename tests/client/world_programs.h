@@ -10,6 +10,7 @@
 namespace ronda::testing {
 
 const std::vector<RankProgram>& CollectivesPrograms();
+const std::vector<RankProgram>& ElasticGpuPrograms();
 const std::vector<RankProgram>& ElasticPrograms();
 const std::vector<RankProgram>& FailurePrograms();
 const std::vector<RankProgram>& ForkPrograms();

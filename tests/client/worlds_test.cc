@@ -10,8 +10,8 @@ namespace {
 std::vector<RankProgram> AllPrograms() {
   std::vector<RankProgram> all;
   for (const auto programs :
-       {CollectivesPrograms, ElasticPrograms, FailurePrograms, ForkPrograms, MismatchPrograms, OperationsPrograms,
-        OptimizerPrograms, ReformPrograms, RestartPrograms, StartupPrograms, StopPrograms}) {
+       {CollectivesPrograms, ElasticGpuPrograms, ElasticPrograms, FailurePrograms, ForkPrograms, MismatchPrograms,
+        OperationsPrograms, OptimizerPrograms, ReformPrograms, RestartPrograms, StartupPrograms, StopPrograms}) {
     all.insert(all.end(), programs().begin(), programs().end());
   }
   return all;
