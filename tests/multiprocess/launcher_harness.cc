@@ -126,7 +126,7 @@ void LauncherRun::Read(Collected* from) {
   }
 }
 
-bool LauncherRun::PumpUntil(const std::function<bool()>& condition, const std::string& awaited) {
+bool LauncherRun::ReadUntil(const std::function<bool()>& condition, const std::string& awaited) {
   const absl::Time deadline = absl::Now() + kPatience;
   while (!condition()) {
     if (absl::Now() > deadline) {
@@ -144,10 +144,10 @@ bool LauncherRun::PumpUntil(const std::function<bool()>& condition, const std::s
 
 int LauncherRun::Finish() {
   int status = 0;
-  if (!PumpUntil([&] { return waitpid(pid_, &status, WNOHANG) == pid_; }, "the end of rondarun")) return -1;
+  if (!ReadUntil([&] { return waitpid(pid_, &status, WNOHANG) == pid_; }, "the end of rondarun")) return -1;
   pid_ = -1;
   reading_out_ = true;
-  PumpUntil([this] { return !out_.descriptor.valid() && !err_.descriptor.valid(); }, "the end of the output");
+  ReadUntil([this] { return !out_.descriptor.valid() && !err_.descriptor.valid(); }, "the end of the output");
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
@@ -160,15 +160,15 @@ void LauncherRun::StopReadingOut() {
     pollfd request{.fd = writer.get(), .events = POLLOUT, .revents = 0};
     return poll(&request, 1, 0) == 0;
   };
-  PumpUntil(is_full, "a full pipe");
+  ReadUntil(is_full, "a full pipe");
 }
 
 void LauncherRun::WaitForOut(const std::string& text, int times) {
-  PumpUntil([&] { return CountOf(out(), text) >= times; }, absl::StrCat("\"", text, "\" on stdout"));
+  ReadUntil([&] { return CountOf(out(), text) >= times; }, absl::StrCat("\"", text, "\" on stdout"));
 }
 
 void LauncherRun::WaitForErr(const std::string& text, int times) {
-  PumpUntil([&] { return CountOf(err(), text) >= times; }, absl::StrCat("\"", text, "\" on stderr"));
+  ReadUntil([&] { return CountOf(err(), text) >= times; }, absl::StrCat("\"", text, "\" on stderr"));
 }
 
 void LauncherRun::Signal(int signo) const { kill(pid_, signo); }

@@ -44,6 +44,9 @@ class LauncherRun {
   void WaitForOut(const std::string& text, int times = 1);
   void WaitForErr(const std::string& text, int times = 1);
 
+  // Reads output until `condition` holds. Returns whether it holds; if not, it is a test failure that names `awaited`.
+  bool ReadUntil(const std::function<bool()>& condition, const std::string& awaited);
+
   // Lets go of the pipe that the launcher's stdout is.
   void CloseOut() { out_.descriptor.Reset(); }
 
@@ -70,9 +73,6 @@ class LauncherRun {
   };
 
   void Read(Collected* from);
-
-  // Reads output until `condition` holds. Returns whether it holds; if not, it is a test failure that names `awaited`.
-  bool PumpUntil(const std::function<bool()>& condition, const std::string& awaited);
 
   pid_t pid_ = -1;
   bool reading_out_ = true;

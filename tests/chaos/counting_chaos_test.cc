@@ -1,0 +1,119 @@
+// Every sample of every pass over the data is part of one step, while ranks of an elastic job are killed, stopped and
+// asked to leave at random, and while the job grows and shrinks.
+//
+// CHAOS_SECONDS is for how long (10); CHAOS_SEED repeats the injuries that were printed with it, as far as the job is
+// at the same point.
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/chaos/elastic_chaos.h"
+
+namespace ronda::chaos {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+constexpr char kTrainer[] = "tests/chaos/counting_trainer";
+
+// Where there is such a file, trainers end.
+class FinishFile {
+ public:
+  FinishFile() { std::filesystem::remove(path_); }
+
+  const std::string& path() const { return path_; }
+  void Write() const { std::ofstream(path_) << ""; }
+
+ private:
+  const std::string path_ = absl::StrCat(::testing::TempDir(), "/finish.", getpid());
+};
+
+// All ranks say the same in the end. Returns how many they are.
+size_t ExpectCountedOnce(const std::string& output) {
+  EXPECT_THAT(output, Not(HasSubstr("WRONG")));
+  size_t finished = 0;
+  std::set<std::string> ends;
+  for (const std::string& line : Lines(output)) {
+    const size_t at = line.find("finished: ");
+    if (at == std::string::npos) continue;
+    ++finished;
+    ends.insert(line.substr(at));
+  }
+  EXPECT_THAT(ends, SizeIs(1));
+  return finished;
+}
+
+TEST(CountingChaosTest, EverySampleCountsOnceInEachPassWhoeverDies) {
+  const absl::Duration time = TimeForChaos().value_or(absl::Seconds(10));
+  const bool is_short = time < absl::Minutes(1);
+  const FinishFile finish;
+  ElasticChaos chaos({.program = {kTrainer, finish.path()},
+                      .seed = SeedOfChaos(),
+                      .pause = is_short ? absl::Milliseconds(500) : absl::Seconds(2.5),
+                      .stops = is_short ? 0 : static_cast<int>(absl::ToInt64Minutes(time))});
+  const absl::Time begin = absl::Now();
+  const auto until = [](absl::Time end) {
+    return [end](const JobLog& log) { return absl::Now() >= end && log.epochs() > 1; };
+  };
+  chaos.InjureUntil(until(begin + time / 2), ElasticChaos::Keeper::kChanges);
+  chaos.InjureUntil(until(begin + time), ElasticChaos::Keeper::kStays);
+  finish.Write();
+  chaos.ExpectGoodEnd();
+  EXPECT_GE(ExpectCountedOnce(chaos.output()), 1u);
+}
+
+// By newcomers, a member that leaves, deaths of all but the oldest, and replacements of those.
+TEST(CountingChaosTest, TwoBecomeFourBecomeOneBecomeThree) {
+  const FinishFile finish;
+  LauncherRun run({"-np", "2", "--min-np", "1", "--max-np", "4", "--blacklist-cooldown-range", "1", "8", "--verbose",
+                   kTrainer, finish.path()},
+                  {.in_child = [] { dup2(STDOUT_FILENO, STDERR_FILENO); }});
+  JobLog log(2);
+  const auto has_members = [&](size_t count) {
+    return [&, count] {
+      log.Read(run.out());
+      return log.members().size() == count && log.have_met() && log.HasTrained();
+    };
+  };
+  const auto strike = [&](int member, int signo) {
+    log.ExpectLossOf(member);
+    kill(log.pids().at(member), signo);
+  };
+  run.ReadUntil(has_members(2), "two members");
+  run.ReadUntil(has_members(4), "four members");
+  strike(log.members().back(), SIGTERM);
+  run.ReadUntil(has_members(3), "three members that are left");
+  const int oldest = log.members().front();
+  const auto only_the_oldest = [&] {
+    // Again, should a replacement have come before the oldest was alone.
+    for (const int member : log.members()) {
+      if (member != oldest && IsRunning(log.pids().at(member))) strike(member, SIGKILL);
+    }
+    return has_members(1)();
+  };
+  run.ReadUntil(only_the_oldest, "the oldest alone");
+  run.ReadUntil(has_members(3), "three members again");
+  EXPECT_EQ(log.members().front(), oldest);
+  finish.Write();
+  EXPECT_EQ(run.Finish(), 0) << run.out();
+  log.Read(run.out());
+  EXPECT_EQ(ExpectCountedOnce(run.out()), 3u) << "the place of the member that left stays empty\n" << run.out();
+  EXPECT_TRUE(std::is_sorted(log.beginnings().begin(), log.beginnings().end()));
+}
+
+}  // namespace
+}  // namespace ronda::chaos

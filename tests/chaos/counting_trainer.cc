@@ -1,0 +1,142 @@
+// A trainer for elastic jobs that counts how often each sample has been a part of a step.
+//
+//   rondarun -np 4 --min-np 2 counting_trainer FILE
+//
+// Trains until there is a file FILE at the end of a pass over the data. After each pass every rank looks whether its
+// state has counted every sample once in each pass; if not, it says WRONG and exits with code 3.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <iostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/ronda.hpp"
+#include "client/ronda/elastic.hpp"
+
+namespace {
+
+constexpr std::int64_t kSamples = 1003;
+constexpr std::int64_t kGlobalBatch = 16;  // which does not divide the samples, nor do three ranks divide it
+constexpr std::size_t kWeights = 5000;
+
+// The counts are a state as weights are: a lost, doubled or half applied step makes them wrong.
+struct Model {
+  std::vector<std::int64_t> counts = std::vector<std::int64_t>(kSamples);
+  std::vector<std::int64_t> counted = std::vector<std::int64_t>(kSamples);
+  std::vector<float> weights = std::vector<float>(kWeights, static_cast<float>(getpid()));  // no two alike
+  std::vector<float> gradient = std::vector<float>(kWeights);
+
+  void Backward(const ronda::elastic::Batch& batch) {
+    std::fill(counted.begin(), counted.end(), 0);
+    std::fill(gradient.begin(), gradient.end(), 0.0f);
+    for (const std::int64_t sample : batch.samples) {
+      ++counted[static_cast<std::size_t>(sample)];
+      for (std::size_t i = 0; i < gradient.size(); ++i) {
+        const auto target = static_cast<float>((static_cast<std::size_t>(sample) * 31 + i) % 17);
+        gradient[i] += (weights[i] - target) / static_cast<float>(batch.global_size);
+      }
+    }
+  }
+
+  std::uint64_t Hash() const {
+    std::uint64_t hash = 14695981039346656037u;
+    for (const float weight : weights) {
+      std::uint32_t bits = 0;
+      std::memcpy(&bits, &weight, sizeof(bits));
+      hash = (hash ^ bits) * 1099511628211u;
+    }
+    return hash;
+  }
+};
+
+class Sgd {
+ public:
+  explicit Sgd(Model& model) : model_(model) {}
+
+  std::vector<ronda::Tensor> state() { return {ronda::tensor("velocity", velocity_)}; }
+
+  void step() {
+    for (std::size_t i = 0; i < model_.counts.size(); ++i) model_.counts[i] += model_.counted[i];
+    for (std::size_t i = 0; i < velocity_.size(); ++i) {
+      velocity_[i] = 0.9f * velocity_[i] + model_.gradient[i];
+      model_.weights[i] -= 0.05f * velocity_[i];
+    }
+  }
+
+ private:
+  Model& model_;
+  std::vector<float> velocity_ = std::vector<float>(kWeights);
+};
+
+void Say(const std::string& line) { std::cout << line + "\n" << std::flush; }
+
+class CountingTrainer {
+ public:
+  explicit CountingTrainer(std::string file) : file_(std::move(file)) {}
+
+  int Train() {
+    const auto end = ronda::elastic::run(state_, [this](const ronda::elastic::Membership& now) { TrainInEpoch(now); });
+    if (end == ronda::elastic::End::left) return Say("left after step " + std::to_string(state_.step())), 0;
+    if (is_wrong_) return 3;
+    Say("finished: weights " + std::to_string(model_.Hash()) + " after " + std::to_string(sampler_.epoch()) +
+        " passes, every sample once");
+    ronda::shutdown();
+    return 0;
+  }
+
+ private:
+  void TrainInEpoch(const ronda::elastic::Membership& now) {
+    if (now.rank == 0) Say(std::to_string(now.size) + " ranks go on after step " + std::to_string(now.step));
+    ronda::DistributedOptimizerOptions sum;
+    sum.op = ronda::Op::Sum;
+    ronda::DistributedOptimizer optimizer(
+        sgd_, {ronda::tensor("counted", model_.counted), ronda::tensor("gradient", model_.gradient)}, sum);
+    while (!IsFinished()) {
+      model_.Backward(sampler_.next());
+      optimizer.gradient_ready("counted");
+      optimizer.gradient_ready("gradient");
+      optimizer.step();
+      state_.step_done();
+    }
+  }
+
+  // Asked before each step; the same answer on all ranks.
+  bool IsFinished() {
+    if (sampler_.cursor().taken != 0) return false;
+    CheckCounts();
+    std::int64_t is_finished = is_wrong_ || access(file_.c_str(), F_OK) == 0 ? 1 : 0;
+    ronda::broadcast(ronda::tensor("is finished", &is_finished), 0);
+    return is_finished != 0;
+  }
+
+  void CheckCounts() {
+    const std::int64_t passes = sampler_.epoch();
+    for (std::size_t i = 0; i < model_.counts.size(); ++i) {
+      if (model_.counts[i] == passes) continue;
+      is_wrong_ = true;
+      Say("WRONG: sample " + std::to_string(i) + " was counted " + std::to_string(model_.counts[i]) + " times in " +
+          std::to_string(passes) + " passes");
+      return;
+    }
+    if (ronda::rank() == 0 && passes > said_) Say("epoch " + std::to_string(passes) + " is done");
+    said_ = passes;
+  }
+
+  const std::string file_;
+  Model model_;
+  Sgd sgd_{model_};
+  ronda::elastic::Sampler sampler_{kSamples, kGlobalBatch, {true, 5}};
+  ronda::elastic::State state_{
+      {ronda::tensor("counts", model_.counts), ronda::tensor("weights", model_.weights)}, sgd_, sampler_};
+  std::int64_t said_ = 0;  // the last pass that it has told of
+  bool is_wrong_ = false;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) { return argc == 2 ? CountingTrainer(argv[1]).Train() : 2; }

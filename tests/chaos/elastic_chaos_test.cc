@@ -1,0 +1,80 @@
+// LeNet learns while ranks of its elastic job are killed, stopped and asked to leave at random.
+//
+//   elastic_chaos_test [PROGRAM [ARGUMENT...]]
+//
+// tries another program (examples/pytorch_elastic.py). It must understand `--epochs N`.
+//
+// The first job makes CHAOS_PASSES passes over the data (8). CHAOS_SECONDS has a second one trained, which is as long
+// as it takes. CHAOS_SEED repeats the injuries that were printed with it, as far as the job is at the same point.
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+#include "tests/chaos/elastic_chaos.h"
+
+namespace ronda::chaos {
+namespace {
+
+constexpr char kLeNet[] = "examples/lenet_mnist/lenet_elastic";
+
+std::vector<std::string>& Program() {
+  static auto* const program = new std::vector<std::string>{kLeNet};
+  return *program;
+}
+
+constexpr int64_t kDefaultPasses = 8;
+constexpr int64_t kEnoughPasses = 30;  // for any program
+
+int64_t ShortPasses() {
+  const char* const text = std::getenv("CHAOS_PASSES");
+  return text == nullptr ? kDefaultPasses : std::atoll(text);
+}
+
+// Few passes are enough for LeNet in C++, whose learning rate falls.
+double AccuracyAfter(int64_t passes) { return Program().front() == kLeNet || passes >= kEnoughPasses ? 0.97 : 0.95; }
+
+// Whose last member that dies has come to the end of the program decides how the job ends: the last passes are trained
+// in peace.
+int64_t InjuredPassesOf(int64_t passes) { return passes - std::max<int64_t>(2, passes / 10); }
+
+void ExpectLearns(int64_t passes, ElasticChaos::Options options) {
+  options.program = Program();
+  options.program.insert(options.program.end(), {"--epochs", absl::StrCat(passes)});
+  ElasticChaos chaos(options);
+  const auto until = [](int64_t pass) { return [pass](const JobLog& log) { return log.passes() >= pass; }; };
+  const int64_t injured = InjuredPassesOf(passes);
+  chaos.InjureUntil(until(injured / 2), ElasticChaos::Keeper::kChanges);
+  chaos.InjureUntil(until(injured), ElasticChaos::Keeper::kStays);
+  chaos.ExpectGoodEnd();
+  EXPECT_EQ(chaos.log().passes(), passes);
+  EXPECT_GT(chaos.log().epochs(), 1) << "nobody was injured";
+  EXPECT_GE(chaos.log().accuracy(), AccuracyAfter(passes));
+}
+
+TEST(ElasticChaosTest, TheModelLearnsWhoeverDies) {
+  const uint64_t seed = SeedOfChaos();
+  const int64_t short_passes = ShortPasses();
+  const absl::Time begin = absl::Now();
+  ExpectLearns(short_passes, {.seed = seed});
+  const absl::Duration taken = absl::Now() - begin;
+  const absl::Duration left = TimeForChaos().value_or(absl::ZeroDuration()) - taken;
+  if (left < taken) return;
+  const auto passes = static_cast<int64_t>(static_cast<double>(short_passes) * absl::FDivDuration(left, taken));
+  const int stops = static_cast<int>(absl::ToInt64Minutes(left));
+  ExpectLearns(passes, {.seed = seed + 1, .pause = absl::Seconds(2.5), .stops = stops});
+}
+
+}  // namespace
+}  // namespace ronda::chaos
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  if (argc > 1) ronda::chaos::Program().assign(argv + 1, argv + argc);
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,80 @@
+// What an elastic job says while it runs.
+#ifndef RONDA_TESTS_CHAOS_JOB_LOG_H_
+#define RONDA_TESTS_CHAOS_JOB_LOG_H_
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace ronda::chaos {
+
+// Reads the lines of `rondarun --verbose` and those of its trainer, both from one stream, so that they are in the order
+// in which rondarun has written them. Of a trainer it understands
+//
+//   4 ranks go on after step 17       (or: in epoch 3) the members of an epoch have met, and have the state
+//   epoch 3 is done                   (or: epoch 3: accuracy 0.97) a pass over the data is complete
+//   test accuracy 0.98
+//
+// Thread-compatible.
+class JobLog {
+ public:
+  // The job begins with members 0 to `first_members` - 1.
+  explicit JobLog(int first_members);
+
+  // Takes the whole lines that are new: `text` begins with all that was given before.
+  void Read(absl::string_view text);
+
+  const std::string& job_id() const { return job_id_; }
+  // By member, of all that have been started.
+  const std::map<int, pid_t>& pids() const { return pids_; }
+  // Of the newest epoch, by rank: the oldest is the first.
+  const std::vector<int>& members() const { return members_; }
+  // Whether they have met.
+  bool have_met() const { return have_met_; }
+  bool HasBeenPlaced(int member) const { return placed_.count(member) != 0; }
+
+  int64_t epochs() const { return epochs_; }
+  int64_t passes() const { return passes_; }
+  double accuracy() const { return accuracy_; }
+  // The steps, or passes, after which epochs have gone on, one after the other.
+  const std::vector<int64_t>& beginnings() const { return beginnings_; }
+
+  // A member is about to be killed. From now on HasTrained() is false until an epoch without it has completed a step.
+  void ExpectLossOf(int member);
+  bool HasTrained() const { return progress_ == Progress::kTrains; }
+
+ private:
+  enum class Progress { kLosesMembers, kMeets, kHasMet, kTrains };
+
+  void ReadLine(absl::string_view line);
+  void OnEpoch(absl::string_view members);
+  void OnMet(int64_t step);
+  void OnPass(int64_t pass);
+  void OnStep();
+
+  size_t seen_ = 0;  // characters of the text
+  std::string job_id_;
+  std::map<int, pid_t> pids_;
+  std::vector<int> members_;
+  bool have_met_ = false;
+  std::set<int> placed_;
+  int64_t epochs_ = 1;
+  int64_t passes_ = 0;
+  double accuracy_ = 0;
+  std::vector<int64_t> beginnings_;
+
+  Progress progress_ = Progress::kMeets;
+  std::set<int> lost_;     // since the job has trained last
+  int64_t met_after_ = 0;  // the step after which the first epoch without them has gone on
+};
+
+}  // namespace ronda::chaos
+
+#endif  // RONDA_TESTS_CHAOS_JOB_LOG_H_
